@@ -1,0 +1,112 @@
+# make help lists the targets. POSIX make; nothing to configure.
+.POSIX:
+
+CC       = cc
+CSTD     = -std=c99
+CFLAGS   = -O2
+LDFLAGS  =
+LDLIBS   = -pthread -lm
+WARN     = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wcast-qual -Wcast-align -Wundef \
+           -Wdouble-promotion -Wvla -Wswitch-enum -Wstrict-prototypes -Wmissing-prototypes
+PREFIX   = /usr/local
+DESTDIR  =
+CLANG    = clang
+PYTHON   = python3
+JOBS     = 2
+FUZZ_SECONDS = 60
+
+BUILD    = $(CC) $(CSTD) $(CFLAGS) $(WARN) -I.
+RUN      = CC="$(CC)" JOBS="$(JOBS)" LDLIBS="$(LDLIBS)" sh tests/run.sh
+ASAN     = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+TSAN     = -O1 -g -fsanitize=thread
+
+all: ckptresume examples
+
+ckptresume: examples/ckptresume.c ckptresume.h
+	$(BUILD) $(LDFLAGS) examples/ckptresume.c -o $@ $(LDLIBS)
+
+# every other examples/*.c, into build/examples
+examples: ckptresume.h
+	@mkdir -p build/examples; for f in examples/*.c; do \
+	    o=build/examples/$$(basename "$$f" .c); \
+	    if [ "$$f" = examples/ckptresume.c ] || [ ! -f "$$f" ]; then continue; fi; \
+	    if [ -f "$$o" ] && [ -z "$$(find "$$f" ckptresume.h -newer "$$o")" ]; then continue; fi; \
+	    echo "$(CC) $$f"; $(BUILD) $(LDFLAGS) "$$f" -o "$$o" $(LDLIBS) || exit 1; done
+
+demo: ckptresume
+	@sh examples/demo.sh
+
+test: all
+	@CFLAGS="$(CSTD) -O1 -g" $(RUN) build/test
+
+# what needs the real frameworks: torch and the safetensors package; NANOTRON_SRC=DIR for Nanotron too
+interop: ckptresume
+	@sh tests/interop/run.sh
+
+sanitize: ckptresume
+	@mkdir -p build/asan build/tsan
+	@echo "address, undefined:"
+	@$(CC) $(CSTD) $(ASAN) -I. examples/ckptresume.c -o build/asan/ckptresume $(LDLIBS)
+	@CFLAGS="$(CSTD) $(ASAN)" TOOL=build/asan/ckptresume $(RUN) build/asan
+	@echo "thread:"
+	@CFLAGS="$(CSTD) $(TSAN)" $(RUN) build/tsan t_run t_nanotron
+
+valgrind: ckptresume
+	@CFLAGS="$(CSTD) -O1 -g" RUNNER="valgrind -q --leak-check=full --error-exitcode=99" \
+	    $(RUN) build/test t_base t_layout t_convert t_run t_nanotron
+
+fuzz:
+	@CC="$(CLANG)" SECONDS_EACH=$(FUZZ_SECONDS) JOBS="$(JOBS)" sh tests/fuzz/run.sh fuzz
+
+fuzz-replay:
+	@CC="$(CC)" LDLIBS="$(LDLIBS)" sh tests/fuzz/run.sh replay
+
+bench: ckptresume
+	@sh bench/run.sh
+
+hygiene:
+	@$(PYTHON) tests/hygiene.py all
+
+matrix:
+	@$(PYTHON) tests/hygiene.py matrix
+
+names:
+	@$(PYTHON) tests/hygiene.py names
+
+install: ckptresume
+	mkdir -p "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
+	cp ckptresume.h "$(DESTDIR)$(PREFIX)/include/"
+	if [ -f ckptresume_cuda.cuh ]; then cp ckptresume_cuda.cuh "$(DESTDIR)$(PREFIX)/include/"; fi
+	cp ckptresume "$(DESTDIR)$(PREFIX)/bin/"
+	v=$$(sed -n 's/^#define CKR_VERSION_M[AI][JN]OR //p; s/^#define CKR_VERSION_PATCH //p' ckptresume.h | \
+	    tr '\n' '.' | sed 's/\.$$//'); \
+	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' '' 'Name: ckptresume' \
+	    'Description: resume training from checkpoints of any framework and topology' "Version: $$v" \
+	    'Cflags: -I$${includedir}' 'Libs: -pthread -lm' > "$(DESTDIR)$(PREFIX)/lib/pkgconfig/ckptresume.pc"
+
+uninstall:
+	cd "$(DESTDIR)$(PREFIX)" && rm -f include/ckptresume.h include/ckptresume_cuda.cuh bin/ckptresume \
+	    lib/pkgconfig/ckptresume.pc
+
+clean:
+	rm -rf build ckptresume
+
+help:
+	@echo "make              the tool ./ckptresume, and the examples in build/examples"
+	@echo "make demo         inspect, plan, convert and verify a real checkpoint of tests/data"
+	@echo "make test         every test that needs only a C compiler; under 3 minutes"
+	@echo "make interop      what was written, read by torch and safetensors (makes build/venv; needs python3)"
+	@echo "                  NANOTRON_SRC=DIR: also loaded by Nanotron itself"
+	@echo "make sanitize     the tests under ASan and UBSan; run and write under TSan"
+	@echo "make valgrind     the tests under valgrind"
+	@echo "make fuzz         clang libFuzzer, FUZZ_SECONDS=60 for each target"
+	@echo "make fuzz-replay  the fuzz corpora once, under ASan and UBSan"
+	@echo "make hygiene      text rules, function lengths, compile matrix, names, compile times (needs python3)"
+	@echo "make matrix       only the compile matrix; make names: only the names check"
+	@echo "make bench        speed and memory, as ratios in the same run"
+	@echo "make install      header, tool and .pc file under PREFIX=/usr/local (DESTDIR honoured); uninstall"
+	@echo "make clean        removes build/ and ./ckptresume"
+	@echo "variables: CC CFLAGS WARN CLANG PYTHON JOBS"
+
+.PHONY: all examples demo test interop sanitize valgrind fuzz fuzz-replay bench hygiene matrix names install \
+        uninstall clean help

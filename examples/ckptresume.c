@@ -1,0 +1,3281 @@
+/* ckptresume: look into, compare, check and convert training checkpoints. One translation unit on
+   top of the public API of ckptresume.h; nothing here reads a file format or knows a framework.
+   `ckptresume help` lists the verbs. Exit codes: 0 done; 1 refused by policy, or different, or
+   not sound; 2 usage; 3 bad, unsafe or unsupported input; 4 system. */
+
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#if defined(_WIN32)
+#  include <io.h>
+#else
+#  include <unistd.h>
+#endif
+
+#if defined(__GNUC__)
+#  define TOOL_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#else
+#  define TOOL_PRINTF(f, a)
+#endif
+
+#define COUNT_OF(a) (sizeof(a) / sizeof *(a))
+
+enum { CODE_DONE = 0, CODE_REFUSED = 1, CODE_USAGE = 2, CODE_INPUT = 3, CODE_SYSTEM = 4 };
+
+/* >>text ---------------------------------------------------------------------- */
+/* All output goes through a buffer that either grows (cells, comparisons) or drains to a stream.
+   Names come from files that may be hostile, so what a terminal would act on is escaped. */
+
+typedef struct text {
+    char  *data;
+    size_t n, cap;
+    FILE  *to;                 /* NULL: grows                                         */
+    bool   color, failed;
+} text;
+
+static void text_drain(text *t)
+{
+    if (!t->to || !t->n) return;
+    if (fwrite(t->data, 1, t->n, t->to) != t->n) t->failed = true;
+    t->n = 0;
+}
+
+static bool text_room(text *t, size_t n)
+{
+    size_t cap = t->cap ? t->cap : 256;
+    char *p;
+    if (t->to && t->n > 65536) text_drain(t);
+    if (n > SIZE_MAX / 4 - t->n) t->failed = true;
+    if (t->failed) return false;
+    if (t->n + n <= t->cap) return true;
+    while (cap < t->n + n) cap *= 2;
+    p = (char *)realloc(t->data, cap);
+    if (!p) {
+        t->failed = true;
+        return false;
+    }
+    t->data = p;
+    t->cap = cap;
+    return true;
+}
+
+static void text_put(text *t, const char *s, size_t n)
+{
+    if (!n || !text_room(t, n)) return;
+    memcpy(t->data + t->n, s, n);
+    t->n += n;
+}
+
+static void text_str(text *t, const char *s)
+{
+    text_put(t, s, strlen(s));
+}
+
+static void text_pad(text *t, size_t n)
+{
+    while (n-- > 0) text_put(t, " ", 1);
+}
+
+/* At most 511 bytes: for numbers and fixed words, never for strings out of files. */
+TOOL_PRINTF(2, 3)
+static void text_fmt(text *t, const char *fmt, ...)
+{
+    char s[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(s, sizeof s, fmt, ap);
+    va_end(ap);
+    text_str(t, s);
+}
+
+static void text_free(text *t)
+{
+    free(t->data);
+    memset(t, 0, sizeof *t);
+}
+
+/* Length of the valid UTF-8 sequence at p, or 0: RFC 3629, no surrogates, no overlong forms. */
+static size_t utf8_length(const char *s, size_t left)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    unsigned char lo = 0x80, hi = 0xBF;
+    size_t n, i;
+    if (p[0] < 0x80) return 1;
+    if (p[0] < 0xC2 || p[0] > 0xF4) return 0;
+    n = p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
+    if (p[0] == 0xE0) lo = 0xA0;
+    if (p[0] == 0xED) hi = 0x9F;
+    if (p[0] == 0xF0) lo = 0x90;
+    if (p[0] == 0xF4) hi = 0x8F;
+    if (left < n || p[1] < lo || p[1] > hi) return 0;
+    for (i = 2; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    return n;
+}
+
+/* A string out of a file for a human: control characters, C1 too, and bytes that are no UTF-8 as
+   \xNN. */
+static void text_clean_n(text *t, const char *s, size_t n)
+{
+    size_t i = 0, k;
+    while (i < n) {
+        unsigned char b = (unsigned char)s[i];
+        bool c1 = b == 0xC2 && n - i > 1 && (unsigned char)s[i + 1] < 0xA0;
+        k = c1 ? 0 : utf8_length(s + i, n - i);
+        if (b < 0x20 || b == 0x7F || !k) {
+            text_fmt(t, "\\x%02x", b);
+            i++;
+        } else {
+            text_put(t, s + i, k);
+            i += k;
+        }
+    }
+}
+
+static void text_clean(text *t, const char *s)
+{
+    if (s) text_clean_n(t, s, strlen(s));
+}
+
+#define PAINT_BOLD    "1"
+#define PAINT_DIM     "2"
+#define PAINT_RED     "31"
+#define PAINT_GREEN   "32"
+#define PAINT_YELLOW  "33"
+#define PAINT_MAGENTA "35"
+#define PAINT_CYAN    "36"
+
+static void text_paint(text *t, const char *code)
+{
+    if (t->color) text_fmt(t, "\033[%sm", code);
+}
+
+static void text_plain(text *t)
+{
+    if (t->color) text_str(t, "\033[0m");
+}
+
+static void text_painted(text *t, const char *code, const char *s)
+{
+    text_paint(t, code);
+    text_str(t, s);
+    text_plain(t);
+}
+
+/* Columns that a terminal gives to n bytes of clean UTF-8. */
+static size_t text_columns(const char *s, size_t n)
+{
+    size_t i, w = 0;
+    for (i = 0; i < n; i++) w += ((unsigned char)s[i] & 0xC0) != 0x80;
+    return w;
+}
+
+static void text_size(text *t, uint64_t bytes)
+{
+    static const char *const unit[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    double v = (double)bytes / 1024;
+    size_t u = 0;
+    if (bytes < 1024) {
+        text_fmt(t, "%u B", (unsigned)bytes);
+        return;
+    }
+    for (; v >= 1023.95 && u + 1 < COUNT_OF(unit); u++) v /= 1024;
+    text_fmt(t, v < 9.995 ? "%.2f %s" : v < 99.95 ? "%.1f %s" : "%.0f %s", v, unit[u]);
+}
+
+/* 1234567 as 1,234,567 */
+static void text_count(text *t, uint64_t n)
+{
+    char digits[24];
+    int len = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n), i;
+    for (i = 0; i < len; i++) {
+        if (i && (len - i) % 3 == 0) text_put(t, ",", 1);
+        text_put(t, &digits[i], 1);
+    }
+}
+
+static void text_plural(text *t, uint64_t n, const char *one, const char *many)
+{
+    text_count(t, n);
+    text_fmt(t, " %s", n == 1 ? one : many);
+}
+
+/* The shortest decimal that reads back as the same double. */
+static void text_double(text *t, double v)
+{
+    char s[40];
+    int p;
+    if (isnan(v)) {
+        text_str(t, "nan");
+        return;
+    }
+    for (p = 1; p <= 17; p++) {
+        snprintf(s, sizeof s, "%.*g", p, v);
+        if (strtod(s, NULL) == v) break;
+    }
+    text_str(t, s);
+}
+
+static void text_shape(text *t, uint32_t n_dims, const int64_t *shape)
+{
+    uint32_t i;
+    if (!n_dims) text_str(t, "scalar");
+    for (i = 0; i < n_dims; i++) text_fmt(t, i ? " x %lld" : "%lld", (long long)shape[i]);
+}
+
+static void text_hex(text *t, const uint8_t *p, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) text_fmt(t, "%02x", p[i]);
+}
+
+/* Words of s, wrapped at 100 columns under `indent`; the first line starts where the cursor is. */
+static void text_wrap(text *t, size_t indent, size_t column, const char *s)
+{
+    while (s && *s) {
+        size_t n = strcspn(s, " "), w = text_columns(s, n);
+        if (column > indent && column + 1 + w > 100) {
+            text_str(t, "\n");
+            text_pad(t, indent);
+            column = indent;
+        } else if (column > indent) {
+            text_str(t, " ");
+            column++;
+        }
+        text_clean_n(t, s, n);
+        column += w;
+        for (s += n; *s == ' '; s++) {}
+    }
+    text_str(t, "\n");
+}
+
+/* >>table --------------------------------------------------------------------- */
+/* Cells are collected as NUL-terminated strings, row by row; widths are known when it is printed.
+   */
+
+#define TABLE_COLUMNS 8
+
+typedef struct table {
+    text     cells, cell;      /* all of them; the one being made                     */
+    uint32_t n_columns, n_cells, right;    /* right: bits of right-aligned columns    */
+    size_t   width[TABLE_COLUMNS];
+} table;
+
+static void table_begin(table *b, uint32_t n_columns, uint32_t right, const char *const *titles)
+{
+    uint32_t i;
+    memset(b, 0, sizeof *b);
+    b->n_columns = n_columns;
+    b->right = right;
+    for (i = 0; i < n_columns; i++) {
+        b->width[i] = strlen(titles[i]);
+        text_put(&b->cells, titles[i], b->width[i] + 1);
+    }
+    b->n_cells = n_columns;
+}
+
+/* What was put into b->cell becomes the next cell. */
+static void table_cell(table *b)
+{
+    uint32_t column = b->n_cells++ % b->n_columns;
+    size_t w = text_columns(b->cell.data, b->cell.n);
+    if (w > b->width[column]) b->width[column] = w;
+    text_put(&b->cells, b->cell.data, b->cell.n);
+    text_put(&b->cells, "", 1);
+    b->cell.n = 0;
+}
+
+static void table_text(table *b, const char *s)
+{
+    text_clean(&b->cell, s);
+    table_cell(b);
+}
+
+static void table_count(table *b, uint64_t n)
+{
+    text_count(&b->cell, n);
+    table_cell(b);
+}
+
+static void table_size(table *b, uint64_t n)
+{
+    text_size(&b->cell, n);
+    table_cell(b);
+}
+
+static void table_end(table *b, text *out)
+{
+    const char *s = b->cells.data;
+    uint32_t i;
+    for (i = 0; i < b->n_cells && !b->cells.failed; i++) {
+        const uint32_t column = i % b->n_columns;
+        const size_t n = strlen(s), gap = b->width[column] - text_columns(s, n);
+        if (i < b->n_columns) text_paint(out, PAINT_DIM);
+        text_str(out, "  ");
+        if (b->right >> column & 1) text_pad(out, gap);
+        text_put(out, s, n);
+        if (!(b->right >> column & 1) && column + 1 < b->n_columns) text_pad(out, gap);
+        if (i < b->n_columns) text_plain(out);
+        if (column + 1 == b->n_columns) text_str(out, "\n");
+        s += n + 1;
+    }
+    if (b->cells.failed || b->cell.failed) out->failed = true;
+    text_free(&b->cells);
+    text_free(&b->cell);
+}
+
+/* >>json ---------------------------------------------------------------------- */
+/* A JSON text, written as it comes: exact integers, 17 digits for floating point, non-finite
+   numbers as strings, bytes as base64. A byte that is no UTF-8 becomes the lone surrogate U+DC80
+   + low bits, Python's surrogateescape, so that a path survives the way there and back. */
+
+typedef struct json { text *t; bool comma; } json;
+
+static void json_comma(json *w)
+{
+    if (w->comma) text_put(w->t, ",", 1);
+    w->comma = true;
+}
+
+static void json_open(json *w, const char *bracket)
+{
+    json_comma(w);
+    text_put(w->t, bracket, 1);
+    w->comma = false;
+}
+
+static void json_close(json *w, const char *bracket)
+{
+    text_put(w->t, bracket, 1);
+    w->comma = true;
+}
+
+static void json_string_n(json *w, const char *s, size_t n)
+{
+    size_t i = 0, k;
+    json_comma(w);
+    text_put(w->t, "\"", 1);
+    while (i < n) {
+        const unsigned char b = (unsigned char)s[i];
+        k = utf8_length(s + i, n - i);
+        if (!k) text_fmt(w->t, "\\udc%02x", b);
+        else if (b == '"' || b == '\\') text_fmt(w->t, "\\%c", b);
+        else if (b == '\n') text_str(w->t, "\\n");
+        else if (b < 0x20 || b == 0x7F) text_fmt(w->t, "\\u%04x", b);
+        else text_put(w->t, s + i, k);
+        i += k ? k : 1;
+    }
+    text_put(w->t, "\"", 1);
+}
+
+static void json_raw(json *w, const char *s)
+{
+    json_comma(w);
+    text_str(w->t, s);
+}
+
+static void json_string(json *w, const char *s)
+{
+    if (s) json_string_n(w, s, strlen(s));
+    else json_raw(w, "null");
+}
+
+static void json_key(json *w, const char *s)
+{
+    json_string(w, s);
+    text_put(w->t, ":", 1);
+    w->comma = false;
+}
+
+static void json_int(json *w, int64_t v)
+{
+    json_comma(w);
+    text_fmt(w->t, "%lld", (long long)v);
+}
+
+static void json_uint(json *w, uint64_t v)
+{
+    json_comma(w);
+    text_fmt(w->t, "%llu", (unsigned long long)v);
+}
+
+static void json_bool(json *w, bool v)
+{
+    json_raw(w, v ? "true" : "false");
+}
+
+static void json_double(json *w, double v)
+{
+    char s[40];
+    if (isnan(v)) {
+        json_string(w, "nan");
+    } else if (isinf(v)) {
+        json_string(w, v < 0 ? "-inf" : "inf");
+    } else {
+        snprintf(s, sizeof s, "%.17g", v);
+        if (!strpbrk(s, ".e")) strcat(s, ".0");      /* a float stays one in the reader's hands */
+        json_raw(w, s);
+    }
+}
+
+/* 0 and below: not recorded */
+static void json_positive(json *w, const char *key, int64_t v, int64_t least)
+{
+    json_key(w, key);
+    if (v < least) json_raw(w, "null");
+    else json_int(w, v);
+}
+
+static void json_pair(json *w, const char *key, const char *value)
+{
+    json_key(w, key);
+    json_string(w, value);
+}
+
+static void json_pair_uint(json *w, const char *key, uint64_t value)
+{
+    json_key(w, key);
+    json_uint(w, value);
+}
+
+static void json_hex(json *w, const uint8_t *p, size_t n)
+{
+    json_comma(w);
+    text_put(w->t, "\"", 1);
+    text_hex(w->t, p, n);
+    text_put(w->t, "\"", 1);
+}
+
+static void json_base64(json *w, const char *s, uint64_t n)
+{
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint64_t i;
+    json_comma(w);
+    text_put(w->t, "\"", 1);
+    for (i = 0; i < n; i += 3) {
+        const uint64_t left = n - i;
+        uint32_t v = (uint32_t)(unsigned char)s[i] << 16;
+        char q[4];
+        if (left > 1) v |= (uint32_t)(unsigned char)s[i + 1] << 8;
+        if (left > 2) v |= (uint32_t)(unsigned char)s[i + 2];
+        q[0] = digit[v >> 18];
+        q[1] = digit[v >> 12 & 63];
+        q[2] = left > 1 ? digit[v >> 6 & 63] : '=';
+        q[3] = left > 2 ? digit[v & 63] : '=';
+        text_put(w->t, q, 4);
+    }
+    text_put(w->t, "\"", 1);
+}
+
+static void json_shape(json *w, uint32_t n_dims, const int64_t *shape)
+{
+    uint32_t i;
+    json_open(w, "[");
+    for (i = 0; i < n_dims; i++) json_int(w, shape[i]);
+    json_close(w, "]");
+}
+
+/* >>values -------------------------------------------------------------------- */
+/* A node of a checkpoint as plain JSON (hyper-parameters, schedules). The walk has its own stack
+   and a budget, because a hostile file may nest without end or be a cycle; past either it says
+   "...". With `human` set the same walk prints for the eye: shortest floats, no quotes, spaces.
+   */
+
+#define VALUE_DEPTH  32
+#define VALUE_BUDGET 100000
+#define VALUE_HUMAN  8         /* items of a list that a human gets to see            */
+
+typedef struct value_walk {
+    json            w;
+    const ckr_ckpt *ckpt;      /* to read one-element tensors; may be NULL            */
+    bool            human;
+} value_walk;
+
+static bool value_is_list(const ckr_node *n)
+{
+    return ckr_node_is_list(n) || (n && (n->kind == CKR_NODE_SET || n->kind == CKR_NODE_FROZENSET ||
+                                         n->kind == CKR_NODE_SIZE));
+}
+
+/* Two's complement, little-endian, of any length, to decimal by repeated division. */
+static void value_bigint(text *t, const ckr_node *n)
+{
+    uint8_t byte[256];
+    char digits[640];
+    size_t len = (size_t)n->count, i, at = sizeof digits;
+    bool negative, any = true;
+    if (n->count == 0 || n->count > sizeof byte) {
+        text_str(t, n->count ? "\"...\"" : "0");
+        return;
+    }
+    memcpy(byte, n->u.str, len);
+    negative = byte[len - 1] >> 7 != 0;
+    if (negative) {
+        unsigned carry = 1;
+        for (i = 0; i < len; i++) {
+            carry += (unsigned)(uint8_t)~byte[i];
+            byte[i] = (uint8_t)carry;
+            carry >>= 8;
+        }
+    }
+    while (any) {
+        unsigned rest = 0;
+        any = false;
+        for (i = len; i-- > 0;) {
+            rest = rest << 8 | byte[i];
+            byte[i] = (uint8_t)(rest / 10);
+            rest %= 10;
+            any = any || byte[i];
+        }
+        digits[--at] = (char)('0' + rest);
+    }
+    if (negative) text_str(t, "-");
+    text_put(t, digits + at, sizeof digits - at);
+}
+
+static uint64_t view_elements(const ckr_view *v)
+{
+    uint64_t n = 1;
+    uint32_t i;
+    for (i = 0; i < v->n_dims; i++) {
+        if (v->shape[i] <= 0) return 0;
+        if (n > UINT64_MAX / (uint64_t)v->shape[i]) return UINT64_MAX;
+        n *= (uint64_t)v->shape[i];
+    }
+    return n;
+}
+
+/* A float or an integer of n little-endian bytes; false: another dtype. */
+static bool value_decode(ckr_dtype t, const uint8_t *p, double *f, int64_t *i, bool *is_float)
+{
+    const size_t n = ckr_dtype_size(t);
+    uint64_t bits = 0;
+    uint32_t word;
+    float f32;
+    size_t k;
+    for (k = n; k-- > 0;) bits = bits << 8 | p[k];
+    *is_float = t == CKR_DTYPE_F64 || t == CKR_DTYPE_F32 || t == CKR_DTYPE_BF16;
+    if (t == CKR_DTYPE_F64) {
+        memcpy(f, &bits, sizeof *f);
+    } else if (*is_float) {
+        word = t == CKR_DTYPE_BF16 ? (uint32_t)bits << 16 : (uint32_t)bits;
+        memcpy(&f32, &word, sizeof f32);
+        *f = (double)f32;
+    } else if (t == CKR_DTYPE_I64 || t == CKR_DTYPE_U8 || t == CKR_DTYPE_BOOL) {
+        *i = (int64_t)bits;
+    } else if (t == CKR_DTYPE_I32) {
+        *i = bits >> 31 ? (int64_t)bits - ((int64_t)1 << 32) : (int64_t)bits;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void value_double(value_walk *v, double f)
+{
+    if (!v->human) {
+        json_double(&v->w, f);
+    } else {
+        json_comma(&v->w);
+        text_double(v->w.t, f);
+    }
+}
+
+static void value_string(value_walk *v, const char *s, uint64_t n)
+{
+    if (!v->human) {
+        json_string_n(&v->w, s, (size_t)n);
+    } else {
+        json_comma(&v->w);
+        text_clean_n(v->w.t, s, (size_t)(n > 60 ? 60 : n));
+        if (n > 60) text_str(v->w.t, "...");
+    }
+}
+
+static void value_tensor(value_walk *v, const ckr_view *view)
+{
+    uint8_t byte[16];
+    double f = 0;
+    int64_t i = 0;
+    bool is_float;
+    if (v->ckpt && !view->layout && view_elements(view) == 1 && ckr_dtype_size(view->dtype) <= 8 &&
+        ckr_view_read(v->ckpt, view, 0, 1, byte, NULL) == CKR_OK &&
+        value_decode(view->dtype, byte, &f, &i, &is_float)) {
+        if (is_float) value_double(v, f);
+        else json_int(&v->w, i);
+        return;
+    }
+    if (v->human) {
+        json_comma(&v->w);
+        text_fmt(v->w.t, "<%s ", ckr_dtype_name(view->dtype));
+        text_shape(v->w.t, view->n_dims, view->shape);
+        text_str(v->w.t, ">");
+        return;
+    }
+    json_open(&v->w, "{");
+    json_pair(&v->w, "dtype", ckr_dtype_name(view->dtype));
+    json_key(&v->w, "shape");
+    json_shape(&v->w, view->n_dims, view->shape);
+    json_close(&v->w, "}");
+}
+
+static void value_leaf(value_walk *v, const ckr_node *n)
+{
+    const ckr_node_kind kind = n ? (ckr_node_kind)n->kind : CKR_NODE_NONE;
+    if (kind == CKR_NODE_NONE) json_raw(&v->w, v->human ? "none" : "null");
+    else if (kind == CKR_NODE_BOOL) json_bool(&v->w, n->u.b);
+    else if (kind == CKR_NODE_INT) json_int(&v->w, n->u.i);
+    else if (kind == CKR_NODE_FLOAT) value_double(v, n->u.f);
+    else if (kind == CKR_NODE_STR) value_string(v, n->u.str, n->count);
+    else if (kind == CKR_NODE_BYTES || kind == CKR_NODE_BYTEARRAY)
+        json_base64(&v->w, n->u.str, n->count);
+    else if (kind == CKR_NODE_DEVICE || kind == CKR_NODE_DTYPE || kind == CKR_NODE_LAYOUT ||
+             kind == CKR_NODE_GLOBAL) value_string(v, n->u.str, strlen(n->u.str));
+    else if (kind == CKR_NODE_OBJECT) value_string(v, n->u.object->name, strlen(n->u.object->name));
+    else if (kind == CKR_NODE_TENSOR || kind == CKR_NODE_STORAGE || kind == CKR_NODE_NDARRAY ||
+             kind == CKR_NODE_NPSCALAR) value_tensor(v, n->u.view);
+    else if (kind == CKR_NODE_COMPLEX) {
+        json_open(&v->w, "[");
+        value_double(v, n->u.complex_[0]);
+        value_double(v, n->u.complex_[1]);
+        json_close(&v->w, "]");
+    } else if (kind == CKR_NODE_BIGINT) {
+        json_comma(&v->w);
+        value_bigint(v->w.t, n);
+    } else {
+        value_string(v, "...", 3);
+    }
+}
+
+/* JSON keys are strings: others as their text. */
+static void value_key(value_walk *v, const ckr_node *key)
+{
+    text scratch;
+    value_walk inner;
+    if (key && key->kind == CKR_NODE_STR) {
+        value_string(v, key->u.str, key->count);
+    } else {
+        memset(&scratch, 0, sizeof scratch);
+        memset(&inner, 0, sizeof inner);
+        inner.w.t = &scratch;
+        inner.human = true;
+        value_leaf(&inner, key);
+        value_string(v, scratch.n ? scratch.data : "", scratch.n);
+        text_free(&scratch);
+    }
+    text_str(v->w.t, v->human ? " " : ":");
+    v->w.comma = false;
+}
+
+static void value_put(value_walk *v, const ckr_node *n)
+{
+    struct { const ckr_node *n; uint64_t i, end; } stack[VALUE_DEPTH];
+    uint64_t budget = VALUE_BUDGET;
+    int depth = 0;
+    for (;;) {
+        const bool dict = ckr_node_is_dict(n);
+        if ((dict || value_is_list(n)) && depth < VALUE_DEPTH && budget > 0) {
+            json_open(&v->w, dict ? "{" : "[");
+            stack[depth].n = n;
+            stack[depth].i = 0;
+            stack[depth].end = v->human && n->count > VALUE_HUMAN ? VALUE_HUMAN : n->count;
+            depth++;
+        } else {
+            value_leaf(v, n);
+        }
+        while (depth > 0 && (stack[depth - 1].i >= stack[depth - 1].end || budget == 0)) {
+            n = stack[--depth].n;
+            if (stack[depth].i < n->count && v->human)
+                text_fmt(v->w.t, ",... %llu", (unsigned long long)n->count);
+            json_close(&v->w, ckr_node_is_dict(n) ? "}" : "]");
+        }
+        if (depth == 0) return;
+        budget--;
+        n = stack[depth - 1].n;
+        if (ckr_node_is_dict(n)) {
+            value_key(v, n->u.items[2 * stack[depth - 1].i]);
+            n = n->u.items[2 * stack[depth - 1].i++ + 1];
+        } else {
+            n = n->u.items[stack[depth - 1].i++];
+        }
+    }
+}
+
+/* As the next value of a JSON text. */
+static void json_node(json *w, const ckr_ckpt *c, const ckr_node *n)
+{
+    value_walk v;
+    memset(&v, 0, sizeof v);
+    v.w = *w;
+    v.ckpt = c;
+    value_put(&v, n);
+    *w = v.w;
+}
+
+static void text_node(text *t, const ckr_ckpt *c, const ckr_node *n)
+{
+    value_walk v;
+    memset(&v, 0, sizeof v);
+    v.w.t = t;
+    v.ckpt = c;
+    v.human = true;
+    value_put(&v, n);
+}
+
+/* >>job ----------------------------------------------------------------------- */
+/* One run of the tool: what was asked, and what every verb needs. Nothing is global. */
+
+typedef enum color_mode { COLOR_AUTO = 0, COLOR_ALWAYS, COLOR_NEVER } color_mode;
+
+typedef struct options {
+    const char *dialect, *format, *names, *select;
+    ckr_target  target;
+    uint64_t    memory;
+    uint32_t    threads;
+    color_mode  color;
+    bool        json, quiet, progress, tensors, hash, help;
+} options;
+
+typedef struct progress {
+    double start, last;        /* seconds                                             */
+    bool   wanted, terminal, shown;
+} progress;
+
+typedef struct verb verb;
+typedef struct job {
+    options     o;
+    const verb *verb;
+    const char *args[3];       /* after the verb                                      */
+    uint32_t    n_args;
+    text        out, note;     /* stdout, stderr                                      */
+    ckr_env     env;
+    ckr_error   err;
+    progress    progress;
+} job;
+
+struct verb {
+    const char *name;
+    uint32_t    bit, n_args;
+    int       (*run_fn)(job *j);
+    const char *usage, *summary, *detail, *example;
+};
+
+enum {
+    VERB_INSPECT = 1, VERB_TREE = 2, VERB_PLAN = 4, VERB_CONVERT = 8, VERB_EXPORT = 16,
+    VERB_DIGEST = 32, VERB_DIFF = 64, VERB_CHECK = 128, VERB_VERSION = 256, VERB_HELP = 512,
+    VERB_TARGET = VERB_PLAN | VERB_CONVERT,
+    VERB_OPENING = VERB_INSPECT | VERB_TARGET | VERB_EXPORT | VERB_DIGEST | VERB_DIFF | VERB_CHECK,
+    VERB_ANY = VERB_OPENING | VERB_TREE | VERB_VERSION | VERB_HELP
+};
+
+static double now_seconds(void)
+{
+#if defined(_WIN32)
+    return (double)clock() / CLOCKS_PER_SEC;         /* of the wall in Microsoft's C library */
+#else
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+#endif
+}
+
+static bool is_terminal(FILE *f)
+{
+#if defined(_WIN32)
+    return _isatty(_fileno(f)) != 0;
+#else
+    return isatty(fileno(f)) != 0;
+#endif
+}
+
+static bool color_of(color_mode mode, FILE *f)
+{
+    const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+    if (mode != COLOR_AUTO) return mode == COLOR_ALWAYS;
+    if (no && no[0]) return false;
+    return is_terminal(f) && term && strcmp(term, "dumb") != 0;
+}
+
+/* >>errors -------------------------------------------------------------------- */
+/* Classes to exit codes. A path that does not exist is the system's answer (4); something that is
+   missing inside a checkpoint has an item of its own and is bad input (3). */
+
+typedef struct class_name { ckr_result code; int exit_code; const char *name; } class_name;
+
+static const class_name *class_of(ckr_result code)
+{
+    static const class_name all[] = {
+        { CKR_E_ARG,         CODE_USAGE,   "CKR_E_ARG" },
+        { CKR_E_NOMEM,       CODE_SYSTEM,  "CKR_E_NOMEM" },
+        { CKR_E_LIMIT,       CODE_INPUT,   "CKR_E_LIMIT" },
+        { CKR_E_IO,          CODE_SYSTEM,  "CKR_E_IO" },
+        { CKR_E_FORMAT,      CODE_INPUT,   "CKR_E_FORMAT" },
+        { CKR_E_UNSUPPORTED, CODE_INPUT,   "CKR_E_UNSUPPORTED" },
+        { CKR_E_UNSAFE,      CODE_INPUT,   "CKR_E_UNSAFE" },
+        { CKR_E_TYPE,        CODE_INPUT,   "CKR_E_TYPE" },
+        { CKR_E_NOT_FOUND,   CODE_INPUT,   "CKR_E_NOT_FOUND" },
+        { CKR_E_MISMATCH,    CODE_INPUT,   "CKR_E_MISMATCH" },
+        { CKR_E_BACKEND,     CODE_SYSTEM,  "CKR_E_BACKEND" },
+        { CKR_E_CANCELLED,   CODE_SYSTEM,  "CKR_E_CANCELLED" },
+        { CKR_E_REFUSED,     CODE_REFUSED, "CKR_E_REFUSED" },
+        { CKR_OK,            CODE_DONE,    "CKR_OK" }
+    };
+    size_t i = 0;
+    while (i + 1 < COUNT_OF(all) && all[i].code != code) i++;
+    return &all[i];
+}
+
+static int exit_code_of(const ckr_error *e)
+{
+    if (e->item == CKR_ITEM_PATH_NOT_FOUND) return CODE_SYSTEM;
+    return class_of(e->code)->exit_code;
+}
+
+static const char *or_null(const char *s)
+{
+    return s && s[0] ? s : NULL;
+}
+
+static void error_json(text *t, const ckr_error *e)
+{
+    json w;
+    w.t = t;
+    w.comma = false;
+    json_open(&w, "{");
+    json_key(&w, "error");
+    json_open(&w, "{");
+    json_pair(&w, "code", class_of(e->code)->name);
+    json_pair(&w, "item", ckr_item_name(e->item));
+    json_pair(&w, "file", or_null(e->file));
+    json_key(&w, "offset");
+    if (e->offset == CKR_NO_OFFSET) json_raw(&w, "null");
+    else json_uint(&w, e->offset);
+    json_pair(&w, "where", or_null(e->where));
+    json_pair(&w, "text", e->text);
+    json_pair(&w, "remedy", or_null(e->remedy));
+    json_close(&w, "}");
+    json_close(&w, "}");
+    text_str(t, "\n");
+}
+
+/* ckptresume: FILE: at byte N, KEY PATH: what was found, what was expected */
+static void error_text(text *t, const ckr_error *e)
+{
+    text_painted(t, PAINT_RED, "ckptresume:");
+    text_str(t, " ");
+    if (e->file[0]) {
+        text_clean(t, e->file);
+        text_str(t, ": ");
+    }
+    if (e->offset != CKR_NO_OFFSET) text_fmt(t, "at byte %llu", (unsigned long long)e->offset);
+    if (e->offset != CKR_NO_OFFSET && e->where[0]) text_str(t, ", ");
+    text_clean(t, e->where);
+    if (e->offset != CKR_NO_OFFSET || e->where[0]) text_str(t, ": ");
+    text_clean(t, e->text);
+    text_str(t, "\n");
+    if (!e->remedy[0]) return;
+    text_str(t, "  remedy: ");
+    text_clean(t, e->remedy);
+    text_str(t, "\n");
+}
+
+/* Says what is in j->err and returns the exit code. */
+static int fail(job *j)
+{
+    if (j->o.json) error_json(&j->out, &j->err);
+    else error_text(&j->note, &j->err);
+    text_drain(&j->note);
+    return exit_code_of(&j->err);
+}
+
+static void error_set(ckr_error *e, ckr_result code, ckr_item item, const char *where)
+{
+    memset(e, 0, sizeof *e);
+    e->code = code;
+    e->item = item;
+    e->offset = CKR_NO_OFFSET;
+    snprintf(e->where, sizeof e->where, "%.180s", where ? where : "");
+}
+
+/* A mistake on the command line: fills j->err and returns 2 as `fail` does. */
+TOOL_PRINTF(3, 4)
+static int usage(job *j, const char *where, const char *fmt, ...)
+{
+    va_list ap;
+    error_set(&j->err, CKR_E_ARG, CKR_ITEM_ARG, where);
+    va_start(ap, fmt);
+    vsnprintf(j->err.text, sizeof j->err.text, fmt, ap);
+    va_end(ap);
+    snprintf(j->err.remedy, sizeof j->err.remedy, "ckptresume help%s%s", j->verb ? " " : "",
+             j->verb ? j->verb->name : "");
+    return fail(j);
+}
+
+static int out_of_memory(job *j)
+{
+    error_set(&j->err, CKR_E_NOMEM, CKR_ITEM_NOMEM, NULL);
+    snprintf(j->err.text, sizeof j->err.text, "out of memory");
+    return fail(j);
+}
+
+/* >>progress ------------------------------------------------------------------ */
+/* A line on stderr when work takes over a second: in place on a terminal, one a second elsewhere.
+   */
+
+static void progress_begin(job *j)
+{
+    progress *p = &j->progress;
+    p->start = now_seconds();
+    p->last = 0;
+    p->shown = false;
+    p->terminal = is_terminal(stderr);
+    p->wanted = j->o.progress || (p->terminal && !j->o.quiet);
+}
+
+static void progress_line(text *t, double seconds, uint64_t done, uint64_t total)
+{
+    double rate = (double)done / seconds;
+    text_size(t, done);
+    text_str(t, " of ");
+    text_size(t, total);
+    text_fmt(t, ", %d%%, %.2f GB/s", total ? (int)(100.0 * (double)done / (double)total) : 100,
+             rate / 1e9);
+    if (done < total && rate > 0) text_fmt(t, ", %.0f s left", (double)(total - done) / rate);
+}
+
+static bool progress_hook(void *user, uint64_t done, uint64_t total)
+{
+    job *j = (job *)user;
+    progress *p = &j->progress;
+    const double now = now_seconds();
+    if (!p->wanted || now - p->start < 1.0 || now - p->last < (p->terminal ? 0.1 : 1.0))
+        return true;
+    p->last = now;
+    text_str(&j->note, p->terminal ? "\r" : "ckptresume: ");
+    progress_line(&j->note, now - p->start, done, total);
+    text_str(&j->note, p->terminal ? "\033[K" : "\n");
+    text_drain(&j->note);
+    fflush(stderr);
+    p->shown = true;
+    return true;
+}
+
+/* Seconds since progress_begin; the line goes away. */
+static double progress_end(job *j)
+{
+    if (j->progress.shown && j->progress.terminal) text_str(&j->note, "\r\033[K");
+    text_drain(&j->note);
+    j->progress.shown = false;
+    return now_seconds() - j->progress.start;
+}
+
+static void log_hook(void *user, const ckr_error *what)
+{
+    job *j = (job *)user;
+    if (j->o.quiet) return;
+    error_text(&j->note, what);
+    text_drain(&j->note);
+}
+
+/* >>args ---------------------------------------------------------------------- */
+/* Every flag of the command line is a row: where its value goes, how it is read, which verbs take
+   it. KIND_LATER rows are flags of the contract that this version cannot honour: their `help` is
+   the only value that changes nothing and is therefore accepted ("*" any); other values are
+   refused. */
+
+typedef enum option_kind {
+    KIND_SWITCH = 0, KIND_TEXT, KIND_COUNT, KIND_ROWS, KIND_STAGE, KIND_BYTES, KIND_MODE,
+    KIND_DTYPE, KIND_COLOR, KIND_ONLY, KIND_WITHOUT, KIND_LATER
+} option_kind;
+
+typedef struct option {
+    const char *name, *value;  /* value: its name in help, NULL for a switch          */
+    option_kind kind;
+    size_t      at;            /* in `options`                                        */
+    uint32_t    verbs;
+    const char *help;
+} option;
+
+#define AT(member) offsetof(options, member)
+
+static const option all_options[] = {
+    { "to", "DIALECT", KIND_TEXT, AT(target.dialect), VERB_TARGET,
+      "the framework of the coming run (default: the source's)" },
+    { "variant", "V", KIND_TEXT, AT(target.variant), VERB_TARGET, "one of a framework's layouts" },
+    { "tp", "N", KIND_COUNT, AT(target.topology.tp), VERB_TARGET, "tensor-parallel size" },
+    { "pp", "N", KIND_COUNT, AT(target.topology.pp), VERB_TARGET, "pipeline-parallel size" },
+    { "dp", "N", KIND_COUNT, AT(target.topology.dp), VERB_TARGET, "data-parallel size" },
+    { "ep", "N", KIND_COUNT, AT(target.topology.ep), VERB_TARGET, "expert-parallel size" },
+    { "cp", "N", KIND_COUNT, AT(target.topology.cp), VERB_TARGET, "context-parallel size" },
+    { "zero", "STAGE", KIND_STAGE, AT(target.topology.zero), VERB_TARGET, "ZeRO stage, 0 to 3" },
+    { "ranks", "N", KIND_COUNT, AT(target.topology.ranks), VERB_TARGET,
+      "processes of the coming run" },
+    { "vocab", "N", KIND_ROWS, AT(target.vocab), VERB_OPENING,
+      "logical vocabulary size, where no file tells it" },
+    { "mode", "MODE", KIND_MODE, AT(target.mode), VERB_TARGET,
+      "recover, continue (default) or transfer" },
+    { "only", "LIST", KIND_ONLY, AT(target.without), VERB_TARGET,
+      "keep only these components: params,optimizer,groups,schedule,rng,progress,data" },
+    { "without", "LIST", KIND_WITHOUT, AT(target.without), VERB_TARGET,
+      "leave these components out" },
+    { "dtype", "DT", KIND_DTYPE, AT(target.dtype), VERB_TARGET | VERB_EXPORT,
+      "cast parameters: float32, bfloat16, float16, ..." },
+    { "slots", "LIST", KIND_TEXT, AT(target.slots), VERB_TARGET | VERB_EXPORT,
+      "tensors of a plain file: params (default), all, or a list" },
+    { "strict", NULL, KIND_SWITCH, AT(target.strict), VERB_TARGET | VERB_EXPORT,
+      "refuse anything but exact and changed" },
+    { "force", NULL, KIND_SWITCH, AT(target.force), VERB_TARGET | VERB_EXPORT,
+      "the output may exist: it is replaced" },
+    { "repair", NULL, KIND_SWITCH, AT(target.repair), VERB_TARGET | VERB_EXPORT,
+      "undo known writer bugs where the right bytes can be proven" },
+    { "tensors", NULL, KIND_SWITCH, AT(tensors), VERB_INSPECT, "list every tensor" },
+    { "select", "POINTER", KIND_TEXT, AT(select), VERB_TREE,
+      "only this part: a JSON pointer, /optimizer/state/0" },
+    { "hash", NULL, KIND_SWITCH, AT(hash), VERB_TREE, "with the SHA-256 of tensors and storages" },
+    { "json", NULL, KIND_SWITCH, AT(json), VERB_ANY,
+      "one JSON document on stdout, nothing else there" },
+    { "dialect", "D", KIND_TEXT, AT(dialect), VERB_OPENING,
+      "the framework that wrote it, instead of recognition" },
+    { "format", "F", KIND_TEXT, AT(format), VERB_OPENING | VERB_TREE,
+      "insist on a file format: safetensors, torch_zip, ..." },
+    { "names", "FILE", KIND_TEXT, AT(names), VERB_OPENING,
+      "parameter names in the optimizer's order" },
+    { "threads", "N", KIND_COUNT, AT(threads), VERB_ANY, "default: one per CPU" },
+    { "memory", "SIZE", KIND_BYTES, AT(memory), VERB_ANY, "cap on buffers: 256M, 64K, 2G" },
+    { "quiet", NULL, KIND_SWITCH, AT(quiet), VERB_ANY,
+      "only the result, no progress and no notes" },
+    { "progress", NULL, KIND_SWITCH, AT(progress), VERB_ANY,
+      "progress on stderr even when it is no terminal" },
+    { "color", "WHEN", KIND_COLOR, AT(color), VERB_ANY, "auto (default), always or never" },
+    { "help", NULL, KIND_SWITCH, AT(help), VERB_ANY, "help for a verb" },
+    { "vpp", "N", KIND_LATER, 0, VERB_TARGET, "1" },
+    { "to-version", "V", KIND_LATER, 0, VERB_TARGET, NULL },
+    { "set", "KEY=VALUE", KIND_LATER, 0, VERB_TARGET, NULL },
+    { "to-schedule", "KIND:...", KIND_LATER, 0, VERB_TARGET, NULL },
+    { "schedule", "KIND:...", KIND_LATER, 0, VERB_TARGET, NULL },
+    { "like", "FILE", KIND_LATER, 0, VERB_TARGET, NULL },
+    { "lr-policy", "POLICY", KIND_LATER, 0, VERB_TARGET, "keep" },
+    { "rewarm-steps", "N", KIND_LATER, 0, VERB_TARGET, NULL },
+    { "max-lr-jump", "R", KIND_LATER, 0, VERB_TARGET, "*" },
+    { "rng", "POLICY", KIND_LATER, 0, VERB_TARGET, "keep" },
+    { "seed", "S", KIND_LATER, 0, VERB_TARGET, NULL },
+    { "data", "GLOB", KIND_LATER, 0, VERB_TARGET, NULL },
+    { "micro-batch", "B", KIND_LATER, 0, VERB_TARGET, NULL },
+    { "seq-len", "T", KIND_LATER, 0, VERB_TARGET, NULL }
+};
+
+static bool parse_u64(const char *s, uint64_t max, uint64_t *out)
+{
+    uint64_t v = 0;
+    if (!*s) return false;
+    for (; *s >= '0' && *s <= '9'; s++) {
+        const uint64_t d = (uint64_t)(*s - '0');
+        if (v > (max - d) / 10) return false;
+        v = v * 10 + d;
+    }
+    *out = v;
+    return *s == '\0' && v <= max;
+}
+
+/* 4096, 64K, 256M, 2G, 1T; also KiB, MB and so on, always powers of 1024 */
+static bool parse_bytes(const char *s, uint64_t *out)
+{
+    static const char units[] = "KMGT";
+    const size_t n = strspn(s, "0123456789");
+    const char *unit;
+    char digits[24];
+    unsigned shift = 0;
+    if (n == 0 || n >= sizeof digits) return false;
+    memcpy(digits, s, n);
+    digits[n] = '\0';
+    s += n;
+    if (*s && (unit = strchr(units, *s >= 'a' ? *s - 'a' + 'A' : *s)) != NULL) {
+        shift = 10 * (unsigned)(unit - units + 1);
+        s++;
+        if (*s == 'i') s++;
+    }
+    if (*s == 'B') s++;
+    if (*s || !parse_u64(digits, UINT64_MAX, out) || *out > UINT64_MAX >> shift || *out == 0)
+        return false;
+    *out <<= shift;
+    return true;
+}
+
+/* The index of a word in a list, or -1. */
+static int word_index(const char *const *words, size_t n, const char *s, size_t len)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (strlen(words[i]) == len && !memcmp(words[i], s, len)) return (int)i;
+    return -1;
+}
+
+static bool parse_components(const char *s, uint32_t *bits)
+{
+    static const char *const names[] = { "params", "optimizer", "groups", "schedule",
+                                         "rng",    "progress",  "data" };
+    *bits = 0;
+    for (;;) {
+        const size_t n = strcspn(s, ",");
+        const int i = word_index(names, COUNT_OF(names), s, n);
+        if (i < 0) return false;
+        *bits |= (uint32_t)1 << i;
+        if (!s[n]) return true;
+        s += n + 1;
+    }
+}
+
+static bool parse_dtype(const char *s, ckr_dtype *out)
+{
+    static const char *const shorts[] = { "fp32", "f32",  "float", "bf16", "fp16",
+                                          "f16",  "half", "fp64",  "f64" };
+    static const ckr_dtype of_short[] = {
+        CKR_DTYPE_F32, CKR_DTYPE_F32, CKR_DTYPE_F32, CKR_DTYPE_BF16, CKR_DTYPE_F16, CKR_DTYPE_F16,
+        CKR_DTYPE_F16, CKR_DTYPE_F64, CKR_DTYPE_F64
+    };
+    const int k = word_index(shorts, COUNT_OF(shorts), s, strlen(s));
+    int i;
+    if (k >= 0) *out = of_short[k];
+    for (i = 1; k < 0 && i < (int)CKR_DTYPE_COUNT_; i++)
+        if (!strcmp(s, ckr_dtype_name((ckr_dtype)i))) {
+            *out = (ckr_dtype)i;
+            return true;
+        }
+    return k >= 0;
+}
+
+/* A word of a fixed list becomes its index, stored as an int (the size of our enums). */
+static bool store_word(void *field, const char *const *words, size_t n, const char *s)
+{
+    const int i = word_index(words, n, s, strlen(s));
+    if (i >= 0) memcpy(field, &i, sizeof i);
+    return i >= 0;
+}
+
+static bool store_number(const option *o, void *field, const char *s)
+{
+    uint64_t v;
+    uint32_t u;
+    int32_t stage;
+    if (o->kind == KIND_BYTES) {
+        if (!parse_bytes(s, &v)) return false;
+        memcpy(field, &v, sizeof v);
+        return true;
+    }
+    if (!parse_u64(s, o->kind == KIND_STAGE ? 3 : o->kind == KIND_ROWS ? INT64_MAX : 1u << 24, &v))
+        return false;
+    if (o->kind == KIND_STAGE) {
+        stage = (int32_t)v;
+        memcpy(field, &stage, sizeof stage);
+    } else if (o->kind == KIND_ROWS) {
+        memcpy(field, &v, sizeof v);
+    } else {
+        u = (uint32_t)v;
+        memcpy(field, &u, sizeof u);
+    }
+    return v > 0 || o->kind == KIND_STAGE;
+}
+
+static bool store_components(const option *o, void *field, const char *s)
+{
+    uint32_t bits, old;
+    if (!parse_components(s, &bits)) return false;
+    memcpy(&old, field, sizeof old);
+    old |= o->kind == KIND_ONLY ? ~bits & 127u : bits;
+    memcpy(field, &old, sizeof old);
+    return true;
+}
+
+/* Reads `s` into the option's field; false: not a value of this kind. */
+static bool option_store(const option *o, options *into, const char *s)
+{
+    static const char *const modes[] = { "recover", "continue", "transfer" };
+    static const char *const colors[] = { "auto", "always", "never" };
+    void *field = (char *)into + o->at;
+    const bool on = true;
+    ckr_dtype dtype;
+    switch (o->kind) {
+    case KIND_SWITCH: memcpy(field, &on, sizeof on); return true;
+    case KIND_TEXT: memcpy(field, &s, sizeof s); return *s != '\0';
+    case KIND_MODE: return store_word(field, modes, COUNT_OF(modes), s);
+    case KIND_COLOR: return store_word(field, colors, COUNT_OF(colors), s);
+    case KIND_ONLY:
+    case KIND_WITHOUT: return store_components(o, field, s);
+    case KIND_DTYPE:
+        if (!parse_dtype(s, &dtype)) return false;
+        memcpy(field, &dtype, sizeof dtype);
+        return true;
+    case KIND_LATER: return o->help && (o->help[0] == '*' || !strcmp(o->help, s));
+    case KIND_COUNT:
+    case KIND_ROWS:
+    case KIND_STAGE:
+    case KIND_BYTES: return store_number(o, field, s);
+    }
+    return false;
+}
+
+static const char *option_wants(const option *o)
+{
+    switch (o->kind) {
+    case KIND_COUNT:
+    case KIND_ROWS: return "a whole number from 1";
+    case KIND_STAGE: return "0, 1, 2 or 3";
+    case KIND_BYTES: return "a size like 256M, 64K or 2G";
+    case KIND_MODE: return "recover, continue or transfer";
+    case KIND_COLOR: return "auto, always or never";
+    case KIND_ONLY:
+    case KIND_WITHOUT: return "a list out of params,optimizer,groups,schedule,rng,progress,data";
+    case KIND_DTYPE: return "a dtype like float32, bfloat16 or float16";
+    case KIND_SWITCH:
+    case KIND_TEXT:
+    case KIND_LATER: break;
+    }
+    return "a value";
+}
+
+/* Edit distance of two words, both cut at 31 letters: enough to find a mistyped flag. */
+static size_t word_distance(const char *a, const char *b)
+{
+    size_t row[32], n = strlen(b), i, k;
+    if (n > 31) n = 31;
+    for (k = 0; k <= n; k++) row[k] = k;
+    for (i = 0; a[i] && i < 31; i++) {
+        size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (k = 1; k <= n; k++) {
+            size_t best = diagonal + (a[i] != b[k - 1]);
+            diagonal = row[k];
+            if (row[k] + 1 < best) best = row[k] + 1;
+            if (row[k - 1] + 1 < best) best = row[k - 1] + 1;
+            row[k] = best;
+        }
+    }
+    return row[n];
+}
+
+static const option *option_nearest(const char *name)
+{
+    const option *best = &all_options[0];
+    size_t i, least = SIZE_MAX;
+    for (i = 0; i < COUNT_OF(all_options); i++) {
+        size_t d = word_distance(name, all_options[i].name);
+        if (!strncmp(name, all_options[i].name, strlen(name))) d = d > 1 ? 1 : d;
+        if (d < least) {
+            least = d;
+            best = &all_options[i];
+        }
+    }
+    return best;
+}
+
+static const option *option_find(const char *name, size_t n)
+{
+    size_t i;
+    for (i = 0; i < COUNT_OF(all_options); i++)
+        if (strlen(all_options[i].name) == n && !memcmp(all_options[i].name, name, n))
+            return &all_options[i];
+    return NULL;
+}
+
+static int option_refuse(job *j, const option *o, const char *flag, const char *value)
+{
+    if (o->kind != KIND_LATER)
+        return usage(j, flag, "found \"%.100s\", expected %s", value, option_wants(o));
+    if (o->help && o->help[0] != '*')
+        return usage(j, flag, "\"%.100s\" is not available yet; only \"%s\" is", value, o->help);
+    return usage(j, flag, "this flag is not available yet");
+}
+
+/* One flag, argv[*i]; takes the next argument where it is the value. `used` collects rows for the
+   check against the verb, which may come later. */
+static int option_take(job *j, int argc, char **argv, int *i, bool *used)
+{
+    const char *arg = argv[*i] + 2, *equals = strchr(arg, '='), *value = "";
+    const size_t n = equals ? (size_t)(equals - arg) : strlen(arg);
+    const option *o = option_find(arg, n);
+    char flag[64];
+    snprintf(flag, sizeof flag, "--%.*s", n > 60 ? 60 : (int)n, arg);
+    if (!o)
+        return usage(j, flag, "there is no such flag; the nearest is --%s",
+                     option_nearest(flag + 2)->name);
+    if (!o->value && equals) return usage(j, flag, "this flag takes no value");
+    if (equals) {
+        value = equals + 1;
+    } else if (o->value) {
+        if (*i + 1 >= argc || !strncmp(argv[*i + 1], "--", 2))
+            return usage(j, flag, "the value is missing, expected %s", option_wants(o));
+        value = argv[++*i];
+    }
+    used[o - all_options] = true;
+    return option_store(o, &j->o, value) ? CODE_DONE : option_refuse(j, o, flag, value);
+}
+
+/* >>output -------------------------------------------------------------------- */
+/* Parts that several verbs print, once as JSON and once for the eye. */
+
+static const char *format_name(ckr_format f)
+{
+    static const char *const names[] = { "auto",   "safetensors", "torch_zip", "torch_legacy",
+                                         "pickle", "npy",         "npz",       "json",
+                                         "yaml",   "dcp",         "llmc",      "text" };
+    return (size_t)f < COUNT_OF(names) && f != CKR_FORMAT_AUTO ? names[f] : NULL;
+}
+
+static void version_put(text *t)
+{
+    text_fmt(t, "%d.%d.%d", CKR_VERSION_MAJOR, CKR_VERSION_MINOR, CKR_VERSION_PATCH);
+}
+
+static void json_version(json *w)
+{
+    json_key(w, "version");
+    text_str(w->t, "\"");
+    version_put(w->t);
+    text_str(w->t, "\"");
+    w->comma = true;
+}
+
+static void json_topology(json *w, const ckr_topology *t)
+{
+    json_key(w, "topology");
+    json_open(w, "{");
+    json_positive(w, "tp", t->tp, 1);
+    json_positive(w, "pp", t->pp, 1);
+    json_positive(w, "dp", t->dp, 1);
+    json_positive(w, "ep", t->ep, 1);
+    json_positive(w, "cp", t->cp, 1);
+    json_positive(w, "zero", t->tp || t->dp ? t->zero : -1, 0);
+    json_positive(w, "ranks", t->ranks, 1);
+    json_close(w, "}");
+}
+
+static void json_progress(json *w, const ckr_state *s, bool kept)
+{
+    json_key(w, "progress");
+    json_open(w, "{");
+    json_positive(w, "step", kept ? s->progress.step : 0, 0);
+    json_positive(w, "samples", kept ? s->progress.samples : 0, 0);
+    json_positive(w, "tokens", kept ? s->progress.tokens : 0, 0);
+    json_positive(w, "epoch", kept ? s->progress.epoch : 0, 0);
+    json_close(w, "}");
+}
+
+/* The keys that open `inspect`, `check` and the two sides of a plan. */
+static void json_head(json *w, const ckr_ckpt *c)
+{
+    const ckr_state *s = ckr_ckpt_state(c);
+    uint64_t bytes = 0;
+    const uint32_t files = ckr_ckpt_files(c, &bytes);
+    json_version(w);
+    json_pair(w, "path", ckr_ckpt_path(c));
+    json_pair(w, "format", format_name(s->format));
+    json_pair(w, "dialect", s->dialect);
+    json_pair(w, "framework_version", s->framework_version);
+    json_topology(w, &s->topology);
+    json_pair_uint(w, "files", files);
+    json_pair_uint(w, "bytes", bytes);
+    json_progress(w, s, true);
+}
+
+static const char *severity_name(ckr_severity s)
+{
+    static const char *const names[] = { "exact", "changed", "approx", "lost", "error" };
+    return (size_t)s < COUNT_OF(names) ? names[s] : "error";
+}
+
+static const char *severity_paint(ckr_severity s)
+{
+    static const char *const codes[] = { PAINT_GREEN, PAINT_CYAN, PAINT_YELLOW, PAINT_MAGENTA,
+                                         PAINT_RED };
+    return (size_t)s < COUNT_OF(codes) ? codes[s] : PAINT_RED;
+}
+
+static void json_entry(json *w, const ckr_note *n)
+{
+    json_open(w, "{");
+    json_pair(w, "code", n->code);
+    json_pair(w, "severity", severity_name(n->severity));
+    json_pair(w, "subject", n->subject);
+    json_pair(w, "old", n->old_value);
+    json_pair(w, "new", n->new_value);
+    json_pair(w, "reason", n->reason);
+    json_pair(w, "remedy", n->remedy);
+    json_close(w, "}");
+}
+
+/* Entries from two places: of the state or the plan, and of what was done with it. */
+typedef struct report { const ckr_note *notes[2]; uint64_t n[2]; } report;
+
+static report report_of(const ckr_note *a, uint64_t n_a, const ckr_note *b, uint64_t n_b)
+{
+    report r;
+    r.notes[0] = a;
+    r.notes[1] = b;
+    r.n[0] = n_a;
+    r.n[1] = n_b;
+    return r;
+}
+
+static uint64_t report_count(const report *r, ckr_severity severity)
+{
+    uint64_t i, n = 0;
+    int k;
+    for (k = 0; k < 2; k++)
+        for (i = 0; i < r->n[k]; i++) n += r->notes[k][i].severity == severity;
+    return n;
+}
+
+static void json_report(json *w, const report *r)
+{
+    uint64_t i;
+    int k;
+    json_key(w, "report");
+    json_open(w, "[");
+    for (k = 0; k < 2; k++)
+        for (i = 0; i < r->n[k]; i++) json_entry(w, &r->notes[k][i]);
+    json_close(w, "]");
+}
+
+static void report_entry(text *t, const ckr_note *n)
+{
+    const char *severity = severity_name(n->severity);
+    text_str(t, "  ");
+    text_painted(t, severity_paint(n->severity), severity);
+    text_pad(t, 9 - strlen(severity));
+    text_painted(t, PAINT_BOLD, n->code);
+    if (n->subject) {
+        text_str(t, "  ");
+        text_clean(t, n->subject);
+    }
+    if (n->old_value || n->new_value) {
+        text_str(t, "  ");
+        text_clean(t, n->old_value ? n->old_value : "-");
+        text_str(t, " -> ");
+        text_clean(t, n->new_value ? n->new_value : "-");
+    }
+    text_str(t, "\n");
+    if (n->reason) {
+        text_pad(t, 11);
+        text_wrap(t, 11, 11, n->reason);
+    }
+    if (n->remedy) {
+        text_pad(t, 11);
+        text_str(t, "remedy:");
+        text_wrap(t, 11, 18, n->remedy);
+    }
+}
+
+/* All entries of one severity; of a run with the same code the first four. */
+static void report_severity(text *t, const ckr_note *notes, uint64_t n, ckr_severity severity)
+{
+    const uint64_t shown = 4;
+    const ckr_note *last = NULL;
+    uint64_t i, run = 0;
+    for (i = 0; i <= n; i++) {
+        if (i < n && notes[i].severity != severity) continue;
+        if (i < n && last && !strcmp(notes[i].code, last->code)) {
+            run++;
+        } else {
+            if (run > shown) text_fmt(t, "           and %llu more %s (--json lists them)\n",
+                                      (unsigned long long)(run - shown), last->code);
+            run = 1;
+        }
+        if (i < n && run <= shown) report_entry(t, &notes[i]);
+        if (i < n) last = &notes[i];
+    }
+}
+
+/* Grouped by severity, the worst first, after a line of sums. */
+static void report_text(text *t, const report *r, const char *title)
+{
+    bool first = true;
+    int s;
+    if (!r->n[0] && !r->n[1]) return;
+    text_str(t, "\n");
+    text_painted(t, PAINT_BOLD, title);
+    for (s = CKR_ERROR; s >= CKR_EXACT; s--) {
+        const uint64_t n = report_count(r, (ckr_severity)s);
+        if (!n) continue;
+        text_str(t, first ? "  " : ", ");
+        text_count(t, n);
+        text_str(t, " ");
+        text_painted(t, severity_paint((ckr_severity)s), severity_name((ckr_severity)s));
+        first = false;
+    }
+    text_str(t, "\n");
+    for (s = CKR_ERROR; s >= CKR_EXACT; s--) {
+        report_severity(t, r->notes[0], r->n[0], (ckr_severity)s);
+        report_severity(t, r->notes[1], r->n[1], (ckr_severity)s);
+    }
+}
+
+/* "tp 2  pp 1  dp 2  zero 1  (4 ranks)"; what is not known is not said */
+static void topology_text(text *t, const ckr_topology *p)
+{
+    if (p->tp) text_fmt(t, "tp %u  ", p->tp);
+    if (p->pp) text_fmt(t, "pp %u  ", p->pp);
+    if (p->dp) text_fmt(t, "dp %u  ", p->dp);
+    if (p->ep > 1) text_fmt(t, "ep %u  ", p->ep);
+    if (p->cp > 1) text_fmt(t, "cp %u  ", p->cp);
+    if (p->zero >= 0 && p->tp) text_fmt(t, "zero %d  ", (int)p->zero);
+    if (p->ranks) text_fmt(t, "(%u rank%s)", p->ranks, p->ranks == 1 ? "" : "s");
+    else if (!p->tp) text_str(t, "not recorded");
+}
+
+static void label(text *t, const char *name)
+{
+    text_paint(t, PAINT_DIM);
+    text_fmt(t, "  %-10s ", name);
+    text_plain(t);
+}
+
+static void progress_text(text *t, const ckr_state *s)
+{
+    const int64_t value[4] = { s->progress.step, s->progress.samples, s->progress.tokens,
+                               s->progress.epoch };
+    static const char *const name[] = { "step", "samples", "tokens", "epoch" };
+    bool any = false;
+    int i;
+    for (i = 0; i < 4; i++) {
+        if (value[i] < 0) continue;
+        if (any) text_str(t, ", ");
+        if (i == 0 || i == 3) text_fmt(t, "%s ", name[i]);
+        text_count(t, (uint64_t)value[i]);
+        if (i == 1 || i == 2) text_fmt(t, " %s", name[i]);
+        any = true;
+    }
+    if (!any) text_str(t, "not recorded");
+}
+
+/* `asked`: the path of the command line; a run directory stands for its newest complete
+   checkpoint. */
+static void head_text(text *t, const ckr_ckpt *c, const char *asked)
+{
+    const ckr_state *s = ckr_ckpt_state(c);
+    const char *path = ckr_ckpt_path(c), *format = format_name(s->format);
+    uint64_t bytes = 0;
+    const uint32_t files = ckr_ckpt_files(c, &bytes);
+    text_paint(t, PAINT_BOLD);
+    text_clean(t, path);
+    text_plain(t);
+    if (strcmp(path, asked) != 0) {
+        text_str(t, "  (the newest complete one of ");
+        text_clean(t, asked);
+        text_str(t, ")");
+    }
+    text_str(t, "\n");
+    label(t, "dialect");
+    text_clean(t, s->dialect ? s->dialect : "none");
+    if (s->framework_version) {
+        text_str(t, " ");
+        text_clean(t, s->framework_version);
+    }
+    if (format && !(s->dialect && !strcmp(format, s->dialect))) text_fmt(t, ", %s", format);
+    text_str(t, "\n");
+    label(t, "topology");
+    topology_text(t, &s->topology);
+    text_str(t, "\n");
+    label(t, "progress");
+    progress_text(t, s);
+    text_str(t, "\n");
+    label(t, "size");
+    text_plural(t, files, "file", "files");
+    text_str(t, ", ");
+    text_size(t, bytes);
+    text_str(t, "\n");
+}
+
+/* >>open ---------------------------------------------------------------------- */
+
+static void open_desc(const job *j, ckr_open_desc *d)
+{
+    memset(d, 0, sizeof *d);
+    d->dialect = j->o.dialect;
+    d->vocab = j->o.target.vocab;
+    d->env = &j->env;
+}
+
+/* --format insists on what was recognised. */
+static int open_format(job *j, const ckr_ckpt *c)
+{
+    const char *found = format_name(ckr_ckpt_state(c)->format);
+    if (!j->o.format || !strcmp(j->o.format, "auto") || (found && !strcmp(found, j->o.format)))
+        return CODE_DONE;
+    error_set(&j->err, CKR_E_UNSUPPORTED, CKR_ITEM_ARG, NULL);
+    snprintf(j->err.file, sizeof j->err.file, "%.250s", ckr_ckpt_path(c));
+    snprintf(j->err.text, sizeof j->err.text,
+             "found the format %s, expected %.40s as --format says", found ? found : "none",
+             j->o.format);
+    return fail(j);
+}
+
+static int open_checkpoint(job *j, const char *path, ckr_ckpt **out)
+{
+    ckr_open_desc d;
+    int code;
+    open_desc(j, &d);
+    *out = NULL;
+    if (ckr_ckpt_open(path, &d, out, &j->err) != CKR_OK) return fail(j);
+    code = open_format(j, *out);
+    if (code != CODE_DONE) {
+        ckr_ckpt_close(*out);
+        *out = NULL;
+    } else if (j->o.names && !j->o.quiet && !j->o.json) {
+        text_str(&j->note, "ckptresume: --names was not needed: the names are in the checkpoint\n");
+        text_drain(&j->note);
+    }
+    return code;
+}
+
+/* >>inspect ------------------------------------------------------------------- */
+
+#define SLOTS_SHOWN 24
+
+typedef struct slot_sum {
+    const char *slot;
+    uint64_t tensors, elements, bytes;
+    ckr_dtype dtype;
+    bool mixed;
+} slot_sum;
+
+static uint64_t tensor_elements(const ckr_tensor *t)
+{
+    uint64_t n = 1;
+    uint32_t i;
+    for (i = 0; i < t->n_dims; i++) n *= (uint64_t)t->shape[i];
+    return n;
+}
+
+/* Sums per slot in the order of appearance; a slot past SLOTS_SHOWN counts in the last row. */
+static size_t slot_sums(const ckr_state *s, slot_sum *sums)
+{
+    size_t n = 0, k;
+    uint64_t i;
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        const uint64_t elements = tensor_elements(t);
+        for (k = 0; k < n && strcmp(sums[k].slot, t->slot) != 0; k++) {}
+        if (k == n && n < SLOTS_SHOWN) {
+            memset(&sums[n], 0, sizeof sums[n]);
+            sums[n].slot = t->slot;
+            sums[n++].dtype = t->dtype;
+        } else if (k == n) {
+            k = n - 1;
+            sums[k].slot = "(others)";
+        }
+        sums[k].tensors++;
+        sums[k].elements += elements;
+        sums[k].bytes += elements * ckr_dtype_size(t->dtype);
+        if (t->dtype != sums[k].dtype) sums[k].mixed = true;
+    }
+    return n;
+}
+
+static void inspect_json_tensors(json *w, const job *j, const ckr_state *s)
+{
+    uint64_t i, params = 0, bytes = 0;
+    for (i = 0; i < s->n_tensors; i++) {
+        const uint64_t n = tensor_elements(s->tensors[i]);
+        if (!strcmp(s->tensors[i]->slot, "param") && !s->tensors[i]->buffer) params += n;
+        bytes += n * ckr_dtype_size(s->tensors[i]->dtype);
+    }
+    json_key(w, "tensors");
+    json_open(w, "{");
+    json_pair_uint(w, "count", s->n_tensors);
+    json_pair_uint(w, "params", params);
+    json_pair_uint(w, "bytes", bytes);
+    if (j->o.tensors) {
+        json_key(w, "list");
+        json_open(w, "[");
+        for (i = 0; i < s->n_tensors; i++) {
+            const ckr_tensor *t = s->tensors[i];
+            json_open(w, "{");
+            json_pair(w, "name", t->name);
+            json_pair(w, "slot", t->slot);
+            json_pair(w, "dtype", ckr_dtype_name(t->dtype));
+            json_key(w, "shape");
+            json_shape(w, t->n_dims, t->shape);
+            json_pair_uint(w, "pieces", t->n_pieces);
+            json_close(w, "}");
+        }
+        json_close(w, "]");
+    }
+    json_close(w, "}");
+}
+
+static void inspect_json_groups(json *w, const ckr_ckpt *c, const ckr_state *s)
+{
+    uint64_t i, k;
+    json_key(w, "groups");
+    json_open(w, "[");
+    for (i = 0; i < s->n_groups; i++) {
+        const ckr_group *g = &s->groups[i];
+        json_open(w, "{");
+        json_pair_uint(w, "index", i);
+        json_pair(w, "name", g->name);
+        json_key(w, "hyper");
+        if (g->hyper) json_node(w, c, g->hyper);
+        else json_raw(w, "{}");
+        json_key(w, "params");
+        json_open(w, "[");
+        for (k = 0; k < g->n_params; k++) json_string(w, g->params[k]);
+        json_close(w, "]");
+        json_close(w, "}");
+    }
+    json_close(w, "]");
+}
+
+static void inspect_json_schedules(json *w, const ckr_ckpt *c, const ckr_state *s)
+{
+    uint64_t i;
+    json_key(w, "schedules");
+    json_open(w, "[");
+    for (i = 0; i < s->n_schedules; i++) {
+        const ckr_schedule *h = &s->schedules[i];
+        json_open(w, "{");
+        json_pair(w, "kind", h->kind);
+        json_pair(w, "clock", h->clock);
+        json_positive(w, "position", h->position, 0);
+        json_key(w, "params");
+        if (h->params) json_node(w, c, h->params);
+        else json_raw(w, "{}");
+        json_close(w, "}");
+    }
+    json_close(w, "]");
+}
+
+/* Streams of one rank need not be neighbours: every stream that is the first of its rank opens a
+   group. */
+static void inspect_json_rng(json *w, const ckr_state *s)
+{
+    uint64_t i, k;
+    json_key(w, "rng");
+    json_open(w, "[");
+    for (i = 0; i < s->n_rng; i++) {
+        for (k = 0; k < i && s->rng[i - 1 - k].rank != s->rng[i].rank; k++) {}
+        if (k < i) continue;
+        json_open(w, "{");
+        json_pair_uint(w, "rank", s->rng[i].rank);
+        json_key(w, "streams");
+        json_open(w, "[");
+        for (k = i; k < s->n_rng; k++) {
+            if (s->rng[k].rank != s->rng[i].rank) continue;
+            json_open(w, "{");
+            json_pair(w, "kind", s->rng[k].kind);
+            json_pair(w, "name", s->rng[k].name);
+            json_pair(w, "scope", s->rng[k].scope);
+            json_pair_uint(w, "bytes", s->rng[k].n_bytes);
+            json_close(w, "}");
+        }
+        json_close(w, "]");
+        json_close(w, "}");
+    }
+    json_close(w, "]");
+}
+
+static void inspect_json(job *j, const ckr_ckpt *c)
+{
+    const ckr_state *s = ckr_ckpt_state(c);
+    const report notes = report_of(s->notes, s->n_notes, NULL, 0);
+    json w;
+    uint64_t i;
+    w.t = &j->out;
+    w.comma = false;
+    json_open(&w, "{");
+    json_head(&w, c);
+    inspect_json_tensors(&w, j, s);
+    inspect_json_groups(&w, c, s);
+    inspect_json_schedules(&w, c, s);
+    inspect_json_rng(&w, s);
+    json_key(&w, "ties");
+    json_open(&w, "[");
+    for (i = 0; i < s->n_ties; i++) {
+        json_open(&w, "[");
+        json_string(&w, s->ties[i].name);
+        json_string(&w, s->ties[i].other);
+        json_close(&w, "]");
+    }
+    json_close(&w, "]");
+    json_key(&w, "leftovers");
+    json_open(&w, "[");
+    for (i = 0; i < s->n_leftovers; i++) json_string(&w, s->leftovers[i].path);
+    json_close(&w, "]");
+    json_report(&w, &notes);
+    json_close(&w, "}");
+    text_str(&j->out, "\n");
+}
+
+static void inspect_slots(text *t, const ckr_state *s)
+{
+    static const char *const titles[] = { "slot", "tensors", "elements", "bytes", "dtype" };
+    slot_sum sums[SLOTS_SHOWN];
+    const size_t n = slot_sums(s, sums);
+    size_t i;
+    table b;
+    if (!n) return;
+    text_str(t, "\n");
+    text_painted(t, PAINT_BOLD, "tensors");
+    text_str(t, "\n");
+    table_begin(&b, 5, 2 | 4 | 8, titles);
+    for (i = 0; i < n; i++) {
+        table_text(&b, sums[i].slot);
+        table_count(&b, sums[i].tensors);
+        table_count(&b, sums[i].elements);
+        table_size(&b, sums[i].bytes);
+        table_text(&b, sums[i].mixed ? "mixed" : ckr_dtype_name(sums[i].dtype));
+    }
+    table_end(&b, t);
+}
+
+static void inspect_list(text *t, const ckr_state *s)
+{
+    static const char *const titles[] = { "name", "slot", "dtype", "shape", "pieces" };
+    uint64_t i;
+    table b;
+    text_str(t, "\n");
+    table_begin(&b, 5, 16, titles);
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *x = s->tensors[i];
+        table_text(&b, x->name);
+        table_text(&b, x->slot);
+        table_text(&b, ckr_dtype_name(x->dtype));
+        text_shape(&b.cell, x->n_dims, x->shape);
+        table_cell(&b);
+        table_count(&b, x->n_pieces);
+    }
+    table_end(&b, t);
+}
+
+/* "lr 0.001, betas [0.9,0.95]"; flags that are off say nothing */
+static void hyper_text(text *t, const ckr_ckpt *c, const ckr_node *hyper)
+{
+    bool any = false;
+    uint64_t i;
+    if (!ckr_node_is_dict(hyper)) return;
+    for (i = 0; i < hyper->count; i++) {
+        const ckr_node *key = hyper->u.items[2 * i], *v = hyper->u.items[2 * i + 1];
+        if (!v || v->kind == CKR_NODE_NONE || (v->kind == CKR_NODE_BOOL && !v->u.b)) continue;
+        if (any) text_str(t, ", ");
+        text_node(t, c, key);
+        text_str(t, " ");
+        text_node(t, c, v);
+        any = true;
+    }
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && !strcmp(a, b));
+}
+
+/* A NUL-terminated text, wrapped under the indent of a group's or schedule's values. */
+static void inspect_values(text *t, const ckr_ckpt *c, const ckr_node *dict)
+{
+    text line;
+    memset(&line, 0, sizeof line);
+    hyper_text(&line, c, dict);
+    text_put(&line, "", 1);
+    text_pad(t, 11);
+    if (line.data) text_wrap(t, 11, 11, line.data);
+    if (line.failed) t->failed = true;
+    text_free(&line);
+}
+
+/* "  0-3,7-9    13 parameters" for all groups from `first` on that are marked as its like. */
+static void inspect_group_like(text *t, const ckr_state *s, const uint64_t *like, uint64_t first)
+{
+    uint64_t i, from = 0, n_params = 0;
+    bool open = false, any = false;
+    text_str(t, "  ");
+    for (i = first; i <= s->n_groups; i++) {
+        const bool mine = i < s->n_groups && like[i] == first;
+        if (mine) n_params += s->groups[i].n_params;
+        if (mine && !open) from = i;
+        if (!mine && open) {
+            text_fmt(t, any ? ",%llu" : "%llu", (unsigned long long)from);
+            if (i - from > 1) text_fmt(t, "-%llu", (unsigned long long)(i - 1));
+            any = true;
+        }
+        open = mine;
+    }
+    if (s->groups[first].name) {
+        text_str(t, "  ");
+        text_clean(t, s->groups[first].name);
+    }
+    text_str(t, ": ");
+    text_plural(t, n_params, "parameter", "parameters");
+    text_str(t, "\n");
+}
+
+/* like[i]: the first group with the same values. Rendered lines stand in `all`, one after the
+   other. */
+static bool inspect_group_likes(const ckr_ckpt *c, const ckr_state *s, uint64_t *like, size_t *at,
+                                text *all)
+{
+    uint64_t i, k;
+    for (i = 0; i < s->n_groups; i++) {
+        at[i] = all->n;
+        hyper_text(all, c, s->groups[i].hyper);
+        at[i + 1] = all->n;
+        for (k = 0; k < i; k++) {
+            const size_t n = at[k + 1] - at[k];
+            if (like[k] == k && n == at[i + 1] - at[i] &&
+                same_text(s->groups[k].name, s->groups[i].name) &&
+                (!n || !memcmp(all->data + at[k], all->data + at[i], n)))
+                break;
+        }
+        like[i] = k;
+    }
+    return !all->failed;
+}
+
+/* Groups with the same hyper-parameters share a line: a group per parameter is common. */
+static void inspect_groups(text *t, const ckr_ckpt *c, const ckr_state *s)
+{
+    const size_t n = s->n_groups < SIZE_MAX / 32 ? (size_t)s->n_groups : 0;
+    uint64_t *like, i;
+    size_t *at;
+    text all;
+    if (!n) return;
+    like = (uint64_t *)malloc(n * sizeof *like);
+    at = (size_t *)malloc((n + 1) * sizeof *at);
+    memset(&all, 0, sizeof all);
+    text_str(t, "\n");
+    text_painted(t, PAINT_BOLD, "parameter groups");
+    text_str(t, "\n");
+    if (!like || !at || !inspect_group_likes(c, s, like, at, &all)) t->failed = true;
+    for (i = 0; i < n && !t->failed; i++) {
+        if (like[i] != i) continue;
+        inspect_group_like(t, s, like, i);
+        inspect_values(t, c, s->groups[i].hyper);
+    }
+    free(like);
+    free(at);
+    text_free(&all);
+}
+
+static void inspect_schedules(text *t, const ckr_ckpt *c, const ckr_state *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_schedules; i++) {
+        const ckr_schedule *h = &s->schedules[i];
+        if (i == 0) {
+            text_str(t, "\n");
+            text_painted(t, PAINT_BOLD, "schedules");
+            text_str(t, "\n");
+        }
+        text_str(t, "  ");
+        text_clean(t, h->kind);
+        text_str(t, ", ");
+        text_clean(t, h->clock);
+        text_fmt(t, " %lld\n", (long long)h->position);
+        inspect_values(t, c, h->params);
+    }
+}
+
+/* One line for each kind of stream: on how many ranks it is. */
+static void inspect_rng(text *t, const ckr_state *s)
+{
+    uint64_t i, k, ranks;
+    for (i = 0; i < s->n_rng && i < 4096; i++) {
+        const ckr_stream *r = &s->rng[i];
+        bool seen = false;
+        for (k = 0; k < i && !seen; k++)
+            seen = same_text(s->rng[k].kind, r->kind) && same_text(s->rng[k].name, r->name);
+        if (seen) continue;
+        for (k = ranks = 0; k < s->n_rng; k++)
+            ranks += same_text(s->rng[k].kind, r->kind) && same_text(s->rng[k].name, r->name);
+        if (i == 0) {
+            text_str(t, "\n");
+            text_painted(t, PAINT_BOLD, "random streams");
+            text_str(t, "\n");
+        }
+        text_str(t, "  ");
+        text_clean(t, r->kind);
+        text_str(t, " ");
+        text_clean(t, r->name);
+        text_str(t, ": ");
+        text_plural(t, ranks, "rank", "ranks");
+        text_str(t, ", ");
+        text_size(t, r->n_bytes);
+        if (r->scope && r->scope[0]) {
+            text_str(t, ", varies over ");
+            text_clean(t, r->scope);
+        } else {
+            text_str(t, ", the same everywhere");
+        }
+        text_str(t, "\n");
+    }
+}
+
+static void inspect_rest(text *t, const ckr_state *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_ties; i++) {
+        text_str(t, i ? "" : "\n");
+        label(t, "tied");
+        text_clean(t, s->ties[i].name);
+        text_str(t, " = ");
+        text_clean(t, s->ties[i].other);
+        text_str(t, "\n");
+    }
+    if (!s->n_leftovers) return;
+    text_str(t, "\n");
+    text_painted(t, PAINT_BOLD, "not understood");
+    text_str(t, ", carried along unchanged\n");
+    for (i = 0; i < s->n_leftovers && i < 12; i++) {
+        text_str(t, "  ");
+        text_clean(t, s->leftovers[i].path);
+        text_str(t, "\n");
+    }
+    if (i < s->n_leftovers)
+        text_fmt(t, "  and %llu more\n", (unsigned long long)(s->n_leftovers - i));
+}
+
+static void inspect_text(job *j, const ckr_ckpt *c)
+{
+    const ckr_state *s = ckr_ckpt_state(c);
+    const report notes = report_of(s->notes, s->n_notes, NULL, 0);
+    text *t = &j->out;
+    head_text(t, c, j->args[0]);
+    if (j->o.quiet) return;
+    inspect_slots(t, s);
+    if (j->o.tensors) inspect_list(t, s);
+    inspect_groups(t, c, s);
+    inspect_schedules(t, c, s);
+    inspect_rng(t, s);
+    inspect_rest(t, s);
+    report_text(t, &notes, "report");
+}
+
+static int verb_inspect(job *j)
+{
+    ckr_ckpt *c;
+    const int code = open_checkpoint(j, j->args[0], &c);
+    if (code != CODE_DONE) return code;
+    if (j->o.json) inspect_json(j, c);
+    else inspect_text(j, c);
+    ckr_ckpt_close(c);
+    return CODE_DONE;
+}
+
+/* >>outline ------------------------------------------------------------------- */
+/* A file as an outline. A node may have several parents, and a hostile file may be a cycle: what
+   was shown is marked by its id and shown again only by name. The stack grows on the heap. */
+
+typedef struct outline_frame { const ckr_node *n; uint64_t i; } outline_frame;
+
+typedef struct outline_walk {
+    text       *t;
+    outline_frame *stack;
+    size_t      depth, cap;
+    uint8_t    *seen;          /* a bit per node id                                   */
+    size_t      n_seen;
+} outline_walk;
+
+static bool outline_leaf(const ckr_node *n)
+{
+    return !n || (!ckr_node_is_dict(n) && !value_is_list(n) && n->kind != CKR_NODE_OBJECT &&
+                  !n->attrs && !(n->kind == CKR_NODE_TENSOR && n->u.view->parts));
+}
+
+/* A list of numbers and words fits on its line. */
+static bool outline_inline(const ckr_node *n)
+{
+    uint64_t i;
+    if (outline_leaf(n)) return true;
+    if (!value_is_list(n) || n->attrs) return false;
+    for (i = 0; i < n->count; i++) {
+        const ckr_node *x = n->u.items[i];
+        if (!outline_leaf(x) || (x && (x->kind == CKR_NODE_TENSOR || x->kind == CKR_NODE_NDARRAY)))
+            return false;
+    }
+    return true;
+}
+
+#define OUTLINE_EXTRAS 8          /* the children that have a fixed name                 */
+
+static const ckr_node *outline_extra(const ckr_node *n, uint64_t i, const char **name)
+{
+    static const char *const names[OUTLINE_EXTRAS] = { "(callable)", "(args)",  "(kwargs)",
+                                                    "(state)",    "(items)", "(dictitems)",
+                                                    "(parts)",    "(attrs)" };
+    const ckr_object *o = n->kind == CKR_NODE_OBJECT ? n->u.object : NULL;
+    *name = names[i];
+    switch (i) {
+    case 0: return o ? o->callable : NULL;
+    case 1: return o ? o->args : NULL;
+    case 2: return o ? o->kwargs : NULL;
+    case 3: return o ? o->state : NULL;
+    case 4: return o ? o->items : NULL;
+    case 5: return o ? o->dictitems : NULL;
+    case 6: return n->kind == CKR_NODE_TENSOR ? n->u.view->parts : NULL;
+    default: return n->attrs;
+    }
+}
+
+static const char *outline_kind(const ckr_node *n)
+{
+    static const char *const names[] = {
+        "none",  "bool",      "int",         "int",    "float",   "complex",   "str",
+        "bytes", "bytearray", "list",        "tuple",  "set",     "frozenset", "dict",
+        "odict", "counter",   "defaultdict", "tensor", "storage", "ndarray",   "npscalar",
+        "size",  "device",    "dtype",       "layout", "global",  "object",    "entry"
+    };
+    return n && n->kind < COUNT_OF(names) ? names[n->kind] : "none";
+}
+
+/* True when it was shown before; marks it. */
+static bool outline_mark(outline_walk *w, const ckr_node *n)
+{
+    const size_t at = n->id / 8;
+    const uint8_t bit = (uint8_t)(1u << (n->id % 8));
+    if (at >= w->n_seen) {
+        const size_t size = 2 * at + 1024;
+        uint8_t *p = (uint8_t *)realloc(w->seen, size);
+        if (!p) {
+            w->t->failed = true;
+            return true;
+        }
+        memset(p + w->n_seen, 0, size - w->n_seen);
+        w->seen = p;
+        w->n_seen = size;
+    }
+    if (w->seen[at] & bit) return true;
+    w->seen[at] = (uint8_t)(w->seen[at] | bit);
+    return false;
+}
+
+static void outline_tensor(text *t, const ckr_view *v)
+{
+    text_fmt(t, " %s [",
+             v->dtype == CKR_DTYPE_NONE && v->type_name ? "" : ckr_dtype_name(v->dtype));
+    text_shape(t, v->n_dims, v->shape);
+    text_str(t, "]");
+    if (v->layout) text_fmt(t, " %s", v->layout);
+    if (v->parameter) text_str(t, " parameter");
+    else if (v->requires_grad) text_str(t, " requires_grad");
+    if (v->storage) {
+        text_str(t, " storage ");
+        text_clean(t, v->storage);
+        if (v->offset) text_fmt(t, " from %lld", (long long)v->offset);
+    }
+}
+
+/* What stands after "name: ". */
+static void outline_head(text *t, const ckr_node *n)
+{
+    const char *kind = outline_kind(n);
+    if (n && (ckr_node_is_dict(n) || value_is_list(n))) {
+        text_painted(t, PAINT_DIM, kind);
+        text_fmt(t, " (%llu)", (unsigned long long)n->count);
+    } else if (n && (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY ||
+                     n->kind == CKR_NODE_STORAGE)) {
+        text_painted(t, PAINT_DIM, kind);
+        outline_tensor(t, n->u.view);
+        return;
+    } else if (n && n->kind == CKR_NODE_OBJECT) {
+        text_painted(t, PAINT_DIM, "object ");
+        text_clean(t, n->u.object->name);
+        text_str(t, ", not built");
+        return;
+    } else if (n && (n->kind == CKR_NODE_BYTES || n->kind == CKR_NODE_BYTEARRAY)) {
+        text_painted(t, PAINT_DIM, kind);
+        text_fmt(t, " (%llu)", (unsigned long long)n->count);
+        return;
+    } else {
+        text_painted(t, PAINT_DIM, kind);
+    }
+    if (!outline_inline(n) || !n || n->kind == CKR_NODE_NONE) return;
+    text_str(t, " ");
+    text_node(t, NULL, n);
+}
+
+static bool outline_push(outline_walk *w, const ckr_node *n)
+{
+    if (w->depth == w->cap) {
+        const size_t cap = w->cap ? 2 * w->cap : 64;
+        outline_frame *p = (outline_frame *)realloc(w->stack, cap * sizeof *p);
+        if (!p) {
+            w->t->failed = true;
+            return false;
+        }
+        w->stack = p;
+        w->cap = cap;
+    }
+    w->stack[w->depth].n = n;
+    w->stack[w->depth++].i = 0;
+    return true;
+}
+
+/* Prints what follows the name and goes down where there is more. */
+static void outline_visit(outline_walk *w, const ckr_node *n)
+{
+    outline_head(w->t, n);
+    if (!outline_inline(n)) {
+        if (outline_mark(w, n)) text_str(w->t, "  (shown above)");
+        else outline_push(w, n);
+    }
+    text_str(w->t, "\n");
+}
+
+/* The next child of the top frame with its name printed; NULL and *more false at the end. */
+static const ckr_node *outline_next(outline_walk *w, bool *more)
+{
+    outline_frame *f = &w->stack[w->depth - 1];
+    const bool dict = ckr_node_is_dict(f->n);
+    const uint64_t n = dict || value_is_list(f->n) ? f->n->count : 0;
+    const ckr_node *child = NULL;
+    const char *name = NULL;
+    *more = true;
+    while (!child && f->i >= n && f->i < n + OUTLINE_EXTRAS)
+        child = outline_extra(f->n, f->i++ - n, &name);
+    if (!child && f->i >= n) {
+        *more = false;
+        return NULL;
+    }
+    text_pad(w->t, w->depth < 40 ? 2 * w->depth : 80);
+    if (child) {
+        text_str(w->t, name);
+    } else if (dict) {
+        text_node(w->t, NULL, f->n->u.items[2 * f->i]);
+        child = f->n->u.items[2 * f->i++ + 1];
+    } else {
+        text_fmt(w->t, "[%llu]", (unsigned long long)f->i);
+        child = f->n->u.items[f->i++];
+    }
+    text_str(w->t, ": ");
+    return child;
+}
+
+static void outline_text(text *t, const ckr_node *root)
+{
+    outline_walk w;
+    memset(&w, 0, sizeof w);
+    w.t = t;
+    outline_visit(&w, root);
+    while (w.depth > 0 && !t->failed) {
+        bool more;
+        const ckr_node *child = outline_next(&w, &more);
+        if (more) outline_visit(&w, child);
+        else w.depth--;
+    }
+    free(w.stack);
+    free(w.seen);
+}
+
+/* >>tree ---------------------------------------------------------------------- */
+/* The exact form is tree_json.h's. Its bytes come through ckr_view_read, as a view of plain
+   bytes; its text goes to a temporary file first, so that a read error leaves nothing but the
+   error on stdout. */
+
+#include "tree_json.h"
+
+typedef struct tree_source { const ckr_ckpt *ckpt; ckr_error *err; } tree_source;
+
+static bool tree_source_read(void *user, uint32_t file, uint64_t offset, void *dst, size_t n)
+{
+    const tree_source *s = (const tree_source *)user;
+    const int64_t shape = (int64_t)n, stride = 1;
+    ckr_view v;
+    memset(&v, 0, sizeof v);
+    v.dtype = CKR_DTYPE_U8;
+    v.file = file;
+    v.data_offset = offset;
+    v.data_bytes = n;
+    v.n_dims = 1;
+    v.shape = &shape;
+    v.stride = &stride;
+    return ckr_view_read(s->ckpt, &v, 0, shape, dst, s->err) == CKR_OK;
+}
+
+/* All of `from` to the job's output. */
+static bool tree_copy(job *j, FILE *from)
+{
+    char block[4096];
+    size_t n;
+    rewind(from);
+    while ((n = fread(block, 1, sizeof block, from)) > 0) text_put(&j->out, block, n);
+    return !ferror(from);
+}
+
+static int tree_json(job *j, const ckr_ckpt *c, const ckr_node *n)
+{
+    const char *format = format_name(ckr_ckpt_state(c)->format);
+    FILE *f = tmpfile();
+    tree_source source;
+    tree_io io;
+    int code = CODE_DONE;
+    if (!f) {
+        error_set(&j->err, CKR_E_IO, CKR_ITEM_IO_OPEN, NULL);
+        snprintf(j->err.text, sizeof j->err.text, "cannot make a temporary file: %s",
+                 strerror(errno));
+        return fail(j);
+    }
+    source.ckpt = c;
+    source.err = &j->err;
+    memset(&io, 0, sizeof io);
+    io.read_fn = tree_source_read;
+    io.user = &source;
+    memset(&j->err, 0, sizeof j->err);
+    if (!tree_print(f, j->args[0], format ? format : "", n, &io, j->o.hash))
+        code = j->err.code != CKR_OK ? fail(j) : out_of_memory(j);
+    else if (!tree_copy(j, f))
+        j->out.failed = true;
+    fclose(f);
+    return code;
+}
+
+static int tree_selected(job *j, const ckr_ckpt *c, const ckr_node **n)
+{
+    *n = ckr_ckpt_root(c);
+    if (!j->o.select) return CODE_DONE;
+    *n = ckr_node_find(*n, j->o.select);
+    if (*n) return CODE_DONE;
+    error_set(&j->err, CKR_E_NOT_FOUND, CKR_ITEM_PATH_NOT_FOUND, j->o.select);
+    snprintf(j->err.file, sizeof j->err.file, "%.250s", j->args[0]);
+    snprintf(j->err.text, sizeof j->err.text,
+             "nothing is there, expected a JSON pointer into the file");
+    snprintf(j->err.remedy, sizeof j->err.remedy, "see the whole tree without --select");
+    fail(j);
+    return CODE_INPUT;
+}
+
+static int verb_tree(job *j)
+{
+    ckr_open_desc d;
+    ckr_ckpt *c;
+    const ckr_node *n;
+    int code;
+    open_desc(j, &d);
+    if (ckr_tree_open(j->args[0], &d, &c, &j->err) != CKR_OK) return fail(j);
+    code = open_format(j, c);
+    if (code == CODE_DONE) code = tree_selected(j, c, &n);
+    if (code == CODE_DONE && j->o.json) {
+        code = tree_json(j, c, n);
+    } else if (code == CODE_DONE) {
+        const char *format = format_name(ckr_ckpt_state(c)->format);
+        text_paint(&j->out, PAINT_BOLD);
+        text_clean(&j->out, j->args[0]);
+        text_plain(&j->out);
+        text_fmt(&j->out, "  %s  ", format ? format : "");
+        outline_text(&j->out, n);
+    }
+    ckr_ckpt_close(c);
+    return code;
+}
+
+/* >>plan ---------------------------------------------------------------------- */
+/* plan, convert and export: one plan, looked at or carried out. A refusal is a result (exit 1)
+   with the ordinary document, also where the library returned it as an error: that becomes an
+   entry. */
+
+typedef struct outcome {
+    const ckr_ckpt       *ckpt;
+    const ckr_plan_facts *facts;       /* NULL: no plan could be made                  */
+    const char           *path;        /* of the output, or NULL                       */
+    ckr_note              refusal;
+    bool                  refused, written;
+    ckr_receipt           receipt;
+    double                seconds;
+} outcome;
+
+static const char *verdict_name(const outcome *o)
+{
+    static const char *const names[] = { "exact", "changed", "approx", "refused" };
+    return o->refused || !o->facts ? "refused" : names[(unsigned)o->facts->verdict % 4];
+}
+
+static report outcome_report(const outcome *o)
+{
+    return report_of(o->facts ? o->facts->notes : NULL, o->facts ? o->facts->n_notes : 0,
+                     o->refusal.code ? &o->refusal : NULL, o->refusal.code != NULL);
+}
+
+/* The side of the document that says what will be, with the keys of the source's side. */
+static void plan_json_to(json *w, const job *j, const outcome *o)
+{
+    const ckr_plan_facts *f = o->facts;
+    const bool kept =
+        !(j->o.target.without & CKR_PROGRESS) && j->o.target.mode != CKR_MODE_TRANSFER;
+    json_key(w, "to");
+    json_open(w, "{");
+    json_version(w);
+    json_pair(w, "path", o->path);
+    json_pair(w, "format", NULL);
+    json_pair(w, "dialect", f ? f->dialect : j->o.target.dialect);
+    json_pair(w, "framework_version", NULL);
+    json_topology(w, f ? &f->to : &j->o.target.topology);
+    json_pair_uint(w, "files", f ? f->n_files : 0);
+    json_pair_uint(w, "bytes", f ? f->bytes_written : 0);
+    json_progress(w, ckr_ckpt_state(o->ckpt), kept);
+    json_close(w, "}");
+}
+
+static void plan_json_done(json *w, const outcome *o)
+{
+    json_key(w, "seconds");
+    json_double(w, o->seconds);
+    json_key(w, "digest");
+    if (o->written) json_hex(w, o->receipt.digest, sizeof o->receipt.digest);
+    else json_raw(w, "null");
+    json_key(w, "digest_written");
+    if (o->written) json_hex(w, o->receipt.digest_written, sizeof o->receipt.digest_written);
+    else json_raw(w, "null");
+}
+
+static const char *mode_name(ckr_mode m)
+{
+    return m == CKR_MODE_RECOVER ? "recover" : m == CKR_MODE_CONTINUE ? "continue" : "transfer";
+}
+
+static void plan_json(job *j, const outcome *o)
+{
+    const ckr_plan_facts *f = o->facts;
+    const report notes = outcome_report(o);
+    json w;
+    uint64_t i;
+    w.t = &j->out;
+    w.comma = false;
+    json_open(&w, "{");
+    json_key(&w, "from");
+    json_open(&w, "{");
+    json_head(&w, o->ckpt);
+    json_close(&w, "}");
+    plan_json_to(&w, j, o);
+    json_pair(&w, "mode", mode_name(j->o.target.mode));
+    json_pair(&w, "verdict", verdict_name(o));
+    json_report(&w, &notes);
+    json_pair_uint(&w, "copies", f ? f->n_copies : 0);
+    json_pair_uint(&w, "bytes_read", o->written ? o->receipt.bytes_read : f ? f->bytes_read : 0);
+    json_pair_uint(&w, "bytes_written",
+                   o->written ? o->receipt.bytes_written : f ? f->bytes_written : 0);
+    json_pair_uint(&w, "peak_bytes", f ? f->peak_bytes : 0);
+    json_key(&w, "files");
+    json_open(&w, "[");
+    for (i = 0; f && i < f->n_files; i++) {
+        json_open(&w, "{");
+        json_pair(&w, "path", f->files[i].path[0] || !o->path ? f->files[i].path : o->path);
+        json_pair_uint(&w, "bytes", f->files[i].bytes);
+        json_close(&w, "}");
+    }
+    json_close(&w, "]");
+    if (j->verb->bit != VERB_PLAN) plan_json_done(&w, o);
+    json_close(&w, "}");
+    text_str(&j->out, "\n");
+}
+
+static void plan_side(text *t, const char *name, const char *dialect, const ckr_topology *p,
+                      const char *path)
+{
+    label(t, name);
+    text_clean(t, dialect ? dialect : "none");
+    text_str(t, "  ");
+    if (p) topology_text(t, p);
+    if (path) {
+        text_str(t, "  ");
+        text_clean(t, path);
+    }
+    text_str(t, "\n");
+}
+
+static const char *verdict_paint(const outcome *o)
+{
+    const char *v = verdict_name(o);
+    return v[0] == 'r'   ? PAINT_RED
+           : v[0] == 'a' ? PAINT_YELLOW
+           : v[0] == 'c' ? PAINT_CYAN
+                         : PAINT_GREEN;
+}
+
+static void plan_files(text *t, const ckr_plan_facts *f)
+{
+    static const char *const titles[] = { "file", "bytes" };
+    table b;
+    uint64_t i;
+    if (f->n_files < 2) return;
+    text_str(t, "\n");
+    table_begin(&b, 2, 2, titles);
+    for (i = 0; i < f->n_files && i < 24; i++) {
+        table_text(&b, f->files[i].path);
+        table_size(&b, f->files[i].bytes);
+    }
+    table_end(&b, t);
+    if (i < f->n_files)
+        text_fmt(t, "  and %llu more (--json lists them)\n", (unsigned long long)(f->n_files - i));
+}
+
+static void plan_sums(text *t, const outcome *o)
+{
+    const ckr_plan_facts *f = o->facts;
+    text_str(t, "\n");
+    label(t, o->written ? "written" : "to write");
+    text_plural(t, f->n_files, "file", "files");
+    text_str(t, ", ");
+    text_size(t, f->bytes_written);
+    text_str(t, " in ");
+    text_plural(t, f->n_copies, "copy", "copies");
+    text_str(t, "; reads ");
+    text_size(t, o->written ? o->receipt.bytes_read : f->bytes_read);
+    if (o->written)
+        text_fmt(t, " in %.2f s (%.2f GB/s)", o->seconds,
+                 (double)f->bytes_written / 1e9 / (o->seconds > 1e-9 ? o->seconds : 1e-9));
+    text_str(t, "\n");
+    label(t, "memory");
+    text_size(t, f->peak_bytes);
+    text_str(t, " at most\n");
+    if (!o->written) return;
+    label(t, "digest");
+    text_hex(t, o->receipt.digest, sizeof o->receipt.digest);
+    text_str(t, memcmp(o->receipt.digest, o->receipt.digest_written, sizeof o->receipt.digest)
+                    ? " read, "
+                    : " read and written\n");
+    if (!memcmp(o->receipt.digest, o->receipt.digest_written, sizeof o->receipt.digest)) return;
+    text_hex(t, o->receipt.digest_written, sizeof o->receipt.digest_written);
+    text_str(t, " written\n");
+}
+
+/* Why a plan without a single error is refused: the policy makes the mildest entries errors. */
+static const char *plan_refusal(const job *j)
+{
+    if (j->o.target.mode == CKR_MODE_RECOVER)
+        return ": --mode recover allows nothing but exact; --mode continue takes these changes";
+    return j->o.target.strict ? ": --strict allows nothing but exact and changed" : "";
+}
+
+static void plan_text(job *j, const outcome *o)
+{
+    const ckr_state *s = ckr_ckpt_state(o->ckpt);
+    const report notes = outcome_report(o);
+    text *t = &j->out;
+    if (j->o.quiet) {
+        if (o->refused) report_text(&j->note, &notes, "refused");
+        text_drain(&j->note);
+        return;
+    }
+    plan_side(t, "from", s->dialect, &s->topology, ckr_ckpt_path(o->ckpt));
+    plan_side(t, "to", o->facts ? o->facts->dialect : j->o.target.dialect,
+              o->facts && j->verb->bit != VERB_EXPORT ? &o->facts->to : NULL, o->path);
+    label(t, "progress");
+    if (j->o.target.mode == CKR_MODE_TRANSFER) text_str(t, "starts again at 0");
+    else progress_text(t, s);
+    text_str(t, "\n");
+    label(t, "mode");
+    text_fmt(t, "%s%s\n", mode_name(j->o.target.mode), j->o.target.strict ? ", strict" : "");
+    label(t, "verdict");
+    text_painted(t, verdict_paint(o), verdict_name(o));
+    if (o->refused && !report_count(&notes, CKR_ERROR)) text_str(t, plan_refusal(j));
+    text_str(t, "\n");
+    report_text(t, &notes, "report");
+    if (o->refused || !o->facts) return;
+    if (j->verb->bit == VERB_PLAN) plan_files(t, o->facts);
+    plan_sums(t, o);
+}
+
+/* --ranks counts all processes: what the other sizes leave of it is data-parallel. */
+static int plan_ranks(job *j, const ckr_state *s)
+{
+    ckr_topology *t = &j->o.target.topology;
+    const uint64_t tp = t->tp ? t->tp : s->topology.tp, pp = t->pp ? t->pp : s->topology.pp;
+    const uint64_t cp = t->cp ? t->cp : s->topology.cp,
+                   others = (tp ? tp : 1) * (pp ? pp : 1) * (cp ? cp : 1);
+    if (!t->ranks) return CODE_DONE;
+    if (t->dp && others * t->dp != t->ranks)
+        return usage(j, "--ranks", "found %u, expected tp x pp x cp x dp = %llu", t->ranks,
+                     (unsigned long long)(others * t->dp));
+    if (t->ranks % others)
+        return usage(j, "--ranks", "found %u, expected a multiple of tp x pp x cp = %llu", t->ranks,
+                     (unsigned long long)others);
+    t->dp = (uint32_t)(t->ranks / others);
+    return CODE_DONE;
+}
+
+/* A refusal that came as an error becomes an entry; its strings stay in j->err. */
+static void outcome_refuse(job *j, outcome *o)
+{
+    o->refused = true;
+    o->refusal.code = ckr_item_name(j->err.item);
+    o->refusal.severity = CKR_ERROR;
+    o->refusal.subject = j->err.file[0] ? j->err.file : or_null(j->err.where);
+    o->refusal.reason = j->err.text;
+    o->refusal.remedy = or_null(j->err.remedy);
+}
+
+/* Makes the plan and, with a path, carries it out. CODE_DONE: there is an outcome to show. */
+static int plan_run(job *j, ckr_plan **plan, outcome *o)
+{
+    ckr_result r = ckr_plan_create(o->ckpt, &j->o.target, j->o.memory, plan, &j->err);
+    if (r == CKR_E_REFUSED) {
+        outcome_refuse(j, o);
+        return CODE_DONE;
+    }
+    if (r != CKR_OK) return fail(j);
+    o->facts = ckr_plan_info(*plan);
+    o->refused = o->facts->verdict == CKR_VERDICT_REFUSED;
+    if (o->refused || !o->path) return CODE_DONE;
+    progress_begin(j);
+    r = ckr_plan_write(*plan, o->path, &o->receipt, &j->err);
+    o->seconds = progress_end(j);
+    o->written = r == CKR_OK;
+    if (r == CKR_E_REFUSED) outcome_refuse(j, o);
+    else if (r != CKR_OK) return fail(j);
+    return CODE_DONE;
+}
+
+static int plan_verb(job *j, const char *path)
+{
+    ckr_ckpt *c;
+    ckr_plan *plan = NULL;
+    outcome o;
+    int code = open_checkpoint(j, j->args[0], &c);
+    if (code != CODE_DONE) return code;
+    memset(&o, 0, sizeof o);
+    o.ckpt = c;
+    o.path = path;
+    j->o.target.source = ckr_ckpt_path(c);
+    code = plan_ranks(j, ckr_ckpt_state(c));
+    if (code == CODE_DONE) code = plan_run(j, &plan, &o);
+    if (code == CODE_DONE) {
+        if (j->o.json) plan_json(j, &o);
+        else plan_text(j, &o);
+        code = o.refused ? CODE_REFUSED : CODE_DONE;
+    }
+    ckr_plan_free(plan);
+    ckr_ckpt_close(c);
+    return code;
+}
+
+static int verb_plan(job *j)
+{
+    return plan_verb(j, NULL);
+}
+
+static int verb_convert(job *j)
+{
+    return plan_verb(j, j->args[1]);
+}
+
+static int verb_export(job *j)
+{
+    j->o.target.dialect = "safetensors";
+    return plan_verb(j, j->args[1]);
+}
+
+/* >>digest -------------------------------------------------------------------- */
+
+typedef uint8_t digest16[16];
+
+static void digest_json(job *j, const ckr_state *s, const digest16 *each, const digest16 total)
+{
+    json w;
+    uint64_t i;
+    w.t = &j->out;
+    w.comma = false;
+    json_open(&w, "{");
+    json_key(&w, "digest");
+    json_hex(&w, total, 16);
+    json_key(&w, "tensors");
+    json_open(&w, "[");
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        json_open(&w, "{");
+        json_pair(&w, "name", t->name);
+        json_pair(&w, "slot", t->slot);
+        json_pair(&w, "dtype", ckr_dtype_name(t->dtype));
+        json_key(&w, "shape");
+        json_shape(&w, t->n_dims, t->shape);
+        json_key(&w, "digest");
+        json_hex(&w, each[i], 16);
+        json_close(&w, "}");
+    }
+    json_close(&w, "]");
+    json_close(&w, "}");
+    text_str(&j->out, "\n");
+}
+
+static void digest_text(job *j, const ckr_state *s, const digest16 *each, const digest16 total)
+{
+    static const char *const titles[] = { "digest", "name", "slot", "dtype", "shape" };
+    text *t = &j->out;
+    uint64_t i;
+    table b;
+    if (j->o.quiet) {
+        text_hex(t, total, 16);
+        text_str(t, "\n");
+        return;
+    }
+    table_begin(&b, 5, 0, titles);
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *x = s->tensors[i];
+        text_hex(&b.cell, each[i], 16);
+        table_cell(&b);
+        table_text(&b, x->name);
+        table_text(&b, x->slot);
+        table_text(&b, ckr_dtype_name(x->dtype));
+        text_shape(&b.cell, x->n_dims, x->shape);
+        table_cell(&b);
+    }
+    table_end(&b, t);
+    text_str(t, "\n  ");
+    text_paint(t, PAINT_BOLD);
+    text_hex(t, total, 16);
+    text_plain(t);
+    text_str(t, "  all ");
+    text_plural(t, s->n_tensors, "tensor", "tensors");
+    text_str(t, "\n");
+}
+
+static int verb_digest(job *j)
+{
+    ckr_ckpt *c;
+    digest16 *each, total;
+    const ckr_state *s;
+    ckr_result r;
+    int code = open_checkpoint(j, j->args[0], &c);
+    if (code != CODE_DONE) return code;
+    s = ckr_ckpt_state(c);
+    each = s->n_tensors < SIZE_MAX / 16 ? (digest16 *)calloc((size_t)s->n_tensors + 1, sizeof *each)
+                                        : NULL;
+    if (!each) {
+        code = out_of_memory(j);
+    } else {
+        progress_begin(j);
+        r = ckr_ckpt_digest(c, each, total, &j->err);
+        progress_end(j);
+        if (r != CKR_OK) code = fail(j);
+        else if (j->o.json) digest_json(j, s, (const digest16 *)each, total);
+        else digest_text(j, s, (const digest16 *)each, total);
+    }
+    free(each);
+    ckr_ckpt_close(c);
+    return code;
+}
+
+/* >>diff ---------------------------------------------------------------------- */
+
+static void diff_json_side(json *w, const ckr_diff *d, const char *key, int where)
+{
+    uint64_t i;
+    json_key(w, key);
+    json_open(w, "[");
+    for (i = 0; i < d->n_tensors; i++) {
+        const ckr_tensor_diff *t = &d->tensors[i];
+        if (t->where != where) continue;
+        json_open(w, "{");
+        json_pair(w, "name", t->name);
+        json_pair(w, "slot", t->slot);
+        if (where == 0) {
+            json_pair_uint(w, "elements", t->n_elements);
+            json_key(w, "max_abs");
+            json_double(w, t->max_abs);
+            json_pair_uint(w, "max_ulp", t->max_ulp);
+        }
+        json_close(w, "}");
+    }
+    json_close(w, "]");
+}
+
+/* Entries by what they are about: the code says it. */
+static const char *diff_section(const ckr_note *n)
+{
+    static const char *const key[] = { "groups", "schedules", "rng", "progress" };
+    static const char *const part[] = { "GROUP", "SCHED", "RNG", "PROGRESS" };
+    size_t i;
+    for (i = 0; i < COUNT_OF(part); i++)
+        if (strstr(n->code, part[i])) return key[i];
+    return "progress";
+}
+
+static void diff_json(job *j, const ckr_diff *d, bool same)
+{
+    static const char *const sections[] = { "groups", "schedules", "rng", "progress" };
+    json w;
+    size_t k;
+    uint64_t i;
+    w.t = &j->out;
+    w.comma = false;
+    json_open(&w, "{");
+    json_key(&w, "same");
+    json_bool(&w, same);
+    json_key(&w, "tensors");
+    json_open(&w, "{");
+    diff_json_side(&w, d, "only_a", -1);
+    diff_json_side(&w, d, "only_b", 1);
+    diff_json_side(&w, d, "different", 0);
+    json_close(&w, "}");
+    for (k = 0; k < COUNT_OF(sections); k++) {
+        json_key(&w, sections[k]);
+        json_open(&w, "[");
+        for (i = 0; i < d->n_others; i++)
+            if (!strcmp(diff_section(&d->others[i]), sections[k])) json_entry(&w, &d->others[i]);
+        json_close(&w, "]");
+    }
+    json_close(&w, "}");
+    text_str(&j->out, "\n");
+}
+
+static void diff_tensors(text *t, const ckr_diff *d)
+{
+    static const char *const titles[] = { "name", "slot", "elements", "max abs", "max ulp" };
+    const uint64_t shown = 200;
+    table b;
+    uint64_t i;
+    if (!d->n_tensors) return;
+    table_begin(&b, 5, 4 | 8 | 16, titles);
+    for (i = 0; i < d->n_tensors && i < shown; i++) {
+        const ckr_tensor_diff *x = &d->tensors[i];
+        table_text(&b, x->name);
+        table_text(&b, x->slot);
+        table_count(&b, x->n_elements);
+        if (x->where == 0) {
+            text_fmt(&b.cell, "%.3g", x->max_abs);
+            table_cell(&b);
+            table_count(&b, x->max_ulp);
+        } else {
+            table_text(&b, x->where < 0 ? "only in A" : "only in B");
+            table_text(&b, "");
+        }
+    }
+    table_end(&b, t);
+    if (i < d->n_tensors)
+        text_fmt(t, "  and %llu more (--json lists them)\n",
+                 (unsigned long long)(d->n_tensors - i));
+}
+
+static void diff_text(job *j, const ckr_diff *d, const ckr_ckpt *a, const ckr_ckpt *b, bool same)
+{
+    const report notes = report_of(d->others, d->n_others, NULL, 0);
+    text *t = &j->out;
+    if (j->o.quiet) return;
+    label(t, "A");
+    text_clean(t, ckr_ckpt_path(a));
+    text_str(t, "\n");
+    label(t, "B");
+    text_clean(t, ckr_ckpt_path(b));
+    text_str(t, "\n");
+    label(t, "result");
+    text_painted(t, same ? PAINT_GREEN : PAINT_YELLOW, same ? "the same" : "different");
+    if (same) {
+        text_str(t, ": ");
+        text_plural(t, ckr_ckpt_state(a)->n_tensors, "tensor", "tensors");
+        text_str(t, " equal bit for bit, groups, schedules and progress too");
+    } else if (d->n_tensors) {
+        text_str(t, ": ");
+        text_plural(t, d->n_tensors, "tensor", "tensors");
+    }
+    text_str(t, "\n");
+    if (d->n_tensors) text_str(t, "\n");
+    diff_tensors(t, d);
+    report_text(t, &notes, "beside the tensors");
+}
+
+static int diff_both(job *j, const ckr_ckpt *a, const ckr_ckpt *b)
+{
+    ckr_diff d;
+    ckr_result r;
+    bool same;
+    progress_begin(j);
+    r = ckr_ckpt_diff(a, b, &d, &j->err);
+    progress_end(j);
+    if (r != CKR_OK) return fail(j);
+    same = !d.n_tensors && !d.n_others;
+    if (j->o.json) diff_json(j, &d, same);
+    else diff_text(j, &d, a, b, same);
+    ckr_diff_free(&d);
+    return same ? CODE_DONE : CODE_REFUSED;
+}
+
+static int verb_diff(job *j)
+{
+    ckr_ckpt *a, *b;
+    int code = open_checkpoint(j, j->args[0], &a);
+    if (code != CODE_DONE) return code;
+    code = open_checkpoint(j, j->args[1], &b);
+    if (code == CODE_DONE) code = diff_both(j, a, b);
+    ckr_ckpt_close(b);
+    ckr_ckpt_close(a);
+    return code;
+}
+
+/* >>check --------------------------------------------------------------------- */
+
+static void check_json(job *j, const ckr_ckpt *c, const report *notes, uint64_t bytes_read,
+                       bool sound)
+{
+    json w;
+    w.t = &j->out;
+    w.comma = false;
+    json_open(&w, "{");
+    json_head(&w, c);
+    json_pair_uint(&w, "bytes_read", bytes_read);
+    json_key(&w, "sound");
+    json_bool(&w, sound);
+    json_report(&w, notes);
+    json_close(&w, "}");
+    text_str(&j->out, "\n");
+}
+
+static void check_text(job *j, const ckr_ckpt *c, const report *notes, uint64_t bytes_read,
+                       bool sound, double seconds)
+{
+    text *t = &j->out;
+    if (j->o.quiet) {
+        if (!sound) report_text(&j->note, notes, "not sound");
+        text_drain(&j->note);
+        return;
+    }
+    head_text(t, c, j->args[0]);
+    label(t, "read");
+    text_size(t, bytes_read);
+    text_fmt(t, " in %.2f s\n", seconds);
+    label(t, "result");
+    text_painted(t, sound ? PAINT_GREEN : PAINT_RED, sound ? "sound" : "not sound");
+    text_str(t, "\n");
+    report_text(t, notes, "report");
+}
+
+static int verb_check(job *j)
+{
+    ckr_ckpt *c;
+    ckr_report r;
+    report notes;
+    double seconds;
+    bool sound;
+    int code = open_checkpoint(j, j->args[0], &c);
+    if (code != CODE_DONE) return code;
+    progress_begin(j);
+    code = ckr_ckpt_check(c, &r, &j->err) == CKR_OK ? CODE_DONE : CODE_INPUT;
+    seconds = progress_end(j);
+    if (code == CODE_DONE) {
+        notes = report_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, r.notes, r.n_notes);
+        sound = r.sound && !report_count(&notes, CKR_ERROR);
+        if (j->o.json) check_json(j, c, &notes, r.bytes_read, sound);
+        else check_text(j, c, &notes, r.bytes_read, sound, seconds);
+        code = sound ? CODE_DONE : CODE_REFUSED;
+        ckr_report_free(&r);
+    } else {
+        code = fail(j);
+    }
+    ckr_ckpt_close(c);
+    return code;
+}
+
+/* >>help ---------------------------------------------------------------------- */
+
+static int verb_version(job *j);
+static int verb_help(job *j);
+
+static const verb all_verbs[] = {
+    { "inspect", VERB_INSPECT, 1, verb_inspect, "inspect PATH",
+      "what is in this checkpoint, and is it whole",
+      "Reads only metadata, no tensor byte. PATH is a file, a checkpoint directory, or a run "
+      "directory: there the newest "
+      "complete checkpoint is taken as the framework itself would choose it, and named.",
+      "ckptresume inspect checkpoints/ --tensors" },
+    { "tree", VERB_TREE, 1, verb_tree, "tree FILE [--select POINTER]",
+      "one file as a tree, everything in it, nothing executed",
+      "torch.save files, pickles, safetensors, .npy and .npz, JSON, YAML. Objects that Python "
+      "would build by calling code "
+      "are listed, never called.",
+      "ckptresume tree optimizer.pt --select /param_groups/0" },
+    { "plan", VERB_PLAN, 1, verb_plan, "plan PATH [target] [policy]",
+      "what a resume would keep, change and lose; touches nothing",
+      "The target is what the coming run looks like; what is not given is as in the checkpoint. "
+      "Exits 1 when the plan is "
+      "refused; the report says what would allow it.",
+      "ckptresume plan checkpoints/ --tp 1 --pp 2" },
+    { "convert", VERB_CONVERT, 2, verb_convert, "convert PATH OUT [target] [policy]",
+      "the same, done: a checkpoint that the target framework loads unpatched",
+      "OUT appears whole or not at all, and must not exist unless --force is given. It also holds "
+      "ckptresume.json: where it "
+      "came from, and a digest of every tensor.",
+      "ckptresume convert checkpoints/ resharded/ --tp 4 --dp 2" },
+    { "export", VERB_EXPORT, 2, verb_export, "export PATH OUT.safetensors",
+      "unsharded tensors in one safetensors file",
+      "Parameters under their names; with --slots also optimizer.state.<name>.<slot>. Shapes are "
+      "logical, without padding "
+      "rows; dtypes are as stored unless --dtype is given.",
+      "ckptresume export checkpoints/ model.safetensors --dtype bfloat16" },
+    { "digest", VERB_DIGEST, 1, verb_digest, "digest PATH",
+      "topology-free and format-free digest, per tensor and in total",
+      "Two checkpoints with the same digest hold the same tensors, however they are cut, ordered "
+      "or stored.",
+      "ckptresume digest checkpoints/ --quiet" },
+    { "diff", VERB_DIFF, 2, verb_diff, "diff A B",
+      "semantic difference of two checkpoints of any format and topology",
+      "Tensors are compared bit for bit, groups per parameter. Exits 1 when anything differs.",
+      "ckptresume diff checkpoints/ resharded/" },
+    { "check", VERB_CHECK, 1, verb_check, "check PATH",
+      "read every byte: checksums, completeness, replicas and ties equal, masters, digests",
+      "Exits 1 when the content is wrong although it can be read, 3 when it cannot be read as what "
+      "it claims to be.",
+      "ckptresume check checkpoints/ --json" },
+    { "version", VERB_VERSION, 0, verb_version, "version", "the version of the tool", "",
+      "ckptresume version" },
+    { "help", VERB_HELP, 1, verb_help, "help [VERB]", "this text, or one verb with its flags", "",
+      "ckptresume help convert" }
+};
+
+static const verb *verb_find(const char *name)
+{
+    size_t i;
+    for (i = 0; i < COUNT_OF(all_verbs); i++)
+        if (!strcmp(all_verbs[i].name, name)) return &all_verbs[i];
+    return NULL;
+}
+
+static const char *verb_nearest(const char *name)
+{
+    size_t i, d, least = SIZE_MAX;
+    const char *best = "";
+    for (i = 0; i < COUNT_OF(all_verbs); i++) {
+        d = word_distance(name, all_verbs[i].name);
+        if (d < least) {
+            least = d;
+            best = all_verbs[i].name;
+        }
+    }
+    return best;
+}
+
+static int verb_version(job *j)
+{
+    json w;
+    w.t = &j->out;
+    w.comma = false;
+    if (j->o.json) {
+        json_open(&w, "{");
+        json_version(&w);
+        json_close(&w, "}");
+    } else {
+        text_str(&j->out, "ckptresume ");
+        version_put(&j->out);
+    }
+    text_str(&j->out, "\n");
+    return CODE_DONE;
+}
+
+static void help_flag(text *t, const option *o)
+{
+    char flag[40];
+    snprintf(flag, sizeof flag, "--%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+    text_fmt(t, "  %-18s ", flag);
+    text_wrap(t, 21, 21, o->help);
+}
+
+/* Flags that every verb has come last, under their own title. */
+static void help_flags(text *t, uint32_t bit)
+{
+    size_t i;
+    int common;
+    for (common = 0; common < 2; common++) {
+        bool any = false;
+        for (i = 0; i < COUNT_OF(all_options); i++) {
+            const option *o = &all_options[i];
+            if (o->kind == KIND_LATER || !(o->verbs & bit) ||
+                (o->verbs == VERB_ANY) != (common == 1))
+                continue;
+            if (!any) text_fmt(t, "\n%s:\n", common ? "Everywhere" : "Flags");
+            any = true;
+            help_flag(t, o);
+        }
+    }
+}
+
+static void help_verb(text *t, const verb *v)
+{
+    text_fmt(t, "usage: ckptresume %s\n\n", v->usage);
+    text_wrap(t, 0, 0, v->summary);
+    if (v->detail[0]) text_wrap(t, 0, 0, v->detail);
+    help_flags(t, v->bit);
+    text_fmt(t, "\nExample:\n  %s\n", v->example);
+}
+
+static void help_all(text *t)
+{
+    size_t i;
+    text_str(t, "ckptresume looks into, compares, checks and converts training checkpoints.\n\n"
+                "usage: ckptresume VERB PATH... [flags]\n\n");
+    for (i = 0; i < COUNT_OF(all_verbs); i++)
+        text_fmt(t, "  %-37s%s\n", all_verbs[i].usage, all_verbs[i].summary);
+    text_str(t, "\nPATH is a file, a checkpoint directory, or a run directory (its newest complete "
+                "checkpoint).\n");
+    help_flags(t, VERB_VERSION);
+    text_str(
+        t,
+        "\nExit codes: 0 done; 1 refused, different or not sound; 2 usage; 3 bad input; 4 system.\n"
+        "\nExamples:\n"
+        "  ckptresume inspect checkpoints/\n"
+        "  ckptresume convert checkpoints/ resharded/ --tp 4 --dp 2\n");
+}
+
+static int help_json(job *j, const verb *one)
+{
+    json w;
+    size_t i;
+    w.t = &j->out;
+    w.comma = false;
+    json_open(&w, "{");
+    json_version(&w);
+    json_key(&w, "verbs");
+    json_open(&w, "[");
+    for (i = 0; i < COUNT_OF(all_verbs); i++) {
+        const verb *v = &all_verbs[i];
+        if (one && v != one) continue;
+        json_open(&w, "{");
+        json_pair(&w, "name", v->name);
+        json_pair(&w, "usage", v->usage);
+        json_pair(&w, "summary", v->summary);
+        json_pair(&w, "example", v->example);
+        json_close(&w, "}");
+    }
+    json_close(&w, "]");
+    json_close(&w, "}");
+    text_str(&j->out, "\n");
+    return CODE_DONE;
+}
+
+/* `about` NULL: everything. */
+static int help_about(job *j, const verb *about)
+{
+    if (j->o.json) return help_json(j, about);
+    if (about) help_verb(&j->out, about);
+    else help_all(&j->out);
+    return CODE_DONE;
+}
+
+static int verb_help(job *j)
+{
+    const verb *v;
+    if (!j->n_args) return help_about(j, NULL);
+    v = verb_find(j->args[0]);
+    if (!v)
+        return usage(j, j->args[0], "there is no such verb; the nearest is %s",
+                     verb_nearest(j->args[0]));
+    return help_about(j, v);
+}
+
+/* >>main ---------------------------------------------------------------------- */
+
+static int take_word(job *j, const char *word)
+{
+    if (!j->verb) {
+        j->verb = verb_find(word);
+        if (j->verb) return CODE_DONE;
+        if (!strcmp(word, "lr") || !strcmp(word, "rng"))
+            return usage(j, word, "this verb is not available yet");
+        return usage(j, word, "there is no such verb; the nearest is %s", verb_nearest(word));
+    }
+    if (j->n_args >= j->verb->n_args)
+        return usage(j, word, "found one argument too many, expected: ckptresume %s",
+                     j->verb->usage);
+    if (!*word) return usage(j, j->verb->usage, "found an empty path");
+    j->args[j->n_args++] = word;
+    return CODE_DONE;
+}
+
+/* Flags are checked against the verb at the end, because they may stand before it. */
+static int check_flags(job *j, const bool *used)
+{
+    size_t i, k;
+    for (i = 0; i < COUNT_OF(all_options); i++) {
+        text verbs;
+        char flag[40];
+        int code;
+        if (!used[i] || (all_options[i].verbs & j->verb->bit)) continue;
+        memset(&verbs, 0, sizeof verbs);
+        for (k = 0; k < COUNT_OF(all_verbs); k++)
+            if (all_options[i].verbs & all_verbs[k].bit)
+                text_fmt(&verbs, "%s%s", verbs.n ? ", " : "", all_verbs[k].name);
+        text_put(&verbs, "", 1);
+        snprintf(flag, sizeof flag, "--%s", all_options[i].name);
+        code = usage(j, flag, "this is no flag of %s but of: %.200s", j->verb->name,
+                     verbs.data ? verbs.data : "");
+        text_free(&verbs);
+        return code;
+    }
+    return CODE_DONE;
+}
+
+static int parse_args(job *j, int argc, char **argv, bool *used)
+{
+    bool flags = true;
+    int i, code = CODE_DONE;
+    for (i = 1; i < argc && code == CODE_DONE; i++) {
+        if (flags && !strcmp(argv[i], "--")) flags = false;
+        else if (flags && !strcmp(argv[i], "-h")) j->o.help = true;
+        else if (flags && !strcmp(argv[i], "--version") && !j->verb) code = take_word(j, "version");
+        else if (flags && !strncmp(argv[i], "--", 2)) code = option_take(j, argc, argv, &i, used);
+        else if (flags && argv[i][0] == '-' && argv[i][1])
+            code = usage(j, argv[i], "flags have two dashes; after -- a path may begin with one");
+        else code = take_word(j, argv[i]);
+    }
+    return code;
+}
+
+/* What a failure must know before all flags are read: where and how to say it. */
+static void scan_output(job *j, int argc, char **argv)
+{
+    int i;
+    for (i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (!strcmp(argv[i], "--json")) j->o.json = true;
+    j->out.to = stdout;
+    j->note.to = stderr;
+    j->note.color = color_of(COLOR_AUTO, stderr);
+}
+
+static int run_verb(job *j, const bool *used)
+{
+    int code;
+    if (j->o.help || !j->verb) return help_about(j, j->verb);
+    code = check_flags(j, used);
+    if (code != CODE_DONE) return code;
+    if (j->n_args < j->verb->n_args && j->verb->bit != VERB_HELP)
+        return usage(j, NULL, "an argument is missing, expected: ckptresume %s", j->verb->usage);
+    return j->verb->run_fn(j);
+}
+
+static int run(job *j, int argc, char **argv)
+{
+    bool used[COUNT_OF(all_options)];
+    int code;
+    memset(used, 0, sizeof used);
+    j->o.target.mode = CKR_MODE_CONTINUE;
+    j->o.target.topology.zero = -1;
+    scan_output(j, argc, argv);
+    code = parse_args(j, argc, argv, used);
+    if (code != CODE_DONE) return code;
+    j->out.color = color_of(j->o.color, stdout);
+    j->note.color = color_of(j->o.color, stderr);
+    j->env.parallel.n_threads = j->o.threads;
+    j->env.progress_fn = progress_hook;
+    j->env.log_fn = log_hook;
+    j->env.user = j;
+    code = run_verb(j, used);
+    if (argc > 1 || code != CODE_DONE) return code;
+    return CODE_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    job j;
+    int code;
+    memset(&j, 0, sizeof j);
+    code = run(&j, argc, argv);
+    text_drain(&j.out);
+    if (fflush(stdout) != 0 || ferror(stdout) || j.out.failed || j.note.failed) {
+        fprintf(stderr, "ckptresume: standard output: cannot write: %s\n",
+                errno ? strerror(errno) : "out of memory");
+        code = CODE_SYSTEM;
+    }
+    text_free(&j.out);
+    text_free(&j.note);
+    return code;
+}

@@ -1,0 +1,1251 @@
+/* The `tree` printer: a node tree as JSON in the vocabulary of tests/data's truth files. Reads
+   only public data (ckr_node, ckr_view, ckr_object) and tensor bytes through two callbacks. It
+   keeps its own stack of tasks, so that depth costs heap and not C stack. Lists, dicts, sets and
+   objects print once; later they are {"t":"ref","path":...}. Tuples and strings print in full
+   every time, as values do, until what is printed again passes a budget: then they become refs
+   too, so that a small file cannot print without end. */
+
+#define TREE_REPEAT_BUDGET ((uint64_t)1 << 20)   /* nodes printed again                    */
+#define TREE_EXPAND_BUDGET ((uint64_t)1 << 30)   /* bytes hashed of tensors larger than their storage */
+#define TREE_PATH_MAX 4096
+
+typedef struct tree_io {
+    const uint8_t *(*map_fn)(void *user, uint32_t file, uint64_t *size);   /* NULL: no mapping */
+    bool (*read_fn)(void *user, uint32_t file, uint64_t offset, void *dst, size_t n);
+    void *user;
+} tree_io;
+
+typedef struct tree_sha { uint32_t h[8]; uint64_t n; uint8_t block[64]; } tree_sha;
+
+/* How a node hangs below its parent, for the paths of refs. */
+enum { HOW_ROOT, HOW_SAME, HOW_KEY, HOW_VALUE, HOW_INDEX, HOW_SET, HOW_ATTRS, HOW_STATE, HOW_ARGS };
+enum { TASK_TEXT, TASK_NODE, TASK_ITEMS, TASK_PAIRS, TASK_SET_END };
+
+typedef struct tree_path {
+    uint32_t parent;
+    uint32_t how;
+    const ckr_node *key;
+    uint64_t index;
+} tree_path;
+typedef struct tree_task {
+    uint8_t  type, how, again; /* again: below something that was printed before           */
+    uint32_t path;             /* of the parent (NODE) or of the container                */
+    uint64_t i, n;
+    const void *p;
+    const ckr_node *key;
+} tree_task;
+typedef struct tree_seen { const void *key; uint64_t value; } tree_seen;
+typedef struct tree_map { tree_seen *slots; size_t cap, count; } tree_map;
+typedef struct tree_digest { uint8_t sha[32]; bool known; } tree_digest;
+
+typedef struct tree {
+    FILE *file;
+    const tree_io *io;
+    bool hash, failed;         /* failed: no memory, or tensor bytes could not be read    */
+    char *out;
+    size_t n_out, cap_out;
+    tree_task *tasks;
+    size_t n_tasks, cap_tasks;
+    tree_path *paths;
+    size_t n_paths, cap_paths;
+    size_t *marks, n_marks, cap_marks;       /* where the items of open sets begin         */
+    unsigned open_sets;
+    tree_map seen, storages, digests;
+    const ckr_view **storage;
+    size_t n_storage, cap_storage;
+    tree_digest *digest;
+    size_t n_digest, cap_digest;
+    uint64_t repeated, expanded;
+    uint8_t *window;           /* of the file, when it is not mapped                      */
+    uint64_t window_at;
+    size_t window_n;
+    uint32_t window_file;
+} tree;
+
+/* ---- memory ---- */
+
+static bool tree_grow(tree *t, void **array, size_t *cap, size_t need, size_t size)
+{
+    size_t n = *cap ? *cap : 64;
+    void *p;
+    if (need <= *cap) return true;
+    while (n < need) n *= 2;
+    p = n > SIZE_MAX / 2 / size ? NULL : realloc(*array, n * size);
+    if (!p) { t->failed = true; return false; }
+    *array = p;
+    *cap = n;
+    return true;
+}
+
+static size_t tree_hash_pointer(const void *p)
+{
+    uint64_t h = (uint64_t)(uintptr_t)p * 0x9e3779b97f4a7c15u;
+    return (size_t)(h >> 32 ^ h);
+}
+
+/* The slot of `key`, empty or taken; NULL without memory. */
+static tree_seen *tree_slot(tree *t, tree_map *m, const void *key)
+{
+    size_t i, k;
+    if (m->count * 2 >= m->cap) {
+        tree_map big;
+        big.cap = m->cap ? m->cap * 2 : 256;
+        big.count = m->count;
+        big.slots = (tree_seen *)calloc(big.cap, sizeof *big.slots);
+        if (!big.slots) { t->failed = true; return NULL; }
+        for (i = 0; i < m->cap; i++) {
+            if (!m->slots[i].key) continue;
+            for (k = tree_hash_pointer(m->slots[i].key) & (big.cap - 1); big.slots[k].key;)
+                k = (k + 1) & (big.cap - 1);
+            big.slots[k] = m->slots[i];
+        }
+        free(m->slots);
+        *m = big;
+    }
+    for (i = tree_hash_pointer(key) & (m->cap - 1); m->slots[i].key && m->slots[i].key != key;)
+        i = (i + 1) & (m->cap - 1);
+    return &m->slots[i];
+}
+
+/* ---- output ---- */
+
+static void tree_flush(tree *t)
+{
+    if (t->n_out && fwrite(t->out, 1, t->n_out, t->file) != t->n_out) t->failed = true;
+    t->n_out = 0;
+}
+
+static void tree_put(tree *t, const char *s, size_t n)
+{
+    void *array = t->out;
+    if (!t->open_sets && t->n_out + n > (size_t)1 << 20) tree_flush(t);
+    if (!tree_grow(t, &array, &t->cap_out, t->n_out + n, 1)) return;
+    t->out = (char *)array;
+    memcpy(t->out + t->n_out, s, n);
+    t->n_out += n;
+}
+
+static void tree_puts(tree *t, const char *s)
+{
+    tree_put(t, s, strlen(s));
+}
+
+TOOL_PRINTF(2, 3)
+static void tree_printf(tree *t, const char *fmt, ...)
+{
+    char buf[256];
+    int n;
+    va_list ap;
+    va_start(ap, fmt);
+    n = vsnprintf(buf, sizeof buf, fmt, ap);
+    va_end(ap);
+    if (n > 0) tree_put(t, buf, (size_t)n < sizeof buf ? (size_t)n : sizeof buf - 1);
+}
+
+static void tree_hex(tree *t, const uint8_t *p, uint64_t n)
+{
+    static const char digit[] = "0123456789abcdef";
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        const char pair[2] = { digit[p[i] >> 4], digit[p[i] & 15] };
+        tree_put(t, pair, 2);
+    }
+}
+
+/* JSON text of valid UTF-8; lone surrogates, three bytes from ED A0, become escapes. */
+static void tree_text(tree *t, const char *s, uint64_t n)
+{
+    uint64_t i, from = 0;
+    for (i = 0; i < n; i++) {
+        const uint8_t ch = (uint8_t)s[i];
+        const bool surrogate = ch == 0xED && n - i >= 3 && (uint8_t)s[i + 1] >= 0xA0;
+        if (ch >= 0x20 && ch != '"' && ch != '\\' && ch != 0x7F && !surrogate) continue;
+        tree_put(t, s + from, (size_t)(i - from));
+        if (surrogate) {
+            tree_printf(t, "\\u%04x",
+                        0xD000u | ((unsigned)(uint8_t)s[i + 1] & 0x3F) << 6 |
+                            ((unsigned)(uint8_t)s[i + 2] & 0x3F));
+            i += 2;
+        } else if (ch == '"' || ch == '\\') {
+            tree_printf(t, "\\%c", ch);
+        } else {
+            tree_printf(t, "\\u%04x", ch);
+        }
+        from = i + 1;
+    }
+    tree_put(t, s + from, (size_t)(n - from));
+}
+
+static void tree_string(tree *t, const char *s, uint64_t n)
+{
+    tree_put(t, "\"", 1);
+    tree_text(t, s, n);
+    tree_put(t, "\"", 1);
+}
+
+/* As Python's repr: the shortest decimal that reads back as the same double. */
+static void tree_float(double v, char *out, size_t cap)
+{
+    char e[40], digits[24];
+    int prec, exp10, n = 0, i;
+    size_t at = 0;
+    if (v != v || v - v != 0) {
+        snprintf(out, cap, "%s", v != v ? "nan" : v > 0 ? "inf" : "-inf");
+        return;
+    }
+    for (prec = 14; prec < 17; prec++) {
+        snprintf(e, sizeof e, "%.*e", prec, v);
+        if (!memcmp(&v, (strtod(e, NULL) == v) ? &v : (const double *)(const void *)e, 0) &&
+            strtod(e, NULL) == v)
+            break;
+    }
+    exp10 = atoi(strchr(e, 'e') + 1) + 1;
+    for (i = 0; e[i] && e[i] != 'e'; i++)
+        if (e[i] >= '0' && e[i] <= '9') digits[n++] = e[i];
+    while (n > 1 && digits[n - 1] == '0') n--;
+    if (e[0] == '-') out[at++] = '-';
+    if (v == 0) exp10 = 1;
+    if (exp10 > -4 && exp10 <= 16) {
+        if (exp10 <= 0) {
+            memcpy(out + at, "0.", 2);
+            for (at += 2, i = exp10; i < 0; i++) out[at++] = '0';
+        }
+        for (i = 0; i < n || i < exp10; i++) {
+            if (i == exp10 && exp10 > 0) out[at++] = '.';
+            out[at++] = i < n ? digits[i] : '0';
+        }
+        if (exp10 > 0 && n <= exp10) { out[at++] = '.'; out[at++] = '0'; }
+        out[at] = 0;
+        return;
+    }
+    out[at++] = digits[0];
+    if (n > 1) out[at++] = '.';
+    for (i = 1; i < n; i++) out[at++] = digits[i];
+    snprintf(out + at, cap - at, "e%c%02d", exp10 - 1 < 0 ? '-' : '+', abs(exp10 - 1));
+}
+
+/* Decimal of a two's complement number. Quadratic, so longer ones than 4 KiB print as hex. */
+static char *tree_bigint(const ckr_node *n)
+{
+    const size_t len = (size_t)n->count;
+    const uint8_t *s = (const uint8_t *)n->u.str;
+    const bool neg = len && (s[len - 1] & 0x80);
+    char *out = (char *)malloc(len * 3 + 8);
+    uint32_t *limb = (uint32_t *)calloc(len / 4 + 2, 4);
+    size_t words = len / 4 + 1, i, at = 0;
+    uint64_t carry = 1;
+    if (!out || !limb || len > 4096) {
+        if (out && limb) {
+            at = (size_t)snprintf(out, 4, "0x");
+            for (i = len; i > 0; i--) at += (size_t)snprintf(out + at, 3, "%02x", s[i - 1]);
+        }
+        free(limb);
+        return out;
+    }
+    for (i = 0; i < words * 4; i++)
+        limb[i / 4] |= (uint32_t)(i < len ? s[i] : neg ? 0xFF : 0) << (8 * (i % 4));
+    for (i = 0; neg && i < words; i++) {
+        carry += (uint32_t)~limb[i];
+        limb[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+    while (words > 0) {
+        uint64_t rest = 0;
+        int k;
+        for (i = words; i > 0; i--) {
+            rest = rest << 32 | limb[i - 1];
+            limb[i - 1] = (uint32_t)(rest / 1000000000u);
+            rest %= 1000000000u;
+        }
+        while (words > 0 && limb[words - 1] == 0) words--;
+        for (k = 0; k < 9 && (words > 0 || rest > 0); k++, rest /= 10)
+            out[at++] = (char)('0' + rest % 10);
+    }
+    if (at == 0) out[at++] = '0';
+    if (neg) out[at++] = '-';
+    out[at] = 0;
+    for (i = 0; i < at / 2; i++) {
+        const char ch = out[i];
+        out[i] = out[at - 1 - i];
+        out[at - 1 - i] = ch;
+    }
+    free(limb);
+    return out;
+}
+
+/* ---- SHA-256 ---- */
+
+static const uint32_t tree_sha_k[64] = {
+    0x428a2f98,0x71374491,0xb5c0fbcf,0xe9b5dba5,0x3956c25b,0x59f111f1,0x923f82a4,0xab1c5ed5,
+    0xd807aa98,0x12835b01,0x243185be,0x550c7dc3,0x72be5d74,0x80deb1fe,0x9bdc06a7,0xc19bf174,
+    0xe49b69c1,0xefbe4786,0x0fc19dc6,0x240ca1cc,0x2de92c6f,0x4a7484aa,0x5cb0a9dc,0x76f988da,
+    0x983e5152,0xa831c66d,0xb00327c8,0xbf597fc7,0xc6e00bf3,0xd5a79147,0x06ca6351,0x14292967,
+    0x27b70a85,0x2e1b2138,0x4d2c6dfc,0x53380d13,0x650a7354,0x766a0abb,0x81c2c92e,0x92722c85,
+    0xa2bfe8a1,0xa81a664b,0xc24b8b70,0xc76c51a3,0xd192e819,0xd6990624,0xf40e3585,0x106aa070,
+    0x19a4c116,0x1e376c08,0x2748774c,0x34b0bcb5,0x391c0cb3,0x4ed8aa4a,0x5b9cca4f,0x682e6ff3,
+    0x748f82ee,0x78a5636f,0x84c87814,0x8cc70208,0x90befffa,0xa4506ceb,0xbef9a3f7,0xc67178f2
+};
+
+static uint32_t tree_ror(uint32_t x, unsigned n)
+{
+    return x >> n | x << (32 - n);
+}
+
+static void tree_sha_block(uint32_t h[8], const uint8_t *p)
+{
+    uint32_t w[64], s[8];
+    unsigned i;
+    for (i = 0; i < 16; i++)
+        w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 |
+               (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
+    for (; i < 64; i++)
+        w[i] = (tree_ror(w[i - 2], 17) ^ tree_ror(w[i - 2], 19) ^ w[i - 2] >> 10) + w[i - 7] +
+               (tree_ror(w[i - 15], 7) ^ tree_ror(w[i - 15], 18) ^ w[i - 15] >> 3) + w[i - 16];
+    memcpy(s, h, sizeof s);
+    for (i = 0; i < 64; i++) {
+        const uint32_t a = s[7] + (tree_ror(s[4], 6) ^ tree_ror(s[4], 11) ^ tree_ror(s[4], 25)) +
+                           ((s[4] & s[5]) ^ (~s[4] & s[6])) + tree_sha_k[i] + w[i];
+        const uint32_t b = (tree_ror(s[0], 2) ^ tree_ror(s[0], 13) ^ tree_ror(s[0], 22)) +
+                           ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
+        memmove(s + 1, s, 7 * sizeof *s);
+        s[4] += a;
+        s[0] = a + b;
+    }
+    for (i = 0; i < 8; i++) h[i] += s[i];
+}
+
+static void tree_sha_init(tree_sha *s)
+{
+    static const uint32_t h[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                   0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
+    memcpy(s->h, h, sizeof h);
+    s->n = 0;
+}
+
+static void tree_sha_add(tree_sha *s, const uint8_t *p, size_t n)
+{
+    const size_t held = (size_t)(s->n & 63);
+    s->n += n;
+    if (held) {
+        const size_t k = n < 64 - held ? n : 64 - held;
+        memcpy(s->block + held, p, k);
+        p += k;
+        n -= k;
+        if (held + k < 64) return;
+        tree_sha_block(s->h, s->block);
+    }
+    for (; n >= 64; p += 64, n -= 64) tree_sha_block(s->h, p);
+    if (n) memcpy(s->block, p, n);
+}
+
+static void tree_sha_end(tree_sha *s, uint8_t out[32])
+{
+    const uint64_t bits = s->n * 8;
+    uint8_t pad[72];
+    const size_t n = 64 - (size_t)((s->n + 8) & 63);
+    unsigned i;
+    memset(pad, 0, sizeof pad);
+    pad[0] = 0x80;
+    for (i = 0; i < 8; i++) pad[n + i] = (uint8_t)(bits >> (56 - 8 * i));
+    tree_sha_add(s, pad, n + 8);
+    for (i = 0; i < 32; i++) out[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
+}
+
+static void tree_sha_of(const void *p, size_t n, uint8_t out[32])
+{
+    tree_sha s;
+    tree_sha_init(&s);
+    tree_sha_add(&s, (const uint8_t *)p, n);
+    tree_sha_end(&s, out);
+}
+
+/* ---- tensor bytes ---- */
+
+#define TREE_WINDOW ((size_t)1 << 20)
+
+/* n bytes (at most 64 KiB) at `offset` of a view's storage; NULL when they cannot be read. */
+static const uint8_t *tree_bytes(tree *t, const ckr_view *v, uint64_t offset, size_t n)
+{
+    uint64_t size = 0, left;
+    const uint8_t *map;
+    if (offset > v->data_bytes || n > v->data_bytes - offset) return NULL;
+    if (v->bytes) return v->bytes + offset;
+    map = t->io->map_fn ? t->io->map_fn(t->io->user, v->file, &size) : NULL;
+    if (map)
+        return v->data_offset <= size && v->data_bytes <= size - v->data_offset
+                   ? map + v->data_offset + offset
+                   : NULL;
+    if (t->window_n && t->window_file == v->file && v->data_offset + offset >= t->window_at &&
+        v->data_offset + offset + n <= t->window_at + t->window_n)
+        return t->window + (v->data_offset + offset - t->window_at);
+    if (!t->window) t->window = (uint8_t *)malloc(TREE_WINDOW);
+    left = v->data_bytes - offset;
+    t->window_at = v->data_offset + offset;
+    t->window_n = left < TREE_WINDOW ? (size_t)left : TREE_WINDOW;
+    t->window_file = v->file;
+    if (t->window && t->io->read_fn(t->io->user, v->file, t->window_at, t->window, t->window_n))
+        return t->window;
+    t->window_n = 0;
+    return NULL;
+}
+
+static uint64_t tree_item_size(const ckr_view *v)
+{
+    const uint64_t n = ckr_dtype_size(v->dtype);
+    if (n || !v->type_name) return n;
+    return strtoull(v->type_name + 2, NULL, 10) * (v->type_name[1] == 'U' ? 4 : 1);
+}
+
+/* Reverses the bytes of each component of the elements in p. */
+static void tree_swap(uint8_t *p, size_t n, size_t unit)
+{
+    size_t i, k;
+    for (i = 0; i + unit <= n; i += unit)
+        for (k = 0; k < unit / 2; k++) {
+            const uint8_t b = p[i + k];
+            p[i + k] = p[i + unit - 1 - k];
+            p[i + unit - 1 - k] = b;
+        }
+}
+
+static size_t tree_unit(const ckr_view *v, size_t item)
+{
+    if (v->dtype == CKR_DTYPE_C32 || v->dtype == CKR_DTYPE_C64 || v->dtype == CKR_DTYPE_C128)
+        return item / 2;
+    if (v->type_name && v->type_name[1] == 'U' && v->dtype == CKR_DTYPE_NONE) return 4;
+    if (v->type_name && (v->type_name[1] == 'S' || v->type_name[1] == 'V')) return 1;
+    return item;
+}
+
+/* Signs of lazily negated and conjugated tensors: the top bit of a component. */
+static void tree_signs(const ckr_view *v, uint8_t *p, size_t n, size_t item)
+{
+    const size_t unit = tree_unit(v, item);
+    size_t i;
+    for (i = 0; v->neg && i + unit <= n; i += unit) p[i + unit - 1] ^= 0x80;
+    for (i = 0; v->conj && unit < item && i + item <= n; i += item) p[i + item - 1] ^= 0x80;
+}
+
+static bool tree_is_contiguous(const ckr_view *v)
+{
+    int64_t step = 1;
+    uint32_t d;
+    for (d = v->n_dims; d > 0; d--) {
+        if (v->shape[d - 1] != 1 && v->stride[d - 1] != step) return false;
+        step *= v->shape[d - 1];
+    }
+    return true;
+}
+
+/* Logical elements in row-major order, little-endian, handed on in blocks of at most 64 KiB. */
+typedef struct tree_block {
+    tree_sha sha;
+    uint8_t head[96];
+    size_t n_head, n;
+    uint8_t data[65536];
+} tree_block;
+
+static void tree_block_end(tree_block *b, const ckr_view *v, size_t item, bool swap)
+{
+    if (swap) tree_swap(b->data, b->n, tree_unit(v, item));
+    if (v->neg || v->conj) tree_signs(v, b->data, b->n, item);
+    if (b->n_head < sizeof b->head) {
+        const size_t k = b->n < sizeof b->head - b->n_head ? b->n : sizeof b->head - b->n_head;
+        memcpy(b->head + b->n_head, b->data, k);
+        b->n_head += k;
+    }
+    tree_sha_add(&b->sha, b->data, b->n);
+    b->n = 0;
+}
+
+/* One row: `count` elements from element `at`, `stride` apart. */
+static bool tree_row(tree *t, tree_block *b, const ckr_view *v, size_t item, uint64_t at,
+                     uint64_t count, uint64_t stride, bool swap)
+{
+    while (count) {
+        const size_t room = (sizeof b->data - b->n) / item;
+        size_t k = count < room ? (size_t)count : room, i;
+        const uint8_t *s;
+        if (k == 0) { tree_block_end(b, v, item, swap); continue; }
+        if (stride == 1) {
+            s = tree_bytes(t, v, at * item, k * item);
+            if (!s) return false;
+            memcpy(b->data + b->n, s, k * item);
+            at += k;
+        } else {
+            for (i = 0; i < k; i++, at += stride) {
+                s = tree_bytes(t, v, at * item, item);
+                if (!s) return false;
+                memcpy(b->data + b->n + i * item, s, item);
+            }
+        }
+        b->n += k * item;
+        count -= k;
+    }
+    return true;
+}
+
+static bool tree_gather(tree *t, tree_block *b, const ckr_view *v, size_t item, uint64_t numel,
+                        bool swap)
+{
+    uint64_t index[64], at = (uint64_t)v->offset;
+    const uint32_t n = v->n_dims;
+    uint32_t d;
+    if (numel == 0) return true;
+    if (n == 0 || tree_is_contiguous(v)) return tree_row(t, b, v, item, at, numel, 1, swap);
+    if (n > 64) return false;
+    memset(index, 0, sizeof index);
+    for (;;) {
+        if (!tree_row(t, b, v, item, at, (uint64_t)v->shape[n - 1], (uint64_t)v->stride[n - 1],
+                      swap))
+            return false;
+        for (d = n - 1; d > 0; d--) {
+            at += (uint64_t)v->stride[d - 1];
+            if (++index[d - 1] < (uint64_t)v->shape[d - 1]) break;
+            at -= (uint64_t)v->stride[d - 1] * index[d - 1];
+            index[d - 1] = 0;
+        }
+        if (d == 0) return true;
+    }
+}
+
+/* ,"NAME":"sha256", and ,"HEX":"..." for short ones. */
+static void tree_contents(tree *t, const ckr_node *node, const char *name, const char *hex)
+{
+    const ckr_view *v = node->u.view;
+    const uint64_t item = tree_item_size(v);
+    const bool numpy = node->kind == CKR_NODE_NDARRAY || node->kind == CKR_NODE_NPSCALAR;
+    const bool swap = v->big_endian && !(numpy && v->type_name && v->type_name[0] == '>');
+    uint64_t numel = 1, bytes;
+    tree_block *b;
+    tree_digest *known = NULL;
+    tree_seen *slot;
+    uint8_t sha[32];
+    uint32_t d;
+    for (d = 0; d < v->n_dims; d++) numel *= (uint64_t)v->shape[d];
+    bytes = numel * item;
+    if (!t->hash && (!hex || bytes > 96)) return;
+    if (bytes > v->data_bytes &&
+        (bytes > TREE_EXPAND_BUDGET || t->expanded > TREE_EXPAND_BUDGET - bytes)) {
+        if (t->hash) tree_printf(t, ",\"%s\":null", name);
+        return;
+    }
+    slot = tree_slot(t, &t->digests, node);
+    if (!slot) return;
+    if (slot->key) known = &t->digest[slot->value];
+    if (known && bytes > 96) {
+        tree_printf(t, ",\"%s\":\"", name);
+        tree_hex(t, known->sha, 32);
+        tree_puts(t, "\"");
+        return;
+    }
+    if (bytes > v->data_bytes) t->expanded += bytes;
+    b = (tree_block *)malloc(sizeof *b);
+    if (!b || item > 4096) { t->failed = t->failed || !b; free(b); return; }
+    b->n = b->n_head = 0;
+    tree_sha_init(&b->sha);
+    if (!tree_gather(t, b, v, (size_t)item, numel, swap)) t->failed = true;
+    tree_block_end(b, v, (size_t)item, swap);
+    tree_sha_end(&b->sha, sha);
+    if (t->hash && name) {
+        tree_printf(t, ",\"%s\":\"", name);
+        tree_hex(t, sha, 32);
+        tree_puts(t, "\"");
+    }
+    if (hex && bytes <= 96) {
+        tree_printf(t, ",\"%s\":\"", hex);
+        tree_hex(t, b->head, bytes);
+        tree_puts(t, "\"");
+    }
+    free(b);
+    if (!known && bytes > 96) {
+        void *array = t->digest;
+        if (!tree_grow(t, &array, &t->cap_digest, t->n_digest + 1, sizeof *t->digest)) return;
+        t->digest = (tree_digest *)array;
+        memcpy(t->digest[t->n_digest].sha, sha, 32);
+        slot->key = node;
+        slot->value = t->n_digest++;
+        t->digests.count++;
+    }
+}
+
+/* ---- paths ---- */
+
+static uint32_t tree_path_add(tree *t, uint32_t parent, unsigned how, const ckr_node *key,
+                              uint64_t index)
+{
+    void *array = t->paths;
+    if (t->n_paths >= UINT32_MAX ||
+        !tree_grow(t, &array, &t->cap_paths, t->n_paths + 1, sizeof *t->paths))
+        return 0;
+    t->paths = (tree_path *)array;
+    t->paths[t->n_paths].parent = parent;
+    t->paths[t->n_paths].how = how;
+    t->paths[t->n_paths].key = key;
+    t->paths[t->n_paths].index = index;
+    return (uint32_t)t->n_paths++;
+}
+
+static const char *tree_type_name(const ckr_node *k)
+{
+    switch (k->kind) {
+    case CKR_NODE_NONE: return "NoneType";
+    case CKR_NODE_FLOAT: return "float";
+    case CKR_NODE_COMPLEX: return "complex";
+    case CKR_NODE_BYTES: return "bytes";
+    case CKR_NODE_TUPLE: return "tuple";
+    case CKR_NODE_FROZENSET: return "frozenset";
+    case CKR_NODE_TENSOR: return "Tensor";
+    case CKR_NODE_SIZE: return "Size";
+    case CKR_NODE_DEVICE: return "device";
+    case CKR_NODE_DTYPE: return "dtype";
+    case CKR_NODE_LAYOUT: return "layout";
+    default: return "object";
+    }
+}
+
+/* One step of a path as text, written backwards into buf; returns its length or 0 when it is too
+   long. */
+static size_t tree_path_piece(const tree_path *p, char *buf, size_t cap)
+{
+    int n = 0;
+    const ckr_node *k = p->key;
+    char *big;
+    switch (p->how) {
+    case HOW_ROOT:  n = snprintf(buf, cap, "$"); break;
+    case HOW_KEY:   n = snprintf(buf, cap, "{key}"); break;
+    case HOW_INDEX: n = snprintf(buf, cap, "[%llu]", (unsigned long long)p->index); break;
+    case HOW_SET:   n = snprintf(buf, cap, "{*}"); break;
+    case HOW_ATTRS: n = snprintf(buf, cap, ".attrs"); break;
+    case HOW_STATE: n = snprintf(buf, cap, ".state"); break;
+    case HOW_ARGS:  n = snprintf(buf, cap, ".args"); break;
+    case HOW_VALUE:
+        if (k->kind == CKR_NODE_STR) {
+            if (k->count + 3 > cap) return cap;
+            buf[0] = '{';
+            memcpy(buf + 1, k->u.str, (size_t)k->count);
+            buf[k->count + 1] = '}';
+            return (size_t)k->count + 2;
+        }
+        if (k->kind == CKR_NODE_INT) n = snprintf(buf, cap, "{%lld}", (long long)k->u.i);
+        else if (k->kind == CKR_NODE_BOOL)
+            n = snprintf(buf, cap, "{%s}", k->u.b ? "True" : "False");
+        else if (k->kind == CKR_NODE_BIGINT && (big = tree_bigint(k)) != NULL) {
+            n = snprintf(buf, cap, "{%s}", big);
+            free(big);
+        } else n = snprintf(buf, cap, "{%s}", tree_type_name(k));
+        break;
+    default: break;
+    }
+    return n < 0 ? 0 : (size_t)n;
+}
+
+/* {"t":"ref","path":...}; a path too long to be read is "#" and the node's number. */
+static void tree_ref(tree *t, const ckr_node *n, uint64_t path)
+{
+    char buf[TREE_PATH_MAX], piece[TREE_PATH_MAX];
+    size_t at = sizeof buf, steps = 0;
+    bool ok = true;
+    for (; ok; path = t->paths[path].parent) {
+        const size_t len = tree_path_piece(&t->paths[path], piece, sizeof piece);
+        if (len >= sizeof piece || len > at || ++steps > TREE_PATH_MAX) { ok = false; break; }
+        at -= len;
+        memcpy(buf + at, piece, len);
+        if (t->paths[path].how == HOW_ROOT) break;
+    }
+    tree_puts(t, "{\"t\":\"ref\",\"path\":");
+    if (ok) tree_string(t, buf + at, sizeof buf - at);
+    else tree_printf(t, "\"#%lu\"", (unsigned long)n->id);
+    tree_puts(t, "}");
+}
+
+/* ---- tasks ---- */
+
+static tree_task *tree_task_add(tree *t, unsigned type, const void *p)
+{
+    void *array = t->tasks;
+    tree_task *k;
+    if (!tree_grow(t, &array, &t->cap_tasks, t->n_tasks + 1, sizeof *t->tasks)) return NULL;
+    t->tasks = (tree_task *)array;
+    k = &t->tasks[t->n_tasks++];
+    memset(k, 0, sizeof *k);
+    k->type = (uint8_t)type;
+    k->p = p;
+    return k;
+}
+
+static void tree_later_text(tree *t, const char *s)
+{
+    tree_task_add(t, TASK_TEXT, s);
+}
+
+static void tree_later_node(tree *t, const ckr_node *n, unsigned how, uint32_t parent,
+                            const ckr_node *key, uint64_t i, bool again)
+{
+    tree_task *k = tree_task_add(t, TASK_NODE, n);
+    if (!k) return;
+    k->how = (uint8_t)how;
+    k->path = parent;
+    k->key = key;
+    k->i = i;
+    k->again = again;
+}
+
+static void tree_later_list(tree *t, unsigned type, const ckr_node *from, unsigned how,
+                            uint32_t path, bool again)
+{
+    tree_task *k = tree_task_add(t, type, from->u.items);
+    if (!k) return;
+    k->n = from->count;
+    k->how = (uint8_t)how;
+    k->path = path;
+    k->again = again;
+}
+
+/* Of the task on top: its next item. */
+static void tree_step_items(tree *t)
+{
+    tree_task *k = &t->tasks[t->n_tasks - 1];
+    const tree_task now = *k;
+    const ckr_node *item;
+    if (now.i == now.n) { t->n_tasks--; return; }
+    item = ((ckr_node *const *)now.p)[now.i];
+    k->i++;
+    if (now.how == HOW_SET) {
+        void *array = t->marks;
+        if (!tree_grow(t, &array, &t->cap_marks, t->n_marks + 1, sizeof *t->marks)) return;
+        t->marks = (size_t *)array;
+        t->marks[t->n_marks++] = t->n_out;
+    } else if (now.i) {
+        tree_puts(t, ",");
+    }
+    tree_later_node(t, item, now.how, now.path, NULL, now.i, now.again);
+}
+
+static void tree_step_pairs(tree *t)
+{
+    tree_task *k = &t->tasks[t->n_tasks - 1];
+    const tree_task now = *k;
+    ckr_node *const *pair;
+    if (now.i == now.n) { t->n_tasks--; return; }
+    pair = (ckr_node *const *)now.p + 2 * now.i;
+    k->i++;
+    tree_puts(t, now.i ? ",[" : "[");
+    tree_later_text(t, "]");
+    tree_later_node(t, pair[1], HOW_VALUE, now.path, pair[0], 0, now.again);
+    tree_later_text(t, ",");
+    tree_later_node(t, pair[0], HOW_KEY, now.path, NULL, 0, now.again);
+}
+
+/* The items of a set, each rendered already, in byte order. */
+typedef struct tree_slice { const char *s; size_t n; } tree_slice;
+
+static int tree_slice_cmp(const void *a, const void *b)
+{
+    const tree_slice *x = (const tree_slice *)a, *y = (const tree_slice *)b;
+    const int c = memcmp(x->s, y->s, x->n < y->n ? x->n : y->n);
+    return c ? c : x->n < y->n ? -1 : x->n > y->n;
+}
+
+static void tree_set_end(tree *t, uint64_t count)
+{
+    const size_t n = (size_t)count, from = n ? t->marks[t->n_marks - n] : 0;
+    tree_slice *items;
+    char *copy;
+    size_t i;
+    if (n) {
+        const size_t len = t->n_out - from;
+        items = (tree_slice *)malloc(n * sizeof *items);
+        copy = (char *)malloc(len + 1);
+        if (items && copy) {
+            memcpy(copy, t->out + from, len);
+            for (i = 0; i < n; i++) {
+                const size_t begin = t->marks[t->n_marks - n + i];
+                items[i].s = copy + (begin - from);
+                items[i].n = (i + 1 < n ? t->marks[t->n_marks - n + i + 1] : t->n_out) - begin;
+            }
+            qsort(items, n, sizeof *items, tree_slice_cmp);
+            t->n_out = from;
+            for (i = 0; i < n; i++) {
+                if (i) tree_puts(t, ",");
+                tree_put(t, items[i].s, items[i].n);
+            }
+        } else {
+            t->failed = true;
+        }
+        free(items);
+        free(copy);
+        t->n_marks -= n;
+    }
+    t->open_sets--;
+}
+
+/* ---- nodes ---- */
+
+static void tree_str_node(tree *t, const ckr_node *n)
+{
+    const uint8_t *s = (const uint8_t *)n->u.str;
+    bool plain = true, lone = false;
+    uint64_t i;
+    for (i = 0; i < n->count; i++) {
+        if (s[i] == 0 || s[i] >= 0x80) plain = false;
+        if (s[i] == 0xED && i + 1 < n->count && s[i + 1] >= 0xA0) lone = true;
+    }
+    tree_puts(t, "{\"t\":\"str\"");
+    if (!lone) {
+        tree_puts(t, ",\"v\":");
+        tree_string(t, n->u.str, n->count);
+    }
+    if (!plain) {
+        tree_puts(t, ",\"utf8\":\"");
+        tree_hex(t, s, n->count);
+        tree_puts(t, "\"");
+    }
+    tree_puts(t, "}");
+}
+
+static void tree_bytes_node(tree *t, const ckr_node *n)
+{
+    uint8_t sha[32];
+    tree_printf(t, "{\"t\":\"%s\",\"len\":%llu", n->kind == CKR_NODE_BYTES ? "bytes" : "bytearray",
+                (unsigned long long)n->count);
+    if (t->hash) {
+        tree_sha_of(n->u.str, (size_t)n->count, sha);
+        tree_puts(t, ",\"sha256\":\"");
+        tree_hex(t, sha, 32);
+        tree_puts(t, "\"");
+    }
+    if (n->count <= 256) {
+        tree_puts(t, ",\"hex\":\"");
+        tree_hex(t, (const uint8_t *)n->u.str, n->count);
+        tree_puts(t, "\"");
+    }
+    tree_puts(t, "}");
+}
+
+static void tree_double_hex(tree *t, double v)
+{
+    uint64_t bits;
+    uint8_t b[8];
+    unsigned i;
+    memcpy(&bits, &v, 8);
+    for (i = 0; i < 8; i++) b[i] = (uint8_t)(bits >> (8 * i));
+    tree_hex(t, b, 8);
+}
+
+static void tree_named(tree *t, const char *kind, const ckr_node *n)
+{
+    tree_printf(t, "{\"t\":\"%s\",\"v\":", kind);
+    tree_string(t, n->u.str, n->count);
+    tree_puts(t, "}");
+}
+
+static void tree_numbers(tree *t, const char *name, const int64_t *v, uint32_t n)
+{
+    uint32_t i;
+    tree_printf(t, ",\"%s\":[", name);
+    for (i = 0; i < n; i++) tree_printf(t, i ? ",%lld" : "%lld", (long long)v[i]);
+    tree_puts(t, "]");
+}
+
+static void tree_scalar(tree *t, const ckr_node *n)
+{
+    char num[48];
+    char *big;
+    uint64_t i;
+    switch (n->kind) {
+    case CKR_NODE_NONE: tree_puts(t, "{\"t\":\"none\"}"); break;
+    case CKR_NODE_BOOL:
+        tree_puts(t, n->u.b ? "{\"t\":\"bool\",\"v\":true}" : "{\"t\":\"bool\",\"v\":false}");
+        break;
+    case CKR_NODE_INT:  tree_printf(t, "{\"t\":\"int\",\"v\":\"%lld\"}", (long long)n->u.i); break;
+    case CKR_NODE_BIGINT:
+        big = tree_bigint(n);
+        tree_puts(t, "{\"t\":\"int\",\"v\":\"");
+        if (big) tree_puts(t, big);
+        else t->failed = true;
+        tree_puts(t, "\"}");
+        free(big);
+        break;
+    case CKR_NODE_FLOAT:
+        tree_float(n->u.f, num, sizeof num);
+        tree_printf(t, "{\"t\":\"float\",\"v\":\"%s\",\"hex\":\"", num);
+        tree_double_hex(t, n->u.f);
+        tree_puts(t, "\"}");
+        break;
+    case CKR_NODE_COMPLEX:
+        tree_puts(t, "{\"t\":\"complex\",\"re\":\"");
+        tree_double_hex(t, n->u.complex_[0]);
+        tree_puts(t, "\",\"im\":\"");
+        tree_double_hex(t, n->u.complex_[1]);
+        tree_puts(t, "\"}");
+        break;
+    case CKR_NODE_STR: tree_str_node(t, n); break;
+    case CKR_NODE_BYTES: case CKR_NODE_BYTEARRAY: tree_bytes_node(t, n); break;
+    case CKR_NODE_SIZE:
+        tree_puts(t, "{\"t\":\"size\",\"v\":[");
+        for (i = 0; i < n->count; i++)
+            tree_printf(t, i ? ",%lld" : "%lld", (long long)n->u.items[i]->u.i);
+        tree_puts(t, "]}");
+        break;
+    case CKR_NODE_DEVICE: tree_named(t, "device", n); break;
+    case CKR_NODE_DTYPE:  tree_named(t, "dtype", n); break;
+    case CKR_NODE_LAYOUT: tree_named(t, "layout", n); break;
+    case CKR_NODE_GLOBAL: tree_named(t, "global", n); break;
+    default: tree_puts(t, "{\"t\":\"none\"}"); break;
+    }
+}
+
+/* The distinct storages of the tensors, in order of first appearance. */
+static void tree_note_storage(tree *t, const ckr_view *v)
+{
+    tree_seen *s;
+    void *array = (void *)t->storage;
+    if (!v->storage || !(s = tree_slot(t, &t->storages, v->storage)) || s->key) return;
+    if (!tree_grow(t, &array, &t->cap_storage, t->n_storage + 1, sizeof *t->storage)) return;
+    t->storage = (const ckr_view **)array;
+    s->key = v->storage;
+    t->storages.count++;
+    t->storage[t->n_storage++] = v;
+}
+
+static const ckr_node *tree_part(const ckr_view *v, const char *name)
+{
+    return v->parts ? ckr_node_get(v->parts, name) : NULL;
+}
+
+static void tree_strided(tree *t, const ckr_node *n)
+{
+    const ckr_view *v = n->u.view;
+    if (v->meta) {
+        tree_puts(t, ",\"meta\":true");
+        tree_numbers(t, "stride", v->stride, v->n_dims);
+        tree_printf(t, ",\"requires_grad\":%s", v->requires_grad ? "true" : "false");
+        return;
+    }
+    tree_numbers(t, "stride", v->stride, v->n_dims);
+    tree_printf(t, ",\"offset\":%lld", (long long)v->offset);
+    if (v->storage) {
+        tree_puts(t, ",\"storage\":");
+        tree_string(t, v->storage, strlen(v->storage));
+    }
+    tree_printf(t, ",\"requires_grad\":%s", v->requires_grad ? "true" : "false");
+    tree_note_storage(t, v);
+    tree_contents(t, n, "sha256", "hex");
+    if (v->conj) tree_puts(t, ",\"conj\":true");
+    if (v->neg) tree_puts(t, ",\"neg\":true");
+}
+
+/* Component tensors and the fields of other layouts. */
+static void tree_parts(tree *t, const ckr_node *n, uint32_t path, bool again)
+{
+    static const char *const opening[] = {
+        ",\"indices\":",     ",\"values\":", ",\"compressed\":", ",\"plain\":",   ",\"scales\":",
+        ",\"zero_points\":", ",\"buffer\":", ",\"sizes\":",      ",\"strides\":", ",\"offsets\":"
+    };
+    static const char *const name[] = {
+        "indices",     "values", "compressed", "plain",   "scales",
+        "zero_points", "buffer", "sizes",      "strides", "offsets"
+    };
+    const ckr_view *v = n->u.view;
+    const ckr_node *p;
+    unsigned i;
+    if ((p = tree_part(v, "coalesced")) != NULL)
+        tree_printf(t, ",\"coalesced\":%s", p->u.b ? "true" : "false");
+    if ((p = tree_part(v, "qscheme")) != NULL) {
+        tree_puts(t, ",\"qscheme\":");
+        tree_string(t, p->u.str, p->count);
+    }
+    if ((p = tree_part(v, "scale")) != NULL && p->kind == CKR_NODE_FLOAT) {
+        tree_puts(t, ",\"scale_hex\":\"");
+        tree_double_hex(t, p->u.f);
+        tree_puts(t, "\"");
+    }
+    if ((p = tree_part(v, "zero_point")) != NULL && p->kind == CKR_NODE_INT)
+        tree_printf(t, ",\"zero_point\":%lld", (long long)p->u.i);
+    if ((p = tree_part(v, "axis")) != NULL && p->kind == CKR_NODE_INT)
+        tree_printf(t, ",\"axis\":%lld", (long long)p->u.i);
+    for (i = 0; i < sizeof name / sizeof *name; i++)
+        if ((p = tree_part(v, name[i])) != NULL) {
+            tree_later_node(t, p, HOW_SAME, path, NULL, 0, again);
+            tree_later_text(t, opening[i]);
+        }
+}
+
+static void tree_tensor(tree *t, const ckr_node *n, uint32_t path, bool again)
+{
+    const ckr_view *v = n->u.view;
+    const bool quantized = v->layout && !strcmp(v->layout, "quantized");
+    tree_printf(t, "{\"t\":\"tensor\",\"dtype\":\"%s\"", ckr_dtype_name(v->dtype));
+    tree_numbers(t, "shape", v->shape, v->n_dims);
+    if (v->layout && !quantized) tree_printf(t, ",\"layout\":\"%s\"", v->layout);
+    else tree_strided(t, n);
+    if (v->parameter) {
+        tree_puts(t, ",\"class\":\"Parameter\"");
+    } else if (v->type_name) {
+        tree_puts(t, ",\"class\":");
+        tree_string(t, v->type_name, strlen(v->type_name));
+    }
+    tree_later_text(t, "}");
+    if (ckr_node_is_dict(n->attrs) && n->attrs->count) {
+        tree_later_text(t, "]");
+        tree_later_list(t, TASK_PAIRS, n->attrs, HOW_VALUE, path, again);
+        tree_later_text(t, ",\"attrs\":[");
+    }
+    if (v->parts) tree_parts(t, n, path, again);
+}
+
+static void tree_array(tree *t, const ckr_node *n)
+{
+    const ckr_view *v = n->u.view;
+    const bool scalar = n->kind == CKR_NODE_NPSCALAR;
+    tree_printf(t, "{\"t\":\"%s\",\"dtype\":", scalar ? "npscalar" : "ndarray");
+    tree_string(t, v->type_name ? v->type_name : "", v->type_name ? strlen(v->type_name) : 0);
+    if (!scalar) {
+        tree_numbers(t, "shape", v->shape, v->n_dims);
+        tree_printf(t, ",\"fortran\":%s", v->fortran ? "true" : "false");
+        tree_contents(t, n, "sha256_c_order", "hex_c_order");
+    } else {
+        const bool hash = t->hash;
+        t->hash = false;
+        tree_contents(t, n, NULL, "hex");
+        t->hash = hash;
+    }
+    tree_puts(t, "}");
+}
+
+static void tree_dict(tree *t, const ckr_node *n, uint32_t path, bool again)
+{
+    const char *kind = n->kind == CKR_NODE_DICT ? "dict" : n->kind == CKR_NODE_ODICT ? "odict" :
+                       n->kind == CKR_NODE_COUNTER ? "counter" : "defaultdict";
+    tree_printf(t, "{\"t\":\"%s\"", kind);
+    tree_later_text(t, "]}");
+    if (n->kind != CKR_NODE_DEFAULTDICT && ckr_node_is_dict(n->attrs) && n->attrs->count) {
+        tree_later_list(t, TASK_PAIRS, n->attrs, HOW_VALUE,
+                        tree_path_add(t, path, HOW_ATTRS, NULL, 0), again);
+        tree_later_text(t, "],\"attrs\":[");
+    }
+    tree_later_list(t, TASK_PAIRS, n, HOW_VALUE, path, again);
+    tree_later_text(t, ",\"v\":[");
+    if (n->kind == CKR_NODE_DEFAULTDICT && n->attrs) {
+        tree_later_node(t, n->attrs, HOW_SAME, path, NULL, 0, again);
+        tree_later_text(t, ",\"factory\":");
+    }
+}
+
+static void tree_object(tree *t, const ckr_node *n, uint32_t path, bool again)
+{
+    const ckr_object *o = n->u.object;
+    const char *label = !strcmp(o->how, "newobj") ? "class" : "callable";
+    tree_printf(t, "{\"t\":\"object\",\"how\":\"%s\"", o->how);
+    tree_later_text(t, "}");
+    if (o->dictitems) {
+        tree_later_text(t, "]");
+        tree_later_list(t, TASK_PAIRS, o->dictitems, HOW_VALUE, path, again);
+        tree_later_text(t, ",\"dictitems\":[");
+    }
+    if (o->items) {
+        tree_later_text(t, "]");
+        tree_later_list(t, TASK_ITEMS, o->items, HOW_INDEX, path, again);
+        tree_later_text(t, ",\"items\":[");
+    }
+    if (o->state) {
+        tree_later_node(t, o->state, HOW_STATE, path, NULL, 0, again);
+        tree_later_text(t, ",\"state\":");
+    }
+    if (o->kwargs) {
+        tree_later_node(t, o->kwargs, HOW_ARGS, path, NULL, 0, again);
+        tree_later_text(t, ",\"kwargs\":");
+    }
+    if (o->args) {
+        tree_later_node(t, o->args, HOW_ARGS, path, NULL, 0, again);
+        tree_later_text(t, ",\"args\":");
+    }
+    if (o->name) {
+        tree_printf(t, ",\"%s\":", label);
+        tree_string(t, o->name, strlen(o->name));
+    } else if (o->callable) {
+        tree_later_node(t, o->callable, HOW_SAME, path, NULL, 0, again);
+        tree_later_text(t, label[1] == 'l' ? ",\"class\":" : ",\"callable\":");
+    }
+}
+
+/* More than 32 small integers print as plain numbers. */
+static bool tree_is_ints(const ckr_node *n)
+{
+    const int64_t most = (int64_t)1 << 53;
+    uint64_t i;
+    if (n->count <= 32) return false;
+    for (i = 0; i < n->count; i++) {
+        const ckr_node *k = n->u.items[i];
+        if (k->kind != CKR_NODE_INT || k->u.i >= most || k->u.i <= -most) return false;
+    }
+    return true;
+}
+
+static void tree_sequence(tree *t, const ckr_node *n, uint32_t path, bool again)
+{
+    const char *kind = n->kind == CKR_NODE_LIST ? "list" : "tuple";
+    uint64_t i;
+    if (tree_is_ints(n)) {
+        tree_printf(t, "{\"t\":\"%s\",\"ints\":[", kind);
+        for (i = 0; i < n->count; i++)
+            tree_printf(t, i ? ",%lld" : "%lld", (long long)n->u.items[i]->u.i);
+        tree_puts(t, "]}");
+        if (again) t->repeated += n->count;
+        return;
+    }
+    tree_printf(t, "{\"t\":\"%s\",\"v\":[", kind);
+    tree_later_text(t, "]}");
+    tree_later_list(t, TASK_ITEMS, n, HOW_INDEX, path, again);
+}
+
+static void tree_set(tree *t, const ckr_node *n, uint32_t path, bool again)
+{
+    tree_task *k;
+    tree_printf(t, "{\"t\":\"%s\",\"sorted\":[", n->kind == CKR_NODE_SET ? "set" : "frozenset");
+    t->open_sets++;
+    tree_later_text(t, "]}");
+    k = tree_task_add(t, TASK_SET_END, NULL);
+    if (k) k->n = n->count;
+    tree_later_list(t, TASK_ITEMS, n, HOW_SET, path, again);
+}
+
+/* What a node costs when it is printed again; 0 for those that are never worth a ref. */
+static uint64_t tree_weight(const ckr_node *n)
+{
+    switch (n->kind) {
+    case CKR_NODE_STR:
+    case CKR_NODE_BYTES:
+    case CKR_NODE_BYTEARRAY: return n->count > 256 ? n->count / 64 : 0;
+    case CKR_NODE_BIGINT: return n->count > 64 ? n->count : 0;
+    case CKR_NODE_SIZE: return n->count > 32 ? n->count : 0;
+    case CKR_NODE_TUPLE: return n->count ? 1 : 0;
+    default: return 0;
+    }
+}
+
+/* True when the node was printed before and a ref stands for it now; else notes where it is. */
+static bool tree_seen_before(tree *t, const ckr_node *n, uint32_t path, bool always, bool *again)
+{
+    tree_seen *s = tree_slot(t, &t->seen, n);
+    if (!s) return true;
+    if (s->key) {
+        if (always || t->repeated > TREE_REPEAT_BUDGET) {
+            tree_ref(t, n, s->value);
+            return true;
+        }
+        t->repeated += tree_weight(n);
+        *again = true;
+        return false;
+    }
+    s->key = n;
+    s->value = path;
+    t->seen.count++;
+    return false;
+}
+
+static void tree_node(tree *t, const tree_task *k)
+{
+    const ckr_node *n = (const ckr_node *)k->p;
+    bool again = k->again, container;
+    uint32_t path = k->path;
+    if (again) t->repeated++;
+    container = (n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_DEFAULTDICT) ||
+                n->kind == CKR_NODE_OBJECT || n->kind == CKR_NODE_STORAGE ||
+                (n->kind == CKR_NODE_TENSOR && n->attrs) || tree_weight(n);
+    if (container) {
+        const bool always =
+            n->kind != CKR_NODE_TUPLE && n->kind != CKR_NODE_TENSOR && !tree_weight(n);
+        if (k->how != HOW_SAME) path = tree_path_add(t, k->path, k->how, k->key, k->i);
+        if (tree_seen_before(t, n, path, always, &again)) return;
+    }
+    switch (n->kind) {
+    case CKR_NODE_LIST: case CKR_NODE_TUPLE: tree_sequence(t, n, path, again); break;
+    case CKR_NODE_SET: case CKR_NODE_FROZENSET: tree_set(t, n, path, again); break;
+    case CKR_NODE_DICT: case CKR_NODE_ODICT: case CKR_NODE_COUNTER: case CKR_NODE_DEFAULTDICT:
+        tree_dict(t, n, path, again);
+        break;
+    case CKR_NODE_OBJECT: tree_object(t, n, path, again); break;
+    case CKR_NODE_TENSOR: tree_tensor(t, n, path, again); break;
+    case CKR_NODE_NDARRAY: case CKR_NODE_NPSCALAR: tree_array(t, n); break;
+    case CKR_NODE_STORAGE:
+        tree_note_storage(t, n->u.view);
+        tree_printf(t, "{\"t\":\"storage\",\"dtype\":\"%s\",\"size\":%lld}",
+                    ckr_dtype_name(n->u.view->dtype), (long long)n->u.view->shape[0]);
+        break;
+    default: tree_scalar(t, n); break;
+    }
+}
+
+static void tree_storages(tree *t)
+{
+    size_t i;
+    tree_puts(t, ",\"storages\":[");
+    for (i = 0; i < t->n_storage && !t->failed; i++) {
+        const ckr_view *v = t->storage[i];
+        uint64_t at;
+        tree_sha s;
+        uint8_t sha[32];
+        tree_puts(t, i ? ",{\"key\":" : "{\"key\":");
+        tree_string(t, v->storage, strlen(v->storage));
+        tree_printf(t, ",\"nbytes\":%llu", (unsigned long long)v->data_bytes);
+        if (t->hash) {
+            tree_sha_init(&s);
+            for (at = 0; at < v->data_bytes; at += 65536) {
+                const size_t n = v->data_bytes - at < 65536 ? (size_t)(v->data_bytes - at) : 65536;
+                const uint8_t *p = tree_bytes(t, v, at, n);
+                if (!p) { t->failed = true; break; }
+                tree_sha_add(&s, p, n);
+            }
+            tree_sha_end(&s, sha);
+            tree_puts(t, ",\"sha256\":\"");
+            tree_hex(t, sha, 32);
+            tree_puts(t, "\"");
+        }
+        tree_puts(t, "}");
+    }
+    tree_puts(t, "]}\n");
+}
+
+/* The whole document; false when memory ran out or a tensor's bytes could not be read. */
+static bool tree_print(FILE *out, const char *file, const char *format, const ckr_node *root,
+                       const tree_io *io, bool hash)
+{
+    tree t;
+    bool ok;
+    memset(&t, 0, sizeof t);
+    t.file = out;
+    t.io = io;
+    t.hash = hash;
+    tree_puts(&t, "{\"file\":");
+    tree_string(&t, file, strlen(file));
+    tree_printf(&t, ",\"format\":\"%s\",\"root\":", format);
+    tree_later_node(&t, root, HOW_ROOT, 0, NULL, 0, false);
+    while (t.n_tasks && !t.failed) {
+        const tree_task k = t.tasks[t.n_tasks - 1];
+        switch (k.type) {
+        case TASK_ITEMS: tree_step_items(&t); continue;
+        case TASK_PAIRS: tree_step_pairs(&t); continue;
+        default: break;
+        }
+        t.n_tasks--;
+        if (k.type == TASK_TEXT) tree_puts(&t, (const char *)k.p);
+        else if (k.type == TASK_NODE) tree_node(&t, &k);
+        else tree_set_end(&t, k.n);
+    }
+    if (!t.failed) tree_storages(&t);
+    tree_flush(&t);
+    ok = !t.failed;
+    free(t.out);
+    free(t.tasks);
+    free(t.paths);
+    free(t.marks);
+    free(t.seen.slots);
+    free(t.storages.slots);
+    free(t.digests.slots);
+    free((void *)t.storage);
+    free(t.digest);
+    free(t.window);
+    return ok;
+}

@@ -1,0 +1,265 @@
+/* Every n-th allocation and every n-th I/O call fails, once and for good, over open + plan + write of a real
+   checkpoint held in memory: the error has the right class, nothing leaks, the output is absent or whole,
+   nothing else is left over, the input is untouched, and a second run succeeds.                        */
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+#include "t.h"
+#include "memio.h"
+#include "tree.h"
+
+#define SOURCE "tests/data/nanotron/tp1_pp2_dp1_tied/ckpt"
+
+static memio mem;
+static faulty fault;
+static ckr_error err;
+
+/* A sum over names and bytes of everything at or below a path. */
+static uint64_t tree_sum(const char *path)
+{
+    uint64_t sum = 0;
+    size_t i;
+    for (i = 0; i < mem.n; i++) {
+        const memio_file *f = mem.files[i];
+        if (strcmp(f->path, path) && !memio_below(f->path, path)) continue;
+        sum += ckr__hash_bytes(f->path + strlen(path), strlen(f->path) - strlen(path)) * 3 +
+               (f->is_dir ? 1 : ckr__hash_bytes(f->data, f->size));
+    }
+    return sum;
+}
+
+/* Entries of /w: "in" and "out" are expected, anything else is left over. */
+static unsigned strangers(const char **name)
+{
+    unsigned n = 0;
+    size_t i;
+    for (i = 0; i < mem.n; i++) {
+        const char *p = mem.files[i]->path;
+        if (strncmp(p, "/w/", 3) || strchr(p + 3, '/') || !strcmp(p, "/w/in") || !strcmp(p, "/w/out")) continue;
+        *name = p;
+        n++;
+    }
+    return n;
+}
+
+typedef struct job { bool force; const char *dialect; } job;
+
+/* The fault that the next run meets; kind -1: none. */
+static struct { int kind; unsigned long at; bool for_good; int32_t sys; } coming;
+
+static ckr_env env_with_fault(void)
+{
+    ckr_env env = faulty_env(&fault, memio_io(&mem));
+    fault.kind = coming.kind;
+    fault.at = coming.at;
+    fault.for_good = coming.for_good;
+    fault.sys = coming.sys;
+    return env;
+}
+
+static ckr_result run_job(const job *j)
+{
+    ckr_open_desc desc = CKR_ZERO;
+    ckr_env env = env_with_fault();
+    ckr_target t = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_receipt receipt;
+    ckr_result r;
+    desc.env = &env;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.tp = 2;
+    t.topology.pp = 1;
+    t.topology.zero = -1;
+    t.force = j->force;
+    t.dialect = j->dialect;
+    t.slots = "all";
+    r = ckr_ckpt_open("/w/in", &desc, &c, &err);
+    if (r == CKR_OK) r = ckr_plan_create(c, &t, 1, &p, &err);
+    if (r == CKR_OK) r = ckr_plan_write(p, "/w/out", &receipt, &err);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return r;
+}
+
+static bool right_class(int kind, ckr_result r)
+{
+    if (kind == FAULT_ALLOC) return r == CKR_E_NOMEM;
+    if (kind == FAULT_STAT) return true;       /* one that only looked for leftovers does no harm */
+    return r == CKR_E_IO;
+}
+
+static const char *const kind_name[] = { "alloc", "open", "create", "read", "write", "sync", "stat", "list", "mkdir",
+                                         "rename", "sync_dir", "remove" };
+
+/* Calls of each kind in a run without faults, and the sums of old, new and input. */
+static unsigned long calls[FAULT_KINDS];
+static uint64_t sum_new, sum_old, sum_in;
+
+static void one_fault(const job *j, int kind, unsigned long n, bool for_good, int32_t sys)
+{
+    char label[128];
+    const char *name = "";
+    bool exists, whole, old;
+    ckr_result r;
+    snprintf(label, sizeof label, "%s %lu of %lu%s%s", kind_name[kind], n, calls[kind], for_good ? " and later" : "",
+             j->force ? ", --force" : "");
+    coming.kind = kind;
+    coming.at = n;
+    coming.for_good = for_good;
+    coming.sys = sys;
+    mem.early = 0;
+    r = run_job(j);
+    t_check(r != CKR_OK || kind == FAULT_STAT || kind == FAULT_LIST, __FILE__, __LINE__, "%s: no error", label);
+    if (r != CKR_OK) {
+        t_check(right_class(kind, r), __FILE__, __LINE__, "%s: class %d %s: %s", label, (int)r, ckr_item_name(err.item), err.text);
+        t_check(err.code == r, __FILE__, __LINE__, "%s: returned %d, the error says %d", label, (int)r, (int)err.code);
+        if (sys == ENOSPC && kind == FAULT_WRITE)
+            t_check(err.item == CKR_ITEM_IO_NO_SPACE, __FILE__, __LINE__, "%s: %s", label, ckr_item_name(err.item));
+    }
+    t_check(fault.blocks == 0 && fault.bytes == 0, __FILE__, __LINE__, "%s: %ld blocks, %llu bytes leaked", label,
+            fault.blocks, fault.bytes);
+    t_check(!fault.bad_size, __FILE__, __LINE__, "%s: freed with another size", label);
+    t_check(fault.handles == 0 && mem.open_handles == 0, __FILE__, __LINE__, "%s: %ld files left open", label, fault.handles);
+    t_check(mem.early == 0, __FILE__, __LINE__, "%s: %lu files renamed before they were durable", label, mem.early);
+    exists = memio_find(&mem, "/w/out") != NULL;
+    whole = exists && tree_sum("/w/out") == sum_new;
+    old = exists && j->force && tree_sum("/w/out") == sum_old;
+    t_check(whole || old || (!exists && !j->force), __FILE__, __LINE__, "%s: the output is %s", label,
+            exists ? "there in part" : "gone");
+    t_check(r != CKR_OK || whole, __FILE__, __LINE__, "%s: success without output", label);
+    t_check(strangers(&name) == 0, __FILE__, __LINE__, "%s: left over: %s", label, name);
+    t_check(tree_sum("/w/in") == sum_in, __FILE__, __LINE__, "%s: the input changed", label);
+    coming.kind = -1;
+    if (!whole) {
+        r = run_job(j);
+        t_check(r == CKR_OK && tree_sum("/w/out") == sum_new && strangers(&name) == 0, __FILE__, __LINE__,
+                "%s: the second run: %s %s", label, ckr_item_name(err.item), err.text);
+    }
+}
+
+static void old_output(const job *j)
+{
+    const char *name;
+    size_t i;
+    memio_remove(&mem, "/w/out");
+    while (strangers(&name)) {
+        char *p = memio_dup(name, strlen(name));
+        memio_remove(&mem, p);
+        free(p);
+    }
+    if (j->force) memio_put(&mem, j->dialect ? "/w/out" : "/w/out/old/file", "what was there", 14);
+    for (i = 0; i < mem.n; i++) mem.files[i]->dirty = false;
+}
+
+static void all_faults(const job *j)
+{
+    int kind, good;
+    unsigned long n;
+    memio_load(&mem, SOURCE, "/w/in");
+    sum_in = tree_sum("/w/in");
+    old_output(j);
+    sum_old = tree_sum("/w/out");
+    coming.kind = -1;
+    if (!CHECK_OK(run_job(j), &err)) return;
+    CHECK(fault.blocks == 0 && fault.handles == 0 && !fault.bad_size && mem.early == 0);
+    memcpy(calls, fault.calls, sizeof calls);
+    sum_new = tree_sum("/w/out");
+    CHECK(sum_new != sum_old);
+    for (kind = 0; kind < FAULT_REMOVE; kind++) {
+        CHECK(calls[kind] > 0 || kind == FAULT_MKDIR || kind == FAULT_LIST || j->dialect);
+        for (good = 0; good < 2; good++)
+            for (n = 1; n <= calls[kind]; n++) {
+                old_output(j);
+                one_fault(j, kind, n, good == 1, kind == FAULT_WRITE && n % 2 ? ENOSPC : EIO);
+            }
+    }
+    memio_free(&mem);
+}
+
+static void directory(void)
+{
+    const job j = { false, NULL };
+    all_faults(&j);
+}
+
+static void directory_forced(void)
+{
+    const job j = { true, NULL };
+    all_faults(&j);
+}
+
+static void single_file(void)
+{
+    const job j = { false, "safetensors" };
+    all_faults(&j);
+}
+
+static void single_file_forced(void)
+{
+    const job j = { true, "torch" };
+    all_faults(&j);
+}
+
+/* The same for what only reads: digest, check, diff, boxes, one file as a tree. */
+static ckr_result reading(void)
+{
+    ckr_open_desc desc = CKR_ZERO;
+    ckr_env env = env_with_fault();
+    ckr_ckpt *c = NULL, *tree = NULL;
+    ckr_report report;
+    ckr_diff diff;
+    uint8_t total[16];
+    ckr_result r;
+    memset(&report, 0, sizeof report);
+    memset(&diff, 0, sizeof diff);
+    desc.env = &env;
+    r = ckr_ckpt_open("/w/in", &desc, &c, &err);
+    if (r == CKR_OK) r = ckr_ckpt_digest(c, NULL, total, &err);
+    if (r == CKR_OK) r = ckr_ckpt_check(c, &report, &err);
+    if (r == CKR_OK) r = ckr_ckpt_diff(c, c, &diff, &err);
+    if (r == CKR_OK) r = ckr_tree_open("/w/in/13/optimizer/optimizer_pp-0-of-2_tp-0-of-1_exp-0-of-1.pt", &desc, &tree, &err);
+    ckr_report_free(&report);
+    ckr_diff_free(&diff);
+    ckr_ckpt_close(tree);
+    ckr_ckpt_close(c);
+    return r;
+}
+
+static void readers(void)
+{
+    static const int kinds[] = { FAULT_ALLOC, FAULT_OPEN, FAULT_READ, FAULT_LIST };
+    size_t k;
+    int good;
+    unsigned long n;
+    memio_load(&mem, SOURCE, "/w/in");
+    coming.kind = -1;
+    if (!CHECK_OK(reading(), &err)) return;
+    CHECK(fault.blocks == 0 && fault.handles == 0 && !fault.bad_size);
+    memcpy(calls, fault.calls, sizeof calls);
+    for (k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (good = 0; good < 2; good++)
+            for (n = 1; n <= calls[kinds[k]]; n++) {
+                ckr_result r;
+                coming.kind = kinds[k];
+                coming.at = n;
+                coming.for_good = good == 1;
+                coming.sys = EIO;
+                r = reading();
+                t_check(r != CKR_OK && right_class(kinds[k], r) && err.code == r, __FILE__, __LINE__, "%s %lu of %lu: %d %s: %s",
+                        kind_name[kinds[k]], n, calls[kinds[k]], (int)r, ckr_item_name(err.item), err.text);
+                t_check(fault.blocks == 0 && fault.handles == 0 && !fault.bad_size && mem.open_handles == 0, __FILE__, __LINE__,
+                        "%s %lu: %ld blocks, %ld files left", kind_name[kinds[k]], n, fault.blocks, fault.handles);
+            }
+    memio_free(&mem);
+}
+
+int main(int argc, char **argv)
+{
+    t_begin(argc, argv);
+    RUN(directory);
+    RUN(directory_forced);
+    RUN(single_file);
+    RUN(single_file_forced);
+    RUN(readers);
+    return t_end();
+}

@@ -1,0 +1,52 @@
+#!/bin/sh
+# run.sh replay: every target once over its corpus, under ASan and UBSan. run.sh fuzz: libFuzzer (clang),
+# SECONDS_EACH for each target, new inputs into build/fuzz/corpus. From the root of the repository.
+set -u
+mode=$1
+targets='json yaml safetensors torch open'
+mkdir -p build/fuzz
+flags='-g -O1 -fno-omit-frame-pointer -I. -Itests -Itests/fuzz'
+passed=0
+failed=0
+
+for t in $targets; do
+    exe=build/fuzz/$mode-$t
+    if [ "$mode" = fuzz ]; then
+        san=-fsanitize=fuzzer,address,undefined
+        src=tests/fuzz/fuzz_$t.c
+    else
+        san='-fsanitize=address,undefined -fno-sanitize-recover=all'
+        src="tests/fuzz/fuzz_$t.c tests/fuzz/replay.c"
+    fi
+    if [ ! -f "$exe" ] || [ -n "$(find ckptresume.h tests/*.h tests/fuzz/*.[ch] -newer "$exe")" ]; then
+        # shellcheck disable=SC2086
+        ${CC:-cc} $flags $san $src -o "$exe" ${LDLIBS:--pthread -lm} || {
+            failed=$((failed + 1))
+            continue
+        }
+    fi
+    if [ "$mode" = fuzz ]; then
+        mkdir -p "build/fuzz/corpus/$t"
+        "$exe" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -max_total_time="${SECONDS_EACH:-60}" \
+            -artifact_prefix=build/fuzz/ -print_final_stats=1 "build/fuzz/corpus/$t" \
+            "tests/fuzz/corpus/$t" > "build/fuzz/$t.log" 2>&1
+        rc=$?
+        grep -E 'number_of_executed_units' "build/fuzz/$t.log"
+        [ "$rc" -ne 0 ] && tail -n 30 "build/fuzz/$t.log"
+        n=1
+    else
+        "$exe" "tests/fuzz/corpus/$t" > "build/fuzz/$t.log" 2>&1
+        rc=$?
+        n=$(sed -n '$s/ passed.*//p' "build/fuzz/$t.log")
+        [ "$rc" -ne 0 ] && tail -n 40 "build/fuzz/$t.log"
+    fi
+    if [ "$rc" -eq 0 ]; then
+        passed=$((passed + n))
+        echo "$mode $t: ok, $n"
+    else
+        failed=$((failed + 1))
+        echo "$mode $t: exit $rc"
+    fi
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

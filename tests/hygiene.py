@@ -1,0 +1,416 @@
+#!/usr/bin/env python3
+"""hygiene.py all|text|functions|matrix|names|cost: the gates that a compiler run alone does not show.
+
+text       ASCII, no tabs, 100 columns, no paths of a machine; section marks once each, and the table of
+           sections in the manual equal to them; calls that belong to one section only
+functions  lengths: median <= 20, 9 of 10 <= 60, none over 100 but those in hygiene_long.txt
+matrix     strict flags and -Werror: gcc and clang, g++ and clang++, each standard; -O0, -O3, -m32; nvcc; the
+           declarations alone, before and after others; every CKPTRESUME_NO_ define; two vendored copies
+names      only ckr_ symbols, no writable data, only CKR_ and CKPTRESUME_ macros
+cost       seconds to include the declarations and to compile the implementation
+
+Prints a line per failure, then `N passed, N failed`. Only Python's standard library.
+"""
+import os, re, resource, shutil, statistics, subprocess, sys, tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HEADER = ROOT / "ckptresume.h"
+STRICT = ("-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wcast-qual -Wcast-align -Wundef "
+          "-Wdouble-promotion -Wvla -Wswitch-enum -Werror").split()
+STRICT_C = ["-Wstrict-prototypes", "-Wmissing-prototypes"]
+COLUMNS = 100
+MEDIAN, P90, LONGEST = 20, 60, 100
+INCLUDE_SECONDS, COMPILE_SECONDS = 0.05, 5.0
+
+# where a call may stand: section, or its first part
+HOME = {
+    "malloc": {"mem", "io"}, "free": {"mem", "io"}, "calloc": set(), "realloc": set(), "alloc_fn": {"mem", "context", "api"},
+    "free_fn": {"mem", "context", "api"},
+    "fopen": set(), "fread": set(), "fwrite": set(), "fclose": set(), "open": {"io"}, "pread": {"io"},
+    "pwrite": {"io"}, "mmap": {"io"}, "munmap": {"io"}, "fsync": {"io"}, "opendir": {"io"},
+    "mkdir": {"io"}, "rename": {"io"}, "unlink": {"io"}, "rmdir": {"io"},
+    "printf": set(), "fprintf": set(), "puts": set(), "fputs": set(), "putchar": set(), "sprintf": set(),
+    "vprintf": set(), "perror": set(),
+    "exit": set(), "_exit": set(), "abort": set(), "assert": {"platform"}, "longjmp": set(), "signal": set(),
+    "getenv": set(), "system": set(), "popen": set(), "setlocale": set(),
+    "strcpy": set(), "strcat": set(), "strtok": set(), "atoi": set(), "atol": set(), "atof": set(), "gets": set(),
+    "qsort": set(), "alloca": set(), "pthread_create": {"threads"}, "rand": set(), "time": set(),
+}
+
+passed, failures = 0, []
+
+
+def expect(ok, what):
+    global passed
+    if ok:
+        passed += 1
+    else:
+        failures.append(what)
+        print(what, flush=True)
+    return ok
+
+
+def blank(text):
+    """The text without comments, strings and character constants; lines keep their numbers."""
+    out, i, n = [], 0, len(text)
+    while i < n:
+        c = text[i]
+        if text.startswith("/*", i):
+            j = text.find("*/", i + 2)
+            j = n if j < 0 else j + 2
+        elif text.startswith("//", i):
+            j = text.find("\n", i)
+            j = n if j < 0 else j
+        elif c in "\"'":
+            j = i + 1
+            while j < n and text[j] != c and text[j] != "\n":
+                j += 2 if text[j] == "\\" else 1
+            j = min(n, j + 1)
+        else:
+            out.append(c)
+            i += 1
+            continue
+        out.append("".join(x if x == "\n" else " " for x in text[i:j]))
+        i = j
+    return "".join(out)
+
+
+# ---------------------------------------------------------------------------- text
+
+def sources():
+    names = []
+    for pattern in ("*.h", "*.cuh", "Makefile", "LICENSE", "README.md", ".gitignore", ".ci/*", "examples/**/*", "tests/*.*",
+                    "tests/fuzz/*.*", "tests/interop/*", "bench/*.*"):
+        names += [p for p in ROOT.glob(pattern) if p.is_file() and "__pycache__" not in p.parts]
+    return sorted(set(names))
+
+
+def check_text():
+    for path in sources():
+        name, raw = path.relative_to(ROOT), path.read_bytes()
+        if path.suffix in (".md", ".txt", ".json") and path.name != "README.md":
+            continue
+        lines = raw.split(b"\n")
+        odd = [i + 1 for i, l in enumerate(lines) if any(b > 126 or (b < 32 and b != 9) for b in l)]
+        expect(not odd, f"{name}:{odd[:1]}: {len(odd)} lines are not plain ASCII")
+        tabs = [i + 1 for i, l in enumerate(lines) if b"\t" in l]
+        expect(not tabs or path.name == "Makefile", f"{name}:{tabs[:1]}: {len(tabs)} lines with tabs")
+        ends = [i + 1 for i, l in enumerate(lines) if l != l.rstrip()]
+        expect(not ends, f"{name}:{ends[:1]}: {len(ends)} lines end in blanks")
+        if path.suffix in (".c", ".h", ".cuh", ".sh", ".py"):
+            wide = [i + 1 for i, l in enumerate(lines) if len(l) > COLUMNS]
+            expect(not wide, f"{name}:{wide[:1]}: {len(wide)} lines over {COLUMNS} columns")
+        paths = [i + 1 for i, l in enumerate(lines) if re.search(rb"/(work|farm|root|home)/[a-z]", l)]
+        expect(not paths, f"{name}:{paths[:1]}: a path of some machine")
+        expect(raw.endswith(b"\n"), f"{name}: no newline at the end")
+
+
+MARK = re.compile(r"^/\* >>([a-z0-9_.]+)", re.M)
+
+
+def check_sections():
+    text = HEADER.read_text()
+    code = blank(text)
+    marks = [(m.group(1), text.count("\n", 0, m.start()) + 1) for m in MARK.finditer(text)]
+    names = [m for m, _ in marks]
+    twice = sorted({m for m in names if names.count(m) > 1})
+    expect(not twice, f"section marks that stand twice: {twice}")
+    manual = text[:text.find("*/")] if text.startswith("/*") else ""
+    table = re.findall(r">>([a-z0-9_.]+)", manual)
+    expect(table, "the manual at the top has no table of sections")
+    if table:
+        rows = list(dict.fromkeys(table))
+        expect(not set(names) - set(rows), f"sections that the manual's table lacks: {sorted(set(names) - set(rows))}")
+        expect(not set(rows) - set(names), f"sections only in the manual's table: {sorted(set(rows) - set(names))}")
+        order = [m for m in rows if m in names]
+        expect(order == [m for m in names if m in rows], "the manual's table has another order than the sections")
+    lines, at, section = code.split("\n"), dict((n, m) for m, n in marks), "api"
+    comments = [i + 1 for i, l in enumerate(text.split("\n")) if l != re.sub(r"(^|\s)//.*", "", l)
+                and not l.lstrip().startswith("*") and '"' not in l and "/*" not in l and ":" not in l]
+    expect(not comments, f"ckptresume.h:{comments[:1]}: {len(comments)} comments with //")
+    wrong = []
+    call = re.compile(r"(?<![\w.>])(" + "|".join(map(re.escape, HOME)) + r")\s*\(|[.>](alloc_fn|free_fn)\s*\(")
+    for i, line in enumerate(lines):
+        section = at.get(i + 1, section)
+        if line.lstrip().startswith("#"):
+            continue
+        for m in call.finditer(line):
+            what = m.group(1) or m.group(2)
+            if section not in HOME[what] and section.split(".")[0] not in HOME[what]:
+                wrong.append(f"ckptresume.h:{i + 1}: {what}() in section {section}")
+    for w in wrong[:20]:
+        print(w)
+    expect(not wrong, f"{len(wrong)} calls outside their sections")
+
+
+# ---------------------------------------------------------------------------- functions
+
+def functions(path):
+    """[(name, line, lines of the body)]; a function's braces stand in column 1."""
+    lines, out, begin = blank(path.read_text()).split("\n"), [], None
+    for i, line in enumerate(lines):
+        if line == "{":
+            head, k = "", i - 1
+            while k >= 0 and lines[k].strip() and not lines[k].startswith(("}", "#")):
+                head = lines[k] + " " + head
+                k -= 1
+            names = re.findall(r"(\w+)\s*\(", head)
+            names = [n for n in names if not n.startswith(("CKR__PRINTF", "CKR__TARGET", "__attribute__"))]
+            begin = (names[0] if names else "?", i)
+        elif line == "}" and begin:
+            out.append((begin[0], begin[1] + 1, i - begin[1] - 1))
+            begin = None
+    return out
+
+
+def check_functions():
+    listed = {}
+    for line in (ROOT / "tests/hygiene_long.txt").read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            name, _, why = line.partition(" ")
+            listed[name] = why.strip()
+    every = functions(HEADER)
+    size = sorted(n for _, _, n in every)
+    if not expect(size, "no functions found"):
+        return
+    median, p90 = statistics.median(size), size[len(size) * 9 // 10]
+    print(f"functions: {len(size)}, median {median:g} lines, 9 of 10 within {p90}, longest {size[-1]}")
+    expect(median <= MEDIAN, f"functions: median {median:g}, at most {MEDIAN}")
+    expect(p90 <= P90, f"functions: 9 of 10 within {p90} lines, at most {P90}")
+    for name, line, n in every:
+        if n > LONGEST:
+            expect(listed.get(name), f"ckptresume.h:{line}: {name} has {n} lines, more than {LONGEST}, and no reason in hygiene_long.txt")
+    stale = set(listed) - {name for name, _, n in every if n > LONGEST}
+    expect(not stale, f"hygiene_long.txt names what is not long: {sorted(stale)}")
+
+
+# ---------------------------------------------------------------------------- compilers
+
+def have(tool):
+    return shutil.which(tool) is not None
+
+
+class Shop:
+    """Compiles small files beside each other; two at a time."""
+
+    def __init__(self):
+        self.dir, self.jobs = Path(tempfile.mkdtemp(prefix="ckr-hygiene-")), []
+        self.pool = ThreadPoolExecutor(int(os.environ.get("JOBS", "2")))
+        self.n = 0
+
+    def file(self, text, ext):
+        self.n += 1
+        path = self.dir / f"f{self.n}{ext}"
+        path.write_text(text)
+        return str(path)
+
+    def run(self, cmd):
+        p = subprocess.run(cmd, capture_output=True, text=True, cwd=self.dir)
+        return p.returncode, p.stdout + p.stderr
+
+    def want(self, label, cmd, must_fail=None):
+        self.jobs.append((label, must_fail, self.pool.submit(self.run, cmd)))
+
+    def finish(self):
+        for label, must_fail, job in self.jobs:
+            rc, text = job.result()
+            if must_fail:
+                expect(rc != 0 and must_fail in text, f"{label}: has to fail and to say \"{must_fail}\"")
+            elif not expect(rc == 0, f"{label}: exit {rc}"):
+                errors = [l for l in text.splitlines() if "error" in l or "warning" in l] or text.splitlines()
+                print("\n".join(errors[:6]))
+        self.jobs = []
+
+    def close(self):
+        self.pool.shutdown()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+IMPL = "#define CKPTRESUME_IMPLEMENTATION\n#include \"ckptresume.h\"\n"
+USE = ("#include \"ckptresume.h\"\n#include \"ckptresume.h\"\n"
+       "extern int use(ckr_ckpt **c);\n"
+       "int use(ckr_ckpt **c)\n{\n    ckr_open_desc d = CKR_ZERO;\n    ckr_error e;\n"
+       "    return (int)ckr_ckpt_open(\"x\", &d, c, &e);\n}\n")
+LANGUAGES = [(t, s, ".c") for t in ("gcc", "clang") for s in ("c99", "c11", "c17")] + \
+            [(t, s, ".cc") for t in ("g++", "clang++") for s in ("c++11", "c++17", "c++20")]
+
+
+def flags(tool, ext):
+    more = STRICT_C if ext == ".c" else []
+    if tool == "g++":
+        more = more + ["-Wold-style-cast"]
+    return STRICT + more + [f"-I{ROOT}"]
+
+
+def check_matrix():
+    shop = Shop()
+    for tool, std, ext in LANGUAGES:
+        if not have(tool):
+            expect(tool not in ("gcc", "g++"), f"{tool} is not here")
+            continue
+        base = [tool, f"-std={std}", *flags(tool, ext)]
+        impl, use = shop.file(IMPL, ext), shop.file(USE, ext)
+        shop.want(f"{tool} {std} -O2", base + ["-O2", "-c", impl, "-o", impl + ".o"])
+        shop.want(f"{tool} {std} declarations", base + ["-fsyntax-only", use])
+    for tool in filter(have, ("gcc", "clang")):
+        base = [tool, "-std=c99", *flags(tool, ".c")]
+        impl = shop.file(IMPL, ".c")
+        for opt in ("-O0", "-O3"):
+            shop.want(f"{tool} c99 {opt}", base + [opt, "-c", impl, "-o", impl + opt + ".o"])
+        shop.want(f"{tool} c99 NDEBUG", base + ["-O2", "-DNDEBUG", "-c", impl, "-o", impl + "nd.o"])
+        probe = shop.file("#include <stdio.h>\nint main(void)\n{\n    return 0;\n}\n", ".c")
+        if shop.run([tool, "-m32", probe, "-o", probe + ".x"])[0] == 0:
+            shop.want(f"{tool} c99 -m32", base + ["-m32", "-O2", "-c", impl, "-o", impl + "32.o"])
+        else:
+            print(f"skipped: {tool} -m32 (no 32-bit C library here)")
+    if have("nvcc"):
+        impl = shop.file(IMPL, ".cu")
+        shop.want("nvcc c++17", ["nvcc", "-std=c++17", f"-I{ROOT}", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror",
+                                 "-c", impl, "-o", impl + ".o"])
+    else:
+        print("skipped: nvcc (not here)")
+    if have("x86_64-w64-mingw32-gcc"):
+        impl = shop.file(IMPL, ".c")
+        shop.want("mingw c99", ["x86_64-w64-mingw32-gcc", "-std=c99", "-O2", f"-I{ROOT}", "-Wall", "-c", impl, "-o", impl + ".o"])
+    else:
+        print("skipped: mingw-w64 (not here)")
+    defines(shop)
+    inclusion(shop)
+    shop.finish()
+    copies(shop)
+    shop.close()
+
+
+def defines(shop):
+    """Every CKPTRESUME_NO_ define alone and all together, in C and in C++."""
+    names = sorted(set(re.findall(r"\bCKPTRESUME_NO_[A-Z]+\b", HEADER.read_text())))
+    print("defines:", " ".join(names) or "none")
+    more = ["CKPTRESUME_STATIC", "CKPTRESUME_DEBUG"]
+    for group in [[n] for n in names + more] + [names]:
+        for tool, std, ext in (("gcc", "c99", ".c"), ("clang++", "c++17", ".cc")):
+            if have(tool) and group:
+                impl = shop.file("".join(f"#define {d}\n" for d in group) + IMPL, ext)
+                label = group[0] if len(group) == 1 else "all of them"
+                shop.want(f"{tool} {label}", [tool, f"-std={std}", *flags(tool, ext), "-Wno-unused-function",
+                                              "-Wno-unused-const-variable", "-O1", "-c", impl, "-o", impl + ".o"])
+    impl = shop.file("#include <stdlib.h>\n#define CKPTRESUME_MALLOC(n) malloc(n)\n#define CKPTRESUME_FREE(p) free(p)\n"
+                     "#define CKPTRESUME_ASSERT(x) ((void)0)\n#define _DEFAULT_SOURCE 1\n" + IMPL, ".c")
+    shop.want("gcc own allocator", ["gcc", "-std=gnu99", f"-I{ROOT}", "-Wall", "-Werror", "-O1", "-c", impl, "-o", impl + ".o"])
+
+
+def inclusion(shop):
+    """Before and after everything; with libc names that are macros; too late for its feature macros."""
+    base = ["gcc", "-std=c99", *flags("gcc", ".c"), "-fsyntax-only"]
+    others = "".join(f"#include <{h}>\n" for h in ("stdio.h", "stdlib.h", "string.h", "math.h", "errno.h", "time.h", "fcntl.h",
+                                                   "unistd.h", "sys/stat.h", "pthread.h"))
+    macros = "".join(f"#define {f}(...) use_of_{f}\n" for f in ("malloc", "free", "open", "close", "read", "write", "stat", "sync",
+                                                                "remove", "rename", "list", "log", "index"))
+    shop.want("included after others", base + [shop.file(others + USE, ".c")])
+    shop.want("included before others", base + [shop.file(USE + others, ".c")])
+    shop.want("included among macros", base + [shop.file(macros + USE, ".c")])
+    shop.want("implementation after stdio.h in strict C99", base + [shop.file("#include <stdio.h>\n" + IMPL, ".c")],
+              must_fail="before any system header")
+
+
+def copies(shop):
+    """Two programs' vendored copies in one program; the implementation in C with a user in C++."""
+    static = "#define CKPTRESUME_STATIC\n" + IMPL
+    body = "int {0}(void);\nint {0}(void)\n{{\n    return ckr_item_name(CKR_ITEM_OK) == NULL;\n}}\n"
+    one, two = shop.file(static + body.format("one"), ".c"), shop.file(static + body.format("two"), ".c")
+    main = shop.file("int one(void);\nint two(void);\nint main(void)\n{\n    return one() + two();\n}\n", ".c")
+    exe = str(shop.dir / "two")
+    rc, text = shop.run(["gcc", "-std=c99", "-w", "-O1", f"-I{ROOT}", one, two, main, "-o", exe, "-pthread", "-lm"])
+    expect(rc == 0 and shop.run([exe])[0] == 0, f"two vendored static copies do not link and run: {text[:300]}")
+    impl, use = shop.file(IMPL, ".c"), shop.file(USE + "int main()\n{\n    ckr_ckpt *c;\n    return use(&c) == 0;\n}\n", ".cc")
+    exe = str(shop.dir / "mixed")
+    ok = shop.run(["gcc", "-std=c99", "-w", "-O1", f"-I{ROOT}", "-c", impl, "-o", impl + ".o"])[0] == 0
+    rc, text = shop.run(["g++", f"-I{ROOT}", use, impl + ".o", "-o", exe, "-pthread", "-lm"])
+    expect(ok and rc == 0 and shop.run([exe])[0] == 0, f"implementation in C, user in C++: {text[:300]}")
+
+
+# ---------------------------------------------------------------------------- names
+
+def macros(shop, text):
+    rc, out = shop.run(["gcc", "-std=c99", f"-I{ROOT}", "-dM", "-E", shop.file(text, ".c")])
+    if not expect(rc == 0, f"macro dump: {out[:200]}"):
+        return set()
+    return {l.split()[1].split("(")[0] for l in out.splitlines() if l.startswith("#define ")}
+
+
+def check_names():
+    shop = Shop()
+    for tool, ext in (("gcc", ".c"), ("clang", ".c"), ("g++", ".cc")):
+        if not have(tool):
+            continue
+        impl = shop.file(IMPL, ext)
+        rc, out = shop.run([tool, "-O2", "-w", "-fno-pic", f"-I{ROOT}", "-c", impl, "-o", impl + ".o"])
+        if not expect(rc == 0, f"{tool}: {out[:200]}"):
+            continue
+        rows = [l.split() for l in shop.run(["nm", impl + ".o"])[1].splitlines()]
+        rows = [(r[-2], r[-1]) for r in rows if len(r) >= 2]
+        odd = [n for t, n in rows if t in "TDBRVWC" and not re.fullmatch(r"ckr_[a-z0-9]\w*", n)]
+        expect(not odd, f"{tool}: external symbols without the prefix: {odd[:5]}")
+        private = [n for t, n in rows if t in "TDBRVWC" and n.startswith("ckr__")]
+        expect(not private, f"{tool}: private names that are external: {private[:5]}")
+        writable = [n for t, n in rows if t in "dDbB"]
+        expect(not writable, f"{tool}: writable data: {writable[:5]}")
+        mine = [n for t, n in rows if t in "trd" and "." not in n and not n.startswith("ckr_") and tool == "gcc"]
+        expect(not mine, f"{tool}: static names without the prefix: {mine[:5]}")
+    header = HEADER.read_text()
+    system = "".join(f"#include <{h}>\n" for h in sorted(set(re.findall(r"^#\s*include <([\w./]+)>", header, re.M)))
+                     if h not in ("windows.h", "intrin.h", "io.h"))
+    declared = macros(shop, USE) - macros(shop, "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n")
+    odd = sorted(m for m in declared if not m.startswith(("CKR_", "CKPTRESUME_")))
+    expect(not odd, f"the declarations define {odd[:5]}")
+    private = sorted(m for m in declared if m.startswith("CKR__") and not m.startswith(("CKR__ITEMS", "CKR__DTYPES")))
+    expect(not private, f"the declarations leave private macros behind: {private[:5]}")
+    feature = "#define _DEFAULT_SOURCE 1\n#define _FILE_OFFSET_BITS 64\n"
+    defined = macros(shop, IMPL) - macros(shop, feature + system)
+    odd = sorted(m for m in defined if not m.startswith(("CKR_", "CKPTRESUME_")))
+    expect(not odd, f"the implementation defines {odd[:5]}")
+    shop.close()
+
+
+# ---------------------------------------------------------------------------- cost
+
+def cpu(shop, cmd):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    rc, out = shop.run(cmd)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    expect(rc == 0, f"{' '.join(cmd[:3])}: {out[:200]}")
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def check_cost():
+    shop = Shop()
+    empty, use, impl = shop.file("int x;\n", ".c"), shop.file("#include \"ckptresume.h\"\nint x;\n", ".c"), shop.file(IMPL, ".c")
+    base = ["gcc", "-std=c99", "-O2", "-w", f"-I{ROOT}", "-c", "-o", str(shop.dir / "cost.o")]
+    include = min(cpu(shop, base + [use]) for _ in range(7)) - min(cpu(shop, base + [empty]) for _ in range(7))
+    compile_ = min(cpu(shop, base + [impl]) for _ in range(2))
+    print(f"cost: including the declarations {include:.3f} s, the implementation at -O2 {compile_:.2f} s (CPU, gcc)")
+    expect(include <= INCLUDE_SECONDS, f"including the declarations costs {include:.3f} s, at most {INCLUDE_SECONDS}")
+    expect(compile_ <= COMPILE_SECONDS, f"the implementation takes {compile_:.2f} s to compile, at most {COMPILE_SECONDS}")
+    shop.close()
+
+
+STAGES = {"text": [check_text, check_sections], "functions": [check_functions], "names": [check_names], "matrix": [check_matrix],
+          "cost": [check_cost]}
+
+
+def main():
+    what = sys.argv[1] if len(sys.argv) > 1 else "all"
+    if what != "all" and what not in STAGES:
+        print(__doc__)
+        return 2
+    for name, checks in STAGES.items():
+        if what in ("all", name):
+            for check in checks:
+                check()
+    print(f"{passed} passed, {len(failures)} failed")
+    return 1 if failures or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,438 @@
+/* Real Nanotron checkpoints of tests/data against what the live processes held: every tensor bit for bit,
+   there and after conversion to other topologies and back; the same bytes from any number of threads, any
+   window and either way of reading; refusals; exports; checks; differences.                           */
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+#include "t.h"
+
+#define DATA "tests/data/nanotron"
+
+static const char *const cases[] = { "tp2_pp1_dp1", "tp1_pp2_dp1_tied", "tp2_pp1_dp2_zero1_bf16_master" };
+enum { N_CASES = 3 };
+
+static const char *tmp;
+
+static const char *path_of(const char *a, const char *b)
+{
+    static char buf[8][512];
+    static int next;
+    char *p = buf[next++ % 8];
+    snprintf(p, 512, "%s/%s", a, b);
+    return p;
+}
+
+static const char *case_file(int k, const char *name)
+{
+    static char buf[4][512];
+    static int next;
+    char *p = buf[next++ % 4];
+    snprintf(p, 512, "%s/%s/%s", DATA, cases[k], name);
+    return p;
+}
+
+static ckr_ckpt *open_ok(const char *path)
+{
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    ckr_result r = ckr_ckpt_open(path, NULL, &c, &e);
+    t_check(r == CKR_OK, __FILE__, __LINE__, "open %s: %s %s %s: %s", path, ckr_item_name(e.item), e.file, e.where, e.text);
+    return c;
+}
+
+/* A tensor's bytes in malloc'ed memory. */
+static uint8_t *tensor_bytes(const ckr_ckpt *c, const ckr_tensor *t, size_t *n)
+{
+    ckr_read r = CKR_ZERO;
+    ckr_error e;
+    int64_t numel = 0;
+    if (!ckr__numel(t->n_dims, t->shape, &numel)) exit(2);
+    *n = (size_t)numel * ckr_dtype_size(t->dtype);
+    r.tensor = t;
+    r.dst = malloc(*n ? *n : 1);
+    r.dst_size = *n;
+    if (!r.dst) exit(2);
+    if (ckr_ckpt_read(c, &r, 1, &e) != CKR_OK) {
+        t_check(false, __FILE__, __LINE__, "read %s %s: %s", t->name, t->slot, e.text);
+        free(r.dst);
+        return NULL;
+    }
+    return (uint8_t *)r.dst;
+}
+
+/* The truth's key of a tensor; `tie` gives the other name. */
+static const ckr_tensor *truth_of(const ckr_ckpt *truth, const ckr_state *s, const ckr_tensor *t)
+{
+    char key[512];
+    uint64_t i;
+    const ckr_tensor *found = NULL;
+    const char *name = t->name;
+    for (i = 0; !found && i <= s->n_ties; i++) {
+        if (!strcmp(t->slot, "param")) snprintf(key, sizeof key, "%s", name);
+        else snprintf(key, sizeof key, "optimizer.state.%s.%s", name, t->slot);
+        found = ckr_ckpt_tensor(truth, key, "param");
+        if (i < s->n_ties) name = strcmp(s->ties[i].name, t->name) ? s->ties[i].name : s->ties[i].other;
+    }
+    return found;
+}
+
+static double scalar(const ckr_tensor *t, const uint8_t *p)
+{
+    return ckr__load_f64(t->dtype, p);
+}
+
+static void equals_truth(const char *path, int k, const char *label)
+{
+    ckr_ckpt *c = open_ok(path), *truth = open_ok(case_file(k, "truth.safetensors"));
+    const ckr_state *s;
+    uint64_t i, matched = 0, want;
+    if (!c || !truth) return;
+    s = ckr_ckpt_state(c);
+    want = ckr_ckpt_state(truth)->n_tensors;
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i], *u = truth_of(truth, s, t);
+        size_t n, m;
+        uint8_t *a, *b;
+        if (!t_check(u != NULL, __FILE__, __LINE__, "%s: %s %s is not in the truth", label, t->name, t->slot)) continue;
+        matched++;
+        a = tensor_bytes(c, t, &n);
+        b = tensor_bytes(truth, u, &m);
+        if (a && b && !strcmp(t->slot, "step"))
+            t_check(!(scalar(t, a) < scalar(u, b)) && !(scalar(t, a) > scalar(u, b)), __FILE__, __LINE__, "%s: %s step", label, t->name);
+        else if (a && b)
+            t_check(n == m && t->dtype == u->dtype && !memcmp(a, b, n), __FILE__, __LINE__, "%s: %s %s differs", label, t->name, t->slot);
+        free(a);
+        free(b);
+    }
+    t_check(matched >= want - 4 * s->n_ties && matched <= want, __FILE__, __LINE__, "%s: %llu tensors, the truth has %llu",
+            label, (unsigned long long)matched, (unsigned long long)want);
+    if (!s->n_ties) CHECK_INT(matched, want);
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(truth);
+}
+
+static ckr_target target_of(const ckr_node *topology)
+{
+    ckr_target t = CKR_ZERO;
+    int64_t v;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    if (ckr_node_i64(ckr_node_get(topology, "tp"), &v)) t.topology.tp = (uint32_t)v;
+    if (ckr_node_i64(ckr_node_get(topology, "pp"), &v)) t.topology.pp = (uint32_t)v;
+    if (ckr_node_i64(ckr_node_get(topology, "dp"), &v)) t.topology.dp = (uint32_t)v;
+    if (ckr_node_i64(ckr_node_get(topology, "zero"), &v)) t.topology.zero = (int32_t)v;
+    return t;
+}
+
+/* Opens `from`, converts into `to`; the receipt's two digests are returned in `digest` and must be equal. */
+static bool convert(const char *from, const char *to, const ckr_target *target, const ckr_open_desc *desc,
+                    uint64_t max_bytes, uint8_t digest[16])
+{
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_receipt receipt;
+    ckr_error e;
+    ckr_result r = ckr_ckpt_open(from, desc, &c, &e);
+    memset(digest, 0, 16);
+    if (r == CKR_OK) r = ckr_plan_create(c, target, max_bytes, &p, &e);
+    if (r == CKR_OK) {
+        CHECK(ckr_plan_info(p)->verdict != CKR_VERDICT_REFUSED);
+        r = ckr_plan_write(p, to, &receipt, &e);
+    }
+    if (r == CKR_OK) {
+        CHECK(!memcmp(receipt.digest, receipt.digest_written, 16));
+        CHECK_INT(receipt.bytes_written, ckr_plan_info(p)->bytes_written);
+        CHECK_INT(receipt.n_files, ckr_plan_info(p)->n_files);
+        memcpy(digest, receipt.digest_written, 16);
+    }
+    t_check(r == CKR_OK, __FILE__, __LINE__, "%s -> %s: %s %s: %s", from, to, ckr_item_name(e.item), e.file, e.text);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return r == CKR_OK;
+}
+
+static void digest_of(const char *path, uint8_t total[16])
+{
+    ckr_ckpt *c = open_ok(path);
+    ckr_error e;
+    memset(total, 0, 16);
+    if (c) CHECK_OK(ckr_ckpt_digest(c, NULL, total, &e), &e);
+    ckr_ckpt_close(c);
+}
+
+static ckr_ckpt *check_json(int k)
+{
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    if (!CHECK_OK(ckr_tree_open(case_file(k, "check.json"), NULL, &c, &e), &e)) exit(1);
+    return c;
+}
+
+static void inspected(int k, const char *path, const ckr_node *topology)
+{
+    ckr_ckpt *json = check_json(k), *c = open_ok(path);
+    const ckr_node *root = ckr_ckpt_root(json), *hyper = ckr_node_get(root, "hyper");
+    const ckr_state *s;
+    ckr_target want = target_of(topology ? topology : ckr_node_get(root, "topology"));
+    int64_t v = 0;
+    uint64_t i, g, p;
+    if (!c) return;
+    s = ckr_ckpt_state(c);
+    CHECK_STR(s->dialect, "nanotron");
+    CHECK_INT(s->topology.tp, want.topology.tp);
+    CHECK_INT(s->topology.pp, want.topology.pp);
+    CHECK_INT(s->topology.dp, want.topology.dp);
+    CHECK_INT(s->topology.zero, want.topology.zero);
+    CHECK(ckr_node_i64(ckr_node_get(root, "step"), &v) && v == s->progress.step);
+    CHECK(ckr_node_i64(ckr_node_get(root, "samples"), &v) && v == s->progress.samples);
+    CHECK(ckr_node_i64(ckr_node_get(root, "tokens"), &v) && v == s->progress.tokens);
+    for (i = 0; i < hyper->count; i++) {       /* each parameter in one group, with the live lr */
+        const char *name = ckr_node_str(hyper->u.items[2 * i]);
+        double lr = 0, have = -1;
+        uint64_t n = 0;
+        bool tied = false;
+        ckr_node_f64(ckr_node_get(hyper->u.items[2 * i + 1], "lr"), &lr);
+        for (g = 0; g < s->n_groups; g++)
+            for (p = 0; p < s->groups[g].n_params; p++)
+                if (!strcmp(s->groups[g].params[p], name)) {
+                    n++;
+                    ckr_node_f64(ckr_node_get(s->groups[g].hyper, "lr"), &have);
+                }
+        for (p = 0; p < s->n_ties; p++) tied = tied || !strcmp(name, s->ties[p].name) || !strcmp(name, s->ties[p].other);
+        if (tied && !n) continue;
+        CHECK_INT(n, 1);
+        t_check(fabs(have - lr) <= 4e-16 * fabs(lr), __FILE__, __LINE__, "%s: %s: lr %.17g, the live one %.17g", path, name, have, lr);
+    }
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(json);
+}
+
+static void opened_equals_truth(void)
+{
+    int k;
+    for (k = 0; k < N_CASES; k++) {
+        equals_truth(case_file(k, "ckpt"), k, cases[k]);
+        inspected(k, case_file(k, "ckpt"), NULL);
+    }
+}
+
+static void there_and_back(void)
+{
+    int k;
+    uint64_t i;
+    for (k = 0; k < N_CASES; k++) {
+        ckr_ckpt *json = check_json(k);
+        const ckr_node *root = ckr_ckpt_root(json), *targets = ckr_node_get(root, "targets");
+        const ckr_target own = target_of(ckr_node_get(root, "topology"));
+        uint8_t first[16], d[16];
+        digest_of(case_file(k, "ckpt"), first);
+        for (i = 0; i < targets->count; i++) {
+            const ckr_node *topology = ckr_node_at(targets, i);
+            const ckr_target t = target_of(topology);
+            char label[128], out[512], back[512];
+            snprintf(label, sizeof label, "%s target %llu", cases[k], (unsigned long long)i);
+            snprintf(out, sizeof out, "%s/out-%d-%llu", tmp, k, (unsigned long long)i);
+            snprintf(back, sizeof back, "%s/back-%d-%llu", tmp, k, (unsigned long long)i);
+            if (!convert(case_file(k, "ckpt"), out, &t, NULL, 0, d)) continue;
+            CHECK(!memcmp(first, d, 16));
+            equals_truth(out, k, label);
+            inspected(k, out, topology);
+            digest_of(out, d);
+            CHECK(!memcmp(first, d, 16));
+            if (!convert(out, back, &own, NULL, 0, d)) continue;
+            CHECK(!memcmp(first, d, 16));
+            equals_truth(back, k, label);
+            digest_of(back, d);
+            CHECK(!memcmp(first, d, 16));
+        }
+        ckr_ckpt_close(json);
+    }
+}
+
+static void refused_writes_nothing(void)
+{
+    int k;
+    uint64_t i;
+    for (k = 0; k < N_CASES; k++) {
+        ckr_ckpt *json = check_json(k), *c = open_ok(case_file(k, "ckpt"));
+        const ckr_node *refused = ckr_node_get(ckr_ckpt_root(json), "refused");
+        for (i = 0; c && i < refused->count; i++) {
+            ckr_target t = target_of(ckr_node_at(refused, i));
+            ckr_plan *p = NULL;
+            ckr_error e;
+            struct stat st;
+            uint64_t n, errors = 0;
+            const char *out = path_of(tmp, "refused");
+            if (!CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) continue;
+            CHECK(ckr_plan_info(p)->verdict == CKR_VERDICT_REFUSED);
+            for (n = 0; n < ckr_plan_info(p)->n_notes; n++) {
+                const ckr_note *note = &ckr_plan_info(p)->notes[n];
+                if (note->severity == CKR_ERROR) errors += note->code && note->reason;
+            }
+            CHECK(errors > 0);
+            CHECK(ckr_plan_write(p, out, NULL, &e) == CKR_E_REFUSED);
+            CHECK(stat(out, &st) != 0);
+            ckr_plan_free(p);
+        }
+        ckr_ckpt_close(c);
+        ckr_ckpt_close(json);
+    }
+}
+
+/* The same bytes in every file, whatever the threads, the window and the way of reading. */
+static void same_bytes_any_way(void)
+{
+    static const struct { uint32_t threads, flags; uint64_t max_bytes; } ways[] = {
+        { 1, 0, 0 }, { 4, 0, 0 }, { 2, CKR_OPEN_NO_MAP, 0 }, { 1, CKR_OPEN_NO_MAP, 1 }, { 3, 0, 1 }
+    };
+    int k;
+    size_t i;
+    for (k = 0; k < N_CASES; k++)
+        for (i = 0; i < sizeof ways / sizeof *ways; i++) {
+            ckr_env env = CKR_ZERO;
+            ckr_open_desc desc = CKR_ZERO;
+            ckr_target t = CKR_ZERO;
+            char first[512], out[512], cmd[1200];
+            uint8_t d[16];
+            t.mode = CKR_MODE_CONTINUE;
+            t.topology.tp = 1;
+            t.topology.pp = 2;
+            t.topology.dp = 3;
+            t.topology.zero = 1;
+            env.parallel.n_threads = ways[i].threads;
+            desc.env = &env;
+            desc.flags = ways[i].flags;
+            snprintf(first, sizeof first, "%s/way-%d-0", tmp, k);
+            snprintf(out, sizeof out, "%s/way-%d-%u", tmp, k, (unsigned)i);
+            if (!convert(case_file(k, "ckpt"), out, &t, &desc, ways[i].max_bytes, d)) continue;
+            snprintf(cmd, sizeof cmd, "diff -r '%s' '%s'", first, out);
+            t_check(system(cmd) == 0, __FILE__, __LINE__, "%s: way %u gives other bytes", cases[k], (unsigned)i);
+        }
+}
+
+static void exports(void)
+{
+    static const char *const dialect[] = { "safetensors", "torch" };
+    int k, d;
+    for (k = 0; k < N_CASES; k++)
+        for (d = 0; d < 2; d++) {
+            ckr_target t = CKR_ZERO;
+            char out[512];
+            uint8_t digest[16];
+            ckr_ckpt *a, *b;
+            const ckr_state *s;
+            uint64_t i;
+            t.mode = CKR_MODE_CONTINUE;
+            t.topology.zero = -1;
+            t.dialect = dialect[d];
+            t.slots = "all";
+            snprintf(out, sizeof out, "%s/export-%d.%s", tmp, k, d ? "pt" : "safetensors");
+            if (!convert(case_file(k, "ckpt"), out, &t, NULL, 0, digest)) continue;
+            a = open_ok(out);
+            b = open_ok(case_file(k, "truth.safetensors"));
+            if (!a || !b) continue;
+            s = ckr_ckpt_state(a);
+            for (i = 0; i < s->n_tensors; i++) {
+                const ckr_tensor *x = s->tensors[i], *y = ckr_ckpt_tensor(b, x->name, "param");
+                size_t n = 0, m = 1, len = strlen(x->name);
+                uint8_t *p, *q;
+                if (!t_check(y != NULL, __FILE__, __LINE__, "%s: %s", out, x->name)) continue;
+                p = tensor_bytes(a, x, &n);
+                q = tensor_bytes(b, y, &m);
+                if (p && q && (len < 5 || strcmp(x->name + len - 5, ".step"))) CHECK(n == m && !memcmp(p, q, n));
+                free(p);
+                free(q);
+            }
+            ckr_ckpt_close(a);
+            ckr_ckpt_close(b);
+        }
+}
+
+static void checks_and_differences(void)
+{
+    int k;
+    for (k = 0; k < N_CASES; k++) {
+        ckr_ckpt *a = open_ok(case_file(k, "ckpt")), *b = open_ok(case_file((k + 1) % N_CASES, "ckpt"));
+        ckr_report report;
+        ckr_diff diff;
+        ckr_error e;
+        if (!a || !b) continue;
+        if (CHECK_OK(ckr_ckpt_check(a, &report, &e), &e)) {
+            CHECK(report.sound);
+            CHECK(report.bytes_read > 100000);
+            ckr_report_free(&report);
+        }
+        if (CHECK_OK(ckr_ckpt_diff(a, a, &diff, &e), &e)) {
+            CHECK_INT(diff.n_tensors, 0);
+            CHECK_INT(diff.n_others, 0);
+            ckr_diff_free(&diff);
+        }
+        if (CHECK_OK(ckr_ckpt_diff(a, b, &diff, &e), &e)) {
+            CHECK(diff.n_tensors > 0);
+            ckr_diff_free(&diff);
+        }
+        ckr_ckpt_close(a);
+        ckr_ckpt_close(b);
+    }
+}
+
+/* Boxes of tensors against the whole tensor. */
+static void boxes(void)
+{
+    t_rng rng = { 11 };
+    int k, i;
+    for (k = 0; k < N_CASES; k++) {
+        ckr_ckpt *c = open_ok(case_file(k, "ckpt"));
+        const ckr_state *s;
+        if (!c) continue;
+        s = ckr_ckpt_state(c);
+        for (i = 0; i < 200; i++) {
+            const ckr_tensor *t = s->tensors[t_range(&rng, 0, (int64_t)s->n_tensors - 1)];
+            int64_t start[2], count[2], x, y, wrong = 0;
+            size_t n, e = ckr_dtype_size(t->dtype);
+            uint8_t *all, *part;
+            ckr_read r = CKR_ZERO;
+            ckr_error err;
+            if (t->n_dims != 2) continue;
+            for (x = 0; x < 2; x++) {
+                start[x] = t_range(&rng, 0, t->shape[x] - 1);
+                count[x] = t_range(&rng, 1, t->shape[x] - start[x]);
+            }
+            all = tensor_bytes(c, t, &n);
+            r.tensor = t;
+            r.start = start;
+            r.count = count;
+            r.dst_size = (size_t)(count[0] * count[1]) * e;
+            r.dst = part = (uint8_t *)malloc(r.dst_size);
+            if (!all || !part) exit(2);
+            if (CHECK_OK(ckr_ckpt_read(c, &r, 1, &err), &err))
+                for (x = 0; x < count[0]; x++)
+                    for (y = 0; y < count[1]; y++)
+                        wrong += memcmp(part + e * (size_t)(x * count[1] + y),
+                                        all + e * (size_t)((x + start[0]) * t->shape[1] + y + start[1]), e) != 0;
+            CHECK_INT(wrong, 0);
+            r.dst_size++;
+            CHECK(ckr_ckpt_read(c, &r, 1, &err) == CKR_E_ARG);
+            r.dst_size--;
+            count[0] = t->shape[0] - start[0] + 1;
+            CHECK(ckr_ckpt_read(c, &r, 1, &err) == CKR_E_ARG);
+            free(all);
+            free(part);
+        }
+        ckr_ckpt_close(c);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    t_begin(argc, argv);
+    tmp = t_tmpdir();
+    RUN(opened_equals_truth);
+    RUN(there_and_back);
+    RUN(refused_writes_nothing);
+    RUN(same_bytes_any_way);
+    RUN(exports);
+    RUN(checks_and_differences);
+    RUN(boxes);
+    t_remove_tree(tmp);
+    return t_end();
+}
