@@ -223,6 +223,37 @@ static void text_double(text *t, double v)
     text_str(t, s);
 }
 
+/* A number at the start of s exactly as %.17g prints it, and not a whole one, becomes its shortest
+   form in out[40]; returns how many bytes of s it took, 0 when there is none. */
+static size_t shorten_number(const char *s, size_t n, char *out)
+{
+    const size_t k = strspn(s, "+-.0123456789e");
+    char copy[40];
+    double v;
+    int p;
+    if (k > n || k < 4 || k >= sizeof copy || (k < n && !strchr(",;)", s[k]))) return 0;
+    memcpy(copy, s, k);
+    copy[k] = '\0';
+    if (!strpbrk(copy, ".e")) return 0;
+    v = strtod(copy, NULL);
+    snprintf(out, 40, "%.17g", v);
+    if (strcmp(out, copy) != 0) return 0;
+    for (p = 1; p < 17; p++) {
+        snprintf(out, 40, "%.*g", p, v);
+        if (strtod(out, NULL) == v) break;
+    }
+    return p < 17 ? k : 0;
+}
+
+/* A value of a report; only its number, if it is one, is rewritten. */
+static void text_value(text *t, const char *s)
+{
+    char number[40];
+    const size_t n = strlen(s), k = shorten_number(s, n, number);
+    if (k) text_str(t, number);
+    text_clean_n(t, s + k, n - k);
+}
+
 static void text_shape(text *t, uint32_t n_dims, const int64_t *shape)
 {
     uint32_t i;
@@ -236,11 +267,14 @@ static void text_hex(text *t, const uint8_t *p, size_t n)
     for (i = 0; i < n; i++) text_fmt(t, "%02x", p[i]);
 }
 
-/* Words of s, wrapped at 100 columns under `indent`; the first line starts where the cursor is. */
+/* Words of s, wrapped at 100 columns under `indent`; the first line starts where the cursor is.
+   Numbers with 17 digits become their shortest form. */
 static void text_wrap(text *t, size_t indent, size_t column, const char *s)
 {
+    char number[40];
     while (s && *s) {
-        size_t n = strcspn(s, " "), w = text_columns(s, n);
+        const size_t n = strcspn(s, " "), k = shorten_number(s, n, number);
+        const size_t w = (k ? strlen(number) : 0) + text_columns(s + k, n - k);
         if (column > indent && column + 1 + w > 100) {
             text_str(t, "\n");
             text_pad(t, indent);
@@ -249,7 +283,8 @@ static void text_wrap(text *t, size_t indent, size_t column, const char *s)
             text_str(t, " ");
             column++;
         }
-        text_clean_n(t, s, n);
+        if (k) text_str(t, number);
+        text_clean_n(t, s + k, n - k);
         column += w;
         for (s += n; *s == ' '; s++) {}
     }
@@ -740,7 +775,7 @@ typedef struct options {
     uint64_t    memory;
     uint32_t    threads;
     color_mode  color;
-    bool        json, quiet, progress, tensors, hash, help;
+    bool        json, quiet, progress, tensors, files, hash, help;
 } options;
 
 typedef struct progress {
@@ -1036,6 +1071,7 @@ static const option all_options[] = {
     { "repair", NULL, KIND_SWITCH, AT(target.repair), VERB_TARGET | VERB_EXPORT,
       "undo known writer bugs where the right bytes can be proven" },
     { "tensors", NULL, KIND_SWITCH, AT(tensors), VERB_INSPECT, "list every tensor" },
+    { "files", NULL, KIND_SWITCH, AT(files), VERB_PLAN, "list every file that would be written" },
     { "select", "POINTER", KIND_TEXT, AT(select), VERB_TREE,
       "only this part: a JSON pointer, /optimizer/state/0" },
     { "hash", NULL, KIND_SWITCH, AT(hash), VERB_TREE, "with the SHA-256 of tensors and storages" },
@@ -1456,9 +1492,9 @@ static void report_entry(text *t, const ckr_note *n)
     }
     if (n->old_value || n->new_value) {
         text_str(t, "  ");
-        text_clean(t, n->old_value ? n->old_value : "-");
+        text_value(t, n->old_value ? n->old_value : "-");
         text_str(t, " -> ");
-        text_clean(t, n->new_value ? n->new_value : "-");
+        text_value(t, n->new_value ? n->new_value : "-");
     }
     text_str(t, "\n");
     if (n->reason) {
@@ -2495,21 +2531,24 @@ static const char *verdict_paint(const outcome *o)
                          : PAINT_GREEN;
 }
 
-static void plan_files(text *t, const ckr_plan_facts *f)
+/* The first 12, unless all are asked for. */
+static void plan_files(text *t, const ckr_plan_facts *f, bool all)
 {
     static const char *const titles[] = { "file", "bytes" };
+    const uint64_t shown = all || f->n_files < 12 ? f->n_files : 12;
     table b;
     uint64_t i;
     if (f->n_files < 2) return;
     text_str(t, "\n");
     table_begin(&b, 2, 2, titles);
-    for (i = 0; i < f->n_files && i < 24; i++) {
+    for (i = 0; i < shown; i++) {
         table_text(&b, f->files[i].path);
         table_size(&b, f->files[i].bytes);
     }
     table_end(&b, t);
-    if (i < f->n_files)
-        text_fmt(t, "  and %llu more (--json lists them)\n", (unsigned long long)(f->n_files - i));
+    if (shown < f->n_files)
+        text_fmt(t, "  and %llu more (--files lists them)\n",
+                 (unsigned long long)(f->n_files - shown));
 }
 
 static void plan_sums(text *t, const outcome *o)
@@ -2575,7 +2614,7 @@ static void plan_text(job *j, const outcome *o)
     text_str(t, "\n");
     report_text(t, &notes, "report");
     if (o->refused || !o->facts) return;
-    if (j->verb->bit == VERB_PLAN) plan_files(t, o->facts);
+    if (j->verb->bit == VERB_PLAN) plan_files(t, o->facts, j->o.files);
     plan_sums(t, o);
 }
 
@@ -2608,6 +2647,14 @@ static void outcome_refuse(job *j, outcome *o)
     o->refusal.remedy = or_null(j->err.remedy);
 }
 
+/* The library's sentence stays; what it names is a parameter there and a flag here. */
+static int plan_fail(job *j)
+{
+    if (j->err.item == CKR_ITEM_LIMIT && !strcmp(j->err.where, "max_bytes"))
+        snprintf(j->err.where, sizeof j->err.where, "--memory");
+    return fail(j);
+}
+
 /* Makes the plan and, with a path, carries it out. CODE_DONE: there is an outcome to show. */
 static int plan_run(job *j, ckr_plan **plan, outcome *o)
 {
@@ -2616,7 +2663,7 @@ static int plan_run(job *j, ckr_plan **plan, outcome *o)
         outcome_refuse(j, o);
         return CODE_DONE;
     }
-    if (r != CKR_OK) return fail(j);
+    if (r != CKR_OK) return plan_fail(j);
     o->facts = ckr_plan_info(*plan);
     o->refused = o->facts->verdict == CKR_VERDICT_REFUSED;
     if (o->refused || !o->path) return CODE_DONE;

@@ -6,8 +6,10 @@
    too, so that a small file cannot print without end. */
 
 #define TREE_REPEAT_BUDGET ((uint64_t)1 << 20)   /* nodes printed again                    */
-#define TREE_EXPAND_BUDGET ((uint64_t)1 << 30)   /* bytes hashed of tensors larger than their storage */
+#define TREE_EXPAND_BUDGET ((uint64_t)1 << 30)   /* hashed of tensors beyond their storage */
+#define TREE_HASH_BUDGET ((uint64_t)1 << 26)     /* hashed beyond 16 times what is stored  */
 #define TREE_PATH_MAX 4096
+#define TREE_PATH_DEPTH 512
 
 typedef struct tree_io {
     const uint8_t *(*map_fn)(void *user, uint32_t file, uint64_t *size);   /* NULL: no mapping */
@@ -22,10 +24,10 @@ enum { HOW_ROOT, HOW_SAME, HOW_KEY, HOW_VALUE, HOW_INDEX, HOW_SET, HOW_ATTRS, HO
 enum { TASK_TEXT, TASK_NODE, TASK_ITEMS, TASK_PAIRS, TASK_SET_END };
 
 typedef struct tree_path {
-    uint32_t parent;
-    uint32_t how;
+    uint32_t parent, depth;
     const ckr_node *key;
     uint64_t index;
+    uint8_t  how;
 } tree_path;
 typedef struct tree_task {
     uint8_t  type, how, again; /* again: below something that was printed before           */
@@ -36,7 +38,7 @@ typedef struct tree_task {
 } tree_task;
 typedef struct tree_seen { const void *key; uint64_t value; } tree_seen;
 typedef struct tree_map { tree_seen *slots; size_t cap, count; } tree_map;
-typedef struct tree_digest { uint8_t sha[32]; bool known; } tree_digest;
+typedef struct tree_digest { uint8_t sha[32]; } tree_digest;
 
 typedef struct tree {
     FILE *file;
@@ -50,12 +52,15 @@ typedef struct tree {
     size_t n_paths, cap_paths;
     size_t *marks, n_marks, cap_marks;       /* where the items of open sets begin         */
     unsigned open_sets;
-    tree_map seen, storages, digests;
+    tree_map seen, storages, digests, data;
     const ckr_view **storage;
     size_t n_storage, cap_storage;
     tree_digest *digest;
     size_t n_digest, cap_digest;
-    uint64_t repeated, expanded;
+    uint64_t repeated, expanded, hashed, stored;     /* spent; stored: of distinct storages */
+    const ckr_node *last_ref;  /* whose path is still in ref_text                      */
+    char ref_text[TREE_PATH_MAX];            /* written from its end                   */
+    size_t n_ref;
     uint8_t *window;           /* of the file, when it is not mapped                      */
     uint64_t window_at;
     size_t window_n;
@@ -189,15 +194,13 @@ static void tree_float(double v, char *out, size_t cap)
     char e[40], digits[24];
     int prec, exp10, n = 0, i;
     size_t at = 0;
-    if (v != v || v - v != 0) {
-        snprintf(out, cap, "%s", v != v ? "nan" : v > 0 ? "inf" : "-inf");
+    if (isnan(v) || isinf(v)) {
+        snprintf(out, cap, "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
         return;
     }
-    for (prec = 14; prec < 17; prec++) {
+    for (prec = fabs(v) < 1e-307 ? 0 : 14; prec < 17; prec++) {      /* subnormals may be short */
         snprintf(e, sizeof e, "%.*e", prec, v);
-        if (!memcmp(&v, (strtod(e, NULL) == v) ? &v : (const double *)(const void *)e, 0) &&
-            strtod(e, NULL) == v)
-            break;
+        if (strtod(e, NULL) == v) break;
     }
     exp10 = atoi(strchr(e, 'e') + 1) + 1;
     for (i = 0; e[i] && e[i] != 'e'; i++)
@@ -362,6 +365,8 @@ static void tree_sha_of(const void *p, size_t n, uint8_t out[32])
 /* ---- tensor bytes ---- */
 
 #define TREE_WINDOW ((size_t)1 << 20)
+#define TREE_HEX_MAX 96        /* bytes of a tensor that are also printed              */
+#define TREE_ITEM_MAX 4096     /* bytes of one element, of NumPy's strings             */
 
 /* n bytes (at most 64 KiB) at `offset` of a view's storage; NULL when they cannot be read. */
 static const uint8_t *tree_bytes(tree *t, const ckr_view *v, uint64_t offset, size_t n)
@@ -440,7 +445,7 @@ static bool tree_is_contiguous(const ckr_view *v)
 /* Logical elements in row-major order, little-endian, handed on in blocks of at most 64 KiB. */
 typedef struct tree_block {
     tree_sha sha;
-    uint8_t head[96];
+    uint8_t head[TREE_HEX_MAX];
     size_t n_head, n;
     uint8_t data[65536];
 } tree_block;
@@ -509,64 +514,112 @@ static bool tree_gather(tree *t, tree_block *b, const ckr_view *v, size_t item, 
     }
 }
 
+/* Counts the bytes of each distinct storage or array once. */
+static void tree_note_data(tree *t, const ckr_view *v)
+{
+    const void *key = v->storage ? (const void *)v->storage : (const void *)v->bytes;
+    tree_seen *s = key ? tree_slot(t, &t->data, key) : NULL;
+    if (key && (!s || s->key)) return;
+    t->stored += v->data_bytes;
+    if (!s) return;
+    s->key = key;
+    t->data.count++;
+}
+
+/* False when a file makes us hash far more than it stores: a tensor beyond its storage (stride 0),
+   or the same bytes under many tensors. */
+static bool tree_may_hash(const tree *t, const ckr_view *v, uint64_t bytes)
+{
+    if (bytes > v->data_bytes)
+        return bytes <= TREE_EXPAND_BUDGET && t->expanded <= TREE_EXPAND_BUDGET - bytes;
+    return bytes <= TREE_HEX_MAX || t->hashed <= TREE_HASH_BUDGET + 16 * t->stored;
+}
+
+static void tree_hex_member(tree *t, const char *name, const uint8_t *p, uint64_t n)
+{
+    tree_printf(t, ",\"%s\":\"", name);
+    tree_hex(t, p, n);
+    tree_puts(t, "\"");
+}
+
+/* Elements of 4 or 6 bits have no address of their own: the bytes count. */
+static bool tree_is_packed(const ckr_view *v)
+{
+    return v->layout && !strcmp(v->layout, "packed");
+}
+
+/* All logical bytes through b; sha gets their digest. */
+static bool tree_block_fill(tree *t, tree_block *b, const ckr_view *v, uint64_t item,
+                            uint64_t numel, bool swap, uint8_t sha[32])
+{
+    bool ok = true;
+    b->n = b->n_head = 0;
+    tree_sha_init(&b->sha);
+    if (tree_is_packed(v)) ok = tree_row(t, b, v, 1, 0, numel, 1, false);
+    else ok = tree_gather(t, b, v, (size_t)item, numel, swap);
+    tree_block_end(b, v, (size_t)item, swap);
+    tree_sha_end(&b->sha, sha);
+    return ok;
+}
+
+/* Keeps the digest of a node for when it is printed again. */
+static void tree_digest_keep(tree *t, tree_seen *slot, const ckr_node *node, const uint8_t sha[32])
+{
+    void *array = t->digest;
+    if (!tree_grow(t, &array, &t->cap_digest, t->n_digest + 1, sizeof *t->digest)) return;
+    t->digest = (tree_digest *)array;
+    memcpy(t->digest[t->n_digest].sha, sha, 32);
+    slot->key = node;
+    slot->value = t->n_digest++;
+    t->digests.count++;
+}
+
+/* The same when it is not known yet; counts what it costs. */
+static void tree_contents_new(tree *t, const ckr_node *node, tree_seen *slot, uint64_t item,
+                              uint64_t numel, const char *name, const char *hex)
+{
+    const ckr_view *v = node->u.view;
+    const bool numpy = node->kind == CKR_NODE_NDARRAY || node->kind == CKR_NODE_NPSCALAR;
+    const bool swap = v->big_endian && !(numpy && v->type_name && v->type_name[0] == '>');
+    const uint64_t bytes = numel * item;
+    tree_block *b;
+    uint8_t sha[32];
+    if (bytes > v->data_bytes) t->expanded += bytes;
+    else t->hashed += bytes;
+    b = (tree_block *)malloc(sizeof *b);
+    if (!b || item > TREE_ITEM_MAX) {
+        t->failed = t->failed || !b;
+        free(b);
+        return;
+    }
+    if (!tree_block_fill(t, b, v, item, numel, swap, sha)) t->failed = true;
+    if (t->hash && name) tree_hex_member(t, name, sha, 32);
+    if (hex && bytes <= TREE_HEX_MAX) tree_hex_member(t, hex, b->head, bytes);
+    free(b);
+    if (bytes > TREE_HEX_MAX) tree_digest_keep(t, slot, node, sha);
+}
+
 /* ,"NAME":"sha256", and ,"HEX":"..." for short ones. */
 static void tree_contents(tree *t, const ckr_node *node, const char *name, const char *hex)
 {
     const ckr_view *v = node->u.view;
-    const uint64_t item = tree_item_size(v);
-    const bool numpy = node->kind == CKR_NODE_NDARRAY || node->kind == CKR_NODE_NPSCALAR;
-    const bool swap = v->big_endian && !(numpy && v->type_name && v->type_name[0] == '>');
+    const uint64_t item = tree_is_packed(v) ? 1 : tree_item_size(v);
     uint64_t numel = 1, bytes;
-    tree_block *b;
-    tree_digest *known = NULL;
     tree_seen *slot;
-    uint8_t sha[32];
     uint32_t d;
     for (d = 0; d < v->n_dims; d++) numel *= (uint64_t)v->shape[d];
+    if (tree_is_packed(v)) numel = v->data_bytes;
     bytes = numel * item;
-    if (!t->hash && (!hex || bytes > 96)) return;
-    if (bytes > v->data_bytes &&
-        (bytes > TREE_EXPAND_BUDGET || t->expanded > TREE_EXPAND_BUDGET - bytes)) {
+    if (!t->hash && (!hex || bytes > TREE_HEX_MAX)) return;
+    tree_note_data(t, v);
+    if (!tree_may_hash(t, v, bytes)) {
         if (t->hash) tree_printf(t, ",\"%s\":null", name);
         return;
     }
     slot = tree_slot(t, &t->digests, node);
     if (!slot) return;
-    if (slot->key) known = &t->digest[slot->value];
-    if (known && bytes > 96) {
-        tree_printf(t, ",\"%s\":\"", name);
-        tree_hex(t, known->sha, 32);
-        tree_puts(t, "\"");
-        return;
-    }
-    if (bytes > v->data_bytes) t->expanded += bytes;
-    b = (tree_block *)malloc(sizeof *b);
-    if (!b || item > 4096) { t->failed = t->failed || !b; free(b); return; }
-    b->n = b->n_head = 0;
-    tree_sha_init(&b->sha);
-    if (!tree_gather(t, b, v, (size_t)item, numel, swap)) t->failed = true;
-    tree_block_end(b, v, (size_t)item, swap);
-    tree_sha_end(&b->sha, sha);
-    if (t->hash && name) {
-        tree_printf(t, ",\"%s\":\"", name);
-        tree_hex(t, sha, 32);
-        tree_puts(t, "\"");
-    }
-    if (hex && bytes <= 96) {
-        tree_printf(t, ",\"%s\":\"", hex);
-        tree_hex(t, b->head, bytes);
-        tree_puts(t, "\"");
-    }
-    free(b);
-    if (!known && bytes > 96) {
-        void *array = t->digest;
-        if (!tree_grow(t, &array, &t->cap_digest, t->n_digest + 1, sizeof *t->digest)) return;
-        t->digest = (tree_digest *)array;
-        memcpy(t->digest[t->n_digest].sha, sha, 32);
-        slot->key = node;
-        slot->value = t->n_digest++;
-        t->digests.count++;
-    }
+    if (slot->key) tree_hex_member(t, name, t->digest[slot->value].sha, 32);
+    else tree_contents_new(t, node, slot, item, numel, name, hex);
 }
 
 /* ---- paths ---- */
@@ -580,7 +633,8 @@ static uint32_t tree_path_add(tree *t, uint32_t parent, unsigned how, const ckr_
         return 0;
     t->paths = (tree_path *)array;
     t->paths[t->n_paths].parent = parent;
-    t->paths[t->n_paths].how = how;
+    t->paths[t->n_paths].depth = how == HOW_ROOT ? 0 : t->paths[parent].depth + 1;
+    t->paths[t->n_paths].how = (uint8_t)how;
     t->paths[t->n_paths].key = key;
     t->paths[t->n_paths].index = index;
     return (uint32_t)t->n_paths++;
@@ -604,13 +658,35 @@ static const char *tree_type_name(const ckr_node *k)
     }
 }
 
-/* One step of a path as text, written backwards into buf; returns its length or 0 when it is too
-   long. */
+/* The key of a dict as a step of a path; returns its length, `cap` or more when it is too long. */
+static size_t tree_path_key(const ckr_node *k, char *buf, size_t cap)
+{
+    char *big;
+    int n;
+    if (k->kind == CKR_NODE_STR) {
+        if (k->count + 3 > cap) return cap;
+        buf[0] = '{';
+        memcpy(buf + 1, k->u.str, (size_t)k->count);
+        buf[k->count + 1] = '}';
+        return (size_t)k->count + 2;
+    }
+    if (k->kind == CKR_NODE_INT) {
+        n = snprintf(buf, cap, "{%lld}", (long long)k->u.i);
+    } else if (k->kind == CKR_NODE_BOOL) {
+        n = snprintf(buf, cap, "{%s}", k->u.b ? "True" : "False");
+    } else if (k->kind == CKR_NODE_BIGINT && (big = tree_bigint(k)) != NULL) {
+        n = snprintf(buf, cap, "{%s}", big);
+        free(big);
+    } else {
+        n = snprintf(buf, cap, "{%s}", tree_type_name(k));
+    }
+    return n < 0 ? 0 : (size_t)n;
+}
+
+/* One step of a path as text, as tree_path_key. */
 static size_t tree_path_piece(const tree_path *p, char *buf, size_t cap)
 {
     int n = 0;
-    const ckr_node *k = p->key;
-    char *big;
     switch (p->how) {
     case HOW_ROOT:  n = snprintf(buf, cap, "$"); break;
     case HOW_KEY:   n = snprintf(buf, cap, "{key}"); break;
@@ -619,42 +695,39 @@ static size_t tree_path_piece(const tree_path *p, char *buf, size_t cap)
     case HOW_ATTRS: n = snprintf(buf, cap, ".attrs"); break;
     case HOW_STATE: n = snprintf(buf, cap, ".state"); break;
     case HOW_ARGS:  n = snprintf(buf, cap, ".args"); break;
-    case HOW_VALUE:
-        if (k->kind == CKR_NODE_STR) {
-            if (k->count + 3 > cap) return cap;
-            buf[0] = '{';
-            memcpy(buf + 1, k->u.str, (size_t)k->count);
-            buf[k->count + 1] = '}';
-            return (size_t)k->count + 2;
-        }
-        if (k->kind == CKR_NODE_INT) n = snprintf(buf, cap, "{%lld}", (long long)k->u.i);
-        else if (k->kind == CKR_NODE_BOOL)
-            n = snprintf(buf, cap, "{%s}", k->u.b ? "True" : "False");
-        else if (k->kind == CKR_NODE_BIGINT && (big = tree_bigint(k)) != NULL) {
-            n = snprintf(buf, cap, "{%s}", big);
-            free(big);
-        } else n = snprintf(buf, cap, "{%s}", tree_type_name(k));
-        break;
+    case HOW_VALUE: return tree_path_key(p->key, buf, cap);
     default: break;
     }
     return n < 0 ? 0 : (size_t)n;
 }
 
-/* {"t":"ref","path":...}; a path too long to be read is "#" and the node's number. */
-static void tree_ref(tree *t, const ckr_node *n, uint64_t path)
+/* The path into t->ref_text, from its end; false when it is too long to be of use to anyone. */
+static bool tree_path_text(tree *t, uint64_t path)
 {
-    char buf[TREE_PATH_MAX], piece[TREE_PATH_MAX];
-    size_t at = sizeof buf, steps = 0;
-    bool ok = true;
-    for (; ok; path = t->paths[path].parent) {
+    char piece[TREE_PATH_MAX];
+    size_t at = sizeof t->ref_text;
+    if (t->paths[path].depth > TREE_PATH_DEPTH) return false;
+    for (;; path = t->paths[path].parent) {
         const size_t len = tree_path_piece(&t->paths[path], piece, sizeof piece);
-        if (len >= sizeof piece || len > at || ++steps > TREE_PATH_MAX) { ok = false; break; }
+        if (len >= sizeof piece || len > at) return false;
         at -= len;
-        memcpy(buf + at, piece, len);
+        memcpy(t->ref_text + at, piece, len);
         if (t->paths[path].how == HOW_ROOT) break;
     }
+    t->n_ref = sizeof t->ref_text - at;
+    return true;
+}
+
+/* {"t":"ref","path":...}; in place of a path that is too long, "#" and the node's number. */
+static void tree_ref(tree *t, const ckr_node *n, uint64_t path)
+{
+    bool ok = n == t->last_ref;
+    if (!ok) {
+        ok = tree_path_text(t, path);
+        t->last_ref = ok ? n : NULL;
+    }
     tree_puts(t, "{\"t\":\"ref\",\"path\":");
-    if (ok) tree_string(t, buf + at, sizeof buf - at);
+    if (ok) tree_string(t, t->ref_text + sizeof t->ref_text - t->n_ref, t->n_ref);
     else tree_printf(t, "\"#%lu\"", (unsigned long)n->id);
     tree_puts(t, "}");
 }
@@ -978,8 +1051,10 @@ static void tree_tensor(tree *t, const ckr_node *n, uint32_t path, bool again)
     const bool quantized = v->layout && !strcmp(v->layout, "quantized");
     tree_printf(t, "{\"t\":\"tensor\",\"dtype\":\"%s\"", ckr_dtype_name(v->dtype));
     tree_numbers(t, "shape", v->shape, v->n_dims);
-    if (v->layout && !quantized) tree_printf(t, ",\"layout\":\"%s\"", v->layout);
-    else tree_strided(t, n);
+    if (v->layout && !quantized && !tree_is_packed(v))
+        tree_printf(t, ",\"layout\":\"%s\"", v->layout);
+    else
+        tree_strided(t, n);
     if (v->parameter) {
         tree_puts(t, ",\"class\":\"Parameter\"");
     } else if (v->type_name) {
@@ -1121,6 +1196,7 @@ static uint64_t tree_weight(const ckr_node *n)
     case CKR_NODE_BIGINT: return n->count > 64 ? n->count : 0;
     case CKR_NODE_SIZE: return n->count > 32 ? n->count : 0;
     case CKR_NODE_TUPLE: return n->count ? 1 : 0;
+    case CKR_NODE_TENSOR: return n->attrs ? 16 : 0;  /* its attributes can lead back to it */
     default: return 0;
     }
 }
@@ -1152,11 +1228,9 @@ static void tree_node(tree *t, const tree_task *k)
     uint32_t path = k->path;
     if (again) t->repeated++;
     container = (n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_DEFAULTDICT) ||
-                n->kind == CKR_NODE_OBJECT || n->kind == CKR_NODE_STORAGE ||
-                (n->kind == CKR_NODE_TENSOR && n->attrs) || tree_weight(n);
+                n->kind == CKR_NODE_OBJECT || n->kind == CKR_NODE_STORAGE || tree_weight(n);
     if (container) {
-        const bool always =
-            n->kind != CKR_NODE_TUPLE && n->kind != CKR_NODE_TENSOR && !tree_weight(n);
+        const bool always = n->kind != CKR_NODE_TUPLE && !tree_weight(n);
         if (k->how != HOW_SAME) path = tree_path_add(t, k->path, k->how, k->key, k->i);
         if (tree_seen_before(t, n, path, always, &again)) return;
     }
@@ -1244,6 +1318,7 @@ static bool tree_print(FILE *out, const char *file, const char *format, const ck
     free(t.seen.slots);
     free(t.storages.slots);
     free(t.digests.slots);
+    free(t.data.slots);
     free((void *)t.storage);
     free(t.digest);
     free(t.window);

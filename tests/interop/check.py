@@ -1,0 +1,279 @@
+"""check.py [--tool ./ckptresume]: everything that the tool writes, loaded by torch and safetensors.
+
+Each checkpoint of tests/data/nanotron is converted to several topologies. Every .pt has to load with
+torch.load(weights_only=True) (random/*.pt hold a class of Nanotron: there an unpickler that knows nothing else),
+every .safetensors with the safetensors package. From what these gave, and from nothing else, the whole tensors are
+put together by the slices that the files themselves record, and compared bit for bit with what `export` wrote, and
+with the truth of the live processes. With NANOTRON_SRC=DIR, Nanotron itself loads them, where loadback.py is found.
+Prints a line per failure, then `N passed, N failed`.
+"""
+import argparse, hashlib, io, json, os, pickle, re, shutil, subprocess, sys, tempfile, types
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DATA = ROOT / "tests/data/nanotron"
+LOADBACK = ROOT.parent / "shared/corpus/nanotron/make/loadback.py"
+TARGETS = [dict(tp=1, pp=1, dp=1, zero=0), dict(tp=2, pp=1, dp=1, zero=0), dict(tp=1, pp=2, dp=1, zero=0),
+           dict(tp=2, pp=2, dp=1, zero=0), dict(tp=1, pp=1, dp=2, zero=1), dict(tp=2, pp=1, dp=3, zero=1),
+           dict(tp=1, pp=3, dp=2, zero=1)]
+
+passed = failed = 0
+
+
+def expect(ok, what):
+    global passed, failed
+    if ok:
+        passed += 1
+    else:
+        failed += 1
+        print(what, flush=True)
+    return bool(ok)
+
+
+def same(a, b):
+    """Equal bit for bit: dtype, shape and bytes."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    a, b = a.contiguous().flatten(), b.contiguous().flatten()
+    return torch.equal(a.view(torch.uint8), b.view(torch.uint8)) if a.numel() else True
+
+
+def torch_load(path):
+    """What torch makes of a file that is not a plain state dict: only these classes, nothing is called."""
+    known = {("nanotron.random", "RandomState"): dict, ("nanotron.random", "RandomStates"): dict}
+
+    class Unpickler(pickle.Unpickler):
+        def find_class(self, module, name):
+            if module.startswith("nanotron.random"):
+                return type(name, (dict,), {})
+            if module.split(".")[0] in ("torch", "collections", "numpy", "_codecs"):
+                return super().find_class(module, name)
+            raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
+
+    module = types.ModuleType("restricted")
+    module.Unpickler, module.load = Unpickler, lambda f, **k: Unpickler(f, **k).load()
+    return torch.load(path, weights_only=False, pickle_module=module)
+
+
+# ---------------------------------------------------------------------------- put together from the files
+
+def slices_of(meta):
+    """[(local slices, global slices)] of a shard, or None when it is the whole tensor."""
+    text = meta.get("local_global_slices_pairs")
+    if text is None:
+        return None
+
+    def one(t):
+        return tuple(slice(*(None if x == "None" else int(x) for x in part.split(","))) for part in t.split("|"))
+    return [tuple(one(t) for t in pair.split("#")) for pair in text.split(";")]
+
+
+def shape_of(meta):
+    return tuple(int(x) for x in re.sub(r"np\.int64\((\d+)\)", r"\1", meta["unsharded_shape"]).strip("()").split(",") if x.strip())
+
+
+class Assembler:
+    def __init__(self, step_dir):
+        self.dir, self.out, self.filled, self.slices, self.shapes = step_dir, {}, {}, {}, {}
+
+    def place(self, key, name, tp, local):
+        pairs = self.slices.get((name, tp))
+        if pairs is None:
+            if key in self.out:
+                expect(same(self.out[key], local), f"{self.dir}: {key}: two copies differ")
+            self.out[key] = local
+            return
+        whole = self.out.setdefault(key, torch.zeros(self.shapes[name], dtype=local.dtype))
+        for here, there in pairs:
+            whole[there] = local[here]
+
+    def weights(self):
+        for f in sorted(self.dir.glob("model/**/*.safetensors")):
+            m = re.fullmatch(r"model_(\w+?)(?:_pp-rank-\d+-of-\d+_tp-rank-(\d+)-of-\d+)?\.safetensors", f.name)
+            name = ".".join((*f.parent.relative_to(self.dir / "model").parts, m[1]))
+            tp = int(m[2]) if m[2] else 0
+            with safe_open(f, "pt") as s:
+                meta, data = s.metadata() or {}, s.get_tensor("data")
+            pairs = slices_of(meta)
+            if pairs is not None:
+                self.slices[name, tp] = pairs
+                self.shapes[name] = shape_of(meta)
+            self.place(name, name, tp, data)
+
+    def optimizer(self, ties):
+        config = json.loads((self.dir / "optimizer/optimizer_config.json").read_text())
+        zero = config.get("configs") or {}
+        flat, n_flat = {}, zero.get("param_name_to_dp_rank_offsets")
+        for f in sorted(self.dir.glob("optimizer/optimizer_pp-*.pt")):
+            m = re.fullmatch(r"optimizer_pp-\d+-of-\d+(?:_dp-(\d+)-of-\d+)?_tp-(\d+)-of-\d+_exp-\d+-of-\d+\.pt", f.name)
+            dp, tp = m[1], int(m[2])
+            o = torch.load(f, weights_only=True)
+            owned = [(n, slot, t) for i, n in o["names"].items() for slot, t in o["state"][i].items()]
+            owned += [(n, "master", t) for n, t in (o.get("gradient_accumulator") or {}).items()]
+            for name, slot, t in owned:
+                key = f"optimizer.state.{name}.{slot}"
+                if slot == "step" or dp is None or not n_flat:
+                    if slot == "step":
+                        expect(key not in self.out or self.out[key] == t, f"{f}: {key} differs from another rank's")
+                        self.out[key] = t
+                    else:
+                        self.place(key, self.known(name, ties), tp, t)
+                    continue
+                begin, end = (int(x) for x in n_flat[name][dp])
+                shape = tuple(int(x) for x in zero["orig_param_shapes"][name])
+                whole = flat.setdefault((key, name, tp), torch.zeros(int(np.prod(shape)), dtype=t.dtype))
+                expect(t.numel() == end - begin, f"{f}: {key}: {t.numel()} elements, the offsets say {end - begin}")
+                whole[begin:end] = t.flatten()
+        for (key, name, tp), t in flat.items():
+            self.place(key, self.known(name, ties), tp, t.view(tuple(int(x) for x in zero["orig_param_shapes"][name])))
+
+    def known(self, name, ties):
+        """The name under which a weight's shards were seen: one of its ties has no file of its own."""
+        if any((name, tp) in self.slices for tp in range(64)):
+            return name
+        for group in ties:
+            if name in group:
+                return next((n for n in group if any((n, tp) in self.slices for tp in range(64))), name)
+        return name
+
+
+# ---------------------------------------------------------------------------- the checks
+
+def tool(*args, ok=(0,)):
+    p = subprocess.run([TOOL, *map(str, args)], capture_output=True, text=True, timeout=120)
+    if p.returncode not in ok:
+        expect(False, f"{' '.join(map(str, args))}: exit {p.returncode}: {p.stderr.strip()[:300]}")
+    return p.returncode
+
+
+def flags(target):
+    return [x for k, v in target.items() for x in (f"--{k}", v)]
+
+
+def loads(out):
+    """Every file by the framework's own reader."""
+    for f in sorted(out.rglob("*.pt")):
+        try:
+            if f.parent.name == "random":
+                torch_load(f)
+            else:
+                torch.load(f, weights_only=True)
+            expect(True, "")
+        except Exception as e:
+            expect(False, f"{f}: torch: {type(e).__name__}: {str(e)[:300]}")
+    for f in sorted(out.rglob("*.safetensors")):
+        try:
+            load_file(f)
+            expect(True, "")
+        except Exception as e:
+            expect(False, f"{f}: safetensors: {type(e).__name__}: {str(e)[:300]}")
+
+
+def compare(label, have, want, ties, padded=False):
+    """`have` and `want` hold the same tensors; of a tie either name will do. `padded`: with rows of vocabulary padding."""
+    other = {n: g for g in ties for n in g}
+
+    def find(d, key):
+        if key in d:
+            return d[key]
+        m = re.fullmatch(r"(optimizer\.state\.)?(.*?)(\.(?:exp_avg|exp_avg_sq|step|master))?", key)
+        for n in other.get(m[2], []):
+            alias = (m[1] or "") + n + (m[3] or "")
+            if alias in d:
+                return d[alias]
+        return None
+
+    for key, t in want.items():
+        u = find(have, key)
+        if expect(u is not None, f"{label}: {key} is missing"):
+            if padded and u.dim() and u.shape[0] > t.shape[0] and u.shape[1:] == t.shape[1:]:
+                expect(not u[t.shape[0]:].any(), f"{label}: {key}: rows of padding are not zero")
+                u = u[:t.shape[0]]
+            ok = float(t) == float(u) if key.endswith(".step") else same(t, u)
+            expect(ok, f"{label}: {key}: {u.dtype}{tuple(u.shape)} differs from {t.dtype}{tuple(t.shape)}")
+    extra = [k for k in have if find(want, k) is None]
+    expect(not extra, f"{label}: {len(extra)} too many, e.g. {extra[:2]}")
+
+
+def step_dir(out):
+    latest = out / "latest.txt"
+    return out / latest.read_text().strip() if latest.exists() else out
+
+
+def check_case(case, tmp):
+    truth, ties = load_file(case / "truth.safetensors"), json.loads((case / "check.json").read_text())["ties"]
+    for i, target in enumerate(TARGETS):
+        label = f"{case.name} -> " + " ".join(f"{k}{v}" for k, v in target.items())
+        out, whole = tmp / f"{case.name}-{i}", tmp / f"{case.name}-{i}.safetensors"
+        if tool("convert", case / "ckpt", out, *flags(target)) != 0:
+            continue
+        loads(out)
+        if tool("export", out, whole, "--slots", "all") != 0:
+            continue
+        exported = load_file(whole)
+        compare(f"{label}: export against the truth", exported, truth, ties)
+        a = Assembler(step_dir(out))
+        try:
+            a.weights()
+            a.optimizer(ties)
+            compare(f"{label}: files against export", a.out, exported, ties, padded=True)
+        except Exception as e:
+            expect(False, f"{label}: {type(e).__name__}: {e}")
+        shutil.rmtree(out)
+        whole.unlink()
+    one = tmp / f"{case.name}.pt"
+    if tool("convert", case / "ckpt", one, "--to", "torch") == 0:
+        have = torch.load(one, weights_only=True)
+        compare(f"{case.name} -> torch", have, {k: v for k, v in truth.items() if not k.startswith("optimizer.")}, ties)
+
+
+def check_nanotron(tmp):
+    src = os.environ.get("NANOTRON_SRC")
+    if not src:
+        return
+    if not LOADBACK.exists():
+        print("skipped: Nanotron itself (no loadback.py beside the repository)")
+        return
+    cases = LOADBACK.parent.parent
+    env = {**os.environ, "PYTHONPATH": str(Path(src) / "src") + os.pathsep + str(Path(src))}
+    for case in sorted(p.parent for p in cases.glob("*/truth.safetensors")):
+        for target in json.loads((case / "check.json").read_text())["targets"]:
+            out = tmp / "nanotron"
+            shutil.rmtree(out, ignore_errors=True)
+            if tool("convert", case / "ckpt", out, *flags(target)) != 0:
+                continue
+            p = subprocess.run([sys.executable, LOADBACK, "--ckpt", out, "--truth", case / "truth.safetensors", "--topology",
+                                ",".join(f"{k}={v}" for k, v in target.items()), "--quiet", "--steps", "2"],
+                               capture_output=True, text=True, cwd=tmp, env=env, timeout=600)
+            text = p.stdout.strip().splitlines()
+            expect(p.returncode == 0, f"{case.name} -> {target}: loadback exit {p.returncode}: {text[:3]}")
+            diff = [l for l in text if "max diff over groups" in l]
+            expect(not diff or float(diff[0].rsplit(" ", 1)[1]) == 0.0, f"{case.name} -> {target}: {diff[0][-120:] if diff else ''}")
+
+
+def main():
+    global TOOL
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--tool", default=str(ROOT / "ckptresume"))
+    TOOL = str(Path(ap.parse_args().tool).resolve())
+    tmp = Path(tempfile.mkdtemp(prefix="ckr-interop-"))
+    try:
+        for case in sorted(p.parent for p in DATA.glob("*/check.json")):
+            before = passed
+            check_case(case, tmp)
+            print(f"{case.name}: {passed - before} passed", flush=True)
+        check_nanotron(tmp)
+    finally:
+        shutil.rmtree(tmp, ignore_errors=True)
+    print(f"torch {torch.__version__}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+#!/bin/sh
+# run.sh: what ckptresume wrote, read by the frameworks. Makes build/venv from the pinned requirements once and
+# uses it again; VENV_PYTHON=PYTHON takes one that has them. NANOTRON_SRC=DIR: Nanotron too.
+set -u
+py=${VENV_PYTHON:-}
+wanted=tests/interop/requirements.txt
+[ -n "${NANOTRON_SRC:-}" ] && wanted="$wanted tests/interop/requirements-nanotron.txt"
+
+if [ -z "$py" ]; then
+    py=build/venv/bin/python
+    mkdir -p build
+    # shellcheck disable=SC2086
+    cat $wanted > build/venv.wanted
+    if ! cmp -s build/venv.wanted build/venv/made-from; then
+        [ -x "$py" ] || python3 -m venv build/venv || {
+            echo "python3 cannot make a virtual environment (Debian: apt-get install python3-venv)"
+            echo "0 passed, 1 failed"
+            exit 1
+        }
+        echo "installing into build/venv:" $(grep -v '^#' build/venv.wanted)
+        "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir --progress-bar off \
+            -r build/venv.wanted > build/venv.log 2>&1 || {
+            tail -n 20 build/venv.log
+            echo "0 passed, 1 failed"
+            exit 1
+        }
+        cp build/venv.wanted build/venv/made-from
+    fi
+fi
+
+exec "$py" tests/interop/check.py "$@"
