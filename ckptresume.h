@@ -1,6 +1,6 @@
-/* ckptresume.h 0.1.0 - resumes any training run from any checkpoint, on any number of ranks, and proves that it did.
-   MIT or public domain, at your choice (texts at the end of this file). No warranty. Reads hostile files; executes
-   nothing that is in them.
+/* ckptresume.h 0.1.0 - resumes any training run from any checkpoint, on any number of ranks, and
+   proves that it did. MIT or public domain, at your choice (texts at the end of this file). No
+   warranty. Reads hostile files; executes nothing that is in them.
 
    Do this
    -------
@@ -9,66 +9,73 @@
        #define CKPTRESUME_IMPLEMENTATION
        #include "ckptresume.h"
 
-   and #include "ckptresume.h" wherever else you use it. Link with -pthread -lm on POSIX, with nothing on Windows.
+   and #include "ckptresume.h" wherever else you use it. Link with -pthread -lm on POSIX, with
+   nothing on Windows.
 
    What it does
    ------------
-   A sharded tensor, whatever the framework, is a logical tensor that boxes cover, each box a strided range of bytes in
-   some file. A checkpoint is read into such a *run state* (ckr_state: tensors, parameter groups, schedules, random
-   streams, progress, and as leftovers everything not understood); a *plan* says what the coming run keeps, changes and
-   loses, before a byte moves; carrying it out is one list of copies.
+   A sharded tensor, whatever the framework, is a logical tensor that boxes cover, each box a
+   strided range of bytes in some file. A checkpoint is read into such a *run state* (ckr_state:
+   tensors, parameter groups, schedules, random streams, progress, and as leftovers everything not
+   understood); a *plan* says what the coming run keeps, changes and loses, before a byte moves;
+   carrying it out is one list of copies.
 
        ckr_ckpt *c;  ckr_plan *p;  ckr_error e = CKR_ZERO;  ckr_target to = CKR_ZERO;
        to.mode = CKR_MODE_CONTINUE;
        to.topology.tp = 4;  to.topology.zero = -1;               // was 2 when this was saved
        if (ckr_ckpt_open("run/checkpoints", NULL, &c, &e)) ...   // metadata only
        if (ckr_plan_create(c, &to, 0, &p, &e)) ...               // touches nothing
-       for (i = 0; i < ckr_plan_info(p)->n_notes; i++) ...       // what it keeps, changes, loses, and why
+       for (i = 0; i < ckr_plan_info(p)->n_notes; i++) ...       // what it keeps, changes, loses
        if (ckr_plan_write(p, "run/tp4", NULL, &e)) ...           // whole or not at all
        ckr_plan_free(p);  ckr_ckpt_close(c);
 
-   A trainer that wants tensors in its own memory calls ckr_ckpt_read with any box of any tensor instead of the plan;
-   one that has its own format fills a state with ckr_ckpt_create and ckr_ckpt_put. examples/ has both as programs.
+   A trainer that wants tensors in its own memory calls ckr_ckpt_read with any box of any tensor
+   instead of the plan; one that has its own format fills a state with ckr_ckpt_create and
+   ckr_ckpt_put. examples/ has both as programs.
 
    What it reads and writes
    ------------------------
        format             read                                        written
-       torch .pt          zip of 1.6 to 2.15, legacy streams,         zip as 2.15 writes it, loads with
-                          plain pickles, protocols 0 to 5             weights_only=True
+       torch .pt          zip of 1.6 to 2.15, legacy streams,         zip as 2.15 writes it,
+                          plain pickles, protocols 0 to 5             loads with weights_only=True
        safetensors        all of it, strictly                         yes
        .npy, .npz         stored members                              no
        JSON, YAML         YAML: the subset of configuration files     yes, as part of a checkpoint
        framework          read                                        written
        Nanotron           0.4 to HEAD; TP, PP, DP, ZeRO-0 and 1       loads in unpatched HEAD
 
-   What it does not do: inflate deflated members (torch writes none), run anything, guess. It reads no environment
-   variable, prints nothing, installs no handler, and has no global state.
+   What it does not do: inflate deflated members (torch writes none), run anything, guess. It reads
+   no environment variable, prints nothing, installs no handler, and has no global state.
 
    Errors
    ------
-   A call returns a class (ckr_result) and fills the caller's ckr_error, when there is one: the item that failed, the
-   file, the byte offset or key path, a sentence with what was found and what was expected, and the remedy if there is
-   one. Outputs of a failed call are NULL. Items are stable: ckr_item_name gives their names.
+   A call returns a class (ckr_result) and fills the caller's ckr_error, when there is one: the
+   item that failed, the file, the byte offset or key path, a sentence with what was found and what
+   was expected, and the remedy if there is one. Outputs of a failed call are NULL. Items are
+   stable: ckr_item_name gives their names.
 
    Memory, lifetime, threads
    -------------------------
-   ckr_ckpt, ckr_plan, ckr_report and ckr_diff own what they point to, in an arena of their own; everything reached
-   through them lives as long. A plan borrows its checkpoint. An opened checkpoint is immutable and may be read by any
-   number of threads; a plan is written by one at a time. Hooks (ckr_env) for memory, files, threads, log and progress
-   are copied at creation and must be callable from worker threads.
+   ckr_ckpt, ckr_plan, ckr_report and ckr_diff own what they point to, in an arena of their own;
+   everything reached through them lives as long. A plan borrows its checkpoint. An opened
+   checkpoint is immutable and may be read by any number of threads; a plan is written by one at a
+   time. Hooks (ckr_env) for memory, files, threads, log and progress are copied at creation and
+   must be callable from worker threads.
 
    Hostile input
    -------------
-   Parsing is validating: no value is reachable before it was proved in range. Every size and offset from a file goes
-   through checked arithmetic; nothing recurses with the file's depth; metadata is read into private memory before it
-   is parsed, at most ckr_limits of it; work and memory are linear in the file. Files are read, never mapped: one that is
-   truncated while it is open is an error, not a signal, and a page fault costs more than the copy that it saves.
+   Parsing is validating: no value is reachable before it was proved in range. Every size and
+   offset from a file goes through checked arithmetic; nothing recurses with the file's depth;
+   metadata is read into private memory before it is parsed, at most ckr_limits of it; work and
+   memory are linear in the file. Files are read, never mapped: one that is truncated while it is
+   open is an error, not a signal, and a page fault costs more than the copy that it saves.
 
    Output
    ------
-   Written into one sibling `.NAME.ckptresume-tmp`, synced, renamed: absent or whole, whatever happens. The same input
-   gives the same bytes for any number of threads and any window. `ckptresume.json` beside the target's own files holds
-   what their format cannot (logical vocabulary size, source, schedule, digest of every tensor); no framework reads it.
+   Written into one sibling `.NAME.ckptresume-tmp`, synced, renamed: absent or whole, whatever
+   happens. The same input gives the same bytes for any number of threads and any window.
+   `ckptresume.json` beside the target's own files holds what their format cannot (logical
+   vocabulary size, source, schedule, digest of every tensor); no framework reads it.
 
    Configuration, before the include
    ---------------------------------
@@ -94,7 +101,7 @@
        >>nanotron.read >>nanotron.emit >>plain >>write.pickle >>write.image >>run >>lanes >>plan
        >>output >>verify >>ckpt >>view >>epilogue
 
-   Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed.                                  */
+   Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
 /* before any include: strict -std=c99 hides pread, fseeko and 64-bit off_t otherwise */
 #ifdef CKPTRESUME_IMPLEMENTATION
@@ -159,132 +166,132 @@ typedef enum ckr_result {      /* the class: what a program branches on         
 /* The item: exactly which check failed. One list makes the enum, the class and the
    text, so the three cannot drift. Append only; ids are stable across versions.    */
 #define CKR__ITEMS(X)                                                               \
-    X(OK,               OK,            "ok")                                        \
-    X(ARG,              E_ARG,         "an argument breaks the function's contract") \
-    X(NOMEM,            E_NOMEM,       "out of memory")                             \
-    X(LIMIT,            E_LIMIT,       "the input needs more than ckr_limits allows") \
-    X(SIZE_OVERFLOW,    E_FORMAT,      "a size or offset does not fit 63 bits")     \
-    X(IO_OPEN,          E_IO,          "cannot open")                               \
-    X(IO_READ,          E_IO,          "cannot read")                               \
-    X(IO_WRITE,         E_IO,          "cannot write")                              \
-    X(IO_LIST,          E_IO,          "cannot list the directory")                 \
-    X(IO_SYNC,          E_IO,          "cannot make the bytes durable")             \
-    X(IO_RENAME,        E_IO,          "cannot rename")                             \
-    X(IO_REMOVE,        E_IO,          "cannot remove")                             \
-    X(IO_MKDIR,         E_IO,          "cannot create the directory")               \
-    X(IO_NO_SPACE,      E_IO,          "no space left")                             \
-    X(PATH_NOT_FOUND,   E_NOT_FOUND,   "there is no such file or directory")        \
-    X(CANCELLED,        E_CANCELLED,   "cancelled by the caller")                   \
-    X(CAST, E_UNSUPPORTED, "no cast between these dtypes")                        \
-    X(TENSOR_HOLE, E_MISMATCH, "elements of a tensor are in no file")             \
-    X(TENSOR_OVERLAP, E_MISMATCH, "two files claim the same elements of a tensor")\
-    X(PIECE_RANGE, E_FORMAT, "a piece lies outside its file")                     \
-    X(OUTPUT_EXISTS, E_REFUSED, "the output exists")                              \
-    X(OUTPUT_INSIDE, E_ARG, "output and input lie inside each other")             \
-    X(PLAN_REFUSED, E_REFUSED, "the plan was refused")                            \
-    X(UNKNOWN_CHECKPOINT, E_UNSUPPORTED, "no checkpoint that any dialect knows")  \
-    X(DIALECT_UNKNOWN, E_ARG, "there is no such dialect")                         \
-    X(DST_SIZE, E_ARG, "the destination has another size than the box")           \
-    X(BOX_RANGE, E_ARG, "the box lies outside the tensor")                        \
-    X(MEMBER_CRC, E_FORMAT, "a member's bytes do not match its CRC-32")           \
-    X(REPLICA_DIFFERS, E_MISMATCH, "copies of the same elements differ")          \
-    X(MASTER_DIFFERS, E_MISMATCH, "a master does not round to its parameter")     \
-    X(SIDE_DIGEST, E_MISMATCH, "a tensor is not what ckptresume.json says was written")\
-    X(SIDE_FORMAT, E_FORMAT, "ckptresume.json is not what this library writes")   \
-    X(TREE_TOO_DEEP, E_LIMIT, "the tree is nested deeper than max_depth")         \
-    X(WRITE_NODE,       E_UNSUPPORTED, "the format cannot hold this value")       \
-    X(WRITE_CYCLE,      E_UNSUPPORTED, "a tuple, set or call that contains itself cannot be written")\
-    X(WRITE_NAME,       E_UNSUPPORTED, "the format cannot hold this name")        \
-    X(WRITE_DTYPE,      E_UNSUPPORTED, "the format cannot store this dtype")      \
-    X(WRITE_DUPLICATE,  E_MISMATCH,    "two tensors of one file have the same name")\
-    X(WRITE_ENTRY,      E_ARG,         "the file's tree and its list of entries disagree")\
-    X(WRITE_SIZE,       E_LIMIT,       "larger than the format allows")           \
-    X(NANOTRON_LATEST,     E_MISMATCH,    "latest.txt names no checkpoint directory")\
-    X(NANOTRON_INCOMPLETE, E_MISMATCH,    "the checkpoint is still being written, or its writing was interrupted")\
-    X(NANOTRON_TOPOLOGY,   E_MISMATCH,    "the files' names and the metadata disagree about the topology")\
-    X(NANOTRON_MIXED,      E_MISMATCH,    "two checkpoints lie in one directory") \
-    X(NANOTRON_FOREIGN,    E_MISMATCH,    "a shard of another topology lies in the directory")\
-    X(NANOTRON_MISSING,    E_MISMATCH,    "a shard is missing")                   \
-    X(NANOTRON_DUPLICATE,  E_MISMATCH,    "two files hold one shard")             \
-    X(NANOTRON_SHAPE,      E_MISMATCH,    "a shard has another shape or dtype than the run")\
-    X(NANOTRON_STEP,       E_MISMATCH,    "a shard is of another step")           \
-    X(NANOTRON_CONFIG,     E_MISMATCH,    "a tensor contradicts model_config.json")\
-    X(NANOTRON_SLICES,     E_FORMAT,      "the slices of a shard cannot be understood")\
-    X(NANOTRON_COVERAGE,   E_MISMATCH,    "the slices of the shards overlap, leave a gap or are no equal cut")\
-    X(NANOTRON_METADATA,   E_FORMAT,      "a required key is absent or has another type")\
-    X(NANOTRON_GROUPS,     E_MISMATCH,    "two copies of a parameter group disagree")\
-    X(NANOTRON_NAMES,      E_MISMATCH,    "optimizer and weights name different parameters")\
-    X(NANOTRON_SCHEDULER,  E_MISMATCH,    "the scheduler has another number of groups than the optimizer")\
-    X(NANOTRON_VERSION,    E_UNSUPPORTED, "a newer checkpoint version than 1.5")  \
-    X(NANOTRON_EXPERTS,    E_UNSUPPORTED, "expert shards whose slices do not tell the experts apart")\
-    X(NANOTRON_SOURCE,     E_REFUSED,     "the Nanotron writer needs a Nanotron checkpoint as its source")\
-    X(TP_UNEVEN,           E_REFUSED,     "the tensor parallel size does not divide a parameter")\
-    X(PP_EMPTY_STAGE,      E_REFUSED,     "a pipeline stage would own no parameter")\
-    X(ZERO_STAGE,          E_REFUSED,     "the framework has no such ZeRO stage") \
-    X(EP_SIZE,             E_REFUSED,     "the framework has no expert parallelism")\
-    X(GROUPS_WITHOUT,      E_REFUSED,     "the optimizer's files cannot be written without parameter groups")\
-    X(JSON_SYNTAX,      E_FORMAT,      "not JSON")                                \
-    X(JSON_STRING,      E_FORMAT,      "a bad JSON string")                       \
-    X(JSON_UTF8,        E_FORMAT,      "the text is not UTF-8")                   \
-    X(JSON_NUMBER,      E_FORMAT,      "a bad JSON number")                       \
-    X(JSON_DUPLICATE,   E_FORMAT,      "one JSON object has a key twice")         \
-    X(JSON_TRAILING,    E_FORMAT,      "bytes after the JSON value")              \
-    X(JSON_DEPTH,       E_LIMIT,       "the nesting is deeper than max_depth")    \
-    X(JSON_PUT,         E_UNSUPPORTED, "JSON and YAML cannot hold this value")    \
-    X(ST_HEADER,        E_FORMAT,      "not a safetensors header")                \
-    X(ST_ENTRY,         E_FORMAT,      "a malformed entry of a safetensors header")\
-    X(ST_DTYPE,         E_UNSUPPORTED, "a dtype that safetensors does not have")  \
-    X(ST_DUPLICATE,     E_FORMAT,      "a safetensors header names something twice")\
-    X(ST_LENGTH,        E_FORMAT,      "data_offsets disagree with dtype and shape")\
-    X(ST_LAYOUT,        E_FORMAT,      "safetensors data has a hole, an overlap or the wrong size")\
-    X(ST_METADATA,      E_FORMAT,      "safetensors __metadata__ is not an object of strings")\
-    X(HF_INDEX,         E_FORMAT,      "a malformed *.index.json")                \
-    X(HF_SHARD_NAME,    E_UNSAFE,      "an index names a shard outside its folder")\
-    X(HF_MISSING,       E_MISMATCH,    "a tensor of the index is not in its shard")\
-    X(HF_DUPLICATE,     E_MISMATCH,    "a tensor is in two shards")               \
-    X(HF_EXTRA,         E_MISMATCH,    "a shard holds a tensor that the index does not name")\
-    X(YAML_SYNTAX,      E_FORMAT,      "not YAML")                                \
-    X(YAML_SCALAR,      E_FORMAT,      "a bad YAML scalar")                       \
-    X(YAML_ALIAS,       E_FORMAT,      "a YAML alias without its anchor")         \
-    X(YAML_DUPLICATE,   E_FORMAT,      "one YAML mapping has a key twice")        \
-    X(YAML_TAG,         E_UNSUPPORTED, "a YAML tag that would build an object")   \
-    X(YAML_UNSUPPORTED, E_UNSUPPORTED, "YAML that we do not read")                \
-    X(UNKNOWN_FORMAT,    E_UNSUPPORTED, "not a file format that is known here")   \
-    X(ZIP_END,           E_FORMAT,      "the zip end record is missing or wrong") \
-    X(ZIP_DIRECTORY,     E_FORMAT,      "the zip directory is malformed")         \
-    X(ZIP_NAME,          E_FORMAT,      "a zip member has a name that is not allowed")\
-    X(ZIP_DUPLICATE,     E_FORMAT,      "two zip members have one name")          \
-    X(ZIP_OVERLAP,       E_FORMAT,      "zip members overlap")                    \
-    X(ZIP_LOCAL,         E_FORMAT,      "a zip local header disagrees with the directory")\
-    X(ZIP_FLAGS,         E_UNSUPPORTED, "a zip member is encrypted, patched or masked")\
-    X(ZIP_DEFLATED,      E_UNSUPPORTED, "a zip member is compressed (method 8, deflate)")\
-    X(ZIP_METHOD,        E_UNSUPPORTED, "a zip member has an unknown compression method")\
-    X(TORCH_ROOT,        E_FORMAT,      "members of a torch archive must share one root folder")\
-    X(TORCH_RECORD,      E_FORMAT,      "a torch archive lacks a record")         \
-    X(TORCH_VERSION,     E_FORMAT,      "the version record of a torch archive is wrong")\
-    X(TORCH_BYTEORDER,   E_FORMAT,      "the byteorder record of a torch archive is wrong")\
-    X(TORCH_STORAGE,     E_FORMAT,      "a storage is declared wrongly")          \
-    X(TORCH_STORAGE_SIZE, E_FORMAT,     "a storage's size disagrees with its record")\
-    X(TORCH_VIEW,        E_FORMAT,      "a tensor does not fit its storage")      \
-    X(TORCH_REBUILD,     E_FORMAT,      "a tensor is rebuilt from wrong arguments")\
-    X(TORCH_LEGACY,      E_FORMAT,      "a legacy torch stream is malformed")     \
-    X(TORCH_TAR,         E_UNSUPPORTED, "the tar format of torch 0.1")            \
-    X(TORCH_PREVIEW,     E_UNSUPPORTED, "the PYTORCH1 preview format")            \
-    X(PICKLE_TRUNCATED,  E_FORMAT,      "a pickle ends early")                    \
-    X(PICKLE_OPCODE,     E_FORMAT,      "an unknown pickle opcode")               \
-    X(PICKLE_PROTOCOL,   E_UNSUPPORTED, "a pickle protocol above 5")              \
-    X(PICKLE_STACK,      E_FORMAT,      "a pickle takes more from its stack than is there")\
-    X(PICKLE_MEMO,       E_FORMAT,      "a pickle uses its memo wrongly")         \
-    X(PICKLE_TEXT,       E_FORMAT,      "a pickle holds malformed text")          \
-    X(PICKLE_TARGET,     E_FORMAT,      "a pickle changes a value that cannot be changed so")\
-    X(PICKLE_KEY,        E_FORMAT,      "a dict key or set item that cannot be hashed")\
-    X(PICKLE_ARGS,       E_FORMAT,      "a pickle calls with arguments of a wrong kind")\
-    X(PICKLE_PERSISTENT, E_FORMAT,      "a persistent id that is no storage")     \
-    X(PICKLE_TRAILING,   E_FORMAT,      "bytes follow the end of a pickle")       \
-    X(PICKLE_UNSAFE,     E_UNSAFE,      "a pickle refers to things outside itself")\
-    X(NPY_HEADER,        E_FORMAT,      "the header of a .npy file is malformed") \
-    X(NPY_DTYPE,         E_UNSUPPORTED, "a numpy dtype that is not plain numbers")\
-    X(NPY_SIZE,          E_FORMAT,      "a numpy array's data has another size than its shape")
+    X(OK,                   OK,            "ok")                                                   \
+    X(ARG,                  E_ARG,         "an argument breaks the function's contract")           \
+    X(NOMEM,                E_NOMEM,       "out of memory")                                        \
+    X(LIMIT,                E_LIMIT,       "the input needs more than ckr_limits allows")          \
+    X(SIZE_OVERFLOW,        E_FORMAT,      "a size or offset does not fit 63 bits")                \
+    X(IO_OPEN,              E_IO,          "cannot open")                                          \
+    X(IO_READ,              E_IO,          "cannot read")                                          \
+    X(IO_WRITE,             E_IO,          "cannot write")                                         \
+    X(IO_LIST,              E_IO,          "cannot list the directory")                            \
+    X(IO_SYNC,              E_IO,          "cannot make the bytes durable")                        \
+    X(IO_RENAME,            E_IO,          "cannot rename")                                        \
+    X(IO_REMOVE,            E_IO,          "cannot remove")                                        \
+    X(IO_MKDIR,             E_IO,          "cannot create the directory")                          \
+    X(IO_NO_SPACE,          E_IO,          "no space left")                                        \
+    X(PATH_NOT_FOUND,       E_NOT_FOUND,   "there is no such file or directory")                   \
+    X(CANCELLED,            E_CANCELLED,   "cancelled by the caller")                              \
+    X(CAST,                 E_UNSUPPORTED, "no cast between these dtypes")                         \
+    X(TENSOR_HOLE,          E_MISMATCH,    "elements of a tensor are in no file")                  \
+    X(TENSOR_OVERLAP,       E_MISMATCH,    "two files claim the same elements of a tensor")        \
+    X(PIECE_RANGE,          E_FORMAT,      "a piece lies outside its file")                        \
+    X(OUTPUT_EXISTS,        E_REFUSED,     "the output exists")                                    \
+    X(OUTPUT_INSIDE,        E_ARG,         "output and input lie inside each other")               \
+    X(PLAN_REFUSED,         E_REFUSED,     "the plan was refused")                                 \
+    X(UNKNOWN_CHECKPOINT,   E_UNSUPPORTED, "no checkpoint that any dialect knows")                 \
+    X(DIALECT_UNKNOWN,      E_ARG,         "there is no such dialect")                             \
+    X(DST_SIZE,             E_ARG,         "the destination has another size than the box")        \
+    X(BOX_RANGE,            E_ARG,         "the box lies outside the tensor")                      \
+    X(MEMBER_CRC,           E_FORMAT,      "a member's bytes do not match its CRC-32")             \
+    X(REPLICA_DIFFERS,      E_MISMATCH,    "copies of the same elements differ")                   \
+    X(MASTER_DIFFERS,       E_MISMATCH,    "a master does not round to its parameter")             \
+    X(SIDE_DIGEST,          E_MISMATCH,    "a tensor is not what ckptresume.json says was written") \
+    X(SIDE_FORMAT,          E_FORMAT,      "ckptresume.json is not what this library writes")      \
+    X(TREE_TOO_DEEP,        E_LIMIT,       "the tree is nested deeper than max_depth")             \
+    X(WRITE_NODE,           E_UNSUPPORTED, "the format cannot hold this value")                    \
+    X(WRITE_CYCLE,          E_UNSUPPORTED, "a tuple, set or call contains itself")                 \
+    X(WRITE_NAME,           E_UNSUPPORTED, "the format cannot hold this name")                     \
+    X(WRITE_DTYPE,          E_UNSUPPORTED, "the format cannot store this dtype")                   \
+    X(WRITE_DUPLICATE,      E_MISMATCH,    "two tensors of one file have the same name")           \
+    X(WRITE_ENTRY,          E_ARG,         "the file's tree and its list of entries disagree")     \
+    X(WRITE_SIZE,           E_LIMIT,       "larger than the format allows")                        \
+    X(NANOTRON_LATEST,      E_MISMATCH,    "latest.txt names no checkpoint directory")             \
+    X(NANOTRON_INCOMPLETE,  E_MISMATCH,    "still being written, or its writing was interrupted")  \
+    X(NANOTRON_TOPOLOGY,    E_MISMATCH,    "file names and metadata disagree about the topology")  \
+    X(NANOTRON_MIXED,       E_MISMATCH,    "two checkpoints lie in one directory")                 \
+    X(NANOTRON_FOREIGN,     E_MISMATCH,    "a shard of another topology lies in the directory")    \
+    X(NANOTRON_MISSING,     E_MISMATCH,    "a shard is missing")                                   \
+    X(NANOTRON_DUPLICATE,   E_MISMATCH,    "two files hold one shard")                             \
+    X(NANOTRON_SHAPE,       E_MISMATCH,    "a shard has another shape or dtype than the run")      \
+    X(NANOTRON_STEP,        E_MISMATCH,    "a shard is of another step")                           \
+    X(NANOTRON_CONFIG,      E_MISMATCH,    "a tensor contradicts model_config.json")               \
+    X(NANOTRON_SLICES,      E_FORMAT,      "the slices of a shard cannot be understood")           \
+    X(NANOTRON_COVERAGE,    E_MISMATCH,    "slices overlap, leave a gap or are no equal cut")      \
+    X(NANOTRON_METADATA,    E_FORMAT,      "a required key is absent or has another type")         \
+    X(NANOTRON_GROUPS,      E_MISMATCH,    "two copies of a parameter group disagree")             \
+    X(NANOTRON_NAMES,       E_MISMATCH,    "optimizer and weights name different parameters")      \
+    X(NANOTRON_SCHEDULER,   E_MISMATCH,    "scheduler and optimizer differ in their number of groups") \
+    X(NANOTRON_VERSION,     E_UNSUPPORTED, "a newer checkpoint version than 1.5")                  \
+    X(NANOTRON_EXPERTS,     E_UNSUPPORTED, "slices do not tell the experts apart")                 \
+    X(NANOTRON_SOURCE,      E_REFUSED,     "the writer needs a Nanotron checkpoint as its source") \
+    X(TP_UNEVEN,            E_REFUSED,     "the tensor parallel size does not divide a parameter") \
+    X(PP_EMPTY_STAGE,       E_REFUSED,     "a pipeline stage would own no parameter")              \
+    X(ZERO_STAGE,           E_REFUSED,     "the framework has no such ZeRO stage")                 \
+    X(EP_SIZE,              E_REFUSED,     "the framework has no expert parallelism")              \
+    X(GROUPS_WITHOUT,       E_REFUSED,     "optimizer files need parameter groups")                \
+    X(JSON_SYNTAX,          E_FORMAT,      "not JSON")                                             \
+    X(JSON_STRING,          E_FORMAT,      "a bad JSON string")                                    \
+    X(JSON_UTF8,            E_FORMAT,      "the text is not UTF-8")                                \
+    X(JSON_NUMBER,          E_FORMAT,      "a bad JSON number")                                    \
+    X(JSON_DUPLICATE,       E_FORMAT,      "one JSON object has a key twice")                      \
+    X(JSON_TRAILING,        E_FORMAT,      "bytes after the JSON value")                           \
+    X(JSON_DEPTH,           E_LIMIT,       "the nesting is deeper than max_depth")                 \
+    X(JSON_PUT,             E_UNSUPPORTED, "JSON and YAML cannot hold this value")                 \
+    X(ST_HEADER,            E_FORMAT,      "not a safetensors header")                             \
+    X(ST_ENTRY,             E_FORMAT,      "a malformed entry of a safetensors header")            \
+    X(ST_DTYPE,             E_UNSUPPORTED, "a dtype that safetensors does not have")               \
+    X(ST_DUPLICATE,         E_FORMAT,      "a safetensors header names something twice")           \
+    X(ST_LENGTH,            E_FORMAT,      "data_offsets disagree with dtype and shape")           \
+    X(ST_LAYOUT,            E_FORMAT,      "safetensors data has a hole, an overlap or the wrong size") \
+    X(ST_METADATA,          E_FORMAT,      "safetensors __metadata__ is not an object of strings") \
+    X(HF_INDEX,             E_FORMAT,      "a malformed *.index.json")                             \
+    X(HF_SHARD_NAME,        E_UNSAFE,      "an index names a shard outside its folder")            \
+    X(HF_MISSING,           E_MISMATCH,    "a tensor of the index is not in its shard")            \
+    X(HF_DUPLICATE,         E_MISMATCH,    "a tensor is in two shards")                            \
+    X(HF_EXTRA,             E_MISMATCH,    "a shard holds a tensor that the index does not name")  \
+    X(YAML_SYNTAX,          E_FORMAT,      "not YAML")                                             \
+    X(YAML_SCALAR,          E_FORMAT,      "a bad YAML scalar")                                    \
+    X(YAML_ALIAS,           E_FORMAT,      "a YAML alias without its anchor")                      \
+    X(YAML_DUPLICATE,       E_FORMAT,      "one YAML mapping has a key twice")                     \
+    X(YAML_TAG,             E_UNSUPPORTED, "a YAML tag that would build an object")                \
+    X(YAML_UNSUPPORTED,     E_UNSUPPORTED, "YAML that we do not read")                             \
+    X(UNKNOWN_FORMAT,       E_UNSUPPORTED, "not a file format that is known here")                 \
+    X(ZIP_END,              E_FORMAT,      "the zip end record is missing or wrong")               \
+    X(ZIP_DIRECTORY,        E_FORMAT,      "the zip directory is malformed")                       \
+    X(ZIP_NAME,             E_FORMAT,      "a zip member has a name that is not allowed")          \
+    X(ZIP_DUPLICATE,        E_FORMAT,      "two zip members have one name")                        \
+    X(ZIP_OVERLAP,          E_FORMAT,      "zip members overlap")                                  \
+    X(ZIP_LOCAL,            E_FORMAT,      "a zip local header disagrees with the directory")      \
+    X(ZIP_FLAGS,            E_UNSUPPORTED, "a zip member is encrypted, patched or masked")         \
+    X(ZIP_DEFLATED,         E_UNSUPPORTED, "a zip member is compressed (method 8, deflate)")       \
+    X(ZIP_METHOD,           E_UNSUPPORTED, "a zip member has an unknown compression method")       \
+    X(TORCH_ROOT,           E_FORMAT,      "members of a torch archive must share one root folder") \
+    X(TORCH_RECORD,         E_FORMAT,      "a torch archive lacks a record")                       \
+    X(TORCH_VERSION,        E_FORMAT,      "the version record of a torch archive is wrong")       \
+    X(TORCH_BYTEORDER,      E_FORMAT,      "the byteorder record of a torch archive is wrong")     \
+    X(TORCH_STORAGE,        E_FORMAT,      "a storage is declared wrongly")                        \
+    X(TORCH_STORAGE_SIZE,   E_FORMAT,      "a storage's size disagrees with its record")           \
+    X(TORCH_VIEW,           E_FORMAT,      "a tensor does not fit its storage")                    \
+    X(TORCH_REBUILD,        E_FORMAT,      "a tensor is rebuilt from wrong arguments")             \
+    X(TORCH_LEGACY,         E_FORMAT,      "a legacy torch stream is malformed")                   \
+    X(TORCH_TAR,            E_UNSUPPORTED, "the tar format of torch 0.1")                          \
+    X(TORCH_PREVIEW,        E_UNSUPPORTED, "the PYTORCH1 preview format")                          \
+    X(PICKLE_TRUNCATED,     E_FORMAT,      "a pickle ends early")                                  \
+    X(PICKLE_OPCODE,        E_FORMAT,      "an unknown pickle opcode")                             \
+    X(PICKLE_PROTOCOL,      E_UNSUPPORTED, "a pickle protocol above 5")                            \
+    X(PICKLE_STACK,         E_FORMAT,      "a pickle takes more from its stack than is there")     \
+    X(PICKLE_MEMO,          E_FORMAT,      "a pickle uses its memo wrongly")                       \
+    X(PICKLE_TEXT,          E_FORMAT,      "a pickle holds malformed text")                        \
+    X(PICKLE_TARGET,        E_FORMAT,      "a pickle changes a value that cannot be changed so")   \
+    X(PICKLE_KEY,           E_FORMAT,      "a dict key or set item that cannot be hashed")         \
+    X(PICKLE_ARGS,          E_FORMAT,      "a pickle calls with arguments of a wrong kind")        \
+    X(PICKLE_PERSISTENT,    E_FORMAT,      "a persistent id that is no storage")                   \
+    X(PICKLE_TRAILING,      E_FORMAT,      "bytes follow the end of a pickle")                     \
+    X(PICKLE_UNSAFE,        E_UNSAFE,      "a pickle refers to things outside itself")             \
+    X(NPY_HEADER,           E_FORMAT,      "the header of a .npy file is malformed")               \
+    X(NPY_DTYPE,            E_UNSUPPORTED, "a numpy dtype that is not plain numbers")              \
+    X(NPY_SIZE,             E_FORMAT,      "a numpy array's data has another size than its shape")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -363,7 +370,12 @@ typedef struct ckr_allocator { /* alloc_fn and free_fn: both or neither         
     void *user;
 } ckr_allocator;
 
-typedef enum ckr_file_kind { CKR_FILE_ABSENT = 0, CKR_FILE_REGULAR, CKR_FILE_DIR, CKR_FILE_OTHER } ckr_file_kind;
+typedef enum ckr_file_kind {
+    CKR_FILE_ABSENT = 0,
+    CKR_FILE_REGULAR,
+    CKR_FILE_DIR,
+    CKR_FILE_OTHER
+} ckr_file_kind;
 typedef struct ckr_stat {
     ckr_file_kind kind;
     uint64_t      size;
@@ -379,7 +391,7 @@ typedef struct ckr_io {        /* positional, 64-bit; 0 on success, else an errn
     int32_t (*read_fn)(void *user, void *file, uint64_t offset, void *dst, size_t n);
     int32_t (*write_fn)(void *user, void *file, uint64_t offset, const void *src, size_t n);
     int32_t (*sync_fn)(void *user, void *file);
-    void    (*park_fn)(void *user, void *file);      /* optional: many files are open; let go of what
+    void (*park_fn)(void *user, void *file); /* optional: many files are open; let go of what
                                   is scarce (a descriptor), later reads must still work  */
     void    (*close_fn)(void *user, void *file);
     int32_t (*stat_fn)(void *user, const char *path, ckr_stat *out);   /* absent: 0, kind */
@@ -467,12 +479,14 @@ struct ckr_view {
     uint64_t       data_bytes; /* of the storage                                       */
     const uint8_t *bytes;      /* when the data is inside a pickle (numpy), else NULL   */
     const char    *storage;    /* the storage's key in the file, or NULL                */
-    const char    *type_name;  /* NDARRAY/NPSCALAR: numpy dtype string ("<f4"); else subclass name or NULL */
+    const char
+        *type_name; /* NDARRAY/NPSCALAR: numpy dtype string ("<f4"); else subclass name or NULL */
     const char    *layout;     /* NULL strided; else "sparse_coo", "sparse_csr", "quantized", ... */
     int64_t        offset;     /* elements                                             */
     uint32_t       n_dims;
     const int64_t *shape, *stride;   /* elements                                       */
-    ckr_node      *parts;      /* dict of component nodes for other layouts (indices, values, scales...) or NULL */
+    ckr_node
+        *parts; /* dict of component nodes for other layouts (indices, values, scales...) or NULL */
 };
 
 struct ckr_object {            /* something Python would have built by calling code    */
@@ -487,7 +501,7 @@ CKR_API const ckr_node *ckr_node_at(const ckr_node *list, uint64_t index);
 CKR_API const ckr_node *ckr_node_find(const ckr_node *n, const char *pointer);  /* RFC 6901 */
 CKR_API bool ckr_node_is_dict(const ckr_node *n);
 CKR_API bool ckr_node_is_list(const ckr_node *n);                     /* list or tuple */
-CKR_API bool ckr_node_i64(const ckr_node *n, int64_t *out);           /* BOOL, INT; exact FLOAT no */
+CKR_API bool ckr_node_i64(const ckr_node *n, int64_t *out); /* BOOL, INT; exact FLOAT no */
 CKR_API bool ckr_node_f64(const ckr_node *n, double *out);            /* INT too        */
 CKR_API const char *ckr_node_str(const ckr_node *n);                  /* NULL when no STR */
 
@@ -537,7 +551,7 @@ typedef struct ckr_group {     /* a parameter group of the optimizer            
     const char  *name;         /* or NULL                                              */
     const char **params;       /* global names                                         */
     uint64_t     n_params;
-    ckr_node    *hyper;        /* dict: lr (at the next update), initial_lr, weight_decay, betas... */
+    ckr_node *hyper; /* dict: lr (at the next update), initial_lr, weight_decay, betas... */
     const ckr_node *raw;       /* as stored                                            */
 } ckr_group;
 
@@ -616,7 +630,7 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     uint32_t     without;      /* bits of CKR_PARAMS..CKR_DATA to leave out              */
     int64_t      vocab;        /* logical vocabulary rows; 0: as recorded                */
     ckr_dtype    dtype;        /* of parameters; NONE: each its own                      */
-    const char  *slots;        /* safetensors/torch export: "params", "all" or a comma list; NULL: params */
+    const char *slots; /* safetensors/torch export: "params", "all" or a comma list; NULL: params */
     bool         strict, force, repair;
     const char  *source;       /* path of the source, for the side file                  */
 } ckr_target;
@@ -648,31 +662,36 @@ typedef struct ckr_open_desc {         /* NULL or all zero: recognise, default h
 } ckr_open_desc;
 
 /* Opens a file, a checkpoint directory or a run directory (then its newest complete checkpoint) and
-   fills a run state. Metadata only: no tensor byte is read. On failure *out is NULL. Classes: all but
-   E_REFUSED. The result is immutable and may be shared by threads; close it after its plans.        */
-CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err);
+   fills a run state. Metadata only: no tensor byte is read. On failure *out is NULL. Classes: all
+   but E_REFUSED. The result is immutable and may be shared by threads; close it after its plans. */
+CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
+                                 ckr_error *err);
 CKR_API void       ckr_ckpt_close(ckr_ckpt *c);                         /* NULL is fine        */
 CKR_API const ckr_state *ckr_ckpt_state(const ckr_ckpt *c);
 CKR_API const char *ckr_ckpt_path(const ckr_ckpt *c);                   /* of what was chosen  */
 CKR_API uint32_t    ckr_ckpt_files(const ckr_ckpt *c, uint64_t *bytes); /* opened, their size  */
 
-/* A run state filled by hand, for a program with a format of its own: tensors lie in the caller's memory
-   (row-major, not copied, valid until the close); then plan and write as for any checkpoint. `slot` is
-   "param" for weights. Not thread-safe.                                                            */
+/* A run state filled by hand, for a program with a format of its own: tensors lie in the caller's
+   memory (row-major, not copied, valid until the close); then plan and write as for any checkpoint.
+   `slot` is "param" for weights. Not thread-safe. */
 CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err);
-CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *c, const char *name, const char *slot, ckr_dtype dtype, uint32_t n_dims,
-                                const int64_t *shape, const void *data, ckr_error *err);
+CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *c, const char *name, const char *slot, ckr_dtype dtype,
+                                uint32_t n_dims, const int64_t *shape, const void *data,
+                                ckr_error *err);
 
 /* One file as a tree (the state of the result is empty but for `format`): ckr_ckpt_root. */
-CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err);
+CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
+                                 ckr_error *err);
 CKR_API const ckr_node *ckr_ckpt_root(const ckr_ckpt *c);
-CKR_API ckr_result ckr_view_read(const ckr_ckpt *c, const ckr_view *v, int64_t first, int64_t n, void *dst,
-                                 ckr_error *err);   /* n elements of the row-major order, little-endian */
+CKR_API ckr_result
+ckr_view_read(const ckr_ckpt *c, const ckr_view *v, int64_t first, int64_t n, void *dst,
+              ckr_error *err); /* n elements of the row-major order, little-endian */
 
 /* >>api.run ------------------------------------------------------------------- */
 
-/* Reads the box [start, start + count) of a tensor (start NULL: all of it) into row-major memory at dst,
-   cast to `as` (NONE: as stored). Uses the env's threads. dst_size: its size in bytes, checked.      */
+/* Reads the box [start, start + count) of a tensor (start NULL: all of it) into row-major memory at
+   dst, cast to `as` (NONE: as stored). Uses the env's threads. dst_size: its size in bytes,
+   checked. */
 typedef struct ckr_read {
     const ckr_tensor *tensor;
     const int64_t    *start, *count;
@@ -680,13 +699,15 @@ typedef struct ckr_read {
     void             *dst;
     size_t            dst_size;
 } ckr_read;
-CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *c, const ckr_read *reads, size_t n, ckr_error *err);
-CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, const char *slot); /* or NULL */
+CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *c, const ckr_read *reads, size_t n,
+                                 ckr_error *err);
+CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name,
+                                          const char *slot); /* or NULL */
 
-/* The plan for a target (NULL: as the source). A refused plan is a plan: look at the verdict and notes.
-   max_bytes caps the buffers of a later run (0: 4 MiB a thread). Reads no tensor bytes.              */
-CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
-                                   ckr_plan **out, ckr_error *err);
+/* The plan for a target (NULL: as the source). A refused plan is a plan: look at the verdict and
+   notes. max_bytes caps the buffers of a later run (0: 4 MiB a thread). Reads no tensor bytes. */
+CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
+                                   uint64_t max_bytes, ckr_plan **out, ckr_error *err);
 CKR_API void       ckr_plan_free(ckr_plan *p);                          /* NULL is fine        */
 CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p);
 
@@ -695,16 +716,24 @@ typedef struct ckr_receipt {           /* what was done and what was proved     
     uint8_t  digest[16], digest_written[16];   /* of what was read; of what went into the files */
 } ckr_receipt;
 
-/* Carries the plan out into `path`, which appears whole or not at all. One write of a plan at a time. */
-CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt, ckr_error *err);
+/* Carries the plan out into `path`, which appears whole or not at all. One write of a plan at a
+   time. */
+CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
+                                  ckr_error *err);
 
-/* Digest of every tensor, in the state's order ([n_tensors][16]), and of all of them. Independent of
-   topology, format and order: see >>hash for the formula.                                          */
-CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *c, uint8_t (*each)[16], uint8_t total[16], ckr_error *err);
+/* Digest of every tensor, in the state's order ([n_tensors][16]), and of all of them. Independent
+   of topology, format and order: see >>hash for the formula. */
+CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *c, uint8_t (*each)[16], uint8_t total[16],
+                                   ckr_error *err);
 
-/* Reads every byte: checksums, completeness, copies and ties equal, masters round to parameters. The notes
-   live with `c`'s report, which the caller frees.                                                  */
-typedef struct ckr_report { const ckr_note *notes; uint64_t n_notes, bytes_read; bool sound; void *_owner; } ckr_report;
+/* Reads every byte: checksums, completeness, copies and ties equal, masters round to parameters.
+   The notes live with `c`'s report, which the caller frees. */
+typedef struct ckr_report {
+    const ckr_note *notes;
+    uint64_t n_notes, bytes_read;
+    bool sound;
+    void *_owner;
+} ckr_report;
 CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *c, ckr_report *out, ckr_error *err);
 CKR_API void       ckr_report_free(ckr_report *r);
 
@@ -715,8 +744,15 @@ typedef struct ckr_tensor_diff {
     double      max_abs;
     uint64_t    max_ulp;
 } ckr_tensor_diff;
-typedef struct ckr_diff { const ckr_tensor_diff *tensors; uint64_t n_tensors; const ckr_note *others; uint64_t n_others; void *_owner; } ckr_diff;
-CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out, ckr_error *err);
+typedef struct ckr_diff {
+    const ckr_tensor_diff *tensors;
+    uint64_t n_tensors;
+    const ckr_note *others;
+    uint64_t n_others;
+    void *_owner;
+} ckr_diff;
+CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
+                                 ckr_error *err);
 CKR_API void       ckr_diff_free(ckr_diff *d);
 
 #ifdef __cplusplus
@@ -966,12 +1002,14 @@ static ckr_result ckr__remedy(ckr_error *e, ckr_result r, const char *remedy)
 static ckr_result ckr__fail_io(ckr_error *e, ckr_item item, const char *file, int32_t sys)
 {
     ckr_result r;
-    if (item == CKR_ITEM_IO_OPEN && (sys == ENOENT || sys == ENOTDIR)) item = CKR_ITEM_PATH_NOT_FOUND;
+    if (item == CKR_ITEM_IO_OPEN && (sys == ENOENT || sys == ENOTDIR))
+        item = CKR_ITEM_PATH_NOT_FOUND;
     if (sys == ENOSPC) item = CKR_ITEM_IO_NO_SPACE;
 #ifdef EDQUOT
     if (sys == EDQUOT) item = CKR_ITEM_IO_NO_SPACE;
 #endif
-    r = ckr__fail(e, item, file, CKR_NO_OFFSET, NULL, "%s: %s", ckr__item_text[item], strerror(sys));
+    r = ckr__fail(e, item, file, CKR_NO_OFFSET, NULL, "%s: %s", ckr__item_text[item],
+                  strerror(sys));
     if (e && e->sys_error == 0) e->sys_error = sys;
     return r;
 }
@@ -1220,7 +1258,8 @@ static void ckr__buf_free(ckr__buf *b)
     b->size = b->cap = 0;
 }
 
-/* String -> number. Keys are borrowed and must outlive the map; lookups compare length and bytes. */
+/* String -> number. Keys are borrowed and must outlive the map; lookups compare length and bytes.
+   */
 typedef struct ckr__map_slot { const char *key; size_t len; uint64_t hash, value; } ckr__map_slot;
 typedef struct ckr__map { ckr__ctx *c; ckr__map_slot *slots; size_t cap, count; } ckr__map;
 
@@ -1228,7 +1267,8 @@ static uint64_t ckr__hash_bytes(const void *key, size_t len)
 {
     const uint8_t *p = (const uint8_t *)key;
     uint64_t h = 0x9e3779b97f4a7c15u ^ len;
-    for (; len >= 8; len -= 8, p += 8) h = (h ^ ckr__load_u64(p)) * 0xff51afd7ed558ccdu, h ^= h >> 32;
+    for (; len >= 8; len -= 8, p += 8)
+        h = (h ^ ckr__load_u64(p)) * 0xff51afd7ed558ccdu, h ^= h >> 32;
     for (; len; len--, p++) h = (h ^ *p) * 0x100000001b3u;
     h ^= h >> 29;
     h *= 0xc4ceb9fe1a85ec53u;
@@ -1238,8 +1278,8 @@ static uint64_t ckr__hash_bytes(const void *key, size_t len)
 static ckr__map_slot *ckr__map_probe(const ckr__map *m, const char *key, size_t len, uint64_t hash)
 {
     size_t i = (size_t)hash & (m->cap - 1);
-    while (m->slots[i].key &&
-           !(m->slots[i].hash == hash && m->slots[i].len == len && !memcmp(m->slots[i].key, key, len)))
+    while (m->slots[i].key && !(m->slots[i].hash == hash && m->slots[i].len == len &&
+                                !memcmp(m->slots[i].key, key, len)))
         i = (i + 1) & (m->cap - 1);
     return &m->slots[i];
 }
@@ -1268,7 +1308,8 @@ static bool ckr__map_put(ckr__map *m, const char *key, size_t len, uint64_t valu
         memset(big.slots, 0, big.cap * sizeof *big.slots);
         for (i = 0; i < m->cap; i++)
             if (m->slots[i].key)
-                *ckr__map_probe(&big, m->slots[i].key, m->slots[i].len, m->slots[i].hash) = m->slots[i];
+                *ckr__map_probe(&big, m->slots[i].key, m->slots[i].len, m->slots[i].hash) =
+                    m->slots[i];
         ckr__heap_free(m->c, m->slots, m->cap * sizeof *m->slots);
         *m = big;
     }
@@ -1319,8 +1360,8 @@ static bool ckr__sort(ckr__ctx *c, void **items, size_t n, int (*cmp)(const void
 }
 
 /* >>io ------------------------------------------------------------------------ */
-/* The default hooks (POSIX, Win32) and the few calls the rest uses. Files are read, never mapped, so
-   that one which changes underneath is an error at most.                                        */
+/* The default hooks (POSIX, Win32) and the few calls the rest uses. Files are read, never mapped,
+   so that one which changes underneath is an error at most. */
 
 #if !defined(_WIN32)
 typedef struct ckr__os_file {
@@ -1393,7 +1434,9 @@ static int32_t ckr__os_read(void *user, void *file, uint64_t offset, void *dst, 
     if (fd >= 0) return ckr__os_pread(fd, offset, (char *)dst, n);
     fd = open(f->path, O_RDONLY);
     if (fd < 0) return errno;
-    if (fstat(fd, &st) != 0 || st.st_dev != f->dev || st.st_ino != f->ino || (uint64_t)st.st_size != f->size) r = ESTALE;
+    if (fstat(fd, &st) != 0 || st.st_dev != f->dev || st.st_ino != f->ino ||
+        (uint64_t)st.st_size != f->size)
+        r = ESTALE;
     else r = ckr__os_pread(fd, offset, (char *)dst, n);
     close(fd);
     return r;
@@ -1444,7 +1487,9 @@ static int32_t ckr__os_stat(void *user, const char *path, ckr_stat *out)
     (void)user;
     memset(out, 0, sizeof *out);
     if (stat(path, &st) != 0) return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
-    out->kind = S_ISREG(st.st_mode) ? CKR_FILE_REGULAR : S_ISDIR(st.st_mode) ? CKR_FILE_DIR : CKR_FILE_OTHER;
+    out->kind = S_ISREG(st.st_mode)   ? CKR_FILE_REGULAR
+                : S_ISDIR(st.st_mode) ? CKR_FILE_DIR
+                                      : CKR_FILE_OTHER;
     out->size = (uint64_t)st.st_size;
     out->id[0] = (uint64_t)st.st_dev;
     out->id[1] = (uint64_t)st.st_ino;
@@ -1585,7 +1630,9 @@ static void ckr__os_park(void *user, void *file)
 static int32_t ckr__os_sync(void *user, void *file)
 {
     (void)user;
-    return FlushFileBuffers(((ckr__os_file *)file)->h) || GetLastError() == ERROR_ACCESS_DENIED ? 0 : ckr__os_errno();
+    return FlushFileBuffers(((ckr__os_file *)file)->h) || GetLastError() == ERROR_ACCESS_DENIED
+               ? 0
+               : ckr__os_errno();
 }
 
 static void ckr__os_close(void *user, void *file)
@@ -1604,11 +1651,12 @@ static int32_t ckr__os_stat(void *user, const char *path, ckr_stat *out)
     (void)user;
     memset(out, 0, sizeof *out);
     if (!ckr__os_wide(path, wide, 1024)) return 0;
-    h = CreateFileW(wide, 0, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING,
-                    FILE_FLAG_BACKUP_SEMANTICS, NULL);
+    h = CreateFileW(wide, 0, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
+                    OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
     if (h == INVALID_HANDLE_VALUE) return ckr__os_errno() == ENOENT ? 0 : ckr__os_errno();
     if (GetFileInformationByHandle(h, &info)) {
-        out->kind = info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY ? CKR_FILE_DIR : CKR_FILE_REGULAR;
+        out->kind =
+            info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY ? CKR_FILE_DIR : CKR_FILE_REGULAR;
         out->size = (uint64_t)info.nFileSizeHigh << 32 | info.nFileSizeLow;
         out->id[0] = info.dwVolumeSerialNumber;
         out->id[1] = (uint64_t)info.nFileIndexHigh << 32 | info.nFileIndexLow;
@@ -1630,7 +1678,9 @@ static int32_t ckr__os_list(void *user, const char *dir,
     h = FindFirstFileW(wide, &e);
     if (h == INVALID_HANDLE_VALUE) return ckr__os_errno();
     do {
-        if (WideCharToMultiByte(CP_UTF8, 0, e.cFileName, -1, name, (int)sizeof name, NULL, NULL) <= 0) continue;
+        if (WideCharToMultiByte(CP_UTF8, 0, e.cFileName, -1, name, (int)sizeof name, NULL, NULL) <=
+            0)
+            continue;
         if (strcmp(name, ".") && strcmp(name, ".."))
             each_fn(arg, name, (e.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY) != 0);
     } while (FindNextFileW(h, &e));
@@ -1647,7 +1697,8 @@ static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const 
     switch (op) {
     case CKR_PATH_MKDIR:  ok = CreateDirectoryW(a, NULL); break;
     case CKR_PATH_RENAME:
-        ok = ckr__os_wide(to, b, 1024) && MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH);
+        ok = ckr__os_wide(to, b, 1024) &&
+             MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH);
         break;
     case CKR_PATH_REMOVE: ok = DeleteFileW(a); break;
     case CKR_PATH_RMDIR:  ok = RemoveDirectoryW(a); break;
@@ -1717,8 +1768,8 @@ static ckr_result ckr__file_read(ckr__ctx *c, uint32_t file, uint64_t offset, vo
 }
 
 /* The same into the arena, for metadata: at most `max` bytes. One NUL follows the last byte. */
-static ckr_result ckr__file_load(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t n, uint64_t max,
-                                 const uint8_t **out)
+static ckr_result ckr__file_load(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t n,
+                                 uint64_t max, const uint8_t **out)
 {
     uint8_t *p;
     ckr_result r;
@@ -1747,7 +1798,8 @@ static ckr_result ckr__path_load(ckr__ctx *c, const char *path, uint64_t max, co
     return ckr__file_load(c, i, 0, *size, max, out);
 }
 
-/* What lies at a path; OTHER when that cannot be told, so that nothing is taken for absent by mistake. */
+/* What lies at a path; OTHER when that cannot be told, so that nothing is taken for absent by
+   mistake. */
 static ckr_file_kind ckr__path_kind(ckr__ctx *c, const char *path)
 {
     ckr_stat st;
@@ -1761,7 +1813,12 @@ static const char *ckr__path_join(ckr__ctx *c, const char *dir, const char *name
 }
 
 typedef struct ckr__dirent { const char *name; bool is_dir; } ckr__dirent;
-typedef struct ckr__dirlist { ckr__ctx *c; ckr__dirent **items; uint64_t n, cap; bool failed; } ckr__dirlist;
+typedef struct ckr__dirlist {
+    ckr__ctx *c;
+    ckr__dirent **items;
+    uint64_t n, cap;
+    bool failed;
+} ckr__dirlist;
 
 static void ckr__dirlist_add(void *arg, const char *name, bool is_dir)
 {
@@ -1786,7 +1843,8 @@ static int ckr__dirent_cmp(const void *a, const void *b)
     return strcmp(((const ckr__dirent *)a)->name, ((const ckr__dirent *)b)->name);
 }
 
-/* Entries of a directory in byte order of their names, so that nothing depends on the disk's order. */
+/* Entries of a directory in byte order of their names, so that nothing depends on the disk's order.
+   */
 static ckr_result ckr__dir_list(ckr__ctx *c, const char *dir, ckr__dirlist *out)
 {
     int32_t sys;
@@ -1897,7 +1955,9 @@ static uint32_t ckr__os_cpus(void)
 {
     SYSTEM_INFO info;
     GetSystemInfo(&info);
-    return info.dwNumberOfProcessors < 1 ? 1 : info.dwNumberOfProcessors > 64 ? 64 : (uint32_t)info.dwNumberOfProcessors;
+    return info.dwNumberOfProcessors < 1 ? 1
+           : info.dwNumberOfProcessors > 64 ? 64
+                                            : (uint32_t)info.dwNumberOfProcessors;
 }
 #else
 static void ckr__os_for(void *user, uint32_t n_threads, uint32_t n_tasks,
@@ -1918,7 +1978,8 @@ static uint32_t ckr__os_cpus(void)
 /* >>context ------------------------------------------------------------------- */
 /* Making and releasing a ckr__ctx: the one place where hooks and limits get their defaults. */
 
-static ckr_result ckr__ctx_init(ckr__ctx *c, const ckr_env *env, const ckr_limits *limits, ckr_error *err)
+static ckr_result ckr__ctx_init(ckr__ctx *c, const ckr_env *env, const ckr_limits *limits,
+                                ckr_error *err)
 {
     memset(c, 0, sizeof *c);
     c->err = err ? err : &c->own_err;
@@ -1969,7 +2030,11 @@ static void ckr__ctx_enter(ckr__ctx *c, ckr_error *err)
 
 /* >>dtype --------------------------------------------------------------------- */
 
-typedef struct ckr__dtype_row { const char *name, *tag; uint8_t size, swap; const char *storage; } ckr__dtype_row;
+typedef struct ckr__dtype_row {
+    const char *name, *tag;
+    uint8_t size, swap;
+    const char *storage;
+} ckr__dtype_row;
 static const ckr__dtype_row ckr__dtypes[] = {
 #define CKR__DTYPE_ROW(id, name, tag, size, swap, storage) { name, tag, size, swap, storage },
     CKR__DTYPES(CKR__DTYPE_ROW)
@@ -1991,7 +2056,9 @@ static ckr_dtype ckr__dtype_find(const char *s, size_t n, int which)
 {
     int i;
     for (i = 1; i < CKR_DTYPE_COUNT_; i++) {
-        const char *t = which == 0 ? ckr__dtypes[i].name : which == 1 ? ckr__dtypes[i].tag : ckr__dtypes[i].storage;
+        const char *t = which == 0   ? ckr__dtypes[i].name
+                        : which == 1 ? ckr__dtypes[i].tag
+                                     : ckr__dtypes[i].storage;
         if (*t && strlen(t) == n && !memcmp(t, s, n)) return (ckr_dtype)i;
     }
     return CKR_DTYPE_NONE;
@@ -2053,7 +2120,8 @@ static bool ckr__node_room(ckr__ctx *c, ckr_node *n, uint64_t width)
     void *p = n->u.items;
     if (need <= cap) return true;
     cap *= width;
-    if (!ckr__arena_grow(c, &p, &cap, (need < 4 ? 4 : need) * width, sizeof(ckr_node *))) return false;
+    if (!ckr__arena_grow(c, &p, &cap, (need < 4 ? 4 : need) * width, sizeof(ckr_node *)))
+        return false;
     n->u.items = (ckr_node **)p;
     for (n->aux = 1; ((uint64_t)1 << n->aux) * width <= cap; n->aux++) {}
     return true;
@@ -2082,7 +2150,8 @@ static bool ckr__node_set(ckr__ctx *c, ckr_node *dict, const char *key, ckr_node
     if (!dict || !value) return false;
     for (i = 0; i < dict->count; i++) {
         const ckr_node *k = dict->u.items[2 * i];
-        if (k->kind == CKR_NODE_STR && k->count == strlen(key) && !memcmp(k->u.str, key, k->count)) {
+        if (k->kind == CKR_NODE_STR && k->count == strlen(key) &&
+            !memcmp(k->u.str, key, k->count)) {
             dict->u.items[2 * i + 1] = value;
             return true;
         }
@@ -2167,7 +2236,8 @@ CKR_API const ckr_node *ckr_node_find(const ckr_node *n, const char *pointer)
         if (*pointer++ != '/') return NULL;
         for (; *pointer && *pointer != '/'; pointer++) {
             char ch = *pointer;
-            if (ch == '~' && (pointer[1] == '0' || pointer[1] == '1')) ch = *++pointer == '1' ? '/' : '~';
+            if (ch == '~' && (pointer[1] == '0' || pointer[1] == '1'))
+                ch = *++pointer == '1' ? '/' : '~';
             if (k + 1 >= sizeof part) return NULL;
             part[k++] = ch;
         }
@@ -2188,20 +2258,22 @@ CKR_API const ckr_node *ckr_node_find(const ckr_node *n, const char *pointer)
 }
 
 /* >>hash ---------------------------------------------------------------------- */
-/* CRC-32 (zip), SHA-256 and the digest of a tensor, at memory speed at plain -O2: x86-64 kernels carry
-   target attributes and are chosen at run time; the portable twin gives the same result and is what
-   every other machine runs. Nothing is cached in writable globals.
+/* CRC-32 (zip), SHA-256 and the digest of a tensor, at memory speed at plain -O2: x86-64
+   kernels carry target attributes and are chosen at run time; the portable twin gives the same
+   result and is what every other machine runs. Nothing is cached in writable globals.
 
-   The digest is the same for any sharding, order, thread count, container and byte order of the host.
-   A tensor's logical row-major little-endian bytes are 32-bit little-endian words x[i], the last one
-   padded with zeros; 1024 words are a block. With mix() below (splitmix64), modulo 2^64, for a = 0, 1:
+   The digest is the same for any sharding, order, thread count, container and byte order of the
+   host. A tensor's logical row-major little-endian bytes are 32-bit little-endian words x[i], the
+   last one padded with zeros; 1024 words are a block. With mix() below (splitmix64), modulo 2^64,
+   for a = 0, 1:
        k[a][j] = mix(a * 1024 + j) >> 32 | 1                      j = 0..1023
        m[a][b] = mix(b ^ mix(4096 + a)) | 1                       b = block number
        h[a]    = sum of m[a][i / 1024] * k[a][i % 1024] * x[i]
-   h is linear in the bytes, so any run of bytes at any offset adds its share. The result is 16 bytes,
-   little-endian d[0], d[1]: d[a] starts as mix(h[a] ^ mix(a + 1)) and takes in, one after the other by
-   d = mix(d ^ value): the length of torch's dtype name, that name as 64-bit little-endian words padded
-   with zeros, the number of dimensions, each dimension, and the number of bytes. (tests/digest_ref.py) */
+   h is linear in the bytes, so any run of bytes at any offset adds its share. The result is 16
+   bytes, little-endian d[0], d[1]: d[a] starts as mix(h[a] ^ mix(a + 1)) and takes in, one after
+   the other by d = mix(d ^ value): the length of torch's dtype name, that name as 64-bit
+   little-endian words padded with zeros, the number of dimensions, each dimension, and the number
+   of bytes. (tests/digest_ref.py) */
 
 enum {                         /* what ckr__cpu finds                                   */
     CKR__CPU_PCLMUL = 1, CKR__CPU_AVX2 = 2, CKR__CPU_AVX512 = 4, CKR__CPU_VPCLMUL = 8
@@ -2340,7 +2412,7 @@ static uint32_t ckr__crc_scalar(uint32_t s, const uint8_t *p, size_t n)
 #ifdef CKR__X64
 /* Carry-less folding (Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ",
    Intel 2009). A register that moves D bits on is multiplied by x^(D+32) and x^(D-32) mod P, both
-   reflected and shifted left by one. What is left are 16 bytes with the same remainder.           */
+   reflected and shifted left by one. What is left are 16 bytes with the same remainder. */
 CKR__TARGET("sse4.1,pclmul")
 static __m128i ckr__crc_fold(__m128i x, __m128i k, __m128i next)
 {
@@ -2405,7 +2477,7 @@ static uint32_t ckr__crc_vpclmul(uint32_t s, const uint8_t *p, size_t n)
     for (; n >= 64; p += 64, n -= 64)
         a = ckr__crc_fold_wide(a, k512, _mm512_loadu_si512((const void *)p));
     _mm512_storeu_si512((void *)rest, a);
-    _mm256_zeroupper();        /* gcc adds none under a target attribute; SSE code crawls without it */
+    _mm256_zeroupper(); /* gcc adds none under a target attribute; SSE code crawls without it */
     return ckr__crc_scalar(ckr__crc_pclmul(0, rest, 64), p, n);
 }
 #endif
@@ -2439,7 +2511,8 @@ static uint32_t ckr__crc_mul(uint32_t a, uint32_t b)
     return product;
 }
 
-/* CRC of two strings one behind the other, from theirs and the second's length: crc1 * x^(8 len2). */
+/* CRC of two strings one behind the other, from theirs and the second's length: crc1 * x^(8 len2).
+   */
 static uint32_t ckr__crc32_combine(uint32_t crc1, uint32_t crc2, uint64_t len2)
 {
     uint32_t power = 0x00800000u;      /* x^8 */
@@ -2458,7 +2531,7 @@ enum { CKR__DIGEST_BLOCK = 1024, CKR__DIGEST_ROW = CKR__DIGEST_BLOCK + 16 };
 typedef struct ckr__digest_tables {
     uint64_t seed[2];
     unsigned cpu;
-    uint32_t skip;             /* the rows begin here, at a cache line if the struct stays in place */
+    uint32_t skip; /* the rows begin here, at a cache line if the struct stays in place */
     uint32_t room[4 * CKR__DIGEST_ROW + 16];   /* k[0], k[1], and both moved on by one  */
 } ckr__digest_tables;
 
@@ -2500,7 +2573,8 @@ static void ckr__digest_scalar(const uint32_t *k, const uint8_t *p, size_t n, ui
 }
 
 #ifdef CKR__X64
-/* A multiply takes the even 32-bit lanes: the odd ones of x are shifted down and meet the moved rows. */
+/* A multiply takes the even 32-bit lanes: the odd ones of x are shifted down and meet the moved
+   rows. */
 static void ckr__digest_sse2(const uint32_t *k, const uint8_t *p, size_t n, uint64_t s[2])
 {
     __m128i a = _mm_setzero_si128(), b = a;
@@ -2563,12 +2637,12 @@ static void ckr__digest_avx512(const uint32_t *k, const uint8_t *p, size_t n, ui
         __m512i x = _mm512_loadu_si512((const void *)(p + 4 * i)), y = _mm512_srli_epi64(x, 32);
         const uint32_t *row = k + i;
         a = _mm512_add_epi64(a, _mm512_mul_epu32(x, _mm512_loadu_si512((const void *)row)));
-        b = _mm512_add_epi64(b, _mm512_mul_epu32(x, _mm512_loadu_si512((const void *)(row +
-                                                                                      CKR__DIGEST_ROW))));
-        c = _mm512_add_epi64(c, _mm512_mul_epu32(y, _mm512_loadu_si512((const void *)(row +
-                                                                                      2 * CKR__DIGEST_ROW))));
-        d = _mm512_add_epi64(d, _mm512_mul_epu32(y, _mm512_loadu_si512((const void *)(row +
-                                                                                      3 * CKR__DIGEST_ROW))));
+        b = _mm512_add_epi64(
+            b, _mm512_mul_epu32(x, _mm512_loadu_si512((const void *)(row + CKR__DIGEST_ROW))));
+        c = _mm512_add_epi64(
+            c, _mm512_mul_epu32(y, _mm512_loadu_si512((const void *)(row + 2 * CKR__DIGEST_ROW))));
+        d = _mm512_add_epi64(
+            d, _mm512_mul_epu32(y, _mm512_loadu_si512((const void *)(row + 3 * CKR__DIGEST_ROW))));
     }
     a = _mm512_add_epi64(a, c);
     b = _mm512_add_epi64(b, d);
@@ -2594,8 +2668,9 @@ static void ckr__digest_words(unsigned cpu, const uint32_t *k, const uint8_t *p,
 #endif
 }
 
-/* The share of n bytes at p, which are the tensor's logical bytes from byte_offset on (little-endian:
-   a big-endian host swaps elements first). acc starts as zeros; shares of different threads add up. */
+/* The share of n bytes at p, which are the tensor's logical bytes from byte_offset on
+   (little-endian: a big-endian host swaps elements first). acc starts as zeros; shares of different
+   threads add up. */
 static void ckr__digest_add(const ckr__digest_tables *t, uint64_t acc[2], uint64_t byte_offset,
                             const void *bytes,
                             size_t n)
@@ -3132,8 +3207,9 @@ static ckr_result ckr__dict_duplicate_sorted(ckr__ctx *c, const ckr_node *dict,
     return CKR_OK;
 }
 
-/* *dup is a key that the dict has twice, or NULL. A table of the hash's upper half and index + 1; when
-   it is probed too often the keys are sorted instead, so that no input makes this quadratic.         */
+/* *dup is a key that the dict has twice, or NULL. A table of the hash's upper half and index + 1;
+   when it is probed too often the keys are sorted instead, so that no input makes this quadratic.
+   */
 static ckr_result ckr__dict_duplicate(ckr__ctx *c, const ckr_node *dict, const ckr_node **dup)
 {
     ckr_node **items = dict->u.items;
@@ -3167,7 +3243,7 @@ static ckr_result ckr__dict_duplicate(ckr__ctx *c, const ckr_node *dict, const c
 /* RFC 8259, strictly: UTF-8 without a byte order mark, one value, no comment, no trailing comma, no
    leading zero, no lone surrogate, no key twice. Numbers without fraction and exponent are integers
    of any size. CKR__JSON_PYTHON also reads what Python's json writes: NaN, Infinity, -Infinity, and
-   lone \ud800 escapes. Nesting is a list, not the C stack.                                        */
+   lone \ud800 escapes. Nesting is a list, not the C stack. */
 
 enum { CKR__JSON_PYTHON = 1 };
 
@@ -3203,8 +3279,8 @@ static void ckr__json_blank(ckr__json *j)
 }
 
 /* First byte that is a quote, a backslash, a control or not ASCII. Eight at a time: a byte of x is
-   below n (n <= 128) when (x - n) borrows from its clear top bit. A borrow reaches only the bytes above
-   the first hit, so that the lowest one is exact.                                                 */
+   below n (n <= 128) when (x - n) borrows from its clear top bit. A borrow reaches only the bytes
+   above the first hit, so that the lowest one is exact. */
 static const uint8_t *ckr__json_plain(const uint8_t *p, const uint8_t *end)
 {
     const uint64_t one = 0x0101010101010101u, top = 0x8080808080808080u;
@@ -3428,8 +3504,8 @@ static ckr_result ckr__json_begin(ckr__json *j, ckr_node **out)
     return dict ? ckr__json_key(j) : CKR_OK;
 }
 
-/* Gives `*value` to the containers that end behind it: *value is NULL when another item follows, else
-   the finished outermost value.                                                                 */
+/* Gives `*value` to the containers that end behind it: *value is NULL when another item follows,
+   else the finished outermost value. */
 static ckr_result ckr__json_end(ckr__json *j, ckr_node **value)
 {
     ckr__json_frame *f;
@@ -3515,8 +3591,8 @@ static ckr_result ckr__json_load(ckr__ctx *c, const char *path, ckr_node **root)
 }
 
 /* >>json.put ------------------------------------------------------------------ */
-/* Writes as Python's json.dump does: indent 0 gives {"a": 1, "b": [2]}, a larger one a line for each
-   item; text in ASCII with \u escapes, floats as repr writes them.                               */
+/* Writes as Python's json.dump does: indent 0 gives {"a": 1, "b": [2]}, a larger one a line for
+   each item; text in ASCII with \u escapes, floats as repr writes them. */
 
 static void ckr__json_put_str(ckr__buf *b, const char *s, uint64_t n)
 {
@@ -3682,15 +3758,14 @@ static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool
 }
 
 /* >>yaml ---------------------------------------------------------------------- */
-/* What PyYAML's dump and people's configuration files use of YAML 1.1: one document of block and flow
-   mappings and sequences, plain, quoted and block scalars, comments, anchors and aliases (an alias is
-   the same node), the tags !!str, !!int, !!float, !!bool, !!null, !!map and !!seq. Plain scalars have
-   the type that PyYAML's resolver gives them: 1.0e-05 is a float, 1e-5 a string, yes a bool, 0o7 a
-   string, 12:30:45 an integer. A timestamp stays a STR with CKR__YAML_TIMESTAMP in its flags. Other
-   tags, merge keys, directives, several documents and tabs as indentation are refused.
-
-   A value begins at p. Containers that are open are frames: a block one owns a column, and ends at a
-   token left of it; a sequence may stand in the column of the key that it belongs to.               */
+/* What PyYAML's dump and people's configuration files use of YAML 1.1: one document of block and
+   flow mappings and sequences, plain, quoted and block scalars, comments, anchors and aliases (an
+   alias is the same node), the tags !!str, !!int, !!float, !!bool, !!null, !!map and !!seq. Plain
+   scalars have the type that PyYAML's resolver gives them: 1.0e-05 is a float, 1e-5 a string, yes a
+   bool, 0o7 a string, 12:30:45 an integer. A timestamp stays a STR with CKR__YAML_TIMESTAMP in its
+   flags. Other tags, merge keys, directives, several documents and tabs as indentation are refused.
+   A value begins at p. Containers that are open are frames: a block one owns a column, and ends at
+   a token left of it; a sequence may stand in the column of the key that it belongs to. */
 
 enum { CKR__YAML_TIMESTAMP = 1 };       /* ckr_node.flags of a STR                       */
 
@@ -3712,7 +3787,7 @@ typedef struct ckr__yaml {
     const char    *path;
     const uint8_t *begin, *p, *end, *line;       /* line: where the current one begins   */
     bool           fresh;      /* only blanks between line and p                         */
-    bool           compact;    /* behind "- ", "? " or ": " of a complex key: a block may begin here */
+    bool compact; /* behind "- ", "? " or ": " of a complex key: a block may begin here */
     ckr__buf       stack;      /* ckr__yaml_frame                                        */
     ckr__buf       text;       /* the scalar in hand                                     */
     ckr__map       anchors;    /* name -> index in `nodes`                               */
@@ -3908,8 +3983,8 @@ static bool ckr__yaml_is_time(const char *s)
 static ckr__yaml_type ckr__yaml_resolve(const char *s, size_t n)
 {
     if (memchr(s, 0, n)) return CKR__YAML_STR;
-    if (ckr__yaml_word(s, n,
-                       "yes Yes YES no No NO true True TRUE false False FALSE on On ON off Off OFF"))
+    if (ckr__yaml_word(
+            s, n, "yes Yes YES no No NO true True TRUE false False FALSE on On ON off Off OFF"))
         return CKR__YAML_BOOL;
     if (n == 0 || ckr__yaml_word(s, n, "~ null Null NULL")) return CKR__YAML_NULL;
     if (ckr__yaml_word(s, n, "<< =")) return CKR__YAML_SPECIAL;
@@ -4004,9 +4079,9 @@ static ckr_node *ckr__yaml_scalar(ckr__yaml *y, bool plain, const ckr__yaml_prop
             if (ckr__yaml_word(props->tag, props->tag_len, tags[i].tag)) break;
         type = ckr__yaml_resolve(s, k);
         if (i == 4 || type != tags[i].type) {
-            ckr__yaml_fail(y, CKR_ITEM_YAML_TAG, at, i == 4
-                           ? "a tag that would build an object; expected plain data"
-                                                            : "the text is not of the type that its tag says");
+            ckr__yaml_fail(y, CKR_ITEM_YAML_TAG, at,
+                           i == 4 ? "a tag that would build an object; expected plain data"
+                                  : "the text is not of the type that its tag says");
             return NULL;
         }
     }
@@ -4029,8 +4104,8 @@ static ckr_node *ckr__yaml_scalar(ckr__yaml *y, bool plain, const ckr__yaml_prop
 
 /* >>yaml.read ----------------------------------------------------------------- */
 
-/* Blanks and line ends inside a quoted or plain scalar: none, or what the folding leaves of them. Stands
-   at the next visible byte, and at a marker when a document ends in between.                        */
+/* Blanks and line ends inside a quoted or plain scalar: none, or what the folding leaves of them.
+   Stands at the next visible byte, and at a marker when a document ends in between. */
 static void ckr__yaml_fold(ckr__yaml *y, bool tabs)
 {
     size_t breaks = 0;
@@ -4043,7 +4118,8 @@ static void ckr__yaml_fold(ckr__yaml *y, bool tabs)
     for (; breaks > 1; breaks--) ckr__buf_u8(&y->text, '\n');
 }
 
-/* What one line has of a plain scalar: up to ": ", " #", the line's end, and in flow , [ ] { } ?. */
+/* What one line has of a plain scalar: up to ": ", " #", the line's end, and in flow , [ ] { } ?.
+   */
 static void ckr__yaml_plain_line(ckr__yaml *y, bool flow)
 {
     const uint8_t *first = y->p, *last = y->p;
@@ -4095,7 +4171,8 @@ static ckr_result ckr__yaml_escape(ckr__yaml *y)
         y->p++;
         return CKR_OK;
     }
-    if (ckr__yaml_is_break(ch)) {          /* a continued line: its end and indentation go, empty lines stay */
+    if (ckr__yaml_is_break(
+            ch)) { /* a continued line: its end and indentation go, empty lines stay */
         size_t size = y->text.size;
         ckr__yaml_fold(y, true);
         if (y->text.size == size + 1 && y->text.data[size] == ' ') y->text.size = size;
@@ -4295,8 +4372,8 @@ static bool ckr__yaml_plain_start(const ckr__yaml *y, bool flow)
     return !strchr(",[]{}#&*!|>'\"%@`", ch);
 }
 
-/* A scalar that is no block scalar. With `key` it is one line of plain text; *simple says whether it
-   can be a key: it did not pass a line end.                                                      */
+/* A scalar that is no block scalar. With `key` it is one line of plain text; *simple says whether
+   it can be a key: it did not pass a line end. */
 static ckr_result ckr__yaml_inline(ckr__yaml *y, bool flow, bool key, size_t indent,
                                    const ckr__yaml_props *props,
                                    ckr_node **out, bool *simple)
@@ -4322,7 +4399,7 @@ static ckr_result ckr__yaml_inline(ckr__yaml *y, bool flow, bool key, size_t ind
     } else {
         return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, at,
                               ckr__yaml_at(y, 0) == '\t' ? "a tab where a value was expected"
-                                                                            : "this cannot begin a value");
+                                                         : "this cannot begin a value");
     }
     if (r != CKR_OK) return r;
     *simple = y->line == line;
@@ -4434,8 +4511,8 @@ static ckr_result ckr__yaml_key(ckr__yaml *y)
     return r;
 }
 
-/* The next key of the flow mapping on top and its colon, or its end: *out is set then. A key alone has
-   the value null.                                                                                  */
+/* The next key of the flow mapping on top and its colon, or its end: *out is set then. A key alone
+   has the value null. */
 static ckr_result ckr__yaml_flow_key(ckr__yaml *y, ckr_node **out)
 {
     for (;;) {
@@ -4512,8 +4589,8 @@ static ckr_result ckr__yaml_flow_node(ckr__yaml *y, ckr_node **out)
     return ckr__yaml_inline(y, true, false, 0, &props, out, &simple);
 }
 
-/* A scalar at p, or the first key of a block mapping in `column`, where one may begin. `outer` props stood
-   on a line before it and belong to the mapping, if it is one.                                       */
+/* A scalar at p, or the first key of a block mapping in `column`, where one may begin. `outer`
+   props stood on a line before it and belong to the mapping, if it is one. */
 static ckr_result ckr__yaml_block_inline(ckr__yaml *y, bool block, bool outer, size_t column,
                                          size_t min,
                                          const ckr__yaml_props *props, ckr_node **out)
@@ -4544,8 +4621,8 @@ static bool ckr__yaml_indicator(const ckr__yaml *y, char ch)
     return ckr__yaml_at(y, 0) == ch && ckr__yaml_is_blank(ckr__yaml_at(y, 1));
 }
 
-/* A block collection or scalar at p, or null when the next token does not belong to the frame on top.
-   *out stays NULL when a collection was opened and its first item follows.                          */
+/* A block collection or scalar at p, or null when the next token does not belong to the frame on
+   top. *out stays NULL when a collection was opened and its first item follows. */
 static ckr_result ckr__yaml_block_node(ckr__yaml *y, ckr_node **out)
 {
     const ckr__yaml_frame *f = ckr__yaml_top(y);
@@ -4593,7 +4670,8 @@ static ckr_result ckr__yaml_block_node(ckr__yaml *y, ckr_node **out)
     return ckr__yaml_block_inline(y, block, outer, column, min, &props, out);
 }
 
-/* Behind an item of the flow collection on top: *value is NULL when another follows, else it is closed. */
+/* Behind an item of the flow collection on top: *value is NULL when another follows, else it is
+   closed. */
 static ckr_result ckr__yaml_flow_after(ckr__yaml *y, ckr_node **value)
 {
     bool map = ckr__yaml_top(y)->kind == CKR__YAML_FLOW_MAP;
@@ -4660,7 +4738,8 @@ static ckr_result ckr__yaml_done(ckr__yaml *y, ckr_node **value)
     return CKR_OK;
 }
 
-/* Only what YAML calls printable; the line separators that are not ASCII would need folding rules. */
+/* Only what YAML calls printable; the line separators that are not ASCII would need folding rules.
+   */
 static ckr_result ckr__yaml_check_text(ckr__yaml *y)
 {
     const uint8_t *p = y->begin;
@@ -4736,15 +4815,17 @@ static ckr_result ckr__yaml_parse(ckr__ctx *c, const char *path, const void *byt
 }
 
 /* >>yaml.put ------------------------------------------------------------------ */
-/* Writes as yaml.dump does: block style, keys sorted, text quoted where plain would be read as something
-   else (PyYAML 6 emitter.py, analyze_scalar), lines folded behind column 80, a container that is there
-   twice as &id001 and *id001. Only text with line ends looks different: always in double quotes.        */
+/* Writes as yaml.dump does: block style, keys sorted, text quoted where plain would be read as
+   something else (PyYAML 6 emitter.py, analyze_scalar), lines folded behind column 80, a container
+   that is there twice as &id001 and *id001. Only text with line ends looks different: always in
+   double quotes. */
 
 typedef struct ckr__yaml_out {
     ckr__ctx *c;
     ckr__buf *b;
     ckr__buf  stack;           /* ckr__put_frame                                         */
-    ckr__map  seen;            /* container (its address) -> 1 once, 2 + anchor when shared, | high bit: written */
+    ckr__map
+        seen; /* container (its address) -> 1 once, 2 + anchor when shared, | high bit: written */
     uint64_t  n_anchors;
     bool      at_item;         /* the line already has the indentation of the next item  */
 } ckr__yaml_out;
@@ -4755,10 +4836,9 @@ typedef struct ckr__yaml_out {
    contiguous, row-major, little-endian. Sorted by (begin, end) the tensors cover the data without
    hole or overlap. One pass over the header, without general JSON nodes: a hundred thousand tensors
    are usual. Names are decoded in place, the header stays in the arena. Stricter than the reference
-   reader where the specification is: a name twice, an entry as an array, a blank before the first {.
-
-   Types of 4 and 6 bits have no element that begins at a byte: their dtype has size 0, the view has
-   layout "packed" and shape and stride count values; data_bytes is right.                         */
+   reader where the specification is: a name twice, an entry as an array, a blank before the first
+   {. Types of 4 and 6 bits have no element that begins at a byte: their dtype has size 0, the view
+   has layout "packed" and shape and stride count values; data_bytes is right. */
 
 enum { CKR__ST_DEPTH = 64 };   /* of a field that we do not know                         */
 
@@ -4774,10 +4854,10 @@ typedef struct ckr__st {
     uint64_t    reached;       /* end of the chain, while the header is in offset order  */
     bool        ordered, metadata;
     ckr_node   *root;
-    ckr__st_cell *first, *last;        /* the tensors so far: node.attrs is the next one until the end */
+    ckr__st_cell *first, *last; /* the tensors so far: node.attrs is the next one until the end */
     ckr__st_dims recent[32];   /* shapes to share: a model has few different ones         */
     ckr__buf    dims;          /* of the entry in hand, int64_t                          */
-    char        tag[16];       /* of the last entry: most tensors have the dtype of their neighbour */
+    char tag[16]; /* of the last entry: most tensors have the dtype of their neighbour */
     size_t      tag_len;
     uint64_t    bits;
     ckr_dtype   dtype;
@@ -4899,7 +4979,7 @@ static const uint8_t *ckr__st_quick_number(const uint8_t *p, int64_t *out)
 }
 
 /* An entry as the reference writer spells it, with the dtype of the one before; false, with nothing
-   taken, for every other.                                                                         */
+   taken, for every other. */
 static bool ckr__st_quick(ckr__st *s)
 {
     const uint8_t *p = s->j.p, *end = s->j.end;
@@ -4986,7 +5066,8 @@ static ckr_result ckr__st_check(ckr__st *s, const char *name, uint64_t at, const
     return CKR_OK;
 }
 
-/* The dims in hand with their strides behind them, shared with an earlier tensor where one has them. */
+/* The dims in hand with their strides behind them, shared with an earlier tensor where one has
+   them. */
 static const int64_t *ckr__st_keep_dims(ckr__st *s, uint32_t n_dims)
 {
     size_t bytes = s->dims.size;
@@ -5107,7 +5188,8 @@ static ckr_result ckr__st_chain(ckr__st *s)
             if (begin != s->reached)
                 r = ckr__fail(s->c->err, CKR_ITEM_ST_LAYOUT, s->j.path, cell->view.data_offset,
                               cell->key.u.str,
-                              "%s: the tensor begins at data byte %llu, the one before it ends at %llu",
+                              "%s: the tensor begins at data byte %llu, the one before it ends "
+                               "at %llu",
                               begin < s->reached ? "overlap" : "hole", (unsigned long long)begin,
                               (unsigned long long)s->reached);
             s->reached = begin + cell->view.data_bytes;
@@ -5159,8 +5241,8 @@ static uint8_t *ckr__arena_raw(ckr__ctx *c, size_t size)
     const size_t head = (sizeof(ckr__chunk) + 15) & ~(size_t)15;
     ckr__chunk *k;
     if (size < CKR__ARENA_CHUNK || !c->chunks || size > c->limits.max_arena_bytes ||
-        c->arena_bytes + size + head > c->limits.max_arena_bytes) return (uint8_t *)ckr__arena(c,
-                                                                                               size);
+        c->arena_bytes + size + head > c->limits.max_arena_bytes)
+        return (uint8_t *)ckr__arena(c, size);
     k = (ckr__chunk *)ckr__heap_alloc(c, size + head);
     if (!k) return NULL;
     k->size = k->used = size + head;
@@ -5170,7 +5252,8 @@ static uint8_t *ckr__arena_raw(ckr__ctx *c, size_t size)
     return (uint8_t *)k + head;
 }
 
-/* `file` is open in c. The root is a DICT of TENSORs in the header's order; __metadata__ is its attrs. */
+/* `file` is open in c. The root is a DICT of TENSORs in the header's order; __metadata__ is its
+   attrs. */
 static ckr_result ckr__safetensors_load(ckr__ctx *c, uint32_t file, ckr_node **root)
 {
     const char *path = ckr__file_path(c, file);
@@ -5216,9 +5299,9 @@ static ckr_result ckr__safetensors_load(ckr__ctx *c, uint32_t file, ckr_node **r
 
 /* >>hf_index ------------------------------------------------------------------ */
 /* Hugging Face's *.index.json beside its shards: {"metadata": {...}, "weight_map": {"tensor":
-   "model-00001-of-00002.safetensors", ...}}. Its metadata is a hint. A shard is a plain file name in
-   the index's folder; a tensor of the map is in that shard and in no other of the map's shards; a
-   tensor that the map does not name is left out, with a line in the log.                         */
+   "model-00001-of-00002.safetensors", ...}}. Its metadata is a hint. A shard is a plain file name
+   in the index's folder; a tensor of the map is in that shard and in no other of the map's shards;
+   a tensor that the map does not name is left out, with a line in the log. */
 
 static bool ckr__hf_plain_name(const ckr_node *n)
 {
@@ -5358,7 +5441,8 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
 
 /* >>convert ------------------------------------------------------------------- */
 /* Casts among floating dtypes: round to nearest even, as torch does on a CPU (bf16 and f16 go
-   through f32; a NaN becomes the quiet NaN 0x7fc0 in bf16 and keeps its payload's top bits in f16). */
+   through f32; a NaN becomes the quiet NaN 0x7fc0 in bf16 and keeps its payload's top bits in f16).
+   */
 
 static float ckr__f32_of_bits(uint32_t u)
 {
@@ -5417,7 +5501,11 @@ static double ckr__load_f64(ckr_dtype t, const uint8_t *p)
     switch ((int)t) {
     case CKR_DTYPE_F32:  memcpy(&f, p, 4); return (double)f;
     case CKR_DTYPE_F64:  memcpy(&d, p, 8); return d;
-    case CKR_DTYPE_BF16: { uint16_t h; memcpy(&h, p, 2); return (double)ckr__f32_of_bits((uint32_t)h << 16); }
+    case CKR_DTYPE_BF16: {
+        uint16_t h;
+        memcpy(&h, p, 2);
+        return (double)ckr__f32_of_bits((uint32_t)h << 16);
+    }
     case CKR_DTYPE_F16:  { uint16_t h; memcpy(&h, p, 2); return (double)ckr__f32_of_f16(h); }
     case CKR_DTYPE_I64:  memcpy(&i, p, 8); return (double)i;
     case CKR_DTYPE_I32:  { int32_t v; memcpy(&v, p, 4); return v; }
@@ -9129,7 +9217,8 @@ static ckr_result ckr__tree_load(ckr__ctx *c, uint32_t file, ckr_format *format,
 }
 
 /* >>doc ----------------------------------------------------------------------- */
-/* One file of any format as a tree, by its first bytes; text formats, which have none, by its name. */
+/* One file of any format as a tree, by its first bytes; text formats, which have none, by its name.
+   */
 
 static bool ckr__path_ends(const char *path, const char *end)
 {
@@ -9137,26 +9226,32 @@ static bool ckr__path_ends(const char *path, const char *end)
     return n >= k && !strcmp(path + n - k, end);
 }
 
-static bool ckr__looks_like_safetensors(ckr__ctx *c, uint32_t file)
+static ckr_result ckr__looks_like_safetensors(ckr__ctx *c, uint32_t file, bool *yes)
 {
     uint8_t head[9];
-    uint64_t n;
-    if (c->files[file].size < 10 || ckr__file_read(c, file, 0, head, sizeof head) != CKR_OK) return false;
-    n = ckr__load_u64(head);
-    return head[8] == '{' && n <= c->files[file].size - 8;
+    ckr_result r;
+    *yes = ckr__path_ends(ckr__file_path(c, file), ".safetensors");
+    if (*yes || c->files[file].size < 10) return CKR_OK;
+    r = ckr__file_read(c, file, 0, head, sizeof head);
+    *yes = r == CKR_OK && head[8] == '{' && ckr__load_u64(head) <= c->files[file].size - 8;
+    return r;
 }
 
 static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, ckr_node **root)
 {
     const char *path = ckr__file_path(c, file);
-    const bool json = ckr__path_ends(path, ".json"), yaml = ckr__path_ends(path, ".yaml") || ckr__path_ends(path, ".yml");
+    const bool json = ckr__path_ends(path, ".json"),
+               yaml = ckr__path_ends(path, ".yaml") || ckr__path_ends(path, ".yml");
     const uint8_t *text;
+    bool safetensors = false;
     ckr_result r;
     if (ckr__path_ends(path, ".safetensors.index.json")) {
         *format = CKR_FORMAT_SAFETENSORS;
         return ckr__safetensors_load_index(c, path, root);
     }
-    if (ckr__path_ends(path, ".safetensors") || ckr__looks_like_safetensors(c, file)) {
+    r = json || yaml ? CKR_OK : ckr__looks_like_safetensors(c, file, &safetensors);
+    if (r != CKR_OK) return r;
+    if (safetensors) {
         *format = CKR_FORMAT_SAFETENSORS;
         return ckr__safetensors_load(c, file, root);
     }
@@ -9242,9 +9337,9 @@ static ckr_piece *ckr__piece_add(ckr__ctx *c, ckr_tensor *t, uint32_t n_dims, in
 }
 
 /* A report entry; the strings are copied, all but code and reason may be NULL. */
-static bool ckr__note(ckr__ctx *c, ckr_note **notes, uint64_t *n, const char *code, ckr_severity severity,
-                      const char *subject, const char *old_value, const char *new_value,
-                      const char *reason, const char *remedy)
+static bool ckr__note(ckr__ctx *c, ckr_note **notes, uint64_t *n, const char *code,
+                      ckr_severity severity, const char *subject, const char *old_value,
+                      const char *new_value, const char *reason, const char *remedy)
 {
     void *array = *notes;
     ckr_note *e = (ckr_note *)ckr__append(c, &array, n, sizeof **notes);
@@ -9277,7 +9372,8 @@ static ckr_tensor *ckr__tensor_find(const ckr_state *s, const char *name, const 
 {
     uint64_t i;
     for (i = 0; i < s->n_tensors; i++)
-        if (!strcmp(s->tensors[i]->slot, slot) && !strcmp(s->tensors[i]->name, name)) return s->tensors[i];
+        if (!strcmp(s->tensors[i]->slot, slot) && !strcmp(s->tensors[i]->name, name))
+            return s->tensors[i];
     return NULL;
 }
 
@@ -9331,7 +9427,7 @@ static ckr__block *ckr__block_whole(ckr__ctx *c, uint32_t n_dims, const int64_t 
 
 /* The block of rank r of tp ranks. `shape` is the tensor's with padding. Refused when a chunk, or a
    unit of it, does not divide: then *uneven says the size that tp does not divide and the result is
-   NULL without an error set.                                                                      */
+   NULL without an error set. */
 static ckr__block *ckr__block_split(ckr__ctx *c, const ckr_split *split, uint32_t n_dims,
                                     const int64_t *shape, uint32_t tp, uint32_t r, int64_t *uneven)
 {
@@ -9363,8 +9459,8 @@ static ckr__block *ckr__block_split(ckr__ctx *c, const ckr_split *split, uint32_
     return b;
 }
 
-typedef bool (*ckr__piece_fn)(void *arg, uint32_t n_dims, const int64_t *start, const int64_t *count,
-                              const int64_t *stride, uint64_t offset);
+typedef bool (*ckr__piece_fn)(void *arg, uint32_t n_dims, const int64_t *start,
+                              const int64_t *count, const int64_t *stride, uint64_t offset);
 
 /* One box of the block (all of its axes) against every pair. */
 static bool ckr__box_pieces(const ckr__block *b, const int64_t *lo, const int64_t *n, int64_t begin,
@@ -9384,7 +9480,8 @@ static bool ckr__box_pieces(const ckr__block *b, const int64_t *lo, const int64_
             stride[d] = s * elem;
             at += a * s;
         }
-        if (!empty && !fn(arg, b->n_dims, start, count, stride, base + (uint64_t)((at - begin) * elem)))
+        if (!empty &&
+            !fn(arg, b->n_dims, start, count, stride, base + (uint64_t)((at - begin) * elem)))
             return false;
     }
     return true;
@@ -9393,8 +9490,8 @@ static bool ckr__box_pieces(const ckr__block *b, const int64_t *lo, const int64_
 /* The elements [begin, end) of the block in row-major order, stored contiguously from `base` in
    elements of `elem` bytes: at most 2 * n_dims - 1 boxes, each cut along the pairs. The caller has
    checked that the block's size in bytes fits 63 bits.                                           */
-static bool ckr__flat_pieces(const ckr__block *b, int64_t begin, int64_t end, uint64_t base, int64_t elem,
-                             ckr__piece_fn fn, void *arg)
+static bool ckr__flat_pieces(const ckr__block *b, int64_t begin, int64_t end, uint64_t base,
+                             int64_t elem, ckr__piece_fn fn, void *arg)
 {
     int64_t lo[CKR_MAX_DIMS], n[CKR_MAX_DIMS], size[CKR_MAX_DIMS + 1], at = begin;
     uint32_t d, k;
@@ -9435,8 +9532,8 @@ typedef struct ckr__reader {
     const void *mem;           /* instead of a file                                     */
 } ckr__reader;
 
-static bool ckr__reader_piece(void *arg, uint32_t n_dims, const int64_t *start, const int64_t *count,
-                              const int64_t *stride, uint64_t offset)
+static bool ckr__reader_piece(void *arg, uint32_t n_dims, const int64_t *start,
+                              const int64_t *count, const int64_t *stride, uint64_t offset)
 {
     ckr__reader *r = (ckr__reader *)arg;
     int64_t *ps, *pc, *pt;
@@ -9462,9 +9559,11 @@ static bool ckr__reader_piece(void *arg, uint32_t n_dims, const int64_t *start, 
 }
 
 /* Elements [begin, end) of the block, which the file holds contiguously from byte `base`. */
-static bool ckr__read_flat(ckr__reader *r, const ckr__block *b, int64_t begin, int64_t end, uint64_t base)
+static bool ckr__read_flat(ckr__reader *r, const ckr__block *b, int64_t begin, int64_t end,
+                           uint64_t base)
 {
-    return ckr__flat_pieces(b, begin, end, base, (int64_t)ckr_dtype_size(r->dtype), ckr__reader_piece, r);
+    return ckr__flat_pieces(b, begin, end, base, (int64_t)ckr_dtype_size(r->dtype),
+                            ckr__reader_piece, r);
 }
 
 /* The block as a strided view of a file (any strides): one piece per pair. */
@@ -9495,7 +9594,8 @@ static bool ckr__read_view(ckr__reader *r, const ckr__block *b, const ckr_view *
 
 /* >>out ----------------------------------------------------------------------- */
 /* What is to be written: files, each a tree or a text, whose tensor leaves are *entries*: a dtype
-   and shape, and which boxes of which logical tensors lie where in it. What no box covers is zero. */
+   and shape, and which boxes of which logical tensors lie where in it. What no box covers is zero.
+   */
 
 typedef struct ckr__bind { const ckr_tensor *tensor; ckr_piece piece; } ckr__bind;
 
@@ -9531,7 +9631,8 @@ typedef struct ckr__out {
     ckr__ctx       *c;
     ckr__out_file **files;
     uint64_t        n_files;
-    int64_t         vocab, padded_vocab;   /* what the files' rows mean, for the side file; 0: nothing to say */
+    int64_t vocab,
+        padded_vocab; /* what the files' rows mean, for the side file; 0: nothing to say */
 } ckr__out;
 
 static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_format format)
@@ -9557,8 +9658,8 @@ static ckr_node *ckr__entry_new(ckr__ctx *c, ckr__out_file *f, const char *name,
     ckr_node *node = ckr__node(c, CKR_NODE_ENTRY);
     void *array = f->entries;
     if (!e || !dims || !node) return NULL;
-    if (!ckr__numel(n_dims, shape, &n) || !ckr__mul_u64((uint64_t)n, ckr_dtype_size(dtype), &e->n_bytes) ||
-        e->n_bytes > INT64_MAX) {
+    if (!ckr__numel(n_dims, shape, &n) ||
+        !ckr__mul_u64((uint64_t)n, ckr_dtype_size(dtype), &e->n_bytes) || e->n_bytes > INT64_MAX) {
         ckr__fail(c->err, CKR_ITEM_SIZE_OVERFLOW, f->path, CKR_NO_OFFSET, name, NULL);
         return NULL;
     }
@@ -9575,14 +9676,20 @@ static ckr_node *ckr__entry_new(ckr__ctx *c, ckr__out_file *f, const char *name,
     return node;
 }
 
-typedef struct ckr__binder { ckr__ctx *c; ckr_entry *entry; const ckr_tensor *tensor; bool replica; } ckr__binder;
+typedef struct ckr__binder {
+    ckr__ctx *c;
+    ckr_entry *entry;
+    const ckr_tensor *tensor;
+    bool replica;
+} ckr__binder;
 
-static bool ckr__binder_piece(void *arg, uint32_t n_dims, const int64_t *start, const int64_t *count,
-                              const int64_t *stride, uint64_t offset)
+static bool ckr__binder_piece(void *arg, uint32_t n_dims, const int64_t *start,
+                              const int64_t *count, const int64_t *stride, uint64_t offset)
 {
     ckr__binder *w = (ckr__binder *)arg;
     void *array = w->entry->binds;
-    ckr__bind *b = (ckr__bind *)ckr__append(w->c, &array, &w->entry->n_binds, sizeof *w->entry->binds);
+    ckr__bind *b =
+        (ckr__bind *)ckr__append(w->c, &array, &w->entry->n_binds, sizeof *w->entry->binds);
     int64_t *v = CKR__NEW_N(w->c, int64_t, 3 * (uint64_t)n_dims);
     w->entry->binds = (ckr__bind *)array;
     if (!b || !v) return false;
@@ -9605,16 +9712,17 @@ static bool ckr__binder_piece(void *arg, uint32_t n_dims, const int64_t *start, 
 }
 
 /* Writing: elements [begin, end) of the tensor's block go into the entry from byte `at` on.
-   `replica`: another entry holds them too (a copy for another rank; the digest counts one).       */
-static bool ckr__bind_flat(ckr__ctx *c, ckr_entry *e, const ckr_tensor *t, bool replica, const ckr__block *b,
-                           int64_t begin, int64_t end, uint64_t at)
+   `replica`: another entry holds them too (a copy for another rank; the digest counts one). */
+static bool ckr__bind_flat(ckr__ctx *c, ckr_entry *e, const ckr_tensor *t, bool replica,
+                           const ckr__block *b, int64_t begin, int64_t end, uint64_t at)
 {
     ckr__binder w;
     w.c = c;
     w.entry = e;
     w.tensor = t;
     w.replica = replica;
-    return ckr__flat_pieces(b, begin, end, at, (int64_t)ckr_dtype_size(e->dtype), ckr__binder_piece, &w);
+    return ckr__flat_pieces(b, begin, end, at, (int64_t)ckr_dtype_size(e->dtype), ckr__binder_piece,
+                            &w);
 }
 
 /* An entry that holds a stored tensor as it is (a leftover, an RNG state): one anonymous tensor. */
@@ -9646,18 +9754,20 @@ static ckr_node *ckr__entry_copy(ckr__ctx *c, ckr__out_file *f, const char *name
 
 /* >>dialects ------------------------------------------------------------------ */
 /* A dialect knows the file names, key names and sharding rules of one framework, in both
-   directions, and contains no copy loops. Each is one row of the table at the end of the section. */
+   directions, and contains no copy loops. Each is one row of the table at the end of the section.
+   */
 
 typedef struct ckr__dialect {
     const char *name;
-    /* Is `path` (a directory, or a file) this dialect's? Then *dir is the checkpoint itself: for a run
-       directory the newest complete step, as the framework would choose it.                          */
+    /* Is `path` (a directory, or a file) this dialect's? Then *dir is the checkpoint itself: for a
+       run directory the newest complete step, as the framework would choose it. */
     ckr_result (*probe_fn)(ckr__ctx *c, const char *path, const char **dir, bool *mine);
-    /* Fills the state. s->vocab is set before the call when the caller or the side file knows it.      */
+    /* Fills the state. s->vocab is set before the call when the caller or the side file knows it.
+       */
     ckr_result (*read_fn)(ckr__ctx *c, const char *dir, ckr_state *s);
-    /* Describes the target's files. `c` is the plan's context: its arena holds what is made here, its
-       error is for failures (memory, contract). What policy or arithmetic forbids is a note of severity
-       CKR_ERROR, after which the result may be incomplete; nothing is written then.                    */
+    /* Describes the target's files. `c` is the plan's context: its arena holds what is made here,
+       its error is for failures (memory, contract). What policy or arithmetic forbids is a note of
+       severity CKR_ERROR, after which the result may be incomplete; nothing is written then. */
     ckr_result (*emit_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                           ckr_note **notes, uint64_t *n_notes);
 } ckr__dialect;
@@ -10117,21 +10227,27 @@ static ckr_result ckr__nt_probe(ckr__ctx *c, const char *path, const char **dir,
 
 /* The parent's newest complete step, and one beyond this that is not complete. Only for
    messages: what goes wrong here is no error. */
-static void ckr__nt_siblings(ckr__ctx *c, const char *dir, const char **best, const char **newer)
+static ckr_result ckr__nt_siblings(ckr__ctx *c, const char *dir, const char **best,
+                                   const char **newer)
 {
     const ckr_error keep = *c->err;
     size_t n = strlen(dir), cut;
     const char *run, *other = NULL;
     int64_t step, v;
+    ckr_result r;
     *best = *newer = NULL;
     while (n > 1 && dir[n - 1] == '/') n--;
     for (cut = n; cut > 0 && dir[cut - 1] != '/'; cut--) {}
     run = ckr__strndup(c, dir + cut, n - cut);
-    if (!run || !ckr__nt_step_of(run, &step)) return;
+    if (!run) return c->err->code;
+    if (!ckr__nt_step_of(run, &step)) return CKR_OK;
     run = cut ? ckr__strndup(c, dir, cut > 1 ? cut - 1 : 1) : ".";
-    if (!run) return;
-    if (ckr__nt_newest(c, run, INT64_MAX, best, &other) != CKR_OK) *c->err = keep;
+    if (!run) return c->err->code;
+    r = ckr__nt_newest(c, run, INT64_MAX, best, &other);
+    if (r != CKR_OK && c->err->sys_error != EACCES) return r;
+    if (r != CKR_OK) *c->err = keep;           /* a parent that may not be listed         */
     if (other && ckr__nt_step_of(strrchr(other, '/') + 1, &v) && v > step) *newer = other;
+    return CKR_OK;
 }
 
 /* >>nanotron.topology --------------------------------------------------------- */
@@ -12052,10 +12168,12 @@ static ckr_result ckr__nt_ties(ckr__nt *r)
 static ckr_result ckr__nt_complete_dir(ckr__nt *r)
 {
     const char *best, *newer;
+    ckr_result e;
     if (ckr__path_kind(r->c, r->dir) != CKR_FILE_DIR)
         return ckr__fail(r->c->err, CKR_ITEM_PATH_NOT_FOUND, r->dir, CKR_NO_OFFSET, NULL,
                          "a step directory was expected");
-    ckr__nt_siblings(r->c, r->dir, &best, &newer);
+    e = ckr__nt_siblings(r->c, r->dir, &best, &newer);
+    if (e != CKR_OK) return e;
     if (!ckr__nt_is_complete(r->c, r->dir)) return ckr__nt_incomplete(r->c, r->dir, best);
     if (!newer ||
         ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_INCOMPLETE", CKR_EXACT, newer,
@@ -13442,7 +13560,7 @@ static const ckr__dialect ckr__nanotron = { "nanotron", ckr__nt_probe, ckr__nt_r
 
 /* >>plain --------------------------------------------------------------------- */
 /* One file with no framework: every tensor under its flattened key, everything else a leftover.
-   Written: one safetensors or torch file with the live module's names (see ckr_target.slots).      */
+   Written: one safetensors or torch file with the live module's names (see ckr_target.slots). */
 
 static ckr_result ckr__plain_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
@@ -13476,10 +13594,13 @@ static const char *ckr__flat_key(ckr__ctx *c, const ckr__flat_item *x)
     const ckr__flat_item *p;
     size_t n = 0, k;
     char *text;
-    if (x->parent && !x->parent->parent && x->key && x->key->kind == CKR_NODE_STR) return x->key->u.str;
-    for (p = x; p->parent && n < CKR__FLAT_KEY_MAX; p = p->parent) n += ckr__flat_part(p, NULL, 0) + 1;
+    if (x->parent && !x->parent->parent && x->key && x->key->kind == CKR_NODE_STR)
+        return x->key->u.str;
+    for (p = x; p->parent && n < CKR__FLAT_KEY_MAX; p = p->parent)
+        n += ckr__flat_part(p, NULL, 0) + 1;
     if (n >= CKR__FLAT_KEY_MAX) {
-        ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL, "a tensor's or value's path is longer than %llu bytes",
+        ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL,
+                  "a tensor's or value's path is longer than %llu bytes",
                   (unsigned long long)CKR__FLAT_KEY_MAX);
         return NULL;
     }
@@ -13501,9 +13622,13 @@ static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, 
     ckr_tensor *t;
     ckr_piece *p;
     uint32_t d;
-    if (v->layout || v->meta || v->conj || v->neg || v->n_dims > CKR_MAX_DIMS || !ckr_dtype_size(v->dtype))
-        return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_TENSOR_OPAQUE", CKR_LOST, key, v->layout, NULL,
-                         "a tensor that is no plain strided array cannot be cut or joined", NULL) ? CKR_OK : c->err->code;
+    if (v->layout || v->meta || v->conj || v->neg || v->n_dims > CKR_MAX_DIMS ||
+        !ckr_dtype_size(v->dtype))
+        return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_TENSOR_OPAQUE", CKR_LOST, key, v->layout,
+                         NULL, "a tensor that is no plain strided array cannot be cut or joined",
+                         NULL)
+                   ? CKR_OK
+                   : c->err->code;
     t = ckr__tensor_add(c, s, key, "param", v->dtype, v->n_dims, v->shape);
     if (!t) return c->err->code;
     t->requires_grad = v->requires_grad;
@@ -13523,7 +13648,8 @@ static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, 
 }
 
 /* The children of a container, pushed backwards so that they are popped in order. */
-static bool ckr__flat_push(ckr__ctx *c, ckr__flat_item ***stack, uint64_t *n, uint64_t *cap, const ckr__flat_item *parent)
+static bool ckr__flat_push(ckr__ctx *c, ckr__flat_item ***stack, uint64_t *n, uint64_t *cap,
+                           const ckr__flat_item *parent)
 {
     const ckr_node *x = parent->node;
     const bool dict = ckr_node_is_dict(x);
@@ -13602,7 +13728,8 @@ static const char *ckr__plain_name(ckr__ctx *c, const ckr_tensor *t)
     return ckr__printf(c, "optimizer.state.%s.%s", t->name, t->slot);
 }
 
-/* The entry of a tensor; one that safetensors has no tag for is stored as bytes, described in metadata. */
+/* The entry of a tensor; one that safetensors has no tag for is stored as bytes, described in
+   metadata. */
 static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype)
 {
     const char *name = ckr__plain_name(c, t);
@@ -13622,65 +13749,81 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
         memset(&text, 0, sizeof text);
         text.c = c;
         ckr__buf_printf(&text, "%s [", ckr_dtype_name(dtype));
-        for (d = 0; d < t->n_dims; d++) ckr__buf_printf(&text, "%s%lld", d ? ", " : "", (long long)t->shape[d]);
+        for (d = 0; d < t->n_dims; d++)
+            ckr__buf_printf(&text, "%s%lld", d ? ", " : "", (long long)t->shape[d]);
         ckr__buf_put(&text, "]", 2);
-        if (text.failed || !ckr__node_set(c, f->metadata, name, ckr__node_str(c, (const char *)text.data))) return false;
+        if (text.failed ||
+            !ckr__node_set(c, f->metadata, name, ckr__node_str(c, (const char *)text.data)))
+            return false;
         ckr__buf_free(&text);
-        n->u.entry->dtype = dtype;                  /* as the ops see it; the container sees bytes */
+        n->u.entry->dtype = dtype; /* as the ops see it; the container sees bytes */
         n->u.entry->as_bytes = true;
     }
     return ckr__bind_flat(c, n->u.entry, t, false, b, 0, numel, 0);
 }
 
-static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
-                                  ckr_note **notes, uint64_t *n_notes)
+static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                  ckr__out *out, ckr_note **notes, uint64_t *n_notes)
 {
     const bool torch = !strcmp(t->dialect, "torch");
-    ckr__out_file *f = ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
+    ckr__out_file *f =
+        ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
     uint64_t i;
     if (!f) return c->err->code;
     f->root = ckr__node(c, CKR_NODE_DICT);
     f->metadata = torch ? NULL : ckr__node(c, CKR_NODE_DICT);
     if (!f->root || (!torch && !f->metadata)) return c->err->code;
     for (i = 0; i < s->n_ties && !torch; i++)
-        if (!ckr__node_set(c, f->metadata, ckr__printf(c, "tied:%s", s->ties[i].other), ckr__node_str(c, s->ties[i].name)))
+        if (!ckr__node_set(c, f->metadata, ckr__printf(c, "tied:%s", s->ties[i].other),
+                           ckr__node_str(c, s->ties[i].name)))
             return c->err->code;
     for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *x = s->tensors[i];
         bool param = !strcmp(x->slot, "param");
-        ckr_dtype dtype = param && t->dtype != CKR_DTYPE_NONE && ckr__is_float(x->dtype) ? t->dtype : x->dtype;
+        ckr_dtype dtype =
+            param && t->dtype != CKR_DTYPE_NONE && ckr__is_float(x->dtype) ? t->dtype : x->dtype;
         if (!ckr__slot_wanted(t->slots, x->slot)) continue;
-        if (dtype != x->dtype && !ckr__note(c, notes, n_notes, "CKR_DTYPE_CAST", CKR_CHANGED, x->name, ckr_dtype_name(x->dtype),
-                                            ckr_dtype_name(dtype), "--dtype", NULL)) return c->err->code;
+        if (dtype != x->dtype &&
+            !ckr__note(c, notes, n_notes, "CKR_DTYPE_CAST", CKR_CHANGED, x->name,
+                       ckr_dtype_name(x->dtype), ckr_dtype_name(dtype), "--dtype", NULL))
+            return c->err->code;
         if (!ckr__plain_entry(c, f, x, dtype)) return c->err->code;
     }
     if (f->metadata && f->metadata->count == 0) f->metadata = NULL;
     return CKR_OK;
 }
 
-static const ckr__dialect ckr__plain_safetensors = { "safetensors", ckr__plain_probe, ckr__plain_read, ckr__plain_emit };
-static const ckr__dialect ckr__plain_torch = { "torch", ckr__plain_probe, ckr__plain_read, ckr__plain_emit };
+static const ckr__dialect ckr__plain_safetensors = {"safetensors", ckr__plain_probe,
+                                                    ckr__plain_read, ckr__plain_emit};
+static const ckr__dialect ckr__plain_torch = {"torch", ckr__plain_probe, ckr__plain_read,
+                                              ckr__plain_emit};
 
 /* >>write.pickle -------------------------------------------------------------- */
 /* A tree as a pickle of protocol 2, opcode for opcode what CPython's pickler writes for the same
-   values, so that torch.load(weights_only=True) meets nothing that it does not know from torch.save:
-
-   - every object that CPython memoizes gets a BINPUT, in its order; a node met again is a BINGET,
-     which keeps shared lists shared. Text, globals, numpy dtypes and bytes of length 0 or 1 are
-     shared by content, as CPython's interned and cached objects are.
-   - containers are filled in batches of 1000. For exact lists and dicts a batch of one is MARK x
-     APPENDS unless it is all there is; for other sources of items it is x APPEND. An exact dict of a
-     multiple of 1000 pairs ends with an empty batch.
-   - a storage is the persistent id ('storage', class, key, 'cpu', numel), keys counted from 0 in the
-     order of appearance; records follow in that order, which readers that compute offsets rely on.
-
-   The walk keeps its own stack. Containers that are memoized before they are filled may contain
-   themselves; tuples, sets and calls may not (Python needs POP for those, which weights_only lacks). */
+   values, so that torch.load(weights_only=True) meets nothing that it does not know from
+   torch.save: - every object that CPython memoizes gets a BINPUT, in its order; a node met again is
+   a BINGET, which keeps shared lists shared. Text, globals, numpy dtypes and bytes of length 0 or 1
+   are shared by content, as CPython's interned and cached objects are. - containers are filled in
+   batches of 1000. For exact lists and dicts a batch of one is MARK x APPENDS unless it is all
+   there is; for other sources of items it is x APPEND. An exact dict of a multiple of 1000 pairs
+   ends with an empty batch. - a storage is the persistent id ('storage', class, key, 'cpu', numel),
+   keys counted from 0 in the order of appearance; records follow in that order, which readers that
+   compute offsets rely on. The walk keeps its own stack. Containers that are memoized before they
+   are filled may contain themselves; tuples, sets and calls may not (Python needs POP for those,
+   which weights_only lacks). */
 
 #define CKR__PICKLE_BATCH 1000
 #define CKR__PICKLE_OPEN UINT64_MAX    /* instead of a memo index: its children are being written */
 
-enum { CKR__PK_SAVE = 0, CKR__PK_OP, CKR__PK_PUT, CKR__PK_CALL, CKR__PK_TUPLE, CKR__PK_FILL, CKR__PK_FILL_EXACT };
+enum {
+    CKR__PK_SAVE = 0,
+    CKR__PK_OP,
+    CKR__PK_PUT,
+    CKR__PK_CALL,
+    CKR__PK_TUPLE,
+    CKR__PK_FILL,
+    CKR__PK_FILL_EXACT
+};
 
 typedef struct ckr__pickler_frame {
     uint8_t         what;      /* CKR__PK_                                              */
@@ -13714,7 +13857,8 @@ static void ckr__pickler_where(const ckr__pickler *p, char *out, size_t cap)
         if (f[i].what < CKR__PK_TUPLE || f[i].at == 0) continue;
         k = f[i].pairs ? f[i].node->u.items[(f[i].at - 1) & ~(uint64_t)1] : NULL;
         if (k && k->kind == CKR_NODE_STR)
-            put = snprintf(out + used, cap - used, "/%.*s", (int)(k->count < 100 ? k->count : 100), k->u.str);
+            put = snprintf(out + used, cap - used, "/%.*s", (int)(k->count < 100 ? k->count : 100),
+                           k->u.str);
         else if (k && k->kind == CKR_NODE_INT)
             put = snprintf(out + used, cap - used, "/%lld", (long long)k->u.i);
         else
@@ -13745,7 +13889,8 @@ static void ckr__pickler_nomem(ckr__pickler *p)
 
 /* Memo ---------------------------------------------------------------------- */
 
-static void ckr__pickler_push(ckr__pickler *p, unsigned what, const ckr_node *node, unsigned op, bool pairs)
+static void ckr__pickler_push(ckr__pickler *p, unsigned what, const ckr_node *node, unsigned op,
+                              bool pairs)
 {
     ckr__pickler_frame f;
     memset(&f, 0, sizeof f);
@@ -13785,7 +13930,8 @@ static void ckr__pickler_id_set(ckr__pickler *p, const void *id, uint64_t memo)
         cell = CKR__NEW(p->c, const void *);           /* the map borrows its keys */
         if (!cell) { ckr__pickler_nomem(p); return; }
         *cell = id;
-        if (!ckr__map_put(&p->ids, (const char *)(const void *)cell, sizeof id, memo, NULL)) ckr__pickler_nomem(p);
+        if (!ckr__map_put(&p->ids, (const char *)(const void *)cell, sizeof id, memo, NULL))
+            ckr__pickler_nomem(p);
     } else if (!ckr__map_put(&p->ids, (const char *)(const void *)&id, sizeof id, memo, NULL)) {
         ckr__pickler_nomem(p);
     }
@@ -13797,11 +13943,12 @@ static void ckr__pickler_put_node(ckr__pickler *p, const ckr_node *n)
 }
 
 /* True: `p->key` was written before and a BINGET has been emitted. Else the caller writes the value
-   and calls ckr__pickler_put_key.                                                                 */
+   and calls ckr__pickler_put_key. */
 static bool ckr__pickler_known_key(ckr__pickler *p)
 {
     uint64_t memo;
-    if (p->key.failed || !ckr__map_find(&p->text, (const char *)p->key.data, p->key.size, &memo)) return false;
+    if (p->key.failed || !ckr__map_find(&p->text, (const char *)p->key.data, p->key.size, &memo))
+        return false;
     ckr__pickler_get(p, memo);
     return true;
 }
@@ -13818,7 +13965,8 @@ static void ckr__pickler_op(ckr__pickler *p, const char *ops)
     ckr__buf_str(&p->out, ops);
 }
 
-/* A call's arguments are on the pickle's stack: tuple of n (1..3), REDUCE; the caller memoizes the result. */
+/* A call's arguments are on the pickle's stack: tuple of n (1..3), REDUCE; the caller memoizes the
+   result. */
 static void ckr__pickler_reduce(ckr__pickler *p, unsigned n)
 {
     ckr__buf_u8(&p->out, 0x84 + n);                    /* TUPLE1..3 */
@@ -13835,7 +13983,8 @@ static void ckr__pickler_text(ckr__pickler *p, const char *s, uint64_t n)
     size_t len;
     for (; at < end && plain; at += len) plain = ckr__utf8_get(at, end, &len) != 0xfffd || len == 3;
     if (n > UINT32_MAX) {
-        ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE, "a text of %llu bytes; a pickle of protocol 2 ends at 4 GiB",
+        ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE,
+                          "a text of %llu bytes; a pickle of protocol 2 ends at 4 GiB",
                           (unsigned long long)n);
         return;
     }
@@ -13869,7 +14018,8 @@ static void ckr__pickler_long(ckr__pickler *p, const uint8_t *v, uint64_t n)
     uint8_t b[5];
     while (n > 1 && v[n - 1] == (v[n - 2] & 0x80 ? 0xff : 0)) n--;
     if (n > INT32_MAX) {
-        ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE, "an integer of %llu bytes", (unsigned long long)n);
+        ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE, "an integer of %llu bytes",
+                          (unsigned long long)n);
         return;
     }
     b[0] = n < 256 ? 0x8a : 0x8b;                      /* LONG1, LONG4 */
@@ -13931,7 +14081,8 @@ static void ckr__pickler_dims(ckr__pickler *p, uint32_t n, const int64_t *v)
 }
 
 /* GLOBAL is two lines, so a name with a line break could smuggle in opcodes. */
-static void ckr__pickler_global(ckr__pickler *p, const char *module, size_t n_module, const char *name, size_t n_name)
+static void ckr__pickler_global(ckr__pickler *p, const char *module, size_t n_module,
+                                const char *name, size_t n_name)
 {
     size_t i;
     p->key.size = 0;
@@ -13944,7 +14095,8 @@ static void ckr__pickler_global(ckr__pickler *p, const char *module, size_t n_mo
         if (ch == '\n' || ch == '\r' || ch == 0) n_name = 0;
     }
     if (n_module == 0 || n_name == 0) {
-        ckr__pickler_fail(p, CKR_ITEM_WRITE_NAME, "the name of a Python class or function is empty, has no module "
+        ckr__pickler_fail(p, CKR_ITEM_WRITE_NAME,
+                          "the name of a Python class or function is empty, has no module "
                           "or holds a control character");
         return;
     }
@@ -13954,7 +14106,8 @@ static void ckr__pickler_global(ckr__pickler *p, const char *module, size_t n_mo
     ckr__buf_u8(&p->out, '\n');
     ckr__buf_put(&p->out, name, n_name);
     ckr__buf_u8(&p->out, '\n');
-    ckr__pickler_put_key(p, ckr__strndup(p->c, (const char *)p->key.data, p->key.size), p->key.size);
+    ckr__pickler_put_key(p, ckr__strndup(p->c, (const char *)p->key.data, p->key.size),
+                         p->key.size);
 }
 
 static void ckr__pickler_class(ckr__pickler *p, const char *module, const char *name)
@@ -13965,13 +14118,15 @@ static void ckr__pickler_class(ckr__pickler *p, const char *module, const char *
 /* "module.name", split at the last dot, in the spelling that protocol 2 uses (Python 2's). */
 static void ckr__pickler_name(ckr__pickler *p, const char *s)
 {
-    static const char *const py2[][4] = {
-        { "builtins", "range", "__builtin__", "xrange" }, { "builtins", "int", "__builtin__", "long" },
-        { "builtins", "str", "__builtin__", "unicode" },  { "builtins", "chr", "__builtin__", "unichr" },
-        { "builtins", "zip", "itertools", "izip" },       { "builtins", "map", "itertools", "imap" },
-        { "builtins", "filter", "itertools", "ifilter" },
-        { "builtins", "", "__builtin__", "" },            { "copyreg", "", "copy_reg", "" }
-    };
+    static const char *const py2[][4] = {{"builtins", "range", "__builtin__", "xrange"},
+                                         {"builtins", "int", "__builtin__", "long"},
+                                         {"builtins", "str", "__builtin__", "unicode"},
+                                         {"builtins", "chr", "__builtin__", "unichr"},
+                                         {"builtins", "zip", "itertools", "izip"},
+                                         {"builtins", "map", "itertools", "imap"},
+                                         {"builtins", "filter", "itertools", "ifilter"},
+                                         {"builtins", "", "__builtin__", ""},
+                                         {"copyreg", "", "copy_reg", ""}};
     const char *dot = s ? strrchr(s, '.') : NULL, *name;
     size_t n, i;
     if (!dot) {
@@ -13981,7 +14136,8 @@ static void ckr__pickler_name(ckr__pickler *p, const char *s)
     n = (size_t)(dot - s);
     name = dot + 1;
     for (i = 0; i < sizeof py2 / sizeof py2[0]; i++)
-        if (strlen(py2[i][0]) == n && !memcmp(py2[i][0], s, n) && (!*py2[i][1] || !strcmp(py2[i][1], name))) {
+        if (strlen(py2[i][0]) == n && !memcmp(py2[i][0], s, n) &&
+            (!*py2[i][1] || !strcmp(py2[i][1], name))) {
             ckr__pickler_class(p, py2[i][2], *py2[i][3] ? py2[i][3] : name);
             return;
         }
@@ -13990,7 +14146,7 @@ static void ckr__pickler_name(ckr__pickler *p, const char *s)
 
 /* bytes have no opcode in protocol 2: _codecs.encode(text, 'latin1'). Python writes b'' as bytes(),
    which weights_only refuses, so here it is encode('', 'latin1') as well. Leaves the value without
-   its memo entry; false: it was there before and needs none.                                       */
+   its memo entry; false: it was there before and needs none. */
 static bool ckr__pickler_bytes(ckr__pickler *p, const uint8_t *s, uint64_t n)
 {
     uint8_t two[2];
@@ -14008,7 +14164,8 @@ static bool ckr__pickler_bytes(ckr__pickler *p, const uint8_t *s, uint64_t n)
     } else {
         ckr__pickler_text(p, NULL, 0);
         if (n + high > UINT32_MAX || !ckr__buf_reserve(&p->out, (size_t)(n + high))) {
-            ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE, "bytes of length %llu", (unsigned long long)n);
+            ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE, "bytes of length %llu",
+                              (unsigned long long)n);
             return false;
         }
         ckr__store_u32(p->out.data + p->out.size - 4, (uint32_t)(n + high));
@@ -14025,7 +14182,8 @@ static bool ckr__pickler_bytes(ckr__pickler *p, const uint8_t *s, uint64_t n)
 }
 
 /* The same with its memo entry; `node` may be NULL. */
-static void ckr__pickler_bytes_value(ckr__pickler *p, const uint8_t *s, uint64_t n, const ckr_node *node)
+static void ckr__pickler_bytes_value(ckr__pickler *p, const uint8_t *s, uint64_t n,
+                                     const ckr_node *node)
 {
     char key[4] = { '\xff', 'b', 0, 0 };
     if (n == 1) key[2] = (char)s[0];
@@ -14065,8 +14223,8 @@ static uint64_t ckr__pickler_entry(ckr__pickler *p, ckr_entry *e)
     return i;
 }
 
-/* The key as text: an object that CPython shares with no other text, so it is remembered by an address
-   inside the entry.                                                                             */
+/* The key as text: an object that CPython shares with no other text, so it is remembered by an
+   address inside the entry. */
 static void ckr__pickler_storage_key(ckr__pickler *p, ckr_entry *e)
 {
     char text[24];
@@ -14087,9 +14245,9 @@ static void ckr__pickler_hooks(ckr__pickler *p)
     ckr__pickler_put(p);
 }
 
-/* torch._utils._rebuild_tensor_v2(storage, 0, size, stride, requires_grad, {}), or _v3 with the dtype
-   at the end for dtypes that have no storage class. Contiguous strides are torch's: an axis of
-   length 0 counts as 1.                                                                          */
+/* torch._utils._rebuild_tensor_v2(storage, 0, size, stride, requires_grad, {}), or _v3 with the
+   dtype at the end for dtypes that have no storage class. Contiguous strides are torch's: an axis
+   of length 0 counts as 1. */
 static void ckr__pickler_tensor(ckr__pickler *p, ckr_entry *e, bool requires_grad)
 {
     const ckr__dtype_row *t = &ckr__dtypes[e->dtype];
@@ -14125,7 +14283,8 @@ static void ckr__pickler_entry_node(ckr__pickler *p, const ckr_node *n)
     ckr_entry *e = n->u.entry;
     const char *t = e ? ckr_dtype_name(e->dtype) : "none";
     if (!e || e->dtype == CKR_DTYPE_NONE || !strncmp(t, "qint", 4) || !strncmp(t, "quint", 5)) {
-        ckr__pickler_fail(p, CKR_ITEM_WRITE_DTYPE, "a tensor of dtype %s; only plain dtypes can be written", t);
+        ckr__pickler_fail(p, CKR_ITEM_WRITE_DTYPE,
+                          "a tensor of dtype %s; only plain dtypes can be written", t);
         return;
     }
     if (e->parameter) ckr__pickler_class(p, "torch._utils", "_rebuild_parameter");
@@ -14155,12 +14314,14 @@ static void ckr__pickler_meta(ckr__pickler *p, const ckr_node *n)
     ckr__pickler_put_node(p, n);
 }
 
-/* What follows a numpy dtype's code: item size, alignment and flags of text and raw bytes (-1, -1, 0 for
-   numbers); for dates ("M8[25s]") in a version of its own a ninth item (None, (b'unit', count, 1, 1)). */
+/* What follows a numpy dtype's code: item size, alignment and flags of text and raw bytes (-1, -1,
+   0 for numbers); for dates ("M8[25s]") in a version of its own a ninth item (None, (b'unit',
+   count, 1, 1)). */
 static void ckr__pickler_np_state(ckr__pickler *p, const char *order, const char *code)
 {
     const char *unit = strchr(code, '[');
-    const bool text = *code == 'U', date = *code == 'M' || *code == 'm', sized = text || *code == 'S' || *code == 'V';
+    const bool text = *code == 'U', date = *code == 'M' || *code == 'm',
+               sized = text || *code == 'S' || *code == 'V';
     const int64_t size = sized ? (int64_t)strtoul(code + 1, NULL, 10) * (text ? 4 : 1) : -1;
     uint64_t count = 1;
     ckr__pickler_op(p, "(");
@@ -14174,7 +14335,8 @@ static void ckr__pickler_np_state(ckr__pickler *p, const char *order, const char
         if (unit && unit[1] >= '0' && unit[1] <= '9') count = strtoul(unit + 1, NULL, 10);
         if (unit) unit += 1 + strspn(unit + 1, "0123456789");
         ckr__pickler_op(p, "N(");
-        ckr__pickler_bytes_value(p, (const uint8_t *)(unit ? unit : "generic"), unit ? strcspn(unit, "]") : 7, NULL);
+        ckr__pickler_bytes_value(p, (const uint8_t *)(unit ? unit : "generic"),
+                                 unit ? strcspn(unit, "]") : 7, NULL);
         ckr__pickler_int(p, (int64_t)count);
         ckr__pickler_int(p, 1);
         ckr__pickler_int(p, 1);
@@ -14188,12 +14350,15 @@ static void ckr__pickler_np_state(ckr__pickler *p, const char *order, const char
     ckr__pickler_op(p, "b");
 }
 
-/* numpy.dtype('f4', False, True) with its state. The byte order is that of the bytes: a reader may have
-   given the array the host's order in its type name.                                             */
+/* numpy.dtype('f4', False, True) with its state. The byte order is that of the bytes: a reader may
+   have given the array the host's order in its type name. */
 static void ckr__pickler_np_dtype(ckr__pickler *p, const ckr_view *v)
 {
     static const char orders[] = "<>|";
-    const char *order = orders + (v->type_name[0] == '|' ? 2 : v->big_endian ? 1 : 0), *code = v->type_name + 1;
+    const char *order = orders + (v->type_name[0] == '|' ? 2
+                                  : v->big_endian        ? 1
+                                                         : 0),
+               *code = v->type_name + 1;
     const size_t n_code = strcspn(code, "[");
     char key[64];
     const size_t n = (size_t)snprintf(key, sizeof key, "\xff" "d%c%.50s", *order, code);
@@ -14232,7 +14397,8 @@ static void ckr__pickler_numpy(ckr__pickler *p, const ckr_node *n)
     if (!v->type_name || strlen(v->type_name) < 2 || !ckr__numel(v->n_dims, v->shape, &numel) ||
         (size && (want / size != (uint64_t)numel || want % size)) ||
         (want && (!v->bytes || v->offset != 0 || !ckr__pickler_packed(v)))) {
-        ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE, "a numpy array that is not packed items in memory");
+        ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE,
+                          "a numpy array that is not packed items in memory");
         return;
     }
     if (n->kind == CKR_NODE_NPSCALAR) {
@@ -14286,7 +14452,8 @@ static void ckr__pickler_layout(ckr__pickler *p, const ckr_node *n)
 /* Several states, one BUILD each: the reader keeps them as an object of its own. */
 static const ckr_node *ckr__pickler_builds(const ckr_object *o)
 {
-    const bool many = o->state && o->state->kind == CKR_NODE_OBJECT && !strcmp(o->state->u.object->how, "builds");
+    const bool many =
+        o->state && o->state->kind == CKR_NODE_OBJECT && !strcmp(o->state->u.object->how, "builds");
     return many ? o->state->u.object->items : NULL;
 }
 
@@ -14309,7 +14476,12 @@ static void ckr__pickler_object(ckr__pickler *p, const ckr_node *n)
     if (o->items) ckr__pickler_push(p, CKR__PK_FILL, o->items, 0, false);
     if (!persistent) ckr__pickler_push(p, CKR__PK_PUT, n, 0, false);
     /* BINPERSID; NEWOBJ_EX (of protocol 4, but every unpickler knows it), NEWOBJ; REDUCE */
-    ckr__pickler_push(p, CKR__PK_OP, NULL, persistent ? 'Q' : !newobj ? 'R' : kwargs ? 0x92 : 0x81, false);
+    ckr__pickler_push(p, CKR__PK_OP, NULL,
+                      persistent ? 'Q'
+                      : !newobj  ? 'R'
+                      : kwargs   ? 0x92
+                                 : 0x81,
+                      false);
     if (newobj && kwargs) ckr__pickler_push(p, CKR__PK_SAVE, o->kwargs, 0, false);
     if (o->args) ckr__pickler_push(p, CKR__PK_SAVE, o->args, 0, false);
     else ckr__pickler_push(p, CKR__PK_OP, NULL, ')', false);
@@ -14373,7 +14545,8 @@ static void ckr__pickler_size(ckr__pickler *p, const ckr_node *n)
     if (n->count > 3) ckr__pickler_op(p, "(");
     for (i = 0; i < n->count; i++) {
         if (!ckr_node_i64(n->u.items[i], &v))
-            ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE, "a torch.Size that holds something else than integers");
+            ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE,
+                              "a torch.Size that holds something else than integers");
         ckr__pickler_int(p, v);
     }
     ckr__buf_u8(&p->out, n->count == 0 ? ')' : n->count <= 3 ? 0x84u + (unsigned)n->count : 't');
@@ -14393,7 +14566,9 @@ static bool ckr__pickler_atom(ckr__pickler *p, const ckr_node *n)
     case CKR_NODE_BIGINT: ckr__pickler_bigint(p, n); return true;
     case CKR_NODE_FLOAT:  ckr__pickler_float(p, n->u.f); return true;
     case CKR_NODE_STR:    ckr__pickler_str(p, s, n->count); return true;
-    case CKR_NODE_DTYPE:  ckr__pickler_class(p, "torch", strncmp(s, "torch.", 6) ? s : s + 6); return true;
+    case CKR_NODE_DTYPE:
+        ckr__pickler_class(p, "torch", strncmp(s, "torch.", 6) ? s : s + 6);
+        return true;
     case CKR_NODE_GLOBAL: ckr__pickler_name(p, s); return true;
     default:              return false;
     }
@@ -14405,7 +14580,9 @@ static void ckr__pickler_save(ckr__pickler *p, const ckr_node *n)
     if (ckr__pickler_atom(p, n)) return;
     if (ckr__pickler_id_find(p, n, &memo)) {
         if (memo != CKR__PICKLE_OPEN) ckr__pickler_get(p, memo);
-        else ckr__pickler_fail(p, CKR_ITEM_WRITE_CYCLE, "a value that contains itself and is no list, dict or object");
+        else
+            ckr__pickler_fail(p, CKR_ITEM_WRITE_CYCLE,
+                              "a value that contains itself and is no list, dict or object");
         return;
     }
     switch ((int)n->kind) {
@@ -14447,7 +14624,8 @@ static void ckr__pickler_save(ckr__pickler *p, const ckr_node *n)
         if (n->kind == CKR_NODE_TENSOR && n->u.view && n->u.view->meta && !n->u.view->layout)
             ckr__pickler_meta(p, n);
         else
-            ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE, "a %s of another file; a tree to be written holds entries instead",
+            ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE,
+                              "a %s of another file; a tree to be written holds entries instead",
                               n->kind == CKR_NODE_TENSOR ? "tensor" : "storage");
         break;
     }
@@ -14457,7 +14635,8 @@ static void ckr__pickler_save(ckr__pickler *p, const ckr_node *n)
 static void ckr__pickler_fill(ckr__pickler *p, ckr__pickler_frame *f)
 {
     const bool exact = f->what == CKR__PK_FILL_EXACT;
-    const uint64_t total = f->node->count * (f->pairs ? 2 : 1), batch = CKR__PICKLE_BATCH * (f->pairs ? 2u : 1u);
+    const uint64_t total = f->node->count * (f->pairs ? 2 : 1),
+                   batch = CKR__PICKLE_BATCH * (f->pairs ? 2u : 1u);
     const uint64_t one = f->pairs ? 2 : 1, at = f->at;
     const ckr_node *child;
     if (at && (at == total || at % batch == 0)) {
@@ -14477,7 +14656,8 @@ static void ckr__pickler_fill(ckr__pickler *p, ckr__pickler_frame *f)
 
 static void ckr__pickler_step(ckr__pickler *p)
 {
-    ckr__pickler_frame *top = (ckr__pickler_frame *)(void *)(p->stack.data + p->stack.size - sizeof *top);
+    ckr__pickler_frame *top =
+        (ckr__pickler_frame *)(void *)(p->stack.data + p->stack.size - sizeof *top);
     const ckr_node *n = top->node;
     if (top->what >= CKR__PK_FILL) {
         ckr__pickler_fill(p, top);
@@ -14498,14 +14678,18 @@ static void ckr__pickler_step(ckr__pickler *p)
         ckr__pickler_put_node(p, n);
         break;
     default:
-        ckr__buf_u8(&p->out, n->count == 0 ? ')' : n->count <= 3 ? 0x84u + (unsigned)n->count : 't');
+        ckr__buf_u8(&p->out, n->count == 0   ? ')'
+                             : n->count <= 3 ? 0x84u + (unsigned)n->count
+                                             : 't');
         if (n->count) ckr__pickler_put_node(p, n);
         break;
     }
 }
 
-/* The pickle of f->root in `out` (which the caller frees), and its entries in the order of appearance. */
-static ckr_result ckr__pickle_write(ckr__ctx *c, ckr__out_file *f, ckr__buf *out, ckr_entry ***entries, uint64_t *n)
+/* The pickle of f->root in `out` (which the caller frees), and its entries in the order of
+   appearance. */
+static ckr_result ckr__pickle_write(ckr__ctx *c, ckr__out_file *f, ckr__buf *out,
+                                    ckr_entry ***entries, uint64_t *n)
 {
     ckr__pickler p;
     uint64_t i;
@@ -14514,7 +14698,8 @@ static ckr_result ckr__pickle_write(ckr__ctx *c, ckr__out_file *f, ckr__buf *out
     p.f = f;
     ckr__pickler_op(&p, "\x80\x02");                   /* PROTO 2 */
     ckr__pickler_push(&p, CKR__PK_SAVE, f->root, 0, false);
-    while (p.stack.size && p.r == CKR_OK && !p.stack.failed && !p.out.failed && !p.key.failed) ckr__pickler_step(&p);
+    while (p.stack.size && p.r == CKR_OK && !p.stack.failed && !p.out.failed && !p.key.failed)
+        ckr__pickler_step(&p);
     ckr__pickler_op(&p, ".");
     if (p.stack.failed || p.out.failed || p.key.failed) ckr__pickler_nomem(&p);
     if (p.r == CKR_OK && p.n_memo > UINT32_MAX)
@@ -14523,7 +14708,8 @@ static ckr_result ckr__pickle_write(ckr__ctx *c, ckr__out_file *f, ckr__buf *out
         if (!ckr__pickler_id_find(&p, f->entries[i], NULL)) break;
     if (p.r == CKR_OK && (i < f->n_entries || p.n_entries != f->n_entries))
         p.r = ckr__fail(c->err, CKR_ITEM_WRITE_ENTRY, f->path, CKR_NO_OFFSET,
-                        i < f->n_entries ? f->entries[i]->name : NULL, "%llu entries are listed, the tree holds %llu",
+                        i < f->n_entries ? f->entries[i]->name : NULL, "%llu entries are listed, the
+                        tree holds %llu",
                         (unsigned long long)f->n_entries, (unsigned long long)p.n_entries);
     *out = p.out;
     *entries = p.entries;
@@ -14544,14 +14730,14 @@ static ckr_result ckr__pickle_write(ckr__ctx *c, ckr__out_file *f, ckr__buf *out
      bytes, late, entry       the entry's data descriptor (CRC and sizes), right behind the entry
      bytes, late, entry NULL  the end of a torch archive: serialization id and directory
 
-   Late bytes are zero until ckr__image_finish, which needs every entry's crc; an engine that has one
-   entry's crc already can make that entry's descriptor itself with ckr__image_descriptor.
+   Late bytes are zero until ckr__image_finish, which needs every entry's crc; an engine that has
+   one entry's crc already can make that entry's descriptor itself with ckr__image_descriptor.
 
    The torch archive is a zip as torch 2.15 writes it, byte for byte: stored records, data.pkl,
    .format_version, .storage_alignment, byteorder, data/0.., version, .data/serialization_id, each
-   payload at a multiple of 64 (extra block 'FB' filled with 'Z'), sizes and CRC in a data descriptor
-   unless the record is empty, zip64 blocks where an offset or size reaches 2^32 - 1, and always a
-   zip64 end record and its locator.                                                              */
+   payload at a multiple of 64 (extra block 'FB' filled with 'Z'), sizes and CRC in a data
+   descriptor unless the record is empty, zip64 blocks where an offset or size reaches 2^32 - 1,
+   and always a zip64 end record and its locator. */
 
 typedef struct ckr__seg {
     uint64_t       offset, size;
@@ -14594,13 +14780,14 @@ static uint64_t ckr__pack_at(const ckr__packer *p)
     return p->img->size + p->lit.size;
 }
 
-static ckr_result ckr__pack_seg(ckr__packer *p, uint64_t size, const uint8_t *bytes, ckr_entry *e, bool late)
+static ckr_result ckr__pack_seg(ckr__packer *p, uint64_t size, const uint8_t *bytes, ckr_entry *e,
+                                bool late)
 {
     ckr__seg *s = &p->img->segs[p->img->n_segs];
     if (size == 0) return CKR_OK;
     if (!ckr__range_ok(p->img->size, size, INT64_MAX))
-        return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, e ? e->name : NULL,
-                         "the file would be larger than 2^63 bytes");
+        return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET,
+                         e ? e->name : NULL, "the file would be larger than 2^63 bytes");
     s->offset = p->img->size;
     s->size = size;
     s->bytes = bytes;
@@ -14626,7 +14813,8 @@ static ckr_result ckr__pack_flush(ckr__packer *p)
     return r;
 }
 
-/* The zip64 fields of a record: 0, 8, 16 or 24 bytes. The local header counts the compressed size as 0. */
+/* The zip64 fields of a record: 0, 8, 16 or 24 bytes. The local header counts the compressed size
+   as 0. */
 static uint32_t ckr__pack_zip64(const ckr__image_record *r, bool local, uint8_t out[28])
 {
     uint32_t n = 0;
@@ -14757,9 +14945,10 @@ static uint64_t ckr__pack_hash(const char *s, size_t n)
     return h ^ h >> 47;
 }
 
-/* A list of strings in the order in which libstdc++'s unordered_set walks them: torch hashes its record
-   names in that order. A bucket holds the node before its first one; n stands for the list's head.
-   (Bucket counts: the smallest prime of libstdc++'s table that is at least twice the last.)          */
+/* A list of strings in the order in which libstdc++'s unordered_set walks them: torch hashes its
+   record names in that order. A bucket holds the node before its first one; n stands for the list's
+   head. (Bucket counts: the smallest prime of libstdc++'s table that is at least twice the last.)
+   */
 typedef struct ckr__name_set { uint64_t *hash, *next, *bucket, n_buckets, n; } ckr__name_set;
 
 #define CKR__NAME_NONE UINT64_MAX
@@ -14793,7 +14982,8 @@ static void ckr__name_set_resize(ckr__name_set *s, uint64_t n_buckets)
 static ckr_result ckr__pack_name_hash(ckr__packer *p)
 {
     static const uint32_t primes[] = {
-        13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933, 351061, 712697,
+        13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933, 351061,
+        712697,
         1447153, 2938679, 5967347, 12117689, 24607243, 49969847, 101473717, 206062531, 418463119
     };
     const uint64_t n = p->img->n_records;
@@ -14826,8 +15016,8 @@ static ckr_result ckr__pack_name_hash(ckr__packer *p)
 
 /* Torch archive ---------------------------------------------------------------- */
 
-/* The folder of the records: the file's name without its last extension, as torch names it; "archive"
-   when that is empty or not plain ASCII.                                                         */
+/* The folder of the records: the file's name without its last extension, as torch names it;
+   "archive" when that is empty or not plain ASCII. */
 static const char *ckr__pack_torch_root(ckr__ctx *c, const char *path)
 {
     const char *base = path, *s, *dot = NULL;
@@ -14846,7 +15036,9 @@ static const char *ckr__pack_torch_root(ckr__ctx *c, const char *path)
 
 static uint64_t ckr__pack_tail_size(const ckr__image *img)
 {
-    uint64_t i, n = 40 + (uint64_t)ckr__pack_zip_descriptor_size(&img->records[img->n_records - 1]) + 56 + 20 + 22;
+    uint64_t i, n = 40 +
+                    (uint64_t)ckr__pack_zip_descriptor_size(&img->records[img->n_records - 1]) +
+                    56 + 20 + 22;
     uint8_t extra[28];
     for (i = 0; i < img->n_records; i++)
         n += 46 + strlen(img->root) + 1 + strlen(img->records[i].name) +
@@ -14938,7 +15130,8 @@ static void ckr__pack_zip_end(uint8_t *o, uint64_t n, uint64_t at, uint64_t size
     ckr__store_u32(o + 16, at < CKR__PACK_MAX32 ? (uint32_t)at : CKR__PACK_MAX32);
 }
 
-/* Two numbers of 20 digits: a hash of the names and one of the CRCs of all records that are not empty. */
+/* Two numbers of 20 digits: a hash of the names and one of the CRCs of all records that are not
+   empty. */
 static void ckr__pack_torch_id(const ckr__image *img, uint8_t out[40])
 {
     uint64_t i, v[2];
@@ -14950,7 +15143,8 @@ static void ckr__pack_torch_id(const ckr__image *img, uint8_t out[40])
         if (r->size) v[1] = ckr__pack_hash_combine(v[1], r->entry ? r->entry->crc : r->crc);
     }
     for (i = 0; i < 2; i++)
-        for (d = 19; d >= 0; d--, v[i] /= 10) out[20 * i + (uint64_t)d] = (uint8_t)('0' + v[i] % 10);
+        for (d = 19; d >= 0; d--, v[i] /= 10)
+            out[20 * i + (uint64_t)d] = (uint8_t)('0' + v[i] % 10);
 }
 
 static void ckr__pack_torch_tail(ckr__image *img, uint64_t offset, uint8_t *o)
@@ -14991,7 +15185,11 @@ static bool ckr__pack_json_str(ckr__buf *b, const char *s, uint64_t n)
     return true;
 }
 
-typedef struct ckr__pack_st_item { const ckr_node *key; ckr_entry *entry; uint32_t order; } ckr__pack_st_item;
+typedef struct ckr__pack_st_item {
+    const ckr_node *key;
+    ckr_entry *entry;
+    uint32_t order;
+} ckr__pack_st_item;
 
 /* What the file says of an entry that has no dtype there: bytes. */
 static ckr_dtype ckr__pack_st_dtype(const ckr_entry *e)
@@ -15003,9 +15201,11 @@ static ckr_dtype ckr__pack_st_dtype(const ckr_entry *e)
 static uint32_t ckr__pack_st_order(ckr_dtype t)
 {
     static const uint8_t order[] = {
-        CKR_DTYPE_U64, CKR_DTYPE_I64, CKR_DTYPE_F64, CKR_DTYPE_C64, CKR_DTYPE_F32, CKR_DTYPE_U32, CKR_DTYPE_I32,
+        CKR_DTYPE_U64, CKR_DTYPE_I64, CKR_DTYPE_F64, CKR_DTYPE_C64, CKR_DTYPE_F32, CKR_DTYPE_U32,
+        CKR_DTYPE_I32,
         CKR_DTYPE_BF16, CKR_DTYPE_F16, CKR_DTYPE_U16, CKR_DTYPE_I16, CKR_DTYPE_F8_E5M2FNUZ,
-        CKR_DTYPE_F8_E4M3FNUZ, CKR_DTYPE_F8_E8M0, CKR_DTYPE_F8_E4M3FN, CKR_DTYPE_F8_E5M2, CKR_DTYPE_I8,
+        CKR_DTYPE_F8_E4M3FNUZ, CKR_DTYPE_F8_E8M0, CKR_DTYPE_F8_E4M3FN, CKR_DTYPE_F8_E5M2,
+        CKR_DTYPE_I8,
         CKR_DTYPE_U8, CKR_DTYPE_BOOL
     };
     uint32_t i = 0;
@@ -15029,7 +15229,8 @@ static ckr_result ckr__pack_st_items(ckr__packer *p, ckr__pack_st_item **out)
     const ckr_node *root = p->f->root;
     const uint64_t n = root->count;
     void **sorted = CKR__NEW_N(p->c, void *, n);
-    ckr__pack_st_item *item = CKR__NEW_N(p->c, ckr__pack_st_item, n), *result = CKR__NEW_N(p->c, ckr__pack_st_item, n);
+    ckr__pack_st_item *item = CKR__NEW_N(p->c, ckr__pack_st_item, n),
+                      *result = CKR__NEW_N(p->c, ckr__pack_st_item, n);
     ckr_error *err = p->c->err;
     ckr__map names;
     bool had = false, ok = sorted && item && result;
@@ -15046,20 +15247,23 @@ static ckr_result ckr__pack_st_items(ckr__packer *p, ckr__pack_st_item **out)
                       "a safetensors file holds named tensors only");
             ok = false;
         } else if (!*ckr__dtypes[ckr__pack_st_dtype(v->u.entry)].tag) {
-            ckr__remedy(err, ckr__fail(err, CKR_ITEM_WRITE_DTYPE, p->f->path, CKR_NO_OFFSET, k->u.str,
-                                       "%s has no safetensors dtype", ckr_dtype_name(v->u.entry->dtype)),
+            ckr__remedy(err,
+                        ckr__fail(err, CKR_ITEM_WRITE_DTYPE, p->f->path, CKR_NO_OFFSET, k->u.str,
+                                  "%s has no safetensors dtype", ckr_dtype_name(v->u.entry->dtype)),
                         "cast the tensor, leave it out, or write a torch file");
             ok = false;
         } else {
             item[i].order = ckr__pack_st_order(ckr__pack_st_dtype(v->u.entry));
             ok = ckr__map_put(&names, k->u.str, (size_t)k->count, i, &had);
             if (ok && (had || !strcmp(k->u.str, "__metadata__")))
-                ckr__fail(err, had ? CKR_ITEM_WRITE_DUPLICATE : CKR_ITEM_WRITE_NAME, p->f->path, CKR_NO_OFFSET,
-                          k->u.str, had ? "two tensors have this name" : "the name of the metadata");
+                ckr__fail(err, had ? CKR_ITEM_WRITE_DUPLICATE : CKR_ITEM_WRITE_NAME, p->f->path,
+                          CKR_NO_OFFSET, k->u.str,
+                          had ? "two tensors have this name" : "the name of the metadata");
         }
     }
     ckr__map_free(&names);
-    if (err->code != CKR_OK || !ckr__sort(p->c, sorted, (size_t)n, ckr__pack_st_cmp)) return err->code;
+    if (err->code != CKR_OK || !ckr__sort(p->c, sorted, (size_t)n, ckr__pack_st_cmp))
+        return err->code;
     for (i = 0; i < n; i++) result[i] = *(ckr__pack_st_item *)sorted[i];
     *out = result;
     return CKR_OK;
@@ -15075,7 +15279,8 @@ static bool ckr__pack_st_metadata(ckr__packer *p)
     for (i = 0; i < m->count && ok; i++) {
         const ckr_node *k = m->u.items[2 * i], *v = m->u.items[2 * i + 1];
         if (i) ckr__buf_u8(&p->lit, ',');
-        ok = k->kind == CKR_NODE_STR && v->kind == CKR_NODE_STR && ckr__pack_json_str(&p->lit, k->u.str, k->count);
+        ok = k->kind == CKR_NODE_STR && v->kind == CKR_NODE_STR &&
+             ckr__pack_json_str(&p->lit, k->u.str, k->count);
         ckr__buf_u8(&p->lit, ':');
         ok = ok && ckr__pack_json_str(&p->lit, v->u.str, v->count);
     }
@@ -15092,7 +15297,8 @@ static ckr_result ckr__pack_safetensors(ckr__packer *p)
     ckr_result r;
     if (!ckr_node_is_dict(p->f->root) || p->f->n_entries != n)
         return ckr__fail(p->c->err, CKR_ITEM_WRITE_ENTRY, p->f->path, CKR_NO_OFFSET, NULL,
-                         "%llu entries are listed, the root is no dict of as many", (unsigned long long)p->f->n_entries);
+                         "%llu entries are listed, the root is no dict of as many",
+                         (unsigned long long)p->f->n_entries);
     r = ckr__pack_st_items(p, &item);
     if (r != CKR_OK) return r;
     ckr__buf_put(&p->lit, "\0\0\0\0\0\0\0\0{", 9);
@@ -15103,14 +15309,17 @@ static ckr_result ckr__pack_safetensors(ckr__packer *p)
         const ckr_entry *e = item[i].entry;
         if (i || p->f->metadata) ckr__buf_u8(&p->lit, ',');
         if (!ckr__pack_json_str(&p->lit, item[i].key->u.str, item[i].key->count))
-            return ckr__fail(p->c->err, CKR_ITEM_WRITE_NAME, p->f->path, CKR_NO_OFFSET, item[i].key->u.str,
-                             "a tensor's name that is not UTF-8");
-        ckr__buf_printf(&p->lit, ":{\"dtype\":\"%s\",\"shape\":[", ckr__dtypes[ckr__pack_st_dtype(e)].tag);
-        for (d = 0; d < e->n_dims; d++) ckr__buf_printf(&p->lit, d ? ",%lld" : "%lld", (long long)e->shape[d]);
+            return ckr__fail(p->c->err, CKR_ITEM_WRITE_NAME, p->f->path, CKR_NO_OFFSET,
+                             item[i].key->u.str, "a tensor's name that is not UTF-8");
+        ckr__buf_printf(&p->lit, ":{\"dtype\":\"%s\",\"shape\":[",
+                        ckr__dtypes[ckr__pack_st_dtype(e)].tag);
+        for (d = 0; d < e->n_dims; d++)
+            ckr__buf_printf(&p->lit, d ? ",%lld" : "%lld", (long long)e->shape[d]);
         ckr__buf_printf(&p->lit, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
                         (unsigned long long)(at + e->n_bytes));
         if (!ckr__range_ok(at, e->n_bytes, INT64_MAX))
-            return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, e->name, NULL);
+            return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, e->name,
+                             NULL);
         at += e->n_bytes;
     }
     ckr__buf_u8(&p->lit, '}');
@@ -15118,7 +15327,8 @@ static ckr_result ckr__pack_safetensors(ckr__packer *p)
     base = p->lit.size;
     if (base > 100000000 + 8)                          /* what the reference reader accepts */
         return ckr__fail(p->c->err, CKR_ITEM_WRITE_SIZE, p->f->path, CKR_NO_OFFSET, NULL,
-                         "a header of %llu bytes; readers accept 100,000,000", (unsigned long long)base - 8);
+                         "a header of %llu bytes; readers accept 100,000,000",
+                         (unsigned long long)base - 8);
     if (!p->lit.failed) ckr__store_u64(p->lit.data, base - 8);
     p->img->segs = CKR__NEW_N(p->c, ckr__seg, n + 1);
     r = p->img->segs ? ckr__pack_flush(p) : p->c->err->code;
@@ -15149,7 +15359,8 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     p.c = p.lit.c = c;
     p.f = f;
     if (!f->path || (f->format != CKR_FORMAT_TEXT && !f->root))
-        return ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL, "a file without path or tree");
+        return ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
+                         "a file without path or tree");
     p.img = CKR__NEW(c, ckr__image);
     if (!p.img) return c->err->code;
     switch ((int)f->format) {
@@ -15157,7 +15368,8 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     case CKR_FORMAT_SAFETENSORS: r = ckr__pack_safetensors(&p); break;
     case CKR_FORMAT_TEXT:        r = ckr__pack_text(&p); break;
     default:
-        r = ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL, "no format that can be written");
+        r = ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
+                      "no format that can be written");
         break;
     }
     ckr__buf_free(&p.lit);
@@ -15173,7 +15385,8 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     return CKR_OK;
 }
 
-/* The content (seg->size bytes, 16 or 24) of a late segment that has an entry, once its crc is known. */
+/* The content (seg->size bytes, 16 or 24) of a late segment that has an entry, once its crc is
+   known. */
 static void ckr__image_descriptor(const ckr__seg *seg, uint8_t *out)
 {
     ckr__pack_zip_descriptor(out, (uint32_t)seg->size, seg->entry->crc, seg->entry->n_bytes);
@@ -15196,14 +15409,15 @@ static void ckr__image_finish(ckr__image *img)
 /* >>run ----------------------------------------------------------------------- */
 /* The engine. An *op* walks one box of one logical tensor: element by element it knows where the
    source has it (a), where a second source has it (b), where the destination wants it (d), and its
-   place in the logical tensor (l, for the digest). Neighbouring axes that are contiguous on every side
-   are merged, so the inner loop is a memcpy of the longest run there is. Everything - merge, split,
-   export, digest, comparison - is a list of ops cut into windows of the destination.               */
+   place in the logical tensor (l, for the digest). Neighbouring axes that are contiguous on every
+   side are merged, so the inner loop is a memcpy of the longest run there is. Everything - merge,
+   split, export, digest, comparison - is a list of ops cut into windows of the destination. */
 
-#define CKR__RUN_PART  ((uint64_t)1 << 15)     /* bytes per inner step: digest and cast find it in cache */
-#define CKR__BLOCK     ((size_t)1 << 17)       /* read at a time: is still in cache when it is summed   */
-#define CKR__DIRECT    ((uint64_t)1 << 16)     /* bytes from which a run is read to where it goes       */
-#define CKR__WINDOW    ((uint64_t)4 << 20)     /* bytes of destination per task                         */
+#define CKR__RUN_PART                                                                              \
+    ((uint64_t)1 << 15)                 /* bytes per inner step: digest and cast find it in cache */
+#define CKR__BLOCK ((size_t)1 << 17)    /* read at a time: is still in cache when it is summed   */
+#define CKR__DIRECT ((uint64_t)1 << 16) /* bytes from which a run is read to where it goes       */
+#define CKR__WINDOW ((uint64_t)4 << 20) /* bytes of destination per task                         */
 
 typedef struct ckr__op {
     const ckr_tensor *tensor;
@@ -15212,7 +15426,8 @@ typedef struct ckr__op {
     uint32_t          n_dims;  /* outside the run                                       */
     int64_t           run;     /* elements that are contiguous on all sides             */
     const int64_t    *count, *a, *b, *d, *l;   /* per axis; strides in bytes              */
-    const uint64_t   *span;    /* destination bytes from the first to past the last, axes >= i; n_dims + 1 */
+    const uint64_t
+        *span; /* destination bytes from the first to past the last, axes >= i; n_dims + 1 */
     uint64_t          at_a, at_b, at_d, at_l;
     bool              no_sum;  /* another op adds these elements to the digest           */
 } ckr__op;
@@ -15236,8 +15451,8 @@ static uint64_t ckr__piece_at(const ckr_piece *p, const int64_t *at)
 /* The axes of an op while it is built, outermost first. */
 typedef struct ckr__axes { uint32_t n; int64_t count[CKR_MAX_DIMS], s[4][CKR_MAX_DIMS]; } ckr__axes;
 
-/* Orders by destination stride (so that it only grows along the walk), drops axes of one, and merges
-   an axis into its outer neighbour where all four sides continue.                                   */
+/* Orders by destination stride (so that it only grows along the walk), drops axes of one, and
+   merges an axis into its outer neighbour where all four sides continue. */
 static void ckr__axes_merge(ckr__axes *x)
 {
     uint32_t i, j, k, n = 0;
@@ -15266,11 +15481,13 @@ static void ckr__axes_merge(ckr__axes *x)
 
 /* The op over box [start, start + count) of the tensor. pb and pd may be NULL. */
 static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const int64_t *start,
-                         const int64_t *count, const ckr_piece *pa, const ckr_piece *pb, const ckr_piece *pd)
+                         const int64_t *count, const ckr_piece *pa, const ckr_piece *pb,
+                         const ckr_piece *pd)
 {
     ckr__axes x;
     int64_t *v, ea = (int64_t)ckr_dtype_size(pa->dtype);
-    int64_t eb = pb ? (int64_t)ckr_dtype_size(pb->dtype) : ea, ed = pd ? (int64_t)ckr_dtype_size(pd->dtype) : ea;
+    int64_t eb = pb ? (int64_t)ckr_dtype_size(pb->dtype) : ea,
+            ed = pd ? (int64_t)ckr_dtype_size(pd->dtype) : ea;
     uint64_t *span;
     uint32_t i;
 
@@ -15294,7 +15511,8 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     op->at_d = pd ? ckr__piece_at(pd, start) : op->at_l;
     ckr__axes_merge(&x);
     op->run = 1;
-    if (x.n && x.s[0][x.n - 1] == ea && x.s[1][x.n - 1] == eb && x.s[2][x.n - 1] == ed && x.s[3][x.n - 1] == ea)
+    if (x.n && x.s[0][x.n - 1] == ea && x.s[1][x.n - 1] == eb && x.s[2][x.n - 1] == ed &&
+        x.s[3][x.n - 1] == ea)
         op->run = x.count[--x.n];
     op->n_dims = x.n;
     v = CKR__NEW_N(c, int64_t, 5 * (uint64_t)x.n);
@@ -15352,26 +15570,32 @@ typedef struct ckr__lane {
 } ckr__lane;
 
 /* n bytes of an open file into memory, every bound checked. */
-static bool ckr__lane_read(ckr__lane *w, int side, const ckr_piece *p, uint64_t at, uint8_t *dst, uint64_t n)
+static bool ckr__lane_read(ckr__lane *w, int side, const ckr_piece *p, uint64_t at, uint8_t *dst,
+                           uint64_t n)
 {
     const ckr__ctx *c = side ? w->other : w->src;
     const ckr__file *f = &c->files[p->file];
     int32_t sys;
     if (!ckr__range_ok(at, n, f->size))
-        return ckr__fail(&w->err, CKR_ITEM_IO_READ, f->path, at, NULL, "the file ends before this piece") == CKR_OK;
+        return ckr__fail(&w->err, CKR_ITEM_IO_READ, f->path, at, NULL,
+                         "the file ends before this piece") == CKR_OK;
     sys = c->env.io.read_fn(c->env.io.user, f->handle, at, dst, (size_t)n);
     return !sys || ckr__fail_io(&w->err, CKR_ITEM_IO_READ, f->path, sys) == CKR_OK;
 }
 
-/* n bytes (at most CKR__BLOCK) of a piece's source; NULL after an error. Files are read, never mapped: a
-   page fault costs more than the copy that it saves, and pages of a mapping count as the process's memory. */
-static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uint64_t at, uint64_t n)
+/* n bytes (at most CKR__BLOCK) of a piece's source; NULL after an error. Files are read, never
+   mapped: a page fault costs more than the copy that it saves, and pages of a mapping count as the
+   process's memory. */
+static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uint64_t at,
+                                 uint64_t n)
 {
     const ckr__ctx *c = side ? w->other : w->src;
     uint64_t size, from;
-    if (p->file == CKR_NO_FILE) return p->mem ? (const uint8_t *)p->mem + at : w->window + (at - w->window_at);
+    if (p->file == CKR_NO_FILE)
+        return p->mem ? (const uint8_t *)p->mem + at : w->window + (at - w->window_at);
     from = w->block_at[side];
-    if (w->block_file[side] == p->file && at >= from && ckr__range_ok(at - from, n, w->block_n[side]))
+    if (w->block_file[side] == p->file && at >= from &&
+        ckr__range_ok(at - from, n, w->block_n[side]))
         return w->block[side] + (at - from);
     size = c->files[p->file].size;
     if (at < size && n < size - at) n = size - at < CKR__BLOCK ? size - at : CKR__BLOCK;
@@ -15384,7 +15608,8 @@ static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uin
 }
 
 /* The same in this machine's byte order: a foreign one goes through `temp`. */
-static const uint8_t *ckr__fetch_native(ckr__lane *w, int side, const ckr_piece *p, uint64_t at, uint64_t n)
+static const uint8_t *ckr__fetch_native(ckr__lane *w, int side, const ckr_piece *p, uint64_t at,
+                                        uint64_t n)
 {
     const uint8_t *s = ckr__fetch(w, side, p, at, n);
     uint8_t *t = w->temp + (side ? CKR__RUN_PART : 0);
@@ -15394,8 +15619,8 @@ static const uint8_t *ckr__fetch_native(ckr__lane *w, int side, const ckr_piece 
     return t;
 }
 
-static void ckr__lane_digest(ckr__lane *w, const ckr_tensor *t, ckr_dtype dtype, uint64_t at, const uint8_t *p,
-                             uint64_t n)
+static void ckr__lane_digest(ckr__lane *w, const ckr_tensor *t, ckr_dtype dtype, uint64_t at,
+                             const uint8_t *p, uint64_t n)
 {
     if (!w->sums || !t->slot[0]) return;
     if (!ckr__host_big_endian() || ckr__dtypes[dtype].swap < 2) {
@@ -15411,16 +15636,18 @@ static void ckr__lane_digest(ckr__lane *w, const ckr_tensor *t, ckr_dtype dtype,
     }
 }
 
-/* A run that is long, and stored as it is wanted: read to where it goes, without a stop in a block. */
+/* A run that is long, and stored as it is wanted: read to where it goes, without a stop in a block.
+   */
 static bool ckr__run_direct(const ckr__op *op, const uint8_t *dst, uint64_t bytes)
 {
     const ckr_piece *p = op->pa;
-    return dst && p->file != CKR_NO_FILE && bytes >= CKR__DIRECT && op->dtype == p->dtype && !p->big_endian &&
-           !ckr__host_big_endian();
+    return dst && p->file != CKR_NO_FILE && bytes >= CKR__DIRECT && op->dtype == p->dtype &&
+           !p->big_endian && !ckr__host_big_endian();
 }
 
 /* Without a digest in one call; with one in parts that are still in cache when they are summed. */
-static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst, uint64_t n)
+static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
+                          uint64_t n)
 {
     const bool sum = w->sums && !op->no_sum;
     w->bytes_read += n;
@@ -15436,13 +15663,15 @@ static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
     return true;
 }
 
-/* A run of n elements: copy (dst not NULL), cast and digest in one pass. Files are little-endian, so
-   the destination is too.                                                                           */
-static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst, int64_t n)
+/* A run of n elements: copy (dst not NULL), cast and digest in one pass. Files are little-endian,
+   so the destination is too. */
+static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
+                          int64_t n)
 {
     const uint64_t ea = ckr_dtype_size(op->pa->dtype), ed = ckr_dtype_size(op->dtype);
     const int64_t step = (int64_t)(CKR__RUN_PART / (ea > ed ? ea : ed));
-    if (ckr__run_direct(op, dst, (uint64_t)n * ea)) return ckr__run_read(w, op, a, l, dst, (uint64_t)n * ea);
+    if (ckr__run_direct(op, dst, (uint64_t)n * ea))
+        return ckr__run_read(w, op, a, l, dst, (uint64_t)n * ea);
     while (n > 0) {
         int64_t part = ckr__min_i64(n, step);
         const uint8_t *s = ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea);
@@ -15450,7 +15679,8 @@ static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
         if (dst) {
             if (op->dtype == op->pa->dtype) memcpy(dst, s, (size_t)part * (size_t)ea);
             else ckr__convert(op->dtype, dst, op->pa->dtype, s, (uint64_t)part);
-            if (ckr__host_big_endian()) ckr__swap_bytes(dst, (size_t)part * (size_t)ed, ckr__dtypes[op->dtype].swap);
+            if (ckr__host_big_endian())
+                ckr__swap_bytes(dst, (size_t)part * (size_t)ed, ckr__dtypes[op->dtype].swap);
             dst += (uint64_t)part * ed;
         }
         if (!op->no_sum) ckr__lane_digest(w, op->tensor, op->pa->dtype, l, s, (uint64_t)part * ea);
@@ -15483,7 +15713,8 @@ static uint64_t ckr__ulp_distance(ckr_dtype t, const uint8_t *x, const uint8_t *
     return u > v ? u - v : v - u;
 }
 
-static void ckr__compare_elements(ckr__lane *w, ckr_dtype t, const uint8_t *x, const uint8_t *y, uint64_t n)
+static void ckr__compare_elements(ckr__lane *w, ckr_dtype t, const uint8_t *x, const uint8_t *y,
+                                  uint64_t n)
 {
     const size_t e = ckr_dtype_size(t);
     uint64_t i, ulp;
@@ -15517,7 +15748,8 @@ static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64
             ckr__convert(tb, cast, ta, x, (uint64_t)part);
             x = cast;
         }
-        if (memcmp(x, y, (size_t)part * (size_t)eb) != 0) ckr__compare_elements(w, tb, x, y, (uint64_t)part);
+        if (memcmp(x, y, (size_t)part * (size_t)eb) != 0)
+            ckr__compare_elements(w, tb, x, y, (uint64_t)part);
         w->bytes_read += (uint64_t)part * (ea + eb);
         a += (uint64_t)part * ea;
         b += (uint64_t)part * eb;
@@ -15528,8 +15760,8 @@ static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64
 
 /* Walks the part of an op whose destination lies in [w0, w1); `dst` stands for w0 (NULL: nothing is
    copied). One call per axis: the depth is n_dims of the op, at most CKR_MAX_DIMS.               */
-static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const uint64_t at[4], uint64_t w0,
-                         uint64_t w1, uint8_t *dst)
+static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const uint64_t at[4],
+                         uint64_t w0, uint64_t w1, uint8_t *dst)
 {
     uint64_t next[4], end = at[2] + op->span[axis];
     int64_t i, first = 0, last;
@@ -15538,7 +15770,9 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
         const uint64_t ed = ckr_dtype_size(op->dtype), ea = ckr_dtype_size(op->pa->dtype);
         uint64_t skip = at[2] < w0 ? (w0 - at[2]) / ed : 0;
         uint64_t n = ((end < w1 ? end : w1) - at[2]) / ed - skip;
-        if (op->pb) return ckr__run_compare(w, op, at[0] + skip * ea, at[1] + skip * ckr_dtype_size(op->pb->dtype), (int64_t)n);
+        if (op->pb)
+            return ckr__run_compare(w, op, at[0] + skip * ea,
+                                    at[1] + skip * ckr_dtype_size(op->pb->dtype), (int64_t)n);
         return ckr__run_copy(w, op, at[0] + skip * ea, at[3] + skip * ea,
                              dst ? dst + (at[2] + skip * ed - w0) : NULL, (int64_t)n);
     }
@@ -15595,8 +15829,8 @@ static void ckr__crew_free(ckr__crew *w)
 }
 
 /* n_tensors > 0: with digest sums. `other` may be NULL. */
-static ckr_result ckr__crew_make(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src, const ckr__ctx *other,
-                                  uint64_t n_tensors)
+static ckr_result ckr__crew_make(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
+                                 const ckr__ctx *other, uint64_t n_tensors)
 {
     uint32_t i;
     memset(w, 0, sizeof *w);
@@ -15645,7 +15879,8 @@ static ckr_result ckr__crew_error(ckr__crew *w)
     return CKR_OK;
 }
 
-/* A part of an op: the piece of its destination in [begin, end) goes to `dst` (NULL: digest or compare). */
+/* A part of an op: the piece of its destination in [begin, end) goes to `dst` (NULL: digest or
+   compare). */
 typedef struct ckr__job { const ckr__op *op; uint64_t begin, end; uint8_t *dst; } ckr__job;
 typedef struct ckr__jobs { ckr__crew *crew; ckr__job *list; uint64_t n, cap; } ckr__jobs;
 
@@ -15685,8 +15920,8 @@ static ckr_result ckr__jobs_run(ckr__jobs *j, ckr__crew *crew)
 }
 
 /* >>plan ---------------------------------------------------------------------- */
-/* A plan: the target's files as the dialect describes them, and for each entry the ops that fill it.
-   A pure function of state, target and policy; no tensor byte is read.                            */
+/* A plan: the target's files as the dialect describes them, and for each entry the ops that fill
+   it. A pure function of state, target and policy; no tensor byte is read. */
 
 #define CKR__SIDE_FILE "ckptresume.json"
 
@@ -15709,7 +15944,7 @@ struct ckr_plan {
 };
 
 /* What an entry needs: ops that fill it, and the same region as the destination sees it, from which
-   the digest of the written bytes is computed independently of the ops.                            */
+   the digest of the written bytes is computed independently of the ops. */
 typedef struct ckr__fill { ckr__op *ops, *seen; uint64_t n_ops, n_seen; bool zero; } ckr__fill;
 
 static bool ckr__fill_push(ckr__ctx *c, ckr__op **ops, uint64_t *n, const ckr__op *op)
@@ -15728,9 +15963,10 @@ static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
     return v;
 }
 
-/* The ops of one bind. What lies outside the tensor's logical shape is padding and stays zero; what lies
-   inside and in no piece is a hole.                                                                 */
-static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, const ckr__bind *b, int64_t *volume)
+/* The ops of one bind. What lies outside the tensor's logical shape is padding and stays zero; what
+   lies inside and in no piece is a hole. */
+static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, const ckr__bind *b,
+                                 int64_t *volume)
 {
     const ckr_tensor *t = b->tensor;
     int64_t zero[CKR_MAX_DIMS], start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], want, got = 0;
@@ -15739,14 +15975,19 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
     ckr__op op;
 
     memset(zero, 0, sizeof zero);
-    if (!ckr__box_meet(t->n_dims, b->piece.start, b->piece.count, zero, t->shape, in_start, in_count)) return CKR_OK;
+    if (!ckr__box_meet(t->n_dims, b->piece.start, b->piece.count, zero, t->shape, in_start,
+                       in_count))
+        return CKR_OK;
     want = ckr__box_volume(t->n_dims, in_count);
     for (i = 0; i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
-        if (p->replica || !ckr__box_meet(t->n_dims, in_start, in_count, p->start, p->count, start, count)) continue;
+        if (p->replica ||
+            !ckr__box_meet(t->n_dims, in_start, in_count, p->start, p->count, start, count))
+            continue;
         if (p->dtype != e->dtype && !(ckr__is_float(p->dtype) && ckr__is_float(e->dtype)))
-            return ckr__fail(c->err, CKR_ITEM_CAST, ckr__file_path(c, p->file), CKR_NO_OFFSET, t->name,
-                             "%s cannot be cast to %s", ckr_dtype_name(p->dtype), ckr_dtype_name(e->dtype));
+            return ckr__fail(c->err, CKR_ITEM_CAST, ckr__file_path(c, p->file), CKR_NO_OFFSET,
+                             t->name, "%s cannot be cast to %s", ckr_dtype_name(p->dtype),
+                             ckr_dtype_name(e->dtype));
         if (!ckr__op_make(c, &op, t, start, count, p, NULL, &b->piece)) return c->err->code;
         op.no_sum = b->piece.replica;
         got += ckr__box_volume(t->n_dims, count);
@@ -15770,7 +16011,8 @@ static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e)
     uint64_t i;
     ckr_result r = CKR_OK;
     if (!f) return c->err->code;
-    for (i = 0; i < e->n_binds && r == CKR_OK; i++) r = ckr__fill_bind(c, f, e, &e->binds[i], &volume);
+    for (i = 0; i < e->n_binds && r == CKR_OK; i++)
+        r = ckr__fill_bind(c, f, e, &e->binds[i], &volume);
     f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
     e->ops = f;
     return r;
@@ -15785,8 +16027,9 @@ static int ckr__severity_max(const ckr_note *notes, uint64_t n)
     return worst;
 }
 
-/* `strict` takes approx and lost for errors; so does RECOVER, and changes too - except those that make the
-   framework go on exactly where it was (CKR_FIX_). One entry then says what would allow the rest.       */
+/* `strict` takes approx and lost for errors; so does RECOVER, and changes too - except those that
+   make the framework go on exactly where it was (CKR_FIX_). One entry then says what would allow
+   the rest. */
 static ckr_result ckr__plan_policy(ckr_plan *p)
 {
     const bool recover = p->target.mode == CKR_MODE_RECOVER;
@@ -15799,22 +16042,32 @@ static ckr_result ckr__plan_policy(ckr_plan *p)
     }
     if (!n) return CKR_OK;
     snprintf(what, sizeof what, "%llu entries are not %s", (unsigned long long)n,
-             recover ? "exact, and RECOVER allows nothing else" : "exact or changed as asked, and strict allows nothing else");
-    return ckr__note(&p->ctx, &p->notes, &p->n_notes, recover ? "CKR_E_RECOVER" : "CKR_E_STRICT", CKR_ERROR, NULL, NULL, NULL,
-                     what, recover ? "--mode continue" : "leave out --strict") ? CKR_OK : p->ctx.err->code;
+             recover ? "exact, and RECOVER allows nothing else"
+                     : "exact or changed as asked, and strict allows nothing else");
+    return ckr__note(&p->ctx, &p->notes, &p->n_notes, recover ? "CKR_E_RECOVER" : "CKR_E_STRICT",
+                     CKR_ERROR, NULL, NULL, NULL, what,
+                     recover ? "--mode continue" : "leave out --strict")
+               ? CKR_OK
+               : p->ctx.err->code;
 }
 
 /* An entry for each component that is left out, so that a report never passes over what is lost. */
 static ckr_result ckr__plan_components(ckr_plan *p, const ckr_state *s)
 {
-    static const char *const name[] = { "params", "optimizer", "groups", "schedule", "rng", "progress", "data" };
+    static const char *const name[] = {"params", "optimizer", "groups", "schedule",
+                                       "rng",    "progress",  "data"};
     uint32_t i;
     for (i = 0; i < 7; i++) {
         char step[40] = "left out";
         if (!(p->target.without & (1u << i))) continue;
-        if ((1u << i) == CKR_PROGRESS) snprintf(step, sizeof step, "step %lld -> 0", (long long)s->progress.step);
-        if (!ckr__note(&p->ctx, &p->notes, &p->n_notes, "CKR_WITHOUT", CKR_CHANGED, name[i], "in the checkpoint", step,
-                       p->target.mode == CKR_MODE_TRANSFER ? "asked for: transfer takes weights only" : "asked for", NULL))
+        if ((1u << i) == CKR_PROGRESS)
+            snprintf(step, sizeof step, "step %lld -> 0", (long long)s->progress.step);
+        if (!ckr__note(&p->ctx, &p->notes, &p->n_notes, "CKR_WITHOUT", CKR_CHANGED, name[i],
+                       "in the checkpoint", step,
+                       p->target.mode == CKR_MODE_TRANSFER
+                           ? "asked for: transfer takes weights only"
+                           : "asked for",
+                       NULL))
             return p->ctx.err->code;
     }
     return CKR_OK;
@@ -15851,8 +16104,9 @@ static bool ckr__plan_count(ckr_plan *p)
     }
     facts->files = files;
     facts->n_files = p->out.n_files;
-    facts->peak_bytes = p->src->ctx.arena_bytes + c->arena_bytes +
-                        c->env.parallel.n_threads * (p->facts.window_bytes + CKR__BLOCK + 2 * CKR__RUN_PART);
+    facts->peak_bytes =
+        p->src->ctx.arena_bytes + c->arena_bytes +
+        c->env.parallel.n_threads * (p->facts.window_bytes + CKR__BLOCK + 2 * CKR__RUN_PART);
     return true;
 }
 
@@ -15863,7 +16117,8 @@ static ckr_result ckr__plan_fill(ckr_plan *p)
     for (i = 0; i < p->out.n_files && r == CKR_OK; i++) {
         ckr__out_file *f = p->out.files[i];
         ckr__image *image = NULL;
-        for (k = 0; k < f->n_entries && r == CKR_OK; k++) r = ckr__fill_make(&p->ctx, f->entries[k]);
+        for (k = 0; k < f->n_entries && r == CKR_OK; k++)
+            r = ckr__fill_make(&p->ctx, f->entries[k]);
         if (r == CKR_OK) r = ckr__image_make(&p->ctx, f, &image);
     }
     return r;
@@ -15887,7 +16142,8 @@ static void ckr__plan_target(ckr_plan *p, const ckr_state *s)
         t->without |= CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE | CKR_RNG | CKR_PROGRESS | CKR_DATA;
 }
 
-/* Window and lanes under a cap on buffers: fewer lanes before windows under 64 KiB, and no less than one. */
+/* Window and lanes under a cap on buffers: fewer lanes before windows under 64 KiB, and no less
+   than one. */
 static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
 {
     const uint64_t fixed = CKR__BLOCK + 2 * CKR__RUN_PART, least = 65536;
@@ -15896,8 +16152,8 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
     if (max_bytes) {
         if (max_bytes < fixed + least)
             return ckr__fail(p->ctx.err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, "max_bytes",
-                             "a cap of %llu bytes on buffers; one worker needs %llu", (unsigned long long)max_bytes,
-                             (unsigned long long)(fixed + least));
+                             "a cap of %llu bytes on buffers; one worker needs %llu",
+                             (unsigned long long)max_bytes, (unsigned long long)(fixed + least));
         while (*lanes > 1 && max_bytes / *lanes < fixed + least) --*lanes;
         w = (max_bytes / *lanes - fixed) & ~(uint64_t)4095;
     }
@@ -15905,8 +16161,8 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
     return CKR_OK;
 }
 
-CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
-                                   ckr_plan **out, ckr_error *err)
+CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
+                                   uint64_t max_bytes, ckr_plan **out, ckr_error *err)
 {
     ckr__ctx boot;
     ckr_plan *p;
@@ -15928,7 +16184,8 @@ CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target
     r = ckr__plan_window(p, max_bytes);
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
     if (r == CKR_OK) r = ckr__plan_components(p, &src->state);
-    if (r == CKR_OK) r = d->emit_fn(&p->ctx, &src->state, &p->target, &p->out, &p->notes, &p->n_notes);
+    if (r == CKR_OK)
+        r = d->emit_fn(&p->ctx, &src->state, &p->target, &p->out, &p->notes, &p->n_notes);
     if (r == CKR_OK) r = ckr__plan_policy(p);
     p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
     if (r == CKR_OK && p->facts.verdict != CKR_VERDICT_REFUSED) {
@@ -15960,15 +16217,16 @@ CKR_API void ckr_plan_free(ckr_plan *p)
 }
 
 /* >>output -------------------------------------------------------------------- */
-/* Carrying a plan out. Everything is written into one temporary sibling, `.NAME.ckptresume-tmp`, made
-   durable, and renamed; so the output is absent or whole, and what was there stays until then. A sibling
-   that a killed run left is recognised by its name and removed by the next. With `force` the old output
-   steps aside as `.NAME.ckptresume-old` between two renames; a run that finds it alone puts it back.     */
+/* Carrying a plan out. Everything is written into one temporary sibling, `.NAME.ckptresume-tmp`,
+   made durable, and renamed; so the output is absent or whole, and what was there stays until then.
+   A sibling that a killed run left is recognised by its name and removed by the next. With `force`
+   the old output steps aside as `.NAME.ckptresume-old` between two renames; a run that finds it
+   alone puts it back. */
 
 typedef struct ckr__win {      /* one task: bytes [begin, end) of an output file        */
     uint32_t file;
     uint64_t begin, end;
-    uint32_t crc[2];           /* of the entry that comes in over the left edge, of the one that goes
+    uint32_t crc[2]; /* of the entry that comes in over the left edge, of the one that goes
                                   out over the right (an entry over both is the first)    */
     uint64_t len[2];
 } ckr__win;
@@ -16000,8 +16258,10 @@ static uint64_t ckr__seg_find(const ckr__image *img, uint64_t at)
     return lo;
 }
 
-/* The part [w0, w1) of an entry into `dst`, with its digest sums; w0 and w1 count from the entry's start. */
-static bool ckr__win_entry(ckr__write *w, uint32_t lane, const ckr_entry *e, uint64_t w0, uint64_t w1, uint8_t *dst)
+/* The part [w0, w1) of an entry into `dst`, with its digest sums; w0 and w1 count from the entry's
+   start. */
+static bool ckr__win_entry(ckr__write *w, uint32_t lane, const ckr_entry *e, uint64_t w0,
+                           uint64_t w1, uint8_t *dst)
 {
     ckr__lane *l = &w->crew.lanes[lane];
     const ckr__fill *f = (const ckr__fill *)e->ops;
@@ -16049,13 +16309,14 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
         if (e <= a) continue;
         if (s->entry && !s->late) {
             if (!ckr__win_entry(w, lane, s->entry, a - s->offset, e - s->offset, dst)) return;
-            if (f->format == CKR_FORMAT_TORCH_ZIP) ckr__win_crc(win, s->entry, a - s->offset, e - a, dst);
+            if (f->format == CKR_FORMAT_TORCH_ZIP)
+                ckr__win_crc(win, s->entry, a - s->offset, e - a, dst);
         } else {
             memcpy(dst, s->bytes + (a - s->offset), (size_t)(e - a));
         }
     }
-    sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[win->file - w->first_file], win->begin, buf,
-                                (size_t)(win->end - win->begin));
+    sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[win->file - w->first_file],
+                                win->begin, buf, (size_t)(win->end - win->begin));
     if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_WRITE, f->path, sys);
 }
 
@@ -16102,8 +16363,8 @@ static ckr_result ckr__win_late(ckr__write *w, uint64_t file)
         const ckr__seg *s = &img->segs[i];
         int32_t sys;
         if (!s->late || !s->size) continue;
-        sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[file - w->first_file], s->offset, s->bytes,
-                                    (size_t)s->size);
+        sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[file - w->first_file], s->offset,
+                                    s->bytes, (size_t)s->size);
         if (sys) return ckr__fail_io(w->c->err, CKR_ITEM_IO_WRITE, f->path, sys);
     }
     return CKR_OK;
@@ -16117,7 +16378,8 @@ static bool ckr__wins_add(ckr__write *w, uint64_t file)
     for (at = 0; at < img->size; at += size) {
         void *array = w->wins;
         ckr__win *x;
-        if (!ckr__arena_grow(w->c, &array, &w->cap_wins, w->n_wins + 1, sizeof *w->wins)) return false;
+        if (!ckr__arena_grow(w->c, &array, &w->cap_wins, w->n_wins + 1, sizeof *w->wins))
+            return false;
         w->wins = (ckr__win *)array;
         x = &w->wins[w->n_wins++];
         memset(x, 0, sizeof *x);
@@ -16167,13 +16429,15 @@ static ckr_result ckr__write_batch(ckr__write *w)
 
 /* >>output.paths: directories, the temporary sibling, durability */
 
-static ckr_result ckr__path_do(ckr__ctx *c, ckr_path_op op, const char *path, const char *to, ckr_item item)
+static ckr_result ckr__path_do(ckr__ctx *c, ckr_path_op op, const char *path, const char *to,
+                               ckr_item item)
 {
     int32_t sys = c->env.io.path_fn(c->env.io.user, op, path, to);
     return sys ? ckr__fail_io(c->err, item, path, sys) : CKR_OK;
 }
 
-/* Removes a file or a tree of ours, breadth first; what cannot be removed is left to the next run. */
+/* Removes a file or a tree of ours, breadth first; what cannot be removed is left to the next run.
+   */
 static void ckr__remove_tree(ckr__ctx *c, const char *path)
 {
     ckr_error keep = *c->err;
@@ -16220,7 +16484,10 @@ static ckr_result ckr__make_dirs(ckr__write *w, const char ***dirs, uint64_t *n)
             const char *dir, **place;
             void *array = *dirs;
             if (ckr__map_find(&seen, path, (size_t)(slash - path), NULL)) continue;
-            if (!ckr__map_put(&seen, path, (size_t)(slash - path), 1, NULL)) { r = c->err->code; break; }
+            if (!ckr__map_put(&seen, path, (size_t)(slash - path), 1, NULL)) {
+                r = c->err->code;
+                break;
+            }
             dir = ckr__strndup(c, path, (size_t)(slash - path));
             dir = dir ? ckr__path_join(c, w->temp, dir) : NULL;
             place = (const char **)ckr__append(c, &array, n, sizeof *place);
@@ -16277,28 +16544,33 @@ static const char *ckr__parent(ckr__ctx *c, const char *path)
     return ckr__strndup(c, path, n);
 }
 
-/* Is `inner` the directory `outer` or below it? By identity, so that links and spellings don't matter. */
+/* Is `inner` the directory `outer` or below it? By identity, so that links and spellings don't
+   matter. */
 static bool ckr__path_within(ckr__ctx *c, const char *inner, const char *outer)
 {
     ckr_stat o, s;
     const char *p = inner;
     int depth;
-    if (c->env.io.stat_fn(c->env.io.user, outer, &o) != 0 || o.kind == CKR_FILE_ABSENT) return false;
+    if (c->env.io.stat_fn(c->env.io.user, outer, &o) != 0 || o.kind == CKR_FILE_ABSENT)
+        return false;
     for (depth = 0; p && depth < 256; depth++) {
         const char *up;
         if (c->env.io.stat_fn(c->env.io.user, p, &s) == 0 && s.kind == o.kind &&
             s.id[0] == o.id[0] && s.id[1] == o.id[1]) return true;
         up = ckr__parent(c, p);
         if (!strcmp(p, ".") || !strcmp(p, "/")) up = strcmp(p, "/") ? ckr__printf(c, "..") : NULL;
-        else if (!strcmp(p + (strlen(p) > 1 ? strlen(p) - 2 : 0), "..")) up = ckr__printf(c, "%s/..", p);
+        else if (!strcmp(p + (strlen(p) > 1 ? strlen(p) - 2 : 0), ".."))
+            up = ckr__printf(c, "%s/..", p);
         if (up && !strcmp(up, p)) return false;
         p = up;
     }
     return false;
 }
 
-/* What stands in the way of writing `path`; puts an old output back that a killed run left aside. */
-static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *path, const char *old)
+/* What stands in the way of writing `path`; puts an old output back that a killed run left aside.
+   */
+static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *path,
+                                    const char *old)
 {
     ckr_file_kind kind = ckr__path_kind(c, path);
     const char *source = p->src->dir;
@@ -16317,7 +16589,8 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     if (ckr__path_within(c, path, source) || ckr__path_within(c, path, p->src->path) ||
         ckr__path_within(c, p->src->path, path))
         return ckr__fail(c->err, CKR_ITEM_OUTPUT_INSIDE, path, CKR_NO_OFFSET, NULL,
-                         "the output lies inside the input (or the input inside it); a separate directory was expected");
+                         "the output lies inside the input (or the input inside it); a separate "
+                         "directory was expected");
     if (kind != CKR_FILE_ABSENT && !p->target.force) {
         ckr_result r = ckr__fail(c->err, CKR_ITEM_OUTPUT_EXISTS, path, CKR_NO_OFFSET, NULL, NULL);
         return ckr__remedy(c->err, r, "--force replaces it when the new one is complete");
@@ -16325,7 +16598,8 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     return CKR_OK;
 }
 
-static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *path, const char *old, bool single)
+static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *path,
+                                     const char *old, bool single)
 {
     ckr_result r;
     bool exists = ckr__path_kind(c, path) != CKR_FILE_ABSENT;
@@ -16379,7 +16653,8 @@ static ckr_result ckr__write_alloc(ckr__write *w)
 /* The digests of what was read and of what went into the files, and the side file's text. */
 static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__buf *side);
 
-static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *old, ckr_receipt *receipt)
+static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *old,
+                                 ckr_receipt *receipt)
 {
     ckr__ctx *c = w->c;
     const ckr_plan *p = w->plan;
@@ -16398,16 +16673,19 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
     if (r == CKR_OK) r = ckr__write_receipt(w, receipt, &side);
     if (r == CKR_OK && !w->single)
         r = ckr__write_text(c, ckr__path_join(c, w->temp, CKR__SIDE_FILE), side.data, side.size);
-    for (i = 0; i < p->out.n_files && r == CKR_OK; i++) r = ckr__sync_file(c, ckr__write_path(w, i));
+    for (i = 0; i < p->out.n_files && r == CKR_OK; i++)
+        r = ckr__sync_file(c, ckr__write_path(w, i));
     for (i = n_dirs; i > 0 && r == CKR_OK; i--)
         r = ckr__path_do(c, CKR_PATH_SYNC_DIR, dirs[i - 1], NULL, CKR_ITEM_IO_SYNC);
-    if (r == CKR_OK && !w->single) r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->temp, NULL, CKR_ITEM_IO_SYNC);
+    if (r == CKR_OK && !w->single)
+        r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->temp, NULL, CKR_ITEM_IO_SYNC);
     if (r == CKR_OK) r = ckr__output_rename(c, w->temp, path, old, w->single);
     ckr__buf_free(&side);
     return r;
 }
 
-CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt, ckr_error *err)
+CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
+                                  ckr_error *err)
 {
     ckr__ctx c;
     ckr__write w;
@@ -16438,11 +16716,11 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
 }
 
 /* >>verify -------------------------------------------------------------------- */
-/* Reading every byte: digests, checks, differences; and boxes into the caller's memory. All are lists of
-   ops for the same engine.                                                                          */
+/* Reading every byte: digests, checks, differences; and boxes into the caller's memory. All are
+   lists of ops for the same engine. */
 
-/* Every piece inside its file, no two claim the same elements, and together they are the whole tensor:
-   the proof without which nothing is read.                                                          */
+/* Every piece inside its file, no two claim the same elements, and together they are the whole
+   tensor: the proof without which nothing is read. */
 static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
 {
     int64_t numel, have = 0, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
@@ -16454,30 +16732,38 @@ static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
         uint64_t last = p->offset;
         for (d = 0; d < p->n_dims; d++) {
             uint64_t reach;
-            if (p->start[d] < 0 || p->count[d] <= 0 || p->stride[d] < 0 || p->start[d] > t->shape[d] ||
-                p->count[d] > t->shape[d] - p->start[d] ||
+            if (p->start[d] < 0 || p->count[d] <= 0 || p->stride[d] < 0 ||
+                p->start[d] > t->shape[d] || p->count[d] > t->shape[d] - p->start[d] ||
                 !ckr__mul_u64((uint64_t)(p->count[d] - 1), (uint64_t)p->stride[d], &reach) ||
-                !ckr__add_u64(last, reach, &last)) goto range;
+                !ckr__add_u64(last, reach, &last))
+                goto range;
         }
         if (p->file != CKR_NO_FILE &&
-            (p->file >= c->n_files || !ckr__range_ok(last, ckr_dtype_size(p->dtype), c->files[p->file].size))) goto range;
+            (p->file >= c->n_files ||
+             !ckr__range_ok(last, ckr_dtype_size(p->dtype), c->files[p->file].size)))
+            goto range;
         if (p->replica) continue;
         have += ckr__box_volume(t->n_dims, p->count);
         for (k = 0; k < i; k++)
-            if (!t->pieces[k].replica && ckr__box_meet(t->n_dims, p->start, p->count, t->pieces[k].start,
-                                                       t->pieces[k].count, start, count))
-                return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, ckr__file_path(c, p->file), p->offset, t->name,
-                                 "%s: these elements are in %s too", t->slot, ckr__file_path(c, t->pieces[k].file));
+            if (!t->pieces[k].replica &&
+                ckr__box_meet(t->n_dims, p->start, p->count, t->pieces[k].start, t->pieces[k].count,
+                              start, count))
+                return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, ckr__file_path(c, p->file),
+                                 p->offset, t->name, "%s: these elements are in %s too", t->slot,
+                                 ckr__file_path(c, t->pieces[k].file));
     }
     if (have != numel)
         return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
-                         "%s: %lld of %lld elements are in no file", t->slot, (long long)(numel - have), (long long)numel);
+                         "%s: %lld of %lld elements are in no file", t->slot,
+                         (long long)(numel - have), (long long)numel);
     return CKR_OK;
 range:
-    return ckr__fail(c->err, CKR_ITEM_PIECE_RANGE, ckr__file_path(c, t->pieces[i].file), t->pieces[i].offset, t->name, NULL);
+    return ckr__fail(c->err, CKR_ITEM_PIECE_RANGE, ckr__file_path(c, t->pieces[i].file),
+                     t->pieces[i].offset, t->name, NULL);
 }
 
-/* Ops that read box [start, start + count) of a tensor into memory as `dst` has it; dst NULL: digest. */
+/* Ops that read box [start, start + count) of a tensor into memory as `dst` has it; dst NULL:
+   digest. */
 static bool ckr__read_ops(ckr__ctx *c, ckr__jobs *jobs, const ckr_tensor *t, const int64_t *start,
                           const int64_t *count, const ckr_piece *dst, uint8_t *base)
 {
@@ -16486,9 +16772,11 @@ static bool ckr__read_ops(ckr__ctx *c, ckr__jobs *jobs, const ckr_tensor *t, con
     for (i = 0; i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
         ckr__op *op;
-        if (p->replica || !ckr__box_meet(t->n_dims, start, count, p->start, p->count, s, n)) continue;
+        if (p->replica || !ckr__box_meet(t->n_dims, start, count, p->start, p->count, s, n))
+            continue;
         op = CKR__NEW(c, ckr__op);
-        if (!op || !ckr__op_make(c, op, t, s, n, p, NULL, dst) || !ckr__jobs_add(c, jobs, op, base)) return false;
+        if (!op || !ckr__op_make(c, op, t, s, n, p, NULL, dst) || !ckr__jobs_add(c, jobs, op, base))
+            return false;
     }
     return true;
 }
@@ -16504,12 +16792,15 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
     for (d = 0; d < t->n_dims; d++) {
         v[d] = r->start ? r->start[d] : 0;
         v[t->n_dims + d] = r->start ? r->count[d] : t->shape[d];
-        if (v[d] < 0 || v[t->n_dims + d] < 0 || v[d] > t->shape[d] || v[t->n_dims + d] > t->shape[d] - v[d])
-            return ckr__fail(c->err, CKR_ITEM_BOX_RANGE, NULL, CKR_NO_OFFSET, t->name, "axis %u: [%lld, +%lld) of %lld",
-                             (unsigned)d, (long long)v[d], (long long)v[t->n_dims + d], (long long)t->shape[d]);
+        if (v[d] < 0 || v[t->n_dims + d] < 0 || v[d] > t->shape[d] ||
+            v[t->n_dims + d] > t->shape[d] - v[d])
+            return ckr__fail(c->err, CKR_ITEM_BOX_RANGE, NULL, CKR_NO_OFFSET, t->name,
+                             "axis %u: [%lld, +%lld) of %lld", (unsigned)d, (long long)v[d],
+                             (long long)v[t->n_dims + d], (long long)t->shape[d]);
     }
     for (d = 0; d < t->n_dims; d++)
-        v[2 * t->n_dims + d] = ckr__row_major(t->n_dims, v + t->n_dims, d) * (int64_t)ckr_dtype_size(as);
+        v[2 * t->n_dims + d] =
+            ckr__row_major(t->n_dims, v + t->n_dims, d) * (int64_t)ckr_dtype_size(as);
     dst->n_dims = t->n_dims;
     dst->start = v;
     dst->count = v + t->n_dims;
@@ -16518,16 +16809,19 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
     dst->dtype = as;
     numel = ckr__box_volume(t->n_dims, dst->count);
     if ((uint64_t)numel * ckr_dtype_size(as) != r->dst_size)
-        return ckr__fail(c->err, CKR_ITEM_DST_SIZE, NULL, CKR_NO_OFFSET, t->name, "dst_size is %llu, the box needs %llu",
-                         (unsigned long long)r->dst_size, (unsigned long long)((uint64_t)numel * ckr_dtype_size(as)));
+        return ckr__fail(c->err, CKR_ITEM_DST_SIZE, NULL, CKR_NO_OFFSET, t->name,
+                         "dst_size is %llu, the box needs %llu", (unsigned long long)r->dst_size,
+                         (unsigned long long)((uint64_t)numel * ckr_dtype_size(as)));
     if (as != t->dtype && !(ckr__is_float(as) && ckr__is_float(t->dtype)))
-        return ckr__fail(c->err, CKR_ITEM_CAST, NULL, CKR_NO_OFFSET, t->name, "%s cannot be cast to %s",
-                         ckr_dtype_name(t->dtype), ckr_dtype_name(as));
+        return ckr__fail(c->err, CKR_ITEM_CAST, NULL, CKR_NO_OFFSET, t->name,
+                         "%s cannot be cast to %s", ckr_dtype_name(t->dtype), ckr_dtype_name(as));
     if (numel == 0) return CKR_OK;
-    return ckr__read_ops(c, jobs, t, dst->start, dst->count, dst, (uint8_t *)r->dst) ? CKR_OK : c->err->code;
+    return ckr__read_ops(c, jobs, t, dst->start, dst->count, dst, (uint8_t *)r->dst) ? CKR_OK
+                                                                                     : c->err->code;
 }
 
-CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n, ckr_error *err)
+CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
+                                 ckr_error *err)
 {
     ckr__ctx c;
     ckr__crew crew;
@@ -16545,7 +16839,8 @@ CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, si
 }
 
 /* A scalar tensor of the optimizer's step as an integer; *is_step false when it is none. */
-static ckr_result ckr__step_value(ckr__ctx *c, const ckr_ckpt *ckpt, const ckr_tensor *t, int64_t *out, bool *is_step)
+static ckr_result ckr__step_value(ckr__ctx *c, const ckr_ckpt *ckpt, const ckr_tensor *t,
+                                  int64_t *out, bool *is_step)
 {
     uint8_t bytes[8];
     ckr_read r;
@@ -16576,11 +16871,11 @@ static int ckr__tensor_cmp(const void *a, const void *b)
     return r ? r : strcmp(x->slot, y->slot);
 }
 
-/* The total: SHA-256 over the tensors in order of (name, slot): name, NUL, slot, NUL, 16 bytes; its first
-   16 bytes. `step` stands as the digest of an int64 scalar; a master equal to its fp32 parameter is
-   left out. `use` (or NULL) says which tensors count.                                              */
-static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_ckpt *ckpt, const uint8_t (*each)[16], const bool *use,
-                                    uint8_t total[16])
+/* The total: SHA-256 over the tensors in order of (name, slot): name, NUL, slot, NUL, 16 bytes; its
+   first 16 bytes. `step` stands as the digest of an int64 scalar; a master equal to its fp32
+   parameter is left out. `use` (or NULL) says which tensors count. */
+static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_ckpt *ckpt, const uint8_t (*each)[16],
+                                    const bool *use, uint8_t total[16])
 {
     const ckr_state *s = &ckpt->state;
     void **order = (void **)ckr__arena_n(c, s->n_tensors, sizeof *order);
@@ -16607,7 +16902,8 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_ckpt *ckpt, const uin
                 if (strcmp(u->name, t->name)) break;
                 if (!strcmp(u->slot, "param")) param = u;
             }
-            if (param && param->dtype == CKR_DTYPE_F32 && !memcmp(each[param->index], d, 16)) continue;
+            if (param && param->dtype == CKR_DTYPE_F32 && !memcmp(each[param->index], d, 16))
+                continue;
         }
         if (ckr__step_value(c, ckpt, t, &step, &is_step) != CKR_OK) return c->err->code;
         if (is_step) {
@@ -16626,7 +16922,8 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_ckpt *ckpt, const uin
     return CKR_OK;
 }
 
-static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, uint8_t (*each)[16], uint64_t *bytes)
+static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, uint8_t (*each)[16],
+                                  uint64_t *bytes)
 {
     const ckr_state *s = &ckpt->state;
     int64_t zero[CKR_MAX_DIMS];
@@ -16639,8 +16936,10 @@ static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, uint8_t (*e
     memset(&jobs, 0, sizeof jobs);
     memset(&crew, 0, sizeof crew);
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
-        if (!ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL)) r = c->err->code;
-    if (r == CKR_OK) r = ckr__crew_make(&crew, c, &ckpt->ctx, NULL, s->n_tensors ? s->n_tensors : 1);
+        if (!ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL))
+            r = c->err->code;
+    if (r == CKR_OK)
+        r = ckr__crew_make(&crew, c, &ckpt->ctx, NULL, s->n_tensors ? s->n_tensors : 1);
     if (r == CKR_OK) r = ckr__jobs_run(&jobs, &crew);
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
         uint64_t acc[2] = { 0, 0 };
@@ -16648,14 +16947,16 @@ static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, uint8_t (*e
             acc[0] += crew.lanes[k].sums[i][0];
             acc[1] += crew.lanes[k].sums[i][1];
         }
-        ckr__digest_final(acc, s->tensors[i]->dtype, s->tensors[i]->n_dims, s->tensors[i]->shape, each[i]);
+        ckr__digest_final(acc, s->tensors[i]->dtype, s->tensors[i]->n_dims, s->tensors[i]->shape,
+                          each[i]);
     }
     for (k = 0; bytes && k < crew.n && crew.lanes; k++) *bytes += crew.lanes[k].bytes_read;
     ckr__crew_free(&crew);
     return r;
 }
 
-CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], uint8_t total[16], ckr_error *err)
+CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], uint8_t total[16],
+                                   ckr_error *err)
 {
     ckr__ctx c;
     ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
@@ -16679,10 +16980,11 @@ typedef struct ckr__checker {
     uint64_t        n_notes, bytes_read;
 } ckr__checker;
 
-/* Compares where boxes of x and y meet; sums into the lane that ran it. One comparison at a time, so that
-   its counts are its own; tensors large enough to matter are cut over all lanes.                      */
-static ckr_result ckr__compare(ckr__ctx *c, const ckr__ctx *a, const ckr__ctx *b, ckr__crew *crew, const ckr_tensor *x,
-                               const ckr_piece *px, uint32_t nx, const ckr_piece *py, uint32_t ny, bool skip_x_replicas)
+/* Compares where boxes of x and y meet; sums into the lane that ran it. One comparison at a time,
+   so that its counts are its own; tensors large enough to matter are cut over all lanes. */
+static ckr_result ckr__compare(ckr__ctx *c, const ckr__ctx *a, const ckr__ctx *b, ckr__crew *crew,
+                               const ckr_tensor *x, const ckr_piece *px, uint32_t nx,
+                               const ckr_piece *py, uint32_t ny, bool skip_x_replicas)
 {
     int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
     ckr__jobs jobs;
@@ -16698,9 +17000,11 @@ static ckr_result ckr__compare(ckr__ctx *c, const ckr__ctx *a, const ckr__ctx *b
         for (k = 0; k < ny; k++) {
             ckr__op *op;
             if (skip_x_replicas && px[i].replica) continue;
-            if (!ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n)) continue;
+            if (!ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
+                continue;
             op = CKR__NEW(c, ckr__op);
-            if (!op || !ckr__op_make(c, op, x, s, n, &px[i], &py[k], NULL) || !ckr__jobs_add(c, &jobs, op, NULL))
+            if (!op || !ckr__op_make(c, op, x, s, n, &px[i], &py[k], NULL) ||
+                !ckr__jobs_add(c, &jobs, op, NULL))
                 return c->err->code;
         }
     return ckr__jobs_run(&jobs, crew);
@@ -16721,34 +17025,42 @@ static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ck
     for (i = 0; i < t->n_pieces && r == CKR_OK; i++) {
         uint64_t n;
         if (!t->pieces[i].replica) continue;
-        r = ckr__compare(&k->c, &k->ckpt->ctx, &k->ckpt->ctx, crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1, true);
+        r = ckr__compare(&k->c, &k->ckpt->ctx, &k->ckpt->ctx, crew, t, t->pieces, t->n_pieces,
+                         &t->pieces[i], 1, true);
         n = ckr__crew_differ(crew);
         if (r == CKR_OK && n) {
             char what[512];
-            snprintf(what, sizeof what, "%llu elements of the copy in %.300s differ from the first one",
+            snprintf(what, sizeof what,
+                     "%llu elements of the copy in %.300s differ from the first one",
                      (unsigned long long)n, ckr__file_path(&k->ckpt->ctx, t->pieces[i].file));
             if (!ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_REPLICA_DIFFERS", CKR_ERROR,
-                           ckr__printf(&k->c, "%s (%s)", t->name, t->slot), NULL, NULL, what, NULL)) r = k->c.err->code;
+                           ckr__printf(&k->c, "%s (%s)", t->name, t->slot), NULL, NULL, what, NULL))
+                r = k->c.err->code;
         }
     }
     return r;
 }
 
-static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_tensor *master, const ckr_tensor *param)
+static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_tensor *master,
+                                    const ckr_tensor *param)
 {
     ckr_result r;
     char what[160];
     uint64_t n;
-    if (!param || !ckr__is_float(param->dtype) || !ckr__is_float(master->dtype) || param->n_dims != master->n_dims ||
-        memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape)) return CKR_OK;
-    r = ckr__compare(&k->c, &k->ckpt->ctx, &k->ckpt->ctx, crew, master, master->pieces, master->n_pieces,
-                     param->pieces, param->n_pieces, true);
+    if (!param || !ckr__is_float(param->dtype) || !ckr__is_float(master->dtype) ||
+        param->n_dims != master->n_dims ||
+        memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape))
+        return CKR_OK;
+    r = ckr__compare(&k->c, &k->ckpt->ctx, &k->ckpt->ctx, crew, master, master->pieces,
+                     master->n_pieces, param->pieces, param->n_pieces, true);
     n = ckr__crew_differ(crew);
     if (r != CKR_OK || !n) return r;
     snprintf(what, sizeof what, "%llu elements of the %s master do not round to the %s parameter",
              (unsigned long long)n, ckr_dtype_name(master->dtype), ckr_dtype_name(param->dtype));
-    return ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_MASTER_DIFFERS", CKR_ERROR, master->name, NULL, NULL, what,
-                     NULL) ? CKR_OK : k->c.err->code;
+    return ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_MASTER_DIFFERS", CKR_ERROR, master->name,
+                     NULL, NULL, what, NULL)
+               ? CKR_OK
+               : k->c.err->code;
 }
 
 static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16]);
@@ -16772,11 +17084,13 @@ static ckr_result ckr__check_all(ckr__checker *k)
     if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, &k->ckpt->ctx, 0);
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
         if (!strcmp(s->tensors[i]->slot, "param") &&
-            !ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL)) r = k->c.err->code;
+            !ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL))
+            r = k->c.err->code;
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
         const ckr_tensor *t = s->tensors[i];
         r = ckr__check_replicas(k, &crew, t);
-        if (r == CKR_OK && !strcmp(t->slot, "master") && ckr__map_find(&params, t->name, strlen(t->name), &at))
+        if (r == CKR_OK && !strcmp(t->slot, "master") &&
+            ckr__map_find(&params, t->name, strlen(t->name), &at))
             r = ckr__check_master(k, &crew, t, s->tensors[at]);
     }
     for (n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
@@ -16848,15 +17162,18 @@ static ckr_tensor_diff *ckr__diff_add(ckr__differ *d, const ckr_tensor *t, int w
     return x;
 }
 
-static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_tensor *x, const ckr_tensor *y)
+static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_tensor *x,
+                                   const ckr_tensor *y)
 {
     ckr_tensor_diff *out;
     uint32_t i;
     uint64_t n;
     ckr_result r;
-    if (x->dtype != y->dtype || x->n_dims != y->n_dims || memcmp(x->shape, y->shape, x->n_dims * sizeof *x->shape))
+    if (x->dtype != y->dtype || x->n_dims != y->n_dims ||
+        memcmp(x->shape, y->shape, x->n_dims * sizeof *x->shape))
         return ckr__diff_add(d, x, 0) ? CKR_OK : d->c.err->code;
-    r = ckr__compare(&d->c, &d->a->ctx, &d->b->ctx, crew, x, x->pieces, x->n_pieces, y->pieces, y->n_pieces, true);
+    r = ckr__compare(&d->c, &d->a->ctx, &d->b->ctx, crew, x, x->pieces, x->n_pieces, y->pieces,
+                     y->n_pieces, true);
     n = ckr__crew_differ(crew);
     if (r != CKR_OK || !n) return r;
     out = ckr__diff_add(d, x, 0);
@@ -16873,20 +17190,24 @@ static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_te
 static ckr_result ckr__diff_tensors(ckr__differ *d)
 {
     const ckr_state *s = &d->a->state, *t = &d->b->state;
-    void **x = (void **)ckr__arena_n(&d->c, s->n_tensors, sizeof *x), **y = (void **)ckr__arena_n(&d->c, t->n_tensors, sizeof *y);
+    void **x = (void **)ckr__arena_n(&d->c, s->n_tensors, sizeof *x),
+         **y = (void **)ckr__arena_n(&d->c, t->n_tensors, sizeof *y);
     uint64_t i, k;
     ckr__crew crew;
     ckr_result r;
     if (!x || !y) return d->c.err->code;
     for (i = 0; i < s->n_tensors; i++) x[i] = s->tensors[i];
     for (i = 0; i < t->n_tensors; i++) y[i] = t->tensors[i];
-    if (!ckr__sort(&d->c, x, (size_t)s->n_tensors, ckr__tensor_cmp) || !ckr__sort(&d->c, y, (size_t)t->n_tensors, ckr__tensor_cmp))
+    if (!ckr__sort(&d->c, x, (size_t)s->n_tensors, ckr__tensor_cmp) ||
+        !ckr__sort(&d->c, y, (size_t)t->n_tensors, ckr__tensor_cmp))
         return CKR_E_NOMEM;
     r = ckr__crew_make(&crew, &d->c, &d->a->ctx, &d->b->ctx, 0);
     for (i = k = 0; r == CKR_OK && (i < s->n_tensors || k < t->n_tensors);) {
         int order = i >= s->n_tensors ? 1 : k >= t->n_tensors ? -1 : ckr__tensor_cmp(x[i], y[k]);
-        if (order == 0) r = ckr__diff_tensor(d, &crew, (const ckr_tensor *)x[i], (const ckr_tensor *)y[k]);
-        else if (!ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order)) r = d->c.err->code;
+        if (order == 0)
+            r = ckr__diff_tensor(d, &crew, (const ckr_tensor *)x[i], (const ckr_tensor *)y[k]);
+        else if (!ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order))
+            r = d->c.err->code;
         if (order <= 0) i++;
         if (order >= 0) k++;
     }
@@ -16896,7 +17217,8 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
 
 static ckr_result ckr__diff_others(ckr__differ *d);
 
-CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out, ckr_error *err)
+CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
+                                 ckr_error *err)
 {
     ckr__ctx c;
     ckr__differ *d;
@@ -16935,10 +17257,20 @@ CKR_API void ckr_diff_free(ckr_diff *out)
 
 /* >>verify.members: CRC-32 of every member of every zip archive that the checkpoint opened */
 
-typedef struct ckr__crc_job { ckr__file *file; const ckr__member *member; bool wrong; } ckr__crc_job;
-typedef struct ckr__crc_jobs { ckr__ctx *c; ckr__crew *crew; ckr__crc_job *list; uint64_t n, cap; } ckr__crc_jobs;
+typedef struct ckr__crc_job {
+    ckr__file *file;
+    const ckr__member *member;
+    bool wrong;
+} ckr__crc_job;
+typedef struct ckr__crc_jobs {
+    ckr__ctx *c;
+    ckr__crew *crew;
+    ckr__crc_job *list;
+    uint64_t n, cap;
+} ckr__crc_jobs;
 
-static bool ckr__crc_file(const ckr__crc_jobs *j, ckr__lane *w, const ckr__crc_job *x, uint32_t *crc)
+static bool ckr__crc_file(const ckr__crc_jobs *j, ckr__lane *w, const ckr__crc_job *x,
+                          uint32_t *crc)
 {
     uint64_t at = x->member->offset, left = x->member->size;
     *crc = 0;
@@ -16966,7 +17298,8 @@ static void ckr__crc_lane(void *arg, uint32_t lane)
     }
 }
 
-/* Adds the members of one file when it is a zip archive; a CRC of 0 means that the writer computed none. */
+/* Adds the members of one file when it is a zip archive; a CRC of 0 means that the writer computed
+   none. */
 static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, const char *path)
 {
     uint8_t magic[4];
@@ -17004,7 +17337,8 @@ static ckr_result ckr__check_members(ckr__checker *k)
     memset(&j, 0, sizeof j);
     memset(&crew, 0, sizeof crew);
     j.c = &k->c;
-    for (n = 0; n < k->ckpt->ctx.n_files && r == CKR_OK; n++) r = ckr__crc_collect(k, &j, k->ckpt->ctx.files[n].path);
+    for (n = 0; n < k->ckpt->ctx.n_files && r == CKR_OK; n++)
+        r = ckr__crc_collect(k, &j, k->ckpt->ctx.files[n].path);
     if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, NULL, 0);
     if (r == CKR_OK) {
         j.crew = &crew;
@@ -17015,8 +17349,9 @@ static ckr_result ckr__check_members(ckr__checker *k)
     for (i = 0; i < j.n && r == CKR_OK; i++)
         if (j.list[i].wrong &&
             !ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_MEMBER_CRC", CKR_ERROR,
-                       ckr__printf(&k->c, "%s: %s", j.list[i].file->path, j.list[i].member->name), NULL, NULL,
-                       "the member's bytes do not match its CRC-32", NULL)) r = k->c.err->code;
+                       ckr__printf(&k->c, "%s: %s", j.list[i].file->path, j.list[i].member->name),
+                       NULL, NULL, "the member's bytes do not match its CRC-32", NULL))
+            r = k->c.err->code;
     ckr__crew_free(&crew);
     return r;
 }
@@ -17024,7 +17359,8 @@ static ckr_result ckr__check_members(ckr__checker *k)
 /* >>ckpt ---------------------------------------------------------------------- */
 /* Opening: which dialect a path belongs to, the side file beside it, the state. */
 
-static const ckr__dialect *const ckr__dialects[] = { &ckr__nanotron, &ckr__plain_safetensors, &ckr__plain_torch };
+static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__plain_safetensors,
+                                                    &ckr__plain_torch};
 
 static const ckr__dialect *ckr__dialect_find(const char *name)
 {
@@ -17040,12 +17376,14 @@ static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)
     size_t i, n = 0;
     char known[160];
     for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof known; i++)
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "take one of ", ckr__dialects[i]->name);
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "take one of ",
+                              ckr__dialects[i]->name);
     return ckr__remedy(c->err, r, known);
 }
 
 /* The first dialect that knows the path; the plain ones, which take any file, come last. */
-static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name, const ckr__dialect **d, const char **dir)
+static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name,
+                                 const ckr__dialect **d, const char **dir)
 {
     size_t i;
     bool mine = false;
@@ -17066,13 +17404,15 @@ static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name
     }
     if (r == CKR_OK && !mine) {
         r = ckr__fail(c->err, CKR_ITEM_UNKNOWN_CHECKPOINT, path, CKR_NO_OFFSET, NULL,
-                      "the directory holds nothing that a known framework writes; a checkpoint or run directory was expected");
+                      "the directory holds nothing that a known framework writes; a checkpoint or "
+                      "run directory was expected");
         return ckr__remedy(c->err, r, "name the step's directory, or give --dialect");
     }
     return r;
 }
 
-/* The side file of a checkpoint: in its directory, or in the run directory above. NULL when there is none. */
+/* The side file of a checkpoint: in its directory, or in the run directory above. NULL when there
+   is none. */
 static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
 {
     const char *tries[2], *path = NULL;
@@ -17092,7 +17432,8 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
     if (!path) return CKR_OK;
     r = ckr__path_load(c, path, c->limits.max_json_bytes, &text, &n, NULL);
     if (r == CKR_OK) r = ckr__json_parse(c, path, 0, text, n, 0, side);
-    if (r == CKR_OK && !ckr_node_is_dict(*side)) r = ckr__fail(c->err, CKR_ITEM_SIDE_FORMAT, path, 0, NULL, NULL);
+    if (r == CKR_OK && !ckr_node_is_dict(*side))
+        r = ckr__fail(c->err, CKR_ITEM_SIDE_FORMAT, path, 0, NULL, NULL);
     return r;
 }
 
@@ -17107,10 +17448,13 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, int64_t vo
     k->state.vocab = vocab ? vocab : told;
     r = d->read_fn(c, k->dir, &k->state);
     if (r == CKR_OK && !vocab && told && k->state.padded_vocab != padded) {
-        ckr__state_init(&k->state);                 /* the files win: another padding than was written */
+        ckr__state_init(&k->state); /* the files win: another padding than was written */
         r = d->read_fn(c, k->dir, &k->state);
-        if (r == CKR_OK && !ckr__note(c, &k->state.notes, &k->state.n_notes, "CKR_W_SIDE_FILE", CKR_CHANGED, CKR__SIDE_FILE, NULL,
-                                      NULL, "its vocabulary does not belong to these files; it was not used", NULL)) r = c->err->code;
+        if (r == CKR_OK &&
+            !ckr__note(c, &k->state.notes, &k->state.n_notes, "CKR_W_SIDE_FILE", CKR_CHANGED,
+                       CKR__SIDE_FILE, NULL, NULL,
+                       "its vocabulary does not belong to these files; it was not used", NULL))
+            r = c->err->code;
     }
     return r;
 }
@@ -17126,7 +17470,8 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     r = ckr__recognise(c, path, desc ? desc->dialect : NULL, &d, &k->dir);
     if (r == CKR_OK) r = ckr__side_load(c, k->dir, &k->side);
     if (r == CKR_OK) r = ckr__state_read(k, d, desc ? desc->vocab : 0);
-    for (i = 0; i < k->state.n_tensors && r == CKR_OK; i++) r = ckr__tensor_check(c, k->state.tensors[i]);
+    for (i = 0; i < k->state.n_tensors && r == CKR_OK; i++)
+        r = ckr__tensor_check(c, k->state.tensors[i]);
     return r;
 }
 
@@ -17147,7 +17492,8 @@ static ckr_result ckr__ckpt_new(const ckr_open_desc *desc, ckr_ckpt **out, ckr_e
     return CKR_OK;
 }
 
-CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err)
+CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
+                                 ckr_error *err)
 {
     ckr_result r = ckr__ckpt_new(desc, out, err);
     if (r != CKR_OK) return r;
@@ -17171,8 +17517,9 @@ CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ck
     return CKR_OK;
 }
 
-CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *k, const char *name, const char *slot, ckr_dtype dtype, uint32_t n_dims,
-                                const int64_t *shape, const void *data, ckr_error *err)
+CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *k, const char *name, const char *slot, ckr_dtype dtype,
+                                uint32_t n_dims, const int64_t *shape, const void *data,
+                                ckr_error *err)
 {
     ckr__ctx *c = &k->ctx;
     ckr__reader r;
@@ -17185,7 +17532,8 @@ CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *k, const char *name, const char *slot,
     slot = ckr__strdup(c, slot);
     if (n_dims > CKR_MAX_DIMS || !ckr_dtype_size(dtype) || !ckr__numel(n_dims, shape, &numel) ||
         numel > INT64_MAX / (int64_t)ckr_dtype_size(dtype)) {
-        result = ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, name, "no dtype, over 8 axes, or a size that does not fit");
+        result = ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, name,
+                           "no dtype, over 8 axes, or a size that does not fit");
     } else if (name && slot) {
         r.c = c;
         r.dtype = dtype;
@@ -17237,7 +17585,8 @@ CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, c
     return ckr__tensor_find(&c->state, name, slot);
 }
 
-CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err)
+CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
+                                 ckr_error *err)
 {
     ckr_ckpt *k;
     uint32_t file;
@@ -17265,9 +17614,14 @@ CKR_API const ckr_node *ckr_ckpt_root(const ckr_ckpt *c)
 static ckr_node *ckr__side_topology(ckr__ctx *c, const ckr_topology *t)
 {
     ckr_node *n = ckr__node(c, CKR_NODE_DICT);
-    return ckr__node_set(c, n, "tp", ckr__node_int(c, t->tp)) && ckr__node_set(c, n, "pp", ckr__node_int(c, t->pp)) &&
-           ckr__node_set(c, n, "dp", ckr__node_int(c, t->dp)) && ckr__node_set(c, n, "ep", ckr__node_int(c, t->ep)) &&
-           ckr__node_set(c, n, "cp", ckr__node_int(c, t->cp)) && ckr__node_set(c, n, "zero", ckr__node_int(c, t->zero)) ? n : NULL;
+    return ckr__node_set(c, n, "tp", ckr__node_int(c, t->tp)) &&
+                   ckr__node_set(c, n, "pp", ckr__node_int(c, t->pp)) &&
+                   ckr__node_set(c, n, "dp", ckr__node_int(c, t->dp)) &&
+                   ckr__node_set(c, n, "ep", ckr__node_int(c, t->ep)) &&
+                   ckr__node_set(c, n, "cp", ckr__node_int(c, t->cp)) &&
+                   ckr__node_set(c, n, "zero", ckr__node_int(c, t->zero))
+               ? n
+               : NULL;
 }
 
 static ckr_node *ckr__side_hex(ckr__ctx *c, const uint8_t digest[16])
@@ -17287,7 +17641,8 @@ static ckr_node *ckr__side_source(ckr__ctx *c, const ckr_state *s, const uint8_t
               ckr__node_set(c, n, "samples", ckr__node_int(c, s->progress.samples)) &&
               ckr__node_set(c, n, "tokens", ckr__node_int(c, s->progress.tokens)) &&
               ckr__node_set(c, n, "digest", ckr__side_hex(c, digest));
-    if (ok && s->framework_version) ok = ckr__node_set(c, n, "framework_version", ckr__node_str(c, s->framework_version));
+    if (ok && s->framework_version)
+        ok = ckr__node_set(c, n, "framework_version", ckr__node_str(c, s->framework_version));
     return ok ? n : NULL;
 }
 
@@ -17298,26 +17653,33 @@ static ckr_node *ckr__side_schedules(ckr__ctx *c, const ckr_state *s)
     for (i = 0; list && i < s->n_schedules; i++) {
         const ckr_schedule *x = &s->schedules[i];
         ckr_node *n = ckr__node(c, CKR_NODE_DICT);
-        if (!ckr__node_set(c, n, "kind", ckr__node_str(c, x->kind)) || !ckr__node_set(c, n, "clock", ckr__node_str(c, x->clock)) ||
+        if (!ckr__node_set(c, n, "kind", ckr__node_str(c, x->kind)) ||
+            !ckr__node_set(c, n, "clock", ckr__node_str(c, x->clock)) ||
             !ckr__node_set(c, n, "position", ckr__node_int(c, x->position)) ||
-            !ckr__node_set(c, n, "params", x->params ? x->params : ckr__node(c, CKR_NODE_NONE)) || !ckr__node_push(c, list, n)) return NULL;
+            !ckr__node_set(c, n, "params", x->params ? x->params : ckr__node(c, CKR_NODE_NONE)) ||
+            !ckr__node_push(c, list, n))
+            return NULL;
     }
     return list;
 }
 
-static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr_state *s, const uint8_t (*each)[16], const bool *use)
+static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr_state *s, const uint8_t (*each)[16],
+                                   const bool *use)
 {
     ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
     for (i = 0; dict && i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
-        if (use[i] && !ckr__node_pair(c, dict, ckr__node_str(c, ckr__printf(c, "%s/%s", t->name, t->slot)), ckr__side_hex(c, each[i])))
+        if (use[i] &&
+            !ckr__node_pair(c, dict, ckr__node_str(c, ckr__printf(c, "%s/%s", t->name, t->slot)),
+                            ckr__side_hex(c, each[i])))
             return NULL;
     }
     return dict;
 }
 
-static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const bool *use, const uint8_t digest[16], ckr__buf *side)
+static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const bool *use,
+                          const uint8_t digest[16], ckr__buf *side)
 {
     ckr__ctx *c = w->c;
     const ckr_state *s = &w->plan->src->state;
@@ -17329,8 +17691,9 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
         ok = ckr__node_set(c, vocab, "logical", ckr__node_int(c, w->plan->out.vocab)) &&
              ckr__node_set(c, vocab, "padded", ckr__node_int(c, w->plan->out.padded_vocab)) &&
              ckr__node_set(c, root, "vocab", vocab);
-    if (!ok || !ckr__node_set(c, root, "tensors", ckr__side_tensors(c, s, written, use))) return false;
-    ckr__json_put(side, root, 1, false);
+    if (!ok || !ckr__node_set(c, root, "tensors", ckr__side_tensors(c, s, written, use)))
+        return false;
+    if (ckr__json_put(side, root, 1, false) != CKR_OK) return false;
     ckr__buf_u8(side, '\n');
     return !side->failed;
 }
@@ -17342,7 +17705,8 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
     const ckr_state *s = &w->plan->src->state;
     bool *use = CKR__NEW_N(c, bool, s->n_tensors);
     uint8_t *dtype = CKR__NEW_N(c, uint8_t, s->n_tensors);
-    uint8_t (*read)[16] = (uint8_t (*)[16])ckr__arena_n(c, s->n_tensors, 16), (*put)[16] = (uint8_t (*)[16])ckr__arena_n(c, s->n_tensors, 16);
+    uint8_t(*read)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16),
+    (*put)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16);
     uint8_t total[2][16];
     uint64_t i, k, m;
     uint32_t n;
@@ -17365,13 +17729,17 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
                 a[k] += w->crew.lanes[n].sums[i][k];
                 b[k] += w->seen[n][i][k];
             }
-        ckr__digest_final(a, s->tensors[i]->dtype, s->tensors[i]->n_dims, s->tensors[i]->shape, read[i]);
-        ckr__digest_final(b, (ckr_dtype)dtype[i], s->tensors[i]->n_dims, s->tensors[i]->shape, put[i]);
+        ckr__digest_final(a, s->tensors[i]->dtype, s->tensors[i]->n_dims, s->tensors[i]->shape,
+                          read[i]);
+        ckr__digest_final(b, (ckr_dtype)dtype[i], s->tensors[i]->n_dims, s->tensors[i]->shape,
+                          put[i]);
     }
     r = ckr__digest_total(c, w->plan->src, (const uint8_t (*)[16])read, use, total[0]);
-    if (r == CKR_OK) r = ckr__digest_total(c, w->plan->src, (const uint8_t (*)[16])put, use, total[1]);
+    if (r == CKR_OK)
+        r = ckr__digest_total(c, w->plan->src, (const uint8_t(*)[16])put, use, total[1]);
     if (r != CKR_OK) return r;
-    if (!w->single && !ckr__side_put(w, (const uint8_t (*)[16])put, use, total[0], side)) return c->err->code ? c->err->code : CKR_E_NOMEM;
+    if (!w->single && !ckr__side_put(w, (const uint8_t(*)[16])put, use, total[0], side))
+        return c->err->code ? c->err->code : CKR_E_NOMEM;
     if (!receipt) return CKR_OK;
     memset(receipt, 0, sizeof *receipt);
     receipt->n_files = w->plan->out.n_files;
@@ -17403,8 +17771,12 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
         have = found ? ckr__side_hex(&k->c, each[index]) : NULL;
         if (found && !have) r = k->c.err->code;
         if (r != CKR_OK || (found && hex && !strcmp(have->u.str, hex))) continue;
-        if (!ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_SIDE_DIGEST", CKR_ERROR, key->u.str, hex, found ? have->u.str : NULL,
-                       found ? "the tensor is not what was written" : "the tensor was written and is missing now", NULL)) r = k->c.err->code;
+        if (!ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_SIDE_DIGEST", CKR_ERROR, key->u.str,
+                       hex, found ? have->u.str : NULL,
+                       found ? "the tensor is not what was written"
+                             : "the tensor was written and is missing now",
+                       NULL))
+            r = k->c.err->code;
     }
     ckr__map_free(&at);
     return r;
@@ -17412,9 +17784,11 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
 
 /* >>ckpt.diff: groups, schedules, progress */
 
-static bool ckr__diff_note(ckr__differ *d, const char *code, const char *subject, const char *x, const char *y)
+static bool ckr__diff_note(ckr__differ *d, const char *code, const char *subject, const char *x,
+                           const char *y)
 {
-    return ckr__note(&d->c, &d->others, &d->n_others, code, CKR_CHANGED, subject, x, y, "the sides differ", NULL);
+    return ckr__note(&d->c, &d->others, &d->n_others, code, CKR_CHANGED, subject, x, y,
+                     "the sides differ", NULL);
 }
 
 /* A value as text, for comparison and report. NULL: out of memory. */
@@ -17425,14 +17799,14 @@ static const char *ckr__node_text_of(ckr__ctx *c, const ckr_node *n)
     if (!n) return "absent";
     memset(&b, 0, sizeof b);
     b.c = c;
-    ckr__json_put(&b, n, 0, true);
-    s = b.failed ? NULL : ckr__strndup(c, (const char *)b.data, b.size);
+    s = ckr__json_put(&b, n, 0, true) == CKR_OK ? ckr__strndup(c, (const char *)b.data, b.size)
+                                                : NULL;
     ckr__buf_free(&b);
     return s;
 }
 
-/* Is every number within 2 units in the last place, and all else equal? A learning rate that is evaluated
-   from the schedule may differ so much from one that was stored.                                     */
+/* Is every number within 2 units in the last place, and all else equal? A learning rate that is
+   evaluated from the schedule may differ so much from one that was stored. */
 static bool ckr__hyper_equal(const ckr_node *x, const ckr_node *y, const char *tx, const char *ty)
 {
     double a, b;
@@ -17444,7 +17818,8 @@ static bool ckr__hyper_equal(const ckr_node *x, const ckr_node *y, const char *t
     return ckr__ulp_distance(CKR_DTYPE_F64, u, v) <= 2;
 }
 
-static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_node *x, const ckr_node *y)
+static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_node *x,
+                                  const ckr_node *y)
 {
     uint64_t i;
     int side;
@@ -17459,7 +17834,9 @@ static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_no
             tx = ckr__node_text_of(&d->c, side ? w : v);
             ty = ckr__node_text_of(&d->c, side ? v : w);
             if (!tx || !ty) return d->c.err->code;
-            if (!ckr__hyper_equal(v, w, tx, ty) && !ckr__diff_note(d, "CKR_DIFF_GROUP", ckr__printf(&d->c, "%s.%s", name, key), tx, ty))
+            if (!ckr__hyper_equal(v, w, tx, ty) &&
+                !ckr__diff_note(d, "CKR_DIFF_GROUP", ckr__printf(&d->c, "%s.%s", name, key), tx,
+                                ty))
                 return d->c.err->code;
         }
     }
@@ -17477,12 +17854,14 @@ static ckr_result ckr__diff_groups(ckr__differ *d)
     at.c = &d->c;
     for (i = 0; i < t->n_groups && r == CKR_OK; i++)
         for (k = 0; k < t->groups[i].n_params && r == CKR_OK; k++)
-            if (!ckr__map_put(&at, t->groups[i].params[k], strlen(t->groups[i].params[k]), i, NULL)) r = d->c.err->code;
+            if (!ckr__map_put(&at, t->groups[i].params[k], strlen(t->groups[i].params[k]), i, NULL))
+                r = d->c.err->code;
     for (i = 0; i < s->n_groups && r == CKR_OK; i++)
         for (k = 0; k < s->groups[i].n_params && r == CKR_OK; k++) {
             const char *name = s->groups[i].params[k];
             if (!ckr__map_find(&at, name, strlen(name), &g)) {
-                if (!ckr__diff_note(d, "CKR_DIFF_GROUP", name, "in a group", "in none")) r = d->c.err->code;
+                if (!ckr__diff_note(d, "CKR_DIFF_GROUP", name, "in a group", "in none"))
+                    r = d->c.err->code;
             } else {
                 r = ckr__diff_hyper(d, name, s->groups[i].hyper, t->groups[g].hyper);
             }
@@ -17491,11 +17870,14 @@ static ckr_result ckr__diff_groups(ckr__differ *d)
     return r;
 }
 
-static ckr_result ckr__diff_number(ckr__differ *d, const char *code, const char *subject, int64_t x, int64_t y)
+static ckr_result ckr__diff_number(ckr__differ *d, const char *code, const char *subject, int64_t x,
+                                   int64_t y)
 {
     if (x == y) return CKR_OK;
-    return ckr__diff_note(d, code, subject, ckr__printf(&d->c, "%lld", (long long)x), ckr__printf(&d->c, "%lld", (long long)y))
-               ? CKR_OK : d->c.err->code;
+    return ckr__diff_note(d, code, subject, ckr__printf(&d->c, "%lld", (long long)x),
+                          ckr__printf(&d->c, "%lld", (long long)y))
+               ? CKR_OK
+               : d->c.err->code;
 }
 
 static ckr_result ckr__diff_others(ckr__differ *d)
@@ -17503,15 +17885,28 @@ static ckr_result ckr__diff_others(ckr__differ *d)
     const ckr_state *s = &d->a->state, *t = &d->b->state;
     uint64_t i;
     ckr_result r = ckr__diff_groups(d);
-    if (r == CKR_OK) r = ckr__diff_number(d, "CKR_DIFF_PROGRESS", "step", s->progress.step, t->progress.step);
-    if (r == CKR_OK) r = ckr__diff_number(d, "CKR_DIFF_PROGRESS", "samples", s->progress.samples, t->progress.samples);
-    if (r == CKR_OK) r = ckr__diff_number(d, "CKR_DIFF_PROGRESS", "tokens", s->progress.tokens, t->progress.tokens);
-    if (r == CKR_OK) r = ckr__diff_number(d, "CKR_DIFF_PROGRESS", "epoch", s->progress.epoch, t->progress.epoch);
-    if (r == CKR_OK) r = ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "count", (int64_t)s->n_schedules, (int64_t)t->n_schedules);
+    if (r == CKR_OK)
+        r = ckr__diff_number(d, "CKR_DIFF_PROGRESS", "step", s->progress.step, t->progress.step);
+    if (r == CKR_OK)
+        r = ckr__diff_number(d, "CKR_DIFF_PROGRESS", "samples", s->progress.samples,
+                             t->progress.samples);
+    if (r == CKR_OK)
+        r = ckr__diff_number(d, "CKR_DIFF_PROGRESS", "tokens", s->progress.tokens,
+                             t->progress.tokens);
+    if (r == CKR_OK)
+        r = ckr__diff_number(d, "CKR_DIFF_PROGRESS", "epoch", s->progress.epoch, t->progress.epoch);
+    if (r == CKR_OK)
+        r = ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "count", (int64_t)s->n_schedules,
+                             (int64_t)t->n_schedules);
     for (i = 0; i < s->n_schedules && i < t->n_schedules && r == CKR_OK; i++) {
-        const char *x = ckr__node_text_of(&d->c, s->schedules[i].params), *y = ckr__node_text_of(&d->c, t->schedules[i].params);
-        if (!x || !y || (strcmp(x, y) && !ckr__diff_note(d, "CKR_DIFF_SCHEDULE", s->schedules[i].kind, x, y))) r = d->c.err->code;
-        if (r == CKR_OK) r = ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "position", s->schedules[i].position, t->schedules[i].position);
+        const char *x = ckr__node_text_of(&d->c, s->schedules[i].params),
+                   *y = ckr__node_text_of(&d->c, t->schedules[i].params);
+        if (!x || !y ||
+            (strcmp(x, y) && !ckr__diff_note(d, "CKR_DIFF_SCHEDULE", s->schedules[i].kind, x, y)))
+            r = d->c.err->code;
+        if (r == CKR_OK)
+            r = ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "position", s->schedules[i].position,
+                                 t->schedules[i].position);
     }
     return r;
 }
@@ -17519,24 +17914,26 @@ static ckr_result ckr__diff_others(ckr__differ *d)
 /* >>view ---------------------------------------------------------------------- */
 /* Elements of a tree's tensor in row-major order, whatever its strides. */
 
-static ckr_result ckr__view_copy(ckr__ctx *c, const ckr_view *v, uint64_t at, uint64_t n, uint8_t *dst)
+static ckr_result ckr__view_copy(ckr__ctx *c, const ckr_view *v, uint64_t at, uint64_t n,
+                                 uint8_t *dst)
 {
     const uint64_t size = ckr_dtype_size(v->dtype);
     uint64_t from, bytes;
     ckr_result r = CKR_OK;
     if (!ckr__mul_u64(at, size, &from) || !ckr__mul_u64(n, size, &bytes) || from > v->data_bytes ||
         bytes > v->data_bytes - from || (!v->bytes && v->file >= c->n_files))
-        return ckr__fail(c->err, CKR_ITEM_BOX_RANGE, ckr__file_path(c, v->file), v->data_offset, v->storage,
-                         "element %llu lies past the storage's %llu bytes", (unsigned long long)at,
-                         (unsigned long long)v->data_bytes);
+        return ckr__fail(c->err, CKR_ITEM_BOX_RANGE, ckr__file_path(c, v->file), v->data_offset,
+                         v->storage, "element %llu lies past the storage's %llu bytes",
+                         (unsigned long long)at, (unsigned long long)v->data_bytes);
     if (v->bytes) memcpy(dst, v->bytes + from, (size_t)bytes);
     else r = ckr__file_read(c, v->file, v->data_offset + from, dst, (size_t)bytes);
-    if (r == CKR_OK && v->big_endian) ckr__swap_bytes(dst, (size_t)bytes, ckr__dtypes[v->dtype].swap);
+    if (r == CKR_OK && v->big_endian)
+        ckr__swap_bytes(dst, (size_t)bytes, ckr__dtypes[v->dtype].swap);
     return r;
 }
 
-/* Element number `index` of the row-major order, counted from the storage's start; and how many of the
-   following ones lie behind it without a gap.                                                       */
+/* Element number `index` of the row-major order, counted from the storage's start; and how many of
+   the following ones lie behind it without a gap. */
 static void ckr__view_at(const ckr_view *v, uint64_t index, uint64_t *at, uint64_t *run)
 {
     uint64_t block = 1, rest = index;
@@ -17558,8 +17955,8 @@ static void ckr__view_at(const ckr_view *v, uint64_t index, uint64_t *at, uint64
     *at = o;
 }
 
-CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_t first, int64_t n, void *dst,
-                                 ckr_error *err)
+CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_t first, int64_t n,
+                                 void *dst, ckr_error *err)
 {
     ckr__ctx c = ckpt->ctx;
     uint8_t *p = (uint8_t *)dst;
@@ -17571,10 +17968,12 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
     for (d = 0; d < v->n_dims; d++)
         if (v->shape[d] < 0 || !ckr__mul_u64(total, (uint64_t)v->shape[d], &total))
             return ckr__fail(c.err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, v->storage, NULL);
-    if (!size || v->meta || v->layout || first < 0 || n < 0 || !ckr__range_ok((uint64_t)first, (uint64_t)first + (uint64_t)n, total))
+    if (!size || v->meta || v->layout || first < 0 || n < 0 ||
+        !ckr__range_ok((uint64_t)first, (uint64_t)first + (uint64_t)n, total))
         return ckr__fail(c.err, CKR_ITEM_BOX_RANGE, NULL, CKR_NO_OFFSET, v->storage,
-                         "elements %lld to %lld were asked for, of a view of %llu", (long long)first,
-                         (long long)first + (long long)n, (unsigned long long)total);
+                         "elements %lld to %lld were asked for, of a view of %llu",
+                         (long long)first, (long long)first + (long long)n,
+                         (unsigned long long)total);
     for (i = (uint64_t)first; n > 0 && r == CKR_OK; i += run, n -= (int64_t)run) {
         ckr__view_at(v, i, &at, &run);
         if (run > (uint64_t)n) run = (uint64_t)n;
@@ -17596,29 +17995,30 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
 
    This software is available under two licences; choose whichever you prefer.
 
-   ALTERNATIVE A - MIT License
-   Copyright (c) 2026 ckptresume contributors
-   Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
-   documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
-   rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit
-   persons to whom the Software is furnished to do so, subject to the following conditions:
-   The above copyright notice and this permission notice shall be included in all copies or substantial portions of the
-   Software.
-   THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
-   WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
-   COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
-   OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+   ALTERNATIVE A - MIT License Copyright (c) 2026 ckptresume contributors Permission is hereby
+   granted, free of charge, to any person obtaining a copy of this software and associated
+   documentation files (the "Software"), to deal in the Software without restriction, including
+   without limitation the rights to use, copy, modify, merge, publish, distribute, sublicense,
+   and/or sell copies of the Software, and to permit persons to whom the Software is furnished to
+   do so, subject to the following conditions: The above copyright notice and this permission
+   notice shall be included in all copies or substantial portions of the Software. THE SOFTWARE IS
+   PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO
+   THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO
+   EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+   LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
+   CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 
-   ALTERNATIVE B - Public Domain (www.unlicense.org)
-   This is free and unencumbered software released into the public domain.
-   Anyone is free to copy, modify, publish, use, compile, sell, or distribute this software, either in source code form or
-   as a compiled binary, for any purpose, commercial or non-commercial, and by any means.
-   In jurisdictions that recognize copyright laws, the author or authors of this software dedicate any and all copyright
-   interest in the software to the public domain. We make this dedication for the benefit of the public at large and to
-   the detriment of our heirs and successors. We intend this dedication to be an overt act of relinquishment in perpetuity
-   of all present and future rights to this software under copyright law.
-   THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
-   WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS BE
-   LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
-   OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.                              */
+   ALTERNATIVE B - Public Domain (www.unlicense.org) This is free and unencumbered software
+   released into the public domain. Anyone is free to copy, modify, publish, use, compile, sell, or
+   distribute this software, either in source code form or as a compiled binary, for any purpose,
+   commercial or non-commercial, and by any means. In jurisdictions that recognize copyright laws,
+   the author or authors of this software dedicate any and all copyright interest in the software
+   to the public domain. We make this dedication for the benefit of the public at large and to the
+   detriment of our heirs and successors. We intend this dedication to be an overt act of
+   relinquishment in perpetuity of all present and future rights to this software under copyright
+   law. THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED,
+   INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE
+   AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+   LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
+   CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE. */
 

@@ -312,16 +312,21 @@ typedef struct faulty {
     int32_t       sys;         /* the errno it fails with                               */
     unsigned long calls[FAULT_KINDS];
     unsigned long failed;
-    unsigned long io_calls, kill_at;       /* of any kind; the process kills itself there  */
+    unsigned long changes, kill_at;        /* calls that change the disk; the process kills itself there */
     long          blocks, handles;
     unsigned long long bytes;  /* allocated and not freed                               */
     bool          bad_size;    /* something was freed with another size than allocated  */
 } faulty;
 
+static bool faulty_changes(int kind)
+{
+    return kind == FAULT_CREATE || kind == FAULT_WRITE || kind == FAULT_SYNC || kind >= FAULT_MKDIR;
+}
+
 static bool faulty_now(faulty *f, int kind)
 {
     unsigned long n = ++f->calls[kind];
-    if (kind != FAULT_ALLOC && ++f->io_calls == f->kill_at) {
+    if (faulty_changes(kind) && ++f->changes == f->kill_at) {
         if (kind == FAULT_WRITE) return true;
         kill(getpid(), SIGKILL);
     }
