@@ -196,7 +196,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEMBER_CRC,           E_FORMAT,      "a member's bytes do not match its CRC-32")             \
     X(REPLICA_DIFFERS,      E_MISMATCH,    "copies of the same elements differ")                   \
     X(MASTER_DIFFERS,       E_MISMATCH,    "a master does not round to its parameter")             \
-    X(SIDE_DIGEST,          E_MISMATCH,    "a tensor is not what ckptresume.json says was written") \
+    X(SIDE_DIGEST,          E_MISMATCH,    "a tensor is not what ckptresume.json recorded")        \
     X(SIDE_FORMAT,          E_FORMAT,      "ckptresume.json is not what this library writes")      \
     X(TREE_TOO_DEEP,        E_LIMIT,       "the tree is nested deeper than max_depth")             \
     X(WRITE_NODE,           E_UNSUPPORTED, "the format cannot hold this value")                    \
@@ -221,7 +221,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(NANOTRON_METADATA,    E_FORMAT,      "a required key is absent or has another type")         \
     X(NANOTRON_GROUPS,      E_MISMATCH,    "two copies of a parameter group disagree")             \
     X(NANOTRON_NAMES,       E_MISMATCH,    "optimizer and weights name different parameters")      \
-    X(NANOTRON_SCHEDULER,   E_MISMATCH,    "scheduler and optimizer differ in their number of groups") \
+    X(NANOTRON_SCHEDULER,   E_MISMATCH,    "scheduler and optimizer differ in groups")             \
     X(NANOTRON_VERSION,     E_UNSUPPORTED, "a newer checkpoint version than 1.5")                  \
     X(NANOTRON_EXPERTS,     E_UNSUPPORTED, "slices do not tell the experts apart")                 \
     X(NANOTRON_SOURCE,      E_REFUSED,     "the writer needs a Nanotron checkpoint as its source") \
@@ -243,7 +243,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(ST_DTYPE,             E_UNSUPPORTED, "a dtype that safetensors does not have")               \
     X(ST_DUPLICATE,         E_FORMAT,      "a safetensors header names something twice")           \
     X(ST_LENGTH,            E_FORMAT,      "data_offsets disagree with dtype and shape")           \
-    X(ST_LAYOUT,            E_FORMAT,      "safetensors data has a hole, an overlap or the wrong size") \
+    X(ST_LAYOUT,            E_FORMAT,      "data has a hole, an overlap or the wrong size")        \
     X(ST_METADATA,          E_FORMAT,      "safetensors __metadata__ is not an object of strings") \
     X(HF_INDEX,             E_FORMAT,      "a malformed *.index.json")                             \
     X(HF_SHARD_NAME,        E_UNSAFE,      "an index names a shard outside its folder")            \
@@ -266,7 +266,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(ZIP_FLAGS,            E_UNSUPPORTED, "a zip member is encrypted, patched or masked")         \
     X(ZIP_DEFLATED,         E_UNSUPPORTED, "a zip member is compressed (method 8, deflate)")       \
     X(ZIP_METHOD,           E_UNSUPPORTED, "a zip member has an unknown compression method")       \
-    X(TORCH_ROOT,           E_FORMAT,      "members of a torch archive must share one root folder") \
+    X(TORCH_ROOT,           E_FORMAT,      "members must share one root folder")                   \
     X(TORCH_RECORD,         E_FORMAT,      "a torch archive lacks a record")                       \
     X(TORCH_VERSION,        E_FORMAT,      "the version record of a torch archive is wrong")       \
     X(TORCH_BYTEORDER,      E_FORMAT,      "the byteorder record of a torch archive is wrong")     \
@@ -14708,8 +14708,8 @@ static ckr_result ckr__pickle_write(ckr__ctx *c, ckr__out_file *f, ckr__buf *out
         if (!ckr__pickler_id_find(&p, f->entries[i], NULL)) break;
     if (p.r == CKR_OK && (i < f->n_entries || p.n_entries != f->n_entries))
         p.r = ckr__fail(c->err, CKR_ITEM_WRITE_ENTRY, f->path, CKR_NO_OFFSET,
-                        i < f->n_entries ? f->entries[i]->name : NULL, "%llu entries are listed, the
-                        tree holds %llu",
+                        i < f->n_entries ? f->entries[i]->name : NULL,
+                        "%llu entries are listed, the tree holds %llu",
                         (unsigned long long)f->n_entries, (unsigned long long)p.n_entries);
     *out = p.out;
     *entries = p.entries;
