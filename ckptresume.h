@@ -382,7 +382,8 @@ typedef struct ckr_stat {
     uint64_t      id[2];       /* same id, same file: device and inode               */
 } ckr_stat;
 typedef enum ckr_path_op {
-    CKR_PATH_MKDIR = 0, CKR_PATH_RENAME, CKR_PATH_REMOVE, CKR_PATH_RMDIR, CKR_PATH_SYNC_DIR
+    CKR_PATH_MKDIR = 0, CKR_PATH_RENAME, CKR_PATH_REMOVE, CKR_PATH_RMDIR, CKR_PATH_SYNC_DIR,
+    CKR_PATH_EXCHANGE          /* swaps two names in one step; ENOSYS when there is no such thing */
 } ckr_path_op;
 
 typedef struct ckr_io {        /* positional, 64-bit; 0 on success, else an errno; a short
@@ -789,6 +790,9 @@ CKR_API void       ckr_diff_free(ckr_diff *d);
 #  include <sys/stat.h>
 #  include <sys/types.h>
 #  include <unistd.h>
+#  if defined(__linux__)
+#    include <sys/syscall.h>
+#  endif
 #  ifndef CKPTRESUME_NO_THREADS
 #    include <pthread.h>
 #  endif
@@ -969,8 +973,8 @@ static void ckr__copy_tail(char *dst, size_t cap, const char *src)
     }
 }
 
-/* Returns the class, so that callers write `return ckr__fail(...)`. `fmt` says what was found
-   and what was expected; NULL takes the item's own text.                                     */
+/* Returns the class of the first failure, so that callers write `return ckr__fail(...)`. `fmt` says
+   what was found and what was expected; NULL takes the item's own text. */
 CKR__PRINTF(6, 7)
 static ckr_result ckr__fail(ckr_error *e, ckr_item item, const char *file, uint64_t offset,
                             const char *where, const char *fmt, ...)
@@ -990,7 +994,7 @@ static ckr_result ckr__fail(ckr_error *e, ckr_item item, const char *file, uint6
             snprintf(e->text, sizeof e->text, "%s", ckr__item_text[item]);
         }
     }
-    return ckr__item_class[item];
+    return e && e->code != CKR_OK ? e->code : ckr__item_class[item];
 }
 
 static ckr_result ckr__remedy(ckr_error *e, ckr_result r, const char *remedy)
@@ -1173,9 +1177,10 @@ static const char *ckr__strndup(ckr__ctx *c, const char *s, size_t n)
     return p;
 }
 
+/* NULL gives NULL, here and in ckr__node_str, so that a failed allocation needs one check. */
 static const char *ckr__strdup(ckr__ctx *c, const char *s)
 {
-    return ckr__strndup(c, s, strlen(s));
+    return s ? ckr__strndup(c, s, strlen(s)) : NULL;
 }
 
 CKR__PRINTF(2, 3)
@@ -1532,6 +1537,13 @@ static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const 
         if (r != 0 && errno == EINVAL) r = 0;      /* a file system that has no such thing */
         close(fd);
         break;
+    case CKR_PATH_EXCHANGE:
+#if defined(__linux__) && defined(SYS_renameat2)
+        r = (int)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, to, 2u);      /* RENAME_EXCHANGE */
+        break;
+#else
+        return ENOSYS;
+#endif
     }
     return r == 0 ? 0 : errno;
 }
@@ -1703,6 +1715,7 @@ static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const 
     case CKR_PATH_REMOVE: ok = DeleteFileW(a); break;
     case CKR_PATH_RMDIR:  ok = RemoveDirectoryW(a); break;
     case CKR_PATH_SYNC_DIR: break;                 /* NTFS journals directory entries      */
+    case CKR_PATH_EXCHANGE: return ENOSYS;
     }
     return ok ? 0 : ckr__os_errno();
 }
@@ -2110,7 +2123,7 @@ static ckr_node *ckr__node_text(ckr__ctx *c, ckr_node_kind kind, const char *s, 
 
 static ckr_node *ckr__node_str(ckr__ctx *c, const char *s)
 {
-    return ckr__node_text(c, CKR_NODE_STR, s, strlen(s));
+    return s ? ckr__node_text(c, CKR_NODE_STR, s, strlen(s)) : NULL;
 }
 
 /* aux holds log2 of the capacity + 1, so that a node needs no field for it. */
@@ -16231,6 +16244,9 @@ typedef struct ckr__win {      /* one task: bytes [begin, end) of an output file
     uint64_t len[2];
 } ckr__win;
 
+/* Paths that were made, or are about to be: kept so that cleaning up needs no memory. */
+typedef struct ckr__paths { const char **list; uint64_t n; } ckr__paths;
+
 typedef struct ckr__write {
     ckr__ctx        *c;        /* of this call: errors, scratch                         */
     ckr_plan        *plan;
@@ -16238,6 +16254,7 @@ typedef struct ckr__write {
     uint8_t        **buffers;  /* one window per lane                                   */
     uint64_t       (**seen)[2];/* per lane: digest sums of what is written              */
     const char      *temp;     /* path of the temporary sibling                         */
+    ckr__paths       dirs, files;      /* of it                                          */
     bool             single;   /* the output is one file, not a directory                */
     void           **handles;  /* of the files of the current batch                     */
     uint64_t         first_file, n_batch;
@@ -16390,11 +16407,6 @@ static bool ckr__wins_add(ckr__write *w, uint64_t file)
     return true;
 }
 
-static const char *ckr__write_path(ckr__write *w, uint64_t file)
-{
-    return w->single ? w->temp : ckr__path_join(w->c, w->temp, w->plan->out.files[file]->path);
-}
-
 #define CKR__BATCH 128         /* files open at a time                                    */
 
 static ckr_result ckr__write_batch(ckr__write *w)
@@ -16405,14 +16417,13 @@ static ckr_result ckr__write_batch(ckr__write *w)
     w->n_wins = 0;
     for (opened = 0; opened < w->n_batch && r == CKR_OK; opened++) {
         uint64_t size;
-        const char *path = ckr__write_path(w, w->first_file + opened);
-        int32_t sys = path ? io->open_fn(io->user, path, true, &w->handles[opened], &size) : 0;
-        if (!path || !ckr__wins_add(w, w->first_file + opened)) r = w->c->err->code;
-        if (path && sys) {
+        const char *path = w->files.list[w->first_file + opened];
+        int32_t sys = io->open_fn(io->user, path, true, &w->handles[opened], &size);
+        if (sys) {
             r = ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, path, sys);
             break;
         }
-        if (!path) break;
+        if (!ckr__wins_add(w, w->first_file + opened)) r = w->c->err->code;
     }
     if (r == CKR_OK) {
         w->c->env.parallel.for_fn(w->c->env.parallel.user, w->crew.n, w->crew.n, ckr__win_lane, w);
@@ -16436,69 +16447,74 @@ static ckr_result ckr__path_do(ckr__ctx *c, ckr_path_op op, const char *path, co
     return sys ? ckr__fail_io(c->err, item, path, sys) : CKR_OK;
 }
 
-/* Removes a file or a tree of ours, breadth first; what cannot be removed is left to the next run.
-   */
+static bool ckr__paths_add(ckr__ctx *c, ckr__paths *p, const char *path)
+{
+    void *array = p->list;
+    const char **place = path ? (const char **)ckr__append(c, &array, &p->n, sizeof *place) : NULL;
+    p->list = (const char **)array;
+    if (place) *place = path;
+    return place != NULL;
+}
+
+/* Removes a file, a link or a tree of ours, breadth first. Everything is tried as a file first, so
+   that a link to a directory is removed and never entered. What cannot be removed is left to the
+   next run. */
 static void ckr__remove_tree(ckr__ctx *c, const char *path)
 {
     ckr_error keep = *c->err;
-    const char **dirs = NULL;
-    uint64_t n = 0, i, k;
-    if (c->env.io.path_fn(c->env.io.user, CKR_PATH_REMOVE, path, NULL) != 0) {
-        void *array = dirs;
-        const char **d = (const char **)ckr__append(c, &array, &n, sizeof *d);
-        dirs = (const char **)array;
-        if (d) *d = path;
-    }
-    for (i = 0; i < n; i++) {
+    ckr_io *io = &c->env.io;
+    ckr__paths dirs = { NULL, 0 };
+    uint64_t i, k;
+    if (io->path_fn(io->user, CKR_PATH_REMOVE, path, NULL) != 0) ckr__paths_add(c, &dirs, path);
+    for (i = 0; i < dirs.n; i++) {
         ckr__dirlist list;
-        if (ckr__dir_list(c, dirs[i], &list) != CKR_OK) continue;
+        memset(&list, 0, sizeof list);
+        list.c = c;
+        if (io->list_fn(io->user, dirs.list[i], ckr__dirlist_add, &list) != 0) continue;
         for (k = 0; k < list.n; k++) {
-            const char *sub = ckr__path_join(c, dirs[i], list.items[k]->name);
-            if (!sub) continue;
-            if (list.items[k]->is_dir) {
-                void *array = dirs;
-                const char **d = (const char **)ckr__append(c, &array, &n, sizeof *d);
-                dirs = (const char **)array;
-                if (d) *d = sub;
-            } else {
-                c->env.io.path_fn(c->env.io.user, CKR_PATH_REMOVE, sub, NULL);
-            }
+            const char *sub = ckr__path_join(c, dirs.list[i], list.items[k]->name);
+            if (sub && io->path_fn(io->user, CKR_PATH_REMOVE, sub, NULL) != 0)
+                ckr__paths_add(c, &dirs, sub);
         }
     }
-    while (n-- > 0) c->env.io.path_fn(c->env.io.user, CKR_PATH_RMDIR, dirs[n], NULL);
+    while (dirs.n-- > 0) io->path_fn(io->user, CKR_PATH_RMDIR, dirs.list[dirs.n], NULL);
     *c->err = keep;
 }
 
-/* Every directory of the output, parents first, each once. */
-static ckr_result ckr__make_dirs(ckr__write *w, const char ***dirs, uint64_t *n)
+/* The temporary sibling as it will be: directories, parents first, each once; and files. */
+static ckr_result ckr__temp_plan(ckr__write *w)
 {
     ckr__ctx *c = w->c;
     ckr__map seen;
     uint64_t i;
-    ckr_result r = ckr__path_do(c, CKR_PATH_MKDIR, w->temp, NULL, CKR_ITEM_IO_MKDIR);
+    bool ok = w->single || ckr__paths_add(c, &w->dirs, w->temp);
     memset(&seen, 0, sizeof seen);
     seen.c = c;
-    for (i = 0; i < w->plan->out.n_files && r == CKR_OK; i++) {
+    for (i = 0; i < w->plan->out.n_files && ok; i++) {
         const char *path = w->plan->out.files[i]->path, *slash;
-        for (slash = strchr(path, '/'); slash && r == CKR_OK; slash = strchr(slash + 1, '/')) {
-            const char *dir, **place;
-            void *array = *dirs;
+        for (slash = strchr(path, '/'); slash && ok; slash = strchr(slash + 1, '/')) {
+            const char *dir;
             if (ckr__map_find(&seen, path, (size_t)(slash - path), NULL)) continue;
-            if (!ckr__map_put(&seen, path, (size_t)(slash - path), 1, NULL)) {
-                r = c->err->code;
-                break;
-            }
             dir = ckr__strndup(c, path, (size_t)(slash - path));
-            dir = dir ? ckr__path_join(c, w->temp, dir) : NULL;
-            place = (const char **)ckr__append(c, &array, n, sizeof *place);
-            *dirs = (const char **)array;
-            if (!dir || !place) { r = c->err->code; break; }
-            *place = dir;
-            r = ckr__path_do(c, CKR_PATH_MKDIR, dir, NULL, CKR_ITEM_IO_MKDIR);
+            ok = dir && ckr__map_put(&seen, path, (size_t)(slash - path), 1, NULL) &&
+                 ckr__paths_add(c, &w->dirs, ckr__path_join(c, w->temp, dir));
         }
+        ok = ok && ckr__paths_add(c, &w->files,
+                                  w->single ? w->temp : ckr__path_join(c, w->temp, path));
     }
+    if (ok && !w->single)
+        ok = ckr__paths_add(c, &w->files, ckr__path_join(c, w->temp, CKR__SIDE_FILE));
     ckr__map_free(&seen);
-    return r;
+    return ok ? CKR_OK : c->err->code;
+}
+
+static void ckr__temp_remove(ckr__write *w)
+{
+    ckr_io *io = &w->c->env.io;
+    uint64_t i;
+    for (i = 0; i < w->files.n; i++) io->path_fn(io->user, CKR_PATH_REMOVE, w->files.list[i], NULL);
+    for (i = w->dirs.n; i > 0; i--)
+        io->path_fn(io->user, CKR_PATH_RMDIR, w->dirs.list[i - 1], NULL);
 }
 
 static ckr_result ckr__sync_file(ckr__ctx *c, const char *path)
@@ -16598,24 +16614,26 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     return CKR_OK;
 }
 
+/* The new output takes its name. Over an old directory in one step where the system can swap names:
+   then the temporary name holds the old one. Else in two, between which the old one stands aside. */
 static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *path,
                                      const char *old, bool single)
 {
-    ckr_result r;
-    bool exists = ckr__path_kind(c, path) != CKR_FILE_ABSENT;
-    if (exists && !(single && ckr__path_kind(c, path) == CKR_FILE_REGULAR)) {
-        r = ckr__path_do(c, CKR_PATH_RENAME, path, old, CKR_ITEM_IO_RENAME);
-        if (r != CKR_OK) return r;
-        r = ckr__path_do(c, CKR_PATH_RENAME, temp, path, CKR_ITEM_IO_RENAME);
-        if (r != CKR_OK) {
-            c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, old, path);
-            return r;
-        }
-        ckr__remove_tree(c, old);
+    ckr_io *io = &c->env.io;
+    const char *gone = NULL;
+    ckr_result r = CKR_OK;
+    const bool exists = ckr__path_kind(c, path) != CKR_FILE_ABSENT &&
+                        !(single && ckr__path_kind(c, path) == CKR_FILE_REGULAR);
+    if (exists && io->path_fn(io->user, CKR_PATH_EXCHANGE, temp, path) == 0) {
+        gone = temp;
     } else {
-        r = ckr__path_do(c, CKR_PATH_RENAME, temp, path, CKR_ITEM_IO_RENAME);
-        if (r != CKR_OK) return r;
+        if (exists) r = ckr__path_do(c, CKR_PATH_RENAME, path, old, CKR_ITEM_IO_RENAME);
+        if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_RENAME, temp, path, CKR_ITEM_IO_RENAME);
+        if (r != CKR_OK && exists) io->path_fn(io->user, CKR_PATH_RENAME, old, path);
+        if (exists) gone = old;
     }
+    if (r != CKR_OK) return r;
+    if (gone) ckr__remove_tree(c, gone);
     return ckr__path_do(c, CKR_PATH_SYNC_DIR, ckr__parent(c, path), NULL, CKR_ITEM_IO_SYNC);
 }
 
@@ -16658,13 +16676,14 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
 {
     ckr__ctx *c = w->c;
     const ckr_plan *p = w->plan;
-    const char **dirs = NULL;
-    uint64_t n_dirs = 0, i;
+    uint64_t i;
     ckr__buf side;
-    ckr_result r = w->single ? CKR_OK : ckr__make_dirs(w, &dirs, &n_dirs);
+    ckr_result r = CKR_OK;
 
     memset(&side, 0, sizeof side);
     side.c = c;
+    for (i = 0; i < w->dirs.n && r == CKR_OK; i++)
+        r = ckr__path_do(c, CKR_PATH_MKDIR, w->dirs.list[i], NULL, CKR_ITEM_IO_MKDIR);
     for (i = 0; i < p->out.n_files && r == CKR_OK; i += w->n_batch) {
         w->first_file = i;
         w->n_batch = p->out.n_files - i < CKR__BATCH ? p->out.n_files - i : CKR__BATCH;
@@ -16672,13 +16691,10 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
     }
     if (r == CKR_OK) r = ckr__write_receipt(w, receipt, &side);
     if (r == CKR_OK && !w->single)
-        r = ckr__write_text(c, ckr__path_join(c, w->temp, CKR__SIDE_FILE), side.data, side.size);
-    for (i = 0; i < p->out.n_files && r == CKR_OK; i++)
-        r = ckr__sync_file(c, ckr__write_path(w, i));
-    for (i = n_dirs; i > 0 && r == CKR_OK; i--)
-        r = ckr__path_do(c, CKR_PATH_SYNC_DIR, dirs[i - 1], NULL, CKR_ITEM_IO_SYNC);
-    if (r == CKR_OK && !w->single)
-        r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->temp, NULL, CKR_ITEM_IO_SYNC);
+        r = ckr__write_text(c, w->files.list[p->out.n_files], side.data, side.size);
+    for (i = 0; i < p->out.n_files && r == CKR_OK; i++) r = ckr__sync_file(c, w->files.list[i]);
+    for (i = w->dirs.n; i > 0 && r == CKR_OK; i--)
+        r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->dirs.list[i - 1], NULL, CKR_ITEM_IO_SYNC);
     if (r == CKR_OK) r = ckr__output_rename(c, w->temp, path, old, w->single);
     ckr__buf_free(&side);
     return r;
@@ -16707,8 +16723,9 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
     if (r == CKR_OK) {
         ckr__remove_tree(&c, w.temp);
         r = ckr__write_alloc(&w);
+        if (r == CKR_OK) r = ckr__temp_plan(&w);
         if (r == CKR_OK) r = ckr__write_all(&w, path, old, receipt);
-        if (r != CKR_OK) ckr__remove_tree(&c, w.temp);
+        if (r != CKR_OK) ckr__temp_remove(&w);
     }
     ckr__write_free(&w);
     ckr__ctx_free(&c);

@@ -74,7 +74,7 @@ static ckr_result run_job(const job *j)
     t.dialect = j->dialect;
     t.slots = "all";
     r = ckr_ckpt_open("/w/in", &desc, &c, &err);
-    if (r == CKR_OK) r = ckr_plan_create(c, &t, 1, &p, &err);
+    if (r == CKR_OK) r = ckr_plan_create(c, &t, 1 << 20, &p, &err);
     if (r == CKR_OK) r = ckr_plan_write(p, "/w/out", &receipt, &err);
     ckr_plan_free(p);
     ckr_ckpt_close(c);

@@ -28,7 +28,7 @@ typedef struct memio {
     uint64_t     next_id;
     long         open_handles;
     unsigned long early;       /* files that were renamed while dirty                   */
-    bool         mapped;       /* offer map_fn                                          */
+    unsigned long parked;      /* calls of park_fn                                      */
 } memio;
 
 static char *memio_dup(const char *s, size_t n)
@@ -182,12 +182,11 @@ static int32_t memio_sync(void *user, void *file)
     return 0;
 }
 
-static int32_t memio_map(void *user, void *file, const void **base)
+/* Parking is forgotten by the next read; only the fact is kept. */
+static void memio_park(void *user, void *file)
 {
-    const memio *m = (const memio *)user;
-    if (!m->mapped || !((memio_file *)file)->size) return ENOSYS;
-    *base = ((memio_file *)file)->data;
-    return 0;
+    (void)file;
+    ((memio *)user)->parked++;
 }
 
 static void memio_close(void *user, void *file)
@@ -290,7 +289,7 @@ static ckr_io memio_io(memio *m)
     io.read_fn = memio_read;
     io.write_fn = memio_write;
     io.sync_fn = memio_sync;
-    io.map_fn = memio_map;
+    io.park_fn = memio_park;
     io.close_fn = memio_close;
     io.stat_fn = memio_stat;
     io.list_fn = memio_list;
@@ -425,13 +424,13 @@ static int32_t faulty_path(void *user, ckr_path_op op, const char *path, const c
     return f->io.path_fn(f->io.user, op, path, to);
 }
 
-static int32_t faulty_map(void *user, void *file, const void **base)
+static void faulty_park(void *user, void *file)
 {
     faulty *f = (faulty *)user;
-    return f->io.map_fn ? f->io.map_fn(f->io.user, file, base) : ENOSYS;
+    if (f->io.park_fn) f->io.park_fn(f->io.user, file);
 }
 
-/* An env over `io` whose calls go through f; one thread. A memio maps nothing until it is told to. */
+/* An env over `io` whose calls go through f; one thread. */
 static ckr_env faulty_env(faulty *f, ckr_io io)
 {
     ckr_env env;
@@ -446,7 +445,7 @@ static ckr_env faulty_env(faulty *f, ckr_io io)
     env.io.read_fn = faulty_read;
     env.io.write_fn = faulty_write;
     env.io.sync_fn = faulty_sync;
-    env.io.map_fn = faulty_map;
+    env.io.park_fn = faulty_park;
     env.io.close_fn = faulty_close;
     env.io.stat_fn = faulty_stat;
     env.io.list_fn = faulty_list;

@@ -92,7 +92,6 @@ static void fuzz_tree(const char *name, const uint8_t *data, size_t size, void (
     ckr_ckpt *c = NULL;
     ckr_error e;
     memset(&m, 0, sizeof m);
-    m.mapped = size % 2 == 0;
     memio_put(&m, name, data, size);
     env = faulty_env(&f, memio_io(&m));
     desc.env = &env;
