@@ -1539,7 +1539,7 @@ static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const 
         break;
     case CKR_PATH_EXCHANGE:
 #if defined(__linux__) && defined(SYS_renameat2)
-        r = (int)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, to, 2u);      /* RENAME_EXCHANGE */
+        r = (int)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, to, 2u);   /* RENAME_EXCHANGE */
         break;
 #else
         return ENOSYS;
@@ -2472,8 +2472,10 @@ static __m512i ckr__crc_fold_wide(__m512i x, __m512i k, __m512i next)
 CKR__TARGET("avx512f,vpclmulqdq")
 static uint32_t ckr__crc_vpclmul(uint32_t s, const uint8_t *p, size_t n)
 {
-    const __m512i k2048 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x1322d1430, 0x11542778a));
-    const __m512i k512 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x1c6e41596, 0x154442bd4));
+    const __m512i k2048 =
+        _mm512_maskz_broadcast_i32x4(0xffff, _mm_set_epi64x(0x1322d1430, 0x11542778a));
+    const __m512i k512 =
+        _mm512_maskz_broadcast_i32x4(0xffff, _mm_set_epi64x(0x1c6e41596, 0x154442bd4));
     __m512i a = _mm512_xor_si512(_mm512_loadu_si512((const void *)p),
                                  _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)s)));
     __m512i b = _mm512_loadu_si512((const void *)(p + 64)),
@@ -2647,19 +2649,25 @@ static void ckr__digest_avx512(const uint32_t *k, const uint8_t *p, size_t n, ui
     uint64_t sum[8];
     size_t i;
     for (i = 0; i + 16 <= n; i += 16) {
-        __m512i x = _mm512_loadu_si512((const void *)(p + 4 * i)), y = _mm512_srli_epi64(x, 32);
+        __m512i x = _mm512_loadu_si512((const void *)(p + 4 * i)),
+                y = _mm512_maskz_srli_epi64(0xff, x, 32);
         const uint32_t *row = k + i;
-        a = _mm512_add_epi64(a, _mm512_mul_epu32(x, _mm512_loadu_si512((const void *)row)));
+        a = _mm512_add_epi64(
+            a, _mm512_maskz_mul_epu32(0xff, x, _mm512_loadu_si512((const void *)row)));
         b = _mm512_add_epi64(
-            b, _mm512_mul_epu32(x, _mm512_loadu_si512((const void *)(row + CKR__DIGEST_ROW))));
+            b, _mm512_maskz_mul_epu32(0xff, x,
+                                      _mm512_loadu_si512((const void *)(row + CKR__DIGEST_ROW))));
         c = _mm512_add_epi64(
-            c, _mm512_mul_epu32(y, _mm512_loadu_si512((const void *)(row + 2 * CKR__DIGEST_ROW))));
+            c, _mm512_maskz_mul_epu32(
+                   0xff, y, _mm512_loadu_si512((const void *)(row + 2 * CKR__DIGEST_ROW))));
         d = _mm512_add_epi64(
-            d, _mm512_mul_epu32(y, _mm512_loadu_si512((const void *)(row + 3 * CKR__DIGEST_ROW))));
+            d, _mm512_maskz_mul_epu32(
+                   0xff, y, _mm512_loadu_si512((const void *)(row + 3 * CKR__DIGEST_ROW))));
     }
     a = _mm512_add_epi64(a, c);
     b = _mm512_add_epi64(b, d);
-    a = _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+    a = _mm512_add_epi64(_mm512_maskz_unpacklo_epi64(0xff, a, b),
+                         _mm512_maskz_unpackhi_epi64(0xff, a, b));
     _mm512_storeu_si512((void *)sum, a);
     _mm256_zeroupper();
     s[0] += sum[0] + sum[2] + sum[4] + sum[6];
@@ -9080,7 +9088,7 @@ static ckr_result ckr__npz_load(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
 static ckr_result ckr__pickle_once(ckr__ctx *c, const ckr__source *src, bool keep, bool *stale,
                                    ckr__doc *doc)
 {
-    const uint8_t *data;
+    const uint8_t *data = NULL;
     ckr__torch t;
     ckr__pickle p;
     ckr_result r = ckr__file_load(c, src->file, src->offset, src->size,
@@ -16233,8 +16241,8 @@ CKR_API void ckr_plan_free(ckr_plan *p)
 /* Carrying a plan out. Everything is written into one temporary sibling, `.NAME.ckptresume-tmp`,
    made durable, and renamed; so the output is absent or whole, and what was there stays until then.
    A sibling that a killed run left is recognised by its name and removed by the next. With `force`
-   the old output steps aside as `.NAME.ckptresume-old` between two renames; a run that finds it
-   alone puts it back. */
+   the two swap names; where the system cannot, the old output steps aside between two renames as
+   `.NAME.ckptresume-old`, and a run that finds it alone puts it back. */
 
 typedef struct ckr__win {      /* one task: bytes [begin, end) of an output file        */
     uint32_t file;
@@ -16615,7 +16623,7 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
 }
 
 /* The new output takes its name. Over an old directory in one step where the system can swap names:
-   then the temporary name holds the old one. Else in two, between which the old one stands aside. */
+   then the temporary name holds the old one. Else in two: the old one stands aside in between. */
 static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *path,
                                      const char *old, bool single)
 {

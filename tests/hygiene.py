@@ -1,24 +1,28 @@
 #!/usr/bin/env python3
-"""hygiene.py all|text|functions|matrix|names|cost: the gates that a compiler run alone does not show.
+"""hygiene.py all|text|functions|matrix|names|cost: gates that a compiler alone does not show.
 
-text       ASCII, no tabs, 100 columns, no paths of a machine; section marks once each, and the table of
-           sections in the manual equal to them; calls that belong to one section only
+text       ASCII, no tabs, 100 columns, no paths of a machine; section marks once each, and the
+           table of sections in the manual equal to them; calls that belong to one section only
 functions  lengths: median <= 20, 9 of 10 <= 60, none over 100 but those in hygiene_long.txt
-matrix     strict flags and -Werror: gcc and clang, g++ and clang++, each standard; -O0, -O3, -m32; nvcc; the
-           declarations alone, before and after others; every CKPTRESUME_NO_ define; two vendored copies
+matrix     strict flags and -Werror: gcc and clang, g++ and clang++, each standard; -O0, -O3, -m32;
+           nvcc; the declarations alone, before and after others; every CKPTRESUME_NO_ define; two
+           vendored copies
 names      only ckr_ symbols, no writable data, only CKR_ and CKPTRESUME_ macros
 cost       seconds to include the declarations and to compile the implementation
 
 Prints a line per failure, then `N passed, N failed`. Only Python's standard library.
 """
+
 import os, re, resource, shutil, statistics, subprocess, sys, tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADER = ROOT / "ckptresume.h"
-STRICT = ("-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wcast-qual -Wcast-align -Wundef "
-          "-Wdouble-promotion -Wvla -Wswitch-enum -Werror").split()
+STRICT = (
+    "-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wcast-qual -Wcast-align "
+    "-Wundef -Wdouble-promotion -Wvla -Wswitch-enum -Werror"
+).split()
 STRICT_C = ["-Wstrict-prototypes", "-Wmissing-prototypes"]
 COLUMNS = 100
 MEDIAN, P90, LONGEST = 20, 60, 100
@@ -26,17 +30,57 @@ INCLUDE_SECONDS, COMPILE_SECONDS = 0.05, 5.0
 
 # where a call may stand: section, or its first part
 HOME = {
-    "malloc": {"mem", "io"}, "free": {"mem", "io"}, "calloc": set(), "realloc": set(), "alloc_fn": {"mem", "context", "api"},
+    "malloc": {"mem", "io"},
+    "free": {"mem", "io"},
+    "calloc": set(),
+    "realloc": set(),
+    "alloc_fn": {"mem", "context", "api"},
     "free_fn": {"mem", "context", "api"},
-    "fopen": set(), "fread": set(), "fwrite": set(), "fclose": set(), "open": {"io"}, "pread": {"io"},
-    "pwrite": {"io"}, "mmap": {"io"}, "munmap": {"io"}, "fsync": {"io"}, "opendir": {"io"},
-    "mkdir": {"io"}, "rename": {"io"}, "unlink": {"io"}, "rmdir": {"io"},
-    "printf": set(), "fprintf": set(), "puts": set(), "fputs": set(), "putchar": set(), "sprintf": set(),
-    "vprintf": set(), "perror": set(),
-    "exit": set(), "_exit": set(), "abort": set(), "assert": {"platform"}, "longjmp": set(), "signal": set(),
-    "getenv": set(), "system": set(), "popen": set(), "setlocale": set(),
-    "strcpy": set(), "strcat": set(), "strtok": set(), "atoi": set(), "atol": set(), "atof": set(), "gets": set(),
-    "qsort": set(), "alloca": set(), "pthread_create": {"threads"}, "rand": set(), "time": set(),
+    "fopen": set(),
+    "fread": set(),
+    "fwrite": set(),
+    "fclose": set(),
+    "open": {"io"},
+    "pread": {"io"},
+    "pwrite": {"io"},
+    "mmap": {"io"},
+    "munmap": {"io"},
+    "fsync": {"io"},
+    "opendir": {"io"},
+    "mkdir": {"io"},
+    "rename": {"io"},
+    "unlink": {"io"},
+    "rmdir": {"io"},
+    "printf": set(),
+    "fprintf": set(),
+    "puts": set(),
+    "fputs": set(),
+    "putchar": set(),
+    "sprintf": set(),
+    "vprintf": set(),
+    "perror": set(),
+    "exit": set(),
+    "_exit": set(),
+    "abort": set(),
+    "assert": {"platform"},
+    "longjmp": set(),
+    "signal": set(),
+    "getenv": set(),
+    "system": set(),
+    "popen": set(),
+    "setlocale": set(),
+    "strcpy": set(),
+    "strcat": set(),
+    "strtok": set(),
+    "atoi": set(),
+    "atol": set(),
+    "atof": set(),
+    "gets": set(),
+    "qsort": set(),
+    "alloca": set(),
+    "pthread_create": {"threads"},
+    "rand": set(),
+    "time": set(),
 }
 
 passed, failures = 0, []
@@ -77,12 +121,32 @@ def blank(text):
     return "".join(out)
 
 
+def line_comments(text):
+    """Lines with a // comment; comments of the other kind and strings are blanked."""
+    kept = re.sub(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',
+                  lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
+    return [i + 1 for i, l in enumerate(kept.split("\n")) if "//" in l]
+
+
 # ---------------------------------------------------------------------------- text
+
 
 def sources():
     names = []
-    for pattern in ("*.h", "*.cuh", "Makefile", "LICENSE", "README.md", ".gitignore", ".ci/*", "examples/**/*", "tests/*.*",
-                    "tests/fuzz/*.*", "tests/interop/*", "bench/*.*"):
+    for pattern in (
+        "*.h",
+        "*.cuh",
+        "Makefile",
+        "LICENSE",
+        "README.md",
+        ".gitignore",
+        ".ci/*",
+        "examples/**/*",
+        "tests/*.*",
+        "tests/fuzz/*.*",
+        "tests/interop/*",
+        "bench/*.*",
+    ):
         names += [p for p in ROOT.glob(pattern) if p.is_file() and "__pycache__" not in p.parts]
     return sorted(set(names))
 
@@ -96,13 +160,17 @@ def check_text():
         odd = [i + 1 for i, l in enumerate(lines) if any(b > 126 or (b < 32 and b != 9) for b in l)]
         expect(not odd, f"{name}:{odd[:1]}: {len(odd)} lines are not plain ASCII")
         tabs = [i + 1 for i, l in enumerate(lines) if b"\t" in l]
-        expect(not tabs or path.name == "Makefile", f"{name}:{tabs[:1]}: {len(tabs)} lines with tabs")
+        expect(
+            not tabs or path.name == "Makefile", f"{name}:{tabs[:1]}: {len(tabs)} lines with tabs"
+        )
         ends = [i + 1 for i, l in enumerate(lines) if l != l.rstrip()]
         expect(not ends, f"{name}:{ends[:1]}: {len(ends)} lines end in blanks")
         if path.suffix in (".c", ".h", ".cuh", ".sh", ".py"):
             wide = [i + 1 for i, l in enumerate(lines) if len(l) > COLUMNS]
             expect(not wide, f"{name}:{wide[:1]}: {len(wide)} lines over {COLUMNS} columns")
-        paths = [i + 1 for i, l in enumerate(lines) if re.search(rb"/(work|farm|root|home)/[a-z]", l)]
+        paths = [
+            i + 1 for i, l in enumerate(lines) if re.search(rb"/(work|farm|root|home)/[a-z]", l)
+        ]
         expect(not paths, f"{name}:{paths[:1]}: a path of some machine")
         expect(raw.endswith(b"\n"), f"{name}: no newline at the end")
 
@@ -117,21 +185,31 @@ def check_sections():
     names = [m for m, _ in marks]
     twice = sorted({m for m in names if names.count(m) > 1})
     expect(not twice, f"section marks that stand twice: {twice}")
-    manual = text[:text.find("*/")] if text.startswith("/*") else ""
+    manual = text[: text.find("*/")] if text.startswith("/*") else ""
     table = re.findall(r">>([a-z0-9_.]+)", manual)
     expect(table, "the manual at the top has no table of sections")
     if table:
         rows = list(dict.fromkeys(table))
-        expect(not set(names) - set(rows), f"sections that the manual's table lacks: {sorted(set(names) - set(rows))}")
-        expect(not set(rows) - set(names), f"sections only in the manual's table: {sorted(set(rows) - set(names))}")
+        expect(
+            not set(names) - set(rows),
+            f"sections that the manual's table lacks: {sorted(set(names) - set(rows))}",
+        )
+        expect(
+            not set(rows) - set(names),
+            f"sections only in the manual's table: {sorted(set(rows) - set(names))}",
+        )
         order = [m for m in rows if m in names]
-        expect(order == [m for m in names if m in rows], "the manual's table has another order than the sections")
+        expect(
+            order == [m for m in names if m in rows],
+            "the manual's table has another order than the sections",
+        )
     lines, at, section = code.split("\n"), dict((n, m) for m, n in marks), "api"
-    comments = [i + 1 for i, l in enumerate(text.split("\n")) if l != re.sub(r"(^|\s)//.*", "", l)
-                and not l.lstrip().startswith("*") and '"' not in l and "/*" not in l and ":" not in l]
+    comments = line_comments(text)
     expect(not comments, f"ckptresume.h:{comments[:1]}: {len(comments)} comments with //")
     wrong = []
-    call = re.compile(r"(?<![\w.>])(" + "|".join(map(re.escape, HOME)) + r")\s*\(|[.>](alloc_fn|free_fn)\s*\(")
+    call = re.compile(
+        r"(?<![\w.>])(" + "|".join(map(re.escape, HOME)) + r")\s*\(|[.>](alloc_fn|free_fn)\s*\("
+    )
     for i, line in enumerate(lines):
         section = at.get(i + 1, section)
         if line.lstrip().startswith("#"):
@@ -147,6 +225,7 @@ def check_sections():
 
 # ---------------------------------------------------------------------------- functions
 
+
 def functions(path):
     """[(name, line, lines of the body)]; a function's braces stand in column 1."""
     lines, out, begin = blank(path.read_text()).split("\n"), [], None
@@ -157,7 +236,11 @@ def functions(path):
                 head = lines[k] + " " + head
                 k -= 1
             names = re.findall(r"(\w+)\s*\(", head)
-            names = [n for n in names if not n.startswith(("CKR__PRINTF", "CKR__TARGET", "__attribute__"))]
+            names = [
+                n
+                for n in names
+                if not n.startswith(("CKR__PRINTF", "CKR__TARGET", "__attribute__"))
+            ]
             begin = (names[0] if names else "?", i)
         elif line == "}" and begin:
             out.append((begin[0], begin[1] + 1, i - begin[1] - 1))
@@ -176,17 +259,23 @@ def check_functions():
     if not expect(size, "no functions found"):
         return
     median, p90 = statistics.median(size), size[len(size) * 9 // 10]
-    print(f"functions: {len(size)}, median {median:g} lines, 9 of 10 within {p90}, longest {size[-1]}")
+    print(
+        f"functions: {len(size)}, median {median:g} lines, 9 of 10 within {p90}, longest {size[-1]}"
+    )
     expect(median <= MEDIAN, f"functions: median {median:g}, at most {MEDIAN}")
     expect(p90 <= P90, f"functions: 9 of 10 within {p90} lines, at most {P90}")
     for name, line, n in every:
         if n > LONGEST:
-            expect(listed.get(name), f"ckptresume.h:{line}: {name} has {n} lines, more than {LONGEST}, and no reason in hygiene_long.txt")
+            expect(
+                listed.get(name),
+                f"ckptresume.h:{line}: {name} has {n} lines and no reason in hygiene_long.txt",
+            )
     stale = set(listed) - {name for name, _, n in every if n > LONGEST}
     expect(not stale, f"hygiene_long.txt names what is not long: {sorted(stale)}")
 
 
 # ---------------------------------------------------------------------------- compilers
+
 
 def have(tool):
     return shutil.which(tool) is not None
@@ -217,9 +306,13 @@ class Shop:
         for label, must_fail, job in self.jobs:
             rc, text = job.result()
             if must_fail:
-                expect(rc != 0 and must_fail in text, f"{label}: has to fail and to say \"{must_fail}\"")
+                expect(
+                    rc != 0 and must_fail in text, f'{label}: has to fail and to say "{must_fail}"'
+                )
             elif not expect(rc == 0, f"{label}: exit {rc}"):
-                errors = [l for l in text.splitlines() if "error" in l or "warning" in l] or text.splitlines()
+                errors = [
+                    l for l in text.splitlines() if "error" in l or "warning" in l
+                ] or text.splitlines()
                 print("\n".join(errors[:6]))
         self.jobs = []
 
@@ -228,13 +321,16 @@ class Shop:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-IMPL = "#define CKPTRESUME_IMPLEMENTATION\n#include \"ckptresume.h\"\n"
-USE = ("#include \"ckptresume.h\"\n#include \"ckptresume.h\"\n"
-       "extern int use(ckr_ckpt **c);\n"
-       "int use(ckr_ckpt **c)\n{\n    ckr_open_desc d = CKR_ZERO;\n    ckr_error e;\n"
-       "    return (int)ckr_ckpt_open(\"x\", &d, c, &e);\n}\n")
-LANGUAGES = [(t, s, ".c") for t in ("gcc", "clang") for s in ("c99", "c11", "c17")] + \
-            [(t, s, ".cc") for t in ("g++", "clang++") for s in ("c++11", "c++17", "c++20")]
+IMPL = '#define CKPTRESUME_IMPLEMENTATION\n#include "ckptresume.h"\n'
+USE = (
+    '#include "ckptresume.h"\n#include "ckptresume.h"\n'
+    "extern int use(ckr_ckpt **c);\n"
+    "int use(ckr_ckpt **c)\n{\n    ckr_open_desc d = CKR_ZERO;\n    ckr_error e;\n"
+    '    return ckr_ckpt_open("x", &d, c, &e) != CKR_OK;\n}\n'
+)
+LANGUAGES = [(t, s, ".c") for t in ("gcc", "clang") for s in ("c99", "c11", "c17")] + [
+    (t, s, ".cc") for t in ("g++", "clang++") for s in ("c++11", "c++17", "c++20")
+]
 
 
 def flags(tool, ext):
@@ -267,13 +363,40 @@ def check_matrix():
             print(f"skipped: {tool} -m32 (no 32-bit C library here)")
     if have("nvcc"):
         impl = shop.file(IMPL, ".cu")
-        shop.want("nvcc c++17", ["nvcc", "-std=c++17", f"-I{ROOT}", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror",
-                                 "-c", impl, "-o", impl + ".o"])
+        shop.want(
+            "nvcc c++17",
+            [
+                "nvcc",
+                "-std=c++17",
+                f"-I{ROOT}",
+                "-Werror",
+                "all-warnings",
+                "-Xcompiler",
+                "-Wall,-Wextra,-Werror",
+                "-c",
+                impl,
+                "-o",
+                impl + ".o",
+            ],
+        )
     else:
         print("skipped: nvcc (not here)")
     if have("x86_64-w64-mingw32-gcc"):
         impl = shop.file(IMPL, ".c")
-        shop.want("mingw c99", ["x86_64-w64-mingw32-gcc", "-std=c99", "-O2", f"-I{ROOT}", "-Wall", "-c", impl, "-o", impl + ".o"])
+        shop.want(
+            "mingw c99",
+            [
+                "x86_64-w64-mingw32-gcc",
+                "-std=c99",
+                "-O2",
+                f"-I{ROOT}",
+                "-Wall",
+                "-c",
+                impl,
+                "-o",
+                impl + ".o",
+            ],
+        )
     else:
         print("skipped: mingw-w64 (not here)")
     defines(shop)
@@ -293,44 +416,125 @@ def defines(shop):
             if have(tool) and group:
                 impl = shop.file("".join(f"#define {d}\n" for d in group) + IMPL, ext)
                 label = group[0] if len(group) == 1 else "all of them"
-                shop.want(f"{tool} {label}", [tool, f"-std={std}", *flags(tool, ext), "-Wno-unused-function",
-                                              "-Wno-unused-const-variable", "-O1", "-c", impl, "-o", impl + ".o"])
-    impl = shop.file("#include <stdlib.h>\n#define CKPTRESUME_MALLOC(n) malloc(n)\n#define CKPTRESUME_FREE(p) free(p)\n"
-                     "#define CKPTRESUME_ASSERT(x) ((void)0)\n#define _DEFAULT_SOURCE 1\n" + IMPL, ".c")
-    shop.want("gcc own allocator", ["gcc", "-std=gnu99", f"-I{ROOT}", "-Wall", "-Werror", "-O1", "-c", impl, "-o", impl + ".o"])
+                shop.want(
+                    f"{tool} {label}",
+                    [
+                        tool,
+                        f"-std={std}",
+                        *flags(tool, ext),
+                        "-Wno-unused-function",
+                        "-Wno-unused-const-variable",
+                        "-O1",
+                        "-c",
+                        impl,
+                        "-o",
+                        impl + ".o",
+                    ],
+                )
+    impl = shop.file(
+        "#include <stdlib.h>\n#define CKPTRESUME_MALLOC(n) malloc(n)\n"
+        "#define CKPTRESUME_FREE(p) free(p)\n"
+        "#define CKPTRESUME_ASSERT(x) ((void)0)\n#define _DEFAULT_SOURCE 1\n" + IMPL,
+        ".c",
+    )
+    shop.want(
+        "gcc own allocator",
+        [
+            "gcc",
+            "-std=gnu99",
+            f"-I{ROOT}",
+            "-Wall",
+            "-Werror",
+            "-O1",
+            "-c",
+            impl,
+            "-o",
+            impl + ".o",
+        ],
+    )
 
 
 def inclusion(shop):
-    """Before and after everything; with libc names that are macros; too late for its feature macros."""
+    """Before and after everything; with libc names that are macros; too late in strict C99."""
     base = ["gcc", "-std=c99", *flags("gcc", ".c"), "-fsyntax-only"]
-    others = "".join(f"#include <{h}>\n" for h in ("stdio.h", "stdlib.h", "string.h", "math.h", "errno.h", "time.h", "fcntl.h",
-                                                   "unistd.h", "sys/stat.h", "pthread.h"))
-    macros = "".join(f"#define {f}(...) use_of_{f}\n" for f in ("malloc", "free", "open", "close", "read", "write", "stat", "sync",
-                                                                "remove", "rename", "list", "log", "index"))
+    others = "".join(
+        f"#include <{h}>\n"
+        for h in (
+            "stdio.h",
+            "stdlib.h",
+            "string.h",
+            "math.h",
+            "errno.h",
+            "time.h",
+            "fcntl.h",
+            "unistd.h",
+            "sys/stat.h",
+            "pthread.h",
+        )
+    )
+    macros = "".join(
+        f"#define {f}(...) use_of_{f}\n"
+        for f in (
+            "malloc",
+            "free",
+            "open",
+            "close",
+            "read",
+            "write",
+            "stat",
+            "sync",
+            "remove",
+            "rename",
+            "list",
+            "log",
+            "index",
+        )
+    )
     shop.want("included after others", base + [shop.file(others + USE, ".c")])
     shop.want("included before others", base + [shop.file(USE + others, ".c")])
     shop.want("included among macros", base + [shop.file(macros + USE, ".c")])
-    shop.want("implementation after stdio.h in strict C99", base + [shop.file("#include <stdio.h>\n" + IMPL, ".c")],
-              must_fail="before any system header")
+    shop.want(
+        "implementation after stdio.h in strict C99",
+        base + [shop.file("#include <stdio.h>\n" + IMPL, ".c")],
+        must_fail="before any system header",
+    )
 
 
 def copies(shop):
     """Two programs' vendored copies in one program; the implementation in C with a user in C++."""
     static = "#define CKPTRESUME_STATIC\n" + IMPL
     body = "int {0}(void);\nint {0}(void)\n{{\n    return ckr_item_name(CKR_ITEM_OK) == NULL;\n}}\n"
-    one, two = shop.file(static + body.format("one"), ".c"), shop.file(static + body.format("two"), ".c")
-    main = shop.file("int one(void);\nint two(void);\nint main(void)\n{\n    return one() + two();\n}\n", ".c")
+    one, two = shop.file(static + body.format("one"), ".c"), shop.file(
+        static + body.format("two"), ".c"
+    )
+    main = shop.file(
+        "int one(void);\nint two(void);\nint main(void)\n{\n    return one() + two();\n}\n", ".c"
+    )
     exe = str(shop.dir / "two")
-    rc, text = shop.run(["gcc", "-std=c99", "-w", "-O1", f"-I{ROOT}", one, two, main, "-o", exe, "-pthread", "-lm"])
-    expect(rc == 0 and shop.run([exe])[0] == 0, f"two vendored static copies do not link and run: {text[:300]}")
-    impl, use = shop.file(IMPL, ".c"), shop.file(USE + "int main()\n{\n    ckr_ckpt *c;\n    return use(&c) == 0;\n}\n", ".cc")
+    rc, text = shop.run(
+        ["gcc", "-std=c99", "-w", "-O1", f"-I{ROOT}", one, two, main, "-o", exe, "-pthread", "-lm"]
+    )
+    expect(
+        rc == 0 and shop.run([exe])[0] == 0,
+        f"two vendored static copies do not link and run: {text[:300]}",
+    )
+    impl, use = shop.file(IMPL, ".c"), shop.file(
+        USE + "int main()\n{\n    ckr_ckpt *c;\n    return use(&c) == 0;\n}\n", ".cc"
+    )
     exe = str(shop.dir / "mixed")
-    ok = shop.run(["gcc", "-std=c99", "-w", "-O1", f"-I{ROOT}", "-c", impl, "-o", impl + ".o"])[0] == 0
+    ok = (
+        shop.run(["gcc", "-std=c99", "-w", "-O1", f"-I{ROOT}", "-c", impl, "-o", impl + ".o"])[0]
+        == 0
+    )
     rc, text = shop.run(["g++", f"-I{ROOT}", use, impl + ".o", "-o", exe, "-pthread", "-lm"])
-    expect(ok and rc == 0 and shop.run([exe])[0] == 0, f"implementation in C, user in C++: {text[:300]}")
+    expect(
+        ok and rc == 0 and shop.run([exe])[0] == 0,
+        f"implementation in C, user in C++: {text[:300]}",
+    )
 
 
 # ---------------------------------------------------------------------------- names
+
 
 def macros(shop, text):
     rc, out = shop.run(["gcc", "-std=c99", f"-I{ROOT}", "-dM", "-E", shop.file(text, ".c")])
@@ -345,7 +549,9 @@ def check_names():
         if not have(tool):
             continue
         impl = shop.file(IMPL, ext)
-        rc, out = shop.run([tool, "-O2", "-w", "-fno-pic", f"-I{ROOT}", "-c", impl, "-o", impl + ".o"])
+        rc, out = shop.run(
+            [tool, "-O2", "-w", "-fno-pic", f"-I{ROOT}", "-c", impl, "-o", impl + ".o"]
+        )
         if not expect(rc == 0, f"{tool}: {out[:200]}"):
             continue
         rows = [l.split() for l in shop.run(["nm", impl + ".o"])[1].splitlines()]
@@ -356,15 +562,28 @@ def check_names():
         expect(not private, f"{tool}: private names that are external: {private[:5]}")
         writable = [n for t, n in rows if t in "dDbB"]
         expect(not writable, f"{tool}: writable data: {writable[:5]}")
-        mine = [n for t, n in rows if t in "trd" and "." not in n and not n.startswith("ckr_") and tool == "gcc"]
+        mine = [
+            n
+            for t, n in rows
+            if t in "trd" and "." not in n and not n.startswith("ckr_") and tool == "gcc"
+        ]
         expect(not mine, f"{tool}: static names without the prefix: {mine[:5]}")
     header = HEADER.read_text()
-    system = "".join(f"#include <{h}>\n" for h in sorted(set(re.findall(r"^#\s*include <([\w./]+)>", header, re.M)))
-                     if h not in ("windows.h", "intrin.h", "io.h"))
-    declared = macros(shop, USE) - macros(shop, "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n")
+    system = "".join(
+        f"#include <{h}>\n"
+        for h in sorted(set(re.findall(r"^#\s*include <([\w./]+)>", header, re.M)))
+        if h not in ("windows.h", "intrin.h", "io.h")
+    )
+    declared = macros(shop, USE) - macros(
+        shop, "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n"
+    )
     odd = sorted(m for m in declared if not m.startswith(("CKR_", "CKPTRESUME_")))
     expect(not odd, f"the declarations define {odd[:5]}")
-    private = sorted(m for m in declared if m.startswith("CKR__") and not m.startswith(("CKR__ITEMS", "CKR__DTYPES")))
+    private = sorted(
+        m
+        for m in declared
+        if m.startswith("CKR__") and not m.startswith(("CKR__ITEMS", "CKR__DTYPES"))
+    )
     expect(not private, f"the declarations leave private macros behind: {private[:5]}")
     feature = "#define _DEFAULT_SOURCE 1\n#define _FILE_OFFSET_BITS 64\n"
     defined = macros(shop, IMPL) - macros(shop, feature + system)
@@ -374,6 +593,7 @@ def check_names():
 
 
 # ---------------------------------------------------------------------------- cost
+
 
 def cpu(shop, cmd):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -385,18 +605,38 @@ def cpu(shop, cmd):
 
 def check_cost():
     shop = Shop()
-    empty, use, impl = shop.file("int x;\n", ".c"), shop.file("#include \"ckptresume.h\"\nint x;\n", ".c"), shop.file(IMPL, ".c")
+    empty, use, impl = (
+        shop.file("int x;\n", ".c"),
+        shop.file('#include "ckptresume.h"\nint x;\n', ".c"),
+        shop.file(IMPL, ".c"),
+    )
     base = ["gcc", "-std=c99", "-O2", "-w", f"-I{ROOT}", "-c", "-o", str(shop.dir / "cost.o")]
-    include = min(cpu(shop, base + [use]) for _ in range(7)) - min(cpu(shop, base + [empty]) for _ in range(7))
+    include = min(cpu(shop, base + [use]) for _ in range(7)) - min(
+        cpu(shop, base + [empty]) for _ in range(7)
+    )
     compile_ = min(cpu(shop, base + [impl]) for _ in range(2))
-    print(f"cost: including the declarations {include:.3f} s, the implementation at -O2 {compile_:.2f} s (CPU, gcc)")
-    expect(include <= INCLUDE_SECONDS, f"including the declarations costs {include:.3f} s, at most {INCLUDE_SECONDS}")
-    expect(compile_ <= COMPILE_SECONDS, f"the implementation takes {compile_:.2f} s to compile, at most {COMPILE_SECONDS}")
+    print(
+        f"cost: including the declarations {include:.3f} s, the implementation at -O2 "
+        f"{compile_:.2f} s (CPU, gcc)"
+    )
+    expect(
+        include <= INCLUDE_SECONDS,
+        f"including the declarations costs {include:.3f} s, at most {INCLUDE_SECONDS}",
+    )
+    expect(
+        compile_ <= COMPILE_SECONDS,
+        f"the implementation takes {compile_:.2f} s to compile, at most {COMPILE_SECONDS}",
+    )
     shop.close()
 
 
-STAGES = {"text": [check_text, check_sections], "functions": [check_functions], "names": [check_names], "matrix": [check_matrix],
-          "cost": [check_cost]}
+STAGES = {
+    "text": [check_text, check_sections],
+    "functions": [check_functions],
+    "names": [check_names],
+    "matrix": [check_matrix],
+    "cost": [check_cost],
+}
 
 
 def main():

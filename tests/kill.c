@@ -1,6 +1,6 @@
-/* SIGKILL in the middle of a conversion: at every call that changes the disk, and at 200 random moments of
-   the tool (TOOL, default ./ckptresume). Then the output is absent or whole, at most one sibling is left over,
-   `.out.ckptresume-tmp`, and the next run removes it and succeeds.                                     */
+/* SIGKILL in the middle of a conversion: at every call that changes the disk, and at 200 random
+   moments of the tool (TOOL, default ./ckptresume). Then the output is absent or whole, at most
+   one sibling is left over, `.out.ckptresume-tmp`, and the next run removes it and succeeds. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
@@ -81,7 +81,8 @@ static int siblings(bool *known)
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !strcmp(e->d_name, "out") ||
             !strcmp(e->d_name, "ref") || !strcmp(e->d_name, "old")) continue;
         n++;
-        if (strcmp(e->d_name, ".out.ckptresume-tmp") && strcmp(e->d_name, ".out.ckptresume-old")) *known = false;
+        if (strcmp(e->d_name, ".out.ckptresume-tmp") && strcmp(e->d_name, ".out.ckptresume-old"))
+            *known = false;
     }
     if (d) closedir(d);
     return n;
@@ -114,27 +115,33 @@ static ckr_result convert(const char *to, bool force, unsigned long kill_at, uns
     return r;
 }
 
-static void after_kill(const char *label, unsigned long n, bool force, uint64_t sum_ref, uint64_t sum_old)
+static void after_kill(const char *label, unsigned long n, bool force, uint64_t sum_ref,
+                       uint64_t sum_old)
 {
     uint64_t sum = tree_sum(out);
     bool known;
     int beside = siblings(&known);
     struct stat st;
     bool exists = stat(out, &st) == 0;
-    t_check(!exists || sum == sum_ref || (force && sum == sum_old), __FILE__, __LINE__, "%s %lu: the output is there in part", label, n);
-    t_check(known && beside <= (force ? 2 : 1), __FILE__, __LINE__, "%s %lu: %d siblings, ours: %d", label, n, beside, known);
+    t_check(!exists || sum == sum_ref || (force && sum == sum_old), __FILE__, __LINE__,
+            "%s %lu: the output is there in part", label, n);
+    t_check(known && beside <= (force ? 2 : 1), __FILE__, __LINE__, "%s %lu: %d siblings, ours: %d",
+            label, n, beside, known);
     if (!exists && force) {
         char aside[600];
         snprintf(aside, sizeof aside, "%s/.out.ckptresume-old", tmp);
-        t_check(tree_sum(aside) == sum_old, __FILE__, __LINE__, "%s %lu: the old output is lost", label, n);
+        t_check(tree_sum(aside) == sum_old, __FILE__, __LINE__, "%s %lu: the old output is lost",
+                label, n);
     }
 }
 
 static void after_next_run(const char *label, unsigned long n, uint64_t sum_ref)
 {
     bool known;
-    t_check(tree_sum(out) == sum_ref, __FILE__, __LINE__, "%s %lu: the next run did not complete the output", label, n);
-    t_check(siblings(&known) == 0, __FILE__, __LINE__, "%s %lu: the next run left something over", label, n);
+    t_check(tree_sum(out) == sum_ref, __FILE__, __LINE__,
+            "%s %lu: the next run did not complete the output", label, n);
+    t_check(siblings(&known) == 0, __FILE__, __LINE__, "%s %lu: the next run left something over",
+            label, n);
 }
 
 static void every_call(bool force)
@@ -159,7 +166,8 @@ static void every_call(bool force)
         pid = fork();
         if (pid == 0) _exit(convert(out, force, n, NULL) == CKR_OK ? 0 : 3);
         waitpid(pid, &status, 0);
-        t_check(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, __FILE__, __LINE__, "call %lu: not killed", n);
+        t_check(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, __FILE__, __LINE__,
+                "call %lu: not killed", n);
         after_kill("call", n, force, sum_ref, sum_old);
         if (!force && tree_sum(out) == sum_ref) continue;
         CHECK(convert(out, force, 0, NULL) == CKR_OK);
@@ -238,7 +246,7 @@ static void tool_at_random(void)
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
-    /* what is killed is the process, not the machine: memory will do, and is not worn by the syncs */
+    /* what is killed is the process, not the machine: memory will do for the files */
     if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
     tmp = t_tmpdir();
     snprintf(out, sizeof out, "%s/out", tmp);

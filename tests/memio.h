@@ -1,10 +1,9 @@
-/* memio.h: ckr_io over a table of files in memory, and a wrapper that makes the n-th call of any ckr_io or
-   allocator fail. For fault injection and fuzzing; one thread at a time.
+/* memio.h: ckr_io over a table of files in memory, and a wrapper that makes the n-th call of any
+   ckr_io or allocator fail. For fault injection and fuzzing; one thread at a time.
 
-   memio  files and directories by path; knows what has been made durable, so that a test can see whether
-          anything was renamed into place before it was safe there.
-   faulty counts allocations and I/O calls, fails one of them (or all from it on), counts what is not
-          given back.                                                                               */
+   memio  files and directories by path; knows what has been made durable, so that a test can see
+   whether anything was renamed into place before it was safe there. faulty counts allocations and
+   I/O calls, fails one of them (or all from it on), counts what is not given back. */
 #ifndef CKR_MEMIO_H
 #define CKR_MEMIO_H
 
@@ -45,7 +44,8 @@ static memio_file *memio_find(const memio *m, const char *path)
     size_t i, n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
     for (i = 0; i < m->n; i++)
-        if (strlen(m->files[i]->path) == n && !memcmp(m->files[i]->path, path, n)) return m->files[i];
+        if (strlen(m->files[i]->path) == n && !memcmp(m->files[i]->path, path, n))
+            return m->files[i];
     return NULL;
 }
 
@@ -107,7 +107,8 @@ static void memio_remove(memio *m, const char *path)
 {
     size_t i;
     for (i = m->n; i-- > 0;)
-        if (!strcmp(m->files[i]->path, path) || memio_below(m->files[i]->path, path)) memio_drop(m, m->files[i]);
+        if (!strcmp(m->files[i]->path, path) || memio_below(m->files[i]->path, path))
+            memio_drop(m, m->files[i]);
 }
 
 static void memio_free(memio *m)
@@ -206,8 +207,8 @@ static int32_t memio_stat(void *user, const char *path, ckr_stat *out)
     return 0;
 }
 
-static int32_t memio_list(void *user, const char *dir, void (*each_fn)(void *arg, const char *name, bool is_dir),
-                          void *arg)
+static int32_t memio_list(void *user, const char *dir,
+                          void (*each_fn)(void *arg, const char *name, bool is_dir), void *arg)
 {
     const memio *m = (const memio *)user;
     const memio_file *d = memio_find(m, dir);
@@ -217,7 +218,8 @@ static int32_t memio_list(void *user, const char *dir, void (*each_fn)(void *arg
     n = d ? strlen(d->path) + 1 : 0;
     for (i = 0; i < m->n; i++) {
         const memio_file *f = m->files[i];
-        if ((!d || memio_below(f->path, d->path)) && !strchr(f->path + n, '/')) each_fn(arg, f->path + n, f->is_dir);
+        if ((!d || memio_below(f->path, d->path)) && !strchr(f->path + n, '/'))
+            each_fn(arg, f->path + n, f->is_dir);
     }
     return 0;
 }
@@ -260,7 +262,8 @@ static int32_t memio_path(void *user, ckr_path_op op, const char *path, const ch
         return 0;
     case CKR_PATH_RENAME:
         if (!f) return ENOENT;
-        if (t && (t->is_dir != f->is_dir || (t->is_dir && !memio_empty(m, to)))) return t->is_dir ? ENOTEMPTY : ENOTDIR;
+        if (t && (t->is_dir != f->is_dir || (t->is_dir && !memio_empty(m, to))))
+            return t->is_dir ? ENOTEMPTY : ENOTDIR;
         if (t) memio_drop(m, t);
         memio_move(m, path, to);
         return 0;
@@ -276,6 +279,12 @@ static int32_t memio_path(void *user, ckr_path_op op, const char *path, const ch
         memio_drop(m, f);
         return 0;
     case CKR_PATH_SYNC_DIR:
+        return 0;
+    case CKR_PATH_EXCHANGE:
+        if (!f || !t) return ENOENT;
+        memio_move(m, path, "/w.exchange");
+        memio_move(m, to, path);
+        memio_move(m, "/w.exchange", to);
         return 0;
     }
     return EINVAL;
@@ -300,8 +309,21 @@ static ckr_io memio_io(memio *m)
 
 /* ---- faults ---- */
 
-enum { FAULT_ALLOC = 0, FAULT_OPEN, FAULT_CREATE, FAULT_READ, FAULT_WRITE, FAULT_SYNC, FAULT_STAT, FAULT_LIST,
-       FAULT_MKDIR, FAULT_RENAME, FAULT_SYNC_DIR, FAULT_REMOVE, FAULT_KINDS };
+enum {
+    FAULT_ALLOC = 0,
+    FAULT_OPEN,
+    FAULT_CREATE,
+    FAULT_READ,
+    FAULT_WRITE,
+    FAULT_SYNC,
+    FAULT_STAT,
+    FAULT_LIST,
+    FAULT_MKDIR,
+    FAULT_RENAME,
+    FAULT_SYNC_DIR,
+    FAULT_REMOVE,
+    FAULT_KINDS
+};
 
 typedef struct faulty {
     ckr_io        io;          /* the real one                                          */
@@ -311,7 +333,7 @@ typedef struct faulty {
     int32_t       sys;         /* the errno it fails with                               */
     unsigned long calls[FAULT_KINDS];
     unsigned long failed;
-    unsigned long changes, kill_at;        /* calls that change the disk; the process kills itself there */
+    unsigned long changes, kill_at; /* calls that change the disk; the process kills itself there */
     long          blocks, handles;
     unsigned long long bytes;  /* allocated and not freed                               */
     bool          bad_size;    /* something was freed with another size than allocated  */
@@ -408,8 +430,8 @@ static int32_t faulty_stat(void *user, const char *path, ckr_stat *out)
     return faulty_now(f, FAULT_STAT) ? f->sys : f->io.stat_fn(f->io.user, path, out);
 }
 
-static int32_t faulty_list(void *user, const char *dir, void (*each_fn)(void *arg, const char *name, bool is_dir),
-                           void *arg)
+static int32_t faulty_list(void *user, const char *dir,
+                           void (*each_fn)(void *arg, const char *name, bool is_dir), void *arg)
 {
     faulty *f = (faulty *)user;
     return faulty_now(f, FAULT_LIST) ? f->sys : f->io.list_fn(f->io.user, dir, each_fn, arg);
@@ -418,7 +440,7 @@ static int32_t faulty_list(void *user, const char *dir, void (*each_fn)(void *ar
 static int32_t faulty_path(void *user, ckr_path_op op, const char *path, const char *to)
 {
     faulty *f = (faulty *)user;
-    int kind = op == CKR_PATH_MKDIR ? FAULT_MKDIR : op == CKR_PATH_RENAME ? FAULT_RENAME
+    int kind = op == CKR_PATH_MKDIR ? FAULT_MKDIR : op == CKR_PATH_RENAME || op == CKR_PATH_EXCHANGE ? FAULT_RENAME
              : op == CKR_PATH_SYNC_DIR ? FAULT_SYNC_DIR : FAULT_REMOVE;
     if (faulty_now(f, kind)) return f->sys;
     return f->io.path_fn(f->io.user, op, path, to);

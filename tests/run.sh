@@ -1,7 +1,8 @@
 #!/bin/sh
-# run.sh DIR [NAME...]: builds tests/NAME.c (default: every t_*.c, faults.c, kill.c) into DIR, runs them from
-# the root of the repository and adds up what they count. A program that does not end with its counts is one
-# failure. CC, CFLAGS, LDLIBS, JOBS; RUNNER goes before each program, TOOL is the tool that kill.c starts.
+# run.sh DIR [NAME...]: builds tests/NAME.c (default: every t_*.c, faults.c, kill.c) into DIR, runs
+# them from the root of the repository and adds up what they count. A program that does not end with
+# its counts is one failure. CC, CFLAGS, LDLIBS, JOBS; RUNNER goes before each program, TOOL is the
+# tool that kill.c starts.
 set -u
 dir=$1
 shift
@@ -14,9 +15,12 @@ fi
 
 build() {
     out=$dir/$1
-    if [ -f "$out" ] && [ -z "$(find ckptresume.h tests/*.h "tests/$1.c" -newer "$out")" ]; then return 0; fi
+    if [ -f "$out" ] && [ -z "$(find ckptresume.h tests/*.h "tests/$1.c" -newer "$out")" ]; then
+        return 0
+    fi
     # shellcheck disable=SC2086
-    ${CC:-cc} ${CFLAGS:--O1} -I. -Itests "tests/$1.c" -o "$out" ${LDLIBS:--pthread -lm} 2> "$out.log" || {
+    ${CC:-cc} ${CFLAGS:--O1} -I. -Itests "tests/$1.c" -o "$out" ${LDLIBS:--pthread -lm} \
+        2> "$out.log" || {
         rm -f "$out"
         head -n 20 "$out.log"
     }

@@ -1,6 +1,6 @@
-/* t.h: the test harness. A test program defines CKPTRESUME_IMPLEMENTATION, includes ckptresume.h and
-   this file, calls RUN(function) for each test and returns t_end(). One line per failed check on
-   stdout, then `N passed, N failed`. An argument runs only the tests whose names contain it.        */
+/* t.h: the test harness. A test program defines CKPTRESUME_IMPLEMENTATION, includes ckptresume.h
+   and this file, calls RUN(function) for each test and returns t_end(). One line per failed check
+   on stdout, then `N passed, N failed`. An argument runs only the tests whose names contain it. */
 #ifndef CKR_T_H
 #define CKR_T_H
 
@@ -52,21 +52,25 @@ static bool t_check(bool ok, const char *file, int line, const char *fmt, ...)
 #define CHECK_STR(a, b) t_check_str((a), (b), __FILE__, __LINE__, #a)
 #define CHECK_OK(r, err) t_check_ok((r), (err), __FILE__, __LINE__, #r)
 
-T_UNUSED static bool t_check_int(long long a, long long b, const char *file, int line, const char *what)
+T_UNUSED static bool t_check_int(long long a, long long b, const char *file, int line,
+                                 const char *what)
 {
     return t_check(a == b, file, line, "%s is %lld, expected %lld", what, a, b);
 }
 
-T_UNUSED static bool t_check_str(const char *a, const char *b, const char *file, int line, const char *what)
+T_UNUSED static bool t_check_str(const char *a, const char *b, const char *file, int line,
+                                 const char *what)
 {
     bool same = a && b ? !strcmp(a, b) : a == b;
-    return t_check(same, file, line, "%s is \"%s\", expected \"%s\"", what, a ? a : "(null)", b ? b : "(null)");
+    return t_check(same, file, line, "%s is \"%s\", expected \"%s\"", what, a ? a : "(null)",
+                   b ? b : "(null)");
 }
 
-T_UNUSED static bool t_check_ok(ckr_result r, const ckr_error *e, const char *file, int line, const char *what)
+T_UNUSED static bool t_check_ok(ckr_result r, const ckr_error *e, const char *file, int line,
+                                const char *what)
 {
-    return t_check(r == CKR_OK, file, line, "%s: %s: %s: %s: %s", what, ckr_item_name(e->item), e->file,
-                   e->where, e->text);
+    return t_check(r == CKR_OK, file, line, "%s: %s: %s: %s: %s", what, ckr_item_name(e->item),
+                   e->file, e->where, e->text);
 }
 
 #define RUN(f) do { if (t_start(#f)) f(); } while (0)

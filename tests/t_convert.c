@@ -3,7 +3,8 @@
 #include "ckptresume.h"
 #include "t.h"
 
-/* The value of a finite 16-bit float by its definition; the code of infinity gives the next power of two. */
+/* The value of a finite 16-bit float by its definition; the code of infinity gives the next power
+   of two. */
 static double value_of(unsigned h, int exp_bits, int man_bits)
 {
     int bias = (1 << (exp_bits - 1)) - 1, e = (int)(h >> man_bits) & ((1 << exp_bits) - 1);
@@ -75,7 +76,8 @@ static void halfway_points(void)
         check_rne(-mid);
     }
     for (h = 0; h < 0x7f80; h++)
-        for (d = 0x7fff; d <= 0x8001; d++) check_rne(ckr__f32_of_bits(((uint32_t)h << 16) + (uint32_t)d));
+        for (d = 0x7fff; d <= 0x8001; d++)
+            check_rne(ckr__f32_of_bits(((uint32_t)h << 16) + (uint32_t)d));
 }
 
 static void random_bits(void)
@@ -103,7 +105,8 @@ static void loads(void)
 /* Arrays in every pair of types, against the single casts. f64 goes through f32, as torch does. */
 static void arrays(void)
 {
-    static const ckr_dtype types[] = { CKR_DTYPE_F16, CKR_DTYPE_BF16, CKR_DTYPE_F32, CKR_DTYPE_F64 };
+    static const ckr_dtype types[] = { CKR_DTYPE_F16, CKR_DTYPE_BF16, CKR_DTYPE_F32,
+                                       CKR_DTYPE_F64 };
     t_rng r = { 6 };
     int from, to, i;
     for (from = 0; from < 4; from++)
@@ -127,7 +130,9 @@ static void arrays(void)
                 double d = ckr__load_f64(types[from], src + a * (size_t)i);
                 float f = (float)d;
                 uint16_t h = types[to] == CKR_DTYPE_F16 ? ckr__f16_of_f32(f) : ckr__bf16_of_f32(f);
-                const void *want = b == 2 ? (const void *)&h : b == 4 ? (const void *)&f : (const void *)&d;
+                const void *want = b == 2   ? (const void *)&h
+                                   : b == 4 ? (const void *)&f
+                                            : (const void *)&d;
                 CHECK(!memcmp(dst + b * (size_t)i, want, b));
             }
         }

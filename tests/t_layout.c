@@ -8,7 +8,7 @@
 static ckr__ctx t_ctx;
 static ckr_error t_err;
 
-/* Where each element of a block lies in the tensor (row-major), or -1; by brute force over pairs. */
+/* Where each element of a block lies in the tensor (row-major), or -1; over all pairs. */
 static int64_t block_map[MAX_ELEMS], block_elems;
 
 static int64_t flat_index(uint32_t n, const int64_t *shape, const int64_t *at)
@@ -59,11 +59,18 @@ static void map_make(const ckr__block *b, const int64_t *shape)
 }
 
 /* Collects what ckr__flat_pieces gives into the same form. */
-typedef struct got { int64_t map[MAX_ELEMS]; const int64_t *shape; int64_t elem, n; uint64_t base; uint32_t boxes; bool bad; } got;
+typedef struct got {
+    int64_t map[MAX_ELEMS];
+    const int64_t *shape;
+    int64_t elem, n;
+    uint64_t base;
+    uint32_t boxes;
+    bool bad;
+} got;
 static got t_got;
 
-static bool got_piece(void *arg, uint32_t n, const int64_t *start, const int64_t *count, const int64_t *stride,
-                      uint64_t offset)
+static bool got_piece(void *arg, uint32_t n, const int64_t *start, const int64_t *count,
+                      const int64_t *stride, uint64_t offset)
 {
     got *g = (got *)arg;
     int64_t at[CKR_MAX_DIMS] = { 0 }, pos[CKR_MAX_DIMS];
@@ -75,7 +82,8 @@ static bool got_piece(void *arg, uint32_t n, const int64_t *start, const int64_t
             o += (uint64_t)(at[d] * stride[d]);
             pos[d] = start[d] + at[d];
         }
-        if (o < g->base || (o - g->base) % (uint64_t)g->elem || (o - g->base) / (uint64_t)g->elem >= (uint64_t)g->n) {
+        if (o < g->base || (o - g->base) % (uint64_t)g->elem ||
+            (o - g->base) / (uint64_t)g->elem >= (uint64_t)g->n) {
             g->bad = true;
             return true;
         }
@@ -86,7 +94,8 @@ static bool got_piece(void *arg, uint32_t n, const int64_t *start, const int64_t
     return true;
 }
 
-static bool flat_equal(const ckr__block *b, const int64_t *shape, int64_t begin, int64_t end, int64_t elem)
+static bool flat_equal(const ckr__block *b, const int64_t *shape, int64_t begin, int64_t end,
+                       int64_t elem)
 {
     int64_t k;
     uint32_t most = (b->n_dims ? 2 * b->n_dims - 1 : 1) * (b->n_pairs ? b->n_pairs : 1);
@@ -112,8 +121,9 @@ static void flat_all_ranges(const ckr__block *b, const int64_t *shape)
         for (end = begin; end <= block_elems; end++, n++)
             if (!flat_equal(b, shape, begin, end, 1 + (begin + end) % 3)) wrong++;
     t_now.passed += (unsigned long)(n - 1);
-    t_check(wrong == 0, __FILE__, __LINE__, "%lld of %lld ranges differ from the map (dims %u, pairs %u)",
-            (long long)wrong, (long long)n, b->n_dims, b->n_pairs);
+    t_check(wrong == 0, __FILE__, __LINE__,
+            "%lld of %lld ranges differ from the map (dims %u, pairs %u)", (long long)wrong,
+            (long long)n, b->n_dims, b->n_pairs);
 }
 
 static void flat_whole(void)
@@ -135,7 +145,8 @@ static void flat_whole(void)
     }
 }
 
-/* Every split of small tensors: the ranks' blocks cover it once, and each range of each block is right. */
+/* Every split of small tensors: the ranks' blocks cover it once, and each range of each block is
+   right. */
 static void split_case(const ckr_split *split, uint32_t n, const int64_t *shape, uint32_t tp)
 {
     int64_t uneven, k, total = volume(n, shape), chunk_at = 0;
@@ -164,7 +175,8 @@ static void split_case(const ckr_split *split, uint32_t n, const int64_t *shape,
     CHECK_INT(k, total);
     /* rank r holds part r of each chunk, in chunk order */
     for (i = 0; i < chunks; i++) {
-        int64_t size = split->n_chunks ? split->chunks[i] : shape[split->axis], at[CKR_MAX_DIMS] = { 0 };
+        int64_t size = split->n_chunks ? split->chunks[i] : shape[split->axis],
+                at[CKR_MAX_DIMS] = { 0 };
         ckr__block *b = ckr__block_split(&t_ctx, split, n, shape, tp, tp - 1, &uneven);
         map_make(b, shape);
         at[split->axis] = b->pairs[i].local[split->axis];
@@ -255,7 +267,8 @@ static void flat_random(void)
     }
 }
 
-/* Pieces of a tensor whose logical shape is smaller than what the files hold: clipped, padding dropped. */
+/* Pieces of a tensor whose logical shape is smaller than what the files hold: clipped, padding
+   dropped. */
 static void reader_clips_padding(void)
 {
     int64_t padded[2] = { 8, 3 }, logical[2] = { 5, 3 }, uneven;

@@ -1,6 +1,6 @@
-/* Real Nanotron checkpoints of tests/data against what the live processes held: every tensor bit for bit,
-   there and after conversion to other topologies and back; the same bytes from any number of threads, any
-   window and either way of reading; refusals; exports; checks; differences.                           */
+/* Real Nanotron checkpoints of tests/data against what the live processes held: every tensor bit
+   for bit, there and after conversion to other topologies and back; the same bytes from any number
+   of threads, any window and either way of reading; refusals; exports; checks; differences. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
@@ -8,7 +8,8 @@
 
 #define DATA "tests/data/nanotron"
 
-static const char *const cases[] = { "tp2_pp1_dp1", "tp1_pp2_dp1_tied", "tp2_pp1_dp2_zero1_bf16_master" };
+static const char *const cases[] = { "tp2_pp1_dp1", "tp1_pp2_dp1_tied",
+                                     "tp2_pp1_dp2_zero1_bf16_master" };
 enum { N_CASES = 3 };
 
 static const char *tmp;
@@ -36,7 +37,8 @@ static ckr_ckpt *open_ok(const char *path)
     ckr_ckpt *c = NULL;
     ckr_error e;
     ckr_result r = ckr_ckpt_open(path, NULL, &c, &e);
-    t_check(r == CKR_OK, __FILE__, __LINE__, "open %s: %s %s %s: %s", path, ckr_item_name(e.item), e.file, e.where, e.text);
+    t_check(r == CKR_OK, __FILE__, __LINE__, "open %s: %s %s %s: %s", path, ckr_item_name(e.item),
+            e.file, e.where, e.text);
     return c;
 }
 
@@ -71,7 +73,8 @@ static const ckr_tensor *truth_of(const ckr_ckpt *truth, const ckr_state *s, con
         if (!strcmp(t->slot, "param")) snprintf(key, sizeof key, "%s", name);
         else snprintf(key, sizeof key, "optimizer.state.%s.%s", name, t->slot);
         found = ckr_ckpt_tensor(truth, key, "param");
-        if (i < s->n_ties) name = strcmp(s->ties[i].name, t->name) ? s->ties[i].name : s->ties[i].other;
+        if (i < s->n_ties)
+            name = strcmp(s->ties[i].name, t->name) ? s->ties[i].name : s->ties[i].other;
     }
     return found;
 }
@@ -93,19 +96,24 @@ static void equals_truth(const char *path, int k, const char *label)
         const ckr_tensor *t = s->tensors[i], *u = truth_of(truth, s, t);
         size_t n, m;
         uint8_t *a, *b;
-        if (!t_check(u != NULL, __FILE__, __LINE__, "%s: %s %s is not in the truth", label, t->name, t->slot)) continue;
+        if (!t_check(u != NULL, __FILE__, __LINE__, "%s: %s %s is not in the truth", label, t->name,
+                     t->slot))
+            continue;
         matched++;
         a = tensor_bytes(c, t, &n);
         b = tensor_bytes(truth, u, &m);
         if (a && b && !strcmp(t->slot, "step"))
-            t_check(!(scalar(t, a) < scalar(u, b)) && !(scalar(t, a) > scalar(u, b)), __FILE__, __LINE__, "%s: %s step", label, t->name);
+            t_check(!(scalar(t, a) < scalar(u, b)) && !(scalar(t, a) > scalar(u, b)), __FILE__,
+                    __LINE__, "%s: %s step", label, t->name);
         else if (a && b)
-            t_check(n == m && t->dtype == u->dtype && !memcmp(a, b, n), __FILE__, __LINE__, "%s: %s %s differs", label, t->name, t->slot);
+            t_check(n == m && t->dtype == u->dtype && !memcmp(a, b, n), __FILE__, __LINE__,
+                    "%s: %s %s differs", label, t->name, t->slot);
         free(a);
         free(b);
     }
-    t_check(matched >= want - 4 * s->n_ties && matched <= want, __FILE__, __LINE__, "%s: %llu tensors, the truth has %llu",
-            label, (unsigned long long)matched, (unsigned long long)want);
+    t_check(matched >= want - 4 * s->n_ties && matched <= want, __FILE__, __LINE__,
+            "%s: %llu tensors, the truth has %llu", label, (unsigned long long)matched,
+            (unsigned long long)want);
     if (!s->n_ties) CHECK_INT(matched, want);
     ckr_ckpt_close(c);
     ckr_ckpt_close(truth);
@@ -124,9 +132,10 @@ static ckr_target target_of(const ckr_node *topology)
     return t;
 }
 
-/* Opens `from`, converts into `to`; the receipt's two digests are returned in `digest` and must be equal. */
-static bool convert(const char *from, const char *to, const ckr_target *target, const ckr_open_desc *desc,
-                    uint64_t max_bytes, uint8_t digest[16])
+/* Opens `from`, converts into `to`; the receipt's two digests are returned in `digest` and must be
+   equal. */
+static bool convert(const char *from, const char *to, const ckr_target *target,
+                    const ckr_open_desc *desc, uint64_t max_bytes, uint8_t digest[16])
 {
     ckr_ckpt *c = NULL;
     ckr_plan *p = NULL;
@@ -145,7 +154,8 @@ static bool convert(const char *from, const char *to, const ckr_target *target, 
         CHECK_INT(receipt.n_files, ckr_plan_info(p)->n_files);
         memcpy(digest, receipt.digest_written, 16);
     }
-    t_check(r == CKR_OK, __FILE__, __LINE__, "%s -> %s: %s %s: %s", from, to, ckr_item_name(e.item), e.file, e.text);
+    t_check(r == CKR_OK, __FILE__, __LINE__, "%s -> %s: %s %s: %s", from, to, ckr_item_name(e.item),
+            e.file, e.text);
     ckr_plan_free(p);
     ckr_ckpt_close(c);
     return r == CKR_OK;
@@ -198,10 +208,12 @@ static void inspected(int k, const char *path, const ckr_node *topology)
                     n++;
                     ckr_node_f64(ckr_node_get(s->groups[g].hyper, "lr"), &have);
                 }
-        for (p = 0; p < s->n_ties; p++) tied = tied || !strcmp(name, s->ties[p].name) || !strcmp(name, s->ties[p].other);
+        for (p = 0; p < s->n_ties; p++)
+            tied = tied || !strcmp(name, s->ties[p].name) || !strcmp(name, s->ties[p].other);
         if (tied && !n) continue;
         CHECK_INT(n, 1);
-        t_check(fabs(have - lr) <= 4e-16 * fabs(lr), __FILE__, __LINE__, "%s: %s: lr %.17g, the live one %.17g", path, name, have, lr);
+        t_check(fabs(have - lr) <= 4e-16 * fabs(lr), __FILE__, __LINE__,
+                "%s: %s: lr %.17g, the live one %.17g", path, name, have, lr);
     }
     ckr_ckpt_close(c);
     ckr_ckpt_close(json);
@@ -282,9 +294,12 @@ static void refused_writes_nothing(void)
 /* The same bytes in every file, whatever the threads, the cap on memory and the hooks. */
 static void same_bytes_any_way(void)
 {
-    static const struct { uint32_t threads; bool hooks; uint64_t max_bytes; } ways[] = {
-        { 1, false, 0 }, { 4, false, 0 }, { 1, true, 0 }, { 2, false, 4000000 }, { 3, false, 6000000 }
-    };
+    static const struct { uint32_t threads; bool hooks; uint64_t max_bytes;
+    } ways[] = { { 1, false, 0 },
+                 { 4, false, 0 },
+                 { 1, true, 0 },
+                 { 2, false, 4000000 },
+                 { 3, false, 6000000 } };
     int k;
     size_t i;
     for (k = 0; k < N_CASES; k++)
@@ -307,7 +322,8 @@ static void same_bytes_any_way(void)
             snprintf(out, sizeof out, "%s/way-%d-%u", tmp, k, (unsigned)i);
             if (!convert(case_file(k, "ckpt"), out, &t, &desc, ways[i].max_bytes, d)) continue;
             snprintf(cmd, sizeof cmd, "diff -r '%s' '%s'", first, out);
-            t_check(system(cmd) == 0, __FILE__, __LINE__, "%s: way %u gives other bytes", cases[k], (unsigned)i);
+            t_check(system(cmd) == 0, __FILE__, __LINE__, "%s: way %u gives other bytes", cases[k],
+                    (unsigned)i);
         }
 }
 
@@ -340,7 +356,8 @@ static void exports(void)
                 if (!t_check(y != NULL, __FILE__, __LINE__, "%s: %s", out, x->name)) continue;
                 p = tensor_bytes(a, x, &n);
                 q = tensor_bytes(b, y, &m);
-                if (p && q && (len < 5 || strcmp(x->name + len - 5, ".step"))) CHECK(n == m && !memcmp(p, q, n));
+                if (p && q && (len < 5 || strcmp(x->name + len - 5, ".step")))
+                    CHECK(n == m && !memcmp(p, q, n));
                 free(p);
                 free(q);
             }
@@ -353,7 +370,8 @@ static void checks_and_differences(void)
 {
     int k;
     for (k = 0; k < N_CASES; k++) {
-        ckr_ckpt *a = open_ok(case_file(k, "ckpt")), *b = open_ok(case_file((k + 1) % N_CASES, "ckpt"));
+        ckr_ckpt *a = open_ok(case_file(k, "ckpt")),
+                 *b = open_ok(case_file((k + 1) % N_CASES, "ckpt"));
         ckr_report report;
         ckr_diff diff;
         ckr_error e;
@@ -409,8 +427,10 @@ static void boxes(void)
             if (CHECK_OK(ckr_ckpt_read(c, &r, 1, &err), &err))
                 for (x = 0; x < count[0]; x++)
                     for (y = 0; y < count[1]; y++)
-                        wrong += memcmp(part + e * (size_t)(x * count[1] + y),
-                                        all + e * (size_t)((x + start[0]) * t->shape[1] + y + start[1]), e) != 0;
+                        wrong +=
+                            memcmp(part + e * (size_t)(x * count[1] + y),
+                                   all + e * (size_t)((x + start[0]) * t->shape[1] + y + start[1]),
+                                   e) != 0;
             CHECK_INT(wrong, 0);
             r.dst_size++;
             CHECK(ckr_ckpt_read(c, &r, 1, &err) == CKR_E_ARG);

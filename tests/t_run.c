@@ -1,5 +1,5 @@
-/* The engine against a loop over elements: ops over random boxes, strides, casts and windows; the digest
-   of any cutting; the jobs and lanes; windows that no task may leave.                                  */
+/* The engine against a loop over elements: ops over random boxes, strides, casts and windows; the
+   digest of any cutting; the jobs and lanes; windows that no task may leave. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
@@ -9,7 +9,8 @@
 static ckr__ctx t_ctx;
 static ckr_error t_err;
 
-/* One random case: a tensor, a box of it, and two pieces (source and destination) with room for it. */
+/* One random case: a tensor, a box of it, and two pieces (source and destination) with room for
+   it. */
 typedef struct run_case {
     ckr_tensor t;
     ckr_piece  a, d;
@@ -36,8 +37,10 @@ static int64_t dot(uint32_t n, const int64_t *x, const int64_t *y)
     return s;
 }
 
-/* Strides that put no two elements of a box together: random order of the axes, now and then a gap. */
-static size_t random_strides(t_rng *r, uint32_t n, const int64_t *count, int64_t elem, bool plain, int64_t *stride)
+/* Strides that put no two elements of a box together: random order of the axes, now and then a
+   gap. */
+static size_t random_strides(t_rng *r, uint32_t n, const int64_t *count, int64_t elem, bool plain,
+                             int64_t *stride)
 {
     int64_t order[MAX_DIM], s = elem, t;
     uint32_t i, k;
@@ -57,8 +60,8 @@ static size_t random_strides(t_rng *r, uint32_t n, const int64_t *count, int64_t
 }
 
 /* A box that contains [start, start + count) and lies inside the shape. */
-static void random_around(t_rng *r, uint32_t n, const int64_t *shape, const int64_t *start, const int64_t *count,
-                          int64_t *s, int64_t *c)
+static void random_around(t_rng *r, uint32_t n, const int64_t *shape, const int64_t *start,
+                          const int64_t *count, int64_t *s, int64_t *c)
 {
     while (n-- > 0) {
         s[n] = t_range(r, 0, start[n]);
@@ -75,7 +78,8 @@ static void case_make(run_case *x, t_rng *r, ckr_dtype from, ckr_dtype to)
         x->shape[d] = t_range(r, 1, n < 3 ? 12 : 5);
         x->start[d] = t_range(r, 0, x->shape[d] - 1);
         if (t_range(r, 0, 2) == 0) x->start[d] = 0;
-        x->count[d] = t_range(r, 0, 2) ? x->shape[d] - x->start[d] : t_range(r, 1, x->shape[d] - x->start[d]);
+        x->count[d] =
+            t_range(r, 0, 2) ? x->shape[d] - x->start[d] : t_range(r, 1, x->shape[d] - x->start[d]);
     }
     x->t.name = "t";
     x->t.slot = "param";
@@ -84,8 +88,10 @@ static void case_make(run_case *x, t_rng *r, ckr_dtype from, ckr_dtype to)
     x->t.shape = x->shape;
     random_around(r, n, x->shape, x->start, x->count, x->a_start, x->a_count);
     random_around(r, n, x->shape, x->start, x->count, x->d_start, x->d_count);
-    x->n_src = random_strides(r, n, x->a_count, (int64_t)ckr_dtype_size(from), t_range(r, 0, 1) == 0, x->a_stride);
-    x->n_dst = random_strides(r, n, x->d_count, (int64_t)ckr_dtype_size(to), t_range(r, 0, 1) == 0, x->d_stride);
+    x->n_src = random_strides(r, n, x->a_count, (int64_t)ckr_dtype_size(from),
+                              t_range(r, 0, 1) == 0, x->a_stride);
+    x->n_dst = random_strides(r, n, x->d_count, (int64_t)ckr_dtype_size(to), t_range(r, 0, 1) == 0,
+                              x->d_stride);
     x->a.n_dims = x->d.n_dims = n;
     x->a.start = x->a_start;
     x->a.count = x->a_count;
@@ -158,13 +164,15 @@ static void lane_open(ckr__lane *w, ckr__digest_tables *tables, uint64_t (*sums)
 
 static ckr_dtype random_dtype(t_rng *r)
 {
-    static const ckr_dtype types[] = { CKR_DTYPE_U8, CKR_DTYPE_I16, CKR_DTYPE_F32, CKR_DTYPE_F64, CKR_DTYPE_C128 };
+    static const ckr_dtype types[] = { CKR_DTYPE_U8, CKR_DTYPE_I16, CKR_DTYPE_F32, CKR_DTYPE_F64,
+                                       CKR_DTYPE_C128 };
     return types[t_range(r, 0, 4)];
 }
 
 static ckr_dtype random_float(t_rng *r)
 {
-    static const ckr_dtype types[] = { CKR_DTYPE_F16, CKR_DTYPE_BF16, CKR_DTYPE_F32, CKR_DTYPE_F64 };
+    static const ckr_dtype types[] = { CKR_DTYPE_F16, CKR_DTYPE_BF16, CKR_DTYPE_F32,
+                                       CKR_DTYPE_F64 };
     return types[t_range(r, 0, 3)];
 }
 
@@ -202,7 +210,8 @@ static void copies(void)
         ckr__op op;
         uint8_t *want;
         bool cast = i % 4 == 0;
-        ckr_dtype from = cast ? random_float(&r) : random_dtype(&r), to = cast ? random_float(&r) : from;
+        ckr_dtype from = cast ? random_float(&r) : random_dtype(&r),
+                  to = cast ? random_float(&r) : from;
         ckr__ctx_init(&t_ctx, NULL, NULL, &t_err);
         case_make(&x, &r, from, to);
         want = case_want(&x);
@@ -222,7 +231,8 @@ static void copies(void)
     free(w.temp);
 }
 
-/* The digest of a tensor read as one run, and through any op that covers it, in windows, in any order. */
+/* The digest of a tensor read as one run, and through any op that covers it, in windows, in any
+   order. */
 static void digests(void)
 {
     t_rng r = { 8 };
@@ -241,7 +251,7 @@ static void digests(void)
         int64_t lo[MAX_DIM], lc[MAX_DIM];
         ckr__ctx_init(&t_ctx, NULL, NULL, &t_err);
         case_make(&x, &r, from, from);
-        memset(x.start, 0, sizeof x.start);            /* all of it, from a source that holds all of it */
+        memset(x.start, 0, sizeof x.start); /* all of it, from a source that holds all of it */
         memcpy(x.count, x.shape, sizeof x.count);
         memset(x.a_start, 0, sizeof x.a_start);
         memcpy(x.a_count, x.shape, sizeof x.a_count);
@@ -274,8 +284,8 @@ static void digests(void)
             CHECK(ckr__op_make(&t_ctx, &op, &x.t, lo, lc, &x.a, NULL, NULL));
             for (a = 0; a < all; a += step) CHECK(ckr__op_run(&w, &op, a, a + step, NULL));
         }
-        t_check(sums[0][0] == want[0] && sums[0][1] == want[1], __FILE__, __LINE__, "case %d: %s, %u dims", i,
-                ckr_dtype_name(from), x.t.n_dims);
+        t_check(sums[0][0] == want[0] && sums[0][1] == want[1], __FILE__, __LINE__,
+                "case %d: %s, %u dims", i, ckr_dtype_name(from), x.t.n_dims);
         free(w.temp);
         free(flat);
         case_free(&x);
@@ -326,7 +336,8 @@ static void ulps(void)
     float g = ckr__f32_of_bits(ckr__bits_of_f32(1.0f) + 3);
     CHECK_INT(ckr__ulp_distance(CKR_DTYPE_F32, (const uint8_t *)&f[0], (const uint8_t *)&g), 3);
     CHECK_INT(ckr__ulp_distance(CKR_DTYPE_F32, (const uint8_t *)&f[2], (const uint8_t *)&f[3]), 0);
-    CHECK_INT(ckr__ulp_distance(CKR_DTYPE_F32, (const uint8_t *)&f[0], (const uint8_t *)&f[1]), 2 * (int64_t)0x3f800000);
+    CHECK_INT(ckr__ulp_distance(CKR_DTYPE_F32, (const uint8_t *)&f[0], (const uint8_t *)&f[1]),
+              2 * (int64_t)0x3f800000);
 }
 
 /* Jobs over lanes: one op over several windows, any number of threads, the same bytes. */

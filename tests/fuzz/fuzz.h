@@ -1,5 +1,5 @@
-/* fuzz.h: what the targets share. The bytes become a file in memory; the library opens it through hooks,
-   everything that came out is walked, and nothing may be left allocated.                            */
+/* fuzz.h: what the targets share. The bytes become a file in memory; the library opens it through
+   hooks, everything that came out is walked, and nothing may be left allocated. */
 #ifndef CKR_FUZZ_H
 #define CKR_FUZZ_H
 

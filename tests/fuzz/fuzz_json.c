@@ -1,6 +1,7 @@
 /* JSON: what was read is written again, and reading that gives the same text.
-   clang -g -O1 -fsanitize=fuzzer,address,undefined -I. -Itests tests/fuzz/fuzz_json.c -o fuzz_json -pthread -lm
-   ./fuzz_json -max_len=65536 tests/fuzz/corpus/json                                                */
+   clang -g -O1 -fsanitize=fuzzer,address,undefined -I. -Itests \
+       tests/fuzz/fuzz_json.c -o fuzz_json -pthread -lm
+   ./fuzz_json -max_len=65536 tests/fuzz/corpus/json */
 #include "fuzz.h"
 
 /* The tree as JSON; false when it holds what JSON cannot. */
@@ -21,7 +22,8 @@ static void again(ckr_ckpt *c)
     ckr__buf a, b;
     ckr_node *root = NULL;
     if (put(&a, c, ckr_ckpt_root(c))) {
-        if (ckr__json_parse(&c->ctx, "again", 0, a.data, a.size, CKR__JSON_PYTHON, &root) != CKR_OK) abort();
+        if (ckr__json_parse(&c->ctx, "again", 0, a.data, a.size, CKR__JSON_PYTHON, &root) != CKR_OK)
+            abort();
         if (!put(&b, c, root) || a.size != b.size || memcmp(a.data, b.data, a.size)) abort();
         ckr__buf_free(&b);
     }

@@ -1,7 +1,8 @@
-/* A whole checkpoint of which one file is the input: open, plan, digest, check. The first byte chooses
-   the file. Starts from tests/data, so it runs in the root of the repository.
-   clang -g -O1 -fsanitize=fuzzer,address,undefined -I. -Itests tests/fuzz/fuzz_open.c -o fuzz_open -pthread -lm
-   ./fuzz_open -max_len=65536 tests/fuzz/corpus/open                                                */
+/* A whole checkpoint of which one file is the input: open, plan, digest, check. The first byte
+   chooses the file. Starts from tests/data, so it runs in the root of the repository.
+   clang -g -O1 -fsanitize=fuzzer,address,undefined -I. -Itests \
+       tests/fuzz/fuzz_open.c -o fuzz_open -pthread -lm
+   ./fuzz_open -max_len=65536 tests/fuzz/corpus/open */
 #include "fuzz.h"
 #include "tree.h"
 

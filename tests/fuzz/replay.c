@@ -1,5 +1,5 @@
-/* replay.c: a plain main for a fuzz target. Runs it once over each file that is named, and over each file of
-   each directory; prints how many. Linked with fuzz_NAME.c; see run.sh.                              */
+/* replay.c: a plain main for a fuzz target. Runs it once over each file that is named, and over
+   each file of each directory; prints how many. Linked with fuzz_NAME.c; see run.sh. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 #!/bin/sh
-# run.sh replay: every target once over its corpus, under ASan and UBSan. run.sh fuzz: libFuzzer (clang),
-# SECONDS_EACH for each target, new inputs into build/fuzz/corpus. From the root of the repository.
+# run.sh replay: every target once over its corpus, under ASan and UBSan. run.sh fuzz: libFuzzer
+# (clang), SECONDS_EACH for each target, new inputs into build/fuzz/corpus. From the root of the
+# repository.
 set -u
 mode=$1
 targets='json yaml safetensors torch open'
@@ -18,7 +19,9 @@ for t in $targets; do
         san='-fsanitize=address,undefined -fno-sanitize-recover=all'
         src="tests/fuzz/fuzz_$t.c tests/fuzz/replay.c"
     fi
-    if [ ! -f "$exe" ] || [ -n "$(find ckptresume.h tests/*.h tests/fuzz/*.[ch] -newer "$exe")" ]; then
+    sources="ckptresume.h tests/*.h tests/fuzz/*.[ch]"
+    # shellcheck disable=SC2086
+    if [ ! -f "$exe" ] || [ -n "$(find $sources -newer "$exe")" ]; then
         # shellcheck disable=SC2086
         ${CC:-cc} $flags $san $src -o "$exe" ${LDLIBS:--pthread -lm} || {
             failed=$((failed + 1))

@@ -1,13 +1,16 @@
 """check.py [--tool ./ckptresume]: everything that the tool writes, loaded by torch and safetensors.
 
-Each checkpoint of tests/data/nanotron is converted to several topologies. Every .pt has to load with
-torch.load(weights_only=True) (random/*.pt hold a class of Nanotron: there an unpickler that knows nothing else),
-every .safetensors with the safetensors package. From what these gave, and from nothing else, the whole tensors are
-put together by the slices that the files themselves record, and compared bit for bit with what `export` wrote, and
-with the truth of the live processes. With NANOTRON_SRC=DIR, Nanotron itself loads them, where loadback.py is found.
+Each checkpoint of tests/data/nanotron is converted to several topologies. Every .pt has to load
+with torch.load(weights_only=True) (random/*.pt hold a class of Nanotron: there an unpickler that
+knows little else), every .safetensors with the safetensors package. From what these gave, and from
+nothing else, the whole tensors are put together by the slices that the files themselves record, and
+compared bit for bit with what `export` wrote, and with the truth of the live processes. With
+NANOTRON_SRC=DIR, Nanotron itself loads them, where loadback.py is found.
+
 Prints a line per failure, then `N passed, N failed`.
 """
-import argparse, hashlib, io, json, os, pickle, re, shutil, subprocess, sys, tempfile, types
+
+import argparse, json, os, pickle, re, shutil, subprocess, sys, tempfile, types
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +21,15 @@ from safetensors.torch import load_file
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT / "tests/data/nanotron"
 LOADBACK = ROOT.parent / "shared/corpus/nanotron/make/loadback.py"
-TARGETS = [dict(tp=1, pp=1, dp=1, zero=0), dict(tp=2, pp=1, dp=1, zero=0), dict(tp=1, pp=2, dp=1, zero=0),
-           dict(tp=2, pp=2, dp=1, zero=0), dict(tp=1, pp=1, dp=2, zero=1), dict(tp=2, pp=1, dp=3, zero=1),
-           dict(tp=1, pp=3, dp=2, zero=1)]
+TARGETS = [
+    dict(tp=1, pp=1, dp=1, zero=0),
+    dict(tp=2, pp=1, dp=1, zero=0),
+    dict(tp=1, pp=2, dp=1, zero=0),
+    dict(tp=2, pp=2, dp=1, zero=0),
+    dict(tp=1, pp=1, dp=2, zero=1),
+    dict(tp=2, pp=1, dp=3, zero=1),
+    dict(tp=1, pp=3, dp=2, zero=1),
+]
 
 passed = failed = 0
 
@@ -44,9 +53,7 @@ def same(a, b):
 
 
 def torch_load(path):
-    """What torch makes of a file that is not a plain state dict: only these classes, nothing is called."""
-    known = {("nanotron.random", "RandomState"): dict, ("nanotron.random", "RandomStates"): dict}
-
+    """What torch makes of a file with classes of Nanotron: a few modules, and stubs for those."""
     class Unpickler(pickle.Unpickler):
         def find_class(self, module, name):
             if module.startswith("nanotron.random"):
@@ -60,7 +67,8 @@ def torch_load(path):
     return torch.load(path, weights_only=False, pickle_module=module)
 
 
-# ---------------------------------------------------------------------------- put together from the files
+# ------------------------------------------------------------------- put together from the files
+
 
 def slices_of(meta):
     """[(local slices, global slices)] of a shard, or None when it is the whole tensor."""
@@ -69,12 +77,22 @@ def slices_of(meta):
         return None
 
     def one(t):
-        return tuple(slice(*(None if x == "None" else int(x) for x in part.split(","))) for part in t.split("|"))
+        return tuple(
+            slice(*(None if x == "None" else int(x) for x in part.split(",")))
+            for part in t.split("|")
+        )
+
     return [tuple(one(t) for t in pair.split("#")) for pair in text.split(";")]
 
 
 def shape_of(meta):
-    return tuple(int(x) for x in re.sub(r"np\.int64\((\d+)\)", r"\1", meta["unsharded_shape"]).strip("()").split(",") if x.strip())
+    return tuple(
+        int(x)
+        for x in re.sub(r"np\.int64\((\d+)\)", r"\1", meta["unsharded_shape"])
+        .strip("()")
+        .split(",")
+        if x.strip()
+    )
 
 
 class Assembler:
@@ -94,7 +112,9 @@ class Assembler:
 
     def weights(self):
         for f in sorted(self.dir.glob("model/**/*.safetensors")):
-            m = re.fullmatch(r"model_(\w+?)(?:_pp-rank-\d+-of-\d+_tp-rank-(\d+)-of-\d+)?\.safetensors", f.name)
+            m = re.fullmatch(
+                r"model_(\w+?)(?:_pp-rank-\d+-of-\d+_tp-rank-(\d+)-of-\d+)?\.safetensors", f.name
+            )
             name = ".".join((*f.parent.relative_to(self.dir / "model").parts, m[1]))
             tp = int(m[2]) if m[2] else 0
             with safe_open(f, "pt") as s:
@@ -110,39 +130,60 @@ class Assembler:
         zero = config.get("configs") or {}
         flat, n_flat = {}, zero.get("param_name_to_dp_rank_offsets")
         for f in sorted(self.dir.glob("optimizer/optimizer_pp-*.pt")):
-            m = re.fullmatch(r"optimizer_pp-\d+-of-\d+(?:_dp-(\d+)-of-\d+)?_tp-(\d+)-of-\d+_exp-\d+-of-\d+\.pt", f.name)
+            m = re.fullmatch(
+                r"optimizer_pp-\d+-of-\d+(?:_dp-(\d+)-of-\d+)?_tp-(\d+)-of-\d+_exp-\d+-of-\d+\.pt",
+                f.name,
+            )
             dp, tp = m[1], int(m[2])
             o = torch.load(f, weights_only=True)
-            owned = [(n, slot, t) for i, n in o["names"].items() for slot, t in o["state"][i].items()]
+            owned = [
+                (n, slot, t) for i, n in o["names"].items() for slot, t in o["state"][i].items()
+            ]
             owned += [(n, "master", t) for n, t in (o.get("gradient_accumulator") or {}).items()]
             for name, slot, t in owned:
                 key = f"optimizer.state.{name}.{slot}"
                 if slot == "step" or dp is None or not n_flat:
                     if slot == "step":
-                        expect(key not in self.out or self.out[key] == t, f"{f}: {key} differs from another rank's")
+                        expect(
+                            key not in self.out or self.out[key] == t,
+                            f"{f}: {key} differs from another rank's",
+                        )
                         self.out[key] = t
                     else:
                         self.place(key, self.known(name, ties), tp, t)
                     continue
                 begin, end = (int(x) for x in n_flat[name][dp])
                 shape = tuple(int(x) for x in zero["orig_param_shapes"][name])
-                whole = flat.setdefault((key, name, tp), torch.zeros(int(np.prod(shape)), dtype=t.dtype))
-                expect(t.numel() == end - begin, f"{f}: {key}: {t.numel()} elements, the offsets say {end - begin}")
+                whole = flat.setdefault(
+                    (key, name, tp), torch.zeros(int(np.prod(shape)), dtype=t.dtype)
+                )
+                expect(
+                    t.numel() == end - begin,
+                    f"{f}: {key}: {t.numel()} elements, the offsets say {end - begin}",
+                )
                 whole[begin:end] = t.flatten()
         for (key, name, tp), t in flat.items():
-            self.place(key, self.known(name, ties), tp, t.view(tuple(int(x) for x in zero["orig_param_shapes"][name])))
+            self.place(
+                key,
+                self.known(name, ties),
+                tp,
+                t.view(tuple(int(x) for x in zero["orig_param_shapes"][name])),
+            )
 
     def known(self, name, ties):
-        """The name under which a weight's shards were seen: one of its ties has no file of its own."""
+        """The name under which a weight's shards were seen; a tie may have no file of its own."""
         if any((name, tp) in self.slices for tp in range(64)):
             return name
         for group in ties:
             if name in group:
-                return next((n for n in group if any((n, tp) in self.slices for tp in range(64))), name)
+                return next(
+                    (n for n in group if any((n, tp) in self.slices for tp in range(64))), name
+                )
         return name
 
 
 # ---------------------------------------------------------------------------- the checks
+
 
 def tool(*args, ok=(0,)):
     p = subprocess.run([TOOL, *map(str, args)], capture_output=True, text=True, timeout=120)
@@ -175,7 +216,8 @@ def loads(out):
 
 
 def compare(label, have, want, ties, padded=False):
-    """`have` and `want` hold the same tensors; of a tie either name will do. `padded`: with rows of vocabulary padding."""
+    """`have` and `want` hold the same tensors; of a tie either name will do. `padded`: `have` may
+    have more vocabulary rows, all zero."""
     other = {n: g for g in ties for n in g}
 
     def find(d, key):
@@ -192,10 +234,13 @@ def compare(label, have, want, ties, padded=False):
         u = find(have, key)
         if expect(u is not None, f"{label}: {key} is missing"):
             if padded and u.dim() and u.shape[0] > t.shape[0] and u.shape[1:] == t.shape[1:]:
-                expect(not u[t.shape[0]:].any(), f"{label}: {key}: rows of padding are not zero")
-                u = u[:t.shape[0]]
+                expect(not u[t.shape[0] :].any(), f"{label}: {key}: rows of padding are not zero")
+                u = u[: t.shape[0]]
             ok = float(t) == float(u) if key.endswith(".step") else same(t, u)
-            expect(ok, f"{label}: {key}: {u.dtype}{tuple(u.shape)} differs from {t.dtype}{tuple(t.shape)}")
+            expect(
+                ok,
+                f"{label}: {key}: {u.dtype}{tuple(u.shape)} differs from {t.dtype}{tuple(t.shape)}",
+            )
     extra = [k for k in have if find(want, k) is None]
     expect(not extra, f"{label}: {len(extra)} too many, e.g. {extra[:2]}")
 
@@ -206,7 +251,10 @@ def step_dir(out):
 
 
 def check_case(case, tmp):
-    truth, ties = load_file(case / "truth.safetensors"), json.loads((case / "check.json").read_text())["ties"]
+    truth, ties = (
+        load_file(case / "truth.safetensors"),
+        json.loads((case / "check.json").read_text())["ties"],
+    )
     for i, target in enumerate(TARGETS):
         label = f"{case.name} -> " + " ".join(f"{k}{v}" for k, v in target.items())
         out, whole = tmp / f"{case.name}-{i}", tmp / f"{case.name}-{i}.safetensors"
@@ -229,7 +277,12 @@ def check_case(case, tmp):
     one = tmp / f"{case.name}.pt"
     if tool("convert", case / "ckpt", one, "--to", "torch") == 0:
         have = torch.load(one, weights_only=True)
-        compare(f"{case.name} -> torch", have, {k: v for k, v in truth.items() if not k.startswith("optimizer.")}, ties)
+        compare(
+            f"{case.name} -> torch",
+            have,
+            {k: v for k, v in truth.items() if not k.startswith("optimizer.")},
+            ties,
+        )
 
 
 def check_nanotron(tmp):
@@ -247,13 +300,36 @@ def check_nanotron(tmp):
             shutil.rmtree(out, ignore_errors=True)
             if tool("convert", case / "ckpt", out, *flags(target)) != 0:
                 continue
-            p = subprocess.run([sys.executable, LOADBACK, "--ckpt", out, "--truth", case / "truth.safetensors", "--topology",
-                                ",".join(f"{k}={v}" for k, v in target.items()), "--quiet", "--steps", "2"],
-                               capture_output=True, text=True, cwd=tmp, env=env, timeout=600)
+            p = subprocess.run(
+                [
+                    sys.executable,
+                    LOADBACK,
+                    "--ckpt",
+                    out,
+                    "--truth",
+                    case / "truth.safetensors",
+                    "--topology",
+                    ",".join(f"{k}={v}" for k, v in target.items()),
+                    "--quiet",
+                    "--steps",
+                    "2",
+                ],
+                capture_output=True,
+                text=True,
+                cwd=tmp,
+                env=env,
+                timeout=600,
+            )
             text = p.stdout.strip().splitlines()
-            expect(p.returncode == 0, f"{case.name} -> {target}: loadback exit {p.returncode}: {text[:3]}")
+            expect(
+                p.returncode == 0,
+                f"{case.name} -> {target}: loadback exit {p.returncode}: {text[:3]}",
+            )
             diff = [l for l in text if "max diff over groups" in l]
-            expect(not diff or float(diff[0].rsplit(" ", 1)[1]) == 0.0, f"{case.name} -> {target}: {diff[0][-120:] if diff else ''}")
+            expect(
+                not diff or float(diff[0].rsplit(" ", 1)[1]) == 0.0,
+                f"{case.name} -> {target}: {diff[0][-120:] if diff else ''}",
+            )
 
 
 def main():

@@ -1,6 +1,7 @@
 #!/bin/sh
-# run.sh: what ckptresume wrote, read by the frameworks. Makes build/venv from the pinned requirements once and
-# uses it again; VENV_PYTHON=PYTHON takes one that has them. NANOTRON_SRC=DIR: Nanotron too.
+# run.sh: what ckptresume wrote, read by the frameworks. Makes build/venv from the pinned
+# requirements once and uses it again; VENV_PYTHON=PYTHON takes one that has them.
+# NANOTRON_SRC=DIR: Nanotron too.
 set -u
 py=${VENV_PYTHON:-}
 wanted=tests/interop/requirements.txt
