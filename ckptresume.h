@@ -88,18 +88,20 @@
        CKPTRESUME_MALLOC, _FREE      the default allocator; both or neither
        CKPTRESUME_ASSERT(x)          invariants of this file, never of its input; default assert
 
-   Sections of the implementation, each calling only what stands above it
-   ---------------------------------------------------------------------
-       >>prologue >>platform >>arith >>error >>mem >>io >>threads >>context >>dtype >>node >>tree
-       >>hash >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar >>yaml.read
-       >>yaml.put >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text >>pickle.numbers
+   Sections, each calling only what stands above it; grep for the mark
+   -------------------------------------------------------------------
+       >>api.types >>api.hooks >>api.tree >>api.state >>api.plan >>api.run >>prologue >>platform
+       >>arith >>error >>mem >>io >>threads >>context >>dtype >>node >>tree >>hash >>crc32
+       >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar >>yaml.read >>yaml.put
+       >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text >>pickle.numbers
        >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo >>pickle.machine >>torch
        >>torch.storage >>torch.tensor >>torch.calls >>torch.build >>torch.legacy >>torch.script
        >>torch.archive >>numpy >>numpy.file >>tree_load >>doc >>state >>layout >>out >>dialects
        >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
        >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random
        >>nanotron.read >>nanotron.emit >>plain >>write.pickle >>write.image >>run >>lanes >>plan
-       >>output >>verify >>ckpt >>view >>epilogue
+       >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
+       >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 

@@ -1,7 +1,6 @@
-/* bench.h: what every benchmark here needs: a clock, repeats, peak memory, one row per figure.
-
-   A row is a line of a Markdown table: | what | min | median | limit | median / limit |. The last two are
-   empty where a figure has no limit of its own. Include after ckptresume.h.                            */
+/* bench.h: what every benchmark here needs: a clock, repeats, peak memory, one row per figure. A
+   row is a line of a Markdown table: | what | min | median | limit | median / limit |. The last two
+   are empty where a figure has no limit of its own. Include after ckptresume.h. */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -49,10 +48,13 @@ static double bench_median(const bench_times *b)
 }
 
 /* `scale` turns the stored values into `unit`; limit 0: none. */
-static void bench_row(const char *what, const bench_times *b, double scale, const char *unit, double limit)
+static void bench_row(const char *what, const bench_times *b, double scale, const char *unit,
+                      double limit)
 {
     const double low = b->n ? b->t[0] * scale : 0, mid = bench_median(b) * scale;
-    if (limit > 0) printf("| %s | %.3g %s | %.3g %s | <= %.4g %s | %.2f |\n", what, low, unit, mid, unit, limit, unit, mid / limit);
+    if (limit > 0)
+        printf("| %s | %.3g %s | %.3g %s | <= %.4g %s | %.2f |\n", what, low, unit, mid, unit,
+               limit, unit, mid / limit);
     else printf("| %s | %.3g %s | %.3g %s | | |\n", what, low, unit, mid, unit);
     fflush(stdout);
 }
@@ -70,7 +72,8 @@ static void bench_pair_add(bench_pair *p, double a, double b)
 static void bench_pair_row(const char *what, const bench_pair *p, double limit)
 {
     const double low = p->a.n ? p->a.t[0] / p->b.t[0] : 0, mid = bench_median(&p->ratio);
-    if (limit > 0) printf("| %s | %.3f | %.3f | <= %.3g | %.2f |\n", what, low, mid, limit, mid / limit);
+    if (limit > 0)
+        printf("| %s | %.3f | %.3f | <= %.3g | %.2f |\n", what, low, mid, limit, mid / limit);
     else printf("| %s | %.3f | %.3f | | |\n", what, low, mid);
     fflush(stdout);
 }
@@ -85,7 +88,9 @@ static void bench_value(const char *what, double value, const char *unit, double
 
 static void bench_head(const char *title)
 {
-    printf("\n### %s\n\n| figure | min | median | limit | median / limit |\n|---|---|---|---|---|\n", title);
+    printf(
+        "\n### %s\n\n| figure | min | median | limit | median / limit |\n|---|---|---|---|---|\n",
+        title);
     fflush(stdout);
 }
 
@@ -95,7 +100,8 @@ static void bench_fail(const char *what, const ckr_error *e)
     exit(1);
 }
 
-/* Runs fn in a process of its own; its peak resident memory in KiB goes to *peak. False: it failed. */
+/* Runs fn in a process of its own; its peak resident memory in KiB goes to *peak. False: it failed.
+   */
 static bool bench_child(void (*fn)(void *arg), void *arg, long *peak)
 {
     struct rusage use;

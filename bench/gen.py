@@ -10,6 +10,7 @@ nothing but Python's standard library. A name whose file is there already is lef
   zero4       the same model, TP 1, DP 4, ZeRO-1
   shards      Nanotron, TP 4: over 1,000 files, 17 GiB, which are holes
 """
+
 import array, collections, io, json, os, pickle, random, struct, sys, types, zlib
 from pathlib import Path
 
@@ -36,6 +37,7 @@ module("numpy._core")
 def function(mod, name):
     def f(*args):
         raise NotImplementedError
+
     f.__module__, f.__qualname__ = mod.__name__, name
     setattr(mod, name, f)
     return f
@@ -62,11 +64,19 @@ class Tensor:
         for d in reversed(self.shape):
             stride.insert(0, step)
             step *= d
-        return rebuild_tensor, (self.storage, 0, self.shape, tuple(stride), False, collections.OrderedDict())
+        return rebuild_tensor, (
+            self.storage,
+            0,
+            self.shape,
+            tuple(stride),
+            False,
+            collections.OrderedDict(),
+        )
 
 
 class Reduced:
     """An object with a reduction of its own."""
+
     def __init__(self, *how):
         self.how = how
 
@@ -90,6 +100,7 @@ class Pickler(pickle.Pickler):
 
 class Bytes:
     """Floats between -1 and 1, cut from one block at a place that depends on how many came before."""
+
     SIZE = 1 << 22
 
     def __init__(self):
@@ -104,7 +115,7 @@ class Bytes:
         while size:
             n = min(size, self.SIZE)
             at = self.n * 4099 * 4 % self.SIZE
-            part = memoryview(self.block)[at:at + n]
+            part = memoryview(self.block)[at : at + n]
             f.write(part)
             crc = zlib.crc32(part, crc)
             self.n += 1
@@ -127,6 +138,7 @@ class Holes:
 
 class Zip:
     """Records aligned to 64, data descriptors, zip64 end: the bytes that torch 2.15 writes."""
+
     def __init__(self, f, root):
         self.f, self.root, self.directory, self.n = f, root, [], 0
 
@@ -134,28 +146,57 @@ class Zip:
         name = f"{self.root}/{name}".encode()
         at, flags = self.f.tell(), 0x0808 if size else 0x0800
         pad = -(at + 30 + len(name) + 4) % 64
-        self.f.write(struct.pack("<4s5H3I2H", b"PK\3\4", 0, flags, 0, 0, 0, 0, 0, 0, len(name), pad + 4) + name +
-                     struct.pack("<2sH", b"FB", pad) + b"Z" * pad)
+        self.f.write(
+            struct.pack("<4s5H3I2H", b"PK\3\4", 0, flags, 0, 0, 0, 0, 0, 0, len(name), pad + 4)
+            + name
+            + struct.pack("<2sH", b"FB", pad)
+            + b"Z" * pad
+        )
         crc = write(self.f)
         if size:
             self.f.write(struct.pack("<4s3I", b"PK\7\10", crc, size, size))
-        self.directory.append(struct.pack("<4s6H3I5H2I", b"PK\1\2", 0, 0, flags, 0, 0, 0, crc, size, size,
-                                          len(name), 0, 0, 0, 0, 0, at) + name)
+        self.directory.append(
+            struct.pack(
+                "<4s6H3I5H2I",
+                b"PK\1\2",
+                0,
+                0,
+                flags,
+                0,
+                0,
+                0,
+                crc,
+                size,
+                size,
+                len(name),
+                0,
+                0,
+                0,
+                0,
+                0,
+                at,
+            )
+            + name
+        )
         self.n += 1
 
     def text(self, name, text):
         def write(f):
             f.write(text)
             return zlib.crc32(text)
+
         self.put(name, len(text), write)
 
     def close(self):
         at = self.f.tell()
         cd = b"".join(self.directory)
         n = self.n
-        self.f.write(cd + struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 0x031e, 45, 0, 0, n, n, len(cd), at) +
-                     struct.pack("<4sIQI", b"PK\6\7", 0, at + len(cd), 1) +
-                     struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, min(n, 65535), min(n, 65535), len(cd), at, 0))
+        self.f.write(
+            cd
+            + struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 0x031E, 45, 0, 0, n, n, len(cd), at)
+            + struct.pack("<4sIQI", b"PK\6\7", 0, at + len(cd), 1)
+            + struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, min(n, 65535), min(n, 65535), len(cd), at, 0)
+        )
 
 
 def write_pt(path, obj, source):
@@ -200,31 +241,64 @@ def write_st(path, tensors, source, metadata=None):
 
 class Llama:
     """Names, shapes and cuts of a Llama in Nanotron. A cut is (axis, chunk sizes); None: on every rank."""
+
     def __init__(self, hidden, layers, heads, kv_heads, inner, vocab):
         head = hidden // heads
         qkv, gate_up = [hidden, kv_heads * head, kv_heads * head], [inner, inner]
         self.config = dict(
-            bos_token_id=1, eos_token_id=2, hidden_act="silu", hidden_size=hidden, initializer_range=0.02,
-            intermediate_size=inner, is_llama_config=True, max_position_embeddings=2048, num_attention_heads=heads,
-            num_hidden_layers=layers, attention_bias=False, num_key_value_heads=kv_heads, pad_token_id=None,
-            pretraining_tp=1, rms_norm_eps=1e-05, rope_scaling=None, rope_theta=10000.0, rope_interleaved=False,
-            tie_word_embeddings=False, use_cache=True, vocab_size=vocab, _attn_implementation="flash_attention_2",
-            z_loss_enabled=False, z_loss_coefficient=0.0001)
-        p = self.params = [("model.token_position_embeddings.pp_block.token_embedding.weight", (vocab, hidden), (0, [vocab]))]
+            bos_token_id=1,
+            eos_token_id=2,
+            hidden_act="silu",
+            hidden_size=hidden,
+            initializer_range=0.02,
+            intermediate_size=inner,
+            is_llama_config=True,
+            max_position_embeddings=2048,
+            num_attention_heads=heads,
+            num_hidden_layers=layers,
+            attention_bias=False,
+            num_key_value_heads=kv_heads,
+            pad_token_id=None,
+            pretraining_tp=1,
+            rms_norm_eps=1e-05,
+            rope_scaling=None,
+            rope_theta=10000.0,
+            rope_interleaved=False,
+            tie_word_embeddings=False,
+            use_cache=True,
+            vocab_size=vocab,
+            _attn_implementation="flash_attention_2",
+            z_loss_enabled=False,
+            z_loss_coefficient=0.0001,
+        )
+        p = self.params = [
+            (
+                "model.token_position_embeddings.pp_block.token_embedding.weight",
+                (vocab, hidden),
+                (0, [vocab]),
+            )
+        ]
         for i in range(layers):
             b = f"model.decoder.{i}.pp_block."
-            p += [(b + "input_layernorm.weight", (hidden,), None),
-                  (b + "attn.qkv_proj.weight", (sum(qkv), hidden), (0, qkv)),
-                  (b + "attn.o_proj.weight", (hidden, hidden), (1, [hidden])),
-                  (b + "post_attention_layernorm.weight", (hidden,), None),
-                  (b + "mlp.gate_up_proj.weight", (2 * inner, hidden), (0, gate_up)),
-                  (b + "mlp.down_proj.weight", (hidden, inner), (1, [inner]))]
-        p += [("model.final_layer_norm.pp_block.weight", (hidden,), None),
-              ("model.lm_head.pp_block.weight", (vocab, hidden), (0, [vocab]))]
+            p += [
+                (b + "input_layernorm.weight", (hidden,), None),
+                (b + "attn.qkv_proj.weight", (sum(qkv), hidden), (0, qkv)),
+                (b + "attn.o_proj.weight", (hidden, hidden), (1, [hidden])),
+                (b + "post_attention_layernorm.weight", (hidden,), None),
+                (b + "mlp.gate_up_proj.weight", (2 * inner, hidden), (0, gate_up)),
+                (b + "mlp.down_proj.weight", (hidden, inner), (1, [inner])),
+            ]
+        p += [
+            ("model.final_layer_norm.pp_block.weight", (hidden,), None),
+            ("model.lm_head.pp_block.weight", (vocab, hidden), (0, [vocab])),
+        ]
 
 
 def slice_text(n_dims, axis, begin, end):
-    return "|".join(f"{begin},{end},None" if d == axis and end is not None else "None,None,None" for d in range(n_dims))
+    return "|".join(
+        f"{begin},{end},None" if d == axis and end is not None else "None,None,None"
+        for d in range(n_dims)
+    )
 
 
 def cut(shape, how, rank, tp):
@@ -245,7 +319,7 @@ def dp_cut(n, dp):
     size = [-(-n // dp)] * dp
     for i in range(size[0] * dp - n):
         size[dp - 1 - i] -= 1
-    return [(sum(size[:d]), sum(size[:d + 1])) for d in range(dp)]
+    return [(sum(size[:d]), sum(size[: d + 1])) for d in range(dp)]
 
 
 CONFIG = """checkpoints:
@@ -337,7 +411,15 @@ tokens:
 
 
 def yaml_value(v):
-    return "null" if v is None else str(v).lower() if isinstance(v, bool) else f"{v:.1e}" if isinstance(v, float) and v < 1e-3 else str(v)
+    return (
+        "null"
+        if v is None
+        else (
+            str(v).lower()
+            if isinstance(v, bool)
+            else f"{v:.1e}" if isinstance(v, float) and v < 1e-3 else str(v)
+        )
+    )
 
 
 def mersenne(seed):
@@ -347,11 +429,20 @@ def mersenne(seed):
 def rng_state(seed):
     words = mersenne(seed)
     dtype = Reduced(numpy.dtype, ("u4", False, True), (3, "<", None, None, None, -1, -1, 0))
-    keys = Reduced(reconstruct, (numpy.ndarray, (0,), b"b"),
-                   (1, (624,), dtype, False, struct.pack("<624I", *words[:624])))
+    keys = Reduced(
+        reconstruct,
+        (numpy.ndarray, (0,), b"b"),
+        (1, (624,), dtype, False, struct.pack("<624I", *words[:624])),
+    )
     state = random_mod.RandomState()
-    state.__dict__.update({"random": (3, words, None), "numpy": ("MT19937", keys, words[624], 0, 0.0),
-                           "torch_cpu": Tensor((5056,), torch.ByteStorage, 1), "torch_cuda": None})
+    state.__dict__.update(
+        {
+            "random": (3, words, None),
+            "numpy": ("MT19937", keys, words[624], 0, 0.0),
+            "torch_cpu": Tensor((5056,), torch.ByteStorage, 1),
+            "torch_cuda": None,
+        }
+    )
     states = random_mod.RandomStates()
     states.__dict__["_dict"] = {"tp_synced": state}
     return states
@@ -359,6 +450,7 @@ def rng_state(seed):
 
 class Rng:
     """torch's CPU generator has a state of its own layout: a Mersenne Twister in 5,056 bytes."""
+
     def write(self, f, size):
         words = mersenne(size)[:624]
         data = struct.pack("<QiiQ", 42, 1, 1, 0) + struct.pack("<624Q", *words)
@@ -378,11 +470,30 @@ def write_nanotron(run, model, tp, dp, zero, source):
             continue
         for t in range(tp):
             local, pairs = cut(shape, how, t, tp)
-            write_st(d / f"model_{leaf}_pp-rank-0-of-1_tp-rank-{t}-of-{tp}.safetensors", [("data", local)], source,
-                     {"version": "1.5", "local_global_slices_pairs": pairs, "unsharded_shape": str(tuple(shape))})
+            write_st(
+                d / f"model_{leaf}_pp-rank-0-of-1_tp-rank-{t}-of-{tp}.safetensors",
+                [("data", local)],
+                source,
+                {
+                    "version": "1.5",
+                    "local_global_slices_pairs": pairs,
+                    "unsharded_shape": str(tuple(shape)),
+                },
+            )
     names = {i: p[0] for i, p in enumerate(model.params)}
-    hyper = dict(weight_decay=0.1, betas=(0.9, 0.95), eps=1e-08, amsgrad=False, maximize=False, foreach=None,
-                 capturable=False, differentiable=False, fused=False, decoupled_weight_decay=True, initial_lr=lr)
+    hyper = dict(
+        weight_decay=0.1,
+        betas=(0.9, 0.95),
+        eps=1e-08,
+        amsgrad=False,
+        maximize=False,
+        foreach=None,
+        capturable=False,
+        differentiable=False,
+        fused=False,
+        decoupled_weight_decay=True,
+        initial_lr=lr,
+    )
     offsets, shapes = {}, {}
     for t in range(tp):
         for d in range(dp if zero else 1):
@@ -397,27 +508,82 @@ def write_nanotron(run, model, tp, dp, zero, source):
                     offsets[name] = {str(k): [str(v) for v in p] for k, p in enumerate(parts)}
                     shapes[name] = [str(x) for x in local]
                     local = [parts[d][1] - parts[d][0]]
-                state[i] = {"step": Tensor(()), "exp_avg": Tensor(local), "exp_avg_sq": Tensor(local)}
+                state[i] = {
+                    "step": Tensor(()),
+                    "exp_avg": Tensor(local),
+                    "exp_avg_sq": Tensor(local),
+                }
             groups = [{"lr": final, **hyper, "params": [i]} for i in names]
-            place = f"pp-0-of-1_dp-{d}-of-{dp}_tp-{t}-of-{tp}" if zero else f"pp-0-of-1_tp-{t}-of-{tp}"
-            write_pt(out / f"optimizer/optimizer_{place}_exp-0-of-1.pt",
-                     {"state": state, "param_groups": groups, "names": names}, Steps(source, step))
-        write_pt(out / f"lr_scheduler/lr_scheduler_pp-0-of-1_tp-{t}-of-{tp}_exp-0-of-1.pt",
-                 {"base_lrs": [lr] * len(names), "last_epoch": step, "_step_count": step + 1, "_is_initial": False,
-                  "_get_lr_called_within_step": False, "_last_lr": [final] * len(names),
-                  "lr_lambdas": [{} for _ in names]}, source)
+            place = (
+                f"pp-0-of-1_dp-{d}-of-{dp}_tp-{t}-of-{tp}" if zero else f"pp-0-of-1_tp-{t}-of-{tp}"
+            )
+            write_pt(
+                out / f"optimizer/optimizer_{place}_exp-0-of-1.pt",
+                {"state": state, "param_groups": groups, "names": names},
+                Steps(source, step),
+            )
+        write_pt(
+            out / f"lr_scheduler/lr_scheduler_pp-0-of-1_tp-{t}-of-{tp}_exp-0-of-1.pt",
+            {
+                "base_lrs": [lr] * len(names),
+                "last_epoch": step,
+                "_step_count": step + 1,
+                "_is_initial": False,
+                "_get_lr_called_within_step": False,
+                "_last_lr": [final] * len(names),
+                "lr_lambdas": [{} for _ in names],
+            },
+            source,
+        )
         for d in range(dp):
-            write_pt(out / f"random/tp-{t}-of-{tp}_dp-{d}-of-{dp}_pp-0-of-1.pt", rng_state(t), Rng())
-    (out / "optimizer/optimizer_config.json").write_text(json.dumps({
-        "type": "ZeroDistributedOptimizer" if zero else "NamedOptimizer",
-        "parallelism": {"tp_size": str(tp), "dp_size": str(dp), "pp_size": "1", "expert_parallel_size": "1"},
-        "configs": {"param_name_to_dp_rank_offsets": offsets, "orig_param_shapes": shapes} if zero else {}}))
-    stage = {"consumed_tokens_per_dataset_folder": {"bench": 832}, "consumed_train_samples": 52, "name": "Stable Stage",
-             "sequence_length": 16, "start_training_step": 1}
-    (out / "checkpoint_metadata.json").write_text(json.dumps({
-        "cp": 1, "custom_metas": None, "dp": dp, "tp": tp, "version": "1.5",
-        "metas": {"consumed_tokens_total": 832, "consumed_train_samples": 52, "data_stages": [stage],
-                  "last_stage_idx": 0, "last_train_step": step}}, indent=2, sort_keys=True))
+            write_pt(
+                out / f"random/tp-{t}-of-{tp}_dp-{d}-of-{dp}_pp-0-of-1.pt", rng_state(t), Rng()
+            )
+    (out / "optimizer/optimizer_config.json").write_text(
+        json.dumps(
+            {
+                "type": "ZeroDistributedOptimizer" if zero else "NamedOptimizer",
+                "parallelism": {
+                    "tp_size": str(tp),
+                    "dp_size": str(dp),
+                    "pp_size": "1",
+                    "expert_parallel_size": "1",
+                },
+                "configs": (
+                    {"param_name_to_dp_rank_offsets": offsets, "orig_param_shapes": shapes}
+                    if zero
+                    else {}
+                ),
+            }
+        )
+    )
+    stage = {
+        "consumed_tokens_per_dataset_folder": {"bench": 832},
+        "consumed_train_samples": 52,
+        "name": "Stable Stage",
+        "sequence_length": 16,
+        "start_training_step": 1,
+    }
+    (out / "checkpoint_metadata.json").write_text(
+        json.dumps(
+            {
+                "cp": 1,
+                "custom_metas": None,
+                "dp": dp,
+                "tp": tp,
+                "version": "1.5",
+                "metas": {
+                    "consumed_tokens_total": 832,
+                    "consumed_train_samples": 52,
+                    "data_stages": [stage],
+                    "last_stage_idx": 0,
+                    "last_train_step": step,
+                },
+            },
+            indent=2,
+            sort_keys=True,
+        )
+    )
     (out / "model_config.json").write_text(json.dumps(model.config))
     text = "\n".join(f"    {k}: {yaml_value(v)}" for k, v in sorted(model.config.items()))
     (out / "config.yaml").write_text(CONFIG % dict(model=text, zero=zero, dp=dp, tp=tp))
@@ -426,6 +592,7 @@ def write_nanotron(run, model, tp, dp, zero, source):
 
 class Steps:
     """Storages of one element are Adam's step counters."""
+
     def __init__(self, source, step):
         self.source, self.data = source, struct.pack("<f", step)
 
@@ -440,8 +607,16 @@ class Steps:
 
 
 def names(n):
-    kinds = ("mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight", "self_attn.q_proj.weight",
-             "self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.o_proj.weight", "input_layernorm.weight")
+    kinds = (
+        "mlp.gate_proj.weight",
+        "mlp.up_proj.weight",
+        "mlp.down_proj.weight",
+        "self_attn.q_proj.weight",
+        "self_attn.k_proj.weight",
+        "self_attn.v_proj.weight",
+        "self_attn.o_proj.weight",
+        "input_layernorm.weight",
+    )
     return [f"model.layers.{i // 512}.experts.{i // 8 % 64}.{kinds[i % 8]}" for i in range(n)]
 
 
@@ -450,10 +625,16 @@ def two_gib():
 
 
 INPUTS = {
-    "pt70k": lambda p: write_pt(p, collections.OrderedDict((n, Tensor((4, 4))) for n in names(70000)), Bytes()),
+    "pt70k": lambda p: write_pt(
+        p, collections.OrderedDict((n, Tensor((4, 4))) for n in names(70000)), Bytes()
+    ),
     "st100k": lambda p: write_st(p, [(n, (4, 4)) for n in names(100000)], Bytes()),
-    "st1g": lambda p: write_st(p, [(f"layer.{i}.weight", (2048, 2048)) for i in range(64)], Bytes()),
-    "pt1g": lambda p: write_pt(p, {f"layer.{i}.weight": Tensor((2048, 2048)) for i in range(64)}, Bytes()),
+    "st1g": lambda p: write_st(
+        p, [(f"layer.{i}.weight", (2048, 2048)) for i in range(64)], Bytes()
+    ),
+    "pt1g": lambda p: write_pt(
+        p, {f"layer.{i}.weight": Tensor((2048, 2048)) for i in range(64)}, Bytes()
+    ),
     "tp2": lambda p: write_nanotron(p, two_gib(), 2, 1, 0, Bytes()),
     "zero4": lambda p: write_nanotron(p, two_gib(), 1, 4, 1, Bytes()),
     "shards": lambda p: write_nanotron(p, Llama(1536, 56, 24, 8, 4096, 32000), 4, 1, 0, Holes()),

@@ -1,12 +1,20 @@
-/* hash.c: memcpy, CRC-32 and the tensor digest over 64 KiB (in cache) and 512 MiB (out of it), one thread.
-   cc -std=c99 -O2 -I. -o hash bench/hash.c -lm -lpthread                                              */
+/* hash.c: memcpy, CRC-32 and the tensor digest over 64 KiB (in cache) and 512 MiB (out of it), one
+   thread. cc -std=c99 -O2 -I. -o hash bench/hash.c -lm -lpthread */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "bench.h"
 
 static volatile uint64_t bench_sink;
 
-enum { HASH_COPY, HASH_CRC, HASH_CRC_PORTABLE, HASH_DIGEST, HASH_DIGEST_PORTABLE, HASH_SHA256, HASH_KINDS };
+enum {
+    HASH_COPY,
+    HASH_CRC,
+    HASH_CRC_PORTABLE,
+    HASH_DIGEST,
+    HASH_DIGEST_PORTABLE,
+    HASH_SHA256,
+    HASH_KINDS
+};
 
 static const char *const hash_name[HASH_KINDS] = {
     "memcpy", "CRC-32", "CRC-32, portable", "digest", "digest, portable", "SHA-256"
@@ -60,7 +68,8 @@ static void measure(const char *where, size_t size, int rounds)
     printf("\n### %s\n\n| figure | best | median | | |\n|---|---|---|---|---|\n", text);
     for (k = 0; k < HASH_KINDS; k++) {
         const double bytes = (double)size * rounds / 1e9;
-        printf("| %s | %.1f GB/s | %.1f GB/s | | |\n", hash_name[k], bytes / b[k].t[0], bytes / bench_median(&b[k]));
+        printf("| %s | %.1f GB/s | %.1f GB/s | | |\n", hash_name[k], bytes / b[k].t[0],
+               bytes / bench_median(&b[k]));
     }
     free(src);
     free(dst);

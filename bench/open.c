@@ -1,6 +1,6 @@
-/* open.c CHECKPOINT [TP]: opening a checkpoint of many files and planning its change to another TP size: time,
-   and the share of the bytes that was read, counted in the I/O hooks.
-   cc -std=c99 -O2 -I. -o open bench/open.c -lm -lpthread                                                */
+/* open.c CHECKPOINT [TP]: opening a checkpoint of many files and planning its change to another TP
+   size: time, and the share of the bytes that was read, counted in the I/O hooks. cc -std=c99 -O2
+   -I. -o open bench/open.c -lm -lpthread */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "bench.h"
@@ -20,7 +20,8 @@ static void refused(const ckr_plan_facts *f)
     uint64_t i;
     for (i = 0; i < f->n_notes; i++)
         if (f->notes[i].severity >= CKR_LOST)
-            fprintf(stderr, "%s: %s: %s\n", f->notes[i].code, f->notes[i].subject, f->notes[i].reason);
+            fprintf(stderr, "%s: %s: %s\n", f->notes[i].code, f->notes[i].subject,
+                    f->notes[i].reason);
     fprintf(stderr, "the plan is refused\n");
     exit(1);
 }
@@ -65,11 +66,13 @@ int main(int argc, char **argv)
         bench_add(&b[0], opened);
         bench_add(&b[1], t);
     }
-    snprintf(text, sizeof text, "Preflight: %u files, %.2f GiB", (unsigned)files, (double)bytes / 1073741824.0);
+    snprintf(text, sizeof text, "Preflight: %u files, %.2f GiB", (unsigned)files,
+             (double)bytes / 1073741824.0);
     bench_head(text);
     bench_row("open", &b[0], 1e3, "ms", 0);
     bench_row("open and plan", &b[1], 1e3, "ms", 1000);
-    bench_value("share of the bytes that was read", 100.0 * (double)bench_read / (double)bytes, "%", 0.1);
+    bench_value("share of the bytes that was read", 100.0 * (double)bench_read / (double)bytes, "%",
+                0.1);
     bench_value("read calls", (double)bench_calls, "", 0);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* parse.c PT ST: opening a file and looking at every tensor through the API, files in the page cache.
-   cc -std=c99 -O2 -I. -o parse bench/parse.c -lm -lpthread                                          */
+/* parse.c PT ST: opening a file and looking at every tensor through the API, files in the page
+   cache. cc -std=c99 -O2 -I. -o parse bench/parse.c -lm -lpthread */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "bench.h"
@@ -19,7 +19,8 @@ static void list_tree(void *path)
         const ckr_node *key = root->u.items[2 * i], *value = root->u.items[2 * i + 1];
         const ckr_view *v = value->u.view;
         if (value->kind != CKR_NODE_TENSOR) continue;
-        sum += (uint64_t)key->u.str[0] + v->data_offset + (uint64_t)v->shape[0] + (uint64_t)v->dtype;
+        sum +=
+            (uint64_t)key->u.str[0] + v->data_offset + (uint64_t)v->shape[0] + (uint64_t)v->dtype;
     }
     bench_sink = sum;
     ckr_ckpt_close(c);
@@ -80,7 +81,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: parse FILE.pt FILE.safetensors\n");
         return 2;
     }
-    /* memory first: a child inherits what its parent has allocated, and would not ask for it again */
+    /* memory first: a child inherits what its parent has allocated, and would not ask for it again
+       */
     for (i = 0; i < n; i++) cases[i].peak = bench_peak(cases[i].fn, argv[cases[i].file]);
     bench_head("Listing");
     for (i = 0; i < n; i++) measure(&cases[i], argv[cases[i].file]);

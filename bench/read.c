@@ -1,6 +1,6 @@
-/* read.c ST PT: reading 1 GiB of a file in the page cache into the caller's memory, against mmap + memcpy
-   of the same bytes in the same process; what a digest and a CRC-32 in the same pass cost.
-   cc -std=c99 -O2 -I. -o read bench/read.c -lm -lpthread                                              */
+/* read.c ST PT: reading 1 GiB of a file in the page cache into the caller's memory, against mmap +
+   memcpy of the same bytes in the same process; what a digest and a CRC-32 in the same pass cost.
+   cc -std=c99 -O2 -I. -o read bench/read.c -lm -lpthread */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "bench.h"
@@ -37,8 +37,10 @@ static double time_mmap(const char *path, uint8_t *dst, uint32_t threads)
     return bench_now() - t;
 }
 
-/* ckr_ckpt_read; with `digest` the library's own engine also sums the digests, as a conversion does. */
-static ckr_result read_all(const ckr_ckpt *k, const ckr_read *reads, size_t n, bool digest, ckr_error *err)
+/* ckr_ckpt_read; with `digest` the library's own engine also sums the digests, as a conversion
+   does. */
+static ckr_result read_all(const ckr_ckpt *k, const ckr_read *reads, size_t n, bool digest,
+                           ckr_error *err)
 {
     ckr__ctx c;
     ckr__crew crew;
@@ -85,8 +87,14 @@ static double time_ckr(const char *path, uint8_t *dst, uint32_t threads, bool di
     return bench_now() - t;
 }
 
-/* The members of a .pt into memory by the same calls as ckr_ckpt_read, with or without their CRC-32. */
-typedef struct bench_crc { const ckr_ckpt *ckpt; uint8_t *dst; uint32_t threads; bool check; } bench_crc;
+/* The members of a .pt into memory by the same calls as ckr_ckpt_read, with or without their
+   CRC-32. */
+typedef struct bench_crc {
+    const ckr_ckpt *ckpt;
+    uint8_t *dst;
+    uint32_t threads;
+    bool check;
+} bench_crc;
 
 static void crc_lane(void *arg, uint32_t lane)
 {
@@ -100,7 +108,9 @@ static void crc_lane(void *arg, uint32_t lane)
         uint32_t crc = 0;
         for (at = 0; at < n; at += part) {
             part = b->check && n - at > CKR__BLOCK ? CKR__BLOCK : n - at;
-            if (ckr__os_read(NULL, b->ckpt->ctx.files[p->file].handle, p->offset + at, dst + at, part) != 0) exit(1);
+            if (ckr__os_read(NULL, b->ckpt->ctx.files[p->file].handle, p->offset + at, dst + at,
+                             part) != 0)
+                exit(1);
             if (b->check) crc = ckr__crc32(crc, dst + at, part);
         }
         bench_sink = crc;
@@ -141,10 +151,13 @@ static void measure(const char *st, const char *pt, uint8_t *dst, double bytes, 
         plain = time_crc(pt, dst, threads, false);
         bench_pair_add(&crc, time_crc(pt, dst, threads, true), plain);
     }
-    snprintf(text, sizeof text, "Warm read of 1 GiB, %u thread%s", (unsigned)threads, threads == 1 ? "" : "s");
+    snprintf(text, sizeof text, "Warm read of 1 GiB, %u thread%s", (unsigned)threads,
+             threads == 1 ? "" : "s");
     bench_head(text);
-    printf("| mmap + memcpy | %.2f GB/s | %.2f GB/s | | |\n", bytes / map.b.t[0] / 1e9, bytes / bench_median(&map.b) / 1e9);
-    printf("| ckr_ckpt_read | %.2f GB/s | %.2f GB/s | | |\n", bytes / map.a.t[0] / 1e9, bytes / bench_median(&map.a) / 1e9);
+    printf("| mmap + memcpy | %.2f GB/s | %.2f GB/s | | |\n", bytes / map.b.t[0] / 1e9,
+           bytes / bench_median(&map.b) / 1e9);
+    printf("| ckr_ckpt_read | %.2f GB/s | %.2f GB/s | | |\n", bytes / map.a.t[0] / 1e9,
+           bytes / bench_median(&map.a) / 1e9);
     bench_pair_row("time of ckr_ckpt_read : mmap + memcpy", &map, 1 / 0.9);
     bench_pair_row("time with digest : without", &digest, 1.2);
     bench_pair_row("time with CRC-32 of zip members : without", &crc, 1.2);

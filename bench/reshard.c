@@ -1,8 +1,8 @@
-/* reshard.c WORK TOOL NAME SRC [FLAGS...]: a conversion from files to files against cp of the same bytes, both
-   in WORK, which should be in memory; in turn, each output removed before the next. TOOL is the command-line
-   tool. FLAGS are the target's, as the tool takes them. Peak memory is the process's,
-   against that of `plan` (what the metadata needs) plus the cap on buffers.
-   cc -std=c99 -O2 -I. -o reshard bench/reshard.c -lm -lpthread                                            */
+/* reshard.c WORK TOOL NAME SRC [FLAGS...]: a conversion from files to files against cp of the same
+   bytes, both in WORK, which should be in memory; in turn, each output removed before the next.
+   TOOL is the command-line tool. FLAGS are the target's, as the tool takes them. Peak memory is the
+   process's, against that of `plan` (what the metadata needs) plus the cap on buffers. cc -std=c99
+   -O2 -I. -o reshard bench/reshard.c -lm -lpthread */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "bench.h"
@@ -69,7 +69,8 @@ static void remove_tree(char *path)
     if (is_there(path)) checked(argv, NULL);
 }
 
-static void measure(char *work, char *tool, const char *name, char *src, char *const *flags, char *memory, double cap)
+static void measure(char *work, char *tool, const char *name, char *src, char *const *flags,
+                    char *memory, double cap)
 {
     char out[1024], copy[1024], text[256];
     char *convert[BENCH_ARGS], *plan[BENCH_ARGS], *cp[6];
@@ -110,14 +111,16 @@ static void measure(char *work, char *tool, const char *name, char *src, char *c
         remove_tree(copy);
         if (i >= 0) bench_pair_add(&p, a, b);
     }
-    snprintf(text, sizeof text, "%s%s%s: time", name, memory ? ", --memory " : "", memory ? memory : "");
+    snprintf(text, sizeof text, "%s%s%s: time", name, memory ? ", --memory " : "",
+             memory ? memory : "");
     bench_row(text, &p.a, 1, "s", 0);
     snprintf(text, sizeof text, "%s: cp --reflink=never -r", name);
     bench_row(text, &p.b, 1, "s", 0);
-    snprintf(text, sizeof text, "%s%s%s: time : cp", name, memory ? ", --memory " : "", memory ? memory : "");
+    snprintf(text, sizeof text, "%s%s%s: time : cp", name, memory ? ", --memory " : "",
+             memory ? memory : "");
     bench_pair_row(text, &p, 1.3);
-    snprintf(text, sizeof text, "%s%s%s: peak memory (plan: %.1f MiB)", name, memory ? ", --memory " : "",
-             memory ? memory : "", (double)base / 1024);
+    snprintf(text, sizeof text, "%s%s%s: peak memory (plan: %.1f MiB)", name,
+             memory ? ", --memory " : "", memory ? memory : "", (double)base / 1024);
     bench_value(text, (double)high / 1024, "MiB", (double)base / 1024 + cap);
 }
 
@@ -131,7 +134,8 @@ int main(int argc, char **argv)
     if (ftw(argv[4], add_bytes, 16) != 0) return 1;
     snprintf(text, sizeof text, "%s: %.2f GiB", argv[3], (double)bench_bytes / 1073741824.0);
     bench_head(text);
-    measure(argv[1], argv[2], argv[3], argv[4], argv + 5, NULL, 4.0 * (double)sysconf(_SC_NPROCESSORS_ONLN));
+    measure(argv[1], argv[2], argv[3], argv[4], argv + 5, NULL,
+            4.0 * (double)sysconf(_SC_NPROCESSORS_ONLN));
     measure(argv[1], argv[2], argv[3], argv[4], argv + 5, (char *)"64M", 64);
     return 0;
 }

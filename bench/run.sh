@@ -50,7 +50,7 @@ report() {
     echo "| | |"
     echo "|---|---|"
     echo "| processor | $model, $(getconf _NPROCESSORS_ONLN) cores online |"
-    echo "| memory | $(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo 2>/dev/null | awk '{ printf "%.1f GiB", $1 / 1048576 }') |"
+    echo "| memory | $(awk '/^MemTotal/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null) |"
     echo "| kernel | $(uname -srm) |"
     echo "| huge pages | $(cat /sys/kernel/mm/transparent_hugepage/enabled 2>/dev/null || echo unknown) |"
     echo "| compiler | $($cc --version | head -n 1), -std=c99 $flags |"

@@ -1,5 +1,5 @@
-/* The whole way in C: open a checkpoint of any topology, look at the plan, write it for another one.
-   usage: convert CHECKPOINT OUTPUT TP PP DP                                                        */
+/* The whole way in C: open a checkpoint of any topology, look at the plan, write it for another.
+   usage: convert CHECKPOINT OUTPUT TP PP DP */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 
@@ -25,7 +25,8 @@ int main(int argc, char **argv)
         printf("%s %s: %s\n", n->code, n->subject ? n->subject : "", n->reason);
     }
     if (ckr_plan_write(plan, argv[2], &done, &err) != CKR_OK) goto done;
-    printf("%llu bytes in %llu files\n", (unsigned long long)done.bytes_written, (unsigned long long)done.n_files);
+    printf("%llu bytes in %llu files\n", (unsigned long long)done.bytes_written,
+           (unsigned long long)done.n_files);
 done:
     if (err.code != CKR_OK) fprintf(stderr, "%s: %s %s\n", err.file, err.text, err.where);
     ckr_plan_free(plan);

@@ -1,5 +1,6 @@
 #!/bin/sh
-# make demo: a real Nanotron checkpoint (TP 2) is inspected, planned, converted to TP 1 x PP 2 and verified.
+# make demo: a real Nanotron checkpoint (TP 2) is inspected, planned, converted to TP 1 x PP 2 and
+# verified.
 set -eu
 src=tests/data/nanotron/tp2_pp1_dp1/ckpt
 out=build/demo
@@ -29,6 +30,7 @@ echo "And back to TP 2: the same state, tensor by tensor, group by group:"
 run diff "$src" build/demo.back
 printf '\nOne digest for all three, because it does not depend on the topology:\n'
 for d in "$src" "$out" build/demo.back; do
-    printf '  %s  %s\n' "$(./ckptresume digest "$d" --json | sed 's/.*"digest":"\([0-9a-f]*\)","tensors".*/\1/')" "$d"
+    total=$(./ckptresume digest "$d" --json | sed 's/.*"digest":"\([0-9a-f]*\)","tensors".*/\1/')
+    printf '  %s  %s\n' "$total" "$d"
 done
 rm -rf build/demo.back

@@ -1,5 +1,5 @@
-/* A trainer's own tensors: saved as safetensors (or .pt) from memory, read back by name, a row at a time.
-   usage: save_load FILE.safetensors                                                               */
+/* A trainer's own tensors: saved as safetensors from memory, read back by name, one row of them.
+   usage: save_load FILE.safetensors */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 
@@ -23,9 +23,10 @@ int main(int argc, char **argv)
     if (argc != 2) return 2;
     for (i = 0; i < 12; i++) weight[i] = (float)i;
     if (ckr_ckpt_create(NULL, &out, &err) != CKR_OK) return fail(&err);
-    if (ckr_ckpt_put(out, "wte.weight", "param", CKR_DTYPE_F32, 2, shape, weight, &err) != CKR_OK) return fail(&err);
+    if (ckr_ckpt_put(out, "wte.weight", "param", CKR_DTYPE_F32, 2, shape, weight, &err) != CKR_OK)
+        return fail(&err);
     to.mode = CKR_MODE_CONTINUE;
-    to.force = true;                                    /* replaces FILE when the new one is complete */
+    to.force = true; /* replaces FILE when the new one is complete */
     if (ckr_plan_create(out, &to, 0, &plan, &err) != CKR_OK) return fail(&err);
     if (ckr_plan_write(plan, argv[1], NULL, &err) != CKR_OK) return fail(&err);
     ckr_plan_free(plan);

@@ -1,7 +1,8 @@
 #!/bin/sh
-# corpus_tree.sh SHARED: check_tree.py over the torch file corpus, each directory by itself. Left out are what cannot
-# hold: skip_data.pt (its truth hashes the live tensors, the file holds zeros) and, in safetensors/EXPECT.json, the
-# integer under "tensors" of many_tensors, which the checker takes for a dict.
+# corpus_tree.sh SHARED: check_tree.py over the torch file corpus, each directory by itself. Left
+# out is what cannot hold: skip_data.pt (its truth hashes the live tensors, the file holds zeros)
+# and, in safetensors/EXPECT.json, the integer under "tensors" of many_tensors, which the checker
+# takes for a dict.
 set -u
 shared=$1
 work=$(mktemp -d)
@@ -25,7 +26,8 @@ for e in spec["files"].values():
 json.dump(spec, open(sys.argv[1], "w"))
 PY
     fi
-    last=$(python3 "$shared/tools/check_tree.py" --tool ./ckptresume "$work/$name" | tee /dev/stderr | tail -n 1)
+    last=$(python3 "$shared/tools/check_tree.py" --tool ./ckptresume "$work/$name" |
+        tee /dev/stderr | tail -n 1)
     p=$(echo "$last" | sed -n 's/^\([0-9]*\) passed, .*/\1/p')
     f=$(echo "$last" | sed -n 's/^[0-9]* passed, \([0-9]*\) failed$/\1/p')
     passed=$((passed + ${p:-0}))

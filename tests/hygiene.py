@@ -24,9 +24,9 @@ STRICT = (
     "-Wundef -Wdouble-promotion -Wvla -Wswitch-enum -Werror"
 ).split()
 STRICT_C = ["-Wstrict-prototypes", "-Wmissing-prototypes"]
-COLUMNS = 100
+COLUMNS = 100  # of C; scripts may have 120
 MEDIAN, P90, LONGEST = 20, 60, 100
-INCLUDE_SECONDS, COMPILE_SECONDS = 0.05, 5.0
+INCLUDE_SECONDS, COMPILE_SECONDS = 0.05, 12.0
 
 # where a call may stand: section, or its first part
 HOME = {
@@ -123,8 +123,12 @@ def blank(text):
 
 def line_comments(text):
     """Lines with a // comment; comments of the other kind and strings are blanked."""
-    kept = re.sub(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',
-                  lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.S)
+    kept = re.sub(
+        r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',
+        lambda m: re.sub(r"[^\n]", " ", m.group()),
+        text,
+        flags=re.S,
+    )
     return [i + 1 for i, l in enumerate(kept.split("\n")) if "//" in l]
 
 
@@ -166,8 +170,9 @@ def check_text():
         ends = [i + 1 for i, l in enumerate(lines) if l != l.rstrip()]
         expect(not ends, f"{name}:{ends[:1]}: {len(ends)} lines end in blanks")
         if path.suffix in (".c", ".h", ".cuh", ".sh", ".py"):
-            wide = [i + 1 for i, l in enumerate(lines) if len(l) > COLUMNS]
-            expect(not wide, f"{name}:{wide[:1]}: {len(wide)} lines over {COLUMNS} columns")
+            limit = COLUMNS + 20 * (path.suffix in (".sh", ".py"))
+            wide = [i + 1 for i, l in enumerate(lines) if len(l) > limit]
+            expect(not wide, f"{name}:{wide[:1]}: {len(wide)} lines over {limit} columns")
         paths = [
             i + 1 for i, l in enumerate(lines) if re.search(rb"/(work|farm|root|home)/[a-z]", l)
         ]

@@ -440,7 +440,8 @@ static int32_t faulty_list(void *user, const char *dir,
 static int32_t faulty_path(void *user, ckr_path_op op, const char *path, const char *to)
 {
     faulty *f = (faulty *)user;
-    int kind = op == CKR_PATH_MKDIR ? FAULT_MKDIR : op == CKR_PATH_RENAME || op == CKR_PATH_EXCHANGE ? FAULT_RENAME
+    const bool names = op == CKR_PATH_RENAME || op == CKR_PATH_EXCHANGE;
+    int kind = op == CKR_PATH_MKDIR ? FAULT_MKDIR : names ? FAULT_RENAME
              : op == CKR_PATH_SYNC_DIR ? FAULT_SYNC_DIR : FAULT_REMOVE;
     if (faulty_now(f, kind)) return f->sys;
     return f->io.path_fn(f->io.user, op, path, to);

@@ -54,6 +54,7 @@ def same(a, b):
 
 def torch_load(path):
     """What torch makes of a file with classes of Nanotron: a few modules, and stubs for those."""
+
     class Unpickler(pickle.Unpickler):
         def find_class(self, module, name):
             if module.startswith("nanotron.random"):
