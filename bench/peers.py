@@ -29,7 +29,8 @@ def main():
         print(f"\nPeers: skipped, {e}.")
         return
     print(
-        f"\n### Peers: torch {torch.__version__}, safetensors {safetensors.__version__}, Python {sys.version.split()[0]}\n"
+        f"\n### Peers: torch {torch.__version__}, safetensors {safetensors.__version__}, "
+        f"Python {sys.version.split()[0]}\n"
     )
     print("| figure | min | median | | |\n|---|---|---|---|---|")
     print(f"| import torch and safetensors, once | {t * 1e3:.4g} ms | | | |", flush=True)
