@@ -13421,6 +13421,7 @@ static bool ckr__nt_say_topology(ckr__nt_job *x)
     const ckr__nt *nt = x->nt;
     const ckr_node *cfg = nt->config.root;
     const char *engine = ckr_node_str(ckr_node_find(cfg, "/parallelism/pp_engine"));
+    const char *mode = ckr_node_str(ckr_node_find(cfg, "/parallelism/tp_mode"));
     const char *asked = "asked for";
     int64_t accumulate = 0, batch = 0;
     bool ok = true;
@@ -13443,6 +13444,10 @@ static bool ckr__nt_say_topology(ckr__nt_job *x)
                              "batch_accumulation_per_replica", accumulate, (int64_t)x->pp - 1,
                              "the 1F1B engine asserts as many micro batches as stages less one",
                              "raise it in the coming run's configuration");
+    if (ok && x->tp == 1 && nt->tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"))
+        ok = ckr__nt_say(x, "CKR_W_NANOTRON_TP_MODE", CKR_CHANGED, "tp_mode", mode, "ALL_REDUCE",
+                         "HEAD loads this, but its reduce-scatter mode cannot train with tp 1",
+                         "set it in the coming run's configuration");
     if (ok && x->dp != nt->dp && accumulate > 0 && batch > 0 && accumulate < (1 << 30) &&
         batch < (1 << 30))
         ok = ckr__nt_say_int(
