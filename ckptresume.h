@@ -2035,6 +2035,35 @@ static void ckr__ctx_free(ckr__ctx *c)
     c->n_files = 0;
 }
 
+/* A zeroed object of `size` bytes that begins with its own context; NULL with *r set. */
+static void *ckr__owner_make(const ckr_env *env, const ckr_limits *limits, size_t size,
+                             ckr_error *err, ckr_result *r)
+{
+    ckr__ctx boot, *c;
+    *r = ckr__ctx_init(&boot, env, limits, err);
+    if (*r != CKR_OK) return NULL;
+    c = (ckr__ctx *)ckr__heap_alloc(&boot, size);
+    if (!c) {
+        *r = CKR_E_NOMEM;
+        return NULL;
+    }
+    memset(c, 0, size);
+    *c = boot;
+    if (!err) c->err = &c->own_err;
+    return c;
+}
+
+/* The object and everything in its arena; NULL is fine. */
+static void ckr__owner_free(void *owner, size_t size)
+{
+    ckr__ctx last;
+    if (!owner) return;
+    ckr__ctx_free((ckr__ctx *)owner);
+    last = *(ckr__ctx *)owner;
+    last.err = &last.own_err;
+    ckr__heap_free(&last, owner, size);
+}
+
 /* Each public call on an opened object starts here. */
 static void ckr__ctx_enter(ckr__ctx *c, ckr_error *err)
 {
@@ -16192,17 +16221,11 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
 CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
                                    uint64_t max_bytes, ckr_plan **out, ckr_error *err)
 {
-    ckr__ctx boot;
-    ckr_plan *p;
     const ckr__dialect *d;
-    ckr_result r = ckr__ctx_init(&boot, &src->ctx.env, &src->ctx.limits, err);
+    ckr_result r;
+    ckr_plan *p = (ckr_plan *)ckr__owner_make(&src->ctx.env, &src->ctx.limits, sizeof *p, err, &r);
     *out = NULL;
-    if (r != CKR_OK) return r;
-    p = (ckr_plan *)ckr__heap_alloc(&boot, sizeof *p);
-    if (!p) return CKR_E_NOMEM;
-    memset(p, 0, sizeof *p);
-    p->ctx = boot;
-    p->ctx.err = err ? err : &p->ctx.own_err;
+    if (!p) return r;
     p->src = src;
     p->out.c = &p->ctx;
     if (target) p->target = *target;
@@ -16224,6 +16247,7 @@ CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target
     p->facts.n_notes = p->n_notes;
     p->facts.to = p->target.topology;
     p->facts.dialect = p->target.dialect;
+    p->ctx.err = &p->ctx.own_err;      /* the caller's error ends with the call          */
     if (r != CKR_OK) ckr_plan_free(p);
     else *out = p;
     return r;
@@ -16236,12 +16260,7 @@ CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p)
 
 CKR_API void ckr_plan_free(ckr_plan *p)
 {
-    ckr__ctx c;
-    if (!p) return;
-    ckr__ctx_free(&p->ctx);
-    c = p->ctx;
-    c.err = &c.own_err;
-    ckr__heap_free(&c, p, sizeof *p);
+    ckr__owner_free(p, sizeof *p);
 }
 
 /* >>output -------------------------------------------------------------------- */
@@ -17133,17 +17152,12 @@ static ckr_result ckr__check_all(ckr__checker *k)
 
 CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report *out, ckr_error *err)
 {
-    ckr__ctx c;
-    ckr__checker *k;
+    ckr_result r;
     uint64_t i;
-    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
+    ckr__checker *k = (ckr__checker *)ckr__owner_make(&ckpt->ctx.env, &ckpt->ctx.limits, sizeof *k,
+                                                      err, &r);
     memset(out, 0, sizeof *out);
-    if (r != CKR_OK) return r;
-    k = (ckr__checker *)ckr__heap_alloc(&c, sizeof *k);
-    if (!k) return CKR_E_NOMEM;
-    memset(k, 0, sizeof *k);
-    k->c = c;
-    if (!err) k->c.err = &k->c.own_err;
+    if (!k) return r;
     k->ckpt = ckpt;
     r = ckr__check_all(k);
     out->notes = k->notes;
@@ -17159,13 +17173,7 @@ CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report *out, ckr_err
 
 CKR_API void ckr_report_free(ckr_report *r)
 {
-    ckr__checker *k = (ckr__checker *)r->_owner;
-    ckr__ctx c;
-    if (!k) return;
-    ckr__ctx_free(&k->c);
-    c = k->c;
-    c.err = &c.own_err;
-    ckr__heap_free(&c, k, sizeof *k);
+    ckr__owner_free(r->_owner, sizeof(ckr__checker));
     memset(r, 0, sizeof *r);
 }
 
@@ -17252,16 +17260,11 @@ static ckr_result ckr__diff_others(ckr__differ *d);
 CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
                                  ckr_error *err)
 {
-    ckr__ctx c;
-    ckr__differ *d;
-    ckr_result r = ckr__ctx_init(&c, &a->ctx.env, &a->ctx.limits, err);
+    ckr_result r;
+    ckr__differ *d = (ckr__differ *)ckr__owner_make(&a->ctx.env, &a->ctx.limits, sizeof *d, err,
+                                                    &r);
     memset(out, 0, sizeof *out);
-    if (r != CKR_OK) return r;
-    d = (ckr__differ *)ckr__heap_alloc(&c, sizeof *d);
-    if (!d) return CKR_E_NOMEM;
-    memset(d, 0, sizeof *d);
-    d->c = c;
-    if (!err) d->c.err = &d->c.own_err;
+    if (!d) return r;
     d->a = a;
     d->b = b;
     r = ckr__diff_tensors(d);
@@ -17277,13 +17280,7 @@ CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff 
 
 CKR_API void ckr_diff_free(ckr_diff *out)
 {
-    ckr__differ *d = (ckr__differ *)out->_owner;
-    ckr__ctx c;
-    if (!d) return;
-    ckr__ctx_free(&d->c);
-    c = d->c;
-    c.err = &c.own_err;
-    ckr__heap_free(&c, d, sizeof *d);
+    ckr__owner_free(out->_owner, sizeof(ckr__differ));
     memset(out, 0, sizeof *out);
 }
 
@@ -17509,19 +17506,11 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
 
 static ckr_result ckr__ckpt_new(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err)
 {
-    ckr__ctx boot;
-    ckr_ckpt *k;
-    ckr_result r = ckr__ctx_init(&boot, desc ? desc->env : NULL, desc ? &desc->limits : NULL, err);
-    *out = NULL;
-    if (r != CKR_OK) return r;
-    k = (ckr_ckpt *)ckr__heap_alloc(&boot, sizeof *k);
-    if (!k) return CKR_E_NOMEM;
-    memset(k, 0, sizeof *k);
-    k->ctx = boot;
-    if (!err) k->ctx.err = &k->ctx.own_err;
-    ckr__state_init(&k->state);
-    *out = k;
-    return CKR_OK;
+    ckr_result r;
+    *out = (ckr_ckpt *)ckr__owner_make(desc ? desc->env : NULL, desc ? &desc->limits : NULL,
+                                       sizeof **out, err, &r);
+    if (*out) ckr__state_init(&(*out)->state);
+    return r;
 }
 
 CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
@@ -17585,12 +17574,7 @@ CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *k, const char *name, const char *slot,
 
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)
 {
-    ckr__ctx c;
-    if (!k) return;
-    ckr__ctx_free(&k->ctx);
-    c = k->ctx;
-    c.err = &c.own_err;
-    ckr__heap_free(&c, k, sizeof *k);
+    ckr__owner_free(k, sizeof *k);
 }
 
 CKR_API const ckr_state *ckr_ckpt_state(const ckr_ckpt *c)
