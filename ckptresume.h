@@ -2195,7 +2195,7 @@ static bool ckr__node_set(ckr__ctx *c, ckr_node *dict, const char *key, ckr_node
     for (i = 0; i < dict->count; i++) {
         const ckr_node *k = dict->u.items[2 * i];
         if (k->kind == CKR_NODE_STR && k->count == strlen(key) &&
-            !memcmp(k->u.str, key, k->count)) {
+            !memcmp(k->u.str, key, (size_t)k->count)) {
             dict->u.items[2 * i + 1] = value;
             return true;
         }
@@ -9311,8 +9311,9 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
     *format = json ? CKR_FORMAT_JSON : CKR_FORMAT_YAML;
     r = ckr__file_load(c, file, 0, c->files[file].size, c->limits.max_json_bytes, &text);
     if (r != CKR_OK) return r;
-    if (json) return ckr__json_parse(c, path, 0, text, c->files[file].size, CKR__JSON_PYTHON, root);
-    return ckr__yaml_parse(c, path, text, c->files[file].size, root);
+    if (json) return ckr__json_parse(c, path, 0, text, (size_t)c->files[file].size,
+                                     CKR__JSON_PYTHON, root);
+    return ckr__yaml_parse(c, path, text, (size_t)c->files[file].size, root);
 }
 
 /* >>state --------------------------------------------------------------------- */
@@ -17460,7 +17461,7 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
     }
     if (!path) return CKR_OK;
     r = ckr__path_load(c, path, c->limits.max_json_bytes, &text, &n, NULL);
-    if (r == CKR_OK) r = ckr__json_parse(c, path, 0, text, n, 0, side);
+    if (r == CKR_OK) r = ckr__json_parse(c, path, 0, text, (size_t)n, 0, side);
     if (r == CKR_OK && !ckr_node_is_dict(*side))
         r = ckr__fail(c->err, CKR_ITEM_SIDE_FORMAT, path, 0, NULL, NULL);
     return r;
@@ -17783,7 +17784,7 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
     for (i = 0; ckr_node_is_dict(want) && i < want->count && r == CKR_OK; i++) {
         const ckr_node *key = want->u.items[2 * i], *have;
         const char *hex = ckr_node_str(want->u.items[2 * i + 1]);
-        bool found = ckr__map_find(&at, key->u.str, key->count, &index);
+        bool found = ckr__map_find(&at, key->u.str, (size_t)key->count, &index);
         have = found ? ckr__side_hex(&k->c, each[index]) : NULL;
         if (found && !have) r = k->c.err->code;
         if (r != CKR_OK || (found && hex && !strcmp(have->u.str, hex))) continue;
