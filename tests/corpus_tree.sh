@@ -26,8 +26,9 @@ for e in spec["files"].values():
 json.dump(spec, open(sys.argv[1], "w"))
 PY
     fi
-    last=$(python3 "$shared/tools/check_tree.py" --tool ./ckptresume "$work/$name" |
-        tee /dev/stderr | tail -n 1)
+    python3 "$shared/tools/check_tree.py" --tool ./ckptresume "$work/$name" > "$work/out"
+    sed "s/^/$name: /" "$work/out"
+    last=$(tail -n 1 "$work/out")
     p=$(echo "$last" | sed -n 's/^\([0-9]*\) passed, .*/\1/p')
     f=$(echo "$last" | sed -n 's/^[0-9]* passed, \([0-9]*\) failed$/\1/p')
     passed=$((passed + ${p:-0}))
