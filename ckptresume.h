@@ -232,6 +232,10 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(ZERO_STAGE,           E_REFUSED,     "the framework has no such ZeRO stage")                 \
     X(EP_SIZE,              E_REFUSED,     "the framework has no expert parallelism")              \
     X(GROUPS_WITHOUT,       E_REFUSED,     "optimizer files need parameter groups")                \
+    X(PARAMS_WITHOUT,       E_REFUSED,     "a checkpoint of this framework needs its weights")     \
+    X(CLOCK_WITHOUT,        E_REFUSED,     "a schedule needs the progress that is its clock")      \
+    X(OUTPUT_BUSY,          E_REFUSED,     "another run is writing this output")                   \
+    X(SLOT_UNKNOWN,         E_ARG,         "no tensor has such a slot")                            \
     X(JSON_SYNTAX,          E_FORMAT,      "not JSON")                                             \
     X(JSON_STRING,          E_FORMAT,      "a bad JSON string")                                    \
     X(JSON_UTF8,            E_FORMAT,      "the text is not UTF-8")                                \
@@ -401,6 +405,9 @@ typedef struct ckr_io {        /* positional, 64-bit; 0 on success, else an errn
     int32_t (*list_fn)(void *user, const char *dir,
                        void (*each_fn)(void *arg, const char *name, bool is_dir), void *arg);
     int32_t (*path_fn)(void *user, ckr_path_op op, const char *path, const char *to);
+    int32_t (*lock_fn)(void *user, const char *path, void **lock); /* optional, with unlock_fn:   */
+    void    (*unlock_fn)(void *user, void *lock);   /* EBUSY when another process holds it; a
+                                                       process that dies lets go               */
     void *user;
 } ckr_io;
 
@@ -633,7 +640,7 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     uint32_t     without;      /* bits of CKR_PARAMS..CKR_DATA to leave out              */
     int64_t      vocab;        /* logical vocabulary rows; 0: as recorded                */
     ckr_dtype    dtype;        /* of parameters; NONE: each its own                      */
-    const char *slots; /* safetensors/torch export: "params", "all" or a comma list; NULL: params */
+    const char *slots; /* safetensors/torch export: "params", "all" or a comma list; NULL: all */
     bool         strict, force, repair;
     const char  *source;       /* path of the source, for the side file                  */
 } ckr_target;
@@ -788,6 +795,7 @@ CKR_API void       ckr_diff_free(ckr_diff *d);
 #else
 #  include <dirent.h>
 #  include <fcntl.h>
+#  include <sys/file.h>
 #  include <sys/mman.h>
 #  include <sys/stat.h>
 #  include <sys/types.h>
@@ -1523,6 +1531,34 @@ static int32_t ckr__os_list(void *user, const char *dir,
     return r;
 }
 
+static int32_t ckr__os_lock(void *user, const char *path, void **lock)
+{
+    struct stat a, b;
+    int32_t r = 0;
+    int *held = (int *)malloc(sizeof *held), fd = held ? open(path, O_RDONLY) : -1;
+    (void)user;
+    if (fd < 0) r = held ? errno : ENOMEM;
+    else if (flock(fd, LOCK_EX | LOCK_NB) != 0) r = errno == EWOULDBLOCK ? EBUSY : errno;
+    else if (fstat(fd, &a) != 0 || stat(path, &b) != 0 || a.st_ino != b.st_ino ||
+             a.st_dev != b.st_dev)
+        r = EBUSY;             /* the name went to another while we waited             */
+    if (r) {
+        if (fd >= 0) close(fd);
+        free(held);
+        return r;
+    }
+    *held = fd;
+    *lock = held;
+    return 0;
+}
+
+static void ckr__os_unlock(void *user, void *lock)
+{
+    (void)user;
+    close(*(int *)lock);
+    free(lock);
+}
+
 static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const char *to)
 {
     int r = 0, fd;
@@ -1735,6 +1771,13 @@ static ckr_io ckr__default_io(void)
     io.stat_fn = ckr__os_stat;
     io.list_fn = ckr__os_list;
     io.path_fn = ckr__os_path;
+#if defined(_WIN32)
+    io.lock_fn = NULL;
+    io.unlock_fn = NULL;
+#else
+    io.lock_fn = ckr__os_lock;
+    io.unlock_fn = ckr__os_unlock;
+#endif
     io.user = NULL;
     return io;
 }
@@ -11711,6 +11754,10 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     ckr_result e = CKR_OK;
     bool any = false;
     if (!x) return ckr__nt_oom(r);
+    if (!n &&
+        !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST,
+                   "optimizer", NULL, NULL, "there are no optimizer files: weights only", NULL))
+        return ckr__nt_oom(r);
     for (i = 0; i < n && e == CKR_OK; i++) {
         ckr__nt_file *f = r->files[CKR__NT_OPTIMIZER][i];
         e = ckr__nt_load_optimizer(r, f);
@@ -11926,6 +11973,10 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
     int64_t epoch = 0, first = 0;
     uint64_t i;
     ckr_result e = CKR_OK;
+    if (!n &&
+        !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST,
+                   "lr_scheduler", NULL, NULL, "there are no scheduler files", NULL))
+        return ckr__nt_oom(r);
     for (i = 0; i < n && e == CKR_OK; i++) {
         ckr__nt_file *f = r->files[CKR__NT_SCHEDULER][i];
         ckr_node *root = NULL;
@@ -12663,6 +12714,7 @@ static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
     b.c = x->c;
     for (i = 0; ok && i < x->n_items; i++) {
         const ckr__nt_item *p = &x->items[i];
+        const ckr_tensor *from = p->param;
         ckr_dtype dtype = p->param->dtype;
         if (x->t->dtype != CKR_DTYPE_NONE && x->t->dtype != dtype && ckr__is_float(dtype)) {
             if (!cast)
@@ -12670,6 +12722,8 @@ static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
                                  ckr_dtype_name(x->t->dtype), "asked for", NULL);
             cast = true;
             dtype = x->t->dtype;
+            if (x->masters) from = ckr__tensor_find(x->s, p->name, "master");
+            if (!from) from = p->param;            /* what rounds to it again is the master */
         }
         for (r = 0; ok && r < p->n_blocks; r++) {
             const ckr__block *block = p->blocks[r];
@@ -12683,7 +12737,7 @@ static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
             f->metadata = ckr__nt_weight_meta(x, p, r, &b);
             e = ckr__entry_new(x->c, f, p->name, dtype, block->n_dims, block->shape);
             ok = f->root && f->metadata && e && ckr__node_set(x->c, f->root, "data", e) &&
-                 ckr__bind_flat(x->c, e->u.entry, p->param, false, block, 0,
+                 ckr__bind_flat(x->c, e->u.entry, from, from != p->param, block, 0,
                                 ckr__nt_block_numel(block), 0) &&
                  ckr__nt_weight_others(x, p, r, f);
         }
@@ -13544,6 +13598,13 @@ static bool ckr__nt_allowed(ckr__nt_job *x)
         ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR, "groups", NULL, NULL,
                          "Nanotron's optimizer files hold state and groups together",
                          "leave out the optimizer too");
+    if (ok && x->t->without & CKR_PARAMS)
+        ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_PARAMS_WITHOUT), CKR_ERROR, "params", NULL, NULL,
+                         "Nanotron cannot load a checkpoint without weights", "keep the params");
+    if (ok && x->t->without & CKR_PROGRESS && !(x->t->without & CKR_SCHEDULE))
+        ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_CLOCK_WITHOUT), CKR_ERROR, "progress", NULL,
+                         NULL, "the schedule would stand at another step than the run",
+                         "leave out the schedule too");
     return ok && !x->refused;
 }
 
@@ -13767,13 +13828,13 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, ckr_state *s)
     return ckr__plain_flatten(c, s, root);
 }
 
-/* Is the slot in a list like "param,exp_avg"? NULL or "params": parameters; "all": every one. */
+/* Is the slot in a list like "param,exp_avg"? "params": parameters; NULL or "all": every one. */
 static bool ckr__slot_wanted(const char *slots, const char *slot)
 {
     size_t n = strlen(slot);
     const char *p;
-    if (!slots || !strcmp(slots, "params")) return !strcmp(slot, "param");
-    if (!strcmp(slots, "all")) return true;
+    if (!slots || !strcmp(slots, "all")) return true;
+    if (!strcmp(slots, "params")) return !strcmp(slot, "param");
     for (p = slots; *p; p += strcspn(p, ","), p += *p == ',')
         if (strcspn(p, ",") == n && !memcmp(p, slot, n)) return true;
     return false;
@@ -13820,6 +13881,20 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
     return ckr__bind_flat(c, n->u.entry, t, false, b, 0, numel, 0);
 }
 
+/* One file of tensors has no place for the rest; who chose slots does not want it. */
+static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s, ckr_note **notes,
+                                    uint64_t *n_notes)
+{
+    const char *const what[] = { "groups", "schedule", "rng", "progress" };
+    const uint64_t n[] = { s->n_groups, s->n_schedules, s->n_rng, s->progress.step >= 0 };
+    int i;
+    for (i = 0; i < 4; i++)
+        if (n[i] && !ckr__note(c, notes, n_notes, "CKR_W_TENSORS_ONLY", CKR_LOST, what[i], NULL,
+                               NULL, "the target is one file of tensors", NULL))
+            return c->err->code;
+    return CKR_OK;
+}
+
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                   ckr__out *out, ckr_note **notes, uint64_t *n_notes)
 {
@@ -13848,7 +13923,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
         if (!ckr__plain_entry(c, f, x, dtype)) return c->err->code;
     }
     if (f->metadata && f->metadata->count == 0) f->metadata = NULL;
-    return CKR_OK;
+    if (s->n_tensors && !f->n_entries)
+        return ckr__fail(c->err, CKR_ITEM_SLOT_UNKNOWN, NULL, CKR_NO_OFFSET, t->slots, NULL);
+    return t->slots ? CKR_OK : ckr__plain_losses(c, s, notes, n_notes);
 }
 
 static const ckr__dialect ckr__plain_safetensors = {"safetensors", ckr__plain_probe,
@@ -16109,6 +16186,21 @@ static ckr_result ckr__plan_policy(ckr_plan *p)
                : p->ctx.err->code;
 }
 
+/* What reading found belongs into the report too, unless the dialect's writer has said the same. */
+static ckr_result ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
+{
+    const uint64_t own = p->n_notes;
+    uint64_t i, k;
+    for (i = 0; i < s->n_notes; i++) {
+        const ckr_note *n = &s->notes[i];
+        for (k = 0; k < own && strcmp(p->notes[k].code, n->code) != 0; k++) {}
+        if (k == own && !ckr__note(&p->ctx, &p->notes, &p->n_notes, n->code, n->severity,
+                                   n->subject, n->old_value, n->new_value, n->reason, n->remedy))
+            return p->ctx.err->code;
+    }
+    return CKR_OK;
+}
+
 /* An entry for each component that is left out, so that a report never passes over what is lost. */
 static ckr_result ckr__plan_components(ckr_plan *p, const ckr_state *s)
 {
@@ -16238,6 +16330,7 @@ CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target
     if (r == CKR_OK) r = ckr__plan_components(p, &src->state);
     if (r == CKR_OK)
         r = d->emit_fn(&p->ctx, &src->state, &p->target, &p->out, &p->notes, &p->n_notes);
+    if (r == CKR_OK) r = ckr__plan_inherit(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_policy(p);
     p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
     if (r == CKR_OK && p->facts.verdict != CKR_VERDICT_REFUSED) {
@@ -16290,6 +16383,8 @@ typedef struct ckr__write {
     uint64_t       (**seen)[2];/* per lane: digest sums of what is written              */
     const char      *temp;     /* path of the temporary sibling                         */
     ckr__paths       dirs, files;      /* of it                                          */
+    void            *lock;     /* on it                                                 */
+    bool             owned;    /* it is ours to remove                                  */
     bool             single;   /* the output is one file, not a directory                */
     void           **handles;  /* of the files of the current batch                     */
     uint64_t         first_file, n_batch;
@@ -16442,6 +16537,29 @@ static bool ckr__wins_add(ckr__write *w, uint64_t file)
     return true;
 }
 
+/* Somebody else holds the temporary name, or it cannot be had. */
+static ckr_result ckr__temp_busy(ckr__write *w, int32_t sys)
+{
+    ckr_result r;
+    if (sys != EBUSY && sys != EEXIST)
+        return ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, w->temp, sys);
+    r = ckr__fail(w->c->err, CKR_ITEM_OUTPUT_BUSY, w->temp, CKR_NO_OFFSET, NULL, NULL);
+    return ckr__remedy(w->c->err, r, "wait for it, or write elsewhere");
+}
+
+static ckr_result ckr__temp_lock(ckr__write *w)
+{
+    ckr_io *io = &w->c->env.io;
+    int32_t sys = io->lock_fn ? io->lock_fn(io->user, w->temp, &w->lock) : 0;
+    return sys ? ckr__temp_busy(w, sys == ENOENT ? EBUSY : sys) : CKR_OK;
+}
+
+static void ckr__temp_unlock(ckr__write *w)
+{
+    if (w->lock) w->c->env.io.unlock_fn(w->c->env.io.user, w->lock);
+    w->lock = NULL;
+}
+
 #define CKR__BATCH 128         /* files open at a time                                    */
 
 static ckr_result ckr__write_batch(ckr__write *w)
@@ -16455,10 +16573,13 @@ static ckr_result ckr__write_batch(ckr__write *w)
         const char *path = w->files.list[w->first_file + opened];
         int32_t sys = io->open_fn(io->user, path, true, &w->handles[opened], &size);
         if (sys) {
-            r = ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, path, sys);
+            r = w->single ? ckr__temp_busy(w, sys)
+                          : ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, path, sys);
             break;
         }
-        if (!ckr__wins_add(w, w->first_file + opened)) r = w->c->err->code;
+        w->owned = true;
+        if (w->single) r = ckr__temp_lock(w);
+        if (r == CKR_OK && !ckr__wins_add(w, w->first_file + opened)) r = w->c->err->code;
     }
     if (r == CKR_OK) {
         w->c->env.parallel.for_fn(w->c->env.parallel.user, w->crew.n, w->crew.n, ckr__win_lane, w);
@@ -16541,6 +16662,28 @@ static ckr_result ckr__temp_plan(ckr__write *w)
         ok = ckr__paths_add(c, &w->files, ckr__path_join(c, w->temp, CKR__SIDE_FILE));
     ckr__map_free(&seen);
     return ok ? CKR_OK : c->err->code;
+}
+
+/* Takes the temporary name for this run: what a dead run left goes, a living one is left alone. */
+static ckr_result ckr__temp_clear(ckr__write *w)
+{
+    ckr_result r = CKR_OK;
+    if (ckr__path_kind(w->c, w->temp) == CKR_FILE_ABSENT) return CKR_OK;
+    r = ckr__temp_lock(w);
+    if (r == CKR_OK) ckr__remove_tree(w->c, w->temp);
+    ckr__temp_unlock(w);
+    return r;
+}
+
+/* The directory, with a lock on it. (A single file is locked when it has been created.) */
+static ckr_result ckr__temp_make(ckr__write *w)
+{
+    ckr_io *io = &w->c->env.io;
+    int32_t sys = io->path_fn(io->user, CKR_PATH_MKDIR, w->temp, NULL);
+    if (sys == EEXIST) return ckr__temp_busy(w, sys);
+    if (sys) return ckr__fail_io(w->c->err, CKR_ITEM_IO_MKDIR, w->temp, sys);
+    w->owned = true;
+    return ckr__temp_lock(w);
 }
 
 static void ckr__temp_remove(ckr__write *w)
@@ -16717,7 +16860,8 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
 
     memset(&side, 0, sizeof side);
     side.c = c;
-    for (i = 0; i < w->dirs.n && r == CKR_OK; i++)
+    if (!w->single) r = ckr__temp_make(w);
+    for (i = 1; i < w->dirs.n && r == CKR_OK; i++)
         r = ckr__path_do(c, CKR_PATH_MKDIR, w->dirs.list[i], NULL, CKR_ITEM_IO_MKDIR);
     for (i = 0; i < p->out.n_files && r == CKR_OK; i += w->n_batch) {
         w->first_file = i;
@@ -16756,11 +16900,12 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
         r = ckr__fail(c.err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL, NULL);
     else r = ckr__output_check(&c, p, path, old);
     if (r == CKR_OK) {
-        ckr__remove_tree(&c, w.temp);
-        r = ckr__write_alloc(&w);
+        r = ckr__temp_clear(&w);
+        if (r == CKR_OK) r = ckr__write_alloc(&w);
         if (r == CKR_OK) r = ckr__temp_plan(&w);
         if (r == CKR_OK) r = ckr__write_all(&w, path, old, receipt);
-        if (r != CKR_OK) ckr__temp_remove(&w);
+        if (r != CKR_OK && w.owned) ckr__temp_remove(&w);
+        ckr__temp_unlock(&w);
     }
     ckr__write_free(&w);
     ckr__ctx_free(&c);
@@ -17890,9 +18035,10 @@ static ckr_result ckr__diff_groups(ckr__differ *d)
 static ckr_result ckr__diff_number(ckr__differ *d, const char *code, const char *subject, int64_t x,
                                    int64_t y)
 {
+    const char *none = "not recorded";
     if (x == y) return CKR_OK;
-    return ckr__diff_note(d, code, subject, ckr__printf(&d->c, "%lld", (long long)x),
-                          ckr__printf(&d->c, "%lld", (long long)y))
+    return ckr__diff_note(d, code, subject, x < 0 ? none : ckr__printf(&d->c, "%lld", (long long)x),
+                          y < 0 ? none : ckr__printf(&d->c, "%lld", (long long)y))
                ? CKR_OK
                : d->c.err->code;
 }

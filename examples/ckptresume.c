@@ -2712,6 +2712,7 @@ static int verb_convert(job *j)
 static int verb_export(job *j)
 {
     j->o.target.dialect = "safetensors";
+    if (!j->o.target.slots) j->o.target.slots = "params";
     return plan_verb(j, j->args[1]);
 }
 
