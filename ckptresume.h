@@ -234,6 +234,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(GROUPS_WITHOUT,       E_REFUSED,     "optimizer files need parameter groups")                \
     X(PARAMS_WITHOUT,       E_REFUSED,     "a checkpoint of this framework needs its weights")     \
     X(CLOCK_WITHOUT,        E_REFUSED,     "a schedule needs the progress that is its clock")      \
+    X(COPY_TENSOR,          E_UNSUPPORTED, "a tensor that is no plain strided array of 8 axes")    \
     X(OUTPUT_BUSY,          E_REFUSED,     "another run is writing this output")                   \
     X(SLOT_UNKNOWN,         E_ARG,         "no tensor has such a slot")                            \
     X(JSON_SYNTAX,          E_FORMAT,      "not JSON")                                             \
@@ -782,11 +783,13 @@ CKR_API void       ckr_diff_free(ckr_diff *d);
 #define CKPTRESUME_IMPLEMENTED
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #if defined(_WIN32)
 #  ifndef WIN32_LEAN_AND_MEAN
 #    define WIN32_LEAN_AND_MEAN
@@ -1060,6 +1063,7 @@ typedef struct ckr__ctx {
     uint32_t    n_nodes;
     ckr__file  *files;
     uint32_t    n_files, cap_files, n_parked;
+    uint64_t    seed;          /* of hashes, so that colliding keys cannot be prepared  */
 } ckr__ctx;
 
 /* Page faults cost more than parsing: large blocks ask for huge pages where the system has them. */
@@ -1278,16 +1282,21 @@ static void ckr__buf_free(ckr__buf *b)
 typedef struct ckr__map_slot { const char *key; size_t len; uint64_t hash, value; } ckr__map_slot;
 typedef struct ckr__map { ckr__ctx *c; ckr__map_slot *slots; size_t cap, count; } ckr__map;
 
-static uint64_t ckr__hash_bytes(const void *key, size_t len)
+static uint64_t ckr__hash_seeded(uint64_t seed, const void *key, size_t len)
 {
     const uint8_t *p = (const uint8_t *)key;
-    uint64_t h = 0x9e3779b97f4a7c15u ^ len;
+    uint64_t h = 0x9e3779b97f4a7c15u ^ len ^ seed;
     for (; len >= 8; len -= 8, p += 8)
         h = (h ^ ckr__load_u64(p)) * 0xff51afd7ed558ccdu, h ^= h >> 32;
     for (; len; len--, p++) h = (h ^ *p) * 0x100000001b3u;
     h ^= h >> 29;
     h *= 0xc4ceb9fe1a85ec53u;
     return h ^ h >> 32;
+}
+
+static uint64_t ckr__hash_bytes(const void *key, size_t len)
+{
+    return ckr__hash_seeded(0, key, len);
 }
 
 static ckr__map_slot *ckr__map_probe(const ckr__map *m, const char *key, size_t len, uint64_t hash)
@@ -1303,7 +1312,7 @@ static bool ckr__map_find(const ckr__map *m, const char *key, size_t len, uint64
 {
     const ckr__map_slot *s;
     if (!m->cap) return false;
-    s = ckr__map_probe(m, key, len, ckr__hash_bytes(key, len));
+    s = ckr__map_probe(m, key, len, ckr__hash_seeded(m->c->seed, key, len));
     if (!s->key) return false;
     if (value) *value = s->value;
     return true;
@@ -1328,12 +1337,12 @@ static bool ckr__map_put(ckr__map *m, const char *key, size_t len, uint64_t valu
         ckr__heap_free(m->c, m->slots, m->cap * sizeof *m->slots);
         *m = big;
     }
-    s = ckr__map_probe(m, key, len, ckr__hash_bytes(key, len));
+    s = ckr__map_probe(m, key, len, ckr__hash_seeded(m->c->seed, key, len));
     if (had) *had = s->key != NULL;
     if (!s->key) {
         s->key = key;
         s->len = len;
-        s->hash = ckr__hash_bytes(key, len);
+        s->hash = ckr__hash_seeded(m->c->seed, key, len);
         m->count++;
     }
     s->value = value;
@@ -2043,6 +2052,7 @@ static ckr_result ckr__ctx_init(ckr__ctx *c, const ckr_env *env, const ckr_limit
     c->err = err ? err : &c->own_err;
     memset(c->err, 0, sizeof *c->err);
     c->err->offset = CKR_NO_OFFSET;
+    c->seed = ckr__hash_bytes(&c, sizeof c) ^ (uint64_t)clock() << 20 ^ (uint64_t)time(NULL);
     if (env) c->env = *env;
     if (limits) c->limits = *limits;
     if (!c->env.alloc.alloc_fn != !c->env.alloc.free_fn)
@@ -9824,12 +9834,20 @@ static bool ckr__bind_flat(ckr__ctx *c, ckr_entry *e, const ckr_tensor *t, bool 
 /* An entry that holds a stored tensor as it is (a leftover, an RNG state): one anonymous tensor. */
 static ckr_node *ckr__entry_copy(ckr__ctx *c, ckr__out_file *f, const char *name, const ckr_view *v)
 {
-    ckr_node *n = ckr__entry_new(c, f, name, v->dtype, v->n_dims, v->shape);
-    ckr_tensor *t = CKR__NEW(c, ckr_tensor);
-    ckr__block *b = ckr__block_whole(c, v->n_dims, v->shape);
+    ckr_node *n;
+    ckr_tensor *t;
+    ckr__block *b;
     ckr__reader r;
     int64_t numel = 1;
     uint32_t d;
+    if (v->n_dims > CKR_MAX_DIMS || v->layout || v->meta || v->conj || v->neg ||
+        !ckr_dtype_size(v->dtype)) {
+        ckr__fail(c->err, CKR_ITEM_COPY_TENSOR, f->path, CKR_NO_OFFSET, name, NULL);
+        return NULL;
+    }
+    n = ckr__entry_new(c, f, name, v->dtype, v->n_dims, v->shape);
+    t = CKR__NEW(c, ckr_tensor);
+    b = ckr__block_whole(c, v->n_dims, v->shape);
     if (!n || !t || !b) return NULL;
     t->name = name;
     t->slot = "";
@@ -13692,6 +13710,7 @@ static ckr_result ckr__plain_probe(ckr__ctx *c, const char *path, const char **d
 typedef struct ckr__flat_item {
     const ckr_node *node, *key;            /* key NULL: an index                        */
     uint64_t        index;
+    uint64_t        depth;
     const struct ckr__flat_item *parent;   /* paths are spelled out only where they end */
 } ckr__flat_item;
 
@@ -13775,12 +13794,17 @@ static bool ckr__flat_push(ckr__ctx *c, ckr__flat_item ***stack, uint64_t *n, ui
     ckr__flat_item *items = CKR__NEW_N(c, ckr__flat_item, x->count);
     void *array = *stack;
     uint64_t i;
+    if (parent->depth >= c->limits.max_depth) {
+        ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL, NULL);
+        return false;
+    }
     if (!items || !ckr__arena_grow(c, &array, cap, *n + x->count, sizeof **stack)) return false;
     *stack = (ckr__flat_item **)array;
     for (i = x->count; i-- > 0;) {
         items[i].node = dict ? x->u.items[2 * i + 1] : x->u.items[i];
         items[i].key = dict ? x->u.items[2 * i] : NULL;
         items[i].index = i;
+        items[i].depth = parent->depth + 1;
         items[i].parent = parent;
         (*stack)[(*n)++] = &items[i];
     }
@@ -13885,10 +13909,11 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
 static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s, ckr_note **notes,
                                     uint64_t *n_notes)
 {
-    const char *const what[] = { "groups", "schedule", "rng", "progress" };
-    const uint64_t n[] = { s->n_groups, s->n_schedules, s->n_rng, s->progress.step >= 0 };
+    const char *const what[] = { "groups", "schedule", "rng", "progress", "leftovers" };
+    const uint64_t n[] = { s->n_groups, s->n_schedules, s->n_rng, s->progress.step >= 0,
+                           s->n_leftovers };
     int i;
-    for (i = 0; i < 4; i++)
+    for (i = 0; i < 5; i++)
         if (n[i] && !ckr__note(c, notes, n_notes, "CKR_W_TENSORS_ONLY", CKR_LOST, what[i], NULL,
                                NULL, "the target is one file of tensors", NULL))
             return c->err->code;
@@ -15859,7 +15884,7 @@ static void ckr__compare_elements(ckr__lane *w, ckr_dtype t, const uint8_t *x, c
         if (ckr__is_float(t)) {
             double d = fabs(ckr__load_f64(t, x) - ckr__load_f64(t, y));
             ulp = ckr__ulp_distance(t, x, y);
-            if (!(d <= w->max_abs)) w->max_abs = d;
+            if (d > w->max_abs || !(d <= DBL_MAX)) w->max_abs = d;
             if (ulp > w->max_ulp) w->max_ulp = ulp;
         } else {
             double d = fabs(ckr__load_f64(t, x) - ckr__load_f64(t, y));
@@ -16049,8 +16074,9 @@ static void ckr__jobs_lane(void *arg, uint32_t lane)
 static ckr_result ckr__jobs_run(ckr__jobs *j, ckr__crew *crew)
 {
     ckr__ctx *c = crew->c;
+    const uint32_t n = j->n < crew->n ? (uint32_t)j->n : crew->n;      /* no thread without a job */
     j->crew = crew;
-    c->env.parallel.for_fn(c->env.parallel.user, crew->n, crew->n, ckr__jobs_lane, j);
+    if (n) c->env.parallel.for_fn(c->env.parallel.user, n, n, ckr__jobs_lane, j);
     return ckr__crew_error(crew);
 }
 
@@ -16521,8 +16547,8 @@ static bool ckr__wins_add(ckr__write *w, uint64_t file)
 {
     const ckr__image *img = (const ckr__image *)w->plan->out.files[file]->image;
     const uint64_t size = w->plan->facts.window_bytes;
-    uint64_t at;
-    for (at = 0; at < img->size; at += size) {
+    uint64_t at, end;
+    for (at = 0; at < img->size; at = end) {
         void *array = w->wins;
         ckr__win *x;
         if (!ckr__arena_grow(w->c, &array, &w->cap_wins, w->n_wins + 1, sizeof *w->wins))
@@ -16531,8 +16557,14 @@ static bool ckr__wins_add(ckr__write *w, uint64_t file)
         x = &w->wins[w->n_wins++];
         memset(x, 0, sizeof *x);
         x->file = (uint32_t)file;
+        end = img->size - at > size ? at + size : img->size;
+        if (end < img->size) {                 /* never through an element: ops copy whole ones */
+            const ckr__seg *seg = &img->segs[ckr__seg_find(img, end)];
+            if (seg->entry && !seg->late)
+                end -= (end - seg->offset) % ckr_dtype_size(seg->entry->dtype);
+        }
         x->begin = at;
-        x->end = img->size - at > size ? at + size : img->size;
+        x->end = end;
     }
     return true;
 }
@@ -16586,6 +16618,9 @@ static ckr_result ckr__write_batch(ckr__write *w)
         r = ckr__crew_error(&w->crew);
     }
     if (r == CKR_OK) ckr__win_join(w);
+    if (r == CKR_OK && w->c->env.progress_fn &&
+        !w->c->env.progress_fn(w->c->env.user, w->done, w->total))
+        r = ckr__fail(w->c->err, CKR_ITEM_CANCELLED, NULL, CKR_NO_OFFSET, NULL, NULL);
     for (i = 0; i < w->n_batch && r == CKR_OK; i++) r = ckr__win_late(w, w->first_file + i);
     for (i = 0; i < opened; i++) {
         w->done += ((const ckr__image *)w->plan->out.files[w->first_file + i]->image)->size;
@@ -16738,25 +16773,24 @@ static const char *ckr__parent(ckr__ctx *c, const char *path)
     return ckr__strndup(c, path, n);
 }
 
-/* Is `inner` the directory `outer` or below it? By identity, so that links and spellings don't
-   matter. */
+/* Is `inner` the directory `outer` or below it? By identity, so that spellings don't matter: from
+   the deepest part that exists upwards through "..", which follows links as the system does. */
 static bool ckr__path_within(ckr__ctx *c, const char *inner, const char *outer)
 {
-    ckr_stat o, s;
+    ckr_stat o, at, last;
     const char *p = inner;
     int depth;
+    memset(&last, 0, sizeof last);
     if (c->env.io.stat_fn(c->env.io.user, outer, &o) != 0 || o.kind == CKR_FILE_ABSENT)
         return false;
+    while (p && ckr__path_kind(c, p) == CKR_FILE_ABSENT && strcmp(p, ".") && strcmp(p, "/"))
+        p = ckr__parent(c, p);
     for (depth = 0; p && depth < 256; depth++) {
-        const char *up;
-        if (c->env.io.stat_fn(c->env.io.user, p, &s) == 0 && s.kind == o.kind &&
-            s.id[0] == o.id[0] && s.id[1] == o.id[1]) return true;
-        up = ckr__parent(c, p);
-        if (!strcmp(p, ".") || !strcmp(p, "/")) up = strcmp(p, "/") ? ckr__printf(c, "..") : NULL;
-        else if (!strcmp(p + (strlen(p) > 1 ? strlen(p) - 2 : 0), ".."))
-            up = ckr__printf(c, "%s/..", p);
-        if (up && !strcmp(up, p)) return false;
-        p = up;
+        if (c->env.io.stat_fn(c->env.io.user, p, &at) != 0 || at.kind == CKR_FILE_ABSENT) break;
+        if (at.kind == o.kind && at.id[0] == o.id[0] && at.id[1] == o.id[1]) return true;
+        if (at.id[0] == last.id[0] && at.id[1] == last.id[1]) break;      /* the root */
+        last = at;
+        p = at.kind == CKR_FILE_DIR ? ckr__path_join(c, p, "..") : ckr__parent(c, p);
     }
     return false;
 }
@@ -16811,8 +16845,9 @@ static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *
         if (exists) gone = old;
     }
     if (r != CKR_OK) return r;
-    if (gone) ckr__remove_tree(c, gone);
-    return ckr__path_do(c, CKR_PATH_SYNC_DIR, ckr__parent(c, path), NULL, CKR_ITEM_IO_SYNC);
+    r = ckr__path_do(c, CKR_PATH_SYNC_DIR, ckr__parent(c, path), NULL, CKR_ITEM_IO_SYNC);
+    if (gone) ckr__remove_tree(c, gone);       /* only when the new one is there to stay      */
+    return r;
 }
 
 static void ckr__write_free(ckr__write *w)
@@ -16889,6 +16924,9 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
 
     memset(&w, 0, sizeof w);
     if (r != CKR_OK) return r;
+    if (!c.env.io.write_fn || !c.env.io.sync_fn || !c.env.io.path_fn)
+        return ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
+                         "write_fn, sync_fn and path_fn are needed to write");
     w.c = &c;
     w.plan = p;
     w.total = p->facts.bytes_written;
@@ -17035,30 +17073,44 @@ CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, si
     return r;
 }
 
-/* A scalar tensor of the optimizer's step as an integer; *is_step false when it is none. */
-static ckr_result ckr__step_value(ckr__ctx *c, const ckr_ckpt *ckpt, const ckr_tensor *t,
-                                  int64_t *out, bool *is_step)
+/* Is it a scalar of the optimizer's step? */
+static bool ckr__is_step(const ckr_tensor *t)
 {
-    uint8_t bytes[8];
-    ckr_read r;
-    double v;
     int64_t numel;
-    ckr_result result;
-    *is_step = false;
-    memset(&r, 0, sizeof r);
-    if (strcmp(t->slot, "step") || !ckr__numel(t->n_dims, t->shape, &numel) || numel != 1 ||
-        ckr_dtype_size(t->dtype) > 8) return CKR_OK;
-    r.tensor = t;
-    r.dst = bytes;
-    r.dst_size = ckr_dtype_size(t->dtype);
-    result = ckr_ckpt_read(ckpt, &r, 1, c->err);
-    if (result != CKR_OK) return result;
-    if (ckr__host_big_endian()) ckr__swap_bytes(bytes, r.dst_size, r.dst_size);
-    v = ckr__load_f64(t->dtype, bytes);
-    if (!(v > -9e15 && v < 9e15)) return CKR_OK;
+    return !strcmp(t->slot, "step") && ckr__numel(t->n_dims, t->shape, &numel) && numel == 1 &&
+           ckr_dtype_size(t->dtype) <= 8;
+}
+
+/* The bytes of every step scalar, [n_tensors][8], read in one go: each parameter has one. */
+static ckr_result ckr__step_bytes(ckr__ctx *c, const ckr_ckpt *ckpt, uint8_t (**out)[8])
+{
+    const ckr_state *s = &ckpt->state;
+    ckr_read *reads = CKR__NEW_N(c, ckr_read, s->n_tensors);
+    size_t n = 0;
+    uint64_t i;
+    *out = (uint8_t (*)[8])ckr__arena_n(c, s->n_tensors, 8);
+    if (!reads || !*out) return c->err->code;
+    for (i = 0; i < s->n_tensors; i++) {
+        if (!ckr__is_step(s->tensors[i])) continue;
+        reads[n].tensor = s->tensors[i];
+        reads[n].dst = (*out)[i];
+        reads[n++].dst_size = ckr_dtype_size(s->tensors[i]->dtype);
+    }
+    return n ? ckr_ckpt_read(ckpt, reads, n, c->err) : CKR_OK;
+}
+
+/* A step scalar as an integer; false when it is none. */
+static bool ckr__step_value(const ckr_tensor *t, const uint8_t bytes[8], int64_t *out)
+{
+    const size_t size = ckr_dtype_size(t->dtype);
+    uint8_t native[8];
+    double v;
+    memcpy(native, bytes, 8);
+    if (ckr__host_big_endian()) ckr__swap_bytes(native, size, size);
+    v = ckr__load_f64(t->dtype, native);
+    if (!(v > -9e15 && v < 9e15)) return false;
     *out = (int64_t)v;
-    *is_step = (double)*out == v;
-    return CKR_OK;
+    return !((double)*out < v) && !((double)*out > v);
 }
 
 static int ckr__tensor_cmp(const void *a, const void *b)
@@ -17078,10 +17130,10 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_ckpt *ckpt, const uin
     void **order = (void **)ckr__arena_n(c, s->n_tensors, sizeof *order);
     ckr__sha256 h;
     ckr__digest_tables *tables = CKR__NEW(c, ckr__digest_tables);
-    uint8_t sum[32];
+    uint8_t sum[32], (*steps)[8];
     const ckr_tensor *param = NULL;
     uint64_t i, pass;
-    if (!order || !tables) return c->err->code;
+    if (!order || !tables || ckr__step_bytes(c, ckpt, &steps) != CKR_OK) return c->err->code;
     for (i = 0; i < s->n_tensors; i++) order[i] = s->tensors[i];
     if (!ckr__sort(c, order, (size_t)s->n_tensors, ckr__tensor_cmp)) return CKR_E_NOMEM;
     ckr__digest_tables_init(tables);
@@ -17090,7 +17142,6 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_ckpt *ckpt, const uin
         const ckr_tensor *t = (const ckr_tensor *)order[i];
         uint8_t d[16];
         int64_t step;
-        bool is_step;
         if (use && !use[t->index]) continue;
         memcpy(d, each[t->index], 16);
         if (!strcmp(t->slot, "master")) {          /* "param" sorts after "master": look ahead */
@@ -17102,8 +17153,7 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_ckpt *ckpt, const uin
             if (param && param->dtype == CKR_DTYPE_F32 && !memcmp(each[param->index], d, 16))
                 continue;
         }
-        if (ckr__step_value(c, ckpt, t, &step, &is_step) != CKR_OK) return c->err->code;
-        if (is_step) {
+        if (ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step)) {
             uint64_t acc[2] = { 0, 0 };
             uint8_t le[8];
             ckr__store_u64(le, (uint64_t)step);
@@ -17367,7 +17417,8 @@ static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_te
     out->n_elements = n;
     for (i = 0; i < crew->n; i++) {
         if (crew->lanes[i].max_ulp > out->max_ulp) out->max_ulp = crew->lanes[i].max_ulp;
-        if (!(crew->lanes[i].max_abs <= out->max_abs)) out->max_abs = crew->lanes[i].max_abs;
+        if (crew->lanes[i].max_abs > out->max_abs || !(crew->lanes[i].max_abs <= DBL_MAX))
+            out->max_abs = crew->lanes[i].max_abs;
     }
     return CKR_OK;
 }
@@ -17586,6 +17637,16 @@ static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name
     return r;
 }
 
+/* One in the run directory belongs to the checkpoint that it names, not to its neighbours. */
+static bool ckr__side_names(const ckr_node *side, const char *dir)
+{
+    const char *name = ckr_node_str(ckr_node_get(side, "checkpoint"));
+    size_t n = strlen(dir), k;
+    while (n > 1 && dir[n - 1] == '/') n--;
+    for (k = n; k > 0 && dir[k - 1] != '/'; k--) {}
+    return name && strlen(name) == n - k && !memcmp(name, dir + k, n - k);
+}
+
 /* The side file of a checkpoint: in its directory, or in the run directory above. NULL when there
    is none. */
 static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
@@ -17609,6 +17670,7 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
     if (r == CKR_OK) r = ckr__json_parse(c, path, 0, text, (size_t)n, 0, side);
     if (r == CKR_OK && !ckr_node_is_dict(*side))
         r = ckr__fail(c->err, CKR_ITEM_SIDE_FORMAT, path, 0, NULL, NULL);
+    if (r == CKR_OK && i == 2 && !ckr__side_names(*side, dir)) *side = NULL;
     return r;
 }
 
@@ -17846,7 +17908,10 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
     ckr__ctx *c = w->c;
     const ckr_state *s = &w->plan->src->state;
     ckr_node *root = ckr__node(c, CKR_NODE_DICT), *vocab = ckr__node(c, CKR_NODE_DICT);
+    const char *first = w->plan->out.files[0]->path;
+    const char *name = ckr__strndup(c, first, strchr(first, '/') ? strcspn(first, "/") : 0);
     bool ok = ckr__node_set(c, root, "ckptresume", ckr__node_int(c, CKR_VERSION)) &&
+              ckr__node_set(c, root, "checkpoint", ckr__node_str(c, name)) &&
               ckr__node_set(c, root, "source", ckr__side_source(c, s, digest)) &&
               ckr__node_set(c, root, "schedules", ckr__side_schedules(c, s));
     if (ok && w->plan->out.vocab)
@@ -18132,7 +18197,7 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
         if (v->shape[d] < 0 || !ckr__mul_u64(total, (uint64_t)v->shape[d], &total))
             return ckr__fail(c.err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, v->storage, NULL);
     if (!size || v->meta || v->layout || first < 0 || n < 0 ||
-        !ckr__range_ok((uint64_t)first, (uint64_t)first + (uint64_t)n, total))
+        !ckr__range_ok((uint64_t)first, (uint64_t)n, total))
         return ckr__fail(c.err, CKR_ITEM_BOX_RANGE, NULL, CKR_NO_OFFSET, v->storage,
                          "elements %lld to %lld were asked for, of a view of %llu",
                          (long long)first, (long long)first + (long long)n,

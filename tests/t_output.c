@@ -110,6 +110,67 @@ static void cast(void)
     ckr_ckpt_close(out);
 }
 
+/* complex128 has no safetensors dtype: bytes, behind a tensor of odd size, over many windows. */
+static void element_over_windows(void)
+{
+    enum { N = 300000 };
+    const int64_t odd[1] = { 3 }, many[1] = { N };
+    static const uint8_t three[3] = { 1, 2, 3 };
+    double *z = (double *)malloc(2 * sizeof *z * N), *back = (double *)malloc(2 * sizeof *z * N);
+    ckr_target t = target();
+    ckr_ckpt *in = NULL, *out = NULL;
+    ckr_plan *p = NULL;
+    ckr_read read = CKR_ZERO;
+    int i;
+    if (!CHECK(z && back)) return;
+    for (i = 0; i < 2 * N; i++) z[i] = i * 0.5;
+    CHECK_OK(ckr_ckpt_create(NULL, &in, &err), &err);
+    CHECK_OK(ckr_ckpt_put(in, "a", "param", CKR_DTYPE_U8, 1, odd, three, &err), &err);
+    CHECK_OK(ckr_ckpt_put(in, "z", "param", CKR_DTYPE_C128, 1, many, z, &err), &err);
+    t.force = true;
+    if (CHECK_OK(ckr_plan_create(in, &t, 1 << 20, &p, &err), &err))
+        CHECK_OK(ckr_plan_write(p, "build/odd.safetensors", NULL, &err), &err);
+    if (CHECK_OK(ckr_ckpt_open("build/odd.safetensors", NULL, &out, &err), &err)) {
+        read.tensor = ckr_ckpt_tensor(out, "z", "param");
+        read.dst = back;
+        read.dst_size = 2 * sizeof *z * N;
+        CHECK(read.tensor && read.tensor->dtype == CKR_DTYPE_U8);
+        CHECK_OK(ckr_ckpt_read(out, &read, 1, &err), &err);
+        CHECK(!memcmp(z, back, 2 * sizeof *z * N));
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(in);
+    ckr_ckpt_close(out);
+    remove("build/odd.safetensors");
+    free(z);
+    free(back);
+}
+
+/* A link into the input is the input; a side file belongs to the checkpoint that it names. */
+static void links_and_neighbours(void)
+{
+    ckr_target t = target();
+    ckr_plan *p = NULL;
+    ckr_ckpt *next = NULL;
+    if (!CHECK_OK(ckr_plan_create(ckpt, &t, 0, &p, &err), &err)) return;
+    remove("build/link");
+    CHECK(symlink("../" SOURCE "/13/random", "build/link") == 0);
+    CHECK(ckr_plan_write(p, "build/link/out", NULL, &err) == CKR_E_ARG);
+    CHECK(err.item == CKR_ITEM_OUTPUT_INSIDE);
+    remove("build/link");
+    t.force = true;
+    ckr_plan_free(p);
+    if (!CHECK_OK(ckr_plan_create(ckpt, &t, 0, &p, &err), &err)) return;
+    CHECK_OK(ckr_plan_write(p, "build/busy", NULL, &err), &err);
+    ckr_plan_free(p);
+    CHECK(ckr__side_names(ckpt->side, "x/13") == false);
+    if (CHECK_OK(ckr_ckpt_open("build/busy", NULL, &next, &err), &err)) {
+        CHECK(next->side && ckr__side_names(next->side, "build/busy/13/"));
+        CHECK(!ckr__side_names(next->side, "build/busy/14"));
+    }
+    ckr_ckpt_close(next);
+}
+
 static void remove_output(void)
 {
     ckr__ctx c;
@@ -128,6 +189,8 @@ int main(int argc, char **argv)
         RUN(tensors_only);
         RUN(busy_output);
         RUN(cast);
+        RUN(element_over_windows);
+        RUN(links_and_neighbours);
         remove_output();
         ckr_ckpt_close(ckpt);
     }
