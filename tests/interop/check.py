@@ -286,6 +286,19 @@ def check_case(case, tmp):
         )
 
 
+def only_padded(text):
+    """True when all that differs is the shape of tensors that got rows of padding (0 added to axis 0);
+    the rows that the truth has are compared by the conversions above."""
+    head = re.match(r"tensors \d+ bad (\d+) extra 0 copies-differ 0", text[0]) if text else None
+    grown = re.compile(r"\((\d+), (\d+)\) instead of torch\.\w+\((\d+), (\d+)\)$")
+    rows = [m for m in map(grown.search, text) if m]
+    return (
+        head is not None
+        and len(rows) == int(head[1])
+        and all(int(m[1]) > int(m[3]) and m[2] == m[4] for m in rows)
+    )
+
+
 def check_nanotron(tmp):
     src = os.environ.get("NANOTRON_SRC")
     if not src:
@@ -323,7 +336,7 @@ def check_nanotron(tmp):
             )
             text = p.stdout.strip().splitlines()
             expect(
-                p.returncode == 0,
+                p.returncode == 0 or p.returncode == 2 and only_padded(text),
                 f"{case.name} -> {target}: loadback exit {p.returncode}: {text[:3]}",
             )
             diff = [l for l in text if "max diff over groups" in l]
