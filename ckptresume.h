@@ -99,9 +99,9 @@
        >>torch.archive >>numpy >>numpy.file >>tree_load >>doc >>state >>layout >>out >>dialects
        >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
        >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random
-       >>nanotron.read >>nanotron.emit >>plain >>write.pickle >>write.image >>run >>lanes >>plan
-       >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
-       >>ckpt.side >>ckpt.diff >>view >>epilogue
+       >>nanotron.read >>nanotron.emit >>plain >>dialect.table >>write.pickle >>write.image >>run
+       >>lanes >>plan >>output >>output.paths >>verify >>verify.check >>verify.diff
+       >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -298,7 +298,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(PICKLE_UNSAFE,        E_UNSAFE,      "a pickle refers to things outside itself")             \
     X(NPY_HEADER,           E_FORMAT,      "the header of a .npy file is malformed")               \
     X(NPY_DTYPE,            E_UNSUPPORTED, "a numpy dtype that is not plain numbers")              \
-    X(NPY_SIZE,             E_FORMAT,      "a numpy array's data has another size than its shape")
+    X(NPY_SIZE,             E_FORMAT,      "a numpy array's data has another size than its shape") \
+    X(VARIANT_UNKNOWN,      E_ARG,         "the framework has no such layout")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -831,8 +832,10 @@ extern "C" {
 
 #if defined(__GNUC__) || defined(__clang__)
 #  define CKR__PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#  define CKR__PREFETCH(p) __builtin_prefetch(p)
 #else
 #  define CKR__PRINTF(fmt, args)
+#  define CKR__PREFETCH(p) ((void)(p))
 #endif
 
 #if !defined(CKPTRESUME_NO_SIMD) && (defined(__x86_64__) || defined(_M_X64))
@@ -1119,38 +1122,54 @@ static void ckr__heap_free(ckr__ctx *c, void *p, size_t size)
 
 #define CKR__ARENA_CHUNK ((size_t)1 << 16)
 
-/* Zeroed, aligned to 16. NULL sets the error. Chunks double up to 4 MiB, so that a small tree
-   stays small and a large one costs few allocations.                                          */
+/* A chunk with room for `size` bytes. Chunks double up to 4 MiB, so that a small tree stays small
+   and a large one costs few allocations; what would fill most of one gets its own, behind the one
+   in use, whose rest is not lost. NULL sets the error.                                         */
+static ckr__chunk *ckr__arena_chunk(ckr__ctx *c, size_t size)
+{
+    const size_t head = (sizeof(ckr__chunk) + 15) & ~(size_t)15;
+    ckr__chunk *k = c->chunks, *made;
+    size_t want = k ? k->size * 2 : CKR__ARENA_CHUNK;
+    bool own;
+    if (k && size <= k->size - k->used) return k;
+    if (want > ((size_t)4 << 20)) want = (size_t)4 << 20;
+    own = k && size > want / 4;
+    if (size > SIZE_MAX / 2) want = SIZE_MAX;
+    else if (own || want < size + head) want = size + head;
+    if (want == SIZE_MAX || c->arena_bytes + want > c->limits.max_arena_bytes) {
+        ckr__fail(c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, NULL,
+                  "metadata needs more than max_arena_bytes (%llu)",
+                  (unsigned long long)c->limits.max_arena_bytes);
+        return NULL;
+    }
+    made = (ckr__chunk *)ckr__heap_alloc(c, want);
+    if (!made) return NULL;
+    made->size = want;
+    made->used = head;
+    made->next = own ? k->next : k;
+    if (own) k->next = made;
+    else c->chunks = made;
+    c->arena_bytes += want;
+    return made;
+}
+
+/* Aligned to 16, not zeroed: for what is written over at once. NULL sets the error. */
+static void *ckr__arena_raw(ckr__ctx *c, size_t size)
+{
+    ckr__chunk *k;
+    if (size <= SIZE_MAX / 2) size = (size + 15) & ~(size_t)15;
+    k = ckr__arena_chunk(c, size);
+    if (!k) return NULL;
+    k->used += size;
+    return (char *)k + k->used - size;
+}
+
+/* The same, zeroed. */
 static void *ckr__arena(ckr__ctx *c, size_t size)
 {
-    ckr__chunk *k = c->chunks;
-    const size_t head = (sizeof(ckr__chunk) + 15) & ~(size_t)15;
-    void *p;
-
-    if (size > SIZE_MAX / 2 || size > c->limits.max_arena_bytes) goto limit;
-    size = (size + 15) & ~(size_t)15;
-    if (!k || k->size - k->used < size) {
-        size_t want = k ? k->size * 2 : CKR__ARENA_CHUNK;
-        if (want > ((size_t)4 << 20)) want = (size_t)4 << 20;
-        if (want < size + head) want = size + head;
-        if (c->arena_bytes + want > c->limits.max_arena_bytes) goto limit;
-        k = (ckr__chunk *)ckr__heap_alloc(c, want);
-        if (!k) return NULL;
-        k->size = want;
-        k->used = head;
-        k->next = c->chunks;
-        c->chunks = k;
-        c->arena_bytes += want;
-    }
-    p = (char *)k + k->used;
-    k->used += size;
-    memset(p, 0, size);
+    void *p = ckr__arena_raw(c, size);
+    if (p) memset(p, 0, size);
     return p;
-limit:
-    ckr__fail(c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, NULL,
-              "metadata needs more than max_arena_bytes (%llu)",
-              (unsigned long long)c->limits.max_arena_bytes);
-    return NULL;
 }
 
 static void *ckr__arena_n(ckr__ctx *c, uint64_t count, size_t size)
@@ -1845,8 +1864,9 @@ static ckr_result ckr__file_load(ckr__ctx *c, uint32_t file, uint64_t offset, ui
                          (unsigned long long)max);
     if (!ckr__range_ok(offset, n, c->files[file].size))
         return ckr__file_read(c, file, offset, NULL, (size_t)n);
-    p = (uint8_t *)ckr__arena(c, (size_t)n + 1);
+    p = (uint8_t *)ckr__arena_raw(c, (size_t)n + 1);
     if (!p) return c->err->code;
+    p[n] = 0;
     r = ckr__file_read(c, file, offset, p, (size_t)n);
     *out = p;
     return r;
@@ -5339,23 +5359,6 @@ static ckr_result ckr__st_header(ckr__st *s)
     return r == CKR_OK ? ckr__st_chain(s) : r;
 }
 
-/* Room in the arena for bytes that will all be written: not zeroed, in a chunk of its own. */
-static uint8_t *ckr__arena_raw(ckr__ctx *c, size_t size)
-{
-    const size_t head = (sizeof(ckr__chunk) + 15) & ~(size_t)15;
-    ckr__chunk *k;
-    if (size < CKR__ARENA_CHUNK || !c->chunks || size > c->limits.max_arena_bytes ||
-        c->arena_bytes + size + head > c->limits.max_arena_bytes)
-        return (uint8_t *)ckr__arena(c, size);
-    k = (ckr__chunk *)ckr__heap_alloc(c, size + head);
-    if (!k) return NULL;
-    k->size = k->used = size + head;
-    k->next = c->chunks->next;             /* behind the one that is being filled         */
-    c->chunks->next = k;
-    c->arena_bytes += k->size;
-    return (uint8_t *)k + head;
-}
-
 /* `file` is open in c. The root is a DICT of TENSORs in the header's order; __metadata__ is its
    attrs. */
 static ckr_result ckr__safetensors_load(ckr__ctx *c, uint32_t file, ckr_node **root)
@@ -5380,7 +5383,7 @@ static ckr_result ckr__safetensors_load(ckr__ctx *c, uint32_t file, ckr_node **r
         return ckr__fail(c->err, CKR_ITEM_LIMIT, path, 0, NULL,
                          "the header length is %llu, max_json_bytes is %llu",
                          (unsigned long long)n, (unsigned long long)c->limits.max_json_bytes);
-    text = ckr__arena_raw(c, (size_t)n + 1);
+    text = (uint8_t *)ckr__arena_raw(c, (size_t)n + 1);
     if (!text) return c->err->code;
     text[n] = 0;
     r = ckr__file_read(c, file, 8, text, (size_t)n);
@@ -5910,17 +5913,18 @@ static ckr_result ckr__zip_entry(ckr__zip *z, const uint8_t *e, uint64_t left, c
     return CKR_OK;
 }
 
-static ckr_result ckr__zip_insert(ckr__zip *z, uint64_t index)
+static ckr_result ckr__zip_insert(ckr__zip *z, uint8_t *dir, uint64_t index)
 {
     ckr__member *m = &z->members[index];
     size_t i;
     m->hash = ckr__zip_hash(z, m->name, m->name_len);
     for (i = m->hash & z->mask; z->table[i]; i = (i + 1) & z->mask) {
         const ckr__member *o = &z->members[z->table[i] - 1];
-        if (o->hash == m->hash && ckr__zip_same_folded(o, m))
-            return ckr__fail(z->c->err, CKR_ITEM_ZIP_DUPLICATE, ckr__file_path(z->c, z->file),
-                             z->base + m->header, m->name,
-                                 "two members have this name (ignoring case)");
+        if (o->hash != m->hash || !ckr__zip_same_folded(o, m)) continue;
+        dir[(const uint8_t *)m->name - dir + m->name_len] = 0;
+        return ckr__fail(z->c->err, CKR_ITEM_ZIP_DUPLICATE, ckr__file_path(z->c, z->file),
+                         z->base + m->header, m->name,
+                         "two members have this name (ignoring case)");
     }
     z->table[i] = (uint32_t)index + 1;
     return CKR_OK;
@@ -5949,13 +5953,14 @@ static ckr_result ckr__zip_directory(ckr__zip *z)
         if (r != CKR_OK) return r;
         if (i) dir[(const uint8_t *)z->members[i - 1].name - dir + z->members[i - 1].name_len] = 0;
         at += used;
+        r = ckr__zip_insert(z, dir, i);
+        if (r != CKR_OK) return r;
     }
     if (at != z->dir_size)
         return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, z->dir_offset + at, NULL,
                              "the directory holds more than its number of members");
     if (i) dir[(const uint8_t *)z->members[i - 1].name - dir + z->members[i - 1].name_len] = 0;
-    for (i = 0; i < z->n && r == CKR_OK; i++) r = ckr__zip_insert(z, i);
-    return r;
+    return CKR_OK;
 }
 
 static int ckr__zip_by_header(const void *a, const void *b)
@@ -6173,14 +6178,14 @@ static bool ckr__pk_charge(ckr__pickle *p, uint64_t n)
     return false;
 }
 
-/* Small nodes come from blocks, so that one costs a few instructions. */
+/* Not zeroed. Small nodes come from blocks, so that one costs a few instructions. */
 static void *ckr__pk_alloc(ckr__pickle *p, size_t n)
 {
     uint8_t *at = p->bump;
     n = (n + 7) & ~(size_t)7;
     if ((size_t)(p->bump_end - at) < n) {
-        if (n > 8192) return ckr__arena(p->c, n);
-        at = (uint8_t *)ckr__arena(p->c, 32768);
+        if (n > 8192) return ckr__arena_raw(p->c, n);
+        at = (uint8_t *)ckr__arena_raw(p->c, 32768);
         if (!at) return NULL;
         p->bump_end = at + 32768;
     }
@@ -6194,11 +6199,11 @@ static ckr_node *ckr__pk_node(ckr__pickle *p, ckr_node_kind kind, size_t extra)
     ckr_node *n = cls <= CKR__PK_CLASSES ? p->free_nodes[cls] : NULL;
     if (n) {
         p->free_nodes[cls] = n->attrs;
-        memset(n, 0, sizeof *n + extra);
     } else {
         n = (ckr_node *)ckr__pk_alloc(p, sizeof *n + extra);
         if (!n) return NULL;
     }
+    memset(n, 0, sizeof *n + extra);
     n->kind = (uint8_t)kind;
     n->id = ++p->c->n_nodes;
     return n;
@@ -6919,6 +6924,8 @@ static bool ckr__pk_unique(ckr__pickle *p, ckr__pk_keyset *k, ckr_node *n, size_
     for (r = 0; r < n->count; r++) {
         ckr_node **item = n->u.items + r * width;
         uint64_t cost = 0;
+        if (r + 16 < n->count) CKR__PREFETCH(item[16 * width]);
+        if (r + 8 < n->count) CKR__PREFETCH(item[8 * width]->u.str);
         const uint64_t h = (ckr__pk_key_hash(*item, k->seed,
                                              &cost) ^ k->seed) * 0xc4ceb9fe1a85ec53u;
         if (cost && !ckr__pk_charge(p, cost)) return false;
@@ -7286,8 +7293,6 @@ static bool ckr__pk_step_counted(ckr__pickle *p, uint8_t op, uint64_t v)
     case 'K': case 'M': return ckr__pk_push(p, ckr__pk_int(p, (int64_t)v));
     case 'J': return ckr__pk_push(p, ckr__pk_int(p, v > INT32_MAX ?
                                                  (int64_t)v - ((int64_t)1 << 32) : (int64_t)v));
-    case 'q': case 'r': return ckr__pk_put(p, v);
-    case 'h': case 'j': return ckr__pk_get(p, v);
     case 0x8B:
         if (v > INT32_MAX)
             return ckr__pk_fail(p, CKR_ITEM_PICKLE_TEXT, "an integer of negative length");
@@ -7312,12 +7317,20 @@ static bool ckr__pk_step(ckr__pickle *p, uint8_t op)
     uint64_t v;
     size_t n;
     switch (op) {              /* first what a state_dict consists of                 */
-    case 'q': case 'h': case 'K': case 0x80: case 0x8A: case 0x8C: case 'C': case 'U':
+    case 'q': case 'h':
+        if (left < 1) return ckr__pk_short(p);
+        p->pos++;
+        return op == 'q' ? ckr__pk_put(p, s[0]) : ckr__pk_get(p, s[0]);
+    case 'r': case 'j':
+        if (left < 4) return ckr__pk_short(p);
+        p->pos += 4;
+        return op == 'r' ? ckr__pk_put(p, ckr__load_u32(s)) : ckr__pk_get(p, ckr__load_u32(s));
+    case 'K': case 0x80: case 0x8A: case 0x8C: case 'C': case 'U':
         if (left < 1) return ckr__pk_short(p);
         v = s[0];
         n = 1;
         break;
-    case 'J': case 'X': case 'r': case 'j': case 'B': case 'T': case 0x8B:
+    case 'J': case 'X': case 'B': case 'T': case 0x8B:
         if (left < 4) return ckr__pk_short(p);
         v = ckr__load_u32(s);
         n = 4;
@@ -8924,6 +8937,7 @@ static bool ckr__np_array(ckr__pickle *p, ckr_node *n, const ckr__np_type *t, co
     v = (ckr_view *)ckr__pk_alloc(p, sizeof *v + (size_t)shape->count * 2 * sizeof *dims +
                                      sizeof t->text);
     if (!v) return false;
+    memset(v, 0, sizeof *v);
     dims = (int64_t *)(void *)(v + 1);
     name = (char *)(dims + shape->count * 2);
     if (!ckr__torch_dims(p, shape, dims)) return false;
@@ -9872,6 +9886,7 @@ static ckr_node *ckr__entry_copy(ckr__ctx *c, ckr__out_file *f, const char *name
 
 typedef struct ckr__dialect {
     const char *name;
+    const char *variants;      /* its layouts, blanks between; NULL: it has one        */
     /* Is `path` (a directory, or a file) this dialect's? Then *dir is the checkpoint itself: for a
        run directory the newest complete step, as the framework would choose it. */
     ckr_result (*probe_fn)(ckr__ctx *c, const char *path, const char **dir, bool *mine);
@@ -10644,6 +10659,42 @@ static void ckr__nt_model(ckr__nt *r)
     r->qwen = ckr__nt_true(m, "is_qwen2_config");
     r->starcoder = ckr__nt_true(m, "is_starcoder2_config");
     r->tied = r->starcoder || ckr__nt_true(m, "tie_word_embeddings");
+}
+
+/* config.yaml repeats the model and the topology. Nanotron resumes from its own configuration, so a
+   copy that says something else is of another run.                                              */
+static ckr_result ckr__nt_config_says(ckr__nt *r, ckr_item item, const char *key, int64_t here,
+                                      const char *other, int64_t there)
+{
+    ckr_result e = ckr__fail(r->c->err, item, r->config.path, CKR_NO_OFFSET, key,
+                             "config.yaml says %lld, %s %lld", (long long)here, other,
+                             (long long)there);
+    return ckr__remedy(r->c->err, e,
+                       "one of the two is of another checkpoint: put back the right one");
+}
+
+static ckr_result ckr__nt_check_config(ckr__nt *r)
+{
+    static const char *const sizes[] = { "hidden_size", "intermediate_size", "num_attention_heads",
+                                         "num_hidden_layers", "num_key_value_heads" };
+    const ckr_node *m = ckr_node_find(r->config.root, "/model/model_config"),
+                   *par = ckr_node_get(r->config.root, "parallelism");
+    const struct { const char *key; uint32_t size; } axes[] = {
+        { "tp", r->tp }, { "pp", r->pp }, { "dp", r->dp }
+    };
+    int64_t here, there;
+    uint32_t v;
+    size_t i;
+    for (i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (ckr_node_i64(ckr_node_get(m, sizes[i]), &here) &&
+            ckr_node_i64(ckr_node_get(r->model.root, sizes[i]), &there) && here != there)
+            return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, sizes[i], here,
+                                       "model_config.json", there);
+    for (i = 0; i < sizeof axes / sizeof *axes; i++)
+        if (ckr__nt_size(ckr_node_get(par, axes[i].key), &v) && v != axes[i].size)
+            return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_TOPOLOGY, axes[i].key, v,
+                                       "the checkpoint has", axes[i].size);
+    return CKR_OK;
 }
 
 static bool ckr__nt_is(const ckr__nt_param *p, const char *part)
@@ -12329,7 +12380,8 @@ static ckr_result ckr__nt_read_all(ckr__nt *r)
     if (e != CKR_OK) return e;
     ckr__nt_fill_topology(r);
     ckr__nt_model(r);
-    e = ckr__nt_weights(r);
+    e = ckr__nt_check_config(r);
+    if (e == CKR_OK) e = ckr__nt_weights(r);
     if (e == CKR_OK) e = ckr__nt_order_modules(r);
     if (e == CKR_OK) e = ckr__nt_read_optimizer(r);
     if (e == CKR_OK) e = ckr__nt_schedule(r);
@@ -13692,7 +13744,8 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
-static const ckr__dialect ckr__nanotron = { "nanotron", ckr__nt_probe, ckr__nt_read, ckr__nt_emit };
+static const ckr__dialect ckr__nanotron = { "nanotron", NULL, ckr__nt_probe, ckr__nt_read,
+                                            ckr__nt_emit };
 
 /* >>plain --------------------------------------------------------------------- */
 /* One file with no framework: every tensor under its flattened key, everything else a leftover.
@@ -13952,10 +14005,49 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     return t->slots ? CKR_OK : ckr__plain_losses(c, s, notes, n_notes);
 }
 
-static const ckr__dialect ckr__plain_safetensors = {"safetensors", ckr__plain_probe,
+static const ckr__dialect ckr__plain_safetensors = {"safetensors", NULL, ckr__plain_probe,
                                                     ckr__plain_read, ckr__plain_emit};
-static const ckr__dialect ckr__plain_torch = {"torch", ckr__plain_probe, ckr__plain_read,
+static const ckr__dialect ckr__plain_torch = {"torch", NULL, ckr__plain_probe, ckr__plain_read,
                                               ckr__plain_emit};
+
+/* >>dialect.table ------------------------------------------------------------- */
+
+static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__plain_safetensors,
+                                                    &ckr__plain_torch};
+
+static const ckr__dialect *ckr__dialect_find(const char *name)
+{
+    size_t i;
+    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects; i++)
+        if (!strcmp(ckr__dialects[i]->name, name)) return ckr__dialects[i];
+    return NULL;
+}
+
+static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)
+{
+    ckr_result r = ckr__fail(c->err, CKR_ITEM_DIALECT_UNKNOWN, NULL, CKR_NO_OFFSET, name, NULL);
+    size_t i, n = 0;
+    char known[160];
+    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof known; i++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "take one of ",
+                              ckr__dialects[i]->name);
+    return ckr__remedy(c->err, r, known);
+}
+
+/* A layout that the dialect does not have is the caller's mistake. */
+static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const char *variant)
+{
+    ckr_result r;
+    const size_t n = variant ? strlen(variant) : 0;
+    const char *p = d->variants;
+    if (!n) return CKR_OK;
+    for (; p && (p = strstr(p, variant)) != NULL; p += n)
+        if ((p == d->variants || p[-1] == ' ') && (p[n] == ' ' || !p[n])) return CKR_OK;
+    r = ckr__fail(c->err, CKR_ITEM_VARIANT_UNKNOWN, NULL, CKR_NO_OFFSET, variant,
+                  d->variants ? "%s has these: %s" : "%s has only one layout", d->name,
+                  d->variants);
+    return ckr__remedy(c->err, r, "leave --variant out");
+}
 
 /* >>write.pickle -------------------------------------------------------------- */
 /* A tree as a pickle of protocol 2, opcode for opcode what CPython's pickler writes for the same
@@ -15574,7 +15666,7 @@ static void ckr__image_finish(ckr__image *img)
 
 #define CKR__RUN_PART                                                                              \
     ((uint64_t)1 << 15)                 /* bytes per inner step: digest and cast find it in cache */
-#define CKR__BLOCK ((size_t)1 << 17)    /* read at a time: is still in cache when it is summed   */
+#define CKR__BLOCK ((size_t)1 << 19)    /* read at a time: is still in cache when it is summed   */
 #define CKR__DIRECT ((uint64_t)1 << 16) /* bytes from which a run is read to where it goes       */
 #define CKR__WINDOW ((uint64_t)4 << 20) /* bytes of destination per task                         */
 
@@ -16299,8 +16391,6 @@ static ckr_result ckr__plan_fill(ckr_plan *p)
     return r;
 }
 
-static const ckr__dialect *ckr__dialect_find(const char *name);
-static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name);
 
 static void ckr__plan_target(ckr_plan *p, const ckr_state *s)
 {
@@ -16352,6 +16442,7 @@ CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target
     d = ckr__dialect_find(p->target.dialect);
     r = ckr__plan_window(p, max_bytes);
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
+    if (r == CKR_OK) r = ckr__dialect_variant(&p->ctx, d, p->target.variant);
     if (r == CKR_OK) r = ckr__plan_components(p, &src->state);
     if (r == CKR_OK)
         r = d->emit_fn(&p->ctx, &src->state, &p->target, &p->out, &p->notes, &p->n_notes);
@@ -17583,28 +17674,6 @@ static ckr_result ckr__check_members(ckr__checker *k)
 
 /* >>ckpt ---------------------------------------------------------------------- */
 /* Opening: which dialect a path belongs to, the side file beside it, the state. */
-
-static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__plain_safetensors,
-                                                    &ckr__plain_torch};
-
-static const ckr__dialect *ckr__dialect_find(const char *name)
-{
-    size_t i;
-    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects; i++)
-        if (!strcmp(ckr__dialects[i]->name, name)) return ckr__dialects[i];
-    return NULL;
-}
-
-static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)
-{
-    ckr_result r = ckr__fail(c->err, CKR_ITEM_DIALECT_UNKNOWN, NULL, CKR_NO_OFFSET, name, NULL);
-    size_t i, n = 0;
-    char known[160];
-    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof known; i++)
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "take one of ",
-                              ckr__dialects[i]->name);
-    return ckr__remedy(c->err, r, known);
-}
 
 /* The first dialect that knows the path; the plain ones, which take any file, come last. */
 static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name,

@@ -64,10 +64,11 @@ class Tensor:
         for d in reversed(self.shape):
             stride.insert(0, step)
             step *= d
+        # a tuple of its own for each tensor, as tuple(tensor.size()) is: no memo entry is used again
         return rebuild_tensor, (
             self.storage,
             0,
-            self.shape,
+            tuple(list(self.shape)),
             tuple(stride),
             False,
             collections.OrderedDict(),
