@@ -1300,21 +1300,32 @@ static void ckr__buf_free(ckr__buf *b)
 typedef struct ckr__map_slot { const char *key; size_t len; uint64_t hash, value; } ckr__map_slot;
 typedef struct ckr__map { ckr__ctx *c; ckr__map_slot *slots; size_t cap, count; } ckr__map;
 
-static uint64_t ckr__hash_seeded(uint64_t seed, const void *key, size_t len)
+/* Two multiplications a word, the second by a secret, so that equal hashes cannot be prepared. Bits
+   of `fold` are set in every word: with 0x20 in each byte, letters of both cases are one.        */
+static uint64_t ckr__hash_keyed(uint64_t seed, const void *key, size_t n, uint64_t fold)
 {
     const uint8_t *p = (const uint8_t *)key;
-    uint64_t h = 0x9e3779b97f4a7c15u ^ len ^ seed;
-    for (; len >= 8; len -= 8, p += 8)
-        h = (h ^ ckr__load_u64(p)) * 0xff51afd7ed558ccdu, h ^= h >> 32;
-    for (; len; len--, p++) h = (h ^ *p) * 0x100000001b3u;
-    h ^= h >> 29;
-    h *= 0xc4ceb9fe1a85ec53u;
-    return h ^ h >> 32;
+    const uint64_t secret = seed * 0x9e3779b97f4a7c15u | 1;
+    uint64_t h = seed ^ n, w;
+    for (;;) {
+        size_t i;
+        if (n >= 8) {
+            w = ckr__load_u64(p);
+        } else {
+            for (w = 0, i = 0; i < n; i++) w |= (uint64_t)p[i] << (8 * i);
+        }
+        h = (h ^ (w | fold)) * 0xff51afd7ed558ccdu;
+        h = (h ^ h >> 32) * secret;
+        h ^= h >> 29;
+        if (n <= 8) return h;
+        p += 8;
+        n -= 8;
+    }
 }
 
 static uint64_t ckr__hash_bytes(const void *key, size_t len)
 {
-    return ckr__hash_seeded(0, key, len);
+    return ckr__hash_keyed(0, key, len, 0);
 }
 
 static ckr__map_slot *ckr__map_probe(const ckr__map *m, const char *key, size_t len, uint64_t hash)
@@ -1330,7 +1341,7 @@ static bool ckr__map_find(const ckr__map *m, const char *key, size_t len, uint64
 {
     const ckr__map_slot *s;
     if (!m->cap) return false;
-    s = ckr__map_probe(m, key, len, ckr__hash_seeded(m->c->seed, key, len));
+    s = ckr__map_probe(m, key, len, ckr__hash_keyed(m->c->seed, key, len, 0));
     if (!s->key) return false;
     if (value) *value = s->value;
     return true;
@@ -1355,12 +1366,12 @@ static bool ckr__map_put(ckr__map *m, const char *key, size_t len, uint64_t valu
         ckr__heap_free(m->c, m->slots, m->cap * sizeof *m->slots);
         *m = big;
     }
-    s = ckr__map_probe(m, key, len, ckr__hash_seeded(m->c->seed, key, len));
+    s = ckr__map_probe(m, key, len, ckr__hash_keyed(m->c->seed, key, len, 0));
     if (had) *had = s->key != NULL;
     if (!s->key) {
         s->key = key;
         s->len = len;
-        s->hash = ckr__hash_seeded(m->c->seed, key, len);
+        s->hash = ckr__hash_keyed(m->c->seed, key, len, 0);
         m->count++;
     }
     s->value = value;
@@ -5807,26 +5818,10 @@ static bool ckr__zip_name_ok(const char *s, size_t n)
     return true;
 }
 
-/* Letters of both cases (and a few other pairs) fold together; equality is tested exactly. The
-   second factor is a secret, so that names of equal hash cannot be prepared.                     */
+/* Letters of both cases (and a few other pairs) fold together; equality is tested exactly. */
 static uint32_t ckr__zip_hash(const ckr__zip *z, const char *s, size_t n)
 {
-    const uint8_t *p = (const uint8_t *)s;
-    uint64_t h = z->seed ^ n, w;
-    for (;;) {
-        size_t i;
-        if (n >= 8) {
-            w = ckr__load_u64(p);
-        } else {
-            for (w = 0, i = 0; i < n; i++) w |= (uint64_t)p[i] << (8 * i);
-        }
-        h = (h ^ (w | 0x2020202020202020u)) * 0xff51afd7ed558ccdu;
-        h = (h ^ h >> 32) * (z->seed | 1);
-        h ^= h >> 29;
-        if (n <= 8) return (uint32_t)(h >> 32);
-        p += 8;
-        n -= 8;
-    }
+    return (uint32_t)(ckr__hash_keyed(z->seed, s, n, 0x2020202020202020u) >> 32);
 }
 
 static uint8_t ckr__fold(char ch)
@@ -6789,28 +6784,6 @@ static bool ckr__pk_from_mark(ckr__pickle *p, uint8_t op)
    Python dict. 1, 1.0 and True are equal; flat tuples compare by their items, nested ones and
    objects by identity.                                                                          */
 
-/* Two multiplications a word, the second by a secret, so that equal hashes cannot be prepared. */
-static uint64_t ckr__hash_keyed(uint64_t seed, const void *key, size_t n)
-{
-    const uint8_t *p = (const uint8_t *)key;
-    const uint64_t secret = seed * 0x9e3779b97f4a7c15u | 1;
-    uint64_t h = seed ^ n, w;
-    for (;;) {
-        size_t i;
-        if (n >= 8) {
-            w = ckr__load_u64(p);
-        } else {
-            for (w = 0, i = 0; i < n; i++) w |= (uint64_t)p[i] << (8 * i);
-        }
-        h = (h ^ w) * 0xff51afd7ed558ccdu;
-        h = (h ^ h >> 32) * secret;
-        h ^= h >> 29;
-        if (n <= 8) return h;
-        p += 8;
-        n -= 8;
-    }
-}
-
 static uint64_t ckr__pk_key_hash_scalar(const ckr_node *n, uint64_t seed, uint64_t *cost)
 {
     uint64_t v = n->kind;
@@ -6826,7 +6799,7 @@ static uint64_t ckr__pk_key_hash_scalar(const ckr_node *n, uint64_t seed, uint64
     case CKR_NODE_STR: case CKR_NODE_BYTES: case CKR_NODE_BIGINT: case CKR_NODE_GLOBAL:
     case CKR_NODE_DTYPE: case CKR_NODE_DEVICE: case CKR_NODE_LAYOUT:
         *cost += n->count > 64 ? n->count : 0;
-        return ckr__hash_keyed(seed, n->u.str, (size_t)n->count) + n->kind;
+        return ckr__hash_keyed(seed, n->u.str, (size_t)n->count, 0) + n->kind;
     case CKR_NODE_NONE: break;
     default: v = (uint64_t)n->id << 8; break;
     }
