@@ -299,7 +299,11 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(NPY_HEADER,           E_FORMAT,      "the header of a .npy file is malformed")               \
     X(NPY_DTYPE,            E_UNSUPPORTED, "a numpy dtype that is not plain numbers")              \
     X(NPY_SIZE,             E_FORMAT,      "a numpy array's data has another size than its shape") \
-    X(VARIANT_UNKNOWN,      E_ARG,         "the framework has no such layout")
+    X(VARIANT_UNKNOWN,      E_ARG,         "the framework has no such layout")                     \
+    X(SCHEDULE,             E_ARG,         "a schedule has no such parameter, or a bad one")       \
+    X(SCHEDULE_STATE,       E_FORMAT,      "not the state of a scheduler")                         \
+    X(SCHEDULE_REBASE,      E_REFUSED,     "the new schedule cannot go on from here so")           \
+    X(SETTING,              E_ARG,         "no such setting, or not a value for it")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -567,14 +571,36 @@ typedef struct ckr_group {     /* a parameter group of the optimizer            
     const ckr_node *raw;       /* as stored                                            */
 } ckr_group;
 
+/* One parameter group as its schedule sees it. What a kind has not is NaN, multipliers are 1. */
+typedef struct ckr_lane {
+    double base;               /* base LR: initial_lr, base_lrs                         */
+    double max, min;           /* bounds of the LR; OneCycleLR: max_lr, min_lr; SWALR: min is swa_lr */
+    double base_momentum, max_momentum;
+    double start_wd, end_wd;
+    double wd_mult, lr_mult;
+    double p, q;               /* lr = q + p * curve                                   */
+    double ramp_from, ramp_to;
+    double anchor;             /* LR at the clock `position`, from which a recurrence goes on */
+} ckr_lane;
+
 typedef struct ckr_schedule {
-    const char *kind;          /* the framework's own name for it                      */
-    const char *clock;         /* "update", "sample", "token", "epoch"                 */
-    int64_t     position;      /* of the clock                                         */
+    const char *kind;          /* the framework's own name: "nanotron", "torch:StepLR"... */
+    const char *clock;         /* unit of t: "update", "sample", "tick", "epoch"       */
+    int64_t     position;      /* of the clock: t of the next update                   */
+    double      rate, offset;  /* t = rate * (updates done) + offset                   */
     ckr_node   *params;        /* dict in the framework's own keys                     */
-    double    (*value_fn)(const struct ckr_schedule *s, double initial_lr, double t);
-    double      warmup, hold, decay, base, floor;   /* lengths in clock units; learning rates */
-    int32_t     warmup_shape, decay_shape;
+    const char *reason;        /* why an opaque one's curve is not known               */
+    bool        opaque;        /* only the saved LR is known                           */
+    bool        recurrent;     /* simulated from update 1 as torch does, else closed form */
+    bool        anchored;      /* the simulation goes on from each lane's `anchor`     */
+    bool        clamp;         /* never below 0                                        */
+    double      a, b;          /* time map: the curve is read at a * t + b             */
+    double      hold;          /* from this t on the value stays; infinity: never      */
+    double      ramp_at, ramp_len;     /* linear ramp over [ramp_at, ramp_at + ramp_len) */
+    ckr_lane   *lanes;
+    uint64_t    n_lanes;
+    const ckr_node           *state;   /* the state dict it was read from, or NULL     */
+    const struct ckr__curve  *curve;   /* NULL when opaque                             */
 } ckr_schedule;
 
 typedef struct ckr_stream {    /* one random generator of one rank                     */
@@ -634,6 +660,23 @@ enum {                         /* components, for `without`                     
     CKR_PROGRESS = 32, CKR_DATA = 64
 };
 
+typedef enum ckr_lr_policy {   /* how a new schedule takes over at the resume            */
+    CKR_LR_DEFAULT = 0,        /* TARGET when a key of the schedule is set, else KEEP    */
+    CKR_LR_KEEP,               /* as the checkpoint would have gone on; past its end the
+                                  last value, never below 0                              */
+    CKR_LR_TARGET,             /* the new schedule's value at this step                  */
+    CKR_LR_SPLICE,             /* the new schedule, scaled to be continuous here         */
+    CKR_LR_STRETCH,            /* the rest of the old curve over the new length          */
+    CKR_LR_REWARM              /* from 0 over rewarm_steps to the new schedule's value   */
+} ckr_lr_policy;
+
+typedef struct ckr_setting {   /* one value that the coming run is to have               */
+    const char *group;         /* index or name; NULL: every group                       */
+    const char *key;           /* lr min_lr weight_decay warmup_steps decay_steps total_steps
+                                  decay_style batch_size                                 */
+    const char *value;
+} ckr_setting;
+
 typedef struct ckr_target {    /* the coming run and the policy; zero = as the source    */
     const char  *dialect;      /* NULL: the source's                                     */
     const char  *variant;      /* NULL: the dialect's default                            */
@@ -645,6 +688,12 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     const char *slots; /* safetensors/torch export: "params", "all" or a comma list; NULL: all */
     bool         strict, force, repair;
     const char  *source;       /* path of the source, for the side file                  */
+    const ckr_setting *sets;   /* in this order                                          */
+    size_t       n_sets;
+    const char  *schedule;     /* "KIND:key=value,..." of the coming run; NULL: the source's */
+    ckr_lr_policy lr_policy;
+    int64_t      rewarm_steps; /* of CKR_LR_REWARM                                       */
+    double       max_lr_jump;  /* ratio that needs no consent; 0: 1.05                   */
 } ckr_target;
 
 typedef enum ckr_verdict {
@@ -661,6 +710,11 @@ typedef struct ckr_plan_facts {        /* every pointer lives with the plan     
     ckr_topology         to;
     const ckr_plan_file *files;        /* none when refused                              */
     uint64_t             n_files, n_copies, bytes_read, bytes_written, peak_bytes, window_bytes;
+    const ckr_group     *groups;       /* as the coming run is to have them; lr is that of its
+                                          first update                                   */
+    uint64_t             n_groups;
+    const ckr_schedule  *before, *after;       /* NULL: not known. A lane is a group     */
+    int64_t              resume_at;    /* number of the first update, from 1             */
 } ckr_plan_facts;
 
 typedef struct ckr_ckpt ckr_ckpt;      /* an opened checkpoint: 1..n files and their run state */
@@ -669,6 +723,9 @@ typedef struct ckr_plan ckr_plan;      /* what a resume or conversion would do  
 typedef struct ckr_open_desc {         /* NULL or all zero: recognise, default hooks     */
     const char    *dialect;            /* instead of recognition                         */
     int64_t        vocab;              /* logical vocabulary rows, where no file tells    */
+    const char    *schedule;           /* "KIND:key=value,..." of the saved run, where no file
+                                          tells: the frameworks' own names                */
+    const char    *optimizer;          /* the optimizer's file beside a bare scheduler's  */
     ckr_limits     limits;
     const ckr_env *env;                /* copied                                         */
 } ckr_open_desc;
@@ -721,6 +778,21 @@ CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name,
 CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
                                    uint64_t max_bytes, ckr_plan **out, ckr_error *err);
 CKR_API void       ckr_plan_free(ckr_plan *p);                          /* NULL is fine        */
+
+/* Only the decisions - groups, schedule, report - and no file: what a trainer asks that reads and
+   writes its own checkpoints. ckr_plan_write refuses such a plan. */
+CKR_API ckr_result ckr_plan_decide(const ckr_ckpt *src, const ckr_target *target, ckr_plan **out,
+                                   ckr_error *err);
+
+/* Values of a schedule for `n` updates from number `first` on (1 is the first of training): n rows
+   of n_lanes numbers, NaN where the schedule does not tell. Computed as the framework computes
+   them, operation by operation. env NULL: the default hooks. Thread-safe. */
+typedef enum ckr_column { CKR_COLUMN_LR = 0, CKR_COLUMN_WEIGHT_DECAY, CKR_COLUMN_MOMENTUM } ckr_column;
+CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column, int64_t first,
+                                       uint64_t n, double *out, const ckr_env *env,
+                                       ckr_error *err);
+/* The update after which the schedule changes no more; -1: none, or not known. */
+CKR_API int64_t ckr_schedule_end(const ckr_schedule *s);
 CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p);
 
 typedef struct ckr_receipt {           /* what was done and what was proved              */
@@ -9355,6 +9427,4393 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
     return ckr__yaml_parse(c, path, text, (size_t)c->files[file].size, root);
 }
 
+/* >>schedule ------------------------------------------------------------------ */
+/* Learning-rate schedules. A curve turns a clock value into one operation per update (all its
+   transcendental functions), which a plain loop then applies to every lane, one per parameter
+   group. Each operation is rounded on its own, in the order of the framework's own source, so that
+   the values are the framework's bit for bit where its libm agrees with ours. Torch's path
+   dependent schedulers exist twice: as the recurrence that torch runs from update 1, and in closed
+   form. Their difference stays below ckr__sched_bound. */
+
+#define CKR__SCHED_DEPTH 8     /* of SequentialLR and ChainedScheduler in each other     */
+#define CKR__SCHED_NODES 64    /* of one schedule                                        */
+#define CKR__PI 3.141592653589793
+
+typedef enum ckr__curve_kind {
+    CKR__CV_CONST = 1, CKR__CV_HF, CKR__CV_TABLE, CKR__CV_NANOTRON, CKR__CV_TITAN,
+    CKR__CV_TITAN_OLD, CKR__CV_MEGATRON, CKR__CV_DS_WARMUP, CKR__CV_DS_COSINE, CKR__CV_DS_CYCLE,
+    CKR__CV_DS_RANGE, CKR__CV_LLMC, CKR__CV_PIECES, CKR__CV_USER,
+    CKR__CV_STEP, CKR__CV_MULTISTEP, CKR__CV_CONSTANT, CKR__CV_LINEAR, CKR__CV_EXP, CKR__CV_POLY,
+    CKR__CV_COSINE, CKR__CV_RESTARTS, CKR__CV_ONECYCLE, CKR__CV_CYCLIC, CKR__CV_SWA, CKR__CV_SEQ,
+    CKR__CV_CHAIN, CKR__CV_COUNT_
+} ckr__curve_kind;
+
+typedef enum ckr__shape {
+    CKR__SH_NONE = 0, CKR__SH_LINEAR, CKR__SH_COSINE, CKR__SH_HARD, CKR__SH_SQRT, CKR__SH_POLY,
+    CKR__SH_EXP2, CKR__SH_INVSQRT, CKR__SH_LOG, CKR__SH_CONST, CKR__SH_HOLD, CKR__SH_WARM_FLOOR,
+    CKR__SH_COUNT_
+} ckr__shape;
+
+enum { CKR__CF_WARM_INCL = 1, CKR__CF_DECAY_INCL = 2, CKR__CF_CLAMP = 4, CKR__CF_EXTRAP = 8,
+       CKR__CF_MOMENTUM = 16, CKR__CF_WD = 32, CKR__CF_STAIRS = 64, CKR__CF_WSD = 64, CKR__CF_WARMUP = 128,
+       CKR__CF_ALL = 255 };
+
+/* What each kind keeps in them stands at its function; NaN where it has none. */
+typedef struct ckr__curve_nums {
+    double warm, start, decay, total;      /* clock values and lengths                   */
+    double floor, from, top, peak;         /* values                                     */
+    double power, cycles;
+    double warm_off, warm_den, decay_off, floor_ratio, from_ratio, end_at;
+} ckr__curve_nums;
+#define CKR__CURVE_NUMS (sizeof(ckr__curve_nums) / sizeof(double))
+
+typedef double (*ckr__curve_fn)(void *user, double base, double t);
+
+typedef struct ckr__curve {
+    uint8_t            kind, shape, warm_shape, wd_shape, flags;
+    uint16_t           index;              /* in depth-first order                        */
+    ckr__curve_nums    k;
+    uint32_t           n_list, n_children;
+    double            *at, *val;           /* milestones, table rows, phases: n_list each */
+    struct ckr__curve *children;
+    double            *base, *min, *max;   /* of a child, per lane; NULL: the schedule's  */
+    int64_t            epoch, t_cur, t_i;  /* as saved: where a simulation goes on        */
+    ckr__curve_fn      fn;                 /* of CV_USER                                  */
+    void              *user;
+} ckr__curve;
+
+/* The value rounded to double here: keeps a compiler from fusing the product it came from with the
+   sum it goes into. x86 without FMA has nothing to fuse, and the x87 unit is set to 53 bits. */
+static double ckr__rn(double v)
+{
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__)) && !defined(__FMA__) && \
+    !defined(__FMA4__)
+    return v;
+#elif defined(__GNUC__) && defined(__SSE2_MATH__)
+    __asm__("" : "+x"(v));
+    return v;
+#elif defined(__GNUC__) && defined(__aarch64__)
+    __asm__("" : "+w"(v));
+    return v;
+#else
+    volatile double r = v;
+    return r;
+#endif
+}
+
+/* The same for float, which only SSE computes in float. */
+static float ckr__rnf(float v)
+{
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__FMA__) && !defined(__FMA4__)
+    return v;
+#else
+    volatile float r = v;
+    return r;
+#endif
+}
+
+/* Sets the x87 unit to 53 bits, so that one operation rounds once as SSE and Python do. */
+static unsigned ckr__fp_enter(void)
+{
+#if defined(__GNUC__) && defined(__i386__) && !defined(__SSE2_MATH__)
+    uint16_t was, now;
+    __asm__ volatile("fnstcw %0" : "=m"(was));
+    now = (uint16_t)((was & ~0x300u) | 0x200u);
+    __asm__ volatile("fldcw %0" : : "m"(now));
+    return was;
+#else
+    return 0;
+#endif
+}
+
+static void ckr__fp_leave(unsigned was)
+{
+#if defined(__GNUC__) && defined(__i386__) && !defined(__SSE2_MATH__)
+    uint16_t w = (uint16_t)was;
+    __asm__ volatile("fldcw %0" : : "m"(w));
+#else
+    (void)was;
+#endif
+}
+
+static double ckr__nan(void)
+{
+    static const uint32_t bits = 0x7fc00000u;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return (double)f;
+}
+
+static double ckr__inf(void)
+{
+    return HUGE_VAL;
+}
+
+static bool ckr__finite(double v)
+{
+    return v >= -1.7976931348623157e308 && v <= 1.7976931348623157e308;
+}
+
+/* false for NaN: equality that -Wfloat-equal and readers of diffs do not stumble over */
+static bool ckr__same(double a, double b)
+{
+    return a <= b && a >= b;
+}
+
+/* What the lanes of one curve hold, as arrays. */
+enum { CKR__V_BASE = 0, CKR__V_MIN, CKR__V_MAX,
+       CKR__V_SPAN,            /* max - min                                              */
+       CKR__V_OVER,            /* base - min                                             */
+       CKR__V_RISE,            /* max - base                                             */
+       CKR__V_CURVE_,          /* the ones above are per curve, those below per schedule */
+       CKR__V_BMOM = CKR__V_CURVE_, CKR__V_XMOM, CKR__V_MSPAN, CKR__V_WD, CKR__V_WD_END,
+       CKR__V_WD_SPAN, CKR__V_WD_MULT, CKR__V_LR_MULT, CKR__V_P, CKR__V_Q, CKR__V_RAMP,
+       CKR__V_RAMP_SPAN, CKR__V_ANCHOR, CKR__V_COUNT_ };
+
+typedef enum ckr__opcode {     /* A, B: arrays a and b; base, l: those of the lane       */
+    CKR__OP_UNDEF = 0,         /* NaN, `why` says more                                   */
+    CKR__OP_SET,               /* x                                                      */
+    CKR__OP_GET,               /* A                                                      */
+    CKR__OP_MUL,               /* A * x                                                  */
+    CKR__OP_DIV,               /* A / x                                                  */
+    CKR__OP_MIX,               /* A + B * x                                              */
+    CKR__OP_PART,              /* A + B * x * y, y a power of 2                          */
+    CKR__OP_WARM,              /* x + (A - x) * y / z                                    */
+    CKR__OP_FLOORED,           /* max(B, A * x / y)                                      */
+    CKR__OP_BLEND,             /* A * x + B * y                                          */
+    CKR__OP_ARC_COS,           /* B + (A - B) / 2 * x                                    */
+    CKR__OP_ARC_LINE,          /* (B - A) * x + A                                        */
+    CKR__OP_WAVE,              /* A + B * x * y                                          */
+    CKR__OP_WAVE_DOWN,         /* A - B * x * y                                          */
+    CKR__OP_WD,                /* (A + B * x) * wd_mult                                  */
+    CKR__OP_NT_WARM,           /* base * (base * x / y / base)                           */
+    CKR__OP_NT_PART,           /* base * ((A + B * x / y) / base)                        */
+    CKR__OP_NT_HALF,           /* base * ((A + B * x * y) / base), y a power of 2        */
+    CKR__OP_NT_SET,            /* base * (x / base)                                      */
+    CKR__OP_SQUARE,            /* base * base                                            */
+    CKR__OP_PIECES,            /* lo + (hi - lo) * x, lo = w0 + w1 * base, hi = w2 + w3 * base */
+    CKR__OP_PIECES_SQRT,       /* max(lo, hi * x / y)                                    */
+    CKR__OP_F32_WARM,          /* float: A * x / y                                       */
+    CKR__OP_F32_MUL,           /* float: A * x                                           */
+    CKR__OP_F32_MIX,           /* float: A * y + x * (A - A * y)                         */
+    CKR__OP_F32_LINE,          /* float: A - x * (A - A * y)                             */
+    CKR__OP_USER,
+    CKR__OP_KEEP,              /* l: recurrences from here on                            */
+    CKR__OP_L_MUL,             /* l * x                                                  */
+    CKR__OP_L_COS,             /* x * (l - A) + A                                        */
+    CKR__OP_L_TURN,            /* l + B * x / 2                                          */
+    CKR__OP_L_SWA              /* A * y + unmixed(l, x) * (1 - y)                        */
+} ckr__opcode;
+
+typedef struct ckr__lr_op {
+    uint8_t     code, a, b;
+    bool        clamp;
+    uint16_t    node;          /* whose arrays                                           */
+    double      x, y, z, w[4];
+    const ckr__curve *curve;   /* of OP_USER                                             */
+    const char *why;
+} ckr__lr_op;
+
+static void ckr__lr_set(ckr__lr_op *o, ckr__opcode code, int a, int b, double x, double y)
+{
+    o->code = (uint8_t)code;
+    o->a = (uint8_t)a;
+    o->b = (uint8_t)b;
+    o->x = x;
+    o->y = y;
+}
+
+static void ckr__lr_undef(ckr__lr_op *o, const char *why)
+{
+    ckr__lr_set(o, CKR__OP_UNDEF, 0, 0, 0, 0);
+    o->why = why;
+}
+
+static void ckr__lr_mul(ckr__lr_op *o, double x)
+{
+    ckr__lr_set(o, CKR__OP_MUL, CKR__V_BASE, 0, x, 0);
+}
+
+/* The loops. `l` is the row itself: recurrences read their lane before they write it. */
+#define CKR__EACH(value) for (i = 0; i < n; i++) l[i] = (value)
+
+/* Two lanes at a time, where no compiler can fuse: the divisions are what costs. Each lane gets the
+   operations of the plain loop; returns how many lanes it did. */
+static uint64_t ckr__run_nt_pairs(const ckr__lr_op *o, const double *const *v, uint64_t n,
+                                  double *l)
+{
+    uint64_t i = 0;
+#if defined(CKR__X64) && !defined(__FMA__) && !defined(__FMA4__)
+    const double *A = v[o->a], *B = v[o->b], *base = v[CKR__V_BASE];
+    const __m128d x = _mm_set1_pd(o->x), y = _mm_set1_pd(o->y);
+    const bool half = o->code == CKR__OP_NT_HALF;
+    for (; i + 2 <= n; i += 2) {
+        const __m128d b = _mm_loadu_pd(base + i);
+        __m128d u = _mm_mul_pd(_mm_loadu_pd(B + i), x);
+        u = half ? _mm_mul_pd(u, y) : _mm_div_pd(u, y);
+        u = _mm_div_pd(_mm_add_pd(_mm_loadu_pd(A + i), u), b);
+        _mm_storeu_pd(l + i, _mm_mul_pd(b, u));
+    }
+#else
+    (void)o, (void)v, (void)n, (void)l;
+#endif
+    return i;
+}
+
+static void ckr__run_nt(const ckr__lr_op *o, const double *const *v, uint64_t n, double *l)
+{
+    const double *A = v[o->a], *B = v[o->b], *base = v[CKR__V_BASE], x = o->x, y = o->y;
+    uint64_t i;
+    switch (o->code) {
+    case CKR__OP_NT_WARM:
+        CKR__EACH(base[i] * (ckr__rn(ckr__rn(base[i] * x) / y) / base[i]));
+        break;
+    case CKR__OP_NT_PART:
+        for (i = ckr__run_nt_pairs(o, v, n, l); i < n; i++)
+            l[i] = base[i] * ((A[i] + ckr__rn(ckr__rn(B[i] * x) / y)) / base[i]);
+        break;
+    case CKR__OP_NT_HALF:
+        for (i = ckr__run_nt_pairs(o, v, n, l); i < n; i++)
+            l[i] = base[i] * ((A[i] + ckr__rn(ckr__rn(B[i] * x) * y)) / base[i]);
+        break;
+    case CKR__OP_NT_SET: CKR__EACH(base[i] * (x / base[i])); break;
+    default:             CKR__EACH(base[i] * base[i]); return;
+    }
+    for (i = 0; i < n; i++)
+        if (ckr__same(base[i], 0)) l[i] = 0;      /* 0 / 0: such a group is not trained   */
+}
+
+/* Python's max(f, v): the floor unless the value is larger. */
+static double ckr__floored(double f, double v)
+{
+    return v > f ? v : f;
+}
+
+static void ckr__run_pieces(const ckr__lr_op *o, const double *const *v, uint64_t n, double *l)
+{
+    const double *base = v[CKR__V_BASE], *w = o->w;
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        const double lo = w[0] + ckr__rn(w[1] * base[i]), hi = w[2] + ckr__rn(w[3] * base[i]);
+        if (o->code == CKR__OP_PIECES) l[i] = lo + ckr__rn((hi - lo) * o->x);
+        else l[i] = ckr__floored(lo, ckr__rn(hi * o->x) / o->y);
+        if (o->clamp && !(l[i] > 0)) l[i] = 0;
+    }
+}
+
+/* llm.c computes in float; the value is a double again only here. */
+static void ckr__run_f32(const ckr__lr_op *o, const double *const *v, uint64_t n, double *l)
+{
+    const double *A = v[o->a];
+    const float x = (float)o->x, y = (float)o->y;
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        const float lr = ckr__rnf((float)A[i]), min = ckr__rnf(lr * y),
+                    part = ckr__rnf(x * ckr__rnf(lr - min));
+        switch (o->code) {
+        case CKR__OP_F32_WARM: l[i] = (double)ckr__rnf(ckr__rnf(lr * x) / y); break;
+        case CKR__OP_F32_MUL:  l[i] = (double)ckr__rnf(lr * x); break;
+        case CKR__OP_F32_MIX:  l[i] = (double)ckr__rnf(min + part); break;
+        default:               l[i] = (double)ckr__rnf(lr - part); break;
+        }
+    }
+}
+
+static void ckr__run_recurrence(const ckr__lr_op *o, const double *const *v, uint64_t n, double *l)
+{
+    const double *A = v[o->a], *B = v[o->b], x = o->x, y = o->y;
+    uint64_t i;
+    switch (o->code) {
+    case CKR__OP_L_MUL:  CKR__EACH(l[i] * x); break;
+    case CKR__OP_L_COS:  CKR__EACH(ckr__rn(x * (l[i] - A[i])) + A[i]); break;
+    case CKR__OP_L_TURN: CKR__EACH(l[i] + ckr__rn(B[i] * x) / 2); break;
+    case CKR__OP_L_SWA:
+        for (i = 0; i < n; i++) {
+            const double was = ckr__same(x, 1) ? A[i] : (l[i] - ckr__rn(x * A[i])) / (1 - x);
+            l[i] = ckr__rn(A[i] * y) + ckr__rn(was * (1 - y));
+        }
+        break;
+    default: break;
+    }
+}
+
+static void ckr__run_user(const ckr__lr_op *o, const double *const *v, uint64_t n, double *l)
+{
+    uint64_t i;
+    CKR__EACH(o->curve->fn(o->curve->user, v[CKR__V_BASE][i], o->x));
+}
+
+/* Applies the operation to n lanes. */
+static void ckr__run(const ckr__lr_op *o, const double *const *v, uint64_t n, double *l)
+{
+    const double *A = v[o->a], *B = v[o->b], *M = v[CKR__V_WD_MULT], x = o->x, y = o->y, z = o->z;
+    uint64_t i;
+    switch (o->code) {
+    case CKR__OP_SET:  CKR__EACH(x); break;
+    case CKR__OP_GET:  memcpy(l, A, (size_t)n * sizeof *l); break;
+    case CKR__OP_MUL:  CKR__EACH(A[i] * x); break;
+    case CKR__OP_DIV:  CKR__EACH(A[i] / x); break;
+    case CKR__OP_MIX:  CKR__EACH(A[i] + ckr__rn(B[i] * x)); break;
+    case CKR__OP_PART: CKR__EACH(A[i] + ckr__rn(ckr__rn(B[i] * x) * y)); break;
+    case CKR__OP_WARM: CKR__EACH(x + ckr__rn((A[i] - x) * y) / z); break;
+    case CKR__OP_FLOORED:  CKR__EACH(ckr__floored(B[i], ckr__rn(A[i] * x) / y)); break;
+    case CKR__OP_BLEND:    CKR__EACH(ckr__rn(A[i] * x) + ckr__rn(B[i] * y)); break;
+    case CKR__OP_ARC_COS:  CKR__EACH(B[i] + ckr__rn((A[i] - B[i]) / 2 * x)); break;
+    case CKR__OP_ARC_LINE: CKR__EACH(ckr__rn((B[i] - A[i]) * x) + A[i]); break;
+    case CKR__OP_WAVE:     CKR__EACH(A[i] + ckr__rn(ckr__rn(B[i] * x) * y)); break;
+    case CKR__OP_WAVE_DOWN: CKR__EACH(A[i] - ckr__rn(ckr__rn(B[i] * x) * y)); break;
+    case CKR__OP_WD:       CKR__EACH((A[i] + ckr__rn(B[i] * x)) * M[i]); break;
+    case CKR__OP_NT_WARM:
+    case CKR__OP_NT_PART:
+    case CKR__OP_NT_HALF:
+    case CKR__OP_NT_SET:
+    case CKR__OP_SQUARE: ckr__run_nt(o, v, n, l); break;
+    case CKR__OP_PIECES:
+    case CKR__OP_PIECES_SQRT: ckr__run_pieces(o, v, n, l); break;
+    case CKR__OP_F32_WARM:
+    case CKR__OP_F32_MUL:
+    case CKR__OP_F32_MIX:
+    case CKR__OP_F32_LINE: ckr__run_f32(o, v, n, l); break;
+    case CKR__OP_USER: ckr__run_user(o, v, n, l); break;
+    case CKR__OP_UNDEF: CKR__EACH(ckr__nan()); break;
+    default: ckr__run_recurrence(o, v, n, l); break;
+    }
+}
+#undef CKR__EACH
+
+/* >>schedule.curves ----------------------------------------------------------- */
+/* One function per framework: the operation for the clock value t. Formulas restate the cited
+   sources; a division that Python would refuse is an undefined curve, never an infinity. */
+
+static const char *const ckr__why_zero = "the curve divides by zero there";
+
+static double ckr__at_least(double v, double least)
+{
+    return v > least ? v : least;
+}
+
+/* transformers optimization.py, diffusers optimization.py: factors of a LambdaLR. top:
+   optimizer.defaults["lr"], floor: lr_end or the ratio r, from: warmup_lr_rate or NaN, decay:
+   num_decay_steps or the timescale, start: warmup + stable steps. */
+static double ckr__hf_warm(const ckr__curve *c, double t)
+{
+    const ckr__curve_nums *k = &c->k;
+    double g = t / ckr__at_least(k->warm, 1);
+    if (c->shape == CKR__SH_WARM_FLOOR) {
+        if (k->from != k->from) return (t + 1) / ckr__at_least(k->warm, 1);
+        return k->from + ckr__rn((1 - k->from) * t) / ckr__at_least(k->warm - 1, 1);
+    }
+    if (!(c->flags & CKR__CF_WARMUP)) return g;                     /* warmup_stable_decay */
+    if (c->warm_shape == CKR__SH_COSINE) g = 0.5 * (1 - cos(CKR__PI * g));
+    else if (c->warm_shape == CKR__SH_SQRT) g = 1 - sqrt(1 - g);
+    return ckr__at_least(ckr__rn(g * (1 - k->floor)) + k->floor, 0);
+}
+
+static double ckr__hf_wsd(const ckr__curve *c, double t)
+{
+    const ckr__curve_nums *k = &c->k;
+    double p = (t - k->start) / ckr__at_least(k->decay, 1), g;
+    if (t < k->start) return 1;
+    if (!(t < k->start + k->decay)) return k->floor;
+    if (c->shape == CKR__SH_LINEAR) g = 1 - p;
+    else if (c->shape == CKR__SH_SQRT) g = 1 - sqrt(p);
+    else g = 0.5 * (1 + cos(CKR__PI * k->cycles * 2 * p));
+    return ckr__at_least(ckr__rn(g * (1 - k->floor)) + k->floor, 0);
+}
+
+static double ckr__hf_poly(const ckr__curve_nums *k, double t, const char **why)
+{
+    double left;
+    if (t > k->total) return k->floor / k->top;
+    if (!(k->total > k->warm)) {
+        *why = ckr__why_zero;
+        return 0;
+    }
+    left = 1 - (t - k->warm) / (k->total - k->warm);
+    return (ckr__rn((k->top - k->floor) * pow(left, k->power)) + k->floor) / k->top;
+}
+
+static double ckr__hf_factor(const ckr__curve *c, double t, const char **why)
+{
+    const ckr__curve_nums *k = &c->k;
+    const double span = ckr__at_least(k->total - k->warm, 1), q = (t - k->warm) / span;
+    double g;
+    if (t < k->warm) return ckr__hf_warm(c, t);
+    if (c->flags & CKR__CF_WARMUP) return ckr__hf_wsd(c, t);
+    switch (c->shape) {
+    case CKR__SH_LINEAR: return ckr__at_least((k->total - t) / span, 0);
+    case CKR__SH_POLY:   return ckr__hf_poly(k, t, why);
+    case CKR__SH_HARD:
+        if (q >= 1) return 0;
+        return ckr__at_least(0.5 * (1 + cos(CKR__PI * fmod(k->cycles * q, 1))), 0);
+    case CKR__SH_INVSQRT:
+        g = (t + (k->decay - k->warm)) / k->decay;
+        if (!(g > 0)) *why = ckr__why_zero;
+        return 1 / sqrt(g > 0 ? g : 1);
+    case CKR__SH_COSINE:
+    case CKR__SH_WARM_FLOOR:
+        g = c->shape == CKR__SH_COSINE ? q : (t - k->warm + 1) / span;
+        g = 0.5 * (1 + cos(CKR__PI * k->cycles * 2 * g));
+        if (k->floor == k->floor) g = ckr__rn(g * (1 - k->floor)) + k->floor;
+        return ckr__at_least(g, 0);
+    default: return 1;
+    }
+}
+
+/* diffusers piecewise_constant: val[i] before at[i], power from the last on. */
+static double ckr__table_factor(const ckr__curve *c, double t)
+{
+    uint32_t i;
+    for (i = 0; i < c->n_list; i++)
+        if (t < c->at[i]) return c->val[i];
+    return c->k.power;
+}
+
+/* nanotron helpers.py lr_scheduler_builder: factors init-relative, lr = init * (value / init). With
+   neither warmup nor decay its factor is the LR itself. top: the global learning_rate of a constant
+   warmup; start, decay: of the decay; lanes' min: min_decay_lr. */
+static void ckr__nanotron_op(const ckr__curve *c, double t, ckr__lr_op *o)
+{
+    const ckr__curve_nums *k = &c->k;
+    const double x = t - k->start;
+    if (ckr__same(k->warm, 0) && ckr__same(k->decay, 0)) {
+        ckr__lr_set(o, CKR__OP_SQUARE, 0, 0, 0, 0);
+    } else if (t <= k->warm) {
+        if (c->warm_shape == CKR__SH_CONST) ckr__lr_set(o, CKR__OP_NT_SET, 0, 0, k->top, 0);
+        else ckr__lr_set(o, CKR__OP_NT_WARM, 0, 0, t, ckr__at_least(k->warm, 1));
+    } else if (t < k->start) {
+        ckr__lr_set(o, CKR__OP_GET, CKR__V_BASE, 0, 0, 0);
+    } else if (t < k->start + k->decay) {
+        ckr__lr_set(o, CKR__OP_NT_PART, CKR__V_MIN, CKR__V_OVER, k->decay - x, k->decay);
+        if (c->shape == CKR__SH_LINEAR) return;
+        o->code = CKR__OP_NT_HALF;
+        o->y = c->shape == CKR__SH_SQRT ? 1 : 0.5;
+        o->x = c->shape == CKR__SH_SQRT ? 1 - sqrt(x / k->decay) : 1 + cos(CKR__PI * x / k->decay);
+    } else {
+        ckr__lr_set(o, CKR__OP_NT_HALF, CKR__V_MIN, CKR__V_OVER, 0, 1);
+    }
+}
+
+/* torchtitan components/lr_scheduler.py; floor: min_lr_factor. Past the total its linear and square
+   root decays go below 0. The form before pull request 1284 counts one more step and stops. */
+static double ckr__titan_factor(const ckr__curve *c, double t, const char **why)
+{
+    const ckr__curve_nums *k = &c->k;
+    const bool old = c->kind == CKR__CV_TITAN_OLD;
+    double p;
+    if (old && t > k->start + k->decay) t = k->start + k->decay;
+    if (t < k->warm) return (t + 1) / (old ? k->warm + 1 : k->warm);
+    if (t < k->start || (old && ckr__same(k->decay, 0))) return 1;
+    if (ckr__same(k->decay, 0)) {
+        *why = "torchtitan asserts that there are decay steps";
+        return 0;
+    }
+    p = (t + 1 - k->start) / (old ? k->decay + 1 : k->decay);
+    if (c->shape == CKR__SH_SQRT) p = 1 - sqrt(p);
+    else if (c->shape == CKR__SH_COSINE) p = 0.5 * (1 + cos(CKR__PI * p));
+    else p = 1 - p;
+    return k->floor + ckr__rn((1 - k->floor) * p);
+}
+
+/* Megatron-LM optimizer_param_scheduler.py get_lr; from: init_lr, total: lr_decay_steps, decay:
+   wsd_decay_steps, end_at: wd_incr_steps. Lanes: max_lr, min_lr, start_wd, end_wd. */
+static void ckr__megatron_op(const ckr__curve *c, double t, ckr__lr_op *o)
+{
+    const ckr__curve_nums *k = &c->k;
+    double r = (t - k->warm) / (k->total - k->warm);
+    if (k->warm > 0 && t <= k->warm) {
+        ckr__lr_set(o, CKR__OP_WARM, CKR__V_MAX, 0, k->from, t);
+        o->z = k->warm;
+        return;
+    }
+    if (c->shape == CKR__SH_CONST) {
+        ckr__lr_set(o, CKR__OP_GET, CKR__V_MAX, 0, 0, 0);
+        return;
+    }
+    if (t > k->total) {
+        ckr__lr_set(o, CKR__OP_GET, CKR__V_MIN, 0, 0, 0);
+        return;
+    }
+    ckr__lr_set(o, CKR__OP_MIX, CKR__V_MIN, CKR__V_SPAN, 1, 0);
+    if (c->shape == CKR__SH_INVSQRT) {
+        ckr__lr_set(o, CKR__OP_FLOORED, CKR__V_MAX, CKR__V_MIN, pow(ckr__at_least(k->warm, 1), 0.5),
+                    pow(ckr__at_least(t, 1), 0.5));
+        return;
+    }
+    if (c->flags & CKR__CF_WSD) {
+        if (t <= k->total - k->decay) return;
+        r = (t - (k->total - k->decay)) / k->decay;
+    }
+    o->x = c->shape == CKR__SH_COSINE  ? 0.5 * (cos(CKR__PI * r) + 1)
+           : c->shape == CKR__SH_EXP2  ? 2 * pow(0.5, r) - 1
+           : c->shape == CKR__SH_SQRT  ? 1 - sqrt(r)
+                                       : 1 - r;
+}
+
+/* The same file's get_wd, times the group's wd_mult. */
+static void ckr__megatron_wd(const ckr__curve *c, double t, ckr__lr_op *o)
+{
+    const double r = t / c->k.end_at;
+    if (t > c->k.end_at || c->wd_shape == CKR__SH_CONST) {
+        ckr__lr_set(o, CKR__OP_WD, CKR__V_WD_END, CKR__V_WD_SPAN, 0, 0);
+        return;
+    }
+    if (!(c->k.end_at > 0)) {
+        ckr__lr_undef(o, ckr__why_zero);
+        return;
+    }
+    ckr__lr_set(o, CKR__OP_WD, CKR__V_WD, CKR__V_WD_SPAN, r, 0);
+    if (c->wd_shape == CKR__SH_COSINE) o->x = 0.5 * (cos(CKR__PI * (1 - r)) + 1);
+}
+
+/* DeepSpeed lr_schedules.py WarmupLR, WarmupDecayLR, WarmupCosineLR at last_batch_iteration t; -1
+   is the LR before the first tick. decay: N - w, NaN for WarmupLR. from: warmup_min_ratio, floor:
+   cos_min_ratio. */
+static double ckr__ds_gamma(const ckr__curve *c, double t)
+{
+    return c->warm_shape == CKR__SH_LOG ? 1 / log(c->k.warm) * log(t + 1) : t / c->k.warm;
+}
+
+static void ckr__ds_warmup_op(const ckr__curve *c, double t, ckr__lr_op *o)
+{
+    const ckr__curve_nums *k = &c->k;
+    double g = 1;
+    if (t < 0) g = 0;
+    else if (t < k->warm) g = ckr__ds_gamma(c, t);
+    else if (k->decay == k->decay)
+        g = ckr__at_least((k->total - t) / ckr__at_least(k->decay, 1), 0);
+    ckr__lr_set(o, CKR__OP_MIX, CKR__V_MIN, CKR__V_SPAN, g, 0);
+}
+
+static void ckr__ds_cosine_op(const ckr__curve *c, double t, ckr__lr_op *o)
+{
+    const ckr__curve_nums *k = &c->k;
+    double g;
+    if (t < 0) {
+        g = 0;
+    } else if (t < k->warm) {
+        g = k->from + ckr__rn(ckr__ds_gamma(c, t) * (1 - k->from));
+    } else if (!(k->total - k->warm > 0 || k->total - k->warm < 0)) {
+        ckr__lr_undef(o, ckr__why_zero);
+        return;
+    } else {
+        g = (1 + cos(CKR__PI * (t - k->warm + 1) / (k->total - k->warm))) / 2;
+        g = ckr__at_least(k->floor + ckr__rn((1 - k->floor) * g), 0);
+    }
+    ckr__lr_mul(o, g);
+}
+
+/* Where a sawtooth of period `size`, rising for the part `ratio` of it, stands: 0..1, its cycle. */
+static double ckr__saw(double t, double size, double ratio, double *cycle)
+{
+    double x;
+    *cycle = floor(1 + t / size);
+    x = 1 + t / size - *cycle;
+    return x <= ratio ? x / ratio : (x - 1) / (ratio - 1);
+}
+
+/* DeepSpeed OneCycle (power: decay_lr_rate, decay: decay_step_size, cycles: decay_mom_rate) and
+   LRRangeTest (decay: step size, power: step rate). total: the cycle's size, start: its ratio. */
+static void ckr__ds_cycle_op(const ckr__curve *c, double t, bool momentum, ckr__lr_op *o)
+{
+    const ckr__curve_nums *k = &c->k;
+    double cycle, f, left = t - k->total + 1;
+    if (t < k->total) {
+        f = ckr__saw(t + 1, k->total, k->start, &cycle);
+        if (momentum && t < 0) ckr__lr_set(o, CKR__OP_GET, CKR__V_BMOM, 0, 0, 0);
+        else if (momentum) ckr__lr_set(o, CKR__OP_WAVE_DOWN, CKR__V_XMOM, CKR__V_MSPAN, f, 1);
+        else if (t < 0) ckr__lr_set(o, CKR__OP_GET, CKR__V_MIN, 0, 0, 0);
+        else ckr__lr_set(o, CKR__OP_MIX, CKR__V_MIN, CKR__V_SPAN, f, 0);
+        return;
+    }
+    if (ckr__same(k->decay, 0)) left = 0;                              /* no decay is asked for */
+    else left = left / k->decay;
+    if (momentum) ckr__lr_set(o, CKR__OP_MUL, CKR__V_XMOM, 0, 1 + ckr__rn(k->cycles * left), 0);
+    else ckr__lr_set(o, CKR__OP_DIV, CKR__V_MIN, 0, 1 + ckr__rn(k->power * left), 0);
+}
+
+static void ckr__ds_range_op(const ckr__curve *c, double t, ckr__lr_op *o)
+{
+    double x = (t + 1) / c->k.decay;
+    if (t < 0) x = 0;
+    if (c->flags & CKR__CF_STAIRS) x = floor(x);
+    ckr__lr_set(o, CKR__OP_MUL, CKR__V_MIN, 0, 1 + ckr__rn(c->k.power * x), 0);
+}
+
+/* llm.c schedulers.h, in float; floor: final_learning_rate_frac. Its assertions end the curve. */
+static void ckr__llmc_op(const ckr__curve *c, double t, ckr__lr_op *o)
+{
+    const ckr__curve_nums *k = &c->k;
+    float r;
+    if (c->shape == CKR__SH_CONST) {
+        ckr__lr_set(o, CKR__OP_F32_MUL, CKR__V_BASE, 0, 1, 0);
+        return;
+    }
+    if (t < k->warm) {
+        r = ckr__rnf((float)(t + 1) / (float)k->warm);
+        if (c->shape == CKR__SH_SQRT) ckr__lr_set(o, CKR__OP_F32_MUL, CKR__V_BASE, 0, (double)r, 0);
+        else ckr__lr_set(o, CKR__OP_F32_WARM, CKR__V_BASE, 0, t + 1, k->warm);
+        return;
+    }
+    if (t < k->start) {
+        ckr__lr_set(o, CKR__OP_F32_MUL, CKR__V_BASE, 0, 1, 0);
+        return;
+    }
+    if (!(k->total > k->start) || t > k->total) {
+        ckr__lr_undef(o, "llm.c asserts that the step lies inside the decay");
+        return;
+    }
+    r = ckr__rnf((float)(t - k->start) / (float)(k->total - k->start));
+    ckr__lr_set(o, CKR__OP_F32_MIX, CKR__V_BASE, 0, (double)r, k->floor);
+    if (c->shape == CKR__SH_LINEAR) o->code = CKR__OP_F32_LINE;
+    else if (c->shape == CKR__SH_SQRT) o->x = (double)ckr__rnf(1 - ckr__rnf(sqrtf(r)));
+    else
+        o->x = (double)ckr__rnf(0.5f * ckr__rnf(1 + ckr__rnf(cosf((float)(CKR__PI * (double)r)))));
+}
+
+static double ckr__shape_at(const ckr__curve *c, double p)
+{
+    switch (c->shape) {
+    case CKR__SH_LINEAR: return 1 - p;
+    case CKR__SH_COSINE: return (1 + cos(2 * CKR__PI * c->k.cycles * p)) / 2;
+    case CKR__SH_HARD:   return (1 + cos(CKR__PI * fmod(c->k.cycles * p, 1))) / 2;
+    case CKR__SH_SQRT:   return 1 - sqrt(p > 0 ? p : 0);
+    case CKR__SH_POLY:   return pow(1 - p > 0 ? 1 - p : 0, c->k.power);
+    case CKR__SH_EXP2:   return 2 * pow(0.5, p) - 1;
+    default:             return 1;
+    }
+}
+
+/* The piecewise curve in general: from a level over a warmup to a peak, decay from `start` on. */
+static void ckr__pieces_op(const ckr__curve *c, double t, ckr__lr_op *o)
+{
+    const ckr__curve_nums *k = &c->k;
+    const double u = t - k->start + k->decay_off, x = (t + k->warm_off) / k->warm_den;
+    const bool has_peak = k->peak == k->peak;
+    memset(o->w, 0, sizeof o->w);
+    o->w[2] = has_peak ? k->peak : 0;
+    o->w[3] = has_peak ? 0 : k->top;
+    ckr__lr_set(o, CKR__OP_PIECES, 0, 0, 1, 1);
+    o->clamp = (c->flags & CKR__CF_CLAMP) != 0;
+    if (t < k->warm || ((c->flags & CKR__CF_WARM_INCL) && k->warm > 0 && t <= k->warm)) {
+        o->w[0] = k->from;
+        o->w[1] = k->from_ratio;
+        o->x = c->warm_shape == CKR__SH_COSINE ? (1 - cos(CKR__PI * x)) / 2
+               : c->warm_shape == CKR__SH_SQRT ? 1 - sqrt(1 - x)
+               : c->warm_shape == CKR__SH_LOG  ? log(t + 1) / log(k->warm)
+               : c->warm_shape == CKR__SH_CONST ? 1
+               : c->warm_shape == CKR__SH_HOLD  ? 0
+                                                : x;
+        return;
+    }
+    if (!(t >= k->start) || ((c->flags & CKR__CF_DECAY_INCL) && t <= k->start)) return;
+    o->w[0] = k->floor;
+    o->w[1] = k->floor_ratio;
+    if (c->shape == CKR__SH_INVSQRT) {
+        o->x = t > k->end_at ? 0 : sqrt(k->decay);
+        o->y = t > k->end_at ? 1 : sqrt(ckr__at_least(t + k->decay_off, 1));
+        o->code = CKR__OP_PIECES_SQRT;
+    } else if (!(c->flags & CKR__CF_EXTRAP) && u >= k->decay) {
+        o->x = 0;
+    } else if (!(k->decay > 0)) {
+        ckr__lr_undef(o, ckr__why_zero);
+    } else {
+        o->x = ckr__shape_at(c, u / k->decay);
+    }
+}
+
+/* torch/optim/lr_scheduler.py and swa_utils.py, closed forms. decay: step_size, total_iters, T_max,
+   T_0 or anneal_epochs; power: gamma, power or T_mult; from, top: start_factor, end_factor; lanes'
+   min: eta_min or swa_lr. */
+static double ckr__swa_alpha(const ckr__curve *c, double step)
+{
+    double u = step / ckr__at_least(c->k.decay, 1);
+    if (!(u < 1)) u = 1;
+    if (!(u > 0)) u = 0;
+    return c->shape == CKR__SH_LINEAR ? u : (1 - cos(CKR__PI * u)) / 2;
+}
+
+static double ckr__milestones(const ckr__curve *c, double t)
+{
+    double n = 0;
+    uint32_t i;
+    for (i = 0; i < c->n_list; i++)
+        if (c->at[i] <= t) n += c->val[i];
+    return n;
+}
+
+/* The cycle of CosineAnnealingWarmRestarts that holds t, as its own counting finds it: lengths
+   multiply, so that the loop is short; a multiplier of 1 is one division. */
+static void ckr__restart(const ckr__curve *c, double t, double *cur, double *len)
+{
+    *len = c->k.decay;
+    *cur = t;
+    if (c->k.power > 1) {
+        while (*len > 0 && *cur >= *len) {
+            *cur -= *len;
+            *len *= c->k.power;
+        }
+    } else if (*len > 0) {
+        *cur = fmod(t, *len);
+    }
+}
+
+/* The phase of a OneCycleLR: at = its end, val = a code of both ends. */
+static void ckr__onecycle_op(const ckr__curve *c, double t, bool momentum, ckr__lr_op *o)
+{
+    static const uint8_t lr[3] = { CKR__V_BASE, CKR__V_MAX, CKR__V_MIN };
+    double from = 0, p;
+    uint32_t i, code;
+    for (i = 0; i + 1 < c->n_list && t > c->at[i]; i++) from = c->at[i];
+    if (t > c->k.total) {
+        ckr__lr_undef(o, "OneCycleLR refuses to go past its total_steps");
+        return;
+    }
+    if (!c->n_list || !(c->at[i] - from > 0 || c->at[i] - from < 0)) {
+        ckr__lr_undef(o, ckr__why_zero);
+        return;
+    }
+    p = (t - from) / (c->at[i] - from);
+    code = (uint32_t)c->val[i];
+    o->a = momentum ? (code / 9 % 2 ? CKR__V_XMOM : CKR__V_BMOM) : lr[code % 3];
+    o->b = momentum ? (code / 18 % 2 ? CKR__V_XMOM : CKR__V_BMOM) : lr[code / 3 % 3];
+    if (c->shape == CKR__SH_LINEAR) ckr__lr_set(o, CKR__OP_ARC_LINE, o->a, o->b, p, 0);
+    else ckr__lr_set(o, CKR__OP_ARC_COS, o->a, o->b, cos(CKR__PI * p) + 1, 0);
+}
+
+/* total: the cycle's size, start: the rising part of it. Rounds as total / start, not by steps. */
+static void ckr__cyclic_op(const ckr__curve *c, double t, bool momentum, ckr__lr_op *o)
+{
+    double cycle, f, scale = 1;
+    if (!(c->k.total > 0) || !(c->k.start > 0) || ckr__same(c->k.start, 1)) {
+        ckr__lr_undef(o, ckr__why_zero);
+        return;
+    }
+    f = ckr__saw(t, c->k.total, c->k.start, &cycle);
+    if (c->shape == CKR__SH_EXP2) scale = 1 / pow(2, cycle - 1);
+    if (c->shape == CKR__SH_POLY) scale = pow(c->k.power, t);
+    if (momentum) ckr__lr_set(o, CKR__OP_WAVE_DOWN, CKR__V_XMOM, CKR__V_MSPAN, f, scale);
+    else ckr__lr_set(o, CKR__OP_WAVE, CKR__V_BASE, CKR__V_RISE, f, scale);
+}
+
+static double ckr__linear_factor(const ckr__curve_nums *k, double t)
+{
+    const double u = t < k->decay ? t : k->decay;
+    return k->from + ckr__rn((k->top - k->from) * u) / k->decay;
+}
+
+static void ckr__torch_closed(const ckr__curve *c, double t, ckr__lr_op *o)
+{
+    const ckr__curve_nums *k = &c->k;
+    double cur = t, len = k->decay;
+    const bool divides = c->kind == CKR__CV_STEP || c->kind == CKR__CV_LINEAR ||
+                         c->kind == CKR__CV_POLY || c->kind == CKR__CV_COSINE ||
+                         c->kind == CKR__CV_RESTARTS;
+    if (divides && !(k->decay > 0 || k->decay < 0)) {
+        ckr__lr_undef(o, ckr__why_zero);
+        return;
+    }
+    switch (c->kind) {
+    case CKR__CV_STEP:      ckr__lr_mul(o, pow(k->power, floor(t / k->decay))); break;
+    case CKR__CV_MULTISTEP: ckr__lr_mul(o, pow(k->power, ckr__milestones(c, t))); break;
+    case CKR__CV_EXP:       ckr__lr_mul(o, pow(k->power, t)); break;
+    case CKR__CV_LINEAR:    ckr__lr_mul(o, ckr__linear_factor(k, t)); break;
+    case CKR__CV_CONSTANT:
+        ckr__lr_mul(o, k->from + (t >= k->decay ? 1 - k->from : 0));
+        break;
+    case CKR__CV_POLY:
+        ckr__lr_mul(o, pow(1 - (t < k->decay ? t : k->decay) / k->decay, k->power));
+        break;
+    case CKR__CV_RESTARTS: ckr__restart(c, t, &cur, &len);  /* fall through */
+    case CKR__CV_COSINE:
+        ckr__lr_set(o, CKR__OP_PART, CKR__V_MIN, CKR__V_OVER, 1 + cos(CKR__PI * cur / len), 0.5);
+        break;
+    default: {                                                              /* CV_SWA   */
+        const double alpha = ckr__swa_alpha(c, ckr__same(len, 0) && t < 1 ? 1 : t);
+        ckr__lr_set(o, CKR__OP_BLEND, CKR__V_MIN, CKR__V_BASE, alpha, 1 - alpha);
+        break;
+    }
+    }
+}
+
+/* The child that a SequentialLR uses at t; *from is where it started. */
+static uint32_t ckr__seq_child(const ckr__curve *c, double t, double *from)
+{
+    uint32_t i = 0;
+    *from = 0;
+    while (i < c->n_list && c->at[i] <= t) *from = c->at[i++];
+    return i < c->n_children ? i : c->n_children - 1;
+}
+
+typedef enum ckr__column { CKR__COL_LR = 0, CKR__COL_WD, CKR__COL_MOMENTUM } ckr__column;
+
+static void ckr__curve_op(const ckr__curve *c, double t, int column, ckr__lr_op *o);
+
+/* A product of factors exists only when every child multiplies the LR. */
+static void ckr__chain_op(const ckr__curve *c, double t, ckr__lr_op *o)
+{
+    double x = 1;
+    uint32_t i;
+    for (i = 0; i < c->n_children; i++) {
+        ckr__lr_op part;
+        ckr__curve_op(&c->children[i], t, CKR__COL_LR, &part);
+        if (part.code == CKR__OP_UNDEF) {
+            *o = part;
+            return;
+        }
+        if (part.code != CKR__OP_MUL || part.a != CKR__V_BASE) {
+            ckr__lr_undef(o, "these chained schedulers have no closed form");
+            return;
+        }
+        x = i ? x * part.x : part.x;
+    }
+    ckr__lr_mul(o, x);
+}
+
+static void ckr__no_lr_op(const ckr__curve *c, double t, int column, ckr__lr_op *o)
+{
+    ckr__lr_undef(o, NULL);
+    if (column == CKR__COL_WD) {
+        if (c->kind == CKR__CV_MEGATRON && (c->flags & CKR__CF_WD)) ckr__megatron_wd(c, t, o);
+    } else if (c->flags & CKR__CF_MOMENTUM) {
+        if (c->kind == CKR__CV_ONECYCLE) ckr__onecycle_op(c, t, true, o);
+        if (c->kind == CKR__CV_CYCLIC) ckr__cyclic_op(c, t, true, o);
+        if (c->kind == CKR__CV_DS_CYCLE) ckr__ds_cycle_op(c, t, true, o);
+    }
+}
+
+static void ckr__factor_op(const ckr__curve *c, double t, ckr__lr_op *o)
+{
+    const char *why = NULL;
+    ckr__lr_mul(o, c->kind == CKR__CV_HF      ? ckr__hf_factor(c, t, &why)
+                   : c->kind == CKR__CV_TABLE ? ckr__table_factor(c, t)
+                   : c->kind == CKR__CV_CONST ? 1
+                                              : ckr__titan_factor(c, t, &why));
+    if (why) ckr__lr_undef(o, why);
+}
+
+/* The operation of one update, in closed form. Bounded recursion: trees have CKR__SCHED_DEPTH. */
+static void ckr__curve_op(const ckr__curve *c, double t, int column, ckr__lr_op *o)
+{
+    double from;
+    memset(o, 0, sizeof *o);
+    o->node = c->index;
+    o->curve = c;
+    if (c->kind == CKR__CV_SEQ) {
+        const uint32_t i = ckr__seq_child(c, t, &from);
+        ckr__curve_op(&c->children[i], t - from, column, o);
+        return;
+    }
+    if (column != CKR__COL_LR) {
+        ckr__no_lr_op(c, t, column, o);
+        return;
+    }
+    switch (c->kind) {
+    case CKR__CV_CONST:
+    case CKR__CV_HF:
+    case CKR__CV_TABLE:
+    case CKR__CV_TITAN:
+    case CKR__CV_TITAN_OLD: ckr__factor_op(c, t, o); break;
+    case CKR__CV_NANOTRON:  ckr__nanotron_op(c, t, o); break;
+    case CKR__CV_MEGATRON:  ckr__megatron_op(c, t, o); break;
+    case CKR__CV_DS_WARMUP: ckr__ds_warmup_op(c, t, o); break;
+    case CKR__CV_DS_COSINE: ckr__ds_cosine_op(c, t, o); break;
+    case CKR__CV_DS_CYCLE:  ckr__ds_cycle_op(c, t, false, o); break;
+    case CKR__CV_DS_RANGE:  ckr__ds_range_op(c, t, o); break;
+    case CKR__CV_LLMC:      ckr__llmc_op(c, t, o); break;
+    case CKR__CV_PIECES:    ckr__pieces_op(c, t, o); break;
+    case CKR__CV_USER:      ckr__lr_set(o, CKR__OP_USER, 0, 0, t, 0); break;
+    case CKR__CV_ONECYCLE:  ckr__onecycle_op(c, t, false, o); break;
+    case CKR__CV_CYCLIC:    ckr__cyclic_op(c, t, false, o); break;
+    case CKR__CV_CHAIN:     ckr__chain_op(c, t, o); break;
+    default:                ckr__torch_closed(c, t, o); break;
+    }
+}
+
+/* Kinds that torch computes from the LR before: only they are simulated. */
+static bool ckr__is_recurrent(uint8_t kind)
+{
+    return (kind >= CKR__CV_STEP && kind <= CKR__CV_COSINE) || kind == CKR__CV_SWA ||
+           kind == CKR__CV_SEQ || kind == CKR__CV_CHAIN;
+}
+
+static bool ckr__is_torch(uint8_t kind)
+{
+    return kind >= CKR__CV_STEP && kind < CKR__CV_COUNT_;
+}
+
+/* Bound of |closed form - recurrence| at t (children included in `scale`): every tick rounds a few
+   times, near a cosine's minimum the quotient loses what the curve has lost there, the square of
+   T_max. `scale` is the largest magnitude that the lane has had until t: LR, base and floor. */
+static double ckr__sched_bound(const ckr__curve *c, double t, double scale)
+{
+    const double ulp = 1.1102230246251565e-16;
+    double sum = 16 + 8 * t;
+    uint32_t i;
+    if (c->kind == CKR__CV_COSINE) sum += 4 * c->k.decay * c->k.decay * (1 + t / c->k.decay);
+    for (i = 0; i < c->n_children; i++)
+        sum += ckr__sched_bound(&c->children[i], t, 1) / ulp;
+    return scale * ulp * sum;
+}
+
+/* >>schedule.ticks ------------------------------------------------------------ */
+/* Torch's own steps, for the kinds that compute an LR from the one before. */
+
+typedef struct ckr__node_now {           /* one scheduler object in a simulation          */
+    int64_t epoch, t_cur, t_i;
+    const double *v[CKR__V_COUNT_];
+} ckr__node_now;
+
+typedef struct ckr__ticks {
+    ckr__node_now *now;                  /* by curve index                                */
+    uint64_t       n;                    /* lanes                                         */
+    double        *l;                    /* their LR                                      */
+    const char    *why;                  /* set once an update is undefined               */
+} ckr__ticks;
+
+static void ckr__tick_run(ckr__ticks *k, ckr__lr_op *o)
+{
+    if (o->code == CKR__OP_UNDEF && !k->why) k->why = o->why;
+    if (o->code != CKR__OP_KEEP) ckr__run(o, k->now[o->node].v, k->n, k->l);
+}
+
+/* get_lr of LinearLR, PolynomialLR and CosineAnnealingLR at epoch t > 0. */
+static void ckr__tick_ratio(const ckr__curve *c, double t, ckr__lr_op *o)
+{
+    const ckr__curve_nums *k = &c->k;
+    double x;
+    if (c->kind == CKR__CV_LINEAR) {
+        if (t > k->decay) return;
+        x = ckr__rn(k->decay * k->from) + ckr__rn((t - 1) * (k->top - k->from));
+        ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, 1 + (k->top - k->from) / x, 0);
+        if (ckr__same(x, 0)) ckr__lr_undef(o, ckr__why_zero);
+    } else if (c->kind == CKR__CV_POLY) {
+        if (t > k->decay) return;
+        x = (1 - t / k->decay) / (1 - (t - 1) / k->decay);
+        ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, pow(x, k->power), 0);
+    } else if (!(k->decay > 0)) {
+        ckr__lr_undef(o, ckr__why_zero);
+    } else if (ckr__same(fmod(t - 1 - k->decay, 2 * k->decay), 0)) {
+        ckr__lr_set(o, CKR__OP_L_TURN, 0, CKR__V_OVER, 1 - cos(CKR__PI / k->decay), 0);
+    } else {
+        x = 1 + cos(CKR__PI * (t - 1) / k->decay);
+        if (ckr__same(x, 0)) ckr__lr_undef(o, ckr__why_zero);
+        else ckr__lr_set(o, CKR__OP_L_COS, CKR__V_MIN, 0,
+                         (1 + cos(CKR__PI * t / k->decay)) / x, 0);
+    }
+}
+
+/* get_lr of a scheduler whose last_epoch has become t; `initial` is torch's _is_initial. */
+static void ckr__tick_op(const ckr__curve *c, ckr__node_now *now, bool initial, ckr__lr_op *o)
+{
+    const ckr__curve_nums *k = &c->k;
+    const double t = (double)now->epoch, n = k->decay;
+    uint32_t i;
+    memset(o, 0, sizeof *o);
+    o->node = c->index;
+    o->code = CKR__OP_KEEP;
+    switch (c->kind) {
+    case CKR__CV_STEP:
+        if (ckr__same(n, 0)) ckr__lr_undef(o, ckr__why_zero);
+        else if (now->epoch && ckr__same(fmod(t, n), 0))
+            ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, k->power, 0);
+        break;
+    case CKR__CV_MULTISTEP:
+        for (i = 0; i < c->n_list; i++)
+            if (ckr__same(c->at[i], t))
+                ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, pow(k->power, c->val[i]), 0);
+        break;
+    case CKR__CV_CONSTANT:
+        if (!now->epoch) ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, k->from, 0);
+        else if (ckr__same(t, n) && ckr__same(k->from, 0)) ckr__lr_undef(o, ckr__why_zero);
+        else if (ckr__same(t, n)) ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, 1 / k->from, 0);
+        break;
+    case CKR__CV_EXP:
+        if (!initial) ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, k->power, 0);
+        break;
+    case CKR__CV_LINEAR:
+        if (!now->epoch) ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, k->from, 0);
+        else if (!initial) ckr__tick_ratio(c, t, o);
+        break;
+    case CKR__CV_POLY:
+    case CKR__CV_COSINE:
+        if (!initial) ckr__tick_ratio(c, t, o);
+        break;
+    case CKR__CV_SWA:
+        ckr__lr_set(o, CKR__OP_L_SWA, CKR__V_MIN, 0,
+                    ckr__swa_alpha(c, ckr__at_least(t, ckr__same(n, 0) ? 1 : t) - 1),
+                    ckr__swa_alpha(c, ckr__at_least(t, ckr__same(n, 0) ? 1 : t)));
+        break;
+    case CKR__CV_RESTARTS:
+        if (now->t_i <= 0) ckr__lr_undef(o, ckr__why_zero);
+        else ckr__lr_set(o, CKR__OP_PART, CKR__V_MIN, CKR__V_OVER,
+                         1 + cos(CKR__PI * (double)now->t_cur / (double)now->t_i), 0.5);
+        break;
+    default: ckr__curve_op(c, t, CKR__COL_LR, o); break;
+    }
+}
+
+/* step() of a scheduler that holds no others. */
+static void ckr__tick_leaf(ckr__ticks *k, const ckr__curve *c, bool initial)
+{
+    ckr__node_now *now = &k->now[c->index];
+    ckr__lr_op o;
+    if (c->kind == CKR__CV_RESTARTS && now->epoch < 0) {
+        now->t_i = (int64_t)c->k.decay;
+        now->t_cur = 0;
+    } else if (c->kind == CKR__CV_RESTARTS && ++now->t_cur >= now->t_i && now->t_i > 0) {
+        now->t_cur %= now->t_i;
+        if ((double)now->t_i * c->k.power < 4e18) now->t_i *= (int64_t)c->k.power;
+    }
+    now->epoch++;
+    ckr__tick_op(c, now, initial, &o);
+    ckr__tick_run(k, &o);
+}
+
+/* SequentialLR calls _update_lr(0) at a milestone: the closed form where the class has one, else
+   get_lr; a scheduler of schedulers has neither. */
+static void ckr__tick_restart(ckr__ticks *k, const ckr__curve *c)
+{
+    ckr__node_now *now = &k->now[c->index];
+    ckr__lr_op o;
+    now->epoch = 0;
+    memset(&o, 0, sizeof o);
+    o.node = c->index;
+    if (c->kind == CKR__CV_SEQ || c->kind == CKR__CV_CHAIN)
+        ckr__lr_undef(&o, "torch raises when a nested scheduler starts at a milestone");
+    else if (c->kind == CKR__CV_SWA || c->kind == CKR__CV_RESTARTS) ckr__tick_op(c, now, false, &o);
+    else ckr__curve_op(c, 0, CKR__COL_LR, &o);
+    ckr__tick_run(k, &o);
+}
+
+/* step() of any scheduler; recursion bounded by CKR__SCHED_DEPTH. */
+static void ckr__tick(ckr__ticks *k, const ckr__curve *c, bool initial)
+{
+    ckr__node_now *now = &k->now[c->index];
+    double from;
+    uint32_t i;
+    if (c->kind == CKR__CV_SEQ) {
+        now->epoch++;
+        i = ckr__seq_child(c, (double)now->epoch, &from);
+        if (i && ckr__same(from, (double)now->epoch)) ckr__tick_restart(k, &c->children[i]);
+        else ckr__tick(k, &c->children[i], false);
+    } else if (c->kind == CKR__CV_CHAIN) {
+        now->epoch++;
+        for (i = 0; i < c->n_children; i++) ckr__tick(k, &c->children[i], false);
+    } else {
+        ckr__tick_leaf(k, c, initial);
+    }
+}
+
+static void ckr__undo(ckr__ticks *k, const ckr__curve *c)
+{
+    uint32_t i;
+    for (i = 0; i < c->n_children; i++) ckr__undo(k, &c->children[i]);
+    if (!c->n_children) k->now[c->index].epoch--;
+}
+
+/* The constructors, innermost first as Python runs them; all lanes start at their base LR. */
+static void ckr__construct(ckr__ticks *k, const ckr__curve *c)
+{
+    ckr__node_now *now = &k->now[c->index];
+    const ckr__curve *first;
+    double from;
+    uint32_t i;
+    for (i = 0; i < c->n_children; i++) ckr__construct(k, &c->children[i]);
+    now->epoch = c->n_children ? 0 : -1;
+    if (c->kind == CKR__CV_SEQ) {
+        memcpy(k->l, k->now[0].v[CKR__V_BASE], (size_t)k->n * sizeof *k->l);
+        ckr__undo(k, c);
+        first = &c->children[ckr__seq_child(c, 0, &from)];
+        ckr__tick(k, first, true);
+    } else if (!c->n_children) {
+        ckr__tick_leaf(k, c, true);
+    }
+}
+
+/* >>schedule.eval ------------------------------------------------------------- */
+/* A run of updates. Lanes that hold the same numbers are computed once. */
+
+typedef struct ckr__srun {
+    ckr__ctx           *c;
+    const ckr_schedule *s;
+    ckr__node_now       now[CKR__SCHED_NODES];
+    ckr__ticks          ticks;
+    uint32_t            n_nodes;
+    uint64_t            n;               /* distinct lanes                                */
+    uint32_t           *map;             /* lane -> distinct one; NULL: all are           */
+    double             *mem, *row;
+    size_t              map_bytes, mem_bytes;
+    int64_t             clock;           /* of the simulation; -1: not begun              */
+    bool                simulate, scaled, moved;
+    const char         *why;             /* of the first update that is undefined         */
+    uint64_t            why_at;
+} ckr__srun;
+
+static const ckr__curve *ckr__curve_by_index(const ckr__curve *c, uint32_t index)
+{
+    uint32_t i;
+    while (c->index != index) {
+        for (i = 0; i + 1 < c->n_children && c->children[i + 1].index <= index; i++) {}
+        if (!c->n_children) return c;
+        c = &c->children[i];
+    }
+    return c;
+}
+
+static uint32_t ckr__curve_nodes(const ckr__curve *c)
+{
+    while (c->n_children) c = &c->children[c->n_children - 1];
+    return c->index + 1u;
+}
+
+/* Number j of what makes a lane: its own fields, then base, min and max of each child. */
+static double ckr__lane_number(const ckr_schedule *s, const ckr__curve *const *nodes, uint64_t lane,
+                               uint32_t j)
+{
+    const uint32_t own = sizeof(ckr_lane) / sizeof(double);
+    const ckr__curve *c;
+    const double *from;
+    double v;
+    if (j < own) {
+        memcpy(&v, (const char *)&s->lanes[lane] + j * sizeof v, sizeof v);
+        return v;
+    }
+    c = nodes[1 + (j - own) / 3];
+    from = (j - own) % 3 == 0 ? c->base : (j - own) % 3 == 1 ? c->min : c->max;
+    return from ? from[lane] : 0;
+}
+
+/* Finds equal lanes; map[lane] is the number of the distinct lane, first[] its first lane. */
+static bool ckr__lanes_distinct(ckr__srun *r, const ckr__curve *const *nodes, uint32_t *first)
+{
+    const uint32_t width = (uint32_t)(sizeof(ckr_lane) / sizeof(double)) + 3 * (r->n_nodes - 1);
+    const uint64_t n = r->s->n_lanes;
+    uint64_t lane, cap = 16;
+    uint32_t j, *table;
+    size_t at, bytes;
+    while (cap < 2 * n) cap *= 2;
+    if (!ckr__mul_size((size_t)cap, sizeof *table, &bytes)) return ckr__nomem(r->c) != NULL;
+    table = (uint32_t *)ckr__heap_alloc(r->c, bytes);
+    if (!table) return false;
+    memset(table, 0, bytes);
+    for (lane = 0; lane < n; lane++) {
+        uint64_t h = r->c->seed;
+        for (j = 0; j < width; j++) {
+            double v = ckr__lane_number(r->s, nodes, lane, j);
+            h = ckr__hash_keyed(h, &v, sizeof v, 0);
+        }
+        for (at = (size_t)h & (size_t)(cap - 1); table[at]; at = (at + 1) & (size_t)(cap - 1)) {
+            for (j = 0; j < width; j++) {
+                double a = ckr__lane_number(r->s, nodes, lane, j),
+                       b = ckr__lane_number(r->s, nodes, first[table[at] - 1], j);
+                if (memcmp(&a, &b, sizeof a) != 0) break;
+            }
+            if (j == width) break;
+        }
+        if (!table[at]) {
+            first[r->n] = (uint32_t)lane;
+            table[at] = (uint32_t)++r->n;
+        }
+        r->map[lane] = table[at] - 1;
+    }
+    ckr__heap_free(r->c, table, bytes);
+    return true;
+}
+
+/* The arrays of one curve over the distinct lanes, from `mem` on. */
+static double *ckr__srun_curve(ckr__srun *r, const ckr__curve *c, const uint32_t *first,
+                               double *mem)
+{
+    double *base = mem, *lo = mem + r->n, *hi = lo + r->n, *span = hi + r->n, *over = span + r->n,
+           *rise = over + r->n;
+    const double **v = r->now[c->index].v;
+    uint64_t i;
+    for (i = 0; i < r->n; i++) {
+        const ckr_lane *l = &r->s->lanes[first[i]];
+        base[i] = c->base ? c->base[first[i]] : l->base;
+        lo[i] = c->min ? c->min[first[i]] : l->min;
+        hi[i] = c->max ? c->max[first[i]] : l->max;
+        span[i] = hi[i] - lo[i];
+        over[i] = base[i] - lo[i];
+        rise[i] = hi[i] - base[i];
+    }
+    for (i = 0; i < CKR__V_CURVE_; i++) v[i] = mem + i * r->n;
+    return mem + CKR__V_CURVE_ * r->n;
+}
+
+/* The arrays that all curves share, behind their own. */
+static double *ckr__srun_shared(ckr__srun *r, const uint32_t *first, double *mem)
+{
+    uint64_t i, n = r->n;
+    uint32_t j;
+    for (i = 0; i < n; i++) {
+        const ckr_lane *l = &r->s->lanes[first[i]];
+        double *m = mem + i;
+        *m = l->base_momentum, m += n;
+        *m = l->max_momentum, m += n;
+        *m = l->max_momentum - l->base_momentum, m += n;
+        *m = l->start_wd, m += n;
+        *m = l->end_wd, m += n;
+        *m = l->end_wd - l->start_wd, m += n;
+        *m = l->wd_mult, m += n;
+        *m = l->lr_mult, m += n;
+        *m = l->p, m += n;
+        *m = l->q, m += n;
+        *m = l->ramp_from, m += n;
+        *m = l->ramp_to - l->ramp_from, m += n;
+        *m = l->anchor;
+        if (!ckr__same(l->lr_mult, 1)) r->scaled = true;
+        if (!ckr__same(l->p, 1) || !ckr__same(l->q, 0)) r->moved = true;
+    }
+    for (j = 0; j < r->n_nodes; j++)
+        for (i = CKR__V_CURVE_; i < CKR__V_COUNT_; i++)
+            r->now[j].v[i] = mem + (i - CKR__V_CURVE_) * n;
+    return mem + (CKR__V_COUNT_ - CKR__V_CURVE_) * n;
+}
+
+static bool ckr__srun_arrays(ckr__srun *r, const ckr__curve *const *nodes, const uint32_t *first)
+{
+    const uint64_t arrays =
+        (uint64_t)CKR__V_CURVE_ * r->n_nodes + (CKR__V_COUNT_ - CKR__V_CURVE_) + 2;
+    uint64_t want;
+    double *mem;
+    uint32_t j;
+    if (!ckr__mul_u64(arrays * sizeof(double), r->n, &want) || want > SIZE_MAX / 2)
+        return ckr__nomem(r->c) != NULL;
+    r->mem_bytes = (size_t)want;
+    mem = r->mem = (double *)ckr__heap_alloc(r->c, r->mem_bytes);
+    if (!mem) return false;
+    for (j = 0; j < r->n_nodes; j++) mem = ckr__srun_curve(r, nodes[j], first, mem);
+    mem = ckr__srun_shared(r, first, mem);
+    r->ticks.l = mem;
+    r->row = mem + r->n;
+    r->ticks.now = r->now;
+    r->ticks.n = r->n;
+    return true;
+}
+
+static void ckr__srun_end(ckr__srun *r)
+{
+    ckr__heap_free(r->c, r->mem, r->mem_bytes);
+    ckr__heap_free(r->c, r->map, r->map_bytes);
+    r->mem = NULL;
+    r->map = NULL;
+}
+
+/* Allocates; after it evaluation does not. Set up at most UINT32_MAX lanes. */
+static ckr_result ckr__srun_begin(ckr__ctx *c, const ckr_schedule *s, ckr__srun *r)
+{
+    const ckr__curve *nodes[CKR__SCHED_NODES];
+    uint32_t *first, j;
+    bool ok;
+    memset(r, 0, sizeof *r);
+    r->c = c;
+    r->s = s;
+    r->clock = -1;
+    r->n_nodes = ckr__curve_nodes(s->curve);
+    if (s->n_lanes >= UINT32_MAX / 4 || s->n_lanes > SIZE_MAX / 8 / sizeof *r->map)
+        return ckr__fail(c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, NULL, "%llu parameter groups",
+                         (unsigned long long)s->n_lanes);
+    for (j = 0; j < r->n_nodes; j++) nodes[j] = ckr__curve_by_index(s->curve, j);
+    r->map_bytes = 2 * (size_t)s->n_lanes * sizeof *r->map;
+    r->map = (uint32_t *)ckr__heap_alloc(c, r->map_bytes);
+    if (!r->map) return CKR_E_NOMEM;
+    first = r->map + s->n_lanes;
+    ok = ckr__lanes_distinct(r, nodes, first) && ckr__srun_arrays(r, nodes, first);
+    if (!ok) {
+        ckr__srun_end(r);
+        return CKR_E_NOMEM;
+    }
+    if (r->n == s->n_lanes) {
+        ckr__heap_free(c, r->map, r->map_bytes);
+        r->map = NULL;
+    }
+    return CKR_OK;
+}
+
+/* Ticks until the clock is t. From an anchor on it goes on from the saved LR. */
+static void ckr__srun_simulate(ckr__srun *r, int64_t t)
+{
+    const ckr_schedule *s = r->s;
+    const bool anchored = s->anchored && t >= s->position;
+    ckr__ticks *k = &r->ticks;
+    uint32_t j;
+    if (t < r->clock || (r->clock < s->position && anchored)) r->clock = -1;
+    if (r->clock < 0 && anchored) {
+        for (j = 0; j < r->n_nodes; j++) {
+            const ckr__curve *c = ckr__curve_by_index(s->curve, j);
+            r->now[j].epoch = c->epoch;
+            r->now[j].t_cur = c->t_cur;
+            r->now[j].t_i = c->t_i;
+        }
+        memcpy(k->l, r->now[0].v[CKR__V_ANCHOR], (size_t)r->n * sizeof *k->l);
+        r->clock = s->position;
+        k->why = NULL;
+    } else if (r->clock < 0) {
+        memcpy(k->l, r->now[0].v[CKR__V_BASE], (size_t)r->n * sizeof *k->l);
+        k->why = NULL;
+        ckr__construct(k, s->curve);
+        r->clock = 0;
+    }
+    for (; r->clock < t; r->clock++) ckr__tick(k, s->curve, false);
+}
+
+/* The most ticks that a simulation may need before its first update; longer ones are closed. */
+#define CKR__SCHED_MAX_TICKS ((int64_t)1 << 26)
+
+static bool ckr__whole(double v)
+{
+    return v >= -9007199254740992.0 && v <= 9007199254740992.0 && ckr__same(floor(v), v);
+}
+
+static bool ckr__srun_can_simulate(const ckr_schedule *s, int64_t first, int column)
+{
+    const double t = s->rate * ((double)first - 1) + s->offset;
+    const int64_t from = s->anchored && t >= (double)s->position ? s->position : 0;
+    return s->recurrent && column == CKR__COL_LR && ckr__is_recurrent(s->curve->kind) &&
+           ckr__whole(s->rate) && s->rate > 0 && ckr__whole(s->offset) && ckr__same(s->a, 1) &&
+           ckr__whole(s->b) && ckr__whole(t) && t + s->b >= 0 &&
+           t + s->b - (double)from <= (double)CKR__SCHED_MAX_TICKS &&
+           (!s->anchored || ckr__same(s->b, 0));
+}
+
+/* Maps of the instance: multiplier, then q + p * v, then the floor of 0. */
+static void ckr__srun_post(const ckr__srun *r, double *l)
+{
+    const double *const *v = r->now[0].v;
+    uint64_t i;
+    if (r->scaled)
+        for (i = 0; i < r->n; i++) l[i] = l[i] * v[CKR__V_LR_MULT][i];
+    if (r->moved)
+        for (i = 0; i < r->n; i++) l[i] = v[CKR__V_Q][i] + ckr__rn(v[CKR__V_P][i] * l[i]);
+    if (r->s->clamp)
+        for (i = 0; i < r->n; i++) l[i] = l[i] < 0 ? 0 : l[i];
+}
+
+/* The values at clock t into l (distinct lanes). */
+static void ckr__srun_at(ckr__srun *r, double t, int column, double *l)
+{
+    const ckr_schedule *s = r->s;
+    const double *const *v = r->now[0].v;
+    const double u = s->a * (t < s->hold ? t : s->hold) + s->b;
+    uint64_t i;
+    ckr__lr_op o;
+    if (column == CKR__COL_LR && s->ramp_len > 0 && t >= s->ramp_at && t < s->ramp_at + s->ramp_len) {
+        for (i = 0; i < r->n; i++)
+            l[i] = v[CKR__V_RAMP][i] +
+                   ckr__rn(v[CKR__V_RAMP_SPAN][i] * (t - s->ramp_at)) / s->ramp_len;
+        return;
+    }
+    if (r->simulate) {
+        ckr__srun_simulate(r, (int64_t)u);
+        memcpy(l, r->ticks.l, (size_t)r->n * sizeof *l);
+        if (r->ticks.why && !r->why) r->why = r->ticks.why;
+    } else {
+        ckr__curve_op(s->curve, u, column, &o);
+        ckr__run(&o, r->now[o.node].v, r->n, l);
+        if (o.code == CKR__OP_UNDEF && !r->why) r->why = o.why;
+    }
+    if (column == CKR__COL_LR && (r->scaled || r->moved || s->clamp)) ckr__srun_post(r, l);
+}
+
+static void ckr__srun_rows(ckr__srun *r, int column, int64_t first, uint64_t n, double *out)
+{
+    const uint64_t lanes = r->s->n_lanes;
+    const bool had = r->why != NULL;
+    uint64_t i, j;
+    r->simulate = ckr__srun_can_simulate(r->s, first, column);
+    for (i = 0; i < n; i++, out += lanes) {
+        const double done = (double)first - 1 + (double)i, t = r->s->rate * done + r->s->offset;
+        double *l = r->map ? r->row : out;
+        ckr__srun_at(r, t, column, l);
+        if (r->map) for (j = 0; j < lanes; j++) out[j] = l[r->map[j]];
+        if (r->why && !had && !r->why_at) r->why_at = (uint64_t)i + 1;
+    }
+}
+
+/* The column's values of updates first..first+n-1 (update 1 is the first of a run and uses the
+   clock value after 0 updates) as n rows of n_lanes numbers; NaN where the schedule does not say.
+   Allocates before the first row only. */
+static ckr_result ckr__sched_eval(ckr__ctx *c, const ckr_schedule *s, ckr__column column,
+                                  int64_t first, uint64_t n, double *out)
+{
+    ckr__srun *r;
+    ckr_result e;
+    uint64_t i, total;
+    unsigned fp;
+    if (!ckr__mul_u64(n, s->n_lanes, &total))
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "updates", NULL);
+    if (!total) return CKR_OK;
+    if (s->opaque || !s->curve) {
+        for (i = 0; i < total; i++) out[i] = ckr__nan();
+        return CKR_OK;
+    }
+    r = (ckr__srun *)ckr__heap_alloc(c, sizeof *r);
+    if (!r) return CKR_E_NOMEM;
+    fp = ckr__fp_enter();
+    e = ckr__srun_begin(c, s, r);
+    if (e == CKR_OK) {
+        ckr__srun_rows(r, (int)column, first, n, out);
+        ckr__srun_end(r);
+    }
+    ckr__fp_leave(fp);
+    ckr__heap_free(c, r, sizeof *r);
+    return e;
+}
+
+/* All lanes at one clock value, which need not be that of an update. */
+static ckr_result ckr__sched_at(ckr__ctx *c, const ckr_schedule *s, ckr__column column, double t,
+                                double *out)
+{
+    ckr_schedule one = *s;
+    one.rate = 1;
+    one.offset = t;
+    return ckr__sched_eval(c, &one, column, 1, 1, out);
+}
+
+/* >>schedule.build ------------------------------------------------------------ */
+/* Schedules from their framework's own parameters: a dict, or the text KIND:key=value,... */
+
+typedef struct ckr__skind {
+    const char *family, *name;
+    uint8_t     kind, shape;
+    const char *keys;          /* name:type; i integer, f number, s text, b true or false, v number
+                                  or one per group, m numbers, d dicts; ! must be given  */
+    const char *set;           /* --set keys: / a ratio of lr, % of the total, * times the rate,
+                                  @ the schedule's name                                  */
+} ckr__skind;
+
+#define CKR__SK_HF "num_warmup_steps:i! num_training_steps:i! lr:v"
+#define CKR__SK_HF_SET \
+    "lr=lr warmup_steps=num_warmup_steps total_steps=num_training_steps decay_style=@"
+#define CKR__SK_DS "warmup_min_lr:v warmup_max_lr:v warmup_num_steps:i warmup_type:s lr:v"
+
+static const ckr__skind ckr__skinds[] = {
+    { "nanotron", "", CKR__CV_NANOTRON, 0,
+      "learning_rate:f! lr_warmup_steps:i lr_warmup_style:s lr_decay_style:s lr_decay_steps:i "
+      "lr_decay_starting_step:i min_decay_lr:f train_steps:i lr:v",
+      "lr=learning_rate min_lr=min_decay_lr warmup_steps=lr_warmup_steps "
+      "decay_steps=lr_decay_steps total_steps=train_steps decay_style=lr_decay_style" },
+    { "torchtitan", "", CKR__CV_TITAN, 0,
+      "steps:i total_steps:i warmup_steps:i decay_ratio:f decay_type:s min_lr_factor:f lr_min:f "
+      "lr:v",
+      "lr=lr min_lr=/min_lr_factor warmup_steps=warmup_steps decay_steps=%decay_ratio "
+      "total_steps=total_steps decay_style=decay_type" },
+    { "megatron", "", CKR__CV_MEGATRON, 0,
+      "lr:v max_lr:v min_lr:v init_lr:f lr_warmup_init:f lr_warmup_steps:i lr_warmup_iters:i "
+      "lr_warmup_samples:i lr_warmup_fraction:f lr_decay_steps:i lr_decay_iters:i "
+      "lr_decay_samples:i train_iters:i train_samples:i lr_decay_style:s wsd_decay_steps:i "
+      "lr_wsd_decay_iters:i lr_wsd_decay_samples:i lr_wsd_decay_style:s weight_decay:f start_wd:v "
+      "end_wd:v start_weight_decay:v end_weight_decay:v wd_incr_steps:i wd_incr_style:s "
+      "weight_decay_incr_style:s global_batch_size:i num_steps:i",
+      "lr=max_lr min_lr=min_lr warmup_steps=*lr_warmup_steps decay_steps=*lr_decay_steps "
+      "total_steps=*lr_decay_steps decay_style=lr_decay_style weight_decay=end_wd" },
+    { "transformers", "constant", CKR__CV_CONST, 0, "num_warmup_steps:i num_training_steps:i lr:v",
+      "lr=lr decay_style=@" },
+    { "transformers", "constant_with_warmup", CKR__CV_HF, CKR__SH_CONST,
+      "num_warmup_steps:i! num_training_steps:i lr:v",
+      "lr=lr warmup_steps=num_warmup_steps decay_style=@" },
+    { "transformers", "linear", CKR__CV_HF, CKR__SH_LINEAR, CKR__SK_HF, CKR__SK_HF_SET },
+    { "transformers", "cosine", CKR__CV_HF, CKR__SH_COSINE, CKR__SK_HF " num_cycles:f",
+      CKR__SK_HF_SET },
+    { "transformers", "cosine_with_restarts", CKR__CV_HF, CKR__SH_HARD, CKR__SK_HF " num_cycles:i",
+      CKR__SK_HF_SET },
+    { "transformers", "polynomial", CKR__CV_HF, CKR__SH_POLY,
+      CKR__SK_HF " lr_end:f power:f lr_init:f", CKR__SK_HF_SET " min_lr=lr_end" },
+    { "transformers", "inverse_sqrt", CKR__CV_HF, CKR__SH_INVSQRT,
+      "num_warmup_steps:i! num_training_steps:i timescale:i lr:v",
+      "lr=lr warmup_steps=num_warmup_steps decay_style=@" },
+    { "transformers", "cosine_with_min_lr", CKR__CV_HF, CKR__SH_COSINE,
+      CKR__SK_HF " num_cycles:f min_lr:f min_lr_rate:f lr_init:f", CKR__SK_HF_SET " min_lr=min_lr" },
+    { "transformers", "cosine_warmup_with_min_lr", CKR__CV_HF, CKR__SH_WARM_FLOOR,
+      CKR__SK_HF " num_cycles:f min_lr:f min_lr_rate:f warmup_lr_rate:f lr_init:f",
+      CKR__SK_HF_SET " min_lr=min_lr" },
+    { "transformers", "warmup_stable_decay", CKR__CV_HF, CKR__SH_COSINE,
+      "num_warmup_steps:i! num_decay_steps:i! num_training_steps:i num_stable_steps:i "
+      "warmup_type:s decay_type:s min_lr_ratio:f num_cycles:f lr:v",
+      "lr=lr min_lr=/min_lr_ratio warmup_steps=num_warmup_steps decay_steps=num_decay_steps "
+      "total_steps=num_training_steps decay_style=decay_type" },
+    { "transformers", "reduce_lr_on_plateau", 0, 0, "num_warmup_steps:i num_training_steps:i lr:v",
+      "" },
+    { "diffusers", "constant", CKR__CV_CONST, 0, "num_warmup_steps:i num_training_steps:i lr:v",
+      "lr=lr decay_style=@" },
+    { "diffusers", "constant_with_warmup", CKR__CV_HF, CKR__SH_CONST,
+      "num_warmup_steps:i! num_training_steps:i lr:v",
+      "lr=lr warmup_steps=num_warmup_steps decay_style=@" },
+    { "diffusers", "linear", CKR__CV_HF, CKR__SH_LINEAR, CKR__SK_HF, CKR__SK_HF_SET },
+    { "diffusers", "cosine", CKR__CV_HF, CKR__SH_COSINE, CKR__SK_HF " num_cycles:f",
+      CKR__SK_HF_SET },
+    { "diffusers", "cosine_with_restarts", CKR__CV_HF, CKR__SH_HARD, CKR__SK_HF " num_cycles:i",
+      CKR__SK_HF_SET },
+    { "diffusers", "polynomial", CKR__CV_HF, CKR__SH_POLY,
+      CKR__SK_HF " lr_end:f power:f lr_init:f", CKR__SK_HF_SET " min_lr=lr_end" },
+    { "diffusers", "piecewise_constant", CKR__CV_TABLE, 0,
+      "step_rules:s! num_warmup_steps:i num_training_steps:i lr:v", "lr=lr decay_style=@" },
+    { "deepspeed", "WarmupLR", CKR__CV_DS_WARMUP, 0, CKR__SK_DS,
+      "lr=warmup_max_lr min_lr=warmup_min_lr warmup_steps=warmup_num_steps decay_style=@" },
+    { "deepspeed", "WarmupDecayLR", CKR__CV_DS_WARMUP, CKR__SH_LINEAR,
+      "total_num_steps:i! " CKR__SK_DS,
+      "lr=warmup_max_lr min_lr=warmup_min_lr warmup_steps=warmup_num_steps "
+      "total_steps=total_num_steps decay_style=@" },
+    { "deepspeed", "WarmupCosineLR", CKR__CV_DS_COSINE, CKR__SH_COSINE,
+      "total_num_steps:i! warmup_min_ratio:f warmup_num_steps:i cos_min_ratio:f warmup_type:s lr:v",
+      "lr=lr min_lr=/cos_min_ratio warmup_steps=warmup_num_steps total_steps=total_num_steps "
+      "decay_style=@" },
+    { "deepspeed", "OneCycle", CKR__CV_DS_CYCLE, 0,
+      "cycle_min_lr:v! cycle_max_lr:v! decay_lr_rate:f cycle_first_step_size:i "
+      "cycle_second_step_size:i cycle_first_stair_count:i cycle_second_stair_count:i "
+      "decay_step_size:i cycle_momentum:b cycle_min_mom:v cycle_max_mom:v decay_mom_rate:f lr:v",
+      "lr=cycle_max_lr min_lr=cycle_min_lr warmup_steps=cycle_first_step_size" },
+    { "deepspeed", "LRRangeTest", CKR__CV_DS_RANGE, 0,
+      "lr_range_test_min_lr:v lr_range_test_step_size:i lr_range_test_step_rate:f "
+      "lr_range_test_staircase:b lr:v", "min_lr=lr_range_test_min_lr" },
+    { "llmc", "cosine", CKR__CV_LLMC, CKR__SH_COSINE,
+      "learning_rate:f warmup_iterations:i train_num_batches:i! final_learning_rate_frac:f lr:v",
+      "lr=learning_rate min_lr=/final_learning_rate_frac warmup_steps=warmup_iterations "
+      "total_steps=train_num_batches decay_style=@" },
+    { "llmc", "linear", CKR__CV_LLMC, CKR__SH_LINEAR,
+      "learning_rate:f warmup_iterations:i train_num_batches:i! final_learning_rate_frac:f lr:v",
+      "lr=learning_rate min_lr=/final_learning_rate_frac warmup_steps=warmup_iterations "
+      "total_steps=train_num_batches decay_style=@" },
+    { "llmc", "constant", CKR__CV_LLMC, CKR__SH_CONST,
+      "learning_rate:f warmup_iterations:i train_num_batches:i final_learning_rate_frac:f lr:v",
+      "lr=learning_rate decay_style=@" },
+    { "llmc", "wsd", CKR__CV_LLMC, CKR__SH_SQRT,
+      "learning_rate:f warmup_iterations:i train_num_batches:i! final_learning_rate_frac:f lr:v",
+      "lr=learning_rate min_lr=/final_learning_rate_frac warmup_steps=warmup_iterations "
+      "total_steps=train_num_batches decay_style=@" },
+    { "fairseq", "polynomial_decay", CKR__CV_PIECES, CKR__SH_POLY,
+      "warmup_updates:i total_num_update:i! end_learning_rate:f power:f lr:v",
+      "lr=lr min_lr=end_learning_rate warmup_steps=warmup_updates total_steps=total_num_update" },
+    { "fairseq", "inverse_sqrt", CKR__CV_PIECES, CKR__SH_INVSQRT,
+      "warmup_updates:i! warmup_init_lr:f lr:v", "lr=lr warmup_steps=warmup_updates" },
+    { "torch", "StepLR", CKR__CV_STEP, 0, "step_size:i! gamma:f lr:v",
+      "lr=lr decay_steps=*step_size" },
+    { "torch", "MultiStepLR", CKR__CV_MULTISTEP, 0, "milestones:m! gamma:f lr:v", "lr=lr" },
+    { "torch", "ConstantLR", CKR__CV_CONSTANT, 0, "factor:f total_iters:f lr:v",
+      "lr=lr warmup_steps=*total_iters" },
+    { "torch", "LinearLR", CKR__CV_LINEAR, 0, "start_factor:f end_factor:f total_iters:f lr:v",
+      "lr=lr warmup_steps=*total_iters total_steps=*total_iters" },
+    { "torch", "ExponentialLR", CKR__CV_EXP, 0, "gamma:f! lr:v", "lr=lr" },
+    { "torch", "PolynomialLR", CKR__CV_POLY, 0, "total_iters:f power:f lr:v",
+      "lr=lr decay_steps=*total_iters total_steps=*total_iters" },
+    { "torch", "CosineAnnealingLR", CKR__CV_COSINE, 0, "T_max:f! eta_min:f lr:v",
+      "lr=lr min_lr=eta_min decay_steps=*T_max total_steps=*T_max" },
+    { "torch", "CosineAnnealingWarmRestarts", CKR__CV_RESTARTS, 0,
+      "T_0:i! T_mult:i eta_min:f lr:v", "lr=lr min_lr=eta_min decay_steps=*T_0" },
+    { "torch", "OneCycleLR", CKR__CV_ONECYCLE, 0,
+      "max_lr:v! total_steps:i epochs:i steps_per_epoch:i pct_start:f anneal_strategy:s "
+      "cycle_momentum:b base_momentum:v max_momentum:v div_factor:f final_div_factor:f "
+      "three_phase:b lr:v", "lr=max_lr total_steps=*total_steps" },
+    { "torch", "CyclicLR", CKR__CV_CYCLIC, 0,
+      "base_lr:v! max_lr:v! step_size_up:f step_size_down:f mode:s gamma:f cycle_momentum:b "
+      "base_momentum:v max_momentum:v lr:v",
+      "lr=max_lr min_lr=base_lr warmup_steps=*step_size_up decay_steps=*step_size_down" },
+    { "torch", "SWALR", CKR__CV_SWA, 0, "swa_lr:v! anneal_epochs:i anneal_strategy:s lr:v",
+      "lr=lr min_lr=swa_lr decay_steps=*anneal_epochs" },
+    { "torch", "SequentialLR", CKR__CV_SEQ, 0, "schedulers:d! milestones:m! lr:v", "lr=lr" },
+    { "torch", "ChainedScheduler", CKR__CV_CHAIN, 0, "schedulers:d! lr:v", "lr=lr" },
+    { "torch", "LambdaLR", 0, 0, "lr:v", "" },
+    { "torch", "MultiplicativeLR", 0, 0, "lr:v", "" },
+    { "torch", "ReduceLROnPlateau", 0, 0,
+      "mode:s factor:f patience:i threshold:f threshold_mode:s cooldown:i min_lr:v eps:f lr:v", "" },
+};
+#define CKR__SKINDS (sizeof ckr__skinds / sizeof *ckr__skinds)
+
+typedef struct ckr__sbuild {
+    ckr__ctx         *c;
+    const ckr__skind *row;
+    const ckr_node   *params;
+    ckr_schedule     *s;
+    ckr__curve       *curve;
+    ckr_lane         *lanes;   /* of this curve; s->lanes at the top                     */
+    uint32_t         *n_nodes;
+    int               depth;
+    ckr_result        r;
+} ckr__sbuild;
+
+static ckr_result ckr__sched_oom(ckr__ctx *c)
+{
+    return c->err->code != CKR_OK ? c->err->code : CKR_E_NOMEM;
+}
+
+CKR__PRINTF(3, 4)
+static void ckr__sp_fail(ckr__sbuild *b, const char *key, const char *fmt, ...)
+{
+    char text[300];
+    va_list ap;
+    if (b->r != CKR_OK) return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    b->r = ckr__fail(b->c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key, "%s%s%s: %s",
+                     b->row->family, *b->row->name ? ":" : "", b->row->name, text);
+}
+
+/* The value of a key; NULL when it is absent or None. */
+static const ckr_node *ckr__sp_get(const ckr__sbuild *b, const char *key)
+{
+    const ckr_node *n = ckr_node_get(b->params, key);
+    return n && n->kind != CKR_NODE_NONE ? n : NULL;
+}
+
+static double ckr__sp_f(ckr__sbuild *b, const char *key, double none)
+{
+    const ckr_node *n = ckr__sp_get(b, key);
+    double v = none;
+    if (!n) return none;
+    if (!ckr_node_f64(n, &v) || !ckr__finite(v)) {
+        ckr__sp_fail(b, key, "%s must be a finite number", key);
+        return none;
+    }
+    return v;
+}
+
+static double ckr__sp_i(ckr__sbuild *b, const char *key, double none)
+{
+    const double v = ckr__sp_f(b, key, none);
+    if (v == v && (!ckr__whole(v) || v < 0)) {
+        ckr__sp_fail(b, key, "%s must be an integer of at least 0, it is %.17g", key, v);
+        return none;
+    }
+    return v;
+}
+
+static bool ckr__sp_b(ckr__sbuild *b, const char *key, bool none)
+{
+    const ckr_node *n = ckr__sp_get(b, key);
+    int64_t v;
+    if (!n) return none;
+    if (ckr_node_i64(n, &v) && (v == 0 || v == 1)) return v != 0;
+    ckr__sp_fail(b, key, "%s must be true or false", key);
+    return none;
+}
+
+/* One of `names`, a list like "linear=1 cosine=2". */
+static uint8_t ckr__sp_choice(ckr__sbuild *b, const char *key, const char *none, const char *names)
+{
+    const ckr_node *n = ckr__sp_get(b, key);
+    const char *v = n ? ckr_node_str(n) : none, *p = names;
+    while (v && *p) {
+        const size_t len = strcspn(p, "=");
+        if (strlen(v) == len && !memcmp(v, p, len)) return (uint8_t)strtol(p + len + 1, NULL, 10);
+        p += strcspn(p, " ");
+        p += *p == ' ';
+    }
+    ckr__sp_fail(b, key, "%s must be one of those of %s, it is %s", key, names, v ? v : "no text");
+    return 0;
+}
+
+/* A number for every lane, or one each, into a field of the lanes. */
+static void ckr__sp_lane(ckr__sbuild *b, const char *key, double none, size_t field)
+{
+    const ckr_node *n = ckr__sp_get(b, key);
+    const uint64_t lanes = b->s->n_lanes;
+    double v = none;
+    uint64_t i;
+    if (n && ckr_node_is_list(n) && n->count != lanes) {
+        ckr__sp_fail(b, key, "%s lists %llu numbers for %llu parameter groups", key,
+                     (unsigned long long)n->count, (unsigned long long)lanes);
+        return;
+    }
+    for (i = 0; i < lanes; i++) {
+        const ckr_node *one = n && ckr_node_is_list(n) ? n->u.items[i] : n;
+        if (one && (!ckr_node_f64(one, &v) || !ckr__finite(v))) {
+            ckr__sp_fail(b, key, "%s must be a finite number or one per parameter group", key);
+            return;
+        }
+        memcpy((char *)&b->lanes[i] + field, &v, sizeof v);
+    }
+}
+#define CKR__LANE(b, key, none, field) ckr__sp_lane(b, key, none, offsetof(ckr_lane, field))
+
+/* The same number into a field of every lane. */
+static void ckr__sp_fill(ckr__sbuild *b, double v, size_t field)
+{
+    uint64_t i;
+    for (i = 0; i < b->s->n_lanes; i++) memcpy((char *)&b->lanes[i] + field, &v, sizeof v);
+}
+
+static void ckr__sp_positive(ckr__sbuild *b, const char *key, double v)
+{
+    if (!(v > 0)) ckr__sp_fail(b, key, "%s must be larger than 0, it is %.17g", key, v);
+}
+
+/* The default LR of the optimizer, from which some factors are taken: lr_init, lr or group 0's. */
+static double ckr__sp_top(ckr__sbuild *b)
+{
+    return ckr__sp_f(b, "lr_init", b->s->n_lanes ? b->lanes[0].base : ckr__nan());
+}
+
+/* A decimal number at *p, which moves behind it. */
+static bool ckr__number_at(ckr__ctx *c, const char **p, double *out)
+{
+    const char *q = *p, *from = q;
+    size_t n;
+    q += *q == '-' || *q == '+';
+    n = strspn(q, "0123456789");
+    q += n;
+    if (*q == '.') {
+        const size_t m = strspn(q + 1, "0123456789");
+        q += 1 + m;
+        n += m;
+    }
+    if (!n) return false;
+    if (*q == 'e' || *q == 'E') {
+        const char *x = q + 1;
+        x += *x == '-' || *x == '+';
+        n = strspn(x, "0123456789");
+        if (!n) return false;
+        q = x + n;
+    }
+    if (!ckr__text_double(c, (const uint8_t *)from, (size_t)(q - from), out)) return false;
+    *p = q;
+    return ckr__finite(*out);
+}
+
+static void ckr__build_hf(ckr__sbuild *b)
+{
+    ckr__curve_nums *k = &b->curve->k;
+    const bool rate = ckr__sp_get(b, "min_lr_rate") != NULL, min = ckr__sp_get(b, "min_lr") != NULL,
+               floors = strstr(b->row->name, "min_lr") != NULL;
+    k->warm = ckr__sp_i(b, "num_warmup_steps", 0);
+    k->total = ckr__sp_i(b, "num_training_steps", k->warm);
+    k->cycles = ckr__sp_f(b, "num_cycles", b->row->shape == CKR__SH_HARD ? 1 : 0.5);
+    k->power = ckr__sp_f(b, "power", 1);
+    k->from = ckr__sp_f(b, "warmup_lr_rate", ckr__nan());
+    k->floor = ckr__nan();
+    if (b->row->shape == CKR__SH_INVSQRT) {
+        k->decay = ckr__sp_i(b, "timescale", k->warm > 0 ? k->warm : 10000);
+        ckr__sp_positive(b, "timescale", k->decay);
+    } else if (b->row->shape == CKR__SH_POLY) {
+        k->top = ckr__sp_top(b);
+        k->floor = ckr__sp_f(b, "lr_end", 1e-7);
+        if (!(k->top > k->floor))
+            ckr__sp_fail(b, "lr_end", "lr_end (%.17g) must be smaller than the optimizer's lr "
+                         "(%.17g)", k->floor, k->top);
+    } else if (floors) {
+        if (rate == min) ckr__sp_fail(b, "min_lr", "give one of min_lr and min_lr_rate");
+        k->floor = rate ? ckr__sp_f(b, "min_lr_rate", 0)
+                        : ckr__sp_f(b, "min_lr", 0) / ckr__sp_top(b);
+    }
+}
+
+static void ckr__build_hf_wsd(ckr__sbuild *b)
+{
+    ckr__curve_nums *k = &b->curve->k;
+    b->curve->flags |= CKR__CF_WARMUP;
+    b->curve->warm_shape = ckr__sp_choice(b, "warmup_type", "linear", "linear=1 cosine=2 1-sqrt=4");
+    b->curve->shape = ckr__sp_choice(b, "decay_type", "cosine", "linear=1 cosine=2 1-sqrt=4");
+    k->decay = ckr__sp_i(b, "num_decay_steps", 0);
+    k->floor = ckr__sp_f(b, "min_lr_ratio", 0);
+    if (!ckr__sp_get(b, "num_stable_steps") && !ckr__sp_get(b, "num_training_steps"))
+        ckr__sp_fail(b, "num_stable_steps", "give num_stable_steps or num_training_steps");
+    k->start = k->warm + ckr__sp_i(b, "num_stable_steps", ckr__nan());
+    if (k->start != k->start) k->start = k->total - k->decay;
+    k->total = k->start + k->decay;
+}
+
+/* "1:10,0.1:20,0.005": the factor before each step, then the last one. */
+static void ckr__build_table(ckr__sbuild *b)
+{
+    const char *p = ckr_node_str(ckr__sp_get(b, "step_rules"));
+    uint32_t n = 0, i, j;
+    const char *q;
+    for (q = p; q && *q; q++) n += *q == ',';
+    b->curve->at = CKR__NEW_N(b->c, double, 2 * (uint64_t)n + 1);
+    if (!b->curve->at) {
+        b->r = ckr__sched_oom(b->c);
+        return;
+    }
+    b->curve->val = b->curve->at + n;
+    for (i = 0; p && *p; i++) {
+        double v, t = 0;
+        if (!ckr__number_at(b->c, &p, &v) || (i == n && *p)) break;
+        if (i < n && *p++ != ':') break;
+        if (i < n && (!ckr__number_at(b->c, &p, &t) || *p++ != ',')) break;
+        if (!ckr__whole(t)) break;
+        if (i == n) {
+            b->curve->k.power = v;
+            b->curve->n_list = n;
+            break;
+        }
+        for (j = i; j && b->curve->at[j - 1] >= t; j--) {
+            b->curve->at[j] = b->curve->at[j - 1];
+            b->curve->val[j] = b->curve->val[j - 1];
+        }
+        b->curve->at[j] = t;
+        b->curve->val[j] = v;
+    }
+    if (b->curve->n_list != n || i != n)
+        ckr__sp_fail(b, "step_rules", "step_rules must look like 1:10,0.1:20,0.005");
+}
+
+static void ckr__build_nanotron(ckr__sbuild *b)
+{
+    ckr__curve_nums *k = &b->curve->k;
+    const double start = ckr__sp_i(b, "lr_decay_starting_step", ckr__nan());
+    k->top = ckr__sp_f(b, "learning_rate", 0);
+    k->warm = ckr__sp_i(b, "lr_warmup_steps", 0);
+    k->start = start == start ? start : k->warm;
+    k->decay = ckr__sp_i(b, "lr_decay_steps", ckr__nan());
+    if (k->decay != k->decay) {
+        k->decay = ckr__sp_f(b, "train_steps", ckr__nan()) - k->warm;
+        if (k->decay != k->decay) ckr__sp_fail(b, "train_steps", "lr_decay_steps or train_steps is "
+                                               "needed");
+        if (start == start) k->decay -= start;             /* sic: both are subtracted      */
+    }
+    k->total = k->start + k->decay;
+    b->curve->warm_shape = ckr__sp_choice(b, "lr_warmup_style", "linear", "linear=1 constant=9");
+    b->curve->shape = ckr__sp_choice(b, "lr_decay_style", "linear", "linear=1 cosine=2 1-sqrt=4");
+    CKR__LANE(b, "min_decay_lr", k->top, min);
+}
+
+static void ckr__build_titan(ckr__sbuild *b)
+{
+    ckr__curve_nums *k = &b->curve->k;
+    const bool old = ckr__sp_get(b, "lr_min") != NULL;
+    const double ratio = ckr__sp_f(b, "decay_ratio", ckr__nan());
+    k->total = ckr__sp_i(b, "total_steps", ckr__sp_i(b, "steps", ckr__nan()));
+    if (k->total != k->total)
+        ckr__sp_fail(b, "steps", "steps (of training) or total_steps is needed");
+    k->warm = ckr__sp_i(b, "warmup_steps", 200);
+    if (!old && k->warm > k->total) k->warm = k->total;
+    k->decay = ratio == ratio ? rint(k->total * ratio) : k->total - k->warm;
+    if (!old && k->warm + k->decay > k->total) k->decay = k->total - k->warm;
+    k->start = old ? k->total - k->decay : k->total + 1 - k->decay;
+    k->floor = ckr__sp_f(b, old ? "lr_min" : "min_lr_factor", 0);
+    b->curve->shape = ckr__sp_choice(b, "decay_type", "linear", "linear=1 sqrt=4 cosine=2");
+    if (old) b->curve->kind = CKR__CV_TITAN_OLD;
+}
+
+static const char *const ckr__megatron_styles =
+    "linear=1 cosine=2 constant=9 inverse-square-root=7 WSD=1";
+static const char *const ckr__wsd_styles = "linear=1 cosine=2 exponential=6 minus_sqrt=4";
+
+/* A length in samples: the class's own key, the sample option or the iteration option. */
+static double ckr__megatron_len(ckr__sbuild *b, const char *steps, const char *samples,
+                                const char *iters, double none)
+{
+    const double gbs = ckr__sp_i(b, "global_batch_size", 1);
+    double v = ckr__sp_i(b, steps, ckr__sp_i(b, samples, ckr__nan()));
+    if (v == v) return v;
+    v = ckr__sp_i(b, iters, ckr__nan());
+    return v == v ? v * gbs : none;
+}
+
+static void ckr__build_megatron_wd(ckr__sbuild *b)
+{
+    const double wd = ckr__sp_f(b, "weight_decay", ckr__nan());
+    const char *from = ckr__sp_get(b, "start_wd") ? "start_wd" : "start_weight_decay",
+               *to = ckr__sp_get(b, "end_wd") ? "end_wd" : "end_weight_decay",
+               *style = ckr__sp_get(b, "wd_incr_style") ? "wd_incr_style"
+                                                        : "weight_decay_incr_style";
+    if (!ckr__sp_get(b, to) && wd != wd) return;
+    b->curve->flags |= CKR__CF_WD;
+    CKR__LANE(b, to, wd, end_wd);
+    CKR__LANE(b, ckr__sp_get(b, from) ? from : to, wd, start_wd);
+    b->curve->wd_shape = ckr__sp_choice(b, style, "constant", "constant=9 linear=1 cosine=2");
+    b->curve->k.end_at =
+        ckr__megatron_len(b, "wd_incr_steps", "train_samples", "train_iters", b->curve->k.total);
+}
+
+static void ckr__build_megatron(ckr__sbuild *b)
+{
+    ckr__curve_nums *k = &b->curve->k;
+    const ckr_node *style = ckr__sp_get(b, "lr_decay_style");
+    const double fraction = ckr__sp_f(b, "lr_warmup_fraction", ckr__nan()),
+                 train = ckr__megatron_len(b, "lr_decay_steps", "train_samples", "train_iters",
+                                           ckr__nan());
+    const char *top = ckr__sp_get(b, "max_lr") ? "max_lr" : "lr";
+    if (!ckr__sp_get(b, top)) ckr__sp_fail(b, "max_lr", "lr (or max_lr) is needed");
+    CKR__LANE(b, top, ckr__nan(), max);
+    CKR__LANE(b, top, ckr__nan(), base);
+    CKR__LANE(b, "min_lr", 0, min);
+    k->from = ckr__sp_f(b, "init_lr", ckr__sp_f(b, "lr_warmup_init", 0));
+    k->total = ckr__megatron_len(b, "lr_decay_steps", "lr_decay_samples", "lr_decay_iters", train);
+    k->warm = ckr__megatron_len(b, "lr_warmup_steps", "lr_warmup_samples", "lr_warmup_iters", 0);
+    if (fraction == fraction) k->warm = fraction * k->total;
+    if (!(k->total > 0) || !(k->warm < k->total))
+        ckr__sp_fail(b, "lr_decay_steps", "the decay must end behind the warmup: lr_decay_iters or "
+                     "lr_decay_samples is needed");
+    b->curve->shape = ckr__sp_choice(b, "lr_decay_style", "linear", ckr__megatron_styles);
+    if (style && ckr_node_str(style) && !strcmp(style->u.str, "WSD")) {
+        b->curve->flags |= CKR__CF_WSD;
+        b->curve->shape = ckr__sp_choice(b, "lr_wsd_decay_style", "exponential", ckr__wsd_styles);
+        k->decay = ckr__megatron_len(b, "wsd_decay_steps", "lr_wsd_decay_samples",
+                                     "lr_wsd_decay_iters", ckr__nan());
+        if (!(k->decay > 0))
+            ckr__sp_fail(b, "wsd_decay_steps", "WSD needs lr_wsd_decay_iters (or _samples)");
+    }
+    ckr__build_megatron_wd(b);
+    b->s->rate = ckr__sp_i(b, "global_batch_size", 1);
+    ckr__sp_positive(b, "global_batch_size", b->s->rate);
+}
+
+static void ckr__build_ds(ckr__sbuild *b)
+{
+    ckr__curve_nums *k = &b->curve->k;
+    b->s->offset = -1;
+    k->warm = ckr__at_least(ckr__sp_i(b, "warmup_num_steps", 1000), 2);
+    k->total = ckr__sp_i(b, "total_num_steps", ckr__nan());
+    k->decay = k->total - k->warm;
+    b->curve->warm_shape = ckr__sp_choice(b, "warmup_type", "log", "log=8 linear=1");
+    if (b->row->kind == CKR__CV_DS_COSINE) {
+        k->from = ckr__sp_f(b, "warmup_min_ratio", 0);
+        k->floor = ckr__sp_f(b, "cos_min_ratio", 0.0001);
+    } else {
+        CKR__LANE(b, "warmup_min_lr", 0, min);
+        CKR__LANE(b, ckr__sp_get(b, "warmup_max_lr") ? "warmup_max_lr" : "lr", 0.001, max);
+        CKR__LANE(b, ckr__sp_get(b, "warmup_max_lr") ? "warmup_max_lr" : "lr", 0.001, base);
+    }
+}
+
+static void ckr__build_ds_cycle(ckr__sbuild *b)
+{
+    ckr__curve_nums *k = &b->curve->k;
+    const double up = ckr__sp_i(b, "cycle_first_step_size", 2000),
+                 down = ckr__sp_i(b, "cycle_second_step_size", up);
+    b->s->offset = -1;
+    ckr__sp_positive(b, "cycle_first_step_size", up);
+    ckr__sp_positive(b, "cycle_second_step_size", down);
+    if (ckr__sp_i(b, "cycle_first_stair_count", 0) > 0)
+        ckr__sp_fail(b, "cycle_first_stair_count", "stairs are not supported");
+    k->total = up + down;
+    k->start = up / k->total;
+    k->power = ckr__sp_f(b, "decay_lr_rate", 0);
+    k->cycles = ckr__sp_f(b, "decay_mom_rate", 0);
+    k->decay = ckr__sp_i(b, "decay_step_size", 0);
+    CKR__LANE(b, "cycle_min_lr", 0, min);
+    CKR__LANE(b, "cycle_max_lr", 0, max);
+    CKR__LANE(b, "cycle_max_lr", 0, base);
+    if (!ckr__sp_b(b, "cycle_momentum", true)) return;
+    b->curve->flags |= CKR__CF_MOMENTUM;
+    CKR__LANE(b, "cycle_min_mom", 0.8, base_momentum);
+    CKR__LANE(b, "cycle_max_mom", 0.9, max_momentum);
+}
+
+static void ckr__build_ds_range(ckr__sbuild *b)
+{
+    b->s->offset = -1;
+    CKR__LANE(b, "lr_range_test_min_lr", 1e-3, min);
+    CKR__LANE(b, "lr_range_test_min_lr", 1e-3, base);
+    b->curve->k.decay = ckr__sp_i(b, "lr_range_test_step_size", 2000);
+    ckr__sp_positive(b, "lr_range_test_step_size", b->curve->k.decay);
+    b->curve->k.power = ckr__sp_f(b, "lr_range_test_step_rate", 1);
+    if (ckr__sp_b(b, "lr_range_test_staircase", false)) b->curve->flags |= CKR__CF_STAIRS;
+}
+
+static void ckr__build_llmc(ckr__sbuild *b)
+{
+    ckr__curve_nums *k = &b->curve->k;
+    const float share = ckr__rnf(0.8f * (float)ckr__sp_i(b, "train_num_batches", 0));
+    k->warm = ckr__sp_i(b, "warmup_iterations", 0);
+    k->total = ckr__sp_i(b, "train_num_batches", 0);
+    k->floor = ckr__sp_f(b, "final_learning_rate_frac", 1);
+    k->start = b->row->shape == CKR__SH_SQRT ? floor((double)share) : k->warm;
+    if (ckr__sp_get(b, "learning_rate")) CKR__LANE(b, "learning_rate", 0, base);
+}
+
+static void ckr__build_pieces(ckr__sbuild *b)
+{
+    ckr__curve_nums *k = &b->curve->k;
+    k->warm = k->warm_den = k->start = ckr__sp_i(b, "warmup_updates", 0);
+    if (!(k->warm_den > 0)) k->warm_den = 1;
+    b->curve->warm_shape = CKR__SH_LINEAR;
+    k->top = 1;
+    k->peak = ckr__nan();
+    k->power = ckr__sp_f(b, "power", 1);
+    k->end_at = ckr__inf();
+    if (b->row->shape == CKR__SH_INVSQRT) {
+        k->from = ckr__sp_f(b, "warmup_init_lr", 0);
+        k->decay = k->warm_den;
+    } else {
+        b->curve->flags |= CKR__CF_WARM_INCL;
+        k->total = ckr__sp_i(b, "total_num_update", 0);
+        k->decay = k->total - k->warm;
+        k->floor = ckr__sp_f(b, "end_learning_rate", 0);
+    }
+}
+
+/* The parameters of torch's schedulers that hold no others. */
+static void ckr__build_torch(ckr__sbuild *b)
+{
+    ckr__curve_nums *k = &b->curve->k;
+    switch (b->row->kind) {
+    case CKR__CV_STEP:
+        k->decay = ckr__sp_i(b, "step_size", 0);
+        ckr__sp_positive(b, "step_size", k->decay);
+        /* fall through */
+    case CKR__CV_EXP:
+    case CKR__CV_MULTISTEP: k->power = ckr__sp_f(b, "gamma", 0.1); break;
+    case CKR__CV_CONSTANT:
+        k->from = ckr__sp_f(b, "factor", 1.0 / 3);
+        k->decay = ckr__sp_f(b, "total_iters", 5);
+        break;
+    case CKR__CV_LINEAR:
+        k->from = ckr__sp_f(b, "start_factor", 1.0 / 3);
+        k->top = ckr__sp_f(b, "end_factor", 1);
+        k->decay = ckr__sp_f(b, "total_iters", 5);
+        break;
+    case CKR__CV_POLY:
+        k->power = ckr__sp_f(b, "power", 1);
+        k->decay = ckr__sp_f(b, "total_iters", 5);
+        break;
+    case CKR__CV_COSINE:
+    case CKR__CV_RESTARTS:
+        k->decay = b->row->kind == CKR__CV_COSINE ? ckr__sp_f(b, "T_max", 0)
+                                                  : ckr__sp_i(b, "T_0", 0);
+        k->power = ckr__sp_i(b, "T_mult", 1);
+        ckr__sp_positive(b, b->row->kind == CKR__CV_COSINE ? "T_max" : "T_0", k->decay);
+        if (k->power < 1) ckr__sp_fail(b, "T_mult", "T_mult must be at least 1");
+        CKR__LANE(b, "eta_min", 0, min);
+        break;
+    default:                                                               /* CV_SWA    */
+        k->decay = ckr__sp_i(b, "anneal_epochs", 10);
+        b->curve->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
+        CKR__LANE(b, "swa_lr", 0, min);
+        break;
+    }
+}
+
+static void ckr__build_cyclic(ckr__sbuild *b)
+{
+    ckr__curve_nums *k = &b->curve->k;
+    const double up = ckr__sp_f(b, "step_size_up", 2000), down = ckr__sp_f(b, "step_size_down", up);
+    ckr__sp_positive(b, "step_size_up", up);
+    ckr__sp_positive(b, "step_size_down", down);
+    k->total = up + down;
+    k->start = up / k->total;
+    k->power = ckr__sp_f(b, "gamma", 1);
+    b->curve->shape =
+        ckr__sp_choice(b, "mode", "triangular", "triangular=1 triangular2=6 exp_range=5");
+    CKR__LANE(b, "base_lr", 0, base);
+    CKR__LANE(b, "max_lr", 0, max);
+    if (!ckr__sp_b(b, "cycle_momentum", true)) return;
+    b->curve->flags |= CKR__CF_MOMENTUM;
+    CKR__LANE(b, "base_momentum", 0.8, base_momentum);
+    CKR__LANE(b, "max_momentum", 0.9, max_momentum);
+}
+
+/* Codes of OneCycleLR's phases: LR from + 3 * to (0 initial, 1 max, 2 min), then momentum
+   9 * from + 18 * to (0 base, 1 max). */
+static void ckr__build_onecycle(ckr__sbuild *b)
+{
+    ckr__curve *c = b->curve;
+    const double pct = ckr__sp_f(b, "pct_start", 0.3), div = ckr__sp_f(b, "div_factor", 25),
+                 last = ckr__sp_f(b, "final_div_factor", 1e4),
+                 n = ckr__sp_i(b, "total_steps", ckr__sp_i(b, "epochs", ckr__nan()) *
+                                                     ckr__sp_i(b, "steps_per_epoch", ckr__nan()));
+    const bool three = ckr__sp_b(b, "three_phase", false);
+    uint64_t i;
+    ckr__sp_positive(b, "total_steps", n);
+    ckr__sp_positive(b, "div_factor", div);
+    ckr__sp_positive(b, "final_div_factor", last);
+    if (!(pct >= 0 && pct <= 1)) ckr__sp_fail(b, "pct_start", "pct_start must lie in 0..1");
+    c->at = CKR__NEW_N(b->c, double, 6);
+    if (!c->at) {
+        b->r = ckr__sched_oom(b->c);
+        return;
+    }
+    c->val = c->at + 3;
+    c->n_list = three ? 3 : 2;
+    c->k.total = n;
+    c->at[0] = pct * n - 1;
+    c->val[0] = 0 + 3 * 1 + 9 * 1 + 18 * 0;
+    c->at[1] = three ? 2 * pct * n - 2 : n - 1;
+    c->val[1] = three ? 1 + 3 * 0 + 9 * 0 + 18 * 1 : 1 + 3 * 2 + 9 * 0 + 18 * 1;
+    c->at[2] = n - 1;
+    c->val[2] = 0 + 3 * 2 + 9 * 1 + 18 * 1;
+    c->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
+    CKR__LANE(b, "max_lr", 0, max);
+    for (i = 0; i < b->s->n_lanes; i++) {
+        b->lanes[i].base = b->lanes[i].max / div;
+        b->lanes[i].min = b->lanes[i].base / last;
+    }
+    if (!ckr__sp_b(b, "cycle_momentum", true)) return;
+    c->flags |= CKR__CF_MOMENTUM;
+    CKR__LANE(b, "base_momentum", 0.85, base_momentum);
+    CKR__LANE(b, "max_momentum", 0.95, max_momentum);
+}
+
+#define CKR__SCHED_LIST 4096   /* milestones of one scheduler: looked through at every tick */
+
+/* A list of numbers, sorted, equal ones counted in val. */
+static void ckr__build_milestones(ckr__sbuild *b, bool count)
+{
+    const ckr_node *n = ckr__sp_get(b, "milestones");
+    const uint64_t total = n && ckr_node_is_list(n) ? n->count : n ? 1 : 0;
+    ckr__curve *c = b->curve;
+    uint64_t i;
+    uint32_t j;
+    if (total > CKR__SCHED_LIST) ckr__sp_fail(b, "milestones", "more than %d milestones", CKR__SCHED_LIST);
+    if (b->r != CKR_OK) return;
+    c->at = CKR__NEW_N(b->c, double, 2 * total + 1);
+    if (!c->at) {
+        b->r = ckr__sched_oom(b->c);
+        return;
+    }
+    c->val = c->at + total;
+    for (i = 0; i < total && b->r == CKR_OK; i++) {
+        double v;
+        if (!ckr_node_f64(ckr_node_is_list(n) ? n->u.items[i] : n, &v) || !ckr__whole(v)) {
+            ckr__sp_fail(b, "milestones", "milestones must be integers");
+        } else {
+            for (j = c->n_list; count && j && c->at[j - 1] > v; j--) {}
+            if (count && j && ckr__same(c->at[j - 1], v)) {
+                c->val[j - 1]++;
+                continue;
+            }
+            memmove(c->at + j + 1, c->at + j, (c->n_list - j) * sizeof *c->at);
+            memmove(c->val + j + 1, c->val + j, (c->n_list - j) * sizeof *c->val);
+            c->n_list++;
+            c->at[j] = v;
+            c->val[j] = 1;
+        }
+    }
+    for (j = 1; !count && j < c->n_list; j++)
+        if (c->at[j] < c->at[j - 1]) ckr__sp_fail(b, "milestones", "milestones must increase");
+}
+
+static void ckr__build_curve(ckr__sbuild *b);
+
+static const ckr__skind *ckr__skind_find(const char *family, size_t n_family, const char *name,
+                                         size_t n_name)
+{
+    size_t i;
+    for (i = 0; i < CKR__SKINDS; i++) {
+        const ckr__skind *k = &ckr__skinds[i];
+        if (strlen(k->family) == n_family && !memcmp(k->family, family, n_family) &&
+            strlen(k->name) == n_name && !memcmp(k->name, name, n_name))
+            return k;
+    }
+    return NULL;
+}
+
+/* Every key must be known; each one that must be there is. */
+static void ckr__build_check_keys(ckr__sbuild *b)
+{
+    const char *p = b->row->keys;
+    uint64_t i;
+    for (i = 0; i < b->params->count && b->r == CKR_OK; i++) {
+        const ckr_node *key = b->params->u.items[2 * i];
+        const char *s = ckr_node_str(key);
+        for (p = b->row->keys; s && *p;) {
+            const size_t n = strcspn(p, ":");
+            if (key->count == n && !memcmp(s, p, n)) break;
+            p += strcspn(p, " ");
+            p += *p == ' ';
+        }
+        if (s && (*p || !strcmp(s, "kind"))) continue;
+        ckr__sp_fail(b, s ? s : "", "there is no key %.60s; known are %s", s ? s : "of that type",
+                     b->row->keys);
+        ckr__remedy(b->c->err, b->r, "name:type, i integer, f number, s text, b true or false, v "
+                    "number or [one per group]; ! must be given");
+    }
+    for (p = b->row->keys; *p && b->r == CKR_OK;) {
+        const size_t n = strcspn(p, ":"), len = strcspn(p, " ");
+        char key[40];
+        if (p[len - 1] == '!' && n < sizeof key) {
+            memcpy(key, p, n);
+            key[n] = 0;
+            if (!ckr__sp_get(b, key))
+                ckr__sp_fail(b, key, "%s is missing; known are %s", key, b->row->keys);
+        }
+        p += len;
+        p += *p == ' ';
+    }
+}
+
+/* Own arrays of base, min and max for the child that `from` describes. */
+static void ckr__build_child_lanes(ckr__sbuild *b, const ckr_lane *from)
+{
+    const uint64_t n = b->s->n_lanes;
+    double *mem = CKR__NEW_N(b->c, double, 3 * n);
+    uint64_t i;
+    if (!mem) {
+        b->r = ckr__sched_oom(b->c);
+        return;
+    }
+    b->curve->base = mem;
+    b->curve->min = mem + n;
+    b->curve->max = mem + 2 * n;
+    for (i = 0; i < n; i++) {
+        b->curve->base[i] = from[i].base;
+        b->curve->min[i] = from[i].min;
+        b->curve->max[i] = from[i].max;
+    }
+}
+
+static void ckr__build_child(ckr__sbuild *b, ckr__curve *curve, const ckr_node *params)
+{
+    const char *kind = ckr_node_str(ckr_node_get(params, "kind"));
+    ckr__sbuild sub = *b;
+    const size_t skip = kind && !strncmp(kind, "torch:", 6) ? 6 : 0;
+    sub.params = params;
+    sub.curve = curve;
+    sub.depth = b->depth + 1;
+    sub.row = kind ? ckr__skind_find("torch", 5, kind + skip, strlen(kind + skip)) : NULL;
+    if (!sub.row || !sub.row->kind || !ckr_node_is_dict(params)) {
+        ckr__sp_fail(b, "schedulers", "each of schedulers needs a kind with a known curve, like "
+                     "LinearLR; this one is %.40s", kind ? kind : "not given");
+        return;
+    }
+    sub.lanes = CKR__NEW_N(b->c, ckr_lane, b->s->n_lanes);
+    if (!sub.lanes) {
+        b->r = ckr__sched_oom(b->c);
+        return;
+    }
+    memcpy(sub.lanes, b->lanes, (size_t)b->s->n_lanes * sizeof *sub.lanes);
+    ckr__build_curve(&sub);
+    b->r = sub.r;
+    if (b->r != CKR_OK) return;
+    ckr__build_child_lanes(&sub, sub.lanes);
+    b->r = sub.r;
+    if (curve->flags & CKR__CF_MOMENTUM) {             /* the groups' own fields            */
+        uint64_t i;
+        for (i = 0; i < b->s->n_lanes; i++) {
+            b->lanes[i].base_momentum = sub.lanes[i].base_momentum;
+            b->lanes[i].max_momentum = sub.lanes[i].max_momentum;
+        }
+    }
+}
+
+static void ckr__build_children(ckr__sbuild *b)
+{
+    const ckr_node *list = ckr__sp_get(b, "schedulers");
+    ckr__curve *c = b->curve;
+    uint32_t i;
+    if (!ckr_node_is_list(list) || !list->count) {
+        ckr__sp_fail(b, "schedulers", "schedulers must be a list of at least one");
+        return;
+    }
+    if (b->depth >= CKR__SCHED_DEPTH || list->count > CKR__SCHED_NODES) {
+        ckr__sp_fail(b, "schedulers", "schedulers are nested too deep or too many");
+        return;
+    }
+    if (c->kind == CKR__CV_SEQ) {
+        ckr__build_milestones(b, false);
+        if (b->r == CKR_OK && c->n_list + 1 != list->count)
+            ckr__sp_fail(b, "milestones", "%llu schedulers need %llu milestones",
+                         (unsigned long long)list->count, (unsigned long long)list->count - 1);
+    }
+    c->children = CKR__NEW_N(b->c, ckr__curve, list->count);
+    if (!c->children) b->r = ckr__sched_oom(b->c);
+    for (i = 0; i < list->count && b->r == CKR_OK; i++) {
+        c->n_children = i + 1;
+        ckr__build_child(b, &c->children[i], list->u.items[i]);
+    }
+}
+
+/* Fills b->curve from b->params. Recursion is bounded by CKR__SCHED_DEPTH. */
+static void ckr__build_curve(ckr__sbuild *b)
+{
+    ckr__curve *c = b->curve;
+    c->kind = b->row->kind;
+    c->shape = b->row->shape;
+    if (*b->n_nodes >= CKR__SCHED_NODES)
+        ckr__sp_fail(b, "schedulers", "more than %d schedulers", CKR__SCHED_NODES);
+    c->index = (uint16_t)(*b->n_nodes)++;
+    ckr__build_check_keys(b);
+    if (b->r != CKR_OK) return;
+    if (ckr__sp_get(b, "lr")) CKR__LANE(b, "lr", 0, base);
+    switch (c->kind) {
+    case CKR__CV_CONST:     break;
+    case CKR__CV_TABLE:     ckr__build_table(b); break;
+    case CKR__CV_HF:
+        ckr__build_hf(b);
+        if (!strcmp(b->row->name, "warmup_stable_decay")) ckr__build_hf_wsd(b);
+        break;
+    case CKR__CV_NANOTRON:  ckr__build_nanotron(b); break;
+    case CKR__CV_TITAN:     ckr__build_titan(b); break;
+    case CKR__CV_MEGATRON:  ckr__build_megatron(b); break;
+    case CKR__CV_DS_WARMUP:
+    case CKR__CV_DS_COSINE: ckr__build_ds(b); break;
+    case CKR__CV_DS_CYCLE:  ckr__build_ds_cycle(b); break;
+    case CKR__CV_DS_RANGE:  ckr__build_ds_range(b); break;
+    case CKR__CV_LLMC:      ckr__build_llmc(b); break;
+    case CKR__CV_PIECES:    ckr__build_pieces(b); break;
+    case CKR__CV_ONECYCLE:  ckr__build_onecycle(b); break;
+    case CKR__CV_CYCLIC:    ckr__build_cyclic(b); break;
+    case CKR__CV_SEQ:
+    case CKR__CV_CHAIN:     ckr__build_children(b); break;
+    default:                ckr__build_torch(b); break;
+    }
+    if (c->kind == CKR__CV_MULTISTEP && b->r == CKR_OK) ckr__build_milestones(b, true);
+}
+
+static void ckr__lane_init(ckr_lane *l, double base)
+{
+    l->base = base;
+    l->max = l->min = l->base_momentum = l->max_momentum = ckr__nan();
+    l->start_wd = l->end_wd = l->anchor = ckr__nan();
+    l->wd_mult = l->lr_mult = l->p = 1;
+    l->q = l->ramp_from = l->ramp_to = 0;
+}
+
+/* An empty schedule of n lanes; bases may be NULL. */
+static ckr_schedule *ckr__sched_new(ckr__ctx *c, const double *bases, uint64_t n)
+{
+    ckr_schedule *s = CKR__NEW(c, ckr_schedule);
+    uint64_t i;
+    if (!s) return NULL;
+    s->lanes = CKR__NEW_N(c, ckr_lane, n);
+    if (!s->lanes) return NULL;
+    for (i = 0; i < n; i++) ckr__lane_init(&s->lanes[i], bases ? bases[i] : ckr__nan());
+    s->n_lanes = n;
+    s->clock = "update";
+    s->rate = s->a = 1;
+    s->hold = ckr__inf();
+    return s;
+}
+
+/* The base LR where the caller gave none: what the parameters call the LR of the run. */
+static double ckr__build_base(const ckr_node *params)
+{
+    static const char *const keys[] = { "lr", "learning_rate", "max_lr", "warmup_max_lr",
+                                        "cycle_max_lr", "base_lr", "lr_range_test_min_lr" };
+    size_t i;
+    double v;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const ckr_node *n = ckr_node_get(params, keys[i]);
+        if (ckr_node_f64(ckr_node_is_list(n) ? ckr_node_at(n, 0) : n, &v)) return v;
+    }
+    return ckr__nan();
+}
+
+static bool ckr__build_needs_base(uint8_t kind)
+{
+    return kind != CKR__CV_MEGATRON && kind != CKR__CV_DS_WARMUP && kind != CKR__CV_DS_CYCLE &&
+           kind != CKR__CV_DS_RANGE && kind != CKR__CV_ONECYCLE && kind != CKR__CV_CYCLIC;
+}
+
+static void ckr__build_finish(ckr__sbuild *b)
+{
+    ckr_schedule *s = b->s;
+    uint64_t i;
+    s->curve = b->curve;
+    s->recurrent = ckr__is_recurrent(b->curve->kind);
+    if (b->curve->kind == CKR__CV_MEGATRON) s->clock = "sample";
+    for (i = 0; i < s->n_lanes && ckr__build_needs_base(b->curve->kind); i++)
+        if (!ckr__finite(s->lanes[i].base))
+            ckr__sp_fail(b, "lr", "group %llu has no base LR: give lr", (unsigned long long)i);
+}
+
+/* A schedule of `kind` ("torch:StepLR", "megatron") from a dict of its parameters, for n lanes with
+   these base LRs (NULL, 0: one lane, whose base LR the parameters tell). */
+static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *params,
+                                   const double *bases, uint64_t n, ckr_schedule **out)
+{
+    const size_t at = strcspn(kind, ":");
+    const char *name = kind[at] ? kind + at + 1 : "";
+    const double base = ckr__build_base(params);
+    uint32_t n_nodes = 0;
+    ckr__sbuild b;
+    *out = NULL;
+    memset(&b, 0, sizeof b);
+    b.c = c;
+    b.params = params;
+    b.n_nodes = &n_nodes;
+    b.row = ckr__skind_find(kind, at, name, strlen(name));
+    if (!b.row)
+        return ckr__remedy(c->err, ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, kind,
+                                             "there is no schedule %.80s", kind),
+                           "nanotron, torchtitan, megatron, or transformers, diffusers, deepspeed, "
+                           "llmc, fairseq, torch with a name: transformers:cosine,...");
+    b.s = bases ? ckr__sched_new(c, bases, n) : ckr__sched_new(c, &base, 1);
+    b.curve = CKR__NEW(c, ckr__curve);
+    if (!b.s || !b.curve) return ckr__sched_oom(c);
+    b.s->kind = ckr__strdup(c, kind);
+    b.s->params = params;
+    b.lanes = b.s->lanes;
+    if (!b.s->kind) return ckr__sched_oom(c);
+    if (!b.row->kind) {
+        b.s->opaque = true;
+        b.s->reason = "this scheduler's curve is a function or a metric, which no file holds";
+        *out = b.s;
+        return CKR_OK;
+    }
+    ckr__build_curve(&b);
+    if (b.r == CKR_OK) ckr__build_finish(&b);
+    if (b.r == CKR_OK) *out = b.s;
+    return b.r;
+}
+
+/* >>schedule.text ------------------------------------------------------------- */
+
+/* Length of the text up to a `stop` outside of brackets. */
+static size_t ckr__spec_span(const char *p, char stop)
+{
+    size_t n = 0;
+    int depth = 0;
+    for (; p[n]; n++) {
+        if (p[n] == '(' || p[n] == '[') depth++;
+        if ((p[n] == ')' || p[n] == ']') && depth) depth--;
+        if (!depth && p[n] == stop) break;
+    }
+    return n;
+}
+
+static ckr_node *ckr__spec_scalar(ckr__ctx *c, const char *p, size_t n)
+{
+    const char *q = p;
+    double v;
+    if ((n == 4 && !memcmp(p, "None", 4)) || (n == 4 && !memcmp(p, "null", 4)))
+        return ckr__node(c, CKR_NODE_NONE);
+    if (n == 4 && (!memcmp(p, "true", 4) || !memcmp(p, "True", 4))) return ckr__node_bool(c, true);
+    if (n == 5 && (!memcmp(p, "false", 5) || !memcmp(p, "False", 5)))
+        return ckr__node_bool(c, false);
+    if (!ckr__number_at(c, &q, &v) || q != p + n) return ckr__node_text(c, CKR_NODE_STR, p, n);
+    if (strcspn(p, ".eE") >= n && ckr__whole(v)) return ckr__node_int(c, (int64_t)v);
+    return ckr__node_float(c, v);
+}
+
+static ckr_node *ckr__spec_dict(ckr__ctx *c, const char *p, size_t n, int depth);
+
+/* 3, 0.5, text, [1,2] or (LinearLR,total_iters=4;CosineAnnealingLR,T_max=10). */
+static ckr_node *ckr__spec_value(ckr__ctx *c, const char *p, size_t n, int depth)
+{
+    const bool dicts = n && *p == '(';
+    const char *end = p + n - 1;
+    ckr_node *list;
+    if (n < 2 || (*p != '[' && !dicts) || *end != (dicts ? ')' : ']'))
+        return ckr__spec_scalar(c, p, n);
+    list = ckr__node(c, CKR_NODE_LIST);
+    for (p++; p < end && list;) {
+        size_t len = ckr__spec_span(p, dicts ? ';' : ',');
+        if (len > (size_t)(end - p)) len = (size_t)(end - p);
+        if (!ckr__node_push(c, list, dicts ? ckr__spec_dict(c, p, len, depth + 1)
+                                           : ckr__spec_scalar(c, p, len)))
+            return NULL;
+        p += len;
+        p += p < end;
+    }
+    return list;
+}
+
+/* A second number without a name belongs to the key before it: a,b becomes the list [a, b], other
+   text stays text (diffusers' step_rules). */
+static bool ckr__spec_more(ckr__ctx *c, ckr_node *dict, const char *p, size_t n)
+{
+    ckr_node **slot = &dict->u.items[2 * dict->count - 1], *list, *more = ckr__spec_scalar(c, p, n);
+    const char *s = ckr_node_str(*slot), *joined;
+    if (!more) return false;
+    if (s) {
+        joined = ckr__printf(c, "%s,%.*s", s, (int)n, p);
+        *slot = ckr__node_str(c, joined);
+        return *slot != NULL;
+    }
+    if (ckr_node_is_list(*slot)) return ckr__node_push(c, *slot, more);
+    list = ckr__node(c, CKR_NODE_LIST);
+    if (!list || !ckr__node_push(c, list, *slot) || !ckr__node_push(c, list, more)) return false;
+    *slot = list;
+    return true;
+}
+
+/* key=value,... with an optional bare name first, which becomes the key "kind". */
+static ckr_node *ckr__spec_dict(ckr__ctx *c, const char *p, size_t n, int depth)
+{
+    ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
+    const char *end = p + n;
+    if (!dict || depth > CKR__SCHED_DEPTH) {
+        ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, "schedulers",
+                  "schedulers are nested too deep");
+        return NULL;
+    }
+    while (p < end) {
+        size_t len = ckr__spec_span(p, ','), eq;
+        const char *key;
+        bool ok;
+        if (len > (size_t)(end - p)) len = (size_t)(end - p);
+        eq = ckr__spec_span(p, '=');
+        if (eq < len && eq) {
+            key = ckr__strndup(c, p, eq);
+            if (key && ckr_node_get(dict, key)) {
+                ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key,
+                          "%.80s is given twice", key);
+                return NULL;
+            }
+            ok = key && ckr__node_set(c, dict, key,
+                                      ckr__spec_value(c, p + eq + 1, len - eq - 1, depth));
+        } else if (dict->count) {
+            ok = ckr__spec_more(c, dict, p, len);
+        } else {
+            ok = ckr__node_set(c, dict, "kind", ckr__node_text(c, CKR_NODE_STR, p, len));
+        }
+        if (!ok) return NULL;
+        p += len;
+        p += p < end;
+    }
+    return dict;
+}
+
+/* KIND:key=value,... or FAMILY:NAME,key=value,... ; otherwise as ckr__sched_build. */
+static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *bases, uint64_t n,
+                                   ckr_schedule **out)
+{
+    const size_t at = strcspn(text, ":"), len = strlen(text);
+    const char *rest = text[at] ? text + at + 1 : text + at, *name, *kind;
+    ckr_node *dict, *params;
+    uint64_t i;
+    *out = NULL;
+    if (len > 1000000)
+        return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, NULL,
+                         "the text is longer than any schedule");
+    dict = ckr__spec_dict(c, rest, strlen(rest), 0);
+    params = ckr__node(c, CKR_NODE_DICT);
+    if (!dict || !params) return ckr__sched_oom(c);
+    name = ckr_node_str(ckr_node_get(dict, "kind"));
+    kind = name ? ckr__printf(c, "%.*s:%s", (int)at, text, name) : ckr__strndup(c, text, at);
+    if (!kind) return ckr__sched_oom(c);
+    for (i = 0; i < dict->count; i++) {
+        ckr_node **pair = &dict->u.items[2 * i];
+        if (strcmp(pair[0]->u.str, "kind") && !ckr__node_pair(c, params, pair[0], pair[1]))
+            return ckr__sched_oom(c);
+    }
+    return ckr__sched_build(c, kind, params, bases, n, out);
+}
+
+/* >>schedule.torch ------------------------------------------------------------ */
+/* State dicts. torch does not store the class of a scheduler: its keys tell it. What a file does
+   not hold (functions, metrics, configurations) makes the schedule opaque, never a guess. */
+
+/* What is wrong with a file's parameters is told by the schedule, not by the call. */
+static void ckr__sched_forgive(ckr__ctx *c)
+{
+    memset(c->err, 0, sizeof *c->err);
+    c->err->offset = CKR_NO_OFFSET;
+}
+
+/* A finite number: Python's, or a tensor of one float. */
+static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
+{
+    uint8_t raw[8];
+    const ckr_view *v;
+    size_t size;
+    float f;
+    double d;
+    if (ckr_node_f64(n, &d)) {
+        *out = d;
+        return ckr__finite(d);
+    }
+    if (!n || (n->kind != CKR_NODE_TENSOR && n->kind != CKR_NODE_NPSCALAR)) return false;
+    v = n->u.view;
+    size = v->dtype == CKR_DTYPE_F32 ? 4 : v->dtype == CKR_DTYPE_F64 ? 8 : 0;
+    if (!size || v->big_endian || v->layout || v->conj || v->neg || v->meta || v->offset < 0 ||
+        v->data_bytes < size || (uint64_t)v->offset > v->data_bytes / size - 1)
+        return false;
+    if (v->bytes) {
+        memcpy(raw, v->bytes + (size_t)v->offset * size, size);
+    } else if (v->file == CKR_NO_FILE ||
+               ckr__file_read(c, v->file, v->data_offset + (uint64_t)v->offset * size, raw, size) !=
+                   CKR_OK) {
+        ckr__sched_forgive(c);
+        return false;
+    }
+    if (size == 4) {
+        uint32_t u = ckr__load_u32(raw);
+        memcpy(&f, &u, 4);
+        d = (double)f;
+    } else {
+        uint64_t u = ckr__load_u64(raw);
+        memcpy(&d, &u, 8);
+    }
+    *out = d;
+    return ckr__finite(d);
+}
+
+static bool ckr__has(const ckr_node *d, const char *key)
+{
+    return ckr_node_get(d, key) != NULL;
+}
+
+/* The class, by the keys that only it has; "" when none is known. Order matters. */
+static const char *ckr__torch_class(const ckr_node *d)
+{
+    static const struct { const char *a, *b, *c, *name; } rows[] = {
+        { "_schedulers", "_milestones", NULL, "torch:SequentialLR" },
+        { "_schedulers", "_step_count", NULL, "" },
+        { "_schedulers", NULL, NULL, "torch:ChainedScheduler" },
+        { "num_steps", "lr_decay_style", NULL, "megatron" },
+        { "num_steps", "decay_style", NULL, "megatron" },
+        { "num_iters", "decay_style", NULL, "megatron" },
+        { "patience", "num_bad_epochs", NULL, "torch:ReduceLROnPlateau" },
+        { "_schedule_phases", "total_steps", NULL, "torch:OneCycleLR" },
+        { "total_size", "step_ratio", "max_lrs", "torch:CyclicLR" },
+        { "T_0", "T_mult", NULL, "torch:CosineAnnealingWarmRestarts" },
+        { "T_max", "eta_min", NULL, "torch:CosineAnnealingLR" },
+        { "anneal_epochs", NULL, NULL, "torch:SWALR" },
+        { "start_factor", "end_factor", "total_iters", "torch:LinearLR" },
+        { "power", "total_iters", NULL, "torch:PolynomialLR" },
+        { "factor", "total_iters", NULL, "torch:ConstantLR" },
+        { "milestones", "gamma", NULL, "torch:MultiStepLR" },
+        { "step_size", "gamma", NULL, "torch:StepLR" },
+        { "gamma", NULL, NULL, "torch:ExponentialLR" },
+        { "lr_lambdas", NULL, NULL, "torch:LambdaLR" },
+    };
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (ckr__has(d, rows[i].a) && (!rows[i].b || ckr__has(d, rows[i].b)) &&
+            (!rows[i].c || ckr__has(d, rows[i].c)))
+            return rows[i].name;
+    if (ckr__has(d, "last_batch_iteration")) return "deepspeed";
+    if (ckr__has(d, "last_epoch")) return d->count == 1 ? "torchtitan" : "";
+    return d->count == 1 && ckr__has(d, "best") ? "fairseq" : "";
+}
+
+typedef struct ckr__sread {
+    ckr__ctx        *c;
+    const ckr_node *const *groups;
+    uint64_t         n;
+    const char      *why;      /* opaque: set by the first thing that cannot be understood */
+} ckr__sread;
+
+static ckr_node *ckr__sread_copy(ckr__sread *r, ckr_node *to, const ckr_node *from, const char *key,
+                                 const char *as)
+{
+    const ckr_node *n = ckr_node_get(from, key);
+    double v;
+    if (!to || !n) return to;
+    if (n->kind != CKR_NODE_STR && n->kind != CKR_NODE_BOOL && n->kind != CKR_NODE_INT) {
+        if (!ckr__sched_number(r->c, n, &v)) {
+            if (n->kind != CKR_NODE_NONE) r->why = "a parameter of the scheduler is no number";
+            return to;
+        }
+        n = ckr__node_float(r->c, v);
+    }
+    return n && ckr__node_set(r->c, to, as, (ckr_node *)(uintptr_t)n) ? to : NULL;
+}
+
+/* A list of one number per lane: from a list of the state, else from a key of the groups. NULL:
+   out of memory; a list without items: there are none. */
+static ckr_node *ckr__sread_lanes(ckr__sread *r, const ckr_node *list, const char *group_key)
+{
+    ckr_node *out = ckr__node(r->c, CKR_NODE_LIST);
+    uint64_t i;
+    double v;
+    for (i = 0; i < r->n && out; i++) {
+        bool ok = ckr_node_is_list(list) && ckr__sched_number(r->c, ckr_node_at(list, i), &v);
+        if (!ok && group_key && r->groups)
+            ok = ckr__sched_number(r->c, ckr_node_get(r->groups[i], group_key), &v);
+        if (!ok) {
+            out->count = 0;
+            return out;
+        }
+        if (!ckr__node_push(r->c, out, ckr__node_float(r->c, v))) return NULL;
+    }
+    return out;
+}
+
+static ckr_node *ckr__sread_set_lanes(ckr__sread *r, ckr_node *to, const char *key,
+                                      const ckr_node *list, const char *group_key, bool needed)
+{
+    ckr_node *lanes = to ? ckr__sread_lanes(r, list, group_key) : NULL;
+    if (!lanes) return NULL;
+    if (!lanes->count && r->n) {
+        if (needed && !r->why) r->why = "a parameter group lacks what its scheduler needs";
+        return to;
+    }
+    return ckr__node_set(r->c, to, key, lanes) ? to : NULL;
+}
+
+/* "cos" or "linear" from any version's way of saying it: a string, a function, an attribute. */
+static const char *ckr__sread_anneal(const ckr_node *d, const char *key, const char *old)
+{
+    const ckr_node *n = ckr_node_get(d, key), *f = ckr_node_get(d, old);
+    const char *s = ckr_node_str(n);
+    if (s) return s;
+    if (f && f->kind == CKR_NODE_GLOBAL) s = f->u.str;
+    if (f && f->kind == CKR_NODE_OBJECT) s = ckr_node_str(ckr_node_at(f->u.object->args, 1));
+    if (!s) return NULL;
+    return strstr(s, "linear") ? "linear" : strstr(s, "cos") ? "cos" : NULL;
+}
+
+static ckr_node *ckr__sread_string(ckr__sread *r, ckr_node *to, const char *key, const char *s)
+{
+    if (!s) {
+        r->why = "the shape of the annealing is not in the file";
+        return to;
+    }
+    return to && ckr__node_set(r->c, to, key, ckr__node_str(r->c, s)) ? to : NULL;
+}
+
+static ckr_node *ckr__sread_onecycle(ckr__sread *r, const ckr_node *d, ckr_node *p)
+{
+    const ckr_node *phases = ckr_node_get(d, "_schedule_phases"), *last;
+    double n, end = 0, max, from, min;
+    p = ckr__sread_copy(r, p, d, "total_steps", "total_steps");
+    p = ckr__sread_copy(r, p, d, "cycle_momentum", "cycle_momentum");
+    p = ckr__sread_string(r, p, "anneal_strategy",
+                          ckr__sread_anneal(d, "_anneal_func_type", "anneal_func"));
+    p = ckr__sread_set_lanes(r, p, "max_lr", NULL, "max_lr", true);
+    p = ckr__sread_set_lanes(r, p, "base_momentum", NULL, "base_momentum", false);
+    p = ckr__sread_set_lanes(r, p, "max_momentum", NULL, "max_momentum", false);
+    last = ckr_node_at(phases, 0);
+    if (!p || !ckr__sched_number(r->c, ckr_node_get(last, "end_step"), &end) ||
+        !ckr__sched_number(r->c, ckr_node_get(d, "total_steps"), &n) || !(n > 0) ||
+        (phases->count != 2 && phases->count != 3)) {
+        r->why = "the phases of the OneCycleLR cannot be understood";
+        return p;
+    }
+    end = (end + 1) / n;
+    end = end < 0 ? 0 : end > 1 ? 1 : end;
+    if (!ckr__node_set(r->c, p, "pct_start", ckr__node_float(r->c, end)) ||
+        !ckr__node_set(r->c, p, "three_phase", ckr__node_bool(r->c, phases->count == 3)))
+        return NULL;
+    if (!r->n || !r->groups || !ckr__sched_number(r->c, ckr_node_get(r->groups[0], "max_lr"), &max) ||
+        !ckr__sched_number(r->c, ckr_node_get(r->groups[0], "initial_lr"), &from) ||
+        !ckr__sched_number(r->c, ckr_node_get(r->groups[0], "min_lr"), &min) || !(from > 0) ||
+        !(min > 0) || !(max > 0))
+        return p;
+    return ckr__node_set(r->c, p, "div_factor", ckr__node_float(r->c, max / from)) &&
+                   ckr__node_set(r->c, p, "final_div_factor", ckr__node_float(r->c, from / min))
+               ? p
+               : NULL;
+}
+
+static ckr_node *ckr__sread_cyclic(ckr__sread *r, const ckr_node *d, ckr_node *p)
+{
+    const ckr_node *custom = ckr_node_get(d, "_scale_fn_custom");
+    const char *mode = ckr_node_str(ckr_node_get(d, "mode")),
+               *scale = ckr_node_str(ckr_node_get(d, "scale_mode"));
+    double size, ratio;
+    if (!ckr__sched_number(r->c, ckr_node_get(d, "total_size"), &size) ||
+        !ckr__sched_number(r->c, ckr_node_get(d, "step_ratio"), &ratio) ||
+        (custom && custom->kind != CKR_NODE_NONE) || !mode || !scale ||
+        !strcmp(scale, "cycle") != (strcmp(mode, "exp_range") != 0)) {
+        r->why = "the CyclicLR has a scale function of its own, which the file does not hold";
+        return p;
+    }
+    p = ckr__sread_copy(r, p, d, "mode", "mode");
+    p = ckr__sread_copy(r, p, d, "gamma", "gamma");
+    p = ckr__sread_copy(r, p, d, "cycle_momentum", "cycle_momentum");
+    p = ckr__sread_set_lanes(r, p, "base_lr", ckr_node_get(d, "base_lrs"), "initial_lr", true);
+    p = ckr__sread_set_lanes(r, p, "max_lr", ckr_node_get(d, "max_lrs"), NULL, true);
+    p = ckr__sread_set_lanes(r, p, "base_momentum", ckr_node_get(d, "base_momentums"),
+                             "base_momentum", false);
+    p = ckr__sread_set_lanes(r, p, "max_momentum", ckr_node_get(d, "max_momentums"),
+                             "max_momentum", false);
+    return p &&
+                   ckr__node_set(r->c, p, "step_size_up", ckr__node_float(r->c, size * ratio)) &&
+                   ckr__node_set(r->c, p, "step_size_down",
+                                 ckr__node_float(r->c, size - size * ratio))
+               ? p
+               : NULL;
+}
+
+/* Milestones as a plain list, from a Counter (or any dict), or from a list. */
+static ckr_node *ckr__sread_milestones(ckr__sread *r, const ckr_node *n, ckr_node *p)
+{
+    ckr_node *list = ckr__node(r->c, CKR_NODE_LIST);
+    const bool pairs = ckr_node_is_dict(n);
+    uint64_t i;
+    int64_t at, times, total = 0;
+    if (!list || !p) return NULL;
+    if (!n || (!pairs && !ckr_node_is_list(n))) r->why = "the milestones cannot be understood";
+    for (i = 0; n && i < n->count && !r->why; i++) {
+        times = 1;
+        if (!ckr_node_i64(n->u.items[pairs ? 2 * i : i], &at) ||
+            (pairs && !ckr_node_i64(n->u.items[2 * i + 1], &times)) || times < 0 ||
+            times > CKR__SCHED_LIST || (total += times) > CKR__SCHED_LIST)
+            r->why = "the milestones cannot be understood";
+        for (; times > 0 && !r->why; times--)
+            if (!ckr__node_push(r->c, list, ckr__node_int(r->c, at))) return NULL;
+    }
+    return ckr__node_set(r->c, p, "milestones", list) ? p : NULL;
+}
+
+/* The constructor's parameters of the scheduler with state d, "kind" first. NULL: out of memory. */
+static ckr_node *ckr__sread_params(ckr__sread *r, const ckr_node *d, int depth)
+{
+    static const char *const plain[] = { "step_size", "gamma", "factor", "total_iters",
+                                         "start_factor", "end_factor", "power", "T_max", "eta_min",
+                                         "T_0", "T_mult", "anneal_epochs" };
+    const char *kind = ckr_node_is_dict(d) && depth <= CKR__SCHED_DEPTH ? ckr__torch_class(d) : "";
+    ckr_node *p = ckr__node(r->c, CKR_NODE_DICT), *list;
+    const ckr_node *children;
+    uint64_t i;
+    if (!p || !ckr__node_set(r->c, p, "kind", ckr__node_str(r->c, kind))) return NULL;
+    if (!strcmp(kind, "torch:LambdaLR"))
+        r->why = "the file does not hold the function of a LambdaLR or MultiplicativeLR";
+    else if (!strcmp(kind, "torch:ReduceLROnPlateau"))
+        r->why = "a metric drives ReduceLROnPlateau";
+    else if (strncmp(kind, "torch:", 6) != 0) r->why = "no scheduler that is known has these keys";
+    if (r->why) return p;
+    if (!strcmp(kind, "torch:OneCycleLR")) return ckr__sread_onecycle(r, d, p);
+    if (!strcmp(kind, "torch:CyclicLR")) return ckr__sread_cyclic(r, d, p);
+    children = ckr_node_get(d, "_schedulers");
+    if (!children) {
+        for (i = 0; i < sizeof plain / sizeof *plain; i++)
+            p = ckr__sread_copy(r, p, d, plain[i], plain[i]);
+        if (!strcmp(kind, "torch:SWALR")) {
+            p = ckr__sread_string(r, p, "anneal_strategy",
+                                  ckr__sread_anneal(d, "_anneal_strategy", "anneal_func"));
+            p = ckr__sread_set_lanes(r, p, "swa_lr", NULL, "swa_lr", true);
+        }
+        if (ckr__has(d, "milestones"))
+            p = ckr__sread_milestones(r, ckr_node_get(d, "milestones"), p);
+        return p;
+    }
+    if (ckr__has(d, "_milestones"))
+        p = ckr__sread_milestones(r, ckr_node_get(d, "_milestones"), p);
+    list = ckr__node(r->c, CKR_NODE_LIST);
+    if (!list || !p) return NULL;
+    if (!ckr_node_is_list(children) || children->count > CKR__SCHED_NODES)
+        r->why = "its schedulers cannot be understood";
+    for (i = 0; !r->why && i < children->count; i++)
+        if (!ckr__node_push(r->c, list, ckr__sread_params(r, children->u.items[i], depth + 1)))
+            return NULL;
+    return ckr__node_set(r->c, p, "schedulers", list) ? p : NULL;
+}
+
+/* A counter, kept where adding to it cannot overflow. */
+static int64_t ckr__sread_int(const ckr_node *d, const char *key, int64_t none)
+{
+    const int64_t most = (int64_t)1 << 53;
+    int64_t v;
+    if (!ckr_node_i64(ckr_node_get(d, key), &v)) return none;
+    return v < -most ? -most : v > most ? most : v;
+}
+
+/* The numbers of a list into an array that keeps its value where the list says nothing. */
+static void ckr__sread_array(ckr__sread *r, const ckr_node *list, double *to)
+{
+    uint64_t i;
+    double v;
+    for (i = 0; to && i < r->n; i++)
+        if (ckr__sched_number(r->c, ckr_node_at(list, i), &v)) to[i] = v;
+}
+
+/* What the built curve takes over exactly from the state: counters, phases, periods. */
+static void ckr__sread_exact(ckr__sread *r, ckr__curve *c, const ckr_node *d)
+{
+    const ckr_node *phases = ckr_node_get(d, "_schedule_phases"),
+                   *children = ckr_node_get(d, "_schedulers");
+    double v;
+    uint32_t i;
+    c->epoch = ckr__sread_int(d, "last_epoch", 0);
+    c->t_cur = ckr__sread_int(d, "T_cur", 0);
+    c->t_i = ckr__sread_int(d, "T_i", 0);
+    if (c->base && c->kind != CKR__CV_ONECYCLE)
+        ckr__sread_array(r, ckr_node_get(d, "base_lrs"), c->base);
+    for (i = 0; c->kind == CKR__CV_ONECYCLE && i < c->n_list; i++)
+        if (ckr__sched_number(r->c, ckr_node_get(ckr_node_at(phases, i), "end_step"), &v))
+            c->at[i] = v;
+    if (c->kind == CKR__CV_CYCLIC) {
+        if (ckr__sched_number(r->c, ckr_node_get(d, "total_size"), &v)) c->k.total = v;
+        if (ckr__sched_number(r->c, ckr_node_get(d, "step_ratio"), &v)) c->k.start = v;
+    }
+    for (i = 0; i < c->n_children; i++)
+        ckr__sread_exact(r, &c->children[i], ckr_node_at(children, i));
+    if (c->kind == CKR__CV_CHAIN && c->n_children) c->epoch = c->children[0].epoch;
+}
+
+/* The clock of a state, whatever wrote it. */
+static bool ckr__sread_position(const ckr_node *d, int depth, int64_t *out)
+{
+    static const char *const keys[] = { "last_epoch", "num_steps", "num_iters",
+                                        "last_batch_iteration" };
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (ckr_node_i64(ckr_node_get(d, keys[i]), out))
+            return *out >= -1 && *out < (int64_t)1 << 53;
+    return depth < CKR__SCHED_DEPTH && ckr__has(d, "_schedulers") &&
+           ckr__sread_position(ckr_node_at(ckr_node_get(d, "_schedulers"), 0), depth + 1, out);
+}
+
+/* Base LRs: the state's, else the groups' initial_lr, else their lr; children's of a state that has
+   none of its own. */
+static ckr_node *ckr__sread_bases(ckr__sread *r, const ckr_node *d)
+{
+    const ckr_node *list = ckr_node_get(d, "base_lrs");
+    ckr_node *out;
+    int depth;
+    for (depth = 0; !list && d && depth < CKR__SCHED_DEPTH; depth++) {
+        d = ckr_node_at(ckr_node_get(d, "_schedulers"), 0);
+        list = ckr_node_get(d, "base_lrs");
+    }
+    if (!r->groups && ckr_node_is_list(list)) r->n = list->count;
+    out = ckr__sread_lanes(r, list, "initial_lr");
+    if (out && !out->count && r->n) out = ckr__sread_lanes(r, NULL, "lr");
+    return out;
+}
+
+static double *ckr__sread_doubles(ckr__sread *r, const ckr_node *list)
+{
+    double *v = CKR__NEW_N(r->c, double, r->n);
+    uint64_t i;
+    for (i = 0; v && i < r->n; i++)
+        if (!ckr_node_f64(ckr_node_at(list, i), &v[i])) v[i] = ckr__nan();
+    return v;
+}
+
+/* Group fields that are the lanes' own: bounds, momenta, multipliers, the LR in use. */
+static void ckr__sched_lanes_from(ckr__ctx *c, ckr_schedule *s, const ckr_node *const *groups,
+                                  uint64_t n)
+{
+    const bool megatron = s->curve && s->curve->kind == CKR__CV_MEGATRON,
+               cycle = s->curve && s->curve->kind == CKR__CV_ONECYCLE;
+    uint64_t i;
+    for (i = 0; groups && i < n && i < s->n_lanes; i++) {
+        ckr_lane *l = &s->lanes[i];
+        const ckr_node *g = groups[i];
+        if (megatron || cycle) {
+            ckr__sched_number(c, ckr_node_get(g, "max_lr"), &l->max);
+            ckr__sched_number(c, ckr_node_get(g, "min_lr"), &l->min);
+        }
+        if (cycle) ckr__sched_number(c, ckr_node_get(g, "initial_lr"), &l->base);
+        if (megatron) {
+            ckr__sched_number(c, ckr_node_get(g, "start_wd"), &l->start_wd);
+            ckr__sched_number(c, ckr_node_get(g, "end_wd"), &l->end_wd);
+            ckr__sched_number(c, ckr_node_get(g, "wd_mult"), &l->wd_mult);
+            ckr__sched_number(c, ckr_node_get(g, "lr_mult"), &l->lr_mult);
+            l->base = l->max;
+        }
+    }
+}
+
+/* The LR that the saved run would use next, where a recurrence goes on. */
+static void ckr__sread_anchor(ckr__sread *r, ckr_schedule *s, const ckr_node *d)
+{
+    const ckr_node *last = ckr_node_get(d, "_last_lr");
+    uint64_t i;
+    s->anchored = s->recurrent && s->position >= 0;
+    for (i = 0; i < s->n_lanes; i++) {
+        double *v = &s->lanes[i].anchor;
+        if (!(r->groups && ckr__sched_number(r->c, ckr_node_get(r->groups[i], "lr"), v)) &&
+            !ckr__sched_number(r->c, ckr_node_at(last, i), v))
+            s->anchored = false;
+    }
+}
+
+static ckr_result ckr__sread_opaque(ckr__sread *r, const char *kind, ckr_node *params,
+                                    const double *bases, ckr_schedule **out)
+{
+    ckr_schedule *s = ckr__sched_new(r->c, bases, r->n);
+    if (!s) return ckr__sched_oom(r->c);
+    s->kind = *kind ? ckr__strdup(r->c, kind) : "unknown";
+    s->params = params;
+    s->opaque = true;
+    s->reason = r->why;
+    *out = s;
+    return s->kind ? CKR_OK : ckr__sched_oom(r->c);
+}
+
+static ckr_node *ckr__sread_megatron(ckr__sread *r, const ckr_node *d)
+{
+    static const char *const alias[][2] = {
+        { "start_lr", "max_lr" }, { "max_lr", "max_lr" }, { "min_lr", "min_lr" },
+        { "lr_warmup_steps", "lr_warmup_steps" }, { "warmup_steps", "lr_warmup_steps" },
+        { "warmup_iter", "lr_warmup_steps" }, { "lr_decay_steps", "lr_decay_steps" },
+        { "decay_steps", "lr_decay_steps" }, { "end_iter", "lr_decay_steps" },
+        { "lr_decay_style", "lr_decay_style" }, { "decay_style", "lr_decay_style" },
+        { "start_wd", "start_wd" }, { "end_wd", "end_wd" }, { "wd_incr_steps", "wd_incr_steps" },
+        { "wd_incr_style", "wd_incr_style" }
+    };
+    ckr_node *p = ckr__node(r->c, CKR_NODE_DICT);
+    const char *style;
+    size_t i;
+    for (i = 0; i < sizeof alias / sizeof *alias; i++)
+        p = ckr__sread_copy(r, p, d, alias[i][0], alias[i][1]);
+    style = ckr_node_str(ckr_node_get(p, "lr_decay_style"));
+    if (style && !strcmp(style, "WSD") && !r->why)
+        r->why = "Megatron-LM does not save wsd_decay_steps and lr_wsd_decay_style";
+    return p;
+}
+
+/* Builds from parameters that came from a file: what is wrong with them makes it opaque. */
+static ckr_result ckr__sread_build(ckr__sread *r, const char *kind, ckr_node *params,
+                                   const double *bases, ckr_schedule **out)
+{
+    ckr_result e = ckr__sched_build(r->c, kind, params, bases, r->n, out);
+    if (e != CKR_E_ARG) return e;
+    r->why = ckr__printf(r->c, "%s", r->c->err->text);
+    ckr__sched_forgive(r->c);
+    return r->why ? CKR_OK : ckr__sched_oom(r->c);
+}
+
+static ckr_node *ckr__without_kind(ckr__ctx *c, const ckr_node *d)
+{
+    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; out && i < d->count; i++) {
+        const char *key = ckr_node_str(d->u.items[2 * i]);
+        if (key && !strcmp(key, "kind")) continue;
+        if (!ckr__node_pair(c, out, d->u.items[2 * i], d->u.items[2 * i + 1])) return NULL;
+    }
+    return out;
+}
+
+/* The largest relative difference of the groups' LR from what the schedule says at its position;
+   NaN when it does not say. *lane gets the group. An LR off by it was set by somebody else, or the
+   file and the schedule are of different runs. */
+static ckr_result ckr__sched_drift(ckr__ctx *c, const ckr_schedule *s, double *drift, uint64_t *lane)
+{
+    ckr_schedule plain = *s;
+    double *row = (double *)ckr__heap_alloc(c, (size_t)s->n_lanes * sizeof *row);
+    ckr_result e = row ? CKR_OK : CKR_E_NOMEM;
+    uint64_t i;
+    plain.anchored = false;
+    *drift = 0;
+    *lane = 0;
+    if (e == CKR_OK) e = ckr__sched_at(c, &plain, CKR__COL_LR, (double)s->position, row);
+    for (i = 0; e == CKR_OK && i < s->n_lanes; i++) {
+        const double want = row[i], have = s->lanes[i].anchor,
+                     by = fabs(want - have) / ckr__at_least(fabs(want), 1e-300);
+        if (by <= *drift) continue;
+        *drift = by;
+        *lane = i;
+        if (by != by) break;
+    }
+    ckr__heap_free(c, row, (size_t)s->n_lanes * sizeof *row);
+    return e;
+}
+
+/* transformers passes inverse_sqrt's timescale only where the user names it: without one in the
+   spec, the integer that gives every group exactly its saved LR is it, else the default stays. */
+static ckr_result ckr__sread_timescale(ckr__sread *r, ckr_schedule **s)
+{
+    const ckr__curve *c = (*s)->curve;
+    const double t = (double)(*s)->position, w = c ? c->k.warm : 0;
+    ckr__curve trial;
+    ckr_schedule with;
+    double f, drift;
+    uint64_t lane;
+    ckr_result e;
+    if (!c || c->kind != CKR__CV_HF || c->shape != CKR__SH_INVSQRT || !(t > w) || !(*s)->n_lanes ||
+        ckr__has((*s)->params, "timescale"))
+        return CKR_OK;
+    f = (*s)->lanes[0].anchor / (*s)->lanes[0].base;
+    f = f * f;
+    f = rint(f * (t - w) / (1 - f));
+    if (!(f >= 1 && f < 1e15)) return CKR_OK;
+    trial = *c;
+    trial.k.decay = f;
+    with = **s;
+    with.curve = &trial;
+    e = ckr__sched_drift(r->c, &with, &drift, &lane);
+    if (e != CKR_OK || !(drift <= 4.5e-16)) return e;
+    if (!ckr__node_set(r->c, (*s)->params, "timescale", ckr__node_int(r->c, (int64_t)f)))
+        return ckr__sched_oom(r->c);
+    ((ckr__curve *)(uintptr_t)c)->k.decay = f;
+    return CKR_OK;
+}
+
+/* A schedule from the state dict of a scheduler and the hyper dicts of the groups it drives (NULL:
+   the state's own base LRs only). `spec` (or NULL) tells the curve where the state does not. An
+   opaque result is no error: its `reason` says what is missing. */
+static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
+                                   const ckr_node *const *groups, uint64_t n_groups,
+                                   const char *spec, ckr_schedule **out)
+{
+    ckr_node *params, *list;
+    const char *kind;
+    double *bases;
+    ckr__sread r;
+    ckr_result e;
+    int64_t position = 0;
+    *out = NULL;
+    memset(&r, 0, sizeof r);
+    r.c = c;
+    r.groups = groups;
+    r.n = groups ? n_groups : 0;
+    if (!ckr_node_is_dict(state))
+        return ckr__fail(c->err, CKR_ITEM_SCHEDULE_STATE, NULL, CKR_NO_OFFSET, NULL,
+                         "the state of a scheduler is a dict");
+    kind = ckr__torch_class(state);
+    list = ckr__sread_bases(&r, state);
+    bases = list ? ckr__sread_doubles(&r, list) : NULL;
+    if (!bases) return ckr__sched_oom(c);
+    if (!ckr__sread_position(state, 0, &position)) {
+        r.why = "the state has no clock (last_epoch)";
+        position = 0;
+    }
+    params = !strcmp(kind, "megatron") ? ckr__sread_megatron(&r, state)
+                                       : ckr__sread_params(&r, state, 0);
+    params = params ? ckr__without_kind(c, params) : NULL;
+    if (!params) return ckr__sched_oom(c);
+    e = r.why ? CKR_OK : ckr__sread_build(&r, kind, params, bases, out);
+    if (e == CKR_OK && !*out && spec) e = ckr__sched_parse(c, spec, bases, r.n, out);
+    else if (e == CKR_OK && *out && ckr__is_torch((*out)->curve->kind))
+        ckr__sread_exact(&r, (ckr__curve *)(uintptr_t)(*out)->curve, state);
+    if (e == CKR_OK && !*out) e = ckr__sread_opaque(&r, kind, params, bases, out);
+    if (e != CKR_OK) return e;
+    (*out)->position = position;
+    (*out)->state = state;
+    ckr__sched_lanes_from(c, *out, groups, n_groups);
+    ckr__sread_anchor(&r, *out, state);
+    return (*out)->opaque ? CKR_OK : ckr__sread_timescale(&r, out);
+}
+
+/* >>schedule.torch_write ------------------------------------------------------ */
+/* State dicts for real torch, for any number of groups: what the schedule decides is written anew,
+   every other key is carried through as it was. */
+
+typedef struct ckr__swrite {
+    ckr__ctx           *c;
+    const ckr_schedule *s;
+    const uint64_t     *from;  /* old lane of each new one                               */
+    uint64_t            n;
+    const double       *lr;    /* of the next update, per new lane                       */
+    bool                moved; /* the clock is not where the state was saved             */
+} ckr__swrite;
+
+static ckr_node *ckr__sw_number(ckr__ctx *c, double v)
+{
+    return ckr__whole(v) ? ckr__node_int(c, (int64_t)v) : ckr__node_float(c, v);
+}
+
+/* One number per new lane: from an array by old lane (NULL: a field of the lanes). */
+static ckr_node *ckr__sw_lanes(const ckr__swrite *w, const double *values, size_t field)
+{
+    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
+    uint64_t i;
+    double v;
+    for (i = 0; i < w->n && list; i++) {
+        if (values) v = values[w->from[i]];
+        else memcpy(&v, (const char *)&w->s->lanes[w->from[i]] + field, sizeof v);
+        if (!ckr__node_push(w->c, list, ckr__node_float(w->c, v))) return NULL;
+    }
+    return list;
+}
+
+static ckr_node *ckr__sw_lr(const ckr__swrite *w)
+{
+    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
+    uint64_t i;
+    for (i = 0; i < w->n && list; i++)
+        if (!ckr__node_push(w->c, list, ckr__node_float(w->c, w->lr[i]))) return NULL;
+    return list;
+}
+
+static bool ckr__sw_put(const ckr__swrite *w, ckr_node *d, const char *key, ckr_node *v)
+{
+    return d && v && ckr__node_pair(w->c, d, ckr__node_str(w->c, key), v);
+}
+
+static bool ckr__sw_num(const ckr__swrite *w, ckr_node *d, const char *key, double v)
+{
+    return ckr__sw_put(w, d, key, ckr__sw_number(w->c, v));
+}
+
+static bool ckr__sw_float(const ckr__swrite *w, ckr_node *d, const char *key, double v)
+{
+    return ckr__sw_put(w, d, key, ckr__node_float(w->c, v));
+}
+
+static bool ckr__sw_phases(const ckr__swrite *w, const ckr__curve *c, ckr_node *d)
+{
+    static const char *const lr[] = { "initial_lr", "max_lr", "min_lr" },
+                      *const mom[] = { "base_momentum", "max_momentum" };
+    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST), *p;
+    uint32_t i;
+    for (i = 0; i < c->n_list && list; i++) {
+        const unsigned code = (unsigned)c->val[i];
+        p = ckr__node(w->c, CKR_NODE_DICT);
+        if (!ckr__sw_put(w, p, "end_step", i + 1 == c->n_list ? ckr__sw_number(w->c, c->at[i])
+                                                              : ckr__node_float(w->c, c->at[i])) ||
+            !ckr__sw_put(w, p, "start_lr", ckr__node_str(w->c, lr[code % 3])) ||
+            !ckr__sw_put(w, p, "end_lr", ckr__node_str(w->c, lr[code / 3 % 3])) ||
+            !ckr__sw_put(w, p, "start_momentum", ckr__node_str(w->c, mom[code / 9 % 2])) ||
+            !ckr__sw_put(w, p, "end_momentum", ckr__node_str(w->c, mom[code / 18 % 2])) ||
+            !ckr__node_push(w->c, list, p))
+            return false;
+    }
+    return ckr__sw_put(w, d, "_schedule_phases", list);
+}
+
+static bool ckr__sw_milestones(const ckr__swrite *w, const ckr__curve *c, ckr_node *d)
+{
+    ckr_node *counter = ckr__node(w->c, CKR_NODE_COUNTER);
+    uint32_t i;
+    for (i = 0; i < c->n_list && counter; i++)
+        if (!ckr__node_pair(w->c, counter, ckr__node_int(w->c, (int64_t)c->at[i]),
+                            ckr__node_int(w->c, (int64_t)c->val[i])))
+            return false;
+    return ckr__sw_put(w, d, "milestones", counter);
+}
+
+static bool ckr__sw_cyclic(const ckr__swrite *w, const ckr__curve *c, ckr_node *d)
+{
+    const char *mode = c->shape == CKR__SH_EXP2   ? "triangular2"
+                       : c->shape == CKR__SH_POLY ? "exp_range"
+                                                  : "triangular";
+    const bool cycles = (c->flags & CKR__CF_MOMENTUM) != 0;
+    bool ok = ckr__sw_put(w, d, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr_lane, max))) &&
+              ckr__sw_float(w, d, "total_size", c->k.total) &&
+              ckr__sw_float(w, d, "step_ratio", c->k.start) &&
+              ckr__sw_put(w, d, "mode", ckr__node_str(w->c, mode)) &&
+              ckr__sw_float(w, d, "gamma", c->k.power) &&
+              ckr__sw_put(w, d, "scale_mode",
+                          ckr__node_str(w->c, c->shape == CKR__SH_POLY ? "iterations" : "cycle")) &&
+              ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles));
+    if (!ok || !cycles) return ok;
+    return ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, true)) &&
+           ckr__sw_put(w, d, "base_momentums",
+                       ckr__sw_lanes(w, NULL, offsetof(ckr_lane, base_momentum))) &&
+           ckr__sw_put(w, d, "max_momentums",
+                       ckr__sw_lanes(w, NULL, offsetof(ckr_lane, max_momentum)));
+}
+
+static bool ckr__sw_onecycle(const ckr__swrite *w, const ckr__curve *c, ckr_node *d)
+{
+    const bool cycles = (c->flags & CKR__CF_MOMENTUM) != 0;
+    return ckr__sw_num(w, d, "total_steps", c->k.total) && ckr__sw_phases(w, c, d) &&
+           ckr__sw_put(w, d, "_anneal_func_type",
+                       ckr__node_str(w->c, c->shape == CKR__SH_LINEAR ? "linear" : "cos")) &&
+           ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles)) &&
+           (!cycles || ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, true)));
+}
+
+/* The keys that only this class has, in torch's order and from the curve's numbers. */
+static bool ckr__sw_own(const ckr__swrite *w, const ckr__curve *c, int64_t epoch, ckr_node *d)
+{
+    const ckr__curve_nums *k = &c->k;
+    const double *lo = c->min, min = w->s->n_lanes ? lo ? lo[0] : w->s->lanes[0].min : 0;
+    double cur = 0, len = k->decay;
+    switch (c->kind) {
+    case CKR__CV_STEP:
+        return ckr__sw_num(w, d, "step_size", k->decay) && ckr__sw_float(w, d, "gamma", k->power);
+    case CKR__CV_MULTISTEP:
+        return ckr__sw_milestones(w, c, d) && ckr__sw_float(w, d, "gamma", k->power);
+    case CKR__CV_CONSTANT:
+        return ckr__sw_float(w, d, "factor", k->from) && ckr__sw_num(w, d, "total_iters", k->decay);
+    case CKR__CV_LINEAR:
+        return ckr__sw_float(w, d, "start_factor", k->from) &&
+               ckr__sw_float(w, d, "end_factor", k->top) &&
+               ckr__sw_num(w, d, "total_iters", k->decay);
+    case CKR__CV_EXP: return ckr__sw_float(w, d, "gamma", k->power);
+    case CKR__CV_POLY:
+        return ckr__sw_num(w, d, "total_iters", k->decay) && ckr__sw_float(w, d, "power", k->power);
+    case CKR__CV_COSINE:
+        return ckr__sw_num(w, d, "T_max", k->decay) && ckr__sw_float(w, d, "eta_min", min);
+    case CKR__CV_RESTARTS:
+        if (epoch > 0) ckr__restart(c, (double)epoch, &cur, &len);
+        return ckr__sw_num(w, d, "T_0", k->decay) && ckr__sw_num(w, d, "T_i", len) &&
+               ckr__sw_num(w, d, "T_mult", k->power) && ckr__sw_float(w, d, "eta_min", min) &&
+               ckr__sw_num(w, d, "T_cur", cur);
+    case CKR__CV_ONECYCLE: return ckr__sw_onecycle(w, c, d);
+    case CKR__CV_CYCLIC:   return ckr__sw_cyclic(w, c, d);
+    case CKR__CV_SWA:
+        return ckr__sw_put(w, d, "_anneal_strategy",
+                           ckr__node_str(w->c, c->shape == CKR__SH_LINEAR ? "linear" : "cos")) &&
+               ckr__sw_num(w, d, "anneal_epochs", k->decay);
+    default: return true;                               /* LambdaLR of another framework     */
+    }
+}
+
+/* lr_lambdas of a schedule that torch runs as a LambdaLR: partials have a dict, functions None. */
+static bool ckr__sw_lambdas(const ckr__swrite *w, ckr_node *d)
+{
+    const bool plain = !strncmp(w->s->kind, "diffusers", 9) ||
+                       !strcmp(w->s->kind, "transformers:constant");
+    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
+    uint64_t i;
+    for (i = 0; i < w->n && list; i++)
+        if (!ckr__node_push(w->c, list, ckr__node(w->c, plain ? CKR_NODE_NONE : CKR_NODE_DICT)))
+            return false;
+    return ckr__sw_put(w, d, "lr_lambdas", list);
+}
+
+/* A state as if torch had made it; `epoch` is the scheduler's own clock. */
+static bool ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_t epoch, ckr_node *d)
+{
+    const double *base = c->base;
+    return ckr__sw_own(w, c, epoch, d) &&
+           ckr__sw_put(w, d, "base_lrs", ckr__sw_lanes(w, base, offsetof(ckr_lane, base))) &&
+           ckr__sw_num(w, d, "last_epoch", (double)epoch) &&
+           ckr__sw_num(w, d, "_step_count", epoch < 0 ? 1 : (double)epoch + 1) &&
+           ckr__sw_put(w, d, "_is_initial", ckr__node_bool(w->c, false)) &&
+           ckr__sw_put(w, d, "_get_lr_called_within_step", ckr__node_bool(w->c, false)) &&
+           ckr__sw_put(w, d, "_last_lr", ckr__sw_lr(w)) &&
+           (ckr__is_torch(c->kind) || ckr__sw_lambdas(w, d)) &&
+           (c->kind != CKR__CV_CYCLIC ||
+            ckr__sw_put(w, d, "_scale_fn_custom", ckr__node(w->c, CKR_NODE_NONE)));
+}
+
+/* Equal as numbers, texts, lists and dicts of them, 1 and 1.0 included; depth bounded. */
+static bool ckr__sw_equal(const ckr_node *a, const ckr_node *b, int depth)
+{
+    const uint64_t per = ckr_node_is_dict(a) ? 2 : 1;
+    uint64_t i;
+    double x, y;
+    if (ckr_node_f64(a, &x) && ckr_node_f64(b, &y)) return ckr__same(x, y);
+    if (ckr_node_str(a) && ckr_node_str(b)) return !strcmp(a->u.str, b->u.str);
+    if (!a || !b || depth > 3 || a->count != b->count) return false;
+    if (a->kind == CKR_NODE_NONE) return b->kind == CKR_NODE_NONE;
+    if (ckr_node_is_list(a) ? !ckr_node_is_list(b) : !ckr_node_is_dict(a) || !ckr_node_is_dict(b))
+        return false;
+    for (i = 0; i < a->count * per; i++)
+        if (!ckr__sw_equal(a->u.items[i], b->u.items[i], depth + 1)) return false;
+    return true;
+}
+
+/* Keys that hold one entry per group, whatever they mean. */
+static bool ckr__sw_per_group(const char *key)
+{
+    static const char *const keys[] = { "base_lrs", "_last_lr", "lr_lambdas", "max_lrs", "min_lrs",
+                                        "base_momentums", "max_momentums" };
+    size_t i;
+    for (i = 0; key && i < sizeof keys / sizeof *keys; i++) if (!strcmp(key, keys[i])) return true;
+    return false;
+}
+
+/* The old list by new lane; an entry that it lacks takes its last one. */
+static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
+{
+    ckr_node *out = ckr__node(w->c, (ckr_node_kind)list->kind);
+    uint64_t i;
+    for (i = 0; i < w->n && out && list->count; i++) {
+        const uint64_t at = w->from[i] < list->count ? w->from[i] : list->count - 1;
+        if (!ckr__node_push(w->c, out, list->u.items[at])) return NULL;
+    }
+    return out;
+}
+
+/* What stands in the file under `key`, given what a fresh state would have there (or NULL). Counters
+   of a clock that was not moved stay, as does whatever equals the fresh value. */
+static ckr_node *ckr__sw_value(const ckr__swrite *w, const char *key, ckr_node *old,
+                               ckr_node *fresh, bool current)
+{
+    static const char *const counters[] = { "last_epoch", "_step_count", "T_cur", "T_i" };
+    const bool kept = !strcmp(key, "_is_initial") || !strcmp(key, "_get_lr_called_within_step") ||
+                      !strcmp(key, "use_beta1") || !strcmp(key, "_scale_fn_custom") ||
+                      !strcmp(key, "lr_lambdas");
+    size_t i;
+    if (!strcmp(key, "_last_lr") && current && fresh) return fresh;
+    if (ckr__sw_per_group(key) && ckr_node_is_list(old) &&
+        (!fresh || !strcmp(key, "_last_lr") || kept))
+        return ckr__sw_resized(w, old);
+    if (!fresh || kept) return old;
+    for (i = 0; i < sizeof counters / sizeof *counters && !w->moved; i++)
+        if (!strcmp(key, counters[i])) return old;
+    return ckr__sw_equal(old, fresh, 0) ? old : fresh;
+}
+
+/* `old` with the fresh values in it. */
+static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const ckr_node *fresh,
+                               bool current)
+{
+    ckr_node *d = ckr__node(w->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
+    uint64_t i;
+    if (!d) return NULL;
+    for (i = 0; old && i < old->count; i++) {
+        ckr_node *key = old->u.items[2 * i], *v = old->u.items[2 * i + 1];
+        const char *s = ckr_node_str(key);
+        if (s) v = ckr__sw_value(w, s, v, (ckr_node *)(uintptr_t)ckr_node_get(fresh, s), current);
+        if (!ckr__node_pair(w->c, d, key, v)) return NULL;
+    }
+    for (i = 0; !old && i < fresh->count; i++)
+        if (!ckr__node_pair(w->c, d, fresh->u.items[2 * i], fresh->u.items[2 * i + 1])) return NULL;
+    return d;
+}
+
+static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const ckr_node *old,
+                               int64_t epoch, bool current);
+
+/* Clocks of a SequentialLR's children: those before the active one stopped at their milestone, those
+   behind it have not begun. */
+static int64_t ckr__sw_child_epoch(const ckr__curve *c, uint32_t i, int64_t epoch)
+{
+    double from;
+    const uint32_t active = ckr__seq_child(c, (double)epoch, &from);
+    if (c->kind != CKR__CV_SEQ) return epoch;
+    if (i > active) return -1;
+    if (i < active) return (int64_t)(c->at[i] - (i ? c->at[i - 1] : 0)) - 1;
+    return epoch - (int64_t)from;
+}
+
+static ckr_node *ckr__sw_children(const ckr__swrite *w, const ckr__curve *c, const ckr_node *old,
+                                  int64_t epoch)
+{
+    const ckr_node *states = ckr_node_get(old, "_schedulers");
+    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
+    double from;
+    const uint32_t active = c->kind == CKR__CV_SEQ ? ckr__seq_child(c, (double)epoch, &from)
+                                                   : c->n_children - 1;
+    uint32_t i;
+    for (i = 0; i < c->n_children && list; i++)
+        if (!ckr__node_push(w->c, list,
+                            ckr__sw_curve(w, &c->children[i], ckr_node_at(states, i),
+                                          ckr__sw_child_epoch(c, i, epoch), i == active)))
+            return NULL;
+    return list;
+}
+
+/* One scheduler's dict; recursion is bounded by CKR__SCHED_DEPTH. */
+static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const ckr_node *old,
+                               int64_t epoch, bool current)
+{
+    ckr_node *fresh = ckr__node(w->c, CKR_NODE_DICT), *list;
+    uint32_t i;
+    if (!c->n_children)
+        return fresh && ckr__sw_fresh(w, c, epoch, fresh) ? ckr__sw_merge(w, old, fresh, current)
+                                                          : NULL;
+    if (c->kind == CKR__CV_SEQ) {
+        list = ckr__node(w->c, CKR_NODE_LIST);
+        for (i = 0; i < c->n_list && list; i++)
+            if (!ckr__node_push(w->c, list, ckr__sw_number(w->c, c->at[i]))) return NULL;
+        if (!ckr__sw_put(w, fresh, "_milestones", list) ||
+            !ckr__sw_num(w, fresh, "last_epoch", (double)epoch))
+            return NULL;
+    }
+    return ckr__sw_put(w, fresh, "_last_lr", ckr__sw_lr(w)) &&
+                   ckr__sw_put(w, fresh, "_schedulers", ckr__sw_children(w, c, old, epoch))
+               ? ckr__sw_merge(w, old, fresh, current)
+               : NULL;
+}
+
+/* The other frameworks' dicts: a counter, or Megatron-LM's own keys. */
+static ckr_node *ckr__sw_counter(const ckr__swrite *w, const char *key, int64_t position)
+{
+    ckr_node *fresh = ckr__node(w->c, CKR_NODE_DICT), *d;
+    uint64_t i;
+    if (!ckr__sw_num(w, fresh, key, (double)position)) return NULL;
+    d = ckr__node(w->c, CKR_NODE_DICT);
+    if (!d) return NULL;
+    if (!w->s->state) return fresh;
+    for (i = 0; i < w->s->state->count; i++) {
+        ckr_node *k = w->s->state->u.items[2 * i], *v = w->s->state->u.items[2 * i + 1];
+        const char *s = ckr_node_str(k);
+        if (s && !strcmp(s, key)) v = ckr__sw_number(w->c, (double)position);
+        if (s && ckr__sw_per_group(s) && ckr_node_is_list(v)) v = ckr__sw_resized(w, v);
+        if (s && !strcmp(s, "_step_count") && w->moved)
+            v = ckr__node_int(w->c, position + 1);
+        if (!ckr__node_pair(w->c, d, k, v)) return NULL;
+    }
+    return d;
+}
+
+static const char *ckr__shape_name(uint8_t shape, const char *names)
+{
+    static const char *const all[] = { "", "linear", "cosine", "", "minus_sqrt", "", "exponential",
+                                       "inverse-square-root", "", "constant" };
+    return shape < sizeof all / sizeof *all && *all[shape] ? all[shape] : names;
+}
+
+/* Megatron-LM's own dict; its aliases of older versions would win over these keys, so they go. */
+static ckr_node *ckr__sw_megatron(const ckr__swrite *w, int64_t position)
+{
+    static const char *const alias[] = { "start_lr", "warmup_iter", "warmup_steps", "end_iter",
+                                         "decay_steps", "decay_style", "num_iters" };
+    const ckr__curve *c = w->s->curve;
+    const ckr_lane none = w->s->lanes[0], *l = &none;
+    const bool wsd = (c->flags & CKR__CF_WSD) != 0;
+    const ckr_node *top = ckr_node_get(w->s->params, "max_lr"),
+                   *low = ckr_node_get(w->s->params, "min_lr");
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    double max = l->max, min = l->min;
+    uint64_t i;
+    size_t j;
+    ckr_node_f64(top, &max);
+    ckr_node_f64(low, &min);
+    if (!ckr__sw_float(w, d, "max_lr", max) || !ckr__sw_num(w, d, "lr_warmup_steps", c->k.warm) ||
+        !ckr__sw_num(w, d, "num_steps", (double)position) ||
+        !ckr__sw_put(w, d, "lr_decay_style",
+                     ckr__node_str(w->c, wsd ? "WSD" : ckr__shape_name(c->shape, "linear"))) ||
+        !ckr__sw_num(w, d, "lr_decay_steps", c->k.total) || !ckr__sw_float(w, d, "min_lr", min))
+        return NULL;
+    if ((c->flags & CKR__CF_WD) &&
+        (!ckr__sw_float(w, d, "start_wd", l->start_wd) || !ckr__sw_float(w, d, "end_wd", l->end_wd) ||
+         !ckr__sw_put(w, d, "wd_incr_style",
+                      ckr__node_str(w->c, ckr__shape_name(c->wd_shape, "constant"))) ||
+         !ckr__sw_num(w, d, "wd_incr_steps", c->k.end_at)))
+        return NULL;
+    for (i = 0; w->s->state && i < w->s->state->count; i++) {
+        ckr_node *k = w->s->state->u.items[2 * i];
+        const char *s = ckr_node_str(k);
+        for (j = 0; s && j < sizeof alias / sizeof *alias; j++) if (!strcmp(s, alias[j])) break;
+        if (s && (j < sizeof alias / sizeof *alias || ckr__has(d, s))) continue;
+        if (!ckr__node_pair(w->c, d, k, w->s->state->u.items[2 * i + 1])) return NULL;
+    }
+    return d;
+}
+
+static ckr_node *ckr__sw_root(const ckr__swrite *w, int64_t position)
+{
+    const ckr_schedule *s = w->s;
+    const bool torch = !s->opaque && (ckr__is_torch(s->curve->kind) ||
+                                      !strncmp(s->kind, "transformers", 12) ||
+                                      !strncmp(s->kind, "diffusers", 9) ||
+                                      !strcmp(s->kind, "nanotron"));
+    if (torch) return ckr__sw_curve(w, s->curve, s->state, position, true);
+    if (s->state && !s->opaque && ckr__has(s->state, "lr_lambdas"))
+        return ckr__sw_curve(w, s->curve, s->state, position, true);
+    if (!strncmp(s->kind, "deepspeed", 9))
+        return ckr__sw_counter(w, "last_batch_iteration", position);
+    if (!strcmp(s->kind, "megatron"))
+        return s->opaque || !s->n_lanes ? ckr__sw_counter(w, "num_steps", position)
+                                        : ckr__sw_megatron(w, position);
+    return ckr__sw_counter(w, "last_epoch", position);
+}
+
+/* A state dict with which the framework goes on at clock `position`, for n lanes of which lane i was
+   lane from[i] (NULL: the same lanes). Groups need `lr` = the schedule's value there too. */
+static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, const uint64_t *from,
+                                         uint64_t n, int64_t position, ckr_node **out)
+{
+    double *row = CKR__NEW_N(c, double, s->n_lanes), *lr = CKR__NEW_N(c, double, n);
+    uint64_t *same = CKR__NEW_N(c, uint64_t, n), i;
+    ckr__swrite w;
+    ckr_result e;
+    *out = NULL;
+    if (!row || !lr || !same) return ckr__sched_oom(c);
+    for (i = 0; i < n; i++) same[i] = from ? from[i] : i;
+    for (i = 0; i < n; i++)
+        if (same[i] >= s->n_lanes)
+            return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "from",
+                             "lane %llu of %llu", (unsigned long long)same[i],
+                             (unsigned long long)s->n_lanes);
+    e = ckr__sched_at(c, s, CKR__COL_LR, (double)position, row);
+    if (e != CKR_OK) return e;
+    for (i = 0; i < n; i++) lr[i] = row[same[i]];
+    memset(&w, 0, sizeof w);
+    w.c = c;
+    w.s = s;
+    w.from = same;
+    w.n = n;
+    w.lr = lr;
+    w.moved = position != s->position || !s->state;
+    *out = ckr__sw_root(&w, position);
+    return *out ? CKR_OK : ckr__sched_oom(c);
+}
+
+/* >>schedule.node ------------------------------------------------------------- */
+/* The canonical form: a dict of numbers, texts and lists that JSON keeps exactly, with everything
+   that evaluation needs, so that reading it back needs no framework. */
+
+#define CKR__SCHED_FORMAT "ckptresume-schedule/1"
+
+static const char *const ckr__curve_names[CKR__CV_COUNT_] = {
+    "", "const", "hf", "table", "nanotron", "torchtitan", "torchtitan-old", "megatron", "ds-warmup",
+    "ds-cosine", "ds-cycle", "ds-range", "llmc", "pieces", "user", "step", "multistep", "constant",
+    "linear", "exp", "poly", "cosine", "restarts", "onecycle", "cyclic", "swa", "seq", "chain"
+};
+
+static const char *const ckr__lane_names[] = {
+    "base", "max", "min", "base_momentum", "max_momentum", "start_wd", "end_wd", "wd_mult",
+    "lr_mult", "p", "q", "ramp_from", "ramp_to", "anchor"
+};
+#define CKR__LANE_FIELDS (sizeof ckr__lane_names / sizeof *ckr__lane_names)
+typedef char ckr__assert_lane_fields[sizeof(ckr_lane) == CKR__LANE_FIELDS * sizeof(double) ? 1 : -1];
+
+/* JSON has no other numbers: the rest are texts. */
+static ckr_node *ckr__sn_double(ckr__ctx *c, double v)
+{
+    if (ckr__finite(v)) return ckr__node_float(c, v);
+    return ckr__node_str(c, v != v ? "nan" : v > 0 ? "inf" : "-inf");
+}
+
+/* n numbers `step` bytes apart; equal ones are one number. */
+static ckr_node *ckr__sn_array(ckr__ctx *c, const void *first, uint64_t n, size_t step, bool fold)
+{
+    ckr_node *list;
+    uint64_t i;
+    double v = 0, w;
+    for (i = 0; fold && i < n; i++) {
+        memcpy(&w, (const char *)first + i * step, sizeof w);
+        if (i && memcmp(&v, &w, sizeof v) != 0) break;
+        v = w;
+    }
+    if (fold && i == n && n) return ckr__sn_double(c, v);
+    list = ckr__node(c, CKR_NODE_LIST);
+    for (i = 0; i < n && list; i++) {
+        memcpy(&v, (const char *)first + i * step, sizeof v);
+        if (!ckr__node_push(c, list, ckr__sn_double(c, v))) return NULL;
+    }
+    return list;
+}
+
+static bool ckr__sn_put(ckr__ctx *c, ckr_node *d, const char *key, ckr_node *v)
+{
+    return d && v && ckr__node_pair(c, d, ckr__node_str(c, key), v);
+}
+
+static bool ckr__sn_own(ckr__ctx *c, ckr_node *d, const char *key, const double *v, uint64_t n)
+{
+    return !v || ckr__sn_put(c, d, key, ckr__sn_array(c, v, n, sizeof *v, true));
+}
+
+/* Recursion is bounded by CKR__SCHED_DEPTH. */
+static ckr_node *ckr__sn_curve(ckr__ctx *c, const ckr__curve *v, uint64_t lanes)
+{
+    const uint8_t shapes[4] = { v->shape, v->warm_shape, v->wd_shape, v->flags };
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *list = ckr__node(c, CKR_NODE_LIST), *children;
+    uint32_t i;
+    for (i = 0; i < 4; i++)
+        if (!ckr__node_push(c, list, ckr__node_int(c, shapes[i]))) return NULL;
+    if (!ckr__sn_put(c, d, "kind", ckr__node_str(c, ckr__curve_names[v->kind])) ||
+        !ckr__sn_put(c, d, "shapes", list) ||
+        !ckr__sn_put(c, d, "numbers",
+                     ckr__sn_array(c, &v->k, CKR__CURVE_NUMS, sizeof(double), false)) ||
+        !ckr__sn_put(c, d, "at", ckr__sn_array(c, v->at, v->n_list, sizeof(double), false)) ||
+        !ckr__sn_put(c, d, "val", ckr__sn_array(c, v->val, v->n_list, sizeof(double), false)) ||
+        !ckr__sn_put(c, d, "epoch", ckr__node_int(c, v->epoch)) ||
+        !ckr__sn_put(c, d, "t_cur", ckr__node_int(c, v->t_cur)) ||
+        !ckr__sn_put(c, d, "t_i", ckr__node_int(c, v->t_i)) ||
+        !ckr__sn_own(c, d, "base", v->base, lanes) || !ckr__sn_own(c, d, "min", v->min, lanes) ||
+        !ckr__sn_own(c, d, "max", v->max, lanes))
+        return NULL;
+    if (!v->n_children) return d;
+    children = ckr__node(c, CKR_NODE_LIST);
+    for (i = 0; i < v->n_children && children; i++)
+        if (!ckr__node_push(c, children, ckr__sn_curve(c, &v->children[i], lanes))) return NULL;
+    return ckr__sn_put(c, d, "children", children) ? d : NULL;
+}
+
+static ckr_node *ckr__sn_lanes(ckr__ctx *c, const ckr_schedule *s)
+{
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    size_t i;
+    for (i = 0; i < CKR__LANE_FIELDS; i++)
+        if (!ckr__sn_put(c, d, ckr__lane_names[i],
+                         ckr__sn_array(c, (const char *)s->lanes + i * sizeof(double), s->n_lanes,
+                                       sizeof *s->lanes, true)))
+            return NULL;
+    return d;
+}
+
+/* NULL: out of memory, c->err says so. A schedule with a callback cannot be kept: NULL too. */
+static ckr_node *ckr__sched_node(ckr__ctx *c, const ckr_schedule *s)
+{
+    const bool flags[5] = { s->opaque, s->recurrent, s->anchored, s->clamp, s->curve != NULL };
+    static const char *const names[5] = { "opaque", "recurrent", "anchored", "clamp", "known" };
+    const double maps[7] = { s->rate, s->offset, s->a, s->b, s->hold, s->ramp_at, s->ramp_len };
+    static const char *const keys[7] = { "rate", "offset", "a", "b", "hold", "ramp_at", "ramp_len" };
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    size_t i;
+    if (s->curve && s->curve->kind == CKR__CV_USER) {
+        ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, NULL,
+                  "a schedule that is a callback cannot be written to a file");
+        return NULL;
+    }
+    if (!ckr__sn_put(c, d, "format", ckr__node_str(c, CKR__SCHED_FORMAT)) ||
+        !ckr__sn_put(c, d, "kind", ckr__node_str(c, s->kind)) ||
+        !ckr__sn_put(c, d, "clock", ckr__node_str(c, s->clock)) ||
+        !ckr__sn_put(c, d, "position", ckr__node_int(c, s->position)) ||
+        !ckr__sn_put(c, d, "lanes_count", ckr__node_int(c, (int64_t)s->n_lanes)) ||
+        (s->reason && !ckr__sn_put(c, d, "reason", ckr__node_str(c, s->reason))) ||
+        (s->params && !ckr__sn_put(c, d, "params", s->params)))
+        return NULL;
+    for (i = 0; i < 5; i++)
+        if (!ckr__sn_put(c, d, names[i], ckr__node_bool(c, flags[i]))) return NULL;
+    for (i = 0; i < 7; i++)
+        if (!ckr__sn_put(c, d, keys[i], ckr__sn_double(c, maps[i]))) return NULL;
+    if (!ckr__sn_put(c, d, "lanes", ckr__sn_lanes(c, s))) return NULL;
+    if (s->curve && !ckr__sn_put(c, d, "curve", ckr__sn_curve(c, s->curve, s->n_lanes)))
+        return NULL;
+    return d;
+}
+
+static bool ckr__sn_get(const ckr_node *n, double *out)
+{
+    const char *s = ckr_node_str(n);
+    if (ckr_node_f64(n, out)) return true;
+    if (s && !strcmp(s, "nan")) *out = ckr__nan();
+    else if (s && !strcmp(s, "inf")) *out = ckr__inf();
+    else if (s && !strcmp(s, "-inf")) *out = -ckr__inf();
+    else return false;
+    return true;
+}
+
+/* Back into n numbers `step` bytes apart. */
+static bool ckr__sn_read(const ckr_node *list, void *first, uint64_t n, size_t step)
+{
+    const bool many = ckr_node_is_list(list);
+    uint64_t i;
+    double v;
+    if (!list || (many && list->count != n)) return false;
+    for (i = 0; i < n; i++) {
+        if (!ckr__sn_get(many ? list->u.items[i] : list, &v)) return false;
+        memcpy((char *)first + i * step, &v, sizeof v);
+    }
+    return true;
+}
+
+/* What evaluation takes for granted. */
+static bool ckr__sn_curve_ok(const ckr__curve *c)
+{
+    uint32_t i;
+    if (c->shape >= CKR__SH_COUNT_ || c->warm_shape >= CKR__SH_COUNT_ ||
+        c->wd_shape >= CKR__SH_COUNT_)
+        return false;
+    if (c->kind == CKR__CV_SEQ && c->n_list + 1 != c->n_children) return false;
+    if ((c->kind == CKR__CV_SEQ || c->kind == CKR__CV_CHAIN) != (c->n_children > 0)) return false;
+    if (c->kind == CKR__CV_RESTARTS && !ckr__whole(c->k.power)) return false;
+    for (i = 0; c->kind == CKR__CV_ONECYCLE && i < c->n_list; i++)
+        if (!(c->val[i] >= 0 && c->val[i] < 36)) return false;
+    for (i = 0; c->kind == CKR__CV_SEQ && i < c->n_list; i++)
+        if (!ckr__whole(c->at[i]) || (i && c->at[i] < c->at[i - 1])) return false;
+    return ckr__whole((double)c->epoch) && ckr__whole((double)c->t_cur) &&
+           ckr__whole((double)c->t_i) && c->kind != CKR__CV_USER;
+}
+
+static bool ckr__sn_curve_lanes(ckr__ctx *c, const ckr_node *d, const char *key, uint64_t lanes,
+                                double **out)
+{
+    const ckr_node *n = ckr_node_get(d, key);
+    if (!n) return true;
+    *out = CKR__NEW_N(c, double, lanes);
+    return *out && ckr__sn_read(n, *out, lanes, sizeof **out);
+}
+
+/* False: malformed, or out of memory with c->err set. Recursion is bounded by CKR__SCHED_DEPTH. */
+static bool ckr__sn_curve_read(ckr__ctx *c, const ckr_node *d, uint64_t lanes, int depth,
+                               uint32_t *n_nodes, ckr__curve *v)
+{
+    const ckr_node *at = ckr_node_get(d, "at"), *children = ckr_node_get(d, "children");
+    const char *kind = ckr_node_str(ckr_node_get(d, "kind"));
+    double shapes[4];
+    uint64_t i;
+    if (depth > CKR__SCHED_DEPTH || *n_nodes >= CKR__SCHED_NODES || !kind || !*kind) return false;
+    for (i = 1; i < CKR__CV_COUNT_ && strcmp(kind, ckr__curve_names[i]); i++) {}
+    if (i == CKR__CV_COUNT_ || !ckr_node_is_list(at) || at->count > CKR__SCHED_LIST ||
+        !ckr__sn_read(ckr_node_get(d, "shapes"), shapes, 4, sizeof *shapes))
+        return false;
+    v->kind = (uint8_t)i;
+    v->index = (uint16_t)(*n_nodes)++;
+    for (i = 0; i < 4; i++) if (!(shapes[i] >= 0 && shapes[i] <= CKR__CF_ALL)) return false;
+    v->shape = (uint8_t)shapes[0];
+    v->warm_shape = (uint8_t)shapes[1];
+    v->wd_shape = (uint8_t)shapes[2];
+    v->flags = (uint8_t)shapes[3];
+    v->n_list = (uint32_t)at->count;
+    v->at = CKR__NEW_N(c, double, 2 * at->count + 1);
+    if (!v->at) return false;
+    v->val = v->at + at->count;
+    if (!ckr__sn_read(ckr_node_get(d, "numbers"), &v->k, CKR__CURVE_NUMS, sizeof(double)) ||
+        !ckr__sn_read(at, v->at, at->count, sizeof(double)) ||
+        !ckr__sn_read(ckr_node_get(d, "val"), v->val, at->count, sizeof(double)) ||
+        !ckr_node_i64(ckr_node_get(d, "epoch"), &v->epoch) ||
+        !ckr_node_i64(ckr_node_get(d, "t_cur"), &v->t_cur) ||
+        !ckr_node_i64(ckr_node_get(d, "t_i"), &v->t_i) ||
+        !ckr__sn_curve_lanes(c, d, "base", lanes, &v->base) ||
+        !ckr__sn_curve_lanes(c, d, "min", lanes, &v->min) ||
+        !ckr__sn_curve_lanes(c, d, "max", lanes, &v->max))
+        return false;
+    if (children && (!ckr_node_is_list(children) || children->count > CKR__SCHED_NODES))
+        return false;
+    v->children = children ? CKR__NEW_N(c, ckr__curve, children->count) : NULL;
+    if (children && !v->children) return false;
+    for (i = 0; children && i < children->count; i++, v->n_children++)
+        if (!ckr__sn_curve_read(c, children->u.items[i], lanes, depth + 1, n_nodes,
+                                &v->children[i]))
+            return false;
+    return ckr__sn_curve_ok(v);
+}
+
+static bool ckr__sn_flag(const ckr_node *d, const char *key)
+{
+    int64_t v;
+    return ckr_node_i64(ckr_node_get(d, key), &v) && v != 0;
+}
+
+static bool ckr__sn_maps(const ckr_node *d, ckr_schedule *s)
+{
+    return ckr__sn_get(ckr_node_get(d, "rate"), &s->rate) &&
+           ckr__sn_get(ckr_node_get(d, "offset"), &s->offset) &&
+           ckr__sn_get(ckr_node_get(d, "a"), &s->a) && ckr__sn_get(ckr_node_get(d, "b"), &s->b) &&
+           ckr__sn_get(ckr_node_get(d, "hold"), &s->hold) &&
+           ckr__sn_get(ckr_node_get(d, "ramp_at"), &s->ramp_at) &&
+           ckr__sn_get(ckr_node_get(d, "ramp_len"), &s->ramp_len);
+}
+
+/* The inverse of ckr__sched_node. */
+static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_schedule **out)
+{
+    const char *format = ckr_node_str(ckr_node_get(d, "format")),
+               *kind = ckr_node_str(ckr_node_get(d, "kind")),
+               *clock = ckr_node_str(ckr_node_get(d, "clock")),
+               *reason = ckr_node_str(ckr_node_get(d, "reason"));
+    const ckr_node *lanes = ckr_node_get(d, "lanes"), *params = ckr_node_get(d, "params");
+    ckr__curve *curve = NULL;
+    ckr_schedule *s;
+    uint32_t n_nodes = 0;
+    int64_t n = -1;
+    bool ok;
+    size_t i;
+    *out = NULL;
+    ok = format && !strcmp(format, CKR__SCHED_FORMAT) && kind && clock &&
+         ckr_node_i64(ckr_node_get(d, "lanes_count"), &n) && n >= 0 && n < UINT32_MAX / 4;
+    s = ok ? ckr__sched_new(c, NULL, (uint64_t)n) : NULL;
+    if (ok && !s) return ckr__sched_oom(c);
+    ok = ok && ckr_node_i64(ckr_node_get(d, "position"), &s->position) && ckr__sn_maps(d, s);
+    for (i = 0; ok && i < CKR__LANE_FIELDS; i++)
+        ok = ckr__sn_read(ckr_node_get(lanes, ckr__lane_names[i]),
+                          (char *)s->lanes + i * sizeof(double), s->n_lanes, sizeof *s->lanes);
+    if (ok && ckr__sn_flag(d, "known")) {
+        curve = CKR__NEW(c, ckr__curve);
+        ok = curve && ckr__sn_curve_read(c, ckr_node_get(d, "curve"), s->n_lanes, 0, &n_nodes,
+                                         curve);
+    }
+    if (!ok)
+        return ckr__fail(c->err, CKR_ITEM_SCHEDULE_STATE, NULL, CKR_NO_OFFSET, "schedule",
+                         "not a schedule that this library wrote");
+    s->kind = ckr__strdup(c, kind);
+    s->clock = ckr__strdup(c, clock);
+    s->reason = ckr__strdup(c, reason);
+    s->params = (ckr_node *)(uintptr_t)params;
+    s->curve = curve;
+    s->opaque = ckr__sn_flag(d, "opaque");
+    s->recurrent = ckr__sn_flag(d, "recurrent");
+    s->anchored = ckr__sn_flag(d, "anchored");
+    s->clamp = ckr__sn_flag(d, "clamp");
+    if (!s->kind || !s->clock) return ckr__sched_oom(c);
+    *out = s;
+    return CKR_OK;
+}
+
+/* >>schedule.end -------------------------------------------------------------- */
+
+/* Where the curve has reached its end, in its own time; NaN: it has none. */
+static double ckr__curve_end(const ckr__curve *c)
+{
+    const ckr__curve_nums *k = &c->k;
+    double end = ckr__nan(), v;
+    uint32_t i;
+    switch (c->kind) {
+    case CKR__CV_HF:
+        if (c->shape == CKR__SH_CONST || c->shape == CKR__SH_INVSQRT) return end;
+        return c->shape == CKR__SH_WARM_FLOOR ? k->total - 1 : k->total;
+    case CKR__CV_TABLE:     return c->n_list ? c->at[c->n_list - 1] : end;
+    case CKR__CV_NANOTRON:  return k->start + k->decay;
+    case CKR__CV_TITAN:     return k->start + k->decay - 1;
+    case CKR__CV_TITAN_OLD: return k->start + k->decay;
+    case CKR__CV_MEGATRON:  return c->shape == CKR__SH_CONST ? end : k->total;
+    case CKR__CV_DS_WARMUP: return k->total;
+    case CKR__CV_DS_COSINE: return k->total - 1;
+    case CKR__CV_LLMC:      return c->shape == CKR__SH_CONST ? end : k->total;
+    case CKR__CV_PIECES:
+        return c->shape == CKR__SH_INVSQRT ? end : k->start + k->decay - k->decay_off;
+    case CKR__CV_CONSTANT:
+    case CKR__CV_LINEAR:
+    case CKR__CV_POLY:
+    case CKR__CV_COSINE:
+    case CKR__CV_SWA:       return k->decay;
+    case CKR__CV_MULTISTEP: return c->n_list ? c->at[c->n_list - 1] : end;
+    case CKR__CV_ONECYCLE:  return k->total - 1;
+    case CKR__CV_SEQ:
+        return ckr__curve_end(&c->children[c->n_children - 1]) +
+               (c->n_list ? c->at[c->n_list - 1] : 0);
+    case CKR__CV_CHAIN:
+        for (i = 0; i < c->n_children; i++) {
+            v = ckr__curve_end(&c->children[i]);
+            if (!(end >= v)) end = v;
+            if (v != v) return v;
+        }
+        return end;
+    default: return end;
+    }
+}
+
+/* The clock value at which the schedule ends: with the next one it would hold, rise again, go below
+   0 or be undefined. NaN when it has no end. */
+static double ckr__sched_end(const ckr_schedule *s)
+{
+    double end;
+    if (s->opaque || !s->curve || !(s->a > 0)) return ckr__nan();
+    end = (ckr__curve_end(s->curve) - s->b) / s->a;
+    return s->hold < end ? s->hold : end;
+}
+
+typedef struct ckr__scan {
+    int64_t     negative, undefined, rise;   /* first update with it; 0: none              */
+    int64_t     end;           /* first update at or behind the end; 0: never or unknown  */
+    bool        ends_early;    /* the curve ends before the run does                       */
+    bool        cut_short;     /* the run ends before the curve does                       */
+    bool        never_decays;  /* no lane's last LR is below its largest                   */
+    bool        unknown;       /* opaque                                                   */
+    bool        sampled;       /* too long: a part of the updates was looked at            */
+    const char *why;           /* of `undefined`                                           */
+} ckr__scan;
+
+/* One update's row into the scan; `top` and `was` remember each lane. */
+static void ckr__scan_row(ckr__scan *r, int64_t update, const double *l, uint64_t n, double *top,
+                          double *was)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        if (l[i] != l[i] && !r->undefined) r->undefined = update;
+        if (l[i] < 0 && !r->negative) r->negative = update;
+        if (r->end && update > r->end && l[i] > was[i] + 1e-9 * fabs(was[i]) && !r->rise)
+            r->rise = update;
+        if (l[i] > top[i]) top[i] = l[i];
+        was[i] = l[i];
+    }
+}
+
+/* The n updates from `first` on (n > 0). Looks at every update of up to 2^26 values, else at every
+   k-th and at those around the end. */
+static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t first, uint64_t n,
+                                  ckr__scan *out)
+{
+    const double end = (ckr__sched_end(s) - s->offset) / s->rate;     /* updates done there     */
+    const int64_t last = first + (int64_t)n - 1;
+    ckr_schedule plain = *s;
+    double *memory;
+    ckr__srun *r;
+    ckr_result e;
+    uint64_t i, step;
+    unsigned fp;
+    memset(out, 0, sizeof *out);
+    if (s->opaque || !s->curve || !n || !s->n_lanes) {
+        out->unknown = true;
+        return CKR_OK;
+    }
+    if (end >= 0 && end < 9e15) {
+        out->end = (int64_t)ceil(end) + 1;
+        out->ends_early = out->end < last;
+        out->cut_short = out->end > last + 1;
+    }
+    r = (ckr__srun *)ckr__heap_alloc(c, sizeof *r);
+    if (!r) return CKR_E_NOMEM;
+    step = n / (((uint64_t)1 << 26) / (s->n_lanes < (1 << 16) ? s->n_lanes : 1 << 16)) + 1;
+    out->sampled = step > 1;
+    if (step > 1) plain.recurrent = false;
+    fp = ckr__fp_enter();
+    e = ckr__srun_begin(c, &plain, r);
+    memory = e == CKR_OK ? (double *)ckr__heap_alloc(c, (size_t)r->n * 3 * sizeof *memory) : NULL;
+    if (e == CKR_OK && !memory) e = CKR_E_NOMEM;
+    if (e == CKR_OK) {
+        double *top = memory, *was = memory + r->n, *row = was + r->n;
+        r->simulate = ckr__srun_can_simulate(&plain, first, CKR__COL_LR);
+        for (i = 0; i < r->n; i++) top[i] = was[i] = -ckr__inf();
+        for (i = 0; i < n;) {
+            const int64_t update = first + (int64_t)i, off = out->end ? update - out->end : 65;
+            ckr__srun_at(r, s->rate * (double)(update - 1) + s->offset, CKR__COL_LR, row);
+            ckr__scan_row(out, update, row, r->n, top, was);
+            if (out->undefined && !out->why) out->why = r->why;
+            if (i + 1 == n) break;
+            i += off >= -64 - (int64_t)step && off <= 64 ? 1 : step;
+            if (i >= n) i = n - 1;
+        }
+        out->never_decays = true;
+        for (i = 0; i < r->n; i++) if (was[i] < top[i] || was[i] != was[i]) out->never_decays = false;
+    }
+    if (r->mem) ckr__heap_free(c, memory, (size_t)r->n * 3 * sizeof *memory);
+    if (r->mem) ckr__srun_end(r);
+    ckr__fp_leave(fp);
+    ckr__heap_free(c, r, sizeof *r);
+    return e;
+}
+
+/* >>schedule.change ----------------------------------------------------------- */
+/* Changed parameters, and how the coming run goes on from the saved one. */
+
+/* The target of a --set key in a row's list: *len bytes at the result, or NULL. */
+static const char *ckr__set_target(const ckr__skind *row, const char *key, size_t *len)
+{
+    const size_t n = strlen(key);
+    const char *p = row->set;
+    while (*p) {
+        *len = strcspn(p, " ");
+        if (*len > n && p[n] == '=' && !memcmp(p, key, n)) {
+            *len -= n + 1;
+            return p + n + 1;
+        }
+        p += *len;
+        p += *p == ' ';
+    }
+    return NULL;
+}
+
+static bool ckr__key_known(const ckr__skind *row, const ckr_node *key)
+{
+    const char *p = row->keys, *s = ckr_node_str(key);
+    while (s && *p) {
+        const size_t n = strcspn(p, ":");
+        if (key->count == n && !memcmp(p, s, n)) return true;
+        p += strcspn(p, " ");
+        p += *p == ' ';
+    }
+    return false;
+}
+
+/* The parameters, without keys that `row` does not have. */
+static ckr_node *ckr__set_params(ckr__ctx *c, const ckr_node *params, const ckr__skind *row)
+{
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; params && d && i < params->count; i++)
+        if (ckr__key_known(row, params->u.items[2 * i]) &&
+            !ckr__node_pair(c, d, params->u.items[2 * i], params->u.items[2 * i + 1]))
+            return NULL;
+    return d;
+}
+
+/* A number per lane with one changed: for a key that took one number for all. */
+static ckr_node *ckr__set_one_lane(ckr__ctx *c, const ckr_schedule *s, const ckr_node *old,
+                                   const char *what, uint64_t lane, ckr_node *value)
+{
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    const bool low = !strcmp(what, "min_lr"), high = s->lanes[0].max == s->lanes[0].max;
+    uint64_t i;
+    for (i = 0; i < s->n_lanes && list; i++) {
+        const ckr_lane *l = &s->lanes[i];
+        ckr_node *one = ckr_node_is_list(old) && i < old->count ? old->u.items[i] : NULL;
+        if (!one) one = ckr__node_float(c, low ? l->min : high ? l->max : l->base);
+        if (!ckr__node_push(c, list, i == lane ? value : one)) return NULL;
+    }
+    return list;
+}
+
+/* What the rebuilt schedule keeps of the old lanes: all that the key did not set. */
+static void ckr__set_keep(const ckr_schedule *old, ckr_schedule *s, const char *what)
+{
+    const bool megatron = s->curve && s->curve->kind == CKR__CV_MEGATRON;
+    const bool lr = !strcmp(what, "lr"), min = !strcmp(what, "min_lr"),
+               wd = !strcmp(what, "weight_decay");
+    uint64_t i;
+    s->position = old->position;
+    s->rate = old->rate;
+    s->offset = old->offset;
+    s->clock = old->clock;
+    s->state = old->state;
+    for (i = 0; i < s->n_lanes; i++) {
+        ckr_lane *l = &s->lanes[i];
+        const ckr_lane *o = &old->lanes[i];
+        l->wd_mult = o->wd_mult;
+        l->lr_mult = o->lr_mult;
+        l->anchor = o->anchor;
+        if (l->base_momentum != l->base_momentum) l->base_momentum = o->base_momentum;
+        if (l->max_momentum != l->max_momentum) l->max_momentum = o->max_momentum;
+        if (!megatron) continue;
+        if (!lr) l->max = l->base = o->max;
+        if (!min) l->min = o->min;
+        if (!wd) l->start_wd = o->start_wd;
+        if (!wd) l->end_wd = o->end_wd;
+    }
+}
+
+typedef struct ckr__set {
+    ckr__ctx           *c;
+    const ckr_schedule *s;
+    const char         *what, *text;
+    int64_t             lane;
+    double              value;
+} ckr__set;
+
+/* The value in the units of the schedule's own key. */
+static ckr_node *ckr__set_value(const ckr__set *t, char unit, const ckr_node *params)
+{
+    const double base = t->s->n_lanes ? t->s->lanes[0].base : ckr__nan();
+    double total = ckr__nan();
+    if (unit == '*' && t->s->rate > 0) return ckr__sw_number(t->c, t->value * t->s->rate);
+    if (unit == '/') return ckr__node_float(t->c, t->value / base);
+    if (unit == '%') {
+        if (!ckr_node_f64(ckr_node_get(params, "total_steps"), &total))
+            ckr_node_f64(ckr_node_get(params, "steps"), &total);
+        return ckr__node_float(t->c, t->value / total);
+    }
+    return ckr__spec_scalar(t->c, t->text, strlen(t->text));
+}
+
+/* Base LRs after the change: an LR goes to all lanes or to one. */
+static double *ckr__set_bases(const ckr__set *t)
+{
+    const ckr_schedule *s = t->s;
+    double *bases = CKR__NEW_N(t->c, double, s->n_lanes);
+    uint64_t i;
+    for (i = 0; bases && i < s->n_lanes; i++) {
+        bases[i] = s->lanes[i].base;
+        if (!strcmp(t->what, "lr") && (t->lane < 0 || (uint64_t)t->lane == i)) bases[i] = t->value;
+    }
+    return bases;
+}
+
+/* Puts the change into a copy of the parameters. */
+static ckr_node *ckr__set_apply(const ckr__set *t, const ckr__skind *row, const char *to, size_t n,
+                                bool *ok)
+{
+    ckr_node *d = ckr__set_params(t->c, t->s->params, row), *v;
+    const char unit = *to == '/' || *to == '%' || *to == '*' ? *to : 0, *key;
+    const bool lr = !strcmp(t->what, "lr");
+    char typed[48];
+    *ok = true;
+    key = ckr__strndup(t->c, to + (unit != 0), n - (unit != 0));
+    if (!d || !key) return NULL;
+    v = ckr__set_value(t, unit, d);
+    if (!v) return NULL;
+    snprintf(typed, sizeof typed, "%s:v", key);
+    if (t->lane >= 0 && !(lr && !strcmp(key, "lr"))) {
+        if (!strstr(row->keys, typed)) {
+            *ok = lr;                                     /* the base LRs say it             */
+            return d;
+        }
+        v = ckr__set_one_lane(t->c, t->s, ckr_node_get(d, key), t->what, (uint64_t)t->lane, v);
+    }
+    if (t->lane >= 0 && lr && !strcmp(key, "lr")) v = ckr__node(t->c, CKR_NODE_NONE);
+    if (!strcmp(t->what, "weight_decay") && !ckr__node_set(t->c, d, "start_wd", v)) return NULL;
+    if (lr && !strcmp(key, "max_lr") && ckr__has(d, "lr") &&
+        !ckr__node_set(t->c, d, "lr", ckr__node(t->c, CKR_NODE_NONE)))
+        return NULL;
+    if (!strcmp(key, "min_lr") && ckr__has(d, "min_lr_rate") &&
+        !ckr__node_set(t->c, d, "min_lr_rate", ckr__node(t->c, CKR_NODE_NONE)))
+        return NULL;
+    if (!strcmp(key, "total_steps") && ckr__has(d, "steps") && !ckr__has(d, "total_steps"))
+        key = "steps";
+    return ckr__node_set(t->c, d, key, v) ? d : NULL;
+}
+
+static ckr_result ckr__set_unknown(ckr__ctx *c, const ckr_schedule *s, const ckr__skind *row,
+                                   const char *key)
+{
+    char known[200];
+    const char *p = row->set;
+    size_t n = 0, len;
+    known[0] = 0;
+    while (*p) {
+        len = strcspn(p, "=");
+        if (n + len + 2 < sizeof known)
+            n += (size_t)snprintf(known + n, sizeof known - n, "%s%.*s", n ? " " : "", (int)len, p);
+        p += strcspn(p, " ");
+        p += *p == ' ';
+    }
+    return ckr__remedy(c->err, ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key,
+                                         "%s has nothing that %s sets; known are %s", s->kind, key,
+                                         *known ? known : "none"),
+                       "give the whole schedule of the coming run with --to-schedule");
+}
+
+/* A new schedule with one of the keys lr, min_lr, warmup_steps, decay_steps, total_steps,
+   decay_style, weight_decay set, for all lanes (lane < 0) or for one. */
+static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char *key,
+                                 const char *value, int64_t lane, ckr_schedule **out)
+{
+    const size_t at = strcspn(s->kind, ":");
+    const char *name = s->kind[at] ? s->kind + at + 1 : "", *to = NULL, *p = value, *kind = s->kind;
+    const ckr__skind *row = ckr__skind_find(s->kind, at, name, strlen(name));
+    ckr_node *params;
+    double *bases;
+    ckr__set t;
+    size_t n = 0;
+    ckr_result e;
+    bool ok = true;
+    *out = NULL;
+    memset(&t, 0, sizeof t);
+    t.c = c;
+    t.s = s;
+    t.what = key;
+    t.text = value;
+    t.lane = lane;
+    if (row && row->kind) to = ckr__set_target(row, key, &n);
+    if (!to || lane >= (int64_t)s->n_lanes || !s->n_lanes)
+        return ckr__set_unknown(c, s, row ? row : &ckr__skinds[CKR__SKINDS - 1], key);
+    if (strcmp(key, "decay_style") && (!ckr__number_at(c, &p, &t.value) || *p || t.value < 0))
+        return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key,
+                         "%s must be a number of at least 0, it is %.60s", key, value);
+    if (*to == '@') {
+        kind = ckr__printf(c, "%.*s:%s", (int)at, s->kind, value);
+        row = ckr__skind_find(s->kind, at, value, strlen(value));
+        params = row ? ckr__set_params(c, s->params, row) : NULL;
+        if (!row)
+            return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key,
+                             "there is no schedule %.100s", kind ? kind : value);
+    } else {
+        params = ckr__set_apply(&t, row, to, n, &ok);
+        if (!ok) return ckr__set_unknown(c, s, row, key);
+    }
+    bases = ckr__set_bases(&t);
+    if (!params || !bases || !kind) return ckr__sched_oom(c);
+    e = ckr__sched_build(c, kind, params, bases, s->n_lanes, out);
+    if (e == CKR_OK) ckr__set_keep(s, *out, key);
+    return e;
+}
+
+/* >>schedule.rebase ----------------------------------------------------------- */
+
+typedef enum ckr__rebase {
+    CKR__REBASE_KEEP = 0,      /* as the saved run would have gone on; past its end the end's LR */
+    CKR__REBASE_TARGET,        /* the new schedule at this step                              */
+    CKR__REBASE_SPLICE,        /* the new one, scaled above its floor to be continuous here  */
+    CKR__REBASE_STRETCH,       /* the rest of the old curve over the new length              */
+    CKR__REBASE_REWARM         /* from 0 to the new one's value `rewarm_steps` later         */
+} ckr__rebase;
+
+static ckr_schedule *ckr__sched_copy(ckr__ctx *c, const ckr_schedule *s)
+{
+    ckr_schedule *n = CKR__NEW(c, ckr_schedule);
+    if (!n) return NULL;
+    *n = *s;
+    n->lanes = CKR__NEW_N(c, ckr_lane, s->n_lanes);
+    if (!n->lanes) return NULL;
+    if (s->n_lanes) memcpy(n->lanes, s->lanes, (size_t)s->n_lanes * sizeof *n->lanes);
+    return n;
+}
+
+/* What the curve does not go below by itself, before the maps. */
+static double ckr__sched_floor(const ckr__curve *c, const ckr_lane *l)
+{
+    switch (c->kind) {
+    case CKR__CV_HF:
+        if (c->shape == CKR__SH_POLY) return l->base * (c->k.floor / c->k.top);
+        return c->k.floor == c->k.floor ? l->base * c->k.floor : 0;
+    case CKR__CV_TITAN:
+    case CKR__CV_TITAN_OLD:
+    case CKR__CV_DS_COSINE:
+    case CKR__CV_LLMC:      return l->base * c->k.floor;
+    case CKR__CV_PIECES:    return c->k.floor + l->base * c->k.floor_ratio;
+    case CKR__CV_NANOTRON:
+    case CKR__CV_MEGATRON:
+    case CKR__CV_DS_WARMUP:
+    case CKR__CV_COSINE:
+    case CKR__CV_RESTARTS:
+    case CKR__CV_SWA:
+    case CKR__CV_ONECYCLE:  return l->min == l->min ? l->min : 0;
+    case CKR__CV_CYCLIC:    return l->base;
+    default:                return 0;
+    }
+}
+
+static ckr_result ckr__rebase_fail(ckr__ctx *c, const char *mode, const char *remedy,
+                                   const char *text)
+{
+    return ckr__remedy(c->err, ckr__fail(c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET,
+                                         mode, "%s", text),
+                       remedy);
+}
+
+static ckr_result ckr__rebase_keep(const ckr_schedule *old, double t, ckr_schedule *s)
+{
+    const double end = ckr__sched_end(old);
+    s->clamp = true;
+    if (end != end) return CKR_OK;
+    if (t <= end) s->hold = end;
+    else if (old->curve->kind != CKR__CV_COSINE && t < s->hold) s->hold = t;
+    return CKR_OK;
+}
+
+static ckr_result ckr__rebase_splice(ckr__ctx *c, double t, const double *was, double *now,
+                                     ckr_schedule *s)
+{
+    uint64_t i;
+    ckr_result e = ckr__sched_at(c, s, CKR__COL_LR, t, now);
+    for (i = 0; e == CKR_OK && i < s->n_lanes; i++) {
+        ckr_lane *l = &s->lanes[i];
+        const double low = l->q + l->p * ckr__sched_floor(s->curve, l), up = now[i] - low;
+        double x = 1;
+        if (ckr__same(was[i], now[i])) continue;
+        if (!(up > 0) || !(was[i] > low) || !ckr__finite(x = (was[i] - low) / up))
+            return ckr__rebase_fail(c, "splice", "use --lr-policy target or rewarm",
+                                    "the LR here or the new schedule's is at its floor or not "
+                                    "known: no scaling makes them meet");
+        l->q = low - low * x + x * l->q;
+        l->p *= x;
+    }
+    s->anchored = false;
+    return e;
+}
+
+/* r: how many old clock units one new unit of the rest is worth. */
+static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
+                                      const ckr_schedule *target, double t, const double *was,
+                                      double *now, ckr_schedule *s)
+{
+    const double end = ckr__sched_end(old),
+                 to = (ckr__sched_end(target) - target->offset) / target->rate * old->rate +
+                      old->offset;
+    const double r = (end - t) / (to - t);
+    uint64_t i;
+    ckr_result e;
+    if (end != end || to != to)
+        return ckr__rebase_fail(c, "stretch", "use --lr-policy target or splice",
+                                "the old or the new schedule has no end, so nothing to stretch");
+    if (t >= end)
+        return ckr__rebase_fail(c, "stretch", "use --lr-policy rewarm or target",
+                                "the old schedule has ended: nothing is left to stretch");
+    if (to <= t)
+        return ckr__rebase_fail(c, "stretch", "give a larger total_steps",
+                                "the new schedule ends before this step");
+    s->b = s->a * t * (1 - r) + s->b;
+    s->a = s->a * r;
+    s->hold = to;
+    s->clamp = true;
+    s->anchored = false;
+    if (!old->recurrent) return CKR_OK;
+    s->recurrent = false;                    /* its closed form, scaled to where it has come to */
+    e = ckr__sched_at(c, s, CKR__COL_LR, t, now);
+    for (i = 0; e == CKR_OK && i < s->n_lanes; i++) {
+        const double x = was[i] / now[i];
+        if (!ckr__finite(x)) continue;
+        s->lanes[i].p *= x;
+        s->lanes[i].q *= x;
+    }
+    return e;
+}
+
+static ckr_result ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, double *now,
+                                     ckr_schedule *s)
+{
+    uint64_t i;
+    ckr_result e;
+    if (steps <= 0)
+        return ckr__rebase_fail(c, "rewarm", "give --rewarm-steps N",
+                                "warming up again needs a number of steps");
+    e = ckr__sched_at(c, s, CKR__COL_LR, t + (double)steps * s->rate, now);
+    if (e != CKR_OK) return e;
+    s->ramp_at = t;
+    s->ramp_len = (double)steps * s->rate;
+    s->anchored = false;
+    for (i = 0; i < s->n_lanes; i++) {
+        if (now[i] != now[i])
+            return ckr__rebase_fail(c, "rewarm", "give another --rewarm-steps or schedule",
+                                    "the new schedule says nothing at the end of the warmup");
+        s->lanes[i].ramp_from = 0;
+        s->lanes[i].ramp_to = now[i];
+    }
+    return CKR_OK;
+}
+
+/* How the coming run goes on after `updates` updates: a schedule for it. `target` (the new one, or
+   NULL where the mode needs none) has the lanes of `old`. Splice and stretch are continuous to 1e-12
+   of the LR; keep holds the end's LR and is never below 0. */
+static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
+                                    const ckr_schedule *target, ckr__rebase mode, int64_t updates,
+                                    int64_t rewarm_steps, ckr_schedule **out)
+{
+    const bool keeps = mode == CKR__REBASE_KEEP || mode == CKR__REBASE_STRETCH;
+    const ckr_schedule *base = keeps || !target ? old : target;
+    const double t_old = old->rate * (double)updates + old->offset,
+                 t = base->rate * (double)updates + base->offset;
+    double *was = CKR__NEW_N(c, double, old->n_lanes), *now = CKR__NEW_N(c, double, old->n_lanes);
+    ckr_schedule *s = ckr__sched_copy(c, base);
+    ckr_result e;
+    *out = NULL;
+    if (!was || !now || !s) return ckr__sched_oom(c);
+    if (base->n_lanes != old->n_lanes)
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "target",
+                         "%llu lanes, the old schedule has %llu",
+                         (unsigned long long)base->n_lanes, (unsigned long long)old->n_lanes);
+    if (!s->curve || s->opaque) {
+        if (mode != CKR__REBASE_KEEP && mode != CKR__REBASE_TARGET)
+            return ckr__rebase_fail(c, "schedule", "tell the curve with --schedule",
+                                    "the curve is not known, so it cannot be changed");
+        *out = s;
+        return CKR_OK;
+    }
+    e = old->opaque ? CKR_OK : ckr__sched_at(c, old, CKR__COL_LR, t_old, was);
+    if (old->opaque) {
+        uint64_t i;
+        for (i = 0; i < old->n_lanes; i++) was[i] = old->lanes[i].anchor;
+    }
+    if (e != CKR_OK) return e;
+    s->position = ckr__whole(t) ? (int64_t)t : old->position;
+    if (base != old) s->anchored = false;
+    if (mode == CKR__REBASE_KEEP) {
+        s->position = old->position;
+        e = ckr__rebase_keep(old, t_old, s);
+    } else if (mode == CKR__REBASE_SPLICE) {
+        e = ckr__rebase_splice(c, t, was, now, s);
+    } else if (mode == CKR__REBASE_STRETCH) {
+        e = ckr__rebase_stretch(c, old, target ? target : old, t, was, now, s);
+    } else if (mode == CKR__REBASE_REWARM) {
+        e = ckr__rebase_rewarm(c, t, rewarm_steps, now, s);
+    }
+    if (e == CKR_OK) *out = s;
+    return e;
+}
+
 /* >>state --------------------------------------------------------------------- */
 /* Filling a run state. Everything lives in the arena of the context that owns the state, so there
    is nothing to free one by one. Makers return NULL or an error class after setting c->err.      */
@@ -9865,7 +14324,7 @@ typedef struct ckr__dialect {
     ckr_result (*probe_fn)(ckr__ctx *c, const char *path, const char **dir, bool *mine);
     /* Fills the state. s->vocab is set before the call when the caller or the side file knows it.
        */
-    ckr_result (*read_fn)(ckr__ctx *c, const char *dir, ckr_state *s);
+    ckr_result (*read_fn)(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s);
     /* Describes the target's files. `c` is the plan's context: its arena holds what is made here,
        its error is for failures (memory, contract). What policy or arithmetic forbids is a note of
        severity CKR_ERROR, after which the result may be incomplete; nothing is written then. */
@@ -9960,6 +14419,7 @@ typedef struct ckr__nt {
     bool             zero, masters, plain_partition;
     int64_t          step;
     const ckr_node  *scheduler;        /* the first file's dict                          */
+    ckr_node        *sched_params;     /* of the schedule, from config.yaml; or NULL     */
     const char     **loose;            /* files that are not understood, below the dir   */
     uint64_t         n_loose, n_odd;   /* keys that are not understood and belong to a rank */
     uint64_t        *random_sum;       /* of each random file's streams                  */
@@ -11850,51 +16310,13 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
 }
 
 /* >>nanotron.schedule --------------------------------------------------------- */
-/* One LambdaLR, whose factors come from config.yaml only. With init the group's initial LR, W
-   warmup steps, S the step where decay starts, D its length, t = last_epoch:
-     t <= W   linear init * t / max(W, 1) | constant base          t < S      init
-     t < S+D  min + (init - min) * shape                           else       min
-   shape: linear (D - (t-S)) / D, cosine (1 + cos(pi (t-S) / D)) / 2, 1-sqrt 1 - sqrt((t-S) / D).
-   Then lr = init * (value / init), in doubles, each operation rounded on its own as Python does.
-   Update k uses lr(k - 1), so after N updates lr(N) comes next. */
+/* One LambdaLR, whose factors come from config.yaml only; last_epoch N after N updates, and update
+   k uses the value at k - 1. */
 
-enum { CKR__NT_LINEAR = 0, CKR__NT_OTHER, CKR__NT_SQRT }; /* warmup: 1 constant; decay: 1 cosine */
-
-static double ckr__nt_lr(const ckr_schedule *s, double init, double t)
+static bool ckr__nt_key_is(const ckr_node *key, const char *s)
 {
-    const double w = s->warmup, d = s->decay, from = s->warmup + s->hold;
-    volatile double v, x, span;                 /* no fused multiply-add */
-    if (w == 0 && d == 0) return init * init;   /* sic: there the factor is the LR itself */
-    if (init == 0) return 0;
-    x = t - from;
-    span = init - s->floor;
-    if (t <= w) {
-        v = init * t;
-        v = s->warmup_shape == CKR__NT_LINEAR ? v / (w > 1 ? w : 1) : s->base;
-    } else if (t < from) {
-        v = init;
-    } else if (t < from + d) {
-        if (s->decay_shape == CKR__NT_LINEAR) {
-            v = span * (d - x);
-            v = v / d;
-        } else if (s->decay_shape == CKR__NT_SQRT) {
-            v = x / d;
-            v = 1 - sqrt(v);
-            v = span * v;
-        } else {
-            v = 3.141592653589793 * x;
-            v = v / d;
-            v = 1 + cos(v);
-            v = span * v;
-            v = v / 2;
-        }
-        v = s->floor + v;
-    } else {
-        v = s->floor;
-    }
-    v = v / init;
-    v = init * v;
-    return v;
+    return key->kind == CKR_NODE_STR && key->count == strlen(s) &&
+           !memcmp(key->u.str, s, (size_t)key->count);
 }
 
 static bool ckr__nt_num(const ckr_node *dict, const char *key, double *out)
@@ -11905,50 +16327,34 @@ static bool ckr__nt_num(const ckr_node *dict, const char *key, double *out)
     return true;
 }
 
+/* The schedule's parameters. HEAD's configuration fills in lr_decay_steps = train_steps -
+   lr_warmup_steps when it is saved: where that is what the file says, it is left out, so that it
+   follows when one of the two changes.                                                         */
 static ckr_result ckr__nt_schedule(ckr__nt *r)
 {
     const ckr_node *cfg = ckr_node_find(r->config.root, "/optimizer/learning_rate_scheduler");
-    const char *warm = ckr_node_str(ckr_node_get(cfg, "lr_warmup_style")),
-               *style = ckr_node_str(ckr_node_get(cfg, "lr_decay_style"));
-    double train = 0, start;
-    ckr_schedule *s;
-    ckr_node *params;
+    const ckr_node *start = ckr_node_get(cfg, "lr_decay_starting_step");
+    const bool has_start = start && start->kind != CKR_NODE_NONE;
+    double train = 0, warm = 0, decay = 0, base;
+    bool derived;
     uint64_t i;
-    ckr_schedule v;
-    memset(&v, 0, sizeof v);
-    if (!ckr_node_is_dict(cfg) || !ckr__nt_num(cfg, "learning_rate", &v.base)) return CKR_OK;
-    ckr__nt_num(cfg, "lr_warmup_steps", &v.warmup);
+    if (!ckr_node_is_dict(cfg) || !ckr__nt_num(cfg, "learning_rate", &base)) return CKR_OK;
+    ckr__nt_num(cfg, "lr_warmup_steps", &warm);
     ckr__nt_num(ckr_node_get(r->config.root, "tokens"), "train_steps", &train);
-    if (!ckr__nt_num(cfg, "lr_decay_steps", &v.decay)) v.decay = train - v.warmup;
-    if (!ckr__nt_num(cfg, "lr_decay_starting_step", &start)) start = v.warmup;
-    if (!ckr__nt_num(cfg, "min_decay_lr", &v.floor)) v.floor = v.base;
-    v.hold = start - v.warmup;
-    v.warmup_shape = warm && !strcmp(warm, "constant") ? CKR__NT_OTHER : CKR__NT_LINEAR;
-    v.decay_shape = !style || !strcmp(style, "linear") ? CKR__NT_LINEAR
-                    : !strcmp(style, "1-sqrt")         ? CKR__NT_SQRT
-                                                       : CKR__NT_OTHER;
-    if (v.decay_shape == CKR__NT_OTHER && strcmp(style, "cosine") != 0)
-        return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_SCHEDULE", CKR_APPROX,
-                         "lr_decay_style", style, NULL,
-                         "this shape of decay is not known: the LR cannot be computed", NULL)
-                   ? CKR_OK
-                   : ckr__nt_oom(r);
-    s = CKR__NEW(r->c, ckr_schedule);
-    params = ckr__node(r->c, CKR_NODE_DICT);
-    if (!s || !params) return ckr__nt_oom(r);
-    for (i = 0; i < cfg->count; i++)
-        if (!ckr__node_pair(r->c, params, cfg->u.items[2 * i], cfg->u.items[2 * i + 1]))
-            return ckr__nt_oom(r);
-    if (!ckr__node_set(r->c, params, "train_steps", ckr__node_int(r->c, (int64_t)train)))
+    derived = !ckr__nt_num(cfg, "lr_decay_steps", &decay) || decay == train - warm;
+    r->sched_params = ckr__node(r->c, CKR_NODE_DICT);
+    if (!r->sched_params) return ckr__nt_oom(r);
+    for (i = 0; i < cfg->count; i++) {
+        ckr_node **pair = &cfg->u.items[2 * i];
+        if (pair[1]->kind == CKR_NODE_NONE ||
+            (derived && ckr__nt_key_is(pair[0], "lr_decay_steps"))) continue;
+        if (!ckr__node_pair(r->c, r->sched_params, pair[0], pair[1])) return ckr__nt_oom(r);
+    }
+    if ((derived && has_start &&
+         !ckr__node_set(r->c, r->sched_params, "lr_decay_steps",
+                        ckr__node_int(r->c, (int64_t)(train - warm)))) ||
+        !ckr__node_set(r->c, r->sched_params, "train_steps", ckr__node_int(r->c, (int64_t)train)))
         return ckr__nt_oom(r);
-    *s = v;
-    s->kind = "nanotron";
-    s->clock = "update";
-    s->position = r->step;
-    s->params = params;
-    s->value_fn = ckr__nt_lr;
-    r->s->schedules = s;
-    r->s->n_schedules = 1;
     return CKR_OK;
 }
 
@@ -12045,21 +16451,89 @@ static void ckr__nt_base_lr(ckr__nt *r, const ckr__nt_param *p, double *out)
     const ckr_node *base = ckr_node_get(r->scheduler, "base_lrs");
     if (ckr__nt_num(p->group, "initial_lr", out)) return;
     if (ckr_node_f64(ckr_node_at(base, 0), out)) return;
-    if (r->s->n_schedules) *out = r->s->schedules[0].base;
+    ckr__nt_num(r->sched_params, "learning_rate", out);
+}
+
+/* One schedule for all groups; what its configuration has wrong is a note, and no schedule. */
+static ckr_result ckr__nt_schedule_out(ckr__nt *r, const double *bases, uint64_t n)
+{
+    ckr_schedule *s;
+    ckr_result e;
+    if (!r->sched_params) return CKR_OK;
+    e = ckr__sched_build(r->c, "nanotron", r->sched_params, n ? bases : NULL, n, &s);
+    if (e == CKR_E_ARG) {
+        const char *why = ckr__strdup(r->c, r->c->err->text);
+        ckr__error_reset(r->c);
+        return why && ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_SCHEDULE",
+                                CKR_APPROX, "learning_rate_scheduler", NULL, NULL, why,
+                                "tell the schedule with --schedule")
+                   ? CKR_OK
+                   : ckr__nt_oom(r);
+    }
+    if (e != CKR_OK) return e;
+    s->position = r->step;
+    r->s->schedules = s;
+    r->s->n_schedules = 1;
+    return CKR_OK;
+}
+
+/* One group of the state: its parameter, its hyper-parameters, its initial LR. */
+static ckr_result ckr__nt_group_out(ckr__nt *r, const ckr__nt_param *p, ckr_group *g, double *init)
+{
+    const char **names = CKR__NEW_N(r->c, const char *, 1);
+    uint64_t k;
+    g->hyper = ckr__node(r->c, CKR_NODE_DICT);
+    if (!names || !g->hyper) return ckr__nt_oom(r);
+    names[0] = p->name;
+    g->params = names;
+    g->n_params = 1;
+    g->raw = p->group;
+    for (k = 0; k < p->group->count; k++) {
+        ckr_node *key = p->group->u.items[2 * k];
+        if (ckr__nt_key_is(key, "params")) continue;
+        if (!ckr__node_pair(r->c, g->hyper, key, p->group->u.items[2 * k + 1]))
+            return ckr__nt_oom(r);
+    }
+    *init = 0;
+    ckr__nt_base_lr(r, p, init);
+    if (!ckr_node_get(g->hyper, "initial_lr") && *init != 0 &&
+        !ckr__node_set(r->c, g->hyper, "initial_lr", ckr__node_float(r->c, *init)))
+        return ckr__nt_oom(r);
+    return CKR_OK;
+}
+
+/* The groups' LR becomes what the schedule says for the next update. *moved counts those that
+   differ by more than rounding; *was and *now are the first one's. */
+static ckr_result ckr__nt_group_lrs(ckr__nt *r, double *want, uint64_t *moved, double *was,
+                                    double *now)
+{
+    uint64_t i;
+    double lr;
+    ckr_result e;
+    *moved = 0;
+    if (!r->s->n_schedules || !r->s->n_groups) return CKR_OK;
+    e = ckr__sched_at(r->c, r->s->schedules, CKR__COL_LR, (double)r->step, want);
+    for (i = 0; i < r->s->n_groups && e == CKR_OK; i++) {
+        ckr_node *hyper = r->s->groups[i].hyper;
+        if (!ckr__nt_num(hyper, "lr", &lr) || want[i] != want[i] ||
+            fabs(want[i] - lr) <= 4 * DBL_EPSILON * fabs(lr)) continue;
+        if (!ckr__node_set(r->c, hyper, "lr", ckr__node_float(r->c, want[i])))
+            return ckr__nt_oom(r);
+        if (!(*moved)++) { *was = lr; *now = want[i]; }
+    }
+    return e;
 }
 
 /* How the checkpoint stands to the schedule: as saved by an uninterrupted run (last_epoch N), as
    written for HEAD (N - 1, with every LR at its initial value: HEAD takes the current LR for the
    initial one and advances once on load), or drifted (each resume with HEAD has skipped a step). */
-static ckr_result ckr__nt_groups_out(ckr__nt *r)
+static ckr_result ckr__nt_stands(ckr__nt *r, uint64_t moved, double was, double now)
 {
-    const ckr_schedule *s = r->s->n_schedules ? r->s->schedules : NULL;
     int64_t epoch = r->step, count = -1;
     bool head, at_initial = true;
-    uint64_t i, k, n = 0, moved = 0;
-    double lr, init, want, was = 0, now = 0;
-    ckr_group *groups = CKR__NEW_N(r->c, ckr_group, r->n_params);
-    if (!groups) return ckr__nt_oom(r);
+    char old_value[40], new_value[40];
+    double lr, init;
+    uint64_t i;
     ckr_node_i64(ckr_node_get(r->scheduler, "last_epoch"), &epoch);
     ckr_node_i64(ckr_node_get(r->scheduler, "_step_count"), &count);
     for (i = 0; i < r->n_params; i++)
@@ -12067,40 +16541,8 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
             ckr__nt_num(r->params[i]->group, "initial_lr", &init) && lr != init)
             at_initial = false;
     head = at_initial && (!r->scheduler || (epoch == r->step - 1 && count == r->step));
-    for (i = 0; i < r->n_params; i++) {
-        const ckr__nt_param *p = r->params[i];
-        ckr_group *g;
-        const char **names;
-        if (!p->group) continue;
-        g = &groups[n++];
-        names = CKR__NEW_N(r->c, const char *, 1);
-        g->hyper = ckr__node(r->c, CKR_NODE_DICT);
-        if (!names || !g->hyper) return ckr__nt_oom(r);
-        names[0] = p->name;
-        g->params = names;
-        g->n_params = 1;
-        g->raw = p->group;
-        for (k = 0; k < p->group->count; k++) {
-            ckr_node *key = p->group->u.items[2 * k];
-            if (ckr_node_str(key) && !strcmp(key->u.str, "params")) continue;
-            if (!ckr__node_pair(r->c, g->hyper, key, p->group->u.items[2 * k + 1]))
-                return ckr__nt_oom(r);
-        }
-        init = 0;
-        ckr__nt_base_lr(r, p, &init);
-        if (!ckr_node_get(g->hyper, "initial_lr") && init != 0 &&
-            !ckr__node_set(r->c, g->hyper, "initial_lr", ckr__node_float(r->c, init)))
-            return ckr__nt_oom(r);
-        if (!s || !ckr__nt_num(p->group, "lr", &lr)) continue;
-        want = ckr__nt_lr(s, init, (double)r->step);
-        if (fabs(want - lr) <= 4 * 2.220446049250313e-16 * fabs(lr)) continue;
-        if (!ckr__node_set(r->c, g->hyper, "lr", ckr__node_float(r->c, want)))
-            return ckr__nt_oom(r);
-        if (!moved++) { was = lr; now = want; }
-    }
-    r->s->groups = groups;
-    r->s->n_groups = n;
-    if (r->scheduler && epoch != r->step && !head) {
+    if (head) return CKR_OK;
+    if (r->scheduler && epoch != r->step) {
         ckr_result e = ckr__nt_step_note(
             r, "last_epoch", (double)epoch,
             epoch > r->step
@@ -12109,17 +16551,34 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
                 : "the scheduler is behind checkpoint_metadata.json, whose step is used");
         if (e != CKR_OK) return e;
     }
-    if (moved && !head) {
-        char old_value[40], new_value[40];
-        snprintf(old_value, sizeof old_value, "%.17g", was);
-        snprintf(new_value, sizeof new_value, "%.17g", now);
-        if (!ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_LR", CKR_CHANGED, "lr",
-                       old_value, new_value,
-                       "the groups' LR is not the schedule's at this step; the schedule's is used",
-                       NULL))
-            return ckr__nt_oom(r);
+    if (!moved) return CKR_OK;
+    snprintf(old_value, sizeof old_value, "%.17g", was);
+    snprintf(new_value, sizeof new_value, "%.17g", now);
+    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_LR", CKR_CHANGED, "lr",
+                     old_value, new_value,
+                     "the groups' LR is not the schedule's at this step; the schedule's is used",
+                     NULL)
+               ? CKR_OK
+               : ckr__nt_oom(r);
+}
+
+static ckr_result ckr__nt_groups_out(ckr__nt *r)
+{
+    ckr_group *groups = CKR__NEW_N(r->c, ckr_group, r->n_params);
+    double *bases = CKR__NEW_N(r->c, double, r->n_params), was = 0, now = 0;
+    uint64_t i, n = 0, moved = 0;
+    ckr_result e = groups && bases ? CKR_OK : ckr__nt_oom(r);
+    for (i = 0; i < r->n_params && e == CKR_OK; i++) {
+        if (!r->params[i]->group) continue;
+        e = ckr__nt_group_out(r, r->params[i], &groups[n], &bases[n]);
+        n++;
     }
-    return CKR_OK;
+    if (e != CKR_OK) return e;
+    r->s->groups = groups;
+    r->s->n_groups = n;
+    e = ckr__nt_schedule_out(r, bases, n);
+    if (e == CKR_OK) e = ckr__nt_group_lrs(r, bases, &moved, &was, &now);
+    return e == CKR_OK ? ckr__nt_stands(r, moved, was, now) : e;
 }
 
 /* >>nanotron.random ----------------------------------------------------------- */
@@ -12364,7 +16823,8 @@ static ckr_result ckr__nt_read_all(ckr__nt *r)
     return e == CKR_OK ? ckr__nt_ties(r) : e;
 }
 
-static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, ckr_state *s)
+static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               ckr_state *s)
 {
     ckr__nt *r = CKR__NEW(c, ckr__nt);
     ckr_result e;
@@ -12372,6 +16832,7 @@ static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, ckr_state *s)
     r->c = c;
     r->s = s;
     r->dir = dir;
+    (void)desc;
     r->by_name.c = c;
     s->dialect = "nanotron";
     s->format = CKR_FORMAT_SAFETENSORS;
@@ -12883,18 +17344,12 @@ static ckr_node *ckr__nt_copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node
     return top;
 }
 
-static bool ckr__nt_key_is(const ckr_node *key, const char *s)
-{
-    return key->kind == CKR_NODE_STR && key->count == strlen(s) &&
-           !memcmp(key->u.str, s, (size_t)key->count);
-}
-
 /* The LR that HEAD is to find: the initial one. */
 static double ckr__nt_head_lr(const ckr__nt_job *x, const ckr__nt_item *p)
 {
     double v = 0;
     if (ckr__nt_num(p->group->hyper, "initial_lr", &v)) return v;
-    if (x->s->n_schedules) return x->s->schedules[0].base;
+    if (x->s->n_schedules && ckr__nt_num(x->s->schedules[0].params, "learning_rate", &v)) return v;
     ckr__nt_num(p->group->hyper, "lr", &v);
     return v;
 }
@@ -13865,7 +18320,143 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
     return r;
 }
 
-static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, ckr_state *s)
+/* A state dict of torch.optim: {"state": {...}, "param_groups": [...]}. */
+static bool ckr__is_optimizer(const ckr_node *n)
+{
+    const ckr_node *groups = ckr_node_get(n, "param_groups");
+    uint64_t i;
+    if (!ckr_node_is_dict(ckr_node_get(n, "state")) || !ckr_node_is_list(groups)) return false;
+    for (i = 0; i < groups->count; i++) if (!ckr_node_is_dict(groups->u.items[i])) return false;
+    return groups->count > 0;
+}
+
+/* A state dict of torch.optim.lr_scheduler, DeepSpeed or Megatron-LM. */
+static bool ckr__is_scheduler(const ckr_node *n)
+{
+    if (!ckr_node_is_dict(n) || n->count == 0) return false;
+    if (ckr_node_is_list(ckr_node_get(n, "_schedulers"))) return true;
+    if (ckr_node_get(n, "last_epoch"))
+        return n->count == 1 || ckr_node_get(n, "_step_count") || ckr_node_get(n, "_last_lr") ||
+               ckr_node_get(n, "num_bad_epochs");
+    if (ckr_node_get(n, "last_batch_iteration")) return n->count == 1;
+    return ckr_node_get(n, "num_steps") &&
+           (ckr_node_get(n, "max_lr") || ckr_node_get(n, "start_lr"));
+}
+
+/* The root itself, or the first value of it that is one; torch wraps some in a list. */
+static const ckr_node *ckr__plain_part(const ckr_node *root, bool (*is_fn)(const ckr_node *n))
+{
+    uint64_t i;
+    if (is_fn(root)) return root;
+    if (!ckr_node_is_dict(root)) return NULL;
+    for (i = 0; i < root->count; i++) {
+        const ckr_node *v = root->u.items[2 * i + 1];
+        if (ckr_node_is_list(v) && v->count == 1) v = v->u.items[0];
+        if (is_fn(v)) return v;
+    }
+    return NULL;
+}
+
+/* Parameters have the names that the file gives, else their indices. */
+static const char **ckr__plain_param_names(ckr__ctx *c, const ckr_node *group, uint64_t *n)
+{
+    const ckr_node *index = ckr_node_get(group, "params"), *given = ckr_node_get(group,
+                                                                                 "param_names");
+    const char **names;
+    uint64_t i;
+    *n = ckr_node_is_list(index) ? index->count : 0;
+    names = CKR__NEW_N(c, const char *, *n);
+    for (i = 0; names && i < *n; i++) {
+        const char *name = ckr_node_str(ckr_node_at(given, i));
+        int64_t k = 0;
+        if (!name) name = ckr_node_str(ckr_node_at(index, i));
+        ckr_node_i64(ckr_node_at(index, i), &k);
+        names[i] = name ? name : ckr__printf(c, "%lld", (long long)k);
+        if (!names[i]) return NULL;
+    }
+    return names;
+}
+
+static ckr_result ckr__plain_groups(ckr__ctx *c, ckr_state *s, const ckr_node *optimizer)
+{
+    const ckr_node *list = ckr_node_get(optimizer, "param_groups");
+    uint64_t i, k;
+    s->n_groups = list->count;
+    s->groups = CKR__NEW_N(c, ckr_group, s->n_groups);
+    for (i = 0; s->groups && i < s->n_groups; i++) {
+        ckr_group *g = &s->groups[i];
+        g->raw = list->u.items[i];
+        g->hyper = ckr__node(c, CKR_NODE_DICT);
+        g->name = ckr_node_str(ckr_node_get(g->raw, "name"));
+        g->params = ckr__plain_param_names(c, g->raw, &g->n_params);
+        if (!g->hyper || !g->params) return c->err->code;
+        for (k = 0; k < g->raw->count; k++) {
+            ckr_node *key = g->raw->u.items[2 * k];
+            if (ckr__is_str(key, "params") || ckr__is_str(key, "param_names")) continue;
+            if (!ckr__node_pair(c, g->hyper, key, g->raw->u.items[2 * k + 1])) return c->err->code;
+        }
+    }
+    return s->groups ? CKR_OK : c->err->code;
+}
+
+/* Its LR must be the groups': else somebody has set it, or the files are of different runs. */
+static ckr_result ckr__plain_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x)
+{
+    double drift = 0;
+    uint64_t lane = 0;
+    char subject[48], text[64];
+    ckr_result r;
+    if (x->opaque || !s->n_groups) return CKR_OK;
+    r = ckr__sched_drift(c, x, &drift, &lane);
+    if (r != CKR_OK || !(drift > 1e-9)) return r;
+    snprintf(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
+    snprintf(text, sizeof text, "%.17g", x->lanes[lane].anchor);
+    return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, text, NULL,
+                     "the group's LR is not what its scheduler says at this step", NULL)
+               ? CKR_OK
+               : c->err->code;
+}
+
+static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *scheduler)
+{
+    const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, s->n_groups);
+    ckr_schedule *x;
+    uint64_t i;
+    ckr_result r;
+    if (!hyper) return c->err->code;
+    for (i = 0; i < s->n_groups; i++) hyper[i] = s->groups[i].hyper;
+    r = ckr__sched_torch(c, scheduler, s->n_groups ? hyper : NULL, s->n_groups, NULL, &x);
+    if (r != CKR_OK) return r;
+    s->schedules = x;
+    s->n_schedules = 1;
+    if (s->progress.step < 0 && !strcmp(x->clock, "update")) s->progress.step = x->position;
+    return ckr__plain_drift(c, s, x);
+}
+
+/* What a trainer saves beside the tensors, wherever in the file it stands. */
+static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_state *s,
+                                     const ckr_node *root)
+{
+    const ckr_node *optim, *sched = ckr__plain_part(root, ckr__is_scheduler);
+    ckr_node *other = NULL;
+    ckr_format format;
+    uint32_t file;
+    ckr_result r = CKR_OK;
+    if (optimizer) {
+        r = ckr__file_open(c, optimizer, &file);
+        if (r == CKR_OK) r = ckr__doc_load(c, file, &format, &other);
+        if (r != CKR_OK) return r;
+    }
+    optim = ckr__plain_part(other ? other : root, ckr__is_optimizer);
+    if (other && !optim)
+        return ckr__fail(c->err, CKR_ITEM_SCHEDULE_STATE, optimizer, CKR_NO_OFFSET, "param_groups",
+                         "no state dict of an optimizer is in this file");
+    if (optim) r = ckr__plain_groups(c, s, optim);
+    return r == CKR_OK && sched ? ckr__plain_schedule(c, s, sched) : r;
+}
+
+static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                                  ckr_state *s)
 {
     uint32_t file;
     ckr_node *root = NULL;
@@ -13874,7 +18465,9 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, ckr_state *s)
     if (r != CKR_OK) return r;
     s->dialect = s->format == CKR_FORMAT_SAFETENSORS ? "safetensors" : "torch";
     if (root->attrs && !ckr__leftover(c, s, "__metadata__", root->attrs)) return c->err->code;
-    return ckr__plain_flatten(c, s, root);
+    if (s->format != CKR_FORMAT_SAFETENSORS)
+        r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
+    return r == CKR_OK ? ckr__plain_flatten(c, s, root) : r;
 }
 
 /* Is the slot in a list like "param,exp_avg"? "params": parameters; NULL or "all": every one. */
@@ -15639,7 +20232,8 @@ static void ckr__image_finish(ckr__image *img)
 
 #define CKR__RUN_PART                                                                              \
     ((uint64_t)1 << 15)                 /* bytes per inner step: digest and cast find it in cache */
-#define CKR__BLOCK ((size_t)1 << 19)    /* read at a time: is still in cache when it is summed   */
+#define CKR__BLOCK ((size_t)1 << 17)    /* staged at a time                                      */
+#define CKR__SUMMED ((uint64_t)1 << 19) /* read at a time: is still in cache when it is summed   */
 #define CKR__DIRECT ((uint64_t)1 << 16) /* bytes from which a run is read to where it goes       */
 #define CKR__WINDOW ((uint64_t)4 << 20) /* bytes of destination per task                         */
 
@@ -15876,7 +20470,7 @@ static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
     const bool sum = w->sums && !op->no_sum;
     w->bytes_read += n;
     while (n > 0) {
-        uint64_t part = sum && n > CKR__BLOCK ? CKR__BLOCK : n;
+        uint64_t part = sum && n > CKR__SUMMED ? CKR__SUMMED : n;
         if (!ckr__lane_read(w, 0, op->pa, a, dst, part)) return false;
         if (sum) ckr__lane_digest(w, op->tensor, op->pa->dtype, l, dst, part);
         dst += part;
@@ -16144,6 +20738,522 @@ static ckr_result ckr__jobs_run(ckr__jobs *j, ckr__crew *crew)
     return ckr__crew_error(crew);
 }
 
+/* >>resume -------------------------------------------------------------------- */
+/* What the coming run's groups and schedule will be, decided before anything is written: settings
+   and a new schedule on top of the checkpoint's, joined by a policy; then the LR last used against
+   the first one after the resume. A pure function of state and target. */
+
+typedef struct ckr__decide {
+    ckr__ctx         *c;
+    const ckr_state  *src;
+    const ckr_target *t;
+    ckr_state        *out;     /* the state as the coming run has it                   */
+    ckr_schedule     *before, *wanted, *after;         /* NULL: not known              */
+    int64_t           done;    /* optimizer updates                                    */
+    bool              asked_lr, asked_schedule;
+    ckr_note        **notes;
+    uint64_t         *n_notes;
+} ckr__decide;
+
+static ckr_result ckr__decide_say(ckr__decide *d, const char *code, ckr_severity severity,
+                                  const char *subject, const char *old_value,
+                                  const char *new_value, const char *reason, const char *remedy)
+{
+    return ckr__note(d->c, d->notes, d->n_notes, code, severity, subject, old_value, new_value,
+                     reason, remedy)
+               ? CKR_OK
+               : d->c->err->code;
+}
+
+static ckr_result ckr__decide_numbers(ckr__decide *d, const char *code, ckr_severity severity,
+                                      const char *subject, double was, double now,
+                                      const char *reason, const char *remedy)
+{
+    char a[40], b[40];
+    snprintf(a, sizeof a, "%.17g", was);
+    snprintf(b, sizeof b, "%.17g", now);
+    return ckr__decide_say(d, code, severity, subject, a, b, reason, remedy);
+}
+
+static bool ckr__is_schedule_key(const char *key)
+{
+    static const char *const keys[] = { "lr", "min_lr", "warmup_steps", "decay_steps",
+                                        "total_steps", "decay_style" };
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) if (!strcmp(keys[i], key)) return true;
+    return false;
+}
+
+/* A group by index, by name, or by the name of its only parameter. */
+static bool ckr__setting_is_for(const ckr_setting *x, const ckr_state *s, uint64_t group)
+{
+    const ckr_group *g = &s->groups[group];
+    char index[24];
+    if (!x->group) return true;
+    snprintf(index, sizeof index, "%llu", (unsigned long long)group);
+    return !strcmp(x->group, index) || (g->name && !strcmp(x->group, g->name)) ||
+           (g->n_params == 1 && g->params && !strcmp(x->group, g->params[0]));
+}
+
+static ckr_result ckr__setting_bad(ckr__decide *d, const ckr_setting *x, const char *text)
+{
+    ckr_result r = ckr__fail(d->c->err, CKR_ITEM_SETTING, NULL, CKR_NO_OFFSET, x->key, "%s", text);
+    return ckr__remedy(d->c->err, r, "keys: lr min_lr weight_decay warmup_steps decay_steps "
+                                     "total_steps decay_style batch_size; GROUP.KEY for one group");
+}
+
+static bool ckr__setting_number(const ckr_setting *x, double *out)
+{
+    char *end = NULL;
+    const double v = strtod(x->value, &end);
+    if (!x->value[0] || !end || *end || !(v >= 0 && v <= 1e300)) return false;
+    *out = v;
+    return true;
+}
+
+/* Groups of the output are copies, so that the checkpoint's stay what they are. */
+static ckr_result ckr__decide_copy_groups(ckr__decide *d)
+{
+    uint64_t i, k;
+    ckr_group *g = CKR__NEW_N(d->c, ckr_group, d->out->n_groups);
+    if (!g) return d->c->err->code;
+    for (i = 0; i < d->out->n_groups; i++) {
+        const ckr_node *old = d->out->groups[i].hyper;
+        g[i] = d->out->groups[i];
+        g[i].hyper = ckr__node(d->c, CKR_NODE_DICT);
+        for (k = 0; g[i].hyper && old && k < old->count; k++)
+            if (!ckr__node_pair(d->c, g[i].hyper, old->u.items[2 * k], old->u.items[2 * k + 1]))
+                return d->c->err->code;
+        if (!g[i].hyper) return d->c->err->code;
+    }
+    d->out->groups = g;
+    return CKR_OK;
+}
+
+/* A hyper-parameter of the groups that a setting names. Groups without weight decay are so on
+   purpose: a setting for all groups passes them over, unless no group has any. */
+static ckr_result ckr__decide_hyper(ckr__decide *d, const ckr_setting *x, double v)
+{
+    uint64_t i, n = 0, zero = 0, any = 0;
+    double was = 0, first = 0;
+    const bool decay = !strcmp(x->key, "weight_decay") && !x->group;
+    char subject[96];
+    ckr_result r = CKR_OK;
+    for (i = 0; decay && i < d->out->n_groups; i++)
+        any += ckr_node_f64(ckr_node_get(d->out->groups[i].hyper, x->key), &was) && was != 0;
+    for (i = 0; i < d->out->n_groups; i++) {
+        ckr_node *hyper = d->out->groups[i].hyper;
+        if (!ckr__setting_is_for(x, d->out, i)) continue;
+        was = 0;
+        ckr_node_f64(ckr_node_get(hyper, x->key), &was);
+        if (any && !(was != 0)) { zero++; continue; }
+        if (!ckr__node_set(d->c, hyper, x->key, ckr__node_float(d->c, v))) return d->c->err->code;
+        if (!n++) first = was;
+    }
+    if (!n && !zero) return ckr__setting_bad(d, x, "no group is called so");
+    snprintf(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)n);
+    r = ckr__decide_numbers(d, "CKR_SET", CKR_CHANGED, subject, first, v, "asked for", NULL);
+    if (r != CKR_OK || !zero) return r;
+    snprintf(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)zero);
+    return ckr__decide_say(d, "CKR_SET_KEPT", CKR_EXACT, subject, "0", "0",
+                           "groups without weight decay are so on purpose",
+                           "--set GROUP.weight_decay=V for one of them");
+}
+
+static double ckr__lane_shown(const ckr_schedule *s, const char *key, uint64_t lane)
+{
+    const ckr_lane *l = &s->lanes[lane];
+    if (!strcmp(key, "min_lr")) return l->min;
+    if (!strcmp(key, "weight_decay")) return l->end_wd;
+    return l->max == l->max ? l->max : l->base;
+}
+
+/* One group's own value: its lane's. */
+static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
+{
+    uint64_t i, n = 0;
+    double was = 0, now = 0;
+    char subject[160];
+    for (i = 0; i < d->wanted->n_lanes && i < d->out->n_groups; i++) {
+        ckr_schedule *s;
+        ckr_result r;
+        if (!ckr__setting_is_for(x, d->out, i)) continue;
+        r = ckr__sched_set(d->c, d->wanted, x->key, x->value, (int64_t)i, &s);
+        if (r != CKR_OK) return r;
+        if (!n++) {
+            was = ckr__lane_shown(d->wanted, x->key, i);
+            now = ckr__lane_shown(s, x->key, i);
+        }
+        d->wanted = s;
+    }
+    if (!n) return ckr__setting_bad(d, x, "no group is called so");
+    snprintf(subject, sizeof subject, "%s of group %.100s", x->key, x->group);
+    return ckr__decide_numbers(d, "CKR_SET", CKR_CHANGED, subject, was, now, "asked for", NULL);
+}
+
+/* Without a schedule an LR is the groups' own, and stays. */
+static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
+{
+    uint64_t i;
+    double v;
+    ckr_result r;
+    if (strcmp(x->key, "lr") != 0 || !d->out->n_groups) {
+        r = ckr__setting_bad(d, x, "the checkpoint does not tell its schedule");
+        return ckr__remedy(d->c->err, r, "tell it with --schedule KIND:..., or the new one with "
+                                         "--to-schedule KIND:...");
+    }
+    if (!ckr__setting_number(x, &v)) return ckr__setting_bad(d, x, "not a number from 0 on");
+    r = ckr__decide_hyper(d, x, v);
+    for (i = 0; i < d->out->n_groups && r == CKR_OK; i++)
+        if (ckr__setting_is_for(x, d->out, i) &&
+            ckr_node_get(d->out->groups[i].hyper, "initial_lr") &&
+            !ckr__node_set(d->c, d->out->groups[i].hyper, "initial_lr", ckr__node_float(d->c, v)))
+            r = d->c->err->code;
+    return r;
+}
+
+static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
+{
+    const ckr_schedule *old = d->wanted;
+    const bool lr = !strcmp(x->key, "lr"), shown = lr || !strcmp(x->key, "min_lr");
+    char was[64], subject[64];
+    ckr_schedule *s;
+    ckr_result r;
+    d->asked_schedule = true;
+    if (lr) d->asked_lr = true;
+    if (!old || (old->opaque && lr)) return ckr__decide_bare_lr(d, x);
+    if (x->group) return ckr__decide_lanes(d, x);
+    r = ckr__sched_set(d->c, old, x->key, x->value, -1, &s);
+    if (r != CKR_OK) return r;
+    d->wanted = s;
+    if (shown && old->n_lanes)
+        snprintf(was, sizeof was, "%.17g", ckr__lane_shown(old, x->key, 0));
+    snprintf(subject, sizeof subject, "%s of the schedule", x->key);
+    return ckr__decide_say(d, "CKR_SET", CKR_CHANGED, subject, shown && old->n_lanes ? was : NULL,
+                           x->value, "asked for", NULL);
+}
+
+static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
+{
+    double v;
+    char old_value[40];
+    if (!ckr__setting_number(x, &v) || v < 1) return ckr__setting_bad(d, x, "not a batch size");
+    if (!d->wanted || strcmp(d->wanted->clock, "sample") != 0)
+        return ckr__decide_say(d, "CKR_BATCH_STEPS", CKR_CHANGED, "batch_size", NULL, x->value,
+                               "the schedule's clock counts updates: it does not turn with the "
+                               "batch, and an update now covers more or fewer samples",
+                               "--set warmup_steps, decay_steps, total_steps scale the schedule");
+    snprintf(old_value, sizeof old_value, "%.17g", d->wanted->rate);
+    d->wanted->offset = (double)d->wanted->position - v * (double)d->done;
+    d->wanted->rate = v;
+    d->asked_schedule = true;
+    return ckr__decide_say(d, "CKR_BATCH_SAMPLES", CKR_CHANGED, "batch_size", old_value, x->value,
+                           "the schedule's clock counts samples: it turns with the batch", NULL);
+}
+
+/* Does the schedule set the weight decay, too? */
+static bool ckr__schedules_decay(const ckr_schedule *s)
+{
+    return s && s->n_lanes && s->lanes[0].end_wd == s->lanes[0].end_wd;
+}
+
+static ckr_result ckr__decide_settings(ckr__decide *d)
+{
+    uint64_t i;
+    double v;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < d->t->n_sets && r == CKR_OK; i++) {
+        const ckr_setting *x = &d->t->sets[i];
+        if (!x->key || !x->value) r = ckr__setting_bad(d, x, "a setting without key or value");
+        else if (ckr__is_schedule_key(x->key) ||
+                 (!strcmp(x->key, "weight_decay") && ckr__schedules_decay(d->wanted)))
+            r = ckr__decide_schedule_key(d, x);
+        else if (!strcmp(x->key, "batch_size")) r = ckr__decide_batch(d, x);
+        else if (strcmp(x->key, "weight_decay") != 0) r = ckr__setting_bad(d, x, "an unknown key");
+        else if (!ckr__setting_number(x, &v)) r = ckr__setting_bad(d, x, "not a number from 0 on");
+        else r = ckr__decide_hyper(d, x, v);
+    }
+    return r;
+}
+
+/* The base LRs of the groups: the schedule's, else what the groups say. */
+static double *ckr__decide_bases(ckr__decide *d)
+{
+    const uint64_t n = d->out->n_groups;
+    double *bases = CKR__NEW_N(d->c, double, n);
+    uint64_t i;
+    for (i = 0; bases && i < n; i++) {
+        bases[i] = ckr__nan();
+        if (d->before && i < d->before->n_lanes) bases[i] = d->before->lanes[i].base;
+        else if (!ckr_node_f64(ckr_node_get(d->out->groups[i].hyper, "initial_lr"), &bases[i]))
+            ckr_node_f64(ckr_node_get(d->out->groups[i].hyper, "lr"), &bases[i]);
+    }
+    return bases;
+}
+
+/* --to-schedule: the whole schedule of the coming run. Its clock stands where the run stands. */
+static ckr_result ckr__decide_new_schedule(ckr__decide *d)
+{
+    const uint64_t n = d->out->n_groups;
+    double *bases;
+    ckr_schedule *s;
+    ckr_result r;
+    if (!d->t->schedule) return CKR_OK;
+    bases = ckr__decide_bases(d);
+    if (!bases) return d->c->err->code;
+    r = ckr__sched_parse(d->c, d->t->schedule, n ? bases : NULL, n, &s);
+    if (r != CKR_OK) return r;
+    s->position = d->before && !strcmp(d->before->clock, s->clock) ? d->before->position : d->done;
+    if (d->before && !strcmp(d->before->clock, s->clock)) {
+        s->rate = d->before->rate;
+        s->offset = d->before->offset;
+    }
+    d->wanted = s;
+    d->asked_schedule = true;
+    return ckr__decide_say(d, "CKR_SCHEDULE", CKR_CHANGED, "schedule",
+                           d->before ? d->before->kind : NULL, d->t->schedule, "asked for", NULL);
+}
+
+static ckr_result ckr__decide_join(ckr__decide *d)
+{
+    static const ckr__rebase modes[] = {
+        CKR__REBASE_KEEP, CKR__REBASE_KEEP, CKR__REBASE_TARGET,
+        CKR__REBASE_SPLICE, CKR__REBASE_STRETCH, CKR__REBASE_REWARM
+    };
+    ckr_lr_policy policy = d->t->lr_policy;
+    if (!d->before && !d->wanted) return CKR_OK;
+    if (policy == CKR_LR_DEFAULT) policy = d->asked_schedule ? CKR_LR_TARGET : CKR_LR_KEEP;
+    if (!d->before || d->before->opaque) {
+        d->after = d->wanted;
+        return CKR_OK;
+    }
+    return ckr__sched_rebase(d->c, d->before, d->wanted ? d->wanted : d->before,
+                             modes[(unsigned)policy % 6], d->done, d->t->rewarm_steps, &d->after);
+}
+
+/* Values around the resume: the last that was used, the next one that would have been, the first
+   that will be. NaN where not known. */
+typedef struct ckr__around { double *last, *next, *first; } ckr__around;
+
+static ckr_result ckr__decide_values(ckr__decide *d, ckr__column column, ckr__around *v)
+{
+    const uint64_t n = d->after ? d->after->n_lanes : 0;
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    v->last = CKR__NEW_N(d->c, double, n);
+    v->next = CKR__NEW_N(d->c, double, n);
+    v->first = CKR__NEW_N(d->c, double, n);
+    if (!v->last || !v->next || !v->first) return d->c->err->code;
+    for (i = 0; i < n; i++) v->last[i] = v->next[i] = v->first[i] = ckr__nan();
+    if (d->before && !d->before->opaque && d->before->n_lanes == n) {
+        if (d->done > 0) r = ckr__sched_eval(d->c, d->before, column, d->done, 1, v->last);
+        if (r == CKR_OK) r = ckr__sched_eval(d->c, d->before, column, d->done + 1, 1, v->next);
+    }
+    if (r == CKR_OK) r = ckr__sched_eval(d->c, d->after, column, d->done + 1, 1, v->first);
+    for (i = 0; column == CKR__COL_LR && i < n && i < d->src->n_groups; i++)
+        if (v->next[i] != v->next[i])
+            ckr_node_f64(ckr_node_get(d->src->groups[i].hyper, "lr"), &v->next[i]);
+    return r;
+}
+
+static double ckr__ratio(double a, double b)
+{
+    a = fabs(a);
+    b = fabs(b);
+    if (a != a || b != b) return 1;
+    if (!(a > 0) || !(b > 0)) return a > 0 || b > 0 ? HUGE_VAL : 1;
+    return a > b ? a / b : b / a;
+}
+
+/* A jump is one only against both: the last value used, and what the saved run would have used
+   next - a warm-up rises by itself. */
+static double ckr__jump(const ckr__around *v, uint64_t lane)
+{
+    const double a = v->last[lane] == v->last[lane] ? ckr__ratio(v->last[lane], v->first[lane])
+                                                    : HUGE_VAL;
+    const double b = ckr__ratio(v->next[lane], v->first[lane]);
+    return a < b ? a : b;
+}
+
+static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, const char *what)
+{
+    const ckr_target *t = d->t;
+    const double limit = t->max_lr_jump > 0 ? t->max_lr_jump : 1.05;
+    const bool limited = (t->lr_policy == CKR_LR_DEFAULT || t->max_lr_jump > 0) && !d->asked_lr &&
+                         column == CKR__COL_LR;
+    ckr__around v;
+    uint64_t i, n = 0, worst = 0;
+    char subject[64], reason[200];
+    ckr_result r;
+    if (!d->after || d->after->opaque) return CKR_OK;
+    r = ckr__decide_values(d, column, &v);
+    if (r != CKR_OK) return r;
+    for (i = 0; i < d->after->n_lanes; i++) {
+        if (!(fabs(v.first[i] - v.next[i]) > 1e-12 * fabs(v.next[i]))) continue;
+        if (!n++ || ckr__jump(&v, i) > ckr__jump(&v, worst)) worst = i;
+    }
+    if (!n) return CKR_OK;
+    snprintf(subject, sizeof subject, "%s of %llu groups", what, (unsigned long long)n);
+    snprintf(reason, sizeof reason,
+             "at update %lld; the last one used %.9g, so it changes by a factor of %.4g",
+             (long long)d->done + 1, v.last[worst],
+             v.last[worst] != 0 ? v.first[worst] / v.last[worst] : 0);
+    r = ckr__decide_numbers(d, column == CKR__COL_LR ? "CKR_LR_CHANGED" : "CKR_HYPER_CHANGED",
+                            CKR_CHANGED, subject, v.next[worst], v.first[worst], reason, NULL);
+    if (r != CKR_OK || !limited || !(ckr__jump(&v, worst) > limit)) return r;
+    snprintf(reason, sizeof reason, "a jump by a factor of %.4g; more than %.4g was not asked for",
+             ckr__jump(&v, worst), limit);
+    return ckr__decide_numbers(d, "CKR_E_LR_JUMP", CKR_ERROR, subject, v.last[worst],
+                               v.first[worst], reason,
+                               "--lr-policy splice or stretch goes on without a jump; --lr-policy "
+                               "target or --max-lr-jump R takes it");
+}
+
+/* The number of the run's last update, where the schedule's parameters tell it; else where the
+   schedule ends. */
+static int64_t ckr__run_end(const ckr_schedule *s, int64_t done)
+{
+    static const char *const keys[] = { "train_steps", "steps", "num_training_steps",
+                                        "train_iters", "total_num_steps", "train_num_batches" };
+    double end = (ckr__sched_end(s) - s->offset) / s->rate;
+    int64_t v = 0;
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (ckr_node_i64(ckr_node_get(s->params, keys[i]), &v) && v > 0) break;
+    if (i == sizeof keys / sizeof *keys)
+        v = end > 0 && end < 9e15 ? (int64_t)ceil(end) : done + 1;
+    return v;
+}
+
+CKR_API int64_t ckr_schedule_end(const ckr_schedule *s)
+{
+    const double end = s ? (ckr__sched_end(s) - s->offset) / s->rate : -1;
+    return end >= 0 && end < 9e15 ? (int64_t)ceil(end) : -1;
+}
+
+/* Does the schedule fit the run: its end, values below 0, a curve that is undefined somewhere. */
+static ckr_result ckr__decide_completeness(ckr__decide *d)
+{
+    const ckr_severity mild = d->asked_schedule ? CKR_CHANGED : CKR_EXACT;
+    const int64_t first = d->done + 1;
+    int64_t last;
+    ckr__scan f;
+    char at[64];
+    ckr_result r;
+    if (!d->after || d->after->opaque) return CKR_OK;
+    last = ckr__run_end(d->after, d->done);
+    if (last < first) last = first;
+    r = ckr__sched_scan(d->c, d->after, first, (uint64_t)(last - first) + 1, &f);
+    snprintf(at, sizeof at, "update %lld", (long long)f.negative);
+    if (r == CKR_OK && f.negative)
+        r = ckr__decide_say(d, "CKR_E_LR_NEGATIVE", CKR_ERROR, "lr", NULL, at,
+                            "the schedule goes below 0 from there on: gradient ascent",
+                            "end the run before, or let the schedule reach so far: "
+                            "--set total_steps=N, --lr-policy stretch");
+    snprintf(at, sizeof at, "update %lld", (long long)f.undefined);
+    if (r == CKR_OK && f.undefined)
+        r = ckr__decide_say(d, "CKR_E_LR_UNDEFINED", CKR_ERROR, "lr", NULL, at,
+                            f.why ? f.why : "the schedule is not defined there", NULL);
+    snprintf(at, sizeof at, "update %lld", (long long)f.rise);
+    if (r == CKR_OK && f.rise)
+        r = ckr__decide_say(d, "CKR_W_LR_REBOUND", mild, "lr", NULL, at,
+                            "the schedule rises again after its end", NULL);
+    if (r == CKR_OK && f.never_decays && !f.end)
+        r = ckr__decide_say(d, "CKR_W_LR_NEVER_DECAYS", mild, "lr", NULL, NULL,
+                            "the schedule never decays", NULL);
+    snprintf(at, sizeof at, "update %lld", (long long)f.end);
+    if (r == CKR_OK && f.end && f.end <= d->done)
+        r = ckr__decide_say(d, "CKR_W_LR_PAST_END", mild, "lr", NULL, at,
+                            "the schedule has ended: it holds its last value",
+                            "--set total_steps=N with --lr-policy target or rewarm");
+    else if (r == CKR_OK && f.ends_early && !f.negative)
+        r = ckr__decide_say(d, "CKR_W_LR_ENDS_EARLY", mild, "lr", NULL, at,
+                            "the schedule ends before the run does", NULL);
+    return r;
+}
+
+/* The groups get what the schedule says for the next update. */
+static ckr_result ckr__decide_write(ckr__decide *d)
+{
+    ckr_schedule *list;
+    ckr__around lr, wd;
+    uint64_t i;
+    ckr_result r;
+    if (!d->after) return CKR_OK;
+    list = CKR__NEW_N(d->c, ckr_schedule, 1);
+    if (!list) return d->c->err->code;
+    *list = *d->after;
+    d->after = list;
+    d->out->schedules = list;
+    d->out->n_schedules = 1;
+    if (d->after->opaque || d->after->n_lanes != d->out->n_groups) return CKR_OK;
+    r = ckr__decide_values(d, CKR__COL_LR, &lr);
+    if (r == CKR_OK) r = ckr__decide_values(d, CKR__COL_WD, &wd);
+    for (i = 0; i < d->out->n_groups && r == CKR_OK; i++) {
+        ckr_node *h = d->out->groups[i].hyper;
+        const double base = d->after->lanes[i].base;
+        double was;
+        if (lr.first[i] == lr.first[i] && ckr_node_f64(ckr_node_get(h, "lr"), &was) &&
+            fabs(was - lr.first[i]) > 4 * DBL_EPSILON * fabs(was) &&
+            !ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i])))
+            r = d->c->err->code;
+        if (base == base && d->asked_schedule && ckr_node_f64(ckr_node_get(h, "initial_lr"), &was) &&
+            was != base && !ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base)))
+            r = d->c->err->code;
+        if (wd.first[i] == wd.first[i] &&
+            !ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i])))
+            r = d->c->err->code;
+    }
+    return r;
+}
+
+/* An unknown curve is said once, where somebody asks for it. */
+static ckr_result ckr__decide_opaque(ckr__decide *d)
+{
+    if (!d->before || !d->before->opaque || d->wanted != d->before) return CKR_OK;
+    return ckr__decide_say(d, "CKR_W_SCHEDULE_UNKNOWN", CKR_APPROX, d->before->kind, NULL, NULL,
+                           d->before->reason ? d->before->reason
+                                             : "the file does not hold the schedule's curve",
+                           "tell it with --schedule KIND:key=value,...");
+}
+
+/* *out starts as the source's state. */
+static ckr_result ckr__decide_all(ckr__decide *d)
+{
+    const bool left = (d->t->without & CKR_SCHEDULE) != 0;
+    ckr_result r;
+    *d->out = *d->src;
+    d->done = d->src->progress.step > 0 ? d->src->progress.step : 0;
+    if (d->src->n_schedules) d->before = d->src->schedules;
+    if (d->src->n_schedules && d->src->progress.step < 0 && d->before->position > 0)
+        d->done = d->before->position;
+    d->wanted = d->before;
+    if (left && !d->t->schedule && !d->t->n_sets) return CKR_OK;
+    r = ckr__decide_copy_groups(d);
+    if (r == CKR_OK) r = ckr__decide_new_schedule(d);
+    if (r == CKR_OK) r = ckr__decide_settings(d);
+    if (r == CKR_OK) r = ckr__decide_opaque(d);
+    if (r == CKR_OK) r = ckr__decide_join(d);
+    if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_LR, "lr");
+    if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_WD, "weight_decay");
+    if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_MOMENTUM, "momentum");
+    if (r == CKR_OK) r = ckr__decide_completeness(d);
+    return r == CKR_OK ? ckr__decide_write(d) : r;
+}
+
+CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column, int64_t first,
+                                       uint64_t n, double *out, const ckr_env *env,
+                                       ckr_error *err)
+{
+    ckr__ctx c;
+    ckr_result r = ckr__ctx_init(&c, env, NULL, err);
+    if (r == CKR_OK && first < 1)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "first", "updates count from 1");
+    if (r == CKR_OK) r = ckr__sched_eval(&c, s, (ckr__column)column, first, n, out);
+    ckr__ctx_free(&c);
+    return r;
+}
+
 /* >>plan ---------------------------------------------------------------------- */
 /* A plan: the target's files as the dialect describes them, and for each entry the ops that fill
    it. A pure function of state, target and policy; no tensor byte is read. */
@@ -16166,6 +21276,8 @@ struct ckr_plan {
     ckr_plan_facts  facts;
     ckr_note       *notes;
     uint64_t        n_notes;
+    ckr_state       state;     /* the source's, with groups and schedule of the coming run */
+    bool            decisions_only;
 };
 
 /* What an entry needs: ops that fill it, and the same region as the destination sees it, from which
@@ -16399,8 +21511,29 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
     return CKR_OK;
 }
 
-CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
-                                   uint64_t max_bytes, ckr_plan **out, ckr_error *err)
+/* What the coming run's groups and schedule will be; the dialect writes this state. */
+static ckr_result ckr__plan_decisions(ckr_plan *p, const ckr_state *s)
+{
+    ckr__decide d;
+    ckr_result r;
+    memset(&d, 0, sizeof d);
+    d.c = &p->ctx;
+    d.src = s;
+    d.t = &p->target;
+    d.out = &p->state;
+    d.notes = &p->notes;
+    d.n_notes = &p->n_notes;
+    r = ckr__decide_all(&d);
+    p->facts.groups = p->state.groups;
+    p->facts.n_groups = p->state.n_groups;
+    p->facts.before = d.before;
+    p->facts.after = d.after;
+    p->facts.resume_at = d.done + 1;
+    return r;
+}
+
+static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
+                                 bool decisions_only, ckr_plan **out, ckr_error *err)
 {
     const ckr__dialect *d;
     ckr_result r;
@@ -16417,15 +21550,17 @@ CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
     if (r == CKR_OK) r = ckr__dialect_variant(&p->ctx, d, p->target.variant);
     if (r == CKR_OK) r = ckr__plan_components(p, &src->state);
-    if (r == CKR_OK)
-        r = d->emit_fn(&p->ctx, &src->state, &p->target, &p->out, &p->notes, &p->n_notes);
+    if (r == CKR_OK) r = ckr__plan_decisions(p, &src->state);
+    if (r == CKR_OK && !decisions_only)
+        r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out, &p->notes, &p->n_notes);
     if (r == CKR_OK) r = ckr__plan_inherit(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_policy(p);
     p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
-    if (r == CKR_OK && p->facts.verdict != CKR_VERDICT_REFUSED) {
+    if (r == CKR_OK && p->facts.verdict != CKR_VERDICT_REFUSED && !decisions_only) {
         r = ckr__plan_fill(p);
         if (r == CKR_OK && !ckr__plan_count(p)) r = p->ctx.err->code;
     }
+    p->decisions_only = decisions_only;
     p->facts.notes = p->notes;
     p->facts.n_notes = p->n_notes;
     p->facts.to = p->target.topology;
@@ -16434,6 +21569,18 @@ CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target
     if (r != CKR_OK) ckr_plan_free(p);
     else *out = p;
     return r;
+}
+
+CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
+                                   uint64_t max_bytes, ckr_plan **out, ckr_error *err)
+{
+    return ckr__plan_make(src, target, max_bytes, false, out, err);
+}
+
+CKR_API ckr_result ckr_plan_decide(const ckr_ckpt *src, const ckr_target *target, ckr_plan **out,
+                                   ckr_error *err)
+{
+    return ckr__plan_make(src, target, 0, true, out, err);
 }
 
 CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p)
@@ -17715,25 +22862,70 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
     return r;
 }
 
-static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, int64_t vocab)
+/* The caller knows the saved run's schedule where no file holds its curve. */
+static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const char *spec)
+{
+    const ckr_schedule *old = s->n_schedules ? s->schedules : NULL;
+    const uint64_t n = old ? old->n_lanes : s->n_groups;
+    double *bases;
+    ckr_schedule *x;
+    uint64_t i;
+    ckr_result r;
+    if (!spec) return CKR_OK;
+    if (old && !old->opaque)
+        return ckr__note(c, &s->notes, &s->n_notes, "CKR_SCHEDULE_KNOWN", CKR_EXACT, old->kind, NULL,
+                         NULL, "the checkpoint tells its schedule: --schedule was not needed", NULL)
+                   ? CKR_OK
+                   : c->err->code;
+    bases = CKR__NEW_N(c, double, n);
+    if (!bases) return c->err->code;
+    for (i = 0; i < n; i++) {
+        bases[i] = old ? old->lanes[i].base : ckr__nan();
+        if (!old && !ckr_node_f64(ckr_node_get(s->groups[i].hyper, "initial_lr"), &bases[i]))
+            ckr_node_f64(ckr_node_get(s->groups[i].hyper, "lr"), &bases[i]);
+    }
+    r = ckr__sched_parse(c, spec, n ? bases : NULL, n, &x);
+    if (r != CKR_OK) return r;
+    x->position = old ? old->position : s->progress.step > 0 ? s->progress.step : 0;
+    x->state = old ? old->state : NULL;
+    s->schedules = x;
+    s->n_schedules = 1;
+    return CKR_OK;
+}
+
+/* The clock stands where the checkpoint says, whatever its rate: updates that were skipped, or
+   another batch before, are in the offset. */
+static void ckr__clock_align(ckr_state *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_schedules && s->progress.step >= 0; i++) {
+        ckr_schedule *x = &s->schedules[i];
+        x->offset = (double)x->position - x->rate * (double)s->progress.step;
+    }
+}
+
+static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_open_desc *desc)
 {
     ckr__ctx *c = &k->ctx;
+    const int64_t vocab = desc ? desc->vocab : 0;
     int64_t told = 0, padded = 0;
     ckr_result r;
     ckr_node_i64(ckr_node_find(k->side, "/vocab/logical"), &told);
     ckr_node_i64(ckr_node_find(k->side, "/vocab/padded"), &padded);
     ckr__state_init(&k->state);
     k->state.vocab = vocab ? vocab : told;
-    r = d->read_fn(c, k->dir, &k->state);
+    r = d->read_fn(c, k->dir, desc, &k->state);
     if (r == CKR_OK && !vocab && told && k->state.padded_vocab != padded) {
         ckr__state_init(&k->state); /* the files win: another padding than was written */
-        r = d->read_fn(c, k->dir, &k->state);
+        r = d->read_fn(c, k->dir, desc, &k->state);
         if (r == CKR_OK &&
             !ckr__note(c, &k->state.notes, &k->state.n_notes, "CKR_W_SIDE_FILE", CKR_CHANGED,
                        CKR__SIDE_FILE, NULL, NULL,
                        "its vocabulary does not belong to these files; it was not used", NULL))
             r = c->err->code;
     }
+    if (r == CKR_OK) r = ckr__told_schedule(c, &k->state, desc ? desc->schedule : NULL);
+    ckr__clock_align(&k->state);
     return r;
 }
 
@@ -17747,7 +22939,7 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     if (!k->path) return c->err->code;
     r = ckr__recognise(c, path, desc ? desc->dialect : NULL, &d, &k->dir);
     if (r == CKR_OK) r = ckr__side_load(c, k->dir, &k->side);
-    if (r == CKR_OK) r = ckr__state_read(k, d, desc ? desc->vocab : 0);
+    if (r == CKR_OK) r = ckr__state_read(k, d, desc);
     for (i = 0; i < k->state.n_tensors && r == CKR_OK; i++)
         r = ckr__tensor_check(c, k->state.tensors[i]);
     return r;

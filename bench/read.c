@@ -107,7 +107,7 @@ static void crc_lane(void *arg, uint32_t lane)
         uint8_t *dst = b->dst + i * n;
         uint32_t crc = 0;
         for (at = 0; at < n; at += part) {
-            part = b->check && n - at > CKR__BLOCK ? CKR__BLOCK : n - at;
+            part = b->check && n - at > CKR__SUMMED ? (size_t)CKR__SUMMED : n - at;
             if (ckr__os_read(NULL, b->ckpt->ctx.files[p->file].handle, p->offset + at, dst + at,
                              part) != 0)
                 exit(1);

@@ -769,9 +769,16 @@ static void text_node(text *t, const ckr_ckpt *c, const ckr_node *n)
 
 typedef enum color_mode { COLOR_AUTO = 0, COLOR_ALWAYS, COLOR_NEVER } color_mode;
 
+#define SETTINGS_MAX 64
+
 typedef struct options {
     const char *dialect, *format, *names, *select;
+    const char *schedule, *optimizer, *svg;
     ckr_target  target;
+    ckr_setting sets[SETTINGS_MAX];
+    int64_t     from, to;      /* updates                                             */
+    ckr_column  column;
+    bool        csv;
     uint64_t    memory;
     uint32_t    threads;
     color_mode  color;
@@ -805,8 +812,10 @@ struct verb {
 enum {
     VERB_INSPECT = 1, VERB_TREE = 2, VERB_PLAN = 4, VERB_CONVERT = 8, VERB_EXPORT = 16,
     VERB_DIGEST = 32, VERB_DIFF = 64, VERB_CHECK = 128, VERB_VERSION = 256, VERB_HELP = 512,
+    VERB_LR = 1024,
     VERB_TARGET = VERB_PLAN | VERB_CONVERT,
-    VERB_OPENING = VERB_INSPECT | VERB_TARGET | VERB_EXPORT | VERB_DIGEST | VERB_DIFF | VERB_CHECK,
+    VERB_POLICY = VERB_TARGET | VERB_LR,
+    VERB_OPENING = VERB_INSPECT | VERB_POLICY | VERB_EXPORT | VERB_DIGEST | VERB_DIFF | VERB_CHECK,
     VERB_ANY = VERB_OPENING | VERB_TREE | VERB_VERSION | VERB_HELP
 };
 
@@ -1027,7 +1036,8 @@ static void log_hook(void *user, const ckr_error *what)
 
 typedef enum option_kind {
     KIND_SWITCH = 0, KIND_TEXT, KIND_COUNT, KIND_ROWS, KIND_STAGE, KIND_BYTES, KIND_MODE,
-    KIND_DTYPE, KIND_COLOR, KIND_ONLY, KIND_WITHOUT, KIND_LATER
+    KIND_DTYPE, KIND_COLOR, KIND_ONLY, KIND_WITHOUT, KIND_SET, KIND_LR_POLICY, KIND_COLUMN,
+    KIND_RATIO, KIND_LATER
 } option_kind;
 
 typedef struct option {
@@ -1054,7 +1064,7 @@ static const option all_options[] = {
       "processes of the coming run" },
     { "vocab", "N", KIND_ROWS, AT(target.vocab), VERB_OPENING,
       "logical vocabulary size, where no file tells it" },
-    { "mode", "MODE", KIND_MODE, AT(target.mode), VERB_TARGET,
+    { "mode", "MODE", KIND_MODE, AT(target.mode), VERB_POLICY,
       "recover, continue (default) or transfer" },
     { "only", "LIST", KIND_ONLY, AT(target.without), VERB_TARGET,
       "keep only these components: params,optimizer,groups,schedule,rng,progress,data" },
@@ -1064,7 +1074,29 @@ static const option all_options[] = {
       "cast parameters: float32, bfloat16, float16, ..." },
     { "slots", "LIST", KIND_TEXT, AT(target.slots), VERB_TARGET | VERB_EXPORT,
       "tensors of a plain file: params (default), all, or a list" },
-    { "strict", NULL, KIND_SWITCH, AT(target.strict), VERB_TARGET | VERB_EXPORT,
+    { "set", "KEY=VALUE", KIND_SET, AT(sets), VERB_POLICY,
+      "lr, min_lr, weight_decay, warmup_steps, decay_steps, total_steps, decay_style, batch_size; "
+      "GROUP.KEY=VALUE for one group; may be repeated" },
+    { "to-schedule", "KIND:...", KIND_TEXT, AT(target.schedule), VERB_POLICY,
+      "the whole schedule of the coming run, in its framework's own names" },
+    { "schedule", "KIND:...", KIND_TEXT, AT(schedule), VERB_POLICY | VERB_INSPECT,
+      "the schedule of the saved run, where the checkpoint does not tell it" },
+    { "lr-policy", "POLICY", KIND_LR_POLICY, AT(target.lr_policy), VERB_POLICY,
+      "keep, target, splice, stretch or rewarm (default: target when a key of the schedule is set, "
+      "else keep)" },
+    { "rewarm-steps", "N", KIND_ROWS, AT(target.rewarm_steps), VERB_POLICY,
+      "how long --lr-policy rewarm warms up" },
+    { "max-lr-jump", "R", KIND_RATIO, AT(target.max_lr_jump), VERB_POLICY,
+      "largest ratio between the last LR used and the first one after (default 1.05)" },
+    { "optimizer", "FILE", KIND_TEXT, AT(optimizer), VERB_LR | VERB_INSPECT,
+      "the optimizer's file beside a bare scheduler's" },
+    { "from", "STEP", KIND_ROWS, AT(from), VERB_LR, "first update shown (default 1)" },
+    { "to", "STEP", KIND_ROWS, AT(to), VERB_LR,
+      "last update shown (default: the schedule's end, or twice the step)" },
+    { "column", "NAME", KIND_COLUMN, AT(column), VERB_LR, "lr (default), weight_decay, momentum" },
+    { "csv", NULL, KIND_SWITCH, AT(csv), VERB_LR, "comma-separated values instead of a table" },
+    { "svg", "FILE", KIND_TEXT, AT(svg), VERB_LR, "a plot of both curves, into FILE" },
+    { "strict", NULL, KIND_SWITCH, AT(target.strict), VERB_POLICY | VERB_EXPORT,
       "refuse anything but exact and changed" },
     { "force", NULL, KIND_SWITCH, AT(target.force), VERB_TARGET | VERB_EXPORT,
       "the output may exist: it is replaced" },
@@ -1093,13 +1125,7 @@ static const option all_options[] = {
     { "help", NULL, KIND_SWITCH, AT(help), VERB_ANY, "help for a verb" },
     { "vpp", "N", KIND_LATER, 0, VERB_TARGET, "1" },
     { "to-version", "V", KIND_LATER, 0, VERB_TARGET, NULL },
-    { "set", "KEY=VALUE", KIND_LATER, 0, VERB_TARGET, NULL },
-    { "to-schedule", "KIND:...", KIND_LATER, 0, VERB_TARGET, NULL },
-    { "schedule", "KIND:...", KIND_LATER, 0, VERB_TARGET, NULL },
     { "like", "FILE", KIND_LATER, 0, VERB_TARGET, NULL },
-    { "lr-policy", "POLICY", KIND_LATER, 0, VERB_TARGET, "keep" },
-    { "rewarm-steps", "N", KIND_LATER, 0, VERB_TARGET, NULL },
-    { "max-lr-jump", "R", KIND_LATER, 0, VERB_TARGET, "*" },
     { "rng", "POLICY", KIND_LATER, 0, VERB_TARGET, "keep" },
     { "seed", "S", KIND_LATER, 0, VERB_TARGET, NULL },
     { "data", "GLOB", KIND_LATER, 0, VERB_TARGET, NULL },
@@ -1219,6 +1245,34 @@ static bool store_number(const option *o, void *field, const char *s)
     return v > 0 || o->kind == KIND_STAGE;
 }
 
+/* GROUP.KEY=VALUE: the key is behind the last dot, a name may have dots. The text is the command
+   line's own and is cut in place. */
+static bool store_setting(options *into, const char *s)
+{
+    char *whole = (char *)(uintptr_t)s, *equals = strchr(whole, '='), *dot;
+    ckr_setting *x = &into->sets[into->target.n_sets];
+    if (!equals || equals == whole || !equals[1] || into->target.n_sets >= SETTINGS_MAX)
+        return false;
+    *equals = '\0';
+    dot = strrchr(whole, '.');
+    if (dot) *dot = '\0';
+    x->group = dot ? whole : NULL;
+    x->key = dot ? dot + 1 : whole;
+    x->value = equals + 1;
+    into->target.sets = into->sets;
+    into->target.n_sets++;
+    return *x->key != '\0';
+}
+
+static bool store_ratio(void *field, const char *s)
+{
+    char *end = NULL;
+    const double v = strtod(s, &end);
+    if (!end || *end || !(v >= 1 && v <= 1e300)) return false;
+    memcpy(field, &v, sizeof v);
+    return true;
+}
+
 static bool store_components(const option *o, void *field, const char *s)
 {
     uint32_t bits, old;
@@ -1234,6 +1288,8 @@ static bool option_store(const option *o, options *into, const char *s)
 {
     static const char *const modes[] = { "recover", "continue", "transfer" };
     static const char *const colors[] = { "auto", "always", "never" };
+    static const char *const policies[] = { "", "keep", "target", "splice", "stretch", "rewarm" };
+    static const char *const columns[] = { "lr", "weight_decay", "momentum" };
     void *field = (char *)into + o->at;
     const bool on = true;
     ckr_dtype dtype;
@@ -1248,6 +1304,10 @@ static bool option_store(const option *o, options *into, const char *s)
         if (!parse_dtype(s, &dtype)) return false;
         memcpy(field, &dtype, sizeof dtype);
         return true;
+    case KIND_SET: return store_setting(into, s);
+    case KIND_LR_POLICY: return store_word(field, policies, COUNT_OF(policies), s);
+    case KIND_COLUMN: return store_word(field, columns, COUNT_OF(columns), s);
+    case KIND_RATIO: return store_ratio(field, s);
     case KIND_LATER: return o->help && (o->help[0] == '*' || !strcmp(o->help, s));
     case KIND_COUNT:
     case KIND_ROWS:
@@ -1269,6 +1329,10 @@ static const char *option_wants(const option *o)
     case KIND_ONLY:
     case KIND_WITHOUT: return "a list out of params,optimizer,groups,schedule,rng,progress,data";
     case KIND_DTYPE: return "a dtype like float32, bfloat16 or float16";
+    case KIND_SET: return "KEY=VALUE or GROUP.KEY=VALUE";
+    case KIND_LR_POLICY: return "keep, target, splice, stretch or rewarm";
+    case KIND_COLUMN: return "lr, weight_decay or momentum";
+    case KIND_RATIO: return "a number from 1";
     case KIND_SWITCH:
     case KIND_TEXT:
     case KIND_LATER: break;
@@ -1311,13 +1375,19 @@ static const option *option_nearest(const char *name)
     return best;
 }
 
-static const option *option_find(const char *name, size_t n)
+/* --to is a framework for most verbs and a step for lr: the row that the verb takes, else the first
+   one. The verb stands before its flags, or the flag is ambiguous and means the first.          */
+static const option *option_find(const job *j, const char *name, size_t n)
 {
+    const option *first = NULL;
     size_t i;
-    for (i = 0; i < COUNT_OF(all_options); i++)
-        if (strlen(all_options[i].name) == n && !memcmp(all_options[i].name, name, n))
-            return &all_options[i];
-    return NULL;
+    for (i = 0; i < COUNT_OF(all_options); i++) {
+        const option *o = &all_options[i];
+        if (strlen(o->name) != n || memcmp(o->name, name, n) != 0) continue;
+        if (j->verb && (o->verbs & j->verb->bit)) return o;
+        if (!first) first = o;
+    }
+    return first;
 }
 
 static int option_refuse(job *j, const option *o, const char *flag, const char *value)
@@ -1335,7 +1405,7 @@ static int option_take(job *j, int argc, char **argv, int *i, bool *used)
 {
     const char *arg = argv[*i] + 2, *equals = strchr(arg, '='), *value = "";
     const size_t n = equals ? (size_t)(equals - arg) : strlen(arg);
-    const option *o = option_find(arg, n);
+    const option *o = option_find(j, arg, n);
     char flag[64];
     snprintf(flag, sizeof flag, "--%.*s", n > 60 ? 60 : (int)n, arg);
     if (!o)
@@ -1635,6 +1705,8 @@ static void open_desc(const job *j, ckr_open_desc *d)
     memset(d, 0, sizeof *d);
     d->dialect = j->o.dialect;
     d->vocab = j->o.target.vocab;
+    d->schedule = j->o.schedule;
+    d->optimizer = j->o.optimizer;
     d->env = &j->env;
 }
 
@@ -3015,6 +3087,209 @@ static int verb_check(job *j)
     return code;
 }
 
+/* >>lr ------------------------------------------------------------------------ */
+
+#include "lr_plot.h"
+
+static const char *const column_names[] = { "lr", "weight_decay", "momentum" };
+
+/* The two curves over one range; NaN: not known. `after` begins at the resume. */
+typedef struct curves {
+    const ckr_plan_facts *facts;
+    int64_t  first;
+    uint64_t n, lanes, cap;    /* rows, groups, doubles in an array                   */
+    double  *before, *after;
+} curves;
+
+static uint64_t curve_groups(const ckr_plan_facts *f)
+{
+    return f->n_groups ? f->n_groups : f->after ? f->after->n_lanes : f->before ? f->before->n_lanes
+                                                                               : 0;
+}
+
+static int64_t curve_last(const job *j, const ckr_plan_facts *f)
+{
+    const int64_t a = f->before ? ckr_schedule_end(f->before) : -1;
+    const int64_t b = f->after ? ckr_schedule_end(f->after) : -1;
+    int64_t last = a > b ? a : b;
+    if (j->o.to) return j->o.to;
+    if (last < f->resume_at) last = f->resume_at < INT64_MAX / 2 ? 2 * (f->resume_at - 1) : INT64_MAX;
+    return last > 0 ? last : 1;
+}
+
+/* A schedule whose groups are others than the plan's has no columns of its own here. */
+static bool curve_fill(job *j, const ckr_schedule *s, int64_t first, uint64_t n, uint64_t lanes,
+                       double *out)
+{
+    if (!s || s->n_lanes != lanes || !n) return true;
+    return ckr_schedule_values(s, j->o.column, first, n, out, &j->env, &j->err) == CKR_OK;
+}
+
+static int curves_make(job *j, const ckr_plan_facts *f, curves *c)
+{
+    const int64_t last = curve_last(j, f), first = j->o.from ? j->o.from : 1;
+    uint64_t i, total, skip;
+    memset(c, 0, sizeof *c);
+    c->facts = f;
+    c->first = first;
+    c->lanes = curve_groups(f);
+    if (last < first) return usage(j, "--from", "found %lld, which is behind --to %lld",
+                                   (long long)first, (long long)last);
+    c->n = (uint64_t)(last - first) + 1;
+    if (c->n > ((uint64_t)1 << 28) / (c->lanes ? c->lanes : 1))
+        return usage(j, "--to", "%llu updates of %llu groups are more than 2^28 values",
+                     (unsigned long long)c->n, (unsigned long long)c->lanes);
+    total = c->n * c->lanes;
+    c->before = (double *)malloc((size_t)(total ? total : 1) * sizeof *c->before);
+    c->after = (double *)malloc((size_t)(total ? total : 1) * sizeof *c->after);
+    if (!c->before || !c->after) return out_of_memory(j);
+    for (i = 0; i < total; i++) c->before[i] = c->after[i] = (double)NAN;
+    skip = f->resume_at > first ? (uint64_t)(f->resume_at - first) : 0;
+    if (skip > c->n) skip = c->n;
+    if (!curve_fill(j, f->before, first, c->n, c->lanes, c->before) ||
+        !curve_fill(j, f->after, first + (int64_t)skip, c->n - skip, c->lanes,
+                    c->after + skip * c->lanes))
+        return fail(j);
+    return CODE_DONE;
+}
+
+static void lr_json_rows(json *w, const job *j, const curves *c, const char *key,
+                         const double *values, uint64_t skip)
+{
+    uint64_t i, k;
+    json_key(w, key);
+    json_open(w, "[");
+    for (i = skip; i < c->n; i++) {
+        json_open(w, "{");
+        json_key(w, "step");
+        json_int(w, c->first + (int64_t)i);
+        json_key(w, column_names[(unsigned)j->o.column % 3]);
+        json_open(w, "[");
+        for (k = 0; k < c->lanes; k++) {
+            const double v = values[i * c->lanes + k];
+            if (v == v) json_double(w, v);
+            else json_raw(w, "null");
+        }
+        json_close(w, "]");
+        json_close(w, "}");
+    }
+    json_close(w, "]");
+}
+
+static uint64_t curve_skip(const curves *c)
+{
+    const uint64_t skip = c->facts->resume_at > c->first
+                              ? (uint64_t)(c->facts->resume_at - c->first)
+                              : 0;
+    return skip < c->n ? skip : c->n;
+}
+
+static void lr_json(job *j, const curves *c, const report *notes)
+{
+    json w;
+    uint64_t i;
+    w.t = &j->out;
+    w.comma = false;
+    json_open(&w, "{");
+    json_key(&w, "groups");
+    json_open(&w, "[");
+    for (i = 0; i < c->lanes; i++) {
+        json_open(&w, "{");
+        json_pair_uint(&w, "index", i);
+        json_pair(&w, "name", i < c->facts->n_groups ? c->facts->groups[i].name : NULL);
+        json_close(&w, "}");
+    }
+    json_close(&w, "]");
+    json_report(&w, notes);
+    json_pair(&w, "unit", "step");
+    json_key(&w, "resume_at");
+    json_int(&w, c->facts->resume_at);
+    lr_json_rows(&w, j, c, "before", c->before, 0);
+    lr_json_rows(&w, j, c, "after", c->after, curve_skip(c));
+    json_close(&w, "}");
+    text_str(&j->out, "\n");
+}
+
+/* A group's own name, or that of its only parameter. */
+static const char *group_label(const ckr_group *g)
+{
+    return g->name ? g->name : g->n_params == 1 && g->params ? g->params[0] : NULL;
+}
+
+static int lr_svg_file(job *j, const lr_series *s)
+{
+    FILE *f = fopen(j->o.svg, "wb");
+    bool ok = f != NULL && lr_svg(f, s);
+    const int why = errno;
+    if (f && fclose(f) != 0) ok = false;
+    if (ok) return CODE_DONE;
+    error_set(&j->err, CKR_E_IO, CKR_ITEM_IO_WRITE, NULL);
+    snprintf(j->err.file, sizeof j->err.file, "%.250s", j->o.svg);
+    snprintf(j->err.text, sizeof j->err.text, "cannot write: %s", strerror(why));
+    return fail(j);
+}
+
+static int lr_show(job *j, const curves *c, const report *notes)
+{
+    lr_series s;
+    const char **names = (const char **)calloc((size_t)c->lanes + 1, sizeof *names);
+    uint64_t i;
+    bool named = names != NULL, ok = true;
+    int code = CODE_DONE;
+    if (!names) return out_of_memory(j);
+    for (i = 0; i < c->lanes; i++) {
+        if (i < c->facts->n_groups) names[i] = group_label(&c->facts->groups[i]);
+        named = named && names[i];
+    }
+    memset(&s, 0, sizeof s);
+    s.column = column_names[(unsigned)j->o.column % 3];
+    s.n_groups = (size_t)c->lanes;
+    s.group_names = named ? names : NULL;
+    s.first = c->first;
+    s.n_rows = (size_t)c->n;
+    s.before = c->before;
+    s.after = c->after;
+    s.resume_at = c->facts->resume_at;
+    s.unit = "step";
+    if (j->o.svg) code = lr_svg_file(j, &s);
+    text_drain(&j->out);
+    if (code == CODE_DONE && j->o.csv) ok = lr_csv(stdout, &s);
+    else if (code == CODE_DONE && !j->o.json && !j->o.quiet) ok = lr_table(stdout, &s);
+    if (!ok) j->out.failed = true;
+    free((void *)names);
+    if (code == CODE_DONE && !j->o.csv && !j->o.json && !j->o.quiet)
+        report_text(&j->out, notes, "report");
+    return code;
+}
+
+static int lr_verb(job *j, const ckr_ckpt *ckpt, const ckr_plan *plan)
+{
+    const ckr_plan_facts *f = ckr_plan_info(plan);
+    const report notes = report_of(f->notes, f->n_notes, NULL, 0);
+    curves c;
+    int code = curves_make(j, f, &c);
+    (void)ckpt;
+    if (code == CODE_DONE) code = lr_show(j, &c, &notes);
+    if (code == CODE_DONE && j->o.json) lr_json(j, &c, &notes);
+    if (code == CODE_DONE && f->verdict == CKR_VERDICT_REFUSED) code = CODE_REFUSED;
+    free(c.before);
+    free(c.after);
+    return code;
+}
+
+static int verb_lr(job *j)
+{
+    ckr_ckpt *c;
+    ckr_plan *plan = NULL;
+    int code = open_checkpoint(j, j->args[0], &c);
+    if (code != CODE_DONE) return code;
+    if (ckr_plan_decide(c, &j->o.target, &plan, &j->err) != CKR_OK) code = fail(j);
+    else code = lr_verb(j, c, plan);
+    ckr_plan_free(plan);
+    ckr_ckpt_close(c);
+    return code;
+}
+
 /* >>help ---------------------------------------------------------------------- */
 
 static int verb_version(job *j);
@@ -3065,6 +3340,12 @@ static const verb all_verbs[] = {
       "Exits 1 when the content is wrong although it can be read, 3 when it cannot be read as what "
       "it claims to be.",
       "ckptresume check checkpoints/ --json" },
+    { "lr", VERB_LR, 1, verb_lr, "lr PATH [policy]",
+      "learning rate per update and group, before and after the resume",
+      "What the saved run would have used at each optimizer update, and what the planned run will "
+      "use. PATH may also be the file of a bare torch scheduler, with --optimizer FILE. Exits 1 when "
+      "the policy refuses the change; the report says what would allow it.",
+      "ckptresume lr checkpoints/ --set total_steps=40000 --lr-policy splice --svg lr.svg" },
     { "version", VERB_VERSION, 0, verb_version, "version", "the version of the tool", "",
       "ckptresume version" },
     { "help", VERB_HELP, 1, verb_help, "help [VERB]", "this text, or one verb with its flags", "",
@@ -3217,7 +3498,7 @@ static int take_word(job *j, const char *word)
     if (!j->verb) {
         j->verb = verb_find(word);
         if (j->verb) return CODE_DONE;
-        if (!strcmp(word, "lr") || !strcmp(word, "rng"))
+        if (!strcmp(word, "rng"))
             return usage(j, word, "this verb is not available yet");
         return usage(j, word, "there is no such verb; the nearest is %s", verb_nearest(word));
     }
