@@ -11252,7 +11252,9 @@ static void ckr__build_table(ckr__sbuild *b)
 static void ckr__build_nanotron(ckr__sbuild *b)
 {
     ckr__curve_nums *k = &b->curve->k;
-    const double start = ckr__sp_i(b, "lr_decay_starting_step", ckr__nan());
+    const double start = ckr__sp_f(b, "lr_decay_starting_step", ckr__nan());  /* or below 0 */
+    if (start == start && !ckr__whole(start))
+        ckr__sp_fail(b, "lr_decay_starting_step", "lr_decay_starting_step must be an integer");
     k->top = ckr__sp_f(b, "learning_rate", 0);
     k->warm = ckr__sp_i(b, "lr_warmup_steps", 0);
     k->start = start == start ? start : k->warm;
@@ -16878,6 +16880,7 @@ typedef struct ckr__nt_job {
     bool               zero, masters, same, refused;
     int64_t            step, vocab, padded;
     uint64_t           n_lost;
+    const ckr_schedule *schedule;      /* as config.yaml will have it; NULL: as it was    */
 } ckr__nt_job;
 
 static bool ckr__nt_say(ckr__nt_job *x, const char *code, ckr_severity severity,
@@ -17348,6 +17351,7 @@ static ckr_node *ckr__nt_copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node
 static double ckr__nt_head_lr(const ckr__nt_job *x, const ckr__nt_item *p)
 {
     double v = 0;
+    if (x->schedule) return x->schedule->lanes[p->group - x->s->groups].base;
     if (ckr__nt_num(p->group->hyper, "initial_lr", &v)) return v;
     if (x->s->n_schedules && ckr__nt_num(x->s->schedules[0].params, "learning_rate", &v)) return v;
     ckr__nt_num(p->group->hyper, "lr", &v);
@@ -17371,6 +17375,9 @@ static ckr_node *ckr__nt_group_node(ckr__nt_job *x, const ckr__nt_item *p, int64
         } else if (ckr__nt_key_is(key, "lr")) {
             double was;
             if (!ckr_node_f64(value, &was) || was != lr) value = ckr__node_float(x->c, lr);
+        } else if (ckr__nt_key_is(key, "initial_lr") && x->schedule) {
+            had_initial = true;
+            value = ckr__node_float(x->c, lr);
         } else {
             if (ckr__nt_key_is(key, "initial_lr")) had_initial = true;
             for (k = 0; hyper && hyper != raw && k < hyper->count; k++)
@@ -17662,6 +17669,151 @@ static bool ckr__nt_scheduler_file(ckr__nt_job *x, uint32_t pp, uint32_t tp)
     return f->root != NULL;
 }
 
+/* emit: schedule ------------------------------------------------------------------ */
+/* Nanotron has one curve of five numbers and two shapes for all groups, a base LR for each, and a
+   clock that is the step. Whatever a policy decided has to become such a curve, or is refused. */
+
+static bool ckr__nt_cannot_hold(ckr__nt_job *x, const char *why, const char *remedy)
+{
+    return ckr__nt_say(x, "CKR_E_NANOTRON_SCHEDULE", CKR_ERROR, "schedule", NULL, NULL, why,
+                       remedy);
+}
+
+static bool ckr__nt_near(double a, double b)
+{
+    return fabs(a - b) <= 1e-12 * (fabs(a) + fabs(b));
+}
+
+/* lr = q + p * (m + (b - m) * g) = m + (b' - m) * g, with b' = m + p * (b - m): only the base
+   changes, as long as the floor stays. False: it does not. */
+static bool ckr__nt_fold_value(const ckr_lane *l, double *base)
+{
+    const double m = l->min == l->min ? l->min : 0;
+    *base = l->base;
+    if (ckr__nt_near(l->p, 1) && fabs(l->q) <= 1e-300) return true;
+    *base = m + l->p * (l->base - m);
+    return ckr__nt_near(l->q + l->p * m, m);
+}
+
+/* Is it the schedule that the checkpoint has already? */
+static bool ckr__nt_same_schedule(const ckr_schedule *a, const ckr_schedule *b)
+{
+    uint64_t i;
+    if (!a || !b || a->curve != b->curve || a->n_lanes != b->n_lanes) return false;
+    if (!ckr__nt_near(a->a, b->a) || a->b != b->b || a->ramp_len > 0) return false;
+    for (i = 0; i < a->n_lanes; i++)
+        if (a->lanes[i].base != b->lanes[i].base || a->lanes[i].min != b->lanes[i].min ||
+            a->lanes[i].p != b->lanes[i].p || a->lanes[i].q != b->lanes[i].q)
+            return false;
+    return true;
+}
+
+/* The time map into whole steps: start and length of the decay as the new clock sees them. */
+static bool ckr__nt_fold_time(ckr__nt_job *x, const ckr_schedule *s, ckr_node *params, bool *exact)
+{
+    const ckr__curve_nums *k = &s->curve->k;
+    const double start = (k->start - s->b) / s->a, end = (k->start + k->decay - s->b) / s->a;
+    const double to = floor(end + 0.5), from = floor(start + (start > (double)x->step ? 0.5 : 0));
+    *exact = ckr__nt_near(start, from) && ckr__nt_near(end, to);
+    return ckr__node_set(x->c, params, "lr_decay_starting_step",
+                         ckr__node_int(x->c, (int64_t)from)) &&
+           ckr__node_set(x->c, params, "lr_decay_steps", ckr__node_int(x->c, (int64_t)(to - from)));
+}
+
+/* How far apart the two are at most over the rest of the run, relative to the wanted values. */
+static bool ckr__nt_deviation(ckr__nt_job *x, const ckr_schedule *want, const ckr_schedule *made,
+                              double *worst)
+{
+    const uint64_t n = want->n_lanes;
+    double *a = CKR__NEW_N(x->c, double, n), *b = CKR__NEW_N(x->c, double, n);
+    const double last = ckr__sched_end(made);
+    uint64_t i, k;
+    *worst = 0;
+    for (k = 0; a && b && k <= 64; k++) {
+        const double t = floor((double)x->step + (last - (double)x->step) * (double)k / 64);
+        if (ckr__sched_at(x->c, want, CKR__COL_LR, t, a) != CKR_OK ||
+            ckr__sched_at(x->c, made, CKR__COL_LR, t, b) != CKR_OK) return false;
+        for (i = 0; i < n; i++)
+            if (a[i] > 0 && fabs(a[i] - b[i]) / a[i] > *worst) *worst = fabs(a[i] - b[i]) / a[i];
+    }
+    return a && b;
+}
+
+/* Each base is moved so that the first value is the wanted one exactly as far as doubles go. */
+static bool ckr__nt_meet_here(ckr__nt_job *x, const ckr_schedule *want, ckr_schedule *made)
+{
+    const uint64_t n = want->n_lanes;
+    double *a = CKR__NEW_N(x->c, double, n), *b = CKR__NEW_N(x->c, double, n);
+    uint64_t i;
+    if (!a || !b || ckr__sched_at(x->c, want, CKR__COL_LR, (double)x->step, a) != CKR_OK ||
+        ckr__sched_at(x->c, made, CKR__COL_LR, (double)x->step, b) != CKR_OK) return false;
+    for (i = 0; i < n; i++) {
+        ckr_lane *l = &made->lanes[i];
+        if (b[i] > l->min) l->base = l->min + (a[i] - l->min) * (l->base - l->min) / (b[i] - l->min);
+    }
+    return true;
+}
+
+static bool ckr__nt_schedule_made(ckr__nt_job *x, const ckr_schedule *want, ckr_node *params,
+                                  const double *bases, bool exact)
+{
+    ckr_schedule *made;
+    char text[48];
+    double worst;
+    if (ckr__sched_build(x->c, "nanotron", params, bases, want->n_lanes, &made) != CKR_OK)
+        return false;
+    if (!ckr__node_set(x->c, params, "lr_decay_steps",
+                       ckr__node_int(x->c, (int64_t)made->curve->k.decay)))
+        return false;
+    if (!exact && !ckr__nt_meet_here(x, want, made)) return false;
+    if (!ckr__nt_deviation(x, want, made, &worst)) return false;
+    x->schedule = made;
+    if (worst <= 1e-12) return true;
+    snprintf(text, sizeof text, "%.3g of the LR", worst);
+    return ckr__nt_say(x, "CKR_W_NANOTRON_ROUNDED", CKR_APPROX, "schedule", NULL, text,
+                       "Nanotron counts the decay in whole steps: this is the largest difference "
+                       "from the schedule that was decided",
+                       "a total_steps for which the steps come out whole");
+}
+
+static bool ckr__nt_schedule_plan(ckr__nt_job *x)
+{
+    const ckr_schedule *s = x->s->n_schedules ? x->s->schedules : NULL, *old = NULL;
+    const ckr_state *source = x->nt->s;
+    ckr_node *params;
+    double *bases;
+    uint64_t i;
+    bool mapped, exact = true;
+    if (source->n_schedules) old = source->schedules;
+    if (!s || s->opaque || !s->n_lanes || s->n_lanes != x->s->n_groups ||
+        ckr__nt_same_schedule(s, old) || x->t->without & (CKR_SCHEDULE | CKR_OPTIMIZER))
+        return true;
+    if (strcmp(s->kind, "nanotron") != 0)
+        return ckr__nt_cannot_hold(x, "Nanotron has only its own schedule",
+                                   "--to-schedule nanotron:learning_rate=...,lr_warmup_steps=...");
+    mapped = s->ramp_len > 0 || !ckr__nt_near(s->a, 1) || s->b != 0;
+    bases = CKR__NEW_N(x->c, double, s->n_lanes);
+    params = ckr__nt_dict_copy(x->c, s->params);
+    if (!bases || !params) return false;
+    for (i = 0; i < s->n_lanes; i++) {
+        if (!ckr__nt_fold_value(&s->lanes[i], &bases[i]))
+            return ckr__nt_cannot_hold(x, "Nanotron's floor is the same before and after",
+                                       "--lr-policy target");
+        mapped = mapped || !ckr__nt_near(bases[i], s->lanes[i].base);
+    }
+    if (s->ramp_len > 0 || (mapped && (double)x->step < s->curve->k.warm))
+        return ckr__nt_cannot_hold(
+            x, s->ramp_len > 0 ? "Nanotron's clock is the step: it cannot warm up a second time"
+                               : "the run is still warming up, which Nanotron cannot scale",
+            "--lr-policy target, or stretch or splice behind the warm-up");
+    if ((!ckr__nt_near(s->a, 1) || s->b != 0) && !ckr__nt_fold_time(x, s, params, &exact))
+        return false;
+    if (mapped && s->n_lanes &&
+        !ckr__node_set(x->c, params, "min_decay_lr", ckr__node_float(x->c, s->lanes[0].min)))
+        return false;
+    return ckr__nt_schedule_made(x, s, params, bases, exact);
+}
+
 /* What is written otherwise than it was, one entry for each kind of value. */
 static bool ckr__nt_say_head(ckr__nt_job *x)
 {
@@ -17898,6 +18050,72 @@ static bool ckr__nt_yaml_int(ckr__nt_job *x, ckr__buf *b, const char *pointer, i
     return ckr__nt_yaml_set(x, b, pointer, s);
 }
 
+/* A number as YAML 1.1 reads it back: with a point, or it is a string. */
+static void ckr__nt_yaml_number(char *out, size_t cap, double v)
+{
+    size_t n, e;
+    snprintf(out, cap, "%.17g", v);
+    for (n = 15; n < 17; n++) {
+        char shorter[40];
+        snprintf(shorter, sizeof shorter, "%.*g", (int)n, v);
+        if (strtod(shorter, NULL) == v) { snprintf(out, cap, "%s", shorter); break; }
+    }
+    if (strchr(out, '.') || strchr(out, 'n') || strchr(out, 'i')) return;
+    n = strlen(out);
+    e = strcspn(out, "e");
+    if (n + 3 > cap) return;
+    memmove(out + e + 2, out + e, n - e + 1);
+    out[e] = '.';
+    out[e + 1] = '0';
+}
+
+/* One value of the schedule in config.yaml. HEAD takes it from the configuration that the coming
+   run is started with, so the entry says what must stand there. */
+static bool ckr__nt_emit_setting(ckr__nt_job *x, ckr__buf *b, const char *pointer, const char *text)
+{
+    const ckr_node *old = ckr_node_find(x->nt->config.root, pointer);
+    char was[64] = "";
+    double v;
+    const char *word = ckr_node_str(old);
+    if (word) snprintf(was, sizeof was, "%.60s", word);
+    else if (old && ckr_node_f64(old, &v)) snprintf(was, sizeof was, "%.17g", v);
+    if (!ckr__nt_say(x, "CKR_NANOTRON_SETTING", CKR_CHANGED, pointer + 1, *was ? was : NULL, text,
+                     "Nanotron takes this from the configuration that the run is started with",
+                     "set it there; config.yaml of the checkpoint has it, too"))
+        return false;
+    if (!old)
+        return ckr__nt_say(x, "CKR_W_NANOTRON_CONFIG", CKR_LOST, pointer, NULL, text,
+                           "config.yaml has no such key: it was not added", NULL);
+    return ckr__nt_yaml_set(x, b, pointer, text);
+}
+
+static bool ckr__nt_emit_schedule(ckr__nt_job *x, ckr__buf *b)
+{
+    static const char at[] = "/optimizer/learning_rate_scheduler/";
+    static const char *const keys[] = { "learning_rate", "min_decay_lr", "lr_warmup_steps",
+                                        "lr_warmup_style", "lr_decay_style", "lr_decay_steps",
+                                        "lr_decay_starting_step", "train_steps" };
+    size_t i;
+    for (i = 0; x->schedule && i < sizeof keys / sizeof *keys; i++) {
+        const ckr_node *v = ckr_node_get(x->schedule->params, keys[i]), *old;
+        char pointer[80], text[64];
+        double was, now;
+        snprintf(pointer, sizeof pointer, "%s%s", i == 7 ? "/tokens/" : at, keys[i]);
+        old = ckr_node_find(x->nt->config.root, pointer);
+        if (!v) continue;
+        if (ckr_node_str(v)) {
+            if (ckr_node_str(old) && !strcmp(ckr_node_str(old), ckr_node_str(v))) continue;
+            snprintf(text, sizeof text, "%.60s", ckr_node_str(v));
+        } else {
+            if (!ckr_node_f64(v, &now) || (ckr_node_f64(old, &was) && was == now)) continue;
+            if (i < 2) ckr__nt_yaml_number(text, sizeof text, now);
+            else snprintf(text, sizeof text, "%.0f", now);
+        }
+        if (!ckr__nt_emit_setting(x, b, pointer, text)) return false;
+    }
+    return true;
+}
+
 static bool ckr__nt_emit_config(ckr__nt_job *x)
 {
     ckr__buf b;
@@ -17920,6 +18138,7 @@ static bool ckr__nt_emit_config(ckr__nt_job *x)
         ok = ckr__nt_yaml_int(x, &b, "/model/model_config/vocab_size", x->padded);
     if (ok && x->t->dtype != CKR_DTYPE_NONE)
         ok = ckr__nt_yaml_set(x, &b, "/model/dtype", ckr_dtype_name(x->t->dtype));
+    if (ok) ok = ckr__nt_emit_schedule(x, &b);
     if (ok && x->t->without & CKR_PROGRESS)
         ok = ckr__nt_yaml_int(x, &b, "/general/step", 0) &&
              ckr__nt_yaml_int(x, &b, "/general/consumed_train_samples", 0);
@@ -18113,7 +18332,7 @@ static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
     ckr_result e = CKR_OK;
     uint32_t p, t;
     const bool optimizer = !(without & CKR_OPTIMIZER) && x->s->n_groups > 0;
-    if (!ckr__nt_allowed(x)) return x->c->err->code;
+    if (!ckr__nt_allowed(x) || !ckr__nt_schedule_plan(x) || x->refused) return x->c->err->code;
     e = ckr__nt_items(x);
     if (e == CKR_OK) e = ckr__nt_vocabulary(x);
     if (e == CKR_OK) e = ckr__nt_cut_items(x);
