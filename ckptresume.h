@@ -23081,6 +23081,95 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
     return r;
 }
 
+/* A value as text, for comparison and report. NULL: out of memory. */
+static const char *ckr__node_text_of(ckr__ctx *c, const ckr_node *n)
+{
+    ckr__buf b;
+    const char *s;
+    if (!n) return "absent";
+    memset(&b, 0, sizeof b);
+    b.c = c;
+    s = ckr__json_put(&b, n, 0, true) == CKR_OK ? ckr__strndup(c, (const char *)b.data, b.size)
+                                                : NULL;
+    ckr__buf_free(&b);
+    return s;
+}
+
+static bool ckr__told_drift(ckr__ctx *c, const ckr_schedule *x, double *drift, uint64_t *lane)
+{
+    *drift = 0;
+    return x->lanes && x->lanes[0].anchor == x->lanes[0].anchor &&
+           ckr__sched_drift(c, x, drift, lane) == CKR_OK && *drift > 1e-9;
+}
+
+/* The one parameter of inverse_sqrt that its own default hides: with f the saved LR's ratio to the
+   base at clock t, timescale = f^2 (t - warmup) / (1 - f^2). Taken only when the whole number gives
+   the saved LR. */
+static ckr_result ckr__told_timescale(ckr__ctx *c, const ckr_schedule *x, ckr_schedule **out)
+{
+    const ckr_lane *l = &x->lanes[0];
+    const double f = l->anchor / l->base * (l->anchor / l->base);
+    double warm = 0, drift, scale, *bases;
+    ckr_node *params;
+    ckr_schedule *y;
+    uint64_t i, lane;
+    ckr_result r;
+    *out = NULL;
+    if (strcmp(x->kind, "transformers:inverse_sqrt") != 0 || ckr_node_get(x->params, "timescale"))
+        return CKR_OK;
+    ckr_node_f64(ckr_node_get(x->params, "num_warmup_steps"), &warm);
+    scale = floor(f * ((double)x->position - warm) / (1 - f) + 0.5);
+    if (!(scale >= 1 && scale <= 1e9)) return CKR_OK;
+    bases = CKR__NEW_N(c, double, x->n_lanes);
+    params = ckr__node(c, CKR_NODE_DICT);
+    if (!bases || !params) return c->err->code;
+    for (i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
+    for (i = 0; i < x->params->count; i++)
+        if (!ckr__node_pair(c, params, x->params->u.items[2 * i], x->params->u.items[2 * i + 1]))
+            return c->err->code;
+    if (!ckr__node_set(c, params, "timescale", ckr__node_int(c, (int64_t)scale)))
+        return c->err->code;
+    r = ckr__sched_build(c, x->kind, params, bases, x->n_lanes, &y);
+    if (r != CKR_OK) return r;
+    y->position = x->position;
+    for (i = 0; i < x->n_lanes; i++) y->lanes[i].anchor = x->lanes[i].anchor;
+    if (!ckr__told_drift(c, y, &drift, &lane)) *out = y;
+    return CKR_OK;
+}
+
+/* A schedule that was told must be the one that the saved LR came from. */
+static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *old,
+                                 ckr_schedule *x)
+{
+    ckr_schedule *better = NULL;
+    double drift;
+    uint64_t i, lane;
+    char subject[48], was[40];
+    ckr_result r = CKR_OK;
+    bool ok = true;
+    x->position = old ? old->position : s->progress.step > 0 ? s->progress.step : 0;
+    for (i = 0; i < x->n_lanes; i++)
+        if (old) x->lanes[i].anchor = old->lanes[i].anchor;
+    if (ckr__told_drift(c, x, &drift, &lane)) {
+        r = ckr__told_timescale(c, x, &better);
+        snprintf(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
+        snprintf(was, sizeof was, "%.17g", x->lanes[lane].anchor);
+        ok = r != CKR_OK ||
+             ckr__note(c, &s->notes, &s->n_notes, better ? "CKR_SCHEDULE_FITTED" : "CKR_W_LR_DRIFT",
+                       CKR_CHANGED, better ? "timescale" : subject, better ? NULL : was,
+                       better ? ckr__node_text_of(c, ckr_node_get(better->params, "timescale"))
+                              : NULL,
+                       better ? "not told; this one gives the saved LR"
+                              : "the saved LR is not what --schedule says at this step",
+                       NULL);
+    }
+    if (better) x = better;
+    x->state = old ? old->state : NULL;
+    s->schedules = x;
+    s->n_schedules = 1;
+    return r == CKR_OK && !ok ? c->err->code : r;
+}
+
 /* The caller knows the saved run's schedule where no file holds its curve. */
 static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const char *spec)
 {
@@ -23105,8 +23194,23 @@ static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const char *spec
     }
     r = ckr__sched_parse(c, spec, n ? bases : NULL, n, &x);
     if (r != CKR_OK) return r;
-    x->position = old ? old->position : s->progress.step > 0 ? s->progress.step : 0;
-    x->state = old ? old->state : NULL;
+    return ckr__told_fits(c, s, old, x);
+}
+
+/* What was written beside files that cannot hold a schedule. Files win: it is used where they say
+   nothing, and for as many groups. */
+static ckr_result ckr__side_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *side)
+{
+    const ckr_node *curve =
+        ckr_node_get(ckr_node_at(ckr_node_get(side, "schedules"), 0), "curve");
+    const ckr_schedule *old = s->n_schedules ? s->schedules : NULL;
+    ckr_schedule *x;
+    ckr_result r;
+    if (!curve || (old && !old->opaque)) return CKR_OK;
+    r = ckr__sched_from_node(c, curve, &x);
+    if (r != CKR_OK) return r;
+    if (x->n_lanes != s->n_groups || (old && old->position != x->position)) return CKR_OK;
+    if (old) x->state = old->state;
     s->schedules = x;
     s->n_schedules = 1;
     return CKR_OK;
@@ -23143,6 +23247,7 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
                        "its vocabulary does not belong to these files; it was not used", NULL))
             r = c->err->code;
     }
+    if (r == CKR_OK) r = ckr__side_schedule(c, &k->state, k->side);
     if (r == CKR_OK) r = ckr__told_schedule(c, &k->state, desc ? desc->schedule : NULL);
     ckr__clock_align(&k->state);
     return r;
@@ -23333,6 +23438,7 @@ static ckr_node *ckr__side_schedules(ckr__ctx *c, const ckr_state *s)
             !ckr__node_set(c, n, "clock", ckr__node_str(c, x->clock)) ||
             !ckr__node_set(c, n, "position", ckr__node_int(c, x->position)) ||
             !ckr__node_set(c, n, "params", x->params ? x->params : ckr__node(c, CKR_NODE_NONE)) ||
+            (!x->opaque && !ckr__node_set(c, n, "curve", ckr__sched_node(c, x))) ||
             !ckr__node_push(c, list, n))
             return NULL;
     }
@@ -23365,7 +23471,7 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
     bool ok = ckr__node_set(c, root, "ckptresume", ckr__node_int(c, CKR_VERSION)) &&
               ckr__node_set(c, root, "checkpoint", ckr__node_str(c, name)) &&
               ckr__node_set(c, root, "source", ckr__side_source(c, s, digest)) &&
-              ckr__node_set(c, root, "schedules", ckr__side_schedules(c, s));
+              ckr__node_set(c, root, "schedules", ckr__side_schedules(c, &w->plan->state));
     if (ok && w->plan->out.vocab)
         ok = ckr__node_set(c, vocab, "logical", ckr__node_int(c, w->plan->out.vocab)) &&
              ckr__node_set(c, vocab, "padded", ckr__node_int(c, w->plan->out.padded_vocab)) &&
@@ -23468,20 +23574,6 @@ static bool ckr__diff_note(ckr__differ *d, const char *code, const char *subject
 {
     return ckr__note(&d->c, &d->others, &d->n_others, code, CKR_CHANGED, subject, x, y,
                      "the sides differ", NULL);
-}
-
-/* A value as text, for comparison and report. NULL: out of memory. */
-static const char *ckr__node_text_of(ckr__ctx *c, const ckr_node *n)
-{
-    ckr__buf b;
-    const char *s;
-    if (!n) return "absent";
-    memset(&b, 0, sizeof b);
-    b.c = c;
-    s = ckr__json_put(&b, n, 0, true) == CKR_OK ? ckr__strndup(c, (const char *)b.data, b.size)
-                                                : NULL;
-    ckr__buf_free(&b);
-    return s;
 }
 
 /* Is every number within 2 units in the last place, and all else equal? A learning rate that is
