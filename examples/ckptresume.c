@@ -773,7 +773,7 @@ typedef enum color_mode { COLOR_AUTO = 0, COLOR_ALWAYS, COLOR_NEVER } color_mode
 
 typedef struct options {
     const char *dialect, *format, *names, *select;
-    const char *schedule, *optimizer, *svg;
+    const char *schedule, *optimizer, *svg, *like;
     ckr_target  target;
     ckr_setting sets[SETTINGS_MAX];
     int64_t     from, to;      /* updates                                             */
@@ -1081,6 +1081,9 @@ static const option all_options[] = {
       "the whole schedule of the coming run, in its framework's own names" },
     { "schedule", "KIND:...", KIND_TEXT, AT(schedule), VERB_POLICY | VERB_INSPECT,
       "the schedule of the saved run, where the checkpoint does not tell it" },
+    { "like", "FILE", KIND_TEXT, AT(like), VERB_POLICY,
+      "a checkpoint or JSON that has the coming run's groups: {\"groups\":[{\"params\":[..],"
+      "\"lr\":..}]}" },
     { "lr-policy", "POLICY", KIND_LR_POLICY, AT(target.lr_policy), VERB_POLICY,
       "keep, target, splice, stretch or rewarm (default: target when a key of the schedule is set, "
       "else keep)" },
@@ -1125,7 +1128,6 @@ static const option all_options[] = {
     { "help", NULL, KIND_SWITCH, AT(help), VERB_ANY, "help for a verb" },
     { "vpp", "N", KIND_LATER, 0, VERB_TARGET, "1" },
     { "to-version", "V", KIND_LATER, 0, VERB_TARGET, NULL },
-    { "like", "FILE", KIND_LATER, 0, VERB_TARGET, NULL },
     { "rng", "POLICY", KIND_LATER, 0, VERB_TARGET, "keep" },
     { "seed", "S", KIND_LATER, 0, VERB_TARGET, NULL },
     { "data", "GLOB", KIND_LATER, 0, VERB_TARGET, NULL },
@@ -2719,6 +2721,75 @@ static void outcome_refuse(job *j, outcome *o)
     o->refusal.remedy = or_null(j->err.remedy);
 }
 
+/* The groups of a JSON document; they live with it. */
+static bool like_groups(const ckr_node *list, ckr_group *groups)
+{
+    uint64_t i, k;
+    for (i = 0; i < list->count; i++) {
+        const ckr_node *g = ckr_node_at(list, i), *params = ckr_node_get(g, "params");
+        const uint64_t n = ckr_node_is_list(params) ? params->count : 0;
+        const char **names = (const char **)calloc((size_t)n + 1, sizeof *names);
+        groups[i].params = names;
+        groups[i].n_params = n;
+        groups[i].name = ckr_node_str(ckr_node_get(g, "name"));
+        groups[i].hyper = (ckr_node *)(uintptr_t)g;
+        if (!names || !ckr_node_is_dict(g)) return false;
+        for (k = 0; k < n; k++) {
+            names[k] = ckr_node_str(ckr_node_at(params, k));
+            if (!names[k]) return false;
+        }
+    }
+    return true;
+}
+
+/* What --like names: its groups become the target's. */
+typedef struct like { ckr_ckpt *file; ckr_group *groups; uint64_t n; } like;
+
+static void like_free(like *l)
+{
+    uint64_t i;
+    for (i = 0; l->groups && i < l->n; i++) free((void *)(uintptr_t)l->groups[i].params);
+    free(l->groups);
+    ckr_ckpt_close(l->file);
+}
+
+static int like_json(job *j, like *l)
+{
+    const ckr_node *list = ckr_node_get(ckr_ckpt_root(l->file), "groups");
+    if (!ckr_node_is_list(list) || !list->count)
+        return usage(j, "--like", "found no {\"groups\":[..]} in %.200s", j->o.like);
+    l->groups = (ckr_group *)calloc((size_t)list->count, sizeof *l->groups);
+    if (!l->groups) return out_of_memory(j);
+    l->n = list->count;
+    if (!like_groups(list, l->groups))
+        return usage(j, "--like", "a group of %.200s is no object with a list of names as params",
+                     j->o.like);
+    j->o.target.groups = l->groups;
+    j->o.target.n_groups = l->n;
+    return CODE_DONE;
+}
+
+static int like_open(job *j, like *l)
+{
+    ckr_open_desc d;
+    const ckr_state *s;
+    memset(l, 0, sizeof *l);
+    if (!j->o.like) return CODE_DONE;
+    memset(&d, 0, sizeof d);
+    d.env = &j->env;
+    if (ckr_tree_open(j->o.like, &d, &l->file, &j->err) == CKR_OK &&
+        ckr_node_get(ckr_ckpt_root(l->file), "groups"))
+        return like_json(j, l);
+    ckr_ckpt_close(l->file);
+    if (ckr_ckpt_open(j->o.like, &d, &l->file, &j->err) != CKR_OK) return fail(j);
+    s = ckr_ckpt_state(l->file);
+    if (!s->n_groups)
+        return usage(j, "--like", "%.200s has no parameter groups", ckr_ckpt_path(l->file));
+    j->o.target.groups = s->groups;
+    j->o.target.n_groups = s->n_groups;
+    return CODE_DONE;
+}
+
 /* The library's sentence stays; what it names is a parameter there and a flag here. */
 static int plan_fail(job *j)
 {
@@ -2753,13 +2824,15 @@ static int plan_verb(job *j, const char *path)
     ckr_ckpt *c;
     ckr_plan *plan = NULL;
     outcome o;
+    like l;
     int code = open_checkpoint(j, j->args[0], &c);
     if (code != CODE_DONE) return code;
     memset(&o, 0, sizeof o);
     o.ckpt = c;
     o.path = path;
     j->o.target.source = ckr_ckpt_path(c);
-    code = plan_ranks(j, ckr_ckpt_state(c));
+    code = like_open(j, &l);
+    if (code == CODE_DONE) code = plan_ranks(j, ckr_ckpt_state(c));
     if (code == CODE_DONE) code = plan_run(j, &plan, &o);
     if (code == CODE_DONE) {
         if (j->o.json) plan_json(j, &o);
@@ -2767,6 +2840,7 @@ static int plan_verb(job *j, const char *path)
         code = o.refused ? CODE_REFUSED : CODE_DONE;
     }
     ckr_plan_free(plan);
+    like_free(&l);
     ckr_ckpt_close(c);
     return code;
 }
@@ -3262,13 +3336,12 @@ static int lr_show(job *j, const curves *c, const report *notes)
     return code;
 }
 
-static int lr_verb(job *j, const ckr_ckpt *ckpt, const ckr_plan *plan)
+static int lr_verb(job *j, const ckr_plan *plan)
 {
     const ckr_plan_facts *f = ckr_plan_info(plan);
     const report notes = report_of(f->notes, f->n_notes, NULL, 0);
     curves c;
     int code = curves_make(j, f, &c);
-    (void)ckpt;
     if (code == CODE_DONE) code = lr_show(j, &c, &notes);
     if (code == CODE_DONE && j->o.json) lr_json(j, &c, &notes);
     if (code == CODE_DONE && f->verdict == CKR_VERDICT_REFUSED) code = CODE_REFUSED;
@@ -3281,11 +3354,15 @@ static int verb_lr(job *j)
 {
     ckr_ckpt *c;
     ckr_plan *plan = NULL;
+    like l;
     int code = open_checkpoint(j, j->args[0], &c);
     if (code != CODE_DONE) return code;
-    if (ckr_plan_decide(c, &j->o.target, &plan, &j->err) != CKR_OK) code = fail(j);
-    else code = lr_verb(j, c, plan);
+    code = like_open(j, &l);
+    if (code == CODE_DONE && ckr_plan_decide(c, &j->o.target, &plan, &j->err) != CKR_OK)
+        code = fail(j);
+    if (code == CODE_DONE) code = lr_verb(j, plan);
     ckr_plan_free(plan);
+    like_free(&l);
     ckr_ckpt_close(c);
     return code;
 }
