@@ -91,17 +91,21 @@
    Sections, each calling only what stands above it; grep for the mark
    -------------------------------------------------------------------
        >>api.types >>api.hooks >>api.tree >>api.state >>api.plan >>api.run >>prologue >>platform
-       >>arith >>error >>mem >>io >>threads >>context >>dtype >>node >>tree >>hash >>crc32
-       >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar >>yaml.read >>yaml.put
-       >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text >>pickle.numbers
-       >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo >>pickle.machine >>torch
-       >>torch.storage >>torch.tensor >>torch.calls >>torch.build >>torch.legacy >>torch.script
-       >>torch.archive >>numpy >>numpy.file >>tree_load >>doc >>state >>layout >>out >>dialects
-       >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
+       >>arith >>error >>mem >>io >>threads >>context >>dtype >>node >>tree >>hash >>crc32 >>digest
+       >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar >>yaml.read >>yaml.put >>safetensors
+       >>hf_index >>convert >>zip >>pickle >>pickle.text >>pickle.numbers >>pickle.containers
+       >>pickle.keys >>pickle.calls >>pickle.memo >>pickle.machine >>torch >>torch.storage
+       >>torch.tensor >>torch.calls >>torch.build >>torch.legacy >>torch.script >>torch.archive
+       >>numpy >>numpy.file >>tree_load >>doc >>schedule >>schedule.curves >>schedule.ticks
+       >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch >>schedule.torch_write
+       >>schedule.node >>schedule.end >>schedule.change >>schedule.rebase >>state >>layout >>out
+       >>dialects >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
        >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random
        >>nanotron.read >>nanotron.emit >>plain >>dialect.table >>write.pickle >>write.image >>run
-       >>lanes >>plan >>output >>output.paths >>verify >>verify.check >>verify.diff
-       >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
+       >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
+       >>groups.params >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume
+       >>plan >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
+       >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -179,7 +183,6 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(IO_LIST,              E_IO,          "cannot list the directory")                            \
     X(IO_SYNC,              E_IO,          "cannot make the bytes durable")                        \
     X(IO_RENAME,            E_IO,          "cannot rename")                                        \
-    X(IO_REMOVE,            E_IO,          "cannot remove")                                        \
     X(IO_MKDIR,             E_IO,          "cannot create the directory")                          \
     X(IO_NO_SPACE,          E_IO,          "no space left")                                        \
     X(PATH_NOT_FOUND,       E_NOT_FOUND,   "there is no such file or directory")                   \
@@ -574,7 +577,7 @@ typedef struct ckr_group {     /* a parameter group of the optimizer            
 /* One parameter group as its schedule sees it. What a kind has not is NaN, multipliers are 1. */
 typedef struct ckr_lane {
     double base;               /* base LR: initial_lr, base_lrs                         */
-    double max, min;           /* bounds of the LR; OneCycleLR: max_lr, min_lr; SWALR: min is swa_lr */
+    double max, min;           /* bounds; OneCycleLR: max_lr, min_lr; SWALR: min is swa_lr */
     double base_momentum, max_momentum;
     double start_wd, end_wd;
     double wd_mult, lr_mult;
@@ -594,7 +597,8 @@ typedef struct ckr_schedule {
     bool        recurrent;     /* simulated from update 1 as torch does, else closed form */
     bool        anchored;      /* the simulation goes on from each lane's `anchor`     */
     bool        clamp;         /* never below 0                                        */
-    double      a, b;          /* time map: the curve is read at a * t + b             */
+    bool        beta1;         /* a cycled momentum is betas[0], else `momentum`       */
+    double      a, b, t0;      /* time map: the curve is read at a * (t - t0) + b      */
     double      hold;          /* from this t on the value stays; infinity: never      */
     double      ramp_at, ramp_len;     /* linear ramp over [ramp_at, ramp_at + ramp_len) */
     ckr_lane   *lanes;
@@ -729,6 +733,10 @@ typedef struct ckr_open_desc {         /* NULL or all zero: recognise, default h
     const char    *schedule;           /* "KIND:key=value,..." of the saved run, where no file
                                           tells: the frameworks' own names                */
     const char    *optimizer;          /* the optimizer's file beside a bare scheduler's  */
+    /* The saved run's curve where it is a function of the trainer's own (LambdaLR): the LR of a
+       group with this base LR at clock t. NULL: not known.                               */
+    double       (*curve_fn)(void *user, double base_lr, double t);
+    void          *curve_user;
     ckr_limits     limits;
     const ckr_env *env;                /* copied                                         */
 } ckr_open_desc;
@@ -790,7 +798,9 @@ CKR_API ckr_result ckr_plan_decide(const ckr_ckpt *src, const ckr_target *target
 /* Values of a schedule for `n` updates from number `first` on (1 is the first of training): n rows
    of n_lanes numbers, NaN where the schedule does not tell. Computed as the framework computes
    them, operation by operation. env NULL: the default hooks. Thread-safe. */
-typedef enum ckr_column { CKR_COLUMN_LR = 0, CKR_COLUMN_WEIGHT_DECAY, CKR_COLUMN_MOMENTUM } ckr_column;
+typedef enum ckr_column {
+    CKR_COLUMN_LR = 0, CKR_COLUMN_WEIGHT_DECAY, CKR_COLUMN_MOMENTUM
+} ckr_column;
 CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column, int64_t first,
                                        uint64_t n, double *out, const ckr_env *env,
                                        ckr_error *err);
@@ -1105,6 +1115,9 @@ static ckr_result ckr__fail_io(ckr_error *e, ckr_item item, const char *file, in
     r = ckr__fail(e, item, file, CKR_NO_OFFSET, NULL, "%s: %s", ckr__item_text[item],
                   strerror(sys));
     if (e && e->sys_error == 0) e->sys_error = sys;
+    if (item == CKR_ITEM_IO_NO_SPACE) ckr__remedy(e, r, "make room there, or write elsewhere");
+    if (sys == EACCES || sys == EPERM)
+        ckr__remedy(e, r, "give this user the permission, or run as one who has it");
     return r;
 }
 
@@ -3697,7 +3710,7 @@ static ckr_result ckr__json_begin(ckr__json *j, ckr_node **out)
     dict = *j->p++ == '{';
     if (j->stack.size / sizeof f >= j->max_depth)
         return ckr__fail(j->c->err, CKR_ITEM_JSON_DEPTH, j->path,
-                         j->base + (uint64_t)(j->p - j->begin), NULL,
+                         j->base + (uint64_t)(j->p - j->begin) - 1, NULL,
                          "nested deeper than %u levels", (unsigned)j->max_depth);
     f.node = ckr__node(j->c, dict ? CKR_NODE_DICT : CKR_NODE_LIST);
     f.key = NULL;
@@ -9436,7 +9449,7 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
    group. Each operation is rounded on its own, in the order of the framework's own source, so that
    the values are the framework's bit for bit where its libm agrees with ours. Torch's path
    dependent schedulers exist twice: as the recurrence that torch runs from update 1, and in closed
-   form. Their difference stays below ckr__sched_bound. */
+   form. The bound of their difference is in tests/t_schedule.c. */
 
 #define CKR__SCHED_DEPTH 8     /* of SequentialLR and ChainedScheduler in each other     */
 #define CKR__SCHED_NODES 64    /* of one schedule                                        */
@@ -9458,8 +9471,8 @@ typedef enum ckr__shape {
 } ckr__shape;
 
 enum { CKR__CF_WARM_INCL = 1, CKR__CF_DECAY_INCL = 2, CKR__CF_CLAMP = 4, CKR__CF_EXTRAP = 8,
-       CKR__CF_MOMENTUM = 16, CKR__CF_WD = 32, CKR__CF_STAIRS = 64, CKR__CF_WSD = 64, CKR__CF_WARMUP = 128,
-       CKR__CF_ALL = 255 };
+       CKR__CF_MOMENTUM = 16, CKR__CF_WD = 32, CKR__CF_STAIRS = 64, CKR__CF_WSD = 64,
+       CKR__CF_WARMUP = 128 };
 
 /* What each kind keeps in them stands at its function; NaN where it has none. */
 typedef struct ckr__curve_nums {
@@ -9537,6 +9550,47 @@ static void ckr__fp_leave(unsigned was)
 #else
     (void)was;
 #endif
+}
+
+/* libm's i386 code counts on 64 bits. */
+static unsigned ckr__fp_wide(void)
+{
+#if defined(__GNUC__) && defined(__i386__) && !defined(__SSE2_MATH__)
+    uint16_t was, now;
+    __asm__ volatile("fnstcw %0" : "=m"(was));
+    now = (uint16_t)(was | 0x300u);
+    __asm__ volatile("fldcw %0" : : "m"(now));
+    return was;
+#else
+    return 0;
+#endif
+}
+
+static double ckr__cos(double x)
+{
+    volatile double r = x;               /* rounded before the unit is switched           */
+    const unsigned was = ckr__fp_wide();
+    r = cos(r);
+    ckr__fp_leave(was);
+    return r;
+}
+
+static double ckr__pow(double x, double y)
+{
+    volatile double r = x, e = y;
+    const unsigned was = ckr__fp_wide();
+    r = pow(r, e);
+    ckr__fp_leave(was);
+    return r;
+}
+
+static double ckr__log(double x)
+{
+    volatile double r = x;               /* rounded before the unit is switched           */
+    const unsigned was = ckr__fp_wide();
+    r = log(r);
+    ckr__fp_leave(was);
+    return r;
 }
 
 static double ckr__nan(void)
@@ -9807,7 +9861,7 @@ static double ckr__hf_warm(const ckr__curve *c, double t)
         return k->from + ckr__rn((1 - k->from) * t) / ckr__at_least(k->warm - 1, 1);
     }
     if (!(c->flags & CKR__CF_WARMUP)) return g;                     /* warmup_stable_decay */
-    if (c->warm_shape == CKR__SH_COSINE) g = 0.5 * (1 - cos(CKR__PI * g));
+    if (c->warm_shape == CKR__SH_COSINE) g = 0.5 * (1 - ckr__cos(CKR__PI * g));
     else if (c->warm_shape == CKR__SH_SQRT) g = 1 - sqrt(1 - g);
     return ckr__at_least(ckr__rn(g * (1 - k->floor)) + k->floor, 0);
 }
@@ -9820,7 +9874,7 @@ static double ckr__hf_wsd(const ckr__curve *c, double t)
     if (!(t < k->start + k->decay)) return k->floor;
     if (c->shape == CKR__SH_LINEAR) g = 1 - p;
     else if (c->shape == CKR__SH_SQRT) g = 1 - sqrt(p);
-    else g = 0.5 * (1 + cos(CKR__PI * k->cycles * 2 * p));
+    else g = 0.5 * (1 + ckr__cos(CKR__PI * k->cycles * 2 * p));
     return ckr__at_least(ckr__rn(g * (1 - k->floor)) + k->floor, 0);
 }
 
@@ -9833,7 +9887,7 @@ static double ckr__hf_poly(const ckr__curve_nums *k, double t, const char **why)
         return 0;
     }
     left = 1 - (t - k->warm) / (k->total - k->warm);
-    return (ckr__rn((k->top - k->floor) * pow(left, k->power)) + k->floor) / k->top;
+    return (ckr__rn((k->top - k->floor) * ckr__pow(left, k->power)) + k->floor) / k->top;
 }
 
 static double ckr__hf_factor(const ckr__curve *c, double t, const char **why)
@@ -9848,7 +9902,7 @@ static double ckr__hf_factor(const ckr__curve *c, double t, const char **why)
     case CKR__SH_POLY:   return ckr__hf_poly(k, t, why);
     case CKR__SH_HARD:
         if (q >= 1) return 0;
-        return ckr__at_least(0.5 * (1 + cos(CKR__PI * fmod(k->cycles * q, 1))), 0);
+        return ckr__at_least(0.5 * (1 + ckr__cos(CKR__PI * fmod(k->cycles * q, 1))), 0);
     case CKR__SH_INVSQRT:
         g = (t + (k->decay - k->warm)) / k->decay;
         if (!(g > 0)) *why = ckr__why_zero;
@@ -9856,7 +9910,7 @@ static double ckr__hf_factor(const ckr__curve *c, double t, const char **why)
     case CKR__SH_COSINE:
     case CKR__SH_WARM_FLOOR:
         g = c->shape == CKR__SH_COSINE ? q : (t - k->warm + 1) / span;
-        g = 0.5 * (1 + cos(CKR__PI * k->cycles * 2 * g));
+        g = 0.5 * (1 + ckr__cos(CKR__PI * k->cycles * 2 * g));
         if (k->floor == k->floor) g = ckr__rn(g * (1 - k->floor)) + k->floor;
         return ckr__at_least(g, 0);
     default: return 1;
@@ -9891,7 +9945,8 @@ static void ckr__nanotron_op(const ckr__curve *c, double t, ckr__lr_op *o)
         if (c->shape == CKR__SH_LINEAR) return;
         o->code = CKR__OP_NT_HALF;
         o->y = c->shape == CKR__SH_SQRT ? 1 : 0.5;
-        o->x = c->shape == CKR__SH_SQRT ? 1 - sqrt(x / k->decay) : 1 + cos(CKR__PI * x / k->decay);
+        o->x = c->shape == CKR__SH_SQRT ? 1 - sqrt(x / k->decay)
+                                        : 1 + ckr__cos(CKR__PI * x / k->decay);
     } else {
         ckr__lr_set(o, CKR__OP_NT_HALF, CKR__V_MIN, CKR__V_OVER, 0, 1);
     }
@@ -9913,7 +9968,7 @@ static double ckr__titan_factor(const ckr__curve *c, double t, const char **why)
     }
     p = (t + 1 - k->start) / (old ? k->decay + 1 : k->decay);
     if (c->shape == CKR__SH_SQRT) p = 1 - sqrt(p);
-    else if (c->shape == CKR__SH_COSINE) p = 0.5 * (1 + cos(CKR__PI * p));
+    else if (c->shape == CKR__SH_COSINE) p = 0.5 * (1 + ckr__cos(CKR__PI * p));
     else p = 1 - p;
     return k->floor + ckr__rn((1 - k->floor) * p);
 }
@@ -9939,16 +9994,16 @@ static void ckr__megatron_op(const ckr__curve *c, double t, ckr__lr_op *o)
     }
     ckr__lr_set(o, CKR__OP_MIX, CKR__V_MIN, CKR__V_SPAN, 1, 0);
     if (c->shape == CKR__SH_INVSQRT) {
-        ckr__lr_set(o, CKR__OP_FLOORED, CKR__V_MAX, CKR__V_MIN, pow(ckr__at_least(k->warm, 1), 0.5),
-                    pow(ckr__at_least(t, 1), 0.5));
+        ckr__lr_set(o, CKR__OP_FLOORED, CKR__V_MAX, CKR__V_MIN,
+                    ckr__pow(ckr__at_least(k->warm, 1), 0.5), ckr__pow(ckr__at_least(t, 1), 0.5));
         return;
     }
     if (c->flags & CKR__CF_WSD) {
         if (t <= k->total - k->decay) return;
         r = (t - (k->total - k->decay)) / k->decay;
     }
-    o->x = c->shape == CKR__SH_COSINE  ? 0.5 * (cos(CKR__PI * r) + 1)
-           : c->shape == CKR__SH_EXP2  ? 2 * pow(0.5, r) - 1
+    o->x = c->shape == CKR__SH_COSINE  ? 0.5 * (ckr__cos(CKR__PI * r) + 1)
+           : c->shape == CKR__SH_EXP2  ? 2 * ckr__pow(0.5, r) - 1
            : c->shape == CKR__SH_SQRT  ? 1 - sqrt(r)
                                        : 1 - r;
 }
@@ -9966,7 +10021,7 @@ static void ckr__megatron_wd(const ckr__curve *c, double t, ckr__lr_op *o)
         return;
     }
     ckr__lr_set(o, CKR__OP_WD, CKR__V_WD, CKR__V_WD_SPAN, r, 0);
-    if (c->wd_shape == CKR__SH_COSINE) o->x = 0.5 * (cos(CKR__PI * (1 - r)) + 1);
+    if (c->wd_shape == CKR__SH_COSINE) o->x = 0.5 * (ckr__cos(CKR__PI * (1 - r)) + 1);
 }
 
 /* DeepSpeed lr_schedules.py WarmupLR, WarmupDecayLR, WarmupCosineLR at last_batch_iteration t; -1
@@ -9974,7 +10029,7 @@ static void ckr__megatron_wd(const ckr__curve *c, double t, ckr__lr_op *o)
    cos_min_ratio. */
 static double ckr__ds_gamma(const ckr__curve *c, double t)
 {
-    return c->warm_shape == CKR__SH_LOG ? 1 / log(c->k.warm) * log(t + 1) : t / c->k.warm;
+    return c->warm_shape == CKR__SH_LOG ? 1 / ckr__log(c->k.warm) * ckr__log(t + 1) : t / c->k.warm;
 }
 
 static void ckr__ds_warmup_op(const ckr__curve *c, double t, ckr__lr_op *o)
@@ -10000,7 +10055,7 @@ static void ckr__ds_cosine_op(const ckr__curve *c, double t, ckr__lr_op *o)
         ckr__lr_undef(o, ckr__why_zero);
         return;
     } else {
-        g = (1 + cos(CKR__PI * (t - k->warm + 1) / (k->total - k->warm))) / 2;
+        g = (1 + ckr__cos(CKR__PI * (t - k->warm + 1) / (k->total - k->warm))) / 2;
         g = ckr__at_least(k->floor + ckr__rn((1 - k->floor) * g), 0);
     }
     ckr__lr_mul(o, g);
@@ -10078,16 +10133,18 @@ static double ckr__shape_at(const ckr__curve *c, double p)
 {
     switch (c->shape) {
     case CKR__SH_LINEAR: return 1 - p;
-    case CKR__SH_COSINE: return (1 + cos(2 * CKR__PI * c->k.cycles * p)) / 2;
-    case CKR__SH_HARD:   return (1 + cos(CKR__PI * fmod(c->k.cycles * p, 1))) / 2;
+    case CKR__SH_COSINE: return (1 + ckr__cos(2 * CKR__PI * c->k.cycles * p)) / 2;
+    case CKR__SH_HARD:   return (1 + ckr__cos(CKR__PI * fmod(c->k.cycles * p, 1))) / 2;
     case CKR__SH_SQRT:   return 1 - sqrt(p > 0 ? p : 0);
-    case CKR__SH_POLY:   return pow(1 - p > 0 ? 1 - p : 0, c->k.power);
-    case CKR__SH_EXP2:   return 2 * pow(0.5, p) - 1;
+    case CKR__SH_POLY:   return ckr__pow(1 - p > 0 ? 1 - p : 0, c->k.power);
+    case CKR__SH_EXP2:   return 2 * ckr__pow(0.5, p) - 1;
     default:             return 1;
     }
 }
 
-/* The piecewise curve in general: from a level over a warmup to a peak, decay from `start` on. */
+/* The piecewise curve in general: from a level over a warmup to a peak, decay from `start` on.
+   from, floor: absolute parts beside their ratios of the base LR; peak: absolute or NaN, then
+   top * base; total: what the warmup rises to, or NaN: the peak. */
 static void ckr__pieces_op(const ckr__curve *c, double t, ckr__lr_op *o)
 {
     const ckr__curve_nums *k = &c->k;
@@ -10101,9 +10158,10 @@ static void ckr__pieces_op(const ckr__curve *c, double t, ckr__lr_op *o)
     if (t < k->warm || ((c->flags & CKR__CF_WARM_INCL) && k->warm > 0 && t <= k->warm)) {
         o->w[0] = k->from;
         o->w[1] = k->from_ratio;
-        o->x = c->warm_shape == CKR__SH_COSINE ? (1 - cos(CKR__PI * x)) / 2
+        if (k->total == k->total) o->w[2] = k->total, o->w[3] = 0;
+        o->x = c->warm_shape == CKR__SH_COSINE ? (1 - ckr__cos(CKR__PI * x)) / 2
                : c->warm_shape == CKR__SH_SQRT ? 1 - sqrt(1 - x)
-               : c->warm_shape == CKR__SH_LOG  ? log(t + 1) / log(k->warm)
+               : c->warm_shape == CKR__SH_LOG  ? ckr__log(t + 1) / ckr__log(k->warm)
                : c->warm_shape == CKR__SH_CONST ? 1
                : c->warm_shape == CKR__SH_HOLD  ? 0
                                                 : x;
@@ -10133,7 +10191,7 @@ static double ckr__swa_alpha(const ckr__curve *c, double step)
     double u = step / ckr__at_least(c->k.decay, 1);
     if (!(u < 1)) u = 1;
     if (!(u > 0)) u = 0;
-    return c->shape == CKR__SH_LINEAR ? u : (1 - cos(CKR__PI * u)) / 2;
+    return c->shape == CKR__SH_LINEAR ? u : (1 - ckr__cos(CKR__PI * u)) / 2;
 }
 
 static double ckr__milestones(const ckr__curve *c, double t)
@@ -10164,7 +10222,8 @@ static void ckr__restart(const ckr__curve *c, double t, double *cur, double *len
 /* The phase of a OneCycleLR: at = its end, val = a code of both ends. */
 static void ckr__onecycle_op(const ckr__curve *c, double t, bool momentum, ckr__lr_op *o)
 {
-    static const uint8_t lr[3] = { CKR__V_BASE, CKR__V_MAX, CKR__V_MIN };
+    static const uint8_t lr[3] = { CKR__V_BASE, CKR__V_MAX, CKR__V_MIN },
+                         mom[2] = { CKR__V_BMOM, CKR__V_XMOM };
     double from = 0, p;
     uint32_t i, code;
     for (i = 0; i + 1 < c->n_list && t > c->at[i]; i++) from = c->at[i];
@@ -10178,13 +10237,13 @@ static void ckr__onecycle_op(const ckr__curve *c, double t, bool momentum, ckr__
     }
     p = (t - from) / (c->at[i] - from);
     code = (uint32_t)c->val[i];
-    o->a = momentum ? (code / 9 % 2 ? CKR__V_XMOM : CKR__V_BMOM) : lr[code % 3];
-    o->b = momentum ? (code / 18 % 2 ? CKR__V_XMOM : CKR__V_BMOM) : lr[code / 3 % 3];
+    o->a = momentum ? mom[code / 9 % 2] : lr[code % 3];
+    o->b = momentum ? mom[code / 18 % 2] : lr[code / 3 % 3];
     if (c->shape == CKR__SH_LINEAR) ckr__lr_set(o, CKR__OP_ARC_LINE, o->a, o->b, p, 0);
-    else ckr__lr_set(o, CKR__OP_ARC_COS, o->a, o->b, cos(CKR__PI * p) + 1, 0);
+    else ckr__lr_set(o, CKR__OP_ARC_COS, o->a, o->b, ckr__cos(CKR__PI * p) + 1, 0);
 }
 
-/* total: the cycle's size, start: the rising part of it. Rounds as total / start, not by steps. */
+/* total: the cycle's size, start: the rising part of it, as torch keeps them. */
 static void ckr__cyclic_op(const ckr__curve *c, double t, bool momentum, ckr__lr_op *o)
 {
     double cycle, f, scale = 1;
@@ -10193,8 +10252,8 @@ static void ckr__cyclic_op(const ckr__curve *c, double t, bool momentum, ckr__lr
         return;
     }
     f = ckr__saw(t, c->k.total, c->k.start, &cycle);
-    if (c->shape == CKR__SH_EXP2) scale = 1 / pow(2, cycle - 1);
-    if (c->shape == CKR__SH_POLY) scale = pow(c->k.power, t);
+    if (c->shape == CKR__SH_EXP2) scale = 1 / ckr__pow(2, cycle - 1);
+    if (c->shape == CKR__SH_POLY) scale = ckr__pow(c->k.power, t);
     if (momentum) ckr__lr_set(o, CKR__OP_WAVE_DOWN, CKR__V_XMOM, CKR__V_MSPAN, f, scale);
     else ckr__lr_set(o, CKR__OP_WAVE, CKR__V_BASE, CKR__V_RISE, f, scale);
 }
@@ -10217,19 +10276,20 @@ static void ckr__torch_closed(const ckr__curve *c, double t, ckr__lr_op *o)
         return;
     }
     switch (c->kind) {
-    case CKR__CV_STEP:      ckr__lr_mul(o, pow(k->power, floor(t / k->decay))); break;
-    case CKR__CV_MULTISTEP: ckr__lr_mul(o, pow(k->power, ckr__milestones(c, t))); break;
-    case CKR__CV_EXP:       ckr__lr_mul(o, pow(k->power, t)); break;
+    case CKR__CV_STEP:      ckr__lr_mul(o, ckr__pow(k->power, floor(t / k->decay))); break;
+    case CKR__CV_MULTISTEP: ckr__lr_mul(o, ckr__pow(k->power, ckr__milestones(c, t))); break;
+    case CKR__CV_EXP:       ckr__lr_mul(o, ckr__pow(k->power, t)); break;
     case CKR__CV_LINEAR:    ckr__lr_mul(o, ckr__linear_factor(k, t)); break;
     case CKR__CV_CONSTANT:
         ckr__lr_mul(o, k->from + (t >= k->decay ? 1 - k->from : 0));
         break;
     case CKR__CV_POLY:
-        ckr__lr_mul(o, pow(1 - (t < k->decay ? t : k->decay) / k->decay, k->power));
+        ckr__lr_mul(o, ckr__pow(1 - (t < k->decay ? t : k->decay) / k->decay, k->power));
         break;
     case CKR__CV_RESTARTS: ckr__restart(c, t, &cur, &len);  /* fall through */
     case CKR__CV_COSINE:
-        ckr__lr_set(o, CKR__OP_PART, CKR__V_MIN, CKR__V_OVER, 1 + cos(CKR__PI * cur / len), 0.5);
+        ckr__lr_set(o, CKR__OP_PART, CKR__V_MIN, CKR__V_OVER, 1 + ckr__cos(CKR__PI * cur / len),
+                    0.5);
         break;
     default: {                                                              /* CV_SWA   */
         const double alpha = ckr__swa_alpha(c, ckr__same(len, 0) && t < 1 ? 1 : t);
@@ -10345,20 +10405,6 @@ static bool ckr__is_torch(uint8_t kind)
     return kind >= CKR__CV_STEP && kind < CKR__CV_COUNT_;
 }
 
-/* Bound of |closed form - recurrence| at t (children included in `scale`): every tick rounds a few
-   times, near a cosine's minimum the quotient loses what the curve has lost there, the square of
-   T_max. `scale` is the largest magnitude that the lane has had until t: LR, base and floor. */
-static double ckr__sched_bound(const ckr__curve *c, double t, double scale)
-{
-    const double ulp = 1.1102230246251565e-16;
-    double sum = 16 + 8 * t;
-    uint32_t i;
-    if (c->kind == CKR__CV_COSINE) sum += 4 * c->k.decay * c->k.decay * (1 + t / c->k.decay);
-    for (i = 0; i < c->n_children; i++)
-        sum += ckr__sched_bound(&c->children[i], t, 1) / ulp;
-    return scale * ulp * sum;
-}
-
 /* >>schedule.ticks ------------------------------------------------------------ */
 /* Torch's own steps, for the kinds that compute an LR from the one before. */
 
@@ -10393,16 +10439,16 @@ static void ckr__tick_ratio(const ckr__curve *c, double t, ckr__lr_op *o)
     } else if (c->kind == CKR__CV_POLY) {
         if (t > k->decay) return;
         x = (1 - t / k->decay) / (1 - (t - 1) / k->decay);
-        ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, pow(x, k->power), 0);
+        ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, ckr__pow(x, k->power), 0);
     } else if (!(k->decay > 0)) {
         ckr__lr_undef(o, ckr__why_zero);
     } else if (ckr__same(fmod(t - 1 - k->decay, 2 * k->decay), 0)) {
-        ckr__lr_set(o, CKR__OP_L_TURN, 0, CKR__V_OVER, 1 - cos(CKR__PI / k->decay), 0);
+        ckr__lr_set(o, CKR__OP_L_TURN, 0, CKR__V_OVER, 1 - ckr__cos(CKR__PI / k->decay), 0);
     } else {
-        x = 1 + cos(CKR__PI * (t - 1) / k->decay);
+        x = 1 + ckr__cos(CKR__PI * (t - 1) / k->decay);
         if (ckr__same(x, 0)) ckr__lr_undef(o, ckr__why_zero);
         else ckr__lr_set(o, CKR__OP_L_COS, CKR__V_MIN, 0,
-                         (1 + cos(CKR__PI * t / k->decay)) / x, 0);
+                         (1 + ckr__cos(CKR__PI * t / k->decay)) / x, 0);
     }
 }
 
@@ -10424,7 +10470,7 @@ static void ckr__tick_op(const ckr__curve *c, ckr__node_now *now, bool initial, 
     case CKR__CV_MULTISTEP:
         for (i = 0; i < c->n_list; i++)
             if (ckr__same(c->at[i], t))
-                ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, pow(k->power, c->val[i]), 0);
+                ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, ckr__pow(k->power, c->val[i]), 0);
         break;
     case CKR__CV_CONSTANT:
         if (!now->epoch) ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, k->from, 0);
@@ -10450,7 +10496,7 @@ static void ckr__tick_op(const ckr__curve *c, ckr__node_now *now, bool initial, 
     case CKR__CV_RESTARTS:
         if (now->t_i <= 0) ckr__lr_undef(o, ckr__why_zero);
         else ckr__lr_set(o, CKR__OP_PART, CKR__V_MIN, CKR__V_OVER,
-                         1 + cos(CKR__PI * (double)now->t_cur / (double)now->t_i), 0.5);
+                         1 + ckr__cos(CKR__PI * (double)now->t_cur / (double)now->t_i), 0.5);
         break;
     default: ckr__curve_op(c, t, CKR__COL_LR, o); break;
     }
@@ -10550,7 +10596,6 @@ typedef struct ckr__srun {
     int64_t             clock;           /* of the simulation; -1: not begun              */
     bool                simulate, scaled, moved;
     const char         *why;             /* of the first update that is undefined         */
-    uint64_t            why_at;
 } ckr__srun;
 
 static const ckr__curve *ckr__curve_by_index(const ckr__curve *c, uint32_t index)
@@ -10772,13 +10817,13 @@ static bool ckr__whole(double v)
 
 static bool ckr__srun_can_simulate(const ckr_schedule *s, int64_t first, int column)
 {
-    const double t = s->rate * ((double)first - 1) + s->offset;
+    const double t = s->rate * ((double)first - 1) + s->offset, shift = s->b - s->t0;
     const int64_t from = s->anchored && t >= (double)s->position ? s->position : 0;
-    return s->recurrent && column == CKR__COL_LR && ckr__is_recurrent(s->curve->kind) &&
-           ckr__whole(s->rate) && s->rate > 0 && ckr__whole(s->offset) && ckr__same(s->a, 1) &&
-           ckr__whole(s->b) && ckr__whole(t) && t + s->b >= 0 &&
-           t + s->b - (double)from <= (double)CKR__SCHED_MAX_TICKS &&
-           (!s->anchored || ckr__same(s->b, 0));
+    return s->recurrent && s->hold >= 0 && column == CKR__COL_LR &&
+           ckr__is_recurrent(s->curve->kind) && ckr__whole(s->rate) && s->rate > 0 &&
+           ckr__whole(s->offset) && ckr__same(s->a, 1) && ckr__whole(shift) && ckr__whole(t) &&
+           t + shift >= 0 && t + shift - (double)from <= (double)CKR__SCHED_MAX_TICKS &&
+           (!s->anchored || ckr__same(shift, 0));
 }
 
 /* Maps of the instance: multiplier, then q + p * v, then the floor of 0. */
@@ -10799,10 +10844,10 @@ static void ckr__srun_at(ckr__srun *r, double t, int column, double *l)
 {
     const ckr_schedule *s = r->s;
     const double *const *v = r->now[0].v;
-    const double u = s->a * (t < s->hold ? t : s->hold) + s->b;
+    const double u = ckr__rn(s->a * ((t < s->hold ? t : s->hold) - s->t0)) + s->b;
     uint64_t i;
     ckr__lr_op o;
-    if (column == CKR__COL_LR && s->ramp_len > 0 && t >= s->ramp_at && t < s->ramp_at + s->ramp_len) {
+    if (column == CKR__COL_LR && t >= s->ramp_at && t < s->ramp_at + s->ramp_len) {
         for (i = 0; i < r->n; i++)
             l[i] = v[CKR__V_RAMP][i] +
                    ckr__rn(v[CKR__V_RAMP_SPAN][i] * (t - s->ramp_at)) / s->ramp_len;
@@ -10823,7 +10868,6 @@ static void ckr__srun_at(ckr__srun *r, double t, int column, double *l)
 static void ckr__srun_rows(ckr__srun *r, int column, int64_t first, uint64_t n, double *out)
 {
     const uint64_t lanes = r->s->n_lanes;
-    const bool had = r->why != NULL;
     uint64_t i, j;
     r->simulate = ckr__srun_can_simulate(r->s, first, column);
     for (i = 0; i < n; i++, out += lanes) {
@@ -10831,7 +10875,6 @@ static void ckr__srun_rows(ckr__srun *r, int column, int64_t first, uint64_t n, 
         double *l = r->map ? r->row : out;
         ckr__srun_at(r, t, column, l);
         if (r->map) for (j = 0; j < lanes; j++) out[j] = l[r->map[j]];
-        if (r->why && !had && !r->why_at) r->why_at = (uint64_t)i + 1;
     }
 }
 
@@ -10928,7 +10971,8 @@ static const ckr__skind ckr__skinds[] = {
       "num_warmup_steps:i! num_training_steps:i timescale:i lr:v",
       "lr=lr warmup_steps=num_warmup_steps decay_style=@" },
     { "transformers", "cosine_with_min_lr", CKR__CV_HF, CKR__SH_COSINE,
-      CKR__SK_HF " num_cycles:f min_lr:f min_lr_rate:f lr_init:f", CKR__SK_HF_SET " min_lr=min_lr" },
+      CKR__SK_HF " num_cycles:f min_lr:f min_lr_rate:f lr_init:f",
+      CKR__SK_HF_SET " min_lr=min_lr" },
     { "transformers", "cosine_warmup_with_min_lr", CKR__CV_HF, CKR__SH_WARM_FLOOR,
       CKR__SK_HF " num_cycles:f min_lr:f min_lr_rate:f warmup_lr_rate:f lr_init:f",
       CKR__SK_HF_SET " min_lr=min_lr" },
@@ -10991,6 +11035,11 @@ static const ckr__skind ckr__skinds[] = {
       "lr=lr min_lr=end_learning_rate warmup_steps=warmup_updates total_steps=total_num_update" },
     { "fairseq", "inverse_sqrt", CKR__CV_PIECES, CKR__SH_INVSQRT,
       "warmup_updates:i! warmup_init_lr:f lr:v", "lr=lr warmup_steps=warmup_updates" },
+    { "pieces", "", CKR__CV_PIECES, 0,
+      "W:f warm_incl:b warm_off:f warm_den:f warm_shape:s warm_from_abs:f warm_from_ratio:f "
+      "warm_top:f peak_abs:f peak_ratio:f D0:f dec_incl:b D:f dec_off:f dec_shape:s cycles:f "
+      "power:f floor_abs:f floor_ratio:f end:s clamp0:b end_t:f lr:v",
+      "lr=lr min_lr=floor_abs warmup_steps=W decay_steps=D decay_style=dec_shape" },
     { "torch", "StepLR", CKR__CV_STEP, 0, "step_size:i! gamma:f lr:v",
       "lr=lr decay_steps=*step_size" },
     { "torch", "MultiStepLR", CKR__CV_MULTISTEP, 0, "milestones:m! gamma:f lr:v", "lr=lr" },
@@ -11020,7 +11069,8 @@ static const ckr__skind ckr__skinds[] = {
     { "torch", "LambdaLR", 0, 0, "lr:v", "" },
     { "torch", "MultiplicativeLR", 0, 0, "lr:v", "" },
     { "torch", "ReduceLROnPlateau", 0, 0,
-      "mode:s factor:f patience:i threshold:f threshold_mode:s cooldown:i min_lr:v eps:f lr:v", "" },
+      "mode:s factor:f patience:i threshold:f threshold_mode:s cooldown:i min_lr:v eps:f lr:v",
+      "" },
 };
 #define CKR__SKINDS (sizeof ckr__skinds / sizeof *ckr__skinds)
 
@@ -11130,13 +11180,6 @@ static void ckr__sp_lane(ckr__sbuild *b, const char *key, double none, size_t fi
     }
 }
 #define CKR__LANE(b, key, none, field) ckr__sp_lane(b, key, none, offsetof(ckr_lane, field))
-
-/* The same number into a field of every lane. */
-static void ckr__sp_fill(ckr__sbuild *b, double v, size_t field)
-{
-    uint64_t i;
-    for (i = 0; i < b->s->n_lanes; i++) memcpy((char *)&b->lanes[i] + field, &v, sizeof v);
-}
 
 static void ckr__sp_positive(ckr__sbuild *b, const char *key, double v)
 {
@@ -11420,14 +11463,14 @@ static void ckr__build_llmc(ckr__sbuild *b)
     if (ckr__sp_get(b, "learning_rate")) CKR__LANE(b, "learning_rate", 0, base);
 }
 
-static void ckr__build_pieces(ckr__sbuild *b)
+static void ckr__build_fairseq(ckr__sbuild *b)
 {
     ckr__curve_nums *k = &b->curve->k;
     k->warm = k->warm_den = k->start = ckr__sp_i(b, "warmup_updates", 0);
     if (!(k->warm_den > 0)) k->warm_den = 1;
     b->curve->warm_shape = CKR__SH_LINEAR;
     k->top = 1;
-    k->peak = ckr__nan();
+    k->peak = k->total = ckr__nan();
     k->power = ckr__sp_f(b, "power", 1);
     k->end_at = ckr__inf();
     if (b->row->shape == CKR__SH_INVSQRT) {
@@ -11435,10 +11478,40 @@ static void ckr__build_pieces(ckr__sbuild *b)
         k->decay = k->warm_den;
     } else {
         b->curve->flags |= CKR__CF_WARM_INCL;
-        k->total = ckr__sp_i(b, "total_num_update", 0);
-        k->decay = k->total - k->warm;
+        k->decay = ckr__sp_i(b, "total_num_update", 0) - k->warm;
         k->floor = ckr__sp_f(b, "end_learning_rate", 0);
     }
+}
+
+static void ckr__build_pieces(ckr__sbuild *b)
+{
+    static const char *const shapes = "none=0 linear=1 cosine=2 cosine_hard=3 sqrt=4 poly=5 exp2=6 "
+                                      "invsqrt=7 log=8 const=9 hold=10";
+    ckr__curve_nums *k = &b->curve->k;
+    ckr__curve *c = b->curve;
+    k->warm = ckr__sp_f(b, "W", 0);
+    k->warm_off = ckr__sp_f(b, "warm_off", 0);
+    k->warm_den = ckr__sp_f(b, "warm_den", ckr__at_least(k->warm, 1));
+    ckr__sp_positive(b, "warm_den", k->warm_den);
+    k->from = ckr__sp_f(b, "warm_from_abs", 0);
+    k->from_ratio = ckr__sp_f(b, "warm_from_ratio", 0);
+    k->total = ckr__sp_f(b, "warm_top", ckr__nan());
+    k->peak = ckr__sp_f(b, "peak_abs", ckr__nan());
+    k->top = ckr__sp_f(b, "peak_ratio", 1);
+    k->start = ckr__sp_f(b, "D0", ckr__nan());
+    k->decay = ckr__sp_f(b, "D", 0);
+    k->decay_off = ckr__sp_f(b, "dec_off", 0);
+    k->cycles = ckr__sp_f(b, "cycles", 0.5);
+    k->power = ckr__sp_f(b, "power", 1);
+    k->floor = ckr__sp_f(b, "floor_abs", 0);
+    k->floor_ratio = ckr__sp_f(b, "floor_ratio", 0);
+    k->end_at = ckr__sp_f(b, "end_t", ckr__inf());
+    c->warm_shape = ckr__sp_choice(b, "warm_shape", "linear", shapes);
+    c->shape = ckr__sp_choice(b, "dec_shape", "none", shapes);
+    if (ckr__sp_b(b, "warm_incl", false)) c->flags |= CKR__CF_WARM_INCL;
+    if (ckr__sp_b(b, "dec_incl", false)) c->flags |= CKR__CF_DECAY_INCL;
+    if (ckr__sp_b(b, "clamp0", false)) c->flags |= CKR__CF_CLAMP;
+    if (ckr__sp_choice(b, "end", "floor", "floor=0 extrap=1")) c->flags |= CKR__CF_EXTRAP;
 }
 
 /* The parameters of torch's schedulers that hold no others. */
@@ -11524,9 +11597,9 @@ static void ckr__build_onecycle(ckr__sbuild *b)
     c->val = c->at + 3;
     c->n_list = three ? 3 : 2;
     c->k.total = n;
-    c->at[0] = pct * n - 1;
+    c->at[0] = ckr__rn(pct * n) - 1;
     c->val[0] = 0 + 3 * 1 + 9 * 1 + 18 * 0;
-    c->at[1] = three ? 2 * pct * n - 2 : n - 1;
+    c->at[1] = three ? ckr__rn(2 * pct * n) - 2 : n - 1;
     c->val[1] = three ? 1 + 3 * 0 + 9 * 0 + 18 * 1 : 1 + 3 * 2 + 9 * 0 + 18 * 1;
     c->at[2] = n - 1;
     c->val[2] = 0 + 3 * 2 + 9 * 1 + 18 * 1;
@@ -11552,7 +11625,8 @@ static void ckr__build_milestones(ckr__sbuild *b, bool count)
     ckr__curve *c = b->curve;
     uint64_t i;
     uint32_t j;
-    if (total > CKR__SCHED_LIST) ckr__sp_fail(b, "milestones", "more than %d milestones", CKR__SCHED_LIST);
+    if (total > CKR__SCHED_LIST)
+        ckr__sp_fail(b, "milestones", "more than %d milestones", CKR__SCHED_LIST);
     if (b->r != CKR_OK) return;
     c->at = CKR__NEW_N(b->c, double, 2 * total + 1);
     if (!c->at) {
@@ -11738,7 +11812,10 @@ static void ckr__build_curve(ckr__sbuild *b)
     case CKR__CV_DS_CYCLE:  ckr__build_ds_cycle(b); break;
     case CKR__CV_DS_RANGE:  ckr__build_ds_range(b); break;
     case CKR__CV_LLMC:      ckr__build_llmc(b); break;
-    case CKR__CV_PIECES:    ckr__build_pieces(b); break;
+    case CKR__CV_PIECES:
+        if (*b->row->name) ckr__build_fairseq(b);
+        else ckr__build_pieces(b);
+        break;
     case CKR__CV_ONECYCLE:  ckr__build_onecycle(b); break;
     case CKR__CV_CYCLIC:    ckr__build_cyclic(b); break;
     case CKR__CV_SEQ:
@@ -11769,7 +11846,23 @@ static ckr_schedule *ckr__sched_new(ckr__ctx *c, const double *bases, uint64_t n
     s->n_lanes = n;
     s->clock = "update";
     s->rate = s->a = 1;
+    s->beta1 = true;
     s->hold = ckr__inf();
+    return s;
+}
+
+/* A schedule that is the caller's own function of a lane's base LR and the clock. */
+static ckr_schedule *ckr__sched_user(ckr__ctx *c, ckr__curve_fn fn, void *user, const double *bases,
+                                     uint64_t n)
+{
+    ckr_schedule *s = ckr__sched_new(c, bases, n);
+    ckr__curve *curve = CKR__NEW(c, ckr__curve);
+    if (!s || !curve) return NULL;
+    curve->kind = CKR__CV_USER;
+    curve->fn = fn;
+    curve->user = user;
+    s->kind = "user";
+    s->curve = curve;
     return s;
 }
 
@@ -11928,11 +12021,12 @@ static ckr_node *ckr__spec_dict(ckr__ctx *c, const char *p, size_t n, int depth)
     }
     while (p < end) {
         size_t len = ckr__spec_span(p, ','), eq;
-        const char *key;
+        const char *key, *is;
         bool ok;
         if (len > (size_t)(end - p)) len = (size_t)(end - p);
-        eq = ckr__spec_span(p, '=');
-        if (eq < len && eq) {
+        is = (const char *)memchr(p, '=', len);
+        eq = is ? (size_t)(is - p) : 0;
+        if (eq) {
             key = ckr__strndup(c, p, eq);
             if (key && ckr_node_get(dict, key)) {
                 ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key,
@@ -11962,7 +12056,7 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
     ckr_node *dict, *params;
     uint64_t i;
     *out = NULL;
-    if (len > 1000000)
+    if (len > 32768)
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, NULL,
                          "the text is longer than any schedule");
     dict = ckr__spec_dict(c, rest, strlen(rest), 0);
@@ -12143,6 +12237,28 @@ static ckr_node *ckr__sread_string(ckr__sread *r, ckr_node *to, const char *key,
     return to && ckr__node_set(r->c, to, key, ckr__node_str(r->c, s)) ? to : NULL;
 }
 
+/* The phases start and end where those of torch's own two or three do. */
+static bool ckr__sread_phases(const ckr_node *phases)
+{
+    static const char *const keys[4] = { "start_lr", "end_lr", "start_momentum", "end_momentum" };
+    static const char *const names[4][4] = {
+        { "initial_lr", "max_lr", "max_momentum", "base_momentum" },
+        { "max_lr", "min_lr", "base_momentum", "max_momentum" },
+        { "max_lr", "initial_lr", "base_momentum", "max_momentum" },
+        { "initial_lr", "min_lr", "max_momentum", "max_momentum" }
+    };
+    static const uint8_t two[2] = { 0, 1 }, three[3] = { 0, 2, 3 };
+    uint64_t i, j;
+    if (!ckr_node_is_list(phases) || (phases->count != 2 && phases->count != 3)) return false;
+    for (i = 0; i < phases->count; i++)
+        for (j = 0; j < 4; j++) {
+            const char *s = ckr_node_str(ckr_node_get(phases->u.items[i], keys[j]));
+            if (!s || strcmp(s, names[phases->count == 2 ? two[i] : three[i]][j]) != 0)
+                return false;
+        }
+    return true;
+}
+
 static ckr_node *ckr__sread_onecycle(ckr__sread *r, const ckr_node *d, ckr_node *p)
 {
     const ckr_node *phases = ckr_node_get(d, "_schedule_phases"), *last;
@@ -12157,7 +12273,7 @@ static ckr_node *ckr__sread_onecycle(ckr__sread *r, const ckr_node *d, ckr_node 
     last = ckr_node_at(phases, 0);
     if (!p || !ckr__sched_number(r->c, ckr_node_get(last, "end_step"), &end) ||
         !ckr__sched_number(r->c, ckr_node_get(d, "total_steps"), &n) || !(n > 0) ||
-        (phases->count != 2 && phases->count != 3)) {
+        !ckr__sread_phases(phases)) {
         r->why = "the phases of the OneCycleLR cannot be understood";
         return p;
     }
@@ -12166,7 +12282,8 @@ static ckr_node *ckr__sread_onecycle(ckr__sread *r, const ckr_node *d, ckr_node 
     if (!ckr__node_set(r->c, p, "pct_start", ckr__node_float(r->c, end)) ||
         !ckr__node_set(r->c, p, "three_phase", ckr__node_bool(r->c, phases->count == 3)))
         return NULL;
-    if (!r->n || !r->groups || !ckr__sched_number(r->c, ckr_node_get(r->groups[0], "max_lr"), &max) ||
+    if (!r->n || !r->groups ||
+        !ckr__sched_number(r->c, ckr_node_get(r->groups[0], "max_lr"), &max) ||
         !ckr__sched_number(r->c, ckr_node_get(r->groups[0], "initial_lr"), &from) ||
         !ckr__sched_number(r->c, ckr_node_get(r->groups[0], "min_lr"), &min) || !(from > 0) ||
         !(min > 0) || !(max > 0))
@@ -12207,6 +12324,16 @@ static ckr_node *ckr__sread_cyclic(ckr__sread *r, const ckr_node *d, ckr_node *p
                : NULL;
 }
 
+/* An integer key; JSON made a text of it. */
+static bool ckr__sread_key(const ckr_node *n, int64_t *out)
+{
+    const char *s = ckr_node_str(n);
+    char *end;
+    if (!s) return ckr_node_i64(n, out);
+    *out = (int64_t)strtol(s, &end, 10);
+    return n->count && n->count < 10 && *end == 0;
+}
+
 /* Milestones as a plain list, from a Counter (or any dict), or from a list. */
 static ckr_node *ckr__sread_milestones(ckr__sread *r, const ckr_node *n, ckr_node *p)
 {
@@ -12218,7 +12345,7 @@ static ckr_node *ckr__sread_milestones(ckr__sread *r, const ckr_node *n, ckr_nod
     if (!n || (!pairs && !ckr_node_is_list(n))) r->why = "the milestones cannot be understood";
     for (i = 0; n && i < n->count && !r->why; i++) {
         times = 1;
-        if (!ckr_node_i64(n->u.items[pairs ? 2 * i : i], &at) ||
+        if (!ckr__sread_key(n->u.items[pairs ? 2 * i : i], &at) ||
             (pairs && !ckr_node_i64(n->u.items[2 * i + 1], &times)) || times < 0 ||
             times > CKR__SCHED_LIST || (total += times) > CKR__SCHED_LIST)
             r->why = "the milestones cannot be understood";
@@ -12453,7 +12580,8 @@ static ckr_node *ckr__without_kind(ckr__ctx *c, const ckr_node *d)
 /* The largest relative difference of the groups' LR from what the schedule says at its position;
    NaN when it does not say. *lane gets the group. An LR off by it was set by somebody else, or the
    file and the schedule are of different runs. */
-static ckr_result ckr__sched_drift(ckr__ctx *c, const ckr_schedule *s, double *drift, uint64_t *lane)
+static ckr_result ckr__sched_drift(ckr__ctx *c, const ckr_schedule *s, double *drift,
+                                   uint64_t *lane)
 {
     ckr_schedule plain = *s;
     double *row = (double *)ckr__heap_alloc(c, (size_t)s->n_lanes * sizeof *row);
@@ -12546,6 +12674,8 @@ static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
     if (e != CKR_OK) return e;
     (*out)->position = position;
     (*out)->state = state;
+    (*out)->beta1 = !r.n || !groups || !ckr__has(groups[0], "momentum") ||
+                    ckr__has(groups[0], "betas");
     ckr__sched_lanes_from(c, *out, groups, n_groups);
     ckr__sread_anchor(&r, *out, state);
     return (*out)->opaque ? CKR_OK : ckr__sread_timescale(&r, out);
@@ -12562,6 +12692,8 @@ typedef struct ckr__swrite {
     uint64_t            n;
     const double       *lr;    /* of the next update, per new lane                       */
     bool                moved; /* the clock is not where the state was saved             */
+    bool                counted;           /* epochs[] holds every scheduler's clock      */
+    int64_t             epochs[CKR__SCHED_NODES];
 } ckr__swrite;
 
 static ckr_node *ckr__sw_number(ckr__ctx *c, double v)
@@ -12654,7 +12786,7 @@ static bool ckr__sw_cyclic(const ckr__swrite *w, const ckr__curve *c, ckr_node *
                           ckr__node_str(w->c, c->shape == CKR__SH_POLY ? "iterations" : "cycle")) &&
               ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles));
     if (!ok || !cycles) return ok;
-    return ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, true)) &&
+    return ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1)) &&
            ckr__sw_put(w, d, "base_momentums",
                        ckr__sw_lanes(w, NULL, offsetof(ckr_lane, base_momentum))) &&
            ckr__sw_put(w, d, "max_momentums",
@@ -12668,7 +12800,7 @@ static bool ckr__sw_onecycle(const ckr__swrite *w, const ckr__curve *c, ckr_node
            ckr__sw_put(w, d, "_anneal_func_type",
                        ckr__node_str(w->c, c->shape == CKR__SH_LINEAR ? "linear" : "cos")) &&
            ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles)) &&
-           (!cycles || ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, true)));
+           (!cycles || ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1)));
 }
 
 /* The keys that only this class has, in torch's order and from the curve's numbers. */
@@ -12745,7 +12877,7 @@ static bool ckr__sw_equal(const ckr_node *a, const ckr_node *b, int depth)
     double x, y;
     if (ckr_node_f64(a, &x) && ckr_node_f64(b, &y)) return ckr__same(x, y);
     if (ckr_node_str(a) && ckr_node_str(b)) return !strcmp(a->u.str, b->u.str);
-    if (!a || !b || depth > 3 || a->count != b->count) return false;
+    if (!a || !b || depth > CKR__SCHED_DEPTH + 2 || a->count != b->count) return false;
     if (a->kind == CKR_NODE_NONE) return b->kind == CKR_NODE_NONE;
     if (ckr_node_is_list(a) ? !ckr_node_is_list(b) : !ckr_node_is_dict(a) || !ckr_node_is_dict(b))
         return false;
@@ -12776,8 +12908,8 @@ static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
     return out;
 }
 
-/* What stands in the file under `key`, given what a fresh state would have there (or NULL). Counters
-   of a clock that was not moved stay, as does whatever equals the fresh value. */
+/* What stands in the file under `key`, given what a fresh state would have there (or NULL).
+   Counters of a clock that was not moved stay, as does whatever equals the fresh value. */
 static ckr_node *ckr__sw_value(const ckr__swrite *w, const char *key, ckr_node *old,
                                ckr_node *fresh, bool current)
 {
@@ -12817,8 +12949,8 @@ static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const 
 static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const ckr_node *old,
                                int64_t epoch, bool current);
 
-/* Clocks of a SequentialLR's children: those before the active one stopped at their milestone, those
-   behind it have not begun. */
+/* Clocks of a SequentialLR's children: those before the active one stopped at their milestone,
+   those behind it have not begun. */
 static int64_t ckr__sw_child_epoch(const ckr__curve *c, uint32_t i, int64_t epoch)
 {
     double from;
@@ -12830,7 +12962,7 @@ static int64_t ckr__sw_child_epoch(const ckr__curve *c, uint32_t i, int64_t epoc
 }
 
 static ckr_node *ckr__sw_children(const ckr__swrite *w, const ckr__curve *c, const ckr_node *old,
-                                  int64_t epoch)
+                                  int64_t epoch, bool current)
 {
     const ckr_node *states = ckr_node_get(old, "_schedulers");
     ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
@@ -12841,7 +12973,8 @@ static ckr_node *ckr__sw_children(const ckr__swrite *w, const ckr__curve *c, con
     for (i = 0; i < c->n_children && list; i++)
         if (!ckr__node_push(w->c, list,
                             ckr__sw_curve(w, &c->children[i], ckr_node_at(states, i),
-                                          ckr__sw_child_epoch(c, i, epoch), i == active)))
+                                          ckr__sw_child_epoch(c, i, epoch),
+                                          current && i == active)))
             return NULL;
     return list;
 }
@@ -12852,6 +12985,7 @@ static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const 
 {
     ckr_node *fresh = ckr__node(w->c, CKR_NODE_DICT), *list;
     uint32_t i;
+    if (w->counted) epoch = w->epochs[c->index];
     if (!c->n_children)
         return fresh && ckr__sw_fresh(w, c, epoch, fresh) ? ckr__sw_merge(w, old, fresh, current)
                                                           : NULL;
@@ -12864,7 +12998,7 @@ static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const 
             return NULL;
     }
     return ckr__sw_put(w, fresh, "_last_lr", ckr__sw_lr(w)) &&
-                   ckr__sw_put(w, fresh, "_schedulers", ckr__sw_children(w, c, old, epoch))
+                   ckr__sw_put(w, fresh, "_schedulers", ckr__sw_children(w, c, old, epoch, current))
                ? ckr__sw_merge(w, old, fresh, current)
                : NULL;
 }
@@ -12920,7 +13054,8 @@ static ckr_node *ckr__sw_megatron(const ckr__swrite *w, int64_t position)
         !ckr__sw_num(w, d, "lr_decay_steps", c->k.total) || !ckr__sw_float(w, d, "min_lr", min))
         return NULL;
     if ((c->flags & CKR__CF_WD) &&
-        (!ckr__sw_float(w, d, "start_wd", l->start_wd) || !ckr__sw_float(w, d, "end_wd", l->end_wd) ||
+        (!ckr__sw_float(w, d, "start_wd", l->start_wd) ||
+         !ckr__sw_float(w, d, "end_wd", l->end_wd) ||
          !ckr__sw_put(w, d, "wd_incr_style",
                       ckr__node_str(w->c, ckr__shape_name(c->wd_shape, "constant"))) ||
          !ckr__sw_num(w, d, "wd_incr_steps", c->k.end_at)))
@@ -12953,8 +13088,38 @@ static ckr_node *ckr__sw_root(const ckr__swrite *w, int64_t position)
     return ckr__sw_counter(w, "last_epoch", position);
 }
 
-/* A state dict with which the framework goes on at clock `position`, for n lanes of which lane i was
-   lane from[i] (NULL: the same lanes). Groups need `lr` = the schedule's value there too. */
+/* The clocks of schedulers in schedulers after `position` ticks, by running them, as torch's nested
+   ones do not all count alike. Without it (too many ticks) they follow from the milestones. */
+static ckr_result ckr__sw_count(ckr__swrite *w, int64_t position)
+{
+    ckr_schedule one = *w->s;
+    ckr__srun *r;
+    ckr_result e;
+    uint32_t i;
+    one.n_lanes = 1;
+    one.anchored = false;
+    one.a = 1;
+    one.b = one.t0 = 0;
+    one.rate = 1;
+    one.offset = (double)position;
+    if (!w->s->n_lanes || one.opaque || !one.curve->n_children ||
+        !ckr__srun_can_simulate(&one, 1, CKR__COL_LR))
+        return CKR_OK;
+    r = (ckr__srun *)ckr__heap_alloc(w->c, sizeof *r);
+    if (!r) return CKR_E_NOMEM;
+    e = ckr__srun_begin(w->c, &one, r);
+    if (e == CKR_OK) {
+        ckr__srun_simulate(r, position);
+        for (i = 0; i < r->n_nodes; i++) w->epochs[i] = r->now[i].epoch;
+        w->counted = true;
+        ckr__srun_end(r);
+    }
+    ckr__heap_free(w->c, r, sizeof *r);
+    return e;
+}
+
+/* A state dict with which the framework goes on at clock `position`, for n lanes of which lane i
+   was lane from[i] (NULL: the same lanes). Groups need `lr` = the schedule's value there too. */
 static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, const uint64_t *from,
                                          uint64_t n, int64_t position, ckr_node **out)
 {
@@ -12980,6 +13145,8 @@ static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, con
     w.n = n;
     w.lr = lr;
     w.moved = position != s->position || !s->state;
+    e = w.moved ? ckr__sw_count(&w, position) : CKR_OK;
+    if (e != CKR_OK) return e;
     *out = ckr__sw_root(&w, position);
     return *out ? CKR_OK : ckr__sched_oom(c);
 }
@@ -13001,7 +13168,8 @@ static const char *const ckr__lane_names[] = {
     "lr_mult", "p", "q", "ramp_from", "ramp_to", "anchor"
 };
 #define CKR__LANE_FIELDS (sizeof ckr__lane_names / sizeof *ckr__lane_names)
-typedef char ckr__assert_lane_fields[sizeof(ckr_lane) == CKR__LANE_FIELDS * sizeof(double) ? 1 : -1];
+typedef char
+    ckr__assert_lane_fields[sizeof(ckr_lane) == CKR__LANE_FIELDS * sizeof(double) ? 1 : -1];
 
 /* JSON has no other numbers: the rest are texts. */
 static ckr_node *ckr__sn_double(ckr__ctx *c, double v)
@@ -13082,10 +13250,14 @@ static ckr_node *ckr__sn_lanes(ckr__ctx *c, const ckr_schedule *s)
 /* NULL: out of memory, c->err says so. A schedule with a callback cannot be kept: NULL too. */
 static ckr_node *ckr__sched_node(ckr__ctx *c, const ckr_schedule *s)
 {
-    const bool flags[5] = { s->opaque, s->recurrent, s->anchored, s->clamp, s->curve != NULL };
-    static const char *const names[5] = { "opaque", "recurrent", "anchored", "clamp", "known" };
-    const double maps[7] = { s->rate, s->offset, s->a, s->b, s->hold, s->ramp_at, s->ramp_len };
-    static const char *const keys[7] = { "rate", "offset", "a", "b", "hold", "ramp_at", "ramp_len" };
+    const bool flags[6] = { s->opaque, s->recurrent, s->anchored,
+                            s->clamp,  s->beta1,     s->curve != NULL };
+    static const char *const names[6] = { "opaque", "recurrent", "anchored",
+                                          "clamp",  "beta1",     "known" };
+    const double maps[8] = { s->rate, s->offset, s->a,       s->b,
+                             s->t0,   s->hold,   s->ramp_at, s->ramp_len };
+    static const char *const keys[8] = { "rate", "offset", "a",       "b",
+                                         "t0",   "hold",   "ramp_at", "ramp_len" };
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     size_t i;
     if (s->curve && s->curve->kind == CKR__CV_USER) {
@@ -13101,9 +13273,9 @@ static ckr_node *ckr__sched_node(ckr__ctx *c, const ckr_schedule *s)
         (s->reason && !ckr__sn_put(c, d, "reason", ckr__node_str(c, s->reason))) ||
         (s->params && !ckr__sn_put(c, d, "params", s->params)))
         return NULL;
-    for (i = 0; i < 5; i++)
+    for (i = 0; i < 6; i++)
         if (!ckr__sn_put(c, d, names[i], ckr__node_bool(c, flags[i]))) return NULL;
-    for (i = 0; i < 7; i++)
+    for (i = 0; i < 8; i++)
         if (!ckr__sn_put(c, d, keys[i], ckr__sn_double(c, maps[i]))) return NULL;
     if (!ckr__sn_put(c, d, "lanes", ckr__sn_lanes(c, s))) return NULL;
     if (s->curve && !ckr__sn_put(c, d, "curve", ckr__sn_curve(c, s->curve, s->n_lanes)))
@@ -13178,7 +13350,7 @@ static bool ckr__sn_curve_read(ckr__ctx *c, const ckr_node *d, uint64_t lanes, i
         return false;
     v->kind = (uint8_t)i;
     v->index = (uint16_t)(*n_nodes)++;
-    for (i = 0; i < 4; i++) if (!(shapes[i] >= 0 && shapes[i] <= CKR__CF_ALL)) return false;
+    for (i = 0; i < 4; i++) if (!(shapes[i] >= 0 && shapes[i] <= 255)) return false;
     v->shape = (uint8_t)shapes[0];
     v->warm_shape = (uint8_t)shapes[1];
     v->wd_shape = (uint8_t)shapes[2];
@@ -13219,9 +13391,10 @@ static bool ckr__sn_maps(const ckr_node *d, ckr_schedule *s)
     return ckr__sn_get(ckr_node_get(d, "rate"), &s->rate) &&
            ckr__sn_get(ckr_node_get(d, "offset"), &s->offset) &&
            ckr__sn_get(ckr_node_get(d, "a"), &s->a) && ckr__sn_get(ckr_node_get(d, "b"), &s->b) &&
+           ckr__sn_get(ckr_node_get(d, "t0"), &s->t0) &&
            ckr__sn_get(ckr_node_get(d, "hold"), &s->hold) &&
            ckr__sn_get(ckr_node_get(d, "ramp_at"), &s->ramp_at) &&
-           ckr__sn_get(ckr_node_get(d, "ramp_len"), &s->ramp_len);
+           ckr__sn_get(ckr_node_get(d, "ramp_len"), &s->ramp_len) && s->hold >= 0;
 }
 
 /* The inverse of ckr__sched_node. */
@@ -13240,7 +13413,7 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
     size_t i;
     *out = NULL;
     ok = format && !strcmp(format, CKR__SCHED_FORMAT) && kind && clock &&
-         ckr_node_i64(ckr_node_get(d, "lanes_count"), &n) && n >= 0 && n < UINT32_MAX / 4;
+         ckr_node_i64(ckr_node_get(d, "lanes_count"), &n) && n >= 0 && n <= (int64_t)1 << 22;
     s = ok ? ckr__sched_new(c, NULL, (uint64_t)n) : NULL;
     if (ok && !s) return ckr__sched_oom(c);
     ok = ok && ckr_node_i64(ckr_node_get(d, "position"), &s->position) && ckr__sn_maps(d, s);
@@ -13264,6 +13437,7 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
     s->recurrent = ckr__sn_flag(d, "recurrent");
     s->anchored = ckr__sn_flag(d, "anchored");
     s->clamp = ckr__sn_flag(d, "clamp");
+    s->beta1 = ckr__sn_flag(d, "beta1");
     if (!s->kind || !s->clock) return ckr__sched_oom(c);
     *out = s;
     return CKR_OK;
@@ -13318,7 +13492,7 @@ static double ckr__sched_end(const ckr_schedule *s)
 {
     double end;
     if (s->opaque || !s->curve || !(s->a > 0)) return ckr__nan();
-    end = (ckr__curve_end(s->curve) - s->b) / s->a;
+    end = s->t0 + (ckr__curve_end(s->curve) - s->b) / s->a;
     return s->hold < end ? s->hold : end;
 }
 
@@ -13394,7 +13568,8 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
             if (i >= n) i = n - 1;
         }
         out->never_decays = true;
-        for (i = 0; i < r->n; i++) if (was[i] < top[i] || was[i] != was[i]) out->never_decays = false;
+        for (i = 0; i < r->n; i++)
+            if (was[i] < top[i] || was[i] != was[i]) out->never_decays = false;
     }
     if (r->mem) ckr__heap_free(c, memory, (size_t)r->n * 3 * sizeof *memory);
     if (r->mem) ckr__srun_end(r);
@@ -13475,6 +13650,7 @@ static void ckr__set_keep(const ckr_schedule *old, ckr_schedule *s, const char *
     s->offset = old->offset;
     s->clock = old->clock;
     s->state = old->state;
+    s->beta1 = old->beta1;
     for (i = 0; i < s->n_lanes; i++) {
         ckr_lane *l = &s->lanes[i];
         const ckr_lane *o = &old->lanes[i];
@@ -13671,6 +13847,22 @@ static double ckr__sched_floor(const ckr__curve *c, const ckr_lane *l)
     }
 }
 
+/* Is `a` still the schedule that it was made from? */
+static bool ckr__sched_same(const ckr_schedule *a, const ckr_schedule *b)
+{
+    uint64_t i;
+    if (!a || !b || a->curve != b->curve || a->n_lanes != b->n_lanes ||
+        a->position != b->position || !ckr__same(a->rate, b->rate) || !ckr__same(a->a, b->a) ||
+        !ckr__same(a->b, b->b) || !ckr__same(a->t0, b->t0) || a->ramp_len > 0) return false;
+    for (i = 0; i < a->n_lanes; i++)
+        if (!ckr__same(a->lanes[i].base, b->lanes[i].base) ||
+            (!ckr__same(a->lanes[i].min, b->lanes[i].min) &&
+             a->lanes[i].min == a->lanes[i].min) ||
+            !ckr__same(a->lanes[i].p, b->lanes[i].p) || !ckr__same(a->lanes[i].q, b->lanes[i].q))
+            return false;
+    return true;
+}
+
 static ckr_result ckr__rebase_fail(ckr__ctx *c, const char *mode, const char *remedy,
                                    const char *text)
 {
@@ -13679,13 +13871,17 @@ static ckr_result ckr__rebase_fail(ckr__ctx *c, const char *mode, const char *re
                        remedy);
 }
 
+/* A run of torch's own schedulers that is past the end already goes on as it has: such a cosine is
+   meant to come back. */
 static ckr_result ckr__rebase_keep(const ckr_schedule *old, double t, ckr_schedule *s)
 {
     const double end = ckr__sched_end(old);
+    const uint8_t kind = old->curve->kind;
+    const bool returns = kind == CKR__CV_COSINE || kind == CKR__CV_SEQ || kind == CKR__CV_CHAIN;
     s->clamp = true;
     if (end != end) return CKR_OK;
     if (t <= end) s->hold = end;
-    else if (old->curve->kind != CKR__CV_COSINE && t < s->hold) s->hold = t;
+    else if (!returns && t < s->hold) s->hold = t;
     return CKR_OK;
 }
 
@@ -13696,10 +13892,13 @@ static ckr_result ckr__rebase_splice(ckr__ctx *c, double t, const double *was, d
     ckr_result e = ckr__sched_at(c, s, CKR__COL_LR, t, now);
     for (i = 0; e == CKR_OK && i < s->n_lanes; i++) {
         ckr_lane *l = &s->lanes[i];
-        const double low = l->q + l->p * ckr__sched_floor(s->curve, l), up = now[i] - low;
+        const double low = l->q + l->p * l->lr_mult * ckr__sched_floor(s->curve, l),
+                     up = now[i] - low;
         double x = 1;
         if (ckr__same(was[i], now[i])) continue;
-        if (!(up > 0) || !(was[i] > low) || !ckr__finite(x = (was[i] - low) / up))
+        if (up > 0) x = (was[i] - low) / up;
+        /* near the floor, the scale would be all rounding error */
+        if (!(up > 0) || !(was[i] > low) || !(x * now[i] < 1000 * was[i]))
             return ckr__rebase_fail(c, "splice", "use --lr-policy target or rewarm",
                                     "the LR here or the new schedule's is at its floor or not "
                                     "known: no scaling makes them meet");
@@ -13710,7 +13909,8 @@ static ckr_result ckr__rebase_splice(ckr__ctx *c, double t, const double *was, d
     return e;
 }
 
-/* r: how many old clock units one new unit of the rest is worth. */
+/* r: how many old clock units one new unit of the rest is worth. The map's origin is here, so that
+   this very t keeps its curve value exactly, at a kink of the curve too. */
 static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
                                       const ckr_schedule *target, double t, const double *was,
                                       double *now, ckr_schedule *s)
@@ -13730,7 +13930,8 @@ static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
     if (to <= t)
         return ckr__rebase_fail(c, "stretch", "give a larger total_steps",
                                 "the new schedule ends before this step");
-    s->b = s->a * t * (1 - r) + s->b;
+    s->b = s->a * (t - s->t0) + s->b;
+    s->t0 = t;
     s->a = s->a * r;
     s->hold = to;
     s->clamp = true;
@@ -13740,6 +13941,10 @@ static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
     e = ckr__sched_at(c, s, CKR__COL_LR, t, now);
     for (i = 0; e == CKR_OK && i < s->n_lanes; i++) {
         const double x = was[i] / now[i];
+        if (now[i] != now[i] && was[i] == was[i])
+            return ckr__rebase_fail(c, "stretch", "use --lr-policy target or splice",
+                                    "these chained schedulers are known step by step only: they "
+                                    "have no curve to stretch");
         if (!ckr__finite(x)) continue;
         s->lanes[i].p *= x;
         s->lanes[i].q *= x;
@@ -13771,8 +13976,8 @@ static ckr_result ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, doubl
 }
 
 /* How the coming run goes on after `updates` updates: a schedule for it. `target` (the new one, or
-   NULL where the mode needs none) has the lanes of `old`. Splice and stretch are continuous to 1e-12
-   of the LR; keep holds the end's LR and is never below 0. */
+   NULL where the mode needs none) has the lanes of `old`. Splice and stretch are continuous to
+   1e-12 of the LR; keep holds the end's LR and is never below 0. */
 static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
                                     const ckr_schedule *target, ckr__rebase mode, int64_t updates,
                                     int64_t rewarm_steps, ckr_schedule **out)
@@ -13804,9 +14009,10 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
     }
     if (e != CKR_OK) return e;
     s->position = ckr__whole(t) ? (int64_t)t : old->position;
-    if (base != old) s->anchored = false;
+    if (base != old || s->position != old->position) s->anchored = false;
     if (mode == CKR__REBASE_KEEP) {
         s->position = old->position;
+        s->anchored = old->anchored;
         e = ckr__rebase_keep(old, t_old, s);
     } else if (mode == CKR__REBASE_SPLICE) {
         e = ckr__rebase_splice(c, t, was, now, s);
@@ -14316,6 +14522,114 @@ static ckr_node *ckr__entry_copy(ckr__ctx *c, ckr__out_file *f, const char *name
     return ckr__bind_flat(c, n->u.entry, t, true, b, 0, numel, 0) ? n : NULL;
 }
 
+/* A tree of the source as one to be written: every stored tensor becomes an entry. Containers
+   are copied once each, so sharing and cycles stay. */
+typedef struct ckr__copied { const ckr_node *from; ckr_node *to; } ckr__copied;
+
+typedef struct ckr__copy {
+    ckr__ctx     *c;
+    ckr__out_file *f;
+    ckr__map      done;        /* address of a node -> index in copies                   */
+    ckr__copied  *copies;      /* what it leaves behind when it grows stays: its keys    */
+    uint64_t      n_copies;
+    ckr__buf      todo;        /* ckr_node **: places that still hold a node of the source */
+    /* What stands for a node of the source instead (itself: nothing does); and the entry of a
+       tensor. NULL functions: none, and a tensor of no name.                             */
+    ckr_node   *(*swap_fn)(void *user, ckr_node *n);
+    ckr_node   *(*tensor_fn)(void *user, ckr__out_file *f, const ckr_view *v);
+    void         *user;
+} ckr__copy;
+
+static void ckr__copy_later(ckr__copy *k, ckr_node **slot)
+{
+    if (*slot) ckr__buf_put(&k->todo, &slot, sizeof slot);
+}
+
+static ckr_node *ckr__copy_node(ckr__copy *k, const ckr_node *n)
+{
+    ckr_node *out = ckr__node(k->c, (ckr_node_kind)n->kind);
+    const uint64_t width = ckr_node_is_dict(n) ? 2 : 1;
+    uint64_t i;
+    if (!out) return NULL;
+    out->flags = n->flags;
+    out->count = n->count;
+    out->u = n->u;
+    out->attrs = n->attrs;
+    ckr__copy_later(k, &out->attrs);
+    if (n->kind == CKR_NODE_OBJECT) {
+        ckr_object *o = CKR__NEW(k->c, ckr_object);
+        if (!o) return NULL;
+        *o = *n->u.object;
+        out->u.object = o;
+        ckr__copy_later(k, &o->callable);
+        ckr__copy_later(k, &o->args);
+        ckr__copy_later(k, &o->kwargs);
+        ckr__copy_later(k, &o->state);
+        ckr__copy_later(k, &o->items);
+        ckr__copy_later(k, &o->dictitems);
+    } else {
+        out->u.items = CKR__NEW_N(k->c, ckr_node *, width * n->count);
+        if (!out->u.items) return NULL;
+        for (i = 0; i < width * n->count; i++) {
+            out->u.items[i] = n->u.items[i];
+            ckr__copy_later(k, &out->u.items[i]);
+        }
+    }
+    return out;
+}
+
+/* What belongs where the source's node n stands; NULL: out of memory. */
+static ckr_node *ckr__copy_one(ckr__copy *k, ckr_node *n)
+{
+    uint64_t at;
+    void *array = k->copies;
+    ckr__copied *place;
+    const bool tensor = n->kind == CKR_NODE_TENSOR && !n->u.view->layout &&
+                        n->u.view->n_dims <= CKR_MAX_DIMS;
+    if (k->swap_fn) n = k->swap_fn(k->user, n);
+    if (!n) return NULL;
+    if (!tensor && n->kind != CKR_NODE_OBJECT &&
+        !(n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_DEFAULTDICT))
+        return n;
+    if (ckr__map_find(&k->done, (const char *)&n, sizeof n, &at)) return k->copies[at].to;
+    place = (ckr__copied *)ckr__append(k->c, &array, &k->n_copies, sizeof *place);
+    k->copies = (ckr__copied *)array;
+    if (!place) return NULL;
+    place->from = n;
+    if (!tensor) place->to = ckr__copy_node(k, n);
+    else if (k->tensor_fn) place->to = k->tensor_fn(k->user, k->f, n->u.view);
+    else place->to = ckr__entry_copy(k->c, k->f, "leftover", n->u.view);
+    return place->to && ckr__map_put(&k->done, (const char *)&place->from, sizeof place->from,
+                                     k->n_copies - 1, NULL)
+               ? place->to
+               : NULL;
+}
+
+/* `like`: its hooks are used; NULL: none. */
+static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *root,
+                                const ckr__copy *like)
+{
+    ckr__copy k;
+    ckr_node *top = NULL, **slot = &top;
+    memset(&k, 0, sizeof k);
+    if (like) k = *like;
+    k.c = k.done.c = k.todo.c = c;
+    k.f = f;
+    memcpy(&top, &root, sizeof top);            /* read-only until it is replaced */
+    ckr__copy_later(&k, slot);
+    while (k.todo.size && !k.todo.failed) {
+        k.todo.size -= sizeof slot;
+        memcpy(&slot, k.todo.data + k.todo.size, sizeof slot);
+        *slot = ckr__copy_one(&k, *slot);
+        if (!*slot) top = NULL;
+        if (!*slot) break;
+    }
+    if (k.todo.failed) top = NULL;
+    ckr__map_free(&k.done);
+    ckr__buf_free(&k.todo);
+    return top;
+}
+
 /* >>dialects ------------------------------------------------------------------ */
 /* A dialect knows the file names, key names and sharding rules of one framework, in both
    directions, and contains no copy loops. Each is one row of the table at the end of the section.
@@ -14731,6 +15045,14 @@ static ckr_result ckr__nt_incomplete(ckr__ctx *c, const char *dir, const char *b
     return ckr__remedy(c->err, r, text);
 }
 
+static ckr_result ckr__nt_name_step(ckr__ctx *c, ckr_result r, const char *best)
+{
+    char text[192];
+    snprintf(text, sizeof text, "name the directory of a complete step%s%.140s",
+             best ? ": " : "", best ? best : "");
+    return ckr__remedy(c->err, r, text);
+}
+
 static ckr_result ckr__nt_latest(ckr__ctx *c, const char *run, const char **dir, bool *mine)
 {
     const uint8_t *p = NULL;
@@ -14752,19 +15074,16 @@ static ckr_result ckr__nt_latest(ckr__ctx *c, const char *run, const char **dir,
         *mine = true;
         r = ckr__fail(c->err, CKR_ITEM_NANOTRON_LATEST, path, 0, NULL,
                       "a decimal step was expected, found \"%s\"", digits);
-        return ckr__remedy(c->err, r, best ? best : "name a step directory");
+        return ckr__nt_name_step(c, r, best);
     }
     *mine = true;
     *dir = ckr__printf(c, "%s%s%lld", run, run[strlen(run) - 1] == '/' ? "" : "/", (long long)step);
     if (!*dir) return c->err->code;
     if (ckr__path_kind(c, *dir) != CKR_FILE_DIR) {
-        char text[192];
         r = ckr__fail(c->err, CKR_ITEM_NANOTRON_LATEST, path, 0, NULL,
                       "it names step %lld, but there is no directory %lld beside it",
                       (long long)step, (long long)step);
-        snprintf(text, sizeof text, "name the directory of a complete step%s%.140s",
-                 best ? ": " : "", best ? best : "");
-        return ckr__remedy(c->err, r, text);
+        return ckr__nt_name_step(c, r, best);
     }
     if (ckr__nt_is_complete(c, *dir)) return CKR_OK;
     return ckr__nt_incomplete(c, *dir, best);
@@ -15683,9 +16002,12 @@ static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p, const ckr_vie
         if (views[i]->n_dims != p->n_dims)
             e = ckr__nt_bad_shape(r, p, p->shards[i], "dimensions", views[i]->n_dims, p->n_dims);
         else if (views[i]->dtype != p->dtype)
-            e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SHAPE, p->shards[i]->path, 8, p->name,
+            e = ckr__remedy(
+                r->c->err,
+                ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SHAPE, p->shards[i]->path, 8, p->name,
                           "dtype %s, rank 0 has %s", ckr_dtype_name(views[i]->dtype),
-                          ckr_dtype_name(p->dtype));
+                          ckr_dtype_name(p->dtype)),
+                "the file is of another run: put back the right one");
         else if (p->sharded) e = ckr__nt_shard(r, p, i, views[i], whole, &given, &claim[i]);
     }
     if (e != CKR_OK) return e;
@@ -17257,99 +17579,6 @@ static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
 
 /* emit: optimizer --------------------------------------------------------------- */
 
-/* A tree of the source as one to be written: every stored tensor becomes an entry. Containers
-   are copied once each, so sharing and cycles stay. */
-typedef struct ckr__nt_copy {
-    ckr__ctx     *c;
-    ckr__out_file *f;
-    ckr__map      done;        /* id of a container -> index in copies                   */
-    ckr_node    **copies;
-    uint64_t      n_copies;
-    ckr__buf      todo;        /* ckr_node **: places that still hold a node of the source */
-} ckr__nt_copy;
-
-static void ckr__nt_copy_later(ckr__nt_copy *k, ckr_node **slot)
-{
-    if (*slot) ckr__buf_put(&k->todo, &slot, sizeof slot);
-}
-
-static ckr_node *ckr__nt_copy_node(ckr__nt_copy *k, const ckr_node *n)
-{
-    ckr_node *out = ckr__node(k->c, (ckr_node_kind)n->kind);
-    const uint64_t width = ckr_node_is_dict(n) ? 2 : 1;
-    uint64_t i;
-    if (!out) return NULL;
-    out->flags = n->flags;
-    out->count = n->count;
-    out->u = n->u;
-    out->attrs = n->attrs;
-    ckr__nt_copy_later(k, &out->attrs);
-    if (n->kind == CKR_NODE_OBJECT) {
-        ckr_object *o = CKR__NEW(k->c, ckr_object);
-        if (!o) return NULL;
-        *o = *n->u.object;
-        out->u.object = o;
-        ckr__nt_copy_later(k, &o->callable);
-        ckr__nt_copy_later(k, &o->args);
-        ckr__nt_copy_later(k, &o->kwargs);
-        ckr__nt_copy_later(k, &o->state);
-        ckr__nt_copy_later(k, &o->items);
-        ckr__nt_copy_later(k, &o->dictitems);
-    } else {
-        out->u.items = CKR__NEW_N(k->c, ckr_node *, width * n->count);
-        if (!out->u.items) return NULL;
-        for (i = 0; i < width * n->count; i++) {
-            out->u.items[i] = n->u.items[i];
-            ckr__nt_copy_later(k, &out->u.items[i]);
-        }
-    }
-    return out;
-}
-
-/* What belongs where the source's node n stands; NULL: out of memory. */
-static ckr_node *ckr__nt_copy_one(ckr__nt_copy *k, ckr_node *n)
-{
-    uint64_t at;
-    void *array = k->copies;
-    ckr_node **place;
-    if (n->kind == CKR_NODE_TENSOR && !n->u.view->layout && n->u.view->n_dims <= CKR_MAX_DIMS)
-        return ckr__entry_copy(k->c, k->f, "leftover", n->u.view);
-    if (n->kind != CKR_NODE_OBJECT &&
-        !(n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_DEFAULTDICT))
-        return n;
-    if (ckr__map_find(&k->done, (const char *)&n->id, sizeof n->id, &at)) return k->copies[at];
-    place = (ckr_node **)ckr__append(k->c, &array, &k->n_copies, sizeof *place);
-    k->copies = (ckr_node **)array;
-    if (!place) return NULL;
-    *place = ckr__nt_copy_node(k, n);
-    return *place &&
-                   ckr__map_put(&k->done, (const char *)&n->id, sizeof n->id, k->n_copies - 1, NULL)
-               ? *place
-               : NULL;
-}
-
-static ckr_node *ckr__nt_copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *root)
-{
-    ckr__nt_copy k;
-    ckr_node *top = NULL, **slot = &top;
-    memset(&k, 0, sizeof k);
-    k.c = k.done.c = k.todo.c = c;
-    k.f = f;
-    memcpy(&top, &root, sizeof top);            /* read-only until it is replaced */
-    ckr__nt_copy_later(&k, slot);
-    while (k.todo.size && !k.todo.failed) {
-        k.todo.size -= sizeof slot;
-        memcpy(&slot, k.todo.data + k.todo.size, sizeof slot);
-        *slot = ckr__nt_copy_one(&k, *slot);
-        if (!*slot) top = NULL;
-        if (!*slot) break;
-    }
-    if (k.todo.failed) top = NULL;
-    ckr__map_free(&k.done);
-    ckr__buf_free(&k.todo);
-    return top;
-}
-
 /* The LR that HEAD is to find: the initial one. */
 static double ckr__nt_head_lr(const ckr__nt_job *x, const ckr__nt_item *p)
 {
@@ -17447,7 +17676,7 @@ static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr_
     for (i = 0; ok && p->src->state && i < p->src->state->count; i++) {
         ckr_node *key = p->src->state->u.items[2 * i], *value = p->src->state->u.items[2 * i + 1];
         if (value->kind != CKR_NODE_TENSOR)
-            ok = ckr__node_pair(x->c, st, key, ckr__nt_copy_tree(x->c, f, value));
+            ok = ckr__node_pair(x->c, st, key, ckr__copy_tree(x->c, f, value, NULL));
     }
     return ok ? st : NULL;
 }
@@ -17467,7 +17696,7 @@ static bool ckr__nt_root_others(ckr__nt_job *x, ckr__out_file *f, uint32_t pp, u
             ckr__nt_key_is(key, "names") || ckr__nt_key_is(key, "gradient_accumulator"))
             continue;
         if (!ckr__node_pair(x->c, f->root, key,
-                            ckr__nt_copy_tree(x->c, f, root->u.items[2 * i + 1])))
+                            ckr__copy_tree(x->c, f, root->u.items[2 * i + 1], NULL)))
             return false;
     }
     return true;
@@ -17665,7 +17894,7 @@ static bool ckr__nt_scheduler_file(ckr__nt_job *x, uint32_t pp, uint32_t tp)
             : ckr__nt_key_is(key, "lr_lambdas")  ? lambdas
             : ckr__nt_key_is(key, "last_epoch")  ? ckr__node_int(x->c, n - 1)
             : ckr__nt_key_is(key, "_step_count") ? ckr__node_int(x->c, n)
-            : old ? ckr__nt_copy_tree(x->c, f, old->u.items[2 * i + 1])
+            : old ? ckr__copy_tree(x->c, f, old->u.items[2 * i + 1], NULL)
                   : ckr__node_bool(x->c, false);
         if (!ckr__node_pair(x->c, f->root, key, v)) return false;
     }
@@ -17698,24 +17927,12 @@ static bool ckr__nt_fold_value(const ckr_lane *l, double *base)
     return ckr__nt_near(l->q + l->p * m, m);
 }
 
-/* Is it the schedule that the checkpoint has already? */
-static bool ckr__nt_same_schedule(const ckr_schedule *a, const ckr_schedule *b)
-{
-    uint64_t i;
-    if (!a || !b || a->curve != b->curve || a->n_lanes != b->n_lanes) return false;
-    if (!ckr__nt_near(a->a, b->a) || a->b != b->b || a->ramp_len > 0) return false;
-    for (i = 0; i < a->n_lanes; i++)
-        if (a->lanes[i].base != b->lanes[i].base || a->lanes[i].min != b->lanes[i].min ||
-            a->lanes[i].p != b->lanes[i].p || a->lanes[i].q != b->lanes[i].q)
-            return false;
-    return true;
-}
-
 /* The time map into whole steps: start and length of the decay as the new clock sees them. */
 static bool ckr__nt_fold_time(ckr__nt_job *x, const ckr_schedule *s, ckr_node *params, bool *exact)
 {
     const ckr__curve_nums *k = &s->curve->k;
-    const double start = (k->start - s->b) / s->a, end = (k->start + k->decay - s->b) / s->a;
+    const double start = s->t0 + (k->start - s->b) / s->a,
+                 end = s->t0 + (k->start + k->decay - s->b) / s->a;
     const double to = floor(end + 0.5), from = floor(start + (start > (double)x->step ? 0.5 : 0));
     *exact = ckr__nt_near(start, from) && ckr__nt_near(end, to);
     return ckr__node_set(x->c, params, "lr_decay_starting_step",
@@ -17752,7 +17969,8 @@ static bool ckr__nt_meet_here(ckr__nt_job *x, const ckr_schedule *want, ckr_sche
         ckr__sched_at(x->c, made, CKR__COL_LR, (double)x->step, b) != CKR_OK) return false;
     for (i = 0; i < n; i++) {
         ckr_lane *l = &made->lanes[i];
-        if (b[i] > l->min) l->base = l->min + (a[i] - l->min) * (l->base - l->min) / (b[i] - l->min);
+        const double up = b[i] - l->min;
+        if (up > 0) l->base = l->min + (a[i] - l->min) * (l->base - l->min) / up;
     }
     return true;
 }
@@ -17786,15 +18004,16 @@ static bool ckr__nt_schedule_plan(ckr__nt_job *x)
     ckr_node *params;
     double *bases;
     uint64_t i;
-    bool mapped, exact = true;
+    bool mapped, timed, exact = true;
     if (source->n_schedules) old = source->schedules;
     if (!s || s->opaque || !s->n_lanes || s->n_lanes != x->s->n_groups ||
-        ckr__nt_same_schedule(s, old) || x->t->without & (CKR_SCHEDULE | CKR_OPTIMIZER))
+        ckr__sched_same(s, old) || x->t->without & (CKR_SCHEDULE | CKR_OPTIMIZER))
         return true;
     if (strcmp(s->kind, "nanotron") != 0)
         return ckr__nt_cannot_hold(x, "Nanotron has only its own schedule",
                                    "--to-schedule nanotron:learning_rate=...,lr_warmup_steps=...");
-    mapped = s->ramp_len > 0 || !ckr__nt_near(s->a, 1) || s->b != 0;
+    timed = !ckr__nt_near(s->a, 1) || !ckr__same(s->b, s->t0);
+    mapped = s->ramp_len > 0 || timed;
     bases = CKR__NEW_N(x->c, double, s->n_lanes);
     params = ckr__nt_dict_copy(x->c, s->params);
     if (!bases || !params) return false;
@@ -17809,7 +18028,7 @@ static bool ckr__nt_schedule_plan(ckr__nt_job *x)
             x, s->ramp_len > 0 ? "Nanotron's clock is the step: it cannot warm up a second time"
                                : "the run is still warming up, which Nanotron cannot scale",
             "--lr-policy target, or stretch or splice behind the warm-up");
-    if ((!ckr__nt_near(s->a, 1) || s->b != 0) && !ckr__nt_fold_time(x, s, params, &exact))
+    if (timed && !ckr__nt_fold_time(x, s, params, &exact))
         return false;
     if (mapped && s->n_lanes &&
         !ckr__node_set(x->c, params, "min_decay_lr", ckr__node_float(x->c, s->lanes[0].min)))
@@ -18203,7 +18422,8 @@ static ckr_result ckr__nt_emit_random(ckr__nt_job *x)
                 ckr__out_file *f =
                     path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
                 if (!f || from >= n) return ckr__nt_emit_oom(x);
-                f->root = ckr__nt_copy_tree(x->c, f, nt->files[CKR__NT_RANDOM][from]->root);
+                f->root = ckr__copy_tree(x->c, f, nt->files[CKR__NT_RANDOM][from]->root,
+                                        NULL);
                 if (!f->root) return ckr__nt_emit_oom(x);
             }
     if (!moved || !streams) return CKR_OK;
@@ -18455,6 +18675,28 @@ static const char *ckr__flat_key(ckr__ctx *c, const ckr__flat_item *x)
     return text;
 }
 
+/* What the writer needs of a torch file besides its tensors, to write it whole. */
+typedef struct ckr__plain {
+    const ckr_node  *root, *optimizer, *scheduler;     /* NULL: not in this file         */
+    const ckr_view **views;    /* of the state's tensors, by index                       */
+    uint64_t         n_views, cap_views;
+    const ckr_state *source;   /* as it was read                                         */
+} ckr__plain;
+
+static bool ckr__plain_view(ckr__ctx *c, ckr_state *s, const ckr_tensor *t, const ckr_view *v)
+{
+    ckr__plain *p = (ckr__plain *)s->dialect_data;
+    void *array;
+    if (!p) return true;
+    array = (void *)p->views;
+    if (!ckr__arena_grow(c, &array, &p->cap_views, (uint64_t)t->index + 1, sizeof *p->views))
+        return false;
+    p->views = (const ckr_view **)array;
+    p->views[t->index] = v;
+    p->n_views = (uint64_t)t->index + 1;
+    return true;
+}
+
 static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, const ckr_view *v)
 {
     const int64_t elem = (int64_t)ckr_dtype_size(v->dtype);
@@ -18470,7 +18712,7 @@ static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, 
                    ? CKR_OK
                    : c->err->code;
     t = ckr__tensor_add(c, s, key, "param", v->dtype, v->n_dims, v->shape);
-    if (!t) return c->err->code;
+    if (!t || !ckr__plain_view(c, s, t, v)) return c->err->code;
     t->requires_grad = v->requires_grad;
     if (!ckr__numel(v->n_dims, v->shape, &numel) || numel == 0) return CKR_OK;
     p = ckr__piece_add(c, t, v->n_dims, &start, &count, &stride);
@@ -18497,7 +18739,7 @@ static bool ckr__flat_push(ckr__ctx *c, ckr__flat_item ***stack, uint64_t *n, ui
     void *array = *stack;
     uint64_t i;
     if (parent->depth >= c->limits.max_depth) {
-        ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL, NULL);
+        ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, ckr__file_path(c, 0), CKR_NO_OFFSET, NULL, NULL);
         return false;
     }
     if (!items || !ckr__arena_grow(c, &array, cap, *n + x->count, sizeof **stack)) return false;
@@ -18670,6 +18912,10 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
         if (r != CKR_OK) return r;
     }
     optim = ckr__plain_part(other ? other : root, ckr__is_optimizer);
+    if (s->dialect_data) {
+        ((ckr__plain *)s->dialect_data)->optimizer = other ? NULL : optim;
+        ((ckr__plain *)s->dialect_data)->scheduler = sched;
+    }
     if (other && !optim)
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE_STATE, optimizer, CKR_NO_OFFSET, "param_groups",
                          "no state dict of an optimizer is in this file");
@@ -18687,6 +18933,13 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
     if (r != CKR_OK) return r;
     s->dialect = s->format == CKR_FORMAT_SAFETENSORS ? "safetensors" : "torch";
     if (root->attrs && !ckr__leftover(c, s, "__metadata__", root->attrs)) return c->err->code;
+    if (s->format == CKR_FORMAT_TORCH_ZIP || s->format == CKR_FORMAT_TORCH_LEGACY) {
+        ckr__plain *keep = CKR__NEW(c, ckr__plain);
+        if (!keep) return c->err->code;
+        keep->root = root;
+        keep->source = s;
+        s->dialect_data = keep;
+    }
     if (s->format != CKR_FORMAT_SAFETENSORS)
         r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
     return r == CKR_OK ? ckr__plain_flatten(c, s, root) : r;
@@ -18760,13 +19013,258 @@ static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s, ckr_note **
     return CKR_OK;
 }
 
+/* A value as text, for comparison and report. NULL: out of memory. */
+static const char *ckr__node_text_of(ckr__ctx *c, const ckr_node *n)
+{
+    ckr__buf b;
+    const char *s;
+    if (!n) return "absent";
+    memset(&b, 0, sizeof b);
+    b.c = c;
+    s = ckr__json_put(&b, n, 0, true) == CKR_OK ? ckr__strndup(c, (const char *)b.data, b.size)
+                                                : NULL;
+    ckr__buf_free(&b);
+    return s;
+}
+
+/* plain: a torch file as a whole -------------------------------------------------- */
+
+typedef struct ckr__whole_job {
+    ckr__ctx         *c;
+    const ckr_state  *s;
+    const ckr__plain *p;
+    ckr_note        **notes;
+    uint64_t         *n_notes;
+    ckr__map          views;   /* address of a view -> index of its tensor               */
+    ckr_node         *scheduler, *groups;      /* what stands for them; NULL: as they are */
+    ckr_dtype         dtype;
+} ckr__whole_job;
+
+static ckr_node *ckr__whole_swap(void *user, ckr_node *n)
+{
+    const ckr__whole_job *w = (const ckr__whole_job *)user;
+    if (w->scheduler && n == w->p->scheduler) return w->scheduler;
+    if (w->groups && n == ckr_node_get(w->p->optimizer, "param_groups")) return w->groups;
+    return n;
+}
+
+static ckr_node *ckr__whole_tensor(void *user, ckr__out_file *f, const ckr_view *v)
+{
+    const ckr__whole_job *w = (const ckr__whole_job *)user;
+    const ckr_tensor *t;
+    ckr__block *b;
+    ckr_node *n;
+    int64_t numel;
+    uint64_t at;
+    if (!ckr__map_find(&w->views, (const char *)&v, sizeof v, &at))
+        return ckr__entry_copy(w->c, f, "leftover", v);
+    t = w->s->tensors[at];
+    b = ckr__block_whole(w->c, t->n_dims, t->shape);
+    n = ckr__entry_new(w->c, f, t->name, t->dtype, t->n_dims, t->shape);
+    if (!b || !n || !ckr__numel(t->n_dims, t->shape, &numel)) return NULL;
+    n->u.entry->requires_grad = v->requires_grad;
+    n->u.entry->parameter = v->parameter;
+    return ckr__bind_flat(w->c, n->u.entry, t, false, b, 0, numel, 0) ? n : NULL;
+}
+
+/* A group as it was, with the values that were decided; `index` NULL: its own parameters. */
+static ckr_node *ckr__whole_group(ckr__ctx *c, const ckr_group *g, ckr_node *index)
+{
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    const ckr_node *raw = g->raw ? g->raw : g->hyper;
+    uint64_t i, k;
+    for (i = 0; d && i < raw->count; i++) {
+        ckr_node *key = raw->u.items[2 * i], *value = raw->u.items[2 * i + 1];
+        for (k = 0; k < g->hyper->count; k++)
+            if (ckr_node_str(key) && ckr__is_str(g->hyper->u.items[2 * k], key->u.str))
+                value = g->hyper->u.items[2 * k + 1];
+        if (index && ckr__is_str(key, "params")) continue;
+        if (!ckr__node_pair(c, d, key, value)) return NULL;
+    }
+    for (k = 0; d && k < g->hyper->count; k++) {
+        const char *key = ckr_node_str(g->hyper->u.items[2 * k]);
+        if (key && !ckr_node_get(d, key) &&
+            !ckr__node_pair(c, d, g->hyper->u.items[2 * k], g->hyper->u.items[2 * k + 1]))
+            return NULL;
+    }
+    return d && (!index || ckr__node_set(c, d, "params", index)) ? d : NULL;
+}
+
+/* The optimizer numbers parameters in the order of its groups: with other groups the numbers stay
+   the state's own. */
+static ckr_node *ckr__whole_index(const ckr__whole_job *w, const ckr_group *g)
+{
+    const ckr_node *old = ckr_node_get(w->p->optimizer, "param_groups");
+    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
+    uint64_t i, k, m;
+    for (i = 0; list && i < g->n_params; i++) {
+        ckr_node *found = NULL;
+        for (k = 0; k < old->count && !found; k++) {
+            const ckr_node *params = ckr_node_get(old->u.items[k], "params");
+            uint64_t n;
+            const char **names = ckr__plain_param_names(w->c, old->u.items[k], &n);
+            for (m = 0; names && m < n && !found; m++)
+                if (!strcmp(names[m], g->params[i])) found = params->u.items[m];
+        }
+        if (found && !ckr__node_push(w->c, list, found)) return NULL;
+    }
+    return list;
+}
+
+static bool ckr__whole_groups(ckr__whole_job *w, bool others)
+{
+    uint64_t i;
+    if (!w->p->optimizer) return true;
+    w->groups = ckr__node(w->c, CKR_NODE_LIST);
+    for (i = 0; w->groups && i < w->s->n_groups; i++) {
+        ckr_node *index = others ? ckr__whole_index(w, &w->s->groups[i]) : NULL, *g;
+        if (others && !index) return false;
+        g = ckr__whole_group(w->c, &w->s->groups[i], index);
+        if (!ckr__node_push(w->c, w->groups, g)) return false;
+    }
+    return w->groups != NULL;
+}
+
+/* The proof: what was written, read again as torch would go on from it, gives the LR that was
+   decided at every update of the rest (a thousand of them, where there are more). */
+static ckr_result ckr__whole_proof(ckr__whole_job *w, const ckr_schedule *want, double *worst)
+{
+    const ckr_state *s = w->s;
+    const uint64_t n = want->n_lanes;
+    const int64_t done = s->progress.step > 0 ? s->progress.step : 0;
+    const double end = (ckr__sched_end(want) - want->offset) / want->rate;
+    const uint64_t rows = end > (double)done && end < (double)done + 1000
+                              ? (uint64_t)(end - (double)done) + 1
+                              : 1000;
+    const ckr_node **hyper = CKR__NEW_N(w->c, const ckr_node *, n);
+    double *a, *b;
+    ckr_schedule *x;
+    uint64_t i;
+    ckr_result r;
+    *worst = 0;
+    if (!hyper) return w->c->err->code;
+    for (i = 0; i < n && i < s->n_groups; i++) hyper[i] = s->groups[i].hyper;
+    r = ckr__sched_torch(w->c, w->scheduler, n == s->n_groups ? hyper : NULL, n, NULL, &x);
+    if (r != CKR_OK) return r;
+    if (x->opaque || x->n_lanes != n) *worst = HUGE_VAL;
+    if (x->opaque || x->n_lanes != n) return CKR_OK;
+    x->offset = (double)x->position - x->rate * (double)done;
+    a = (double *)ckr__heap_alloc(w->c, (size_t)(2 * rows * n) * sizeof *a);
+    if (!a) return CKR_E_NOMEM;
+    b = a + rows * n;
+    r = ckr__sched_eval(w->c, want, CKR__COL_LR, done + 1, rows, a);
+    if (r == CKR_OK) r = ckr__sched_eval(w->c, x, CKR__COL_LR, done + 1, rows, b);
+    for (i = 0; i < rows * n && r == CKR_OK; i++) {
+        const double by = fabs(a[i] - b[i]) / (fabs(a[i]) > 1e-300 ? fabs(a[i]) : 1);
+        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
+    }
+    ckr__heap_free(w->c, a, (size_t)(2 * rows * n) * sizeof *a);
+    return r;
+}
+
+static ckr_result ckr__whole_say(ckr__whole_job *w, const char *code, ckr_severity severity,
+                                 const char *subject, const char *now, const char *why,
+                                 const char *remedy)
+{
+    return ckr__note(w->c, w->notes, w->n_notes, code, severity, subject, NULL, now, why, remedy)
+               ? CKR_OK
+               : w->c->err->code;
+}
+
+/* A scheduler that is a function of the trainer's source keeps no curve in its file. */
+static ckr_result ckr__whole_in_code(ckr__whole_job *w, const ckr_schedule *s)
+{
+    const char *params = ckr__node_text_of(w->c, s->params);
+    if (!params) return w->c->err->code;
+    return ckr__whole_say(w, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED, s->kind, params,
+                          "this scheduler is built by the trainer, the file keeps its clock only",
+                          "build it with these arguments in the coming run");
+}
+
+static ckr_result ckr__whole_schedule(ckr__whole_job *w)
+{
+    const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
+    double worst;
+    char text[40];
+    ckr_result r;
+    if (!s || !w->p->scheduler) return CKR_OK;
+    r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
+    if (r != CKR_OK || s->opaque) return r;
+    if (ckr_node_get(w->p->scheduler, "lr_lambdas") || w->p->scheduler->count == 1)
+        return ckr__whole_in_code(w, s);
+    r = ckr__whole_proof(w, s, &worst);
+    if (r != CKR_OK || !(worst > 1e-9)) return r;
+    snprintf(text, sizeof text, "%.3g of the LR", worst);
+    return ckr__whole_say(w, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, s->kind, text,
+                          "the state of this scheduler cannot hold the schedule that was decided",
+                          "--lr-policy target, or another schedule with --to-schedule");
+}
+
+static bool ckr__same_hyper(const ckr_state *a, const ckr_state *b)
+{
+    uint64_t i, k;
+    if (a->n_groups != b->n_groups) return false;
+    for (i = 0; i < a->n_groups; i++) {
+        const ckr_node *x = a->groups[i].hyper, *y = b->groups[i].hyper;
+        if (x->count != y->count) return false;
+        for (k = 0; k < 2 * x->count; k++) if (x->u.items[k] != y->u.items[k]) return false;
+    }
+    return true;
+}
+
+static ckr_result ckr__whole_emit(ckr__whole_job *w, const ckr_state *source, const ckr_target *t,
+                                  ckr__out_file *f)
+{
+    ckr__copy hooks;
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    const ckr_schedule *now = w->s->n_schedules ? w->s->schedules : NULL;
+    const ckr_schedule *was = source->n_schedules ? source->schedules : NULL;
+    w->views.c = w->c;
+    for (i = 0; i < w->p->n_views; i++)
+        if (!ckr__map_put(&w->views, (const char *)&w->p->views[i], sizeof w->p->views[i], i, NULL))
+            return w->c->err->code;
+    if ((t->groups || !ckr__same_hyper(w->s, source)) && !ckr__whole_groups(w, t->groups != NULL))
+        return w->c->err->code;
+    if (now && !ckr__sched_same(now, was)) r = ckr__whole_schedule(w);
+    if (r != CKR_OK) return r;
+    memset(&hooks, 0, sizeof hooks);
+    hooks.swap_fn = ckr__whole_swap;
+    hooks.tensor_fn = ckr__whole_tensor;
+    hooks.user = w;
+    f->root = ckr__copy_tree(w->c, f, w->p->root, &hooks);
+    return f->root ? CKR_OK : w->c->err->code;
+}
+
+/* The whole file, when nothing was asked for that only tensors can answer. */
+static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                   ckr__out *out, ckr_note **notes, uint64_t *n_notes)
+{
+    ckr__out_file *f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
+    ckr__whole_job w;
+    ckr_result r;
+    if (!f) return c->err->code;
+    memset(&w, 0, sizeof w);
+    w.c = c;
+    w.s = s;
+    w.p = (const ckr__plain *)s->dialect_data;
+    w.notes = notes;
+    w.n_notes = n_notes;
+    r = ckr__whole_emit(&w, w.p->source, t, f);
+    ckr__map_free(&w.views);
+    return r;
+}
+
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                   ckr__out *out, ckr_note **notes, uint64_t *n_notes)
 {
-    const bool torch = !strcmp(t->dialect, "torch");
-    ckr__out_file *f =
-        ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
+    const bool torch = !strcmp(t->dialect, "torch"),
+               whole = torch && !t->slots && !t->without && t->dtype == CKR_DTYPE_NONE &&
+                       !strcmp(s->dialect, "torch") && s->dialect_data;
+    ckr__out_file *f;
     uint64_t i;
+    if (whole) return ckr__plain_whole(c, s, t, out, notes, n_notes);
+    f = ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
     if (!f) return c->err->code;
     f->root = ckr__node(c, CKR_NODE_DICT);
     f->metadata = torch ? NULL : ckr__node(c, CKR_NODE_DICT);
@@ -23228,9 +23726,10 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
     double v;
     ckr_result r;
     if (strcmp(x->key, "lr") != 0 || !d->out->n_groups) {
-        r = ckr__setting_bad(d, x, "the checkpoint does not tell its schedule");
-        return ckr__remedy(d->c->err, r, "tell it with --schedule KIND:..., or the new one with "
-                                         "--to-schedule KIND:...");
+        r = ckr__setting_bad(d, x, d->before && d->before->reason ? d->before->reason
+                                   : "the checkpoint does not tell its schedule");
+        return ckr__remedy(d->c->err, r, "tell it with --schedule KIND:... or --optimizer FILE, or "
+                                         "the new one with --to-schedule KIND:...");
     }
     if (!ckr__setting_number(x, &v)) return ckr__setting_bad(d, x, "not a number from 0 on");
     r = ckr__decide_hyper(d, x, v);
@@ -23251,7 +23750,7 @@ static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
     ckr_result r;
     d->asked_schedule = true;
     if (lr) d->asked_lr = true;
-    if (!old || (old->opaque && lr)) return ckr__decide_bare_lr(d, x);
+    if (!old || old->opaque) return ckr__decide_bare_lr(d, x);
     if (x->group) return ckr__decide_lanes(d, x);
     r = ckr__sched_set(d->c, old, x->key, x->value, -1, &s);
     if (r != CKR_OK) return r;
@@ -23625,8 +24124,8 @@ static ckr_result ckr__decide_write(ckr__decide *d)
             fabs(was - lr.first[i]) > 4 * DBL_EPSILON * fabs(was) &&
             !ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i])))
             r = d->c->err->code;
-        if (base == base && d->asked_schedule && ckr_node_f64(ckr_node_get(h, "initial_lr"), &was) &&
-            was != base && !ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base)))
+        if (base == base && d->asked_schedule &&
+            ckr_node_f64(ckr_node_get(h, "initial_lr"), &was) && was != base && !ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base)))
             r = d->c->err->code;
         if (wd.first[i] == wd.first[i] &&
             !ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i])))
@@ -24129,7 +24628,7 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
     }
     sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[win->file - w->first_file],
                                 win->begin, buf, (size_t)(win->end - win->begin));
-    if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_WRITE, f->path, sys);
+    if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_WRITE, w->files.list[win->file], sys);
 }
 
 static void ckr__win_lane(void *arg, uint32_t lane)
@@ -24177,7 +24676,7 @@ static ckr_result ckr__win_late(ckr__write *w, uint64_t file)
         if (!s->late || !s->size) continue;
         sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[file - w->first_file], s->offset,
                                     s->bytes, (size_t)s->size);
-        if (sys) return ckr__fail_io(w->c->err, CKR_ITEM_IO_WRITE, f->path, sys);
+        if (sys) return ckr__fail_io(w->c->err, CKR_ITEM_IO_WRITE, w->files.list[file], sys);
     }
     return CKR_OK;
 }
@@ -25291,20 +25790,6 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
     return r;
 }
 
-/* A value as text, for comparison and report. NULL: out of memory. */
-static const char *ckr__node_text_of(ckr__ctx *c, const ckr_node *n)
-{
-    ckr__buf b;
-    const char *s;
-    if (!n) return "absent";
-    memset(&b, 0, sizeof b);
-    b.c = c;
-    s = ckr__json_put(&b, n, 0, true) == CKR_OK ? ckr__strndup(c, (const char *)b.data, b.size)
-                                                : NULL;
-    ckr__buf_free(&b);
-    return s;
-}
-
 static bool ckr__told_drift(ckr__ctx *c, const ckr_schedule *x, double *drift, uint64_t *lane)
 {
     *drift = 0;
@@ -25381,18 +25866,19 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
 }
 
 /* The caller knows the saved run's schedule where no file holds its curve. */
-static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const char *spec)
+static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const ckr_open_desc *desc)
 {
+    const char *spec = desc ? desc->schedule : NULL;
     const ckr_schedule *old = s->n_schedules ? s->schedules : NULL;
     const uint64_t n = old ? old->n_lanes : s->n_groups;
     double *bases;
     ckr_schedule *x;
     uint64_t i;
-    ckr_result r;
-    if (!spec) return CKR_OK;
+    ckr_result r = CKR_OK;
+    if (!spec && !(desc && desc->curve_fn)) return CKR_OK;
     if (old && !old->opaque)
-        return ckr__note(c, &s->notes, &s->n_notes, "CKR_SCHEDULE_KNOWN", CKR_EXACT, old->kind, NULL,
-                         NULL, "the checkpoint tells its schedule: --schedule was not needed", NULL)
+        return ckr__note(c, &s->notes, &s->n_notes, "CKR_SCHEDULE_KNOWN", CKR_EXACT, old->kind,
+                         NULL, NULL, "the checkpoint tells its schedule: --schedule was not needed", NULL)
                    ? CKR_OK
                    : c->err->code;
     bases = CKR__NEW_N(c, double, n);
@@ -25402,8 +25888,9 @@ static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const char *spec
         if (!old && !ckr_node_f64(ckr_node_get(s->groups[i].hyper, "initial_lr"), &bases[i]))
             ckr_node_f64(ckr_node_get(s->groups[i].hyper, "lr"), &bases[i]);
     }
-    r = ckr__sched_parse(c, spec, n ? bases : NULL, n, &x);
-    if (r != CKR_OK) return r;
+    if (spec) r = ckr__sched_parse(c, spec, n ? bases : NULL, n, &x);
+    else x = ckr__sched_user(c, desc->curve_fn, desc->curve_user, bases, n);
+    if (r != CKR_OK || !x) return c->err->code;
     return ckr__told_fits(c, s, old, x);
 }
 
@@ -25458,7 +25945,7 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
             r = c->err->code;
     }
     if (r == CKR_OK) r = ckr__side_schedule(c, &k->state, k->side);
-    if (r == CKR_OK) r = ckr__told_schedule(c, &k->state, desc ? desc->schedule : NULL);
+    if (r == CKR_OK) r = ckr__told_schedule(c, &k->state, desc);
     ckr__clock_align(&k->state);
     return r;
 }

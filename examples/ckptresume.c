@@ -3187,7 +3187,8 @@ static int64_t curve_last(const job *j, const ckr_plan_facts *f)
     const int64_t b = f->after ? ckr_schedule_end(f->after) : -1;
     int64_t last = a > b ? a : b;
     if (j->o.to) return j->o.to;
-    if (last < f->resume_at) last = f->resume_at < INT64_MAX / 2 ? 2 * (f->resume_at - 1) : INT64_MAX;
+    if (last < f->resume_at)
+        last = f->resume_at < INT64_MAX / 2 ? 2 * (f->resume_at - 1) : INT64_MAX;
     return last > 0 ? last : 1;
 }
 
@@ -3420,8 +3421,8 @@ static const verb all_verbs[] = {
     { "lr", VERB_LR, 1, verb_lr, "lr PATH [policy]",
       "learning rate per update and group, before and after the resume",
       "What the saved run would have used at each optimizer update, and what the planned run will "
-      "use. PATH may also be the file of a bare torch scheduler, with --optimizer FILE. Exits 1 when "
-      "the policy refuses the change; the report says what would allow it.",
+      "use. PATH may also be the file of a bare torch scheduler, with --optimizer FILE. Exits 1 "
+      "when the policy refuses the change; the report says what would allow it.",
       "ckptresume lr checkpoints/ --set total_steps=40000 --lr-policy splice --svg lr.svg" },
     { "version", VERB_VERSION, 0, verb_version, "version", "the version of the tool", "",
       "ckptresume version" },

@@ -1,0 +1,599 @@
+/* What arguments, the system and what is to be written can do wrong: every call of the I/O hooks
+   that can fail, limits, outputs, targets, values that a format cannot hold, and bytes that are not
+   what they were. */
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+#include "t.h"
+#include "memio.h"
+#include "tree.h"
+#include "bad.h"
+
+#define DATA "tests/data/nanotron/"
+#define TP2 DATA "tp2_pp1_dp1/ckpt"
+#define ZERO DATA "tp2_pp1_dp2_zero1_bf16_master/ckpt"
+#define IN "/w/ckpt"
+#define STEP IN "/13/"
+#define STATES(tp) STEP "optimizer/optimizer_pp-0-of-1_tp-" tp "-of-2_exp-0-of-1.pt"
+#define RANDOM STEP "random/tp-0-of-2_dp-0-of-1_pp-0-of-1.pt"
+#define QKV "model.decoder.0.pp_block.attn.qkv_proj.weight"
+#define NORM "model.final_layer_norm.pp_block.weight"
+#define OUT "/w/out"
+#define TEMP "/w/.out.ckptresume-tmp"
+#define OLD "/w/.out.ckptresume-old"
+#define NOWHERE CKR_NO_OFFSET
+#define S(text) text, sizeof(text) - 1
+
+static memio mem;
+static faulty fault;
+static ckr_env env;
+static ckr_limits limits;
+static ckr_error err;
+
+/* The n-th call of this kind fails from now on (-1: none does). */
+static ckr_open_desc failing(int kind, unsigned long at, int32_t sys)
+{
+    ckr_open_desc d = CKR_ZERO;
+    env = faulty_env(&fault, memio_io(&mem));
+    fault.kind = kind;
+    fault.at = at;
+    fault.sys = sys;
+    d.env = &env;
+    d.limits = limits;
+    return d;
+}
+
+static ckr_ckpt *opened(const char *path)
+{
+    ckr_open_desc d = failing(-1, 0, 0);
+    ckr_ckpt *c = NULL;
+    CHECK_OK(ckr_ckpt_open(path, &d, &c, &err), &err);
+    return c;
+}
+
+static ckr_ckpt *nanotron(void)
+{
+    memio_free(&mem);
+    memio_load(&mem, TP2, IN);
+    return opened(IN);
+}
+
+static const float two[2] = { 1, 2 };
+
+static ckr_ckpt *plain_of(const char *name, ckr_dtype dtype)
+{
+    const int64_t shape[1] = { 2 };
+    ckr_open_desc d = failing(-1, 0, 0);
+    ckr_ckpt *c = NULL;
+    CHECK_OK(ckr_ckpt_create(&d, &c, &err), &err);
+    CHECK_OK(ckr_ckpt_put(c, name, "param", dtype, 1, shape, two, &err), &err);
+    return c;
+}
+
+static ckr_ckpt *plain_two(const char *name, const char *other)
+{
+    const int64_t shape[1] = { 2 };
+    ckr_ckpt *c = plain_of(name, CKR_DTYPE_F32);
+    CHECK_OK(ckr_ckpt_put(c, other, "param", CKR_DTYPE_F32, 1, shape, two, &err), &err);
+    return c;
+}
+
+static ckr_target target(void)
+{
+    ckr_target t = CKR_ZERO;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    return t;
+}
+
+/* No plan comes from it, and nothing is left; closes `c`. */
+static void no_plan_at_all(ckr_ckpt *c, const ckr_target *t, uint64_t max_bytes, const char *label,
+                           bad_want w)
+{
+    ckr_plan *p = NULL;
+    ckr_result r = ckr_plan_create(c, t, max_bytes, &p, &err);
+    bad_is(r, &err, label, w);
+    CHECK(!p);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    t_check(fault.blocks == 0 && fault.handles == 0, __FILE__, __LINE__, "%s: %ld blocks left",
+            label, fault.blocks);
+}
+
+/* ---- arguments and limits ---- */
+
+static void arguments(void)
+{
+    static const int64_t shape[9] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 }, start[1] = { 1 },
+                         count[1] = { 2 };
+    ckr_open_desc d = failing(-1, 0, 0);
+    ckr_ckpt *c = plain_of("a", CKR_DTYPE_I32), *none = NULL;
+    ckr_read r = CKR_ZERO;
+    float dst[2];
+    if (!c) return;
+    bad_is(ckr_ckpt_put(c, "b", "param", CKR_DTYPE_F32, 9, shape, two, &err), &err, "9 axes",
+           bad(CKR_ITEM_ARG, "", NOWHERE, "b"));
+    env.alloc.free_fn = NULL;
+    bad_is(ckr_ckpt_create(&d, &none, &err), &err, "half an allocator",
+           bad(CKR_ITEM_ARG, "", NOWHERE, "env.alloc"));
+    r.tensor = ckr_ckpt_tensor(c, "a", "param");
+    r.dst = dst;
+    r.dst_size = 4;
+    bad_is(ckr_ckpt_read(c, &r, 1, &err), &err, "4 bytes",
+           bad(CKR_ITEM_DST_SIZE, "", NOWHERE, "a"));
+    r.dst_size = 8;
+    r.as = CKR_DTYPE_F32;
+    bad_is(ckr_ckpt_read(c, &r, 1, &err), &err, "int32 as float32",
+           bad(CKR_ITEM_CAST, "", NOWHERE, "a"));
+    r.as = CKR_DTYPE_NONE;
+    r.start = start;
+    r.count = count;
+    bad_is(ckr_ckpt_read(c, &r, 1, &err), &err, "a box", bad(CKR_ITEM_BOX_RANGE, "", NOWHERE, "a"));
+    ckr_ckpt_close(c);
+    memio_put(&mem, "/d/a.pkl", S("\200\2N."));
+    d = failing(-1, 0, 0);
+    d.dialect = "bogus";
+    bad_is(ckr_ckpt_open("/d/a.pkl", &d, &none, &err), &err, "dialect",
+           bad(CKR_ITEM_DIALECT_UNKNOWN, "", NOWHERE, "bogus"));
+    CHECK(!none && strstr(err.remedy, "nanotron"));
+}
+
+static void targets_of_one_file(void)
+{
+    ckr_target t = target();
+    t.dialect = "bogus";
+    no_plan_at_all(plain_two("a", "b"), &t, 0, "dialect",
+                   bad(CKR_ITEM_DIALECT_UNKNOWN, "", NOWHERE, "bogus"));
+    t = target(), t.variant = "bogus";
+    no_plan_at_all(plain_two("a", "b"), &t, 0, "variant",
+                   bad(CKR_ITEM_VARIANT_UNKNOWN, "", NOWHERE, "bogus"));
+    CHECK(err.remedy[0]);
+    t = target(), t.slots = "bogus";
+    no_plan_at_all(plain_two("a", "b"), &t, 0, "slots",
+                   bad(CKR_ITEM_SLOT_UNKNOWN, "", NOWHERE, "bogus"));
+    t = target();
+    no_plan_at_all(plain_two("a", "b"), &t, 1000, "1000 bytes",
+                   bad(CKR_ITEM_LIMIT, "", NOWHERE, "max_bytes"));
+}
+
+static void limited(void)
+{
+    static char deep[2100];
+    ckr_open_desc d;
+    ckr_ckpt *c = NULL;
+    memset(deep, ']', 1050);
+    memset(deep + 1050, 'a', 1049);
+    memcpy(deep, "\200\2", 2);
+    deep[2097] = '.';
+    memio_put(&mem, "/d/deep.pkl", deep, 2098);
+    d = failing(-1, 0, 0);
+    bad_is(ckr_ckpt_open("/d/deep.pkl", &d, &c, &err), &err, "1048 lists",
+           bad(CKR_ITEM_TREE_TOO_DEEP, "/d/deep.pkl", NOWHERE, ""));
+    limits.max_arena_bytes = 5000;
+    d = failing(-1, 0, 0);
+    bad_is(ckr_ckpt_open("/d/deep.pkl", &d, &c, &err), &err, "max_arena_bytes",
+           bad(CKR_ITEM_LIMIT, "", NOWHERE, ""));
+    memset(&limits, 0, sizeof limits);
+    d = failing(FAULT_ALLOC, 1, 0);
+    bad_is(ckr_ckpt_open("/d/deep.pkl", &d, &c, &err), &err, "no memory",
+           bad(CKR_ITEM_NOMEM, "", NOWHERE, ""));
+    CHECK(!c && fault.blocks == 0 && fault.handles == 0);
+}
+
+/* ---- schedules ---- */
+
+static void settings(void)
+{
+    static const ckr_setting bogus = { NULL, "bogus", "1" };
+    ckr_target t = target();
+    t.sets = &bogus;
+    t.n_sets = 1;
+    no_plan_at_all(nanotron(), &t, 0, "no such key",
+                   bad(CKR_ITEM_SETTING, "", NOWHERE, "bogus"));
+    CHECK(strstr(err.remedy, "warmup_steps"));
+    t = target(), t.schedule = "bogus:steps=1";
+    no_plan_at_all(nanotron(), &t, 0, "no such schedule",
+                   bad(CKR_ITEM_SCHEDULE, "", NOWHERE, "bogus"));
+    CHECK(strstr(err.remedy, "torchtitan"));
+    t = target(), t.lr_policy = CKR_LR_REWARM;
+    no_plan_at_all(nanotron(), &t, 0, "rewarm over 0 steps",
+                   bad(CKR_ITEM_SCHEDULE_REBASE, "", NOWHERE, "rewarm"));
+    CHECK(strstr(err.remedy, "--rewarm-steps"));
+}
+
+static void scheduler_states(void)
+{
+    ckr_open_desc d;
+    ckr_ckpt *c = NULL;
+    memio_put(&mem, "/d/a.pkl", S("\200\2}."));
+    d = failing(-1, 0, 0);
+    d.optimizer = "/d/a.pkl";
+    bad_is(ckr_ckpt_open("/d/a.pkl", &d, &c, &err), &err, "no optimizer",
+           bad(CKR_ITEM_SCHEDULE_STATE, "/d/a.pkl", NOWHERE, "param_groups"));
+    CHECK(!c && fault.blocks == 0 && fault.handles == 0);
+}
+
+/* ---- reading ---- */
+
+static void reads(const char *path, int kind, int32_t sys, bad_want w)
+{
+    ckr_open_desc d = failing(kind, 1, sys);
+    ckr_ckpt *c = NULL;
+    bad_is(ckr_ckpt_open(path, &d, &c, &err), &err, "reading", w);
+    CHECK(!c && fault.blocks == 0 && fault.handles == 0);
+    CHECK_INT(err.sys_error, sys);
+}
+
+static void input_errors(void)
+{
+    memio_put(&mem, "/d/a.pkl", S("\200\2N."));
+    reads("/d/a.pkl", FAULT_OPEN, EACCES, bad(CKR_ITEM_IO_OPEN, "/d/a.pkl", NOWHERE, ""));
+    CHECK(strstr(err.text, strerror(EACCES)) && err.remedy[0]);
+    reads("/d/a.pkl", FAULT_OPEN, ENOENT, bad(CKR_ITEM_PATH_NOT_FOUND, "/d/a.pkl", NOWHERE, ""));
+    reads("/d/a.pkl", FAULT_STAT, EACCES, bad(CKR_ITEM_IO_OPEN, "/d/a.pkl", NOWHERE, ""));
+    reads("/d/a.pkl", FAULT_READ, EIO, bad(CKR_ITEM_IO_READ, "/d/a.pkl", NOWHERE, ""));
+    memio_load(&mem, TP2, IN);
+    memio_remove(&mem, IN "/latest.txt");
+    reads(IN, FAULT_LIST, EIO, bad(CKR_ITEM_IO_LIST, IN, NOWHERE, ""));
+}
+
+/* ---- writing ---- */
+
+/* Writes `c` to OUT with one failing call: this error, and nothing is left of it. */
+static void writes(ckr_ckpt *c, int kind, unsigned long at, int32_t sys, bool force, bad_want w)
+{
+    ckr_target t = target();
+    ckr_plan *p = NULL;
+    ckr_result r;
+    t.force = force;
+    if (!c) return;
+    CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err);
+    fault.kind = kind;
+    fault.at = at;
+    fault.sys = sys;
+    memset(fault.calls, 0, sizeof fault.calls);
+    r = ckr_plan_write(p, OUT, NULL, &err);
+    bad_is(r, &err, ckr_item_name(w.item), w);
+    CHECK(err.sys_error == sys && (sys == EIO || err.remedy[0]));
+    CHECK(!memio_find(&mem, OUT) || force);
+    CHECK(!memio_find(&mem, TEMP) && !memio_find(&mem, OLD));
+    fault.kind = -1;
+    ckr_plan_free(p);
+}
+
+static void output_errors(void)
+{
+    ckr_ckpt *c = plain_two("a", "b");
+    memio_put(&mem, "/w/x", "x", 1);
+    writes(c, FAULT_CREATE, 1, EACCES, false, bad(CKR_ITEM_IO_OPEN, TEMP, NOWHERE, ""));
+    writes(c, FAULT_WRITE, 1, EIO, false, bad(CKR_ITEM_IO_WRITE, TEMP, NOWHERE, ""));
+    writes(c, FAULT_WRITE, 1, ENOSPC, false, bad(CKR_ITEM_IO_NO_SPACE, TEMP, NOWHERE, ""));
+    writes(c, FAULT_SYNC, 1, EIO, false, bad(CKR_ITEM_IO_SYNC, TEMP, NOWHERE, ""));
+    writes(c, FAULT_RENAME, 1, EIO, false, bad(CKR_ITEM_IO_RENAME, TEMP, NOWHERE, ""));
+    writes(c, FAULT_SYNC_DIR, 1, EIO, true, bad(CKR_ITEM_IO_SYNC, "/w", NOWHERE, ""));
+    memio_remove(&mem, OUT);
+    ckr_ckpt_close(c);
+    CHECK(fault.blocks == 0 && fault.handles == 0);
+    c = nanotron();
+    writes(c, FAULT_MKDIR, 1, EACCES, false, bad(CKR_ITEM_IO_MKDIR, TEMP, NOWHERE, ""));
+    writes(c, FAULT_MKDIR, 2, ENOSPC, false, bad(CKR_ITEM_IO_NO_SPACE, TEMP "/13", NOWHERE, ""));
+    writes(c, FAULT_WRITE, 1, ENOSPC, false,
+           bad(CKR_ITEM_IO_NO_SPACE, TEMP "/13/model/model/token_position_embeddings/pp_block/"
+               "token_embedding/model_weight_pp-rank-0-of-1_tp-rank-0-of-2.safetensors", NOWHERE,
+               ""));
+    ckr_ckpt_close(c);
+    CHECK(fault.blocks == 0 && fault.handles == 0);
+}
+
+static bool never(void *user, uint64_t done, uint64_t total)
+{
+    (void)user;
+    (void)done;
+    (void)total;
+    return false;
+}
+
+static void cancelled(void)
+{
+    const int64_t shape[1] = { 2 };
+    ckr_open_desc d = failing(-1, 0, 0);
+    ckr_target t = target();
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    env.progress_fn = never;
+    CHECK_OK(ckr_ckpt_create(&d, &c, &err), &err);
+    CHECK_OK(ckr_ckpt_put(c, "a", "param", CKR_DTYPE_F32, 1, shape, two, &err), &err);
+    CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err);
+    memio_put(&mem, "/w/x", "x", 1);
+    bad_is(ckr_plan_write(p, OUT, NULL, &err), &err, "cancelled",
+           bad(CKR_ITEM_CANCELLED, "", NOWHERE, ""));
+    CHECK(!memio_find(&mem, OUT) && !memio_find(&mem, TEMP));
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+static void outputs(void)
+{
+    ckr_target t = target();
+    ckr_plan *p = NULL;
+    ckr_ckpt *c = nanotron();
+    if (!c || !CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err)) return;
+    memio_put(&mem, OUT, "there", 5);
+    bad_is(ckr_plan_write(p, OUT, NULL, &err), &err, "exists",
+           bad(CKR_ITEM_OUTPUT_EXISTS, OUT, NOWHERE, ""));
+    CHECK(strstr(err.remedy, "--force"));
+    bad_is(ckr_plan_write(p, STEP "out", NULL, &err), &err, "inside",
+           bad(CKR_ITEM_OUTPUT_INSIDE, STEP "out", NOWHERE, ""));
+    bad_is(ckr_plan_write(p, "/w/none/out", NULL, &err), &err, "no parent",
+           bad(CKR_ITEM_PATH_NOT_FOUND, "/w/none/out", NOWHERE, ""));
+    CHECK(err.remedy[0]);
+    memio_remove(&mem, OUT);
+    fault.kind = FAULT_MKDIR;          /* another run was faster */
+    fault.at = fault.calls[FAULT_MKDIR] + 1;
+    fault.sys = EEXIST;
+    bad_is(ckr_plan_write(p, OUT, NULL, &err), &err, "busy",
+           bad(CKR_ITEM_OUTPUT_BUSY, TEMP, NOWHERE, ""));
+    CHECK(err.remedy[0] && !memio_find(&mem, OUT));
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* ---- what a format cannot hold ---- */
+
+static void unwritable_names(void)
+{
+    ckr_target t = target();
+    const size_t n = 100000000;
+    char *name;
+    no_plan_at_all(plain_two("a", "__metadata__"), &t, 0, "__metadata__",
+                   bad(CKR_ITEM_WRITE_NAME, "", NOWHERE, "__metadata__"));
+    no_plan_at_all(plain_two("a", "\377"), &t, 0, "no UTF-8",
+                   bad(CKR_ITEM_WRITE_NAME, "", NOWHERE, "\377"));
+    no_plan_at_all(plain_two("a", "a"), &t, 0, "one name twice",
+                   bad(CKR_ITEM_WRITE_DUPLICATE, "", NOWHERE, "a"));
+    name = (char *)malloc(n + 1);
+    if (!name) exit(2);
+    memset(name, 'n', n);
+    name[n] = 0;
+    no_plan_at_all(plain_two("a", name), &t, 0, "a header over 100 MB",
+                   bad(CKR_ITEM_WRITE_SIZE, "", NOWHERE, ""));
+    free(name);
+    t.dialect = "torch";
+    no_plan_at_all(plain_of("q", CKR_DTYPE_QINT8), &t, 0, "qint8",
+                   bad(CKR_ITEM_WRITE_DTYPE, "", NOWHERE, "/q"));
+}
+
+static bad_zip zip;
+
+/* A file of random states with this value among them is carried along, or is not. */
+static void carries(const char *value, size_t n, bad_want w)
+{
+    static const char head[] = "\200\2cnanotron.random\nRandomStates\n)\201}" BAD_STR("\5", "_dict")
+        "}" BAD_STR("\11", "tp_synced") "cnanotron.random\nRandomState\n)\201}" BAD_STR("\5",
+        "extra"), tail[] = "sbssb.";
+    char pickle[600];
+    ckr_target t = target();
+    memcpy(pickle, head, sizeof head - 1);
+    memcpy(pickle + sizeof head - 1, value, n);
+    memcpy(pickle + sizeof head - 1 + n, tail, sizeof tail);
+    memio_free(&mem);
+    memio_load(&mem, TP2, IN);
+    bad_torch(&zip, pickle, sizeof head - 1 + n + sizeof tail - 1);
+    memio_put(&mem, RANDOM, zip.b, zip.n);
+    no_plan_at_all(opened(IN), &t, 0, ckr_item_name(w.item), w);
+}
+
+#define MEMBER "13/random/tp-0-of-2_dp-0-of-1_pp-0-of-1.pt"
+
+static void unwritable_values(void)
+{
+    static const char meta[] = "ctorch._utils\n_rebuild_meta_tensor_no_storage\n(ctorch\nfloat32\n"
+        "K\2\205K\1\205\211tR";
+    carries(S("]q\5h\5\205q\6a0h\6"), bad(CKR_ITEM_WRITE_CYCLE, MEMBER, NOWHERE,
+                                             "/_dict/tp_synced/extra/[0]/[0]"));
+    carries(S("(" BAD_STR("\7", "storage") "ctorch\nFloatStorage\n" BAD_KEY BAD_STR("\3", "cpu")
+              "K\2tQ"), bad(CKR_ITEM_WRITE_NODE, MEMBER, NOWHERE, "/_dict/tp_synced/extra"));
+    carries(S(meta), bad(CKR_ITEM_COPY_TENSOR, MEMBER, NOWHERE, "leftover"));
+}
+
+/* A value of a parameter group that has no text: two checkpoints cannot be compared. */
+static void uncomparable(void)
+{
+    static const char *const path[] = { STATES("0"), STATES("1") };
+    ckr_ckpt *c;
+    ckr_diff diff;
+    int i;
+    ckr_result r;
+    memio_free(&mem);
+    memio_load(&mem, TP2, IN);
+    for (i = 0; i < 2; i++) {
+        const memio_file *f = memio_find(&mem, path[i]);
+        uint8_t *p = f ? f->data : NULL;
+        while (p && memcmp(p, "\7\0\0\0foreach", 11)) p++;
+        if (!p || !CHECK(p[16] == 'N')) return;
+        p[16] = 0x8f;                          /* None becomes an empty set */
+    }
+    c = opened(IN);
+    if (!c) return;
+    memset(&diff, 0, sizeof diff);
+    r = ckr_ckpt_diff(c, c, &diff, &err);
+    bad_is(r, &err, "a set", bad(CKR_ITEM_JSON_PUT, "", NOWHERE, ""));
+    ckr_diff_free(&diff);
+    ckr_ckpt_close(c);
+}
+
+/* What only a program that fills states and files itself can do: the pieces of a tensor, the
+   entries of a file. */
+static void states_by_hand(void)
+{
+    ckr_target t = target();
+    ckr_ckpt *c = plain_two("a", "b");
+    ckr_tensor *x;
+    ckr__out_file f;
+    ckr__image *image = NULL;
+    if (!c) return;
+    x = c->state.tensors[1];
+    x->n_pieces = 0;
+    no_plan_at_all(c, &t, 0, "no piece", bad(CKR_ITEM_TENSOR_HOLE, "", NOWHERE, "b"));
+    c = plain_two("a", "b");
+    if (!c) return;
+    x = c->state.tensors[1];
+    x->pieces[0].file = 0;                     /* there is no file */
+    ckr__ctx_enter(&c->ctx, &err);
+    bad_is(ckr__tensor_check(&c->ctx, x), &err, "no such file",
+           bad(CKR_ITEM_PIECE_RANGE, "", 0, "b"));
+    ckr__ctx_enter(&c->ctx, &err);
+    memset(&f, 0, sizeof f);
+    f.path = "a";
+    f.format = CKR_FORMAT_SAFETENSORS;
+    f.root = ckr__node(&c->ctx, CKR_NODE_DICT);
+    f.n_entries = 1;
+    bad_is(ckr__image_make(&c->ctx, &f, &image), &err, "an entry too many",
+           bad(CKR_ITEM_WRITE_ENTRY, "a", NOWHERE, ""));
+    ckr_ckpt_close(c);
+}
+
+/* ---- bytes that are not what they were ---- */
+
+/* Another last byte in the first piece of a slot that is (or is not) a copy; its file. */
+static void flip(const ckr_ckpt *c, const char *name, const char *slot, bool replica)
+{
+    const ckr_tensor *t = ckr_ckpt_tensor(c, name, slot);
+    uint32_t i;
+    for (i = 0; t && i < t->n_pieces && t->pieces[i].replica != replica; i++) {}
+    if (CHECK(t && i < t->n_pieces))
+        memio_find(&mem, c->ctx.files[t->pieces[i].file].path)->data[t->pieces[i].offset + 1] ^= 4;
+}
+
+static void unsound(const ckr_ckpt *c, ckr_item item, const char *subject)
+{
+    ckr_report report;
+    uint64_t i;
+    const char *name = ckr_item_name(item);
+    if (!CHECK_OK(ckr_ckpt_check(c, &report, &err), &err)) return;
+    bad_seen[item] = true;
+    for (i = 0; i < report.n_notes && strcmp(report.notes[i].code, name); i++) {}
+    if (t_check(!report.sound && i < report.n_notes, __FILE__, __LINE__, "%s: sound", name)) {
+        CHECK(report.notes[i].severity == CKR_ERROR && report.notes[i].reason);
+        CHECK_STR(report.notes[i].subject, subject);
+    }
+    ckr_report_free(&report);
+}
+
+static void other_bytes(void)
+{
+    ckr_ckpt *c = nanotron();
+    ckr_target t = target();
+    ckr_plan *p = NULL;
+    if (!c) return;
+    flip(c, NORM, "exp_avg", true);
+    unsound(c, CKR_ITEM_REPLICA_DIFFERS, NORM " (exp_avg)");
+    flip(c, NORM, "exp_avg", true);
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err))
+        CHECK_OK(ckr_plan_write(p, OUT, NULL, &err), &err);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    c = opened(OUT);
+    if (!c) return;
+    flip(c, QKV, "param", false);
+    unsound(c, CKR_ITEM_SIDE_DIGEST, QKV "/param");
+    ckr_ckpt_close(c);
+    memio_free(&mem);
+    memio_load(&mem, ZERO, IN);
+    c = opened(IN);
+    if (!c) return;
+    flip(c, QKV, "param", false);
+    unsound(c, CKR_ITEM_MASTER_DIFFERS, QKV);
+    ckr_ckpt_close(c);
+}
+
+static void side_file(void)
+{
+    ckr_open_desc d;
+    ckr_ckpt *c = nanotron();
+    ckr_ckpt_close(c);
+    memio_put(&mem, STEP "ckptresume.json", "[]", 2);
+    d = failing(-1, 0, 0);
+    bad_is(ckr_ckpt_open(IN, &d, &c, &err), &err, "a list",
+           bad(CKR_ITEM_SIDE_FORMAT, STEP "ckptresume.json", 0, ""));
+    CHECK(!c);
+}
+
+/* ---- targets ---- */
+
+/* The plan is refused with this note; nothing can be written from it. */
+static void no_plan(const ckr_ckpt *c, const ckr_target *t, ckr_item item, const char *subject,
+                    bool remedy)
+{
+    const ckr_plan_facts *f;
+    ckr_plan *p = NULL;
+    uint64_t i;
+    const char *name = ckr_item_name(item);
+    if (!CHECK_OK(ckr_plan_create(c, t, 0, &p, &err), &err)) return;
+    f = ckr_plan_info(p);
+    for (i = 0; i < f->n_notes && strcmp(f->notes[i].code, name); i++) {}
+    bad_seen[item] = true;
+    if (t_check(i < f->n_notes && f->verdict == CKR_VERDICT_REFUSED, __FILE__, __LINE__,
+                "%s: not refused", name)) {
+        const ckr_note *n = &f->notes[i];
+        CHECK(n->severity == CKR_ERROR && n->reason && n->reason[0]);
+        CHECK_STR(n->subject, subject);
+        t_check(!remedy || (n->remedy && n->remedy[0]), __FILE__, __LINE__, "%s: no remedy", name);
+    }
+    CHECK(ckr_plan_write(p, "/w/out", NULL, &err) == CKR_E_REFUSED);
+    bad_seen[CKR_ITEM_PLAN_REFUSED] = true;
+    CHECK(err.item == CKR_ITEM_PLAN_REFUSED && !memio_find(&mem, "/w/out"));
+    ckr_plan_free(p);
+}
+
+static void targets(void)
+{
+    ckr_target t;
+    ckr_ckpt *c, *plain;
+    c = nanotron();
+    if (!c) return;
+    t = target(), t.topology.tp = 3;
+    no_plan(c, &t, CKR_ITEM_TP_UNEVEN, QKV, true);
+    t = target(), t.topology.pp = 9;
+    no_plan(c, &t, CKR_ITEM_PP_EMPTY_STAGE, "stage 5", true);
+    t = target(), t.topology.zero = 3;
+    no_plan(c, &t, CKR_ITEM_ZERO_STAGE, "zero", true);
+    t = target(), t.topology.ep = 2;
+    no_plan(c, &t, CKR_ITEM_EP_SIZE, "ep", true);
+    t = target(), t.without = CKR_GROUPS;
+    no_plan(c, &t, CKR_ITEM_GROUPS_WITHOUT, "groups", true);
+    t = target(), t.without = CKR_PARAMS;
+    no_plan(c, &t, CKR_ITEM_PARAMS_WITHOUT, "params", true);
+    t = target(), t.without = CKR_PROGRESS;
+    no_plan(c, &t, CKR_ITEM_CLOCK_WITHOUT, "progress", true);
+    ckr_ckpt_close(c);
+    plain = plain_two("a", "b");
+    if (!plain) return;
+    t = target(), t.dialect = "nanotron";
+    no_plan(plain, &t, CKR_ITEM_NANOTRON_SOURCE, "dialect", false);
+    ckr_ckpt_close(plain);
+}
+
+int main(int argc, char **argv)
+{
+    static const ckr_item dead[] = { CKR_ITEM_OK };
+    t_begin(argc, argv);
+    RUN(arguments);
+    RUN(targets_of_one_file);
+    RUN(limited);
+    RUN(settings);
+    RUN(scheduler_states);
+    RUN(input_errors);
+    RUN(output_errors);
+    RUN(cancelled);
+    RUN(outputs);
+    RUN(unwritable_names);
+    RUN(unwritable_values);
+    RUN(uncomparable);
+    RUN(states_by_hand);
+    RUN(other_bytes);
+    RUN(side_file);
+    RUN(targets);
+    if (!t_now.only) bad_all_seen(BAD_RUN, dead);
+    memio_free(&mem);
+    return t_end();
+}
