@@ -22,7 +22,7 @@ TSAN     = -O1 -g -fsanitize=thread
 
 all: ckptresume examples
 
-ckptresume: examples/ckptresume.c examples/tree_json.h ckptresume.h
+ckptresume: examples/ckptresume.c examples/tree_json.h examples/lr_plot.h ckptresume.h
 	$(BUILD) $(LDFLAGS) examples/ckptresume.c -o $@ $(LDLIBS)
 
 # every other examples/*.c, into build/examples

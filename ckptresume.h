@@ -759,6 +759,16 @@ CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *c, const char *name, const char *slot,
                                 uint32_t n_dims, const int64_t *shape, const void *data,
                                 ckr_error *err);
 
+/* A parameter group of such a state, and the schedule that drives all groups: "KIND:key=value,..." in
+   a framework's own names, after `updates` optimizer updates. Groups first: each one's base LR is
+   its "initial_lr", else its "lr". Strings and numbers are copied. */
+typedef struct ckr_hyper { const char *key; double value; } ckr_hyper;
+CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *c, const char *name, const char *const *params,
+                                      uint64_t n_params, const ckr_hyper *hyper, size_t n_hyper,
+                                      ckr_error *err);
+CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *c, const char *schedule, int64_t updates,
+                                         ckr_error *err);
+
 /* One file as a tree (the state of the result is empty but for `format`): ckr_ckpt_root. */
 CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
                                  ckr_error *err);
@@ -24125,7 +24135,8 @@ static ckr_result ckr__decide_write(ckr__decide *d)
             !ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i])))
             r = d->c->err->code;
         if (base == base && d->asked_schedule &&
-            ckr_node_f64(ckr_node_get(h, "initial_lr"), &was) && was != base && !ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base)))
+            ckr_node_f64(ckr_node_get(h, "initial_lr"), &was) && was != base &&
+            !ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base)))
             r = d->c->err->code;
         if (wd.first[i] == wd.first[i] &&
             !ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i])))
@@ -25878,7 +25889,8 @@ static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const ckr_open_d
     if (!spec && !(desc && desc->curve_fn)) return CKR_OK;
     if (old && !old->opaque)
         return ckr__note(c, &s->notes, &s->n_notes, "CKR_SCHEDULE_KNOWN", CKR_EXACT, old->kind,
-                         NULL, NULL, "the checkpoint tells its schedule: --schedule was not needed", NULL)
+                         NULL, NULL,
+                         "the checkpoint tells its schedule: --schedule was not needed", NULL)
                    ? CKR_OK
                    : c->err->code;
     bases = CKR__NEW_N(c, double, n);
@@ -26032,6 +26044,72 @@ CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *k, const char *name, const char *slot,
     }
     c->err = &c->own_err;
     return result;
+}
+
+/* Out of memory has been said already. */
+static ckr_result ckr__put_bad(ckr__ctx *c, const char *where, const char *text)
+{
+    if (c->err->code != CKR_OK) return c->err->code;
+    return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, where, "%s", text);
+}
+
+/* Without the entries to the context that every public call has. */
+static ckr_result ckr__put_group(ckr_ckpt *k, const char *name, const char *const *params,
+                                 uint64_t n_params, const ckr_hyper *hyper, size_t n_hyper)
+{
+    ckr__ctx *c = &k->ctx;
+    const char **names = CKR__NEW_N(c, const char *, n_params);
+    void *array = k->state.groups;
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    ckr_group *g;
+    uint64_t i;
+    size_t h;
+    if (!names || !d) return c->err->code;
+    for (i = 0; i < n_params; i++) {
+        names[i] = ckr__strdup(c, params[i]);
+        if (!names[i]) return ckr__put_bad(c, name, "a parameter without a name");
+    }
+    for (h = 0; h < n_hyper; h++)
+        if (!hyper[h].key ||
+            !ckr__node_set(c, d, hyper[h].key, ckr__node_float(c, hyper[h].value)))
+            return ckr__put_bad(c, name, "a hyper-parameter without a key");
+    g = (ckr_group *)ckr__append(c, &array, &k->state.n_groups, sizeof *g);
+    k->state.groups = (ckr_group *)array;
+    if (!g) return c->err->code;
+    memset(g, 0, sizeof *g);
+    g->name = name ? ckr__strdup(c, name) : NULL;
+    g->params = names;
+    g->n_params = n_params;
+    g->hyper = d;
+    return name && !g->name ? c->err->code : CKR_OK;
+}
+
+CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *k, const char *name, const char *const *params,
+                                      uint64_t n_params, const ckr_hyper *hyper, size_t n_hyper,
+                                      ckr_error *err)
+{
+    ckr_result r;
+    ckr__ctx_enter(&k->ctx, err);
+    r = ckr__put_group(k, name, params, n_params, hyper, n_hyper);
+    k->ctx.err = &k->ctx.own_err;
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *k, const char *schedule, int64_t updates,
+                                         ckr_error *err)
+{
+    ckr_open_desc d;
+    ckr_result r;
+    memset(&d, 0, sizeof d);
+    d.schedule = schedule;
+    ckr__ctx_enter(&k->ctx, err);
+    k->state.n_schedules = 0;
+    k->state.progress.step = updates;
+    if (!schedule || updates < 0) r = ckr__put_bad(&k->ctx, "schedule", "no schedule, or no step");
+    else r = ckr__told_schedule(&k->ctx, &k->state, &d);
+    if (r == CKR_OK) ckr__clock_align(&k->state);
+    k->ctx.err = &k->ctx.own_err;
+    return r;
 }
 
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)

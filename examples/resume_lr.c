@@ -1,0 +1,57 @@
+/* A trainer's own groups and schedule: what the checkpoint had, what the coming run asks for, and
+   what to set before its first update. usage: resume_lr */
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+
+static int fail(const ckr_error *e)
+{
+    fprintf(stderr, "%s: %s\n%s\n", e->where, e->text, e->remedy);
+    return 1;
+}
+
+int main(void)
+{
+    static const char *const matrices[] = { "wte.weight", "h.0.mlp.weight" }, *const norms[] = {
+        "h.0.ln.weight", "h.0.ln.bias"
+    };
+    static const ckr_hyper decay[] = { { "lr", 3e-4 }, { "weight_decay", 0.1 } };
+    static const ckr_hyper plain[] = { { "lr", 3e-4 }, { "weight_decay", 0.0 } };
+    static const ckr_setting longer = { NULL, "total_steps", "4000" };
+    const ckr_plan_facts *f;
+    ckr_error  err = CKR_ZERO;
+    ckr_target to = CKR_ZERO;
+    ckr_ckpt  *run = NULL;
+    ckr_plan  *plan = NULL;
+    uint64_t   i;
+
+    /* the run as it was saved, after 1,500 of 2,000 updates */
+    if (ckr_ckpt_create(NULL, &run, &err) != CKR_OK ||
+        ckr_ckpt_put_group(run, "decay", matrices, 2, decay, 2, &err) != CKR_OK ||
+        ckr_ckpt_put_group(run, "plain", norms, 2, plain, 2, &err) != CKR_OK ||
+        ckr_ckpt_put_schedule(
+            run, "transformers:cosine,num_warmup_steps=100,num_training_steps=2000", 1500, &err) !=
+            CKR_OK)
+        return fail(&err);
+
+    /* the coming run: twice as long, without a jump */
+    to.mode = CKR_MODE_CONTINUE;
+    to.sets = &longer;
+    to.n_sets = 1;
+    to.lr_policy = CKR_LR_SPLICE;
+    if (ckr_plan_decide(run, &to, &plan, &err) != CKR_OK) return fail(&err);
+    f = ckr_plan_info(plan);
+    for (i = 0; i < f->n_notes; i++)
+        printf("%s: %s -> %s, %s\n", f->notes[i].code,
+               f->notes[i].old_value ? f->notes[i].old_value : "-",
+               f->notes[i].new_value ? f->notes[i].new_value : "-", f->notes[i].reason);
+    for (i = 0; i < f->n_groups; i++) {
+        double lr = 0, weight_decay = 0;
+        ckr_node_f64(ckr_node_get(f->groups[i].hyper, "lr"), &lr);
+        ckr_node_f64(ckr_node_get(f->groups[i].hyper, "weight_decay"), &weight_decay);
+        printf("update %lld, group %s: lr %.9g, weight decay %g\n", (long long)f->resume_at,
+               f->groups[i].name, lr, weight_decay);
+    }
+    ckr_plan_free(plan);
+    ckr_ckpt_close(run);
+    return 0;
+}
