@@ -10296,8 +10296,9 @@ static void ckr__torch_closed(const ckr__curve *c, double t, ckr__lr_op *o)
     case CKR__CV_POLY:
         ckr__lr_mul(o, ckr__pow(1 - (t < k->decay ? t : k->decay) / k->decay, k->power));
         break;
-    case CKR__CV_RESTARTS: ckr__restart(c, t, &cur, &len);  /* fall through */
+    case CKR__CV_RESTARTS:
     case CKR__CV_COSINE:
+        if (c->kind == CKR__CV_RESTARTS) ckr__restart(c, t, &cur, &len);
         ckr__lr_set(o, CKR__OP_PART, CKR__V_MIN, CKR__V_OVER, 1 + ckr__cos(CKR__PI * cur / len),
                     0.5);
         break;
@@ -11532,7 +11533,8 @@ static void ckr__build_torch(ckr__sbuild *b)
     case CKR__CV_STEP:
         k->decay = ckr__sp_i(b, "step_size", 0);
         ckr__sp_positive(b, "step_size", k->decay);
-        /* fall through */
+        k->power = ckr__sp_f(b, "gamma", 0.1);
+        break;
     case CKR__CV_EXP:
     case CKR__CV_MULTISTEP: k->power = ckr__sp_f(b, "gamma", 0.1); break;
     case CKR__CV_CONSTANT:
