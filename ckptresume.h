@@ -759,9 +759,9 @@ CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *c, const char *name, const char *slot,
                                 uint32_t n_dims, const int64_t *shape, const void *data,
                                 ckr_error *err);
 
-/* A parameter group of such a state, and the schedule that drives all groups: "KIND:key=value,..." in
-   a framework's own names, after `updates` optimizer updates. Groups first: each one's base LR is
-   its "initial_lr", else its "lr". Strings and numbers are copied. */
+/* A parameter group of such a state, and the schedule that drives all groups: "KIND:key=value,..."
+   in a framework's own names, after `updates` optimizer updates. Groups first: each one's base LR
+   is its "initial_lr", else its "lr". Strings and numbers are copied. */
 typedef struct ckr_hyper { const char *key; double value; } ckr_hyper;
 CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *c, const char *name, const char *const *params,
                                       uint64_t n_params, const ckr_hyper *hyper, size_t n_hyper,
