@@ -4,7 +4,7 @@
 #   BENCH_MACHINE  name of the results' file. Default: the processor's model
 #   BENCH_PYTHON   an interpreter that has torch and safetensors, for the peers. Default: the first of
 #                  .venv, venv and python3 that can import torch
-#   BENCH_ONLY     a list out of: hash parse read open reshard groups peers
+#   BENCH_ONLY     a list out of: hash parse read open reshard groups schedule peers
 #   BENCH_REPEATS  how often each figure is taken
 #   BENCH_KEEP     not empty: the inputs stay
 set -eu
@@ -12,7 +12,7 @@ set -eu
 cc=${CC:-cc}
 flags=${CFLAGS:--O2}
 tool=${CKPTRESUME:-./ckptresume}
-only=${BENCH_ONLY:-hash parse read open reshard groups peers}
+only=${BENCH_ONLY:-hash parse read open reshard groups schedule peers}
 here=$(dirname "$0")
 cd "$here/.."
 if [ -z "${BENCH_DATA:-}" ]; then
@@ -40,7 +40,7 @@ if wants reshard; then inputs="$inputs tp2 zero4"; fi
 mkdir -p "$build" bench/results
 [ -n "${BENCH_KEEP:-}" ] || trap 'rm -rf "$BENCH_DATA"' EXIT
 if [ -n "$inputs" ]; then python3 bench/gen.py "$BENCH_DATA" $inputs; fi
-for b in hash parse read open reshard groups; do
+for b in hash parse read open reshard groups schedule; do
     if wants $b; then $cc -std=c99 $flags -I. -o "$build/$b" "bench/$b.c" -lm -lpthread; fi
 done
 
@@ -70,12 +70,14 @@ report() {
             echo "Reshard: skipped, there is no $tool."
         fi
     fi
+    if wants groups; then "$build/groups"; fi
+    if wants schedule; then "$build/schedule"; fi
     if wants peers; then "$python" bench/peers.py "$BENCH_DATA"; fi
 }
 
 report >"$build/report.md" || { cat "$build/report.md"; exit 1; }
 cat "$build/report.md"
 over=$(awk -F'|' '$6 + 0 > 1' "$build/report.md" | wc -l)
-if [ "$only" = "hash parse read open reshard groups peers" ]; then cp "$build/report.md" "bench/results/$name.md"; fi
+if [ "$only" = "hash parse read open reshard groups schedule peers" ]; then cp "$build/report.md" "bench/results/$name.md"; fi
 echo
 echo "$over figures over their limit; report in $build/report.md"
