@@ -41,11 +41,24 @@
        safetensors        all of it, strictly                         yes
        .npy, .npz         stored members                              no
        JSON, YAML         YAML: the subset of configuration files     yes, as part of a checkpoint
+       torch optimizer,   groups, every torch.optim.lr_scheduler      the whole file, as decided
+       scheduler
        framework          read                                        written
        Nanotron           0.4 to HEAD; TP, PP, DP, ZeRO-0 and 1       loads in unpatched HEAD
 
    What it does not do: inflate deflated members (torch writes none), run anything, guess. It reads
    no environment variable, prints nothing, installs no handler, and has no global state.
+
+   Learning rate and parameter groups
+   ----------------------------------
+   A schedule is one canonical curve with a clock and its unit, and a lane for each group
+   (ckr_schedule); ckr_schedule_values evaluates it, operation by operation as its framework does.
+   ckr_target says what the coming run wants: `sets` single values, `schedule` another curve,
+   `groups` other groups, which are matched by parameter, `lr_policy` how the new takes over from
+   the old. The plan's facts have the answer: both curves, and for every group what to set before
+   the first update; its notes have the reason, and the last LR used against the first one after.
+   ckr_plan_decide stops there, for trainers that write their own files (ckr_ckpt_put_group,
+   ckr_ckpt_put_schedule); ckr_plan_create goes on to files in which the framework finds it.
 
    Errors
    ------
