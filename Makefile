@@ -53,7 +53,7 @@ sanitize: ckptresume
 
 valgrind: ckptresume
 	@CFLAGS="$(CSTD) -O1 -g" RUNNER="valgrind -q --leak-check=full --error-exitcode=99" \
-	    $(RUN) build/test t_base t_layout t_convert t_run t_nanotron
+	    $(RUN) build/test t_base t_layout t_convert t_run t_nanotron t_bad t_bad_files t_resume
 
 fuzz:
 	@CC="$(CLANG)" SECONDS_EACH=$(FUZZ_SECONDS) JOBS="$(JOBS)" sh tests/fuzz/run.sh fuzz

@@ -11330,7 +11330,7 @@ static void ckr__build_nanotron(ckr__sbuild *b)
     k->start = start == start ? start : k->warm;
     k->decay = ckr__sp_i(b, "lr_decay_steps", ckr__nan());
     if (k->decay != k->decay) {
-        k->decay = ckr__sp_f(b, "train_steps", ckr__nan()) - k->warm;
+        k->decay = ckr__sp_i(b, "train_steps", ckr__nan()) - k->warm;
         if (k->decay != k->decay) ckr__sp_fail(b, "train_steps", "lr_decay_steps or train_steps is "
                                                "needed");
         if (start == start) k->decay -= start;             /* sic: both are subtracted      */
@@ -12129,7 +12129,7 @@ static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
         return false;
     if (v->bytes) {
         memcpy(raw, v->bytes + (size_t)v->offset * size, size);
-    } else if (v->file == CKR_NO_FILE ||
+    } else if (v->file >= c->n_files ||        /* or of another context than the plan's  */
                ckr__file_read(c, v->file, v->data_offset + (uint64_t)v->offset * size, raw, size) !=
                    CKR_OK) {
         ckr__sched_forgive(c);
@@ -13763,7 +13763,7 @@ static ckr_node *ckr__set_apply(const ckr__set *t, const ckr__skind *row, const 
 }
 
 static ckr_result ckr__set_unknown(ckr__ctx *c, const ckr_schedule *s, const ckr__skind *row,
-                                   const char *key)
+                                   const char *key, bool one)
 {
     char known[200];
     const char *p = row->set;
@@ -13777,7 +13777,8 @@ static ckr_result ckr__set_unknown(ckr__ctx *c, const ckr_schedule *s, const ckr
         p += *p == ' ';
     }
     return ckr__remedy(c->err, ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key,
-                                         "%s has nothing that %s sets; known are %s", s->kind, key,
+                                         "%s has nothing that %s sets for %s; known are %s",
+                                         s->kind, key, one ? "one group" : "all groups",
                                          *known ? known : "none"),
                        "give the whole schedule of the coming run with --to-schedule");
 }
@@ -13805,7 +13806,7 @@ static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char 
     t.lane = lane;
     if (row && row->kind) to = ckr__set_target(row, key, &n);
     if (!to || lane >= (int64_t)s->n_lanes || !s->n_lanes)
-        return ckr__set_unknown(c, s, row ? row : &ckr__skinds[CKR__SKINDS - 1], key);
+        return ckr__set_unknown(c, s, row ? row : &ckr__skinds[CKR__SKINDS - 1], key, lane >= 0);
     if (strcmp(key, "decay_style") && (!ckr__number_at(c, &p, &t.value) || *p || t.value < 0))
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key,
                          "%s must be a number of at least 0, it is %.60s", key, value);
@@ -13818,7 +13819,7 @@ static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char 
                              "there is no schedule %.100s", kind ? kind : value);
     } else {
         params = ckr__set_apply(&t, row, to, n, &ok);
-        if (!ok) return ckr__set_unknown(c, s, row, key);
+        if (!ok) return ckr__set_unknown(c, s, row, key, lane >= 0);
     }
     bases = ckr__set_bases(&t);
     if (!params || !bases || !kind) return ckr__sched_oom(c);
@@ -17959,7 +17960,12 @@ static bool ckr__nt_fold_time(ckr__nt_job *x, const ckr_schedule *s, ckr_node *p
     const double start = s->t0 + (k->start - s->b) / s->a,
                  end = s->t0 + (k->start + k->decay - s->b) / s->a;
     const double to = floor(end + 0.5), from = floor(start + (start > (double)x->step ? 0.5 : 0));
+    double train;
     *exact = ckr__nt_near(start, from) && ckr__nt_near(end, to);
+    if (ckr_node_f64(ckr_node_get(params, "train_steps"), &train) &&
+        ckr__same(train, k->start + k->decay) &&
+        !ckr__node_set(x->c, params, "train_steps", ckr__node_int(x->c, (int64_t)to)))
+        return false;
     return ckr__node_set(x->c, params, "lr_decay_starting_step",
                          ckr__node_int(x->c, (int64_t)from)) &&
            ckr__node_set(x->c, params, "lr_decay_steps", ckr__node_int(x->c, (int64_t)(to - from)));
@@ -18031,8 +18037,11 @@ static bool ckr__nt_schedule_plan(ckr__nt_job *x)
     uint64_t i;
     bool mapped, timed, exact = true;
     if (source->n_schedules) old = source->schedules;
+    if (s && s->opaque && !ckr__sched_same(s, old))
+        return ckr__nt_cannot_hold(x, "the curve of the schedule asked for is not known",
+                                   "--to-schedule nanotron:learning_rate=...,lr_warmup_steps=...");
     if (!s || s->opaque || !s->n_lanes || s->n_lanes != x->s->n_groups ||
-        ckr__sched_same(s, old) || x->t->without & (CKR_SCHEDULE | CKR_OPTIMIZER))
+        ckr__sched_same(s, old))
         return true;
     if (strcmp(s->kind, "nanotron") != 0)
         return ckr__nt_cannot_hold(x, "Nanotron has only its own schedule",
@@ -18888,6 +18897,18 @@ static ckr_result ckr__plain_groups(ckr__ctx *c, ckr_state *s, const ckr_node *o
     return s->groups ? CKR_OK : c->err->code;
 }
 
+/* Updates done, as the first parameter with a state counts them. */
+static void ckr__plain_step(ckr__ctx *c, ckr_state *s, const ckr_node *optimizer)
+{
+    const ckr_node *state = ckr_node_get(optimizer, "state"), *step = NULL;
+    double v;
+    uint64_t i;
+    for (i = 0; i < state->count && !step; i++)
+        step = ckr_node_get(state->u.items[2 * i + 1], "step");
+    if (s->progress.step < 0 && step && ckr__sched_number(c, step, &v) && v >= 0 && v < 9e15)
+        s->progress.step = (int64_t)v;
+}
+
 /* Its LR must be the groups': else somebody has set it, or the files are of different runs. */
 static ckr_result ckr__plain_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x)
 {
@@ -18945,7 +18966,9 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE_STATE, optimizer, CKR_NO_OFFSET, "param_groups",
                          "no state dict of an optimizer is in this file");
     if (optim) r = ckr__plain_groups(c, s, optim);
-    return r == CKR_OK && sched ? ckr__plain_schedule(c, s, sched) : r;
+    if (r == CKR_OK && sched) r = ckr__plain_schedule(c, s, sched);
+    if (r == CKR_OK && optim) ckr__plain_step(c, s, optim);
+    return r;
 }
 
 static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
@@ -19049,6 +19072,12 @@ static const char *ckr__node_text_of(ckr__ctx *c, const ckr_node *n)
     s = ckr__json_put(&b, n, 0, true) == CKR_OK ? ckr__strndup(c, (const char *)b.data, b.size)
                                                 : NULL;
     ckr__buf_free(&b);
+    if (!s && c->err->item == CKR_ITEM_JSON_PUT) {     /* no value of JSON: by its place    */
+        ckr__error_reset(c);
+        s = n->kind == CKR_NODE_TENSOR
+                ? ckr__printf(c, "tensor in %s", n->u.view->storage ? n->u.view->storage : "memory")
+                : ckr__printf(c, "value of kind %u", (unsigned)n->kind);
+    }
     return s;
 }
 
@@ -19117,37 +19146,78 @@ static ckr_node *ckr__whole_group(ckr__ctx *c, const ckr_group *g, ckr_node *ind
 
 /* The optimizer numbers parameters in the order of its groups: with other groups the numbers stay
    the state's own. */
-static ckr_node *ckr__whole_index(const ckr__whole_job *w, const ckr_group *g)
+static bool ckr__whole_numbers(ckr__whole_job *w, ckr__map *numbers, ckr_node ***list)
 {
     const ckr_node *old = ckr_node_get(w->p->optimizer, "param_groups");
-    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
-    uint64_t i, k, m;
-    for (i = 0; list && i < g->n_params; i++) {
-        ckr_node *found = NULL;
-        for (k = 0; k < old->count && !found; k++) {
-            const ckr_node *params = ckr_node_get(old->u.items[k], "params");
-            uint64_t n;
-            const char **names = ckr__plain_param_names(w->c, old->u.items[k], &n);
-            for (m = 0; names && m < n && !found; m++)
-                if (!strcmp(names[m], g->params[i])) found = params->u.items[m];
-        }
-        if (found && !ckr__node_push(w->c, list, found)) return NULL;
+    uint64_t k, m, n, at = 0, total = 0;
+    for (k = 0; k < old->count; k++) {
+        const ckr_node *params = ckr_node_get(old->u.items[k], "params");
+        total += ckr_node_is_list(params) ? params->count : 0;
     }
-    return list;
+    *list = CKR__NEW_N(w->c, ckr_node *, total);
+    for (k = 0; *list && k < old->count; k++) {
+        const ckr_node *params = ckr_node_get(old->u.items[k], "params");
+        const char **names = ckr__plain_param_names(w->c, old->u.items[k], &n);
+        if (!names) return false;
+        for (m = 0; m < n; m++) {
+            (*list)[at] = params->u.items[m];
+            if (!ckr__map_put(numbers, names[m], strlen(names[m]), at++, NULL)) return false;
+        }
+    }
+    return *list != NULL;
+}
+
+static ckr_node *ckr__whole_index(ckr__whole_job *w, const ckr__map *numbers, ckr_node **list,
+                                  const ckr_group *g)
+{
+    ckr_node *index = ckr__node(w->c, CKR_NODE_LIST);
+    uint64_t i, at;
+    for (i = 0; index && i < g->n_params; i++) {
+        if (ckr__map_find(numbers, g->params[i], strlen(g->params[i]), &at)) {
+            if (!ckr__node_push(w->c, index, list[at])) return NULL;
+        } else if (!ckr__note(w->c, w->notes, w->n_notes, "CKR_E_PARAM_NOT_IN_FILE", CKR_ERROR,
+                              g->params[i], NULL, NULL,
+                              "the optimizer's file has no such parameter: torch would refuse a "
+                              "group of another size",
+                              "leave it out, and add it to the optimizer after loading")) {
+            return NULL;
+        }
+    }
+    return index;
+}
+
+/* param_names, where the file had them. */
+static bool ckr__whole_names(const ckr__whole_job *w, ckr_node *group, const ckr_group *g)
+{
+    const ckr_node *old = ckr_node_get(w->p->optimizer, "param_groups");
+    ckr_node *names;
+    uint64_t i;
+    if (!ckr_node_get(ckr_node_at(old, 0), "param_names")) return true;
+    names = ckr__node(w->c, CKR_NODE_LIST);
+    for (i = 0; i < g->n_params; i++)
+        if (!ckr__node_push(w->c, names, ckr__node_str(w->c, g->params[i]))) return false;
+    return names && ckr__node_set(w->c, group, "param_names", names);
 }
 
 static bool ckr__whole_groups(ckr__whole_job *w, bool others)
 {
+    ckr__map numbers;
+    ckr_node **list = NULL;
     uint64_t i;
+    bool ok = true;
     if (!w->p->optimizer) return true;
+    memset(&numbers, 0, sizeof numbers);
+    numbers.c = w->c;
     w->groups = ckr__node(w->c, CKR_NODE_LIST);
-    for (i = 0; w->groups && i < w->s->n_groups; i++) {
-        ckr_node *index = others ? ckr__whole_index(w, &w->s->groups[i]) : NULL, *g;
-        if (others && !index) return false;
-        g = ckr__whole_group(w->c, &w->s->groups[i], index);
-        if (!ckr__node_push(w->c, w->groups, g)) return false;
+    if (others) ok = ckr__whole_numbers(w, &numbers, &list);
+    for (i = 0; w->groups && i < w->s->n_groups && ok; i++) {
+        const ckr_group *g = &w->s->groups[i];
+        ckr_node *index = others ? ckr__whole_index(w, &numbers, list, g) : NULL;
+        ckr_node *d = !others || index ? ckr__whole_group(w->c, g, index) : NULL;
+        ok = d && (!others || ckr__whole_names(w, d, g)) && ckr__node_push(w->c, w->groups, d);
     }
-    return w->groups != NULL;
+    ckr__map_free(&numbers);
+    return ok && w->groups;
 }
 
 /* The proof: what was written, read again as torch would go on from it, gives the LR that was
@@ -19206,6 +19276,28 @@ static ckr_result ckr__whole_in_code(ckr__whole_job *w, const ckr_schedule *s)
                           "build it with these arguments in the coming run");
 }
 
+/* The base LRs of a curve that is not known, which scale it. */
+static bool ckr__whole_bases(ckr__whole_job *w, const ckr_schedule *s)
+{
+    const ckr_node *old = w->scheduler;
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT), *base = ckr__node(w->c, CKR_NODE_LIST),
+             *last = ckr__node(w->c, CKR_NODE_LIST);
+    uint64_t i;
+    if (!ckr_node_is_list(ckr_node_get(old, "base_lrs"))) return true;
+    for (i = 0; i < s->n_lanes; i++)
+        if (!ckr__node_push(w->c, base, ckr__node_float(w->c, s->lanes[i].base)) ||
+            !ckr__node_push(w->c, last, ckr__node_float(w->c, s->lanes[i].anchor)))
+            return false;
+    for (i = 0; d && i < old->count; i++) {
+        ckr_node *key = old->u.items[2 * i], *v = old->u.items[2 * i + 1];
+        if (ckr__is_str(key, "base_lrs")) v = base;
+        if (ckr__is_str(key, "_last_lr")) v = last;
+        if (!ckr__node_pair(w->c, d, key, v)) return false;
+    }
+    w->scheduler = d;
+    return d != NULL;
+}
+
 static ckr_result ckr__whole_schedule(ckr__whole_job *w)
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
@@ -19214,8 +19306,16 @@ static ckr_result ckr__whole_schedule(ckr__whole_job *w)
     ckr_result r;
     if (!s || !w->p->scheduler) return CKR_OK;
     r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
+    if (r == CKR_OK && s->opaque && !ckr__whole_bases(w, s)) return w->c->err->code;
     if (r != CKR_OK || s->opaque) return r;
-    if (ckr_node_get(w->p->scheduler, "lr_lambdas") || w->p->scheduler->count == 1)
+    if (!w->p->optimizer) {
+        r = ckr__whole_say(w, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL,
+                           "the optimizer's groups are in another file, which has the LR of the "
+                           "first update and, for torch's recurrent schedulers, of all",
+                           "set lr and initial_lr of that file's groups to what `lr` says");
+        if (r != CKR_OK) return r;
+    }
+    if (ckr_node_get(w->scheduler, "lr_lambdas") || w->scheduler->count == 1)
         return ckr__whole_in_code(w, s);
     r = ckr__whole_proof(w, s, &worst);
     if (r != CKR_OK || !(worst > 1e-9)) return r;
@@ -23625,7 +23725,8 @@ static ckr_result ckr__decide_numbers(ckr__decide *d, const char *code, ckr_seve
     char a[40], b[40];
     snprintf(a, sizeof a, "%.17g", was);
     snprintf(b, sizeof b, "%.17g", now);
-    return ckr__decide_say(d, code, severity, subject, a, b, reason, remedy);
+    return ckr__decide_say(d, code, severity, subject, was == was ? a : NULL,
+                           now == now ? b : NULL, reason, remedy);
 }
 
 static bool ckr__is_schedule_key(const char *key)
@@ -23713,6 +23814,20 @@ static ckr_result ckr__decide_hyper(ckr__decide *d, const ckr_setting *x, double
                            "--set GROUP.weight_decay=V for one of them");
 }
 
+/* Keep goes on as the checkpoint would have: nothing of the schedule can be set. */
+static bool ckr__decide_keeps(const ckr__decide *d)
+{
+    return d->t->lr_policy == CKR_LR_KEEP && d->before && !d->before->opaque;
+}
+
+static ckr_result ckr__decide_unused(ckr__decide *d, const char *key, const char *value)
+{
+    return ckr__decide_say(d, "CKR_SET_UNUSED", CKR_EXACT, key, NULL, value,
+                           "--lr-policy keep goes on as the checkpoint would have: this has no "
+                           "effect",
+                           "another --lr-policy");
+}
+
 static double ckr__lane_shown(const ckr_schedule *s, const char *key, uint64_t lane)
 {
     const ckr_lane *l = &s->lanes[lane];
@@ -23744,6 +23859,32 @@ static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
     return ckr__decide_numbers(d, "CKR_SET", CKR_CHANGED, subject, was, now, "asked for", NULL);
 }
 
+/* The curve is not known, but a LambdaLR is proportional to its base: both scale together. */
+static ckr_result ckr__decide_scaled(ckr__decide *d, const ckr_setting *x, double v)
+{
+    ckr_schedule *s = ckr__sched_copy(d->c, d->wanted);
+    uint64_t i, n = 0;
+    double lr, first = 0;
+    char subject[48];
+    if (!s) return d->c->err->code;
+    for (i = 0; i < s->n_lanes && i < d->out->n_groups; i++) {
+        ckr_node *hyper = d->out->groups[i].hyper;
+        const double by = v / s->lanes[i].base;
+        if (!ckr__setting_is_for(x, d->out, i)) continue;
+        if (!ckr__finite(by) || !ckr_node_f64(ckr_node_get(hyper, "lr"), &lr))
+            return ckr__setting_bad(d, x, "the group's base LR is not known, or 0");
+        if (!n++) first = s->lanes[i].base;
+        s->lanes[i].base = s->lanes[i].max = v;
+        s->lanes[i].anchor *= by;
+        if (!ckr__node_set(d->c, hyper, "lr", ckr__node_float(d->c, lr * by)))
+            return d->c->err->code;
+    }
+    if (!n) return ckr__setting_bad(d, x, "no group is called so");
+    d->wanted = s;
+    snprintf(subject, sizeof subject, "base lr of %llu groups", (unsigned long long)n);
+    return ckr__decide_numbers(d, "CKR_SET", CKR_CHANGED, subject, first, v, "asked for", NULL);
+}
+
 /* Without a schedule an LR is the groups' own, and stays. */
 static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
 {
@@ -23757,7 +23898,7 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
                                          "the new one with --to-schedule KIND:...");
     }
     if (!ckr__setting_number(x, &v)) return ckr__setting_bad(d, x, "not a number from 0 on");
-    r = ckr__decide_hyper(d, x, v);
+    r = d->wanted ? ckr__decide_scaled(d, x, v) : ckr__decide_hyper(d, x, v);
     for (i = 0; i < d->out->n_groups && r == CKR_OK; i++)
         if (ckr__setting_is_for(x, d->out, i) &&
             ckr_node_get(d->out->groups[i].hyper, "initial_lr") &&
@@ -23791,6 +23932,7 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
 {
     double v;
     char old_value[40];
+    ckr_schedule *s;
     if (!ckr__setting_number(x, &v) || v < 1) return ckr__setting_bad(d, x, "not a batch size");
     if (!d->wanted || strcmp(d->wanted->clock, "sample") != 0)
         return ckr__decide_say(d, "CKR_BATCH_STEPS", CKR_CHANGED, "batch_size", NULL, x->value,
@@ -23798,8 +23940,11 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
                                "batch, and an update now covers more or fewer samples",
                                "--set warmup_steps, decay_steps, total_steps scale the schedule");
     snprintf(old_value, sizeof old_value, "%.17g", d->wanted->rate);
-    d->wanted->offset = (double)d->wanted->position - v * (double)d->done;
-    d->wanted->rate = v;
+    s = ckr__sched_copy(d->c, d->wanted);              /* the checkpoint's own stays     */
+    if (!s) return d->c->err->code;
+    s->offset = (double)s->position - v * (double)d->done;
+    s->rate = v;
+    d->wanted = s;
     d->asked_schedule = true;
     return ckr__decide_say(d, "CKR_BATCH_SAMPLES", CKR_CHANGED, "batch_size", old_value, x->value,
                            "the schedule's clock counts samples: it turns with the batch", NULL);
@@ -23819,6 +23964,8 @@ static ckr_result ckr__decide_settings(ckr__decide *d)
     for (i = 0; i < d->t->n_sets && r == CKR_OK; i++) {
         const ckr_setting *x = &d->t->sets[i];
         if (!x->key || !x->value) r = ckr__setting_bad(d, x, "a setting without key or value");
+        else if (ckr__decide_keeps(d) && ckr__is_schedule_key(x->key))
+            r = ckr__decide_unused(d, x->key, x->value);
         else if (ckr__is_schedule_key(x->key) ||
                  (!strcmp(x->key, "weight_decay") && ckr__schedules_decay(d->wanted)))
             r = ckr__decide_schedule_key(d, x);
@@ -23947,10 +24094,12 @@ static ckr_result ckr__decide_regroup(ckr__decide *d)
 static ckr_result ckr__decide_new_schedule(ckr__decide *d)
 {
     const uint64_t n = d->out->n_groups;
+    uint64_t i;
     double *bases;
     ckr_schedule *s;
     ckr_result r;
     if (!d->t->schedule) return CKR_OK;
+    if (ckr__decide_keeps(d)) return ckr__decide_unused(d, "schedule", d->t->schedule);
     bases = ckr__decide_bases(d);
     if (!bases) return d->c->err->code;
     r = ckr__sched_parse(d->c, d->t->schedule, n ? bases : NULL, n, &s);
@@ -23959,6 +24108,11 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     if (d->before && !strcmp(d->before->clock, s->clock)) {
         s->rate = d->before->rate;
         s->offset = d->before->offset;
+    }
+    for (i = 0; i < s->n_lanes; i++) {         /* Nanotron's LR is its groups'            */
+        if (!strcmp(s->kind, "nanotron") && !ckr_node_get(s->params, "lr"))
+            ckr_node_f64(ckr_node_get(s->params, "learning_rate"), &s->lanes[i].base);
+        if (i < n && s->lanes[i].base != bases[i]) d->asked_lr = true;
     }
     d->wanted = s;
     d->asked_schedule = true;
@@ -23975,7 +24129,7 @@ static ckr_result ckr__decide_join(ckr__decide *d)
     ckr_lr_policy policy = d->t->lr_policy;
     if (!d->before && !d->wanted) return CKR_OK;
     if (policy == CKR_LR_DEFAULT) policy = d->asked_schedule ? CKR_LR_TARGET : CKR_LR_KEEP;
-    if (!d->before || d->before->opaque) {
+    if (!d->before || (d->before->opaque && (policy == CKR_LR_KEEP || policy == CKR_LR_TARGET))) {
         d->after = d->wanted;
         return CKR_OK;
     }
@@ -24046,10 +24200,11 @@ static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, con
     }
     if (!n) return CKR_OK;
     snprintf(subject, sizeof subject, "%s of %llu groups", what, (unsigned long long)n);
-    snprintf(reason, sizeof reason,
-             "at update %lld; the last one used %.9g, so it changes by a factor of %.4g",
-             (long long)d->done + 1, v.last[worst],
-             v.last[worst] != 0 ? v.first[worst] / v.last[worst] : 0);
+    if (v.last[worst] > 0)
+        snprintf(reason, sizeof reason,
+                 "at update %lld; the last one used %.9g, so it changes by a factor of %.4g",
+                 (long long)d->done + 1, v.last[worst], v.first[worst] / v.last[worst]);
+    else snprintf(reason, sizeof reason, "at update %lld", (long long)d->done + 1);
     r = ckr__decide_numbers(d, column == CKR__COL_LR ? "CKR_LR_CHANGED" : "CKR_HYPER_CHANGED",
                             CKR_CHANGED, subject, v.next[worst], v.first[worst], reason, NULL);
     if (r != CKR_OK || !limited || !(ckr__jump(&v, worst) > limit)) return r;
@@ -24083,6 +24238,44 @@ CKR_API int64_t ckr_schedule_end(const ckr_schedule *s)
     return end >= 0 && end < 9e15 ? (int64_t)ceil(end) : -1;
 }
 
+/* A curve without end may decay later than anybody looks: only these never do. */
+static bool ckr__curve_flat(const ckr__curve *c)
+{
+    return c->kind == CKR__CV_CONST || c->shape == CKR__SH_CONST;
+}
+
+/* What the framework's own curve does behind its end, where keep holds the last value: rises, or
+   goes below 0. The run has to end before. */
+static ckr_result ckr__decide_behind(ckr__decide *d, const ckr_severity mild)
+{
+    ckr_schedule own = *d->after;
+    const uint64_t n = own.n_lanes;
+    const double end = ckr__sched_end(d->after);
+    double *a, *b;
+    uint64_t i, k;
+    bool worse = false;
+    char at[64];
+    ckr_result r = CKR_OK;
+    own.hold = ckr__inf();
+    own.clamp = own.anchored = own.recurrent = false;
+    if (!(end < 9e15) || own.ramp_len > 0) return CKR_OK;
+    a = CKR__NEW_N(d->c, double, n);
+    b = CKR__NEW_N(d->c, double, n);
+    if (!a || !b) return d->c->err->code;
+    r = ckr__sched_at(d->c, &own, CKR__COL_LR, end, a);
+    for (k = 1; k <= 3 && r == CKR_OK && !worse; k++) {
+        r = ckr__sched_at(d->c, &own, CKR__COL_LR, end + (double)k * own.rate, b);
+        for (i = 0; i < n && r == CKR_OK; i++)
+            worse = worse || b[i] < 0 || b[i] > a[i] * (1 + 1e-9) + 1e-300;
+    }
+    if (r != CKR_OK || !worse) return r;
+    snprintf(at, sizeof at, "update %.0f", (end - own.offset) / own.rate + 2);
+    return ckr__decide_say(d, "CKR_W_LR_REBOUND", mild, d->after->kind, NULL, at,
+                           "behind its end this scheduler goes on by itself: it rises again, or "
+                           "goes below 0",
+                           "end the run there, or give a schedule that reaches further");
+}
+
 /* Does the schedule fit the run: its end, values below 0, a curve that is undefined somewhere. */
 static ckr_result ckr__decide_completeness(ckr__decide *d)
 {
@@ -24110,7 +24303,7 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
     if (r == CKR_OK && f.rise)
         r = ckr__decide_say(d, "CKR_W_LR_REBOUND", mild, "lr", NULL, at,
                             "the schedule rises again after its end", NULL);
-    if (r == CKR_OK && f.never_decays && !f.end)
+    if (r == CKR_OK && f.never_decays && !f.end && ckr__curve_flat(d->after->curve))
         r = ckr__decide_say(d, "CKR_W_LR_NEVER_DECAYS", mild, "lr", NULL, NULL,
                             "the schedule never decays", NULL);
     snprintf(at, sizeof at, "update %lld", (long long)f.end);
@@ -24121,7 +24314,7 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
     else if (r == CKR_OK && f.ends_early && !f.negative)
         r = ckr__decide_say(d, "CKR_W_LR_ENDS_EARLY", mild, "lr", NULL, at,
                             "the schedule ends before the run does", NULL);
-    return r;
+    return r == CKR_OK && !f.rise && !f.negative ? ckr__decide_behind(d, mild) : r;
 }
 
 /* The groups get what the schedule says for the next update. */
@@ -24144,17 +24337,33 @@ static ckr_result ckr__decide_write(ckr__decide *d)
     for (i = 0; i < d->out->n_groups && r == CKR_OK; i++) {
         ckr_node *h = d->out->groups[i].hyper;
         const double base = d->after->lanes[i].base;
-        double was;
-        if (lr.first[i] == lr.first[i] && ckr_node_f64(ckr_node_get(h, "lr"), &was) &&
-            fabs(was - lr.first[i]) > 4 * DBL_EPSILON * fabs(was) &&
+        const bool changed = !ckr__sched_same(d->after, d->before);
+        double was = ckr__nan();               /* stays so where it is a tensor          */
+        ckr_node_f64(ckr_node_get(h, "lr"), &was);
+        if (lr.first[i] == lr.first[i] && ckr_node_get(h, "lr") &&
+            (was != was ? changed : fabs(was - lr.first[i]) > 4 * DBL_EPSILON * fabs(was)) &&
             !ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i])))
             r = d->c->err->code;
-        if (base == base && d->asked_schedule &&
-            ckr_node_f64(ckr_node_get(h, "initial_lr"), &was) && was != base &&
+        was = ckr__nan();
+        if (d->after->state && base == base && !ckr_node_get(h, "initial_lr")) {
+            if (!ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base)))
+                return d->c->err->code;
+            r = ckr__decide_numbers(d, "CKR_FIX_INITIAL_LR", CKR_CHANGED, "initial_lr", ckr__nan(),
+                                    base, "a scheduler cannot be built on a group without it",
+                                    NULL);
+            if (r != CKR_OK) return r;
+        }
+        ckr_node_f64(ckr_node_get(h, "initial_lr"), &was);
+        if (base == base && d->asked_schedule && ckr_node_get(h, "initial_lr") && was != base &&
             !ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base)))
             r = d->c->err->code;
         if (wd.first[i] == wd.first[i] &&
             !ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i])))
+            r = d->c->err->code;
+        if (changed && !strcmp(d->after->kind, "torch:OneCycleLR") &&
+            (!ckr__node_set(d->c, h, "max_lr", ckr__node_float(d->c, d->after->lanes[i].max)) ||
+             !ckr__node_set(d->c, h, "min_lr", ckr__node_float(d->c, d->after->lanes[i].min)) ||
+             !ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base))))
             r = d->c->err->code;
     }
     return r;
@@ -24163,11 +24372,30 @@ static ckr_result ckr__decide_write(ckr__decide *d)
 /* An unknown curve is said once, where somebody asks for it. */
 static ckr_result ckr__decide_opaque(ckr__decide *d)
 {
-    if (!d->before || !d->before->opaque || d->wanted != d->before) return CKR_OK;
-    return ckr__decide_say(d, "CKR_W_SCHEDULE_UNKNOWN", CKR_APPROX, d->before->kind, NULL, NULL,
+    if (!d->before && !d->wanted && d->out->n_groups)
+        return ckr__decide_say(d, "CKR_N_NO_SCHEDULE", CKR_EXACT, "schedule", NULL, NULL,
+                               "there is no scheduler beside the groups: their LR stays",
+                               "tell it with --schedule KIND:key=value,...");
+    if (!d->before || !d->before->opaque) return CKR_OK;
+    return ckr__decide_say(d, "CKR_W_SCHEDULE_UNKNOWN",
+                           d->t->n_sets || d->t->schedule ? CKR_APPROX : CKR_EXACT,
+                           d->before->kind, NULL, NULL,
                            d->before->reason ? d->before->reason
                                              : "the file does not hold the schedule's curve",
                            "tell it with --schedule KIND:key=value,...");
+}
+
+/* A policy that cannot be had is an entry; what would be is not known. */
+static ckr_result ckr__decide_refused(ckr__decide *d)
+{
+    const ckr_error e = *d->c->err;
+    ckr__error_reset(d->c);
+    d->after = NULL;
+    return ckr__note(d->c, d->notes, d->n_notes, ckr_item_name(e.item), CKR_ERROR,
+                     ckr__strdup(d->c, e.where), NULL, NULL, ckr__strdup(d->c, e.text),
+                     e.remedy[0] ? ckr__strdup(d->c, e.remedy) : NULL)
+               ? CKR_OK
+               : d->c->err->code;
 }
 
 /* *out starts as the source's state. */
@@ -24176,9 +24404,12 @@ static ckr_result ckr__decide_all(ckr__decide *d)
     const bool left = (d->t->without & CKR_SCHEDULE) != 0;
     ckr_result r;
     *d->out = *d->src;
-    d->done = d->src->progress.step > 0 ? d->src->progress.step : 0;
+    d->done = d->src->progress.step > 0 && !(d->t->without & CKR_PROGRESS)
+                  ? d->src->progress.step
+                  : 0;
     if (d->src->n_schedules) d->before = d->src->schedules;
-    if (d->src->n_schedules && d->src->progress.step < 0 && d->before->position > 0)
+    if (d->src->n_schedules && d->src->progress.step < 0 && d->before->position > 0 &&
+        !(d->t->without & CKR_PROGRESS))
         d->done = d->before->position;
     d->wanted = d->before;
     if (left && !d->t->schedule && !d->t->n_sets) return CKR_OK;
@@ -24188,6 +24419,7 @@ static ckr_result ckr__decide_all(ckr__decide *d)
     if (r == CKR_OK) r = ckr__decide_settings(d);
     if (r == CKR_OK) r = ckr__decide_opaque(d);
     if (r == CKR_OK) r = ckr__decide_join(d);
+    if (r == CKR_E_REFUSED) return ckr__decide_refused(d);
     if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_LR, "lr");
     if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_WD, "weight_decay");
     if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_MOMENTUM, "momentum");
@@ -25871,6 +26103,8 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
     x->position = old ? old->position : s->progress.step > 0 ? s->progress.step : 0;
     for (i = 0; i < x->n_lanes; i++)
         if (old) x->lanes[i].anchor = old->lanes[i].anchor;
+        else if (i < s->n_groups)
+            ckr_node_f64(ckr_node_get(s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
     if (ckr__told_drift(c, x, &drift, &lane)) {
         r = ckr__told_timescale(c, x, &better);
         snprintf(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);

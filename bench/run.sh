@@ -12,7 +12,8 @@ set -eu
 cc=${CC:-cc}
 flags=${CFLAGS:--O2}
 tool=${CKPTRESUME:-./ckptresume}
-only=${BENCH_ONLY:-hash parse read open reshard groups schedule peers}
+all="hash parse read open reshard groups schedule peers"
+only=${BENCH_ONLY:-$all}
 here=$(dirname "$0")
 cd "$here/.."
 if [ -z "${BENCH_DATA:-}" ]; then
@@ -78,6 +79,6 @@ report() {
 report >"$build/report.md" || { cat "$build/report.md"; exit 1; }
 cat "$build/report.md"
 over=$(awk -F'|' '$6 + 0 > 1' "$build/report.md" | wc -l)
-if [ "$only" = "hash parse read open reshard groups schedule peers" ]; then cp "$build/report.md" "bench/results/$name.md"; fi
+if [ "$only" = "$all" ]; then cp "$build/report.md" "bench/results/$name.md"; fi
 echo
 echo "$over figures over their limit; report in $build/report.md"

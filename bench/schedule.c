@@ -1,6 +1,7 @@
-/* schedule.c: values of a schedule through the API into the caller's array: 1,000,000 updates of 300
-   groups with 300 base learning rates, one thread, the array's pages already there; a plain store of
-   as many doubles beside it. cc -std=c99 -O2 -I. -o schedule bench/schedule.c -lm -lpthread */
+/* schedule.c: values of a schedule through the API into the caller's array: 1,000,000 updates of
+   300 groups with 300 base learning rates, one thread, the array's pages already there; a plain
+   store of as many doubles beside it.
+   cc -std=c99 -O2 -I. -o schedule bench/schedule.c -lm -lpthread */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "bench.h"

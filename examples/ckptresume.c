@@ -1307,7 +1307,7 @@ static bool option_store(const option *o, options *into, const char *s)
         memcpy(field, &dtype, sizeof dtype);
         return true;
     case KIND_SET: return store_setting(into, s);
-    case KIND_LR_POLICY: return store_word(field, policies, COUNT_OF(policies), s);
+    case KIND_LR_POLICY: return *s && store_word(field, policies, COUNT_OF(policies), s);
     case KIND_COLUMN: return store_word(field, columns, COUNT_OF(columns), s);
     case KIND_RATIO: return store_ratio(field, s);
     case KIND_LATER: return o->help && (o->help[0] == '*' || !strcmp(o->help, s));
@@ -3192,6 +3192,21 @@ static int64_t curve_last(const job *j, const ckr_plan_facts *f)
     return last > 0 ? last : 1;
 }
 
+/* What no schedule moves is the groups' own, and stays. */
+static void curve_constant(const job *j, const ckr_group *groups, uint64_t n_groups, uint64_t n,
+                           uint64_t lanes, double *out)
+{
+    uint64_t i, k;
+    for (k = 0; k < lanes && k < n_groups && j->o.column != CKR_COLUMN_LR; k++) {
+        const ckr_node *h = groups[k].hyper;
+        const ckr_node *v = ckr_node_get(h, column_names[(unsigned)j->o.column % 3]);
+        double value;
+        if (!v && j->o.column == CKR_COLUMN_MOMENTUM) v = ckr_node_at(ckr_node_get(h, "betas"), 0);
+        for (i = 0; i < n && ckr_node_f64(v, &value); i++)
+            if (out[i * lanes + k] != out[i * lanes + k]) out[i * lanes + k] = value;
+    }
+}
+
 /* A schedule whose groups are others than the plan's has no columns of its own here. */
 static bool curve_fill(job *j, const ckr_schedule *s, int64_t first, uint64_t n, uint64_t lanes,
                        double *out)
@@ -3200,7 +3215,7 @@ static bool curve_fill(job *j, const ckr_schedule *s, int64_t first, uint64_t n,
     return ckr_schedule_values(s, j->o.column, first, n, out, &j->env, &j->err) == CKR_OK;
 }
 
-static int curves_make(job *j, const ckr_plan_facts *f, curves *c)
+static int curves_make(job *j, const ckr_state *saved, const ckr_plan_facts *f, curves *c)
 {
     const int64_t last = curve_last(j, f), first = j->o.from ? j->o.from : 1;
     uint64_t i, total, skip;
@@ -3225,6 +3240,9 @@ static int curves_make(job *j, const ckr_plan_facts *f, curves *c)
         !curve_fill(j, f->after, first + (int64_t)skip, c->n - skip, c->lanes,
                     c->after + skip * c->lanes))
         return fail(j);
+    if (saved->n_groups == c->lanes)
+        curve_constant(j, saved->groups, saved->n_groups, c->n, c->lanes, c->before);
+    curve_constant(j, f->groups, f->n_groups, c->n - skip, c->lanes, c->after + skip * c->lanes);
     return CODE_DONE;
 }
 
@@ -3337,12 +3355,12 @@ static int lr_show(job *j, const curves *c, const report *notes)
     return code;
 }
 
-static int lr_verb(job *j, const ckr_plan *plan)
+static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan)
 {
     const ckr_plan_facts *f = ckr_plan_info(plan);
     const report notes = report_of(f->notes, f->n_notes, NULL, 0);
     curves c;
-    int code = curves_make(j, f, &c);
+    int code = curves_make(j, saved, f, &c);
     if (code == CODE_DONE) code = lr_show(j, &c, &notes);
     if (code == CODE_DONE && j->o.json) lr_json(j, &c, &notes);
     if (code == CODE_DONE && f->verdict == CKR_VERDICT_REFUSED) code = CODE_REFUSED;
@@ -3361,7 +3379,7 @@ static int verb_lr(job *j)
     code = like_open(j, &l);
     if (code == CODE_DONE && ckr_plan_decide(c, &j->o.target, &plan, &j->err) != CKR_OK)
         code = fail(j);
-    if (code == CODE_DONE) code = lr_verb(j, plan);
+    if (code == CODE_DONE) code = lr_verb(j, ckr_ckpt_state(c), plan);
     ckr_plan_free(plan);
     like_free(&l);
     ckr_ckpt_close(c);

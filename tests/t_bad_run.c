@@ -194,10 +194,6 @@ static void settings(void)
     no_plan_at_all(nanotron(), &t, 0, "no such schedule",
                    bad(CKR_ITEM_SCHEDULE, "", NOWHERE, "bogus"));
     CHECK(strstr(err.remedy, "torchtitan"));
-    t = target(), t.lr_policy = CKR_LR_REWARM;
-    no_plan_at_all(nanotron(), &t, 0, "rewarm over 0 steps",
-                   bad(CKR_ITEM_SCHEDULE_REBASE, "", NOWHERE, "rewarm"));
-    CHECK(strstr(err.remedy, "--rewarm-steps"));
 }
 
 static void scheduler_states(void)
@@ -415,8 +411,8 @@ static void uncomparable(void)
     c = opened(IN);
     if (!c) return;
     memset(&diff, 0, sizeof diff);
-    r = ckr_ckpt_diff(c, c, &diff, &err);
-    bad_is(r, &err, "a set", bad(CKR_ITEM_JSON_PUT, "", NOWHERE, ""));
+    r = ckr_ckpt_diff(c, c, &diff, &err);          /* compared by its place, not refused */
+    CHECK(r == CKR_OK && diff.n_tensors == 0);
     ckr_diff_free(&diff);
     ckr_ckpt_close(c);
 }
@@ -563,6 +559,8 @@ static void targets(void)
     no_plan(c, &t, CKR_ITEM_GROUPS_WITHOUT, "groups", true);
     t = target(), t.without = CKR_PARAMS;
     no_plan(c, &t, CKR_ITEM_PARAMS_WITHOUT, "params", true);
+    t = target(), t.lr_policy = CKR_LR_REWARM;
+    no_plan(c, &t, CKR_ITEM_SCHEDULE_REBASE, "rewarm", true);
     t = target(), t.without = CKR_PROGRESS;
     no_plan(c, &t, CKR_ITEM_CLOCK_WITHOUT, "progress", true);
     ckr_ckpt_close(c);
@@ -575,7 +573,7 @@ static void targets(void)
 
 int main(int argc, char **argv)
 {
-    static const ckr_item dead[] = { CKR_ITEM_OK };
+    static const ckr_item dead[] = { CKR_ITEM_JSON_PUT, CKR_ITEM_OK };   /* never leaves a call */
     t_begin(argc, argv);
     RUN(arguments);
     RUN(targets_of_one_file);

@@ -1,0 +1,600 @@
+/* Resumes: what a plan decides about groups and schedule is what the files say that it writes, for
+   Nanotron's directories and torch's files, every policy and setting; the report shows every change
+   with both values; and settings that nobody means are refused. */
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+#include "t.h"
+#include "resume.h"
+
+/* ---- Nanotron ---- */
+
+static const char *const nanotrons[] = { "/w/pp2", "/w/tp2", "/w/zero" };
+
+typedef struct policy_case {
+    const char *ask;
+    double      rel;           /* 0: bit for bit                                        */
+    int         joins;         /* the first LR is the one that would have come          */
+    const char *code;          /* in the report, or NULL                                */
+} policy_case;
+
+static const policy_case policies[] = {
+    { "", 0, 1, "CKR_FIX_NANOTRON_LR" },
+    { "@keep", 0, 1, NULL },
+    { "lr=0.001", 0, 0, "CKR_SET" },
+    { "total_steps=50 @target", 0, 0, "CKR_LR_CHANGED" },
+    { "total_steps=50 @splice", 1e-12, 1, "CKR_NANOTRON_SETTING" },
+    { "total_steps=50 @stretch", 1e-12, 1, "CKR_NANOTRON_SETTING" },
+    { "total_steps=37 @stretch", 1e-12, 1, NULL },
+    { "min_lr=0.0001 @splice", 1e-12, 1, "CKR_NANOTRON_SETTING" },
+    { "decay_style=cosine @splice", 1e-12, 1, "CKR_NANOTRON_SETTING" },
+    { "decay_style=1-sqrt @target", 0, 0, "CKR_LR_CHANGED" },
+    { "0.lr=0.001", 0, 0, "CKR_SET" },
+    { "0.lr=0.01 total_steps=50 @splice", 1e-12, 1, "CKR_SET" },
+    { "total_steps=50 ^1.5", 0, 0, "CKR_LR_CHANGED" },
+    { "weight_decay=0.3", 0, 1, "CKR_SET" },
+    { "batch_size=64", 0, 1, "CKR_BATCH_STEPS" },
+    { "nanotron:learning_rate=0.003,lr_warmup_steps=2,lr_decay_steps=98,min_decay_lr=0.0001,"
+      "lr_decay_style=cosine,train_steps=100 @splice", 1e-12, 1, "CKR_SCHEDULE" }
+};
+
+static void nanotron_policies(void)
+{
+    size_t k, i;
+    for (k = 0; k < sizeof nanotrons / sizeof *nanotrons; k++) {
+        ckr_ckpt *c = open_path(nanotrons[k]);
+        for (i = 0; c && i < sizeof policies / sizeof *policies; i++) {
+            const policy_case *x = &policies[i];
+            ckr_ckpt *out;
+            job j;
+            ask(&j, x->ask);
+            out = carried_out(&j, c, x->rel);
+            if (out && x->code) HAS(&j, x->code);
+            if (out && x->joins)
+                NEAR(value(j.f->after, j.f->resume_at, 1), value(j.f->before, j.f->resume_at, 1),
+                     1e-12);
+            ckr_ckpt_close(out);
+            done(&j);
+        }
+        ckr_ckpt_close(c);
+    }
+}
+
+/* Stages more or fewer: the same LR and the same groups, whatever stage has them now. */
+static void nanotron_stages(void)
+{
+    static const char *const asks[] = { "pp=1", "pp=1 lr=0.001", "pp=1 0.lr=0.001 weight_decay=0.2",
+                                        "pp=1 total_steps=50 @stretch", "pp=1 tp=2" };
+    static const char *const back[] = { "pp=2", "pp=2 tp=1 total_steps=50 @splice",
+                                        "pp=2 3.lr=0.01" };
+    size_t i;
+    ckr_ckpt *c = open_path("/w/pp2"), *out;
+    job j;
+    for (i = 0; c && i < sizeof asks / sizeof *asks; i++) {
+        ask(&j, asks[i]);
+        out = carried_out(&j, c, 1e-12);
+        HAS(&j, "CKR_W_TOPOLOGY");
+        if (out) CHECK_INT(ckr_ckpt_state(out)->n_groups, ckr_ckpt_state(c)->n_groups);
+        ckr_ckpt_close(out);
+        done(&j);
+    }
+    ckr_ckpt_close(c);
+    c = open_path("/w/tp2");
+    for (i = 0; c && i < sizeof back / sizeof *back; i++) {
+        ask(&j, back[i]);
+        out = carried_out(&j, c, 1e-12);
+        ckr_ckpt_close(out);
+        done(&j);
+    }
+    ckr_ckpt_close(c);
+}
+
+/* An LR that is asked for is used in the first update, in every group, said with both values; where
+   it has no effect, nothing says that it has. */
+static void nanotron_override(void)
+{
+    ckr_ckpt *c = open_path("/w/pp2");
+    uint64_t i;
+    job j;
+    ask(&j, "lr=0.001");
+    if (c && decide(&j, c, false)) {
+        for (i = 0; i < j.f->n_groups; i++) NEAR(value(j.f->after, 14, i), 0.0007, 1e-12);
+        has_both(&j, "CKR_SET", 0.003, 0.001);
+        has_both(&j, "CKR_LR_CHANGED", 0.0018428571428571426, 0.0007);
+        CHECK_INT(j.f->verdict, CKR_VERDICT_CHANGED);
+    }
+    done(&j);
+    ask(&j, "nanotron:learning_rate=0.002,lr_warmup_steps=4,lr_decay_steps=21,min_decay_lr=0.0003");
+    if (c && decide(&j, c, false)) {                       /* the whole schedule says it, too */
+        NEAR(value(j.f->after, 14, 0), 0.0003 + 0.0017 * (1 - 9.0 / 21), 1e-12);
+        CHECK(!refused(&j));
+    }
+    done(&j);
+    ask(&j, "lr=0.001 @keep");
+    if (c && decide(&j, c, false)) CHECK(refused(&j) || !note(&j, "CKR_SET"));
+    done(&j);
+    ask(&j, "lr=0.001");
+    j.t.without = CKR_OPTIMIZER;
+    if (c && decide(&j, c, true)) HAS(&j, "CKR_NANOTRON_SETTING");
+    done(&j);
+    ask(&j, "total_steps=40.5 @target");                   /* as planned, or not at all */
+    if (c && decide(&j, c, false)) {
+        done(&j);
+        ask(&j, "total_steps=40.5 @target");
+        ckr_ckpt_close(carried_out(&j, c, 1e-12));
+    }
+    done(&j);
+    ckr_ckpt_close(c);
+}
+
+static void nanotron_refused(void)
+{
+    static const struct { const char *ask, *code; } x[] = {
+        { "total_steps=50", "CKR_E_LR_JUMP" }, { "min_lr=0.001", "CKR_E_LR_JUMP" },
+        { "total_steps=50 @target ^1.2", "CKR_E_LR_JUMP" }, { "@rewarm", NULL },
+        { "nanotron:learning_rate=0.003,lr_warmup_steps=4,lr_decay_steps=200", "CKR_E_LR_JUMP" },
+        { "total_steps=50 @rewarm #5", "CKR_E_NANOTRON_SCHEDULE" },
+        { "torchtitan:steps=100,warmup_steps=4 @target", "CKR_E_NANOTRON_SCHEDULE" },
+        { "torchtitan:steps=10,warmup_steps=4 @target", "CKR_E_LR_NEGATIVE" },
+        { "torch:LambdaLR", "CKR_E_NANOTRON_SCHEDULE" }, { "total_steps=10 @stretch", NULL }
+    };
+    ckr_ckpt *c = open_path("/w/pp2");
+    size_t i;
+    job j;
+    for (i = 0; c && i < sizeof x / sizeof *x; i++) {
+        ask(&j, x[i].ask);
+        decide(&j, c, true);
+        t_check(refused(&j), __FILE__, __LINE__, "%s: not refused", x[i].ask);
+        if (x[i].code && j.f) HAS(&j, x[i].code);
+        if (!j.f) CHECK(err.remedy[0] != 0);
+        if (j.f && refused(&j)) CHECK(ckr_plan_write(j.p, "/w/out2", NULL, &err) == CKR_E_REFUSED);
+        CHECK(memio_find(&mem, "/w/out2") == NULL);
+        done(&j);
+    }
+    ckr_ckpt_close(c);
+}
+
+/* ---- torch's files ---- */
+
+static const ckr_node *truth_of(ckr_ckpt **owner, const char *name)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_env env = env_now();
+    d.env = &env;
+    CHECK_OK(ckr_tree_open("/w/torch/lr.json", &d, owner, &err), &err);
+    return *owner ? ckr_node_get(ckr_ckpt_root(*owner), name) : NULL;
+}
+
+/* Before: what the live run used, bit for bit. */
+static void is_the_live_run(const ckr_schedule *s, const char *name, uint64_t rows)
+{
+    ckr_ckpt *owner = NULL;
+    const ckr_node *t = truth_of(&owner, name);
+    uint64_t i;
+    for (i = 0; t && i < rows && i < t->count; i++) {
+        double a = 0, b = 0;
+        ckr_node_f64(ckr_node_at(ckr_node_at(t, i), 0), &a);
+        ckr_node_f64(ckr_node_at(ckr_node_at(t, i), 1), &b);
+        if (!t_check(a == value(s, (int64_t)i + 1, 0) && b == value(s, (int64_t)i + 1, 1), __FILE__,
+                     __LINE__, "%s update %u: not the LR of the live run", name, (unsigned)i + 1))
+            break;
+    }
+    ckr_ckpt_close(owner);
+}
+
+static void torch_policies(void)
+{
+    static const policy_case x[] = {
+        { "cosine", 0, 1, NULL }, { "cosine lr=0.05", 0, 0, "CKR_LR_CHANGED" },
+        { "cosine 1.lr=0.005", 0, 0, "CKR_SET" },
+        { "cosine total_steps=100 @target", 0, 0, "CKR_LR_CHANGED" },
+        { "cosine total_steps=100 @splice", 1e-12, 1, "CKR_SET" },
+        { "cosine min_lr=0.01 @target", 0, 0, "CKR_SET" },
+        { "cosine weight_decay=0.5", 0, 1, "CKR_SET" },
+        { "cosine torch:StepLR,step_size=4,gamma=0.5 @target", 0, 0, "CKR_SCHEDULE" },
+        { "cosine torch:SequentialLR,schedulers=(LinearLR,start_factor=0.1,total_iters=5;"
+          "CosineAnnealingLR,T_max=95),milestones=[5] @target", 0, 0, "CKR_SCHEDULE" },
+        { "named 0.lr=0.05", 0, 0, "CKR_SET" }, { "step lr=0.05", 0, 0, "CKR_SET" },
+        { "step decay_steps=4 @target", 0, 0, "CKR_SET" },
+        { "linear total_steps=40 @splice", 1e-12, 1, "CKR_SET" },
+        { "linear torch:PolynomialLR,total_iters=80,power=2.0 @target", 0, 0, "CKR_SCHEDULE" },
+        { "seq lr=0.05", 0, 0, "CKR_SET" }, { "onecycle total_steps=70 @target", 0, 0, "CKR_SET" },
+        { "onecycle lr=0.05", 0, 0, "CKR_SET" }
+    };
+    size_t i;
+    for (i = 0; i < sizeof x / sizeof *x; i++) {
+        const size_t n = strcspn(x[i].ask, " ");
+        char path[64];
+        ckr_ckpt *c, *out;
+        job j;
+        snprintf(path, sizeof path, "/w/torch/%.*s.pt", (int)n, x[i].ask);
+        c = open_path(path);
+        ask(&j, x[i].ask[n] ? x[i].ask + n + 1 : "");
+        out = c ? carried_out(&j, c, x[i].rel) : NULL;
+        if (out && x[i].code) HAS(&j, x[i].code);
+        if (out && x[i].joins)
+            NEAR(value(j.f->after, 13, 1), value(j.f->before, 13, 1), 1e-12);
+        if (out && i < 2) is_the_live_run(j.f->before, "cosine", 33);
+        if (out && i == 0 && !note(&j, "CKR_W_LR_REBOUND"))       /* past the cosine's end    */
+            NEAR(value(ckr_ckpt_state(out)->schedules, 50, 0), value(j.f->after, 50, 0), 1e-12);
+        ckr_ckpt_close(out);
+        done(&j);
+        ckr_ckpt_close(c);
+    }
+}
+
+/* Groups without weight decay stay so; one of them by name or number does not. */
+static void weight_decays(void)
+{
+    static const double want[3][2] = { { 0.5, 0 }, { 0.1, 0.5 }, { 0, 0 } };
+    static const char *const asks[3] = { "weight_decay=0.5", "1.weight_decay=0.5",
+                                         "weight_decay=0" };
+    ckr_ckpt *c = open_path("/w/torch/cosine.pt"), *out;
+    double v;
+    int i, k;
+    job j;
+    for (i = 0; c && i < 3; i++) {
+        ask(&j, asks[i]);
+        out = carried_out(&j, c, 0);
+        for (k = 0; out && k < 2; k++) {
+            const ckr_node *h = ckr_ckpt_state(out)->groups[k].hyper;
+            CHECK(ckr_node_f64(ckr_node_get(h, "weight_decay"), &v));
+            NEAR(v, want[i][k], 0);
+        }
+        if (i == 0) HAS(&j, "CKR_SET_KEPT");
+        if (i == 1) has_both(&j, "CKR_SET", 0, 0.5);
+        ckr_ckpt_close(out);
+        done(&j);
+    }
+    ckr_ckpt_close(c);
+}
+
+static double lambda(void *user, double base, double t)
+{
+    (void)user;
+    return base * (1 / (1 + 0.1 * t));
+}
+
+/* A function of the trainer's own: unknown, or told by a callback; then every policy joins it. */
+static void own_curve(void)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = open_path("/w/torch/lambda.pt"), *out;
+    job j;
+    ask(&j, "");
+    if (c && decide(&j, c, false)) HAS(&j, "CKR_W_SCHEDULE_UNKNOWN");
+    done(&j);
+    ask(&j, "");
+    j.t.mode = CKR_MODE_RECOVER;
+    CHECK(c && decide(&j, c, true) && !refused(&j));              /* copied bit for bit       */
+    done(&j);
+    ask(&j, "lr=0.05");
+    if (c && decide(&j, c, true) && !refused(&j)) {               /* of base_lrs, too         */
+        CHECK_OK(ckr_plan_write(j.p, "/w/lambda", NULL, &err), &err);
+        out = open_path("/w/lambda");
+        NEAR(out ? ckr_ckpt_state(out)->schedules->lanes[0].base : 0, 0.05, 0);
+        ckr_ckpt_close(out);
+    }
+    done(&j);
+    ask(&j, "torch:CosineAnnealingLR,T_max=80 @splice");          /* the saved LR is known */
+    if (c && decide(&j, c, false) && !refused(&j))
+        NEAR(value(j.f->after, 13, 0), 0.045454545454545456, 1e-12);
+    done(&j);
+    ckr_ckpt_close(c);
+    d.curve_fn = lambda;
+    c = open_as("/w/torch/lambda.pt", d);
+    ask(&j, "torch:CosineAnnealingLR,T_max=80 @splice");
+    if (c && decide(&j, c, false)) {
+        is_the_live_run(j.f->before, "lambda", 33);
+        HAS_NOT(&j, "CKR_W_SCHEDULE_UNKNOWN");
+        NEAR(value(j.f->after, 13, 0), 0.045454545454545456, 1e-12);
+        NEAR(value(j.f->after, 13, 1), 0.0090909090909090905, 1e-12);
+    }
+    done(&j);
+    ckr_ckpt_close(c);
+}
+
+/* ---- the coming run's own groups ---- */
+
+static void groups_follow_parameters(void)
+{
+    static const struct { const char *groups; double lr[3]; const char *code; } x[] = {
+        { "0,1;2,3", { 0.07959536998847742, 0.01608395989677849, 0 }, NULL },
+        { "2,3;0,1", { 0.01608395989677849, 0.07959536998847742, 0 }, NULL },
+        { "1;0;3,2", { 0.07959536998847742, 0.07959536998847742, 0.01608395989677849 }, NULL },
+        { "0;2,3;1", { 0.07959536998847742, 0.01608395989677849, 0.07959536998847742 }, NULL },
+        { "0,1", { 0.07959536998847742, 0, 0 }, "CKR_W_PARAM_LOST" },
+        { "0,1,2,3", { 0, 0, 0 }, "CKR_E_MERGE_CONFLICT" },
+        { "0,1;1,2,3", { 0, 0, 0 }, "CKR_E_MERGE_CONFLICT" }
+    };
+    ckr_ckpt *c = open_path("/w/torch/cosine.pt"), *out;
+    size_t i;
+    uint64_t k;
+    like l;
+    job j;
+    for (i = 0; c && i < sizeof x / sizeof *x; i++) {
+        ask(&j, "");
+        like_groups(&l, &j, x[i].groups);
+        out = x[i].lr[0] > 0 ? carried_out(&j, c, 0) : NULL;
+        if (!j.p) decide(&j, c, false);
+        if (x[i].code) HAS(&j, x[i].code);
+        CHECK_INT(refused(&j), !(x[i].lr[0] > 0));
+        for (k = 0; out && k < j.t.n_groups; k++) {
+            NEAR(value(j.f->after, 13, k), x[i].lr[k], 0);
+            CHECK_INT(ckr_ckpt_state(out)->groups[k].n_params, j.t.groups[k].n_params);
+        }
+        ckr_ckpt_close(out);
+        done(&j);
+    }
+    ckr_ckpt_close(c);
+}
+
+/* A parameter that the checkpoint has not needs an optimizer that knows it: said, or refused. */
+static void groups_added(void)
+{
+    ckr_ckpt *c = open_path("/w/torch/named.pt");
+    ckr_node *hyper;
+    like l;
+    job j;
+    ask(&j, "a.lr=0.01");
+    like_groups(&l, &j, "0.weight,1.weight;0.bias,1.bias");
+    l.g[0].name = "a";                                            /* renamed           */
+    l.g[1].name = "b";
+    if (c && decide(&j, c, false)) {
+        has_both(&j, "CKR_SET", 0.1, 0.01);
+        CHECK_STR(j.f->groups[1].name, "b");
+        NEAR(value(j.f->after, 13, 1), 0.01608395989677849, 0);
+    }
+    done(&j);
+    ask(&j, "");
+    like_groups(&l, &j, "0.weight,1.weight;0.bias,1.bias;2.weight");
+    if (c && decide(&j, c, false)) {                              /* without an LR     */
+        HAS(&j, "CKR_E_GROUP_NEW");
+        CHECK(refused(&j) && isnan(value(j.f->after, 13, 2)));
+    }
+    done(&j);
+    ask(&j, "");
+    like_groups(&l, &j, "0.weight,1.weight;0.bias,1.bias;2.weight");
+    if (c) {
+        hyper = ckr__node(&c->ctx, CKR_NODE_DICT);
+        ckr__node_set(&c->ctx, hyper, "lr", ckr__node_float(&c->ctx, 0.5));
+        l.g[2].hyper = hyper;
+        decide(&j, c, true);                /* a plain file has no number for a new one */
+        CHECK(refused(&j));
+        HAS(&j, "CKR_W_PARAM_NEW");
+    }
+    done(&j);
+    ask(&j, "");
+    like_groups(&l, &j, "0.bias,1.bias;0.weight,1.weight");
+    ckr_ckpt_close(c ? carried_out(&j, c, 0) : NULL);             /* names stay        */
+    done(&j);
+    ckr_ckpt_close(c);
+}
+
+/* ---- schedules and runs that are made here ---- */
+
+static void completeness(void)
+{
+    static const struct { const char *spec; int64_t step; const char *ask, *code; } x[] = {
+        { "torchtitan:steps=10,warmup_steps=2", 12, "@target", "CKR_E_LR_NEGATIVE" },
+        { "torchtitan:steps=40,total_steps=20,warmup_steps=2,decay_type=cosine", 5, "@target",
+          "CKR_W_LR_REBOUND" },
+        { "torch:OneCycleLR,max_lr=0.1,total_steps=10", 11, "@target", "CKR_E_LR_UNDEFINED" },
+        { "torch:OneCycleLR,max_lr=0.1,total_steps=10", 10, "@target", "CKR_W_LR_REBOUND" },
+        { "torch:CosineAnnealingLR,T_max=8", 8, "@target", "CKR_W_LR_REBOUND" },
+        { "transformers:constant", 5, "", "CKR_W_LR_NEVER_DECAYS" },
+        { "nanotron:learning_rate=0.1,lr_warmup_steps=2,lr_decay_steps=8,train_steps=40", 5, "",
+          "CKR_W_LR_ENDS_EARLY" },
+        { "nanotron:learning_rate=0.1,lr_warmup_steps=2,lr_decay_steps=8,train_steps=40", 12, "",
+          "CKR_W_LR_PAST_END" },
+        { "transformers:linear,num_warmup_steps=0,num_training_steps=20", 5, "total_steps=200",
+          "CKR_E_LR_JUMP" }
+    };
+    static const char *const never[] = { "torch:ExponentialLR,gamma=0.9",
+                                         "torch:StepLR,step_size=4,gamma=0.5" };
+    size_t i;
+    job j;
+    for (i = 0; i < sizeof x / sizeof *x; i++) {
+        ckr_ckpt *c = made(x[i].spec, 2, x[i].step);
+        ask(&j, x[i].ask);
+        if (c && decide(&j, c, false) && x[i].code) HAS(&j, x[i].code);
+        done(&j);
+        ckr_ckpt_close(c);
+    }
+    for (i = 0; i < 2; i++) {                  /* these do, though they have no end   */
+        ckr_ckpt *c = made(never[i], 2, 5);
+        ask(&j, "");
+        if (c && decide(&j, c, false)) HAS_NOT(&j, "CKR_W_LR_NEVER_DECAYS");
+        done(&j);
+        ckr_ckpt_close(c);
+    }
+}
+
+/* A clock of samples turns with the batch and stands where it stood; the weight decay goes on. */
+static void sample_clock(void)
+{
+    static const char spec[] = "megatron:lr=0.1,min_lr=0.01,lr_decay_samples=100000,"
+                               "lr_warmup_samples=1000,lr_decay_style=linear,global_batch_size=100,"
+                               "start_wd=0.1,end_wd=0.2,wd_incr_style=linear,wd_incr_steps=100000";
+    ckr_ckpt *c = made(spec, 2, 400);
+    double wd[2];
+    job j;
+    ask(&j, "batch_size=200");
+    if (c && decide(&j, c, false)) {
+        has_both(&j, "CKR_BATCH_SAMPLES", 100, 200);
+        CHECK_STR(j.f->before->clock, "sample");
+        CHECK_INT(j.f->resume_at, 401);
+        NEAR(value(j.f->after, 401, 0), value(j.f->before, 401, 0), 1e-15);
+        NEAR(value(j.f->after, 402, 0), 0.1 - 0.09 * 39200 / 99000, 1e-12);
+        NEAR(value(j.f->before, 402, 0), 0.1 - 0.09 * 39100 / 99000, 1e-12);
+        NEAR(c->state.schedules->rate, 100.0, 0);            /* a checkpoint is immutable */
+        CHECK_OK(ckr_schedule_values(j.f->after, CKR_COLUMN_WEIGHT_DECAY, 402, 1, wd, NULL, &err),
+                 &err);
+        NEAR(wd[0], 0.1402, 1e-12);
+    }
+    done(&j);
+    ask(&j, "weight_decay=0.5");
+    if (c && decide(&j, c, false)) HAS(&j, "CKR_HYPER_CHANGED");
+    done(&j);
+    ckr_ckpt_close(c);
+}
+
+/* ---- what nobody means ---- */
+
+static void hostile_settings(void)
+{
+    static const char *const asks[] = {
+        "lr=nan", "lr=inf", "lr=-1", "lr=", "lr=1e400", "lr=0x10", "lr=1,5", "=1", "foo=1",
+        "0.foo=1", "9.lr=1", "x.lr=1", "-1.lr=1", "weight_decay=nan", "weight_decay=-1",
+        "weight_decay=", "9.weight_decay=1", "batch_size=0", "batch_size=nan", "batch_size=1e301",
+        "total_steps=-5", "total_steps=0", "min_lr=x", "0.total_steps=9", "decay_style=",
+        "warmup_steps=3", "torch:", "foo:a=1", "torch:CosineAnnealingLR", "torch:StepLR,step_size=0"
+    };
+    ckr_ckpt *c = open_path("/w/torch/cosine.pt");
+    const ckr_setting none = { NULL, NULL, NULL };
+    size_t i;
+    job j;
+    for (i = 0; c && i < sizeof asks / sizeof *asks; i++) {
+        ask(&j, asks[i]);
+        t_check(!decide(&j, c, i % 2 != 0) && err.code == CKR_E_ARG && err.text[0], __FILE__,
+                __LINE__, "%s: %d %s", asks[i], (int)j.r, err.text);
+        CHECK(j.p == NULL);
+        done(&j);
+    }
+    ask(&j, "");
+    j.t.sets = &none;
+    j.t.n_sets = 1;
+    CHECK(c && !decide(&j, c, false) && err.code == CKR_E_ARG);
+    ask(&j, "total_steps=1e300 @stretch");
+    CHECK(c && decide(&j, c, false));
+    done(&j);
+    ckr_ckpt_close(c);
+}
+
+static void many_groups(void)
+{
+    ckr_ckpt *c = made("transformers:linear,num_warmup_steps=0,num_training_steps=20", 100000, 5);
+    job j;
+    ask(&j, "lr=0.2 99999.lr=0.3");
+    if (c && decide(&j, c, false)) {
+        CHECK_INT(j.f->n_groups, 100000);
+        NEAR(value(j.f->after, 6, 0), 0.15, 1e-12);
+        NEAR(value(j.f->after, 6, 99999), 0.225, 1e-12);
+    }
+    done(&j);
+    ckr_ckpt_close(c);
+}
+
+static void out_of_memory(void)
+{
+    static const char *const files[] = { "/w/torch/cosine.pt", "/w/pp2" };
+    static const char *const asks[] = { "lr=0.05 1.lr=0.01 weight_decay=0.2 @target",
+                                        "total_steps=50 batch_size=8 @splice" };
+    unsigned long k;
+    int i;
+    for (i = 0; i < 2; i++) {
+        ckr_ckpt *c = open_path(files[i]);
+        const unsigned long before = fault.calls[FAULT_ALLOC];
+        const long blocks = fault.blocks;
+        job j;
+        j.r = CKR_E_NOMEM;
+        for (k = 1; c && k < 500 && j.r != CKR_OK; k++) {
+            ask(&j, asks[i]);
+            fault.kind = FAULT_ALLOC;
+            fault.at = fault.calls[FAULT_ALLOC] + k;
+            fault.for_good = true;
+            decide(&j, c, false);
+            fault.kind = -1;
+            if (!j.f) CHECK(j.r == CKR_E_NOMEM && err.code == CKR_E_NOMEM && !j.p);
+            done(&j);
+            CHECK_INT(fault.blocks, blocks);
+        }
+        t_check(j.r == CKR_OK && k > 2 && fault.calls[FAULT_ALLOC] > before, __FILE__, __LINE__,
+                "%lu allocations", k);
+        ckr_ckpt_close(c);
+    }
+}
+
+/* What a resume stumbles over when a part is missing or stands elsewhere. */
+static void missing_parts(void)
+{
+    static const char at[] = "/w/pp2/13/lr_scheduler";
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = open_path("/w/torch/noinit.pt"), *out;       /* the scheduler added it */
+    uint64_t i;
+    job j;
+    ask(&j, "lr=0.05");
+    out = c ? carried_out(&j, c, 0) : NULL;
+    for (i = 0; out && i < 2; i++)
+        CHECK(ckr_node_get(ckr_ckpt_state(out)->groups[i].hyper, "initial_lr") != NULL);
+    ckr_ckpt_close(out);
+    done(&j);
+    ckr_ckpt_close(c);
+    d.schedule = "torch:CosineAnnealingLR,T_max=40,eta_min=0.001";
+    c = open_as("/w/torch/bare.pt", d);                /* the LR must not start again    */
+    ask(&j, "");
+    if (c && decide(&j, c, false))
+        CHECK(refused(&j) || note(&j, "CKR_W_LR_DRIFT") ||
+              near_to(value(j.f->after, j.f->resume_at, 0), 0.07959536998847742, 1e-12));
+    done(&j);
+    ckr_ckpt_close(c);
+    c = made("nanotron:learning_rate=0.1,lr_warmup_steps=4,lr_decay_steps=30,train_steps=40",
+             2, 13);
+    ask(&j, "warmup_steps=20 @target");                /* the warm-up again              */
+    if (c && decide(&j, c, false)) HAS(&j, "CKR_LR_CHANGED");
+    done(&j);
+    ckr_ckpt_close(c);
+    memio_remove(&mem, at);
+    c = open_path("/w/pp2");
+    ask(&j, "");
+    out = c ? carried_out(&j, c, 0) : NULL;
+    HAS(&j, "CKR_W_NANOTRON_NO_SCHEDULER");
+    HAS(&j, "CKR_FIX_NANOTRON_LR");
+    ckr_ckpt_close(out);
+    done(&j);
+    ckr_ckpt_close(c);
+}
+
+/* A tensor where a number is expected: set, and never read through a file that is not open. Last,
+   because what goes wrong here ends the program. */
+static void tensor_values(void)
+{
+    static const char *const asks[] = { "", "weight_decay=0.3", "total_steps=80 @target",
+                                        "lr=0.05" };
+    ckr_ckpt *c = open_path("/w/torch/tensor.pt");
+    double lr = 0;
+    size_t i;
+    job j;
+    for (i = 0; c && i < sizeof asks / sizeof *asks; i++) {
+        ask(&j, asks[i]);
+        CHECK(decide(&j, c, true) && !refused(&j));
+        if (j.f && i > 1)
+            CHECK(ckr_node_f64(ckr_node_get(j.f->groups[0].hyper, "lr"), &lr) &&
+                  near_to(lr, value(j.f->after, 13, 0), 1e-15));
+        done(&j);
+    }
+    ckr_ckpt_close(c);
+}
+
+int main(int argc, char **argv)
+{
+    t_begin(argc, argv);
+    load();
+    RUN(nanotron_policies);
+    RUN(nanotron_stages);
+    RUN(nanotron_override);
+    RUN(nanotron_refused);
+    RUN(torch_policies);
+    RUN(weight_decays);
+    RUN(own_curve);
+    RUN(groups_follow_parameters);
+    RUN(groups_added);
+    RUN(completeness);
+    RUN(sample_clock);
+    RUN(hostile_settings);
+    RUN(many_groups);
+    RUN(out_of_memory);
+    RUN(missing_parts);
+    RUN(tensor_values);
+    memio_free(&mem);
+    return t_end();
+}
