@@ -78,10 +78,7 @@ def slices_of(meta):
         return None
 
     def one(t):
-        return tuple(
-            slice(*(None if x == "None" else int(x) for x in part.split(",")))
-            for part in t.split("|")
-        )
+        return tuple(slice(*(None if x == "None" else int(x) for x in part.split(","))) for part in t.split("|"))
 
     return [tuple(one(t) for t in pair.split("#")) for pair in text.split(";")]
 
@@ -89,9 +86,7 @@ def slices_of(meta):
 def shape_of(meta):
     return tuple(
         int(x)
-        for x in re.sub(r"np\.int64\((\d+)\)", r"\1", meta["unsharded_shape"])
-        .strip("()")
-        .split(",")
+        for x in re.sub(r"np\.int64\((\d+)\)", r"\1", meta["unsharded_shape"]).strip("()").split(",")
         if x.strip()
     )
 
@@ -113,9 +108,7 @@ class Assembler:
 
     def weights(self):
         for f in sorted(self.dir.glob("model/**/*.safetensors")):
-            m = re.fullmatch(
-                r"model_(\w+?)(?:_pp-rank-\d+-of-\d+_tp-rank-(\d+)-of-\d+)?\.safetensors", f.name
-            )
+            m = re.fullmatch(r"model_(\w+?)(?:_pp-rank-\d+-of-\d+_tp-rank-(\d+)-of-\d+)?\.safetensors", f.name)
             name = ".".join((*f.parent.relative_to(self.dir / "model").parts, m[1]))
             tp = int(m[2]) if m[2] else 0
             with safe_open(f, "pt") as s:
@@ -137,9 +130,7 @@ class Assembler:
             )
             dp, tp = m[1], int(m[2])
             o = torch.load(f, weights_only=True)
-            owned = [
-                (n, slot, t) for i, n in o["names"].items() for slot, t in o["state"][i].items()
-            ]
+            owned = [(n, slot, t) for i, n in o["names"].items() for slot, t in o["state"][i].items()]
             owned += [(n, "master", t) for n, t in (o.get("gradient_accumulator") or {}).items()]
             for name, slot, t in owned:
                 key = f"optimizer.state.{name}.{slot}"
@@ -155,9 +146,7 @@ class Assembler:
                     continue
                 begin, end = (int(x) for x in n_flat[name][dp])
                 shape = tuple(int(x) for x in zero["orig_param_shapes"][name])
-                whole = flat.setdefault(
-                    (key, name, tp), torch.zeros(int(np.prod(shape)), dtype=t.dtype)
-                )
+                whole = flat.setdefault((key, name, tp), torch.zeros(int(np.prod(shape)), dtype=t.dtype))
                 expect(
                     t.numel() == end - begin,
                     f"{f}: {key}: {t.numel()} elements, the offsets say {end - begin}",
@@ -177,9 +166,7 @@ class Assembler:
             return name
         for group in ties:
             if name in group:
-                return next(
-                    (n for n in group if any((n, tp) in self.slices for tp in range(64))), name
-                )
+                return next((n for n in group if any((n, tp) in self.slices for tp in range(64))), name)
         return name
 
 
@@ -287,11 +274,7 @@ def only_padded(text):
     head = re.match(r"tensors \d+ bad (\d+) extra 0 copies-differ 0", text[0]) if text else None
     grown = re.compile(r"\((\d+), (\d+)\) instead of torch\.\w+\((\d+), (\d+)\)$")
     rows = [m for m in map(grown.search, text) if m]
-    return (
-        head is not None
-        and len(rows) == int(head[1])
-        and all(int(m[1]) > int(m[3]) and m[2] == m[4] for m in rows)
-    )
+    return head is not None and len(rows) == int(head[1]) and all(int(m[1]) > int(m[3]) and m[2] == m[4] for m in rows)
 
 
 def check_nanotron(tmp):
@@ -341,6 +324,24 @@ def check_nanotron(tmp):
             )
 
 
+def check_resume(tmp):
+    """The LR that torch goes on with is the one that was decided."""
+    p = subprocess.run(
+        [sys.executable, str(ROOT / "tests/interop/resume_lr.py"), TOOL, str(tmp)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    lines = (p.stdout or p.stderr).strip().splitlines() or ["nothing printed"]
+    for line in lines[:-1]:
+        expect(False, line)
+    n = re.match(r"(\d+) passed, (\d+) failed$", lines[-1])
+    expect(n is not None, f"resume_lr.py: {lines[-1]}")
+    for _ in range(int(n[1]) if n else 0):
+        expect(True, "")
+    print(f"resume_lr.py: {lines[-1]}", flush=True)
+
+
 def main():
     global TOOL
     ap = argparse.ArgumentParser()
@@ -352,6 +353,7 @@ def main():
             before = passed
             check_case(case, tmp)
             print(f"{case.name}: {passed - before} passed", flush=True)
+        check_resume(tmp)
         check_nanotron(tmp)
     finally:
         shutil.rmtree(tmp, ignore_errors=True)
