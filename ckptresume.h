@@ -45,6 +45,8 @@
        scheduler
        framework          read                                        written
        Nanotron           0.4 to HEAD; TP, PP, DP, ZeRO-0 and 1       loads in unpatched HEAD
+       accelerate, HF     save_state, checkpoint-N, epoch_x_step_y    any number of processes
+       Trainer, Sana
 
    What it does not do: inflate deflated members (torch writes none), run anything, guess. It reads
    no environment variable, prints nothing, installs no handler, and has no global state.
@@ -111,14 +113,18 @@
        >>torch.tensor >>torch.calls >>torch.build >>torch.legacy >>torch.script >>torch.archive
        >>numpy >>numpy.file >>tree_load >>doc >>schedule >>schedule.curves >>schedule.ticks
        >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch >>schedule.torch_write
-       >>schedule.node >>schedule.end >>schedule.change >>schedule.rebase >>state >>layout >>out
-       >>dialects >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
-       >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random
-       >>nanotron.read >>nanotron.emit >>plain >>dialect.table >>write.pickle >>write.image >>run
-       >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
-       >>groups.params >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume
-       >>plan >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
-       >>ckpt.side >>ckpt.diff >>view >>epilogue
+       >>schedule.node >>schedule.end >>schedule.change >>schedule.rebase >>schedule.retick >>state
+       >>layout >>out >>dialects >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
+       >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
+       >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate >>accelerate.files
+       >>accelerate.probe >>accelerate.model >>accelerate.names >>accelerate.optimizer
+       >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.emit
+       >>accelerate.emit.optimizer >>accelerate.emit.schedule >>accelerate.emit.random
+       >>accelerate.emit.all >>dialect.table >>write.pickle >>write.image >>run >>lanes >>groups
+       >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
+       >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>output
+       >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt >>ckpt.side
+       >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -319,7 +325,13 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(SCHEDULE,             E_ARG,         "a schedule has no such parameter, or a bad one")       \
     X(SCHEDULE_STATE,       E_FORMAT,      "not the state of a scheduler")                         \
     X(SCHEDULE_REBASE,      E_REFUSED,     "the new schedule cannot go on from here so")           \
-    X(SETTING,              E_ARG,         "no such setting, or not a value for it")
+    X(SETTING,              E_ARG,         "no such setting, or not a value for it")               \
+    X(TRAINER_STATE,        E_FORMAT,      "a file is not what the trainer writes")                \
+    X(TRAINER_MISSING,      E_MISMATCH,    "a file of the checkpoint is missing")                  \
+    X(TRAINER_NAMES,        E_MISMATCH,    "parameter names do not fit the optimizer's state")     \
+    X(TRAINER_SHARDED,      E_UNSUPPORTED, "the trainer's model is sharded by another framework")  \
+    X(TRAINER_SOURCE,       E_REFUSED,     "the writer needs a checkpoint of the same trainer")    \
+    X(TRAINER_TOPOLOGY,     E_REFUSED,     "the trainer has data parallelism only")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -746,6 +758,9 @@ typedef struct ckr_open_desc {         /* NULL or all zero: recognise, default h
     const char    *schedule;           /* "KIND:key=value,..." of the saved run, where no file
                                           tells: the frameworks' own names                */
     const char    *optimizer;          /* the optimizer's file beside a bare scheduler's  */
+    const char *const *names;          /* parameters in the order of the optimizer's groups, where
+                                          its file has numbers only; NULL: not known      */
+    size_t         n_names;
     /* The saved run's curve where it is a function of the trainer's own (LambdaLR): the LR of a
        group with this base LR at clock t. NULL: not known.                               */
     double       (*curve_fn)(void *user, double base_lr, double t);
@@ -13150,6 +13165,7 @@ static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, con
 {
     double *row = CKR__NEW_N(c, double, s->n_lanes), *lr = CKR__NEW_N(c, double, n);
     uint64_t *same = CKR__NEW_N(c, uint64_t, n), i;
+    int64_t was = 0;
     ckr__swrite w;
     ckr_result e;
     *out = NULL;
@@ -13169,7 +13185,7 @@ static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, con
     w.from = same;
     w.n = n;
     w.lr = lr;
-    w.moved = position != s->position || !s->state;
+    w.moved = !s->state || !ckr__sread_position(s->state, 0, &was) || was != position;
     e = w.moved ? ckr__sw_count(&w, position) : CKR_OK;
     if (e != CKR_OK) return e;
     *out = ckr__sw_root(&w, position);
@@ -14049,6 +14065,128 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
     }
     if (e == CKR_OK) *out = s;
     return e;
+}
+
+/* >>schedule.retick ----------------------------------------------------------- */
+/* The same schedule on a clock of another rate: accelerate ticks once per process, so that another
+   number of processes needs every length of the curve in other ticks. */
+
+typedef struct ckr__retick { ckr__ctx *c; double num, den; bool rounded; } ckr__retick;
+
+static double ckr__retick_len(const ckr__retick *k, double v)
+{
+    return ckr__finite(v) ? v * k->num / k->den : v;
+}
+
+/* What torch compares with its clock must be a whole number; `up`: first reached at the same update
+   as before. */
+static double ckr__retick_whole(ckr__retick *k, double v, bool up)
+{
+    const double x = ckr__retick_len(k, v);
+    if (!ckr__finite(x) || ckr__whole(x)) return x;
+    k->rounded = true;
+    return up ? ceil(x) : ckr__at_least(rint(x), 1);
+}
+
+static void ckr__retick_nums(ckr__retick *k, ckr__curve *v)
+{
+    ckr__curve_nums *n = &v->k;
+    uint32_t i;
+    switch (v->kind) {
+    case CKR__CV_STEP:
+    case CKR__CV_LINEAR:
+    case CKR__CV_POLY:
+    case CKR__CV_RESTARTS:
+    case CKR__CV_SWA:      n->decay = ckr__retick_whole(k, n->decay, false); break;
+    case CKR__CV_CONSTANT: n->decay = ckr__retick_whole(k, n->decay, true); break;
+    case CKR__CV_COSINE:   n->decay = ckr__retick_len(k, n->decay); break;
+    case CKR__CV_EXP:      n->power = ckr__pow(n->power, k->den / k->num); break;
+    case CKR__CV_CYCLIC:
+        n->total = ckr__retick_len(k, n->total);
+        if (v->shape == CKR__SH_POLY) n->power = ckr__pow(n->power, k->den / k->num);
+        break;
+    case CKR__CV_ONECYCLE: n->total = ckr__retick_whole(k, n->total, true); break;
+    case CKR__CV_MULTISTEP:
+    case CKR__CV_SEQ:
+    case CKR__CV_CHAIN:    break;
+    default:
+        n->warm = ckr__retick_len(k, n->warm);
+        n->start = ckr__retick_len(k, n->start);
+        n->decay = ckr__retick_len(k, n->decay);
+        n->total = ckr__retick_len(k, n->total);
+        break;
+    }
+    for (i = 0; i < v->n_list; i++)
+        v->at[i] = v->kind == CKR__CV_ONECYCLE ? ckr__retick_len(k, v->at[i])
+                                               : ckr__retick_whole(k, v->at[i], true);
+}
+
+/* Recursion is bounded by CKR__SCHED_DEPTH. */
+static bool ckr__retick_curve(ckr__retick *k, ckr__curve *v, int depth)
+{
+    double *at = CKR__NEW_N(k->c, double, v->n_list);
+    ckr__curve *children = CKR__NEW_N(k->c, ckr__curve, v->n_children);
+    uint32_t i;
+    if (!at || !children || depth > CKR__SCHED_DEPTH) return false;
+    if (v->n_list) memcpy(at, v->at, v->n_list * sizeof *at);
+    v->at = at;
+    ckr__retick_nums(k, v);
+    if (!v->n_children) return true;
+    memcpy(children, v->children, v->n_children * sizeof *children);
+    v->children = children;
+    for (i = 0; i < v->n_children; i++)
+        if (!ckr__retick_curve(k, &children[i], depth + 1)) return false;
+    return true;
+}
+
+/* transformers' and diffusers' own keys, for who builds the scheduler in the coming run. */
+static ckr_node *ckr__retick_params(ckr__retick *k, const ckr_node *params)
+{
+    static const char *const keys[] = { "num_warmup_steps", "num_training_steps",
+                                        "num_decay_steps", "num_stable_steps", "timescale" };
+    ckr_node *d = ckr__node(k->c, CKR_NODE_DICT);
+    uint64_t i;
+    size_t j;
+    for (i = 0; d && params && i < params->count; i++) {
+        ckr_node *key = params->u.items[2 * i], *v = params->u.items[2 * i + 1];
+        const char *s = ckr_node_str(key);
+        double x;
+        for (j = 0; s && j < sizeof keys / sizeof *keys && strcmp(s, keys[j]) != 0; j++) {}
+        if (s && j < sizeof keys / sizeof *keys && ckr_node_f64(v, &x))
+            v = ckr__sw_number(k->c, ckr__retick_whole(k, x, true));
+        if (!ckr__node_pair(k->c, d, key, v)) return NULL;
+    }
+    return d;
+}
+
+/* The schedule with `rate` ticks of its clock per update. *rounded: a length that had to be whole
+   was not. NULL: out of memory. */
+static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, double rate,
+                                       bool *rounded)
+{
+    ckr_schedule *x = ckr__sched_copy(c, s);
+    ckr__curve *curve = s->curve ? CKR__NEW(c, ckr__curve) : NULL;
+    ckr__retick k;
+    memset(&k, 0, sizeof k);
+    k.c = c;
+    k.num = rate;
+    k.den = s->rate;
+    if (!x || (s->curve && !curve)) return NULL;
+    x->rate = rate;
+    x->position = (int64_t)rint(ckr__retick_len(&k, (double)s->position));
+    x->offset = ckr__retick_len(&k, s->offset);
+    x->b = ckr__retick_len(&k, s->b);
+    x->t0 = ckr__retick_len(&k, s->t0);
+    x->hold = ckr__retick_len(&k, s->hold);
+    x->ramp_at = ckr__retick_len(&k, s->ramp_at);
+    x->ramp_len = ckr__retick_len(&k, s->ramp_len);
+    if (!ckr__whole(ckr__retick_len(&k, (double)s->position))) k.rounded = true;
+    if (curve) *curve = *s->curve;
+    x->curve = curve;
+    if (curve && !ckr__retick_curve(&k, curve, 0)) return NULL;
+    x->params = ckr__retick_params(&k, s->params);
+    if (rounded) *rounded = k.rounded;
+    return x->params ? x : NULL;
 }
 
 /* >>state --------------------------------------------------------------------- */
@@ -18731,13 +18869,16 @@ static bool ckr__plain_view(ckr__ctx *c, ckr_state *s, const ckr_tensor *t, cons
     return true;
 }
 
-static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, const ckr_view *v)
+/* *out: the tensor, or NULL for one that is only noted. */
+static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *key,
+                                       const char *slot, const ckr_view *v, ckr_tensor **out)
 {
     const int64_t elem = (int64_t)ckr_dtype_size(v->dtype);
     int64_t *start, *count, *stride, numel;
     ckr_tensor *t;
     ckr_piece *p;
     uint32_t d;
+    *out = NULL;
     if (v->layout || v->meta || v->conj || v->neg || v->n_dims > CKR_MAX_DIMS ||
         !ckr_dtype_size(v->dtype))
         return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_TENSOR_OPAQUE", CKR_LOST, key, v->layout,
@@ -18745,7 +18886,7 @@ static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, 
                          NULL)
                    ? CKR_OK
                    : c->err->code;
-    t = ckr__tensor_add(c, s, key, "param", v->dtype, v->n_dims, v->shape);
+    *out = t = ckr__tensor_add(c, s, key, slot, v->dtype, v->n_dims, v->shape);
     if (!t || !ckr__plain_view(c, s, t, v)) return c->err->code;
     t->requires_grad = v->requires_grad;
     if (!ckr__numel(v->n_dims, v->shape, &numel) || numel == 0) return CKR_OK;
@@ -18761,6 +18902,12 @@ static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, 
     p->mem = v->bytes ? (const uint8_t *)v->bytes + v->offset * elem : NULL;
     p->offset = v->bytes ? 0 : v->data_offset + (uint64_t)(v->offset * elem);
     return CKR_OK;
+}
+
+static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, const ckr_view *v)
+{
+    ckr_tensor *t;
+    return ckr__plain_tensor_as(c, s, key, "param", v, &t);
 }
 
 /* The children of a container, pushed backwards so that they are popped in order. */
@@ -18971,6 +19118,10 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
     return r;
 }
 
+/* With the parameters named, an optimizer's file is slots of them. */
+static ckr_result ckr__bare_optimizer(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                                      ckr_state *s, ckr_node *root, ckr__plain *keep);
+
 static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                   ckr_state *s)
 {
@@ -18987,6 +19138,8 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
         keep->root = root;
         keep->source = s;
         s->dialect_data = keep;
+        if (desc && desc->names && ckr__is_optimizer(root))
+            return ckr__bare_optimizer(c, path, desc, s, root, keep);
     }
     if (s->format != CKR_FORMAT_SAFETENSORS)
         r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
@@ -19421,10 +19574,2144 @@ static const ckr__dialect ckr__plain_safetensors = {"safetensors", NULL, ckr__pl
 static const ckr__dialect ckr__plain_torch = {"torch", NULL, ckr__plain_probe, ckr__plain_read,
                                               ckr__plain_emit};
 
+/* >>accelerate ---------------------------------------------------------------- */
+/* Trainers that keep whole tensors and torch's own state dicts: accelerate's save_state, the HF
+   Trainer and Sana. Nothing is sharded but over files, so that ranks differ in their random streams
+   only, and in the schedule's clock: accelerate ticks it once per process and update.
+     accelerate: model[_K].safetensors | pytorch_model[_K].bin, or shards with an index;
+       optimizer[_K].bin  scheduler[_K].bin  random_states_R.pkl  sampler[_K].bin  scaler.pt
+       dl_state_dict[_K].bin  custom_checkpoint_K.pkl
+     HF Trainer: checkpoint-N/ model.safetensors | pytorch_model.bin | adapter_model.*, or shards;
+       optimizer.pt  scheduler.pt  rng_state.pth | rng_state_R.pth  trainer_state.json
+       training_args.bin  config.json ...
+     Sana: epoch_E_step_S[_suffix].pth: state_dict, state_dict_ema, optimizer, scheduler, epoch,
+       step, rng_state; rank 0 writes it alone.
+   An optimizer's state dict numbers its parameters in the order of its groups. The names come from
+   param_names, from the caller, or from the model's file as far as that is certain; else parameters
+   are called by their numbers. Whole files are written back with what was decided in them: numbers
+   stay, whatever the names are. */
+
+enum {
+    CKR__AC_MODEL = 0,         /* safetensors or torch, or one shard of it               */
+    CKR__AC_INDEX,             /* *.index.json                                           */
+    CKR__AC_OPTIMIZER,
+    CKR__AC_SCHEDULER,
+    CKR__AC_RANDOM,
+    CKR__AC_PROGRESS,          /* trainer_state.json                                     */
+    CKR__AC_LOOSE,             /* carried along as it is                                 */
+    CKR__AC_KINDS
+};
+
+typedef struct ckr__ac_file {
+    const char     *rel, *path;
+    uint8_t         kind;
+    uint32_t        index;     /* of the model, optimizer, scheduler; a random file's rank */
+    bool            shard, dir;
+    ckr_format      format;
+    ckr_node       *root;
+    const ckr_node *part;      /* the state dict in it: of optimizer or scheduler        */
+    uint64_t        first_group, n_groups;
+    ckr_schedule   *schedule;  /* as read                                                */
+} ckr__ac_file;
+
+typedef struct ckr__ac_param { /* a number of an optimizer's state dict                  */
+    ckr_node       *id;
+    const ckr_node *state;     /* dict, or NULL: none yet                                */
+    const char     *name;
+    uint64_t        group;     /* within the optimizer                                   */
+    const ckr_view *like;      /* a state tensor of the parameter's own shape, or NULL   */
+} ckr__ac_param;
+
+typedef struct ckr__ac {
+    ckr__ctx        *c;
+    ckr_state       *s;
+    const char      *dir;
+    const ckr_open_desc *desc;
+    bool             trainer, sana;        /* of HF; neither: accelerate                 */
+    ckr__ac_file   **files;    /* in byte order of their names                           */
+    uint64_t         n_files;
+    ckr__plain       keep;     /* views: of the state's tensors, by index                */
+    ckr_node      *(*tied)[2]; /* a tensor that is another's storage; that other         */
+    uint64_t         n_tied;
+    ckr__map         names;    /* of parameters -> tensor's index, while reading         */
+    uint64_t         n_named;  /* names of the caller that are used up                   */
+    ckr__ac_file   **random;   /* by rank; NULL: it has none                             */
+    uint32_t         n_random, ranks;
+    double           rate;     /* ticks of the schedule's clock per update               */
+} ckr__ac;
+
+static ckr_result ckr__ac_oom(const ckr__ac *r)
+{
+    return r->c->err->code != CKR_OK ? r->c->err->code : CKR_E_NOMEM;
+}
+
+static ckr_result ckr__ac_bad(ckr__ac *r, const ckr__ac_file *f, const char *where,
+                              const char *expected)
+{
+    return ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, f->path, CKR_NO_OFFSET, where,
+                     "%s was expected", expected);
+}
+
+static ckr_result ckr__ac_note(ckr__ac *r, const char *code, ckr_severity severity,
+                               const char *subject, const char *reason, const char *remedy)
+{
+    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, code, severity, subject, NULL, NULL,
+                     reason, remedy)
+               ? CKR_OK
+               : ckr__ac_oom(r);
+}
+
+static ckr_result ckr__ac_leave(ckr__ac *r, const char *path, const ckr_node *node)
+{
+    return path && ckr__leftover(r->c, r->s, path, node) ? CKR_OK : ckr__ac_oom(r);
+}
+
+/* >>accelerate.files ---------------------------------------------------------- */
+
+/* "stem.ext" is number 0, "stem_K.ext" number K. */
+static bool ckr__ac_numbered(const char *name, const char *stem, const char *ext, uint32_t *k)
+{
+    const size_t n = strlen(stem);
+    size_t len = strlen(name), end;
+    *k = 0;
+    if (strncmp(name, stem, n) != 0 || !ckr__nt_suffix(name, &len, ext) || len < n) return false;
+    if (len == n) return true;
+    end = len;
+    return name[n] == '_' && ckr__nt_number(name, &end, k) && end == n + 1;
+}
+
+/* "stem[_K]-00001-of-00002.ext" */
+static bool ckr__ac_shard(const char *name, const char *stem, const char *ext, uint32_t *k)
+{
+    size_t len = strlen(name), n = strlen(stem), end;
+    uint32_t i, of;
+    *k = 0;
+    if (strncmp(name, stem, n) != 0 || !ckr__nt_suffix(name, &len, ext) ||
+        !ckr__nt_number(name, &len, &of) || !ckr__nt_suffix(name, &len, "-of-") ||
+        !ckr__nt_number(name, &len, &i) || !ckr__nt_suffix(name, &len, "-") || len < n)
+        return false;
+    if (len == n) return true;
+    end = len;
+    return name[n] == '_' && ckr__nt_number(name, &end, k) && end == n + 1;
+}
+
+/* A random file's rank; HF's rng_state.pth is of a run with one process. */
+static bool ckr__ac_random_name(const char *s, bool trainer, uint32_t *rank)
+{
+    size_t len = strlen(s);
+    *rank = 0;
+    if (trainer && !strcmp(s, "rng_state.pth")) return true;
+    return ckr__nt_suffix(s, &len, trainer ? ".pth" : ".pkl") && ckr__nt_number(s, &len, rank) &&
+           ckr__nt_suffix(s, &len, trainer ? "rng_state_" : "random_states_") && len == 0;
+}
+
+static uint8_t ckr__ac_kind(const char *s, ckr__ac_file *f, bool trainer)
+{
+    static const char *const stems[] = { "model", "pytorch_model", "adapter_model" };
+    static const char *const exts[] = { ".safetensors", ".bin" };
+    const char *ext = trainer ? ".pt" : ".bin";
+    size_t i, k;
+    char index[40];
+    if (ckr__ac_random_name(s, trainer, &f->index)) return CKR__AC_RANDOM;
+    if (ckr__ac_numbered(s, "optimizer", ext, &f->index)) return CKR__AC_OPTIMIZER;
+    if (ckr__ac_numbered(s, "scheduler", ext, &f->index)) return CKR__AC_SCHEDULER;
+    if (trainer && !strcmp(s, "trainer_state.json")) return CKR__AC_PROGRESS;
+    for (i = 0; i < 3; i++)
+        for (k = 0; k < 2; k++) {
+            if (ckr__ac_numbered(s, stems[i], exts[k], &f->index)) return CKR__AC_MODEL;
+            f->shard = ckr__ac_shard(s, stems[i], exts[k], &f->index);
+            if (f->shard) return CKR__AC_MODEL;
+            snprintf(index, sizeof index, "%s.index.json", exts[k]);
+            if (ckr__ac_numbered(s, stems[i], index, &f->index)) return CKR__AC_INDEX;
+        }
+    f->index = 0;
+    return CKR__AC_LOOSE;
+}
+
+static ckr_result ckr__ac_list(ckr__ac *r)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    ckr_result e = ckr__dir_list(r->c, r->dir, &l);
+    for (i = 0; i < l.n && e == CKR_OK; i++) {
+        void *array = r->files;
+        ckr__ac_file *f = CKR__NEW(r->c, ckr__ac_file), **place;
+        if (!strcmp(l.items[i]->name, "ckptresume.json")) continue;
+        place = (ckr__ac_file **)ckr__append(r->c, &array, &r->n_files, sizeof *r->files);
+        r->files = (ckr__ac_file **)array;
+        if (!f || !place) return ckr__ac_oom(r);
+        *place = f;
+        f->rel = l.items[i]->name;
+        f->path = ckr__path_join(r->c, r->dir, f->rel);
+        if (!f->path) return ckr__ac_oom(r);
+        f->dir = l.items[i]->is_dir;
+        f->kind = CKR__AC_LOOSE;
+        if (!f->dir) f->kind = ckr__ac_kind(f->rel, f, r->trainer);
+    }
+    return e;
+}
+
+static bool ckr__ac_has(const ckr__ac *r, uint8_t kind, uint32_t index)
+{
+    uint64_t i;
+    for (i = 0; i < r->n_files; i++)
+        if (r->files[i]->kind == kind && r->files[i]->index == index) return true;
+    return false;
+}
+
+/* What other frameworks write into the same directory under accelerate or the Trainer. */
+static ckr_result ckr__ac_foreign(ckr__ac *r)
+{
+    uint64_t i;
+    ckr_result e;
+    if (ckr__ac_has(r, CKR__AC_MODEL, 0)) return CKR_OK;
+    for (i = 0; i < r->n_files; i++) {
+        const char *s = r->files[i]->rel;
+        if (!r->files[i]->dir || (strncmp(s, "pytorch_model", 13) != 0 &&
+                                  strncmp(s, "global_step", 11) != 0 && strcmp(s, "distcp") != 0))
+            continue;
+        e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_SHARDED, r->files[i]->path, CKR_NO_OFFSET, NULL,
+                      "the model's files are in this directory, sharded by FSDP or DeepSpeed");
+        return ckr__remedy(r->c->err, e, "name this directory with --dialect dcp or deepspeed");
+    }
+    e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_MISSING, r->dir, CKR_NO_OFFSET, NULL,
+                  "there is no file of the model: model.safetensors or pytorch_model.bin");
+    return ckr__remedy(r->c->err, e, "bring back the model's file");
+}
+
+/* Both trainers take the safetensors file where there are two. */
+static void ckr__ac_prefer(ckr__ac *r)
+{
+    uint64_t i, k;
+    for (i = 0; i < r->n_files; i++) {
+        ckr__ac_file *f = r->files[i];
+        if (f->kind > CKR__AC_INDEX || strncmp(f->rel, "pytorch_model", 13) != 0) continue;
+        for (k = 0; k < r->n_files; k++) {
+            const ckr__ac_file *g = r->files[k];
+            if (g->kind == CKR__AC_MODEL && g->index == f->index && !strncmp(g->rel, "model", 5))
+                f->kind = CKR__AC_LOOSE;
+        }
+    }
+}
+
+/* >>accelerate.probe ---------------------------------------------------------- */
+/* A directory with random_states_R.pkl is accelerate's, one with trainer_state.json the Trainer's.
+   Runs hold several: the highest number is the newest, as the trainers themselves choose it. */
+
+static ckr_result ckr__ac_is(ckr__ctx *c, const char *dir, bool trainer, bool *yes)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    uint32_t rank;
+    ckr_result r;
+    *yes = trainer && ckr__nt_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR);
+    if (trainer) return CKR_OK;
+    r = ckr__dir_list(c, dir, &l);
+    for (i = 0; r == CKR_OK && i < l.n && !*yes; i++)
+        *yes = !l.items[i]->is_dir && ckr__ac_random_name(l.items[i]->name, false, &rank);
+    if (*yes && ckr__nt_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR)) *yes = false;
+    return r;
+}
+
+/* checkpoint-N, checkpoint_N, step_N, step-N, epoch_N */
+static bool ckr__ac_step_dir(const char *s, int64_t *n)
+{
+    static const char *const heads[] = { "checkpoint", "step", "epoch" };
+    size_t i;
+    for (i = 0; i < sizeof heads / sizeof *heads; i++) {
+        const size_t k = strlen(heads[i]);
+        if (!strncmp(s, heads[i], k) && (s[k] == '-' || s[k] == '_') &&
+            ckr__nt_step_of(s + k + 1, n))
+            return true;
+    }
+    return false;
+}
+
+static ckr_result ckr__ac_newest(ckr__ctx *c, const char *run, bool trainer, const char **best)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    int64_t v, top = -1;
+    ckr_result r = ckr__dir_list(c, run, &l);
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *dir;
+        bool yes = false;
+        if (!l.items[i]->is_dir || !ckr__ac_step_dir(l.items[i]->name, &v) || v <= top) continue;
+        dir = ckr__path_join(c, run, l.items[i]->name);
+        if (!dir) return c->err->code;
+        r = ckr__ac_is(c, dir, trainer, &yes);
+        if (!yes) continue;
+        *best = dir;
+        top = v;
+    }
+    return r;
+}
+
+static ckr_result ckr__ac_probe_as(ckr__ctx *c, const char *path, bool trainer, const char **dir,
+                                   bool *mine)
+{
+    const char *best = NULL, *sub;
+    ckr_result r;
+    *mine = false;
+    *dir = path;
+    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__ac_is(c, path, trainer, mine);
+    if (r != CKR_OK || *mine) return r;
+    r = ckr__ac_newest(c, path, trainer, &best);
+    if (r == CKR_OK && !best && !trainer && ckr__nt_has(c, path, "checkpoints", CKR_FILE_DIR)) {
+        sub = ckr__path_join(c, path, "checkpoints");
+        if (!sub) return c->err->code;
+        r = ckr__ac_newest(c, sub, trainer, &best);
+    }
+    *mine = best != NULL;
+    if (best) *dir = best;
+    return r;
+}
+
+static ckr_result ckr__ac_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    return ckr__ac_probe_as(c, path, false, dir, mine);
+}
+
+static ckr_result ckr__ac_probe_trainer(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    return ckr__ac_probe_as(c, path, true, dir, mine);
+}
+
+/* The number behind `key` in a file's name. */
+static bool ckr__ac_after(const char *s, const char *key, int64_t *out)
+{
+    const char *p = strstr(s, key);
+    char digits[20];
+    size_t n;
+    if (!p) return false;
+    p += strlen(key);
+    n = strspn(p, "0123456789");
+    if (!n || n >= sizeof digits) return false;
+    memcpy(digits, p, n);
+    digits[n] = 0;
+    return ckr__nt_step_of(digits, out);
+}
+
+static const char *ckr__ac_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* epoch_E_step_S[_suffix].pth */
+static bool ckr__sana_name(const char *path, int64_t *epoch, int64_t *step)
+{
+    const char *s = ckr__ac_base(path);
+    size_t n = strlen(s);
+    return !strncmp(s, "epoch_", 6) && ckr__nt_suffix(s, &n, ".pth") &&
+           ckr__ac_after(s, "epoch_", epoch) && ckr__ac_after(s, "_step_", step);
+}
+
+/* The newest of a directory: what latest.pth links to, else the highest step. */
+static ckr_result ckr__sana_newest(ckr__ctx *c, const char *dir, const char **best)
+{
+    const char *link = ckr__path_join(c, dir, "latest.pth");
+    ckr_stat to, st;
+    ckr__dirlist l;
+    uint64_t i;
+    int64_t epoch, step, top = -1;
+    ckr_result r = ckr__dir_list(c, dir, &l);
+    bool linked = link && c->env.io.stat_fn(c->env.io.user, link, &to) == 0 &&
+                  to.kind == CKR_FILE_REGULAR;
+    if (!link) return c->err->code;
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *path;
+        if (l.items[i]->is_dir || !ckr__sana_name(l.items[i]->name, &epoch, &step)) continue;
+        path = ckr__path_join(c, dir, l.items[i]->name);
+        if (!path) return c->err->code;
+        if (linked && c->env.io.stat_fn(c->env.io.user, path, &st) == 0 &&
+            st.id[0] == to.id[0] && st.id[1] == to.id[1]) {
+            *best = path;
+            return CKR_OK;
+        }
+        if (step <= top) continue;
+        top = step;
+        *best = path;
+    }
+    return r;
+}
+
+static ckr_result ckr__sana_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    const ckr_file_kind kind = *path ? ckr__path_kind(c, path) : CKR_FILE_ABSENT;
+    const char *best = NULL, *sub = path;
+    int64_t epoch, step;
+    ckr_result r = CKR_OK;
+    *mine = false;
+    *dir = path;
+    if (kind == CKR_FILE_REGULAR && !strcmp(ckr__ac_base(path), "latest.pth")) {
+        const size_t n = (size_t)(ckr__ac_base(path) - path);
+        sub = n ? ckr__strndup(c, path, n > 1 ? n - 1 : 1) : ".";
+        if (!sub) return c->err->code;
+        r = ckr__sana_newest(c, sub, &best);
+    } else if (kind == CKR_FILE_REGULAR) {
+        *mine = ckr__sana_name(path, &epoch, &step);
+        return CKR_OK;
+    }
+    if (kind == CKR_FILE_DIR) r = ckr__sana_newest(c, path, &best);
+    if (r == CKR_OK && kind == CKR_FILE_DIR && !best &&
+        ckr__nt_has(c, path, "checkpoints", CKR_FILE_DIR)) {
+        sub = ckr__path_join(c, path, "checkpoints");
+        if (!sub) return c->err->code;
+        r = ckr__sana_newest(c, sub, &best);
+    }
+    *mine = best != NULL;
+    if (best) *dir = best;
+    return r;
+}
+
+/* >>accelerate.model ---------------------------------------------------------- */
+
+static ckr_result ckr__ac_load(ckr__ac *r, ckr__ac_file *f)
+{
+    uint32_t file;
+    ckr_result e = ckr__file_open(r->c, f->path, &file);
+    return e == CKR_OK ? ckr__doc_load(r->c, file, &f->format, &f->root) : e;
+}
+
+/* A stored tensor becomes one of the state. */
+static ckr_result ckr__ac_tensor(ckr__ac *r, const char *name, const char *slot, const ckr_view *v,
+                                 ckr_tensor **out)
+{
+    void *keep = r->s->dialect_data;
+    ckr_result e;
+    r->s->dialect_data = &r->keep;
+    e = ckr__plain_tensor_as(r->c, r->s, name, slot, v, out);
+    r->s->dialect_data = keep;
+    return e;
+}
+
+static bool ckr__ac_same_view(const ckr_view *a, const ckr_view *b)
+{
+    uint32_t d;
+    if (a->file != b->file || a->data_offset != b->data_offset || a->offset != b->offset ||
+        a->dtype != b->dtype || a->n_dims != b->n_dims || a->layout || b->layout)
+        return false;
+    for (d = 0; d < a->n_dims; d++)
+        if (a->shape[d] != b->shape[d] || a->stride[d] != b->stride[d]) return false;
+    return true;
+}
+
+static ckr_result ckr__ac_tie(ckr__ac *r, const char *name, const char *other)
+{
+    void *array = r->s->ties;
+    ckr_tie *t = (ckr_tie *)ckr__append(r->c, &array, &r->s->n_ties, sizeof *t);
+    r->s->ties = (ckr_tie *)array;
+    if (!t) return ckr__ac_oom(r);
+    t->name = name;
+    t->other = other;
+    return CKR_OK;
+}
+
+/* The second name of one storage: no tensor of its own, but a tie. */
+static ckr_result ckr__ac_tied(ckr__ac *r, const char *name, ckr_node *node, ckr_node *first,
+                               uint64_t tensor)
+{
+    void *array = r->tied;
+    ckr_node **pair = (ckr_node **)ckr__append(r->c, &array, &r->n_tied, sizeof *r->tied);
+    r->tied = (ckr_node * (*)[2])array;
+    if (!pair || !ckr__map_put(&r->names, name, strlen(name), tensor, NULL)) return ckr__ac_oom(r);
+    pair[0] = node;
+    pair[1] = first;
+    return ckr__ac_tie(r, r->s->tensors[tensor]->name, name);
+}
+
+/* Numbers of storages in a dict -> the first tensor there. */
+typedef struct ckr__ac_storages { ckr__map map; uint64_t (*keys)[2]; } ckr__ac_storages;
+
+/* One dict name -> tensor: a model's, or Sana's EMA. */
+static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node *dict,
+                               const char *prefix, const char *slot, ckr__ac_storages *x)
+{
+    uint64_t i, at;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < dict->count && e == CKR_OK; i++) {
+        const ckr_node *key = dict->u.items[2 * i];
+        ckr_node *value = dict->u.items[2 * i + 1];
+        const char *name = ckr_node_str(key);
+        const ckr_view *v = value->u.view;
+        ckr_tensor *t = NULL;
+        bool had = false;
+        if (!name || value->kind != CKR_NODE_TENSOR) {
+            e = ckr__ac_leave(r, ckr__printf(r->c, "%s#/%s", f->rel, name ? name : "?"), value);
+            continue;
+        }
+        if (*prefix) name = ckr__printf(r->c, "%s%s", prefix, name);
+        if (!name) return ckr__ac_oom(r);
+        x->keys[i][0] = v->file;
+        x->keys[i][1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
+        if (!v->bytes && v->data_bytes &&
+            ckr__map_find(&x->map, (const char *)x->keys[i], sizeof x->keys[i], &at) &&
+            ckr__ac_same_view(r->keep.views[at & 0xffffffffu], v)) {
+            e = ckr__ac_tied(r, name, value, dict->u.items[2 * (at >> 32) + 1], at & 0xffffffffu);
+            continue;
+        }
+        e = ckr__ac_tensor(r, name, slot, v, &t);
+        if (e != CKR_OK || !t) continue;
+        if (!ckr__map_put(&x->map, (const char *)x->keys[i], sizeof x->keys[i],
+                          (uint64_t)t->index | i << 32, NULL) ||
+            (!strcmp(slot, "param") &&
+             !ckr__map_put(&r->names, name, strlen(name), t->index, &had)))
+            e = ckr__ac_oom(r);
+        if (had)
+            e = ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, f->path, CKR_NO_OFFSET, name, NULL);
+    }
+    return e;
+}
+
+static ckr_result ckr__ac_model_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node *dict,
+                                     const char *slot)
+{
+    ckr__ac_storages x;
+    const char *prefix = f->index ? ckr__printf(r->c, "model_%u.", (unsigned)f->index) : "";
+    ckr_result e;
+    if (!ckr_node_is_dict(dict)) return ckr__ac_bad(r, f, NULL, "a dict of tensors");
+    memset(&x, 0, sizeof x);
+    x.map.c = r->c;
+    x.keys = (uint64_t(*)[2])ckr__arena(r->c, (size_t)dict->count * sizeof *x.keys + 1);
+    if (!x.keys || !prefix || dict->count > UINT32_MAX) return ckr__ac_oom(r);
+    e = ckr__ac_dict(r, f, dict, prefix, slot, &x);
+    ckr__map_free(&x.map);
+    return e;
+}
+
+/* Every tensor that an index names must be in the shard that it names. */
+static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
+{
+    ckr_node *map = NULL;
+    const ckr_node *meta;
+    uint64_t i, k, at;
+    ckr_result e = ckr__hf_index(r->c, f->path, &map, &meta);
+    for (i = 0; e == CKR_OK && i < map->count; i++) {
+        const char *name = ckr_node_str(map->u.items[2 * i]);
+        const char *shard = ckr_node_str(map->u.items[2 * i + 1]);
+        for (k = 0; k < r->n_files && strcmp(r->files[k]->rel, shard) != 0; k++) {}
+        if (k == r->n_files || r->files[k]->kind != CKR__AC_MODEL)
+            return ckr__fail(r->c->err, CKR_ITEM_TRAINER_MISSING, f->path, CKR_NO_OFFSET, name,
+                             "it names the shard %.100s, which is not there", shard);
+        if (f->index) name = ckr__printf(r->c, "model_%u.%s", (unsigned)f->index, name);
+        if (!name) return ckr__ac_oom(r);
+        if (!ckr__map_find(&r->names, name, strlen(name), &at) ||
+            strcmp(ckr__file_path(r->c, r->keep.views[at]->file), r->files[k]->path) != 0)
+            return ckr__fail(r->c->err, CKR_ITEM_HF_MISSING, f->path, CKR_NO_OFFSET, name,
+                             "the shard %.100s has no such tensor", shard);
+    }
+    return e;
+}
+
+static ckr_result ckr__ac_models(ckr__ac *r)
+{
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    ckr__ac_prefer(r);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+        ckr__ac_file *f = r->files[i];
+        if (f->kind != CKR__AC_MODEL) continue;
+        e = ckr__ac_load(r, f);
+        if (e == CKR_OK) e = ckr__ac_model_dict(r, f, f->root, "param");
+        if (e == CKR_OK) r->s->format = f->format;
+    }
+    for (i = 0; i < r->n_files && e == CKR_OK; i++)
+        if (r->files[i]->kind == CKR__AC_INDEX) e = ckr__ac_index(r, r->files[i]);
+    return e;
+}
+
+/* >>accelerate.names ---------------------------------------------------------- */
+/* Which parameter an optimizer's number is. */
+
+/* State tensors that have their parameter's shape, whatever the optimizer. */
+static bool ckr__ac_own_shape(const char *slot)
+{
+    static const char *const slots[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq",
+                                         "momentum_buffer", "square_avg", "sum", "exp_inf",
+                                         "acc_delta", "grad_avg", "ax", "prev" };
+    size_t i;
+    for (i = 0; i < sizeof slots / sizeof *slots; i++) if (!strcmp(slot, slots[i])) return true;
+    return false;
+}
+
+static const ckr_view *ckr__ac_like(const ckr_node *state)
+{
+    uint64_t i;
+    for (i = 0; ckr_node_is_dict(state) && i < state->count; i++) {
+        const char *slot = ckr_node_str(state->u.items[2 * i]);
+        const ckr_node *v = state->u.items[2 * i + 1];
+        if (slot && v->kind == CKR_NODE_TENSOR && ckr__ac_own_shape(slot)) return v->u.view;
+    }
+    return NULL;
+}
+
+/* The optimizer's numbers in the order of its groups, each once. */
+static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param **out,
+                                 uint64_t *n)
+{
+    const ckr_node *groups = ckr_node_get(f->part, "param_groups"),
+                   *state = ckr_node_get(f->part, "state");
+    uint64_t i, k, most = 0;
+    ckr__map seen;
+    ckr_result e = CKR_OK;
+    memset(&seen, 0, sizeof seen);
+    seen.c = r->c;
+    *n = 0;
+    for (i = 0; i < groups->count; i++) {
+        const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
+        if (!ckr_node_is_list(list)) return ckr__ac_bad(r, f, "param_groups", "a list params");
+        most += list->count;
+    }
+    *out = CKR__NEW_N(r->c, ckr__ac_param, most);
+    if (!*out) return ckr__ac_oom(r);
+    for (i = 0; i < groups->count && e == CKR_OK; i++) {
+        const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
+        for (k = 0; k < list->count && e == CKR_OK; k++) {
+            ckr__ac_param *p = &(*out)[*n];
+            bool had;
+            p->id = list->u.items[k];
+            p->name = ckr_node_str(ckr_node_at(ckr_node_get(g, "param_names"), k));
+            p->group = i;
+            if (p->id->kind != CKR_NODE_INT) e = ckr__ac_bad(r, f, "params", "numbers");
+            else if (!ckr__map_put(&seen, (const char *)&p->id->u.i, sizeof p->id->u.i, *n, &had))
+                e = ckr__ac_oom(r);
+            else if (!had) ++*n;
+        }
+    }
+    for (i = 0; i < state->count && e == CKR_OK; i++) {
+        const ckr_node *key = state->u.items[2 * i];
+        if (key->kind != CKR_NODE_INT) continue;
+        if (!ckr__map_find(&seen, (const char *)&key->u.i, sizeof key->u.i, &k))
+            e = ckr__ac_bad(r, f, "state", "a number that some group has");
+        else (*out)[k].state = state->u.items[2 * i + 1];
+    }
+    for (i = 0; i < *n; i++) (*out)[i].like = ckr__ac_like((*out)[i].state);
+    ckr__map_free(&seen);
+    return e;
+}
+
+static bool ckr__ac_fits(const ckr__ac_param *p, const ckr_tensor *t)
+{
+    uint32_t d;
+    if (!p->like) return true;
+    if (p->like->n_dims != t->n_dims) return false;
+    for (d = 0; d < t->n_dims; d++) if (p->like->shape[d] != t->shape[d]) return false;
+    return true;
+}
+
+static bool ckr__ac_same_shape(const ckr_view *a, const ckr_view *b)
+{
+    uint32_t d;
+    if (a->n_dims != b->n_dims) return false;
+    for (d = 0; d < a->n_dims; d++) if (a->shape[d] != b->shape[d]) return false;
+    return true;
+}
+
+static ckr_result ckr__ac_names_fail(ckr__ac *r, const ckr__ac_file *f, const char *name,
+                                     const char *text)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_NAMES, f->path, CKR_NO_OFFSET, name, "%s",
+                             text);
+    return ckr__remedy(r->c->err, e,
+                       "--names FILE: all parameters in the order of the optimizer's groups");
+}
+
+/* A name that the model's file lacks: of a tie, whose other name is the one tensor of this shape
+   that nobody has claimed. */
+static ckr_result ckr__ac_unstored(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
+                                   const ckr__ac_param *all, uint64_t n, uint64_t *at)
+{
+    uint64_t i, k, found = 0;
+    for (i = 0; i < r->s->n_tensors; i++) {
+        const ckr_tensor *t = r->s->tensors[i];
+        if (strcmp(t->slot, "param") != 0 || !p->like || !ckr__ac_fits(p, t)) continue;
+        for (k = 0; k < n && strcmp(all[k].name, t->name) != 0; k++) {}
+        if (k < n) continue;
+        *at = i;
+        found++;
+    }
+    if (found != 1)
+        return ckr__ac_names_fail(r, f, p->name, "the model's file has no such parameter");
+    if (!ckr__map_put(&r->names, p->name, strlen(p->name), *at, NULL)) return ckr__ac_oom(r);
+    return ckr__ac_tie(r, r->s->tensors[*at]->name, p->name);
+}
+
+/* Given names: each is a tensor of the model, of the state's shape. Without a model (a bare
+   optimizer) they are taken as they are. */
+static ckr_result ckr__ac_check_names(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p,
+                                      uint64_t n)
+{
+    const bool bare = r->names.count == 0;
+    uint64_t i, at;
+    for (i = 0; i < n && !bare; i++) {
+        at = 0;
+        if (!ckr__map_find(&r->names, p[i].name, strlen(p[i].name), &at)) {
+            ckr_result e = ckr__ac_unstored(r, f, &p[i], p, n, &at);
+            if (e != CKR_OK) return e;
+        }
+        if (!ckr__ac_fits(&p[i], r->s->tensors[at]))
+            return ckr__ac_names_fail(r, f, p[i].name,
+                                      "the optimizer's state has another shape than the parameter");
+        p[i].name = r->s->tensors[at]->name;
+    }
+    return CKR_OK;
+}
+
+/* Digits by value, the rest by bytes: layers.2 before layers.10. */
+static int ckr__ac_natural(const char *a, const char *b)
+{
+    for (;;) {
+        const size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
+        size_t i, k;
+        if (!n || !m) {
+            if (*a != *b || !*a) return (int)(uint8_t)*a - (int)(uint8_t)*b;
+            a++, b++;
+            continue;
+        }
+        for (i = 0; i + 1 < n && a[i] == '0'; i++) {}
+        for (k = 0; k + 1 < m && b[k] == '0'; k++) {}
+        if (n - i != m - k) return n - i < m - k ? -1 : 1;
+        for (; i < n; i++, k++) if (a[i] != b[k]) return (int)a[i] - (int)b[k];
+        a += n;
+        b += m;
+    }
+}
+
+static int ckr__ac_natural_cmp(const void *a, const void *b)
+{
+    return ckr__ac_natural(((const ckr_tensor *)a)->name, ((const ckr_tensor *)b)->name);
+}
+
+/* Names that differ in their numbers only: copies of one layer, in the order of the numbers. */
+static bool ckr__ac_same_pattern(const char *a, const char *b)
+{
+    while (*a && *b) {
+        const size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
+        if ((n == 0) != (m == 0)) return false;
+        if (!n && *a != *b) return false;
+        a += n ? n : 1;
+        b += m ? m : 1;
+    }
+    return !*a && !*b;
+}
+
+/* The model's tensors of the shape of p, of which there must be as many as numbers of this shape,
+   all in one group; unless the file kept the model's order, all of one pattern. */
+static bool ckr__ac_match_shape(ckr__ac_param *p, uint64_t n, uint64_t first, ckr_tensor **models,
+                                uint64_t n_models, bool ordered)
+{
+    uint64_t i, k = first;
+    const char *last = NULL;
+    for (i = 0; i < n_models; i++) {
+        const ckr_tensor *t = models[i];
+        if (!ckr__is_float(t->dtype) || !ckr__ac_fits(&p[first], t)) continue;
+        for (; k < n && !ckr__ac_fits(&p[k], t); k++) {}
+        if (k == n || p[k].group != p[first].group) return false;
+        if (last && !ordered && !ckr__ac_same_pattern(last, t->name)) return false;
+        last = p[k++].name = t->name;
+    }
+    for (; k < n; k++)
+        if (!p[k].name && ckr__ac_same_shape(p[k].like, p[first].like)) return false;
+    return last != NULL;
+}
+
+#define CKR__AC_GUESS 20000    /* parameters, above which nothing is guessed              */
+
+/* Names by shape, where only one assignment is possible. False: it is not certain. */
+static bool ckr__ac_match(ckr__ac *r, ckr__ac_param *p, uint64_t n, bool ordered)
+{
+    ckr_tensor **models = CKR__NEW_N(r->c, ckr_tensor *, r->s->n_tensors);
+    uint64_t i, k = 0;
+    bool ok = models != NULL && n <= CKR__AC_GUESS && r->s->n_tensors <= CKR__AC_GUESS;
+    for (i = 0; ok && i < r->s->n_tensors; i++)
+        if (!strcmp(r->s->tensors[i]->slot, "param")) models[k++] = r->s->tensors[i];
+    if (ok && !ordered) ok = ckr__sort(r->c, (void **)(void *)models, (size_t)k,
+                                       ckr__ac_natural_cmp);
+    for (i = 0; i < n && ok; i++) ok = p[i].like != NULL;
+    for (i = 0; i < n && ok; i++)
+        if (!p[i].name) ok = ckr__ac_match_shape(p, n, i, models, k, ordered);
+    for (i = 0; i < n && ok; i++) ok = p[i].name != NULL;
+    for (i = 0; i < n && !ok; i++) p[i].name = NULL;
+    return ok;
+}
+
+static ckr_result ckr__ac_numbers(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p, uint64_t n)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        p[i].name = f->index ? ckr__printf(r->c, "%u/%lld", (unsigned)f->index,
+                                           (long long)p[i].id->u.i)
+                             : ckr__printf(r->c, "%lld", (long long)p[i].id->u.i);
+        if (!p[i].name) return ckr__ac_oom(r);
+    }
+    return ckr__ac_note(r, "CKR_W_PARAM_NAMES", CKR_APPROX, f->rel,
+                        "the optimizer's file has numbers only, and shapes do not tell which "
+                        "parameter each is: they are called by their numbers",
+                        "--names FILE: all parameters in the order of the optimizer's groups");
+}
+
+/* `ordered`: the model's file kept the order in which the parameters were registered. */
+static ckr_result ckr__ac_name(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p, uint64_t n,
+                               bool ordered)
+{
+    const ckr_open_desc *d = r->desc;
+    uint64_t i, named = 0;
+    for (i = 0; i < n; i++) named += p[i].name != NULL;
+    if (n && named == n) return ckr__ac_check_names(r, f, p, n);
+    if (d && d->names) {
+        if (d->n_names - r->n_named < n)
+            return ckr__ac_names_fail(r, f, "param_groups",
+                                      "the optimizer has more parameters than there are names");
+        for (i = 0; i < n; i++) p[i].name = ckr__strdup(r->c, d->names[r->n_named + i]);
+        for (i = 0; i < n; i++) if (!p[i].name) return ckr__ac_oom(r);
+        r->n_named += n;
+        return ckr__ac_check_names(r, f, p, n);
+    }
+    for (i = 0; i < n; i++) p[i].name = NULL;
+    if (!ckr__ac_match(r, p, n, ordered))
+        return r->c->err->code != CKR_OK ? r->c->err->code : ckr__ac_numbers(r, f, p, n);
+    return ckr__ac_note(r, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, f->rel,
+                        "the optimizer's file has numbers only: they were matched to the model's "
+                        "parameters by shape and order",
+                        "--names FILE: all parameters in the order of the optimizer's groups");
+}
+
+/* >>accelerate.optimizer ------------------------------------------------------ */
+
+/* A list of tensors in a state (LBFGS's history) is slots KEY.0, KEY.1, ... */
+static ckr_result ckr__ac_slot(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
+                               const char *slot, const ckr_node *v)
+{
+    uint64_t i;
+    ckr_tensor *t;
+    const char *name;
+    ckr_result e = CKR_OK;
+    if (v->kind == CKR_NODE_TENSOR) return ckr__ac_tensor(r, p->name, slot, v->u.view, &t);
+    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
+        if (v->u.items[i]->kind != CKR_NODE_TENSOR) break;
+    if (ckr_node_is_list(v) && v->count && i == v->count) {
+        for (i = 0; i < v->count && e == CKR_OK; i++) {
+            name = ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)i);
+            e = name ? ckr__ac_tensor(r, p->name, name, v->u.items[i]->u.view, &t) : ckr__ac_oom(r);
+        }
+        return e;
+    }
+    name = ckr__printf(r->c, "%s#/state/%lld/%s", f->rel, (long long)p->id->u.i, slot);
+    return ckr__ac_leave(r, name, v);
+}
+
+static ckr_result ckr__ac_states(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
+                                 uint64_t n)
+{
+    uint64_t i, k;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < n && e == CKR_OK; i++) {
+        const ckr_node *st = p[i].state;
+        if (!st) continue;
+        if (!ckr_node_is_dict(st)) return ckr__ac_bad(r, f, "state", "a dict for each parameter");
+        for (k = 0; k < st->count && e == CKR_OK; k++) {
+            const char *slot = ckr_node_str(st->u.items[2 * k]);
+            if (slot) e = ckr__ac_slot(r, f, &p[i], slot, st->u.items[2 * k + 1]);
+        }
+    }
+    return e;
+}
+
+/* Groups of one optimizer behind those that are there. */
+static ckr_result ckr__ac_groups(ckr__ac *r, ckr__ac_file *f, const ckr__ac_param *p, uint64_t n)
+{
+    const ckr_node *list = ckr_node_get(f->part, "param_groups");
+    ckr_group *all = CKR__NEW_N(r->c, ckr_group, r->s->n_groups + list->count);
+    uint64_t i, k, at = 0;
+    if (!all) return ckr__ac_oom(r);
+    if (r->s->n_groups) memcpy(all, r->s->groups, (size_t)r->s->n_groups * sizeof *all);
+    f->first_group = r->s->n_groups;
+    f->n_groups = list->count;
+    for (i = 0; i < list->count; i++) {
+        ckr_group *g = &all[f->first_group + i];
+        g->raw = list->u.items[i];
+        g->name = ckr_node_str(ckr_node_get(g->raw, "name"));
+        g->hyper = ckr__node(r->c, CKR_NODE_DICT);
+        for (k = at; k < n && p[k].group == i; k++) {}         /* they lie group by group    */
+        g->params = CKR__NEW_N(r->c, const char *, k - at);
+        if (!g->hyper || !g->params) return ckr__ac_oom(r);
+        for (; at < k; at++) g->params[g->n_params++] = p[at].name;
+        for (k = 0; k < g->raw->count; k++) {
+            ckr_node *key = g->raw->u.items[2 * k];
+            if (ckr__is_str(key, "params") || ckr__is_str(key, "param_names")) continue;
+            if (!ckr__node_pair(r->c, g->hyper, key, g->raw->u.items[2 * k + 1]))
+                return ckr__ac_oom(r);
+        }
+    }
+    r->s->groups = all;
+    r->s->n_groups = f->first_group + f->n_groups;
+    return CKR_OK;
+}
+
+/* A `step`: Python's number, or a tensor of one element, whose bytes are read; NaN: neither. */
+static ckr_result ckr__ac_step(ckr__ac *r, const ckr_node *n, double *out)
+{
+    uint8_t raw[16];
+    const ckr_view *v;
+    size_t size;
+    int64_t count;
+    ckr_result e = CKR_OK;
+    *out = ckr__nan();
+    if (!n || n->kind != CKR_NODE_TENSOR) {
+        if (n) ckr_node_f64(n, out);
+        return CKR_OK;
+    }
+    v = n->u.view;
+    size = ckr_dtype_size(v->dtype);
+    if (!size || size > sizeof raw || v->layout || v->meta || v->offset < 0 ||
+        !ckr__numel(v->n_dims, v->shape, &count) || count != 1 || v->data_bytes < size ||
+        (uint64_t)v->offset > v->data_bytes / size - 1)
+        return CKR_OK;
+    if (v->bytes) memcpy(raw, v->bytes + (size_t)v->offset * size, size);
+    else
+        e = ckr__file_read(r->c, v->file, v->data_offset + (uint64_t)v->offset * size, raw, size);
+    if (e != CKR_OK) return e;
+    if (v->big_endian != ckr__host_big_endian())
+        ckr__swap_bytes(raw, size, ckr__dtypes[v->dtype].swap);
+    *out = ckr__load_f64(v->dtype, raw);
+    return CKR_OK;
+}
+
+/* Updates done: the largest `step` that a state of the first optimizer counts; -1: none does.
+   Parameters that were frozen for a while have counted less, so all are looked at. */
+static ckr_result ckr__ac_count(ckr__ac *r, const ckr__ac_param *p, uint64_t n)
+{
+    double v;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < n && e == CKR_OK; i++) {
+        e = ckr__ac_step(r, ckr_node_get(p[i].state, "step"), &v);
+        if (v >= 0 && v < 9e15 && (int64_t)v > r->s->progress.step)
+            r->s->progress.step = (int64_t)v;
+    }
+    return e;
+}
+
+static ckr_result ckr__ac_optimizer(ckr__ac *r, ckr__ac_file *f, bool ordered)
+{
+    ckr__ac_param *p = NULL;
+    uint64_t n = 0;
+    ckr_result e;
+    if (!ckr__is_optimizer(f->part))
+        return ckr__ac_bad(r, f, NULL, "the state dict of an optimizer: state and param_groups");
+    e = ckr__ac_params(r, f, &p, &n);
+    if (e == CKR_OK) e = ckr__ac_name(r, f, p, n, ordered);
+    if (e == CKR_OK) e = ckr__ac_groups(r, f, p, n);
+    if (e == CKR_OK) e = ckr__ac_states(r, f, p, n);
+    return e == CKR_OK && f->index == 0 ? ckr__ac_count(r, p, n) : e;
+}
+
+/* Files of one kind in the order of their numbers; NULL: no more. */
+static ckr__ac_file *ckr__ac_nth(const ckr__ac *r, uint8_t kind, uint32_t index)
+{
+    uint64_t i;
+    for (i = 0; i < r->n_files; i++)
+        if (r->files[i]->kind == kind && r->files[i]->index == index) return r->files[i];
+    return NULL;
+}
+
+static ckr_result ckr__ac_optimizers(ckr__ac *r)
+{
+    const ckr__ac_file *model = ckr__ac_nth(r, CKR__AC_MODEL, 0);
+    uint32_t k;
+    ckr_result e = CKR_OK;
+    for (k = 0; e == CKR_OK; k++) {
+        ckr__ac_file *f = ckr__ac_nth(r, CKR__AC_OPTIMIZER, k);
+        if (!f) break;
+        e = ckr__ac_load(r, f);
+        f->part = f->root;
+        if (e == CKR_OK)
+            e = ckr__ac_optimizer(r, f, model && model->format != CKR_FORMAT_SAFETENSORS);
+    }
+    if (e == CKR_OK && !k)
+        e = ckr__ac_note(r, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer",
+                         "there is no optimizer file: weights only", NULL);
+    if (e == CKR_OK && r->desc && r->desc->names && r->n_named && r->n_named < r->desc->n_names) {
+        e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_NAMES, r->dir, CKR_NO_OFFSET, NULL,
+                      "%llu names for %llu parameters", (unsigned long long)r->desc->n_names,
+                      (unsigned long long)r->n_named);
+        e = ckr__remedy(r->c->err, e, "--names FILE: exactly the optimizer's parameters");
+    }
+    return e;
+}
+
+/* >>accelerate.schedule ------------------------------------------------------- */
+
+static ckr_result ckr__ac_schedule(ckr__ac *r, ckr__ac_file *f)
+{
+    const ckr__ac_file *o = ckr__ac_nth(r, CKR__AC_OPTIMIZER, f->index);
+    const uint64_t n = r->sana ? r->s->n_groups : o ? o->n_groups : 0,
+                   first = o ? o->first_group : 0;
+    const ckr_node **hyper = CKR__NEW_N(r->c, const ckr_node *, n);
+    void *array = r->s->schedules;
+    ckr_schedule *s, *place;
+    uint64_t i;
+    ckr_result e;
+    if (!hyper) return ckr__ac_oom(r);
+    if (!ckr__is_scheduler(f->part))
+        return ckr__ac_bad(r, f, NULL, "the state dict of a scheduler");
+    for (i = 0; i < n; i++) hyper[i] = r->s->groups[first + i].hyper;
+    e = ckr__sched_torch(r->c, f->part, n ? hyper : NULL, n, NULL, &s);
+    if (e != CKR_OK) return e;
+    f->schedule = s;
+    place = (ckr_schedule *)ckr__append(r->c, &array, &r->s->n_schedules, sizeof *place);
+    r->s->schedules = (ckr_schedule *)array;
+    if (!place) return ckr__ac_oom(r);
+    *place = *s;
+    return CKR_OK;
+}
+
+/* The clock's ticks per update. A whole quotient of the two counters is it: the number of
+   processes, or 1 with split_batches. Else updates were skipped (fp16): the processes it is. */
+static ckr_result ckr__ac_rate(ckr__ac *r)
+{
+    const int64_t step = r->s->progress.step;
+    const int64_t t = r->s->n_schedules ? r->s->schedules[0].position : -1;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    r->rate = r->trainer ? 1 : (double)r->ranks;
+    if (!r->trainer && step > 0 && t > 0 && t % step == 0 && (t / step == 1 || r->sana)) {
+        r->rate = (double)(t / step);
+    } else if (!r->trainer && step > 0 && t > 0 && t % step == 0 && r->ranks == 1) {
+        r->rate = (double)(t / step);          /* only the main process has saved          */
+        r->ranks = (uint32_t)(t / step < 65536 ? t / step : 1);
+        e = ckr__ac_note(r, "CKR_W_RANDOM_RANK0", CKR_LOST, "random_states",
+                         "the scheduler counts more processes than have a file of random states",
+                         NULL);
+    } else if (!r->trainer && step > 0 && t >= 0 && (double)t != r->rate * (double)step) {
+        e = ckr__ac_note(r, "CKR_W_TICKS", CKR_APPROX, "scheduler",
+                         "the scheduler has not ticked once per process and update: updates were "
+                         "skipped, or the number of processes has changed",
+                         NULL);
+    }
+    if (step < 0 && t >= 0 && ckr__whole((double)t / r->rate))
+        r->s->progress.step = (int64_t)((double)t / r->rate);
+    for (i = 0; i < r->s->n_schedules; i++) {
+        r->s->schedules[i].rate = r->rate;
+        if (!r->trainer) r->s->schedules[i].clock = "tick";
+    }
+    return e;
+}
+
+static ckr_result ckr__ac_schedules(ckr__ac *r)
+{
+    uint32_t k;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (k = 0; e == CKR_OK; k++) {
+        ckr__ac_file *f = ckr__ac_nth(r, CKR__AC_SCHEDULER, k);
+        if (!f) break;
+        e = ckr__ac_load(r, f);
+        f->part = f->root;
+        if (e == CKR_OK) e = ckr__ac_schedule(r, f);
+    }
+    if (e == CKR_OK) e = ckr__ac_rate(r);
+    for (i = 0, k = 0; i < r->n_files && e == CKR_OK; i++)
+        if (r->files[i]->schedule)
+            *r->files[i]->schedule = r->s->schedules[r->files[i]->index < r->s->n_schedules
+                                                         ? r->files[i]->index
+                                                         : 0];
+    return e == CKR_OK && r->s->n_schedules ? ckr__plain_drift(r->c, r->s, r->s->schedules) : e;
+}
+
+/* >>accelerate.random --------------------------------------------------------- */
+/* Streams as they are stored: what is in them is read where they are remapped. */
+
+static uint64_t ckr__ac_stream_bytes(const ckr_node *n)
+{
+    int64_t numel = 0;
+    uint64_t i, sum = 0;
+    if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY)
+        return ckr__numel(n->u.view->n_dims, n->u.view->shape, &numel)
+                   ? (uint64_t)numel * ckr_dtype_size(n->u.view->dtype)
+                   : 0;
+    if (n->kind == CKR_NODE_INT) return 8;
+    for (i = 0; ckr_node_is_list(n) && i < n->count; i++) {
+        const ckr_node *x = n->u.items[i];
+        if (ckr_node_is_list(x)) sum += 4 * x->count;
+        else if (x->kind == CKR_NODE_NDARRAY) sum += ckr__ac_stream_bytes(x);
+    }
+    return sum;
+}
+
+static ckr_result ckr__ac_stream(ckr__ac *r, uint32_t rank, const char *kind, const char *name,
+                                 const ckr_node *state)
+{
+    void *array = r->s->rng;
+    ckr_stream *s;
+    if (state->kind == CKR_NODE_NONE) return CKR_OK;
+    s = (ckr_stream *)ckr__append(r->c, &array, &r->s->n_rng, sizeof *s);
+    r->s->rng = (ckr_stream *)array;
+    if (!s) return ckr__ac_oom(r);
+    memset(s, 0, sizeof *s);
+    s->kind = kind;
+    s->name = name;
+    s->scope = "dp";
+    s->rank = rank;
+    s->state = state;
+    s->n_bytes = ckr__ac_stream_bytes(state);
+    return CKR_OK;
+}
+
+/* A device's states: a tensor, or a list of one per device that the process sees. */
+static ckr_result ckr__ac_device(ckr__ac *r, uint32_t rank, const char *kind, const ckr_node *n)
+{
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    if (!kind) return ckr__ac_oom(r);
+    if (!ckr_node_is_list(n)) return ckr__ac_stream(r, rank, kind, "default", n);
+    for (i = 0; i < n->count && e == CKR_OK; i++) {
+        const char *name = ckr__printf(r->c, "device %llu", (unsigned long long)i);
+        e = name ? ckr__ac_stream(r, rank, kind, name, n->u.items[i]) : ckr__ac_oom(r);
+    }
+    return e;
+}
+
+/* The keys of one dict of streams, as any of the three trainers names them. */
+static ckr_result ckr__ac_streams_read(ckr__ac *r, const ckr__ac_file *f, uint32_t rank,
+                                       const ckr_node *dict)
+{
+    static const char *const keys[][3] = {
+        { "random_state", "python", "default" },     { "numpy_random_seed", "numpy", "default" },
+        { "torch_manual_seed", "torch_cpu", "default" }, { "xm_seed", "xla", "default" },
+        { "python", "python", "default" },           { "numpy", "numpy", "default" },
+        { "cpu", "torch_cpu", "default" },           { "xla", "xla", "default" },
+        { "torch", "torch_cpu", "default" },         { "generator", "torch_cpu", "generator" }
+    };
+    uint64_t i;
+    size_t k;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < dict->count && e == CKR_OK; i++) {
+        const char *key = ckr_node_str(dict->u.items[2 * i]);
+        const ckr_node *v = dict->u.items[2 * i + 1];
+        size_t n = key ? strlen(key) : 0;
+        if (!key || !strcmp(key, "step")) continue;    /* accelerate's own count of backwards  */
+        for (k = 0; k < sizeof keys / sizeof *keys && strcmp(key, keys[k][0]) != 0; k++) {}
+        if (k < sizeof keys / sizeof *keys)
+            e = ckr__ac_stream(r, rank, keys[k][1], keys[k][2], v);
+        else if (!strncmp(key, "torch_", 6) && ckr__nt_suffix(key, &n, "_manual_seed"))
+            e = ckr__ac_device(r, rank, ckr__strndup(r->c, key, n), v);
+        else if (!strncmp(key, "torch_", 6)) e = ckr__ac_device(r, rank, key, v);
+        else if (r->trainer)
+            e = ckr__ac_device(r, rank, ckr__printf(r->c, "torch_%s", key), v);
+        else e = ckr__ac_leave(r, ckr__printf(r->c, "%s#/%s", f->rel, key), v);
+    }
+    return e;
+}
+
+static ckr_result ckr__ac_randoms(ckr__ac *r)
+{
+    uint32_t top = 0, n = 0;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+        ckr__ac_file *f = r->files[i];
+        if (f->kind != CKR__AC_RANDOM) continue;
+        e = ckr__ac_load(r, f);
+        if (e == CKR_OK && !ckr_node_is_dict(f->root)) e = ckr__ac_bad(r, f, NULL, "a dict");
+        if (f->index >= top) top = f->index + 1;
+        n++;
+    }
+    if (e == CKR_OK && top > 65536)
+        e = ckr__fail(r->c->err, CKR_ITEM_LIMIT, r->dir, CKR_NO_OFFSET, NULL,
+                      "a file of random states of rank %u", (unsigned)(top - 1));
+    r->random = e == CKR_OK ? CKR__NEW_N(r->c, ckr__ac_file *, top) : NULL;
+    if (e == CKR_OK && !r->random) e = ckr__ac_oom(r);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++)
+        if (r->files[i]->kind == CKR__AC_RANDOM) r->random[r->files[i]->index] = r->files[i];
+    for (i = 0; i < top && e == CKR_OK; i++)
+        if (r->random[i])
+            e = ckr__ac_streams_read(r, r->random[i], (uint32_t)i, r->random[i]->root);
+    r->n_random = top;
+    r->ranks = top ? top : 1;
+    if (e == CKR_OK && n < top)
+        e = ckr__ac_note(r, "CKR_W_RANDOM_MISSING", CKR_LOST, "random states",
+                         "some ranks have no file of random states", NULL);
+    return e;
+}
+
+/* >>accelerate.read ----------------------------------------------------------- */
+
+/* Other files: what torch has written is listed with what is in it. */
+static ckr_result ckr__ac_loose(ckr__ac *r)
+{
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+        ckr__ac_file *f = r->files[i];
+        const char *s = f->rel;
+        size_t n = strlen(s);
+        if (f->kind != CKR__AC_LOOSE) continue;
+        if (!f->dir && (ckr__nt_suffix(s, &n, ".bin") || ckr__nt_suffix(s, &n, ".pt") ||
+                        ckr__nt_suffix(s, &n, ".pkl") || ckr__nt_suffix(s, &n, ".pth")) &&
+            ckr__ac_load(r, f) != CKR_OK) {
+            if (r->c->err->code == CKR_E_NOMEM || r->c->err->code == CKR_E_IO)
+                return r->c->err->code;
+            f->root = NULL;
+            ckr__error_reset(r->c);
+        }
+        if (f->dir) s = ckr__printf(r->c, "%s/", s);
+        e = ckr__ac_leave(r, s, f->root);
+    }
+    return e;
+}
+
+static ckr_result ckr__ac_progress(ckr__ac *r)
+{
+    ckr__ac_file *f = ckr__ac_nth(r, CKR__AC_PROGRESS, 0);
+    int64_t v;
+    double epoch;
+    ckr_result e;
+    if (!f) return CKR_OK;
+    e = ckr__ac_load(r, f);
+    if (e != CKR_OK) return e;
+    if (!ckr_node_i64(ckr_node_get(f->root, "global_step"), &v) || v < 0)
+        return ckr__ac_bad(r, f, "global_step", "an integer");
+    r->s->progress.step = v;
+    if (ckr_node_f64(ckr_node_get(f->root, "epoch"), &epoch) && epoch >= 0 && epoch < 9e15)
+        r->s->progress.epoch = (int64_t)epoch;
+    if (ckr_node_i64(ckr_node_get(f->root, "num_input_tokens_seen"), &v) && v > 0)
+        r->s->progress.tokens = v;
+    return CKR_OK;
+}
+
+/* A tied head is not in a safetensors file: the configuration tells of it. */
+static ckr_result ckr__ac_config_tie(ckr__ac *r)
+{
+    static const char *const ends[] = { "wte.weight", "embed_tokens.weight", "embed_in.weight",
+                                        "word_embeddings.weight", "shared.weight" };
+    const char *path = ckr__path_join(r->c, r->dir, "config.json");
+    const ckr_tensor *found = NULL;
+    ckr_node *root = NULL;
+    const ckr_node *tie;
+    uint64_t i, k;
+    ckr_result e;
+    if (!path) return ckr__ac_oom(r);
+    if (!r->trainer || r->s->n_ties || ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+        return CKR_OK;
+    e = ckr__json_load(r->c, path, &root);
+    if (e != CKR_OK) return e;
+    tie = ckr_node_get(root, "tie_word_embeddings");
+    if (!tie || tie->kind != CKR_NODE_BOOL || !tie->u.b ||
+        ckr__map_find(&r->names, "lm_head.weight", 14, NULL))
+        return CKR_OK;
+    for (i = 0; i < r->s->n_tensors; i++)
+        for (k = 0; k < sizeof ends / sizeof *ends; k++)
+            if (ckr__path_ends(r->s->tensors[i]->name, ends[k]) && !found)
+                found = r->s->tensors[i];
+    if (!found) return CKR_OK;
+    if (!ckr__map_put(&r->names, "lm_head.weight", 14, found->index, NULL)) return ckr__ac_oom(r);
+    return ckr__ac_tie(r, found->name, "lm_head.weight");
+}
+
+static void ckr__ac_topology(ckr__ac *r)
+{
+    ckr_topology *t = &r->s->topology;
+    t->tp = t->pp = t->ep = t->cp = 1;
+    t->dp = t->ranks = r->ranks;
+    t->zero = 0;
+}
+
+/* The Trainer's scheduler is a function that its arguments tell: get_scheduler(lr_scheduler_type,
+   warmup_steps or a share of the updates, max_steps, lr_scheduler_kwargs). */
+static ckr_node *ckr__ac_args_params(ckr__ac *r, const ckr_node *args, const char *name, int64_t n)
+{
+    const ckr_node *extra = ckr_node_get(args, "lr_scheduler_kwargs");
+    ckr_node *d = ckr__node(r->c, CKR_NODE_DICT);
+    double warm = 0, ratio = 0, lr;
+    uint64_t i;
+    ckr_node_f64(ckr_node_get(args, "warmup_steps"), &warm);
+    ckr_node_f64(ckr_node_get(args, "warmup_ratio"), &ratio);
+    if (warm > 0 && warm < 1) ratio = warm;
+    if (!(warm >= 1)) warm = ratio > 0 && ratio <= 1 ? ceil((double)n * ratio) : 0;
+    if (!d || !ckr__node_set(r->c, d, "num_warmup_steps", ckr__sw_number(r->c, warm)) ||
+        !ckr__node_set(r->c, d, "num_training_steps", ckr__node_int(r->c, n)))
+        return NULL;
+    if ((!strcmp(name, "polynomial") || strstr(name, "min_lr")) &&
+        ckr_node_f64(ckr_node_get(args, "learning_rate"), &lr) &&
+        !ckr__node_set(r->c, d, "lr_init", ckr__node_float(r->c, lr)))
+        return NULL;
+    for (i = 0; ckr_node_is_dict(extra) && i < extra->count; i++)
+        if (!ckr__node_pair(r->c, d, extra->u.items[2 * i], extra->u.items[2 * i + 1])) return NULL;
+    return d;
+}
+
+/* Takes it where it gives the LR that was saved: a trainer may have been given another. */
+static ckr_result ckr__ac_args_take(ckr__ac *r, const char *kind, ckr_node *params)
+{
+    ckr_schedule *old = &r->s->schedules[0], *x;
+    double *bases = CKR__NEW_N(r->c, double, old->n_lanes), drift;
+    uint64_t i, lane;
+    ckr_result e;
+    if (!bases) return ckr__ac_oom(r);
+    for (i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
+    e = ckr__sched_build(r->c, kind, params, bases, old->n_lanes, &x);
+    if (e == CKR_E_ARG) {
+        ckr__sched_forgive(r->c);
+        return CKR_OK;
+    }
+    if (e != CKR_OK) return e;
+    x->position = old->position;
+    x->state = old->state;
+    for (i = 0; i < x->n_lanes; i++) x->lanes[i].anchor = old->lanes[i].anchor;
+    e = ckr__sched_drift(r->c, x, &drift, &lane);
+    if (e != CKR_OK) return e;
+    if (!(drift <= 1e-9))
+        return ckr__ac_note(r, "CKR_W_TRAINER_ARGS", CKR_APPROX, kind,
+                            "the saved LR is not what training_args.bin says at this step", NULL);
+    *old = *x;
+    return CKR_OK;
+}
+
+static ckr_result ckr__ac_args(ckr__ac *r)
+{
+    const ckr_node *args = NULL, *type;
+    const char *name, *kind;
+    ckr_node *params;
+    uint64_t i;
+    int64_t n = 0;
+    for (i = 0; i < r->n_files; i++)
+        if (!strcmp(r->files[i]->rel, "training_args.bin")) args = r->files[i]->root;
+    args = args && args->kind == CKR_NODE_OBJECT ? args->u.object->state : NULL;
+    if (!r->trainer || r->s->n_schedules != 1 || !r->s->schedules[0].opaque || !args) return CKR_OK;
+    type = ckr_node_get(args, "lr_scheduler_type");
+    name = ckr_node_str(type && type->kind == CKR_NODE_OBJECT
+                            ? ckr_node_at(type->u.object->args, 0)
+                            : type);
+    for (i = 0; i < r->n_files && !n; i++)
+        if (r->files[i]->kind == CKR__AC_PROGRESS)
+            ckr_node_i64(ckr_node_get(r->files[i]->root, "max_steps"), &n);
+    if (!name || n <= 0 || strlen(name) > 60) return CKR_OK;
+    kind = ckr__printf(r->c, "transformers:%s", name);
+    params = ckr__ac_args_params(r, args, name, n);
+    return kind && params ? ckr__ac_args_take(r, kind, params) : ckr__ac_oom(r);
+}
+
+static ckr_result ckr__ac_read_all(ckr__ac *r)
+{
+    int64_t done;
+    ckr_result e = ckr__ac_list(r);
+    if (e == CKR_OK) e = ckr__ac_foreign(r);
+    if (e == CKR_OK) e = ckr__ac_models(r);
+    if (e == CKR_OK) e = ckr__ac_config_tie(r);
+    if (e == CKR_OK) e = ckr__ac_optimizers(r);
+    if (e == CKR_OK) e = ckr__ac_randoms(r);
+    done = r->s->progress.step;
+    if (e == CKR_OK) e = ckr__ac_progress(r);
+    if (e == CKR_OK && r->trainer && done >= 0 && r->s->progress.step >= 0 &&
+        done != r->s->progress.step)
+        e = ckr__ac_note(r, "CKR_W_TRAINER_STEP", CKR_EXACT, "optimizer step",
+                         "the optimizer counts other updates than trainer_state.json; each keeps "
+                         "its own",
+                         NULL);
+    if (e == CKR_OK) e = ckr__ac_schedules(r);
+    if (e == CKR_OK) e = ckr__ac_loose(r);
+    return e == CKR_OK ? ckr__ac_args(r) : e;
+}
+
+static ckr__ac *ckr__ac_new(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s)
+{
+    ckr__ac *r = CKR__NEW(c, ckr__ac);
+    if (!r) return NULL;
+    r->c = r->names.c = c;
+    r->s = s;
+    r->dir = dir;
+    r->desc = desc;
+    r->keep.source = s;
+    r->ranks = 1;
+    r->rate = 1;
+    return r;
+}
+
+static ckr_result ckr__ac_read_as(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                                  bool trainer, ckr_state *s)
+{
+    ckr__ac *r = ckr__ac_new(c, dir, desc, s);
+    ckr_result e;
+    if (!r) return c->err->code;
+    r->trainer = trainer;
+    s->dialect = trainer ? "hf_trainer" : "accelerate";
+    e = ckr__ac_read_all(r);
+    ckr__map_free(&r->names);
+    r->desc = NULL;
+    ckr__ac_topology(r);
+    s->dialect_data = r;
+    return e;
+}
+
+static ckr_result ckr__ac_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+    return ckr__ac_read_as(c, dir, desc, false, s);
+}
+
+static ckr_result ckr__ac_read_trainer(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                                       ckr_state *s)
+{
+    return ckr__ac_read_as(c, dir, desc, true, s);
+}
+
+/* >>sana ---------------------------------------------------------------------- */
+
+static ckr_result ckr__sana_others(ckr__ac *r, const ckr__ac_file *f)
+{
+    static const char *const known[] = { "state_dict", "state_dict_ema", "optimizer", "scheduler",
+                                         "epoch",      "step",           "rng_state" };
+    uint64_t i;
+    size_t k;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < f->root->count && e == CKR_OK; i++) {
+        const char *key = ckr_node_str(f->root->u.items[2 * i]);
+        for (k = 0; k < sizeof known / sizeof *known; k++) if (key && !strcmp(key, known[k])) break;
+        if (k < sizeof known / sizeof *known) continue;
+        e = ckr__ac_leave(r, ckr__printf(r->c, "%s#/%s", f->rel, key ? key : "?"),
+                          f->root->u.items[2 * i + 1]);
+    }
+    return e;
+}
+
+/* The number of processes: ticks per update, else the devices that rank 0 sees. */
+static ckr_result ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
+{
+    const ckr_node *rng = ckr_node_get(f->root, "rng_state"), *list;
+    ckr_result e;
+    if (!ckr_node_is_dict(rng)) return CKR_OK;
+    e = ckr__ac_streams_read(r, f, 0, rng);
+    list = ckr_node_get(rng, "torch_cuda");
+    if (ckr_node_is_list(list) && list->count && list->count < 65536)
+        r->ranks = (uint32_t)list->count;
+    return e;
+}
+
+static ckr_result ckr__sana_parts(ckr__ac *r, ckr__ac_file *f)
+{
+    const ckr_node *ema = ckr_node_get(f->root, "state_dict_ema"), *sched;
+    int64_t v;
+    ckr_result e = ckr__ac_model_dict(r, f, ckr_node_get(f->root, "state_dict"), "param");
+    if (e == CKR_OK && ema) e = ckr__ac_model_dict(r, f, ema, "ema");
+    f->part = ckr_node_get(f->root, "optimizer");
+    if (e == CKR_OK && f->part) e = ckr__ac_optimizer(r, f, true);
+    if (e == CKR_OK) e = ckr__sana_random(r, f);
+    if (e != CKR_OK) return e;
+    ckr__sana_name(f->path, &r->s->progress.epoch, &r->s->progress.step);
+    if (ckr_node_i64(ckr_node_get(f->root, "step"), &v)) r->s->progress.step = v;
+    if (ckr_node_i64(ckr_node_get(f->root, "epoch"), &v)) r->s->progress.epoch = v;
+    sched = ckr_node_get(f->root, "scheduler");
+    r->keep.optimizer = f->part;
+    r->keep.scheduler = f->part = sched;
+    if (sched) e = ckr__ac_schedule(r, f);
+    if (e == CKR_OK) e = ckr__ac_rate(r);
+    if (e == CKR_OK && sched && r->rate > 1) r->ranks = (uint32_t)r->rate;
+    if (e == CKR_OK && sched) *f->schedule = r->s->schedules[0];
+    if (e == CKR_OK && r->ranks > 1 && r->s->n_rng)
+        e = ckr__ac_note(r, "CKR_W_RANDOM_RANK0", CKR_LOST, "rng_state",
+                         "Sana keeps the random states of rank 0 only, with its own view of the "
+                         "other devices, which it never used",
+                         NULL);
+    return e == CKR_OK && sched ? ckr__plain_drift(r->c, r->s, r->s->schedules) : e;
+}
+
+static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                                 ckr_state *s)
+{
+    ckr__ac *r = ckr__ac_new(c, path, desc, s);
+    ckr__ac_file *f = CKR__NEW(c, ckr__ac_file), **list = CKR__NEW(c, ckr__ac_file *);
+    ckr_result e;
+    if (!r || !f || !list) return c->err->code;
+    r->sana = true;
+    r->files = list;
+    r->n_files = 1;
+    list[0] = f;
+    f->path = path;
+    f->rel = ckr__ac_base(path);
+    f->kind = CKR__AC_LOOSE;
+    s->dialect = "sana";
+    e = ckr__ac_load(r, f);
+    s->format = f->format;
+    if (e == CKR_OK && !ckr_node_is_dict(ckr_node_get(f->root, "state_dict")))
+        e = ckr__ac_bad(r, f, "state_dict", "a dict of tensors");
+    if (e == CKR_OK) e = ckr__sana_parts(r, f);
+    if (e == CKR_OK) e = ckr__sana_others(r, f);
+    ckr__map_free(&r->names);
+    r->desc = NULL;
+    r->keep.root = f->root;
+    ckr__ac_topology(r);
+    s->dialect_data = r;
+    return e;
+}
+
+/* A bare optimizer's file, whose parameters the caller has named: slots of these names, as for any
+   trainer's. */
+static ckr_result ckr__bare_optimizer(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                                      ckr_state *s, ckr_node *root, ckr__plain *keep)
+{
+    ckr__ac *r = ckr__ac_new(c, path, desc, s);
+    ckr__ac_file *f = CKR__NEW(c, ckr__ac_file);
+    ckr_result e;
+    if (!r || !f) return c->err->code;
+    f->path = path;
+    f->rel = ckr__ac_base(path);
+    f->root = root;
+    f->part = root;
+    e = ckr__ac_optimizer(r, f, false);
+    ckr__map_free(&r->names);
+    if (e != CKR_OK) return e;
+    if (r->n_named && r->n_named != desc->n_names)
+        return ckr__ac_names_fail(r, f, "param_groups",
+                                  "the optimizer has fewer parameters than there are names");
+    keep->views = r->keep.views;
+    keep->n_views = r->keep.n_views;
+    keep->cap_views = r->keep.cap_views;
+    keep->optimizer = root;
+    return CKR_OK;
+}
+
+/* >>accelerate.emit ----------------------------------------------------------- */
+
+typedef struct ckr__ac_job {
+    ckr__whole_job    w;       /* notes, the tensors of stored views, what stands for a node */
+    ckr__plain        part;    /* of the file being written                              */
+    const ckr__ac    *ac;
+    const ckr_state  *source;
+    const ckr_target *t;
+    ckr__out         *out;
+    ckr__map          tied;    /* address of a node -> index of the pair                  */
+    uint32_t          ranks;
+    double            rate;    /* ticks per update of the coming run                      */
+    bool              refused;
+    bool              random, numpy;       /* writing streams; a NumPy array was made a list */
+    uint64_t          n_lost;  /* directories                                             */
+} ckr__ac_job;
+
+static ckr_result ckr__ac_say(ckr__ac_job *x, const char *code, ckr_severity severity,
+                              const char *subject, const char *old_value, const char *new_value,
+                              const char *reason, const char *remedy)
+{
+    if (severity == CKR_ERROR) x->refused = true;
+    return ckr__note(x->w.c, x->w.notes, x->w.n_notes, code, severity, subject, old_value,
+                     new_value, reason, remedy)
+               ? CKR_OK
+               : x->w.c->err->code;
+}
+
+static ckr_result ckr__ac_say_counts(ckr__ac_job *x, const char *code, ckr_severity severity,
+                                     const char *subject, uint64_t was, uint64_t now,
+                                     const char *reason)
+{
+    char a[24], b[24];
+    snprintf(a, sizeof a, "%llu", (unsigned long long)was);
+    snprintf(b, sizeof b, "%llu", (unsigned long long)now);
+    return ckr__ac_say(x, code, severity, subject, a, b, reason, NULL);
+}
+
+static ckr_dtype ckr__ac_dtype(const ckr__ac_job *x, const ckr_tensor *t)
+{
+    return !strcmp(t->slot, "param") && x->t->dtype != CKR_DTYPE_NONE && ckr__is_float(t->dtype)
+               ? x->t->dtype
+               : t->dtype;
+}
+
+/* The entry of a tensor of the state. NULL: out of memory. */
+static ckr_node *ckr__ac_entry(ckr__ac_job *x, ckr__out_file *f, const ckr_tensor *t)
+{
+    const ckr_dtype dtype = ckr__ac_dtype(x, t);
+    ckr__block *b = ckr__block_whole(x->w.c, t->n_dims, t->shape);
+    ckr_node *n = ckr__entry_new(x->w.c, f, t->name, dtype, t->n_dims, t->shape);
+    int64_t numel;
+    if (!b || !n || !ckr__numel(t->n_dims, t->shape, &numel)) return NULL;
+    if (dtype != t->dtype &&
+        ckr__ac_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
+                    ckr_dtype_name(dtype), "--dtype", NULL) != CKR_OK)
+        return NULL;
+    return ckr__bind_flat(x->w.c, n->u.entry, t, false, b, 0, numel, 0) ? n : NULL;
+}
+
+static const ckr_tensor *ckr__ac_of_view(const ckr__ac_job *x, const ckr_view *v)
+{
+    uint64_t at;
+    return ckr__map_find(&x->w.views, (const char *)&v, sizeof v, &at) ? x->source->tensors[at]
+                                                                       : NULL;
+}
+
+static ckr_node *ckr__ac_tensor_fn(void *user, ckr__out_file *f, const ckr_view *v)
+{
+    ckr__ac_job *x = (ckr__ac_job *)user;
+    const ckr_tensor *t = ckr__ac_of_view(x, v);
+    ckr_node *n = t ? ckr__ac_entry(x, f, t) : ckr__entry_copy(x->w.c, f, "leftover", v);
+    if (n && t) n->u.entry->requires_grad = v->requires_grad;
+    if (n && t) n->u.entry->parameter = v->parameter;
+    return n;
+}
+
+/* NumPy's key as a list of integers: which NumPy reads an array depends on the module's name in the
+   pickle (numpy.core before 2.0, numpy._core since), a list is read by all. */
+static ckr_node *ckr__ac_plain_array(ckr__ac_job *x, ckr_node *n)
+{
+    const ckr_view *v = n->u.view;
+    const size_t size = ckr_dtype_size(v->dtype);
+    ckr_node *list;
+    uint8_t raw[8];
+    int64_t i;
+    if (v->n_dims != 1 || v->shape[0] > 4096 || v->stride[0] < 0 || ckr__is_float(v->dtype) ||
+        (size != 4 && size != 8) || !v->bytes || v->big_endian || v->offset < 0 ||
+        v->offset + (v->shape[0] - 1) * v->stride[0] >= (int64_t)(v->data_bytes / size))
+        return n;
+    list = ckr__node(x->w.c, CKR_NODE_LIST);
+    for (i = 0; list && i < v->shape[0]; i++) {
+        memcpy(raw, v->bytes + (size_t)(v->offset + i * v->stride[0]) * size, size);
+        if (!ckr__node_push(x->w.c, list,
+                            ckr__node_int(x->w.c, size == 4 ? (int64_t)ckr__load_u32(raw)
+                                                            : (int64_t)ckr__load_u64(raw))))
+            return NULL;
+    }
+    x->numpy = true;
+    return list;
+}
+
+static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
+{
+    ckr__ac_job *x = (ckr__ac_job *)user;
+    uint64_t at;
+    if (n->kind == CKR_NODE_NDARRAY && x->random) return ckr__ac_plain_array(x, n);
+    if (n->kind == CKR_NODE_TENSOR &&
+        ckr__map_find(&x->tied, (const char *)&n, sizeof n, &at))
+        return x->ac->tied[at][1];
+    return ckr__whole_swap(&x->w, n);
+}
+
+static ckr_result ckr__ac_put_tree(ckr__ac_job *x, const char *path, const ckr_node *root)
+{
+    ckr__out_file *f = ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP);
+    ckr__copy hooks;
+    if (!path || !f || !root) return x->w.c->err->code;
+    memset(&hooks, 0, sizeof hooks);
+    hooks.swap_fn = ckr__ac_swap_fn;
+    hooks.tensor_fn = ckr__ac_tensor_fn;
+    hooks.user = x;
+    x->w.p = &x->part;
+    f->root = ckr__copy_tree(x->w.c, f, root, &hooks);
+    return f->root ? CKR_OK : x->w.c->err->code;
+}
+
+static ckr_result ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *file)
+{
+    ckr__ctx *c = x->w.c;
+    ckr__out_file *f = ckr__out_file_add(x->out, file->rel, CKR_FORMAT_SAFETENSORS);
+    uint64_t i;
+    if (!f) return c->err->code;
+    f->root = ckr__node(c, CKR_NODE_DICT);
+    f->metadata = file->root->attrs;
+    if (!f->metadata) {
+        f->metadata = ckr__node(c, CKR_NODE_DICT);
+        if (!ckr__node_set(c, f->metadata, "format", ckr__node_str(c, "pt"))) return c->err->code;
+    }
+    for (i = 0; f->root && i < file->root->count; i++) {
+        const ckr_tensor *t = ckr__ac_of_view(x, file->root->u.items[2 * i + 1]->u.view);
+        if (t && !ckr__node_pair(c, f->root, file->root->u.items[2 * i], ckr__ac_entry(x, f, t)))
+            return c->err->code;
+    }
+    return f->root ? CKR_OK : c->err->code;
+}
+
+static ckr_result ckr__ac_put_bytes(ckr__ac_job *x, const ckr__ac_file *file)
+{
+    const uint8_t *p = NULL;
+    uint64_t n = 0;
+    ckr__out_file *f;
+    ckr_result e =
+        ckr__path_load(x->w.c, file->path, x->w.c->limits.max_metadata_bytes, &p, &n, NULL);
+    if (e != CKR_OK) return e;
+    f = ckr__out_file_add(x->out, file->rel, CKR_FORMAT_TEXT);
+    if (!f) return x->w.c->err->code;
+    f->text = p;
+    f->n_text = n;
+    return CKR_OK;
+}
+
+/* >>accelerate.emit.optimizer ------------------------------------------------- */
+
+/* Numbers by name, for groups that are others than the saved. */
+static ckr_node *ckr__ac_index_list(ckr__ac_job *x, const ckr__map *ids, const ckr_group *g,
+                                    ckr_node *const *by)
+{
+    ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST);
+    uint64_t i, at;
+    for (i = 0; list && i < g->n_params; i++) {
+        if (!ckr__map_find(ids, g->params[i], strlen(g->params[i]), &at)) {
+            ckr__ac_say(x, ckr_item_name(CKR_ITEM_TRAINER_NAMES), CKR_ERROR, g->params[i], NULL,
+                        NULL, "the optimizer's file has no number for this parameter",
+                        "--names FILE, or leave the optimizer out");
+            continue;
+        }
+        if (!ckr__node_push(x->w.c, list, by[at])) return NULL;
+    }
+    return list;
+}
+
+static bool ckr__ac_regroup(ckr__ac_job *x, const ckr__ac_file *f, ckr__map *ids)
+{
+    const ckr_node *list = ckr_node_get(f->part, "param_groups");
+    uint64_t i, k, n = 0, at = 0;
+    ckr_node **by, *index;
+    for (i = 0; i < f->n_groups; i++) n += x->source->groups[f->first_group + i].n_params;
+    by = CKR__NEW_N(x->w.c, ckr_node *, n);
+    if (!by) return false;
+    for (i = 0; i < f->n_groups; i++) {
+        const ckr_group *g = &x->source->groups[f->first_group + i];
+        const ckr_node *params = ckr_node_get(list->u.items[i], "params");
+        for (k = 0; k < g->n_params && k < params->count; k++, at++) {
+            by[at] = params->u.items[k];
+            if (!ckr__map_put(ids, g->params[k], strlen(g->params[k]), at, NULL)) return false;
+        }
+    }
+    for (i = 0; i < x->w.s->n_groups; i++) {
+        index = ckr__ac_index_list(x, ids, &x->w.s->groups[i], by);
+        if (!index || !ckr__node_push(x->w.c, x->w.groups,
+                                      ckr__whole_group(x->w.c, &x->w.s->groups[i], index)))
+            return false;
+    }
+    return true;
+}
+
+/* What stands for param_groups; NULL in w.groups: they are as they were. */
+static ckr_result ckr__ac_emit_groups(ckr__ac_job *x, const ckr__ac_file *f)
+{
+    const bool others = x->t->groups != NULL;
+    ckr__map ids;
+    uint64_t i;
+    bool ok = true;
+    x->w.groups = NULL;
+    if (!others && ckr__same_hyper(x->w.s, x->source)) return CKR_OK;
+    if (others && f->n_groups != x->source->n_groups)
+        return ckr__ac_say(x, ckr_item_name(CKR_ITEM_TRAINER_NAMES), CKR_ERROR, f->rel, NULL, NULL,
+                           "groups of several optimizers cannot be told apart", NULL);
+    x->w.groups = ckr__node(x->w.c, CKR_NODE_LIST);
+    if (!x->w.groups) return x->w.c->err->code;
+    if (others) {
+        memset(&ids, 0, sizeof ids);
+        ids.c = x->w.c;
+        ok = ckr__ac_regroup(x, f, &ids);
+        ckr__map_free(&ids);
+    }
+    for (i = 0; !others && ok && i < f->n_groups; i++)
+        ok = ckr__node_push(x->w.c, x->w.groups,
+                            ckr__whole_group(x->w.c, &x->w.s->groups[f->first_group + i], NULL));
+    return ok ? CKR_OK : x->w.c->err->code;
+}
+
+/* >>accelerate.emit.schedule -------------------------------------------------- */
+
+/* The largest relative difference of the LR that was decided from the one with which the framework
+   goes on from the written state, over the rest of the schedule (a thousand updates at most). */
+static ckr_result ckr__ac_proof(ckr__ac_job *x, const ckr_schedule *want, uint64_t first,
+                                double *worst)
+{
+    const ckr_state *s = x->w.s;
+    ckr__ctx *c = x->w.c;
+    const uint64_t n = want->n_lanes;
+    const int64_t done = s->progress.step > 0 ? s->progress.step : 0;
+    const double end = (ckr__sched_end(want) - want->offset) / want->rate;
+    const uint64_t rows = end > (double)done && end < (double)done + 1000
+                              ? (uint64_t)(end - (double)done) + 1
+                              : 1000;
+    const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, n);
+    ckr_schedule *y;
+    double *a, *b;
+    uint64_t i;
+    ckr_result r;
+    *worst = HUGE_VAL;
+    if (!hyper || first + n > s->n_groups) return hyper ? CKR_OK : c->err->code;
+    for (i = 0; i < n; i++) hyper[i] = s->groups[first + i].hyper;
+    r = ckr__sched_torch(c, x->w.scheduler, hyper, n, NULL, &y);
+    if (r != CKR_OK || y->opaque || y->n_lanes != n) return r;
+    y->rate = x->rate;
+    y->offset = (double)y->position - y->rate * (double)done;
+    a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
+    if (!a) return CKR_E_NOMEM;
+    b = a + rows * n;
+    r = ckr__sched_eval(c, want, CKR__COL_LR, done + 1, rows, a);
+    if (r == CKR_OK) r = ckr__sched_eval(c, y, CKR__COL_LR, done + 1, rows, b);
+    *worst = 0;
+    for (i = 0; i < rows * n && r == CKR_OK; i++) {
+        const double by = fabs(a[i] - b[i]) / (fabs(a[i]) > 1e-300 ? fabs(a[i]) : 1);
+        if (a[i] != a[i]) continue;                    /* the schedule says nothing there     */
+        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
+    }
+    ckr__heap_free(c, a, (size_t)(2 * rows * n) * sizeof *a);
+    return r;
+}
+
+static ckr_result ckr__ac_say_clock(ckr__ac_job *x, const ckr_schedule *was,
+                                    const ckr_schedule *now, ckr_severity severity,
+                                    const char *reason, const char *remedy)
+{
+    char a[64], b[64];
+    snprintf(a, sizeof a, "%lld, %g an update", (long long)was->position, was->rate);
+    snprintf(b, sizeof b, "%lld, %g an update", (long long)now->position, now->rate);
+    return ckr__ac_say(x, "CKR_LR_CLOCK", severity, "last_epoch of the scheduler", a, b, reason,
+                       remedy);
+}
+
+/* What the written state does: exactly what was decided, or how far from it. */
+static ckr_result ckr__ac_judge(ckr__ac_job *x, const ckr_schedule *was, const ckr_schedule *want,
+                                const ckr_schedule *now, uint64_t first, bool rounded)
+{
+    double worst;
+    char text[48], reason[160];
+    const char *params;
+    ckr_result r;
+    if (now->opaque)
+        return ckr__ac_say_clock(x, was, now, CKR_APPROX,
+                                 "the scheduler's curve is in the trainer's code: it goes on at "
+                                 "this LR if its lengths count the ticks of the coming run",
+                                 "build it with lengths of updates times processes");
+    if (ckr_node_get(was->state, "lr_lambdas")) {
+        params = ckr__node_text_of(x->w.c, now->params);
+        return !params ? x->w.c->err->code
+                       : ckr__ac_say(x, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED, now->kind, NULL,
+                                     params, "this scheduler is built by the trainer, the file "
+                                     "keeps its clock only",
+                                     "build it with these arguments in the coming run");
+    }
+    r = ckr__ac_proof(x, want, first, &worst);
+    if (r != CKR_OK) return r;
+    if (!(worst > 1e-9))
+        return was->position == now->position && ckr__same(was->rate, now->rate)
+                   ? CKR_OK
+                   : ckr__ac_say_clock(x, was, now, CKR_CHANGED,
+                                       "accelerate ticks once per process and update: clock and "
+                                       "lengths are in ticks of the coming run, every LR is the "
+                                       "uninterrupted run's",
+                                       NULL);
+    snprintf(text, sizeof text, "%.3g of the LR", worst);
+    if (!rounded || worst > 0.05)
+        return ckr__ac_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, now->kind, NULL, text,
+                           "the state of this scheduler cannot hold the schedule at this number "
+                           "of ticks per update",
+                           "another number of processes, or another schedule with --to-schedule");
+    snprintf(reason, sizeof reason,
+             "lengths that are no whole number of the coming run's ticks were rounded: the LR is "
+             "off by up to %.3g of it", worst);
+    return ckr__ac_say_clock(x, was, now, CKR_APPROX, reason, NULL);
+}
+
+/* What stands for the scheduler's state; NULL in w.scheduler: it is as it was. */
+static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f, uint32_t index,
+                                        uint64_t first)
+{
+    const ckr_schedule *was = index < x->source->n_schedules ? &x->source->schedules[index] : NULL;
+    const ckr_schedule *want = index == 0 && x->w.s->n_schedules ? x->w.s->schedules : was;
+    const double to = x->ac->trainer ? 1 : x->rate;
+    const double file = f->schedule ? f->schedule->rate : to;
+    ckr_schedule *now;
+    bool rounded = false, same;
+    ckr_result r;
+    x->w.scheduler = NULL;
+    if (!f->part || !was || !want) return CKR_OK;
+    same = want->opaque ? was->opaque : ckr__sched_same(want, was);
+    if (same && ckr__same(file, to)) return CKR_OK;
+    if (same) want = was;
+    now = ckr__sched_retick(x->w.c, want, to, &rounded);
+    if (!now) return x->w.c->err->code;
+    if (!now->state) now->state = was->state;
+    r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &x->w.scheduler);
+    return r == CKR_OK ? ckr__ac_judge(x, was, want, now, first, rounded) : r;
+}
+
+/* >>accelerate.emit.random ---------------------------------------------------- */
+
+/* A list of device states for the coming run: no more than it has devices; HF keeps one tensor
+   where there is one process. */
+static ckr_node *ckr__ac_devices(ckr__ac_job *x, uint32_t rank, ckr_node *v)
+{
+    const bool trainer = x->ac->trainer;
+    ckr_node *list;
+    uint64_t i, n;
+    if (trainer && x->ranks == 1 && ckr_node_is_list(v))
+        return v->count ? v->u.items[rank < v->count ? rank : 0] : v;
+    if (v->kind == CKR_NODE_TENSOR && trainer && x->ranks > 1) {
+        list = ckr__node(x->w.c, CKR_NODE_LIST);
+        for (i = 0; list && i <= rank; i++) if (!ckr__node_push(x->w.c, list, v)) return NULL;
+        return list;
+    }
+    if (!ckr_node_is_list(v) || v->count != x->ac->ranks || x->ranks >= x->ac->ranks) return v;
+    n = x->ranks;
+    list = ckr__node(x->w.c, CKR_NODE_LIST);
+    for (i = 0; list && i < n; i++) if (!ckr__node_push(x->w.c, list, v->u.items[i])) return NULL;
+    return list;
+}
+
+/* THE STREAMS OF A RANK OF THE COMING RUN, as its file holds them: the one place where remapped
+   streams come in. For now rank r goes on with those of old rank r, and ranks beyond repeat them.
+   `from` is the saved dict whose keys and other values the result keeps. */
+static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node **from)
+{
+    static const char *const plain[] = { "step",   "random_state", "numpy_random_seed",
+                                         "python", "numpy",        "cpu",
+                                         "torch",  "generator",    "torch_manual_seed",
+                                         "xm_seed", "xla" };
+    const ckr__ac *ac = x->ac;
+    ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
+    const ckr_node *old = ckr_node_get(ac->keep.root, "rng_state");
+    uint64_t i;
+    size_t k;
+    for (i = 0; !ac->sana && !old && i < ac->n_random; i++) {
+        const ckr__ac_file *f = ac->random[(rank + i) % ac->n_random];
+        if (f) old = f->root;
+    }
+    *from = old;
+    for (i = 0; d && old && i < old->count; i++) {
+        const char *key = ckr_node_str(old->u.items[2 * i]);
+        ckr_node *v = old->u.items[2 * i + 1];
+        for (k = 0; key && k < sizeof plain / sizeof *plain && strcmp(key, plain[k]) != 0; k++) {}
+        if (k == sizeof plain / sizeof *plain) v = ckr__ac_devices(x, rank, v);
+        if (!v || !ckr__node_pair(x->w.c, d, old->u.items[2 * i], v)) return NULL;
+    }
+    return d;
+}
+
+static ckr_result ckr__ac_say_random(ckr__ac_job *x)
+{
+    const ckr__ac *ac = x->ac;
+    ckr_result e = CKR_OK;
+    if (x->numpy)
+        e = ckr__ac_say(x, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
+                        "the generator's words are written as a list: any NumPy reads it", NULL);
+    if (e == CKR_OK && x->ranks < ac->n_random)
+        e = ckr__ac_say_counts(x, "CKR_W_RNG_DROPPED", CKR_LOST, "random streams", ac->n_random,
+                               x->ranks, "the streams of the other ranks are not written");
+    if (e == CKR_OK && ac->n_random && x->ranks > ac->n_random)
+        e = ckr__ac_say_counts(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams",
+                               ac->n_random, x->ranks,
+                               "ranks beyond the saved ones repeat the streams of rank 0 on");
+    return e;
+}
+
+static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
+{
+    const ckr_node *from;
+    uint32_t r;
+    ckr_result e = CKR_OK;
+    for (r = 0; x->ac->n_random && r < x->ranks && e == CKR_OK; r++) {
+        const char *path =
+            x->ac->trainer && x->ranks == 1
+                ? "rng_state.pth"
+                : ckr__printf(x->w.c, x->ac->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
+                              (unsigned)r);
+        ckr_node *root = ckr__acc_streams(x, r, &from);
+        if (!path || !root) return x->w.c->err->code;
+        x->random = true;
+        e = ckr__ac_put_tree(x, path, root);
+        x->random = false;
+    }
+    return e == CKR_OK ? ckr__ac_say_random(x) : e;
+}
+
+/* >>accelerate.emit.all ------------------------------------------------------- */
+
+static bool ckr__ac_starts(const char *s, const char *head)
+{
+    return !strncmp(s, head, strlen(head));
+}
+
+/* Files that belong to a component that is left out. */
+static bool ckr__ac_left_out(const ckr__ac_job *x, const ckr__ac_file *f)
+{
+    const uint32_t w = x->t->without;
+    const bool data = ckr__ac_starts(f->rel, "sampler") || ckr__ac_starts(f->rel, "dl_state_dict"),
+               scaler = ckr__ac_starts(f->rel, "scaler.pt");
+    switch (f->kind) {
+    case CKR__AC_OPTIMIZER: return (w & CKR_OPTIMIZER) != 0;
+    case CKR__AC_SCHEDULER: return (w & CKR_SCHEDULE) != 0;
+    case CKR__AC_PROGRESS:  return (w & CKR_PROGRESS) != 0;
+    case CKR__AC_LOOSE:     return (data && (w & CKR_DATA)) || (scaler && (w & CKR_OPTIMIZER));
+    default:                return false;
+    }
+}
+
+static ckr_result ckr__ac_emit_loose(ckr__ac_job *x, const ckr__ac_file *f)
+{
+    if (f->dir) x->n_lost++;
+    if (f->dir) return CKR_OK;
+    if (x->ranks != x->ac->ranks && ckr__ac_starts(f->rel, "dl_state_dict")) {
+        ckr_result e = ckr__ac_say_counts(x, "CKR_W_DATA_POSITION", CKR_APPROX, f->rel,
+                                          x->ac->ranks, x->ranks,
+                                          "it counts the batches of one of so many processes, and "
+                                          "is written as it was");
+        if (e != CKR_OK) return e;
+    }
+    return ckr__ac_put_bytes(x, f);
+}
+
+static ckr_result ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
+{
+    const ckr__ac_file *o;
+    ckr_result e = CKR_OK;
+    if (ckr__ac_left_out(x, f)) return CKR_OK;
+    memset(&x->part, 0, sizeof x->part);
+    x->part.root = f->root;
+    x->w.groups = x->w.scheduler = NULL;
+    switch (f->kind) {
+    case CKR__AC_MODEL:
+        return f->format == CKR_FORMAT_SAFETENSORS ? ckr__ac_put_safetensors(x, f)
+                                                   : ckr__ac_put_tree(x, f->rel, f->root);
+    case CKR__AC_OPTIMIZER:
+        x->part.optimizer = f->part;
+        e = ckr__ac_emit_groups(x, f);
+        break;
+    case CKR__AC_SCHEDULER:
+        x->part.scheduler = f->part;
+        o = ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, f->index);
+        e = ckr__ac_emit_schedule(x, f, f->index, o ? o->first_group : 0);
+        break;
+    case CKR__AC_RANDOM: return CKR_OK;
+    case CKR__AC_LOOSE:  return ckr__ac_emit_loose(x, f);
+    default:             return ckr__ac_put_bytes(x, f);
+    }
+    return e == CKR_OK && !x->refused ? ckr__ac_put_tree(x, f->rel, f->root) : e;
+}
+
+/* Sana's one file: the root with what was decided, less what is left out. */
+static ckr_result ckr__sana_emit(ckr__ac_job *x)
+{
+    static const struct { const char *key; uint32_t bit; } parts[] = {
+        { "optimizer", CKR_OPTIMIZER }, { "scheduler", CKR_SCHEDULE }, { "epoch", CKR_PROGRESS },
+        { "step", CKR_PROGRESS },       { "rng_state", CKR_RNG }
+    };
+    ckr__ac_file f = *x->ac->files[0];
+    ckr_node *top = ckr__node(x->w.c, CKR_NODE_DICT);
+    const ckr_node *from;
+    uint64_t i;
+    size_t k;
+    ckr_result e = top ? CKR_OK : x->w.c->err->code;
+    x->part = x->ac->keep;
+    f.part = x->part.optimizer;
+    f.n_groups = x->source->n_groups;
+    if (e == CKR_OK && f.part && !(x->t->without & CKR_OPTIMIZER)) e = ckr__ac_emit_groups(x, &f);
+    f.part = x->part.scheduler;
+    if (e == CKR_OK && !(x->t->without & CKR_SCHEDULE)) e = ckr__ac_emit_schedule(x, &f, 0, 0);
+    if (e != CKR_OK || x->refused) return e;
+    for (i = 0; i < f.root->count; i++) {
+        const char *key = ckr_node_str(f.root->u.items[2 * i]);
+        ckr_node *v = f.root->u.items[2 * i + 1];
+        for (k = 0; key && k < sizeof parts / sizeof *parts; k++)
+            if (!strcmp(key, parts[k].key) && (x->t->without & parts[k].bit)) break;
+        if (key && k < sizeof parts / sizeof *parts) continue;
+        if (key && !strcmp(key, "rng_state")) v = ckr__acc_streams(x, 0, &from);
+        if (!v || !ckr__node_pair(x->w.c, top, f.root->u.items[2 * i], v)) return x->w.c->err->code;
+    }
+    x->random = true;
+    e = ckr__ac_put_tree(x, f.rel, top);
+    return e == CKR_OK ? ckr__ac_say_random(x) : e;
+}
+
+static ckr_result ckr__ac_refuse(ckr__ac_job *x, ckr_item item, const char *subject,
+                                 const char *reason, const char *remedy)
+{
+    return ckr__ac_say(x, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
+}
+
+/* What the target cannot be. */
+static ckr_result ckr__ac_allowed(ckr__ac_job *x)
+{
+    const ckr_topology *t = &x->t->topology;
+    const uint32_t w = x->t->without;
+    ckr_result e = CKR_OK;
+    if (t->tp > 1 || t->pp > 1 || t->ep > 1 || t->cp > 1 || t->zero > 0)
+        e = ckr__ac_refuse(x, CKR_ITEM_TRAINER_TOPOLOGY, "topology",
+                           "every process holds whole tensors: there is only --dp", "take --dp N");
+    if (e == CKR_OK && (w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
+        e = ckr__ac_refuse(x, CKR_ITEM_GROUPS_WITHOUT, "groups",
+                           "the optimizer's file holds state and groups together",
+                           "leave out the optimizer too");
+    if (e == CKR_OK && (w & CKR_PARAMS))
+        e = ckr__ac_refuse(x, CKR_ITEM_PARAMS_WITHOUT, "params",
+                           "a checkpoint without weights cannot be loaded", "keep the params");
+    if (e == CKR_OK && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE))
+        e = ckr__ac_refuse(x, CKR_ITEM_CLOCK_WITHOUT, "progress",
+                           "the schedule would stand at another step than the run",
+                           "leave out the schedule too");
+    if (e == CKR_OK && x->ranks != x->ac->ranks)
+        e = ckr__ac_say_counts(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", x->ac->ranks, x->ranks,
+                               "asked for");
+    return e;
+}
+
+static ckr_result ckr__ac_maps(ckr__ac_job *x)
+{
+    uint64_t i;
+    for (i = 0; i < x->ac->keep.n_views; i++)
+        if (x->ac->keep.views[i] &&
+            !ckr__map_put(&x->w.views, (const char *)&x->ac->keep.views[i],
+                          sizeof x->ac->keep.views[i], i, NULL))
+            return x->w.c->err->code;
+    for (i = 0; i < x->ac->n_tied; i++)
+        if (!ckr__map_put(&x->tied, (const char *)&x->ac->tied[i][0], sizeof x->ac->tied[i][0], i,
+                          NULL))
+            return x->w.c->err->code;
+    return CKR_OK;
+}
+
+static ckr_result ckr__ac_emit_all(ckr__ac_job *x)
+{
+    uint64_t i;
+    ckr_result e = ckr__ac_allowed(x);
+    if (e != CKR_OK || x->refused) return e;
+    e = ckr__ac_maps(x);
+    if (e == CKR_OK && x->ac->sana) return ckr__sana_emit(x);
+    for (i = 0; i < x->ac->n_files && e == CKR_OK; i++) e = ckr__ac_emit_file(x, x->ac->files[i]);
+    if (e == CKR_OK && !x->refused && !(x->t->without & CKR_RNG)) e = ckr__ac_emit_random(x);
+    if (e == CKR_OK && x->n_lost)
+        e = ckr__ac_say_counts(x, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", x->n_lost, 0,
+                               "directories inside the checkpoint are not written");
+    return e;
+}
+
+static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
+                               ckr_note **notes, uint64_t *n_notes)
+{
+    ckr__ac_job x;
+    ckr_result e;
+    memset(&x, 0, sizeof x);
+    x.w.c = x.w.views.c = x.tied.c = c;
+    x.w.s = s;
+    x.w.notes = notes;
+    x.w.n_notes = n_notes;
+    x.t = t;
+    x.out = out;
+    if (strcmp(s->dialect, t->dialect) != 0 || !s->dialect_data)
+        return ckr__ac_say(&x, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, "dialect",
+                           s->dialect, t->dialect,
+                           "only a checkpoint of the same framework can be written for it", NULL);
+    x.ac = (const ckr__ac *)s->dialect_data;
+    x.source = x.ac->s;
+    x.ranks = t->topology.dp ? t->topology.dp : x.ac->ranks;
+    x.rate = ckr__same(x.ac->rate, 1) && x.ac->ranks > 1 ? 1 : (double)x.ranks;
+    e = ckr__ac_emit_all(&x);
+    ckr__map_free(&x.w.views);
+    ckr__map_free(&x.tied);
+    return e;
+}
+
+static const ckr__dialect ckr__accelerate = { "accelerate", NULL, ckr__ac_probe, ckr__ac_read,
+                                              ckr__ac_emit };
+static const ckr__dialect ckr__hf_trainer = { "hf_trainer", NULL, ckr__ac_probe_trainer,
+                                              ckr__ac_read_trainer, ckr__ac_emit };
+static const ckr__dialect ckr__sana = { "sana", NULL, ckr__sana_probe, ckr__sana_read,
+                                        ckr__ac_emit };
+
 /* >>dialect.table ------------------------------------------------------------- */
 
-static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__plain_safetensors,
-                                                    &ckr__plain_torch};
+static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__hf_trainer,
+                                                    &ckr__accelerate, &ckr__sana,
+                                                    &ckr__plain_safetensors, &ckr__plain_torch};
 
 static const ckr__dialect *ckr__dialect_find(const char *name)
 {
@@ -24104,6 +26391,16 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     if (!bases) return d->c->err->code;
     r = ckr__sched_parse(d->c, d->t->schedule, n ? bases : NULL, n, &s);
     if (r != CKR_OK) return r;
+    if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
+        s->clock = d->before->clock;   /* its lengths are in ticks of the coming run      */
+        s->rate = d->before->rate > 1 ? (double)d->t->topology.dp : d->before->rate;
+        s->offset = 0;
+        s->position = (int64_t)(s->rate * (double)d->done);
+        d->wanted = s;
+        d->asked_schedule = true;
+        return ckr__decide_say(d, "CKR_SCHEDULE", CKR_CHANGED, "schedule", d->before->kind,
+                               d->t->schedule, "asked for", NULL);
+    }
     s->position = d->before && !strcmp(d->before->clock, s->clock) ? d->before->position : d->done;
     if (d->before && !strcmp(d->before->clock, s->clock)) {
         s->rate = d->before->rate;
@@ -24669,6 +26966,8 @@ static void ckr__plan_target(ckr_plan *p, const ckr_state *s)
     if (!t->dialect) t->dialect = s->dialect;
     if (!t->topology.tp) t->topology.tp = s->topology.tp ? s->topology.tp : 1;
     if (!t->topology.pp) t->topology.pp = s->topology.pp ? s->topology.pp : 1;
+    if (!t->topology.dp && t->topology.tp == 1 && t->topology.pp == 1 && t->topology.cp <= 1)
+        t->topology.dp = t->topology.ranks;
     if (!t->topology.dp) t->topology.dp = s->topology.dp ? s->topology.dp : 1;
     if (!t->topology.ep) t->topology.ep = s->topology.ep ? s->topology.ep : 1;
     if (!t->topology.cp) t->topology.cp = s->topology.cp ? s->topology.cp : 1;
@@ -26101,6 +28400,10 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
     ckr_result r = CKR_OK;
     bool ok = true;
     x->position = old ? old->position : s->progress.step > 0 ? s->progress.step : 0;
+    if (old && !strcmp(old->clock, "tick")) {
+        x->rate = old->rate;
+        x->clock = old->clock;
+    }
     for (i = 0; i < x->n_lanes; i++)
         if (old) x->lanes[i].anchor = old->lanes[i].anchor;
         else if (i < s->n_groups)
@@ -26155,6 +28458,32 @@ static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const ckr_open_d
     return ckr__told_fits(c, s, old, x);
 }
 
+/* A recurrence that ran at another number of ticks per update: the files hold the same curve, but
+   the side file knows how it was rounded on its way. */
+static ckr_result ckr__side_agrees(ckr__ctx *c, const ckr_state *s, const ckr_schedule *old,
+                                   const ckr_schedule *x, bool *agrees)
+{
+    const int64_t done = s->progress.step;
+    const uint64_t n = old->n_lanes, rows = done > 4096 ? 4096 : done > 0 ? (uint64_t)done + 1 : 1;
+    ckr_schedule file = *old;
+    double *a;
+    uint64_t i;
+    ckr_result r;
+    if (ckr__same(x->rate, old->rate) || x->n_lanes != n || done < 0 || x->opaque ||
+        !ckr__same((double)x->position * old->rate, (double)old->position * x->rate))
+        return CKR_OK;
+    file.offset = (double)old->position - old->rate * (double)done;
+    a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
+    if (!a) return CKR_E_NOMEM;
+    r = ckr__sched_eval(c, &file, CKR__COL_LR, done + 2 - (int64_t)rows, rows, a);
+    if (r == CKR_OK)
+        r = ckr__sched_eval(c, x, CKR__COL_LR, done + 2 - (int64_t)rows, rows, a + rows * n);
+    for (i = 0, *agrees = r == CKR_OK; i < rows * n && *agrees; i++)
+        *agrees = fabs(a[i] - a[rows * n + i]) <= 1e-9 * fabs(a[i]);
+    ckr__heap_free(c, a, (size_t)(2 * rows * n) * sizeof *a);
+    return r;
+}
+
 /* What was written beside files that cannot hold a schedule. Files win: it is used where they say
    nothing, and for as many groups. */
 static ckr_result ckr__side_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *side)
@@ -26163,10 +28492,23 @@ static ckr_result ckr__side_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *
         ckr_node_get(ckr_node_at(ckr_node_get(side, "schedules"), 0), "curve");
     const ckr_schedule *old = s->n_schedules ? s->schedules : NULL;
     ckr_schedule *x;
+    bool history = false;
     ckr_result r;
-    if (!curve || (old && !old->opaque)) return CKR_OK;
+    if (!curve || (old && !old->opaque && strcmp(old->clock, "tick") != 0)) return CKR_OK;
     r = ckr__sched_from_node(c, curve, &x);
-    if (r != CKR_OK) return r;
+    if (r == CKR_OK && old && !old->opaque) r = ckr__side_agrees(c, s, old, x, &history);
+    if (r != CKR_OK || (old && !old->opaque && !history)) return r;
+    if (history) {
+        s->schedules = x;
+        s->n_schedules = 1;
+        x->state = old->state;
+        return CKR_OK;
+    }
+    if (old && !strcmp(old->clock, "tick") && !ckr__same(x->rate, old->rate)) {
+        x = ckr__sched_retick(c, x, old->rate, NULL);
+        if (!x) return c->err->code;
+        x->anchored = false;
+    }
     if (x->n_lanes != s->n_groups || (old && old->position != x->position)) return CKR_OK;
     if (old) x->state = old->state;
     s->schedules = x;
@@ -26185,8 +28527,30 @@ static void ckr__clock_align(ckr_state *s)
     }
 }
 
+/* The names that the side file keeps for an optimizer's numbers, where the caller gives none. */
+static bool ckr__side_order(ckr__ctx *c, const ckr_node *side, const ckr_open_desc *desc,
+                            ckr_open_desc *out)
+{
+    const ckr_node *list = ckr_node_get(side, "names");
+    const char **names;
+    uint64_t i;
+    memset(out, 0, sizeof *out);
+    if (desc) *out = *desc;
+    if (out->names || !ckr_node_is_list(list) || !list->count) return true;
+    names = CKR__NEW_N(c, const char *, list->count);
+    if (!names) return false;
+    for (i = 0; i < list->count; i++) {
+        names[i] = ckr_node_str(list->u.items[i]);
+        if (!names[i]) return true;
+    }
+    out->names = names;
+    out->n_names = (size_t)list->count;
+    return true;
+}
+
 static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_open_desc *desc)
 {
+    ckr_open_desc named;
     ckr__ctx *c = &k->ctx;
     const int64_t vocab = desc ? desc->vocab : 0;
     int64_t told = 0, padded = 0;
@@ -26195,7 +28559,14 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
     ckr_node_i64(ckr_node_find(k->side, "/vocab/padded"), &padded);
     ckr__state_init(&k->state);
     k->state.vocab = vocab ? vocab : told;
-    r = d->read_fn(c, k->dir, desc, &k->state);
+    if (!ckr__side_order(c, k->side, desc, &named)) return c->err->code;
+    r = d->read_fn(c, k->dir, &named, &k->state);
+    if (r == CKR_E_MISMATCH && c->err->item == CKR_ITEM_TRAINER_NAMES && !(desc && desc->names)) {
+        ckr__error_reset(c);        /* the files win: they are another run's            */
+        ckr__state_init(&k->state);
+        k->state.vocab = vocab ? vocab : told;
+        r = d->read_fn(c, k->dir, desc, &k->state);
+    }
     if (r == CKR_OK && !vocab && told && k->state.padded_vocab != padded) {
         ckr__state_init(&k->state); /* the files win: another padding than was written */
         r = d->read_fn(c, k->dir, desc, &k->state);
@@ -26484,6 +28855,25 @@ static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr_state *s, const uint8_
     return dict;
 }
 
+/* Parameters in the order of the optimizer's groups, for files that have numbers only. */
+static ckr_node *ckr__side_params(ckr__ctx *c, const ckr_state *s)
+{
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    uint64_t i, k;
+    for (i = 0; list && i < s->n_groups; i++)
+        for (k = 0; k < s->groups[i].n_params; k++) {
+            const char *name = s->groups[i].params[k];
+            if (!name[strspn(name, "0123456789/")]) return ckr__node(c, CKR_NODE_NONE);
+            if (!ckr__node_push(c, list, ckr__node_str(c, name))) return NULL;
+        }
+    return list;
+}
+
+static bool ckr__is_trainer(const char *dialect)
+{
+    return !strcmp(dialect, "accelerate") || !strcmp(dialect, "hf_trainer");
+}
+
 static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const bool *use,
                           const uint8_t digest[16], ckr__buf *side)
 {
@@ -26495,7 +28885,9 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
     bool ok = ckr__node_set(c, root, "ckptresume", ckr__node_int(c, CKR_VERSION)) &&
               ckr__node_set(c, root, "checkpoint", ckr__node_str(c, name)) &&
               ckr__node_set(c, root, "source", ckr__side_source(c, s, digest)) &&
-              ckr__node_set(c, root, "schedules", ckr__side_schedules(c, &w->plan->state));
+              ckr__node_set(c, root, "schedules", ckr__side_schedules(c, &w->plan->state)) &&
+              (!ckr__is_trainer(w->plan->target.dialect) ||
+               ckr__node_set(c, root, "names", ckr__side_params(c, &w->plan->state)));
     if (ok && w->plan->out.vocab)
         ok = ckr__node_set(c, vocab, "logical", ckr__node_int(c, w->plan->out.vocab)) &&
              ckr__node_set(c, vocab, "padded", ckr__node_int(c, w->plan->out.padded_vocab)) &&

@@ -1726,20 +1726,100 @@ static int open_format(job *j, const ckr_ckpt *c)
     return fail(j);
 }
 
+/* --names: a JSON list (FILE.json), or a name a line. What they are in lives as long. */
+typedef struct name_list { ckr_ckpt *file; char *lines; const char **list; size_t n; } name_list;
+
+static void names_free(name_list *l)
+{
+    ckr_ckpt_close(l->file);
+    free(l->lines);
+    free(l->list);
+}
+
+static bool names_push(name_list *l, const char *name)
+{
+    if ((l->n & (l->n - 1)) == 0) {
+        const size_t cap = l->n ? 2 * l->n : 1;
+        void *more = realloc((void *)l->list, cap * sizeof *l->list);
+        if (!more) return false;
+        l->list = (const char **)more;
+    }
+    l->list[l->n++] = name;
+    return true;
+}
+
+static int names_json(job *j, name_list *l)
+{
+    ckr_open_desc d;
+    const ckr_node *root;
+    uint64_t i;
+    memset(&d, 0, sizeof d);
+    d.env = &j->env;
+    if (ckr_tree_open(j->o.names, &d, &l->file, &j->err) != CKR_OK) return fail(j);
+    root = ckr_ckpt_root(l->file);
+    for (i = 0; ckr_node_is_list(root) && i < root->count; i++) {
+        const char *name = ckr_node_str(ckr_node_at(root, i));
+        if (!name) return usage(j, "--names", "%.200s is no list of names", j->o.names);
+        if (!names_push(l, name)) return out_of_memory(j);
+    }
+    if (!l->n) return usage(j, "--names", "%.200s is no list of names", j->o.names);
+    return CODE_DONE;
+}
+
+static int names_lines(job *j, name_list *l)
+{
+    FILE *f = fopen(j->o.names, "rb");
+    size_t n = 0, cap = 0, got;
+    char *p;
+    if (!f) return usage(j, "--names", "cannot read %.200s", j->o.names);
+    do {
+        cap = cap ? 2 * cap : 65536;
+        p = (char *)realloc(l->lines, cap + 1);
+        if (!p) break;
+        l->lines = p;
+        got = fread(p + n, 1, cap - n, f);
+        n += got;
+    } while (n == cap);
+    fclose(f);
+    if (!p) return out_of_memory(j);
+    p[n] = 0;
+    for (p = l->lines; *p;) {
+        char *end = p + strcspn(p, "\r\n");
+        const bool more = *end != 0;
+        *end = 0;
+        if (*p && !names_push(l, p)) return out_of_memory(j);
+        p = end + more;
+    }
+    if (!l->n) return usage(j, "--names", "%.200s is empty", j->o.names);
+    return CODE_DONE;
+}
+
+static int names_open(job *j, name_list *l)
+{
+    const size_t n = j->o.names ? strlen(j->o.names) : 0;
+    memset(l, 0, sizeof *l);
+    if (!n) return CODE_DONE;
+    return n > 5 && !strcmp(j->o.names + n - 5, ".json") ? names_json(j, l) : names_lines(j, l);
+}
+
 static int open_checkpoint(job *j, const char *path, ckr_ckpt **out)
 {
     ckr_open_desc d;
-    int code;
+    name_list names;
+    ckr_result r = CKR_OK;
+    int code = names_open(j, &names);
     open_desc(j, &d);
+    d.names = names.list;
+    d.n_names = names.n;
     *out = NULL;
-    if (ckr_ckpt_open(path, &d, out, &j->err) != CKR_OK) return fail(j);
+    if (code == CODE_DONE) r = ckr_ckpt_open(path, &d, out, &j->err);
+    names_free(&names);
+    if (code != CODE_DONE) return code;
+    if (r != CKR_OK) return fail(j);
     code = open_format(j, *out);
     if (code != CODE_DONE) {
         ckr_ckpt_close(*out);
         *out = NULL;
-    } else if (j->o.names && !j->o.quiet && !j->o.json) {
-        text_str(&j->note, "ckptresume: --names was not needed: the names are in the checkpoint\n");
-        text_drain(&j->note);
     }
     return code;
 }

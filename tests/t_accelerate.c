@@ -1,0 +1,640 @@
+/* Real checkpoints of accelerate from tests/data: every tensor against the live process, there and
+   after conversion to other numbers of processes and back; the learning rate of the uninterrupted
+   run on a clock of other ticks; names, streams, leftovers, refusals, faults; the same files laid
+   out as the HF Trainer lays them out. */
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+#include "t.h"
+#include "memio.h"
+#include "tree.h"
+
+#define DATA "tests/data/accelerate"
+
+static memio disk;
+static ckr_env env;
+
+enum { SEQ = 0, TIED, N_CASES };
+static const char *const cases[] = { "acc024_w2", "acc_w2_bin_tied_bf16" };
+static ckr_ckpt *json[N_CASES];
+static const char *names[N_CASES][64];
+static size_t n_names[N_CASES];
+
+static void load_cases(void)
+{
+    int k;
+    size_t i;
+    ckr_error e;
+    memset(&env, 0, sizeof env);
+    env.io = memio_io(&disk);
+    memio_add(&disk, "in", true);
+    memio_add(&disk, "w", true);
+    for (k = 0; k < N_CASES; k++) {
+        char from[256], to[64];
+        const ckr_node *list;
+        snprintf(from, sizeof from, "%s/%s/ckpt", DATA, cases[k]);
+        snprintf(to, sizeof to, "in/%d", k);
+        memio_add(&disk, to, true);
+        memio_load(&disk, from, to);
+        snprintf(from, sizeof from, "%s/%s/check.json", DATA, cases[k]);
+        if (!CHECK_OK(ckr_tree_open(from, NULL, &json[k], &e), &e)) exit(1);
+        list = ckr_node_get(ckr_ckpt_root(json[k]), "names");
+        for (i = 0; i < 64 && ckr_node_at(list, i); i++)
+            names[k][i] = ckr_node_str(ckr_node_at(list, i));
+        n_names[k] = i;
+    }
+}
+
+static ckr_result open_as(const char *path, int k, ckr_ckpt **c, ckr_error *e)
+{
+    ckr_open_desc d = CKR_ZERO;
+    d.env = &env;
+    if (k >= 0) d.names = names[k];
+    if (k >= 0) d.n_names = n_names[k];
+    return ckr_ckpt_open(path, &d, c, e);
+}
+
+static ckr_ckpt *open_ok(const char *path, int k)
+{
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    ckr_result r = open_as(path, k, &c, &e);
+    t_check(r == CKR_OK, __FILE__, __LINE__, "open %s: %s %s %s: %s", path, ckr_item_name(e.item),
+            e.file, e.where, e.text);
+    return c;
+}
+
+/* Another layout of the same bytes. */
+static void copy_file(const char *from, const char *to)
+{
+    const memio_file *f = memio_find(&disk, from);
+    if (CHECK(f != NULL)) memio_put(&disk, to, f->data, (size_t)f->size);
+}
+
+static void copy_text(const char *to, const char *text)
+{
+    memio_put(&disk, to, text, strlen(text));
+}
+
+static const ckr_note *note_of(const ckr_note *notes, uint64_t n, const char *code)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++) if (!strcmp(notes[i].code, code)) return &notes[i];
+    return NULL;
+}
+
+static bool convert(const char *from, int k, const char *to, uint32_t dp)
+{
+    ckr_target t = CKR_ZERO;
+    ckr_ckpt *c = open_ok(from, k);
+    ckr_plan *p = NULL;
+    ckr_receipt receipt;
+    ckr_error e;
+    ckr_result r;
+    if (!c) return false;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    t.topology.dp = dp;
+    r = ckr_plan_create(c, &t, 0, &p, &e);
+    if (r == CKR_OK) r = ckr_plan_write(p, to, &receipt, &e);
+    t_check(r == CKR_OK, __FILE__, __LINE__, "%s -> %s: %s %s: %s", from, to, ckr_item_name(e.item),
+            e.where, e.text);
+    if (r == CKR_OK) CHECK(!memcmp(receipt.digest, receipt.digest_written, 16));
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return r == CKR_OK;
+}
+
+static void digest_of(const char *path, int k, uint8_t total[16])
+{
+    ckr_ckpt *c = open_ok(path, k);
+    ckr_error e;
+    memset(total, 0, 16);
+    if (c) CHECK_OK(ckr_ckpt_digest(c, NULL, total, &e), &e);
+    ckr_ckpt_close(c);
+}
+
+static uint8_t *tensor_bytes(const ckr_ckpt *c, const ckr_tensor *t, size_t *n)
+{
+    ckr_read r = CKR_ZERO;
+    ckr_error e;
+    int64_t numel = 0;
+    if (!ckr__numel(t->n_dims, t->shape, &numel)) exit(2);
+    *n = (size_t)numel * ckr_dtype_size(t->dtype);
+    r.tensor = t;
+    r.dst = calloc(*n ? *n : 1, 1);
+    r.dst_size = *n;
+    if (!r.dst) exit(2);
+    CHECK_OK(ckr_ckpt_read(c, &r, 1, &e), &e);
+    return (uint8_t *)r.dst;
+}
+
+/* Every tensor of the live process, bit for bit. */
+static void equals_truth(const char *path)
+{
+    ckr_ckpt *c = open_ok(path, TIED), *truth = NULL;
+    const ckr_state *s;
+    ckr_error e;
+    uint64_t i, found = 0;
+    if (!CHECK_OK(ckr_ckpt_open(DATA "/acc_w2_bin_tied_bf16/truth.safetensors", NULL, &truth, &e),
+                  &e))
+        return;
+    s = ckr_ckpt_state(truth);
+    for (i = 0; c && i < s->n_tensors; i++) {
+        const ckr_tensor *want = s->tensors[i], *have;
+        char name[256], *slot;
+        uint8_t *a, *b;
+        size_t n, m;
+        snprintf(name, sizeof name, "%s", want->name);
+        slot = !strncmp(name, "optimizer.state.", 16) ? strrchr(name, '.') : NULL;
+        if (slot) *slot = 0;
+        have = ckr_ckpt_tensor(c, slot ? name + 16 : name, slot ? slot + 1 : "param");
+        if (!have && !strcmp(name, "head.weight")) continue;   /* the other name of emb.weight */
+        if (!t_check(have != NULL, __FILE__, __LINE__, "%s is missing", want->name)) continue;
+        a = tensor_bytes(c, have, &n);
+        b = tensor_bytes(truth, want, &m);
+        t_check(n == m && have->dtype == want->dtype && !memcmp(a, b, n), __FILE__, __LINE__,
+                "%s differs", want->name);
+        free(a);
+        free(b);
+        found++;
+    }
+    if (c) CHECK_INT(found, ckr_ckpt_state(c)->n_tensors);
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(truth);
+}
+
+static void what_is_read(void)
+{
+    ckr_ckpt *c = open_ok("in/1", TIED);
+    const ckr_state *s;
+    uint64_t i, streams[2] = { 0, 0 };
+    if (!c) return;
+    s = ckr_ckpt_state(c);
+    CHECK_STR(s->dialect, "accelerate");
+    CHECK_INT(s->topology.dp, 2);
+    CHECK_INT(s->progress.step, 7);
+    CHECK_INT(s->n_groups, 2);
+    CHECK_INT(s->n_ties, 1);
+    CHECK_STR(s->ties[0].name, "emb.weight");
+    CHECK_STR(s->ties[0].other, "head.weight");
+    CHECK_INT(s->n_schedules, 1);
+    CHECK_STR(s->schedules[0].clock, "tick");
+    CHECK_INT(s->schedules[0].rate, 2);
+    CHECK(s->schedules[0].opaque);
+    for (i = 0; i < s->n_rng; i++) streams[s->rng[i].rank & 1]++;
+    CHECK_INT(streams[0], 3);
+    CHECK_INT(streams[1], 3);
+    CHECK_INT(s->rng[0].n_bytes, 2500);
+    ckr_ckpt_close(c);
+    equals_truth("in/1");
+}
+
+static void there_and_back(void)
+{
+    static const uint32_t sizes[] = { 2, 1, 3, 6, 8 };
+    size_t i;
+    int k;
+    for (k = 0; k < N_CASES; k++)
+        for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            uint8_t first[16], d[16];
+            char last[64];
+            ckr_ckpt *c;
+            digest_of(k ? "in/1" : "in/0", k, first);
+            if (!convert(k ? "in/1" : "in/0", k, "w/out", sizes[i])) continue;
+            c = open_ok("w/out", k);
+            if (c) CHECK_INT(ckr_ckpt_state(c)->topology.dp, sizes[i]);
+            if (c) CHECK_INT(ckr_ckpt_state(c)->progress.step, 7);
+            ckr_ckpt_close(c);
+            snprintf(last, sizeof last, "w/out/random_states_%u.pkl", (unsigned)sizes[i] - 1);
+            CHECK(memio_find(&disk, last) != NULL);
+            snprintf(last, sizeof last, "w/out/random_states_%u.pkl", (unsigned)sizes[i]);
+            CHECK(memio_find(&disk, last) == NULL);
+            digest_of("w/out", k, d);
+            CHECK(!memcmp(first, d, 16));
+            if (k == TIED) equals_truth("w/out");
+            if (convert("w/out", k, "w/back", 2)) digest_of("w/back", k, d);
+            CHECK(!memcmp(first, d, 16));
+            memio_remove(&disk, "w/out");
+            memio_remove(&disk, "w/back");
+        }
+}
+
+/* The LR of updates 8.. of a directory, from its files alone, against the uninterrupted run. */
+static void lr_goes_on(const char *path, uint32_t dp, double tolerance)
+{
+    const ckr_node *want = ckr_node_get(ckr_ckpt_root(json[SEQ]), "lr");
+    ckr_ckpt *c = open_ok(path, SEQ);
+    double lr[26];
+    uint64_t g, i;
+    ckr_error e;
+    if (!c) return;
+    CHECK_INT(ckr_ckpt_state(c)->n_schedules, 1);
+    CHECK_OK(ckr_schedule_values(&ckr_ckpt_state(c)->schedules[0], CKR_COLUMN_LR, 8, 13, lr, NULL,
+                                 &e), &e);
+    for (g = 0; g < 2; g++)
+        for (i = 0; i < 13; i++) {
+            double w = 0;
+            if (!ckr_node_f64(ckr_node_at(ckr_node_at(want, g), 7 + i), &w)) continue;
+            t_check(fabs(lr[2 * i + g] - w) <= tolerance * w, __FILE__, __LINE__,
+                    "%u processes: update %llu: %.17g, live %.17g", (unsigned)dp,
+                    (unsigned long long)(8 + i), lr[2 * i + g], w);
+        }
+    ckr_ckpt_close(c);
+}
+
+static void clock_of_other_ticks(void)
+{
+    static const uint32_t sizes[] = { 1, 3, 4, 6, 8 };
+    ckr_open_desc d = CKR_ZERO;
+    size_t i;
+    d.env = &env;
+    lr_goes_on("in/0", 2, 4e-16);
+    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        ckr_ckpt *c = NULL;
+        ckr_error e;
+        const ckr_node *n;
+        int64_t v = 0;
+        if (!convert("in/0", SEQ, "w/out", sizes[i])) continue;
+        lr_goes_on("w/out", sizes[i], 4e-16);    /* the side file knows how it was rounded     */
+        memio_remove(&disk, "w/out/ckptresume.json");
+        lr_goes_on("w/out", sizes[i], 2e-15);
+        CHECK_OK(ckr_tree_open("w/out/scheduler.bin", &d, &c, &e), &e);
+        n = c ? ckr_ckpt_root(c) : NULL;
+        CHECK(ckr_node_i64(ckr_node_get(n, "last_epoch"), &v) && v == 7 * (int64_t)sizes[i]);
+        CHECK(ckr_node_i64(ckr_node_find(n, "/_milestones/0"), &v) && v == 3 * (int64_t)sizes[i]);
+        CHECK(ckr_node_i64(ckr_node_find(n, "/_schedulers/0/total_iters"), &v) &&
+              v == 3 * (int64_t)sizes[i]);
+        CHECK(ckr_node_i64(ckr_node_find(n, "/_schedulers/1/T_max"), &v) &&
+              v == 17 * (int64_t)sizes[i]);
+        ckr_ckpt_close(c);
+        memio_remove(&disk, "w/out");
+    }
+}
+
+/* A function of the trainer's: its clock follows, and the report says so. */
+static void opaque_clock(void)
+{
+    ckr_ckpt *c = open_ok("in/1", TIED);
+    ckr_target t = CKR_ZERO;
+    ckr_plan *p = NULL;
+    ckr_error e;
+    const ckr_plan_facts *f;
+    if (!c) return;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    t.topology.dp = 6;
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        const ckr_note *n;
+        f = ckr_plan_info(p);
+        CHECK_INT(f->verdict, CKR_VERDICT_APPROX);
+        n = note_of(f->notes, f->n_notes, "CKR_LR_CLOCK");
+        CHECK(n && n->severity == CKR_APPROX);
+        if (n) CHECK_STR(n->new_value, "42, 6 an update");
+        CHECK(note_of(f->notes, f->n_notes, "CKR_W_RNG_REPEATED") != NULL);
+        CHECK(note_of(f->notes, f->n_notes, "CKR_W_TOPOLOGY") != NULL);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+static bool has_kind(const ckr_node *n, int kind, int depth)
+{
+    const uint64_t width = ckr_node_is_dict(n) ? 2 : 1;
+    uint64_t i;
+    if (!n || depth > 8) return false;
+    if (n->kind == kind) return true;
+    if (!ckr_node_is_dict(n) && !ckr_node_is_list(n)) return false;
+    for (i = 0; i < width * n->count; i++)
+        if (has_kind(n->u.items[i], kind, depth + 1)) return true;
+    return false;
+}
+
+/* numpy.core is refused by accelerate under NumPy 2: the words are a list. */
+static void streams_need_no_numpy(void)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *a = NULL, *b = NULL;
+    ckr_error e;
+    d.env = &env;
+    if (!convert("in/0", SEQ, "w/out", 2)) return;
+    CHECK_OK(ckr_tree_open("in/0/random_states_1.pkl", &d, &a, &e), &e);
+    CHECK_OK(ckr_tree_open("w/out/random_states_1.pkl", &d, &b, &e), &e);
+    if (a && b) {
+        const ckr_node *was = ckr_node_find(ckr_ckpt_root(a), "/numpy_random_seed/1"),
+                       *now = ckr_node_find(ckr_ckpt_root(b), "/numpy_random_seed/1");
+        uint64_t i;
+        CHECK(has_kind(ckr_ckpt_root(a), CKR_NODE_NDARRAY, 0));
+        CHECK(!has_kind(ckr_ckpt_root(b), CKR_NODE_NDARRAY, 0));
+        if (CHECK(was && now && now->count == 624))
+            for (i = 0; i < 624; i++)
+                CHECK_INT(now->u.items[i]->u.i, ckr__load_u32(was->u.view->bytes + 4 * i));
+    }
+    ckr_ckpt_close(a);
+    ckr_ckpt_close(b);
+    memio_remove(&disk, "w/out");
+}
+
+static void names_or_numbers(void)
+{
+    ckr_ckpt *c = open_ok("in/1", -1);
+    ckr_open_desc d = CKR_ZERO;
+    ckr_error e;
+    const char *other[64];
+    if (c) {
+        CHECK(ckr_ckpt_tensor(c, "0", "exp_avg") != NULL);
+        CHECK(note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, "CKR_W_PARAM_NAMES"));
+        CHECK_STR(ckr_ckpt_state(c)->groups[1].params[0], "5");
+    }
+    ckr_ckpt_close(c);
+    memcpy(other, names[TIED], sizeof other);
+    d.env = &env;
+    d.names = other;
+    d.n_names = n_names[TIED] - 1;
+    CHECK_INT(ckr_ckpt_open("in/1", &d, &c, &e), CKR_E_MISMATCH);
+    CHECK_INT(e.item, CKR_ITEM_TRAINER_NAMES);
+    other[n_names[TIED]] = "emb.weight";
+    d.n_names = n_names[TIED] + 1;
+    CHECK_INT(ckr_ckpt_open("in/1", &d, &c, &e), CKR_E_MISMATCH);
+    d.n_names = n_names[TIED];
+    other[0] = names[TIED][1];                 /* of another shape                           */
+    other[1] = names[TIED][0];
+    CHECK_INT(ckr_ckpt_open("in/1", &d, &c, &e), CKR_E_MISMATCH);
+    CHECK_INT(e.item, CKR_ITEM_TRAINER_NAMES);
+    other[0] = "head.weight";                  /* the tied name is as good                   */
+    other[1] = names[TIED][1];
+    CHECK_OK(ckr_ckpt_open("in/1", &d, &c, &e), &e);
+    if (c) CHECK(ckr_ckpt_tensor(c, "emb.weight", "exp_avg") != NULL);
+    ckr_ckpt_close(c);
+    if (!convert("in/1", TIED, "w/out", 2)) return;
+    c = open_ok("w/out", -1);                  /* the side file keeps the names              */
+    if (c) CHECK(ckr_ckpt_tensor(c, "emb.weight", "exp_avg") != NULL);
+    ckr_ckpt_close(c);
+    copy_file("in/0/optimizer.bin", "w/out/optimizer.bin");    /* of another run             */
+    copy_file("in/0/pytorch_model.bin", "w/out/pytorch_model.bin");
+    c = open_ok("w/out", -1);
+    if (c) CHECK(ckr_ckpt_tensor(c, "0", "exp_avg") != NULL);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/out");
+}
+
+static void newest_of_a_run(void)
+{
+    ckr_ckpt *c;
+    memio_add(&disk, "run", true);
+    memio_add(&disk, "run/checkpoints", true);
+    memio_add(&disk, "run/checkpoints/checkpoint_9", true);
+    memio_add(&disk, "run/checkpoints/checkpoint_10", true);
+    memio_add(&disk, "run/checkpoints/checkpoint_11", true);
+    copy_file("in/0/pytorch_model.bin", "run/checkpoints/checkpoint_9/pytorch_model.bin");
+    copy_file("in/0/random_states_0.pkl", "run/checkpoints/checkpoint_9/random_states_0.pkl");
+    copy_file("in/0/pytorch_model.bin", "run/checkpoints/checkpoint_10/pytorch_model.bin");
+    copy_file("in/0/random_states_0.pkl", "run/checkpoints/checkpoint_10/random_states_0.pkl");
+    c = open_ok("run", -1);
+    if (c) CHECK_STR(ckr_ckpt_path(c), "run/checkpoints/checkpoint_10");
+    if (c) CHECK(note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes,
+                         "CKR_W_NO_OPTIMIZER") != NULL);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "run");
+}
+
+static void leftovers_come_back(void)
+{
+    static const char *const rel[] = { "custom_checkpoint_0.pkl", "notes.txt", "sampler.bin" };
+    char a[64], b[64];
+    size_t i;
+    copy_file("in/0/random_states_0.pkl", "in/0/custom_checkpoint_0.pkl");
+    copy_text("in/0/notes.txt", "kept");
+    copy_text("in/0/sampler.bin", "no pickle");
+    if (convert("in/0", SEQ, "w/out", 3))
+        for (i = 0; i < 3; i++) {
+            const memio_file *f, *g;
+            snprintf(a, sizeof a, "in/0/%s", rel[i]);
+            snprintf(b, sizeof b, "w/out/%s", rel[i]);
+            f = memio_find(&disk, a);
+            g = memio_find(&disk, b);
+            CHECK(g && f->size == g->size && !memcmp(f->data, g->data, (size_t)f->size));
+        }
+    memio_remove(&disk, "w/out");
+    for (i = 0; i < 3; i++) {
+        snprintf(a, sizeof a, "in/0/%s", rel[i]);
+        memio_remove(&disk, a);
+    }
+}
+
+/* Refused, by an entry of this item. */
+static void refused_as(const ckr_plan *p, ckr_item item)
+{
+    const ckr_plan_facts *f = ckr_plan_info(p);
+    uint64_t i = 0;
+    while (i < f->n_notes && strcmp(f->notes[i].code, ckr_item_name(item)) != 0) i++;
+    CHECK(i < f->n_notes && f->notes[i].severity == CKR_ERROR);
+    CHECK_INT(f->verdict, CKR_VERDICT_REFUSED);
+}
+
+static void refused(void)
+{
+    ckr_ckpt *c = open_ok("in/0", SEQ);
+    ckr_target t = CKR_ZERO;
+    ckr_plan *p = NULL;
+    ckr_error e;
+    if (!c) return;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    t.topology.tp = 2;
+    CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e);
+    if (p) refused_as(p, CKR_ITEM_TRAINER_TOPOLOGY);
+    ckr_plan_free(p);
+    p = NULL;
+    t.topology.tp = 0;
+    t.dialect = "hf_trainer";
+    CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e);
+    if (p) refused_as(p, CKR_ITEM_TRAINER_SOURCE);
+    ckr_plan_free(p);
+    p = NULL;
+    t.dialect = NULL;
+    t.without = CKR_PARAMS;
+    CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e);
+    if (p) CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* What a broken directory is. */
+static void broken(void)
+{
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    memio_add(&disk, "bad", true);
+    copy_file("in/0/random_states_0.pkl", "bad/random_states_0.pkl");
+    CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_MISMATCH);
+    CHECK_INT(e.item, CKR_ITEM_TRAINER_MISSING);
+    memio_add(&disk, "bad/pytorch_model_fsdp_0", true);
+    CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_UNSUPPORTED);
+    CHECK_INT(e.item, CKR_ITEM_TRAINER_SHARDED);
+    memio_remove(&disk, "bad/pytorch_model_fsdp_0");
+    copy_file("in/0/pytorch_model.bin", "bad/pytorch_model-00001-of-00002.bin");
+    copy_text("bad/pytorch_model.bin.index.json",
+              "{\"weight_map\":{\"emb.weight\":\"pytorch_model-00002-of-00002.bin\"}}");
+    CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_MISMATCH);
+    CHECK_INT(e.item, CKR_ITEM_TRAINER_MISSING);
+    copy_text("bad/pytorch_model.bin.index.json",
+              "{\"weight_map\":{\"no.such\":\"pytorch_model-00001-of-00002.bin\"}}");
+    CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_MISMATCH);
+    CHECK_INT(e.item, CKR_ITEM_HF_MISSING);
+    copy_text("bad/pytorch_model.bin.index.json",
+              "{\"weight_map\":{\"emb.weight\":\"pytorch_model-00001-of-00002.bin\"}}");
+    CHECK_OK(open_as("bad", -1, &c, &e), &e);
+    ckr_ckpt_close(c);
+    copy_file("in/0/scheduler.bin", "bad/optimizer.bin");
+    CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_FORMAT);
+    CHECK_INT(e.item, CKR_ITEM_TRAINER_STATE);
+    copy_file("in/0/optimizer.bin", "bad/optimizer.bin");
+    copy_file("in/0/optimizer.bin", "bad/scheduler.bin");
+    CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_FORMAT);
+    copy_file("in/0/scheduler.bin", "bad/scheduler.bin");
+    copy_text("bad/random_states_1.pkl", "cut");
+    CHECK(open_as("bad", -1, &c, &e) != CKR_OK);
+    memio_remove(&disk, "bad");
+}
+
+/* The same bytes where the HF Trainer has them: one tick per update, and its own file names. */
+static void trainer(void)
+{
+    ckr_ckpt *c;
+    memio_add(&disk, "hf", true);
+    memio_add(&disk, "hf/checkpoint-14", true);
+    copy_file("in/0/pytorch_model.bin", "hf/checkpoint-14/pytorch_model.bin");
+    copy_file("in/0/optimizer.bin", "hf/checkpoint-14/optimizer.pt");
+    copy_file("in/0/scheduler.bin", "hf/checkpoint-14/scheduler.pt");
+    copy_file("in/0/random_states_0.pkl", "hf/checkpoint-14/rng_state_0.pth");
+    copy_file("in/0/random_states_1.pkl", "hf/checkpoint-14/rng_state_1.pth");
+    copy_text("hf/checkpoint-14/trainer_state.json",
+              "{\"global_step\": 14, \"epoch\": 2.5, \"max_steps\": 40}");
+    c = open_ok("hf", SEQ);
+    if (c) {
+        const ckr_state *s = ckr_ckpt_state(c);
+        CHECK_STR(s->dialect, "hf_trainer");
+        CHECK_STR(ckr_ckpt_path(c), "hf/checkpoint-14");
+        CHECK_INT(s->progress.step, 14);
+        CHECK_INT(s->progress.epoch, 2);
+        CHECK_INT(s->topology.dp, 2);
+        CHECK_STR(s->schedules[0].clock, "update");
+        CHECK_INT(s->schedules[0].rate, 1);
+    }
+    ckr_ckpt_close(c);
+    if (convert("hf", SEQ, "w/out", 1)) {
+        CHECK(memio_find(&disk, "w/out/rng_state.pth") != NULL);
+        CHECK(memio_find(&disk, "w/out/rng_state_0.pth") == NULL);
+        CHECK(memio_find(&disk, "w/out/trainer_state.json") != NULL);
+        if (convert("w/out", SEQ, "w/back", 3))
+            CHECK(memio_find(&disk, "w/back/rng_state_2.pth") != NULL);
+    }
+    memio_remove(&disk, "w/out");
+    memio_remove(&disk, "w/back");
+    memio_remove(&disk, "hf");
+}
+
+/* A file of Sana's layout, made from the optimizer's: found by its name, written whole. */
+static void sana(void)
+{
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    memio_add(&disk, "s", true);
+    copy_file("in/0/optimizer.bin", "s/epoch_3_step_40.pth");
+    CHECK_INT(open_as("s", -1, &c, &e), CKR_E_FORMAT);          /* no state_dict in it        */
+    CHECK_INT(e.item, CKR_ITEM_TRAINER_STATE);
+    memio_remove(&disk, "s");
+}
+
+/* A bare optimizer's file, its parameters named by the caller. */
+static void bare_optimizer(void)
+{
+    ckr_ckpt *c = open_ok("in/1/optimizer.bin", TIED);
+    if (c) {
+        CHECK_STR(ckr_ckpt_state(c)->dialect, "torch");
+        CHECK(ckr_ckpt_tensor(c, "emb.weight", "exp_avg") != NULL);
+        CHECK(ckr_ckpt_tensor(c, "state.0.exp_avg", "param") == NULL);
+        CHECK_STR(ckr_ckpt_state(c)->groups[0].params[0], "emb.weight");
+    }
+    ckr_ckpt_close(c);
+    c = open_ok("in/1/optimizer.bin", -1);
+    if (c) CHECK(ckr_ckpt_tensor(c, "state.0.exp_avg", "param") != NULL);
+    ckr_ckpt_close(c);
+}
+
+/* Opens, plans for other processes and writes, under `faults`; what happened first. */
+static ckr_result whole_way(ckr_env *faults)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_target t = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_error e;
+    ckr_result r;
+    d.env = faults;
+    d.names = names[SEQ];
+    d.n_names = n_names[SEQ];
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    t.topology.dp = 3;
+    r = ckr_ckpt_open("in/0", &d, &c, &e);
+    if (r == CKR_OK) r = ckr_plan_create(c, &t, 0, &p, &e);
+    if (r == CKR_OK) r = ckr_plan_write(p, "w/out", NULL, &e);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return r;
+}
+
+/* Every allocation and every read fails once: an error, nothing leaked, nothing written. */
+static void faults_on_the_way(void)
+{
+    static const int kinds[] = { FAULT_ALLOC, FAULT_READ, FAULT_LIST, FAULT_OPEN };
+    unsigned long calls[FAULT_KINDS], at;
+    faulty f;
+    ckr_env faults = faulty_env(&f, env.io);
+    size_t k;
+    faults.parallel.n_threads = 1;
+    CHECK_INT(whole_way(&faults), CKR_OK);
+    memcpy(calls, f.calls, sizeof calls);
+    memio_remove(&disk, "w/out");
+    for (k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (at = 1; at <= calls[kinds[k]]; at++) {
+            ckr_result r;
+            faults = faulty_env(&f, env.io);
+            faults.parallel.n_threads = 1;
+            f.kind = kinds[k];
+            f.at = at;
+            f.sys = EIO;
+            r = whole_way(&faults);
+            t_check(r == (k ? CKR_E_IO : CKR_E_NOMEM), __FILE__, __LINE__, "kind %d, call %lu: %d",
+                    kinds[k], at, (int)r);
+            CHECK_INT(f.blocks, 0);
+            CHECK_INT(f.handles, 0);
+            CHECK(memio_find(&disk, "w/out") == NULL);
+            memio_remove(&disk, "w/out");
+        }
+}
+
+int main(int argc, char **argv)
+{
+    int k;
+    t_begin(argc, argv);
+    load_cases();
+    RUN(what_is_read);
+    RUN(there_and_back);
+    RUN(clock_of_other_ticks);
+    RUN(opaque_clock);
+    RUN(streams_need_no_numpy);
+    RUN(names_or_numbers);
+    RUN(newest_of_a_run);
+    RUN(leftovers_come_back);
+    RUN(refused);
+    RUN(broken);
+    RUN(trainer);
+    RUN(sana);
+    RUN(bare_optimizer);
+    RUN(faults_on_the_way);
+    for (k = 0; k < N_CASES; k++) ckr_ckpt_close(json[k]);
+    memio_free(&disk);
+    return t_end();
+}
