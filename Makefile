@@ -19,6 +19,7 @@ BUILD    = $(CC) $(CSTD) $(CFLAGS) $(WARN) -I.
 RUN      = CC="$(CC)" JOBS="$(JOBS)" LDLIBS="$(LDLIBS)" sh tests/run.sh
 ASAN     = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 TSAN     = -O1 -g -fsanitize=thread
+VALGRIND_MORE =
 
 all: ckptresume examples
 
@@ -47,13 +48,14 @@ sanitize: ckptresume
 	@mkdir -p build/asan build/tsan
 	@echo "address, undefined:"
 	@$(CC) $(CSTD) $(ASAN) -I. examples/ckptresume.c -o build/asan/ckptresume $(LDLIBS)
-	@CFLAGS="$(CSTD) $(ASAN)" TOOL=build/asan/ckptresume $(RUN) build/asan
+	@CFLAGS="$(CSTD) $(ASAN)" TOOL=build/asan/ckptresume $(RUN) build/asan \
+	    $$(cd tests && ls t_*.c | sed 's/\.c$$//') faults
 	@echo "thread:"
 	@CFLAGS="$(CSTD) $(TSAN)" $(RUN) build/tsan t_run t_nanotron
 
 valgrind: ckptresume
 	@CFLAGS="$(CSTD) -O1 -g" RUNNER="valgrind -q --leak-check=full --error-exitcode=99" \
-	    $(RUN) build/test t_base t_layout t_convert t_run t_nanotron t_bad t_bad_files t_resume
+	    $(RUN) build/test t_base t_layout t_run t_bad t_bad_files t_resume $(VALGRIND_MORE)
 
 fuzz:
 	@CC="$(CLANG)" SECONDS_EACH=$(FUZZ_SECONDS) JOBS="$(JOBS)" sh tests/fuzz/run.sh fuzz
@@ -98,7 +100,7 @@ help:
 	@echo "make interop      what was written, read by torch and safetensors (makes build/venv; needs python3)"
 	@echo "                  NANOTRON_SRC=DIR: also loaded by Nanotron itself"
 	@echo "make sanitize     the tests under ASan and UBSan; run and write under TSan"
-	@echo "make valgrind     the tests under valgrind"
+	@echo "make valgrind     most tests under valgrind; VALGRIND_MORE='t_nanotron t_convert' the slow ones"
 	@echo "make fuzz         clang libFuzzer, FUZZ_SECONDS=60 for each target"
 	@echo "make fuzz-replay  the fuzz corpora once, under ASan and UBSan"
 	@echo "make hygiene      text rules, function lengths, compile matrix, names, compile times (needs python3)"

@@ -19970,7 +19970,7 @@ static ckr_result ckr__sana_probe(ckr__ctx *c, const char *path, const char **di
 
 static ckr_result ckr__ac_load(ckr__ac *r, ckr__ac_file *f)
 {
-    uint32_t file;
+    uint32_t file = CKR_NO_FILE;
     ckr_result e = ckr__file_open(r->c, f->path, &file);
     return e == CKR_OK ? ckr__doc_load(r->c, file, &f->format, &f->root) : e;
 }
