@@ -21,7 +21,9 @@ ASAN     = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sani
 TSAN     = -O1 -g -fsanitize=thread
 VALGRIND_MORE =
 
-all: ckptresume examples
+# side by side: each compiles the whole header
+all:
+	@$(MAKE) examples & side=$$!; $(MAKE) ckptresume && wait $$side
 
 ckptresume: examples/ckptresume.c examples/tree_json.h examples/lr_plot.h ckptresume.h
 	$(BUILD) $(LDFLAGS) examples/ckptresume.c -o $@ $(LDLIBS)
