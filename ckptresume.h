@@ -23373,6 +23373,8 @@ typedef struct ckr__op {
     const ckr_tensor *tensor;
     const ckr_piece  *pa, *pb;
     ckr_dtype         dtype;   /* of the destination                                    */
+    ckr_dtype         logical; /* of the tensor: what a piece of another dtype becomes
+                                  first, and what the digest is of                      */
     uint32_t          n_dims;  /* outside the run                                       */
     int64_t           run;     /* elements that are contiguous on all sides             */
     const int64_t    *count, *a, *b, *d, *l;   /* per axis; strides in bytes              */
@@ -23435,9 +23437,11 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
                          const ckr_piece *pd)
 {
     ckr__axes x;
-    int64_t *v, ea = (int64_t)ckr_dtype_size(pa->dtype);
-    int64_t eb = pb ? (int64_t)ckr_dtype_size(pb->dtype) : ea,
-            ed = pd ? (int64_t)ckr_dtype_size(pd->dtype) : ea;
+    /* what is being written is read again as it is (the window, neither file nor memory) */
+    const ckr_dtype logical = pa->file == CKR_NO_FILE && !pa->mem ? pa->dtype : t->dtype;
+    int64_t *v, ea = (int64_t)ckr_dtype_size(pa->dtype), el = (int64_t)ckr_dtype_size(logical);
+    int64_t eb = pb ? (int64_t)ckr_dtype_size(pb->dtype) : el,
+            ed = pd ? (int64_t)ckr_dtype_size(pd->dtype) : el;
     uint64_t *span;
     uint32_t i;
 
@@ -23445,12 +23449,13 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     op->tensor = t;
     op->pa = pa;
     op->pb = pb;
-    op->dtype = pd ? pd->dtype : pa->dtype;
+    op->logical = logical;
+    op->dtype = pd ? pd->dtype : logical;
     for (i = 0; i < t->n_dims; i++) {
-        int64_t l = ckr__row_major(t->n_dims, t->shape, i) * ea;
+        int64_t l = ckr__row_major(t->n_dims, t->shape, i) * el;
         x.count[i] = count[i];
         x.s[0][i] = pa->stride[i];
-        x.s[1][i] = pb ? pb->stride[i] : l / ea * eb;
+        x.s[1][i] = pb ? pb->stride[i] : l / el * eb;
         x.s[2][i] = pd ? pd->stride[i] : l;
         x.s[3][i] = l;
         op->at_l += (uint64_t)(start[i] * l);
@@ -23462,7 +23467,7 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     ckr__axes_merge(&x);
     op->run = 1;
     if (x.n && x.s[0][x.n - 1] == ea && x.s[1][x.n - 1] == eb && x.s[2][x.n - 1] == ed &&
-        x.s[3][x.n - 1] == ea)
+        x.s[3][x.n - 1] == el)
         op->run = x.count[--x.n];
     op->n_dims = x.n;
     v = CKR__NEW_N(c, int64_t, 5 * (uint64_t)x.n);
@@ -23592,7 +23597,7 @@ static bool ckr__run_direct(const ckr__op *op, const uint8_t *dst, uint64_t byte
 {
     const ckr_piece *p = op->pa;
     return dst && p->file != CKR_NO_FILE && bytes >= CKR__DIRECT && op->dtype == p->dtype &&
-           !p->big_endian && !ckr__host_big_endian();
+           op->logical == p->dtype && !p->big_endian && !ckr__host_big_endian();
 }
 
 /* Without a digest in one call; with one in parts that are still in cache when they are summed. */
@@ -23613,30 +23618,43 @@ static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
     return true;
 }
 
+/* Elements of a piece as the tensor has them: one that is stored in another dtype is cast first, so
+   that a bf16 parameter that lies in its fp32 master is the same as one that was stored. */
+static const uint8_t *ckr__run_logical(ckr__lane *w, const ckr__op *op, const uint8_t *s,
+                                       uint64_t n)
+{
+    uint8_t *t = w->temp + CKR__RUN_PART;
+    if (!s || op->logical == op->pa->dtype) return s;
+    ckr__convert(op->logical, t, op->pa->dtype, s, n);
+    return t;
+}
+
 /* A run of n elements: copy (dst not NULL), cast and digest in one pass. Files are little-endian,
    so the destination is too. */
 static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
                           int64_t n)
 {
     const uint64_t ea = ckr_dtype_size(op->pa->dtype), ed = ckr_dtype_size(op->dtype);
-    const int64_t step = (int64_t)(CKR__RUN_PART / (ea > ed ? ea : ed));
+    const uint64_t el = ckr_dtype_size(op->logical), most = ea > el ? ea : el;
+    const int64_t step = (int64_t)(CKR__RUN_PART / (most > ed ? most : ed));
     if (ckr__run_direct(op, dst, (uint64_t)n * ea))
         return ckr__run_read(w, op, a, l, dst, (uint64_t)n * ea);
     while (n > 0) {
         int64_t part = ckr__min_i64(n, step);
         const uint8_t *s = ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea);
+        s = ckr__run_logical(w, op, s, (uint64_t)part);
         if (!s) return false;
         if (dst) {
-            if (op->dtype == op->pa->dtype) memcpy(dst, s, (size_t)part * (size_t)ea);
-            else ckr__convert(op->dtype, dst, op->pa->dtype, s, (uint64_t)part);
+            if (op->dtype == op->logical) memcpy(dst, s, (size_t)part * (size_t)el);
+            else ckr__convert(op->dtype, dst, op->logical, s, (uint64_t)part);
             if (ckr__host_big_endian())
                 ckr__swap_bytes(dst, (size_t)part * (size_t)ed, ckr__dtypes[op->dtype].swap);
             dst += (uint64_t)part * ed;
         }
-        if (!op->no_sum) ckr__lane_digest(w, op->tensor, op->pa->dtype, l, s, (uint64_t)part * ea);
+        if (!op->no_sum) ckr__lane_digest(w, op->tensor, op->logical, l, s, (uint64_t)part * el);
         w->bytes_read += (uint64_t)part * ea;
         a += (uint64_t)part * ea;
-        l += (uint64_t)part * ea;
+        l += (uint64_t)part * el;
         n -= part;
     }
     return true;
@@ -23683,22 +23701,36 @@ static void ckr__compare_elements(ckr__lane *w, ckr_dtype t, const uint8_t *x, c
     }
 }
 
+/* What is stored wider than its tensor is compared as the tensor has it. */
+static const uint8_t *ckr__run_narrow(const ckr__op *op, ckr_dtype *t, const uint8_t *s, int64_t n,
+                                      uint8_t *into)
+{
+    const ckr_dtype to = op->tensor->dtype;
+    if (!s || ckr_dtype_size(to) >= ckr_dtype_size(*t)) return s;
+    ckr__convert(to, into, *t, s, (uint64_t)n);
+    *t = to;
+    return into;
+}
+
 /* A run of n elements of a, cast to b's dtype where they differ, against b. */
 static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t b, int64_t n)
 {
-    const ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype;
-    const uint64_t ea = ckr_dtype_size(ta), eb = ckr_dtype_size(tb);
+    const uint64_t ea = ckr_dtype_size(op->pa->dtype), eb = ckr_dtype_size(op->pb->dtype);
+    const uint64_t half = CKR__RUN_PART / 2;
     while (n > 0) {
-        int64_t part = ckr__min_i64(n, (int64_t)(CKR__RUN_PART / 2 / (ea > eb ? ea : eb)));
+        int64_t part = ckr__min_i64(n, (int64_t)(half / (ea > eb ? ea : eb)));
+        ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype;
         const uint8_t *x = ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea);
         const uint8_t *y = ckr__fetch_native(w, 1, op->pb, b, (uint64_t)part * eb);
+        x = ckr__run_narrow(op, &ta, x, part, w->temp);
+        y = ckr__run_narrow(op, &tb, y, part, w->temp + CKR__RUN_PART + half);
         if (!x || !y) return false;
         if (ta != tb) {
-            uint8_t *cast = w->temp + CKR__RUN_PART / 2;
+            uint8_t *cast = w->temp + half;
             ckr__convert(tb, cast, ta, x, (uint64_t)part);
             x = cast;
         }
-        if (memcmp(x, y, (size_t)part * (size_t)eb) != 0)
+        if (memcmp(x, y, (size_t)part * ckr_dtype_size(tb)) != 0)
             ckr__compare_elements(w, tb, x, y, (uint64_t)part);
         w->bytes_read += (uint64_t)part * (ea + eb);
         a += (uint64_t)part * ea;
@@ -23723,7 +23755,7 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
         if (op->pb)
             return ckr__run_compare(w, op, at[0] + skip * ea,
                                     at[1] + skip * ckr_dtype_size(op->pb->dtype), (int64_t)n);
-        return ckr__run_copy(w, op, at[0] + skip * ea, at[3] + skip * ea,
+        return ckr__run_copy(w, op, at[0] + skip * ea, at[3] + skip * ckr_dtype_size(op->logical),
                              dst ? dst + (at[2] + skip * ed - w0) : NULL, (int64_t)n);
     }
     last = op->count[axis];
