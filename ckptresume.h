@@ -22068,6 +22068,37 @@ static ckr_result ckr__ds_same_step(ckr__ds *r, const ckr__ds_file *f)
                        "bring back this rank's file of that step");
 }
 
+/* A bf16 pipeline without ZeRO has no param_shapes: the ranks' slices name the parameters of each
+   group, in the order of the buffer since BF16_Optimizer deals nothing round robin. */
+static ckr_result ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
+{
+    ckr_node *list = ckr__node(r->c, CKR_NODE_LIST), *none = ckr__node(r->c, CKR_NODE_NONE);
+    uint64_t k, i;
+    uint32_t d;
+    g->shapes = ckr_node_get(g->model->root, "param_shapes");
+    if (!list || !none) return ckr__ds_oom(r);
+    if (ckr_node_is_list(g->shapes) || r->wrapper != CKR__DS_BF16) return CKR_OK;
+    for (d = 0; d < r->dp; d++) {
+        const ckr_node *maps = ckr_node_get(ckr__ds_optim(g->optim[d]), "param_slice_mappings");
+        for (k = 0; ckr_node_is_list(maps) && k < maps->count; k++) {
+            const ckr_node *m = maps->u.items[k];
+            ckr_node *dict;
+            if (k == list->count && !ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT)))
+                return ckr__ds_oom(r);
+            dict = list->u.items[k];
+            for (i = 0; ckr_node_is_dict(m) && i < m->count; i++) {
+                const ckr_node *last =
+                    dict->count ? dict->u.items[2 * (dict->count - 1)] : NULL;
+                const char *name = ckr_node_str(m->u.items[2 * i]);
+                if (!name || (last && !strcmp(last->u.str, name))) continue;   /* its second part */
+                if (!ckr__node_pair(r->c, dict, m->u.items[2 * i], none)) return ckr__ds_oom(r);
+            }
+        }
+    }
+    g->shapes = list;
+    return CKR_OK;
+}
+
 /* The class around the optimizer, by the keys that only it writes. */
 static ckr_result ckr__ds_wrap(ckr__ds *r)
 {
@@ -22764,7 +22795,6 @@ static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, doubl
 static ckr_result ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
 {
     uint64_t i, k;
-    g->shapes = ckr_node_get(g->model->root, "param_shapes");
     if (!ckr_node_is_list(g->shapes))
         return ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
     g->n_groups = g->shapes->count;
@@ -22784,10 +22814,12 @@ static ckr_result ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
             const int64_t *shape;
             int64_t numel;
             uint32_t n_dims;
-            ckr_result e = ckr__ds_shape(r, g->model, name, d->u.items[2 * i + 1], &n_dims, &shape,
-                                         &numel);
+            const bool told = d->u.items[2 * i + 1]->kind != CKR_NODE_NONE;
+            ckr_result e = !told ? CKR_OK
+                                 : ckr__ds_shape(r, g->model, name, d->u.items[2 * i + 1], &n_dims,
+                                                 &shape, &numel);
             if (e != CKR_OK) return e;
-            if (!p || !ckr__ds_same_shape(p, n_dims, shape))
+            if (!p || (told && !ckr__ds_same_shape(p, n_dims, shape)))
                 return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, g->model->path,
                                  CKR_NO_OFFSET, name,
                                  p ? "param_shapes has another shape than the model"
@@ -23164,7 +23196,7 @@ static ckr_result ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
     uint64_t k, i;
     ckr_result e = CKR_OK;
     for (m = 0; m < r->mp; m++) {
-        const ckr_node *list = ckr_node_get(r->stages[m].model->root, "param_shapes");
+        const ckr_node *list = r->stages[m].shapes;
         const ckr_node *buffers = ckr_node_get(r->stages[m].model->root, "buffer_names");
         for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
             const ckr_node *d = list->u.items[k];
@@ -23193,8 +23225,9 @@ static const char *ckr__ds_layer_name(ckr__ds *r, const ckr__ds_names *x, uint32
     for (i = 0; i < x->n; i++) {
         const char *tied = x->keys[i]->u.str, *dot = strchr(tied + 13, '.');
         const ckr_node *s = x->shapes[i];
-        if (!dot || strlen(dot + 1) != n || strcmp(dot + 1, local) != 0 || s->count != v->n_dims)
-            continue;
+        if (!dot || strlen(dot + 1) != n || strcmp(dot + 1, local) != 0) continue;
+        if (s->kind == CKR_NODE_NONE) return tied;
+        if (s->count != v->n_dims) continue;
         for (d = 0; d < v->n_dims; d++) {
             int64_t size;
             if (!ckr_node_i64(s->u.items[d], &size) || size != v->shape[d]) break;
@@ -23790,6 +23823,7 @@ static void ckr__ds_topology(ckr__ds *r)
 static ckr_result ckr__ds_read_all(ckr__ds *r)
 {
     const ckr_node *robin;
+    uint32_t m;
     ckr_result e = ckr__ds_list(r);
     if (e == CKR_OK) e = ckr__ds_sizes(r);
     if (e == CKR_OK) e = ckr__ds_places(r);
@@ -23800,6 +23834,8 @@ static ckr_result ckr__ds_read_all(ckr__ds *r)
     robin = ckr_node_find(r->config, "/zero_optimization/round_robin_gradients");
     r->robin = r->wrapper == CKR__DS_FLAT && robin && robin->kind == CKR_NODE_BOOL && robin->u.b;
     ckr__ds_topology(r);
+    for (m = 0; m < r->mp && e == CKR_OK; m++) e = ckr__ds_slices(r, &r->stages[m]);
+    if (e != CKR_OK) return e;
     e = r->pipe ? ckr__ds_pipe(r) : ckr__ds_model(r);
     if (e == CKR_OK) e = ckr__ds_progress(r);
     if (e == CKR_OK) e = ckr__ds_optimizers(r);
