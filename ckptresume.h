@@ -10074,7 +10074,7 @@ static void ckr__megatron_wd(const ckr__curve *c, double t, ckr__lr_op *o)
 
 /* DeepSpeed lr_schedules.py WarmupLR, WarmupDecayLR, WarmupCosineLR at last_batch_iteration t; -1
    is the LR before the first tick. decay: N - w, NaN for WarmupLR. from: warmup_min_ratio, floor:
-   cos_min_ratio. */
+   cos_min_ratio. Since 0.19.8 the cosine stays at its end (`clamped`), before it rose again. */
 static double ckr__ds_gamma(const ckr__curve *c, double t)
 {
     return c->warm_shape == CKR__SH_LOG ? 1 / ckr__log(c->k.warm) * ckr__log(t + 1) : t / c->k.warm;
@@ -10099,6 +10099,10 @@ static void ckr__ds_cosine_op(const ckr__curve *c, double t, ckr__lr_op *o)
         g = 0;
     } else if (t < k->warm) {
         g = k->from + ckr__rn(ckr__ds_gamma(c, t) * (1 - k->from));
+    } else if (c->flags & CKR__CF_CLAMP) {
+        g = (t - k->warm + 1) / ckr__at_least(k->total - k->warm, 1);
+        g = (1 + ckr__cos(CKR__PI * (g < 1 ? g : 1))) / 2;
+        g = ckr__at_least(k->floor + ckr__rn((1 - k->floor) * g), 0);
     } else if (!(k->total - k->warm > 0 || k->total - k->warm < 0)) {
         ckr__lr_undef(o, ckr__why_zero);
         return;
@@ -11053,7 +11057,8 @@ static const ckr__skind ckr__skinds[] = {
       "lr=warmup_max_lr min_lr=warmup_min_lr warmup_steps=warmup_num_steps "
       "total_steps=total_num_steps decay_style=@" },
     { "deepspeed", "WarmupCosineLR", CKR__CV_DS_COSINE, CKR__SH_COSINE,
-      "total_num_steps:i! warmup_min_ratio:f warmup_num_steps:i cos_min_ratio:f warmup_type:s lr:v",
+      "total_num_steps:i! warmup_min_ratio:f warmup_num_steps:i cos_min_ratio:f warmup_type:s "
+      "clamped:b lr:v",
       "lr=lr min_lr=/cos_min_ratio warmup_steps=warmup_num_steps total_steps=total_num_steps "
       "decay_style=@" },
     { "deepspeed", "OneCycle", CKR__CV_DS_CYCLE, 0,
@@ -11459,6 +11464,7 @@ static void ckr__build_ds(ckr__sbuild *b)
     if (b->row->kind == CKR__CV_DS_COSINE) {
         k->from = ckr__sp_f(b, "warmup_min_ratio", 0);
         k->floor = ckr__sp_f(b, "cos_min_ratio", 0.0001);
+        if (ckr__sp_b(b, "clamped", false)) b->curve->flags |= CKR__CF_CLAMP;
     } else {
         CKR__LANE(b, "warmup_min_lr", 0, min);
         CKR__LANE(b, ckr__sp_get(b, "warmup_max_lr") ? "warmup_max_lr" : "lr", 0.001, max);
@@ -23649,6 +23655,19 @@ static ckr_node *ckr__ds_dict_copy(ckr__ctx *c, const ckr_node *d)
     return ckr__nt_dict_copy(c, d);
 }
 
+/* "0.19.8" as 19008. */
+static int64_t ckr__ds_version(const char *s)
+{
+    int64_t v[3] = { 0, 0, 0 };
+    int i;
+    for (i = 0; s && i < 3; i++) {
+        for (; *s >= '0' && *s <= '9' && v[i] < 1000; s++) v[i] = v[i] * 10 + (*s - '0');
+        if (*s != '.') break;
+        s++;
+    }
+    return (v[0] * 1000 + v[1]) * 1000 + v[2];
+}
+
 /* The configuration's scheduler, at the state's clock. *out NULL: it is not one that is known. */
 static ckr_result ckr__ds_native(ckr__ds *r, const ckr_node *state, ckr_schedule **out)
 {
@@ -23668,6 +23687,10 @@ static ckr_result ckr__ds_native(ckr__ds *r, const ckr_node *state, ckr_schedule
         return CKR_OK;
     kind = ckr__printf(r->c, "deepspeed:%s", type);
     if (!kind) return ckr__ds_oom(r);
+    if (!strcmp(type, "WarmupCosineLR") &&
+        ckr__ds_version(ckr_node_str(ckr_node_get(r->meta, "ds_version"))) >= 19008 &&
+        !ckr__node_set(r->c, params, "clamped", ckr__node_bool(r->c, true)))
+        return ckr__ds_oom(r);
     ckr_node_f64(ckr_node_find(r->config, "/optimizer/params/lr"), &lr);
     for (i = 0; i < n; i++) {
         bases[i] = lr == lr ? lr : 1;
