@@ -25448,7 +25448,10 @@ static bool ckr__ds_allowed(ckr__ds_job *x)
     return ok;
 }
 
-/* DeepSpeed loads a universal checkpoint into ZeRO-3 with the first group's values for all. */
+static const char ckr__ds_uni_why[] =
+    "with ZeRO-3 DeepSpeed gives every group the LR and weight decay of the first when it loads a "
+    "universal checkpoint, silently";
+
 static bool ckr__ds_uni_allowed(ckr__ds_job *x)
 {
     const char *first = NULL, *text;
@@ -25459,10 +25462,13 @@ static bool ckr__ds_uni_allowed(ckr__ds_job *x)
         if (!h || !ckr__node_set(x->c, h, "name", ckr__node(x->c, CKR_NODE_NONE))) return false;
         text = ckr__node_text_of(x->c, h);
         if (!text) return false;
+        if (first && strcmp(first, text) != 0 && !x->t->variant) {
+            x->universal = false;
+            return ckr__ds_say(x, "CKR_DS_NEAREST", CKR_CHANGED, "variant", "universal", "native",
+                               ckr__ds_uni_why, "load it without load_universal");
+        }
         if (first && strcmp(first, text) != 0)
-            return ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_UNIVERSAL, "groups",
-                                  "with ZeRO-3 DeepSpeed gives every group the LR and weight decay "
-                                  "of the first when it loads a universal checkpoint, silently",
+            return ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_UNIVERSAL, "groups", ckr__ds_uni_why,
                                   "--variant native, which any --dp has");
         if (!first) first = text;
     }
