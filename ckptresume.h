@@ -30584,7 +30584,8 @@ static ckr_result ckr__decide_write(ckr__decide *d)
             !ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i])))
             r = d->c->err->code;
         was = ckr__nan();
-        if (d->after->state && base == base && !ckr_node_get(h, "initial_lr")) {
+        if (d->after->state && base == base && !ckr_node_get(h, "initial_lr") &&
+            strncmp(d->after->kind, "deepspeed", 9) != 0) {    /* its own never read it      */
             if (!ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base)))
                 return d->c->err->code;
             r = ckr__decide_numbers(d, "CKR_FIX_INITIAL_LR", CKR_CHANGED, "initial_lr", ckr__nan(),
