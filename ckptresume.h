@@ -22330,7 +22330,9 @@ typedef struct ckr__ds_module {
     const ckr__ds_file *f;
     const ckr_node     *dict, *shared;
     const char         *prefix;
-    ckr__map            buffers, views;    /* views: file and offset -> param             */
+    ckr__map            buffers, views, shapes;    /* views: file and offset -> param     */
+    const ckr_node    **found;     /* shapes: name -> place here                         */
+    uint64_t            n_found;
     uint64_t          (*keys)[2];
 } ckr__ds_module;
 
@@ -22345,6 +22347,37 @@ static ckr_result ckr__ds_buffers(ckr__ds *r, ckr__ds_module *m)
             return ckr__ds_oom(r);
     }
     return CKR_OK;
+}
+
+/* The shapes of parameters whose elements are elsewhere, by name. */
+static ckr_result ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_node *dict)
+{
+    uint64_t i;
+    for (i = 0; ckr_node_is_dict(dict) && i < dict->count; i++) {
+        const char *name = ckr_node_str(dict->u.items[2 * i]);
+        void *array = (void *)m->found;
+        const ckr_node **place =
+            (const ckr_node **)ckr__append(r->c, &array, &m->n_found, sizeof *m->found);
+        m->found = (const ckr_node **)array;
+        if (!place) return ckr__ds_oom(r);
+        *place = dict->u.items[2 * i + 1];
+        if (name && !ckr__map_put(&m->shapes, name, strlen(name), m->n_found - 1, NULL))
+            return ckr__ds_oom(r);
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_shapes_all(ckr__ds *r, ckr__ds_module *m)
+{
+    const ckr_node *list = ckr_node_get(m->f->root, "param_shapes");
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    if (r->zero != 3) return CKR_OK;
+    for (i = 0; ckr_node_is_list(list) && i < list->count && e == CKR_OK; i++)
+        e = ckr__ds_shapes_of(r, m, list->u.items[i]);
+    return e == CKR_OK
+               ? ckr__ds_shapes_of(r, m, ckr_node_get(m->f->root, "frozen_param_shapes"))
+               : e;
 }
 
 /* The name under which a tied tensor is kept: told, or the first tensor of the same storage. */
@@ -22374,23 +22407,18 @@ static ckr_result ckr__ds_alias(ckr__ds *r, ckr__ds_module *m, uint64_t i, const
 static ckr_result ckr__ds_absent(ckr__ds *r, const ckr__ds_module *m, const char *name,
                                  const ckr_view *v)
 {
-    const ckr_node *list = ckr_node_get(m->f->root, "param_shapes"), *n = NULL;
-    const ckr_node *frozen = ckr_node_get(m->f->root, "frozen_param_shapes");
     const int64_t *shape;
     int64_t numel;
     uint32_t n_dims;
-    uint64_t i;
+    uint64_t at;
     ckr__ds_param *p;
     ckr_result e;
-    for (i = 0; ckr_node_is_list(list) && i < list->count && !n; i++)
-        n = ckr_node_get(list->u.items[i], name);
-    if (!n) n = ckr_node_get(frozen, name);
-    if (!n) return ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name), NULL);
-    e = ckr__ds_shape(r, m->f, name, n, &n_dims, &shape, &numel);
+    if (!ckr__map_find(&m->shapes, name, strlen(name), &at))
+        return ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name), NULL);
+    e = ckr__ds_shape(r, m->f, name, m->found[at], &n_dims, &shape, &numel);
     if (e != CKR_OK) return e;
     p = ckr__ds_param_add(r, name, n_dims, shape);
     if (!p) return ckr__ds_oom(r);
-    p->frozen = ckr_node_get(frozen, name) != NULL;
     p->param = ckr__tensor_add(r->c, r->s, name, "param", v->dtype, n_dims, shape);
     return p->param ? CKR_OK : ckr__ds_oom(r);
 }
@@ -22451,12 +22479,14 @@ static ckr_result ckr__ds_module_read(ckr__ds *r, const ckr__ds_file *f, const c
     m.dict = dict;
     m.prefix = prefix;
     m.shared = *prefix ? NULL : ckr__ds_shared(r);
-    m.buffers.c = m.views.c = r->c;
+    m.buffers.c = m.views.c = m.shapes.c = r->c;
     m.keys = (uint64_t(*)[2])ckr__arena_n(r->c, dict->count, sizeof *m.keys);
     e = m.keys ? ckr__ds_buffers(r, &m) : ckr__ds_oom(r);
+    if (e == CKR_OK) e = ckr__ds_shapes_all(r, &m);
     for (i = 0; i < dict->count && e == CKR_OK; i++) e = ckr__ds_weight(r, &m, i);
     ckr__map_free(&m.buffers);
     ckr__map_free(&m.views);
+    ckr__map_free(&m.shapes);
     return e;
 }
 
@@ -22707,19 +22737,27 @@ static ckr_result ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k,
     return CKR_OK;
 }
 
+/* The value of a number in a dict, which most likely is the k-th pair. */
+static const ckr_node *ckr__ds_numbered(const ckr_node *d, int64_t number, uint64_t k)
+{
+    uint64_t i;
+    if (!ckr_node_is_dict(d)) return NULL;
+    for (i = 0; i < d->count; i++) {
+        const uint64_t at = (k + i) % d->count;
+        if (d->u.items[2 * at]->kind == CKR_NODE_INT && d->u.items[2 * at]->u.i == number)
+            return d->u.items[2 * at + 1];
+    }
+    return NULL;
+}
+
 /* The state of group k: of torch's dict by the group's only number, or an elastic list. */
 static const ckr_node *ckr__ds_state_of(const ckr_node *base, uint64_t k)
 {
     const ckr_node *id = ckr_node_at(
         ckr_node_get(ckr_node_at(ckr_node_get(base, "param_groups"), k), "params"), 0);
     const ckr_node *state = ckr_node_get(base, "state");
-    uint64_t i;
     if (ckr_node_is_list(base)) return ckr_node_at(base, k);
-    for (i = 0; id && ckr_node_is_dict(state) && i < state->count; i++)
-        if (state->u.items[2 * i]->kind == CKR_NODE_INT && id->kind == CKR_NODE_INT &&
-            state->u.items[2 * i]->u.i == id->u.i)
-            return state->u.items[2 * i + 1];
-    return NULL;
+    return id && id->kind == CKR_NODE_INT ? ckr__ds_numbered(state, id->u.i, k) : NULL;
 }
 
 /* One group of one rank of ZeRO-1 or 2: part d of the buffer, whose length is a multiple of
@@ -22753,16 +22791,12 @@ static ckr_result ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, int6
 static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, double *steps)
 {
     const ckr_node *o = ckr__ds_optim(x->f), *base = ckr_node_get(o, "optimizer_state_dict");
-    const ckr_node *list = ckr_node_get(base, "state"), *state = NULL;
+    const ckr_node *state = ckr__ds_numbered(ckr_node_get(base, "state"), (int64_t)k, k);
     ckr__ds_run one = *x;
     int64_t numel = -1, at = 0, zero = 0, moment;
     const ckr_view *v = ckr__ds_flat(ckr_node_at(ckr_node_get(o, "fp32_flat_groups"), k), &numel);
     uint64_t i, j;
     ckr_result e = CKR_OK;
-    for (i = 0; ckr_node_is_dict(list) && i < list->count; i++)
-        if (list->u.items[2 * i]->kind == CKR_NODE_INT &&
-            list->u.items[2 * i]->u.i == (int64_t)k)
-            state = list->u.items[2 * i + 1];
     if (!v) return ckr__ds_bad(r, x->f, "fp32_flat_groups", "a flat tensor a sub group");
     for (i = 0; i < x->n; i++)
         at += x->params[i]->numel / r->dp + (x->params[i]->numel % r->dp != 0);
@@ -22949,7 +22983,7 @@ static ckr_result ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac
 {
     ckr_state s;
     ckr__ac ac = r->ac;
-    uint64_t i, k, all = 0;
+    uint64_t i, k;
     ckr_result e;
     ckr__state_init(&s);
     s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
@@ -22961,10 +22995,17 @@ static ckr_result ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac
     e = ckr__ac_params(&ac, f, out, n);
     if (e != CKR_OK) return e;
     for (i = 0; i < *n; i++) (*out)[i].name = NULL;
-    if (r->desc && r->desc->names) {
-        for (k = 0; k < m; k++) all += r->stages[k].n_params ? r->stages[k].n_params[0] : 0;
-        for (i = 0; i < *n && i < r->desc->n_names; i++) (*out)[i].name = r->desc->names[i];
-        (void)all;
+    if (r->desc && r->desc->names && r->mp == 1) {
+        if (r->desc->n_names != *n)
+            return ckr__ac_names_fail(&ac, f, "param_groups",
+                                      "there are not as many names as parameters");
+        for (i = 0; i < *n; i++) {
+            const ckr__ds_param *p = ckr__ds_find(r, r->desc->names[i]);
+            if (!p || !p->param || !ckr__ac_fits(&(*out)[i], p->param))
+                return ckr__ac_names_fail(&ac, f, r->desc->names[i],
+                                          "no parameter of this name and shape");
+            (*out)[i].name = p->name;
+        }
         return CKR_OK;
     }
     for (k = 0; k < *n && (*out)[k].group == 0; k++) {}
@@ -23576,10 +23617,10 @@ static ckr_result ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *fr
     void *array = s->groups;
     ckr_result e = ckr__ds_group_names(r, g, k, &names, &n);
     if (e != CKR_OK || !text) return e != CKR_OK ? e : ckr__ds_oom(r);
-    for (at = *from; at < s->n_groups; at++) {
+    for (at = m ? *from : s->n_groups; at < s->n_groups; at++) {
         other = s->groups[at].raw ? ckr__node_text_of(r->c, s->groups[at].hyper) : "";
         if (!other) return ckr__ds_oom(r);
-        if (m > 0 && !strcmp(other, text)) break;
+        if (!strcmp(other, text)) break;
     }
     if (at == s->n_groups) {
         if (!ckr__append(r->c, &array, &s->n_groups, sizeof *s->groups)) return ckr__ds_oom(r);
@@ -32814,7 +32855,8 @@ static ckr_node *ckr__side_params(ckr__ctx *c, const ckr_state *s)
 
 static bool ckr__is_trainer(const char *dialect)
 {
-    return !strcmp(dialect, "accelerate") || !strcmp(dialect, "hf_trainer");
+    return !strcmp(dialect, "accelerate") || !strcmp(dialect, "hf_trainer") ||
+           !strcmp(dialect, "deepspeed");
 }
 
 static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const bool *use,
