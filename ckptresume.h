@@ -47,6 +47,8 @@
        Nanotron           0.4 to HEAD; TP, PP, DP, ZeRO-0 and 1       loads in unpatched HEAD
        accelerate, HF     save_state, checkpoint-N, epoch_x_step_y    any number of processes
        Trainer, Sana
+       DeepSpeed          ZeRO 0 to 3, pipelines, universal           any ranks and stage, loads
+                                                                      in unpatched 0.19.8
 
    What it does not do: inflate deflated members (torch writes none), run anything, guess. It reads
    no environment variable, prints nothing, installs no handler, and has no global state.
@@ -120,11 +122,17 @@
        >>accelerate.probe >>accelerate.model >>accelerate.names >>accelerate.optimizer
        >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.emit
        >>accelerate.emit.optimizer >>accelerate.emit.schedule >>accelerate.emit.random
-       >>accelerate.emit.all >>dialect.table >>write.pickle >>write.image >>run >>lanes >>groups
-       >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
-       >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>output
-       >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt >>ckpt.side
-       >>ckpt.diff >>view >>epilogue
+       >>accelerate.emit.all >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params
+       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
+       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
+       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
+       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
+       >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>dialect.table
+       >>write.pickle >>write.image >>run >>lanes >>groups >>groups.fields >>groups.values
+       >>groups.notes >>groups.classes >>groups.params >>groups.pools >>groups.decide
+       >>groups.settle >>groups.match >>resume >>plan >>output >>output.paths >>verify
+       >>verify.check >>verify.diff >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view
+       >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -22995,7 +23003,7 @@ static ckr_result ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac
     e = ckr__ac_params(&ac, f, out, n);
     if (e != CKR_OK) return e;
     for (i = 0; i < *n; i++) (*out)[i].name = NULL;
-    if (r->desc && r->desc->names && r->mp == 1) {
+    if (r->desc && r->desc->names && !r->pipe) {
         if (r->desc->n_names != *n)
             return ckr__ac_names_fail(&ac, f, "param_groups",
                                       "there are not as many names as parameters");
@@ -23220,7 +23228,13 @@ typedef struct ckr__ds_names {
     ckr__map          all, buffers;    /* name -> stage                                  */
     const ckr_node  **keys, **shapes;  /* of the tied                                     */
     uint64_t          n;
+    bool              told;    /* by the caller or the side file: stages are not known   */
 } ckr__ds_names;
+
+static ckr_node *ckr__ds_none_node(const ckr__ds *r)
+{
+    return ckr__node(r->c, CKR_NODE_NONE);
+}
 
 static ckr_result ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const ckr_node *key,
                                    const ckr_node *shape, uint32_t m)
@@ -23261,6 +23275,11 @@ static ckr_result ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
                 !ckr__map_put(&x->buffers, n->u.str, (size_t)n->count, m, NULL))
                 e = ckr__ds_oom(r);
         }
+    }
+    x->told = !x->all.count && r->desc && r->desc->names;
+    for (k = 0; x->told && k < r->desc->n_names && e == CKR_OK; k++) {
+        ckr_node *key = ckr__node_str(r->c, r->desc->names[k]), *none = ckr__ds_none_node(r);
+        e = key && none ? ckr__ds_name_add(r, x, key, none, 0) : ckr__ds_oom(r);
     }
     return e;
 }
@@ -23342,11 +23361,12 @@ static uint64_t ckr__ds_numbers(const ckr__ds *r, uint32_t m)
     return n;
 }
 
-/* How many parameters the layer that parameter i begins has. */
-static uint64_t ckr__ds_layer_count(const ckr__ds *r, uint64_t i)
+/* How many parameters the layer that parameter i begins has; *grown of them are trained. */
+static uint64_t ckr__ds_layer_count(const ckr__ds *r, uint64_t i, uint64_t *grown)
 {
     uint64_t n = 0;
-    while (i + n < r->n_params && r->params[i + n]->layer == r->params[i]->layer) n++;
+    for (*grown = 0; i + n < r->n_params && r->params[i + n]->layer == r->params[i]->layer; n++)
+        *grown += !r->params[i + n]->frozen;
     return n;
 }
 
@@ -23354,18 +23374,19 @@ static uint64_t ckr__ds_layer_count(const ckr__ds *r, uint64_t i)
    on stage `on` too. False: it does not come out even. */
 static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
 {
-    uint64_t at = 0, k;
+    uint64_t at = 0, k, grown;
     uint32_t m;
     for (m = 0; m < r->mp; m++) {
         uint64_t want = ckr__ds_numbers(r, m), have = tied && m == on ? tied : 0;
         while (have < want && at < r->n_params) {
-            const uint64_t n = ckr__ds_layer_count(r, at);
+            const uint64_t n = ckr__ds_layer_count(r, at, &grown);
             for (k = at; k < at + n; k++) r->params[k]->mp = m;
-            have += n;
+            have += grown;
             at += n;
         }
         if (have != want) return false;
     }
+    for (; at < r->n_params && r->params[at]->frozen; at++) r->params[at]->mp = r->mp - 1;
     return at == r->n_params;
 }
 
@@ -23373,11 +23394,12 @@ static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
    parameters than the layers. */
 static ckr_result ckr__ds_deal_layers(ckr__ds *r)
 {
-    const uint64_t tied = r->n_params ? ckr__ds_layer_count(r, 0) : 0;
     uint32_t m;
-    uint64_t i;
+    uint64_t i, tied = 0;
+    if (r->n_params) ckr__ds_layer_count(r, 0, &tied);
     if (ckr__ds_deal(r, 0, 0)) return CKR_OK;
     for (m = r->mp; m-- > 1;) if (ckr__ds_deal(r, tied, m)) break;
+    if (m > 0 && m < r->mp && tied && r->params[0]->tied) return CKR_OK;
     if (m == 0 || !tied || m >= r->mp)
         return ckr__remedy(r->c->err,
                            ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, r->dir, CKR_NO_OFFSET,
@@ -23415,7 +23437,7 @@ static ckr_result ckr__ds_pipe(ckr__ds *r)
             e = ckr__ds_layer_tensor(r, &x, f, ckr_node_str(f->root->u.items[2 * k]),
                                      f->root->u.items[2 * k + 1]);
     }
-    if (e == CKR_OK && !x.all.count) e = ckr__ds_deal_layers(r);
+    if (e == CKR_OK && (x.told || !x.all.count)) e = ckr__ds_deal_layers(r);
     ckr__map_free(&x.all);
     ckr__map_free(&x.buffers);
     return e;
@@ -23431,7 +23453,7 @@ static ckr_result ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *dir
     ckr__ds_file *f = CKR__NEW(r->c, ckr__ds_file);
     const ckr_node *t;
     ckr__ds_run x;
-    int64_t zero = 0, numel;
+    int64_t zero = 0, numel = 0;
     uint32_t file;
     ckr_format format;
     ckr_view flat;
