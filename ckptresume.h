@@ -105,15 +105,17 @@
 
    Sections, each calling only what stands above it; grep for the mark
    -------------------------------------------------------------------
-       >>api.types >>api.hooks >>api.tree >>api.state >>api.plan >>api.run >>prologue >>platform
-       >>arith >>error >>mem >>io >>threads >>context >>dtype >>node >>tree >>hash >>crc32 >>digest
-       >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar >>yaml.read >>yaml.put >>safetensors
-       >>hf_index >>convert >>zip >>pickle >>pickle.text >>pickle.numbers >>pickle.containers
-       >>pickle.keys >>pickle.calls >>pickle.memo >>pickle.machine >>torch >>torch.storage
-       >>torch.tensor >>torch.calls >>torch.build >>torch.legacy >>torch.script >>torch.archive
-       >>numpy >>numpy.file >>tree_load >>doc >>schedule >>schedule.curves >>schedule.ticks
-       >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch >>schedule.torch_write
-       >>schedule.node >>schedule.end >>schedule.change >>schedule.rebase >>schedule.retick >>state
+       >>api.types >>api.hooks >>api.tree >>api.state >>api.rng >>api.plan >>api.run >>prologue
+       >>platform >>arith >>error >>mem >>io >>threads >>context >>dtype >>node >>tree >>hash
+       >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar >>yaml.read
+       >>yaml.put >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text >>pickle.numbers
+       >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo >>pickle.machine >>torch
+       >>torch.storage >>torch.tensor >>torch.calls >>torch.build >>torch.legacy >>torch.script
+       >>torch.archive >>numpy >>numpy.file >>tree_load >>doc >>schedule >>schedule.curves
+       >>schedule.ticks >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch
+       >>schedule.torch_write >>schedule.node >>schedule.end >>schedule.change >>schedule.rebase
+       >>schedule.retick >>rng >>rng.mt19937 >>rng.counter >>rng.words >>rng.seed >>rng.bytes
+       >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform >>rng.normal >>rng.integers >>state
        >>layout >>out >>dialects >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
        >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
        >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate >>accelerate.files
@@ -331,7 +333,14 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(TRAINER_NAMES,        E_MISMATCH,    "parameter names do not fit the optimizer's state")     \
     X(TRAINER_SHARDED,      E_UNSUPPORTED, "the trainer's model is sharded by another framework")  \
     X(TRAINER_SOURCE,       E_REFUSED,     "the writer needs a checkpoint of the same trainer")    \
-    X(TRAINER_TOPOLOGY,     E_REFUSED,     "the trainer has data parallelism only")
+    X(TRAINER_TOPOLOGY,     E_REFUSED,     "the trainer has data parallelism only")                \
+    X(RNG_SIZE,             E_FORMAT,      "a generator's state has another size than its kind")   \
+    X(RNG_CURSOR,           E_FORMAT,      "a generator's position lies outside its block")        \
+    X(RNG_DEGENERATE,       E_FORMAT,      "a generator's words are all zero")                     \
+    X(RNG_VALUE,            E_FORMAT,      "a generator's state holds a value that no run makes")  \
+    X(RNG_FORM,             E_FORMAT,      "not the state of a generator")                         \
+    X(RNG_LINEAGE,          E_FORMAT,      "the record of random streams contradicts itself")      \
+    X(RNG_EXHAUSTED,        E_LIMIT,       "no seed is left to derive a stream from")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -636,9 +645,12 @@ typedef struct ckr_stream {    /* one random generator of one rank              
     const char *kind;          /* "torch_cpu", "torch_cuda", "python", "numpy", ...    */
     const char *name;          /* "tp_synced", "default", ...                          */
     const char *scope;         /* axes it varies over: "dp,pp", "" = same everywhere   */
-    uint32_t    rank;          /* in the dialect's rank order                          */
+    bool        observed;      /* it may vary over them: the states show whether it does */
+    bool        sibling;       /* of a device that is another rank's, as this one saw it */
+    uint32_t    rank;          /* in the dialect's rank order; streams are in that order */
     uint64_t    n_bytes;
-    const ckr_node *state;
+    const ckr_node *state;     /* as stored                                            */
+    const struct ckr_rng *value;       /* decoded, in the state of a plan; else NULL   */
 } ckr_stream;
 
 typedef struct ckr_tie { const char *name, *other; } ckr_tie;   /* one tensor, two names */
@@ -675,6 +687,138 @@ CKR_API const char *ckr_item_name(ckr_item item);      /* "CKR_E_ZIP_CRC": stabl
 CKR_API size_t      ckr_dtype_size(ckr_dtype t);       /* bytes of an element; 0 for NONE       */
 CKR_API const char *ckr_dtype_name(ckr_dtype t);       /* torch's name: "float32"               */
 
+
+/* >>api.rng ------------------------------------------------------------------- */
+/* Random generators of the frameworks: read, advanced, drawn from and written in C, bit for bit
+   what the original does. A ckr_rng is plain data: copy it, compare it with ckr_rng_equal.     */
+
+typedef enum ckr_rng_kind {
+    CKR_RNG_NONE = 0,          /* as a hint: find out                                   */
+    CKR_RNG_TORCH_CPU,         /* torch.get_rng_state(): mt19937, 5056 or 5048 bytes    */
+    CKR_RNG_TORCH_CUDA,        /* CUDA, ROCm, XPU, MLU: Philox4x32-10 seed and offset   */
+    CKR_RNG_TORCH_MPS,
+    CKR_RNG_PYTHON,            /* random.getstate()                                     */
+    CKR_RNG_NUMPY,             /* numpy.random.get_state(), RandomState on MT19937      */
+    CKR_RNG_MT19937,           /* numpy's bit generators, under numpy.random.Generator  */
+    CKR_RNG_PCG64,
+    CKR_RNG_PCG64DXSM,
+    CKR_RNG_PHILOX,            /* Philox4x64-10                                         */
+    CKR_RNG_SFC64,
+    CKR_RNG_LLMC,              /* llm.c: xorshift64*                                    */
+    CKR_RNG_LLMC_MT,           /* llm.c: mt19937_state of its data loader, 2520 bytes   */
+    CKR_RNG_JAX,               /* a Threefry-2x32 key: two words, no position           */
+    CKR_RNG_XLA,               /* one integer                                           */
+    CKR_RNG_OPAQUE,            /* bytes of another device's generator: carried, no draws */
+    CKR_RNG_KIND_COUNT_
+} ckr_rng_kind;
+
+enum {                         /* ckr_rng.flags                                         */
+    CKR_RNG_ODD  = 1,          /* bytes that the framework ignores were not what it writes:
+                                  high halves of words, filler; encoded as it would write them */
+    CKR_RNG_DICT = 2,          /* numpy legacy: get_state(legacy=False), a dict          */
+    CKR_RNG_MKL  = 4           /* torch: set by the caller when that build had MKL       */
+};
+
+typedef struct ckr_rng {
+    uint16_t kind;             /* ckr_rng_kind                                          */
+    uint16_t version;          /* torch's, 100 * major + minor (113, 206, 215): where draws
+                                  differ; 0: the newest. Set by the caller              */
+    uint16_t flags;
+    uint16_t seeded;           /* torch CPU: its field, 1                               */
+    uint32_t layout;           /* stored form: bytes of torch's and llm.c's (set 16 or 816 to
+                                  convert between versions of CUDA states), version of Python's
+                                  tuple (3 or 2), else 0                                */
+    uint32_t threads;          /* CUDA: of a full launch, SMs * (threads per SM / 256) * 256; 0:
+                                  draws are no larger than that. Set by the caller      */
+    uint32_t pos;              /* mt19937: the next word is key[pos], at 624 of a new block;
+                                  PHILOX: buffer_pos; LLMC: unused                       */
+    uint32_t next;             /* torch CPU and LLMC_MT: the stored `next` of a state whose block is
+                                  used up, 0 when fresh, 624 after draws                */
+    uint32_t has_normal;       /* a cached normal sample is valid                       */
+    uint32_t has_float;        /* torch CPU: the unused float cache                     */
+    uint32_t has_uint32, uinteger;                   /* numpy's: half of a 64-bit word   */
+    uint64_t seed;             /* torch CPU: a label (initial_seed); CUDA, XLA: the seed */
+    uint64_t offset;           /* CUDA, MPS: in 32-bit words, a multiple of 4           */
+    double   normal;           /* the cached sample (kept although not valid)           */
+    double   old_x, old_rho;   /* torch CPU: normal_x, normal_rho                       */
+    float    float_normal;
+    uint8_t  pad[8];           /* torch CPU: padding as stored                          */
+    union {
+        uint32_t key[624];     /* mt19937                                               */
+        uint64_t w[16];        /* PCG64*: state lo, hi, inc lo, hi; PHILOX: counter 0..3, key 4..5,
+                                  buffer 6..9; SFC64: 0..3; LLMC: 0; JAX: 0 (word 0 low) */
+        uint8_t  bytes[2496];  /* OPAQUE: the first `layout`; MPS: the block, 28 bytes  */
+    } u;
+} ckr_rng;
+
+CKR_API const char  *ckr_rng_kind_name(ckr_rng_kind k);        /* "torch_cpu", "numpy", ... */
+CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name);      /* NONE: unknown             */
+
+/* Of the bytes that torch and llm.c store (a ByteTensor's, a struct's). `kind` NONE: by size.
+   Stricter than the frameworks: what they would draw nonsense from is refused.           */
+CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n, ckr_rng *out,
+                                  ckr_error *err);
+/* Exactly as decoded. The size of it; `out` is written when it fits in `cap`. 0: this kind is
+   stored as a tuple or dict (ckr_ckpt_* writes those), or has no such form.              */
+CKR_API size_t     ckr_rng_encode(const ckr_rng *r, void *out, size_t cap);
+
+/* As the framework seeds: torch.manual_seed, random.seed(int), numpy.random.seed (32 bits),
+   PCG64(seed) and its kin (through SeedSequence), CUDA's seed with offset 0. LLMC takes it as its
+   state. CKR_E_ARG: no such kind, or a seed that the framework refuses.                  */
+CKR_API ckr_result ckr_rng_seed(ckr_rng *r, ckr_rng_kind kind, uint64_t seed);
+
+/* The same future: caches count, labels and the stored form do not.                      */
+CKR_API bool       ckr_rng_equal(const ckr_rng *a, const ckr_rng *b);
+
+/* n * 2^shift of the generator's own words further, in O(log n): 32 bits of mt19937 and llm.c, 64
+   of PCG64 and SFC64, blocks of four of PHILOX, 32 of CUDA's offset, rounded up to a multiple of 4.
+   SFC64 has only steps (CKR_E_UNSUPPORTED from 2^32 on). Cached samples stay; PCG64 and PHILOX drop
+   the half word and the block, as advance() of numpy does.                              */
+CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift);
+
+/* 32-bit words from a to b, the same stream later: of CUDA the difference of offsets, of mt19937 by
+   running, at most `max`. From a fresh seed to a saved state this is what was drawn. False: not
+   reached, or another kind.                                                              */
+CKR_API bool       ckr_rng_distance(const ckr_rng *a, const ckr_rng *b, uint64_t max,
+                                    uint64_t *words);
+
+/* The same mt19937 stream in another framework's container, without cached samples. False: `kind` is
+   no mt19937, or is torch's, which cannot stand at position 0.                           */
+CKR_API bool       ckr_rng_convert(const ckr_rng *r, ckr_rng_kind kind, ckr_rng *out);
+
+/* Draws, each what the framework's own call of that name gives from this state; the state
+   advances as there. CKR_E_UNSUPPORTED: the kind has no such draw here; then nothing moves.  */
+CKR_API uint32_t   ckr_rng_u32(ckr_rng *r);      /* 0 for kinds without words: CUDA, JAX, ... */
+CKR_API uint64_t   ckr_rng_u64(ckr_rng *r);      /* torch: two words, the first is the high half */
+CKR_API ckr_result ckr_rng_u32_fill(ckr_rng *r, uint64_t n, uint32_t *out);
+/* torch.rand / uniform_, random.random / uniform, random_sample / uniform, Generator.random.
+   dtype: F64; F32 too for torch and numpy's Generator, on CUDA only F32; F16 and BF16 for torch CPU
+   but 2.7 to 2.14, whose halves are not known.                                            */
+CKR_API ckr_result ckr_rng_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
+                                   void *out);
+/* torch.randn / normal_ on a contiguous tensor (16 elements or more: another algorithm, here that
+   of x86-64 builds; a non-contiguous one is n calls of one element), random.gauss, numpy's legacy
+   standard_normal / normal. CUDA: equal but for the last bits of logf, sinf and cosf.      */
+CKR_API ckr_result ckr_rng_normal(ckr_rng *r, ckr_dtype t, double mean, double std, uint64_t n,
+                                  void *out);
+/* lo <= x < hi. torch.randint / random_(lo, hi), randrange, RandomState.randint,
+   Generator.integers; `t` is the dtype there, which decides what is drawn (I64 is the default of
+   all but Python, which ignores it).                                                     */
+CKR_API ckr_result ckr_rng_integers(ckr_rng *r, ckr_dtype t, int64_t lo, int64_t hi, uint64_t n,
+                                    int64_t *out);
+/* torch's random_() without bounds: all values that `t` holds exactly and not negative.   */
+CKR_API ckr_result ckr_rng_random(ckr_rng *r, ckr_dtype t, uint64_t n, int64_t *out);
+/* torch.randperm, random.shuffle(list(range(n))), permutation(n).                        */
+CKR_API ckr_result ckr_rng_permutation(ckr_rng *r, uint64_t n, int64_t *out);
+/* random.getrandbits(k), 1 <= k <= 64. Other kinds: CKR_E_UNSUPPORTED.                    */
+CKR_API ckr_result ckr_rng_bits(ckr_rng *r, uint32_t k, uint64_t *out);
+
+typedef enum ckr_rng_policy {
+    CKR_RNG_KEEP = 0,          /* what was saved stays, duplicates too; what is missing is
+                                  derived                                              */
+    CKR_RNG_REMAP,             /* and of streams that repeat each other all but one are, too */
+    CKR_RNG_RESEED             /* nothing saved is used: all from `seed`               */
+} ckr_rng_policy;
 
 /* >>api.plan ------------------------------------------------------------------ */
 
@@ -723,6 +867,8 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     ckr_lr_policy lr_policy;
     int64_t      rewarm_steps; /* of CKR_LR_REWARM                                       */
     double       max_lr_jump;  /* ratio that needs no consent; 0: 1.05                   */
+    ckr_rng_policy rng;        /* of the random streams                                  */
+    uint64_t     seed;         /* of CKR_RNG_RESEED                                      */
     const ckr_group *groups;   /* the coming run's, when they are others: parameters by name;
                                   hyper holds what it asks for, or NULL. NULL: the source's */
     uint64_t     n_groups;
@@ -748,6 +894,56 @@ typedef struct ckr_plan_facts {        /* every pointer lives with the plan     
     const ckr_schedule  *before, *after;       /* NULL: not known. A lane is a group     */
     int64_t              resume_at;    /* number of the first update, from 1             */
 } ckr_plan_facts;
+
+
+typedef enum ckr_rng_source {
+    CKR_RNG_FROM_NONE = 0,     /* there is no state: an opaque generator, never saved here */
+    CKR_RNG_FROM_RANK,         /* saved by an old rank                                 */
+    CKR_RNG_FROM_CARRIED,      /* parked by an earlier conversion, now back            */
+    CKR_RNG_FROM_LINEAGE,      /* new, derived from the run's lineage key              */
+    CKR_RNG_FROM_SEED          /* new, derived from the policy's seed                  */
+} ckr_rng_source;
+
+typedef struct ckr_rng_given { /* one stream of one rank                               */
+    const char     *kind, *name, *scope;
+    ckr_rng_source  source;
+    uint32_t        rank;      /* RANK, CARRIED: the rank that saved it                */
+    uint32_t        generation, attempt;   /* LINEAGE, SEED, or born so earlier: of the key */
+    uint64_t        key;       /* the seed that was derived, 0 when the framework made it */
+    uint32_t        exactness; /* 0 bit for bit, 1 the stream (but placed otherwise), 3 a fresh
+                                  one, 5 missing                                       */
+    const ckr_rng  *state;     /* NULL: FROM_NONE                                      */
+} ckr_rng_given;
+
+typedef struct ckr_rng_carried {
+    const char    *kind, *name, *at;       /* "dp=6,tp=1"                              */
+    uint32_t       rank;
+    int64_t        step;       /* of the checkpoint that had it, -1: not known         */
+    const ckr_rng *state;
+} ckr_rng_carried;
+
+typedef struct ckr_rng_streams {       /* every pointer lives until ckr_rng_streams_free */
+    uint32_t               n_ranks, n_streams; /* each rank has the same, in one order  */
+    const ckr_rng_given   *given;      /* [n_ranks][n_streams]                          */
+    const ckr_rng_carried *carried;    /* no place on these ranks; kept in the side file */
+    uint64_t               n_carried;
+    bool                   disjoint;   /* no two streams that must differ were found to meet */
+    const char            *proof;      /* why, with the figures                         */
+    const ckr_note        *notes;
+    uint64_t               n_notes;
+    ckr_verdict            verdict;
+    const ckr_node        *lineage;    /* the record for the side file, or NULL         */
+    void                  *_owner;
+} ckr_rng_streams;
+
+typedef struct ckr_rng_want {  /* zero: as saved                                       */
+    ckr_topology   topology;   /* of the coming run; 0 in a field: the source's        */
+    ckr_mode       mode;
+    ckr_rng_policy policy;
+    uint64_t       seed;       /* of CKR_RNG_RESEED                                    */
+    uint64_t       draws;      /* 32-bit words that a stream will give at most; 0: no bound,
+                                  or 2^64 in statements of chance                      */
+} ckr_rng_want;
 
 typedef struct ckr_ckpt ckr_ckpt;      /* an opened checkpoint: 1..n files and their run state */
 typedef struct ckr_plan ckr_plan;      /* what a resume or conversion would do           */
@@ -889,6 +1085,17 @@ typedef struct ckr_diff {
 CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
                                  ckr_error *err);
 CKR_API void       ckr_diff_free(ckr_diff *d);
+
+/* Which stream goes to which rank of the coming run: scope by scope, every coordinate that is still
+   there keeps its own, what is new is derived, what has no place is carried. A rank needs only its
+   own row, and every rank computes the same. Reads the states, nothing else. want NULL: as
+   saved. */
+CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *c, const ckr_rng_want *want, ckr_rng_streams *out,
+                                ckr_error *err);
+CKR_API void       ckr_rng_streams_free(ckr_rng_streams *s);
+/* The stream of a rank, by kind ("torch_cuda") and name ("default"); NULL: it has none. */
+CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t rank,
+                                          const char *kind, const char *name);
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -14189,6 +14396,2663 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
     return x->params ? x : NULL;
 }
 
+/* >>rng ----------------------------------------------------------------------- */
+/* Generators of torch, Python, numpy and llm.c: their stored forms, and draws that give the same
+   bits. Facts from torch (ATen CPUGeneratorImpl, CUDAGeneratorImpl, DistributionsHelper,
+   cpu/DistributionTemplates, cpu/avx_mathfun), CPython (_randommodule, random.py), numpy.random
+   (bit_generator, distributions, _bounded_integers) and llm.c (rand.h). mt19937: Matsumoto,
+   Nishimura 1998; Philox, Threefry: Salmon et al. 2011; PCG: O'Neill 2014; the Cephes
+   polynomials of logf, sinf, cosf: Moshier.                                            */
+
+#define CKR__MT_N 624
+#define CKR__MT_M 397
+#define CKR__RNG_MAX_BYTES 5056
+#define CKR__RNG_CANONICAL_MAX 2560
+
+typedef struct ckr__u128 { uint64_t lo, hi; } ckr__u128;
+
+static bool ckr__rng_is_mt(ckr_rng_kind k)
+{
+    return k == CKR_RNG_TORCH_CPU || k == CKR_RNG_PYTHON || k == CKR_RNG_NUMPY ||
+           k == CKR_RNG_MT19937 || k == CKR_RNG_LLMC_MT;
+}
+
+static bool ckr__rng_is_bitgen(ckr_rng_kind k)           /* under numpy.random.Generator */
+{
+    return k >= CKR_RNG_MT19937 && k <= CKR_RNG_SFC64;
+}
+
+static const char *const ckr__rng_names[] = {
+    "none",    "torch_cpu", "torch_cuda", "torch_mps", "python", "numpy", "mt19937", "pcg64",
+    "pcg64dxsm", "philox",  "sfc64",      "llmc",      "llmc_mt", "jax",  "xla",     "opaque"
+};
+static const char *const ckr__rng_classes[] = {          /* numpy's, from MT19937 on     */
+    "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"
+};
+
+CKR_API const char *ckr_rng_kind_name(ckr_rng_kind k)
+{
+    return (unsigned)k < (unsigned)CKR_RNG_KIND_COUNT_ ? ckr__rng_names[k] : "none";
+}
+
+CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name)
+{
+    int i;
+    for (i = 1; i < CKR_RNG_KIND_COUNT_; i++)
+        if (!strcmp(name, ckr__rng_names[i])) return (ckr_rng_kind)i;
+    return CKR_RNG_NONE;
+}
+
+/* A torch version before `known` (100 * major + minor); 0 is the newest. */
+static bool ckr__rng_before(const ckr_rng *r, unsigned known)
+{
+    return r->version && r->version < known;
+}
+
+/* >>rng.mt19937 --------------------------------------------------------------- */
+
+static uint32_t ckr__mt_mix(uint32_t first, uint32_t second, uint32_t ahead)
+{
+    const uint32_t y = (first & 0x80000000u) | (second & 0x7fffffffu);
+    return ahead ^ y >> 1 ^ ((0u - (y & 1)) & 0x9908b0dfu);
+}
+
+static uint32_t ckr__mt_temper(uint32_t y)
+{
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9d2c5680u;
+    y ^= (y << 15) & 0xefc60000u;
+    return y ^ y >> 18;
+}
+
+#ifdef CKR__X64
+/* Four words from `k` on; ahead: the word 397 further, of whichever block it is in. SSE2. */
+static void ckr__mt_twist4(uint32_t *k, const uint32_t *ahead)
+{
+    const __m128i top = _mm_set1_epi32((int)0x80000000u);
+    __m128i y = _mm_or_si128(
+        _mm_and_si128(_mm_loadu_si128((const __m128i *)(const void *)k), top),
+        _mm_andnot_si128(top, _mm_loadu_si128((const __m128i *)(const void *)(k + 1))));
+    __m128i odd = _mm_sub_epi32(_mm_setzero_si128(), _mm_and_si128(y, _mm_set1_epi32(1)));
+    odd = _mm_and_si128(odd, _mm_set1_epi32((int)0x9908b0dfu));
+    y = _mm_xor_si128(_mm_srli_epi32(y, 1), odd);
+    y = _mm_xor_si128(y, _mm_loadu_si128((const __m128i *)(const void *)ahead));
+    _mm_storeu_si128((__m128i *)(void *)k, y);
+}
+
+static void ckr__mt_temper4(const uint32_t *key, uint32_t *out)
+{
+    __m128i y = _mm_loadu_si128((const __m128i *)(const void *)key);
+    y = _mm_xor_si128(y, _mm_srli_epi32(y, 11));
+    y = _mm_xor_si128(y, _mm_and_si128(_mm_slli_epi32(y, 7), _mm_set1_epi32((int)0x9d2c5680u)));
+    y = _mm_xor_si128(y, _mm_and_si128(_mm_slli_epi32(y, 15), _mm_set1_epi32((int)0xefc60000u)));
+    y = _mm_xor_si128(y, _mm_srli_epi32(y, 18));
+    _mm_storeu_si128((__m128i *)(void *)out, y);
+}
+#endif
+
+/* The next block, in place: later words see new ones. */
+static void ckr__mt_twist(uint32_t *k)
+{
+    const int wrap = CKR__MT_N - CKR__MT_M;
+    int i = 0;
+#ifdef CKR__X64
+    for (; i + 4 <= wrap; i += 4) ckr__mt_twist4(k + i, k + i + CKR__MT_M);
+#endif
+    for (; i < wrap; i++) k[i] = ckr__mt_mix(k[i], k[i + 1], k[i + CKR__MT_M]);
+#ifdef CKR__X64
+    for (; i + 5 <= CKR__MT_N; i += 4) ckr__mt_twist4(k + i, k + i - wrap);
+#endif
+    for (; i < CKR__MT_N - 1; i++) k[i] = ckr__mt_mix(k[i], k[i + 1], k[i - wrap]);
+    k[i] = ckr__mt_mix(k[i], k[0], k[i - wrap]);
+}
+
+/* A used-up block of torch has `next` 624 from now on, not a fresh state's 0. */
+static void ckr__mt_block(ckr_rng *r)
+{
+    ckr__mt_twist(r->u.key);
+    r->pos = 0;
+    r->next = CKR__MT_N;
+}
+
+static uint32_t ckr__mt_u32(ckr_rng *r)
+{
+    if (r->pos >= CKR__MT_N) ckr__mt_block(r);
+    return ckr__mt_temper(r->u.key[r->pos++]);
+}
+
+static uint64_t ckr__mt_u64(ckr_rng *r)
+{
+    const uint64_t high = ckr__mt_u32(r);
+    return high << 32 | ckr__mt_u32(r);
+}
+
+static void ckr__mt_fill(ckr_rng *r, uint32_t *out, uint64_t n)
+{
+    while (n) {
+        const uint32_t *key;
+        uint32_t i = 0, m;
+        if (r->pos >= CKR__MT_N) ckr__mt_block(r);
+        m = (uint32_t)ckr__min_i64(CKR__MT_N - (int64_t)r->pos,
+                                   (int64_t)(n < CKR__MT_N ? n : CKR__MT_N));
+        key = r->u.key + r->pos;
+#ifdef CKR__X64
+        for (; i + 4 <= m; i += 4) ckr__mt_temper4(key + i, out + i);
+#endif
+        for (; i < m; i++) out[i] = ckr__mt_temper(key[i]);
+        r->pos += m;
+        out += m;
+        n -= m;
+    }
+}
+
+/* numpy's and Python's double of 53 bits, from two words. */
+static double ckr__mt_double(ckr_rng *r)
+{
+    const uint32_t a = ckr__mt_u32(r) >> 5, b = ckr__mt_u32(r) >> 6;
+    return (a * 67108864.0 + b) / 9007199254740992.0;
+}
+
+static void ckr__mt_seed_word(ckr_rng *r, uint32_t w)
+{
+    uint32_t *s = r->u.key, j;
+    s[0] = w;
+    for (j = 1; j < CKR__MT_N; j++) s[j] = 1812433253u * (s[j - 1] ^ s[j - 1] >> 30) + j;
+    r->pos = CKR__MT_N;
+    r->next = 0;
+}
+
+static void ckr__mt_seed_key(ckr_rng *r, const uint32_t *k, size_t n)
+{
+    uint32_t *s = r->u.key, i = 1;
+    size_t j = 0, rounds = n > CKR__MT_N ? n : CKR__MT_N;
+    ckr__mt_seed_word(r, 19650218u);
+    for (; rounds; rounds--) {
+        s[i] = (s[i] ^ (s[i - 1] ^ s[i - 1] >> 30) * 1664525u) + k[j] + (uint32_t)j;
+        if (++j == n) j = 0;
+        if (++i < CKR__MT_N) continue;
+        s[0] = s[CKR__MT_N - 1];
+        i = 1;
+    }
+    for (rounds = CKR__MT_N - 1; rounds; rounds--) {
+        s[i] = (s[i] ^ (s[i - 1] ^ s[i - 1] >> 30) * 1566083941u) - i;
+        if (++i < CKR__MT_N) continue;
+        s[0] = s[CKR__MT_N - 1];
+        i = 1;
+    }
+    s[0] = 0x80000000u;
+}
+
+/* The low 31 bits of the first word are in no later output: all else zero gives only zeros. */
+static bool ckr__mt_degenerate(const uint32_t *key)
+{
+    uint32_t any = key[0] & 0x80000000u;
+    int i;
+    for (i = 1; i < CKR__MT_N; i++) any |= key[i];
+    return any == 0;
+}
+
+/* >>rng.counter --------------------------------------------------------------- */
+
+static void ckr__philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4])
+{
+    uint32_t a = ctr[0], b = ctr[1], c = ctr[2], d = ctr[3], k0 = key[0], k1 = key[1];
+    int i;
+    for (i = 0; i < 10; i++) {
+        const uint64_t x = (uint64_t)0xd2511f53u * a, y = (uint64_t)0xcd9e8d57u * c;
+        a = (uint32_t)(y >> 32) ^ b ^ k0;
+        b = (uint32_t)y;
+        c = (uint32_t)(x >> 32) ^ d ^ k1;
+        d = (uint32_t)x;
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    out[0] = a;
+    out[1] = b;
+    out[2] = c;
+    out[3] = d;
+}
+
+/* Four words of a torch CUDA generator: block b of thread t. */
+static void ckr__philox_block(uint64_t seed, uint64_t b, uint64_t t, uint32_t out[4])
+{
+    uint32_t ctr[4], key[2];
+    ctr[0] = (uint32_t)b;
+    ctr[1] = (uint32_t)(b >> 32);
+    ctr[2] = (uint32_t)t;
+    ctr[3] = (uint32_t)(t >> 32);
+    key[0] = (uint32_t)seed;
+    key[1] = (uint32_t)(seed >> 32);
+    ckr__philox4x32(ctr, key, out);
+}
+
+static void ckr__threefry2x32(const uint32_t key[2], const uint32_t ctr[2], uint32_t out[2])
+{
+    static const uint8_t turn[8] = { 13, 15, 26, 6, 17, 29, 16, 24 };
+    uint32_t k[3], x = ctr[0] + key[0], y = ctr[1] + key[1], i;
+    k[0] = key[0];
+    k[1] = key[1];
+    k[2] = 0x1bd11bdau ^ key[0] ^ key[1];
+    for (i = 0; i < 20; i++) {
+        const uint32_t r = turn[i & 7], q = i / 4 + 1;
+        x += y;
+        y = (y << r | y >> (32 - r)) ^ x;
+        if ((i & 3) != 3) continue;
+        x += k[q % 3];
+        y += k[(q + 1) % 3] + q;
+    }
+    out[0] = x;
+    out[1] = y;
+}
+
+static ckr__u128 ckr__mul64(uint64_t a, uint64_t b)
+{
+    const uint64_t al = (uint32_t)a, ah = a >> 32, bl = (uint32_t)b, bh = b >> 32;
+    const uint64_t low = al * bl, m1 = ah * bl + (low >> 32), m2 = al * bh + (uint32_t)m1;
+    ckr__u128 r;
+    r.lo = m2 << 32 | (uint32_t)low;
+    r.hi = ah * bh + (m1 >> 32) + (m2 >> 32);
+    return r;
+}
+
+static ckr__u128 ckr__mul128(ckr__u128 a, ckr__u128 b)              /* modulo 2^128        */
+{
+    ckr__u128 r = ckr__mul64(a.lo, b.lo);
+    r.hi += a.hi * b.lo + a.lo * b.hi;
+    return r;
+}
+
+static ckr__u128 ckr__add128(ckr__u128 a, ckr__u128 b)
+{
+    a.lo += b.lo;
+    a.hi += b.hi + (a.lo < b.lo);
+    return a;
+}
+
+/* numpy's Philox4x64-10: the counter goes up by one before each block of four. */
+static uint64_t ckr__philox64_next(ckr_rng *r)
+{
+    uint64_t *w = r->u.w, a, b, c, d, k0 = w[4], k1 = w[5];
+    int i;
+    if (r->pos < 4) return w[6 + r->pos++];
+    for (i = 0; i < 4 && ++w[i] == 0; i++) {}
+    a = w[0];
+    b = w[1];
+    c = w[2];
+    d = w[3];
+    for (i = 0; i < 10; i++) {
+        const ckr__u128 x = ckr__mul64(0xd2e7470ee14c6c93u, a);
+        const ckr__u128 y = ckr__mul64(0xca5a826395121157u, c);
+        a = y.hi ^ b ^ k0;
+        b = y.lo;
+        c = x.hi ^ d ^ k1;
+        d = x.lo;
+        k0 += 0x9e3779b97f4a7c15u;
+        k1 += 0xbb67ae8584caa73bu;
+    }
+    w[6] = a;
+    w[7] = b;
+    w[8] = c;
+    w[9] = d;
+    r->pos = 1;
+    return a;
+}
+
+/* >>rng.words ----------------------------------------------------------------- */
+/* PCG64 of numpy: a linear congruential generator modulo 2^128 and an output function: XSL-RR of
+   the new state, or DXSM of the old one with a multiplier of 64 bits.                     */
+
+static ckr__u128 ckr__pcg_multiplier(bool dxsm)
+{
+    ckr__u128 m;
+    m.lo = dxsm ? 0xda942042e4dd58b5u : 0x4385df649fccf645u;
+    m.hi = dxsm ? 0 : 0x2360ed051fc65da4u;
+    return m;
+}
+
+static void ckr__pcg_step(ckr_rng *r, bool dxsm)
+{
+    ckr__u128 s, inc;
+    s.lo = r->u.w[0];
+    s.hi = r->u.w[1];
+    inc.lo = r->u.w[2];
+    inc.hi = r->u.w[3];
+    s = ckr__add128(ckr__mul128(s, ckr__pcg_multiplier(dxsm)), inc);
+    r->u.w[0] = s.lo;
+    r->u.w[1] = s.hi;
+}
+
+static uint64_t ckr__pcg_next(ckr_rng *r)
+{
+    uint64_t lo, hi;
+    unsigned turn;
+    if (r->kind == CKR_RNG_PCG64) {
+        ckr__pcg_step(r, false);
+        lo = r->u.w[0] ^ r->u.w[1];
+        turn = (unsigned)(r->u.w[1] >> 58);
+        return turn ? lo >> turn | lo << (64 - turn) : lo;
+    }
+    lo = r->u.w[0] | 1;
+    hi = r->u.w[1];
+    ckr__pcg_step(r, true);
+    hi = (hi ^ hi >> 32) * 0xda942042e4dd58b5u;
+    return (hi ^ hi >> 48) * lo;
+}
+
+static uint64_t ckr__sfc_next(ckr_rng *r)
+{
+    uint64_t *s = r->u.w;
+    const uint64_t t = s[0] + s[1] + s[3]++;
+    s[0] = s[1] ^ s[1] >> 11;
+    s[1] = s[2] + (s[2] << 3);
+    s[2] = (s[2] << 24 | s[2] >> 40) + t;
+    return t;
+}
+
+static uint32_t ckr__xorshift_next(ckr_rng *r)
+{
+    uint64_t s = r->u.w[0];
+    s ^= s >> 12;
+    s ^= s << 25;
+    s ^= s >> 27;
+    r->u.w[0] = s;
+    return (uint32_t)(s * 0x2545f4914f6cdd1du >> 32);
+}
+
+CKR_API uint64_t ckr_rng_u64(ckr_rng *r)
+{
+    uint64_t high;
+    switch ((int)r->kind) {
+    case CKR_RNG_TORCH_CPU: case CKR_RNG_PYTHON: case CKR_RNG_NUMPY: case CKR_RNG_MT19937:
+    case CKR_RNG_LLMC_MT: return ckr__mt_u64(r);
+    case CKR_RNG_PCG64: case CKR_RNG_PCG64DXSM: return ckr__pcg_next(r);
+    case CKR_RNG_PHILOX: return ckr__philox64_next(r);
+    case CKR_RNG_SFC64: return ckr__sfc_next(r);
+    case CKR_RNG_LLMC:
+        high = ckr__xorshift_next(r);
+        return high << 32 | ckr__xorshift_next(r);
+    default: return 0;
+    }
+}
+
+/* numpy gives out the low half of a 64-bit word first and keeps the high one. */
+CKR_API uint32_t ckr_rng_u32(ckr_rng *r)
+{
+    uint64_t v;
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return ckr__mt_u32(r);
+    if (r->kind == CKR_RNG_LLMC) return ckr__xorshift_next(r);
+    if (!ckr__rng_is_bitgen((ckr_rng_kind)r->kind)) return 0;
+    if (r->has_uint32) {
+        r->has_uint32 = 0;
+        return r->uinteger;
+    }
+    v = ckr_rng_u64(r);
+    r->has_uint32 = 1;
+    r->uinteger = (uint32_t)(v >> 32);
+    return (uint32_t)v;
+}
+
+static bool ckr__rng_has_words(const ckr_rng *r)
+{
+    return ckr__rng_is_mt((ckr_rng_kind)r->kind) || r->kind == CKR_RNG_LLMC ||
+           ckr__rng_is_bitgen((ckr_rng_kind)r->kind);
+}
+
+CKR_API ckr_result ckr_rng_u32_fill(ckr_rng *r, uint64_t n, uint32_t *out)
+{
+    uint64_t i;
+    if (!ckr__rng_has_words(r)) return CKR_E_UNSUPPORTED;
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) ckr__mt_fill(r, out, n);
+    else for (i = 0; i < n; i++) out[i] = ckr_rng_u32(r);
+    return CKR_OK;
+}
+
+/* A product that no compiler fuses with the sum around it: Python and numpy round it. */
+static double ckr__product(double a, double b)
+{
+    const volatile double p = a * b;
+    return p;
+}
+
+/* random() of Python, numpy's RandomState and numpy's Generator. */
+static double ckr__rng_double(ckr_rng *r)
+{
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return ckr__mt_double(r);
+    return (double)(ckr_rng_u64(r) >> 11) * (1.0 / 9007199254740992.0);
+}
+
+/* >>rng.seed ------------------------------------------------------------------ */
+
+static uint32_t ckr__ss_hash(uint32_t v, uint32_t *h, uint32_t multiplier)
+{
+    v ^= *h;
+    *h *= multiplier;
+    v *= *h;
+    return v ^ v >> 16;
+}
+
+static uint32_t ckr__ss_mix(uint32_t x, uint32_t y)
+{
+    const uint32_t v = 0xca01f9ddu * x - 0x4973f715u * y;
+    return v ^ v >> 16;
+}
+
+/* numpy.random.SeedSequence with a pool of four words: generate_state(n_out, uint32). A spawned
+   one has its entropy padded with zeros to four words, then the spawn key.                */
+static void ckr__seed_sequence(const uint32_t *entropy, size_t n, uint32_t *out, size_t n_out)
+{
+    uint32_t pool[4], h = 0x43b0d7e5u;
+    size_t i, k;
+    for (i = 0; i < 4; i++) pool[i] = ckr__ss_hash(i < n ? entropy[i] : 0, &h, 0x931e8875u);
+    for (i = 0; i < 4; i++)
+        for (k = 0; k < 4; k++)
+            if (i != k) pool[k] = ckr__ss_mix(pool[k], ckr__ss_hash(pool[i], &h, 0x931e8875u));
+    for (i = 4; i < n; i++)
+        for (k = 0; k < 4; k++)
+            pool[k] = ckr__ss_mix(pool[k], ckr__ss_hash(entropy[i], &h, 0x931e8875u));
+    h = 0x8b51f9ddu;
+    for (i = 0; i < n_out; i++) out[i] = ckr__ss_hash(pool[i & 3], &h, 0x58f38dedu);
+}
+
+/* numpy seeds PCG64DXSM too with the steps of PCG64. */
+static void ckr__pcg_seed(ckr_rng *r, ckr__u128 state, ckr__u128 sequence)
+{
+    ckr__u128 s;
+    r->u.w[0] = r->u.w[1] = 0;
+    r->u.w[2] = sequence.lo << 1 | 1;
+    r->u.w[3] = sequence.hi << 1 | sequence.lo >> 63;
+    ckr__pcg_step(r, false);
+    s.lo = r->u.w[0];
+    s.hi = r->u.w[1];
+    s = ckr__add128(s, state);
+    r->u.w[0] = s.lo;
+    r->u.w[1] = s.hi;
+    ckr__pcg_step(r, false);
+}
+
+/* numpy's bit generators from the words of a SeedSequence. */
+static void ckr__bitgen_seed(ckr_rng *r, const uint32_t *entropy, size_t n)
+{
+    uint32_t v[CKR__MT_N];
+    uint64_t w[4];
+    ckr__u128 a, b;
+    int i;
+    if (r->kind == CKR_RNG_MT19937) {
+        ckr__seed_sequence(entropy, n, v, CKR__MT_N);
+        memcpy(r->u.key, v, sizeof v);
+        r->u.key[0] = 0x80000000u;
+        r->pos = CKR__MT_N - 1;                /* numpy's loop variable, not 624 */
+        return;
+    }
+    ckr__seed_sequence(entropy, n, v, 8);
+    for (i = 0; i < 4; i++) w[i] = v[2 * i] | (uint64_t)v[2 * i + 1] << 32;
+    if (r->kind == CKR_RNG_PHILOX) {
+        r->u.w[4] = w[0];
+        r->u.w[5] = w[1];
+        r->pos = 4;
+    } else if (r->kind == CKR_RNG_SFC64) {
+        memcpy(r->u.w, w, 3 * sizeof *w);
+        r->u.w[3] = 1;
+        for (i = 0; i < 12; i++) (void)ckr__sfc_next(r);
+    } else {
+        a.hi = w[0];
+        a.lo = w[1];
+        b.hi = w[2];
+        b.lo = w[3];
+        ckr__pcg_seed(r, a, b);
+    }
+}
+
+static void ckr__mps_seed(ckr_rng *r, uint64_t seed)
+{
+    uint8_t *p = r->u.bytes;
+    int i;
+    for (i = 0; i < 5; i++) ckr__store_u32(p + 4 * i, 1);
+    ckr__store_u64(p + 20, seed);
+    r->seed = seed;
+    r->offset = 0;
+}
+
+CKR_API ckr_result ckr_rng_seed(ckr_rng *r, ckr_rng_kind kind, uint64_t seed)
+{
+    uint32_t limbs[2];
+    const size_t n = seed >> 32 ? 2 : 1;
+    limbs[0] = (uint32_t)seed;
+    limbs[1] = (uint32_t)(seed >> 32);
+    if (kind <= CKR_RNG_NONE || kind >= CKR_RNG_OPAQUE || (kind == CKR_RNG_NUMPY && n > 1) ||
+        (kind == CKR_RNG_LLMC && !seed))
+        return CKR_E_ARG;
+    memset(r, 0, sizeof *r);
+    r->kind = (uint16_t)kind;
+    switch ((int)kind) {
+    case CKR_RNG_TORCH_CPU:
+    case CKR_RNG_LLMC_MT:
+        r->layout = kind == CKR_RNG_TORCH_CPU ? 5056 : 2520;
+        r->seeded = kind == CKR_RNG_TORCH_CPU;
+        r->seed = r->seeded ? seed : 0;
+        ckr__mt_seed_word(r, (uint32_t)seed);
+        break;
+    case CKR_RNG_TORCH_CUDA: r->layout = 16; r->seed = seed; break;
+    case CKR_RNG_TORCH_MPS:  r->layout = 44; ckr__mps_seed(r, seed); break;
+    case CKR_RNG_PYTHON:     r->layout = 3; ckr__mt_seed_key(r, limbs, n); break;
+    case CKR_RNG_NUMPY:      ckr__mt_seed_word(r, (uint32_t)seed); break;
+    case CKR_RNG_LLMC:       r->u.w[0] = seed; break;
+    case CKR_RNG_JAX:        r->u.w[0] = seed >> 32 | seed << 32; break;
+    case CKR_RNG_XLA:        r->seed = seed; break;
+    default:                 ckr__bitgen_seed(r, limbs, n); break;
+    }
+    return CKR_OK;
+}
+
+/* A new stream from a derived seed: Philox takes it as its key, mt19937 as a key array of two
+   words, the others words of Philox blocks. Label, stored form and what the caller set stay. */
+static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
+{
+    uint32_t v[4], k[2];
+    uint64_t w[4];
+    int i;
+    if (r->kind == CKR_RNG_OPAQUE || r->kind == CKR_RNG_JAX || r->kind == CKR_RNG_NONE)
+        return false;
+    for (i = 0; i < 2; i++) {
+        ckr__philox_block(s, (uint64_t)i, 0, v);
+        w[2 * i] = v[0] | (uint64_t)v[1] << 32;
+        w[2 * i + 1] = v[2] | (uint64_t)v[3] << 32;
+    }
+    r->has_normal = r->has_float = r->has_uint32 = r->uinteger = 0;
+    r->normal = r->old_x = r->old_rho = 0;
+    r->float_normal = 0;
+    r->flags &= (uint16_t)~CKR_RNG_ODD;
+    k[0] = (uint32_t)s;
+    k[1] = (uint32_t)(s >> 32);
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) {
+        ckr__mt_seed_key(r, k, 2);
+        return true;
+    }
+    if (r->kind == CKR_RNG_TORCH_MPS) ckr__mps_seed(r, s);
+    r->offset = 0;
+    r->seed = r->kind == CKR_RNG_XLA ? s & 0x7fffffff : s;
+    if (!ckr__rng_has_words(r)) return true;
+    memset(&r->u, 0, sizeof r->u);
+    memcpy(r->u.w, w, sizeof w);
+    if (r->kind == CKR_RNG_LLMC) r->u.w[0] = s;
+    if (r->kind == CKR_RNG_PCG64 || r->kind == CKR_RNG_PCG64DXSM) r->u.w[2] |= 1;
+    if (r->kind == CKR_RNG_SFC64) r->u.w[3] = 1;
+    for (i = 0; i < 12 && r->kind == CKR_RNG_SFC64; i++) (void)ckr__sfc_next(r);
+    if (r->kind == CKR_RNG_PHILOX) {
+        memset(r->u.w, 0, 10 * sizeof *r->u.w);
+        r->u.w[4] = s;
+        r->pos = 4;
+    }
+    if (r->kind != CKR_RNG_XLA) r->seed = 0;
+    return true;
+}
+
+/* >>rng.bytes ----------------------------------------------------------------- */
+/* torch's ByteTensors and llm.c's struct. mt19937 there has `left` and `next`; left 1 means that
+   a new block comes next, whatever `next` says, else next is 625 - left, the position.      */
+
+static double ckr__load_double(const uint8_t *p)
+{
+    const uint64_t u = ckr__load_u64(p);
+    double d;
+    memcpy(&d, &u, 8);
+    return d;
+}
+
+static void ckr__store_double(uint8_t *p, double d)
+{
+    uint64_t u;
+    memcpy(&u, &d, 8);
+    ckr__store_u64(p, u);
+}
+
+static ckr_result ckr__rng_fail(ckr_error *e, ckr_item item, const char *what, uint64_t found)
+{
+    return ckr__fail(e, item, NULL, CKR_NO_OFFSET, "", "%s: %s (%llu)", ckr__item_text[item], what,
+                     (unsigned long long)found);
+}
+
+static ckr_result ckr__rng_size(ckr_error *e, uint64_t found, const char *expected)
+{
+    return ckr__fail(e, CKR_ITEM_RNG_SIZE, NULL, CKR_NO_OFFSET, "",
+                     "a generator's state of %llu bytes, expected %s", (unsigned long long)found,
+                     expected);
+}
+
+static ckr_result ckr__rng_cursor(ckr_error *e, ckr_rng *r, uint32_t left, uint64_t next)
+{
+    if (left < 1 || left > CKR__MT_N || next > CKR__MT_N)
+        return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
+                         "left %lld, next %llu: expected 1 to 624 and 0 to 624",
+                         (long long)(int32_t)left, (unsigned long long)next);
+    if (left != 1 && next != 625 - left)
+        return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
+                         "left %u needs next %u, found %llu", left, 625 - left,
+                         (unsigned long long)next);
+    r->pos = left == 1 ? CKR__MT_N : 625 - left;
+    r->next = left == 1 ? (uint32_t)next : CKR__MT_N;
+    if (ckr__mt_degenerate(r->u.key))
+        return ckr__fail(e, CKR_ITEM_RNG_DEGENERATE, NULL, CKR_NO_OFFSET, "", NULL);
+    return CKR_OK;
+}
+
+static bool ckr__rng_finite(double d)
+{
+    return d >= -DBL_MAX && d <= DBL_MAX;
+}
+
+static ckr_result ckr__rng_parse_cpu(ckr_error *e, const uint8_t *p, size_t n, ckr_rng *r)
+{
+    const uint64_t next = ckr__load_u64(p + 16);
+    int i;
+    r->seed = ckr__load_u64(p);
+    r->seeded = (uint16_t)ckr__load_u32(p + 12);
+    if (ckr__load_u32(p + 12) != r->seeded || !r->seeded)
+        return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "seeded", ckr__load_u32(p + 12));
+    for (i = 0; i < CKR__MT_N; i++) {
+        r->u.key[i] = ckr__load_u32(p + 24 + 8 * i);
+        if (ckr__load_u32(p + 28 + 8 * i)) r->flags |= CKR_RNG_ODD;
+    }
+    r->old_x = ckr__load_double(p + 5016);
+    r->normal = ckr__load_double(p + 5024);
+    r->old_rho = ckr__load_double(p + 5032);
+    r->has_normal = ckr__load_u32(p + 5040);
+    memcpy(r->pad, p + 5044, 4);
+    if (n == 5056) {
+        const uint32_t u = ckr__load_u32(p + 5048);
+        memcpy(&r->float_normal, &u, 4);
+        r->has_float = p[5052];
+        memcpy(r->pad + 4, p + 5053, 3);
+    }
+    if (r->has_normal && !(n == 5056 ? ckr__rng_finite(r->normal)
+                                     : ckr__rng_finite(r->old_x) && ckr__rng_finite(r->old_rho)))
+        return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the cached normal is not finite",
+                             r->has_normal);
+    return ckr__rng_cursor(e, r, ckr__load_u32(p + 8), next);
+}
+
+static ckr_result ckr__rng_parse_llmc(ckr_error *e, const uint8_t *p, ckr_rng *r)
+{
+    int i;
+    r->seed = ckr__load_u64(p);
+    for (i = 0; i < CKR__MT_N; i++) r->u.key[i] = ckr__load_u32(p + 16 + 4 * i);
+    if (ckr__load_u32(p + 2512) || ckr__load_u32(p + 2516) != 0x9908b0dfu)
+        return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the matrix constants",
+                             ckr__load_u32(p + 2516));
+    return ckr__rng_cursor(e, r, ckr__load_u32(p + 8), ckr__load_u32(p + 12));
+}
+
+/* Seed and offset, behind 800 bytes of 0xff in the layout of torch 1.2 to 2.0. */
+static ckr_result ckr__rng_parse_cuda(ckr_error *e, const uint8_t *p, size_t n, ckr_rng *r)
+{
+    const size_t head = n >= 800 ? 800 : 0;
+    size_t i;
+    for (i = 0; i < head; i++) if (p[i] != 0xff) r->flags |= CKR_RNG_ODD;
+    r->seed = ckr__load_u64(p + head);
+    r->offset = n - head == 16 ? ckr__load_u64(p + head + 8) : 0;
+    if (r->offset >> 63)
+        return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
+                         "the Philox offset is negative: %lld", (long long)r->offset);
+    return CKR_OK;
+}
+
+static ckr_rng_kind ckr__rng_kind_of_size(size_t n)
+{
+    switch (n) {
+    case 5056: case 5048:               return CKR_RNG_TORCH_CPU;
+    case 8: case 16: case 808: case 816: return CKR_RNG_TORCH_CUDA;
+    case 36: case 44:                   return CKR_RNG_TORCH_MPS;
+    case 2520:                          return CKR_RNG_LLMC_MT;
+    default:                            return CKR_RNG_NONE;
+    }
+}
+
+static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t *p, size_t n,
+                                 ckr_rng *out)
+{
+    const ckr_rng_kind fits = ckr__rng_kind_of_size(n);
+    memset(out, 0, sizeof *out);
+    if (n == 824016)
+        return ckr__rng_size(e, n, "16: torch 1.1 and older drew from 200 MTGP32 generators, which "
+                             "nothing can continue");
+    if (kind == CKR_RNG_NONE) kind = fits;
+    if (kind == CKR_RNG_NONE) return ckr__rng_size(e, n, "5056, 16 or another size of torch's");
+    if (kind == CKR_RNG_TORCH_CPU && fits != kind) return ckr__rng_size(e, n, "5056 or 5048");
+    if (kind == CKR_RNG_TORCH_CUDA && fits != kind)
+        return ckr__rng_size(e, n, "16 or 8, or 816 or 808 of torch before 2.1");
+    if (kind == CKR_RNG_TORCH_MPS && fits != kind) return ckr__rng_size(e, n, "44 or 36");
+    if (kind == CKR_RNG_LLMC_MT && fits != kind) return ckr__rng_size(e, n, "2520");
+    if (kind == CKR_RNG_OPAQUE && n > sizeof out->u.bytes)
+        return ckr__rng_size(e, n, "at most 2496 of a device that is not known");
+    out->kind = (uint16_t)kind;
+    out->layout = (uint32_t)n;
+    switch ((int)kind) {
+    case CKR_RNG_TORCH_CPU:  return ckr__rng_parse_cpu(e, p, n, out);
+    case CKR_RNG_LLMC_MT:    return ckr__rng_parse_llmc(e, p, out);
+    case CKR_RNG_TORCH_CUDA: return ckr__rng_parse_cuda(e, p, n, out);
+    case CKR_RNG_TORCH_MPS:
+        memcpy(out->u.bytes, p, 28);
+        out->seed = ckr__load_u64(p + 28);
+        out->offset = n == 44 ? ckr__load_u64(p + 36) : 0;
+        return CKR_OK;
+    case CKR_RNG_OPAQUE:
+        if (n) memcpy(out->u.bytes, p, n);
+        return CKR_OK;
+    default:
+        return ckr__fail(e, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
+                         "a generator of kind %s is not stored as bytes", ckr_rng_kind_name(kind));
+    }
+}
+
+CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n, ckr_rng *out,
+                                  ckr_error *err)
+{
+    ckr_error own;
+    ckr_result r;
+    if (!err) err = &own;
+    memset(err, 0, sizeof *err);
+    err->offset = CKR_NO_OFFSET;
+    r = ckr__rng_parse(err, kind, (const uint8_t *)bytes, n, out);
+    if (r != CKR_OK) memset(out, 0, sizeof *out);
+    return r;
+}
+
+static void ckr__rng_put_cpu(const ckr_rng *r, uint8_t *p)
+{
+    uint32_t u;
+    int i;
+    ckr__store_u64(p, r->seed);
+    ckr__store_u32(p + 8, r->pos >= CKR__MT_N ? 1 : 625 - r->pos);
+    ckr__store_u32(p + 12, r->seeded);
+    ckr__store_u64(p + 16, r->pos >= CKR__MT_N ? r->next : r->pos);
+    for (i = 0; i < CKR__MT_N; i++) ckr__store_u64(p + 24 + 8 * i, r->u.key[i]);
+    ckr__store_double(p + 5016, r->old_x);
+    ckr__store_double(p + 5024, r->normal);
+    ckr__store_double(p + 5032, r->old_rho);
+    ckr__store_u32(p + 5040, r->has_normal);
+    memcpy(p + 5044, r->pad, 4);
+    if (r->layout != 5056) return;
+    memcpy(&u, &r->float_normal, 4);
+    ckr__store_u32(p + 5048, u);
+    p[5052] = (uint8_t)r->has_float;
+    memcpy(p + 5053, r->pad + 4, 3);
+}
+
+static void ckr__rng_put_llmc(const ckr_rng *r, uint8_t *p)
+{
+    int i;
+    ckr__store_u64(p, r->seed);
+    ckr__store_u32(p + 8, r->pos >= CKR__MT_N ? 1 : 625 - r->pos);
+    ckr__store_u32(p + 12, r->pos >= CKR__MT_N ? r->next : r->pos);
+    for (i = 0; i < CKR__MT_N; i++) ckr__store_u32(p + 16 + 4 * i, r->u.key[i]);
+    ckr__store_u32(p + 2512, 0);
+    ckr__store_u32(p + 2516, 0x9908b0dfu);
+}
+
+/* 0: there is no such form; torch's pair cannot say "a new block, nothing read of it" (pos 0). */
+static size_t ckr__rng_bytes_size(const ckr_rng *r)
+{
+    const bool known = r->kind == CKR_RNG_OPAQUE
+                           ? r->layout <= sizeof r->u.bytes
+                           : r->kind && (int)ckr__rng_kind_of_size(r->layout) == r->kind;
+    if (!known || (ckr__rng_is_mt((ckr_rng_kind)r->kind) && r->pos == 0)) return 0;
+    return r->layout;
+}
+
+static size_t ckr__rng_to_bytes(const ckr_rng *r, uint8_t *out)
+{
+    const size_t n = ckr__rng_bytes_size(r);
+    const size_t head = n >= 800 ? 800 : 0;
+    if (!n) return 0;
+    switch ((int)r->kind) {
+    case CKR_RNG_TORCH_CPU: ckr__rng_put_cpu(r, out); break;
+    case CKR_RNG_LLMC_MT:   ckr__rng_put_llmc(r, out); break;
+    case CKR_RNG_TORCH_CUDA:
+        memset(out, 0xff, head);
+        ckr__store_u64(out + head, r->seed);
+        if (n - head == 16) ckr__store_u64(out + head + 8, r->offset);
+        break;
+    case CKR_RNG_TORCH_MPS:
+        memcpy(out, r->u.bytes, 28);
+        ckr__store_u64(out + 28, r->seed);
+        if (n == 44) ckr__store_u64(out + 36, r->offset);
+        break;
+    default: memcpy(out, r->u.bytes, n); break;
+    }
+    return n;
+}
+
+CKR_API size_t ckr_rng_encode(const ckr_rng *r, void *out, size_t cap)
+{
+    const size_t n = ckr__rng_bytes_size(r);
+    if (n && out && n <= cap) (void)ckr__rng_to_bytes(r, (uint8_t *)out);
+    return n;
+}
+
+/* >>rng.node ------------------------------------------------------------------ */
+/* The same from trees: tensors and arrays of bytes, torch._C.Generator objects, Python's and
+   numpy's tuples, numpy's dicts and pickled generators.                                   */
+
+static ckr_result ckr__rng_form(ckr__ctx *c, const char *expected)
+{
+    return ckr__fail(c->err, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
+                     "not the state of a generator: expected %s", expected);
+}
+
+/* Elements of a plain array one after the other, little-endian, at most `cap` bytes. */
+static ckr_result ckr__rng_data(ckr__ctx *c, const ckr_view *v, uint8_t *out, size_t cap,
+                                size_t *n)
+{
+    const uint64_t size = ckr_dtype_size(v->dtype);
+    int64_t count, step = 1;
+    uint64_t at;
+    uint32_t d;
+    if (!size || v->layout || v->conj || v->neg || v->meta || v->offset < 0 ||
+        !ckr__numel(v->n_dims, v->shape, &count))
+        return ckr__rng_form(c, "a plain array");
+    for (d = v->n_dims; d-- > 0 && count > 1;) {
+        if (v->shape[d] != 1 && v->stride[d] != step)
+            return ckr__rng_form(c, "a contiguous array");
+        step *= v->shape[d];
+    }
+    if ((uint64_t)count > cap / size)
+        return ckr__rng_size(c->err, (uint64_t)count * size, "5056 or fewer");
+    *n = (size_t)((uint64_t)count * size);
+    if (!ckr__mul_u64((uint64_t)v->offset, size, &at) || !ckr__range_ok(at, *n, v->data_bytes))
+        return ckr__rng_form(c, "an array inside its storage");
+    if (v->bytes) {
+        if (*n) memcpy(out, v->bytes + at, *n);
+    } else {
+        ckr_result r;
+        if (v->file == CKR_NO_FILE) return ckr__rng_form(c, "an array with data");
+        r = ckr__file_read(c, v->file, v->data_offset + at, out, *n);
+        if (r != CKR_OK) return r;
+    }
+    if (v->big_endian) ckr__swap_bytes(out, *n, (size_t)size);
+    return CKR_OK;
+}
+
+static bool ckr__rng_is_int(ckr_dtype t)
+{
+    return t >= CKR_DTYPE_U8 && t <= CKR_DTYPE_I64;
+}
+
+/* A little-endian integer of 1, 2, 4 or 8 bytes, its sign extended when the dtype has one. */
+static uint64_t ckr__rng_load_int(ckr_dtype t, const uint8_t *p)
+{
+    switch ((int)t) {
+    case CKR_DTYPE_U8:  return p[0];
+    case CKR_DTYPE_I8:  return (uint64_t)(int64_t)(int8_t)p[0];
+    case CKR_DTYPE_U16: return ckr__load_u16(p);
+    case CKR_DTYPE_I16: return (uint64_t)(int64_t)(int16_t)ckr__load_u16(p);
+    case CKR_DTYPE_U32: return ckr__load_u32(p);
+    case CKR_DTYPE_I32: return (uint64_t)(int64_t)(int32_t)ckr__load_u32(p);
+    default:            return ckr__load_u64(p);
+    }
+}
+
+/* An integer of 0 to 2^128 - 1. */
+static bool ckr__rng_big(ckr__ctx *c, const ckr_node *n, ckr__u128 *out)
+{
+    uint8_t b[17];
+    size_t got;
+    if (!n) return false;
+    memset(b, 0, sizeof b);
+    if (n->kind == CKR_NODE_INT || n->kind == CKR_NODE_BOOL) {
+        int64_t i = 0;
+        ckr_node_i64(n, &i);
+        out->lo = (uint64_t)i;
+        out->hi = 0;
+        return i >= 0;
+    }
+    if (n->kind == CKR_NODE_NPSCALAR && ckr__rng_is_int(n->u.view->dtype)) {
+        if (ckr__rng_data(c, n->u.view, b, 8, &got) != CKR_OK || !got) return false;
+        out->lo = ckr__rng_load_int(n->u.view->dtype, b);
+        out->hi = 0;
+        return n->u.view->dtype == CKR_DTYPE_U64 || !(out->lo >> 63);
+    }
+    if (n->kind != CKR_NODE_BIGINT || n->count < 1 || n->count > 17) return false;
+    memcpy(b, n->u.str, (size_t)n->count);
+    if (b[n->count - 1] & 0x80 || b[16]) return false;              /* negative or too large */
+    out->lo = ckr__load_u64(b);
+    out->hi = ckr__load_u64(b + 8);
+    return true;
+}
+
+static bool ckr__rng_u64_of(ckr__ctx *c, const ckr_node *n, uint64_t max, uint64_t *out)
+{
+    ckr__u128 v;
+    if (!ckr__rng_big(c, n, &v) || v.hi || v.lo > max) return false;
+    *out = v.lo;
+    return true;
+}
+
+static bool ckr__rng_u32_of(ckr__ctx *c, const ckr_node *n, uint32_t *out)
+{
+    uint64_t v;
+    if (!ckr__rng_u64_of(c, n, UINT32_MAX, &v)) return false;
+    *out = (uint32_t)v;
+    return true;
+}
+
+/* Exactly n integers of at most `max`, from an array or a list. */
+static ckr_result ckr__rng_ints(ckr__ctx *c, const ckr_node *node, size_t n, uint64_t max,
+                                uint64_t *out)
+{
+    uint8_t raw[8 * (CKR__MT_N + 1)];
+    size_t i, got, size;
+    ckr_result r;
+    if (ckr_node_is_list(node)) {
+        if (node->count != n) return ckr__rng_size(c->err, 4 * node->count, "624 words");
+        for (i = 0; i < n; i++)
+            if (!ckr__rng_u64_of(c, node->u.items[i], max, &out[i]))
+                return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "a word out of range, number", i);
+        return CKR_OK;
+    }
+    if (!node || (node->kind != CKR_NODE_NDARRAY && node->kind != CKR_NODE_TENSOR) ||
+        !ckr__rng_is_int(node->u.view->dtype))
+        return ckr__rng_form(c, "an array of integers");
+    r = ckr__rng_data(c, node->u.view, raw, sizeof raw, &got);
+    if (r != CKR_OK) return r;
+    size = ckr_dtype_size(node->u.view->dtype);
+    if (got != n * size) return ckr__rng_size(c->err, got, "624 words, or a counter's four");
+    for (i = 0; i < n; i++) {
+        out[i] = ckr__rng_load_int(node->u.view->dtype, raw + i * size);
+        if (out[i] > max)
+            return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "a word out of range, number", i);
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__rng_key(ckr__ctx *c, const ckr_node *node, uint64_t pos, ckr_rng *out)
+{
+    uint64_t v[CKR__MT_N + 1];
+    const bool python = out->kind == CKR_RNG_PYTHON;   /* its position follows the words */
+    const ckr_result r = ckr__rng_ints(c, node, python ? CKR__MT_N + 1 : CKR__MT_N, UINT32_MAX, v);
+    int i;
+    if (r != CKR_OK) return r;
+    if (python) pos = v[CKR__MT_N];
+    for (i = 0; i < CKR__MT_N; i++) out->u.key[i] = (uint32_t)v[i];
+    if (pos > CKR__MT_N)
+        return ckr__rng_fail(c->err, CKR_ITEM_RNG_CURSOR, "expected 0 to 624", pos);
+    out->pos = (uint32_t)pos;
+    out->next = CKR__MT_N;
+    if (ckr__mt_degenerate(out->u.key))
+        return ckr__fail(c->err, CKR_ITEM_RNG_DEGENERATE, NULL, CKR_NO_OFFSET, "", NULL);
+    return CKR_OK;
+}
+
+static ckr_result ckr__rng_gauss(ckr__ctx *c, const ckr_node *has, const ckr_node *gauss,
+                                 ckr_rng *out)
+{
+    uint64_t flag;
+    if (!ckr__rng_u64_of(c, has, 1, &flag) || !ckr_node_f64(gauss, &out->normal))
+        return ckr__rng_form(c, "has_gauss 0 or 1, and a float");
+    out->has_normal = (uint32_t)flag;
+    if (flag && !ckr__rng_finite(out->normal))
+        return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "the cached normal is not finite", flag);
+    return CKR_OK;
+}
+
+/* (3, (624 words, index), None or float) */
+static ckr_result ckr__rng_python(ckr__ctx *c, const ckr_node *n, ckr_rng *out)
+{
+    const ckr_node *gauss = ckr_node_at(n, 2);
+    uint64_t version;
+    ckr_result r;
+    if (n->count != 3 || !ckr__rng_u64_of(c, n->u.items[0], 3, &version) || version < 2)
+        return ckr__rng_form(c, "(3, 625 integers, None or a float)");
+    out->kind = CKR_RNG_PYTHON;
+    out->layout = (uint32_t)version;
+    r = ckr__rng_key(c, n->u.items[1], 0, out);
+    if (r != CKR_OK || gauss->kind == CKR_NODE_NONE) return r;
+    out->has_normal = 1;
+    if (!ckr_node_f64(gauss, &out->normal))
+        return ckr__rng_form(c, "None or a float as gauss_next");
+    if (!ckr__rng_finite(out->normal))
+        return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "gauss_next is not finite", 1);
+    return CKR_OK;
+}
+
+/* ('MT19937', words, pos[, has_gauss, cached_gaussian]) */
+static ckr_result ckr__rng_numpy(ckr__ctx *c, const ckr_node *n, ckr_rng *out)
+{
+    uint64_t pos;
+    ckr_result r;
+    if (!ckr_node_str(n->u.items[0]) || strcmp(n->u.items[0]->u.str, "MT19937") != 0 ||
+        (n->count != 3 && n->count != 5) ||
+        !ckr__rng_u64_of(c, n->u.items[2], UINT64_MAX, &pos))
+        return ckr__rng_form(c, "('MT19937', 624 words, position, has_gauss, cached_gaussian)");
+    out->kind = CKR_RNG_NUMPY;
+    r = ckr__rng_key(c, n->u.items[1], pos, out);
+    if (r != CKR_OK || n->count == 3) return r;
+    return ckr__rng_gauss(c, n->u.items[3], n->u.items[4], out);
+}
+
+/* The words of numpy's bit generators but MT19937. */
+static ckr_result ckr__rng_bitgen_words(ckr__ctx *c, const ckr_node *d, const ckr_node *st,
+                                        ckr_rng *out)
+{
+    uint64_t *w = out->u.w, pos;
+    ckr__u128 a, b;
+    ckr_result r;
+    if (out->kind == CKR_RNG_SFC64)
+        return ckr__rng_ints(c, ckr_node_get(st, "state"), 4, UINT64_MAX, w);
+    if (out->kind == CKR_RNG_PHILOX) {
+        r = ckr__rng_ints(c, ckr_node_get(st, "counter"), 4, UINT64_MAX, w);
+        if (r == CKR_OK) r = ckr__rng_ints(c, ckr_node_get(st, "key"), 2, UINT64_MAX, w + 4);
+        if (r == CKR_OK) r = ckr__rng_ints(c, ckr_node_get(d, "buffer"), 4, UINT64_MAX, w + 6);
+        if (r != CKR_OK) return r;
+        if (!ckr__rng_u64_of(c, ckr_node_get(d, "buffer_pos"), 4, &pos))
+            return ckr__rng_fail(c->err, CKR_ITEM_RNG_CURSOR, "buffer_pos is 0 to 4", 4);
+        out->pos = (uint32_t)pos;
+        return CKR_OK;
+    }
+    if (!ckr__rng_big(c, ckr_node_get(st, "state"), &a) ||
+        !ckr__rng_big(c, ckr_node_get(st, "inc"), &b))
+        return ckr__rng_form(c, "state and inc of 128 bits");
+    if (!(b.lo & 1)) return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "inc is even", b.lo);
+    w[0] = a.lo;
+    w[1] = a.hi;
+    w[2] = b.lo;
+    w[3] = b.hi;
+    return CKR_OK;
+}
+
+/* {'bit_generator': name, 'state': {...}, ...}; with has_gauss it is a RandomState's. */
+static ckr_result ckr__rng_dict(ckr__ctx *c, const ckr_node *d, ckr_rng *out)
+{
+    const char *name = ckr_node_str(ckr_node_get(d, "bit_generator"));
+    const ckr_node *st = ckr_node_get(d, "state");
+    uint64_t pos, flag;
+    ckr_result r;
+    int i;
+    for (i = 0; i < 5; i++) if (name && !strcmp(name, ckr__rng_classes[i])) break;
+    if (i == 5 || !ckr_node_is_dict(st))
+        return ckr__rng_form(c, "a dict with bit_generator and state of numpy's");
+    out->kind = (uint16_t)(CKR_RNG_MT19937 + i);
+    if (out->kind != CKR_RNG_MT19937) {
+        r = ckr__rng_bitgen_words(c, d, st, out);
+        if (r != CKR_OK) return r;
+        if (!ckr__rng_u64_of(c, ckr_node_get(d, "has_uint32"), 1, &flag) ||
+            !ckr__rng_u32_of(c, ckr_node_get(d, "uinteger"), &out->uinteger))
+            return ckr__rng_form(c, "has_uint32 0 or 1, and uinteger of 32 bits");
+        out->has_uint32 = (uint32_t)flag;
+        return CKR_OK;
+    }
+    if (!ckr__rng_u64_of(c, ckr_node_get(st, "pos"), UINT64_MAX, &pos))
+        return ckr__rng_form(c, "a position");
+    r = ckr__rng_key(c, ckr_node_get(st, "key"), pos, out);
+    if (r != CKR_OK || !ckr_node_get(d, "has_gauss")) return r;
+    out->kind = CKR_RNG_NUMPY;
+    out->flags |= CKR_RNG_DICT;
+    return ckr__rng_gauss(c, ckr_node_get(d, "has_gauss"), ckr_node_get(d, "gauss"), out);
+}
+
+/* What stands for the state in a pickled generator; NULL: no such object. Generators of numpy hold
+   bit generators, whose own state may come with a SeedSequence.                            */
+static ckr_node **ckr__rng_inside(ckr_object *o)
+{
+    ckr_node *st = o->state;
+    if (!strcmp(o->name, "torch._C.Generator"))
+        return st && st->kind == CKR_NODE_TUPLE && st->count == 3 ? &st->u.items[2] : NULL;
+    if (strncmp(o->name, "numpy.random.", 13) != 0) return NULL;
+    if (ckr_node_is_dict(st)) return &o->state;
+    if (ckr_node_is_list(st) && st->count && ckr_node_is_dict(st->u.items[0]))
+        return &st->u.items[0];
+    if (o->args && o->args->count && o->args->u.items[0]->kind == CKR_NODE_OBJECT)
+        return &o->args->u.items[0];
+    return NULL;
+}
+
+static const ckr_node *ckr__rng_unwrap(const ckr_node *n)
+{
+    int depth;
+    for (depth = 0; depth < 4 && n && n->kind == CKR_NODE_OBJECT; depth++) {
+        ckr_object o = *n->u.object;
+        ckr_node **in = o.name ? ckr__rng_inside(&o) : NULL;
+        n = in ? *in : NULL;
+    }
+    return n;
+}
+
+static ckr_result ckr__rng_scalar(ckr__ctx *c, const ckr_node *n, ckr_rng_kind hint, ckr_rng *out)
+{
+    uint64_t v[2];
+    ckr_result r;
+    out->kind = (uint16_t)hint;
+    if (hint == CKR_RNG_JAX) {
+        r = ckr__rng_ints(c, n, 2, UINT32_MAX, v);
+        if (r == CKR_OK) out->u.w[0] = v[0] | v[1] << 32;
+        return r;
+    }
+    if (!ckr__rng_u64_of(c, n, UINT64_MAX, &v[0])) return ckr__rng_form(c, "an integer");
+    if (hint == CKR_RNG_XLA) out->seed = v[0];
+    else out->u.w[0] = v[0];
+    if (hint == CKR_RNG_LLMC && !v[0])
+        return ckr__fail(c->err, CKR_ITEM_RNG_DEGENERATE, NULL, CKR_NO_OFFSET, "", NULL);
+    return CKR_OK;
+}
+
+static ckr_result ckr__rng_of_node(ckr__ctx *c, const ckr_node *n, ckr_rng_kind hint, ckr_rng *out)
+{
+    uint8_t raw[CKR__RNG_MAX_BYTES];
+    size_t got;
+    ckr_result r;
+    if (hint == CKR_RNG_JAX || hint == CKR_RNG_XLA || hint == CKR_RNG_LLMC)
+        return ckr__rng_scalar(c, n, hint, out);
+    if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY) {
+        if (n->u.view->dtype != CKR_DTYPE_U8) return ckr__rng_form(c, "a tensor of uint8");
+        r = ckr__rng_data(c, n->u.view, raw, sizeof raw, &got);
+        return r == CKR_OK ? ckr__rng_parse(c->err, hint, raw, got, out) : r;
+    }
+    if (n->kind == CKR_NODE_BYTES || n->kind == CKR_NODE_BYTEARRAY)
+        return ckr__rng_parse(c->err, hint, (const uint8_t *)(const void *)n->u.str,
+                              (size_t)n->count, out);
+    if (ckr_node_is_dict(n)) return ckr__rng_dict(c, n, out);
+    if (!ckr_node_is_list(n) || n->count < 3)
+        return ckr__rng_form(c, "a tensor of bytes, a tuple of Python's or numpy's, or a dict");
+    return ckr_node_str(n->u.items[0]) ? ckr__rng_numpy(c, n, out) : ckr__rng_python(c, n, out);
+}
+
+static ckr_result ckr__rng_from_node(ckr__ctx *c, const ckr_node *n, ckr_rng_kind hint,
+                                     ckr_rng *out)
+{
+    ckr_result r;
+    memset(out, 0, sizeof *out);
+    n = ckr__rng_unwrap(n);
+    r = n ? ckr__rng_of_node(c, n, hint, out) : ckr__rng_form(c, "a generator that is known");
+    if (r == CKR_OK && hint != CKR_RNG_NONE && (int)hint != out->kind)
+        r = ckr__fail(c->err, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
+                      "the state of a generator of kind %s, expected %s",
+                      ckr_rng_kind_name((ckr_rng_kind)out->kind), ckr_rng_kind_name(hint));
+    if (r != CKR_OK) memset(out, 0, sizeof *out);
+    return r;
+}
+
+/* >>rng.put ------------------------------------------------------------------- */
+/* Trees from states, in the form of the node that they replace. */
+
+/* An array in memory of n elements of the like's dtype (NULL: `dtype` and `type_name`). */
+static ckr_node *ckr__rng_array(ckr__ctx *c, ckr_node_kind kind, const ckr_view *like,
+                                ckr_dtype dtype, const char *type_name, const uint8_t *data,
+                                uint64_t n)
+{
+    ckr_node *node = ckr__node(c, kind);
+    ckr_view *v = CKR__NEW(c, ckr_view);
+    int64_t *dims = CKR__NEW_N(c, int64_t, 2), count;
+    uint8_t *p = CKR__NEW_N(c, uint8_t, n * ckr_dtype_size(dtype));
+    const uint64_t bytes = n * ckr_dtype_size(dtype);
+    if (!node || !v || !dims || !p) return NULL;
+    if (like) *v = *like;
+    else v->type_name = type_name;
+    if (bytes) memcpy(p, data, (size_t)bytes);
+    if (v->big_endian) ckr__swap_bytes(p, (size_t)bytes, ckr_dtype_size(dtype));
+    if (!like || !ckr__numel(v->n_dims, v->shape, &count) || (uint64_t)count != n) {
+        dims[0] = (int64_t)n;
+        dims[1] = 1;
+        v->n_dims = 1;
+        v->shape = dims;
+        v->stride = dims + 1;
+    }
+    v->dtype = dtype;
+    v->file = CKR_NO_FILE;
+    v->storage = NULL;
+    v->data_offset = 0;
+    v->offset = 0;
+    v->data_bytes = bytes;
+    v->bytes = p;
+    node->u.view = v;
+    return node;
+}
+
+/* An integer as pickle has it: no more bytes than its sign needs. */
+static ckr_node *ckr__rng_int_node(ckr__ctx *c, uint64_t lo, uint64_t hi)
+{
+    uint8_t b[17];
+    size_t n = 17;
+    if (!hi && !(lo >> 63)) return ckr__node_int(c, (int64_t)lo);
+    ckr__store_u64(b, lo);
+    ckr__store_u64(b + 8, hi);
+    b[16] = 0;
+    while (n > 9 && !b[n - 1] && !(b[n - 2] & 0x80)) n--;
+    return ckr__node_text(c, CKR_NODE_BIGINT, (const char *)b, n);
+}
+
+/* An integer that stands for `like`: a numpy scalar stays one. */
+static ckr_node *ckr__rng_like_int(ckr__ctx *c, const ckr_node *like, uint64_t v)
+{
+    uint8_t raw[8];
+    ckr_node *n;
+    if (!like || like->kind != CKR_NODE_NPSCALAR) {
+        if (like && like->kind == CKR_NODE_BOOL) return ckr__node_bool(c, v != 0);
+        return ckr__rng_int_node(c, v, 0);
+    }
+    ckr__store_u64(raw, v);
+    n = ckr__rng_array(c, CKR_NODE_NPSCALAR, like->u.view, like->u.view->dtype, NULL, raw, 1);
+    return n;
+}
+
+/* n integers as an array (the default: of `dtype`), or as a list or tuple when `like` is one. */
+static ckr_node *ckr__rng_ints_node(ckr__ctx *c, const ckr_node *like, ckr_dtype dtype,
+                                    const uint64_t *v, uint64_t n)
+{
+    uint8_t raw[8 * (CKR__MT_N + 1)];
+    const bool array = like && (like->kind == CKR_NODE_NDARRAY || like->kind == CKR_NODE_TENSOR);
+    const bool tuple = dtype == CKR_DTYPE_NONE;          /* the default is a tuple        */
+    size_t size;
+    uint64_t i;
+    ckr_node *out;
+    if ((like && !array) || (!like && tuple)) {
+        out = ckr__node(c, like ? (ckr_node_kind)like->kind : CKR_NODE_TUPLE);
+        for (i = 0; i < n; i++)
+            if (!ckr__node_push(c, out, ckr__rng_int_node(c, v[i], 0))) return NULL;
+        return out;
+    }
+    if (array) dtype = like->u.view->dtype;
+    size = ckr_dtype_size(dtype);
+    for (i = 0; i < n; i++) {
+        uint8_t b[8];
+        ckr__store_u64(b, v[i]);
+        memcpy(raw + i * size, b, size);
+    }
+    return ckr__rng_array(c, array ? (ckr_node_kind)like->kind : CKR_NODE_NDARRAY,
+                          array ? like->u.view : NULL, dtype,
+                          dtype == CKR_DTYPE_U64 ? "<u8" : "<u4", raw, n);
+}
+
+static ckr_node *ckr__rng_key_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
+{
+    uint64_t v[CKR__MT_N + 1];
+    const bool python = r->kind == CKR_RNG_PYTHON;
+    int i;
+    for (i = 0; i < CKR__MT_N; i++) v[i] = r->u.key[i];
+    v[CKR__MT_N] = r->pos;
+    return ckr__rng_ints_node(c, like, python ? CKR_DTYPE_NONE : CKR_DTYPE_U32, v,
+                              CKR__MT_N + (python ? 1 : 0));
+}
+
+static ckr_node *ckr__rng_tuple_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
+{
+    const bool python = r->kind == CKR_RNG_PYTHON;
+    const bool same = like && ckr_node_is_list(like) && like->count >= 3;
+    ckr_node *const *old = same ? like->u.items : NULL;
+    ckr_node *n = ckr__node(c, same ? (ckr_node_kind)like->kind : CKR_NODE_TUPLE);
+    ckr_node *gauss = python && !r->has_normal ? ckr__node(c, CKR_NODE_NONE)
+                                               : ckr__node_float(c, r->normal);
+    ckr_node *head = python ? ckr__rng_like_int(c, old ? old[0] : NULL, r->layout)
+                            : ckr__node_str(c, "MT19937");
+    if (!ckr__node_push(c, n, head) ||
+        !ckr__node_push(c, n, ckr__rng_key_node(c, r, old ? old[1] : NULL)))
+        return NULL;
+    if (python) return ckr__node_push(c, n, gauss) ? n : NULL;
+    if (!ckr__node_push(c, n, ckr__rng_like_int(c, old ? old[2] : NULL, r->pos))) return NULL;
+    if (same && like->count == 3 && !r->has_normal) return n;
+    return ckr__node_push(c, n, ckr__rng_like_int(c, same && like->count > 3 ? old[3] : NULL,
+                                                  r->has_normal)) &&
+           ckr__node_push(c, n, gauss) ? n : NULL;
+}
+
+/* A shallow copy, so that the values under some keys can be others. */
+static ckr_node *ckr__rng_dict_copy(ckr__ctx *c, const ckr_node *like)
+{
+    const bool same = ckr_node_is_dict(like);
+    ckr_node *n = ckr__node(c, same ? (ckr_node_kind)like->kind : CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; same && i < like->count; i++)
+        if (!ckr__node_pair(c, n, like->u.items[2 * i], like->u.items[2 * i + 1])) return NULL;
+    return n;
+}
+
+static bool ckr__rng_put_ints(ckr__ctx *c, ckr_node *d, const char *key, const uint64_t *v,
+                              uint64_t n)
+{
+    return ckr__node_set(c, d, key,
+                         ckr__rng_ints_node(c, ckr_node_get(d, key), CKR_DTYPE_U64, v, n));
+}
+
+static bool ckr__rng_put_int(ckr__ctx *c, ckr_node *d, const char *key, uint64_t v)
+{
+    return ckr__node_set(c, d, key, ckr__rng_like_int(c, ckr_node_get(d, key), v));
+}
+
+/* numpy's dict, its keys in numpy's order when there is none to follow. */
+static ckr_node *ckr__rng_dict_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
+{
+    const char *name = r->kind == CKR_RNG_NUMPY ? "MT19937"
+                                                : ckr__rng_classes[r->kind - CKR_RNG_MT19937];
+    const uint64_t *w = r->u.w;
+    ckr_node *d = ckr__rng_dict_copy(c, like);
+    ckr_node *st = ckr__rng_dict_copy(c, ckr_node_get(like, "state"));
+    bool ok = d && st && ckr__node_set(c, d, "bit_generator", ckr__node_str(c, name)) &&
+              ckr__node_set(c, d, "state", st);
+    if (ok && ckr__rng_is_mt((ckr_rng_kind)r->kind)) {
+        ok = ckr__node_set(c, st, "key", ckr__rng_key_node(c, r, ckr_node_get(st, "key"))) &&
+             ckr__rng_put_int(c, st, "pos", r->pos);
+        if (r->kind == CKR_RNG_NUMPY)
+            ok = ok && ckr__rng_put_int(c, d, "has_gauss", r->has_normal) &&
+                 ckr__node_set(c, d, "gauss", ckr__node_float(c, r->normal));
+        return ok ? d : NULL;
+    }
+    if (ok && r->kind == CKR_RNG_SFC64) {
+        ok = ckr__rng_put_ints(c, st, "state", w, 4);
+    } else if (ok && r->kind == CKR_RNG_PHILOX) {
+        ok = ckr__rng_put_ints(c, st, "counter", w, 4) &&
+             ckr__rng_put_ints(c, st, "key", w + 4, 2) &&
+             ckr__rng_put_ints(c, d, "buffer", w + 6, 4) &&
+             ckr__rng_put_int(c, d, "buffer_pos", r->pos);
+    } else if (ok) {
+        ok = ckr__node_set(c, st, "state", ckr__rng_int_node(c, w[0], w[1])) &&
+             ckr__node_set(c, st, "inc", ckr__rng_int_node(c, w[2], w[3]));
+    }
+    ok = ok && ckr__rng_put_int(c, d, "has_uint32", r->has_uint32) &&
+         ckr__rng_put_int(c, d, "uinteger", r->uinteger);
+    return ok ? d : NULL;
+}
+
+static ckr_node *ckr__rng_bytes_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
+{
+    uint8_t raw[CKR__RNG_MAX_BYTES];
+    const size_t n = ckr__rng_to_bytes(r, raw);
+    if (!n) {
+        ckr__fail(c->err, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
+                  "a state of kind %s at position %u has no form of bytes",
+                  ckr_rng_kind_name((ckr_rng_kind)r->kind), r->pos);
+        return NULL;
+    }
+    if (like && (like->kind == CKR_NODE_BYTES || like->kind == CKR_NODE_BYTEARRAY))
+        return ckr__node_text(c, (ckr_node_kind)like->kind, (const char *)raw, n);
+    if (like && (like->kind == CKR_NODE_TENSOR || like->kind == CKR_NODE_NDARRAY))
+        return ckr__rng_array(c, (ckr_node_kind)like->kind, like->u.view, CKR_DTYPE_U8, NULL, raw,
+                              n);
+    return ckr__rng_array(c, CKR_NODE_TENSOR, NULL, CKR_DTYPE_U8, NULL, raw, n);
+}
+
+static ckr_node *ckr__rng_plain_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
+{
+    uint64_t v[2];
+    switch ((int)r->kind) {
+    case CKR_RNG_PYTHON: return ckr__rng_tuple_node(c, r, like);
+    case CKR_RNG_NUMPY:
+        if (like ? ckr_node_is_dict(like) : (r->flags & CKR_RNG_DICT) != 0)
+            return ckr__rng_dict_node(c, r, like);
+        return ckr__rng_tuple_node(c, r, like);
+    case CKR_RNG_JAX:
+        v[0] = (uint32_t)r->u.w[0];
+        v[1] = r->u.w[0] >> 32;
+        return ckr__rng_ints_node(c, like, CKR_DTYPE_U32, v, 2);
+    case CKR_RNG_XLA:  return ckr__rng_like_int(c, like, r->seed);
+    case CKR_RNG_LLMC: return ckr__rng_like_int(c, like, r->u.w[0]);
+    default:
+        if (ckr__rng_is_bitgen((ckr_rng_kind)r->kind)) return ckr__rng_dict_node(c, r, like);
+        return ckr__rng_bytes_node(c, r, like);
+    }
+}
+
+/* A shallow copy of an object, of what holds its state down to `*in`, the place of the state. */
+static ckr_node *ckr__rng_object_copy(ckr__ctx *c, const ckr_node *like, ckr_node ***in)
+{
+    ckr_node *n = ckr__node(c, CKR_NODE_OBJECT), **at, *list = NULL;
+    ckr_object *o = CKR__NEW(c, ckr_object);
+    uint64_t i, k;
+    if (!n || !o) return NULL;
+    *o = *like->u.object;
+    n->u.object = o;
+    at = ckr__rng_inside(o);
+    *in = at;
+    for (k = 0; k < 2; k++) {                  /* the list in which it stands, if it is in one */
+        ckr_node **from = k ? &o->args : &o->state;
+        if (at == &o->state || !ckr_node_is_list(*from) || at < (*from)->u.items ||
+            at >= (*from)->u.items + (*from)->count)
+            continue;
+        list = ckr__node(c, (ckr_node_kind)(*from)->kind);
+        for (i = 0; i < (*from)->count; i++)
+            if (!ckr__node_push(c, list, (*from)->u.items[i])) return NULL;
+        *in = list->u.items + (at - (*from)->u.items);
+        *from = list;
+        break;
+    }
+    return n;
+}
+
+/* torch's Generator repeats seed and offset before its bytes. */
+static bool ckr__rng_label(ckr__ctx *c, const ckr_rng *r, ckr_node *object)
+{
+    ckr_node *st = object->u.object->state;
+    if (strcmp(object->u.object->name, "torch._C.Generator") != 0) return true;
+    st->u.items[0] = ckr__rng_int_node(c, r->seed, 0);
+    if (st->u.items[1]->kind == CKR_NODE_INT)
+        st->u.items[1] = ckr__rng_int_node(c, r->offset, 0);
+    return st->u.items[0] && st->u.items[1];
+}
+
+static ckr_node *ckr__rng_to_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
+{
+    ckr_node *top = NULL, **slot = &top;
+    const ckr_node *inside = ckr__rng_unwrap(like);
+    int depth;
+    for (depth = 0; inside && like->kind == CKR_NODE_OBJECT && depth < 4; depth++) {
+        ckr_node **in = NULL;
+        *slot = ckr__rng_object_copy(c, like, &in);
+        if (!*slot || !ckr__rng_label(c, r, *slot)) return NULL;
+        slot = in;
+        like = *in;
+    }
+    *slot = ckr__rng_plain_node(c, r, inside);
+    return *slot ? top : NULL;
+}
+
+/* >>rng.same ------------------------------------------------------------------ */
+
+/* The same stream, with a block of which nothing is read instead of one that is used up. */
+static void ckr__mt_settle(ckr_rng *r)
+{
+    if (r->pos >= CKR__MT_N) ckr__mt_block(r);
+    if (r->pos) r->u.key[0] &= 0x80000000u;    /* its other bits were read, or never will be */
+}
+
+static bool ckr__mt_equal(const ckr_rng *a, const ckr_rng *b)
+{
+    ckr_rng x = *a, y = *b;
+    ckr__mt_settle(&x);
+    ckr__mt_settle(&y);
+    return x.pos == y.pos && !memcmp(x.u.key, y.u.key, sizeof x.u.key);
+}
+
+static bool ckr__same_double(double a, double b)
+{
+    return !memcmp(&a, &b, sizeof a);
+}
+
+/* Used words of a generator that is no mt19937. */
+static size_t ckr__rng_n_words(const ckr_rng *r)
+{
+    switch ((int)r->kind) {
+    case CKR_RNG_PCG64: case CKR_RNG_PCG64DXSM: case CKR_RNG_SFC64: return 4;
+    case CKR_RNG_PHILOX: return 10;
+    case CKR_RNG_LLMC: case CKR_RNG_JAX: return 1;
+    default: return 0;
+    }
+}
+
+CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
+{
+    const ckr_rng_kind k = (ckr_rng_kind)a->kind;
+    size_t from = 0;
+    if (a->kind != b->kind) return false;
+    if (ckr__rng_is_mt(k)) {
+        const bool has = a->has_normal != 0;
+        if (has != (b->has_normal != 0) || (has && !ckr__same_double(a->normal, b->normal)))
+            return false;
+        return ckr__mt_equal(a, b);
+    }
+    if (k == CKR_RNG_OPAQUE || k == CKR_RNG_TORCH_MPS) {
+        if (memcmp(a->u.bytes, b->u.bytes, k == CKR_RNG_OPAQUE ? a->layout : 28) != 0) return false;
+        if (k == CKR_RNG_OPAQUE) return a->layout == b->layout;
+    }
+    if (k == CKR_RNG_PHILOX) {
+        from = 6 + a->pos;                     /* words of the block that are still to come  */
+        if (a->pos != b->pos || memcmp(a->u.w, b->u.w, 6 * sizeof *a->u.w) != 0) return false;
+    }
+    if (memcmp(a->u.w + from, b->u.w + from, (ckr__rng_n_words(a) - from) * sizeof *a->u.w) != 0)
+        return false;
+    return a->seed == b->seed && a->offset == b->offset && a->has_uint32 == b->has_uint32 &&
+           (!a->has_uint32 || a->uinteger == b->uinteger);
+}
+
+static int ckr__rng_family(const ckr_rng *r)
+{
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return 1;
+    if (r->kind == CKR_RNG_TORCH_CUDA || r->kind == CKR_RNG_TORCH_MPS) return 2;
+    return r->kind == CKR_RNG_PCG64 || r->kind == CKR_RNG_PCG64DXSM ? 3 : 4;
+}
+
+static size_t ckr__rng_canonical_mt(const ckr_rng *r, bool label, uint8_t *out)
+{
+    uint8_t *p = out + 4 * CKR__MT_N;
+    uint32_t u;
+    int i;
+    for (i = 0; i < CKR__MT_N; i++) ckr__store_u32(out + 4 * i, r->u.key[i]);
+    ckr__store_u32(p, r->pos);
+    p[4] = r->has_normal != 0;
+    ckr__store_double(p + 5, r->has_normal ? r->normal : 0.0);
+    p += 13;
+    if (!label || r->kind != CKR_RNG_TORCH_CPU) return (size_t)(p - out);
+    ckr__store_u64(p, r->seed);
+    p[8] = r->has_float != 0;
+    memcpy(&u, &r->float_normal, 4);
+    ckr__store_u32(p + 9, r->has_float ? u : 0);
+    return (size_t)(p + 13 - out);
+}
+
+static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
+{
+    size_t i, n = ckr__rng_n_words(r);
+    const int family = ckr__rng_family(r);
+    if (family == 1) return ckr__rng_canonical_mt(r, label, out);
+    if (r->kind == CKR_RNG_OPAQUE) {
+        memcpy(out, r->u.bytes, r->layout);
+        return r->layout;
+    }
+    if (family == 2 || r->kind == CKR_RNG_XLA) {
+        ckr__store_u64(out, r->seed);
+        ckr__store_u64(out + 8, r->offset);
+        return family == 2 ? 16 : 8;
+    }
+    for (i = 0; i < n; i++) ckr__store_u64(out + 8 * i, r->u.w[i]);
+    if (!ckr__rng_is_bitgen((ckr_rng_kind)r->kind)) return 8 * n;
+    if (r->kind == CKR_RNG_PHILOX) out[8 * n++] = (uint8_t)r->pos;
+    n = r->kind == CKR_RNG_PHILOX ? 81 : 8 * n;
+    out[n] = r->has_uint32 != 0;
+    ckr__store_u32(out + n + 1, r->uinteger);
+    return n + 5;
+}
+
+/* The stream in another framework's container; torch's own cannot hold position 0. */
+CKR_API bool ckr_rng_convert(const ckr_rng *r, ckr_rng_kind kind, ckr_rng *out)
+{
+    const ckr_rng from = *r;
+    const bool torch = kind == CKR_RNG_TORCH_CPU || kind == CKR_RNG_LLMC_MT;
+    if (!ckr__rng_is_mt(kind) || !ckr__rng_is_mt((ckr_rng_kind)from.kind)) return false;
+    if (torch && from.pos == 0) return false;
+    memset(out, 0, sizeof *out);
+    out->kind = (uint16_t)kind;
+    out->version = from.version;
+    out->layout = kind == CKR_RNG_TORCH_CPU ? 5056 : kind == CKR_RNG_LLMC_MT ? 2520
+                  : kind == CKR_RNG_PYTHON ? 3 : 0;
+    out->seeded = kind == CKR_RNG_TORCH_CPU;
+    out->seed = torch ? from.seed : 0;
+    out->pos = from.pos;
+    out->next = CKR__MT_N;
+    memcpy(out->u.key, from.u.key, sizeof out->u.key);
+    return true;
+}
+
+/* Words from a to b, by twisting; the same stream elsewhere is not looked for behind a. */
+CKR_API bool ckr_rng_distance(const ckr_rng *a, const ckr_rng *b, uint64_t max, uint64_t *out)
+{
+    ckr_rng x = *a, y = *b;
+    uint64_t done = 0;
+    if (a->kind != b->kind) return false;
+    if (a->kind == CKR_RNG_TORCH_CUDA) {
+        if (a->seed != b->seed || b->offset < a->offset || b->offset - a->offset > max)
+            return false;
+        *out = b->offset - a->offset;
+        return true;
+    }
+    if (!ckr__rng_is_mt((ckr_rng_kind)a->kind)) return false;
+    if (x.pos >= CKR__MT_N) ckr__mt_block(&x);
+    if (y.pos >= CKR__MT_N) ckr__mt_block(&y);
+    for (;;) {
+        const bool same = !((x.u.key[0] ^ y.u.key[0]) >> 31) &&
+                          !memcmp(x.u.key + 1, y.u.key + 1, sizeof x.u.key - sizeof *x.u.key);
+        if (same && done + y.pos >= x.pos) {
+            *out = done + y.pos - x.pos;
+            return *out <= max;
+        }
+        if (done > max && done - max > CKR__MT_N) return false;
+        ckr__mt_twist(x.u.key);
+        done += CKR__MT_N;
+    }
+}
+
+/* >>rng.jump ------------------------------------------------------------------ */
+/* mt19937 far ahead (Haramoto et al. 2008): with phi the characteristic polynomial of the
+   recurrence over GF(2), J words further is (x^J mod phi) applied to the step of one word. The low
+   31 bits of the oldest word are in no later one and not in phi's reach, so the first step is taken
+   plainly and the rest jumped: the block is then what stepping gives, bit for bit.           */
+
+#define CKR__MT_DEGREE 19937
+#define CKR__MT_POLY   312     /* 64-bit words of a polynomial                          */
+#define CKR__MT_PHI    135
+
+static const uint16_t ckr__mt_phi[CKR__MT_PHI] = {
+    0, 1189, 1416, 1585, 1643, 1870, 2493, 2773, 3000, 3227, 3454, 3681, 3908, 4135, 4362, 4753,
+    5661, 6337, 6569, 7129, 7477, 7525, 7583, 7752, 7979, 8206, 9505, 9901, 9969, 10128, 10693,
+    10761, 10920, 11089, 11147, 11157, 11215, 11321, 11374, 11384, 11485, 11611, 11712, 11717,
+    11838, 11881, 11944, 11997, 12277, 12335, 12393, 12504, 12509, 12620, 12673, 12731, 12736,
+    12789, 12905, 12958, 12963, 13137, 13185, 13190, 13243, 13301, 13412, 13528, 13533, 13639,
+    13697, 13760, 13813, 13866, 14093, 14151, 14209, 14320, 14325, 14436, 14547, 14552, 14605,
+    14721, 14774, 14779, 14953, 15001, 15006, 15059, 15117, 15228, 15344, 15349, 15455, 15513,
+    15576, 15629, 15682, 15909, 15967, 16025, 16136, 16141, 16252, 16363, 16368, 16421, 16537,
+    16590, 16595, 16817, 16822, 16875, 16933, 17044, 17160, 17271, 17329, 17445, 17498, 17725,
+    17783, 17841, 17952, 18068, 18179, 18237, 18406, 18633, 18691, 18860, 19087, 19314, 19937
+};
+
+static void ckr__poly_add(uint64_t *p, uint64_t v, uint32_t at)
+{
+    p[at >> 6] ^= v << (at & 63);
+    if (at & 63) p[(at >> 6) + 1] ^= v >> (64 - (at & 63));
+}
+
+/* p, of twice the words, modulo phi. */
+static void ckr__poly_reduce(uint64_t *p)
+{
+    uint32_t w, i;
+    for (w = 2 * CKR__MT_POLY - 1; w >= CKR__MT_POLY - 1; w--) {
+        const uint32_t low = w == CKR__MT_POLY - 1 ? CKR__MT_DEGREE % 64 : 0;
+        const uint64_t v = p[w] >> low;
+        if (!v) continue;
+        p[w] ^= v << low;
+        for (i = 0; i + 1 < CKR__MT_PHI; i++)
+            ckr__poly_add(p, v, 64 * w + low - CKR__MT_DEGREE + ckr__mt_phi[i]);
+    }
+}
+
+static uint64_t ckr__poly_spread(uint64_t v)             /* a zero above each of 32 bits  */
+{
+    v = (v | v << 16) & 0x0000ffff0000ffffu;
+    v = (v | v << 8) & 0x00ff00ff00ff00ffu;
+    v = (v | v << 4) & 0x0f0f0f0f0f0f0f0fu;
+    v = (v | v << 2) & 0x3333333333333333u;
+    return (v | v << 1) & 0x5555555555555555u;
+}
+
+static void ckr__poly_square(uint64_t *p)
+{
+    int i;
+    for (i = CKR__MT_POLY - 1; i >= 0; i--) {
+        const uint64_t v = p[i];
+        p[2 * i + 1] = ckr__poly_spread(v >> 32);
+        p[2 * i] = ckr__poly_spread((uint32_t)v);
+    }
+    ckr__poly_reduce(p);
+}
+
+static void ckr__poly_add_phi(uint64_t *p)
+{
+    int i;
+    for (i = 0; i < CKR__MT_PHI; i++)
+        p[ckr__mt_phi[i] >> 6] ^= (uint64_t)1 << (ckr__mt_phi[i] & 63);
+}
+
+static void ckr__poly_times_x(uint64_t *p)
+{
+    int i;
+    for (i = CKR__MT_POLY - 1; i > 0; i--) p[i] = p[i] << 1 | p[i - 1] >> 63;
+    p[0] <<= 1;
+    if (p[CKR__MT_POLY - 1] >> CKR__MT_DEGREE % 64 & 1) ckr__poly_add_phi(p);
+}
+
+static void ckr__poly_over_x(uint64_t *p)                /* phi's constant term is 1       */
+{
+    int i;
+    if (p[0] & 1) ckr__poly_add_phi(p);
+    for (i = 0; i + 1 < CKR__MT_POLY; i++) p[i] = p[i] >> 1 | p[i + 1] << 63;
+    p[i] >>= 1;
+}
+
+/* x^(n * 2^shift + d) mod phi */
+static void ckr__poly_power(uint64_t *p, uint64_t n, uint32_t shift, int32_t d)
+{
+    int i;
+    memset(p, 0, 2 * CKR__MT_POLY * sizeof *p);
+    p[0] = 1;
+    for (i = 63; i >= 0; i--) {
+        ckr__poly_square(p);
+        if (n >> i & 1) ckr__poly_times_x(p);
+    }
+    for (; shift; shift--) ckr__poly_square(p);
+    for (; d > 0; d--) ckr__poly_times_x(p);
+    for (; d < 0; d++) ckr__poly_over_x(p);
+}
+
+/* The polynomial of the step, by Horner, on the window `key` whose oldest word is the first. */
+static void ckr__poly_apply(const uint64_t *p, uint32_t *key)
+{
+    uint32_t sum[CKR__MT_N], at = 0, i;
+    int bit;
+    memset(sum, 0, sizeof sum);
+    for (bit = CKR__MT_DEGREE - 1; bit >= 0; bit--) {
+        const uint32_t next = at + 1 < CKR__MT_N ? at + 1 : 0;
+        const uint32_t ahead = at + CKR__MT_M < CKR__MT_N ? at + CKR__MT_M
+                                                          : at + CKR__MT_M - CKR__MT_N;
+        sum[at] = ckr__mt_mix(sum[at], sum[next], sum[ahead]);
+        at = next;
+        if (!(p[bit >> 6] >> (bit & 63) & 1)) continue;
+        for (i = 0; i < CKR__MT_N - at; i++) sum[at + i] ^= key[i];
+        for (; i < CKR__MT_N; i++) sum[at + i - CKR__MT_N] ^= key[i];
+    }
+    for (i = 0; i < CKR__MT_N; i++) key[i] = sum[at + i < CKR__MT_N ? at + i : at + i - CKR__MT_N];
+}
+
+/* Blocks stay where stepping would put them: whole blocks are jumped, and the position moves. */
+static void ckr__mt_jump(ckr_rng *r, uint64_t n, uint32_t shift)
+{
+    uint64_t p[2 * CKR__MT_POLY];
+    uint32_t i, rest = (uint32_t)(n % CKR__MT_N), pos;
+    const uint32_t first = r->u.key[0], m = CKR__MT_N;
+    if (shift < 32 && n < ((uint64_t)1 << 22) >> shift) {
+        uint64_t to = r->pos + (n << shift);
+        for (; to > m; to -= m) ckr__mt_block(r);
+        r->pos = (uint32_t)to;
+        return;
+    }
+    for (i = 0; i < shift; i++) rest = rest * 2 % m;
+    pos = (r->pos + rest + m - 1) % m + 1;
+    for (i = 0; i + 1 < m; i++) r->u.key[i] = r->u.key[i + 1];
+    r->u.key[m - 1] = ckr__mt_mix(first, r->u.key[0], r->u.key[CKR__MT_M - 1]);
+    ckr__poly_power(p, n, shift, (int32_t)r->pos - (int32_t)pos - 1);
+    ckr__poly_apply(p, r->u.key);
+    r->pos = pos;
+    r->next = m;
+}
+
+static ckr__u128 ckr__shift128(uint64_t n, uint32_t shift)
+{
+    ckr__u128 v;
+    v.lo = shift < 64 ? n << shift : 0;
+    v.hi = shift == 0 || shift >= 128 ? 0 : shift < 64 ? n >> (64 - shift) : n << (shift - 64);
+    return v;
+}
+
+/* s -> a s + c applied n times, by squaring (Brown 1994). */
+static void ckr__pcg_jump(ckr_rng *r, ckr__u128 n)
+{
+    ckr__u128 a = ckr__pcg_multiplier(r->kind == CKR_RNG_PCG64DXSM), c, sum_a, sum_c, s, one;
+    c.lo = r->u.w[2];
+    c.hi = r->u.w[3];
+    s.lo = r->u.w[0];
+    s.hi = r->u.w[1];
+    one.lo = sum_a.lo = 1;
+    one.hi = sum_a.hi = sum_c.lo = sum_c.hi = 0;
+    while (n.lo | n.hi) {
+        if (n.lo & 1) {
+            sum_a = ckr__mul128(sum_a, a);
+            sum_c = ckr__add128(ckr__mul128(sum_c, a), c);
+        }
+        c = ckr__mul128(ckr__add128(a, one), c);
+        a = ckr__mul128(a, a);
+        n.lo = n.lo >> 1 | n.hi << 63;
+        n.hi >>= 1;
+    }
+    s = ckr__add128(ckr__mul128(sum_a, s), sum_c);
+    r->u.w[0] = s.lo;
+    r->u.w[1] = s.hi;
+    r->has_uint32 = r->uinteger = 0;
+}
+
+static void ckr__philox64_jump(ckr_rng *r, uint64_t n, uint32_t shift)
+{
+    uint64_t add[4] = { 0, 0, 0, 0 }, carry = 0;
+    uint32_t i, w = shift / 64;
+    if (w < 4) add[w] = n << (shift & 63);
+    if (w < 3 && (shift & 63)) add[w + 1] = n >> (64 - (shift & 63));
+    for (i = 0; i < 4; i++) {
+        const uint64_t sum = r->u.w[i] + add[i];
+        r->u.w[i] = sum + carry;
+        carry = (sum < add[i]) | (r->u.w[i] < sum);
+        r->u.w[6 + i] = 0;
+    }
+    r->pos = 4;
+    r->has_uint32 = r->uinteger = 0;
+}
+
+static uint64_t ckr__matrix_times(const uint64_t *m, uint64_t v)
+{
+    uint64_t out = 0;
+    for (; v; v >>= 1, m++) if (v & 1) out ^= *m;
+    return out;
+}
+
+/* xorshift is linear over GF(2): its 64 x 64 matrix, a column a bit, squared as often as needed. */
+static void ckr__xorshift_jump(ckr_rng *r, uint64_t n, uint32_t shift)
+{
+    uint64_t m[64], square[64], s = r->u.w[0];
+    ckr_rng unit;
+    int i;
+    memset(&unit, 0, sizeof unit);
+    for (i = 0; i < 64; i++) {
+        unit.u.w[0] = (uint64_t)1 << i;
+        (void)ckr__xorshift_next(&unit);
+        m[i] = unit.u.w[0];
+    }
+    while (n) {
+        if (shift) shift--;
+        else {
+            if (n & 1) s = ckr__matrix_times(m, s);
+            n >>= 1;
+        }
+        for (i = 0; i < 64; i++) square[i] = ckr__matrix_times(m, m[i]);
+        memcpy(m, square, sizeof m);
+    }
+    r->u.w[0] = s;
+}
+
+CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift)
+{
+    const ckr__u128 by = ckr__shift128(n, shift);
+    const bool small = shift < 64 && by.hi == 0;
+    uint64_t i, offset;
+    if (shift > 256) return CKR_E_ARG;
+    if (n == 0) return CKR_OK;
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) {
+        ckr__mt_jump(r, n, shift);
+        return CKR_OK;
+    }
+    switch ((int)r->kind) {
+    case CKR_RNG_PCG64:
+    case CKR_RNG_PCG64DXSM: ckr__pcg_jump(r, by); return CKR_OK;
+    case CKR_RNG_PHILOX: ckr__philox64_jump(r, n, shift); return CKR_OK;
+    case CKR_RNG_LLMC: ckr__xorshift_jump(r, n, shift); return CKR_OK;
+    case CKR_RNG_SFC64:
+        if (!small || by.lo >> 32) return CKR_E_UNSUPPORTED;
+        for (i = 0; i < by.lo; i++) (void)ckr__sfc_next(r);
+        return CKR_OK;
+    case CKR_RNG_TORCH_CUDA:
+        if (!small || !ckr__add_u64(r->offset, by.lo, &offset) || offset > INT64_MAX - 3)
+            return CKR_E_ARG;
+        r->offset = (offset + 3) & ~(uint64_t)3;
+        return CKR_OK;
+    default: return CKR_E_UNSUPPORTED;
+    }
+}
+
+/* >>rng.uniform --------------------------------------------------------------- */
+
+/* What torch forgets of a state that it loads: it is not in the state after the next draw. The
+   layout of torch 1.0 kept the pending normal as two factors.                              */
+static void ckr__torch_begin(ckr_rng *r)
+{
+    if (r->layout == 5048 && r->has_normal)
+        r->normal = r->old_rho * sin(6.28318530717958647692 * r->old_x);
+    r->layout = 5056;
+    r->seeded = 1;
+    r->old_x = r->old_rho = 0;
+    r->has_normal = r->has_normal != 0;
+    if (!r->has_normal) r->normal = 0;
+    r->has_float = r->has_float != 0;
+    if (!r->has_float) r->float_normal = 0;
+    memset(r->pad, 0, sizeof r->pad);
+}
+
+/* torch 2.15 draws half types in float32 and rounds; up to 2.6 it drew as many bits as they have.
+   When that changed is not known: versions between have no draws here.                    */
+static bool ckr__torch_half_known(const ckr_rng *r)
+{
+    return ckr__rng_before(r, 207) || !ckr__rng_before(r, 215);
+}
+
+static bool ckr__is_half(ckr_dtype t)
+{
+    return t == CKR_DTYPE_F16 || t == CKR_DTYPE_BF16;
+}
+
+static uint16_t ckr__half_of(ckr_dtype t, float f)
+{
+    return t == CKR_DTYPE_BF16 ? ckr__bf16_of_f32(f) : ckr__f16_of_f32(f);
+}
+
+static float ckr__half_round(ckr_dtype t, float f)
+{
+    return t == CKR_DTYPE_BF16 ? ckr__f32_of_bits((uint32_t)ckr__bf16_of_f32(f) << 16)
+                               : ckr__f32_of_f16(ckr__f16_of_f32(f));
+}
+
+static void ckr__torch_uniform32(ckr_rng *r, float lo, float hi, uint64_t n, float *out)
+{
+    uint32_t w[CKR__MT_N];
+    const float range = hi - lo;
+    uint64_t i, m;
+    for (; n; n -= m, out += m) {
+        m = n < CKR__MT_N ? n : CKR__MT_N;
+        ckr__mt_fill(r, w, m);
+        for (i = 0; i < m; i++)
+            out[i] = (float)(int32_t)(w[i] & 0xffffffu) * 5.9604644775390625e-8f;    /* 2^-24 */
+        if (lo != 0 || hi != 1)
+            for (i = 0; i < m; i++) out[i] = fmaf(out[i], range, lo);
+    }
+}
+
+static void ckr__torch_uniform64(ckr_rng *r, double lo, double hi, uint64_t n, double *out)
+{
+    uint32_t w[CKR__MT_N];
+    const double range = hi - lo;
+    uint64_t i, m;
+    for (; n; n -= m, out += m) {
+        m = n < CKR__MT_N / 2 ? n : CKR__MT_N / 2;
+        ckr__mt_fill(r, w, 2 * m);
+        for (i = 0; i < m; i++) {
+            const uint64_t v = (uint64_t)(w[2 * i] & 0x1fffffu) << 32 | w[2 * i + 1];
+            out[i] = (double)(int64_t)v * (1.0 / 9007199254740992.0);
+        }
+        if (lo != 0 || hi != 1)
+            for (i = 0; i < m; i++) out[i] = fma(out[i], range, lo);
+    }
+}
+
+/* Up to torch 2.6: as many bits as the type has. */
+static void ckr__torch_uniform16_old(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
+                                     uint16_t *out)
+{
+    const uint32_t mask = t == CKR_DTYPE_BF16 ? 0xff : 0x7ff;
+    const float scale = t == CKR_DTYPE_BF16 ? 1.0f / 256 : 1.0f / 2048;
+    const float a = ckr__half_round(t, (float)lo), b = ckr__half_round(t, (float)hi);
+    const float range = ckr__half_round(t, b - a);
+    uint64_t i;
+    for (i = 0; i < n; i++)
+        out[i] = ckr__half_of(t, fmaf((float)(ckr__mt_u32(r) & mask) * scale, range, a));
+}
+
+static void ckr__torch_uniform16(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
+                                 uint16_t *out)
+{
+    const uint16_t low = ckr__half_of(t, (float)lo), top = ckr__half_of(t, (float)hi);
+    float f[CKR__MT_N];
+    uint64_t i, m;
+    for (; n; n -= m, out += m) {
+        m = n < CKR__MT_N ? n : CKR__MT_N;
+        ckr__torch_uniform32(r, (float)lo, (float)hi, m, f);
+        for (i = 0; i < m; i++) {
+            const uint16_t h = ckr__half_of(t, f[i]);
+            out[i] = h == top ? low : h;       /* what rounds up to the bound that is excluded */
+        }
+    }
+}
+
+static ckr_result ckr__torch_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
+                                     void *out)
+{
+    if (ckr__is_half(t) && !ckr__torch_half_known(r)) return CKR_E_UNSUPPORTED;
+    ckr__torch_begin(r);
+    if (t == CKR_DTYPE_F32) ckr__torch_uniform32(r, (float)lo, (float)hi, n, (float *)out);
+    else if (t == CKR_DTYPE_F64) ckr__torch_uniform64(r, lo, hi, n, (double *)out);
+    else if (ckr__rng_before(r, 207)) ckr__torch_uniform16_old(r, t, lo, hi, n, (uint16_t *)out);
+    else ckr__torch_uniform16(r, t, lo, hi, n, (uint16_t *)out);
+    return CKR_OK;
+}
+
+/* Which words a CUDA kernel of torch gives to which elements: `threads` of them run, thread t
+   draws four words a round, and component i of round j is element (4 j + i) * threads + t; with
+   `wide` elements take two words. Launches are cut to whole blocks of 256 threads.         */
+typedef struct ckr__cuda {
+    const ckr_rng *r;
+    uint64_t threads, n;
+    uint32_t per;              /* elements of a thread and round: 4, or 2 when wide     */
+} ckr__cuda;
+
+static ckr__cuda ckr__cuda_launch(const ckr_rng *r, uint64_t n, bool wide)
+{
+    ckr__cuda k;
+    k.r = r;
+    k.n = n;
+    k.per = wide ? 2 : 4;
+    k.threads = (n / 256 + (n % 256 != 0)) * 256;
+    if (r->threads && k.threads > r->threads) k.threads = r->threads;
+    return k;
+}
+
+static uint64_t ckr__cuda_rounds(const ckr__cuda *k)
+{
+    return k->n ? (k->n - 1) / (k->threads * k->per) + 1 : 0;
+}
+
+static void ckr__cuda_words(const ckr__cuda *k, uint64_t round, uint64_t thread, uint32_t out[4])
+{
+    ckr__philox_block(k->r->seed, (k->r->offset + 3) / 4 + round, thread, out);
+}
+
+/* Offsets are multiples of 4; an old torch could store others, which go up to the next. */
+static void ckr__cuda_end(ckr_rng *r, const ckr__cuda *k)
+{
+    r->offset = ((r->offset + 3) & ~(uint64_t)3) + 4 * ckr__cuda_rounds(k);
+}
+
+static void ckr__cuda_real(ckr_rng *r, bool normal, float a, float b, uint64_t n, float *out)
+{
+    const ckr__cuda k = ckr__cuda_launch(r, n, false);
+    const float unit = 2.3283064365386963e-10f, two_pi = unit * 6.2831855f;          /* 2^-32 */
+    const uint64_t rounds = ckr__cuda_rounds(&k);
+    uint64_t j, t, i;
+    for (j = 0; j < rounds; j++)
+        for (t = 0; t < k.threads && 4 * j * k.threads + t < n; t++) {
+            uint32_t w[4];
+            float v[4];
+            ckr__cuda_words(&k, j, t, w);
+            for (i = 0; i < 4; i++) v[i] = fmaf((float)w[i], unit, unit / 2);
+            for (i = 0; normal && i < 4; i += 2) {
+                const float s = sqrtf(-2.0f * logf(v[i]));
+                const float angle = fmaf((float)w[i + 1], two_pi, two_pi / 2);
+                v[i] = s * sinf(angle);
+                v[i + 1] = s * cosf(angle);
+            }
+            for (i = 0; i < 4 && (4 * j + i) * k.threads + t < n; i++) {
+                float x = normal ? fmaf(v[i], b, a) : fmaf(v[i], b - a, a);
+                if (!normal && x == b) x = a;              /* curand's (0, 1] to [0, 1)   */
+                out[(4 * j + i) * k.threads + t] = x;
+            }
+        }
+    ckr__cuda_end(r, &k);
+}
+
+CKR_API ckr_result ckr_rng_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
+                                   void *out)
+{
+    const ckr_rng_kind k = (ckr_rng_kind)r->kind;
+    const bool unit = lo == 0 && hi == 1;
+    uint64_t i;
+    if (!(hi >= lo) || !ckr__is_float(t)) return CKR_E_ARG;
+    if (k == CKR_RNG_TORCH_CPU) return ckr__torch_uniform(r, t, lo, hi, n, out);
+    if (t == CKR_DTYPE_F64 && (k == CKR_RNG_PYTHON || k == CKR_RNG_NUMPY ||
+                               ckr__rng_is_bitgen(k))) {
+        double *d = (double *)out;
+        for (i = 0; i < n; i++) d[i] = ckr__rng_double(r);
+        for (i = 0; i < n && !unit; i++) d[i] = lo + ckr__product(hi - lo, d[i]);
+        return CKR_OK;
+    }
+    if (t == CKR_DTYPE_F32) {
+        float *f = (float *)out;
+        if (k == CKR_RNG_TORCH_CUDA) {
+            ckr__cuda_real(r, false, (float)lo, (float)hi, n, f);
+        } else if (k == CKR_RNG_LLMC_MT) {
+            for (i = 0; i < n; i++) {
+                f[i] = (float)(ckr__mt_u32(r) & 0xffffffu) * 5.9604644775390625e-8f;
+                if (!unit) f[i] = f[i] * ((float)hi - (float)lo) + (float)lo;
+            }
+        } else if (unit && (k == CKR_RNG_LLMC || ckr__rng_is_bitgen(k))) {
+            for (i = 0; i < n; i++) f[i] = (float)(ckr_rng_u32(r) >> 8) * 5.9604644775390625e-8f;
+        } else {
+            return CKR_E_UNSUPPORTED;
+        }
+        return CKR_OK;
+    }
+    return CKR_E_UNSUPPORTED;
+}
+
+/* >>rng.normal ---------------------------------------------------------------- */
+/* torch on x86-64 has logf, sinf and cosf of Cephes for 8 floats at a time (avx_mathfun), compiled
+   so that every product with one sum is fused; the same operations in the same order give its
+   bits. Its other builds call the C library and differ in the last bits.                   */
+
+static const float ckr__log_c[9] = { 7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
+                                     -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
+                                     2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f };
+static const float ckr__sin_c[3] = { -1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f };
+static const float ckr__cos_c[3] = { 2.443315711809948e-5f, -1.388731625493765e-3f,
+                                     4.166664568298827e-2f };
+static const float ckr__turn_c[3] = { -0.78515625f, -2.4187564849853515625e-4f,
+                                      -3.77489497744594108e-8f };
+
+/* Of a positive normal number. */
+static float ckr__torch_log(float v)
+{
+    const uint32_t u = ckr__bits_of_f32(v);
+    float e = (float)((int32_t)(u >> 23) - 127) + 1.0f, x, y, z;
+    int i;
+    x = ckr__f32_of_bits((u & 0x807fffffu) | 0x3f000000u);
+    if (x < 0.707106781186547524f) {
+        e -= 1.0f;
+        x = (x - 1.0f) + x;
+    } else {
+        x -= 1.0f;
+    }
+    z = x * x;
+    y = ckr__log_c[0];
+    for (i = 1; i < 9; i++) y = fmaf(y, x, ckr__log_c[i]);
+    y = fmaf(y * x, z, e * -2.12194440e-4f);
+    y = fmaf(-z, 0.5f, y);
+    return fmaf(e, 0.693359375f, x + y);
+}
+
+static void ckr__torch_sincos(float x, float *s, float *c)           /* x >= 0             */
+{
+    const int32_t q = ((int32_t)(x * 1.27323954473516f) + 1) & ~1;
+    const float y = (float)q;
+    float z, sine, cosine;
+    int i;
+    for (i = 0; i < 3; i++) x = fmaf(y, ckr__turn_c[i], x);
+    z = x * x;
+    cosine = fmaf(fmaf(ckr__cos_c[0], z, ckr__cos_c[1]), z, ckr__cos_c[2]) * z;
+    cosine = fmaf(cosine, z, -(z * 0.5f)) + 1.0f;
+    sine = fmaf(fmaf(ckr__sin_c[0], z, ckr__sin_c[1]), z, ckr__sin_c[2]) * z;
+    sine = fmaf(sine, x, x);
+    *s = q & 2 ? cosine : sine;
+    *c = q & 2 ? sine : cosine;
+    if (q & 4) *s = -*s;
+    if (!((q - 2) & 4)) *c = -*c;
+}
+
+/* 16 uniforms to 16 normals, in place. */
+static void ckr__torch_normal16(float *d, float mean, float std)
+{
+    int i;
+    for (i = 0; i < 8; i++) {
+        const float radius = sqrtf(-2.0f * ckr__torch_log(1.0f - d[i]));
+        float s, c;
+        ckr__torch_sincos(6.2831853071795864769f * d[i + 8], &s, &c);
+        d[i] = fmaf(radius * c, std, mean);
+        d[i + 8] = fmaf(radius * s, std, mean);
+    }
+}
+
+#ifdef CKR__X64
+#define CKR__PS(x) _mm256_set1_ps(x)
+#define CKR__EPI(x) _mm256_set1_epi32((int)(x))
+
+CKR__TARGET("avx2,fma")
+static __m256 ckr__torch_log8(__m256 v)
+{
+    const __m256i u = _mm256_castps_si256(v);
+    __m256 e = _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_srli_epi32(u, 23), CKR__EPI(127)));
+    __m256 x = _mm256_castsi256_ps(
+        _mm256_or_si256(_mm256_and_si256(u, CKR__EPI(0x807fffff)), CKR__EPI(0x3f000000)));
+    const __m256 small = _mm256_cmp_ps(x, CKR__PS(0.707106781186547524f), _CMP_LT_OS);
+    const __m256 more = _mm256_and_ps(x, small);
+    __m256 y = CKR__PS(ckr__log_c[0]), z;
+    int i;
+    e = _mm256_add_ps(e, CKR__PS(1.0f));
+    e = _mm256_sub_ps(e, _mm256_and_ps(CKR__PS(1.0f), small));
+    x = _mm256_add_ps(_mm256_sub_ps(x, CKR__PS(1.0f)), more);
+    z = _mm256_mul_ps(x, x);
+    for (i = 1; i < 9; i++) y = _mm256_fmadd_ps(y, x, CKR__PS(ckr__log_c[i]));
+    y = _mm256_fmadd_ps(_mm256_mul_ps(y, x), z, _mm256_mul_ps(e, CKR__PS(-2.12194440e-4f)));
+    y = _mm256_fnmadd_ps(z, CKR__PS(0.5f), y);
+    return _mm256_fmadd_ps(e, CKR__PS(0.693359375f), _mm256_add_ps(x, y));
+}
+
+CKR__TARGET("avx2,fma")
+static void ckr__torch_sincos8(__m256 x, __m256 *s, __m256 *c)
+{
+    const __m256i two = CKR__EPI(2), four = CKR__EPI(4);
+    __m256i q = _mm256_cvttps_epi32(_mm256_mul_ps(x, CKR__PS(1.27323954473516f)));
+    __m256 y, z, sine, cosine, swap;
+    int i;
+    q = _mm256_and_si256(_mm256_add_epi32(q, CKR__EPI(1)), CKR__EPI(~1));
+    y = _mm256_cvtepi32_ps(q);
+    for (i = 0; i < 3; i++) x = _mm256_fmadd_ps(y, CKR__PS(ckr__turn_c[i]), x);
+    z = _mm256_mul_ps(x, x);
+    cosine = sine = _mm256_setzero_ps();
+    cosine = _mm256_fmadd_ps(CKR__PS(ckr__cos_c[0]), z, CKR__PS(ckr__cos_c[1]));
+    cosine = _mm256_mul_ps(_mm256_fmadd_ps(cosine, z, CKR__PS(ckr__cos_c[2])), z);
+    cosine = _mm256_fmsub_ps(cosine, z, _mm256_mul_ps(z, CKR__PS(0.5f)));
+    cosine = _mm256_add_ps(cosine, CKR__PS(1.0f));
+    sine = _mm256_fmadd_ps(CKR__PS(ckr__sin_c[0]), z, CKR__PS(ckr__sin_c[1]));
+    sine = _mm256_mul_ps(_mm256_fmadd_ps(sine, z, CKR__PS(ckr__sin_c[2])), z);
+    sine = _mm256_fmadd_ps(sine, x, x);
+    swap = _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(q, two), two));
+    *s = _mm256_blendv_ps(sine, cosine, swap);
+    *c = _mm256_blendv_ps(cosine, sine, swap);
+    *s = _mm256_xor_ps(*s, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_and_si256(q, four), 29)));
+    q = _mm256_andnot_si256(_mm256_sub_epi32(q, two), four);
+    *c = _mm256_xor_ps(*c, _mm256_castsi256_ps(_mm256_slli_epi32(q, 29)));
+}
+
+CKR__TARGET("avx2,fma")
+static void ckr__torch_normal_avx2(float *d, uint64_t blocks, float mean, float std)
+{
+    for (; blocks; blocks--, d += 16) {
+        const __m256 u = _mm256_sub_ps(CKR__PS(1.0f), _mm256_loadu_ps(d));
+        const __m256 radius = _mm256_sqrt_ps(_mm256_mul_ps(CKR__PS(-2.0f), ckr__torch_log8(u)));
+        __m256 s, c;
+        ckr__torch_sincos8(_mm256_mul_ps(CKR__PS(6.2831853071795864769f), _mm256_loadu_ps(d + 8)),
+                           &s, &c);
+        s = _mm256_fmadd_ps(_mm256_mul_ps(radius, s), CKR__PS(std), CKR__PS(mean));
+        c = _mm256_fmadd_ps(_mm256_mul_ps(radius, c), CKR__PS(std), CKR__PS(mean));
+        _mm256_storeu_ps(d, c);
+        _mm256_storeu_ps(d + 8, s);
+    }
+}
+
+static bool ckr__cpu_fma(void)
+{
+#if defined(_MSC_VER) && !defined(__clang__)
+    int r[4];
+    __cpuid(r, 1);
+    return (ckr__cpu() & CKR__CPU_AVX2) && (r[2] & 1 << 12);
+#else
+    return (ckr__cpu() & CKR__CPU_AVX2) && __builtin_cpu_supports("fma");
+#endif
+}
+#endif
+
+static void ckr__torch_normal_blocks(float *d, uint64_t blocks, float mean, float std)
+{
+#ifdef CKR__X64
+    if (ckr__cpu_fma()) {
+        ckr__torch_normal_avx2(d, blocks, mean, std);
+        return;
+    }
+#endif
+    for (; blocks; blocks--, d += 16) ckr__torch_normal16(d, mean, std);
+}
+
+static void ckr__torch_normal32(ckr_rng *r, float mean, float std, uint64_t n, float *out)
+{
+    uint64_t at, m;
+    for (at = 0; at < n; at += m) {            /* 39 blocks while they are in the cache        */
+        m = n - at < CKR__MT_N ? n - at : CKR__MT_N;
+        ckr__torch_uniform32(r, 0, 1, m, out + at);
+        ckr__torch_normal_blocks(out + at, m / 16, mean, std);
+    }
+    if (n % 16 == 0) return;
+    ckr__torch_uniform32(r, 0, 1, 16, out + n - 16);
+    ckr__torch_normal_blocks(out + n - 16, 1, mean, std);
+}
+
+static void ckr__torch_normal16_f64(double *d, double mean, double std)
+{
+    const bool unit = mean == 0 && std == 1;
+    int i;
+    for (i = 0; i < 8; i++) {
+        const double radius = sqrt(-2 * log(1 - d[i])), a = 6.2831853071795864769 * d[i + 8];
+        const double x = radius * cos(a), y = radius * sin(a);
+        d[i] = unit ? x : fma(x, std, mean);
+        d[i + 8] = unit ? y : fma(y, std, mean);
+    }
+}
+
+static void ckr__torch_normal64(ckr_rng *r, double mean, double std, uint64_t n, double *out)
+{
+    uint64_t at, m, i;
+    for (at = 0; at < n; at += m) {
+        m = n - at < 304 ? n - at : 304;       /* 19 blocks: about one of words            */
+        ckr__torch_uniform64(r, 0, 1, m, out + at);
+        for (i = 0; i + 16 <= m; i += 16) ckr__torch_normal16_f64(out + at + i, mean, std);
+    }
+    if (n % 16 == 0) return;
+    ckr__torch_uniform64(r, 0, 1, 16, out + n - 16);
+    ckr__torch_normal16_f64(out + n - 16, mean, std);
+}
+
+/* Up to torch 2.6: `each` step rounds, but not of float16 before 2.1: functions of floats. */
+static void ckr__torch_normal16_half(ckr_dtype t, bool each, uint16_t *d, float mean, float std)
+{
+    int i;
+    for (i = 0; i < 8; i++) {
+        const float u1 = ckr__half_round(t, 1 - (float)ckr__load_f64(t, (uint8_t *)(d + i)));
+        const float u2 = (float)ckr__load_f64(t, (uint8_t *)(d + i + 8));
+        const float a = ckr__half_round(t, (float)(6.2831853071795864769 * (double)u2));
+        float l = logf(u1), c, s;
+        l = each ? ckr__half_round(t, -2 * ckr__half_round(t, l)) : -2 * l;
+        l = ckr__half_round(t, sqrtf(l));
+        c = cosf(a);
+        s = sinf(a);
+        c = each ? ckr__half_round(t, l * ckr__half_round(t, c)) : l * c;
+        s = each ? ckr__half_round(t, l * ckr__half_round(t, s)) : l * s;
+        c = each ? ckr__half_round(t, c * std) + mean : fmaf(c, std, mean);
+        s = each ? ckr__half_round(t, s * std) + mean : fmaf(s, std, mean);
+        d[i] = ckr__half_of(t, c);
+        d[i + 8] = ckr__half_of(t, s);
+    }
+}
+
+static void ckr__torch_normal_half_old(ckr_rng *r, ckr_dtype t, float mean, float std, uint64_t n,
+                                       uint16_t *out)
+{
+    const bool each = t == CKR_DTYPE_BF16 || r->version > 200;
+    uint64_t i;
+    mean = ckr__half_round(t, mean);
+    std = ckr__half_round(t, std);
+    ckr__torch_uniform16_old(r, t, 0, 1, n, out);
+    for (i = 0; i + 16 <= n; i += 16) ckr__torch_normal16_half(t, each, out + i, mean, std);
+    if (n % 16 == 0) return;
+    ckr__torch_uniform16_old(r, t, 0, 1, 16, out + n - 16);
+    ckr__torch_normal16_half(t, each, out + n - 16, mean, std);
+}
+
+/* From 2.15 on in float, whole blocks only; the last 16 come from a block of their own. */
+static void ckr__torch_normal_half(ckr_rng *r, ckr_dtype t, float mean, float std, uint64_t n,
+                                   uint16_t *out)
+{
+    float f[CKR__MT_N];
+    uint64_t at, m, i;
+    for (at = 0; at + 16 <= n; at += m) {
+        m = n - at < CKR__MT_N ? (n - at) & ~(uint64_t)15 : CKR__MT_N;
+        ckr__torch_uniform32(r, 0, 1, m, f);
+        ckr__torch_normal_blocks(f, m / 16, mean, std);
+        for (i = 0; i < m; i++) out[at + i] = ckr__half_of(t, f[i]);
+    }
+    if (n % 16 == 0) return;
+    ckr__torch_uniform32(r, 0, 1, 16, f);
+    ckr__torch_normal_blocks(f, 1, mean, std);
+    for (i = 0; i < 16; i++) out[n - 16 + i] = ckr__half_of(t, f[i]);
+}
+
+/* One standard normal by Box and Muller, its twin cached. torch's and Python's formulas differ in
+   which uniform is the angle.                                                             */
+static double ckr__torch_gauss(ckr_rng *r)
+{
+    double u[2], radius, a, v = r->normal;
+    r->has_normal = !r->has_normal;
+    r->normal = 0;
+    if (!r->has_normal) return v;
+    ckr__torch_uniform64(r, 0, 1, 2, u);
+    radius = sqrt(-2.0 * (ckr__rng_before(r, 200) ? log(1.0 - u[1]) : log1p(-u[1])));
+    a = 6.2831853071795864769 * u[0];
+    r->normal = radius * sin(a);
+    v = radius * cos(a);
+    return v;
+}
+
+static double ckr__python_gauss(ckr_rng *r)
+{
+    double radius, a, v = r->normal;
+    r->has_normal = !r->has_normal;
+    r->normal = 0;
+    if (!r->has_normal) return v;
+    a = ckr__mt_double(r) * 6.2831853071795864769;
+    radius = sqrt(-2.0 * log(1.0 - ckr__mt_double(r)));
+    r->normal = sin(a) * radius;
+    return cos(a) * radius;
+}
+
+static double ckr__numpy_gauss(ckr_rng *r)               /* Marsaglia's polar method       */
+{
+    double x, y, s, v = r->normal;
+    r->has_normal = !r->has_normal;
+    r->normal = 0;
+    if (!r->has_normal) return v;
+    do {
+        x = 2.0 * ckr__mt_double(r) - 1.0;
+        y = 2.0 * ckr__mt_double(r) - 1.0;
+        s = ckr__product(x, x) + ckr__product(y, y);
+    } while (s >= 1.0 || s == 0.0);
+    s = sqrt(-2.0 * log(s) / s);
+    r->normal = s * x;
+    return s * y;
+}
+
+static ckr_result ckr__torch_normal(ckr_rng *r, ckr_dtype t, double mean, double std, uint64_t n,
+                                    void *out)
+{
+    uint64_t i;
+    if (ckr__is_half(t) && n >= 16 && !ckr__torch_half_known(r)) return CKR_E_UNSUPPORTED;
+    ckr__torch_begin(r);
+    if (n >= 16 && t == CKR_DTYPE_F32)
+        ckr__torch_normal32(r, (float)mean, (float)std, n, (float *)out);
+    else if (n >= 16 && t == CKR_DTYPE_F64)
+        ckr__torch_normal64(r, mean, std, n, (double *)out);
+    else if (n >= 16 && ckr__rng_before(r, 207))
+        ckr__torch_normal_half_old(r, t, (float)mean, (float)std, n, (uint16_t *)out);
+    else if (n >= 16)
+        ckr__torch_normal_half(r, t, (float)mean, (float)std, n, (uint16_t *)out);
+    for (i = 0; i < n && n < 16; i++) {
+        const double v = fma(ckr__torch_gauss(r), std, mean);
+        if (t == CKR_DTYPE_F64) ((double *)out)[i] = v;
+        else if (t == CKR_DTYPE_F32) ((float *)out)[i] = (float)v;
+        else ((uint16_t *)out)[i] = ckr__half_of(t, (float)v);
+    }
+    return CKR_OK;
+}
+
+CKR_API ckr_result ckr_rng_normal(ckr_rng *r, ckr_dtype t, double mean, double std, uint64_t n,
+                                  void *out)
+{
+    const ckr_rng_kind k = (ckr_rng_kind)r->kind;
+    double *d = (double *)out;
+    uint64_t i;
+    if (!(std >= 0) || !ckr__is_float(t)) return CKR_E_ARG;
+    if (k == CKR_RNG_TORCH_CPU) return ckr__torch_normal(r, t, mean, std, n, out);
+    if (k == CKR_RNG_TORCH_CUDA && t == CKR_DTYPE_F32) {
+        ckr__cuda_real(r, true, (float)mean, (float)std, n, (float *)out);
+        return CKR_OK;
+    }
+    if ((k != CKR_RNG_PYTHON && k != CKR_RNG_NUMPY) || t != CKR_DTYPE_F64) return CKR_E_UNSUPPORTED;
+    for (i = 0; i < n; i++)
+        d[i] = mean + ckr__product(k == CKR_RNG_PYTHON ? ckr__python_gauss(r)
+                                                       : ckr__numpy_gauss(r), std);
+    return CKR_OK;
+}
+
+/* >>rng.integers -------------------------------------------------------------- */
+
+/* random.getrandbits(k): whole words, low ones first, the last one shifted. */
+static uint64_t ckr__python_bits(ckr_rng *r, uint32_t k)
+{
+    uint64_t low;
+    if (k <= 32) return ckr__mt_u32(r) >> (32 - k);
+    low = ckr__mt_u32(r);
+    return low | (uint64_t)(ckr__mt_u32(r) >> (64 - k)) << 32;
+}
+
+static uint32_t ckr__bit_length(uint64_t v)
+{
+    uint32_t k = 0;
+    for (; v; v >>= 1) k++;
+    return k;
+}
+
+static uint64_t ckr__python_below(ckr_rng *r, uint64_t n)
+{
+    const uint32_t k = ckr__bit_length(n);
+    uint64_t v;
+    do v = ckr__python_bits(r, k); while (v >= n);
+    return v;
+}
+
+CKR_API ckr_result ckr_rng_bits(ckr_rng *r, uint32_t k, uint64_t *out)
+{
+    if (r->kind != CKR_RNG_PYTHON) return CKR_E_UNSUPPORTED;
+    if (k < 1 || k > 64) return CKR_E_ARG;
+    *out = ckr__python_bits(r, k);
+    return CKR_OK;
+}
+
+/* numpy cuts words of 32 bits into the dtype's width; what is left of one ends with the call. */
+typedef struct ckr__np_draw {
+    ckr_rng *r;
+    uint64_t most;             /* the largest value wanted                              */
+    uint32_t width;            /* of the dtype: 1, 8, 16, 32 or 64                      */
+    uint32_t left, word;       /* pieces left in the word                               */
+    bool     masked;           /* as RandomState and every shuffle                      */
+} ckr__np_draw;
+
+static uint32_t ckr__np_piece(ckr__np_draw *d)
+{
+    if (d->width == 32) return ckr_rng_u32(d->r);
+    if (d->left) {
+        d->left--;
+        d->word >>= d->width;
+    } else {
+        d->word = ckr_rng_u32(d->r);
+        d->left = 32 / d->width - 1;
+    }
+    return d->word & ((1u << d->width) - 1);
+}
+
+/* RandomState and shuffles: words under the smallest mask, until one is not too large. */
+static uint64_t ckr__np_masked(ckr__np_draw *d)
+{
+    const uint64_t mask = UINT64_MAX >> (64 - ckr__bit_length(d->most));
+    uint64_t v;
+    do v = (d->width == 64 ? ckr_rng_u64(d->r) : ckr__np_piece(d)) & mask; while (v > d->most);
+    return v;
+}
+
+/* Generator: Lemire's multiplication, 2019. */
+static uint64_t ckr__np_lemire(ckr__np_draw *d)
+{
+    const uint64_t n = d->most + 1, top = d->width == 64 ? 0 : (uint64_t)1 << d->width;
+    const uint64_t bad = (top - n) % n;        /* 2^width mod n                             */
+    ckr__u128 m;
+    uint64_t v;
+    if (d->width == 64) {
+        do m = ckr__mul64(ckr_rng_u64(d->r), n); while (m.lo < n && m.lo < bad);
+        return m.hi;
+    }
+    do v = ckr__np_piece(d) * n; while ((v & (top - 1)) < bad);
+    return v >> d->width;
+}
+
+static uint64_t ckr__np_next(ckr__np_draw *d)
+{
+    const uint64_t full = UINT64_MAX >> (64 - d->width);
+    if (d->most == 0) return 0;
+    if (d->most == full) return d->width == 64 ? ckr_rng_u64(d->r) : ckr__np_piece(d);
+    return d->masked ? ckr__np_masked(d) : ckr__np_lemire(d);
+}
+
+/* A range that fits 32 bits is drawn from 32 bits whatever the dtype. */
+static ckr__np_draw ckr__np_begin(ckr_rng *r, bool masked, uint32_t width, uint64_t most)
+{
+    ckr__np_draw d;
+    memset(&d, 0, sizeof d);
+    d.r = r;
+    d.most = most;
+    d.masked = masked;
+    d.width = width == 64 && most <= UINT32_MAX ? 32 : width;
+    return d;
+}
+
+static ckr_result ckr__np_integers(ckr_rng *r, ckr_dtype t, int64_t lo, uint64_t most, uint64_t n,
+                                   int64_t *out)
+{
+    const uint32_t width = t == CKR_DTYPE_BOOL ? 1 : 8 * (uint32_t)ckr_dtype_size(t);
+    ckr__np_draw d;
+    uint64_t i;
+    if (t != CKR_DTYPE_BOOL && !ckr__rng_is_int(t)) return CKR_E_ARG;
+    if (width < 64 && most >> width) return CKR_E_ARG;
+    d = ckr__np_begin(r, r->kind == CKR_RNG_NUMPY, width, most);
+    for (i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__np_next(&d));
+    return CKR_OK;
+}
+
+/* torch takes a word modulo the range; two words for ranges that one would skew. */
+static bool ckr__torch_wide(const ckr_rng *r, ckr_dtype t, uint64_t range)
+{
+    if (!ckr__rng_before(r, 207)) return range >= (uint64_t)1 << 28;
+    return range >= (uint64_t)1 << 32 && (t == CKR_DTYPE_I64 || t == CKR_DTYPE_F64 ||
+                                          t == CKR_DTYPE_F32 || t == CKR_DTYPE_BF16);
+}
+
+/* lo plus words modulo `range`, which is not 0. */
+static void ckr__torch_modulo(ckr_rng *r, bool wide, int64_t lo, uint64_t range, uint64_t n,
+                              int64_t *out)
+{
+    uint32_t w[CKR__MT_N];
+    uint64_t i, m;
+    for (; n; n -= m, out += m) {
+        m = wide ? CKR__MT_N / 2 : CKR__MT_N;
+        if (m > n) m = n;
+        ckr__mt_fill(r, w, wide ? 2 * m : m);
+        for (i = 0; i < m; i++) {
+            uint64_t v;
+            if (wide) v = ((uint64_t)w[2 * i] << 32 | w[2 * i + 1]) % range;
+            else v = range >> 32 ? w[i] : w[i] % (uint32_t)range;
+            out[i] = (int64_t)((uint64_t)lo + v);
+        }
+    }
+}
+
+static void ckr__cuda_integers(ckr_rng *r, bool wide, int64_t lo, uint64_t range, uint64_t n,
+                               int64_t *out)
+{
+    const ckr__cuda k = ckr__cuda_launch(r, n, wide);
+    const uint64_t rounds = ckr__cuda_rounds(&k);
+    uint64_t j, t, i, e;
+    for (j = 0; j < rounds; j++)
+        for (t = 0; t < k.threads; t++) {
+            uint32_t w[4];
+            if (k.per * j * k.threads + t >= n) break;
+            ckr__cuda_words(&k, j, t, w);
+            for (i = 0; i < k.per; i++) {
+                const uint64_t v = wide ? (uint64_t)w[2 * i] << 32 | w[2 * i + 1] : w[i];
+                e = (k.per * j + i) * k.threads + t;
+                if (e < n) out[e] = (int64_t)((uint64_t)lo + v % range);
+            }
+        }
+    ckr__cuda_end(r, &k);
+}
+
+CKR_API ckr_result ckr_rng_integers(ckr_rng *r, ckr_dtype t, int64_t lo, int64_t hi, uint64_t n,
+                                    int64_t *out)
+{
+    const ckr_rng_kind k = (ckr_rng_kind)r->kind;
+    const uint64_t range = (uint64_t)hi - (uint64_t)lo;
+    const bool wide = ckr__torch_wide(r, t, range);
+    uint64_t i;
+    if (hi <= lo) return CKR_E_ARG;
+    if (k == CKR_RNG_NUMPY || ckr__rng_is_bitgen(k))
+        return ckr__np_integers(r, t, lo, range - 1, n, out);
+    if (k == CKR_RNG_TORCH_CUDA) {
+        ckr__cuda_integers(r, wide, lo, range, n, out);
+        return CKR_OK;
+    }
+    if (k != CKR_RNG_TORCH_CPU && k != CKR_RNG_PYTHON) return CKR_E_UNSUPPORTED;
+    if (k == CKR_RNG_TORCH_CPU) {
+        ckr__torch_begin(r);
+        ckr__torch_modulo(r, wide, lo, range, n, out);
+        return CKR_OK;
+    }
+    for (i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__python_below(r, range));
+    return CKR_OK;
+}
+
+/* One more than the largest value of torch's random_() for a dtype; 0: it has none. */
+static uint64_t ckr__torch_values(ckr_dtype t)
+{
+    switch ((int)t) {
+    case CKR_DTYPE_BOOL: return 2;
+    case CKR_DTYPE_U8:   return 256;
+    case CKR_DTYPE_I8:   return 128;
+    case CKR_DTYPE_I16:  return 32768;
+    case CKR_DTYPE_I32:  return (uint64_t)1 << 31;
+    case CKR_DTYPE_I64:  return (uint64_t)1 << 63;
+    case CKR_DTYPE_BF16: return 257;
+    case CKR_DTYPE_F16:  return 2049;
+    case CKR_DTYPE_F32:  return 16777217;
+    case CKR_DTYPE_F64:  return 9007199254740993u;
+    default:             return 0;
+    }
+}
+
+CKR_API ckr_result ckr_rng_random(ckr_rng *r, ckr_dtype t, uint64_t n, int64_t *out)
+{
+    const uint64_t values = ckr__torch_values(t);
+    if (r->kind != CKR_RNG_TORCH_CPU) return CKR_E_UNSUPPORTED;
+    if (!values) return CKR_E_ARG;
+    ckr__torch_begin(r);
+    ckr__torch_modulo(r, t == CKR_DTYPE_I64 || t == CKR_DTYPE_F64, 0, values, n, out);
+    return CKR_OK;
+}
+
+static void ckr__swap_i64(int64_t *a, int64_t *b)
+{
+    const int64_t t = *a;
+    *a = *b;
+    *b = t;
+}
+
+static void ckr__torch_permutation(ckr_rng *r, uint64_t n, int64_t *out)
+{
+    uint64_t i;
+    ckr__torch_begin(r);
+    if (n < UINT32_MAX / 20) {
+        for (i = 0; i + 1 < n; i++) ckr__swap_i64(&out[i], &out[i + ckr__mt_u32(r) % (n - i)]);
+        return;
+    }
+    for (i = 0; i < n; i++) {                  /* filled from the inside out               */
+        const uint64_t z = ckr__mt_u64(r) % (i + 1);
+        out[i] = out[z];
+        out[z] = (int64_t)i;
+    }
+}
+
+CKR_API ckr_result ckr_rng_permutation(ckr_rng *r, uint64_t n, int64_t *out)
+{
+    const ckr_rng_kind k = (ckr_rng_kind)r->kind;
+    uint64_t i;
+    if (!ckr__rng_is_mt(k) && !ckr__rng_is_bitgen(k)) return CKR_E_UNSUPPORTED;
+    for (i = 0; i < n; i++) out[i] = (int64_t)i;
+    if (k == CKR_RNG_TORCH_CPU) {
+        ckr__torch_permutation(r, n, out);
+        return CKR_OK;
+    }
+    for (i = n ? n - 1 : 0; i > 0; i--) {
+        uint64_t j;
+        if (k == CKR_RNG_PYTHON) {
+            j = ckr__python_below(r, i + 1);
+        } else if (k == CKR_RNG_LLMC_MT) {
+            j = ckr__mt_u32(r) % (i + 1);
+        } else {
+            ckr__np_draw d = ckr__np_begin(r, true, 64, i);
+            j = ckr__np_next(&d);
+        }
+        ckr__swap_i64(&out[i], &out[j]);
+    }
+    return CKR_OK;
+}
+
 /* >>state --------------------------------------------------------------------- */
 /* Filling a run state. Everything lives in the arena of the context that owns the state, so there
    is nothing to free one by one. Makers return NULL or an error class after setting c->err.      */
@@ -14301,6 +17165,1827 @@ static ckr_tensor *ckr__tensor_find(const ckr_state *s, const char *name, const 
         if (!strcmp(s->tensors[i]->slot, slot) && !strcmp(s->tensors[i]->name, name))
             return s->tensors[i];
     return NULL;
+}
+
+/* >>rng.remap ----------------------------------------------------------------- */
+/* Random streams of N ranks for M ranks. A topology is axes with sizes, a rank a point in it; a
+   stream varies over some axes only, its scope, and ranks that agree on these share it. Points of
+   the scope are what is mapped, never rank numbers: one that still exists keeps its stream, one
+   that is new gets a derived one, and the stream of one that is gone is parked in the record and
+   comes back with it, so that N -> M -> N ends with the N streams of the beginning.
+
+   A derived stream is a pure function of the run's key K, the stream's tag, the generation (remaps
+   so far) and the point: uid = tag 2^56 + generation 2^40 + attempt 2^32 + index of the point,
+   row-major over the new sizes of the scope's axes. Threefry-2x32 under K is a permutation of 64
+   bits; walked on until the value lies in [2^32, 2^63), where all uids lie, it is one of that
+   range, so that distinct uids give distinct seeds. K is the beginning of
+       SHA-256("ckptresume/rng-root/v1" 00, u32 streams, and for each, by tag and point:
+               u8 tag, u16 length, name, u8 axes, u32 coordinates, u8 family, u32 length, state)
+   over the streams of the first remap, and is kept in the record from then on. A seed of the user's
+   makes another: SHA-256("ckptresume/rng-seed/v1" 00, u32 k0, u32 k1, u64 seed). All numbers are
+   little-endian, states canonical (ckr__rng_canonical). */
+
+enum { CKR__AXIS_PP = 0, CKR__AXIS_DP, CKR__AXIS_CP, CKR__AXIS_TP, CKR__AXIS_EP, CKR__AXES };
+static const char *const ckr__axis_name[CKR__AXES] = { "pp", "dp", "cp", "tp", "ep" };
+
+typedef struct ckr__grid {
+    uint32_t size[CKR__AXES], ranks;
+    bool     folded;           /* experts divide the replicas instead of multiplying the ranks */
+} ckr__grid;
+
+typedef struct ckr__rng_saved {        /* one stream as one old rank has it             */
+    const char    *name;
+    uint32_t       rank;
+    uint32_t       axes;       /* scope: bits 1 << CKR__AXIS_                           */
+    bool           declared;   /* the framework says so; else what the states show      */
+    bool           sibling;    /* seen by another rank's process: no stream of its own  */
+    const ckr_rng *state;
+} ckr__rng_saved;
+
+typedef struct ckr__rng_job {
+    const ckr__rng_saved *saved;
+    uint64_t        n_saved;
+    ckr_topology    from, to;
+    ckr_mode        mode;
+    ckr_rng_policy  policy;
+    uint64_t        seed, draws;
+    int64_t         step;
+    const ckr_node *lineage;   /* record of the side file, or NULL                      */
+    const char     *file;      /* that file, for errors                                 */
+    /* Can the target's files hold this stream of this rank? What they cannot is carried; NULL: they
+       can. */
+    bool          (*holds_fn)(void *user, ckr_rng_kind kind, const char *name, uint32_t rank);
+    void           *user;
+} ckr__rng_job;
+
+typedef ckr_rng_streams ckr__rng_result;
+
+/* Sizes of 0 are 1; the ranks that are no product are replicas of a framework that has nothing
+   else. False: more ranks than fit 32 bits. */
+static bool ckr__grid_make(const ckr_topology *t, ckr__grid *g)
+{
+    const uint32_t size[CKR__AXES] = { t->pp, t->dp, t->cp, t->tp, t->ep };
+    uint64_t n = 1, ep;
+    uint32_t i;
+    for (i = 0; i < CKR__AXES; i++) g->size[i] = size[i] ? size[i] : 1;
+    for (i = 0; i < CKR__AXIS_EP; i++)
+        if (!ckr__mul_u64(n, g->size[i], &n) || n > UINT32_MAX) return false;
+    if (!t->dp && t->ranks > n && t->ranks % n == 0) {
+        g->size[CKR__AXIS_DP] = (uint32_t)(t->ranks / n);
+        n = t->ranks;
+    }
+    ep = n * g->size[CKR__AXIS_EP];
+    g->folded = t->ranks != ep;
+    g->ranks = (uint32_t)(g->folded ? n : ep);
+    return true;
+}
+
+/* tp turns fastest, then cp, dp, pp; experts of their own slowest. */
+static void ckr__grid_at(const ckr__grid *g, uint32_t rank, uint32_t at[CKR__AXES])
+{
+    static const uint8_t order[] = { CKR__AXIS_TP, CKR__AXIS_CP, CKR__AXIS_DP, CKR__AXIS_PP };
+    size_t i;
+    for (i = 0; i < sizeof order; i++) {
+        at[order[i]] = rank % g->size[order[i]];
+        rank /= g->size[order[i]];
+    }
+    at[CKR__AXIS_EP] = g->folded ? at[CKR__AXIS_DP] % g->size[CKR__AXIS_EP] : rank;
+}
+
+/* "dp,pp" as bits; false: NULL, or an axis that is none of ours. */
+static bool ckr__axes_parse(const char *s, uint32_t *axes)
+{
+    *axes = 0;
+    while (s && *s) {
+        const size_t n = strcspn(s, ",");
+        uint32_t i;
+        for (i = 0; i < CKR__AXES; i++)
+            if (n == 2 && !memcmp(s, ckr__axis_name[i], 2)) break;
+        if (i == CKR__AXES) return false;
+        *axes |= 1u << i;
+        s += n + (s[n] == ',');
+    }
+    return s != NULL;
+}
+
+static const char *ckr__axes_text(ckr__ctx *c, uint32_t axes)
+{
+    static const uint8_t order[] = { CKR__AXIS_DP, CKR__AXIS_PP, CKR__AXIS_TP, CKR__AXIS_EP,
+                                     CKR__AXIS_CP };
+    char text[4 * CKR__AXES] = "";
+    size_t i, n = 0;
+    for (i = 0; i < sizeof order; i++)
+        if (axes >> order[i] & 1) {
+            if (n) text[n++] = ',';
+            memcpy(text + n, ckr__axis_name[order[i]], 3);
+            n += 2;
+        }
+    return ckr__strdup(c, text);
+}
+
+/* >>rng.remap.derive: from a key to seeds */
+
+/* The value of uid under the key: cycle-walking stays within [2^32, 2^63). */
+static uint64_t ckr__derive_walk(const uint32_t key[2], uint64_t uid)
+{
+    uint32_t in[2], v[2];
+    do {
+        in[0] = (uint32_t)uid;
+        in[1] = (uint32_t)(uid >> 32);
+        ckr__threefry2x32(key, in, v);
+        uid = (uint64_t)v[1] << 32 | v[0];
+    } while (uid >> 63 || uid >> 32 == 0);
+    return uid;
+}
+
+static uint64_t ckr__derive_seed(const uint32_t key[2], uint32_t tag, uint32_t generation,
+                                 uint32_t attempt, uint32_t index)
+{
+    return ckr__derive_walk(key, (uint64_t)tag << 56 | (uint64_t)(generation & 0xffff) << 40 |
+                                     (uint64_t)(attempt & 0xff) << 32 | index);
+}
+
+/* Row-major over the axes of a scope; false: 2^32 and more. */
+static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[CKR__AXES],
+                              uint32_t axes, uint32_t *index)
+{
+    uint64_t n = 0;
+    uint32_t i;
+    for (i = 0; i < CKR__AXES; i++)
+        if (axes >> i & 1) {
+            if (at[i] >= size[i] || !ckr__mul_u64(n, size[i], &n)) return false;
+            n += at[i];
+            if (n > UINT32_MAX) return false;
+        }
+    *index = (uint32_t)n;
+    return true;
+}
+
+/* >>rng.remap.pack: a state as bytes, every field of it, for the record */
+
+#define CKR__PACK_HEAD 93
+#define CKR__PACK_MAX (CKR__PACK_HEAD + 2496)
+
+static size_t ckr__pack_payload(const ckr_rng *r)
+{
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return 2496;
+    if (r->kind == CKR_RNG_OPAQUE) return r->layout;
+    return r->kind == CKR_RNG_TORCH_MPS ? 28 : 128;
+}
+
+/* Numbers one by one, so that the host's byte order and padding stay out of it. */
+static void ckr__pack_words(ckr_rng *r, uint8_t *p, bool write)
+{
+    uint32_t *const words[] = { &r->layout, &r->threads,   &r->pos,        &r->next,
+                                &r->has_normal, &r->has_float, &r->has_uint32, &r->uinteger };
+    uint64_t d[3];
+    uint32_t f;
+    size_t i;
+    for (i = 0; i < 8; i++, p += 4) {
+        if (write) ckr__store_u32(p, *words[i]);
+        else *words[i] = ckr__load_u32(p);
+    }
+    if (write) {
+        memcpy(d, &r->normal, 8);
+        memcpy(d + 1, &r->old_x, 8);
+        memcpy(d + 2, &r->old_rho, 8);
+        memcpy(&f, &r->float_normal, 4);
+        ckr__store_u64(p, r->seed);
+        ckr__store_u64(p + 8, r->offset);
+        for (i = 0; i < 3; i++) ckr__store_u64(p + 16 + 8 * i, d[i]);
+        ckr__store_u32(p + 40, f);
+        memcpy(p + 44, r->pad, 8);
+        return;
+    }
+    r->seed = ckr__load_u64(p);
+    r->offset = ckr__load_u64(p + 8);
+    for (i = 0; i < 3; i++) d[i] = ckr__load_u64(p + 16 + 8 * i);
+    f = ckr__load_u32(p + 40);
+    memcpy(&r->normal, d, 8);
+    memcpy(&r->old_x, d + 1, 8);
+    memcpy(&r->old_rho, d + 2, 8);
+    memcpy(&r->float_normal, &f, 4);
+    memcpy(r->pad, p + 44, 8);
+}
+
+static void ckr__pack_union(ckr_rng *r, uint8_t *p, size_t n, bool write)
+{
+    const bool words = ckr__rng_is_mt((ckr_rng_kind)r->kind);
+    size_t i;
+    if (r->kind == CKR_RNG_OPAQUE || r->kind == CKR_RNG_TORCH_MPS) {
+        if (write) memcpy(p, r->u.bytes, n);
+        else memcpy(r->u.bytes, p, n);
+        return;
+    }
+    for (i = 0; i < n / 8; i++) {
+        if (write && words) {
+            ckr__store_u32(p + 8 * i, r->u.key[2 * i]);
+            ckr__store_u32(p + 8 * i + 4, r->u.key[2 * i + 1]);
+        } else if (write) {
+            ckr__store_u64(p + 8 * i, r->u.w[i]);
+        } else if (words) {
+            r->u.key[2 * i] = ckr__load_u32(p + 8 * i);
+            r->u.key[2 * i + 1] = ckr__load_u32(p + 8 * i + 4);
+        } else {
+            r->u.w[i] = ckr__load_u64(p + 8 * i);
+        }
+    }
+}
+
+/* At most CKR__PACK_MAX bytes. */
+static size_t ckr__pack(const ckr_rng *state, uint8_t *out)
+{
+    ckr_rng r = *state;
+    const size_t n = ckr__pack_payload(&r);
+    out[0] = 1;                /* version of this form                                  */
+    ckr__store_u16(out + 1, r.kind);
+    ckr__store_u16(out + 3, r.version);
+    ckr__store_u16(out + 5, r.flags);
+    ckr__store_u16(out + 7, r.seeded);
+    ckr__pack_words(&r, out + 9, true);
+    ckr__pack_union(&r, out + CKR__PACK_HEAD, n, true);
+    return CKR__PACK_HEAD + n;
+}
+
+static bool ckr__pack_mt_ok(const ckr_rng *r)
+{
+    const bool torch = r->kind == CKR_RNG_TORCH_CPU;
+    if (r->pos > 624 || r->next > 624 || (torch && !r->pos)) return false;
+    if (torch && ((r->layout != 5056 && r->layout != 5048) || !r->seeded || r->has_float > 255 ||
+                  (r->has_normal && !(ckr__rng_finite(r->old_x) && ckr__rng_finite(r->old_rho)))))
+        return false;
+    if (r->kind == CKR_RNG_PYTHON && r->layout != 3 && r->layout != 2) return false;
+    return (!r->has_normal || ckr__rng_finite(r->normal)) && !ckr__mt_degenerate(r->u.key);
+}
+
+/* As strict as decoding from the framework's own bytes. */
+static bool ckr__pack_ok(const ckr_rng *r)
+{
+    static const uint32_t cuda[] = { 0, 8, 16, 808, 816, 824016 };
+    size_t i;
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return ckr__pack_mt_ok(r);
+    if (r->has_uint32 > 1) return false;
+    switch ((ckr_rng_kind)r->kind) {
+    case CKR_RNG_TORCH_CUDA:
+        for (i = 0; i < sizeof cuda / sizeof *cuda && r->layout != cuda[i]; i++) {}
+        return i < sizeof cuda / sizeof *cuda && r->offset % 4 == 0 && r->offset <= INT64_MAX;
+    case CKR_RNG_TORCH_MPS:    return r->offset <= INT64_MAX;
+    case CKR_RNG_PCG64:
+    case CKR_RNG_PCG64DXSM:    return (r->u.w[2] & 1) != 0;
+    case CKR_RNG_PHILOX:       return r->pos <= 4;
+    case CKR_RNG_LLMC:         return r->u.w[0] != 0;
+    case CKR_RNG_SFC64:
+    case CKR_RNG_JAX:
+    case CKR_RNG_XLA:          return true;
+    case CKR_RNG_OPAQUE:       return r->layout <= 2496;
+    case CKR_RNG_NONE:
+    case CKR_RNG_TORCH_CPU:
+    case CKR_RNG_PYTHON:
+    case CKR_RNG_NUMPY:
+    case CKR_RNG_MT19937:
+    case CKR_RNG_LLMC_MT:
+    case CKR_RNG_KIND_COUNT_:
+    default:                   return false;
+    }
+}
+
+static bool ckr__unpack(uint8_t *p, size_t n, ckr_rng *r)
+{
+    memset(r, 0, sizeof *r);
+    if (n < CKR__PACK_HEAD || p[0] != 1) return false;
+    r->kind = ckr__load_u16(p + 1);
+    r->version = ckr__load_u16(p + 3);
+    r->flags = ckr__load_u16(p + 5);
+    r->seeded = ckr__load_u16(p + 7);
+    ckr__pack_words(r, p + 9, false);
+    if (r->kind == CKR_RNG_OPAQUE && r->layout > 2496) return false;
+    if (n != CKR__PACK_HEAD + ckr__pack_payload(r)) return false;
+    ckr__pack_union(r, p + CKR__PACK_HEAD, n - CKR__PACK_HEAD, false);
+    return ckr__pack_ok(r);
+}
+
+static const char ckr__base64_digits[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+static size_t ckr__base64_put(const uint8_t *p, size_t n, char *out)
+{
+    const char *digit = ckr__base64_digits;
+    size_t i, at = 0;
+    for (i = 0; i < n; i += 3) {
+        const size_t left = n - i;
+        const uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0u) |
+                           (left > 2 ? p[i + 2] : 0u);
+        out[at++] = digit[v >> 18];
+        out[at++] = digit[v >> 12 & 63];
+        out[at++] = left > 1 ? digit[v >> 6 & 63] : '=';
+        out[at++] = left > 2 ? digit[v & 63] : '=';
+    }
+    return at;
+}
+
+/* Only what ckr__base64_put writes; false: something else, or more than `cap`. */
+static bool ckr__base64_get(const char *s, size_t n, uint8_t *out, size_t cap, size_t *size)
+{
+    const size_t pads = n % 4 || !n || s[n - 1] != '=' ? 0 : s[n - 2] == '=' ? 2u : 1u;
+    uint8_t value[256];
+    uint32_t bad = 0, v;
+    size_t i, k;
+    *size = n / 4 * 3 - pads;
+    if (n % 4 || *size > cap) return false;
+    memset(value, 0x80, sizeof value);
+    for (i = 0; i < 64; i++) value[(uint8_t)ckr__base64_digits[i]] = (uint8_t)i;
+    for (i = 0; i < n; i += 4, out += 3) {
+        const size_t left = i + 4 < n ? 4 : 4 - pads;
+        for (v = 0, k = 0; k < 4; k++) {
+            const uint32_t d = k < left ? value[(uint8_t)s[i + k]] : 0u;
+            bad |= d;
+            v = v << 6 | (d & 63);
+        }
+        if ((left == 3 && v & 0xff) || (left == 2 && v & 0xffff)) return false;
+        for (k = 0; k + 1 < left; k++) out[k] = (uint8_t)(v >> (16 - 8 * k));
+    }
+    return bad < 64;
+}
+
+/* 16 hexadecimal digits, the highest first. */
+static bool ckr__hex64_get(const ckr_node *n, uint64_t *out)
+{
+    const uint8_t *p = n && n->kind == CKR_NODE_STR ? (const uint8_t *)n->u.str : NULL;
+    uint32_t hi, lo;
+    if (!p || n->count != 16 || !ckr__hex_get(p, p + 16, 8, &hi) ||
+        !ckr__hex_get(p + 8, p + 16, 8, &lo))
+        return false;
+    *out = (uint64_t)hi << 32 | lo;
+    return true;
+}
+
+static ckr_node *ckr__hex64_node(ckr__ctx *c, uint64_t v)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%08lx%08lx", (unsigned long)(v >> 32),
+             (unsigned long)(v & 0xffffffffu));
+    return ckr__node_str(c, text);
+}
+
+/* >>rng.remap.work: streams by name, and each of their points */
+
+typedef struct ckr__cell_id { uint32_t tag, at[CKR__AXES]; } ckr__cell_id;
+
+enum { CKR__CELL_LIVE = 0, CKR__CELL_PARKED, CKR__CELL_RETIRED };
+static const char *const ckr__cell_status[] = { "live", "parked", "retired" };
+
+typedef struct ckr__cell {             /* one stream: a point of its scope              */
+    ckr__cell_id   id;                 /* 0 outside the scope; the key of the map        */
+    uint32_t       rank, to;           /* that saved it; the first that gets it          */
+    uint32_t       born, attempt;      /* generation that made it; 0: the framework      */
+    uint32_t       axes;               /* of its point, in the record                    */
+    uint8_t        status;
+    bool           recorded, saved, needed, fresh, repaired, held;
+    uint64_t       seed;               /* of a born one; of a retired one                */
+    uint64_t       high;               /* how far its counter was seen                   */
+    int64_t        step;
+    uint64_t       sum, slot;          /* of its future; its place in the record         */
+    uint64_t       order[2];           /* what sorts it beside those it could meet       */
+    const ckr_rng *state;
+} ckr__cell;
+
+typedef struct ckr__fam {              /* a stream's name: one tag                       */
+    uint32_t       tag, axes;
+    ckr_rng_kind   kind;
+    const char    *name, *text, *scope;        /* text: as the root digest names it      */
+    bool           declared, recorded;
+    uint32_t       own_axes;           /* declared by this checkpoint's framework        */
+    const ckr_rng *like;               /* what a new one is made like                    */
+    uint64_t       n_saved, n_sibling, n_extra, n_moved, n_duplicate, n_overlap, n_replay;
+    uint64_t       n_kept, n_copied, n_returned, n_new, n_missing, n_repaired, n_parked, n_none;
+} ckr__fam;
+
+enum { CKR__TAGS = 127, CKR__TAG_FREE = 64 };
+
+typedef struct ckr__remap {
+    ckr__ctx           *c;
+    const ckr__rng_job *job;
+    ckr__rng_result    *out;
+    ckr_note           *notes;
+    ckr__fam           *fams;          /* of CKR__TAGS, the first n_fams                 */
+    uint32_t            n_fams;
+    uint8_t            *fam_of;        /* of each saved stream; CKR__TAGS: not used      */
+    uint64_t           *sum;           /* of each saved stream's future                  */
+    ckr__map            cells, own, seeds;
+    ckr__cell         **all, **records;
+    uint64_t            n_all, n_records;
+    ckr__grid           from, to;
+    uint32_t            key[2];
+    uint8_t             root[32];
+    bool                have_key, changed, reseed, same;
+    uint32_t            generation;    /* of this remap                                  */
+    ckr_node           *history;       /* list, of the record                            */
+    uint32_t          (*sizes)[CKR__AXES];     /* after each generation of the record    */
+} ckr__remap;
+
+/* Tags that are never renumbered. Everything else gets 64 to 126, in order of appearance. */
+static const struct ckr__tag_row {
+    uint8_t tag, kind;
+    const char *name, *text;
+} ckr__tag_rows[] = {
+    { 1, CKR_RNG_TORCH_CUDA, "default", "torch.cuda" },
+    { 2, CKR_RNG_TORCH_CPU, "default", "torch.cpu" },
+    { 3, CKR_RNG_NUMPY, "default", "numpy" },
+    { 4, CKR_RNG_PYTHON, "default", "python" },
+    { 5, CKR_RNG_TORCH_CPU, "generator", "torch.generator" },
+    { 6, CKR_RNG_TORCH_CUDA, "xpu", "torch.xpu" },
+    { 7, CKR_RNG_TORCH_MPS, "default", "torch.mps" },
+    { 8, CKR_RNG_XLA, "default", "xla" },
+    { 9, CKR_RNG_JAX, "default", "jax" },
+    { 10, CKR_RNG_PCG64, "default", "numpy.generator" },
+    { 11, CKR_RNG_LLMC, "default", "xorshift64s" },
+    { 16, CKR_RNG_TORCH_CUDA, "data-parallel-rng", "data-parallel-rng" },
+    { 17, CKR_RNG_TORCH_CUDA, "model-parallel-rng", "model-parallel-rng" },
+    { 18, CKR_RNG_TORCH_CUDA, "expert-parallel-rng", "expert-parallel-rng" },
+    { 19, CKR_RNG_TORCH_CUDA, "gtp-remat-rng", "gtp-remat-rng" },
+    { 20, CKR_RNG_TORCH_CUDA, "egtp-remat-rng", "egtp-remat-rng" },
+    { 21, CKR_RNG_TORCH_CUDA, "tp_synced", "tp_synced" }
+};
+
+static ckr_result ckr__remap_oom(const ckr__remap *m)
+{
+    return m->c->err->code != CKR_OK ? m->c->err->code : CKR_E_NOMEM;
+}
+
+static const struct ckr__tag_row *ckr__tag_find(ckr_rng_kind kind, const char *name)
+{
+    size_t i;
+    for (i = 0; i < sizeof ckr__tag_rows / sizeof *ckr__tag_rows; i++)
+        if (ckr__tag_rows[i].kind == kind && !strcmp(ckr__tag_rows[i].name, name))
+            return &ckr__tag_rows[i];
+    return NULL;
+}
+
+static ckr__fam *ckr__fam_of_tag(const ckr__remap *m, uint64_t tag)
+{
+    uint32_t i;
+    for (i = 0; i < m->n_fams; i++) if (m->fams[i].tag == tag) return &m->fams[i];
+    return NULL;
+}
+
+static ckr__fam *ckr__fam_find(const ckr__remap *m, ckr_rng_kind kind, const char *name)
+{
+    uint32_t i;
+    for (i = 0; i < m->n_fams; i++)
+        if (m->fams[i].kind == kind && !strcmp(m->fams[i].name, name)) return &m->fams[i];
+    return NULL;
+}
+
+/* NULL: the error is set. tag 0: the table's, or the next free one. */
+static ckr__fam *ckr__fam_add(ckr__remap *m, ckr_rng_kind kind, const char *name, uint32_t tag)
+{
+    const struct ckr__tag_row *row = ckr__tag_find(kind, name);
+    ckr__fam *f = &m->fams[m->n_fams];
+    if (!tag && row) tag = row->tag;
+    for (; !tag || (!row && ckr__fam_of_tag(m, tag)); tag++)
+        if (!tag) tag = CKR__TAG_FREE - 1;
+    if (tag >= CKR__TAGS || strlen(name) > 1024) {
+        ckr__fail(m->c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, name,
+                  "more than 63 random streams with names of their own, or a name over 1024 bytes");
+        return NULL;
+    }
+    memset(f, 0, sizeof *f);
+    f->tag = tag;
+    f->kind = kind;
+    f->name = ckr__strdup(m->c, name);
+    f->text = row ? row->text : ckr__printf(m->c, "%s:%s", ckr_rng_kind_name(kind), name);
+    if (!f->name || !f->text) return NULL;
+    m->n_fams++;
+    return f;
+}
+
+/* The cell of a point; `make`: there is one afterwards. *cell NULL: there is none. */
+static ckr_result ckr__cell_find(ckr__remap *m, const ckr__fam *f, const uint32_t at[CKR__AXES],
+                                 bool make, ckr__cell **cell)
+{
+    ckr__cell_id id;
+    ckr__cell **place;
+    void *array = m->all;
+    uint64_t i;
+    *cell = NULL;
+    id.tag = f->tag;
+    for (i = 0; i < CKR__AXES; i++) id.at[i] = f->axes >> i & 1 ? at[i] : 0;
+    if (ckr__map_find(&m->cells, (const char *)&id, sizeof id, &i)) {
+        *cell = m->all[i];
+        return CKR_OK;
+    }
+    if (!make) return CKR_OK;
+    place = (ckr__cell **)ckr__append(m->c, &array, &m->n_all, sizeof *place);
+    m->all = (ckr__cell **)array;
+    if (!place) return ckr__remap_oom(m);
+    *place = CKR__NEW(m->c, ckr__cell);
+    if (!*place) { m->n_all--; return ckr__remap_oom(m); }
+    (*place)->id = id;
+    (*place)->step = -1;
+    (*place)->axes = f->axes;
+    if (!ckr__map_put(&m->cells, (const char *)&(*place)->id, sizeof id, m->n_all - 1, NULL))
+        return ckr__remap_oom(m);
+    *cell = *place;
+    return CKR_OK;
+}
+
+static ckr_result ckr__remap_record(ckr__remap *m, ckr__cell *cell)
+{
+    void *array = m->records;
+    ckr__cell **place = (ckr__cell **)ckr__append(m->c, &array, &m->n_records, sizeof *place);
+    m->records = (ckr__cell **)array;
+    if (!place) return ckr__remap_oom(m);
+    *place = cell;
+    cell->recorded = true;
+    cell->slot = m->n_records - 1;
+    return CKR_OK;
+}
+
+/* A seed that no derived stream may have. */
+static ckr_result ckr__remap_used(ckr__remap *m, uint64_t seed)
+{
+    uint64_t *key = CKR__NEW(m->c, uint64_t);          /* the map borrows its keys */
+    if (!key) return ckr__remap_oom(m);
+    *key = seed;
+    return ckr__map_put(&m->seeds, (const char *)key, sizeof *key, 0, NULL) ? CKR_OK
+                                                                           : ckr__remap_oom(m);
+}
+
+/* Kinds that are a seed and a counter: their seeds can be told apart. */
+static bool ckr__has_seed(const ckr_rng *r)
+{
+    return r->kind == CKR_RNG_TORCH_CUDA || r->kind == CKR_RNG_TORCH_MPS || r->kind == CKR_RNG_XLA;
+}
+
+static bool ckr__has_counter(const ckr_rng *r)
+{
+    return r->kind == CKR_RNG_TORCH_CUDA || r->kind == CKR_RNG_TORCH_MPS;
+}
+
+/* What a cell held is dropped for good; its seed stays known. */
+static ckr_result ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
+{
+    ckr__cell *old;
+    if (cell->born || (cell->state && ckr__has_seed(cell->state))) {
+        old = CKR__NEW(m->c, ckr__cell);
+        if (!old) return ckr__remap_oom(m);
+        *old = *cell;
+        old->status = CKR__CELL_RETIRED;
+        if (!old->born) old->seed = cell->state->seed;
+        old->state = NULL;
+        if (ckr__remap_used(m, old->seed) != CKR_OK) return ckr__remap_oom(m);
+        if (cell->recorded) m->records[cell->slot] = old;
+        else if (ckr__remap_record(m, old) != CKR_OK) return ckr__remap_oom(m);
+    } else if (cell->recorded) {
+        m->records[cell->slot] = NULL;
+    }
+    cell->state = NULL;
+    cell->born = cell->attempt = 0;
+    cell->seed = cell->high = 0;
+    cell->recorded = cell->saved = false;
+    cell->status = CKR__CELL_LIVE;
+    m->changed = true;
+    return CKR_OK;
+}
+
+/* mt19937's words in four lanes, each multiplied by a secret, so that no file can prepare two that
+   are taken for one. */
+static uint64_t ckr__rng_sum_key(uint64_t seed, const uint32_t *key)
+{
+    const uint64_t secret = ckr__mix(seed) | 1;
+    uint64_t h[4], w;
+    int i, k;
+    for (k = 0; k < 4; k++) h[k] = ckr__mix(seed + (uint64_t)k) | 1;
+    for (i = 0; i < 624; i += 8)
+        for (k = 0; k < 4; k++) {
+            w = key[i + 2 * k] | (uint64_t)key[i + 2 * k + 1] << 32;
+            h[k] = (h[k] ^ w) * secret;
+            h[k] ^= h[k] >> 32;
+        }
+    return ckr__hash_keyed(seed, h, sizeof h, 0);
+}
+
+/* Of a stream's future: equal for equal ones. */
+static uint64_t ckr__rng_sum(const ckr__ctx *c, const ckr_rng *r)
+{
+    uint8_t bytes[CKR__RNG_CANONICAL_MAX];
+    uint64_t part[4] = { 0, 0, 0, 0 };
+    if (!ckr__rng_is_mt((ckr_rng_kind)r->kind))
+        return ckr__hash_keyed(c->seed, bytes, ckr__rng_canonical(r, false, bytes), 0);
+    part[0] = ckr__rng_sum_key(c->seed, r->u.key);
+    part[1] = r->pos;
+    part[2] = r->has_normal != 0;
+    if (r->has_normal) memcpy(part + 3, &r->normal, 8);
+    return ckr__hash_keyed(c->seed, part, sizeof part, 0);
+}
+
+/* >>rng.remap.read: the record of earlier remaps. It may say anything: what derives from the key is
+   derived again and compared, states are checked as if a framework had written them. */
+
+static ckr_result ckr__record_bad(const ckr__remap *m, const char *where, const char *what)
+{
+    ckr_result r = ckr__fail(m->c->err, CKR_ITEM_RNG_LINEAGE, m->job->file, CKR_NO_OFFSET, where,
+                             "the record of random streams: %s", what);
+    return ckr__remedy(m->c->err, r, "--rng reseed --seed S, or remove the record: streams that "
+                                     "it carries are lost then");
+}
+
+static bool ckr__record_int(const ckr_node *n, const char *key, int64_t low, int64_t high,
+                            int64_t *out)
+{
+    const ckr_node *v = ckr_node_get(n, key);
+    return v && v->kind == CKR_NODE_INT && ckr_node_i64(v, out) && *out >= low && *out <= high;
+}
+
+/* {"dp":7,...}: sizes of all axes (from 1), or the coordinates of a point on its axes. */
+static bool ckr__record_axes(const ckr_node *n, int64_t low, uint32_t value[CKR__AXES],
+                             uint32_t *axes)
+{
+    uint64_t i, k;
+    *axes = 0;
+    for (k = 0; k < CKR__AXES; k++) value[k] = (uint32_t)low;
+    if (!ckr_node_is_dict(n)) return false;
+    for (i = 0; i < n->count; i++) {
+        const char *name = ckr_node_str(n->u.items[2 * i]);
+        int64_t v;
+        for (k = 0; k < CKR__AXES; k++) if (name && !strcmp(name, ckr__axis_name[k])) break;
+        if (k == CKR__AXES || *axes >> k & 1) return false;
+        if (!ckr__record_int(n, name, low, UINT32_MAX - 1, &v)) return false;
+        value[k] = (uint32_t)v;
+        *axes |= 1u << k;
+    }
+    return true;
+}
+
+/* K is the beginning of the root digest. */
+static bool ckr__record_key(ckr__remap *m, const ckr_node *n)
+{
+    const ckr_node *text = ckr_node_get(n, "root_sha256");
+    const uint8_t *p = text && text->kind == CKR_NODE_STR ? (const uint8_t *)text->u.str : NULL;
+    uint64_t k;
+    uint32_t i, v;
+    if (!p || text->count != 64 || !ckr__hex64_get(ckr_node_get(n, "K"), &k)) return false;
+    for (i = 0; i < 32; i++) {
+        if (!ckr__hex_get(p + 2 * i, p + 64, 2, &v)) return false;
+        m->root[i] = (uint8_t)v;
+    }
+    m->key[0] = (uint32_t)(k >> 32);
+    m->key[1] = (uint32_t)k;
+    m->have_key = true;
+    return ckr__load_u32(m->root) == m->key[0] && ckr__load_u32(m->root + 4) == m->key[1];
+}
+
+/* Sizes after each generation; the last ones must be this checkpoint's. *ours: they are. */
+static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ours)
+{
+    const ckr_node *list = ckr_node_get(n, "history");
+    int64_t g, at;
+    uint64_t i;
+    uint32_t axes, k;
+    *ours = true;
+    if (!ckr__record_int(n, "generation", 0, 0xffff, &g) || !ckr_node_is_list(list) ||
+        list->count != (uint64_t)g)
+        return ckr__record_bad(m, "generation", "its number is not that of the remaps in history");
+    m->generation = (uint32_t)g;
+    m->sizes = (uint32_t(*)[CKR__AXES])ckr__arena_n(m->c, (uint64_t)g + 1, sizeof *m->sizes);
+    m->history = ckr__node(m->c, CKR_NODE_LIST);
+    if (!m->sizes || !m->history) return ckr__remap_oom(m);
+    for (i = 0; i < list->count; i++) {
+        ckr_node *e = list->u.items[i];
+        if (!ckr__record_int(e, "generation", (int64_t)i + 1, (int64_t)i + 1, &at) ||
+            !ckr__record_axes(ckr_node_get(e, "new"), 1, m->sizes[i + 1], &axes))
+            return ckr__record_bad(m, "history", "an entry without its number or sizes");
+        if (!ckr__node_push(m->c, m->history, e)) return ckr__remap_oom(m);
+    }
+    for (k = 0; k < CKR__AXES && g; k++) *ours = *ours && m->sizes[g][k] == m->from.size[k];
+    return CKR_OK;
+}
+
+static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
+{
+    const ckr_node *dict = ckr_node_get(n, "tags");
+    uint64_t i;
+    if (!ckr_node_is_dict(dict)) return ckr__record_bad(m, "tags", "there are none");
+    for (i = 0; i < dict->count; i++) {
+        const char *key = ckr_node_str(dict->u.items[2 * i]);
+        const ckr_node *v = dict->u.items[2 * i + 1];
+        const char *kind_name = ckr_node_str(ckr_node_get(v, "kind"));
+        const char *name = ckr_node_str(ckr_node_get(v, "name"));
+        const ckr_rng_kind kind = kind_name ? ckr_rng_kind_find(kind_name) : CKR_RNG_NONE;
+        const struct ckr__tag_row *row = name ? ckr__tag_find(kind, name) : NULL;
+        const size_t digits = key ? strspn(key, "0123456789") : 0;
+        const unsigned long tag = digits && digits < 4 && !key[digits] ? strtoul(key, NULL, 10) : 0;
+        uint32_t axes;
+        ckr__fam *f;
+        if (!tag || tag >= CKR__TAGS || kind == CKR_RNG_NONE || !name ||
+            (row ? row->tag != tag : tag < CKR__TAG_FREE) || ckr__fam_of_tag(m, tag) ||
+            ckr__fam_find(m, kind, name) ||
+            !ckr__axes_parse(ckr_node_str(ckr_node_get(v, "scope")), &axes))
+            return ckr__record_bad(m, "tags", "a tag that is none, or stands for something else");
+        f = ckr__fam_add(m, kind, name, (uint32_t)tag);
+        if (!f) return ckr__remap_oom(m);
+        f->axes = axes;
+        f->declared = f->recorded = true;
+    }
+    return CKR_OK;
+}
+
+/* The state that a parked stream stopped at. */
+static ckr_result ckr__record_state(ckr__remap *m, const ckr__fam *f, const ckr_node *n,
+                                    const ckr_rng **out)
+{
+    const ckr_node *text = ckr_node_get(n, "state");
+    uint8_t bytes[CKR__PACK_MAX];
+    size_t size;
+    ckr_rng *r;
+    if (!ckr_node_str(text) || text->count > 2 * CKR__PACK_MAX ||
+        !ckr__base64_get(text->u.str, (size_t)text->count, bytes, sizeof bytes, &size))
+        return ckr__record_bad(m, "streams", "a parked stream without its state");
+    r = CKR__NEW(m->c, ckr_rng);
+    if (!r) return ckr__remap_oom(m);
+    if (!ckr__unpack(bytes, size, r) || r->kind != f->kind)
+        return ckr__record_bad(m, "streams", "the state of a parked stream is none of its kind");
+    *out = r;
+    return CKR_OK;
+}
+
+/* A seed that was derived must be what the key gives. */
+static bool ckr__record_born_ok(const ckr__remap *m, const ckr__cell *cell)
+{
+    uint32_t index;
+    return ckr__derive_index(m->sizes[cell->born], cell->id.at, cell->axes, &index) &&
+           ckr__derive_seed(m->key, cell->id.tag, cell->born, cell->attempt, index) == cell->seed;
+}
+
+/* Everything of an entry that does not need its state. */
+static ckr_result ckr__record_entry(ckr__remap *m, const ckr_node *n, ckr__cell *cell)
+{
+    const char *status = ckr_node_str(ckr_node_get(n, "status"));
+    int64_t tag, born, attempt = 0, high = 0, rank = 0;
+    const bool seeded = ckr__hex64_get(ckr_node_get(n, "seed"), &cell->seed);
+    uint32_t i;
+    memset(&cell->id, 0, sizeof cell->id);
+    for (i = 0; i < 3; i++) if (status && !strcmp(status, ckr__cell_status[i])) break;
+    if (i == 3 || !ckr__record_int(n, "tag", 1, CKR__TAGS - 1, &tag) ||
+        !ckr__fam_of_tag(m, (uint64_t)tag) ||
+        !ckr__record_int(n, "born", 0, m->generation, &born) ||
+        !ckr__record_axes(ckr_node_get(n, "coord"), 0, cell->id.at, &cell->axes))
+        return ckr__record_bad(m, "streams", "an entry without its tag, point, birth or status");
+    if ((ckr_node_get(n, "attempt") && !ckr__record_int(n, "attempt", 0, 255, &attempt)) ||
+        (ckr_node_get(n, "high_offset") &&
+         !ckr__record_int(n, "high_offset", 0, INT64_MAX, &high)) ||
+        (ckr_node_get(n, "rank") && !ckr__record_int(n, "rank", 0, UINT32_MAX, &rank)) ||
+        (ckr_node_get(n, "step") && !ckr__record_int(n, "step", -1, INT64_MAX, &cell->step)))
+        return ckr__record_bad(m, "streams", "a number that is none, or out of its range");
+    cell->id.tag = (uint32_t)tag;
+    cell->born = (uint32_t)born;
+    cell->attempt = (uint32_t)attempt;
+    cell->status = (uint8_t)i;
+    cell->high = (uint64_t)high;
+    cell->rank = (uint32_t)rank;
+    if (i == CKR__CELL_RETIRED ? !seeded : born ? !seeded || !ckr__record_born_ok(m, cell)
+                                                : i == CKR__CELL_LIVE)
+        return ckr__record_bad(m, "streams", "a seed is not what the key gives");
+    return CKR_OK;
+}
+
+/* Of an entry that stays known only for its seed. */
+static ckr_result ckr__record_retired(ckr__remap *m, const ckr__cell *entry)
+{
+    ckr__cell *cell = CKR__NEW(m->c, ckr__cell);
+    if (!cell) return ckr__remap_oom(m);
+    *cell = *entry;
+    cell->status = CKR__CELL_RETIRED;
+    cell->state = NULL;
+    return ckr__remap_record(m, cell);
+}
+
+/* Files win: a stream that they hold is live, whatever the record says; a derived one whose seed
+   they do not hold any more is another one now. */
+static ckr_result ckr__record_place(ckr__remap *m, ckr__fam *f, ckr__cell *entry)
+{
+    ckr__cell *cell;
+    ckr_result r = ckr__cell_find(m, f, entry->id.at, true, &cell);
+    if (r != CKR_OK) return r;
+    if (cell->recorded) return ckr__record_bad(m, "streams", "one stream stands there twice");
+    if (cell->saved && (!entry->born || (ckr__has_counter(cell->state) &&
+                                         cell->state->seed != entry->seed)))
+        return entry->born ? ckr__record_retired(m, entry) : CKR_OK;
+    if (!f->like) f->like = entry->state;
+    entry->id = cell->id;
+    if (!entry->born) entry->axes = cell->axes;
+    if (cell->saved) {
+        entry->saved = true;
+        entry->rank = cell->rank;
+        entry->status = CKR__CELL_LIVE;
+        entry->state = cell->state;
+        entry->sum = cell->sum;
+        if (ckr__has_counter(cell->state) && cell->state->offset < entry->high) f->n_replay++;
+    } else if (entry->state) {
+        entry->sum = ckr__rng_sum(m->c, entry->state);
+    }
+    *cell = *entry;
+    return ckr__remap_record(m, cell);
+}
+
+static ckr_result ckr__record_stream(ckr__remap *m, const ckr_node *n)
+{
+    ckr__cell entry;
+    ckr__fam *f;
+    ckr_result r;
+    memset(&entry, 0, sizeof entry);
+    entry.step = -1;
+    r = ckr__record_entry(m, n, &entry);
+    if (r != CKR_OK) return r;
+    f = ckr__fam_of_tag(m, entry.id.tag);
+    if (entry.status == CKR__CELL_PARKED) r = ckr__record_state(m, f, n, &entry.state);
+    if (r == CKR_OK && (entry.born || entry.status == CKR__CELL_RETIRED))
+        r = ckr__remap_used(m, entry.seed);
+    if (r == CKR_OK && entry.state && ckr__has_seed(entry.state))
+        r = ckr__remap_used(m, entry.state->seed);
+    if (r != CKR_OK) return r;
+    if (entry.status == CKR__CELL_RETIRED) return ckr__record_retired(m, &entry);
+    return ckr__record_place(m, f, &entry);
+}
+
+/* The head of the record; *use: it belongs to this checkpoint. */
+static ckr_result ckr__record_head(ckr__remap *m, bool *use)
+{
+    const ckr_node *n = m->job->lineage;
+    const char *format = ckr_node_str(ckr_node_get(n, "format"));
+    int64_t version;
+    ckr_result r;
+    *use = false;
+    if (!n || n->kind == CKR_NODE_NONE) return CKR_OK;
+    if (!format || strcmp(format, "ckptresume-rng-lineage") != 0 ||
+        !ckr__record_int(n, "version", 1, 1, &version))
+        return ckr__record_bad(m, "format", "not what this version of the library writes");
+    if (!ckr__record_key(m, n)) return ckr__record_bad(m, "K", "key and root digest disagree");
+    r = ckr__record_history(m, n, use);
+    if (r == CKR_OK && *use) r = ckr__record_tags(m, n);
+    if (r != CKR_OK || *use) return r;
+    m->have_key = false;       /* a run of another shape: its key says nothing here      */
+    m->generation = 0;
+    m->history = NULL;
+    return CKR_OK;
+}
+
+static ckr_result ckr__record_streams(ckr__remap *m)
+{
+    const ckr_node *list = ckr_node_get(m->job->lineage, "streams");
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    if (!ckr_node_is_list(list)) return ckr__record_bad(m, "streams", "there is no list of them");
+    for (i = 0; i < list->count && r == CKR_OK; i++)
+        r = ckr__record_stream(m, list->u.items[i]);
+    return r;
+}
+
+/* >>rng.remap.scope: what the saved streams vary over */
+
+static ckr_result ckr__remap_names(ckr__remap *m)
+{
+    uint64_t i;
+    for (i = 0; i < m->job->n_saved; i++) {
+        const ckr__rng_saved *s = &m->job->saved[i];
+        const char *name = s->name && s->name[0] ? s->name : "default";
+        ckr__fam *f = ckr__fam_find(m, (ckr_rng_kind)s->state->kind, name);
+        if (!f) f = ckr__fam_add(m, (ckr_rng_kind)s->state->kind, name, 0);
+        if (!f) return ckr__remap_oom(m);
+        m->fam_of[i] = CKR__TAGS;
+        if (s->rank >= m->from.ranks) {
+            f->n_extra++;
+            continue;
+        }
+        if (s->sibling) {
+            f->n_sibling++;
+            continue;
+        }
+        m->fam_of[i] = (uint8_t)(f - m->fams);
+        m->sum[i] = ckr__rng_sum(m->c, s->state);
+        f->n_saved++;
+        f->axes |= s->axes;
+        if (s->declared) f->own_axes |= s->axes;
+        f->declared = f->declared || s->declared;
+    }
+    return CKR_OK;
+}
+
+/* One axis: which streams differ along it, or were never compared. Bits by index of the name. */
+static ckr_result ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *ids, uint8_t *differ,
+                                  uint8_t *compared)
+{
+    ckr__map first;
+    uint64_t i, k;
+    ckr_result r = CKR_OK;
+    memset(&first, 0, sizeof first);
+    first.c = m->c;
+    for (i = 0; i < m->job->n_saved && r == CKR_OK; i++) {
+        const ckr__rng_saved *s = &m->job->saved[i];
+        const uint8_t f = m->fam_of[i];
+        if (f == CKR__TAGS || differ[f]) continue;
+        ids[i].tag = m->fams[f].tag;
+        ckr__grid_at(&m->from, s->rank, ids[i].at);
+        ids[i].at[axis] = 0;
+        if (axis == CKR__AXIS_DP && m->from.folded && !(m->fams[f].axes >> CKR__AXIS_EP & 1))
+            ids[i].at[CKR__AXIS_EP] = 0;
+        if (!ckr__map_find(&first, (const char *)&ids[i], sizeof ids[i], &k)) {
+            if (!ckr__map_put(&first, (const char *)&ids[i], sizeof ids[i], i, NULL))
+                r = ckr__remap_oom(m);
+            continue;
+        }
+        compared[f] = 1;
+        if (m->sum[i] != m->sum[k] || !ckr_rng_equal(s->state, m->job->saved[k].state))
+            differ[f] = 1;
+    }
+    ckr__map_free(&first);
+    return r;
+}
+
+/* Declared axes stay; others are in the scope when the states differ along them, and out of it when
+   they do not. What was never compared stays as it was said. */
+static ckr_result ckr__remap_scopes(ckr__remap *m)
+{
+    const size_t bytes = (size_t)m->job->n_saved * sizeof(ckr__cell_id);
+    ckr__cell_id *ids = (ckr__cell_id *)ckr__heap_alloc(m->c, bytes);
+    uint8_t differ[CKR__TAGS], compared[CKR__TAGS];
+    uint32_t axis, f;
+    ckr_result r = CKR_OK;
+    if (!ids) return ckr__remap_oom(m);
+    for (axis = 0; axis < CKR__AXES && r == CKR_OK; axis++) {
+        memset(differ, 0, sizeof differ);
+        memset(compared, 0, sizeof compared);
+        if (m->from.size[axis] == 1 || (axis == CKR__AXIS_EP && m->from.folded)) continue;
+        r = ckr__scope_axis(m, axis, ids, differ, compared);
+        for (f = 0; f < m->n_fams && r == CKR_OK; f++) {
+            ckr__fam *fam = &m->fams[f];
+            if (differ[f] && !(fam->axes >> axis & 1)) {
+                fam->axes |= 1u << axis;
+                if (fam->declared && !fam->recorded) fam->n_moved++;
+            } else if (compared[f] && !differ[f] && !fam->declared) {
+                fam->axes &= ~(1u << axis);
+            }
+        }
+    }
+    ckr__heap_free(m->c, ids, bytes);
+    for (f = 0; f < m->n_fams && r == CKR_OK; f++) {
+        m->fams[f].scope = ckr__axes_text(m->c, m->fams[f].axes);
+        if (!m->fams[f].scope) r = ckr__remap_oom(m);
+    }
+    return r;
+}
+
+/* Each point's stream, from the first rank that saved it; and which rank saved which. */
+static ckr_result ckr__remap_saved(ckr__remap *m)
+{
+    ckr__cell_id *ids = CKR__NEW_N(m->c, ckr__cell_id, m->job->n_saved);
+    uint64_t i;
+    if (!ids) return ckr__remap_oom(m);
+    for (i = 0; i < m->job->n_saved; i++) {
+        const ckr__rng_saved *s = &m->job->saved[i];
+        ckr__fam *f = &m->fams[m->fam_of[i] % CKR__TAGS];
+        ckr__cell *cell;
+        if (m->fam_of[i] == CKR__TAGS) continue;
+        ids[i].tag = f->tag;
+        ckr__grid_at(&m->from, s->rank, ids[i].at);
+        if (ckr__cell_find(m, f, ids[i].at, true, &cell) != CKR_OK ||
+            !ckr__map_put(&m->own, (const char *)&ids[i], sizeof ids[i], s->rank, NULL))
+            return ckr__remap_oom(m);
+        if (!f->like) f->like = s->state;
+        if (cell->saved) {
+            if (cell->sum != m->sum[i]) f->n_moved++;      /* first wins, and is said to */
+            continue;
+        }
+        cell->saved = true;
+        cell->rank = s->rank;
+        cell->state = s->state;
+        cell->sum = m->sum[i];
+        if (ckr__has_seed(s->state) && ckr__remap_used(m, s->state->seed) != CKR_OK)
+            return ckr__remap_oom(m);
+    }
+    return CKR_OK;
+}
+
+/* >>rng.remap.assign: who continues what */
+
+/* The points of the coming ranks, as cells in the order of out->given. */
+static ckr_result ckr__remap_assign(ckr__remap *m, ckr__cell ***table)
+{
+    uint32_t rank, f, at[CKR__AXES];
+    uint64_t i = 0;
+    *table = CKR__NEW_N(m->c, ckr__cell *, (uint64_t)m->to.ranks * m->n_fams);
+    if (!*table) return ckr__remap_oom(m);
+    for (rank = 0; rank < m->to.ranks; rank++) {
+        ckr__grid_at(&m->to, rank, at);
+        for (f = 0; f < m->n_fams; f++) {
+            const ckr__fam *fam = &m->fams[f];
+            ckr__cell *cell;
+            if (ckr__cell_find(m, fam, at, true, &cell) != CKR_OK) return ckr__remap_oom(m);
+            if (!cell->needed) cell->to = rank;
+            cell->needed = true;
+            cell->held = cell->held || !m->job->holds_fn ||
+                         m->job->holds_fn(m->job->user, fam->kind, fam->name, rank);
+            (*table)[i++] = cell;
+        }
+    }
+    return CKR_OK;
+}
+
+static int ckr__u64_cmp(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int ckr__cell_cmp_at(const ckr__cell *x, const ckr__cell *y)
+{
+    uint32_t i;
+    for (i = 0; i < CKR__AXES; i++)
+        if (x->id.at[i] != y->id.at[i]) return x->id.at[i] < y->id.at[i] ? -1 : 1;
+    return 0;
+}
+
+/* By tag and point. */
+static int ckr__cell_cmp(const void *a, const void *b)
+{
+    const ckr__cell *x = (const ckr__cell *)a, *y = (const ckr__cell *)b;
+    if (x->id.tag != y->id.tag) return x->id.tag < y->id.tag ? -1 : 1;
+    return ckr__cell_cmp_at(x, y);
+}
+
+/* Streams that could meet lie side by side, the one to keep of each such run first: the one whose
+   counter is ahead of the others', then one that has a rank. */
+static int ckr__cell_cmp_state(const void *a, const void *b)
+{
+    const ckr__cell *x = (const ckr__cell *)a, *y = (const ckr__cell *)b;
+    int r;
+    if (x->id.tag != y->id.tag) return x->id.tag < y->id.tag ? -1 : 1;
+    r = ckr__u64_cmp(x->order[0], y->order[0]);
+    if (!r) r = ckr__u64_cmp(y->order[1], x->order[1]);
+    if (!r) r = (int)y->needed - (int)x->needed;
+    return r ? r : ckr__cell_cmp_at(x, y);
+}
+
+/* Cells that have a state (`needed`: and a rank), as scratch of n_all pointers. */
+static ckr_result ckr__remap_sorted(ckr__remap *m, bool needed, ckr__cell ***out, size_t *n)
+{
+    const size_t bytes = (size_t)m->n_all * sizeof **out;
+    uint64_t i;
+    *n = 0;
+    *out = (ckr__cell **)ckr__heap_alloc(m->c, bytes);
+    if (!*out) return ckr__remap_oom(m);
+    for (i = 0; i < m->n_all; i++) {
+        ckr__cell *x = m->all[i];
+        const bool counter = x->state && ckr__has_counter(x->state);
+        if (!x->state || (needed && !x->needed)) continue;
+        x->order[0] = counter ? x->state->seed : x->sum;
+        x->order[1] = counter ? x->state->offset : 0;
+        (*out)[(*n)++] = x;
+    }
+    if (ckr__sort(m->c, (void **)(void *)*out, *n, ckr__cell_cmp_state)) return CKR_OK;
+    ckr__heap_free(m->c, *out, bytes);
+    *out = NULL;
+    return ckr__remap_oom(m);
+}
+
+enum { CKR__APART = 0, CKR__SAME, CKR__MEET };
+
+/* Does y, which comes behind x in that order, repeat it? *gap: blocks between two counters. */
+static int ckr__cell_meet(const ckr__cell *x, const ckr__cell *y, uint64_t draws, uint64_t *gap)
+{
+    *gap = 0;
+    if (x->id.tag != y->id.tag || x->state->kind != y->state->kind) return CKR__APART;
+    if (!ckr__has_counter(x->state))
+        return x->sum == y->sum && ckr_rng_equal(x->state, y->state) ? CKR__SAME : CKR__APART;
+    if (x->state->seed != y->state->seed) return CKR__APART;
+    *gap = x->state->offset - y->state->offset;
+    if (!*gap) return CKR__SAME;
+    return draws && *gap >= draws ? CKR__APART : CKR__MEET;
+}
+
+/* What was saved twice, or runs into another. REMAP keeps one of each. */
+static ckr_result ckr__remap_repair(ckr__remap *m)
+{
+    ckr__cell **v, *last = NULL;
+    const size_t bytes = (size_t)m->n_all * sizeof *v;
+    uint64_t gap;
+    size_t i, n;
+    ckr_result r = ckr__remap_sorted(m, false, &v, &n);
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        const int meet = last ? ckr__cell_meet(last, v[i], m->job->draws, &gap) : CKR__APART;
+        ckr__fam *f = ckr__fam_of_tag(m, v[i]->id.tag);
+        if (meet == CKR__SAME) f->n_duplicate++;
+        if (meet == CKR__MEET) f->n_overlap++;
+        if (meet == CKR__APART || m->job->policy != CKR_RNG_REMAP) {
+            last = v[i];
+            continue;
+        }
+        v[i]->repaired = true;
+        f->n_repaired++;
+    }
+    ckr__heap_free(m->c, v, bytes);
+    for (i = 0; i < m->n_all && r == CKR_OK; i++)      /* not in the order of hidden sums */
+        if (m->all[i]->repaired) r = ckr__cell_retire(m, m->all[i]);
+    return r;
+}
+
+static void ckr__root_cell(const ckr__remap *m, const ckr__cell *cell, ckr__sha256 *h)
+{
+    const ckr__fam *f = ckr__fam_of_tag(m, cell->id.tag);
+    uint8_t head[3], at[1 + 4 * CKR__AXES + 5], state[CKR__RNG_CANONICAL_MAX];
+    const size_t size = ckr__rng_canonical(cell->state, true, state), len = strlen(f->text);
+    size_t n = 1;
+    uint32_t i;
+    head[0] = (uint8_t)f->tag;
+    ckr__store_u16(head + 1, (uint32_t)len);
+    at[0] = 0;
+    for (i = 0; i < CKR__AXES; i++)
+        if (f->axes >> i & 1) {
+            ckr__store_u32(at + n, cell->id.at[i]);
+            n += 4;
+            at[0]++;
+        }
+    at[n] = (uint8_t)ckr__rng_family(cell->state);
+    ckr__store_u32(at + n + 1, (uint32_t)size);
+    ckr__sha256_update(h, head, 3);
+    ckr__sha256_update(h, f->text, len);
+    ckr__sha256_update(h, at, n + 5);
+    ckr__sha256_update(h, state, size);
+}
+
+static void ckr__remap_take_key(ckr__remap *m, ckr__sha256 *h)
+{
+    ckr__sha256_final(h, m->root);
+    m->key[0] = ckr__load_u32(m->root);
+    m->key[1] = ckr__load_u32(m->root + 4);
+    m->have_key = true;
+}
+
+/* A new run's key: from what was saved. */
+static ckr_result ckr__remap_root(ckr__remap *m)
+{
+    const size_t bytes = (size_t)m->n_all * sizeof(ckr__cell *);
+    ckr__cell **v = (ckr__cell **)ckr__heap_alloc(m->c, bytes);
+    uint8_t count[4];
+    ckr__sha256 h;
+    size_t i, n = 0;
+    bool ok;
+    if (!v) return ckr__remap_oom(m);
+    for (i = 0; i < m->n_all; i++)
+        if (m->all[i]->saved && m->all[i]->state) v[n++] = m->all[i];
+    ok = ckr__sort(m->c, (void **)(void *)v, n, ckr__cell_cmp);
+    if (ok) {
+        ckr__sha256_init(&h);
+        ckr__sha256_update(&h, "ckptresume/rng-root/v1", 23);
+        ckr__store_u32(count, (uint32_t)n);
+        ckr__sha256_update(&h, count, 4);
+        for (i = 0; i < n; i++) ckr__root_cell(m, v[i], &h);
+        ckr__remap_take_key(m, &h);
+    }
+    ckr__heap_free(m->c, v, bytes);
+    return ok ? CKR_OK : ckr__remap_oom(m);
+}
+
+/* The user's seed: another key, and nothing of what was is used again. */
+static ckr_result ckr__remap_reseed(ckr__remap *m)
+{
+    ckr__sha256 h;
+    uint8_t seed[16];
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    ckr__store_u32(seed, m->key[0]);
+    ckr__store_u32(seed + 4, m->key[1]);
+    ckr__store_u64(seed + 8, m->job->seed);
+    ckr__sha256_init(&h);
+    ckr__sha256_update(&h, "ckptresume/rng-seed/v1", 23);
+    ckr__sha256_update(&h, seed, 16);
+    ckr__remap_take_key(m, &h);
+    for (i = 0; i < m->n_all && r == CKR_OK; i++) r = ckr__cell_retire(m, m->all[i]);
+    return r;
+}
+
+/* One state like `like`. JAX keys have their own way, jax.random.fold_in(key, i) = E_key(0, i): by
+   generation, then by index. */
+static bool ckr__derive_state(const ckr_rng *like, uint64_t s, uint32_t generation, uint32_t index,
+                              ckr_rng *r)
+{
+    uint32_t key[2], in[2] = { 0, 0 }, out[2];
+    *r = *like;
+    if (like->kind != CKR_RNG_JAX) return ckr__rng_derive(r, s);
+    key[0] = (uint32_t)like->u.w[0];
+    key[1] = (uint32_t)(like->u.w[0] >> 32);
+    in[1] = generation;
+    ckr__threefry2x32(key, in, out);
+    in[1] = index;
+    ckr__threefry2x32(out, in, key);
+    r->u.w[0] = (uint64_t)key[1] << 32 | key[0];
+    return true;
+}
+
+/* A state for a point that has none: derived, with the first attempt whose seed nothing has. */
+static ckr_result ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
+{
+    ckr__fam *f = ckr__fam_of_tag(m, cell->id.tag);
+    ckr_rng *r;
+    uint32_t index;
+    uint64_t s = 0;
+    if (cell->recorded && ckr__cell_retire(m, cell) != CKR_OK) return ckr__remap_oom(m);
+    r = f->like && f->like->kind != CKR_RNG_OPAQUE ? CKR__NEW(m->c, ckr_rng) : NULL;
+    if (!r) return f->like && f->like->kind != CKR_RNG_OPAQUE ? ckr__remap_oom(m) : CKR_OK;
+    if (!ckr__derive_index(m->to.size, cell->id.at, f->axes, &index)) index = UINT32_MAX;
+    for (cell->attempt = 0; cell->attempt < 256; cell->attempt++) {
+        s = ckr__derive_seed(m->key, f->tag, m->generation, cell->attempt, index);
+        if (ckr__map_find(&m->seeds, (const char *)&s, sizeof s, NULL)) continue;
+        if (!ckr__derive_state(f->like, s, m->generation, index, r)) return CKR_OK;
+        if (r->seed == s || !ckr__has_seed(r) ||
+            !ckr__map_find(&m->seeds, (const char *)&r->seed, sizeof r->seed, NULL))
+            break;
+    }
+    if (cell->attempt == 256)
+        return ckr__remedy(m->c->err, ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file,
+                                                CKR_NO_OFFSET, f->name, NULL),
+                           "--rng reseed --seed S");
+    cell->state = r;
+    cell->rank = cell->to;
+    cell->fresh = true;
+    cell->born = m->generation;
+    cell->axes = f->axes;
+    cell->seed = s;
+    cell->sum = ckr__rng_sum(m->c, r);
+    if (ckr__remap_used(m, s) != CKR_OK) return ckr__remap_oom(m);
+    return ckr__has_seed(r) && r->seed != s ? ckr__remap_used(m, r->seed) : CKR_OK;
+}
+
+/* Does anything differ from the run that saved this? */
+static bool ckr__remap_moves(const ckr__remap *m)
+{
+    uint64_t i;
+    if (m->changed || m->reseed || !m->same) return true;
+    for (i = 0; i < m->n_all; i++) {
+        const ckr__cell *x = m->all[i];
+        if (x->needed ? !x->saved || !x->held : x->saved) return true;
+    }
+    return false;
+}
+
+static bool ckr__cell_in(const ckr__cell *x, const ckr__grid *g)
+{
+    uint32_t i;
+    for (i = 0; i < CKR__AXES; i++) if (x->id.at[i] >= g->size[i]) return false;
+    return true;
+}
+
+/* Derives what has no state, and parks what has no rank or no file. */
+static ckr_result ckr__remap_settle(ckr__remap *m)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < m->n_all && r == CKR_OK; i++) {
+        ckr__cell *x = m->all[i];
+        ckr__fam *f = ckr__fam_of_tag(m, x->id.tag);
+        if (x->needed && !x->state) {
+            r = ckr__remap_derive(m, x);
+            if (r != CKR_OK) break;
+            if (!x->state) f->n_none++;
+            else if (!x->repaired && !m->reseed && ckr__cell_in(x, &m->from)) f->n_missing++;
+            else if (!x->repaired) f->n_new++;
+        } else if (x->needed && x->state) {
+            if (x->saved) f->n_kept++;
+            else f->n_returned++;
+        } else if (x->saved) {
+            f->n_parked++;
+        }
+        if (!x->state) {
+            if (x->recorded) x->status = CKR__CELL_RETIRED;
+            continue;
+        }
+        if (x->status != CKR__CELL_PARKED) x->step = m->job->step;
+        x->status = x->needed && x->held ? CKR__CELL_LIVE : CKR__CELL_PARKED;
+        if (ckr__has_counter(x->state) && x->born && x->state->offset > x->high)
+            x->high = x->state->offset;
+        if (!x->recorded && (x->born || x->status == CKR__CELL_PARKED))
+            r = ckr__remap_record(m, x);
+    }
+    return r;
+}
+
+static ckr_result ckr__remap_given(ckr__remap *m, ckr__cell *const *table)
+{
+    const uint64_t n = (uint64_t)m->to.ranks * m->n_fams;
+    ckr_rng_given *given = CKR__NEW_N(m->c, ckr_rng_given, n);
+    ckr__cell_id id;
+    uint64_t i, rank;
+    if (!given) return ckr__remap_oom(m);
+    for (i = 0; i < n; i++) {
+        const ckr__cell *x = table[i];
+        ckr__fam *f = &m->fams[i % m->n_fams];
+        ckr_rng_given *g = &given[i];
+        g->kind = ckr_rng_kind_name(f->kind);
+        g->name = f->name;
+        g->scope = f->scope;
+        g->rank = x->rank;
+        g->state = x->state;
+        g->key = x->seed;
+        g->generation = x->born;
+        g->attempt = x->attempt;
+        g->exactness = x->fresh ? 3u : !x->state ? 5u : x->saved && m->same ? 0u : 1u;
+        g->source = !x->state   ? CKR_RNG_FROM_NONE
+                    : !x->fresh ? (x->saved ? CKR_RNG_FROM_RANK : CKR_RNG_FROM_CARRIED)
+                    : m->reseed ? CKR_RNG_FROM_SEED
+                                : CKR_RNG_FROM_LINEAGE;
+        if (g->source != CKR_RNG_FROM_RANK) continue;
+        id.tag = f->tag;
+        ckr__grid_at(&m->to, (uint32_t)(i / m->n_fams), id.at);
+        if (ckr__map_find(&m->own, (const char *)&id, sizeof id, &rank)) g->rank = (uint32_t)rank;
+        else f->n_copied++;
+    }
+    m->out->given = given;
+    m->out->n_ranks = m->to.ranks;
+    m->out->n_streams = m->n_fams;
+    return CKR_OK;
+}
+
+static const char *ckr__cell_text(ckr__ctx *c, const ckr__cell *x, uint32_t axes)
+{
+    char text[CKR__AXES * 16] = "";
+    size_t n = 0;
+    uint32_t i;
+    for (i = 0; i < CKR__AXES; i++)
+        if (axes >> i & 1)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s=%lu", n ? "," : "",
+                                  ckr__axis_name[i], (unsigned long)x->id.at[i]);
+    return ckr__strdup(c, text);
+}
+
+static ckr_result ckr__remap_carried(ckr__remap *m)
+{
+    ckr_rng_carried *v;
+    uint64_t i, n = 0;
+    for (i = 0; i < m->n_all; i++)
+        n += m->all[i]->state && m->all[i]->status == CKR__CELL_PARKED;
+    v = CKR__NEW_N(m->c, ckr_rng_carried, n);
+    if (!v) return ckr__remap_oom(m);
+    m->out->carried = v;
+    for (i = 0; i < m->n_all; i++) {
+        const ckr__cell *x = m->all[i];
+        const ckr__fam *f = ckr__fam_of_tag(m, x->id.tag);
+        if (!x->state || x->status != CKR__CELL_PARKED) continue;
+        v->kind = ckr_rng_kind_name(f->kind);
+        v->name = f->name;
+        v->at = ckr__cell_text(m->c, x, f->axes);
+        v->rank = x->rank;
+        v->step = x->step;
+        v->state = x->state;
+        if (!v->at) return ckr__remap_oom(m);
+        v++;
+    }
+    m->out->n_carried = n;
+    return CKR_OK;
+}
+
+/* >>rng.remap.proof: that no two streams of the coming run meet */
+
+typedef struct ckr__proof {
+    uint64_t n_counter, n_key, n_shared, n_mt, n_pcg, n_other, n_same, n_meet, min_gap;
+    uint64_t n_weak;           /* one cycle of 2^64, or no words to compare              */
+} ckr__proof;
+
+/* Smallest k with n^2 <= 2^k. */
+static int ckr__log2_square(uint64_t n)
+{
+    int k = 0;
+    uint64_t p = 1;
+    while (p < n && p <= UINT64_MAX / 2) { p *= 2; k += 2; }
+    return k >= 2 && n <= UINT32_MAX && n * n <= p / 2 * p ? k - 1 : k;
+}
+
+static int ckr__log2_up(uint64_t n)
+{
+    int k = 0;
+    while (k < 63 && (uint64_t)1 << k < n) k++;
+    return (uint64_t)1 << k < n ? k + 1 : k;
+}
+
+static ckr_result ckr__proof_count(ckr__remap *m, ckr__cell *const *v, size_t n, ckr__proof *p)
+{
+    ckr__map tags;
+    uint64_t gap = 0, tag;
+    size_t i;
+    ckr_result r = CKR_OK;
+    memset(&tags, 0, sizeof tags);
+    tags.c = m->c;
+    memset(p, 0, sizeof *p);
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        const ckr_rng *s = v[i]->state;
+        const int meet = i ? ckr__cell_meet(v[i - 1], v[i], m->job->draws, &gap) : CKR__APART;
+        const bool first = i == 0 || v[i - 1]->id.tag != v[i]->id.tag ||
+                           v[i - 1]->state->seed != s->seed;
+        p->n_same += meet == CKR__SAME;
+        p->n_meet += meet == CKR__MEET;
+        if (i && gap && (!p->min_gap || gap < p->min_gap)) p->min_gap = gap;
+        if (!ckr__has_counter(s)) {
+            if (ckr__rng_is_mt((ckr_rng_kind)s->kind)) p->n_mt++;
+            else if (s->kind == CKR_RNG_PCG64 || s->kind == CKR_RNG_PCG64DXSM) p->n_pcg++;
+            else p->n_other++;
+            continue;
+        }
+        p->n_counter++;
+        p->n_key += first;
+        if (!first) continue;
+        tag = v[i]->id.tag;
+        if (ckr__map_find(&tags, (const char *)&s->seed, sizeof s->seed, &tag)) p->n_shared++;
+        else if (!ckr__map_put(&tags, (const char *)&s->seed, sizeof s->seed, tag, NULL))
+            r = ckr__remap_oom(m);
+    }
+    ckr__map_free(&tags);
+    return r;
+}
+
+static void ckr__proof_counter(const ckr__remap *m, const ckr__proof *p, ckr__buf *b)
+{
+    if (!p->n_counter) return;
+    ckr__buf_printf(b, "%llu counter streams under %llu keys", (unsigned long long)p->n_counter,
+                    (unsigned long long)p->n_key);
+    if (p->n_key == p->n_counter)
+        ckr__buf_str(b, ", one each: no two ever see the same (key, counter), whatever is drawn");
+    else if (p->min_gap && !p->n_same && !p->n_meet)
+        ckr__buf_printf(b, ": those under one key start %llu words apart or more, and at most %llu "
+                        "are drawn", (unsigned long long)p->min_gap,
+                        (unsigned long long)m->job->draws);
+    else if (p->min_gap)
+        ckr__buf_printf(b, ": under one key they stand %llu words apart, the one behind repeats "
+                        "the one ahead from there on", (unsigned long long)p->min_gap);
+    if (p->n_shared)
+        ckr__buf_printf(b, "; %llu keys serve streams of two names, as the framework seeds them",
+                        (unsigned long long)p->n_shared);
+    ckr__buf_str(b, ". ");
+}
+
+/* Streams at random points of one cycle of 2^period meet within L draws each with a chance of at
+   most n^2 L / 2^period (L'Ecuyer, Munger, Oreshkin, Simard 2017). */
+static void ckr__proof_chance(const ckr__remap *m, ckr__buf *b, const char *what, uint64_t n,
+                              int period)
+{
+    const int draws = m->job->draws ? ckr__log2_up(m->job->draws) : 64;
+    if (!n) return;
+    ckr__buf_printf(b, "%llu %s streams", (unsigned long long)n, what);
+    if (n > 1)
+        ckr__buf_printf(b, ", states compared with each other; that two meet within 2^%d draws "
+                        "has a chance of at most 2^%d", draws,
+                        ckr__log2_square(n) + draws - period);
+    ckr__buf_str(b, ". ");
+}
+
+static ckr_result ckr__remap_proof(ckr__remap *m)
+{
+    ckr__cell **v;
+    ckr__proof p;
+    ckr__buf b;
+    size_t n;
+    ckr_result r = ckr__remap_sorted(m, true, &v, &n);
+    if (r != CKR_OK) return r;
+    memset(&b, 0, sizeof b);
+    b.c = m->c;
+    r = ckr__proof_count(m, v, n, &p);
+    ckr__heap_free(m->c, v, (size_t)m->n_all * sizeof *v);
+    if (r != CKR_OK) return r;
+    m->out->disjoint = !p.n_same && !p.n_meet;
+    ckr__proof_counter(m, &p, &b);
+    ckr__proof_chance(m, &b, "mt19937", p.n_mt, 19936);
+    ckr__proof_chance(m, &b, "PCG64", p.n_pcg, 128);
+    if (p.n_other)
+        ckr__buf_printf(&b, "%llu streams of other kinds, states compared with each other. ",
+                        (unsigned long long)p.n_other);
+    if (!n) ckr__buf_str(&b, "There are no streams. ");
+    if (p.n_same)
+        ckr__buf_printf(&b, "NOT disjoint: %llu streams repeat another one. ",
+                        (unsigned long long)p.n_same);
+    if (p.n_meet)
+        ckr__buf_printf(&b, "NOT disjoint: %llu streams run into another one. ",
+                        (unsigned long long)p.n_meet);
+    if (!b.failed) m->out->proof = ckr__strndup(m->c, (const char *)b.data, b.size - 1);
+    ckr__buf_free(&b);
+    return m->out->proof ? CKR_OK : ckr__remap_oom(m);
+}
+
+/* >>rng.remap.report */
+
+static ckr_result ckr__remap_say(ckr__remap *m, const ckr__fam *f, const char *code,
+                                 ckr_severity severity, uint64_t n, const char *reason,
+                                 const char *remedy)
+{
+    const char *unit = !strcmp(code, "CKR_RNG_SHARED") ? "rank" : "stream";
+    char subject[160], value[64];
+    if (!n) return CKR_OK;
+    if (f) snprintf(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
+    snprintf(value, sizeof value, "%llu %s%s", (unsigned long long)n, unit, n == 1 ? "" : "s");
+    return ckr__note(m->c, &m->notes, &m->out->n_notes, code, severity, f ? subject : "rng", NULL,
+                     f ? value : NULL, reason, remedy)
+               ? CKR_OK
+               : ckr__remap_oom(m);
+}
+
+typedef struct ckr__rng_saying {
+    size_t      at;            /* of the count in ckr__fam                               */
+    const char *code;
+    ckr_severity severity;
+    const char *reason, *remedy;
+} ckr__rng_saying;
+
+static const ckr__rng_saying ckr__rng_sayings[] = {
+    { offsetof(ckr__fam, n_kept), "CKR_RNG_KEPT", CKR_EXACT, "go on where they stood", NULL },
+    { offsetof(ckr__fam, n_copied), "CKR_RNG_SHARED", CKR_EXACT,
+      "ranks that saved none share the stream of their scope", NULL },
+    { offsetof(ckr__fam, n_returned), "CKR_RNG_RETURNED", CKR_EXACT,
+      "carried since an earlier conversion, and back as they were", NULL },
+    { offsetof(ckr__fam, n_parked), "CKR_RNG_CARRIED", CKR_CHANGED,
+      "have no rank or file in the coming run; kept in the side file, and back with their ranks",
+      NULL },
+    { offsetof(ckr__fam, n_missing), "CKR_W_RNG_MISSING", CKR_APPROX,
+      "were not saved (one process wrote for all, or a file is missing): derived anew", NULL },
+    { offsetof(ckr__fam, n_repaired), "CKR_RNG_REPAIRED", CKR_CHANGED,
+      "repeated another rank's: derived anew, one of each was kept", NULL },
+    { offsetof(ckr__fam, n_none), "CKR_W_RNG_OPAQUE", CKR_LOST,
+      "this device's generator cannot be seeded here: the framework's own start-up seed is used",
+      NULL },
+    { offsetof(ckr__fam, n_sibling), "CKR_W_RNG_SIBLINGS", CKR_EXACT,
+      "states of other devices as one process saw them: no rank's own, not used", NULL },
+    { offsetof(ckr__fam, n_extra), "CKR_W_RNG_EXTRA", CKR_EXACT,
+      "of ranks that the run did not have: left by another one, not used", NULL },
+    { offsetof(ckr__fam, n_moved), "CKR_W_RNG_SCOPE", CKR_EXACT,
+      "the framework shares them between ranks, but the states differ: taken as they are", NULL },
+    { offsetof(ckr__fam, n_replay), "CKR_W_RNG_REPLAY", CKR_APPROX,
+      "stand before where an earlier checkpoint of this run stood: what was drawn comes again",
+      "--rng reseed --seed S" }
+};
+
+static ckr_result ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
+{
+    const bool kept = m->job->policy == CKR_RNG_KEEP;
+    size_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings && r == CKR_OK; i++) {
+        const ckr__rng_saying *s = &ckr__rng_sayings[i];
+        uint64_t n;
+        memcpy(&n, (const char *)f + s->at, sizeof n);
+        r = ckr__remap_say(m, f, s->code, s->severity, n, s->reason, s->remedy);
+    }
+    if (r == CKR_OK)
+        r = ckr__remap_say(m, f, m->reseed ? "CKR_RNG_RESEEDED" : "CKR_W_RNG_DERIVED",
+                           m->reseed ? CKR_CHANGED : CKR_APPROX, f->n_new,
+                           m->reseed ? "from the seed that was given"
+                                     : "belong to ranks that are new: derived from the run's key",
+                           NULL);
+    if (r == CKR_OK && !m->reseed)
+        r = ckr__remap_say(m, f, "CKR_W_RNG_DUPLICATES", CKR_EXACT, f->n_duplicate,
+                           kept ? "were saved equal to another rank's that should differ; kept so"
+                                : "were saved equal to another rank's that should differ",
+                           kept ? "--rng remap" : NULL);
+    if (r == CKR_OK && !m->reseed)
+        r = ckr__remap_say(m, f, "CKR_W_RNG_OVERLAP", CKR_EXACT, f->n_overlap,
+                           kept ? "have the seed of another rank that is further on, and will "
+                                  "repeat it; kept so"
+                                : "have the seed of another rank that is further on",
+                           kept ? "--rng remap" : NULL);
+    return r;
+}
+
+static ckr_result ckr__remap_report(ckr__remap *m, bool foreign, bool begun)
+{
+    char text[120];
+    uint32_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < m->n_fams && r == CKR_OK; i++) r = ckr__remap_report_fam(m, &m->fams[i]);
+    if (r == CKR_OK && !m->n_fams)
+        r = ckr__remap_say(m, NULL, "CKR_RNG_NONE", CKR_EXACT, 1,
+                           "the checkpoint holds no random streams: the coming run seeds its own",
+                           NULL);
+    if (r == CKR_OK && foreign)
+        r = ckr__remap_say(m, NULL, "CKR_W_RNG_LINEAGE", CKR_CHANGED, 1,
+                           "the side file's record is of another topology and was not used", NULL);
+    if (r == CKR_OK && begun) {
+        snprintf(text, sizeof text, "a record begins: key %08lx%08lx, generation %lu",
+                 (unsigned long)m->key[0], (unsigned long)m->key[1],
+                 (unsigned long)m->generation);
+        r = ckr__remap_say(m, NULL, "CKR_RNG_LINEAGE", CKR_EXACT, 1, text, NULL);
+    }
+    return r;
+}
+
+static void ckr__remap_verdict(ckr__remap *m)
+{
+    uint64_t i;
+    int worst = CKR_EXACT;
+    for (i = 0; i < m->out->n_notes; i++)
+        if ((int)m->notes[i].severity > worst) worst = (int)m->notes[i].severity;
+    m->out->notes = m->notes;
+    m->out->verdict = worst == CKR_EXACT     ? CKR_VERDICT_EXACT
+                      : worst == CKR_CHANGED ? CKR_VERDICT_CHANGED
+                      : worst == CKR_ERROR   ? CKR_VERDICT_REFUSED
+                                             : CKR_VERDICT_APPROX;
+    if (m->job->mode == CKR_MODE_RECOVER && worst != CKR_EXACT)
+        m->out->verdict = CKR_VERDICT_REFUSED;
+}
+
+/* >>rng.remap.write: the record */
+
+static ckr_node *ckr__record_sizes(ckr__ctx *c, const uint32_t value[CKR__AXES], uint32_t axes)
+{
+    ckr_node *n = ckr__node(c, CKR_NODE_DICT);
+    uint32_t i;
+    for (i = 0; i < CKR__AXES && n; i++)
+        if (axes >> i & 1 &&
+            !ckr__node_pair(c, n, ckr__node_str(c, ckr__axis_name[i]),
+                            ckr__node_int(c, (int64_t)value[i])))
+            return NULL;
+    return n;
+}
+
+static bool ckr__record_put_int(ckr__ctx *c, ckr_node *n, const char *key, uint64_t v)
+{
+    return ckr__node_pair(c, n, ckr__node_str(c, key),
+                          ckr__node_int(c, v > INT64_MAX ? INT64_MAX : (int64_t)v));
+}
+
+static ckr_node *ckr__record_state_node(ckr__ctx *c, const ckr_rng *r)
+{
+    uint8_t bytes[CKR__PACK_MAX];
+    char text[CKR__PACK_MAX / 3 * 4 + 8];
+    return ckr__node_text(c, CKR_NODE_STR, text, ckr__base64_put(bytes, ckr__pack(r, bytes), text));
+}
+
+static ckr_node *ckr__record_put(ckr__remap *m, const ckr__cell *x)
+{
+    ckr__ctx *c = m->c;
+    ckr_node *n = ckr__node(c, CKR_NODE_DICT);
+    bool ok = ckr__record_put_int(c, n, "tag", x->id.tag) &&
+              ckr__node_pair(c, n, ckr__node_str(c, "coord"),
+                             ckr__record_sizes(c, x->id.at, x->axes)) &&
+              ckr__record_put_int(c, n, "born", x->born) &&
+              ckr__node_pair(c, n, ckr__node_str(c, "status"),
+                             ckr__node_str(c, ckr__cell_status[x->status % 3]));
+    if (ok && x->attempt) ok = ckr__record_put_int(c, n, "attempt", x->attempt);
+    if (ok && (x->born || x->status == CKR__CELL_RETIRED))
+        ok = ckr__node_pair(c, n, ckr__node_str(c, "seed"), ckr__hex64_node(c, x->seed));
+    if (ok && x->high) ok = ckr__record_put_int(c, n, "high_offset", x->high);
+    if (ok && x->status == CKR__CELL_PARKED)
+        ok = ckr__record_put_int(c, n, "rank", x->rank) &&
+             ckr__node_pair(c, n, ckr__node_str(c, "step"), ckr__node_int(c, x->step)) &&
+             ckr__node_pair(c, n, ckr__node_str(c, "state"), ckr__record_state_node(c, x->state));
+    return ok ? n : NULL;
+}
+
+static ckr_node *ckr__record_put_tags(ckr__remap *m)
+{
+    ckr__ctx *c = m->c;
+    ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
+    uint32_t i;
+    for (i = 0; i < m->n_fams && dict; i++) {
+        const ckr__fam *f = &m->fams[i];
+        ckr_node *n = ckr__node(c, CKR_NODE_DICT);
+        char tag[16];
+        snprintf(tag, sizeof tag, "%lu", (unsigned long)f->tag);
+        if (!ckr__node_set(c, n, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind))) ||
+            !ckr__node_set(c, n, "name", ckr__node_str(c, f->name)) ||
+            !ckr__node_set(c, n, "scope", ckr__node_str(c, f->scope)) ||
+            !ckr__node_pair(c, dict, ckr__node_str(c, tag), n))
+            return NULL;
+    }
+    return dict;
+}
+
+static bool ckr__record_put_history(ckr__remap *m)
+{
+    ckr__ctx *c = m->c;
+    ckr_node *n = ckr__node(c, CKR_NODE_DICT);
+    const uint32_t all = (1u << CKR__AXES) - 1;
+    return ckr__node_set(c, n, "generation", ckr__node_int(c, (int64_t)m->generation)) &&
+           ckr__node_set(c, n, "step", ckr__node_int(c, m->job->step)) &&
+           ckr__node_set(c, n, "old", ckr__record_sizes(c, m->from.size, all)) &&
+           ckr__node_set(c, n, "new", ckr__record_sizes(c, m->to.size, all)) &&
+           ckr__node_push(c, m->history, n);
+}
+
+/* The record of this remap and all before. */
+static ckr_result ckr__remap_write(ckr__remap *m, bool moved)
+{
+    ckr__ctx *c = m->c;
+    ckr_node *root = ckr__node(c, CKR_NODE_DICT), *list = ckr__node(c, CKR_NODE_LIST);
+    char hex[65];
+    uint64_t i;
+    bool ok = root && list;
+    if (!m->history) m->history = ckr__node(c, CKR_NODE_LIST);
+    if (ok && moved) ok = m->history && ckr__record_put_history(m);
+    for (i = 0; i < 32; i++) snprintf(hex + 2 * i, 3, "%02x", m->root[i]);
+    for (i = 0; i < m->n_records && ok; i++) {
+        const ckr__cell *x = m->records[i];
+        if (x && (x->born || x->status != CKR__CELL_LIVE))
+            ok = ckr__node_push(c, list, ckr__record_put(m, x));
+    }
+    ok = ok && ckr__node_set(c, root, "format", ckr__node_str(c, "ckptresume-rng-lineage")) &&
+         ckr__node_set(c, root, "version", ckr__node_int(c, 1)) &&
+         ckr__node_set(c, root, "K", ckr__hex64_node(c, (uint64_t)m->key[0] << 32 | m->key[1])) &&
+         ckr__node_set(c, root, "root_sha256", ckr__node_str(c, hex)) &&
+         ckr__node_set(c, root, "generation", ckr__node_int(c, (int64_t)m->generation)) &&
+         ckr__node_set(c, root, "tags", ckr__record_put_tags(m)) &&
+         ckr__node_set(c, root, "history", m->history) && ckr__node_set(c, root, "streams", list);
+    m->out->lineage = root;
+    return ok ? CKR_OK : ckr__remap_oom(m);
+}
+
+/* >>rng.remap.all */
+
+static ckr_result ckr__remap_begin(ckr__remap *m, bool *foreign)
+{
+    ckr__ctx *c = m->c;
+    const ckr__rng_job *job = m->job;
+    bool use;
+    uint32_t i;
+    ckr_result r;
+    if (!ckr__grid_make(&job->from, &m->from) || !ckr__grid_make(&job->to, &m->to))
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "topology",
+                         "more than 2^32 - 1 ranks");
+    m->same = m->from.folded == m->to.folded && m->from.ranks == m->to.ranks;
+    for (i = 0; i < CKR__AXES; i++) m->same = m->same && m->from.size[i] == m->to.size[i];
+    m->reseed = job->policy == CKR_RNG_RESEED;
+    m->fams = CKR__NEW_N(c, ckr__fam, CKR__TAGS);
+    m->fam_of = CKR__NEW_N(c, uint8_t, job->n_saved);
+    m->sum = CKR__NEW_N(c, uint64_t, job->n_saved);
+    if (!m->fams || !m->fam_of || !m->sum) return ckr__remap_oom(m);
+    m->cells.c = m->own.c = m->seeds.c = c;
+    r = ckr__record_head(m, &use);
+    *foreign = r == CKR_OK && !use && job->lineage && job->lineage->kind != CKR_NODE_NONE;
+    if (r == CKR_OK) r = ckr__remap_names(m);
+    if (r == CKR_OK) r = ckr__remap_scopes(m);
+    if (r == CKR_OK) r = ckr__remap_saved(m);
+    if (r == CKR_OK && use) r = ckr__record_streams(m);
+    return r;
+}
+
+/* Key, repairs, derivation: everything that needs all cells to be there. */
+static ckr_result ckr__remap_decide(ckr__remap *m, bool *moved, bool *begun)
+{
+    ckr_result r = CKR_OK;
+    *begun = false;
+    if (!m->reseed) r = ckr__remap_repair(m);
+    if (r == CKR_OK) *moved = ckr__remap_moves(m);
+    if (r == CKR_OK && *moved) {
+        *begun = !m->have_key;
+        if (!m->have_key) r = ckr__remap_root(m);
+        if (r == CKR_OK && m->reseed) r = ckr__remap_reseed(m);
+        if (r == CKR_OK && ++m->generation > 0xffff)
+            r = ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file, CKR_NO_OFFSET, NULL,
+                          NULL);
+    }
+    return r == CKR_OK ? ckr__remap_settle(m) : r;
+}
+
+static ckr_result ckr__remap_run(ckr__remap *m)
+{
+    ckr__cell **table = NULL;
+    bool foreign = false, moved = false, begun = false;
+    ckr_result r = ckr__remap_begin(m, &foreign);
+    if (r == CKR_OK) r = ckr__remap_assign(m, &table);
+    if (r == CKR_OK) r = ckr__remap_decide(m, &moved, &begun);
+    if (r == CKR_OK) r = ckr__remap_given(m, table);
+    if (r == CKR_OK) r = ckr__remap_carried(m);
+    if (r == CKR_OK) r = ckr__remap_proof(m);
+    if (r == CKR_OK) r = ckr__remap_report(m, foreign, begun);
+    if (r == CKR_OK) ckr__remap_verdict(m);
+    if (r == CKR_OK && m->have_key) r = ckr__remap_write(m, moved);
+    return r;
+}
+
+/* Weights only: the coming run begins its own streams. */
+static ckr_result ckr__remap_transfer(ckr__remap *m)
+{
+    ckr_result r = ckr__remap_say(m, NULL, "CKR_RNG_TRANSFER", CKR_CHANGED, 1,
+                                  "weights only: the coming run seeds its own streams", NULL);
+    m->out->proof = "No stream is taken over.";
+    m->out->disjoint = true;
+    ckr__remap_verdict(m);
+    return r;
+}
+
+/* A pure function of the job: nothing is read, and every rank that calls it gets the same. What the
+   result points to lies in c's arena and in the job's states. */
+static ckr_result ckr__rng_remap(ckr__ctx *c, const ckr__rng_job *job, ckr__rng_result *out)
+{
+    ckr__remap m;
+    ckr_result r;
+    memset(&m, 0, sizeof m);
+    memset(out, 0, sizeof *out);
+    m.c = c;
+    m.job = job;
+    m.out = out;
+    if (job->mode == CKR_MODE_TRANSFER) return ckr__remap_transfer(&m);
+    r = ckr__remap_run(&m);
+    if (m.cells.c) {
+        ckr__map_free(&m.cells);
+        ckr__map_free(&m.own);
+        ckr__map_free(&m.seeds);
+    }
+    if (r != CKR_OK) memset(out, 0, sizeof *out);
+    return r;
 }
 
 /* >>layout -------------------------------------------------------------------- */
@@ -14808,12 +19493,78 @@ typedef struct ckr__dialect {
     /* Fills the state. s->vocab is set before the call when the caller or the side file knows it.
        */
     ckr_result (*read_fn)(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s);
+    /* Do the files of the coming run (user: its ckr_state) have a place for this stream of this
+       rank? NULL: they have no random streams at all. */
+    bool (*holds_fn)(void *user, ckr_rng_kind kind, const char *name, uint32_t rank);
     /* Describes the target's files. `c` is the plan's context: its arena holds what is made here,
        its error is for failures (memory, contract). What policy or arithmetic forbids is a note of
        severity CKR_ERROR, after which the result may be incomplete; nothing is written then. */
     ckr_result (*emit_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                           ckr_note **notes, uint64_t *n_notes);
 } ckr__dialect;
+
+/* Bytes of a stored state, for the listing. */
+static uint64_t ckr__stream_bytes(const ckr_node *n)
+{
+    int64_t numel = 0;
+    uint64_t i, sum = 0;
+    if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY)
+        return ckr__numel(n->u.view->n_dims, n->u.view->shape, &numel)
+                   ? (uint64_t)numel * ckr_dtype_size(n->u.view->dtype)
+                   : 0;
+    if (n->kind == CKR_NODE_INT) return 8;
+    for (i = 0; ckr_node_is_list(n) && i < n->count; i++) {
+        const ckr_node *x = n->u.items[i];
+        if (ckr_node_is_list(x)) sum += 4 * x->count;
+        else if (x->kind == CKR_NODE_NDARRAY) sum += ckr__stream_bytes(x);
+    }
+    return sum;
+}
+
+/* The streams of one rank. */
+static const ckr_stream *ckr__streams_of(const ckr_state *s, uint32_t rank, uint64_t *n)
+{
+    uint64_t lo = 0, hi = s->n_rng, end;
+    while (lo < hi) {
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (s->rng[mid].rank < rank) lo = mid + 1;
+        else hi = mid;
+    }
+    for (end = lo; end < s->n_rng && s->rng[end].rank == rank;) end++;
+    *n = end - lo;
+    return *n ? &s->rng[lo] : NULL;
+}
+
+/* A rank's file is written as the copy of an old rank's, with other states in it. */
+typedef struct ckr__restream { const ckr_stream *was, *now; uint64_t n_was, n_now; } ckr__restream;
+
+static void ckr__restream_set(ckr__restream *k, const ckr_state *source, uint32_t from,
+                              const ckr_state *coming, uint32_t rank)
+{
+    k->was = ckr__streams_of(source, from, &k->n_was);
+    k->now = ckr__streams_of(coming, rank, &k->n_now);
+}
+
+/* What stands for the saved stream x; NULL: the coming rank has none of that name. */
+static const ckr_stream *ckr__restream_find(const ckr__restream *k, const ckr_stream *x)
+{
+    uint64_t i;
+    for (i = 0; i < k->n_now; i++)
+        if (!strcmp(k->now[i].kind, x->kind) && !strcmp(k->now[i].name, x->name))
+            return &k->now[i];
+    return NULL;
+}
+
+/* What stands for the node n of the old file: itself, when it is no stream's state. */
+static const ckr_node *ckr__restream_of(const ckr__restream *k, const ckr_node *n)
+{
+    const ckr_stream *now;
+    uint64_t i;
+    for (i = 0; i < k->n_was; i++)
+        if (k->was[i].state == n) break;
+    now = i < k->n_was ? ckr__restream_find(k, &k->was[i]) : NULL;
+    return now ? now->state : n;
+}
 
 /* >>nanotron ------------------------------------------------------------------ */
 /* Checkpoints of huggingface/nanotron, versions 1.2 to 1.5. One directory a step:
@@ -14905,7 +19656,6 @@ typedef struct ckr__nt {
     ckr_node        *sched_params;     /* of the schedule, from config.yaml; or NULL     */
     const char     **loose;            /* files that are not understood, below the dir   */
     uint64_t         n_loose, n_odd;   /* keys that are not understood and belong to a rank */
-    uint64_t        *random_sum;       /* of each random file's streams                  */
 } ckr__nt;
 
 /* The last run of digits before s + *len; false leaves *len alone. */
@@ -17077,61 +21827,8 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
    empty map. The stream is the same on all tensor parallel ranks. Nanotron saves it and never
    reads it back. */
 
-static uint64_t ckr__nt_mix(uint64_t sum, const void *p, size_t n)
-{
-    const uint64_t part[2] = { sum, ckr__hash_bytes(p, n) };
-    return ckr__hash_bytes(part, sizeof part);
-}
-
-/* A number for equality of streams: bytes of tensors and arrays, integers of tuples. */
-static ckr_result ckr__nt_stream_sum(ckr__nt *r, const ckr_node *n, uint64_t *sum, uint64_t *bytes)
-{
-    uint64_t i, k;
-    const ckr_node *part;
-    *bytes = 0;
-    if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY) {
-        const ckr_view *v = n->u.view;
-        int64_t count;
-        uint8_t *p;
-        if (!ckr__nt_contiguous(v, &count) || count > (1 << 20) || v->offset < 0 ||
-            v->offset > (1 << 30))
-            return CKR_OK;
-        *bytes = (uint64_t)count * ckr_dtype_size(v->dtype);
-        if (!ckr__range_ok((uint64_t)v->offset * ckr_dtype_size(v->dtype), *bytes, v->data_bytes))
-            return CKR_OK;
-        p = (uint8_t *)ckr__heap_alloc(r->c, (size_t)*bytes);
-        if (!p) return ckr__nt_oom(r);
-        if (v->bytes)
-            memcpy(p, v->bytes + (uint64_t)v->offset * ckr_dtype_size(v->dtype), (size_t)*bytes);
-        else if (ckr__file_read(r->c, v->file,
-                                v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype), p,
-                                (size_t)*bytes) != CKR_OK) {
-            ckr__heap_free(r->c, p, (size_t)*bytes);
-            return r->c->err->code;
-        }
-        *sum = ckr__nt_mix(*sum, p, (size_t)*bytes);
-        ckr__heap_free(r->c, p, (size_t)*bytes);
-    } else if (ckr_node_is_list(n)) {
-        for (i = 0; i < n->count; i++) {
-            part = n->u.items[i];
-            if (part->kind == CKR_NODE_INT) *sum = ckr__nt_mix(*sum, &part->u.i, sizeof part->u.i);
-            if (ckr_node_is_list(part)) {
-                for (k = 0; k < part->count; k++)
-                    if (part->u.items[k]->kind == CKR_NODE_INT)
-                        *sum = ckr__nt_mix(*sum, &part->u.items[k]->u.i, sizeof(int64_t));
-                *bytes += 4 * part->count;
-            }
-            if (part->kind == CKR_NODE_NDARRAY) {
-                ckr_result e = ckr__nt_stream_sum(r, part, sum, bytes);
-                if (e != CKR_OK) return e;
-            }
-        }
-    }
-    return CKR_OK;
-}
-
 static ckr_result ckr__nt_stream(ckr__nt *r, const ckr__nt_file *f, const char *name,
-                                 const ckr_node *key, const ckr_node *state, uint64_t *sum)
+                                 const ckr_node *key, const ckr_node *state)
 {
     static const char *const kinds[][2] = { { "random", "python" },
                                             { "numpy", "numpy" },
@@ -17140,7 +21837,6 @@ static ckr_result ckr__nt_stream(ckr__nt *r, const ckr__nt_file *f, const char *
     void *array = r->s->rng;
     ckr_stream *s;
     size_t i;
-    ckr_result e;
     if (state->kind == CKR_NODE_NONE) return CKR_OK;
     for (i = 0; i < 4; i++) if (ckr_node_str(key) && !strcmp(key->u.str, kinds[i][0])) break;
     if (i == 4) return ckr__nt_leave(r, f, name, key, state);
@@ -17150,19 +21846,18 @@ static ckr_result ckr__nt_stream(ckr__nt *r, const ckr__nt_file *f, const char *
     memset(s, 0, sizeof *s);
     s->kind = kinds[i][1];
     s->name = name;
-    s->scope = "dp,pp";
+    s->scope = "dp,pp";        /* all are seeded alike, and may have drawn differently since */
+    s->observed = true;
     s->rank = ckr__nt_rank(r, f->pp, f->dp, f->tp);
     s->state = state;
-    e = ckr__nt_stream_sum(r, state, sum, &s->n_bytes);
-    return e;
+    s->n_bytes = ckr__stream_bytes(state);
+    return CKR_OK;
 }
 
 static ckr_result ckr__nt_read_random(ckr__nt *r)
 {
     uint64_t i, k, m;
     ckr_result e = CKR_OK;
-    r->random_sum = CKR__NEW_N(r->c, uint64_t, r->n_files[CKR__NT_RANDOM]);
-    if (!r->random_sum) return ckr__nt_oom(r);
     for (i = 0; i < r->n_files[CKR__NT_RANDOM] && e == CKR_OK; i++) {
         ckr__nt_file *f = r->files[CKR__NT_RANDOM][i];
         ckr_node *root = NULL;
@@ -17180,8 +21875,7 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
             if (!ckr_node_str(key) || !ckr_node_is_dict(st))
                 return ckr__nt_bad_file(r, f, "_dict", "objects RandomState by name");
             for (m = 0; m < st->count && e == CKR_OK; m++)
-                e = ckr__nt_stream(r, f, key->u.str, st->u.items[2 * m], st->u.items[2 * m + 1],
-                                   &r->random_sum[i]);
+                e = ckr__nt_stream(r, f, key->u.str, st->u.items[2 * m], st->u.items[2 * m + 1]);
         }
     }
     return e;
@@ -18566,47 +23260,49 @@ static bool ckr__nt_emit_model_config(ckr__nt_job *x)
 
 /* emit: random ------------------------------------------------------------------ */
 
-/* Rank (pp, dp, tp) continues the stream of (stage that had its first layer, min(dp, DP - 1),
-   0). */
-static ckr_result ckr__nt_emit_random(ckr__nt_job *x)
+static ckr_node *ckr__nt_restream(void *user, ckr_node *n)
+{
+    const ckr_node *now = ckr__restream_of((const ckr__restream *)user, n);
+    memcpy(&n, &now, sizeof n);                /* a copy is made of what is read-only    */
+    return n;
+}
+
+/* The file of a rank of the coming run: an old one's, with the streams that were decided. */
+static ckr_result ckr__nt_random_file(ckr__nt_job *x, uint32_t p, uint32_t d, uint32_t t)
 {
     const ckr__nt *nt = x->nt;
-    const uint64_t n = nt->n_files[CKR__NT_RANDOM];
-    const bool moved = x->pp != nt->pp || x->dp != nt->dp;
+    const uint64_t from = ((p < nt->pp ? p : 0) * (uint64_t)nt->dp + (d < nt->dp ? d : 0)) * nt->tp +
+                          (t < nt->tp ? t : 0);
+    const char *path = ckr__printf(x->c, "%lld/random/tp-%u-of-%u_dp-%u-of-%u_pp-%u-of-%u.pt",
+                                   (long long)x->step, (unsigned)t, (unsigned)x->tp, (unsigned)d,
+                                   (unsigned)x->dp, (unsigned)p, (unsigned)x->pp);
+    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    ckr__restream swap;
+    ckr__copy hooks;
+    if (!f || from >= nt->n_files[CKR__NT_RANDOM]) return ckr__nt_emit_oom(x);
+    memset(&hooks, 0, sizeof hooks);
+    ckr__restream_set(&swap, nt->s, (uint32_t)from, x->s, (p * x->dp + d) * x->tp + t);
+    hooks.swap_fn = ckr__nt_restream;
+    hooks.user = &swap;
+    f->root = ckr__copy_tree(x->c, f, nt->files[CKR__NT_RANDOM][from]->root, &hooks);
+    return f->root ? CKR_OK : ckr__nt_emit_oom(x);
+}
+
+static ckr_result ckr__nt_emit_random(ckr__nt_job *x)
+{
     uint32_t p, d, t;
-    uint64_t i, streams = x->s->n_rng;
-    bool equal = true;
-    if (!n) return CKR_OK;
-    for (i = 1; i < n; i++) equal = equal && nt->random_sum[i] == nt->random_sum[0];
+    ckr_result e = CKR_OK;
+    if (!x->nt->n_files[CKR__NT_RANDOM]) return CKR_OK;
     for (p = 0; p < x->pp; p++)
         for (d = 0; d < x->dp; d++)
-            for (t = 0; t < x->tp; t++) {
-                const uint64_t from_pp = x->pp == nt->pp ? p
-                                         : x->n_stage[p] && x->stage[p][0]->src->pp >= 0
-                                             ? (uint64_t)x->stage[p][0]->src->pp
-                                             : 0;
-                const uint64_t from = (from_pp * nt->dp + (d < nt->dp ? d : nt->dp - 1)) * nt->tp +
-                                      (x->tp == nt->tp ? t : 0);
-                const char *path =
-                    ckr__printf(x->c, "%lld/random/tp-%u-of-%u_dp-%u-of-%u_pp-%u-of-%u.pt",
-                                (long long)x->step, (unsigned)t, (unsigned)x->tp, (unsigned)d,
-                                (unsigned)x->dp, (unsigned)p, (unsigned)x->pp);
-                ckr__out_file *f =
-                    path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
-                if (!f || from >= n) return ckr__nt_emit_oom(x);
-                f->root = ckr__copy_tree(x->c, f, nt->files[CKR__NT_RANDOM][from]->root,
-                                        NULL);
-                if (!f->root) return ckr__nt_emit_oom(x);
-            }
-    if (!moved || !streams) return CKR_OK;
-    return ckr__nt_say(x, "CKR_W_RNG_REMAPPED", equal ? CKR_EXACT : CKR_APPROX, "tp_synced", NULL,
-                       NULL,
-                       equal ? "the stream is the same on all ranks, so every rank continues it"
-                             : "stages and replicas had different streams: each rank continues "
-                               "that of the rank that held its first layer",
-                       NULL)
-               ? CKR_OK
-               : ckr__nt_emit_oom(x);
+            for (t = 0; t < x->tp && e == CKR_OK; t++) e = ckr__nt_random_file(x, p, d, t);
+    return e;
+}
+
+static bool ckr__nt_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name, (void)rank;
+    return true;
 }
 
 /* emit: report ------------------------------------------------------------------ */
@@ -18786,8 +23482,8 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
-static const ckr__dialect ckr__nanotron = { "nanotron", NULL, ckr__nt_probe, ckr__nt_read,
-                                            ckr__nt_emit };
+static const ckr__dialect ckr__nanotron = { "nanotron",   NULL,          ckr__nt_probe,
+                                            ckr__nt_read, ckr__nt_holds, ckr__nt_emit };
 
 /* >>plain --------------------------------------------------------------------- */
 /* One file with no framework: every tensor under its flattened key, everything else a leftover.
@@ -19569,10 +24265,10 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     return t->slots ? CKR_OK : ckr__plain_losses(c, s, notes, n_notes);
 }
 
-static const ckr__dialect ckr__plain_safetensors = {"safetensors", NULL, ckr__plain_probe,
-                                                    ckr__plain_read, ckr__plain_emit};
-static const ckr__dialect ckr__plain_torch = {"torch", NULL, ckr__plain_probe, ckr__plain_read,
-                                              ckr__plain_emit};
+static const ckr__dialect ckr__plain_safetensors = { "safetensors",   NULL, ckr__plain_probe,
+                                                     ckr__plain_read, NULL, ckr__plain_emit };
+static const ckr__dialect ckr__plain_torch = { "torch",         NULL, ckr__plain_probe,
+                                               ckr__plain_read, NULL, ckr__plain_emit };
 
 /* >>accelerate ---------------------------------------------------------------- */
 /* Trainers that keep whole tensors and torch's own state dicts: accelerate's save_state, the HF
@@ -20624,25 +25320,11 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
 /* >>accelerate.random --------------------------------------------------------- */
 /* Streams as they are stored: what is in them is read where they are remapped. */
 
-static uint64_t ckr__ac_stream_bytes(const ckr_node *n)
-{
-    int64_t numel = 0;
-    uint64_t i, sum = 0;
-    if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY)
-        return ckr__numel(n->u.view->n_dims, n->u.view->shape, &numel)
-                   ? (uint64_t)numel * ckr_dtype_size(n->u.view->dtype)
-                   : 0;
-    if (n->kind == CKR_NODE_INT) return 8;
-    for (i = 0; ckr_node_is_list(n) && i < n->count; i++) {
-        const ckr_node *x = n->u.items[i];
-        if (ckr_node_is_list(x)) sum += 4 * x->count;
-        else if (x->kind == CKR_NODE_NDARRAY) sum += ckr__ac_stream_bytes(x);
-    }
-    return sum;
-}
-
+/* What a process has seen of other ranks' devices is a `sibling`. Which streams differ between
+   processes is up to the script (set_seed, device_specific); Sana's do by its own seeding, but the
+   one it calls `generator`. */
 static ckr_result ckr__ac_stream(ckr__ac *r, uint32_t rank, const char *kind, const char *name,
-                                 const ckr_node *state)
+                                 bool sibling, const ckr_node *state)
 {
     void *array = r->s->rng;
     ckr_stream *s;
@@ -20653,23 +25335,47 @@ static ckr_result ckr__ac_stream(ckr__ac *r, uint32_t rank, const char *kind, co
     memset(s, 0, sizeof *s);
     s->kind = kind;
     s->name = name;
-    s->scope = "dp";
+    s->scope = r->sana && !strcmp(name, "generator") ? "" : "dp";
+    s->observed = !r->sana;
+    s->sibling = sibling;
     s->rank = rank;
     s->state = state;
-    s->n_bytes = ckr__ac_stream_bytes(state);
+    s->n_bytes = ckr__stream_bytes(state);
+    return CKR_OK;
+}
+
+/* Which of the devices that a process sees is its own: the only one that has drawn, else the one of
+   its local rank on equal nodes. */
+static ckr_result ckr__ac_own_device(ckr__ac *r, uint32_t rank, const char *kind,
+                                     const ckr_node *list, uint64_t *own)
+{
+    const ckr_rng_kind k = ckr_rng_kind_find(kind);
+    ckr_rng *state = CKR__NEW(r->c, ckr_rng);
+    uint64_t i, drawn = 0;
+    if (!state) return ckr__ac_oom(r);
+    for (i = 0; k == CKR_RNG_TORCH_CUDA && i < list->count && list->count > 1; i++) {
+        ckr_result e = ckr__rng_from_node(r->c, list->u.items[i], k, state);
+        if (e != CKR_OK) return e;
+        if (!state->offset) continue;
+        drawn++;
+        *own = i;
+    }
+    if (drawn != 1) *own = rank % list->count;
     return CKR_OK;
 }
 
 /* A device's states: a tensor, or a list of one per device that the process sees. */
 static ckr_result ckr__ac_device(ckr__ac *r, uint32_t rank, const char *kind, const ckr_node *n)
 {
-    uint64_t i;
+    uint64_t i, own = 0;
     ckr_result e = CKR_OK;
     if (!kind) return ckr__ac_oom(r);
-    if (!ckr_node_is_list(n)) return ckr__ac_stream(r, rank, kind, "default", n);
+    if (!ckr_node_is_list(n)) return ckr__ac_stream(r, rank, kind, "default", false, n);
+    if (n->count) e = ckr__ac_own_device(r, rank, kind, n, &own);
     for (i = 0; i < n->count && e == CKR_OK; i++) {
-        const char *name = ckr__printf(r->c, "device %llu", (unsigned long long)i);
-        e = name ? ckr__ac_stream(r, rank, kind, name, n->u.items[i]) : ckr__ac_oom(r);
+        const char *name =
+            i == own ? "default" : ckr__printf(r->c, "device %llu", (unsigned long long)i);
+        e = name ? ckr__ac_stream(r, rank, kind, name, i != own, n->u.items[i]) : ckr__ac_oom(r);
     }
     return e;
 }
@@ -20695,7 +25401,7 @@ static ckr_result ckr__ac_streams_read(ckr__ac *r, const ckr__ac_file *f, uint32
         if (!key || !strcmp(key, "step")) continue;    /* accelerate's own count of backwards  */
         for (k = 0; k < sizeof keys / sizeof *keys && strcmp(key, keys[k][0]) != 0; k++) {}
         if (k < sizeof keys / sizeof *keys)
-            e = ckr__ac_stream(r, rank, keys[k][1], keys[k][2], v);
+            e = ckr__ac_stream(r, rank, keys[k][1], keys[k][2], false, v);
         else if (!strncmp(key, "torch_", 6) && ckr__nt_suffix(key, &n, "_manual_seed"))
             e = ckr__ac_device(r, rank, ckr__strndup(r->c, key, n), v);
         else if (!strncmp(key, "torch_", 6)) e = ckr__ac_device(r, rank, key, v);
@@ -21083,6 +25789,7 @@ typedef struct ckr__ac_job {
     const ckr_target *t;
     ckr__out         *out;
     ckr__map          tied;    /* address of a node -> index of the pair                  */
+    uint64_t          devices; /* entries of Sana's list                     */
     uint32_t          ranks;
     double            rate;    /* ticks per update of the coming run                      */
     bool              refused;
@@ -21427,51 +26134,86 @@ static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f, u
 
 /* >>accelerate.emit.random ---------------------------------------------------- */
 
-/* A list of device states for the coming run: no more than it has devices; HF keeps one tensor
-   where there is one process. */
-static ckr_node *ckr__ac_devices(ckr__ac_job *x, uint32_t rank, ckr_node *v)
+/* What a process finds on a device that is not its own: its own seed, nothing drawn. */
+static ckr_node *ckr__ac_sibling(ckr__ac_job *x, const ckr_stream *own, ckr_node *state)
 {
-    const bool trainer = x->ac->trainer;
-    ckr_node *list;
-    uint64_t i, n;
-    if (trainer && x->ranks == 1 && ckr_node_is_list(v))
-        return v->count ? v->u.items[rank < v->count ? rank : 0] : v;
-    if (v->kind == CKR_NODE_TENSOR && trainer && x->ranks > 1) {
-        list = ckr__node(x->w.c, CKR_NODE_LIST);
-        for (i = 0; list && i <= rank; i++) if (!ckr__node_push(x->w.c, list, v)) return NULL;
-        return list;
-    }
-    if (!ckr_node_is_list(v) || v->count != x->ac->ranks || x->ranks >= x->ac->ranks) return v;
-    n = x->ranks;
-    list = ckr__node(x->w.c, CKR_NODE_LIST);
-    for (i = 0; list && i < n; i++) if (!ckr__node_push(x->w.c, list, v->u.items[i])) return NULL;
-    return list;
+    ckr_rng *fresh = CKR__NEW(x->w.c, ckr_rng);
+    if (!fresh || !own->value || own->value->kind != CKR_RNG_TORCH_CUDA)
+        return fresh ? state : NULL;
+    *fresh = *own->value;
+    fresh->offset = 0;
+    return ckr__rng_to_node(x->w.c, fresh, state);
 }
 
-/* THE STREAMS OF A RANK OF THE COMING RUN, as its file holds them: the one place where remapped
-   streams come in. For now rank r goes on with those of old rank r, and ranks beyond repeat them.
-   `from` is the saved dict whose keys and other values the result keeps. */
-static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node **from)
+/* The stream of the old file that v is, or that is a process's own among the device states v. */
+static const ckr_stream *ckr__ac_stream_in(const ckr__restream *swap, const ckr_node *v)
 {
-    static const char *const plain[] = { "step",   "random_state", "numpy_random_seed",
-                                         "python", "numpy",        "cpu",
-                                         "torch",  "generator",    "torch_manual_seed",
-                                         "xm_seed", "xla" };
-    const ckr__ac *ac = x->ac;
-    ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
-    const ckr_node *old = ckr_node_get(ac->keep.root, "rng_state");
+    uint64_t i, k;
+    for (i = 0; i < swap->n_was; i++)
+        if (swap->was[i].state == v) return &swap->was[i];
+    for (k = 0; ckr_node_is_list(v) && k < v->count; k++)
+        for (i = 0; i < swap->n_was; i++)
+            if (swap->was[i].state == v->u.items[k] && !swap->was[i].sibling) return &swap->was[i];
+    return NULL;
+}
+
+/* Device states as rank `rank` of the coming run sees them, for the saved v of another process: as
+   many as before, or as many as there are ranks where all were on one machine. HF keeps one tensor
+   where there is one process. */
+static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, const ckr_stream *was,
+                                 uint32_t rank, ckr_node *v)
+{
+    const uint64_t old = ckr_node_is_list(v) ? v->count : 1;
+    const uint64_t n = old == x->ac->ranks ? x->ranks : old;
+    ckr_node *own, *other, *list;
     uint64_t i;
-    size_t k;
-    for (i = 0; !ac->sana && !old && i < ac->n_random; i++) {
-        const ckr__ac_file *f = ac->random[(rank + i) % ac->n_random];
-        if (f) old = f->root;
+    if (now->state == was->state && n == old) return v;
+    memcpy(&own, &now->state, sizeof own);     /* a copy is made of what is read-only    */
+    if (x->ac->trainer && x->ranks == 1) return own;
+    other = ckr__ac_sibling(x, now, own);
+    list = ckr__node(x->w.c, CKR_NODE_LIST);
+    for (i = 0; list && i < n; i++)
+        if (!ckr__node_push(x->w.c, list, i == rank % n ? own : other)) return NULL;
+    return other ? list : NULL;
+}
+
+/* Sana's one file: the process of local rank r sets its device from entry r. */
+static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
+{
+    const uint64_t devices = ckr_node_is_list(v) ? v->count : 0;
+    const uint64_t n = devices == x->ac->ranks ? x->ranks : devices;
+    ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST), *state;
+    uint64_t i, k, m;
+    x->devices = n;
+    for (i = 0; list && i < n; i++) {
+        const ckr_stream *s = ckr__streams_of(x->w.s, (uint32_t)i, &m);
+        state = i < devices ? v->u.items[i] : NULL;
+        for (k = 0; k < m; k++)
+            if (!strcmp(s[k].kind, "torch_cuda") && !s[k].sibling)
+                memcpy(&state, &s[k].state, sizeof state);
+        if (!state) break;
+        if (!ckr__node_push(x->w.c, list, state)) return NULL;
     }
-    *from = old;
+    return devices ? list : v;
+}
+
+/* The streams of a rank of the coming run, as its file holds them: the dict that an old rank saved,
+   with the states that were decided. */
+static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node *old, uint32_t from)
+{
+    ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
+    ckr__restream swap;
+    uint64_t i;
+    ckr__restream_set(&swap, x->source, from, x->w.s, rank);
     for (i = 0; d && old && i < old->count; i++) {
-        const char *key = ckr_node_str(old->u.items[2 * i]);
         ckr_node *v = old->u.items[2 * i + 1];
-        for (k = 0; key && k < sizeof plain / sizeof *plain && strcmp(key, plain[k]) != 0; k++) {}
-        if (k == sizeof plain / sizeof *plain) v = ckr__ac_devices(x, rank, v);
+        const ckr_stream *was = ckr__ac_stream_in(&swap, v);
+        const ckr_stream *now = was ? ckr__restream_find(&swap, was) : NULL;
+        if (was && !now) continue;             /* a stream that this rank does not have */
+        if (now && (strncmp(was->kind, "torch_", 6) != 0 || !strcmp(was->kind, "torch_cpu")))
+            memcpy(&v, &now->state, sizeof v);
+        else if (now && x->ac->sana) v = ckr__sana_devices(x, v);
+        else if (now) v = ckr__ac_devices(x, now, was, rank, v);
         if (!v || !ckr__node_pair(x->w.c, d, old->u.items[2 * i], v)) return NULL;
     }
     return d;
@@ -21479,33 +26221,60 @@ static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node 
 
 static ckr_result ckr__ac_say_random(ckr__ac_job *x)
 {
-    const ckr__ac *ac = x->ac;
+    if (!x->numpy) return CKR_OK;
+    return ckr__ac_say(x, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
+                       "the generator's words are written as a list: any NumPy reads it", NULL);
+}
+
+/* What one file for all ranks can give each of them. */
+static ckr_result ckr__sana_say_random(ckr__ac_job *x)
+{
     ckr_result e = CKR_OK;
-    if (x->numpy)
-        e = ckr__ac_say(x, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
-                        "the generator's words are written as a list: any NumPy reads it", NULL);
-    if (e == CKR_OK && x->ranks < ac->n_random)
-        e = ckr__ac_say_counts(x, "CKR_W_RNG_DROPPED", CKR_LOST, "random streams", ac->n_random,
-                               x->ranks, "the streams of the other ranks are not written");
-    if (e == CKR_OK && ac->n_random && x->ranks > ac->n_random)
-        e = ckr__ac_say_counts(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams",
-                               ac->n_random, x->ranks,
-                               "ranks beyond the saved ones repeat the streams of rank 0 on");
+    if (x->ranks == 1) return CKR_OK;
+    if (x->devices)
+        e = ckr__ac_say(x, "CKR_SANA_DEVICES", CKR_EXACT, "torch_cuda", NULL, NULL,
+                        "entry r is the stream of rank r, from which Sana sets its device: no two "
+                        "ranks of a machine draw the same noise",
+                        NULL);
+    if (e == CKR_OK && x->devices && x->devices < x->ranks)
+        e = ckr__ac_say_counts(x, "CKR_W_SANA_NODES", CKR_APPROX, "torch_cuda", x->ranks,
+                               (uint32_t)x->devices,
+                               "Sana's list goes by the local rank: processes of that number on "
+                               "several machines start from equal streams");
+    if (e == CKR_OK)
+        e = ckr__ac_say(x, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL, NULL,
+                        "Sana's file has one state of each for all ranks: the others would start "
+                        "from rank 0's; their own are in ckptresume.json",
+                        "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
     return e;
+}
+
+static bool ckr__ac_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name, (void)rank;
+    return true;
+}
+
+static bool ckr__sana_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name;
+    return rank == 0;
 }
 
 static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
 {
-    const ckr_node *from;
-    uint32_t r;
+    const ckr__ac *ac = x->ac;
+    uint32_t r, from;
     ckr_result e = CKR_OK;
-    for (r = 0; x->ac->n_random && r < x->ranks && e == CKR_OK; r++) {
+    for (r = 0; ac->n_random && r < x->ranks && e == CKR_OK; r++) {
         const char *path =
             x->ac->trainer && x->ranks == 1
                 ? "rng_state.pth"
                 : ckr__printf(x->w.c, x->ac->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
                               (unsigned)r);
-        ckr_node *root = ckr__acc_streams(x, r, &from);
+        ckr_node *root;
+        for (from = r % ac->n_random; !ac->random[from];) from = (from + 1) % ac->n_random;
+        root = ckr__acc_streams(x, r, ac->random[from]->root, from);
         if (!path || !root) return x->w.c->err->code;
         x->random = true;
         e = ckr__ac_put_tree(x, path, root);
@@ -21587,7 +26356,6 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
     };
     ckr__ac_file f = *x->ac->files[0];
     ckr_node *top = ckr__node(x->w.c, CKR_NODE_DICT);
-    const ckr_node *from;
     uint64_t i;
     size_t k;
     ckr_result e = top ? CKR_OK : x->w.c->err->code;
@@ -21604,12 +26372,13 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
         for (k = 0; key && k < sizeof parts / sizeof *parts; k++)
             if (!strcmp(key, parts[k].key) && (x->t->without & parts[k].bit)) break;
         if (key && k < sizeof parts / sizeof *parts) continue;
-        if (key && !strcmp(key, "rng_state")) v = ckr__acc_streams(x, 0, &from);
+        if (key && !strcmp(key, "rng_state") && ckr_node_is_dict(v)) v = ckr__acc_streams(x, 0, v, 0);
         if (!v || !ckr__node_pair(x->w.c, top, f.root->u.items[2 * i], v)) return x->w.c->err->code;
     }
     x->random = true;
     e = ckr__ac_put_tree(x, f.rel, top);
-    return e == CKR_OK ? ckr__ac_say_random(x) : e;
+    if (e == CKR_OK) e = ckr__ac_say_random(x);
+    return e == CKR_OK && x->w.s->n_rng && !(x->t->without & CKR_RNG) ? ckr__sana_say_random(x) : e;
 }
 
 static ckr_result ckr__ac_refuse(ckr__ac_job *x, ckr_item item, const char *subject,
@@ -21700,12 +26469,13 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
-static const ckr__dialect ckr__accelerate = { "accelerate", NULL, ckr__ac_probe, ckr__ac_read,
-                                              ckr__ac_emit };
-static const ckr__dialect ckr__hf_trainer = { "hf_trainer", NULL, ckr__ac_probe_trainer,
-                                              ckr__ac_read_trainer, ckr__ac_emit };
-static const ckr__dialect ckr__sana = { "sana", NULL, ckr__sana_probe, ckr__sana_read,
-                                        ckr__ac_emit };
+static const ckr__dialect ckr__accelerate = { "accelerate", NULL,          ckr__ac_probe,
+                                              ckr__ac_read, ckr__ac_holds, ckr__ac_emit };
+static const ckr__dialect ckr__hf_trainer = {
+    "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__ac_holds, ckr__ac_emit
+};
+static const ckr__dialect ckr__sana = { "sana",         NULL,            ckr__sana_probe,
+                                        ckr__sana_read, ckr__sana_holds, ckr__ac_emit };
 
 /* >>dialect.table ------------------------------------------------------------- */
 
@@ -26760,8 +31530,145 @@ struct ckr_plan {
     ckr_note       *notes;
     uint64_t        n_notes;
     ckr_state       state;     /* the source's, with groups and schedule of the coming run */
+    ckr__rng_result rng;       /* streams of the coming run; lineage goes into the side file */
     bool            decisions_only;
 };
+
+/* >>plan.rng ------------------------------------------------------------------ */
+/* The streams of a checkpoint for the ranks of a coming run. */
+
+typedef struct ckr__streams { ckr__ctx c; } ckr__streams;
+
+/* A scope that a framework fixes, or only allows. */
+static void ckr__rng_scope(const ckr_stream *x, ckr__rng_saved *out)
+{
+    out->declared = x->scope && ckr__axes_parse(x->scope, &out->axes) && !x->observed;
+    if (!out->declared) out->axes = 0;
+}
+
+/* The streams of a state, decoded; `c` can read the files that the state refers to. */
+static ckr_result ckr__rng_load(ckr__ctx *c, const ckr_state *s, ckr__rng_saved **out)
+{
+    ckr__rng_saved *v = CKR__NEW_N(c, ckr__rng_saved, s->n_rng);
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    *out = v;
+    if (!v) return c->err->code;
+    for (i = 0; i < s->n_rng && r == CKR_OK; i++) {
+        const ckr_stream *x = &s->rng[i];
+        ckr_rng *state = CKR__NEW(c, ckr_rng);
+        if (!state) return c->err->code;
+        r = ckr__rng_from_node(c, x->state, ckr_rng_kind_find(x->kind ? x->kind : ""), state);
+        v[i].name = x->sibling ? "default" : x->name;      /* the own one of that kind     */
+        v[i].rank = x->rank;
+        v[i].state = state;
+        v[i].sibling = x->sibling;
+        ckr__rng_scope(x, &v[i]);
+        if (r != CKR_OK && !c->err->where[0])
+            snprintf(c->err->where, sizeof c->err->where, "rank %lu: %s %s", (unsigned long)x->rank,
+                     x->kind ? x->kind : "", x->name ? x->name : "");
+    }
+    return r;
+}
+
+/* The streams of a checkpoint, decoded: each is one that its generator could be in. */
+static ckr_result ckr__rng_states(ckr__ctx *c, const ckr_ckpt *k, ckr__rng_saved **saved)
+{
+    ckr__file *const files = c->files;
+    const uint32_t n_files = c->n_files;
+    ckr_result r;
+    c->files = k->ctx.files;                   /* borrowed while states are read         */
+    c->n_files = k->ctx.n_files;
+    r = ckr__rng_load(c, &k->state, saved);
+    c->files = files;
+    c->n_files = n_files;
+    return r;
+}
+
+/* Zeros in a target's topology stand for the source's sizes. */
+static ckr_topology ckr__rng_topology(const ckr_topology *from, const ckr_topology *want)
+{
+    ckr_topology t = *want;
+    const bool asked = t.tp || t.pp || t.dp || t.ep || t.cp;
+    if (!t.tp) t.tp = from->tp;
+    if (!t.pp) t.pp = from->pp;
+    if (!t.ep) t.ep = from->ep;
+    if (!t.cp) t.cp = from->cp;
+    if (!t.dp && !t.ranks) t.dp = from->dp;
+    if (!t.ranks && !asked) t.ranks = from->ranks;
+    return t;
+}
+
+static bool ckr__rng_ranks_fit(const ckr_topology *t)
+{
+    ckr__grid g;
+    return ckr__grid_make(t, &g) && g.ranks == t->ranks;
+}
+
+/* What ckr_ckpt_rng promises, into the arena of c. `held` brings only
+   holds_fn and user, or is NULL. */
+static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng_want *want,
+                                   const ckr__rng_job *held, ckr__rng_result *out)
+{
+    ckr__rng_saved *saved = NULL;
+    ckr__rng_job job;
+    ckr_result r = CKR_OK;
+    memset(&job, 0, sizeof job);
+    memset(out, 0, sizeof *out);
+    if (held) job = *held;
+    if (want->mode != CKR_MODE_TRANSFER) r = ckr__rng_states(c, k, &saved);
+    job.saved = saved;
+    job.n_saved = k->state.n_rng;
+    job.from = k->state.topology;
+    job.to = ckr__rng_topology(&job.from, &want->topology);
+    job.mode = want->mode;
+    job.policy = want->policy;
+    job.seed = want->seed;
+    job.draws = want->draws;
+    job.step = k->state.progress.step;
+    job.lineage = ckr_node_get(k->side, "rng");
+    job.file = CKR__SIDE_FILE;
+    if (r == CKR_OK && want->topology.ranks && !ckr__rng_ranks_fit(&job.to))
+        r = ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "ranks",
+                      "%lu ranks are no product of these sizes",
+                      (unsigned long)want->topology.ranks);
+    return r == CKR_OK ? ckr__rng_remap(c, &job, out) : r;
+}
+
+CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr_rng_streams *out,
+                                ckr_error *err)
+{
+    ckr_rng_want as_saved;
+    ckr_result r;
+    ckr__streams *own = (ckr__streams *)ckr__owner_make(&k->ctx.env, &k->ctx.limits, sizeof *own,
+                                                        err, &r);
+    memset(&as_saved, 0, sizeof as_saved);
+    memset(out, 0, sizeof *out);
+    if (!own) return r;
+    r = ckr__rng_of_ckpt(&own->c, k, want ? want : &as_saved, NULL, out);
+    own->c.err = &own->c.own_err;
+    out->_owner = own;
+    if (r != CKR_OK) ckr_rng_streams_free(out);
+    return r;
+}
+
+CKR_API void ckr_rng_streams_free(ckr_rng_streams *s)
+{
+    ckr__owner_free(s->_owner, sizeof(ckr__streams));
+    memset(s, 0, sizeof *s);
+}
+
+CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t rank,
+                                          const char *kind, const char *name)
+{
+    uint32_t i;
+    if (rank >= s->n_ranks) return NULL;
+    for (i = 0; i < s->n_streams; i++) {
+        const ckr_rng_given *g = &s->given[(uint64_t)rank * s->n_streams + i];
+        if (!strcmp(g->kind, kind) && !strcmp(g->name, name)) return g;
+    }
+    return NULL;
+}
 
 /* What an entry needs: ops that fill it, and the same region as the destination sees it, from which
    the digest of the written bytes is computed independently of the ops. */
@@ -26836,6 +31743,69 @@ static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e)
     f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
     e->ops = f;
     return r;
+}
+
+/* Streams of the coming run as its dialect is to write them, in the order of ranks: as saved where
+   nothing moved, else in the form of the saved one of that name. */
+static ckr_result ckr__plan_streams(ckr_plan *p, const ckr_state *source)
+{
+    const ckr__rng_result *g = &p->rng;
+    const uint64_t all = (uint64_t)g->n_ranks * g->n_streams;
+    ckr_stream *out = CKR__NEW_N(&p->ctx, ckr_stream, all);
+    uint64_t i, k, n_old, n = 0;
+    if (!out) return p->ctx.err->code;
+    for (i = 0; i < all; i++) {
+        const ckr_rng_given *v = &g->given[i];
+        const ckr_stream *old = NULL, *like = NULL;
+        if (!v->state) continue;
+        if (v->source == CKR_RNG_FROM_RANK) old = ckr__streams_of(source, v->rank, &n_old);
+        for (k = 0; old && k < n_old; k++)
+            if (!strcmp(old[k].kind, v->kind) && !strcmp(old[k].name, v->name)) break;
+        if (old && k < n_old) like = &old[k];
+        old = like;
+        for (k = 0; !like && k < source->n_rng; k++)
+            if (!strcmp(source->rng[k].kind, v->kind) && !strcmp(source->rng[k].name, v->name))
+                like = &source->rng[k];
+        if (like) out[n] = *like;
+        out[n].kind = v->kind;
+        out[n].name = v->name;
+        out[n].rank = (uint32_t)(i / g->n_streams);
+        out[n].value = v->state;
+        if (!old) out[n].state = ckr__rng_to_node(&p->ctx, v->state, like ? like->state : NULL);
+        if (!out[n++].state) return p->ctx.err->code;
+    }
+    p->state.rng = out;
+    p->state.n_rng = n;
+    return CKR_OK;
+}
+
+/* What becomes of the random streams: notes into the plan's report, the record into the side file,
+   and the streams themselves into the state that the dialect writes. */
+static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
+{
+    ckr__rng_job held;
+    ckr_rng_want want;
+    uint64_t i;
+    ckr_result r;
+    if (!d->holds_fn || strcmp(p->src->state.dialect, d->name) != 0 ||
+        (p->target.without & CKR_RNG) || !p->src->state.n_rng)
+        return CKR_OK;
+    memset(&want, 0, sizeof want);
+    memset(&held, 0, sizeof held);
+    want.topology = p->target.topology;
+    want.mode = p->target.mode;
+    want.policy = p->target.rng;
+    want.seed = p->target.seed;
+    held.holds_fn = d->holds_fn;
+    held.user = &p->state;
+    r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
+    for (i = 0; i < p->rng.n_notes && r == CKR_OK; i++) {
+        const ckr_note *n = &p->rng.notes[i];
+        if (!ckr__note(&p->ctx, &p->notes, &p->n_notes, n->code, n->severity, n->subject,
+                       n->old_value, n->new_value, n->reason, n->remedy))
+            r = p->ctx.err->code;
+    }
+    return r == CKR_OK ? ckr__plan_streams(p, &p->src->state) : r;
 }
 
 static int ckr__severity_max(const ckr_note *notes, uint64_t n)
@@ -27036,6 +32006,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK) r = ckr__dialect_variant(&p->ctx, d, p->target.variant);
     if (r == CKR_OK) r = ckr__plan_components(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_decisions(p, &src->state);
+    if (r == CKR_OK) r = ckr__plan_rng(p, d);
     if (r == CKR_OK && !decisions_only)
         r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out, &p->notes, &p->n_notes);
     if (r == CKR_OK) r = ckr__plan_inherit(p, &src->state);
@@ -28015,8 +32986,10 @@ static ckr_result ckr__check_all(ckr__checker *k)
     ckr__map params;
     uint64_t i, at;
     uint32_t n;
+    ckr__rng_saved *saved;
     uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
     ckr_result r = each ? ckr__check_members(k) : k->c.err->code;
+    if (r == CKR_OK) r = ckr__rng_states(&k->c, k->ckpt, &saved);
 
     memset(&params, 0, sizeof params);
     memset(&crew, 0, sizeof crew);
@@ -28892,6 +33865,8 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
         ok = ckr__node_set(c, vocab, "logical", ckr__node_int(c, w->plan->out.vocab)) &&
              ckr__node_set(c, vocab, "padded", ckr__node_int(c, w->plan->out.padded_vocab)) &&
              ckr__node_set(c, root, "vocab", vocab);
+    if (ok && w->plan->rng.lineage)       /* read only: the JSON writer changes nothing */
+        ok = ckr__node_set(c, root, "rng", (ckr_node *)(uintptr_t)w->plan->rng.lineage);
     if (!ok || !ckr__node_set(c, root, "tensors", ckr__side_tensors(c, s, written, use)))
         return false;
     if (ckr__json_put(side, root, 1, false) != CKR_OK) return false;
@@ -29068,6 +34043,81 @@ static ckr_result ckr__diff_number(ckr__differ *d, const char *code, const char 
                : d->c.err->code;
 }
 
+typedef struct ckr__diff_stream { const ckr_stream *stream; uint64_t sum; } ckr__diff_stream;
+
+/* By kind, name and what is compared. */
+static int ckr__diff_stream_cmp(const void *a, const void *b)
+{
+    const ckr__diff_stream *x = (const ckr__diff_stream *)a, *y = (const ckr__diff_stream *)b;
+    int r = strcmp(x->stream->kind, y->stream->kind);
+    if (!r) r = strcmp(x->stream->name, y->stream->name);
+    return r ? r : x->sum < y->sum ? -1 : x->sum > y->sum;
+}
+
+/* The streams of one side in order, each once; those of siblings left out. Where both sides have as
+   many ranks, the rank is part of what is compared. */
+static ckr_result ckr__diff_streams(ckr__differ *d, const ckr_ckpt *k, bool by_rank,
+                                    ckr__diff_stream ***out, uint64_t *n)
+{
+    const ckr_state *s = &k->state;
+    ckr__diff_stream *all = CKR__NEW_N(&d->c, ckr__diff_stream, s->n_rng);
+    ckr__diff_stream **list = CKR__NEW_N(&d->c, ckr__diff_stream *, s->n_rng);
+    ckr__rng_saved *saved = NULL;
+    uint64_t i, m = 0;
+    ckr_result r = all && list ? ckr__rng_states(&d->c, k, &saved) : d->c.err->code;
+    *out = list;
+    *n = 0;
+    for (i = 0; i < s->n_rng && r == CKR_OK; i++) {
+        if (s->rng[i].sibling) continue;
+        all[m].stream = &s->rng[i];
+        all[m].sum = ckr__rng_sum(&d->c, saved[i].state);
+        if (by_rank) all[m].sum = ckr__mix(all[m].sum + s->rng[i].rank);
+        list[m] = &all[m];
+        m++;
+    }
+    if (r == CKR_OK && !ckr__sort(&d->c, (void **)list, (size_t)m, ckr__diff_stream_cmp))
+        r = d->c.err->code;
+    for (i = 0; i < m && r == CKR_OK; i++)
+        if (!*n || ckr__diff_stream_cmp(list[*n - 1], list[i]) != 0) list[(*n)++] = list[i];
+    return r;
+}
+
+static bool ckr__diff_rng_note(ckr__differ *d, const ckr_stream *x, const uint64_t only[2])
+{
+    return ckr__diff_note(d, "CKR_DIFF_RNG", ckr__printf(&d->c, "%s %s", x->kind, x->name),
+                          ckr__printf(&d->c, "%llu of its own", (unsigned long long)only[0]),
+                          ckr__printf(&d->c, "%llu of its own", (unsigned long long)only[1]));
+}
+
+/* Random streams by value: the same rank's where both sides have as many ranks, else whether each
+   side's are among the other's. */
+static ckr_result ckr__diff_rng(ckr__differ *d)
+{
+    const bool by_rank = d->a->state.topology.ranks == d->b->state.topology.ranks;
+    ckr__diff_stream **x, **y;
+    uint64_t nx, ny, i = 0, k = 0, only[2] = { 0, 0 };
+    ckr_result r = ckr__diff_streams(d, d->a, by_rank, &x, &nx);
+    if (r == CKR_OK) r = ckr__diff_streams(d, d->b, by_rank, &y, &ny);
+    while (r == CKR_OK && (i < nx || k < ny)) {
+        const int side = i == nx ? 1 : k == ny ? -1 : ckr__diff_stream_cmp(x[i], y[k]);
+        const ckr_stream *at = side > 0 ? y[k]->stream : x[i]->stream, *next;
+        if (side) only[side > 0]++;
+        if (side <= 0) i++;
+        if (side >= 0) k++;
+        next = i < nx && !strcmp(x[i]->stream->kind, at->kind) &&
+                       !strcmp(x[i]->stream->name, at->name)
+                   ? x[i]->stream
+                   : k < ny && !strcmp(y[k]->stream->kind, at->kind) &&
+                             !strcmp(y[k]->stream->name, at->name)
+                         ? y[k]->stream
+                         : NULL;
+        if (next) continue;
+        if ((only[0] || only[1]) && !ckr__diff_rng_note(d, at, only)) r = d->c.err->code;
+        only[0] = only[1] = 0;
+    }
+    return r;
+}
+
 static ckr_result ckr__diff_others(ckr__differ *d)
 {
     const ckr_state *s = &d->a->state, *t = &d->b->state;
@@ -29096,7 +34146,7 @@ static ckr_result ckr__diff_others(ckr__differ *d)
             r = ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "position", s->schedules[i].position,
                                  t->schedules[i].position);
     }
-    return r;
+    return r == CKR_OK ? ckr__diff_rng(d) : r;
 }
 
 /* >>view ---------------------------------------------------------------------- */
