@@ -116,17 +116,19 @@
        >>schedule.torch_write >>schedule.node >>schedule.end >>schedule.change >>schedule.rebase
        >>schedule.retick >>rng >>rng.mt19937 >>rng.counter >>rng.words >>rng.seed >>rng.bytes
        >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform >>rng.normal >>rng.integers >>state
-       >>layout >>out >>dialects >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
-       >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
-       >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate >>accelerate.files
-       >>accelerate.probe >>accelerate.model >>accelerate.names >>accelerate.optimizer
-       >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.emit
-       >>accelerate.emit.optimizer >>accelerate.emit.schedule >>accelerate.emit.random
-       >>accelerate.emit.all >>dialect.table >>write.pickle >>write.image >>run >>lanes >>groups
-       >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
-       >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>output
-       >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt >>ckpt.side
-       >>ckpt.diff >>view >>epilogue
+       >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work >>rng.remap.read
+       >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report >>rng.remap.write
+       >>rng.remap.all >>layout >>out >>dialects >>nanotron >>nanotron.files >>nanotron.probe
+       >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
+       >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
+       >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
+       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
+       >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
+       >>accelerate.emit.random >>accelerate.emit.all >>dialect.table >>write.pickle >>write.image
+       >>run >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
+       >>groups.params >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume
+       >>plan >>plan.rng >>output >>output.paths >>verify >>verify.check >>verify.diff
+       >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -782,8 +784,8 @@ CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift);
 CKR_API bool       ckr_rng_distance(const ckr_rng *a, const ckr_rng *b, uint64_t max,
                                     uint64_t *words);
 
-/* The same mt19937 stream in another framework's container, without cached samples. False: `kind` is
-   no mt19937, or is torch's, which cannot stand at position 0.                           */
+/* The same mt19937 stream in another framework's container, without cached samples. False: `kind`
+   is no mt19937, or is torch's, which cannot stand at position 0.                        */
 CKR_API bool       ckr_rng_convert(const ckr_rng *r, ckr_rng_kind kind, ckr_rng *out);
 
 /* Draws, each what the framework's own call of that name gives from this state; the state
@@ -23271,8 +23273,8 @@ static ckr_node *ckr__nt_restream(void *user, ckr_node *n)
 static ckr_result ckr__nt_random_file(ckr__nt_job *x, uint32_t p, uint32_t d, uint32_t t)
 {
     const ckr__nt *nt = x->nt;
-    const uint64_t from = ((p < nt->pp ? p : 0) * (uint64_t)nt->dp + (d < nt->dp ? d : 0)) * nt->tp +
-                          (t < nt->tp ? t : 0);
+    const uint64_t stage = p < nt->pp ? p : 0, replica = d < nt->dp ? d : 0;
+    const uint64_t from = (stage * nt->dp + replica) * nt->tp + (t < nt->tp ? t : 0);
     const char *path = ckr__printf(x->c, "%lld/random/tp-%u-of-%u_dp-%u-of-%u_pp-%u-of-%u.pt",
                                    (long long)x->step, (unsigned)t, (unsigned)x->tp, (unsigned)d,
                                    (unsigned)x->dp, (unsigned)p, (unsigned)x->pp);
@@ -26242,7 +26244,8 @@ static ckr_result ckr__sana_say_random(ckr__ac_job *x)
                                "Sana's list goes by the local rank: processes of that number on "
                                "several machines start from equal streams");
     if (e == CKR_OK)
-        e = ckr__ac_say(x, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL, NULL,
+        e = ckr__ac_say(x, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL,
+                        NULL,
                         "Sana's file has one state of each for all ranks: the others would start "
                         "from rank 0's; their own are in ckptresume.json",
                         "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
@@ -26372,7 +26375,8 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
         for (k = 0; key && k < sizeof parts / sizeof *parts; k++)
             if (!strcmp(key, parts[k].key) && (x->t->without & parts[k].bit)) break;
         if (key && k < sizeof parts / sizeof *parts) continue;
-        if (key && !strcmp(key, "rng_state") && ckr_node_is_dict(v)) v = ckr__acc_streams(x, 0, v, 0);
+        if (key && !strcmp(key, "rng_state") && ckr_node_is_dict(v))
+            v = ckr__acc_streams(x, 0, v, 0);
         if (!v || !ckr__node_pair(x->w.c, top, f.root->u.items[2 * i], v)) return x->w.c->err->code;
     }
     x->random = true;

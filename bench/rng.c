@@ -1,53 +1,65 @@
-/* bench_rng: seconds per element of draws, best of 5; the same lines as bench_rng.py prints for torch. */
+/* bench/rng.c: draws of a torch CPU generator into memory that exists, one thread. "NAME: NS" a line;
+   rng.py puts torch's own beside them. Given "table", the jumps of mt19937 instead. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
-#include <time.h>
+#include "bench.h"
 
-static double now(void)
+enum { N = 1 << 22 };
+
+static const char *const names[] = { "uniform f32",  "uniform f64", "normal f32",
+                                     "normal f64",   "uniform bf16", "normal bf16",
+                                     "random i32",   "randint i64", "randperm" };
+
+static ckr_result draw(ckr_rng *r, int what, void *out)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    switch (what) {
+    case 0: return ckr_rng_uniform(r, CKR_DTYPE_F32, 0, 1, N, out);
+    case 1: return ckr_rng_uniform(r, CKR_DTYPE_F64, 0, 1, N, out);
+    case 2: return ckr_rng_normal(r, CKR_DTYPE_F32, 0, 1, N, out);
+    case 3: return ckr_rng_normal(r, CKR_DTYPE_F64, 0, 1, N, out);
+    case 4: return ckr_rng_uniform(r, CKR_DTYPE_BF16, 0, 1, N, out);
+    case 5: return ckr_rng_normal(r, CKR_DTYPE_BF16, 0, 1, N, out);
+    case 6: return ckr_rng_random(r, CKR_DTYPE_I32, N, (int64_t *)out);
+    case 7: return ckr_rng_integers(r, CKR_DTYPE_I64, 0, 1000, N, (int64_t *)out);
+    default: return ckr_rng_permutation(r, N, (int64_t *)out);
+    }
 }
 
-int main(void)
+static void jump(ckr_rng *r, const char *what, uint64_t n, uint32_t shift)
 {
-    const uint64_t n = 1 << 22;
-    void *out = malloc(n * 8);
+    bench_times b;
+    int i;
+    memset(&b, 0, sizeof b);
+    for (i = 0; i < bench_repeats(5); i++) {
+        const double t = bench_now();
+        if (ckr_rng_jump(r, n, shift) != CKR_OK) exit(1);
+        bench_add(&b, bench_now() - t);
+    }
+    bench_row(what, &b, 1e3, "ms", 0);
+}
+
+int main(int argc, char **argv)
+{
+    void *out = malloc((size_t)N * 8);
     ckr_rng r;
     int what, k;
-    static const char *const names[] = { "uniform f32", "uniform f64", "normal f32", "normal f64",
-                                         "uniform bf16", "normal bf16", "random i32", "randint i64", "randperm" };
     if (!out || ckr_rng_seed(&r, CKR_RNG_TORCH_CPU, 0) != CKR_OK) return 1;
-    for (what = 0; what < 9; what++) {
-        double best = 1e9;
-        for (k = 0; k < 5; k++) {
-            const double t = now();
-            double s;
-            if (what == 0) ckr_rng_uniform(&r, CKR_DTYPE_F32, 0, 1, n, out);
-            if (what == 1) ckr_rng_uniform(&r, CKR_DTYPE_F64, 0, 1, n, out);
-            if (what == 2) ckr_rng_normal(&r, CKR_DTYPE_F32, 0, 1, n, out);
-            if (what == 3) ckr_rng_normal(&r, CKR_DTYPE_F64, 0, 1, n, out);
-            if (what == 4) ckr_rng_uniform(&r, CKR_DTYPE_BF16, 0, 1, n, out);
-            if (what == 5) ckr_rng_normal(&r, CKR_DTYPE_BF16, 0, 1, n, out);
-            if (what == 6) ckr_rng_random(&r, CKR_DTYPE_I32, n, (int64_t *)out);
-            if (what == 7) ckr_rng_integers(&r, CKR_DTYPE_I64, 0, 1000, n, (int64_t *)out);
-            if (what == 8) ckr_rng_permutation(&r, n, (int64_t *)out);
-            s = now() - t;
-            if (s < best) best = s;
+    if (argc > 1 && !strcmp(argv[1], "table")) {
+        bench_head("Jumps of mt19937");
+        jump(&r, "by 4,000,000 words", 4000000, 0);
+        jump(&r, "by 2^40", (uint64_t)1 << 40, 0);
+        jump(&r, "by 2^128", 1, 128);
+    } else {
+        for (what = 0; what < 9; what++) {
+            double best = 1e9, t;
+            for (k = 0; k < bench_repeats(7); k++) {
+                t = bench_now();
+                if (draw(&r, what, out) != CKR_OK) return 1;
+                t = bench_now() - t;
+                if (t < best) best = t;
+            }
+            printf("%s: %.4f\n", names[what], best / N * 1e9);
         }
-        printf("%-14s %7.3f ns\n", names[what], best / (double)n * 1e9);
-    }
-    {
-        double t = now();
-        ckr_rng_jump(&r, 1, 128);
-        printf("mt19937 jump by 2^128 %.2f ms\n", (now() - t) * 1e3);
-        t = now();
-        ckr_rng_jump(&r, (uint64_t)1 << 40, 0);
-        printf("mt19937 jump by 2^40  %.2f ms\n", (now() - t) * 1e3);
-        t = now();
-        ckr_rng_jump(&r, 4000000, 0);
-        printf("mt19937 jump by 4e6   %.2f ms\n", (now() - t) * 1e3);
     }
     free(out);
     return 0;

@@ -3773,8 +3773,8 @@ static const verb all_verbs[] = {
       "ckptresume lr checkpoints/ --set total_steps=40000 --lr-policy splice --svg lr.svg" },
     { "rng", VERB_RNG, 1, verb_rng, "rng PATH [--ranks N]",
       "which random stream goes to which rank, next draws, proof of disjointness",
-      "Streams are matched by the axes over which they vary, never by raw rank; what has no place is "
-      "carried along, what is missing is derived from a recorded key, never copied.",
+      "Streams are matched by the axes over which they vary, never by raw rank; what has no place "
+      "is carried along, what is missing is derived from a recorded key, never copied.",
       "ckptresume rng checkpoints/ --dp 6" },
     { "version", VERB_VERSION, 0, verb_version, "version", "the version of the tool", "",
       "ckptresume version" },

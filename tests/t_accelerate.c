@@ -362,6 +362,11 @@ static void same_streams(const ckr_rng_streams *a, const ckr_rng_streams *b, con
     }
 }
 
+static const ckr_rng *torch_stream(const ckr_rng_streams *s, uint32_t rank)
+{
+    return ckr_rng_find(s, rank, "torch_cpu", "default")->state;
+}
+
 /* What a conversion wrote is what was planned; on the old number of ranks everything is back, those
    that had no rank in between too. */
 static void streams_come_back(void)
@@ -381,8 +386,8 @@ static void streams_come_back(void)
         same_streams(&saved, &back, "back");
         for (k = 0; k < have.n_ranks; k++)             /* no rank draws what another draws */
             for (m = 0; m < k; m++)
-                CHECK(!ckr_rng_equal(ckr_rng_find(&have, (uint32_t)k, "torch_cpu", "default")->state,
-                                     ckr_rng_find(&have, (uint32_t)m, "torch_cpu", "default")->state));
+                CHECK(!ckr_rng_equal(torch_stream(&have, (uint32_t)k),
+                                     torch_stream(&have, (uint32_t)m)));
         ckr_rng_streams_free(&want);
         ckr_rng_streams_free(&have);
         ckr_rng_streams_free(&back);
@@ -440,7 +445,7 @@ static void streams_hostile(void)
     memio_load(&disk, DATA "/acc024_w2/ckpt", "h");
     f = memio_find(&disk, "h/random_states_0.pkl");
     if (!CHECK(f != NULL)) return;
-    /* torch's 5056 bytes: a label, left, seeded, next; `left` follows the eight bytes of the label */
+    /* torch's 5056 bytes: a label of eight bytes, left, seeded, next */
     for (i = 0; i + 5056 <= (size_t)f->size; i++) {
         ckr_rng r;
         if (ckr_rng_decode(CKR_RNG_TORCH_CPU, f->data + i, 5056, &r, &e) != CKR_OK) continue;
