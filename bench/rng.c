@@ -1,5 +1,5 @@
-/* bench/rng.c: draws of a torch CPU generator into memory that exists, one thread. "NAME: NS" a line;
-   rng.py puts torch's own beside them. Given "table", the jumps of mt19937 instead. */
+/* bench/rng.c: draws of a torch CPU generator into memory that exists, one thread: "NAME: NS" lines,
+   beside which rng.py puts torch's own. Given "table", the jumps of mt19937 instead. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "bench.h"
