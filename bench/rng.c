@@ -1,4 +1,4 @@
-/* bench/rng.c: draws of a torch CPU generator into memory that exists, one thread: "NAME: NS" lines,
+/* bench/rng.c: draws of a torch CPU generator into existing memory, one thread: lines "NAME: NS",
    beside which rng.py puts torch's own. Given "table", the jumps of mt19937 instead. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
