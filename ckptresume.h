@@ -394,7 +394,8 @@ typedef enum ckr_dtype { CKR__DTYPES(CKR__DTYPE_ENUM) CKR_DTYPE_COUNT_ } ckr_dty
 typedef enum ckr_format {      /* the container                                      */
     CKR_FORMAT_AUTO = 0, CKR_FORMAT_SAFETENSORS, CKR_FORMAT_TORCH_ZIP, CKR_FORMAT_TORCH_LEGACY,
     CKR_FORMAT_PICKLE, CKR_FORMAT_NPY, CKR_FORMAT_NPZ, CKR_FORMAT_JSON, CKR_FORMAT_YAML,
-    CKR_FORMAT_DCP, CKR_FORMAT_LLMC, CKR_FORMAT_TEXT
+    CKR_FORMAT_DCP, CKR_FORMAT_LLMC, CKR_FORMAT_TEXT,
+    CKR_FORMAT_RAW             /* only written: bytes and tensors, one after another   */
 } ckr_format;
 
 typedef struct ckr_topology {  /* parallel sizes; 0 in a target means "as the source" */
@@ -589,6 +590,7 @@ typedef struct ckr_tensor {
     uint32_t       n_pieces, cap_pieces;
     uint32_t       index;
     bool           requires_grad, buffer;
+    bool           stochastic; /* rounded up or down by chance: either neighbour of the master */
 } ckr_tensor;
 
 typedef struct ckr_group {     /* a parameter group of the optimizer                   */
@@ -668,6 +670,7 @@ typedef struct ckr_state {
     ckr_leftover *leftovers; uint64_t n_leftovers;
     ckr_note     *notes;     uint64_t n_notes;
     void         *dialect_data;           /* what a dialect keeps for its own writer   */
+    const ckr_node *carried;   /* what the side file keeps of another topology, or NULL  */
 } ckr_state;
 
 CKR_API uint32_t    ckr_version(void);                 /* of the implementation: CKR_VERSION      */
@@ -726,6 +729,9 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     const ckr_group *groups;   /* the coming run's, when they are others: parameters by name;
                                   hyper holds what it asks for, or NULL. NULL: the source's */
     uint64_t     n_groups;
+    const char  *data;         /* glob of the coming run's token files; NULL: not known  */
+    int64_t      micro_batch, seq_len;     /* of the coming run, for its place in the data; 0:
+                                              not known                                  */
 } ckr_target;
 
 typedef enum ckr_verdict {
@@ -14543,8 +14549,9 @@ struct ckr_entry {
 
 typedef struct ckr__out_file {
     const char  *path;         /* relative to the output                                */
-    ckr_format   format;       /* TORCH_ZIP, SAFETENSORS, or TEXT                       */
-    ckr_node    *root;         /* TORCH_ZIP: any tree; SAFETENSORS: dict name -> ENTRY   */
+    ckr_format   format;       /* TORCH_ZIP, SAFETENSORS, RAW, or TEXT                  */
+    ckr_node    *root;         /* TORCH_ZIP: any tree; SAFETENSORS: dict name -> ENTRY;
+                                  RAW: list of BYTES and ENTRY, as they follow each other */
     ckr_node    *metadata;     /* SAFETENSORS: dict str -> str, or NULL: no __metadata__ */
     const void  *text;
     uint64_t     n_text;
@@ -14559,6 +14566,8 @@ typedef struct ckr__out {
     uint64_t        n_files;
     int64_t vocab,
         padded_vocab; /* what the files' rows mean, for the side file; 0: nothing to say */
+    ckr_node *carried;         /* for the side file: comes back as ckr_state.carried; or NULL */
+    bool      zero_told;       /* the ZeRO stage was asked for, it is not only the source's */
 } ckr__out;
 
 static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_format format)
@@ -23288,6 +23297,36 @@ static ckr_result ckr__pack_safetensors(ckr__packer *p)
     return r;
 }
 
+/* Bytes and tensors without anything between them: the root's list, item by item. */
+static ckr_result ckr__pack_raw(ckr__packer *p)
+{
+    const ckr_node *root = p->f->root;
+    bool ok = ckr_node_is_list(root);
+    uint64_t i, n = 0;
+    ckr_result r = CKR_OK;
+    for (i = 0; ok && i < root->count; i++) {
+        const uint8_t kind = root->u.items[i]->kind;
+        ok = kind == CKR_NODE_ENTRY || kind == CKR_NODE_BYTES;
+        n += kind == CKR_NODE_ENTRY;
+    }
+    if (!ok || n != p->f->n_entries)
+        return ckr__fail(p->c->err, CKR_ITEM_WRITE_ENTRY, p->f->path, CKR_NO_OFFSET, NULL,
+                         "%llu entries are listed, the root is no list of bytes and as many",
+                         (unsigned long long)p->f->n_entries);
+    p->img->segs = CKR__NEW_N(p->c, ckr__seg, root->count);
+    if (!p->img->segs) return p->c->err->code;
+    for (i = 0; i < root->count && r == CKR_OK; i++) {
+        const ckr_node *x = root->u.items[i];
+        if (x->kind == CKR_NODE_BYTES) {
+            r = ckr__pack_seg(p, x->count, (const uint8_t *)x->u.str, NULL, false);
+        } else {
+            x->u.entry->offset = p->img->size;
+            r = ckr__pack_seg(p, x->u.entry->n_bytes, NULL, x->u.entry, false);
+        }
+    }
+    return r;
+}
+
 /* Any file --------------------------------------------------------------------- */
 
 static ckr_result ckr__pack_text(ckr__packer *p)
@@ -23316,6 +23355,7 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     case CKR_FORMAT_TORCH_ZIP:   r = ckr__pack_torch(&p); break;
     case CKR_FORMAT_SAFETENSORS: r = ckr__pack_safetensors(&p); break;
     case CKR_FORMAT_TEXT:        r = ckr__pack_text(&p); break;
+    case CKR_FORMAT_RAW:         r = ckr__pack_raw(&p); break;
     default:
         r = ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
                       "no format that can be written");
@@ -23514,6 +23554,7 @@ typedef struct ckr__lane {
     const uint8_t *window;     /* of pieces that have neither file nor memory: bytes    */
     uint64_t   window_at;      /* of the destination from window_at on                  */
     /* of comparisons */
+    bool       either;         /* a cast may have rounded up or down                    */
     uint64_t   n_differ;
     double     max_abs;
     uint64_t   max_ulp;
@@ -23683,6 +23724,19 @@ static void ckr__compare_elements(ckr__lane *w, ckr_dtype t, const uint8_t *x, c
     }
 }
 
+/* fp32 against bf16 that was rounded up or down: its upper half, or one more away from zero where
+   the lower half is not zero. */
+static void ckr__compare_either(ckr__lane *w, const uint8_t *x, const uint8_t *y, uint64_t n)
+{
+    for (; n > 0; n--, x += 4, y += 2) {
+        uint32_t a;
+        uint16_t b;
+        memcpy(&a, x, 4);
+        memcpy(&b, y, 2);
+        if (b != a >> 16 && (!(a & 0xffff) || b != (a >> 16) + 1)) w->n_differ++;
+    }
+}
+
 /* A run of n elements of a, cast to b's dtype where they differ, against b. */
 static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t b, int64_t n)
 {
@@ -23693,13 +23747,17 @@ static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64
         const uint8_t *x = ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea);
         const uint8_t *y = ckr__fetch_native(w, 1, op->pb, b, (uint64_t)part * eb);
         if (!x || !y) return false;
-        if (ta != tb) {
-            uint8_t *cast = w->temp + CKR__RUN_PART / 2;
-            ckr__convert(tb, cast, ta, x, (uint64_t)part);
-            x = cast;
+        if (w->either && ta == CKR_DTYPE_F32 && tb == CKR_DTYPE_BF16) {
+            ckr__compare_either(w, x, y, (uint64_t)part);
+        } else {
+            if (ta != tb) {
+                uint8_t *cast = w->temp + CKR__RUN_PART / 2;
+                ckr__convert(tb, cast, ta, x, (uint64_t)part);
+                x = cast;
+            }
+            if (memcmp(x, y, (size_t)part * (size_t)eb) != 0)
+                ckr__compare_elements(w, tb, x, y, (uint64_t)part);
         }
-        if (memcmp(x, y, (size_t)part * (size_t)eb) != 0)
-            ckr__compare_elements(w, tb, x, y, (uint64_t)part);
         w->bytes_read += (uint64_t)part * (ea + eb);
         a += (uint64_t)part * ea;
         b += (uint64_t)part * eb;
@@ -27029,6 +27087,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     p->out.c = &p->ctx;
     if (target) p->target = *target;
     else p->target.topology.zero = -1;
+    p->out.zero_told = p->target.topology.zero >= 0;
     ckr__plan_target(p, &src->state);
     d = ckr__dialect_find(p->target.dialect);
     r = ckr__plan_window(p, max_bytes);
@@ -27989,12 +28048,15 @@ static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_
     ckr_result r;
     char what[160];
     uint64_t n;
+    uint32_t i;
     if (!param || !ckr__is_float(param->dtype) || !ckr__is_float(master->dtype) ||
         param->n_dims != master->n_dims ||
         memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape))
         return CKR_OK;
+    for (i = 0; i < crew->n; i++) crew->lanes[i].either = param->stochastic;
     r = ckr__compare(&k->c, &k->ckpt->ctx, &k->ckpt->ctx, crew, master, master->pieces,
                      master->n_pieces, param->pieces, param->n_pieces, true);
+    for (i = 0; i < crew->n; i++) crew->lanes[i].either = false;
     n = ckr__crew_differ(crew);
     if (r != CKR_OK || !n) return r;
     snprintf(what, sizeof what, "%llu elements of the %s master do not round to the %s parameter",
@@ -28559,16 +28621,19 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
     ckr_node_i64(ckr_node_find(k->side, "/vocab/padded"), &padded);
     ckr__state_init(&k->state);
     k->state.vocab = vocab ? vocab : told;
+    k->state.carried = ckr_node_get(k->side, "carried");
     if (!ckr__side_order(c, k->side, desc, &named)) return c->err->code;
     r = d->read_fn(c, k->dir, &named, &k->state);
     if (r == CKR_E_MISMATCH && c->err->item == CKR_ITEM_TRAINER_NAMES && !(desc && desc->names)) {
         ckr__error_reset(c);        /* the files win: they are another run's            */
         ckr__state_init(&k->state);
         k->state.vocab = vocab ? vocab : told;
+        k->state.carried = ckr_node_get(k->side, "carried");
         r = d->read_fn(c, k->dir, desc, &k->state);
     }
     if (r == CKR_OK && !vocab && told && k->state.padded_vocab != padded) {
         ckr__state_init(&k->state); /* the files win: another padding than was written */
+        k->state.carried = ckr_node_get(k->side, "carried");
         r = d->read_fn(c, k->dir, desc, &k->state);
         if (r == CKR_OK &&
             !ckr__note(c, &k->state.notes, &k->state.n_notes, "CKR_W_SIDE_FILE", CKR_CHANGED,
@@ -28892,6 +28957,7 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
         ok = ckr__node_set(c, vocab, "logical", ckr__node_int(c, w->plan->out.vocab)) &&
              ckr__node_set(c, vocab, "padded", ckr__node_int(c, w->plan->out.padded_vocab)) &&
              ckr__node_set(c, root, "vocab", vocab);
+    if (ok && w->plan->out.carried) ok = ckr__node_set(c, root, "carried", w->plan->out.carried);
     if (!ok || !ckr__node_set(c, root, "tensors", ckr__side_tensors(c, s, written, use)))
         return false;
     if (ckr__json_put(side, root, 1, false) != CKR_OK) return false;

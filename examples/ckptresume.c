@@ -1130,9 +1130,11 @@ static const option all_options[] = {
     { "to-version", "V", KIND_LATER, 0, VERB_TARGET, NULL },
     { "rng", "POLICY", KIND_LATER, 0, VERB_TARGET, "keep" },
     { "seed", "S", KIND_LATER, 0, VERB_TARGET, NULL },
-    { "data", "GLOB", KIND_LATER, 0, VERB_TARGET, NULL },
-    { "micro-batch", "B", KIND_LATER, 0, VERB_TARGET, NULL },
-    { "seq-len", "T", KIND_LATER, 0, VERB_TARGET, NULL }
+    { "data", "GLOB", KIND_TEXT, AT(target.data), VERB_TARGET,
+      "the coming run's token files, where the position in the data is counted anew (llm.c)" },
+    { "micro-batch", "B", KIND_ROWS, AT(target.micro_batch), VERB_TARGET,
+      "its samples of one process and micro-step" },
+    { "seq-len", "T", KIND_ROWS, AT(target.seq_len), VERB_TARGET, "its tokens of one sample" }
 };
 
 static bool parse_u64(const char *s, uint64_t max, uint64_t *out)
