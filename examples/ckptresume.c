@@ -2940,6 +2940,7 @@ static int verb_convert(job *j)
 static int verb_export(job *j)
 {
     j->o.target.dialect = "safetensors";
+    j->o.target.variant = "live";      /* the module's own names */
     if (!j->o.target.slots) j->o.target.slots = "params";
     return plan_verb(j, j->args[1]);
 }
