@@ -47,6 +47,7 @@
        Nanotron           0.4 to HEAD; TP, PP, DP, ZeRO-0 and 1       loads in unpatched HEAD
        accelerate, HF     save_state, checkpoint-N, epoch_x_step_y    any number of processes
        Trainer, Sana
+       llm.c              model, state, DONE; ZeRO-0, 1; fp32, bf16   any number of processes
 
    What it does not do: inflate deflated members (torch writes none), run anything, guess. It reads
    no environment variable, prints nothing, installs no handler, and has no global state.
@@ -120,11 +121,12 @@
        >>accelerate.probe >>accelerate.model >>accelerate.names >>accelerate.optimizer
        >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.emit
        >>accelerate.emit.optimizer >>accelerate.emit.schedule >>accelerate.emit.random
-       >>accelerate.emit.all >>dialect.table >>write.pickle >>write.image >>run >>lanes >>groups
-       >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
-       >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>output
-       >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt >>ckpt.side
-       >>ckpt.diff >>view >>epilogue
+       >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.carried
+       >>llmc.data >>llmc.emit >>llmc.gpt2 >>dialect.table >>write.pickle >>write.image >>run
+       >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
+       >>groups.params >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan
+       >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
+       >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -14581,6 +14583,8 @@ typedef struct ckr__out {
         padded_vocab; /* what the files' rows mean, for the side file; 0: nothing to say */
     ckr_node *carried;         /* for the side file: comes back as ckr_state.carried; or NULL */
     bool      zero_told;       /* the ZeRO stage was asked for, it is not only the source's */
+    bool      renamed;         /* the target's tensors are other ones than the source's: their
+                                  digests say nothing of it                              */
 } ckr__out;
 
 static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_format format)
@@ -21739,13 +21743,13 @@ static const ckr__dialect ckr__sana = { "sana", NULL, ckr__sana_probe, ckr__sana
 /* >>llmc ---------------------------------------------------------------------- */
 /* Checkpoints of karpathy/llm.c (train_gpt2.cu), GPT-2 in plain C. Little-endian, no checksums:
      model_SSSSSSSS.bin          rank 0's: int32[256], 16 parameter tensors, fp32 or bf16
-     state_SSSSSSSS_RRRRR.bin    each rank's: int32[256], m, v and perhaps masters in fp32, and for a
-                                 shuffling loader its file order, its permutation, its generator
+     state_SSSSSSSS_RRRRR.bin    each rank's: int32[256], m, v, perhaps masters in fp32; of a loader
+                                 that shuffles its file order, permutation and generator
      DONE_SSSSSSSS               empty, written last
    Several steps may share the directory; the highest DONE is the one that llm.c takes. Layers are
    stacked in axis 0. With ZeRO-1 rank r of P holds the r-th of P equal parts of each layer of each
-   tensor, flattened; the files do not name the stage, their sizes tell it. Each rank's loader has an
-   order of its own, and its position counts samples of P * B * T tokens. */
+   tensor, flattened; the files do not name the stage, their sizes tell it. Each rank's loader
+   has an order of its own, and its position counts samples of P * B * T tokens. */
 
 #define CKR__LM_HEAD 1024u
 #define CKR__LM_MT   2520u     /* u64 seed, i32 left, u32 next, u32[624], u32[2]        */
@@ -21849,7 +21853,7 @@ static uint64_t ckr__lm_numel(const ckr__lm_dims *d, int i, uint64_t *layer)
     return ckr__lm_shapes[i].layered ? *layer * (uint64_t)d->L : *layer;
 }
 
-/* Sums the tensors up; false when anything does not fit 60 bits, so that byte sizes do not either. */
+/* Sums the tensors up; false when anything does not fit 60 bits, and bytes might not fit 63. */
 static bool ckr__lm_total(ckr__lm_dims *d)
 {
     int i;
@@ -22682,7 +22686,7 @@ static ckr_result ckr__lm_counts(ckr__lm_job *x, const char *code, ckr_severity 
     return ckr__lm_say(x, code, severity, subject, a, b, reason, remedy);
 }
 
-/* '*' any run, '?' one character, as glob matches a name; a leading dot is matched by a dot only. */
+/* '*' any run, '?' one character, as glob matches a name; a leading dot only by a dot. */
 static bool ckr__lm_match(const char *pattern, const char *s)
 {
     const char *star = NULL, *back = NULL;
@@ -22839,7 +22843,7 @@ static ckr_result ckr__lm_data_files(ckr__lm_job *x)
     const int64_t B = x->t->micro_batch, T = x->t->seq_len;
     uint64_t i;
     ckr_result r;
-    if (!x->t->data || (x->t->without & CKR_DATA) || !x->P) return CKR_OK;
+    if (!x->t->data || ((x->t->without & CKR_DATA) && x->P)) return CKR_OK;
     if (B <= 0 || T <= 0 || B > 1 << 24 || T > 1 << 24)
         return ckr__lm_refuse(x, CKR_ITEM_LLMC_DATA, "data",
                               "the place in the files is counted in samples of processes x B x T "
@@ -22847,7 +22851,8 @@ static ckr_result ckr__lm_data_files(ckr__lm_job *x)
                               "--micro-batch B and --seq-len T together with --data");
     r = ckr__lm_token_files(x);
     x->unit = (uint64_t)x->Q * (uint64_t)B * (uint64_t)T;
-    if (r == CKR_OK && x->shuffle && x->n_files != x->from[0].n_files)
+    if (!x->P) x->shuffle = true;
+    if (r == CKR_OK && x->P && x->shuffle && x->n_files != x->from[0].n_files)
         return ckr__lm_counts(x, ckr_item_name(CKR_ITEM_LLMC_DATA), CKR_ERROR, "data: token files",
                               x->from[0].n_files, x->n_files,
                               "llm.c stops when their number is another",
@@ -22857,7 +22862,7 @@ static ckr_result ckr__lm_data_files(ckr__lm_job *x)
             return ckr__lm_refuse(x, CKR_ITEM_LLMC_DATA, "data",
                                   "a token file is shorter than one sample of all processes",
                                   "a smaller --micro-batch");
-    return r == CKR_OK ? ckr__lm_old_unit(x) : r;
+    return r == CKR_OK && x->P ? ckr__lm_old_unit(x) : r;
 }
 
 /* Samples of a file in the coming run. */
@@ -22878,6 +22883,11 @@ static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, u
     ckr__lm_mt_seed(&mt, 42 + rank);
     ckr__lm_shuffle(&mt, order, n_files);
     first = ckr__lm_new_samples(x, ckr__load_u32(order), known);
+    if (ckr__lm_new_samples(x, ckr__load_u32(order + 4 * shard), known) > first) {
+        const uint32_t other = ckr__load_u32(order + 4 * shard);       /* llm.c would not take it */
+        ckr__store_u32(order + 4 * shard, ckr__load_u32(order));
+        ckr__store_u32(order, other);
+    }
     for (i = 0; i <= shard; i++) {
         n = ckr__lm_new_samples(x, ckr__load_u32(order + 4 * i), known);
         p = ckr__lm_section_new(x->c, n_files, n > first ? n : first);
@@ -22890,8 +22900,8 @@ static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, u
     return p;
 }
 
-/* The saved order, its samples cut or put together anew: old samples of k new ones keep their order,
-   as a whole; any other change shuffles again, on from the saved generator. */
+/* The saved order, its samples cut or put together anew: where an old sample is k new ones they keep
+   its place; any other change shuffles again, on from the saved generator. */
 static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n, uint64_t room)
 {
     const uint64_t old = ckr__lm_samples_of(
@@ -22947,12 +22957,15 @@ static ckr_result ckr__lm_counted(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 /* At the beginning of the data. */
 static ckr_result ckr__lm_begin(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 {
-    const ckr__lm_rank *k = &x->from[r < x->P ? r : 0];
+    const ckr__lm_rank *k = x->P ? &x->from[r < x->P ? r : 0] : NULL;
+    const uint64_t n_files = k ? k->n_files : x->n_files;
     to->shard = to->sample = 0;
     if (!x->shuffle) return CKR_OK;
-    to->section = ckr__lm_fresh(x, r, k->n_files, k->n_samples, 0);
-    to->n_section = ckr__lm_section_size(k->n_files, k->n_samples);
-    return to->section ? CKR_OK : x->c->err->code;
+    to->section = ckr__lm_fresh(x, r, n_files, k ? k->n_samples : 0, 0);
+    if (!to->section) return x->c->err->code;
+    to->n_samples = ckr__load_u64(to->section + 8 + 4 * n_files);
+    to->n_section = ckr__lm_section_size(n_files, to->n_samples);
+    return CKR_OK;
 }
 
 /* Where rank r of the coming run stands. */
@@ -22962,8 +22975,8 @@ static ckr_result ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
     memset(to, 0, sizeof *to);
     if (x->P) *to = x->from[known ? r : 0];
     if (!known || (x->t->without & CKR_RNG)) to->rng = to->rng_last = CKR__LM_SEED + (uint64_t)r;
-    if (!x->P) return CKR_OK;
-    if (x->t->without & CKR_DATA) return ckr__lm_begin(x, r, to);
+    if (!x->P && !x->shuffle) return CKR_OK;
+    if (!x->P || (x->t->without & CKR_DATA)) return ckr__lm_begin(x, r, to);
     if (x->tokens) return ckr__lm_counted(x, r, to);
     if (known || !x->shuffle) return CKR_OK;
     to->section = ckr__lm_fresh(x, r, to->n_files, to->n_samples, to->shard);
@@ -22975,7 +22988,11 @@ static ckr_result ckr__lm_say_places(ckr__lm_job *x)
 {
     char what[120];
     ckr_result r = CKR_OK;
-    if (!x->P) return CKR_OK;
+    if (!x->P)
+        return ckr__lm_say(x, "CKR_W_DATA_NEW", CKR_APPROX, "data and random streams", NULL, NULL,
+                           x->tokens ? "they begin as in a new run of llm.c"
+                                     : "they begin as in a new run of llm.c, and are not shuffled",
+                           x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T to shuffle");
     if (x->Q < x->P && !(x->t->without & CKR_RNG))
         r = ckr__lm_counts(x, "CKR_W_RNG_DROPPED", CKR_APPROX, "random streams", x->P, x->Q,
                            "the other ranks' generators and loaders are kept in ckptresume.json",
@@ -23211,7 +23228,7 @@ static ckr_result ckr__lm_allowed(ckr__lm_job *x)
                           "llm.c loads fp32 and bf16 parameters", "--dtype float32 or bfloat16");
 }
 
-/* The stage of the coming run: asked for, it is that or refused; kept, it falls back as llm.c does. */
+/* The stage of the coming run: asked for, it is that or refused; kept, it may fall back to 0. */
 static ckr_result ckr__lm_stage(ckr__lm_job *x)
 {
     char what[160];
@@ -23287,8 +23304,8 @@ static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
 }
 
 /* >>llmc.gpt2 ----------------------------------------------------------------- */
-/* GPT-2 as its own library names it: transformer.h.N.attn.c_attn.weight and so on, a tensor for each
-   layer, matrices (in, out). From elsewhere (out, in), as torch's Linear has them, is taken too. */
+/* GPT-2 as its own library names it: transformer.h.N.attn.c_attn.weight and so on, one for each layer,
+   matrices (in, out). From elsewhere (out, in), as torch's Linear has them, is taken too. */
 
 static const char *ckr__lm_gpt2_name(ckr__ctx *c, const char *prefix, int i, int64_t layer)
 {
@@ -23349,13 +23366,23 @@ static bool ckr__lm_gpt2_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
 static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state *s)
 {
     const ckr__lm *m = (const ckr__lm *)s->dialect_data;
-    return !f->metadata ||
-           (ckr__node_set(c, f->metadata, "llmc.n_head",
-                          ckr__node_str(c, ckr__printf(c, "%lld", (long long)m->dims.NH))) &&
-            ckr__node_set(c, f->metadata, "llmc.padded_vocab",
-                          ckr__node_str(c, ckr__printf(c, "%lld", (long long)m->dims.Vp))) &&
-            ckr__node_set(c, f->metadata, "llmc.step",
-                          ckr__node_str(c, ckr__printf(c, "%lld", (long long)s->progress.step))));
+    const char *const keys[] = { "llmc.n_head", "llmc.padded_vocab", "llmc.step" };
+    const int64_t values[] = { m->dims.NH, m->dims.Vp, s->progress.step };
+    ckr_node *d = f->metadata, *versions = ckr__node(c, CKR_NODE_ODICT);
+    int i;
+    if (!d) {                  /* the attribute that torch's modules give their state dicts */
+        d = ckr__node(c, CKR_NODE_DICT);
+        f->root->kind = CKR_NODE_ODICT;
+        f->root->attrs = ckr__node(c, CKR_NODE_DICT);
+        if (!ckr__node_set(c, versions, "", d) ||
+            !ckr__node_set(c, f->root->attrs, "_metadata", versions))
+            return false;
+    }
+    for (i = 0; i < 3; i++)
+        if (!ckr__node_set(c, d, keys[i],
+                           ckr__node_str(c, ckr__printf(c, "%lld", (long long)values[i]))))
+            return false;
+    return true;
 }
 
 /* A number that a plain file's metadata holds for us; -1: it does not. */
@@ -23364,9 +23391,10 @@ static int64_t ckr__lm_gpt2_told(const ckr_state *s, const char *key)
     uint64_t i;
     int64_t v = -1;
     for (i = 0; i < s->n_leftovers; i++) {
-        const char *text = strcmp(s->leftovers[i].path, "__metadata__")
-                               ? NULL
-                               : ckr_node_str(ckr_node_get(s->leftovers[i].node, key));
+        const ckr_node *d = s->leftovers[i].node,
+                       *of_torch = ckr_node_get(ckr_node_get(d, "_metadata"), "");
+        const char *text = ckr_node_str(ckr_node_get(of_torch ? of_torch : d, key));
+        if (strcmp(s->leftovers[i].path, "__metadata__") != 0) text = NULL;
         if (text && (!ckr__nt_step_of(text, &v) || v > INT32_MAX)) v = -1;
     }
     return v;
@@ -23425,7 +23453,7 @@ static ckr_result ckr__lm_gpt2_slot(ckr__lm_job *x, ckr__lm_names *k, uint32_t s
     return CKR_OK;
 }
 
-/* Sizes from the shapes; the heads from metadata, else 64 channels each, as all of GPT-2 has them. */
+/* Sizes from the shapes; the heads from metadata, else of 64 channels, as in every GPT-2. */
 static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x, ckr__lm_names *k)
 {
     const ckr_tensor *wte = ckr__lm_gpt2_find(x, k, 0, 0, 0),
@@ -23550,6 +23578,7 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.by = CKR__NEW_N(c, ckr_tensor **, 4);
     if (!x.by) return c->err->code;
     if (!strcmp(s->dialect, "llmc")) x.m = (const ckr__lm *)s->dialect_data;
+    out->renamed = !x.m;
     r = x.m ? ckr__lm_from_llmc(&x) : ckr__lm_from_gpt2(&x);
     if (r != CKR_OK || x.refused) return r;
     if (x.state && !x.by[3] && x.dtype == CKR_DTYPE_BF16 && x.by[0][0]->dtype == CKR_DTYPE_F32)
@@ -30801,8 +30830,9 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
              ckr__node_set(c, vocab, "padded", ckr__node_int(c, w->plan->out.padded_vocab)) &&
              ckr__node_set(c, root, "vocab", vocab);
     if (ok && w->plan->out.carried) ok = ckr__node_set(c, root, "carried", w->plan->out.carried);
-    if (!ok || !ckr__node_set(c, root, "tensors", ckr__side_tensors(c, s, written, use)))
-        return false;
+    if (ok && !w->plan->out.renamed)
+        ok = ckr__node_set(c, root, "tensors", ckr__side_tensors(c, s, written, use));
+    if (!ok) return false;
     if (ckr__json_put(side, root, 1, false) != CKR_OK) return false;
     ckr__buf_u8(side, '\n');
     return !side->failed;
@@ -30827,7 +30857,7 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
             const ckr_entry *e = w->plan->out.files[i]->entries[k];
             for (m = 0; m < e->n_binds; m++) {
                 const ckr__bind *b = &e->binds[m];
-                if (!b->tensor->slot[0]) continue;
+                if (!b->tensor->slot[0] || b->piece.replica) continue; /* its digest counts once */
                 use[b->tensor->index] = true;
                 dtype[b->tensor->index] = (uint8_t)e->dtype;
             }
