@@ -47,6 +47,7 @@
        Nanotron           0.4 to HEAD; TP, PP, DP, ZeRO-0 and 1       loads in unpatched HEAD
        accelerate, HF     save_state, checkpoint-N, epoch_x_step_y    any number of processes
        Trainer, Sana
+       llm.c              model, state, DONE; ZeRO-0, 1; fp32, bf16   any number of processes
 
    What it does not do: inflate deflated members (torch writes none), run anything, guess. It reads
    no environment variable, prints nothing, installs no handler, and has no global state.
@@ -124,11 +125,12 @@
        >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
        >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
        >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
-       >>accelerate.emit.random >>accelerate.emit.all >>dialect.table >>write.pickle >>write.image
-       >>run >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
-       >>groups.params >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume
-       >>plan >>plan.rng >>output >>output.paths >>verify >>verify.check >>verify.diff
-       >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
+       >>accelerate.emit.random >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
+       >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>dialect.table >>write.pickle
+       >>write.image >>run >>lanes >>groups >>groups.fields >>groups.values >>groups.notes
+       >>groups.classes >>groups.params >>groups.pools >>groups.decide >>groups.settle
+       >>groups.match >>resume >>plan >>plan.rng >>output >>output.paths >>verify >>verify.check
+       >>verify.diff >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -342,7 +344,20 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(RNG_VALUE,            E_FORMAT,      "a generator's state holds a value that no run makes")  \
     X(RNG_FORM,             E_FORMAT,      "not the state of a generator")                         \
     X(RNG_LINEAGE,          E_FORMAT,      "the record of random streams contradicts itself")      \
-    X(RNG_EXHAUSTED,        E_LIMIT,       "no seed is left to derive a stream from")
+    X(RNG_EXHAUSTED,        E_LIMIT,       "no seed is left to derive a stream from")              \
+    X(LLMC_MAGIC,           E_FORMAT,      "not a file of llm.c")                                  \
+    X(LLMC_VERSION,         E_UNSUPPORTED, "a version of llm.c's files that is not known")         \
+    X(LLMC_HEADER,          E_FORMAT,      "an impossible size in a header of llm.c")              \
+    X(LLMC_SIZE,            E_FORMAT,      "a file of llm.c ends where it should not")             \
+    X(LLMC_INCOMPLETE,      E_MISMATCH,    "there is no DONE file of llm.c")                       \
+    X(LLMC_MISSING,         E_MISMATCH,    "a rank's state file is missing")                       \
+    X(LLMC_FOREIGN,         E_MISMATCH,    "a state file of another run")                          \
+    X(LLMC_RANKS,           E_MISMATCH,    "the ranks' state files disagree")                      \
+    X(LLMC_SHUFFLE,         E_FORMAT,      "the loader's order cannot be understood")              \
+    X(LLMC_ZERO_UNEVEN,     E_REFUSED,     "the processes do not divide every tensor")             \
+    X(LLMC_SOURCE,          E_REFUSED,     "the tensors are not those of GPT-2")                   \
+    X(LLMC_TOKENS,          E_FORMAT,      "not a token file of llm.c")                            \
+    X(LLMC_DATA,            E_REFUSED,     "the place in the data cannot be kept")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -405,7 +420,8 @@ typedef enum ckr_dtype { CKR__DTYPES(CKR__DTYPE_ENUM) CKR_DTYPE_COUNT_ } ckr_dty
 typedef enum ckr_format {      /* the container                                      */
     CKR_FORMAT_AUTO = 0, CKR_FORMAT_SAFETENSORS, CKR_FORMAT_TORCH_ZIP, CKR_FORMAT_TORCH_LEGACY,
     CKR_FORMAT_PICKLE, CKR_FORMAT_NPY, CKR_FORMAT_NPZ, CKR_FORMAT_JSON, CKR_FORMAT_YAML,
-    CKR_FORMAT_DCP, CKR_FORMAT_LLMC, CKR_FORMAT_TEXT
+    CKR_FORMAT_DCP, CKR_FORMAT_LLMC, CKR_FORMAT_TEXT,
+    CKR_FORMAT_RAW             /* only written: bytes and tensors, one after another   */
 } ckr_format;
 
 typedef struct ckr_topology {  /* parallel sizes; 0 in a target means "as the source" */
@@ -600,6 +616,7 @@ typedef struct ckr_tensor {
     uint32_t       n_pieces, cap_pieces;
     uint32_t       index;
     bool           requires_grad, buffer;
+    bool           stochastic; /* rounded up or down by chance: either neighbour of the master */
 } ckr_tensor;
 
 typedef struct ckr_group {     /* a parameter group of the optimizer                   */
@@ -682,6 +699,7 @@ typedef struct ckr_state {
     ckr_leftover *leftovers; uint64_t n_leftovers;
     ckr_note     *notes;     uint64_t n_notes;
     void         *dialect_data;           /* what a dialect keeps for its own writer   */
+    const ckr_node *carried;   /* what the side file keeps of another topology, or NULL  */
 } ckr_state;
 
 CKR_API uint32_t    ckr_version(void);                 /* of the implementation: CKR_VERSION      */
@@ -874,6 +892,9 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     const ckr_group *groups;   /* the coming run's, when they are others: parameters by name;
                                   hyper holds what it asks for, or NULL. NULL: the source's */
     uint64_t     n_groups;
+    const char  *data;         /* glob of the coming run's token files; NULL: not known  */
+    int64_t      micro_batch, seq_len;     /* of the coming run, for its place in the data; 0:
+                                              not known                                  */
 } ckr_target;
 
 typedef enum ckr_verdict {
@@ -15528,7 +15549,10 @@ static ckr_result ckr__rng_scalar(ckr__ctx *c, const ckr_node *n, ckr_rng_kind h
         if (r == CKR_OK) out->u.w[0] = v[0] | v[1] << 32;
         return r;
     }
-    if (!ckr__rng_u64_of(c, n, UINT64_MAX, &v[0])) return ckr__rng_form(c, "an integer");
+    if (hint == CKR_RNG_LLMC && n->kind == CKR_NODE_BYTES && n->count == 8)
+        v[0] = ckr__load_u64((const uint8_t *)(const void *)n->u.str);
+    else if (!ckr__rng_u64_of(c, n, UINT64_MAX, &v[0]))
+        return ckr__rng_form(c, "an integer");
     if (hint == CKR_RNG_XLA) out->seed = v[0];
     else out->u.w[0] = v[0];
     if (hint == CKR_RNG_LLMC && !v[0])
@@ -19230,8 +19254,9 @@ struct ckr_entry {
 
 typedef struct ckr__out_file {
     const char  *path;         /* relative to the output                                */
-    ckr_format   format;       /* TORCH_ZIP, SAFETENSORS, or TEXT                       */
-    ckr_node    *root;         /* TORCH_ZIP: any tree; SAFETENSORS: dict name -> ENTRY   */
+    ckr_format   format;       /* TORCH_ZIP, SAFETENSORS, RAW, or TEXT                  */
+    ckr_node    *root;         /* TORCH_ZIP: any tree; SAFETENSORS: dict name -> ENTRY;
+                                  RAW: list of BYTES and ENTRY, as they follow each other */
     ckr_node    *metadata;     /* SAFETENSORS: dict str -> str, or NULL: no __metadata__ */
     const void  *text;
     uint64_t     n_text;
@@ -19246,6 +19271,10 @@ typedef struct ckr__out {
     uint64_t        n_files;
     int64_t vocab,
         padded_vocab; /* what the files' rows mean, for the side file; 0: nothing to say */
+    ckr_node *carried;         /* for the side file: comes back as ckr_state.carried; or NULL */
+    bool      zero_told;       /* the ZeRO stage was asked for, it is not only the source's */
+    bool      renamed;         /* the target's tensors are other ones than the source's: their
+                                  digests say nothing of it                              */
 } ckr__out;
 
 static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_format format)
@@ -23897,6 +23926,10 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
     return ckr__bind_flat(c, n->u.entry, t, false, b, 0, numel, 0);
 }
 
+/* Tensors of llm.c under the names of GPT-2, and what these do not tell. */
+static bool ckr__lm_gpt2_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype);
+static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state *s);
+
 /* One file of tensors has no place for the rest; who chose slots does not want it. */
 static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s, ckr_note **notes,
                                     uint64_t *n_notes)
@@ -24235,6 +24268,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
                                   ckr__out *out, ckr_note **notes, uint64_t *n_notes)
 {
     const bool torch = !strcmp(t->dialect, "torch"),
+               gpt2 = !strcmp(s->dialect, "llmc") && !t->variant,
                whole = torch && !t->slots && !t->without && t->dtype == CKR_DTYPE_NONE &&
                        !strcmp(s->dialect, "torch") && s->dialect_data;
     ckr__out_file *f;
@@ -24245,6 +24279,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     f->root = ckr__node(c, CKR_NODE_DICT);
     f->metadata = torch ? NULL : ckr__node(c, CKR_NODE_DICT);
     if (!f->root || (!torch && !f->metadata)) return c->err->code;
+    if (gpt2 && !ckr__lm_gpt2_metadata(c, f, s)) return c->err->code;
     for (i = 0; i < s->n_ties && !torch; i++)
         if (!ckr__node_set(c, f->metadata, ckr__printf(c, "tied:%s", s->ties[i].other),
                            ckr__node_str(c, s->ties[i].name)))
@@ -24259,7 +24294,8 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
             !ckr__note(c, notes, n_notes, "CKR_DTYPE_CAST", CKR_CHANGED, x->name,
                        ckr_dtype_name(x->dtype), ckr_dtype_name(dtype), "--dtype", NULL))
             return c->err->code;
-        if (!ckr__plain_entry(c, f, x, dtype)) return c->err->code;
+        if (!(gpt2 ? ckr__lm_gpt2_put(c, f, x, dtype) : ckr__plain_entry(c, f, x, dtype)))
+            return c->err->code;
     }
     if (f->metadata && f->metadata->count == 0) f->metadata = NULL;
     if (s->n_tensors && !f->n_entries)
@@ -24267,10 +24303,10 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     return t->slots ? CKR_OK : ckr__plain_losses(c, s, notes, n_notes);
 }
 
-static const ckr__dialect ckr__plain_safetensors = { "safetensors",   NULL, ckr__plain_probe,
-                                                     ckr__plain_read, NULL, ckr__plain_emit };
-static const ckr__dialect ckr__plain_torch = { "torch",         NULL, ckr__plain_probe,
-                                               ckr__plain_read, NULL, ckr__plain_emit };
+static const ckr__dialect ckr__plain_safetensors = { "safetensors",   "live", ckr__plain_probe,
+                                                     ckr__plain_read, NULL,   ckr__plain_emit };
+static const ckr__dialect ckr__plain_torch = { "torch",         "live", ckr__plain_probe,
+                                               ckr__plain_read, NULL,   ckr__plain_emit };
 
 /* >>accelerate ---------------------------------------------------------------- */
 /* Trainers that keep whole tensors and torch's own state dicts: accelerate's save_state, the HF
@@ -26481,10 +26517,1859 @@ static const ckr__dialect ckr__hf_trainer = {
 static const ckr__dialect ckr__sana = { "sana",         NULL,            ckr__sana_probe,
                                         ckr__sana_read, ckr__sana_holds, ckr__ac_emit };
 
+/* >>llmc ---------------------------------------------------------------------- */
+/* Checkpoints of karpathy/llm.c (train_gpt2.cu), GPT-2 in plain C. Little-endian, no checksums:
+     model_SSSSSSSS.bin          rank 0's: int32[256], 16 parameter tensors, fp32 or bf16
+     state_SSSSSSSS_RRRRR.bin    each rank's: int32[256], m, v, perhaps masters in fp32; of a loader
+                                 that shuffles its file order, permutation and generator
+     DONE_SSSSSSSS               empty, written last
+   Several steps may share the directory; the highest DONE is the one that llm.c takes. Layers are
+   stacked in axis 0. With ZeRO-1 rank r of P holds the r-th of P equal parts of each layer of each
+   tensor, flattened; the files do not name the stage, their sizes tell it. Each rank's loader
+   has an order of its own, and its position counts samples of P * B * T tokens. */
+
+#define CKR__LM_HEAD 1024u
+#define CKR__LM_MT   2520u     /* u64 seed, i32 left, u32 next, u32[624], u32[2]        */
+#define CKR__LM_TENSORS 16
+#define CKR__LM_SEED 13371337u /* of rank 0's generator                                 */
+
+enum {                         /* what a tensor's first axis counts, behind the layers  */
+    CKR__LM_VOCAB = -1, CKR__LM_TIME = -2
+};
+
+typedef struct ckr__lm_shape {
+    const char *name, *gpt2;   /* llm.c's own; GPT-2's, below "h.N." for layers          */
+    bool        layered;
+    int8_t      rows, cols;    /* multiples of the channels; cols 0: a vector            */
+} ckr__lm_shape;
+
+static const ckr__lm_shape ckr__lm_shapes[CKR__LM_TENSORS] = {
+    { "wte", "wte.weight", false, CKR__LM_VOCAB, 1 },
+    { "wpe", "wpe.weight", false, CKR__LM_TIME, 1 },
+    { "ln1w", "ln_1.weight", true, 1, 0 },
+    { "ln1b", "ln_1.bias", true, 1, 0 },
+    { "qkvw", "attn.c_attn.weight", true, 3, 1 },
+    { "qkvb", "attn.c_attn.bias", true, 3, 0 },
+    { "attprojw", "attn.c_proj.weight", true, 1, 1 },
+    { "attprojb", "attn.c_proj.bias", true, 1, 0 },
+    { "ln2w", "ln_2.weight", true, 1, 0 },
+    { "ln2b", "ln_2.bias", true, 1, 0 },
+    { "fcw", "mlp.c_fc.weight", true, 4, 1 },
+    { "fcb", "mlp.c_fc.bias", true, 4, 0 },
+    { "fcprojw", "mlp.c_proj.weight", true, 1, 4 },
+    { "fcprojb", "mlp.c_proj.bias", true, 1, 0 },
+    { "lnfw", "ln_f.weight", false, 1, 0 },
+    { "lnfb", "ln_f.bias", false, 1, 0 }
+};
+
+static const char *const ckr__lm_slots[3] = { "exp_avg", "exp_avg_sq", "master" };
+
+/* Sizes of a model; n elements in all, padding rows included. */
+typedef struct ckr__lm_dims {
+    int64_t  T, V, L, NH, C, Vp;
+    uint64_t n;
+} ckr__lm_dims;
+
+/* Where a rank stands: its generator's words, its loader. */
+typedef struct ckr__lm_rank {
+    const uint8_t *head;       /* its file's first KiB                                  */
+    uint32_t       file;
+    uint64_t       rng, rng_last;
+    uint64_t       shard, sample;
+    const uint8_t *section;    /* as stored, or NULL: the loader does not shuffle        */
+    uint64_t       n_section;
+    uint64_t       n_files, n_samples;     /* of the section                            */
+} ckr__lm_rank;
+
+typedef struct ckr__lm {
+    ckr__ctx      *c;
+    ckr_state     *s;
+    const char    *dir;
+    int64_t        step;
+    ckr__lm_dims   dims;
+    ckr_dtype      dtype;
+    const uint8_t *model_head;
+    uint32_t       model, P;   /* the model's file; processes                           */
+    bool           zero1, master, shuffle, model_only;
+    ckr__lm_rank  *ranks;
+    const char   **loose;      /* files that are not understood                         */
+    uint64_t       n_loose;
+} ckr__lm;
+
+static ckr_result ckr__lm_oom(const ckr__lm *m)
+{
+    return m->c->err->code != CKR_OK ? m->c->err->code : CKR_E_NOMEM;
+}
+
+/* Elements of a tensor's one layer: rows * cols. */
+static void ckr__lm_layer(const ckr__lm_dims *d, int i, int64_t *rows, int64_t *cols)
+{
+    const ckr__lm_shape *x = &ckr__lm_shapes[i];
+    *rows = x->rows == CKR__LM_VOCAB ? d->Vp : x->rows == CKR__LM_TIME ? d->T : x->rows * d->C;
+    *cols = x->cols ? x->cols * d->C : 1;
+}
+
+/* The shape as stored (rows of the vocabulary padded); the number of axes. */
+static uint32_t ckr__lm_stored(const ckr__lm_dims *d, int i, int64_t shape[3])
+{
+    const ckr__lm_shape *x = &ckr__lm_shapes[i];
+    uint32_t n = 0;
+    int64_t rows, cols;
+    ckr__lm_layer(d, i, &rows, &cols);
+    if (x->layered) shape[n++] = d->L;
+    shape[n++] = rows;
+    if (x->cols) shape[n++] = cols;
+    return n;
+}
+
+static uint64_t ckr__lm_numel(const ckr__lm_dims *d, int i, uint64_t *layer)
+{
+    int64_t rows, cols;
+    ckr__lm_layer(d, i, &rows, &cols);
+    *layer = (uint64_t)rows * (uint64_t)cols;
+    return ckr__lm_shapes[i].layered ? *layer * (uint64_t)d->L : *layer;
+}
+
+/* Sums the tensors up; false when anything does not fit 60 bits, and bytes might not fit 63. */
+static bool ckr__lm_total(ckr__lm_dims *d)
+{
+    int i;
+    d->n = 0;
+    for (i = 0; i < CKR__LM_TENSORS; i++) {
+        int64_t rows, cols;
+        uint64_t e;
+        ckr__lm_layer(d, i, &rows, &cols);
+        if (!ckr__mul_u64((uint64_t)rows, (uint64_t)cols, &e) ||
+            !ckr__mul_u64(e, ckr__lm_shapes[i].layered ? (uint64_t)d->L : 1, &e) ||
+            !ckr__add_u64(d->n, e, &d->n) || d->n >= (uint64_t)1 << 59)
+            return false;
+    }
+    return true;
+}
+
+/* >>llmc.loader --------------------------------------------------------------- */
+/* The shuffling loader of a rank: MT19937 seeded 42 + rank orders the files once, then the samples
+   of each file as it is opened. Shuffling n: for i = n-1..1 swap i with draw mod (i+1). */
+
+typedef struct ckr__lm_mt { uint32_t left, next, key[624]; } ckr__lm_mt;
+
+static void ckr__lm_mt_seed(ckr__lm_mt *m, uint32_t seed)
+{
+    uint32_t j;
+    m->key[0] = seed;
+    for (j = 1; j < 624; j++)
+        m->key[j] = 1812433253u * (m->key[j - 1] ^ m->key[j - 1] >> 30) + j;
+    m->left = 1;
+    m->next = 0;
+}
+
+static uint32_t ckr__lm_mt_draw(ckr__lm_mt *m)
+{
+    uint32_t i, y;
+    if (--m->left == 0) {
+        for (i = 0; i < 624; i++) {
+            y = (m->key[i] & 0x80000000u) | (m->key[(i + 1) % 624] & 0x7fffffffu);
+            m->key[i] = m->key[(i + 397) % 624] ^ y >> 1 ^ (y & 1 ? 0x9908b0dfu : 0);
+        }
+        m->left = 624;
+        m->next = 0;
+    }
+    y = m->key[m->next++];
+    y ^= y >> 11;
+    y ^= y << 7 & 0x9d2c5680u;
+    y ^= y << 15 & 0xefc60000u;
+    return y ^ y >> 18;
+}
+
+/* The stored block holds a state that goes on; the seed in front was never set and is ignored. */
+static bool ckr__lm_mt_load(ckr__lm_mt *m, const uint8_t *p)
+{
+    uint32_t i, any;
+    m->left = ckr__load_u32(p + 8);
+    m->next = ckr__load_u32(p + 12);
+    for (i = 0; i < 624; i++) m->key[i] = ckr__load_u32(p + 16 + 4 * i);
+    for (i = 1, any = m->key[0] & 0x80000000u; i < 624; i++) any |= m->key[i];
+    return any && m->left >= 1 && m->left <= 624 && m->next <= 624 &&
+           (m->left == 1 || m->next == 625 - m->left) && !ckr__load_u32(p + 2512) &&
+           ckr__load_u32(p + 2516) == 0x9908b0dfu;
+}
+
+static void ckr__lm_mt_store(const ckr__lm_mt *m, uint8_t *p)
+{
+    uint32_t i;
+    ckr__store_u64(p, 0);
+    ckr__store_u32(p + 8, m->left);
+    ckr__store_u32(p + 12, m->next);
+    for (i = 0; i < 624; i++) ckr__store_u32(p + 16 + 4 * i, m->key[i]);
+    ckr__store_u32(p + 2512, 0);
+    ckr__store_u32(p + 2516, 0x9908b0dfu);
+}
+
+/* n int32 in place, from first on the identity. */
+static void ckr__lm_identity(uint8_t *p, uint64_t first, uint64_t n)
+{
+    uint64_t i;
+    for (i = first; i < n; i++) ckr__store_u32(p + 4 * i, (uint32_t)i);
+}
+
+static void ckr__lm_shuffle(ckr__lm_mt *m, uint8_t *p, uint64_t n)
+{
+    uint64_t i;
+    for (i = n; i-- > 1;) {
+        const uint64_t j = ckr__lm_mt_draw(m) % (i + 1);
+        const uint32_t a = ckr__load_u32(p + 4 * i);
+        ckr__store_u32(p + 4 * i, ckr__load_u32(p + 4 * j));
+        ckr__store_u32(p + 4 * j, a);
+    }
+}
+
+static uint64_t ckr__lm_section_size(uint64_t n_files, uint64_t n_samples)
+{
+    return 16 + 4 * (n_files + n_samples) + CKR__LM_MT;
+}
+
+static uint8_t *ckr__lm_order(const uint8_t *section)
+{
+    return (uint8_t *)(uintptr_t)section + 8;
+}
+
+static uint8_t *ckr__lm_samples(const uint8_t *section, uint64_t n_files)
+{
+    return (uint8_t *)(uintptr_t)section + 16 + 4 * n_files;
+}
+
+/* A section of these counts, its numbers set, the rest zero. */
+static uint8_t *ckr__lm_section_new(ckr__ctx *c, uint64_t n_files, uint64_t n_samples)
+{
+    uint8_t *p = (uint8_t *)ckr__arena_n(c, ckr__lm_section_size(n_files, n_samples), 1);
+    if (!p) return NULL;
+    ckr__store_u64(p, n_files);
+    ckr__store_u64(p + 8 + 4 * n_files, n_samples);
+    return p;
+}
+
+/* 0..n-1, each once. `seen` has n bytes, zero. */
+static bool ckr__lm_permutes(const uint8_t *p, uint64_t n, uint8_t *seen)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        const uint32_t v = ckr__load_u32(p + 4 * i);
+        if (v >= n || seen[v]) return false;
+        seen[v] = 1;
+    }
+    return true;
+}
+
+/* What the shuffle section of n bytes says; NULL: it is right, else what was expected and where. */
+static const char *ckr__lm_section_check(ckr__ctx *c, ckr__lm_rank *r, const uint8_t *p, uint64_t n,
+                                         uint64_t *at)
+{
+    ckr__lm_mt mt;
+    uint64_t most;
+    uint8_t *seen;
+    bool ok;
+    r->section = p;
+    r->n_section = n;
+    r->n_files = ckr__load_u64(p);
+    *at = 8 + 4 * r->n_files;
+    r->n_samples = ckr__load_u64(p + *at);
+    most = r->n_files > r->n_samples ? r->n_files : r->n_samples;
+    seen = (uint8_t *)ckr__heap_alloc(c, 2 * (size_t)most);
+    if (!seen) return "memory";
+    memset(seen, 0, 2 * (size_t)most);
+    ok = ckr__lm_permutes(p + 8, r->n_files, seen);
+    if (!ok) *at = 8;
+    if (ok && !ckr__lm_permutes(ckr__lm_samples(p, r->n_files), r->n_samples, seen + most)) {
+        *at += 8;
+        ok = false;
+    }
+    ckr__heap_free(c, seen, 2 * (size_t)most);
+    if (!ok) return "a permutation";
+    *at = n - CKR__LM_MT;
+    if (!ckr__lm_mt_load(&mt, p + *at)) return "the state of an MT19937 generator";
+    *at = 0;
+    return r->shard < r->n_files ? NULL : "a current file within the order";
+}
+
+/* >>llmc.files ---------------------------------------------------------------- */
+
+/* "<head>SSSSSSSS<tail>", the step with 8 digits or more. */
+static bool ckr__lm_name(const char *s, const char *head, const char *tail, int64_t *step)
+{
+    const size_t n = strlen(head), len = strlen(s), k = strlen(tail);
+    char digits[20];
+    if (len < n + 8 + k || len > n + 18 + k || strncmp(s, head, n) != 0 ||
+        strcmp(s + len - k, tail) != 0)
+        return false;
+    memcpy(digits, s + n, len - n - k);
+    digits[len - n - k] = 0;
+    return ckr__nt_step_of(digits, step);
+}
+
+/* "state_SSSSSSSS_RRRRR.bin" */
+static bool ckr__lm_state_name(const char *s, int64_t *step, uint32_t *rank)
+{
+    size_t len = strlen(s);
+    char head[40];
+    if (!ckr__nt_suffix(s, &len, ".bin") || !ckr__nt_number(s, &len, rank) ||
+        !ckr__nt_suffix(s, &len, "_") || len >= sizeof head)
+        return false;
+    memcpy(head, s, len);
+    head[len] = 0;
+    return ckr__lm_name(head, "state_", "", step);
+}
+
+static bool ckr__lm_is_ours(const char *s, int64_t *step)
+{
+    uint32_t rank;
+    return ckr__lm_name(s, "DONE_", "", step) || ckr__lm_name(s, "model_", ".bin", step) ||
+           ckr__lm_state_name(s, step, &rank);
+}
+
+/* A directory with a DONE mark, a model or a state; or a model's file, by its magic number. */
+static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    const ckr_file_kind kind = *path ? ckr__path_kind(c, path) : CKR_FILE_ABSENT;
+    ckr__dirlist l;
+    uint64_t i;
+    int64_t step;
+    uint32_t file;
+    uint8_t head[8];
+    ckr_result r = CKR_OK;
+    *mine = false;
+    *dir = path;
+    if (kind == CKR_FILE_DIR) {
+        r = ckr__dir_list(c, path, &l);
+        for (i = 0; r == CKR_OK && i < l.n && !*mine; i++)
+            *mine = !l.items[i]->is_dir && ckr__lm_is_ours(l.items[i]->name, &step);
+    } else if (kind == CKR_FILE_REGULAR) {
+        r = ckr__file_open(c, path, &file);
+        if (r != CKR_OK || c->files[file].size < CKR__LM_HEAD) return r;
+        r = ckr__file_read(c, file, 0, head, sizeof head);
+        *mine = r == CKR_OK && ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
+    }
+    return r;
+}
+
+static ckr_result ckr__lm_bad(const ckr__lm *m, ckr_item item, uint32_t file, uint64_t at,
+                              const char *where, const char *expected)
+{
+    return ckr__fail(m->c->err, item, ckr__file_path(m->c, file), at, where, "%s was expected",
+                     expected);
+}
+
+/* The first KiB of a file that must begin with this magic number. */
+static ckr_result ckr__lm_head(const ckr__lm *m, const char *path, uint32_t magic, uint32_t *file,
+                               const uint8_t **head)
+{
+    ckr_result r = ckr__file_open(m->c, path, file);
+    if (r != CKR_OK) return r;
+    if (m->c->files[*file].size < CKR__LM_HEAD)
+        return ckr__lm_bad(m, CKR_ITEM_LLMC_SIZE, *file, m->c->files[*file].size, NULL,
+                           "a header of 1024 bytes");
+    r = ckr__file_load(m->c, *file, 0, CKR__LM_HEAD, CKR__LM_HEAD, head);
+    if (r != CKR_OK) return r;
+    if (ckr__load_u32(*head) == magic) return CKR_OK;
+    return ckr__fail(m->c->err, CKR_ITEM_LLMC_MAGIC, path, 0, "header[0]",
+                     "%lu, expected %lu", (unsigned long)ckr__load_u32(*head),
+                     (unsigned long)magic);
+}
+
+/* >>llmc.read ----------------------------------------------------------------- */
+
+static ckr_result ckr__lm_read_model(ckr__lm *m, const char *path)
+{
+    int64_t v[8];
+    uint32_t i;
+    ckr__lm_dims *d = &m->dims;
+    uint64_t size;
+    ckr_result r = ckr__lm_head(m, path, 20240326u, &m->model, &m->model_head);
+    if (r != CKR_OK) return r;
+    for (i = 0; i < 8; i++) v[i] = (int32_t)ckr__load_u32(m->model_head + 4 * i);
+    if (v[1] != 3 && v[1] != 5)
+        return ckr__remedy(m->c->err,
+                           ckr__fail(m->c->err, CKR_ITEM_LLMC_VERSION, path, 4, "header[1]",
+                                     "version %lld, expected 3 (fp32) or 5 (bf16)",
+                                     (long long)v[1]),
+                           "load and save it with llm.c of 2024-06 or later");
+    m->dtype = v[1] == 3 ? CKR_DTYPE_F32 : CKR_DTYPE_BF16;
+    d->T = v[2];
+    d->V = v[3];
+    d->L = v[4];
+    d->NH = v[5];
+    d->C = v[6];
+    d->Vp = v[7];
+    for (i = 2; i < 8; i++)
+        if (v[i] <= 0 || (i == 4 && v[i] > 65536))
+            return ckr__fail(m->c->err, CKR_ITEM_LLMC_HEADER, path, 4 * i, NULL,
+                             "header[%u] is %lld, a size was expected", (unsigned)i,
+                             (long long)v[i]);
+    if (d->V > d->Vp || d->C % d->NH != 0 || !ckr__lm_total(d))
+        return ckr__fail(m->c->err, CKR_ITEM_LLMC_HEADER, path, 8, NULL,
+                         "vocabulary %lld of %lld rows, %lld channels of %lld heads, %lld layers",
+                         (long long)d->V, (long long)d->Vp, (long long)d->C, (long long)d->NH,
+                         (long long)d->L);
+    size = CKR__LM_HEAD + d->n * ckr_dtype_size(m->dtype);
+    if (m->c->files[m->model].size == size) return CKR_OK;
+    return ckr__fail(m->c->err, CKR_ITEM_LLMC_SIZE, path, m->c->files[m->model].size, NULL,
+                     "the file ends here, its header says at %llu", (unsigned long long)size);
+}
+
+/* The tensor in its logical shape; *b: as it is stored. */
+static ckr_tensor *ckr__lm_tensor(ckr__lm *m, int i, const char *slot, ckr_dtype dtype,
+                                  ckr__block **b)
+{
+    int64_t shape[3];
+    const uint32_t n = ckr__lm_stored(&m->dims, i, shape);
+    ckr_tensor *t;
+    *b = ckr__block_whole(m->c, n, shape);
+    if (ckr__lm_shapes[i].rows == CKR__LM_VOCAB) shape[0] = m->dims.V;
+    t = ckr__tensor_add(m->c, m->s, ckr__lm_shapes[i].name, slot, dtype, n, shape);
+    if (t && ckr__lm_shapes[i].rows == CKR__LM_VOCAB) t->split.vocab = true;
+    return *b ? t : NULL;
+}
+
+static ckr_result ckr__lm_read_params(ckr__lm *m)
+{
+    uint64_t at = CKR__LM_HEAD, layer;
+    int i;
+    for (i = 0; i < CKR__LM_TENSORS; i++) {
+        const uint64_t n = ckr__lm_numel(&m->dims, i, &layer);
+        ckr__block *b;
+        ckr__reader r;
+        memset(&r, 0, sizeof r);
+        r.c = m->c;
+        r.tensor = ckr__lm_tensor(m, i, "param", m->dtype, &b);
+        r.dtype = m->dtype;
+        r.file = m->model;
+        if (!r.tensor || !ckr__read_flat(&r, b, 0, (int64_t)n, at)) return ckr__lm_oom(m);
+        r.tensor->requires_grad = true;
+        r.tensor->stochastic = m->dtype == CKR_DTYPE_BF16;
+        at += n * ckr_dtype_size(m->dtype);
+    }
+    return CKR_OK;
+}
+
+/* Rank r's part of a tensor, from byte `at` of its file on. */
+static bool ckr__lm_read_part(const ckr__lm *m, ckr__reader *x, const ckr__block *b, int i,
+                              uint32_t r, uint64_t at)
+{
+    uint64_t layer, l;
+    const uint64_t n = ckr__lm_numel(&m->dims, i, &layer), part = layer / m->P;
+    if (!m->zero1) return ckr__read_flat(x, b, 0, (int64_t)n, at);
+    for (l = 0; l < n / layer; l++)
+        if (!ckr__read_flat(x, b, (int64_t)(l * layer + r * part),
+                            (int64_t)(l * layer + (r + 1) * part), at + 4 * l * part))
+            return false;
+    return true;
+}
+
+static ckr_result ckr__lm_read_slot(ckr__lm *m, uint32_t slot)
+{
+    const uint64_t share = m->zero1 ? m->P : 1, k = m->dims.n / share;
+    uint64_t at = CKR__LM_HEAD + 4 * k * slot, layer;
+    uint32_t r;
+    int i;
+    for (i = 0; i < CKR__LM_TENSORS; i++) {
+        ckr__block *b;
+        ckr__reader x;
+        memset(&x, 0, sizeof x);
+        x.c = m->c;
+        x.tensor = ckr__lm_tensor(m, i, ckr__lm_slots[slot], CKR_DTYPE_F32, &b);
+        x.dtype = CKR_DTYPE_F32;
+        for (r = 0; r < m->P; r++) {
+            x.file = m->ranks[r].file;
+            x.rank = (int32_t)r;
+            x.replica = !m->zero1 && r > 0;
+            if (!x.tensor || !ckr__lm_read_part(m, &x, b, i, r, at)) return ckr__lm_oom(m);
+        }
+        at += 4 * (ckr__lm_numel(&m->dims, i, &layer) / share);
+    }
+    return CKR_OK;
+}
+
+/* With `share` ranks to a tensor: does the file of rank r end where it should? *at: its section. */
+static ckr_result ckr__lm_fits(const ckr__lm *m, uint32_t file, uint64_t share, uint64_t *at,
+                               bool *fits)
+{
+    const uint64_t size = m->c->files[file].size;
+    uint64_t n;
+    uint8_t word[8];
+    ckr_result e;
+    *fits = false;
+    *at = CKR__LM_HEAD + (m->master ? 12u : 8u) * (m->dims.n / share);
+    if (m->dims.n % share || *at > size) return CKR_OK;
+    *fits = *at == size && !m->shuffle;
+    if (!m->shuffle || size - *at < 16 + CKR__LM_MT) return CKR_OK;
+    e = ckr__file_read(m->c, file, *at, word, 8);
+    n = ckr__load_u64(word);
+    if (e != CKR_OK || n > (size - *at - 16 - CKR__LM_MT) / 4) return e;
+    e = ckr__file_read(m->c, file, *at + 8 + 4 * n, word, 8);
+    *fits = e == CKR_OK && ckr__load_u64(word) <= size / 4 &&
+            *at + ckr__lm_section_size(n, ckr__load_u64(word)) == size;
+    return e;
+}
+
+/* Every tensor's layers in P equal parts? */
+static bool ckr__lm_divides(const ckr__lm_dims *d, uint64_t P, int *bad)
+{
+    uint64_t layer;
+    int i;
+    for (i = 0; i < CKR__LM_TENSORS; i++) {
+        ckr__lm_numel(d, i, &layer);
+        *bad = i;
+        if (layer % P) return false;
+    }
+    return true;
+}
+
+/* Rank 0's file tells the stage, the others' must agree. */
+static ckr_result ckr__lm_read_tail(ckr__lm *m, uint32_t r)
+{
+    ckr__lm_rank *x = &m->ranks[r];
+    const uint8_t *p = NULL;
+    const char *wrong;
+    uint64_t at = 0, size = m->c->files[x->file].size, off;
+    bool fits = false;
+    int bad;
+    ckr_result e = CKR_OK;
+    if (r == 0 || !m->zero1) e = ckr__lm_fits(m, x->file, 1, &at, &fits);
+    if (e == CKR_OK && !fits && (r == 0 || m->zero1) && m->P > 1 &&
+        ckr__lm_divides(&m->dims, m->P, &bad)) {
+        e = ckr__lm_fits(m, x->file, m->P, &at, &fits);
+        if (fits) m->zero1 = true;
+    }
+    if (e != CKR_OK) return e;
+    if (!fits)
+        return ckr__fail(m->c->err, CKR_ITEM_LLMC_SIZE, ckr__file_path(m->c, x->file), size, NULL,
+                         "the file ends here; with m and v of %llu elements%s%s it ends elsewhere, "
+                         "whether %lu processes share them or not",
+                         (unsigned long long)m->dims.n, m->master ? ", masters" : "",
+                         m->shuffle ? " and the loader's order" : "", (unsigned long)m->P);
+    if (!m->shuffle) return CKR_OK;
+    e = ckr__file_load(m->c, x->file, at, size - at, m->c->limits.max_metadata_bytes, &p);
+    if (e != CKR_OK) return e;
+    wrong = ckr__lm_section_check(m->c, x, p, size - at, &off);
+    if (!wrong) return CKR_OK;
+    if (m->c->err->code != CKR_OK) return m->c->err->code;
+    return ckr__lm_bad(m, CKR_ITEM_LLMC_SHUFFLE, x->file, at + off, NULL, wrong);
+}
+
+static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
+{
+    ckr__lm_rank *x = &m->ranks[r];
+    const uint32_t want[] = { 1, m->P, r, m->master, m->shuffle };
+    uint32_t i, v;
+    ckr_result e = ckr__lm_head(m, path, 20240527u, &x->file, &x->head);
+    if (e != CKR_OK) return e;
+    for (i = 0; i < 6; i++) {
+        v = ckr__load_u32(x->head + (i < 5 ? 4 + 4 * i : 40));
+        if (v == (i < 5 ? want[i] : (uint32_t)m->step)) continue;
+        return ckr__fail(m->c->err, i ? CKR_ITEM_LLMC_RANKS : CKR_ITEM_LLMC_VERSION, path,
+                         i < 5 ? 4 + 4 * i : 40, i < 5 ? NULL : "header[10]",
+                         "%lu, expected %lu as in the name and the other ranks' files",
+                         (unsigned long)v, (unsigned long)(i < 5 ? want[i] : (uint32_t)m->step));
+    }
+    x->rng = ckr__load_u64(x->head + 80);
+    x->rng_last = ckr__load_u64(x->head + 88);
+    x->shard = ckr__load_u64(x->head + 120);
+    x->sample = ckr__load_u64(x->head + 128);
+    return ckr__lm_read_tail(m, r);
+}
+
+/* The highest DONE of the directory, else the highest model without state files beside it. */
+static ckr_result ckr__lm_choose(ckr__lm *m, const ckr__dirlist *l, const char **model)
+{
+    int64_t done = -1, bare = -1, other = -1, step;
+    uint32_t rank;
+    uint64_t i;
+    ckr_result r;
+    for (i = 0; i < l->n; i++) {
+        const char *s = l->items[i]->name;
+        if (l->items[i]->is_dir) continue;
+        if (ckr__lm_name(s, "DONE_", "", &step) && step > done) done = step;
+        else if (ckr__lm_name(s, "model_", ".bin", &step) && step > bare) bare = step;
+        else if (ckr__lm_state_name(s, &step, &rank) && step > other) other = step;
+    }
+    m->step = done >= 0 ? done : bare;
+    m->model_only = done < 0;
+    if ((done < 0 && other >= 0) || m->step < 0 || m->step > INT32_MAX) {
+        r = ckr__fail(m->c->err, CKR_ITEM_LLMC_INCOMPLETE, m->dir, CKR_NO_OFFSET, NULL,
+                      "there is no DONE_%08lld: the checkpoint is still being written, or its "
+                      "writing was interrupted",
+                      (long long)(other >= 0 ? other : 0));
+        return ckr__remedy(m->c->err, r, "wait for the DONE file, or take an older checkpoint");
+    }
+    *model = ckr__printf(m->c, "model_%08lld.bin", (long long)m->step);
+    *model = *model ? ckr__path_join(m->c, m->dir, *model) : NULL;
+    return *model ? CKR_OK : ckr__lm_oom(m);
+}
+
+/* State files of the step, by rank; all of the ranks that the first one counts, and no other. */
+static ckr_result ckr__lm_states(ckr__lm *m, const ckr__dirlist *l)
+{
+    const char **paths;
+    uint64_t i, n = 0;
+    int64_t step;
+    uint32_t rank, file;
+    const uint8_t *head;
+    ckr_result r = CKR_OK;
+    char name[40];
+    for (i = 0; i < l->n; i++)
+        n += ckr__lm_state_name(l->items[i]->name, &step, &rank) && step == m->step;
+    snprintf(name, sizeof name, "state_%08lld_00000.bin", (long long)m->step);
+    paths = CKR__NEW_N(m->c, const char *, n);
+    if (!paths) return ckr__lm_oom(m);
+    m->P = (uint32_t)n;
+    for (i = 0; i < l->n && r == CKR_OK; i++) {
+        const char *path;
+        if (!ckr__lm_state_name(l->items[i]->name, &step, &rank) || step != m->step) continue;
+        path = ckr__path_join(m->c, m->dir, l->items[i]->name);
+        if (!path) return ckr__lm_oom(m);
+        if (rank < n) paths[rank] = path;
+    }
+    if (!n || !paths[0])
+        return ckr__fail(m->c->err, CKR_ITEM_LLMC_MISSING, m->dir, CKR_NO_OFFSET, name,
+                         "the state file of rank 0 is not there");
+    r = ckr__lm_head(m, paths[0], 20240527u, &file, &head);
+    if (r != CKR_OK) return r;
+    m->master = ckr__load_u32(head + 16) == 1;
+    m->shuffle = ckr__load_u32(head + 20) == 1;
+    for (i = 0; i < ckr__load_u32(head + 8) && i <= n; i++)
+        if (i >= n || !paths[i])
+            return ckr__fail(m->c->err, CKR_ITEM_LLMC_MISSING, m->dir, CKR_NO_OFFSET, NULL,
+                             "the run had %lu processes, the state file of rank %llu is not there",
+                             (unsigned long)ckr__load_u32(head + 8), (unsigned long long)i);
+    if (ckr__load_u32(head + 8) < n)
+        return ckr__fail(m->c->err, CKR_ITEM_LLMC_FOREIGN, m->dir, CKR_NO_OFFSET, NULL,
+                         "%llu state files of step %lld, the run had %lu processes",
+                         (unsigned long long)n, (long long)m->step,
+                         (unsigned long)ckr__load_u32(head + 8));
+    m->ranks = CKR__NEW_N(m->c, ckr__lm_rank, n);
+    if (!m->ranks) return ckr__lm_oom(m);
+    for (i = 0; i < n && r == CKR_OK; i++) r = ckr__lm_read_rank(m, (uint32_t)i, paths[i]);
+    return r;
+}
+
+static ckr_result ckr__lm_leftovers(ckr__lm *m, const ckr__dirlist *l)
+{
+    uint64_t i;
+    int64_t step;
+    m->loose = CKR__NEW_N(m->c, const char *, l->n);
+    if (!m->loose) return ckr__lm_oom(m);
+    for (i = 0; i < l->n; i++) {
+        const char *s = l->items[i]->name;
+        if (!strcmp(s, "ckptresume.json") || (!l->items[i]->is_dir && ckr__lm_is_ours(s, &step)))
+            continue;
+        if (l->items[i]->is_dir) s = ckr__printf(m->c, "%s/", s);
+        else m->loose[m->n_loose++] = s;
+        if (!s || !ckr__leftover(m->c, m->s, s, NULL)) return ckr__lm_oom(m);
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__lm_stream(ckr__lm *m, uint32_t rank, const char *kind, const char *name,
+                                 const uint8_t *p, size_t n)
+{
+    void *array = m->s->rng;
+    ckr_node *state = ckr__node_text(m->c, CKR_NODE_BYTES, (const char *)p, n);
+    ckr_stream *x = (ckr_stream *)ckr__append(m->c, &array, &m->s->n_rng, sizeof *x);
+    m->s->rng = (ckr_stream *)array;
+    if (!state || !x) return ckr__lm_oom(m);
+    memset(x, 0, sizeof *x);
+    x->kind = kind;
+    x->name = name;
+    x->scope = "dp";
+    x->rank = rank;
+    x->n_bytes = n;
+    x->state = state;
+    return CKR_OK;
+}
+
+static ckr_result ckr__lm_streams(ckr__lm *m)
+{
+    uint32_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < m->P && r == CKR_OK; i++) {
+        const ckr__lm_rank *x = &m->ranks[i];
+        r = ckr__lm_stream(m, i, "llmc", "rng_state", x->head + 80, 8);
+        if (r == CKR_OK)
+            r = ckr__lm_stream(m, i, "llmc", "rng_state_last_update", x->head + 88, 8);
+        if (r == CKR_OK && x->section)
+            r = ckr__lm_stream(m, i, "llmc_mt", "shuffle",
+                               x->section + x->n_section - CKR__LM_MT, CKR__LM_MT);
+    }
+    return r;
+}
+
+/* gpt2_update decays matrices only; the files hold no hyper-parameter. */
+static ckr_result ckr__lm_groups(ckr__lm *m)
+{
+    int i, g;
+    m->s->groups = CKR__NEW_N(m->c, ckr_group, 2);
+    if (!m->s->groups) return ckr__lm_oom(m);
+    m->s->n_groups = 2;
+    for (g = 0; g < 2; g++) {
+        ckr_group *x = &m->s->groups[g];
+        x->name = g ? "no_decay" : "decay";
+        x->params = CKR__NEW_N(m->c, const char *, CKR__LM_TENSORS);
+        x->hyper = ckr__node(m->c, CKR_NODE_DICT);
+        if (!x->params || !x->hyper) return ckr__lm_oom(m);
+        for (i = 0; i < CKR__LM_TENSORS; i++)
+            if ((ckr__lm_shapes[i].cols == 0) == (g == 1))
+                x->params[x->n_params++] = ckr__lm_shapes[i].name;
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__lm_note(ckr__lm *m, const char *code, ckr_severity severity,
+                               const char *subject, const char *reason, const char *remedy)
+{
+    return ckr__note(m->c, &m->s->notes, &m->s->n_notes, code, severity, subject, NULL, NULL,
+                     reason, remedy)
+               ? CKR_OK
+               : ckr__lm_oom(m);
+}
+
+/* What llm.c would do with its own files. */
+static ckr_result ckr__lm_read_notes(ckr__lm *m)
+{
+    uint32_t i, n = 0;
+    ckr_result r = CKR_OK;
+    for (i = 1; i < m->P; i++)
+        n += m->shuffle && m->ranks[i].n_samples != m->ranks[0].n_samples;
+    if (n)
+        r = ckr__lm_note(m, "CKR_W_LLMC_UNEVEN", CKR_APPROX, "data",
+                         "the token files give different numbers of samples: llm.c compares the "
+                         "count of the current file with that of the first one it opens, and stops",
+                         "--data GLOB --micro-batch B --seq-len T writes an order that it takes");
+    if (r == CKR_OK && m->P > 1 && !m->zero1 && m->dtype == CKR_DTYPE_BF16)
+        r = ckr__lm_note(m, "CKR_LLMC_ROUNDED_APART", CKR_EXACT, "params",
+                         "llm.c rounds bf16 parameters by chance, without ZeRO with another seed "
+                         "on each rank: the ranks' copies differ, the file holds rank 0's",
+                         NULL);
+    return r;
+}
+
+static void ckr__lm_topology(const ckr__lm *m)
+{
+    ckr_topology *t = &m->s->topology;
+    t->tp = t->pp = t->ep = t->cp = 1;
+    t->dp = t->ranks = m->P ? m->P : 1;
+    t->zero = m->zero1 ? 1 : 0;
+}
+
+static ckr_result ckr__lm_read_dir(ckr__lm *m, const char **model, ckr__dirlist *l)
+{
+    ckr_result r;
+    m->model_only = ckr__path_kind(m->c, m->dir) == CKR_FILE_REGULAR;
+    m->step = -1;
+    *model = m->dir;
+    memset(l, 0, sizeof *l);
+    if (m->model_only) return CKR_OK;
+    r = ckr__dir_list(m->c, m->dir, l);
+    return r == CKR_OK ? ckr__lm_choose(m, l, model) : r;
+}
+
+static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+    ckr__lm *m = CKR__NEW(c, ckr__lm);
+    ckr__dirlist l;
+    const char *model;
+    uint32_t i;
+    ckr_result r;
+    (void)desc;
+    if (!m) return c->err->code;
+    m->c = c;
+    m->s = s;
+    m->dir = dir;
+    s->dialect = "llmc";
+    s->format = CKR_FORMAT_LLMC;
+    r = ckr__lm_read_dir(m, &model, &l);
+    if (r == CKR_OK) r = ckr__lm_read_model(m, model);
+    if (r == CKR_OK && !m->model_only) r = ckr__lm_states(m, &l);
+    if (r == CKR_OK) r = ckr__lm_read_params(m);
+    for (i = 0; i < (m->master ? 3u : 2u) && r == CKR_OK && !m->model_only; i++)
+        r = ckr__lm_read_slot(m, i);
+    if (r == CKR_OK) r = ckr__lm_streams(m);
+    if (r == CKR_OK) r = ckr__lm_groups(m);
+    if (r == CKR_OK) r = ckr__lm_leftovers(m, &l);
+    if (r == CKR_OK) r = ckr__lm_read_notes(m);
+    s->vocab = m->dims.V;
+    s->padded_vocab = m->dims.Vp;
+    s->progress.step = m->step;
+    ckr__lm_topology(m);
+    s->dialect_data = m;
+    return r;
+}
+
+/* >>llmc.carried -------------------------------------------------------------- */
+/* The ranks' places as they were saved, in the side file: another number of processes can hold only
+   some of them, and a later conversion back to this one restores them all. */
+
+static ckr_node *ckr__lm_hex(ckr__ctx *c, const uint8_t *p, uint64_t n)
+{
+    static const char digits[] = "0123456789abcdef";
+    char *s = (char *)ckr__arena_n(c, 2 * n + 1, 1);
+    uint64_t i;
+    if (!s) return NULL;
+    for (i = 0; i < n; i++) {
+        s[2 * i] = digits[p[i] >> 4];
+        s[2 * i + 1] = digits[p[i] & 15];
+    }
+    return ckr__node_text(c, CKR_NODE_STR, s, (size_t)(2 * n));
+}
+
+/* *n bytes, or NULL where there is no such text. */
+static const uint8_t *ckr__lm_unhex(ckr__ctx *c, const ckr_node *text, uint64_t *n)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *s = ckr_node_str(text);
+    uint8_t *p;
+    uint64_t i;
+    *n = s ? text->count / 2 : 0;
+    p = s && !(text->count & 1) ? (uint8_t *)ckr__arena_n(c, *n, 1) : NULL;
+    for (i = 0; p && i < text->count; i++) {
+        const char *d = s[i] ? strchr(digits, s[i]) : NULL;
+        if (!d) return NULL;
+        p[i / 2] = (uint8_t)(p[i / 2] << 4 | (d - digits));
+    }
+    return p;
+}
+
+static ckr_node *ckr__lm_carry(ckr__ctx *c, int64_t step, const ckr__lm_rank *ranks, uint32_t P)
+{
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *list = ckr__node(c, CKR_NODE_LIST);
+    uint32_t i;
+    for (i = 0; list && i < P; i++) {
+        ckr_node *x = ckr__node(c, CKR_NODE_DICT);
+        if (!ckr__node_set(c, x, "head", ckr__lm_hex(c, ranks[i].head + 80, 56)) ||
+            (ranks[i].section &&
+             !ckr__node_set(c, x, "shuffle",
+                            ckr__lm_hex(c, ranks[i].section, ranks[i].n_section))) ||
+            !ckr__node_push(c, list, x))
+            return NULL;
+    }
+    return ckr__node_set(c, d, "dialect", ckr__node_str(c, "llmc")) &&
+                   ckr__node_set(c, d, "step", ckr__node_int(c, step)) &&
+                   ckr__node_set(c, d, "ranks", list)
+               ? d
+               : NULL;
+}
+
+static bool ckr__lm_carried_rank(ckr__ctx *c, const ckr__lm *m, const ckr_node *x,
+                                 ckr__lm_rank *r)
+{
+    uint64_t n = 0, at;
+    const uint8_t *head = ckr__lm_unhex(c, ckr_node_get(x, "head"), &n), *p;
+    uint8_t *full = (uint8_t *)ckr__arena(c, CKR__LM_HEAD);
+    if (!head || n != 56 || !full) return false;
+    memcpy(full, m->ranks[0].head, CKR__LM_HEAD);
+    memcpy(full + 80, head, 56);
+    r->head = full;
+    r->rng = ckr__load_u64(full + 80);
+    r->rng_last = ckr__load_u64(full + 88);
+    r->shard = ckr__load_u64(full + 120);
+    r->sample = ckr__load_u64(full + 128);
+    p = ckr__lm_unhex(c, ckr_node_get(x, "shuffle"), &n);
+    if (!m->shuffle) return !p;
+    if (!p || n < 16 + CKR__LM_MT || ckr__load_u64(p) > n / 4 ||
+        8 + 4 * ckr__load_u64(p) + 8 + CKR__LM_MT > n ||
+        ckr__load_u64(p + 8 + 4 * ckr__load_u64(p)) > n / 4 ||
+        ckr__lm_section_size(ckr__load_u64(p), ckr__load_u64(p + 8 + 4 * ckr__load_u64(p))) != n)
+        return false;
+    return !ckr__lm_section_check(c, r, p, n, &at);
+}
+
+/* The ranks that the side file remembers, when they belong to these files: the same step, and what
+   both know of the generators is equal. Else the files' own. */
+static ckr_result ckr__lm_origin(ckr__ctx *c, const ckr__lm *m, ckr__lm_rank **ranks, uint32_t *P)
+{
+    const ckr_node *d = m->s->carried, *list = ckr_node_get(d, "ranks");
+    const char *dialect = ckr_node_str(ckr_node_get(d, "dialect"));
+    int64_t step;
+    uint32_t i, n;
+    ckr__lm_rank *out;
+    *ranks = m->ranks;
+    *P = m->P;
+    if (!dialect || strcmp(dialect, "llmc") != 0 || !ckr_node_is_list(list) || !list->count ||
+        list->count > 1u << 20 || !ckr_node_i64(ckr_node_get(d, "step"), &step) || step != m->step)
+        return CKR_OK;
+    n = (uint32_t)list->count;
+    out = CKR__NEW_N(c, ckr__lm_rank, n);
+    if (!out) return c->err->code;
+    for (i = 0; i < n; i++) {
+        if (!ckr__lm_carried_rank(c, m, list->u.items[i], &out[i])) return c->err->code;
+        if (i < m->P && (out[i].rng != m->ranks[i].rng || out[i].rng_last != m->ranks[i].rng_last))
+            return CKR_OK;
+    }
+    *ranks = out;
+    *P = n;
+    return CKR_OK;
+}
+
+/* >>llmc.data ----------------------------------------------------------------- */
+/* Where each rank of the coming run stands in the data. Position and permutation count samples of
+   P * B * T tokens. As long as P * B * T stays what it was, they stay; with the token files at hand
+   they are counted anew. On a resume llm.c compares the stored number of samples with that of the
+   file which a fresh loader of this rank opens first, then reads the current one: a permutation
+   padded to that number is taken, a longer one is not. */
+
+typedef struct ckr__lm_job {
+    ckr__ctx         *c;
+    const ckr_state  *s;
+    const ckr_target *t;
+    ckr__out         *out;
+    ckr_note        **notes;
+    uint64_t         *n_notes;
+    const ckr__lm    *m;       /* the source, or NULL: another framework's               */
+    ckr__lm_dims      dims;
+    ckr_dtype         dtype;
+    int64_t           step;
+    uint32_t          Q;
+    bool              zero1, master, shuffle, state, refused;
+    ckr__lm_rank     *from;    /* the ranks that are known, P of them                    */
+    uint32_t          P;
+    uint64_t         *tokens;  /* of each token file; NULL: not known                    */
+    uint64_t          n_files, unit, old_unit;       /* tokens of a sample; 0: not known  */
+    ckr_tensor     ***by;      /* GPT-2's tensors [slot 0..3][tensor * L + layer], or NULL */
+    bool              linear;  /* their matrices are (out, in), as torch's Linear has them */
+} ckr__lm_job;
+
+static ckr_result ckr__lm_say(ckr__lm_job *x, const char *code, ckr_severity severity,
+                              const char *subject, const char *was, const char *now,
+                              const char *reason, const char *remedy)
+{
+    if (severity == CKR_ERROR) x->refused = true;
+    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, was, now, reason, remedy)
+               ? CKR_OK
+               : x->c->err->code;
+}
+
+static ckr_result ckr__lm_refuse(ckr__lm_job *x, ckr_item item, const char *subject,
+                                 const char *reason, const char *remedy)
+{
+    return ckr__lm_say(x, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
+}
+
+static ckr_result ckr__lm_counts(ckr__lm_job *x, const char *code, ckr_severity severity,
+                                 const char *subject, uint64_t was, uint64_t now,
+                                 const char *reason, const char *remedy)
+{
+    char a[24], b[24];
+    snprintf(a, sizeof a, "%llu", (unsigned long long)was);
+    snprintf(b, sizeof b, "%llu", (unsigned long long)now);
+    return ckr__lm_say(x, code, severity, subject, a, b, reason, remedy);
+}
+
+/* '*' any run, '?' one character, as glob matches a name; a leading dot only by a dot. */
+static bool ckr__lm_match(const char *pattern, const char *s)
+{
+    const char *star = NULL, *back = NULL;
+    if (*s == '.' && *pattern != '.') return false;
+    while (*s) {
+        if (*pattern == '*') {
+            star = pattern++;
+            back = s;
+        } else if (*pattern == '?' || *pattern == *s) {
+            pattern++;
+            s++;
+        } else if (star) {
+            pattern = star + 1;
+            s = ++back;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return *pattern == 0;
+}
+
+/* A token file's number of tokens. */
+static ckr_result ckr__lm_token_file(ckr__ctx *c, const char *path, uint64_t *n)
+{
+    uint32_t file;
+    uint8_t head[12];
+    ckr_result r = ckr__file_open(c, path, &file);
+    if (r == CKR_OK && c->files[file].size < CKR__LM_HEAD) memset(head, 0, sizeof head);
+    else if (r == CKR_OK) r = ckr__file_read(c, file, 0, head, sizeof head);
+    if (r != CKR_OK) return r;
+    *n = ckr__load_u32(head + 8);
+    if (ckr__load_u32(head) == 20240520u && ckr__load_u32(head + 4) == 1 && *n > 1 &&
+        c->files[file].size == CKR__LM_HEAD + 2 * *n)
+        return CKR_OK;
+    return ckr__fail(c->err, CKR_ITEM_LLMC_TOKENS, path, 0, NULL,
+                     "not a token file of llm.c: magic 20240520, version 1, 16-bit tokens up to "
+                     "its end were expected");
+}
+
+/* The files of --data, in the order in which glob returns them. */
+static ckr_result ckr__lm_token_files(ckr__lm_job *x)
+{
+    const char *slash = strrchr(x->t->data, '/'), *pattern = slash ? slash + 1 : x->t->data;
+    const char *dir = slash ? ckr__strndup(x->c, x->t->data,
+                                           slash == x->t->data ? 1 : (size_t)(slash - x->t->data))
+                            : ".";
+    ckr__dirlist l;
+    uint64_t i;
+    ckr_result r;
+    if (!dir) return x->c->err->code;
+    r = ckr__dir_list(x->c, dir, &l);
+    x->tokens = r == CKR_OK ? CKR__NEW_N(x->c, uint64_t, l.n) : NULL;
+    if (!x->tokens) return x->c->err->code;
+    for (i = 0; i < l.n && r == CKR_OK; i++) {
+        const char *path;
+        if (l.items[i]->is_dir || !ckr__lm_match(pattern, l.items[i]->name)) continue;
+        path = slash ? ckr__path_join(x->c, dir, l.items[i]->name) : l.items[i]->name;
+        r = path ? ckr__lm_token_file(x->c, path, &x->tokens[x->n_files++]) : x->c->err->code;
+    }
+    if (r == CKR_OK && !x->n_files)
+        return ckr__fail(x->c->err, CKR_ITEM_PATH_NOT_FOUND, x->t->data, CKR_NO_OFFSET, "--data",
+                         "no file matches");
+    return r;
+}
+
+static uint64_t ckr__lm_samples_of(uint64_t tokens, uint64_t unit)
+{
+    return (tokens - 1) / unit;
+}
+
+/* Micro-batches B for which file `k`, at P * T tokens for each of B, has so many samples. */
+static void ckr__lm_batch_range(uint64_t tokens, uint64_t pt, uint64_t samples, uint64_t *lo,
+                                uint64_t *hi)
+{
+    const uint64_t top = samples ? (tokens - 1) / (pt * samples) : UINT64_MAX / 2,
+                   low = (tokens - 1) / pt / (samples + 1) + 1;
+    if (low > *lo) *lo = low;
+    if (top < *hi) *hi = top;
+}
+
+/* The file that a fresh loader of this rank opens first. */
+static bool ckr__lm_first_file(ckr__ctx *c, uint32_t rank, uint64_t n_files, uint64_t *first)
+{
+    uint8_t *p = (uint8_t *)ckr__heap_alloc(c, 4 * (size_t)n_files);
+    ckr__lm_mt mt;
+    if (!p) return false;
+    ckr__lm_identity(p, 0, n_files);
+    ckr__lm_mt_seed(&mt, 42 + rank);
+    ckr__lm_shuffle(&mt, p, n_files);
+    *first = ckr__load_u32(p);
+    ckr__heap_free(c, p, 4 * (size_t)n_files);
+    return true;
+}
+
+/* The old B from the saved counts: that of the current file, or (a file that was written for llm.c
+   to take it) of the first. 0: none. */
+static ckr_result ckr__lm_old_batch(ckr__lm_job *x, uint64_t T, uint64_t *lo, uint64_t *hi)
+{
+    uint64_t first;
+    uint32_t r;
+    int way;
+    for (way = 0; way < 2; way++) {
+        *lo = 1;
+        *hi = UINT64_MAX / 2;
+        for (r = 0; r < x->P; r++) {
+            const ckr__lm_rank *k = &x->from[r];
+            uint64_t f = ckr__load_u32(ckr__lm_order(k->section) + 4 * k->shard);
+            if (way) {
+                if (!ckr__lm_first_file(x->c, r, x->n_files, &first)) return x->c->err->code;
+                f = first;
+            }
+            ckr__lm_batch_range(x->tokens[f], (uint64_t)x->P * T, k->n_samples, lo, hi);
+        }
+        if (*lo <= *hi) return CKR_OK;
+    }
+    *lo = *hi = 0;
+    return CKR_OK;
+}
+
+/* Tokens of a sample in the saved run. */
+static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
+{
+    const uint64_t T = (uint64_t)x->t->seq_len, B = (uint64_t)x->t->micro_batch;
+    uint64_t tries[2], lo, hi, keep, i;
+    ckr_result r;
+    tries[0] = T;
+    tries[1] = (uint64_t)x->dims.T;
+    x->old_unit = x->P * B * T;
+    if (!x->shuffle)
+        return ckr__lm_say(x, "CKR_W_DATA_POSITION", CKR_APPROX, "data", NULL, NULL,
+                           "a loader that does not shuffle keeps no count of samples: the saved "
+                           "run is taken to have had the same -b and -t",
+                           NULL);
+    for (i = 0; i < 2; i++) {
+        r = ckr__lm_old_batch(x, tries[i], &lo, &hi);
+        if (r != CKR_OK || lo) break;
+    }
+    if (i == 2)
+        return ckr__lm_refuse(x, CKR_ITEM_LLMC_DATA, "data",
+                              "no micro-batch gives the saved numbers of samples with these files",
+                              "give the files of the saved run, or --without data");
+    if (r != CKR_OK) return r;
+    keep = x->unit % (x->P * tries[i]) ? 0 : x->unit / (x->P * tries[i]);
+    if (keep < lo || keep > hi) keep = B >= lo && B <= hi ? B : hi;
+    x->old_unit = x->P * keep * tries[i];
+    if (lo == hi || x->old_unit == x->unit || keep == B) return CKR_OK;
+    return ckr__lm_counts(x, "CKR_W_DATA_POSITION", CKR_APPROX, "data: -b of the saved run", lo, hi,
+                          "the files do not tell which of these; the largest is taken", NULL);
+}
+
+static ckr_result ckr__lm_data_files(ckr__lm_job *x)
+{
+    const int64_t B = x->t->micro_batch, T = x->t->seq_len;
+    uint64_t i;
+    ckr_result r;
+    if (!x->t->data || ((x->t->without & CKR_DATA) && x->P)) return CKR_OK;
+    if (B <= 0 || T <= 0 || B > 1 << 24 || T > 1 << 24)
+        return ckr__lm_refuse(x, CKR_ITEM_LLMC_DATA, "data",
+                              "the place in the files is counted in samples of processes x B x T "
+                              "tokens",
+                              "--micro-batch B and --seq-len T together with --data");
+    r = ckr__lm_token_files(x);
+    x->unit = (uint64_t)x->Q * (uint64_t)B * (uint64_t)T;
+    if (!x->P) x->shuffle = true;
+    if (r == CKR_OK && x->P && x->shuffle && x->n_files != x->from[0].n_files)
+        return ckr__lm_counts(x, ckr_item_name(CKR_ITEM_LLMC_DATA), CKR_ERROR, "data: token files",
+                              x->from[0].n_files, x->n_files,
+                              "llm.c stops when their number is another",
+                              "give the files of the saved run, or --without data");
+    for (i = 0; r == CKR_OK && i < x->n_files; i++)
+        if (!ckr__lm_samples_of(x->tokens[i], x->unit))
+            return ckr__lm_refuse(x, CKR_ITEM_LLMC_DATA, "data",
+                                  "a token file is shorter than one sample of all processes",
+                                  "a smaller --micro-batch");
+    return r == CKR_OK && x->P ? ckr__lm_old_unit(x) : r;
+}
+
+/* Samples of a file in the coming run. */
+static uint64_t ckr__lm_new_samples(const ckr__lm_job *x, uint64_t file, uint64_t known)
+{
+    return x->tokens ? ckr__lm_samples_of(x->tokens[file], x->unit) : known;
+}
+
+/* The loader of a rank as a run that began afresh would have it, at this file of the order. */
+static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, uint64_t known,
+                              uint64_t shard)
+{
+    ckr__lm_mt mt;
+    uint64_t i, n = 0, first;
+    uint8_t *order = (uint8_t *)ckr__arena_n(x->c, n_files, 4), *p = NULL;
+    if (!order) return NULL;
+    ckr__lm_identity(order, 0, n_files);
+    ckr__lm_mt_seed(&mt, 42 + rank);
+    ckr__lm_shuffle(&mt, order, n_files);
+    first = ckr__lm_new_samples(x, ckr__load_u32(order), known);
+    if (ckr__lm_new_samples(x, ckr__load_u32(order + 4 * shard), known) > first) {
+        const uint32_t other = ckr__load_u32(order + 4 * shard);       /* llm.c would not take it */
+        ckr__store_u32(order + 4 * shard, ckr__load_u32(order));
+        ckr__store_u32(order, other);
+    }
+    for (i = 0; i <= shard; i++) {
+        n = ckr__lm_new_samples(x, ckr__load_u32(order + 4 * i), known);
+        p = ckr__lm_section_new(x->c, n_files, n > first ? n : first);
+        if (!p) return NULL;
+        ckr__lm_identity(ckr__lm_samples(p, n_files), 0, n > first ? n : first);
+        ckr__lm_shuffle(&mt, ckr__lm_samples(p, n_files), n);
+    }
+    memcpy(ckr__lm_order(p), order, 4 * (size_t)n_files);
+    ckr__lm_mt_store(&mt, ckr__lm_samples(p, n_files) + 4 * (n > first ? n : first));
+    return p;
+}
+
+/* The saved order, its samples cut or put together anew: where an old sample is k new ones, they
+   keep its place; any other change shuffles again, on from the saved generator. */
+static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n, uint64_t room)
+{
+    const uint64_t old = ckr__lm_samples_of(
+                       x->tokens[ckr__load_u32(ckr__lm_order(k->section) + 4 * k->shard)],
+                       x->old_unit),
+                   f = k->n_files, split = x->old_unit % x->unit ? 0 : x->old_unit / x->unit;
+    const uint8_t *was = ckr__lm_samples(k->section, f);
+    uint8_t *p = ckr__lm_section_new(x->c, f, room), *to;
+    ckr__lm_mt mt;
+    uint64_t i, j, at = 0;
+    if (!p) return NULL;
+    memcpy(ckr__lm_order(p), ckr__lm_order(k->section), 4 * (size_t)f);
+    to = ckr__lm_samples(p, f);
+    ckr__lm_mt_load(&mt, k->section + k->n_section - CKR__LM_MT);
+    ckr__lm_identity(to, 0, room);
+    if (!split) ckr__lm_shuffle(&mt, to, n);
+    for (i = 0; split && i < k->n_samples; i++) {
+        const uint64_t v = ckr__load_u32(was + 4 * i);
+        for (j = 0; v < old && j < split && at < n; j++)
+            ckr__store_u32(to + 4 * at++, (uint32_t)(v * split + j));
+    }
+    ckr__lm_mt_store(&mt, to + 4 * room);
+    return p;
+}
+
+/* The section of rank r, its place in *head's words already. */
+static ckr_result ckr__lm_counted(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
+{
+    const ckr__lm_rank *k = &x->from[r < x->P ? r : 0];
+    uint64_t first = 0, file, n, tokens = to->sample * x->old_unit;
+    to->sample = tokens / x->unit;
+    if (!x->shuffle) return CKR_OK;
+    if (r >= x->P) {
+        to->section = ckr__lm_fresh(x, r, k->n_files, 0, to->shard);
+        if (!to->section) return x->c->err->code;
+        file = ckr__load_u32(ckr__lm_order(to->section) + 4 * to->shard);
+    } else {
+        file = ckr__load_u32(ckr__lm_order(k->section) + 4 * k->shard);
+    }
+    if (!ckr__lm_first_file(x->c, r, k->n_files, &first)) return x->c->err->code;
+    n = ckr__lm_samples_of(x->tokens[file], x->unit);
+    first = ckr__lm_samples_of(x->tokens[first], x->unit);
+    to->n_section = ckr__lm_section_size(k->n_files, first);
+    if (n > first)
+        return ckr__lm_counts(x, ckr_item_name(CKR_ITEM_LLMC_DATA), CKR_ERROR, "data", n, first,
+                              "the current file of a rank gives more samples than the first that "
+                              "its loader opens, and llm.c takes no longer an order than that",
+                              "--without data begins with the first file again");
+    if (r < x->P) to->section = ckr__lm_recut(x, k, n, first);
+    return to->section ? CKR_OK : x->c->err->code;
+}
+
+/* At the beginning of the data. */
+static ckr_result ckr__lm_begin(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
+{
+    const ckr__lm_rank *k = x->P ? &x->from[r < x->P ? r : 0] : NULL;
+    const uint64_t n_files = k ? k->n_files : x->n_files;
+    to->shard = to->sample = 0;
+    if (!x->shuffle) return CKR_OK;
+    to->section = ckr__lm_fresh(x, r, n_files, k ? k->n_samples : 0, 0);
+    if (!to->section) return x->c->err->code;
+    to->n_samples = ckr__load_u64(to->section + 8 + 4 * n_files);
+    to->n_section = ckr__lm_section_size(n_files, to->n_samples);
+    return CKR_OK;
+}
+
+/* Where rank r of the coming run stands. */
+static ckr_result ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
+{
+    const bool known = r < x->P;
+    memset(to, 0, sizeof *to);
+    if (x->P) *to = x->from[known ? r : 0];
+    if (!known || (x->t->without & CKR_RNG)) to->rng = to->rng_last = CKR__LM_SEED + (uint64_t)r;
+    if (!x->P && !x->shuffle) return CKR_OK;
+    if (!x->P || (x->t->without & CKR_DATA)) return ckr__lm_begin(x, r, to);
+    if (x->tokens) return ckr__lm_counted(x, r, to);
+    if (known || !x->shuffle) return CKR_OK;
+    to->section = ckr__lm_fresh(x, r, to->n_files, to->n_samples, to->shard);
+    return to->section ? CKR_OK : x->c->err->code;
+}
+
+/* What the report says of streams and data. */
+static ckr_result ckr__lm_say_places(ckr__lm_job *x)
+{
+    char what[120];
+    ckr_result r = CKR_OK;
+    if (!x->P)
+        return ckr__lm_say(x, "CKR_W_DATA_NEW", CKR_APPROX, "data and random streams", NULL, NULL,
+                           x->tokens ? "they begin as in a new run of llm.c"
+                                     : "they begin as in a new run of llm.c, and are not shuffled",
+                           x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T to shuffle");
+    if (x->Q < x->P && !(x->t->without & CKR_RNG))
+        r = ckr__lm_counts(x, "CKR_W_RNG_DROPPED", CKR_APPROX, "random streams", x->P, x->Q,
+                           "the other ranks' generators and loaders are kept in ckptresume.json",
+                           NULL);
+    if (x->Q > x->P && !(x->t->without & CKR_RNG))
+        r = ckr__lm_counts(x, "CKR_W_RNG_NEW", CKR_APPROX, "random streams", x->P, x->Q,
+                           "new ranks begin as llm.c begins them: generator 13371337 + rank, "
+                           "loader 42 + rank",
+                           NULL);
+    if (r != CKR_OK || (x->t->without & CKR_DATA)) return r;
+    if (x->tokens && x->unit != x->old_unit)
+        return ckr__lm_counts(x, "CKR_W_DATA_POSITION", CKR_APPROX, "tokens of a sample",
+                              x->old_unit, x->unit,
+                              "the position was counted anew, rounded down to whole samples; the "
+                              "order of the current file is another",
+                              NULL);
+    if (x->Q == x->P) return CKR_OK;
+    snprintf(what, sizeof what, "the old -b times %lu/%lu", (unsigned long)x->P,
+             (unsigned long)x->Q);
+    return ckr__lm_say(x, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run", what,
+                       x->tokens ? "ranks read other slices of the same samples"
+                                 : "the position counts samples of processes x B x T tokens, and "
+                                   "was kept: it is right with this -b and the same -t",
+                       x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T");
+}
+
+/* >>llmc.emit ----------------------------------------------------------------- */
+
+static ckr__out_file *ckr__lm_file(ckr__lm_job *x, const char *path, ckr_format format)
+{
+    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, format) : NULL;
+    if (!f) return NULL;
+    f->root = ckr__node(x->c, CKR_NODE_LIST);
+    return f->root ? f : NULL;
+}
+
+static bool ckr__lm_put(ckr__lm_job *x, ckr__out_file *f, const uint8_t *p, uint64_t n)
+{
+    return ckr__node_push(x->c, f->root,
+                          ckr__node_text(x->c, CKR_NODE_BYTES, (const char *)p, (size_t)n));
+}
+
+/* Boxes of llm.c's stacked tensor, as boxes of GPT-2's: an axis less, and turned round where its
+   matrices are (in, out). */
+typedef struct ckr__lm_turn {
+    ckr__binder  w;
+    ckr_tensor **layers;       /* NULL: w.tensor has the box as it is                    */
+    bool         layered, turn;
+} ckr__lm_turn;
+
+static bool ckr__lm_turn_piece(void *arg, uint32_t n_dims, const int64_t *start,
+                               const int64_t *count, const int64_t *stride, uint64_t offset)
+{
+    ckr__lm_turn *x = (ckr__lm_turn *)arg;
+    const uint32_t skip = x->layered ? 1 : 0, n = n_dims - skip;
+    const int64_t from = x->layered ? start[0] : 0, layers = x->layered ? count[0] : 1;
+    int64_t s[3], c[3], t[3], l;
+    uint32_t d;
+    for (d = 0; d < n; d++) {
+        const uint32_t e = x->turn ? n - 1 - d : d;
+        s[d] = start[skip + e];
+        c[d] = count[skip + e];
+        t[d] = stride[skip + e];
+    }
+    for (l = 0; l < layers; l++) {
+        x->w.tensor = x->layers[from + l];
+        if (!ckr__binder_piece(&x->w, n, s, c, t,
+                               offset + (uint64_t)l * (uint64_t)(x->layered ? stride[0] : 0)))
+            return false;
+    }
+    return true;
+}
+
+/* Elements [begin, end) of tensor i go into the entry from byte `at` on. slot 0: parameters, else
+   ckr__lm_slots[slot - 1]. */
+static bool ckr__lm_bind(ckr__lm_job *x, ckr_entry *e, int i, uint32_t slot, bool replica,
+                         uint64_t begin, uint64_t end, uint64_t at)
+{
+    int64_t shape[3];
+    const uint32_t n = ckr__lm_stored(&x->dims, i, shape);
+    ckr__block *b = ckr__block_whole(x->c, n, shape);
+    ckr__lm_turn w;
+    if (!b) return false;
+    memset(&w, 0, sizeof w);
+    w.layers = x->by[slot] + (size_t)i * (size_t)x->dims.L;
+    if (x->m)
+        return ckr__bind_flat(x->c, e, w.layers[0], replica, b, (int64_t)begin, (int64_t)end, at);
+    w.w.c = x->c;
+    w.w.entry = e;
+    w.w.replica = replica;
+    w.layered = ckr__lm_shapes[i].layered;
+    w.turn = !x->linear && ckr__lm_shapes[i].layered && ckr__lm_shapes[i].cols;
+    return ckr__flat_pieces(b, (int64_t)begin, (int64_t)end, at, (int64_t)ckr_dtype_size(e->dtype),
+                            ckr__lm_turn_piece, &w);
+}
+
+static ckr_node *ckr__lm_entry(ckr__lm_job *x, ckr__out_file *f, const char *name, ckr_dtype dtype,
+                               uint64_t n)
+{
+    const int64_t shape = (int64_t)n;
+    ckr_node *e = ckr__entry_new(x->c, f, name, dtype, 1, &shape);
+    return e && ckr__node_push(x->c, f->root, e) ? e : NULL;
+}
+
+static ckr_result ckr__lm_emit_model(ckr__lm_job *x)
+{
+    const int64_t v[] = { 20240326, x->dtype == CKR_DTYPE_F32 ? 3 : 5, x->dims.T, x->dims.V,
+                          x->dims.L, x->dims.NH, x->dims.C, x->dims.Vp };
+    uint8_t *head = (uint8_t *)ckr__arena(x->c, CKR__LM_HEAD);
+    ckr__out_file *f =
+        ckr__lm_file(x, ckr__printf(x->c, "model_%08lld.bin", (long long)x->step), CKR_FORMAT_RAW);
+    /* an fp32 file of a bf16 run holds the masters: they are what its parameters round */
+    const bool up = x->master && x->m && x->dtype == CKR_DTYPE_F32 &&
+                    x->m->dtype == CKR_DTYPE_BF16;
+    uint64_t at = 0, n, layer;
+    ckr_node *e;
+    int i;
+    if (!head || !f) return x->c->err->code;
+    if (x->m) memcpy(head, x->m->model_head, CKR__LM_HEAD);
+    for (i = 0; i < 8; i++) ckr__store_u32(head + 4 * i, (uint32_t)v[i]);
+    e = ckr__lm_put(x, f, head, CKR__LM_HEAD) ? ckr__lm_entry(x, f, "params", x->dtype, x->dims.n)
+                                              : NULL;
+    for (i = 0; i < CKR__LM_TENSORS; i++, at += n * ckr_dtype_size(x->dtype)) {
+        n = ckr__lm_numel(&x->dims, i, &layer);
+        if (!e || !ckr__lm_bind(x, e->u.entry, i, up ? 3 : 0, up, 0, n, at))
+            return x->c->err->code;
+    }
+    return CKR_OK;
+}
+
+/* One of m, v, master of rank r. */
+static ckr_result ckr__lm_emit_slot(ckr__lm_job *x, ckr__out_file *f, uint32_t slot, uint32_t r)
+{
+    const uint64_t share = x->zero1 ? x->Q : 1;
+    /* masters that are made here are the fp32 parameters */
+    const uint32_t from = slot == 3 && !x->by[3] ? 0 : slot;
+    ckr_node *e = ckr__lm_entry(x, f, ckr__lm_slots[slot - 1], CKR_DTYPE_F32, x->dims.n / share);
+    uint64_t at = 0, l, layer;
+    int i;
+    if (!e) return x->c->err->code;
+    for (i = 0; i < CKR__LM_TENSORS; i++) {
+        const uint64_t n = ckr__lm_numel(&x->dims, i, &layer), part = layer / share;
+        const uint64_t mine = x->zero1 ? r * part : 0;
+        const bool replica = from == 0 || (!x->zero1 && r > 0);
+        for (l = 0; l < (x->zero1 ? n / layer : 1); l++, at += 4 * (x->zero1 ? part : n))
+            if (!ckr__lm_bind(x, e->u.entry, i, from, replica, l * layer + mine,
+                              x->zero1 ? l * layer + mine + part : n, at))
+                return x->c->err->code;
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__lm_emit_state(ckr__lm_job *x, uint32_t r)
+{
+    ckr__lm_rank place;
+    uint8_t *head = (uint8_t *)ckr__arena(x->c, CKR__LM_HEAD);
+    ckr__out_file *f = ckr__lm_file(
+        x, ckr__printf(x->c, "state_%08lld_%05lu.bin", (long long)x->step, (unsigned long)r),
+        CKR_FORMAT_RAW);
+    uint32_t slot;
+    ckr_result e = ckr__lm_place(x, r, &place);
+    if (!head || !f) return x->c->err->code;
+    if (e != CKR_OK || x->refused) return e;
+    if (place.head) memcpy(head, place.head, CKR__LM_HEAD);
+    ckr__store_u32(head, 20240527u);
+    ckr__store_u32(head + 4, 1);
+    ckr__store_u32(head + 8, x->Q);
+    ckr__store_u32(head + 12, r);
+    ckr__store_u32(head + 16, x->master);
+    ckr__store_u32(head + 20, x->shuffle);
+    ckr__store_u32(head + 40, (uint32_t)x->step);
+    ckr__store_u64(head + 80, place.rng);
+    ckr__store_u64(head + 88, place.rng_last);
+    ckr__store_u64(head + 120, place.shard);
+    ckr__store_u64(head + 128, place.sample);
+    if (!ckr__lm_put(x, f, head, CKR__LM_HEAD)) return x->c->err->code;
+    for (slot = 1; slot <= (x->master ? 3u : 2u) && e == CKR_OK; slot++)
+        e = ckr__lm_emit_slot(x, f, slot, r);
+    if (e == CKR_OK && place.section && !ckr__lm_put(x, f, place.section, place.n_section))
+        return x->c->err->code;
+    return e;
+}
+
+static ckr_result ckr__lm_emit_text(ckr__lm_job *x, const char *rel, const char *from)
+{
+    const uint8_t *p = NULL;
+    uint64_t n = 0;
+    ckr__out_file *f = ckr__lm_file(x, rel, CKR_FORMAT_TEXT);
+    ckr_result r = f ? CKR_OK : x->c->err->code;
+    if (r == CKR_OK && from)
+        r = ckr__path_load(x->c, from, x->c->limits.max_metadata_bytes, &p, &n, NULL);
+    if (r != CKR_OK) return r;
+    f->text = p;
+    f->n_text = n;
+    return CKR_OK;
+}
+
+static ckr_result ckr__lm_emit_loose(ckr__lm_job *x)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; x->m && i < x->m->n_loose && r == CKR_OK; i++) {
+        const char *from = ckr__path_join(x->c, x->m->dir, x->m->loose[i]);
+        r = from ? ckr__lm_emit_text(x, x->m->loose[i], from) : x->c->err->code;
+    }
+    for (i = 0; i < x->s->n_leftovers && r == CKR_OK && x->m; i++)
+        if (ckr__path_ends(x->s->leftovers[i].path, "/"))
+            r = ckr__lm_say(x, "CKR_W_LEFTOVERS_LOST", CKR_LOST, x->s->leftovers[i].path, NULL,
+                            NULL, "directories inside the checkpoint are not written", NULL);
+    return r;
+}
+
+static ckr_result ckr__lm_allowed(ckr__lm_job *x)
+{
+    const ckr_topology *t = &x->t->topology;
+    const uint32_t w = x->t->without;
+    if (t->tp > 1 || t->pp > 1 || t->ep > 1 || t->cp > 1)
+        return ckr__lm_refuse(x, CKR_ITEM_TRAINER_TOPOLOGY, "topology",
+                              "every process holds the whole model: there is only --dp",
+                              "take --dp N");
+    if (t->zero > 1)
+        return ckr__lm_refuse(x, CKR_ITEM_ZERO_STAGE, "zero", "llm.c has ZeRO stages 0 and 1",
+                              "--zero 0 or --zero 1");
+    if (w & CKR_PARAMS)
+        return ckr__lm_refuse(x, CKR_ITEM_PARAMS_WITHOUT, "params",
+                              "a checkpoint without weights cannot be loaded", "keep the params");
+    if ((w & CKR_PROGRESS) && x->state)
+        return ckr__lm_refuse(x, CKR_ITEM_CLOCK_WITHOUT, "progress",
+                              "AdamW counts its steps from the file's number",
+                              "leave out the optimizer too");
+    if (x->dtype == CKR_DTYPE_F32 || x->dtype == CKR_DTYPE_BF16) return CKR_OK;
+    return ckr__lm_refuse(x, CKR_ITEM_WRITE_DTYPE, ckr_dtype_name(x->dtype),
+                          "llm.c loads fp32 and bf16 parameters", "--dtype float32 or bfloat16");
+}
+
+/* The stage of the coming run: asked for, it is that or refused; kept, it may fall back to 0. */
+static ckr_result ckr__lm_stage(ckr__lm_job *x)
+{
+    char what[160];
+    int bad = 0;
+    x->zero1 = x->t->topology.zero == 1 && x->Q > 1;
+    if (!x->zero1 || !x->state || ckr__lm_divides(&x->dims, x->Q, &bad)) return CKR_OK;
+    snprintf(what, sizeof what, "%lu processes do not divide a layer of %s",
+             (unsigned long)x->Q, ckr__lm_shapes[bad].name);
+    if (x->out->zero_told)
+        return ckr__lm_refuse(x, CKR_ITEM_LLMC_ZERO_UNEVEN, "zero", what, "--zero 0");
+    x->zero1 = false;
+    return ckr__lm_say(x, "CKR_W_LLMC_ZERO", CKR_CHANGED, "zero", "1", "0", what,
+                       "run llm.c with -z 0");
+}
+
+/* Changes of precision and topology, for the report. */
+static ckr_result ckr__lm_say_changes(ckr__lm_job *x)
+{
+    const ckr__lm *m = x->m;
+    const ckr_dtype was = m ? m->dtype : x->by[0][0]->dtype;
+    ckr_result r = CKR_OK;
+    if (m && x->state && x->Q != m->P)
+        r = ckr__lm_counts(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", m->P, x->Q, "asked for", NULL);
+    if (r == CKR_OK && m && x->state && x->zero1 != m->zero1 && x->Q > 1 && m->P > 1 &&
+        x->t->topology.zero == (x->zero1 ? 1 : 0))
+        r = ckr__lm_counts(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "zero", m->zero1, x->zero1,
+                           "asked for", NULL);
+    if (r == CKR_OK && was != x->dtype)
+        r = ckr__lm_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, "params", ckr_dtype_name(was),
+                        ckr_dtype_name(x->dtype),
+                        x->master && x->dtype == CKR_DTYPE_F32 ? "asked for; the masters' values"
+                                                               : "asked for",
+                        NULL);
+    if (r == CKR_OK && x->master && !x->by[3])
+        r = ckr__lm_say(x, "CKR_LLMC_MASTERS_MADE", CKR_CHANGED, "master", NULL, NULL,
+                        "the fp32 parameters are kept as masters of the bf16 ones",
+                        "run llm.c with -w 1");
+    if (r == CKR_OK && m && x->state && x->dtype == CKR_DTYPE_BF16 && x->master &&
+        (x->Q != m->P || x->zero1 != m->zero1))
+        r = ckr__lm_say(x, "CKR_W_LLMC_ROUNDING", CKR_APPROX, "params", NULL, NULL,
+                        "llm.c rounds bf16 parameters from the masters again when it resumes, by a "
+                        "chance that depends on rank and place: they will be other neighbours",
+                        NULL);
+    return r;
+}
+
+static ckr_result ckr__lm_emit_bare(ckr__lm_job *x)
+{
+    ckr_result r = ckr__lm_say(x, "CKR_W_LLMC_MODEL_ONLY", CKR_CHANGED, "state", NULL, NULL,
+                               "without m and v there is no state file: only the model is written",
+                               "start llm.c with -e model_NNNNNNNN.bin");
+    return r == CKR_OK ? ckr__lm_emit_model(x) : r;
+}
+
+static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
+{
+    uint32_t r;
+    ckr_result e = ckr__lm_allowed(x);
+    if (e == CKR_OK && !x->refused) e = ckr__lm_stage(x);
+    if (e == CKR_OK && !x->refused) e = ckr__lm_say_changes(x);
+    if (e != CKR_OK || x->refused) return e;
+    if (!x->state) return ckr__lm_emit_bare(x);
+    e = ckr__lm_data_files(x);
+    if (e == CKR_OK && !x->refused) e = ckr__lm_emit_model(x);
+    for (r = 0; r < x->Q && e == CKR_OK && !x->refused; r++) e = ckr__lm_emit_state(x, r);
+    if (e == CKR_OK && !x->refused) e = ckr__lm_say_places(x);
+    if (e == CKR_OK)
+        e = ckr__lm_emit_text(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), NULL);
+    if (e == CKR_OK) e = ckr__lm_emit_loose(x);
+    if (e != CKR_OK || !x->P) return e;
+    x->out->carried = ckr__lm_carry(x->c, x->step, x->from, x->P);
+    return x->out->carried ? CKR_OK : x->c->err->code;
+}
+
+/* >>llmc.gpt2 ----------------------------------------------------------------- */
+/* GPT-2 as its own library names it: transformer.h.N.attn.c_attn.weight and so on, one each layer,
+   matrices (in, out). From elsewhere (out, in), as torch's Linear has them, is taken too. */
+
+static const char *ckr__lm_gpt2_name(ckr__ctx *c, const char *prefix, int i, int64_t layer)
+{
+    const ckr__lm_shape *x = &ckr__lm_shapes[i];
+    return x->layered ? ckr__printf(c, "%sh.%lld.%s", prefix, (long long)layer, x->gpt2)
+                      : ckr__printf(c, "%s%s", prefix, x->gpt2);
+}
+
+static int64_t ckr__lm_row_major(uint32_t n, const int64_t *shape, uint32_t axis)
+{
+    return n == 2 && axis == 0 ? shape[1] : 1;
+}
+
+/* The entry of layer l of a stacked tensor. */
+static bool ckr__lm_gpt2_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, int i,
+                               int64_t l, ckr_dtype dtype)
+{
+    const uint32_t skip = ckr__lm_shapes[i].layered ? 1 : 0, n = t->n_dims - skip;
+    const bool turn = skip && n == 2;
+    const int64_t elem = (int64_t)ckr_dtype_size(dtype);
+    int64_t start[3] = { 0, 0, 0 }, count[3], stride[3] = { 0, 0, 0 }, shape[2];
+    ckr_tensor named = *t;
+    ckr__binder w;
+    ckr_node *e;
+    const char *name;
+    uint32_t d;
+    named.name = ckr__lm_gpt2_name(c, "transformer.", i, l);
+    name = named.name ? ckr__plain_name(c, &named) : NULL;
+    for (d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
+    e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
+    if (!e || !ckr__node_pair(c, f->root, ckr__node_str(c, name), e)) return false;
+    start[0] = skip ? l : 0;
+    count[0] = 1;
+    for (d = 0; d < n; d++) {
+        count[skip + d] = t->shape[skip + d];
+        stride[skip + d] = ckr__lm_row_major(n, shape, turn ? n - 1 - d : d) * elem;
+    }
+    e->u.entry->requires_grad = t->requires_grad && f->format == CKR_FORMAT_TORCH_ZIP;
+    memset(&w, 0, sizeof w);
+    w.c = c;
+    w.entry = e->u.entry;
+    w.tensor = t;
+    return ckr__binder_piece(&w, t->n_dims, start, count, stride, 0);
+}
+
+static bool ckr__lm_gpt2_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype)
+{
+    int64_t l, layers;
+    int i;
+    for (i = 0; i < CKR__LM_TENSORS && strcmp(ckr__lm_shapes[i].name, t->name) != 0; i++) {}
+    layers = ckr__lm_shapes[i].layered ? t->shape[0] : 1;
+    for (l = 0; l < layers; l++)
+        if (!ckr__lm_gpt2_entry(c, f, t, i, l, dtype)) return false;
+    return true;
+}
+
+/* What the tensors do not tell, for a conversion back. */
+static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state *s)
+{
+    const ckr__lm *m = (const ckr__lm *)s->dialect_data;
+    const char *const keys[] = { "llmc.n_head", "llmc.padded_vocab", "llmc.step" };
+    const int64_t values[] = { m->dims.NH, m->dims.Vp, s->progress.step };
+    ckr_node *d = f->metadata, *versions = ckr__node(c, CKR_NODE_ODICT);
+    int i;
+    if (!d) {                  /* the attribute that torch's modules give their state dicts */
+        d = ckr__node(c, CKR_NODE_DICT);
+        f->root->kind = CKR_NODE_ODICT;
+        f->root->attrs = ckr__node(c, CKR_NODE_DICT);
+        if (!ckr__node_set(c, versions, "", d) ||
+            !ckr__node_set(c, f->root->attrs, "_metadata", versions))
+            return false;
+    }
+    for (i = 0; i < 3; i++)
+        if (!ckr__node_set(c, d, keys[i],
+                           ckr__node_str(c, ckr__printf(c, "%lld", (long long)values[i]))))
+            return false;
+    return true;
+}
+
+/* A number that a plain file's metadata holds for us; -1: it does not. */
+static int64_t ckr__lm_gpt2_told(const ckr_state *s, const char *key)
+{
+    uint64_t i;
+    int64_t v = -1;
+    for (i = 0; i < s->n_leftovers; i++) {
+        const ckr_node *d = s->leftovers[i].node,
+                       *of_torch = ckr_node_get(ckr_node_get(d, "_metadata"), "");
+        const char *text = ckr_node_str(ckr_node_get(of_torch ? of_torch : d, key));
+        if (strcmp(s->leftovers[i].path, "__metadata__") != 0) text = NULL;
+        if (text && (!ckr__nt_step_of(text, &v) || v > INT32_MAX)) v = -1;
+    }
+    return v;
+}
+
+typedef struct ckr__lm_names {
+    ckr__map    map;           /* key of a plain file -> index of its tensor             */
+    const char *prefix;
+    uint64_t    used;
+} ckr__lm_names;
+
+static ckr_tensor *ckr__lm_gpt2_find(ckr__lm_job *x, ckr__lm_names *k, int i, int64_t layer,
+                                     uint32_t slot)
+{
+    const char *name = ckr__lm_gpt2_name(x->c, k->prefix, i, layer);
+    uint64_t at;
+    if (name && slot)
+        name = ckr__printf(x->c, "optimizer.state.%s.%s", name, ckr__lm_slots[slot - 1]);
+    if (!name || !ckr__map_find(&k->map, name, strlen(name), &at)) return NULL;
+    k->used++;
+    return x->s->tensors[at];
+}
+
+static bool ckr__lm_gpt2_shape(const ckr__lm_job *x, const ckr_tensor *t, int i)
+{
+    const ckr__lm_shape *p = &ckr__lm_shapes[i];
+    const bool turn = !x->linear && p->layered && p->cols;
+    int64_t rows, cols;
+    ckr__lm_layer(&x->dims, i, &rows, &cols);
+    if (p->rows == CKR__LM_VOCAB) rows = x->dims.V;
+    if (!p->cols) return t->n_dims == 1 && t->shape[0] == rows;
+    return t->n_dims == 2 && t->shape[turn ? 1 : 0] == rows && t->shape[turn ? 0 : 1] == cols;
+}
+
+/* All tensors of a slot, or none (NULL for one that is not there, without an error). */
+static ckr_result ckr__lm_gpt2_slot(ckr__lm_job *x, ckr__lm_names *k, uint32_t slot)
+{
+    ckr_tensor **list =
+        CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)x->dims.L * CKR__LM_TENSORS);
+    int64_t l;
+    int i;
+    if (!list) return x->c->err->code;
+    for (i = 0; i < CKR__LM_TENSORS; i++)
+        for (l = 0; l < (ckr__lm_shapes[i].layered ? x->dims.L : 1); l++) {
+            ckr_tensor *t = ckr__lm_gpt2_find(x, k, i, l, slot);
+            if (!t && slot) return x->c->err->code;
+            if (!t || !ckr__is_float(t->dtype) || !ckr__lm_gpt2_shape(x, t, i))
+                return ckr__lm_refuse(x, CKR_ITEM_LLMC_SOURCE,
+                                      ckr__lm_gpt2_name(x->c, k->prefix, i, l),
+                                      t ? "another shape or dtype than GPT-2's"
+                                        : "GPT-2 has this tensor, the checkpoint has not",
+                                      NULL);
+            list[(int64_t)i * x->dims.L + l] = t;
+        }
+    x->by[slot] = list;
+    return CKR_OK;
+}
+
+/* Sizes from the shapes; the heads from metadata, else of 64 channels, as in every GPT-2. */
+static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x, ckr__lm_names *k)
+{
+    const ckr_tensor *wte = ckr__lm_gpt2_find(x, k, 0, 0, 0),
+                     *wpe = ckr__lm_gpt2_find(x, k, 1, 0, 0), *qkv;
+    ckr__lm_dims *d = &x->dims;
+    int64_t padded = ckr__lm_gpt2_told(x->s, "llmc.padded_vocab");
+    if (!wte || !wpe || wte->n_dims != 2 || wpe->n_dims != 2)
+        return ckr__lm_refuse(x, CKR_ITEM_LLMC_SOURCE, "wte.weight",
+                              "the tensors are not named and shaped as GPT-2's", NULL);
+    d->V = wte->shape[0];
+    d->C = wte->shape[1];
+    d->T = wpe->shape[0];
+    while (d->L < 65536 && ckr__lm_gpt2_find(x, k, 2, d->L, 0)) d->L++;
+    qkv = d->L ? ckr__lm_gpt2_find(x, k, 4, 0, 0) : NULL;
+    x->linear = qkv && qkv->n_dims == 2 && qkv->shape[1] == d->C;
+    if (d->V <= 0 || d->V > INT32_MAX - 128 || d->C <= 0 || d->C > INT32_MAX || d->T <= 0 ||
+        d->T > INT32_MAX)
+        return ckr__lm_refuse(x, CKR_ITEM_LLMC_SOURCE, "wte.weight",
+                              "a size that llm.c's header cannot hold", NULL);
+    d->Vp = padded >= d->V ? padded : (d->V + 127) / 128 * 128;
+    d->NH = ckr__lm_gpt2_told(x->s, "llmc.n_head");
+    if (d->NH <= 0 && d->C % 64 == 0) {
+        d->NH = d->C / 64;
+        if (ckr__lm_counts(x, "CKR_W_LLMC_HEADS", CKR_APPROX, "heads", 0, (uint64_t)d->NH,
+                           "nothing tells their number: 64 channels each, as in every GPT-2",
+                           NULL) != CKR_OK)
+            return x->c->err->code;
+    }
+    if (d->NH > 0 && d->C % d->NH == 0 && d->L && ckr__lm_total(d)) return CKR_OK;
+    return ckr__lm_refuse(x, CKR_ITEM_LLMC_SOURCE, "heads",
+                          d->L ? "the number of attention heads is not known"
+                               : "there is no layer h.0",
+                          NULL);
+}
+
+static ckr_result ckr__lm_gpt2_say(ckr__lm_job *x, const ckr__lm_names *k)
+{
+    char n[24];
+    const bool tied = ckr__map_find(&k->map, "lm_head.weight", 14, NULL);
+    snprintf(n, sizeof n, "%llu", (unsigned long long)(x->s->n_tensors - k->used - tied));
+    if (tied && ckr__lm_say(x, "CKR_W_LLMC_TIED", CKR_APPROX, "lm_head.weight", NULL, NULL,
+                            "llm.c's head is its wte: it is taken to be the same", NULL) != CKR_OK)
+        return x->c->err->code;
+    if (x->s->n_tensors <= k->used + tied) return CKR_OK;
+    return ckr__lm_say(x, "CKR_W_TENSORS_LOST", CKR_LOST, "tensors", n, "0",
+                       "llm.c has no such tensors", NULL);
+}
+
+static ckr_result ckr__lm_gpt2_tensors(ckr__lm_job *x, ckr__lm_names *k)
+{
+    uint64_t i, dims;
+    uint32_t slot;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < x->s->n_tensors; i++) {
+        const char *key = ckr__plain_name(x->c, x->s->tensors[i]);
+        if (!key || !ckr__map_put(&k->map, key, strlen(key), i, NULL)) return x->c->err->code;
+    }
+    k->prefix = ckr__map_find(&k->map, "wte.weight", 10, NULL) ? "" : "transformer.";
+    r = ckr__lm_gpt2_dims(x, k);
+    for (slot = 0, dims = k->used; slot < 4 && r == CKR_OK && !x->refused; slot++) {
+        const uint64_t used = k->used;
+        r = ckr__lm_gpt2_slot(x, k, slot);
+        if (!x->by[slot]) k->used = used;
+    }
+    if (r != CKR_OK || x->refused) return r;
+    k->used -= dims;
+    x->state = x->by[1] && x->by[2] && !(x->t->without & CKR_OPTIMIZER);
+    x->master = x->by[3] != NULL;
+    if (x->t->dtype == CKR_DTYPE_NONE) x->dtype = x->by[0][0]->dtype;
+    x->step = ckr__lm_gpt2_told(x->s, "llmc.step");
+    if (x->s->progress.step >= 0) x->step = x->s->progress.step;
+    if (x->step < 0 || x->step > INT32_MAX || (x->t->without & CKR_PROGRESS)) x->step = 0;
+    return ckr__lm_gpt2_say(x, k);
+}
+
+/* Another framework's GPT-2. */
+static ckr_result ckr__lm_from_gpt2(ckr__lm_job *x)
+{
+    ckr__lm_names k;
+    ckr_result r;
+    memset(&k, 0, sizeof k);
+    k.map.c = x->c;
+    r = ckr__lm_gpt2_tensors(x, &k);
+    ckr__map_free(&k.map);
+    return r;
+}
+
+/* llm.c's own. */
+static ckr_result ckr__lm_from_llmc(ckr__lm_job *x)
+{
+    const ckr__lm *m = x->m;
+    uint64_t k;
+    x->dims = m->dims;
+    if (x->t->dtype == CKR_DTYPE_NONE) x->dtype = m->dtype;
+    x->state = !m->model_only && !(x->t->without & CKR_OPTIMIZER);
+    x->master = m->master;
+    x->shuffle = m->shuffle;
+    x->step = m->step > 0 && !(x->t->without & CKR_PROGRESS) ? m->step : 0;
+    for (k = 0; k < m->s->n_tensors; k++) {
+        const uint64_t slot = k / CKR__LM_TENSORS, i = k % CKR__LM_TENSORS;
+        if (!i) x->by[slot] = CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)m->dims.L * CKR__LM_TENSORS);
+        if (!x->by[slot]) return x->c->err->code;
+        x->by[slot][i * (uint64_t)m->dims.L] = m->s->tensors[k];
+    }
+    return x->state ? ckr__lm_origin(x->c, m, &x->from, &x->P) : CKR_OK;
+}
+
+static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
+                               ckr_note **notes, uint64_t *n_notes)
+{
+    ckr__lm_job x;
+    ckr_result r;
+    memset(&x, 0, sizeof x);
+    x.c = c;
+    x.s = s;
+    x.t = t;
+    x.out = out;
+    x.notes = notes;
+    x.n_notes = n_notes;
+    x.dtype = t->dtype;
+    x.Q = t->topology.dp;
+    x.by = CKR__NEW_N(c, ckr_tensor **, 4);
+    if (!x.by) return c->err->code;
+    if (!strcmp(s->dialect, "llmc")) x.m = (const ckr__lm *)s->dialect_data;
+    out->renamed = !x.m;
+    r = x.m ? ckr__lm_from_llmc(&x) : ckr__lm_from_gpt2(&x);
+    if (r != CKR_OK || x.refused) return r;
+    if (x.state && !x.by[3] && x.dtype == CKR_DTYPE_BF16 && x.by[0][0]->dtype == CKR_DTYPE_F32)
+        x.master = true;
+    return ckr__lm_emit_all(&x);
+}
+
+static const ckr__dialect ckr__llmc = { "llmc", NULL,       ckr__lm_probe,
+                                        ckr__lm_read, NULL, ckr__lm_emit };
+
 /* >>dialect.table ------------------------------------------------------------- */
 
 static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__hf_trainer,
-                                                    &ckr__accelerate, &ckr__sana,
+                                                    &ckr__accelerate, &ckr__sana, &ckr__llmc,
                                                     &ckr__plain_safetensors, &ckr__plain_torch};
 
 static const ckr__dialect *ckr__dialect_find(const char *name)
@@ -28062,6 +29947,36 @@ static ckr_result ckr__pack_safetensors(ckr__packer *p)
     return r;
 }
 
+/* Bytes and tensors without anything between them: the root's list, item by item. */
+static ckr_result ckr__pack_raw(ckr__packer *p)
+{
+    const ckr_node *root = p->f->root;
+    bool ok = ckr_node_is_list(root);
+    uint64_t i, n = 0;
+    ckr_result r = CKR_OK;
+    for (i = 0; ok && i < root->count; i++) {
+        const uint8_t kind = root->u.items[i]->kind;
+        ok = kind == CKR_NODE_ENTRY || kind == CKR_NODE_BYTES;
+        n += kind == CKR_NODE_ENTRY;
+    }
+    if (!ok || n != p->f->n_entries)
+        return ckr__fail(p->c->err, CKR_ITEM_WRITE_ENTRY, p->f->path, CKR_NO_OFFSET, NULL,
+                         "%llu entries are listed, the root is no list of bytes and as many",
+                         (unsigned long long)p->f->n_entries);
+    p->img->segs = CKR__NEW_N(p->c, ckr__seg, root->count);
+    if (!p->img->segs) return p->c->err->code;
+    for (i = 0; i < root->count && r == CKR_OK; i++) {
+        const ckr_node *x = root->u.items[i];
+        if (x->kind == CKR_NODE_BYTES) {
+            r = ckr__pack_seg(p, x->count, (const uint8_t *)x->u.str, NULL, false);
+        } else {
+            x->u.entry->offset = p->img->size;
+            r = ckr__pack_seg(p, x->u.entry->n_bytes, NULL, x->u.entry, false);
+        }
+    }
+    return r;
+}
+
 /* Any file --------------------------------------------------------------------- */
 
 static ckr_result ckr__pack_text(ckr__packer *p)
@@ -28090,6 +30005,7 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     case CKR_FORMAT_TORCH_ZIP:   r = ckr__pack_torch(&p); break;
     case CKR_FORMAT_SAFETENSORS: r = ckr__pack_safetensors(&p); break;
     case CKR_FORMAT_TEXT:        r = ckr__pack_text(&p); break;
+    case CKR_FORMAT_RAW:         r = ckr__pack_raw(&p); break;
     default:
         r = ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
                       "no format that can be written");
@@ -28288,6 +30204,7 @@ typedef struct ckr__lane {
     const uint8_t *window;     /* of pieces that have neither file nor memory: bytes    */
     uint64_t   window_at;      /* of the destination from window_at on                  */
     /* of comparisons */
+    bool       either;         /* a cast may have rounded up or down                    */
     uint64_t   n_differ;
     double     max_abs;
     uint64_t   max_ulp;
@@ -28457,6 +30374,19 @@ static void ckr__compare_elements(ckr__lane *w, ckr_dtype t, const uint8_t *x, c
     }
 }
 
+/* fp32 against bf16 that was rounded up or down: its upper half, or one more away from zero where
+   the lower half is not zero. */
+static void ckr__compare_either(ckr__lane *w, const uint8_t *x, const uint8_t *y, uint64_t n)
+{
+    for (; n > 0; n--, x += 4, y += 2) {
+        uint32_t a;
+        uint16_t b;
+        memcpy(&a, x, 4);
+        memcpy(&b, y, 2);
+        if (b != a >> 16 && (!(a & 0xffff) || b != (a >> 16) + 1)) w->n_differ++;
+    }
+}
+
 /* A run of n elements of a, cast to b's dtype where they differ, against b. */
 static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t b, int64_t n)
 {
@@ -28467,13 +30397,17 @@ static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64
         const uint8_t *x = ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea);
         const uint8_t *y = ckr__fetch_native(w, 1, op->pb, b, (uint64_t)part * eb);
         if (!x || !y) return false;
-        if (ta != tb) {
-            uint8_t *cast = w->temp + CKR__RUN_PART / 2;
-            ckr__convert(tb, cast, ta, x, (uint64_t)part);
-            x = cast;
+        if (w->either && ta == CKR_DTYPE_F32 && tb == CKR_DTYPE_BF16) {
+            ckr__compare_either(w, x, y, (uint64_t)part);
+        } else {
+            if (ta != tb) {
+                uint8_t *cast = w->temp + CKR__RUN_PART / 2;
+                ckr__convert(tb, cast, ta, x, (uint64_t)part);
+                x = cast;
+            }
+            if (memcmp(x, y, (size_t)part * (size_t)eb) != 0)
+                ckr__compare_elements(w, tb, x, y, (uint64_t)part);
         }
-        if (memcmp(x, y, (size_t)part * (size_t)eb) != 0)
-            ckr__compare_elements(w, tb, x, y, (uint64_t)part);
         w->bytes_read += (uint64_t)part * (ea + eb);
         a += (uint64_t)part * ea;
         b += (uint64_t)part * eb;
@@ -32003,6 +33937,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     p->out.c = &p->ctx;
     if (target) p->target = *target;
     else p->target.topology.zero = -1;
+    p->out.zero_told = p->target.topology.zero >= 0;
     ckr__plan_target(p, &src->state);
     d = ckr__dialect_find(p->target.dialect);
     r = ckr__plan_window(p, max_bytes);
@@ -32964,12 +34899,15 @@ static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_
     ckr_result r;
     char what[160];
     uint64_t n;
+    uint32_t i;
     if (!param || !ckr__is_float(param->dtype) || !ckr__is_float(master->dtype) ||
         param->n_dims != master->n_dims ||
         memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape))
         return CKR_OK;
+    for (i = 0; i < crew->n; i++) crew->lanes[i].either = param->stochastic;
     r = ckr__compare(&k->c, &k->ckpt->ctx, &k->ckpt->ctx, crew, master, master->pieces,
                      master->n_pieces, param->pieces, param->n_pieces, true);
+    for (i = 0; i < crew->n; i++) crew->lanes[i].either = false;
     n = ckr__crew_differ(crew);
     if (r != CKR_OK || !n) return r;
     snprintf(what, sizeof what, "%llu elements of the %s master do not round to the %s parameter",
@@ -33536,16 +35474,19 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
     ckr_node_i64(ckr_node_find(k->side, "/vocab/padded"), &padded);
     ckr__state_init(&k->state);
     k->state.vocab = vocab ? vocab : told;
+    k->state.carried = ckr_node_get(k->side, "carried");
     if (!ckr__side_order(c, k->side, desc, &named)) return c->err->code;
     r = d->read_fn(c, k->dir, &named, &k->state);
     if (r == CKR_E_MISMATCH && c->err->item == CKR_ITEM_TRAINER_NAMES && !(desc && desc->names)) {
         ckr__error_reset(c);        /* the files win: they are another run's            */
         ckr__state_init(&k->state);
         k->state.vocab = vocab ? vocab : told;
+        k->state.carried = ckr_node_get(k->side, "carried");
         r = d->read_fn(c, k->dir, desc, &k->state);
     }
     if (r == CKR_OK && !vocab && told && k->state.padded_vocab != padded) {
         ckr__state_init(&k->state); /* the files win: another padding than was written */
+        k->state.carried = ckr_node_get(k->side, "carried");
         r = d->read_fn(c, k->dir, desc, &k->state);
         if (r == CKR_OK &&
             !ckr__note(c, &k->state.notes, &k->state.n_notes, "CKR_W_SIDE_FILE", CKR_CHANGED,
@@ -33871,8 +35812,10 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
              ckr__node_set(c, root, "vocab", vocab);
     if (ok && w->plan->rng.lineage)       /* read only: the JSON writer changes nothing */
         ok = ckr__node_set(c, root, "rng", (ckr_node *)(uintptr_t)w->plan->rng.lineage);
-    if (!ok || !ckr__node_set(c, root, "tensors", ckr__side_tensors(c, s, written, use)))
-        return false;
+    if (ok && w->plan->out.carried) ok = ckr__node_set(c, root, "carried", w->plan->out.carried);
+    if (ok && !w->plan->out.renamed)
+        ok = ckr__node_set(c, root, "tensors", ckr__side_tensors(c, s, written, use));
+    if (!ok) return false;
     if (ckr__json_put(side, root, 1, false) != CKR_OK) return false;
     ckr__buf_u8(side, '\n');
     return !side->failed;
@@ -33897,7 +35840,7 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
             const ckr_entry *e = w->plan->out.files[i]->entries[k];
             for (m = 0; m < e->n_binds; m++) {
                 const ckr__bind *b = &e->binds[m];
-                if (!b->tensor->slot[0]) continue;
+                if (!b->tensor->slot[0] || b->piece.replica) continue; /* its digest counts once */
                 use[b->tensor->index] = true;
                 dtype[b->tensor->index] = (uint8_t)e->dtype;
             }

@@ -1137,9 +1137,11 @@ static const option all_options[] = {
     { "rng", "POLICY", KIND_RNG, AT(target.rng), VERB_TARGET | VERB_RNG,
       "keep (default): what was saved stays; remap: repeated streams are derived anew; reseed" },
     { "seed", "S", KIND_SEED, AT(target.seed), VERB_TARGET | VERB_RNG, "of --rng reseed" },
-    { "data", "GLOB", KIND_LATER, 0, VERB_TARGET, NULL },
-    { "micro-batch", "B", KIND_LATER, 0, VERB_TARGET, NULL },
-    { "seq-len", "T", KIND_LATER, 0, VERB_TARGET, NULL }
+    { "data", "GLOB", KIND_TEXT, AT(target.data), VERB_TARGET,
+      "the coming run's token files, where the position in the data is counted anew (llm.c)" },
+    { "micro-batch", "B", KIND_ROWS, AT(target.micro_batch), VERB_TARGET,
+      "its samples of one process and micro-step" },
+    { "seq-len", "T", KIND_ROWS, AT(target.seq_len), VERB_TARGET, "its tokens of one sample" }
 };
 
 static bool parse_u64(const char *s, uint64_t max, uint64_t *out)
@@ -2946,6 +2948,7 @@ static int verb_convert(job *j)
 static int verb_export(job *j)
 {
     j->o.target.dialect = "safetensors";
+    j->o.target.variant = "live";      /* the module's own names */
     if (!j->o.target.slots) j->o.target.slots = "params";
     return plan_verb(j, j->args[1]);
 }
