@@ -126,11 +126,14 @@
        >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
        >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
        >>accelerate.emit.random >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
-       >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>dialect.table >>write.pickle
-       >>write.image >>run >>lanes >>groups >>groups.fields >>groups.values >>groups.notes
-       >>groups.classes >>groups.params >>groups.pools >>groups.decide >>groups.settle
-       >>groups.match >>resume >>plan >>plan.rng >>output >>output.paths >>verify >>verify.check
-       >>verify.diff >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
+       >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
+       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
+       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
+       >>deepspeed.client >>deepspeed.read >>dialect.table >>write.pickle >>write.image >>run
+       >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
+       >>groups.params >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume
+       >>plan >>plan.rng >>output >>output.paths >>verify >>verify.check >>verify.diff
+       >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -357,7 +360,17 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(LLMC_ZERO_UNEVEN,     E_REFUSED,     "the processes do not divide every tensor")             \
     X(LLMC_SOURCE,          E_REFUSED,     "the tensors are not those of GPT-2")                   \
     X(LLMC_TOKENS,          E_FORMAT,      "not a token file of llm.c")                            \
-    X(LLMC_DATA,            E_REFUSED,     "the place in the data cannot be kept")
+    X(LLMC_DATA,            E_REFUSED,     "the place in the data cannot be kept")                 \
+    X(DEEPSPEED_METADATA,   E_FORMAT,      "a required key is absent or has another type")         \
+    X(DEEPSPEED_LATEST,     E_MISMATCH,    "`latest` names no checkpoint directory")               \
+    X(DEEPSPEED_MISSING,    E_MISMATCH,    "a rank's file is missing")                             \
+    X(DEEPSPEED_FOREIGN,    E_MISMATCH,    "a file of a rank that the run does not have")          \
+    X(DEEPSPEED_DUPLICATE,  E_MISMATCH,    "two files hold one rank's part")                       \
+    X(DEEPSPEED_TOPOLOGY,   E_MISMATCH,    "files disagree about the topology")                    \
+    X(DEEPSPEED_PARTITION,  E_MISMATCH,    "the parts of a flat buffer do not add up")             \
+    X(DEEPSPEED_STEP,       E_MISMATCH,    "a rank's file is of another step")                     \
+    X(DEEPSPEED_NAMES,      E_MISMATCH,    "optimizer and model do not have the same parameters")  \
+    X(DEEPSPEED_PARALLEL,   E_UNSUPPORTED, "experts or tensor-parallel ranks, whose cuts no file tells")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -10294,7 +10307,7 @@ static void ckr__megatron_wd(const ckr__curve *c, double t, ckr__lr_op *o)
 
 /* DeepSpeed lr_schedules.py WarmupLR, WarmupDecayLR, WarmupCosineLR at last_batch_iteration t; -1
    is the LR before the first tick. decay: N - w, NaN for WarmupLR. from: warmup_min_ratio, floor:
-   cos_min_ratio. */
+   cos_min_ratio. Since 0.19.8 the cosine stays at its end (`clamped`), before it rose again. */
 static double ckr__ds_gamma(const ckr__curve *c, double t)
 {
     return c->warm_shape == CKR__SH_LOG ? 1 / ckr__log(c->k.warm) * ckr__log(t + 1) : t / c->k.warm;
@@ -10319,6 +10332,10 @@ static void ckr__ds_cosine_op(const ckr__curve *c, double t, ckr__lr_op *o)
         g = 0;
     } else if (t < k->warm) {
         g = k->from + ckr__rn(ckr__ds_gamma(c, t) * (1 - k->from));
+    } else if (c->flags & CKR__CF_CLAMP) {
+        g = (t - k->warm + 1) / ckr__at_least(k->total - k->warm, 1);
+        g = (1 + ckr__cos(CKR__PI * (g < 1 ? g : 1))) / 2;
+        g = ckr__at_least(k->floor + ckr__rn((1 - k->floor) * g), 0);
     } else if (!(k->total - k->warm > 0 || k->total - k->warm < 0)) {
         ckr__lr_undef(o, ckr__why_zero);
         return;
@@ -11273,7 +11290,8 @@ static const ckr__skind ckr__skinds[] = {
       "lr=warmup_max_lr min_lr=warmup_min_lr warmup_steps=warmup_num_steps "
       "total_steps=total_num_steps decay_style=@" },
     { "deepspeed", "WarmupCosineLR", CKR__CV_DS_COSINE, CKR__SH_COSINE,
-      "total_num_steps:i! warmup_min_ratio:f warmup_num_steps:i cos_min_ratio:f warmup_type:s lr:v",
+      "total_num_steps:i! warmup_min_ratio:f warmup_num_steps:i cos_min_ratio:f warmup_type:s "
+      "clamped:b lr:v",
       "lr=lr min_lr=/cos_min_ratio warmup_steps=warmup_num_steps total_steps=total_num_steps "
       "decay_style=@" },
     { "deepspeed", "OneCycle", CKR__CV_DS_CYCLE, 0,
@@ -11679,6 +11697,7 @@ static void ckr__build_ds(ckr__sbuild *b)
     if (b->row->kind == CKR__CV_DS_COSINE) {
         k->from = ckr__sp_f(b, "warmup_min_ratio", 0);
         k->floor = ckr__sp_f(b, "cos_min_ratio", 0.0001);
+        if (ckr__sp_b(b, "clamped", false)) b->curve->flags |= CKR__CF_CLAMP;
     } else {
         CKR__LANE(b, "warmup_min_lr", 0, min);
         CKR__LANE(b, ckr__sp_get(b, "warmup_max_lr") ? "warmup_max_lr" : "lr", 0.001, max);
@@ -28366,10 +28385,2183 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 static const ckr__dialect ckr__llmc = { "llmc", NULL,       ckr__lm_probe,
                                         ckr__lm_read, NULL, ckr__lm_emit };
 
+/* >>deepspeed ----------------------------------------------------------------- */
+/* Checkpoints of DeepSpeed, ZeRO stages 0 to 3, pipelines of PipelineModule, and universal ones. A
+   run directory names its newest step in `latest`; the step's directory TAG holds
+     mp_rank_MM_model_states.pt                        one a pipeline stage; ZeRO-0: optimizer too
+     zero_pp_rank_D_mp_rank_MM_model_states.pt         ZeRO-3: one a data-parallel rank
+     [bf16_]zero_pp_rank_D_mp_rank_MM_optim_states.pt  ZeRO-1 to 3
+     layer_LL-model_states.pt                          pipelines: one a layer
+     zero/NAME/{fp32,exp_avg,...}.pt                   universal, beside copies of the model files
+   ZeRO-1 and 2 lay the parameters of an optimizer group end to end and give each rank an equal part
+   of that; ZeRO-3 cuts every parameter alone. Which parameter an element belongs to is told by
+   param_shapes, whose order is that of the flat buffer: param_slice_mappings is not when gradients
+   are dealt round robin, so it is never used. DeepSpeed compares neither parameters nor their order
+   when it loads; here both copies are read, and `check` compares them. */
+
+enum {
+    CKR__DS_MODEL = 0,
+    CKR__DS_OPTIM,
+    CKR__DS_LAYER,
+    CKR__DS_FOREIGN,           /* of experts or tensor-parallel ranks                    */
+    CKR__DS_LOOSE
+};
+
+typedef enum ckr__ds_wrapper { /* DeepSpeed's class around the optimizer                  */
+    CKR__DS_PLAIN = 0,         /* none: torch's own state, in the model's file            */
+    CKR__DS_UNFUSED,           /* FP16_UnfusedOptimizer: a master a parameter, ditto      */
+    CKR__DS_FUSED,             /* FP16_Optimizer: a flat master a group, ditto            */
+    CKR__DS_FLAT,              /* DeepSpeedZeroOptimizer, stages 1 and 2                  */
+    CKR__DS_BF16,              /* BF16_Optimizer: stage 1, and 0 in pipelines             */
+    CKR__DS_CUT                /* DeepSpeedZeroOptimizer_Stage3                           */
+} ckr__ds_wrapper;
+
+typedef struct ckr__ds_file {
+    const char *rel, *path;
+    uint8_t     kind;
+    bool        bf16, ranked, dir;     /* ranked: a model's file of a data-parallel rank  */
+    uint32_t    mp, dp, layer;
+    ckr_node   *root;
+} ckr__ds_file;
+
+typedef struct ckr__ds_param {
+    const char    *name;
+    const int64_t *shape;
+    uint32_t       n_dims;
+    int64_t        numel;
+    uint32_t       mp;         /* first stage that has it                                */
+    int64_t        layer;      /* of the pipeline; -1: none                              */
+    bool           tied, frozen, stated;       /* tied: on several stages; stated: its
+                                                  optimizer state has been read           */
+    ckr_tensor    *param, *master, **slots;
+    uint64_t       n_slots;
+} ckr__ds_param;
+
+typedef struct ckr__ds_stage { /* of the pipeline: one model's file, one optimizer        */
+    ckr__ds_file   *model;     /* of data-parallel rank 0                                 */
+    ckr__ds_file  **models;    /* [dp], ZeRO-3 only                                       */
+    ckr__ds_file  **optim;     /* [dp], or NULL                                           */
+    const ckr_node *shapes;    /* param_shapes, or NULL                                   */
+    const ckr_node *groups;    /* param_groups; NULL: elastic                             */
+    ckr__ds_param ***params;   /* [groups][n_params[group]] in the flat order             */
+    uint64_t       *n_params, n_groups;
+    uint64_t       *global;    /* [groups]: index of the state's group                    */
+} ckr__ds_stage;
+
+typedef struct ckr__ds {
+    ckr__ctx        *c;
+    ckr_state       *s;
+    const char      *dir, *tag;
+    const ckr_open_desc *desc;
+    ckr__ds_file   **files;
+    uint64_t         n_files;
+    ckr__ds_file   **layers;   /* by number; NULL: none                                   */
+    uint32_t         n_layers, mp, dp;
+    int              zero;
+    ckr__ds_wrapper  wrapper;
+    bool             pipe, universal, elastic, robin, aligned, number;   /* number: `step` is
+                                                                     Python's, no tensor  */
+    ckr__ds_stage   *stages;   /* [mp]                                                    */
+    const ckr_node  *meta, *config;    /* of the first model's file                        */
+    ckr__ds_param  **params;
+    uint64_t         n_params;
+    ckr__map         by_name;
+    const ckr_node  *optimizer;        /* universal: optimizer_state.pt                    */
+    ckr__ac          ac;       /* of torch's own state dicts: context and state only       */
+} ckr__ds;
+
+static ckr_result ckr__ds_oom(const ckr__ds *r)
+{
+    return r->c->err->code != CKR_OK ? r->c->err->code : CKR_E_NOMEM;
+}
+
+static ckr_result ckr__ds_bad(ckr__ds *r, const ckr__ds_file *f, const char *where,
+                              const char *expected)
+{
+    return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_METADATA, f ? f->path : r->dir, CKR_NO_OFFSET,
+                     where, "%s was expected", expected);
+}
+
+static ckr_result ckr__ds_note(ckr__ds *r, const char *code, ckr_severity severity,
+                               const char *subject, const char *reason, const char *remedy)
+{
+    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, code, severity, subject, NULL, NULL,
+                     reason, remedy)
+               ? CKR_OK
+               : ckr__ds_oom(r);
+}
+
+/* What cannot be understood without an optimizer's own file. */
+static const ckr_node *ckr__ds_optim(const ckr__ds_file *f)
+{
+    return f ? ckr_node_get(f->root, "optimizer_state_dict") : NULL;
+}
+
+/* >>deepspeed.files ----------------------------------------------------------- */
+
+/* "mp_rank_MM": the last number before s + *len, with what stands before it cut off. */
+static bool ckr__ds_cut(const char *s, size_t *len, const char *key, uint32_t *v)
+{
+    size_t at = *len;
+    if (!ckr__nt_number(s, &at, v) || !ckr__nt_suffix(s, &at, key)) return false;
+    *len = at;
+    return true;
+}
+
+static uint8_t ckr__ds_kind(const char *s, ckr__ds_file *f)
+{
+    size_t n = strlen(s), k;
+    if (ckr__nt_suffix(s, &n, "_model_states.pt") && ckr__ds_cut(s, &n, "mp_rank_", &f->mp)) {
+        if (n == 0) return CKR__DS_MODEL;
+        k = n;
+        if (ckr__nt_suffix(s, &k, "_") && ckr__ds_cut(s, &k, "zero_pp_rank_", &f->dp) && k == 0) {
+            f->ranked = true;
+            return CKR__DS_MODEL;
+        }
+        return CKR__DS_FOREIGN;
+    }
+    n = strlen(s);
+    if (ckr__nt_suffix(s, &n, "optim_states.pt")) {
+        ckr__nt_suffix(s, &n, "_");
+        if (!ckr__ds_cut(s, &n, "mp_rank_", &f->mp) || !ckr__nt_suffix(s, &n, "_")) {
+            return CKR__DS_LOOSE;
+        }
+        if (!ckr__ds_cut(s, &n, "zero_pp_rank_", &f->dp)) return CKR__DS_FOREIGN;
+        f->bf16 = ckr__nt_suffix(s, &n, "bf16_");
+        return n == 0 ? CKR__DS_OPTIM : CKR__DS_FOREIGN;
+    }
+    n = strlen(s);
+    if (strncmp(s, "layer_", 6) != 0 || !ckr__nt_suffix(s, &n, "-model_states.pt"))
+        return CKR__DS_LOOSE;
+    return ckr__ds_cut(s, &n, "layer_", &f->layer) && n == 0 ? CKR__DS_LAYER : CKR__DS_FOREIGN;
+}
+
+static ckr_result ckr__ds_list(ckr__ds *r)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    ckr_result e = ckr__dir_list(r->c, r->dir, &l);
+    for (i = 0; i < l.n && e == CKR_OK; i++) {
+        void *array = r->files;
+        ckr__ds_file *f = CKR__NEW(r->c, ckr__ds_file), **place;
+        if (!strcmp(l.items[i]->name, "ckptresume.json")) continue;
+        place = (ckr__ds_file **)ckr__append(r->c, &array, &r->n_files, sizeof *r->files);
+        r->files = (ckr__ds_file **)array;
+        if (!f || !place) return ckr__ds_oom(r);
+        *place = f;
+        f->rel = l.items[i]->name;
+        f->path = ckr__path_join(r->c, r->dir, f->rel);
+        if (!f->path) return ckr__ds_oom(r);
+        f->dir = l.items[i]->is_dir;
+        f->kind = f->dir ? (uint8_t)CKR__DS_LOOSE : ckr__ds_kind(f->rel, f);
+        if (f->dir && !strcmp(f->rel, "zero")) r->universal = true;
+        if (f->kind == CKR__DS_FOREIGN) {
+            e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARALLEL, f->path, CKR_NO_OFFSET, NULL,
+                          "a file of experts or of tensor-parallel ranks, whose cuts no file tells");
+            e = ckr__remedy(r->c->err, e,
+                            "convert with the Megatron-DeepSpeed that wrote it, which has the rules");
+        }
+    }
+    return e;
+}
+
+/* The sizes: the highest rank of any file, and what the model's file says. */
+static ckr_result ckr__ds_load(ckr__ds *r, ckr__ds_file *f)
+{
+    uint32_t file;
+    ckr_format format;
+    ckr_result e;
+    if (f->root) return CKR_OK;
+    e = ckr__file_open(r->c, f->path, &file);
+    if (e == CKR_OK) e = ckr__doc_load(r->c, file, &format, &f->root);
+    if (e == CKR_OK && !ckr_node_is_dict(f->root)) return ckr__ds_bad(r, f, NULL, "a dict");
+    if (e == CKR_OK) r->s->format = format;
+    return e;
+}
+
+static uint32_t ckr__ds_u32(const ckr_node *d, const char *key)
+{
+    int64_t v;
+    return ckr_node_i64(ckr_node_get(d, key), &v) && v > 0 && v <= 1 << 20 ? (uint32_t)v : 0;
+}
+
+static ckr_result ckr__ds_missing(ckr__ds *r, const char *name)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_MISSING, r->dir, CKR_NO_OFFSET, NULL,
+                             "%s is not there; the run has %u data-parallel ranks and %u pipeline "
+                             "stages", name ? name : "a file", (unsigned)r->dp, (unsigned)r->mp);
+    return ckr__remedy(r->c->err, e, "bring back the file, or take an earlier step");
+}
+
+static ckr_result ckr__ds_foreign(ckr__ds *r, const ckr__ds_file *f)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_FOREIGN, f->path, CKR_NO_OFFSET, NULL,
+                             "the run has %u data-parallel ranks and %u pipeline stages: this file "
+                             "is of another", (unsigned)r->dp, (unsigned)r->mp);
+    return ckr__remedy(r->c->err, e, "move the file out of the directory");
+}
+
+/* The place of a file among those of the ranks; NULL: it has none. */
+static ckr__ds_file **ckr__ds_place(ckr__ds *r, const ckr__ds_file *f)
+{
+    ckr__ds_stage *g;
+    if (f->kind == CKR__DS_LAYER) return f->layer < r->n_layers ? &r->layers[f->layer] : NULL;
+    if (f->mp >= r->mp || ((f->kind == CKR__DS_OPTIM || f->ranked) && f->dp >= r->dp)) return NULL;
+    g = &r->stages[f->mp];
+    if (f->kind == CKR__DS_OPTIM) return &g->optim[f->dp];
+    return f->ranked ? &g->models[f->dp] : &g->model;
+}
+
+static ckr_result ckr__ds_places(ckr__ds *r)
+{
+    uint32_t m;
+    uint64_t i;
+    r->stages = CKR__NEW_N(r->c, ckr__ds_stage, r->mp);
+    r->layers = CKR__NEW_N(r->c, ckr__ds_file *, r->n_layers);
+    for (m = 0; m < r->mp && r->stages; m++) {
+        r->stages[m].models = CKR__NEW_N(r->c, ckr__ds_file *, r->dp);
+        r->stages[m].optim = CKR__NEW_N(r->c, ckr__ds_file *, r->dp);
+        if (!r->stages[m].models || !r->stages[m].optim) return ckr__ds_oom(r);
+    }
+    if (!r->stages || !r->layers) return ckr__ds_oom(r);
+    for (i = 0; i < r->n_files; i++) {
+        ckr__ds_file *f = r->files[i], **place;
+        if (f->kind == CKR__DS_LOOSE) continue;
+        place = ckr__ds_place(r, f);
+        if (!place) return ckr__ds_foreign(r, f);
+        if (*place)
+            return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_DUPLICATE, f->path, CKR_NO_OFFSET, NULL,
+                             "%s holds the same rank's part", (*place)->rel);
+        *place = f;
+    }
+    return CKR_OK;
+}
+
+/* Which model's file comes first, and what it says of the sizes. */
+static ckr_result ckr__ds_sizes(ckr__ds *r)
+{
+    ckr__ds_file *first = NULL;
+    uint32_t tp;
+    uint64_t i;
+    ckr_result e;
+    for (i = 0; i < r->n_files; i++) {
+        ckr__ds_file *f = r->files[i];
+        if (f->kind == CKR__DS_MODEL && (!first || f->mp < first->mp)) first = f;
+        if (f->kind == CKR__DS_LAYER) r->pipe = true;
+        if (f->kind == CKR__DS_LAYER && f->layer >= r->n_layers) r->n_layers = f->layer + 1;
+    }
+    if (r->n_layers > 1 << 20)
+        return ckr__fail(r->c->err, CKR_ITEM_LIMIT, r->dir, CKR_NO_OFFSET, NULL,
+                         "a file of layer %u", (unsigned)(r->n_layers - 1));
+    if (!first) return ckr__ds_missing(r, "mp_rank_00_model_states.pt");
+    e = ckr__ds_load(r, first);
+    if (e != CKR_OK) return e;
+    r->meta = first->root;
+    r->config = ckr_node_get(r->meta, "ds_config");
+    r->dp = ckr__ds_u32(r->meta, "dp_world_size");
+    r->mp = ckr__ds_u32(r->meta, "mp_world_size");
+    if (!r->dp) return ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
+    if (!r->mp) return ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
+    tp = ckr__ds_u32(ckr_node_get(r->meta, "checkpoint_parallel_dimensions"), "tp_degree");
+    if (tp > 1 || (r->mp > 1 && !r->pipe)) {
+        e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, CKR_NO_OFFSET,
+                      "mp_world_size", "%u tensor-parallel ranks, whose cuts no file tells",
+                      (unsigned)(tp > 1 ? tp : r->mp));
+        return ckr__remedy(r->c->err, e, "convert with the framework that wrote it");
+    }
+    return CKR_OK;
+}
+
+/* Every rank's files, none missing; then each is read. */
+static ckr_result ckr__ds_ranks(ckr__ds *r)
+{
+    uint32_t m, d;
+    uint64_t have = 0;
+    bool bf16 = false;
+    ckr_result e;
+    for (m = 0; m < r->mp; m++) {
+        ckr__ds_stage *g = &r->stages[m];
+        const bool ranked = g->models[0] != NULL;
+        if (!g->model && !ranked)
+            return ckr__ds_missing(r, ckr__printf(r->c, "mp_rank_%02u_model_states.pt",
+                                                  (unsigned)m));
+        if (ranked) g->model = g->models[0];
+        for (d = 0; d < r->dp; d++) {
+            if (g->optim[d]) have++;
+            if (g->optim[d]) bf16 = g->optim[d]->bf16;
+            if (!ranked || g->models[d] || r->universal) continue;
+            return ckr__ds_missing(r, ckr__printf(r->c,
+                                                  "zero_pp_rank_%u_mp_rank_%02u_model_states.pt",
+                                                  (unsigned)d, (unsigned)m));
+        }
+    }
+    for (m = 0; m < r->mp; m++)
+        for (d = 0; d < r->dp; d++) {
+            ckr__ds_stage *g = &r->stages[m];
+            if (have && !r->universal && !g->optim[d])
+                return ckr__ds_missing(
+                    r, ckr__printf(r->c, "%szero_pp_rank_%u_mp_rank_%02u_optim_states.pt",
+                                   bf16 ? "bf16_" : "", (unsigned)d, (unsigned)m));
+            e = g->models[d] ? ckr__ds_load(r, g->models[d]) : CKR_OK;
+            if (e == CKR_OK && g->optim[d]) e = ckr__ds_load(r, g->optim[d]);
+            if (e == CKR_OK && d == 0) e = ckr__ds_load(r, g->model);
+            if (e != CKR_OK) return e;
+            if (g->optim[d] && !ckr_node_is_dict(ckr__ds_optim(g->optim[d])))
+                return ckr__ds_bad(r, g->optim[d], "optimizer_state_dict", "a dict");
+        }
+    if (!have) r->stages[0].optim[0] = NULL;
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_layer_files(ckr__ds *r)
+{
+    uint32_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->n_layers && e == CKR_OK; i++)
+        if (r->layers[i]) e = ckr__ds_load(r, r->layers[i]);
+    return e;
+}
+
+/* Model's files of one step agree in it: a rank's file of another step is told apart by it. */
+static ckr_result ckr__ds_same_step(ckr__ds *r, const ckr__ds_file *f)
+{
+    int64_t want, have;
+    if (!ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &want) || want < 0)
+        return ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
+    if (ckr_node_i64(ckr_node_get(f->root, "global_steps"), &have) && have == want) return CKR_OK;
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_STEP, f->path, CKR_NO_OFFSET,
+                                 "global_steps", "another step than %s, which has %lld",
+                                 r->stages[0].model->rel, (long long)want),
+                       "bring back this rank's file of that step");
+}
+
+/* A bf16 pipeline without ZeRO has no param_shapes: the ranks' slices name the parameters of each
+   group, in the order of the buffer since BF16_Optimizer deals nothing round robin. */
+static ckr_result ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
+{
+    ckr_node *list = ckr__node(r->c, CKR_NODE_LIST), *none = ckr__node(r->c, CKR_NODE_NONE);
+    uint64_t k, i;
+    uint32_t d;
+    g->shapes = ckr_node_get(g->model->root, "param_shapes");
+    if (!list || !none) return ckr__ds_oom(r);
+    if (ckr_node_is_list(g->shapes) || r->wrapper != CKR__DS_BF16) return CKR_OK;
+    for (d = 0; d < r->dp; d++) {
+        const ckr_node *maps = ckr_node_get(ckr__ds_optim(g->optim[d]), "param_slice_mappings");
+        for (k = 0; ckr_node_is_list(maps) && k < maps->count; k++) {
+            const ckr_node *m = maps->u.items[k];
+            ckr_node *dict;
+            if (k == list->count && !ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT)))
+                return ckr__ds_oom(r);
+            dict = list->u.items[k];
+            for (i = 0; ckr_node_is_dict(m) && i < m->count; i++) {
+                const ckr_node *last =
+                    dict->count ? dict->u.items[2 * (dict->count - 1)] : NULL;
+                const char *name = ckr_node_str(m->u.items[2 * i]);
+                if (!name || (last && !strcmp(last->u.str, name))) continue;   /* its second part */
+                if (!ckr__node_pair(r->c, dict, m->u.items[2 * i], none)) return ckr__ds_oom(r);
+            }
+        }
+    }
+    g->shapes = list;
+    return CKR_OK;
+}
+
+/* The class around the optimizer, by the keys that only it writes. */
+static ckr_result ckr__ds_wrap(ckr__ds *r)
+{
+    const ckr__ds_file *f = r->stages[0].optim[0];
+    const ckr_node *o = ckr__ds_optim(f), *own = ckr_node_get(r->meta, "optimizer"), *z;
+    int64_t stage = 0, told = 0;
+    ckr_node_i64(ckr_node_find(r->config, "/zero_optimization/stage"), &told);
+    if (r->universal) o = r->optimizer;
+    z = ckr_node_get(o, "zero_stage");
+    if (z && z->kind == CKR_NODE_OBJECT) z = ckr_node_at(z->u.object->args, 0);
+    if (o && ckr_node_i64(z, &stage)) {
+        r->wrapper = stage == 3 ? CKR__DS_CUT : CKR__DS_FLAT;
+    } else if (o) {
+        r->wrapper = CKR__DS_BF16;
+        stage = told;
+    } else if (told > 0 && told <= 3 && !r->universal) {
+        return ckr__ds_missing(r, "the optimizer's file of any rank");
+    } else if (ckr_node_get(own, "fp32_groups")) {
+        r->wrapper = CKR__DS_UNFUSED;
+    } else if (ckr_node_get(own, "fp32_groups_flat")) {
+        r->wrapper = CKR__DS_FUSED;
+    }
+    if (stage < 0 || stage > 3 || (stage == 3) != (r->stages[0].models[0] != NULL) ||
+        (stage == 3 && r->pipe))
+        return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_TOPOLOGY, f ? f->path : r->dir,
+                         CKR_NO_OFFSET, "zero_stage",
+                         "stage %lld does not go with the names of the model's files",
+                         (long long)stage);
+    r->zero = (int)stage;
+    return CKR_OK;
+}
+/* >>deepspeed.probe ----------------------------------------------------------- */
+
+/* A step's directory: some model's file lies in it. */
+static ckr_result ckr__ds_is(ckr__ctx *c, const char *dir, bool *yes)
+{
+    ckr__dirlist l;
+    ckr__ds_file f;
+    uint64_t i;
+    ckr_result r = ckr__dir_list(c, dir, &l);
+    *yes = false;
+    for (i = 0; r == CKR_OK && i < l.n && !*yes; i++) {
+        memset(&f, 0, sizeof f);
+        *yes = !l.items[i]->is_dir && ckr__ds_kind(l.items[i]->name, &f) <= CKR__DS_OPTIM;
+    }
+    return r;
+}
+
+/* Without `latest` the newest is the highest number behind the directories' names. */
+static ckr_result ckr__ds_newest(ckr__ctx *c, const char *run, const char **best)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    uint32_t v, top = 0;
+    bool yes;
+    ckr_result r = ckr__dir_list(c, run, &l);
+    *best = NULL;
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *dir;
+        size_t n = strlen(l.items[i]->name);
+        if (!l.items[i]->is_dir || !ckr__nt_number(l.items[i]->name, &n, &v) || (*best && v <= top))
+            continue;
+        dir = ckr__path_join(c, run, l.items[i]->name);
+        if (!dir) return c->err->code;
+        r = ckr__ds_is(c, dir, &yes);
+        if (r != CKR_OK || !yes) continue;
+        *best = dir;
+        top = v;
+    }
+    return r;
+}
+
+/* What `latest` or `latest_universal` names. */
+static ckr_result ckr__ds_latest(ckr__ctx *c, const char *run, const char *name, const char **dir,
+                                 bool *mine)
+{
+    const char *path = ckr__path_join(c, run, name), *best, *tag;
+    const uint8_t *p = NULL;
+    uint64_t n = 0;
+    ckr_result r;
+    if (!path) return c->err->code;
+    r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    if (r != CKR_OK) return r;
+    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ')) n--;
+    tag = ckr__strndup(c, (const char *)p, (size_t)n);
+    if (!tag) return c->err->code;
+    *dir = *tag ? ckr__path_join(c, run, tag) : NULL;
+    if (*tag && !*dir) return c->err->code;
+    if (*dir && !strchr(tag, '/') && strcmp(tag, "..") != 0 &&
+        ckr__path_kind(c, *dir) == CKR_FILE_DIR)
+        return ckr__ds_is(c, *dir, mine);
+    r = ckr__ds_newest(c, run, &best);
+    if (r != CKR_OK) return r;
+    *mine = best != NULL || ckr__ac_starts(tag, "global_step");
+    if (!*mine) return CKR_OK;
+    r = ckr__fail(c->err, CKR_ITEM_DEEPSPEED_LATEST, path, 0, NULL,
+                  "it names \"%.100s\", but there is no such directory beside it", tag);
+    return ckr__remedy(c->err, r,
+                       best ? ckr__printf(c, "name the step's directory: %s", best)
+                            : "bring back the step's directory");
+}
+
+static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    static const char *const names[] = { "latest", "latest_universal" };
+    const char *best = NULL;
+    size_t i;
+    ckr_result r;
+    *mine = false;
+    *dir = path;
+    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__ds_is(c, path, mine);
+    for (i = 0; i < 2 && r == CKR_OK && !*mine; i++)
+        if (ckr__nt_has(c, path, names[i], CKR_FILE_REGULAR))
+            r = ckr__ds_latest(c, path, names[i], dir, mine);
+    if (r != CKR_OK || *mine) return r;
+    *dir = path;
+    r = ckr__ds_newest(c, path, &best);
+    *mine = best != NULL;
+    if (best) *dir = best;
+    return r;
+}
+
+/* >>deepspeed.params ---------------------------------------------------------- */
+
+static ckr_result ckr__ds_shape(ckr__ds *r, const ckr__ds_file *f, const char *name,
+                                const ckr_node *n, uint32_t *n_dims, const int64_t **shape,
+                                int64_t *numel)
+{
+    int64_t *v;
+    uint64_t i;
+    bool ok = n && (n->kind == CKR_NODE_SIZE || ckr_node_is_list(n)) && n->count <= CKR_MAX_DIMS;
+    *n_dims = ok ? (uint32_t)n->count : 0;
+    v = CKR__NEW_N(r->c, int64_t, *n_dims);
+    if (!v) return ckr__ds_oom(r);
+    for (i = 0; i < *n_dims && ok; i++) ok = ckr_node_i64(n->u.items[i], &v[i]) && v[i] >= 0;
+    *shape = v;
+    if (ok && ckr__numel(*n_dims, v, numel) && *numel <= INT64_MAX / 8) return CKR_OK;
+    return ckr__ds_bad(r, f, name, "a shape of up to 8 axes");
+}
+
+static ckr__ds_param *ckr__ds_find(const ckr__ds *r, const char *name)
+{
+    uint64_t at;
+    return name && ckr__map_find(&r->by_name, name, strlen(name), &at) ? r->params[at] : NULL;
+}
+
+static bool ckr__ds_same_shape(const ckr__ds_param *p, uint32_t n_dims, const int64_t *shape)
+{
+    uint32_t d;
+    if (p->n_dims != n_dims) return false;
+    for (d = 0; d < n_dims; d++) if (p->shape[d] != shape[d]) return false;
+    return true;
+}
+
+static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, uint32_t n_dims,
+                                        const int64_t *shape)
+{
+    void *array = (void *)r->params;
+    ckr__ds_param *p = CKR__NEW(r->c, ckr__ds_param);
+    ckr__ds_param **place =
+        (ckr__ds_param **)ckr__append(r->c, &array, &r->n_params, sizeof *r->params);
+    r->params = (ckr__ds_param **)array;
+    if (!p || !place ||
+        !ckr__map_put(&r->by_name, name, strlen(name), r->n_params - 1, NULL))
+        return NULL;
+    *place = p;
+    p->name = name;
+    p->n_dims = n_dims;
+    p->shape = shape;
+    p->layer = -1;
+    if (!ckr__numel(n_dims, shape, &p->numel)) p->numel = 0;
+    return p;
+}
+
+static ckr_result ckr__ds_slot(ckr__ds *r, ckr__ds_param *p, const char *slot, ckr_dtype dtype,
+                               bool scalar, ckr_tensor **out)
+{
+    void *array = (void *)p->slots;
+    ckr_tensor **place;
+    uint64_t i;
+    for (i = 0; i < p->n_slots; i++)
+        if (!strcmp(p->slots[i]->slot, slot)) {
+            *out = p->slots[i];
+            return CKR_OK;
+        }
+    place = (ckr_tensor **)ckr__append(r->c, &array, &p->n_slots, sizeof *p->slots);
+    p->slots = (ckr_tensor **)array;
+    if (!place) return ckr__ds_oom(r);
+    *place = *out = ckr__tensor_add(r->c, r->s, p->name, slot, dtype, scalar ? 0 : p->n_dims,
+                                    p->shape);
+    if (!strcmp(slot, "master")) p->master = *out;
+    if (*out) (*out)->requires_grad = p->master == *out;
+    return *out ? CKR_OK : ckr__ds_oom(r);
+}
+
+static ckr_result ckr__ds_leave(ckr__ds *r, const ckr__ds_file *f, const char *where,
+                                const ckr_node *node)
+{
+    const char *path = ckr__printf(r->c, "%s#/%s", f->rel, where);
+    return path && ckr__leftover(r->c, r->s, path, node) ? CKR_OK : ckr__ds_oom(r);
+}
+
+static ckr_result ckr__ds_tie(ckr__ds *r, const char *name, const char *other)
+{
+    void *array = r->s->ties;
+    ckr_tie *t = (ckr_tie *)ckr__append(r->c, &array, &r->s->n_ties, sizeof *t);
+    r->s->ties = (ckr_tie *)array;
+    if (!t) return ckr__ds_oom(r);
+    t->name = name;
+    t->other = other;
+    return CKR_OK;
+}
+
+/* >>deepspeed.model ----------------------------------------------------------- */
+/* A model's dict name -> tensor. With ZeRO-3 parameters are empty there: their shapes are told by
+   param_shapes, their elements lie in the optimizer's files. */
+
+typedef struct ckr__ds_module {
+    const ckr__ds_file *f;
+    const ckr_node     *dict, *shared;
+    const char         *prefix;
+    ckr__map            buffers, views;    /* views: file and offset -> param             */
+    uint64_t          (*keys)[2];
+} ckr__ds_module;
+
+static ckr_result ckr__ds_buffers(ckr__ds *r, ckr__ds_module *m)
+{
+    const ckr_node *list = ckr_node_get(m->f->root, "buffer_names");
+    uint64_t i;
+    for (i = 0; ckr_node_is_list(list) && i < list->count; i++) {
+        const ckr_node *n = list->u.items[i];
+        if (n->kind == CKR_NODE_STR &&
+            !ckr__map_put(&m->buffers, n->u.str, (size_t)n->count, i, NULL))
+            return ckr__ds_oom(r);
+    }
+    return CKR_OK;
+}
+
+/* The name under which a tied tensor is kept: told, or the first tensor of the same storage. */
+static ckr_result ckr__ds_alias(ckr__ds *r, ckr__ds_module *m, uint64_t i, const char *name,
+                                const ckr_view *v, const char **first)
+{
+    const ckr_node *told = ckr_node_get(m->shared, name);
+    int64_t numel;
+    uint64_t at;
+    *first = ckr_node_str(told);
+    if (*first) return CKR_OK;
+    if (!ckr__numel(v->n_dims, v->shape, &numel) || !numel || v->bytes) return CKR_OK;
+    m->keys[i][0] = v->file;
+    m->keys[i][1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
+    if (ckr__map_find(&m->views, (const char *)m->keys[i], sizeof m->keys[i], &at) &&
+        ckr__ac_same_view(m->dict->u.items[2 * at + 1]->u.view, v)) {
+        const char *other = m->dict->u.items[2 * at]->u.str;
+        *first = *m->prefix ? ckr__printf(r->c, "%s%s", m->prefix, other) : other;
+        return *first ? CKR_OK : ckr__ds_oom(r);
+    }
+    return ckr__map_put(&m->views, (const char *)m->keys[i], sizeof m->keys[i], i, NULL)
+               ? CKR_OK
+               : ckr__ds_oom(r);
+}
+
+/* A parameter whose elements are elsewhere: its shape from param_shapes or frozen_param_shapes. */
+static ckr_result ckr__ds_absent(ckr__ds *r, const ckr__ds_module *m, const char *name,
+                                 const ckr_view *v)
+{
+    const ckr_node *list = ckr_node_get(m->f->root, "param_shapes"), *n = NULL;
+    const ckr_node *frozen = ckr_node_get(m->f->root, "frozen_param_shapes");
+    const int64_t *shape;
+    int64_t numel;
+    uint32_t n_dims;
+    uint64_t i;
+    ckr__ds_param *p;
+    ckr_result e;
+    for (i = 0; ckr_node_is_list(list) && i < list->count && !n; i++)
+        n = ckr_node_get(list->u.items[i], name);
+    if (!n) n = ckr_node_get(frozen, name);
+    if (!n) return ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name), NULL);
+    e = ckr__ds_shape(r, m->f, name, n, &n_dims, &shape, &numel);
+    if (e != CKR_OK) return e;
+    p = ckr__ds_param_add(r, name, n_dims, shape);
+    if (!p) return ckr__ds_oom(r);
+    p->frozen = ckr_node_get(frozen, name) != NULL;
+    p->param = ckr__tensor_add(r->c, r->s, name, "param", v->dtype, n_dims, shape);
+    return p->param ? CKR_OK : ckr__ds_oom(r);
+}
+
+static ckr_result ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
+{
+    const char *name = ckr_node_str(m->dict->u.items[2 * i]), *first = NULL;
+    const ckr_node *value = m->dict->u.items[2 * i + 1];
+    const ckr_view *v = value->u.view;
+    const bool buffer = name && ckr__map_find(&m->buffers, name, strlen(name), NULL);
+    ckr_tensor *t;
+    ckr__ds_param *p;
+    ckr_result e;
+    if (!name || value->kind != CKR_NODE_TENSOR)
+        return ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name ? name : "?"), value);
+    e = ckr__ds_alias(r, m, i, name, v, &first);
+    if (e != CKR_OK) return e;
+    if (*m->prefix) name = ckr__printf(r->c, "%s%s", m->prefix, name);
+    if (!name) return ckr__ds_oom(r);
+    if (first) return ckr__ds_tie(r, first, name);
+    if (ckr__ds_find(r, name))
+        return ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, m->f->path, CKR_NO_OFFSET, name, NULL);
+    if (r->zero == 3 && !buffer && v->n_dims == 1 && v->shape[0] == 0)
+        return ckr__ds_absent(r, m, name, v);
+    e = ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t);
+    if (e != CKR_OK || !t) return e;
+    t->buffer = buffer;
+    if (buffer) return CKR_OK;
+    p = ckr__ds_param_add(r, name, v->n_dims, v->shape);
+    if (!p) return ckr__ds_oom(r);
+    p->param = t;
+    return CKR_OK;
+}
+
+/* shared_params is filled in one rank's file only. */
+static const ckr_node *ckr__ds_shared(const ckr__ds *r)
+{
+    const ckr_node *n = NULL;
+    uint32_t d;
+    for (d = 0; d < r->dp; d++) {
+        const ckr__ds_file *f = r->stages[0].models[d] ? r->stages[0].models[d]
+                                                       : r->stages[0].model;
+        n = ckr_node_get(f->root, "shared_params");
+        if (ckr_node_is_dict(n) && n->count) return n;
+    }
+    return n;
+}
+
+static ckr_result ckr__ds_module_read(ckr__ds *r, const ckr__ds_file *f, const ckr_node *dict,
+                                      const char *prefix)
+{
+    ckr__ds_module m;
+    uint64_t i;
+    ckr_result e;
+    memset(&m, 0, sizeof m);
+    if (!ckr_node_is_dict(dict)) return ckr__ds_bad(r, f, "module", "a dict of tensors");
+    m.f = f;
+    m.dict = dict;
+    m.prefix = prefix;
+    m.shared = *prefix ? NULL : ckr__ds_shared(r);
+    m.buffers.c = m.views.c = r->c;
+    m.keys = (uint64_t(*)[2])ckr__arena_n(r->c, dict->count, sizeof *m.keys);
+    e = m.keys ? ckr__ds_buffers(r, &m) : ckr__ds_oom(r);
+    for (i = 0; i < dict->count && e == CKR_OK; i++) e = ckr__ds_weight(r, &m, i);
+    ckr__map_free(&m.buffers);
+    ckr__map_free(&m.views);
+    return e;
+}
+
+/* Elements [r * c, r * c + c) of a frozen parameter lie in rank r's file. */
+static ckr_result ckr__ds_fragment(ckr__ds *r, const ckr__ds_file *f, ckr__ds_param *p,
+                                   const ckr_node *n, uint32_t d)
+{
+    const int64_t c = p->numel / r->dp + (p->numel % r->dp != 0);
+    const int64_t begin = ckr__min_i64((int64_t)d * c, p->numel),
+                  end = ckr__min_i64(begin + c, p->numel);
+    const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
+    ckr__block *b = ckr__block_whole(r->c, p->n_dims, p->shape);
+    ckr__reader rd;
+    if (!b) return ckr__ds_oom(r);
+    if (!v || v->layout || v->bytes || v->n_dims != 1 || v->shape[0] < end - begin ||
+        (v->shape[0] > 1 && v->stride[0] != 1))
+        return ckr__ds_bad(r, f, p->name, "this rank's piece of the frozen parameter");
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    rd.tensor = p->param;
+    rd.dtype = v->dtype;
+    rd.file = v->file;
+    rd.big_endian = v->big_endian;
+    rd.rank = (int32_t)d;
+    return ckr__read_flat(&rd, b, begin, end,
+                          v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype))
+               ? CKR_OK
+               : ckr__ds_oom(r);
+}
+
+/* Frozen parameters: pieces with ZeRO-3; a second copy with ZeRO-2, which must be equal. */
+static ckr_result ckr__ds_frozen(ckr__ds *r, const ckr__ds_file *f, uint32_t d)
+{
+    const ckr_node *dict = ckr_node_get(f->root, "frozen_param_fragments");
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; ckr_node_is_dict(dict) && i < dict->count && e == CKR_OK; i++) {
+        const char *name = ckr_node_str(dict->u.items[2 * i]);
+        const ckr_node *n = dict->u.items[2 * i + 1];
+        ckr__ds_param *p = ckr__ds_find(r, name);
+        ckr__reader rd;
+        ckr__block *b;
+        if (!p) return ckr__ds_bad(r, f, name, "a parameter of the module");
+        p->frozen = true;
+        if (r->zero == 3) {
+            e = ckr__ds_fragment(r, f, p, n, d);
+            continue;
+        }
+        if (n->kind != CKR_NODE_TENSOR || !p->param || !p->param->n_pieces ||
+            n->u.view->bytes || n->u.view->layout ||
+            !ckr__ds_same_shape(p, n->u.view->n_dims, n->u.view->shape) ||
+            n->u.view->data_offset + (uint64_t)n->u.view->offset *
+                                         ckr_dtype_size(n->u.view->dtype) ==
+                p->param->pieces[0].offset)
+            continue;
+        memset(&rd, 0, sizeof rd);
+        rd.c = r->c;
+        rd.tensor = p->param;
+        rd.rank = -1;
+        rd.replica = true;
+        b = ckr__block_whole(r->c, p->n_dims, p->shape);
+        if (!b || !ckr__read_view(&rd, b, n->u.view)) return ckr__ds_oom(r);
+    }
+    return e;
+}
+
+static ckr_result ckr__ds_model(ckr__ds *r)
+{
+    uint32_t d;
+    ckr_result e = ckr__ds_module_read(r, r->stages[0].model,
+                                       ckr_node_get(r->meta, "module"), "");
+    for (d = 0; d < (r->zero == 3 ? r->dp : 1) && e == CKR_OK; d++) {
+        const ckr__ds_file *f = r->zero == 3 ? r->stages[0].models[d] : r->stages[0].model;
+        if (f) e = ckr__ds_same_step(r, f);
+        if (f && e == CKR_OK) e = ckr__ds_frozen(r, f, d);
+    }
+    return e;
+}
+
+/* >>deepspeed.flat ------------------------------------------------------------ */
+
+/* A part of flat tensors: one rank's, of one group. */
+typedef struct ckr__ds_run {
+    ckr__ds_param **params;
+    const int64_t  *start;     /* [n] where each begins in the flat buffer               */
+    uint64_t        n;
+    int64_t         first, count;      /* elements of the buffer that this tensor holds   */
+    const ckr__ds_file *f;
+    uint32_t        rank;
+    const char     *slot, *where;
+    bool            copy;      /* a tied parameter of an earlier stage                    */
+} ckr__ds_run;
+
+/* One stored 1-D tensor becomes pieces of the parameters whose elements it holds. */
+static ckr_result ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v)
+{
+    const uint64_t elem = ckr_dtype_size(v->dtype);
+    uint64_t i;
+    ckr__reader rd;
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    rd.dtype = v->dtype;
+    rd.file = v->file;
+    rd.big_endian = v->big_endian;
+    rd.rank = (int32_t)x->rank;
+    for (i = 0; i < x->n && x->start[i] < x->first + x->count; i++) {
+        ckr__ds_param *p = x->params[i];
+        const int64_t lo = ckr__max_i64(x->start[i], x->first),
+                      hi = ckr__min_i64(x->start[i] + p->numel, x->first + x->count);
+        ckr__block *b;
+        ckr_result e;
+        if (hi <= lo) continue;
+        e = ckr__ds_slot(r, p, x->slot, v->dtype, false, &rd.tensor);
+        if (e != CKR_OK) return e;
+        rd.replica = p->stated;
+        b = ckr__block_whole(r->c, p->n_dims, p->shape);
+        if (!b || !ckr__read_flat(&rd, b, lo - x->start[i], hi - x->start[i],
+                                  v->data_offset + ((uint64_t)v->offset +
+                                                    (uint64_t)(lo - x->first)) * elem))
+            return ckr__ds_oom(r);
+        /* rounded as it is read: with ZeRO-3 the parameter is its master in the model's dtype */
+        if (r->zero == 3 && !strcmp(x->slot, "master")) {
+            rd.tensor = p->param;
+            if (!ckr__read_flat(&rd, b, lo - x->start[i], hi - x->start[i],
+                                v->data_offset + ((uint64_t)v->offset +
+                                                  (uint64_t)(lo - x->first)) * elem))
+                return ckr__ds_oom(r);
+        }
+    }
+    return CKR_OK;
+}
+
+static const ckr_view *ckr__ds_flat(const ckr_node *n, int64_t *numel)
+{
+    const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
+    if (!v || v->layout || v->meta || v->bytes || v->conj || v->neg || v->n_dims != 1 ||
+        v->offset < 0 || v->offset > INT64_MAX / 16 || !ckr_dtype_size(v->dtype) ||
+        (v->shape[0] > 1 && v->stride[0] != 1))
+        return NULL;
+    *numel = v->shape[0];
+    return v;
+}
+
+static ckr_result ckr__ds_partition(ckr__ds *r, const ckr__ds_file *f, const char *where,
+                                    int64_t found, int64_t expected)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARTITION, f->path, CKR_NO_OFFSET,
+                             where, "found %lld elements, expected %lld by param_shapes",
+                             (long long)found, (long long)expected);
+    return ckr__remedy(r->c->err, e,
+                       "bring back this rank's file, or the model's file that belongs to it");
+}
+
+/* A counter that all parameters of a group share: rank 0's is kept, the others must agree. */
+static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *slot,
+                                 const ckr_node *n, double want)
+{
+    ckr_tensor *t;
+    ckr__reader rd;
+    ckr__block *b;
+    int64_t *mem = CKR__NEW(r->c, int64_t);
+    double v;
+    uint64_t i;
+    ckr_result e = ckr__ac_step(&r->ac, n, &v);
+    if (e == CKR_OK && v == v && want == want && !ckr__same(v, want)) {
+        e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_STEP, x->f->path, CKR_NO_OFFSET, slot,
+                      "this rank has done %.0f updates, rank 0 %.0f", v, want);
+        return ckr__remedy(r->c->err, e, "bring back this rank's file of that step");
+    }
+    if (e != CKR_OK || want == want) return e;
+    if (v != v || !mem)
+        return mem ? ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot), n)
+                   : ckr__ds_oom(r);
+    *mem = (int64_t)v;
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    for (i = 0; i < x->n; i++) {
+        const bool tensor = n->kind == CKR_NODE_TENSOR;
+        if (x->params[i]->stated) continue;
+        e = ckr__ds_slot(r, x->params[i], slot, tensor ? n->u.view->dtype : CKR_DTYPE_I64, true,
+                         &t);
+        b = ckr__block_whole(r->c, tensor ? n->u.view->n_dims : 0,
+                             tensor ? n->u.view->shape : NULL);
+        if (e != CKR_OK || !b) return ckr__ds_oom(r);
+        rd.tensor = t;
+        rd.rank = (int32_t)x->rank;
+        if (!tensor) {
+            r->number = true;
+            rd.dtype = CKR_DTYPE_I64;
+            rd.file = CKR_NO_FILE;
+            rd.mem = mem;
+            rd.big_endian = ckr__host_big_endian();
+            if (!ckr__read_flat(&rd, b, 0, 1, 0)) return ckr__ds_oom(r);
+            continue;
+        }
+        t->n_dims = n->u.view->n_dims;
+        t->shape = n->u.view->shape;
+        if (t->n_pieces == 0 && !ckr__read_view(&rd, b, n->u.view)) return ckr__ds_oom(r);
+    }
+    return CKR_OK;
+}
+
+/* A group's state on one rank: tensors of `full` elements, or of `lean` without the padding. */
+static ckr_result ckr__ds_state(ckr__ds *r, ckr__ds_run *x, const ckr_node *state, int64_t full,
+                                int64_t lean, double *steps)
+{
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; ckr_node_is_dict(state) && i < state->count && e == CKR_OK; i++) {
+        const char *slot = ckr_node_str(state->u.items[2 * i]);
+        const ckr_node *n = state->u.items[2 * i + 1];
+        int64_t numel = -1;
+        const ckr_view *v = ckr__ds_flat(n, &numel);
+        x->slot = slot;
+        if (slot && v && (numel != 1 || full == 1 || strcmp(slot, "step") != 0)) {
+            if (numel != full && numel != lean)
+                return ckr__ds_partition(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot),
+                                         numel, full);
+            e = ckr__ds_run_read(r, x, v);
+        } else if (slot && !strcmp(slot, "step")) {
+            e = ckr__ds_scalar(r, x, slot, n, *steps);
+            if (e == CKR_OK && x->rank == 0) e = ckr__ac_step(&r->ac, n, steps);
+        } else if (x->rank == 0 && n->kind != CKR_NODE_NONE) {
+            e = ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
+        }
+    }
+    return e;
+}
+
+/* The parameters of a group with the padding behind each; *total gets the buffer's length. */
+static ckr_result ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k, int64_t *start,
+                                 int64_t *total)
+{
+    const ckr_node *pads = ckr_node_at(
+        ckr_node_get(ckr__ds_optim(g->optim[0]), "param_alignment_paddings"), k);
+    int64_t at = 0, pad;
+    uint64_t i;
+    for (i = 0; i < g->n_params[k]; i++) {
+        start[i] = at;
+        pad = 0;
+        ckr_node_i64(ckr_node_at(pads, i), &pad);
+        if (pad < 0 || pad > 64 || at > INT64_MAX / 2 - g->params[k][i]->numel)
+            return ckr__ds_bad(r, g->optim[0], "param_alignment_paddings", "small numbers");
+        if (pad) r->aligned = true;
+        at += g->params[k][i]->numel + pad;
+    }
+    *total = at;
+    return CKR_OK;
+}
+
+/* The state of group k: of torch's dict by the group's only number, or an elastic list. */
+static const ckr_node *ckr__ds_state_of(const ckr_node *base, uint64_t k)
+{
+    const ckr_node *id = ckr_node_at(
+        ckr_node_get(ckr_node_at(ckr_node_get(base, "param_groups"), k), "params"), 0);
+    const ckr_node *state = ckr_node_get(base, "state");
+    uint64_t i;
+    if (ckr_node_is_list(base)) return ckr_node_at(base, k);
+    for (i = 0; id && ckr_node_is_dict(state) && i < state->count; i++)
+        if (state->u.items[2 * i]->kind == CKR_NODE_INT && id->kind == CKR_NODE_INT &&
+            state->u.items[2 * i]->u.i == id->u.i)
+            return state->u.items[2 * i + 1];
+    return NULL;
+}
+
+/* One group of one rank of ZeRO-1 or 2: part d of the buffer, whose length is a multiple of
+   2 * dp. What lies behind the last parameter is padding, cut off the masters (BF16_Optimizer
+   keeps it) and in elastic files off the moments too. */
+static ckr_result ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, int64_t total,
+                                    double *steps)
+{
+    const ckr_node *o = ckr__ds_optim(x->f), *base = ckr_node_get(o, "base_optimizer_state");
+    const ckr_node *state = ckr__ds_state_of(base, k);
+    int64_t unit = 2 * (int64_t)r->dp, size = (total + unit - 1) / unit * 2, numel = -1, pad, lean;
+    const ckr_view *v = ckr__ds_flat(
+        ckr_node_at(ckr_node_get(o, "single_partition_of_fp32_groups"), k), &numel);
+    ckr_result e;
+    if (!v) return ckr__ds_bad(r, x->f, "single_partition_of_fp32_groups", "a flat tensor a group");
+    if (ckr_node_i64(ckr_node_at(ckr_node_get(o, "group_paddings"), k), &pad) && pad >= 0 &&
+        r->wrapper == CKR__DS_FLAT && numel < INT64_MAX / 2 - pad &&
+        (numel + pad) * (int64_t)r->dp >= total && numel + pad > size)
+        size = numel + pad;                            /* another version's unit            */
+    x->first = (int64_t)x->rank * size;
+    lean = ckr__max_i64(0, ckr__min_i64(size, total - x->first));
+    x->count = lean;
+    if (numel != lean && (r->wrapper != CKR__DS_BF16 || numel != size))
+        return ckr__ds_partition(r, x->f, "single_partition_of_fp32_groups", numel, lean);
+    x->slot = "master";
+    e = ckr__ds_run_read(r, x, v);
+    return e == CKR_OK ? ckr__ds_state(r, x, state, size, lean, steps) : e;
+}
+
+/* One sub group of one rank of ZeRO-3: of each parameter the d-th of dp equal pieces. */
+static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, double *steps)
+{
+    const ckr_node *o = ckr__ds_optim(x->f), *base = ckr_node_get(o, "optimizer_state_dict");
+    const ckr_node *list = ckr_node_get(base, "state"), *state = NULL;
+    ckr__ds_run one = *x;
+    int64_t numel = -1, at = 0, zero = 0, moment;
+    const ckr_view *v = ckr__ds_flat(ckr_node_at(ckr_node_get(o, "fp32_flat_groups"), k), &numel);
+    uint64_t i, j;
+    ckr_result e = CKR_OK;
+    for (i = 0; ckr_node_is_dict(list) && i < list->count; i++)
+        if (list->u.items[2 * i]->kind == CKR_NODE_INT &&
+            list->u.items[2 * i]->u.i == (int64_t)k)
+            state = list->u.items[2 * i + 1];
+    if (!v) return ckr__ds_bad(r, x->f, "fp32_flat_groups", "a flat tensor a sub group");
+    for (i = 0; i < x->n; i++)
+        at += x->params[i]->numel / r->dp + (x->params[i]->numel % r->dp != 0);
+    if (numel != at) return ckr__ds_partition(r, x->f, "fp32_flat_groups", numel, at);
+    for (j = 0; ckr_node_is_dict(state) && j < state->count; j++) {
+        if (!ckr__ds_flat(state->u.items[2 * j + 1], &moment)) continue;
+        if (moment != at && !ckr__is_str(state->u.items[2 * j], "step"))
+            return ckr__ds_partition(r, x->f, x->where, moment, at);
+    }
+    for (i = 0, at = 0; i < x->n && e == CKR_OK; i++) {
+        const int64_t c = x->params[i]->numel / r->dp + (x->params[i]->numel % r->dp != 0);
+        ckr_view part = *v;
+        one.params = &x->params[i];
+        one.start = &zero;
+        one.n = 1;
+        one.first = (int64_t)x->rank * c;
+        one.count = ckr__max_i64(0, ckr__min_i64(c, x->params[i]->numel - one.first));
+        one.slot = "master";
+        part.offset = v->offset + at;
+        e = ckr__ds_run_read(r, &one, &part);
+        for (j = 0; ckr_node_is_dict(state) && j < state->count && e == CKR_OK; j++) {
+            const char *slot = ckr_node_str(state->u.items[2 * j]);
+            const ckr_view *m = ckr__ds_flat(state->u.items[2 * j + 1], &moment);
+            if (!slot || !m || !strcmp(slot, "step")) continue;
+            part = *m;
+            part.offset = m->offset + at;
+            one.slot = slot;
+            e = ckr__ds_run_read(r, &one, &part);
+        }
+        at += c;
+    }
+    if (e == CKR_OK && ckr_node_get(state, "step"))
+        e = ckr__ds_scalar(r, x, "step", ckr_node_get(state, "step"), *steps);
+    if (e == CKR_OK && x->rank == 0) e = ckr__ac_step(&r->ac, ckr_node_get(state, "step"), steps);
+    return e;
+}
+
+/* The parameters that param_shapes names, in its order. */
+static ckr_result ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
+{
+    uint64_t i, k;
+    if (!ckr_node_is_list(g->shapes))
+        return ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
+    g->n_groups = g->shapes->count;
+    g->params = CKR__NEW_N(r->c, ckr__ds_param **, g->n_groups);
+    g->n_params = CKR__NEW_N(r->c, uint64_t, g->n_groups);
+    if (!g->params || !g->n_params) return ckr__ds_oom(r);
+    for (k = 0; k < g->n_groups; k++) {
+        const ckr_node *d = g->shapes->u.items[k];
+        if (!ckr_node_is_dict(d))
+            return ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
+        g->n_params[k] = d->count;
+        g->params[k] = CKR__NEW_N(r->c, ckr__ds_param *, d->count);
+        if (!g->params[k]) return ckr__ds_oom(r);
+        for (i = 0; i < d->count; i++) {
+            const char *name = ckr_node_str(d->u.items[2 * i]);
+            ckr__ds_param *p = ckr__ds_find(r, name);
+            const int64_t *shape;
+            int64_t numel;
+            uint32_t n_dims;
+            const bool told = d->u.items[2 * i + 1]->kind != CKR_NODE_NONE;
+            ckr_result e = !told ? CKR_OK
+                                 : ckr__ds_shape(r, g->model, name, d->u.items[2 * i + 1], &n_dims,
+                                                 &shape, &numel);
+            if (e != CKR_OK) return e;
+            if (!p || (told && !ckr__ds_same_shape(p, n_dims, shape)))
+                return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, g->model->path,
+                                 CKR_NO_OFFSET, name,
+                                 p ? "param_shapes has another shape than the model"
+                                   : "param_shapes names a parameter that the model does not have");
+            g->params[k][i] = p;
+            if (p->mp != m) p->tied = p->stated;
+        }
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_parts(ckr__ds *r, ckr__ds_stage *g, uint64_t k)
+{
+    int64_t *start = CKR__NEW_N(r->c, int64_t, g->n_params[k]), total = 0;
+    double steps = ckr__nan();
+    ckr__ds_run x;
+    uint32_t d;
+    ckr_result e;
+    memset(&x, 0, sizeof x);
+    if (!start) return ckr__ds_oom(r);
+    e = ckr__ds_layout(r, g, k, start, &total);
+    x.params = g->params[k];
+    x.n = g->n_params[k];
+    x.start = start;
+    x.where = ckr__printf(r->c, "optimizer_state_dict/state/%llu", (unsigned long long)k);
+    if (!x.where) return ckr__ds_oom(r);
+    for (d = 0; d < r->dp && e == CKR_OK; d++) {
+        x.f = g->optim[d];
+        x.rank = d;
+        e = r->zero == 3 ? ckr__ds_cut_part(r, &x, k, &steps)
+                         : ckr__ds_flat_part(r, &x, k, total, &steps);
+    }
+    return e;
+}
+
+/* partition_count, and as many groups on every rank. */
+static ckr_result ckr__ds_counts(ckr__ds *r, const ckr__ds_stage *g, const ckr__ds_file *f)
+{
+    const ckr_node *o = ckr__ds_optim(f), *n = ckr_node_get(o, "partition_count");
+    const ckr_node *flats = ckr_node_get(o, r->zero == 3 ? "fp32_flat_groups"
+                                                         : "single_partition_of_fp32_groups");
+    int64_t v = r->dp;
+    uint64_t i;
+    bool ok = true;
+    if (n && n->kind == CKR_NODE_INT) ok = ckr_node_i64(n, &v) && v == r->dp;
+    for (i = 0; ckr_node_is_list(n) && i < n->count && ok; i++)
+        ok = ckr_node_i64(n->u.items[i], &v) && v == r->dp;
+    if (!ok)
+        return ckr__remedy(
+            r->c->err,
+            ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_TOPOLOGY, f->path, CKR_NO_OFFSET,
+                      "partition_count", "%lld parts, but %s says %u data-parallel ranks",
+                      (long long)v, r->stages[0].model->rel, (unsigned)r->dp),
+            "bring back this rank's file of the same run");
+    if (!ckr_node_is_list(flats)) return ckr__ds_bad(r, f, "the flat masters", "a list");
+    return flats->count == g->n_groups
+               ? CKR_OK
+               : ckr__ds_partition(r, f, "groups", (int64_t)flats->count, (int64_t)g->n_groups);
+}
+
+/* Groups of every rank must be rank 0's: LR and all. */
+static ckr_result ckr__ds_same_groups(ckr__ds *r, const ckr__ds_file *f, const ckr_node *a,
+                                      const ckr_node *b)
+{
+    uint64_t i;
+    double x, y;
+    bool ok = a->count == (b ? b->count : 0);
+    for (i = 0; i < a->count && ok; i++) {
+        x = y = 0;
+        ckr_node_f64(ckr_node_get(a->u.items[i], "lr"), &x);
+        ckr_node_f64(ckr_node_get(b->u.items[i], "lr"), &y);
+        ok = ckr__same(x, y);
+    }
+    if (ok) return CKR_OK;
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_STEP, f->path, CKR_NO_OFFSET,
+                                 "param_groups", "other groups or another LR than rank 0's file"),
+                       "bring back this rank's file of that step");
+}
+
+static const ckr_node *ckr__ds_base(const ckr__ds *r, const ckr__ds_file *f)
+{
+    return ckr_node_get(ckr__ds_optim(f),
+                        r->zero == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+}
+
+static ckr_result ckr__ds_sharded(ckr__ds *r, uint32_t m)
+{
+    ckr__ds_stage *g = &r->stages[m];
+    const ckr_node *base = ckr__ds_base(r, g->optim[0]);
+    uint64_t k, i;
+    uint32_t d;
+    ckr_result e = ckr__ds_named(r, g, m);
+    r->elastic = ckr_node_is_list(base);
+    g->groups = ckr_node_get(base, "param_groups");
+    if (e == CKR_OK && !r->elastic && !ckr__is_optimizer(base))
+        return ckr__ds_bad(r, g->optim[0], "base_optimizer_state", "torch's optimizer state");
+    for (d = 0; d < r->dp && e == CKR_OK; d++) {
+        e = ckr__ds_counts(r, g, g->optim[d]);
+        if (e == CKR_OK && g->groups)
+            e = ckr__ds_same_groups(
+                r, g->optim[d], g->groups,
+                ckr_node_get(ckr__ds_base(r, g->optim[d]), "param_groups"));
+    }
+    for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_parts(r, g, k);
+    for (k = 0; k < g->n_groups && e == CKR_OK; k++)
+        for (i = 0; i < g->n_params[k]; i++) g->params[k][i]->stated = true;
+    return e;
+}
+
+/* >>deepspeed.whole ----------------------------------------------------------- */
+/* ZeRO-0: torch's state dict by numbers, in the order of the groups; masters beside it. */
+
+/* The model's parameters as a state of their own, in which numbers are matched by shape. */
+static ckr_result ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac_param **out,
+                                uint64_t *n)
+{
+    ckr_state s;
+    ckr__ac ac = r->ac;
+    uint64_t i, k, all = 0;
+    ckr_result e;
+    ckr__state_init(&s);
+    s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
+    if (!s.tensors) return ckr__ds_oom(r);
+    for (i = 0; i < r->n_params; i++)
+        if (r->params[i]->param && (r->params[i]->mp == m || r->params[i]->tied))
+            s.tensors[s.n_tensors++] = r->params[i]->param;
+    ac.s = &s;
+    e = ckr__ac_params(&ac, f, out, n);
+    if (e != CKR_OK) return e;
+    for (i = 0; i < *n; i++) (*out)[i].name = NULL;
+    if (r->desc && r->desc->names) {
+        for (k = 0; k < m; k++) all += r->stages[k].n_params ? r->stages[k].n_params[0] : 0;
+        for (i = 0; i < *n && i < r->desc->n_names; i++) (*out)[i].name = r->desc->names[i];
+        (void)all;
+        return CKR_OK;
+    }
+    for (k = 0; k < *n && (*out)[k].group == 0; k++) {}
+    if (k == *n && *n == s.n_tensors) {                /* one group: the model's own order  */
+        for (i = 0; i < *n; i++) {
+            if (!ckr__ac_fits(&(*out)[i], s.tensors[i])) break;
+            (*out)[i].name = s.tensors[i]->name;
+        }
+        if (i == *n) return CKR_OK;
+        for (i = 0; i < *n; i++) (*out)[i].name = NULL;
+    }
+    if (ckr__ac_match(&ac, *out, *n, true)) return CKR_OK;
+    if (r->c->err->code != CKR_OK) return r->c->err->code;
+    return ckr__ac_names_fail(&ac, f, "param_groups",
+                              "numbers only, and shapes do not tell which parameter each is");
+}
+/* One tensor of a parameter's own shape, as it is stored. */
+static ckr_result ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char *slot,
+                                       const ckr_node *n, uint32_t m)
+{
+    const ckr_view *v = n->u.view;
+    ckr_tensor *t;
+    ckr__block *b;
+    ckr__reader rd;
+    const bool scalar = !ckr__ds_same_shape(p, v->n_dims, v->shape);
+    ckr_result e;
+    if (v->layout || v->meta || v->n_dims > CKR_MAX_DIMS || !ckr_dtype_size(v->dtype))
+        return ckr__ds_leave(r, r->stages[m].model, slot, n);
+    e = ckr__ds_slot(r, p, slot, v->dtype, scalar, &t);
+    if (e != CKR_OK) return e;
+    if (scalar) t->n_dims = v->n_dims;
+    if (scalar) t->shape = v->shape;
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    rd.tensor = t;
+    rd.rank = (int32_t)m;
+    rd.replica = t->n_pieces > 0;
+    b = ckr__block_whole(r->c, t->n_dims, t->shape);
+    return b && ckr__read_view(&rd, b, v) ? CKR_OK : ckr__ds_oom(r);
+}
+
+static ckr_result ckr__ds_whole_state(ckr__ds *r, uint32_t m, ckr__ds_param *p,
+                                      const ckr_node *state)
+{
+    uint64_t i;
+    double v;
+    ckr_result e = CKR_OK;
+    for (i = 0; ckr_node_is_dict(state) && i < state->count && e == CKR_OK; i++) {
+        const char *slot = ckr_node_str(state->u.items[2 * i]);
+        const ckr_node *n = state->u.items[2 * i + 1];
+        ckr__ds_run x;
+        if (!slot) continue;
+        if (n->kind == CKR_NODE_TENSOR) {
+            e = ckr__ds_whole_tensor(r, p, slot, n, m);
+        } else if (!strcmp(slot, "step") && ckr_node_f64(n, &v)) {
+            memset(&x, 0, sizeof x);
+            x.params = &p;
+            x.n = 1;
+            x.f = r->stages[m].model;
+            x.where = p->name;
+            e = p->stated ? CKR_OK : ckr__ds_scalar(r, &x, slot, n, ckr__nan());
+        } else if (n->kind != CKR_NODE_NONE) {
+            e = ckr__ds_leave(r, r->stages[m].model,
+                              ckr__printf(r->c, "optimizer/%s/%s", p->name, slot), n);
+        }
+    }
+    return e;
+}
+
+/* FP16_UnfusedOptimizer: a list a group of a master a parameter. */
+static ckr_result ckr__ds_unfused(ckr__ds *r, ckr__ds_stage *g, uint32_t m, const ckr_node *list)
+{
+    uint64_t k, i;
+    ckr_result e = CKR_OK;
+    for (k = 0; k < g->n_groups && e == CKR_OK; k++)
+        for (i = 0; i < g->n_params[k] && e == CKR_OK; i++) {
+            const ckr_node *n = ckr_node_at(ckr_node_at(list, k), i);
+            ckr__ds_param *p = g->params[k][i];
+            if (!n || n->kind != CKR_NODE_TENSOR ||
+                !ckr__ds_same_shape(p, n->u.view->n_dims, n->u.view->shape))
+                return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARTITION, g->model->path,
+                                 CKR_NO_OFFSET, p->name,
+                                 "fp32_groups has no master of this parameter's shape");
+            e = ckr__ds_whole_tensor(r, p, "master", n, m);
+            if (e == CKR_OK && p->master) p->master->requires_grad = true;
+        }
+    return e;
+}
+
+/* FP16_Optimizer: the groups' flat masters and moments, whole and without padding; parameters lie
+   in the model's order, each in the group that its length leaves open. */
+static ckr_result ckr__ds_fused(ckr__ds *r, ckr__ds_stage *g, const ckr_node *own)
+{
+    const ckr_node *base = ckr_node_get(own, "optimizer_state_dict");
+    uint64_t k, i;
+    ckr_result e = CKR_OK;
+    for (k = 0; k < g->n_groups && e == CKR_OK; k++) {
+        int64_t *start = CKR__NEW_N(r->c, int64_t, g->n_params[k]), at = 0, numel = -1;
+        const ckr_view *v =
+            ckr__ds_flat(ckr_node_at(ckr_node_get(own, "fp32_groups_flat"), k), &numel);
+        double steps = ckr__nan();
+        ckr__ds_run x;
+        if (!start) return ckr__ds_oom(r);
+        for (i = 0; i < g->n_params[k]; i++) {
+            start[i] = at;
+            at += g->params[k][i]->numel;
+        }
+        if (!v || numel < at)
+            return ckr__ds_partition(r, g->model, "fp32_groups_flat", numel, at);
+        memset(&x, 0, sizeof x);
+        x.params = g->params[k];
+        x.n = g->n_params[k];
+        x.start = start;
+        x.count = at;
+        x.f = g->model;
+        x.slot = "master";
+        x.where = "optimizer/optimizer_state_dict/state";
+        e = ckr__ds_run_read(r, &x, v);
+        if (e == CKR_OK)
+            e = ckr__ds_state(r, &x, ckr__ds_state_of(base, k), numel, at, &steps);
+    }
+    return e;
+}
+
+/* A fused optimizer has one number a group; with one group all parameters are in it. */
+static ckr_result ckr__ds_fused_names(ckr__ds *r, uint32_t m)
+{
+    ckr__ds_stage *g = &r->stages[m];
+    uint64_t i;
+    if (g->groups->count != 1)
+        return ckr__remedy(
+            r->c->err,
+            ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, CKR_NO_OFFSET,
+                      "fp32_groups_flat",
+                      "no file tells which parameters are in which of the fused groups"),
+            "save the run with ZeRO-1, whose files have param_shapes");
+    g->n_groups = 1;
+    g->params = CKR__NEW_N(r->c, ckr__ds_param **, 1);
+    g->n_params = CKR__NEW_N(r->c, uint64_t, 1);
+    if (!g->params || !g->n_params) return ckr__ds_oom(r);
+    g->params[0] = CKR__NEW_N(r->c, ckr__ds_param *, r->n_params);
+    if (!g->params[0]) return ckr__ds_oom(r);
+    for (i = 0; i < r->n_params; i++)
+        if (r->params[i]->mp == m || r->params[i]->tied)
+            g->params[0][g->n_params[0]++] = r->params[i];
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_whole_names(ckr__ds *r, uint32_t m, const ckr__ac_param *p, uint64_t n)
+{
+    ckr__ds_stage *g = &r->stages[m];
+    uint64_t i, k;
+    g->n_groups = g->groups->count;
+    g->params = CKR__NEW_N(r->c, ckr__ds_param **, g->n_groups);
+    g->n_params = CKR__NEW_N(r->c, uint64_t, g->n_groups);
+    if (!g->params || !g->n_params) return ckr__ds_oom(r);
+    for (i = 0; i < n; i++) g->n_params[p[i].group]++;
+    for (k = 0; k < g->n_groups; k++) {
+        g->params[k] = CKR__NEW_N(r->c, ckr__ds_param *, g->n_params[k]);
+        g->n_params[k] = 0;
+        if (!g->params[k]) return ckr__ds_oom(r);
+    }
+    for (i = 0; i < n; i++) {
+        ckr__ds_param *x = ckr__ds_find(r, p[i].name);
+        if (!x)
+            return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, CKR_NO_OFFSET,
+                             p[i].name, "the model has no such parameter");
+        g->params[p[i].group][g->n_params[p[i].group]++] = x;
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_whole(ckr__ds *r, uint32_t m)
+{
+    ckr__ds_stage *g = &r->stages[m];
+    const ckr_node *own = ckr_node_get(g->model->root, "optimizer"), *base = own;
+    ckr__ac_file f;
+    ckr__ac_param *p = NULL;
+    uint64_t n = 0, i;
+    ckr_result e;
+    if (r->wrapper != CKR__DS_PLAIN) base = ckr_node_get(own, "optimizer_state_dict");
+    if (!base || base->kind == CKR_NODE_NONE) return CKR_OK;
+    if (!ckr__is_optimizer(base)) return ckr__ds_bad(r, g->model, "optimizer", "torch's state");
+    g->groups = ckr_node_get(base, "param_groups");
+    if (r->wrapper == CKR__DS_FUSED) {
+        e = ckr__ds_fused_names(r, m);
+        return e == CKR_OK ? ckr__ds_fused(r, g, own) : e;
+    }
+    memset(&f, 0, sizeof f);
+    f.path = g->model->path;
+    f.rel = g->model->rel;
+    f.part = base;
+    e = ckr__ds_match(r, m, &f, &p, &n);
+    if (e == CKR_OK) e = ckr__ds_whole_names(r, m, p, n);
+    if (e == CKR_OK && r->wrapper == CKR__DS_UNFUSED)
+        e = ckr__ds_unfused(r, g, m, ckr_node_get(own, "fp32_groups"));
+    for (i = 0; i < n && e == CKR_OK; i++)
+        e = ckr__ds_whole_state(r, m, ckr__ds_find(r, p[i].name), p[i].state);
+    for (i = 0; i < n && e == CKR_OK; i++) ckr__ds_find(r, p[i].name)->stated = true;
+    return e;
+}
+
+/* >>deepspeed.pipe ------------------------------------------------------------ */
+/* Layers of a pipeline. A parameter is called NUMBER.LOCAL; one of a tied layer
+   tied_modules.KEY.LOCAL, stored in the file of the first layer that has it. The key stands in
+   param_shapes only. Which layers a stage has is told by param_shapes, or with ZeRO-0 by how many
+   parameters its optimizer has. */
+
+/* The names of all stages, and of the tied among them those that no layer has claimed. */
+typedef struct ckr__ds_names {
+    ckr__map          all, buffers;    /* name -> stage                                  */
+    const ckr_node  **keys, **shapes;  /* of the tied                                     */
+    uint64_t          n;
+} ckr__ds_names;
+
+static ckr_result ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const ckr_node *key,
+                                   const ckr_node *shape, uint32_t m)
+{
+    const char *name = ckr_node_str(key);
+    void *keys = (void *)x->keys, *shapes = (void *)x->shapes;
+    const ckr_node **a, **b;
+    uint64_t n = x->n;
+    if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return CKR_OK;
+    if (!ckr__map_put(&x->all, name, strlen(name), m, NULL)) return ckr__ds_oom(r);
+    if (!ckr__ac_starts(name, "tied_modules.")) return CKR_OK;
+    a = (const ckr_node **)ckr__append(r->c, &keys, &x->n, sizeof *x->keys);
+    b = (const ckr_node **)ckr__append(r->c, &shapes, &n, sizeof *x->shapes);
+    x->keys = (const ckr_node **)keys;
+    x->shapes = (const ckr_node **)shapes;
+    if (!a || !b) return ckr__ds_oom(r);
+    *a = key;
+    *b = shape;
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
+{
+    uint32_t m;
+    uint64_t k, i;
+    ckr_result e = CKR_OK;
+    for (m = 0; m < r->mp; m++) {
+        const ckr_node *list = r->stages[m].shapes;
+        const ckr_node *buffers = ckr_node_get(r->stages[m].model->root, "buffer_names");
+        for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
+            const ckr_node *d = list->u.items[k];
+            for (i = 0; ckr_node_is_dict(d) && i < d->count && e == CKR_OK; i++)
+                e = ckr__ds_name_add(r, x, d->u.items[2 * i], d->u.items[2 * i + 1], m);
+        }
+        for (k = 0; ckr_node_is_list(buffers) && k < buffers->count && e == CKR_OK; k++) {
+            const ckr_node *n = buffers->u.items[k];
+            if (n->kind == CKR_NODE_STR &&
+                !ckr__map_put(&x->buffers, n->u.str, (size_t)n->count, m, NULL))
+                e = ckr__ds_oom(r);
+        }
+    }
+    return e;
+}
+
+/* The name of a layer's tensor: the tied one of this local name and shape, or NUMBER.LOCAL. */
+static const char *ckr__ds_layer_name(ckr__ds *r, const ckr__ds_names *x, uint32_t layer,
+                                      const char *local, const ckr_view *v)
+{
+    const char *name = ckr__printf(r->c, "%u.%s", (unsigned)layer, local);
+    const size_t n = strlen(local);
+    uint64_t i;
+    uint32_t d;
+    if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return name;
+    for (i = 0; i < x->n; i++) {
+        const char *tied = x->keys[i]->u.str, *dot = strchr(tied + 13, '.');
+        const ckr_node *s = x->shapes[i];
+        if (!dot || strlen(dot + 1) != n || strcmp(dot + 1, local) != 0) continue;
+        if (s->kind == CKR_NODE_NONE) return tied;
+        if (s->count != v->n_dims) continue;
+        for (d = 0; d < v->n_dims; d++) {
+            int64_t size;
+            if (!ckr_node_i64(s->u.items[d], &size) || size != v->shape[d]) break;
+        }
+        if (d == v->n_dims) return tied;
+    }
+    return name;
+}
+
+static ckr_result ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__ds_file *f,
+                                       const char *local, const ckr_node *n)
+{
+    ckr_tensor *t;
+    ckr__ds_param *p;
+    ckr__reader rd;
+    ckr__block *b;
+    const char *name;
+    uint64_t m = 0;
+    ckr_result e;
+    if (!local || n->kind != CKR_NODE_TENSOR)
+        return ckr__ds_leave(r, f, local ? local : "?", n);
+    name = ckr__ds_layer_name(r, x, f->layer, local, n->u.view);
+    if (!name) return ckr__ds_oom(r);
+    p = ckr__ds_find(r, name);
+    if (p) {                                           /* the second use of a tied layer    */
+        memset(&rd, 0, sizeof rd);
+        rd.c = r->c;
+        rd.tensor = p->param;
+        rd.rank = -1;
+        rd.replica = true;
+        b = ckr__block_whole(r->c, p->n_dims, p->shape);
+        return b && ckr__read_view(&rd, b, n->u.view) ? CKR_OK : ckr__ds_oom(r);
+    }
+    e = ckr__plain_tensor_as(r->c, r->s, name, "param", n->u.view, &t);
+    if (e != CKR_OK || !t) return e;
+    t->buffer = ckr__map_find(&x->buffers, name, strlen(name), NULL);
+    if (t->buffer) return CKR_OK;
+    p = ckr__ds_param_add(r, name, n->u.view->n_dims, n->u.view->shape);
+    if (!p) return ckr__ds_oom(r);
+    p->param = t;
+    p->layer = f->layer;
+    p->tied = ckr__ac_starts(name, "tied_modules.");
+    if (ckr__map_find(&x->all, name, strlen(name), &m)) p->mp = (uint32_t)m;
+    else p->frozen = x->all.count > 0;
+    return CKR_OK;
+}
+
+/* Sum of the numbers of an optimizer's groups. */
+static uint64_t ckr__ds_numbers(const ckr__ds *r, uint32_t m)
+{
+    const ckr_node *own = ckr_node_get(r->stages[m].model->root, "optimizer");
+    const ckr_node *list;
+    uint64_t i, n = 0;
+    if (r->wrapper != CKR__DS_PLAIN) own = ckr_node_get(own, "optimizer_state_dict");
+    list = ckr_node_get(own, "param_groups");
+    for (i = 0; ckr_node_is_list(list) && i < list->count; i++) {
+        const ckr_node *p = ckr_node_get(list->u.items[i], "params");
+        n += ckr_node_is_list(p) ? p->count : 0;
+    }
+    return n;
+}
+
+/* How many parameters the layer that parameter i begins has. */
+static uint64_t ckr__ds_layer_count(const ckr__ds *r, uint64_t i)
+{
+    uint64_t n = 0;
+    while (i + n < r->n_params && r->params[i + n]->layer == r->params[i]->layer) n++;
+    return n;
+}
+
+/* Stages of whole layers by their numbers of parameters; the first layer, of `tied` parameters, is
+   on stage `on` too. False: it does not come out even. */
+static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
+{
+    uint64_t at = 0, k;
+    uint32_t m;
+    for (m = 0; m < r->mp; m++) {
+        uint64_t want = ckr__ds_numbers(r, m), have = tied && m == on ? tied : 0;
+        while (have < want && at < r->n_params) {
+            const uint64_t n = ckr__ds_layer_count(r, at);
+            for (k = at; k < at + n; k++) r->params[k]->mp = m;
+            have += n;
+            at += n;
+        }
+        if (have != want) return false;
+    }
+    return at == r->n_params;
+}
+
+/* With ZeRO-0 no file tells the key of a tied layer, nor that there is one: the optimizers have more
+   parameters than the layers. */
+static ckr_result ckr__ds_deal_layers(ckr__ds *r)
+{
+    const uint64_t tied = r->n_params ? ckr__ds_layer_count(r, 0) : 0;
+    uint32_t m;
+    uint64_t i;
+    if (ckr__ds_deal(r, 0, 0)) return CKR_OK;
+    for (m = r->mp; m-- > 1;) if (ckr__ds_deal(r, tied, m)) break;
+    if (m == 0 || !tied || m >= r->mp)
+        return ckr__remedy(r->c->err,
+                           ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, r->dir, CKR_NO_OFFSET,
+                                     "param_groups",
+                                     "the stages' optimizers do not have the layers' parameters"),
+                           "bring back the layer files of this step");
+    for (i = 0; i < tied; i++) {
+        ckr__ds_param *p = r->params[i];
+        const char *dot = strchr(p->name, '.');
+        p->name = ckr__printf(r->c, "tied_modules.embed%s", dot ? dot : "");
+        if (!p->name || !ckr__map_put(&r->by_name, p->name, strlen(p->name), i, NULL))
+            return ckr__ds_oom(r);
+        p->param->name = p->name;
+        p->tied = true;
+    }
+    return ckr__ds_note(r, "CKR_DS_TIED_KEY", CKR_EXACT, "tied_modules.embed",
+                        "the first layer is tied to a later stage; no file has its key, so it is "
+                        "called embed here", NULL);
+}
+
+static ckr_result ckr__ds_pipe(ckr__ds *r)
+{
+    ckr__ds_names x;
+    uint32_t i;
+    uint64_t k;
+    ckr_result e;
+    memset(&x, 0, sizeof x);
+    x.all.c = x.buffers.c = r->c;
+    e = ckr__ds_layer_files(r);
+    if (e == CKR_OK) e = ckr__ds_names_read(r, &x);
+    for (i = 0; i < r->mp && e == CKR_OK; i++) e = ckr__ds_same_step(r, r->stages[i].model);
+    for (i = 0; i < r->n_layers && e == CKR_OK; i++) {
+        const ckr__ds_file *f = r->layers[i];
+        for (k = 0; f && k < f->root->count && e == CKR_OK; k++)
+            e = ckr__ds_layer_tensor(r, &x, f, ckr_node_str(f->root->u.items[2 * k]),
+                                     f->root->u.items[2 * k + 1]);
+    }
+    if (e == CKR_OK && !x.all.count) e = ckr__ds_deal_layers(r);
+    ckr__map_free(&x.all);
+    ckr__map_free(&x.buffers);
+    return e;
+}
+/* >>deepspeed.universal ------------------------------------------------------- */
+/* zero/NAME/{fp32,exp_avg,...}.pt: {cat_dim, param} or a bare flat tensor; step.pt: a number.
+   zero/optimizer_state.pt: the first rank's optimizer without the tensors, its groups. */
+
+static ckr_result ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *dir, const char *name)
+{
+    size_t n = strlen(name);
+    const char *slot;
+    ckr__ds_file *f = CKR__NEW(r->c, ckr__ds_file);
+    const ckr_node *t;
+    ckr__ds_run x;
+    int64_t zero = 0, numel;
+    uint32_t file;
+    ckr_format format;
+    ckr_view flat;
+    ckr_result e;
+    if (!ckr__nt_suffix(name, &n, ".pt")) return CKR_OK;
+    slot = ckr__strndup(r->c, name, n);
+    if (!f || !slot) return ckr__ds_oom(r);
+    f->path = ckr__path_join(r->c, dir, name);
+    f->rel = f->path ? f->path + strlen(r->dir) : NULL;
+    if (!f->rel) return ckr__ds_oom(r);
+    while (*f->rel == '/') f->rel++;
+    e = ckr__file_open(r->c, f->path, &file);
+    if (e == CKR_OK) e = ckr__doc_load(r->c, file, &format, &f->root);
+    if (e != CKR_OK) return e;
+    memset(&x, 0, sizeof x);
+    x.params = &p;
+    x.start = &zero;
+    x.n = 1;
+    x.count = p->numel;
+    x.f = f;
+    x.where = p->name;
+    x.slot = !strcmp(slot, "fp32") ? "master" : slot;
+    if (!strcmp(slot, "step")) return ckr__ds_scalar(r, &x, slot, f->root, ckr__nan());
+    t = ckr_node_is_dict(f->root) ? ckr_node_get(f->root, "param") : f->root;
+    if (!t || t->kind != CKR_NODE_TENSOR) return ckr__ds_bad(r, f, "param", "a tensor");
+    if (t->u.view->layout || !ckr__numel(t->u.view->n_dims, t->u.view->shape, &numel) ||
+        numel != p->numel)
+        return ckr__ds_partition(r, f, p->name, numel, p->numel);
+    flat = *t->u.view;
+    if (flat.n_dims != 1 && ckr__ds_same_shape(p, flat.n_dims, flat.shape)) {
+        int64_t count;
+        if (!ckr__nt_contiguous(t->u.view, &count))
+            return ckr__ds_bad(r, f, p->name, "a contiguous tensor");
+    } else if (flat.n_dims != 1 || (numel > 1 && flat.stride[0] != 1)) {
+        return ckr__ds_partition(r, f, p->name, numel, p->numel);
+    }
+    return ckr__ds_run_read(r, &x, &flat);
+}
+
+static ckr_result ckr__ds_uni_param(ckr__ds *r, ckr__ds_param *p)
+{
+    const char *dir = ckr__printf(r->c, "%s/zero/%s", r->dir, p->name);
+    ckr__dirlist l;
+    uint64_t i;
+    ckr_result e;
+    if (!dir) return ckr__ds_oom(r);
+    if (p->stated) return CKR_OK;
+    p->stated = false;
+    if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR) {
+        e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_MISSING, dir, CKR_NO_OFFSET, p->name,
+                      "the universal checkpoint has no directory of this parameter");
+        return ckr__remedy(r->c->err, e, "bring it back, or convert the original again");
+    }
+    e = ckr__dir_list(r->c, dir, &l);
+    for (i = 0; e == CKR_OK && i < l.n; i++)
+        if (!l.items[i]->is_dir) e = ckr__ds_uni_file(r, p, dir, l.items[i]->name);
+    p->stated = true;
+    if (e == CKR_OK && !p->master)
+        return ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/fp32.pt", p->name));
+    return e;
+}
+
+static ckr_result ckr__ds_uni(ckr__ds *r, uint32_t m)
+{
+    ckr__ds_stage *g = &r->stages[m];
+    uint64_t k, i;
+    ckr_result e = ckr__ds_named(r, g, m);
+    g->groups = ckr_node_get(r->optimizer, "param_groups");
+    if (e == CKR_OK && !ckr_node_is_list(g->groups))
+        return ckr__ds_bad(r, NULL, "zero/optimizer_state.pt#/param_groups", "a list");
+    for (k = 0; k < g->n_groups && e == CKR_OK; k++)
+        for (i = 0; i < g->n_params[k] && e == CKR_OK; i++)
+            e = ckr__ds_uni_param(r, g->params[k][i]);
+    return e;
+}
+
+static ckr_result ckr__ds_uni_open(ckr__ds *r)
+{
+    const char *path = ckr__path_join(r->c, r->dir, "zero/optimizer_state.pt");
+    ckr_node *root = NULL;
+    uint32_t file;
+    ckr_format format;
+    ckr_result e;
+    if (!path) return ckr__ds_oom(r);
+    if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+        return ckr__ds_missing(r, "zero/optimizer_state.pt");
+    e = ckr__file_open(r->c, path, &file);
+    if (e == CKR_OK) e = ckr__doc_load(r->c, file, &format, &root);
+    r->optimizer = root;
+    return e;
+}
+
+/* A step that no step.pt tells (ZeRO-3) is the optimizer's. */
+static ckr_result ckr__ds_uni_steps(ckr__ds *r)
+{
+    const ckr_node *state = ckr_node_find(r->optimizer, "/optimizer_state_dict/state"), *n = NULL;
+    uint64_t i;
+    ckr__ds_run x;
+    ckr_result e = CKR_OK;
+    if (ckr_node_is_dict(state) && state->count) n = ckr_node_get(state->u.items[1], "step");
+    for (i = 0; n && i < r->n_params && e == CKR_OK; i++) {
+        ckr__ds_param *p = r->params[i];
+        uint64_t k;
+        for (k = 0; k < p->n_slots && strcmp(p->slots[k]->slot, "step") != 0; k++) {}
+        if (!p->stated || k < p->n_slots) continue;
+        memset(&x, 0, sizeof x);
+        x.params = &p;
+        x.n = 1;
+        x.f = r->stages[0].model;
+        x.where = p->name;
+        p->stated = false;
+        e = ckr__ds_scalar(r, &x, "step", n, ckr__nan());
+        p->stated = true;
+    }
+    return e;
+}
+
+/* >>deepspeed.groups ---------------------------------------------------------- */
+
+static ckr_node *ckr__ds_hyper(ckr__ds *r, const ckr_node *raw)
+{
+    static const char *const none[] = { "lr", "weight_decay", "betas", "eps" };
+    ckr_node *h = ckr__node(r->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; h && raw && i < raw->count; i++) {
+        ckr_node *key = raw->u.items[2 * i];
+        if (ckr__is_str(key, "params") || ckr__is_str(key, "param_names")) continue;
+        if (!ckr__node_pair(r->c, h, key, raw->u.items[2 * i + 1])) return NULL;
+    }
+    for (i = 0; h && !raw && i < 4; i++)
+        if (!ckr__node_set(r->c, h, none[i], ckr__node(r->c, CKR_NODE_NONE))) return NULL;
+    return h;
+}
+
+/* Gradients dealt round robin over the ranks: parameter i of a group is in bucket i mod dp, and
+   the flat buffer is the buckets one after another. Here the group's own order. */
+static void ckr__ds_natural(const ckr__ds *r, ckr__ds_param *const *flat, uint64_t n,
+                            const char **out)
+{
+    uint64_t i, at, b;
+    for (b = 0, at = 0; b < r->dp && at < n; b++)
+        for (i = b; i < n; i += r->dp) out[i] = flat[at++]->name;
+}
+
+/* Names of optimizer group k of a stage. */
+static ckr_result ckr__ds_group_names(ckr__ds *r, const ckr__ds_stage *g, uint64_t k,
+                                      const char ***names, uint64_t *n)
+{
+    const ckr_node *list = ckr_node_get(ckr_node_at(g->groups, k), "params");
+    uint64_t i, j, at;
+    int64_t id;
+    *n = 0;
+    if (r->zero != 3) {
+        *names = CKR__NEW_N(r->c, const char *, g->n_params[k]);
+        if (!*names) return ckr__ds_oom(r);
+        *n = g->n_params[k];
+        if (r->robin) ckr__ds_natural(r, g->params[k], *n, *names);
+        for (i = 0; i < *n && !r->robin; i++) (*names)[i] = g->params[k][i]->name;
+        return CKR_OK;
+    }
+    for (i = 0; ckr_node_is_list(list) && i < list->count; i++) {
+        if (!ckr_node_i64(list->u.items[i], &id) || id < 0 || (uint64_t)id >= g->n_groups)
+            return ckr__ds_bad(r, g->model, "param_groups/params", "numbers of sub groups");
+        *n += g->n_params[id];
+    }
+    *names = CKR__NEW_N(r->c, const char *, *n);
+    for (i = 0, at = 0; *names && i < *n && at < list->count; at++) {
+        ckr_node_i64(list->u.items[at], &id);
+        for (j = 0; j < g->n_params[id]; j++) (*names)[i++] = g->params[id][j]->name;
+    }
+    return *names ? CKR_OK : ckr__ds_oom(r);
+}
+
+/* A stage's group becomes the state's group of the same values, of which this stage has taken none
+   yet; else a new one behind the last that was taken. */
+static ckr_result ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *from)
+{
+    ckr__ds_stage *g = &r->stages[m];
+    const ckr_node *raw = ckr_node_at(g->groups, k);
+    ckr_state *s = r->s;
+    const char *text = raw ? ckr__node_text_of(r->c, ckr__ds_hyper(r, raw)) : "", **names, *other;
+    uint64_t i, n, at;
+    void *array = s->groups;
+    ckr_result e = ckr__ds_group_names(r, g, k, &names, &n);
+    if (e != CKR_OK || !text) return e != CKR_OK ? e : ckr__ds_oom(r);
+    for (at = *from; at < s->n_groups; at++) {
+        other = s->groups[at].raw ? ckr__node_text_of(r->c, s->groups[at].hyper) : "";
+        if (!other) return ckr__ds_oom(r);
+        if (m > 0 && !strcmp(other, text)) break;
+    }
+    if (at == s->n_groups) {
+        if (!ckr__append(r->c, &array, &s->n_groups, sizeof *s->groups)) return ckr__ds_oom(r);
+        s->groups = (ckr_group *)array;
+        for (at = s->n_groups - 1; at > *from; at--) s->groups[at] = s->groups[at - 1];
+        memset(&s->groups[at], 0, sizeof s->groups[at]);
+        s->groups[at].raw = raw;
+        s->groups[at].name = ckr_node_str(ckr_node_get(raw, "name"));
+        s->groups[at].hyper = ckr__ds_hyper(r, raw);
+        if (!s->groups[at].hyper) return ckr__ds_oom(r);
+    }
+    *from = at + 1;
+    for (i = 0; i < n; i++) {                          /* a tied one is in its first stage's   */
+        const ckr__ds_param *p = ckr__ds_find(r, names[i]);
+        void *list = (void *)s->groups[at].params;
+        const char **place;
+        if (p && p->mp != m) continue;
+        place = (const char **)ckr__append(r->c, &list, &s->groups[at].n_params, sizeof *place);
+        s->groups[at].params = (const char **)list;
+        if (!place) return ckr__ds_oom(r);
+        *place = names[i];
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_groups(ckr__ds *r)
+{
+    uint32_t m;
+    uint64_t k, from, n;
+    ckr_result e = CKR_OK;
+    for (m = 0; m < r->mp; m++) {
+        const ckr__ds_stage *g = &r->stages[m];
+        n = g->groups ? g->groups->count : r->elastic ? g->n_groups : 0;
+        if (r->zero != 3 && g->groups && n != g->n_groups && g->n_params)
+            return ckr__ds_partition(r, g->model, "param_groups", (int64_t)n,
+                                     (int64_t)g->n_groups);
+        for (k = 0, from = 0; k < n && e == CKR_OK; k++) e = ckr__ds_group(r, m, k, &from);
+    }
+    if (e == CKR_OK && r->elastic)
+        e = ckr__ds_note(r, "CKR_W_DS_ELASTIC", CKR_LOST, "groups",
+                         "elastic_checkpoint: the files hold no hyper-parameters of the groups, and "
+                         "DeepSpeed cannot load them itself",
+                         "tell them with --set KEY=VALUE or --set GROUP.KEY=VALUE");
+    return e;
+}
+
+/* >>deepspeed.schedule -------------------------------------------------------- */
+
+/* The base LR that gives the saved one: LR / ratio, and of its neighbours the one with the shortest
+   text, since somebody has written it. */
+static ckr_result ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, double *bases)
+{
+    double *row = CKR__NEW_N(r->c, double, x->n_lanes), trial, told;
+    uint64_t i;
+    int digits;
+    char text[40];
+    ckr_result e;
+    if (!row) return ckr__ds_oom(r);
+    for (i = 0; i < x->n_lanes; i++) x->lanes[i].base = 1;
+    e = ckr__sched_at(r->c, x, CKR__COL_LR, (double)x->position, row);
+    for (i = 0; i < x->n_lanes && e == CKR_OK; i++) {
+        const double lr = x->lanes[i].anchor, ratio = row[i];
+        told = bases[i];
+        x->lanes[i].base = told;
+        if (!(ratio > 0) || !(lr > 0) || (told == told && ckr__same(told * ratio, lr))) continue;
+        for (digits = 1; digits <= 17; digits++) {
+            snprintf(text, sizeof text, "%.*g", digits, lr / ratio);
+            trial = strtod(text, NULL);
+            if (digits == 17 || fabs(trial * ratio - lr) <= 2 * DBL_EPSILON * lr) break;
+        }
+        x->lanes[i].base = trial;
+    }
+    return e;
+}
+
+static ckr_node *ckr__ds_dict_copy(ckr__ctx *c, const ckr_node *d)
+{
+    return ckr__nt_dict_copy(c, d);
+}
+
+/* "0.19.8" as 19008. */
+static int64_t ckr__ds_version(const char *s)
+{
+    int64_t v[3] = { 0, 0, 0 };
+    int i;
+    for (i = 0; s && i < 3; i++) {
+        for (; *s >= '0' && *s <= '9' && v[i] < 1000; s++) v[i] = v[i] * 10 + (*s - '0');
+        if (*s != '.') break;
+        s++;
+    }
+    return (v[0] * 1000 + v[1]) * 1000 + v[2];
+}
+
+/* The configuration's scheduler, at the state's clock. *out NULL: it is not one that is known. */
+static ckr_result ckr__ds_native(ckr__ds *r, const ckr_node *state, ckr_schedule **out)
+{
+    const ckr_node *conf = ckr_node_get(r->config, "scheduler");
+    const char *type = ckr_node_str(ckr_node_get(conf, "type")), *kind;
+    ckr_node *params = ckr__ds_dict_copy(r->c, ckr_node_get(conf, "params"));
+    const uint64_t n = r->s->n_groups;
+    double *bases = CKR__NEW_N(r->c, double, n), lr = ckr__nan();
+    int64_t at;
+    uint64_t i;
+    ckr_schedule *x;
+    ckr_result e;
+    *out = NULL;
+    if (!params || !bases) return ckr__ds_oom(r);
+    if (!type || strlen(type) > 60 || !n ||
+        !ckr_node_i64(ckr_node_get(state, "last_batch_iteration"), &at))
+        return CKR_OK;
+    kind = ckr__printf(r->c, "deepspeed:%s", type);
+    if (!kind) return ckr__ds_oom(r);
+    if (!strcmp(type, "WarmupCosineLR") &&
+        ckr__ds_version(ckr_node_str(ckr_node_get(r->meta, "ds_version"))) >= 19008 &&
+        !ckr__node_set(r->c, params, "clamped", ckr__node_bool(r->c, true)))
+        return ckr__ds_oom(r);
+    ckr_node_f64(ckr_node_find(r->config, "/optimizer/params/lr"), &lr);
+    for (i = 0; i < n; i++) {
+        bases[i] = lr == lr ? lr : 1;
+        ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "initial_lr"), &bases[i]);
+    }
+    e = ckr__sched_build(r->c, kind, params, bases, n, &x);
+    if (e == CKR_E_ARG) {
+        ckr__sched_forgive(r->c);
+        return CKR_OK;
+    }
+    if (e != CKR_OK) return e;
+    x->position = at;
+    x->state = state;
+    for (i = 0; i < n; i++)
+        ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
+    if (!strcmp(type, "WarmupCosineLR")) e = ckr__ds_base_lr(r, x, bases);
+    *out = x;
+    return e;
+}
+
+static ckr_result ckr__ds_schedule(ckr__ds *r)
+{
+    const ckr_node *state = ckr_node_get(r->meta, "lr_scheduler");
+    const ckr_node **hyper = CKR__NEW_N(r->c, const ckr_node *, r->s->n_groups);
+    ckr_schedule *x = NULL;
+    uint64_t i;
+    ckr_result e;
+    if (!hyper) return ckr__ds_oom(r);
+    if (!ckr_node_is_dict(state) || !state->count) return CKR_OK;
+    e = ckr__ds_native(r, state, &x);
+    for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
+    if (e == CKR_OK && !x)
+        e = ckr__sched_torch(r->c, state, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL, &x);
+    if (e != CKR_OK) return e;
+    r->s->schedules = x;
+    r->s->n_schedules = 1;
+    return ckr__plain_drift(r->c, r->s, x);
+}
+
+/* >>deepspeed.client ---------------------------------------------------------- */
+/* What the trainer put beside DeepSpeed's own keys, and random states among it. */
+
+static bool ckr__ds_own_key(const char *key)
+{
+    static const char *const keys[] = {
+        "module", "buffer_names", "optimizer", "param_shapes", "frozen_param_shapes",
+        "shared_params", "frozen_param_fragments", "lr_scheduler", "skipped_steps", "global_steps",
+        "global_samples", "dp_world_size", "mp_world_size", "checkpoint_parallel_dimensions",
+        "ds_config", "ds_version", "universal_checkpoint_info"
+    };
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) if (!strcmp(key, keys[i])) return true;
+    return false;
+}
+
+/* The names by which trainers call their dict of random states. */
+static bool ckr__ds_random_key(const char *key)
+{
+    return !strcmp(key, "rng_state") || !strcmp(key, "rng_states") ||
+           !strcmp(key, "random_states") || !strcmp(key, "rng");
+}
+
+static ckr_result ckr__ds_client(ckr__ds *r, const ckr__ds_file *f, uint32_t rank)
+{
+    ckr__ac_file of;
+    uint64_t i, k;
+    ckr_result e = CKR_OK;
+    memset(&of, 0, sizeof of);
+    for (i = 0; i < f->root->count && e == CKR_OK; i++) {
+        const char *key = ckr_node_str(f->root->u.items[2 * i]);
+        const ckr_node *v = f->root->u.items[2 * i + 1];
+        if (key && ckr__ds_own_key(key)) continue;
+        if (key && (!strcmp(key, "data_sampler") || !strcmp(key, "random_ltd")) &&
+            v->kind == CKR_NODE_NONE)
+            continue;
+        if (key && ckr__ds_random_key(key) && ckr_node_is_dict(v)) {
+            of.rel = ckr__printf(r->c, "%s#/%s", f->rel, key);
+            if (!of.rel) return ckr__ds_oom(r);
+            k = r->s->n_rng;
+            e = ckr__ac_streams_read(&r->ac, &of, rank, v);
+            for (; k < r->s->n_rng; k++) r->s->rng[k].scope = r->pipe ? "pp" : "dp";
+        } else {
+            e = ckr__ds_leave(r, f, key ? key : "?", v);
+        }
+    }
+    return e;
+}
+
+static ckr_result ckr__ds_clients(ckr__ds *r)
+{
+    uint32_t m, d;
+    ckr_result e = CKR_OK;
+    uint64_t i;
+    for (m = 0; m < r->mp && e == CKR_OK; m++) {
+        const ckr__ds_stage *g = &r->stages[m];
+        if (!g->models[0]) e = ckr__ds_client(r, g->model, m);
+        for (d = 0; d < r->dp && e == CKR_OK; d++)
+            if (g->models[d]) e = ckr__ds_client(r, g->models[d], d);
+    }
+    for (i = 0; i < r->n_files && e == CKR_OK; i++)
+        if (r->files[i]->kind == CKR__DS_LOOSE && !(r->files[i]->dir && r->universal) &&
+            !ckr__leftover(r->c, r->s, r->files[i]->rel, NULL))
+            e = ckr__ds_oom(r);
+    return e;
+}
+
+/* >>deepspeed.read ------------------------------------------------------------ */
+
+static ckr_result ckr__ds_progress(ckr__ds *r)
+{
+    static const char *const tokens[] = { "consumed_tokens", "consumed_train_tokens" };
+    const ckr_node *last = ckr_node_find(r->meta, "/lr_scheduler/last_batch_iteration");
+    int64_t v, steps = -1, skipped = 0;
+    size_t i;
+    ckr_result e = ckr__ds_same_step(r, r->stages[0].model);
+    if (e != CKR_OK) return e;
+    ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &steps);
+    ckr_node_i64(ckr_node_get(r->meta, "skipped_steps"), &skipped);
+    r->s->progress.step = steps;
+    if (ckr_node_i64(ckr_node_get(r->meta, "global_samples"), &v) && v >= 0)
+        r->s->progress.samples = v;
+    for (i = 0; i < 2; i++)
+        if (ckr_node_i64(ckr_node_get(r->meta, tokens[i]), &v) && v >= 0)
+            r->s->progress.tokens = v;
+    if (ckr_node_i64(last, &v) && skipped >= 0 && skipped <= steps && v + 1 != steps - skipped)
+        e = ckr__ds_note(r, "CKR_W_DS_CLOCK", CKR_EXACT, "last_batch_iteration",
+                         "the scheduler has not ticked once an update that was not skipped", NULL);
+    return e;
+}
+
+static ckr_result ckr__ds_optimizers(ckr__ds *r)
+{
+    uint32_t m;
+    ckr_result e = CKR_OK;
+    for (m = 0; m < r->mp && e == CKR_OK; m++)
+        e = r->universal                    ? ckr__ds_uni(r, m)
+            : r->wrapper >= CKR__DS_FLAT    ? ckr__ds_sharded(r, m)
+                                            : ckr__ds_whole(r, m);
+    if (e == CKR_OK && r->universal) e = ckr__ds_uni_steps(r);
+    return e;
+}
+
+static void ckr__ds_topology(ckr__ds *r)
+{
+    ckr_topology *t = &r->s->topology;
+    t->tp = t->ep = t->cp = 1;
+    t->pp = r->mp;
+    t->dp = r->dp;
+    t->ranks = r->dp <= UINT32_MAX / r->mp ? r->dp * r->mp : 0;
+    t->zero = r->zero;
+}
+
+static ckr_result ckr__ds_read_all(ckr__ds *r)
+{
+    const ckr_node *robin;
+    uint32_t m;
+    ckr_result e = ckr__ds_list(r);
+    if (e == CKR_OK) e = ckr__ds_sizes(r);
+    if (e == CKR_OK) e = ckr__ds_places(r);
+    if (e == CKR_OK) e = ckr__ds_ranks(r);
+    if (e == CKR_OK && r->universal) e = ckr__ds_uni_open(r);
+    if (e == CKR_OK) e = ckr__ds_wrap(r);
+    if (e != CKR_OK) return e;
+    robin = ckr_node_find(r->config, "/zero_optimization/round_robin_gradients");
+    r->robin = r->wrapper == CKR__DS_FLAT && robin && robin->kind == CKR_NODE_BOOL && robin->u.b;
+    ckr__ds_topology(r);
+    for (m = 0; m < r->mp && e == CKR_OK; m++) e = ckr__ds_slices(r, &r->stages[m]);
+    if (e != CKR_OK) return e;
+    e = r->pipe ? ckr__ds_pipe(r) : ckr__ds_model(r);
+    if (e == CKR_OK) e = ckr__ds_progress(r);
+    if (e == CKR_OK) e = ckr__ds_optimizers(r);
+    if (e == CKR_OK) e = ckr__ds_groups(r);
+    if (e == CKR_OK) e = ckr__ds_schedule(r);
+    return e == CKR_OK ? ckr__ds_clients(r) : e;
+}
+
+static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+    ckr__ds *r = CKR__NEW(c, ckr__ds);
+    ckr_result e;
+    if (!r) return c->err->code;
+    r->c = r->by_name.c = r->ac.c = c;
+    r->s = r->ac.s = s;
+    r->dir = dir;
+    r->desc = desc;
+    s->dialect = "deepspeed";
+    e = ckr__ds_read_all(r);
+    ckr__map_free(&r->by_name);
+    r->desc = NULL;
+    s->framework_version = ckr_node_str(ckr_node_get(r->meta, "ds_version"));
+    s->dialect_data = r;
+    return e;
+}
+
+static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
+                               ckr_note **notes, uint64_t *n_notes)
+{
+    (void)out; (void)t;
+    return ckr__note(c, notes, n_notes, "CKR_E_DEEPSPEED_SOURCE", CKR_ERROR, s->dialect, NULL, NULL, "not yet", NULL) ? CKR_OK : c->err->code;
+}
+static const ckr__dialect ckr__deepspeed = { "deepspeed",  "native universal", ckr__ds_probe,
+                                             ckr__ds_read, NULL,               ckr__ds_emit };
+
 /* >>dialect.table ------------------------------------------------------------- */
 
 static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__hf_trainer,
                                                     &ckr__accelerate, &ckr__sana, &ckr__llmc,
+                                                    &ckr__deepspeed,
                                                     &ckr__plain_safetensors, &ckr__plain_torch};
 
 static const ckr__dialect *ckr__dialect_find(const char *name)
@@ -30063,6 +32255,8 @@ typedef struct ckr__op {
     const ckr_tensor *tensor;
     const ckr_piece  *pa, *pb;
     ckr_dtype         dtype;   /* of the destination                                    */
+    ckr_dtype         logical; /* of the tensor: what a piece of another dtype becomes
+                                  first, and what the digest is of                      */
     uint32_t          n_dims;  /* outside the run                                       */
     int64_t           run;     /* elements that are contiguous on all sides             */
     const int64_t    *count, *a, *b, *d, *l;   /* per axis; strides in bytes              */
@@ -30125,9 +32319,11 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
                          const ckr_piece *pd)
 {
     ckr__axes x;
-    int64_t *v, ea = (int64_t)ckr_dtype_size(pa->dtype);
-    int64_t eb = pb ? (int64_t)ckr_dtype_size(pb->dtype) : ea,
-            ed = pd ? (int64_t)ckr_dtype_size(pd->dtype) : ea;
+    /* what is being written is read again as it is (the window, neither file nor memory) */
+    const ckr_dtype logical = pa->file == CKR_NO_FILE && !pa->mem ? pa->dtype : t->dtype;
+    int64_t *v, ea = (int64_t)ckr_dtype_size(pa->dtype), el = (int64_t)ckr_dtype_size(logical);
+    int64_t eb = pb ? (int64_t)ckr_dtype_size(pb->dtype) : el,
+            ed = pd ? (int64_t)ckr_dtype_size(pd->dtype) : el;
     uint64_t *span;
     uint32_t i;
 
@@ -30135,12 +32331,13 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     op->tensor = t;
     op->pa = pa;
     op->pb = pb;
-    op->dtype = pd ? pd->dtype : pa->dtype;
+    op->logical = logical;
+    op->dtype = pd ? pd->dtype : logical;
     for (i = 0; i < t->n_dims; i++) {
-        int64_t l = ckr__row_major(t->n_dims, t->shape, i) * ea;
+        int64_t l = ckr__row_major(t->n_dims, t->shape, i) * el;
         x.count[i] = count[i];
         x.s[0][i] = pa->stride[i];
-        x.s[1][i] = pb ? pb->stride[i] : l / ea * eb;
+        x.s[1][i] = pb ? pb->stride[i] : l / el * eb;
         x.s[2][i] = pd ? pd->stride[i] : l;
         x.s[3][i] = l;
         op->at_l += (uint64_t)(start[i] * l);
@@ -30152,7 +32349,7 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     ckr__axes_merge(&x);
     op->run = 1;
     if (x.n && x.s[0][x.n - 1] == ea && x.s[1][x.n - 1] == eb && x.s[2][x.n - 1] == ed &&
-        x.s[3][x.n - 1] == ea)
+        x.s[3][x.n - 1] == el)
         op->run = x.count[--x.n];
     op->n_dims = x.n;
     v = CKR__NEW_N(c, int64_t, 5 * (uint64_t)x.n);
@@ -30283,7 +32480,7 @@ static bool ckr__run_direct(const ckr__op *op, const uint8_t *dst, uint64_t byte
 {
     const ckr_piece *p = op->pa;
     return dst && p->file != CKR_NO_FILE && bytes >= CKR__DIRECT && op->dtype == p->dtype &&
-           !p->big_endian && !ckr__host_big_endian();
+           op->logical == p->dtype && !p->big_endian && !ckr__host_big_endian();
 }
 
 /* Without a digest in one call; with one in parts that are still in cache when they are summed. */
@@ -30304,30 +32501,43 @@ static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
     return true;
 }
 
+/* Elements of a piece as the tensor has them: one that is stored in another dtype is cast first, so
+   that a bf16 parameter that lies in its fp32 master is the same as one that was stored. */
+static const uint8_t *ckr__run_logical(ckr__lane *w, const ckr__op *op, const uint8_t *s,
+                                       uint64_t n)
+{
+    uint8_t *t = w->temp + CKR__RUN_PART;
+    if (!s || op->logical == op->pa->dtype) return s;
+    ckr__convert(op->logical, t, op->pa->dtype, s, n);
+    return t;
+}
+
 /* A run of n elements: copy (dst not NULL), cast and digest in one pass. Files are little-endian,
    so the destination is too. */
 static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
                           int64_t n)
 {
     const uint64_t ea = ckr_dtype_size(op->pa->dtype), ed = ckr_dtype_size(op->dtype);
-    const int64_t step = (int64_t)(CKR__RUN_PART / (ea > ed ? ea : ed));
+    const uint64_t el = ckr_dtype_size(op->logical), most = ea > el ? ea : el;
+    const int64_t step = (int64_t)(CKR__RUN_PART / (most > ed ? most : ed));
     if (ckr__run_direct(op, dst, (uint64_t)n * ea))
         return ckr__run_read(w, op, a, l, dst, (uint64_t)n * ea);
     while (n > 0) {
         int64_t part = ckr__min_i64(n, step);
         const uint8_t *s = ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea);
+        s = ckr__run_logical(w, op, s, (uint64_t)part);
         if (!s) return false;
         if (dst) {
-            if (op->dtype == op->pa->dtype) memcpy(dst, s, (size_t)part * (size_t)ea);
-            else ckr__convert(op->dtype, dst, op->pa->dtype, s, (uint64_t)part);
+            if (op->dtype == op->logical) memcpy(dst, s, (size_t)part * (size_t)el);
+            else ckr__convert(op->dtype, dst, op->logical, s, (uint64_t)part);
             if (ckr__host_big_endian())
                 ckr__swap_bytes(dst, (size_t)part * (size_t)ed, ckr__dtypes[op->dtype].swap);
             dst += (uint64_t)part * ed;
         }
-        if (!op->no_sum) ckr__lane_digest(w, op->tensor, op->pa->dtype, l, s, (uint64_t)part * ea);
+        if (!op->no_sum) ckr__lane_digest(w, op->tensor, op->logical, l, s, (uint64_t)part * el);
         w->bytes_read += (uint64_t)part * ea;
         a += (uint64_t)part * ea;
-        l += (uint64_t)part * ea;
+        l += (uint64_t)part * el;
         n -= part;
     }
     return true;
@@ -30387,25 +32597,39 @@ static void ckr__compare_either(ckr__lane *w, const uint8_t *x, const uint8_t *y
     }
 }
 
+/* What is stored wider than its tensor is compared as the tensor has it. */
+static const uint8_t *ckr__run_narrow(const ckr__op *op, ckr_dtype *t, const uint8_t *s, int64_t n,
+                                      uint8_t *into)
+{
+    const ckr_dtype to = op->tensor->dtype;
+    if (!s || ckr_dtype_size(to) >= ckr_dtype_size(*t)) return s;
+    ckr__convert(to, into, *t, s, (uint64_t)n);
+    *t = to;
+    return into;
+}
+
 /* A run of n elements of a, cast to b's dtype where they differ, against b. */
 static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t b, int64_t n)
 {
-    const ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype;
-    const uint64_t ea = ckr_dtype_size(ta), eb = ckr_dtype_size(tb);
+    const uint64_t ea = ckr_dtype_size(op->pa->dtype), eb = ckr_dtype_size(op->pb->dtype);
+    const uint64_t half = CKR__RUN_PART / 2;
     while (n > 0) {
-        int64_t part = ckr__min_i64(n, (int64_t)(CKR__RUN_PART / 2 / (ea > eb ? ea : eb)));
+        int64_t part = ckr__min_i64(n, (int64_t)(half / (ea > eb ? ea : eb)));
+        ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype;
         const uint8_t *x = ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea);
         const uint8_t *y = ckr__fetch_native(w, 1, op->pb, b, (uint64_t)part * eb);
+        x = ckr__run_narrow(op, &ta, x, part, w->temp);
+        y = ckr__run_narrow(op, &tb, y, part, w->temp + CKR__RUN_PART + half);
         if (!x || !y) return false;
         if (w->either && ta == CKR_DTYPE_F32 && tb == CKR_DTYPE_BF16) {
             ckr__compare_either(w, x, y, (uint64_t)part);
         } else {
             if (ta != tb) {
-                uint8_t *cast = w->temp + CKR__RUN_PART / 2;
+                uint8_t *cast = w->temp + half;
                 ckr__convert(tb, cast, ta, x, (uint64_t)part);
                 x = cast;
             }
-            if (memcmp(x, y, (size_t)part * (size_t)eb) != 0)
+            if (memcmp(x, y, (size_t)part * ckr_dtype_size(tb)) != 0)
                 ckr__compare_elements(w, tb, x, y, (uint64_t)part);
         }
         w->bytes_read += (uint64_t)part * (ea + eb);
@@ -30431,7 +32655,7 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
         if (op->pb)
             return ckr__run_compare(w, op, at[0] + skip * ea,
                                     at[1] + skip * ckr_dtype_size(op->pb->dtype), (int64_t)n);
-        return ckr__run_copy(w, op, at[0] + skip * ea, at[3] + skip * ea,
+        return ckr__run_copy(w, op, at[0] + skip * ea, at[3] + skip * ckr_dtype_size(op->logical),
                              dst ? dst + (at[2] + skip * ed - w0) : NULL, (int64_t)n);
     }
     last = op->count[axis];
