@@ -17,7 +17,7 @@ FUZZ_SECONDS = 60
 
 BUILD    = $(CC) $(CSTD) $(CFLAGS) $(WARN) -I.
 RUN      = CC="$(CC)" JOBS="$(JOBS)" LDLIBS="$(LDLIBS)" sh tests/run.sh
-ASAN     = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+ASAN     = -O0 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 TSAN     = -O1 -g -fsanitize=thread
 VALGRIND_MORE =
 
