@@ -129,8 +129,11 @@
        >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
        >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
        >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
-       >>deepspeed.client >>deepspeed.read >>dialect.table >>write.pickle >>write.image >>run
-       >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
+       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.items
+       >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler >>deepspeed.emit.rank
+       >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
+       >>deepspeed.emit.schedule >>deepspeed.emit.all >>dialect.table >>write.pickle >>write.image
+       >>run >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
        >>groups.params >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume
        >>plan >>plan.rng >>output >>output.paths >>verify >>verify.check >>verify.diff
        >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
@@ -370,7 +373,10 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(DEEPSPEED_PARTITION,  E_MISMATCH,    "the parts of a flat buffer do not add up")             \
     X(DEEPSPEED_STEP,       E_MISMATCH,    "a rank's file is of another step")                     \
     X(DEEPSPEED_NAMES,      E_MISMATCH,    "optimizer and model do not have the same parameters")  \
-    X(DEEPSPEED_PARALLEL,   E_UNSUPPORTED, "experts or tensor-parallel ranks, whose cuts no file tells")
+    X(DEEPSPEED_PARALLEL,   E_UNSUPPORTED, "files of experts or of tensor-parallel ranks")         \
+    X(DEEPSPEED_STAGES,     E_REFUSED,     "how the layers were dealt over stages is not known")   \
+    X(DEEPSPEED_TARGET,     E_REFUSED,     "the framework has no such topology")                   \
+    X(DEEPSPEED_UNIVERSAL,  E_REFUSED,     "loading this universal checkpoint would be wrong")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -28429,7 +28435,7 @@ typedef struct ckr__ds_param {
     const int64_t *shape;
     uint32_t       n_dims;
     int64_t        numel;
-    uint32_t       mp;         /* first stage that has it                                */
+    uint32_t       mp, last;   /* first and last stage that have it                      */
     int64_t        layer;      /* of the pipeline; -1: none                              */
     bool           tied, frozen, stated;       /* tied: on several stages; stated: its
                                                   optimizer state has been read           */
@@ -29493,6 +29499,7 @@ static ckr_result ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
                                  p ? "param_shapes has another shape than the model"
                                    : "param_shapes names a parameter that the model does not have");
             g->params[k][i] = p;
+            p->last = m;
             if (p->mp != m) p->tied = p->stated;
         }
     }
@@ -29791,6 +29798,7 @@ static ckr_result ckr__ds_whole_names(ckr__ds *r, uint32_t m, const ckr__ac_para
             return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, CKR_NO_OFFSET,
                              p[i].name, "the model has no such parameter");
         g->params[p[i].group][g->n_params[p[i].group]++] = x;
+        x->last = m;
     }
     return CKR_OK;
 }
@@ -30548,12 +30556,1729 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     return e;
 }
 
+/* >>deepspeed.emit ------------------------------------------------------------ */
+/* Writes what unpatched DeepSpeed resumes from exactly at the target's ranks and stage. It takes
+   the flat buffers as its own model and groups lay them out, and compares nothing: so parameters
+   go in the order in which the coming run has them, given the configuration of the saved one
+   (round_robin_gradients, parameter_alignment, sub_group_size), with every copy written. */
+
+typedef struct ckr__ds_item {  /* a parameter at the target                              */
+    const char        *name;
+    const ckr_tensor  *param, *master, **slots;        /* slots: all others of its state   */
+    uint64_t           n_slots;
+    int64_t            numel, layer;
+    uint32_t           first, last;    /* stages; two of a tied one                        */
+    bool               tied, frozen, grouped;
+} ckr__ds_item;
+
+typedef struct ckr__ds_set {  /* a stage's parameters of one optimizer group            */
+    const ckr_group *group;
+    ckr__ds_item   **items;    /* in the group's own order                               */
+    uint64_t         n;
+} ckr__ds_set;
+
+typedef struct ckr__ds_job {
+    ckr__ctx          *c;
+    const ckr_state   *s;
+    const ckr_target  *t;
+    const ckr__ds     *ds;     /* of the source; NULL: of another framework              */
+    const ckr_node    *meta;   /* of the source, or an empty dict                        */
+    ckr__out          *out;
+    ckr_note         **notes;
+    uint64_t          *n_notes;
+    ckr__map           by_name, others, sources;       /* items; tensors that are none; the
+                                                  source's parameters                    */
+    ckr__ds_item      *items;
+    uint64_t           n_items;
+    ckr__ds_set     **lists;  /* [pp][n_lists[pp]]                                      */
+    uint64_t          *n_lists;
+    uint32_t           dp, pp;
+    int                zero;
+    ckr__ds_wrapper    wrapper;
+    bool               universal, optimizer, refused, robin, aligned, pipe, masters;
+    ckr_dtype          dtype;  /* of the parameters                                      */
+    int64_t            sub_group;      /* elements after which a sub group of ZeRO-3 ends */
+    ckr_node          *config;
+    const char        *tag;
+    ckr_node          *scheduler;      /* or NULL: as it was                              */
+} ckr__ds_job;
+
+static bool ckr__ds_say(ckr__ds_job *x, const char *code, ckr_severity severity,
+                        const char *subject, const char *old_value, const char *new_value,
+                        const char *reason, const char *remedy)
+{
+    if (severity == CKR_ERROR) x->refused = true;
+    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, old_value, new_value,
+                     reason, remedy);
+}
+
+static bool ckr__ds_say_int(ckr__ds_job *x, const char *code, ckr_severity severity,
+                            const char *subject, int64_t a, int64_t b, const char *reason,
+                            const char *remedy)
+{
+    char old_value[24], new_value[24];
+    snprintf(old_value, sizeof old_value, "%lld", (long long)a);
+    snprintf(new_value, sizeof new_value, "%lld", (long long)b);
+    return ckr__ds_say(x, code, severity, subject, old_value, new_value, reason, remedy);
+}
+
+static bool ckr__ds_refuse(ckr__ds_job *x, ckr_item item, const char *subject, const char *reason,
+                           const char *remedy)
+{
+    return ckr__ds_say(x, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
+}
+
+static ckr_result ckr__ds_emit_oom(const ckr__ds_job *x)
+{
+    return x->c->err->code != CKR_OK ? x->c->err->code : CKR_E_NOMEM;
+}
+
+static bool ckr__ds_true(const ckr_node *n)
+{
+    return n && ((n->kind == CKR_NODE_BOOL && n->u.b) || (n->kind == CKR_NODE_INT && n->u.i));
+}
+
+/* >>deepspeed.emit.items ------------------------------------------------------ */
+
+static ckr_result ckr__ds_items(ckr__ds_job *x)
+{
+    const ckr_state *s = x->s;
+    uint64_t i, k, at;
+    x->items = CKR__NEW_N(x->c, ckr__ds_item, s->n_tensors);
+    if (!x->items) return ckr__ds_emit_oom(x);
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        ckr__ds_item *p;
+        if (strcmp(t->slot, "param") != 0) continue;
+        if (t->buffer || !ckr__is_float(t->dtype)) {
+            if (!ckr__map_put(&x->others, t->name, strlen(t->name), i, NULL))
+                return ckr__ds_emit_oom(x);
+            continue;
+        }
+        p = &x->items[x->n_items];
+        p->name = t->name;
+        p->param = t;
+        p->layer = -1;
+        if (!ckr__numel(t->n_dims, t->shape, &p->numel) ||
+            !ckr__map_put(&x->by_name, p->name, strlen(p->name), x->n_items++, NULL))
+            return ckr__ds_emit_oom(x);
+    }
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i], **place;
+        void *array;
+        if (!strcmp(t->slot, "param") ||
+            !ckr__map_find(&x->by_name, t->name, strlen(t->name), &at))
+            continue;
+        if (!strcmp(t->slot, "master")) {
+            x->items[at].master = t;
+            x->masters = true;
+            continue;
+        }
+        array = (void *)x->items[at].slots;
+        place = (const ckr_tensor **)ckr__append(x->c, &array, &x->items[at].n_slots,
+                                                 sizeof *place);
+        x->items[at].slots = (const ckr_tensor **)array;
+        if (!place) return ckr__ds_emit_oom(x);
+        *place = t;
+    }
+    for (i = 0; i < s->n_groups; i++)
+        for (k = 0; k < s->groups[i].n_params; k++) {
+            const char *name = s->groups[i].params[k];
+            if (ckr__map_find(&x->by_name, name, strlen(name), &at)) {
+                x->items[at].grouped = true;
+                if (x->dtype == CKR_DTYPE_NONE) x->dtype = x->items[at].param->dtype;
+            }
+        }
+    for (i = 0; i < x->n_items; i++) x->items[i].frozen = !x->items[i].grouped;
+    if (x->dtype == CKR_DTYPE_NONE && x->n_items) x->dtype = x->items[0].param->dtype;
+    if (x->t->dtype != CKR_DTYPE_NONE) x->dtype = x->t->dtype;
+    return CKR_OK;
+}
+
+/* Where PipelineModule cuts n layers into `pp` stages: as many layers each; or, with weights, the
+   cut whose heaviest and lightest stage differ least (its partition_balanced). */
+static bool ckr__ds_cuts(ckr__ctx *c, const double *weight, uint64_t n, uint32_t pp, uint64_t *cut)
+{
+    const uint64_t row = (uint64_t)pp + 1;
+    double *sum, *most, *least, *cost;
+    uint64_t *from, i, j, k;
+    if (!weight || n <= pp) {
+        for (j = 0; j <= pp; j++)
+            cut[j] = n <= pp ? (j < n ? j : n) : j * (n / pp) + (j < n % pp ? j : n % pp);
+        return true;
+    }
+    sum = CKR__NEW_N(c, double, n + 1);
+    most = CKR__NEW_N(c, double, (n + 1) * row);
+    least = CKR__NEW_N(c, double, (n + 1) * row);
+    cost = CKR__NEW_N(c, double, (n + 1) * row);
+    from = CKR__NEW_N(c, uint64_t, (n + 1) * row);
+    if (!sum || !most || !least || !cost || !from) return false;
+    for (i = 0; i < n; i++) sum[i + 1] = sum[i] + weight[i];
+    for (i = 0; i < (n + 1) * row; i++) most[i] = least[i] = cost[i] = ckr__inf();
+    most[0] = cost[0] = 0;
+    for (i = 1; i <= n; i++)
+        for (j = 1; j <= pp && j <= i; j++)
+            for (k = 0; k < i; k++) {
+                const double w = sum[i] - sum[k], a = most[k * row + j - 1],
+                             b = least[k * row + j - 1];
+                const double hi = a > w ? a : w, lo = b < w ? b : w, d = hi - lo;
+                if (!(cost[i * row + j] >= d)) continue;
+                cost[i * row + j] = d;
+                most[i * row + j] = hi;
+                least[i * row + j] = lo;
+                from[i * row + j] = k;
+            }
+    for (j = pp, cut[pp] = n; j > 0; j--) cut[j - 1] = from[cut[j] * row + j];
+    return true;
+}
+
+/* Is every layer with parameters on the stage that the cut says? */
+static bool ckr__ds_cut_fits(const ckr__ds *r, const uint64_t *cut, const ckr__ds_param *tied,
+                             uint64_t n)
+{
+    uint64_t i;
+    for (i = 0; i < r->n_params; i++) {
+        const ckr__ds_param *p = r->params[i];
+        const uint64_t layer = (uint64_t)p->layer;
+        if (p->frozen || p->layer < 0) continue;
+        if (layer < cut[p->mp] || layer >= cut[p->mp + 1]) return false;
+    }
+    return !tied || n - 1 >= cut[r->mp - 1];
+}
+
+/* What a layer weighs by a method of PipelineModule: its parameters, or one if it is of the kind
+   that most layers are of ("type:..."). */
+static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method)
+{
+    const ckr__ds *r = x->ds;
+    double *w = CKR__NEW_N(x->c, double, n);
+    uint64_t *count = CKR__NEW_N(x->c, uint64_t, n), *same = CKR__NEW_N(x->c, uint64_t, n), i, k,
+             best = 0;
+    if (!w || !count || !same) return NULL;
+    for (i = 0; i < r->n_params; i++) {
+        const ckr__ds_param *p = r->params[i];
+        if (p->layer < 0) continue;
+        if (!p->frozen) w[p->layer] += (double)p->numel;
+        if (!p->frozen && p->tied && tied) w[n - 1] += (double)p->numel;
+        count[p->layer]++;
+    }
+    if (method == 1) return w;
+    for (i = 0; i < n; i++)
+        for (k = 0; k < n; k++) same[i] += count[i] && count[i] == count[k] && ckr__same(w[i], w[k]);
+    for (i = 0; i < n; i++) if (same[i] > same[best]) best = i;
+    for (i = 0; i < n; i++) count[i] = count[i] && same[i] == same[best];
+    for (i = 0; i < n; i++) w[i] = count[i] ? 1 : 0;
+    return w;
+}
+
+#define CKR__DS_LAYERS 1024    /* above which a cut by weights is not computed            */
+
+/* The stages of the layers at the target. The method and the number of layers are in no file: the
+   first of uniform, parameters and type that the saved stages go with. */
+static ckr_result ckr__ds_stages_of(ckr__ds_job *x, const uint64_t **out)
+{
+    static const char *const names[] = { "uniform", "parameters", "type" };
+    const ckr__ds *r = x->ds;
+    const ckr__ds_param *tied = NULL;
+    uint64_t *cut = CKR__NEW_N(x->c, uint64_t, (uint64_t)r->mp + 1),
+             *to = CKR__NEW_N(x->c, uint64_t, (uint64_t)x->pp + 1), i, n = r->n_layers;
+    double *w;
+    int method;
+    *out = to;
+    if (!cut || !to) return ckr__ds_emit_oom(x);
+    for (i = 0; i < r->n_params; i++) if (r->params[i]->tied) tied = r->params[i];
+    if (tied && tied->param->n_pieces < 2) n++;        /* its second use has no file        */
+    for (method = 0; method < 3; method++) {
+        w = method ? ckr__ds_weights(x, n, tied != NULL, method) : NULL;
+        if (method && (!w || n > CKR__DS_LAYERS)) break;
+        if (!ckr__ds_cuts(x->c, w, n, r->mp, cut)) return ckr__ds_emit_oom(x);
+        if (!ckr__ds_cut_fits(r, cut, tied, n)) continue;
+        if (!ckr__ds_cuts(x->c, w, n, x->pp, to)) return ckr__ds_emit_oom(x);
+        return ckr__ds_say(x, "CKR_DS_PARTITION", CKR_CHANGED, "partition_method", NULL,
+                           names[method],
+                           "the stages are cut as PipelineModule does it by this method, with "
+                           "which the saved stages go", "build the coming run with it")
+                   ? CKR_OK
+                   : ckr__ds_emit_oom(x);
+    }
+    return ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_STAGES, "pp",
+                          "by no method of PipelineModule that is known the layers lie as they do: "
+                          "other stages cannot be told", "keep --pp")
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+static ckr_result ckr__ds_owners(ckr__ds_job *x)
+{
+    const uint64_t *cut = NULL;
+    uint64_t i, at;
+    uint32_t m;
+    ckr_result e = CKR_OK;
+    if (!x->pipe) return CKR_OK;
+    for (i = 0; i < x->ds->n_params; i++)
+        if (!ckr__map_put(&x->sources, x->ds->params[i]->name, strlen(x->ds->params[i]->name), i,
+                          NULL))
+            return ckr__ds_emit_oom(x);
+    if (x->pp != x->ds->mp) e = ckr__ds_stages_of(x, &cut);
+    if (e != CKR_OK || x->refused) return e;
+    for (i = 0; i < x->n_items; i++) {
+        ckr__ds_item *p = &x->items[i];
+        const ckr__ds_param *from;
+        if (!ckr__map_find(&x->sources, p->name, strlen(p->name), &at)) continue;
+        from = x->ds->params[at];
+        p->layer = from->layer;
+        p->tied = from->tied;
+        p->first = from->mp;
+        for (m = 0; cut && m < x->pp; m++)
+            if ((uint64_t)p->layer >= cut[m] && (uint64_t)p->layer < cut[m + 1]) p->first = m;
+        p->last = p->tied ? (cut ? x->pp - 1 : from->last) : p->first;
+    }
+    return CKR_OK;
+}
+
+/* The stages' lists: a tied parameter comes first on each of its stages, as tied_modules are
+   registered before the layers. */
+static ckr_result ckr__ds_lists_of(ckr__ds_job *x, uint32_t m)
+{
+    const ckr_state *s = x->s;
+    uint64_t i, k, at;
+    int pass;
+    x->lists[m] = CKR__NEW_N(x->c, ckr__ds_set, s->n_groups);
+    if (!x->lists[m]) return ckr__ds_emit_oom(x);
+    for (i = 0; i < s->n_groups; i++) {
+        ckr__ds_set *l = &x->lists[m][x->n_lists[m]];
+        l->group = &s->groups[i];
+        l->items = CKR__NEW_N(x->c, ckr__ds_item *, s->groups[i].n_params);
+        if (!l->items) return ckr__ds_emit_oom(x);
+        for (pass = 0; pass < 2; pass++)
+            for (k = 0; k < s->groups[i].n_params; k++) {
+                const char *name = s->groups[i].params[k];
+                ckr__ds_item *p;
+                if (!ckr__map_find(&x->by_name, name, strlen(name), &at)) {
+                    if (pass == 0 && m == 0 &&
+                        !ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_NAMES, name,
+                                        "a group names a parameter that the state does not have",
+                                        "leave out the optimizer"))
+                        return ckr__ds_emit_oom(x);
+                    continue;
+                }
+                p = &x->items[at];
+                if ((p->first != m && p->last != m) || (pass == 0) != p->tied) continue;
+                l->items[l->n++] = p;
+            }
+        if (l->n) x->n_lists[m]++;                     /* DeepSpeed drops empty groups      */
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_lists(ckr__ds_job *x)
+{
+    uint32_t m;
+    ckr_result e = CKR_OK;
+    x->lists = CKR__NEW_N(x->c, ckr__ds_set *, x->pp);
+    x->n_lists = CKR__NEW_N(x->c, uint64_t, x->pp);
+    if (!x->lists || !x->n_lists) return ckr__ds_emit_oom(x);
+    for (m = 0; m < x->pp && e == CKR_OK; m++) {
+        e = ckr__ds_lists_of(x, m);
+        if (e == CKR_OK && x->optimizer && !x->n_lists[m] &&
+            !ckr__ds_refuse(x, CKR_ITEM_PP_EMPTY_STAGE, "pp",
+                            "a stage would have no parameter of the optimizer",
+                            "take a smaller --pp"))
+            e = ckr__ds_emit_oom(x);
+    }
+    return e;
+}
+
+/* The order in the flat buffer: with round_robin_gradients parameter i is in bucket i mod dp. */
+static ckr__ds_item **ckr__ds_flat_order(ckr__ds_job *x, const ckr__ds_set *l)
+{
+    ckr__ds_item **out;
+    uint64_t i, b, at = 0;
+    if (!x->robin) return l->items;
+    out = CKR__NEW_N(x->c, ckr__ds_item *, l->n);
+    for (b = 0; out && b < x->dp && b < l->n; b++)
+        for (i = b; i < l->n; i += x->dp) out[at++] = l->items[i];
+    return out;
+}
+
+/* >>deepspeed.emit.nodes ------------------------------------------------------ */
+
+static ckr_node *ckr__ds_none(ckr__ds_job *x)
+{
+    return ckr__node(x->c, CKR_NODE_NONE);
+}
+
+static ckr_node *ckr__ds_size(ckr__ds_job *x, const ckr_tensor *t)
+{
+    ckr_node *n = ckr__node(x->c, CKR_NODE_SIZE);
+    uint32_t d;
+    if (!n) return NULL;
+    n->u.items = CKR__NEW_N(x->c, ckr_node *, t->n_dims);
+    if (!n->u.items) return NULL;
+    n->count = t->n_dims;
+    for (d = 0; d < t->n_dims; d++) {
+        n->u.items[d] = ckr__node_int(x->c, t->shape[d]);
+        if (!n->u.items[d]) return NULL;
+    }
+    return n;
+}
+
+static ckr_node *ckr__ds_object(ckr__ds_job *x, const char *how, const char *name, ckr_node *state)
+{
+    ckr_node *n = ckr__node(x->c, CKR_NODE_OBJECT), *args = ckr__node(x->c, CKR_NODE_TUPLE);
+    ckr_object *o = CKR__NEW(x->c, ckr_object);
+    if (!n || !args || !o || !state) return NULL;
+    o->how = how;
+    o->name = name;
+    o->args = args;
+    o->state = state;
+    n->u.object = o;
+    return n;
+}
+
+static ckr_node *ckr__ds_stage_enum(ckr__ds_job *x)
+{
+    ckr_node *n = ckr__ds_object(x, "reduce", "deepspeed.runtime.zero.config.ZeroStageEnum",
+                                 ckr__ds_none(x));
+    ckr_object *o = CKR__NEW(x->c, ckr_object);
+    if (!n || !o || !ckr__node_push(x->c, n->u.object->args, ckr__node_int(x->c, x->zero)))
+        return NULL;
+    *o = *n->u.object;
+    o->state = NULL;
+    n->u.object = o;
+    return n;
+}
+
+/* A tensor of the state as an entry of the file. NULL: out of memory. */
+static ckr_node *ckr__ds_entry(ckr__ds_job *x, ckr__out_file *f, const ckr_tensor *t,
+                               ckr_dtype dtype, bool replica)
+{
+    ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
+    ckr_node *n = ckr__entry_new(x->c, f, t->name, dtype, t->n_dims, t->shape);
+    int64_t numel;
+    return b && n && ckr__numel(t->n_dims, t->shape, &numel) &&
+                   ckr__bind_flat(x->c, n->u.entry, t, replica, b, 0, numel, 0)
+               ? n
+               : NULL;
+}
+
+/* A parameter in the dtype of the coming run, from its master where that is more. */
+static ckr_node *ckr__ds_weight_entry(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_item *p,
+                                      bool replica)
+{
+    const bool cast = x->t->dtype != CKR_DTYPE_NONE && x->t->dtype != p->param->dtype;
+    const ckr_tensor *from = cast && p->master ? p->master : p->param;
+    return ckr__ds_entry(x, f, from, cast ? x->t->dtype : p->param->dtype,
+                         replica || from != p->param);
+}
+
+/* What the optimizer takes for a parameter's master; without one it is the parameter itself. */
+static const ckr_tensor *ckr__ds_master(const ckr__ds_item *p)
+{
+    return p->master ? p->master : p->param;
+}
+
+/* A tensor of a slot; "master" too. NULL: the parameter has none. */
+static const ckr_tensor *ckr__ds_slot_of(const ckr__ds_item *p, const char *slot)
+{
+    uint64_t i;
+    if (!strcmp(slot, "master")) return ckr__ds_master(p);
+    for (i = 0; i < p->n_slots; i++) if (!strcmp(p->slots[i]->slot, slot)) return p->slots[i];
+    return NULL;
+}
+
+/* Is a slot one number for all elements? */
+static bool ckr__ds_single(const ckr__ds_item *p, const ckr_tensor *t)
+{
+    int64_t numel;
+    return !strcmp(t->slot, "step") ||
+           (t->n_dims == 0 && p->param->n_dims > 0) ||
+           !ckr__numel(t->n_dims, t->shape, &numel) || numel != p->numel;
+}
+
+/* `step` as it was: a tensor, or Python's number. */
+static ckr_node *ckr__ds_step_node(ckr__ds_job *x, ckr__out_file *f, const ckr_tensor *t,
+                                   bool replica)
+{
+    const ckr_piece *p = t->n_pieces ? &t->pieces[0] : NULL;
+    int64_t v;
+    if (x->ds && x->ds->number && p && p->mem && p->dtype == CKR_DTYPE_I64) {
+        memcpy(&v, p->mem, sizeof v);
+        return ckr__node_int(x->c, v);
+    }
+    return ckr__ds_entry(x, f, t, t->dtype, replica);
+}
+
+/* A number, or a list of them: what is safe to be written as it was read. */
+static bool ckr__ds_number(const ckr_node *n)
+{
+    uint64_t i;
+    double v;
+    if (ckr_node_f64(n, &v)) return true;
+    for (i = 0; ckr_node_is_list(n) && i < n->count; i++)
+        if (!ckr_node_f64(n->u.items[i], &v)) return false;
+    return ckr_node_is_list(n);
+}
+
+/* A parameter group with `index` for its parameters. Values that the source does not have (elastic
+   files) are the configuration's. */
+static ckr_node *ckr__ds_group_node(ckr__ds_job *x, const ckr_group *g, ckr_node *index)
+{
+    static const char *const keys[] = { "lr", "betas", "eps", "weight_decay" };
+    const ckr_node *conf = ckr_node_find(x->meta, "/ds_config/optimizer/params");
+    const ckr_schedule *s = x->s->n_schedules ? x->s->schedules : NULL;
+    ckr_node *h = ckr__nt_dict_copy(x->c, g->hyper);
+    ckr_group filled = *g;
+    uint64_t i;
+    size_t k;
+    double *row;
+    for (k = 0; h && k < 4; k++) {
+        const ckr_node *v = ckr_node_get(h, keys[k]), *told = ckr_node_get(conf, keys[k]);
+        if (!v || v->kind != CKR_NODE_NONE || !ckr__ds_number(told)) continue;
+        for (i = 0; i < h->count; i++)
+            if (ckr__is_str(h->u.items[2 * i], keys[k]))
+                memcpy(&h->u.items[2 * i + 1], &told, sizeof told);
+    }
+    if (h && !g->raw && s && !s->opaque && s->n_lanes == x->s->n_groups) {
+        row = CKR__NEW_N(x->c, double, s->n_lanes);
+        i = (uint64_t)(g - x->s->groups);
+        if (!row || ckr__sched_at(x->c, s, CKR__COL_LR, (double)s->position, row) != CKR_OK ||
+            (row[i] == row[i] &&
+             !ckr__node_set(x->c, h, "lr", ckr__node_float(x->c, row[i]))))
+            return NULL;
+    }
+    filled.hyper = h;
+    if (!g->raw) filled.raw = h;
+    return h ? ckr__whole_group(x->c, &filled, index) : NULL;
+}
+
+/* param_groups of a stage; the group's numbers start where the last one's ended. */
+static ckr_node *ckr__ds_groups_node(ckr__ds_job *x, ckr__out_file *f, uint32_t m,
+                                     const uint64_t *numbers)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    uint64_t k, i, at = 0;
+    for (k = 0; list && k < x->n_lists[m]; k++) {
+        ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
+        for (i = 0; index && i < numbers[k]; i++)
+            if (!ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)at++))) return NULL;
+        if (!ckr__node_push(x->c, list,
+                            ckr__ds_group_node(x, x->lists[m][k].group, index)))
+            return NULL;
+    }
+    return list ? ckr__copy_tree(x->c, f, list, NULL) : NULL;
+}
+
+/* A dict with another value at `key`, which must not change the source's. */
+static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key, ckr_node *v)
+{
+    ckr_node *out = ckr_node_is_dict(d) ? ckr__nt_dict_copy(x->c, d)
+                                        : ckr__node(x->c, CKR_NODE_DICT);
+    return out && ckr__node_set(x->c, out, key, v) ? out : NULL;
+}
+
+/* The configuration as recorded, with the stage that is written now. */
+static ckr_result ckr__ds_config(ckr__ds_job *x)
+{
+    const ckr_node *old = ckr_node_get(x->meta, "ds_config");
+    const ckr_node *zero = ckr_node_get(old, "zero_optimization");
+    int64_t stage = 0;
+    ckr_node *z;
+    ckr_node_i64(ckr_node_get(zero, "stage"), &stage);
+    x->config = ckr_node_is_dict(old) ? ckr__nt_dict_copy(x->c, old)
+                                      : ckr__node(x->c, CKR_NODE_DICT);
+    if (!x->config) return ckr__ds_emit_oom(x);
+    if (stage != x->zero) {
+        z = ckr__ds_with(x, zero, "stage", ckr__node_int(x->c, x->zero));
+        if (!z || !ckr__node_set(x->c, x->config, "zero_optimization", z))
+            return ckr__ds_emit_oom(x);
+        zero = z;
+    }
+    if (ckr__ds_true(ckr_node_get(zero, "elastic_checkpoint"))) {
+        z = ckr__ds_with(x, zero, "elastic_checkpoint", ckr__node_bool(x->c, false));
+        if (!z || !ckr__node_set(x->c, x->config, "zero_optimization", z))
+            return ckr__ds_emit_oom(x);
+    }
+    return CKR_OK;
+}
+
+/* >>deepspeed.emit.optim ------------------------------------------------------ */
+/* The optimizer's part of one rank. A slot's flat tensor is bound to the parameters that overlap
+   this rank's range of the group's buffer; what no parameter covers is padding, and zero. */
+
+typedef struct ckr__ds_buffer {        /* a group's flat buffer of ZeRO-1 and 2           */
+    ckr__ds_item **items;
+    uint64_t       n;
+    int64_t       *start, *pad, total, part;
+} ckr__ds_buffer;
+
+/* Bytes of padding: with parameter_alignment each but the last is padded to 16 bytes of the model's
+   dtype. The buffer ends at a multiple of 2 * dp elements. */
+static bool ckr__ds_buffer_make(ckr__ds_job *x, const ckr__ds_set *l, ckr__ds_buffer *b)
+{
+    const int64_t unit = x->aligned ? 16 / (int64_t)ckr_dtype_size(x->dtype) : 1,
+                  whole = 2 * (int64_t)x->dp;
+    int64_t at = 0;
+    uint64_t i;
+    b->items = ckr__ds_flat_order(x, l);
+    b->n = l->n;
+    b->start = CKR__NEW_N(x->c, int64_t, l->n);
+    b->pad = CKR__NEW_N(x->c, int64_t, l->n);
+    if (!b->items || !b->start || !b->pad) return false;
+    for (i = 0; i < l->n; i++) {
+        b->start[i] = at;
+        if (b->items[i]->numel > INT64_MAX / 4 - at) {
+            ckr__fail(x->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, b->items[i]->name,
+                      NULL);
+            return false;
+        }
+        at += b->items[i]->numel;
+        if (i + 1 < l->n && at % unit) b->pad[i] = unit - at % unit;
+        at += b->pad[i];
+    }
+    b->total = at;
+    b->part = (at + whole - 1) / whole * 2;
+    return true;
+}
+
+/* The first parameter that ends behind element `at`. */
+static uint64_t ckr__ds_buffer_at(const ckr__ds_buffer *b, int64_t at)
+{
+    uint64_t lo = 0, hi = b->n;
+    while (lo < hi) {
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (b->start[mid] + b->items[mid]->numel > at) hi = mid;
+        else lo = mid + 1;
+    }
+    return lo;
+}
+
+/* Is this stage's copy of a parameter the one that counts? */
+static bool ckr__ds_replica(const ckr__ds_job *x, const ckr__ds_item *p, uint32_t m,
+                            const ckr_tensor *t)
+{
+    return p->first != m || (t == p->param && x->zero != 3);
+}
+
+static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_buffer *b,
+                                    const char *slot, uint32_t m, int64_t first, int64_t size)
+{
+    const ckr_tensor *like = NULL;
+    ckr_node *n;
+    uint64_t i;
+    for (i = 0; i < b->n && !like; i++) like = ckr__ds_slot_of(b->items[i], slot);
+    n = ckr__entry_new(x->c, f, slot,
+                       !like || !strcmp(slot, "master") ? CKR_DTYPE_F32 : like->dtype, 1, &size);
+    for (i = ckr__ds_buffer_at(b, first); n && i < b->n && b->start[i] < first + size; i++) {
+        const ckr__ds_item *p = b->items[i];
+        const ckr_tensor *t = ckr__ds_slot_of(p, slot);
+        const int64_t lo = ckr__max_i64(b->start[i], first),
+                      hi = ckr__min_i64(b->start[i] + p->numel, first + size);
+        ckr__block *block;
+        if (hi <= lo || !t) continue;
+        block = ckr__block_whole(x->c, t->n_dims, t->shape);
+        if (!block ||
+            !ckr__bind_flat(x->c, n->u.entry, t, ckr__ds_replica(x, p, m, t), block,
+                            lo - b->start[i], hi - b->start[i],
+                            (uint64_t)(lo - first) * ckr_dtype_size(n->u.entry->dtype)))
+            return NULL;
+    }
+    if (n) n->u.entry->requires_grad = !strcmp(slot, "master");
+    return n;
+}
+
+/* The state dict of one group's flat parameter. */
+static ckr_node *ckr__ds_flat_state(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_buffer *b,
+                                    uint32_t m, uint32_t d)
+{
+    const ckr__ds_item *p = b->items[0];
+    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; st && i < p->n_slots; i++) {
+        const ckr_tensor *t = p->slots[i];
+        ckr_node *n = ckr__ds_single(p, t)
+                          ? ckr__ds_step_node(x, f, t, d > 0 || p->first != m)
+                          : ckr__ds_flat_entry(x, f, b, t->slot, m, (int64_t)d * b->part, b->part);
+        if (!n || !ckr__node_pair(x->c, st, ckr__node_str(x->c, t->slot), n)) return NULL;
+    }
+    return st;
+}
+
+static ckr_node *ckr__ds_ints(ckr__ds_job *x, const int64_t *v, uint64_t n)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    uint64_t i;
+    for (i = 0; list && i < n; i++)
+        if (!ckr__node_push(x->c, list, ckr__node_int(x->c, v[i]))) return NULL;
+    return list;
+}
+
+/* Where in this rank's part each parameter lies, as param_slice_mappings has it. */
+static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b, uint32_t d)
+{
+    const int64_t first = (int64_t)d * b->part, end = first + b->part;
+    ckr_node *map = ckr__node(x->c, CKR_NODE_ODICT);
+    uint64_t i;
+    for (i = ckr__ds_buffer_at(b, first); map && i < b->n && b->start[i] < end; i++) {
+        const int64_t lo = ckr__max_i64(b->start[i], first),
+                      hi = ckr__min_i64(b->start[i] + b->items[i]->numel, end);
+        ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+        if (hi <= lo) continue;
+        if (!ckr__node_set(x->c, st, "numel", ckr__node_int(x->c, hi - lo)) ||
+            !ckr__node_set(x->c, st, "start", ckr__node_int(x->c, lo - first)) ||
+            !ckr__node_pair(x->c, map, ckr__node_str(x->c, b->items[i]->name),
+                            ckr__ds_object(x, "newobj",
+                                           "deepspeed.utils.tensor_fragment.fragment_address",
+                                           st)))
+            return NULL;
+    }
+    return map;
+}
+
+/* >>deepspeed.emit.scaler ----------------------------------------------------- */
+
+/* The saved loss scaler as a dict of its fields, whatever class or dict held it; NULL: none. */
+static const ckr_node *ckr__ds_scaler_of(const ckr__ds_job *x)
+{
+    const ckr_node *o, *n;
+    if (!x->ds) return NULL;
+    o = x->ds->universal ? x->ds->optimizer : ckr__ds_optim(x->ds->stages[0].optim[0]);
+    n = ckr_node_get(o, "loss_scaler");
+    if (n && n->kind == CKR_NODE_OBJECT) return n->u.object->state;
+    n = ckr_node_get(x->meta, "optimizer");
+    return ckr_node_is_dict(n) && ckr_node_get(n, "cur_scale") ? n : NULL;
+}
+
+static ckr_node *ckr__ds_or(ckr__ds_job *x, ckr__out_file *f, const ckr_node *d, const char *key, ckr_node *other)
+{
+    const ckr_node *n = ckr_node_get(d, key);
+    return n ? ckr__copy_tree(x->c, f, n, NULL) : other;
+}
+
+static bool ckr__ds_dynamic(const ckr__ds_job *x, const ckr_node *sc)
+{
+    if (ckr_node_get(sc, "dynamic")) return ckr__ds_true(ckr_node_get(sc, "dynamic"));
+    (void)x;
+    return ckr__ds_true(ckr_node_get(sc, "dynamic_loss_scale"));
+}
+
+/* The object that DeepSpeedZeroOptimizer keeps: as it was, or of the fields of an unfused one. */
+static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x, ckr__out_file *f)
+{
+    static const char *const keys[] = { "cur_scale", "cur_iter", "last_overflow_iter",
+                                        "scale_factor", "scale_window" };
+    const ckr_node *sc = ckr__ds_scaler_of(x), *n;
+    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+    size_t i;
+    n = x->ds ? ckr_node_get(x->ds->universal ? x->ds->optimizer
+                                              : ckr__ds_optim(x->ds->stages[0].optim[0]),
+                             "loss_scaler")
+              : NULL;
+    if (n) return ckr__copy_tree(x->c, f, n, NULL);
+    if (!st) return NULL;
+    if (!sc || !ckr__ds_dynamic(x, sc))
+        return ckr__node_set(x->c, st, "cur_scale",
+                             ckr__ds_or(x, f, sc, "cur_scale", ckr__node_float(x->c, 1))) &&
+                       ckr__node_set(x->c, st, "dynamic", ckr__node_bool(x->c, false))
+                   ? ckr__ds_object(x, "newobj", "deepspeed.runtime.fp16.loss_scaler.LossScaler",
+                                    st)
+                   : NULL;
+    for (i = 0; i < 5; i++)
+        if (!ckr__node_set(x->c, st, keys[i], ckr__ds_or(x, f, sc, keys[i], ckr__node_int(x->c, 0))))
+            return NULL;
+    return ckr__node_set(x->c, st, "min_scale", ckr__node_int(x->c, 1)) &&
+                   ckr__node_set(x->c, st, "delayed_shift", ckr__node_int(x->c, 1)) &&
+                   ckr__node_set(x->c, st, "cur_hysteresis", ckr__node_int(x->c, 1)) &&
+                   ckr__node_set(x->c, st, "consecutive_hysteresis",
+                                 ckr__node_bool(x->c, false)) &&
+                   ckr__node_set(x->c, st, "raise_error_at_min_scale",
+                                 ckr__node_bool(x->c, true)) &&
+                   ckr__node_set(x->c, st, "dynamic", ckr__node_bool(x->c, true)) &&
+                   ckr__node_set(x->c, st, "dtype",
+                                 ckr__node_text(x->c, CKR_NODE_DTYPE, "torch.float16", 13))
+               ? ckr__ds_object(x, "newobj",
+                                "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler", st)
+               : NULL;
+}
+
+static ckr_node *ckr__ds_clip(ckr__ds_job *x, ckr__out_file *f)
+{
+    const ckr_node *o = x->ds ? ckr__ds_optim(x->ds->stages[0].optim[0]) : NULL;
+    const ckr_node *v = ckr_node_get(o, "clip_grad");
+    if (!v && x->ds) v = ckr_node_get(x->ds->optimizer, "clip_grad");
+    if (!v) v = ckr_node_get(x->config, "gradient_clipping");
+    return v ? ckr__copy_tree(x->c, f, v, NULL) : ckr__node_float(x->c, 0);
+}
+
+static ckr_node *ckr__ds_version_node(ckr__ds_job *x)
+{
+    const char *v = ckr_node_str(ckr_node_get(x->meta, "ds_version"));
+    return ckr__node_str(x->c, v ? v : "0.19.8");
+}
+
+/* The keys around the tensors that one wrapper writes and another not. */
+static bool ckr__ds_wrapper_head(ckr__ds_job *x, ckr__out_file *f, ckr_node *o)
+{
+    const ckr_node *sc = ckr__ds_scaler_of(x);
+    const bool flat = x->wrapper == CKR__DS_FLAT;
+    if (x->wrapper == CKR__DS_CUT && !ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x)))
+        return false;
+    if (x->wrapper != CKR__DS_BF16 &&
+        (!ckr__node_set(x->c, o, "loss_scaler", ckr__ds_scaler_object(x, f)) ||
+         !ckr__node_set(x->c, o, "dynamic_loss_scale",
+                        ckr__node_bool(x->c, sc && ckr__ds_dynamic(x, sc))) ||
+         !ckr__node_set(x->c, o, "overflow", ckr__node_bool(x->c, false))))
+        return false;
+    return (!flat && x->wrapper != CKR__DS_BF16) ||
+           ckr__node_set(x->c, o, "clip_grad", ckr__ds_clip(x, f));
+}
+
+/* >>deepspeed.emit.rank ------------------------------------------------------- */
+
+/* Lists that are filled group by group. */
+typedef struct ckr__ds_tail {
+    ckr_node *state, *masters, *paddings, *aligns, *counts, *slices;
+} ckr__ds_tail;
+
+static bool ckr__ds_flat_group(ckr__ds_job *x, ckr__out_file *f, uint32_t m, uint32_t d,
+                               uint64_t k, ckr__ds_tail *t)
+{
+    ckr__ds_buffer b;
+    ckr_node *st;
+    int64_t first, lean;
+    memset(&b, 0, sizeof b);
+    if (!ckr__ds_buffer_make(x, &x->lists[m][k], &b)) return false;
+    first = (int64_t)d * b.part;
+    lean = ckr__max_i64(0, ckr__min_i64(b.part, b.total - first));
+    st = ckr__ds_flat_state(x, f, &b, m, d);
+    return st &&
+           (!st->count || ckr__node_pair(x->c, t->state, ckr__node_int(x->c, (int64_t)k), st)) &&
+           ckr__node_push(x->c, t->masters,
+                          ckr__ds_flat_entry(x, f, &b, "master", m, first,
+                                             x->wrapper == CKR__DS_BF16 ? b.part : lean)) &&
+           ckr__node_push(x->c, t->paddings, ckr__node_int(x->c, b.part - lean)) &&
+           ckr__node_push(x->c, t->aligns, ckr__ds_ints(x, b.pad, b.n)) &&
+           ckr__node_push(x->c, t->counts, ckr__node_int(x->c, x->dp)) &&
+           ckr__node_push(x->c, t->slices, ckr__ds_slice_map(x, &b, d));
+}
+
+/* base_optimizer_state and what goes with it, of one rank of ZeRO-1 and 2. */
+static bool ckr__ds_flat_rank(ckr__ds_job *x, ckr__out_file *f, ckr_node *o, uint32_t m, uint32_t d)
+{
+    uint64_t *ones = CKR__NEW_N(x->c, uint64_t, x->n_lists[m]), k;
+    ckr_node *base = ckr__node(x->c, CKR_NODE_DICT);
+    const bool flat = x->wrapper == CKR__DS_FLAT;
+    ckr__ds_tail t;
+    t.state = ckr__node(x->c, CKR_NODE_DICT);
+    t.masters = ckr__node(x->c, CKR_NODE_LIST);
+    t.paddings = ckr__node(x->c, CKR_NODE_LIST);
+    t.aligns = ckr__node(x->c, CKR_NODE_LIST);
+    t.counts = ckr__node(x->c, CKR_NODE_LIST);
+    t.slices = ckr__node(x->c, CKR_NODE_LIST);
+    if (!ones || !t.state || !t.masters || !t.paddings || !t.aligns || !t.counts || !t.slices)
+        return false;
+    for (k = 0; k < x->n_lists[m]; k++) {
+        ones[k] = 1;
+        if (!ckr__ds_flat_group(x, f, m, d, k, &t)) return false;
+    }
+    return ckr__node_set(x->c, base, "state", t.state) &&
+           ckr__node_set(x->c, base, "param_groups", ckr__ds_groups_node(x, f, m, ones)) &&
+           ckr__node_set(x->c, o, "base_optimizer_state", base) &&
+           ckr__node_set(x->c, o, "single_partition_of_fp32_groups", t.masters) &&
+           (!flat || ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x))) &&
+           ckr__node_set(x->c, o, "group_paddings", t.paddings) &&
+           (!flat || ckr__node_set(x->c, o, "param_alignment_paddings", t.aligns)) &&
+           ckr__node_set(x->c, o, "partition_count", t.counts) &&
+           ckr__node_set(x->c, o, "ds_version", ckr__ds_version_node(x)) &&
+           ckr__node_set(x->c, o, "param_slice_mappings", t.slices);
+}
+
+/* How many parameters the sub group that begins at item `from` has: it ends as soon as the sum of
+   its pieces reaches sub_group_size, and a group that is no larger is one. */
+static uint64_t ckr__ds_sub_group(const ckr__ds_job *x, const ckr__ds_set *l, uint64_t from)
+{
+    int64_t sum = 0;
+    uint64_t i;
+    for (i = 0; i < l->n && sum <= x->sub_group; i++)
+        sum += l->items[i]->numel / x->dp + (l->items[i]->numel % x->dp != 0);
+    if (sum <= x->sub_group) return l->n - from;
+    for (i = from, sum = 0; i < l->n && sum < x->sub_group; i++)
+        sum += l->items[i]->numel / x->dp + (l->items[i]->numel % x->dp != 0);
+    return i - from;
+}
+
+/* One slot of a sub group of ZeRO-3: piece d of each parameter, end to end. */
+static ckr_node *ckr__ds_cut_entry(ckr__ds_job *x, ckr__out_file *f, ckr__ds_item *const *items,
+                                   uint64_t n, const char *slot, uint32_t d)
+{
+    const ckr_tensor *like = NULL;
+    ckr_node *e;
+    int64_t size = 0, at = 0;
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        size += items[i]->numel / x->dp + (items[i]->numel % x->dp != 0);
+        if (!like) like = ckr__ds_slot_of(items[i], slot);
+    }
+    e = ckr__entry_new(x->c, f, slot,
+                       !like || !strcmp(slot, "master") ? CKR_DTYPE_F32 : like->dtype, 1, &size);
+    for (i = 0; e && i < n; i++) {
+        const ckr_tensor *t = ckr__ds_slot_of(items[i], slot);
+        const int64_t c = items[i]->numel / x->dp + (items[i]->numel % x->dp != 0),
+                      lo = ckr__min_i64((int64_t)d * c, items[i]->numel),
+                      hi = ckr__min_i64(lo + c, items[i]->numel);
+        ckr__block *b = t ? ckr__block_whole(x->c, t->n_dims, t->shape) : NULL;
+        if (t && hi > lo &&
+            (!b || !ckr__bind_flat(x->c, e->u.entry, t, false, b, lo, hi,
+                                   (uint64_t)at * ckr_dtype_size(e->u.entry->dtype))))
+            return NULL;
+        at += c;
+    }
+    if (e) e->u.entry->requires_grad = !strcmp(slot, "master");
+    return e;
+}
+
+static ckr_node *ckr__ds_cut_state(ckr__ds_job *x, ckr__out_file *f, ckr__ds_item *const *items,
+                                   uint64_t n, uint32_t d, bool tensors)
+{
+    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+    const ckr__ds_item *p = items[0];
+    uint64_t i;
+    for (i = 0; st && i < p->n_slots; i++) {
+        const ckr_tensor *t = p->slots[i];
+        const bool single = ckr__ds_single(p, t);
+        ckr_node *e;
+        if (!single && !tensors) continue;
+        e = single ? ckr__ds_step_node(x, f, t, d > 0 || !tensors)
+                   : ckr__ds_cut_entry(x, f, items, n, t->slot, d);
+        if (!e || !ckr__node_pair(x->c, st, ckr__node_str(x->c, t->slot), e)) return NULL;
+    }
+    return st;
+}
+
+/* torch's dict of ZeRO-3, with a state a sub group; `masters` NULL: for optimizer_state.pt. */
+static ckr_node *ckr__ds_cut_base(ckr__ds_job *x, ckr__out_file *f, uint32_t d, ckr_node *masters)
+{
+    uint64_t *subs = CKR__NEW_N(x->c, uint64_t, x->n_lists[0]), k, i, n;
+    ckr_node *base = ckr__node(x->c, CKR_NODE_DICT), *state = ckr__node(x->c, CKR_NODE_DICT);
+    int64_t at = 0;
+    if (!subs || !base || !state) return NULL;
+    for (k = 0; k < x->n_lists[0]; k++) {
+        const ckr__ds_set *l = &x->lists[0][k];
+        for (i = 0; i < l->n; i += n, subs[k]++, at++) {
+            ckr_node *st;
+            n = ckr__ds_sub_group(x, l, i);
+            st = ckr__ds_cut_state(x, f, l->items + i, n, d, masters != NULL);
+            if (!st ||
+                (st->count && !ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st)) ||
+                (masters && !ckr__node_push(x->c, masters,
+                                            ckr__ds_cut_entry(x, f, l->items + i, n, "master",
+                                                              d))))
+                return NULL;
+        }
+    }
+    return ckr__node_set(x->c, base, "state", state) &&
+                   ckr__node_set(x->c, base, "param_groups", ckr__ds_groups_node(x, f, 0, subs))
+               ? base
+               : NULL;
+}
+
+static bool ckr__ds_cut_rank(ckr__ds_job *x, ckr__out_file *f, ckr_node *o, uint32_t d)
+{
+    ckr_node *masters = ckr__node(x->c, CKR_NODE_LIST);
+    return masters && ckr__node_set(x->c, o, "partition_count", ckr__node_int(x->c, x->dp)) &&
+           ckr__node_set(x->c, o, "optimizer_state_dict", ckr__ds_cut_base(x, f, d, masters)) &&
+           ckr__node_set(x->c, o, "fp32_flat_groups", masters);
+}
+
+static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
+{
+    const char *path =
+        ckr__printf(x->c, "%s/%szero_pp_rank_%u_mp_rank_%02u_optim_states.pt", x->tag,
+                    x->dtype == CKR_DTYPE_BF16 ? "bf16_" : "", (unsigned)d, (unsigned)m);
+    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    ckr_node *o = ckr__node(x->c, CKR_NODE_DICT);
+    bool ok = f && o && ckr__ds_wrapper_head(x, f, o);
+    if (ok) f->root = ckr__node(x->c, CKR_NODE_DICT);
+    ok = ok && f->root && (x->zero == 3 ? ckr__ds_cut_rank(x, f, o, d)
+                                        : ckr__ds_flat_rank(x, f, o, m, d));
+    return ok && ckr__node_set(x->c, f->root, "optimizer_state_dict", o) &&
+                   ckr__node_set(x->c, f->root, "ds_config",
+                                 ckr__copy_tree(x->c, f, x->config, NULL)) &&
+                   ckr__node_set(x->c, f->root, "ds_version", ckr__ds_version_node(x))
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+/* >>deepspeed.emit.whole ------------------------------------------------------ */
+
+/* torch's state dict of ZeRO-0, a number a parameter, over the groups. */
+static ckr_node *ckr__ds_whole_base(ckr__ds_job *x, ckr__out_file *f, uint32_t m)
+{
+    uint64_t *counts = CKR__NEW_N(x->c, uint64_t, x->n_lists[m]), k, i, j;
+    ckr_node *base = ckr__node(x->c, CKR_NODE_DICT), *state = ckr__node(x->c, CKR_NODE_DICT);
+    int64_t at = 0;
+    if (!counts || !base || !state) return NULL;
+    for (k = 0; k < x->n_lists[m]; k++)
+        for (i = 0, counts[k] = x->lists[m][k].n; i < counts[k]; i++, at++) {
+            const ckr__ds_item *p = x->lists[m][k].items[i];
+            ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+            for (j = 0; st && j < p->n_slots; j++) {
+                const ckr_tensor *t = p->slots[j];
+                ckr_node *e = !strcmp(t->slot, "step")
+                                  ? ckr__ds_step_node(x, f, t, p->first != m)
+                                  : ckr__ds_entry(x, f, t, t->dtype, p->first != m);
+                if (!e || !ckr__node_pair(x->c, st, ckr__node_str(x->c, t->slot), e)) return NULL;
+            }
+            if (!st ||
+                (st->count && !ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st)))
+                return NULL;
+        }
+    return ckr__node_set(x->c, base, "state", state) &&
+                   ckr__node_set(x->c, base, "param_groups", ckr__ds_groups_node(x, f, m, counts))
+               ? base
+               : NULL;
+}
+
+static bool ckr__ds_unfused_scaler(ckr__ds_job *x, ckr__out_file *f, ckr_node *o)
+{
+    static const char *const keys[] = { "last_overflow_iter", "scale_factor", "scale_window" };
+    const ckr_node *sc = ckr__ds_scaler_of(x);
+    const bool dynamic = sc && ckr__ds_dynamic(x, sc);
+    size_t i;
+    if (!ckr__node_set(x->c, o, "dynamic_loss_scale", ckr__node_bool(x->c, dynamic)) ||
+        !ckr__node_set(x->c, o, "cur_scale",
+                       ckr__ds_or(x, f, sc, "cur_scale", ckr__node_float(x->c, 1))) ||
+        !ckr__node_set(x->c, o, "cur_iter",
+                       ckr__ds_or(x, f, sc, "cur_iter",
+                                  ckr__node_int(x->c, x->s->progress.step > 0
+                                                          ? x->s->progress.step
+                                                          : 0))))
+        return false;
+    for (i = 0; dynamic && i < 3; i++)
+        if (!ckr__node_set(x->c, o, keys[i], ckr__ds_or(x, f, sc, keys[i], ckr__node_int(x->c, 0))))
+            return false;
+    return true;
+}
+
+/* The flat masters of FP16_Optimizer, whole. */
+static ckr_node *ckr__ds_fused_base(ckr__ds_job *x, ckr__out_file *f, uint32_t m, ckr_node *masters)
+{
+    uint64_t *ones = CKR__NEW_N(x->c, uint64_t, x->n_lists[m]), k;
+    ckr_node *base = ckr__node(x->c, CKR_NODE_DICT), *state = ckr__node(x->c, CKR_NODE_DICT);
+    if (!ones || !base || !state) return NULL;
+    for (k = 0; k < x->n_lists[m]; k++) {
+        ckr__ds_buffer b;
+        ckr_node *st;
+        memset(&b, 0, sizeof b);
+        if (!ckr__ds_buffer_make(x, &x->lists[m][k], &b)) return NULL;
+        b.part = b.total;
+        ones[k] = 1;
+        st = ckr__ds_flat_state(x, f, &b, m, 0);
+        if (!st ||
+            (st->count && !ckr__node_pair(x->c, state, ckr__node_int(x->c, (int64_t)k), st)) ||
+            !ckr__node_push(x->c, masters,
+                            ckr__ds_flat_entry(x, f, &b, "master", m, 0, b.total)))
+            return NULL;
+    }
+    return ckr__node_set(x->c, base, "state", state) &&
+                   ckr__node_set(x->c, base, "param_groups", ckr__ds_groups_node(x, f, m, ones))
+               ? base
+               : NULL;
+}
+
+/* `optimizer` of a model's file. */
+static ckr_node *ckr__ds_whole_optimizer(ckr__ds_job *x, ckr__out_file *f, uint32_t m)
+{
+    ckr_node *o, *masters = ckr__node(x->c, CKR_NODE_LIST);
+    uint64_t k, i;
+    if (!masters) return NULL;
+    if (!x->optimizer || x->wrapper >= CKR__DS_FLAT || x->universal) return ckr__ds_none(x);
+    if (x->wrapper == CKR__DS_PLAIN) return ckr__ds_whole_base(x, f, m);
+    o = ckr__node(x->c, CKR_NODE_DICT);
+    if (!o || !ckr__ds_unfused_scaler(x, f, o)) return NULL;
+    if (x->wrapper == CKR__DS_FUSED)
+        return ckr__node_set(x->c, o, "optimizer_state_dict",
+                             ckr__ds_fused_base(x, f, m, masters)) &&
+                       ckr__node_set(x->c, o, "fp32_groups_flat", masters) &&
+                       ckr__node_set(x->c, o, "clip_grad", ckr__ds_clip(x, f))
+                   ? o
+                   : NULL;
+    for (k = 0; k < x->n_lists[m]; k++) {
+        ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+        for (i = 0; list && i < x->lists[m][k].n; i++) {
+            const ckr__ds_item *p = x->lists[m][k].items[i];
+            const ckr_tensor *t = ckr__ds_master(p);
+            ckr_node *e = ckr__ds_entry(x, f, t, CKR_DTYPE_F32, ckr__ds_replica(x, p, m, t));
+            if (e) e->u.entry->requires_grad = true;
+            if (!ckr__node_push(x->c, list, e)) return NULL;
+        }
+        if (!ckr__node_push(x->c, masters, list)) return NULL;
+    }
+    return ckr__node_set(x->c, o, "optimizer_state_dict", ckr__ds_whole_base(x, f, m)) &&
+                   ckr__node_set(x->c, o, "fp32_groups", masters)
+               ? o
+               : NULL;
+}
+
+/* >>deepspeed.emit.model ------------------------------------------------------ */
+
+/* One key of the module. With ZeRO-3 parameters are empty there. */
+static ckr_node *ckr__ds_module_value(ckr__ds_job *x, ckr__out_file *f, const char *name,
+                                      uint32_t d)
+{
+    const int64_t none = 0;
+    uint64_t at;
+    if (ckr__map_find(&x->others, name, strlen(name), &at)) {
+        const ckr_tensor *t = x->s->tensors[at];
+        return ckr__ds_entry(x, f, t, t->dtype, d > 0);
+    }
+    if (!ckr__map_find(&x->by_name, name, strlen(name), &at)) return NULL;
+    if (x->zero == 3)
+        return ckr__entry_new(x->c, f, name,
+                              x->t->dtype != CKR_DTYPE_NONE ? x->t->dtype
+                                                            : x->items[at].param->dtype,
+                              1, &none);
+    return ckr__ds_weight_entry(x, f, &x->items[at], false);
+}
+
+static const char *ckr__ds_alias_of(const ckr__ds_job *x, const ckr__map *aliases, const char *name)
+{
+    uint64_t at;
+    return ckr__map_find(aliases, name, strlen(name), &at) ? x->s->ties[at].name : NULL;
+}
+
+/* The keys in the source's order, both names of a tie as one tensor; of another framework's source
+   the tensors in theirs. */
+static bool ckr__ds_module_fill(ckr__ds_job *x, ckr__out_file *f, ckr_node *out, uint32_t d,
+                                const ckr__map *aliases)
+{
+    const ckr_node *dict = ckr_node_get(x->meta, "module");
+    const uint64_t n = ckr_node_is_dict(dict) ? dict->count : x->s->n_tensors;
+    const char *name, *first;
+    ckr_node *v;
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        const ckr_node *value = ckr_node_is_dict(dict) ? dict->u.items[2 * i + 1] : NULL;
+        name = value ? ckr_node_str(dict->u.items[2 * i]) : x->s->tensors[i]->name;
+        if (!value && strcmp(x->s->tensors[i]->slot, "param") != 0) continue;
+        if (!name || (value && value->kind != CKR_NODE_TENSOR)) {
+            if (!ckr__node_pair(x->c, out, dict->u.items[2 * i],
+                                ckr__copy_tree(x->c, f, value, NULL)))
+                return false;
+            continue;
+        }
+        first = ckr__ds_alias_of(x, aliases, name);
+        v = first ? NULL : ckr__ds_module_value(x, f, name, d);
+        if (first && (v = (ckr_node *)(uintptr_t)ckr_node_get(out, first)) == NULL)
+            v = ckr__ds_module_value(x, f, first, d);
+        if (!v && x->c->err->code != CKR_OK) return false;
+        if (v && !ckr__node_pair(x->c, out, ckr__node_str(x->c, name), v)) return false;
+    }
+    for (i = 0; !ckr_node_is_dict(dict) && i < x->s->n_ties; i++) {
+        v = (ckr_node *)(uintptr_t)ckr_node_get(out, x->s->ties[i].name);
+        if (v && !ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other), v))
+            return false;
+    }
+    return true;
+}
+
+static ckr_node *ckr__ds_module_node(ckr__ds_job *x, ckr__out_file *f, uint32_t d)
+{
+    const ckr_node *dict = ckr_node_get(x->meta, "module");
+    ckr_node *out = ckr__node(x->c, CKR_NODE_ODICT);
+    ckr__map aliases;
+    uint64_t i;
+    bool ok = out != NULL;
+    if (x->pipe) return ckr__ds_none(x);
+    memset(&aliases, 0, sizeof aliases);
+    aliases.c = x->c;
+    for (i = 0; i < x->s->n_ties && ok; i++)
+        ok = ckr__map_put(&aliases, x->s->ties[i].other, strlen(x->s->ties[i].other), i, NULL);
+    ok = ok && ckr__ds_module_fill(x, f, out, d, &aliases);
+    ckr__map_free(&aliases);
+    if (ok && ckr_node_is_dict(dict) && dict->attrs) {
+        out->attrs = ckr__copy_tree(x->c, f, dict->attrs, NULL);
+        ok = out->attrs != NULL;
+    }
+    return ok ? out : NULL;
+}
+
+/* param_shapes: a dict a flat group, of a sub group with ZeRO-3, in the buffer's order. */
+static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x, uint32_t m)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    uint64_t k, i, j, n;
+    if (!x->optimizer || x->zero == 0) return ckr__ds_none(x);
+    for (k = 0; list && k < x->n_lists[m]; k++) {
+        const ckr__ds_set *l = &x->lists[m][k];
+        ckr__ds_item **items = x->zero == 3 ? l->items : ckr__ds_flat_order(x, l);
+        for (i = 0; items && i < l->n; i += n) {
+            ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
+            n = x->zero == 3 ? ckr__ds_sub_group(x, l, i) : l->n;
+            for (j = i; j < i + n; j++)
+                if (!ckr__node_pair(x->c, d, ckr__node_str(x->c, items[j]->name),
+                                    ckr__ds_size(x, items[j]->param)))
+                    return NULL;
+            if (!ckr__node_push(x->c, list, d)) return NULL;
+        }
+        if (!items) return NULL;
+    }
+    return list;
+}
+
+/* frozen_param_shapes, or with `fragments` this rank's pieces: whole with ZeRO-2, the d-th of dp
+   equal pieces with ZeRO-3. */
+static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, ckr__out_file *f, uint32_t d, bool fragments)
+{
+    ckr_node *out = ckr__node(x->c, CKR_NODE_ODICT), *v;
+    uint64_t i;
+    if (x->zero < 2) return ckr__ds_none(x);
+    for (i = 0; out && i < x->n_items; i++) {
+        const ckr__ds_item *p = &x->items[i];
+        if (!p->frozen) continue;
+        if (!fragments) {
+            v = ckr__ds_size(x, p->param);
+        } else if (x->zero == 2) {
+            v = ckr__ds_weight_entry(x, f, p, true);
+        } else {
+            int64_t c = p->numel / x->dp + (p->numel % x->dp != 0);
+            const int64_t lo = ckr__min_i64((int64_t)d * c, p->numel),
+                          hi = ckr__min_i64(lo + c, p->numel);
+            ckr__block *b = ckr__block_whole(x->c, p->param->n_dims, p->param->shape);
+            v = ckr__entry_new(x->c, f, p->name,
+                               x->t->dtype != CKR_DTYPE_NONE ? x->t->dtype : p->param->dtype, 1,
+                               &c);
+            if (!b || !v ||
+                !ckr__bind_flat(x->c, v->u.entry, p->param, false, b, lo, hi, 0))
+                return NULL;
+        }
+        if (!ckr__node_pair(x->c, out, ckr__node_str(x->c, p->name), v)) return NULL;
+    }
+    return out;
+}
+
+static ckr_node *ckr__ds_shared_node(ckr__ds_job *x, uint32_t d)
+{
+    ckr_node *out = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i;
+    if (x->zero == 0) return ckr__ds_none(x);
+    for (i = 0; out && d == 0 && !x->pipe && i < x->s->n_ties; i++)
+        if (!ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other),
+                            ckr__node_str(x->c, x->s->ties[i].name)))
+            return NULL;
+    return out;
+}
+
+/* The schedule's state: as it was, or the clock of the decided one. */
+static ckr_node *ckr__ds_scheduler_node(ckr__ds_job *x, ckr__out_file *f)
+{
+    const ckr_node *old = ckr_node_get(x->meta, "lr_scheduler");
+    if (x->t->without & CKR_SCHEDULE) return ckr__ds_none(x);
+    if (x->scheduler) return ckr__copy_tree(x->c, f, x->scheduler, NULL);
+    return old ? ckr__copy_tree(x->c, f, old, NULL) : ckr__ds_none(x);
+}
+
+static ckr_node *ckr__ds_counter(ckr__ds_job *x, const char *key, int64_t v)
+{
+    const ckr_node *old = ckr_node_get(x->meta, key);
+    int64_t was;
+    if (x->t->without & CKR_PROGRESS) return ckr__node_int(x->c, 0);
+    return ckr__node_int(x->c, ckr_node_i64(old, &was) ? was : v > 0 ? v : 0);
+}
+
+static ckr_node *ckr__ds_dims(ckr__ds_job *x)
+{
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    return ckr__node_set(x->c, d, "pp_degree", ckr__node_int(x->c, x->pp)) &&
+                   ckr__node_set(x->c, d, "tp_degree", ckr__node_int(x->c, 1))
+               ? d
+               : NULL;
+}
+
+/* What the trainer saved beside DeepSpeed's keys, of the source's rank that goes on here. */
+static bool ckr__ds_client_put(ckr__ds_job *x, ckr__out_file *f, const ckr_node *from)
+{
+    uint64_t i;
+    for (i = 0; from && i < from->count; i++) {
+        const char *key = ckr_node_str(from->u.items[2 * i]);
+        if (key && ckr__ds_own_key(key)) continue;
+        if (key && (x->t->without & CKR_RNG) && ckr__ds_random_key(key)) continue;
+        if (key && ckr_node_get(f->root, key)) continue;
+        if (!ckr__node_pair(x->c, f->root, from->u.items[2 * i],
+                            ckr__copy_tree(x->c, f, from->u.items[2 * i + 1], NULL)))
+            return false;
+    }
+    return true;
+}
+
+static const ckr_node *ckr__ds_source_root(const ckr__ds_job *x, uint32_t m, uint32_t d)
+{
+    const ckr__ds *r = x->ds;
+    const ckr__ds_stage *g;
+    if (!r) return NULL;
+    g = &r->stages[x->pp == r->mp ? m : (uint32_t)((uint64_t)m * r->mp / x->pp)];
+    return r->zero == 3 && g->models[d % r->dp] ? g->models[d % r->dp]->root : g->model->root;
+}
+
+static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
+{
+    const char *path =
+        x->zero == 3 ? ckr__printf(x->c, "%s/zero_pp_rank_%u_mp_rank_%02u_model_states.pt", x->tag,
+                                   (unsigned)d, (unsigned)m)
+                     : ckr__printf(x->c, "%s/mp_rank_%02u_model_states.pt", x->tag, (unsigned)m);
+    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    const ckr_node *from = ckr__ds_source_root(x, m, d), *buffers;
+    ckr__ctx *c = x->c;
+    ckr_node *r, *info;
+    if (!f) return ckr__ds_emit_oom(x);
+    r = f->root = ckr__node(c, CKR_NODE_DICT);
+    buffers = ckr_node_get(from, "buffer_names");
+    if (!ckr__node_set(c, r, "module", ckr__ds_module_node(x, f, d)) ||
+        !ckr__node_set(c, r, "buffer_names",
+                       buffers ? ckr__copy_tree(c, f, buffers, NULL)
+                               : ckr__node(c, CKR_NODE_LIST)) ||
+        !ckr__node_set(c, r, "optimizer", ckr__ds_whole_optimizer(x, f, m)) ||
+        !ckr__node_set(c, r, "param_shapes", ckr__ds_shapes_node(x, m)) ||
+        !ckr__node_set(c, r, "frozen_param_shapes", ckr__ds_frozen_node(x, f, d, false)) ||
+        !ckr__node_set(c, r, "shared_params", ckr__ds_shared_node(x, d)) ||
+        !ckr__node_set(c, r, "frozen_param_fragments", ckr__ds_frozen_node(x, f, d, true)) ||
+        !ckr__node_set(c, r, "lr_scheduler", ckr__ds_scheduler_node(x, f)) ||
+        !ckr__node_set(c, r, "data_sampler", ckr__ds_or(x, f, from, "data_sampler",
+                                                        ckr__ds_none(x))) ||
+        !ckr__node_set(c, r, "random_ltd", ckr__ds_or(x, f, from, "random_ltd",
+                                                      ckr__ds_none(x))) ||
+        !ckr__node_set(c, r, "skipped_steps", ckr__ds_counter(x, "skipped_steps", 0)) ||
+        !ckr__node_set(c, r, "global_steps",
+                       ckr__ds_counter(x, "global_steps", x->s->progress.step)) ||
+        !ckr__node_set(c, r, "global_samples",
+                       ckr__ds_counter(x, "global_samples", x->s->progress.samples)) ||
+        !ckr__node_set(c, r, "dp_world_size", ckr__node_int(c, x->dp)) ||
+        !ckr__node_set(c, r, "mp_world_size", ckr__node_int(c, x->pp)) ||
+        !ckr__node_set(c, r, "checkpoint_parallel_dimensions", ckr__ds_dims(x)) ||
+        !ckr__node_set(c, r, "ds_config", ckr__copy_tree(c, f, x->config, NULL)) ||
+        !ckr__node_set(c, r, "ds_version", ckr__ds_version_node(x)))
+        return ckr__ds_emit_oom(x);
+    info = ckr_node_is_dict(ckr_node_get(from, "universal_checkpoint_info"))
+               ? ckr__copy_tree(c, f, ckr_node_get(from, "universal_checkpoint_info"), NULL)
+               : ckr__node(c, CKR_NODE_DICT);
+    if (x->universal &&
+        (!info ||
+         (!ckr_node_get(info, "universal_checkpoint_version") &&
+          !ckr__node_set(c, info, "universal_checkpoint_version", ckr__node_float(c, 0.2))) ||
+         !ckr__node_set(c, r, "universal_checkpoint_info", info)))
+        return ckr__ds_emit_oom(x);
+    return ckr__ds_client_put(x, f, from) ? CKR_OK : ckr__ds_emit_oom(x);
+}
+
+/* Layer files are the same for any number of stages: each tensor from where it lies. */
+typedef struct ckr__ds_layer_copy { ckr__ds_job *x; ckr__map views; } ckr__ds_layer_copy;
+
+static ckr_node *ckr__ds_layer_fn(void *user, ckr__out_file *f, const ckr_view *v)
+{
+    ckr__ds_layer_copy *k = (ckr__ds_layer_copy *)user;
+    ckr__ds_job *x = k->x;
+    uint64_t at, key = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
+    uint64_t id[2];
+    id[0] = v->file;
+    id[1] = key;
+    if (ckr__map_find(&k->views, (const char *)id, sizeof id, &at)) {
+        if (at < x->n_items) return ckr__ds_weight_entry(x, f, &x->items[at], false);
+        return ckr__ds_entry(x, f, x->s->tensors[at - x->n_items],
+                             x->s->tensors[at - x->n_items]->dtype, false);
+    }
+    return ckr__entry_copy(x->c, f, "layer", v);
+}
+
+/* Where the first piece of a tensor lies: its second copies are written as such. */
+static bool ckr__ds_layer_key(ckr__ds_layer_copy *k, const ckr_tensor *t, uint64_t value)
+{
+    uint64_t *id;
+    if (!t->n_pieces || t->pieces[0].file == CKR_NO_FILE) return true;
+    id = CKR__NEW_N(k->x->c, uint64_t, 2);
+    if (!id) return false;
+    id[0] = t->pieces[0].file;
+    id[1] = t->pieces[0].offset;
+    return ckr__map_put(&k->views, (const char *)id, 2 * sizeof *id, value, NULL);
+}
+
+static ckr_result ckr__ds_layer_out(ckr__ds_job *x)
+{
+    ckr__ds_layer_copy k;
+    ckr__copy hooks;
+    uint64_t i;
+    bool ok = true;
+    memset(&hooks, 0, sizeof hooks);
+    memset(&k, 0, sizeof k);
+    k.x = x;
+    k.views.c = x->c;
+    hooks.tensor_fn = ckr__ds_layer_fn;
+    hooks.user = &k;
+    for (i = 0; i < x->n_items && ok; i++) ok = ckr__ds_layer_key(&k, x->items[i].param, i);
+    for (i = 0; i < x->s->n_tensors && ok; i++)
+        if (x->s->tensors[i]->buffer)
+            ok = ckr__ds_layer_key(&k, x->s->tensors[i], x->n_items + i);
+    for (i = 0; i < x->ds->n_layers && ok; i++) {
+        const ckr__ds_file *from = x->ds->layers[i];
+        ckr__out_file *f;
+        if (!from) continue;
+        f = ckr__out_file_add(x->out, ckr__printf(x->c, "%s/%s", x->tag, from->rel),
+                              CKR_FORMAT_TORCH_ZIP);
+        ok = f && f->path;
+        if (ok) f->root = ckr__copy_tree(x->c, f, from->root, &hooks);
+        ok = ok && f->root;
+    }
+    ckr__map_free(&k.views);
+    return ok ? CKR_OK : ckr__ds_emit_oom(x);
+}
+
+/* >>deepspeed.emit.universal -------------------------------------------------- */
+
+static ckr_result ckr__ds_uni_tensor(ckr__ds_job *x, const ckr__ds_item *p, const char *name,
+                                     const ckr_tensor *t, bool param)
+{
+    const char *path = ckr__printf(x->c, "%s/zero/%s/%s.pt", x->tag, p->name, name);
+    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    const ckr_dtype dtype = !strcmp(name, "fp32") ? CKR_DTYPE_F32 : t->dtype;
+    ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
+    ckr_node *n;
+    if (!f || !b) return ckr__ds_emit_oom(x);
+    if (ckr__ds_single(p, t) && !param) {
+        f->root = ckr__ds_step_node(x, f, t, false);
+    } else if (x->zero == 3) {
+        n = ckr__entry_new(x->c, f, name, dtype, 1, &p->numel);
+        if (n && !ckr__bind_flat(x->c, n->u.entry, t, false, b, 0, p->numel, 0)) n = NULL;
+        f->root = n;
+    } else {
+        f->root = ckr__node(x->c, CKR_NODE_DICT);
+        if (!ckr__node_set(x->c, f->root, "cat_dim", ckr__node_int(x->c, 0)) ||
+            !ckr__node_set(x->c, f->root, "param", ckr__ds_entry(x, f, t, dtype, t == p->param)))
+            return ckr__ds_emit_oom(x);
+    }
+    return f->root ? CKR_OK : ckr__ds_emit_oom(x);
+}
+
+static ckr_result ckr__ds_uni_out(ckr__ds_job *x)
+{
+    uint64_t i, k;
+    uint32_t m, d;
+    ckr__out_file *f;
+    ckr_node *o = ckr__node(x->c, CKR_NODE_DICT), *all = ckr__node(x->c, CKR_NODE_LIST), *base;
+    ckr_result e = CKR_OK;
+    for (m = 0; m < x->pp && e == CKR_OK; m++)
+        for (d = 0; d < (x->zero == 3 ? x->dp : 1) && e == CKR_OK; d++)
+            e = ckr__ds_model_file(x, m, d);
+    for (i = 0; i < x->n_items && e == CKR_OK; i++) {
+        const ckr__ds_item *p = &x->items[i];
+        if (p->frozen) continue;
+        e = ckr__ds_uni_tensor(x, p, "fp32", ckr__ds_master(p), true);
+        for (k = 0; k < p->n_slots && e == CKR_OK; k++)
+            if (x->zero != 3 || !ckr__ds_single(p, p->slots[k]))
+                e = ckr__ds_uni_tensor(x, p, p->slots[k]->slot, p->slots[k], false);
+    }
+    if (e != CKR_OK) return e;
+    f = ckr__out_file_add(x->out, ckr__printf(x->c, "%s/zero/optimizer_state.pt", x->tag),
+                          CKR_FORMAT_TORCH_ZIP);
+    if (!f || !f->path || !o || !all || !ckr__ds_wrapper_head(x, f, o)) return ckr__ds_emit_oom(x);
+    f->root = o;
+    for (i = 0; i < x->s->n_groups; i++) {
+        ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
+        if (!ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i)) ||
+            !ckr__node_push(x->c, all, ckr__ds_group_node(x, &x->s->groups[i], index)))
+            return ckr__ds_emit_oom(x);
+    }
+    if (x->wrapper == CKR__DS_FLAT && !ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x)))
+        return ckr__ds_emit_oom(x);
+    if (x->zero == 3) {
+        base = ckr__ds_cut_base(x, f, 0, NULL);
+        if (!base || !ckr__node_set(x->c, o, "partition_count", ckr__node_int(x->c, x->dp)) ||
+            !ckr__node_set(x->c, o, "optimizer_state_dict", base))
+            return ckr__ds_emit_oom(x);
+        all = (ckr_node *)(uintptr_t)ckr_node_get(base, "param_groups");
+    }
+    return ckr__node_set(x->c, o, "ds_version", ckr__ds_version_node(x)) &&
+                   ckr__node_set(x->c, o, "param_groups", ckr__copy_tree(x->c, f, all, NULL))
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+/* >>deepspeed.emit.schedule --------------------------------------------------- */
+
+/* A schedule that was decided anew: DeepSpeed's own keep their clock in the files and their curve
+   in the coming run's configuration, so that is written with it. */
+static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
+{
+    const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL;
+    const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
+    ckr_node *conf = ckr__node(x->c, CKR_NODE_DICT), *params;
+    const char *text;
+    ckr_result e;
+    if (!now || (x->t->without & CKR_SCHEDULE) || ckr__sched_same(now, was)) return CKR_OK;
+    if (now->opaque && was) return CKR_OK;
+    e = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
+    if (e != CKR_OK) return e;
+    text = ckr__node_text_of(x->c, now->params);
+    if (!text || !conf) return ckr__ds_emit_oom(x);
+    if (!strncmp(now->kind, "deepspeed:", 10) && ckr__same(now->a, 1) && ckr__same(now->b, now->t0) &&
+        !(now->ramp_len > 0)) {
+        params = ckr__nt_dict_copy(x->c, now->params);
+        if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, now->kind + 10)) ||
+            !ckr__node_set(x->c, conf, "params", params) ||
+            !ckr__node_set(x->c, x->config, "scheduler", conf))
+            return ckr__ds_emit_oom(x);
+    }
+    return ckr__ds_say(x, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED, now->kind, NULL, text,
+                       "the files keep this scheduler's clock and the LR of the next update; its "
+                       "curve is the coming run's configuration",
+                       "set it in ds_config with these parameters")
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+/* >>deepspeed.emit.all -------------------------------------------------------- */
+
+/* The class that the coming run has around its optimizer. */
+static void ckr__ds_target_wrapper(ckr__ds_job *x)
+{
+    const ckr_node *conf = ckr_node_get(x->meta, "ds_config");
+    const char *sum = ckr_node_str(ckr_node_find(conf, "/data_types/grad_accum_dtype"));
+    const bool fp32_sum = sum && (!strcmp(sum, "fp32") || !strcmp(sum, "float32") ||
+                                  !strcmp(sum, "float"));
+    const bool bf16 = x->dtype == CKR_DTYPE_BF16;
+    if (x->zero == 3) x->wrapper = CKR__DS_CUT;
+    else if (x->zero == 1 && bf16 && fp32_sum) x->wrapper = CKR__DS_BF16;
+    else if (x->zero > 0) x->wrapper = CKR__DS_FLAT;
+    else if (!bf16 && x->dtype != CKR_DTYPE_F16) x->wrapper = CKR__DS_PLAIN;
+    else if (x->ds && x->ds->wrapper == CKR__DS_FUSED) x->wrapper = CKR__DS_FUSED;
+    else x->wrapper = CKR__DS_UNFUSED;
+}
+
+/* What DeepSpeed cannot resume is written as the nearest that it can. */
+static bool ckr__ds_nearest(ckr__ds_job *x)
+{
+    const char *why = NULL;
+    if (x->zero == 0 && x->optimizer && x->pipe && x->dtype == CKR_DTYPE_BF16)
+        why = "DeepSpeed cannot resume a bf16 pipeline without ZeRO (KeyError: 0)";
+    else if (x->zero == 0 && x->optimizer && x->universal)
+        why = "DeepSpeed loads universal checkpoints with ZeRO only";
+    if (why) {
+        x->zero = 1;
+        if (!ckr__ds_say_int(x, "CKR_DS_NEAREST", CKR_CHANGED, "zero", 0, 1, why,
+                             "take zero_optimization.stage 1 in the coming run"))
+            return false;
+    }
+    if (!x->optimizer && x->zero > 0) {
+        if (!ckr__ds_say_int(x, "CKR_DS_NEAREST", CKR_CHANGED, "zero", x->zero, 0,
+                             "without the optimizer's state only a model's file is written",
+                             "load it with load_optimizer_states=False, load_module_only=True"))
+            return false;
+        x->zero = 0;
+    }
+    return !x->ds || !x->ds->elastic || !x->optimizer ||
+           ckr__ds_say(x, "CKR_DS_NEAREST_ELASTIC", CKR_APPROX, "elastic_checkpoint", "true",
+                       "false",
+                       "DeepSpeed cannot load elastic files; they are written rigid, with the "
+                       "configuration's hyper-parameters for every group and the schedule's LR",
+                       "--set GROUP.weight_decay=VALUE where a group had its own");
+}
+
+static bool ckr__ds_allowed(ckr__ds_job *x)
+{
+    const ckr_topology *t = &x->t->topology;
+    const uint32_t w = x->t->without;
+    bool ok = true;
+    if (t->tp > 1 || t->ep > 1 || t->cp > 1)
+        ok = ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_TARGET, "topology",
+                            "there are data parallelism and pipeline stages only",
+                            "leave out --tp, --ep and --cp");
+    if (ok && (t->zero > 3 || (x->zero > 1 && x->pipe)))
+        ok = ckr__ds_refuse(x, CKR_ITEM_ZERO_STAGE, "zero",
+                            x->pipe ? "pipelines go with ZeRO 0 and 1 only"
+                                    : "there are ZeRO stages 0 to 3",
+                            x->pipe ? "take --zero 1" : "take a smaller --zero");
+    if (ok && x->pp > 1 && !x->pipe)
+        ok = ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_TARGET, "pp",
+                            "the model is no PipelineModule: no file tells its layers",
+                            "take --pp 1");
+    if (ok && (w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
+        ok = ckr__ds_refuse(x, CKR_ITEM_GROUPS_WITHOUT, "groups",
+                            "the optimizer's file holds state and groups together",
+                            "leave out the optimizer too");
+    if (ok && (w & CKR_PARAMS))
+        ok = ckr__ds_refuse(x, CKR_ITEM_PARAMS_WITHOUT, "params",
+                            "a checkpoint without weights cannot be loaded", "keep the params");
+    if (ok && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE) && x->s->n_schedules)
+        ok = ckr__ds_refuse(x, CKR_ITEM_CLOCK_WITHOUT, "progress",
+                            "the schedule would stand at another step than the run",
+                            "leave out the schedule too");
+    return ok;
+}
+
+static const char ckr__ds_uni_why[] =
+    "with ZeRO-3 DeepSpeed gives every group the LR and weight decay of the first when it loads a "
+    "universal checkpoint, silently";
+
+static bool ckr__ds_uni_allowed(ckr__ds_job *x)
+{
+    const char *first = NULL, *text;
+    uint64_t i;
+    if (!x->universal || x->zero != 3 || x->s->n_groups < 2) return true;
+    for (i = 0; i < x->s->n_groups; i++) {
+        ckr_node *h = ckr__nt_dict_copy(x->c, x->s->groups[i].hyper);
+        if (!h || !ckr__node_set(x->c, h, "name", ckr__node(x->c, CKR_NODE_NONE))) return false;
+        text = ckr__node_text_of(x->c, h);
+        if (!text) return false;
+        if (first && strcmp(first, text) != 0 && !x->t->variant) {
+            x->universal = false;
+            return ckr__ds_say(x, "CKR_DS_NEAREST", CKR_CHANGED, "variant", "universal", "native",
+                               ckr__ds_uni_why, "load it without load_universal");
+        }
+        if (first && strcmp(first, text) != 0)
+            return ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_UNIVERSAL, "groups", ckr__ds_uni_why,
+                                  "--variant native, which any --dp has");
+        if (!first) first = text;
+    }
+    return true;
+}
+
+static bool ckr__ds_say_sizes(ckr__ds_job *x)
+{
+    const ckr__ds *r = x->ds;
+    bool ok = true;
+    if (!r) return true;
+    if (x->dp != r->dp)
+        ok = ckr__ds_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", r->dp, x->dp, "asked for",
+                             NULL);
+    if (ok && x->pp != r->mp)
+        ok = ckr__ds_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "pp", r->mp, x->pp, "asked for",
+                             NULL);
+    if (ok && x->t->topology.zero != r->zero)
+        ok = ckr__ds_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "zero", r->zero,
+                             x->t->topology.zero, "asked for", NULL);
+    if (ok && x->robin && x->optimizer && x->zero > 0 && x->zero < 3 && !x->universal)
+        ok = ckr__ds_say(x, "CKR_DS_ROUND_ROBIN", CKR_EXACT, "round_robin_gradients", NULL, NULL,
+                         "the buffers are laid out as this setting deals them over the coming "
+                         "ranks: without it DeepSpeed would give masters and moments to other "
+                         "parameters, silently",
+                         "keep round_robin_gradients in the coming run, or --variant universal");
+    if (ok && x->aligned && x->optimizer && x->zero > 0 && x->zero < 3 && !x->universal)
+        ok = ckr__ds_say(x, "CKR_DS_ALIGNED", CKR_EXACT, "parameter_alignment", NULL, NULL,
+                         "the buffers are laid out with it",
+                         "keep parameter_alignment in the coming run, or --variant universal");
+    if (ok && r->wrapper != x->wrapper && r->zero == 0 && x->zero > 0 && !x->masters &&
+        x->dtype != CKR_DTYPE_F32)
+        ok = ckr__ds_say(x, "CKR_W_DS_MASTERS", CKR_APPROX, "masters", NULL, NULL,
+                         "the source has no fp32 masters: they are the parameters, widened", NULL);
+    return ok;
+}
+
+/* Client states and random streams of ranks that the target does not have, or repeats. */
+static bool ckr__ds_say_clients(ckr__ds_job *x)
+{
+    const ckr__ds *r = x->ds;
+    const uint64_t from = !r ? 0 : r->zero == 3 ? r->dp : r->mp,
+                   to = x->zero == 3 ? x->dp : x->pp;
+    const bool streams = x->s->n_rng > 0 && !(x->t->without & CKR_RNG);
+    if (!from || (!streams && !x->s->n_leftovers)) return true;
+    if (to < from)
+        return ckr__ds_say_int(x, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST, "client state",
+                               (int64_t)from, (int64_t)to,
+                               "what the trainer saved on the other ranks is not written", NULL);
+    if (to > from && streams)
+        return ckr__ds_say_int(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams",
+                               (int64_t)from, (int64_t)to,
+                               "ranks beyond the saved ones repeat the streams of rank 0 on", NULL);
+    return true;
+}
+
+static ckr_result ckr__ds_emit_files(ckr__ds_job *x)
+{
+    uint32_t m, d;
+    ckr_result e = CKR_OK;
+    const char *latest = x->universal ? "latest_universal" : "latest";
+    ckr__out_file *f;
+    if (x->universal) e = ckr__ds_uni_out(x);
+    for (m = 0; m < x->pp && e == CKR_OK && !x->universal; m++)
+        for (d = 0; d < (x->zero == 3 ? x->dp : 1) && e == CKR_OK; d++)
+            e = ckr__ds_model_file(x, m, d);
+    if (e == CKR_OK && x->pipe) e = ckr__ds_layer_out(x);
+    for (m = 0; m < x->pp && e == CKR_OK && !x->universal; m++)
+        for (d = 0; d < x->dp && e == CKR_OK && x->optimizer && x->wrapper >= CKR__DS_FLAT; d++)
+            e = ckr__ds_optim_file(x, m, d);
+    if (e != CKR_OK) return e;
+    f = ckr__out_file_add(x->out, latest, CKR_FORMAT_TEXT);
+    if (!f) return ckr__ds_emit_oom(x);
+    f->text = x->tag;
+    f->n_text = strlen(x->tag);
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_settings(ckr__ds_job *x)
+{
+    const ckr_node *zero = ckr_node_find(x->meta, "/ds_config/zero_optimization");
+    double size;
+    x->robin = x->zero < 3 && ckr__ds_true(ckr_node_get(zero, "round_robin_gradients"));
+    x->aligned = x->zero < 3 && ckr__ds_true(ckr_node_get(zero, "parameter_alignment"));
+    x->sub_group = 1000000000;
+    if (ckr_node_f64(ckr_node_get(zero, "sub_group_size"), &size) && size >= 1 && size < 9e15)
+        x->sub_group = (int64_t)size;
+    if (x->wrapper != CKR__DS_FLAT) x->robin = x->aligned = false;
+    return ckr__ds_config(x);
+}
+
+static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
+{
+    const char *base = x->ds ? ckr__ac_base(x->ds->dir) : NULL;
+    ckr_result e;
+    x->pipe = x->ds && x->ds->pipe;
+    x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
+    if (!ckr__ds_allowed(x)) return ckr__ds_emit_oom(x);
+    e = x->refused ? CKR_OK : ckr__ds_items(x);
+    if (e != CKR_OK || x->refused) return e;
+    x->tag = base && *base ? base
+                           : ckr__printf(x->c, "global_step%lld",
+                                         (long long)(x->s->progress.step > 0
+                                                         ? x->s->progress.step
+                                                         : 0));
+    if (!x->tag || !ckr__ds_nearest(x)) return ckr__ds_emit_oom(x);
+    ckr__ds_target_wrapper(x);
+    e = ckr__ds_settings(x);
+    if (e == CKR_OK && (!ckr__ds_uni_allowed(x) || !ckr__ds_say_sizes(x) ||
+                        !ckr__ds_say_clients(x)))
+        e = ckr__ds_emit_oom(x);
+    if (e == CKR_OK && !x->refused) e = ckr__ds_owners(x);
+    if (e == CKR_OK && !x->refused && x->optimizer) e = ckr__ds_lists(x);
+    if (e == CKR_OK && !x->refused) e = ckr__ds_emit_schedule(x);
+    return e == CKR_OK && !x->refused ? ckr__ds_emit_files(x) : e;
+}
+
 static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                                ckr_note **notes, uint64_t *n_notes)
 {
-    (void)out; (void)t;
-    return ckr__note(c, notes, n_notes, "CKR_E_DEEPSPEED_SOURCE", CKR_ERROR, s->dialect, NULL, NULL, "not yet", NULL) ? CKR_OK : c->err->code;
+    ckr__ds_job x;
+    ckr_result e;
+    memset(&x, 0, sizeof x);
+    x.c = x.by_name.c = x.others.c = x.sources.c = c;
+    x.s = s;
+    x.t = t;
+    x.out = out;
+    x.notes = notes;
+    x.n_notes = n_notes;
+    if (!strcmp(s->dialect, "deepspeed") && s->dialect_data)
+        x.ds = (const ckr__ds *)s->dialect_data;
+    x.meta = x.ds ? x.ds->meta : ckr__node(c, CKR_NODE_DICT);
+    if (!x.meta) return c->err->code;
+    x.dp = t->topology.dp;
+    x.pp = t->topology.pp;
+    x.zero = t->topology.zero;
+    x.universal = t->variant && !strcmp(t->variant, "universal");
+    if (!t->variant && x.ds) x.universal = x.ds->universal;
+    e = ckr__ds_emit_all(&x);
+    ckr__map_free(&x.by_name);
+    ckr__map_free(&x.others);
+    ckr__map_free(&x.sources);
+    return e;
 }
+
 static const ckr__dialect ckr__deepspeed = { "deepspeed",  "native universal", ckr__ds_probe,
                                              ckr__ds_read, NULL,               ckr__ds_emit };
 
@@ -35574,7 +37299,8 @@ static ckr_result ckr__decide_write(ckr__decide *d)
             !ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i])))
             r = d->c->err->code;
         was = ckr__nan();
-        if (d->after->state && base == base && !ckr_node_get(h, "initial_lr")) {
+        if (d->after->state && base == base && !ckr_node_get(h, "initial_lr") &&
+            strncmp(d->after->kind, "deepspeed", 9) != 0) {    /* its own never read it      */
             if (!ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base)))
                 return d->c->err->code;
             r = ckr__decide_numbers(d, "CKR_FIX_INITIAL_LR", CKR_CHANGED, "initial_lr", ckr__nan(),
