@@ -11124,7 +11124,8 @@ typedef struct ckr__dcp_look {
     bool     metadata, unfinished;     /* .metadata; .metadata.tmp                         */
     uint32_t n_ranks, n_data;          /* __R.metadata; __R_N.distcp                       */
     uint32_t top_rank;                 /* of __R.metadata                                  */
-    bool     shards;                   /* shard-R-model-I-of-N.safetensors                 */
+    bool     shards, index;            /* shard-R-model-I-of-N.safetensors; of whole ones  */
+    bool     sharded;                  /* the index beside a directory of such shards      */
 } ckr__dcp_look;
 
 static bool ckr__dcp_digits(const char **s, uint32_t *out)
@@ -11142,6 +11143,7 @@ static void ckr__dcp_look_at(ckr__dcp_look *l, const char *s)
     if (!strcmp(s, ".metadata")) l->metadata = true;
     if (!strcmp(s, ".metadata.tmp")) l->unfinished = true;
     if (!strncmp(s, "shard-", 6) && ckr__path_ends(s, ".safetensors")) l->shards = true;
+    if (!strcmp(s, "model.safetensors.index.json")) l->index = true;
     if (strncmp(s, "__", 2) != 0) return;
     s += 2;
     if (!ckr__dcp_digits(&s, &rank)) return;
@@ -11163,6 +11165,8 @@ static ckr_result ckr__dcp_look_in(ckr__ctx *c, const char *dir, ckr__dcp_look *
     r = ckr__dir_list(c, dir, &list);
     for (i = 0; r == CKR_OK && i < list.n; i++)
         if (!list.items[i]->is_dir) ckr__dcp_look_at(l, list.items[i]->name);
+    for (i = 0; r == CKR_OK && i < list.n; i++)
+        if (list.items[i]->is_dir && !strcmp(list.items[i]->name, "sharded")) l->sharded = l->index;
     return r;
 }
 
@@ -11221,13 +11225,32 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
     return ckr__dcp_copy(d, i, k) ? CKR_OK : ckr__dcp_oom(d);
 }
 
-static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *name)
+/* A whole tensor beside its shards. */
+static ckr_result ckr__dcp_shard_copy(ckr__dcp *d, ckr__dcp_item *x, const ckr_view *v)
 {
-    const char *path = ckr__path_join(d->c, d->dir, name), *text;
+    void *array = x->chunks;
+    int64_t *zero = CKR__NEW_N(d->c, int64_t, x->n_dims);
+    ckr__dcp_chunk *k;
+    if (!zero || !ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + 1, sizeof *k))
+        return ckr__dcp_oom(d);
+    x->chunks = (ckr__dcp_chunk *)array;
+    k = &x->chunks[x->n_chunks];
+    memset(k, 0, sizeof *k);
+    k->start = zero;
+    k->count = x->shape;
+    k->view = v;
+    k->replica = true;
+    if (!ckr__dcp_empty(x, k)) x->n_chunks++;
+    return CKR_OK;
+}
+
+static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *path)
+{
+    const char *text;
     ckr_node *root = NULL, *info = NULL;
     uint32_t file;
     uint64_t i;
-    ckr_result r = path ? ckr__file_open(d->c, path, &file) : ckr__dcp_oom(d);
+    ckr_result r = ckr__file_open(d->c, path, &file);
     if (r == CKR_OK) r = ckr__safetensors_load(d->c, file, &root);
     if (r != CKR_OK) return r;
     text = ckr_node_str(ckr_node_get(root->attrs, "DCP_SHARDING_INFO"));
@@ -11239,17 +11262,47 @@ static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *name)
     return r;
 }
 
-static ckr_result ckr__dcp_shards(ckr__dcp *d)
+static ckr_result ckr__dcp_shards(ckr__dcp *d, const char *sub)
 {
+    const char *dir = *sub ? ckr__path_join(d->c, d->dir, sub) : d->dir;
     ckr__dirlist list;
     uint64_t i;
-    ckr_result r = ckr__dir_list(d->c, d->dir, &list);
+    ckr_result r = dir ? ckr__dir_list(d->c, dir, &list) : ckr__dcp_oom(d);
     d->safetensors = true;
     d->n_ranks = 1;
-    for (i = 0; r == CKR_OK && i < list.n; i++)
-        if (!list.items[i]->is_dir && !strncmp(list.items[i]->name, "shard-", 6) &&
-            ckr__path_ends(list.items[i]->name, ".safetensors"))
-            r = ckr__dcp_shard(d, list.items[i]->name);
+    for (i = 0; r == CKR_OK && i < list.n; i++) {
+        const char *name = list.items[i]->name;
+        if (list.items[i]->is_dir || strncmp(name, "shard-", 6) != 0 ||
+            !ckr__path_ends(name, ".safetensors"))
+            continue;
+        name = ckr__path_join(d->c, dir, name);
+        r = name ? ckr__dcp_shard(d, name) : ckr__dcp_oom(d);
+    }
+    return r;
+}
+
+/* The whole tensors that were made of the shards are copies of them. */
+static ckr_result ckr__dcp_consolidated(ckr__dcp *d)
+{
+    const char *path = ckr__path_join(d->c, d->dir, "model.safetensors.index.json");
+    ckr_node *root = NULL;
+    uint64_t i;
+    ckr_result r = path ? ckr__safetensors_load_index(d->c, path, &root) : ckr__dcp_oom(d);
+    for (i = 0; r == CKR_OK && i < root->count; i++) {
+        const ckr_node *key = root->u.items[2 * i];
+        const ckr_view *v = root->u.items[2 * i + 1]->u.view;
+        ckr__dcp_item *x = ckr__dcp_find(d, key->u.str);
+        bool same = x && x->dtype == v->dtype && x->n_dims == v->n_dims;
+        if (same && x->n_dims)
+            same = !memcmp(x->shape, v->shape, x->n_dims * sizeof *v->shape);
+        if (!x)
+            r = ckr__dcp_shard_tensor(d, key, root->u.items[2 * i + 1], NULL);
+        else if (!same)
+            r = ckr__dcp_fail(d, CKR_ITEM_DCP_RANKS, NULL, x->fqn,
+                              "its consolidated file has another dtype or shape than the shards");
+        else
+            r = ckr__dcp_shard_copy(d, x, v);
+    }
     return r;
 }
 
@@ -11275,7 +11328,11 @@ static ckr_result ckr__dcp_load(ckr__dcp *d)
         path = ckr__path_join(d->c, d->dir, ".metadata");
         return path ? ckr__dcp_metadata(d, path) : ckr__dcp_oom(d);
     }
-    if (!l.n_ranks && !l.n_data && l.shards) return ckr__dcp_shards(d);
+    if (!l.n_ranks && !l.n_data && l.shards) return ckr__dcp_shards(d, "");
+    if (!l.n_ranks && !l.n_data && l.sharded) {
+        r = ckr__dcp_shards(d, "sharded");
+        return r == CKR_OK ? ckr__dcp_consolidated(d) : r;
+    }
     if (!l.n_ranks || l.n_ranks != l.top_rank + 1) return ckr__dcp_unfinished(d, &l);
     d->n_ranks = l.n_ranks;
     for (i = 0; i < l.n_ranks && r == CKR_OK; i++) {
@@ -23663,6 +23720,391 @@ static ckr_result ckr__dt_plain(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     return r;
 }
 
+/* >>torchtitan ---------------------------------------------------------------- */
+/* torchtitan's states, flattened: the model's tensors under their bare names, and
+     optimizer.state.FQN.SLOT, optimizer.param_groups.FQN.KEY   one of each for every parameter
+     lr_scheduler.last_epoch (before June 2026 the whole LambdaLR), or lr_scheduler_K.*
+     train_state.step, train_state.ntokens_seen                 of one rank
+     dataloader.dp_rank_R, dataloader.world_size                the streams, pickled
+   in step-N directories. Groups are what has equal hyper-parameters; the schedule's curve is in the
+   configuration only. The last save of a run has the model alone. */
+
+typedef struct ckr__tt_param {
+    const char *name;
+    ckr_node   *hyper;
+    const char *text;          /* of hyper, to compare                                   */
+    uint64_t    group;
+} ckr__tt_param;
+
+typedef struct ckr__tt {
+    ckr__dcp      *d;
+    ckr__dt       *t;
+    ckr_state     *s;
+    ckr__tt_param *params;
+    uint64_t       n_params;
+    ckr__map       names, classes;
+} ckr__tt;
+
+/* What follows HEAD in the flat name; NULL: the item is of another component. A path of one part is
+   always the model's. */
+static const char *ckr__tt_under(const ckr__dcp *d, const ckr__dcp_item *x, const char *head)
+{
+    const size_t n = strlen(head);
+    if (strncmp(x->fqn, head, n) != 0 || x->fqn[n] != '.') return NULL;
+    if (x->path ? x->n_path < 2 || !x->path[0].key || strcmp(x->path[0].key, head) != 0
+                : d->planned)
+        return NULL;
+    return x->fqn + n + 1;
+}
+
+static bool ckr__tt_scheduler(const ckr__dcp *d, const ckr__dcp_item *x, const char **key)
+{
+    size_t n;
+    *key = ckr__tt_under(d, x, "lr_scheduler");
+    if (*key) return true;
+    if (strncmp(x->fqn, "lr_scheduler_", 13) != 0) return false;
+    n = strspn(x->fqn + 13, "0123456789");
+    if (!n || x->fqn[13 + n] != '.') return false;
+    *key = x->fqn + 14 + n;
+    return true;
+}
+
+static const char *ckr__tt_base(const char *dir)
+{
+    size_t n = strlen(dir), k;
+    while (n > 1 && dir[n - 1] == '/') n--;
+    for (k = n; k > 0 && dir[k - 1] != '/'; k--) {}
+    return dir + k;
+}
+
+/* step-N, and nothing else: torchtitan itself takes any name with step-N in it. */
+static bool ckr__tt_step_dir(const char *name, int64_t *step)
+{
+    char digits[20];
+    size_t n;
+    if (strncmp(name, "step-", 5) != 0) return false;
+    n = strspn(name + 5, "0123456789");
+    if (!n || n >= sizeof digits || (name[5 + n] && name[5 + n] != '/')) return false;
+    memcpy(digits, name + 5, n);
+    digits[n] = 0;
+    return ckr__nt_step_of(digits, step);
+}
+
+/* Whose state dict it is: torchtitan's has its own counters, or is a model in a step-N. */
+static bool ckr__tt_is(const ckr__dcp *d)
+{
+    uint64_t i;
+    int64_t step;
+    bool state = false, other = false, model = false, bytes = false;
+    const char *key;
+    for (i = 0; i < d->n_items; i++) {
+        const ckr__dcp_item *x = &d->items[i];
+        if (ckr__dt_sealed(d, x)) return false;
+        key = ckr__tt_under(d, x, "train_state");
+        if (key && !strcmp(key, "step")) state = true;
+        if (ckr__tt_under(d, x, "optimizer") || ckr__tt_under(d, x, "dataloader") ||
+            ckr__tt_scheduler(d, x, &key))
+            other = true;
+        if (ckr__path_ends(x->fqn, "tok_embeddings.weight")) model = true;
+        if (x->bytes) bytes = true;
+    }
+    if (state) return other || model;
+    return model && !bytes && !d->safetensors && ckr__tt_step_dir(ckr__tt_base(d->dir), &step);
+}
+
+static ckr_result ckr__tt_hyper(ckr__tt *r, const char *rest, ckr_node *value)
+{
+    const char *dot = strrchr(rest, '.');
+    void *array = r->params;
+    ckr__tt_param *p;
+    uint64_t at;
+    size_t n;
+    if (!dot) return CKR_OK;
+    n = (size_t)(dot - rest);
+    if (!ckr__map_find(&r->names, rest, n, &at)) {
+        const char *name = ckr__strndup(r->d->c, rest, n);
+        at = r->n_params;
+        p = (ckr__tt_param *)ckr__append(r->d->c, &array, &r->n_params, sizeof *p);
+        r->params = (ckr__tt_param *)array;
+        if (!p || !name || !ckr__map_put(&r->names, name, n, at, NULL)) return ckr__dcp_oom(r->d);
+        memset(p, 0, sizeof *p);
+        p->name = name;
+        p->hyper = ckr__node(r->d->c, CKR_NODE_DICT);
+    }
+    p = &r->params[at];
+    return ckr__node_pair(r->d->c, p->hyper, ckr__node_str(r->d->c, dot + 1), value)
+               ? CKR_OK
+               : ckr__dcp_oom(r->d);
+}
+
+/* Equal hyper-parameters, one group; in the order in which they come. */
+static ckr_result ckr__tt_groups(ckr__tt *r)
+{
+    ckr__ctx *c = r->d->c;
+    ckr_state *s = r->s;
+    uint64_t i, at;
+    for (i = 0; i < r->n_params; i++) {
+        ckr__tt_param *p = &r->params[i];
+        void *array = s->groups;
+        ckr_group *g;
+        p->text = ckr__node_text_of(c, p->hyper);
+        if (!p->text) return ckr__dcp_oom(r->d);
+        if (!ckr__map_find(&r->classes, p->text, strlen(p->text), &at)) {
+            at = s->n_groups;
+            g = (ckr_group *)ckr__append(c, &array, &s->n_groups, sizeof *g);
+            s->groups = (ckr_group *)array;
+            if (!g || !ckr__map_put(&r->classes, p->text, strlen(p->text), at, NULL))
+                return ckr__dcp_oom(r->d);
+            memset(g, 0, sizeof *g);
+            g->hyper = p->hyper;
+            g->raw = p->hyper;
+        }
+        p->group = at;
+        s->groups[at].n_params++;
+    }
+    for (i = 0; i < s->n_groups; i++) {
+        s->groups[i].params = CKR__NEW_N(c, const char *, s->groups[i].n_params);
+        if (!s->groups[i].params) return ckr__dcp_oom(r->d);
+        s->groups[i].n_params = 0;
+    }
+    for (i = 0; i < r->n_params; i++) {
+        ckr_group *g = &s->groups[r->params[i].group];
+        g->params[g->n_params++] = r->params[i].name;
+    }
+    return CKR_OK;
+}
+
+/* FQN.SLOT: the longest FQN that has hyper-parameters, since slots may have dots, too. */
+static ckr_result ckr__tt_state(ckr__tt *r, const ckr__dcp_item *x, const char *rest,
+                                ckr_tensor **out)
+{
+    const char *dot = strrchr(rest, '.'), *at = dot, *name, *slot;
+    while (at && !ckr__map_find(&r->names, rest, (size_t)(at - rest), NULL)) {
+        const char *back = at;
+        while (back > rest && back[-1] != '.') back--;
+        at = back > rest ? back - 1 : NULL;
+    }
+    if (at) dot = at;
+    name = dot ? ckr__strndup(r->d->c, rest, (size_t)(dot - rest)) : rest;
+    slot = dot ? ckr__strdup(r->d->c, dot + 1) : "state";
+    if (!name || !slot) return ckr__dcp_oom(r->d);
+    return ckr__dcp_tensor(r->d, x, r->s, name, slot, out);
+}
+
+static ckr_result ckr__tt_tensor(ckr__tt *r, uint64_t i)
+{
+    const ckr__dcp_item *x = &r->d->items[i];
+    const char *rest = ckr__tt_under(r->d, x, "optimizer"), *name = x->fqn;
+    ckr_tensor *made = NULL;
+    ckr_result e;
+    if (rest && !strncmp(rest, "state.", 6)) {
+        e = ckr__tt_state(r, x, rest + 6, &made);
+    } else {
+        const char *model = ckr__tt_under(r->d, x, "model");
+        e = ckr__dcp_tensor(r->d, x, r->s, model ? model : name, "param", &made);
+    }
+    if (e == CKR_OK && made) r->t->item[made->index] = i;
+    return e;
+}
+
+static ckr_result ckr__tt_schedule(ckr__tt *r, int64_t last)
+{
+    ckr__ctx *c = r->d->c;
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, r->s->n_groups);
+    uint64_t i;
+    ckr_result e;
+    if (!hyper || !ckr__node_set(c, d, "last_epoch", ckr__node_int(c, last)))
+        return ckr__dcp_oom(r->d);
+    for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
+    e = ckr__sched_torch(c, d, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL,
+                         &r->s->schedules);
+    if (e == CKR_OK) r->s->n_schedules = 1;
+    return e;
+}
+
+/* A number: Python's, or in old versions a tensor of one element. */
+static bool ckr__tt_number(const ckr_node *n, int64_t *out)
+{
+    return ckr_node_i64(n, out) && *out >= 0;
+}
+
+static ckr_result ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
+{
+    const ckr__dcp *d = r->d;
+    uint64_t i;
+    int64_t v;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < d->n_items && e == CKR_OK; i++) {
+        const ckr__dcp_item *x = &d->items[i];
+        const ckr_node *o = r->t->objects[i];
+        const char *key = ckr__tt_under(d, x, "optimizer");
+        if (!x->bytes) continue;
+        if (key && !strncmp(key, "param_groups.", 13)) {
+            e = ckr__tt_hyper(r, key + 13, r->t->objects[i]);
+            continue;
+        }
+        if (ckr__tt_scheduler(d, x, &key)) {
+            if (!strcmp(key, "last_epoch") && ckr__tt_number(o, &v)) *last = v;
+            continue;
+        }
+        key = ckr__tt_under(d, x, "train_state");
+        if (key && !strcmp(key, "step") && ckr__tt_number(o, &v)) r->s->progress.step = v;
+        else if (key && !strcmp(key, "ntokens_seen") && ckr__tt_number(o, &v)) *tokens = v;
+        else if (!key) key = ckr__tt_under(d, x, "dataloader");
+        if (key && !strcmp(key, "world_size") && ckr__tt_number(o, &v) && v > 0 && v < 1 << 24)
+            r->s->topology.dp = (uint32_t)v;
+        if (!key && !ckr__leftover(d->c, r->s, x->fqn, o)) e = ckr__dcp_oom(d);
+    }
+    return e;
+}
+
+static ckr_result ckr__tt_say(ckr__tt *r, int64_t last, int64_t tokens)
+{
+    ckr_state *s = r->s;
+    char a[32], b[32];
+    ckr_result e = CKR_OK;
+    if (!s->n_groups)
+        e = ckr__dt_note(r->d, s, "CKR_W_MODEL_ONLY", CKR_LOST, ckr__tt_base(r->d->dir), NULL,
+                         "the last save of a run has the model alone: no optimizer, schedule, "
+                         "counters or data streams",
+                         "name an earlier step to go on training");
+    if (tokens >= 0 && s->topology.dp && tokens <= INT64_MAX / (int64_t)s->topology.dp)
+        s->progress.tokens = tokens * (int64_t)s->topology.dp;
+    if (e == CKR_OK && last >= 0 && s->progress.step >= 0 && last != s->progress.step) {
+        snprintf(a, sizeof a, "%lld", (long long)s->progress.step);
+        snprintf(b, sizeof b, "%lld", (long long)last);
+        e = ckr__note(r->d->c, &s->notes, &s->n_notes, "CKR_W_CLOCKS", CKR_EXACT, "last_epoch", a,
+                      b, "the schedule's clock is not the run's step", NULL)
+                ? CKR_OK
+                : ckr__dcp_oom(r->d);
+    }
+    return e;
+}
+
+static ckr_result ckr__tt_parts(ckr__tt *r)
+{
+    int64_t last = -1, tokens = -1;
+    uint64_t i;
+    ckr_result e = ckr__tt_objects(r, &last, &tokens);
+    if (e == CKR_OK) e = ckr__tt_groups(r);
+    for (i = 0; i < r->d->n_items && e == CKR_OK; i++)
+        if (!r->d->items[i].bytes) e = ckr__tt_tensor(r, i);
+    if (e == CKR_OK && last >= 0) e = ckr__tt_schedule(r, last);
+    if (r->s->progress.step < 0 && !r->s->n_groups)
+        ckr__tt_step_dir(ckr__tt_base(r->d->dir), &r->s->progress.step);
+    return e == CKR_OK ? ckr__tt_say(r, last, tokens) : e;
+}
+
+static ckr_result ckr__tt_read(ckr__dcp *d, ckr__dt *t, ckr_state *s)
+{
+    ckr__tt r;
+    ckr_result e;
+    memset(&r, 0, sizeof r);
+    r.d = d;
+    r.t = t;
+    r.s = s;
+    r.names.c = r.classes.c = d->c;
+    s->dialect = "torchtitan";
+    e = ckr__tt_parts(&r);
+    ckr__map_free(&r.names);
+    ckr__map_free(&r.classes);
+    return e;
+}
+
+/* >>torchtitan.runs ----------------------------------------------------------- */
+/* Which step of a run: the newest that has the run's counters, so that training can go on; without
+   any such, the newest. */
+
+/* Does a file hold this text? Read in windows that overlap. */
+static ckr_result ckr__tt_mentions(ckr__ctx *c, const char *path, const char *text, bool *yes)
+{
+    const size_t cap = (size_t)1 << 16, n = strlen(text);
+    uint8_t *buf = (uint8_t *)ckr__heap_alloc(c, cap);
+    void *file = NULL;
+    uint64_t size = 0, at;
+    size_t i, got;
+    int32_t sys = buf ? c->env.io.open_fn(c->env.io.user, path, false, &file, &size) : 0;
+    *yes = false;
+    for (at = 0; buf && !sys && at < size && !*yes; at += got - n + 1) {
+        got = size - at < cap ? (size_t)(size - at) : cap;
+        sys = c->env.io.read_fn(c->env.io.user, file, at, buf, got);
+        for (i = 0; !sys && i + n <= got && !*yes; i++)
+            *yes = buf[i] == (uint8_t)*text && !memcmp(buf + i, text, n);
+        if (at + got >= size) break;
+    }
+    if (file) c->env.io.close_fn(c->env.io.user, file);
+    ckr__heap_free(c, buf, cap);
+    if (!buf) return CKR_E_NOMEM;
+    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys) : CKR_OK;
+}
+
+/* 0: nothing to load, 1: a model, 2: all there is to go on with. */
+static ckr_result ckr__tt_rate(ckr__ctx *c, const char *dir, int *rate)
+{
+    ckr__dcp_look l;
+    bool yes = false;
+    const char *path = ckr__path_join(c, dir, ".metadata");
+    ckr_result r = path ? ckr__dcp_look_in(c, dir, &l) : c->err->code;
+    *rate = 0;
+    if (r != CKR_OK) return r;
+    if (l.metadata) r = ckr__tt_mentions(c, path, "train_state.step", &yes);
+    *rate = yes ? 2 : l.metadata || l.n_ranks || l.sharded ? 1 : 0;
+    return r;
+}
+
+static ckr_result ckr__tt_newest(ckr__ctx *c, const char *run, const char **best)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    int64_t v, top = -1;
+    int rate, top_rate = 0;
+    ckr_result r = ckr__dir_list(c, run, &l);
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *dir;
+        if (!l.items[i]->is_dir || !ckr__tt_step_dir(l.items[i]->name, &v)) continue;
+        dir = ckr__path_join(c, run, l.items[i]->name);
+        if (!dir) return c->err->code;
+        r = ckr__tt_rate(c, dir, &rate);
+        if (r != CKR_OK || !rate || rate < top_rate || (rate == top_rate && v <= top)) continue;
+        *best = dir;
+        top = v;
+        top_rate = rate;
+    }
+    return r;
+}
+
+/* Later steps that were passed over are named. */
+static ckr_result ckr__tt_passed(ckr__dcp *d, ckr_state *s)
+{
+    const char *base = ckr__tt_base(d->dir), *up;
+    ckr__dirlist l;
+    int64_t own, v;
+    uint64_t i;
+    int rate;
+    ckr_result r;
+    if (!ckr__tt_step_dir(base, &own) || base == d->dir) return CKR_OK;
+    up = ckr__strndup(d->c, d->dir, (size_t)(base - d->dir));
+    if (!up) return ckr__dcp_oom(d);
+    r = ckr__dir_list(d->c, up, &l);
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *dir = ckr__path_join(d->c, up, l.items[i]->name);
+        if (!dir) return ckr__dcp_oom(d);
+        if (!l.items[i]->is_dir || !ckr__tt_step_dir(l.items[i]->name, &v) || v <= own) continue;
+        r = ckr__tt_rate(d->c, dir, &rate);
+        if (r == CKR_OK && rate < 2)
+            r = ckr__dt_note(d, s, "CKR_NEWER_STEP", CKR_EXACT, l.items[i]->name, NULL,
+                             rate ? "this later step has the model alone, and torchtitan would "
+                                    "choose it and fail"
+                                  : "this later step is no whole checkpoint",
+                             "set checkpoint.load_step to the step that is meant, or move the "
+                             "other away");
+    }
+    return r;
+}
+
+/* >>torch_dcp.read ------------------------------------------------------------ */
+
 static ckr_result ckr__dt_read_all(ckr__dcp *d, ckr_state *s, bool plain)
 {
     ckr__dt *t = CKR__NEW(d->c, ckr__dt);
@@ -23674,33 +24116,48 @@ static ckr_result ckr__dt_read_all(ckr__dcp *d, ckr_state *s, bool plain)
     if (!t->item) return ckr__dcp_oom(d);
     s->dialect = "dcp";
     s->dialect_data = t;
-    (void)plain;
     r = ckr__dt_transforms(d, s);
     if (r == CKR_OK) r = ckr__dt_objects(d, t);
-    return r == CKR_OK ? ckr__dt_plain(d, t, s) : r;
+    if (r != CKR_OK) return r;
+    if (plain) return ckr__dt_plain(d, t, s);
+    r = ckr__tt_read(d, t, s);
+    return r == CKR_OK ? ckr__tt_passed(d, s) : r;
 }
 
 static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
                                ckr_state *s)
 {
+    const char *told = desc ? desc->dialect : NULL;
     ckr__dcp *d;
     ckr_result r = ckr__dcp_open(c, dir, &d);
     s->format = CKR_FORMAT_DCP;
     if (r == CKR_OK)
-        r = ckr__dt_read_all(d, s, desc && desc->dialect && !strcmp(desc->dialect, "dcp"));
+        r = ckr__dt_read_all(d, s, told ? !strcmp(told, "dcp") : !ckr__tt_is(d));
     ckr__dcp_close(d);
     return r;
 }
 
-/* A directory with metadata, or with files that wait for it. */
+/* A directory with metadata, or with files that wait for it; or of a run, whose steps are such. */
 static ckr_result ckr__dt_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
+    const char *best = NULL, *sub;
     ckr__dcp_look l;
     ckr_result r;
     *mine = false;
     *dir = path;
+    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
     r = ckr__dcp_look_in(c, path, &l);
-    *mine = r == CKR_OK && (l.metadata || l.n_ranks || l.n_data || l.unfinished || l.shards);
+    *mine = r == CKR_OK &&
+            (l.metadata || l.n_ranks || l.n_data || l.unfinished || l.shards || l.sharded);
+    if (r != CKR_OK || *mine) return r;
+    r = ckr__tt_newest(c, path, &best);
+    if (r == CKR_OK && !best && ckr__nt_has(c, path, "checkpoint", CKR_FILE_DIR)) {
+        sub = ckr__path_join(c, path, "checkpoint");
+        if (!sub) return c->err->code;
+        r = ckr__tt_newest(c, sub, &best);
+    }
+    *mine = best != NULL;
+    if (best) *dir = best;
     return r;
 }
 
@@ -23714,6 +24171,8 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
                : c->err->code;
 }
 
+static const ckr__dialect ckr__torchtitan = { "torchtitan", NULL, ckr__dt_probe, ckr__dt_read,
+                                              ckr__dt_emit };
 static const ckr__dialect ckr__dcp_dialect = { "dcp", NULL, ckr__dt_probe, ckr__dt_read,
                                                ckr__dt_emit };
 
@@ -23721,7 +24180,7 @@ static const ckr__dialect ckr__dcp_dialect = { "dcp", NULL, ckr__dt_probe, ckr__
 
 static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__hf_trainer,
                                                     &ckr__accelerate, &ckr__sana,
-                                                    &ckr__dcp_dialect,
+                                                    &ckr__torchtitan, &ckr__dcp_dialect,
                                                     &ckr__plain_safetensors, &ckr__plain_torch};
 
 static const ckr__dialect *ckr__dialect_find(const char *name)
@@ -30268,17 +30727,17 @@ static ckr_result ckr__crc_files(ckr__checker *k, ckr__crc_jobs *j)
 {
     const ckr__ctx *from = &k->ckpt->ctx;
     bool *sliced = CKR__NEW_N(&k->c, bool, from->n_files);
+    uint32_t *file = CKR__NEW_N(&k->c, uint32_t, from->n_files), n;
     uint64_t i;
-    uint32_t n, file;
-    ckr_result r = sliced ? CKR_OK : k->c.err->code;
+    ckr_result r = sliced && file ? CKR_OK : k->c.err->code;
     for (i = 0; i < from->n_slices && r == CKR_OK; i++) sliced[from->slices[i].file] = true;
     for (n = 0; n < from->n_files && r == CKR_OK; n++) {
-        r = ckr__file_open(&k->c, from->files[n].path, &file);
+        r = ckr__file_open(&k->c, from->files[n].path, &file[n]);
         if (r == CKR_OK && !sliced[n])
-            r = ckr__crc_collect(k, j, file, 0, k->c.files[file].size);
+            r = ckr__crc_collect(k, j, file[n], 0, k->c.files[file[n]].size);
     }
     for (i = 0; i < from->n_slices && r == CKR_OK; i++)
-        r = ckr__crc_collect(k, j, from->slices[i].file, from->slices[i].offset,
+        r = ckr__crc_collect(k, j, file[from->slices[i].file], from->slices[i].offset,
                              from->slices[i].size);
     return r;
 }
