@@ -16415,17 +16415,41 @@ struct ckr_entry {
     uint64_t       n_ops;
 };
 
+struct ckr__out_index;
+
 typedef struct ckr__out_file {
     const char  *path;         /* relative to the output                                */
-    ckr_format   format;       /* TORCH_ZIP, SAFETENSORS, or TEXT                       */
+    ckr_format   format;       /* TORCH_ZIP, SAFETENSORS, TEXT, DCP (parts or an index)  */
     ckr_node    *root;         /* TORCH_ZIP: any tree; SAFETENSORS: dict name -> ENTRY   */
     ckr_node    *metadata;     /* SAFETENSORS: dict str -> str, or NULL: no __metadata__ */
     const void  *text;
     uint64_t     n_text;
     ckr_entry  **entries;      /* every ENTRY of root, in the order of appearance       */
     uint64_t     n_entries;
+    struct ckr__out_file **parts;      /* DCP: torch archives, one behind the other      */
+    uint64_t     n_parts, at, size;    /* of a part: where it lies in its file, once that
+                                          has an image                                   */
+    const struct ckr__out_index *index;        /* DCP: what lies where in such files     */
     void        *image;        /* of the container writer                               */
 } ckr__out_file;
+
+/* What torch.distributed.checkpoint's metadata says. Files that have an index come behind those
+   that it tells of. */
+typedef struct ckr__out_chunk {
+    const int64_t *start, *count;
+    const ckr__out_file *file, *part;
+} ckr__out_chunk;
+typedef struct ckr__out_item {
+    const char          *fqn;
+    const ckr__dcp_part *path;         /* NULL: fqn alone                                */
+    uint32_t             n_path, n_dims;
+    bool                 bytes;        /* an object: one chunk without axes              */
+    ckr_dtype            dtype;
+    const int64_t       *shape;
+    ckr__out_chunk      *chunks;
+    uint64_t             n_chunks;
+} ckr__out_item;
+typedef struct ckr__out_index { ckr__out_item **items; uint64_t n_items; } ckr__out_index;
 
 typedef struct ckr__out {
     ckr__ctx       *c;
@@ -16447,6 +16471,34 @@ static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_forma
     f->format = format;
     *place = f;
     return f;
+}
+
+/* One more archive in a file of several. Its entries become the file's when it is complete. */
+static ckr__out_file *ckr__out_part_add(ckr__ctx *c, ckr__out_file *f)
+{
+    ckr__out_file *p = CKR__NEW(c, ckr__out_file), **place;
+    void *array = f->parts;
+    if (!p) return NULL;
+    place = (ckr__out_file **)ckr__append(c, &array, &f->n_parts, sizeof *f->parts);
+    f->parts = (ckr__out_file **)array;
+    if (!place) return NULL;
+    p->path = "archive";
+    p->format = CKR_FORMAT_TORCH_ZIP;
+    *place = p;
+    return p;
+}
+
+static bool ckr__out_part_done(ckr__ctx *c, ckr__out_file *f, const ckr__out_file *part)
+{
+    uint64_t i;
+    for (i = 0; i < part->n_entries; i++) {
+        void *array = f->entries;
+        ckr_entry **place = (ckr_entry **)ckr__append(c, &array, &f->n_entries, sizeof *place);
+        f->entries = (ckr_entry **)array;
+        if (!place) return false;
+        *place = part->entries[i];
+    }
+    return true;
 }
 
 /* An ENTRY node for the file's tree. NULL sets the error (also when the size overflows). */
@@ -24161,14 +24213,327 @@ static ckr_result ckr__dt_probe(ckr__ctx *c, const char *path, const char **dir,
     return r;
 }
 
+/* >>dcp.emit ------------------------------------------------------------------ */
+/* Describing a directory of section dcp: one data file a rank, tensors in slices, objects where
+   there is least so far, the index last.
+
+     ckr__dcp_out_init      ranks, directory
+     ckr__dcp_out_item      a tensor's name, dtype and shape; then for each chunk
+     ckr__dcp_out_box       its box and rank: an entry of the box's shape, to be bound
+     ckr__dcp_out_tensor    all of this for a tensor of the state, cut evenly along axis 0
+     ckr__dcp_out_object    an object
+     ckr__dcp_out_end       the metadata                                                       */
+
+typedef struct ckr__dcp_out {
+    ckr__ctx       *c;
+    ckr__out       *out;
+    const char     *dir;       /* of the files in the output, "" or with a slash at its end  */
+    uint32_t        ranks;
+    ckr__out_file **files;     /* by rank; NULL: nothing in it yet                           */
+    uint64_t       *load;      /* bytes by rank                                              */
+    ckr__out_index *index;
+    uint32_t       *heap;      /* ranks, the one with least first                            */
+    uint64_t        total;
+} ckr__dcp_out;
+
+static ckr_result ckr__dcp_out_oom(const ckr__dcp_out *w)
+{
+    return w->c->err->code != CKR_OK ? w->c->err->code : CKR_E_NOMEM;
+}
+
+static ckr_result ckr__dcp_out_init(ckr__dcp_out *w, ckr__ctx *c, ckr__out *out, uint32_t ranks,
+                                    const char *dir)
+{
+    uint32_t i;
+    memset(w, 0, sizeof *w);
+    w->c = c;
+    w->out = out;
+    w->dir = dir;
+    w->ranks = ranks ? ranks : 1;
+    w->files = CKR__NEW_N(c, ckr__out_file *, w->ranks);
+    w->load = CKR__NEW_N(c, uint64_t, w->ranks);
+    w->heap = CKR__NEW_N(c, uint32_t, w->ranks);
+    w->index = CKR__NEW(c, ckr__out_index);
+    if (!w->files || !w->load || !w->heap || !w->index) return ckr__dcp_out_oom(w);
+    for (i = 0; i < w->ranks; i++) w->heap[i] = i;
+    return CKR_OK;
+}
+
+static bool ckr__dcp_lighter(const ckr__dcp_out *w, uint32_t a, uint32_t b)
+{
+    return w->load[a] < w->load[b] || (w->load[a] == w->load[b] && a < b);
+}
+
+/* The rank with least; `bytes` go there. The heap is in order while only this adds to loads; chunks
+   that are placed elsewhere make it a good guess. */
+static uint32_t ckr__dcp_lightest(ckr__dcp_out *w, uint64_t bytes)
+{
+    const uint32_t rank = w->heap[0];
+    uint32_t i = 0, k;
+    w->load[rank] += bytes;
+    for (;;) {
+        k = 2 * i + 1;
+        if (k >= w->ranks) break;
+        if (k + 1 < w->ranks && ckr__dcp_lighter(w, w->heap[k + 1], w->heap[k])) k++;
+        if (!ckr__dcp_lighter(w, w->heap[k], w->heap[i])) break;
+        w->heap[i] ^= w->heap[k];
+        w->heap[k] ^= w->heap[i];
+        w->heap[i] ^= w->heap[k];
+        i = k;
+    }
+    return rank;
+}
+
+static ckr__out_file *ckr__dcp_out_part(ckr__dcp_out *w, uint32_t rank)
+{
+    if (!w->files[rank]) {
+        const char *path = ckr__printf(w->c, "%s__%u_0.distcp", w->dir, (unsigned)rank);
+        w->files[rank] = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
+    }
+    return w->files[rank] ? ckr__out_part_add(w->c, w->files[rank]) : NULL;
+}
+
+/* path NULL: the name is the key of one dict. Strings are kept, not copied. */
+static ckr__out_item *ckr__dcp_out_item(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
+                                        uint32_t n_path, ckr_dtype dtype, uint32_t n_dims,
+                                        const int64_t *shape)
+{
+    ckr__out_item *x = CKR__NEW(w->c, ckr__out_item), **place;
+    void *array = w->index->items;
+    if (!x || !fqn) return NULL;
+    place = (ckr__out_item **)ckr__append(w->c, &array, &w->index->n_items, sizeof *place);
+    w->index->items = (ckr__out_item **)array;
+    if (!place) return NULL;
+    *place = x;
+    x->fqn = fqn;
+    x->path = path;
+    x->n_path = n_path;
+    x->dtype = dtype;
+    x->n_dims = n_dims;
+    x->shape = shape;
+    return x;
+}
+
+static ckr__out_chunk *ckr__dcp_out_chunk(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank)
+{
+    void *array = x->chunks;
+    ckr__out_chunk *k = (ckr__out_chunk *)ckr__append(w->c, &array, &x->n_chunks, sizeof *k);
+    x->chunks = (ckr__out_chunk *)array;
+    if (!k) return NULL;
+    memset(k, 0, sizeof *k);
+    k->part = ckr__dcp_out_part(w, rank);
+    k->file = w->files[rank];
+    return k->part ? k : NULL;
+}
+
+/* The entry of one chunk; `start` and `count` are copied. NULL sets the error. */
+static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank,
+                                   const int64_t *start, const int64_t *count)
+{
+    ckr__out_chunk *k = ckr__dcp_out_chunk(w, x, rank);
+    int64_t *v = CKR__NEW_N(w->c, int64_t, 2 * (uint64_t)x->n_dims);
+    ckr__out_file *part;
+    if (!k || !v) return NULL;
+    if (x->n_dims) {
+        memcpy(v, start, x->n_dims * sizeof *v);
+        memcpy(v + x->n_dims, count, x->n_dims * sizeof *v);
+    }
+    k->start = v;
+    k->count = v + x->n_dims;
+    part = w->files[rank]->parts[w->files[rank]->n_parts - 1];
+    part->root = ckr__entry_new(w->c, part, x->fqn, x->dtype, x->n_dims, k->count);
+    if (!part->root || !ckr__out_part_done(w->c, w->files[rank], part)) return NULL;
+    return part->root->u.entry;
+}
+
+/* One box of a tensor of the state. */
+static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t,
+                               uint32_t rank, const int64_t *start, const int64_t *count)
+{
+    ckr_entry *e = ckr__dcp_out_box(w, x, rank, start, count);
+    ckr__block *b = ckr__block_new(w->c, t->n_dims, 1);
+    int64_t numel;
+    if (!e || !b || !ckr__numel(t->n_dims, count, &numel)) return false;
+    if (t->n_dims) {
+        memcpy(b->shape, count, t->n_dims * sizeof *count);
+        memcpy(b->pairs[0].count, count, t->n_dims * sizeof *count);
+        memcpy(b->pairs[0].global, start, t->n_dims * sizeof *start);
+    }
+    return ckr__bind_flat(w->c, e, t, false, b, 0, numel, 0);
+}
+
+/* Over `n` ranks from `first` on, along axis 0 as torch.chunk cuts; what has no axis, or fewer rows
+   than two, lies whole where there is least. */
+static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
+                                      uint32_t n_path, const ckr_tensor *t, ckr_dtype dtype,
+                                      uint32_t first, uint32_t n)
+{
+    ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, dtype, t->n_dims, t->shape);
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], rows, step, numel, bytes;
+    uint32_t i;
+    if (!x || !ckr__numel(t->n_dims, t->shape, &numel)) return ckr__dcp_out_oom(w);
+    memset(start, 0, sizeof start);
+    if (t->n_dims) memcpy(count, t->shape, t->n_dims * sizeof *count);
+    rows = t->n_dims ? t->shape[0] : 1;
+    bytes = numel * (int64_t)ckr_dtype_size(dtype);
+    if (rows < 2 || n < 2 || numel == 0) {
+        i = n == w->ranks ? ckr__dcp_lightest(w, (uint64_t)bytes) : first;
+        return ckr__dcp_out_bound(w, x, t, i, start, count) ? CKR_OK : ckr__dcp_out_oom(w);
+    }
+    step = (rows + (int64_t)n - 1) / (int64_t)n;
+    for (i = 0; start[0] < rows; i++, start[0] += step) {
+        count[0] = ckr__min_i64(step, rows - start[0]);
+        w->load[first + i] += (uint64_t)(bytes / rows * count[0]);
+        if (!ckr__dcp_out_bound(w, x, t, first + i, start, count)) return ckr__dcp_out_oom(w);
+    }
+    return CKR_OK;
+}
+
+/* An object; its tensors are copied with it. */
+static ckr_result ckr__dcp_out_object(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
+                                      uint32_t n_path, const ckr_node *node)
+{
+    const uint32_t rank = ckr__dcp_lightest(w, 1200);
+    ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, CKR_DTYPE_NONE, 0, NULL);
+    ckr__out_chunk *k = x ? ckr__dcp_out_chunk(w, x, rank) : NULL;
+    ckr__out_file *part;
+    if (!k) return ckr__dcp_out_oom(w);
+    x->bytes = true;
+    part = w->files[rank]->parts[w->files[rank]->n_parts - 1];
+    part->root = ckr__copy_tree(w->c, part, node, NULL);
+    return part->root && ckr__out_part_done(w->c, w->files[rank], part) ? CKR_OK
+                                                                        : ckr__dcp_out_oom(w);
+}
+
+static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
+{
+    const char *path = ckr__printf(w->c, "%s.metadata", w->dir);
+    ckr__out_file *f = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
+    if (!f) return ckr__dcp_out_oom(w);
+    f->index = w->index;
+    return CKR_OK;
+}
+
+/* >>torch_dcp.emit ------------------------------------------------------------ */
+
+typedef struct ckr__de {       /* writing                                                */
+    ckr__dcp_out      w;
+    ckr__out         *out;
+    ckr__ctx         *c;
+    const ckr_state  *s;
+    const ckr_target *t;
+    const ckr__dt    *dt;      /* the source is of this format; or NULL                  */
+    ckr_note        **notes;
+    uint64_t         *n_notes;
+    uint32_t          ranks, stages;
+    bool              refused;
+} ckr__de;
+
+static ckr_result ckr__de_say(ckr__de *x, const char *code, ckr_severity severity,
+                              const char *subject, const char *old_value, const char *new_value,
+                              const char *reason, const char *remedy)
+{
+    if (severity == CKR_ERROR) x->refused = true;
+    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, old_value, new_value,
+                     reason, remedy)
+               ? CKR_OK
+               : x->c->err->code;
+}
+
+static bool ckr__dt_source(const ckr_state *s)
+{
+    return s->dialect_data && (!strcmp(s->dialect, "dcp") || !strcmp(s->dialect, "torchtitan"));
+}
+
+static bool ckr__de_params(const ckr_tensor *t)
+{
+    return !strcmp(t->slot, "param") || !strcmp(t->slot, "ema");
+}
+
+static ckr_result ckr__de_dtype(ckr__de *x, const ckr_tensor *t, ckr_dtype *out)
+{
+    *out = t->dtype;
+    if (strcmp(t->slot, "param") != 0 || x->t->dtype == CKR_DTYPE_NONE ||
+        x->t->dtype == t->dtype || !ckr__is_float(t->dtype))
+        return CKR_OK;
+    *out = x->t->dtype;
+    return ckr__de_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
+                       ckr_dtype_name(*out), "--dtype", NULL);
+}
+
+/* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. */
+static ckr_result ckr__de_tensors(ckr__de *x)
+{
+    const uint32_t per = x->ranks / x->stages;
+    uint64_t i, total = 0, done = 0;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < x->s->n_tensors; i++) {
+        int64_t n = 0;
+        (void)ckr__numel(x->s->tensors[i]->n_dims, x->s->tensors[i]->shape, &n);
+        total += (uint64_t)n + 1;
+    }
+    for (i = 0; i < x->s->n_tensors && r == CKR_OK; i++) {
+        const ckr_tensor *t = x->s->tensors[i];
+        const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
+        const ckr__dcp_item *it = x->dt ? &x->dt->d->items[x->dt->item[t->index]] : NULL;
+        ckr_dtype dtype;
+        int64_t n = 0;
+        (void)ckr__numel(t->n_dims, t->shape, &n);
+        done += (uint64_t)n + 1;
+        if ((x->t->without & CKR_PARAMS) && ckr__de_params(t)) continue;
+        if ((x->t->without & CKR_OPTIMIZER) && !ckr__de_params(t)) continue;
+        if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
+        r = ckr__de_dtype(x, t, &dtype);
+        if (r == CKR_OK)
+            r = ckr__dcp_out_tensor(&x->w, it ? it->fqn : ckr__plain_name(x->c, t),
+                                    it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
+                                    stage * per, per);
+    }
+    return r;
+}
+
+/* The objects of a plain state dict are as they were. */
+static ckr_result ckr__de_objects(ckr__de *x)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; x->dt && i < x->dt->n_items && r == CKR_OK; i++) {
+        const ckr__dcp_item *it = &x->dt->d->items[i];
+        if (it->bytes && x->dt->objects[i])
+            r = ckr__dcp_out_object(&x->w, it->fqn, it->path, it->n_path, x->dt->objects[i]);
+    }
+    return r;
+}
+
+static ckr_result ckr__de_run(ckr__de *x)
+{
+    ckr_result r = ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "");
+    if (r == CKR_OK) r = ckr__de_objects(x);
+    if (r == CKR_OK) r = ckr__de_tensors(x);
+    return r == CKR_OK ? ckr__dcp_out_end(&x->w) : r;
+}
+
 static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                                ckr_note **notes, uint64_t *n_notes)
 {
-    (void)s; (void)t; (void)out;
-    return ckr__note(c, notes, n_notes, "CKR_E_NOT_YET", CKR_ERROR, NULL, NULL, NULL, "not yet",
-                     NULL)
-               ? CKR_OK
-               : c->err->code;
+    ckr__de x;
+    ckr_result r;
+    memset(&x, 0, sizeof x);
+    x.c = c;
+    x.s = s;
+    x.t = t;
+    x.notes = notes;
+    x.n_notes = n_notes;
+    x.dt = ckr__dt_source(s) ? (const ckr__dt *)s->dialect_data : NULL;
+    x.ranks = t->topology.ranks ? t->topology.ranks : 1;
+    x.stages = t->topology.pp ? t->topology.pp : 1;
+    x.out = out;
+    if (x.ranks > 1 << 20)
+        return ckr__de_say(&x, "CKR_E_RANKS", CKR_ERROR, "ranks", NULL, NULL,
+                           "more than a million data files", "--ranks N");
+    r = ckr__de_run(&x);
+    if (r == CKR_OK && !x.dt && !t->slots) r = ckr__plain_losses(c, s, notes, n_notes);
+    return r;
 }
 
 static const ckr__dialect ckr__torchtitan = { "torchtitan", NULL, ckr__dt_probe, ckr__dt_read,
@@ -25180,6 +25545,8 @@ typedef struct ckr__image {
     uint64_t     n_records;
     const char  *root;                 /* its folder                                   */
     uint64_t     name_hash;            /* of its records' names                        */
+    struct ckr__image **parts;         /* of a file of archives: their segments are its own */
+    uint64_t     n_parts;
 } ckr__image;
 
 typedef struct ckr__packer {
@@ -25758,6 +26125,45 @@ static ckr_result ckr__pack_safetensors(ckr__packer *p)
     return r;
 }
 
+/* Archives one behind the other ------------------------------------------------- */
+
+static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **out);
+static ckr_result ckr__pack_index(ckr__packer *p);
+
+/* Every part is laid out by itself; then its segments and entries move to where it lies. */
+static ckr_result ckr__pack_parts(ckr__packer *p)
+{
+    ckr__image *img = p->img;
+    uint64_t i, k, n = 0;
+    ckr_result r = CKR_OK;
+    img->parts = CKR__NEW_N(p->c, ckr__image *, p->f->n_parts);
+    if (!img->parts) return p->c->err->code;
+    for (i = 0; i < p->f->n_parts && r == CKR_OK; i++) {
+        r = ckr__image_make(p->c, p->f->parts[i], &img->parts[i]);
+        if (r == CKR_OK) n += img->parts[i]->n_segs;
+    }
+    if (r != CKR_OK) return r;
+    img->n_parts = p->f->n_parts;
+    img->segs = CKR__NEW_N(p->c, ckr__seg, n);
+    if (!img->segs) return p->c->err->code;
+    for (i = 0; i < img->n_parts; i++) {
+        ckr__out_file *part = p->f->parts[i];
+        const ckr__image *x = img->parts[i];
+        part->at = img->size;
+        part->size = x->size;
+        if (!ckr__range_ok(img->size, x->size, INT64_MAX))
+            return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, NULL,
+                             NULL);
+        for (k = 0; k < x->n_segs; k++) {
+            img->segs[img->n_segs] = x->segs[k];
+            img->segs[img->n_segs++].offset += part->at;
+        }
+        for (k = 0; k < part->n_entries; k++) part->entries[k]->offset += part->at;
+        img->size += x->size;
+    }
+    return CKR_OK;
+}
+
 /* Any file --------------------------------------------------------------------- */
 
 static ckr_result ckr__pack_text(ckr__packer *p)
@@ -25777,7 +26183,7 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     *out = NULL;
     p.c = p.lit.c = c;
     p.f = f;
-    if (!f->path || (f->format != CKR_FORMAT_TEXT && !f->root))
+    if (!f->path || (f->format != CKR_FORMAT_TEXT && f->format != CKR_FORMAT_DCP && !f->root))
         return ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
                          "a file without path or tree");
     p.img = CKR__NEW(c, ckr__image);
@@ -25786,6 +26192,7 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     case CKR_FORMAT_TORCH_ZIP:   r = ckr__pack_torch(&p); break;
     case CKR_FORMAT_SAFETENSORS: r = ckr__pack_safetensors(&p); break;
     case CKR_FORMAT_TEXT:        r = ckr__pack_text(&p); break;
+    case CKR_FORMAT_DCP:         r = f->index ? ckr__pack_index(&p) : ckr__pack_parts(&p); break;
     default:
         r = ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
                       "no format that can be written");
@@ -25793,9 +26200,9 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     }
     ckr__buf_free(&p.lit);
     if (r != CKR_OK) return r;
-    p.img->late = (uint8_t *)ckr__arena_n(c, p.late, 1);
-    if (!p.img->late) return c->err->code;
-    for (i = 0; i < p.img->n_segs; i++)
+    p.img->late = p.img->n_parts ? NULL : (uint8_t *)ckr__arena_n(c, p.late, 1);
+    if (!p.img->late && !p.img->n_parts) return c->err->code;
+    for (i = 0; i < p.img->n_segs && p.img->late; i++)
         if (p.img->segs[i].late) {
             p.img->segs[i].bytes = p.img->late + at;
             at += p.img->segs[i].size;
@@ -25811,8 +26218,7 @@ static void ckr__image_descriptor(const ckr__seg *seg, uint8_t *out)
     ckr__pack_zip_descriptor(out, (uint32_t)seg->size, seg->entry->crc, seg->entry->n_bytes);
 }
 
-/* Every entry's crc is known: fills all late segments. */
-static void ckr__image_finish(ckr__image *img)
+static void ckr__image_finish_one(ckr__image *img)
 {
     uint8_t *o = img->late;
     uint64_t i;
@@ -25823,6 +26229,166 @@ static void ckr__image_finish(ckr__image *img)
         else ckr__pack_torch_tail(img, s->offset, o);
         o += s->size;
     }
+}
+
+/* Every entry's crc is known: fills all late segments. */
+static void ckr__image_finish(ckr__image *img)
+{
+    uint64_t i;
+    for (i = 0; i < img->n_parts; i++) ckr__image_finish_one(img->parts[i]);
+    if (!img->n_parts) ckr__image_finish_one(img);
+}
+
+/* >>write.dcp ----------------------------------------------------------------- */
+/* `.metadata` from an index: protocol 2, the classes where torch has them since 2.3, no path, no
+   identifier and no time in it, so that equal checkpoints are equal files. */
+
+#define CKR__DCP_CLASSES "torch.distributed.checkpoint.metadata"
+
+/* A new object of a class; its attributes follow as a dict that ends with "ub". */
+static void ckr__index_begin(ckr__pickler *p, const char *module, const char *name)
+{
+    ckr__pickler_class(p, module, name);
+    ckr__pickler_op(p, ")\x81}(");
+}
+
+static void ckr__index_size(ckr__pickler *p, uint32_t n, const int64_t *v)
+{
+    ckr__pickler_class(p, "torch", "Size");
+    ckr__pickler_dims(p, n, v);
+    ckr__pickler_op(p, "\x85R");
+}
+
+/* (dtype, layout, requires_grad, memory format, pinned) */
+static void ckr__index_properties(ckr__pickler *p, ckr_dtype dtype)
+{
+    ckr__pickler_class(p, CKR__DCP_CLASSES, "TensorProperties");
+    ckr__pickler_op(p, ")\x81(");
+    ckr__pickler_class(p, "torch", ckr_dtype_name(dtype));
+    ckr__pickler_class(p, "torch.serialization", "_get_layout");
+    ckr__pickler_word(p, "torch.strided");
+    ckr__pickler_op(p, "\x85R\x89");
+    ckr__pickler_class(p, CKR__DCP_CLASSES, "_MEM_FORMAT_ENCODING");
+    ckr__pickler_int(p, 0);
+    ckr__pickler_op(p, "\x85R\x89tb");
+}
+
+static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
+{
+    uint64_t i;
+    ckr__index_begin(p, CKR__DCP_CLASSES, "TensorStorageMetadata");
+    ckr__pickler_word(p, "properties");
+    ckr__index_properties(p, x->dtype);
+    ckr__pickler_word(p, "size");
+    ckr__index_size(p, x->n_dims, x->shape);
+    ckr__pickler_word(p, "chunks");
+    ckr__pickler_op(p, "](");
+    for (i = 0; i < x->n_chunks; i++) {
+        ckr__index_begin(p, CKR__DCP_CLASSES, "ChunkStorageMetadata");
+        ckr__pickler_word(p, "offsets");
+        ckr__index_size(p, x->n_dims, x->chunks[i].start);
+        ckr__pickler_word(p, "sizes");
+        ckr__index_size(p, x->n_dims, x->chunks[i].count);
+        ckr__pickler_op(p, "ub");
+    }
+    ckr__pickler_op(p, "eub");
+}
+
+static void ckr__index_state(ckr__pickler *p, const ckr__out_index *x)
+{
+    uint64_t i;
+    ckr__pickler_word(p, "state_dict_metadata");
+    ckr__pickler_op(p, "}(");
+    for (i = 0; i < x->n_items; i++) {
+        ckr__pickler_word(p, x->items[i]->fqn);
+        if (!x->items[i]->bytes) {
+            ckr__index_tensor(p, x->items[i]);
+            continue;
+        }
+        ckr__pickler_class(p, CKR__DCP_CLASSES, "BytesStorageMetadata");
+        ckr__pickler_op(p, ")\x81");
+    }
+    ckr__pickler_op(p, "u");
+}
+
+static void ckr__index_planner(ckr__pickler *p, const ckr__out_index *x)
+{
+    uint64_t i;
+    uint32_t k;
+    ckr__pickler_word(p, "planner_data");
+    ckr__pickler_op(p, "}(");
+    for (i = 0; i < x->n_items; i++) {
+        const ckr__out_item *it = x->items[i];
+        ckr__pickler_word(p, it->fqn);
+        ckr__pickler_op(p, "(");
+        if (!it->path) ckr__pickler_word(p, it->fqn);
+        for (k = 0; it->path && k < it->n_path; k++) {
+            if (it->path[k].key) ckr__pickler_word(p, it->path[k].key);
+            else ckr__pickler_int(p, it->path[k].index);
+        }
+        ckr__pickler_op(p, "t");
+    }
+    ckr__pickler_op(p, "u");
+}
+
+static void ckr__index_place(ckr__pickler *p, const ckr__out_item *x, uint64_t i)
+{
+    const ckr__out_chunk *k = &x->chunks[i];
+    ckr__index_begin(p, CKR__DCP_CLASSES, "MetadataIndex");
+    ckr__pickler_word(p, "fqn");
+    ckr__pickler_word(p, x->fqn);
+    ckr__pickler_word(p, "index");
+    if (x->bytes) {
+        ckr__pickler_op(p, "N");
+    } else {
+        ckr__pickler_int(p, (int64_t)i);
+        ckr__pickler_word(p, "offset");
+        ckr__index_size(p, x->n_dims, k->start);
+    }
+    ckr__pickler_op(p, "ub");
+    ckr__index_begin(p, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
+    ckr__pickler_word(p, "relative_path");
+    ckr__pickler_word(p, ckr__ac_base(k->file->path));
+    ckr__pickler_word(p, "offset");
+    ckr__pickler_int(p, (int64_t)k->part->at);
+    ckr__pickler_word(p, "length");
+    ckr__pickler_int(p, (int64_t)k->part->size);
+    ckr__pickler_op(p, "ub");
+}
+
+static void ckr__index_write(ckr__pickler *p, const ckr__out_index *x)
+{
+    uint64_t i, k;
+    ckr__pickler_op(p, "\x80\x02");
+    ckr__index_begin(p, CKR__DCP_CLASSES, "Metadata");
+    ckr__index_state(p, x);
+    ckr__index_planner(p, x);
+    ckr__pickler_word(p, "storage_data");
+    ckr__pickler_op(p, "}(");
+    for (i = 0; i < x->n_items; i++)
+        for (k = 0; k < x->items[i]->n_chunks; k++) ckr__index_place(p, x->items[i], k);
+    ckr__pickler_op(p, "uub.");
+}
+
+static ckr_result ckr__pack_index(ckr__packer *p)
+{
+    ckr__pickler w;
+    memset(&w, 0, sizeof w);
+    w.c = w.out.c = w.stack.c = w.key.c = w.text.c = w.ids.c = p->c;
+    w.f = p->f;
+    ckr__index_write(&w, p->f->index);
+    if (w.out.failed || w.key.failed) ckr__pickler_nomem(&w);
+    if (w.r == CKR_OK) {
+        ckr__buf_put(&p->lit, w.out.data, w.out.size);
+        p->img->segs = CKR__NEW_N(p->c, ckr__seg, 1);
+        w.r = p->img->segs ? ckr__pack_flush(p) : p->c->err->code;
+    }
+    ckr__buf_free(&w.out);
+    ckr__buf_free(&w.stack);
+    ckr__buf_free(&w.key);
+    ckr__map_free(&w.text);
+    ckr__map_free(&w.ids);
+    return w.r;
 }
 
 /* >>run ----------------------------------------------------------------------- */
@@ -29651,7 +30217,7 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
         if (e <= a) continue;
         if (s->entry && !s->late) {
             if (!ckr__win_entry(w, lane, s->entry, a - s->offset, e - s->offset, dst)) return;
-            if (f->format == CKR_FORMAT_TORCH_ZIP)
+            if (f->format == CKR_FORMAT_TORCH_ZIP || f->format == CKR_FORMAT_DCP)
                 ckr__win_crc(win, s->entry, a - s->offset, e - a, dst);
         } else {
             memcpy(dst, s->bytes + (a - s->offset), (size_t)(e - a));
