@@ -24346,13 +24346,14 @@ static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t r
     return part->root->u.entry;
 }
 
-/* One box of a tensor of the state. */
+/* One box of a tensor of the state; NULL: zeros. */
 static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t,
                                uint32_t rank, const int64_t *start, const int64_t *count)
 {
     ckr_entry *e = ckr__dcp_out_box(w, x, rank, start, count);
-    ckr__block *b = ckr__block_new(w->c, t->n_dims, 1);
+    ckr__block *b = t ? ckr__block_new(w->c, t->n_dims, 1) : NULL;
     int64_t numel;
+    if (!t) return e != NULL;
     if (!e || !b || !ckr__numel(t->n_dims, count, &numel)) return false;
     if (t->n_dims) {
         memcpy(b->shape, count, t->n_dims * sizeof *count);
@@ -24363,10 +24364,10 @@ static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tens
 }
 
 /* Over `n` ranks from `first` on, along axis 0 as torch.chunk cuts; what has no axis, or fewer rows
-   than two, lies whole where there is least. */
+   than two, lies whole where there is least. `zero`: not the tensor's values. */
 static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
                                       uint32_t n_path, const ckr_tensor *t, ckr_dtype dtype,
-                                      uint32_t first, uint32_t n)
+                                      uint32_t first, uint32_t n, bool zero)
 {
     ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, dtype, t->n_dims, t->shape);
     int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], rows, step, numel, bytes;
@@ -24378,13 +24379,15 @@ static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ck
     bytes = numel * (int64_t)ckr_dtype_size(dtype);
     if (rows < 2 || n < 2 || numel == 0) {
         i = n == w->ranks ? ckr__dcp_lightest(w, (uint64_t)bytes) : first;
-        return ckr__dcp_out_bound(w, x, t, i, start, count) ? CKR_OK : ckr__dcp_out_oom(w);
+        return ckr__dcp_out_bound(w, x, zero ? NULL : t, i, start, count) ? CKR_OK
+                                                                         : ckr__dcp_out_oom(w);
     }
     step = (rows + (int64_t)n - 1) / (int64_t)n;
     for (i = 0; start[0] < rows; i++, start[0] += step) {
         count[0] = ckr__min_i64(step, rows - start[0]);
         w->load[first + i] += (uint64_t)(bytes / rows * count[0]);
-        if (!ckr__dcp_out_bound(w, x, t, first + i, start, count)) return ckr__dcp_out_oom(w);
+        if (!ckr__dcp_out_bound(w, x, zero ? NULL : t, first + i, start, count))
+            return ckr__dcp_out_oom(w);
     }
     return CKR_OK;
 }
@@ -24425,7 +24428,12 @@ typedef struct ckr__de {       /* writing                                       
     const ckr__dt    *dt;      /* the source is of this format; or NULL                  */
     ckr_note        **notes;
     uint64_t         *n_notes;
-    uint32_t          ranks, stages;
+    uint32_t          ranks, stages, dp, old_dp;
+    ckr__buf          settings;        /* that torchtitan's configuration has to have      */
+    int64_t           clock;   /* of torchtitan's scheduler                              */
+    const char       *lost;    /* of its data                                            */
+    bool              data;    /* its streams are written                                */
+    bool              fresh;   /* optimizer state that is left out starts with zeros     */
     bool              refused;
 } ckr__de;
 
@@ -24477,17 +24485,19 @@ static ckr_result ckr__de_tensors(ckr__de *x)
         const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
         const ckr__dcp_item *it = x->dt ? &x->dt->d->items[x->dt->item[t->index]] : NULL;
         ckr_dtype dtype;
+        bool fresh;
         int64_t n = 0;
         (void)ckr__numel(t->n_dims, t->shape, &n);
         done += (uint64_t)n + 1;
         if ((x->t->without & CKR_PARAMS) && ckr__de_params(t)) continue;
-        if ((x->t->without & CKR_OPTIMIZER) && !ckr__de_params(t)) continue;
+        fresh = (x->t->without & CKR_OPTIMIZER) && !ckr__de_params(t);
+        if (fresh && (!x->fresh || (x->t->without & CKR_GROUPS))) continue;
         if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
         r = ckr__de_dtype(x, t, &dtype);
         if (r == CKR_OK)
             r = ckr__dcp_out_tensor(&x->w, it ? it->fqn : ckr__plain_name(x->c, t),
                                     it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
-                                    stage * per, per);
+                                    stage * per, per, fresh);
     }
     return r;
 }
@@ -24503,6 +24513,603 @@ static ckr_result ckr__de_objects(ckr__de *x)
             r = ckr__dcp_out_object(&x->w, it->fqn, it->path, it->n_path, x->dt->objects[i]);
     }
     return r;
+}
+
+/* >>torchtitan.emit ----------------------------------------------------------- */
+/* The same items with what was decided: hyper-parameters of each parameter, the scheduler's clock,
+   counters. What torchtitan takes from its configuration and not from the checkpoint is an entry of
+   the report: CKR_TITAN_SETTINGS. */
+
+static void ckr__te_setting(ckr__de *x, const char *key, const char *value)
+{
+    if (x->settings.size) ckr__buf_u8(&x->settings, ' ');
+    ckr__buf_printf(&x->settings, "--%s=%s", key, value ? value : "?");
+}
+
+/* All in one line, as they would be given to torchtitan. */
+static ckr_result ckr__te_settings(ckr__de *x)
+{
+    ckr_result r;
+    ckr__buf_u8(&x->settings, 0);
+    if (x->settings.failed) return ckr__dcp_out_oom(&x->w);
+    r = ckr__de_say(x, "CKR_TITAN_SETTINGS", CKR_EXACT, "configuration", NULL,
+                    (const char *)x->settings.data,
+                    "torchtitan takes these from its configuration, never from the checkpoint",
+                    NULL);
+    return r;
+}
+
+static ckr_result ckr__te_object(ckr__de *x, const ckr__dcp_item *it, const ckr_node *value)
+{
+    return value ? ckr__dcp_out_object(&x->w, it->fqn, it->path, it->n_path, value)
+                 : x->c->err->code;
+}
+
+/* >>torchtitan.curve ---------------------------------------------------------- */
+/* torchtitan computes its LR from the configuration and `last_epoch`: f(s) over total_steps T, with
+   warm-up W, decay D and floor m, times optimizer.lr; only the first update takes the LR that the
+   checkpoint holds. So a decided schedule is handed over as settings and a clock: those are sought
+   here, built, and compared with what was decided, update by update.
+     f(s) = (s + 1) / W below W, 1 below T + 1 - D, then m + (1 - m) g((s + 1 - (T + 1 - D)) / D) */
+
+static int64_t ckr__run_end(const ckr_schedule *s, int64_t done);      /* section resume */
+
+typedef struct ckr__tf {       /* a candidate                                            */
+    double  clock, start, warm, decay, floor;
+    double *base;              /* of each lane                                           */
+} ckr__tf;
+
+static bool ckr__tf_near(double *v)
+{
+    const double r = floor(*v + 0.5);
+    if (!(fabs(*v - r) <= 1e-6 * (1 + fabs(r)))) return false;
+    *v = r;
+    return true;
+}
+
+/* A stretched curve, or one behind new warm-up, as another curve of the same family. */
+static void ckr__tf_guess(const ckr_schedule *w, int64_t done, bool affine, ckr__tf *f)
+{
+    const ckr__curve_nums *k = &w->curve->k;
+    const double t = w->offset + w->rate * (double)done, left = ckr__sched_end(w);
+    double u = w->a * (t - w->t0) + w->b, rate = w->a;
+    uint64_t i;
+    if (w->ramp_len > 0) {                             /* p steps behind the ramp            */
+        f->warm = w->ramp_len;
+        f->clock = -1;
+        f->start = k->start - u - 1;
+        f->decay = k->decay;
+        if (f->start > f->warm) return;
+        u += w->ramp_len;
+        f->start = f->warm + 1;
+        f->decay = left - t - w->ramp_len - 1;
+        for (i = 0; i < w->n_lanes; i++) {
+            f->base[i] = w->lanes[i].ramp_to;
+            f->floor = w->lanes[i].q + w->lanes[i].p * w->lanes[i].base * k->floor;
+            f->floor /= f->base[i];
+        }
+        return;
+    }
+    f->clock = (u + 1) / rate - 1;
+    f->decay = k->decay / rate;
+    f->start = k->start / rate;
+    f->warm = k->warm / rate;
+    if (u + 1 < k->start) return;
+    f->start = k->warm + 1;                            /* in the decay: its begin is free    */
+    f->warm = k->warm;
+    f->clock = (u + 1 - k->start) / rate + f->start - 1;
+    if (!affine) return;
+    f->decay = left - t;
+    f->clock = f->start - 1;
+    for (i = 0; i < w->n_lanes; i++) {
+        const double top = f->base[i] * (1 - (u + 1 - k->start) / k->decay);
+        f->base[i] = top + f->base[i] * f->floor * (1 - top / f->base[i]);
+    }
+}
+
+static ckr_node *ckr__tf_params(ckr__de *x, const ckr_schedule *w, const ckr__tf *f)
+{
+    static const char *const shapes[] = { "linear", "cosine", "sqrt" };
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    const double total = f->start + f->decay - 1;
+    const char *shape = shapes[w->curve->shape == CKR__SH_COSINE ? 1
+                               : w->curve->shape == CKR__SH_SQRT ? 2
+                                                                 : 0];
+    ckr__node_set(x->c, d, "total_steps", ckr__node_int(x->c, (int64_t)total));
+    ckr__node_set(x->c, d, "warmup_steps", ckr__node_int(x->c, (int64_t)f->warm));
+    if (!ckr__same(f->decay, total - f->warm))
+        ckr__node_set(x->c, d, "decay_ratio", ckr__node_float(x->c, f->decay / total));
+    ckr__node_set(x->c, d, "decay_type", ckr__node_str(x->c, shape));
+    return ckr__node_set(x->c, d, "min_lr_factor", ckr__node_float(x->c, f->floor)) ? d : NULL;
+}
+
+/* The largest difference, relative to the LR, from the second update on; HUGE_VAL: no schedule. */
+static ckr_result ckr__tf_error(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
+                                ckr_node *params, double *worst)
+{
+    ckr__ctx *c = x->c;
+    const uint64_t n = w->n_lanes;
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const int64_t last = ckr__run_end(w, done);
+    const uint64_t rows = last > done && last < done + 4096 ? (uint64_t)(last - done) : 1000;
+    ckr_schedule *y;
+    double *a;
+    uint64_t i;
+    ckr_result r = ckr__sched_build(c, "torchtitan", params, f->base, n, &y);
+    *worst = HUGE_VAL;
+    if (r == CKR_E_ARG) ckr__sched_forgive(c);
+    if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
+    y->rate = 1;
+    y->position = (int64_t)f->clock;
+    y->offset = f->clock - (double)done;
+    a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
+    if (!a) return CKR_E_NOMEM;
+    r = ckr__sched_eval(c, w, CKR__COL_LR, done + 2, rows, a);
+    if (r == CKR_OK) r = ckr__sched_eval(c, y, CKR__COL_LR, done + 2, rows, a + rows * n);
+    for (i = 0, *worst = 0; i < rows * n && r == CKR_OK; i++) {
+        const double by = fabs(a[i] - a[rows * n + i]) / (fabs(a[i]) > 1e-300 ? fabs(a[i]) : 1);
+        if (a[i] != a[i] || i / n + 2 > (uint64_t)(last - done)) continue;
+        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
+    }
+    ckr__heap_free(c, a, (size_t)(2 * rows * n) * sizeof *a);
+    return r;
+}
+
+/* Splice: lr = q + p * base * f is base' * f' with another floor. */
+static bool ckr__tf_begin(ckr__de *x, const ckr_schedule *w, ckr__tf *f)
+{
+    const ckr__curve_nums *k = &w->curve->k;
+    uint64_t i;
+    f->base = CKR__NEW_N(x->c, double, w->n_lanes);
+    if (!f->base) return false;
+    f->clock = (double)w->position;
+    f->start = k->start;
+    f->warm = k->warm;
+    f->decay = k->decay;
+    f->floor = k->floor;
+    for (i = 0; i < w->n_lanes; i++) {
+        const ckr_lane *l = &w->lanes[i];
+        f->base[i] = l->q + l->p * l->base;
+        if (f->base[i] > 0) f->floor = (l->q + l->p * l->base * k->floor) / f->base[i];
+    }
+    return true;
+}
+
+/* *worst: of the candidate that is taken. */
+static ckr_result ckr__tf_search(ckr__de *x, const ckr_schedule *w, ckr__tf *f, ckr_node **params,
+                                 double *worst)
+{
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const bool moved = w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0);
+    int way;
+    ckr_result r = CKR_OK;
+    *worst = HUGE_VAL;
+    for (way = 0; way < (moved ? 2 : 1) && r == CKR_OK && *worst > 1e-9; way++) {
+        ckr__tf g;
+        ckr_node *p;
+        double by;
+        if (!ckr__tf_begin(x, w, &g)) return x->c->err->code;
+        if (moved) ckr__tf_guess(w, done, way == 1, &g);
+        if (way == 1 && (w->ramp_len > 0 || w->curve->shape != CKR__SH_LINEAR)) break;
+        if (!ckr__tf_near(&g.clock) || !ckr__tf_near(&g.start) || !ckr__tf_near(&g.decay) ||
+            !ckr__tf_near(&g.warm)) {
+            g.clock = floor(g.clock + 0.5);
+            g.start = floor(g.start + 0.5);
+            g.decay = floor(g.decay + 0.5);
+            g.warm = floor(g.warm + 0.5);
+        }
+        if (!(g.decay >= 0 && g.start > g.warm && g.warm >= 0 && g.start + g.decay < 9e15)) continue;
+        p = ckr__tf_params(x, w, &g);
+        if (!p) return x->c->err->code;
+        r = ckr__tf_error(x, w, &g, p, &by);
+        if (!(by < *worst)) continue;
+        *worst = by;
+        *f = g;
+        *params = p;
+    }
+    return r;
+}
+
+static void ckr__tf_say(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
+                        const ckr_node *params)
+{
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const bool moved = w->ramp_len > 0 || !ckr__same(w->a, 1);
+    char key[80], value[48];
+    uint64_t i;
+    int64_t steps = ckr__run_end(w, done), end = (int64_t)((ckr__sched_end(w) - w->offset) / w->rate);
+    if (moved && end > done && end < (int64_t)1 << 50) steps = end;
+    snprintf(value, sizeof value, "%lld", (long long)steps);
+    ckr__te_setting(x, "training.steps", value);
+    for (i = 0; i < params->count; i++) {
+        const char *name = ckr_node_str(params->u.items[2 * i]);
+        snprintf(key, sizeof key, "lr_scheduler.%s", name);
+        ckr__te_setting(x, key, ckr__node_text_of(x->c, params->u.items[2 * i + 1]));
+    }
+    for (i = 0; i < w->n_lanes; i++) {
+        if (w->n_lanes > 1) snprintf(key, sizeof key, "optimizer.lr[%llu]", (unsigned long long)i);
+        else snprintf(key, sizeof key, "optimizer.lr");
+        snprintf(value, sizeof value, "%.17g", f->base[i]);
+        ckr__te_setting(x, key, value);
+    }
+}
+
+static ckr_result ckr__te_fit(ckr__de *x, const ckr_schedule *w)
+{
+    ckr__tf f;
+    ckr_node *params = NULL;
+    double worst;
+    char text[64];
+    uint64_t i;
+    ckr_result r;
+    memset(&f, 0, sizeof f);
+    r = ckr__tf_search(x, w, &f, &params, &worst);
+    if (r != CKR_OK) return r;
+    snprintf(text, sizeof text, "%.3g of the LR", worst);
+    if (worst > 0.2)
+        return ckr__de_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL, text,
+                           "torchtitan's schedule has no such curve",
+                           "--lr-policy target, or another schedule with --to-schedule");
+    if (worst > 1e-9)
+        r = ckr__de_say(x, "CKR_W_SCHEDULE_FIT", CKR_APPROX, w->kind, NULL, text,
+                        "the nearest curve that torchtitan's whole numbers of steps can give is so "
+                        "far from the one that was decided",
+                        NULL);
+    x->clock = (int64_t)f.clock;
+    for (i = 0; i < x->s->n_groups && i < w->n_lanes && r == CKR_OK; i++)
+        if (!ckr__node_set(x->c, x->s->groups[i].hyper, "initial_lr",
+                           ckr__node_float(x->c, f.base[i])))
+            r = x->c->err->code;
+    if (r == CKR_OK) ckr__tf_say(x, w, &f, params);
+    return r;
+}
+
+static ckr_result ckr__te_curve(ckr__de *x)
+{
+    const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
+    x->clock = w ? w->position : x->s->progress.step > 0 ? x->s->progress.step : 0;
+    if (!x->s->n_groups || (x->t->without & CKR_SCHEDULE) || !w) return CKR_OK;
+    if (w->opaque)
+        return ckr__de_say(x, "CKR_TITAN_CURVE", CKR_EXACT, "lr_scheduler", NULL, NULL,
+                           "the curve is in the configuration, not in the checkpoint: with other "
+                           "settings than before the LR jumps at the second update",
+                           "--schedule torchtitan:steps=N,warmup_steps=W,... says what it was");
+    if (strcmp(w->kind, "torchtitan") != 0 || w->curve->kind != CKR__CV_TITAN)
+        return ckr__de_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL, NULL,
+                           "torchtitan has its own schedule only",
+                           "--to-schedule torchtitan:steps=N,warmup_steps=W,decay_type=linear");
+    return ckr__te_fit(x, w);
+}
+
+/* What every stream has given so far, as far as torchdata's loader says it. */
+static bool ckr__te_stream(ckr__de *x, const ckr_node *blob, int64_t *samples)
+{
+    static const char *const at[] = { "/_sampler_iter_state/samples_yielded",
+                                      "/dataset_state/pos", "/dataset_state/_sample_idx" };
+    ckr__doc doc;
+    ckr__torch t;
+    ckr__pickle p;
+    uint8_t *copy;
+    const ckr_node *root;
+    size_t i;
+    if (blob->kind != CKR_NODE_BYTES) return false;
+    copy = (uint8_t *)ckr__arena_raw(x->c, (size_t)blob->count + 1);
+    if (!copy) return false;
+    if (blob->count) memcpy(copy, blob->u.str, (size_t)blob->count);
+    memset(&doc, 0, sizeof doc);
+    memset(&t, 0, sizeof t);
+    t.doc = &doc;
+    t.source.file = CKR_NO_FILE;
+    ckr__pk_begin(&p, x->c, &t, copy, (size_t)blob->count, 0);
+    p.keep = true;
+    root = ckr__pk_run(&p);
+    if (!root && x->c->err->code != CKR_E_NOMEM) ckr__error_reset(x->c);
+    for (i = 0; root && i < sizeof at / sizeof *at; i++)
+        if (ckr_node_i64(ckr_node_find(root, at[i]), samples) && *samples >= 0) return true;
+    return false;
+}
+
+static ckr_result ckr__te_lost(ckr__de *x)
+{
+    const ckr__dcp *d = x->dt->d;
+    int64_t sum = 0, v;
+    uint64_t i, n = 0, known = 0;
+    for (i = 0; i < d->n_items; i++) {
+        const char *key = ckr__tt_under(d, &d->items[i], "dataloader");
+        if (!key || strncmp(key, "dp_rank_", 8) != 0 || !x->dt->objects[i]) continue;
+        n++;
+        if (!ckr__te_stream(x, x->dt->objects[i], &v) || v > INT64_MAX - sum) continue;
+        sum += v;
+        known++;
+    }
+    if (x->c->err->code != CKR_OK) return x->c->err->code;
+    x->lost = n && known == n
+                  ? ckr__printf(x->c, "torchtitan's streams belong to one data-parallel size: the "
+                                "data starts again, and the %lld samples that were seen come once "
+                                "more", (long long)sum)
+                  : "torchtitan's streams belong to one data-parallel size: the data starts again";
+    return x->lost ? CKR_OK : x->c->err->code;
+}
+
+/* >>torchtitan.write ---------------------------------------------------------- */
+
+/* A flat name under a head, with the path that torchtitan's own have: (head, rest). */
+static ckr_result ckr__te_new(ckr__de *x, const char *head, const char *rest,
+                              const ckr_node *value)
+{
+    const char *fqn = ckr__printf(x->c, "%s.%s", head, rest);
+    ckr__dcp_part *path = CKR__NEW_N(x->c, ckr__dcp_part, 2);
+    if (!fqn || !path || !value) return ckr__dcp_out_oom(&x->w);
+    path[0].key = head;
+    path[1].key = ckr__strdup(x->c, rest);
+    return path[1].key ? ckr__dcp_out_object(&x->w, fqn, path, 2, value) : x->c->err->code;
+}
+
+/* Every parameter's hyper-parameters, as its group has them. */
+static ckr_result ckr__te_groups(ckr__de *x)
+{
+    uint64_t i, k, m;
+    ckr_result r = CKR_OK;
+    if (x->t->without & CKR_GROUPS) return CKR_OK;
+    for (i = 0; i < x->s->n_groups && r == CKR_OK; i++) {
+        const ckr_group *g = &x->s->groups[i];
+        for (k = 0; k < g->n_params && r == CKR_OK; k++)
+            for (m = 0; m < g->hyper->count && r == CKR_OK; m++) {
+                const char *key = ckr_node_str(g->hyper->u.items[2 * m]);
+                const char *rest = key ? ckr__printf(x->c, "param_groups.%s.%s", g->params[k], key)
+                                       : NULL;
+                if (key && !rest) return x->c->err->code;
+                if (key) r = ckr__te_new(x, "optimizer", rest, g->hyper->u.items[2 * m + 1]);
+            }
+    }
+    return r;
+}
+
+/* Lists of the old scheduler state, one number a group: in its order, which only the LRs tell. */
+static ckr_node *ckr__te_list(ckr__de *x, const ckr_node *old, const char *hyper)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    uint64_t i, k;
+    double was, v;
+    if (!ckr_node_is_list(old) || !list) return list;
+    for (i = 0; i < old->count; i++) {
+        ckr_node *put = old->u.items[i];
+        for (k = 0; k < x->dt->source->n_groups && k < x->s->n_groups; k++) {
+            const ckr_node *a = ckr_node_get(x->dt->source->groups[k].hyper, hyper),
+                           *b = ckr_node_get(x->s->groups[k].hyper, hyper);
+            if (ckr_node_f64(a, &was) && ckr_node_f64(b, &v) && ckr_node_f64(put, &v) &&
+                ckr__same(was, v) && ckr_node_f64(b, &v)) {
+                put = ckr__node_float(x->c, v);
+                break;
+            }
+        }
+        if (!ckr__node_push(x->c, list, put)) return NULL;
+    }
+    return list;
+}
+
+static ckr_result ckr__te_scheduler(ckr__de *x, const ckr__dcp_item *it, const char *key,
+                                    const ckr_node *old)
+{
+    if (x->t->without & CKR_SCHEDULE) return CKR_OK;
+    if (!strcmp(key, "last_epoch"))
+        return ckr__te_object(x, it, ckr__node_int(x->c, x->clock));
+    if (!strcmp(key, "_step_count"))
+        return ckr__te_object(x, it, ckr__node_int(x->c, x->clock + 1));
+    if (!strcmp(key, "base_lrs")) return ckr__te_object(x, it, ckr__te_list(x, old, "initial_lr"));
+    if (!strcmp(key, "_last_lr")) return ckr__te_object(x, it, ckr__te_list(x, old, "lr"));
+    return ckr__te_object(x, it, old);
+}
+
+static ckr_result ckr__te_counter(ckr__de *x, const ckr__dcp_item *it, const char *key,
+                                  const ckr_node *old)
+{
+    const bool zero = (x->t->without & CKR_PROGRESS) != 0;
+    if (zero && (!strcmp(key, "step") || !strcmp(key, "ntokens_seen")))
+        return ckr__te_object(x, it, ckr__node_int(x->c, 0));
+    if (!strcmp(key, "ntokens_seen") && x->dp != x->old_dp && x->dp && x->old_dp) {
+        int64_t v;
+        if (ckr_node_i64(old, &v) && v >= 0 && v <= INT64_MAX / (int64_t)x->old_dp)
+            return ckr__te_object(x, it, ckr__node_int(x->c, v * (int64_t)x->old_dp /
+                                                                 (int64_t)x->dp));
+    }
+    return ckr__te_object(x, it, old);
+}
+
+/* An object of the source, or what stands for it. */
+static ckr_result ckr__te_one(ckr__de *x, uint64_t i)
+{
+    const ckr__dcp *d = x->dt->d;
+    const ckr__dcp_item *it = &d->items[i];
+    const ckr_node *old = x->dt->objects[i];
+    const char *key = ckr__tt_under(d, it, "optimizer");
+    if (!it->bytes || !old) return CKR_OK;
+    if (key && !strncmp(key, "param_groups.", 13)) return CKR_OK;
+    if (key && (x->t->without & CKR_OPTIMIZER)) return CKR_OK;
+    if (ckr__tt_scheduler(d, it, &key)) return ckr__te_scheduler(x, it, key, old);
+    key = ckr__tt_under(d, it, "train_state");
+    if (key) return ckr__te_counter(x, it, key, old);
+    if (ckr__tt_under(d, it, "dataloader"))
+        return x->data ? ckr__te_object(x, it, old) : CKR_OK;
+    return ckr__te_object(x, it, old);
+}
+
+static ckr_result ckr__te_objects(ckr__de *x)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < x->dt->n_items && r == CKR_OK; i++) r = ckr__te_one(x, i);
+    return r == CKR_OK ? ckr__te_groups(x) : r;
+}
+
+static ckr_result ckr__te_refuse(ckr__de *x, ckr_item item, const char *subject,
+                                 const char *reason, const char *remedy)
+{
+    return ckr__de_say(x, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
+}
+
+/* Components that torchtitan cannot do without, or only together. */
+static ckr_result ckr__te_allowed(ckr__de *x)
+{
+    const uint32_t w = x->t->without;
+    const bool all = (w & CKR_GROUPS) && (w & CKR_OPTIMIZER);
+    ckr_result r = CKR_OK;
+    if (w & CKR_PARAMS)
+        r = ckr__te_refuse(x, CKR_ITEM_PARAMS_WITHOUT, "params",
+                           "torchtitan cannot leave out the model", "keep the params");
+    if (r == CKR_OK && (w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
+        r = ckr__te_refuse(x, CKR_ITEM_GROUPS_WITHOUT, "groups",
+                           "state and hyper-parameters are one component of torchtitan",
+                           "leave out the optimizer too");
+    if (r == CKR_OK && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE))
+        r = ckr__te_refuse(x, CKR_ITEM_CLOCK_WITHOUT, "progress",
+                           "the schedule would stand at another step than the run, and go beyond "
+                           "its end",
+                           "leave out the schedule too");
+    if (r == CKR_OK && all && !(w & CKR_SCHEDULE))
+        r = ckr__te_refuse(x, CKR_ITEM_GROUPS_WITHOUT, "schedule",
+                           "without the optimizer's LRs the first update would use the LR of step "
+                           "0",
+                           "leave out the schedule too, or keep the groups");
+    if (r == CKR_OK && x->t->vocab && x->s->vocab != x->t->vocab)
+        r = ckr__te_refuse(x, CKR_ITEM_TRAINER_SOURCE, "vocab",
+                           "torchtitan loads tensors of the saved shape only: another vocabulary "
+                           "needs another model", "keep the vocabulary");
+    return r;
+}
+
+/* A parameter of the optimizer has all of its slots: else torchtitan fails on the first missing key.
+   */
+static ckr_result ckr__te_complete(ckr__de *x)
+{
+    const ckr_state *s = x->dt->source;
+    ckr__map names;
+    uint64_t i, at, most = 0;
+    uint64_t *slots = CKR__NEW_N(x->c, uint64_t, s->n_tensors + 1);
+    const char **by = CKR__NEW_N(x->c, const char *, s->n_tensors + 1);
+    uint64_t n = 0;
+    ckr_result r = slots && by ? CKR_OK : x->c->err->code;
+    memset(&names, 0, sizeof names);
+    names.c = x->c;
+    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!strcmp(t->slot, "param")) continue;
+        if (!ckr__map_find(&names, t->name, strlen(t->name), &at)) {
+            at = n++;
+            by[at] = t->name;
+            if (!ckr__map_put(&names, t->name, strlen(t->name), at, NULL)) r = x->c->err->code;
+        }
+        if (++slots[at] > most) most = slots[at];
+    }
+    for (i = 0; i < n && r == CKR_OK; i++)
+        if (slots[i] != most)
+            r = ckr__de_say(x, "CKR_E_STATE_MISSING", CKR_ERROR, by[i], NULL, NULL,
+                            "this parameter's optimizer state lacks a tensor that others have: "
+                            "torchtitan would fail on the missing key",
+                            "take another checkpoint, or leave out the optimizer");
+    ckr__map_free(&names);
+    return r;
+}
+
+/* Keys that this version's checkpoints have and this one lacks. */
+static ckr_result ckr__te_fill(ckr__de *x)
+{
+    const ckr__dcp *d = x->dt->d;
+    uint64_t i;
+    bool clock = false, seen = false, state = false;
+    const char *key;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < d->n_items; i++) {
+        const ckr__dcp_item *it = &d->items[i];
+        if (ckr__tt_scheduler(d, it, &key) && !strcmp(key, "last_epoch")) clock = true;
+        key = ckr__tt_under(d, it, "train_state");
+        if (key && !strcmp(key, "step")) state = true;
+        if (key && !strcmp(key, "ntokens_seen")) seen = true;
+    }
+    if (!state || !x->s->n_groups) return CKR_OK;
+    if (!clock && !(x->t->without & CKR_SCHEDULE)) {
+        r = ckr__te_new(x, "lr_scheduler", "last_epoch", ckr__node_int(x->c, x->clock));
+        if (r == CKR_OK)
+            r = ckr__de_say(x, "CKR_FIX_KEY", CKR_CHANGED, "lr_scheduler.last_epoch", NULL, NULL,
+                            "the key was missing: the clock is the run's step", NULL);
+    }
+    if (r == CKR_OK && !seen) {
+        r = ckr__te_new(x, "train_state", "ntokens_seen", ckr__node_int(x->c, 0));
+        if (r == CKR_OK)
+            r = ckr__de_say(x, "CKR_W_TOKENS", CKR_APPROX, "train_state.ntokens_seen", NULL, "0",
+                            "the key was missing, and torchtitan since July 2025 needs it: the "
+                            "count of tokens starts again, which only its log shows",
+                            NULL);
+    }
+    return r;
+}
+
+/* Data streams belong to one data-parallel size. */
+static ckr_result ckr__te_data(ckr__de *x)
+{
+    const ckr__dcp *d = x->dt->d;
+    uint64_t i;
+    bool any = false;
+    char a[24], b[24];
+    ckr_result r;
+    for (i = 0; i < d->n_items && !any; i++)
+        any = ckr__tt_under(d, &d->items[i], "dataloader") != NULL;
+    x->data = any && !(x->t->without & CKR_DATA) && (!x->old_dp || x->dp == x->old_dp);
+    if (!any || x->data || (x->t->without & CKR_DATA)) return CKR_OK;
+    snprintf(a, sizeof a, "%u", (unsigned)x->old_dp);
+    snprintf(b, sizeof b, "%u", (unsigned)x->dp);
+    r = ckr__te_lost(x);
+    return r == CKR_OK ? ckr__de_say(x, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", a, b,
+                                     x->lost, "keep the data-parallel size, or skip as many "
+                                     "samples in the data set")
+                       : r;
+}
+
+static void ckr__te_exclude(ckr__de *x)
+{
+    const ckr__dcp *d = x->dt->d;
+    const uint32_t w = x->t->without;
+    const bool model = !x->s->n_groups || (w & CKR_GROUPS);
+    bool loader = false;
+    uint64_t i;
+    char step[24];
+    for (i = 0; i < d->n_items && !loader; i++)
+        loader = ckr__tt_under(d, &d->items[i], "dataloader") != NULL;
+    loader = loader && !x->data;
+    if (model || (w & CKR_PROGRESS)) {
+        ckr__te_setting(x, "checkpoint.initial_load_path", "OUT");
+        ckr__te_setting(x, "checkpoint.initial_load_model_only", model ? "true" : "false");
+    } else {
+        snprintf(step, sizeof step, "%lld", (long long)x->s->progress.step);
+        ckr__te_setting(x, "checkpoint.load_step", step);
+    }
+    if (model) return;
+    if ((w & CKR_SCHEDULE) && loader)
+        ckr__te_setting(x, "checkpoint.exclude_from_loading", "lr_scheduler,dataloader");
+    else if (w & CKR_SCHEDULE)
+        ckr__te_setting(x, "checkpoint.exclude_from_loading", "lr_scheduler");
+    else if (loader)
+        ckr__te_setting(x, "checkpoint.exclude_from_loading", "dataloader");
+}
+
+static ckr_result ckr__te_run(ckr__de *x)
+{
+    ckr_result r = ckr__te_allowed(x);
+    if (r == CKR_OK && !x->refused && x->s->n_groups && !(x->t->without & CKR_OPTIMIZER))
+        r = ckr__te_complete(x);
+    if (r != CKR_OK || x->refused) return r;
+    x->fresh = true;
+    r = ckr__te_data(x);
+    if (r == CKR_OK) r = ckr__te_curve(x);
+    if (r == CKR_OK && !x->refused) {
+        ckr__te_exclude(x);
+        r = ckr__te_settings(x);
+    }
+    if (r == CKR_OK) r = ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "");
+    if (r == CKR_OK) r = ckr__te_objects(x);
+    if (r == CKR_OK) r = ckr__te_fill(x);
+    if (r == CKR_OK) r = ckr__de_tensors(x);
+    return r == CKR_OK ? ckr__dcp_out_end(&x->w) : r;
 }
 
 static ckr_result ckr__de_run(ckr__de *x)
@@ -24531,7 +25138,14 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (x.ranks > 1 << 20)
         return ckr__de_say(&x, "CKR_E_RANKS", CKR_ERROR, "ranks", NULL, NULL,
                            "more than a million data files", "--ranks N");
-    r = ckr__de_run(&x);
+    x.dp = t->topology.dp;
+    x.old_dp = s->topology.dp;
+    if (!strcmp(t->dialect, "torchtitan") && strcmp(s->dialect, t->dialect) != 0)
+        return ckr__te_refuse(&x, CKR_ITEM_TRAINER_SOURCE, "dialect",
+                              "only a checkpoint of torchtitan can be written for it", "--to dcp");
+    x.settings.c = c;
+    r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
+    ckr__buf_free(&x.settings);
     if (r == CKR_OK && !x.dt && !t->slots) r = ckr__plain_losses(c, s, notes, n_notes);
     return r;
 }
