@@ -331,7 +331,18 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(TRAINER_NAMES,        E_MISMATCH,    "parameter names do not fit the optimizer's state")     \
     X(TRAINER_SHARDED,      E_UNSUPPORTED, "the trainer's model is sharded by another framework")  \
     X(TRAINER_SOURCE,       E_REFUSED,     "the writer needs a checkpoint of the same trainer")    \
-    X(TRAINER_TOPOLOGY,     E_REFUSED,     "the trainer has data parallelism only")
+    X(TRAINER_TOPOLOGY,     E_REFUSED,     "the trainer has data parallelism only")                \
+    X(MEGATRON_TRACKER,     E_MISMATCH,    "the tracker file names no checkpoint")                 \
+    X(MEGATRON_MISSING,     E_MISMATCH,    "a file of a model parallel rank is missing")           \
+    X(MEGATRON_FOREIGN,     E_MISMATCH,    "a rank of another topology lies in the directory")     \
+    X(MEGATRON_MIXED,       E_MISMATCH,    "files of two iterations or runs in one checkpoint")    \
+    X(MEGATRON_FILE,        E_FORMAT,      "a file is not what Megatron-LM writes")                \
+    X(MEGATRON_ARGS,        E_MISMATCH,    "the stored arguments contradict the tensors")          \
+    X(MEGATRON_SHAPE,       E_MISMATCH,    "a tensor has another shape or dtype on a rank")        \
+    X(MEGATRON_OPTIMIZER,   E_MISMATCH,    "optimizer and model have different parameters")        \
+    X(MEGATRON_BUCKETS,     E_MISMATCH,    "no bucket layout gives the optimizer's buffer")        \
+    X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
+    X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -21707,9 +21718,2119 @@ static const ckr__dialect ckr__hf_trainer = { "hf_trainer", NULL, ckr__ac_probe_
 static const ckr__dialect ckr__sana = { "sana", NULL, ckr__sana_probe, ckr__sana_read,
                                         ckr__ac_emit };
 
+/* >>megatron ------------------------------------------------------------------ */
+/* Checkpoints of NVIDIA/Megatron-LM. A run directory has latest_checkpointed_iteration.txt and
+   iter_NNNNNNN/ (or release/); in it, legacy:
+     mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt   one a model parallel rank: model (model0.. with
+       virtual stages), optimizer, opt_param_scheduler, rng_state, args, iteration
+     mp_rank_TT[_PPP][_EEE]/distrib_optim.pt     the distributed optimizer's flat buffers
+   A state dict counts layers and experts within its chunk; here they have global numbers, and a
+   tensor is what tensor parallel rank 0 of 1 would hold: qkv by query groups, a gated fc1 as all
+   gate rows, then all up rows. An entry of a state dict is an *item*, once for all ranks. Sources:
+   megatron/training/checkpointing.py, core/optimizer/{optimizer,distrib_optimizer,param_layout}.py,
+   core/transformer/transformer_layer.py. */
+
+enum { CKR__MG_PARAM = 0, CKR__MG_BUFFER, CKR__MG_EXTRA };
+
+typedef struct ckr__mg_slot {
+    ckr_tensor *tensor;        /* logical                                                */
+    ckr_tensor *wide;          /* with the padding rows, which no list shows; or NULL    */
+    bool        scalar;
+} ckr__mg_slot;
+
+typedef struct ckr__mg_item {
+    const char     *name;      /* global                                                 */
+    uint8_t         kind;
+    int64_t         block;     /* 0 embedding, 1 + i layer i, layers + 1 what comes last */
+    uint64_t        major, minor;          /* place among the block's                    */
+    int64_t         expert;    /* global number, -1: none                                */
+    uint32_t        pp, ep;    /* of the first file that has it                          */
+    bool            unknown;   /* no rule tells how it is cut                            */
+    ckr_dtype       dtype;
+    uint32_t        n_dims;
+    const int64_t  *shape;     /* whole, with the padding rows                           */
+    ckr_split       split;
+    ckr__mg_slot   *slots;
+    uint64_t        n_slots;
+    uint64_t        group;     /* of the state's; UINT64_MAX: none                       */
+    uint32_t        optimizer; /* 1: that of the experts                                 */
+    const ckr_node *attrs;     /* of a master, or NULL                                   */
+    const ckr_node **extra;    /* of CKR__MG_EXTRA, by tensor parallel rank              */
+} ckr__mg_item;
+
+typedef struct ckr__mg_optim { /* one optimizer of one rank's file                       */
+    const ckr_node *outer, *state, *groups, *masters;
+    const ckr_node *flat;      /* of distrib_optim.pt; NULL: none                        */
+    const uint64_t *global;    /* each group's index in the state's; UINT64_MAX: empty   */
+} ckr__mg_optim;
+
+typedef struct ckr__mg_entry { ckr__mg_item *item; const ckr_view *view; } ckr__mg_entry;
+
+typedef struct ckr__mg_file {  /* a model parallel rank                                  */
+    const char     *rel, *path;
+    uint32_t        tp, pp, ep, n_numbers, number[3];
+    const ckr_node *root, *args, *distrib;
+    const ckr_node **chunks;   /* the model, or one per virtual stage; NULL: empty stage */
+    ckr__mg_entry **entries;   /* the same order as the chunk's pairs                    */
+    ckr__mg_optim  *optims;
+    uint64_t        n_optims;
+} ckr__mg_file;
+
+typedef struct ckr__mg {
+    ckr__ctx        *c;
+    ckr_state       *s;
+    const char      *dir;
+    const ckr_open_desc *desc;
+    ckr__mg_file   **files;    /* by (pp, ep, tp)                                        */
+    uint64_t         n_files;
+    const ckr_node  *args, *root;          /* of the first file                          */
+    uint32_t         tp, pp, vp, ep, dp, cp;
+    bool             zero, tied, release, order_sorted;
+    int64_t          layers, iteration, ffn, vocab;
+    int64_t         *first;    /* layer of each chunk, [vp][pp]                          */
+    ckr__mg_item   **items;
+    uint64_t         n_items;
+    ckr__map         by_name;
+    ckr__map         group_at; /* identity -> index in the state's groups                */
+    ckr__mg_item    *embedding;
+    uint64_t         n_padding_lost;
+} ckr__mg;
+
+static ckr_result ckr__mg_oom(const ckr__mg *r)
+{
+    return r->c->err->code != CKR_OK ? r->c->err->code : CKR_E_NOMEM;
+}
+
+static ckr_result ckr__mg_bad(const ckr__mg *r, const char *path, const char *where,
+                              const char *expected)
+{
+    return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_FILE, path, CKR_NO_OFFSET, where,
+                     "%s was expected", expected);
+}
+
+static ckr_result ckr__mg_cannot(const ckr__mg *r, const char *path, const char *where,
+                                 const char *what)
+{
+    return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_UNSUPPORTED, path, CKR_NO_OFFSET, where, "%s",
+                     what);
+}
+
+static ckr_result ckr__mg_note(ckr__mg *r, const char *code, ckr_severity severity,
+                               const char *subject, const char *was, const char *now,
+                               const char *reason, const char *remedy)
+{
+    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, code, severity, subject, was, now, reason,
+                     remedy)
+               ? CKR_OK
+               : ckr__mg_oom(r);
+}
+
+/* A positive size among the arguments; `none` when it is absent, None or no size. */
+static int64_t ckr__mg_size(const ckr_node *args, const char *key, int64_t none)
+{
+    int64_t v = 0;
+    return ckr_node_i64(ckr_node_get(args, key), &v) && v > 0 && v < ((int64_t)1 << 40) ? v : none;
+}
+
+static bool ckr__mg_flag(const ckr_node *args, const char *key)
+{
+    const ckr_node *n = ckr_node_get(args, key);
+    return n && n->kind == CKR_NODE_BOOL && n->u.b;
+}
+
+static int64_t ckr__mg_volume(uint32_t n, const int64_t *count)
+{
+    int64_t v = 1;
+    while (n-- > 0) v *= count[n];
+    return v;
+}
+
+static bool ckr__mg_ends(const char *s, const char *tail)
+{
+    size_t n = strlen(s);
+    return ckr__nt_suffix(s, &n, tail);
+}
+
+/* The value of a key, looked for first where a neighbour of the same order has it. */
+static const ckr_node *ckr__mg_get(const ckr_node *dict, const char *key, uint64_t hint)
+{
+    if (dict && hint < dict->count && ckr_node_str(dict->u.items[2 * hint]) &&
+        !strcmp(dict->u.items[2 * hint]->u.str, key))
+        return dict->u.items[2 * hint + 1];
+    return ckr_node_get(dict, key);
+}
+
+/* >>megatron.probe ------------------------------------------------------------ */
+
+/* iter_NNNNNNN */
+static bool ckr__mg_iteration(const char *name, int64_t *out)
+{
+    return !strncmp(name, "iter_", 5) && strlen(name) >= 12 && ckr__nt_step_of(name + 5, out);
+}
+
+/* mp_rank_TT[_PPP][_EEE] */
+static bool ckr__mg_rank_name(const char *s, ckr__mg_file *f)
+{
+    uint32_t k;
+    if (strncmp(s, "mp_rank", 7) != 0) return false;
+    for (k = 0, s += 7; *s; k++) {
+        char digits[12];
+        int64_t v;
+        const size_t n = strspn(s + 1, "0123456789");
+        if (*s != '_' || k == 3 || n < 2 || n > 9) return false;
+        memcpy(digits, s + 1, n);
+        digits[n] = 0;
+        if (!ckr__nt_step_of(digits, &v)) return false;
+        f->number[k] = (uint32_t)v;
+        s += n + 1;
+    }
+    f->n_numbers = k;
+    return k > 0;
+}
+
+static ckr_result ckr__mg_is(ckr__ctx *c, const char *dir, bool *yes)
+{
+    ckr__dirlist l;
+    ckr__mg_file f;
+    uint64_t i;
+    ckr_result r;
+    *yes = false;
+    r = ckr__dir_list(c, dir, &l);
+    memset(&f, 0, sizeof f);
+    for (i = 0; r == CKR_OK && i < l.n && !*yes; i++)
+        *yes = l.items[i]->is_dir && ckr__mg_rank_name(l.items[i]->name, &f);
+    return r;
+}
+
+/* The highest iteration of a run, or NULL. */
+static ckr_result ckr__mg_newest(ckr__ctx *c, const char *run, const char **best)
+{
+    ckr__dirlist l;
+    int64_t v, top = -1;
+    uint64_t i;
+    ckr_result r = ckr__dir_list(c, run, &l);
+    *best = NULL;
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *dir;
+        bool yes;
+        if (!l.items[i]->is_dir || !ckr__mg_iteration(l.items[i]->name, &v) || v <= top) continue;
+        dir = ckr__path_join(c, run, l.items[i]->name);
+        if (!dir) return c->err->code;
+        r = ckr__mg_is(c, dir, &yes);
+        if (r != CKR_OK || !yes) continue;
+        *best = dir;
+        top = v;
+    }
+    return r;
+}
+
+static ckr_result ckr__mg_tracker(ckr__ctx *c, const char *path, const char *best,
+                                  const char *found, const char *text)
+{
+    ckr_result r = ckr__fail(c->err, CKR_ITEM_MEGATRON_TRACKER, path, 0, NULL,
+                             "it says \"%.40s\", %s", found, text);
+    return ckr__remedy(c->err, r,
+                       best ? ckr__printf(c, "name the iteration itself: %s", best)
+                            : "bring back the directory of that iteration");
+}
+
+/* What the tracker file names is the run's newest checkpoint, as Megatron takes it. */
+static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path, const char **dir)
+{
+    const uint8_t *p = NULL;
+    uint64_t n = 0;
+    char text[48];
+    const char *best, *name = NULL;
+    int64_t v;
+    bool yes = false;
+    ckr_result r = ckr__mg_newest(c, run, &best);
+    if (r == CKR_OK) r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    if (r != CKR_OK) return r;
+    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
+    while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
+    snprintf(text, sizeof text, "%.*s", (int)(n < 47 ? n : 47), (const char *)p);
+    if (!strcmp(text, "release")) name = "release";
+    else if (ckr__nt_step_of(text, &v)) name = ckr__printf(c, "iter_%07lld", (long long)v);
+    else return ckr__mg_tracker(c, path, best, text, "a number or \"release\" was expected");
+    *dir = name ? ckr__path_join(c, run, name) : NULL;
+    if (!*dir) return c->err->code;
+    if (ckr__path_kind(c, *dir) != CKR_FILE_DIR)
+        return ckr__mg_tracker(c, path, best, text, "but there is no such directory beside it");
+    r = ckr__mg_is(c, *dir, &yes);
+    if (r == CKR_OK && !yes)
+        r = ckr__mg_tracker(c, path, best, text, "but that directory holds no checkpoint");
+    return r;
+}
+
+static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    const char *tracker, *best;
+    ckr_result r;
+    *mine = false;
+    *dir = path;
+    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__mg_is(c, path, mine);
+    if (r != CKR_OK || *mine) return r;
+    tracker = ckr__path_join(c, path, "latest_checkpointed_iteration.txt");
+    if (!tracker) return c->err->code;
+    if (ckr__path_kind(c, tracker) == CKR_FILE_REGULAR) {
+        *mine = true;
+        return ckr__mg_latest(c, path, tracker, dir);
+    }
+    r = ckr__mg_newest(c, path, &best);
+    *mine = r == CKR_OK && best;
+    if (*mine) *dir = best;
+    return r;
+}
+
+/* >>megatron.files ------------------------------------------------------------ */
+
+static ckr_result ckr__mg_tree(ckr__mg *r, const char *path, const ckr_node **out)
+{
+    uint32_t file;
+    ckr_format format = CKR_FORMAT_AUTO;
+    ckr_node *root = NULL;
+    ckr_result e = ckr__file_open(r->c, path, &file);
+    if (e == CKR_OK)
+        e = ckr__torch_load(r->c, file, 0, r->c->files[file].size, &format, &root);
+    *out = root;
+    return e;
+}
+
+static ckr_result ckr__mg_list(ckr__mg *r)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    ckr_result e = ckr__dir_list(r->c, r->dir, &l);
+    for (i = 0; i < l.n && e == CKR_OK; i++) {
+        void *array = r->files;
+        ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file), **place;
+        const char *name = l.items[i]->name;
+        if (!f) return ckr__mg_oom(r);
+        if (!l.items[i]->is_dir || !ckr__mg_rank_name(name, f)) {
+            if (strcmp(name, "ckptresume.json") != 0 && !ckr__leftover(r->c, r->s, name, NULL))
+                return ckr__mg_oom(r);
+            continue;
+        }
+        place = (ckr__mg_file **)ckr__append(r->c, &array, &r->n_files, sizeof *r->files);
+        r->files = (ckr__mg_file **)array;
+        if (!place) return ckr__mg_oom(r);
+        *place = f;
+        f->rel = name;
+        f->path = ckr__path_join(r->c, r->dir, ckr__printf(r->c, "%s/model_optim_rng.pt", name));
+        if (!f->path) return ckr__mg_oom(r);
+    }
+    return e;
+}
+
+static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MISSING, path, CKR_NO_OFFSET, NULL,
+                             "it is not there: %s", text);
+    return ckr__remedy(r->c->err, e,
+                       "bring it back from where the checkpoint was saved: Megatron would end "
+                       "with exit code 0 without loading");
+}
+
+/* model, or model0, model1, ...: a number that is absent is an empty stage. */
+static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
+{
+    const ckr_node *one = ckr_node_get(f->root, "model");
+    uint32_t k;
+    char key[16];
+    f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
+    f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
+    if (!f->chunks || !f->entries) return ckr__mg_oom(r);
+    for (k = 0; k < r->vp; k++) {
+        snprintf(key, sizeof key, "model%u", (unsigned)k);
+        f->chunks[k] = one && k == 0 ? one : ckr_node_get(f->root, key);
+        if (f->chunks[k] && !ckr_node_is_dict(f->chunks[k]))
+            return ckr__mg_bad(r, f->path, key, "a state dict");
+        if (!f->chunks[k]) continue;
+        f->entries[k] = CKR__NEW_N(r->c, ckr__mg_entry, f->chunks[k]->count);
+        if (!f->entries[k]) return ckr__mg_oom(r);
+    }
+    if (ckr_node_get(one, "language_model"))
+        return ckr__mg_cannot(r, f->path, "model",
+                              "a model of the classes before Megatron core (language_model)");
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_load(ckr__mg *r, ckr__mg_file *f)
+{
+    const ckr_node *args;
+    ckr_result e;
+    if (ckr__path_kind(r->c, f->path) != CKR_FILE_REGULAR)
+        return ckr__mg_missing(r, f->path, "the rank has a directory, but no file in it");
+    e = ckr__mg_tree(r, f->path, &f->root);
+    if (e != CKR_OK) return e;
+    if (!ckr_node_is_dict(f->root)) return ckr__mg_bad(r, f->path, "", "a dict");
+    args = ckr_node_get(f->root, "args");
+    if (!args || args->kind != CKR_NODE_OBJECT || !ckr_node_is_dict(args->u.object->state))
+        return ckr__mg_bad(r, f->path, "args", "a namespace of arguments");
+    f->args = args->u.object->state;
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_topology(ckr__mg *r)
+{
+    const ckr_node *a = r->args;
+    uint64_t world;
+    r->tp = (uint32_t)ckr__mg_size(a, "tensor_model_parallel_size",
+                                   ckr__mg_size(a, "model_parallel_size", 1));
+    r->pp = (uint32_t)ckr__mg_size(a, "pipeline_model_parallel_size", 1);
+    r->ep = (uint32_t)ckr__mg_size(a, "expert_model_parallel_size", 1);
+    r->cp = (uint32_t)ckr__mg_size(a, "context_parallel_size", 1);
+    r->vp = (uint32_t)ckr__mg_size(a, "virtual_pipeline_model_parallel_size", 1);
+    r->zero = ckr__mg_flag(a, "use_distributed_optimizer");
+    world = (uint64_t)r->tp * r->pp;
+    if (r->tp > 65536 || r->pp > 65536 || r->ep > 65536 || r->vp > 65536 || r->cp > 65536)
+        return ckr__mg_bad(r, r->files[0]->path, "args", "parallel sizes below 65536");
+    r->dp = (uint32_t)ckr__mg_size(a, "data_parallel_size",
+                                   ckr__mg_size(a, "world_size", (int64_t)world) /
+                                       (int64_t)(world * r->cp));
+    if (r->dp < 1 || r->dp > (1u << 24)) r->dp = 1;
+    if (r->ep > 1 && ckr__mg_size(a, "expert_tensor_parallel_size", r->tp) != (int64_t)r->tp)
+        return ckr__mg_cannot(r, r->files[0]->path, "args/expert_tensor_parallel_size",
+                              "experts cut over another number of ranks than the other layers");
+    return CKR_OK;
+}
+
+static int ckr__mg_file_cmp(const void *a, const void *b)
+{
+    const ckr__mg_file *x = (const ckr__mg_file *)a, *y = (const ckr__mg_file *)b;
+    if (x->pp != y->pp) return x->pp < y->pp ? -1 : 1;
+    if (x->ep != y->ep) return x->ep < y->ep ? -1 : 1;
+    return x->tp < y->tp ? -1 : x->tp > y->tp;
+}
+
+static const char *ckr__mg_rank_dir(ckr__ctx *c, uint32_t tp, uint32_t pp, uint32_t ep,
+                                    bool with_pp, bool with_ep)
+{
+    char p[16] = "", x[16] = "";
+    if (with_pp) snprintf(p, sizeof p, "_%03u", (unsigned)pp);
+    if (with_ep) snprintf(x, sizeof x, "_%03u", (unsigned)ep);
+    return ckr__printf(c, "mp_rank_%02u%s%s", (unsigned)tp, p, x);
+}
+
+static ckr_result ckr__mg_foreign(ckr__mg *r, const ckr__mg_file *f)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_FOREIGN,
+                             ckr__path_join(r->c, r->dir, f->rel), CKR_NO_OFFSET, NULL,
+                             "the checkpoint has tp %u pp %u ep %u, in which there is no such rank",
+                             (unsigned)r->tp, (unsigned)r->pp, (unsigned)r->ep);
+    return ckr__remedy(r->c->err, e, "another run left it: move it elsewhere");
+}
+
+/* Every rank of the grid that the arguments tell, once. */
+static ckr_result ckr__mg_grid(ckr__mg *r)
+{
+    const uint32_t n = 1u + (r->pp > 1) + (r->ep > 1);
+    uint64_t i, k = 0, want = (uint64_t)r->tp * r->ep * r->pp;
+    for (i = 0; i < r->n_files; i++) {
+        ckr__mg_file *f = r->files[i];
+        f->tp = f->number[0];
+        f->pp = r->pp > 1 ? f->number[1] : 0;
+        f->ep = r->ep > 1 ? f->number[n - 1] : 0;
+        if (f->n_numbers != n || f->tp >= r->tp || f->pp >= r->pp || f->ep >= r->ep)
+            return ckr__mg_foreign(r, f);
+    }
+    if (!ckr__sort(r->c, (void **)(void *)r->files, (size_t)r->n_files, ckr__mg_file_cmp))
+        return ckr__mg_oom(r);
+    for (i = 0; i < want; i++) {
+        const uint32_t tp = (uint32_t)(i % r->tp), ep = (uint32_t)(i / r->tp % r->ep),
+                       pp = (uint32_t)(i / r->tp / r->ep);
+        const ckr__mg_file *f = k < r->n_files ? r->files[k] : NULL;
+        if (f && k && ckr__mg_file_cmp(f, r->files[k - 1]) == 0) return ckr__mg_foreign(r, f);
+        if (!f || f->tp != tp || f->ep != ep || f->pp != pp) {
+            const char *rel = ckr__mg_rank_dir(r->c, tp, pp, ep, r->pp > 1, r->ep > 1);
+            const char *path = rel ? ckr__path_join(r->c, r->dir, rel) : NULL;
+            if (!path) return ckr__mg_oom(r);
+            return ckr__mg_missing(r, path, "a directory of every rank was expected");
+        }
+        k++;
+    }
+    return k < r->n_files ? ckr__mg_foreign(r, r->files[k]) : CKR_OK;
+}
+
+static ckr_result ckr__mg_mixed(ckr__mg *r, const char *path, const char *where, int64_t found,
+                                const char *other, int64_t want)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, path, CKR_NO_OFFSET, where,
+                             "it says %lld, %s %lld", (long long)found, other, (long long)want);
+    return ckr__remedy(r->c->err, e,
+                       "the file is of another iteration or run: put back the right one");
+}
+
+/* Every file is of one iteration, which is the directory's, and of one model. */
+static ckr_result ckr__mg_alike(ckr__mg *r)
+{
+    static const char *const keys[] = { "tensor_model_parallel_size",
+                                        "pipeline_model_parallel_size",
+                                        "expert_model_parallel_size", "num_layers",
+                                        "hidden_size", "consumed_train_samples" };
+    const char *base = ckr__ac_base(r->dir);
+    int64_t named, v, w;
+    uint64_t i;
+    size_t k;
+    if (!ckr_node_i64(ckr_node_get(r->root, "iteration"), &r->iteration) &&
+        !ckr_node_i64(ckr_node_get(r->root, "total_iters"), &r->iteration))
+        return ckr__mg_bad(r, r->files[0]->path, "iteration", "an integer");
+    r->release = !strcmp(base, "release");
+    if (ckr__mg_iteration(base, &named) && named != r->iteration)
+        return ckr__mg_mixed(r, r->files[0]->path, "iteration", r->iteration,
+                             "the directory is of iteration", named);
+    for (i = 1; i < r->n_files; i++) {
+        const ckr__mg_file *f = r->files[i];
+        if (ckr_node_i64(ckr_node_get(f->root, "iteration"), &v) && v != r->iteration)
+            return ckr__mg_mixed(r, f->path, "iteration", v, "the first rank's file", r->iteration);
+        for (k = 0; k < sizeof keys / sizeof *keys; k++)
+            if (ckr_node_i64(ckr_node_get(f->args, keys[k]), &v) &&
+                ckr_node_i64(ckr_node_get(r->args, keys[k]), &w) && v != w)
+                return ckr__mg_mixed(r, f->path, keys[k], v, "the first rank's file", w);
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_open_all(ckr__mg *r)
+{
+    double version = 3;
+    uint64_t i;
+    ckr_result e = ckr__mg_list(r);
+    if (e == CKR_OK && !r->n_files) e = ckr__mg_missing(r, r->dir, "there is no mp_rank directory");
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_load(r, r->files[i]);
+    if (e != CKR_OK) return e;
+    r->args = r->files[0]->args;
+    r->root = r->files[0]->root;
+    ckr_node_f64(ckr_node_get(r->root, "checkpoint_version"), &version);
+    if (version < 2)
+        return ckr__mg_cannot(r, r->files[0]->path, "checkpoint_version",
+                              "a checkpoint below version 2, whose qkv rows are in another order");
+    e = ckr__mg_topology(r);
+    if (e == CKR_OK) e = ckr__mg_grid(r);
+    if (e == CKR_OK) e = ckr__mg_alike(r);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_chunks(r, r->files[i]);
+    return e;
+}
+
+/* >>megatron.model ------------------------------------------------------------ */
+/* Items: names with global layers and experts, how each is cut, and where its pieces lie. */
+
+/* Behind "decoder.layers." or "encoder.layers." comes a layer's number; NULL: no layer. */
+static const char *ckr__mg_layer(const char *name, int64_t *layer)
+{
+    static const char *const heads[] = { "decoder.layers.", "encoder.layers." };
+    size_t i, n;
+    char digits[12];
+    for (i = 0; i < 2; i++) {
+        const size_t len = strlen(heads[i]);
+        if (strncmp(name, heads[i], len) != 0) continue;
+        n = strspn(name + len, "0123456789");
+        if (!n || n > 9 || name[len + n] != '.') return NULL;
+        memcpy(digits, name + len, n);
+        digits[n] = 0;
+        return ckr__nt_step_of(digits, layer) ? name + len + n : NULL;
+    }
+    return NULL;
+}
+
+/* The place of an expert's number in a name: local_experts.E. (of SequentialMLP), or the digits at
+   the end of experts.linear_fc1.weightE (TEGroupedMLP). NULL: the name is of no single expert. */
+static const char *ckr__mg_expert(const char *name, int64_t *expert, size_t *n_digits)
+{
+    const char *p = strstr(name, ".local_experts.");
+    size_t n;
+    char digits[12];
+    if (p) p += 15;
+    else if ((p = strstr(name, ".experts.linear_fc")) != NULL) {
+        p = name + strlen(name);
+        while (p > name && p[-1] >= '0' && p[-1] <= '9') p--;
+    } else {
+        return NULL;
+    }
+    n = strspn(p, "0123456789");
+    if (!n || n > 9) return NULL;
+    memcpy(digits, p, n);
+    digits[n] = 0;
+    *n_digits = n;
+    return ckr__nt_step_of(digits, expert) ? p : NULL;
+}
+
+/* The name with another layer and expert: `first` and `expert` are added; -1 leaves them. */
+static const char *ckr__mg_shift(ckr__ctx *c, const char *name, int64_t first, int64_t experts)
+{
+    int64_t layer, expert;
+    size_t n;
+    const char *rest = ckr__mg_layer(name, &layer), *p;
+    if (rest && first)
+        name = ckr__printf(c, "%.15s%lld%s", name, (long long)(layer + first), rest);
+    p = name && experts ? ckr__mg_expert(name, &expert, &n) : NULL;
+    if (p)
+        name = ckr__printf(c, "%.*s%lld%s", (int)(p - name), name, (long long)(expert + experts),
+                           p + n);
+    return name;
+}
+
+static bool ckr__mg_is_extra(const char *name)
+{
+    return ckr__mg_ends(name, "._extra_state") || ckr__mg_ends(name, "inv_freq");
+}
+
+/* State that the model saves and no optimizer has. */
+static bool ckr__mg_is_buffer(const char *name, ckr_dtype dtype)
+{
+    return ckr__mg_ends(name, "expert_bias") || strstr(name, "tokens_per_expert") ||
+           !ckr__is_float(dtype);
+}
+
+/* How many layers the chunks have: the largest local number of each, counted in global order. */
+static ckr_result ckr__mg_count_layers(ckr__mg *r)
+{
+    uint32_t v, p;
+    int64_t layer, want = ckr__mg_size(r->args, "num_layers",
+                                       ckr__mg_size(r->args, "encoder_num_layers", 0));
+    uint64_t k;
+    r->first = CKR__NEW_N(r->c, int64_t, (uint64_t)r->vp * r->pp);
+    if (!r->first) return ckr__mg_oom(r);
+    for (v = 0; v < r->vp; v++)
+        for (p = 0; p < r->pp; p++) {
+            const ckr_node *chunk = r->files[(uint64_t)p * r->ep * r->tp]->chunks[v];
+            int64_t n = 0;
+            for (k = 0; chunk && k < chunk->count; k++) {
+                const char *name = ckr_node_str(chunk->u.items[2 * k]);
+                if (name && ckr__mg_layer(name, &layer) && layer >= n) n = layer + 1;
+            }
+            r->first[(uint64_t)v * r->pp + p] = r->layers;
+            if (n > (int64_t)(chunk ? chunk->count : 0)) n = want + 1;
+            r->layers += n;
+            if (want && r->layers > want) break;
+        }
+    if (!want || want == r->layers) return CKR_OK;
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->files[0]->path,
+                                 CKR_NO_OFFSET, "args/num_layers",
+                                 "it says %lld, the model's files have %s%lld layers",
+                                 (long long)want, r->layers > want ? "more than " : "",
+                                 (long long)(r->layers > want ? want : r->layers)),
+                       "files or arguments are of another run: put back the right ones");
+}
+
+/* Where an entry stands: by block, then in the chunk's order; experts of one layer lie rank by
+   rank. `run` is the place of the first of a row of experts. */
+static void ckr__mg_place(const ckr__mg *r, ckr__mg_item *t, uint64_t at, uint64_t run)
+{
+    int64_t layer = 0;
+    if (ckr__mg_layer(t->name, &layer)) t->block = 1 + layer;
+    else t->block = strncmp(t->name, "embedding.", 10) ? r->layers + 1 : 0;
+    t->major = t->expert >= 0 ? run : at;
+    t->minor = t->expert >= 0 ? (uint64_t)t->ep << 32 | at : 0;
+}
+
+static int ckr__mg_item_cmp(const void *a, const void *b)
+{
+    const ckr__mg_item *x = (const ckr__mg_item *)a, *y = (const ckr__mg_item *)b;
+    if (x->block != y->block) return x->block < y->block ? -1 : 1;
+    if (x->pp != y->pp) return x->pp < y->pp ? -1 : 1;
+    if (x->major != y->major) return x->major < y->major ? -1 : 1;
+    return x->minor < y->minor ? -1 : x->minor > y->minor;
+}
+
+static ckr__mg_item *ckr__mg_item_new(ckr__mg *r, const char *name)
+{
+    void *array = r->items;
+    ckr__mg_item *t = CKR__NEW(r->c, ckr__mg_item), **place;
+    place = (ckr__mg_item **)ckr__append(r->c, &array, &r->n_items, sizeof *r->items);
+    r->items = (ckr__mg_item **)array;
+    if (!t || !place || !ckr__map_put(&r->by_name, name, strlen(name), r->n_items - 1, NULL))
+        return NULL;
+    *place = t;
+    t->name = name;
+    t->expert = -1;
+    t->group = UINT64_MAX;
+    t->split.axis = -1;
+    return t;
+}
+
+/* How many experts a rank has: those that its chunk's names tell. */
+static int64_t ckr__mg_local_experts(const ckr_node *chunk)
+{
+    int64_t expert, n = 0;
+    size_t digits;
+    uint64_t k;
+    for (k = 0; k < chunk->count; k++) {
+        const char *name = ckr_node_str(chunk->u.items[2 * k]);
+        if (name && ckr__mg_expert(name, &expert, &digits) && expert >= n) n = expert + 1;
+    }
+    return n;
+}
+
+/* The prefix that all experts of a row share. */
+static size_t ckr__mg_run_prefix(const char *name)
+{
+    const char *p = strstr(name, ".local_experts.");
+    size_t n = strlen(name);
+    if (p) return (size_t)(p - name) + 15;
+    while (n && name[n - 1] >= '0' && name[n - 1] <= '9') n--;
+    return n;
+}
+
+/* One chunk of one file: each entry's item, made where it is new. */
+static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
+{
+    const ckr_node *chunk = f->chunks[v];
+    const int64_t first = r->first[(uint64_t)v * r->pp + f->pp],
+                  experts = f->ep ? ckr__mg_local_experts(chunk) * (int64_t)f->ep : 0;
+    uint64_t k, at, run = 0;
+    const char *last = "";
+    for (k = 0; k < chunk->count; k++) {
+        const char *local = ckr_node_str(chunk->u.items[2 * k]), *name;
+        const ckr_node *value = chunk->u.items[2 * k + 1];
+        int64_t expert = -1;
+        size_t digits;
+        ckr__mg_item *t;
+        const bool extra = local && (ckr__mg_is_extra(local) || value->kind != CKR_NODE_TENSOR);
+        if (!local) return ckr__mg_bad(r, f->path, "model", "names of tensors");
+        if (r->tied && f->pp + 1 == r->pp && r->pp > 1 && !strcmp(local, "output_layer.weight")) {
+            f->entries[v][k].item = r->embedding;
+            if (!extra) f->entries[v][k].view = value->u.view;
+            continue;
+        }
+        name = ckr__mg_shift(r->c, local, first, experts);
+        if (!name) return ckr__mg_oom(r);
+        if (ckr__map_find(&r->by_name, name, strlen(name), &at)) {
+            t = r->items[at];
+        } else {
+            t = ckr__mg_item_new(r, name);
+            if (!t) return ckr__mg_oom(r);
+            t->kind = extra                                             ? CKR__MG_EXTRA
+                      : ckr__mg_is_buffer(name, value->u.view->dtype) ? CKR__MG_BUFFER
+                                                                        : CKR__MG_PARAM;
+            t->pp = f->pp;
+            t->ep = f->ep;
+            if (ckr__mg_expert(name, &expert, &digits)) t->expert = expert;
+            if (expert < 0 || strncmp(last, local, ckr__mg_run_prefix(local)) != 0) run = k;
+            ckr__mg_place(r, t, k, run);
+            if (!strcmp(name, "embedding.word_embeddings.weight")) r->embedding = t;
+        }
+        if ((t->kind == CKR__MG_EXTRA) != extra)
+            return ckr__mg_bad(r, f->path, name, "a tensor on every rank, or on none");
+        f->entries[v][k].item = t;
+        if (!extra) f->entries[v][k].view = value->u.view;
+        last = local;
+    }
+    return CKR_OK;
+}
+
+/* >>megatron.split ------------------------------------------------------------ */
+/* Which axis is cut, by the ends of names (megatron/core/tensor_parallel/layers.py and the modules
+   of core/transformer). */
+
+enum { CKR__MG_PLAIN = 0, CKR__MG_VOCAB, CKR__MG_QKV, CKR__MG_GATED, CKR__MG_SOLVE };
+
+typedef struct ckr__mg_rule { const char *tail; int8_t axis; uint8_t what; } ckr__mg_rule;
+
+static const ckr__mg_rule *ckr__mg_rule_of(const char *name)
+{
+    static const ckr__mg_rule rules[] = {
+        { "word_embeddings.weight", 0, CKR__MG_VOCAB },
+        { "output_layer.weight", 0, CKR__MG_VOCAB },
+        { "output_layer.bias", 0, CKR__MG_VOCAB },
+        { "linear_qkv.weight", 0, CKR__MG_QKV },
+        { "linear_qkv.bias", 0, CKR__MG_QKV },
+        { "linear_proj.weight", 1, CKR__MG_PLAIN },
+        { "linear_proj.bias", -1, CKR__MG_PLAIN },
+        { "linear_fc1.weight", 0, CKR__MG_GATED },
+        { "linear_fc1.bias", 0, CKR__MG_GATED },
+        { "linear_fc2.weight", 1, CKR__MG_PLAIN },
+        { "linear_fc2.bias", -1, CKR__MG_PLAIN },
+        { "norm.weight", -1, CKR__MG_PLAIN },
+        { "norm.bias", -1, CKR__MG_PLAIN },
+        { "layer_norm_weight", -1, CKR__MG_PLAIN },
+        { "layer_norm_bias", -1, CKR__MG_PLAIN },
+        { "position_embeddings.weight", -1, CKR__MG_PLAIN },
+        { "tokentype_embeddings.weight", -1, CKR__MG_PLAIN },
+        { "router.weight", -1, CKR__MG_PLAIN },
+        { "router.bias", -1, CKR__MG_PLAIN },
+        { "expert_bias", -1, CKR__MG_PLAIN },
+        { "gate_weight", -1, CKR__MG_PLAIN },
+        { "linear_q.weight", 0, CKR__MG_PLAIN },
+        { "linear_q.bias", 0, CKR__MG_PLAIN },
+        { "linear_kv.weight", 0, CKR__MG_PLAIN },
+        { "linear_kv.bias", 0, CKR__MG_PLAIN },
+        { "linear_q_proj.weight", 0, CKR__MG_PLAIN },
+        { "linear_q_up_proj.weight", 0, CKR__MG_PLAIN },
+        { "linear_kv_up_proj.weight", 0, CKR__MG_PLAIN },
+        { "_down_proj.weight", 0, CKR__MG_SOLVE },
+        { "softmax_offset", 0, CKR__MG_PLAIN }
+    };
+    const char *mixer = strstr(name, ".mixer.");
+    size_t i, n = strlen(name);
+    if (mixer) return NULL;
+    if (strstr(name, ".experts.linear_fc"))
+        while (n && name[n - 1] >= '0' && name[n - 1] <= '9') n--;
+    for (i = 0; i < sizeof rules / sizeof *rules; i++) {
+        const size_t len = strlen(rules[i].tail);
+        if (n >= len && !memcmp(name + n - len, rules[i].tail, len)) return &rules[i];
+    }
+    return NULL;
+}
+
+/* Is a fc1 of so many rows gate and up? Where no size among the arguments tells, the activation
+   does. */
+static bool ckr__mg_gated(const ckr__mg *r, int64_t rows)
+{
+    static const char *const keys[] = { "ffn_hidden_size", "moe_ffn_hidden_size",
+                                        "moe_shared_expert_intermediate_size" };
+    const bool flag = ckr__mg_flag(r->args, "swiglu") || ckr__mg_flag(r->args, "quick_geglu");
+    bool whole = false, twice = false;
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const int64_t v = ckr__mg_size(r->args, keys[i], 0);
+        if (v && rows == v) whole = true;
+        if (v && rows == 2 * v) twice = true;
+    }
+    return whole == twice ? flag : twice;
+}
+
+/* Sets how a parameter is cut, and its whole shape, from the shape of one rank's part. `axis_of`:
+   what a master's attributes say (partition_dim), or -2. */
+static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, const int64_t *part,
+                                uint32_t tp, int64_t axis_of)
+{
+    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
+    int64_t *shape = CKR__NEW_N(r->c, int64_t, n_dims), *chunks;
+    int32_t axis = rule ? rule->axis : -1;
+    if (!shape) return ckr__mg_oom(r);
+    if (n_dims) memcpy(shape, part, n_dims * sizeof *shape);
+    if (rule && rule->what == CKR__MG_SOLVE)
+        axis = axis_of >= -1 ? (int32_t)axis_of
+               : ckr__mg_size(r->args, strstr(t->name, "kv_down") ? "kv_lora_rank" : "q_lora_rank",
+                              0) <= part[0]
+                   ? -1
+                   : 0;
+    if (!rule && axis_of >= -1) axis = (int32_t)axis_of;
+    t->unknown = !rule && axis_of < -1;
+    t->n_dims = n_dims;
+    t->shape = shape;
+    if (axis >= (int32_t)n_dims) axis = -1;
+    t->split.axis = axis;
+    if (axis < 0) return CKR_OK;
+    if (shape[axis] > ((int64_t)1 << 56) / tp)
+        return ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, t->name, NULL);
+    shape[axis] *= tp;
+    t->split.vocab = rule && rule->what == CKR__MG_VOCAB;
+    if (rule && rule->what == CKR__MG_GATED && shape[0] % 2 == 0 && ckr__mg_gated(r, shape[0])) {
+        chunks = CKR__NEW_N(r->c, int64_t, 2);
+        if (!chunks) return ckr__mg_oom(r);
+        chunks[0] = chunks[1] = shape[0] / 2;
+        t->split.n_chunks = 2;
+        t->split.chunks = chunks;
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_contradicts(ckr__mg *r, const ckr__mg_item *t, const char *key,
+                                      int64_t said, int64_t found)
+{
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->files[0]->path,
+                                 CKR_NO_OFFSET, t->name, "args ask for %s %lld, the tensor has "
+                                 "%lld", key, (long long)said, (long long)found),
+                       "files or arguments are of another run: put back the right ones");
+}
+
+/* The arguments against the shapes of the tensors that they decide. */
+static ckr_result ckr__mg_promised(ckr__mg *r, const ckr__mg_item *t)
+{
+    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
+    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0),
+                  heads = ckr__mg_size(r->args, "num_attention_heads", 0),
+                  groups = ckr__mg_flag(r->args, "group_query_attention")
+                               ? ckr__mg_size(r->args, "num_query_groups", heads)
+                               : heads,
+                  dim = ckr__mg_size(r->args, "kv_channels", heads ? hidden / heads : 0);
+    const bool gate = ckr__mg_flag(r->args, "attention_output_gate");
+    if (!rule || !hidden || t->n_dims == 0) return CKR_OK;
+    if (rule->what == CKR__MG_VOCAB && t->n_dims == 2 && t->shape[1] != hidden)
+        return ckr__mg_contradicts(r, t, "hidden_size", hidden, t->shape[1]);
+    if (rule->what == CKR__MG_QKV && t->n_dims == 2 && t->shape[1] != hidden)
+        return ckr__mg_contradicts(r, t, "hidden_size", hidden, t->shape[1]);
+    if (rule->what == CKR__MG_QKV && !gate && heads && heads < (1 << 24) && groups < (1 << 24) &&
+        dim < (1 << 24) && t->shape[0] != (heads + 2 * groups) * dim)
+        return ckr__mg_contradicts(r, t, "(heads + 2 * groups) * kv_channels rows",
+                                   (heads + 2 * groups) * dim, t->shape[0]);
+    return CKR_OK;
+}
+
+/* The block of a tensor parallel rank at this topology, with all of the padding rows. */
+static ckr__block *ckr__mg_block(ckr__ctx *c, const ckr__mg_item *t, uint32_t tp, uint32_t rank)
+{
+    int64_t uneven = 0;
+    return ckr__block_split(c, &t->split, t->n_dims, t->shape, tp, t->split.axis < 0 ? 0 : rank,
+                            &uneven);
+}
+
+static ckr_result ckr__mg_shape(ckr__mg *r, const char *path, const ckr__mg_item *t,
+                                const char *slot, const char *what, int64_t found, int64_t want)
+{
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SHAPE, path, CKR_NO_OFFSET, t->name,
+                                 "%s: %s is %lld, %lld was expected", slot, what, (long long)found,
+                                 (long long)want),
+                       "the file is of another run: put back the right one");
+}
+
+/* A tensor of the item's logical shape; where padding rows are known, one with them beside it. */
+static ckr__mg_slot *ckr__mg_slot_of(ckr__mg *r, ckr__mg_item *t, const char *slot, ckr_dtype dtype,
+                                     bool scalar)
+{
+    int64_t shape[CKR_MAX_DIMS];
+    ckr__mg_slot *x;
+    void *array = t->slots;
+    uint64_t i;
+    for (i = 0; i < t->n_slots; i++)
+        if (!strcmp(t->slots[i].tensor->slot, slot)) return &t->slots[i];
+    x = (ckr__mg_slot *)ckr__append(r->c, &array, &t->n_slots, sizeof *x);
+    t->slots = (ckr__mg_slot *)array;
+    if (!x) return NULL;
+    memset(x, 0, sizeof *x);
+    x->scalar = scalar;
+    if (t->n_dims) memcpy(shape, t->shape, t->n_dims * sizeof *shape);
+    if (t->split.vocab && !scalar) {
+        if (shape[0] > r->s->padded_vocab) r->s->padded_vocab = shape[0];
+        if (r->vocab > 0 && r->vocab < shape[0]) shape[0] = r->vocab;
+    }
+    x->tensor = ckr__tensor_add(r->c, r->s, t->name, slot, dtype, scalar ? 0 : t->n_dims, shape);
+    if (!x->tensor) return NULL;
+    if (!scalar) x->tensor->split = t->split;
+    x->tensor->buffer = t->kind == CKR__MG_BUFFER;
+    x->tensor->requires_grad = !strcmp(slot, "param") && t->kind == CKR__MG_PARAM;
+    if (scalar || !t->split.vocab || shape[0] == t->shape[0]) return x;
+    x->wide = CKR__NEW(r->c, ckr_tensor);
+    if (!x->wide) return NULL;
+    *x->wide = *x->tensor;
+    x->wide->slot = "";
+    x->wide->shape = t->shape;
+    x->wide->pieces = NULL;
+    x->wide->n_pieces = x->wide->cap_pieces = 0;
+    return x;
+}
+
+/* One rank's part of a slot: a tensor of its own, or `flat` elements of a buffer from `at` on. */
+typedef struct ckr__mg_part {
+    const char     *path;
+    const ckr_view *view;
+    int64_t         at;        /* -1: the view is the part itself                         */
+    uint32_t        tp;
+    int32_t         rank;
+    bool            replica;
+} ckr__mg_part;
+
+static bool ckr__mg_read(ckr__mg *r, ckr_tensor *t, const ckr__block *b, const ckr__mg_part *p)
+{
+    ckr__reader rd;
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    rd.tensor = t;
+    rd.rank = p->rank;
+    rd.replica = p->replica;
+    if (p->at < 0) return ckr__read_view(&rd, b, p->view);
+    rd.dtype = p->view->dtype;
+    rd.file = p->view->file;
+    rd.big_endian = p->view->big_endian;
+    rd.mem = p->view->bytes;
+    return ckr__read_flat(&rd, b, 0, ckr__nt_block_numel(b),
+                          (p->view->bytes ? 0 : p->view->data_offset) +
+                              (uint64_t)(p->view->offset + p->at) *
+                                  ckr_dtype_size(p->view->dtype));
+}
+
+static ckr_result ckr__mg_piece(ckr__mg *r, ckr__mg_item *t, const char *slot,
+                                const ckr__mg_part *p)
+{
+    const ckr_view *v = p->view;
+    ckr__block *b = ckr__mg_block(r->c, t, r->tp, p->tp);
+    ckr__mg_slot *x;
+    uint32_t d;
+    if (!b) return ckr__mg_oom(r);
+    if (v->layout || v->meta || v->conj || v->neg || !ckr_dtype_size(v->dtype))
+        return ckr__mg_bad(r, p->path, t->name, "a plain tensor");
+    if (p->at < 0 && v->n_dims != b->n_dims)
+        return ckr__mg_shape(r, p->path, t, slot, "the number of dimensions", v->n_dims, b->n_dims);
+    for (d = 0; p->at < 0 && d < b->n_dims; d++)
+        if (v->shape[d] != b->shape[d])
+            return ckr__mg_shape(r, p->path, t, slot, "a dimension", v->shape[d], b->shape[d]);
+    x = ckr__mg_slot_of(r, t, slot, v->dtype, false);
+    if (!x) return ckr__mg_oom(r);
+    if (x->tensor->dtype != v->dtype)
+        return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SHAPE, p->path, CKR_NO_OFFSET, t->name,
+                         "%s: dtype %s, another rank has %s", slot, ckr_dtype_name(v->dtype),
+                         ckr_dtype_name(x->tensor->dtype));
+    return ckr__mg_read(r, x->tensor, b, p) && (!x->wide || ckr__mg_read(r, x->wide, b, p))
+               ? CKR_OK
+               : ckr__mg_oom(r);
+}
+
+static int32_t ckr__mg_rank_of(const ckr__mg *r, const ckr__mg_file *f)
+{
+    return (int32_t)(f->tp + r->tp * r->cp * (f->ep + r->dp * f->pp));
+}
+
+/* Is what this file holds of the item a copy of what another holds? */
+static bool ckr__mg_is_copy(const ckr__mg *r, const ckr__mg_item *t, const ckr__mg_file *f)
+{
+    (void)r;
+    return (t->split.axis < 0 && f->tp > 0) || (t->expert < 0 && f->ep > 0) || f->pp != t->pp;
+}
+
+/* >>megatron.weights ---------------------------------------------------------- */
+
+/* The split axis that a master's attributes tell; -2: nothing does. */
+static int64_t ckr__mg_axis_of(const ckr_node *attrs)
+{
+    int64_t v;
+    if (ckr_node_i64(ckr_node_get(attrs, "partition_dim"), &v) && v >= -1 && v < CKR_MAX_DIMS)
+        return ckr__mg_flag(attrs, "tensor_model_parallel") ? v : -1;
+    return -2;
+}
+
+static ckr_result ckr__mg_first_entry(ckr__mg *r, const ckr__mg_file *f, ckr__mg_item *t,
+                                      const ckr_view *v)
+{
+    ckr_result e;
+    if (t->n_slots) return CKR_OK;
+    if (v->n_dims > CKR_MAX_DIMS)
+        return ckr__mg_shape(r, f->path, t, "param", "the number of dimensions", v->n_dims,
+                             CKR_MAX_DIMS);
+    if (strstr(t->name, ".experts.weight"))
+        return ckr__mg_cannot(r, f->path, t->name,
+                              "experts in one matrix (GroupedMLP), as versions before 0.13 had them");
+    t->dtype = v->dtype;
+    e = ckr__mg_split(r, t, v->n_dims, v->shape, r->tp, ckr__mg_axis_of(t->attrs));
+    if (e == CKR_OK && t->unknown && r->tp > 1)
+        e = ckr__mg_cannot(r, f->path, t->name, "no rule tells how this tensor is cut over tp");
+    if (e == CKR_OK && t->split.vocab && t->shape[0] > r->s->padded_vocab)
+        r->s->padded_vocab = t->shape[0];
+    return e == CKR_OK ? ckr__mg_promised(r, t) : e;
+}
+
+static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
+{
+    const ckr_node *chunk = f->chunks[v];
+    uint64_t k;
+    ckr_result e = CKR_OK;
+    for (k = 0; k < chunk->count && e == CKR_OK; k++) {
+        ckr__mg_entry *x = &f->entries[v][k];
+        ckr__mg_part p;
+        if (!x->item) return ckr__mg_bad(r, f->path, "output_layer.weight", "an embedding");
+        if (x->item->kind == CKR__MG_EXTRA) {
+            if (!x->item->extra) x->item->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
+            if (!x->item->extra) return ckr__mg_oom(r);
+            x->item->extra[f->tp] = chunk->u.items[2 * k + 1];
+            continue;
+        }
+        e = ckr__mg_first_entry(r, f, x->item, x->view);
+        memset(&p, 0, sizeof p);
+        p.path = f->path;
+        p.view = x->view;
+        p.at = -1;
+        p.tp = f->tp;
+        p.rank = ckr__mg_rank_of(r, f);
+        p.replica = ckr__mg_is_copy(r, x->item, f);
+        if (e == CKR_OK) e = ckr__mg_piece(r, x->item, "param", &p);
+    }
+    return e;
+}
+
+/* Every item's pieces together are the whole tensor: files of ranks that lack it are found here. */
+static ckr_result ckr__mg_covered(ckr__mg *r)
+{
+    uint64_t i, k;
+    uint32_t n;
+    for (i = 0; i < r->n_items; i++) {
+        const ckr__mg_item *t = r->items[i];
+        int64_t want = 1;
+        uint32_t d;
+        for (d = 0; d < t->n_dims; d++) want *= t->shape[d];
+        for (k = 0; k < t->n_slots; k++) {
+            const ckr_tensor *x = t->slots[k].wide ? t->slots[k].wide : t->slots[k].tensor;
+            int64_t have = 0;
+            if (t->slots[k].scalar) continue;
+            for (n = 0; n < x->n_pieces; n++)
+                if (!x->pieces[n].replica)
+                    have += ckr__mg_volume(x->pieces[n].n_dims, x->pieces[n].count);
+            if (have != want)
+                return ckr__remedy(
+                    r->c->err,
+                    ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SHAPE, r->dir, CKR_NO_OFFSET, t->name,
+                              "%s: the ranks together have %lld of %lld elements", x->slot,
+                              (long long)have, (long long)want),
+                    "a file is of another run: put back the right one");
+        }
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_model(ckr__mg *r)
+{
+    uint64_t i;
+    uint32_t v;
+    ckr_result e = ckr__mg_count_layers(r);
+    for (v = 0; v < r->vp && e == CKR_OK; v++)
+        for (i = 0; i < r->n_files && e == CKR_OK; i++)
+            if (r->files[i]->chunks[v]) e = ckr__mg_chunk_items(r, r->files[i], v);
+    if (e == CKR_OK && !r->n_items)
+        e = ckr__mg_bad(r, r->files[0]->path, "model", "a state dict with tensors");
+    return e;
+}
+
+static ckr_result ckr__mg_weights(ckr__mg *r)
+{
+    uint64_t i;
+    uint32_t v;
+    ckr_result e = CKR_OK;
+    for (v = 0; v < r->vp && e == CKR_OK; v++)
+        for (i = 0; i < r->n_files && e == CKR_OK; i++)
+            if (r->files[i]->chunks[v]) e = ckr__mg_chunk_weights(r, r->files[i], v);
+    return e;
+}
+
+/* >>megatron.layout ----------------------------------------------------------- */
+/* The distributed optimizer's buffer: parameters backwards, each from a multiple of 64 elements on,
+   in buckets that are padded to a multiple of lcm(dp, 128); a shared embedding has one of its own.
+   Files leave out what pads a bucket's end, the gaps inside stay
+   (megatron/core/optimizer/param_layout.py, distrib_optimizer.py get_parameter_state_dp_zero). */
+
+typedef struct ckr__mg_layout {
+    int64_t   bucket;          /* elements from which on a bucket is closed; 0: one bucket */
+    int64_t   align, divisor;  /* of starts, of buckets                                  */
+    uint64_t  n;               /* parameters in the model's order, in                    */
+    const int64_t *numel;
+    const bool    *shared;
+    int64_t  *start, *padded;  /* of each in the compact and in the padded buffer, out   */
+    int64_t  *ends;            /* compact end of each bucket: room for 2 * n + 1         */
+    int64_t   total, n_buckets;
+} ckr__mg_layout;
+
+static int64_t ckr__mg_up(int64_t v, int64_t to)
+{
+    return (v + to - 1) / to * to;
+}
+
+static int64_t ckr__mg_lcm(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b, t;
+    while (y) {
+        t = x % y;
+        x = y;
+        y = t;
+    }
+    return a / x * b;
+}
+
+static void ckr__mg_close(ckr__mg_layout *l, int64_t end, int64_t *begin, int64_t *cut)
+{
+    l->ends[l->n_buckets++] = end - *cut;
+    *begin = ckr__mg_up(end, l->divisor);
+    *cut += *begin - end;
+}
+
+/* The caller has checked that the sum of all numels is below 2^61. */
+static void ckr__mg_lay(ckr__mg_layout *l)
+{
+    int64_t at = 0, begin = 0, cut = 0;
+    uint64_t i;
+    l->n_buckets = 0;
+    for (i = l->n; i-- > 0;) {
+        at = ckr__mg_up(at, l->align);
+        if (l->shared[i] && at > begin) {
+            ckr__mg_close(l, at, &begin, &cut);
+            at = begin;
+        }
+        l->padded[i] = at;
+        l->start[i] = at - cut;
+        at += l->numel[i];
+        if (i > 0 && ((l->bucket > 0 && at - begin >= l->bucket) || l->shared[i])) {
+            ckr__mg_close(l, at, &begin, &cut);
+            at = begin;
+        }
+    }
+    if (at > begin || !l->n_buckets) l->ends[l->n_buckets++] = at - cut;
+    l->total = l->ends[l->n_buckets - 1];
+}
+
+/* The bucket size that a run's arguments come to (training.py resolve_ddp_bucket_size,
+   distributed_data_parallel.py); 0: one bucket. */
+static int64_t ckr__mg_bucket(const ckr_node *args, uint32_t dp, uint32_t pp, uint32_t chunk,
+                              int64_t n_params)
+{
+    int64_t v = ckr__mg_size(args, "ddp_num_buckets", 0);
+    if (!ckr__mg_flag(args, "overlap_grad_reduce") || pp > 0 || chunk > 0 ||
+        ckr__mg_flag(args, "overlap_param_gather_with_optimizer_step"))
+        return 0;
+    if (v) return n_params / v > 0 ? n_params / v : 1;
+    v = ckr__mg_size(args, "ddp_bucket_size", 0);
+    return v ? v : ckr__max_i64(40000000, 1000000 * (int64_t)dp);
+}
+
+static int64_t ckr__mg_divisor(const ckr_node *args, uint32_t dp)
+{
+    const int64_t d = ckr__mg_lcm(128, dp ? dp : 1);
+    return ckr__mg_flag(args, "ddp_pad_buckets_for_high_nccl_busbw") ? ckr__mg_lcm(d, 65536) : d;
+}
+
+static bool ckr__mg_layout_new(ckr__ctx *c, ckr__mg_layout *l, uint64_t n)
+{
+    int64_t *numel = CKR__NEW_N(c, int64_t, n);
+    bool *shared = CKR__NEW_N(c, bool, n);
+    memset(l, 0, sizeof *l);
+    l->n = n;
+    l->numel = numel;
+    l->shared = shared;
+    l->start = CKR__NEW_N(c, int64_t, n);
+    l->padded = CKR__NEW_N(c, int64_t, n);
+    l->ends = CKR__NEW_N(c, int64_t, 2 * n + 1);
+    l->align = 64;
+    return numel && shared && l->start && l->padded && l->ends;
+}
+
+/* >>megatron.optimizer -------------------------------------------------------- */
+/* An optimizer's file has parameters by number: they count through the groups, in each in the order
+   of the model's state dict. Groups are told apart by what decides about them: one-dimensional
+   tensors have no weight decay, experts and decoupled embeddings groups of their own. */
+
+#define CKR__MG_NONE UINT64_MAX
+
+/* The inner torch or Apex optimizer of what a file has: FP32 itself, else below "optimizer". */
+static ckr_result ckr__mg_optim_of(ckr__mg *r, const ckr__mg_file *f, const ckr_node *n,
+                                   ckr__mg_optim *o)
+{
+    const ckr_node *inner = ckr_node_get(n, "optimizer");
+    if (!inner) inner = ckr_node_get(n, "optimizer_state_dict");
+    if (!inner) inner = n;
+    o->outer = n;
+    o->state = ckr_node_get(inner, "state");
+    o->groups = ckr_node_get(inner, "param_groups");
+    o->masters = ckr_node_get(n, "fp32_from_fp16_params");
+    if (!o->masters) o->masters = ckr_node_get(n, "fp32_from_fp16");
+    if (!ckr_node_is_list(o->groups))
+        return ckr__mg_bad(r, f->path, "optimizer/param_groups", "a list");
+    if (o->state && !ckr_node_is_dict(o->state))
+        return ckr__mg_bad(r, f->path, "optimizer/state", "a dict");
+    if (o->masters && (!ckr_node_is_list(o->masters) || o->masters->count != o->groups->count))
+        return ckr__mg_bad(r, f->path, "optimizer/fp32_from_fp16_params", "a list for each group");
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_optims(ckr__mg *r, ckr__mg_file *f)
+{
+    const ckr_node *n = ckr_node_get(f->root, "optimizer");
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    if (!n || n->kind == CKR_NODE_NONE) return CKR_OK;
+    f->n_optims = ckr_node_is_list(n) ? n->count : 1;
+    if (f->n_optims > 2)
+        return ckr__mg_cannot(r, f->path, "optimizer", "more than two optimizers in a chain");
+    f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
+    if (!f->optims) return ckr__mg_oom(r);
+    for (i = 0; i < f->n_optims && e == CKR_OK; i++)
+        e = ckr__mg_optim_of(r, f, ckr_node_is_list(n) ? n->u.items[i] : n, &f->optims[i]);
+    return e;
+}
+
+/* 0: no bound of its own. */
+static double ckr__mg_num(const ckr_node *dict, const char *key, double none)
+{
+    double v;
+    return ckr_node_f64(ckr_node_get(dict, key), &v) ? v : none;
+}
+
+/* Does a parameter of this name and number of dimensions belong into the group? `exact`: also by
+   its LR bounds, where the arguments tell those of a decoupled one. */
+static bool ckr__mg_in_group(const ckr__mg *r, const ckr__mg_item *t, uint32_t n_dims,
+                             const ckr_node *g)
+{
+    const double wd = ckr__mg_num(g, "wd_mult", ckr__mg_num(g, "pre_wd_mult", 1)),
+                 lr = ckr__mg_num(r->args, "decoupled_lr", -1),
+                 top = ckr__mg_num(g, "max_lr", -1);
+    const bool expert = ckr__mg_flag(g, "is_expert_parallel"),
+               norm = ckr__mg_flag(r->args, "apply_wd_to_qk_layernorm") &&
+                      (strstr(t->name, "q_layernorm.") || strstr(t->name, "k_layernorm.")),
+               plain = (n_dims <= 1 || ckr__mg_ends(t->name, ".bias")) && !norm;
+    bool ends = ckr__mg_ends(t->name, "word_embeddings.weight") ||
+                ckr__mg_ends(t->name, "output_layer.weight"), decoupled;
+    if (plain != (wd <= 0)) return false;
+    if (expert != (t->expert >= 0 && r->ep > 1)) return false;
+    if (lr < 0 && !ckr__mg_flag(g, "is_decoupled_lr")) return true;
+    decoupled = ckr__mg_flag(g, "is_decoupled_lr") ||
+                (lr >= 0 && ckr__same(top, lr) &&
+                 !ckr__same(top, ckr__mg_num(r->args, "lr", -1)));
+    return ends == decoupled;
+}
+
+/* The one group of the file for it; CKR__MG_NONE: none, or several. */
+static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const ckr__mg_item *t,
+                                 uint32_t n_dims)
+{
+    uint64_t i, at = CKR__MG_NONE, n = 0;
+    for (i = 0; i < o->groups->count; i++) {
+        const ckr_node *params = ckr_node_get(o->groups->u.items[i], "params");
+        if (params && ckr_node_is_list(params) && !params->count) continue;
+        if (!ckr__mg_in_group(r, t, n_dims, o->groups->u.items[i])) continue;
+        if (!n++) at = i;
+    }
+    return n >= 1 ? at : CKR__MG_NONE;
+}
+
+static ckr_result ckr__mg_optimizer_fail(ckr__mg *r, const ckr__mg_file *f, const char *where,
+                                         const char *text)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_OPTIMIZER, f->path, CKR_NO_OFFSET, where,
+                             "%s", text);
+    return ckr__remedy(r->c->err, e, "--mode transfer takes the weights alone");
+}
+
+/* What a state's groups are told apart by; LR and weight decay follow from it. */
+static const char *ckr__mg_identity(ckr__ctx *c, const ckr_node *g, uint64_t optimizer)
+{
+    static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
+                                        "is_decoupled_lr", "max_lr", "min_lr", "start_wd", "end_wd",
+                                        "betas", "eps", "pre_wd_mult", "pre_lr_mult" };
+    ckr__buf b;
+    const char *text = NULL;
+    size_t i;
+    memset(&b, 0, sizeof b);
+    b.c = c;
+    ckr__buf_printf(&b, "%llu", (unsigned long long)optimizer);
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *v = ckr__node_text_of(c, ckr_node_get(g, keys[i]));
+        if (!v) b.failed = true;
+        else ckr__buf_printf(&b, "|%s", v);
+    }
+    if (!b.failed) text = ckr__strndup(c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    return text;
+}
+
+static ckr_result ckr__mg_group_new(ckr__mg *r, const ckr_node *raw, const char *key)
+{
+    void *array = r->s->groups;
+    ckr_group *g = (ckr_group *)ckr__append(r->c, &array, &r->s->n_groups, sizeof *g);
+    uint64_t i;
+    r->s->groups = (ckr_group *)array;
+    if (!g || !ckr__map_put(&r->group_at, key, strlen(key), r->s->n_groups - 1, NULL))
+        return ckr__mg_oom(r);
+    memset(g, 0, sizeof *g);
+    g->raw = raw;
+    g->hyper = ckr__node(r->c, CKR_NODE_DICT);
+    if (!g->hyper) return ckr__mg_oom(r);
+    for (i = 0; i < raw->count; i++)
+        if (!ckr__is_str(raw->u.items[2 * i], "params") &&
+            !ckr__node_pair(r->c, g->hyper, raw->u.items[2 * i], raw->u.items[2 * i + 1]))
+            return ckr__mg_oom(r);
+    return CKR_OK;
+}
+
+/* The state's group of each group of a rank: another rank's copy must be of the same step. */
+static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer)
+{
+    ckr__mg_optim *o = &f->optims[optimizer];
+    uint64_t *global = CKR__NEW_N(r->c, uint64_t, o->groups->count), i;
+    if (!global) return ckr__mg_oom(r);
+    o->global = global;
+    for (i = 0; i < o->groups->count; i++) {
+        const ckr_node *g = o->groups->u.items[i], *first;
+        const char *key;
+        double a, b;
+        ckr_result e;
+        if (!ckr_node_is_dict(g)) return ckr__mg_bad(r, f->path, "optimizer/param_groups", "dicts");
+        key = ckr__mg_identity(r->c, g, optimizer);
+        if (!key) return ckr__mg_oom(r);
+        if (!ckr__map_find(&r->group_at, key, strlen(key), &global[i])) {
+            e = ckr__mg_group_new(r, g, key);
+            if (e != CKR_OK) return e;
+            global[i] = r->s->n_groups - 1;
+        }
+        first = r->s->groups[global[i]].raw;
+        if (ckr_node_f64(ckr_node_get(g, "lr"), &a) && ckr_node_f64(ckr_node_get(first, "lr"), &b) &&
+            !ckr__same(a, b))
+            return ckr__remedy(
+                r->c->err,
+                ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, f->path, CKR_NO_OFFSET,
+                          "param_groups/lr", "it is %.17g, on another rank %.17g", a, b),
+                "the file is of another iteration or run: put back the right one");
+    }
+    return CKR_OK;
+}
+
+/* One parameter of one rank as its optimizer numbers it. */
+typedef struct ckr__mg_member {
+    const ckr__mg_entry *entry;
+    uint64_t group;            /* of the file's optimizer                                */
+    uint32_t chunk;
+    bool     shared;           /* the embedding of a model that ties it over stages      */
+} ckr__mg_member;
+
+/* The members of optimizer `which` on a rank, in the model's order. */
+static ckr_result ckr__mg_members(ckr__mg *r, const ckr__mg_file *f, uint64_t which,
+                                  ckr__mg_member **out, uint64_t *n)
+{
+    const ckr__mg_optim *o = &f->optims[which];
+    uint64_t k, most = 0;
+    uint32_t v;
+    *n = 0;
+    for (v = 0; v < r->vp; v++) most += f->chunks[v] ? f->chunks[v]->count : 0;
+    *out = CKR__NEW_N(r->c, ckr__mg_member, most);
+    if (!*out) return ckr__mg_oom(r);
+    for (v = 0; v < r->vp; v++)
+        for (k = 0; f->chunks[v] && k < f->chunks[v]->count; k++) {
+            const ckr__mg_entry *x = &f->entries[v][k];
+            ckr__mg_member *m = &(*out)[*n];
+            if (!x->view || !x->item || x->item->kind != CKR__MG_PARAM) continue;
+            if (f->n_optims > 1 && (x->item->expert >= 0) != (which == 1)) continue;
+            m->entry = x;
+            m->chunk = v;
+            m->shared = r->tied && r->pp > 1 && x->item == r->embedding;
+            m->group = ckr__mg_group_of(r, o, x->item, x->view->n_dims);
+            if (m->group == CKR__MG_NONE)
+                return ckr__mg_optimizer_fail(r, f, x->item->name,
+                                              "no parameter group is that of this parameter");
+            if (x->item->group == UINT64_MAX) x->item->group = o->global[m->group];
+            x->item->optimizer = (uint32_t)which;
+            ++*n;
+        }
+    return CKR_OK;
+}
+
+/* Each group's list of numbers is as long as its parameters are many, and the numbers run on. */
+static ckr_result ckr__mg_numbers(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                  const ckr__mg_member *m, uint64_t n)
+{
+    uint64_t g, i, next = 0;
+    for (g = 0; g < o->groups->count; g++) {
+        const ckr_node *list = ckr_node_get(o->groups->u.items[g], "params");
+        uint64_t have = 0;
+        if (!ckr_node_is_list(list))
+            return ckr__mg_bad(r, f->path, "param_groups/params", "a list of numbers");
+        for (i = 0; i < n; i++) have += m[i].group == g;
+        if (have != list->count)
+            return ckr__mg_optimizer_fail(r, f, "param_groups/params",
+                                          ckr__printf(r->c, "group %llu has %llu parameters; of the "
+                                                      "model's, %llu belong to it",
+                                                      (unsigned long long)g,
+                                                      (unsigned long long)list->count,
+                                                      (unsigned long long)have));
+        for (i = 0; i < list->count; i++, next++)
+            if (list->u.items[i]->kind != CKR_NODE_INT || list->u.items[i]->u.i != (int64_t)next)
+                return ckr__mg_bad(r, f->path, "param_groups/params", "numbers that run on from 0");
+    }
+    return CKR_OK;
+}
+
+/* The state dict's value by number: {0: {...}, 1: ...} has them in order as a rule. */
+static const ckr_node **ckr__mg_states(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                       uint64_t n)
+{
+    const ckr_node **at = CKR__NEW_N(r->c, const ckr_node *, n);
+    uint64_t i;
+    for (i = 0; at && o->state && i < o->state->count; i++) {
+        const ckr_node *key = o->state->u.items[2 * i], *v = o->state->u.items[2 * i + 1];
+        if (key->kind != CKR_NODE_INT || key->u.i < 0 || (uint64_t)key->u.i >= n ||
+            !ckr_node_is_dict(v)) {
+            ckr__mg_bad(r, f->path, "optimizer/state", "a dict for each parameter's number");
+            return NULL;
+        }
+        at[key->u.i] = v;
+    }
+    return at;
+}
+
+/* An update's count that a group has for all of its parameters (Apex, Transformer Engine). */
+static ckr_result ckr__mg_group_step(ckr__mg *r, ckr__mg_item *t, const ckr_node *group)
+{
+    const ckr_node *n = ckr_node_get(group, "step");
+    ckr__mg_slot *x;
+    int64_t *bytes, *start, *count, *stride;
+    ckr_piece *p;
+    double v;
+    if (!n || n->kind == CKR_NODE_NONE || !ckr__sched_number(r->c, n, &v) || !(v >= 0 && v < 9e15))
+        return r->c->err->code;
+    x = ckr__mg_slot_of(r, t, "step", CKR_DTYPE_I64, true);
+    if (!x) return ckr__mg_oom(r);
+    if (x->tensor->n_pieces) return CKR_OK;
+    bytes = CKR__NEW_N(r->c, int64_t, 1);
+    p = bytes ? ckr__piece_add(r->c, x->tensor, 0, &start, &count, &stride) : NULL;
+    if (!p) return ckr__mg_oom(r);
+    *bytes = (int64_t)v;
+    p->mem = bytes;
+    p->big_endian = ckr__host_big_endian();
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const char *slot,
+                                 const ckr__mg_part *p)
+{
+    ckr__mg_slot *x;
+    ckr__block *b;
+    ckr_view v = *p->view;
+    ckr__mg_part one = *p;
+    int64_t numel;
+    if (v.layout || v.meta || !ckr_dtype_size(v.dtype) || !ckr__numel(v.n_dims, v.shape, &numel) ||
+        numel != 1)
+        return ckr__mg_bad(r, p->path, t->name, "one number as its step");
+    x = ckr__mg_slot_of(r, t, slot, v.dtype, true);
+    v.n_dims = 0;
+    one.view = &v;
+    one.at = -1;
+    b = x ? ckr__block_whole(r->c, 0, NULL) : NULL;
+    if (!b) return ckr__mg_oom(r);
+    one.replica = x->tensor->n_pieces > 0;
+    return ckr__mg_read(r, x->tensor, b, &one) ? CKR_OK : ckr__mg_oom(r);
+}
+
+/* One parameter's state and master on one rank. */
+static ckr_result ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                       const ckr__mg_member *m, const ckr_node *state,
+                                       const ckr_view *master)
+{
+    ckr__mg_item *t = m->entry->item;
+    ckr__mg_part p;
+    uint64_t k;
+    ckr_result e = CKR_OK;
+    memset(&p, 0, sizeof p);
+    p.path = f->path;
+    p.at = -1;
+    p.tp = f->tp;
+    p.rank = ckr__mg_rank_of(r, f);
+    p.replica = ckr__mg_is_copy(r, t, f);
+    p.view = master;
+    if (master) e = ckr__mg_piece(r, t, "master", &p);
+    for (k = 0; state && k < state->count && e == CKR_OK; k++) {
+        const char *slot = ckr_node_str(state->u.items[2 * k]);
+        const ckr_node *v = state->u.items[2 * k + 1];
+        if (!slot) return ckr__mg_bad(r, f->path, "optimizer/state", "names of a state's tensors");
+        if (v->kind == CKR_NODE_NONE) continue;
+        if (v->kind != CKR_NODE_TENSOR) {
+            if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/optimizer/state/%s/%s", f->rel,
+                                                       t->name, slot), v))
+                return ckr__mg_oom(r);
+            continue;
+        }
+        p.view = v->u.view;
+        e = !strcmp(slot, "step") ? ckr__mg_scalar(r, t, slot, &p) : ckr__mg_piece(r, t, slot, &p);
+    }
+    if (e == CKR_OK) e = ckr__mg_group_step(r, t, o->groups->u.items[m->group]);
+    return e;
+}
+
+/* The masters of a group are those of its 16-bit parameters. */
+static const ckr_view *ckr__mg_master_of(const ckr__mg_optim *o, const ckr__mg_member *m,
+                                         uint64_t *used, const ckr_node **node)
+{
+    const ckr_node *list = ckr_node_at(o->masters, m->group);
+    const ckr_dtype d = m->entry->view->dtype;
+    *node = NULL;
+    if (!o->masters || d == CKR_DTYPE_F32 || d == CKR_DTYPE_F64) return NULL;
+    *node = ckr_node_at(list, used[m->group]++);
+    return *node && (*node)->kind == CKR_NODE_TENSOR ? (*node)->u.view : NULL;
+}
+
+/* Numbers, masters and attributes of one optimizer of one rank; `pieces` in a second pass, when
+   all items know how they are cut. */
+static ckr_result ckr__mg_read_numbered(ckr__mg *r, ckr__mg_file *f, ckr__mg_optim *o,
+                                        const ckr__mg_member *m, uint64_t n, bool pieces)
+{
+    uint64_t *used = CKR__NEW_N(r->c, uint64_t, o->groups->count), *next, i, sum = 0;
+    const ckr_node **states = ckr__mg_states(r, f, o, n), *node;
+    ckr_result e = CKR_OK;
+    next = CKR__NEW_N(r->c, uint64_t, o->groups->count);
+    if (!used || !states || !next) return ckr__mg_oom(r);
+    for (i = 0; i < o->groups->count; i++) {
+        const ckr_node *list = ckr_node_get(o->groups->u.items[i], "params");
+        next[i] = sum;
+        sum += list->count;
+    }
+    for (i = 0; i < n && e == CKR_OK; i++) {
+        const ckr_view *master = ckr__mg_master_of(o, &m[i], used, &node);
+        const ckr_dtype d = m[i].entry->view->dtype;
+        if (o->masters && !master && d != CKR_DTYPE_F32 && d != CKR_DTYPE_F64)
+            return ckr__mg_optimizer_fail(r, f, m[i].entry->item->name,
+                                          "its group has fewer fp32 masters than parameters");
+        if (!pieces && node && node->attrs && !m[i].entry->item->attrs)
+            m[i].entry->item->attrs = node->attrs;
+        if (pieces) e = ckr__mg_member_state(r, f, o, &m[i], states[next[m[i].group]], master);
+        next[m[i].group]++;
+    }
+    return e;
+}
+
+/* >>megatron.distributed ------------------------------------------------------ */
+/* distrib_optim.pt: {buckets_coalesced, g: {(param dtype, grad dtype): {param, exp_avg, exp_avg_sq,
+   numel_unpadded}}}, a list of such dicts for a chain; None where another rank keeps it. */
+
+/* The parameters of one buffer: of one chunk and one dtype. */
+typedef struct ckr__mg_buffer {
+    const ckr__mg_member **m;
+    uint64_t  n;
+    uint32_t  chunk;
+    ckr_dtype dtype;
+    const ckr_node *dict;      /* of the file: slot -> tensor                            */
+} ckr__mg_buffer;
+
+static ckr_result ckr__mg_buffers(ckr__mg *r, const ckr__mg_member *m, uint64_t n,
+                                  ckr__mg_buffer **out, uint64_t *n_out)
+{
+    uint64_t i, k;
+    *n_out = 0;
+    *out = CKR__NEW_N(r->c, ckr__mg_buffer, n);
+    if (!*out) return ckr__mg_oom(r);
+    for (i = 0; i < n; i++) {
+        ckr__mg_buffer *b = NULL;
+        for (k = *n_out; k-- > 0 && (*out)[k].chunk == m[i].chunk;)
+            if ((*out)[k].dtype == m[i].entry->view->dtype) b = &(*out)[k];
+        if (!b) {
+            b = &(*out)[(*n_out)++];
+            b->chunk = m[i].chunk;
+            b->dtype = m[i].entry->view->dtype;
+            b->m = CKR__NEW_N(r->c, const ckr__mg_member *, n - i);
+            if (!b->m) return ckr__mg_oom(r);
+        }
+        b->m[b->n++] = &m[i];
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_numels(ckr__mg *r, const ckr__mg_buffer *b, ckr__mg_layout *l)
+{
+    int64_t *numel, sum = 0;
+    bool *shared;
+    uint64_t i;
+    if (!ckr__mg_layout_new(r->c, l, b->n)) return ckr__mg_oom(r);
+    numel = (int64_t *)(uintptr_t)l->numel;
+    shared = (bool *)(uintptr_t)l->shared;
+    for (i = 0; i < b->n; i++) {
+        const ckr_view *v = b->m[i]->entry->view;
+        if (!ckr__numel(v->n_dims, v->shape, &numel[i]) || numel[i] > ((int64_t)1 << 59) - sum)
+            return ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET,
+                             b->m[i]->entry->item->name, NULL);
+        sum += numel[i];
+        shared[i] = b->m[i]->shared;
+    }
+    return CKR_OK;
+}
+
+/* The bucket size by what comes out of it: the arguments' first, then the defaults. Two that give
+   the same length but other places are told apart where masters must round to parameters. */
+static ckr_result ckr__mg_find_layout(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_buffer *b,
+                                      int64_t want, ckr__mg_layout *l)
+{
+    int64_t tries[4], n = 0;
+    size_t i;
+    int a;
+    ckr_result e = ckr__mg_numels(r, b, l);
+    if (e != CKR_OK) return e;
+    for (i = 0; i < b->n; i++) n += l->numel[i];
+    tries[0] = ckr__mg_bucket(f->args, r->dp * r->cp, f->pp, b->chunk, n);
+    tries[1] = 0;
+    tries[2] = 40000000;
+    tries[3] = 1000000 * (int64_t)r->dp;
+    l->divisor = ckr__mg_divisor(f->args, r->dp * r->cp);
+    for (a = 0; a < 2; a++)
+        for (i = 0; i < 4; i++) {
+            l->align = a ? 1 : 64;
+            l->bucket = tries[i];
+            ckr__mg_lay(l);
+            if (l->total == want) return CKR_OK;
+        }
+    e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_BUCKETS, f->path, CKR_NO_OFFSET, "distrib_optim.pt",
+                  "it has %lld elements; the parameters need %lld in one bucket", (long long)want,
+                  (long long)l->total);
+    return ckr__remedy(r->c->err, e, "--mode transfer takes the weights alone");
+}
+
+static bool ckr__mg_flat_view(const ckr_node *n)
+{
+    const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
+    return v && !v->layout && !v->meta && v->n_dims == 1 && v->offset >= 0 &&
+           (v->shape[0] < 2 || v->stride[0] == 1) && ckr_dtype_size(v->dtype);
+}
+
+static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                      const ckr__mg_buffer *b)
+{
+    const ckr_node *first = ckr_node_get(b->dict, "param");
+    ckr__mg_layout l;
+    uint64_t i, k;
+    ckr_result e;
+    if (!ckr__mg_flat_view(first))
+        return ckr__mg_bad(r, f->path, "distrib_optim.pt/param", "a flat tensor (files of "
+                           "versions before 0.7 have lists of buckets)");
+    e = ckr__mg_find_layout(r, f, b, first->u.view->shape[0], &l);
+    for (k = 0; k < b->dict->count && e == CKR_OK; k++) {
+        const char *slot = ckr_node_str(b->dict->u.items[2 * k]);
+        const ckr_node *v = b->dict->u.items[2 * k + 1];
+        if (!slot || v->kind != CKR_NODE_TENSOR) continue;
+        if (!ckr__mg_flat_view(v) || v->u.view->shape[0] != l.total)
+            return ckr__mg_bad(r, f->path, slot, "a flat tensor as long as param");
+        for (i = 0; i < b->n && e == CKR_OK; i++) {
+            ckr__mg_item *t = b->m[i]->entry->item;
+            ckr__mg_part p;
+            const bool master = !strcmp(slot, "param");
+            if (master && (b->dtype == CKR_DTYPE_F32 || b->dtype == CKR_DTYPE_F64)) continue;
+            memset(&p, 0, sizeof p);
+            p.path = f->path;
+            p.view = v->u.view;
+            p.at = l.start[i];
+            p.tp = f->tp;
+            p.rank = ckr__mg_rank_of(r, f);
+            p.replica = ckr__mg_is_copy(r, t, f);
+            e = ckr__mg_piece(r, t, master ? "master" : slot, &p);
+        }
+    }
+    for (i = 0; i < b->n && e == CKR_OK; i++)
+        e = ckr__mg_group_step(r, b->m[i]->entry->item, o->groups->u.items[b->m[i]->group]);
+    return e;
+}
+
+/* Buffer g of the file: the only value of the dict under the number g. */
+static const ckr_node *ckr__mg_gbuf(const ckr_node *flat, uint64_t g)
+{
+    uint64_t i;
+    for (i = 0; i < flat->count; i++) {
+        const ckr_node *key = flat->u.items[2 * i], *v = flat->u.items[2 * i + 1];
+        if (key->kind == CKR_NODE_INT && key->u.i == (int64_t)g && ckr_node_is_dict(v) && v->count)
+            return v->u.items[1];
+    }
+    return NULL;
+}
+
+static ckr_result ckr__mg_read_flat(ckr__mg *r, ckr__mg_file *f, ckr__mg_optim *o,
+                                    const ckr__mg_member *m, uint64_t n)
+{
+    ckr__mg_buffer *b;
+    uint64_t i, n_buffers;
+    ckr_result e = ckr__mg_buffers(r, m, n, &b, &n_buffers);
+    for (i = 0; i < n_buffers && e == CKR_OK; i++) {
+        b[i].dict = ckr__mg_gbuf(o->flat, i);
+        if (!ckr_node_is_dict(b[i].dict))
+            return ckr__mg_optimizer_fail(r, f, "distrib_optim.pt",
+                                          "it has fewer buffers than the model's chunks and dtypes");
+        e = ckr__mg_read_buffer(r, f, o, &b[i]);
+    }
+    return e;
+}
+
+static ckr_result ckr__mg_load_flat(ckr__mg *r, ckr__mg_file *f)
+{
+    const char *path = ckr__path_join(r->c, r->dir,
+                                      ckr__printf(r->c, "%s/distrib_optim.pt", f->rel));
+    uint64_t i;
+    ckr_result e;
+    if (!path) return ckr__mg_oom(r);
+    if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+        return ckr__mg_missing(r, path, "the distributed optimizer's state was expected");
+    e = ckr__mg_tree(r, path, &f->distrib);
+    for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
+        const ckr_node *n = ckr_node_is_list(f->distrib) ? ckr_node_at(f->distrib, i)
+                            : i == 0                     ? f->distrib
+                                                         : NULL;
+        if (n && n->kind != CKR_NODE_NONE && !ckr_node_is_dict(n))
+            return ckr__mg_bad(r, path, "", "a dict of buffers for each optimizer");
+        f->optims[i].flat = n && n->kind == CKR_NODE_NONE ? NULL : n;
+    }
+    return e;
+}
+
+/* Two passes over all ranks: groups and attributes, then pieces. */
+static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f, bool pieces)
+{
+    uint64_t i, n = 0;
+    ckr__mg_member *m = NULL;
+    ckr_result e = pieces ? CKR_OK : ckr__mg_optims(r, f);
+    if (e == CKR_OK && !pieces && r->zero && f->n_optims) e = ckr__mg_load_flat(r, f);
+    for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
+        ckr__mg_optim *o = &f->optims[i];
+        if (!pieces) e = ckr__mg_groups(r, f, i);
+        if (e == CKR_OK) e = ckr__mg_members(r, f, i, &m, &n);
+        if (e == CKR_OK && !r->zero && !pieces) e = ckr__mg_numbers(r, f, o, m, n);
+        if (e == CKR_OK && !r->zero) e = ckr__mg_read_numbered(r, f, o, m, n, pieces);
+        if (e == CKR_OK && r->zero && pieces && o->flat) e = ckr__mg_read_flat(r, f, o, m, n);
+    }
+    return e;
+}
+
+/* The groups get their parameters in the model's order; a group without any goes. */
+static ckr_result ckr__mg_group_params(ckr__mg *r)
+{
+    uint64_t i, n = 0, *to = CKR__NEW_N(r->c, uint64_t, r->s->n_groups);
+    if (!to) return ckr__mg_oom(r);
+    for (i = 0; i < r->n_items; i++)
+        if (r->items[i]->group != UINT64_MAX) r->s->groups[r->items[i]->group].n_params++;
+    for (i = 0; i < r->s->n_groups; i++) {
+        ckr_group g = r->s->groups[i];
+        to[i] = n;
+        if (!g.n_params) continue;
+        g.params = CKR__NEW_N(r->c, const char *, g.n_params);
+        if (!g.params) return ckr__mg_oom(r);
+        g.n_params = 0;
+        r->s->groups[n++] = g;
+    }
+    r->s->n_groups = n;
+    for (i = 0; i < r->n_items; i++) {
+        ckr__mg_item *t = r->items[i];
+        if (t->group == UINT64_MAX) continue;
+        t->group = to[t->group];
+        r->s->groups[t->group].params[r->s->groups[t->group].n_params++] = t->name;
+    }
+    return CKR_OK;
+}
+
+/* >>megatron.schedule.read ---------------------------------------------------- */
+
+static bool ckr__mg_copy_arg(ckr__mg *r, ckr_node *to, const ckr_node *from, const char *key,
+                             const char *as)
+{
+    const ckr_node *n = ckr_node_get(from, key);
+    if (!n || n->kind == CKR_NODE_NONE || ckr_node_get(to, as)) return true;
+    return ckr__node_set(r->c, to, as, (ckr_node *)(uintptr_t)n);
+}
+
+/* What the scheduler's state does not hold, from the arguments. */
+static bool ckr__mg_schedule_args(ckr__mg *r, ckr_node *p)
+{
+    static const char *const keys[][2] = {
+        { "lr_warmup_init", "init_lr" }, { "lr_wsd_decay_style", "lr_wsd_decay_style" },
+        { "lr_wsd_decay_samples", "lr_wsd_decay_samples" },
+        { "lr_wsd_decay_iters", "lr_wsd_decay_iters" }, { "global_batch_size", "global_batch_size" }
+    };
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!ckr__mg_copy_arg(r, p, r->args, keys[i][0], keys[i][1])) return false;
+    return true;
+}
+
+static ckr_node *ckr__mg_schedule_params(ckr__mg *r, const ckr_node *d)
+{
+    static const char *const alias[][2] = {
+        { "max_lr", "max_lr" }, { "start_lr", "max_lr" }, { "min_lr", "min_lr" },
+        { "lr_warmup_steps", "lr_warmup_steps" }, { "warmup_iter", "lr_warmup_steps" },
+        { "warmup_steps", "lr_warmup_steps" }, { "lr_decay_steps", "lr_decay_steps" },
+        { "end_iter", "lr_decay_steps" }, { "decay_steps", "lr_decay_steps" },
+        { "lr_decay_style", "lr_decay_style" }, { "decay_style", "lr_decay_style" },
+        { "start_wd", "start_wd" }, { "end_wd", "end_wd" }, { "wd_incr_steps", "wd_incr_steps" },
+        { "wd_incr_style", "wd_incr_style" }
+    };
+    ckr_node *p = ckr__node(r->c, CKR_NODE_DICT);
+    double warm, total, fraction;
+    size_t i;
+    for (i = 0; p && i < sizeof alias / sizeof *alias; i++)
+        if (!ckr__mg_copy_arg(r, p, d, alias[i][0], alias[i][1])) return NULL;
+    if (!p || !ckr__mg_schedule_args(r, p)) return NULL;
+    warm = ckr__mg_num(p, "lr_warmup_steps", 0);
+    total = ckr__mg_num(p, "lr_decay_steps", 0);
+    fraction = ckr__mg_num(r->args, "lr_warmup_fraction", -1);
+    if (!ckr__whole(warm) && fraction >= 0 && ckr__same(ckr__rn(fraction * total), warm) &&
+        (!ckr__node_set(r->c, p, "lr_warmup_fraction", ckr__node_float(r->c, fraction)) ||
+         !ckr__node_set(r->c, p, "lr_warmup_steps", ckr__node_int(r->c, 0))))
+        return NULL;
+    return p;
+}
+
+static ckr_result ckr__mg_schedule(ckr__mg *r)
+{
+    const ckr_node *d = ckr_node_get(r->root, "opt_param_scheduler"), **hyper;
+    const uint64_t n = r->s->n_groups;
+    double *bases = CKR__NEW_N(r->c, double, n);
+    ckr_schedule *x = NULL;
+    ckr_node *params;
+    uint64_t i;
+    int64_t position = 0;
+    ckr_result e;
+    if (!d) d = ckr_node_get(r->root, "lr_scheduler");
+    if (!ckr_node_is_dict(d)) return CKR_OK;
+    if (!ckr_node_i64(ckr_node_get(d, "num_steps"), &position) &&
+        !ckr_node_i64(ckr_node_get(d, "num_iters"), &position))
+        return ckr__mg_bad(r, r->files[0]->path, "opt_param_scheduler/num_steps", "an integer");
+    hyper = CKR__NEW_N(r->c, const ckr_node *, n);
+    params = ckr__mg_schedule_params(r, d);
+    if (!bases || !hyper || !params) return ckr__mg_oom(r);
+    for (i = 0; i < n; i++) {
+        hyper[i] = r->s->groups[i].hyper;
+        bases[i] = ckr__mg_num(hyper[i], "max_lr", ckr__mg_num(params, "max_lr", 0));
+    }
+    e = ckr__sched_build(r->c, "megatron", params, bases, n, &x);
+    if (e == CKR_E_ARG) {
+        const char *why = ckr__strdup(r->c, r->c->err->text);
+        ckr__sched_forgive(r->c);
+        x = ckr__sched_new(r->c, bases, n);
+        if (!x || !why) return ckr__mg_oom(r);
+        x->kind = "megatron";
+        x->params = params;
+        x->opaque = true;
+        x->reason = why;
+        e = CKR_OK;
+    }
+    if (e != CKR_OK) return e;
+    x->position = position;
+    ckr__sched_lanes_from(r->c, x, hyper, n);
+    for (i = 0; i < n && i < x->n_lanes; i++)
+        x->lanes[i].anchor = ckr__mg_num(hyper[i], "lr", ckr__nan());
+    r->s->schedules = x;
+    r->s->n_schedules = 1;
+    return x->opaque || !n ? CKR_OK : ckr__plain_drift(r->c, r->s, x);
+}
+
+/* >>megatron.random ----------------------------------------------------------- */
+
+static ckr_result ckr__mg_stream(ckr__mg *r, uint32_t rank, const char *kind, const char *name,
+                                 const char *scope, const ckr_node *state)
+{
+    void *array = r->s->rng;
+    ckr_stream *s;
+    if (!state || state->kind == CKR_NODE_NONE) return CKR_OK;
+    s = (ckr_stream *)ckr__append(r->c, &array, &r->s->n_rng, sizeof *s);
+    r->s->rng = (ckr_stream *)array;
+    if (!s) return ckr__mg_oom(r);
+    memset(s, 0, sizeof *s);
+    s->kind = kind;
+    s->name = name;
+    s->scope = scope;
+    s->rank = rank;
+    s->state = state;
+    s->n_bytes = ckr__ac_stream_bytes(state);
+    return CKR_OK;
+}
+
+/* One rank's dict: random_rng_state, np_rng_state, torch_rng_state, cuda_rng_state and the tracker
+   of named device streams. */
+static ckr_result ckr__mg_streams(ckr__mg *r, uint32_t rank, const char *rel, const ckr_node *d)
+{
+    static const char *const keys[][2] = { { "random_rng_state", "python" },
+                                           { "np_rng_state", "numpy" },
+                                           { "torch_rng_state", "torch_cpu" },
+                                           { "cuda_rng_state", "torch_cuda" } };
+    const bool own = ckr__mg_flag(r->args, "data_parallel_random_init");
+    uint64_t i, m;
+    size_t k;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < d->count && e == CKR_OK; i++) {
+        const char *key = ckr_node_str(d->u.items[2 * i]);
+        const ckr_node *v = d->u.items[2 * i + 1];
+        for (k = 0; key && k < 4; k++) if (!strcmp(key, keys[k][0])) break;
+        if (key && k < 4) {
+            e = ckr__mg_stream(r, rank, keys[k][1], "default", own ? "dp,pp" : "pp", v);
+        } else if (key && !strcmp(key, "rng_tracker_states") && ckr_node_is_dict(v)) {
+            for (m = 0; m < v->count && e == CKR_OK; m++) {
+                const char *name = ckr_node_str(v->u.items[2 * m]);
+                const char *scope = !name                                   ? ""
+                                    : strstr(name, "expert")              ? "tp,pp,ep"
+                                    : !strcmp(name, "data-parallel-rng") ? "pp"
+                                                                            : "tp,pp";
+                if (name)
+                    e = ckr__mg_stream(r, rank, "torch_cuda", name, scope, v->u.items[2 * m + 1]);
+            }
+        } else if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/rng_state/%s", rel,
+                                                          key ? key : "?"), v)) {
+            e = ckr__mg_oom(r);
+        }
+    }
+    return e;
+}
+
+static ckr_result ckr__mg_randoms(ckr__mg *r)
+{
+    uint64_t i, k;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+        const ckr__mg_file *f = r->files[i];
+        const ckr_node *list = ckr_node_get(f->root, "rng_state");
+        for (k = 0; ckr_node_is_list(list) && k < list->count && e == CKR_OK; k++)
+            if (ckr_node_is_dict(list->u.items[k]))
+                e = ckr__mg_streams(r, (uint32_t)ckr__mg_rank_of(r, f) +
+                                           (uint32_t)k * r->tp * r->cp * r->ep,
+                                    f->rel, list->u.items[k]);
+    }
+    return e;
+}
+
+/* >>megatron.read ------------------------------------------------------------- */
+
+/* Logical rows of the vocabulary: the caller's, else the arguments'. NullTokenizer adds one id to
+   the number that it is given (megatron/training/tokenizer). */
+static ckr_result ckr__mg_vocabulary(ckr__mg *r)
+{
+    const char *tokenizer = ckr_node_str(ckr_node_get(r->args, "tokenizer_type"));
+    int64_t v = ckr__mg_size(r->args, "vocab_size", 0);
+    if (v && tokenizer && !strcmp(tokenizer, "NullTokenizer")) v++;
+    if (r->s->vocab > 0) v = r->s->vocab;
+    r->vocab = v;
+    return CKR_OK;
+}
+
+/* Tied or not is an argument; without it, a model whose last stage has no head is tied. */
+static void ckr__mg_tied(ckr__mg *r)
+{
+    const ckr_node *n = ckr_node_get(r->args, "untie_embeddings_and_output_weights");
+    const ckr__mg_file *last = r->files[r->n_files - 1];
+    uint32_t v;
+    r->tied = n && n->kind == CKR_NODE_BOOL && !n->u.b;
+    if (n || r->pp > 1) return;
+    r->tied = true;
+    for (v = 0; v < r->vp; v++)
+        if (ckr_node_get(last->chunks[v], "output_layer.weight")) r->tied = false;
+}
+
+static ckr_result ckr__mg_tie(ckr__mg *r)
+{
+    ckr_tie *t;
+    if (!r->tied || !r->embedding) return CKR_OK;
+    t = CKR__NEW(r->c, ckr_tie);
+    if (!t) return ckr__mg_oom(r);
+    t->name = r->embedding->name;
+    t->other = "output_layer.weight";
+    r->s->ties = t;
+    r->s->n_ties = 1;
+    return CKR_OK;
+}
+
+/* Keys of a file that nothing here understands. */
+static ckr_result ckr__mg_others(ckr__mg *r)
+{
+    static const char *const known[] = { "args", "checkpoint_version", "iteration", "total_iters",
+                                         "optimizer", "opt_param_scheduler", "lr_scheduler",
+                                         "rng_state", "model",
+                                         "num_floating_point_operations_so_far",
+                                         "content_metadata" };
+    uint64_t i, k;
+    size_t m;
+    for (i = 0; i < r->n_files; i++) {
+        const ckr__mg_file *f = r->files[i];
+        for (k = 0; k < f->root->count; k++) {
+            const char *key = ckr_node_str(f->root->u.items[2 * k]);
+            for (m = 0; key && m < sizeof known / sizeof *known; m++)
+                if (!strcmp(key, known[m])) break;
+            if (key && (m < sizeof known / sizeof *known ||
+                        (!strncmp(key, "model", 5) && strspn(key + 5, "0123456789"))))
+                continue;
+            if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/%s", f->rel, key ? key : "?"),
+                               f->root->u.items[2 * k + 1]))
+                return ckr__mg_oom(r);
+        }
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_progress(ckr__mg *r)
+{
+    const int64_t length = ckr__mg_size(r->args, "seq_length", 0);
+    int64_t v;
+    r->s->progress.step = r->release ? 0 : r->iteration;
+    if (ckr_node_i64(ckr_node_get(r->args, "consumed_train_samples"), &v) && v >= 0)
+        r->s->progress.samples = v;
+    else v = -1;
+    if (v >= 0 && length && v < INT64_MAX / length) r->s->progress.tokens = v * length;
+    if (r->release)
+        return ckr__mg_note(r, "CKR_W_MEGATRON_RELEASE", CKR_EXACT, "iteration", NULL, "0",
+                            "a release checkpoint: Megatron starts a run from its weights at "
+                            "iteration 0, without optimizer and random states",
+                            NULL);
+    return CKR_OK;
+}
+
+static void ckr__mg_fill_topology(ckr__mg *r)
+{
+    ckr_topology *t = &r->s->topology;
+    t->tp = r->tp;
+    t->pp = r->pp;
+    t->dp = r->dp;
+    t->ep = r->ep;
+    t->cp = r->cp;
+    t->zero = r->zero;
+    t->ranks = r->tp * r->pp * r->dp * r->cp;
+}
+
+static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t);
+
+/* The state's tensors in the model's order, each parameter with its slots. */
+static ckr_result ckr__mg_order(ckr__mg *r)
+{
+    ckr_tensor **all = CKR__NEW_N(r->c, ckr_tensor *, r->s->n_tensors);
+    uint64_t i, k, n = 0;
+    if (!all) return ckr__mg_oom(r);
+    for (i = 0; i < r->n_items; i++)
+        for (k = 0; k < r->items[i]->n_slots; k++) {
+            const ckr__mg_slot *x = &r->items[i]->slots[k];
+            all[n] = x->tensor;
+            x->tensor->index = (uint32_t)n++;
+            if (x->wide) {
+                ckr_result e = ckr__tensor_check(r->c, x->wide);
+                if (e != CKR_OK) return e;
+            }
+        }
+    r->s->tensors = all;
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_read_legacy(ckr__mg *r)
+{
+    uint64_t i;
+    ckr_result e = ckr__mg_open_all(r);
+    if (e != CKR_OK) return e;
+    ckr__mg_tied(r);
+    ckr__mg_fill_topology(r);
+    e = ckr__mg_vocabulary(r);
+    if (e == CKR_OK) e = ckr__mg_model(r);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], false);
+    if (e == CKR_OK) e = ckr__mg_weights(r);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], true);
+    if (e == CKR_OK) e = ckr__mg_covered(r);
+    if (e == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
+                                  ckr__mg_item_cmp))
+        e = ckr__mg_oom(r);
+    if (e == CKR_OK) e = ckr__mg_group_params(r);
+    if (e == CKR_OK) e = ckr__mg_order(r);
+    if (e == CKR_OK) e = ckr__mg_progress(r);
+    if (e == CKR_OK) e = ckr__mg_schedule(r);
+    if (e == CKR_OK) e = ckr__mg_randoms(r);
+    if (e == CKR_OK) e = ckr__mg_tie(r);
+    return e == CKR_OK ? ckr__mg_others(r) : e;
+}
+
+static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                                   ckr_state *s)
+{
+    ckr__mg *r = CKR__NEW(c, ckr__mg);
+    ckr_result e;
+    if (!r) return c->err->code;
+    r->c = r->by_name.c = r->group_at.c = c;
+    r->s = s;
+    r->dir = dir;
+    r->desc = desc;
+    r->vp = 1;
+    s->dialect = "megatron";
+    s->format = CKR_FORMAT_TORCH_ZIP;
+    e = ckr__mg_read_legacy(r);
+    ckr__map_free(&r->by_name);
+    ckr__map_free(&r->group_at);
+    r->desc = NULL;
+    if (!s->vocab && r->vocab > 0 && r->vocab <= s->padded_vocab) s->vocab = r->vocab;
+    s->dialect_data = r;
+    return e;
+}
+
+static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
+                               ckr_note **notes, uint64_t *n_notes)
+{
+    (void)c; (void)s; (void)t; (void)out; (void)notes; (void)n_notes;
+    return ckr__fail(c->err, CKR_ITEM_MEGATRON_SOURCE, NULL, CKR_NO_OFFSET, NULL, NULL);
+}
+
+static const ckr__dialect ckr__megatron = { "megatron", "torch torch_dist", ckr__mg_probe,
+                                            ckr__mg_read_dir, ckr__mg_emit };
+
 /* >>dialect.table ------------------------------------------------------------- */
 
-static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__hf_trainer,
+static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__megatron, &ckr__hf_trainer,
                                                     &ckr__accelerate, &ckr__sana,
                                                     &ckr__plain_safetensors, &ckr__plain_torch};
 
