@@ -342,7 +342,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_OPTIMIZER,   E_MISMATCH,    "optimizer and model have different parameters")        \
     X(MEGATRON_BUCKETS,     E_MISMATCH,    "no bucket layout gives the optimizer's buffer")        \
     X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
-    X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")
+    X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
+    X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -21755,6 +21756,7 @@ typedef struct ckr__mg_item {
     uint64_t        group;     /* of the state's; UINT64_MAX: none                       */
     uint32_t        optimizer; /* 1: that of the experts                                 */
     const ckr_node *attrs;     /* of a master, or NULL                                   */
+    double          step;      /* updates of it, NaN: not known                          */
     const ckr_node **extra;    /* of CKR__MG_EXTRA, by tensor parallel rank              */
 } ckr__mg_item;
 
@@ -21785,7 +21787,9 @@ typedef struct ckr__mg {
     uint64_t         n_files;
     const ckr_node  *args, *root;          /* of the first file                          */
     uint32_t         tp, pp, vp, ep, dp, cp;
-    bool             zero, tied, release, order_sorted;
+    bool             zero, tied, release;
+    bool             order_sorted, order_all;      /* of a rank's groups                 */
+    ckr_dtype        embedding_dtype;
     int64_t          layers, iteration, ffn, vocab;
     int64_t         *first;    /* layer of each chunk, [vp][pp]                          */
     ckr__mg_item   **items;
@@ -21851,14 +21855,6 @@ static bool ckr__mg_ends(const char *s, const char *tail)
     return ckr__nt_suffix(s, &n, tail);
 }
 
-/* The value of a key, looked for first where a neighbour of the same order has it. */
-static const ckr_node *ckr__mg_get(const ckr_node *dict, const char *key, uint64_t hint)
-{
-    if (dict && hint < dict->count && ckr_node_str(dict->u.items[2 * hint]) &&
-        !strcmp(dict->u.items[2 * hint]->u.str, key))
-        return dict->u.items[2 * hint + 1];
-    return ckr_node_get(dict, key);
-}
 
 /* >>megatron.probe ------------------------------------------------------------ */
 
@@ -22347,6 +22343,7 @@ static ckr__mg_item *ckr__mg_item_new(ckr__mg *r, const char *name)
     t->name = name;
     t->expert = -1;
     t->group = UINT64_MAX;
+    t->step = ckr__nan();
     t->split.axis = -1;
     return t;
 }
@@ -23162,9 +23159,20 @@ static ckr_result ckr__mg_group_step(ckr__mg *r, ckr__mg_item *t, const ckr_node
     p = bytes ? ckr__piece_add(r->c, x->tensor, 0, &start, &count, &stride) : NULL;
     if (!p) return ckr__mg_oom(r);
     *bytes = (int64_t)v;
+    t->step = v;
     p->mem = bytes;
     p->big_endian = ckr__host_big_endian();
     return CKR_OK;
+}
+
+/* The count itself, which the distributed optimizer keeps in the group. */
+static bool ckr__mg_step_of(ckr__mg *r, ckr__mg_item *t, const ckr_view *v)
+{
+    ckr_node n;
+    memset(&n, 0, sizeof n);
+    n.kind = CKR_NODE_TENSOR;
+    n.u.view = v;
+    return ckr__sched_number(r->c, &n, &t->step) || r->c->err->code == CKR_OK;
 }
 
 static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const char *slot,
@@ -23185,6 +23193,7 @@ static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const char *slot,
     b = x ? ckr__block_whole(r->c, 0, NULL) : NULL;
     if (!b) return ckr__mg_oom(r);
     one.replica = x->tensor->n_pieces > 0;
+    if (!one.replica && !ckr__mg_step_of(r, t, &v)) return r->c->err->code;
     return ckr__mg_read(r, x->tensor, b, &one) ? CKR_OK : ckr__mg_oom(r);
 }
 
@@ -23771,6 +23780,25 @@ static ckr_result ckr__mg_order(ckr__mg *r)
     return CKR_OK;
 }
 
+/* What the writer's version is known by: since 0.16 groups say whether they are the default ones and
+   are sorted; since 0.14 a rank lists also the groups of others. */
+static void ckr__mg_conventions(ckr__mg *r)
+{
+    uint64_t i, k, g;
+    for (i = 0; i < r->n_items; i++)
+        if (r->items[i]->kind == CKR__MG_PARAM) r->embedding_dtype = r->items[i]->dtype;
+    for (i = 0; i < r->n_files; i++)
+        for (k = 0; k < r->files[i]->n_optims; k++) {
+            const ckr__mg_optim *o = &r->files[i]->optims[k];
+            for (g = 0; g < o->groups->count; g++) {
+                const ckr_node *params = ckr_node_get(o->groups->u.items[g], "params");
+                if (ckr_node_get(o->groups->u.items[g], "default_config"))
+                    r->order_sorted = r->order_all = true;
+                if (params && !params->count) r->order_all = true;
+            }
+        }
+}
+
 static ckr_result ckr__mg_read_legacy(ckr__mg *r)
 {
     uint64_t i;
@@ -23793,6 +23821,7 @@ static ckr_result ckr__mg_read_legacy(ckr__mg *r)
     if (e == CKR_OK) e = ckr__mg_schedule(r);
     if (e == CKR_OK) e = ckr__mg_randoms(r);
     if (e == CKR_OK) e = ckr__mg_tie(r);
+    ckr__mg_conventions(r);
     return e == CKR_OK ? ckr__mg_others(r) : e;
 }
 
@@ -23818,11 +23847,1308 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
     return e;
 }
 
+/* >>megatron.emit ------------------------------------------------------------- */
+/* The target's files as unpatched Megatron writes them at that topology: stages of equal size,
+   parameters numbered stage by stage, groups and buckets as its own code would make them. */
+
+typedef struct ckr__mg_put {   /* an item at the target                                   */
+    const ckr__mg_item *item;
+    int64_t *shape;            /* whole, with the target's padding rows                  */
+    uint32_t chunk;            /* vp * pp + pp                                           */
+    uint64_t klass;            /* of its group; UINT64_MAX: none                         */
+} ckr__mg_put;
+
+typedef struct ckr__mg_job {
+    ckr__ctx         *c;
+    const ckr_state  *s;
+    const ckr_target *t;
+    const ckr__mg    *mg;
+    ckr__out         *out;
+    ckr_note        **notes;
+    uint64_t         *n_notes;
+    ckr__mg_put      *puts;
+    uint64_t          n_puts;
+    uint32_t          tp, pp, vp, ep, dp, cp;
+    bool              zero, refused, optimizer, fused, half, same, release, cast_said;
+    bool              moved;   /* the schedule                                            */
+    double            top, low;            /* its bounds                                  */
+    int64_t           vocab, padded, experts, iteration;
+    int64_t          *first;   /* layer of each chunk, and one more                       */
+    const ckr_node   *args;    /* dict, as the target has it                              */
+    const ckr_schedule *held;  /* what the files say; NULL: as the source's, or none     */
+    ckr_node         *scheduler;
+    uint64_t         *klass_of;            /* of each of the state's groups               */
+    const ckr_group **klass;   /* one group of each class                                 */
+    uint64_t          n_klass;
+} ckr__mg_job;
+
+static ckr_result ckr__mg_job_oom(const ckr__mg_job *x)
+{
+    return x->c->err->code != CKR_OK ? x->c->err->code : CKR_E_NOMEM;
+}
+
+static ckr_result ckr__mg_say(ckr__mg_job *x, const char *code, ckr_severity severity,
+                              const char *subject, const char *was, const char *now,
+                              const char *reason, const char *remedy)
+{
+    if (severity == CKR_ERROR) x->refused = true;
+    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, was, now, reason, remedy)
+               ? CKR_OK
+               : ckr__mg_job_oom(x);
+}
+
+static ckr_result ckr__mg_say_int(ckr__mg_job *x, const char *code, ckr_severity severity,
+                                  const char *subject, int64_t was, int64_t now,
+                                  const char *reason, const char *remedy)
+{
+    char a[24], b[24];
+    snprintf(a, sizeof a, "%lld", (long long)was);
+    snprintf(b, sizeof b, "%lld", (long long)now);
+    return ckr__mg_say(x, code, severity, subject, a, b, reason, remedy);
+}
+
+static ckr_result ckr__mg_refuse(ckr__mg_job *x, ckr_item item, const char *subject, int64_t was,
+                                 int64_t now, const char *reason, const char *remedy)
+{
+    return ckr__mg_say_int(x, ckr_item_name(item), CKR_ERROR, subject, was, now, reason, remedy);
+}
+
+/* emit: what the target cannot be ------------------------------------------------ */
+
+static ckr_result ckr__mg_allowed_parts(ckr__mg_job *x)
+{
+    const uint32_t w = x->t->without;
+    ckr_result e = CKR_OK;
+    if ((w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
+        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR, "groups", NULL, NULL,
+                        "the optimizer's state and groups are one", "leave out the optimizer too");
+    if (e == CKR_OK && (w & CKR_PARAMS))
+        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_PARAMS_WITHOUT), CKR_ERROR, "params", NULL, NULL,
+                        "a checkpoint without weights cannot be loaded", "keep the params");
+    if (e == CKR_OK && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE))
+        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_CLOCK_WITHOUT), CKR_ERROR, "progress", NULL, NULL,
+                        "the schedule would stand at another step than the run",
+                        "leave out the schedule too");
+    return e;
+}
+
+/* Heads and groups: a rank has whole query heads; more ranks than groups share each group's rows
+   (since 0.16), fewer have whole groups. */
+static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
+{
+    const int64_t heads = ckr__mg_size(x->mg->args, "num_attention_heads", 0),
+                  groups = ckr__mg_flag(x->mg->args, "group_query_attention")
+                               ? ckr__mg_size(x->mg->args, "num_query_groups", heads)
+                               : heads,
+                  tp = x->tp;
+    if (x->tp == x->mg->tp) return CKR_OK;
+    if (heads && heads % tp)
+        return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
+                              ckr__printf(x->c, "it does not divide the %lld attention heads",
+                                          (long long)heads),
+                              "take a --tp that divides the heads");
+    if (groups && groups % tp && tp % groups)
+        return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
+                              ckr__printf(x->c, "it neither divides the %lld query groups nor is a "
+                                          "multiple of them", (long long)groups),
+                              "take another --tp");
+    if (groups && tp > groups)
+        return ckr__mg_say_int(x, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", x->mg->tp, tp,
+                               "more ranks than query groups: Megatron from 0.16 on runs that, "
+                               "older versions refuse it",
+                               NULL);
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_allowed(ckr__mg_job *x)
+{
+    const ckr_topology *t = &x->t->topology;
+    ckr_result e = ckr__mg_allowed_parts(x);
+    if (e == CKR_OK && t->zero > 1)
+        e = ckr__mg_refuse(x, CKR_ITEM_ZERO_STAGE, "zero", x->mg->zero, t->zero,
+                           "the distributed optimizer is stage 1", "take --zero 1 or 0");
+    if (e == CKR_OK && x->ep > 1 && (!x->experts || x->experts % x->ep))
+        e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
+                           x->experts ? "it does not divide the experts" : "there are no experts",
+                           "take another --ep");
+    if (e == CKR_OK && x->dp % x->ep)
+        e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
+                           "expert ranks are data parallel ranks: ep must divide dp",
+                           "take a --dp that is a multiple of --ep");
+    if (e == CKR_OK && t->ranks && t->ranks != (uint64_t)x->tp * x->pp * x->dp * x->cp)
+        e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ranks",
+                           (int64_t)x->tp * x->pp * x->dp * x->cp, t->ranks,
+                           "tp * pp * dp * cp is another number", "leave --ranks out");
+    return e == CKR_OK ? ckr__mg_allowed_heads(x) : e;
+}
+
+/* emit: which chunk has what ----------------------------------------------------- */
+
+/* Layers of each chunk, [vp][pp]. The same number of stages keeps the old ones; else all are equal
+   but for the embedding and the loss where they are counted as layers
+   (megatron/core/transformer/transformer_layer.py). */
+static ckr_result ckr__mg_stages(ckr__mg_job *x)
+{
+    const ckr__mg *mg = x->mg;
+    const uint64_t n = (uint64_t)x->pp * x->vp;
+    const bool embedding = ckr__mg_flag(mg->args, "account_for_embedding_in_pipeline_split"),
+               loss = ckr__mg_flag(mg->args, "account_for_loss_in_pipeline_split"),
+               keep = x->pp == mg->pp && x->vp == mg->vp;
+    const int64_t total = mg->layers + (x->pp > 1 ? embedding + loss : 0);
+    int64_t at = 0;
+    uint64_t i;
+    x->first = CKR__NEW_N(x->c, int64_t, n + 1);
+    if (!x->first) return ckr__mg_job_oom(x);
+    x->first[n] = mg->layers;
+    if (keep) {
+        memcpy(x->first, mg->first, (size_t)n * sizeof *x->first);
+        return CKR_OK;
+    }
+    if (total % (int64_t)n || total / (int64_t)n < 1 + (n > 1 && (embedding || loss)))
+        return ckr__mg_refuse(x, CKR_ITEM_MEGATRON_STAGES, "pp", mg->pp, x->pp,
+                              ckr__printf(x->c, "%lld layers cannot lie on %llu stages of equal "
+                                          "size", (long long)total, (unsigned long long)n),
+                              "take a --pp that divides the layers");
+    for (i = 0; i < n; i++) {
+        x->first[i] = at;
+        at += total / (int64_t)n;
+        if (x->pp > 1 && i == 0) at -= embedding;
+        if (x->pp > 1 && i + 1 == n) at -= loss;
+    }
+    return CKR_OK;
+}
+
+static uint32_t ckr__mg_chunk_of(const ckr__mg_job *x, const ckr__mg_item *t)
+{
+    const uint32_t n = x->pp * x->vp;
+    uint32_t lo = 0, hi = n;
+    if (t->block == 0) return 0;
+    if (t->block > x->mg->layers) return n - 1;
+    while (hi - lo > 1) {
+        const uint32_t mid = lo + (hi - lo) / 2;
+        if (x->first[mid] <= t->block - 1) lo = mid;
+        else hi = mid;
+    }
+    return lo;
+}
+
+/* The padded vocabulary: a multiple of make_vocab_size_divisible_by * tp, as Megatron pads it. */
+static ckr_result ckr__mg_padding(ckr__mg_job *x)
+{
+    const int64_t old = x->s->padded_vocab,
+                  told = x->t->vocab > 0 ? x->t->vocab : x->s->vocab > 0 ? x->s->vocab : 0,
+                  unit = ckr__mg_size(x->mg->args, "make_vocab_size_divisible_by", 128) * x->tp;
+    const char *remedy = told ? NULL : "--vocab N tells which rows are padding";
+    x->vocab = told ? told : old;
+    x->padded = old;
+    if (!old) return CKR_OK;
+    if (x->tp != x->mg->tp || x->vocab > old) x->padded = ckr__mg_up(x->vocab, unit);
+    if (x->padded == old) return CKR_OK;
+    if (x->padded > old)
+        return ckr__mg_say_int(x, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", old,
+                               x->padded,
+                               "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
+                               "rows are zero in parameters, masters and moments; logits of padding "
+                               "take part in the loss, which changes a little",
+                               remedy);
+    return ckr__mg_say_int(x, "CKR_PADDING_LOST", CKR_LOST, "vocabulary rows", old, x->padded,
+                           ckr__printf(x->c, "%lld padding rows, which were trained like all, are "
+                                       "dropped with their moments: the loss changes a little",
+                                       (long long)(old - x->padded)),
+                           remedy);
+}
+
+static ckr_result ckr__mg_puts(ckr__mg_job *x)
+{
+    uint64_t i;
+    int64_t uneven, seen = 0;
+    x->puts = CKR__NEW_N(x->c, ckr__mg_put, x->mg->n_items);
+    if (!x->puts) return ckr__mg_job_oom(x);
+    x->n_puts = x->mg->n_items;
+    for (i = 0; i < x->n_puts; i++) {
+        ckr__mg_put *p = &x->puts[i];
+        const ckr__mg_item *t = p->item = x->mg->items[i];
+        p->chunk = ckr__mg_chunk_of(x, t);
+        p->klass = UINT64_MAX;
+        if (t->kind == CKR__MG_EXTRA) continue;
+        p->shape = CKR__NEW_N(x->c, int64_t, t->n_dims);
+        if (!p->shape) return ckr__mg_job_oom(x);
+        if (t->n_dims) memcpy(p->shape, t->shape, t->n_dims * sizeof *p->shape);
+        if (t->split.vocab) p->shape[0] = x->padded;
+        if (t->unknown && x->tp > 1)
+            return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->tp,
+                                  "no rule tells how this tensor is cut over tensor parallel ranks",
+                                  "take --tp 1");
+        if (!ckr__block_split(x->c, &t->split, t->n_dims, p->shape, x->tp, 0, &uneven)) {
+            if (!uneven) return ckr__mg_job_oom(x);
+            if (uneven == seen) continue;
+            seen = uneven;
+            if (ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->tp,
+                               ckr__printf(x->c, "%lld elements of axis %d cannot be cut in equal "
+                                           "parts", (long long)uneven, (int)t->split.axis),
+                               ckr__printf(x->c, "take a --tp that divides %lld",
+                                           (long long)uneven)) != CKR_OK)
+                return ckr__mg_job_oom(x);
+        }
+    }
+    return CKR_OK;
+}
+
+/* emit: tensors ------------------------------------------------------------------ */
+
+static const ckr__mg_slot *ckr__mg_find_slot(const ckr__mg_item *t, const char *slot)
+{
+    uint64_t i;
+    for (i = 0; i < t->n_slots; i++)
+        if (!strcmp(t->slots[i].tensor->slot, slot)) return &t->slots[i];
+    return NULL;
+}
+
+/* Rows [from, to) of a block whose axis 0 is cut. */
+static void ckr__mg_rows(ckr__block *b, int64_t from, int64_t to)
+{
+    uint32_t i;
+    for (i = 0; i < b->n_pairs; i++) {
+        ckr__pair *p = &b->pairs[i];
+        const int64_t begin = ckr__max_i64(from, p->global[0]),
+                      end = ckr__min_i64(to, p->global[0] + p->count[0]);
+        p->local[0] += begin - p->global[0];
+        p->global[0] = begin;
+        p->count[0] = ckr__max_i64(0, end - begin);
+    }
+}
+
+static ckr__block *ckr__mg_put_block(const ckr__mg_job *x, const ckr__mg_put *p, uint32_t tp)
+{
+    int64_t uneven;
+    return ckr__block_split(x->c, &p->item->split, p->item->n_dims, p->shape, x->tp,
+                            p->item->split.axis < 0 ? 0 : tp, &uneven);
+}
+
+/* A rank's part of a slot goes into the entry from byte `at` on: logical rows, then the padding
+   rows that are kept. */
+static bool ckr__mg_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
+                         const ckr__mg_slot *slot, uint32_t tp, bool replica, uint64_t at)
+{
+    ckr__block *b = ckr__mg_put_block(x, p, tp);
+    const ckr_tensor *t = slot->tensor;
+    int64_t n;
+    if (!b) return false;
+    n = ckr__nt_block_numel(b);
+    if (!p->item->split.vocab) return ckr__bind_flat(x->c, e, t, replica, b, 0, n, at);
+    ckr__mg_rows(b, 0, ckr__min_i64(t->shape[0], x->vocab));
+    if (!ckr__bind_flat(x->c, e, t, replica, b, 0, n, at)) return false;
+    if (!slot->wide || x->vocab > t->shape[0]) return true;
+    b = ckr__mg_put_block(x, p, tp);
+    if (!b) return false;
+    ckr__mg_rows(b, t->shape[0], ckr__min_i64(slot->wide->shape[0], x->padded));
+    return ckr__bind_flat(x->c, e, slot->wide, true, b, 0, n, at);
+}
+
+/* One rank of the target. */
+typedef struct ckr__mg_rank {
+    uint32_t tp, pp, ep;
+    ckr__out_file *f;
+    const ckr__mg_file *from;  /* the source's file whose other values it takes          */
+} ckr__mg_rank;
+
+static bool ckr__mg_replica(const ckr__mg_job *x, const ckr__mg_put *p, const ckr__mg_rank *k)
+{
+    return (p->item->split.axis < 0 && k->tp > 0) || (p->item->expert < 0 && k->ep > 0) ||
+           k->pp != p->chunk % x->pp;
+}
+
+static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p,
+                                    const char *slot, ckr_dtype as)
+{
+    const ckr__mg_slot *s = ckr__mg_find_slot(p->item, slot);
+    ckr__block *b = s ? ckr__mg_put_block(x, p, k->tp) : NULL;
+    const char *name = ckr__printf(x->c, "%s/%s", p->item->name, slot);
+    const bool param = !strcmp(slot, "param"),
+               cast = param && as != CKR_DTYPE_NONE && ckr__is_float(s ? s->tensor->dtype : as) &&
+                      s && as != s->tensor->dtype;
+    ckr_node *n;
+    if (!b || !name) return NULL;
+    n = ckr__entry_new(x->c, k->f, name, cast ? as : s->tensor->dtype, b->n_dims, b->shape);
+    if (cast) {                /* what rounds to it again is the master                  */
+        const ckr__mg_slot *m = ckr__mg_find_slot(p->item, "master");
+        if (m) s = m;
+    }
+    return n && ckr__mg_bind(x, n->u.entry, p, s, k->tp,
+                             ckr__mg_replica(x, p, k) || strcmp(s->tensor->slot, slot) != 0, 0)
+               ? n
+               : NULL;
+}
+
+/* A number of the optimizer, whole on every rank. */
+static ckr_node *ckr__mg_scalar_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p,
+                                     const ckr__mg_slot *s)
+{
+    const char *name = ckr__printf(x->c, "%s/%s", p->item->name, s->tensor->slot);
+    ckr__block *b = ckr__block_whole(x->c, 0, NULL);
+    ckr_node *n = name ? ckr__entry_new(x->c, k->f, name, s->tensor->dtype, 0, NULL) : NULL;
+    return n && b && ckr__bind_flat(x->c, n->u.entry, s->tensor,
+                                    ckr__mg_replica(x, p, k) || k->tp > 0, b, 0, 1, 0)
+               ? n
+               : NULL;
+}
+
+/* Is the item in this rank's chunk v? */
+static bool ckr__mg_has(const ckr__mg_job *x, const ckr__mg_put *p, const ckr__mg_rank *k,
+                        uint32_t v)
+{
+    if (p->chunk != v * x->pp + k->pp) return false;
+    return p->item->expert < 0 || p->item->expert / (x->experts / x->ep) == (int64_t)k->ep;
+}
+
+static ckr_node *ckr__mg_extra_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_item *t)
+{
+    const ckr_node *n = t->extra ? t->extra[x->tp == x->mg->tp ? k->tp : 0] : NULL;
+    return n ? ckr__copy_tree(x->c, k->f, n, NULL) : ckr__node(x->c, CKR_NODE_NONE);
+}
+
+static const ckr__mg_put *ckr__mg_tied_copy(const ckr__mg_job *x, const ckr__mg_rank *k, uint32_t v)
+{
+    uint64_t i;
+    if (!x->mg->tied || x->pp == 1 || k->pp + 1 != x->pp || v + 1 != x->vp) return NULL;
+    for (i = 0; i < x->n_puts; i++) if (x->puts[i].item == x->mg->embedding) return &x->puts[i];
+    return NULL;
+}
+
+/* A chunk's state dict. The tied head of the last stage stands before what else the head has. */
+static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_rank *k, uint32_t v)
+{
+    const int64_t first = x->first[v * x->pp + k->pp],
+                  experts = x->ep > 1 ? x->experts / x->ep * (int64_t)k->ep : 0;
+    const ckr__mg_put *tied = ckr__mg_tied_copy(x, k, v);
+    ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
+    uint64_t i;
+    bool ok = d != NULL;
+    for (i = 0; ok && i <= x->n_puts; i++) {
+        const ckr__mg_put *p = i < x->n_puts ? &x->puts[i] : NULL;
+        const char *name;
+        ckr_node *n;
+        if (p && !ckr__mg_has(x, p, k, v)) continue;
+        if (tied && (!p || !strncmp(p->item->name, "output_layer.", 13))) {
+            ok = ckr__node_pair(x->c, d, ckr__node_str(x->c, "output_layer.weight"),
+                                ckr__mg_entry_node(x, k, tied, "param", x->t->dtype));
+            tied = NULL;
+        }
+        if (!p || !ok) continue;
+        name = ckr__mg_shift(x->c, p->item->name, -first, -experts);
+        n = p->item->kind == CKR__MG_EXTRA
+                ? ckr__mg_extra_node(x, k, p->item)
+                : ckr__mg_entry_node(x, k, p, "param",
+                                     p->item->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE);
+        ok = name && ckr__node_pair(x->c, d, ckr__node_str(x->c, name), n);
+    }
+    return ok ? d : NULL;
+}
+
+/* emit: optimizer ---------------------------------------------------------------- */
+
+/* What tells a group from others besides being of experts, which follows from ep. */
+static const char *ckr__mg_class_text(ckr__ctx *c, const ckr_group *g)
+{
+    static const char *const keys[] = { "wd_mult", "lr_mult", "is_decoupled_lr", "pre_wd_mult",
+                                        "pre_lr_mult", "betas", "eps", "start_wd", "end_wd",
+                                        "optimizer" };
+    ckr__buf b;
+    const char *text = NULL;
+    size_t i;
+    memset(&b, 0, sizeof b);
+    b.c = c;
+    ckr__buf_printf(&b, "%.17g|%.17g", ckr__mg_num(g->raw, "max_lr", -1),
+                    ckr__mg_num(g->raw, "min_lr", -1));
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *v = ckr__node_text_of(c, ckr_node_get(g->raw, keys[i]));
+        if (!v) b.failed = true;
+        else ckr__buf_printf(&b, "|%s", v);
+    }
+    if (!b.failed) text = ckr__strndup(c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    return text;
+}
+
+static ckr_result ckr__mg_classes(ckr__mg_job *x)
+{
+    ckr__map at;
+    uint64_t i, k;
+    bool ok = true;
+    memset(&at, 0, sizeof at);
+    at.c = x->c;
+    x->klass_of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
+    x->klass = CKR__NEW_N(x->c, const ckr_group *, x->s->n_groups);
+    if (!x->klass_of || !x->klass) return ckr__mg_job_oom(x);
+    for (i = 0; i < x->s->n_groups && ok; i++) {
+        const char *text = ckr__mg_class_text(x->c, &x->s->groups[i]);
+        ok = text != NULL;
+        if (ok && !ckr__map_find(&at, text, strlen(text), &k)) {
+            k = x->n_klass++;
+            x->klass[k] = &x->s->groups[i];
+            ok = ckr__map_put(&at, text, strlen(text), k, NULL);
+        }
+        if (ok) x->klass_of[i] = k;
+    }
+    ckr__map_free(&at);
+    for (i = 0; i < x->n_puts && ok; i++)
+        if (x->puts[i].item->group < x->s->n_groups)
+            x->puts[i].klass = x->klass_of[x->puts[i].item->group];
+    return ok ? CKR_OK : ckr__mg_job_oom(x);
+}
+
+/* A parameter of a rank's optimizer. */
+typedef struct ckr__mg_own {
+    const ckr__mg_put *p;
+    uint32_t chunk;            /* virtual                                                 */
+    bool     shared;
+} ckr__mg_own;
+
+/* All parameters of a rank in the model's order; of optimizer 1 only the experts', of 0 the rest
+   (2: all). */
+static ckr__mg_own *ckr__mg_owns(ckr__mg_job *x, const ckr__mg_rank *k, int which, uint64_t *n)
+{
+    ckr__mg_own *o = CKR__NEW_N(x->c, ckr__mg_own, x->n_puts + 1);
+    uint32_t v;
+    uint64_t i;
+    *n = 0;
+    for (v = 0; o && v < x->vp; v++) {
+        const ckr__mg_put *tied = ckr__mg_tied_copy(x, k, v);
+        for (i = 0; i < x->n_puts; i++) {
+            const ckr__mg_put *p = &x->puts[i];
+            if (!ckr__mg_has(x, p, k, v) || p->klass == UINT64_MAX) continue;
+            if (which < 2 && (p->item->expert >= 0) != (which == 1)) continue;
+            o[*n].p = p;
+            o[*n].chunk = v;
+            o[(*n)++].shared = x->mg->tied && x->pp > 1 && p->item == x->mg->embedding;
+        }
+        if (!tied || tied->klass == UINT64_MAX || which == 1) continue;
+        o[*n].p = tied;
+        o[*n].chunk = v;
+        o[(*n)++].shared = true;
+    }
+    return o;
+}
+
+/* The order in which a rank lists its groups: sorted as the source's first rank has them since
+   0.16 (all of them, also empty ones), before by the first parameter. */
+static uint64_t *ckr__mg_group_order(ckr__mg_job *x, const ckr__mg_own *o, uint64_t n,
+                                     uint64_t *n_out)
+{
+    uint64_t *order = CKR__NEW_N(x->c, uint64_t, x->n_klass), i, k;
+    bool *used = CKR__NEW_N(x->c, bool, x->n_klass);
+    *n_out = 0;
+    if (!order || !used) return NULL;
+    if (x->mg->order_sorted)
+        for (k = 0; k < x->n_klass; k++) {
+            for (i = 0; i < n && o[i].p->klass != k; i++) {}
+            if (i == n && !x->mg->order_all) continue;
+            used[k] = true;
+            order[(*n_out)++] = k;
+        }
+    for (i = 0; i < n; i++) {
+        k = o[i].p->klass;
+        if (used[k]) continue;
+        used[k] = true;
+        order[(*n_out)++] = k;
+    }
+    return order;
+}
+
+/* The value as it is, where the file has the same number. */
+static ckr_node *ckr__mg_float(ckr__mg_job *x, ckr_node *was, double v)
+{
+    double old;
+    return ckr_node_f64(was, &old) && ckr__same(old, v) ? was : ckr__node_float(x->c, v);
+}
+
+/* A group with what was decided: bounds, LR, weight decay; `step` where the optimizer counts in
+   it. */
+static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert, ckr_node *params,
+                                    double step)
+{
+    const ckr_group *g = x->klass[klass];
+    const ckr_schedule *sched = x->held;
+    const uint64_t lane = (uint64_t)(g - x->s->groups);
+    const ckr_lane *l = sched && lane < sched->n_lanes ? &sched->lanes[lane] : NULL;
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; d && i < g->hyper->count; i++) {
+        ckr_node *key = g->hyper->u.items[2 * i], *v = g->hyper->u.items[2 * i + 1];
+        if (ckr__is_str(key, "is_expert_parallel")) v = ckr__node_bool(x->c, expert);
+        if (l && l->max == l->max && ckr__is_str(key, "max_lr")) v = ckr__mg_float(x, v, l->max);
+        if (l && l->min == l->min && ckr__is_str(key, "min_lr")) v = ckr__mg_float(x, v, l->min);
+        if (l && v->kind != CKR_NODE_NONE && ckr__is_str(key, "start_wd"))
+            v = ckr__mg_float(x, v, l->start_wd);
+        if (l && v->kind != CKR_NODE_NONE && ckr__is_str(key, "end_wd"))
+            v = ckr__mg_float(x, v, l->end_wd);
+        if (!ckr__node_pair(x->c, d, key, v)) return NULL;
+    }
+    if (d && step == step && !ckr_node_get(d, "step") &&
+        (!ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step)) ||
+         (!ckr_node_get(d, "bias_correction") &&
+          !ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true)))))
+        return NULL;
+    return d && (!params || ckr__node_set(x->c, d, "params", params)) ? d : NULL;
+}
+
+/* {step, exp_avg, ...} of a parameter; the step of a fused optimizer is in its group. */
+static ckr_node *ckr__mg_state_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p)
+{
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; d && i < p->item->n_slots; i++) {
+        const ckr__mg_slot *s = &p->item->slots[i];
+        const char *slot = s->tensor->slot;
+        ckr_node *n;
+        if (!strcmp(slot, "param") || !strcmp(slot, "master")) continue;
+        if (s->scalar && s->tensor->dtype == CKR_DTYPE_I64) continue;
+        n = s->scalar ? ckr__mg_scalar_node(x, k, p, s)
+                      : ckr__mg_entry_node(x, k, p, slot, CKR_DTYPE_NONE);
+        if (!ckr__node_pair(x->c, d, ckr__node_str(x->c, slot), n)) return NULL;
+    }
+    return d;
+}
+
+/* A master: its attributes say how it is cut, as the parameter's do in the run. */
+static ckr_node *ckr__mg_master_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p)
+{
+    ckr_node *n = ckr__mg_entry_node(x, k, p, "master", CKR_DTYPE_NONE);
+    if (n) n->u.entry->requires_grad = true;
+    return n;
+}
+
+/* Keys of a rank's optimizer that nothing here writes: the loss scaler above all. */
+static bool ckr__mg_outer_others(ckr__mg_job *x, const ckr__mg_rank *k, uint64_t which,
+                                 ckr_node *outer)
+{
+    static const char *const own[] = { "optimizer", "optimizer_state_dict", "state",
+                                       "param_groups", "fp32_from_fp16_params", "fp32_from_fp16" };
+    const ckr_node *from = k->from->n_optims
+                               ? k->from->optims[which < k->from->n_optims ? which : 0].outer
+                               : NULL;
+    uint64_t i;
+    size_t m;
+    for (i = 0; from && i < from->count; i++) {
+        const char *key = ckr_node_str(from->u.items[2 * i]);
+        for (m = 0; key && m < 6 && strcmp(key, own[m]) != 0; m++) {}
+        if (!key || m < 6) continue;
+        if (!ckr__node_pair(x->c, outer, from->u.items[2 * i],
+                            ckr__copy_tree(x->c, k->f, from->u.items[2 * i + 1], NULL)))
+            return false;
+    }
+    return true;
+}
+
+/* Numbered states, masters and groups of one optimizer of a rank. */
+typedef struct ckr__mg_numbered { ckr_node *state, *groups, *masters; } ckr__mg_numbered;
+
+static bool ckr__mg_number(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_own *o, uint64_t n,
+                           bool expert, ckr__mg_numbered *out)
+{
+    uint64_t n_order, g, i, id = 0;
+    uint64_t *order = ckr__mg_group_order(x, o, n, &n_order);
+    bool ok;
+    out->state = ckr__node(x->c, CKR_NODE_DICT);
+    out->groups = ckr__node(x->c, CKR_NODE_LIST);
+    out->masters = ckr__node(x->c, CKR_NODE_LIST);
+    ok = order && out->state && out->groups && out->masters;
+    for (g = 0; ok && g < n_order; g++) {
+        ckr_node *params = x->zero ? NULL : ckr__node(x->c, CKR_NODE_LIST),
+                 *masters = ckr__node(x->c, CKR_NODE_LIST);
+        double step = ckr__nan();
+        ok = masters && (x->zero || params);
+        for (i = 0; ok && i < n; i++) {
+            const ckr__mg_put *p = o[i].p;
+            if (p->klass != order[g]) continue;
+            if (x->fused) step = p->item->step;
+            if (x->zero) continue;
+            ok = ckr__node_push(x->c, params, ckr__node_int(x->c, (int64_t)id)) &&
+                 ckr__node_pair(x->c, out->state, ckr__node_int(x->c, (int64_t)id),
+                                ckr__mg_state_node(x, k, p)) &&
+                 (!ckr__mg_find_slot(p->item, "master") ||
+                  ckr__node_push(x->c, masters, ckr__mg_master_node(x, k, p)));
+            id++;
+        }
+        ok = ok && ckr__node_push(x->c, out->masters, masters) &&
+             ckr__node_push(x->c, out->groups,
+                            ckr__mg_group_node(x, order[g], expert, params, step));
+    }
+    return ok;
+}
+
+/* One optimizer of a rank: FP32's is the inner one itself. */
+static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_rank *k, int which)
+{
+    ckr_node *inner = ckr__node(x->c, CKR_NODE_DICT), *outer;
+    uint64_t n;
+    const ckr__mg_own *o = ckr__mg_owns(x, k, which, &n);
+    ckr__mg_numbered y;
+    if (!inner || !o || !ckr__mg_number(x, k, o, n, which == 1, &y)) return NULL;
+    if (!x->zero && !ckr__node_set(x->c, inner, "state", y.state)) return NULL;
+    if (!ckr__node_set(x->c, inner, "param_groups", y.groups)) return NULL;
+    if (!x->half && !x->zero) return inner;
+    outer = ckr__node(x->c, CKR_NODE_DICT);
+    if (!outer || !ckr__node_set(x->c, outer, "optimizer", inner) ||
+        !ckr__mg_outer_others(x, k, which == 1, outer))
+        return NULL;
+    return x->zero || ckr__node_set(x->c, outer, "fp32_from_fp16_params", y.masters) ? outer : NULL;
+}
+
+static ckr_node *ckr__mg_optimizer_node(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    ckr_node *list;
+    if (x->ep == 1) return ckr__mg_optim_node(x, k, 2);
+    list = ckr__node(x->c, CKR_NODE_LIST);
+    return ckr__node_push(x->c, list, ckr__mg_optim_node(x, k, 0)) &&
+                   ckr__node_push(x->c, list, ckr__mg_optim_node(x, k, 1))
+               ? list
+               : NULL;
+}
+
+/* emit: the distributed optimizer ------------------------------------------------- */
+
+/* A buffer: the parameters of one chunk and dtype, each at its place. */
+static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_own **o,
+                                     uint64_t n, uint32_t chunk)
+{
+    static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
+    ckr__mg_layout l;
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    int64_t sum = 0;
+    uint64_t i;
+    size_t s;
+    if (!d || !ckr__mg_layout_new(x->c, &l, n)) return NULL;
+    for (i = 0; i < n; i++) {
+        const ckr__block *b = ckr__mg_put_block(x, o[i]->p, k->tp);
+        if (!b) return NULL;
+        ((int64_t *)(uintptr_t)l.numel)[i] = ckr__nt_block_numel(b);
+        ((bool *)(uintptr_t)l.shared)[i] = o[i]->shared;
+        sum += l.numel[i];
+    }
+    l.divisor = ckr__mg_divisor(x->args, x->dp * x->cp);
+    l.bucket = ckr__mg_bucket(x->args, x->dp * x->cp, k->pp, chunk, sum);
+    ckr__mg_lay(&l);
+    for (s = 0; s < 3; s++) {
+        ckr_node *e = ckr__entry_new(x->c, k->f, slots[s], CKR_DTYPE_F32, 1, &l.total);
+        if (!e || !ckr__node_set(x->c, d, slots[s], e)) return NULL;
+        for (i = 0; i < n; i++) {
+            const ckr__mg_slot *y = ckr__mg_find_slot(o[i]->p->item, s ? slots[s] : "master");
+            const bool own = y != NULL;
+            if (!y && s == 0) y = ckr__mg_find_slot(o[i]->p->item, "param");
+            if (!y) continue;
+            if (!ckr__mg_bind(x, e->u.entry, o[i]->p, y, k->tp,
+                              ckr__mg_replica(x, o[i]->p, k) || !own, (uint64_t)l.start[i] * 4))
+                return NULL;
+        }
+    }
+    return ckr__node_set(x->c, d, "numel_unpadded", ckr__node_int(x->c, l.total)) ? d : NULL;
+}
+
+static ckr_node *ckr__mg_dtype_node(ckr__ctx *c, ckr_dtype t)
+{
+    const char *name = ckr_dtype_name(t);
+    return ckr__node_text(c, CKR_NODE_DTYPE, name, strlen(name));
+}
+
+/* {buckets_coalesced, g: {(param dtype, grad dtype): buffer}} of one optimizer. */
+static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_rank *k, int which)
+{
+    const bool low = ckr__mg_flag(x->args, "grad_reduce_in_bf16") ||
+                     (x->half && ckr_node_get(x->args, "accumulate_allreduce_grads_in_fp32") &&
+                      !ckr__mg_flag(x->args, "accumulate_allreduce_grads_in_fp32"));
+    ckr_node *root = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t n, i, j, m, g = 0;
+    const ckr__mg_own *o = ckr__mg_owns(x, k, which, &n), **in;
+    bool *done = CKR__NEW_N(x->c, bool, n), ok;
+    in = CKR__NEW_N(x->c, const ckr__mg_own *, n);
+    ok = root && o && done && in &&
+         ckr__node_set(x->c, root, "buckets_coalesced", ckr__node_bool(x->c, true));
+    for (i = 0; ok && i < n; i++) {
+        const ckr_dtype d = o[i].p->item->dtype;
+        ckr_node *pair = ckr__node(x->c, CKR_NODE_DICT), *key = ckr__node(x->c, CKR_NODE_TUPLE);
+        if (done[i]) continue;
+        for (j = i, m = 0; j < n && o[j].chunk == o[i].chunk; j++)
+            if (!done[j] && o[j].p->item->dtype == d) {
+                done[j] = true;
+                in[m++] = &o[j];
+            }
+        ok = pair && key && ckr__node_push(x->c, key, ckr__mg_dtype_node(x->c, d)) &&
+             ckr__node_push(x->c, key, ckr__mg_dtype_node(x->c, low ? d : CKR_DTYPE_F32)) &&
+             ckr__node_pair(x->c, pair, key, ckr__mg_buffer_node(x, k, in, m, o[i].chunk)) &&
+             ckr__node_pair(x->c, root, ckr__node_int(x->c, (int64_t)g++), pair);
+    }
+    return ok ? root : NULL;
+}
+
+/* With experts of their own the dense part is in the files of expert rank 0 only. */
+static bool ckr__mg_flat_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
+{
+    const char *path = ckr__printf(x->c, "%s/distrib_optim.pt", dir);
+    k->f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    if (!k->f) return false;
+    if (x->ep == 1) k->f->root = ckr__mg_flat_node(x, k, 2);
+    else {
+        k->f->root = ckr__node(x->c, CKR_NODE_LIST);
+        if (!ckr__node_push(x->c, k->f->root, k->ep == 0 ? ckr__mg_flat_node(x, k, 0)
+                                                         : ckr__node(x->c, CKR_NODE_NONE)) ||
+            !ckr__node_push(x->c, k->f->root, ckr__mg_flat_node(x, k, 1)))
+            return false;
+    }
+    return k->f->root != NULL;
+}
+
+/* emit: schedule ------------------------------------------------------------------ */
+/* Megatron has one curve with two bounds for each group and a clock in samples. A policy's result
+   has to become such a curve: bounds absorb a scaled and lifted curve, its places and the clock a
+   stretched one; what remains is compared over the rest of the run, and refused when it differs. */
+
+/* Bounds and times of `s` without its maps. NULL with *why: it has none. */
+static ckr_schedule *ckr__mg_fold(ckr__mg_job *x, const ckr_schedule *s, const char **why)
+{
+    const bool stretched = !ckr__same(s->a, 1) || !ckr__same(s->b, s->t0);
+    ckr_schedule *h = ckr__sched_copy(x->c, s);
+    ckr__curve *c = CKR__NEW(x->c, ckr__curve);
+    double at = (double)s->position, shift = 0;
+    uint64_t i;
+    if (!h || !c) return NULL;
+    *c = *s->curve;
+    h->curve = c;
+    for (i = 0; i < h->n_lanes; i++) {
+        ckr_lane *l = &h->lanes[i];
+        l->max = l->q + l->p * l->max;
+        l->min = l->q + l->p * l->min;
+        if (i == 0) c->k.from = l->q + l->p * c->k.from;
+        l->base = l->max;
+        l->p = 1;
+        l->q = 0;
+    }
+    if (s->ramp_len > 0) {
+        *why = "a second warmup (rewarm) is no curve of Megatron's scheduler";
+        return NULL;
+    }
+    if (stretched) {
+        c->k.warm = s->t0 + (c->k.warm - s->b) / s->a;
+        c->k.total = s->t0 + (c->k.total - s->b) / s->a;
+        c->k.decay = c->k.decay / s->a;
+        if (c->k.warm < 0) shift = ceil(-c->k.warm);
+        if (at <= c->k.warm) {
+            *why = "a warmup that is stretched while it runs is no curve of Megatron's scheduler";
+            return NULL;
+        }
+        c->k.warm += shift;
+        c->k.total = floor(c->k.total + shift + 0.5);
+        c->k.end_at += shift;
+        h->position = (int64_t)(at + shift);
+        h->offset += shift;
+    }
+    h->a = 1;
+    h->b = h->t0 = 0;
+    h->hold = ckr__inf();
+    h->clamp = false;
+    return h;
+}
+
+/* The largest relative difference over the rest of the run. */
+static ckr_result ckr__mg_differs(ckr__mg_job *x, const ckr_schedule *a, const ckr_schedule *b,
+                                  double *worst)
+{
+    const uint64_t n = a->n_lanes;
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const int64_t last = ckr_schedule_end(a);
+    const uint64_t rows = last > done && last < done + 4000 ? (uint64_t)(last - done) + 1 : 4000;
+    double *v = (double *)ckr__heap_alloc(x->c, (size_t)(2 * rows * n + 1) * sizeof *v);
+    uint64_t i;
+    ckr_result e;
+    *worst = 0;
+    if (!v) return CKR_E_NOMEM;
+    e = ckr__sched_eval(x->c, a, CKR__COL_LR, done + 1, rows, v);
+    if (e == CKR_OK) e = ckr__sched_eval(x->c, b, CKR__COL_LR, done + 1, rows, v + rows * n);
+    for (i = 0; i < rows * n && e == CKR_OK; i++) {
+        const double by = fabs(v[i] - v[rows * n + i]) / (fabs(v[i]) > 1e-300 ? fabs(v[i]) : 1);
+        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
+    }
+    ckr__heap_free(x->c, v, (size_t)(2 * rows * n + 1) * sizeof *v);
+    return e;
+}
+
+/* The state dict of the scheduler. Its own bounds are those of the first group without a decoupled
+   LR; the groups' count. */
+static bool ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
+{
+    const ckr__curve *c = h->curve;
+    const ckr_node *was = ckr_node_get(x->mg->root, "opt_param_scheduler");
+    const char *style = c->flags & CKR__CF_WSD ? "WSD" : ckr__shape_name(c->shape, "linear");
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    const ckr_lane *l = NULL;
+    uint64_t i;
+    for (i = 0; i < h->n_lanes && !l; i++)
+        if (!x->mg->args || ckr__mg_num(x->mg->args, "decoupled_lr", -1) < 0 ||
+            !ckr__same(h->lanes[i].max, ckr__mg_num(x->mg->args, "decoupled_lr", -1)))
+            l = &h->lanes[i];
+    if (!l) l = &h->lanes[0];
+    x->top = l->max;
+    x->low = l->min;
+    if (!ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max)) ||
+        !ckr__node_set(x->c, d, "lr_warmup_steps", ckr__sw_number(x->c, c->k.warm)) ||
+        !ckr__node_set(x->c, d, "num_steps", ckr__node_int(x->c, h->position)) ||
+        !ckr__node_set(x->c, d, "lr_decay_style", ckr__node_str(x->c, style)) ||
+        !ckr__node_set(x->c, d, "lr_decay_steps", ckr__sw_number(x->c, c->k.total)) ||
+        !ckr__node_set(x->c, d, "min_lr", ckr__node_float(x->c, l->min)))
+        return false;
+    if ((c->flags & CKR__CF_WD) &&
+        (!ckr__node_set(x->c, d, "start_wd", ckr__node_float(x->c, l->start_wd)) ||
+         !ckr__node_set(x->c, d, "end_wd", ckr__node_float(x->c, l->end_wd)) ||
+         !ckr__node_set(x->c, d, "wd_incr_style",
+                        ckr__node_str(x->c, ckr__shape_name(c->wd_shape, "constant"))) ||
+         !ckr__node_set(x->c, d, "wd_incr_steps", ckr__sw_number(x->c, c->k.end_at))))
+        return false;
+    for (i = 0; was && i < was->count; i++) {
+        const char *key = ckr_node_str(was->u.items[2 * i]);
+        if (key && !ckr_node_get(d, key) &&
+            (!strcmp(key, "start_wd") || !strcmp(key, "end_wd") || !strncmp(key, "wd_", 3)) &&
+            !ckr__node_pair(x->c, d, was->u.items[2 * i], was->u.items[2 * i + 1]))
+            return false;
+    }
+    x->scheduler = d;
+    return true;
+}
+
+static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
+{
+    const ckr_state *src = x->mg->s;
+    const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL,
+                       *was = src->n_schedules ? src->schedules : NULL;
+    const char *why = NULL;
+    ckr_schedule *h;
+    double worst = 0;
+    char text[40];
+    ckr_result e;
+    if (!now || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
+    if (now->opaque || ckr__sched_same(now, was)) return CKR_OK;
+    if (strcmp(now->kind, "megatron") != 0) why = "this schedule is not of Megatron's scheduler";
+    h = why ? NULL : ckr__mg_fold(x, now, &why);
+    if (!h && !why) return ckr__mg_job_oom(x);
+    if (h) {
+        e = ckr__mg_differs(x, now, h, &worst);
+        if (e != CKR_OK) return e;
+        snprintf(text, sizeof text, "%.3g of the LR", worst);
+        if (worst > 1e-6) why = "no curve of Megatron's scheduler is the one that was decided";
+    }
+    if (why)
+        return ckr__mg_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, "schedule", NULL,
+                           h ? text : NULL, why,
+                           "--lr-policy target, or --to-schedule megatron:...");
+    x->held = h;
+    x->moved = true;
+    return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__mg_job_oom(x);
+}
+
+/* emit: arguments ------------------------------------------------------------------ */
+
+/* Sets an argument where the namespace has it, or where it must be there. */
+static bool ckr__mg_arg(ckr__mg_job *x, ckr_node *d, const char *key, ckr_node *v, bool must)
+{
+    return v && ((!must && !ckr_node_get(d, key)) || ckr__node_set(x->c, d, key, v));
+}
+
+static bool ckr__mg_arg_int(ckr__mg_job *x, ckr_node *d, const char *key, int64_t v, bool must)
+{
+    int64_t was;
+    if (ckr_node_i64(ckr_node_get(d, key), &was) && was == v) return true;
+    return ckr__mg_arg(x, d, key, ckr__node_int(x->c, v), must);
+}
+
+static bool ckr__mg_arg_none(ckr__mg_job *x, ckr_node *d, const char *key)
+{
+    return ckr__mg_arg(x, d, key, ckr__node(x->c, CKR_NODE_NONE), false);
+}
+
+static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
+{
+    const ckr__mg *mg = x->mg;
+    bool ok = ckr__mg_arg_int(x, d, "tensor_model_parallel_size", x->tp, true) &&
+              ckr__mg_arg_int(x, d, "pipeline_model_parallel_size", x->pp, true) &&
+              ckr__mg_arg_int(x, d, "transformer_pipeline_model_parallel_size", x->pp, false) &&
+              ckr__mg_arg_int(x, d, "expert_model_parallel_size", x->ep, x->ep > 1) &&
+              ckr__mg_arg_int(x, d, "context_parallel_size", x->cp, x->cp > 1) &&
+              ckr__mg_arg_int(x, d, "data_parallel_size", x->dp, true) &&
+              ckr__mg_arg_int(x, d, "world_size", (int64_t)x->tp * x->pp * x->dp * x->cp, true) &&
+              (x->tp == mg->tp ||
+               ckr__mg_arg_int(x, d, "expert_tensor_parallel_size", x->tp, false)) &&
+              (x->zero == mg->zero || ckr__mg_arg(x, d, "use_distributed_optimizer",
+                                                  ckr__node_bool(x->c, x->zero), true)) &&
+              (!x->padded || x->padded == x->s->padded_vocab ||
+               ckr__mg_arg_int(x, d, "padded_vocab_size", x->padded, true));
+    if (ok && x->tp == 1 && ckr__mg_flag(d, "sequence_parallel"))
+        ok = ckr__mg_arg(x, d, "sequence_parallel", ckr__node_bool(x->c, false), true);
+    if (ok && x->vp != mg->vp)
+        ok = ckr__mg_arg_none(x, d, "virtual_pipeline_model_parallel_size") &&
+             ckr__mg_arg_none(x, d, "num_layers_per_virtual_pipeline_stage") &&
+             ckr__mg_arg_none(x, d, "num_virtual_stages_per_pipeline_rank");
+    if (ok && x->pp != mg->pp)
+        ok = ckr__mg_arg_none(x, d, "decoder_first_pipeline_num_layers") &&
+             ckr__mg_arg_none(x, d, "decoder_last_pipeline_num_layers") &&
+             ckr__mg_arg_none(x, d, "pipeline_model_parallel_layout");
+    return ok;
+}
+
+/* A length of the schedule in the option that the run counts by. */
+static bool ckr__mg_arg_length(ckr__mg_job *x, ckr_node *d, const char *iters, const char *samples,
+                               double v)
+{
+    const double gbs = x->held->rate;
+    if (ckr_node_get(d, "train_samples") &&
+        ckr_node_get(d, "train_samples")->kind != CKR_NODE_NONE)
+        return ckr__mg_arg(x, d, samples, ckr__sw_number(x->c, v), false);
+    return ckr__mg_arg(x, d, iters, ckr__sw_number(x->c, v / gbs), false);
+}
+
+static bool ckr__mg_args_schedule(ckr__mg_job *x, ckr_node *d)
+{
+    const ckr__curve *c;
+    const ckr_lane *l;
+    if (!x->moved) return true;
+    c = x->held->curve;
+    l = &x->held->lanes[0];
+    if (!ckr__mg_arg(x, d, "lr", ckr__node_float(x->c, x->top), true) ||
+        !ckr__mg_arg(x, d, "min_lr", ckr__node_float(x->c, x->low), true) ||
+        !ckr__mg_arg(x, d, "lr_warmup_init", ckr__node_float(x->c, c->k.from), false) ||
+        !ckr__mg_arg(x, d, "lr_decay_style",
+                     ckr_node_get(x->scheduler, "lr_decay_style")
+                         ? (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style")
+                         : NULL,
+                     true) ||
+        !ckr__mg_arg_int(x, d, "global_batch_size", (int64_t)x->held->rate, false) ||
+        !ckr__mg_arg_length(x, d, "lr_warmup_iters", "lr_warmup_samples", c->k.warm) ||
+        !ckr__mg_arg_none(x, d, "lr_warmup_fraction") ||
+        !ckr__mg_arg_length(x, d, "lr_decay_iters", "lr_decay_samples", c->k.total))
+        return false;
+    if ((c->flags & CKR__CF_WSD) &&
+        !ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", c->k.decay))
+        return false;
+    return !(c->flags & CKR__CF_WD) ||
+           (ckr__mg_arg(x, d, "weight_decay", ckr__node_float(x->c, l->end_wd), false) &&
+            ckr__mg_arg(x, d, "start_weight_decay", ckr__node_float(x->c, l->start_wd), false) &&
+            ckr__mg_arg(x, d, "end_weight_decay", ckr__node_float(x->c, l->end_wd), false));
+}
+
+static ckr_result ckr__mg_args(ckr__mg_job *x)
+{
+    const ckr_dtype as = x->t->dtype;
+    ckr_node *d = ckr__nt_dict_copy(x->c, x->mg->args);
+    bool ok = d && ckr__mg_args_topology(x, d) && ckr__mg_args_schedule(x, d);
+    if (ok && (x->t->without & CKR_PROGRESS))
+        ok = ckr__mg_arg_int(x, d, "iteration", 0, false) &&
+             ckr__mg_arg_int(x, d, "consumed_train_samples", 0, true) &&
+             ckr__mg_arg_int(x, d, "consumed_valid_samples", 0, false) &&
+             ckr__mg_arg_int(x, d, "skipped_train_samples", 0, false);
+    if (ok && as != CKR_DTYPE_NONE)
+        ok = ckr__mg_arg(x, d, "bf16", ckr__node_bool(x->c, as == CKR_DTYPE_BF16), true) &&
+             ckr__mg_arg(x, d, "fp16", ckr__node_bool(x->c, as == CKR_DTYPE_F16), true) &&
+             ckr__mg_arg(x, d, "params_dtype", ckr__mg_dtype_node(x->c, as), false);
+    x->args = d;
+    return ok ? CKR_OK : ckr__mg_job_oom(x);
+}
+
+/* The namespace as an object of the same class. */
+static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    const ckr_node *old = ckr_node_get(x->mg->root, "args");
+    ckr_node *n = ckr__node(x->c, CKR_NODE_OBJECT), *d = ckr__nt_dict_copy(x->c, x->args);
+    ckr_object *o = CKR__NEW(x->c, ckr_object);
+    const int64_t rank = k->tp + (int64_t)x->tp * x->cp * (k->ep + (int64_t)x->dp * k->pp);
+    if (!n || !d || !o || !ckr__mg_arg_int(x, d, "rank", rank, false)) return NULL;
+    *o = *old->u.object;
+    o->state = d;
+    n->u.object = o;
+    return ckr__copy_tree(x->c, k->f, n, NULL);
+}
+
+/* emit: random states -------------------------------------------------------------- */
+
+/* THE STATES OF A RANK OF THE COMING RUN, the one place where remapped streams come in. For now the
+   rank goes on with those of the old rank whose numbers are nearest. */
+static ckr_node *ckr__mg_random_node(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    const ckr_node *list = ckr_node_get(k->from->root, "rng_state");
+    ckr_node *out;
+    uint64_t i;
+    const uint64_t n = ckr_node_is_list(list) && list->count > 1 ? x->dp : 1;
+    if (!ckr_node_is_list(list) || !list->count)
+        return list ? ckr__copy_tree(x->c, k->f, list, NULL) : NULL;
+    out = ckr__node(x->c, CKR_NODE_LIST);
+    for (i = 0; out && i < n; i++)
+        if (!ckr__node_push(x->c, out,
+                            ckr__copy_tree(x->c, k->f, list->u.items[i % list->count], NULL)))
+            return NULL;
+    return out;
+}
+
+static ckr_result ckr__mg_say_random(ckr__mg_job *x)
+{
+    if (!x->s->n_rng || (x->t->without & CKR_RNG)) return CKR_OK;
+    if (x->tp == x->mg->tp && x->pp == x->mg->pp && x->ep == x->mg->ep) return CKR_OK;
+    return ckr__mg_say(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams", NULL, NULL,
+                       "tensor parallel, pipeline and expert ranks have streams of their own: each "
+                       "rank goes on with those of the nearest old one",
+                       NULL);
+}
+
+/* emit: files ---------------------------------------------------------------------- */
+
+/* A value under a key of the file that is written anew. *mine: it is one of those. */
+static ckr_node *ckr__mg_value(ckr__mg_job *x, ckr__mg_rank *k, const char *key, bool *mine)
+{
+    const uint32_t w = x->t->without;
+    *mine = true;
+    if (!strcmp(key, "args")) return ckr__mg_args_node(x, k);
+    if (!strcmp(key, "iteration")) return ckr__node_int(x->c, x->iteration);
+    if (!strcmp(key, "total_iters")) return ckr__node_int(x->c, x->iteration);
+    if (!strcmp(key, "optimizer")) return x->optimizer ? ckr__mg_optimizer_node(x, k) : NULL;
+    if (!strcmp(key, "opt_param_scheduler") && x->scheduler)
+        return !x->optimizer || (w & CKR_SCHEDULE) ? NULL : x->scheduler;
+    if (!strcmp(key, "rng_state")) return w & CKR_RNG ? NULL : ckr__mg_random_node(x, k);
+    if (!strcmp(key, "opt_param_scheduler") || !strcmp(key, "lr_scheduler")) {
+        if (!x->optimizer || (w & CKR_SCHEDULE)) return NULL;
+        if (x->scheduler) return NULL;
+    }
+    *mine = false;
+    return NULL;
+}
+
+static bool ckr__mg_model_nodes(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    uint32_t v;
+    for (v = 0; v < x->vp; v++) {
+        const char *key = x->vp == 1 ? "model" : ckr__printf(x->c, "model%u", (unsigned)v);
+        if (!key || !ckr__node_set(x->c, k->f->root, key, ckr__mg_chunk_node(x, k, v)))
+            return false;
+    }
+    return true;
+}
+
+/* The keys of the source's file, in its order, each anew or as it was. */
+static bool ckr__mg_rank_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
+{
+    const ckr_node *root = k->from->root;
+    const char *path = ckr__printf(x->c, "%s/model_optim_rng.pt", dir);
+    bool model = false, mine, ok;
+    uint64_t i;
+    k->f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    if (!k->f) return false;
+    k->f->root = ckr__node(x->c, CKR_NODE_DICT);
+    ok = k->f->root != NULL;
+    for (i = 0; ok && i < root->count; i++) {
+        const char *key = ckr_node_str(root->u.items[2 * i]);
+        ckr_node *n;
+        if (key && !strncmp(key, "model", 5) && !key[5 + strspn(key + 5, "0123456789")]) {
+            if (!model) ok = ckr__mg_model_nodes(x, k);
+            model = true;
+            continue;
+        }
+        mine = false;
+        n = key ? ckr__mg_value(x, k, key, &mine) : NULL;
+        if (!n && mine && x->c->err->code != CKR_OK) ok = false;
+        if (!n && mine) continue;
+        if (!n) n = ckr__copy_tree(x->c, k->f, root->u.items[2 * i + 1], NULL);
+        ok = ckr__node_pair(x->c, k->f->root, root->u.items[2 * i], n);
+    }
+    return ok;
+}
+
+static uint32_t ckr__mg_near(uint32_t i, uint32_t n)
+{
+    return i < n ? i : n - 1;
+}
+
+static ckr_result ckr__mg_rank_files(ckr__mg_job *x)
+{
+    const char *top = x->release ? "release"
+                                 : ckr__printf(x->c, "iter_%07lld", (long long)x->iteration);
+    uint32_t p, e, t;
+    if (!top) return ckr__mg_job_oom(x);
+    for (p = 0; p < x->pp; p++)
+        for (e = 0; e < x->ep; e++)
+            for (t = 0; t < x->tp; t++) {
+                const ckr__mg *mg = x->mg;
+                const char *rel = ckr__mg_rank_dir(x->c, t, p, e, x->pp > 1, x->ep > 1);
+                const char *dir = rel ? ckr__path_join(x->c, top, rel) : NULL;
+                ckr__mg_rank k;
+                memset(&k, 0, sizeof k);
+                k.tp = t;
+                k.pp = p;
+                k.ep = e;
+                k.from = mg->files[((uint64_t)ckr__mg_near(p, mg->pp) * mg->ep +
+                                    ckr__mg_near(e, mg->ep)) * mg->tp + ckr__mg_near(t, mg->tp)];
+                if (!dir || !ckr__mg_rank_file(x, &k, dir) ||
+                    (x->zero && x->optimizer && !ckr__mg_flat_file(x, &k, dir)))
+                    return ckr__mg_job_oom(x);
+            }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_tracker_file(ckr__mg_job *x)
+{
+    const char *text = x->release ? "release"
+                                  : ckr__printf(x->c, "%lld", (long long)x->iteration);
+    ckr__out_file *f = ckr__out_file_add(x->out, "latest_checkpointed_iteration.txt",
+                                         CKR_FORMAT_TEXT);
+    if (!f || !text) return ckr__mg_job_oom(x);
+    f->text = text;
+    f->n_text = strlen(text);
+    return CKR_OK;
+}
+
+/* emit: report --------------------------------------------------------------------- */
+
+static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
+{
+    const ckr__mg *mg = x->mg;
+    const struct { const char *axis; int64_t was, now; } rows[] = {
+        { "tp", mg->tp, x->tp }, { "pp", mg->pp, x->pp }, { "vpp", mg->vp, x->vp },
+        { "ep", mg->ep, x->ep }, { "dp", mg->dp, x->dp }, { "cp", mg->cp, x->cp },
+        { "zero", mg->zero, x->zero }
+    };
+    size_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < sizeof rows / sizeof *rows && e == CKR_OK; i++)
+        if (rows[i].was != rows[i].now)
+            e = ckr__mg_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, rows[i].axis, rows[i].was,
+                                rows[i].now,
+                                strcmp(rows[i].axis, "vpp") ? "asked for"
+                                                            : "pipeline stages are not interleaved",
+                                NULL);
+    return e;
+}
+
+/* The options with which unpatched Megatron uses what was written. */
+static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
+{
+    ckr__buf b;
+    const char *text = NULL;
+    ckr_result e;
+    memset(&b, 0, sizeof b);
+    b.c = x->c;
+    ckr__buf_printf(&b, "--tensor-model-parallel-size %u --pipeline-model-parallel-size %u",
+                    (unsigned)x->tp, (unsigned)x->pp);
+    if (x->ep > 1) ckr__buf_printf(&b, " --expert-model-parallel-size %u", (unsigned)x->ep);
+    ckr__buf_printf(&b, " --ckpt-format torch%s",
+                    x->zero ? " --use-distributed-optimizer" : "");
+    if (!x->optimizer && !x->release) ckr__buf_str(&b, " --no-load-optim");
+    if ((x->t->without & CKR_RNG) && !x->release) ckr__buf_str(&b, " --no-load-rng");
+    if (x->moved) {
+        const ckr__curve *c = x->held->curve;
+        const double gbs = x->held->rate;
+        ckr__buf_printf(&b, " --lr %.17g --min-lr %.17g", x->top, x->low);
+        if (ckr__whole(c->k.warm / gbs) && ckr__whole(c->k.total / gbs))
+            ckr__buf_printf(&b, " --lr-warmup-iters %.0f --lr-decay-iters %.0f --lr-decay-style %s",
+                            c->k.warm / gbs, c->k.total / gbs,
+                            ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
+        else ckr__buf_str(&b, " --use-checkpoint-opt_param-scheduler");
+    }
+    if (!b.failed) text = ckr__strndup(x->c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    if (!text) return ckr__mg_job_oom(x);
+    e = ckr__mg_say(x, "CKR_MEGATRON_FLAGS", CKR_EXACT, "options of the coming run", NULL, text,
+                    "arguments, parameter groups and scheduler in the files say the same, so that "
+                    "no version overrides one by another",
+                    NULL);
+    return e;
+}
+
+static ckr_result ckr__mg_say_leftovers(ckr__mg_job *x)
+{
+    uint64_t i, n = 0;
+    for (i = 0; i < x->mg->s->n_leftovers; i++) n += x->mg->s->leftovers[i].node == NULL;
+    if (!n) return CKR_OK;
+    return ckr__mg_say_int(x, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "files", (int64_t)n, 0,
+                           "files beside the ranks' directories are not written", NULL);
+}
+
+/* What the optimizer of the target is: fused ones count their updates in the group. */
+static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
+{
+    bool scalar = false, steps = false;
+    uint64_t i;
+    for (i = 0; i < x->n_puts; i++) {
+        const ckr__mg_item *t = x->puts[i].item;
+        const ckr__mg_slot *s = ckr__mg_find_slot(t, "step");
+        if (ckr__mg_find_slot(t, "master")) x->half = true;
+        if (s && s->tensor->dtype != CKR_DTYPE_I64) scalar = true;
+        if (s) steps = true;
+    }
+    x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
+    x->fused = x->zero || !scalar;
+    if (!x->optimizer || !x->zero || !scalar || !steps) return CKR_OK;
+    return ckr__mg_say(x, "CKR_MEGATRON_ADAM", x->mg->zero ? CKR_EXACT : CKR_CHANGED, "step",
+                       "one per parameter", "one per group",
+                       "the distributed optimizer counts updates in the group, as Apex and "
+                       "Transformer Engine do: it cannot load torch's own",
+                       NULL);
+}
+
+static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
+{
+    ckr_result e = ckr__mg_allowed(x);
+    if (e == CKR_OK) e = ckr__mg_schedule_plan(x);
+    if (e == CKR_OK) e = ckr__mg_stages(x);
+    if (e != CKR_OK || x->refused) return e;
+    e = ckr__mg_padding(x);
+    if (e == CKR_OK) e = ckr__mg_puts(x);
+    if (e == CKR_OK && !x->refused) e = ckr__mg_classes(x);
+    if (e == CKR_OK && !x->refused) e = ckr__mg_optimizer_kind(x);
+    if (e == CKR_OK && !x->refused && x->t->dtype != CKR_DTYPE_NONE && x->optimizer &&
+        x->t->dtype != x->mg->embedding_dtype)
+        e = ckr__mg_say(x, "CKR_E_DTYPE_OPTIMIZER", CKR_ERROR, "dtype",
+                        ckr_dtype_name(x->mg->embedding_dtype), ckr_dtype_name(x->t->dtype),
+                        "another dtype is another optimizer class, which loads no other's state",
+                        "--mode transfer, or leave --dtype out");
+    if (e == CKR_OK && !x->refused) e = ckr__mg_args(x);
+    if (e != CKR_OK || x->refused) return e;
+    e = ckr__mg_say_topology(x);
+    if (e == CKR_OK) e = ckr__mg_rank_files(x);
+    if (e == CKR_OK) e = ckr__mg_tracker_file(x);
+    if (e == CKR_OK) e = ckr__mg_say_random(x);
+    if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
+    if (e == CKR_OK) e = ckr__mg_say_flags(x);
+    if (x->s->vocab > 0 || x->t->vocab > 0) {
+        x->out->vocab = x->vocab;
+        x->out->padded_vocab = x->padded;
+    }
+    return e;
+}
+
 static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                                ckr_note **notes, uint64_t *n_notes)
 {
-    (void)c; (void)s; (void)t; (void)out; (void)notes; (void)n_notes;
-    return ckr__fail(c->err, CKR_ITEM_MEGATRON_SOURCE, NULL, CKR_NO_OFFSET, NULL, NULL);
+    ckr__mg_job x;
+    const ckr__mg *mg;
+    uint64_t i;
+    memset(&x, 0, sizeof x);
+    x.c = c;
+    x.s = s;
+    x.t = t;
+    x.out = out;
+    x.notes = notes;
+    x.n_notes = n_notes;
+    if (strcmp(s->dialect, "megatron") != 0 || !s->dialect_data)
+        return ckr__mg_say(&x, ckr_item_name(CKR_ITEM_MEGATRON_SOURCE), CKR_ERROR, "dialect",
+                           s->dialect, "megatron",
+                           "only a checkpoint of Megatron-LM can be written for Megatron-LM", NULL);
+    x.mg = mg = (const ckr__mg *)s->dialect_data;
+    x.tp = t->topology.tp ? t->topology.tp : mg->tp;
+    x.pp = t->topology.pp ? t->topology.pp : mg->pp;
+    x.ep = t->topology.ep ? t->topology.ep : mg->ep;
+    x.dp = t->topology.dp ? t->topology.dp : mg->dp;
+    x.cp = t->topology.cp ? t->topology.cp : mg->cp;
+    x.vp = x.pp == mg->pp ? mg->vp : 1;
+    x.zero = t->topology.zero < 0 ? mg->zero : t->topology.zero > 0;
+    x.iteration = t->without & CKR_PROGRESS ? 0 : mg->iteration;
+    x.release = mg->release || (t->without & CKR_PROGRESS);
+    for (i = 0; i < mg->n_items; i++)
+        if (mg->items[i]->expert >= x.experts) x.experts = mg->items[i]->expert + 1;
+    return ckr__mg_emit_all(&x);
 }
 
 static const ckr__dialect ckr__megatron = { "megatron", "torch torch_dist", ckr__mg_probe,
