@@ -332,6 +332,14 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(TRAINER_SHARDED,      E_UNSUPPORTED, "the trainer's model is sharded by another framework")  \
     X(TRAINER_SOURCE,       E_REFUSED,     "the writer needs a checkpoint of the same trainer")    \
     X(TRAINER_TOPOLOGY,     E_REFUSED,     "the trainer has data parallelism only")                \
+    X(DCP_METADATA,           E_FORMAT,      "not the metadata that torch writes")                 \
+    X(DCP_UNFINISHED,         E_MISMATCH,    "a save that has not ended")                          \
+    X(DCP_PATH,               E_UNSAFE,      "metadata names a file outside its directory")        \
+    X(DCP_CHUNK,              E_FORMAT,      "chunks and their places disagree")                   \
+    X(DCP_RANKS,              E_MISMATCH,    "the metadata of two ranks disagrees")                \
+    X(DCP_MISSING,            E_MISMATCH,    "a file of the checkpoint is missing or short")       \
+    X(DCP_SLICE,              E_FORMAT,      "a slice is not what the metadata says")              \
+    X(DCP_TRANSFORM,          E_UNSUPPORTED, "bytes under a transform (zstd), not undone here")    \
     X(MEGATRON_TRACKER,     E_MISMATCH,    "the tracker file names no checkpoint")                 \
     X(MEGATRON_MISSING,     E_MISMATCH,    "a file of a model parallel rank is missing")           \
     X(MEGATRON_FOREIGN,     E_MISMATCH,    "a rank of another topology lies in the directory")     \
@@ -343,7 +351,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_BUCKETS,     E_MISMATCH,    "no bucket layout gives the optimizer's buffer")        \
     X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
     X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
-    X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")
+    X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
+    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -1193,6 +1202,9 @@ typedef struct ckr__file {
     uint64_t    size;
 } ckr__file;
 
+/* An archive inside a file that is no archive itself. */
+typedef struct ckr__slice { uint32_t file; uint64_t offset, size; } ckr__slice;
+
 typedef struct ckr__ctx {
     ckr_env     env;
     ckr_limits  limits;
@@ -1203,6 +1215,8 @@ typedef struct ckr__ctx {
     uint32_t    n_nodes;
     ckr__file  *files;
     uint32_t    n_files, cap_files, n_parked;
+    ckr__slice *slices;        /* those that were opened                               */
+    uint64_t    n_slices, cap_slices;
     uint64_t    seed;          /* of hashes, so that colliding keys cannot be prepared  */
 } ckr__ctx;
 
@@ -1981,6 +1995,20 @@ static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
     if (c->env.io.park_fn && c->n_files - c->n_parked > CKR__OPEN_FILES)
         c->env.io.park_fn(c->env.io.user, c->files[c->n_parked++].handle);
     return CKR_OK;
+}
+
+/* `check` reads the archives in a file by this list, not the file as one archive. */
+static bool ckr__slice_note(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t size)
+{
+    void *array = c->slices;
+    ckr__slice *s;
+    if (!ckr__arena_grow(c, &array, &c->cap_slices, c->n_slices + 1, sizeof *s)) return false;
+    c->slices = (ckr__slice *)array;
+    s = &c->slices[c->n_slices++];
+    s->file = file;
+    s->offset = offset;
+    s->size = size;
+    return true;
 }
 
 static const char *ckr__file_path(const ckr__ctx *c, uint32_t file)
@@ -5508,49 +5536,55 @@ static ckr_result ckr__st_header(ckr__st *s)
     return r == CKR_OK ? ckr__st_chain(s) : r;
 }
 
-/* `file` is open in c. The root is a DICT of TENSORs in the header's order; __metadata__ is its
-   attrs. */
-static ckr_result ckr__safetensors_load(ckr__ctx *c, uint32_t file, ckr_node **root)
+/* Bytes of a file that is open in c. The root is a DICT of TENSORs in the header's order;
+   __metadata__ is its attrs. */
+static ckr_result ckr__safetensors_slice(ckr__ctx *c, uint32_t file, uint64_t base, uint64_t size,
+                                         ckr_node **root)
 {
     const char *path = ckr__file_path(c, file);
-    uint64_t size = c->files[file].size, n;
+    uint64_t n;
     uint8_t head[8], *text;
     ckr__st s;
     ckr_result r;
     if (size < 8)
-        return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, 0, NULL,
+        return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, base, NULL,
                          "the file has %llu bytes, a header length needs 8",
                          (unsigned long long)size);
-    r = ckr__file_read(c, file, 0, head, 8);
+    r = ckr__file_read(c, file, base, head, 8);
     if (r != CKR_OK) return r;
     n = ckr__load_u64(head);
     if (n > size - 8)
-        return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, 0, NULL,
+        return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, base, NULL,
                          "the header length is %llu, the file has %llu bytes",
                          (unsigned long long)n, (unsigned long long)size);
     if (n > c->limits.max_json_bytes || n > UINT32_MAX)
-        return ckr__fail(c->err, CKR_ITEM_LIMIT, path, 0, NULL,
+        return ckr__fail(c->err, CKR_ITEM_LIMIT, path, base, NULL,
                          "the header length is %llu, max_json_bytes is %llu",
                          (unsigned long long)n, (unsigned long long)c->limits.max_json_bytes);
     text = (uint8_t *)ckr__arena_raw(c, (size_t)n + 1);
     if (!text) return c->err->code;
     text[n] = 0;
-    r = ckr__file_read(c, file, 8, text, (size_t)n);
+    r = ckr__file_read(c, file, base + 8, text, (size_t)n);
     if (r != CKR_OK) return r;
     memset(&s, 0, sizeof s);
-    ckr__json_init(&s.j, c, path, 8, text, (size_t)n, 0);
+    ckr__json_init(&s.j, c, path, base + 8, text, (size_t)n, 0);
     if (s.j.max_depth > CKR__ST_DEPTH) s.j.max_depth = CKR__ST_DEPTH;
     s.c = s.dims.c = c;
     s.text = text;
     s.file = file;
-    s.data = 8 + n;
-    s.n_data = size - s.data;
+    s.data = base + 8 + n;
+    s.n_data = size - 8 - n;
     s.ordered = true;
     s.root = ckr__node(c, CKR_NODE_DICT);
     r = s.root ? ckr__st_header(&s) : c->err->code;
     ckr__buf_free(&s.dims);
     if (r == CKR_OK) *root = s.root;
     return r;
+}
+
+static ckr_result ckr__safetensors_load(ckr__ctx *c, uint32_t file, ckr_node **root)
+{
+    return ckr__safetensors_slice(c, file, 0, c->files[file].size, root);
 }
 
 /* >>hf_index ------------------------------------------------------------------ */
@@ -9491,6 +9525,1847 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
     if (json) return ckr__json_parse(c, path, 0, text, (size_t)c->files[file].size,
                                      CKR__JSON_PYTHON, root);
     return ckr__yaml_parse(c, path, text, (size_t)c->files[file].size, root);
+}
+
+/* >>dcp ----------------------------------------------------------------------- */
+/* A directory of torch.distributed.checkpoint, torch 1.13 to 2.15:
+
+     .metadata            a pickle: what there is (state_dict_metadata: a flat name -> dtype, shape
+                          and chunks of a tensor, or bytes), how names were flattened
+                          (planner_data: name -> path), where each chunk lies (storage_data: name
+                          and chunk's start -> file, offset, length)
+     __RANK.metadata      the same for one rank only, when it was saved without collectives
+     __RANK_N.distcp      slices, one behind the other; nothing in it tells where they are
+
+   A slice is a whole torch.save archive: of one tensor, which may have any strides, or of one
+   object. Other storages: one safetensors block for all tensors of a file (all its slices have one
+   offset), and Hugging Face's safetensors shards without any metadata.
+
+   The metadata is millions of opcodes for a large model, so it has a machine of its own: values are
+   words, the few classes that it holds become records as they are built, and a dict of attributes
+   goes as soon as its object has it. No recursion; memory is a small multiple of the input.
+
+     ckr__dcp_open      everything but tensor bytes and objects; every chunk has its slice
+     ckr__dcp_find      an item by its flat name
+     ckr__dcp_view      where the elements of a chunk lie
+     ckr__dcp_object    an item that is no tensor, as a tree
+     ckr__dcp_tensor    an item as a logical tensor of a state (section torch_dcp)              */
+
+typedef struct ckr__dcp_part { const char *key; int64_t index; } ckr__dcp_part; /* NULL: index */
+
+typedef struct ckr__dcp_chunk {
+    const int64_t  *start, *count;     /* n_dims of the item each                          */
+    uint64_t        offset, length;    /* of the slice                                     */
+    uint32_t        file;              /* index into the directory's files                 */
+    bool            replica;           /* another rank's metadata has the same box         */
+    const ckr_view *view;              /* where it is known without opening a slice        */
+} ckr__dcp_chunk;
+
+typedef struct ckr__dcp_item {
+    const char          *fqn;
+    const ckr__dcp_part *path;         /* before it was flattened                          */
+    uint32_t             n_path;
+    bool                 bytes;        /* no tensor: one chunk without axes                */
+    ckr_dtype            dtype;
+    uint32_t             n_dims;
+    const int64_t       *shape;
+    ckr__dcp_chunk      *chunks;       /* without empty ones                               */
+    uint64_t             n_chunks, cap_chunks;
+} ckr__dcp_item;
+
+typedef struct ckr__dcp_file {
+    const char *name;
+    uint32_t    file;                  /* in the context, CKR_NO_FILE: not opened          */
+    int32_t     rank;
+    const char *transform;             /* of slices that are not read here, or NULL        */
+    uint64_t    block;                 /* offset of its safetensors block                  */
+    ckr_node   *tensors;               /* which holds these                                */
+} ckr__dcp_file;
+
+typedef struct ckr__dcp {
+    ckr__ctx      *c;
+    const char    *dir;
+    ckr__dcp_item *items;
+    uint64_t       n_items, cap_items;
+    ckr__dcp_file *files;
+    uint64_t       n_files, cap_files;
+    ckr__map       names, file_names, boxes;
+    uint32_t       n_ranks;            /* metadata files of single ranks; 0: one for all   */
+    bool           planned;            /* the names' paths are known                       */
+    bool           safetensors;        /* Hugging Face's storage                           */
+    const char    *version;
+    uint64_t       n_extra;            /* attributes of the metadata that nobody knows     */
+} ckr__dcp;
+
+static ckr_result ckr__dcp_fail(const ckr__dcp *d, ckr_item item, const char *file,
+                                const char *fqn, const char *text)
+{
+    const char *path = file ? ckr__path_join(d->c, d->dir, file) : d->dir;
+    return ckr__fail(d->c->err, item, path ? path : d->dir, CKR_NO_OFFSET, fqn, "%s",
+                     text ? text : ckr__item_text[item]);
+}
+
+static ckr_result ckr__dcp_oom(const ckr__dcp *d)
+{
+    return d->c->err->code != CKR_OK ? d->c->err->code : CKR_E_NOMEM;
+}
+
+static void ckr__dcp_close(ckr__dcp *d)
+{
+    if (!d) return;
+    ckr__map_free(&d->names);
+    ckr__map_free(&d->file_names);
+    ckr__map_free(&d->boxes);
+}
+
+static ckr__dcp_item *ckr__dcp_find(const ckr__dcp *d, const char *fqn)
+{
+    uint64_t i;
+    return ckr__map_find(&d->names, fqn, strlen(fqn), &i) ? &d->items[i] : NULL;
+}
+
+/* >>dcp.machine --------------------------------------------------------------- */
+/* A value is a word, its kind in the low four bits:
+     INT     60 bits, signed                     STR     offset << 28 | length << 4, in the input
+     TUPLE   its first word in `cells`: count << 1 | whether plain integers follow it (a torch.Size)
+     BOX     a list or dict: generation << 36 | index << 4; the generation tells whether it is still
+             the one that it was                 OBJ     record << 8 | class << 4
+     GLOBAL  name's offset << 16 | code << 4, a dtype in place of the offset
+     OTHER   what nothing here needs; name's offset in the input << 4, 0: no call               */
+
+enum {
+    CKR__DV_ABSENT = 0, CKR__DV_NONE, CKR__DV_BOOL, CKR__DV_INT, CKR__DV_STR, CKR__DV_TUPLE,
+    CKR__DV_BOX, CKR__DV_OBJ, CKR__DV_GLOBAL, CKR__DV_OTHER
+};
+
+enum {                         /* classes and callables                                  */
+    CKR__DG_OTHER = 0, CKR__DG_METADATA, CKR__DG_TENSOR, CKR__DG_BYTES, CKR__DG_CHUNK,
+    CKR__DG_INDEX, CKR__DG_INFO, CKR__DG_PROPERTIES, CKR__DG_SIZE, CKR__DG_DTYPE, CKR__DG_UNSAFE
+};
+
+enum {                         /* attributes                                             */
+    CKR__DA_OTHER = 0, CKR__DA_FQN, CKR__DA_INDEX, CKR__DA_OFFSET, CKR__DA_OFFSETS, CKR__DA_SIZES,
+    CKR__DA_PATH, CKR__DA_LENGTH, CKR__DA_TRANSFORM, CKR__DA_PROPERTIES, CKR__DA_SIZE,
+    CKR__DA_CHUNKS, CKR__DA_STATE, CKR__DA_PLANNER, CKR__DA_STORAGE, CKR__DA_STORAGE_META,
+    CKR__DA_VERSION, CKR__DA_COUNT
+};
+
+typedef struct ckr__dv_box { uint64_t first; uint32_t n, cap, generation; bool dict; } ckr__dv_box;
+typedef struct ckr__dv_chunk { uint32_t offsets, sizes; } ckr__dv_chunk;       /* in cells  */
+typedef struct ckr__dv_index { uint64_t fqn; uint32_t offset, hint; } ckr__dv_index;
+typedef struct ckr__dv_info { uint64_t offset, length; uint32_t file; } ckr__dv_info;
+typedef struct ckr__dv_tensor { uint64_t chunks; uint32_t size, dtype; } ckr__dv_tensor;
+
+typedef struct ckr__dcp_vm {
+    ckr__ctx      *c;
+    ckr__dcp      *d;
+    const char    *path;
+    uint8_t       *data;
+    size_t         size, pos, op;
+    uint64_t      *stack, *memo, *cells;
+    size_t        *marks;
+    uint32_t      *free;
+    ckr__dv_box   *boxes;
+    ckr__dv_chunk *chunks;
+    ckr__dv_index *indices;
+    ckr__dv_info  *infos;
+    ckr__dv_tensor *tensors;
+    uint8_t       *dtypes;     /* of properties                                          */
+    size_t n_stack, cap_stack, n_memo, cap_memo, memo_count, n_cells, cap_cells, n_marks, cap_marks;
+    size_t n_free, cap_free, n_boxes, cap_boxes, n_chunks, cap_chunks, n_indices, cap_indices;
+    size_t n_infos, cap_infos, n_tensors, cap_tensors, n_dtypes, cap_dtypes;
+    size_t         floor;
+    uint64_t       scratch;    /* bytes of all arrays                                    */
+    uint64_t       keys[64];   /* attribute names met lately                             */
+    uint8_t        attrs[64];
+    uint64_t       last_path;
+    uint32_t       last_file;
+    uint64_t       state, planner, storage;    /* of the Metadata object, once built      */
+    bool           built, done;
+} ckr__dcp_vm;
+
+static bool ckr__dv_fail(ckr__dcp_vm *m, ckr_item item, const char *text)
+{
+    ckr__fail(m->c->err, item, m->path, m->op, NULL, "pickle byte %llu: %s",
+              (unsigned long long)m->op, text ? text : ckr__item_text[item]);
+    return false;
+}
+
+static bool ckr__dv_bad(ckr__dcp_vm *m, const char *text)
+{
+    return ckr__dv_fail(m, CKR_ITEM_DCP_METADATA, text);
+}
+
+/* Room for one more in an array that doubles. */
+static bool ckr__dv_grow(ckr__dcp_vm *m, void *array, size_t *cap, size_t need, size_t size)
+{
+    size_t n = *cap ? *cap : 256;
+    void *old, *p;
+    while (n < need) n *= 2;
+    if (n > UINT32_MAX / 2 || n > m->c->limits.max_arena_bytes / size ||
+        m->scratch + (n - *cap) * size > m->c->limits.max_arena_bytes) {
+        ckr__fail(m->c->err, CKR_ITEM_LIMIT, m->path, m->op, NULL,
+                  "the metadata needs more than max_arena_bytes (%llu)",
+                  (unsigned long long)m->c->limits.max_arena_bytes);
+        return false;
+    }
+    m->scratch += (n - *cap) * size;
+    p = ckr__heap_alloc(m->c, n * size);
+    if (!p) return false;
+    memcpy(&old, array, sizeof old);
+    if (old && *cap) memcpy(p, old, *cap * size);
+    ckr__heap_free(m->c, old, *cap * size);
+    memcpy(array, &p, sizeof p);
+    *cap = n;
+    return true;
+}
+
+#define CKR__DV_ROOM(m, name, need)                                                                \
+    ((need) <= (m)->cap_##name ||                                                                  \
+     ckr__dv_grow((m), &(m)->name, &(m)->cap_##name, (need), sizeof *(m)->name))
+#define CKR__DV_FREE(m, name) ckr__heap_free((m)->c, (m)->name, (m)->cap_##name * sizeof *(m)->name)
+
+static void ckr__dv_free(ckr__dcp_vm *m)
+{
+    CKR__DV_FREE(m, stack);
+    CKR__DV_FREE(m, memo);
+    CKR__DV_FREE(m, marks);
+    CKR__DV_FREE(m, free);
+    m->stack = m->memo = NULL;
+    m->marks = NULL;
+    m->free = NULL;
+    m->cap_stack = m->cap_memo = m->cap_marks = m->cap_free = 0;
+}
+
+static void ckr__dv_free_records(ckr__dcp_vm *m)
+{
+    CKR__DV_FREE(m, cells);
+    CKR__DV_FREE(m, boxes);
+    CKR__DV_FREE(m, chunks);
+    CKR__DV_FREE(m, indices);
+    CKR__DV_FREE(m, infos);
+    CKR__DV_FREE(m, tensors);
+    CKR__DV_FREE(m, dtypes);
+}
+
+static unsigned ckr__dv_kind(uint64_t v)
+{
+    return (unsigned)(v & 15);
+}
+
+static uint64_t ckr__dv_int(int64_t v)
+{
+    return (uint64_t)v << 4 | CKR__DV_INT;
+}
+
+/* The number of an INT; shifting a negative number right is left to the compiler nowhere. */
+static int64_t ckr__dv_number(uint64_t v)
+{
+    const uint64_t u = v >> 4;
+    return u >> 59 ? -(int64_t)((~u & (((uint64_t)1 << 60) - 1)) + 1) : (int64_t)u;
+}
+
+static const char *ckr__dv_text(const ckr__dcp_vm *m, uint64_t v, size_t *n)
+{
+    *n = (size_t)(v >> 4 & 0xffffff);
+    return (const char *)m->data + (v >> 28);
+}
+
+static bool ckr__dv_is(const ckr__dcp_vm *m, uint64_t v, unsigned cls)
+{
+    (void)m;
+    return ckr__dv_kind(v) == CKR__DV_OBJ && (v >> 4 & 15) == cls;
+}
+
+/* The words of a tuple. */
+static uint64_t *ckr__dv_items(const ckr__dcp_vm *m, uint64_t at, size_t *n, bool *plain)
+{
+    *n = (size_t)(m->cells[at] >> 1);
+    if (plain) *plain = m->cells[at] & 1;
+    return m->cells + at + 1;
+}
+
+static ckr__dv_box *ckr__dv_box_of(const ckr__dcp_vm *m, uint64_t v)
+{
+    return &m->boxes[v >> 4 & 0xffffffff];
+}
+
+static bool ckr__dv_push(ckr__dcp_vm *m, uint64_t v)
+{
+    if (!CKR__DV_ROOM(m, stack, m->n_stack + 1)) return false;
+    m->stack[m->n_stack++] = v;
+    return true;
+}
+
+static bool ckr__dv_has(ckr__dcp_vm *m, size_t n)
+{
+    if (m->n_stack - m->floor >= n) return true;
+    return ckr__dv_fail(m, CKR_ITEM_PICKLE_STACK, NULL);
+}
+
+static bool ckr__dv_mark(ckr__dcp_vm *m)
+{
+    if (!CKR__DV_ROOM(m, marks, m->n_marks + 1)) return false;
+    m->marks[m->n_marks++] = m->n_stack;
+    m->floor = m->n_stack;
+    return true;
+}
+
+/* Items above the last mark leave the stack but stay readable until the next push. */
+static bool ckr__dv_unmark(ckr__dcp_vm *m, uint64_t **first, size_t *n)
+{
+    size_t at;
+    if (!m->n_marks) return ckr__dv_fail(m, CKR_ITEM_PICKLE_STACK, NULL);
+    at = m->marks[--m->n_marks];
+    m->floor = m->n_marks ? m->marks[m->n_marks - 1] : 0;
+    *first = m->stack + at;
+    *n = m->n_stack - at;
+    m->n_stack = at;
+    return true;
+}
+
+static bool ckr__dv_tuple(ckr__dcp_vm *m, const uint64_t *items, size_t n)
+{
+    const size_t at = m->n_cells;
+    if (!CKR__DV_ROOM(m, cells, at + n + 1)) return false;
+    m->cells[at] = (uint64_t)n << 1;
+    if (n) memcpy(m->cells + at + 1, items, n * sizeof *items);
+    m->n_cells = at + n + 1;
+    return ckr__dv_push(m, (uint64_t)at << 4 | CKR__DV_TUPLE);
+}
+
+static bool ckr__dv_new_box(ckr__dcp_vm *m, bool dict)
+{
+    ckr__dv_box *b;
+    uint32_t i;
+    if (m->n_free) {
+        i = m->free[--m->n_free];
+    } else {
+        if (!CKR__DV_ROOM(m, boxes, m->n_boxes + 1)) return false;
+        i = (uint32_t)m->n_boxes++;
+        m->boxes[i].generation = 0;
+    }
+    b = &m->boxes[i];
+    b->first = b->n = b->cap = 0;
+    b->dict = dict;
+    return ckr__dv_push(m, (uint64_t)(b->generation & 0xfffffff) << 36 | (uint64_t)i << 4 |
+                               CKR__DV_BOX);
+}
+
+/* Words behind those of a list or dict: in place while it is the last of `cells`, else it moves to
+   twice the room, so that any mixture costs linear time. */
+static bool ckr__dv_extend(ckr__dcp_vm *m, uint64_t target, const uint64_t *items, size_t n,
+                           bool dict)
+{
+    ckr__dv_box *b;
+    if (ckr__dv_kind(target) == CKR__DV_OTHER) return true;
+    if (ckr__dv_kind(target) != CKR__DV_BOX || ckr__dv_box_of(m, target)->dict != dict ||
+        (dict && n % 2))
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_TARGET, NULL);
+    b = ckr__dv_box_of(m, target);
+    if (b->generation != target >> 36)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+    if (n > b->cap - b->n && b->first + b->cap == m->n_cells) {
+        const size_t more = n - (b->cap - b->n);
+        if (!CKR__DV_ROOM(m, cells, m->n_cells + more)) return false;
+        m->n_cells += more;
+        b->cap += (uint32_t)more;
+    } else if (n > b->cap - b->n) {
+        const size_t cap = ((size_t)b->n + n) * (b->cap ? 2 : 1);
+        if (!CKR__DV_ROOM(m, cells, m->n_cells + cap)) return false;
+        if (b->n) memcpy(m->cells + m->n_cells, m->cells + b->first, b->n * sizeof *items);
+        b->first = m->n_cells;
+        b->cap = (uint32_t)cap;
+        m->n_cells += cap;
+    }
+    if (n) memcpy(m->cells + b->first + b->n, items, n * sizeof *items);
+    b->n += (uint32_t)n;
+    return true;
+}
+
+/* >>dcp.classes --------------------------------------------------------------- */
+/* What globals mean: the class's name, in any module of torch.distributed, since they have moved
+   between modules. Calls are never made. */
+
+static bool ckr__dv_unsafe(const char *mod, size_t n)
+{
+    static const char *const bad[] = { "os", "posix", "nt", "subprocess", "sys", "shutil", "socket",
+                                       "importlib", "runpy", "pty", "ctypes", "commands", "code" };
+    size_t i;
+    for (i = 0; i < sizeof bad / sizeof *bad; i++) if (ckr__text_is(mod, n, bad[i])) return true;
+    return false;
+}
+
+static unsigned ckr__dv_class(const char *mod, size_t n_mod, const char *name, size_t n,
+                              unsigned *dtype)
+{
+    static const struct { const char *name; unsigned code; } known[] = {
+        { "Metadata", CKR__DG_METADATA },        { "TensorStorageMetadata", CKR__DG_TENSOR },
+        { "BytesStorageMetadata", CKR__DG_BYTES }, { "ChunkStorageMetadata", CKR__DG_CHUNK },
+        { "MetadataIndex", CKR__DG_INDEX },      { "_StorageInfo", CKR__DG_INFO },
+        { "TensorProperties", CKR__DG_PROPERTIES }
+    };
+    size_t i;
+    *dtype = 0;
+    if (ckr__text_is(mod, n_mod, "torch")) {
+        *dtype = (unsigned)ckr__dtype_find(name, n, 0);
+        if (*dtype) return CKR__DG_DTYPE;
+        return ckr__text_is(name, n, "Size") ? CKR__DG_SIZE : CKR__DG_OTHER;
+    }
+    for (i = 0; n_mod > 18 && !memcmp(mod, "torch.distributed.", 18) &&
+                i < sizeof known / sizeof *known; i++)
+        if (ckr__text_is(name, n, known[i].name)) return known[i].code;
+    if (ckr__dv_unsafe(mod, n_mod)) return CKR__DG_UNSAFE;
+    if ((ckr__text_is(mod, n_mod, "builtins") || ckr__text_is(mod, n_mod, "__builtin__")) &&
+        (ckr__text_is(name, n, "eval") || ckr__text_is(name, n, "exec") ||
+         ckr__text_is(name, n, "open") || ckr__text_is(name, n, "compile") ||
+         ckr__text_is(name, n, "__import__")))
+        return CKR__DG_UNSAFE;
+    return CKR__DG_OTHER;
+}
+
+/* `name` lies in the input. */
+static bool ckr__dv_global(ckr__dcp_vm *m, const char *mod, size_t n_mod, const char *name,
+                           size_t n)
+{
+    unsigned dtype;
+    const unsigned code = ckr__dv_class(mod, n_mod, name, n, &dtype);
+    const uint64_t at = code == CKR__DG_DTYPE ? dtype
+                                              : (uint64_t)((const uint8_t *)name - m->data);
+    if (code == CKR__DG_UNSAFE) {
+        ckr__fail(m->c->err, CKR_ITEM_PICKLE_UNSAFE, m->path, m->op, NULL,
+                  "pickle byte %llu: it names %.*s.%.*s, which no checkpoint needs",
+                  (unsigned long long)m->op, (int)(n_mod < 60 ? n_mod : 60), mod,
+                  (int)(n < 60 ? n : 60), name);
+        return false;
+    }
+    return ckr__dv_push(m, at << 16 | (uint64_t)code << 4 | CKR__DV_GLOBAL);
+}
+
+static bool ckr__dv_stack_global(ckr__dcp_vm *m)
+{
+    const char *mod, *name;
+    size_t n_mod, n;
+    if (!ckr__dv_has(m, 2)) return false;
+    m->n_stack -= 2;
+    if (ckr__dv_kind(m->stack[m->n_stack]) != CKR__DV_STR ||
+        ckr__dv_kind(m->stack[m->n_stack + 1]) != CKR__DV_STR)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
+    mod = ckr__dv_text(m, m->stack[m->n_stack], &n_mod);
+    name = ckr__dv_text(m, m->stack[m->n_stack + 1], &n);
+    return ckr__dv_global(m, mod, n_mod, name, n);
+}
+
+static bool ckr__dv_global_lines(ckr__dcp_vm *m)
+{
+    const uint8_t *a = m->data + m->pos, *b, *e;
+    b = (const uint8_t *)memchr(a, '\n', m->size - m->pos);
+    e = b ? (const uint8_t *)memchr(b + 1, '\n', (size_t)(m->data + m->size - (b + 1))) : NULL;
+    if (!e) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    m->pos = (size_t)(e + 1 - m->data);
+    return ckr__dv_global(m, (const char *)a, (size_t)(b - a), (const char *)b + 1,
+                          (size_t)(e - (b + 1)));
+}
+
+/* torch.Size(inner): the tuple itself becomes plain integers. */
+static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner)
+{
+    size_t n, i;
+    bool plain;
+    uint64_t *items;
+    if (ckr__dv_kind(inner) != CKR__DV_TUPLE)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
+    items = ckr__dv_items(m, inner >> 4, &n, &plain);
+    for (i = 0; i < n && !plain; i++)
+        if (ckr__dv_kind(items[i]) != CKR__DV_INT || items[i] >> 63)
+            return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS,
+                                "a size that is no integer, or is negative");
+    for (i = 0; i < n && !plain; i++) items[i] >>= 4;
+    m->cells[inner >> 4] |= 1;
+    return ckr__dv_push(m, inner);
+}
+
+static bool ckr__dv_reduce(ckr__dcp_vm *m)
+{
+    uint64_t callable, args;
+    const uint64_t *items;
+    size_t n;
+    bool plain;
+    if (!ckr__dv_has(m, 2)) return false;
+    m->n_stack -= 2;
+    callable = m->stack[m->n_stack];
+    args = m->stack[m->n_stack + 1];
+    if (ckr__dv_kind(args) != CKR__DV_TUPLE) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
+    if (ckr__dv_kind(callable) == CKR__DV_GLOBAL && (callable >> 4 & 15) == CKR__DG_SIZE) {
+        items = ckr__dv_items(m, args >> 4, &n, &plain);
+        if (n != 1 || plain)
+            return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
+        return ckr__dv_size(m, items[0]);
+    }
+    if (ckr__dv_kind(callable) != CKR__DV_GLOBAL && ckr__dv_kind(callable) != CKR__DV_OTHER)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
+    return ckr__dv_push(m, callable >> 16 << 4 | CKR__DV_OTHER);
+}
+
+static bool ckr__dv_object(ckr__dcp_vm *m, unsigned cls, size_t record)
+{
+    return ckr__dv_push(m, (uint64_t)record << 8 | (uint64_t)cls << 4 | CKR__DV_OBJ);
+}
+
+static bool ckr__dv_newobj(ckr__dcp_vm *m)
+{
+    uint64_t g;
+    unsigned cls;
+    if (!ckr__dv_has(m, 2)) return false;
+    m->n_stack -= 2;
+    g = m->stack[m->n_stack];
+    if (ckr__dv_kind(g) != CKR__DV_GLOBAL || ckr__dv_kind(m->stack[m->n_stack + 1]) != CKR__DV_TUPLE)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
+    cls = (unsigned)(g >> 4 & 15);
+    switch (cls) {
+    case CKR__DG_METADATA:
+    case CKR__DG_BYTES: return ckr__dv_object(m, cls, 0);
+    case CKR__DG_CHUNK:
+        if (!CKR__DV_ROOM(m, chunks, m->n_chunks + 1)) return false;
+        m->chunks[m->n_chunks].offsets = m->chunks[m->n_chunks].sizes = UINT32_MAX;
+        return ckr__dv_object(m, cls, m->n_chunks++);
+    case CKR__DG_INDEX:
+        if (!CKR__DV_ROOM(m, indices, m->n_indices + 1)) return false;
+        m->indices[m->n_indices].fqn = 0;
+        return ckr__dv_object(m, cls, m->n_indices++);
+    case CKR__DG_INFO:
+        if (!CKR__DV_ROOM(m, infos, m->n_infos + 1)) return false;
+        m->infos[m->n_infos].file = UINT32_MAX;
+        return ckr__dv_object(m, cls, m->n_infos++);
+    case CKR__DG_TENSOR:
+        if (!CKR__DV_ROOM(m, tensors, m->n_tensors + 1)) return false;
+        m->tensors[m->n_tensors].size = UINT32_MAX;
+        return ckr__dv_object(m, cls, m->n_tensors++);
+    case CKR__DG_PROPERTIES:
+        if (!CKR__DV_ROOM(m, dtypes, m->n_dtypes + 1)) return false;
+        m->dtypes[m->n_dtypes] = 0;
+        return ckr__dv_object(m, cls, m->n_dtypes++);
+    default: return ckr__dv_push(m, g >> 16 << 4 | CKR__DV_OTHER);
+    }
+}
+
+/* >>dcp.build ----------------------------------------------------------------- */
+/* An object takes its attributes. */
+
+static unsigned ckr__dv_attr(ckr__dcp_vm *m, uint64_t key)
+{
+    static const struct { const char *name; unsigned attr; } known[] = {
+        { "fqn", CKR__DA_FQN },                     { "index", CKR__DA_INDEX },
+        { "offset", CKR__DA_OFFSET },               { "offsets", CKR__DA_OFFSETS },
+        { "sizes", CKR__DA_SIZES },                 { "relative_path", CKR__DA_PATH },
+        { "length", CKR__DA_LENGTH },               { "transform_descriptors", CKR__DA_TRANSFORM },
+        { "properties", CKR__DA_PROPERTIES },       { "size", CKR__DA_SIZE },
+        { "chunks", CKR__DA_CHUNKS },               { "state_dict_metadata", CKR__DA_STATE },
+        { "planner_data", CKR__DA_PLANNER },        { "storage_data", CKR__DA_STORAGE },
+        { "storage_meta", CKR__DA_STORAGE_META },   { "version", CKR__DA_VERSION }
+    };
+    const size_t slot = (size_t)((key >> 28 ^ key >> 34) & 63);
+    const char *s;
+    size_t n, i;
+    if (ckr__dv_kind(key) != CKR__DV_STR) return CKR__DA_OTHER;
+    if (m->keys[slot] == key) return m->attrs[slot];
+    s = ckr__dv_text(m, key, &n);
+    for (i = 0; i < sizeof known / sizeof *known; i++) if (ckr__text_is(s, n, known[i].name)) break;
+    m->keys[slot] = key;
+    m->attrs[slot] = (uint8_t)(i < sizeof known / sizeof *known ? known[i].attr : CKR__DA_OTHER);
+    return m->attrs[slot];
+}
+
+static bool ckr__dv_dims(ckr__dcp_vm *m, uint64_t v, uint32_t *out)
+{
+    if (ckr__dv_kind(v) != CKR__DV_TUPLE || v >> 4 > UINT32_MAX - 1 ||
+        !((m->cells[v >> 4] & 1) || m->cells[v >> 4] == 0))
+        return ckr__dv_bad(m, "a torch.Size was expected");
+    *out = (uint32_t)(v >> 4);
+    return true;
+}
+
+static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
+{
+    ckr__dcp *d = m->d;
+    ckr__dcp_file *f;
+    void *array = d->files;
+    const char *s;
+    size_t n, i;
+    uint64_t at;
+    if (ckr__dv_kind(path) != CKR__DV_STR) return ckr__dv_bad(m, "relative_path is no string");
+    s = ckr__dv_text(m, path, &n);
+    for (i = 0; i < n; i++)
+        if (!s[i] || s[i] == '/' || s[i] == '\\') break;
+    if (i < n || !n || n > 255 || s[0] == '~' || ckr__text_is(s, n, ".") ||
+        ckr__text_is(s, n, "..") || !ckr__utf8_ok((const uint8_t *)s, n)) {
+        ckr__fail(m->c->err, CKR_ITEM_DCP_PATH, m->path, m->op, "relative_path",
+                  "the metadata names the file \"%.*s\"; a plain file name was expected",
+                  (int)(n < 100 ? n : 100), s);
+        return false;
+    }
+    if (!ckr__map_find(&d->file_names, s, n, &at)) {
+        at = d->n_files;
+        if (!ckr__arena_grow(m->c, &array, &d->cap_files, at + 1, sizeof *f)) return false;
+        d->files = (ckr__dcp_file *)array;
+        f = &d->files[d->n_files++];
+        memset(f, 0, sizeof *f);
+        f->file = CKR_NO_FILE;
+        f->rank = -1;
+        f->name = ckr__strndup(m->c, s, n);
+        if (!f->name || !ckr__map_put(&d->file_names, f->name, n, at, NULL)) return false;
+        if (n > 2 && s[0] == '_' && s[1] == '_' && strspn(f->name + 2, "0123456789") < 9)
+            f->rank = (int32_t)strtol(f->name + 2, NULL, 10);
+    }
+    m->last_path = path;
+    m->last_file = *out = (uint32_t)at;
+    return true;
+}
+
+/* A storage extension: named once for its file. */
+static bool ckr__dv_transform(ckr__dcp_vm *m, uint64_t v, uint32_t file)
+{
+    ckr__dcp_file *f = &m->d->files[file];
+    const ckr__dv_box *b;
+    const char *s = "unknown";
+    size_t n = 7;
+    if (ckr__dv_kind(v) == CKR__DV_ABSENT || ckr__dv_kind(v) == CKR__DV_NONE || f->transform)
+        return true;
+    b = ckr__dv_kind(v) == CKR__DV_BOX ? ckr__dv_box_of(m, v) : NULL;
+    if (!b || b->dict) return ckr__dv_bad(m, "transform_descriptors is no list");
+    if (!b->n) return true;
+    if (ckr__dv_kind(m->cells[b->first]) == CKR__DV_STR)
+        s = ckr__dv_text(m, m->cells[b->first], &n);
+    f->transform = ckr__strndup(m->c, s, n < 100 ? n : 100);
+    return f->transform != NULL;
+}
+
+static bool ckr__dv_build_info(ckr__dcp_vm *m, size_t record, const uint64_t *a)
+{
+    ckr__dv_info *x = &m->infos[record];
+    if (ckr__dv_kind(a[CKR__DA_OFFSET]) != CKR__DV_INT ||
+        ckr__dv_kind(a[CKR__DA_LENGTH]) != CKR__DV_INT || a[CKR__DA_OFFSET] >> 63 ||
+        a[CKR__DA_LENGTH] >> 63)
+        return ckr__dv_bad(m, "offset and length of a slice are no counts of bytes");
+    x->offset = a[CKR__DA_OFFSET] >> 4;
+    x->length = a[CKR__DA_LENGTH] >> 4;
+    if (a[CKR__DA_PATH] && a[CKR__DA_PATH] == m->last_path) x->file = m->last_file;
+    else if (!ckr__dv_file(m, a[CKR__DA_PATH], &x->file)) return false;
+    return ckr__dv_transform(m, a[CKR__DA_TRANSFORM], x->file);
+}
+
+static bool ckr__dv_build_index(ckr__dcp_vm *m, size_t record, const uint64_t *a)
+{
+    ckr__dv_index *x = &m->indices[record];
+    const uint64_t hint = a[CKR__DA_INDEX], at = a[CKR__DA_OFFSET];
+    if (ckr__dv_kind(a[CKR__DA_FQN]) != CKR__DV_STR) return ckr__dv_bad(m, "fqn is no string");
+    x->fqn = a[CKR__DA_FQN];
+    x->hint = ckr__dv_kind(hint) == CKR__DV_INT && !(hint >> 36) ? (uint32_t)(hint >> 4)
+                                                                 : UINT32_MAX;
+    x->offset = UINT32_MAX;
+    if (ckr__dv_kind(at) == CKR__DV_ABSENT || ckr__dv_kind(at) == CKR__DV_NONE) return true;
+    return ckr__dv_dims(m, at, &x->offset);
+}
+
+static bool ckr__dv_build_tensor(ckr__dcp_vm *m, size_t record, const uint64_t *a)
+{
+    ckr__dv_tensor *x = &m->tensors[record];
+    if (!ckr__dv_is(m, a[CKR__DA_PROPERTIES], CKR__DG_PROPERTIES))
+        return ckr__dv_bad(m, "a tensor without properties");
+    if (ckr__dv_kind(a[CKR__DA_CHUNKS]) != CKR__DV_BOX ||
+        ckr__dv_box_of(m, a[CKR__DA_CHUNKS])->dict)
+        return ckr__dv_bad(m, "a tensor without a list of chunks");
+    x->dtype = m->dtypes[a[CKR__DA_PROPERTIES] >> 8];
+    x->chunks = a[CKR__DA_CHUNKS];
+    return ckr__dv_dims(m, a[CKR__DA_SIZE], &x->size);
+}
+
+static bool ckr__dv_build_metadata(ckr__dcp_vm *m, const uint64_t *a)
+{
+    if (m->built) return ckr__dv_bad(m, "two Metadata objects");
+    m->built = true;
+    m->state = a[CKR__DA_STATE];
+    m->planner = a[CKR__DA_PLANNER];
+    m->storage = a[CKR__DA_STORAGE];
+    if (ckr__dv_kind(a[CKR__DA_VERSION]) == CKR__DV_STR) {
+        size_t n;
+        const char *s = ckr__dv_text(m, a[CKR__DA_VERSION], &n);
+        m->d->version = ckr__strndup(m->c, s, n < 40 ? n : 40);
+        if (!m->d->version) return false;
+    }
+    return true;
+}
+
+static bool ckr__dv_build_as(ckr__dcp_vm *m, uint64_t object, const uint64_t *a)
+{
+    const size_t record = (size_t)(object >> 8);
+    ckr__dv_chunk *x;
+    switch ((unsigned)(object >> 4 & 15)) {
+    case CKR__DG_CHUNK:
+        x = &m->chunks[record];
+        return ckr__dv_dims(m, a[CKR__DA_OFFSETS], &x->offsets) &&
+               ckr__dv_dims(m, a[CKR__DA_SIZES], &x->sizes);
+    case CKR__DG_INDEX:    return ckr__dv_build_index(m, record, a);
+    case CKR__DG_INFO:     return ckr__dv_build_info(m, record, a);
+    case CKR__DG_TENSOR:   return ckr__dv_build_tensor(m, record, a);
+    case CKR__DG_METADATA: return ckr__dv_build_metadata(m, a);
+    default:               return true;
+    }
+}
+
+/* (dtype, layout, requires_grad, memory format, pinned), since 2.15 the strides, too. */
+static bool ckr__dv_properties(ckr__dcp_vm *m, size_t record, uint64_t state)
+{
+    size_t n;
+    const uint64_t *items;
+    if (ckr__dv_kind(state) != CKR__DV_TUPLE) return ckr__dv_bad(m, "properties that are no tuple");
+    items = ckr__dv_items(m, state >> 4, &n, NULL);
+    if (n < 5 || (m->cells[state >> 4] & 1) || ckr__dv_kind(items[0]) != CKR__DV_GLOBAL ||
+        (items[0] >> 4 & 15) != CKR__DG_DTYPE)
+        return ckr__dv_bad(m, "properties that do not begin with a dtype that is known here");
+    m->dtypes[record] = (uint8_t)(items[0] >> 16);
+    return true;
+}
+
+static bool ckr__dv_build(ckr__dcp_vm *m)
+{
+    uint64_t object, state, a[CKR__DA_COUNT];
+    ckr__dv_box *b;
+    uint32_t i;
+    unsigned cls;
+    if (!ckr__dv_has(m, 2)) return false;
+    state = m->stack[--m->n_stack];
+    object = m->stack[m->n_stack - 1];
+    if (ckr__dv_kind(object) == CKR__DV_OTHER) return true;
+    if (ckr__dv_kind(object) != CKR__DV_OBJ) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TARGET, NULL);
+    cls = (unsigned)(object >> 4 & 15);
+    if (cls == CKR__DG_PROPERTIES) return ckr__dv_properties(m, (size_t)(object >> 8), state);
+    if (cls == CKR__DG_BYTES) return true;
+    if (ckr__dv_kind(state) != CKR__DV_BOX || !ckr__dv_box_of(m, state)->dict)
+        return ckr__dv_bad(m, "attributes that are no dict");
+    b = ckr__dv_box_of(m, state);
+    if (b->generation != state >> 36)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+    memset(a, 0, sizeof a);
+    for (i = 0; i + 1 < b->n; i += 2) {
+        const unsigned attr = ckr__dv_attr(m, m->cells[b->first + i]);
+        a[attr] = m->cells[b->first + i + 1];
+        if (attr == CKR__DA_OTHER && cls == CKR__DG_METADATA) m->d->n_extra++;
+    }
+    if (!ckr__dv_build_as(m, object, a)) return false;
+    if (b->first + b->cap == m->n_cells) m->n_cells = (size_t)b->first;
+    b->generation = (b->generation + 1) & 0xfffffff;
+    if (!CKR__DV_ROOM(m, free, m->n_free + 1)) return false;
+    m->free[m->n_free++] = (uint32_t)(state >> 4 & 0xffffffff);
+    return true;
+}
+
+/* >>dcp.run ------------------------------------------------------------------- */
+
+static bool ckr__dv_put(ckr__dcp_vm *m, uint64_t index)
+{
+    if (!ckr__dv_has(m, 1)) return false;
+    if (index > m->op) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
+    if (!CKR__DV_ROOM(m, memo, (size_t)index + 1)) return false;
+    while (m->n_memo <= index) m->memo[m->n_memo++] = CKR__DV_ABSENT;
+    if (!m->memo[index]) m->memo_count++;
+    m->memo[index] = m->stack[m->n_stack - 1];
+    return true;
+}
+
+static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
+{
+    const uint64_t v = index < m->n_memo ? m->memo[index] : CKR__DV_ABSENT;
+    if (v == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
+    if (ckr__dv_kind(v) == CKR__DV_BOX && ckr__dv_box_of(m, v)->generation != v >> 36)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+    return ckr__dv_push(m, v);
+}
+
+static bool ckr__dv_take(ckr__dcp_vm *m, uint64_t n, const uint8_t **out)
+{
+    *out = m->data + m->pos;
+    if (n > m->size - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    m->pos += (size_t)n;
+    return true;
+}
+
+static bool ckr__dv_string(ckr__dcp_vm *m, uint64_t n)
+{
+    const uint8_t *s;
+    if (!ckr__dv_take(m, n, &s)) return false;
+    if (n >> 24) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name of more than 16 MiB");
+    return ckr__dv_push(m, (uint64_t)(s - m->data) << 28 | n << 4 | CKR__DV_STR);
+}
+
+/* Two's complement, little-endian; what needs over 60 bits is no size of this world. */
+static bool ckr__dv_long(ckr__dcp_vm *m, uint64_t n)
+{
+    const uint8_t *s;
+    uint64_t v = 0, i;
+    if (!ckr__dv_take(m, n, &s)) return false;
+    if (n && s[n - 1] & 0x80) v = UINT64_MAX;
+    for (i = n < 8 ? n : 8; i-- > 0;) v = v << 8 | s[i];
+    for (i = 8; i < n; i++) if (s[i] != (v >> 63 ? 0xff : 0)) return ckr__dv_push(m, CKR__DV_OTHER);
+    if (v >> 59 != 0 && v >> 59 != 31) return ckr__dv_push(m, CKR__DV_OTHER);
+    return ckr__dv_push(m, v << 4 | CKR__DV_INT);
+}
+
+/* Items since the mark. */
+static bool ckr__dv_from_mark(ckr__dcp_vm *m, uint8_t op)
+{
+    uint64_t *first;
+    size_t n;
+    if (!ckr__dv_unmark(m, &first, &n)) return false;
+    switch (op) {
+    case 't': return ckr__dv_tuple(m, first, n);
+    case '1': return true;
+    case 0x91: return ckr__dv_push(m, CKR__DV_OTHER);
+    case 'l': case 'd': return ckr__dv_fail(m, CKR_ITEM_PICKLE_OPCODE, NULL);
+    default: break;
+    }
+    if (!ckr__dv_has(m, 1)) return false;
+    if (op == 0x90) return true;
+    return ckr__dv_extend(m, m->stack[m->n_stack - 1], first, n, op == 'u');
+}
+
+/* One behind the other, as CPython writes a torch.Size: TUPLE1, its memo, REDUCE. The tuple of one
+   is never made, and its place in the memo stays empty. */
+static bool ckr__dv_tuple1(ckr__dcp_vm *m)
+{
+    const uint8_t *s = m->data + m->pos;
+    const size_t left = m->size - m->pos, n = m->n_stack;
+    uint64_t v;
+    if (!ckr__dv_has(m, 1)) return false;
+    if (left >= 2 && s[0] == 0x94 && s[1] == 'R' && n - m->floor >= 2 &&
+        ckr__dv_kind(m->stack[n - 2]) == CKR__DV_GLOBAL &&
+        (m->stack[n - 2] >> 4 & 15) == CKR__DG_SIZE && m->memo_count == m->n_memo) {
+        v = m->stack[n - 1];
+        m->stack[n - 1] = CKR__DV_OTHER;
+        if (!ckr__dv_put(m, m->memo_count)) return false;
+        m->pos += 2;
+        m->n_stack -= 2;
+        return ckr__dv_size(m, v);
+    }
+    v = m->stack[--m->n_stack];
+    return ckr__dv_tuple(m, &v, 1);
+}
+
+static bool ckr__dv_tuple_top(ckr__dcp_vm *m, size_t n)
+{
+    uint64_t v[3];
+    if (!ckr__dv_has(m, n)) return false;
+    m->n_stack -= n;
+    memcpy(v, m->stack + m->n_stack, n * sizeof *v);
+    return ckr__dv_tuple(m, v, n);
+}
+
+static bool ckr__dv_plain(ckr__dcp_vm *m, uint8_t op)
+{
+    uint64_t v[2];
+    switch (op) {
+    case '0':
+        if (!ckr__dv_has(m, 1)) return false;
+        m->n_stack--;
+        return true;
+    case '2': return ckr__dv_has(m, 1) && ckr__dv_push(m, m->stack[m->n_stack - 1]);
+    case 0x8F: return ckr__dv_push(m, CKR__DV_OTHER);
+    case 'N': return ckr__dv_push(m, CKR__DV_NONE);
+    case 0x88: case 0x89: return ckr__dv_push(m, CKR__DV_BOOL);
+    case 'a':
+        if (!ckr__dv_has(m, 2)) return false;
+        v[0] = m->stack[--m->n_stack];
+        return ckr__dv_extend(m, m->stack[m->n_stack - 1], v, 1, false);
+    case 's':
+        if (!ckr__dv_has(m, 3)) return false;
+        m->n_stack -= 2;
+        memcpy(v, m->stack + m->n_stack, sizeof v);
+        return ckr__dv_extend(m, m->stack[m->n_stack - 1], v, 2, true);
+    case '.':
+        m->done = true;
+        return ckr__dv_has(m, 1);
+    default:
+        ckr__fail(m->c->err, CKR_ITEM_PICKLE_OPCODE, m->path, m->op, NULL,
+                  "pickle byte %llu: opcode 0x%02x, which no metadata has",
+                  (unsigned long long)m->op, op);
+        return false;
+    }
+}
+
+static bool ckr__dv_counted(ckr__dcp_vm *m, uint8_t op, uint64_t v)
+{
+    const uint8_t *s;
+    switch (op) {
+    case 'q': case 'r': return ckr__dv_put(m, v);
+    case 'h': case 'j': return ckr__dv_get(m, v);
+    case 'K': case 'M': return ckr__dv_push(m, ckr__dv_int((int64_t)v));
+    case 'J': return ckr__dv_push(m, ckr__dv_int(v > INT32_MAX ? (int64_t)v - ((int64_t)1 << 32)
+                                                               : (int64_t)v));
+    case 0x8A: case 0x8B: return ckr__dv_long(m, v);
+    case 'X': case 0x8C: case 0x8D: return ckr__dv_string(m, v);
+    case 'C': case 'B': case 0x8E:
+        return ckr__dv_take(m, v, &s) && ckr__dv_push(m, CKR__DV_OTHER);
+    case 'G': return ckr__dv_push(m, CKR__DV_OTHER);
+    case 0x80:
+        return v <= 5 || ckr__dv_fail(m, CKR_ITEM_PICKLE_PROTOCOL, NULL);
+    default: /* FRAME */
+        return v <= m->size - m->pos || ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    }
+}
+
+static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
+{
+    const uint8_t *s = m->data + m->pos;
+    size_t n = 0;
+    switch (op) {
+    case '(': return ckr__dv_mark(m);
+    case ')': return ckr__dv_push(m, CKR__DV_TUPLE);           /* the one at cell 0       */
+    case ']': return ckr__dv_new_box(m, false);
+    case '}': return ckr__dv_new_box(m, true);
+    case 'u': case 'e': case 't': case '1': case 'l': case 'd': case 0x90: case 0x91:
+        return ckr__dv_from_mark(m, op);
+    case 0x85: return ckr__dv_tuple1(m);
+    case 0x86: case 0x87: return ckr__dv_tuple_top(m, (size_t)op - 0x84);
+    case 0x81: return ckr__dv_newobj(m);
+    case 'b': return ckr__dv_build(m);
+    case 'R': return ckr__dv_reduce(m);
+    case 0x94: return ckr__dv_put(m, m->memo_count);
+    case 0x93: return ckr__dv_stack_global(m);
+    case 'c': return ckr__dv_global_lines(m);
+    case 'q': case 'h': case 'K': case 0x80: case 0x8A: case 0x8C: case 'C': n = 1; break;
+    case 'M': n = 2; break;
+    case 'r': case 'j': case 'J': case 'X': case 'B': case 0x8B: n = 4; break;
+    case 0x95: case 0x8D: case 0x8E: case 'G': n = 8; break;
+    default: return ckr__dv_plain(m, op);
+    }
+    if (n > m->size - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    m->pos += n;
+    return ckr__dv_counted(m, op, n == 1   ? s[0]
+                                  : n == 2 ? ckr__load_u16(s)
+                                  : n == 4 ? ckr__load_u32(s)
+                                           : ckr__load_u64(s));
+}
+
+/* To the STOP. The memo takes as much room at once as metadata of this size usually needs. */
+static bool ckr__dv_run(ckr__dcp_vm *m)
+{
+    bool ok = CKR__DV_ROOM(m, cells, 256) &&
+              CKR__DV_ROOM(m, memo, m->size < 4096 ? 512 : m->size / 12);
+    if (ok) m->cells[m->n_cells++] = 1;        /* the empty tuple, and torch.Size()      */
+    while (ok && !m->done) {
+        m->op = m->pos;
+        if (m->pos >= m->size) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+        ok = ckr__dv_step(m, m->data[m->pos++]);
+    }
+    if (ok && m->pos != m->size) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRAILING, NULL);
+    if (ok && (!m->built || !ckr__dv_is(m, m->stack[m->n_stack - 1], CKR__DG_METADATA)))
+        return ckr__dv_bad(m, "no Metadata object");
+    return ok;
+}
+
+/* >>dcp.index ----------------------------------------------------------------- */
+/* From the machine's records to items: every chunk inside its tensor, and with one slice. */
+
+typedef struct ckr__dv_gather {
+    ckr__dcp_vm *m;
+    ckr__dcp    *d;
+    uint64_t    *seen;         /* names as words -> pair, by open addressing: names are shared */
+    uint32_t    *seen_pair, *pair_of;  /* item -> pair                                   */
+    size_t       mask;
+    uint32_t    *where;        /* chunk's record -> its place in `chunks`, UINT32_MAX: none */
+    ckr__dcp_chunk *chunks;    /* of this metadata, in the order of items                */
+    uint64_t     n_chunks;
+    uint64_t    *first;        /* per pair of the state: its first chunk                  */
+    uint32_t    *items;        /* its item                                               */
+    ckr__map     boxes;        /* item and start -> chunk, made when a hint is wrong     */
+    uint8_t     *box_keys;
+    size_t       box_bytes;
+    bool         boxed;
+} ckr__dv_gather;
+
+/* The pairs of a dict; an absent one or None has none. */
+static bool ckr__dv_pairs(ckr__dcp_vm *m, uint64_t v, const char *what, const uint64_t **out,
+                          size_t *n)
+{
+    const ckr__dv_box *b;
+    char text[80];
+    *n = 0;
+    if (ckr__dv_kind(v) == CKR__DV_ABSENT || ckr__dv_kind(v) == CKR__DV_NONE) return true;
+    b = ckr__dv_kind(v) == CKR__DV_BOX ? ckr__dv_box_of(m, v) : NULL;
+    snprintf(text, sizeof text, "%s is no dict", what);
+    if (!b || !b->dict || b->generation != v >> 36) return ckr__dv_bad(m, text);
+    *out = m->cells + b->first;
+    *n = b->n / 2;
+    return true;
+}
+
+static const char *ckr__dv_name(ckr__dcp_vm *m, uint64_t v)
+{
+    size_t n;
+    const char *s;
+    if (ckr__dv_kind(v) != CKR__DV_STR) {
+        ckr__dv_bad(m, "a name that is no string");
+        return NULL;
+    }
+    s = ckr__dv_text(m, v, &n);
+    if (memchr(s, 0, n) || !ckr__utf8_ok((const uint8_t *)s, n)) {
+        ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name that is no UTF-8, or has a NUL");
+        return NULL;
+    }
+    return ckr__strndup(m->c, s, n);
+}
+
+static size_t ckr__dv_slot(const ckr__dv_gather *g, uint64_t key)
+{
+    size_t i = (size_t)(key * 0x9e3779b97f4a7c15u >> 32) & g->mask;
+    while (g->seen[i] && g->seen[i] != key) i = (i + 1) & g->mask;
+    return i;
+}
+
+/* The pair of a name in the state, UINT32_MAX: none. */
+static uint32_t ckr__dv_pair(const ckr__dv_gather *g, uint64_t key)
+{
+    const char *s;
+    size_t n, i;
+    uint64_t at;
+    if (ckr__dv_kind(key) != CKR__DV_STR) return UINT32_MAX;
+    i = ckr__dv_slot(g, key);
+    if (g->seen[i]) return g->seen_pair[i];
+    s = ckr__dv_text(g->m, key, &n);
+    return ckr__map_find(&g->d->names, s, n, &at) ? g->pair_of[at] : UINT32_MAX;
+}
+
+static bool ckr__dv_bad_item(ckr__dcp_vm *m, ckr_item item, const char *fqn, const char *text)
+{
+    ckr__fail(m->c->err, item, m->path, CKR_NO_OFFSET, fqn, "%s", text);
+    return false;
+}
+
+/* dtype and shape of a tensor, or that it is bytes; another rank's metadata must say the same. */
+static bool ckr__dv_describe(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v, bool known)
+{
+    ckr__dcp_vm *m = g->m;
+    const ckr__dv_tensor *t;
+    const uint64_t *dims;
+    int64_t *shape;
+    size_t n, i;
+    bool plain;
+    if (ckr__dv_is(m, v, CKR__DG_BYTES)) {
+        if (known && !x->bytes)
+            return ckr__dv_bad_item(m, CKR_ITEM_DCP_RANKS, x->fqn, "bytes here, a tensor there");
+        x->bytes = true;
+        return true;
+    }
+    if (!ckr__dv_is(m, v, CKR__DG_TENSOR) || m->tensors[v >> 8].size == UINT32_MAX)
+        return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn,
+                                "neither a tensor's nor an object's metadata");
+    t = &m->tensors[v >> 8];
+    dims = ckr__dv_items(m, t->size, &n, &plain);
+    if (!t->dtype) return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "it has no dtype");
+    if (known) {
+        if (x->bytes || x->dtype != (ckr_dtype)t->dtype || x->n_dims != n ||
+            (n && memcmp(dims, x->shape, n * sizeof *dims) != 0))
+            return ckr__dv_bad_item(m, CKR_ITEM_DCP_RANKS, x->fqn,
+                                    "two ranks give it another dtype or shape");
+        return true;
+    }
+    shape = (int64_t *)ckr__arena_raw(m->c, n * sizeof *shape + 1);
+    if (!shape) return false;
+    for (i = 0; i < n; i++) shape[i] = (int64_t)dims[i];
+    x->dtype = (ckr_dtype)t->dtype;
+    x->n_dims = (uint32_t)n;
+    x->shape = shape;
+    return true;
+}
+
+static bool ckr__dv_add_item(ckr__dv_gather *g, uint64_t key, uint64_t v, size_t pair)
+{
+    ckr__dcp *d = g->d;
+    ckr__dcp_vm *m = g->m;
+    const char *name, *s;
+    size_t n, slot;
+    uint64_t at;
+    bool known;
+    if (ckr__dv_kind(key) != CKR__DV_STR) return ckr__dv_bad(m, "a name that is no string");
+    s = ckr__dv_text(m, key, &n);
+    known = ckr__map_find(&d->names, s, n, &at);
+    if (known && !d->n_ranks)
+        return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, d->items[at].fqn, "the name comes twice");
+    if (!known) {
+        void *array = d->items;
+        name = ckr__dv_name(m, key);
+        at = d->n_items;
+        if (!name || !ckr__arena_grow(m->c, &array, &d->cap_items, at + 1, sizeof *d->items))
+            return false;
+        d->items = (ckr__dcp_item *)array;
+        memset(&d->items[at], 0, sizeof *d->items);
+        d->items[at].fqn = name;
+        d->n_items++;
+        if (!ckr__map_put(&d->names, name, n, at, NULL)) return false;
+    }
+    if (at >= UINT32_MAX) return ckr__nomem(m->c) != NULL;
+    slot = ckr__dv_slot(g, key);
+    g->seen[slot] = key;
+    g->seen_pair[slot] = (uint32_t)pair;
+    g->items[pair] = (uint32_t)at;
+    return ckr__dv_describe(g, &d->items[at], v, known);
+}
+
+/* A chunk inside its tensor. */
+static bool ckr__dv_box_in(ckr__dv_gather *g, const ckr__dcp_item *x, uint64_t v, int64_t **dims,
+                           ckr__dcp_chunk *out)
+{
+    ckr__dcp_vm *m = g->m;
+    const uint64_t *o, *s;
+    const ckr__dv_chunk *k;
+    size_t n, n_s, i;
+    if (!ckr__dv_is(m, v, CKR__DG_CHUNK) || m->chunks[v >> 8].sizes == UINT32_MAX ||
+        g->where[v >> 8] != UINT32_MAX)
+        return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "a chunk that is none, or twice");
+    k = &m->chunks[v >> 8];
+    o = ckr__dv_items(m, k->offsets, &n, NULL);
+    s = ckr__dv_items(m, k->sizes, &n_s, NULL);
+    if (n != x->n_dims || n_s != n)
+        return ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, x->fqn, "a chunk with other axes");
+    for (i = 0; i < n; i++) {
+        if (o[i] > (uint64_t)x->shape[i] || s[i] > (uint64_t)x->shape[i] - o[i])
+            return ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, x->fqn,
+                                    "a chunk reaches out of its tensor");
+        (*dims)[i] = (int64_t)o[i];
+        (*dims)[n + i] = (int64_t)s[i];
+    }
+    out->start = *dims;
+    out->count = *dims + n;
+    *dims += 2 * n;
+    out->file = CKR_NO_FILE;
+    return true;
+}
+
+static bool ckr__dv_count(ckr__dv_gather *g, const uint64_t *pairs, size_t n, uint64_t *words)
+{
+    size_t i;
+    *words = 0;
+    for (i = 0; i < n; i++) {
+        const uint64_t v = pairs[2 * i + 1];
+        if (!ckr__dv_add_item(g, pairs[2 * i], v, i)) return false;
+        g->first[i] = g->n_chunks;
+        if (ckr__dv_is(g->m, v, CKR__DG_TENSOR)) {
+            const uint64_t k = ckr__dv_box_of(g->m, g->m->tensors[v >> 8].chunks)->n;
+            g->n_chunks += k;
+            *words += 2 * k * g->d->items[g->items[i]].n_dims;
+        } else {
+            g->n_chunks++;
+        }
+    }
+    /* a list may be shared: more chunks than there are records cannot be right */
+    return g->n_chunks <= g->m->n_chunks + n ||
+           ckr__dv_bad(g->m, "more chunks than it has made objects for");
+}
+
+static bool ckr__dv_chunks(ckr__dv_gather *g, const uint64_t *pairs, size_t n)
+{
+    ckr__dcp_vm *m = g->m;
+    int64_t *dims;
+    uint64_t words, k;
+    size_t i;
+    if (!ckr__dv_count(g, pairs, n, &words)) return false;
+    g->chunks = CKR__NEW_N(m->c, ckr__dcp_chunk, g->n_chunks);
+    dims = (int64_t *)ckr__arena_raw(m->c, (size_t)words * sizeof *dims + 1);
+    if (!g->chunks || !dims) return false;
+    for (i = 0; i < n; i++) {
+        const uint64_t v = pairs[2 * i + 1];
+        const ckr__dv_box *b;
+        if (!ckr__dv_is(m, v, CKR__DG_TENSOR)) {
+            g->chunks[g->first[i]].file = CKR_NO_FILE;
+            continue;
+        }
+        b = ckr__dv_box_of(m, m->tensors[v >> 8].chunks);
+        for (k = 0; k < b->n; k++) {
+            const uint64_t c = m->cells[b->first + k];
+            if (!ckr__dv_box_in(g, &g->d->items[g->items[i]], c, &dims, &g->chunks[g->first[i] + k]))
+                return false;
+            g->where[c >> 8] = (uint32_t)(g->first[i] + k);
+        }
+    }
+    return true;
+}
+
+static void ckr__dv_key(uint8_t *out, uint64_t place, const int64_t *start, size_t n)
+{
+    memcpy(out, &place, 8);
+    if (n) memcpy(out + 8, start, n * 8);
+}
+
+/* Hints are only that: the first wrong one makes a map of all boxes. */
+static bool ckr__dv_boxes(ckr__dv_gather *g, size_t n_pairs)
+{
+    size_t i, bytes = 0;
+    uint64_t k, end;
+    uint8_t *at;
+    if (g->boxed) return true;
+    g->boxed = true;
+    for (i = 0; i < n_pairs; i++) {
+        end = i + 1 < n_pairs ? g->first[i + 1] : g->n_chunks;
+        bytes += (size_t)(end - g->first[i]) * (8 + 8 * (size_t)g->d->items[g->items[i]].n_dims);
+    }
+    g->box_bytes = bytes;
+    g->box_keys = at = (uint8_t *)ckr__heap_alloc(g->m->c, bytes);
+    if (!at) return false;
+    for (i = 0; i < n_pairs; i++) {
+        const size_t n = g->d->items[g->items[i]].n_dims;
+        end = i + 1 < n_pairs ? g->first[i + 1] : g->n_chunks;
+        for (k = g->first[i]; k < end; k++, at += 8 + 8 * n) {
+            ckr__dv_key(at, g->items[i], g->chunks[k].start, n);
+            if (!ckr__map_put(&g->boxes, (const char *)at, 8 + 8 * n, k, NULL)) return false;
+        }
+    }
+    return true;
+}
+
+/* The chunk of an entry of storage_data; NULL without an error: there is none. */
+static ckr__dcp_chunk *ckr__dv_chunk_of(ckr__dv_gather *g, const ckr__dv_index *x, size_t pair,
+                                        size_t n_pairs)
+{
+    const ckr__dcp_item *it = &g->d->items[g->items[pair]];
+    const uint64_t first = g->first[pair],
+                   end = pair + 1 < n_pairs ? g->first[pair + 1] : g->n_chunks;
+    const uint64_t *o;
+    uint8_t key[8 + 8 * CKR__MAX_RANK];
+    uint64_t at;
+    size_t n;
+    if (it->bytes) return x->offset == UINT32_MAX ? &g->chunks[first] : NULL;
+    if (x->offset == UINT32_MAX) return NULL;
+    o = ckr__dv_items(g->m, x->offset, &n, NULL);
+    if (n != it->n_dims || n > CKR__MAX_RANK) return NULL;
+    if (x->hint < end - first &&
+        (!n || !memcmp(o, g->chunks[first + x->hint].start, n * sizeof *o)))
+        return &g->chunks[first + x->hint];
+    if (!ckr__dv_boxes(g, n_pairs)) return NULL;
+    at = g->items[pair];
+    memcpy(key, &at, 8);
+    if (n) memcpy(key + 8, o, n * 8);
+    return ckr__map_find(&g->boxes, (const char *)key, 8 + 8 * n, &at) ? &g->chunks[at] : NULL;
+}
+
+static bool ckr__dv_storage(ckr__dv_gather *g, const uint64_t *pairs, size_t n, size_t n_state)
+{
+    ckr__dcp_vm *m = g->m;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const uint64_t key = pairs[2 * i], v = pairs[2 * i + 1];
+        const ckr__dv_index *x;
+        ckr__dcp_chunk *k;
+        uint32_t pair;
+        if (!ckr__dv_is(m, key, CKR__DG_INDEX) || !ckr__dv_is(m, v, CKR__DG_INFO) ||
+            m->infos[v >> 8].file == UINT32_MAX)
+            return ckr__dv_bad(m, "storage_data is no MetadataIndex -> _StorageInfo");
+        x = &m->indices[key >> 8];
+        pair = ckr__dv_pair(g, x->fqn);
+        k = pair < n_state ? ckr__dv_chunk_of(g, x, pair, n_state) : NULL;
+        if (m->c->err->code != CKR_OK) return false;
+        if (!k) {
+            const char *name = ckr__dv_name(m, x->fqn);
+            return name && ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, name,
+                                            "storage_data has a chunk that no tensor has");
+        }
+        if (k->file != CKR_NO_FILE)
+            return ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, g->d->items[g->items[pair]].fqn,
+                                    "storage_data has one chunk twice");
+        k->file = m->infos[v >> 8].file;
+        k->offset = m->infos[v >> 8].offset;
+        k->length = m->infos[v >> 8].length;
+    }
+    return true;
+}
+
+static bool ckr__dcp_empty(const ckr__dcp_item *x, const ckr__dcp_chunk *k)
+{
+    uint32_t i;
+    for (i = 0; i < x->n_dims; i++) if (k->count[i] == 0) return true;
+    return false;
+}
+
+/* Is it the box of a chunk that another rank's metadata had? First copies win. */
+static bool ckr__dcp_copy(ckr__dcp *d, uint64_t item, ckr__dcp_chunk *k)
+{
+    const size_t n = d->items[item].n_dims;
+    uint8_t *key;
+    if (!d->n_ranks) return true;
+    key = (uint8_t *)ckr__arena_raw(d->c, 8 + 16 * n);
+    if (!key) return false;
+    ckr__dv_key(key, item, k->start, n);
+    if (n) memcpy(key + 8 + 8 * n, k->count, 8 * n);
+    return ckr__map_put(&d->boxes, (const char *)key, 8 + 16 * n, 0, &k->replica);
+}
+
+/* The chunks of one pair go to its item: in place for the first, else behind those of other ranks.
+   Empty ones go: older versions give several of them one place. */
+static bool ckr__dv_settle(ckr__dv_gather *g, size_t pair, uint64_t end)
+{
+    ckr__dcp *d = g->d;
+    ckr__dcp_item *x = &d->items[g->items[pair]];
+    ckr__dcp_chunk *from = g->chunks + g->first[pair];
+    uint64_t k, n = 0, left = end - g->first[pair];
+    void *array;
+    for (k = 0; k < left; k++) {
+        if (ckr__dcp_empty(x, &from[k])) continue;
+        if (from[k].file == CKR_NO_FILE)
+            return ckr__dv_bad_item(g->m, CKR_ITEM_DCP_CHUNK, x->fqn,
+                                    "storage_data does not say where a chunk is");
+        if (!ckr__dcp_copy(d, g->items[pair], &from[k])) return false;
+        from[n++] = from[k];
+    }
+    if (!x->chunks) {
+        x->chunks = from;
+        x->n_chunks = x->cap_chunks = n;
+        return true;
+    }
+    array = x->chunks;
+    if (!ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + n, sizeof *from)) return false;
+    x->chunks = (ckr__dcp_chunk *)array;
+    if (n) memcpy(x->chunks + x->n_chunks, from, (size_t)n * sizeof *from);
+    x->n_chunks += n;
+    return true;
+}
+
+static bool ckr__dv_path(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v)
+{
+    ckr__dcp_vm *m = g->m;
+    ckr__dcp_part *part;
+    const uint64_t *items;
+    size_t n, i;
+    bool plain;
+    if (x->path) return true;
+    if (ckr__dv_kind(v) != CKR__DV_TUPLE) return ckr__dv_bad(m, "planner_data without a path");
+    items = ckr__dv_items(m, v >> 4, &n, &plain);
+    if (!n || n > m->c->limits.max_depth)
+        return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "a path of no or too many parts");
+    part = CKR__NEW_N(m->c, ckr__dcp_part, n);
+    if (!part) return false;
+    for (i = 0; i < n; i++) {
+        if (plain) part[i].index = (int64_t)items[i];
+        else if (ckr__dv_kind(items[i]) == CKR__DV_INT) part[i].index = ckr__dv_number(items[i]);
+        else {
+            part[i].key = ckr__dv_name(m, items[i]);
+            if (!part[i].key) return false;
+        }
+        if (!part[i].key && part[i].index < 0)
+            return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "a negative index in a path");
+    }
+    x->path = part;
+    x->n_path = (uint32_t)n;
+    return true;
+}
+
+static bool ckr__dv_planner(ckr__dv_gather *g)
+{
+    const uint64_t *pairs = NULL;
+    size_t n, i;
+    if (!ckr__dv_pairs(g->m, g->m->planner, "planner_data", &pairs, &n)) return false;
+    if (n) g->d->planned = true;
+    for (i = 0; i < n; i++) {
+        const uint32_t pair = ckr__dv_pair(g, pairs[2 * i]);
+        if (pair != UINT32_MAX &&
+            !ckr__dv_path(g, &g->d->items[g->items[pair]], pairs[2 * i + 1]))
+            return false;
+    }
+    return true;
+}
+
+static bool ckr__dv_gather_all(ckr__dv_gather *g, const uint64_t *state, size_t n)
+{
+    ckr__dcp_vm *m = g->m;
+    const uint64_t *storage = NULL;
+    size_t n_storage, i;
+    if (!ckr__dv_chunks(g, state, n)) return false;
+    g->pair_of = (uint32_t *)ckr__heap_alloc(m->c, (size_t)g->d->n_items * 4);
+    if (!g->pair_of) return false;
+    memset(g->pair_of, 0xff, (size_t)g->d->n_items * 4);
+    for (i = 0; i < n; i++) g->pair_of[g->items[i]] = (uint32_t)i;
+    if (!ckr__dv_pairs(m, m->storage, "storage_data", &storage, &n_storage) ||
+        !ckr__dv_storage(g, storage, n_storage, n) || !ckr__dv_planner(g))
+        return false;
+    for (i = 0; i < n; i++)
+        if (!ckr__dv_settle(g, i, i + 1 < n ? g->first[i + 1] : g->n_chunks)) return false;
+    return true;
+}
+
+static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
+{
+    ckr__dv_gather g;
+    const uint64_t *state = NULL;
+    size_t n, cap = 64;
+    bool ok;
+    memset(&g, 0, sizeof g);
+    g.m = m;
+    g.d = d;
+    g.boxes.c = m->c;
+    if (ckr__dv_kind(m->state) != CKR__DV_BOX)
+        return ckr__dv_bad(m, "Metadata has no state_dict_metadata");
+    if (!ckr__dv_pairs(m, m->state, "state_dict_metadata", &state, &n)) return false;
+    while (cap < 2 * n) cap *= 2;
+    g.mask = cap - 1;
+    g.seen = (uint64_t *)ckr__heap_alloc(m->c, cap * 8);
+    g.seen_pair = (uint32_t *)ckr__heap_alloc(m->c, cap * 4);
+    g.where = (uint32_t *)ckr__heap_alloc(m->c, m->n_chunks * 4);
+    g.first = (uint64_t *)ckr__heap_alloc(m->c, n * 8);
+    g.items = (uint32_t *)ckr__heap_alloc(m->c, n * 4);
+    ok = g.seen && g.seen_pair && g.where && g.first && g.items;
+    if (ok) {
+        memset(g.seen, 0, cap * 8);
+        memset(g.where, 0xff, m->n_chunks * 4);
+        ok = ckr__dv_gather_all(&g, state, n);
+    }
+    ckr__heap_free(m->c, g.seen, cap * 8);
+    ckr__heap_free(m->c, g.seen_pair, cap * 4);
+    ckr__heap_free(m->c, g.where, m->n_chunks * 4);
+    ckr__heap_free(m->c, g.first, n * 8);
+    ckr__heap_free(m->c, g.items, n * 4);
+    ckr__heap_free(m->c, g.pair_of, (size_t)d->n_items * 4);
+    ckr__heap_free(m->c, g.box_keys, g.box_bytes);
+    ckr__map_free(&g.boxes);
+    return ok;
+}
+
+/* One metadata file. Its bytes go once the names have been copied. */
+static ckr_result ckr__dcp_metadata(ckr__dcp *d, const char *path)
+{
+    ckr__ctx *c = d->c;
+    ckr__dcp_vm m;
+    uint32_t file;
+    bool ok;
+    ckr_result r = ckr__file_open(c, path, &file);
+    if (r != CKR_OK) return r;
+    memset(&m, 0, sizeof m);
+    m.c = c;
+    m.d = d;
+    m.path = path;
+    if (c->files[file].size > c->limits.max_metadata_bytes || c->files[file].size > SIZE_MAX / 64)
+        return ckr__fail(c->err, CKR_ITEM_LIMIT, path, 0, NULL,
+                         "%llu bytes of metadata, the limit is %llu",
+                         (unsigned long long)c->files[file].size,
+                         (unsigned long long)c->limits.max_metadata_bytes);
+    m.size = (size_t)c->files[file].size;
+    m.scratch = m.size;
+    m.data = (uint8_t *)ckr__heap_alloc(c, m.size);
+    if (!m.data) return ckr__dcp_oom(d);
+    r = ckr__file_read(c, file, 0, m.data, m.size);
+    ok = r == CKR_OK && ckr__dv_run(&m);
+    ckr__dv_free(&m);
+    if (ok) ok = ckr__dv_gather_run(&m, d);
+    ckr__dv_free_records(&m);
+    ckr__heap_free(c, m.data, m.size);
+    return ok ? CKR_OK : ckr__dcp_oom(d);
+}
+
+/* >>dcp.slices ---------------------------------------------------------------- */
+
+/* The context's index of a file of the directory. */
+static ckr_result ckr__dcp_file_of(ckr__dcp *d, uint32_t index, uint32_t *file)
+{
+    ckr__dcp_file *f = &d->files[index];
+    const char *path;
+    ckr_result r;
+    *file = f->file;
+    if (f->file != CKR_NO_FILE) return CKR_OK;
+    path = ckr__path_join(d->c, d->dir, f->name);
+    if (!path) return ckr__dcp_oom(d);
+    if (ckr__path_kind(d->c, path) == CKR_FILE_ABSENT)
+        return ckr__remedy(d->c->err, ckr__dcp_fail(d, CKR_ITEM_DCP_MISSING, f->name, NULL, NULL),
+                           "bring the file back, or take an older checkpoint");
+    r = ckr__file_open(d->c, path, &f->file);
+    *file = f->file;
+    return r;
+}
+
+static ckr_result ckr__dcp_bad_slice(const ckr__dcp *d, const ckr__dcp_item *x,
+                                     const ckr__dcp_chunk *k, ckr_item item, const char *text)
+{
+    const char *path = ckr__path_join(d->c, d->dir, d->files[k->file].name);
+    return ckr__fail(d->c->err, item, path ? path : d->dir, k->offset, x->fqn, "%s", text);
+}
+
+/* Every slice lies in its file. */
+static ckr_result ckr__dcp_ranges(ckr__dcp *d)
+{
+    uint64_t i, k;
+    uint32_t file;
+    for (i = 0; i < d->n_items; i++) {
+        const ckr__dcp_item *x = &d->items[i];
+        for (k = 0; k < x->n_chunks; k++) {
+            const ckr__dcp_chunk *s = &x->chunks[k];
+            ckr_result r = s->view ? CKR_OK : ckr__dcp_file_of(d, s->file, &file);
+            if (r != CKR_OK) {
+                if (d->c->err->item == CKR_ITEM_DCP_MISSING)
+                    ckr__copy_tail(d->c->err->where, sizeof d->c->err->where, x->fqn);
+                return r;
+            }
+            if (!s->view && !ckr__range_ok(s->offset, s->length, d->c->files[file].size))
+                return ckr__remedy(d->c->err,
+                                   ckr__fail(d->c->err, CKR_ITEM_DCP_MISSING,
+                                             ckr__file_path(d->c, file), s->offset, x->fqn,
+                                             "%llu bytes were expected here, the file ends at %llu",
+                                             (unsigned long long)s->length,
+                                             (unsigned long long)d->c->files[file].size),
+                                   "bring back the whole file, or take an older checkpoint");
+        }
+    }
+    return CKR_OK;
+}
+
+/* A slice as a tree. `scratch` has its own arena, which the caller frees. */
+static ckr_result ckr__dcp_slice(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                                 ckr__ctx *scratch, ckr_node **root)
+{
+    ckr__doc doc;
+    uint32_t file;
+    uint8_t magic[4];
+    ckr_result r = ckr__dcp_file_of(d, k->file, &file);
+    if (r != CKR_OK) return r;
+    if (d->files[k->file].transform)
+        return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_TRANSFORM,
+                                  ckr__printf(d->c, "the slice is stored as %s, which is not "
+                                              "unpacked here", d->files[k->file].transform));
+    if (k->length < 22 || ckr__file_read(d->c, file, k->offset, magic, 4) != CKR_OK ||
+        memcmp(magic, "PK\3\4", 4) != 0)
+        return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE,
+                                  "no torch archive where the metadata says");
+    if (!ckr__slice_note(d->c, file, k->offset, k->length)) return ckr__dcp_oom(d);
+    scratch->files = d->c->files;
+    scratch->n_files = d->c->n_files;
+    r = ckr__torch_doc(scratch, file, k->offset, k->length, &doc);
+    if (r == CKR_OK) *root = doc.root;
+    return r;
+}
+
+static void ckr__dcp_scratch(ckr__ctx *scratch, const ckr__ctx *c)
+{
+    *scratch = *c;
+    scratch->chunks = NULL;
+    scratch->arena_bytes = 0;
+}
+
+static void ckr__dcp_scratch_free(ckr__ctx *scratch)
+{
+    ckr__chunk *k;
+    while ((k = scratch->chunks) != NULL) {
+        scratch->chunks = k->next;
+        ckr__heap_free(scratch, k, k->size);
+    }
+}
+
+/* A file whose tensors are one safetensors block, which begins where all of its slices do. */
+static ckr_result ckr__dcp_block(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                                 ckr_view *out)
+{
+    ckr__dcp_file *f = &d->files[k->file];
+    const ckr_node *n;
+    uint32_t file;
+    ckr_result r = ckr__dcp_file_of(d, k->file, &file);
+    if (r != CKR_OK) return r;
+    if (!f->tensors || f->block != k->offset) {
+        f->block = k->offset;
+        r = ckr__safetensors_slice(d->c, file, k->offset, d->c->files[file].size - k->offset,
+                                   &f->tensors);
+        if (r != CKR_OK) return r;
+    }
+    n = ckr_node_get(f->tensors, x->fqn);
+    if (!n || n->kind != CKR_NODE_TENSOR)
+        return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE,
+                                  "the file's safetensors block has no such tensor");
+    *out = *n->u.view;
+    return CKR_OK;
+}
+
+static bool ckr__dcp_is_block(ckr__dcp *d, const ckr__dcp_chunk *k)
+{
+    uint8_t h[9];
+    uint32_t file;
+    return !d->files[k->file].transform && ckr__dcp_file_of(d, k->file, &file) == CKR_OK &&
+           ckr__range_ok(k->offset, 10, d->c->files[file].size) &&
+           ckr__file_read(d->c, file, k->offset, h, sizeof h) == CKR_OK && h[8] == '{' &&
+           ckr__load_u64(h) <= d->c->files[file].size - k->offset - 8;
+}
+
+/* Where the elements of a chunk lie; `dims` takes its shape and strides. The slice must be what the
+   metadata says, but for its dtype, which the metadata of a quantised tensor may give otherwise. */
+static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                                ckr_view *out, int64_t dims[2 * CKR_MAX_DIMS])
+{
+    ckr__ctx scratch;
+    ckr_node *root = NULL;
+    uint32_t i;
+    ckr_result r = CKR_OK;
+    ckr__dcp_scratch(&scratch, d->c);
+    if (k->view) {
+        *out = *k->view;
+    } else if (ckr__dcp_is_block(d, k)) {
+        r = ckr__dcp_block(d, x, k, out);
+    } else {
+        r = ckr__dcp_slice(d, x, k, &scratch, &root);
+        if (r == CKR_OK && (root->kind != CKR_NODE_TENSOR || root->u.view->layout))
+            r = ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE, "the slice holds no plain tensor");
+        if (r == CKR_OK) *out = *root->u.view;
+    }
+    if (r == CKR_OK && (x->n_dims > CKR_MAX_DIMS || out->n_dims != x->n_dims))
+        r = ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE, "the slice has other axes");
+    for (i = 0; r == CKR_OK && i < x->n_dims; i++) {
+        dims[i] = out->shape[i];
+        dims[CKR_MAX_DIMS + i] = out->stride[i];
+        if (out->shape[i] != k->count[i])
+            r = ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE, "the slice has another shape");
+    }
+    ckr__dcp_scratch_free(&scratch);
+    out->shape = dims;
+    out->stride = dims + CKR_MAX_DIMS;
+    out->storage = out->type_name = NULL;
+    return r;
+}
+
+/* An item that is no tensor, in the context's arena. */
+static ckr_result ckr__dcp_object(ckr__dcp *d, const ckr__dcp_item *x, ckr_node **out)
+{
+    if (!x->bytes || !x->n_chunks)
+        return ckr__dcp_fail(d, CKR_ITEM_DCP_SLICE, NULL, x->fqn, "no object");
+    return ckr__dcp_slice(d, x, &x->chunks[0], d->c, out);
+}
+
+/* >>dcp.open ------------------------------------------------------------------ */
+
+/* What a directory has of this format. */
+typedef struct ckr__dcp_look {
+    bool     metadata, unfinished;     /* .metadata; .metadata.tmp                         */
+    uint32_t n_ranks, n_data;          /* __R.metadata; __R_N.distcp                       */
+    uint32_t top_rank;                 /* of __R.metadata                                  */
+    bool     shards, index;            /* shard-R-model-I-of-N.safetensors; of whole ones  */
+    bool     sharded;                  /* the index beside a directory of such shards      */
+} ckr__dcp_look;
+
+static bool ckr__dcp_digits(const char **s, uint32_t *out)
+{
+    const size_t n = strspn(*s, "0123456789");
+    if (!n || n > 7) return false;
+    *out = (uint32_t)strtoul(*s, NULL, 10);
+    *s += n;
+    return true;
+}
+
+static void ckr__dcp_look_at(ckr__dcp_look *l, const char *s)
+{
+    uint32_t rank, n;
+    if (!strcmp(s, ".metadata")) l->metadata = true;
+    if (!strcmp(s, ".metadata.tmp")) l->unfinished = true;
+    if (!strncmp(s, "shard-", 6) && ckr__path_ends(s, ".safetensors")) l->shards = true;
+    if (!strcmp(s, "model.safetensors.index.json")) l->index = true;
+    if (strncmp(s, "__", 2) != 0) return;
+    s += 2;
+    if (!ckr__dcp_digits(&s, &rank)) return;
+    if (!strcmp(s, ".metadata")) {
+        l->n_ranks++;
+        if (rank > l->top_rank) l->top_rank = rank;
+    }
+    if (*s++ != '_' || !ckr__dcp_digits(&s, &n)) return;
+    if (!strcmp(s, ".distcp")) l->n_data++;
+}
+
+static ckr_result ckr__dcp_look_in(ckr__ctx *c, const char *dir, ckr__dcp_look *l)
+{
+    ckr__dirlist list;
+    uint64_t i;
+    ckr_result r;
+    memset(l, 0, sizeof *l);
+    if (ckr__path_kind(c, dir) != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__dir_list(c, dir, &list);
+    for (i = 0; r == CKR_OK && i < list.n; i++)
+        if (!list.items[i]->is_dir) ckr__dcp_look_at(l, list.items[i]->name);
+    for (i = 0; r == CKR_OK && i < list.n; i++)
+        if (list.items[i]->is_dir && !strcmp(list.items[i]->name, "sharded")) l->sharded = l->index;
+    return r;
+}
+
+/* Hugging Face's shards: a JSON text in each header says where its tensors begin. The whole shape is
+   in none of them: it is as far as the boxes reach. */
+static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const ckr_node *v,
+                                        const ckr_node *info)
+{
+    const ckr_node *at = ckr_node_get(ckr_node_get(info, key->u.str), "saved_offsets");
+    const ckr_view *view = v->u.view;
+    void *array = d->items;
+    ckr__dcp_item *x;
+    ckr__dcp_chunk *k;
+    int64_t *dims, *shape, o;
+    uint64_t i;
+    uint32_t a;
+    if (!ckr__map_find(&d->names, key->u.str, (size_t)key->count, &i)) {
+        i = d->n_items;
+        if (!ckr__arena_grow(d->c, &array, &d->cap_items, i + 1, sizeof *x)) return ckr__dcp_oom(d);
+        d->items = (ckr__dcp_item *)array;
+        memset(&d->items[d->n_items++], 0, sizeof *x);
+        d->items[i].fqn = key->u.str;
+        d->items[i].dtype = view->dtype;
+        d->items[i].n_dims = view->n_dims;
+        d->items[i].shape = CKR__NEW_N(d->c, int64_t, view->n_dims);
+        if (!d->items[i].shape ||
+            !ckr__map_put(&d->names, key->u.str, (size_t)key->count, i, NULL))
+            return ckr__dcp_oom(d);
+    }
+    x = &d->items[i];
+    if (x->dtype != view->dtype || x->n_dims != view->n_dims)
+        return ckr__dcp_fail(d, CKR_ITEM_DCP_RANKS, ckr__file_path(d->c, view->file), x->fqn,
+                             "two shards give it another dtype or number of axes");
+    dims = CKR__NEW_N(d->c, int64_t, 2 * (uint64_t)x->n_dims);
+    array = x->chunks;
+    if (!dims || !ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + 1, sizeof *k))
+        return ckr__dcp_oom(d);
+    x->chunks = (ckr__dcp_chunk *)array;
+    k = &x->chunks[x->n_chunks++];
+    memset(k, 0, sizeof *k);
+    k->start = dims;
+    k->count = dims + x->n_dims;
+    k->view = view;
+    shape = (int64_t *)(uintptr_t)x->shape;
+    for (a = 0; a < x->n_dims; a++) {
+        o = 0;
+        if (at && (!ckr_node_i64(ckr_node_at(at, a), &o) || o < 0 ||
+                   o > INT64_MAX - view->shape[a] || at->count != x->n_dims))
+            return ckr__dcp_fail(d, CKR_ITEM_DCP_CHUNK, NULL, x->fqn,
+                                 "DCP_SHARDING_INFO has no place for each axis");
+        dims[a] = o;
+        dims[x->n_dims + a] = view->shape[a];
+        if (o + view->shape[a] > shape[a]) shape[a] = o + view->shape[a];
+    }
+    if (ckr__dcp_empty(x, k)) x->n_chunks--;
+    return ckr__dcp_copy(d, i, k) ? CKR_OK : ckr__dcp_oom(d);
+}
+
+/* A whole tensor beside its shards. */
+static ckr_result ckr__dcp_shard_copy(ckr__dcp *d, ckr__dcp_item *x, const ckr_view *v)
+{
+    void *array = x->chunks;
+    int64_t *zero = CKR__NEW_N(d->c, int64_t, x->n_dims);
+    ckr__dcp_chunk *k;
+    if (!zero || !ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + 1, sizeof *k))
+        return ckr__dcp_oom(d);
+    x->chunks = (ckr__dcp_chunk *)array;
+    k = &x->chunks[x->n_chunks];
+    memset(k, 0, sizeof *k);
+    k->start = zero;
+    k->count = x->shape;
+    k->view = v;
+    k->replica = true;
+    if (!ckr__dcp_empty(x, k)) x->n_chunks++;
+    return CKR_OK;
+}
+
+static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *path)
+{
+    const char *text;
+    ckr_node *root = NULL, *info = NULL;
+    uint32_t file;
+    uint64_t i;
+    ckr_result r = ckr__file_open(d->c, path, &file);
+    if (r == CKR_OK) r = ckr__safetensors_load(d->c, file, &root);
+    if (r != CKR_OK) return r;
+    text = ckr_node_str(ckr_node_get(root->attrs, "DCP_SHARDING_INFO"));
+    if (text)
+        r = ckr__json_parse(d->c, path, 0, (const uint8_t *)text, strlen(text), CKR__JSON_PYTHON,
+                            &info);
+    for (i = 0; i < root->count && r == CKR_OK; i++)
+        r = ckr__dcp_shard_tensor(d, root->u.items[2 * i], root->u.items[2 * i + 1], info);
+    return r;
+}
+
+static ckr_result ckr__dcp_shards(ckr__dcp *d, const char *sub)
+{
+    const char *dir = *sub ? ckr__path_join(d->c, d->dir, sub) : d->dir;
+    ckr__dirlist list;
+    uint64_t i;
+    ckr_result r = dir ? ckr__dir_list(d->c, dir, &list) : ckr__dcp_oom(d);
+    d->safetensors = true;
+    d->n_ranks = 1;
+    for (i = 0; r == CKR_OK && i < list.n; i++) {
+        const char *name = list.items[i]->name;
+        if (list.items[i]->is_dir || strncmp(name, "shard-", 6) != 0 ||
+            !ckr__path_ends(name, ".safetensors"))
+            continue;
+        name = ckr__path_join(d->c, dir, name);
+        r = name ? ckr__dcp_shard(d, name) : ckr__dcp_oom(d);
+    }
+    return r;
+}
+
+/* The whole tensors that were made of the shards are copies of them. */
+static ckr_result ckr__dcp_consolidated(ckr__dcp *d)
+{
+    const char *path = ckr__path_join(d->c, d->dir, "model.safetensors.index.json");
+    ckr_node *root = NULL;
+    uint64_t i;
+    ckr_result r = path ? ckr__safetensors_load_index(d->c, path, &root) : ckr__dcp_oom(d);
+    for (i = 0; r == CKR_OK && i < root->count; i++) {
+        const ckr_node *key = root->u.items[2 * i];
+        const ckr_view *v = root->u.items[2 * i + 1]->u.view;
+        ckr__dcp_item *x = ckr__dcp_find(d, key->u.str);
+        bool same = x && x->dtype == v->dtype && x->n_dims == v->n_dims;
+        if (same && x->n_dims)
+            same = !memcmp(x->shape, v->shape, x->n_dims * sizeof *v->shape);
+        if (!x)
+            r = ckr__dcp_shard_tensor(d, key, root->u.items[2 * i + 1], NULL);
+        else if (!same)
+            r = ckr__dcp_fail(d, CKR_ITEM_DCP_RANKS, NULL, x->fqn,
+                              "its consolidated file has another dtype or shape than the shards");
+        else
+            r = ckr__dcp_shard_copy(d, x, v);
+    }
+    return r;
+}
+
+static ckr_result ckr__dcp_unfinished(ckr__dcp *d, const ckr__dcp_look *l)
+{
+    ckr_result r = ckr__dcp_fail(d, CKR_ITEM_DCP_UNFINISHED, NULL, NULL,
+                                 l->n_ranks      ? "the metadata of some ranks is missing"
+                                 : l->unfinished ? "only .metadata.tmp is there: the save ended "
+                                                   "just before it was renamed"
+                                                 : "data files without .metadata: the save has not "
+                                                   "ended, or was interrupted");
+    return ckr__remedy(d->c->err, r, "take the checkpoint before this one");
+}
+
+static ckr_result ckr__dcp_load(ckr__dcp *d)
+{
+    ckr__dcp_look l;
+    uint32_t i;
+    const char *path;
+    ckr_result r = ckr__dcp_look_in(d->c, d->dir, &l);
+    if (r != CKR_OK) return r;
+    if (l.metadata) {
+        path = ckr__path_join(d->c, d->dir, ".metadata");
+        return path ? ckr__dcp_metadata(d, path) : ckr__dcp_oom(d);
+    }
+    if (!l.n_ranks && !l.n_data && l.shards) return ckr__dcp_shards(d, "");
+    if (!l.n_ranks && !l.n_data && l.sharded) {
+        r = ckr__dcp_shards(d, "sharded");
+        return r == CKR_OK ? ckr__dcp_consolidated(d) : r;
+    }
+    if (!l.n_ranks || l.n_ranks != l.top_rank + 1) return ckr__dcp_unfinished(d, &l);
+    d->n_ranks = l.n_ranks;
+    for (i = 0; i < l.n_ranks && r == CKR_OK; i++) {
+        path = ckr__printf(d->c, "%s/__%u.metadata", d->dir, (unsigned)i);
+        r = path ? ckr__dcp_metadata(d, path) : ckr__dcp_oom(d);
+    }
+    return r;
+}
+
+/* Everything but tensor bytes and objects. ckr__dcp_close frees the maps, whatever the result. */
+static ckr_result ckr__dcp_open(ckr__ctx *c, const char *dir, ckr__dcp **out)
+{
+    ckr__dcp *d = CKR__NEW(c, ckr__dcp);
+    ckr_result r;
+    *out = d;
+    if (!d) return c->err->code;
+    d->c = d->names.c = d->file_names.c = d->boxes.c = c;
+    d->dir = dir;
+    r = ckr__dcp_load(d);
+    return r == CKR_OK ? ckr__dcp_ranges(d) : r;
 }
 
 /* >>schedule ------------------------------------------------------------------ */
@@ -14553,17 +16428,41 @@ struct ckr_entry {
     uint64_t       n_ops;
 };
 
+struct ckr__out_index;
+
 typedef struct ckr__out_file {
     const char  *path;         /* relative to the output                                */
-    ckr_format   format;       /* TORCH_ZIP, SAFETENSORS, or TEXT                       */
+    ckr_format   format;       /* TORCH_ZIP, SAFETENSORS, TEXT, DCP (parts or an index)  */
     ckr_node    *root;         /* TORCH_ZIP: any tree; SAFETENSORS: dict name -> ENTRY   */
     ckr_node    *metadata;     /* SAFETENSORS: dict str -> str, or NULL: no __metadata__ */
     const void  *text;
     uint64_t     n_text;
     ckr_entry  **entries;      /* every ENTRY of root, in the order of appearance       */
     uint64_t     n_entries;
+    struct ckr__out_file **parts;      /* DCP: torch archives, one behind the other      */
+    uint64_t     n_parts, at, size;    /* of a part: where it lies in its file, once that
+                                          has an image                                   */
+    const struct ckr__out_index *index;        /* DCP: what lies where in such files     */
     void        *image;        /* of the container writer                               */
 } ckr__out_file;
+
+/* What torch.distributed.checkpoint's metadata says. Files that have an index come behind those
+   that it tells of. */
+typedef struct ckr__out_chunk {
+    const int64_t *start, *count;
+    const ckr__out_file *file, *part;
+} ckr__out_chunk;
+typedef struct ckr__out_item {
+    const char          *fqn;
+    const ckr__dcp_part *path;         /* NULL: fqn alone                                */
+    uint32_t             n_path, n_dims;
+    bool                 bytes;        /* an object: one chunk without axes              */
+    ckr_dtype            dtype;
+    const int64_t       *shape;
+    ckr__out_chunk      *chunks;
+    uint64_t             n_chunks;
+} ckr__out_item;
+typedef struct ckr__out_index { ckr__out_item **items; uint64_t n_items; } ckr__out_index;
 
 typedef struct ckr__out {
     ckr__ctx       *c;
@@ -14585,6 +16484,34 @@ static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_forma
     f->format = format;
     *place = f;
     return f;
+}
+
+/* One more archive in a file of several. Its entries become the file's when it is complete. */
+static ckr__out_file *ckr__out_part_add(ckr__ctx *c, ckr__out_file *f)
+{
+    ckr__out_file *p = CKR__NEW(c, ckr__out_file), **place;
+    void *array = f->parts;
+    if (!p) return NULL;
+    place = (ckr__out_file **)ckr__append(c, &array, &f->n_parts, sizeof *f->parts);
+    f->parts = (ckr__out_file **)array;
+    if (!place) return NULL;
+    p->path = "archive";
+    p->format = CKR_FORMAT_TORCH_ZIP;
+    *place = p;
+    return p;
+}
+
+static bool ckr__out_part_done(ckr__ctx *c, ckr__out_file *f, const ckr__out_file *part)
+{
+    uint64_t i;
+    for (i = 0; i < part->n_entries; i++) {
+        void *array = f->entries;
+        ckr_entry **place = (ckr_entry **)ckr__append(c, &array, &f->n_entries, sizeof *place);
+        f->entries = (ckr_entry **)array;
+        if (!place) return false;
+        *place = part->entries[i];
+    }
+    return true;
 }
 
 /* An ENTRY node for the file's tree. NULL sets the error (also when the size overflows). */
@@ -21719,6 +23646,914 @@ static const ckr__dialect ckr__hf_trainer = { "hf_trainer", NULL, ckr__ac_probe_
 static const ckr__dialect ckr__sana = { "sana", NULL, ckr__sana_probe, ckr__sana_read,
                                         ckr__ac_emit };
 
+/* >>torch_dcp ----------------------------------------------------------------- */
+/* Checkpoints in the format of section dcp: any state dict (dialect dcp), and TorchTitan's. One
+   reader looks at the names and says which. A plain one has no roles: every tensor is a `param`
+   under its flat name, every object a leftover. */
+
+/* Where nothing can be read: a piece of no file, which the engine refuses. */
+static bool ckr__dcp_sealed(ckr__ctx *c, ckr_tensor *t, const ckr__dcp_chunk *k)
+{
+    int64_t *start, *count, *stride;
+    if (!ckr__piece_add(c, t, t->n_dims, &start, &count, &stride)) return false;
+    if (t->n_dims) {
+        memcpy(start, k->start, t->n_dims * sizeof *start);
+        memcpy(count, k->count, t->n_dims * sizeof *count);
+    }
+    return true;
+}
+
+static ckr_result ckr__dcp_piece(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *q,
+                                 ckr_tensor *t)
+{
+    int64_t dims[2 * CKR_MAX_DIMS], *start, *count, *stride;
+    ckr_view v;
+    ckr_piece *p;
+    uint64_t at;
+    uint32_t i;
+    ckr_result r;
+    if (!q->view && d->files[q->file].transform)
+        return ckr__dcp_sealed(d->c, t, q) ? CKR_OK : ckr__dcp_oom(d);
+    r = ckr__dcp_view(d, x, q, &v, dims);
+    if (r != CKR_OK) return r;
+    p = ckr__piece_add(d->c, t, x->n_dims, &start, &count, &stride);
+    if (!p) return ckr__dcp_oom(d);
+    for (i = 0; i < x->n_dims; i++) {
+        start[i] = q->start[i];
+        count[i] = q->count[i];
+        stride[i] = v.stride[i] * (int64_t)ckr_dtype_size(v.dtype);
+    }
+    at = (uint64_t)v.offset * ckr_dtype_size(v.dtype);
+    p->dtype = t->dtype = v.dtype;
+    p->file = v.file;
+    p->big_endian = v.big_endian;
+    p->replica = q->replica;
+    p->rank = q->view ? -1 : d->files[q->file].rank;
+    p->mem = v.bytes ? v.bytes + at : NULL;
+    p->offset = v.bytes ? 0 : v.data_offset + at;
+    return CKR_OK;
+}
+
+/* An item as a logical tensor; *out is NULL for one that is only noted. */
+static ckr_result ckr__dcp_tensor(ckr__dcp *d, const ckr__dcp_item *x, ckr_state *s,
+                                  const char *name, const char *slot, ckr_tensor **out)
+{
+    uint64_t k;
+    ckr_result r = CKR_OK;
+    *out = NULL;
+    if (x->n_dims > CKR_MAX_DIMS || !ckr_dtype_size(x->dtype))
+        return ckr__note(d->c, &s->notes, &s->n_notes, "CKR_W_TENSOR_OPAQUE", CKR_LOST, x->fqn,
+                         NULL, NULL,
+                         "a tensor that is no plain strided array cannot be cut or joined", NULL)
+                   ? CKR_OK
+                   : ckr__dcp_oom(d);
+    *out = ckr__tensor_add(d->c, s, name, slot, x->dtype, x->n_dims, x->shape);
+    if (!*out) return ckr__dcp_oom(d);
+    for (k = 0; k < x->n_chunks && r == CKR_OK; k++)
+        r = ckr__dcp_piece(d, x, &x->chunks[k], *out);
+    return r;
+}
+
+/* What the writer needs besides the state: where each tensor and object was in the state dict. */
+typedef struct ckr__dt {
+    ckr__dcp   *d;
+    uint64_t   *item;          /* of each tensor of the state                            */
+    ckr_node  **objects;       /* of each item that is none, as they were read           */
+    uint64_t    n_items;
+    const ckr_state *source;
+} ckr__dt;
+
+static ckr_result ckr__dt_note(ckr__dcp *d, ckr_state *s, const char *code, ckr_severity severity,
+                               const char *subject, const char *value, const char *reason,
+                               const char *remedy)
+{
+    return ckr__note(d->c, &s->notes, &s->n_notes, code, severity, subject, value, NULL, reason,
+                     remedy)
+               ? CKR_OK
+               : ckr__dcp_oom(d);
+}
+
+/* Files under a transform can be listed, not read. */
+static ckr_result ckr__dt_transforms(ckr__dcp *d, ckr_state *s)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < d->n_files && r == CKR_OK; i++)
+        if (d->files[i].transform)
+            return ckr__dt_note(d, s, ckr_item_name(CKR_ITEM_DCP_TRANSFORM), CKR_LOST,
+                                d->files[i].name, d->files[i].transform,
+                                "its slices were packed by an extension of the writer, which is "
+                                "not undone here",
+                                "save it without the extension");
+    return r;
+}
+
+static bool ckr__dt_sealed(const ckr__dcp *d, const ckr__dcp_item *x)
+{
+    return x->bytes && x->n_chunks && d->files[x->chunks[0].file].transform;
+}
+
+/* Every object, by item. */
+static ckr_result ckr__dt_objects(ckr__dcp *d, ckr__dt *t)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    t->n_items = d->n_items;
+    t->objects = CKR__NEW_N(d->c, ckr_node *, d->n_items);
+    if (!t->objects) return ckr__dcp_oom(d);
+    for (i = 0; i < d->n_items && r == CKR_OK; i++)
+        if (d->items[i].bytes && !ckr__dt_sealed(d, &d->items[i]))
+            r = ckr__dcp_object(d, &d->items[i], &t->objects[i]);
+    return r;
+}
+
+/* As it is: for a state dict of which nothing is known. */
+static ckr_result ckr__dt_plain(ckr__dcp *d, ckr__dt *t, ckr_state *s)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < d->n_items && r == CKR_OK; i++) {
+        const ckr__dcp_item *x = &d->items[i];
+        ckr_tensor *made;
+        if (x->bytes) {
+            if (!ckr__leftover(d->c, s, x->fqn, t->objects[i])) return ckr__dcp_oom(d);
+            continue;
+        }
+        r = ckr__dcp_tensor(d, x, s, x->fqn, "param", &made);
+        if (r == CKR_OK && made) t->item[made->index] = i;
+    }
+    return r;
+}
+
+/* >>torchtitan ---------------------------------------------------------------- */
+/* torchtitan's states, flattened: the model's tensors under their bare names, and
+     optimizer.state.FQN.SLOT, optimizer.param_groups.FQN.KEY   one of each for every parameter
+     lr_scheduler.last_epoch (before June 2026 the whole LambdaLR), or lr_scheduler_K.*
+     train_state.step, train_state.ntokens_seen                 of one rank
+     dataloader.dp_rank_R, dataloader.world_size                the streams, pickled
+   in step-N directories. Groups are what has equal hyper-parameters; the schedule's curve is in the
+   configuration only. The last save of a run has the model alone. */
+
+typedef struct ckr__tt_param {
+    const char *name;
+    ckr_node   *hyper;
+    const char *text;          /* of hyper, to compare                                   */
+    uint64_t    group;
+} ckr__tt_param;
+
+typedef struct ckr__tt {
+    ckr__dcp      *d;
+    ckr__dt       *t;
+    ckr_state     *s;
+    ckr__tt_param *params;
+    uint64_t       n_params;
+    ckr__map       names, classes;
+} ckr__tt;
+
+/* What follows HEAD in the flat name; NULL: the item is of another component. A path of one part is
+   always the model's. */
+static const char *ckr__tt_under(const ckr__dcp *d, const ckr__dcp_item *x, const char *head)
+{
+    const size_t n = strlen(head);
+    if (strncmp(x->fqn, head, n) != 0 || x->fqn[n] != '.') return NULL;
+    if (x->path ? x->n_path < 2 || !x->path[0].key || strcmp(x->path[0].key, head) != 0
+                : d->planned)
+        return NULL;
+    return x->fqn + n + 1;
+}
+
+static bool ckr__tt_scheduler(const ckr__dcp *d, const ckr__dcp_item *x, const char **key)
+{
+    size_t n;
+    *key = ckr__tt_under(d, x, "lr_scheduler");
+    if (*key) return true;
+    if (strncmp(x->fqn, "lr_scheduler_", 13) != 0) return false;
+    n = strspn(x->fqn + 13, "0123456789");
+    if (!n || x->fqn[13 + n] != '.') return false;
+    *key = x->fqn + 14 + n;
+    return true;
+}
+
+static const char *ckr__tt_base(const char *dir)
+{
+    size_t n = strlen(dir), k;
+    while (n > 1 && dir[n - 1] == '/') n--;
+    for (k = n; k > 0 && dir[k - 1] != '/'; k--) {}
+    return dir + k;
+}
+
+/* step-N, and nothing else: torchtitan itself takes any name with step-N in it. */
+static bool ckr__tt_step_dir(const char *name, int64_t *step)
+{
+    char digits[20];
+    size_t n;
+    if (strncmp(name, "step-", 5) != 0) return false;
+    n = strspn(name + 5, "0123456789");
+    if (!n || n >= sizeof digits || (name[5 + n] && name[5 + n] != '/')) return false;
+    memcpy(digits, name + 5, n);
+    digits[n] = 0;
+    return ckr__nt_step_of(digits, step);
+}
+
+/* Whose state dict it is: torchtitan's has its own counters, or is a model in a step-N. */
+static bool ckr__tt_is(const ckr__dcp *d)
+{
+    uint64_t i;
+    int64_t step;
+    bool state = false, other = false, model = false, bytes = false;
+    const char *key;
+    for (i = 0; i < d->n_items; i++) {
+        const ckr__dcp_item *x = &d->items[i];
+        if (ckr__dt_sealed(d, x)) return false;
+        key = ckr__tt_under(d, x, "train_state");
+        if (key && !strcmp(key, "step")) state = true;
+        if (ckr__tt_under(d, x, "optimizer") || ckr__tt_under(d, x, "dataloader") ||
+            ckr__tt_scheduler(d, x, &key))
+            other = true;
+        if (ckr__path_ends(x->fqn, "tok_embeddings.weight")) model = true;
+        if (x->bytes) bytes = true;
+    }
+    if (state) return other || model;
+    return model && !bytes && !d->safetensors && ckr__tt_step_dir(ckr__tt_base(d->dir), &step);
+}
+
+static ckr_result ckr__tt_hyper(ckr__tt *r, const char *rest, ckr_node *value)
+{
+    const char *dot = strrchr(rest, '.');
+    void *array = r->params;
+    ckr__tt_param *p;
+    uint64_t at;
+    size_t n;
+    if (!dot) return CKR_OK;
+    n = (size_t)(dot - rest);
+    if (!ckr__map_find(&r->names, rest, n, &at)) {
+        const char *name = ckr__strndup(r->d->c, rest, n);
+        at = r->n_params;
+        p = (ckr__tt_param *)ckr__append(r->d->c, &array, &r->n_params, sizeof *p);
+        r->params = (ckr__tt_param *)array;
+        if (!p || !name || !ckr__map_put(&r->names, name, n, at, NULL)) return ckr__dcp_oom(r->d);
+        memset(p, 0, sizeof *p);
+        p->name = name;
+        p->hyper = ckr__node(r->d->c, CKR_NODE_DICT);
+    }
+    p = &r->params[at];
+    return ckr__node_pair(r->d->c, p->hyper, ckr__node_str(r->d->c, dot + 1), value)
+               ? CKR_OK
+               : ckr__dcp_oom(r->d);
+}
+
+/* Equal hyper-parameters, one group; in the order in which they come. */
+static ckr_result ckr__tt_groups(ckr__tt *r)
+{
+    ckr__ctx *c = r->d->c;
+    ckr_state *s = r->s;
+    uint64_t i, at;
+    for (i = 0; i < r->n_params; i++) {
+        ckr__tt_param *p = &r->params[i];
+        void *array = s->groups;
+        ckr_group *g;
+        p->text = ckr__node_text_of(c, p->hyper);
+        if (!p->text) return ckr__dcp_oom(r->d);
+        if (!ckr__map_find(&r->classes, p->text, strlen(p->text), &at)) {
+            at = s->n_groups;
+            g = (ckr_group *)ckr__append(c, &array, &s->n_groups, sizeof *g);
+            s->groups = (ckr_group *)array;
+            if (!g || !ckr__map_put(&r->classes, p->text, strlen(p->text), at, NULL))
+                return ckr__dcp_oom(r->d);
+            memset(g, 0, sizeof *g);
+            g->hyper = p->hyper;
+            g->raw = p->hyper;
+        }
+        p->group = at;
+        s->groups[at].n_params++;
+    }
+    for (i = 0; i < s->n_groups; i++) {
+        s->groups[i].params = CKR__NEW_N(c, const char *, s->groups[i].n_params);
+        if (!s->groups[i].params) return ckr__dcp_oom(r->d);
+        s->groups[i].n_params = 0;
+    }
+    for (i = 0; i < r->n_params; i++) {
+        ckr_group *g = &s->groups[r->params[i].group];
+        g->params[g->n_params++] = r->params[i].name;
+    }
+    return CKR_OK;
+}
+
+/* FQN.SLOT: the longest FQN that has hyper-parameters, since slots may have dots, too. */
+static ckr_result ckr__tt_state(ckr__tt *r, const ckr__dcp_item *x, const char *rest,
+                                ckr_tensor **out)
+{
+    const char *dot = strrchr(rest, '.'), *at = dot, *name, *slot;
+    while (at && !ckr__map_find(&r->names, rest, (size_t)(at - rest), NULL)) {
+        const char *back = at;
+        while (back > rest && back[-1] != '.') back--;
+        at = back > rest ? back - 1 : NULL;
+    }
+    if (at) dot = at;
+    name = dot ? ckr__strndup(r->d->c, rest, (size_t)(dot - rest)) : rest;
+    slot = dot ? ckr__strdup(r->d->c, dot + 1) : "state";
+    if (!name || !slot) return ckr__dcp_oom(r->d);
+    return ckr__dcp_tensor(r->d, x, r->s, name, slot, out);
+}
+
+static ckr_result ckr__tt_tensor(ckr__tt *r, uint64_t i)
+{
+    const ckr__dcp_item *x = &r->d->items[i];
+    const char *rest = ckr__tt_under(r->d, x, "optimizer"), *name = x->fqn;
+    ckr_tensor *made = NULL;
+    ckr_result e;
+    if (rest && !strncmp(rest, "state.", 6)) {
+        e = ckr__tt_state(r, x, rest + 6, &made);
+    } else {
+        const char *model = ckr__tt_under(r->d, x, "model");
+        e = ckr__dcp_tensor(r->d, x, r->s, model ? model : name, "param", &made);
+    }
+    if (e == CKR_OK && made) r->t->item[made->index] = i;
+    return e;
+}
+
+static ckr_result ckr__tt_schedule(ckr__tt *r, int64_t last)
+{
+    ckr__ctx *c = r->d->c;
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, r->s->n_groups);
+    uint64_t i;
+    ckr_result e;
+    if (!hyper || !ckr__node_set(c, d, "last_epoch", ckr__node_int(c, last)))
+        return ckr__dcp_oom(r->d);
+    for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
+    e = ckr__sched_torch(c, d, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL,
+                         &r->s->schedules);
+    if (e == CKR_OK) r->s->n_schedules = 1;
+    return e;
+}
+
+/* A number: Python's, or in old versions a tensor of one element. */
+static bool ckr__tt_number(const ckr_node *n, int64_t *out)
+{
+    return ckr_node_i64(n, out) && *out >= 0;
+}
+
+static ckr_result ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
+{
+    const ckr__dcp *d = r->d;
+    uint64_t i;
+    int64_t v;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < d->n_items && e == CKR_OK; i++) {
+        const ckr__dcp_item *x = &d->items[i];
+        const ckr_node *o = r->t->objects[i];
+        const char *key = ckr__tt_under(d, x, "optimizer");
+        if (!x->bytes) continue;
+        if (key && !strncmp(key, "param_groups.", 13)) {
+            e = ckr__tt_hyper(r, key + 13, r->t->objects[i]);
+            continue;
+        }
+        if (ckr__tt_scheduler(d, x, &key)) {
+            if (!strcmp(key, "last_epoch") && ckr__tt_number(o, &v)) *last = v;
+            continue;
+        }
+        key = ckr__tt_under(d, x, "train_state");
+        if (key && !strcmp(key, "step") && ckr__tt_number(o, &v)) r->s->progress.step = v;
+        else if (key && !strcmp(key, "ntokens_seen") && ckr__tt_number(o, &v)) *tokens = v;
+        else if (!key) key = ckr__tt_under(d, x, "dataloader");
+        if (key && !strcmp(key, "world_size") && ckr__tt_number(o, &v) && v > 0 && v < 1 << 24)
+            r->s->topology.dp = (uint32_t)v;
+        if (!key && !ckr__leftover(d->c, r->s, x->fqn, o)) e = ckr__dcp_oom(d);
+    }
+    return e;
+}
+
+static ckr_result ckr__tt_say(ckr__tt *r, int64_t last, int64_t tokens)
+{
+    ckr_state *s = r->s;
+    char a[32], b[32];
+    ckr_result e = CKR_OK;
+    if (!s->n_groups)
+        e = ckr__dt_note(r->d, s, "CKR_W_MODEL_ONLY", CKR_LOST, ckr__tt_base(r->d->dir), NULL,
+                         "the last save of a run has the model alone: no optimizer, schedule, "
+                         "counters or data streams",
+                         "name an earlier step to go on training");
+    if (tokens >= 0 && s->topology.dp && tokens <= INT64_MAX / (int64_t)s->topology.dp)
+        s->progress.tokens = tokens * (int64_t)s->topology.dp;
+    if (e == CKR_OK && last >= 0 && s->progress.step >= 0 && last != s->progress.step) {
+        snprintf(a, sizeof a, "%lld", (long long)s->progress.step);
+        snprintf(b, sizeof b, "%lld", (long long)last);
+        e = ckr__note(r->d->c, &s->notes, &s->n_notes, "CKR_W_CLOCKS", CKR_EXACT, "last_epoch", a,
+                      b, "the schedule's clock is not the run's step", NULL)
+                ? CKR_OK
+                : ckr__dcp_oom(r->d);
+    }
+    return e;
+}
+
+static ckr_result ckr__tt_parts(ckr__tt *r)
+{
+    int64_t last = -1, tokens = -1;
+    uint64_t i;
+    ckr_result e = ckr__tt_objects(r, &last, &tokens);
+    if (e == CKR_OK) e = ckr__tt_groups(r);
+    for (i = 0; i < r->d->n_items && e == CKR_OK; i++)
+        if (!r->d->items[i].bytes) e = ckr__tt_tensor(r, i);
+    if (e == CKR_OK && last >= 0) e = ckr__tt_schedule(r, last);
+    if (r->s->progress.step < 0 && !r->s->n_groups)
+        ckr__tt_step_dir(ckr__tt_base(r->d->dir), &r->s->progress.step);
+    return e == CKR_OK ? ckr__tt_say(r, last, tokens) : e;
+}
+
+static ckr_result ckr__tt_read(ckr__dcp *d, ckr__dt *t, ckr_state *s)
+{
+    ckr__tt r;
+    ckr_result e;
+    memset(&r, 0, sizeof r);
+    r.d = d;
+    r.t = t;
+    r.s = s;
+    r.names.c = r.classes.c = d->c;
+    s->dialect = "torchtitan";
+    e = ckr__tt_parts(&r);
+    ckr__map_free(&r.names);
+    ckr__map_free(&r.classes);
+    return e;
+}
+
+/* >>torchtitan.runs ----------------------------------------------------------- */
+/* Which step of a run: the newest that has the run's counters, so that training can go on; without
+   any such, the newest. */
+
+/* Does a file hold this text? Read in windows that overlap. */
+static ckr_result ckr__tt_mentions(ckr__ctx *c, const char *path, const char *text, bool *yes)
+{
+    const size_t cap = (size_t)1 << 16, n = strlen(text);
+    uint8_t *buf = (uint8_t *)ckr__heap_alloc(c, cap);
+    void *file = NULL;
+    uint64_t size = 0, at;
+    size_t i, got;
+    int32_t sys = buf ? c->env.io.open_fn(c->env.io.user, path, false, &file, &size) : 0;
+    *yes = false;
+    for (at = 0; buf && !sys && at < size && !*yes; at += got - n + 1) {
+        got = size - at < cap ? (size_t)(size - at) : cap;
+        sys = c->env.io.read_fn(c->env.io.user, file, at, buf, got);
+        for (i = 0; !sys && i + n <= got && !*yes; i++)
+            *yes = buf[i] == (uint8_t)*text && !memcmp(buf + i, text, n);
+        if (at + got >= size) break;
+    }
+    if (file) c->env.io.close_fn(c->env.io.user, file);
+    ckr__heap_free(c, buf, cap);
+    if (!buf) return CKR_E_NOMEM;
+    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys) : CKR_OK;
+}
+
+/* 0: nothing to load, 1: a model, 2: all there is to go on with. */
+static ckr_result ckr__tt_rate(ckr__ctx *c, const char *dir, int *rate)
+{
+    ckr__dcp_look l;
+    bool yes = false;
+    const char *path = ckr__path_join(c, dir, ".metadata");
+    ckr_result r = path ? ckr__dcp_look_in(c, dir, &l) : c->err->code;
+    *rate = 0;
+    if (r != CKR_OK) return r;
+    if (l.metadata) r = ckr__tt_mentions(c, path, "train_state.step", &yes);
+    *rate = yes ? 2 : l.metadata || l.n_ranks || l.sharded ? 1 : 0;
+    return r;
+}
+
+static ckr_result ckr__tt_newest(ckr__ctx *c, const char *run, const char **best)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    int64_t v, top = -1;
+    int rate, top_rate = 0;
+    ckr_result r = ckr__dir_list(c, run, &l);
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *dir;
+        if (!l.items[i]->is_dir || !ckr__tt_step_dir(l.items[i]->name, &v)) continue;
+        dir = ckr__path_join(c, run, l.items[i]->name);
+        if (!dir) return c->err->code;
+        r = ckr__tt_rate(c, dir, &rate);
+        if (r != CKR_OK || !rate || rate < top_rate || (rate == top_rate && v <= top)) continue;
+        *best = dir;
+        top = v;
+        top_rate = rate;
+    }
+    return r;
+}
+
+/* Later steps that were passed over are named. */
+static ckr_result ckr__tt_passed(ckr__dcp *d, ckr_state *s)
+{
+    const char *base = ckr__tt_base(d->dir), *up;
+    ckr__dirlist l;
+    int64_t own, v;
+    uint64_t i;
+    int rate;
+    ckr_result r;
+    if (!ckr__tt_step_dir(base, &own) || base == d->dir) return CKR_OK;
+    up = ckr__strndup(d->c, d->dir, (size_t)(base - d->dir));
+    if (!up) return ckr__dcp_oom(d);
+    r = ckr__dir_list(d->c, up, &l);
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *dir = ckr__path_join(d->c, up, l.items[i]->name);
+        if (!dir) return ckr__dcp_oom(d);
+        if (!l.items[i]->is_dir || !ckr__tt_step_dir(l.items[i]->name, &v) || v <= own) continue;
+        r = ckr__tt_rate(d->c, dir, &rate);
+        if (r == CKR_OK && rate < 2)
+            r = ckr__dt_note(d, s, "CKR_NEWER_STEP", CKR_EXACT, l.items[i]->name, NULL,
+                             rate ? "this later step has the model alone, and torchtitan would "
+                                    "choose it and fail"
+                                  : "this later step is no whole checkpoint",
+                             "set checkpoint.load_step to the step that is meant, or move the "
+                             "other away");
+    }
+    return r;
+}
+
+/* >>torch_dcp.read ------------------------------------------------------------ */
+
+static ckr_result ckr__dt_read_all(ckr__dcp *d, ckr_state *s, bool plain)
+{
+    ckr__dt *t = CKR__NEW(d->c, ckr__dt);
+    ckr_result r;
+    if (!t) return ckr__dcp_oom(d);
+    t->d = d;
+    t->source = s;
+    t->item = CKR__NEW_N(d->c, uint64_t, d->n_items);
+    if (!t->item) return ckr__dcp_oom(d);
+    s->dialect = "dcp";
+    s->dialect_data = t;
+    r = ckr__dt_transforms(d, s);
+    if (r == CKR_OK) r = ckr__dt_objects(d, t);
+    if (r != CKR_OK) return r;
+    if (plain) return ckr__dt_plain(d, t, s);
+    r = ckr__tt_read(d, t, s);
+    return r == CKR_OK ? ckr__tt_passed(d, s) : r;
+}
+
+static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+    const char *told = desc ? desc->dialect : NULL;
+    ckr__dcp *d;
+    ckr_result r = ckr__dcp_open(c, dir, &d);
+    s->format = CKR_FORMAT_DCP;
+    if (r == CKR_OK)
+        r = ckr__dt_read_all(d, s, told ? !strcmp(told, "dcp") : !ckr__tt_is(d));
+    ckr__dcp_close(d);
+    return r;
+}
+
+/* A directory with metadata, or with files that wait for it; or of a run, whose steps are such. */
+static ckr_result ckr__dt_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    const char *best = NULL, *sub;
+    ckr__dcp_look l;
+    ckr_result r;
+    *mine = false;
+    *dir = path;
+    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__dcp_look_in(c, path, &l);
+    *mine = r == CKR_OK &&
+            (l.metadata || l.n_ranks || l.n_data || l.unfinished || l.shards || l.sharded);
+    if (r != CKR_OK || *mine) return r;
+    r = ckr__tt_newest(c, path, &best);
+    if (r == CKR_OK && !best && ckr__nt_has(c, path, "checkpoint", CKR_FILE_DIR)) {
+        sub = ckr__path_join(c, path, "checkpoint");
+        if (!sub) return c->err->code;
+        r = ckr__tt_newest(c, sub, &best);
+    }
+    *mine = best != NULL;
+    if (best) *dir = best;
+    return r;
+}
+
+/* >>dcp.emit ------------------------------------------------------------------ */
+/* Describing a directory of section dcp: one data file a rank, tensors in slices, objects where
+   there is least so far, the index last.
+
+     ckr__dcp_out_init      ranks, directory
+     ckr__dcp_out_item      a tensor's name, dtype and shape; then for each chunk
+     ckr__dcp_out_box       its box and rank: an entry of the box's shape, to be bound
+     ckr__dcp_out_tensor    all of this for a tensor of the state, cut evenly along axis 0
+     ckr__dcp_out_object    an object
+     ckr__dcp_out_end       the metadata                                                       */
+
+typedef struct ckr__dcp_out {
+    ckr__ctx       *c;
+    ckr__out       *out;
+    const char     *dir;       /* of the files in the output, "" or with a slash at its end  */
+    uint32_t        ranks;
+    ckr__out_file **files;     /* by rank; NULL: nothing in it yet                           */
+    uint64_t       *load;      /* bytes by rank                                              */
+    ckr__out_index *index;
+    uint32_t       *heap;      /* ranks, the one with least first                            */
+    uint64_t        total;
+} ckr__dcp_out;
+
+static ckr_result ckr__dcp_out_oom(const ckr__dcp_out *w)
+{
+    return w->c->err->code != CKR_OK ? w->c->err->code : CKR_E_NOMEM;
+}
+
+static ckr_result ckr__dcp_out_init(ckr__dcp_out *w, ckr__ctx *c, ckr__out *out, uint32_t ranks,
+                                    const char *dir)
+{
+    uint32_t i;
+    memset(w, 0, sizeof *w);
+    w->c = c;
+    w->out = out;
+    w->dir = dir;
+    w->ranks = ranks ? ranks : 1;
+    w->files = CKR__NEW_N(c, ckr__out_file *, w->ranks);
+    w->load = CKR__NEW_N(c, uint64_t, w->ranks);
+    w->heap = CKR__NEW_N(c, uint32_t, w->ranks);
+    w->index = CKR__NEW(c, ckr__out_index);
+    if (!w->files || !w->load || !w->heap || !w->index) return ckr__dcp_out_oom(w);
+    for (i = 0; i < w->ranks; i++) w->heap[i] = i;
+    return CKR_OK;
+}
+
+static bool ckr__dcp_lighter(const ckr__dcp_out *w, uint32_t a, uint32_t b)
+{
+    return w->load[a] < w->load[b] || (w->load[a] == w->load[b] && a < b);
+}
+
+/* The rank with least; `bytes` go there. The heap is in order while only this adds to loads; chunks
+   that are placed elsewhere make it a good guess. */
+static uint32_t ckr__dcp_lightest(ckr__dcp_out *w, uint64_t bytes)
+{
+    const uint32_t rank = w->heap[0];
+    uint32_t i = 0, k;
+    w->load[rank] += bytes;
+    for (;;) {
+        k = 2 * i + 1;
+        if (k >= w->ranks) break;
+        if (k + 1 < w->ranks && ckr__dcp_lighter(w, w->heap[k + 1], w->heap[k])) k++;
+        if (!ckr__dcp_lighter(w, w->heap[k], w->heap[i])) break;
+        w->heap[i] ^= w->heap[k];
+        w->heap[k] ^= w->heap[i];
+        w->heap[i] ^= w->heap[k];
+        i = k;
+    }
+    return rank;
+}
+
+static ckr__out_file *ckr__dcp_out_part(ckr__dcp_out *w, uint32_t rank)
+{
+    if (!w->files[rank]) {
+        const char *path = ckr__printf(w->c, "%s__%u_0.distcp", w->dir, (unsigned)rank);
+        w->files[rank] = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
+    }
+    return w->files[rank] ? ckr__out_part_add(w->c, w->files[rank]) : NULL;
+}
+
+/* path NULL: the name is the key of one dict. Strings are kept, not copied. */
+static ckr__out_item *ckr__dcp_out_item(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
+                                        uint32_t n_path, ckr_dtype dtype, uint32_t n_dims,
+                                        const int64_t *shape)
+{
+    ckr__out_item *x = CKR__NEW(w->c, ckr__out_item), **place;
+    void *array = w->index->items;
+    if (!x || !fqn) return NULL;
+    place = (ckr__out_item **)ckr__append(w->c, &array, &w->index->n_items, sizeof *place);
+    w->index->items = (ckr__out_item **)array;
+    if (!place) return NULL;
+    *place = x;
+    x->fqn = fqn;
+    x->path = path;
+    x->n_path = n_path;
+    x->dtype = dtype;
+    x->n_dims = n_dims;
+    x->shape = shape;
+    return x;
+}
+
+static ckr__out_chunk *ckr__dcp_out_chunk(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank)
+{
+    void *array = x->chunks;
+    ckr__out_chunk *k = (ckr__out_chunk *)ckr__append(w->c, &array, &x->n_chunks, sizeof *k);
+    x->chunks = (ckr__out_chunk *)array;
+    if (!k) return NULL;
+    memset(k, 0, sizeof *k);
+    k->part = ckr__dcp_out_part(w, rank);
+    k->file = w->files[rank];
+    return k->part ? k : NULL;
+}
+
+/* The entry of one chunk; `start` and `count` are copied. NULL sets the error. */
+static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank,
+                                   const int64_t *start, const int64_t *count)
+{
+    ckr__out_chunk *k = ckr__dcp_out_chunk(w, x, rank);
+    int64_t *v = CKR__NEW_N(w->c, int64_t, 2 * (uint64_t)x->n_dims);
+    ckr__out_file *part;
+    if (!k || !v) return NULL;
+    if (x->n_dims) {
+        memcpy(v, start, x->n_dims * sizeof *v);
+        memcpy(v + x->n_dims, count, x->n_dims * sizeof *v);
+    }
+    k->start = v;
+    k->count = v + x->n_dims;
+    part = w->files[rank]->parts[w->files[rank]->n_parts - 1];
+    part->root = ckr__entry_new(w->c, part, x->fqn, x->dtype, x->n_dims, k->count);
+    if (!part->root || !ckr__out_part_done(w->c, w->files[rank], part)) return NULL;
+    return part->root->u.entry;
+}
+
+/* One box of a tensor of the state. */
+static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t,
+                               uint32_t rank, const int64_t *start, const int64_t *count)
+{
+    ckr_entry *e = ckr__dcp_out_box(w, x, rank, start, count);
+    ckr__block *b = ckr__block_new(w->c, t->n_dims, 1);
+    int64_t numel;
+    if (!e || !b || !ckr__numel(t->n_dims, count, &numel)) return false;
+    if (t->n_dims) {
+        memcpy(b->shape, count, t->n_dims * sizeof *count);
+        memcpy(b->pairs[0].count, count, t->n_dims * sizeof *count);
+        memcpy(b->pairs[0].global, start, t->n_dims * sizeof *start);
+    }
+    return ckr__bind_flat(w->c, e, t, false, b, 0, numel, 0);
+}
+
+/* Over `n` ranks from `first` on, along axis 0 as torch.chunk cuts; what has no axis, or fewer rows
+   than two, lies whole where there is least. */
+static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
+                                      uint32_t n_path, const ckr_tensor *t, ckr_dtype dtype,
+                                      uint32_t first, uint32_t n)
+{
+    ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, dtype, t->n_dims, t->shape);
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], rows, step, numel, bytes;
+    uint32_t i;
+    if (!x || !ckr__numel(t->n_dims, t->shape, &numel)) return ckr__dcp_out_oom(w);
+    memset(start, 0, sizeof start);
+    if (t->n_dims) memcpy(count, t->shape, t->n_dims * sizeof *count);
+    rows = t->n_dims ? t->shape[0] : 1;
+    bytes = numel * (int64_t)ckr_dtype_size(dtype);
+    if (rows < 2 || n < 2 || numel == 0) {
+        i = n == w->ranks ? ckr__dcp_lightest(w, (uint64_t)bytes) : first;
+        return ckr__dcp_out_bound(w, x, t, i, start, count) ? CKR_OK : ckr__dcp_out_oom(w);
+    }
+    step = (rows + (int64_t)n - 1) / (int64_t)n;
+    for (i = 0; start[0] < rows; i++, start[0] += step) {
+        count[0] = ckr__min_i64(step, rows - start[0]);
+        w->load[first + i] += (uint64_t)(bytes / rows * count[0]);
+        if (!ckr__dcp_out_bound(w, x, t, first + i, start, count)) return ckr__dcp_out_oom(w);
+    }
+    return CKR_OK;
+}
+
+/* An object; its tensors are copied with it. */
+static ckr_result ckr__dcp_out_object(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
+                                      uint32_t n_path, const ckr_node *node)
+{
+    const uint32_t rank = ckr__dcp_lightest(w, 1200);
+    ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, CKR_DTYPE_NONE, 0, NULL);
+    ckr__out_chunk *k = x ? ckr__dcp_out_chunk(w, x, rank) : NULL;
+    ckr__out_file *part;
+    if (!k) return ckr__dcp_out_oom(w);
+    x->bytes = true;
+    part = w->files[rank]->parts[w->files[rank]->n_parts - 1];
+    part->root = ckr__copy_tree(w->c, part, node, NULL);
+    return part->root && ckr__out_part_done(w->c, w->files[rank], part) ? CKR_OK
+                                                                        : ckr__dcp_out_oom(w);
+}
+
+static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
+{
+    const char *path = ckr__printf(w->c, "%s.metadata", w->dir);
+    ckr__out_file *f = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
+    if (!f) return ckr__dcp_out_oom(w);
+    f->index = w->index;
+    return CKR_OK;
+}
+
+/* >>torch_dcp.emit ------------------------------------------------------------ */
+
+typedef struct ckr__de {       /* writing                                                */
+    ckr__dcp_out      w;
+    ckr__out         *out;
+    ckr__ctx         *c;
+    const ckr_state  *s;
+    const ckr_target *t;
+    const ckr__dt    *dt;      /* the source is of this format; or NULL                  */
+    ckr_note        **notes;
+    uint64_t         *n_notes;
+    uint32_t          ranks, stages;
+    bool              refused;
+} ckr__de;
+
+static ckr_result ckr__de_say(ckr__de *x, const char *code, ckr_severity severity,
+                              const char *subject, const char *old_value, const char *new_value,
+                              const char *reason, const char *remedy)
+{
+    if (severity == CKR_ERROR) x->refused = true;
+    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, old_value, new_value,
+                     reason, remedy)
+               ? CKR_OK
+               : x->c->err->code;
+}
+
+static bool ckr__dt_source(const ckr_state *s)
+{
+    return s->dialect_data && (!strcmp(s->dialect, "dcp") || !strcmp(s->dialect, "torchtitan"));
+}
+
+static bool ckr__de_params(const ckr_tensor *t)
+{
+    return !strcmp(t->slot, "param") || !strcmp(t->slot, "ema");
+}
+
+static ckr_result ckr__de_dtype(ckr__de *x, const ckr_tensor *t, ckr_dtype *out)
+{
+    *out = t->dtype;
+    if (strcmp(t->slot, "param") != 0 || x->t->dtype == CKR_DTYPE_NONE ||
+        x->t->dtype == t->dtype || !ckr__is_float(t->dtype))
+        return CKR_OK;
+    *out = x->t->dtype;
+    return ckr__de_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
+                       ckr_dtype_name(*out), "--dtype", NULL);
+}
+
+/* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. */
+static ckr_result ckr__de_tensors(ckr__de *x)
+{
+    const uint32_t per = x->ranks / x->stages;
+    uint64_t i, total = 0, done = 0;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < x->s->n_tensors; i++) {
+        int64_t n = 0;
+        (void)ckr__numel(x->s->tensors[i]->n_dims, x->s->tensors[i]->shape, &n);
+        total += (uint64_t)n + 1;
+    }
+    for (i = 0; i < x->s->n_tensors && r == CKR_OK; i++) {
+        const ckr_tensor *t = x->s->tensors[i];
+        const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
+        const ckr__dcp_item *it = x->dt ? &x->dt->d->items[x->dt->item[t->index]] : NULL;
+        ckr_dtype dtype;
+        int64_t n = 0;
+        (void)ckr__numel(t->n_dims, t->shape, &n);
+        done += (uint64_t)n + 1;
+        if ((x->t->without & CKR_PARAMS) && ckr__de_params(t)) continue;
+        if ((x->t->without & CKR_OPTIMIZER) && !ckr__de_params(t)) continue;
+        if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
+        r = ckr__de_dtype(x, t, &dtype);
+        if (r == CKR_OK)
+            r = ckr__dcp_out_tensor(&x->w, it ? it->fqn : ckr__plain_name(x->c, t),
+                                    it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
+                                    stage * per, per);
+    }
+    return r;
+}
+
+/* The objects of a plain state dict are as they were. */
+static ckr_result ckr__de_objects(ckr__de *x)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; x->dt && i < x->dt->n_items && r == CKR_OK; i++) {
+        const ckr__dcp_item *it = &x->dt->d->items[i];
+        if (it->bytes && x->dt->objects[i])
+            r = ckr__dcp_out_object(&x->w, it->fqn, it->path, it->n_path, x->dt->objects[i]);
+    }
+    return r;
+}
+
+static ckr_result ckr__de_run(ckr__de *x)
+{
+    ckr_result r = ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "");
+    if (r == CKR_OK) r = ckr__de_objects(x);
+    if (r == CKR_OK) r = ckr__de_tensors(x);
+    return r == CKR_OK ? ckr__dcp_out_end(&x->w) : r;
+}
+
+static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
+                               ckr_note **notes, uint64_t *n_notes)
+{
+    ckr__de x;
+    ckr_result r;
+    memset(&x, 0, sizeof x);
+    x.c = c;
+    x.s = s;
+    x.t = t;
+    x.notes = notes;
+    x.n_notes = n_notes;
+    x.dt = ckr__dt_source(s) ? (const ckr__dt *)s->dialect_data : NULL;
+    x.ranks = t->topology.ranks ? t->topology.ranks : 1;
+    x.stages = t->topology.pp ? t->topology.pp : 1;
+    x.out = out;
+    if (x.ranks > 1 << 20)
+        return ckr__de_say(&x, "CKR_E_RANKS", CKR_ERROR, "ranks", NULL, NULL,
+                           "more than a million data files", "--ranks N");
+    r = ckr__de_run(&x);
+    if (r == CKR_OK && !x.dt && !t->slots) r = ckr__plain_losses(c, s, notes, n_notes);
+    return r;
+}
+
+static const ckr__dialect ckr__torchtitan = { "torchtitan", NULL, ckr__dt_probe, ckr__dt_read,
+                                              ckr__dt_emit };
+static const ckr__dialect ckr__dcp_dialect = { "dcp", NULL, ckr__dt_probe, ckr__dt_read,
+                                               ckr__dt_emit };
+
 /* >>megatron ------------------------------------------------------------------ */
 /* Checkpoints of NVIDIA/Megatron-LM. A run directory has latest_checkpointed_iteration.txt and
    iter_NNNNNNN/ (or release/); in it, legacy:
@@ -25158,6 +27993,7 @@ static const ckr__dialect ckr__megatron = { "megatron", "torch torch_dist", ckr_
 
 static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__megatron, &ckr__hf_trainer,
                                                     &ckr__accelerate, &ckr__sana,
+                                                    &ckr__torchtitan, &ckr__dcp_dialect,
                                                     &ckr__plain_safetensors, &ckr__plain_torch};
 
 static const ckr__dialect *ckr__dialect_find(const char *name)
@@ -26157,6 +28993,8 @@ typedef struct ckr__image {
     uint64_t     n_records;
     const char  *root;                 /* its folder                                   */
     uint64_t     name_hash;            /* of its records' names                        */
+    struct ckr__image **parts;         /* of a file of archives: their segments are its own */
+    uint64_t     n_parts;
 } ckr__image;
 
 typedef struct ckr__packer {
@@ -26735,6 +29573,45 @@ static ckr_result ckr__pack_safetensors(ckr__packer *p)
     return r;
 }
 
+/* Archives one behind the other ------------------------------------------------- */
+
+static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **out);
+static ckr_result ckr__pack_index(ckr__packer *p);
+
+/* Every part is laid out by itself; then its segments and entries move to where it lies. */
+static ckr_result ckr__pack_parts(ckr__packer *p)
+{
+    ckr__image *img = p->img;
+    uint64_t i, k, n = 0;
+    ckr_result r = CKR_OK;
+    img->parts = CKR__NEW_N(p->c, ckr__image *, p->f->n_parts);
+    if (!img->parts) return p->c->err->code;
+    for (i = 0; i < p->f->n_parts && r == CKR_OK; i++) {
+        r = ckr__image_make(p->c, p->f->parts[i], &img->parts[i]);
+        if (r == CKR_OK) n += img->parts[i]->n_segs;
+    }
+    if (r != CKR_OK) return r;
+    img->n_parts = p->f->n_parts;
+    img->segs = CKR__NEW_N(p->c, ckr__seg, n);
+    if (!img->segs) return p->c->err->code;
+    for (i = 0; i < img->n_parts; i++) {
+        ckr__out_file *part = p->f->parts[i];
+        const ckr__image *x = img->parts[i];
+        part->at = img->size;
+        part->size = x->size;
+        if (!ckr__range_ok(img->size, x->size, INT64_MAX))
+            return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, NULL,
+                             NULL);
+        for (k = 0; k < x->n_segs; k++) {
+            img->segs[img->n_segs] = x->segs[k];
+            img->segs[img->n_segs++].offset += part->at;
+        }
+        for (k = 0; k < part->n_entries; k++) part->entries[k]->offset += part->at;
+        img->size += x->size;
+    }
+    return CKR_OK;
+}
+
 /* Any file --------------------------------------------------------------------- */
 
 static ckr_result ckr__pack_text(ckr__packer *p)
@@ -26754,7 +29631,7 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     *out = NULL;
     p.c = p.lit.c = c;
     p.f = f;
-    if (!f->path || (f->format != CKR_FORMAT_TEXT && !f->root))
+    if (!f->path || (f->format != CKR_FORMAT_TEXT && f->format != CKR_FORMAT_DCP && !f->root))
         return ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
                          "a file without path or tree");
     p.img = CKR__NEW(c, ckr__image);
@@ -26763,6 +29640,7 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     case CKR_FORMAT_TORCH_ZIP:   r = ckr__pack_torch(&p); break;
     case CKR_FORMAT_SAFETENSORS: r = ckr__pack_safetensors(&p); break;
     case CKR_FORMAT_TEXT:        r = ckr__pack_text(&p); break;
+    case CKR_FORMAT_DCP:         r = f->index ? ckr__pack_index(&p) : ckr__pack_parts(&p); break;
     default:
         r = ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
                       "no format that can be written");
@@ -26770,9 +29648,9 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     }
     ckr__buf_free(&p.lit);
     if (r != CKR_OK) return r;
-    p.img->late = (uint8_t *)ckr__arena_n(c, p.late, 1);
-    if (!p.img->late) return c->err->code;
-    for (i = 0; i < p.img->n_segs; i++)
+    p.img->late = p.img->n_parts ? NULL : (uint8_t *)ckr__arena_n(c, p.late, 1);
+    if (!p.img->late && !p.img->n_parts) return c->err->code;
+    for (i = 0; i < p.img->n_segs && p.img->late; i++)
         if (p.img->segs[i].late) {
             p.img->segs[i].bytes = p.img->late + at;
             at += p.img->segs[i].size;
@@ -26788,8 +29666,7 @@ static void ckr__image_descriptor(const ckr__seg *seg, uint8_t *out)
     ckr__pack_zip_descriptor(out, (uint32_t)seg->size, seg->entry->crc, seg->entry->n_bytes);
 }
 
-/* Every entry's crc is known: fills all late segments. */
-static void ckr__image_finish(ckr__image *img)
+static void ckr__image_finish_one(ckr__image *img)
 {
     uint8_t *o = img->late;
     uint64_t i;
@@ -26800,6 +29677,166 @@ static void ckr__image_finish(ckr__image *img)
         else ckr__pack_torch_tail(img, s->offset, o);
         o += s->size;
     }
+}
+
+/* Every entry's crc is known: fills all late segments. */
+static void ckr__image_finish(ckr__image *img)
+{
+    uint64_t i;
+    for (i = 0; i < img->n_parts; i++) ckr__image_finish_one(img->parts[i]);
+    if (!img->n_parts) ckr__image_finish_one(img);
+}
+
+/* >>write.dcp ----------------------------------------------------------------- */
+/* `.metadata` from an index: protocol 2, the classes where torch has them since 2.3, no path, no
+   identifier and no time in it, so that equal checkpoints are equal files. */
+
+#define CKR__DCP_CLASSES "torch.distributed.checkpoint.metadata"
+
+/* A new object of a class; its attributes follow as a dict that ends with "ub". */
+static void ckr__index_begin(ckr__pickler *p, const char *module, const char *name)
+{
+    ckr__pickler_class(p, module, name);
+    ckr__pickler_op(p, ")\x81}(");
+}
+
+static void ckr__index_size(ckr__pickler *p, uint32_t n, const int64_t *v)
+{
+    ckr__pickler_class(p, "torch", "Size");
+    ckr__pickler_dims(p, n, v);
+    ckr__pickler_op(p, "\x85R");
+}
+
+/* (dtype, layout, requires_grad, memory format, pinned) */
+static void ckr__index_properties(ckr__pickler *p, ckr_dtype dtype)
+{
+    ckr__pickler_class(p, CKR__DCP_CLASSES, "TensorProperties");
+    ckr__pickler_op(p, ")\x81(");
+    ckr__pickler_class(p, "torch", ckr_dtype_name(dtype));
+    ckr__pickler_class(p, "torch.serialization", "_get_layout");
+    ckr__pickler_word(p, "torch.strided");
+    ckr__pickler_op(p, "\x85R\x89");
+    ckr__pickler_class(p, CKR__DCP_CLASSES, "_MEM_FORMAT_ENCODING");
+    ckr__pickler_int(p, 0);
+    ckr__pickler_op(p, "\x85R\x89tb");
+}
+
+static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
+{
+    uint64_t i;
+    ckr__index_begin(p, CKR__DCP_CLASSES, "TensorStorageMetadata");
+    ckr__pickler_word(p, "properties");
+    ckr__index_properties(p, x->dtype);
+    ckr__pickler_word(p, "size");
+    ckr__index_size(p, x->n_dims, x->shape);
+    ckr__pickler_word(p, "chunks");
+    ckr__pickler_op(p, "](");
+    for (i = 0; i < x->n_chunks; i++) {
+        ckr__index_begin(p, CKR__DCP_CLASSES, "ChunkStorageMetadata");
+        ckr__pickler_word(p, "offsets");
+        ckr__index_size(p, x->n_dims, x->chunks[i].start);
+        ckr__pickler_word(p, "sizes");
+        ckr__index_size(p, x->n_dims, x->chunks[i].count);
+        ckr__pickler_op(p, "ub");
+    }
+    ckr__pickler_op(p, "eub");
+}
+
+static void ckr__index_state(ckr__pickler *p, const ckr__out_index *x)
+{
+    uint64_t i;
+    ckr__pickler_word(p, "state_dict_metadata");
+    ckr__pickler_op(p, "}(");
+    for (i = 0; i < x->n_items; i++) {
+        ckr__pickler_word(p, x->items[i]->fqn);
+        if (!x->items[i]->bytes) {
+            ckr__index_tensor(p, x->items[i]);
+            continue;
+        }
+        ckr__pickler_class(p, CKR__DCP_CLASSES, "BytesStorageMetadata");
+        ckr__pickler_op(p, ")\x81");
+    }
+    ckr__pickler_op(p, "u");
+}
+
+static void ckr__index_planner(ckr__pickler *p, const ckr__out_index *x)
+{
+    uint64_t i;
+    uint32_t k;
+    ckr__pickler_word(p, "planner_data");
+    ckr__pickler_op(p, "}(");
+    for (i = 0; i < x->n_items; i++) {
+        const ckr__out_item *it = x->items[i];
+        ckr__pickler_word(p, it->fqn);
+        ckr__pickler_op(p, "(");
+        if (!it->path) ckr__pickler_word(p, it->fqn);
+        for (k = 0; it->path && k < it->n_path; k++) {
+            if (it->path[k].key) ckr__pickler_word(p, it->path[k].key);
+            else ckr__pickler_int(p, it->path[k].index);
+        }
+        ckr__pickler_op(p, "t");
+    }
+    ckr__pickler_op(p, "u");
+}
+
+static void ckr__index_place(ckr__pickler *p, const ckr__out_item *x, uint64_t i)
+{
+    const ckr__out_chunk *k = &x->chunks[i];
+    ckr__index_begin(p, CKR__DCP_CLASSES, "MetadataIndex");
+    ckr__pickler_word(p, "fqn");
+    ckr__pickler_word(p, x->fqn);
+    ckr__pickler_word(p, "index");
+    if (x->bytes) {
+        ckr__pickler_op(p, "N");
+    } else {
+        ckr__pickler_int(p, (int64_t)i);
+        ckr__pickler_word(p, "offset");
+        ckr__index_size(p, x->n_dims, k->start);
+    }
+    ckr__pickler_op(p, "ub");
+    ckr__index_begin(p, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
+    ckr__pickler_word(p, "relative_path");
+    ckr__pickler_word(p, ckr__ac_base(k->file->path));
+    ckr__pickler_word(p, "offset");
+    ckr__pickler_int(p, (int64_t)k->part->at);
+    ckr__pickler_word(p, "length");
+    ckr__pickler_int(p, (int64_t)k->part->size);
+    ckr__pickler_op(p, "ub");
+}
+
+static void ckr__index_write(ckr__pickler *p, const ckr__out_index *x)
+{
+    uint64_t i, k;
+    ckr__pickler_op(p, "\x80\x02");
+    ckr__index_begin(p, CKR__DCP_CLASSES, "Metadata");
+    ckr__index_state(p, x);
+    ckr__index_planner(p, x);
+    ckr__pickler_word(p, "storage_data");
+    ckr__pickler_op(p, "}(");
+    for (i = 0; i < x->n_items; i++)
+        for (k = 0; k < x->items[i]->n_chunks; k++) ckr__index_place(p, x->items[i], k);
+    ckr__pickler_op(p, "uub.");
+}
+
+static ckr_result ckr__pack_index(ckr__packer *p)
+{
+    ckr__pickler w;
+    memset(&w, 0, sizeof w);
+    w.c = w.out.c = w.stack.c = w.key.c = w.text.c = w.ids.c = p->c;
+    w.f = p->f;
+    ckr__index_write(&w, p->f->index);
+    if (w.out.failed || w.key.failed) ckr__pickler_nomem(&w);
+    if (w.r == CKR_OK) {
+        ckr__buf_put(&p->lit, w.out.data, w.out.size);
+        p->img->segs = CKR__NEW_N(p->c, ckr__seg, 1);
+        w.r = p->img->segs ? ckr__pack_flush(p) : p->c->err->code;
+    }
+    ckr__buf_free(&w.out);
+    ckr__buf_free(&w.stack);
+    ckr__buf_free(&w.key);
+    ckr__map_free(&w.text);
+    ckr__map_free(&w.ids);
+    return w.r;
 }
 
 /* >>run ----------------------------------------------------------------------- */
@@ -26888,6 +29925,10 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     uint64_t *span;
     uint32_t i;
 
+    if (pa->file == CKR_NO_FILE && !pa->mem && pa != pd) {      /* known to be there, not readable */
+        ckr__fail(c->err, CKR_ITEM_DCP_TRANSFORM, NULL, CKR_NO_OFFSET, t->name, NULL);
+        return false;
+    }
     memset(op, 0, sizeof *op);
     op->tensor = t;
     op->pa = pa;
@@ -30624,7 +33665,7 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
         if (e <= a) continue;
         if (s->entry && !s->late) {
             if (!ckr__win_entry(w, lane, s->entry, a - s->offset, e - s->offset, dst)) return;
-            if (f->format == CKR_FORMAT_TORCH_ZIP)
+            if (f->format == CKR_FORMAT_TORCH_ZIP || f->format == CKR_FORMAT_DCP)
                 ckr__win_crc(win, s->entry, a - s->offset, e - a, dst);
         } else {
             memcpy(dst, s->bytes + (a - s->offset), (size_t)(e - a));
@@ -31666,19 +34707,19 @@ static void ckr__crc_lane(void *arg, uint32_t lane)
     }
 }
 
-/* Adds the members of one file when it is a zip archive; a CRC of 0 means that the writer computed
+/* Adds the members of bytes that are a zip archive; a CRC of 0 means that the writer computed
    none. */
-static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, const char *path)
+static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, uint32_t file,
+                                   uint64_t offset, uint64_t size)
 {
     uint8_t magic[4];
-    uint32_t file;
     ckr__zip z;
     uint64_t i;
-    ckr_result r = ckr__file_open(&k->c, path, &file);
-    if (r != CKR_OK || k->c.files[file].size < 22) return r;
-    r = ckr__file_read(&k->c, file, 0, magic, 4);
+    ckr_result r;
+    if (size < 22) return CKR_OK;
+    r = ckr__file_read(&k->c, file, offset, magic, 4);
     if (r != CKR_OK || memcmp(magic, "PK\003\004", 4) != 0) return r;
-    r = ckr__zip_open(&k->c, file, 0, k->c.files[file].size, &z);
+    r = ckr__zip_open(&k->c, file, offset, size, &z);
     for (i = 0; i < z.n && r == CKR_OK; i++) {
         ckr__crc_job *x;
         void *array = j->list;
@@ -31695,18 +34736,37 @@ static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, const char
     return r;
 }
 
+/* Files that hold archives hold them where the reader has found them; any other file may be one. */
+static ckr_result ckr__crc_files(ckr__checker *k, ckr__crc_jobs *j)
+{
+    const ckr__ctx *from = &k->ckpt->ctx;
+    bool *sliced = CKR__NEW_N(&k->c, bool, from->n_files);
+    uint32_t *file = CKR__NEW_N(&k->c, uint32_t, from->n_files), n;
+    uint64_t i;
+    ckr_result r = sliced && file ? CKR_OK : k->c.err->code;
+    for (i = 0; i < from->n_slices && r == CKR_OK; i++) sliced[from->slices[i].file] = true;
+    for (n = 0; n < from->n_files && r == CKR_OK; n++) {
+        r = ckr__file_open(&k->c, from->files[n].path, &file[n]);
+        if (r == CKR_OK && !sliced[n])
+            r = ckr__crc_collect(k, j, file[n], 0, k->c.files[file[n]].size);
+    }
+    for (i = 0; i < from->n_slices && r == CKR_OK; i++)
+        r = ckr__crc_collect(k, j, file[from->slices[i].file], from->slices[i].offset,
+                             from->slices[i].size);
+    return r;
+}
+
 static ckr_result ckr__check_members(ckr__checker *k)
 {
     ckr__crc_jobs j;
     ckr__crew crew;
     uint64_t i;
     uint32_t n;
-    ckr_result r = CKR_OK;
+    ckr_result r;
     memset(&j, 0, sizeof j);
     memset(&crew, 0, sizeof crew);
     j.c = &k->c;
-    for (n = 0; n < k->ckpt->ctx.n_files && r == CKR_OK; n++)
-        r = ckr__crc_collect(k, &j, k->ckpt->ctx.files[n].path);
+    r = ckr__crc_files(k, &j);
     if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, NULL, 0);
     if (r == CKR_OK) {
         j.crew = &crew;
