@@ -24598,6 +24598,7 @@ typedef struct ckr__mg_item {
 typedef struct ckr__mg_optim { /* one optimizer of one rank's file                       */
     const ckr_node *outer, *state, *groups, *masters;
     const ckr_node *flat;      /* of distrib_optim.pt; NULL: none                        */
+    const char     *prefix;    /* of the names of a torch_dist rank's                    */
     const uint64_t *global;    /* each group's index in the state's; UINT64_MAX: empty   */
 } ckr__mg_optim;
 
@@ -24611,6 +24612,7 @@ typedef struct ckr__mg_file {  /* a model parallel rank                         
     ckr__mg_entry **entries;   /* the same order as the chunk's pairs                    */
     ckr__mg_optim  *optims;
     uint64_t        n_optims;
+    ckr_node       *random;    /* of torch_dist                                          */
 } ckr__mg_file;
 
 typedef struct ckr__mg {
@@ -24622,10 +24624,10 @@ typedef struct ckr__mg {
     uint64_t         n_files;
     const ckr_node  *args, *root;          /* of the first file                          */
     uint32_t         tp, pp, vp, ep, dp, cp;
-    bool             zero, tied, release;
+    bool             dist, zero, tied, release;
     bool             order_sorted, order_all;      /* of a rank's groups                 */
     ckr_dtype        embedding_dtype;
-    int64_t          layers, iteration, ffn, vocab;
+    int64_t          layers, experts, iteration, vocab;
     int64_t         *first;    /* layer of each chunk, [vp][pp]                          */
     ckr__mg_item   **items;
     uint64_t         n_items;
@@ -24719,7 +24721,7 @@ static bool ckr__mg_rank_name(const char *s, ckr__mg_file *f)
     return k > 0;
 }
 
-static ckr_result ckr__mg_is(ckr__ctx *c, const char *dir, bool *yes)
+static ckr_result ckr__mg_has_ranks(ckr__ctx *c, const char *dir, bool *yes)
 {
     ckr__dirlist l;
     ckr__mg_file f;
@@ -24730,6 +24732,25 @@ static ckr_result ckr__mg_is(ckr__ctx *c, const char *dir, bool *yes)
     memset(&f, 0, sizeof f);
     for (i = 0; r == CKR_OK && i < l.n && !*yes; i++)
         *yes = l.items[i]->is_dir && ckr__mg_rank_name(l.items[i]->name, &f);
+    return r;
+}
+
+/* Legacy directories have ranks; torch_dist has metadata.json, written last, or, when the save has
+   not come so far, common.pt beside the data. */
+static ckr_result ckr__mg_is(ckr__ctx *c, const char *dir, bool *yes)
+{
+    const char *path;
+    ckr_node *root = NULL;
+    ckr_result r = ckr__mg_has_ranks(c, dir, yes);
+    if (r != CKR_OK || *yes) return r;
+    *yes = ckr__nt_has(c, dir, "common.pt", CKR_FILE_REGULAR) &&
+           ckr__nt_has(c, dir, ".metadata", CKR_FILE_REGULAR);
+    path = ckr__path_join(c, dir, "metadata.json");
+    if (!path) return c->err->code;
+    if (*yes || ckr__path_kind(c, path) != CKR_FILE_REGULAR) return CKR_OK;
+    r = ckr__json_load(c, path, &root);
+    if (r == CKR_OK) *yes = ckr_node_get(root, "sharded_backend") != NULL;
+    else if (r != CKR_E_NOMEM) ckr__error_reset(c), r = CKR_OK;
     return r;
 }
 
@@ -25143,6 +25164,15 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
                                  "it says %lld, the model's files have %s%lld layers",
                                  (long long)want, r->layers > want ? "more than " : "",
                                  (long long)(r->layers > want ? want : r->layers)),
+                       "files or arguments are of another run: put back the right ones");
+}
+
+static ckr_result ckr__mg_contradicts_layers(ckr__mg *r, const char *where, int64_t found)
+{
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->dir, CKR_NO_OFFSET, where,
+                                 "args say %lld layers, this says %lld", (long long)r->layers,
+                                 (long long)found),
                        "files or arguments are of another run: put back the right ones");
 }
 
@@ -26192,6 +26222,13 @@ static ckr_result ckr__mg_find_layout(ckr__mg *r, const ckr__mg_file *f, const c
     return ckr__remedy(r->c->err, e, "--mode transfer takes the weights alone");
 }
 
+static ckr_result ckr__mg_optimizer_buckets(ckr__mg *r, const char *where)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_BUCKETS, r->dir, CKR_NO_OFFSET, where,
+                             "the parameters do not fill the buckets whose sizes are stored");
+    return ckr__remedy(r->c->err, e, "--mode transfer takes the weights alone");
+}
+
 static bool ckr__mg_flat_view(const ckr_node *n)
 {
     const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
@@ -26646,7 +26683,1047 @@ static ckr_result ckr__mg_read_legacy(ckr__mg *r)
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], false);
     if (e == CKR_OK) e = ckr__mg_weights(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], true);
-    if (e == CKR_OK) e = ckr__mg_covered(r);
+    return e;
+}
+
+/* >>megatron.dist ------------------------------------------------------------- */
+/* torch_dist: a directory of torch.distributed.checkpoint whose names are Megatron's. Layers (and
+   experts) are leading axes of one tensor, or numbers in the name; what is no sharded tensor is in
+   common.pt, since 0.19 in the object common_state. The optimizer (content_metadata tells which):
+     optimizer.state.{param|fp32_param|exp_avg|...}.NAME, as the model's tensor       whole boxes
+     the same names with one axis more: (blocks of each axis, elements of a block)    flattened
+     optimizer.distributed.dp_group_idx_K.gbuf_idx_G.dtype_(..).bucket_idx_B.SLOT     flat buckets
+     optimizer.distributed.dp_group_idx_K.param_state                                 an object
+   K is a model parallel rank. Readers of ranks (buckets, groups) see files that are made here, with
+   what a rank's file would hold. Source: megatron/core/dist_checkpointing, distrib_optimizer.py,
+   transformer/transformer_block.py sharded_state_dict. */
+
+#define CKR__MG_COMMON "common_state/shard_0_1"
+
+/* A stored key's items: one, or one per layer, or per layer and expert. */
+typedef struct ckr__mg_grid_of {
+    const char     *key;
+    uint64_t        layers, experts;       /* 0: no such axis                             */
+    ckr__mg_item  **items;
+} ckr__mg_grid_of;
+
+typedef struct ckr__mg_dist {
+    ckr__mg    *r;
+    ckr__dcp   *d;
+    const ckr_node *common;
+    ckr__map    keys;          /* stored key -> grid                                      */
+    ckr__mg_grid_of *grids;
+    uint64_t    n_grids;
+    bool        local, grouped;
+} ckr__mg_dist;
+
+static ckr_result ckr__mg_dist_bad(ckr__mg_dist *x, const char *fqn, const char *expected)
+{
+    return ckr__mg_bad(x->r, x->r->dir, fqn, expected);
+}
+
+static bool ckr__mg_starts(const char *s, const char *head)
+{
+    return !strncmp(s, head, strlen(head));
+}
+
+/* KEY/shard_0.1_2.4: the numbers of the shard; how many there are. */
+static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4])
+{
+    const char *p = strstr(fqn, "/shard_");
+    uint32_t n = 0;
+    int64_t v;
+    *n_key = p ? (size_t)(p - fqn) : strlen(fqn);
+    for (p = p ? p + 7 : ""; n < 4; p++) {
+        const size_t k = strspn(p, "0123456789");
+        char digits[12];
+        if (!k || k > 9) return 0;
+        memcpy(digits, p, k);
+        digits[k] = 0;
+        if (!ckr__nt_step_of(digits, &v)) return 0;
+        at[n++] = (uint32_t)v;
+        p += k;
+        if (*p != '.') break;
+    }
+    return n;
+}
+
+/* The live module's name of a stored one, for a layer and expert (-1: none). The local spec stores
+   its norms under the names that Transformer Engine has. */
+static const char *ckr__mg_live(ckr__mg_dist *x, const char *key, int64_t layer, int64_t expert)
+{
+    static const char *const norms[][2] = {
+        { "self_attention.linear_qkv.layer_norm_", "input_layernorm." },
+        { "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm." }
+    };
+    ckr__ctx *c = x->r->c;
+    const char *rest = key, *head = "", *p;
+    int64_t own;
+    size_t i;
+    if (layer >= 0) {
+        head = ckr__printf(c, "%.15s%lld.", key, (long long)layer);
+        rest = key + 15;
+    } else if ((p = ckr__mg_layer(key, &own)) != NULL) {
+        head = ckr__strndup(c, key, (size_t)(p - key) + 1);
+        rest = p + 1;
+    }
+    if (!head) return NULL;
+    for (i = 0; x->local && *head && i < 2; i++)
+        if (ckr__mg_starts(rest, norms[i][0]))
+            return ckr__printf(c, "%s%s%s", head, norms[i][1], rest + strlen(norms[i][0]));
+    p = strstr(rest, "experts.experts.");
+    if (expert >= 0 && p && x->grouped)
+        return ckr__printf(c, "%s%.*sexperts.%s%lld", head, (int)(p - rest), rest, p + 16,
+                           (long long)expert);
+    if (expert >= 0 && p)
+        return ckr__printf(c, "%s%.*sexperts.local_experts.%lld.%s", head, (int)(p - rest), rest,
+                           (long long)expert, p + 16);
+    return ckr__printf(c, "%s%s", head, rest);
+}
+
+/* Where a parameter stands in its layer: the order in which the modules are registered. */
+static uint64_t ckr__mg_leaf(const char *name)
+{
+    static const char *const order[] = {
+        "embedding.word_embeddings", "embedding.position_embeddings", "embedding.tokentype",
+        ".input_layernorm", ".self_attention.linear_proj", ".self_attention.linear_q_proj",
+        ".self_attention.linear_q_down_proj", ".self_attention.linear_q_up_proj",
+        ".self_attention.linear_kv_down_proj", ".self_attention.linear_kv_up_proj",
+        ".linear_qkv.layer_norm_weight", ".linear_qkv.layer_norm_bias", ".self_attention.linear_qkv",
+        ".self_attention.q_layernorm", ".self_attention.kv_layernorm",
+        ".self_attention.k_layernorm", ".self_attention.core_attention", ".pre_mlp_layernorm",
+        ".mlp.router", ".mlp.experts", ".mlp.shared_experts",
+        ".mlp.linear_fc1.layer_norm_weight", ".mlp.linear_fc1.layer_norm_bias", ".mlp.linear_fc1",
+        ".mlp.linear_fc2", "final_layernorm", "final_norm", "mtp.", "output_layer"
+    };
+    const uint64_t n = sizeof order / sizeof *order;
+    uint64_t i;
+    for (i = 0; i < n; i++) if (strstr(name, order[i])) break;
+    return 4 * i + (ckr__mg_ends(name, "_extra_state") ? 2u : 0u) + (strstr(name, "bias") ? 1u : 0u);
+}
+
+static ckr__mg_item *ckr__mg_dist_item(ckr__mg_dist *x, const char *name, uint8_t kind)
+{
+    ckr__mg *r = x->r;
+    ckr__mg_item *t;
+    uint64_t at;
+    int64_t expert = -1;
+    size_t digits;
+    if (!name) return NULL;
+    if (ckr__map_find(&r->by_name, name, strlen(name), &at)) return r->items[at];
+    t = ckr__mg_item_new(r, name);
+    if (!t) return NULL;
+    t->kind = kind;
+    if (ckr__mg_expert(name, &expert, &digits)) t->expert = expert;
+    ckr__mg_place(r, t, ckr__mg_leaf(name), ckr__mg_leaf(name));
+    if (t->expert >= 0) {      /* of SequentialMLP expert by expert, else weight by weight */
+        const uint64_t part = strstr(name, "linear_fc2") != NULL;
+        const uint64_t bias = strstr(name, "bias") != NULL;
+        t->major = ckr__mg_leaf(name) & ~(uint64_t)1;
+        t->minor = x->grouped ? part << 48 | bias << 40 | (uint64_t)expert
+                              : (uint64_t)expert << 8 | part << 4 | bias;
+    }
+    if (!strcmp(name, "embedding.word_embeddings.weight")) r->embedding = t;
+    return t;
+}
+
+/* A model tensor's items, with their shapes. */
+static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
+{
+    ckr__mg *r = x->r;
+    const bool stacked = (ckr__mg_starts(q->fqn, "decoder.layers.") ||
+                          ckr__mg_starts(q->fqn, "encoder.layers.")) &&
+                         !(q->fqn[15] >= '0' && q->fqn[15] <= '9'),
+               experts = strstr(q->fqn, ".experts.experts.") != NULL;
+    const uint32_t lead = (uint32_t)stacked + (uint32_t)experts;
+    void *array = x->grids;
+    ckr__mg_grid_of *g;
+    uint64_t l, e, n;
+    ckr_result z;
+    if (q->n_dims < lead || q->n_dims > CKR_MAX_DIMS)
+        return ckr__mg_dist_bad(x, q->fqn, "axes for layers and experts");
+    g = (ckr__mg_grid_of *)ckr__append(r->c, &array, &x->n_grids, sizeof *g);
+    x->grids = (ckr__mg_grid_of *)array;
+    if (!g || !ckr__map_put(&x->keys, q->fqn, strlen(q->fqn), x->n_grids - 1, NULL))
+        return ckr__mg_oom(r);
+    g->key = q->fqn;
+    g->layers = stacked ? (uint64_t)q->shape[0] : 0;
+    g->experts = experts ? (uint64_t)q->shape[lead - 1] : 0;
+    if (stacked && (int64_t)g->layers != r->layers)
+        return ckr__mg_contradicts_layers(r, q->fqn, (int64_t)g->layers);
+    if (g->layers > 65536 || g->experts > 65536)
+        return ckr__mg_dist_bad(x, q->fqn, "fewer layers and experts");
+    n = (stacked ? g->layers : 1) * (experts ? g->experts : 1);
+    g->items = CKR__NEW_N(r->c, ckr__mg_item *, n);
+    if (!g->items) return ckr__mg_oom(r);
+    for (l = 0; l < (stacked ? g->layers : 1); l++)
+        for (e = 0; e < (experts ? g->experts : 1); e++) {
+            const char *name = ckr__mg_live(x, q->fqn, stacked ? (int64_t)l : -1,
+                                            experts ? (int64_t)e : -1);
+            ckr__mg_item *t = ckr__mg_dist_item(x, name, CKR__MG_PARAM);
+            if (!t) return ckr__mg_oom(r);
+            if (ckr__mg_is_buffer(name, q->dtype)) t->kind = CKR__MG_BUFFER;
+            t->dtype = q->dtype;
+            z = ckr__mg_split(r, t, q->n_dims - lead, q->shape + lead, 1, -2);
+            if (z == CKR_OK && t->split.vocab && t->shape[0] > r->s->padded_vocab)
+                r->s->padded_vocab = t->shape[0];
+            if (z == CKR_OK) z = ckr__mg_promised(r, t);
+            if (z != CKR_OK) return z;
+            g->items[l * (experts ? g->experts : 1) + e] = t;
+        }
+    return CKR_OK;
+}
+
+/* One item's part of a chunk that is a box: `index` along the leading axes. */
+static ckr_result ckr__mg_dist_box(ckr__mg_dist *x, ckr__mg_item *t, const char *slot,
+                                   const ckr__dcp_chunk *q, const ckr_view *v, uint32_t lead,
+                                   int64_t offset)
+{
+    ckr__mg *r = x->r;
+    ckr__block *b = ckr__block_new(r->c, t->n_dims, 1);
+    ckr__mg_slot *s = ckr__mg_slot_of(r, t, slot, v->dtype, false);
+    ckr_view part = *v;
+    ckr__mg_part p;
+    uint32_t k;
+    if (!b || !s) return ckr__mg_oom(r);
+    for (k = 0; k < t->n_dims; k++) {
+        b->shape[k] = b->pairs[0].count[k] = q->count[lead + k];
+        b->pairs[0].global[k] = q->start[lead + k];
+        if (q->start[lead + k] + q->count[lead + k] > t->shape[k])
+            return ckr__mg_dist_bad(x, t->name, "a chunk inside its tensor");
+    }
+    part.n_dims -= lead;
+    part.shape += lead;
+    part.stride += lead;
+    part.offset += offset;
+    memset(&p, 0, sizeof p);
+    p.view = &part;
+    p.at = -1;
+    p.rank = x->d->files[q->file].rank;
+    p.replica = q->replica;
+    if (s->tensor->dtype != v->dtype)
+        return ckr__mg_dist_bad(x, t->name, "one dtype in all chunks");
+    return ckr__mg_read(r, s->tensor, b, &p) && (!s->wide || ckr__mg_read(r, s->wide, b, &p))
+               ? CKR_OK
+               : ckr__mg_oom(r);
+}
+
+static ckr_result ckr__mg_dist_chunk(ckr__mg_dist *x, const ckr__mg_grid_of *g, const char *slot,
+                                     const ckr__dcp_item *q, const ckr__dcp_chunk *k)
+{
+    const uint32_t lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0);
+    const int64_t n_l = g->layers ? k->count[0] : 1, n_e = g->experts ? k->count[lead - 1] : 1;
+    int64_t dims[2 * CKR_MAX_DIMS], l, e;
+    ckr_view v;
+    ckr_result z = ckr__dcp_view(x->d, q, k, &v, dims);
+    for (l = 0; l < n_l && z == CKR_OK; l++)
+        for (e = 0; e < n_e && z == CKR_OK; e++) {
+            const int64_t at_l = g->layers ? k->start[0] + l : 0,
+                          at_e = g->experts ? k->start[lead - 1] + e : 0;
+            z = ckr__mg_dist_box(x, g->items[at_l * (int64_t)(g->experts ? g->experts : 1) + at_e],
+                                 slot, k, &v, lead,
+                                 (g->layers ? l * v.stride[0] : 0) +
+                                     (g->experts ? e * v.stride[lead - 1] : 0));
+        }
+    return z;
+}
+
+/* A flattened chunk: elements of block (i, j, k) from k.start on. */
+static ckr_result ckr__mg_dist_flat(ckr__mg_dist *x, const ckr__mg_grid_of *g, const char *slot,
+                                    const ckr__dcp_item *q, const ckr__dcp_chunk *k)
+{
+    const uint32_t lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0), n = q->n_dims - 1;
+    const int64_t at = (g->layers ? k->start[0] : 0) * (int64_t)(g->experts ? g->experts : 1) +
+                       (g->experts ? k->start[lead - 1] : 0);
+    ckr__mg_item *t = g->items[at];
+    ckr__block *b = ckr__block_new(x->r->c, t->n_dims, 1);
+    ckr__mg_slot *s;
+    int64_t dims[2 * CKR_MAX_DIMS];
+    ckr__reader rd;
+    ckr_view v;
+    uint32_t i;
+    ckr_result z = ckr__dcp_view(x->d, q, k, &v, dims);
+    if (z != CKR_OK) return z;
+    s = b ? ckr__mg_slot_of(x->r, t, slot, v.dtype, false) : NULL;
+    if (!s) return ckr__mg_oom(x->r);
+    for (i = 0; i < n; i++) if (k->count[i] != 1) break;
+    if (i < n || v.dtype != s->tensor->dtype || (k->count[n] > 1 && v.stride[n] != 1))
+        return ckr__mg_dist_bad(x, q->fqn, "flat chunks of one block each");
+    for (i = 0; i < t->n_dims; i++) {
+        const int64_t blocks = q->shape[lead + i];
+        if (blocks < 1 || t->shape[i] % blocks)
+            return ckr__mg_dist_bad(x, q->fqn, "blocks that cut the tensor evenly");
+        b->shape[i] = b->pairs[0].count[i] = t->shape[i] / blocks;
+        b->pairs[0].global[i] = k->start[lead + i] * b->shape[i];
+    }
+    if (ckr__nt_block_numel(b) != q->shape[n])
+        return ckr__mg_dist_bad(x, q->fqn, "as many elements as a block has");
+    memset(&rd, 0, sizeof rd);
+    rd.c = x->r->c;
+    rd.dtype = v.dtype;
+    rd.file = v.file;
+    rd.big_endian = v.big_endian;
+    rd.mem = v.bytes;
+    rd.rank = x->d->files[k->file].rank;
+    rd.replica = k->replica;
+    for (i = 0; i < 2; i++) {
+        rd.tensor = i ? s->wide : s->tensor;
+        if (rd.tensor &&
+            !ckr__read_flat(&rd, b, k->start[n], k->start[n] + k->count[n],
+                            (v.bytes ? 0 : v.data_offset) +
+                                (uint64_t)v.offset * ckr_dtype_size(v.dtype)))
+            return ckr__mg_oom(x->r);
+    }
+    return CKR_OK;
+}
+
+/* All chunks of a tensor that belongs to a model key. */
+static ckr_result ckr__mg_dist_tensor(ckr__mg_dist *x, const char *key, const char *slot,
+                                      const ckr__dcp_item *q)
+{
+    const ckr__mg_grid_of *g;
+    uint64_t at, k;
+    uint32_t lead, n;
+    ckr_result z = CKR_OK;
+    if (!ckr__map_find(&x->keys, key, strlen(key), &at))
+        return ckr__leftover(x->r->c, x->r->s, q->fqn, NULL) ? CKR_OK : ckr__mg_oom(x->r);
+    g = &x->grids[at];
+    lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0);
+    n = g->items[0]->n_dims + lead;
+    if ((g->items[0]->dtype == CKR_DTYPE_F32 || g->items[0]->dtype == CKR_DTYPE_F64) &&
+        !strcmp(slot, "master"))
+        return CKR_OK;         /* the distributed optimizer's copy of an fp32 parameter   */
+    if (q->n_dims != n && q->n_dims != n + 1)
+        return ckr__mg_dist_bad(x, q->fqn, "the axes of its parameter, or one more");
+    if ((g->layers && (uint64_t)q->shape[0] != g->layers) ||
+        (g->experts && (uint64_t)q->shape[lead - 1] != g->experts))
+        return ckr__mg_dist_bad(x, q->fqn, "as many layers and experts as its parameter has");
+    for (k = 0; k < q->n_chunks && z == CKR_OK; k++)
+        z = q->n_dims == n ? ckr__mg_dist_chunk(x, g, slot, q, &q->chunks[k])
+                           : ckr__mg_dist_flat(x, g, slot, q, &q->chunks[k]);
+    return z;
+}
+
+/* >>megatron.dist.ranks ------------------------------------------------------- */
+/* Files of ranks, as a legacy directory has them. */
+
+/* Layers of each chunk of the saved run, from its arguments (get_num_layers_to_build). */
+static ckr_result ckr__mg_dist_stages(ckr__mg *r)
+{
+    const int64_t head = ckr__mg_size(r->args, "decoder_first_pipeline_num_layers", 0),
+                  tail = ckr__mg_size(r->args, "decoder_last_pipeline_num_layers", 0);
+    const bool emb = ckr__mg_flag(r->args, "account_for_embedding_in_pipeline_split"),
+               loss = ckr__mg_flag(r->args, "account_for_loss_in_pipeline_split");
+    const ckr_node *layout = ckr_node_get(r->args, "pipeline_model_parallel_layout");
+    const uint64_t n = (uint64_t)r->pp * r->vp;
+    int64_t at = 0, middle, count;
+    uint64_t i;
+    r->first = CKR__NEW_N(r->c, int64_t, n);
+    if (!r->first) return ckr__mg_oom(r);
+    if (r->pp == 1) return CKR_OK;
+    if (layout && layout->kind != CKR_NODE_NONE)
+        return ckr__mg_cannot(r, r->dir, "args/pipeline_model_parallel_layout",
+                              "a hand-made pipeline layout");
+    middle = r->pp - (head > 0) - (tail > 0);
+    count = r->layers - head - tail + (head ? 0 : emb) + (tail ? 0 : loss);
+    if (count < 0 || (middle && count % (middle * (int64_t)r->vp)) || head % (int64_t)r->vp ||
+        tail % (int64_t)r->vp)
+        return ckr__mg_contradicts_layers(r, "args/pipeline_model_parallel_size", r->pp);
+    for (i = 0; i < n; i++) {
+        const uint32_t p = (uint32_t)(i % r->pp);
+        r->first[i] = at;
+        at += (p == 0 && head ? head : p + 1 == r->pp && tail ? tail : count / (middle ? middle : 1)) /
+              (int64_t)r->vp;
+        if (i == 0) at -= emb;
+    }
+    return CKR_OK;
+}
+
+static uint64_t ckr__mg_dist_home(const ckr__mg *r, const ckr__mg_item *t)
+{
+    const uint64_t n = (uint64_t)r->pp * r->vp;
+    uint64_t i;
+    if (t->block == 0) return 0;
+    if (t->block > r->layers) return n - 1;
+    for (i = n; i-- > 1;) if (r->first[i] <= t->block - 1) return i;
+    return 0;
+}
+
+/* A rank's entries: the items of its chunks, with the shapes that it has of them. */
+static ckr_result ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
+{
+    ckr_node *dict = ckr__node(r->c, CKR_NODE_ODICT);
+    ckr__mg_entry *e = CKR__NEW_N(r->c, ckr__mg_entry, r->n_items + 1);
+    const uint64_t home = (uint64_t)v * r->pp + f->pp, last = (uint64_t)r->pp * r->vp - 1;
+    uint64_t i, n = 0;
+    if (!dict || !e) return ckr__mg_oom(r);
+    for (i = 0; i <= r->n_items; i++) {
+        ckr__mg_item *t = i < r->n_items ? r->items[i] : NULL;
+        ckr_view *view;
+        ckr__block *b;
+        if (!t && !(r->tied && r->pp > 1 && home == last && r->embedding)) continue;
+        if (!t) t = r->embedding;
+        else if (ckr__mg_dist_home(r, t) != home) continue;
+        if (t->kind != CKR__MG_PARAM ||
+            (t->expert >= 0 && r->ep > 1 && t->expert / (r->experts / r->ep) != (int64_t)f->ep))
+            continue;
+        view = CKR__NEW(r->c, ckr_view);
+        b = ckr__mg_block(r->c, t, r->tp, f->tp);
+        if (!view || !b)
+            return r->c->err->code != CKR_OK
+                       ? r->c->err->code
+                       : ckr__mg_contradicts(r, t, "tensor_model_parallel_size", r->tp,
+                                             t->shape[t->split.axis]);
+        view->n_dims = t->n_dims;
+        view->shape = b->shape;
+        view->dtype = t->dtype;
+        e[n].item = t;
+        e[n++].view = view;
+    }
+    dict->count = n;
+    f->chunks[v] = dict;
+    f->entries[v] = e;
+    return CKR_OK;
+}
+
+static ckr__mg_file *ckr__mg_dist_file(ckr__mg *r, uint32_t tp, uint32_t pp, uint32_t ep)
+{
+    ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
+    if (!f) return NULL;
+    f->tp = tp;
+    f->pp = pp;
+    f->ep = ep;
+    f->path = r->dir;
+    f->rel = ckr__mg_rank_dir(r->c, tp, pp, ep, r->pp > 1, r->ep > 1);
+    f->args = r->args;
+    f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
+    f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
+    return f->rel && f->chunks && f->entries ? f : NULL;
+}
+
+static ckr_result ckr__mg_dist_files(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    uint32_t p, e, t, v;
+    ckr_result z = CKR_OK;
+    const uint64_t n = (uint64_t)r->pp * r->ep * r->tp;
+    if (n > 1 << 20) return ckr__mg_bad(r, r->dir, "args", "fewer model parallel ranks");
+    r->files = CKR__NEW_N(r->c, ckr__mg_file *, n);
+    if (!r->files) return ckr__mg_oom(r);
+    for (p = 0; p < r->pp; p++)
+        for (e = 0; e < r->ep; e++)
+            for (t = 0; t < r->tp; t++) {
+                ckr__mg_file *f = ckr__mg_dist_file(r, t, p, e);
+                r->files[r->n_files++] = f;
+                if (!f) return ckr__mg_oom(r);
+                for (v = 0; v < r->vp && z == CKR_OK; v++) z = ckr__mg_dist_entries(r, f, v);
+                if (z != CKR_OK) return z;
+            }
+    return CKR_OK;
+}
+
+/* What a legacy file of the rank would have at its top, from which others are written. */
+static ckr_result ckr__mg_dist_roots(ckr__mg_dist *x)
+{
+    static const char *const own[] = { "optimizer", "content_metadata", "model" };
+    ckr__mg *r = x->r;
+    uint64_t i, k;
+    size_t m;
+    for (i = 0; i < r->n_files; i++) {
+        ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *none = ckr__node(r->c, CKR_NODE_NONE);
+        ckr__mg_file *f = r->files[i];
+        for (k = 0; k < x->common->count; k++) {
+            const char *key = ckr_node_str(x->common->u.items[2 * k]);
+            for (m = 0; key && m < 3 && strcmp(key, own[m]) != 0; m++) {}
+            if (!key || m < 3 || !strcmp(key, "opt_param_scheduler")) continue;
+            if (!ckr__node_pair(r->c, root, x->common->u.items[2 * k],
+                                x->common->u.items[2 * k + 1]))
+                return ckr__mg_oom(r);
+        }
+        if (!ckr__node_set(r->c, root, "model", none) ||
+            (f->n_optims && !ckr__node_set(r->c, root, "optimizer", none)) ||
+            (ckr_node_get(x->common, "opt_param_scheduler") &&
+             !ckr__node_set(r->c, root, "opt_param_scheduler",
+                            (ckr_node *)(uintptr_t)ckr_node_get(x->common,
+                                                                "opt_param_scheduler"))))
+            return ckr__mg_oom(r);
+        if (f->random && !ckr__node_set(r->c, root, "rng_state", f->random)) return ckr__mg_oom(r);
+        f->root = root;
+    }
+    r->root = r->files[0]->root;
+    return CKR_OK;
+}
+
+/* >>megatron.dist.optimizer --------------------------------------------------- */
+
+/* "chained_1.REST": 1 and REST. */
+static const char *ckr__mg_chained(const char *fqn, uint32_t *which)
+{
+    *which = 0;
+    if (!ckr__mg_starts(fqn, "chained_") || fqn[8] < '0' || fqn[8] > '9' || fqn[9] != '.')
+        return fqn;
+    *which = (uint32_t)(fqn[8] - '0');
+    return fqn + 10;
+}
+
+static ckr_result ckr__mg_dist_object(ckr__mg_dist *x, const char *fqn, const ckr_node **out)
+{
+    const ckr__dcp_item *q = ckr__dcp_find(x->d, fqn);
+    ckr_node *n = NULL;
+    ckr_result z;
+    *out = NULL;
+    if (!q) return CKR_OK;
+    z = ckr__dcp_object(x->d, q, &n);
+    if (z != CKR_OK) return z;
+    if (ckr_node_is_list(n) && n->count == 1) n = n->u.items[0];   /* torch.save([obj])    */
+    *out = n;
+    return CKR_OK;
+}
+
+/* The optimizers of the common part: one, or numbered ones. */
+static ckr_result ckr__mg_dist_optims(ckr__mg_dist *x, ckr__mg_file *f)
+{
+    ckr__mg *r = x->r;
+    const ckr_node *o = ckr_node_get(x->common, "optimizer");
+    const bool list = ckr_node_is_dict(o) && o->count && o->u.items[0]->kind == CKR_NODE_INT;
+    uint64_t i;
+    ckr_result z = CKR_OK;
+    if (!ckr_node_is_dict(o) || !o->count) return CKR_OK;
+    f->n_optims = list ? o->count : 1;
+    if (f->n_optims > 2)
+        return ckr__mg_cannot(r, r->dir, "optimizer", "more than two optimizers in a chain");
+    f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
+    if (!f->optims) return ckr__mg_oom(r);
+    for (i = 0; i < f->n_optims && z == CKR_OK; i++)
+        z = ckr__mg_optim_of(r, f, list ? o->u.items[2 * i + 1] : o, &f->optims[i]);
+    return z;
+}
+
+/* A rank's objects of the kinds that are not reshardable; none: it has none of this optimizer. */
+static ckr_result ckr__mg_dist_group(ckr__mg_dist *x, ckr__mg_file *f, uint32_t which, bool chained)
+{
+    ckr__mg *r = x->r;
+    ckr__mg_optim *o = &f->optims[which];
+    const uint32_t k = which ? f->tp + r->tp * (f->ep + r->ep * f->pp) : f->tp + r->tp * f->pp;
+    const char *head = ckr__printf(r->c, "%soptimizer.distributed.dp_group_idx_%u.",
+                                   !chained ? "" : which ? "chained_1." : "chained_0.",
+                                   (unsigned)k), *fqn;
+    const ckr_node *n, *scaler;
+    ckr_node *outer;
+    ckr_result z;
+    o->prefix = head;
+    fqn = head ? ckr__printf(r->c, "%soptimizer/shard_0_1", head) : NULL;
+    if (!fqn) return ckr__mg_oom(r);
+    z = ckr__mg_dist_object(x, fqn, &n);
+    if (z == CKR_OK && !n)
+        return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
+    if (z == CKR_OK)
+        z = ckr__mg_dist_object(x, ckr__printf(r->c, "%sgrad_scaler/shard_0_1", head), &scaler);
+    if (z != CKR_OK) return z;
+    outer = ckr__node(r->c, CKR_NODE_DICT);
+    if (!ckr__node_set(r->c, outer, "optimizer", (ckr_node *)(uintptr_t)n) ||
+        (scaler && !ckr__node_set(r->c, outer, "grad_scaler", (ckr_node *)(uintptr_t)scaler)))
+        return ckr__mg_oom(r);
+    z = ckr__mg_optim_of(r, f, outer, o);
+    if (z == CKR_OK)
+        z = ckr__mg_dist_object(x, ckr__printf(r->c, "%sparam_state/shard_0_1", head), &o->flat);
+    return z;
+}
+
+/* A bucket's tensor: where elements [begin, begin + n) of it lie. */
+static ckr_result ckr__mg_bucket_range(ckr__mg_dist *x, const ckr__dcp_item *q, int64_t begin,
+                                       int64_t n, ckr__mg_item *t, const char *slot,
+                                       const ckr__mg_part *p)
+{
+    ckr__mg *r = x->r;
+    const ckr__block *b = ckr__mg_block(r->c, t, r->tp, p->tp);
+    ckr__mg_slot *s = ckr__mg_slot_of(r, t, slot, q->dtype, false);
+    uint64_t lo = 0, hi = q->n_chunks, k;
+    if (!b || !s) return ckr__mg_oom(r);
+    while (hi - lo > 1) {      /* chunks are sorted: the last one that begins at or before   */
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (q->chunks[mid].start[0] <= begin) lo = mid;
+        else hi = mid;
+    }
+    for (k = lo; k < q->n_chunks && q->chunks[k].start[0] < begin + n; k++) {
+        const ckr__dcp_chunk *c = &q->chunks[k];
+        const int64_t from = ckr__max_i64(begin, c->start[0]),
+                      to = ckr__min_i64(begin + n, c->start[0] + c->count[0]);
+        int64_t dims[2 * CKR_MAX_DIMS], i;
+        ckr__reader rd;
+        ckr_view v;
+        ckr_result z;
+        if (from >= to) continue;
+        z = ckr__dcp_view(x->d, q, c, &v, dims);
+        if (z != CKR_OK) return z;
+        if (v.dtype != s->tensor->dtype || (v.shape[0] > 1 && v.stride[0] != 1))
+            return ckr__mg_dist_bad(x, q->fqn, "flat chunks of one dtype");
+        memset(&rd, 0, sizeof rd);
+        rd.c = r->c;
+        rd.dtype = v.dtype;
+        rd.file = v.file;
+        rd.big_endian = v.big_endian;
+        rd.mem = v.bytes;
+        rd.rank = p->rank;
+        rd.replica = p->replica || c->replica;
+        for (i = 0; i < 2; i++) {
+            rd.tensor = i ? s->wide : s->tensor;
+            if (rd.tensor &&
+                !ckr__read_flat(&rd, b, from - begin, to - begin,
+                                (v.bytes ? 0 : v.data_offset) +
+                                    (uint64_t)(v.offset + from - c->start[0]) *
+                                        ckr_dtype_size(v.dtype)))
+                return ckr__mg_oom(r);
+        }
+    }
+    return CKR_OK;
+}
+
+/* The buckets of a buffer, each a tensor for each slot, by the sizes that are stored beside them. */
+typedef struct ckr__mg_buckets {
+    const int64_t *sizes;
+    uint64_t       n;
+    const char    *head;       /* ...gbuf_idx_G.dtype_(..).bucket_idx_                       */
+} ckr__mg_buckets;
+
+static ckr_result ckr__mg_dist_buckets(ckr__mg_dist *x, ckr__mg_file *f, ckr__mg_optim *o,
+                                       uint64_t g, ckr__mg_buckets *out)
+{
+    ckr__mg *r = x->r;
+    const ckr_node *all, *dict, *key, *list;
+    int64_t *sizes;
+    uint64_t i;
+    ckr_result z = ckr__mg_dist_object(
+        x, ckr__printf(r->c, "%sper_bucket_numel_unpadded/shard_0_1", o->prefix), &all);
+    (void)f;
+    if (z != CKR_OK) return z;
+    dict = ckr_node_is_list(all) ? ckr_node_at(all, g) : NULL;
+    for (i = 0; ckr_node_is_dict(all) && i < all->count; i++)
+        if (all->u.items[2 * i]->kind == CKR_NODE_INT &&
+            all->u.items[2 * i]->u.i == (int64_t)g) dict = all->u.items[2 * i + 1];
+    if (!ckr_node_is_dict(dict) || !dict->count || !ckr_node_is_list(dict->u.items[1]) ||
+        !ckr_node_is_list(dict->u.items[0]) || dict->u.items[0]->count != 2 ||
+        dict->u.items[0]->u.items[0]->kind != CKR_NODE_DTYPE ||
+        dict->u.items[0]->u.items[1]->kind != CKR_NODE_DTYPE)
+        return ckr__mg_dist_bad(x, o->prefix, "bucket sizes for each buffer");
+    key = dict->u.items[0];
+    list = dict->u.items[1];
+    sizes = CKR__NEW_N(r->c, int64_t, list->count);
+    if (!sizes) return ckr__mg_oom(r);
+    for (i = 0; i < list->count; i++)
+        if (!ckr_node_i64(list->u.items[i], &sizes[i]) || sizes[i] < 0 ||
+            sizes[i] > (int64_t)1 << 59)
+            return ckr__mg_dist_bad(x, o->prefix, "bucket sizes");
+    out->sizes = sizes;
+    out->n = list->count;
+    out->head = ckr__printf(r->c, "%sgbuf_idx_%llu.dtype_(torch.%s, torch.%s).bucket_idx_",
+                            o->prefix, (unsigned long long)g, key->u.items[0]->u.str,
+                            key->u.items[1]->u.str);
+    return out->head ? CKR_OK : ckr__mg_oom(r);
+}
+
+/* Each parameter's bucket and place: backwards, a bucket is full when its size is reached. */
+static bool ckr__mg_fill_buckets(const ckr__mg_buckets *k, ckr__mg_layout *l, uint64_t *bucket)
+{
+    int64_t at = 0;
+    uint64_t b = 0, i;
+    for (i = l->n; i-- > 0;) {
+        int64_t start = ckr__mg_up(at, l->align);
+        if (b < k->n && at > 0 &&
+            (at == k->sizes[b] || (start == k->sizes[b] && l->numel[i] > 0))) {
+            b++;
+            start = 0;
+        }
+        if (b >= k->n || start + l->numel[i] > k->sizes[b]) return false;
+        bucket[i] = b;
+        l->start[i] = start;
+        at = start + l->numel[i];
+    }
+    return b + 1 == k->n && (at == k->sizes[b] || ckr__mg_up(at, l->align) == k->sizes[b]);
+}
+
+static int ckr__mg_chunk_cmp(const void *a, const void *b)
+{
+    const ckr__dcp_chunk *x = (const ckr__dcp_chunk *)a, *y = (const ckr__dcp_chunk *)b;
+    return x->start[0] < y->start[0] ? -1 : x->start[0] > y->start[0];
+}
+
+static ckr_result ckr__mg_sort_chunks(ckr__mg *r, ckr__dcp_item *q)
+{
+    ckr__dcp_chunk *sorted = CKR__NEW_N(r->c, ckr__dcp_chunk, q->n_chunks);
+    void **p = (void **)ckr__arena_n(r->c, q->n_chunks, sizeof *p);
+    uint64_t i;
+    if (!sorted || !p) return ckr__mg_oom(r);
+    for (i = 0; i < q->n_chunks; i++) p[i] = &q->chunks[i];
+    if (!ckr__sort(r->c, p, (size_t)q->n_chunks, ckr__mg_chunk_cmp)) return ckr__mg_oom(r);
+    for (i = 0; i < q->n_chunks; i++) sorted[i] = *(const ckr__dcp_chunk *)p[i];
+    q->chunks = sorted;
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_dist_slot(ckr__mg_dist *x, const ckr__mg_file *f,
+                                    const ckr__mg_buffer *b, const ckr__mg_buckets *k,
+                                    const ckr__mg_layout *l, const uint64_t *bucket,
+                                    const char *slot)
+{
+    ckr__mg *r = x->r;
+    ckr__dcp_item **of = CKR__NEW_N(r->c, ckr__dcp_item *, k->n);
+    uint64_t i;
+    ckr_result z = CKR_OK;
+    if (!of) return ckr__mg_oom(r);
+    for (i = 0; i < k->n && z == CKR_OK; i++) {
+        const char *fqn = ckr__printf(r->c, "%s%llu.%s", k->head, (unsigned long long)i, slot);
+        of[i] = fqn ? ckr__dcp_find(x->d, fqn) : NULL;
+        if (!fqn) return ckr__mg_oom(r);
+        if (!of[i] || of[i]->bytes || of[i]->n_dims != 1 || of[i]->shape[0] < k->sizes[i])
+            return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
+        z = ckr__mg_sort_chunks(r, of[i]);
+    }
+    for (i = 0; i < b->n && z == CKR_OK; i++) {
+        ckr__mg_item *t = b->m[i]->entry->item;
+        ckr__mg_part p;
+        memset(&p, 0, sizeof p);
+        p.tp = f->tp;
+        p.rank = ckr__mg_rank_of(r, f);
+        p.replica = (t->split.axis < 0 && f->tp > 0) ||
+                    f->pp != ckr__mg_dist_home(r, t) % r->pp;
+        z = ckr__mg_bucket_range(x, of[bucket[i]], l->start[i], l->numel[i], t,
+                                 !strcmp(slot, "param") ? "master" : slot, &p);
+    }
+    return z;
+}
+
+/* The flat buckets of one rank's optimizer. */
+static ckr_result ckr__mg_dist_rank(ckr__mg_dist *x, ckr__mg_file *f, uint32_t which)
+{
+    static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
+    ckr__mg *r = x->r;
+    ckr__mg_optim *o = &f->optims[which];
+    ckr__mg_member *m;
+    ckr__mg_buffer *b;
+    uint64_t n, n_buffers, i, j;
+    size_t s;
+    ckr_result z = ckr__mg_members(r, f, which, &m, &n);
+    if (z == CKR_OK && o->flat) return ckr__mg_read_flat(r, f, o, m, n);
+    if (z == CKR_OK) z = ckr__mg_buffers(r, m, n, &b, &n_buffers);
+    for (i = 0; z == CKR_OK && i < n_buffers; i++) {
+        ckr__mg_buckets k;
+        ckr__mg_layout l;
+        uint64_t *bucket = CKR__NEW_N(r->c, uint64_t, b[i].n);
+        const bool wide = b[i].dtype == CKR_DTYPE_F32 || b[i].dtype == CKR_DTYPE_F64;
+        if (!bucket) return ckr__mg_oom(r);
+        z = ckr__mg_dist_buckets(x, f, o, i, &k);
+        if (z == CKR_OK) z = ckr__mg_numels(r, &b[i], &l);
+        if (z != CKR_OK) return z;
+        if (!ckr__mg_fill_buckets(&k, &l, bucket)) {
+            l.align = 1;
+            if (!ckr__mg_fill_buckets(&k, &l, bucket))
+                return ckr__mg_optimizer_buckets(r, o->prefix);
+        }
+        for (s = wide ? 1 : 0; s < 3 && z == CKR_OK; s++)
+            z = ckr__mg_dist_slot(x, f, &b[i], &k, &l, bucket, slots[s]);
+        for (j = 0; j < b[i].n && z == CKR_OK; j++)
+            z = ckr__mg_group_step(r, b[i].m[j]->entry->item,
+                                   o->groups->u.items[b[i].m[j]->group]);
+    }
+    return z;
+}
+
+/* Does the checkpoint keep the optimizer by model parallel rank? */
+static bool ckr__mg_dist_ranked(const ckr__mg_dist *x, bool *chained)
+{
+    uint64_t i;
+    uint32_t which;
+    for (i = 0; i < x->d->n_items; i++) {
+        const char *fqn = ckr__mg_chained(x->d->items[i].fqn, &which);
+        if (!ckr__mg_starts(fqn, "optimizer.distributed.dp_group_idx_")) continue;
+        *chained = fqn != x->d->items[i].fqn;
+        return true;
+    }
+    return false;
+}
+
+static ckr_result ckr__mg_dist_ranks(ckr__mg_dist *x, bool chained)
+{
+    ckr__mg *r = x->r;
+    uint64_t i;
+    uint32_t k;
+    ckr_result z = CKR_OK;
+    for (i = 0; i < r->n_files && z == CKR_OK; i++) {
+        ckr__mg_file *f = r->files[i];
+        f->n_optims = chained ? 2 : 1;
+        f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
+        if (!f->optims) return ckr__mg_oom(r);
+        for (k = 0; k < f->n_optims && z == CKR_OK; k++) {
+            z = ckr__mg_dist_group(x, f, k, chained);
+            if (z == CKR_OK) z = ckr__mg_groups(r, f, k);
+            if (z == CKR_OK && (k || f->ep == 0)) z = ckr__mg_dist_rank(x, f, k);
+        }
+    }
+    return z;
+}
+
+/* All parameters as one rank's, for groups that are common to all. */
+static ckr_result ckr__mg_dist_common(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    ckr__mg_file *f = ckr__mg_dist_file(r, 0, 0, 0);
+    ckr_node *dict = ckr__node(r->c, CKR_NODE_ODICT);
+    ckr__mg_entry *e = CKR__NEW_N(r->c, ckr__mg_entry, r->n_items);
+    ckr__mg_member *m;
+    uint64_t i, k, n = 0;
+    ckr_result z;
+    if (!f || !dict || !e) return ckr__mg_oom(r);
+    for (i = 0; i < r->n_items; i++) {
+        ckr_view *v = CKR__NEW(r->c, ckr_view);
+        if (!v) return ckr__mg_oom(r);
+        if (r->items[i]->kind != CKR__MG_PARAM) continue;
+        v->n_dims = r->items[i]->n_dims;
+        v->shape = r->items[i]->shape;
+        v->dtype = r->items[i]->dtype;
+        e[n].item = r->items[i];
+        e[n++].view = v;
+    }
+    dict->count = n;
+    f->chunks[0] = dict;
+    f->entries[0] = e;
+    z = ckr__mg_dist_optims(x, f);
+    for (k = 0; k < f->n_optims && z == CKR_OK; k++) {
+        const ckr_node *step = ckr_node_get(f->optims[k].state, "common_step");
+        z = ckr__mg_groups(r, f, k);
+        if (z == CKR_OK) z = ckr__mg_members(r, f, k, &m, &n);
+        for (i = 0; i < n && z == CKR_OK; i++) {
+            ckr__mg_item *t = m[i].entry->item;
+            ckr__mg_part p;
+            memset(&p, 0, sizeof p);
+            p.path = r->dir;
+            if (step && step->kind == CKR_NODE_TENSOR) {
+                p.view = step->u.view;
+                z = ckr__mg_scalar(r, t, "step", &p);
+            } else {
+                z = ckr__mg_group_step(r, t, f->optims[k].groups->u.items[m[i].group]);
+            }
+        }
+    }
+    for (i = 0; i < r->n_files; i++) {
+        r->files[i]->n_optims = f->n_optims;
+        r->files[i]->optims = f->optims;
+    }
+    return z;
+}
+
+/* >>megatron.dist.read -------------------------------------------------------- */
+
+static ckr_result ckr__mg_dist_load_common(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    const char *path = ckr__path_join(r->c, r->dir, "common.pt");
+    const ckr_node *args;
+    ckr_result z;
+    if (!path) return ckr__mg_oom(r);
+    if (ckr__path_kind(r->c, path) == CKR_FILE_REGULAR) z = ckr__mg_tree(r, path, &x->common);
+    else z = ckr__mg_dist_object(x, CKR__MG_COMMON, &x->common);
+    if (z != CKR_OK) return z;
+    if (!x->common)
+        return ckr__mg_missing(r, path, "neither this file nor the object common_state");
+    if (!ckr_node_is_dict(x->common)) return ckr__mg_bad(r, path, "", "a dict");
+    args = ckr_node_get(x->common, "args");
+    if (!args || args->kind != CKR_NODE_OBJECT || !ckr_node_is_dict(args->u.object->state))
+        return ckr__mg_bad(r, path, "args", "a namespace of arguments");
+    r->args = args->u.object->state;
+    r->root = x->common;
+    x->local = strcmp(ckr_node_str(ckr_node_get(r->args, "transformer_impl"))
+                          ? ckr_node_str(ckr_node_get(r->args, "transformer_impl"))
+                          : "transformer_engine",
+                      "local") == 0;
+    x->grouped = ckr__mg_flag(r->args, "moe_grouped_gemm");
+    return CKR_OK;
+}
+
+/* The state of each rank's random streams: rng_state/shard_PP.TP[.DP]_... */
+static ckr_result ckr__mg_dist_random(ckr__mg_dist *x, const ckr__dcp_item *q)
+{
+    ckr__mg *r = x->r;
+    ckr_node *n = NULL;
+    uint32_t at[4], k = 0;
+    size_t n_key;
+    uint64_t i;
+    ckr_result z;
+    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at);
+    if (parts < 2) return ckr__mg_dist_bad(x, q->fqn, "the numbers of a rank");
+    z = ckr__dcp_object(x->d, q, &n);
+    if (z != CKR_OK) return z;
+    if (ckr_node_is_list(n) && n->count == 1 && ckr_node_is_list(n->u.items[0])) n = n->u.items[0];
+    if (parts > 2) k = at[2];
+    for (i = 0; ckr_node_is_list(n) && i < n->count && z == CKR_OK; i++)
+        if (ckr_node_is_dict(n->u.items[i]))
+            z = ckr__mg_streams(r, at[1] + r->tp * r->cp * (k + (uint32_t)i + r->dp * at[0]),
+                                "rng_state", n->u.items[i]);
+    if (z != CKR_OK || at[0] >= r->pp || at[1] >= r->tp) return z;
+    for (i = 0; i < r->ep; i++) {
+        ckr__mg_file *f = r->files[((uint64_t)at[0] * r->ep + i) * r->tp + at[1]];
+        if (i == k || (!k && !f->random)) f->random = n;
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_dist_extra(ckr__mg_dist *x, const ckr__dcp_item *q)
+{
+    ckr__mg *r = x->r;
+    uint32_t at[4], k;
+    size_t n_key;
+    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at);
+    const char *key = ckr__strndup(r->c, q->fqn, n_key), *name;
+    const bool stacked = (ckr__mg_starts(q->fqn, "decoder.layers.") ||
+                          ckr__mg_starts(q->fqn, "encoder.layers.")) &&
+                         !(q->fqn[15] >= '0' && q->fqn[15] <= '9'),
+               experts = strstr(q->fqn, ".experts.experts.") != NULL;
+    ckr__mg_item *t;
+    const ckr_node *n;
+    ckr_result z;
+    if (!key) return ckr__mg_oom(r);
+    if (parts < (uint32_t)stacked + (uint32_t)experts || (stacked && at[0] >= r->layers))
+        return ckr__mg_dist_bad(x, q->fqn, "the numbers of a layer and expert");
+    name = ckr__mg_live(x, key, stacked ? (int64_t)at[0] : -1,
+                        experts ? (int64_t)at[stacked] : -1);
+    t = name ? ckr__mg_dist_item(x, name, CKR__MG_EXTRA) : NULL;
+    if (!t) return ckr__mg_oom(r);
+    t->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
+    z = t->extra ? ckr__mg_dist_object(x, q->fqn, &n) : ckr__mg_oom(r);
+    for (k = 0; z == CKR_OK && k < r->tp; k++) t->extra[k] = n;
+    return z;
+}
+
+/* First pass: the model's names. Second: everything else. */
+static ckr_result ckr__mg_dist_names(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    uint64_t i;
+    uint32_t which;
+    ckr_result z = CKR_OK;
+    for (i = 0; i < x->d->n_items && z == CKR_OK; i++) {
+        const ckr__dcp_item *q = &x->d->items[i];
+        const char *fqn = ckr__mg_chained(q->fqn, &which);
+        if (ckr__mg_starts(fqn, "optimizer.")) continue;
+        if (!q->bytes) z = ckr__mg_dist_model(x, q);
+        else if (strstr(fqn, "_extra_state/")) z = ckr__mg_dist_extra(x, q);
+    }
+    for (i = 0; i < r->n_items; i++)
+        if (r->items[i]->expert >= r->experts) r->experts = r->items[i]->expert + 1;
+    if (z == CKR_OK && !r->n_items) z = ckr__mg_dist_bad(x, "", "the tensors of a model");
+    if (z == CKR_OK && r->ep > 1 && r->experts % r->ep)
+        z = ckr__mg_dist_bad(x, "args/expert_model_parallel_size", "a divisor of the experts");
+    if (z == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
+                                  ckr__mg_item_cmp))
+        z = ckr__mg_oom(r);
+    for (i = 0; i < r->n_items && z == CKR_OK; i++)
+        r->items[i]->pp = (uint32_t)(ckr__mg_dist_home(r, r->items[i]) % r->pp);
+    return z;
+}
+
+static ckr_result ckr__mg_dist_pieces(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    uint64_t i;
+    uint32_t which;
+    ckr_result z = CKR_OK;
+    for (i = 0; i < x->d->n_items && z == CKR_OK; i++) {
+        const ckr__dcp_item *q = &x->d->items[i];
+        const char *fqn = ckr__mg_chained(q->fqn, &which);
+        if (ckr__mg_starts(fqn, "optimizer.state.")) {
+            const size_t n = strcspn(fqn + 16, ".");
+            const char *slot = ckr__strndup(r->c, fqn + 16, n);
+            if (!slot) return ckr__mg_oom(r);
+            if (!fqn[16 + n] || q->bytes) {
+                if (!ckr__leftover(r->c, r->s, q->fqn, NULL)) return ckr__mg_oom(r);
+                continue;
+            }
+            if (!strcmp(slot, "param") || !strcmp(slot, "fp32_param")) slot = "master";
+            z = ckr__mg_dist_tensor(x, fqn + 17 + n, slot, q);
+        } else if (ckr__mg_starts(fqn, "optimizer.distributed.")) {
+            continue;
+        } else if (!q->bytes) {
+            z = ckr__mg_dist_tensor(x, q->fqn, "param", q);
+        } else if (ckr__mg_starts(fqn, "rng_state/")) {
+            z = ckr__mg_dist_random(x, q);
+        } else if (!strstr(fqn, "_extra_state/") && strcmp(fqn, CKR__MG_COMMON) != 0 &&
+                   !ckr__leftover(r->c, r->s, q->fqn, NULL)) {
+            z = ckr__mg_oom(r);
+        }
+    }
+    return z;
+}
+
+static ckr_result ckr__mg_dist_all(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    bool chained = false;
+    int64_t named;
+    ckr_result z = ckr__mg_dist_load_common(x);
+    if (z != CKR_OK) return z;
+    z = ckr__mg_topology(r);
+    if (z == CKR_OK && !ckr_node_i64(ckr_node_get(r->root, "iteration"), &r->iteration))
+        z = ckr__mg_bad(r, r->dir, "iteration", "an integer");
+    if (z == CKR_OK && ckr__mg_iteration(ckr__ac_base(r->dir), &named) && named != r->iteration)
+        z = ckr__mg_mixed(r, r->dir, "iteration", r->iteration, "the directory is of iteration",
+                          named);
+    r->release = !strcmp(ckr__ac_base(r->dir), "release");
+    r->tied = !ckr__mg_flag(r->args, "untie_embeddings_and_output_weights");
+    r->layers = ckr__mg_size(r->args, "num_layers",
+                             ckr__mg_size(r->args, "encoder_num_layers", 0));
+    if (z != CKR_OK) return z;
+    ckr__mg_fill_topology(r);
+    z = ckr__mg_vocabulary(r);
+    if (z == CKR_OK) z = ckr__mg_dist_stages(r);
+    if (z == CKR_OK) z = ckr__mg_dist_names(x);
+    if (z == CKR_OK) z = ckr__mg_dist_files(x);
+    if (z == CKR_OK) z = ckr__mg_dist_pieces(x);
+    if (z == CKR_OK)
+        z = ckr__mg_dist_ranked(x, &chained) ? ckr__mg_dist_ranks(x, chained)
+                                              : ckr__mg_dist_common(x);
+    return z == CKR_OK ? ckr__mg_dist_roots(x) : z;
+}
+
+/* {"sharded_backend": "torch_dist"}; false with *refuse: another one. */
+static ckr_result ckr__mg_dist_backend(ckr__mg *r)
+{
+    const char *path = ckr__path_join(r->c, r->dir, "metadata.json"), *s;
+    ckr_node *root = NULL;
+    ckr_result z;
+    if (!path) return ckr__mg_oom(r);
+    if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+        return ckr__mg_missing(r, path, "it is written last, so the save has not ended");
+    z = ckr__json_load(r->c, path, &root);
+    if (z != CKR_OK) return z;
+    s = ckr_node_str(ckr_node_get(root, "sharded_backend"));
+    if (!s) return ckr__mg_bad(r, path, "sharded_backend", "the name of a format");
+    if (strcmp(s, "torch_dist") != 0)
+        return ckr__mg_cannot(r, path, "sharded_backend",
+                              ckr__printf(r->c, "the format %.40s, which Megatron no longer has",
+                                          s));
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_read_dist(ckr__mg *r)
+{
+    ckr__mg_dist x;
+    ckr_result z = ckr__mg_dist_backend(r);
+    memset(&x, 0, sizeof x);
+    x.r = r;
+    x.keys.c = r->c;
+    r->dist = true;
+    r->s->format = CKR_FORMAT_DCP;
+    if (z == CKR_OK) z = ckr__dcp_open(r->c, r->dir, &x.d);
+    if (z == CKR_OK) z = ckr__mg_dist_all(&x);
+    ckr__map_free(&x.keys);
+    ckr__dcp_close(x.d);
+    return z;
+}
+
+/* What both formats end with. */
+static ckr_result ckr__mg_finish(ckr__mg *r)
+{
+    ckr_result e = ckr__mg_covered(r);
     if (e == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
                                   ckr__mg_item_cmp))
         e = ckr__mg_oom(r);
@@ -26654,16 +27731,16 @@ static ckr_result ckr__mg_read_legacy(ckr__mg *r)
     if (e == CKR_OK) e = ckr__mg_order(r);
     if (e == CKR_OK) e = ckr__mg_progress(r);
     if (e == CKR_OK) e = ckr__mg_schedule(r);
-    if (e == CKR_OK) e = ckr__mg_randoms(r);
     if (e == CKR_OK) e = ckr__mg_tie(r);
     ckr__mg_conventions(r);
-    return e == CKR_OK ? ckr__mg_others(r) : e;
+    return e;
 }
 
 static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
                                    ckr_state *s)
 {
     ckr__mg *r = CKR__NEW(c, ckr__mg);
+    bool legacy = false;
     ckr_result e;
     if (!r) return c->err->code;
     r->c = r->by_name.c = r->group_at.c = c;
@@ -26673,7 +27750,11 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
     r->vp = 1;
     s->dialect = "megatron";
     s->format = CKR_FORMAT_TORCH_ZIP;
-    e = ckr__mg_read_legacy(r);
+    e = ckr__mg_has_ranks(c, dir, &legacy);
+    if (e == CKR_OK) e = legacy ? ckr__mg_read_legacy(r) : ckr__mg_read_dist(r);
+    if (e == CKR_OK) e = ckr__mg_finish(r);
+    if (e == CKR_OK && legacy) e = ckr__mg_randoms(r);
+    if (e == CKR_OK && legacy) e = ckr__mg_others(r);
     ckr__map_free(&r->by_name);
     ckr__map_free(&r->group_at);
     r->desc = NULL;
