@@ -27785,7 +27785,7 @@ typedef struct ckr__mg_job {
     ckr__mg_put      *puts;
     uint64_t          n_puts;
     uint32_t          tp, pp, vp, ep, dp, cp;
-    bool              zero, refused, optimizer, fused, half, same, release, cast_said;
+    bool              dist, zero, refused, optimizer, fused, half, same, release, cast_said;
     bool              moved;   /* the schedule                                            */
     double            top, low;            /* its bounds                                  */
     int64_t           vocab, padded, experts, iteration;
@@ -28763,6 +28763,14 @@ static ckr_result ckr__mg_args(ckr__mg_job *x)
         ok = ckr__mg_arg(x, d, "bf16", ckr__node_bool(x->c, as == CKR_DTYPE_BF16), true) &&
              ckr__mg_arg(x, d, "fp16", ckr__node_bool(x->c, as == CKR_DTYPE_F16), true) &&
              ckr__mg_arg(x, d, "params_dtype", ckr__mg_dtype_node(x->c, as), false);
+    if (ok && x->dist != x->mg->dist)
+        ok = ckr__mg_arg(x, d, "ckpt_format", ckr__node_str(x->c, x->dist ? "torch_dist" : "torch"),
+                         false) &&
+             ckr__mg_arg(x, d, "use_dist_ckpt", ckr__node_bool(x->c, x->dist), false) &&
+             ckr__mg_arg(x, d, "dist_ckpt_format", ckr__node_str(x->c, "torch_dist"), false);
+    if (ok && x->dist && x->zero)
+        ok = ckr__mg_arg(x, d, "dist_ckpt_optim_fully_reshardable", ckr__node_bool(x->c, true),
+                         false);
     x->args = d;
     return ok ? CKR_OK : ckr__mg_job_oom(x);
 }
@@ -28785,20 +28793,23 @@ static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
 
 /* THE STATES OF A RANK OF THE COMING RUN, the one place where remapped streams come in. For now the
    rank goes on with those of the old rank whose numbers are nearest. */
-static ckr_node *ckr__mg_random_node(ckr__mg_job *x, const ckr__mg_rank *k)
+static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k)
 {
     const ckr_node *list = ckr_node_get(k->from->root, "rng_state");
     ckr_node *out;
     uint64_t i;
     const uint64_t n = ckr_node_is_list(list) && list->count > 1 ? x->dp : 1;
-    if (!ckr_node_is_list(list) || !list->count)
-        return list ? ckr__copy_tree(x->c, k->f, list, NULL) : NULL;
+    if (!ckr_node_is_list(list) || !list->count) return list;
     out = ckr__node(x->c, CKR_NODE_LIST);
     for (i = 0; out && i < n; i++)
-        if (!ckr__node_push(x->c, out,
-                            ckr__copy_tree(x->c, k->f, list->u.items[i % list->count], NULL)))
-            return NULL;
+        if (!ckr__node_push(x->c, out, list->u.items[i % list->count])) return NULL;
     return out;
+}
+
+static ckr_node *ckr__mg_random_node(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    const ckr_node *n = ckr__mg_random_of(x, k);
+    return n ? ckr__copy_tree(x->c, k->f, n, NULL) : NULL;
 }
 
 static ckr_result ckr__mg_say_random(ckr__mg_job *x)
@@ -28878,6 +28889,16 @@ static uint32_t ckr__mg_near(uint32_t i, uint32_t n)
     return i < n ? i : n - 1;
 }
 
+/* The rank of the source nearest to one of the target. */
+static const ckr__mg_file *ckr__mg_from(const ckr__mg_job *x, uint32_t tp, uint32_t pp,
+                                        uint32_t ep)
+{
+    const ckr__mg *mg = x->mg;
+    return mg->files[((uint64_t)ckr__mg_near(pp, mg->pp) * mg->ep + ckr__mg_near(ep, mg->ep)) *
+                         mg->tp +
+                     ckr__mg_near(tp, mg->tp)];
+}
+
 static ckr_result ckr__mg_rank_files(ckr__mg_job *x)
 {
     const char *top = x->release ? "release"
@@ -28887,7 +28908,6 @@ static ckr_result ckr__mg_rank_files(ckr__mg_job *x)
     for (p = 0; p < x->pp; p++)
         for (e = 0; e < x->ep; e++)
             for (t = 0; t < x->tp; t++) {
-                const ckr__mg *mg = x->mg;
                 const char *rel = ckr__mg_rank_dir(x->c, t, p, e, x->pp > 1, x->ep > 1);
                 const char *dir = rel ? ckr__path_join(x->c, top, rel) : NULL;
                 ckr__mg_rank k;
@@ -28895,8 +28915,7 @@ static ckr_result ckr__mg_rank_files(ckr__mg_job *x)
                 k.tp = t;
                 k.pp = p;
                 k.ep = e;
-                k.from = mg->files[((uint64_t)ckr__mg_near(p, mg->pp) * mg->ep +
-                                    ckr__mg_near(e, mg->ep)) * mg->tp + ckr__mg_near(t, mg->tp)];
+                k.from = ckr__mg_from(x, t, p, e);
                 if (!dir || !ckr__mg_rank_file(x, &k, dir) ||
                     (x->zero && x->optimizer && !ckr__mg_flat_file(x, &k, dir)))
                     return ckr__mg_job_oom(x);
@@ -28913,6 +28932,386 @@ static ckr_result ckr__mg_tracker_file(ckr__mg_job *x)
     if (!f || !text) return ckr__mg_job_oom(x);
     f->text = text;
     f->n_text = strlen(text);
+    return CKR_OK;
+}
+
+/* >>megatron.dist.emit -------------------------------------------------------- */
+/* torch_dist as every version from 0.15 on loads it at any topology: whole boxes for model and
+   optimizer (fully_reshardable), layers stacked, what all ranks share in common.pt, which 0.19
+   reads too. Chunks are what the target's ranks hold. */
+
+typedef struct ckr__mg_stack { /* a stored key and slot                                    */
+    ckr__out_item *x;
+    int64_t        layers, experts;        /* 0: no such axis                             */
+} ckr__mg_stack;
+
+typedef struct ckr__mg_dist_job {
+    ckr__mg_job   *x;
+    ckr__dcp_out   w;
+    ckr__map       keys;       /* fqn -> stack                                            */
+    ckr__mg_stack *stacks;
+    uint64_t       n_stacks;
+    bool           numbered, local;
+} ckr__mg_dist_job;
+
+/* Where the entries of one parameter go: its key, and its place along the leading axes. */
+typedef struct ckr__mg_place_of { const char *key; int64_t layer, expert; } ckr__mg_place_of;
+
+/* The stored name of a live one: without its layer and expert, which become axes. */
+static bool ckr__mg_stored(ckr__mg_dist_job *j, const char *name, ckr__mg_place_of *out)
+{
+    static const char *const norms[][2] = {
+        { "input_layernorm.", "self_attention.linear_qkv.layer_norm_" },
+        { "pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_" }
+    };
+    ckr__ctx *c = j->x->c;
+    int64_t layer = -1, expert = -1;
+    size_t digits, i;
+    const char *rest = ckr__mg_layer(name, &layer), *head = "", *p;
+    if (rest) {
+        head = j->numbered ? ckr__strndup(c, name, (size_t)(rest - name) + 1)
+                           : ckr__strndup(c, name, 15);
+        rest++;
+    } else {
+        rest = name;
+    }
+    for (i = 0; j->local && layer >= 0 && i < 2; i++)
+        if (ckr__mg_starts(rest, norms[i][0]))
+            rest = ckr__printf(c, "%s%s", norms[i][1], rest + strlen(norms[i][0]));
+    p = rest ? ckr__mg_expert(rest, &expert, &digits) : NULL;
+    if (p && strstr(rest, ".local_experts."))
+        rest = ckr__printf(c, "%.*sexperts%s", (int)(strstr(rest, "local_experts.") - rest), rest,
+                           p + digits);
+    else if (p) rest = ckr__printf(c, "%.*sexperts.experts.%.*s",
+                                   (int)(strstr(rest, "experts.linear") - rest), rest,
+                                   (int)(p - strstr(rest, "linear_fc")),
+                                   strstr(rest, "linear_fc"));
+    out->key = head && rest ? ckr__printf(c, "%s%s", head, rest) : NULL;
+    out->layer = j->numbered ? -1 : layer;
+    out->expert = expert;
+    return out->key != NULL;
+}
+
+/* The item of a key, made when it is new. */
+static ckr__mg_stack *ckr__mg_stack_of(ckr__mg_dist_job *j, const char *fqn, const ckr__mg_put *p,
+                                       const ckr__mg_place_of *at, ckr_dtype dtype)
+{
+    ckr__mg_job *x = j->x;
+    const uint32_t lead = (uint32_t)(at->layer >= 0) + (uint32_t)(at->expert >= 0);
+    void *array = j->stacks;
+    ckr__mg_stack *s;
+    int64_t *shape;
+    uint64_t k;
+    if (ckr__map_find(&j->keys, fqn, strlen(fqn), &k)) return &j->stacks[k];
+    if (p->item->n_dims + lead > CKR_MAX_DIMS) return NULL;
+    shape = CKR__NEW_N(x->c, int64_t, p->item->n_dims + lead);
+    s = (ckr__mg_stack *)ckr__append(x->c, &array, &j->n_stacks, sizeof *s);
+    j->stacks = (ckr__mg_stack *)array;
+    if (!shape || !s || !ckr__map_put(&j->keys, fqn, strlen(fqn), j->n_stacks - 1, NULL))
+        return NULL;
+    if (at->layer >= 0) shape[0] = x->mg->layers;
+    if (at->expert >= 0) shape[lead - 1] = x->experts;
+    if (p->item->n_dims) memcpy(shape + lead, p->shape, p->item->n_dims * sizeof *shape);
+    s->layers = at->layer >= 0;
+    s->experts = at->expert >= 0;
+    s->x = ckr__dcp_out_item(&j->w, fqn, NULL, 0, dtype, p->item->n_dims + lead, shape);
+    return s->x ? s : NULL;
+}
+
+/* The box of one pair of a block, as a block of its own; vocabulary rows in two parts. */
+static bool ckr__mg_box_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
+                             const ckr__mg_slot *slot, const ckr__pair *pair, bool replica)
+{
+    const uint32_t n = p->item->n_dims;
+    ckr__block *b = ckr__block_new(x->c, n, 1), *wide = ckr__block_new(x->c, n, 1);
+    int64_t numel;
+    if (!b || !wide) return false;
+    if (n) {
+        memcpy(b->shape, pair->count, n * sizeof *b->shape);
+        memcpy(b->pairs[0].count, pair->count, n * sizeof *b->shape);
+        memcpy(b->pairs[0].global, pair->global, n * sizeof *b->shape);
+        memcpy(wide->shape, b->shape, n * sizeof *b->shape);
+        memcpy(wide->pairs[0].count, pair->count, n * sizeof *b->shape);
+        memcpy(wide->pairs[0].global, pair->global, n * sizeof *b->shape);
+    }
+    numel = ckr__nt_block_numel(b);
+    if (p->item->split.vocab) ckr__mg_rows(b, 0, ckr__min_i64(slot->tensor->shape[0], x->vocab));
+    if (!ckr__bind_flat(x->c, e, slot->tensor, replica, b, 0, numel, 0)) return false;
+    if (!p->item->split.vocab || !slot->wide || x->vocab > slot->tensor->shape[0]) return true;
+    ckr__mg_rows(wide, slot->tensor->shape[0], ckr__min_i64(slot->wide->shape[0], x->padded));
+    return ckr__bind_flat(x->c, e, slot->wide, true, wide, 0, numel, 0);
+}
+
+/* All chunks of one slot of one parameter: a box for each rank, two of a gated one. */
+static bool ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const char *fqn,
+                             const ckr__mg_place_of *at, const ckr__mg_slot *slot, ckr_dtype as,
+                             bool replica)
+{
+    ckr__mg_job *x = j->x;
+    ckr__mg_stack *s = ckr__mg_stack_of(j, fqn, p, at, as);
+    const uint32_t lead = s ? (uint32_t)s->layers + (uint32_t)s->experts : 0,
+                   ep = at->expert >= 0 ? (uint32_t)(at->expert / (x->experts / x->ep)) : 0;
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    uint32_t t, i, d;
+    if (!s) return false;
+    for (t = 0; t < (p->item->split.axis < 0 ? 1 : x->tp); t++) {
+        const ckr__block *b = ckr__mg_put_block(x, p, t);
+        for (i = 0; b && i < b->n_pairs; i++) {
+            ckr_entry *e;
+            if (at->layer >= 0) start[0] = at->layer, count[0] = 1;
+            if (at->expert >= 0) start[lead - 1] = at->expert, count[lead - 1] = 1;
+            for (d = 0; d < b->n_dims; d++) {
+                start[lead + d] = b->pairs[i].global[d];
+                count[lead + d] = b->pairs[i].count[d];
+            }
+            e = ckr__dcp_out_box(&j->w, s->x,
+                                 t + x->tp * x->cp * (ep + x->dp * (p->chunk % x->pp)), start,
+                                 count);
+            if (!e || !ckr__mg_box_bind(x, e, p, slot, &b->pairs[i], replica)) return false;
+        }
+        if (!b) return false;
+    }
+    return true;
+}
+
+static bool ckr__mg_dist_param(ckr__mg_dist_job *j, const ckr__mg_put *p)
+{
+    ckr__mg_job *x = j->x;
+    const ckr_dtype as = x->t->dtype;
+    const ckr__mg_slot *s = ckr__mg_find_slot(p->item, "param"), *from = s;
+    ckr__mg_place_of at;
+    bool cast;
+    if (!s || !ckr__mg_stored(j, p->item->name, &at)) return false;
+    cast = as != CKR_DTYPE_NONE && p->item->kind == CKR__MG_PARAM && as != s->tensor->dtype &&
+           ckr__is_float(s->tensor->dtype);
+    if (cast && ckr__mg_find_slot(p->item, "master")) from = ckr__mg_find_slot(p->item, "master");
+    return ckr__mg_dist_put(j, p, at.key, &at, from, cast ? as : s->tensor->dtype, from != s);
+}
+
+/* Masters and moments, each under its parameter's key. */
+static bool ckr__mg_dist_state(ckr__mg_dist_job *j, const ckr__mg_put *p)
+{
+    ckr__mg_job *x = j->x;
+    ckr__mg_place_of at;
+    uint64_t i;
+    if (!ckr__mg_stored(j, p->item->name, &at)) return false;
+    for (i = 0; i < p->item->n_slots; i++) {
+        const ckr__mg_slot *s = &p->item->slots[i];
+        const char *slot = s->tensor->slot, *fqn;
+        const bool param = !strcmp(slot, "param");
+        if (s->scalar || (param && (!x->zero || ckr__mg_find_slot(p->item, "master")))) continue;
+        if (param || !strcmp(slot, "master")) slot = x->zero ? "param" : "fp32_param";
+        fqn = ckr__printf(x->c, "optimizer.state.%s.%s", slot, at.key);
+        if (!fqn || !ckr__mg_dist_put(j, p, fqn, &at, s, s->tensor->dtype, param)) return false;
+    }
+    return true;
+}
+
+static ckr_node *ckr__mg_listed(ckr__mg_job *x, const ckr_node *n)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    return ckr__node_push(x->c, list, (ckr_node *)(uintptr_t)n) ? list : NULL;
+}
+
+static bool ckr__mg_dist_extra_out(ckr__mg_dist_job *j, const ckr__mg_item *t)
+{
+    ckr__mg_job *x = j->x;
+    const ckr_node *n = t->extra ? t->extra[0] : NULL;
+    ckr__mg_place_of at;
+    const char *fqn;
+    if (!ckr__mg_ends(t->name, "._extra_state") || ckr__mg_starts(t->name, "output_layer."))
+        return true;
+    if (!ckr__mg_stored(j, t->name, &at)) return false;
+    if (!n) n = ckr__node(x->c, CKR_NODE_NONE);
+    if (at.layer >= 0 && at.expert >= 0)
+        fqn = ckr__printf(x->c, "%s/shard_%lld.%lld_%lld.%lld", at.key, (long long)at.layer,
+                          (long long)at.expert, (long long)x->mg->layers, (long long)x->experts);
+    else if (at.layer >= 0)
+        fqn = ckr__printf(x->c, "%s/shard_%lld_%lld", at.key, (long long)at.layer,
+                          (long long)x->mg->layers);
+    else fqn = ckr__printf(x->c, "%s/shard_0_1", at.key);
+    return fqn && n &&
+           ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) == CKR_OK;
+}
+
+/* One object for each pipeline and tensor parallel rank; with expert parallelism (since 0.16) for
+   each data parallel one, too. */
+static bool ckr__mg_dist_random_out(ckr__mg_dist_job *j)
+{
+    ckr__mg_job *x = j->x;
+    const uint32_t n_dp = x->ep > 1 ? x->dp : 1;
+    uint32_t p, t, d;
+    for (p = 0; p < x->pp; p++)
+        for (t = 0; t < x->tp; t++)
+            for (d = 0; d < n_dp; d++) {
+                ckr__mg_rank k;
+                const ckr_node *n;
+                const char *fqn;
+                memset(&k, 0, sizeof k);
+                k.tp = t;
+                k.pp = p;
+                k.ep = d % x->ep;
+                k.from = ckr__mg_from(x, t, p, k.ep);
+                n = ckr__mg_random_of(x, &k);
+                if (!n) return x->c->err->code == CKR_OK;
+                fqn = x->ep > 1 ? ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u",
+                                              (unsigned)p, (unsigned)t, (unsigned)d,
+                                              (unsigned)x->pp, (unsigned)x->tp, (unsigned)n_dp)
+                                : ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", (unsigned)p,
+                                              (unsigned)t, (unsigned)x->pp, (unsigned)x->tp);
+                if (!fqn ||
+                    ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) != CKR_OK)
+                    return false;
+            }
+    return true;
+}
+
+/* The groups that every rank shares, without parameters, and the common step of torch's Adam. */
+static ckr_node *ckr__mg_dist_optimizer(ckr__mg_dist_job *j, ckr__mg_rank *k, int which)
+{
+    ckr__mg_job *x = j->x;
+    ckr_node *inner = ckr__node(x->c, CKR_NODE_DICT), *outer = inner,
+             *groups = ckr__node(x->c, CKR_NODE_LIST), *state;
+    const ckr__mg_put *first = NULL;
+    uint64_t g, i;
+    bool ok = inner && groups;
+    for (g = 0; ok && g < x->n_klass; g++) {
+        double step = ckr__nan();
+        bool any = false;
+        for (i = 0; i < x->n_puts; i++) {
+            const ckr__mg_put *p = &x->puts[i];
+            if (p->klass != g || (which < 2 && (p->item->expert >= 0) != (which == 1))) continue;
+            any = true;
+            if (!first) first = p;
+            if (x->fused) step = p->item->step;
+        }
+        if (any) ok = ckr__node_push(x->c, groups, ckr__mg_group_node(x, g, which == 1, NULL, step));
+    }
+    if (ok && !x->fused && first) {
+        const ckr__mg_slot *s = ckr__mg_find_slot(first->item, "step");
+        state = ckr__node(x->c, CKR_NODE_DICT);
+        ok = state && ckr__node_set(x->c, inner, "state", state) &&
+             (!s || ckr__node_set(x->c, state, "common_step",
+                                  ckr__mg_scalar_node(x, k, first, s)));
+    }
+    ok = ok && ckr__node_set(x->c, inner, "param_groups", groups);
+    if (ok && (x->half || x->zero)) {
+        outer = ckr__node(x->c, CKR_NODE_DICT);
+        ok = ckr__node_set(x->c, outer, "optimizer", inner) &&
+             ckr__mg_outer_others(x, k, which == 1, outer);
+    }
+    if (ok && x->zero)
+        ok = ckr__node_set(x->c, outer, "param_state_sharding_type",
+                           ckr__node_str(x->c, "fully_reshardable"));
+    return ok ? outer : NULL;
+}
+
+static ckr_node *ckr__mg_dist_content(ckr__mg_job *x)
+{
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    bool ok = d != NULL;
+    if (ok && x->zero)
+        ok = ckr__node_set(x->c, d, "distrib_optim_sharding_type",
+                           ckr__node_str(x->c, "fully_reshardable")) &&
+             ckr__node_set(x->c, d, "distrib_optim_fully_reshardable_mem_efficient",
+                           ckr__node_bool(x->c, false));
+    return ok && ckr__node_set(x->c, d, "singleton_local_shards", ckr__node_bool(x->c, false)) &&
+                   ckr__node_set(x->c, d, "chained_optim_avoid_prefix", ckr__node_bool(x->c, true))
+               ? d
+               : NULL;
+}
+
+static ckr_node *ckr__mg_dist_optimizers(ckr__mg_dist_job *j, ckr__mg_rank *k)
+{
+    ckr__mg_job *x = j->x;
+    ckr_node *d;
+    if (x->ep == 1) return ckr__mg_dist_optimizer(j, k, 2);
+    d = ckr__node(x->c, CKR_NODE_DICT);
+    return ckr__node_pair(x->c, d, ckr__node_int(x->c, 0), ckr__mg_dist_optimizer(j, k, 0)) &&
+                   ckr__node_pair(x->c, d, ckr__node_int(x->c, 1), ckr__mg_dist_optimizer(j, k, 1))
+               ? d
+               : NULL;
+}
+
+/* common.pt: the first rank's values that are no shards of anything. */
+static bool ckr__mg_dist_common_file(ckr__mg_dist_job *j, const char *top)
+{
+    ckr__mg_job *x = j->x;
+    const ckr_node *root;
+    ckr__mg_rank k;
+    const char *path = ckr__printf(x->c, "%s/common.pt", top);
+    uint64_t i;
+    bool ok;
+    memset(&k, 0, sizeof k);
+    k.from = x->mg->files[0];
+    k.f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    if (!k.f) return false;
+    root = k.from->root;
+    k.f->root = ckr__node(x->c, CKR_NODE_DICT);
+    ok = k.f->root != NULL;
+    for (i = 0; ok && i < root->count; i++) {
+        const char *key = ckr_node_str(root->u.items[2 * i]);
+        bool mine = false;
+        ckr_node *n = NULL;
+        if (!key || ckr__mg_starts(key, "model") || !strcmp(key, "rng_state") ||
+            !strcmp(key, "content_metadata"))
+            continue;
+        if (!strcmp(key, "optimizer"))
+            n = x->optimizer ? ckr__mg_dist_optimizers(j, &k) : NULL, mine = true;
+        else n = ckr__mg_value(x, &k, key, &mine);
+        if (!n && mine && x->c->err->code != CKR_OK) return false;
+        if (!n && mine) continue;
+        if (!n) n = ckr__copy_tree(x->c, k.f, root->u.items[2 * i + 1], NULL);
+        ok = ckr__node_pair(x->c, k.f->root, root->u.items[2 * i], n);
+    }
+    return ok && ckr__node_set(x->c, k.f->root, "content_metadata", ckr__mg_dist_content(x));
+}
+
+/* Layers have numbers in their names where they differ from each other. */
+static void ckr__mg_dist_numbered(ckr__mg_dist_job *j)
+{
+    const ckr_node *freq = ckr_node_get(j->x->mg->args, "moe_layer_freq");
+    int64_t v = 1;
+    if (freq && freq->kind != CKR_NODE_NONE && !(ckr_node_i64(freq, &v) && v <= 1))
+        j->numbered = true;
+    if (ckr__mg_flag(j->x->mg->args, "hetereogenous_dist_checkpoint")) j->numbered = true;
+}
+
+static ckr_result ckr__mg_dist_emit(ckr__mg_job *x)
+{
+    static const char meta[] = "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
+                               "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
+    const char *top = x->release ? "release"
+                                 : ckr__printf(x->c, "iter_%07lld", (long long)x->iteration);
+    const char *dir = top ? ckr__printf(x->c, "%s/", top) : NULL,
+               *path = top ? ckr__printf(x->c, "%s/metadata.json", top) : NULL,
+               *impl = ckr_node_str(ckr_node_get(x->mg->args, "transformer_impl"));
+    ckr__mg_dist_job j;
+    ckr__out_file *f;
+    uint64_t i;
+    bool ok;
+    memset(&j, 0, sizeof j);
+    j.x = x;
+    j.keys.c = x->c;
+    j.local = impl && !strcmp(impl, "local");
+    ckr__mg_dist_numbered(&j);
+    if (!dir || !path ||
+        ckr__dcp_out_init(&j.w, x->c, x->out, x->tp * x->pp * x->dp * x->cp, dir) != CKR_OK)
+        return ckr__mg_job_oom(x);
+    ok = ckr__mg_dist_common_file(&j, top);
+    for (i = 0; ok && i < x->n_puts; i++) {
+        const ckr__mg_put *p = &x->puts[i];
+        ok = p->item->kind == CKR__MG_EXTRA ? ckr__mg_dist_extra_out(&j, p->item)
+                                            : ckr__mg_dist_param(&j, p);
+        if (ok && x->optimizer && p->klass != UINT64_MAX) ok = ckr__mg_dist_state(&j, p);
+    }
+    if (ok && !(x->t->without & CKR_RNG)) ok = ckr__mg_dist_random_out(&j);
+    ckr__map_free(&j.keys);
+    f = ok && ckr__dcp_out_end(&j.w) == CKR_OK ? ckr__out_file_add(x->out, path, CKR_FORMAT_TEXT)
+                                               : NULL;
+    if (!f) return ckr__mg_job_oom(x);
+    f->text = meta;
+    f->n_text = sizeof meta - 1;
     return CKR_OK;
 }
 
@@ -28949,8 +29348,9 @@ static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
     ckr__buf_printf(&b, "--tensor-model-parallel-size %u --pipeline-model-parallel-size %u",
                     (unsigned)x->tp, (unsigned)x->pp);
     if (x->ep > 1) ckr__buf_printf(&b, " --expert-model-parallel-size %u", (unsigned)x->ep);
-    ckr__buf_printf(&b, " --ckpt-format torch%s",
+    ckr__buf_printf(&b, " --ckpt-format %s%s", x->dist ? "torch_dist" : "torch",
                     x->zero ? " --use-distributed-optimizer" : "");
+    if (x->dist && x->zero) ckr__buf_str(&b, " --dist-ckpt-optim-fully-reshardable");
     if (!x->optimizer && !x->release) ckr__buf_str(&b, " --no-load-optim");
     if ((x->t->without & CKR_RNG) && !x->release) ckr__buf_str(&b, " --no-load-rng");
     if (x->moved) {
@@ -29023,7 +29423,7 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
     if (e == CKR_OK && !x->refused) e = ckr__mg_args(x);
     if (e != CKR_OK || x->refused) return e;
     e = ckr__mg_say_topology(x);
-    if (e == CKR_OK) e = ckr__mg_rank_files(x);
+    if (e == CKR_OK) e = x->dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x);
     if (e == CKR_OK) e = ckr__mg_tracker_file(x);
     if (e == CKR_OK) e = ckr__mg_say_random(x);
     if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
@@ -29060,6 +29460,7 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.cp = t->topology.cp ? t->topology.cp : mg->cp;
     x.vp = x.pp == mg->pp ? mg->vp : 1;
     x.zero = t->topology.zero < 0 ? mg->zero : t->topology.zero > 0;
+    x.dist = t->variant && *t->variant ? !strcmp(t->variant, "torch_dist") : mg->dist;
     x.iteration = t->without & CKR_PROGRESS ? 0 : mg->iteration;
     x.release = mg->release || (t->without & CKR_PROGRESS);
     for (i = 0; i < mg->n_items; i++)
