@@ -24572,6 +24572,7 @@ typedef struct ckr__mg_slot {
     ckr_tensor *tensor;        /* logical                                                */
     ckr_tensor *wide;          /* with the padding rows, which no list shows; or NULL    */
     bool        scalar;
+    ckr_tensor *fixed, *fixed_wide;        /* as it would be without the writer's defect     */
 } ckr__mg_slot;
 
 typedef struct ckr__mg_item {
@@ -24591,6 +24592,8 @@ typedef struct ckr__mg_item {
     uint64_t        group;     /* of the state's; UINT64_MAX: none                       */
     uint32_t        optimizer; /* 1: that of the experts                                 */
     const ckr_node *attrs;     /* of a master, or NULL                                   */
+    uint64_t        n_lost;    /* elements of its master that nothing brings back         */
+    bool            shifted;   /* the writer's defect moved it                            */
     double          step;      /* updates of it, NaN: not known                          */
     const ckr_node **extra;    /* of CKR__MG_EXTRA, by tensor parallel rank              */
 } ckr__mg_item;
@@ -24624,7 +24627,7 @@ typedef struct ckr__mg {
     uint64_t         n_files;
     const ckr_node  *args, *root;          /* of the first file                          */
     uint32_t         tp, pp, vp, ep, dp, cp;
-    bool             dist, zero, tied, release;
+    bool             dist, zero, tied, release, defect;
     bool             order_sorted, order_all;      /* of a rank's groups                 */
     ckr_dtype        embedding_dtype;
     int64_t          layers, experts, iteration, vocab;
@@ -27512,6 +27515,322 @@ static ckr_result ckr__mg_dist_common(ckr__mg_dist *x)
     return z;
 }
 
+/* >>megatron.dist.defect ------------------------------------------------------ */
+/* Megatron core 0.15 to 0.19 writes fully_reshardable optimizer state wrong where a bucket before
+   the last has padding at its end (fixed by its commit 32a03b77): it cuts the buffer without padding
+   at offsets that count it. What lies in the file for parameter q is therefore the buffer from
+   padded(q) on, and element e of parameter p, at start(p) + e, is found in whichever q covers that
+   place; where none does, it is lost. Layouts follow from the arguments, and the rounding of masters
+   says whether the file has the defect: a probe of a few values reads the state, no more. */
+
+#define CKR__MG_PROBE 64       /* values of each shifted parameter                        */
+
+/* A rank's part of a tensor, as runs of its row-major order that lie contiguously in a file. */
+typedef struct ckr__mg_run { int64_t begin, n; const ckr_piece *piece; } ckr__mg_run;
+
+static bool ckr__mg_is_row_major(const ckr_piece *p)
+{
+    int64_t s = (int64_t)ckr_dtype_size(p->dtype);
+    uint32_t d;
+    for (d = p->n_dims; d-- > 0; s *= p->count[d])
+        if (p->count[d] > 1 && p->stride[d] != s) return false;
+    return true;
+}
+
+/* At most one run for each pair of the block; 0: the file has other boxes. */
+static uint32_t ckr__mg_runs(const ckr_tensor *t, const ckr__block *b, ckr__mg_run out[2])
+{
+    uint32_t i, k, d, n = 0;
+    int64_t row = 1;
+    for (d = 1; d < b->n_dims; d++) row *= b->shape[d];
+    for (i = 0; i < b->n_pairs && i < 2; i++) {
+        const ckr__pair *p = &b->pairs[i];
+        for (k = 0; k < t->n_pieces; k++) {
+            const ckr_piece *q = &t->pieces[k];
+            if (q->replica || !ckr__mg_is_row_major(q)) continue;
+            for (d = 0; d < b->n_dims; d++)
+                if (q->start[d] != p->global[d] || q->count[d] != p->count[d]) break;
+            if (d < b->n_dims) continue;
+            out[n].piece = q;
+            out[n].begin = b->n_dims ? p->local[0] * row : 0;
+            out[n++].n = ckr__mg_volume(b->n_dims, p->count);
+            break;
+        }
+    }
+    return n == b->n_pairs ? n : 0;
+}
+
+/* Elements [from, from + n) of the source's part become elements [at, at + n) of the target's. */
+static bool ckr__mg_move(ckr__mg *r, const ckr_tensor *source, const ckr__block *sb, int64_t from,
+                         ckr_tensor *to, const ckr__block *tb, int64_t at, int64_t n)
+{
+    ckr__mg_run run[2];
+    const uint32_t n_runs = ckr__mg_runs(source, sb, run);
+    uint32_t i;
+    for (i = 0; i < n_runs; i++) {
+        const int64_t a = ckr__max_i64(from, run[i].begin),
+                      e = ckr__min_i64(from + n, run[i].begin + run[i].n);
+        ckr__reader rd;
+        if (a >= e) continue;
+        memset(&rd, 0, sizeof rd);
+        rd.c = r->c;
+        rd.tensor = to;
+        rd.dtype = run[i].piece->dtype;
+        rd.file = run[i].piece->file;
+        rd.big_endian = run[i].piece->big_endian;
+        rd.mem = run[i].piece->mem;
+        rd.rank = run[i].piece->rank;
+        if (!ckr__read_flat(&rd, tb, at + a - from, at + e - from,
+                            (rd.mem ? 0 : run[i].piece->offset) +
+                                (uint64_t)(a - run[i].begin) * ckr_dtype_size(rd.dtype)))
+            return false;
+    }
+    return n_runs > 0;
+}
+
+static bool ckr__mg_zeros(ckr__mg *r, ckr_tensor *to, const ckr__block *b, int64_t at, int64_t n)
+{
+    static const uint8_t zero[16] = { 0 };
+    ckr__reader rd;
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    rd.tensor = to;
+    rd.dtype = to->dtype;
+    rd.file = CKR_NO_FILE;
+    rd.mem = zero;
+    rd.rank = -1;
+    return ckr__flat_pieces(b, at, at + n, 0, 0, ckr__reader_piece, &rd);
+}
+
+/* One buffer of one rank. */
+typedef struct ckr__mg_mend {
+    ckr__mg              *r;
+    const ckr__mg_file   *f;
+    const ckr__mg_buffer *b;
+    const ckr__mg_layout *l;
+} ckr__mg_mend;
+
+/* Is what the rank holds of parameter q in the file? Of copies only the first is. */
+static bool ckr__mg_stored_here(const ckr__mg_mend *m, uint64_t q)
+{
+    const ckr__mg_item *t = m->b->m[q]->entry->item;
+    return !(t->split.axis < 0 && m->f->tp > 0) &&
+           ckr__mg_dist_home(m->r, t) % m->r->pp == m->f->pp && m->b->m[q]->chunk ==
+               ckr__mg_dist_home(m->r, t) / m->r->pp;
+}
+
+/* The parameter whose padded place covers `at`; *next is where that ends, or where one begins. */
+static uint64_t ckr__mg_covering(const ckr__mg_mend *m, int64_t at, int64_t *next)
+{
+    const ckr__mg_layout *l = m->l;
+    uint64_t lo = 0, hi = l->n;
+    while (lo < hi) {          /* places fall with the index: the first that begins at or before */
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (l->padded[mid] <= at) hi = mid;
+        else lo = mid + 1;
+    }
+    if (lo < l->n && at < l->padded[lo] + l->numel[lo]) {
+        *next = l->padded[lo] + l->numel[lo];
+        return lo;
+    }
+    *next = lo > 0 ? l->padded[lo - 1] : INT64_MAX;
+    return UINT64_MAX;
+}
+
+static ckr_tensor *ckr__mg_unlisted(ckr__mg *r, const ckr_tensor *like)
+{
+    ckr_tensor *t = CKR__NEW(r->c, ckr_tensor);
+    if (!t) return NULL;
+    *t = *like;
+    t->pieces = NULL;
+    t->n_pieces = t->cap_pieces = 0;
+    return t;
+}
+
+static const ckr_tensor *ckr__mg_widest(const ckr__mg_slot *s)
+{
+    return s->wide ? s->wide : s->tensor;
+}
+
+/* All of one slot of one parameter, into a tensor beside the stored one. */
+static bool ckr__mg_mend_slot(const ckr__mg_mend *m, uint64_t i, uint64_t s, ckr_tensor *to,
+                              bool count)
+{
+    ckr__mg *r = m->r;
+    ckr__mg_item *t = m->b->m[i]->entry->item;
+    const char *slot = t->slots[s].tensor->slot;
+    const ckr__block *b = ckr__mg_block(r->c, t, r->tp, m->f->tp);
+    const int64_t begin = m->l->start[i], end = begin + m->l->numel[i];
+    int64_t at = begin, next;
+    if (!b) return false;
+    for (; at < end; at = next) {
+        uint64_t q = ckr__mg_covering(m, at, &next), k;
+        next = ckr__min_i64(next, end);
+        if (q != UINT64_MAX && ckr__mg_stored_here(m, q)) {
+            const ckr__mg_item *u = m->b->m[q]->entry->item;
+            const ckr__block *ub = ckr__mg_block(r->c, u, r->tp, m->f->tp);
+            for (k = 0; k < u->n_slots && strcmp(u->slots[k].tensor->slot, slot) != 0; k++) {}
+            if (!ub) return false;
+            if (k < u->n_slots &&
+                ckr__mg_move(r, ckr__mg_widest(&u->slots[k]), ub, at - m->l->padded[q], to, b,
+                             at - begin, next - at))
+                continue;
+            if (r->c->err->code != CKR_OK) return false;
+        }
+        if (count) t->n_lost += (uint64_t)(next - at);
+        if (strcmp(slot, "master") != 0) {
+            if (!ckr__mg_zeros(r, to, b, at - begin, next - at)) return false;
+        } else if (!ckr__mg_move(r, ckr__mg_widest(&t->slots[0]), b, at - begin, to, b, at - begin,
+                                 next - at)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool ckr__mg_mend_item(const ckr__mg_mend *m, uint64_t i)
+{
+    ckr__mg *r = m->r;
+    ckr__mg_item *t = m->b->m[i]->entry->item;
+    uint64_t s;
+    if (!ckr__mg_stored_here(m, i)) return true;
+    for (s = 1; s < t->n_slots; s++) {         /* 0 is the parameter                      */
+        ckr__mg_slot *x = &t->slots[s];
+        if (x->scalar) continue;
+        if (!x->fixed) x->fixed = ckr__mg_unlisted(r, x->tensor);
+        if (x->wide && !x->fixed_wide) x->fixed_wide = ckr__mg_unlisted(r, x->wide);
+        if (!x->fixed || (x->wide && !x->fixed_wide) ||
+            !ckr__mg_mend_slot(m, i, s, x->fixed, !strcmp(x->tensor->slot, "master")) ||
+            (x->wide && !ckr__mg_mend_slot(m, i, s, x->fixed_wide, false)))
+            return false;
+    }
+    return true;
+}
+
+/* Buffers of one rank's optimizer, with the layout of the writer. */
+static ckr_result ckr__mg_each_buffer(ckr__mg *r, ckr__mg_file *f, uint64_t which,
+                                      ckr_result (*fn)(void *arg, ckr__mg_mend *m), void *arg)
+{
+    const uint32_t dp = which ? r->dp / r->ep : r->dp * r->cp;
+    ckr__mg_member *m;
+    ckr__mg_buffer *b;
+    uint64_t n, n_buffers, i, k;
+    ckr_result z = ckr__mg_members(r, f, which, &m, &n);
+    if (z == CKR_OK) z = ckr__mg_buffers(r, m, n, &b, &n_buffers);
+    for (i = 0; z == CKR_OK && i < n_buffers; i++) {
+        ckr__mg_layout l;
+        ckr__mg_mend one;
+        int64_t sum = 0;
+        z = ckr__mg_numels(r, &b[i], &l);
+        if (z != CKR_OK) return z;
+        for (k = 0; k < l.n; k++) sum += l.numel[k];
+        l.divisor = ckr__mg_divisor(r->args, dp);
+        l.bucket = ckr__mg_bucket(r->args, dp, f->pp, b[i].chunk, sum);
+        ckr__mg_lay(&l);
+        one.r = r;
+        one.f = f;
+        one.b = &b[i];
+        one.l = &l;
+        z = fn(arg, &one);
+    }
+    return z;
+}
+
+/* n values from element `from` of a rank's part as floats; fewer where a run ends. */
+static int64_t ckr__mg_values(ckr__mg *r, const ckr_tensor *t, const ckr__block *b, int64_t n,
+                              double *out)
+{
+    ckr__mg_run run[2];
+    uint8_t raw[CKR__MG_PROBE * 8];
+    size_t size;
+    int64_t i;
+    if (!ckr__mg_runs(t, b, run)) return 0;
+    size = ckr_dtype_size(run[0].piece->dtype);
+    n = ckr__min_i64(ckr__min_i64(n, run[0].n), CKR__MG_PROBE);
+    if (run[0].piece->file == CKR_NO_FILE || size > 8 ||
+        ckr__file_read(r->c, run[0].piece->file, run[0].piece->offset, raw, (size_t)n * size) !=
+            CKR_OK)
+        return 0;
+    for (i = 0; i < n; i++) {
+        uint8_t one[8];
+        memcpy(one, raw + (size_t)i * size, size);
+        if (run[0].piece->big_endian != ckr__host_big_endian())
+            ckr__swap_bytes(one, size, ckr__dtypes[run[0].piece->dtype].swap);
+        out[i] = ckr__load_f64(run[0].piece->dtype, one);
+    }
+    return n;
+}
+
+/* Marks what is shifted; *defect when a probed master does not round to its parameter. */
+static ckr_result ckr__mg_probe_buffer(void *arg, ckr__mg_mend *m)
+{
+    bool *defect = (bool *)arg;
+    ckr__mg *r = m->r;
+    uint64_t i;
+    for (i = 0; i < m->l->n; i++) {
+        ckr__mg_item *t = m->b->m[i]->entry->item;
+        const ckr__mg_slot *master = NULL;
+        double a[CKR__MG_PROBE], b[CKR__MG_PROBE];
+        ckr__block *block;
+        int64_t n, k;
+        uint64_t s;
+        if (m->l->start[i] == m->l->padded[i] || !ckr__mg_stored_here(m, i)) continue;
+        t->shifted = true;
+        for (s = 1; s < t->n_slots; s++)
+            if (!strcmp(t->slots[s].tensor->slot, "master")) master = &t->slots[s];
+        block = ckr__mg_block(r->c, t, r->tp, m->f->tp);
+        if (!block) return ckr__mg_oom(r);
+        if (!master || !t->n_slots) continue;
+        n = ckr__mg_values(r, ckr__mg_widest(&t->slots[0]), block, CKR__MG_PROBE, a);
+        n = ckr__min_i64(n, ckr__mg_values(r, ckr__mg_widest(master), block, n, b));
+        if (r->c->err->code != CKR_OK) return r->c->err->code;
+        for (k = 0; k < n; k++)
+            if (fabs(a[k] - b[k]) > fabs(a[k]) * 0.0079 + 1e-38) *defect = true;
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_mend_buffer(void *arg, ckr__mg_mend *m)
+{
+    uint64_t i;
+    (void)arg;
+    for (i = 0; i < m->l->n; i++)
+        if (!ckr__mg_mend_item(m, i)) {
+            if (m->r->c->err->code != CKR_OK) return m->r->c->err->code;
+            m->b->m[i]->entry->item->n_lost = UINT64_MAX;      /* other boxes than a rank's */
+            return CKR_OK;
+        }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_defects(ckr__mg_dist *x)
+{
+    const char *type = ckr_node_str(ckr_node_get(ckr_node_get(x->common, "content_metadata"),
+                                                 "distrib_optim_sharding_type"));
+    ckr__mg *r = x->r;
+    uint64_t i, k, n = 0;
+    char text[48];
+    ckr_result z = CKR_OK;
+    if (!r->zero || !type || strcmp(type, "fully_reshardable") != 0) return CKR_OK;
+    for (i = 0; i < r->n_files && z == CKR_OK; i++)
+        for (k = 0; k < r->files[i]->n_optims && z == CKR_OK; k++)
+            if (k || r->files[i]->ep == 0)
+                z = ckr__mg_each_buffer(r, r->files[i], k, ckr__mg_probe_buffer, &r->defect);
+    if (z != CKR_OK || !r->defect) return z;
+    for (i = 0; i < r->n_files && z == CKR_OK; i++)
+        for (k = 0; k < r->files[i]->n_optims && z == CKR_OK; k++)
+            if (k || r->files[i]->ep == 0)
+                z = ckr__mg_each_buffer(r, r->files[i], k, ckr__mg_mend_buffer, NULL);
+    for (i = 0; i < r->n_items; i++) n += r->items[i]->shifted;
+    snprintf(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    if (z == CKR_OK)
+        z = ckr__mg_note(r, "CKR_W_MEGATRON_DEFECT", CKR_LOST, "optimizer", text, NULL,
+                         "Megatron core 0.15 to 0.19 cut the optimizer's buckets at wrong offsets "
+                         "when it wrote this: masters and moments are other parameters'",
+                         "convert --repair");
+    return z;
+}
+
 /* >>megatron.dist.read -------------------------------------------------------- */
 
 static ckr_result ckr__mg_dist_load_common(ckr__mg_dist *x)
@@ -27681,6 +28000,7 @@ static ckr_result ckr__mg_dist_all(ckr__mg_dist *x)
     if (z == CKR_OK)
         z = ckr__mg_dist_ranked(x, &chained) ? ckr__mg_dist_ranks(x, chained)
                                               : ckr__mg_dist_common(x);
+    if (z == CKR_OK) z = ckr__mg_defects(x);
     return z == CKR_OK ? ckr__mg_dist_roots(x) : z;
 }
 
@@ -27974,6 +28294,58 @@ static ckr_result ckr__mg_padding(ckr__mg_job *x)
                            remedy);
 }
 
+/* The item with what could be brought back in place of what lies in the files. */
+static const ckr__mg_item *ckr__mg_repaired(ckr__mg_job *x, const ckr__mg_item *t)
+{
+    ckr__mg_item *n = CKR__NEW(x->c, ckr__mg_item);
+    ckr__mg_slot *s = CKR__NEW_N(x->c, ckr__mg_slot, t->n_slots);
+    uint64_t i;
+    if (!n || !s) return NULL;
+    *n = *t;
+    n->slots = s;
+    for (i = 0; i < t->n_slots; i++) {
+        s[i] = t->slots[i];
+        if (!s[i].fixed) continue;
+        s[i].fixed->index = s[i].tensor->index;
+        s[i].tensor = s[i].fixed;
+        s[i].wide = s[i].fixed_wide;
+    }
+    return n;
+}
+
+/* A checkpoint that Megatron wrote wrong is not copied on: each parameter is named. */
+static ckr_result ckr__mg_defective(ckr__mg_job *x)
+{
+    const ckr__mg *mg = x->mg;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    if (!mg->defect || (x->t->without & CKR_OPTIMIZER)) return CKR_OK;
+    for (i = 0; i < mg->n_items && e == CKR_OK; i++) {
+        const ckr__mg_item *t = mg->items[i];
+        const int64_t n = ckr__mg_volume(t->n_dims, t->shape);
+        char lost[64];
+        snprintf(lost, sizeof lost, "%llu of %lld", (unsigned long long)t->n_lost, (long long)n);
+        if (t->n_lost == UINT64_MAX)
+            e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_MEGATRON_DEFECT), CKR_ERROR, t->name, NULL,
+                            NULL, "written wrong, and in boxes that cannot be put back",
+                            "--without optimizer");
+        else if (!x->t->repair && t->shifted)
+            e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_MEGATRON_DEFECT), CKR_ERROR, t->name, NULL,
+                            NULL, "Megatron core 0.15 to 0.19 wrote its master and moments from "
+                            "wrong offsets: the masters do not round to the parameter",
+                            "--repair brings back what can be proven");
+        else if (x->t->repair && t->shifted)
+            e = ckr__mg_say(x, "CKR_REPAIRED", CKR_CHANGED, t->name, NULL, NULL,
+                            "master and moments are taken from where the defect put them", NULL);
+        if (e == CKR_OK && x->t->repair && t->n_lost && t->n_lost != UINT64_MAX)
+            e = ckr__mg_say(x, "CKR_REPAIR_LOST", CKR_LOST, t->name, NULL, lost,
+                            "elements of its master were overwritten and are the parameter now; "
+                            "as many of each moment are 0",
+                            NULL);
+    }
+    return e;
+}
+
 static ckr_result ckr__mg_puts(ckr__mg_job *x)
 {
     uint64_t i;
@@ -27984,6 +28356,10 @@ static ckr_result ckr__mg_puts(ckr__mg_job *x)
     for (i = 0; i < x->n_puts; i++) {
         ckr__mg_put *p = &x->puts[i];
         const ckr__mg_item *t = p->item = x->mg->items[i];
+        if (x->mg->defect && x->t->repair && t->n_slots > 1) {
+            t = p->item = ckr__mg_repaired(x, t);
+            if (!t) return ckr__mg_job_oom(x);
+        }
         p->chunk = ckr__mg_chunk_of(x, t);
         p->klass = UINT64_MAX;
         if (t->kind == CKR__MG_EXTRA) continue;
@@ -28123,11 +28499,16 @@ static ckr_node *ckr__mg_extra_node(ckr__mg_job *x, const ckr__mg_rank *k, const
     return n ? ckr__copy_tree(x->c, k->f, n, NULL) : ckr__node(x->c, CKR_NODE_NONE);
 }
 
+static bool ckr__mg_is_embedding(const ckr__mg_job *x, const ckr__mg_item *t)
+{
+    return x->mg->embedding && t->name == x->mg->embedding->name;
+}
+
 static const ckr__mg_put *ckr__mg_tied_copy(const ckr__mg_job *x, const ckr__mg_rank *k, uint32_t v)
 {
     uint64_t i;
     if (!x->mg->tied || x->pp == 1 || k->pp + 1 != x->pp || v + 1 != x->vp) return NULL;
-    for (i = 0; i < x->n_puts; i++) if (x->puts[i].item == x->mg->embedding) return &x->puts[i];
+    for (i = 0; i < x->n_puts; i++) if (ckr__mg_is_embedding(x, x->puts[i].item)) return &x->puts[i];
     return NULL;
 }
 
@@ -28236,7 +28617,7 @@ static ckr__mg_own *ckr__mg_owns(ckr__mg_job *x, const ckr__mg_rank *k, int whic
             if (which < 2 && (p->item->expert >= 0) != (which == 1)) continue;
             o[*n].p = p;
             o[*n].chunk = v;
-            o[(*n)++].shared = x->mg->tied && x->pp > 1 && p->item == x->mg->embedding;
+            o[(*n)++].shared = x->mg->tied && x->pp > 1 && ckr__mg_is_embedding(x, p->item);
         }
         if (!tied || tied->klass == UINT64_MAX || which == 1) continue;
         o[*n].p = tied;
@@ -29407,6 +29788,7 @@ static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
 static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
 {
     ckr_result e = ckr__mg_allowed(x);
+    if (e == CKR_OK) e = ckr__mg_defective(x);
     if (e == CKR_OK) e = ckr__mg_schedule_plan(x);
     if (e == CKR_OK) e = ckr__mg_stages(x);
     if (e != CKR_OK || x->refused) return e;
