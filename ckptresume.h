@@ -135,11 +135,16 @@
        >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
        >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp >>torchtitan >>torchtitan.runs
        >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.emit >>torchtitan.curve
-       >>torchtitan.write >>dialect.table >>write.pickle >>write.image >>write.dcp >>run >>lanes
-       >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
-       >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
-       >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
-       >>ckpt.side >>ckpt.diff >>view >>epilogue
+       >>torchtitan.write >>megatron >>megatron.probe >>megatron.files >>megatron.model
+       >>megatron.split >>megatron.weights >>megatron.layout >>megatron.optimizer
+       >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
+       >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
+       >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>dialect.table >>write.pickle
+       >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields >>groups.values
+       >>groups.notes >>groups.classes >>groups.params >>groups.pools >>groups.decide
+       >>groups.settle >>groups.match >>resume >>plan >>plan.rng >>output >>output.paths >>verify
+       >>verify.check >>verify.diff >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view
+       >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -387,7 +392,20 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(DCP_RANKS,              E_MISMATCH,    "the metadata of two ranks disagrees")                \
     X(DCP_MISSING,            E_MISMATCH,    "a file of the checkpoint is missing or short")       \
     X(DCP_SLICE,              E_FORMAT,      "a slice is not what the metadata says")              \
-    X(DCP_TRANSFORM,          E_UNSUPPORTED, "bytes under a transform (zstd), not undone here")
+    X(DCP_TRANSFORM,          E_UNSUPPORTED, "bytes under a transform (zstd), not undone here")    \
+    X(MEGATRON_TRACKER,     E_MISMATCH,    "the tracker file names no checkpoint")                 \
+    X(MEGATRON_MISSING,     E_MISMATCH,    "a file of a model parallel rank is missing")           \
+    X(MEGATRON_FOREIGN,     E_MISMATCH,    "a rank of another topology lies in the directory")     \
+    X(MEGATRON_MIXED,       E_MISMATCH,    "files of two iterations or runs in one checkpoint")    \
+    X(MEGATRON_FILE,        E_FORMAT,      "a file is not what Megatron-LM writes")                \
+    X(MEGATRON_ARGS,        E_MISMATCH,    "the stored arguments contradict the tensors")          \
+    X(MEGATRON_SHAPE,       E_MISMATCH,    "a tensor has another shape or dtype on a rank")        \
+    X(MEGATRON_OPTIMIZER,   E_MISMATCH,    "optimizer and model have different parameters")        \
+    X(MEGATRON_BUCKETS,     E_MISMATCH,    "no bucket layout gives the optimizer's buffer")        \
+    X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
+    X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
+    X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
+    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -35733,12 +35751,5311 @@ static const ckr__dialect ckr__torchtitan = { "torchtitan", NULL, ckr__dt_probe,
 static const ckr__dialect ckr__dcp_dialect = { "dcp",        NULL, ckr__dt_probe,
                                                ckr__dt_read, NULL, ckr__dt_emit };
 
+/* >>megatron ------------------------------------------------------------------ */
+/* Checkpoints of NVIDIA/Megatron-LM. A run directory has latest_checkpointed_iteration.txt and
+   iter_NNNNNNN/ (or release/); in it, legacy:
+     mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt   one a model parallel rank: model (model0.. with
+       virtual stages), optimizer, opt_param_scheduler, rng_state, args, iteration
+     mp_rank_TT[_PPP][_EEE]/distrib_optim.pt     the distributed optimizer's flat buffers
+   A state dict counts layers and experts within its chunk; here they have global numbers, and a
+   tensor is what tensor parallel rank 0 of 1 would hold: qkv by query groups, a gated fc1 as all
+   gate rows, then all up rows. An entry of a state dict is an *item*, once for all ranks. Sources:
+   megatron/training/checkpointing.py, core/optimizer/{optimizer,distrib_optimizer,param_layout}.py,
+   core/transformer/transformer_layer.py. */
+
+enum { CKR__MG_PARAM = 0, CKR__MG_BUFFER, CKR__MG_EXTRA };
+
+typedef struct ckr__mg_slot {
+    ckr_tensor *tensor;        /* logical                                                */
+    ckr_tensor *wide;          /* with the padding rows, which no list shows; or NULL    */
+    bool        scalar;
+    ckr_tensor *fixed, *fixed_wide;        /* as it would be without the writer's defect     */
+} ckr__mg_slot;
+
+typedef struct ckr__mg_item {
+    const char     *name;      /* global                                                 */
+    uint8_t         kind;
+    int64_t         block;     /* 0 embedding, 1 + i layer i, layers + 1 what comes last */
+    uint64_t        major, minor;          /* place among the block's                    */
+    int64_t         expert;    /* global number, -1: none                                */
+    uint32_t        pp, ep;    /* of the first file that has it                          */
+    bool            unknown;   /* no rule tells how it is cut                            */
+    ckr_dtype       dtype;
+    uint32_t        n_dims;
+    const int64_t  *shape;     /* whole, with the padding rows                           */
+    ckr_split       split;
+    ckr__mg_slot   *slots;
+    uint64_t        n_slots;
+    uint64_t        group;     /* of the state's; UINT64_MAX: none                       */
+    uint32_t        optimizer; /* 1: that of the experts                                 */
+    const ckr_node *attrs;     /* of a master, or NULL                                   */
+    uint64_t        n_lost;    /* elements of its master that nothing brings back         */
+    bool            shifted;   /* the writer's defect moved it                            */
+    double          step;      /* updates of it, NaN: not known                          */
+    const ckr_node **extra;    /* of CKR__MG_EXTRA, by tensor parallel rank              */
+} ckr__mg_item;
+
+typedef struct ckr__mg_optim { /* one optimizer of one rank's file                       */
+    const ckr_node *outer, *state, *groups, *masters;
+    const ckr_node *flat;      /* of distrib_optim.pt; NULL: none                        */
+    const char     *prefix;    /* of the names of a torch_dist rank's                    */
+    const uint64_t *global;    /* each group's index in the state's; UINT64_MAX: empty   */
+} ckr__mg_optim;
+
+typedef struct ckr__mg_entry { ckr__mg_item *item; const ckr_view *view; } ckr__mg_entry;
+
+typedef struct ckr__mg_file {  /* a model parallel rank                                  */
+    const char     *rel, *path;
+    uint32_t        tp, pp, ep, n_numbers, number[3];
+    const ckr_node *root, *args, *distrib;
+    const ckr_node **chunks;   /* the model, or one per virtual stage; NULL: empty stage */
+    ckr__mg_entry **entries;   /* the same order as the chunk's pairs                    */
+    ckr__mg_optim  *optims;
+    uint64_t        n_optims;
+    ckr_node       *random;    /* of torch_dist                                          */
+} ckr__mg_file;
+
+typedef struct ckr__mg {
+    ckr__ctx        *c;
+    ckr_state       *s;
+    const char      *dir;
+    const ckr_open_desc *desc;
+    ckr__mg_file   **files;    /* by (pp, ep, tp)                                        */
+    uint64_t         n_files;
+    const ckr_node  *args, *root;          /* of the first file                          */
+    uint32_t         tp, pp, vp, ep, dp, cp;
+    bool             dist, zero, tied, release, defect;
+    bool             order_sorted, order_all;      /* of a rank's groups                 */
+    ckr_dtype        embedding_dtype;
+    int64_t          layers, experts, iteration, vocab;
+    int64_t         *first;    /* layer of each chunk, [vp][pp]                          */
+    ckr__mg_item   **items;
+    uint64_t         n_items;
+    ckr__map         by_name;
+    ckr__map         group_at; /* identity -> index in the state's groups                */
+    ckr__mg_item    *embedding;
+    uint64_t         n_padding_lost;
+} ckr__mg;
+
+static ckr_result ckr__mg_oom(const ckr__mg *r)
+{
+    return r->c->err->code != CKR_OK ? r->c->err->code : CKR_E_NOMEM;
+}
+
+static ckr_result ckr__mg_bad(const ckr__mg *r, const char *path, const char *where,
+                              const char *expected)
+{
+    return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_FILE, path, CKR_NO_OFFSET, where,
+                     "%s was expected", expected);
+}
+
+static ckr_result ckr__mg_cannot(const ckr__mg *r, const char *path, const char *where,
+                                 const char *what)
+{
+    return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_UNSUPPORTED, path, CKR_NO_OFFSET, where, "%s",
+                     what);
+}
+
+static ckr_result ckr__mg_note(ckr__mg *r, const char *code, ckr_severity severity,
+                               const char *subject, const char *was, const char *now,
+                               const char *reason, const char *remedy)
+{
+    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, code, severity, subject, was, now, reason,
+                     remedy)
+               ? CKR_OK
+               : ckr__mg_oom(r);
+}
+
+/* A positive size among the arguments; `none` when it is absent, None or no size. */
+static int64_t ckr__mg_size(const ckr_node *args, const char *key, int64_t none)
+{
+    int64_t v = 0;
+    return ckr_node_i64(ckr_node_get(args, key), &v) && v > 0 && v < ((int64_t)1 << 40) ? v : none;
+}
+
+static bool ckr__mg_flag(const ckr_node *args, const char *key)
+{
+    const ckr_node *n = ckr_node_get(args, key);
+    return n && n->kind == CKR_NODE_BOOL && n->u.b;
+}
+
+static int64_t ckr__mg_volume(uint32_t n, const int64_t *count)
+{
+    int64_t v = 1;
+    while (n-- > 0) v *= count[n];
+    return v;
+}
+
+static bool ckr__mg_ends(const char *s, const char *tail)
+{
+    size_t n = strlen(s);
+    return ckr__nt_suffix(s, &n, tail);
+}
+
+
+/* >>megatron.probe ------------------------------------------------------------ */
+
+/* iter_NNNNNNN */
+static bool ckr__mg_iteration(const char *name, int64_t *out)
+{
+    return !strncmp(name, "iter_", 5) && strlen(name) >= 12 && ckr__nt_step_of(name + 5, out);
+}
+
+/* mp_rank_TT[_PPP][_EEE] */
+static bool ckr__mg_rank_name(const char *s, ckr__mg_file *f)
+{
+    uint32_t k;
+    if (strncmp(s, "mp_rank", 7) != 0) return false;
+    for (k = 0, s += 7; *s; k++) {
+        char digits[12];
+        int64_t v;
+        const size_t n = strspn(s + 1, "0123456789");
+        if (*s != '_' || k == 3 || n < 2 || n > 9) return false;
+        memcpy(digits, s + 1, n);
+        digits[n] = 0;
+        if (!ckr__nt_step_of(digits, &v)) return false;
+        f->number[k] = (uint32_t)v;
+        s += n + 1;
+    }
+    f->n_numbers = k;
+    return k > 0;
+}
+
+static ckr_result ckr__mg_has_ranks(ckr__ctx *c, const char *dir, bool *yes)
+{
+    ckr__dirlist l;
+    ckr__mg_file f;
+    uint64_t i;
+    ckr_result r;
+    *yes = false;
+    r = ckr__dir_list(c, dir, &l);
+    memset(&f, 0, sizeof f);
+    for (i = 0; r == CKR_OK && i < l.n && !*yes; i++)
+        *yes = l.items[i]->is_dir && ckr__mg_rank_name(l.items[i]->name, &f);
+    return r;
+}
+
+/* Legacy directories have ranks; torch_dist has metadata.json, written last, or, when the save has
+   not come so far, common.pt beside the data. */
+static ckr_result ckr__mg_is(ckr__ctx *c, const char *dir, bool *yes)
+{
+    const char *path;
+    ckr_node *root = NULL;
+    ckr_result r = ckr__mg_has_ranks(c, dir, yes);
+    if (r != CKR_OK || *yes) return r;
+    *yes = ckr__nt_has(c, dir, "common.pt", CKR_FILE_REGULAR) &&
+           ckr__nt_has(c, dir, ".metadata", CKR_FILE_REGULAR);
+    path = ckr__path_join(c, dir, "metadata.json");
+    if (!path) return c->err->code;
+    if (*yes || ckr__path_kind(c, path) != CKR_FILE_REGULAR) return CKR_OK;
+    r = ckr__json_load(c, path, &root);
+    if (r == CKR_OK) *yes = ckr_node_get(root, "sharded_backend") != NULL;
+    else if (r != CKR_E_NOMEM) ckr__error_reset(c), r = CKR_OK;
+    return r;
+}
+
+/* The highest iteration of a run, or NULL. */
+static ckr_result ckr__mg_newest(ckr__ctx *c, const char *run, const char **best)
+{
+    ckr__dirlist l;
+    int64_t v, top = -1;
+    uint64_t i;
+    ckr_result r = ckr__dir_list(c, run, &l);
+    *best = NULL;
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *dir;
+        bool yes;
+        if (!l.items[i]->is_dir || !ckr__mg_iteration(l.items[i]->name, &v) || v <= top) continue;
+        dir = ckr__path_join(c, run, l.items[i]->name);
+        if (!dir) return c->err->code;
+        r = ckr__mg_is(c, dir, &yes);
+        if (r != CKR_OK || !yes) continue;
+        *best = dir;
+        top = v;
+    }
+    return r;
+}
+
+static ckr_result ckr__mg_tracker(ckr__ctx *c, const char *path, const char *best,
+                                  const char *found, const char *text)
+{
+    ckr_result r = ckr__fail(c->err, CKR_ITEM_MEGATRON_TRACKER, path, 0, NULL,
+                             "it says \"%.40s\", %s", found, text);
+    return ckr__remedy(c->err, r,
+                       best ? ckr__printf(c, "name the iteration itself: %s", best)
+                            : "bring back the directory of that iteration");
+}
+
+/* What the tracker file names is the run's newest checkpoint, as Megatron takes it. */
+static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path, const char **dir)
+{
+    const uint8_t *p = NULL;
+    uint64_t n = 0;
+    char text[48];
+    const char *best, *name = NULL;
+    int64_t v;
+    bool yes = false;
+    ckr_result r = ckr__mg_newest(c, run, &best);
+    if (r == CKR_OK) r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    if (r != CKR_OK) return r;
+    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
+    while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
+    snprintf(text, sizeof text, "%.*s", (int)(n < 47 ? n : 47), (const char *)p);
+    if (!strcmp(text, "release")) name = "release";
+    else if (ckr__nt_step_of(text, &v)) name = ckr__printf(c, "iter_%07lld", (long long)v);
+    else return ckr__mg_tracker(c, path, best, text, "a number or \"release\" was expected");
+    *dir = name ? ckr__path_join(c, run, name) : NULL;
+    if (!*dir) return c->err->code;
+    if (ckr__path_kind(c, *dir) != CKR_FILE_DIR)
+        return ckr__mg_tracker(c, path, best, text, "but there is no such directory beside it");
+    r = ckr__mg_is(c, *dir, &yes);
+    if (r == CKR_OK && !yes)
+        r = ckr__mg_tracker(c, path, best, text, "but that directory holds no checkpoint");
+    return r;
+}
+
+static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    const char *tracker, *best;
+    ckr_result r;
+    *mine = false;
+    *dir = path;
+    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__mg_is(c, path, mine);
+    if (r != CKR_OK || *mine) return r;
+    tracker = ckr__path_join(c, path, "latest_checkpointed_iteration.txt");
+    if (!tracker) return c->err->code;
+    if (ckr__path_kind(c, tracker) == CKR_FILE_REGULAR) {
+        *mine = true;
+        return ckr__mg_latest(c, path, tracker, dir);
+    }
+    r = ckr__mg_newest(c, path, &best);
+    *mine = r == CKR_OK && best;
+    if (*mine) *dir = best;
+    return r;
+}
+
+/* >>megatron.files ------------------------------------------------------------ */
+
+static ckr_result ckr__mg_tree(ckr__mg *r, const char *path, const ckr_node **out)
+{
+    uint32_t file;
+    ckr_format format = CKR_FORMAT_AUTO;
+    ckr_node *root = NULL;
+    ckr_result e = ckr__file_open(r->c, path, &file);
+    if (e == CKR_OK)
+        e = ckr__torch_load(r->c, file, 0, r->c->files[file].size, &format, &root);
+    *out = root;
+    return e;
+}
+
+static ckr_result ckr__mg_list(ckr__mg *r)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    ckr_result e = ckr__dir_list(r->c, r->dir, &l);
+    for (i = 0; i < l.n && e == CKR_OK; i++) {
+        void *array = r->files;
+        ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file), **place;
+        const char *name = l.items[i]->name;
+        if (!f) return ckr__mg_oom(r);
+        if (!l.items[i]->is_dir || !ckr__mg_rank_name(name, f)) {
+            if (strcmp(name, "ckptresume.json") != 0 && !ckr__leftover(r->c, r->s, name, NULL))
+                return ckr__mg_oom(r);
+            continue;
+        }
+        place = (ckr__mg_file **)ckr__append(r->c, &array, &r->n_files, sizeof *r->files);
+        r->files = (ckr__mg_file **)array;
+        if (!place) return ckr__mg_oom(r);
+        *place = f;
+        f->rel = name;
+        f->path = ckr__path_join(r->c, r->dir, ckr__printf(r->c, "%s/model_optim_rng.pt", name));
+        if (!f->path) return ckr__mg_oom(r);
+    }
+    return e;
+}
+
+static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MISSING, path, CKR_NO_OFFSET, NULL,
+                             "it is not there: %s", text);
+    return ckr__remedy(r->c->err, e,
+                       "bring it back from where the checkpoint was saved: Megatron would end "
+                       "with exit code 0 without loading");
+}
+
+/* model, or model0, model1, ...: a number that is absent is an empty stage. */
+static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
+{
+    const ckr_node *one = ckr_node_get(f->root, "model");
+    uint32_t k;
+    char key[16];
+    f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
+    f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
+    if (!f->chunks || !f->entries) return ckr__mg_oom(r);
+    for (k = 0; k < r->vp; k++) {
+        snprintf(key, sizeof key, "model%u", (unsigned)k);
+        f->chunks[k] = one && k == 0 ? one : ckr_node_get(f->root, key);
+        if (f->chunks[k] && !ckr_node_is_dict(f->chunks[k]))
+            return ckr__mg_bad(r, f->path, key, "a state dict");
+        if (!f->chunks[k]) continue;
+        f->entries[k] = CKR__NEW_N(r->c, ckr__mg_entry, f->chunks[k]->count);
+        if (!f->entries[k]) return ckr__mg_oom(r);
+    }
+    if (ckr_node_get(one, "language_model"))
+        return ckr__mg_cannot(r, f->path, "model",
+                              "a model of the classes before Megatron core (language_model)");
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_load(ckr__mg *r, ckr__mg_file *f)
+{
+    const ckr_node *args;
+    ckr_result e;
+    if (ckr__path_kind(r->c, f->path) != CKR_FILE_REGULAR)
+        return ckr__mg_missing(r, f->path, "the rank has a directory, but no file in it");
+    e = ckr__mg_tree(r, f->path, &f->root);
+    if (e != CKR_OK) return e;
+    if (!ckr_node_is_dict(f->root)) return ckr__mg_bad(r, f->path, "", "a dict");
+    args = ckr_node_get(f->root, "args");
+    if (!args || args->kind != CKR_NODE_OBJECT || !ckr_node_is_dict(args->u.object->state))
+        return ckr__mg_bad(r, f->path, "args", "a namespace of arguments");
+    f->args = args->u.object->state;
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_topology(ckr__mg *r)
+{
+    const ckr_node *a = r->args;
+    uint64_t world;
+    r->tp = (uint32_t)ckr__mg_size(a, "tensor_model_parallel_size",
+                                   ckr__mg_size(a, "model_parallel_size", 1));
+    r->pp = (uint32_t)ckr__mg_size(a, "pipeline_model_parallel_size", 1);
+    r->ep = (uint32_t)ckr__mg_size(a, "expert_model_parallel_size", 1);
+    r->cp = (uint32_t)ckr__mg_size(a, "context_parallel_size", 1);
+    r->vp = (uint32_t)ckr__mg_size(a, "virtual_pipeline_model_parallel_size", 1);
+    r->zero = ckr__mg_flag(a, "use_distributed_optimizer");
+    world = (uint64_t)r->tp * r->pp;
+    if (r->tp > 65536 || r->pp > 65536 || r->ep > 65536 || r->vp > 65536 || r->cp > 65536)
+        return ckr__mg_bad(r, r->files[0]->path, "args", "parallel sizes below 65536");
+    r->dp = (uint32_t)ckr__mg_size(a, "data_parallel_size",
+                                   ckr__mg_size(a, "world_size", (int64_t)world) /
+                                       (int64_t)(world * r->cp));
+    if (r->dp < 1 || r->dp > (1u << 24)) r->dp = 1;
+    if (r->ep > 1 && ckr__mg_size(a, "expert_tensor_parallel_size", r->tp) != (int64_t)r->tp)
+        return ckr__mg_cannot(r, r->files[0]->path, "args/expert_tensor_parallel_size",
+                              "experts cut over another number of ranks than the other layers");
+    return CKR_OK;
+}
+
+static int ckr__mg_file_cmp(const void *a, const void *b)
+{
+    const ckr__mg_file *x = (const ckr__mg_file *)a, *y = (const ckr__mg_file *)b;
+    if (x->pp != y->pp) return x->pp < y->pp ? -1 : 1;
+    if (x->ep != y->ep) return x->ep < y->ep ? -1 : 1;
+    return x->tp < y->tp ? -1 : x->tp > y->tp;
+}
+
+static const char *ckr__mg_rank_dir(ckr__ctx *c, uint32_t tp, uint32_t pp, uint32_t ep,
+                                    bool with_pp, bool with_ep)
+{
+    char p[16] = "", x[16] = "";
+    if (with_pp) snprintf(p, sizeof p, "_%03u", (unsigned)pp);
+    if (with_ep) snprintf(x, sizeof x, "_%03u", (unsigned)ep);
+    return ckr__printf(c, "mp_rank_%02u%s%s", (unsigned)tp, p, x);
+}
+
+static ckr_result ckr__mg_foreign(ckr__mg *r, const ckr__mg_file *f)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_FOREIGN,
+                             ckr__path_join(r->c, r->dir, f->rel), CKR_NO_OFFSET, NULL,
+                             "the checkpoint has tp %u pp %u ep %u, in which there is no such rank",
+                             (unsigned)r->tp, (unsigned)r->pp, (unsigned)r->ep);
+    return ckr__remedy(r->c->err, e, "another run left it: move it elsewhere");
+}
+
+/* Every rank of the grid that the arguments tell, once. */
+static ckr_result ckr__mg_grid(ckr__mg *r)
+{
+    const uint32_t n = 1u + (r->pp > 1) + (r->ep > 1);
+    uint64_t i, k = 0, want = (uint64_t)r->tp * r->ep * r->pp;
+    for (i = 0; i < r->n_files; i++) {
+        ckr__mg_file *f = r->files[i];
+        f->tp = f->number[0];
+        f->pp = r->pp > 1 ? f->number[1] : 0;
+        f->ep = r->ep > 1 ? f->number[n - 1] : 0;
+        if (f->n_numbers != n || f->tp >= r->tp || f->pp >= r->pp || f->ep >= r->ep)
+            return ckr__mg_foreign(r, f);
+    }
+    if (!ckr__sort(r->c, (void **)(void *)r->files, (size_t)r->n_files, ckr__mg_file_cmp))
+        return ckr__mg_oom(r);
+    for (i = 0; i < want; i++) {
+        const uint32_t tp = (uint32_t)(i % r->tp), ep = (uint32_t)(i / r->tp % r->ep),
+                       pp = (uint32_t)(i / r->tp / r->ep);
+        const ckr__mg_file *f = k < r->n_files ? r->files[k] : NULL;
+        if (f && k && ckr__mg_file_cmp(f, r->files[k - 1]) == 0) return ckr__mg_foreign(r, f);
+        if (!f || f->tp != tp || f->ep != ep || f->pp != pp) {
+            const char *rel = ckr__mg_rank_dir(r->c, tp, pp, ep, r->pp > 1, r->ep > 1);
+            const char *path = rel ? ckr__path_join(r->c, r->dir, rel) : NULL;
+            if (!path) return ckr__mg_oom(r);
+            return ckr__mg_missing(r, path, "a directory of every rank was expected");
+        }
+        k++;
+    }
+    return k < r->n_files ? ckr__mg_foreign(r, r->files[k]) : CKR_OK;
+}
+
+static ckr_result ckr__mg_mixed(ckr__mg *r, const char *path, const char *where, int64_t found,
+                                const char *other, int64_t want)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, path, CKR_NO_OFFSET, where,
+                             "it says %lld, %s %lld", (long long)found, other, (long long)want);
+    return ckr__remedy(r->c->err, e,
+                       "the file is of another iteration or run: put back the right one");
+}
+
+/* Every file is of one iteration, which is the directory's, and of one model. */
+static ckr_result ckr__mg_alike(ckr__mg *r)
+{
+    static const char *const keys[] = { "tensor_model_parallel_size",
+                                        "pipeline_model_parallel_size",
+                                        "expert_model_parallel_size", "num_layers",
+                                        "hidden_size", "consumed_train_samples" };
+    const char *base = ckr__ac_base(r->dir);
+    int64_t named, v, w;
+    uint64_t i;
+    size_t k;
+    if (!ckr_node_i64(ckr_node_get(r->root, "iteration"), &r->iteration) &&
+        !ckr_node_i64(ckr_node_get(r->root, "total_iters"), &r->iteration))
+        return ckr__mg_bad(r, r->files[0]->path, "iteration", "an integer");
+    r->release = !strcmp(base, "release");
+    if (ckr__mg_iteration(base, &named) && named != r->iteration)
+        return ckr__mg_mixed(r, r->files[0]->path, "iteration", r->iteration,
+                             "the directory is of iteration", named);
+    for (i = 1; i < r->n_files; i++) {
+        const ckr__mg_file *f = r->files[i];
+        if (ckr_node_i64(ckr_node_get(f->root, "iteration"), &v) && v != r->iteration)
+            return ckr__mg_mixed(r, f->path, "iteration", v, "the first rank's file", r->iteration);
+        for (k = 0; k < sizeof keys / sizeof *keys; k++)
+            if (ckr_node_i64(ckr_node_get(f->args, keys[k]), &v) &&
+                ckr_node_i64(ckr_node_get(r->args, keys[k]), &w) && v != w)
+                return ckr__mg_mixed(r, f->path, keys[k], v, "the first rank's file", w);
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_open_all(ckr__mg *r)
+{
+    double version = 3;
+    uint64_t i;
+    ckr_result e = ckr__mg_list(r);
+    if (e == CKR_OK && !r->n_files) e = ckr__mg_missing(r, r->dir, "there is no mp_rank directory");
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_load(r, r->files[i]);
+    if (e != CKR_OK) return e;
+    r->args = r->files[0]->args;
+    r->root = r->files[0]->root;
+    ckr_node_f64(ckr_node_get(r->root, "checkpoint_version"), &version);
+    if (version < 2)
+        return ckr__mg_cannot(r, r->files[0]->path, "checkpoint_version",
+                              "a checkpoint below version 2, whose qkv rows are in another order");
+    e = ckr__mg_topology(r);
+    if (e == CKR_OK) e = ckr__mg_grid(r);
+    if (e == CKR_OK) e = ckr__mg_alike(r);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_chunks(r, r->files[i]);
+    return e;
+}
+
+/* >>megatron.model ------------------------------------------------------------ */
+/* Items: names with global layers and experts, how each is cut, and where its pieces lie. */
+
+/* Behind "decoder.layers." or "encoder.layers." comes a layer's number; NULL: no layer. */
+static const char *ckr__mg_layer(const char *name, int64_t *layer)
+{
+    static const char *const heads[] = { "decoder.layers.", "encoder.layers." };
+    size_t i, n;
+    char digits[12];
+    for (i = 0; i < 2; i++) {
+        const size_t len = strlen(heads[i]);
+        if (strncmp(name, heads[i], len) != 0) continue;
+        n = strspn(name + len, "0123456789");
+        if (!n || n > 9 || name[len + n] != '.') return NULL;
+        memcpy(digits, name + len, n);
+        digits[n] = 0;
+        return ckr__nt_step_of(digits, layer) ? name + len + n : NULL;
+    }
+    return NULL;
+}
+
+/* The place of an expert's number in a name: local_experts.E. (of SequentialMLP), or the digits at
+   the end of experts.linear_fc1.weightE (TEGroupedMLP). NULL: the name is of no single expert. */
+static const char *ckr__mg_expert(const char *name, int64_t *expert, size_t *n_digits)
+{
+    const char *p = strstr(name, ".local_experts.");
+    size_t n;
+    char digits[12];
+    if (p) p += 15;
+    else if ((p = strstr(name, ".experts.linear_fc")) != NULL) {
+        p = name + strlen(name);
+        while (p > name && p[-1] >= '0' && p[-1] <= '9') p--;
+    } else {
+        return NULL;
+    }
+    n = strspn(p, "0123456789");
+    if (!n || n > 9) return NULL;
+    memcpy(digits, p, n);
+    digits[n] = 0;
+    *n_digits = n;
+    return ckr__nt_step_of(digits, expert) ? p : NULL;
+}
+
+/* The name with another layer and expert: `first` and `expert` are added; -1 leaves them. */
+static const char *ckr__mg_shift(ckr__ctx *c, const char *name, int64_t first, int64_t experts)
+{
+    int64_t layer, expert;
+    size_t n;
+    const char *rest = ckr__mg_layer(name, &layer), *p;
+    if (rest && first)
+        name = ckr__printf(c, "%.15s%lld%s", name, (long long)(layer + first), rest);
+    p = name && experts ? ckr__mg_expert(name, &expert, &n) : NULL;
+    if (p)
+        name = ckr__printf(c, "%.*s%lld%s", (int)(p - name), name, (long long)(expert + experts),
+                           p + n);
+    return name;
+}
+
+static bool ckr__mg_is_extra(const char *name)
+{
+    return ckr__mg_ends(name, "._extra_state") || ckr__mg_ends(name, "inv_freq");
+}
+
+/* State that the model saves and no optimizer has. */
+static bool ckr__mg_is_buffer(const char *name, ckr_dtype dtype)
+{
+    return ckr__mg_ends(name, "expert_bias") || strstr(name, "tokens_per_expert") ||
+           !ckr__is_float(dtype);
+}
+
+/* How many layers the chunks have: the largest local number of each, counted in global order. */
+static ckr_result ckr__mg_count_layers(ckr__mg *r)
+{
+    uint32_t v, p;
+    int64_t layer, want = ckr__mg_size(r->args, "num_layers",
+                                       ckr__mg_size(r->args, "encoder_num_layers", 0));
+    uint64_t k;
+    r->first = CKR__NEW_N(r->c, int64_t, (uint64_t)r->vp * r->pp);
+    if (!r->first) return ckr__mg_oom(r);
+    for (v = 0; v < r->vp; v++)
+        for (p = 0; p < r->pp; p++) {
+            const ckr_node *chunk = r->files[(uint64_t)p * r->ep * r->tp]->chunks[v];
+            int64_t n = 0;
+            for (k = 0; chunk && k < chunk->count; k++) {
+                const char *name = ckr_node_str(chunk->u.items[2 * k]);
+                if (name && ckr__mg_layer(name, &layer) && layer >= n) n = layer + 1;
+            }
+            r->first[(uint64_t)v * r->pp + p] = r->layers;
+            if (n > (int64_t)(chunk ? chunk->count : 0)) n = want + 1;
+            r->layers += n;
+            if (want && r->layers > want) break;
+        }
+    if (!want || want == r->layers) return CKR_OK;
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->files[0]->path,
+                                 CKR_NO_OFFSET, "args/num_layers",
+                                 "it says %lld, the model's files have %s%lld layers",
+                                 (long long)want, r->layers > want ? "more than " : "",
+                                 (long long)(r->layers > want ? want : r->layers)),
+                       "files or arguments are of another run: put back the right ones");
+}
+
+static ckr_result ckr__mg_contradicts_layers(ckr__mg *r, const char *where, int64_t found)
+{
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->dir, CKR_NO_OFFSET, where,
+                                 "args say %lld layers, this says %lld", (long long)r->layers,
+                                 (long long)found),
+                       "files or arguments are of another run: put back the right ones");
+}
+
+/* Where an entry stands: by block, then in the chunk's order; experts of one layer lie rank by
+   rank. `run` is the place of the first of a row of experts. */
+static void ckr__mg_place(const ckr__mg *r, ckr__mg_item *t, uint64_t at, uint64_t run)
+{
+    int64_t layer = 0;
+    if (ckr__mg_layer(t->name, &layer)) t->block = 1 + layer;
+    else t->block = strncmp(t->name, "embedding.", 10) ? r->layers + 1 : 0;
+    t->major = t->expert >= 0 ? run : at;
+    t->minor = t->expert >= 0 ? (uint64_t)t->ep << 32 | at : 0;
+}
+
+static int ckr__mg_item_cmp(const void *a, const void *b)
+{
+    const ckr__mg_item *x = (const ckr__mg_item *)a, *y = (const ckr__mg_item *)b;
+    if (x->block != y->block) return x->block < y->block ? -1 : 1;
+    if (x->pp != y->pp) return x->pp < y->pp ? -1 : 1;
+    if (x->major != y->major) return x->major < y->major ? -1 : 1;
+    return x->minor < y->minor ? -1 : x->minor > y->minor;
+}
+
+static ckr__mg_item *ckr__mg_item_new(ckr__mg *r, const char *name)
+{
+    void *array = r->items;
+    ckr__mg_item *t = CKR__NEW(r->c, ckr__mg_item), **place;
+    place = (ckr__mg_item **)ckr__append(r->c, &array, &r->n_items, sizeof *r->items);
+    r->items = (ckr__mg_item **)array;
+    if (!t || !place || !ckr__map_put(&r->by_name, name, strlen(name), r->n_items - 1, NULL))
+        return NULL;
+    *place = t;
+    t->name = name;
+    t->expert = -1;
+    t->group = UINT64_MAX;
+    t->step = ckr__nan();
+    t->split.axis = -1;
+    return t;
+}
+
+/* How many experts a rank has: those that its chunk's names tell. */
+static int64_t ckr__mg_local_experts(const ckr_node *chunk)
+{
+    int64_t expert, n = 0;
+    size_t digits;
+    uint64_t k;
+    for (k = 0; k < chunk->count; k++) {
+        const char *name = ckr_node_str(chunk->u.items[2 * k]);
+        if (name && ckr__mg_expert(name, &expert, &digits) && expert >= n) n = expert + 1;
+    }
+    return n;
+}
+
+/* The prefix that all experts of a row share. */
+static size_t ckr__mg_run_prefix(const char *name)
+{
+    const char *p = strstr(name, ".local_experts.");
+    size_t n = strlen(name);
+    if (p) return (size_t)(p - name) + 15;
+    while (n && name[n - 1] >= '0' && name[n - 1] <= '9') n--;
+    return n;
+}
+
+/* One chunk of one file: each entry's item, made where it is new. */
+static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
+{
+    const ckr_node *chunk = f->chunks[v];
+    const int64_t first = r->first[(uint64_t)v * r->pp + f->pp],
+                  experts = f->ep ? ckr__mg_local_experts(chunk) * (int64_t)f->ep : 0;
+    uint64_t k, at, run = 0;
+    const char *last = "";
+    for (k = 0; k < chunk->count; k++) {
+        const char *local = ckr_node_str(chunk->u.items[2 * k]), *name;
+        const ckr_node *value = chunk->u.items[2 * k + 1];
+        int64_t expert = -1;
+        size_t digits;
+        ckr__mg_item *t;
+        const bool extra = local && (ckr__mg_is_extra(local) || value->kind != CKR_NODE_TENSOR);
+        if (!local) return ckr__mg_bad(r, f->path, "model", "names of tensors");
+        if (r->tied && f->pp + 1 == r->pp && r->pp > 1 && !strcmp(local, "output_layer.weight")) {
+            f->entries[v][k].item = r->embedding;
+            if (!extra) f->entries[v][k].view = value->u.view;
+            continue;
+        }
+        name = ckr__mg_shift(r->c, local, first, experts);
+        if (!name) return ckr__mg_oom(r);
+        if (ckr__map_find(&r->by_name, name, strlen(name), &at)) {
+            t = r->items[at];
+        } else {
+            t = ckr__mg_item_new(r, name);
+            if (!t) return ckr__mg_oom(r);
+            t->kind = extra                                             ? CKR__MG_EXTRA
+                      : ckr__mg_is_buffer(name, value->u.view->dtype) ? CKR__MG_BUFFER
+                                                                        : CKR__MG_PARAM;
+            t->pp = f->pp;
+            t->ep = f->ep;
+            if (ckr__mg_expert(name, &expert, &digits)) t->expert = expert;
+            if (expert < 0 || strncmp(last, local, ckr__mg_run_prefix(local)) != 0) run = k;
+            ckr__mg_place(r, t, k, run);
+            if (!strcmp(name, "embedding.word_embeddings.weight")) r->embedding = t;
+        }
+        if ((t->kind == CKR__MG_EXTRA) != extra)
+            return ckr__mg_bad(r, f->path, name, "a tensor on every rank, or on none");
+        f->entries[v][k].item = t;
+        if (!extra) f->entries[v][k].view = value->u.view;
+        last = local;
+    }
+    return CKR_OK;
+}
+
+/* >>megatron.split ------------------------------------------------------------ */
+/* Which axis is cut, by the ends of names (megatron/core/tensor_parallel/layers.py and the modules
+   of core/transformer). */
+
+enum { CKR__MG_PLAIN = 0, CKR__MG_VOCAB, CKR__MG_QKV, CKR__MG_GATED, CKR__MG_SOLVE };
+
+typedef struct ckr__mg_rule { const char *tail; int8_t axis; uint8_t what; } ckr__mg_rule;
+
+static const ckr__mg_rule *ckr__mg_rule_of(const char *name)
+{
+    static const ckr__mg_rule rules[] = {
+        { "word_embeddings.weight", 0, CKR__MG_VOCAB },
+        { "output_layer.weight", 0, CKR__MG_VOCAB },
+        { "output_layer.bias", 0, CKR__MG_VOCAB },
+        { "linear_qkv.weight", 0, CKR__MG_QKV },
+        { "linear_qkv.bias", 0, CKR__MG_QKV },
+        { "linear_proj.weight", 1, CKR__MG_PLAIN },
+        { "linear_proj.bias", -1, CKR__MG_PLAIN },
+        { "linear_fc1.weight", 0, CKR__MG_GATED },
+        { "linear_fc1.bias", 0, CKR__MG_GATED },
+        { "linear_fc2.weight", 1, CKR__MG_PLAIN },
+        { "linear_fc2.bias", -1, CKR__MG_PLAIN },
+        { "norm.weight", -1, CKR__MG_PLAIN },
+        { "norm.bias", -1, CKR__MG_PLAIN },
+        { "layer_norm_weight", -1, CKR__MG_PLAIN },
+        { "layer_norm_bias", -1, CKR__MG_PLAIN },
+        { "position_embeddings.weight", -1, CKR__MG_PLAIN },
+        { "tokentype_embeddings.weight", -1, CKR__MG_PLAIN },
+        { "router.weight", -1, CKR__MG_PLAIN },
+        { "router.bias", -1, CKR__MG_PLAIN },
+        { "expert_bias", -1, CKR__MG_PLAIN },
+        { "gate_weight", -1, CKR__MG_PLAIN },
+        { "linear_q.weight", 0, CKR__MG_PLAIN },
+        { "linear_q.bias", 0, CKR__MG_PLAIN },
+        { "linear_kv.weight", 0, CKR__MG_PLAIN },
+        { "linear_kv.bias", 0, CKR__MG_PLAIN },
+        { "linear_q_proj.weight", 0, CKR__MG_PLAIN },
+        { "linear_q_up_proj.weight", 0, CKR__MG_PLAIN },
+        { "linear_kv_up_proj.weight", 0, CKR__MG_PLAIN },
+        { "_down_proj.weight", 0, CKR__MG_SOLVE },
+        { "softmax_offset", 0, CKR__MG_PLAIN }
+    };
+    const char *mixer = strstr(name, ".mixer.");
+    size_t i, n = strlen(name);
+    if (mixer) return NULL;
+    if (strstr(name, ".experts.linear_fc"))
+        while (n && name[n - 1] >= '0' && name[n - 1] <= '9') n--;
+    for (i = 0; i < sizeof rules / sizeof *rules; i++) {
+        const size_t len = strlen(rules[i].tail);
+        if (n >= len && !memcmp(name + n - len, rules[i].tail, len)) return &rules[i];
+    }
+    return NULL;
+}
+
+/* Is a fc1 of so many rows gate and up? Where no size among the arguments tells, the activation
+   does. */
+static bool ckr__mg_gated(const ckr__mg *r, int64_t rows)
+{
+    static const char *const keys[] = { "ffn_hidden_size", "moe_ffn_hidden_size",
+                                        "moe_shared_expert_intermediate_size" };
+    const bool flag = ckr__mg_flag(r->args, "swiglu") || ckr__mg_flag(r->args, "quick_geglu");
+    bool whole = false, twice = false;
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const int64_t v = ckr__mg_size(r->args, keys[i], 0);
+        if (v && rows == v) whole = true;
+        if (v && rows == 2 * v) twice = true;
+    }
+    return whole == twice ? flag : twice;
+}
+
+/* Sets how a parameter is cut, and its whole shape, from the shape of one rank's part. `axis_of`:
+   what a master's attributes say (partition_dim), or -2. */
+static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, const int64_t *part,
+                                uint32_t tp, int64_t axis_of)
+{
+    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
+    int64_t *shape = CKR__NEW_N(r->c, int64_t, n_dims), *chunks;
+    int32_t axis = rule ? rule->axis : -1;
+    if (!shape) return ckr__mg_oom(r);
+    if (n_dims) memcpy(shape, part, n_dims * sizeof *shape);
+    if (rule && rule->what == CKR__MG_SOLVE)
+        axis = axis_of >= -1 ? (int32_t)axis_of
+               : ckr__mg_size(r->args, strstr(t->name, "kv_down") ? "kv_lora_rank" : "q_lora_rank",
+                              0) <= part[0]
+                   ? -1
+                   : 0;
+    if (!rule && axis_of >= -1) axis = (int32_t)axis_of;
+    t->unknown = !rule && axis_of < -1;
+    t->n_dims = n_dims;
+    t->shape = shape;
+    if (axis >= (int32_t)n_dims) axis = -1;
+    t->split.axis = axis;
+    if (axis < 0) return CKR_OK;
+    if (shape[axis] > ((int64_t)1 << 56) / tp)
+        return ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, t->name, NULL);
+    shape[axis] *= tp;
+    t->split.vocab = rule && rule->what == CKR__MG_VOCAB;
+    if (rule && rule->what == CKR__MG_GATED && shape[0] % 2 == 0 && ckr__mg_gated(r, shape[0])) {
+        chunks = CKR__NEW_N(r->c, int64_t, 2);
+        if (!chunks) return ckr__mg_oom(r);
+        chunks[0] = chunks[1] = shape[0] / 2;
+        t->split.n_chunks = 2;
+        t->split.chunks = chunks;
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_contradicts(ckr__mg *r, const ckr__mg_item *t, const char *key,
+                                      int64_t said, int64_t found)
+{
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->files[0]->path,
+                                 CKR_NO_OFFSET, t->name, "args ask for %s %lld, the tensor has "
+                                 "%lld", key, (long long)said, (long long)found),
+                       "files or arguments are of another run: put back the right ones");
+}
+
+/* The arguments against the shapes of the tensors that they decide. */
+static ckr_result ckr__mg_promised(ckr__mg *r, const ckr__mg_item *t)
+{
+    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
+    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0),
+                  heads = ckr__mg_size(r->args, "num_attention_heads", 0),
+                  groups = ckr__mg_flag(r->args, "group_query_attention")
+                               ? ckr__mg_size(r->args, "num_query_groups", heads)
+                               : heads,
+                  dim = ckr__mg_size(r->args, "kv_channels", heads ? hidden / heads : 0);
+    const bool gate = ckr__mg_flag(r->args, "attention_output_gate");
+    if (!rule || !hidden || t->n_dims == 0) return CKR_OK;
+    if (rule->what == CKR__MG_VOCAB && t->n_dims == 2 && t->shape[1] != hidden)
+        return ckr__mg_contradicts(r, t, "hidden_size", hidden, t->shape[1]);
+    if (rule->what == CKR__MG_QKV && t->n_dims == 2 && t->shape[1] != hidden)
+        return ckr__mg_contradicts(r, t, "hidden_size", hidden, t->shape[1]);
+    if (rule->what == CKR__MG_QKV && !gate && heads && heads < (1 << 24) && groups < (1 << 24) &&
+        dim < (1 << 24) && t->shape[0] != (heads + 2 * groups) * dim)
+        return ckr__mg_contradicts(r, t, "(heads + 2 * groups) * kv_channels rows",
+                                   (heads + 2 * groups) * dim, t->shape[0]);
+    return CKR_OK;
+}
+
+/* The block of a tensor parallel rank at this topology, with all of the padding rows. */
+static ckr__block *ckr__mg_block(ckr__ctx *c, const ckr__mg_item *t, uint32_t tp, uint32_t rank)
+{
+    int64_t uneven = 0;
+    return ckr__block_split(c, &t->split, t->n_dims, t->shape, tp, t->split.axis < 0 ? 0 : rank,
+                            &uneven);
+}
+
+static ckr_result ckr__mg_shape(ckr__mg *r, const char *path, const ckr__mg_item *t,
+                                const char *slot, const char *what, int64_t found, int64_t want)
+{
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SHAPE, path, CKR_NO_OFFSET, t->name,
+                                 "%s: %s is %lld, %lld was expected", slot, what, (long long)found,
+                                 (long long)want),
+                       "the file is of another run: put back the right one");
+}
+
+/* A tensor of the item's logical shape; where padding rows are known, one with them beside it. */
+static ckr__mg_slot *ckr__mg_slot_of(ckr__mg *r, ckr__mg_item *t, const char *slot, ckr_dtype dtype,
+                                     bool scalar)
+{
+    int64_t shape[CKR_MAX_DIMS];
+    ckr__mg_slot *x;
+    void *array = t->slots;
+    uint64_t i;
+    for (i = 0; i < t->n_slots; i++)
+        if (!strcmp(t->slots[i].tensor->slot, slot)) return &t->slots[i];
+    x = (ckr__mg_slot *)ckr__append(r->c, &array, &t->n_slots, sizeof *x);
+    t->slots = (ckr__mg_slot *)array;
+    if (!x) return NULL;
+    memset(x, 0, sizeof *x);
+    x->scalar = scalar;
+    if (t->n_dims) memcpy(shape, t->shape, t->n_dims * sizeof *shape);
+    if (t->split.vocab && !scalar) {
+        if (shape[0] > r->s->padded_vocab) r->s->padded_vocab = shape[0];
+        if (r->vocab > 0 && r->vocab < shape[0]) shape[0] = r->vocab;
+    }
+    x->tensor = ckr__tensor_add(r->c, r->s, t->name, slot, dtype, scalar ? 0 : t->n_dims, shape);
+    if (!x->tensor) return NULL;
+    if (!scalar) x->tensor->split = t->split;
+    x->tensor->buffer = t->kind == CKR__MG_BUFFER;
+    x->tensor->requires_grad = !strcmp(slot, "param") && t->kind == CKR__MG_PARAM;
+    if (scalar || !t->split.vocab || shape[0] == t->shape[0]) return x;
+    x->wide = CKR__NEW(r->c, ckr_tensor);
+    if (!x->wide) return NULL;
+    *x->wide = *x->tensor;
+    x->wide->slot = "";
+    x->wide->shape = t->shape;
+    x->wide->pieces = NULL;
+    x->wide->n_pieces = x->wide->cap_pieces = 0;
+    return x;
+}
+
+/* One rank's part of a slot: a tensor of its own, or `flat` elements of a buffer from `at` on. */
+typedef struct ckr__mg_part {
+    const char     *path;
+    const ckr_view *view;
+    int64_t         at;        /* -1: the view is the part itself                         */
+    uint32_t        tp;
+    int32_t         rank;
+    bool            replica;
+} ckr__mg_part;
+
+static bool ckr__mg_read(ckr__mg *r, ckr_tensor *t, const ckr__block *b, const ckr__mg_part *p)
+{
+    ckr__reader rd;
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    rd.tensor = t;
+    rd.rank = p->rank;
+    rd.replica = p->replica;
+    if (p->at < 0) return ckr__read_view(&rd, b, p->view);
+    rd.dtype = p->view->dtype;
+    rd.file = p->view->file;
+    rd.big_endian = p->view->big_endian;
+    rd.mem = p->view->bytes;
+    return ckr__read_flat(&rd, b, 0, ckr__nt_block_numel(b),
+                          (p->view->bytes ? 0 : p->view->data_offset) +
+                              (uint64_t)(p->view->offset + p->at) *
+                                  ckr_dtype_size(p->view->dtype));
+}
+
+static ckr_result ckr__mg_piece(ckr__mg *r, ckr__mg_item *t, const char *slot,
+                                const ckr__mg_part *p)
+{
+    const ckr_view *v = p->view;
+    ckr__block *b = ckr__mg_block(r->c, t, r->tp, p->tp);
+    ckr__mg_slot *x;
+    uint32_t d;
+    if (!b) return ckr__mg_oom(r);
+    if (v->layout || v->meta || v->conj || v->neg || !ckr_dtype_size(v->dtype))
+        return ckr__mg_bad(r, p->path, t->name, "a plain tensor");
+    if (p->at < 0 && v->n_dims != b->n_dims)
+        return ckr__mg_shape(r, p->path, t, slot, "the number of dimensions", v->n_dims, b->n_dims);
+    for (d = 0; p->at < 0 && d < b->n_dims; d++)
+        if (v->shape[d] != b->shape[d])
+            return ckr__mg_shape(r, p->path, t, slot, "a dimension", v->shape[d], b->shape[d]);
+    x = ckr__mg_slot_of(r, t, slot, v->dtype, false);
+    if (!x) return ckr__mg_oom(r);
+    if (x->tensor->dtype != v->dtype)
+        return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SHAPE, p->path, CKR_NO_OFFSET, t->name,
+                         "%s: dtype %s, another rank has %s", slot, ckr_dtype_name(v->dtype),
+                         ckr_dtype_name(x->tensor->dtype));
+    return ckr__mg_read(r, x->tensor, b, p) && (!x->wide || ckr__mg_read(r, x->wide, b, p))
+               ? CKR_OK
+               : ckr__mg_oom(r);
+}
+
+static int32_t ckr__mg_rank_of(const ckr__mg *r, const ckr__mg_file *f)
+{
+    return (int32_t)(f->tp + r->tp * r->cp * (f->ep + r->dp * f->pp));
+}
+
+/* Is what this file holds of the item a copy of what another holds? */
+static bool ckr__mg_is_copy(const ckr__mg *r, const ckr__mg_item *t, const ckr__mg_file *f)
+{
+    (void)r;
+    return (t->split.axis < 0 && f->tp > 0) || (t->expert < 0 && f->ep > 0) || f->pp != t->pp;
+}
+
+/* >>megatron.weights ---------------------------------------------------------- */
+
+/* The split axis that a master's attributes tell; -2: nothing does. */
+static int64_t ckr__mg_axis_of(const ckr_node *attrs)
+{
+    int64_t v;
+    if (ckr_node_i64(ckr_node_get(attrs, "partition_dim"), &v) && v >= -1 && v < CKR_MAX_DIMS)
+        return ckr__mg_flag(attrs, "tensor_model_parallel") ? v : -1;
+    return -2;
+}
+
+static ckr_result ckr__mg_first_entry(ckr__mg *r, const ckr__mg_file *f, ckr__mg_item *t,
+                                      const ckr_view *v)
+{
+    ckr_result e;
+    if (t->n_slots) return CKR_OK;
+    if (v->n_dims > CKR_MAX_DIMS)
+        return ckr__mg_shape(r, f->path, t, "param", "the number of dimensions", v->n_dims,
+                             CKR_MAX_DIMS);
+    if (strstr(t->name, ".experts.weight"))
+        return ckr__mg_cannot(r, f->path, t->name,
+                              "experts in one matrix (GroupedMLP), as versions before 0.13 had them");
+    t->dtype = v->dtype;
+    e = ckr__mg_split(r, t, v->n_dims, v->shape, r->tp, ckr__mg_axis_of(t->attrs));
+    if (e == CKR_OK && t->unknown && r->tp > 1)
+        e = ckr__mg_cannot(r, f->path, t->name, "no rule tells how this tensor is cut over tp");
+    if (e == CKR_OK && t->split.vocab && t->shape[0] > r->s->padded_vocab)
+        r->s->padded_vocab = t->shape[0];
+    return e == CKR_OK ? ckr__mg_promised(r, t) : e;
+}
+
+static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
+{
+    const ckr_node *chunk = f->chunks[v];
+    uint64_t k;
+    ckr_result e = CKR_OK;
+    for (k = 0; k < chunk->count && e == CKR_OK; k++) {
+        ckr__mg_entry *x = &f->entries[v][k];
+        ckr__mg_part p;
+        if (!x->item) return ckr__mg_bad(r, f->path, "output_layer.weight", "an embedding");
+        if (x->item->kind == CKR__MG_EXTRA) {
+            if (!x->item->extra) x->item->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
+            if (!x->item->extra) return ckr__mg_oom(r);
+            x->item->extra[f->tp] = chunk->u.items[2 * k + 1];
+            continue;
+        }
+        e = ckr__mg_first_entry(r, f, x->item, x->view);
+        memset(&p, 0, sizeof p);
+        p.path = f->path;
+        p.view = x->view;
+        p.at = -1;
+        p.tp = f->tp;
+        p.rank = ckr__mg_rank_of(r, f);
+        p.replica = ckr__mg_is_copy(r, x->item, f);
+        if (e == CKR_OK) e = ckr__mg_piece(r, x->item, "param", &p);
+    }
+    return e;
+}
+
+/* Every item's pieces together are the whole tensor: files of ranks that lack it are found here. */
+static ckr_result ckr__mg_covered(ckr__mg *r)
+{
+    uint64_t i, k;
+    uint32_t n;
+    for (i = 0; i < r->n_items; i++) {
+        const ckr__mg_item *t = r->items[i];
+        int64_t want = 1;
+        uint32_t d;
+        for (d = 0; d < t->n_dims; d++) want *= t->shape[d];
+        for (k = 0; k < t->n_slots; k++) {
+            const ckr_tensor *x = t->slots[k].wide ? t->slots[k].wide : t->slots[k].tensor;
+            int64_t have = 0;
+            if (t->slots[k].scalar) continue;
+            for (n = 0; n < x->n_pieces; n++)
+                if (!x->pieces[n].replica)
+                    have += ckr__mg_volume(x->pieces[n].n_dims, x->pieces[n].count);
+            if (have != want)
+                return ckr__remedy(
+                    r->c->err,
+                    ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SHAPE, r->dir, CKR_NO_OFFSET, t->name,
+                              "%s: the ranks together have %lld of %lld elements", x->slot,
+                              (long long)have, (long long)want),
+                    "a file is of another run: put back the right one");
+        }
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_model(ckr__mg *r)
+{
+    uint64_t i;
+    uint32_t v;
+    ckr_result e = ckr__mg_count_layers(r);
+    for (v = 0; v < r->vp && e == CKR_OK; v++)
+        for (i = 0; i < r->n_files && e == CKR_OK; i++)
+            if (r->files[i]->chunks[v]) e = ckr__mg_chunk_items(r, r->files[i], v);
+    if (e == CKR_OK && !r->n_items)
+        e = ckr__mg_bad(r, r->files[0]->path, "model", "a state dict with tensors");
+    return e;
+}
+
+static ckr_result ckr__mg_weights(ckr__mg *r)
+{
+    uint64_t i;
+    uint32_t v;
+    ckr_result e = CKR_OK;
+    for (v = 0; v < r->vp && e == CKR_OK; v++)
+        for (i = 0; i < r->n_files && e == CKR_OK; i++)
+            if (r->files[i]->chunks[v]) e = ckr__mg_chunk_weights(r, r->files[i], v);
+    return e;
+}
+
+/* >>megatron.layout ----------------------------------------------------------- */
+/* The distributed optimizer's buffer: parameters backwards, each from a multiple of 64 elements on,
+   in buckets that are padded to a multiple of lcm(dp, 128); a shared embedding has one of its own.
+   Files leave out what pads a bucket's end, the gaps inside stay
+   (megatron/core/optimizer/param_layout.py, distrib_optimizer.py get_parameter_state_dp_zero). */
+
+typedef struct ckr__mg_layout {
+    int64_t   bucket;          /* elements from which on a bucket is closed; 0: one bucket */
+    int64_t   align, divisor;  /* of starts, of buckets                                  */
+    uint64_t  n;               /* parameters in the model's order, in                    */
+    const int64_t *numel;
+    const bool    *shared;
+    int64_t  *start, *padded;  /* of each in the compact and in the padded buffer, out   */
+    int64_t  *ends;            /* compact end of each bucket: room for 2 * n + 1         */
+    int64_t   total, n_buckets;
+} ckr__mg_layout;
+
+static int64_t ckr__mg_up(int64_t v, int64_t to)
+{
+    return (v + to - 1) / to * to;
+}
+
+static int64_t ckr__mg_lcm(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b, t;
+    while (y) {
+        t = x % y;
+        x = y;
+        y = t;
+    }
+    return a / x * b;
+}
+
+static void ckr__mg_close(ckr__mg_layout *l, int64_t end, int64_t *begin, int64_t *cut)
+{
+    l->ends[l->n_buckets++] = end - *cut;
+    *begin = ckr__mg_up(end, l->divisor);
+    *cut += *begin - end;
+}
+
+/* The caller has checked that the sum of all numels is below 2^61. */
+static void ckr__mg_lay(ckr__mg_layout *l)
+{
+    int64_t at = 0, begin = 0, cut = 0;
+    uint64_t i;
+    l->n_buckets = 0;
+    for (i = l->n; i-- > 0;) {
+        at = ckr__mg_up(at, l->align);
+        if (l->shared[i] && at > begin) {
+            ckr__mg_close(l, at, &begin, &cut);
+            at = begin;
+        }
+        l->padded[i] = at;
+        l->start[i] = at - cut;
+        at += l->numel[i];
+        if (i > 0 && ((l->bucket > 0 && at - begin >= l->bucket) || l->shared[i])) {
+            ckr__mg_close(l, at, &begin, &cut);
+            at = begin;
+        }
+    }
+    if (at > begin || !l->n_buckets) l->ends[l->n_buckets++] = at - cut;
+    l->total = l->ends[l->n_buckets - 1];
+}
+
+/* The bucket size that a run's arguments come to (training.py resolve_ddp_bucket_size,
+   distributed_data_parallel.py); 0: one bucket. */
+static int64_t ckr__mg_bucket(const ckr_node *args, uint32_t dp, uint32_t pp, uint32_t chunk,
+                              int64_t n_params)
+{
+    int64_t v = ckr__mg_size(args, "ddp_num_buckets", 0);
+    if (!ckr__mg_flag(args, "overlap_grad_reduce") || pp > 0 || chunk > 0 ||
+        ckr__mg_flag(args, "overlap_param_gather_with_optimizer_step"))
+        return 0;
+    if (v) return n_params / v > 0 ? n_params / v : 1;
+    v = ckr__mg_size(args, "ddp_bucket_size", 0);
+    return v ? v : ckr__max_i64(40000000, 1000000 * (int64_t)dp);
+}
+
+static int64_t ckr__mg_divisor(const ckr_node *args, uint32_t dp)
+{
+    const int64_t d = ckr__mg_lcm(128, dp ? dp : 1);
+    return ckr__mg_flag(args, "ddp_pad_buckets_for_high_nccl_busbw") ? ckr__mg_lcm(d, 65536) : d;
+}
+
+static bool ckr__mg_layout_new(ckr__ctx *c, ckr__mg_layout *l, uint64_t n)
+{
+    int64_t *numel = CKR__NEW_N(c, int64_t, n);
+    bool *shared = CKR__NEW_N(c, bool, n);
+    memset(l, 0, sizeof *l);
+    l->n = n;
+    l->numel = numel;
+    l->shared = shared;
+    l->start = CKR__NEW_N(c, int64_t, n);
+    l->padded = CKR__NEW_N(c, int64_t, n);
+    l->ends = CKR__NEW_N(c, int64_t, 2 * n + 1);
+    l->align = 64;
+    return numel && shared && l->start && l->padded && l->ends;
+}
+
+/* >>megatron.optimizer -------------------------------------------------------- */
+/* An optimizer's file has parameters by number: they count through the groups, in each in the order
+   of the model's state dict. Groups are told apart by what decides about them: one-dimensional
+   tensors have no weight decay, experts and decoupled embeddings groups of their own. */
+
+#define CKR__MG_NONE UINT64_MAX
+
+/* The inner torch or Apex optimizer of what a file has: FP32 itself, else below "optimizer". */
+static ckr_result ckr__mg_optim_of(ckr__mg *r, const ckr__mg_file *f, const ckr_node *n,
+                                   ckr__mg_optim *o)
+{
+    const ckr_node *inner = ckr_node_get(n, "optimizer");
+    if (!inner) inner = ckr_node_get(n, "optimizer_state_dict");
+    if (!inner) inner = n;
+    o->outer = n;
+    o->state = ckr_node_get(inner, "state");
+    o->groups = ckr_node_get(inner, "param_groups");
+    o->masters = ckr_node_get(n, "fp32_from_fp16_params");
+    if (!o->masters) o->masters = ckr_node_get(n, "fp32_from_fp16");
+    if (!ckr_node_is_list(o->groups))
+        return ckr__mg_bad(r, f->path, "optimizer/param_groups", "a list");
+    if (o->state && !ckr_node_is_dict(o->state))
+        return ckr__mg_bad(r, f->path, "optimizer/state", "a dict");
+    if (o->masters && (!ckr_node_is_list(o->masters) || o->masters->count != o->groups->count))
+        return ckr__mg_bad(r, f->path, "optimizer/fp32_from_fp16_params", "a list for each group");
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_optims(ckr__mg *r, ckr__mg_file *f)
+{
+    const ckr_node *n = ckr_node_get(f->root, "optimizer");
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    if (!n || n->kind == CKR_NODE_NONE) return CKR_OK;
+    f->n_optims = ckr_node_is_list(n) ? n->count : 1;
+    if (f->n_optims > 2)
+        return ckr__mg_cannot(r, f->path, "optimizer", "more than two optimizers in a chain");
+    f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
+    if (!f->optims) return ckr__mg_oom(r);
+    for (i = 0; i < f->n_optims && e == CKR_OK; i++)
+        e = ckr__mg_optim_of(r, f, ckr_node_is_list(n) ? n->u.items[i] : n, &f->optims[i]);
+    return e;
+}
+
+/* 0: no bound of its own. */
+static double ckr__mg_num(const ckr_node *dict, const char *key, double none)
+{
+    double v;
+    return ckr_node_f64(ckr_node_get(dict, key), &v) ? v : none;
+}
+
+/* Does a parameter of this name and number of dimensions belong into the group? `exact`: also by
+   its LR bounds, where the arguments tell those of a decoupled one. */
+static bool ckr__mg_in_group(const ckr__mg *r, const ckr__mg_item *t, uint32_t n_dims,
+                             const ckr_node *g)
+{
+    const double wd = ckr__mg_num(g, "wd_mult", ckr__mg_num(g, "pre_wd_mult", 1)),
+                 lr = ckr__mg_num(r->args, "decoupled_lr", -1),
+                 top = ckr__mg_num(g, "max_lr", -1);
+    const bool expert = ckr__mg_flag(g, "is_expert_parallel"),
+               norm = ckr__mg_flag(r->args, "apply_wd_to_qk_layernorm") &&
+                      (strstr(t->name, "q_layernorm.") || strstr(t->name, "k_layernorm.")),
+               plain = (n_dims <= 1 || ckr__mg_ends(t->name, ".bias")) && !norm;
+    bool ends = ckr__mg_ends(t->name, "word_embeddings.weight") ||
+                ckr__mg_ends(t->name, "output_layer.weight"), decoupled;
+    if (plain != (wd <= 0)) return false;
+    if (expert != (t->expert >= 0 && r->ep > 1)) return false;
+    if (lr < 0 && !ckr__mg_flag(g, "is_decoupled_lr")) return true;
+    decoupled = ckr__mg_flag(g, "is_decoupled_lr") ||
+                (lr >= 0 && ckr__same(top, lr) &&
+                 !ckr__same(top, ckr__mg_num(r->args, "lr", -1)));
+    return ends == decoupled;
+}
+
+/* The one group of the file for it; CKR__MG_NONE: none, or several. */
+static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const ckr__mg_item *t,
+                                 uint32_t n_dims)
+{
+    uint64_t i, at = CKR__MG_NONE, n = 0;
+    for (i = 0; i < o->groups->count; i++) {
+        const ckr_node *params = ckr_node_get(o->groups->u.items[i], "params");
+        if (params && ckr_node_is_list(params) && !params->count) continue;
+        if (!ckr__mg_in_group(r, t, n_dims, o->groups->u.items[i])) continue;
+        if (!n++) at = i;
+    }
+    return n >= 1 ? at : CKR__MG_NONE;
+}
+
+static ckr_result ckr__mg_optimizer_fail(ckr__mg *r, const ckr__mg_file *f, const char *where,
+                                         const char *text)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_OPTIMIZER, f->path, CKR_NO_OFFSET, where,
+                             "%s", text);
+    return ckr__remedy(r->c->err, e, "--mode transfer takes the weights alone");
+}
+
+/* What a state's groups are told apart by; LR and weight decay follow from it. */
+static const char *ckr__mg_identity(ckr__ctx *c, const ckr_node *g, uint64_t optimizer)
+{
+    static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
+                                        "is_decoupled_lr", "max_lr", "min_lr", "start_wd", "end_wd",
+                                        "betas", "eps", "pre_wd_mult", "pre_lr_mult" };
+    ckr__buf b;
+    const char *text = NULL;
+    size_t i;
+    memset(&b, 0, sizeof b);
+    b.c = c;
+    ckr__buf_printf(&b, "%llu", (unsigned long long)optimizer);
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *v = ckr__node_text_of(c, ckr_node_get(g, keys[i]));
+        if (!v) b.failed = true;
+        else ckr__buf_printf(&b, "|%s", v);
+    }
+    if (!b.failed) text = ckr__strndup(c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    return text;
+}
+
+static ckr_result ckr__mg_group_new(ckr__mg *r, const ckr_node *raw, const char *key)
+{
+    void *array = r->s->groups;
+    ckr_group *g = (ckr_group *)ckr__append(r->c, &array, &r->s->n_groups, sizeof *g);
+    uint64_t i;
+    r->s->groups = (ckr_group *)array;
+    if (!g || !ckr__map_put(&r->group_at, key, strlen(key), r->s->n_groups - 1, NULL))
+        return ckr__mg_oom(r);
+    memset(g, 0, sizeof *g);
+    g->raw = raw;
+    g->hyper = ckr__node(r->c, CKR_NODE_DICT);
+    if (!g->hyper) return ckr__mg_oom(r);
+    for (i = 0; i < raw->count; i++)
+        if (!ckr__is_str(raw->u.items[2 * i], "params") &&
+            !ckr__node_pair(r->c, g->hyper, raw->u.items[2 * i], raw->u.items[2 * i + 1]))
+            return ckr__mg_oom(r);
+    return CKR_OK;
+}
+
+/* The state's group of each group of a rank: another rank's copy must be of the same step. */
+static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer)
+{
+    ckr__mg_optim *o = &f->optims[optimizer];
+    uint64_t *global = CKR__NEW_N(r->c, uint64_t, o->groups->count), i;
+    if (!global) return ckr__mg_oom(r);
+    o->global = global;
+    for (i = 0; i < o->groups->count; i++) {
+        const ckr_node *g = o->groups->u.items[i], *first;
+        const char *key;
+        double a, b;
+        ckr_result e;
+        if (!ckr_node_is_dict(g)) return ckr__mg_bad(r, f->path, "optimizer/param_groups", "dicts");
+        key = ckr__mg_identity(r->c, g, optimizer);
+        if (!key) return ckr__mg_oom(r);
+        if (!ckr__map_find(&r->group_at, key, strlen(key), &global[i])) {
+            e = ckr__mg_group_new(r, g, key);
+            if (e != CKR_OK) return e;
+            global[i] = r->s->n_groups - 1;
+        }
+        first = r->s->groups[global[i]].raw;
+        if (ckr_node_f64(ckr_node_get(g, "lr"), &a) && ckr_node_f64(ckr_node_get(first, "lr"), &b) &&
+            !ckr__same(a, b))
+            return ckr__remedy(
+                r->c->err,
+                ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, f->path, CKR_NO_OFFSET,
+                          "param_groups/lr", "it is %.17g, on another rank %.17g", a, b),
+                "the file is of another iteration or run: put back the right one");
+    }
+    return CKR_OK;
+}
+
+/* One parameter of one rank as its optimizer numbers it. */
+typedef struct ckr__mg_member {
+    const ckr__mg_entry *entry;
+    uint64_t group;            /* of the file's optimizer                                */
+    uint32_t chunk;
+    bool     shared;           /* the embedding of a model that ties it over stages      */
+} ckr__mg_member;
+
+/* The members of optimizer `which` on a rank, in the model's order. */
+static ckr_result ckr__mg_members(ckr__mg *r, const ckr__mg_file *f, uint64_t which,
+                                  ckr__mg_member **out, uint64_t *n)
+{
+    const ckr__mg_optim *o = &f->optims[which];
+    uint64_t k, most = 0;
+    uint32_t v;
+    *n = 0;
+    for (v = 0; v < r->vp; v++) most += f->chunks[v] ? f->chunks[v]->count : 0;
+    *out = CKR__NEW_N(r->c, ckr__mg_member, most);
+    if (!*out) return ckr__mg_oom(r);
+    for (v = 0; v < r->vp; v++)
+        for (k = 0; f->chunks[v] && k < f->chunks[v]->count; k++) {
+            const ckr__mg_entry *x = &f->entries[v][k];
+            ckr__mg_member *m = &(*out)[*n];
+            if (!x->view || !x->item || x->item->kind != CKR__MG_PARAM) continue;
+            if (f->n_optims > 1 && (x->item->expert >= 0) != (which == 1)) continue;
+            m->entry = x;
+            m->chunk = v;
+            m->shared = r->tied && r->pp > 1 && x->item == r->embedding;
+            m->group = ckr__mg_group_of(r, o, x->item, x->view->n_dims);
+            if (m->group == CKR__MG_NONE)
+                return ckr__mg_optimizer_fail(r, f, x->item->name,
+                                              "no parameter group is that of this parameter");
+            if (x->item->group == UINT64_MAX) x->item->group = o->global[m->group];
+            x->item->optimizer = (uint32_t)which;
+            ++*n;
+        }
+    return CKR_OK;
+}
+
+/* Each group's list of numbers is as long as its parameters are many, and the numbers run on. */
+static ckr_result ckr__mg_numbers(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                  const ckr__mg_member *m, uint64_t n)
+{
+    uint64_t g, i, next = 0;
+    for (g = 0; g < o->groups->count; g++) {
+        const ckr_node *list = ckr_node_get(o->groups->u.items[g], "params");
+        uint64_t have = 0;
+        if (!ckr_node_is_list(list))
+            return ckr__mg_bad(r, f->path, "param_groups/params", "a list of numbers");
+        for (i = 0; i < n; i++) have += m[i].group == g;
+        if (have != list->count)
+            return ckr__mg_optimizer_fail(r, f, "param_groups/params",
+                                          ckr__printf(r->c, "group %llu has %llu parameters; of the "
+                                                      "model's, %llu belong to it",
+                                                      (unsigned long long)g,
+                                                      (unsigned long long)list->count,
+                                                      (unsigned long long)have));
+        for (i = 0; i < list->count; i++, next++)
+            if (list->u.items[i]->kind != CKR_NODE_INT || list->u.items[i]->u.i != (int64_t)next)
+                return ckr__mg_bad(r, f->path, "param_groups/params", "numbers that run on from 0");
+    }
+    return CKR_OK;
+}
+
+/* The state dict's value by number: {0: {...}, 1: ...} has them in order as a rule. */
+static const ckr_node **ckr__mg_states(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                       uint64_t n)
+{
+    const ckr_node **at = CKR__NEW_N(r->c, const ckr_node *, n);
+    uint64_t i;
+    for (i = 0; at && o->state && i < o->state->count; i++) {
+        const ckr_node *key = o->state->u.items[2 * i], *v = o->state->u.items[2 * i + 1];
+        if (key->kind != CKR_NODE_INT || key->u.i < 0 || (uint64_t)key->u.i >= n ||
+            !ckr_node_is_dict(v)) {
+            ckr__mg_bad(r, f->path, "optimizer/state", "a dict for each parameter's number");
+            return NULL;
+        }
+        at[key->u.i] = v;
+    }
+    return at;
+}
+
+/* An update's count that a group has for all of its parameters (Apex, Transformer Engine). */
+static ckr_result ckr__mg_group_step(ckr__mg *r, ckr__mg_item *t, const ckr_node *group)
+{
+    const ckr_node *n = ckr_node_get(group, "step");
+    ckr__mg_slot *x;
+    int64_t *bytes, *start, *count, *stride;
+    ckr_piece *p;
+    double v;
+    if (!n || n->kind == CKR_NODE_NONE || !ckr__sched_number(r->c, n, &v) || !(v >= 0 && v < 9e15))
+        return r->c->err->code;
+    x = ckr__mg_slot_of(r, t, "step", CKR_DTYPE_I64, true);
+    if (!x) return ckr__mg_oom(r);
+    if (x->tensor->n_pieces) return CKR_OK;
+    bytes = CKR__NEW_N(r->c, int64_t, 1);
+    p = bytes ? ckr__piece_add(r->c, x->tensor, 0, &start, &count, &stride) : NULL;
+    if (!p) return ckr__mg_oom(r);
+    *bytes = (int64_t)v;
+    t->step = v;
+    p->mem = bytes;
+    p->big_endian = ckr__host_big_endian();
+    return CKR_OK;
+}
+
+/* The count itself, which the distributed optimizer keeps in the group. */
+static bool ckr__mg_step_of(ckr__mg *r, ckr__mg_item *t, const ckr_view *v)
+{
+    ckr_node n;
+    memset(&n, 0, sizeof n);
+    n.kind = CKR_NODE_TENSOR;
+    n.u.view = v;
+    return ckr__sched_number(r->c, &n, &t->step) || r->c->err->code == CKR_OK;
+}
+
+static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const char *slot,
+                                 const ckr__mg_part *p)
+{
+    ckr__mg_slot *x;
+    ckr__block *b;
+    ckr_view v = *p->view;
+    ckr__mg_part one = *p;
+    int64_t numel;
+    if (v.layout || v.meta || !ckr_dtype_size(v.dtype) || !ckr__numel(v.n_dims, v.shape, &numel) ||
+        numel != 1)
+        return ckr__mg_bad(r, p->path, t->name, "one number as its step");
+    x = ckr__mg_slot_of(r, t, slot, v.dtype, true);
+    v.n_dims = 0;
+    one.view = &v;
+    one.at = -1;
+    b = x ? ckr__block_whole(r->c, 0, NULL) : NULL;
+    if (!b) return ckr__mg_oom(r);
+    one.replica = x->tensor->n_pieces > 0;
+    if (!one.replica && !ckr__mg_step_of(r, t, &v)) return r->c->err->code;
+    return ckr__mg_read(r, x->tensor, b, &one) ? CKR_OK : ckr__mg_oom(r);
+}
+
+/* One parameter's state and master on one rank. */
+static ckr_result ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                       const ckr__mg_member *m, const ckr_node *state,
+                                       const ckr_view *master)
+{
+    ckr__mg_item *t = m->entry->item;
+    ckr__mg_part p;
+    uint64_t k;
+    ckr_result e = CKR_OK;
+    memset(&p, 0, sizeof p);
+    p.path = f->path;
+    p.at = -1;
+    p.tp = f->tp;
+    p.rank = ckr__mg_rank_of(r, f);
+    p.replica = ckr__mg_is_copy(r, t, f);
+    p.view = master;
+    if (master) e = ckr__mg_piece(r, t, "master", &p);
+    for (k = 0; state && k < state->count && e == CKR_OK; k++) {
+        const char *slot = ckr_node_str(state->u.items[2 * k]);
+        const ckr_node *v = state->u.items[2 * k + 1];
+        if (!slot) return ckr__mg_bad(r, f->path, "optimizer/state", "names of a state's tensors");
+        if (v->kind == CKR_NODE_NONE) continue;
+        if (v->kind != CKR_NODE_TENSOR) {
+            if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/optimizer/state/%s/%s", f->rel,
+                                                       t->name, slot), v))
+                return ckr__mg_oom(r);
+            continue;
+        }
+        p.view = v->u.view;
+        e = !strcmp(slot, "step") ? ckr__mg_scalar(r, t, slot, &p) : ckr__mg_piece(r, t, slot, &p);
+    }
+    if (e == CKR_OK) e = ckr__mg_group_step(r, t, o->groups->u.items[m->group]);
+    return e;
+}
+
+/* The masters of a group are those of its 16-bit parameters. */
+static const ckr_view *ckr__mg_master_of(const ckr__mg_optim *o, const ckr__mg_member *m,
+                                         uint64_t *used, const ckr_node **node)
+{
+    const ckr_node *list = ckr_node_at(o->masters, m->group);
+    const ckr_dtype d = m->entry->view->dtype;
+    *node = NULL;
+    if (!o->masters || d == CKR_DTYPE_F32 || d == CKR_DTYPE_F64) return NULL;
+    *node = ckr_node_at(list, used[m->group]++);
+    return *node && (*node)->kind == CKR_NODE_TENSOR ? (*node)->u.view : NULL;
+}
+
+/* Numbers, masters and attributes of one optimizer of one rank; `pieces` in a second pass, when
+   all items know how they are cut. */
+static ckr_result ckr__mg_read_numbered(ckr__mg *r, ckr__mg_file *f, ckr__mg_optim *o,
+                                        const ckr__mg_member *m, uint64_t n, bool pieces)
+{
+    uint64_t *used = CKR__NEW_N(r->c, uint64_t, o->groups->count), *next, i, sum = 0;
+    const ckr_node **states = ckr__mg_states(r, f, o, n), *node;
+    ckr_result e = CKR_OK;
+    next = CKR__NEW_N(r->c, uint64_t, o->groups->count);
+    if (!used || !states || !next) return ckr__mg_oom(r);
+    for (i = 0; i < o->groups->count; i++) {
+        const ckr_node *list = ckr_node_get(o->groups->u.items[i], "params");
+        next[i] = sum;
+        sum += list->count;
+    }
+    for (i = 0; i < n && e == CKR_OK; i++) {
+        const ckr_view *master = ckr__mg_master_of(o, &m[i], used, &node);
+        const ckr_dtype d = m[i].entry->view->dtype;
+        if (o->masters && !master && d != CKR_DTYPE_F32 && d != CKR_DTYPE_F64)
+            return ckr__mg_optimizer_fail(r, f, m[i].entry->item->name,
+                                          "its group has fewer fp32 masters than parameters");
+        if (!pieces && node && node->attrs && !m[i].entry->item->attrs)
+            m[i].entry->item->attrs = node->attrs;
+        if (pieces) e = ckr__mg_member_state(r, f, o, &m[i], states[next[m[i].group]], master);
+        next[m[i].group]++;
+    }
+    return e;
+}
+
+/* >>megatron.distributed ------------------------------------------------------ */
+/* distrib_optim.pt: {buckets_coalesced, g: {(param dtype, grad dtype): {param, exp_avg, exp_avg_sq,
+   numel_unpadded}}}, a list of such dicts for a chain; None where another rank keeps it. */
+
+/* The parameters of one buffer: of one chunk and one dtype. */
+typedef struct ckr__mg_buffer {
+    const ckr__mg_member **m;
+    uint64_t  n;
+    uint32_t  chunk;
+    ckr_dtype dtype;
+    const ckr_node *dict;      /* of the file: slot -> tensor                            */
+} ckr__mg_buffer;
+
+static ckr_result ckr__mg_buffers(ckr__mg *r, const ckr__mg_member *m, uint64_t n,
+                                  ckr__mg_buffer **out, uint64_t *n_out)
+{
+    uint64_t i, k;
+    *n_out = 0;
+    *out = CKR__NEW_N(r->c, ckr__mg_buffer, n);
+    if (!*out) return ckr__mg_oom(r);
+    for (i = 0; i < n; i++) {
+        ckr__mg_buffer *b = NULL;
+        for (k = *n_out; k-- > 0 && (*out)[k].chunk == m[i].chunk;)
+            if ((*out)[k].dtype == m[i].entry->view->dtype) b = &(*out)[k];
+        if (!b) {
+            b = &(*out)[(*n_out)++];
+            b->chunk = m[i].chunk;
+            b->dtype = m[i].entry->view->dtype;
+            b->m = CKR__NEW_N(r->c, const ckr__mg_member *, n - i);
+            if (!b->m) return ckr__mg_oom(r);
+        }
+        b->m[b->n++] = &m[i];
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_numels(ckr__mg *r, const ckr__mg_buffer *b, ckr__mg_layout *l)
+{
+    int64_t *numel, sum = 0;
+    bool *shared;
+    uint64_t i;
+    if (!ckr__mg_layout_new(r->c, l, b->n)) return ckr__mg_oom(r);
+    numel = (int64_t *)(uintptr_t)l->numel;
+    shared = (bool *)(uintptr_t)l->shared;
+    for (i = 0; i < b->n; i++) {
+        const ckr_view *v = b->m[i]->entry->view;
+        if (!ckr__numel(v->n_dims, v->shape, &numel[i]) || numel[i] > ((int64_t)1 << 59) - sum)
+            return ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET,
+                             b->m[i]->entry->item->name, NULL);
+        sum += numel[i];
+        shared[i] = b->m[i]->shared;
+    }
+    return CKR_OK;
+}
+
+/* The bucket size by what comes out of it: the arguments' first, then the defaults. Two that give
+   the same length but other places are told apart where masters must round to parameters. */
+static ckr_result ckr__mg_find_layout(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_buffer *b,
+                                      int64_t want, ckr__mg_layout *l)
+{
+    int64_t tries[4], n = 0;
+    size_t i;
+    int a;
+    ckr_result e = ckr__mg_numels(r, b, l);
+    if (e != CKR_OK) return e;
+    for (i = 0; i < b->n; i++) n += l->numel[i];
+    tries[0] = ckr__mg_bucket(f->args, r->dp * r->cp, f->pp, b->chunk, n);
+    tries[1] = 0;
+    tries[2] = 40000000;
+    tries[3] = 1000000 * (int64_t)r->dp;
+    l->divisor = ckr__mg_divisor(f->args, r->dp * r->cp);
+    for (a = 0; a < 2; a++)
+        for (i = 0; i < 4; i++) {
+            l->align = a ? 1 : 64;
+            l->bucket = tries[i];
+            ckr__mg_lay(l);
+            if (l->total == want) return CKR_OK;
+        }
+    e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_BUCKETS, f->path, CKR_NO_OFFSET, "distrib_optim.pt",
+                  "it has %lld elements; the parameters need %lld in one bucket", (long long)want,
+                  (long long)l->total);
+    return ckr__remedy(r->c->err, e, "--mode transfer takes the weights alone");
+}
+
+static ckr_result ckr__mg_optimizer_buckets(ckr__mg *r, const char *where)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_BUCKETS, r->dir, CKR_NO_OFFSET, where,
+                             "the parameters do not fill the buckets whose sizes are stored");
+    return ckr__remedy(r->c->err, e, "--mode transfer takes the weights alone");
+}
+
+static bool ckr__mg_flat_view(const ckr_node *n)
+{
+    const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
+    return v && !v->layout && !v->meta && v->n_dims == 1 && v->offset >= 0 &&
+           (v->shape[0] < 2 || v->stride[0] == 1) && ckr_dtype_size(v->dtype);
+}
+
+static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                      const ckr__mg_buffer *b)
+{
+    const ckr_node *first = ckr_node_get(b->dict, "param");
+    ckr__mg_layout l;
+    uint64_t i, k;
+    ckr_result e;
+    if (!ckr__mg_flat_view(first))
+        return ckr__mg_bad(r, f->path, "distrib_optim.pt/param", "a flat tensor (files of "
+                           "versions before 0.7 have lists of buckets)");
+    e = ckr__mg_find_layout(r, f, b, first->u.view->shape[0], &l);
+    for (k = 0; k < b->dict->count && e == CKR_OK; k++) {
+        const char *slot = ckr_node_str(b->dict->u.items[2 * k]);
+        const ckr_node *v = b->dict->u.items[2 * k + 1];
+        if (!slot || v->kind != CKR_NODE_TENSOR) continue;
+        if (!ckr__mg_flat_view(v) || v->u.view->shape[0] != l.total)
+            return ckr__mg_bad(r, f->path, slot, "a flat tensor as long as param");
+        for (i = 0; i < b->n && e == CKR_OK; i++) {
+            ckr__mg_item *t = b->m[i]->entry->item;
+            ckr__mg_part p;
+            const bool master = !strcmp(slot, "param");
+            if (master && (b->dtype == CKR_DTYPE_F32 || b->dtype == CKR_DTYPE_F64)) continue;
+            memset(&p, 0, sizeof p);
+            p.path = f->path;
+            p.view = v->u.view;
+            p.at = l.start[i];
+            p.tp = f->tp;
+            p.rank = ckr__mg_rank_of(r, f);
+            p.replica = ckr__mg_is_copy(r, t, f);
+            e = ckr__mg_piece(r, t, master ? "master" : slot, &p);
+        }
+    }
+    for (i = 0; i < b->n && e == CKR_OK; i++)
+        e = ckr__mg_group_step(r, b->m[i]->entry->item, o->groups->u.items[b->m[i]->group]);
+    return e;
+}
+
+/* Buffer g of the file: the only value of the dict under the number g. */
+static const ckr_node *ckr__mg_gbuf(const ckr_node *flat, uint64_t g)
+{
+    uint64_t i;
+    for (i = 0; i < flat->count; i++) {
+        const ckr_node *key = flat->u.items[2 * i], *v = flat->u.items[2 * i + 1];
+        if (key->kind == CKR_NODE_INT && key->u.i == (int64_t)g && ckr_node_is_dict(v) && v->count)
+            return v->u.items[1];
+    }
+    return NULL;
+}
+
+static ckr_result ckr__mg_read_flat(ckr__mg *r, ckr__mg_file *f, ckr__mg_optim *o,
+                                    const ckr__mg_member *m, uint64_t n)
+{
+    ckr__mg_buffer *b;
+    uint64_t i, n_buffers;
+    ckr_result e = ckr__mg_buffers(r, m, n, &b, &n_buffers);
+    for (i = 0; i < n_buffers && e == CKR_OK; i++) {
+        b[i].dict = ckr__mg_gbuf(o->flat, i);
+        if (!ckr_node_is_dict(b[i].dict))
+            return ckr__mg_optimizer_fail(r, f, "distrib_optim.pt",
+                                          "it has fewer buffers than the model's chunks and dtypes");
+        e = ckr__mg_read_buffer(r, f, o, &b[i]);
+    }
+    return e;
+}
+
+static ckr_result ckr__mg_load_flat(ckr__mg *r, ckr__mg_file *f)
+{
+    const char *path = ckr__path_join(r->c, r->dir,
+                                      ckr__printf(r->c, "%s/distrib_optim.pt", f->rel));
+    uint64_t i;
+    ckr_result e;
+    if (!path) return ckr__mg_oom(r);
+    if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+        return ckr__mg_missing(r, path, "the distributed optimizer's state was expected");
+    e = ckr__mg_tree(r, path, &f->distrib);
+    for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
+        const ckr_node *n = ckr_node_is_list(f->distrib) ? ckr_node_at(f->distrib, i)
+                            : i == 0                     ? f->distrib
+                                                         : NULL;
+        if (n && n->kind != CKR_NODE_NONE && !ckr_node_is_dict(n))
+            return ckr__mg_bad(r, path, "", "a dict of buffers for each optimizer");
+        f->optims[i].flat = n && n->kind == CKR_NODE_NONE ? NULL : n;
+    }
+    return e;
+}
+
+/* Two passes over all ranks: groups and attributes, then pieces. */
+static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f, bool pieces)
+{
+    uint64_t i, n = 0;
+    ckr__mg_member *m = NULL;
+    ckr_result e = pieces ? CKR_OK : ckr__mg_optims(r, f);
+    if (e == CKR_OK && !pieces && r->zero && f->n_optims) e = ckr__mg_load_flat(r, f);
+    for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
+        ckr__mg_optim *o = &f->optims[i];
+        if (!pieces) e = ckr__mg_groups(r, f, i);
+        if (e == CKR_OK) e = ckr__mg_members(r, f, i, &m, &n);
+        if (e == CKR_OK && !r->zero && !pieces) e = ckr__mg_numbers(r, f, o, m, n);
+        if (e == CKR_OK && !r->zero) e = ckr__mg_read_numbered(r, f, o, m, n, pieces);
+        if (e == CKR_OK && r->zero && pieces && o->flat) e = ckr__mg_read_flat(r, f, o, m, n);
+    }
+    return e;
+}
+
+/* The groups get their parameters in the model's order; a group without any goes. */
+static ckr_result ckr__mg_group_params(ckr__mg *r)
+{
+    uint64_t i, n = 0, *to = CKR__NEW_N(r->c, uint64_t, r->s->n_groups);
+    if (!to) return ckr__mg_oom(r);
+    for (i = 0; i < r->n_items; i++)
+        if (r->items[i]->group != UINT64_MAX) r->s->groups[r->items[i]->group].n_params++;
+    for (i = 0; i < r->s->n_groups; i++) {
+        ckr_group g = r->s->groups[i];
+        to[i] = n;
+        if (!g.n_params) continue;
+        g.params = CKR__NEW_N(r->c, const char *, g.n_params);
+        if (!g.params) return ckr__mg_oom(r);
+        g.n_params = 0;
+        r->s->groups[n++] = g;
+    }
+    r->s->n_groups = n;
+    for (i = 0; i < r->n_items; i++) {
+        ckr__mg_item *t = r->items[i];
+        if (t->group == UINT64_MAX) continue;
+        t->group = to[t->group];
+        r->s->groups[t->group].params[r->s->groups[t->group].n_params++] = t->name;
+    }
+    return CKR_OK;
+}
+
+/* >>megatron.schedule.read ---------------------------------------------------- */
+
+static bool ckr__mg_copy_arg(ckr__mg *r, ckr_node *to, const ckr_node *from, const char *key,
+                             const char *as)
+{
+    const ckr_node *n = ckr_node_get(from, key);
+    if (!n || n->kind == CKR_NODE_NONE || ckr_node_get(to, as)) return true;
+    return ckr__node_set(r->c, to, as, (ckr_node *)(uintptr_t)n);
+}
+
+/* What the scheduler's state does not hold, from the arguments. */
+static bool ckr__mg_schedule_args(ckr__mg *r, ckr_node *p)
+{
+    static const char *const keys[][2] = {
+        { "lr_warmup_init", "init_lr" }, { "lr_wsd_decay_style", "lr_wsd_decay_style" },
+        { "lr_wsd_decay_samples", "lr_wsd_decay_samples" },
+        { "lr_wsd_decay_iters", "lr_wsd_decay_iters" }, { "global_batch_size", "global_batch_size" }
+    };
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!ckr__mg_copy_arg(r, p, r->args, keys[i][0], keys[i][1])) return false;
+    return true;
+}
+
+static ckr_node *ckr__mg_schedule_params(ckr__mg *r, const ckr_node *d)
+{
+    static const char *const alias[][2] = {
+        { "max_lr", "max_lr" }, { "start_lr", "max_lr" }, { "min_lr", "min_lr" },
+        { "lr_warmup_steps", "lr_warmup_steps" }, { "warmup_iter", "lr_warmup_steps" },
+        { "warmup_steps", "lr_warmup_steps" }, { "lr_decay_steps", "lr_decay_steps" },
+        { "end_iter", "lr_decay_steps" }, { "decay_steps", "lr_decay_steps" },
+        { "lr_decay_style", "lr_decay_style" }, { "decay_style", "lr_decay_style" },
+        { "start_wd", "start_wd" }, { "end_wd", "end_wd" }, { "wd_incr_steps", "wd_incr_steps" },
+        { "wd_incr_style", "wd_incr_style" }
+    };
+    ckr_node *p = ckr__node(r->c, CKR_NODE_DICT);
+    double warm, total, fraction;
+    size_t i;
+    for (i = 0; p && i < sizeof alias / sizeof *alias; i++)
+        if (!ckr__mg_copy_arg(r, p, d, alias[i][0], alias[i][1])) return NULL;
+    if (!p || !ckr__mg_schedule_args(r, p)) return NULL;
+    warm = ckr__mg_num(p, "lr_warmup_steps", 0);
+    total = ckr__mg_num(p, "lr_decay_steps", 0);
+    fraction = ckr__mg_num(r->args, "lr_warmup_fraction", -1);
+    if (!ckr__whole(warm) && fraction >= 0 && ckr__same(ckr__rn(fraction * total), warm) &&
+        (!ckr__node_set(r->c, p, "lr_warmup_fraction", ckr__node_float(r->c, fraction)) ||
+         !ckr__node_set(r->c, p, "lr_warmup_steps", ckr__node_int(r->c, 0))))
+        return NULL;
+    return p;
+}
+
+static ckr_result ckr__mg_schedule(ckr__mg *r)
+{
+    const ckr_node *d = ckr_node_get(r->root, "opt_param_scheduler"), **hyper;
+    const uint64_t n = r->s->n_groups;
+    double *bases = CKR__NEW_N(r->c, double, n);
+    ckr_schedule *x = NULL;
+    ckr_node *params;
+    uint64_t i;
+    int64_t position = 0;
+    ckr_result e;
+    if (!d) d = ckr_node_get(r->root, "lr_scheduler");
+    if (!ckr_node_is_dict(d)) return CKR_OK;
+    if (!ckr_node_i64(ckr_node_get(d, "num_steps"), &position) &&
+        !ckr_node_i64(ckr_node_get(d, "num_iters"), &position))
+        return ckr__mg_bad(r, r->files[0]->path, "opt_param_scheduler/num_steps", "an integer");
+    hyper = CKR__NEW_N(r->c, const ckr_node *, n);
+    params = ckr__mg_schedule_params(r, d);
+    if (!bases || !hyper || !params) return ckr__mg_oom(r);
+    for (i = 0; i < n; i++) {
+        hyper[i] = r->s->groups[i].hyper;
+        bases[i] = ckr__mg_num(hyper[i], "max_lr", ckr__mg_num(params, "max_lr", 0));
+    }
+    e = ckr__sched_build(r->c, "megatron", params, bases, n, &x);
+    if (e == CKR_E_ARG) {
+        const char *why = ckr__strdup(r->c, r->c->err->text);
+        ckr__sched_forgive(r->c);
+        x = ckr__sched_new(r->c, bases, n);
+        if (!x || !why) return ckr__mg_oom(r);
+        x->kind = "megatron";
+        x->params = params;
+        x->opaque = true;
+        x->reason = why;
+        e = CKR_OK;
+    }
+    if (e != CKR_OK) return e;
+    x->position = position;
+    ckr__sched_lanes_from(r->c, x, hyper, n);
+    for (i = 0; i < n && i < x->n_lanes; i++)
+        x->lanes[i].anchor = ckr__mg_num(hyper[i], "lr", ckr__nan());
+    r->s->schedules = x;
+    r->s->n_schedules = 1;
+    return x->opaque || !n ? CKR_OK : ckr__plain_drift(r->c, r->s, x);
+}
+
+/* >>megatron.random ----------------------------------------------------------- */
+
+static ckr_result ckr__mg_stream(ckr__mg *r, uint32_t rank, const char *kind, const char *name,
+                                 const char *scope, const ckr_node *state)
+{
+    void *array = r->s->rng;
+    ckr_stream *s;
+    if (!state || state->kind == CKR_NODE_NONE) return CKR_OK;
+    s = (ckr_stream *)ckr__append(r->c, &array, &r->s->n_rng, sizeof *s);
+    r->s->rng = (ckr_stream *)array;
+    if (!s) return ckr__mg_oom(r);
+    memset(s, 0, sizeof *s);
+    s->kind = kind;
+    s->name = name;
+    s->scope = scope;
+    s->rank = rank;
+    s->state = state;
+    s->n_bytes = ckr__ac_stream_bytes(state);
+    return CKR_OK;
+}
+
+/* One rank's dict: random_rng_state, np_rng_state, torch_rng_state, cuda_rng_state and the tracker
+   of named device streams. */
+static ckr_result ckr__mg_streams(ckr__mg *r, uint32_t rank, const char *rel, const ckr_node *d)
+{
+    static const char *const keys[][2] = { { "random_rng_state", "python" },
+                                           { "np_rng_state", "numpy" },
+                                           { "torch_rng_state", "torch_cpu" },
+                                           { "cuda_rng_state", "torch_cuda" } };
+    const bool own = ckr__mg_flag(r->args, "data_parallel_random_init");
+    uint64_t i, m;
+    size_t k;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < d->count && e == CKR_OK; i++) {
+        const char *key = ckr_node_str(d->u.items[2 * i]);
+        const ckr_node *v = d->u.items[2 * i + 1];
+        for (k = 0; key && k < 4; k++) if (!strcmp(key, keys[k][0])) break;
+        if (key && k < 4) {
+            e = ckr__mg_stream(r, rank, keys[k][1], "default", own ? "dp,pp" : "pp", v);
+        } else if (key && !strcmp(key, "rng_tracker_states") && ckr_node_is_dict(v)) {
+            for (m = 0; m < v->count && e == CKR_OK; m++) {
+                const char *name = ckr_node_str(v->u.items[2 * m]);
+                const char *scope = !name                                   ? ""
+                                    : strstr(name, "expert")              ? "tp,pp,ep"
+                                    : !strcmp(name, "data-parallel-rng") ? "pp"
+                                                                            : "tp,pp";
+                if (name)
+                    e = ckr__mg_stream(r, rank, "torch_cuda", name, scope, v->u.items[2 * m + 1]);
+            }
+        } else if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/rng_state/%s", rel,
+                                                          key ? key : "?"), v)) {
+            e = ckr__mg_oom(r);
+        }
+    }
+    return e;
+}
+
+static ckr_result ckr__mg_randoms(ckr__mg *r)
+{
+    uint64_t i, k;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+        const ckr__mg_file *f = r->files[i];
+        const ckr_node *list = ckr_node_get(f->root, "rng_state");
+        for (k = 0; ckr_node_is_list(list) && k < list->count && e == CKR_OK; k++)
+            if (ckr_node_is_dict(list->u.items[k]))
+                e = ckr__mg_streams(r, (uint32_t)ckr__mg_rank_of(r, f) +
+                                           (uint32_t)k * r->tp * r->cp * r->ep,
+                                    f->rel, list->u.items[k]);
+    }
+    return e;
+}
+
+/* >>megatron.read ------------------------------------------------------------- */
+
+/* Logical rows of the vocabulary: the caller's, else the arguments'. NullTokenizer adds one id to
+   the number that it is given (megatron/training/tokenizer). */
+static ckr_result ckr__mg_vocabulary(ckr__mg *r)
+{
+    const char *tokenizer = ckr_node_str(ckr_node_get(r->args, "tokenizer_type"));
+    int64_t v = ckr__mg_size(r->args, "vocab_size", 0);
+    if (v && tokenizer && !strcmp(tokenizer, "NullTokenizer")) v++;
+    if (r->s->vocab > 0) v = r->s->vocab;
+    r->vocab = v;
+    return CKR_OK;
+}
+
+/* Tied or not is an argument; without it, a model whose last stage has no head is tied. */
+static void ckr__mg_tied(ckr__mg *r)
+{
+    const ckr_node *n = ckr_node_get(r->args, "untie_embeddings_and_output_weights");
+    const ckr__mg_file *last = r->files[r->n_files - 1];
+    uint32_t v;
+    r->tied = n && n->kind == CKR_NODE_BOOL && !n->u.b;
+    if (n || r->pp > 1) return;
+    r->tied = true;
+    for (v = 0; v < r->vp; v++)
+        if (ckr_node_get(last->chunks[v], "output_layer.weight")) r->tied = false;
+}
+
+static ckr_result ckr__mg_tie(ckr__mg *r)
+{
+    ckr_tie *t;
+    if (!r->tied || !r->embedding) return CKR_OK;
+    t = CKR__NEW(r->c, ckr_tie);
+    if (!t) return ckr__mg_oom(r);
+    t->name = r->embedding->name;
+    t->other = "output_layer.weight";
+    r->s->ties = t;
+    r->s->n_ties = 1;
+    return CKR_OK;
+}
+
+/* Keys of a file that nothing here understands. */
+static ckr_result ckr__mg_others(ckr__mg *r)
+{
+    static const char *const known[] = { "args", "checkpoint_version", "iteration", "total_iters",
+                                         "optimizer", "opt_param_scheduler", "lr_scheduler",
+                                         "rng_state", "model",
+                                         "num_floating_point_operations_so_far",
+                                         "content_metadata" };
+    uint64_t i, k;
+    size_t m;
+    for (i = 0; i < r->n_files; i++) {
+        const ckr__mg_file *f = r->files[i];
+        for (k = 0; k < f->root->count; k++) {
+            const char *key = ckr_node_str(f->root->u.items[2 * k]);
+            for (m = 0; key && m < sizeof known / sizeof *known; m++)
+                if (!strcmp(key, known[m])) break;
+            if (key && (m < sizeof known / sizeof *known ||
+                        (!strncmp(key, "model", 5) && strspn(key + 5, "0123456789"))))
+                continue;
+            if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/%s", f->rel, key ? key : "?"),
+                               f->root->u.items[2 * k + 1]))
+                return ckr__mg_oom(r);
+        }
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_progress(ckr__mg *r)
+{
+    const int64_t length = ckr__mg_size(r->args, "seq_length", 0);
+    int64_t v;
+    r->s->progress.step = r->release ? 0 : r->iteration;
+    if (ckr_node_i64(ckr_node_get(r->args, "consumed_train_samples"), &v) && v >= 0)
+        r->s->progress.samples = v;
+    else v = -1;
+    if (v >= 0 && length && v < INT64_MAX / length) r->s->progress.tokens = v * length;
+    if (r->release)
+        return ckr__mg_note(r, "CKR_W_MEGATRON_RELEASE", CKR_EXACT, "iteration", NULL, "0",
+                            "a release checkpoint: Megatron starts a run from its weights at "
+                            "iteration 0, without optimizer and random states",
+                            NULL);
+    return CKR_OK;
+}
+
+static void ckr__mg_fill_topology(ckr__mg *r)
+{
+    ckr_topology *t = &r->s->topology;
+    t->tp = r->tp;
+    t->pp = r->pp;
+    t->dp = r->dp;
+    t->ep = r->ep;
+    t->cp = r->cp;
+    t->zero = r->zero;
+    t->ranks = r->tp * r->pp * r->dp * r->cp;
+}
+
+static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t);
+
+/* The state's tensors in the model's order, each parameter with its slots. */
+static ckr_result ckr__mg_order(ckr__mg *r)
+{
+    ckr_tensor **all = CKR__NEW_N(r->c, ckr_tensor *, r->s->n_tensors);
+    uint64_t i, k, n = 0;
+    if (!all) return ckr__mg_oom(r);
+    for (i = 0; i < r->n_items; i++)
+        for (k = 0; k < r->items[i]->n_slots; k++) {
+            const ckr__mg_slot *x = &r->items[i]->slots[k];
+            all[n] = x->tensor;
+            x->tensor->index = (uint32_t)n++;
+            if (x->wide) {
+                ckr_result e = ckr__tensor_check(r->c, x->wide);
+                if (e != CKR_OK) return e;
+            }
+        }
+    r->s->tensors = all;
+    return CKR_OK;
+}
+
+/* What the writer's version is known by: since 0.16 groups say whether they are the default ones and
+   are sorted; since 0.14 a rank lists also the groups of others. */
+static void ckr__mg_conventions(ckr__mg *r)
+{
+    uint64_t i, k, g;
+    for (i = 0; i < r->n_items; i++)
+        if (r->items[i]->kind == CKR__MG_PARAM) r->embedding_dtype = r->items[i]->dtype;
+    for (i = 0; i < r->n_files; i++)
+        for (k = 0; k < r->files[i]->n_optims; k++) {
+            const ckr__mg_optim *o = &r->files[i]->optims[k];
+            for (g = 0; g < o->groups->count; g++) {
+                const ckr_node *params = ckr_node_get(o->groups->u.items[g], "params");
+                if (ckr_node_get(o->groups->u.items[g], "default_config"))
+                    r->order_sorted = r->order_all = true;
+                if (params && !params->count) r->order_all = true;
+            }
+        }
+}
+
+static ckr_result ckr__mg_read_legacy(ckr__mg *r)
+{
+    uint64_t i;
+    ckr_result e = ckr__mg_open_all(r);
+    if (e != CKR_OK) return e;
+    ckr__mg_tied(r);
+    ckr__mg_fill_topology(r);
+    e = ckr__mg_vocabulary(r);
+    if (e == CKR_OK) e = ckr__mg_model(r);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], false);
+    if (e == CKR_OK) e = ckr__mg_weights(r);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], true);
+    return e;
+}
+
+/* >>megatron.dist ------------------------------------------------------------- */
+/* torch_dist: a directory of torch.distributed.checkpoint whose names are Megatron's. Layers (and
+   experts) are leading axes of one tensor, or numbers in the name; what is no sharded tensor is in
+   common.pt, since 0.19 in the object common_state. The optimizer (content_metadata tells which):
+     optimizer.state.{param|fp32_param|exp_avg|...}.NAME, as the model's tensor       whole boxes
+     the same names with one axis more: (blocks of each axis, elements of a block)    flattened
+     optimizer.distributed.dp_group_idx_K.gbuf_idx_G.dtype_(..).bucket_idx_B.SLOT     flat buckets
+     optimizer.distributed.dp_group_idx_K.param_state                                 an object
+   K is a model parallel rank. Readers of ranks (buckets, groups) see files that are made here, with
+   what a rank's file would hold. Source: megatron/core/dist_checkpointing, distrib_optimizer.py,
+   transformer/transformer_block.py sharded_state_dict. */
+
+#define CKR__MG_COMMON "common_state/shard_0_1"
+
+/* A stored key's items: one, or one per layer, or per layer and expert. */
+typedef struct ckr__mg_grid_of {
+    const char     *key;
+    uint64_t        layers, experts;       /* 0: no such axis                             */
+    ckr__mg_item  **items;
+} ckr__mg_grid_of;
+
+typedef struct ckr__mg_dist {
+    ckr__mg    *r;
+    ckr__dcp   *d;
+    const ckr_node *common;
+    ckr__map    keys;          /* stored key -> grid                                      */
+    ckr__mg_grid_of *grids;
+    uint64_t    n_grids;
+    bool        local, grouped;
+} ckr__mg_dist;
+
+static ckr_result ckr__mg_dist_bad(ckr__mg_dist *x, const char *fqn, const char *expected)
+{
+    return ckr__mg_bad(x->r, x->r->dir, fqn, expected);
+}
+
+static bool ckr__mg_starts(const char *s, const char *head)
+{
+    return !strncmp(s, head, strlen(head));
+}
+
+/* KEY/shard_0.1_2.4: the numbers of the shard; how many there are. */
+static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4])
+{
+    const char *p = strstr(fqn, "/shard_");
+    uint32_t n = 0;
+    int64_t v;
+    *n_key = p ? (size_t)(p - fqn) : strlen(fqn);
+    for (p = p ? p + 7 : ""; n < 4; p++) {
+        const size_t k = strspn(p, "0123456789");
+        char digits[12];
+        if (!k || k > 9) return 0;
+        memcpy(digits, p, k);
+        digits[k] = 0;
+        if (!ckr__nt_step_of(digits, &v)) return 0;
+        at[n++] = (uint32_t)v;
+        p += k;
+        if (*p != '.') break;
+    }
+    return n;
+}
+
+/* The live module's name of a stored one, for a layer and expert (-1: none). The local spec stores
+   its norms under the names that Transformer Engine has. */
+static const char *ckr__mg_live(ckr__mg_dist *x, const char *key, int64_t layer, int64_t expert)
+{
+    static const char *const norms[][2] = {
+        { "self_attention.linear_qkv.layer_norm_", "input_layernorm." },
+        { "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm." }
+    };
+    ckr__ctx *c = x->r->c;
+    const char *rest = key, *head = "", *p;
+    int64_t own;
+    size_t i;
+    if (layer >= 0) {
+        head = ckr__printf(c, "%.15s%lld.", key, (long long)layer);
+        rest = key + 15;
+    } else if ((p = ckr__mg_layer(key, &own)) != NULL) {
+        head = ckr__strndup(c, key, (size_t)(p - key) + 1);
+        rest = p + 1;
+    }
+    if (!head) return NULL;
+    for (i = 0; x->local && *head && i < 2; i++)
+        if (ckr__mg_starts(rest, norms[i][0]))
+            return ckr__printf(c, "%s%s%s", head, norms[i][1], rest + strlen(norms[i][0]));
+    p = strstr(rest, "experts.experts.");
+    if (expert >= 0 && p && x->grouped)
+        return ckr__printf(c, "%s%.*sexperts.%s%lld", head, (int)(p - rest), rest, p + 16,
+                           (long long)expert);
+    if (expert >= 0 && p)
+        return ckr__printf(c, "%s%.*sexperts.local_experts.%lld.%s", head, (int)(p - rest), rest,
+                           (long long)expert, p + 16);
+    return ckr__printf(c, "%s%s", head, rest);
+}
+
+/* Where a parameter stands in its layer: the order in which the modules are registered. */
+static uint64_t ckr__mg_leaf(const char *name)
+{
+    static const char *const order[] = {
+        "embedding.word_embeddings", "embedding.position_embeddings", "embedding.tokentype",
+        ".input_layernorm", ".self_attention.linear_proj", ".self_attention.linear_q_proj",
+        ".self_attention.linear_q_down_proj", ".self_attention.linear_q_up_proj",
+        ".self_attention.linear_kv_down_proj", ".self_attention.linear_kv_up_proj",
+        ".linear_qkv.layer_norm_weight", ".linear_qkv.layer_norm_bias", ".self_attention.linear_qkv",
+        ".self_attention.q_layernorm", ".self_attention.kv_layernorm",
+        ".self_attention.k_layernorm", ".self_attention.core_attention", ".pre_mlp_layernorm",
+        ".mlp.router", ".mlp.experts", ".mlp.shared_experts",
+        ".mlp.linear_fc1.layer_norm_weight", ".mlp.linear_fc1.layer_norm_bias", ".mlp.linear_fc1",
+        ".mlp.linear_fc2", "final_layernorm", "final_norm", "mtp.", "output_layer"
+    };
+    const uint64_t n = sizeof order / sizeof *order;
+    uint64_t i;
+    for (i = 0; i < n; i++) if (strstr(name, order[i])) break;
+    return 4 * i + (ckr__mg_ends(name, "_extra_state") ? 2u : 0u) + (strstr(name, "bias") ? 1u : 0u);
+}
+
+static ckr__mg_item *ckr__mg_dist_item(ckr__mg_dist *x, const char *name, uint8_t kind)
+{
+    ckr__mg *r = x->r;
+    ckr__mg_item *t;
+    uint64_t at;
+    int64_t expert = -1;
+    size_t digits;
+    if (!name) return NULL;
+    if (ckr__map_find(&r->by_name, name, strlen(name), &at)) return r->items[at];
+    t = ckr__mg_item_new(r, name);
+    if (!t) return NULL;
+    t->kind = kind;
+    if (ckr__mg_expert(name, &expert, &digits)) t->expert = expert;
+    ckr__mg_place(r, t, ckr__mg_leaf(name), ckr__mg_leaf(name));
+    if (t->expert >= 0) {      /* of SequentialMLP expert by expert, else weight by weight */
+        const uint64_t part = strstr(name, "linear_fc2") != NULL;
+        const uint64_t bias = strstr(name, "bias") != NULL;
+        t->major = ckr__mg_leaf(name) & ~(uint64_t)1;
+        t->minor = x->grouped ? part << 48 | bias << 40 | (uint64_t)expert
+                              : (uint64_t)expert << 8 | part << 4 | bias;
+    }
+    if (!strcmp(name, "embedding.word_embeddings.weight")) r->embedding = t;
+    return t;
+}
+
+/* A model tensor's items, with their shapes. */
+static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
+{
+    ckr__mg *r = x->r;
+    const bool stacked = (ckr__mg_starts(q->fqn, "decoder.layers.") ||
+                          ckr__mg_starts(q->fqn, "encoder.layers.")) &&
+                         !(q->fqn[15] >= '0' && q->fqn[15] <= '9'),
+               experts = strstr(q->fqn, ".experts.experts.") != NULL;
+    const uint32_t lead = (uint32_t)stacked + (uint32_t)experts;
+    void *array = x->grids;
+    ckr__mg_grid_of *g;
+    uint64_t l, e, n;
+    ckr_result z;
+    if (q->n_dims < lead || q->n_dims > CKR_MAX_DIMS)
+        return ckr__mg_dist_bad(x, q->fqn, "axes for layers and experts");
+    g = (ckr__mg_grid_of *)ckr__append(r->c, &array, &x->n_grids, sizeof *g);
+    x->grids = (ckr__mg_grid_of *)array;
+    if (!g || !ckr__map_put(&x->keys, q->fqn, strlen(q->fqn), x->n_grids - 1, NULL))
+        return ckr__mg_oom(r);
+    g->key = q->fqn;
+    g->layers = stacked ? (uint64_t)q->shape[0] : 0;
+    g->experts = experts ? (uint64_t)q->shape[lead - 1] : 0;
+    if (stacked && (int64_t)g->layers != r->layers)
+        return ckr__mg_contradicts_layers(r, q->fqn, (int64_t)g->layers);
+    if (g->layers > 65536 || g->experts > 65536)
+        return ckr__mg_dist_bad(x, q->fqn, "fewer layers and experts");
+    n = (stacked ? g->layers : 1) * (experts ? g->experts : 1);
+    g->items = CKR__NEW_N(r->c, ckr__mg_item *, n);
+    if (!g->items) return ckr__mg_oom(r);
+    for (l = 0; l < (stacked ? g->layers : 1); l++)
+        for (e = 0; e < (experts ? g->experts : 1); e++) {
+            const char *name = ckr__mg_live(x, q->fqn, stacked ? (int64_t)l : -1,
+                                            experts ? (int64_t)e : -1);
+            ckr__mg_item *t = ckr__mg_dist_item(x, name, CKR__MG_PARAM);
+            if (!t) return ckr__mg_oom(r);
+            if (ckr__mg_is_buffer(name, q->dtype)) t->kind = CKR__MG_BUFFER;
+            t->dtype = q->dtype;
+            z = ckr__mg_split(r, t, q->n_dims - lead, q->shape + lead, 1, -2);
+            if (z == CKR_OK && t->split.vocab && t->shape[0] > r->s->padded_vocab)
+                r->s->padded_vocab = t->shape[0];
+            if (z == CKR_OK) z = ckr__mg_promised(r, t);
+            if (z != CKR_OK) return z;
+            g->items[l * (experts ? g->experts : 1) + e] = t;
+        }
+    return CKR_OK;
+}
+
+/* One item's part of a chunk that is a box: `index` along the leading axes. */
+static ckr_result ckr__mg_dist_box(ckr__mg_dist *x, ckr__mg_item *t, const char *slot,
+                                   const ckr__dcp_chunk *q, const ckr_view *v, uint32_t lead,
+                                   int64_t offset)
+{
+    ckr__mg *r = x->r;
+    ckr__block *b = ckr__block_new(r->c, t->n_dims, 1);
+    ckr__mg_slot *s = ckr__mg_slot_of(r, t, slot, v->dtype, false);
+    ckr_view part = *v;
+    ckr__mg_part p;
+    uint32_t k;
+    if (!b || !s) return ckr__mg_oom(r);
+    for (k = 0; k < t->n_dims; k++) {
+        b->shape[k] = b->pairs[0].count[k] = q->count[lead + k];
+        b->pairs[0].global[k] = q->start[lead + k];
+        if (q->start[lead + k] + q->count[lead + k] > t->shape[k])
+            return ckr__mg_dist_bad(x, t->name, "a chunk inside its tensor");
+    }
+    part.n_dims -= lead;
+    part.shape += lead;
+    part.stride += lead;
+    part.offset += offset;
+    memset(&p, 0, sizeof p);
+    p.view = &part;
+    p.at = -1;
+    p.rank = x->d->files[q->file].rank;
+    p.replica = q->replica;
+    if (s->tensor->dtype != v->dtype)
+        return ckr__mg_dist_bad(x, t->name, "one dtype in all chunks");
+    return ckr__mg_read(r, s->tensor, b, &p) && (!s->wide || ckr__mg_read(r, s->wide, b, &p))
+               ? CKR_OK
+               : ckr__mg_oom(r);
+}
+
+static ckr_result ckr__mg_dist_chunk(ckr__mg_dist *x, const ckr__mg_grid_of *g, const char *slot,
+                                     const ckr__dcp_item *q, const ckr__dcp_chunk *k)
+{
+    const uint32_t lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0);
+    const int64_t n_l = g->layers ? k->count[0] : 1, n_e = g->experts ? k->count[lead - 1] : 1;
+    int64_t dims[2 * CKR_MAX_DIMS], l, e;
+    ckr_view v;
+    ckr_result z = ckr__dcp_view(x->d, q, k, &v, dims);
+    for (l = 0; l < n_l && z == CKR_OK; l++)
+        for (e = 0; e < n_e && z == CKR_OK; e++) {
+            const int64_t at_l = g->layers ? k->start[0] + l : 0,
+                          at_e = g->experts ? k->start[lead - 1] + e : 0;
+            z = ckr__mg_dist_box(x, g->items[at_l * (int64_t)(g->experts ? g->experts : 1) + at_e],
+                                 slot, k, &v, lead,
+                                 (g->layers ? l * v.stride[0] : 0) +
+                                     (g->experts ? e * v.stride[lead - 1] : 0));
+        }
+    return z;
+}
+
+/* A flattened chunk: elements of block (i, j, k) from k.start on. */
+static ckr_result ckr__mg_dist_flat(ckr__mg_dist *x, const ckr__mg_grid_of *g, const char *slot,
+                                    const ckr__dcp_item *q, const ckr__dcp_chunk *k)
+{
+    const uint32_t lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0), n = q->n_dims - 1;
+    const int64_t at = (g->layers ? k->start[0] : 0) * (int64_t)(g->experts ? g->experts : 1) +
+                       (g->experts ? k->start[lead - 1] : 0);
+    ckr__mg_item *t = g->items[at];
+    ckr__block *b = ckr__block_new(x->r->c, t->n_dims, 1);
+    ckr__mg_slot *s;
+    int64_t dims[2 * CKR_MAX_DIMS];
+    ckr__reader rd;
+    ckr_view v;
+    uint32_t i;
+    ckr_result z = ckr__dcp_view(x->d, q, k, &v, dims);
+    if (z != CKR_OK) return z;
+    s = b ? ckr__mg_slot_of(x->r, t, slot, v.dtype, false) : NULL;
+    if (!s) return ckr__mg_oom(x->r);
+    for (i = 0; i < n; i++) if (k->count[i] != 1) break;
+    if (i < n || v.dtype != s->tensor->dtype || (k->count[n] > 1 && v.stride[n] != 1))
+        return ckr__mg_dist_bad(x, q->fqn, "flat chunks of one block each");
+    for (i = 0; i < t->n_dims; i++) {
+        const int64_t blocks = q->shape[lead + i];
+        if (blocks < 1 || t->shape[i] % blocks)
+            return ckr__mg_dist_bad(x, q->fqn, "blocks that cut the tensor evenly");
+        b->shape[i] = b->pairs[0].count[i] = t->shape[i] / blocks;
+        b->pairs[0].global[i] = k->start[lead + i] * b->shape[i];
+    }
+    if (ckr__nt_block_numel(b) != q->shape[n])
+        return ckr__mg_dist_bad(x, q->fqn, "as many elements as a block has");
+    memset(&rd, 0, sizeof rd);
+    rd.c = x->r->c;
+    rd.dtype = v.dtype;
+    rd.file = v.file;
+    rd.big_endian = v.big_endian;
+    rd.mem = v.bytes;
+    rd.rank = x->d->files[k->file].rank;
+    rd.replica = k->replica;
+    for (i = 0; i < 2; i++) {
+        rd.tensor = i ? s->wide : s->tensor;
+        if (rd.tensor &&
+            !ckr__read_flat(&rd, b, k->start[n], k->start[n] + k->count[n],
+                            (v.bytes ? 0 : v.data_offset) +
+                                (uint64_t)v.offset * ckr_dtype_size(v.dtype)))
+            return ckr__mg_oom(x->r);
+    }
+    return CKR_OK;
+}
+
+/* All chunks of a tensor that belongs to a model key. */
+static ckr_result ckr__mg_dist_tensor(ckr__mg_dist *x, const char *key, const char *slot,
+                                      const ckr__dcp_item *q)
+{
+    const ckr__mg_grid_of *g;
+    uint64_t at, k;
+    uint32_t lead, n;
+    ckr_result z = CKR_OK;
+    if (!ckr__map_find(&x->keys, key, strlen(key), &at))
+        return ckr__leftover(x->r->c, x->r->s, q->fqn, NULL) ? CKR_OK : ckr__mg_oom(x->r);
+    g = &x->grids[at];
+    lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0);
+    n = g->items[0]->n_dims + lead;
+    if ((g->items[0]->dtype == CKR_DTYPE_F32 || g->items[0]->dtype == CKR_DTYPE_F64) &&
+        !strcmp(slot, "master"))
+        return CKR_OK;         /* the distributed optimizer's copy of an fp32 parameter   */
+    if (q->n_dims != n && q->n_dims != n + 1)
+        return ckr__mg_dist_bad(x, q->fqn, "the axes of its parameter, or one more");
+    if ((g->layers && (uint64_t)q->shape[0] != g->layers) ||
+        (g->experts && (uint64_t)q->shape[lead - 1] != g->experts))
+        return ckr__mg_dist_bad(x, q->fqn, "as many layers and experts as its parameter has");
+    for (k = 0; k < q->n_chunks && z == CKR_OK; k++)
+        z = q->n_dims == n ? ckr__mg_dist_chunk(x, g, slot, q, &q->chunks[k])
+                           : ckr__mg_dist_flat(x, g, slot, q, &q->chunks[k]);
+    return z;
+}
+
+/* >>megatron.dist.ranks ------------------------------------------------------- */
+/* Files of ranks, as a legacy directory has them. */
+
+/* Layers of each chunk of the saved run, from its arguments (get_num_layers_to_build). */
+static ckr_result ckr__mg_dist_stages(ckr__mg *r)
+{
+    const int64_t head = ckr__mg_size(r->args, "decoder_first_pipeline_num_layers", 0),
+                  tail = ckr__mg_size(r->args, "decoder_last_pipeline_num_layers", 0);
+    const bool emb = ckr__mg_flag(r->args, "account_for_embedding_in_pipeline_split"),
+               loss = ckr__mg_flag(r->args, "account_for_loss_in_pipeline_split");
+    const ckr_node *layout = ckr_node_get(r->args, "pipeline_model_parallel_layout");
+    const uint64_t n = (uint64_t)r->pp * r->vp;
+    int64_t at = 0, middle, count;
+    uint64_t i;
+    r->first = CKR__NEW_N(r->c, int64_t, n);
+    if (!r->first) return ckr__mg_oom(r);
+    if (r->pp == 1) return CKR_OK;
+    if (layout && layout->kind != CKR_NODE_NONE)
+        return ckr__mg_cannot(r, r->dir, "args/pipeline_model_parallel_layout",
+                              "a hand-made pipeline layout");
+    middle = r->pp - (head > 0) - (tail > 0);
+    count = r->layers - head - tail + (head ? 0 : emb) + (tail ? 0 : loss);
+    if (count < 0 || (middle && count % (middle * (int64_t)r->vp)) || head % (int64_t)r->vp ||
+        tail % (int64_t)r->vp)
+        return ckr__mg_contradicts_layers(r, "args/pipeline_model_parallel_size", r->pp);
+    for (i = 0; i < n; i++) {
+        const uint32_t p = (uint32_t)(i % r->pp);
+        r->first[i] = at;
+        at += (p == 0 && head ? head : p + 1 == r->pp && tail ? tail : count / (middle ? middle : 1)) /
+              (int64_t)r->vp;
+        if (i == 0) at -= emb;
+    }
+    return CKR_OK;
+}
+
+static uint64_t ckr__mg_dist_home(const ckr__mg *r, const ckr__mg_item *t)
+{
+    const uint64_t n = (uint64_t)r->pp * r->vp;
+    uint64_t i;
+    if (t->block == 0) return 0;
+    if (t->block > r->layers) return n - 1;
+    for (i = n; i-- > 1;) if (r->first[i] <= t->block - 1) return i;
+    return 0;
+}
+
+/* A rank's entries: the items of its chunks, with the shapes that it has of them. */
+static ckr_result ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
+{
+    ckr_node *dict = ckr__node(r->c, CKR_NODE_ODICT);
+    ckr__mg_entry *e = CKR__NEW_N(r->c, ckr__mg_entry, r->n_items + 1);
+    const uint64_t home = (uint64_t)v * r->pp + f->pp, last = (uint64_t)r->pp * r->vp - 1;
+    uint64_t i, n = 0;
+    if (!dict || !e) return ckr__mg_oom(r);
+    for (i = 0; i <= r->n_items; i++) {
+        ckr__mg_item *t = i < r->n_items ? r->items[i] : NULL;
+        ckr_view *view;
+        ckr__block *b;
+        if (!t && !(r->tied && r->pp > 1 && home == last && r->embedding)) continue;
+        if (!t) t = r->embedding;
+        else if (ckr__mg_dist_home(r, t) != home) continue;
+        if (t->kind != CKR__MG_PARAM ||
+            (t->expert >= 0 && r->ep > 1 && t->expert / (r->experts / r->ep) != (int64_t)f->ep))
+            continue;
+        view = CKR__NEW(r->c, ckr_view);
+        b = ckr__mg_block(r->c, t, r->tp, f->tp);
+        if (!view || !b)
+            return r->c->err->code != CKR_OK
+                       ? r->c->err->code
+                       : ckr__mg_contradicts(r, t, "tensor_model_parallel_size", r->tp,
+                                             t->shape[t->split.axis]);
+        view->n_dims = t->n_dims;
+        view->shape = b->shape;
+        view->dtype = t->dtype;
+        e[n].item = t;
+        e[n++].view = view;
+    }
+    dict->count = n;
+    f->chunks[v] = dict;
+    f->entries[v] = e;
+    return CKR_OK;
+}
+
+static ckr__mg_file *ckr__mg_dist_file(ckr__mg *r, uint32_t tp, uint32_t pp, uint32_t ep)
+{
+    ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
+    if (!f) return NULL;
+    f->tp = tp;
+    f->pp = pp;
+    f->ep = ep;
+    f->path = r->dir;
+    f->rel = ckr__mg_rank_dir(r->c, tp, pp, ep, r->pp > 1, r->ep > 1);
+    f->args = r->args;
+    f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
+    f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
+    return f->rel && f->chunks && f->entries ? f : NULL;
+}
+
+static ckr_result ckr__mg_dist_files(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    uint32_t p, e, t, v;
+    ckr_result z = CKR_OK;
+    const uint64_t n = (uint64_t)r->pp * r->ep * r->tp;
+    if (n > 1 << 20) return ckr__mg_bad(r, r->dir, "args", "fewer model parallel ranks");
+    r->files = CKR__NEW_N(r->c, ckr__mg_file *, n);
+    if (!r->files) return ckr__mg_oom(r);
+    for (p = 0; p < r->pp; p++)
+        for (e = 0; e < r->ep; e++)
+            for (t = 0; t < r->tp; t++) {
+                ckr__mg_file *f = ckr__mg_dist_file(r, t, p, e);
+                r->files[r->n_files++] = f;
+                if (!f) return ckr__mg_oom(r);
+                for (v = 0; v < r->vp && z == CKR_OK; v++) z = ckr__mg_dist_entries(r, f, v);
+                if (z != CKR_OK) return z;
+            }
+    return CKR_OK;
+}
+
+/* What a legacy file of the rank would have at its top, from which others are written. */
+static ckr_result ckr__mg_dist_roots(ckr__mg_dist *x)
+{
+    static const char *const own[] = { "optimizer", "content_metadata", "model" };
+    ckr__mg *r = x->r;
+    uint64_t i, k;
+    size_t m;
+    for (i = 0; i < r->n_files; i++) {
+        ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *none = ckr__node(r->c, CKR_NODE_NONE);
+        ckr__mg_file *f = r->files[i];
+        for (k = 0; k < x->common->count; k++) {
+            const char *key = ckr_node_str(x->common->u.items[2 * k]);
+            for (m = 0; key && m < 3 && strcmp(key, own[m]) != 0; m++) {}
+            if (!key || m < 3 || !strcmp(key, "opt_param_scheduler")) continue;
+            if (!ckr__node_pair(r->c, root, x->common->u.items[2 * k],
+                                x->common->u.items[2 * k + 1]))
+                return ckr__mg_oom(r);
+        }
+        if (!ckr__node_set(r->c, root, "model", none) ||
+            (f->n_optims && !ckr__node_set(r->c, root, "optimizer", none)) ||
+            (ckr_node_get(x->common, "opt_param_scheduler") &&
+             !ckr__node_set(r->c, root, "opt_param_scheduler",
+                            (ckr_node *)(uintptr_t)ckr_node_get(x->common,
+                                                                "opt_param_scheduler"))))
+            return ckr__mg_oom(r);
+        if (f->random && !ckr__node_set(r->c, root, "rng_state", f->random)) return ckr__mg_oom(r);
+        f->root = root;
+    }
+    r->root = r->files[0]->root;
+    return CKR_OK;
+}
+
+/* >>megatron.dist.optimizer --------------------------------------------------- */
+
+/* "chained_1.REST": 1 and REST. */
+static const char *ckr__mg_chained(const char *fqn, uint32_t *which)
+{
+    *which = 0;
+    if (!ckr__mg_starts(fqn, "chained_") || fqn[8] < '0' || fqn[8] > '9' || fqn[9] != '.')
+        return fqn;
+    *which = (uint32_t)(fqn[8] - '0');
+    return fqn + 10;
+}
+
+static ckr_result ckr__mg_dist_object(ckr__mg_dist *x, const char *fqn, const ckr_node **out)
+{
+    const ckr__dcp_item *q = ckr__dcp_find(x->d, fqn);
+    ckr_node *n = NULL;
+    ckr_result z;
+    *out = NULL;
+    if (!q) return CKR_OK;
+    z = ckr__dcp_object(x->d, q, &n);
+    if (z != CKR_OK) return z;
+    if (ckr_node_is_list(n) && n->count == 1) n = n->u.items[0];   /* torch.save([obj])    */
+    *out = n;
+    return CKR_OK;
+}
+
+/* The optimizers of the common part: one, or numbered ones. */
+static ckr_result ckr__mg_dist_optims(ckr__mg_dist *x, ckr__mg_file *f)
+{
+    ckr__mg *r = x->r;
+    const ckr_node *o = ckr_node_get(x->common, "optimizer");
+    const bool list = ckr_node_is_dict(o) && o->count && o->u.items[0]->kind == CKR_NODE_INT;
+    uint64_t i;
+    ckr_result z = CKR_OK;
+    if (!ckr_node_is_dict(o) || !o->count) return CKR_OK;
+    f->n_optims = list ? o->count : 1;
+    if (f->n_optims > 2)
+        return ckr__mg_cannot(r, r->dir, "optimizer", "more than two optimizers in a chain");
+    f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
+    if (!f->optims) return ckr__mg_oom(r);
+    for (i = 0; i < f->n_optims && z == CKR_OK; i++)
+        z = ckr__mg_optim_of(r, f, list ? o->u.items[2 * i + 1] : o, &f->optims[i]);
+    return z;
+}
+
+/* A rank's objects of the kinds that are not reshardable; none: it has none of this optimizer. */
+static ckr_result ckr__mg_dist_group(ckr__mg_dist *x, ckr__mg_file *f, uint32_t which, bool chained)
+{
+    ckr__mg *r = x->r;
+    ckr__mg_optim *o = &f->optims[which];
+    const uint32_t k = which ? f->tp + r->tp * (f->ep + r->ep * f->pp) : f->tp + r->tp * f->pp;
+    const char *head = ckr__printf(r->c, "%soptimizer.distributed.dp_group_idx_%u.",
+                                   !chained ? "" : which ? "chained_1." : "chained_0.",
+                                   (unsigned)k), *fqn;
+    const ckr_node *n, *scaler;
+    ckr_node *outer;
+    ckr_result z;
+    o->prefix = head;
+    fqn = head ? ckr__printf(r->c, "%soptimizer/shard_0_1", head) : NULL;
+    if (!fqn) return ckr__mg_oom(r);
+    z = ckr__mg_dist_object(x, fqn, &n);
+    if (z == CKR_OK && !n)
+        return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
+    if (z == CKR_OK)
+        z = ckr__mg_dist_object(x, ckr__printf(r->c, "%sgrad_scaler/shard_0_1", head), &scaler);
+    if (z != CKR_OK) return z;
+    outer = ckr__node(r->c, CKR_NODE_DICT);
+    if (!ckr__node_set(r->c, outer, "optimizer", (ckr_node *)(uintptr_t)n) ||
+        (scaler && !ckr__node_set(r->c, outer, "grad_scaler", (ckr_node *)(uintptr_t)scaler)))
+        return ckr__mg_oom(r);
+    z = ckr__mg_optim_of(r, f, outer, o);
+    if (z == CKR_OK)
+        z = ckr__mg_dist_object(x, ckr__printf(r->c, "%sparam_state/shard_0_1", head), &o->flat);
+    return z;
+}
+
+/* A bucket's tensor: where elements [begin, begin + n) of it lie. */
+static ckr_result ckr__mg_bucket_range(ckr__mg_dist *x, const ckr__dcp_item *q, int64_t begin,
+                                       int64_t n, ckr__mg_item *t, const char *slot,
+                                       const ckr__mg_part *p)
+{
+    ckr__mg *r = x->r;
+    const ckr__block *b = ckr__mg_block(r->c, t, r->tp, p->tp);
+    ckr__mg_slot *s = ckr__mg_slot_of(r, t, slot, q->dtype, false);
+    uint64_t lo = 0, hi = q->n_chunks, k;
+    if (!b || !s) return ckr__mg_oom(r);
+    while (hi - lo > 1) {      /* chunks are sorted: the last one that begins at or before   */
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (q->chunks[mid].start[0] <= begin) lo = mid;
+        else hi = mid;
+    }
+    for (k = lo; k < q->n_chunks && q->chunks[k].start[0] < begin + n; k++) {
+        const ckr__dcp_chunk *c = &q->chunks[k];
+        const int64_t from = ckr__max_i64(begin, c->start[0]),
+                      to = ckr__min_i64(begin + n, c->start[0] + c->count[0]);
+        int64_t dims[2 * CKR_MAX_DIMS], i;
+        ckr__reader rd;
+        ckr_view v;
+        ckr_result z;
+        if (from >= to) continue;
+        z = ckr__dcp_view(x->d, q, c, &v, dims);
+        if (z != CKR_OK) return z;
+        if (v.dtype != s->tensor->dtype || (v.shape[0] > 1 && v.stride[0] != 1))
+            return ckr__mg_dist_bad(x, q->fqn, "flat chunks of one dtype");
+        memset(&rd, 0, sizeof rd);
+        rd.c = r->c;
+        rd.dtype = v.dtype;
+        rd.file = v.file;
+        rd.big_endian = v.big_endian;
+        rd.mem = v.bytes;
+        rd.rank = p->rank;
+        rd.replica = p->replica || c->replica;
+        for (i = 0; i < 2; i++) {
+            rd.tensor = i ? s->wide : s->tensor;
+            if (rd.tensor &&
+                !ckr__read_flat(&rd, b, from - begin, to - begin,
+                                (v.bytes ? 0 : v.data_offset) +
+                                    (uint64_t)(v.offset + from - c->start[0]) *
+                                        ckr_dtype_size(v.dtype)))
+                return ckr__mg_oom(r);
+        }
+    }
+    return CKR_OK;
+}
+
+/* The buckets of a buffer, each a tensor for each slot, by the sizes that are stored beside them. */
+typedef struct ckr__mg_buckets {
+    const int64_t *sizes;
+    uint64_t       n;
+    const char    *head;       /* ...gbuf_idx_G.dtype_(..).bucket_idx_                       */
+} ckr__mg_buckets;
+
+static ckr_result ckr__mg_dist_buckets(ckr__mg_dist *x, ckr__mg_file *f, ckr__mg_optim *o,
+                                       uint64_t g, ckr__mg_buckets *out)
+{
+    ckr__mg *r = x->r;
+    const ckr_node *all, *dict, *key, *list;
+    int64_t *sizes;
+    uint64_t i;
+    ckr_result z = ckr__mg_dist_object(
+        x, ckr__printf(r->c, "%sper_bucket_numel_unpadded/shard_0_1", o->prefix), &all);
+    (void)f;
+    if (z != CKR_OK) return z;
+    dict = ckr_node_is_list(all) ? ckr_node_at(all, g) : NULL;
+    for (i = 0; ckr_node_is_dict(all) && i < all->count; i++)
+        if (all->u.items[2 * i]->kind == CKR_NODE_INT &&
+            all->u.items[2 * i]->u.i == (int64_t)g) dict = all->u.items[2 * i + 1];
+    if (!ckr_node_is_dict(dict) || !dict->count || !ckr_node_is_list(dict->u.items[1]) ||
+        !ckr_node_is_list(dict->u.items[0]) || dict->u.items[0]->count != 2 ||
+        dict->u.items[0]->u.items[0]->kind != CKR_NODE_DTYPE ||
+        dict->u.items[0]->u.items[1]->kind != CKR_NODE_DTYPE)
+        return ckr__mg_dist_bad(x, o->prefix, "bucket sizes for each buffer");
+    key = dict->u.items[0];
+    list = dict->u.items[1];
+    sizes = CKR__NEW_N(r->c, int64_t, list->count);
+    if (!sizes) return ckr__mg_oom(r);
+    for (i = 0; i < list->count; i++)
+        if (!ckr_node_i64(list->u.items[i], &sizes[i]) || sizes[i] < 0 ||
+            sizes[i] > (int64_t)1 << 59)
+            return ckr__mg_dist_bad(x, o->prefix, "bucket sizes");
+    out->sizes = sizes;
+    out->n = list->count;
+    out->head = ckr__printf(r->c, "%sgbuf_idx_%llu.dtype_(torch.%s, torch.%s).bucket_idx_",
+                            o->prefix, (unsigned long long)g, key->u.items[0]->u.str,
+                            key->u.items[1]->u.str);
+    return out->head ? CKR_OK : ckr__mg_oom(r);
+}
+
+/* Each parameter's bucket and place: backwards, a bucket is full when its size is reached. */
+static bool ckr__mg_fill_buckets(const ckr__mg_buckets *k, ckr__mg_layout *l, uint64_t *bucket)
+{
+    int64_t at = 0;
+    uint64_t b = 0, i;
+    for (i = l->n; i-- > 0;) {
+        int64_t start = ckr__mg_up(at, l->align);
+        if (b < k->n && at > 0 &&
+            (at == k->sizes[b] || (start == k->sizes[b] && l->numel[i] > 0))) {
+            b++;
+            start = 0;
+        }
+        if (b >= k->n || start + l->numel[i] > k->sizes[b]) return false;
+        bucket[i] = b;
+        l->start[i] = start;
+        at = start + l->numel[i];
+    }
+    return b + 1 == k->n && (at == k->sizes[b] || ckr__mg_up(at, l->align) == k->sizes[b]);
+}
+
+static int ckr__mg_chunk_cmp(const void *a, const void *b)
+{
+    const ckr__dcp_chunk *x = (const ckr__dcp_chunk *)a, *y = (const ckr__dcp_chunk *)b;
+    return x->start[0] < y->start[0] ? -1 : x->start[0] > y->start[0];
+}
+
+static ckr_result ckr__mg_sort_chunks(ckr__mg *r, ckr__dcp_item *q)
+{
+    ckr__dcp_chunk *sorted = CKR__NEW_N(r->c, ckr__dcp_chunk, q->n_chunks);
+    void **p = (void **)ckr__arena_n(r->c, q->n_chunks, sizeof *p);
+    uint64_t i;
+    if (!sorted || !p) return ckr__mg_oom(r);
+    for (i = 0; i < q->n_chunks; i++) p[i] = &q->chunks[i];
+    if (!ckr__sort(r->c, p, (size_t)q->n_chunks, ckr__mg_chunk_cmp)) return ckr__mg_oom(r);
+    for (i = 0; i < q->n_chunks; i++) sorted[i] = *(const ckr__dcp_chunk *)p[i];
+    q->chunks = sorted;
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_dist_slot(ckr__mg_dist *x, const ckr__mg_file *f,
+                                    const ckr__mg_buffer *b, const ckr__mg_buckets *k,
+                                    const ckr__mg_layout *l, const uint64_t *bucket,
+                                    const char *slot)
+{
+    ckr__mg *r = x->r;
+    ckr__dcp_item **of = CKR__NEW_N(r->c, ckr__dcp_item *, k->n);
+    uint64_t i;
+    ckr_result z = CKR_OK;
+    if (!of) return ckr__mg_oom(r);
+    for (i = 0; i < k->n && z == CKR_OK; i++) {
+        const char *fqn = ckr__printf(r->c, "%s%llu.%s", k->head, (unsigned long long)i, slot);
+        of[i] = fqn ? ckr__dcp_find(x->d, fqn) : NULL;
+        if (!fqn) return ckr__mg_oom(r);
+        if (!of[i] || of[i]->bytes || of[i]->n_dims != 1 || of[i]->shape[0] < k->sizes[i])
+            return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
+        z = ckr__mg_sort_chunks(r, of[i]);
+    }
+    for (i = 0; i < b->n && z == CKR_OK; i++) {
+        ckr__mg_item *t = b->m[i]->entry->item;
+        ckr__mg_part p;
+        memset(&p, 0, sizeof p);
+        p.tp = f->tp;
+        p.rank = ckr__mg_rank_of(r, f);
+        p.replica = (t->split.axis < 0 && f->tp > 0) ||
+                    f->pp != ckr__mg_dist_home(r, t) % r->pp;
+        z = ckr__mg_bucket_range(x, of[bucket[i]], l->start[i], l->numel[i], t,
+                                 !strcmp(slot, "param") ? "master" : slot, &p);
+    }
+    return z;
+}
+
+/* The flat buckets of one rank's optimizer. */
+static ckr_result ckr__mg_dist_rank(ckr__mg_dist *x, ckr__mg_file *f, uint32_t which)
+{
+    static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
+    ckr__mg *r = x->r;
+    ckr__mg_optim *o = &f->optims[which];
+    ckr__mg_member *m;
+    ckr__mg_buffer *b;
+    uint64_t n, n_buffers, i, j;
+    size_t s;
+    ckr_result z = ckr__mg_members(r, f, which, &m, &n);
+    if (z == CKR_OK && o->flat) return ckr__mg_read_flat(r, f, o, m, n);
+    if (z == CKR_OK) z = ckr__mg_buffers(r, m, n, &b, &n_buffers);
+    for (i = 0; z == CKR_OK && i < n_buffers; i++) {
+        ckr__mg_buckets k;
+        ckr__mg_layout l;
+        uint64_t *bucket = CKR__NEW_N(r->c, uint64_t, b[i].n);
+        const bool wide = b[i].dtype == CKR_DTYPE_F32 || b[i].dtype == CKR_DTYPE_F64;
+        if (!bucket) return ckr__mg_oom(r);
+        z = ckr__mg_dist_buckets(x, f, o, i, &k);
+        if (z == CKR_OK) z = ckr__mg_numels(r, &b[i], &l);
+        if (z != CKR_OK) return z;
+        if (!ckr__mg_fill_buckets(&k, &l, bucket)) {
+            l.align = 1;
+            if (!ckr__mg_fill_buckets(&k, &l, bucket))
+                return ckr__mg_optimizer_buckets(r, o->prefix);
+        }
+        for (s = wide ? 1 : 0; s < 3 && z == CKR_OK; s++)
+            z = ckr__mg_dist_slot(x, f, &b[i], &k, &l, bucket, slots[s]);
+        for (j = 0; j < b[i].n && z == CKR_OK; j++)
+            z = ckr__mg_group_step(r, b[i].m[j]->entry->item,
+                                   o->groups->u.items[b[i].m[j]->group]);
+    }
+    return z;
+}
+
+/* Does the checkpoint keep the optimizer by model parallel rank? */
+static bool ckr__mg_dist_ranked(const ckr__mg_dist *x, bool *chained)
+{
+    uint64_t i;
+    uint32_t which;
+    for (i = 0; i < x->d->n_items; i++) {
+        const char *fqn = ckr__mg_chained(x->d->items[i].fqn, &which);
+        if (!ckr__mg_starts(fqn, "optimizer.distributed.dp_group_idx_")) continue;
+        *chained = fqn != x->d->items[i].fqn;
+        return true;
+    }
+    return false;
+}
+
+static ckr_result ckr__mg_dist_ranks(ckr__mg_dist *x, bool chained)
+{
+    ckr__mg *r = x->r;
+    uint64_t i;
+    uint32_t k;
+    ckr_result z = CKR_OK;
+    for (i = 0; i < r->n_files && z == CKR_OK; i++) {
+        ckr__mg_file *f = r->files[i];
+        f->n_optims = chained ? 2 : 1;
+        f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
+        if (!f->optims) return ckr__mg_oom(r);
+        for (k = 0; k < f->n_optims && z == CKR_OK; k++) {
+            z = ckr__mg_dist_group(x, f, k, chained);
+            if (z == CKR_OK) z = ckr__mg_groups(r, f, k);
+            if (z == CKR_OK && (k || f->ep == 0)) z = ckr__mg_dist_rank(x, f, k);
+        }
+    }
+    return z;
+}
+
+/* All parameters as one rank's, for groups that are common to all. */
+static ckr_result ckr__mg_dist_common(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    ckr__mg_file *f = ckr__mg_dist_file(r, 0, 0, 0);
+    ckr_node *dict = ckr__node(r->c, CKR_NODE_ODICT);
+    ckr__mg_entry *e = CKR__NEW_N(r->c, ckr__mg_entry, r->n_items);
+    ckr__mg_member *m;
+    uint64_t i, k, n = 0;
+    ckr_result z;
+    if (!f || !dict || !e) return ckr__mg_oom(r);
+    for (i = 0; i < r->n_items; i++) {
+        ckr_view *v = CKR__NEW(r->c, ckr_view);
+        if (!v) return ckr__mg_oom(r);
+        if (r->items[i]->kind != CKR__MG_PARAM) continue;
+        v->n_dims = r->items[i]->n_dims;
+        v->shape = r->items[i]->shape;
+        v->dtype = r->items[i]->dtype;
+        e[n].item = r->items[i];
+        e[n++].view = v;
+    }
+    dict->count = n;
+    f->chunks[0] = dict;
+    f->entries[0] = e;
+    z = ckr__mg_dist_optims(x, f);
+    for (k = 0; k < f->n_optims && z == CKR_OK; k++) {
+        const ckr_node *step = ckr_node_get(f->optims[k].state, "common_step");
+        z = ckr__mg_groups(r, f, k);
+        if (z == CKR_OK) z = ckr__mg_members(r, f, k, &m, &n);
+        for (i = 0; i < n && z == CKR_OK; i++) {
+            ckr__mg_item *t = m[i].entry->item;
+            ckr__mg_part p;
+            memset(&p, 0, sizeof p);
+            p.path = r->dir;
+            if (step && step->kind == CKR_NODE_TENSOR) {
+                p.view = step->u.view;
+                z = ckr__mg_scalar(r, t, "step", &p);
+            } else {
+                z = ckr__mg_group_step(r, t, f->optims[k].groups->u.items[m[i].group]);
+            }
+        }
+    }
+    for (i = 0; i < r->n_files; i++) {
+        r->files[i]->n_optims = f->n_optims;
+        r->files[i]->optims = f->optims;
+    }
+    return z;
+}
+
+/* >>megatron.dist.defect ------------------------------------------------------ */
+/* Megatron core 0.15 to 0.19 writes fully_reshardable optimizer state wrong where a bucket before
+   the last has padding at its end (fixed by its commit 32a03b77): it cuts the buffer without padding
+   at offsets that count it. What lies in the file for parameter q is therefore the buffer from
+   padded(q) on, and element e of parameter p, at start(p) + e, is found in whichever q covers that
+   place; where none does, it is lost. Layouts follow from the arguments, and the rounding of masters
+   says whether the file has the defect: a probe of a few values reads the state, no more. */
+
+#define CKR__MG_PROBE 64       /* values of each shifted parameter                        */
+
+/* A rank's part of a tensor, as runs of its row-major order that lie contiguously in a file. */
+typedef struct ckr__mg_run { int64_t begin, n; const ckr_piece *piece; } ckr__mg_run;
+
+static bool ckr__mg_is_row_major(const ckr_piece *p)
+{
+    int64_t s = (int64_t)ckr_dtype_size(p->dtype);
+    uint32_t d;
+    for (d = p->n_dims; d-- > 0; s *= p->count[d])
+        if (p->count[d] > 1 && p->stride[d] != s) return false;
+    return true;
+}
+
+/* At most one run for each pair of the block; 0: the file has other boxes. */
+static uint32_t ckr__mg_runs(const ckr_tensor *t, const ckr__block *b, ckr__mg_run out[2])
+{
+    uint32_t i, k, d, n = 0;
+    int64_t row = 1;
+    for (d = 1; d < b->n_dims; d++) row *= b->shape[d];
+    for (i = 0; i < b->n_pairs && i < 2; i++) {
+        const ckr__pair *p = &b->pairs[i];
+        for (k = 0; k < t->n_pieces; k++) {
+            const ckr_piece *q = &t->pieces[k];
+            if (q->replica || !ckr__mg_is_row_major(q)) continue;
+            for (d = 0; d < b->n_dims; d++)
+                if (q->start[d] != p->global[d] || q->count[d] != p->count[d]) break;
+            if (d < b->n_dims) continue;
+            out[n].piece = q;
+            out[n].begin = b->n_dims ? p->local[0] * row : 0;
+            out[n++].n = ckr__mg_volume(b->n_dims, p->count);
+            break;
+        }
+    }
+    return n == b->n_pairs ? n : 0;
+}
+
+/* Elements [from, from + n) of the source's part become elements [at, at + n) of the target's. */
+static bool ckr__mg_move(ckr__mg *r, const ckr_tensor *source, const ckr__block *sb, int64_t from,
+                         ckr_tensor *to, const ckr__block *tb, int64_t at, int64_t n)
+{
+    ckr__mg_run run[2];
+    const uint32_t n_runs = ckr__mg_runs(source, sb, run);
+    uint32_t i;
+    for (i = 0; i < n_runs; i++) {
+        const int64_t a = ckr__max_i64(from, run[i].begin),
+                      e = ckr__min_i64(from + n, run[i].begin + run[i].n);
+        ckr__reader rd;
+        if (a >= e) continue;
+        memset(&rd, 0, sizeof rd);
+        rd.c = r->c;
+        rd.tensor = to;
+        rd.dtype = run[i].piece->dtype;
+        rd.file = run[i].piece->file;
+        rd.big_endian = run[i].piece->big_endian;
+        rd.mem = run[i].piece->mem;
+        rd.rank = run[i].piece->rank;
+        if (!ckr__read_flat(&rd, tb, at + a - from, at + e - from,
+                            (rd.mem ? 0 : run[i].piece->offset) +
+                                (uint64_t)(a - run[i].begin) * ckr_dtype_size(rd.dtype)))
+            return false;
+    }
+    return n_runs > 0;
+}
+
+static bool ckr__mg_zeros(ckr__mg *r, ckr_tensor *to, const ckr__block *b, int64_t at, int64_t n)
+{
+    static const uint8_t zero[16] = { 0 };
+    ckr__reader rd;
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    rd.tensor = to;
+    rd.dtype = to->dtype;
+    rd.file = CKR_NO_FILE;
+    rd.mem = zero;
+    rd.rank = -1;
+    return ckr__flat_pieces(b, at, at + n, 0, 0, ckr__reader_piece, &rd);
+}
+
+/* One buffer of one rank. */
+typedef struct ckr__mg_mend {
+    ckr__mg              *r;
+    const ckr__mg_file   *f;
+    const ckr__mg_buffer *b;
+    const ckr__mg_layout *l;
+} ckr__mg_mend;
+
+/* Is what the rank holds of parameter q in the file? Of copies only the first is. */
+static bool ckr__mg_stored_here(const ckr__mg_mend *m, uint64_t q)
+{
+    const ckr__mg_item *t = m->b->m[q]->entry->item;
+    return !(t->split.axis < 0 && m->f->tp > 0) &&
+           ckr__mg_dist_home(m->r, t) % m->r->pp == m->f->pp && m->b->m[q]->chunk ==
+               ckr__mg_dist_home(m->r, t) / m->r->pp;
+}
+
+/* The parameter whose padded place covers `at`; *next is where that ends, or where one begins. */
+static uint64_t ckr__mg_covering(const ckr__mg_mend *m, int64_t at, int64_t *next)
+{
+    const ckr__mg_layout *l = m->l;
+    uint64_t lo = 0, hi = l->n;
+    while (lo < hi) {          /* places fall with the index: the first that begins at or before */
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (l->padded[mid] <= at) hi = mid;
+        else lo = mid + 1;
+    }
+    if (lo < l->n && at < l->padded[lo] + l->numel[lo]) {
+        *next = l->padded[lo] + l->numel[lo];
+        return lo;
+    }
+    *next = lo > 0 ? l->padded[lo - 1] : INT64_MAX;
+    return UINT64_MAX;
+}
+
+static ckr_tensor *ckr__mg_unlisted(ckr__mg *r, const ckr_tensor *like)
+{
+    ckr_tensor *t = CKR__NEW(r->c, ckr_tensor);
+    if (!t) return NULL;
+    *t = *like;
+    t->pieces = NULL;
+    t->n_pieces = t->cap_pieces = 0;
+    return t;
+}
+
+static const ckr_tensor *ckr__mg_widest(const ckr__mg_slot *s)
+{
+    return s->wide ? s->wide : s->tensor;
+}
+
+/* All of one slot of one parameter, into a tensor beside the stored one. */
+static bool ckr__mg_mend_slot(const ckr__mg_mend *m, uint64_t i, uint64_t s, ckr_tensor *to,
+                              bool count)
+{
+    ckr__mg *r = m->r;
+    ckr__mg_item *t = m->b->m[i]->entry->item;
+    const char *slot = t->slots[s].tensor->slot;
+    const ckr__block *b = ckr__mg_block(r->c, t, r->tp, m->f->tp);
+    const int64_t begin = m->l->start[i], end = begin + m->l->numel[i];
+    int64_t at = begin, next;
+    if (!b) return false;
+    for (; at < end; at = next) {
+        uint64_t q = ckr__mg_covering(m, at, &next), k;
+        next = ckr__min_i64(next, end);
+        if (q != UINT64_MAX && ckr__mg_stored_here(m, q)) {
+            const ckr__mg_item *u = m->b->m[q]->entry->item;
+            const ckr__block *ub = ckr__mg_block(r->c, u, r->tp, m->f->tp);
+            for (k = 0; k < u->n_slots && strcmp(u->slots[k].tensor->slot, slot) != 0; k++) {}
+            if (!ub) return false;
+            if (k < u->n_slots &&
+                ckr__mg_move(r, ckr__mg_widest(&u->slots[k]), ub, at - m->l->padded[q], to, b,
+                             at - begin, next - at))
+                continue;
+            if (r->c->err->code != CKR_OK) return false;
+        }
+        if (count) t->n_lost += (uint64_t)(next - at);
+        if (strcmp(slot, "master") != 0) {
+            if (!ckr__mg_zeros(r, to, b, at - begin, next - at)) return false;
+        } else if (!ckr__mg_move(r, ckr__mg_widest(&t->slots[0]), b, at - begin, to, b, at - begin,
+                                 next - at)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool ckr__mg_mend_item(const ckr__mg_mend *m, uint64_t i)
+{
+    ckr__mg *r = m->r;
+    ckr__mg_item *t = m->b->m[i]->entry->item;
+    uint64_t s;
+    if (!ckr__mg_stored_here(m, i)) return true;
+    for (s = 1; s < t->n_slots; s++) {         /* 0 is the parameter                      */
+        ckr__mg_slot *x = &t->slots[s];
+        if (x->scalar) continue;
+        if (!x->fixed) x->fixed = ckr__mg_unlisted(r, x->tensor);
+        if (x->wide && !x->fixed_wide) x->fixed_wide = ckr__mg_unlisted(r, x->wide);
+        if (!x->fixed || (x->wide && !x->fixed_wide) ||
+            !ckr__mg_mend_slot(m, i, s, x->fixed, !strcmp(x->tensor->slot, "master")) ||
+            (x->wide && !ckr__mg_mend_slot(m, i, s, x->fixed_wide, false)))
+            return false;
+    }
+    return true;
+}
+
+/* Buffers of one rank's optimizer, with the layout of the writer. */
+static ckr_result ckr__mg_each_buffer(ckr__mg *r, ckr__mg_file *f, uint64_t which,
+                                      ckr_result (*fn)(void *arg, ckr__mg_mend *m), void *arg)
+{
+    const uint32_t dp = which ? r->dp / r->ep : r->dp * r->cp;
+    ckr__mg_member *m;
+    ckr__mg_buffer *b;
+    uint64_t n, n_buffers, i, k;
+    ckr_result z = ckr__mg_members(r, f, which, &m, &n);
+    if (z == CKR_OK) z = ckr__mg_buffers(r, m, n, &b, &n_buffers);
+    for (i = 0; z == CKR_OK && i < n_buffers; i++) {
+        ckr__mg_layout l;
+        ckr__mg_mend one;
+        int64_t sum = 0;
+        z = ckr__mg_numels(r, &b[i], &l);
+        if (z != CKR_OK) return z;
+        for (k = 0; k < l.n; k++) sum += l.numel[k];
+        l.divisor = ckr__mg_divisor(r->args, dp);
+        l.bucket = ckr__mg_bucket(r->args, dp, f->pp, b[i].chunk, sum);
+        ckr__mg_lay(&l);
+        one.r = r;
+        one.f = f;
+        one.b = &b[i];
+        one.l = &l;
+        z = fn(arg, &one);
+    }
+    return z;
+}
+
+/* n values from element `from` of a rank's part as floats; fewer where a run ends. */
+static int64_t ckr__mg_values(ckr__mg *r, const ckr_tensor *t, const ckr__block *b, int64_t n,
+                              double *out)
+{
+    ckr__mg_run run[2];
+    uint8_t raw[CKR__MG_PROBE * 8];
+    size_t size;
+    int64_t i;
+    if (!ckr__mg_runs(t, b, run)) return 0;
+    size = ckr_dtype_size(run[0].piece->dtype);
+    n = ckr__min_i64(ckr__min_i64(n, run[0].n), CKR__MG_PROBE);
+    if (run[0].piece->file == CKR_NO_FILE || size > 8 ||
+        ckr__file_read(r->c, run[0].piece->file, run[0].piece->offset, raw, (size_t)n * size) !=
+            CKR_OK)
+        return 0;
+    for (i = 0; i < n; i++) {
+        uint8_t one[8];
+        memcpy(one, raw + (size_t)i * size, size);
+        if (run[0].piece->big_endian != ckr__host_big_endian())
+            ckr__swap_bytes(one, size, ckr__dtypes[run[0].piece->dtype].swap);
+        out[i] = ckr__load_f64(run[0].piece->dtype, one);
+    }
+    return n;
+}
+
+/* Marks what is shifted; *defect when a probed master does not round to its parameter. */
+static ckr_result ckr__mg_probe_buffer(void *arg, ckr__mg_mend *m)
+{
+    bool *defect = (bool *)arg;
+    ckr__mg *r = m->r;
+    uint64_t i;
+    for (i = 0; i < m->l->n; i++) {
+        ckr__mg_item *t = m->b->m[i]->entry->item;
+        const ckr__mg_slot *master = NULL;
+        double a[CKR__MG_PROBE], b[CKR__MG_PROBE];
+        ckr__block *block;
+        int64_t n, k;
+        uint64_t s;
+        if (m->l->start[i] == m->l->padded[i] || !ckr__mg_stored_here(m, i)) continue;
+        t->shifted = true;
+        for (s = 1; s < t->n_slots; s++)
+            if (!strcmp(t->slots[s].tensor->slot, "master")) master = &t->slots[s];
+        block = ckr__mg_block(r->c, t, r->tp, m->f->tp);
+        if (!block) return ckr__mg_oom(r);
+        if (!master || !t->n_slots) continue;
+        n = ckr__mg_values(r, ckr__mg_widest(&t->slots[0]), block, CKR__MG_PROBE, a);
+        n = ckr__min_i64(n, ckr__mg_values(r, ckr__mg_widest(master), block, n, b));
+        if (r->c->err->code != CKR_OK) return r->c->err->code;
+        for (k = 0; k < n; k++)
+            if (fabs(a[k] - b[k]) > fabs(a[k]) * 0.0079 + 1e-38) *defect = true;
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_mend_buffer(void *arg, ckr__mg_mend *m)
+{
+    uint64_t i;
+    (void)arg;
+    for (i = 0; i < m->l->n; i++)
+        if (!ckr__mg_mend_item(m, i)) {
+            if (m->r->c->err->code != CKR_OK) return m->r->c->err->code;
+            m->b->m[i]->entry->item->n_lost = UINT64_MAX;      /* other boxes than a rank's */
+            return CKR_OK;
+        }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_defects(ckr__mg_dist *x)
+{
+    const char *type = ckr_node_str(ckr_node_get(ckr_node_get(x->common, "content_metadata"),
+                                                 "distrib_optim_sharding_type"));
+    ckr__mg *r = x->r;
+    uint64_t i, k, n = 0;
+    char text[48];
+    ckr_result z = CKR_OK;
+    if (!r->zero || !type || strcmp(type, "fully_reshardable") != 0) return CKR_OK;
+    for (i = 0; i < r->n_files && z == CKR_OK; i++)
+        for (k = 0; k < r->files[i]->n_optims && z == CKR_OK; k++)
+            if (k || r->files[i]->ep == 0)
+                z = ckr__mg_each_buffer(r, r->files[i], k, ckr__mg_probe_buffer, &r->defect);
+    if (z != CKR_OK || !r->defect) return z;
+    for (i = 0; i < r->n_files && z == CKR_OK; i++)
+        for (k = 0; k < r->files[i]->n_optims && z == CKR_OK; k++)
+            if (k || r->files[i]->ep == 0)
+                z = ckr__mg_each_buffer(r, r->files[i], k, ckr__mg_mend_buffer, NULL);
+    for (i = 0; i < r->n_items; i++) n += r->items[i]->shifted;
+    snprintf(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    if (z == CKR_OK)
+        z = ckr__mg_note(r, "CKR_W_MEGATRON_DEFECT", CKR_LOST, "optimizer", text, NULL,
+                         "Megatron core 0.15 to 0.19 cut the optimizer's buckets at wrong offsets "
+                         "when it wrote this: masters and moments are other parameters'",
+                         "convert --repair");
+    return z;
+}
+
+/* >>megatron.dist.read -------------------------------------------------------- */
+
+static ckr_result ckr__mg_dist_load_common(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    const char *path = ckr__path_join(r->c, r->dir, "common.pt");
+    const ckr_node *args;
+    ckr_result z;
+    if (!path) return ckr__mg_oom(r);
+    if (ckr__path_kind(r->c, path) == CKR_FILE_REGULAR) z = ckr__mg_tree(r, path, &x->common);
+    else z = ckr__mg_dist_object(x, CKR__MG_COMMON, &x->common);
+    if (z != CKR_OK) return z;
+    if (!x->common)
+        return ckr__mg_missing(r, path, "neither this file nor the object common_state");
+    if (!ckr_node_is_dict(x->common)) return ckr__mg_bad(r, path, "", "a dict");
+    args = ckr_node_get(x->common, "args");
+    if (!args || args->kind != CKR_NODE_OBJECT || !ckr_node_is_dict(args->u.object->state))
+        return ckr__mg_bad(r, path, "args", "a namespace of arguments");
+    r->args = args->u.object->state;
+    r->root = x->common;
+    x->local = strcmp(ckr_node_str(ckr_node_get(r->args, "transformer_impl"))
+                          ? ckr_node_str(ckr_node_get(r->args, "transformer_impl"))
+                          : "transformer_engine",
+                      "local") == 0;
+    x->grouped = ckr__mg_flag(r->args, "moe_grouped_gemm");
+    return CKR_OK;
+}
+
+/* The state of each rank's random streams: rng_state/shard_PP.TP[.DP]_... */
+static ckr_result ckr__mg_dist_random(ckr__mg_dist *x, const ckr__dcp_item *q)
+{
+    ckr__mg *r = x->r;
+    ckr_node *n = NULL;
+    uint32_t at[4], k = 0;
+    size_t n_key;
+    uint64_t i;
+    ckr_result z;
+    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at);
+    if (parts < 2) return ckr__mg_dist_bad(x, q->fqn, "the numbers of a rank");
+    z = ckr__dcp_object(x->d, q, &n);
+    if (z != CKR_OK) return z;
+    if (ckr_node_is_list(n) && n->count == 1 && ckr_node_is_list(n->u.items[0])) n = n->u.items[0];
+    if (parts > 2) k = at[2];
+    for (i = 0; ckr_node_is_list(n) && i < n->count && z == CKR_OK; i++)
+        if (ckr_node_is_dict(n->u.items[i]))
+            z = ckr__mg_streams(r, at[1] + r->tp * r->cp * (k + (uint32_t)i + r->dp * at[0]),
+                                "rng_state", n->u.items[i]);
+    if (z != CKR_OK || at[0] >= r->pp || at[1] >= r->tp) return z;
+    for (i = 0; i < r->ep; i++) {
+        ckr__mg_file *f = r->files[((uint64_t)at[0] * r->ep + i) * r->tp + at[1]];
+        if (i == k || (!k && !f->random)) f->random = n;
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_dist_extra(ckr__mg_dist *x, const ckr__dcp_item *q)
+{
+    ckr__mg *r = x->r;
+    uint32_t at[4], k;
+    size_t n_key;
+    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at);
+    const char *key = ckr__strndup(r->c, q->fqn, n_key), *name;
+    const bool stacked = (ckr__mg_starts(q->fqn, "decoder.layers.") ||
+                          ckr__mg_starts(q->fqn, "encoder.layers.")) &&
+                         !(q->fqn[15] >= '0' && q->fqn[15] <= '9'),
+               experts = strstr(q->fqn, ".experts.experts.") != NULL;
+    ckr__mg_item *t;
+    const ckr_node *n;
+    ckr_result z;
+    if (!key) return ckr__mg_oom(r);
+    if (parts < (uint32_t)stacked + (uint32_t)experts || (stacked && at[0] >= r->layers))
+        return ckr__mg_dist_bad(x, q->fqn, "the numbers of a layer and expert");
+    name = ckr__mg_live(x, key, stacked ? (int64_t)at[0] : -1,
+                        experts ? (int64_t)at[stacked] : -1);
+    t = name ? ckr__mg_dist_item(x, name, CKR__MG_EXTRA) : NULL;
+    if (!t) return ckr__mg_oom(r);
+    t->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
+    z = t->extra ? ckr__mg_dist_object(x, q->fqn, &n) : ckr__mg_oom(r);
+    for (k = 0; z == CKR_OK && k < r->tp; k++) t->extra[k] = n;
+    return z;
+}
+
+/* First pass: the model's names. Second: everything else. */
+static ckr_result ckr__mg_dist_names(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    uint64_t i;
+    uint32_t which;
+    ckr_result z = CKR_OK;
+    for (i = 0; i < x->d->n_items && z == CKR_OK; i++) {
+        const ckr__dcp_item *q = &x->d->items[i];
+        const char *fqn = ckr__mg_chained(q->fqn, &which);
+        if (ckr__mg_starts(fqn, "optimizer.")) continue;
+        if (!q->bytes) z = ckr__mg_dist_model(x, q);
+        else if (strstr(fqn, "_extra_state/")) z = ckr__mg_dist_extra(x, q);
+    }
+    for (i = 0; i < r->n_items; i++)
+        if (r->items[i]->expert >= r->experts) r->experts = r->items[i]->expert + 1;
+    if (z == CKR_OK && !r->n_items) z = ckr__mg_dist_bad(x, "", "the tensors of a model");
+    if (z == CKR_OK && r->ep > 1 && r->experts % r->ep)
+        z = ckr__mg_dist_bad(x, "args/expert_model_parallel_size", "a divisor of the experts");
+    if (z == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
+                                  ckr__mg_item_cmp))
+        z = ckr__mg_oom(r);
+    for (i = 0; i < r->n_items && z == CKR_OK; i++)
+        r->items[i]->pp = (uint32_t)(ckr__mg_dist_home(r, r->items[i]) % r->pp);
+    return z;
+}
+
+static ckr_result ckr__mg_dist_pieces(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    uint64_t i;
+    uint32_t which;
+    ckr_result z = CKR_OK;
+    for (i = 0; i < x->d->n_items && z == CKR_OK; i++) {
+        const ckr__dcp_item *q = &x->d->items[i];
+        const char *fqn = ckr__mg_chained(q->fqn, &which);
+        if (ckr__mg_starts(fqn, "optimizer.state.")) {
+            const size_t n = strcspn(fqn + 16, ".");
+            const char *slot = ckr__strndup(r->c, fqn + 16, n);
+            if (!slot) return ckr__mg_oom(r);
+            if (!fqn[16 + n] || q->bytes) {
+                if (!ckr__leftover(r->c, r->s, q->fqn, NULL)) return ckr__mg_oom(r);
+                continue;
+            }
+            if (!strcmp(slot, "param") || !strcmp(slot, "fp32_param")) slot = "master";
+            z = ckr__mg_dist_tensor(x, fqn + 17 + n, slot, q);
+        } else if (ckr__mg_starts(fqn, "optimizer.distributed.")) {
+            continue;
+        } else if (!q->bytes) {
+            z = ckr__mg_dist_tensor(x, q->fqn, "param", q);
+        } else if (ckr__mg_starts(fqn, "rng_state/")) {
+            z = ckr__mg_dist_random(x, q);
+        } else if (!strstr(fqn, "_extra_state/") && strcmp(fqn, CKR__MG_COMMON) != 0 &&
+                   !ckr__leftover(r->c, r->s, q->fqn, NULL)) {
+            z = ckr__mg_oom(r);
+        }
+    }
+    return z;
+}
+
+static ckr_result ckr__mg_dist_all(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    bool chained = false;
+    int64_t named;
+    ckr_result z = ckr__mg_dist_load_common(x);
+    if (z != CKR_OK) return z;
+    z = ckr__mg_topology(r);
+    if (z == CKR_OK && !ckr_node_i64(ckr_node_get(r->root, "iteration"), &r->iteration))
+        z = ckr__mg_bad(r, r->dir, "iteration", "an integer");
+    if (z == CKR_OK && ckr__mg_iteration(ckr__ac_base(r->dir), &named) && named != r->iteration)
+        z = ckr__mg_mixed(r, r->dir, "iteration", r->iteration, "the directory is of iteration",
+                          named);
+    r->release = !strcmp(ckr__ac_base(r->dir), "release");
+    r->tied = !ckr__mg_flag(r->args, "untie_embeddings_and_output_weights");
+    r->layers = ckr__mg_size(r->args, "num_layers",
+                             ckr__mg_size(r->args, "encoder_num_layers", 0));
+    if (z != CKR_OK) return z;
+    ckr__mg_fill_topology(r);
+    z = ckr__mg_vocabulary(r);
+    if (z == CKR_OK) z = ckr__mg_dist_stages(r);
+    if (z == CKR_OK) z = ckr__mg_dist_names(x);
+    if (z == CKR_OK) z = ckr__mg_dist_files(x);
+    if (z == CKR_OK) z = ckr__mg_dist_pieces(x);
+    if (z == CKR_OK)
+        z = ckr__mg_dist_ranked(x, &chained) ? ckr__mg_dist_ranks(x, chained)
+                                              : ckr__mg_dist_common(x);
+    if (z == CKR_OK) z = ckr__mg_defects(x);
+    return z == CKR_OK ? ckr__mg_dist_roots(x) : z;
+}
+
+/* {"sharded_backend": "torch_dist"}; false with *refuse: another one. */
+static ckr_result ckr__mg_dist_backend(ckr__mg *r)
+{
+    const char *path = ckr__path_join(r->c, r->dir, "metadata.json"), *s;
+    ckr_node *root = NULL;
+    ckr_result z;
+    if (!path) return ckr__mg_oom(r);
+    if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+        return ckr__mg_missing(r, path, "it is written last, so the save has not ended");
+    z = ckr__json_load(r->c, path, &root);
+    if (z != CKR_OK) return z;
+    s = ckr_node_str(ckr_node_get(root, "sharded_backend"));
+    if (!s) return ckr__mg_bad(r, path, "sharded_backend", "the name of a format");
+    if (strcmp(s, "torch_dist") != 0)
+        return ckr__mg_cannot(r, path, "sharded_backend",
+                              ckr__printf(r->c, "the format %.40s, which Megatron no longer has",
+                                          s));
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_read_dist(ckr__mg *r)
+{
+    ckr__mg_dist x;
+    ckr_result z = ckr__mg_dist_backend(r);
+    memset(&x, 0, sizeof x);
+    x.r = r;
+    x.keys.c = r->c;
+    r->dist = true;
+    r->s->format = CKR_FORMAT_DCP;
+    if (z == CKR_OK) z = ckr__dcp_open(r->c, r->dir, &x.d);
+    if (z == CKR_OK) z = ckr__mg_dist_all(&x);
+    ckr__map_free(&x.keys);
+    ckr__dcp_close(x.d);
+    return z;
+}
+
+/* What both formats end with. */
+static ckr_result ckr__mg_finish(ckr__mg *r)
+{
+    ckr_result e = ckr__mg_covered(r);
+    if (e == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
+                                  ckr__mg_item_cmp))
+        e = ckr__mg_oom(r);
+    if (e == CKR_OK) e = ckr__mg_group_params(r);
+    if (e == CKR_OK) e = ckr__mg_order(r);
+    if (e == CKR_OK) e = ckr__mg_progress(r);
+    if (e == CKR_OK) e = ckr__mg_schedule(r);
+    if (e == CKR_OK) e = ckr__mg_tie(r);
+    ckr__mg_conventions(r);
+    return e;
+}
+
+static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                                   ckr_state *s)
+{
+    ckr__mg *r = CKR__NEW(c, ckr__mg);
+    bool legacy = false;
+    ckr_result e;
+    if (!r) return c->err->code;
+    r->c = r->by_name.c = r->group_at.c = c;
+    r->s = s;
+    r->dir = dir;
+    r->desc = desc;
+    r->vp = 1;
+    s->dialect = "megatron";
+    s->format = CKR_FORMAT_TORCH_ZIP;
+    e = ckr__mg_has_ranks(c, dir, &legacy);
+    if (e == CKR_OK) e = legacy ? ckr__mg_read_legacy(r) : ckr__mg_read_dist(r);
+    if (e == CKR_OK) e = ckr__mg_finish(r);
+    if (e == CKR_OK && legacy) e = ckr__mg_randoms(r);
+    if (e == CKR_OK && legacy) e = ckr__mg_others(r);
+    ckr__map_free(&r->by_name);
+    ckr__map_free(&r->group_at);
+    r->desc = NULL;
+    if (!s->vocab && r->vocab > 0 && r->vocab <= s->padded_vocab) s->vocab = r->vocab;
+    s->dialect_data = r;
+    return e;
+}
+
+/* >>megatron.emit ------------------------------------------------------------- */
+/* The target's files as unpatched Megatron writes them at that topology: stages of equal size,
+   parameters numbered stage by stage, groups and buckets as its own code would make them. */
+
+typedef struct ckr__mg_put {   /* an item at the target                                   */
+    const ckr__mg_item *item;
+    int64_t *shape;            /* whole, with the target's padding rows                  */
+    uint32_t chunk;            /* vp * pp + pp                                           */
+    uint64_t klass;            /* of its group; UINT64_MAX: none                         */
+} ckr__mg_put;
+
+typedef struct ckr__mg_job {
+    ckr__ctx         *c;
+    const ckr_state  *s;
+    const ckr_target *t;
+    const ckr__mg    *mg;
+    ckr__out         *out;
+    ckr_note        **notes;
+    uint64_t         *n_notes;
+    ckr__mg_put      *puts;
+    uint64_t          n_puts;
+    uint32_t          tp, pp, vp, ep, dp, cp;
+    bool              dist, zero, refused, optimizer, fused, half, same, release, cast_said;
+    bool              moved;   /* the schedule                                            */
+    double            top, low;            /* its bounds                                  */
+    int64_t           vocab, padded, experts, iteration;
+    int64_t          *first;   /* layer of each chunk, and one more                       */
+    const ckr_node   *args;    /* dict, as the target has it                              */
+    const ckr_schedule *held;  /* what the files say; NULL: as the source's, or none     */
+    ckr_node         *scheduler;
+    uint64_t         *klass_of;            /* of each of the state's groups               */
+    const ckr_group **klass;   /* one group of each class                                 */
+    uint64_t          n_klass;
+} ckr__mg_job;
+
+static ckr_result ckr__mg_job_oom(const ckr__mg_job *x)
+{
+    return x->c->err->code != CKR_OK ? x->c->err->code : CKR_E_NOMEM;
+}
+
+static ckr_result ckr__mg_say(ckr__mg_job *x, const char *code, ckr_severity severity,
+                              const char *subject, const char *was, const char *now,
+                              const char *reason, const char *remedy)
+{
+    if (severity == CKR_ERROR) x->refused = true;
+    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, was, now, reason, remedy)
+               ? CKR_OK
+               : ckr__mg_job_oom(x);
+}
+
+static ckr_result ckr__mg_say_int(ckr__mg_job *x, const char *code, ckr_severity severity,
+                                  const char *subject, int64_t was, int64_t now,
+                                  const char *reason, const char *remedy)
+{
+    char a[24], b[24];
+    snprintf(a, sizeof a, "%lld", (long long)was);
+    snprintf(b, sizeof b, "%lld", (long long)now);
+    return ckr__mg_say(x, code, severity, subject, a, b, reason, remedy);
+}
+
+static ckr_result ckr__mg_refuse(ckr__mg_job *x, ckr_item item, const char *subject, int64_t was,
+                                 int64_t now, const char *reason, const char *remedy)
+{
+    return ckr__mg_say_int(x, ckr_item_name(item), CKR_ERROR, subject, was, now, reason, remedy);
+}
+
+/* emit: what the target cannot be ------------------------------------------------ */
+
+static ckr_result ckr__mg_allowed_parts(ckr__mg_job *x)
+{
+    const uint32_t w = x->t->without;
+    ckr_result e = CKR_OK;
+    if ((w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
+        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR, "groups", NULL, NULL,
+                        "the optimizer's state and groups are one", "leave out the optimizer too");
+    if (e == CKR_OK && (w & CKR_PARAMS))
+        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_PARAMS_WITHOUT), CKR_ERROR, "params", NULL, NULL,
+                        "a checkpoint without weights cannot be loaded", "keep the params");
+    if (e == CKR_OK && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE))
+        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_CLOCK_WITHOUT), CKR_ERROR, "progress", NULL, NULL,
+                        "the schedule would stand at another step than the run",
+                        "leave out the schedule too");
+    return e;
+}
+
+/* Heads and groups: a rank has whole query heads; more ranks than groups share each group's rows
+   (since 0.16), fewer have whole groups. */
+static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
+{
+    const int64_t heads = ckr__mg_size(x->mg->args, "num_attention_heads", 0),
+                  groups = ckr__mg_flag(x->mg->args, "group_query_attention")
+                               ? ckr__mg_size(x->mg->args, "num_query_groups", heads)
+                               : heads,
+                  tp = x->tp;
+    if (x->tp == x->mg->tp) return CKR_OK;
+    if (heads && heads % tp)
+        return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
+                              ckr__printf(x->c, "it does not divide the %lld attention heads",
+                                          (long long)heads),
+                              "take a --tp that divides the heads");
+    if (groups && groups % tp && tp % groups)
+        return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
+                              ckr__printf(x->c, "it neither divides the %lld query groups nor is a "
+                                          "multiple of them", (long long)groups),
+                              "take another --tp");
+    if (groups && tp > groups)
+        return ckr__mg_say_int(x, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", x->mg->tp, tp,
+                               "more ranks than query groups: Megatron from 0.16 on runs that, "
+                               "older versions refuse it",
+                               NULL);
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_allowed(ckr__mg_job *x)
+{
+    const ckr_topology *t = &x->t->topology;
+    ckr_result e = ckr__mg_allowed_parts(x);
+    if (e == CKR_OK && t->zero > 1)
+        e = ckr__mg_refuse(x, CKR_ITEM_ZERO_STAGE, "zero", x->mg->zero, t->zero,
+                           "the distributed optimizer is stage 1", "take --zero 1 or 0");
+    if (e == CKR_OK && x->ep > 1 && (!x->experts || x->experts % x->ep))
+        e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
+                           x->experts ? "it does not divide the experts" : "there are no experts",
+                           "take another --ep");
+    if (e == CKR_OK && x->dp % x->ep)
+        e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
+                           "expert ranks are data parallel ranks: ep must divide dp",
+                           "take a --dp that is a multiple of --ep");
+    if (e == CKR_OK && t->ranks && t->ranks != (uint64_t)x->tp * x->pp * x->dp * x->cp)
+        e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ranks",
+                           (int64_t)x->tp * x->pp * x->dp * x->cp, t->ranks,
+                           "tp * pp * dp * cp is another number", "leave --ranks out");
+    return e == CKR_OK ? ckr__mg_allowed_heads(x) : e;
+}
+
+/* emit: which chunk has what ----------------------------------------------------- */
+
+/* Layers of each chunk, [vp][pp]. The same number of stages keeps the old ones; else all are equal
+   but for the embedding and the loss where they are counted as layers
+   (megatron/core/transformer/transformer_layer.py). */
+static ckr_result ckr__mg_stages(ckr__mg_job *x)
+{
+    const ckr__mg *mg = x->mg;
+    const uint64_t n = (uint64_t)x->pp * x->vp;
+    const bool embedding = ckr__mg_flag(mg->args, "account_for_embedding_in_pipeline_split"),
+               loss = ckr__mg_flag(mg->args, "account_for_loss_in_pipeline_split"),
+               keep = x->pp == mg->pp && x->vp == mg->vp;
+    const int64_t total = mg->layers + (x->pp > 1 ? embedding + loss : 0);
+    int64_t at = 0;
+    uint64_t i;
+    x->first = CKR__NEW_N(x->c, int64_t, n + 1);
+    if (!x->first) return ckr__mg_job_oom(x);
+    x->first[n] = mg->layers;
+    if (keep) {
+        memcpy(x->first, mg->first, (size_t)n * sizeof *x->first);
+        return CKR_OK;
+    }
+    if (total % (int64_t)n || total / (int64_t)n < 1 + (n > 1 && (embedding || loss)))
+        return ckr__mg_refuse(x, CKR_ITEM_MEGATRON_STAGES, "pp", mg->pp, x->pp,
+                              ckr__printf(x->c, "%lld layers cannot lie on %llu stages of equal "
+                                          "size", (long long)total, (unsigned long long)n),
+                              "take a --pp that divides the layers");
+    for (i = 0; i < n; i++) {
+        x->first[i] = at;
+        at += total / (int64_t)n;
+        if (x->pp > 1 && i == 0) at -= embedding;
+        if (x->pp > 1 && i + 1 == n) at -= loss;
+    }
+    return CKR_OK;
+}
+
+static uint32_t ckr__mg_chunk_of(const ckr__mg_job *x, const ckr__mg_item *t)
+{
+    const uint32_t n = x->pp * x->vp;
+    uint32_t lo = 0, hi = n;
+    if (t->block == 0) return 0;
+    if (t->block > x->mg->layers) return n - 1;
+    while (hi - lo > 1) {
+        const uint32_t mid = lo + (hi - lo) / 2;
+        if (x->first[mid] <= t->block - 1) lo = mid;
+        else hi = mid;
+    }
+    return lo;
+}
+
+/* The padded vocabulary: a multiple of make_vocab_size_divisible_by * tp, as Megatron pads it. */
+static ckr_result ckr__mg_padding(ckr__mg_job *x)
+{
+    const int64_t old = x->s->padded_vocab,
+                  told = x->t->vocab > 0 ? x->t->vocab : x->s->vocab > 0 ? x->s->vocab : 0,
+                  unit = ckr__mg_size(x->mg->args, "make_vocab_size_divisible_by", 128) * x->tp;
+    const char *remedy = told ? NULL : "--vocab N tells which rows are padding";
+    x->vocab = told ? told : old;
+    x->padded = old;
+    if (!old) return CKR_OK;
+    if (x->tp != x->mg->tp || x->vocab > old) x->padded = ckr__mg_up(x->vocab, unit);
+    if (x->padded == old) return CKR_OK;
+    if (x->padded > old)
+        return ckr__mg_say_int(x, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", old,
+                               x->padded,
+                               "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
+                               "rows are zero in parameters, masters and moments; logits of padding "
+                               "take part in the loss, which changes a little",
+                               remedy);
+    return ckr__mg_say_int(x, "CKR_PADDING_LOST", CKR_LOST, "vocabulary rows", old, x->padded,
+                           ckr__printf(x->c, "%lld padding rows, which were trained like all, are "
+                                       "dropped with their moments: the loss changes a little",
+                                       (long long)(old - x->padded)),
+                           remedy);
+}
+
+/* The item with what could be brought back in place of what lies in the files. */
+static const ckr__mg_item *ckr__mg_repaired(ckr__mg_job *x, const ckr__mg_item *t)
+{
+    ckr__mg_item *n = CKR__NEW(x->c, ckr__mg_item);
+    ckr__mg_slot *s = CKR__NEW_N(x->c, ckr__mg_slot, t->n_slots);
+    uint64_t i;
+    if (!n || !s) return NULL;
+    *n = *t;
+    n->slots = s;
+    for (i = 0; i < t->n_slots; i++) {
+        s[i] = t->slots[i];
+        if (!s[i].fixed) continue;
+        s[i].fixed->index = s[i].tensor->index;
+        s[i].tensor = s[i].fixed;
+        s[i].wide = s[i].fixed_wide;
+    }
+    return n;
+}
+
+/* A checkpoint that Megatron wrote wrong is not copied on: each parameter is named. */
+static ckr_result ckr__mg_defective(ckr__mg_job *x)
+{
+    const ckr__mg *mg = x->mg;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    if (!mg->defect || (x->t->without & CKR_OPTIMIZER)) return CKR_OK;
+    for (i = 0; i < mg->n_items && e == CKR_OK; i++) {
+        const ckr__mg_item *t = mg->items[i];
+        const int64_t n = ckr__mg_volume(t->n_dims, t->shape);
+        char lost[64];
+        snprintf(lost, sizeof lost, "%llu of %lld", (unsigned long long)t->n_lost, (long long)n);
+        if (t->n_lost == UINT64_MAX)
+            e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_MEGATRON_DEFECT), CKR_ERROR, t->name, NULL,
+                            NULL, "written wrong, and in boxes that cannot be put back",
+                            "--without optimizer");
+        else if (!x->t->repair && t->shifted)
+            e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_MEGATRON_DEFECT), CKR_ERROR, t->name, NULL,
+                            NULL, "Megatron core 0.15 to 0.19 wrote its master and moments from "
+                            "wrong offsets: the masters do not round to the parameter",
+                            "--repair brings back what can be proven");
+        else if (x->t->repair && t->shifted)
+            e = ckr__mg_say(x, "CKR_REPAIRED", CKR_CHANGED, t->name, NULL, NULL,
+                            "master and moments are taken from where the defect put them", NULL);
+        if (e == CKR_OK && x->t->repair && t->n_lost && t->n_lost != UINT64_MAX)
+            e = ckr__mg_say(x, "CKR_REPAIR_LOST", CKR_LOST, t->name, NULL, lost,
+                            "elements of its master were overwritten and are the parameter now; "
+                            "as many of each moment are 0",
+                            NULL);
+    }
+    return e;
+}
+
+static ckr_result ckr__mg_puts(ckr__mg_job *x)
+{
+    uint64_t i;
+    int64_t uneven, seen = 0;
+    x->puts = CKR__NEW_N(x->c, ckr__mg_put, x->mg->n_items);
+    if (!x->puts) return ckr__mg_job_oom(x);
+    x->n_puts = x->mg->n_items;
+    for (i = 0; i < x->n_puts; i++) {
+        ckr__mg_put *p = &x->puts[i];
+        const ckr__mg_item *t = p->item = x->mg->items[i];
+        if (x->mg->defect && x->t->repair && t->n_slots > 1) {
+            t = p->item = ckr__mg_repaired(x, t);
+            if (!t) return ckr__mg_job_oom(x);
+        }
+        p->chunk = ckr__mg_chunk_of(x, t);
+        p->klass = UINT64_MAX;
+        if (t->kind == CKR__MG_EXTRA) continue;
+        p->shape = CKR__NEW_N(x->c, int64_t, t->n_dims);
+        if (!p->shape) return ckr__mg_job_oom(x);
+        if (t->n_dims) memcpy(p->shape, t->shape, t->n_dims * sizeof *p->shape);
+        if (t->split.vocab) p->shape[0] = x->padded;
+        if (t->unknown && x->tp > 1)
+            return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->tp,
+                                  "no rule tells how this tensor is cut over tensor parallel ranks",
+                                  "take --tp 1");
+        if (!ckr__block_split(x->c, &t->split, t->n_dims, p->shape, x->tp, 0, &uneven)) {
+            if (!uneven) return ckr__mg_job_oom(x);
+            if (uneven == seen) continue;
+            seen = uneven;
+            if (ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->tp,
+                               ckr__printf(x->c, "%lld elements of axis %d cannot be cut in equal "
+                                           "parts", (long long)uneven, (int)t->split.axis),
+                               ckr__printf(x->c, "take a --tp that divides %lld",
+                                           (long long)uneven)) != CKR_OK)
+                return ckr__mg_job_oom(x);
+        }
+    }
+    return CKR_OK;
+}
+
+/* emit: tensors ------------------------------------------------------------------ */
+
+static const ckr__mg_slot *ckr__mg_find_slot(const ckr__mg_item *t, const char *slot)
+{
+    uint64_t i;
+    for (i = 0; i < t->n_slots; i++)
+        if (!strcmp(t->slots[i].tensor->slot, slot)) return &t->slots[i];
+    return NULL;
+}
+
+/* Rows [from, to) of a block whose axis 0 is cut. */
+static void ckr__mg_rows(ckr__block *b, int64_t from, int64_t to)
+{
+    uint32_t i;
+    for (i = 0; i < b->n_pairs; i++) {
+        ckr__pair *p = &b->pairs[i];
+        const int64_t begin = ckr__max_i64(from, p->global[0]),
+                      end = ckr__min_i64(to, p->global[0] + p->count[0]);
+        p->local[0] += begin - p->global[0];
+        p->global[0] = begin;
+        p->count[0] = ckr__max_i64(0, end - begin);
+    }
+}
+
+static ckr__block *ckr__mg_put_block(const ckr__mg_job *x, const ckr__mg_put *p, uint32_t tp)
+{
+    int64_t uneven;
+    return ckr__block_split(x->c, &p->item->split, p->item->n_dims, p->shape, x->tp,
+                            p->item->split.axis < 0 ? 0 : tp, &uneven);
+}
+
+/* A rank's part of a slot goes into the entry from byte `at` on: logical rows, then the padding
+   rows that are kept. */
+static bool ckr__mg_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
+                         const ckr__mg_slot *slot, uint32_t tp, bool replica, uint64_t at)
+{
+    ckr__block *b = ckr__mg_put_block(x, p, tp);
+    const ckr_tensor *t = slot->tensor;
+    int64_t n;
+    if (!b) return false;
+    n = ckr__nt_block_numel(b);
+    if (!p->item->split.vocab) return ckr__bind_flat(x->c, e, t, replica, b, 0, n, at);
+    ckr__mg_rows(b, 0, ckr__min_i64(t->shape[0], x->vocab));
+    if (!ckr__bind_flat(x->c, e, t, replica, b, 0, n, at)) return false;
+    if (!slot->wide || x->vocab > t->shape[0]) return true;
+    b = ckr__mg_put_block(x, p, tp);
+    if (!b) return false;
+    ckr__mg_rows(b, t->shape[0], ckr__min_i64(slot->wide->shape[0], x->padded));
+    return ckr__bind_flat(x->c, e, slot->wide, true, b, 0, n, at);
+}
+
+/* One rank of the target. */
+typedef struct ckr__mg_rank {
+    uint32_t tp, pp, ep;
+    ckr__out_file *f;
+    const ckr__mg_file *from;  /* the source's file whose other values it takes          */
+} ckr__mg_rank;
+
+static bool ckr__mg_replica(const ckr__mg_job *x, const ckr__mg_put *p, const ckr__mg_rank *k)
+{
+    return (p->item->split.axis < 0 && k->tp > 0) || (p->item->expert < 0 && k->ep > 0) ||
+           k->pp != p->chunk % x->pp;
+}
+
+static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p,
+                                    const char *slot, ckr_dtype as)
+{
+    const ckr__mg_slot *s = ckr__mg_find_slot(p->item, slot);
+    ckr__block *b = s ? ckr__mg_put_block(x, p, k->tp) : NULL;
+    const char *name = ckr__printf(x->c, "%s/%s", p->item->name, slot);
+    const bool param = !strcmp(slot, "param"),
+               cast = param && as != CKR_DTYPE_NONE && ckr__is_float(s ? s->tensor->dtype : as) &&
+                      s && as != s->tensor->dtype;
+    ckr_node *n;
+    if (!b || !name) return NULL;
+    n = ckr__entry_new(x->c, k->f, name, cast ? as : s->tensor->dtype, b->n_dims, b->shape);
+    if (cast) {                /* what rounds to it again is the master                  */
+        const ckr__mg_slot *m = ckr__mg_find_slot(p->item, "master");
+        if (m) s = m;
+    }
+    return n && ckr__mg_bind(x, n->u.entry, p, s, k->tp,
+                             ckr__mg_replica(x, p, k) || strcmp(s->tensor->slot, slot) != 0, 0)
+               ? n
+               : NULL;
+}
+
+/* A number of the optimizer, whole on every rank. */
+static ckr_node *ckr__mg_scalar_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p,
+                                     const ckr__mg_slot *s)
+{
+    const char *name = ckr__printf(x->c, "%s/%s", p->item->name, s->tensor->slot);
+    ckr__block *b = ckr__block_whole(x->c, 0, NULL);
+    ckr_node *n = name ? ckr__entry_new(x->c, k->f, name, s->tensor->dtype, 0, NULL) : NULL;
+    return n && b && ckr__bind_flat(x->c, n->u.entry, s->tensor,
+                                    ckr__mg_replica(x, p, k) || k->tp > 0, b, 0, 1, 0)
+               ? n
+               : NULL;
+}
+
+/* Is the item in this rank's chunk v? */
+static bool ckr__mg_has(const ckr__mg_job *x, const ckr__mg_put *p, const ckr__mg_rank *k,
+                        uint32_t v)
+{
+    if (p->chunk != v * x->pp + k->pp) return false;
+    return p->item->expert < 0 || p->item->expert / (x->experts / x->ep) == (int64_t)k->ep;
+}
+
+static ckr_node *ckr__mg_extra_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_item *t)
+{
+    const ckr_node *n = t->extra ? t->extra[x->tp == x->mg->tp ? k->tp : 0] : NULL;
+    return n ? ckr__copy_tree(x->c, k->f, n, NULL) : ckr__node(x->c, CKR_NODE_NONE);
+}
+
+static bool ckr__mg_is_embedding(const ckr__mg_job *x, const ckr__mg_item *t)
+{
+    return x->mg->embedding && t->name == x->mg->embedding->name;
+}
+
+static const ckr__mg_put *ckr__mg_tied_copy(const ckr__mg_job *x, const ckr__mg_rank *k, uint32_t v)
+{
+    uint64_t i;
+    if (!x->mg->tied || x->pp == 1 || k->pp + 1 != x->pp || v + 1 != x->vp) return NULL;
+    for (i = 0; i < x->n_puts; i++) if (ckr__mg_is_embedding(x, x->puts[i].item)) return &x->puts[i];
+    return NULL;
+}
+
+/* A chunk's state dict. The tied head of the last stage stands before what else the head has. */
+static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_rank *k, uint32_t v)
+{
+    const int64_t first = x->first[v * x->pp + k->pp],
+                  experts = x->ep > 1 ? x->experts / x->ep * (int64_t)k->ep : 0;
+    const ckr__mg_put *tied = ckr__mg_tied_copy(x, k, v);
+    ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
+    uint64_t i;
+    bool ok = d != NULL;
+    for (i = 0; ok && i <= x->n_puts; i++) {
+        const ckr__mg_put *p = i < x->n_puts ? &x->puts[i] : NULL;
+        const char *name;
+        ckr_node *n;
+        if (p && !ckr__mg_has(x, p, k, v)) continue;
+        if (tied && (!p || !strncmp(p->item->name, "output_layer.", 13))) {
+            ok = ckr__node_pair(x->c, d, ckr__node_str(x->c, "output_layer.weight"),
+                                ckr__mg_entry_node(x, k, tied, "param", x->t->dtype));
+            tied = NULL;
+        }
+        if (!p || !ok) continue;
+        name = ckr__mg_shift(x->c, p->item->name, -first, -experts);
+        n = p->item->kind == CKR__MG_EXTRA
+                ? ckr__mg_extra_node(x, k, p->item)
+                : ckr__mg_entry_node(x, k, p, "param",
+                                     p->item->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE);
+        ok = name && ckr__node_pair(x->c, d, ckr__node_str(x->c, name), n);
+    }
+    return ok ? d : NULL;
+}
+
+/* emit: optimizer ---------------------------------------------------------------- */
+
+/* What tells a group from others besides being of experts, which follows from ep. */
+static const char *ckr__mg_class_text(ckr__ctx *c, const ckr_group *g)
+{
+    static const char *const keys[] = { "wd_mult", "lr_mult", "is_decoupled_lr", "pre_wd_mult",
+                                        "pre_lr_mult", "betas", "eps", "start_wd", "end_wd",
+                                        "optimizer" };
+    ckr__buf b;
+    const char *text = NULL;
+    size_t i;
+    memset(&b, 0, sizeof b);
+    b.c = c;
+    ckr__buf_printf(&b, "%.17g|%.17g", ckr__mg_num(g->raw, "max_lr", -1),
+                    ckr__mg_num(g->raw, "min_lr", -1));
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *v = ckr__node_text_of(c, ckr_node_get(g->raw, keys[i]));
+        if (!v) b.failed = true;
+        else ckr__buf_printf(&b, "|%s", v);
+    }
+    if (!b.failed) text = ckr__strndup(c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    return text;
+}
+
+static ckr_result ckr__mg_classes(ckr__mg_job *x)
+{
+    ckr__map at;
+    uint64_t i, k;
+    bool ok = true;
+    memset(&at, 0, sizeof at);
+    at.c = x->c;
+    x->klass_of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
+    x->klass = CKR__NEW_N(x->c, const ckr_group *, x->s->n_groups);
+    if (!x->klass_of || !x->klass) return ckr__mg_job_oom(x);
+    for (i = 0; i < x->s->n_groups && ok; i++) {
+        const char *text = ckr__mg_class_text(x->c, &x->s->groups[i]);
+        ok = text != NULL;
+        if (ok && !ckr__map_find(&at, text, strlen(text), &k)) {
+            k = x->n_klass++;
+            x->klass[k] = &x->s->groups[i];
+            ok = ckr__map_put(&at, text, strlen(text), k, NULL);
+        }
+        if (ok) x->klass_of[i] = k;
+    }
+    ckr__map_free(&at);
+    for (i = 0; i < x->n_puts && ok; i++)
+        if (x->puts[i].item->group < x->s->n_groups)
+            x->puts[i].klass = x->klass_of[x->puts[i].item->group];
+    return ok ? CKR_OK : ckr__mg_job_oom(x);
+}
+
+/* A parameter of a rank's optimizer. */
+typedef struct ckr__mg_own {
+    const ckr__mg_put *p;
+    uint32_t chunk;            /* virtual                                                 */
+    bool     shared;
+} ckr__mg_own;
+
+/* All parameters of a rank in the model's order; of optimizer 1 only the experts', of 0 the rest
+   (2: all). */
+static ckr__mg_own *ckr__mg_owns(ckr__mg_job *x, const ckr__mg_rank *k, int which, uint64_t *n)
+{
+    ckr__mg_own *o = CKR__NEW_N(x->c, ckr__mg_own, x->n_puts + 1);
+    uint32_t v;
+    uint64_t i;
+    *n = 0;
+    for (v = 0; o && v < x->vp; v++) {
+        const ckr__mg_put *tied = ckr__mg_tied_copy(x, k, v);
+        for (i = 0; i < x->n_puts; i++) {
+            const ckr__mg_put *p = &x->puts[i];
+            if (!ckr__mg_has(x, p, k, v) || p->klass == UINT64_MAX) continue;
+            if (which < 2 && (p->item->expert >= 0) != (which == 1)) continue;
+            o[*n].p = p;
+            o[*n].chunk = v;
+            o[(*n)++].shared = x->mg->tied && x->pp > 1 && ckr__mg_is_embedding(x, p->item);
+        }
+        if (!tied || tied->klass == UINT64_MAX || which == 1) continue;
+        o[*n].p = tied;
+        o[*n].chunk = v;
+        o[(*n)++].shared = true;
+    }
+    return o;
+}
+
+/* The order in which a rank lists its groups: sorted as the source's first rank has them since
+   0.16 (all of them, also empty ones), before by the first parameter. */
+static uint64_t *ckr__mg_group_order(ckr__mg_job *x, const ckr__mg_own *o, uint64_t n,
+                                     uint64_t *n_out)
+{
+    uint64_t *order = CKR__NEW_N(x->c, uint64_t, x->n_klass), i, k;
+    bool *used = CKR__NEW_N(x->c, bool, x->n_klass);
+    *n_out = 0;
+    if (!order || !used) return NULL;
+    if (x->mg->order_sorted)
+        for (k = 0; k < x->n_klass; k++) {
+            for (i = 0; i < n && o[i].p->klass != k; i++) {}
+            if (i == n && !x->mg->order_all) continue;
+            used[k] = true;
+            order[(*n_out)++] = k;
+        }
+    for (i = 0; i < n; i++) {
+        k = o[i].p->klass;
+        if (used[k]) continue;
+        used[k] = true;
+        order[(*n_out)++] = k;
+    }
+    return order;
+}
+
+/* The value as it is, where the file has the same number. */
+static ckr_node *ckr__mg_float(ckr__mg_job *x, ckr_node *was, double v)
+{
+    double old;
+    return ckr_node_f64(was, &old) && ckr__same(old, v) ? was : ckr__node_float(x->c, v);
+}
+
+/* A group with what was decided: bounds, LR, weight decay; `step` where the optimizer counts in
+   it. */
+static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert, ckr_node *params,
+                                    double step)
+{
+    const ckr_group *g = x->klass[klass];
+    const ckr_schedule *sched = x->held;
+    const uint64_t lane = (uint64_t)(g - x->s->groups);
+    const ckr_lane *l = sched && lane < sched->n_lanes ? &sched->lanes[lane] : NULL;
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; d && i < g->hyper->count; i++) {
+        ckr_node *key = g->hyper->u.items[2 * i], *v = g->hyper->u.items[2 * i + 1];
+        if (ckr__is_str(key, "is_expert_parallel")) v = ckr__node_bool(x->c, expert);
+        if (l && l->max == l->max && ckr__is_str(key, "max_lr")) v = ckr__mg_float(x, v, l->max);
+        if (l && l->min == l->min && ckr__is_str(key, "min_lr")) v = ckr__mg_float(x, v, l->min);
+        if (l && v->kind != CKR_NODE_NONE && ckr__is_str(key, "start_wd"))
+            v = ckr__mg_float(x, v, l->start_wd);
+        if (l && v->kind != CKR_NODE_NONE && ckr__is_str(key, "end_wd"))
+            v = ckr__mg_float(x, v, l->end_wd);
+        if (!ckr__node_pair(x->c, d, key, v)) return NULL;
+    }
+    if (d && step == step && !ckr_node_get(d, "step") &&
+        (!ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step)) ||
+         (!ckr_node_get(d, "bias_correction") &&
+          !ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true)))))
+        return NULL;
+    return d && (!params || ckr__node_set(x->c, d, "params", params)) ? d : NULL;
+}
+
+/* {step, exp_avg, ...} of a parameter; the step of a fused optimizer is in its group. */
+static ckr_node *ckr__mg_state_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p)
+{
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; d && i < p->item->n_slots; i++) {
+        const ckr__mg_slot *s = &p->item->slots[i];
+        const char *slot = s->tensor->slot;
+        ckr_node *n;
+        if (!strcmp(slot, "param") || !strcmp(slot, "master")) continue;
+        if (s->scalar && s->tensor->dtype == CKR_DTYPE_I64) continue;
+        n = s->scalar ? ckr__mg_scalar_node(x, k, p, s)
+                      : ckr__mg_entry_node(x, k, p, slot, CKR_DTYPE_NONE);
+        if (!ckr__node_pair(x->c, d, ckr__node_str(x->c, slot), n)) return NULL;
+    }
+    return d;
+}
+
+/* A master: its attributes say how it is cut, as the parameter's do in the run. */
+static ckr_node *ckr__mg_master_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p)
+{
+    ckr_node *n = ckr__mg_entry_node(x, k, p, "master", CKR_DTYPE_NONE);
+    if (n) n->u.entry->requires_grad = true;
+    return n;
+}
+
+/* Keys of a rank's optimizer that nothing here writes: the loss scaler above all. */
+static bool ckr__mg_outer_others(ckr__mg_job *x, const ckr__mg_rank *k, uint64_t which,
+                                 ckr_node *outer)
+{
+    static const char *const own[] = { "optimizer", "optimizer_state_dict", "state",
+                                       "param_groups", "fp32_from_fp16_params", "fp32_from_fp16" };
+    const ckr_node *from = k->from->n_optims
+                               ? k->from->optims[which < k->from->n_optims ? which : 0].outer
+                               : NULL;
+    uint64_t i;
+    size_t m;
+    for (i = 0; from && i < from->count; i++) {
+        const char *key = ckr_node_str(from->u.items[2 * i]);
+        for (m = 0; key && m < 6 && strcmp(key, own[m]) != 0; m++) {}
+        if (!key || m < 6) continue;
+        if (!ckr__node_pair(x->c, outer, from->u.items[2 * i],
+                            ckr__copy_tree(x->c, k->f, from->u.items[2 * i + 1], NULL)))
+            return false;
+    }
+    return true;
+}
+
+/* Numbered states, masters and groups of one optimizer of a rank. */
+typedef struct ckr__mg_numbered { ckr_node *state, *groups, *masters; } ckr__mg_numbered;
+
+static bool ckr__mg_number(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_own *o, uint64_t n,
+                           bool expert, ckr__mg_numbered *out)
+{
+    uint64_t n_order, g, i, id = 0;
+    uint64_t *order = ckr__mg_group_order(x, o, n, &n_order);
+    bool ok;
+    out->state = ckr__node(x->c, CKR_NODE_DICT);
+    out->groups = ckr__node(x->c, CKR_NODE_LIST);
+    out->masters = ckr__node(x->c, CKR_NODE_LIST);
+    ok = order && out->state && out->groups && out->masters;
+    for (g = 0; ok && g < n_order; g++) {
+        ckr_node *params = x->zero ? NULL : ckr__node(x->c, CKR_NODE_LIST),
+                 *masters = ckr__node(x->c, CKR_NODE_LIST);
+        double step = ckr__nan();
+        ok = masters && (x->zero || params);
+        for (i = 0; ok && i < n; i++) {
+            const ckr__mg_put *p = o[i].p;
+            if (p->klass != order[g]) continue;
+            if (x->fused) step = p->item->step;
+            if (x->zero) continue;
+            ok = ckr__node_push(x->c, params, ckr__node_int(x->c, (int64_t)id)) &&
+                 ckr__node_pair(x->c, out->state, ckr__node_int(x->c, (int64_t)id),
+                                ckr__mg_state_node(x, k, p)) &&
+                 (!ckr__mg_find_slot(p->item, "master") ||
+                  ckr__node_push(x->c, masters, ckr__mg_master_node(x, k, p)));
+            id++;
+        }
+        ok = ok && ckr__node_push(x->c, out->masters, masters) &&
+             ckr__node_push(x->c, out->groups,
+                            ckr__mg_group_node(x, order[g], expert, params, step));
+    }
+    return ok;
+}
+
+/* One optimizer of a rank: FP32's is the inner one itself. */
+static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_rank *k, int which)
+{
+    ckr_node *inner = ckr__node(x->c, CKR_NODE_DICT), *outer;
+    uint64_t n;
+    const ckr__mg_own *o = ckr__mg_owns(x, k, which, &n);
+    ckr__mg_numbered y;
+    if (!inner || !o || !ckr__mg_number(x, k, o, n, which == 1, &y)) return NULL;
+    if (!x->zero && !ckr__node_set(x->c, inner, "state", y.state)) return NULL;
+    if (!ckr__node_set(x->c, inner, "param_groups", y.groups)) return NULL;
+    if (!x->half && !x->zero) return inner;
+    outer = ckr__node(x->c, CKR_NODE_DICT);
+    if (!outer || !ckr__node_set(x->c, outer, "optimizer", inner) ||
+        !ckr__mg_outer_others(x, k, which == 1, outer))
+        return NULL;
+    return x->zero || ckr__node_set(x->c, outer, "fp32_from_fp16_params", y.masters) ? outer : NULL;
+}
+
+static ckr_node *ckr__mg_optimizer_node(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    ckr_node *list;
+    if (x->ep == 1) return ckr__mg_optim_node(x, k, 2);
+    list = ckr__node(x->c, CKR_NODE_LIST);
+    return ckr__node_push(x->c, list, ckr__mg_optim_node(x, k, 0)) &&
+                   ckr__node_push(x->c, list, ckr__mg_optim_node(x, k, 1))
+               ? list
+               : NULL;
+}
+
+/* emit: the distributed optimizer ------------------------------------------------- */
+
+/* A buffer: the parameters of one chunk and dtype, each at its place. */
+static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_own **o,
+                                     uint64_t n, uint32_t chunk)
+{
+    static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
+    ckr__mg_layout l;
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    int64_t sum = 0;
+    uint64_t i;
+    size_t s;
+    if (!d || !ckr__mg_layout_new(x->c, &l, n)) return NULL;
+    for (i = 0; i < n; i++) {
+        const ckr__block *b = ckr__mg_put_block(x, o[i]->p, k->tp);
+        if (!b) return NULL;
+        ((int64_t *)(uintptr_t)l.numel)[i] = ckr__nt_block_numel(b);
+        ((bool *)(uintptr_t)l.shared)[i] = o[i]->shared;
+        sum += l.numel[i];
+    }
+    l.divisor = ckr__mg_divisor(x->args, x->dp * x->cp);
+    l.bucket = ckr__mg_bucket(x->args, x->dp * x->cp, k->pp, chunk, sum);
+    ckr__mg_lay(&l);
+    for (s = 0; s < 3; s++) {
+        ckr_node *e = ckr__entry_new(x->c, k->f, slots[s], CKR_DTYPE_F32, 1, &l.total);
+        if (!e || !ckr__node_set(x->c, d, slots[s], e)) return NULL;
+        for (i = 0; i < n; i++) {
+            const ckr__mg_slot *y = ckr__mg_find_slot(o[i]->p->item, s ? slots[s] : "master");
+            const bool own = y != NULL;
+            if (!y && s == 0) y = ckr__mg_find_slot(o[i]->p->item, "param");
+            if (!y) continue;
+            if (!ckr__mg_bind(x, e->u.entry, o[i]->p, y, k->tp,
+                              ckr__mg_replica(x, o[i]->p, k) || !own, (uint64_t)l.start[i] * 4))
+                return NULL;
+        }
+    }
+    return ckr__node_set(x->c, d, "numel_unpadded", ckr__node_int(x->c, l.total)) ? d : NULL;
+}
+
+static ckr_node *ckr__mg_dtype_node(ckr__ctx *c, ckr_dtype t)
+{
+    const char *name = ckr_dtype_name(t);
+    return ckr__node_text(c, CKR_NODE_DTYPE, name, strlen(name));
+}
+
+/* {buckets_coalesced, g: {(param dtype, grad dtype): buffer}} of one optimizer. */
+static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_rank *k, int which)
+{
+    const bool low = ckr__mg_flag(x->args, "grad_reduce_in_bf16") ||
+                     (x->half && ckr_node_get(x->args, "accumulate_allreduce_grads_in_fp32") &&
+                      !ckr__mg_flag(x->args, "accumulate_allreduce_grads_in_fp32"));
+    ckr_node *root = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t n, i, j, m, g = 0;
+    const ckr__mg_own *o = ckr__mg_owns(x, k, which, &n), **in;
+    bool *done = CKR__NEW_N(x->c, bool, n), ok;
+    in = CKR__NEW_N(x->c, const ckr__mg_own *, n);
+    ok = root && o && done && in &&
+         ckr__node_set(x->c, root, "buckets_coalesced", ckr__node_bool(x->c, true));
+    for (i = 0; ok && i < n; i++) {
+        const ckr_dtype d = o[i].p->item->dtype;
+        ckr_node *pair = ckr__node(x->c, CKR_NODE_DICT), *key = ckr__node(x->c, CKR_NODE_TUPLE);
+        if (done[i]) continue;
+        for (j = i, m = 0; j < n && o[j].chunk == o[i].chunk; j++)
+            if (!done[j] && o[j].p->item->dtype == d) {
+                done[j] = true;
+                in[m++] = &o[j];
+            }
+        ok = pair && key && ckr__node_push(x->c, key, ckr__mg_dtype_node(x->c, d)) &&
+             ckr__node_push(x->c, key, ckr__mg_dtype_node(x->c, low ? d : CKR_DTYPE_F32)) &&
+             ckr__node_pair(x->c, pair, key, ckr__mg_buffer_node(x, k, in, m, o[i].chunk)) &&
+             ckr__node_pair(x->c, root, ckr__node_int(x->c, (int64_t)g++), pair);
+    }
+    return ok ? root : NULL;
+}
+
+/* With experts of their own the dense part is in the files of expert rank 0 only. */
+static bool ckr__mg_flat_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
+{
+    const char *path = ckr__printf(x->c, "%s/distrib_optim.pt", dir);
+    k->f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    if (!k->f) return false;
+    if (x->ep == 1) k->f->root = ckr__mg_flat_node(x, k, 2);
+    else {
+        k->f->root = ckr__node(x->c, CKR_NODE_LIST);
+        if (!ckr__node_push(x->c, k->f->root, k->ep == 0 ? ckr__mg_flat_node(x, k, 0)
+                                                         : ckr__node(x->c, CKR_NODE_NONE)) ||
+            !ckr__node_push(x->c, k->f->root, ckr__mg_flat_node(x, k, 1)))
+            return false;
+    }
+    return k->f->root != NULL;
+}
+
+/* emit: schedule ------------------------------------------------------------------ */
+/* Megatron has one curve with two bounds for each group and a clock in samples. A policy's result
+   has to become such a curve: bounds absorb a scaled and lifted curve, its places and the clock a
+   stretched one; what remains is compared over the rest of the run, and refused when it differs. */
+
+/* Bounds and times of `s` without its maps. NULL with *why: it has none. */
+static ckr_schedule *ckr__mg_fold(ckr__mg_job *x, const ckr_schedule *s, const char **why)
+{
+    const bool stretched = !ckr__same(s->a, 1) || !ckr__same(s->b, s->t0);
+    ckr_schedule *h = ckr__sched_copy(x->c, s);
+    ckr__curve *c = CKR__NEW(x->c, ckr__curve);
+    double at = (double)s->position, shift = 0;
+    uint64_t i;
+    if (!h || !c) return NULL;
+    *c = *s->curve;
+    h->curve = c;
+    for (i = 0; i < h->n_lanes; i++) {
+        ckr_lane *l = &h->lanes[i];
+        l->max = l->q + l->p * l->max;
+        l->min = l->q + l->p * l->min;
+        if (i == 0) c->k.from = l->q + l->p * c->k.from;
+        l->base = l->max;
+        l->p = 1;
+        l->q = 0;
+    }
+    if (s->ramp_len > 0) {
+        *why = "a second warmup (rewarm) is no curve of Megatron's scheduler";
+        return NULL;
+    }
+    if (stretched) {
+        c->k.warm = s->t0 + (c->k.warm - s->b) / s->a;
+        c->k.total = s->t0 + (c->k.total - s->b) / s->a;
+        c->k.decay = c->k.decay / s->a;
+        if (c->k.warm < 0) shift = ceil(-c->k.warm);
+        if (at <= c->k.warm) {
+            *why = "a warmup that is stretched while it runs is no curve of Megatron's scheduler";
+            return NULL;
+        }
+        c->k.warm += shift;
+        c->k.total = floor(c->k.total + shift + 0.5);
+        c->k.end_at += shift;
+        h->position = (int64_t)(at + shift);
+        h->offset += shift;
+    }
+    h->a = 1;
+    h->b = h->t0 = 0;
+    h->hold = ckr__inf();
+    h->clamp = false;
+    return h;
+}
+
+/* The largest relative difference over the rest of the run. */
+static ckr_result ckr__mg_differs(ckr__mg_job *x, const ckr_schedule *a, const ckr_schedule *b,
+                                  double *worst)
+{
+    const uint64_t n = a->n_lanes;
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const int64_t last = ckr_schedule_end(a);
+    const uint64_t rows = last > done && last < done + 4000 ? (uint64_t)(last - done) + 1 : 4000;
+    double *v = (double *)ckr__heap_alloc(x->c, (size_t)(2 * rows * n + 1) * sizeof *v);
+    uint64_t i;
+    ckr_result e;
+    *worst = 0;
+    if (!v) return CKR_E_NOMEM;
+    e = ckr__sched_eval(x->c, a, CKR__COL_LR, done + 1, rows, v);
+    if (e == CKR_OK) e = ckr__sched_eval(x->c, b, CKR__COL_LR, done + 1, rows, v + rows * n);
+    for (i = 0; i < rows * n && e == CKR_OK; i++) {
+        const double by = fabs(v[i] - v[rows * n + i]) / (fabs(v[i]) > 1e-300 ? fabs(v[i]) : 1);
+        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
+    }
+    ckr__heap_free(x->c, v, (size_t)(2 * rows * n + 1) * sizeof *v);
+    return e;
+}
+
+/* The state dict of the scheduler. Its own bounds are those of the first group without a decoupled
+   LR; the groups' count. */
+static bool ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
+{
+    const ckr__curve *c = h->curve;
+    const ckr_node *was = ckr_node_get(x->mg->root, "opt_param_scheduler");
+    const char *style = c->flags & CKR__CF_WSD ? "WSD" : ckr__shape_name(c->shape, "linear");
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    const ckr_lane *l = NULL;
+    uint64_t i;
+    for (i = 0; i < h->n_lanes && !l; i++)
+        if (!x->mg->args || ckr__mg_num(x->mg->args, "decoupled_lr", -1) < 0 ||
+            !ckr__same(h->lanes[i].max, ckr__mg_num(x->mg->args, "decoupled_lr", -1)))
+            l = &h->lanes[i];
+    if (!l) l = &h->lanes[0];
+    x->top = l->max;
+    x->low = l->min;
+    if (!ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max)) ||
+        !ckr__node_set(x->c, d, "lr_warmup_steps", ckr__sw_number(x->c, c->k.warm)) ||
+        !ckr__node_set(x->c, d, "num_steps", ckr__node_int(x->c, h->position)) ||
+        !ckr__node_set(x->c, d, "lr_decay_style", ckr__node_str(x->c, style)) ||
+        !ckr__node_set(x->c, d, "lr_decay_steps", ckr__sw_number(x->c, c->k.total)) ||
+        !ckr__node_set(x->c, d, "min_lr", ckr__node_float(x->c, l->min)))
+        return false;
+    if ((c->flags & CKR__CF_WD) &&
+        (!ckr__node_set(x->c, d, "start_wd", ckr__node_float(x->c, l->start_wd)) ||
+         !ckr__node_set(x->c, d, "end_wd", ckr__node_float(x->c, l->end_wd)) ||
+         !ckr__node_set(x->c, d, "wd_incr_style",
+                        ckr__node_str(x->c, ckr__shape_name(c->wd_shape, "constant"))) ||
+         !ckr__node_set(x->c, d, "wd_incr_steps", ckr__sw_number(x->c, c->k.end_at))))
+        return false;
+    for (i = 0; was && i < was->count; i++) {
+        const char *key = ckr_node_str(was->u.items[2 * i]);
+        if (key && !ckr_node_get(d, key) &&
+            (!strcmp(key, "start_wd") || !strcmp(key, "end_wd") || !strncmp(key, "wd_", 3)) &&
+            !ckr__node_pair(x->c, d, was->u.items[2 * i], was->u.items[2 * i + 1]))
+            return false;
+    }
+    x->scheduler = d;
+    return true;
+}
+
+static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
+{
+    const ckr_state *src = x->mg->s;
+    const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL,
+                       *was = src->n_schedules ? src->schedules : NULL;
+    const char *why = NULL;
+    ckr_schedule *h;
+    double worst = 0;
+    char text[40];
+    ckr_result e;
+    if (!now || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
+    if (now->opaque || ckr__sched_same(now, was)) return CKR_OK;
+    if (strcmp(now->kind, "megatron") != 0) why = "this schedule is not of Megatron's scheduler";
+    h = why ? NULL : ckr__mg_fold(x, now, &why);
+    if (!h && !why) return ckr__mg_job_oom(x);
+    if (h) {
+        e = ckr__mg_differs(x, now, h, &worst);
+        if (e != CKR_OK) return e;
+        snprintf(text, sizeof text, "%.3g of the LR", worst);
+        if (worst > 1e-6) why = "no curve of Megatron's scheduler is the one that was decided";
+    }
+    if (why)
+        return ckr__mg_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, "schedule", NULL,
+                           h ? text : NULL, why,
+                           "--lr-policy target, or --to-schedule megatron:...");
+    x->held = h;
+    x->moved = true;
+    return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__mg_job_oom(x);
+}
+
+/* emit: arguments ------------------------------------------------------------------ */
+
+/* Sets an argument where the namespace has it, or where it must be there. */
+static bool ckr__mg_arg(ckr__mg_job *x, ckr_node *d, const char *key, ckr_node *v, bool must)
+{
+    return v && ((!must && !ckr_node_get(d, key)) || ckr__node_set(x->c, d, key, v));
+}
+
+static bool ckr__mg_arg_int(ckr__mg_job *x, ckr_node *d, const char *key, int64_t v, bool must)
+{
+    int64_t was;
+    if (ckr_node_i64(ckr_node_get(d, key), &was) && was == v) return true;
+    return ckr__mg_arg(x, d, key, ckr__node_int(x->c, v), must);
+}
+
+static bool ckr__mg_arg_none(ckr__mg_job *x, ckr_node *d, const char *key)
+{
+    return ckr__mg_arg(x, d, key, ckr__node(x->c, CKR_NODE_NONE), false);
+}
+
+static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
+{
+    const ckr__mg *mg = x->mg;
+    bool ok = ckr__mg_arg_int(x, d, "tensor_model_parallel_size", x->tp, true) &&
+              ckr__mg_arg_int(x, d, "pipeline_model_parallel_size", x->pp, true) &&
+              ckr__mg_arg_int(x, d, "transformer_pipeline_model_parallel_size", x->pp, false) &&
+              ckr__mg_arg_int(x, d, "expert_model_parallel_size", x->ep, x->ep > 1) &&
+              ckr__mg_arg_int(x, d, "context_parallel_size", x->cp, x->cp > 1) &&
+              ckr__mg_arg_int(x, d, "data_parallel_size", x->dp, true) &&
+              ckr__mg_arg_int(x, d, "world_size", (int64_t)x->tp * x->pp * x->dp * x->cp, true) &&
+              (x->tp == mg->tp ||
+               ckr__mg_arg_int(x, d, "expert_tensor_parallel_size", x->tp, false)) &&
+              (x->zero == mg->zero || ckr__mg_arg(x, d, "use_distributed_optimizer",
+                                                  ckr__node_bool(x->c, x->zero), true)) &&
+              (!x->padded || x->padded == x->s->padded_vocab ||
+               ckr__mg_arg_int(x, d, "padded_vocab_size", x->padded, true));
+    if (ok && x->tp == 1 && ckr__mg_flag(d, "sequence_parallel"))
+        ok = ckr__mg_arg(x, d, "sequence_parallel", ckr__node_bool(x->c, false), true);
+    if (ok && x->vp != mg->vp)
+        ok = ckr__mg_arg_none(x, d, "virtual_pipeline_model_parallel_size") &&
+             ckr__mg_arg_none(x, d, "num_layers_per_virtual_pipeline_stage") &&
+             ckr__mg_arg_none(x, d, "num_virtual_stages_per_pipeline_rank");
+    if (ok && x->pp != mg->pp)
+        ok = ckr__mg_arg_none(x, d, "decoder_first_pipeline_num_layers") &&
+             ckr__mg_arg_none(x, d, "decoder_last_pipeline_num_layers") &&
+             ckr__mg_arg_none(x, d, "pipeline_model_parallel_layout");
+    return ok;
+}
+
+/* A length of the schedule in the option that the run counts by. */
+static bool ckr__mg_arg_length(ckr__mg_job *x, ckr_node *d, const char *iters, const char *samples,
+                               double v)
+{
+    const double gbs = x->held->rate;
+    if (ckr_node_get(d, "train_samples") &&
+        ckr_node_get(d, "train_samples")->kind != CKR_NODE_NONE)
+        return ckr__mg_arg(x, d, samples, ckr__sw_number(x->c, v), false);
+    return ckr__mg_arg(x, d, iters, ckr__sw_number(x->c, v / gbs), false);
+}
+
+static bool ckr__mg_args_schedule(ckr__mg_job *x, ckr_node *d)
+{
+    const ckr__curve *c;
+    const ckr_lane *l;
+    if (!x->moved) return true;
+    c = x->held->curve;
+    l = &x->held->lanes[0];
+    if (!ckr__mg_arg(x, d, "lr", ckr__node_float(x->c, x->top), true) ||
+        !ckr__mg_arg(x, d, "min_lr", ckr__node_float(x->c, x->low), true) ||
+        !ckr__mg_arg(x, d, "lr_warmup_init", ckr__node_float(x->c, c->k.from), false) ||
+        !ckr__mg_arg(x, d, "lr_decay_style",
+                     ckr_node_get(x->scheduler, "lr_decay_style")
+                         ? (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style")
+                         : NULL,
+                     true) ||
+        !ckr__mg_arg_int(x, d, "global_batch_size", (int64_t)x->held->rate, false) ||
+        !ckr__mg_arg_length(x, d, "lr_warmup_iters", "lr_warmup_samples", c->k.warm) ||
+        !ckr__mg_arg_none(x, d, "lr_warmup_fraction") ||
+        !ckr__mg_arg_length(x, d, "lr_decay_iters", "lr_decay_samples", c->k.total))
+        return false;
+    if ((c->flags & CKR__CF_WSD) &&
+        !ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", c->k.decay))
+        return false;
+    return !(c->flags & CKR__CF_WD) ||
+           (ckr__mg_arg(x, d, "weight_decay", ckr__node_float(x->c, l->end_wd), false) &&
+            ckr__mg_arg(x, d, "start_weight_decay", ckr__node_float(x->c, l->start_wd), false) &&
+            ckr__mg_arg(x, d, "end_weight_decay", ckr__node_float(x->c, l->end_wd), false));
+}
+
+static ckr_result ckr__mg_args(ckr__mg_job *x)
+{
+    const ckr_dtype as = x->t->dtype;
+    ckr_node *d = ckr__nt_dict_copy(x->c, x->mg->args);
+    bool ok = d && ckr__mg_args_topology(x, d) && ckr__mg_args_schedule(x, d);
+    if (ok && (x->t->without & CKR_PROGRESS))
+        ok = ckr__mg_arg_int(x, d, "iteration", 0, false) &&
+             ckr__mg_arg_int(x, d, "consumed_train_samples", 0, true) &&
+             ckr__mg_arg_int(x, d, "consumed_valid_samples", 0, false) &&
+             ckr__mg_arg_int(x, d, "skipped_train_samples", 0, false);
+    if (ok && as != CKR_DTYPE_NONE)
+        ok = ckr__mg_arg(x, d, "bf16", ckr__node_bool(x->c, as == CKR_DTYPE_BF16), true) &&
+             ckr__mg_arg(x, d, "fp16", ckr__node_bool(x->c, as == CKR_DTYPE_F16), true) &&
+             ckr__mg_arg(x, d, "params_dtype", ckr__mg_dtype_node(x->c, as), false);
+    if (ok && x->dist != x->mg->dist)
+        ok = ckr__mg_arg(x, d, "ckpt_format", ckr__node_str(x->c, x->dist ? "torch_dist" : "torch"),
+                         false) &&
+             ckr__mg_arg(x, d, "use_dist_ckpt", ckr__node_bool(x->c, x->dist), false) &&
+             ckr__mg_arg(x, d, "dist_ckpt_format", ckr__node_str(x->c, "torch_dist"), false);
+    if (ok && x->dist && x->zero)
+        ok = ckr__mg_arg(x, d, "dist_ckpt_optim_fully_reshardable", ckr__node_bool(x->c, true),
+                         false);
+    x->args = d;
+    return ok ? CKR_OK : ckr__mg_job_oom(x);
+}
+
+/* The namespace as an object of the same class. */
+static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    const ckr_node *old = ckr_node_get(x->mg->root, "args");
+    ckr_node *n = ckr__node(x->c, CKR_NODE_OBJECT), *d = ckr__nt_dict_copy(x->c, x->args);
+    ckr_object *o = CKR__NEW(x->c, ckr_object);
+    const int64_t rank = k->tp + (int64_t)x->tp * x->cp * (k->ep + (int64_t)x->dp * k->pp);
+    if (!n || !d || !o || !ckr__mg_arg_int(x, d, "rank", rank, false)) return NULL;
+    *o = *old->u.object;
+    o->state = d;
+    n->u.object = o;
+    return ckr__copy_tree(x->c, k->f, n, NULL);
+}
+
+/* emit: random states -------------------------------------------------------------- */
+
+/* THE STATES OF A RANK OF THE COMING RUN, the one place where remapped streams come in. For now the
+   rank goes on with those of the old rank whose numbers are nearest. */
+static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    const ckr_node *list = ckr_node_get(k->from->root, "rng_state");
+    ckr_node *out;
+    uint64_t i;
+    const uint64_t n = ckr_node_is_list(list) && list->count > 1 ? x->dp : 1;
+    if (!ckr_node_is_list(list) || !list->count) return list;
+    out = ckr__node(x->c, CKR_NODE_LIST);
+    for (i = 0; out && i < n; i++)
+        if (!ckr__node_push(x->c, out, list->u.items[i % list->count])) return NULL;
+    return out;
+}
+
+static ckr_node *ckr__mg_random_node(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    const ckr_node *n = ckr__mg_random_of(x, k);
+    return n ? ckr__copy_tree(x->c, k->f, n, NULL) : NULL;
+}
+
+static ckr_result ckr__mg_say_random(ckr__mg_job *x)
+{
+    if (!x->s->n_rng || (x->t->without & CKR_RNG)) return CKR_OK;
+    if (x->tp == x->mg->tp && x->pp == x->mg->pp && x->ep == x->mg->ep) return CKR_OK;
+    return ckr__mg_say(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams", NULL, NULL,
+                       "tensor parallel, pipeline and expert ranks have streams of their own: each "
+                       "rank goes on with those of the nearest old one",
+                       NULL);
+}
+
+/* emit: files ---------------------------------------------------------------------- */
+
+/* A value under a key of the file that is written anew. *mine: it is one of those. */
+static ckr_node *ckr__mg_value(ckr__mg_job *x, ckr__mg_rank *k, const char *key, bool *mine)
+{
+    const uint32_t w = x->t->without;
+    *mine = true;
+    if (!strcmp(key, "args")) return ckr__mg_args_node(x, k);
+    if (!strcmp(key, "iteration")) return ckr__node_int(x->c, x->iteration);
+    if (!strcmp(key, "total_iters")) return ckr__node_int(x->c, x->iteration);
+    if (!strcmp(key, "optimizer")) return x->optimizer ? ckr__mg_optimizer_node(x, k) : NULL;
+    if (!strcmp(key, "opt_param_scheduler") && x->scheduler)
+        return !x->optimizer || (w & CKR_SCHEDULE) ? NULL : x->scheduler;
+    if (!strcmp(key, "rng_state")) return w & CKR_RNG ? NULL : ckr__mg_random_node(x, k);
+    if (!strcmp(key, "opt_param_scheduler") || !strcmp(key, "lr_scheduler")) {
+        if (!x->optimizer || (w & CKR_SCHEDULE)) return NULL;
+        if (x->scheduler) return NULL;
+    }
+    *mine = false;
+    return NULL;
+}
+
+static bool ckr__mg_model_nodes(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    uint32_t v;
+    for (v = 0; v < x->vp; v++) {
+        const char *key = x->vp == 1 ? "model" : ckr__printf(x->c, "model%u", (unsigned)v);
+        if (!key || !ckr__node_set(x->c, k->f->root, key, ckr__mg_chunk_node(x, k, v)))
+            return false;
+    }
+    return true;
+}
+
+/* The keys of the source's file, in its order, each anew or as it was. */
+static bool ckr__mg_rank_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
+{
+    const ckr_node *root = k->from->root;
+    const char *path = ckr__printf(x->c, "%s/model_optim_rng.pt", dir);
+    bool model = false, mine, ok;
+    uint64_t i;
+    k->f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    if (!k->f) return false;
+    k->f->root = ckr__node(x->c, CKR_NODE_DICT);
+    ok = k->f->root != NULL;
+    for (i = 0; ok && i < root->count; i++) {
+        const char *key = ckr_node_str(root->u.items[2 * i]);
+        ckr_node *n;
+        if (key && !strncmp(key, "model", 5) && !key[5 + strspn(key + 5, "0123456789")]) {
+            if (!model) ok = ckr__mg_model_nodes(x, k);
+            model = true;
+            continue;
+        }
+        mine = false;
+        n = key ? ckr__mg_value(x, k, key, &mine) : NULL;
+        if (!n && mine && x->c->err->code != CKR_OK) ok = false;
+        if (!n && mine) continue;
+        if (!n) n = ckr__copy_tree(x->c, k->f, root->u.items[2 * i + 1], NULL);
+        ok = ckr__node_pair(x->c, k->f->root, root->u.items[2 * i], n);
+    }
+    return ok;
+}
+
+static uint32_t ckr__mg_near(uint32_t i, uint32_t n)
+{
+    return i < n ? i : n - 1;
+}
+
+/* The rank of the source nearest to one of the target. */
+static const ckr__mg_file *ckr__mg_from(const ckr__mg_job *x, uint32_t tp, uint32_t pp,
+                                        uint32_t ep)
+{
+    const ckr__mg *mg = x->mg;
+    return mg->files[((uint64_t)ckr__mg_near(pp, mg->pp) * mg->ep + ckr__mg_near(ep, mg->ep)) *
+                         mg->tp +
+                     ckr__mg_near(tp, mg->tp)];
+}
+
+static ckr_result ckr__mg_rank_files(ckr__mg_job *x)
+{
+    const char *top = x->release ? "release"
+                                 : ckr__printf(x->c, "iter_%07lld", (long long)x->iteration);
+    uint32_t p, e, t;
+    if (!top) return ckr__mg_job_oom(x);
+    for (p = 0; p < x->pp; p++)
+        for (e = 0; e < x->ep; e++)
+            for (t = 0; t < x->tp; t++) {
+                const char *rel = ckr__mg_rank_dir(x->c, t, p, e, x->pp > 1, x->ep > 1);
+                const char *dir = rel ? ckr__path_join(x->c, top, rel) : NULL;
+                ckr__mg_rank k;
+                memset(&k, 0, sizeof k);
+                k.tp = t;
+                k.pp = p;
+                k.ep = e;
+                k.from = ckr__mg_from(x, t, p, e);
+                if (!dir || !ckr__mg_rank_file(x, &k, dir) ||
+                    (x->zero && x->optimizer && !ckr__mg_flat_file(x, &k, dir)))
+                    return ckr__mg_job_oom(x);
+            }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_tracker_file(ckr__mg_job *x)
+{
+    const char *text = x->release ? "release"
+                                  : ckr__printf(x->c, "%lld", (long long)x->iteration);
+    ckr__out_file *f = ckr__out_file_add(x->out, "latest_checkpointed_iteration.txt",
+                                         CKR_FORMAT_TEXT);
+    if (!f || !text) return ckr__mg_job_oom(x);
+    f->text = text;
+    f->n_text = strlen(text);
+    return CKR_OK;
+}
+
+/* >>megatron.dist.emit -------------------------------------------------------- */
+/* torch_dist as every version from 0.15 on loads it at any topology: whole boxes for model and
+   optimizer (fully_reshardable), layers stacked, what all ranks share in common.pt, which 0.19
+   reads too. Chunks are what the target's ranks hold. */
+
+typedef struct ckr__mg_stack { /* a stored key and slot                                    */
+    ckr__out_item *x;
+    int64_t        layers, experts;        /* 0: no such axis                             */
+} ckr__mg_stack;
+
+typedef struct ckr__mg_dist_job {
+    ckr__mg_job   *x;
+    ckr__dcp_out   w;
+    ckr__map       keys;       /* fqn -> stack                                            */
+    ckr__mg_stack *stacks;
+    uint64_t       n_stacks;
+    bool           numbered, local;
+} ckr__mg_dist_job;
+
+/* Where the entries of one parameter go: its key, and its place along the leading axes. */
+typedef struct ckr__mg_place_of { const char *key; int64_t layer, expert; } ckr__mg_place_of;
+
+/* The stored name of a live one: without its layer and expert, which become axes. */
+static bool ckr__mg_stored(ckr__mg_dist_job *j, const char *name, ckr__mg_place_of *out)
+{
+    static const char *const norms[][2] = {
+        { "input_layernorm.", "self_attention.linear_qkv.layer_norm_" },
+        { "pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_" }
+    };
+    ckr__ctx *c = j->x->c;
+    int64_t layer = -1, expert = -1;
+    size_t digits, i;
+    const char *rest = ckr__mg_layer(name, &layer), *head = "", *p;
+    if (rest) {
+        head = j->numbered ? ckr__strndup(c, name, (size_t)(rest - name) + 1)
+                           : ckr__strndup(c, name, 15);
+        rest++;
+    } else {
+        rest = name;
+    }
+    for (i = 0; j->local && layer >= 0 && i < 2; i++)
+        if (ckr__mg_starts(rest, norms[i][0]))
+            rest = ckr__printf(c, "%s%s", norms[i][1], rest + strlen(norms[i][0]));
+    p = rest ? ckr__mg_expert(rest, &expert, &digits) : NULL;
+    if (p && strstr(rest, ".local_experts."))
+        rest = ckr__printf(c, "%.*sexperts%s", (int)(strstr(rest, "local_experts.") - rest), rest,
+                           p + digits);
+    else if (p) rest = ckr__printf(c, "%.*sexperts.experts.%.*s",
+                                   (int)(strstr(rest, "experts.linear") - rest), rest,
+                                   (int)(p - strstr(rest, "linear_fc")),
+                                   strstr(rest, "linear_fc"));
+    out->key = head && rest ? ckr__printf(c, "%s%s", head, rest) : NULL;
+    out->layer = j->numbered ? -1 : layer;
+    out->expert = expert;
+    return out->key != NULL;
+}
+
+/* The item of a key, made when it is new. */
+static ckr__mg_stack *ckr__mg_stack_of(ckr__mg_dist_job *j, const char *fqn, const ckr__mg_put *p,
+                                       const ckr__mg_place_of *at, ckr_dtype dtype)
+{
+    ckr__mg_job *x = j->x;
+    const uint32_t lead = (uint32_t)(at->layer >= 0) + (uint32_t)(at->expert >= 0);
+    void *array = j->stacks;
+    ckr__mg_stack *s;
+    int64_t *shape;
+    uint64_t k;
+    if (ckr__map_find(&j->keys, fqn, strlen(fqn), &k)) return &j->stacks[k];
+    if (p->item->n_dims + lead > CKR_MAX_DIMS) return NULL;
+    shape = CKR__NEW_N(x->c, int64_t, p->item->n_dims + lead);
+    s = (ckr__mg_stack *)ckr__append(x->c, &array, &j->n_stacks, sizeof *s);
+    j->stacks = (ckr__mg_stack *)array;
+    if (!shape || !s || !ckr__map_put(&j->keys, fqn, strlen(fqn), j->n_stacks - 1, NULL))
+        return NULL;
+    if (at->layer >= 0) shape[0] = x->mg->layers;
+    if (at->expert >= 0) shape[lead - 1] = x->experts;
+    if (p->item->n_dims) memcpy(shape + lead, p->shape, p->item->n_dims * sizeof *shape);
+    s->layers = at->layer >= 0;
+    s->experts = at->expert >= 0;
+    s->x = ckr__dcp_out_item(&j->w, fqn, NULL, 0, dtype, p->item->n_dims + lead, shape);
+    return s->x ? s : NULL;
+}
+
+/* The box of one pair of a block, as a block of its own; vocabulary rows in two parts. */
+static bool ckr__mg_box_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
+                             const ckr__mg_slot *slot, const ckr__pair *pair, bool replica)
+{
+    const uint32_t n = p->item->n_dims;
+    ckr__block *b = ckr__block_new(x->c, n, 1), *wide = ckr__block_new(x->c, n, 1);
+    int64_t numel;
+    if (!b || !wide) return false;
+    if (n) {
+        memcpy(b->shape, pair->count, n * sizeof *b->shape);
+        memcpy(b->pairs[0].count, pair->count, n * sizeof *b->shape);
+        memcpy(b->pairs[0].global, pair->global, n * sizeof *b->shape);
+        memcpy(wide->shape, b->shape, n * sizeof *b->shape);
+        memcpy(wide->pairs[0].count, pair->count, n * sizeof *b->shape);
+        memcpy(wide->pairs[0].global, pair->global, n * sizeof *b->shape);
+    }
+    numel = ckr__nt_block_numel(b);
+    if (p->item->split.vocab) ckr__mg_rows(b, 0, ckr__min_i64(slot->tensor->shape[0], x->vocab));
+    if (!ckr__bind_flat(x->c, e, slot->tensor, replica, b, 0, numel, 0)) return false;
+    if (!p->item->split.vocab || !slot->wide || x->vocab > slot->tensor->shape[0]) return true;
+    ckr__mg_rows(wide, slot->tensor->shape[0], ckr__min_i64(slot->wide->shape[0], x->padded));
+    return ckr__bind_flat(x->c, e, slot->wide, true, wide, 0, numel, 0);
+}
+
+/* All chunks of one slot of one parameter: a box for each rank, two of a gated one. */
+static bool ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const char *fqn,
+                             const ckr__mg_place_of *at, const ckr__mg_slot *slot, ckr_dtype as,
+                             bool replica)
+{
+    ckr__mg_job *x = j->x;
+    ckr__mg_stack *s = ckr__mg_stack_of(j, fqn, p, at, as);
+    const uint32_t lead = s ? (uint32_t)s->layers + (uint32_t)s->experts : 0,
+                   ep = at->expert >= 0 ? (uint32_t)(at->expert / (x->experts / x->ep)) : 0;
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    uint32_t t, i, d;
+    if (!s) return false;
+    for (t = 0; t < (p->item->split.axis < 0 ? 1 : x->tp); t++) {
+        const ckr__block *b = ckr__mg_put_block(x, p, t);
+        for (i = 0; b && i < b->n_pairs; i++) {
+            ckr_entry *e;
+            if (at->layer >= 0) start[0] = at->layer, count[0] = 1;
+            if (at->expert >= 0) start[lead - 1] = at->expert, count[lead - 1] = 1;
+            for (d = 0; d < b->n_dims; d++) {
+                start[lead + d] = b->pairs[i].global[d];
+                count[lead + d] = b->pairs[i].count[d];
+            }
+            e = ckr__dcp_out_box(&j->w, s->x,
+                                 t + x->tp * x->cp * (ep + x->dp * (p->chunk % x->pp)), start,
+                                 count);
+            if (!e || !ckr__mg_box_bind(x, e, p, slot, &b->pairs[i], replica)) return false;
+        }
+        if (!b) return false;
+    }
+    return true;
+}
+
+static bool ckr__mg_dist_param(ckr__mg_dist_job *j, const ckr__mg_put *p)
+{
+    ckr__mg_job *x = j->x;
+    const ckr_dtype as = x->t->dtype;
+    const ckr__mg_slot *s = ckr__mg_find_slot(p->item, "param"), *from = s;
+    ckr__mg_place_of at;
+    bool cast;
+    if (!s || !ckr__mg_stored(j, p->item->name, &at)) return false;
+    cast = as != CKR_DTYPE_NONE && p->item->kind == CKR__MG_PARAM && as != s->tensor->dtype &&
+           ckr__is_float(s->tensor->dtype);
+    if (cast && ckr__mg_find_slot(p->item, "master")) from = ckr__mg_find_slot(p->item, "master");
+    return ckr__mg_dist_put(j, p, at.key, &at, from, cast ? as : s->tensor->dtype, from != s);
+}
+
+/* Masters and moments, each under its parameter's key. */
+static bool ckr__mg_dist_state(ckr__mg_dist_job *j, const ckr__mg_put *p)
+{
+    ckr__mg_job *x = j->x;
+    ckr__mg_place_of at;
+    uint64_t i;
+    if (!ckr__mg_stored(j, p->item->name, &at)) return false;
+    for (i = 0; i < p->item->n_slots; i++) {
+        const ckr__mg_slot *s = &p->item->slots[i];
+        const char *slot = s->tensor->slot, *fqn;
+        const bool param = !strcmp(slot, "param");
+        if (s->scalar || (param && (!x->zero || ckr__mg_find_slot(p->item, "master")))) continue;
+        if (param || !strcmp(slot, "master")) slot = x->zero ? "param" : "fp32_param";
+        fqn = ckr__printf(x->c, "optimizer.state.%s.%s", slot, at.key);
+        if (!fqn || !ckr__mg_dist_put(j, p, fqn, &at, s, s->tensor->dtype, param)) return false;
+    }
+    return true;
+}
+
+static ckr_node *ckr__mg_listed(ckr__mg_job *x, const ckr_node *n)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    return ckr__node_push(x->c, list, (ckr_node *)(uintptr_t)n) ? list : NULL;
+}
+
+static bool ckr__mg_dist_extra_out(ckr__mg_dist_job *j, const ckr__mg_item *t)
+{
+    ckr__mg_job *x = j->x;
+    const ckr_node *n = t->extra ? t->extra[0] : NULL;
+    ckr__mg_place_of at;
+    const char *fqn;
+    if (!ckr__mg_ends(t->name, "._extra_state") || ckr__mg_starts(t->name, "output_layer."))
+        return true;
+    if (!ckr__mg_stored(j, t->name, &at)) return false;
+    if (!n) n = ckr__node(x->c, CKR_NODE_NONE);
+    if (at.layer >= 0 && at.expert >= 0)
+        fqn = ckr__printf(x->c, "%s/shard_%lld.%lld_%lld.%lld", at.key, (long long)at.layer,
+                          (long long)at.expert, (long long)x->mg->layers, (long long)x->experts);
+    else if (at.layer >= 0)
+        fqn = ckr__printf(x->c, "%s/shard_%lld_%lld", at.key, (long long)at.layer,
+                          (long long)x->mg->layers);
+    else fqn = ckr__printf(x->c, "%s/shard_0_1", at.key);
+    return fqn && n &&
+           ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) == CKR_OK;
+}
+
+/* One object for each pipeline and tensor parallel rank; with expert parallelism (since 0.16) for
+   each data parallel one, too. */
+static bool ckr__mg_dist_random_out(ckr__mg_dist_job *j)
+{
+    ckr__mg_job *x = j->x;
+    const uint32_t n_dp = x->ep > 1 ? x->dp : 1;
+    uint32_t p, t, d;
+    for (p = 0; p < x->pp; p++)
+        for (t = 0; t < x->tp; t++)
+            for (d = 0; d < n_dp; d++) {
+                ckr__mg_rank k;
+                const ckr_node *n;
+                const char *fqn;
+                memset(&k, 0, sizeof k);
+                k.tp = t;
+                k.pp = p;
+                k.ep = d % x->ep;
+                k.from = ckr__mg_from(x, t, p, k.ep);
+                n = ckr__mg_random_of(x, &k);
+                if (!n) return x->c->err->code == CKR_OK;
+                fqn = x->ep > 1 ? ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u",
+                                              (unsigned)p, (unsigned)t, (unsigned)d,
+                                              (unsigned)x->pp, (unsigned)x->tp, (unsigned)n_dp)
+                                : ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", (unsigned)p,
+                                              (unsigned)t, (unsigned)x->pp, (unsigned)x->tp);
+                if (!fqn ||
+                    ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) != CKR_OK)
+                    return false;
+            }
+    return true;
+}
+
+/* The groups that every rank shares, without parameters, and the common step of torch's Adam. */
+static ckr_node *ckr__mg_dist_optimizer(ckr__mg_dist_job *j, ckr__mg_rank *k, int which)
+{
+    ckr__mg_job *x = j->x;
+    ckr_node *inner = ckr__node(x->c, CKR_NODE_DICT), *outer = inner,
+             *groups = ckr__node(x->c, CKR_NODE_LIST), *state;
+    const ckr__mg_put *first = NULL;
+    uint64_t g, i;
+    bool ok = inner && groups;
+    for (g = 0; ok && g < x->n_klass; g++) {
+        double step = ckr__nan();
+        bool any = false;
+        for (i = 0; i < x->n_puts; i++) {
+            const ckr__mg_put *p = &x->puts[i];
+            if (p->klass != g || (which < 2 && (p->item->expert >= 0) != (which == 1))) continue;
+            any = true;
+            if (!first) first = p;
+            if (x->fused) step = p->item->step;
+        }
+        if (any) ok = ckr__node_push(x->c, groups, ckr__mg_group_node(x, g, which == 1, NULL, step));
+    }
+    if (ok && !x->fused && first) {
+        const ckr__mg_slot *s = ckr__mg_find_slot(first->item, "step");
+        state = ckr__node(x->c, CKR_NODE_DICT);
+        ok = state && ckr__node_set(x->c, inner, "state", state) &&
+             (!s || ckr__node_set(x->c, state, "common_step",
+                                  ckr__mg_scalar_node(x, k, first, s)));
+    }
+    ok = ok && ckr__node_set(x->c, inner, "param_groups", groups);
+    if (ok && (x->half || x->zero)) {
+        outer = ckr__node(x->c, CKR_NODE_DICT);
+        ok = ckr__node_set(x->c, outer, "optimizer", inner) &&
+             ckr__mg_outer_others(x, k, which == 1, outer);
+    }
+    if (ok && x->zero)
+        ok = ckr__node_set(x->c, outer, "param_state_sharding_type",
+                           ckr__node_str(x->c, "fully_reshardable"));
+    return ok ? outer : NULL;
+}
+
+static ckr_node *ckr__mg_dist_content(ckr__mg_job *x)
+{
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    bool ok = d != NULL;
+    if (ok && x->zero)
+        ok = ckr__node_set(x->c, d, "distrib_optim_sharding_type",
+                           ckr__node_str(x->c, "fully_reshardable")) &&
+             ckr__node_set(x->c, d, "distrib_optim_fully_reshardable_mem_efficient",
+                           ckr__node_bool(x->c, false));
+    return ok && ckr__node_set(x->c, d, "singleton_local_shards", ckr__node_bool(x->c, false)) &&
+                   ckr__node_set(x->c, d, "chained_optim_avoid_prefix", ckr__node_bool(x->c, true))
+               ? d
+               : NULL;
+}
+
+static ckr_node *ckr__mg_dist_optimizers(ckr__mg_dist_job *j, ckr__mg_rank *k)
+{
+    ckr__mg_job *x = j->x;
+    ckr_node *d;
+    if (x->ep == 1) return ckr__mg_dist_optimizer(j, k, 2);
+    d = ckr__node(x->c, CKR_NODE_DICT);
+    return ckr__node_pair(x->c, d, ckr__node_int(x->c, 0), ckr__mg_dist_optimizer(j, k, 0)) &&
+                   ckr__node_pair(x->c, d, ckr__node_int(x->c, 1), ckr__mg_dist_optimizer(j, k, 1))
+               ? d
+               : NULL;
+}
+
+/* common.pt: the first rank's values that are no shards of anything. */
+static bool ckr__mg_dist_common_file(ckr__mg_dist_job *j, const char *top)
+{
+    ckr__mg_job *x = j->x;
+    const ckr_node *root;
+    ckr__mg_rank k;
+    const char *path = ckr__printf(x->c, "%s/common.pt", top);
+    uint64_t i;
+    bool ok;
+    memset(&k, 0, sizeof k);
+    k.from = x->mg->files[0];
+    k.f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    if (!k.f) return false;
+    root = k.from->root;
+    k.f->root = ckr__node(x->c, CKR_NODE_DICT);
+    ok = k.f->root != NULL;
+    for (i = 0; ok && i < root->count; i++) {
+        const char *key = ckr_node_str(root->u.items[2 * i]);
+        bool mine = false;
+        ckr_node *n = NULL;
+        if (!key || ckr__mg_starts(key, "model") || !strcmp(key, "rng_state") ||
+            !strcmp(key, "content_metadata"))
+            continue;
+        if (!strcmp(key, "optimizer"))
+            n = x->optimizer ? ckr__mg_dist_optimizers(j, &k) : NULL, mine = true;
+        else n = ckr__mg_value(x, &k, key, &mine);
+        if (!n && mine && x->c->err->code != CKR_OK) return false;
+        if (!n && mine) continue;
+        if (!n) n = ckr__copy_tree(x->c, k.f, root->u.items[2 * i + 1], NULL);
+        ok = ckr__node_pair(x->c, k.f->root, root->u.items[2 * i], n);
+    }
+    return ok && ckr__node_set(x->c, k.f->root, "content_metadata", ckr__mg_dist_content(x));
+}
+
+/* Layers have numbers in their names where they differ from each other. */
+static void ckr__mg_dist_numbered(ckr__mg_dist_job *j)
+{
+    const ckr_node *freq = ckr_node_get(j->x->mg->args, "moe_layer_freq");
+    int64_t v = 1;
+    if (freq && freq->kind != CKR_NODE_NONE && !(ckr_node_i64(freq, &v) && v <= 1))
+        j->numbered = true;
+    if (ckr__mg_flag(j->x->mg->args, "hetereogenous_dist_checkpoint")) j->numbered = true;
+}
+
+static ckr_result ckr__mg_dist_emit(ckr__mg_job *x)
+{
+    static const char meta[] = "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
+                               "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
+    const char *top = x->release ? "release"
+                                 : ckr__printf(x->c, "iter_%07lld", (long long)x->iteration);
+    const char *dir = top ? ckr__printf(x->c, "%s/", top) : NULL,
+               *path = top ? ckr__printf(x->c, "%s/metadata.json", top) : NULL,
+               *impl = ckr_node_str(ckr_node_get(x->mg->args, "transformer_impl"));
+    ckr__mg_dist_job j;
+    ckr__out_file *f;
+    uint64_t i;
+    bool ok;
+    memset(&j, 0, sizeof j);
+    j.x = x;
+    j.keys.c = x->c;
+    j.local = impl && !strcmp(impl, "local");
+    ckr__mg_dist_numbered(&j);
+    if (!dir || !path ||
+        ckr__dcp_out_init(&j.w, x->c, x->out, x->tp * x->pp * x->dp * x->cp, dir) != CKR_OK)
+        return ckr__mg_job_oom(x);
+    ok = ckr__mg_dist_common_file(&j, top);
+    for (i = 0; ok && i < x->n_puts; i++) {
+        const ckr__mg_put *p = &x->puts[i];
+        ok = p->item->kind == CKR__MG_EXTRA ? ckr__mg_dist_extra_out(&j, p->item)
+                                            : ckr__mg_dist_param(&j, p);
+        if (ok && x->optimizer && p->klass != UINT64_MAX) ok = ckr__mg_dist_state(&j, p);
+    }
+    if (ok && !(x->t->without & CKR_RNG)) ok = ckr__mg_dist_random_out(&j);
+    ckr__map_free(&j.keys);
+    f = ok && ckr__dcp_out_end(&j.w) == CKR_OK ? ckr__out_file_add(x->out, path, CKR_FORMAT_TEXT)
+                                               : NULL;
+    if (!f) return ckr__mg_job_oom(x);
+    f->text = meta;
+    f->n_text = sizeof meta - 1;
+    return CKR_OK;
+}
+
+/* emit: report --------------------------------------------------------------------- */
+
+static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
+{
+    const ckr__mg *mg = x->mg;
+    const struct { const char *axis; int64_t was, now; } rows[] = {
+        { "tp", mg->tp, x->tp }, { "pp", mg->pp, x->pp }, { "vpp", mg->vp, x->vp },
+        { "ep", mg->ep, x->ep }, { "dp", mg->dp, x->dp }, { "cp", mg->cp, x->cp },
+        { "zero", mg->zero, x->zero }
+    };
+    size_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < sizeof rows / sizeof *rows && e == CKR_OK; i++)
+        if (rows[i].was != rows[i].now)
+            e = ckr__mg_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, rows[i].axis, rows[i].was,
+                                rows[i].now,
+                                strcmp(rows[i].axis, "vpp") ? "asked for"
+                                                            : "pipeline stages are not interleaved",
+                                NULL);
+    return e;
+}
+
+/* The options with which unpatched Megatron uses what was written. */
+static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
+{
+    ckr__buf b;
+    const char *text = NULL;
+    ckr_result e;
+    memset(&b, 0, sizeof b);
+    b.c = x->c;
+    ckr__buf_printf(&b, "--tensor-model-parallel-size %u --pipeline-model-parallel-size %u",
+                    (unsigned)x->tp, (unsigned)x->pp);
+    if (x->ep > 1) ckr__buf_printf(&b, " --expert-model-parallel-size %u", (unsigned)x->ep);
+    ckr__buf_printf(&b, " --ckpt-format %s%s", x->dist ? "torch_dist" : "torch",
+                    x->zero ? " --use-distributed-optimizer" : "");
+    if (x->dist && x->zero) ckr__buf_str(&b, " --dist-ckpt-optim-fully-reshardable");
+    if (!x->optimizer && !x->release) ckr__buf_str(&b, " --no-load-optim");
+    if ((x->t->without & CKR_RNG) && !x->release) ckr__buf_str(&b, " --no-load-rng");
+    if (x->moved) {
+        const ckr__curve *c = x->held->curve;
+        const double gbs = x->held->rate;
+        ckr__buf_printf(&b, " --lr %.17g --min-lr %.17g", x->top, x->low);
+        if (ckr__whole(c->k.warm / gbs) && ckr__whole(c->k.total / gbs))
+            ckr__buf_printf(&b, " --lr-warmup-iters %.0f --lr-decay-iters %.0f --lr-decay-style %s",
+                            c->k.warm / gbs, c->k.total / gbs,
+                            ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
+        else ckr__buf_str(&b, " --use-checkpoint-opt_param-scheduler");
+    }
+    if (!b.failed) text = ckr__strndup(x->c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    if (!text) return ckr__mg_job_oom(x);
+    e = ckr__mg_say(x, "CKR_MEGATRON_FLAGS", CKR_EXACT, "options of the coming run", NULL, text,
+                    "arguments, parameter groups and scheduler in the files say the same, so that "
+                    "no version overrides one by another",
+                    NULL);
+    return e;
+}
+
+static ckr_result ckr__mg_say_leftovers(ckr__mg_job *x)
+{
+    uint64_t i, n = 0;
+    for (i = 0; i < x->mg->s->n_leftovers; i++) n += x->mg->s->leftovers[i].node == NULL;
+    if (!n) return CKR_OK;
+    return ckr__mg_say_int(x, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "files", (int64_t)n, 0,
+                           "files beside the ranks' directories are not written", NULL);
+}
+
+/* What the optimizer of the target is: fused ones count their updates in the group. */
+static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
+{
+    bool scalar = false, steps = false;
+    uint64_t i;
+    for (i = 0; i < x->n_puts; i++) {
+        const ckr__mg_item *t = x->puts[i].item;
+        const ckr__mg_slot *s = ckr__mg_find_slot(t, "step");
+        if (ckr__mg_find_slot(t, "master")) x->half = true;
+        if (s && s->tensor->dtype != CKR_DTYPE_I64) scalar = true;
+        if (s) steps = true;
+    }
+    x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
+    x->fused = x->zero || !scalar;
+    if (!x->optimizer || !x->zero || !scalar || !steps) return CKR_OK;
+    return ckr__mg_say(x, "CKR_MEGATRON_ADAM", x->mg->zero ? CKR_EXACT : CKR_CHANGED, "step",
+                       "one per parameter", "one per group",
+                       "the distributed optimizer counts updates in the group, as Apex and "
+                       "Transformer Engine do: it cannot load torch's own",
+                       NULL);
+}
+
+static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
+{
+    ckr_result e = ckr__mg_allowed(x);
+    if (e == CKR_OK) e = ckr__mg_defective(x);
+    if (e == CKR_OK) e = ckr__mg_schedule_plan(x);
+    if (e == CKR_OK) e = ckr__mg_stages(x);
+    if (e != CKR_OK || x->refused) return e;
+    e = ckr__mg_padding(x);
+    if (e == CKR_OK) e = ckr__mg_puts(x);
+    if (e == CKR_OK && !x->refused) e = ckr__mg_classes(x);
+    if (e == CKR_OK && !x->refused) e = ckr__mg_optimizer_kind(x);
+    if (e == CKR_OK && !x->refused && x->t->dtype != CKR_DTYPE_NONE && x->optimizer &&
+        x->t->dtype != x->mg->embedding_dtype)
+        e = ckr__mg_say(x, "CKR_E_DTYPE_OPTIMIZER", CKR_ERROR, "dtype",
+                        ckr_dtype_name(x->mg->embedding_dtype), ckr_dtype_name(x->t->dtype),
+                        "another dtype is another optimizer class, which loads no other's state",
+                        "--mode transfer, or leave --dtype out");
+    if (e == CKR_OK && !x->refused) e = ckr__mg_args(x);
+    if (e != CKR_OK || x->refused) return e;
+    e = ckr__mg_say_topology(x);
+    if (e == CKR_OK) e = x->dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x);
+    if (e == CKR_OK) e = ckr__mg_tracker_file(x);
+    if (e == CKR_OK) e = ckr__mg_say_random(x);
+    if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
+    if (e == CKR_OK) e = ckr__mg_say_flags(x);
+    if (x->s->vocab > 0 || x->t->vocab > 0) {
+        x->out->vocab = x->vocab;
+        x->out->padded_vocab = x->padded;
+    }
+    return e;
+}
+
+static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
+                               ckr_note **notes, uint64_t *n_notes)
+{
+    ckr__mg_job x;
+    const ckr__mg *mg;
+    uint64_t i;
+    memset(&x, 0, sizeof x);
+    x.c = c;
+    x.s = s;
+    x.t = t;
+    x.out = out;
+    x.notes = notes;
+    x.n_notes = n_notes;
+    if (strcmp(s->dialect, "megatron") != 0 || !s->dialect_data)
+        return ckr__mg_say(&x, ckr_item_name(CKR_ITEM_MEGATRON_SOURCE), CKR_ERROR, "dialect",
+                           s->dialect, "megatron",
+                           "only a checkpoint of Megatron-LM can be written for Megatron-LM", NULL);
+    x.mg = mg = (const ckr__mg *)s->dialect_data;
+    x.tp = t->topology.tp ? t->topology.tp : mg->tp;
+    x.pp = t->topology.pp ? t->topology.pp : mg->pp;
+    x.ep = t->topology.ep ? t->topology.ep : mg->ep;
+    x.dp = t->topology.dp ? t->topology.dp : mg->dp;
+    x.cp = t->topology.cp ? t->topology.cp : mg->cp;
+    x.vp = x.pp == mg->pp ? mg->vp : 1;
+    x.zero = t->topology.zero < 0 ? mg->zero : t->topology.zero > 0;
+    x.dist = t->variant && *t->variant ? !strcmp(t->variant, "torch_dist") : mg->dist;
+    x.iteration = t->without & CKR_PROGRESS ? 0 : mg->iteration;
+    x.release = mg->release || (t->without & CKR_PROGRESS);
+    for (i = 0; i < mg->n_items; i++)
+        if (mg->items[i]->expert >= x.experts) x.experts = mg->items[i]->expert + 1;
+    return ckr__mg_emit_all(&x);
+}
+
+static const ckr__dialect ckr__megatron = { "megatron",       "torch torch_dist", ckr__mg_probe,
+                                            ckr__mg_read_dir, NULL,               ckr__mg_emit };
+
 /* >>dialect.table ------------------------------------------------------------- */
 
-static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__hf_trainer,
-                                                    &ckr__accelerate, &ckr__sana, &ckr__llmc,
-                                                    &ckr__deepspeed, &ckr__torchtitan,
-                                                    &ckr__dcp_dialect,
+static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__megatron,
+                                                    &ckr__hf_trainer, &ckr__accelerate,
+                                                    &ckr__sana, &ckr__llmc, &ckr__deepspeed,
+                                                    &ckr__torchtitan, &ckr__dcp_dialect,
                                                     &ckr__plain_safetensors, &ckr__plain_torch};
 
 static const ckr__dialect *ckr__dialect_find(const char *name)
