@@ -37678,7 +37678,7 @@ static ckr_result ckr__mg_stream(ckr__mg *r, uint32_t rank, const char *kind, co
     s->scope = scope;
     s->rank = rank;
     s->state = state;
-    s->n_bytes = ckr__ac_stream_bytes(state);
+    s->n_bytes = ckr__stream_bytes(state);
     return CKR_OK;
 }
 
