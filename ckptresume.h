@@ -32405,7 +32405,8 @@ static ckr_result ckr__ds_schedule(ckr__ds *r)
 }
 
 /* >>deepspeed.client ---------------------------------------------------------- */
-/* What the trainer put beside DeepSpeed's own keys, and random states among it. */
+/* What the trainer put beside DeepSpeed's own keys, and random states among it: of every rank with
+   ZeRO-3, else of one a stage, from which all of its ranks go on. */
 
 static bool ckr__ds_own_key(const char *key)
 {
@@ -32445,7 +32446,10 @@ static ckr_result ckr__ds_client(ckr__ds *r, const ckr__ds_file *f, uint32_t ran
             if (!of.rel) return ckr__ds_oom(r);
             k = r->s->n_rng;
             e = ckr__ac_streams_read(&r->ac, &of, rank, v);
-            for (; k < r->s->n_rng; k++) r->s->rng[k].scope = r->pipe ? "pp" : "dp";
+            for (; k < r->s->n_rng; k++) {
+                r->s->rng[k].scope = r->zero == 3 ? "dp" : r->pipe ? "pp" : "";
+                r->s->rng[k].observed = r->zero == 3;
+            }
         } else {
             e = ckr__ds_leave(r, f, key ? key : "?", v);
         }
@@ -32460,7 +32464,7 @@ static ckr_result ckr__ds_clients(ckr__ds *r)
     uint64_t i;
     for (m = 0; m < r->mp && e == CKR_OK; m++) {
         const ckr__ds_stage *g = &r->stages[m];
-        if (!g->models[0]) e = ckr__ds_client(r, g->model, m);
+        if (!g->models[0]) e = ckr__ds_client(r, g->model, m * r->dp);
         for (d = 0; d < r->dp && e == CKR_OK; d++)
             if (g->models[d]) e = ckr__ds_client(r, g->models[d], d);
     }
@@ -33799,28 +33803,56 @@ static ckr_node *ckr__ds_dims(ckr__ds_job *x)
                : NULL;
 }
 
-/* What the trainer saved beside DeepSpeed's keys, of the source's rank that goes on here. */
-static bool ckr__ds_client_put(ckr__ds_job *x, ckr__out_file *f, const ckr_node *from)
+/* A state that was decided for this rank stands for the saved one. */
+static ckr_node *ckr__ds_stream_fn(void *user, ckr_node *n)
 {
+    const ckr__restream *swap = (const ckr__restream *)user;
+    const ckr_stream *now;
+    ckr_node *out = n;
     uint64_t i;
+    for (i = 0; i < swap->n_was; i++) {
+        if (swap->was[i].state != n) continue;
+        now = ckr__restream_find(swap, &swap->was[i]);
+        if (now && now->state) memcpy(&out, &now->state, sizeof out);
+    }
+    return out;
+}
+
+/* What the trainer saved beside DeepSpeed's keys, of the source's rank that goes on here, with the
+   random streams of rank `rank` of the coming run. */
+static bool ckr__ds_client_put(ckr__ds_job *x, ckr__out_file *f, const ckr_node *from,
+                               uint32_t was, uint32_t rank)
+{
+    ckr__restream swap;
+    ckr__copy hooks;
+    uint64_t i;
+    memset(&hooks, 0, sizeof hooks);
+    hooks.swap_fn = ckr__ds_stream_fn;
+    hooks.user = &swap;
+    if (x->ds) ckr__restream_set(&swap, x->ds->s, was, x->s, rank);
     for (i = 0; from && i < from->count; i++) {
         const char *key = ckr_node_str(from->u.items[2 * i]);
         if (key && ckr__ds_own_key(key)) continue;
         if (key && (x->t->without & CKR_RNG) && ckr__ds_random_key(key)) continue;
         if (key && ckr_node_get(f->root, key)) continue;
         if (!ckr__node_pair(x->c, f->root, from->u.items[2 * i],
-                            ckr__copy_tree(x->c, f, from->u.items[2 * i + 1], NULL)))
+                            ckr__copy_tree(x->c, f, from->u.items[2 * i + 1],
+                                           key && ckr__ds_random_key(key) ? &hooks : NULL)))
             return false;
     }
     return true;
 }
 
-static const ckr_node *ckr__ds_source_root(const ckr__ds_job *x, uint32_t m, uint32_t d)
+static const ckr_node *ckr__ds_source_root(const ckr__ds_job *x, uint32_t m, uint32_t d,
+                                           uint32_t *rank)
 {
     const ckr__ds *r = x->ds;
     const ckr__ds_stage *g;
+    *rank = 0;
     if (!r) return NULL;
-    g = &r->stages[x->pp == r->mp ? m : (uint32_t)((uint64_t)m * r->mp / x->pp)];
+    if (x->pp != r->mp) m = (uint32_t)((uint64_t)m * r->mp / x->pp);
+    g = &r->stages[m];
+    *rank = r->zero == 3 ? d % r->dp : m * r->dp;
     return r->zero == 3 && g->models[d % r->dp] ? g->models[d % r->dp]->root : g->model->root;
 }
 
@@ -33831,7 +33863,8 @@ static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
                                    (unsigned)d, (unsigned)m)
                      : ckr__printf(x->c, "%s/mp_rank_%02u_model_states.pt", x->tag, (unsigned)m);
     ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
-    const ckr_node *from = ckr__ds_source_root(x, m, d), *buffers;
+    uint32_t was;
+    const ckr_node *from = ckr__ds_source_root(x, m, d, &was), *buffers;
     ckr__ctx *c = x->c;
     ckr_node *r, *info;
     if (!f) return ckr__ds_emit_oom(x);
@@ -33871,7 +33904,9 @@ static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
           !ckr__node_set(c, info, "universal_checkpoint_version", ckr__node_float(c, 0.2))) ||
          !ckr__node_set(c, r, "universal_checkpoint_info", info)))
         return ckr__ds_emit_oom(x);
-    return ckr__ds_client_put(x, f, from) ? CKR_OK : ckr__ds_emit_oom(x);
+    return ckr__ds_client_put(x, f, from, was, x->zero == 3 ? d : m * x->dp)
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
 }
 
 /* Layer files are the same for any number of stages: each tensor from where it lies. */
@@ -34187,7 +34222,7 @@ static bool ckr__ds_say_clients(ckr__ds_job *x)
         return ckr__ds_say_int(x, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST, "client state",
                                (int64_t)from, (int64_t)to,
                                "what the trainer saved on the other ranks is not written", NULL);
-    if (to > from && streams)
+    if (to > from && streams && r->zero != 3)
         return ckr__ds_say_int(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams",
                                (int64_t)from, (int64_t)to,
                                "ranks beyond the saved ones repeat the streams of rank 0 on", NULL);
@@ -34283,8 +34318,15 @@ static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
+/* A rank's own file has a place with ZeRO-3; a stage's file is every rank's. */
+static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name, (void)rank;
+    return true;
+}
+
 static const ckr__dialect ckr__deepspeed = { "deepspeed",  "native universal", ckr__ds_probe,
-                                             ckr__ds_read, NULL,               ckr__ds_emit };
+                                             ckr__ds_read, ckr__ds_holds,      ckr__ds_emit };
 
 /* >>torch_dcp ----------------------------------------------------------------- */
 /* Checkpoints in the format of section dcp: any state dict (dialect dcp), and TorchTitan's. One
