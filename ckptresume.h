@@ -21459,6 +21459,9 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     return r;
 }
 
+static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr__out *out);    /* section torch_dcp.files          */
+
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                   ckr__out *out, ckr_note **notes, uint64_t *n_notes)
 {
@@ -21468,6 +21471,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     ckr__out_file *f;
     uint64_t i;
     if (whole) return ckr__plain_whole(c, s, t, out, notes, n_notes);
+    if (torch && !t->slots && !t->without && s->dialect_data &&
+        (!strcmp(s->dialect, "dcp") || !strcmp(s->dialect, "torchtitan")))
+        return ckr__dt_emit_file(c, s, t, out);
     f = ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
     if (!f) return c->err->code;
     f->root = ckr__node(c, CKR_NODE_DICT);
@@ -24723,8 +24729,9 @@ static void ckr__tf_say(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
     ckr__te_setting(x, "training.steps", value);
     for (i = 0; i < params->count; i++) {
         const char *name = ckr_node_str(params->u.items[2 * i]);
+        const ckr_node *v = params->u.items[2 * i + 1];
         snprintf(key, sizeof key, "lr_scheduler.%s", name);
-        ckr__te_setting(x, key, ckr__node_text_of(x->c, params->u.items[2 * i + 1]));
+        ckr__te_setting(x, key, ckr_node_str(v) ? ckr_node_str(v) : ckr__node_text_of(x->c, v));
     }
     for (i = 0; i < w->n_lanes; i++) {
         if (w->n_lanes > 1) snprintf(key, sizeof key, "optimizer.lr[%llu]", (unsigned long long)i);
@@ -25120,10 +25127,270 @@ static ckr_result ckr__de_run(ckr__de *x)
     return r == CKR_OK ? ckr__dcp_out_end(&x->w) : r;
 }
 
+/* >>torch_dcp.files ----------------------------------------------------------- */
+/* A state dict as one torch file, and such a file as a directory. */
+
+typedef struct ckr__dn {       /* from flat names to a tree                              */
+    ckr__ctx      *c;
+    ckr__out_file *f;
+    ckr__map       places;     /* address of a container, and a key in it -> its child    */
+    ckr_node     **nodes;      /* those children                                         */
+    uint64_t       n_nodes;
+    const ckr__dcp *d;
+} ckr__dn;
+
+static bool ckr__dn_bad(ckr__dn *x, const ckr__dcp_item *it)
+{
+    ckr__dcp_fail(x->d, CKR_ITEM_DCP_METADATA, NULL, it->fqn,
+                  "the paths of planner_data are no tree: this one leads through a value");
+    return false;
+}
+
+/* The child of `at` under a part of a path, made when it is not there: `value`, or a container for
+   the next part. */
+static ckr_node *ckr__dn_child(ckr__dn *x, ckr_node *at, const ckr__dcp_item *it, uint32_t part,
+                               ckr_node *value)
+{
+    const ckr__dcp_part *p = &it->path[part];
+    const size_t n = p->key ? strlen(p->key) : 0;
+    uint8_t *key = (uint8_t *)ckr__arena_raw(x->c, 16 + n);
+    void *array = x->nodes;
+    ckr_node **place, *made = value;
+    uint64_t i, index = (uint64_t)p->index;
+    if (!key) return NULL;
+    memcpy(key, &at, sizeof at);
+    memset(key + sizeof at, 0, 16 - sizeof at);
+    if (p->key) memcpy(key + 16, p->key, n);
+    else memcpy(key + 8, &index, 8);
+    if (ckr__map_find(&x->places, (const char *)key, 16 + n, &i))
+        return value || !(ckr_node_is_dict(x->nodes[i]) || ckr_node_is_list(x->nodes[i]))
+                   ? (ckr__dn_bad(x, it), (ckr_node *)NULL)
+                   : x->nodes[i];
+    if (!made) made = ckr__node(x->c, it->path[part + 1].key ? CKR_NODE_DICT : CKR_NODE_LIST);
+    place = (ckr_node **)ckr__append(x->c, &array, &x->n_nodes, sizeof *place);
+    x->nodes = (ckr_node **)array;
+    if (!made || !place ||
+        !ckr__map_put(&x->places, (const char *)key, 16 + n, x->n_nodes - 1, NULL))
+        return NULL;
+    *place = made;
+    if (p->key ? at->kind != CKR_NODE_DICT : at->kind != CKR_NODE_LIST)
+        return ckr__dn_bad(x, it), (ckr_node *)NULL;
+    if (p->key)
+        return ckr__node_pair(x->c, at, ckr__node_str(x->c, p->key), made) ? made : NULL;
+    if (index > x->d->n_items + 1024) return ckr__dn_bad(x, it), (ckr_node *)NULL;
+    while (at->count <= index)
+        if (!ckr__node_push(x->c, at, ckr__node(x->c, CKR_NODE_NONE))) return NULL;
+    at->u.items[index] = made;
+    return made;
+}
+
+static bool ckr__dn_put(ckr__dn *x, const ckr__dcp_item *it, ckr_node *value)
+{
+    ckr_node *at = x->f->root;
+    uint32_t i;
+    if (!value) return false;
+    if (!it->path) return ckr__node_pair(x->c, at, ckr__node_str(x->c, it->fqn), value);
+    for (i = 0; at && i + 1 < it->n_path; i++) at = ckr__dn_child(x, at, it, i, NULL);
+    return at && ckr__dn_child(x, at, it, i, value) != NULL;
+}
+
+static ckr_node *ckr__dn_entry(ckr__dn *x, const ckr_tensor *t, ckr_dtype dtype)
+{
+    ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
+    ckr_node *n = ckr__entry_new(x->c, x->f, t->name, dtype, t->n_dims, t->shape);
+    int64_t numel;
+    if (!b || !n || !ckr__numel(t->n_dims, t->shape, &numel)) return NULL;
+    return ckr__bind_flat(x->c, n->u.entry, t, false, b, 0, numel, 0) ? n : NULL;
+}
+
+static bool ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
+{
+    const ckr__dt *dt = (const ckr__dt *)s->dialect_data;
+    uint64_t i, *of = CKR__NEW_N(x->c, uint64_t, dt->n_items + 1);
+    if (!of) return false;
+    for (i = 0; i < s->n_tensors; i++) of[dt->item[s->tensors[i]->index]] = i + 1;
+    for (i = 0; i < dt->n_items; i++) {
+        const ckr__dcp_item *it = &dt->d->items[i];
+        ckr_node *v = NULL;
+        if (of[i]) {
+            const ckr_tensor *p = s->tensors[of[i] - 1];
+            const bool cast = !strcmp(p->slot, "param") && t->dtype != CKR_DTYPE_NONE &&
+                              ckr__is_float(p->dtype);
+            v = ckr__dn_entry(x, p, cast ? t->dtype : p->dtype);
+        } else if (it->bytes && dt->objects[i]) {
+            v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
+        } else {
+            continue;
+        }
+        if (!ckr__dn_put(x, it, v)) return false;
+    }
+    return true;
+}
+
+/* As torch's own dcp_to_torch_save does it: every tensor whole, everything at its path. */
+static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr__out *out)
+{
+    ckr__dn x;
+    bool ok;
+    memset(&x, 0, sizeof x);
+    x.c = x.places.c = c;
+    x.d = ((const ckr__dt *)s->dialect_data)->d;
+    x.f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
+    if (!x.f) return c->err->code;
+    x.f->root = ckr__node(c, CKR_NODE_DICT);
+    ok = x.f->root && ckr__dn_fill(&x, s, t);
+    ckr__map_free(&x.places);
+    return ok ? CKR_OK : c->err->code != CKR_OK ? c->err->code : CKR_E_NOMEM;
+}
+
+typedef struct ckr__df_item { const ckr_node *node; const ckr__dcp_part *path; uint32_t n; }
+    ckr__df_item;
+
+typedef struct ckr__df {       /* from a tree to flat names                              */
+    ckr__de   *e;
+    ckr__df_item *stack;
+    uint64_t   n, cap, pushed;
+    ckr__map   views, names;
+    bool       numbers;        /* keys that were no text                                 */
+} ckr__df;
+
+/* Lists that hold tensors or dicts are taken apart, as torch's planner does. */
+static bool ckr__df_open(const ckr_node *n)
+{
+    uint64_t i, k;
+    if (ckr_node_is_dict(n)) return n->count > 0;
+    if (n->kind != CKR_NODE_LIST) return false;
+    for (i = 0; i < n->count; i++) {
+        const ckr_node *v = n->u.items[i];
+        if (v->kind == CKR_NODE_TENSOR || ckr_node_is_dict(v)) return true;
+        for (k = 0; v->kind == CKR_NODE_LIST && k < v->count; k++)
+            if (v->u.items[k]->kind == CKR_NODE_TENSOR || ckr_node_is_dict(v->u.items[k]))
+                return true;
+    }
+    return false;
+}
+
+static const char *ckr__df_key(ckr__df *x, const ckr_node *k)
+{
+    const char *s = ckr_node_str(k);
+    if (s) return s;
+    x->numbers = true;
+    if (k->kind == CKR_NODE_INT) return ckr__printf(x->e->c, "%lld", (long long)k->u.i);
+    return ckr__printf(x->e->c, "?%u", (unsigned)k->id);
+}
+
+static bool ckr__df_push(ckr__df *x, const ckr__df_item *from)
+{
+    ckr__ctx *c = x->e->c;
+    const bool dict = ckr_node_is_dict(from->node);
+    void *array = x->stack;
+    uint64_t i;
+    x->pushed += from->node->count;
+    if (from->n >= c->limits.max_depth || x->pushed > 64 * ((uint64_t)x->e->s->n_tensors + 65536)) {
+        ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL, NULL);
+        return false;
+    }
+    if (!ckr__arena_grow(c, &array, &x->cap, x->n + from->node->count, sizeof *x->stack))
+        return false;
+    x->stack = (ckr__df_item *)array;
+    for (i = from->node->count; i-- > 0;) {
+        ckr__dcp_part *path = CKR__NEW_N(c, ckr__dcp_part, (uint64_t)from->n + 1);
+        if (!path) return false;
+        if (from->n) memcpy(path, from->path, from->n * sizeof *path);
+        if (dict) path[from->n].key = ckr__df_key(x, from->node->u.items[2 * i]);
+        else path[from->n].index = (int64_t)i;
+        if (dict && !path[from->n].key) return false;
+        x->stack[x->n].node = dict ? from->node->u.items[2 * i + 1] : from->node->u.items[i];
+        x->stack[x->n].path = path;
+        x->stack[x->n++].n = from->n + 1;
+    }
+    return true;
+}
+
+static const char *ckr__df_name(ckr__df *x, const ckr__df_item *it)
+{
+    ckr__buf b;
+    const char *s;
+    uint32_t i;
+    bool had = false;
+    memset(&b, 0, sizeof b);
+    b.c = x->e->c;
+    for (i = 0; i < it->n; i++) {
+        if (i) ckr__buf_u8(&b, '.');
+        if (it->path[i].key) ckr__buf_str(&b, it->path[i].key);
+        else ckr__buf_printf(&b, "%lld", (long long)it->path[i].index);
+    }
+    s = b.failed ? NULL : ckr__strndup(b.c, b.size ? (const char *)b.data : "", b.size);
+    ckr__buf_free(&b);
+    if (!s || !ckr__map_put(&x->names, s, strlen(s), 0, &had)) return NULL;
+    if (!had) return s;
+    ckr__fail(b.c->err, CKR_ITEM_WRITE_DUPLICATE, NULL, CKR_NO_OFFSET, s,
+              "two values have this flat name");
+    return NULL;
+}
+
+static ckr_result ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
+{
+    ckr__de *e = x->e;
+    const char *name = ckr__df_name(x, it);
+    uint64_t at;
+    ckr_dtype dtype;
+    ckr_result r;
+    if (!name) return ckr__dcp_out_oom(&e->w);
+    if (it->node->kind == CKR_NODE_TENSOR &&
+        ckr__map_find(&x->views, (const char *)&it->node->u.view, sizeof it->node->u.view, &at)) {
+        const ckr_tensor *t = e->s->tensors[at];
+        r = ckr__de_dtype(e, t, &dtype);
+        return r == CKR_OK ? ckr__dcp_out_tensor(&e->w, name, it->path, it->n, t, dtype, 0,
+                                                 e->ranks, false)
+                           : r;
+    }
+    return ckr__dcp_out_object(&e->w, name, it->path, it->n, it->node);
+}
+
+static ckr_result ckr__df_walk(ckr__df *x, const ckr__plain *p)
+{
+    ckr__df_item top;
+    uint64_t i;
+    for (i = 0; i < p->n_views; i++)
+        if (p->views[i] && !ckr__map_put(&x->views, (const char *)&p->views[i],
+                                         sizeof p->views[i], i, NULL))
+            return x->e->c->err->code;
+    memset(&top, 0, sizeof top);
+    top.node = p->root;
+    if (!ckr__df_push(x, &top)) return x->e->c->err->code;
+    while (x->n) {
+        const ckr__df_item it = x->stack[--x->n];
+        if (ckr__df_open(it.node) ? !ckr__df_push(x, &it) : ckr__df_leaf(x, &it) != CKR_OK)
+            return ckr__dcp_out_oom(&x->e->w);
+    }
+    return CKR_OK;
+}
+
+/* A torch file whose root is a dict: its nested names become flat ones. */
+static ckr_result ckr__de_file(ckr__de *e)
+{
+    ckr__df x;
+    ckr_result r = ckr__dcp_out_init(&e->w, e->c, e->out, e->ranks, "");
+    if (r != CKR_OK) return r;
+    memset(&x, 0, sizeof x);
+    x.e = e;
+    x.views.c = x.names.c = e->c;
+    r = ckr__df_walk(&x, (const ckr__plain *)e->s->dialect_data);
+    ckr__map_free(&x.views);
+    ckr__map_free(&x.names);
+    if (r == CKR_OK && x.numbers)
+        r = ckr__de_say(e, "CKR_W_KEYS_TEXT", CKR_APPROX, "keys", NULL, NULL,
+                        "keys that are no text become text, as in torch's own checkpoints", NULL);
+    return r == CKR_OK ? ckr__dcp_out_end(&e->w) : r;
+}
+
 static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                                ckr_note **notes, uint64_t *n_notes)
 {
     ckr__de x;
+    bool whole;
     ckr_result r;
     memset(&x, 0, sizeof x);
     x.c = c;
@@ -25144,9 +25411,12 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         return ckr__te_refuse(&x, CKR_ITEM_TRAINER_SOURCE, "dialect",
                               "only a checkpoint of torchtitan can be written for it", "--to dcp");
     x.settings.c = c;
-    r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
+    whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
+            ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
+    if (whole) r = ckr__de_file(&x);
+    else r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
     ckr__buf_free(&x.settings);
-    if (r == CKR_OK && !x.dt && !t->slots) r = ckr__plain_losses(c, s, notes, n_notes);
+    if (r == CKR_OK && !x.dt && !whole && !t->slots) r = ckr__plain_losses(c, s, notes, n_notes);
     return r;
 }
 
