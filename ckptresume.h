@@ -10301,8 +10301,8 @@ static bool ckr__dv_long(ckr__dcp_vm *m, uint64_t n)
 /* Items since the mark. */
 static bool ckr__dv_from_mark(ckr__dcp_vm *m, uint8_t op)
 {
-    uint64_t *first;
-    size_t n;
+    uint64_t *first = NULL;
+    size_t n = 0;
     if (!ckr__dv_unmark(m, &first, &n)) return false;
     switch (op) {
     case 't': return ckr__dv_tuple(m, first, n);
@@ -31573,47 +31573,101 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
 /* Reading every byte: digests, checks, differences; and boxes into the caller's memory. All are
    lists of ops for the same engine. */
 
+/* Numbers below 2^61 - 1, a prime. */
+static uint64_t ckr__mod61(uint64_t v)
+{
+    v = (v >> 61) + (v & UINT64_C(0x1fffffffffffffff));
+    return v >= UINT64_C(0x1fffffffffffffff) ? v - UINT64_C(0x1fffffffffffffff) : v;
+}
+
+static uint64_t ckr__mul61(uint64_t a, uint64_t b)
+{
+    const uint64_t a1 = a >> 31, a0 = a & 0x7fffffff, b1 = b >> 31, b0 = b & 0x7fffffff;
+    const uint64_t mid = a1 * b0 + a0 * b1;            /* each below 2^61                     */
+    return ckr__mod61(ckr__mod61(a1 * b1 * 2 + (mid >> 30)) +
+                      ckr__mod61(((mid & 0x3fffffff) << 31) + a0 * b0));
+}
+
+/* The product over the axes of h(end) - h(begin), h random by a secret: the sum of it over boxes is
+   that of the whole exactly when they cover every element once, but for one chance in 2^57. */
+static uint64_t ckr__box_print(const ckr__ctx *c, uint32_t n, const int64_t *start,
+                               const int64_t *count)
+{
+    uint64_t v = 1, key[2], h[2];
+    uint32_t d, i;
+    for (d = 0; d < n; d++) {
+        for (i = 0; i < 2; i++) {
+            key[0] = (uint64_t)(start ? start[d] : 0) + (i ? (uint64_t)count[d] : 0);
+            key[1] = d;
+            h[i] = ckr__mod61(ckr__hash_keyed(c->seed, key, sizeof key, 0));
+        }
+        v = ckr__mul61(v, ckr__mod61(h[1] + UINT64_C(0x1fffffffffffffff) - h[0]));
+    }
+    return v;
+}
+
+static ckr_result ckr__tensor_range(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *p)
+{
+    uint64_t last = p->offset, reach;
+    uint32_t d;
+    bool ok = true;
+    for (d = 0; d < p->n_dims && ok; d++)
+        ok = p->start[d] >= 0 && p->count[d] > 0 && p->stride[d] >= 0 &&
+             p->start[d] <= t->shape[d] && p->count[d] <= t->shape[d] - p->start[d] &&
+             ckr__mul_u64((uint64_t)(p->count[d] - 1), (uint64_t)p->stride[d], &reach) &&
+             ckr__add_u64(last, reach, &last);
+    if (ok && p->file != CKR_NO_FILE)
+        ok = p->file < c->n_files &&
+             ckr__range_ok(last, ckr_dtype_size(p->dtype), c->files[p->file].size);
+    return ok ? CKR_OK
+              : ckr__fail(c->err, CKR_ITEM_PIECE_RANGE, ckr__file_path(c, p->file), p->offset,
+                          t->name, NULL);
+}
+
+/* The first two that meet, for the message; among the first thousand. */
+static ckr_result ckr__tensor_overlap(ckr__ctx *c, const ckr_tensor *t)
+{
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    const uint32_t n = t->n_pieces < 1000 ? t->n_pieces : 1000;
+    uint32_t i, k;
+    for (i = 0; i < n; i++)
+        for (k = 0; k < i; k++) {
+            const ckr_piece *p = &t->pieces[i], *q = &t->pieces[k];
+            if (!p->replica && !q->replica &&
+                ckr__box_meet(t->n_dims, p->start, p->count, q->start, q->count, start, count))
+                return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, ckr__file_path(c, p->file),
+                                 p->offset, t->name, "%s: these elements are in %s too", t->slot,
+                                 ckr__file_path(c, q->file));
+        }
+    return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, NULL, CKR_NO_OFFSET, t->name, NULL);
+}
+
 /* Every piece inside its file, no two claim the same elements, and together they are the whole
    tensor: the proof without which nothing is read. */
 static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
 {
-    int64_t numel, have = 0, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
-    uint32_t i, k, d;
+    int64_t numel, have = 0;
+    uint64_t prints = 0;
+    uint32_t i;
     if (!ckr__numel(t->n_dims, t->shape, &numel))
         return ckr__fail(c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, t->name, NULL);
     for (i = 0; i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
-        uint64_t last = p->offset;
-        for (d = 0; d < p->n_dims; d++) {
-            uint64_t reach;
-            if (p->start[d] < 0 || p->count[d] <= 0 || p->stride[d] < 0 ||
-                p->start[d] > t->shape[d] || p->count[d] > t->shape[d] - p->start[d] ||
-                !ckr__mul_u64((uint64_t)(p->count[d] - 1), (uint64_t)p->stride[d], &reach) ||
-                !ckr__add_u64(last, reach, &last))
-                goto range;
-        }
-        if (p->file != CKR_NO_FILE &&
-            (p->file >= c->n_files ||
-             !ckr__range_ok(last, ckr_dtype_size(p->dtype), c->files[p->file].size)))
-            goto range;
+        const ckr_result r = ckr__tensor_range(c, t, p);
+        int64_t volume;
+        if (r != CKR_OK) return r;
         if (p->replica) continue;
-        have += ckr__box_volume(t->n_dims, p->count);
-        for (k = 0; k < i; k++)
-            if (!t->pieces[k].replica &&
-                ckr__box_meet(t->n_dims, p->start, p->count, t->pieces[k].start, t->pieces[k].count,
-                              start, count))
-                return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, ckr__file_path(c, p->file),
-                                 p->offset, t->name, "%s: these elements are in %s too", t->slot,
-                                 ckr__file_path(c, t->pieces[k].file));
+        volume = ckr__box_volume(t->n_dims, p->count);
+        if (volume > numel - have) return ckr__tensor_overlap(c, t);
+        have += volume;
+        prints = ckr__mod61(prints + ckr__box_print(c, t->n_dims, p->start, p->count));
     }
-    if (have != numel)
-        return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
-                         "%s: %lld of %lld elements are in no file", t->slot,
-                         (long long)(numel - have), (long long)numel);
-    return CKR_OK;
-range:
-    return ckr__fail(c->err, CKR_ITEM_PIECE_RANGE, ckr__file_path(c, t->pieces[i].file),
-                     t->pieces[i].offset, t->name, NULL);
+    if (have == numel && (numel == 0 || prints == ckr__box_print(c, t->n_dims, NULL, t->shape)))
+        return CKR_OK;
+    if (have == numel) return ckr__tensor_overlap(c, t);
+    return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
+                     "%s: %lld of %lld elements are in no file", t->slot,
+                     (long long)(numel - have), (long long)numel);
 }
 
 /* Ops that read box [start, start + count) of a tensor into memory as `dst` has it; dst NULL:
