@@ -137,8 +137,8 @@
        >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
        >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp >>torchtitan >>torchtitan.runs
        >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.emit >>torchtitan.curve
-       >>torchtitan.write >>megatron >>megatron.probe >>megatron.files >>megatron.model
-       >>megatron.split >>megatron.weights >>megatron.layout >>megatron.optimizer
+       >>torchtitan.write >>torch_dcp.files >>megatron >>megatron.probe >>megatron.files
+       >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout >>megatron.optimizer
        >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
        >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
        >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>dialect.table >>write.pickle
@@ -9886,7 +9886,9 @@ static ckr__dcp_item *ckr__dcp_find(const ckr__dcp *d, const char *fqn)
 /* >>dcp.machine --------------------------------------------------------------- */
 /* A value is a word, its kind in the low four bits:
      INT     60 bits, signed                     STR     offset << 28 | length << 4, in the input
-     TUPLE   its first word in `cells`: count << 1 | whether plain integers follow it (a torch.Size)
+     TUPLE   its first word in `cells`, which is its count
+     SIZE    a torch.Size: its place in `dims`, a count and integers. Equal ones are one: there are
+             few, and each chunk needs three
      BOX     a list or dict: generation << 36 | index << 4; the generation tells whether it is still
              the one that it was                 OBJ     record << 8 | class << 4
      GLOBAL  name's offset << 16 | code << 4, a dtype in place of the offset
@@ -9894,7 +9896,7 @@ static ckr__dcp_item *ckr__dcp_find(const ckr__dcp *d, const char *fqn)
 
 enum {
     CKR__DV_ABSENT = 0, CKR__DV_NONE, CKR__DV_BOOL, CKR__DV_INT, CKR__DV_STR, CKR__DV_TUPLE,
-    CKR__DV_BOX, CKR__DV_OBJ, CKR__DV_GLOBAL, CKR__DV_OTHER
+    CKR__DV_BOX, CKR__DV_OBJ, CKR__DV_GLOBAL, CKR__DV_OTHER, CKR__DV_SIZE
 };
 
 enum {                         /* classes and callables                                  */
@@ -9909,8 +9911,12 @@ enum {                         /* attributes                                    
     CKR__DA_VERSION, CKR__DA_COUNT
 };
 
-typedef struct ckr__dv_box { uint64_t first; uint32_t n, cap, generation; bool dict; } ckr__dv_box;
-typedef struct ckr__dv_chunk { uint32_t offsets, sizes; } ckr__dv_chunk;       /* in cells  */
+typedef struct ckr__dv_box {
+    uint64_t *own, first;      /* words outside `cells`, once it has grown; else in it    */
+    uint32_t  n, cap, generation, puts;
+    bool      dict;
+} ckr__dv_box;
+typedef struct ckr__dv_chunk { uint32_t offsets, sizes; } ckr__dv_chunk;       /* in dims   */
 typedef struct ckr__dv_index { uint64_t fqn; uint32_t offset, hint; } ckr__dv_index;
 typedef struct ckr__dv_info { uint64_t offset, length; uint32_t file; } ckr__dv_info;
 typedef struct ckr__dv_tensor { uint64_t chunks; uint32_t size, dtype; } ckr__dv_tensor;
@@ -9921,7 +9927,9 @@ typedef struct ckr__dcp_vm {
     const char    *path;
     uint8_t       *data;
     size_t         size, pos, op;
-    uint64_t      *stack, *memo, *cells;
+    uint64_t      *stack, *cells, *wide, *dims;
+    uint32_t      *memo;       /* see ckr__dv_pack                                       */
+    uint32_t      *same;       /* hash of a size -> its place in dims + 1                */
     size_t        *marks;
     uint32_t      *free;
     ckr__dv_box   *boxes;
@@ -9931,14 +9939,13 @@ typedef struct ckr__dcp_vm {
     ckr__dv_tensor *tensors;
     uint8_t       *dtypes;     /* of properties                                          */
     size_t n_stack, cap_stack, n_memo, cap_memo, memo_count, n_cells, cap_cells, n_marks, cap_marks;
+    size_t n_wide, cap_wide, n_dims, cap_dims, n_same, cap_same;
     size_t n_free, cap_free, n_boxes, cap_boxes, n_chunks, cap_chunks, n_indices, cap_indices;
     size_t n_infos, cap_infos, n_tensors, cap_tensors, n_dtypes, cap_dtypes;
     size_t         floor;
     uint64_t       scratch;    /* bytes of all arrays                                    */
     uint64_t       keys[64];   /* attribute names met lately                             */
     uint8_t        attrs[64];
-    uint64_t       last_path;
-    uint32_t       last_file;
     uint64_t       state, planner, storage;    /* of the Metadata object, once built      */
     bool           built, done;
 } ckr__dcp_vm;
@@ -9955,6 +9962,14 @@ static bool ckr__dv_bad(ckr__dcp_vm *m, const char *text)
     return ckr__dv_fail(m, CKR_ITEM_DCP_METADATA, text);
 }
 
+static bool ckr__dv_limit(ckr__dcp_vm *m)
+{
+    ckr__fail(m->c->err, CKR_ITEM_LIMIT, m->path, m->op, NULL,
+              "the metadata needs more than max_arena_bytes (%llu)",
+              (unsigned long long)m->c->limits.max_arena_bytes);
+    return false;
+}
+
 /* Room for one more in an array that doubles. */
 static bool ckr__dv_grow(ckr__dcp_vm *m, void *array, size_t *cap, size_t need, size_t size)
 {
@@ -9962,12 +9977,8 @@ static bool ckr__dv_grow(ckr__dcp_vm *m, void *array, size_t *cap, size_t need, 
     void *old, *p;
     while (n < need) n *= 2;
     if (n > UINT32_MAX / 2 || n > m->c->limits.max_arena_bytes / size ||
-        m->scratch + (n - *cap) * size > m->c->limits.max_arena_bytes) {
-        ckr__fail(m->c->err, CKR_ITEM_LIMIT, m->path, m->op, NULL,
-                  "the metadata needs more than max_arena_bytes (%llu)",
-                  (unsigned long long)m->c->limits.max_arena_bytes);
-        return false;
-    }
+        m->scratch + (n - *cap) * size > m->c->limits.max_arena_bytes)
+        return ckr__dv_limit(m);
     m->scratch += (n - *cap) * size;
     p = ckr__heap_alloc(m->c, n * size);
     if (!p) return false;
@@ -9990,15 +10001,21 @@ static void ckr__dv_free(ckr__dcp_vm *m)
     CKR__DV_FREE(m, memo);
     CKR__DV_FREE(m, marks);
     CKR__DV_FREE(m, free);
-    m->stack = m->memo = NULL;
+    CKR__DV_FREE(m, wide);
+    CKR__DV_FREE(m, same);
+    m->stack = m->wide = NULL;
+    m->memo = m->free = m->same = NULL;
     m->marks = NULL;
-    m->free = NULL;
-    m->cap_stack = m->cap_memo = m->cap_marks = m->cap_free = 0;
+    m->cap_stack = m->cap_memo = m->cap_marks = m->cap_free = m->cap_wide = m->cap_same = 0;
 }
 
 static void ckr__dv_free_records(ckr__dcp_vm *m)
 {
+    size_t i;
+    for (i = 0; i < m->n_boxes; i++)
+        ckr__heap_free(m->c, m->boxes[i].own, m->boxes[i].cap * sizeof *m->boxes[i].own);
     CKR__DV_FREE(m, cells);
+    CKR__DV_FREE(m, dims);
     CKR__DV_FREE(m, boxes);
     CKR__DV_FREE(m, chunks);
     CKR__DV_FREE(m, indices);
@@ -10036,17 +10053,28 @@ static bool ckr__dv_is(const ckr__dcp_vm *m, uint64_t v, unsigned cls)
     return ckr__dv_kind(v) == CKR__DV_OBJ && (v >> 4 & 15) == cls;
 }
 
-/* The words of a tuple. */
-static uint64_t *ckr__dv_items(const ckr__dcp_vm *m, uint64_t at, size_t *n, bool *plain)
+/* The words of a tuple, or the integers of a size. */
+static const uint64_t *ckr__dv_items(const ckr__dcp_vm *m, uint64_t v, size_t *n)
 {
-    *n = (size_t)(m->cells[at] >> 1);
-    if (plain) *plain = m->cells[at] & 1;
-    return m->cells + at + 1;
+    const uint64_t *at = (ckr__dv_kind(v) == CKR__DV_SIZE ? m->dims : m->cells) + (v >> 4);
+    *n = (size_t)*at;
+    return at + 1;
+}
+
+static const uint64_t *ckr__dv_dims_of(const ckr__dcp_vm *m, uint32_t at, size_t *n)
+{
+    *n = (size_t)m->dims[at];
+    return m->dims + at + 1;
 }
 
 static ckr__dv_box *ckr__dv_box_of(const ckr__dcp_vm *m, uint64_t v)
 {
     return &m->boxes[v >> 4 & 0xffffffff];
+}
+
+static const uint64_t *ckr__dv_words(const ckr__dcp_vm *m, const ckr__dv_box *b)
+{
+    return b->own ? b->own : m->cells + b->first;
 }
 
 static bool ckr__dv_push(ckr__dcp_vm *m, uint64_t v)
@@ -10087,7 +10115,7 @@ static bool ckr__dv_tuple(ckr__dcp_vm *m, const uint64_t *items, size_t n)
 {
     const size_t at = m->n_cells;
     if (!CKR__DV_ROOM(m, cells, at + n + 1)) return false;
-    m->cells[at] = (uint64_t)n << 1;
+    m->cells[at] = (uint64_t)n;
     if (n) memcpy(m->cells + at + 1, items, n * sizeof *items);
     m->n_cells = at + n + 1;
     return ckr__dv_push(m, (uint64_t)at << 4 | CKR__DV_TUPLE);
@@ -10105,14 +10133,35 @@ static bool ckr__dv_new_box(ckr__dcp_vm *m, bool dict)
         m->boxes[i].generation = 0;
     }
     b = &m->boxes[i];
-    b->first = b->n = b->cap = 0;
+    b->own = NULL;
+    b->first = b->n = b->cap = b->puts = 0;
     b->dict = dict;
     return ckr__dv_push(m, (uint64_t)(b->generation & 0xfffffff) << 36 | (uint64_t)i << 4 |
                                CKR__DV_BOX);
 }
 
-/* Words behind those of a list or dict: in place while it is the last of `cells`, else it moves to
-   twice the room, so that any mixture costs linear time. */
+static bool ckr__dv_outgrow(ckr__dcp_vm *m, ckr__dv_box *b, size_t need)
+{
+    size_t cap = b->cap ? b->cap : 64;
+    uint64_t *own;
+    while (cap < need) cap *= 2;
+    if (cap > UINT32_MAX / 2 || m->scratch + cap * 8 > m->c->limits.max_arena_bytes)
+        return ckr__dv_limit(m);
+    own = (uint64_t *)ckr__heap_alloc(m->c, cap * sizeof *own);
+    if (!own) return false;
+    m->scratch += cap * 8;
+    if (b->n) memcpy(own, ckr__dv_words(m, b), b->n * sizeof *own);
+    if (b->own) {
+        m->scratch -= (uint64_t)b->cap * 8;
+        ckr__heap_free(m->c, b->own, b->cap * sizeof *own);
+    }
+    b->own = own;
+    b->cap = (uint32_t)cap;
+    return true;
+}
+
+/* Words behind those of a list or dict: in place while it is the last of `cells`, else it gets
+   words of its own that double. */
 static bool ckr__dv_extend(ckr__dcp_vm *m, uint64_t target, const uint64_t *items, size_t n,
                            bool dict)
 {
@@ -10124,20 +10173,15 @@ static bool ckr__dv_extend(ckr__dcp_vm *m, uint64_t target, const uint64_t *item
     b = ckr__dv_box_of(m, target);
     if (b->generation != target >> 36)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
-    if (n > b->cap - b->n && b->first + b->cap == m->n_cells) {
-        const size_t more = n - (b->cap - b->n);
-        if (!CKR__DV_ROOM(m, cells, m->n_cells + more)) return false;
-        m->n_cells += more;
-        b->cap += (uint32_t)more;
-    } else if (n > b->cap - b->n) {
-        const size_t cap = ((size_t)b->n + n) * (b->cap ? 2 : 1);
-        if (!CKR__DV_ROOM(m, cells, m->n_cells + cap)) return false;
-        if (b->n) memcpy(m->cells + m->n_cells, m->cells + b->first, b->n * sizeof *items);
-        b->first = m->n_cells;
-        b->cap = (uint32_t)cap;
-        m->n_cells += cap;
+    if (!b->own && (!b->cap || b->first + b->cap == m->n_cells) && b->n + n <= 64) {
+        if (!CKR__DV_ROOM(m, cells, m->n_cells + n)) return false;
+        if (!b->cap) b->first = m->n_cells;
+        m->n_cells += n;
+        b->cap += (uint32_t)n;
+    } else if (n > b->cap - b->n || !b->own) {
+        if (!ckr__dv_outgrow(m, b, (size_t)b->n + n)) return false;
     }
-    if (n) memcpy(m->cells + b->first + b->n, items, n * sizeof *items);
+    if (n) memcpy((b->own ? b->own : m->cells + b->first) + b->n, items, n * sizeof *items);
     b->n += (uint32_t)n;
     return true;
 }
@@ -10226,22 +10270,85 @@ static bool ckr__dv_global_lines(ckr__dcp_vm *m)
                           (size_t)(e - (b + 1)));
 }
 
-/* torch.Size(inner): the tuple itself becomes plain integers. */
-static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner)
+static uint64_t ckr__dv_hash(const uint64_t *v, size_t n)
 {
+    uint64_t h = n;
+    size_t i;
+    for (i = 0; i < n; i++) h = (h ^ v[i]) * 0xff51afd7ed558ccdu, h ^= h >> 33;
+    return h;
+}
+
+/* More room in the table of sizes, which holds places + 1. */
+static bool ckr__dv_rehash(ckr__dcp_vm *m)
+{
+    const size_t old = m->cap_same, cap = old ? 2 * old : 1024;
+    uint32_t *was = m->same;
+    size_t i, k, n;
+    m->same = (uint32_t *)ckr__heap_alloc(m->c, cap * sizeof *was);
+    if (!m->same) {
+        m->same = was;
+        return false;
+    }
+    m->cap_same = cap;
+    memset(m->same, 0, cap * sizeof *was);
+    for (i = 0; i < old; i++) {
+        const uint64_t *v;
+        if (!was[i]) continue;
+        v = ckr__dv_dims_of(m, was[i] - 1, &n);
+        for (k = (size_t)ckr__dv_hash(v, n) & (cap - 1); m->same[k]; k = (k + 1) & (cap - 1)) {}
+        m->same[k] = was[i];
+    }
+    ckr__heap_free(m->c, was, old * sizeof *was);
+    return true;
+}
+
+/* The place in `dims` of these integers. */
+static bool ckr__dv_intern(ckr__dcp_vm *m, const uint64_t *v, size_t n, uint32_t *out)
+{
+    size_t k, len;
+    if (m->n_same * 2 >= m->cap_same && !ckr__dv_rehash(m)) return false;
+    for (k = (size_t)ckr__dv_hash(v, n) & (m->cap_same - 1); m->same[k];
+         k = (k + 1) & (m->cap_same - 1)) {
+        const uint64_t *have = ckr__dv_dims_of(m, m->same[k] - 1, &len);
+        *out = m->same[k] - 1;
+        if (len == n && (!n || !memcmp(have, v, n * sizeof *v))) return true;
+    }
+    if (!CKR__DV_ROOM(m, dims, m->n_dims + n + 1)) return false;
+    *out = (uint32_t)m->n_dims;
+    m->dims[m->n_dims] = n;
+    if (n) memcpy(m->dims + m->n_dims + 1, v, n * sizeof *v);
+    m->n_dims += n + 1;
+    m->same[k] = *out + 1;
+    m->n_same++;
+    return true;
+}
+
+/* torch.Size(inner). A tuple that was made for it alone, and is the last thing in `cells` and in the
+   memo, goes: the size stands for it there. */
+static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner, bool fresh)
+{
+    uint64_t v[CKR__MAX_RANK];
+    const uint64_t *items;
+    uint32_t at;
     size_t n, i;
-    bool plain;
-    uint64_t *items;
+    if (ckr__dv_kind(inner) == CKR__DV_SIZE) return ckr__dv_push(m, inner);
     if (ckr__dv_kind(inner) != CKR__DV_TUPLE)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
-    items = ckr__dv_items(m, inner >> 4, &n, &plain);
-    for (i = 0; i < n && !plain; i++)
+    items = ckr__dv_items(m, inner, &n);
+    if (n > CKR__MAX_RANK) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "over 64 axes");
+    for (i = 0; i < n; i++) {
         if (ckr__dv_kind(items[i]) != CKR__DV_INT || items[i] >> 63)
             return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS,
                                 "a size that is no integer, or is negative");
-    for (i = 0; i < n && !plain; i++) items[i] >>= 4;
-    m->cells[inner >> 4] |= 1;
-    return ckr__dv_push(m, inner);
+        v[i] = items[i] >> 4;
+    }
+    if (!ckr__dv_intern(m, v, n, &at)) return false;
+    if (fresh && n && (inner >> 4) + n + 1 == m->n_cells && m->n_memo >= 2 &&
+        m->memo[m->n_memo - 2] == ((uint32_t)(inner >> 4) << 4 | CKR__DV_TUPLE)) {
+        m->memo[m->n_memo - 2] = at << 4 | CKR__DV_SIZE;
+        m->n_cells -= n + 1;
+    }
+    return ckr__dv_push(m, (uint64_t)at << 4 | CKR__DV_SIZE);
 }
 
 static bool ckr__dv_reduce(ckr__dcp_vm *m)
@@ -10249,17 +10356,15 @@ static bool ckr__dv_reduce(ckr__dcp_vm *m)
     uint64_t callable, args;
     const uint64_t *items;
     size_t n;
-    bool plain;
     if (!ckr__dv_has(m, 2)) return false;
     m->n_stack -= 2;
     callable = m->stack[m->n_stack];
     args = m->stack[m->n_stack + 1];
     if (ckr__dv_kind(args) != CKR__DV_TUPLE) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
     if (ckr__dv_kind(callable) == CKR__DV_GLOBAL && (callable >> 4 & 15) == CKR__DG_SIZE) {
-        items = ckr__dv_items(m, args >> 4, &n, &plain);
-        if (n != 1 || plain)
-            return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
-        return ckr__dv_size(m, items[0]);
+        items = ckr__dv_items(m, args, &n);
+        if (n != 1) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
+        return ckr__dv_size(m, items[0], false);
     }
     if (ckr__dv_kind(callable) != CKR__DV_GLOBAL && ckr__dv_kind(callable) != CKR__DV_OTHER)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
@@ -10337,8 +10442,7 @@ static unsigned ckr__dv_attr(ckr__dcp_vm *m, uint64_t key)
 
 static bool ckr__dv_dims(ckr__dcp_vm *m, uint64_t v, uint32_t *out)
 {
-    if (ckr__dv_kind(v) != CKR__DV_TUPLE || v >> 4 > UINT32_MAX - 1 ||
-        !((m->cells[v >> 4] & 1) || m->cells[v >> 4] == 0))
+    if (ckr__dv_kind(v) != CKR__DV_SIZE || v >> 4 > UINT32_MAX - 1)
         return ckr__dv_bad(m, "a torch.Size was expected");
     *out = (uint32_t)(v >> 4);
     return true;
@@ -10354,6 +10458,10 @@ static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
     uint64_t at;
     if (ckr__dv_kind(path) != CKR__DV_STR) return ckr__dv_bad(m, "relative_path is no string");
     s = ckr__dv_text(m, path, &n);
+    if (ckr__map_find(&d->file_names, s, n, &at)) {
+        *out = (uint32_t)at;
+        return true;
+    }
     for (i = 0; i < n; i++)
         if (!s[i] || s[i] == '/' || s[i] == '\\') break;
     if (i < n || !n || n > 255 || s[0] == '~' || ckr__text_is(s, n, ".") ||
@@ -10363,21 +10471,18 @@ static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
                   (int)(n < 100 ? n : 100), s);
         return false;
     }
-    if (!ckr__map_find(&d->file_names, s, n, &at)) {
-        at = d->n_files;
-        if (!ckr__arena_grow(m->c, &array, &d->cap_files, at + 1, sizeof *f)) return false;
-        d->files = (ckr__dcp_file *)array;
-        f = &d->files[d->n_files++];
-        memset(f, 0, sizeof *f);
-        f->file = CKR_NO_FILE;
-        f->rank = -1;
-        f->name = ckr__strndup(m->c, s, n);
-        if (!f->name || !ckr__map_put(&d->file_names, f->name, n, at, NULL)) return false;
-        if (n > 2 && s[0] == '_' && s[1] == '_' && strspn(f->name + 2, "0123456789") < 9)
-            f->rank = (int32_t)strtol(f->name + 2, NULL, 10);
-    }
-    m->last_path = path;
-    m->last_file = *out = (uint32_t)at;
+    at = d->n_files;
+    if (!ckr__arena_grow(m->c, &array, &d->cap_files, at + 1, sizeof *f)) return false;
+    d->files = (ckr__dcp_file *)array;
+    f = &d->files[d->n_files++];
+    memset(f, 0, sizeof *f);
+    f->file = CKR_NO_FILE;
+    f->rank = -1;
+    f->name = ckr__strndup(m->c, s, n);
+    if (!f->name || !ckr__map_put(&d->file_names, f->name, n, at, NULL)) return false;
+    if (n > 2 && s[0] == '_' && s[1] == '_' && strspn(f->name + 2, "0123456789") < 9)
+        f->rank = (int32_t)strtol(f->name + 2, NULL, 10);
+    *out = (uint32_t)at;
     return true;
 }
 
@@ -10393,8 +10498,8 @@ static bool ckr__dv_transform(ckr__dcp_vm *m, uint64_t v, uint32_t file)
     b = ckr__dv_kind(v) == CKR__DV_BOX ? ckr__dv_box_of(m, v) : NULL;
     if (!b || b->dict) return ckr__dv_bad(m, "transform_descriptors is no list");
     if (!b->n) return true;
-    if (ckr__dv_kind(m->cells[b->first]) == CKR__DV_STR)
-        s = ckr__dv_text(m, m->cells[b->first], &n);
+    if (ckr__dv_kind(*ckr__dv_words(m, b)) == CKR__DV_STR)
+        s = ckr__dv_text(m, *ckr__dv_words(m, b), &n);
     f->transform = ckr__strndup(m->c, s, n < 100 ? n : 100);
     return f->transform != NULL;
 }
@@ -10408,8 +10513,7 @@ static bool ckr__dv_build_info(ckr__dcp_vm *m, size_t record, const uint64_t *a)
         return ckr__dv_bad(m, "offset and length of a slice are no counts of bytes");
     x->offset = a[CKR__DA_OFFSET] >> 4;
     x->length = a[CKR__DA_LENGTH] >> 4;
-    if (a[CKR__DA_PATH] && a[CKR__DA_PATH] == m->last_path) x->file = m->last_file;
-    else if (!ckr__dv_file(m, a[CKR__DA_PATH], &x->file)) return false;
+    if (!ckr__dv_file(m, a[CKR__DA_PATH], &x->file)) return false;
     return ckr__dv_transform(m, a[CKR__DA_TRANSFORM], x->file);
 }
 
@@ -10478,8 +10582,8 @@ static bool ckr__dv_properties(ckr__dcp_vm *m, size_t record, uint64_t state)
     size_t n;
     const uint64_t *items;
     if (ckr__dv_kind(state) != CKR__DV_TUPLE) return ckr__dv_bad(m, "properties that are no tuple");
-    items = ckr__dv_items(m, state >> 4, &n, NULL);
-    if (n < 5 || (m->cells[state >> 4] & 1) || ckr__dv_kind(items[0]) != CKR__DV_GLOBAL ||
+    items = ckr__dv_items(m, state, &n);
+    if (n < 5 || ckr__dv_kind(items[0]) != CKR__DV_GLOBAL ||
         (items[0] >> 4 & 15) != CKR__DG_DTYPE)
         return ckr__dv_bad(m, "properties that do not begin with a dtype that is known here");
     m->dtypes[record] = (uint8_t)(items[0] >> 16);
@@ -10489,6 +10593,7 @@ static bool ckr__dv_properties(ckr__dcp_vm *m, size_t record, uint64_t state)
 static bool ckr__dv_build(ckr__dcp_vm *m)
 {
     uint64_t object, state, a[CKR__DA_COUNT];
+    const uint64_t *words;
     ckr__dv_box *b;
     uint32_t i;
     unsigned cls;
@@ -10506,12 +10611,14 @@ static bool ckr__dv_build(ckr__dcp_vm *m)
     if (b->generation != state >> 36)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
     memset(a, 0, sizeof a);
+    words = ckr__dv_words(m, b);
     for (i = 0; i + 1 < b->n; i += 2) {
-        const unsigned attr = ckr__dv_attr(m, m->cells[b->first + i]);
-        a[attr] = m->cells[b->first + i + 1];
+        const unsigned attr = ckr__dv_attr(m, words[i]);
+        a[attr] = words[i + 1];
         if (attr == CKR__DA_OTHER && cls == CKR__DG_METADATA) m->d->n_extra++;
     }
     if (!ckr__dv_build_as(m, object, a)) return false;
+    if (b->own || b->puts > 1 || !b->cap) return true;         /* seldom: it stays         */
     if (b->first + b->cap == m->n_cells) m->n_cells = (size_t)b->first;
     b->generation = (b->generation + 1) & 0xfffffff;
     if (!CKR__DV_ROOM(m, free, m->n_free + 1)) return false;
@@ -10521,23 +10628,50 @@ static bool ckr__dv_build(ckr__dcp_vm *m)
 
 /* >>dcp.run ------------------------------------------------------------------- */
 
+/* The memo holds 32 bits a value: the word's low ones where they are all there is, else a place in
+   `wide`. A box is found again by its index; one that was put twice is never given away. */
+static bool ckr__dv_pack(ckr__dcp_vm *m, uint64_t v, uint32_t *out)
+{
+    const unsigned kind = ckr__dv_kind(v);
+    if (kind == CKR__DV_BOX) {
+        ckr__dv_box_of(m, v)->puts++;
+        v &= 0xfffffffff;
+    }
+    if (v >> 32 || kind == CKR__DV_BOOL) {
+        if (!CKR__DV_ROOM(m, wide, m->n_wide + 1)) return false;
+        m->wide[m->n_wide] = v;
+        if (m->n_wide >> 28) return ckr__dv_limit(m);
+        v = (uint64_t)m->n_wide++ << 4 | 15;
+    }
+    *out = (uint32_t)v;
+    return true;
+}
+
 static bool ckr__dv_put(ckr__dcp_vm *m, uint64_t index)
 {
+    uint32_t v = 0;
     if (!ckr__dv_has(m, 1)) return false;
     if (index > m->op) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
     if (!CKR__DV_ROOM(m, memo, (size_t)index + 1)) return false;
+    if (!ckr__dv_pack(m, m->stack[m->n_stack - 1], &v)) return false;
     while (m->n_memo <= index) m->memo[m->n_memo++] = CKR__DV_ABSENT;
     if (!m->memo[index]) m->memo_count++;
-    m->memo[index] = m->stack[m->n_stack - 1];
+    m->memo[index] = v;
     return true;
 }
 
 static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
 {
-    const uint64_t v = index < m->n_memo ? m->memo[index] : CKR__DV_ABSENT;
-    if (v == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
-    if (ckr__dv_kind(v) == CKR__DV_BOX && ckr__dv_box_of(m, v)->generation != v >> 36)
-        return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+    const uint32_t p = index < m->n_memo ? m->memo[index] : CKR__DV_ABSENT;
+    uint64_t v = p;
+    if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
+    if ((p & 15) == 15) v = m->wide[p >> 4];
+    if (ckr__dv_kind(v) == CKR__DV_BOX) {
+        const ckr__dv_box *b = ckr__dv_box_of(m, v);
+        if (b->puts != 1 && b->generation)
+            return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+        v |= (uint64_t)(b->generation & 0xfffffff) << 36;
+    }
     return ckr__dv_push(m, v);
 }
 
@@ -10573,8 +10707,8 @@ static bool ckr__dv_long(ckr__dcp_vm *m, uint64_t n)
 /* Items since the mark. */
 static bool ckr__dv_from_mark(ckr__dcp_vm *m, uint8_t op)
 {
-    uint64_t *first;
-    size_t n;
+    uint64_t *first = NULL;
+    size_t n = 0;
     if (!ckr__dv_unmark(m, &first, &n)) return false;
     switch (op) {
     case 't': return ckr__dv_tuple(m, first, n);
@@ -10604,7 +10738,7 @@ static bool ckr__dv_tuple1(ckr__dcp_vm *m)
         if (!ckr__dv_put(m, m->memo_count)) return false;
         m->pos += 2;
         m->n_stack -= 2;
-        return ckr__dv_size(m, v);
+        return ckr__dv_size(m, v, true);
     }
     v = m->stack[--m->n_stack];
     return ckr__dv_tuple(m, &v, 1);
@@ -10705,12 +10839,21 @@ static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
                                            : ckr__load_u64(s));
 }
 
-/* To the STOP. The memo takes as much room at once as metadata of this size usually needs. */
+/* Room at once for what metadata of this size usually needs: memory that is not touched costs
+   nothing, and arrays that grow leave holes. */
+static bool ckr__dv_rooms(ckr__dcp_vm *m)
+{
+    const size_t n = m->size / 160 + 16;
+    return CKR__DV_ROOM(m, cells, m->size / 50 + 256) && CKR__DV_ROOM(m, memo, m->size / 8 + 64) &&
+           CKR__DV_ROOM(m, chunks, n) && CKR__DV_ROOM(m, indices, n) && CKR__DV_ROOM(m, infos, n) &&
+           CKR__DV_ROOM(m, wide, m->size / 128 + 64);
+}
+
+/* To the STOP. */
 static bool ckr__dv_run(ckr__dcp_vm *m)
 {
-    bool ok = CKR__DV_ROOM(m, cells, 256) &&
-              CKR__DV_ROOM(m, memo, m->size < 4096 ? 512 : m->size / 12);
-    if (ok) m->cells[m->n_cells++] = 1;        /* the empty tuple, and torch.Size()      */
+    bool ok = ckr__dv_rooms(m);
+    if (ok) m->cells[m->n_cells++] = 0;        /* the empty tuple                        */
     while (ok && !m->done) {
         m->op = m->pos;
         if (m->pos >= m->size) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
@@ -10733,6 +10876,7 @@ typedef struct ckr__dv_gather {
     size_t       mask;
     uint32_t    *where;        /* chunk's record -> its place in `chunks`, UINT32_MAX: none */
     ckr__dcp_chunk *chunks;    /* of this metadata, in the order of items                */
+    int64_t     *dims;         /* the machine's, to stay                                 */
     uint64_t     n_chunks;
     uint64_t    *first;        /* per pair of the state: its first chunk                  */
     uint32_t    *items;        /* its item                                               */
@@ -10753,7 +10897,7 @@ static bool ckr__dv_pairs(ckr__dcp_vm *m, uint64_t v, const char *what, const ui
     b = ckr__dv_kind(v) == CKR__DV_BOX ? ckr__dv_box_of(m, v) : NULL;
     snprintf(text, sizeof text, "%s is no dict", what);
     if (!b || !b->dict || b->generation != v >> 36) return ckr__dv_bad(m, text);
-    *out = m->cells + b->first;
+    *out = ckr__dv_words(m, b);
     *n = b->n / 2;
     return true;
 }
@@ -10808,7 +10952,6 @@ static bool ckr__dv_describe(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v, bo
     const uint64_t *dims;
     int64_t *shape;
     size_t n, i;
-    bool plain;
     if (ckr__dv_is(m, v, CKR__DG_BYTES)) {
         if (known && !x->bytes)
             return ckr__dv_bad_item(m, CKR_ITEM_DCP_RANKS, x->fqn, "bytes here, a tensor there");
@@ -10819,7 +10962,7 @@ static bool ckr__dv_describe(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v, bo
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn,
                                 "neither a tensor's nor an object's metadata");
     t = &m->tensors[v >> 8];
-    dims = ckr__dv_items(m, t->size, &n, &plain);
+    dims = ckr__dv_dims_of(m, t->size, &n);
     if (!t->dtype) return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "it has no dtype");
     if (known) {
         if (x->bytes || x->dtype != (ckr_dtype)t->dtype || x->n_dims != n ||
@@ -10871,7 +11014,7 @@ static bool ckr__dv_add_item(ckr__dv_gather *g, uint64_t key, uint64_t v, size_t
 }
 
 /* A chunk inside its tensor. */
-static bool ckr__dv_box_in(ckr__dv_gather *g, const ckr__dcp_item *x, uint64_t v, int64_t **dims,
+static bool ckr__dv_box_in(ckr__dv_gather *g, const ckr__dcp_item *x, uint64_t v,
                            ckr__dcp_chunk *out)
 {
     ckr__dcp_vm *m = g->m;
@@ -10882,39 +11025,34 @@ static bool ckr__dv_box_in(ckr__dv_gather *g, const ckr__dcp_item *x, uint64_t v
         g->where[v >> 8] != UINT32_MAX)
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "a chunk that is none, or twice");
     k = &m->chunks[v >> 8];
-    o = ckr__dv_items(m, k->offsets, &n, NULL);
-    s = ckr__dv_items(m, k->sizes, &n_s, NULL);
+    o = ckr__dv_dims_of(m, k->offsets, &n);
+    s = ckr__dv_dims_of(m, k->sizes, &n_s);
     if (n != x->n_dims || n_s != n)
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, x->fqn, "a chunk with other axes");
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n; i++)
         if (o[i] > (uint64_t)x->shape[i] || s[i] > (uint64_t)x->shape[i] - o[i])
             return ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, x->fqn,
                                     "a chunk reaches out of its tensor");
-        (*dims)[i] = (int64_t)o[i];
-        (*dims)[n + i] = (int64_t)s[i];
-    }
-    out->start = *dims;
-    out->count = *dims + n;
-    *dims += 2 * n;
+    out->start = g->dims + k->offsets + 1;
+    out->count = g->dims + k->sizes + 1;
     out->file = CKR_NO_FILE;
     return true;
 }
 
-static bool ckr__dv_count(ckr__dv_gather *g, const uint64_t *pairs, size_t n, uint64_t *words)
+static bool ckr__dv_count(ckr__dv_gather *g, const uint64_t *pairs, size_t n)
 {
+    void *array = g->d->items;
     size_t i;
-    *words = 0;
+    if (!ckr__arena_grow(g->m->c, &array, &g->d->cap_items, g->d->n_items + n, sizeof *g->d->items))
+        return false;
+    g->d->items = (ckr__dcp_item *)array;
     for (i = 0; i < n; i++) {
         const uint64_t v = pairs[2 * i + 1];
         if (!ckr__dv_add_item(g, pairs[2 * i], v, i)) return false;
         g->first[i] = g->n_chunks;
-        if (ckr__dv_is(g->m, v, CKR__DG_TENSOR)) {
-            const uint64_t k = ckr__dv_box_of(g->m, g->m->tensors[v >> 8].chunks)->n;
-            g->n_chunks += k;
-            *words += 2 * k * g->d->items[g->items[i]].n_dims;
-        } else {
-            g->n_chunks++;
-        }
+        g->n_chunks += ckr__dv_is(g->m, v, CKR__DG_TENSOR)
+                           ? ckr__dv_box_of(g->m, g->m->tensors[v >> 8].chunks)->n
+                           : 1;
     }
     /* a list may be shared: more chunks than there are records cannot be right */
     return g->n_chunks <= g->m->n_chunks + n ||
@@ -10924,13 +11062,13 @@ static bool ckr__dv_count(ckr__dv_gather *g, const uint64_t *pairs, size_t n, ui
 static bool ckr__dv_chunks(ckr__dv_gather *g, const uint64_t *pairs, size_t n)
 {
     ckr__dcp_vm *m = g->m;
-    int64_t *dims;
-    uint64_t words, k;
+    uint64_t k;
     size_t i;
-    if (!ckr__dv_count(g, pairs, n, &words)) return false;
+    if (!ckr__dv_count(g, pairs, n)) return false;
     g->chunks = CKR__NEW_N(m->c, ckr__dcp_chunk, g->n_chunks);
-    dims = (int64_t *)ckr__arena_raw(m->c, (size_t)words * sizeof *dims + 1);
-    if (!g->chunks || !dims) return false;
+    g->dims = (int64_t *)ckr__arena_raw(m->c, m->n_dims * sizeof *g->dims + 1);
+    if (!g->chunks || !g->dims) return false;
+    for (i = 0; i < m->n_dims; i++) g->dims[i] = (int64_t)m->dims[i];
     for (i = 0; i < n; i++) {
         const uint64_t v = pairs[2 * i + 1];
         const ckr__dv_box *b;
@@ -10940,8 +11078,8 @@ static bool ckr__dv_chunks(ckr__dv_gather *g, const uint64_t *pairs, size_t n)
         }
         b = ckr__dv_box_of(m, m->tensors[v >> 8].chunks);
         for (k = 0; k < b->n; k++) {
-            const uint64_t c = m->cells[b->first + k];
-            if (!ckr__dv_box_in(g, &g->d->items[g->items[i]], c, &dims, &g->chunks[g->first[i] + k]))
+            const uint64_t c = ckr__dv_words(m, b)[k];
+            if (!ckr__dv_box_in(g, &g->d->items[g->items[i]], c, &g->chunks[g->first[i] + k]))
                 return false;
             g->where[c >> 8] = (uint32_t)(g->first[i] + k);
         }
@@ -10994,10 +11132,9 @@ static ckr__dcp_chunk *ckr__dv_chunk_of(ckr__dv_gather *g, const ckr__dv_index *
     size_t n;
     if (it->bytes) return x->offset == UINT32_MAX ? &g->chunks[first] : NULL;
     if (x->offset == UINT32_MAX) return NULL;
-    o = ckr__dv_items(g->m, x->offset, &n, NULL);
-    if (n != it->n_dims || n > CKR__MAX_RANK) return NULL;
-    if (x->hint < end - first &&
-        (!n || !memcmp(o, g->chunks[first + x->hint].start, n * sizeof *o)))
+    o = ckr__dv_dims_of(g->m, x->offset, &n);
+    if (n != it->n_dims) return NULL;
+    if (x->hint < end - first && g->chunks[first + x->hint].start == g->dims + x->offset + 1)
         return &g->chunks[first + x->hint];
     if (!ckr__dv_boxes(g, n_pairs)) return NULL;
     at = g->items[pair];
@@ -11093,17 +11230,15 @@ static bool ckr__dv_path(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v)
     ckr__dcp_part *part;
     const uint64_t *items;
     size_t n, i;
-    bool plain;
     if (x->path) return true;
     if (ckr__dv_kind(v) != CKR__DV_TUPLE) return ckr__dv_bad(m, "planner_data without a path");
-    items = ckr__dv_items(m, v >> 4, &n, &plain);
+    items = ckr__dv_items(m, v, &n);
     if (!n || n > m->c->limits.max_depth)
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "a path of no or too many parts");
     part = CKR__NEW_N(m->c, ckr__dcp_part, n);
     if (!part) return false;
     for (i = 0; i < n; i++) {
-        if (plain) part[i].index = (int64_t)items[i];
-        else if (ckr__dv_kind(items[i]) == CKR__DV_INT) part[i].index = ckr__dv_number(items[i]);
+        if (ckr__dv_kind(items[i]) == CKR__DV_INT) part[i].index = ckr__dv_number(items[i]);
         else {
             part[i].key = ckr__dv_name(m, items[i]);
             if (!part[i].key) return false;
@@ -26238,6 +26373,9 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     return r;
 }
 
+static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr__out *out);    /* section torch_dcp.files          */
+
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                   ckr__out *out, ckr_note **notes, uint64_t *n_notes)
 {
@@ -26248,6 +26386,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     ckr__out_file *f;
     uint64_t i;
     if (whole) return ckr__plain_whole(c, s, t, out, notes, n_notes);
+    if (torch && !t->slots && !t->without && s->dialect_data &&
+        (!strcmp(s->dialect, "dcp") || !strcmp(s->dialect, "torchtitan")))
+        return ckr__dt_emit_file(c, s, t, out);
     f = ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
     if (!f) return c->err->code;
     f->root = ckr__node(c, CKR_NODE_DICT);
@@ -34356,6 +34497,7 @@ static ckr_result ckr__dcp_piece(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
     ckr_result r;
     if (!q->view && d->files[q->file].transform)
         return ckr__dcp_sealed(d->c, t, q) ? CKR_OK : ckr__dcp_oom(d);
+    memset(&v, 0, sizeof v);
     r = ckr__dcp_view(d, x, q, &v, dims);
     if (r != CKR_OK) return r;
     p = ckr__piece_add(d->c, t, x->n_dims, &start, &count, &stride);
@@ -35342,7 +35484,8 @@ static ckr_result ckr__tf_error(ckr__de *x, const ckr_schedule *w, const ckr__tf
     r = ckr__sched_eval(c, w, CKR__COL_LR, done + 2, rows, a);
     if (r == CKR_OK) r = ckr__sched_eval(c, y, CKR__COL_LR, done + 2, rows, a + rows * n);
     for (i = 0, *worst = 0; i < rows * n && r == CKR_OK; i++) {
-        const double by = fabs(a[i] - a[rows * n + i]) / (fabs(a[i]) > 1e-300 ? fabs(a[i]) : 1);
+        const double least = 1e-6 * fabs(f->base[i % n]),      /* at its end an LR is all rounding */
+            by = fabs(a[i] - a[rows * n + i]) / (fabs(a[i]) > least ? fabs(a[i]) : least);
         if (a[i] != a[i] || i / n + 2 > (uint64_t)(last - done)) continue;
         if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
     }
@@ -35418,8 +35561,9 @@ static void ckr__tf_say(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
     ckr__te_setting(x, "training.steps", value);
     for (i = 0; i < params->count; i++) {
         const char *name = ckr_node_str(params->u.items[2 * i]);
+        const ckr_node *v = params->u.items[2 * i + 1];
         snprintf(key, sizeof key, "lr_scheduler.%s", name);
-        ckr__te_setting(x, key, ckr__node_text_of(x->c, params->u.items[2 * i + 1]));
+        ckr__te_setting(x, key, ckr_node_str(v) ? ckr_node_str(v) : ckr__node_text_of(x->c, v));
     }
     for (i = 0; i < w->n_lanes; i++) {
         if (w->n_lanes > 1) snprintf(key, sizeof key, "optimizer.lr[%llu]", (unsigned long long)i);
@@ -35815,10 +35959,270 @@ static ckr_result ckr__de_run(ckr__de *x)
     return r == CKR_OK ? ckr__dcp_out_end(&x->w) : r;
 }
 
+/* >>torch_dcp.files ----------------------------------------------------------- */
+/* A state dict as one torch file, and such a file as a directory. */
+
+typedef struct ckr__dn {       /* from flat names to a tree                              */
+    ckr__ctx      *c;
+    ckr__out_file *f;
+    ckr__map       places;     /* address of a container, and a key in it -> its child    */
+    ckr_node     **nodes;      /* those children                                         */
+    uint64_t       n_nodes;
+    const ckr__dcp *d;
+} ckr__dn;
+
+static bool ckr__dn_bad(ckr__dn *x, const ckr__dcp_item *it)
+{
+    ckr__dcp_fail(x->d, CKR_ITEM_DCP_METADATA, NULL, it->fqn,
+                  "the paths of planner_data are no tree: this one leads through a value");
+    return false;
+}
+
+/* The child of `at` under a part of a path, made when it is not there: `value`, or a container for
+   the next part. */
+static ckr_node *ckr__dn_child(ckr__dn *x, ckr_node *at, const ckr__dcp_item *it, uint32_t part,
+                               ckr_node *value)
+{
+    const ckr__dcp_part *p = &it->path[part];
+    const size_t n = p->key ? strlen(p->key) : 0;
+    uint8_t *key = (uint8_t *)ckr__arena_raw(x->c, 16 + n);
+    void *array = x->nodes;
+    ckr_node **place, *made = value;
+    uint64_t i, index = (uint64_t)p->index;
+    if (!key) return NULL;
+    memcpy(key, &at, sizeof at);
+    memset(key + sizeof at, 0, 16 - sizeof at);
+    if (p->key) memcpy(key + 16, p->key, n);
+    else memcpy(key + 8, &index, 8);
+    if (ckr__map_find(&x->places, (const char *)key, 16 + n, &i))
+        return value || !(ckr_node_is_dict(x->nodes[i]) || ckr_node_is_list(x->nodes[i]))
+                   ? (ckr__dn_bad(x, it), (ckr_node *)NULL)
+                   : x->nodes[i];
+    if (!made) made = ckr__node(x->c, it->path[part + 1].key ? CKR_NODE_DICT : CKR_NODE_LIST);
+    place = (ckr_node **)ckr__append(x->c, &array, &x->n_nodes, sizeof *place);
+    x->nodes = (ckr_node **)array;
+    if (!made || !place ||
+        !ckr__map_put(&x->places, (const char *)key, 16 + n, x->n_nodes - 1, NULL))
+        return NULL;
+    *place = made;
+    if (p->key ? at->kind != CKR_NODE_DICT : at->kind != CKR_NODE_LIST)
+        return ckr__dn_bad(x, it), (ckr_node *)NULL;
+    if (p->key)
+        return ckr__node_pair(x->c, at, ckr__node_str(x->c, p->key), made) ? made : NULL;
+    if (index > x->d->n_items + 1024) return ckr__dn_bad(x, it), (ckr_node *)NULL;
+    while (at->count <= index)
+        if (!ckr__node_push(x->c, at, ckr__node(x->c, CKR_NODE_NONE))) return NULL;
+    at->u.items[index] = made;
+    return made;
+}
+
+static bool ckr__dn_put(ckr__dn *x, const ckr__dcp_item *it, ckr_node *value)
+{
+    ckr_node *at = x->f->root;
+    uint32_t i;
+    if (!value) return false;
+    if (!it->path) return ckr__node_pair(x->c, at, ckr__node_str(x->c, it->fqn), value);
+    for (i = 0; at && i + 1 < it->n_path; i++) at = ckr__dn_child(x, at, it, i, NULL);
+    return at && ckr__dn_child(x, at, it, i, value) != NULL;
+}
+
+static ckr_node *ckr__dn_entry(ckr__dn *x, const ckr_tensor *t, ckr_dtype dtype)
+{
+    ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
+    ckr_node *n = ckr__entry_new(x->c, x->f, t->name, dtype, t->n_dims, t->shape);
+    int64_t numel;
+    if (!b || !n || !ckr__numel(t->n_dims, t->shape, &numel)) return NULL;
+    return ckr__bind_flat(x->c, n->u.entry, t, false, b, 0, numel, 0) ? n : NULL;
+}
+
+static bool ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
+{
+    const ckr__dt *dt = (const ckr__dt *)s->dialect_data;
+    uint64_t i, *of = CKR__NEW_N(x->c, uint64_t, dt->n_items + 1);
+    if (!of) return false;
+    for (i = 0; i < s->n_tensors; i++) of[dt->item[s->tensors[i]->index]] = i + 1;
+    for (i = 0; i < dt->n_items; i++) {
+        const ckr__dcp_item *it = &dt->d->items[i];
+        ckr_node *v = NULL;
+        if (of[i]) {
+            const ckr_tensor *p = s->tensors[of[i] - 1];
+            const bool cast = !strcmp(p->slot, "param") && t->dtype != CKR_DTYPE_NONE &&
+                              ckr__is_float(p->dtype);
+            v = ckr__dn_entry(x, p, cast ? t->dtype : p->dtype);
+        } else if (it->bytes && dt->objects[i]) {
+            v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
+        } else {
+            continue;
+        }
+        if (!ckr__dn_put(x, it, v)) return false;
+    }
+    return true;
+}
+
+/* As torch's own dcp_to_torch_save does it: every tensor whole, everything at its path. */
+static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr__out *out)
+{
+    ckr__dn x;
+    bool ok;
+    memset(&x, 0, sizeof x);
+    x.c = x.places.c = c;
+    x.d = ((const ckr__dt *)s->dialect_data)->d;
+    x.f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
+    if (!x.f) return c->err->code;
+    x.f->root = ckr__node(c, CKR_NODE_DICT);
+    ok = x.f->root && ckr__dn_fill(&x, s, t);
+    ckr__map_free(&x.places);
+    return ok ? CKR_OK : c->err->code != CKR_OK ? c->err->code : CKR_E_NOMEM;
+}
+
+typedef struct ckr__df_item { const ckr_node *node; const ckr__dcp_part *path; uint32_t n; }
+    ckr__df_item;
+
+typedef struct ckr__df {       /* from a tree to flat names                              */
+    ckr__de   *e;
+    ckr__df_item *stack;
+    uint64_t   n, cap, pushed;
+    ckr__map   views, names;
+    bool       numbers;        /* keys that were no text                                 */
+} ckr__df;
+
+/* Lists that hold tensors or dicts are taken apart, as torch's planner does. */
+static bool ckr__df_open(const ckr_node *n)
+{
+    uint64_t i, k;
+    if (ckr_node_is_dict(n)) return n->count > 0;
+    if (n->kind != CKR_NODE_LIST) return false;
+    for (i = 0; i < n->count; i++) {
+        const ckr_node *v = n->u.items[i];
+        if (v->kind == CKR_NODE_TENSOR || ckr_node_is_dict(v)) return true;
+        for (k = 0; v->kind == CKR_NODE_LIST && k < v->count; k++)
+            if (v->u.items[k]->kind == CKR_NODE_TENSOR || ckr_node_is_dict(v->u.items[k]))
+                return true;
+    }
+    return false;
+}
+
+static const char *ckr__df_key(ckr__df *x, const ckr_node *k)
+{
+    const char *s = ckr_node_str(k);
+    if (s) return s;
+    x->numbers = true;
+    if (k->kind == CKR_NODE_INT) return ckr__printf(x->e->c, "%lld", (long long)k->u.i);
+    return ckr__printf(x->e->c, "?%u", (unsigned)k->id);
+}
+
+static bool ckr__df_push(ckr__df *x, const ckr__df_item *from)
+{
+    ckr__ctx *c = x->e->c;
+    const bool dict = ckr_node_is_dict(from->node);
+    void *array = x->stack;
+    uint64_t i;
+    x->pushed += from->node->count;
+    if (from->n >= c->limits.max_depth || x->pushed > 64 * ((uint64_t)x->e->s->n_tensors + 65536)) {
+        ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL, NULL);
+        return false;
+    }
+    if (!ckr__arena_grow(c, &array, &x->cap, x->n + from->node->count, sizeof *x->stack))
+        return false;
+    x->stack = (ckr__df_item *)array;
+    for (i = from->node->count; i-- > 0;) {
+        ckr__dcp_part *path = CKR__NEW_N(c, ckr__dcp_part, (uint64_t)from->n + 1);
+        if (!path) return false;
+        if (from->n) memcpy(path, from->path, from->n * sizeof *path);
+        if (dict) path[from->n].key = ckr__df_key(x, from->node->u.items[2 * i]);
+        else path[from->n].index = (int64_t)i;
+        if (dict && !path[from->n].key) return false;
+        x->stack[x->n].node = dict ? from->node->u.items[2 * i + 1] : from->node->u.items[i];
+        x->stack[x->n].path = path;
+        x->stack[x->n++].n = from->n + 1;
+    }
+    return true;
+}
+
+static const char *ckr__df_name(ckr__df *x, const ckr__df_item *it)
+{
+    ckr__buf b;
+    const char *s;
+    uint32_t i;
+    bool had = false;
+    memset(&b, 0, sizeof b);
+    b.c = x->e->c;
+    for (i = 0; i < it->n; i++) {
+        if (i) ckr__buf_u8(&b, '.');
+        if (it->path[i].key) ckr__buf_str(&b, it->path[i].key);
+        else ckr__buf_printf(&b, "%lld", (long long)it->path[i].index);
+    }
+    s = b.failed ? NULL : ckr__strndup(b.c, b.size ? (const char *)b.data : "", b.size);
+    ckr__buf_free(&b);
+    if (!s || !ckr__map_put(&x->names, s, strlen(s), 0, &had)) return NULL;
+    if (!had) return s;
+    ckr__fail(b.c->err, CKR_ITEM_WRITE_DUPLICATE, NULL, CKR_NO_OFFSET, s,
+              "two values have this flat name");
+    return NULL;
+}
+
+static ckr_result ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
+{
+    ckr__de *e = x->e;
+    const char *name = ckr__df_name(x, it);
+    uint64_t at;
+    ckr_dtype dtype;
+    ckr_result r;
+    if (!name) return ckr__dcp_out_oom(&e->w);
+    if (it->node->kind == CKR_NODE_TENSOR &&
+        ckr__map_find(&x->views, (const char *)&it->node->u.view, sizeof it->node->u.view, &at)) {
+        const ckr_tensor *t = e->s->tensors[at];
+        r = ckr__de_dtype(e, t, &dtype);
+        return r == CKR_OK ? ckr__dcp_out_tensor(&e->w, name, it->path, it->n, t, dtype, 0,
+                                                 e->ranks, false)
+                           : r;
+    }
+    return ckr__dcp_out_object(&e->w, name, it->path, it->n, it->node);
+}
+
+static ckr_result ckr__df_walk(ckr__df *x, const ckr__plain *p)
+{
+    ckr__df_item top;
+    uint64_t i;
+    for (i = 0; i < p->n_views; i++)
+        if (p->views[i] && !ckr__map_put(&x->views, (const char *)&p->views[i],
+                                         sizeof p->views[i], i, NULL))
+            return x->e->c->err->code;
+    memset(&top, 0, sizeof top);
+    top.node = p->root;
+    if (!ckr__df_push(x, &top)) return x->e->c->err->code;
+    while (x->n) {
+        const ckr__df_item it = x->stack[--x->n];
+        if (ckr__df_open(it.node) ? !ckr__df_push(x, &it) : ckr__df_leaf(x, &it) != CKR_OK)
+            return ckr__dcp_out_oom(&x->e->w);
+    }
+    return CKR_OK;
+}
+
+/* A torch file whose root is a dict: its nested names become flat ones. */
+static ckr_result ckr__de_file(ckr__de *e)
+{
+    ckr__df x;
+    ckr_result r = ckr__dcp_out_init(&e->w, e->c, e->out, e->ranks, "");
+    if (r != CKR_OK) return r;
+    memset(&x, 0, sizeof x);
+    x.e = e;
+    x.views.c = x.names.c = e->c;
+    r = ckr__df_walk(&x, (const ckr__plain *)e->s->dialect_data);
+    ckr__map_free(&x.views);
+    ckr__map_free(&x.names);
+    if (r == CKR_OK && x.numbers)
+        r = ckr__de_say(e, "CKR_W_KEYS_TEXT", CKR_APPROX, "keys", NULL, NULL,
+                        "keys that are no text become text, as in torch's own checkpoints", NULL);
+    return r == CKR_OK ? ckr__dcp_out_end(&e->w) : r;
+}
+
 static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                                ckr_note **notes, uint64_t *n_notes)
 {
     ckr__de x;
+    bool whole;
     ckr_result r;
     memset(&x, 0, sizeof x);
     x.c = c;
@@ -35839,9 +36243,12 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         return ckr__te_refuse(&x, CKR_ITEM_TRAINER_SOURCE, "dialect",
                               "only a checkpoint of torchtitan can be written for it", "--to dcp");
     x.settings.c = c;
-    r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
+    whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
+            ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
+    if (whole) r = ckr__de_file(&x);
+    else r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
     ckr__buf_free(&x.settings);
-    if (r == CKR_OK && !x.dt && !t->slots) r = ckr__plain_losses(c, s, notes, n_notes);
+    if (r == CKR_OK && !x.dt && !whole && !t->slots) r = ckr__plain_losses(c, s, notes, n_notes);
     return r;
 }
 
@@ -47582,47 +47989,101 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
 /* Reading every byte: digests, checks, differences; and boxes into the caller's memory. All are
    lists of ops for the same engine. */
 
+/* Numbers below 2^61 - 1, a prime. */
+static uint64_t ckr__mod61(uint64_t v)
+{
+    v = (v >> 61) + (v & UINT64_C(0x1fffffffffffffff));
+    return v >= UINT64_C(0x1fffffffffffffff) ? v - UINT64_C(0x1fffffffffffffff) : v;
+}
+
+static uint64_t ckr__mul61(uint64_t a, uint64_t b)
+{
+    const uint64_t a1 = a >> 31, a0 = a & 0x7fffffff, b1 = b >> 31, b0 = b & 0x7fffffff;
+    const uint64_t mid = a1 * b0 + a0 * b1;            /* each below 2^61                     */
+    return ckr__mod61(ckr__mod61(a1 * b1 * 2 + (mid >> 30)) +
+                      ckr__mod61(((mid & 0x3fffffff) << 31) + a0 * b0));
+}
+
+/* The product over the axes of h(end) - h(begin), h random by a secret: the sum of it over boxes is
+   that of the whole exactly when they cover every element once, but for one chance in 2^57. */
+static uint64_t ckr__box_print(const ckr__ctx *c, uint32_t n, const int64_t *start,
+                               const int64_t *count)
+{
+    uint64_t v = 1, key[2], h[2];
+    uint32_t d, i;
+    for (d = 0; d < n; d++) {
+        for (i = 0; i < 2; i++) {
+            key[0] = (uint64_t)(start ? start[d] : 0) + (i ? (uint64_t)count[d] : 0);
+            key[1] = d;
+            h[i] = ckr__mod61(ckr__hash_keyed(c->seed, key, sizeof key, 0));
+        }
+        v = ckr__mul61(v, ckr__mod61(h[1] + UINT64_C(0x1fffffffffffffff) - h[0]));
+    }
+    return v;
+}
+
+static ckr_result ckr__tensor_range(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *p)
+{
+    uint64_t last = p->offset, reach;
+    uint32_t d;
+    bool ok = true;
+    for (d = 0; d < p->n_dims && ok; d++)
+        ok = p->start[d] >= 0 && p->count[d] > 0 && p->stride[d] >= 0 &&
+             p->start[d] <= t->shape[d] && p->count[d] <= t->shape[d] - p->start[d] &&
+             ckr__mul_u64((uint64_t)(p->count[d] - 1), (uint64_t)p->stride[d], &reach) &&
+             ckr__add_u64(last, reach, &last);
+    if (ok && p->file != CKR_NO_FILE)
+        ok = p->file < c->n_files &&
+             ckr__range_ok(last, ckr_dtype_size(p->dtype), c->files[p->file].size);
+    return ok ? CKR_OK
+              : ckr__fail(c->err, CKR_ITEM_PIECE_RANGE, ckr__file_path(c, p->file), p->offset,
+                          t->name, NULL);
+}
+
+/* The first two that meet, for the message; among the first thousand. */
+static ckr_result ckr__tensor_overlap(ckr__ctx *c, const ckr_tensor *t)
+{
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    const uint32_t n = t->n_pieces < 1000 ? t->n_pieces : 1000;
+    uint32_t i, k;
+    for (i = 0; i < n; i++)
+        for (k = 0; k < i; k++) {
+            const ckr_piece *p = &t->pieces[i], *q = &t->pieces[k];
+            if (!p->replica && !q->replica &&
+                ckr__box_meet(t->n_dims, p->start, p->count, q->start, q->count, start, count))
+                return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, ckr__file_path(c, p->file),
+                                 p->offset, t->name, "%s: these elements are in %s too", t->slot,
+                                 ckr__file_path(c, q->file));
+        }
+    return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, NULL, CKR_NO_OFFSET, t->name, NULL);
+}
+
 /* Every piece inside its file, no two claim the same elements, and together they are the whole
    tensor: the proof without which nothing is read. */
 static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
 {
-    int64_t numel, have = 0, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
-    uint32_t i, k, d;
+    int64_t numel, have = 0;
+    uint64_t prints = 0;
+    uint32_t i;
     if (!ckr__numel(t->n_dims, t->shape, &numel))
         return ckr__fail(c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, t->name, NULL);
     for (i = 0; i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
-        uint64_t last = p->offset;
-        for (d = 0; d < p->n_dims; d++) {
-            uint64_t reach;
-            if (p->start[d] < 0 || p->count[d] <= 0 || p->stride[d] < 0 ||
-                p->start[d] > t->shape[d] || p->count[d] > t->shape[d] - p->start[d] ||
-                !ckr__mul_u64((uint64_t)(p->count[d] - 1), (uint64_t)p->stride[d], &reach) ||
-                !ckr__add_u64(last, reach, &last))
-                goto range;
-        }
-        if (p->file != CKR_NO_FILE &&
-            (p->file >= c->n_files ||
-             !ckr__range_ok(last, ckr_dtype_size(p->dtype), c->files[p->file].size)))
-            goto range;
+        const ckr_result r = ckr__tensor_range(c, t, p);
+        int64_t volume;
+        if (r != CKR_OK) return r;
         if (p->replica) continue;
-        have += ckr__box_volume(t->n_dims, p->count);
-        for (k = 0; k < i; k++)
-            if (!t->pieces[k].replica &&
-                ckr__box_meet(t->n_dims, p->start, p->count, t->pieces[k].start, t->pieces[k].count,
-                              start, count))
-                return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, ckr__file_path(c, p->file),
-                                 p->offset, t->name, "%s: these elements are in %s too", t->slot,
-                                 ckr__file_path(c, t->pieces[k].file));
+        volume = ckr__box_volume(t->n_dims, p->count);
+        if (volume > numel - have) return ckr__tensor_overlap(c, t);
+        have += volume;
+        prints = ckr__mod61(prints + ckr__box_print(c, t->n_dims, p->start, p->count));
     }
-    if (have != numel)
-        return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
-                         "%s: %lld of %lld elements are in no file", t->slot,
-                         (long long)(numel - have), (long long)numel);
-    return CKR_OK;
-range:
-    return ckr__fail(c->err, CKR_ITEM_PIECE_RANGE, ckr__file_path(c, t->pieces[i].file),
-                     t->pieces[i].offset, t->name, NULL);
+    if (have == numel && (numel == 0 || prints == ckr__box_print(c, t->n_dims, NULL, t->shape)))
+        return CKR_OK;
+    if (have == numel) return ckr__tensor_overlap(c, t);
+    return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
+                     "%s: %lld of %lld elements are in no file", t->slot,
+                     (long long)(numel - have), (long long)numel);
 }
 
 /* Ops that read box [start, start + count) of a tensor into memory as `dst` has it; dst NULL:
