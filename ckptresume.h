@@ -37678,7 +37678,7 @@ static ckr_result ckr__mg_stream(ckr__mg *r, uint32_t rank, const char *kind, co
     s->scope = scope;
     s->rank = rank;
     s->state = state;
-    s->n_bytes = ckr__ac_stream_bytes(state);
+    s->n_bytes = ckr__stream_bytes(state);
     return CKR_OK;
 }
 
@@ -39237,6 +39237,27 @@ static ckr_result ckr__mg_read_dist(ckr__mg *r)
     return z;
 }
 
+static int ckr__mg_stream_cmp(const void *a, const void *b)
+{
+    const ckr_stream *x = (const ckr_stream *)a, *y = (const ckr_stream *)b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+/* By rank, as they are looked up; in one rank as they were read. */
+static ckr_result ckr__mg_sort_streams(ckr__mg *r)
+{
+    void **p = (void **)ckr__arena_n(r->c, r->s->n_rng, sizeof *p);
+    ckr_stream *sorted = CKR__NEW_N(r->c, ckr_stream, r->s->n_rng);
+    uint64_t i;
+    if (!p || !sorted) return ckr__mg_oom(r);
+    for (i = 0; i < r->s->n_rng; i++) p[i] = &r->s->rng[i];
+    if (!ckr__sort(r->c, p, (size_t)r->s->n_rng, ckr__mg_stream_cmp)) return ckr__mg_oom(r);
+    for (i = 0; i < r->s->n_rng; i++) sorted[i] = *(const ckr_stream *)p[i];
+    r->s->rng = sorted;
+    return CKR_OK;
+}
+
 /* What both formats end with. */
 static ckr_result ckr__mg_finish(ckr__mg *r)
 {
@@ -39271,6 +39292,7 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
     if (e == CKR_OK) e = legacy ? ckr__mg_read_legacy(r) : ckr__mg_read_dist(r);
     if (e == CKR_OK) e = ckr__mg_finish(r);
     if (e == CKR_OK && legacy) e = ckr__mg_randoms(r);
+    if (e == CKR_OK) e = ckr__mg_sort_streams(r);
     if (e == CKR_OK && legacy) e = ckr__mg_others(r);
     ckr__map_free(&r->by_name);
     ckr__map_free(&r->group_at);
@@ -40369,9 +40391,58 @@ static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
 
 /* emit: random states -------------------------------------------------------------- */
 
-/* THE STATES OF A RANK OF THE COMING RUN, the one place where remapped streams come in. For now the
-   rank goes on with those of the old rank whose numbers are nearest. */
-static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k)
+static const ckr_stream *ckr__mg_stream_named(const ckr_stream *list, uint64_t n,
+                                             const char *kind, const char *name)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++)
+        if (!strcmp(list[i].kind, kind) && !strcmp(list[i].name, name)) return &list[i];
+    return NULL;
+}
+
+/* A stream's state where the plan gives the rank one; else what an old rank had. */
+static ckr_node *ckr__mg_state_of(const ckr_stream *s, ckr_node *old)
+{
+    return s ? (ckr_node *)(uintptr_t)s->state : old;
+}
+
+/* One rank's dict of streams in the form of an old one. */
+static ckr_node *ckr__mg_restream(ckr__mg_job *x, const ckr_node *old, uint32_t rank)
+{
+    static const char *const keys[][2] = { { "random_rng_state", "python" },
+                                           { "np_rng_state", "numpy" },
+                                           { "torch_rng_state", "torch_cpu" },
+                                           { "cuda_rng_state", "torch_cuda" } };
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t n, i, m;
+    const ckr_stream *all = ckr__streams_of(x->s, rank, &n);
+    size_t k;
+    for (i = 0; d && i < old->count; i++) {
+        const char *key = ckr_node_str(old->u.items[2 * i]);
+        ckr_node *v = old->u.items[2 * i + 1];
+        for (k = 0; key && k < 4 && strcmp(key, keys[k][0]) != 0; k++) {}
+        if (key && k < 4) {
+            v = ckr__mg_state_of(ckr__mg_stream_named(all, n, keys[k][1], "default"), v);
+        } else if (key && !strcmp(key, "rng_tracker_states") && ckr_node_is_dict(v)) {
+            ckr_node *t = ckr__node(x->c, CKR_NODE_DICT);
+            for (m = 0; t && m < v->count; m++) {
+                const char *name = ckr_node_str(v->u.items[2 * m]);
+                const ckr_stream *s =
+                    name ? ckr__mg_stream_named(all, n, "torch_cuda", name) : NULL;
+                if (!ckr__node_pair(x->c, t, v->u.items[2 * m],
+                                    ckr__mg_state_of(s, v->u.items[2 * m + 1])))
+                    return NULL;
+            }
+            v = t;
+        }
+        if (!ckr__node_pair(x->c, d, old->u.items[2 * i], v)) return NULL;
+    }
+    return d;
+}
+
+/* What a file has of a rank and, where every replica has its own, of its replicas. `dp` is that of
+   the first. */
+static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k, uint32_t dp)
 {
     const ckr_node *list = ckr_node_get(k->from->root, "rng_state");
     ckr_node *out;
@@ -40379,25 +40450,20 @@ static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k)
     const uint64_t n = ckr_node_is_list(list) && list->count > 1 ? x->dp : 1;
     if (!ckr_node_is_list(list) || !list->count) return list;
     out = ckr__node(x->c, CKR_NODE_LIST);
-    for (i = 0; out && i < n; i++)
-        if (!ckr__node_push(x->c, out, list->u.items[i % list->count])) return NULL;
+    for (i = 0; out && i < n; i++) {
+        const ckr_node *old = list->u.items[i % list->count];
+        const uint32_t rank = k->tp + x->tp * x->cp * (dp + (uint32_t)i + x->dp * k->pp);
+        if (!ckr__node_push(x->c, out, ckr_node_is_dict(old) ? ckr__mg_restream(x, old, rank)
+                                                             : (ckr_node *)(uintptr_t)old))
+            return NULL;
+    }
     return out;
 }
 
 static ckr_node *ckr__mg_random_node(ckr__mg_job *x, const ckr__mg_rank *k)
 {
-    const ckr_node *n = ckr__mg_random_of(x, k);
+    const ckr_node *n = ckr__mg_random_of(x, k, k->ep);
     return n ? ckr__copy_tree(x->c, k->f, n, NULL) : NULL;
-}
-
-static ckr_result ckr__mg_say_random(ckr__mg_job *x)
-{
-    if (!x->s->n_rng || (x->t->without & CKR_RNG)) return CKR_OK;
-    if (x->tp == x->mg->tp && x->pp == x->mg->pp && x->ep == x->mg->ep) return CKR_OK;
-    return ckr__mg_say(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams", NULL, NULL,
-                       "tensor parallel, pipeline and expert ranks have streams of their own: each "
-                       "rank goes on with those of the nearest old one",
-                       NULL);
 }
 
 /* emit: files ---------------------------------------------------------------------- */
@@ -40730,7 +40796,7 @@ static bool ckr__mg_dist_random_out(ckr__mg_dist_job *j)
                 k.pp = p;
                 k.ep = d % x->ep;
                 k.from = ckr__mg_from(x, t, p, k.ep);
-                n = ckr__mg_random_of(x, &k);
+                n = ckr__mg_random_of(x, &k, d);
                 if (!n) return x->c->err->code == CKR_OK;
                 fqn = x->ep > 1 ? ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u",
                                               (unsigned)p, (unsigned)t, (unsigned)d,
@@ -40915,9 +40981,20 @@ static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
     return e;
 }
 
+/* The shortest decimal that is the same double. */
+static void ckr__mg_shortest(double v, char *out, size_t n)
+{
+    int digits;
+    for (digits = 15; digits <= 17; digits++) {
+        snprintf(out, n, "%.*g", digits, v);
+        if (ckr__same(strtod(out, NULL), v)) return;
+    }
+}
+
 /* The options with which unpatched Megatron uses what was written. */
 static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
 {
+    char top[40], low[40];
     ckr__buf b;
     const char *text = NULL;
     ckr_result e;
@@ -40934,7 +41011,9 @@ static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
     if (x->moved) {
         const ckr__curve *c = x->held->curve;
         const double gbs = x->held->rate;
-        ckr__buf_printf(&b, " --lr %.17g --min-lr %.17g", x->top, x->low);
+        ckr__mg_shortest(x->top, top, sizeof top);
+        ckr__mg_shortest(x->low, low, sizeof low);
+        ckr__buf_printf(&b, " --lr %s --min-lr %s", top, low);
         if (ckr__whole(c->k.warm / gbs) && ckr__whole(c->k.total / gbs))
             ckr__buf_printf(&b, " --lr-warmup-iters %.0f --lr-decay-iters %.0f --lr-decay-style %s",
                             c->k.warm / gbs, c->k.total / gbs,
@@ -41004,7 +41083,6 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
     e = ckr__mg_say_topology(x);
     if (e == CKR_OK) e = x->dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x);
     if (e == CKR_OK) e = ckr__mg_tracker_file(x);
-    if (e == CKR_OK) e = ckr__mg_say_random(x);
     if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
     if (e == CKR_OK) e = ckr__mg_say_flags(x);
     if (x->s->vocab > 0 || x->t->vocab > 0) {
@@ -41047,8 +41125,14 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return ckr__mg_emit_all(&x);
 }
 
+static bool ckr__mg_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name, (void)rank;
+    return true;
+}
+
 static const ckr__dialect ckr__megatron = { "megatron",       "torch torch_dist", ckr__mg_probe,
-                                            ckr__mg_read_dir, NULL,               ckr__mg_emit };
+                                            ckr__mg_read_dir, ckr__mg_holds,      ckr__mg_emit };
 
 /* >>dialect.table ------------------------------------------------------------- */
 
