@@ -923,6 +923,7 @@ typedef struct ckr_setting {   /* one value that the coming run is to have      
 typedef struct ckr_target {    /* the coming run and the policy; zero = as the source    */
     const char  *dialect;      /* NULL: the source's                                     */
     const char  *variant;      /* NULL: the dialect's default                            */
+    const char  *to_version;   /* of the target's framework; NULL: as the source's        */
     ckr_topology topology;     /* 0 in a field: the source's; zero: -1 the source's, so fill it */
     ckr_mode     mode;
     uint32_t     without;      /* bits of CKR_PARAMS..CKR_DATA to leave out              */
@@ -37272,7 +37273,7 @@ static ckr_result ckr__mg_first_entry(ckr__mg *r, const ckr__mg_file *f, ckr__mg
                              CKR_MAX_DIMS);
     if (strstr(t->name, ".experts.weight"))
         return ckr__mg_cannot(r, f->path, t->name,
-                              "experts in one matrix (GroupedMLP), as versions before 0.13 had them");
+                              "experts in one matrix (GroupedMLP)");
     t->dtype = v->dtype;
     e = ckr__mg_split(r, t, v->n_dims, v->shape, r->tp, ckr__mg_axis_of(t->attrs));
     if (e == CKR_OK && t->unknown && r->tp > 1)
@@ -37620,8 +37621,8 @@ static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer
             global[i] = r->s->n_groups - 1;
         }
         first = r->s->groups[global[i]].raw;
-        if (ckr_node_f64(ckr_node_get(g, "lr"), &a) && ckr_node_f64(ckr_node_get(first, "lr"), &b) &&
-            !ckr__same(a, b))
+        if (ckr_node_f64(ckr_node_get(g, "lr"), &a) &&
+            ckr_node_f64(ckr_node_get(first, "lr"), &b) && !ckr__same(a, b))
             return ckr__remedy(
                 r->c->err,
                 ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, f->path, CKR_NO_OFFSET,
@@ -37683,8 +37684,8 @@ static ckr_result ckr__mg_numbers(ckr__mg *r, const ckr__mg_file *f, const ckr__
         for (i = 0; i < n; i++) have += m[i].group == g;
         if (have != list->count)
             return ckr__mg_optimizer_fail(r, f, "param_groups/params",
-                                          ckr__printf(r->c, "group %llu has %llu parameters; of the "
-                                                      "model's, %llu belong to it",
+                                          ckr__printf(r->c, "group %llu has %llu parameters; "
+                                                      "%llu of the model's belong to it",
                                                       (unsigned long long)g,
                                                       (unsigned long long)list->count,
                                                       (unsigned long long)have));
@@ -38001,7 +38002,7 @@ static ckr_result ckr__mg_read_flat(ckr__mg *r, ckr__mg_file *f, ckr__mg_optim *
         b[i].dict = ckr__mg_gbuf(o->flat, i);
         if (!ckr_node_is_dict(b[i].dict))
             return ckr__mg_optimizer_fail(r, f, "distrib_optim.pt",
-                                          "it has fewer buffers than the model's chunks and dtypes");
+                                          "it has fewer buffers than the model has chunks");
         e = ckr__mg_read_buffer(r, f, o, &b[i]);
     }
     return e;
@@ -38358,8 +38359,8 @@ static ckr_result ckr__mg_order(ckr__mg *r)
     return CKR_OK;
 }
 
-/* What the writer's version is known by: since 0.16 groups say whether they are the default ones and
-   are sorted; since 0.14 a rank lists also the groups of others. */
+/* What the writer's version is known by: since 0.16 groups say whether they are the default ones
+   and are sorted; since 0.14 a rank lists also the groups of others. */
 static void ckr__mg_conventions(ckr__mg *r)
 {
     uint64_t i, k, g;
@@ -38495,7 +38496,8 @@ static uint64_t ckr__mg_leaf(const char *name)
         ".input_layernorm", ".self_attention.linear_proj", ".self_attention.linear_q_proj",
         ".self_attention.linear_q_down_proj", ".self_attention.linear_q_up_proj",
         ".self_attention.linear_kv_down_proj", ".self_attention.linear_kv_up_proj",
-        ".linear_qkv.layer_norm_weight", ".linear_qkv.layer_norm_bias", ".self_attention.linear_qkv",
+        ".linear_qkv.layer_norm_weight", ".linear_qkv.layer_norm_bias",
+        ".self_attention.linear_qkv",
         ".self_attention.q_layernorm", ".self_attention.kv_layernorm",
         ".self_attention.k_layernorm", ".self_attention.core_attention", ".pre_mlp_layernorm",
         ".mlp.router", ".mlp.experts", ".mlp.shared_experts",
@@ -38505,7 +38507,8 @@ static uint64_t ckr__mg_leaf(const char *name)
     const uint64_t n = sizeof order / sizeof *order;
     uint64_t i;
     for (i = 0; i < n; i++) if (strstr(name, order[i])) break;
-    return 4 * i + (ckr__mg_ends(name, "_extra_state") ? 2u : 0u) + (strstr(name, "bias") ? 1u : 0u);
+    return 4 * i + (ckr__mg_ends(name, "_extra_state") ? 2u : 0u) +
+           (strstr(name, "bias") ? 1u : 0u);
 }
 
 static ckr__mg_item *ckr__mg_dist_item(ckr__mg_dist *x, const char *name, uint8_t kind)
@@ -38738,7 +38741,9 @@ static ckr_result ckr__mg_dist_stages(ckr__mg *r)
     for (i = 0; i < n; i++) {
         const uint32_t p = (uint32_t)(i % r->pp);
         r->first[i] = at;
-        at += (p == 0 && head ? head : p + 1 == r->pp && tail ? tail : count / (middle ? middle : 1)) /
+        at += (p == 0 && head              ? head
+               : p + 1 == r->pp && tail ? tail
+                                         : count / (middle ? middle : 1)) /
               (int64_t)r->vp;
         if (i == 0) at -= emb;
     }
@@ -38985,7 +38990,7 @@ static ckr_result ckr__mg_bucket_range(ckr__mg_dist *x, const ckr__dcp_item *q, 
     return CKR_OK;
 }
 
-/* The buckets of a buffer, each a tensor for each slot, by the sizes that are stored beside them. */
+/* The buckets of a buffer, each a tensor for each slot, by the sizes stored beside them. */
 typedef struct ckr__mg_buckets {
     const int64_t *sizes;
     uint64_t       n;
@@ -39220,11 +39225,11 @@ static ckr_result ckr__mg_dist_common(ckr__mg_dist *x)
 
 /* >>megatron.dist.defect ------------------------------------------------------ */
 /* Megatron core 0.15 to 0.19 writes fully_reshardable optimizer state wrong where a bucket before
-   the last has padding at its end (fixed by its commit 32a03b77): it cuts the buffer without padding
-   at offsets that count it. What lies in the file for parameter q is therefore the buffer from
-   padded(q) on, and element e of parameter p, at start(p) + e, is found in whichever q covers that
-   place; where none does, it is lost. Layouts follow from the arguments, and the rounding of masters
-   says whether the file has the defect: a probe of a few values reads the state, no more. */
+   the last has padding at its end (fixed by its commit 32a03b77): it cuts the buffer without
+   padding at offsets that count it. What lies in the file for parameter q is therefore the buffer
+   from padded(q) on, and element e of parameter p, at start(p) + e, is found in whichever q covers
+   that place; where none does, it is lost. Layouts follow from the arguments, and the rounding of
+   masters says whether the file has the defect: a few values of each are read, no more. */
 
 #define CKR__MG_PROBE 64       /* values of each shifted parameter                        */
 
@@ -39743,6 +39748,27 @@ static ckr_result ckr__mg_read_dist(ckr__mg *r)
     return z;
 }
 
+static int ckr__mg_stream_cmp(const void *a, const void *b)
+{
+    const ckr_stream *x = (const ckr_stream *)a, *y = (const ckr_stream *)b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+/* By rank, as they are looked up; in one rank as they were read. */
+static ckr_result ckr__mg_sort_streams(ckr__mg *r)
+{
+    void **p = (void **)ckr__arena_n(r->c, r->s->n_rng, sizeof *p);
+    ckr_stream *sorted = CKR__NEW_N(r->c, ckr_stream, r->s->n_rng);
+    uint64_t i;
+    if (!p || !sorted) return ckr__mg_oom(r);
+    for (i = 0; i < r->s->n_rng; i++) p[i] = &r->s->rng[i];
+    if (!ckr__sort(r->c, p, (size_t)r->s->n_rng, ckr__mg_stream_cmp)) return ckr__mg_oom(r);
+    for (i = 0; i < r->s->n_rng; i++) sorted[i] = *(const ckr_stream *)p[i];
+    r->s->rng = sorted;
+    return CKR_OK;
+}
+
 /* What both formats end with. */
 static ckr_result ckr__mg_finish(ckr__mg *r)
 {
@@ -39777,6 +39803,7 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
     if (e == CKR_OK) e = legacy ? ckr__mg_read_legacy(r) : ckr__mg_read_dist(r);
     if (e == CKR_OK) e = ckr__mg_finish(r);
     if (e == CKR_OK && legacy) e = ckr__mg_randoms(r);
+    if (e == CKR_OK) e = ckr__mg_sort_streams(r);
     if (e == CKR_OK && legacy) e = ckr__mg_others(r);
     ckr__map_free(&r->by_name);
     ckr__map_free(&r->group_at);
@@ -39808,6 +39835,7 @@ typedef struct ckr__mg_job {
     ckr__mg_put      *puts;
     uint64_t          n_puts;
     uint32_t          tp, pp, vp, ep, dp, cp;
+    int64_t           version; /* minor number of the target's 0.N; 0: as the source's   */
     bool              dist, zero, refused, optimizer, fused, half, same, release, cast_said;
     bool              moved;   /* the schedule                                            */
     double            top, low;            /* its bounds                                  */
@@ -39987,8 +40015,8 @@ static ckr_result ckr__mg_padding(ckr__mg_job *x)
         return ckr__mg_say_int(x, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", old,
                                x->padded,
                                "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
-                               "rows are zero in parameters, masters and moments; logits of padding "
-                               "take part in the loss, which changes a little",
+                               "rows are zero in parameters, masters and moments; their logits are "
+                               "part of the loss, which changes a little",
                                remedy);
     return ckr__mg_say_int(x, "CKR_PADDING_LOST", CKR_LOST, "vocabulary rows", old, x->padded,
                            ckr__printf(x->c, "%lld padding rows, which were trained like all, are "
@@ -40211,7 +40239,8 @@ static const ckr__mg_put *ckr__mg_tied_copy(const ckr__mg_job *x, const ckr__mg_
 {
     uint64_t i;
     if (!x->mg->tied || x->pp == 1 || k->pp + 1 != x->pp || v + 1 != x->vp) return NULL;
-    for (i = 0; i < x->n_puts; i++) if (ckr__mg_is_embedding(x, x->puts[i].item)) return &x->puts[i];
+    for (i = 0; i < x->n_puts; i++)
+        if (ckr__mg_is_embedding(x, x->puts[i].item)) return &x->puts[i];
     return NULL;
 }
 
@@ -40330,6 +40359,23 @@ static ckr__mg_own *ckr__mg_owns(ckr__mg_job *x, const ckr__mg_rank *k, int whic
     return o;
 }
 
+/* Since 0.16: without overrides first, then by what is overridden (max_lr before wd_mult). */
+static void ckr__mg_sorted_groups(ckr__mg_job *x, uint64_t *order, bool *used, uint64_t *n)
+{
+    uint64_t k;
+    int pass;
+    for (pass = 0; pass < 3; pass++)
+        for (k = 0; k < x->n_klass; k++) {
+            const ckr_node *g = x->klass[k]->raw;
+            const int rank = ckr__mg_num(g, "wd_mult", 1) <= 0      ? 2
+                             : ckr__mg_flag(g, "is_decoupled_lr") ? 1
+                                                                   : 0;
+            if (rank != pass || used[k]) continue;
+            used[k] = true;
+            order[(*n)++] = k;
+        }
+}
+
 /* The order in which a rank lists its groups: sorted as the source's first rank has them since
    0.16 (all of them, also empty ones), before by the first parameter. */
 static uint64_t *ckr__mg_group_order(ckr__mg_job *x, const ckr__mg_own *o, uint64_t n,
@@ -40339,7 +40385,8 @@ static uint64_t *ckr__mg_group_order(ckr__mg_job *x, const ckr__mg_own *o, uint6
     bool *used = CKR__NEW_N(x->c, bool, x->n_klass);
     *n_out = 0;
     if (!order || !used) return NULL;
-    if (x->mg->order_sorted)
+    if (x->version >= 16 && !x->mg->order_sorted) ckr__mg_sorted_groups(x, order, used, n_out);
+    else if (x->version ? x->version >= 16 : x->mg->order_sorted)
         for (k = 0; k < x->n_klass; k++) {
             for (i = 0; i < n && o[i].p->klass != k; i++) {}
             if (i == n && !x->mg->order_all) continue;
@@ -40362,6 +40409,13 @@ static ckr_node *ckr__mg_float(ckr__mg_job *x, ckr_node *was, double v)
     return ckr_node_f64(was, &old) && ckr__same(old, v) ? was : ckr__node_float(x->c, v);
 }
 
+static bool ckr__mg_is_decoupled(const ckr__mg_job *x, const ckr_group *g)
+{
+    const double lr = ckr__mg_num(x->mg->args, "decoupled_lr", -1);
+    return ckr__mg_flag(g->raw, "is_decoupled_lr") ||
+           (lr >= 0 && ckr__same(ckr__mg_num(g->raw, "max_lr", -1), lr));
+}
+
 /* A group with what was decided: bounds, LR, weight decay; `step` where the optimizer counts in
    it. */
 static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert, ckr_node *params,
@@ -40376,6 +40430,8 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
     for (i = 0; d && i < g->hyper->count; i++) {
         ckr_node *key = g->hyper->u.items[2 * i], *v = g->hyper->u.items[2 * i + 1];
         if (ckr__is_str(key, "is_expert_parallel")) v = ckr__node_bool(x->c, expert);
+        if (x->version && ckr__is_str(key, "is_decoupled_lr"))
+            v = ckr__node_bool(x->c, x->version < 16 && ckr__mg_is_decoupled(x, g));
         if (l && l->max == l->max && ckr__is_str(key, "max_lr")) v = ckr__mg_float(x, v, l->max);
         if (l && l->min == l->min && ckr__is_str(key, "min_lr")) v = ckr__mg_float(x, v, l->min);
         if (l && v->kind != CKR_NODE_NONE && ckr__is_str(key, "start_wd"))
@@ -40388,6 +40444,10 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
         (!ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step)) ||
          (!ckr_node_get(d, "bias_correction") &&
           !ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true)))))
+        return NULL;
+    if (d && x->version >= 10 && l && !ckr_node_get(d, "max_lr") &&
+        (!ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max)) ||
+         !ckr__node_set(x->c, d, "min_lr", ckr__node_float(x->c, l->min))))
         return NULL;
     return d && (!params || ckr__node_set(x->c, d, "params", params)) ? d : NULL;
 }
@@ -40859,6 +40919,23 @@ static ckr_result ckr__mg_args(ckr__mg_job *x)
     return ok ? CKR_OK : ckr__mg_job_oom(x);
 }
 
+/* Versions load with weights_only and know their own classes only: an enum or signal among the
+   arguments, which no resume reads, becomes its plain value. */
+static bool ckr__mg_plain_args(ckr__mg_job *x, ckr_node *d)
+{
+    uint64_t i;
+    for (i = 0; i < d->count; i++) {
+        const ckr_node *v = d->u.items[2 * i + 1], *n = NULL;
+        if (v->kind != CKR_NODE_OBJECT && v->kind != CKR_NODE_GLOBAL) continue;
+        if (v->kind == CKR_NODE_OBJECT && v->u.object->args && v->u.object->args->count == 1)
+            n = ckr_node_at(v->u.object->args, 0);
+        if (!n || n->kind > CKR_NODE_STR) n = ckr__node(x->c, CKR_NODE_NONE);
+        if (!n) return false;
+        d->u.items[2 * i + 1] = (ckr_node *)(uintptr_t)n;
+    }
+    return true;
+}
+
 /* The namespace as an object of the same class. */
 static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
 {
@@ -40867,6 +40944,7 @@ static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
     ckr_object *o = CKR__NEW(x->c, ckr_object);
     const int64_t rank = k->tp + (int64_t)x->tp * x->cp * (k->ep + (int64_t)x->dp * k->pp);
     if (!n || !d || !o || !ckr__mg_arg_int(x, d, "rank", rank, false)) return NULL;
+    if (x->version && !ckr__mg_plain_args(x, d)) return NULL;
     *o = *old->u.object;
     o->state = d;
     n->u.object = o;
@@ -40875,9 +40953,58 @@ static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
 
 /* emit: random states -------------------------------------------------------------- */
 
-/* THE STATES OF A RANK OF THE COMING RUN, the one place where remapped streams come in. For now the
-   rank goes on with those of the old rank whose numbers are nearest. */
-static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k)
+static const ckr_stream *ckr__mg_stream_named(const ckr_stream *list, uint64_t n,
+                                             const char *kind, const char *name)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++)
+        if (!strcmp(list[i].kind, kind) && !strcmp(list[i].name, name)) return &list[i];
+    return NULL;
+}
+
+/* A stream's state where the plan gives the rank one; else what an old rank had. */
+static ckr_node *ckr__mg_state_of(const ckr_stream *s, ckr_node *old)
+{
+    return s ? (ckr_node *)(uintptr_t)s->state : old;
+}
+
+/* One rank's dict of streams in the form of an old one. */
+static ckr_node *ckr__mg_restream(ckr__mg_job *x, const ckr_node *old, uint32_t rank)
+{
+    static const char *const keys[][2] = { { "random_rng_state", "python" },
+                                           { "np_rng_state", "numpy" },
+                                           { "torch_rng_state", "torch_cpu" },
+                                           { "cuda_rng_state", "torch_cuda" } };
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t n, i, m;
+    const ckr_stream *all = ckr__streams_of(x->s, rank, &n);
+    size_t k;
+    for (i = 0; d && i < old->count; i++) {
+        const char *key = ckr_node_str(old->u.items[2 * i]);
+        ckr_node *v = old->u.items[2 * i + 1];
+        for (k = 0; key && k < 4 && strcmp(key, keys[k][0]) != 0; k++) {}
+        if (key && k < 4) {
+            v = ckr__mg_state_of(ckr__mg_stream_named(all, n, keys[k][1], "default"), v);
+        } else if (key && !strcmp(key, "rng_tracker_states") && ckr_node_is_dict(v)) {
+            ckr_node *t = ckr__node(x->c, CKR_NODE_DICT);
+            for (m = 0; t && m < v->count; m++) {
+                const char *name = ckr_node_str(v->u.items[2 * m]);
+                const ckr_stream *s =
+                    name ? ckr__mg_stream_named(all, n, "torch_cuda", name) : NULL;
+                if (!ckr__node_pair(x->c, t, v->u.items[2 * m],
+                                    ckr__mg_state_of(s, v->u.items[2 * m + 1])))
+                    return NULL;
+            }
+            v = t;
+        }
+        if (!ckr__node_pair(x->c, d, old->u.items[2 * i], v)) return NULL;
+    }
+    return d;
+}
+
+/* What a file has of a rank and, where every replica has its own, of its replicas. `dp` is that of
+   the first. */
+static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k, uint32_t dp)
 {
     const ckr_node *list = ckr_node_get(k->from->root, "rng_state");
     ckr_node *out;
@@ -40885,25 +41012,20 @@ static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k)
     const uint64_t n = ckr_node_is_list(list) && list->count > 1 ? x->dp : 1;
     if (!ckr_node_is_list(list) || !list->count) return list;
     out = ckr__node(x->c, CKR_NODE_LIST);
-    for (i = 0; out && i < n; i++)
-        if (!ckr__node_push(x->c, out, list->u.items[i % list->count])) return NULL;
+    for (i = 0; out && i < n; i++) {
+        const ckr_node *old = list->u.items[i % list->count];
+        const uint32_t rank = k->tp + x->tp * x->cp * (dp + (uint32_t)i + x->dp * k->pp);
+        if (!ckr__node_push(x->c, out, ckr_node_is_dict(old) ? ckr__mg_restream(x, old, rank)
+                                                             : (ckr_node *)(uintptr_t)old))
+            return NULL;
+    }
     return out;
 }
 
 static ckr_node *ckr__mg_random_node(ckr__mg_job *x, const ckr__mg_rank *k)
 {
-    const ckr_node *n = ckr__mg_random_of(x, k);
+    const ckr_node *n = ckr__mg_random_of(x, k, k->ep);
     return n ? ckr__copy_tree(x->c, k->f, n, NULL) : NULL;
-}
-
-static ckr_result ckr__mg_say_random(ckr__mg_job *x)
-{
-    if (!x->s->n_rng || (x->t->without & CKR_RNG)) return CKR_OK;
-    if (x->tp == x->mg->tp && x->pp == x->mg->pp && x->ep == x->mg->ep) return CKR_OK;
-    return ckr__mg_say(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams", NULL, NULL,
-                       "tensor parallel, pipeline and expert ranks have streams of their own: each "
-                       "rank goes on with those of the nearest old one",
-                       NULL);
 }
 
 /* emit: files ---------------------------------------------------------------------- */
@@ -41236,7 +41358,7 @@ static bool ckr__mg_dist_random_out(ckr__mg_dist_job *j)
                 k.pp = p;
                 k.ep = d % x->ep;
                 k.from = ckr__mg_from(x, t, p, k.ep);
-                n = ckr__mg_random_of(x, &k);
+                n = ckr__mg_random_of(x, &k, d);
                 if (!n) return x->c->err->code == CKR_OK;
                 fqn = x->ep > 1 ? ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u",
                                               (unsigned)p, (unsigned)t, (unsigned)d,
@@ -41269,7 +41391,9 @@ static ckr_node *ckr__mg_dist_optimizer(ckr__mg_dist_job *j, ckr__mg_rank *k, in
             if (!first) first = p;
             if (x->fused) step = p->item->step;
         }
-        if (any) ok = ckr__node_push(x->c, groups, ckr__mg_group_node(x, g, which == 1, NULL, step));
+        if (any)
+            ok = ckr__node_push(x->c, groups,
+                                ckr__mg_group_node(x, g, which == 1, NULL, step));
     }
     if (ok && !x->fused && first) {
         const ckr__mg_slot *s = ckr__mg_find_slot(first->item, "step");
@@ -41363,8 +41487,9 @@ static void ckr__mg_dist_numbered(ckr__mg_dist_job *j)
 
 static ckr_result ckr__mg_dist_emit(ckr__mg_job *x)
 {
-    static const char meta[] = "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
-                               "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
+    static const char meta[] =
+        "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
+        "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
     const char *top = x->release ? "release"
                                  : ckr__printf(x->c, "iter_%07lld", (long long)x->iteration);
     const char *dir = top ? ckr__printf(x->c, "%s/", top) : NULL,
@@ -41421,9 +41546,20 @@ static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
     return e;
 }
 
+/* The shortest decimal that is the same double. */
+static void ckr__mg_shortest(double v, char *out, size_t n)
+{
+    int digits;
+    for (digits = 15; digits <= 17; digits++) {
+        snprintf(out, n, "%.*g", digits, v);
+        if (ckr__same(strtod(out, NULL), v)) return;
+    }
+}
+
 /* The options with which unpatched Megatron uses what was written. */
 static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
 {
+    char top[40], low[40];
     ckr__buf b;
     const char *text = NULL;
     ckr_result e;
@@ -41440,7 +41576,9 @@ static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
     if (x->moved) {
         const ckr__curve *c = x->held->curve;
         const double gbs = x->held->rate;
-        ckr__buf_printf(&b, " --lr %.17g --min-lr %.17g", x->top, x->low);
+        ckr__mg_shortest(x->top, top, sizeof top);
+        ckr__mg_shortest(x->low, low, sizeof low);
+        ckr__buf_printf(&b, " --lr %s --min-lr %s", top, low);
         if (ckr__whole(c->k.warm / gbs) && ckr__whole(c->k.total / gbs))
             ckr__buf_printf(&b, " --lr-warmup-iters %.0f --lr-decay-iters %.0f --lr-decay-style %s",
                             c->k.warm / gbs, c->k.total / gbs,
@@ -41488,9 +41626,41 @@ static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
                        NULL);
 }
 
+/* "0.16.1", "core_v0.16.1": 16; 1 and above, or none at all like "main": the newest. 0: NULL. */
+static int64_t ckr__mg_version(const char *s)
+{
+    int64_t v = 0;
+    if (!s || !*s) return 0;
+    s += strcspn(s, "0123456789");
+    if (*s != '0' || s[1] != '.') return 1000;
+    for (s += 2; *s >= '0' && *s <= '9' && v < 1000; s++) v = 10 * v + (*s - '0');
+    return v ? v : 1;
+}
+
+/* What the version that was named does not load. */
+static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
+{
+    const bool decoupled = ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0;
+    ckr_result e = CKR_OK;
+    if (x->version && x->version < 15 && x->dist && x->zero && !(x->t->without & CKR_OPTIMIZER))
+        e = ckr__mg_say(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "variant", "torch_dist",
+                        x->t->to_version, "versions before 0.15 read the distributed optimizer from "
+                        "flattened tensors only, which are not written", "--variant torch");
+    if (e == CKR_OK && decoupled && !(x->t->without & CKR_OPTIMIZER))
+        e = ckr__mg_say(x, "CKR_MEGATRON_DECOUPLED",
+                        x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED,
+                        "decoupled LR", NULL, x->t->to_version,
+                        "two groups that differ in their bounds only: 0.16 to 0.18 know groups by "
+                        "other keys and load no such state, not even their own; 0.15 and older and "
+                        "0.19 do",
+                        "--to-version names the coming run's");
+    return e;
+}
+
 static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
 {
     ckr_result e = ckr__mg_allowed(x);
+    if (e == CKR_OK) e = ckr__mg_allowed_version(x);
     if (e == CKR_OK) e = ckr__mg_defective(x);
     if (e == CKR_OK) e = ckr__mg_schedule_plan(x);
     if (e == CKR_OK) e = ckr__mg_stages(x);
@@ -41510,7 +41680,6 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
     e = ckr__mg_say_topology(x);
     if (e == CKR_OK) e = x->dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x);
     if (e == CKR_OK) e = ckr__mg_tracker_file(x);
-    if (e == CKR_OK) e = ckr__mg_say_random(x);
     if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
     if (e == CKR_OK) e = ckr__mg_say_flags(x);
     if (x->s->vocab > 0 || x->t->vocab > 0) {
@@ -41546,6 +41715,7 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.vp = x.pp == mg->pp ? mg->vp : 1;
     x.zero = t->topology.zero < 0 ? mg->zero : t->topology.zero > 0;
     x.dist = t->variant && *t->variant ? !strcmp(t->variant, "torch_dist") : mg->dist;
+    x.version = ckr__mg_version(t->to_version);
     x.iteration = t->without & CKR_PROGRESS ? 0 : mg->iteration;
     x.release = mg->release || (t->without & CKR_PROGRESS);
     for (i = 0; i < mg->n_items; i++)
@@ -41553,8 +41723,14 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return ckr__mg_emit_all(&x);
 }
 
+static bool ckr__mg_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name, (void)rank;
+    return true;
+}
+
 static const ckr__dialect ckr__megatron = { "megatron",       "torch torch_dist", ckr__mg_probe,
-                                            ckr__mg_read_dir, NULL,               ckr__mg_emit };
+                                            ckr__mg_read_dir, ckr__mg_holds,      ckr__mg_emit };
 
 /* >>dialect.table ------------------------------------------------------------- */
 

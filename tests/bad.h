@@ -25,6 +25,7 @@ static int bad_home(ckr_item i)
     if (i >= CKR_ITEM_TRAINER_STATE && i <= CKR_ITEM_TRAINER_TOPOLOGY) return BAD_TRAINER;
     if (i >= CKR_ITEM_DEEPSPEED_METADATA && i <= CKR_ITEM_DEEPSPEED_UNIVERSAL)
         return BAD_DEEPSPEED;
+    if (i >= CKR_ITEM_MEGATRON_TRACKER && i <= CKR_ITEM_MEGATRON_DEFECT) return BAD_MEGATRON;
     if (i >= CKR_ITEM_LLMC_MAGIC && i <= CKR_ITEM_LLMC_DATA) return BAD_LLMC;
     if (i >= CKR_ITEM_DCP_METADATA && i <= CKR_ITEM_DCP_TRANSFORM) return BAD_DCP;
     if (i >= CKR_ITEM_NANOTRON_LATEST && i <= CKR_ITEM_NANOTRON_EXPERTS) return BAD_FILES;
@@ -57,7 +58,7 @@ typedef struct bad_want {
     const char *where;
 } bad_want;
 
-static bad_want bad(ckr_item item, const char *file, uint64_t offset, const char *where)
+T_UNUSED static bad_want bad(ckr_item item, const char *file, uint64_t offset, const char *where)
 {
     bad_want w;
     w.item = item;
