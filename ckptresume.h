@@ -2257,6 +2257,17 @@ static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
     return CKR_OK;
 }
 
+/* Closes the files that were opened last, down to n: what was only looked at is no part of a
+   checkpoint. */
+static void ckr__files_close(ckr__ctx *c, uint32_t n)
+{
+    while (c->n_files > n) {
+        ckr__file *f = &c->files[--c->n_files];
+        if (f->handle) c->env.io.close_fn(c->env.io.user, f->handle);
+    }
+    if (c->n_parked > n) c->n_parked = n;
+}
+
 /* `check` reads the archives in a file by this list, not the file as one archive. */
 static bool ckr__slice_note(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t size)
 {
@@ -28959,10 +28970,13 @@ static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir,
         for (i = 0; r == CKR_OK && i < l.n && !*mine; i++)
             *mine = !l.items[i]->is_dir && ckr__lm_is_ours(l.items[i]->name, &step);
     } else if (kind == CKR_FILE_REGULAR) {
+        const uint32_t before = c->n_files;
         r = ckr__file_open(c, path, &file);
-        if (r != CKR_OK || c->files[file].size < CKR__LM_HEAD) return r;
-        r = ckr__file_read(c, file, 0, head, sizeof head);
-        *mine = r == CKR_OK && ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
+        if (r == CKR_OK && c->files[file].size >= CKR__LM_HEAD) {
+            r = ckr__file_read(c, file, 0, head, sizeof head);
+            *mine = r == CKR_OK && ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
+        }
+        ckr__files_close(c, before);
     }
     return r;
 }
