@@ -843,6 +843,30 @@ CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *c, const ckr_read *reads, size_
 CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name,
                                           const char *slot); /* or NULL */
 
+/* The same as a list of strided copies, for another executor (ckptresume_cuda.cuh): reads[i].dst is
+   not touched, it may be anywhere. `copies` NULL: *n_copies says how many there are; else it is their room.
+   Replicas are left out, and axes that continue each other are one. */
+typedef struct ckr_copy {
+    uint32_t    read;          /* which of the reads                                     */
+    uint32_t    file;          /* of the source, for ckr_ckpt_bytes; CKR_NO_FILE: `mem`  */
+    const void *mem;
+    uint64_t    from, to, at;  /* bytes: in the source; in dst; in the tensor's row-major bytes */
+    ckr_dtype   dtype, as;     /* of the source; of the destination                      */
+    bool        big_endian;    /* of the source's bytes                                  */
+    uint32_t    n_dims;        /* axes outside the run, outermost first                  */
+    int64_t     run;           /* elements that follow each other on all three sides     */
+    int64_t     count[CKR_MAX_DIMS];
+    int64_t     from_stride[CKR_MAX_DIMS], to_stride[CKR_MAX_DIMS], at_stride[CKR_MAX_DIMS];
+} ckr_copy;
+CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *c, const ckr_read *reads, size_t n,
+                                   ckr_copy *copies, size_t *n_copies, ckr_error *err);
+/* n bytes of one of the checkpoint's files. Thread-safe. */
+CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *c, uint32_t file, uint64_t offset, void *dst,
+                                  size_t n, ckr_error *err);
+/* The digest of a tensor from its two sums (>>hash), which any executor may have added up. */
+CKR_API void ckr_digest_finish(const uint64_t sums[2], ckr_dtype dtype, uint32_t n_dims,
+                               const int64_t *shape, uint8_t digest[16]);
+
 /* The plan for a target (NULL: as the source). A refused plan is a plan: look at the verdict and
    notes. max_bytes caps the buffers of a later run (0: 4 MiB a thread). Reads no tensor bytes. */
 CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
@@ -22900,8 +22924,8 @@ static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, u
     return p;
 }
 
-/* The saved order, its samples cut or put together anew: where an old sample is k new ones they keep
-   its place; any other change shuffles again, on from the saved generator. */
+/* The saved order, its samples cut or put together anew: where an old sample is k new ones they
+   keep its place; any other change shuffles again, on from the saved generator. */
 static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n, uint64_t room)
 {
     const uint64_t old = ckr__lm_samples_of(
@@ -23304,7 +23328,7 @@ static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
 }
 
 /* >>llmc.gpt2 ----------------------------------------------------------------- */
-/* GPT-2 as its own library names it: transformer.h.N.attn.c_attn.weight and so on, one for each layer,
+/* GPT-2 as its own library names it: transformer.h.N.attn.c_attn.weight and so on, one for a layer,
    matrices (in, out). From elsewhere (out, in), as torch's Linear has them, is taken too. */
 
 static const char *ckr__lm_gpt2_name(ckr__ctx *c, const char *prefix, int i, int64_t layer)
@@ -29697,6 +29721,82 @@ CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, si
     ckr__crew_free(&crew);
     ckr__ctx_free(&c);
     return r;
+}
+
+static void ckr__copy_of(ckr_copy *x, const ckr__op *op, uint32_t read)
+{
+    uint32_t i;
+    memset(x, 0, sizeof *x);
+    x->read = read;
+    x->file = op->pa->file;
+    x->mem = op->pa->mem;
+    x->from = op->at_a;
+    x->to = op->at_d;
+    x->at = op->at_l;
+    x->dtype = op->pa->dtype;
+    x->as = op->dtype;
+    x->big_endian = op->pa->big_endian;
+    x->n_dims = op->n_dims;
+    x->run = op->run;
+    for (i = 0; i < op->n_dims; i++) {
+        x->count[i] = op->count[i];
+        x->from_stride[i] = op->a[i];
+        x->to_stride[i] = op->d[i];
+        x->at_stride[i] = op->l[i];
+    }
+}
+
+CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
+                                   ckr_copy *copies, size_t *n_copies, ckr_error *err)
+{
+    ckr__ctx c;
+    const size_t room = copies ? *n_copies : 0;
+    size_t i;
+    uint64_t k;
+    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
+    *n_copies = 0;
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        ckr__jobs jobs;
+        memset(&jobs, 0, sizeof jobs);
+        r = ckr__read_add(&c, &jobs, &reads[i]);
+        for (k = 0; k < jobs.n && r == CKR_OK; k++) {
+            if (k && jobs.list[k].op == jobs.list[k - 1].op) continue;     /* its windows */
+            if (*n_copies < room) ckr__copy_of(&copies[*n_copies], jobs.list[k].op, (uint32_t)i);
+            ++*n_copies;
+        }
+    }
+    if (r == CKR_OK && copies && *n_copies > room)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "n_copies",
+                      "room for %llu copies, there are %llu", (unsigned long long)room,
+                      (unsigned long long)*n_copies);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file, uint64_t offset, void *dst,
+                                  size_t n, ckr_error *err)
+{
+    ckr__ctx c;
+    ckr__lane w;
+    ckr_piece p;
+    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
+    memset(&w, 0, sizeof w);
+    memset(&p, 0, sizeof p);
+    w.src = &ckpt->ctx;
+    p.file = file;
+    if (r == CKR_OK && file >= ckpt->ctx.n_files)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "file", "no file has this number");
+    else if (r == CKR_OK && n && !ckr__lane_read(&w, 0, &p, offset, (uint8_t *)dst, n))
+        r = w.err.code;
+    if (w.err.code != CKR_OK) *c.err = w.err;
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API void ckr_digest_finish(const uint64_t sums[2], ckr_dtype dtype, uint32_t n_dims,
+                               const int64_t *shape, uint8_t digest[16])
+{
+    ckr__digest_final(sums, dtype, n_dims, shape, digest);
 }
 
 /* Is it a scalar of the optimizer's step? */
