@@ -14,6 +14,10 @@ CLANG    = clang
 PYTHON   = python3
 JOBS     = 2
 FUZZ_SECONDS = 60
+NVCC     = nvcc
+CUDA_ARCHS = 75 80 86 89 90 100 120
+NVFLAGS  = -std=c++17 -O2 -I. -Itests -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror
+NVCODE   = $$(for a in $(CUDA_ARCHS); do echo "-gencode arch=compute_$$a,code=sm_$$a"; done)
 
 BUILD    = $(CC) $(CSTD) $(CFLAGS) $(WARN) -I.
 RUN      = CC="$(CC)" JOBS="$(JOBS)" LDLIBS="$(LDLIBS)" sh tests/run.sh
@@ -69,6 +73,26 @@ fuzz-replay:
 bench: ckptresume
 	@sh bench/run.sh
 
+# ckptresume_cuda.cuh for every architecture of CUDA_ARCHS; needs nvcc, no device
+cuda: ckptresume.h ckptresume_cuda.cuh
+	@mkdir -p build/cuda; printf '%s\n' '#define CKPTRESUME_CUDA_IMPLEMENTATION' \
+	    '#include "ckptresume_cuda.cuh"' > build/cuda/alone.cu
+	$(NVCC) $(NVFLAGS) $(NVCODE) -c build/cuda/alone.cu -o build/cuda/alone.o
+
+# the tests of t_cuda.c on the device; without one they say so and count nothing
+test-cuda: ckptresume.h ckptresume_cuda.cuh
+	@mkdir -p build/cuda
+	$(NVCC) $(NVFLAGS) -arch=native tests/cuda.cu -o build/cuda/test -Xcompiler -pthread
+	@build/cuda/test
+	@if command -v compute-sanitizer > /dev/null 2>&1 && nvidia-smi -L > /dev/null 2>&1; then \
+	    compute-sanitizer --error-exitcode 9 build/cuda/test casts; \
+	    compute-sanitizer --error-exitcode 9 build/cuda/test small; fi
+
+bench-cuda: ckptresume.h ckptresume_cuda.cuh
+	@mkdir -p build/cuda
+	$(NVCC) $(NVFLAGS) -arch=native bench/cuda.cu -o build/cuda/bench -Xcompiler -pthread
+	@build/cuda/bench
+
 hygiene:
 	@$(PYTHON) tests/hygiene.py all
 
@@ -106,6 +130,8 @@ help:
 	@echo "make valgrind     most tests under valgrind; VALGRIND_MORE='t_nanotron t_convert' the slow ones"
 	@echo "make fuzz         clang libFuzzer, FUZZ_SECONDS=60 for each target"
 	@echo "make fuzz-replay  the fuzz corpora once, under ASan and UBSan"
+	@echo "make cuda         ckptresume_cuda.cuh for every architecture (needs nvcc); make test-cuda, bench-cuda:"
+	@echo "                  its tests and its speed on a device"
 	@echo "make hygiene      text rules, function lengths, compile matrix, names, compile times (needs python3)"
 	@echo "make matrix       only the compile matrix; make names: only the names check"
 	@echo "make bench        speed and memory, as ratios in the same run"
@@ -113,5 +139,5 @@ help:
 	@echo "make clean        removes build/ and ./ckptresume"
 	@echo "variables: CC CFLAGS WARN CLANG PYTHON JOBS"
 
-.PHONY: all examples demo test interop sanitize valgrind fuzz fuzz-replay bench hygiene matrix names install \
+.PHONY: all examples demo test cuda test-cuda bench-cuda interop sanitize valgrind fuzz fuzz-replay bench hygiene matrix names install \
         uninstall clean help

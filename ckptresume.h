@@ -102,6 +102,8 @@
        CKPTRESUME_NO_SIMD            scalar checksums and digests: same values, slower
        CKPTRESUME_NO_TEXT            items keep their ids, lose their texts
        CKPTRESUME_MALLOC, _FREE      the default allocator; both or neither
+       CKPTRESUME_CUDA               brings ckptresume_cuda.cuh along: its declarations, and the
+                                     bodies with CKPTRESUME_CUDA_IMPLEMENTATION
        CKPTRESUME_ASSERT(x)          invariants of this file, never of its input; default assert
 
    Sections, each calling only what stands above it; grep for the mark
@@ -346,7 +348,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(LLMC_ZERO_UNEVEN,     E_REFUSED,     "the processes do not divide every tensor")             \
     X(LLMC_SOURCE,          E_REFUSED,     "the tensors are not those of GPT-2")                   \
     X(LLMC_TOKENS,          E_FORMAT,      "not a token file of llm.c")                            \
-    X(LLMC_DATA,            E_REFUSED,     "the place in the data cannot be kept")
+    X(LLMC_DATA,            E_REFUSED,     "the place in the data cannot be kept")                \
+    X(BACKEND,              E_BACKEND,     "the device refused a call")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -844,8 +847,8 @@ CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name,
                                           const char *slot); /* or NULL */
 
 /* The same as a list of strided copies, for another executor (ckptresume_cuda.cuh): reads[i].dst is
-   not touched, it may be anywhere. `copies` NULL: *n_copies says how many there are; else it is their room.
-   Replicas are left out, and axes that continue each other are one. */
+   not touched, it may be anywhere. `copies` NULL: *n_copies says how many there are; else it is
+   their room. Replicas are left out, and axes that continue each other are one. */
 typedef struct ckr_copy {
     uint32_t    read;          /* which of the reads                                     */
     uint32_t    file;          /* of the source, for ckr_ckpt_bytes; CKR_NO_FILE: `mem`  */
@@ -31215,6 +31218,10 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
 } /* extern "C" */
 #endif
 #endif /* CKPTRESUME_IMPLEMENTATION */
+
+#ifdef CKPTRESUME_CUDA
+#  include "ckptresume_cuda.cuh"
+#endif
 
 
 /* History

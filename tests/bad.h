@@ -7,8 +7,8 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
-/* t_bad.c, t_bad_files.c, t_bad_run.c; t_accelerate.c and t_llmc.c have their own */
-enum { BAD_FORMATS = 0, BAD_FILES, BAD_RUN, BAD_TRAINER, BAD_LLMC };
+/* t_bad.c, t_bad_files.c, t_bad_run.c; t_accelerate.c, t_llmc.c, t_cuda.c have their own */
+enum { BAD_FORMATS = 0, BAD_FILES, BAD_RUN, BAD_TRAINER, BAD_LLMC, BAD_CUDA };
 
 static bool bad_seen[CKR_ITEM_COUNT_];
 
@@ -20,6 +20,7 @@ static int bad_home(ckr_item i)
         return BAD_FORMATS;
     if (i == CKR_ITEM_UNKNOWN_CHECKPOINT || i == CKR_ITEM_TENSOR_OVERLAP) return BAD_FILES;
     if (i >= CKR_ITEM_TRAINER_STATE && i <= CKR_ITEM_TRAINER_TOPOLOGY) return BAD_TRAINER;
+    if (i == CKR_ITEM_BACKEND) return BAD_CUDA;
     if (i >= CKR_ITEM_LLMC_MAGIC && i <= CKR_ITEM_LLMC_DATA) return BAD_LLMC;
     if (i >= CKR_ITEM_NANOTRON_LATEST && i <= CKR_ITEM_NANOTRON_EXPERTS) return BAD_FILES;
     return BAD_RUN;
