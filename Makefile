@@ -15,8 +15,9 @@ PYTHON   = python3
 JOBS     = 2
 FUZZ_SECONDS = 60
 NVCC     = nvcc
+MPICC    = mpicc
 CUDA_ARCHS = 75 80 86 89 90 100 120
-NVFLAGS  = -std=c++17 -O2 -I. -Itests -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror
+NVFLAGS  = -std=c++17 -I. -Itests -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror
 NVCODE   = $$(for a in $(CUDA_ARCHS); do echo "-gencode arch=compute_$$a,code=sm_$$a"; done)
 
 BUILD    = $(CC) $(CSTD) $(CFLAGS) $(WARN) -I.
@@ -32,14 +33,18 @@ all:
 ckptresume: examples/ckptresume.c examples/tree_json.h examples/lr_plot.h ckptresume.h
 	$(BUILD) $(LDFLAGS) examples/ckptresume.c -o $@ $(LDLIBS)
 
-# every other examples/*.c, into build/examples. Each holds the whole implementation: optimising it
+# every other examples/*.c, into build/examples; mpi.c only where there is an mpicc. Each holds the whole implementation: optimising it
 # once, in the tool, is enough.
 examples: ckptresume.h
 	@mkdir -p build/examples; for f in examples/*.c; do \
 	    o=build/examples/$$(basename "$$f" .c); \
-	    if [ "$$f" = examples/ckptresume.c ] || [ ! -f "$$f" ]; then continue; fi; \
-	    if [ -f "$$o" ] && [ -z "$$(find "$$f" ckptresume.h -newer "$$o")" ]; then continue; fi; \
-	    echo "$(CC) $$f"; $(BUILD) -O0 $(LDFLAGS) "$$f" -o "$$o" $(LDLIBS) || exit 1; done
+	    cc="$(CC)"; if [ "$$f" = examples/ckptresume.c ] || [ ! -f "$$f" ]; then continue; fi; \
+	    if [ "$$f" = examples/mpi.c ]; then cc="$(MPICC)"; fi; \
+	    command -v $${cc%% *} > /dev/null || { echo "skipped: $$f (no $$cc)"; continue; }; \
+	    if [ -f "$$o" ] && [ -z "$$(find "$$f" examples/mlp.h ckptresume.h -newer "$$o")" ]; then \
+	        continue; fi; \
+	    echo "$$cc $$f"; $$cc $(CSTD) $(CFLAGS) $(WARN) -I. -O0 $(LDFLAGS) "$$f" -o "$$o" $(LDLIBS) || \
+	        exit 1; done
 
 demo: ckptresume
 	@sh examples/demo.sh
@@ -75,22 +80,25 @@ bench: ckptresume
 
 # ckptresume_cuda.cuh for every architecture of CUDA_ARCHS; needs nvcc, no device
 cuda: ckptresume.h ckptresume_cuda.cuh
-	@mkdir -p build/cuda; printf '%s\n' '#define CKPTRESUME_CUDA_IMPLEMENTATION' \
+	@mkdir -p build/cuda build/examples; printf '%s\n' '#define CKPTRESUME_CUDA_IMPLEMENTATION' \
 	    '#include "ckptresume_cuda.cuh"' > build/cuda/alone.cu
-	$(NVCC) $(NVFLAGS) $(NVCODE) -c build/cuda/alone.cu -o build/cuda/alone.o
+	$(NVCC) $(NVFLAGS) -O2 $(NVCODE) -c build/cuda/alone.cu -o build/cuda/alone.o
+	$(NVCC) $(NVFLAGS) -O1 examples/gpu_load.cu -o build/examples/gpu_load -Xcompiler -pthread
 
 # the tests of t_cuda.c on the device; without one they say so and count nothing
 test-cuda: ckptresume.h ckptresume_cuda.cuh
 	@mkdir -p build/cuda
-	$(NVCC) $(NVFLAGS) -arch=native tests/cuda.cu -o build/cuda/test -Xcompiler -pthread
+	$(NVCC) $(NVFLAGS) -O1 -arch=native tests/cuda.cu -o build/cuda/test -Xcompiler -pthread
 	@build/cuda/test
+	$(NVCC) $(NVFLAGS) -O1 -arch=native examples/gpu_load.cu -o build/examples/gpu_load -Xcompiler -pthread
+	@build/examples/gpu_load tests/data/llmc/uneven/ckpt
 	@if command -v compute-sanitizer > /dev/null 2>&1 && nvidia-smi -L > /dev/null 2>&1; then \
 	    compute-sanitizer --error-exitcode 9 build/cuda/test casts; \
 	    compute-sanitizer --error-exitcode 9 build/cuda/test small; fi
 
 bench-cuda: ckptresume.h ckptresume_cuda.cuh
 	@mkdir -p build/cuda
-	$(NVCC) $(NVFLAGS) -arch=native bench/cuda.cu -o build/cuda/bench -Xcompiler -pthread
+	$(NVCC) $(NVFLAGS) -O2 -arch=native bench/cuda.cu -o build/cuda/bench -Xcompiler -pthread
 	@build/cuda/bench
 
 hygiene:

@@ -1,5 +1,6 @@
-/* Every figure as a ratio to cudaMemcpy device-to-device of the same traffic in the same process; the
-   median of 20 launches, the L2 cache flushed before each. make bench-cuda. Without a device it says so. */
+/* Every figure as a ratio to cudaMemcpy device-to-device of the same traffic in the same process;
+   the median of 20 launches, the L2 cache flushed before each. make bench-cuda. Without a device it
+   says so. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "../ckptresume.h"
 #define CKPTRESUME_CUDA_IMPLEMENTATION
@@ -129,11 +130,14 @@ static void merges()
 
 static void casts()
 {
-    const ckr_dtype pairs[][2] = { { CKR_DTYPE_BF16, CKR_DTYPE_F32 }, { CKR_DTYPE_F32, CKR_DTYPE_BF16 },
-                                   { CKR_DTYPE_F16, CKR_DTYPE_F32 }, { CKR_DTYPE_F32, CKR_DTYPE_F8_E4M3FN } };
+    const ckr_dtype pairs[][2] = { { CKR_DTYPE_BF16, CKR_DTYPE_F32 },
+                                   { CKR_DTYPE_F32, CKR_DTYPE_BF16 },
+                                   { CKR_DTYPE_F16, CKR_DTYPE_F32 },
+                                   { CKR_DTYPE_F32, CKR_DTYPE_F8_E4M3FN } };
     for (auto &p : pairs)
         for (int chance = 0; chance < (p[1] == CKR_DTYPE_BF16 ? 2 : 1); chance++) {
-            const size_t ea = ckr_dtype_size(p[0]), eb = ckr_dtype_size(p[1]), n = N / (ea > eb ? ea : eb);
+            const size_t ea = ckr_dtype_size(p[0]), eb = ckr_dtype_size(p[1]);
+            const size_t n = N / (ea > eb ? ea : eb);
             std::vector<ckr_cuda_op> ops(1, rows(0, 0, 1, 2 * n, 0, 0));
             ckr_cuda_how how;
             char name[64];
