@@ -94,6 +94,7 @@ static void train(shared *s, const char *file, int rank, int P, int64_t total, i
         pthread_barrier_wait(&s->wait);
         if (rank != 0) continue;
         printf("%lld lr %.6f loss %.9g\n", (long long)done, lr, batch_loss(s));
+        fflush(stdout);
         if (done % 5 == 0 || done == total) {
             c = describe(s, &done, total, &e);
             save(c, file, &e);
@@ -111,7 +112,6 @@ int main(int argc, char **argv)
     for (rank = 0; rank < P; rank++)
         if (fork() == 0) {
             train(s, argv[1], rank, P, atoll(argv[3]), argc > 4 ? atoll(argv[4]) : -1);
-            fflush(stdout);
             _exit(0);
         }
     for (rank = 0; rank < P; rank++) bad |= wait(&status) < 0 || status != 0;
