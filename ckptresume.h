@@ -22076,28 +22076,36 @@ static bool ckr__lm_is_ours(const char *s, int64_t *step)
            ckr__lm_state_name(s, step, &rank);
 }
 
-/* A directory with a DONE mark, a model or a state; or a model's file, by its magic number. */
+/* Does the file begin with the model's magic number and a small version? Other readers' errors are
+   not ours to tell. */
+static bool ckr__lm_is_model(ckr__ctx *c, const char *path)
+{
+    const ckr_io *io = &c->env.io;
+    uint8_t head[8];
+    void *file;
+    uint64_t size;
+    bool yes;
+    if (io->open_fn(io->user, path, false, &file, &size) != 0) return false;
+    yes = size >= CKR__LM_HEAD && io->read_fn(io->user, file, 0, head, sizeof head) == 0 &&
+          ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
+    io->close_fn(io->user, file);
+    return yes;
+}
+
+/* A directory with a DONE mark, a model or a state; or a model's file. */
 static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     const ckr_file_kind kind = *path ? ckr__path_kind(c, path) : CKR_FILE_ABSENT;
     ckr__dirlist l;
     uint64_t i;
     int64_t step;
-    uint32_t file;
-    uint8_t head[8];
     ckr_result r = CKR_OK;
-    *mine = false;
+    *mine = kind == CKR_FILE_REGULAR && ckr__lm_is_model(c, path);
     *dir = path;
-    if (kind == CKR_FILE_DIR) {
-        r = ckr__dir_list(c, path, &l);
-        for (i = 0; r == CKR_OK && i < l.n && !*mine; i++)
-            *mine = !l.items[i]->is_dir && ckr__lm_is_ours(l.items[i]->name, &step);
-    } else if (kind == CKR_FILE_REGULAR) {
-        r = ckr__file_open(c, path, &file);
-        if (r != CKR_OK || c->files[file].size < CKR__LM_HEAD) return r;
-        r = ckr__file_read(c, file, 0, head, sizeof head);
-        *mine = r == CKR_OK && ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
-    }
+    if (kind != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__dir_list(c, path, &l);
+    for (i = 0; r == CKR_OK && i < l.n && !*mine; i++)
+        *mine = !l.items[i]->is_dir && ckr__lm_is_ours(l.items[i]->name, &step);
     return r;
 }
 
