@@ -22,13 +22,13 @@ NVCODE   = $$(for a in $(CUDA_ARCHS); do echo "-gencode arch=compute_$$a,code=sm
 
 BUILD    = $(CC) $(CSTD) $(CFLAGS) $(WARN) -I.
 RUN      = CC="$(CC)" JOBS="$(JOBS)" LDLIBS="$(LDLIBS)" sh tests/run.sh
-ASAN     = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+ASAN     = -O0 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 TSAN     = -O1 -g -fsanitize=thread
 VALGRIND_MORE =
 
 # side by side: each compiles the whole header
 all:
-	@$(MAKE) examples & side=$$!; $(MAKE) ckptresume && wait $$side
+	@$(MAKE) examples build/tests/rng_kat & side=$$!; $(MAKE) ckptresume && wait $$side
 
 ckptresume: examples/ckptresume.c examples/tree_json.h examples/lr_plot.h ckptresume.h
 	$(BUILD) $(LDFLAGS) examples/ckptresume.c -o $@ $(LDLIBS)
@@ -46,11 +46,16 @@ examples: ckptresume.h
 	    echo "$$cc $$f"; $$cc $(CSTD) $(CFLAGS) $(WARN) -I. -O0 $(LDFLAGS) "$$f" -o "$$o" $(LDLIBS) || \
 	        exit 1; done
 
+# known answers of generators: build/tests/rng_kat FILE...
+build/tests/rng_kat: tests/rng_kat.c ckptresume.h
+	@mkdir -p build/tests
+	$(CC) $(CSTD) -O1 -I. tests/rng_kat.c -o $@ $(LDLIBS)
+
 demo: ckptresume
 	@sh examples/demo.sh
 
 test: all
-	@CFLAGS="$(CSTD) -O1 -g" $(RUN) build/test
+	@CFLAGS="$(CSTD) -O1 -g" $(RUN) build/tests
 
 # what needs the real frameworks: torch and the safetensors package; NANOTRON_SRC=DIR for Nanotron too
 interop: ckptresume
@@ -67,7 +72,7 @@ sanitize: ckptresume
 
 valgrind: ckptresume
 	@CFLAGS="$(CSTD) -O1 -g" RUNNER="valgrind -q --leak-check=full --error-exitcode=99" \
-	    $(RUN) build/test t_base t_layout t_run t_bad t_bad_files t_resume $(VALGRIND_MORE)
+	    $(RUN) build/tests t_base t_layout t_run t_bad t_bad_files t_resume $(VALGRIND_MORE)
 
 fuzz:
 	@CC="$(CLANG)" SECONDS_EACH=$(FUZZ_SECONDS) JOBS="$(JOBS)" sh tests/fuzz/run.sh fuzz

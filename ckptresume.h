@@ -47,6 +47,8 @@
        Nanotron           0.4 to HEAD; TP, PP, DP, ZeRO-0 and 1       loads in unpatched HEAD
        accelerate, HF     save_state, checkpoint-N, epoch_x_step_y    any number of processes
        Trainer, Sana
+       DeepSpeed          ZeRO 0 to 3, pipelines, universal           any ranks and stage, loads
+                                                                      in unpatched 0.19.8
        llm.c              model, state, DONE; ZeRO-0, 1; fp32, bf16   any number of processes
 
    What it does not do: inflate deflated members (torch writes none), run anything, guess. It reads
@@ -108,27 +110,45 @@
 
    Sections, each calling only what stands above it; grep for the mark
    -------------------------------------------------------------------
-       >>api.types >>api.hooks >>api.tree >>api.state >>api.plan >>api.run >>prologue >>platform
-       >>arith >>error >>mem >>io >>threads >>context >>dtype >>node >>tree >>hash >>crc32 >>digest
-       >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar >>yaml.read >>yaml.put >>safetensors
-       >>hf_index >>convert >>zip >>pickle >>pickle.text >>pickle.numbers >>pickle.containers
-       >>pickle.keys >>pickle.calls >>pickle.memo >>pickle.machine >>torch >>torch.storage
-       >>torch.tensor >>torch.calls >>torch.build >>torch.legacy >>torch.script >>torch.archive
-       >>numpy >>numpy.file >>tree_load >>doc >>schedule >>schedule.curves >>schedule.ticks
-       >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch >>schedule.torch_write
-       >>schedule.node >>schedule.end >>schedule.change >>schedule.rebase >>schedule.retick >>state
-       >>layout >>out >>dialects >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
-       >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
-       >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate >>accelerate.files
-       >>accelerate.probe >>accelerate.model >>accelerate.names >>accelerate.optimizer
-       >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.emit
-       >>accelerate.emit.optimizer >>accelerate.emit.schedule >>accelerate.emit.random
-       >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.carried
-       >>llmc.data >>llmc.emit >>llmc.gpt2 >>dialect.table >>write.pickle >>write.image >>run
-       >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
-       >>groups.params >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan
-       >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
-       >>ckpt.side >>ckpt.diff >>view >>epilogue
+       >>api.types >>api.hooks >>api.tree >>api.state >>api.rng >>api.plan >>api.run >>prologue
+       >>platform >>arith >>error >>mem >>io >>threads >>context >>dtype >>node >>tree >>hash
+       >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar >>yaml.read
+       >>yaml.put >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text >>pickle.numbers
+       >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo >>pickle.machine >>torch
+       >>torch.storage >>torch.tensor >>torch.calls >>torch.build >>torch.legacy >>torch.script
+       >>torch.archive >>numpy >>numpy.file >>tree_load >>doc >>dcp >>dcp.machine >>dcp.classes
+       >>dcp.build >>dcp.run >>dcp.index >>dcp.slices >>dcp.open >>schedule >>schedule.curves
+       >>schedule.ticks >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch
+       >>schedule.torch_write >>schedule.node >>schedule.end >>schedule.change >>schedule.rebase
+       >>schedule.retick >>rng >>rng.mt19937 >>rng.counter >>rng.words >>rng.seed >>rng.bytes
+       >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform >>rng.normal >>rng.integers >>state
+       >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work >>rng.remap.read
+       >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report >>rng.remap.write
+       >>rng.remap.all >>layout >>out >>dialects >>nanotron >>nanotron.files >>nanotron.probe
+       >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
+       >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
+       >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
+       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
+       >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
+       >>accelerate.emit.random >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
+       >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
+       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
+       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
+       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.items
+       >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler >>deepspeed.emit.rank
+       >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
+       >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp >>torchtitan >>torchtitan.runs
+       >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.emit >>torchtitan.curve
+       >>torchtitan.write >>torch_dcp.files >>megatron >>megatron.probe >>megatron.files
+       >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout >>megatron.optimizer
+       >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
+       >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
+       >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>dialect.table >>write.pickle
+       >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields >>groups.values
+       >>groups.notes >>groups.classes >>groups.params >>groups.pools >>groups.decide
+       >>groups.settle >>groups.match >>resume >>plan >>plan.rng >>output >>output.paths >>verify
+       >>verify.check >>verify.diff >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view
+       >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -335,7 +355,14 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(TRAINER_NAMES,        E_MISMATCH,    "parameter names do not fit the optimizer's state")     \
     X(TRAINER_SHARDED,      E_UNSUPPORTED, "the trainer's model is sharded by another framework")  \
     X(TRAINER_SOURCE,       E_REFUSED,     "the writer needs a checkpoint of the same trainer")    \
-    X(TRAINER_TOPOLOGY,     E_REFUSED,     "the trainer has data parallelism only")               \
+    X(TRAINER_TOPOLOGY,     E_REFUSED,     "the trainer has data parallelism only")                \
+    X(RNG_SIZE,             E_FORMAT,      "a generator's state has another size than its kind")   \
+    X(RNG_CURSOR,           E_FORMAT,      "a generator's position lies outside its block")        \
+    X(RNG_DEGENERATE,       E_FORMAT,      "a generator's words are all zero")                     \
+    X(RNG_VALUE,            E_FORMAT,      "a generator's state holds a value that no run makes")  \
+    X(RNG_FORM,             E_FORMAT,      "not the state of a generator")                         \
+    X(RNG_LINEAGE,          E_FORMAT,      "the record of random streams contradicts itself")      \
+    X(RNG_EXHAUSTED,        E_LIMIT,       "no seed is left to derive a stream from")              \
     X(LLMC_MAGIC,           E_FORMAT,      "not a file of llm.c")                                  \
     X(LLMC_VERSION,         E_UNSUPPORTED, "a version of llm.c's files that is not known")         \
     X(LLMC_HEADER,          E_FORMAT,      "an impossible size in a header of llm.c")              \
@@ -348,7 +375,41 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(LLMC_ZERO_UNEVEN,     E_REFUSED,     "the processes do not divide every tensor")             \
     X(LLMC_SOURCE,          E_REFUSED,     "the tensors are not those of GPT-2")                   \
     X(LLMC_TOKENS,          E_FORMAT,      "not a token file of llm.c")                            \
-    X(LLMC_DATA,            E_REFUSED,     "the place in the data cannot be kept")                \
+    X(LLMC_DATA,            E_REFUSED,     "the place in the data cannot be kept")                 \
+    X(DEEPSPEED_METADATA,   E_FORMAT,      "a required key is absent or has another type")         \
+    X(DEEPSPEED_LATEST,     E_MISMATCH,    "`latest` names no checkpoint directory")               \
+    X(DEEPSPEED_MISSING,    E_MISMATCH,    "a rank's file is missing")                             \
+    X(DEEPSPEED_FOREIGN,    E_MISMATCH,    "a file of a rank that the run does not have")          \
+    X(DEEPSPEED_DUPLICATE,  E_MISMATCH,    "two files hold one rank's part")                       \
+    X(DEEPSPEED_TOPOLOGY,   E_MISMATCH,    "files disagree about the topology")                    \
+    X(DEEPSPEED_PARTITION,  E_MISMATCH,    "the parts of a flat buffer do not add up")             \
+    X(DEEPSPEED_STEP,       E_MISMATCH,    "a rank's file is of another step")                     \
+    X(DEEPSPEED_NAMES,      E_MISMATCH,    "optimizer and model do not have the same parameters")  \
+    X(DEEPSPEED_PARALLEL,   E_UNSUPPORTED, "files of experts or of tensor-parallel ranks")         \
+    X(DEEPSPEED_STAGES,     E_REFUSED,     "how the layers were dealt over stages is not known")   \
+    X(DEEPSPEED_TARGET,     E_REFUSED,     "the framework has no such topology")                   \
+    X(DEEPSPEED_UNIVERSAL,  E_REFUSED,     "loading this universal checkpoint would be wrong")     \
+    X(DCP_METADATA,           E_FORMAT,      "not the metadata that torch writes")                 \
+    X(DCP_UNFINISHED,         E_MISMATCH,    "a save that has not ended")                          \
+    X(DCP_PATH,               E_UNSAFE,      "metadata names a file outside its directory")        \
+    X(DCP_CHUNK,              E_FORMAT,      "chunks and their places disagree")                   \
+    X(DCP_RANKS,              E_MISMATCH,    "the metadata of two ranks disagrees")                \
+    X(DCP_MISSING,            E_MISMATCH,    "a file of the checkpoint is missing or short")       \
+    X(DCP_SLICE,              E_FORMAT,      "a slice is not what the metadata says")              \
+    X(DCP_TRANSFORM,          E_UNSUPPORTED, "bytes under a transform (zstd), not undone here")    \
+    X(MEGATRON_TRACKER,     E_MISMATCH,    "the tracker file names no checkpoint")                 \
+    X(MEGATRON_MISSING,     E_MISMATCH,    "a file of a model parallel rank is missing")           \
+    X(MEGATRON_FOREIGN,     E_MISMATCH,    "a rank of another topology lies in the directory")     \
+    X(MEGATRON_MIXED,       E_MISMATCH,    "files of two iterations or runs in one checkpoint")    \
+    X(MEGATRON_FILE,        E_FORMAT,      "a file is not what Megatron-LM writes")                \
+    X(MEGATRON_ARGS,        E_MISMATCH,    "the stored arguments contradict the tensors")          \
+    X(MEGATRON_SHAPE,       E_MISMATCH,    "a tensor has another shape or dtype on a rank")        \
+    X(MEGATRON_OPTIMIZER,   E_MISMATCH,    "optimizer and model have different parameters")        \
+    X(MEGATRON_BUCKETS,     E_MISMATCH,    "no bucket layout gives the optimizer's buffer")        \
+    X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
+    X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
+    X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
+    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")         \
     X(BACKEND,              E_BACKEND,     "the device refused a call")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
@@ -656,9 +717,12 @@ typedef struct ckr_stream {    /* one random generator of one rank              
     const char *kind;          /* "torch_cpu", "torch_cuda", "python", "numpy", ...    */
     const char *name;          /* "tp_synced", "default", ...                          */
     const char *scope;         /* axes it varies over: "dp,pp", "" = same everywhere   */
-    uint32_t    rank;          /* in the dialect's rank order                          */
+    bool        observed;      /* it may vary over them: the states show whether it does */
+    bool        sibling;       /* of a device that is another rank's, as this one saw it */
+    uint32_t    rank;          /* in the dialect's rank order; streams are in that order */
     uint64_t    n_bytes;
-    const ckr_node *state;
+    const ckr_node *state;     /* as stored                                            */
+    const struct ckr_rng *value;       /* decoded, in the state of a plan; else NULL   */
 } ckr_stream;
 
 typedef struct ckr_tie { const char *name, *other; } ckr_tie;   /* one tensor, two names */
@@ -697,6 +761,138 @@ CKR_API size_t      ckr_dtype_size(ckr_dtype t);       /* bytes of an element; 0
 CKR_API const char *ckr_dtype_name(ckr_dtype t);       /* torch's name: "float32"               */
 
 
+/* >>api.rng ------------------------------------------------------------------- */
+/* Random generators of the frameworks: read, advanced, drawn from and written in C, bit for bit
+   what the original does. A ckr_rng is plain data: copy it, compare it with ckr_rng_equal.     */
+
+typedef enum ckr_rng_kind {
+    CKR_RNG_NONE = 0,          /* as a hint: find out                                   */
+    CKR_RNG_TORCH_CPU,         /* torch.get_rng_state(): mt19937, 5056 or 5048 bytes    */
+    CKR_RNG_TORCH_CUDA,        /* CUDA, ROCm, XPU, MLU: Philox4x32-10 seed and offset   */
+    CKR_RNG_TORCH_MPS,
+    CKR_RNG_PYTHON,            /* random.getstate()                                     */
+    CKR_RNG_NUMPY,             /* numpy.random.get_state(), RandomState on MT19937      */
+    CKR_RNG_MT19937,           /* numpy's bit generators, under numpy.random.Generator  */
+    CKR_RNG_PCG64,
+    CKR_RNG_PCG64DXSM,
+    CKR_RNG_PHILOX,            /* Philox4x64-10                                         */
+    CKR_RNG_SFC64,
+    CKR_RNG_LLMC,              /* llm.c: xorshift64*                                    */
+    CKR_RNG_LLMC_MT,           /* llm.c: mt19937_state of its data loader, 2520 bytes   */
+    CKR_RNG_JAX,               /* a Threefry-2x32 key: two words, no position           */
+    CKR_RNG_XLA,               /* one integer                                           */
+    CKR_RNG_OPAQUE,            /* bytes of another device's generator: carried, no draws */
+    CKR_RNG_KIND_COUNT_
+} ckr_rng_kind;
+
+enum {                         /* ckr_rng.flags                                         */
+    CKR_RNG_ODD  = 1,          /* bytes that the framework ignores were not what it writes:
+                                  high halves of words, filler; encoded as it would write them */
+    CKR_RNG_DICT = 2,          /* numpy legacy: get_state(legacy=False), a dict          */
+    CKR_RNG_MKL  = 4           /* torch: set by the caller when that build had MKL       */
+};
+
+typedef struct ckr_rng {
+    uint16_t kind;             /* ckr_rng_kind                                          */
+    uint16_t version;          /* torch's, 100 * major + minor (113, 206, 215): where draws
+                                  differ; 0: the newest. Set by the caller              */
+    uint16_t flags;
+    uint16_t seeded;           /* torch CPU: its field, 1                               */
+    uint32_t layout;           /* stored form: bytes of torch's and llm.c's (set 16 or 816 to
+                                  convert between versions of CUDA states), version of Python's
+                                  tuple (3 or 2), else 0                                */
+    uint32_t threads;          /* CUDA: of a full launch, SMs * (threads per SM / 256) * 256; 0:
+                                  draws are no larger than that. Set by the caller      */
+    uint32_t pos;              /* mt19937: the next word is key[pos], at 624 of a new block;
+                                  PHILOX: buffer_pos; LLMC: unused                       */
+    uint32_t next;             /* torch CPU and LLMC_MT: the stored `next` of a state whose block is
+                                  used up, 0 when fresh, 624 after draws                */
+    uint32_t has_normal;       /* a cached normal sample is valid                       */
+    uint32_t has_float;        /* torch CPU: the unused float cache                     */
+    uint32_t has_uint32, uinteger;                   /* numpy's: half of a 64-bit word   */
+    uint64_t seed;             /* torch CPU: a label (initial_seed); CUDA, XLA: the seed */
+    uint64_t offset;           /* CUDA, MPS: in 32-bit words, a multiple of 4           */
+    double   normal;           /* the cached sample (kept although not valid)           */
+    double   old_x, old_rho;   /* torch CPU: normal_x, normal_rho                       */
+    float    float_normal;
+    uint8_t  pad[8];           /* torch CPU: padding as stored                          */
+    union {
+        uint32_t key[624];     /* mt19937                                               */
+        uint64_t w[16];        /* PCG64*: state lo, hi, inc lo, hi; PHILOX: counter 0..3, key 4..5,
+                                  buffer 6..9; SFC64: 0..3; LLMC: 0; JAX: 0 (word 0 low) */
+        uint8_t  bytes[2496];  /* OPAQUE: the first `layout`; MPS: the block, 28 bytes  */
+    } u;
+} ckr_rng;
+
+CKR_API const char  *ckr_rng_kind_name(ckr_rng_kind k);        /* "torch_cpu", "numpy", ... */
+CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name);      /* NONE: unknown             */
+
+/* Of the bytes that torch and llm.c store (a ByteTensor's, a struct's). `kind` NONE: by size.
+   Stricter than the frameworks: what they would draw nonsense from is refused.           */
+CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n, ckr_rng *out,
+                                  ckr_error *err);
+/* Exactly as decoded. The size of it; `out` is written when it fits in `cap`. 0: this kind is
+   stored as a tuple or dict (ckr_ckpt_* writes those), or has no such form.              */
+CKR_API size_t     ckr_rng_encode(const ckr_rng *r, void *out, size_t cap);
+
+/* As the framework seeds: torch.manual_seed, random.seed(int), numpy.random.seed (32 bits),
+   PCG64(seed) and its kin (through SeedSequence), CUDA's seed with offset 0. LLMC takes it as its
+   state. CKR_E_ARG: no such kind, or a seed that the framework refuses.                  */
+CKR_API ckr_result ckr_rng_seed(ckr_rng *r, ckr_rng_kind kind, uint64_t seed);
+
+/* The same future: caches count, labels and the stored form do not.                      */
+CKR_API bool       ckr_rng_equal(const ckr_rng *a, const ckr_rng *b);
+
+/* n * 2^shift of the generator's own words further, in O(log n): 32 bits of mt19937 and llm.c, 64
+   of PCG64 and SFC64, blocks of four of PHILOX, 32 of CUDA's offset, rounded up to a multiple of 4.
+   SFC64 has only steps (CKR_E_UNSUPPORTED from 2^32 on). Cached samples stay; PCG64 and PHILOX drop
+   the half word and the block, as advance() of numpy does.                              */
+CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift);
+
+/* 32-bit words from a to b, the same stream later: of CUDA the difference of offsets, of mt19937 by
+   running, at most `max`. From a fresh seed to a saved state this is what was drawn. False: not
+   reached, or another kind.                                                              */
+CKR_API bool       ckr_rng_distance(const ckr_rng *a, const ckr_rng *b, uint64_t max,
+                                    uint64_t *words);
+
+/* The same mt19937 stream in another framework's container, without cached samples. False: `kind`
+   is no mt19937, or is torch's, which cannot stand at position 0.                        */
+CKR_API bool       ckr_rng_convert(const ckr_rng *r, ckr_rng_kind kind, ckr_rng *out);
+
+/* Draws, each what the framework's own call of that name gives from this state; the state
+   advances as there. CKR_E_UNSUPPORTED: the kind has no such draw here; then nothing moves.  */
+CKR_API uint32_t   ckr_rng_u32(ckr_rng *r);      /* 0 for kinds without words: CUDA, JAX, ... */
+CKR_API uint64_t   ckr_rng_u64(ckr_rng *r);      /* torch: two words, the first is the high half */
+CKR_API ckr_result ckr_rng_u32_fill(ckr_rng *r, uint64_t n, uint32_t *out);
+/* torch.rand / uniform_, random.random / uniform, random_sample / uniform, Generator.random.
+   dtype: F64; F32 too for torch and numpy's Generator, on CUDA only F32; F16 and BF16 for torch CPU
+   but 2.7 to 2.14, whose halves are not known.                                            */
+CKR_API ckr_result ckr_rng_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
+                                   void *out);
+/* torch.randn / normal_ on a contiguous tensor (16 elements or more: another algorithm, here that
+   of x86-64 builds; a non-contiguous one is n calls of one element), random.gauss, numpy's legacy
+   standard_normal / normal. CUDA: equal but for the last bits of logf, sinf and cosf.      */
+CKR_API ckr_result ckr_rng_normal(ckr_rng *r, ckr_dtype t, double mean, double std, uint64_t n,
+                                  void *out);
+/* lo <= x < hi. torch.randint / random_(lo, hi), randrange, RandomState.randint,
+   Generator.integers; `t` is the dtype there, which decides what is drawn (I64 is the default of
+   all but Python, which ignores it).                                                     */
+CKR_API ckr_result ckr_rng_integers(ckr_rng *r, ckr_dtype t, int64_t lo, int64_t hi, uint64_t n,
+                                    int64_t *out);
+/* torch's random_() without bounds: all values that `t` holds exactly and not negative.   */
+CKR_API ckr_result ckr_rng_random(ckr_rng *r, ckr_dtype t, uint64_t n, int64_t *out);
+/* torch.randperm, random.shuffle(list(range(n))), permutation(n).                        */
+CKR_API ckr_result ckr_rng_permutation(ckr_rng *r, uint64_t n, int64_t *out);
+/* random.getrandbits(k), 1 <= k <= 64. Other kinds: CKR_E_UNSUPPORTED.                    */
+CKR_API ckr_result ckr_rng_bits(ckr_rng *r, uint32_t k, uint64_t *out);
+
+typedef enum ckr_rng_policy {
+    CKR_RNG_KEEP = 0,          /* what was saved stays, duplicates too; what is missing is
+                                  derived                                              */
+    CKR_RNG_REMAP,             /* and of streams that repeat each other all but one are, too */
+    CKR_RNG_RESEED             /* nothing saved is used: all from `seed`               */
+} ckr_rng_policy;
+
 /* >>api.plan ------------------------------------------------------------------ */
 
 typedef enum ckr_mode {        /* what the user wants; nothing falls back silently       */
@@ -730,6 +926,7 @@ typedef struct ckr_setting {   /* one value that the coming run is to have      
 typedef struct ckr_target {    /* the coming run and the policy; zero = as the source    */
     const char  *dialect;      /* NULL: the source's                                     */
     const char  *variant;      /* NULL: the dialect's default                            */
+    const char  *to_version;   /* of the target's framework; NULL: as the source's        */
     ckr_topology topology;     /* 0 in a field: the source's; zero: -1 the source's, so fill it */
     ckr_mode     mode;
     uint32_t     without;      /* bits of CKR_PARAMS..CKR_DATA to leave out              */
@@ -744,6 +941,8 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     ckr_lr_policy lr_policy;
     int64_t      rewarm_steps; /* of CKR_LR_REWARM                                       */
     double       max_lr_jump;  /* ratio that needs no consent; 0: 1.05                   */
+    ckr_rng_policy rng;        /* of the random streams                                  */
+    uint64_t     seed;         /* of CKR_RNG_RESEED                                      */
     const ckr_group *groups;   /* the coming run's, when they are others: parameters by name;
                                   hyper holds what it asks for, or NULL. NULL: the source's */
     uint64_t     n_groups;
@@ -772,6 +971,56 @@ typedef struct ckr_plan_facts {        /* every pointer lives with the plan     
     const ckr_schedule  *before, *after;       /* NULL: not known. A lane is a group     */
     int64_t              resume_at;    /* number of the first update, from 1             */
 } ckr_plan_facts;
+
+
+typedef enum ckr_rng_source {
+    CKR_RNG_FROM_NONE = 0,     /* there is no state: an opaque generator, never saved here */
+    CKR_RNG_FROM_RANK,         /* saved by an old rank                                 */
+    CKR_RNG_FROM_CARRIED,      /* parked by an earlier conversion, now back            */
+    CKR_RNG_FROM_LINEAGE,      /* new, derived from the run's lineage key              */
+    CKR_RNG_FROM_SEED          /* new, derived from the policy's seed                  */
+} ckr_rng_source;
+
+typedef struct ckr_rng_given { /* one stream of one rank                               */
+    const char     *kind, *name, *scope;
+    ckr_rng_source  source;
+    uint32_t        rank;      /* RANK, CARRIED: the rank that saved it                */
+    uint32_t        generation, attempt;   /* LINEAGE, SEED, or born so earlier: of the key */
+    uint64_t        key;       /* the seed that was derived, 0 when the framework made it */
+    uint32_t        exactness; /* 0 bit for bit, 1 the stream (but placed otherwise), 3 a fresh
+                                  one, 5 missing                                       */
+    const ckr_rng  *state;     /* NULL: FROM_NONE                                      */
+} ckr_rng_given;
+
+typedef struct ckr_rng_carried {
+    const char    *kind, *name, *at;       /* "dp=6,tp=1"                              */
+    uint32_t       rank;
+    int64_t        step;       /* of the checkpoint that had it, -1: not known         */
+    const ckr_rng *state;
+} ckr_rng_carried;
+
+typedef struct ckr_rng_streams {       /* every pointer lives until ckr_rng_streams_free */
+    uint32_t               n_ranks, n_streams; /* each rank has the same, in one order  */
+    const ckr_rng_given   *given;      /* [n_ranks][n_streams]                          */
+    const ckr_rng_carried *carried;    /* no place on these ranks; kept in the side file */
+    uint64_t               n_carried;
+    bool                   disjoint;   /* no two streams that must differ were found to meet */
+    const char            *proof;      /* why, with the figures                         */
+    const ckr_note        *notes;
+    uint64_t               n_notes;
+    ckr_verdict            verdict;
+    const ckr_node        *lineage;    /* the record for the side file, or NULL         */
+    void                  *_owner;
+} ckr_rng_streams;
+
+typedef struct ckr_rng_want {  /* zero: as saved                                       */
+    ckr_topology   topology;   /* of the coming run; 0 in a field: the source's        */
+    ckr_mode       mode;
+    ckr_rng_policy policy;
+    uint64_t       seed;       /* of CKR_RNG_RESEED                                    */
+    uint64_t       draws;      /* 32-bit words that a stream will give at most; 0: no bound,
+                                  or 2^64 in statements of chance                      */
+} ckr_rng_want;
 
 typedef struct ckr_ckpt ckr_ckpt;      /* an opened checkpoint: 1..n files and their run state */
 typedef struct ckr_plan ckr_plan;      /* what a resume or conversion would do           */
@@ -937,6 +1186,17 @@ typedef struct ckr_diff {
 CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
                                  ckr_error *err);
 CKR_API void       ckr_diff_free(ckr_diff *d);
+
+/* Which stream goes to which rank of the coming run: scope by scope, every coordinate that is still
+   there keeps its own, what is new is derived, what has no place is carried. A rank needs only its
+   own row, and every rank computes the same. Reads the states, nothing else. want NULL: as
+   saved. */
+CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *c, const ckr_rng_want *want, ckr_rng_streams *out,
+                                ckr_error *err);
+CKR_API void       ckr_rng_streams_free(ckr_rng_streams *s);
+/* The stream of a rank, by kind ("torch_cuda") and name ("default"); NULL: it has none. */
+CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t rank,
+                                          const char *kind, const char *name);
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -1229,6 +1489,9 @@ typedef struct ckr__file {
     uint64_t    size;
 } ckr__file;
 
+/* An archive inside a file that is no archive itself. */
+typedef struct ckr__slice { uint32_t file; uint64_t offset, size; } ckr__slice;
+
 typedef struct ckr__ctx {
     ckr_env     env;
     ckr_limits  limits;
@@ -1239,6 +1502,8 @@ typedef struct ckr__ctx {
     uint32_t    n_nodes;
     ckr__file  *files;
     uint32_t    n_files, cap_files, n_parked;
+    ckr__slice *slices;        /* those that were opened                               */
+    uint64_t    n_slices, cap_slices;
     uint64_t    seed;          /* of hashes, so that colliding keys cannot be prepared  */
 } ckr__ctx;
 
@@ -2017,6 +2282,20 @@ static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
     if (c->env.io.park_fn && c->n_files - c->n_parked > CKR__OPEN_FILES)
         c->env.io.park_fn(c->env.io.user, c->files[c->n_parked++].handle);
     return CKR_OK;
+}
+
+/* `check` reads the archives in a file by this list, not the file as one archive. */
+static bool ckr__slice_note(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t size)
+{
+    void *array = c->slices;
+    ckr__slice *s;
+    if (!ckr__arena_grow(c, &array, &c->cap_slices, c->n_slices + 1, sizeof *s)) return false;
+    c->slices = (ckr__slice *)array;
+    s = &c->slices[c->n_slices++];
+    s->file = file;
+    s->offset = offset;
+    s->size = size;
+    return true;
 }
 
 static const char *ckr__file_path(const ckr__ctx *c, uint32_t file)
@@ -5544,49 +5823,55 @@ static ckr_result ckr__st_header(ckr__st *s)
     return r == CKR_OK ? ckr__st_chain(s) : r;
 }
 
-/* `file` is open in c. The root is a DICT of TENSORs in the header's order; __metadata__ is its
-   attrs. */
-static ckr_result ckr__safetensors_load(ckr__ctx *c, uint32_t file, ckr_node **root)
+/* Bytes of a file that is open in c. The root is a DICT of TENSORs in the header's order;
+   __metadata__ is its attrs. */
+static ckr_result ckr__safetensors_slice(ckr__ctx *c, uint32_t file, uint64_t base, uint64_t size,
+                                         ckr_node **root)
 {
     const char *path = ckr__file_path(c, file);
-    uint64_t size = c->files[file].size, n;
+    uint64_t n;
     uint8_t head[8], *text;
     ckr__st s;
     ckr_result r;
     if (size < 8)
-        return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, 0, NULL,
+        return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, base, NULL,
                          "the file has %llu bytes, a header length needs 8",
                          (unsigned long long)size);
-    r = ckr__file_read(c, file, 0, head, 8);
+    r = ckr__file_read(c, file, base, head, 8);
     if (r != CKR_OK) return r;
     n = ckr__load_u64(head);
     if (n > size - 8)
-        return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, 0, NULL,
+        return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, base, NULL,
                          "the header length is %llu, the file has %llu bytes",
                          (unsigned long long)n, (unsigned long long)size);
     if (n > c->limits.max_json_bytes || n > UINT32_MAX)
-        return ckr__fail(c->err, CKR_ITEM_LIMIT, path, 0, NULL,
+        return ckr__fail(c->err, CKR_ITEM_LIMIT, path, base, NULL,
                          "the header length is %llu, max_json_bytes is %llu",
                          (unsigned long long)n, (unsigned long long)c->limits.max_json_bytes);
     text = (uint8_t *)ckr__arena_raw(c, (size_t)n + 1);
     if (!text) return c->err->code;
     text[n] = 0;
-    r = ckr__file_read(c, file, 8, text, (size_t)n);
+    r = ckr__file_read(c, file, base + 8, text, (size_t)n);
     if (r != CKR_OK) return r;
     memset(&s, 0, sizeof s);
-    ckr__json_init(&s.j, c, path, 8, text, (size_t)n, 0);
+    ckr__json_init(&s.j, c, path, base + 8, text, (size_t)n, 0);
     if (s.j.max_depth > CKR__ST_DEPTH) s.j.max_depth = CKR__ST_DEPTH;
     s.c = s.dims.c = c;
     s.text = text;
     s.file = file;
-    s.data = 8 + n;
-    s.n_data = size - s.data;
+    s.data = base + 8 + n;
+    s.n_data = size - 8 - n;
     s.ordered = true;
     s.root = ckr__node(c, CKR_NODE_DICT);
     r = s.root ? ckr__st_header(&s) : c->err->code;
     ckr__buf_free(&s.dims);
     if (r == CKR_OK) *root = s.root;
     return r;
+}
+
+static ckr_result ckr__safetensors_load(ckr__ctx *c, uint32_t file, ckr_node **root)
+{
+    return ckr__safetensors_slice(c, file, 0, c->files[file].size, root);
 }
 
 /* >>hf_index ------------------------------------------------------------------ */
@@ -9529,6 +9814,1982 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
     return ckr__yaml_parse(c, path, text, (size_t)c->files[file].size, root);
 }
 
+/* >>dcp ----------------------------------------------------------------------- */
+/* A directory of torch.distributed.checkpoint, torch 1.13 to 2.15:
+
+     .metadata            a pickle: what there is (state_dict_metadata: a flat name -> dtype, shape
+                          and chunks of a tensor, or bytes), how names were flattened
+                          (planner_data: name -> path), where each chunk lies (storage_data: name
+                          and chunk's start -> file, offset, length)
+     __RANK.metadata      the same for one rank only, when it was saved without collectives
+     __RANK_N.distcp      slices, one behind the other; nothing in it tells where they are
+
+   A slice is a whole torch.save archive: of one tensor, which may have any strides, or of one
+   object. Other storages: one safetensors block for all tensors of a file (all its slices have one
+   offset), and Hugging Face's safetensors shards without any metadata.
+
+   The metadata is millions of opcodes for a large model, so it has a machine of its own: values are
+   words, the few classes that it holds become records as they are built, and a dict of attributes
+   goes as soon as its object has it. No recursion; memory is a small multiple of the input.
+
+     ckr__dcp_open      everything but tensor bytes and objects; every chunk has its slice
+     ckr__dcp_find      an item by its flat name
+     ckr__dcp_view      where the elements of a chunk lie
+     ckr__dcp_object    an item that is no tensor, as a tree
+     ckr__dcp_tensor    an item as a logical tensor of a state (section torch_dcp)              */
+
+typedef struct ckr__dcp_part { const char *key; int64_t index; } ckr__dcp_part; /* NULL: index */
+
+typedef struct ckr__dcp_chunk {
+    const int64_t  *start, *count;     /* n_dims of the item each                          */
+    uint64_t        offset, length;    /* of the slice                                     */
+    uint32_t        file;              /* index into the directory's files                 */
+    bool            replica;           /* another rank's metadata has the same box         */
+    const ckr_view *view;              /* where it is known without opening a slice        */
+} ckr__dcp_chunk;
+
+typedef struct ckr__dcp_item {
+    const char          *fqn;
+    const ckr__dcp_part *path;         /* before it was flattened                          */
+    uint32_t             n_path;
+    bool                 bytes;        /* no tensor: one chunk without axes                */
+    ckr_dtype            dtype;
+    uint32_t             n_dims;
+    const int64_t       *shape;
+    ckr__dcp_chunk      *chunks;       /* without empty ones                               */
+    uint64_t             n_chunks, cap_chunks;
+} ckr__dcp_item;
+
+typedef struct ckr__dcp_file {
+    const char *name;
+    uint32_t    file;                  /* in the context, CKR_NO_FILE: not opened          */
+    int32_t     rank;
+    const char *transform;             /* of slices that are not read here, or NULL        */
+    uint64_t    block;                 /* offset of its safetensors block                  */
+    ckr_node   *tensors;               /* which holds these                                */
+} ckr__dcp_file;
+
+typedef struct ckr__dcp {
+    ckr__ctx      *c;
+    const char    *dir;
+    ckr__dcp_item *items;
+    uint64_t       n_items, cap_items;
+    ckr__dcp_file *files;
+    uint64_t       n_files, cap_files;
+    ckr__map       names, file_names, boxes;
+    uint32_t       n_ranks;            /* metadata files of single ranks; 0: one for all   */
+    bool           planned;            /* the names' paths are known                       */
+    bool           safetensors;        /* Hugging Face's storage                           */
+    const char    *version;
+    uint64_t       n_extra;            /* attributes of the metadata that nobody knows     */
+} ckr__dcp;
+
+static ckr_result ckr__dcp_fail(const ckr__dcp *d, ckr_item item, const char *file,
+                                const char *fqn, const char *text)
+{
+    const char *path = file ? ckr__path_join(d->c, d->dir, file) : d->dir;
+    return ckr__fail(d->c->err, item, path ? path : d->dir, CKR_NO_OFFSET, fqn, "%s",
+                     text ? text : ckr__item_text[item]);
+}
+
+static ckr_result ckr__dcp_oom(const ckr__dcp *d)
+{
+    return d->c->err->code != CKR_OK ? d->c->err->code : CKR_E_NOMEM;
+}
+
+static void ckr__dcp_close(ckr__dcp *d)
+{
+    if (!d) return;
+    ckr__map_free(&d->names);
+    ckr__map_free(&d->file_names);
+    ckr__map_free(&d->boxes);
+}
+
+static ckr__dcp_item *ckr__dcp_find(const ckr__dcp *d, const char *fqn)
+{
+    uint64_t i;
+    return ckr__map_find(&d->names, fqn, strlen(fqn), &i) ? &d->items[i] : NULL;
+}
+
+/* >>dcp.machine --------------------------------------------------------------- */
+/* A value is a word, its kind in the low four bits:
+     INT     60 bits, signed                     STR     offset << 28 | length << 4, in the input
+     TUPLE   its first word in `cells`, which is its count
+     SIZE    a torch.Size: its place in `dims`, a count and integers. Equal ones are one: there are
+             few, and each chunk needs three
+     BOX     a list or dict: generation << 36 | index << 4; the generation tells whether it is still
+             the one that it was                 OBJ     record << 8 | class << 4
+     GLOBAL  name's offset << 16 | code << 4, a dtype in place of the offset
+     OTHER   what nothing here needs; name's offset in the input << 4, 0: no call               */
+
+enum {
+    CKR__DV_ABSENT = 0, CKR__DV_NONE, CKR__DV_BOOL, CKR__DV_INT, CKR__DV_STR, CKR__DV_TUPLE,
+    CKR__DV_BOX, CKR__DV_OBJ, CKR__DV_GLOBAL, CKR__DV_OTHER, CKR__DV_SIZE
+};
+
+enum {                         /* classes and callables                                  */
+    CKR__DG_OTHER = 0, CKR__DG_METADATA, CKR__DG_TENSOR, CKR__DG_BYTES, CKR__DG_CHUNK,
+    CKR__DG_INDEX, CKR__DG_INFO, CKR__DG_PROPERTIES, CKR__DG_SIZE, CKR__DG_DTYPE, CKR__DG_UNSAFE
+};
+
+enum {                         /* attributes                                             */
+    CKR__DA_OTHER = 0, CKR__DA_FQN, CKR__DA_INDEX, CKR__DA_OFFSET, CKR__DA_OFFSETS, CKR__DA_SIZES,
+    CKR__DA_PATH, CKR__DA_LENGTH, CKR__DA_TRANSFORM, CKR__DA_PROPERTIES, CKR__DA_SIZE,
+    CKR__DA_CHUNKS, CKR__DA_STATE, CKR__DA_PLANNER, CKR__DA_STORAGE, CKR__DA_STORAGE_META,
+    CKR__DA_VERSION, CKR__DA_COUNT
+};
+
+typedef struct ckr__dv_box {
+    uint64_t *own, first;      /* words outside `cells`, once it has grown; else in it    */
+    uint32_t  n, cap, generation, puts;
+    bool      dict;
+} ckr__dv_box;
+typedef struct ckr__dv_chunk { uint32_t offsets, sizes; } ckr__dv_chunk;       /* in dims   */
+typedef struct ckr__dv_index { uint64_t fqn; uint32_t offset, hint; } ckr__dv_index;
+typedef struct ckr__dv_info { uint64_t offset, length; uint32_t file; } ckr__dv_info;
+typedef struct ckr__dv_tensor { uint64_t chunks; uint32_t size, dtype; } ckr__dv_tensor;
+
+typedef struct ckr__dcp_vm {
+    ckr__ctx      *c;
+    ckr__dcp      *d;
+    const char    *path;
+    uint8_t       *data;
+    size_t         size, pos, op;
+    uint64_t      *stack, *cells, *wide, *dims;
+    uint32_t      *memo;       /* see ckr__dv_pack                                       */
+    uint32_t      *same;       /* hash of a size -> its place in dims + 1                */
+    size_t        *marks;
+    uint32_t      *free;
+    ckr__dv_box   *boxes;
+    ckr__dv_chunk *chunks;
+    ckr__dv_index *indices;
+    ckr__dv_info  *infos;
+    ckr__dv_tensor *tensors;
+    uint8_t       *dtypes;     /* of properties                                          */
+    size_t n_stack, cap_stack, n_memo, cap_memo, memo_count, n_cells, cap_cells, n_marks, cap_marks;
+    size_t n_wide, cap_wide, n_dims, cap_dims, n_same, cap_same;
+    size_t n_free, cap_free, n_boxes, cap_boxes, n_chunks, cap_chunks, n_indices, cap_indices;
+    size_t n_infos, cap_infos, n_tensors, cap_tensors, n_dtypes, cap_dtypes;
+    size_t         floor;
+    uint64_t       scratch;    /* bytes of all arrays                                    */
+    uint64_t       keys[64];   /* attribute names met lately                             */
+    uint8_t        attrs[64];
+    uint64_t       state, planner, storage;    /* of the Metadata object, once built      */
+    bool           built, done;
+} ckr__dcp_vm;
+
+static bool ckr__dv_fail(ckr__dcp_vm *m, ckr_item item, const char *text)
+{
+    ckr__fail(m->c->err, item, m->path, m->op, NULL, "pickle byte %llu: %s",
+              (unsigned long long)m->op, text ? text : ckr__item_text[item]);
+    return false;
+}
+
+static bool ckr__dv_bad(ckr__dcp_vm *m, const char *text)
+{
+    return ckr__dv_fail(m, CKR_ITEM_DCP_METADATA, text);
+}
+
+static bool ckr__dv_limit(ckr__dcp_vm *m)
+{
+    ckr__fail(m->c->err, CKR_ITEM_LIMIT, m->path, m->op, NULL,
+              "the metadata needs more than max_arena_bytes (%llu)",
+              (unsigned long long)m->c->limits.max_arena_bytes);
+    return false;
+}
+
+/* Room for one more in an array that doubles. */
+static bool ckr__dv_grow(ckr__dcp_vm *m, void *array, size_t *cap, size_t need, size_t size)
+{
+    size_t n = *cap ? *cap : 256;
+    void *old, *p;
+    while (n < need) n *= 2;
+    if (n > UINT32_MAX / 2 || n > m->c->limits.max_arena_bytes / size ||
+        m->scratch + (n - *cap) * size > m->c->limits.max_arena_bytes)
+        return ckr__dv_limit(m);
+    m->scratch += (n - *cap) * size;
+    p = ckr__heap_alloc(m->c, n * size);
+    if (!p) return false;
+    memcpy(&old, array, sizeof old);
+    if (old && *cap) memcpy(p, old, *cap * size);
+    ckr__heap_free(m->c, old, *cap * size);
+    memcpy(array, &p, sizeof p);
+    *cap = n;
+    return true;
+}
+
+#define CKR__DV_ROOM(m, name, need)                                                                \
+    ((need) <= (m)->cap_##name ||                                                                  \
+     ckr__dv_grow((m), &(m)->name, &(m)->cap_##name, (need), sizeof *(m)->name))
+#define CKR__DV_FREE(m, name) ckr__heap_free((m)->c, (m)->name, (m)->cap_##name * sizeof *(m)->name)
+
+static void ckr__dv_free(ckr__dcp_vm *m)
+{
+    CKR__DV_FREE(m, stack);
+    CKR__DV_FREE(m, memo);
+    CKR__DV_FREE(m, marks);
+    CKR__DV_FREE(m, free);
+    CKR__DV_FREE(m, wide);
+    CKR__DV_FREE(m, same);
+    m->stack = m->wide = NULL;
+    m->memo = m->free = m->same = NULL;
+    m->marks = NULL;
+    m->cap_stack = m->cap_memo = m->cap_marks = m->cap_free = m->cap_wide = m->cap_same = 0;
+}
+
+static void ckr__dv_free_records(ckr__dcp_vm *m)
+{
+    size_t i;
+    for (i = 0; i < m->n_boxes; i++)
+        ckr__heap_free(m->c, m->boxes[i].own, m->boxes[i].cap * sizeof *m->boxes[i].own);
+    CKR__DV_FREE(m, cells);
+    CKR__DV_FREE(m, dims);
+    CKR__DV_FREE(m, boxes);
+    CKR__DV_FREE(m, chunks);
+    CKR__DV_FREE(m, indices);
+    CKR__DV_FREE(m, infos);
+    CKR__DV_FREE(m, tensors);
+    CKR__DV_FREE(m, dtypes);
+}
+
+static unsigned ckr__dv_kind(uint64_t v)
+{
+    return (unsigned)(v & 15);
+}
+
+static uint64_t ckr__dv_int(int64_t v)
+{
+    return (uint64_t)v << 4 | CKR__DV_INT;
+}
+
+/* The number of an INT; shifting a negative number right is left to the compiler nowhere. */
+static int64_t ckr__dv_number(uint64_t v)
+{
+    const uint64_t u = v >> 4;
+    return u >> 59 ? -(int64_t)((~u & (((uint64_t)1 << 60) - 1)) + 1) : (int64_t)u;
+}
+
+static const char *ckr__dv_text(const ckr__dcp_vm *m, uint64_t v, size_t *n)
+{
+    *n = (size_t)(v >> 4 & 0xffffff);
+    return (const char *)m->data + (v >> 28);
+}
+
+static bool ckr__dv_is(const ckr__dcp_vm *m, uint64_t v, unsigned cls)
+{
+    (void)m;
+    return ckr__dv_kind(v) == CKR__DV_OBJ && (v >> 4 & 15) == cls;
+}
+
+/* The words of a tuple, or the integers of a size. */
+static const uint64_t *ckr__dv_items(const ckr__dcp_vm *m, uint64_t v, size_t *n)
+{
+    const uint64_t *at = (ckr__dv_kind(v) == CKR__DV_SIZE ? m->dims : m->cells) + (v >> 4);
+    *n = (size_t)*at;
+    return at + 1;
+}
+
+static const uint64_t *ckr__dv_dims_of(const ckr__dcp_vm *m, uint32_t at, size_t *n)
+{
+    *n = (size_t)m->dims[at];
+    return m->dims + at + 1;
+}
+
+static ckr__dv_box *ckr__dv_box_of(const ckr__dcp_vm *m, uint64_t v)
+{
+    return &m->boxes[v >> 4 & 0xffffffff];
+}
+
+static const uint64_t *ckr__dv_words(const ckr__dcp_vm *m, const ckr__dv_box *b)
+{
+    return b->own ? b->own : m->cells + b->first;
+}
+
+static bool ckr__dv_push(ckr__dcp_vm *m, uint64_t v)
+{
+    if (!CKR__DV_ROOM(m, stack, m->n_stack + 1)) return false;
+    m->stack[m->n_stack++] = v;
+    return true;
+}
+
+static bool ckr__dv_has(ckr__dcp_vm *m, size_t n)
+{
+    if (m->n_stack - m->floor >= n) return true;
+    return ckr__dv_fail(m, CKR_ITEM_PICKLE_STACK, NULL);
+}
+
+static bool ckr__dv_mark(ckr__dcp_vm *m)
+{
+    if (!CKR__DV_ROOM(m, marks, m->n_marks + 1)) return false;
+    m->marks[m->n_marks++] = m->n_stack;
+    m->floor = m->n_stack;
+    return true;
+}
+
+/* Items above the last mark leave the stack but stay readable until the next push. */
+static bool ckr__dv_unmark(ckr__dcp_vm *m, uint64_t **first, size_t *n)
+{
+    size_t at;
+    if (!m->n_marks) return ckr__dv_fail(m, CKR_ITEM_PICKLE_STACK, NULL);
+    at = m->marks[--m->n_marks];
+    m->floor = m->n_marks ? m->marks[m->n_marks - 1] : 0;
+    *first = m->stack + at;
+    *n = m->n_stack - at;
+    m->n_stack = at;
+    return true;
+}
+
+static bool ckr__dv_tuple(ckr__dcp_vm *m, const uint64_t *items, size_t n)
+{
+    const size_t at = m->n_cells;
+    if (!CKR__DV_ROOM(m, cells, at + n + 1)) return false;
+    m->cells[at] = (uint64_t)n;
+    if (n) memcpy(m->cells + at + 1, items, n * sizeof *items);
+    m->n_cells = at + n + 1;
+    return ckr__dv_push(m, (uint64_t)at << 4 | CKR__DV_TUPLE);
+}
+
+static bool ckr__dv_new_box(ckr__dcp_vm *m, bool dict)
+{
+    ckr__dv_box *b;
+    uint32_t i;
+    if (m->n_free) {
+        i = m->free[--m->n_free];
+    } else {
+        if (!CKR__DV_ROOM(m, boxes, m->n_boxes + 1)) return false;
+        i = (uint32_t)m->n_boxes++;
+        m->boxes[i].generation = 0;
+    }
+    b = &m->boxes[i];
+    b->own = NULL;
+    b->first = b->n = b->cap = b->puts = 0;
+    b->dict = dict;
+    return ckr__dv_push(m, (uint64_t)(b->generation & 0xfffffff) << 36 | (uint64_t)i << 4 |
+                               CKR__DV_BOX);
+}
+
+static bool ckr__dv_outgrow(ckr__dcp_vm *m, ckr__dv_box *b, size_t need)
+{
+    size_t cap = b->cap ? b->cap : 64;
+    uint64_t *own;
+    while (cap < need) cap *= 2;
+    if (cap > UINT32_MAX / 2 || m->scratch + cap * 8 > m->c->limits.max_arena_bytes)
+        return ckr__dv_limit(m);
+    own = (uint64_t *)ckr__heap_alloc(m->c, cap * sizeof *own);
+    if (!own) return false;
+    m->scratch += cap * 8;
+    if (b->n) memcpy(own, ckr__dv_words(m, b), b->n * sizeof *own);
+    if (b->own) {
+        m->scratch -= (uint64_t)b->cap * 8;
+        ckr__heap_free(m->c, b->own, b->cap * sizeof *own);
+    }
+    b->own = own;
+    b->cap = (uint32_t)cap;
+    return true;
+}
+
+/* Words behind those of a list or dict: in place while it is the last of `cells`, else it gets
+   words of its own that double. */
+static bool ckr__dv_extend(ckr__dcp_vm *m, uint64_t target, const uint64_t *items, size_t n,
+                           bool dict)
+{
+    ckr__dv_box *b;
+    if (ckr__dv_kind(target) == CKR__DV_OTHER) return true;
+    if (ckr__dv_kind(target) != CKR__DV_BOX || ckr__dv_box_of(m, target)->dict != dict ||
+        (dict && n % 2))
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_TARGET, NULL);
+    b = ckr__dv_box_of(m, target);
+    if (b->generation != target >> 36)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+    if (!b->own && (!b->cap || b->first + b->cap == m->n_cells) && b->n + n <= 64) {
+        if (!CKR__DV_ROOM(m, cells, m->n_cells + n)) return false;
+        if (!b->cap) b->first = m->n_cells;
+        m->n_cells += n;
+        b->cap += (uint32_t)n;
+    } else if (n > b->cap - b->n || !b->own) {
+        if (!ckr__dv_outgrow(m, b, (size_t)b->n + n)) return false;
+    }
+    if (n) memcpy((b->own ? b->own : m->cells + b->first) + b->n, items, n * sizeof *items);
+    b->n += (uint32_t)n;
+    return true;
+}
+
+/* >>dcp.classes --------------------------------------------------------------- */
+/* What globals mean: the class's name, in any module of torch.distributed, since they have moved
+   between modules. Calls are never made. */
+
+static bool ckr__dv_unsafe(const char *mod, size_t n)
+{
+    static const char *const bad[] = { "os", "posix", "nt", "subprocess", "sys", "shutil", "socket",
+                                       "importlib", "runpy", "pty", "ctypes", "commands", "code" };
+    size_t i;
+    for (i = 0; i < sizeof bad / sizeof *bad; i++) if (ckr__text_is(mod, n, bad[i])) return true;
+    return false;
+}
+
+static unsigned ckr__dv_class(const char *mod, size_t n_mod, const char *name, size_t n,
+                              unsigned *dtype)
+{
+    static const struct { const char *name; unsigned code; } known[] = {
+        { "Metadata", CKR__DG_METADATA },        { "TensorStorageMetadata", CKR__DG_TENSOR },
+        { "BytesStorageMetadata", CKR__DG_BYTES }, { "ChunkStorageMetadata", CKR__DG_CHUNK },
+        { "MetadataIndex", CKR__DG_INDEX },      { "_StorageInfo", CKR__DG_INFO },
+        { "TensorProperties", CKR__DG_PROPERTIES }
+    };
+    size_t i;
+    *dtype = 0;
+    if (ckr__text_is(mod, n_mod, "torch")) {
+        *dtype = (unsigned)ckr__dtype_find(name, n, 0);
+        if (*dtype) return CKR__DG_DTYPE;
+        return ckr__text_is(name, n, "Size") ? CKR__DG_SIZE : CKR__DG_OTHER;
+    }
+    for (i = 0; n_mod > 18 && !memcmp(mod, "torch.distributed.", 18) &&
+                i < sizeof known / sizeof *known; i++)
+        if (ckr__text_is(name, n, known[i].name)) return known[i].code;
+    if (ckr__dv_unsafe(mod, n_mod)) return CKR__DG_UNSAFE;
+    if ((ckr__text_is(mod, n_mod, "builtins") || ckr__text_is(mod, n_mod, "__builtin__")) &&
+        (ckr__text_is(name, n, "eval") || ckr__text_is(name, n, "exec") ||
+         ckr__text_is(name, n, "open") || ckr__text_is(name, n, "compile") ||
+         ckr__text_is(name, n, "__import__")))
+        return CKR__DG_UNSAFE;
+    return CKR__DG_OTHER;
+}
+
+/* `name` lies in the input. */
+static bool ckr__dv_global(ckr__dcp_vm *m, const char *mod, size_t n_mod, const char *name,
+                           size_t n)
+{
+    unsigned dtype;
+    const unsigned code = ckr__dv_class(mod, n_mod, name, n, &dtype);
+    const uint64_t at = code == CKR__DG_DTYPE ? dtype
+                                              : (uint64_t)((const uint8_t *)name - m->data);
+    if (code == CKR__DG_UNSAFE) {
+        ckr__fail(m->c->err, CKR_ITEM_PICKLE_UNSAFE, m->path, m->op, NULL,
+                  "pickle byte %llu: it names %.*s.%.*s, which no checkpoint needs",
+                  (unsigned long long)m->op, (int)(n_mod < 60 ? n_mod : 60), mod,
+                  (int)(n < 60 ? n : 60), name);
+        return false;
+    }
+    return ckr__dv_push(m, at << 16 | (uint64_t)code << 4 | CKR__DV_GLOBAL);
+}
+
+static bool ckr__dv_stack_global(ckr__dcp_vm *m)
+{
+    const char *mod, *name;
+    size_t n_mod, n;
+    if (!ckr__dv_has(m, 2)) return false;
+    m->n_stack -= 2;
+    if (ckr__dv_kind(m->stack[m->n_stack]) != CKR__DV_STR ||
+        ckr__dv_kind(m->stack[m->n_stack + 1]) != CKR__DV_STR)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
+    mod = ckr__dv_text(m, m->stack[m->n_stack], &n_mod);
+    name = ckr__dv_text(m, m->stack[m->n_stack + 1], &n);
+    return ckr__dv_global(m, mod, n_mod, name, n);
+}
+
+static bool ckr__dv_global_lines(ckr__dcp_vm *m)
+{
+    const uint8_t *a = m->data + m->pos, *b, *e;
+    b = (const uint8_t *)memchr(a, '\n', m->size - m->pos);
+    e = b ? (const uint8_t *)memchr(b + 1, '\n', (size_t)(m->data + m->size - (b + 1))) : NULL;
+    if (!e) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    m->pos = (size_t)(e + 1 - m->data);
+    return ckr__dv_global(m, (const char *)a, (size_t)(b - a), (const char *)b + 1,
+                          (size_t)(e - (b + 1)));
+}
+
+static uint64_t ckr__dv_hash(const uint64_t *v, size_t n)
+{
+    uint64_t h = n;
+    size_t i;
+    for (i = 0; i < n; i++) h = (h ^ v[i]) * 0xff51afd7ed558ccdu, h ^= h >> 33;
+    return h;
+}
+
+/* More room in the table of sizes, which holds places + 1. */
+static bool ckr__dv_rehash(ckr__dcp_vm *m)
+{
+    const size_t old = m->cap_same, cap = old ? 2 * old : 1024;
+    uint32_t *was = m->same;
+    size_t i, k, n;
+    m->same = (uint32_t *)ckr__heap_alloc(m->c, cap * sizeof *was);
+    if (!m->same) {
+        m->same = was;
+        return false;
+    }
+    m->cap_same = cap;
+    memset(m->same, 0, cap * sizeof *was);
+    for (i = 0; i < old; i++) {
+        const uint64_t *v;
+        if (!was[i]) continue;
+        v = ckr__dv_dims_of(m, was[i] - 1, &n);
+        for (k = (size_t)ckr__dv_hash(v, n) & (cap - 1); m->same[k]; k = (k + 1) & (cap - 1)) {}
+        m->same[k] = was[i];
+    }
+    ckr__heap_free(m->c, was, old * sizeof *was);
+    return true;
+}
+
+/* The place in `dims` of these integers. */
+static bool ckr__dv_intern(ckr__dcp_vm *m, const uint64_t *v, size_t n, uint32_t *out)
+{
+    size_t k, len;
+    if (m->n_same * 2 >= m->cap_same && !ckr__dv_rehash(m)) return false;
+    for (k = (size_t)ckr__dv_hash(v, n) & (m->cap_same - 1); m->same[k];
+         k = (k + 1) & (m->cap_same - 1)) {
+        const uint64_t *have = ckr__dv_dims_of(m, m->same[k] - 1, &len);
+        *out = m->same[k] - 1;
+        if (len == n && (!n || !memcmp(have, v, n * sizeof *v))) return true;
+    }
+    if (!CKR__DV_ROOM(m, dims, m->n_dims + n + 1)) return false;
+    *out = (uint32_t)m->n_dims;
+    m->dims[m->n_dims] = n;
+    if (n) memcpy(m->dims + m->n_dims + 1, v, n * sizeof *v);
+    m->n_dims += n + 1;
+    m->same[k] = *out + 1;
+    m->n_same++;
+    return true;
+}
+
+/* torch.Size(inner). A tuple that was made for it alone, and is the last thing in `cells` and in the
+   memo, goes: the size stands for it there. */
+static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner, bool fresh)
+{
+    uint64_t v[CKR__MAX_RANK];
+    const uint64_t *items;
+    uint32_t at;
+    size_t n, i;
+    if (ckr__dv_kind(inner) == CKR__DV_SIZE) return ckr__dv_push(m, inner);
+    if (ckr__dv_kind(inner) != CKR__DV_TUPLE)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
+    items = ckr__dv_items(m, inner, &n);
+    if (n > CKR__MAX_RANK) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "over 64 axes");
+    for (i = 0; i < n; i++) {
+        if (ckr__dv_kind(items[i]) != CKR__DV_INT || items[i] >> 63)
+            return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS,
+                                "a size that is no integer, or is negative");
+        v[i] = items[i] >> 4;
+    }
+    if (!ckr__dv_intern(m, v, n, &at)) return false;
+    if (fresh && n && (inner >> 4) + n + 1 == m->n_cells && m->n_memo >= 2 &&
+        m->memo[m->n_memo - 2] == ((uint32_t)(inner >> 4) << 4 | CKR__DV_TUPLE)) {
+        m->memo[m->n_memo - 2] = at << 4 | CKR__DV_SIZE;
+        m->n_cells -= n + 1;
+    }
+    return ckr__dv_push(m, (uint64_t)at << 4 | CKR__DV_SIZE);
+}
+
+static bool ckr__dv_reduce(ckr__dcp_vm *m)
+{
+    uint64_t callable, args;
+    const uint64_t *items;
+    size_t n;
+    if (!ckr__dv_has(m, 2)) return false;
+    m->n_stack -= 2;
+    callable = m->stack[m->n_stack];
+    args = m->stack[m->n_stack + 1];
+    if (ckr__dv_kind(args) != CKR__DV_TUPLE) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
+    if (ckr__dv_kind(callable) == CKR__DV_GLOBAL && (callable >> 4 & 15) == CKR__DG_SIZE) {
+        items = ckr__dv_items(m, args, &n);
+        if (n != 1) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
+        return ckr__dv_size(m, items[0], false);
+    }
+    if (ckr__dv_kind(callable) != CKR__DV_GLOBAL && ckr__dv_kind(callable) != CKR__DV_OTHER)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
+    return ckr__dv_push(m, callable >> 16 << 4 | CKR__DV_OTHER);
+}
+
+static bool ckr__dv_object(ckr__dcp_vm *m, unsigned cls, size_t record)
+{
+    return ckr__dv_push(m, (uint64_t)record << 8 | (uint64_t)cls << 4 | CKR__DV_OBJ);
+}
+
+static bool ckr__dv_newobj(ckr__dcp_vm *m)
+{
+    uint64_t g;
+    unsigned cls;
+    if (!ckr__dv_has(m, 2)) return false;
+    m->n_stack -= 2;
+    g = m->stack[m->n_stack];
+    if (ckr__dv_kind(g) != CKR__DV_GLOBAL || ckr__dv_kind(m->stack[m->n_stack + 1]) != CKR__DV_TUPLE)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
+    cls = (unsigned)(g >> 4 & 15);
+    switch (cls) {
+    case CKR__DG_METADATA:
+    case CKR__DG_BYTES: return ckr__dv_object(m, cls, 0);
+    case CKR__DG_CHUNK:
+        if (!CKR__DV_ROOM(m, chunks, m->n_chunks + 1)) return false;
+        m->chunks[m->n_chunks].offsets = m->chunks[m->n_chunks].sizes = UINT32_MAX;
+        return ckr__dv_object(m, cls, m->n_chunks++);
+    case CKR__DG_INDEX:
+        if (!CKR__DV_ROOM(m, indices, m->n_indices + 1)) return false;
+        m->indices[m->n_indices].fqn = 0;
+        return ckr__dv_object(m, cls, m->n_indices++);
+    case CKR__DG_INFO:
+        if (!CKR__DV_ROOM(m, infos, m->n_infos + 1)) return false;
+        m->infos[m->n_infos].file = UINT32_MAX;
+        return ckr__dv_object(m, cls, m->n_infos++);
+    case CKR__DG_TENSOR:
+        if (!CKR__DV_ROOM(m, tensors, m->n_tensors + 1)) return false;
+        m->tensors[m->n_tensors].size = UINT32_MAX;
+        return ckr__dv_object(m, cls, m->n_tensors++);
+    case CKR__DG_PROPERTIES:
+        if (!CKR__DV_ROOM(m, dtypes, m->n_dtypes + 1)) return false;
+        m->dtypes[m->n_dtypes] = 0;
+        return ckr__dv_object(m, cls, m->n_dtypes++);
+    default: return ckr__dv_push(m, g >> 16 << 4 | CKR__DV_OTHER);
+    }
+}
+
+/* >>dcp.build ----------------------------------------------------------------- */
+/* An object takes its attributes. */
+
+static unsigned ckr__dv_attr(ckr__dcp_vm *m, uint64_t key)
+{
+    static const struct { const char *name; unsigned attr; } known[] = {
+        { "fqn", CKR__DA_FQN },                     { "index", CKR__DA_INDEX },
+        { "offset", CKR__DA_OFFSET },               { "offsets", CKR__DA_OFFSETS },
+        { "sizes", CKR__DA_SIZES },                 { "relative_path", CKR__DA_PATH },
+        { "length", CKR__DA_LENGTH },               { "transform_descriptors", CKR__DA_TRANSFORM },
+        { "properties", CKR__DA_PROPERTIES },       { "size", CKR__DA_SIZE },
+        { "chunks", CKR__DA_CHUNKS },               { "state_dict_metadata", CKR__DA_STATE },
+        { "planner_data", CKR__DA_PLANNER },        { "storage_data", CKR__DA_STORAGE },
+        { "storage_meta", CKR__DA_STORAGE_META },   { "version", CKR__DA_VERSION }
+    };
+    const size_t slot = (size_t)((key >> 28 ^ key >> 34) & 63);
+    const char *s;
+    size_t n, i;
+    if (ckr__dv_kind(key) != CKR__DV_STR) return CKR__DA_OTHER;
+    if (m->keys[slot] == key) return m->attrs[slot];
+    s = ckr__dv_text(m, key, &n);
+    for (i = 0; i < sizeof known / sizeof *known; i++) if (ckr__text_is(s, n, known[i].name)) break;
+    m->keys[slot] = key;
+    m->attrs[slot] = (uint8_t)(i < sizeof known / sizeof *known ? known[i].attr : CKR__DA_OTHER);
+    return m->attrs[slot];
+}
+
+static bool ckr__dv_dims(ckr__dcp_vm *m, uint64_t v, uint32_t *out)
+{
+    if (ckr__dv_kind(v) != CKR__DV_SIZE || v >> 4 > UINT32_MAX - 1)
+        return ckr__dv_bad(m, "a torch.Size was expected");
+    *out = (uint32_t)(v >> 4);
+    return true;
+}
+
+static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
+{
+    ckr__dcp *d = m->d;
+    ckr__dcp_file *f;
+    void *array = d->files;
+    const char *s;
+    size_t n, i;
+    uint64_t at;
+    if (ckr__dv_kind(path) != CKR__DV_STR) return ckr__dv_bad(m, "relative_path is no string");
+    s = ckr__dv_text(m, path, &n);
+    if (ckr__map_find(&d->file_names, s, n, &at)) {
+        *out = (uint32_t)at;
+        return true;
+    }
+    for (i = 0; i < n; i++)
+        if (!s[i] || s[i] == '/' || s[i] == '\\') break;
+    if (i < n || !n || n > 255 || s[0] == '~' || ckr__text_is(s, n, ".") ||
+        ckr__text_is(s, n, "..") || !ckr__utf8_ok((const uint8_t *)s, n)) {
+        ckr__fail(m->c->err, CKR_ITEM_DCP_PATH, m->path, m->op, "relative_path",
+                  "the metadata names the file \"%.*s\"; a plain file name was expected",
+                  (int)(n < 100 ? n : 100), s);
+        return false;
+    }
+    at = d->n_files;
+    if (!ckr__arena_grow(m->c, &array, &d->cap_files, at + 1, sizeof *f)) return false;
+    d->files = (ckr__dcp_file *)array;
+    f = &d->files[d->n_files++];
+    memset(f, 0, sizeof *f);
+    f->file = CKR_NO_FILE;
+    f->rank = -1;
+    f->name = ckr__strndup(m->c, s, n);
+    if (!f->name || !ckr__map_put(&d->file_names, f->name, n, at, NULL)) return false;
+    if (n > 2 && s[0] == '_' && s[1] == '_' && strspn(f->name + 2, "0123456789") < 9)
+        f->rank = (int32_t)strtol(f->name + 2, NULL, 10);
+    *out = (uint32_t)at;
+    return true;
+}
+
+/* A storage extension: named once for its file. */
+static bool ckr__dv_transform(ckr__dcp_vm *m, uint64_t v, uint32_t file)
+{
+    ckr__dcp_file *f = &m->d->files[file];
+    const ckr__dv_box *b;
+    const char *s = "unknown";
+    size_t n = 7;
+    if (ckr__dv_kind(v) == CKR__DV_ABSENT || ckr__dv_kind(v) == CKR__DV_NONE || f->transform)
+        return true;
+    b = ckr__dv_kind(v) == CKR__DV_BOX ? ckr__dv_box_of(m, v) : NULL;
+    if (!b || b->dict) return ckr__dv_bad(m, "transform_descriptors is no list");
+    if (!b->n) return true;
+    if (ckr__dv_kind(*ckr__dv_words(m, b)) == CKR__DV_STR)
+        s = ckr__dv_text(m, *ckr__dv_words(m, b), &n);
+    f->transform = ckr__strndup(m->c, s, n < 100 ? n : 100);
+    return f->transform != NULL;
+}
+
+static bool ckr__dv_build_info(ckr__dcp_vm *m, size_t record, const uint64_t *a)
+{
+    ckr__dv_info *x = &m->infos[record];
+    if (ckr__dv_kind(a[CKR__DA_OFFSET]) != CKR__DV_INT ||
+        ckr__dv_kind(a[CKR__DA_LENGTH]) != CKR__DV_INT || a[CKR__DA_OFFSET] >> 63 ||
+        a[CKR__DA_LENGTH] >> 63)
+        return ckr__dv_bad(m, "offset and length of a slice are no counts of bytes");
+    x->offset = a[CKR__DA_OFFSET] >> 4;
+    x->length = a[CKR__DA_LENGTH] >> 4;
+    if (!ckr__dv_file(m, a[CKR__DA_PATH], &x->file)) return false;
+    return ckr__dv_transform(m, a[CKR__DA_TRANSFORM], x->file);
+}
+
+static bool ckr__dv_build_index(ckr__dcp_vm *m, size_t record, const uint64_t *a)
+{
+    ckr__dv_index *x = &m->indices[record];
+    const uint64_t hint = a[CKR__DA_INDEX], at = a[CKR__DA_OFFSET];
+    if (ckr__dv_kind(a[CKR__DA_FQN]) != CKR__DV_STR) return ckr__dv_bad(m, "fqn is no string");
+    x->fqn = a[CKR__DA_FQN];
+    x->hint = ckr__dv_kind(hint) == CKR__DV_INT && !(hint >> 36) ? (uint32_t)(hint >> 4)
+                                                                 : UINT32_MAX;
+    x->offset = UINT32_MAX;
+    if (ckr__dv_kind(at) == CKR__DV_ABSENT || ckr__dv_kind(at) == CKR__DV_NONE) return true;
+    return ckr__dv_dims(m, at, &x->offset);
+}
+
+static bool ckr__dv_build_tensor(ckr__dcp_vm *m, size_t record, const uint64_t *a)
+{
+    ckr__dv_tensor *x = &m->tensors[record];
+    if (!ckr__dv_is(m, a[CKR__DA_PROPERTIES], CKR__DG_PROPERTIES))
+        return ckr__dv_bad(m, "a tensor without properties");
+    if (ckr__dv_kind(a[CKR__DA_CHUNKS]) != CKR__DV_BOX ||
+        ckr__dv_box_of(m, a[CKR__DA_CHUNKS])->dict)
+        return ckr__dv_bad(m, "a tensor without a list of chunks");
+    x->dtype = m->dtypes[a[CKR__DA_PROPERTIES] >> 8];
+    x->chunks = a[CKR__DA_CHUNKS];
+    return ckr__dv_dims(m, a[CKR__DA_SIZE], &x->size);
+}
+
+static bool ckr__dv_build_metadata(ckr__dcp_vm *m, const uint64_t *a)
+{
+    if (m->built) return ckr__dv_bad(m, "two Metadata objects");
+    m->built = true;
+    m->state = a[CKR__DA_STATE];
+    m->planner = a[CKR__DA_PLANNER];
+    m->storage = a[CKR__DA_STORAGE];
+    if (ckr__dv_kind(a[CKR__DA_VERSION]) == CKR__DV_STR) {
+        size_t n;
+        const char *s = ckr__dv_text(m, a[CKR__DA_VERSION], &n);
+        m->d->version = ckr__strndup(m->c, s, n < 40 ? n : 40);
+        if (!m->d->version) return false;
+    }
+    return true;
+}
+
+static bool ckr__dv_build_as(ckr__dcp_vm *m, uint64_t object, const uint64_t *a)
+{
+    const size_t record = (size_t)(object >> 8);
+    ckr__dv_chunk *x;
+    switch ((unsigned)(object >> 4 & 15)) {
+    case CKR__DG_CHUNK:
+        x = &m->chunks[record];
+        return ckr__dv_dims(m, a[CKR__DA_OFFSETS], &x->offsets) &&
+               ckr__dv_dims(m, a[CKR__DA_SIZES], &x->sizes);
+    case CKR__DG_INDEX:    return ckr__dv_build_index(m, record, a);
+    case CKR__DG_INFO:     return ckr__dv_build_info(m, record, a);
+    case CKR__DG_TENSOR:   return ckr__dv_build_tensor(m, record, a);
+    case CKR__DG_METADATA: return ckr__dv_build_metadata(m, a);
+    default:               return true;
+    }
+}
+
+/* (dtype, layout, requires_grad, memory format, pinned), since 2.15 the strides, too. */
+static bool ckr__dv_properties(ckr__dcp_vm *m, size_t record, uint64_t state)
+{
+    size_t n;
+    const uint64_t *items;
+    if (ckr__dv_kind(state) != CKR__DV_TUPLE) return ckr__dv_bad(m, "properties that are no tuple");
+    items = ckr__dv_items(m, state, &n);
+    if (n < 5 || ckr__dv_kind(items[0]) != CKR__DV_GLOBAL ||
+        (items[0] >> 4 & 15) != CKR__DG_DTYPE)
+        return ckr__dv_bad(m, "properties that do not begin with a dtype that is known here");
+    m->dtypes[record] = (uint8_t)(items[0] >> 16);
+    return true;
+}
+
+static bool ckr__dv_build(ckr__dcp_vm *m)
+{
+    uint64_t object, state, a[CKR__DA_COUNT];
+    const uint64_t *words;
+    ckr__dv_box *b;
+    uint32_t i;
+    unsigned cls;
+    if (!ckr__dv_has(m, 2)) return false;
+    state = m->stack[--m->n_stack];
+    object = m->stack[m->n_stack - 1];
+    if (ckr__dv_kind(object) == CKR__DV_OTHER) return true;
+    if (ckr__dv_kind(object) != CKR__DV_OBJ) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TARGET, NULL);
+    cls = (unsigned)(object >> 4 & 15);
+    if (cls == CKR__DG_PROPERTIES) return ckr__dv_properties(m, (size_t)(object >> 8), state);
+    if (cls == CKR__DG_BYTES) return true;
+    if (ckr__dv_kind(state) != CKR__DV_BOX || !ckr__dv_box_of(m, state)->dict)
+        return ckr__dv_bad(m, "attributes that are no dict");
+    b = ckr__dv_box_of(m, state);
+    if (b->generation != state >> 36)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+    memset(a, 0, sizeof a);
+    words = ckr__dv_words(m, b);
+    for (i = 0; i + 1 < b->n; i += 2) {
+        const unsigned attr = ckr__dv_attr(m, words[i]);
+        a[attr] = words[i + 1];
+        if (attr == CKR__DA_OTHER && cls == CKR__DG_METADATA) m->d->n_extra++;
+    }
+    if (!ckr__dv_build_as(m, object, a)) return false;
+    if (b->own || b->puts > 1 || !b->cap) return true;         /* seldom: it stays         */
+    if (b->first + b->cap == m->n_cells) m->n_cells = (size_t)b->first;
+    b->generation = (b->generation + 1) & 0xfffffff;
+    if (!CKR__DV_ROOM(m, free, m->n_free + 1)) return false;
+    m->free[m->n_free++] = (uint32_t)(state >> 4 & 0xffffffff);
+    return true;
+}
+
+/* >>dcp.run ------------------------------------------------------------------- */
+
+/* The memo holds 32 bits a value: the word's low ones where they are all there is, else a place in
+   `wide`. A box is found again by its index; one that was put twice is never given away. */
+static bool ckr__dv_pack(ckr__dcp_vm *m, uint64_t v, uint32_t *out)
+{
+    const unsigned kind = ckr__dv_kind(v);
+    if (kind == CKR__DV_BOX) {
+        ckr__dv_box_of(m, v)->puts++;
+        v &= 0xfffffffff;
+    }
+    if (v >> 32 || kind == CKR__DV_BOOL) {
+        if (!CKR__DV_ROOM(m, wide, m->n_wide + 1)) return false;
+        m->wide[m->n_wide] = v;
+        if (m->n_wide >> 28) return ckr__dv_limit(m);
+        v = (uint64_t)m->n_wide++ << 4 | 15;
+    }
+    *out = (uint32_t)v;
+    return true;
+}
+
+static bool ckr__dv_put(ckr__dcp_vm *m, uint64_t index)
+{
+    uint32_t v = 0;
+    if (!ckr__dv_has(m, 1)) return false;
+    if (index > m->op) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
+    if (!CKR__DV_ROOM(m, memo, (size_t)index + 1)) return false;
+    if (!ckr__dv_pack(m, m->stack[m->n_stack - 1], &v)) return false;
+    while (m->n_memo <= index) m->memo[m->n_memo++] = CKR__DV_ABSENT;
+    if (!m->memo[index]) m->memo_count++;
+    m->memo[index] = v;
+    return true;
+}
+
+static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
+{
+    const uint32_t p = index < m->n_memo ? m->memo[index] : CKR__DV_ABSENT;
+    uint64_t v = p;
+    if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
+    if ((p & 15) == 15) v = m->wide[p >> 4];
+    if (ckr__dv_kind(v) == CKR__DV_BOX) {
+        const ckr__dv_box *b = ckr__dv_box_of(m, v);
+        if (b->puts != 1 && b->generation)
+            return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+        v |= (uint64_t)(b->generation & 0xfffffff) << 36;
+    }
+    return ckr__dv_push(m, v);
+}
+
+static bool ckr__dv_take(ckr__dcp_vm *m, uint64_t n, const uint8_t **out)
+{
+    *out = m->data + m->pos;
+    if (n > m->size - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    m->pos += (size_t)n;
+    return true;
+}
+
+static bool ckr__dv_string(ckr__dcp_vm *m, uint64_t n)
+{
+    const uint8_t *s;
+    if (!ckr__dv_take(m, n, &s)) return false;
+    if (n >> 24) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name of more than 16 MiB");
+    return ckr__dv_push(m, (uint64_t)(s - m->data) << 28 | n << 4 | CKR__DV_STR);
+}
+
+/* Two's complement, little-endian; what needs over 60 bits is no size of this world. */
+static bool ckr__dv_long(ckr__dcp_vm *m, uint64_t n)
+{
+    const uint8_t *s;
+    uint64_t v = 0, i;
+    if (!ckr__dv_take(m, n, &s)) return false;
+    if (n && s[n - 1] & 0x80) v = UINT64_MAX;
+    for (i = n < 8 ? n : 8; i-- > 0;) v = v << 8 | s[i];
+    for (i = 8; i < n; i++) if (s[i] != (v >> 63 ? 0xff : 0)) return ckr__dv_push(m, CKR__DV_OTHER);
+    if (v >> 59 != 0 && v >> 59 != 31) return ckr__dv_push(m, CKR__DV_OTHER);
+    return ckr__dv_push(m, v << 4 | CKR__DV_INT);
+}
+
+/* Items since the mark. */
+static bool ckr__dv_from_mark(ckr__dcp_vm *m, uint8_t op)
+{
+    uint64_t *first = NULL;
+    size_t n = 0;
+    if (!ckr__dv_unmark(m, &first, &n)) return false;
+    switch (op) {
+    case 't': return ckr__dv_tuple(m, first, n);
+    case '1': return true;
+    case 0x91: return ckr__dv_push(m, CKR__DV_OTHER);
+    case 'l': case 'd': return ckr__dv_fail(m, CKR_ITEM_PICKLE_OPCODE, NULL);
+    default: break;
+    }
+    if (!ckr__dv_has(m, 1)) return false;
+    if (op == 0x90) return true;
+    return ckr__dv_extend(m, m->stack[m->n_stack - 1], first, n, op == 'u');
+}
+
+/* One behind the other, as CPython writes a torch.Size: TUPLE1, its memo, REDUCE. The tuple of one
+   is never made, and its place in the memo stays empty. */
+static bool ckr__dv_tuple1(ckr__dcp_vm *m)
+{
+    const uint8_t *s = m->data + m->pos;
+    const size_t left = m->size - m->pos, n = m->n_stack;
+    uint64_t v;
+    if (!ckr__dv_has(m, 1)) return false;
+    if (left >= 2 && s[0] == 0x94 && s[1] == 'R' && n - m->floor >= 2 &&
+        ckr__dv_kind(m->stack[n - 2]) == CKR__DV_GLOBAL &&
+        (m->stack[n - 2] >> 4 & 15) == CKR__DG_SIZE && m->memo_count == m->n_memo) {
+        v = m->stack[n - 1];
+        m->stack[n - 1] = CKR__DV_OTHER;
+        if (!ckr__dv_put(m, m->memo_count)) return false;
+        m->pos += 2;
+        m->n_stack -= 2;
+        return ckr__dv_size(m, v, true);
+    }
+    v = m->stack[--m->n_stack];
+    return ckr__dv_tuple(m, &v, 1);
+}
+
+static bool ckr__dv_tuple_top(ckr__dcp_vm *m, size_t n)
+{
+    uint64_t v[3];
+    if (!ckr__dv_has(m, n)) return false;
+    m->n_stack -= n;
+    memcpy(v, m->stack + m->n_stack, n * sizeof *v);
+    return ckr__dv_tuple(m, v, n);
+}
+
+static bool ckr__dv_plain(ckr__dcp_vm *m, uint8_t op)
+{
+    uint64_t v[2];
+    switch (op) {
+    case '0':
+        if (!ckr__dv_has(m, 1)) return false;
+        m->n_stack--;
+        return true;
+    case '2': return ckr__dv_has(m, 1) && ckr__dv_push(m, m->stack[m->n_stack - 1]);
+    case 0x8F: return ckr__dv_push(m, CKR__DV_OTHER);
+    case 'N': return ckr__dv_push(m, CKR__DV_NONE);
+    case 0x88: case 0x89: return ckr__dv_push(m, CKR__DV_BOOL);
+    case 'a':
+        if (!ckr__dv_has(m, 2)) return false;
+        v[0] = m->stack[--m->n_stack];
+        return ckr__dv_extend(m, m->stack[m->n_stack - 1], v, 1, false);
+    case 's':
+        if (!ckr__dv_has(m, 3)) return false;
+        m->n_stack -= 2;
+        memcpy(v, m->stack + m->n_stack, sizeof v);
+        return ckr__dv_extend(m, m->stack[m->n_stack - 1], v, 2, true);
+    case '.':
+        m->done = true;
+        return ckr__dv_has(m, 1);
+    default:
+        ckr__fail(m->c->err, CKR_ITEM_PICKLE_OPCODE, m->path, m->op, NULL,
+                  "pickle byte %llu: opcode 0x%02x, which no metadata has",
+                  (unsigned long long)m->op, op);
+        return false;
+    }
+}
+
+static bool ckr__dv_counted(ckr__dcp_vm *m, uint8_t op, uint64_t v)
+{
+    const uint8_t *s;
+    switch (op) {
+    case 'q': case 'r': return ckr__dv_put(m, v);
+    case 'h': case 'j': return ckr__dv_get(m, v);
+    case 'K': case 'M': return ckr__dv_push(m, ckr__dv_int((int64_t)v));
+    case 'J': return ckr__dv_push(m, ckr__dv_int(v > INT32_MAX ? (int64_t)v - ((int64_t)1 << 32)
+                                                               : (int64_t)v));
+    case 0x8A: case 0x8B: return ckr__dv_long(m, v);
+    case 'X': case 0x8C: case 0x8D: return ckr__dv_string(m, v);
+    case 'C': case 'B': case 0x8E:
+        return ckr__dv_take(m, v, &s) && ckr__dv_push(m, CKR__DV_OTHER);
+    case 'G': return ckr__dv_push(m, CKR__DV_OTHER);
+    case 0x80:
+        return v <= 5 || ckr__dv_fail(m, CKR_ITEM_PICKLE_PROTOCOL, NULL);
+    default: /* FRAME */
+        return v <= m->size - m->pos || ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    }
+}
+
+static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
+{
+    const uint8_t *s = m->data + m->pos;
+    size_t n = 0;
+    switch (op) {
+    case '(': return ckr__dv_mark(m);
+    case ')': return ckr__dv_push(m, CKR__DV_TUPLE);           /* the one at cell 0       */
+    case ']': return ckr__dv_new_box(m, false);
+    case '}': return ckr__dv_new_box(m, true);
+    case 'u': case 'e': case 't': case '1': case 'l': case 'd': case 0x90: case 0x91:
+        return ckr__dv_from_mark(m, op);
+    case 0x85: return ckr__dv_tuple1(m);
+    case 0x86: case 0x87: return ckr__dv_tuple_top(m, (size_t)op - 0x84);
+    case 0x81: return ckr__dv_newobj(m);
+    case 'b': return ckr__dv_build(m);
+    case 'R': return ckr__dv_reduce(m);
+    case 0x94: return ckr__dv_put(m, m->memo_count);
+    case 0x93: return ckr__dv_stack_global(m);
+    case 'c': return ckr__dv_global_lines(m);
+    case 'q': case 'h': case 'K': case 0x80: case 0x8A: case 0x8C: case 'C': n = 1; break;
+    case 'M': n = 2; break;
+    case 'r': case 'j': case 'J': case 'X': case 'B': case 0x8B: n = 4; break;
+    case 0x95: case 0x8D: case 0x8E: case 'G': n = 8; break;
+    default: return ckr__dv_plain(m, op);
+    }
+    if (n > m->size - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    m->pos += n;
+    return ckr__dv_counted(m, op, n == 1   ? s[0]
+                                  : n == 2 ? ckr__load_u16(s)
+                                  : n == 4 ? ckr__load_u32(s)
+                                           : ckr__load_u64(s));
+}
+
+/* Room at once for what metadata of this size usually needs: memory that is not touched costs
+   nothing, and arrays that grow leave holes. */
+static bool ckr__dv_rooms(ckr__dcp_vm *m)
+{
+    const size_t n = m->size / 160 + 16;
+    return CKR__DV_ROOM(m, cells, m->size / 50 + 256) && CKR__DV_ROOM(m, memo, m->size / 8 + 64) &&
+           CKR__DV_ROOM(m, chunks, n) && CKR__DV_ROOM(m, indices, n) && CKR__DV_ROOM(m, infos, n) &&
+           CKR__DV_ROOM(m, wide, m->size / 128 + 64);
+}
+
+/* To the STOP. */
+static bool ckr__dv_run(ckr__dcp_vm *m)
+{
+    bool ok = ckr__dv_rooms(m);
+    if (ok) m->cells[m->n_cells++] = 0;        /* the empty tuple                        */
+    while (ok && !m->done) {
+        m->op = m->pos;
+        if (m->pos >= m->size) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+        ok = ckr__dv_step(m, m->data[m->pos++]);
+    }
+    if (ok && m->pos != m->size) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRAILING, NULL);
+    if (ok && (!m->built || !ckr__dv_is(m, m->stack[m->n_stack - 1], CKR__DG_METADATA)))
+        return ckr__dv_bad(m, "no Metadata object");
+    return ok;
+}
+
+/* >>dcp.index ----------------------------------------------------------------- */
+/* From the machine's records to items: every chunk inside its tensor, and with one slice. */
+
+typedef struct ckr__dv_gather {
+    ckr__dcp_vm *m;
+    ckr__dcp    *d;
+    uint64_t    *seen;         /* names as words -> pair, by open addressing: names are shared */
+    uint32_t    *seen_pair, *pair_of;  /* item -> pair                                   */
+    size_t       mask;
+    uint32_t    *where;        /* chunk's record -> its place in `chunks`, UINT32_MAX: none */
+    ckr__dcp_chunk *chunks;    /* of this metadata, in the order of items                */
+    int64_t     *dims;         /* the machine's, to stay                                 */
+    uint64_t     n_chunks;
+    uint64_t    *first;        /* per pair of the state: its first chunk                  */
+    uint32_t    *items;        /* its item                                               */
+    ckr__map     boxes;        /* item and start -> chunk, made when a hint is wrong     */
+    uint8_t     *box_keys;
+    size_t       box_bytes;
+    bool         boxed;
+} ckr__dv_gather;
+
+/* The pairs of a dict; an absent one or None has none. */
+static bool ckr__dv_pairs(ckr__dcp_vm *m, uint64_t v, const char *what, const uint64_t **out,
+                          size_t *n)
+{
+    const ckr__dv_box *b;
+    char text[80];
+    *n = 0;
+    if (ckr__dv_kind(v) == CKR__DV_ABSENT || ckr__dv_kind(v) == CKR__DV_NONE) return true;
+    b = ckr__dv_kind(v) == CKR__DV_BOX ? ckr__dv_box_of(m, v) : NULL;
+    snprintf(text, sizeof text, "%s is no dict", what);
+    if (!b || !b->dict || b->generation != v >> 36) return ckr__dv_bad(m, text);
+    *out = ckr__dv_words(m, b);
+    *n = b->n / 2;
+    return true;
+}
+
+static const char *ckr__dv_name(ckr__dcp_vm *m, uint64_t v)
+{
+    size_t n;
+    const char *s;
+    if (ckr__dv_kind(v) != CKR__DV_STR) {
+        ckr__dv_bad(m, "a name that is no string");
+        return NULL;
+    }
+    s = ckr__dv_text(m, v, &n);
+    if (memchr(s, 0, n) || !ckr__utf8_ok((const uint8_t *)s, n)) {
+        ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name that is no UTF-8, or has a NUL");
+        return NULL;
+    }
+    return ckr__strndup(m->c, s, n);
+}
+
+static size_t ckr__dv_slot(const ckr__dv_gather *g, uint64_t key)
+{
+    size_t i = (size_t)(key * 0x9e3779b97f4a7c15u >> 32) & g->mask;
+    while (g->seen[i] && g->seen[i] != key) i = (i + 1) & g->mask;
+    return i;
+}
+
+/* The pair of a name in the state, UINT32_MAX: none. */
+static uint32_t ckr__dv_pair(const ckr__dv_gather *g, uint64_t key)
+{
+    const char *s;
+    size_t n, i;
+    uint64_t at;
+    if (ckr__dv_kind(key) != CKR__DV_STR) return UINT32_MAX;
+    i = ckr__dv_slot(g, key);
+    if (g->seen[i]) return g->seen_pair[i];
+    s = ckr__dv_text(g->m, key, &n);
+    return ckr__map_find(&g->d->names, s, n, &at) ? g->pair_of[at] : UINT32_MAX;
+}
+
+static bool ckr__dv_bad_item(ckr__dcp_vm *m, ckr_item item, const char *fqn, const char *text)
+{
+    ckr__fail(m->c->err, item, m->path, CKR_NO_OFFSET, fqn, "%s", text);
+    return false;
+}
+
+/* dtype and shape of a tensor, or that it is bytes; another rank's metadata must say the same. */
+static bool ckr__dv_describe(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v, bool known)
+{
+    ckr__dcp_vm *m = g->m;
+    const ckr__dv_tensor *t;
+    const uint64_t *dims;
+    int64_t *shape;
+    size_t n, i;
+    if (ckr__dv_is(m, v, CKR__DG_BYTES)) {
+        if (known && !x->bytes)
+            return ckr__dv_bad_item(m, CKR_ITEM_DCP_RANKS, x->fqn, "bytes here, a tensor there");
+        x->bytes = true;
+        return true;
+    }
+    if (!ckr__dv_is(m, v, CKR__DG_TENSOR) || m->tensors[v >> 8].size == UINT32_MAX)
+        return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn,
+                                "neither a tensor's nor an object's metadata");
+    t = &m->tensors[v >> 8];
+    dims = ckr__dv_dims_of(m, t->size, &n);
+    if (!t->dtype) return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "it has no dtype");
+    if (known) {
+        if (x->bytes || x->dtype != (ckr_dtype)t->dtype || x->n_dims != n ||
+            (n && memcmp(dims, x->shape, n * sizeof *dims) != 0))
+            return ckr__dv_bad_item(m, CKR_ITEM_DCP_RANKS, x->fqn,
+                                    "two ranks give it another dtype or shape");
+        return true;
+    }
+    shape = (int64_t *)ckr__arena_raw(m->c, n * sizeof *shape + 1);
+    if (!shape) return false;
+    for (i = 0; i < n; i++) shape[i] = (int64_t)dims[i];
+    x->dtype = (ckr_dtype)t->dtype;
+    x->n_dims = (uint32_t)n;
+    x->shape = shape;
+    return true;
+}
+
+static bool ckr__dv_add_item(ckr__dv_gather *g, uint64_t key, uint64_t v, size_t pair)
+{
+    ckr__dcp *d = g->d;
+    ckr__dcp_vm *m = g->m;
+    const char *name, *s;
+    size_t n, slot;
+    uint64_t at;
+    bool known;
+    if (ckr__dv_kind(key) != CKR__DV_STR) return ckr__dv_bad(m, "a name that is no string");
+    s = ckr__dv_text(m, key, &n);
+    known = ckr__map_find(&d->names, s, n, &at);
+    if (known && !d->n_ranks)
+        return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, d->items[at].fqn, "the name comes twice");
+    if (!known) {
+        void *array = d->items;
+        name = ckr__dv_name(m, key);
+        at = d->n_items;
+        if (!name || !ckr__arena_grow(m->c, &array, &d->cap_items, at + 1, sizeof *d->items))
+            return false;
+        d->items = (ckr__dcp_item *)array;
+        memset(&d->items[at], 0, sizeof *d->items);
+        d->items[at].fqn = name;
+        d->n_items++;
+        if (!ckr__map_put(&d->names, name, n, at, NULL)) return false;
+    }
+    if (at >= UINT32_MAX) return ckr__nomem(m->c) != NULL;
+    slot = ckr__dv_slot(g, key);
+    g->seen[slot] = key;
+    g->seen_pair[slot] = (uint32_t)pair;
+    g->items[pair] = (uint32_t)at;
+    return ckr__dv_describe(g, &d->items[at], v, known);
+}
+
+/* A chunk inside its tensor. */
+static bool ckr__dv_box_in(ckr__dv_gather *g, const ckr__dcp_item *x, uint64_t v,
+                           ckr__dcp_chunk *out)
+{
+    ckr__dcp_vm *m = g->m;
+    const uint64_t *o, *s;
+    const ckr__dv_chunk *k;
+    size_t n, n_s, i;
+    if (!ckr__dv_is(m, v, CKR__DG_CHUNK) || m->chunks[v >> 8].sizes == UINT32_MAX ||
+        g->where[v >> 8] != UINT32_MAX)
+        return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "a chunk that is none, or twice");
+    k = &m->chunks[v >> 8];
+    o = ckr__dv_dims_of(m, k->offsets, &n);
+    s = ckr__dv_dims_of(m, k->sizes, &n_s);
+    if (n != x->n_dims || n_s != n)
+        return ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, x->fqn, "a chunk with other axes");
+    for (i = 0; i < n; i++)
+        if (o[i] > (uint64_t)x->shape[i] || s[i] > (uint64_t)x->shape[i] - o[i])
+            return ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, x->fqn,
+                                    "a chunk reaches out of its tensor");
+    out->start = g->dims + k->offsets + 1;
+    out->count = g->dims + k->sizes + 1;
+    out->file = CKR_NO_FILE;
+    return true;
+}
+
+static bool ckr__dv_count(ckr__dv_gather *g, const uint64_t *pairs, size_t n)
+{
+    void *array = g->d->items;
+    size_t i;
+    if (!ckr__arena_grow(g->m->c, &array, &g->d->cap_items, g->d->n_items + n, sizeof *g->d->items))
+        return false;
+    g->d->items = (ckr__dcp_item *)array;
+    for (i = 0; i < n; i++) {
+        const uint64_t v = pairs[2 * i + 1];
+        if (!ckr__dv_add_item(g, pairs[2 * i], v, i)) return false;
+        g->first[i] = g->n_chunks;
+        g->n_chunks += ckr__dv_is(g->m, v, CKR__DG_TENSOR)
+                           ? ckr__dv_box_of(g->m, g->m->tensors[v >> 8].chunks)->n
+                           : 1;
+    }
+    /* a list may be shared: more chunks than there are records cannot be right */
+    return g->n_chunks <= g->m->n_chunks + n ||
+           ckr__dv_bad(g->m, "more chunks than it has made objects for");
+}
+
+static bool ckr__dv_chunks(ckr__dv_gather *g, const uint64_t *pairs, size_t n)
+{
+    ckr__dcp_vm *m = g->m;
+    uint64_t k;
+    size_t i;
+    if (!ckr__dv_count(g, pairs, n)) return false;
+    g->chunks = CKR__NEW_N(m->c, ckr__dcp_chunk, g->n_chunks);
+    g->dims = (int64_t *)ckr__arena_raw(m->c, m->n_dims * sizeof *g->dims + 1);
+    if (!g->chunks || !g->dims) return false;
+    for (i = 0; i < m->n_dims; i++) g->dims[i] = (int64_t)m->dims[i];
+    for (i = 0; i < n; i++) {
+        const uint64_t v = pairs[2 * i + 1];
+        const ckr__dv_box *b;
+        if (!ckr__dv_is(m, v, CKR__DG_TENSOR)) {
+            g->chunks[g->first[i]].file = CKR_NO_FILE;
+            continue;
+        }
+        b = ckr__dv_box_of(m, m->tensors[v >> 8].chunks);
+        for (k = 0; k < b->n; k++) {
+            const uint64_t c = ckr__dv_words(m, b)[k];
+            if (!ckr__dv_box_in(g, &g->d->items[g->items[i]], c, &g->chunks[g->first[i] + k]))
+                return false;
+            g->where[c >> 8] = (uint32_t)(g->first[i] + k);
+        }
+    }
+    return true;
+}
+
+static void ckr__dv_key(uint8_t *out, uint64_t place, const int64_t *start, size_t n)
+{
+    memcpy(out, &place, 8);
+    if (n) memcpy(out + 8, start, n * 8);
+}
+
+/* Hints are only that: the first wrong one makes a map of all boxes. */
+static bool ckr__dv_boxes(ckr__dv_gather *g, size_t n_pairs)
+{
+    size_t i, bytes = 0;
+    uint64_t k, end;
+    uint8_t *at;
+    if (g->boxed) return true;
+    g->boxed = true;
+    for (i = 0; i < n_pairs; i++) {
+        end = i + 1 < n_pairs ? g->first[i + 1] : g->n_chunks;
+        bytes += (size_t)(end - g->first[i]) * (8 + 8 * (size_t)g->d->items[g->items[i]].n_dims);
+    }
+    g->box_bytes = bytes;
+    g->box_keys = at = (uint8_t *)ckr__heap_alloc(g->m->c, bytes);
+    if (!at) return false;
+    for (i = 0; i < n_pairs; i++) {
+        const size_t n = g->d->items[g->items[i]].n_dims;
+        end = i + 1 < n_pairs ? g->first[i + 1] : g->n_chunks;
+        for (k = g->first[i]; k < end; k++, at += 8 + 8 * n) {
+            ckr__dv_key(at, g->items[i], g->chunks[k].start, n);
+            if (!ckr__map_put(&g->boxes, (const char *)at, 8 + 8 * n, k, NULL)) return false;
+        }
+    }
+    return true;
+}
+
+/* The chunk of an entry of storage_data; NULL without an error: there is none. */
+static ckr__dcp_chunk *ckr__dv_chunk_of(ckr__dv_gather *g, const ckr__dv_index *x, size_t pair,
+                                        size_t n_pairs)
+{
+    const ckr__dcp_item *it = &g->d->items[g->items[pair]];
+    const uint64_t first = g->first[pair],
+                   end = pair + 1 < n_pairs ? g->first[pair + 1] : g->n_chunks;
+    const uint64_t *o;
+    uint8_t key[8 + 8 * CKR__MAX_RANK];
+    uint64_t at;
+    size_t n;
+    if (it->bytes) return x->offset == UINT32_MAX ? &g->chunks[first] : NULL;
+    if (x->offset == UINT32_MAX) return NULL;
+    o = ckr__dv_dims_of(g->m, x->offset, &n);
+    if (n != it->n_dims) return NULL;
+    if (x->hint < end - first && g->chunks[first + x->hint].start == g->dims + x->offset + 1)
+        return &g->chunks[first + x->hint];
+    if (!ckr__dv_boxes(g, n_pairs)) return NULL;
+    at = g->items[pair];
+    memcpy(key, &at, 8);
+    if (n) memcpy(key + 8, o, n * 8);
+    return ckr__map_find(&g->boxes, (const char *)key, 8 + 8 * n, &at) ? &g->chunks[at] : NULL;
+}
+
+static bool ckr__dv_storage(ckr__dv_gather *g, const uint64_t *pairs, size_t n, size_t n_state)
+{
+    ckr__dcp_vm *m = g->m;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const uint64_t key = pairs[2 * i], v = pairs[2 * i + 1];
+        const ckr__dv_index *x;
+        ckr__dcp_chunk *k;
+        uint32_t pair;
+        if (!ckr__dv_is(m, key, CKR__DG_INDEX) || !ckr__dv_is(m, v, CKR__DG_INFO) ||
+            m->infos[v >> 8].file == UINT32_MAX)
+            return ckr__dv_bad(m, "storage_data is no MetadataIndex -> _StorageInfo");
+        x = &m->indices[key >> 8];
+        pair = ckr__dv_pair(g, x->fqn);
+        k = pair < n_state ? ckr__dv_chunk_of(g, x, pair, n_state) : NULL;
+        if (m->c->err->code != CKR_OK) return false;
+        if (!k) {
+            const char *name = ckr__dv_name(m, x->fqn);
+            return name && ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, name,
+                                            "storage_data has a chunk that no tensor has");
+        }
+        if (k->file != CKR_NO_FILE)
+            return ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, g->d->items[g->items[pair]].fqn,
+                                    "storage_data has one chunk twice");
+        k->file = m->infos[v >> 8].file;
+        k->offset = m->infos[v >> 8].offset;
+        k->length = m->infos[v >> 8].length;
+    }
+    return true;
+}
+
+static bool ckr__dcp_empty(const ckr__dcp_item *x, const ckr__dcp_chunk *k)
+{
+    uint32_t i;
+    for (i = 0; i < x->n_dims; i++) if (k->count[i] == 0) return true;
+    return false;
+}
+
+/* Is it the box of a chunk that another rank's metadata had? First copies win. */
+static bool ckr__dcp_copy(ckr__dcp *d, uint64_t item, ckr__dcp_chunk *k)
+{
+    const size_t n = d->items[item].n_dims;
+    uint8_t *key;
+    if (!d->n_ranks) return true;
+    key = (uint8_t *)ckr__arena_raw(d->c, 8 + 16 * n);
+    if (!key) return false;
+    ckr__dv_key(key, item, k->start, n);
+    if (n) memcpy(key + 8 + 8 * n, k->count, 8 * n);
+    return ckr__map_put(&d->boxes, (const char *)key, 8 + 16 * n, 0, &k->replica);
+}
+
+/* The chunks of one pair go to its item: in place for the first, else behind those of other ranks.
+   Empty ones go: older versions give several of them one place. */
+static bool ckr__dv_settle(ckr__dv_gather *g, size_t pair, uint64_t end)
+{
+    ckr__dcp *d = g->d;
+    ckr__dcp_item *x = &d->items[g->items[pair]];
+    ckr__dcp_chunk *from = g->chunks + g->first[pair];
+    uint64_t k, n = 0, left = end - g->first[pair];
+    void *array;
+    for (k = 0; k < left; k++) {
+        if (ckr__dcp_empty(x, &from[k])) continue;
+        if (from[k].file == CKR_NO_FILE)
+            return ckr__dv_bad_item(g->m, CKR_ITEM_DCP_CHUNK, x->fqn,
+                                    "storage_data does not say where a chunk is");
+        if (!ckr__dcp_copy(d, g->items[pair], &from[k])) return false;
+        from[n++] = from[k];
+    }
+    if (!x->chunks) {
+        x->chunks = from;
+        x->n_chunks = x->cap_chunks = n;
+        return true;
+    }
+    array = x->chunks;
+    if (!ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + n, sizeof *from)) return false;
+    x->chunks = (ckr__dcp_chunk *)array;
+    if (n) memcpy(x->chunks + x->n_chunks, from, (size_t)n * sizeof *from);
+    x->n_chunks += n;
+    return true;
+}
+
+static bool ckr__dv_path(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v)
+{
+    ckr__dcp_vm *m = g->m;
+    ckr__dcp_part *part;
+    const uint64_t *items;
+    size_t n, i;
+    if (x->path) return true;
+    if (ckr__dv_kind(v) != CKR__DV_TUPLE) return ckr__dv_bad(m, "planner_data without a path");
+    items = ckr__dv_items(m, v, &n);
+    if (!n || n > m->c->limits.max_depth)
+        return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "a path of no or too many parts");
+    part = CKR__NEW_N(m->c, ckr__dcp_part, n);
+    if (!part) return false;
+    for (i = 0; i < n; i++) {
+        if (ckr__dv_kind(items[i]) == CKR__DV_INT) part[i].index = ckr__dv_number(items[i]);
+        else {
+            part[i].key = ckr__dv_name(m, items[i]);
+            if (!part[i].key) return false;
+        }
+        if (!part[i].key && part[i].index < 0)
+            return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "a negative index in a path");
+    }
+    x->path = part;
+    x->n_path = (uint32_t)n;
+    return true;
+}
+
+static bool ckr__dv_planner(ckr__dv_gather *g)
+{
+    const uint64_t *pairs = NULL;
+    size_t n, i;
+    if (!ckr__dv_pairs(g->m, g->m->planner, "planner_data", &pairs, &n)) return false;
+    if (n) g->d->planned = true;
+    for (i = 0; i < n; i++) {
+        const uint32_t pair = ckr__dv_pair(g, pairs[2 * i]);
+        if (pair != UINT32_MAX &&
+            !ckr__dv_path(g, &g->d->items[g->items[pair]], pairs[2 * i + 1]))
+            return false;
+    }
+    return true;
+}
+
+static bool ckr__dv_gather_all(ckr__dv_gather *g, const uint64_t *state, size_t n)
+{
+    ckr__dcp_vm *m = g->m;
+    const uint64_t *storage = NULL;
+    size_t n_storage, i;
+    if (!ckr__dv_chunks(g, state, n)) return false;
+    g->pair_of = (uint32_t *)ckr__heap_alloc(m->c, (size_t)g->d->n_items * 4);
+    if (!g->pair_of) return false;
+    memset(g->pair_of, 0xff, (size_t)g->d->n_items * 4);
+    for (i = 0; i < n; i++) g->pair_of[g->items[i]] = (uint32_t)i;
+    if (!ckr__dv_pairs(m, m->storage, "storage_data", &storage, &n_storage) ||
+        !ckr__dv_storage(g, storage, n_storage, n) || !ckr__dv_planner(g))
+        return false;
+    for (i = 0; i < n; i++)
+        if (!ckr__dv_settle(g, i, i + 1 < n ? g->first[i + 1] : g->n_chunks)) return false;
+    return true;
+}
+
+static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
+{
+    ckr__dv_gather g;
+    const uint64_t *state = NULL;
+    size_t n, cap = 64;
+    bool ok;
+    memset(&g, 0, sizeof g);
+    g.m = m;
+    g.d = d;
+    g.boxes.c = m->c;
+    if (ckr__dv_kind(m->state) != CKR__DV_BOX)
+        return ckr__dv_bad(m, "Metadata has no state_dict_metadata");
+    if (!ckr__dv_pairs(m, m->state, "state_dict_metadata", &state, &n)) return false;
+    while (cap < 2 * n) cap *= 2;
+    g.mask = cap - 1;
+    g.seen = (uint64_t *)ckr__heap_alloc(m->c, cap * 8);
+    g.seen_pair = (uint32_t *)ckr__heap_alloc(m->c, cap * 4);
+    g.where = (uint32_t *)ckr__heap_alloc(m->c, m->n_chunks * 4);
+    g.first = (uint64_t *)ckr__heap_alloc(m->c, n * 8);
+    g.items = (uint32_t *)ckr__heap_alloc(m->c, n * 4);
+    ok = g.seen && g.seen_pair && g.where && g.first && g.items;
+    if (ok) {
+        memset(g.seen, 0, cap * 8);
+        memset(g.where, 0xff, m->n_chunks * 4);
+        ok = ckr__dv_gather_all(&g, state, n);
+    }
+    ckr__heap_free(m->c, g.seen, cap * 8);
+    ckr__heap_free(m->c, g.seen_pair, cap * 4);
+    ckr__heap_free(m->c, g.where, m->n_chunks * 4);
+    ckr__heap_free(m->c, g.first, n * 8);
+    ckr__heap_free(m->c, g.items, n * 4);
+    ckr__heap_free(m->c, g.pair_of, (size_t)d->n_items * 4);
+    ckr__heap_free(m->c, g.box_keys, g.box_bytes);
+    ckr__map_free(&g.boxes);
+    return ok;
+}
+
+/* One metadata file. Its bytes go once the names have been copied. */
+static ckr_result ckr__dcp_metadata(ckr__dcp *d, const char *path)
+{
+    ckr__ctx *c = d->c;
+    ckr__dcp_vm m;
+    uint32_t file;
+    bool ok;
+    ckr_result r = ckr__file_open(c, path, &file);
+    if (r != CKR_OK) return r;
+    memset(&m, 0, sizeof m);
+    m.c = c;
+    m.d = d;
+    m.path = path;
+    if (c->files[file].size > c->limits.max_metadata_bytes || c->files[file].size > SIZE_MAX / 64)
+        return ckr__fail(c->err, CKR_ITEM_LIMIT, path, 0, NULL,
+                         "%llu bytes of metadata, the limit is %llu",
+                         (unsigned long long)c->files[file].size,
+                         (unsigned long long)c->limits.max_metadata_bytes);
+    m.size = (size_t)c->files[file].size;
+    m.scratch = m.size;
+    m.data = (uint8_t *)ckr__heap_alloc(c, m.size);
+    if (!m.data) return ckr__dcp_oom(d);
+    r = ckr__file_read(c, file, 0, m.data, m.size);
+    ok = r == CKR_OK && ckr__dv_run(&m);
+    ckr__dv_free(&m);
+    if (ok) ok = ckr__dv_gather_run(&m, d);
+    ckr__dv_free_records(&m);
+    ckr__heap_free(c, m.data, m.size);
+    return ok ? CKR_OK : ckr__dcp_oom(d);
+}
+
+/* >>dcp.slices ---------------------------------------------------------------- */
+
+/* The context's index of a file of the directory. */
+static ckr_result ckr__dcp_file_of(ckr__dcp *d, uint32_t index, uint32_t *file)
+{
+    ckr__dcp_file *f = &d->files[index];
+    const char *path;
+    ckr_result r;
+    *file = f->file;
+    if (f->file != CKR_NO_FILE) return CKR_OK;
+    path = ckr__path_join(d->c, d->dir, f->name);
+    if (!path) return ckr__dcp_oom(d);
+    if (ckr__path_kind(d->c, path) == CKR_FILE_ABSENT)
+        return ckr__remedy(d->c->err, ckr__dcp_fail(d, CKR_ITEM_DCP_MISSING, f->name, NULL, NULL),
+                           "bring the file back, or take an older checkpoint");
+    r = ckr__file_open(d->c, path, &f->file);
+    *file = f->file;
+    return r;
+}
+
+static ckr_result ckr__dcp_bad_slice(const ckr__dcp *d, const ckr__dcp_item *x,
+                                     const ckr__dcp_chunk *k, ckr_item item, const char *text)
+{
+    const char *path = ckr__path_join(d->c, d->dir, d->files[k->file].name);
+    return ckr__fail(d->c->err, item, path ? path : d->dir, k->offset, x->fqn, "%s", text);
+}
+
+/* Every slice lies in its file. */
+static ckr_result ckr__dcp_ranges(ckr__dcp *d)
+{
+    uint64_t i, k;
+    uint32_t file;
+    for (i = 0; i < d->n_items; i++) {
+        const ckr__dcp_item *x = &d->items[i];
+        for (k = 0; k < x->n_chunks; k++) {
+            const ckr__dcp_chunk *s = &x->chunks[k];
+            ckr_result r = s->view ? CKR_OK : ckr__dcp_file_of(d, s->file, &file);
+            if (r != CKR_OK) {
+                if (d->c->err->item == CKR_ITEM_DCP_MISSING)
+                    ckr__copy_tail(d->c->err->where, sizeof d->c->err->where, x->fqn);
+                return r;
+            }
+            if (!s->view && !ckr__range_ok(s->offset, s->length, d->c->files[file].size))
+                return ckr__remedy(d->c->err,
+                                   ckr__fail(d->c->err, CKR_ITEM_DCP_MISSING,
+                                             ckr__file_path(d->c, file), s->offset, x->fqn,
+                                             "%llu bytes were expected here, the file ends at %llu",
+                                             (unsigned long long)s->length,
+                                             (unsigned long long)d->c->files[file].size),
+                                   "bring back the whole file, or take an older checkpoint");
+        }
+    }
+    return CKR_OK;
+}
+
+/* A slice as a tree. `scratch` has its own arena, which the caller frees. */
+static ckr_result ckr__dcp_slice(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                                 ckr__ctx *scratch, ckr_node **root)
+{
+    ckr__doc doc;
+    uint32_t file;
+    uint8_t magic[4];
+    ckr_result r = ckr__dcp_file_of(d, k->file, &file);
+    if (r != CKR_OK) return r;
+    if (d->files[k->file].transform)
+        return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_TRANSFORM,
+                                  ckr__printf(d->c, "the slice is stored as %s, which is not "
+                                              "unpacked here", d->files[k->file].transform));
+    if (k->length < 22 || ckr__file_read(d->c, file, k->offset, magic, 4) != CKR_OK ||
+        memcmp(magic, "PK\3\4", 4) != 0)
+        return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE,
+                                  "no torch archive where the metadata says");
+    if (!ckr__slice_note(d->c, file, k->offset, k->length)) return ckr__dcp_oom(d);
+    scratch->files = d->c->files;
+    scratch->n_files = d->c->n_files;
+    r = ckr__torch_doc(scratch, file, k->offset, k->length, &doc);
+    if (r == CKR_OK) *root = doc.root;
+    return r;
+}
+
+static void ckr__dcp_scratch(ckr__ctx *scratch, const ckr__ctx *c)
+{
+    *scratch = *c;
+    scratch->chunks = NULL;
+    scratch->arena_bytes = 0;
+}
+
+static void ckr__dcp_scratch_free(ckr__ctx *scratch)
+{
+    ckr__chunk *k;
+    while ((k = scratch->chunks) != NULL) {
+        scratch->chunks = k->next;
+        ckr__heap_free(scratch, k, k->size);
+    }
+}
+
+/* A file whose tensors are one safetensors block, which begins where all of its slices do. */
+static ckr_result ckr__dcp_block(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                                 ckr_view *out)
+{
+    ckr__dcp_file *f = &d->files[k->file];
+    const ckr_node *n;
+    uint32_t file;
+    ckr_result r = ckr__dcp_file_of(d, k->file, &file);
+    if (r != CKR_OK) return r;
+    if (!f->tensors || f->block != k->offset) {
+        f->block = k->offset;
+        r = ckr__safetensors_slice(d->c, file, k->offset, d->c->files[file].size - k->offset,
+                                   &f->tensors);
+        if (r != CKR_OK) return r;
+    }
+    n = ckr_node_get(f->tensors, x->fqn);
+    if (!n || n->kind != CKR_NODE_TENSOR)
+        return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE,
+                                  "the file's safetensors block has no such tensor");
+    *out = *n->u.view;
+    return CKR_OK;
+}
+
+static bool ckr__dcp_is_block(ckr__dcp *d, const ckr__dcp_chunk *k)
+{
+    uint8_t h[9];
+    uint32_t file;
+    return !d->files[k->file].transform && ckr__dcp_file_of(d, k->file, &file) == CKR_OK &&
+           ckr__range_ok(k->offset, 10, d->c->files[file].size) &&
+           ckr__file_read(d->c, file, k->offset, h, sizeof h) == CKR_OK && h[8] == '{' &&
+           ckr__load_u64(h) <= d->c->files[file].size - k->offset - 8;
+}
+
+/* Where the elements of a chunk lie; `dims` takes its shape and strides. The slice must be what the
+   metadata says, but for its dtype, which the metadata of a quantised tensor may give otherwise. */
+static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                                ckr_view *out, int64_t dims[2 * CKR_MAX_DIMS])
+{
+    ckr__ctx scratch;
+    ckr_node *root = NULL;
+    uint32_t i;
+    ckr_result r = CKR_OK;
+    ckr__dcp_scratch(&scratch, d->c);
+    if (k->view) {
+        *out = *k->view;
+    } else if (ckr__dcp_is_block(d, k)) {
+        r = ckr__dcp_block(d, x, k, out);
+    } else {
+        r = ckr__dcp_slice(d, x, k, &scratch, &root);
+        if (r == CKR_OK && (root->kind != CKR_NODE_TENSOR || root->u.view->layout))
+            r = ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE, "the slice holds no plain tensor");
+        if (r == CKR_OK) *out = *root->u.view;
+    }
+    if (r == CKR_OK && (x->n_dims > CKR_MAX_DIMS || out->n_dims != x->n_dims))
+        r = ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE, "the slice has other axes");
+    for (i = 0; r == CKR_OK && i < x->n_dims; i++) {
+        dims[i] = out->shape[i];
+        dims[CKR_MAX_DIMS + i] = out->stride[i];
+        if (out->shape[i] != k->count[i])
+            r = ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE, "the slice has another shape");
+    }
+    ckr__dcp_scratch_free(&scratch);
+    out->shape = dims;
+    out->stride = dims + CKR_MAX_DIMS;
+    out->storage = out->type_name = NULL;
+    return r;
+}
+
+/* An item that is no tensor, in the context's arena. */
+static ckr_result ckr__dcp_object(ckr__dcp *d, const ckr__dcp_item *x, ckr_node **out)
+{
+    if (!x->bytes || !x->n_chunks)
+        return ckr__dcp_fail(d, CKR_ITEM_DCP_SLICE, NULL, x->fqn, "no object");
+    return ckr__dcp_slice(d, x, &x->chunks[0], d->c, out);
+}
+
+/* >>dcp.open ------------------------------------------------------------------ */
+
+/* What a directory has of this format. */
+typedef struct ckr__dcp_look {
+    bool     metadata, unfinished;     /* .metadata; .metadata.tmp                         */
+    uint32_t n_ranks, n_data;          /* __R.metadata; __R_N.distcp                       */
+    uint32_t top_rank;                 /* of __R.metadata                                  */
+    bool     shards, index;            /* shard-R-model-I-of-N.safetensors; of whole ones  */
+    bool     sharded;                  /* the index beside a directory of such shards      */
+} ckr__dcp_look;
+
+static bool ckr__dcp_digits(const char **s, uint32_t *out)
+{
+    const size_t n = strspn(*s, "0123456789");
+    if (!n || n > 7) return false;
+    *out = (uint32_t)strtoul(*s, NULL, 10);
+    *s += n;
+    return true;
+}
+
+static void ckr__dcp_look_at(ckr__dcp_look *l, const char *s)
+{
+    uint32_t rank, n;
+    if (!strcmp(s, ".metadata")) l->metadata = true;
+    if (!strcmp(s, ".metadata.tmp")) l->unfinished = true;
+    if (!strncmp(s, "shard-", 6) && ckr__path_ends(s, ".safetensors")) l->shards = true;
+    if (!strcmp(s, "model.safetensors.index.json")) l->index = true;
+    if (strncmp(s, "__", 2) != 0) return;
+    s += 2;
+    if (!ckr__dcp_digits(&s, &rank)) return;
+    if (!strcmp(s, ".metadata")) {
+        l->n_ranks++;
+        if (rank > l->top_rank) l->top_rank = rank;
+    }
+    if (*s++ != '_' || !ckr__dcp_digits(&s, &n)) return;
+    if (!strcmp(s, ".distcp")) l->n_data++;
+}
+
+static ckr_result ckr__dcp_look_in(ckr__ctx *c, const char *dir, ckr__dcp_look *l)
+{
+    ckr__dirlist list;
+    uint64_t i;
+    ckr_result r;
+    memset(l, 0, sizeof *l);
+    if (ckr__path_kind(c, dir) != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__dir_list(c, dir, &list);
+    for (i = 0; r == CKR_OK && i < list.n; i++)
+        if (!list.items[i]->is_dir) ckr__dcp_look_at(l, list.items[i]->name);
+    for (i = 0; r == CKR_OK && i < list.n; i++)
+        if (list.items[i]->is_dir && !strcmp(list.items[i]->name, "sharded")) l->sharded = l->index;
+    return r;
+}
+
+/* Hugging Face's shards: a JSON text in each header says where its tensors begin. The whole shape is
+   in none of them: it is as far as the boxes reach. */
+static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const ckr_node *v,
+                                        const ckr_node *info)
+{
+    const ckr_node *at = ckr_node_get(ckr_node_get(info, key->u.str), "saved_offsets");
+    const ckr_view *view = v->u.view;
+    void *array = d->items;
+    ckr__dcp_item *x;
+    ckr__dcp_chunk *k;
+    int64_t *dims, *shape, o;
+    uint64_t i;
+    uint32_t a;
+    if (!ckr__map_find(&d->names, key->u.str, (size_t)key->count, &i)) {
+        i = d->n_items;
+        if (!ckr__arena_grow(d->c, &array, &d->cap_items, i + 1, sizeof *x)) return ckr__dcp_oom(d);
+        d->items = (ckr__dcp_item *)array;
+        memset(&d->items[d->n_items++], 0, sizeof *x);
+        d->items[i].fqn = key->u.str;
+        d->items[i].dtype = view->dtype;
+        d->items[i].n_dims = view->n_dims;
+        d->items[i].shape = CKR__NEW_N(d->c, int64_t, view->n_dims);
+        if (!d->items[i].shape ||
+            !ckr__map_put(&d->names, key->u.str, (size_t)key->count, i, NULL))
+            return ckr__dcp_oom(d);
+    }
+    x = &d->items[i];
+    if (x->dtype != view->dtype || x->n_dims != view->n_dims)
+        return ckr__dcp_fail(d, CKR_ITEM_DCP_RANKS, ckr__file_path(d->c, view->file), x->fqn,
+                             "two shards give it another dtype or number of axes");
+    dims = CKR__NEW_N(d->c, int64_t, 2 * (uint64_t)x->n_dims);
+    array = x->chunks;
+    if (!dims || !ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + 1, sizeof *k))
+        return ckr__dcp_oom(d);
+    x->chunks = (ckr__dcp_chunk *)array;
+    k = &x->chunks[x->n_chunks++];
+    memset(k, 0, sizeof *k);
+    k->start = dims;
+    k->count = dims + x->n_dims;
+    k->view = view;
+    shape = (int64_t *)(uintptr_t)x->shape;
+    for (a = 0; a < x->n_dims; a++) {
+        o = 0;
+        if (at && (!ckr_node_i64(ckr_node_at(at, a), &o) || o < 0 ||
+                   o > INT64_MAX - view->shape[a] || at->count != x->n_dims))
+            return ckr__dcp_fail(d, CKR_ITEM_DCP_CHUNK, NULL, x->fqn,
+                                 "DCP_SHARDING_INFO has no place for each axis");
+        dims[a] = o;
+        dims[x->n_dims + a] = view->shape[a];
+        if (o + view->shape[a] > shape[a]) shape[a] = o + view->shape[a];
+    }
+    if (ckr__dcp_empty(x, k)) x->n_chunks--;
+    return ckr__dcp_copy(d, i, k) ? CKR_OK : ckr__dcp_oom(d);
+}
+
+/* A whole tensor beside its shards. */
+static ckr_result ckr__dcp_shard_copy(ckr__dcp *d, ckr__dcp_item *x, const ckr_view *v)
+{
+    void *array = x->chunks;
+    int64_t *zero = CKR__NEW_N(d->c, int64_t, x->n_dims);
+    ckr__dcp_chunk *k;
+    if (!zero || !ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + 1, sizeof *k))
+        return ckr__dcp_oom(d);
+    x->chunks = (ckr__dcp_chunk *)array;
+    k = &x->chunks[x->n_chunks];
+    memset(k, 0, sizeof *k);
+    k->start = zero;
+    k->count = x->shape;
+    k->view = v;
+    k->replica = true;
+    if (!ckr__dcp_empty(x, k)) x->n_chunks++;
+    return CKR_OK;
+}
+
+static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *path)
+{
+    const char *text;
+    ckr_node *root = NULL, *info = NULL;
+    uint32_t file;
+    uint64_t i;
+    ckr_result r = ckr__file_open(d->c, path, &file);
+    if (r == CKR_OK) r = ckr__safetensors_load(d->c, file, &root);
+    if (r != CKR_OK) return r;
+    text = ckr_node_str(ckr_node_get(root->attrs, "DCP_SHARDING_INFO"));
+    if (text)
+        r = ckr__json_parse(d->c, path, 0, (const uint8_t *)text, strlen(text), CKR__JSON_PYTHON,
+                            &info);
+    for (i = 0; i < root->count && r == CKR_OK; i++)
+        r = ckr__dcp_shard_tensor(d, root->u.items[2 * i], root->u.items[2 * i + 1], info);
+    return r;
+}
+
+static ckr_result ckr__dcp_shards(ckr__dcp *d, const char *sub)
+{
+    const char *dir = *sub ? ckr__path_join(d->c, d->dir, sub) : d->dir;
+    ckr__dirlist list;
+    uint64_t i;
+    ckr_result r = dir ? ckr__dir_list(d->c, dir, &list) : ckr__dcp_oom(d);
+    d->safetensors = true;
+    d->n_ranks = 1;
+    for (i = 0; r == CKR_OK && i < list.n; i++) {
+        const char *name = list.items[i]->name;
+        if (list.items[i]->is_dir || strncmp(name, "shard-", 6) != 0 ||
+            !ckr__path_ends(name, ".safetensors"))
+            continue;
+        name = ckr__path_join(d->c, dir, name);
+        r = name ? ckr__dcp_shard(d, name) : ckr__dcp_oom(d);
+    }
+    return r;
+}
+
+/* The whole tensors that were made of the shards are copies of them. */
+static ckr_result ckr__dcp_consolidated(ckr__dcp *d)
+{
+    const char *path = ckr__path_join(d->c, d->dir, "model.safetensors.index.json");
+    ckr_node *root = NULL;
+    uint64_t i;
+    ckr_result r = path ? ckr__safetensors_load_index(d->c, path, &root) : ckr__dcp_oom(d);
+    for (i = 0; r == CKR_OK && i < root->count; i++) {
+        const ckr_node *key = root->u.items[2 * i];
+        const ckr_view *v = root->u.items[2 * i + 1]->u.view;
+        ckr__dcp_item *x = ckr__dcp_find(d, key->u.str);
+        bool same = x && x->dtype == v->dtype && x->n_dims == v->n_dims;
+        if (same && x->n_dims)
+            same = !memcmp(x->shape, v->shape, x->n_dims * sizeof *v->shape);
+        if (!x)
+            r = ckr__dcp_shard_tensor(d, key, root->u.items[2 * i + 1], NULL);
+        else if (!same)
+            r = ckr__dcp_fail(d, CKR_ITEM_DCP_RANKS, NULL, x->fqn,
+                              "its consolidated file has another dtype or shape than the shards");
+        else
+            r = ckr__dcp_shard_copy(d, x, v);
+    }
+    return r;
+}
+
+static ckr_result ckr__dcp_unfinished(ckr__dcp *d, const ckr__dcp_look *l)
+{
+    ckr_result r = ckr__dcp_fail(d, CKR_ITEM_DCP_UNFINISHED, NULL, NULL,
+                                 l->n_ranks      ? "the metadata of some ranks is missing"
+                                 : l->unfinished ? "only .metadata.tmp is there: the save ended "
+                                                   "just before it was renamed"
+                                                 : "data files without .metadata: the save has not "
+                                                   "ended, or was interrupted");
+    return ckr__remedy(d->c->err, r, "take the checkpoint before this one");
+}
+
+static ckr_result ckr__dcp_load(ckr__dcp *d)
+{
+    ckr__dcp_look l;
+    uint32_t i;
+    const char *path;
+    ckr_result r = ckr__dcp_look_in(d->c, d->dir, &l);
+    if (r != CKR_OK) return r;
+    if (l.metadata) {
+        path = ckr__path_join(d->c, d->dir, ".metadata");
+        return path ? ckr__dcp_metadata(d, path) : ckr__dcp_oom(d);
+    }
+    if (!l.n_ranks && !l.n_data && l.shards) return ckr__dcp_shards(d, "");
+    if (!l.n_ranks && !l.n_data && l.sharded) {
+        r = ckr__dcp_shards(d, "sharded");
+        return r == CKR_OK ? ckr__dcp_consolidated(d) : r;
+    }
+    if (!l.n_ranks || l.n_ranks != l.top_rank + 1) return ckr__dcp_unfinished(d, &l);
+    d->n_ranks = l.n_ranks;
+    for (i = 0; i < l.n_ranks && r == CKR_OK; i++) {
+        path = ckr__printf(d->c, "%s/__%u.metadata", d->dir, (unsigned)i);
+        r = path ? ckr__dcp_metadata(d, path) : ckr__dcp_oom(d);
+    }
+    return r;
+}
+
+/* Everything but tensor bytes and objects. ckr__dcp_close frees the maps, whatever the result. */
+static ckr_result ckr__dcp_open(ckr__ctx *c, const char *dir, ckr__dcp **out)
+{
+    ckr__dcp *d = CKR__NEW(c, ckr__dcp);
+    ckr_result r;
+    *out = d;
+    if (!d) return c->err->code;
+    d->c = d->names.c = d->file_names.c = d->boxes.c = c;
+    d->dir = dir;
+    r = ckr__dcp_load(d);
+    return r == CKR_OK ? ckr__dcp_ranges(d) : r;
+}
+
 /* >>schedule ------------------------------------------------------------------ */
 /* Learning-rate schedules. A curve turns a clock value into one operation per update (all its
    transcendental functions), which a plain loop then applies to every lane, one per parameter
@@ -10112,7 +12373,7 @@ static void ckr__megatron_wd(const ckr__curve *c, double t, ckr__lr_op *o)
 
 /* DeepSpeed lr_schedules.py WarmupLR, WarmupDecayLR, WarmupCosineLR at last_batch_iteration t; -1
    is the LR before the first tick. decay: N - w, NaN for WarmupLR. from: warmup_min_ratio, floor:
-   cos_min_ratio. */
+   cos_min_ratio. Since 0.19.8 the cosine stays at its end (`clamped`), before it rose again. */
 static double ckr__ds_gamma(const ckr__curve *c, double t)
 {
     return c->warm_shape == CKR__SH_LOG ? 1 / ckr__log(c->k.warm) * ckr__log(t + 1) : t / c->k.warm;
@@ -10137,6 +12398,10 @@ static void ckr__ds_cosine_op(const ckr__curve *c, double t, ckr__lr_op *o)
         g = 0;
     } else if (t < k->warm) {
         g = k->from + ckr__rn(ckr__ds_gamma(c, t) * (1 - k->from));
+    } else if (c->flags & CKR__CF_CLAMP) {
+        g = (t - k->warm + 1) / ckr__at_least(k->total - k->warm, 1);
+        g = (1 + ckr__cos(CKR__PI * (g < 1 ? g : 1))) / 2;
+        g = ckr__at_least(k->floor + ckr__rn((1 - k->floor) * g), 0);
     } else if (!(k->total - k->warm > 0 || k->total - k->warm < 0)) {
         ckr__lr_undef(o, ckr__why_zero);
         return;
@@ -11091,7 +13356,8 @@ static const ckr__skind ckr__skinds[] = {
       "lr=warmup_max_lr min_lr=warmup_min_lr warmup_steps=warmup_num_steps "
       "total_steps=total_num_steps decay_style=@" },
     { "deepspeed", "WarmupCosineLR", CKR__CV_DS_COSINE, CKR__SH_COSINE,
-      "total_num_steps:i! warmup_min_ratio:f warmup_num_steps:i cos_min_ratio:f warmup_type:s lr:v",
+      "total_num_steps:i! warmup_min_ratio:f warmup_num_steps:i cos_min_ratio:f warmup_type:s "
+      "clamped:b lr:v",
       "lr=lr min_lr=/cos_min_ratio warmup_steps=warmup_num_steps total_steps=total_num_steps "
       "decay_style=@" },
     { "deepspeed", "OneCycle", CKR__CV_DS_CYCLE, 0,
@@ -11497,6 +13763,7 @@ static void ckr__build_ds(ckr__sbuild *b)
     if (b->row->kind == CKR__CV_DS_COSINE) {
         k->from = ckr__sp_f(b, "warmup_min_ratio", 0);
         k->floor = ckr__sp_f(b, "cos_min_ratio", 0.0001);
+        if (ckr__sp_b(b, "clamped", false)) b->curve->flags |= CKR__CF_CLAMP;
     } else {
         CKR__LANE(b, "warmup_min_lr", 0, min);
         CKR__LANE(b, ckr__sp_get(b, "warmup_max_lr") ? "warmup_max_lr" : "lr", 0.001, max);
@@ -14237,6 +16504,2666 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
     return x->params ? x : NULL;
 }
 
+/* >>rng ----------------------------------------------------------------------- */
+/* Generators of torch, Python, numpy and llm.c: their stored forms, and draws that give the same
+   bits. Facts from torch (ATen CPUGeneratorImpl, CUDAGeneratorImpl, DistributionsHelper,
+   cpu/DistributionTemplates, cpu/avx_mathfun), CPython (_randommodule, random.py), numpy.random
+   (bit_generator, distributions, _bounded_integers) and llm.c (rand.h). mt19937: Matsumoto,
+   Nishimura 1998; Philox, Threefry: Salmon et al. 2011; PCG: O'Neill 2014; the Cephes
+   polynomials of logf, sinf, cosf: Moshier.                                            */
+
+#define CKR__MT_N 624
+#define CKR__MT_M 397
+#define CKR__RNG_MAX_BYTES 5056
+#define CKR__RNG_CANONICAL_MAX 2560
+
+typedef struct ckr__u128 { uint64_t lo, hi; } ckr__u128;
+
+static bool ckr__rng_is_mt(ckr_rng_kind k)
+{
+    return k == CKR_RNG_TORCH_CPU || k == CKR_RNG_PYTHON || k == CKR_RNG_NUMPY ||
+           k == CKR_RNG_MT19937 || k == CKR_RNG_LLMC_MT;
+}
+
+static bool ckr__rng_is_bitgen(ckr_rng_kind k)           /* under numpy.random.Generator */
+{
+    return k >= CKR_RNG_MT19937 && k <= CKR_RNG_SFC64;
+}
+
+static const char *const ckr__rng_names[] = {
+    "none",    "torch_cpu", "torch_cuda", "torch_mps", "python", "numpy", "mt19937", "pcg64",
+    "pcg64dxsm", "philox",  "sfc64",      "llmc",      "llmc_mt", "jax",  "xla",     "opaque"
+};
+static const char *const ckr__rng_classes[] = {          /* numpy's, from MT19937 on     */
+    "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"
+};
+
+CKR_API const char *ckr_rng_kind_name(ckr_rng_kind k)
+{
+    return (unsigned)k < (unsigned)CKR_RNG_KIND_COUNT_ ? ckr__rng_names[k] : "none";
+}
+
+CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name)
+{
+    int i;
+    for (i = 1; i < CKR_RNG_KIND_COUNT_; i++)
+        if (!strcmp(name, ckr__rng_names[i])) return (ckr_rng_kind)i;
+    return CKR_RNG_NONE;
+}
+
+/* A torch version before `known` (100 * major + minor); 0 is the newest. */
+static bool ckr__rng_before(const ckr_rng *r, unsigned known)
+{
+    return r->version && r->version < known;
+}
+
+/* >>rng.mt19937 --------------------------------------------------------------- */
+
+static uint32_t ckr__mt_mix(uint32_t first, uint32_t second, uint32_t ahead)
+{
+    const uint32_t y = (first & 0x80000000u) | (second & 0x7fffffffu);
+    return ahead ^ y >> 1 ^ ((0u - (y & 1)) & 0x9908b0dfu);
+}
+
+static uint32_t ckr__mt_temper(uint32_t y)
+{
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9d2c5680u;
+    y ^= (y << 15) & 0xefc60000u;
+    return y ^ y >> 18;
+}
+
+#ifdef CKR__X64
+/* Four words from `k` on; ahead: the word 397 further, of whichever block it is in. SSE2. */
+static void ckr__mt_twist4(uint32_t *k, const uint32_t *ahead)
+{
+    const __m128i top = _mm_set1_epi32((int)0x80000000u);
+    __m128i y = _mm_or_si128(
+        _mm_and_si128(_mm_loadu_si128((const __m128i *)(const void *)k), top),
+        _mm_andnot_si128(top, _mm_loadu_si128((const __m128i *)(const void *)(k + 1))));
+    __m128i odd = _mm_sub_epi32(_mm_setzero_si128(), _mm_and_si128(y, _mm_set1_epi32(1)));
+    odd = _mm_and_si128(odd, _mm_set1_epi32((int)0x9908b0dfu));
+    y = _mm_xor_si128(_mm_srli_epi32(y, 1), odd);
+    y = _mm_xor_si128(y, _mm_loadu_si128((const __m128i *)(const void *)ahead));
+    _mm_storeu_si128((__m128i *)(void *)k, y);
+}
+
+static void ckr__mt_temper4(const uint32_t *key, uint32_t *out)
+{
+    __m128i y = _mm_loadu_si128((const __m128i *)(const void *)key);
+    y = _mm_xor_si128(y, _mm_srli_epi32(y, 11));
+    y = _mm_xor_si128(y, _mm_and_si128(_mm_slli_epi32(y, 7), _mm_set1_epi32((int)0x9d2c5680u)));
+    y = _mm_xor_si128(y, _mm_and_si128(_mm_slli_epi32(y, 15), _mm_set1_epi32((int)0xefc60000u)));
+    y = _mm_xor_si128(y, _mm_srli_epi32(y, 18));
+    _mm_storeu_si128((__m128i *)(void *)out, y);
+}
+#endif
+
+/* The next block, in place: later words see new ones. */
+static void ckr__mt_twist(uint32_t *k)
+{
+    const int wrap = CKR__MT_N - CKR__MT_M;
+    int i = 0;
+#ifdef CKR__X64
+    for (; i + 4 <= wrap; i += 4) ckr__mt_twist4(k + i, k + i + CKR__MT_M);
+#endif
+    for (; i < wrap; i++) k[i] = ckr__mt_mix(k[i], k[i + 1], k[i + CKR__MT_M]);
+#ifdef CKR__X64
+    for (; i + 5 <= CKR__MT_N; i += 4) ckr__mt_twist4(k + i, k + i - wrap);
+#endif
+    for (; i < CKR__MT_N - 1; i++) k[i] = ckr__mt_mix(k[i], k[i + 1], k[i - wrap]);
+    k[i] = ckr__mt_mix(k[i], k[0], k[i - wrap]);
+}
+
+/* A used-up block of torch has `next` 624 from now on, not a fresh state's 0. */
+static void ckr__mt_block(ckr_rng *r)
+{
+    ckr__mt_twist(r->u.key);
+    r->pos = 0;
+    r->next = CKR__MT_N;
+}
+
+static uint32_t ckr__mt_u32(ckr_rng *r)
+{
+    if (r->pos >= CKR__MT_N) ckr__mt_block(r);
+    return ckr__mt_temper(r->u.key[r->pos++]);
+}
+
+static uint64_t ckr__mt_u64(ckr_rng *r)
+{
+    const uint64_t high = ckr__mt_u32(r);
+    return high << 32 | ckr__mt_u32(r);
+}
+
+static void ckr__mt_fill(ckr_rng *r, uint32_t *out, uint64_t n)
+{
+    while (n) {
+        const uint32_t *key;
+        uint32_t i = 0, m;
+        if (r->pos >= CKR__MT_N) ckr__mt_block(r);
+        m = (uint32_t)ckr__min_i64(CKR__MT_N - (int64_t)r->pos,
+                                   (int64_t)(n < CKR__MT_N ? n : CKR__MT_N));
+        key = r->u.key + r->pos;
+#ifdef CKR__X64
+        for (; i + 4 <= m; i += 4) ckr__mt_temper4(key + i, out + i);
+#endif
+        for (; i < m; i++) out[i] = ckr__mt_temper(key[i]);
+        r->pos += m;
+        out += m;
+        n -= m;
+    }
+}
+
+/* numpy's and Python's double of 53 bits, from two words. */
+static double ckr__mt_double(ckr_rng *r)
+{
+    const uint32_t a = ckr__mt_u32(r) >> 5, b = ckr__mt_u32(r) >> 6;
+    return (a * 67108864.0 + b) / 9007199254740992.0;
+}
+
+static void ckr__mt_seed_word(ckr_rng *r, uint32_t w)
+{
+    uint32_t *s = r->u.key, j;
+    s[0] = w;
+    for (j = 1; j < CKR__MT_N; j++) s[j] = 1812433253u * (s[j - 1] ^ s[j - 1] >> 30) + j;
+    r->pos = CKR__MT_N;
+    r->next = 0;
+}
+
+static void ckr__mt_seed_key(ckr_rng *r, const uint32_t *k, size_t n)
+{
+    uint32_t *s = r->u.key, i = 1;
+    size_t j = 0, rounds = n > CKR__MT_N ? n : CKR__MT_N;
+    ckr__mt_seed_word(r, 19650218u);
+    for (; rounds; rounds--) {
+        s[i] = (s[i] ^ (s[i - 1] ^ s[i - 1] >> 30) * 1664525u) + k[j] + (uint32_t)j;
+        if (++j == n) j = 0;
+        if (++i < CKR__MT_N) continue;
+        s[0] = s[CKR__MT_N - 1];
+        i = 1;
+    }
+    for (rounds = CKR__MT_N - 1; rounds; rounds--) {
+        s[i] = (s[i] ^ (s[i - 1] ^ s[i - 1] >> 30) * 1566083941u) - i;
+        if (++i < CKR__MT_N) continue;
+        s[0] = s[CKR__MT_N - 1];
+        i = 1;
+    }
+    s[0] = 0x80000000u;
+}
+
+/* The low 31 bits of the first word are in no later output: all else zero gives only zeros. */
+static bool ckr__mt_degenerate(const uint32_t *key)
+{
+    uint32_t any = key[0] & 0x80000000u;
+    int i;
+    for (i = 1; i < CKR__MT_N; i++) any |= key[i];
+    return any == 0;
+}
+
+/* >>rng.counter --------------------------------------------------------------- */
+
+static void ckr__philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4])
+{
+    uint32_t a = ctr[0], b = ctr[1], c = ctr[2], d = ctr[3], k0 = key[0], k1 = key[1];
+    int i;
+    for (i = 0; i < 10; i++) {
+        const uint64_t x = (uint64_t)0xd2511f53u * a, y = (uint64_t)0xcd9e8d57u * c;
+        a = (uint32_t)(y >> 32) ^ b ^ k0;
+        b = (uint32_t)y;
+        c = (uint32_t)(x >> 32) ^ d ^ k1;
+        d = (uint32_t)x;
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    out[0] = a;
+    out[1] = b;
+    out[2] = c;
+    out[3] = d;
+}
+
+/* Four words of a torch CUDA generator: block b of thread t. */
+static void ckr__philox_block(uint64_t seed, uint64_t b, uint64_t t, uint32_t out[4])
+{
+    uint32_t ctr[4], key[2];
+    ctr[0] = (uint32_t)b;
+    ctr[1] = (uint32_t)(b >> 32);
+    ctr[2] = (uint32_t)t;
+    ctr[3] = (uint32_t)(t >> 32);
+    key[0] = (uint32_t)seed;
+    key[1] = (uint32_t)(seed >> 32);
+    ckr__philox4x32(ctr, key, out);
+}
+
+static void ckr__threefry2x32(const uint32_t key[2], const uint32_t ctr[2], uint32_t out[2])
+{
+    static const uint8_t turn[8] = { 13, 15, 26, 6, 17, 29, 16, 24 };
+    uint32_t k[3], x = ctr[0] + key[0], y = ctr[1] + key[1], i;
+    k[0] = key[0];
+    k[1] = key[1];
+    k[2] = 0x1bd11bdau ^ key[0] ^ key[1];
+    for (i = 0; i < 20; i++) {
+        const uint32_t r = turn[i & 7], q = i / 4 + 1;
+        x += y;
+        y = (y << r | y >> (32 - r)) ^ x;
+        if ((i & 3) != 3) continue;
+        x += k[q % 3];
+        y += k[(q + 1) % 3] + q;
+    }
+    out[0] = x;
+    out[1] = y;
+}
+
+static ckr__u128 ckr__mul64(uint64_t a, uint64_t b)
+{
+    const uint64_t al = (uint32_t)a, ah = a >> 32, bl = (uint32_t)b, bh = b >> 32;
+    const uint64_t low = al * bl, m1 = ah * bl + (low >> 32), m2 = al * bh + (uint32_t)m1;
+    ckr__u128 r;
+    r.lo = m2 << 32 | (uint32_t)low;
+    r.hi = ah * bh + (m1 >> 32) + (m2 >> 32);
+    return r;
+}
+
+static ckr__u128 ckr__mul128(ckr__u128 a, ckr__u128 b)              /* modulo 2^128        */
+{
+    ckr__u128 r = ckr__mul64(a.lo, b.lo);
+    r.hi += a.hi * b.lo + a.lo * b.hi;
+    return r;
+}
+
+static ckr__u128 ckr__add128(ckr__u128 a, ckr__u128 b)
+{
+    a.lo += b.lo;
+    a.hi += b.hi + (a.lo < b.lo);
+    return a;
+}
+
+/* numpy's Philox4x64-10: the counter goes up by one before each block of four. */
+static uint64_t ckr__philox64_next(ckr_rng *r)
+{
+    uint64_t *w = r->u.w, a, b, c, d, k0 = w[4], k1 = w[5];
+    int i;
+    if (r->pos < 4) return w[6 + r->pos++];
+    for (i = 0; i < 4 && ++w[i] == 0; i++) {}
+    a = w[0];
+    b = w[1];
+    c = w[2];
+    d = w[3];
+    for (i = 0; i < 10; i++) {
+        const ckr__u128 x = ckr__mul64(0xd2e7470ee14c6c93u, a);
+        const ckr__u128 y = ckr__mul64(0xca5a826395121157u, c);
+        a = y.hi ^ b ^ k0;
+        b = y.lo;
+        c = x.hi ^ d ^ k1;
+        d = x.lo;
+        k0 += 0x9e3779b97f4a7c15u;
+        k1 += 0xbb67ae8584caa73bu;
+    }
+    w[6] = a;
+    w[7] = b;
+    w[8] = c;
+    w[9] = d;
+    r->pos = 1;
+    return a;
+}
+
+/* >>rng.words ----------------------------------------------------------------- */
+/* PCG64 of numpy: a linear congruential generator modulo 2^128 and an output function: XSL-RR of
+   the new state, or DXSM of the old one with a multiplier of 64 bits.                     */
+
+static ckr__u128 ckr__pcg_multiplier(bool dxsm)
+{
+    ckr__u128 m;
+    m.lo = dxsm ? 0xda942042e4dd58b5u : 0x4385df649fccf645u;
+    m.hi = dxsm ? 0 : 0x2360ed051fc65da4u;
+    return m;
+}
+
+static void ckr__pcg_step(ckr_rng *r, bool dxsm)
+{
+    ckr__u128 s, inc;
+    s.lo = r->u.w[0];
+    s.hi = r->u.w[1];
+    inc.lo = r->u.w[2];
+    inc.hi = r->u.w[3];
+    s = ckr__add128(ckr__mul128(s, ckr__pcg_multiplier(dxsm)), inc);
+    r->u.w[0] = s.lo;
+    r->u.w[1] = s.hi;
+}
+
+static uint64_t ckr__pcg_next(ckr_rng *r)
+{
+    uint64_t lo, hi;
+    unsigned turn;
+    if (r->kind == CKR_RNG_PCG64) {
+        ckr__pcg_step(r, false);
+        lo = r->u.w[0] ^ r->u.w[1];
+        turn = (unsigned)(r->u.w[1] >> 58);
+        return turn ? lo >> turn | lo << (64 - turn) : lo;
+    }
+    lo = r->u.w[0] | 1;
+    hi = r->u.w[1];
+    ckr__pcg_step(r, true);
+    hi = (hi ^ hi >> 32) * 0xda942042e4dd58b5u;
+    return (hi ^ hi >> 48) * lo;
+}
+
+static uint64_t ckr__sfc_next(ckr_rng *r)
+{
+    uint64_t *s = r->u.w;
+    const uint64_t t = s[0] + s[1] + s[3]++;
+    s[0] = s[1] ^ s[1] >> 11;
+    s[1] = s[2] + (s[2] << 3);
+    s[2] = (s[2] << 24 | s[2] >> 40) + t;
+    return t;
+}
+
+static uint32_t ckr__xorshift_next(ckr_rng *r)
+{
+    uint64_t s = r->u.w[0];
+    s ^= s >> 12;
+    s ^= s << 25;
+    s ^= s >> 27;
+    r->u.w[0] = s;
+    return (uint32_t)(s * 0x2545f4914f6cdd1du >> 32);
+}
+
+CKR_API uint64_t ckr_rng_u64(ckr_rng *r)
+{
+    uint64_t high;
+    switch ((int)r->kind) {
+    case CKR_RNG_TORCH_CPU: case CKR_RNG_PYTHON: case CKR_RNG_NUMPY: case CKR_RNG_MT19937:
+    case CKR_RNG_LLMC_MT: return ckr__mt_u64(r);
+    case CKR_RNG_PCG64: case CKR_RNG_PCG64DXSM: return ckr__pcg_next(r);
+    case CKR_RNG_PHILOX: return ckr__philox64_next(r);
+    case CKR_RNG_SFC64: return ckr__sfc_next(r);
+    case CKR_RNG_LLMC:
+        high = ckr__xorshift_next(r);
+        return high << 32 | ckr__xorshift_next(r);
+    default: return 0;
+    }
+}
+
+/* numpy gives out the low half of a 64-bit word first and keeps the high one. */
+CKR_API uint32_t ckr_rng_u32(ckr_rng *r)
+{
+    uint64_t v;
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return ckr__mt_u32(r);
+    if (r->kind == CKR_RNG_LLMC) return ckr__xorshift_next(r);
+    if (!ckr__rng_is_bitgen((ckr_rng_kind)r->kind)) return 0;
+    if (r->has_uint32) {
+        r->has_uint32 = 0;
+        return r->uinteger;
+    }
+    v = ckr_rng_u64(r);
+    r->has_uint32 = 1;
+    r->uinteger = (uint32_t)(v >> 32);
+    return (uint32_t)v;
+}
+
+static bool ckr__rng_has_words(const ckr_rng *r)
+{
+    return ckr__rng_is_mt((ckr_rng_kind)r->kind) || r->kind == CKR_RNG_LLMC ||
+           ckr__rng_is_bitgen((ckr_rng_kind)r->kind);
+}
+
+CKR_API ckr_result ckr_rng_u32_fill(ckr_rng *r, uint64_t n, uint32_t *out)
+{
+    uint64_t i;
+    if (!ckr__rng_has_words(r)) return CKR_E_UNSUPPORTED;
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) ckr__mt_fill(r, out, n);
+    else for (i = 0; i < n; i++) out[i] = ckr_rng_u32(r);
+    return CKR_OK;
+}
+
+/* A product that no compiler fuses with the sum around it: Python and numpy round it. */
+static double ckr__product(double a, double b)
+{
+    const volatile double p = a * b;
+    return p;
+}
+
+/* random() of Python, numpy's RandomState and numpy's Generator. */
+static double ckr__rng_double(ckr_rng *r)
+{
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return ckr__mt_double(r);
+    return (double)(ckr_rng_u64(r) >> 11) * (1.0 / 9007199254740992.0);
+}
+
+/* >>rng.seed ------------------------------------------------------------------ */
+
+static uint32_t ckr__ss_hash(uint32_t v, uint32_t *h, uint32_t multiplier)
+{
+    v ^= *h;
+    *h *= multiplier;
+    v *= *h;
+    return v ^ v >> 16;
+}
+
+static uint32_t ckr__ss_mix(uint32_t x, uint32_t y)
+{
+    const uint32_t v = 0xca01f9ddu * x - 0x4973f715u * y;
+    return v ^ v >> 16;
+}
+
+/* numpy.random.SeedSequence with a pool of four words: generate_state(n_out, uint32). A spawned
+   one has its entropy padded with zeros to four words, then the spawn key.                */
+static void ckr__seed_sequence(const uint32_t *entropy, size_t n, uint32_t *out, size_t n_out)
+{
+    uint32_t pool[4], h = 0x43b0d7e5u;
+    size_t i, k;
+    for (i = 0; i < 4; i++) pool[i] = ckr__ss_hash(i < n ? entropy[i] : 0, &h, 0x931e8875u);
+    for (i = 0; i < 4; i++)
+        for (k = 0; k < 4; k++)
+            if (i != k) pool[k] = ckr__ss_mix(pool[k], ckr__ss_hash(pool[i], &h, 0x931e8875u));
+    for (i = 4; i < n; i++)
+        for (k = 0; k < 4; k++)
+            pool[k] = ckr__ss_mix(pool[k], ckr__ss_hash(entropy[i], &h, 0x931e8875u));
+    h = 0x8b51f9ddu;
+    for (i = 0; i < n_out; i++) out[i] = ckr__ss_hash(pool[i & 3], &h, 0x58f38dedu);
+}
+
+/* numpy seeds PCG64DXSM too with the steps of PCG64. */
+static void ckr__pcg_seed(ckr_rng *r, ckr__u128 state, ckr__u128 sequence)
+{
+    ckr__u128 s;
+    r->u.w[0] = r->u.w[1] = 0;
+    r->u.w[2] = sequence.lo << 1 | 1;
+    r->u.w[3] = sequence.hi << 1 | sequence.lo >> 63;
+    ckr__pcg_step(r, false);
+    s.lo = r->u.w[0];
+    s.hi = r->u.w[1];
+    s = ckr__add128(s, state);
+    r->u.w[0] = s.lo;
+    r->u.w[1] = s.hi;
+    ckr__pcg_step(r, false);
+}
+
+/* numpy's bit generators from the words of a SeedSequence. */
+static void ckr__bitgen_seed(ckr_rng *r, const uint32_t *entropy, size_t n)
+{
+    uint32_t v[CKR__MT_N];
+    uint64_t w[4];
+    ckr__u128 a, b;
+    int i;
+    if (r->kind == CKR_RNG_MT19937) {
+        ckr__seed_sequence(entropy, n, v, CKR__MT_N);
+        memcpy(r->u.key, v, sizeof v);
+        r->u.key[0] = 0x80000000u;
+        r->pos = CKR__MT_N - 1;                /* numpy's loop variable, not 624 */
+        return;
+    }
+    ckr__seed_sequence(entropy, n, v, 8);
+    for (i = 0; i < 4; i++) w[i] = v[2 * i] | (uint64_t)v[2 * i + 1] << 32;
+    if (r->kind == CKR_RNG_PHILOX) {
+        r->u.w[4] = w[0];
+        r->u.w[5] = w[1];
+        r->pos = 4;
+    } else if (r->kind == CKR_RNG_SFC64) {
+        memcpy(r->u.w, w, 3 * sizeof *w);
+        r->u.w[3] = 1;
+        for (i = 0; i < 12; i++) (void)ckr__sfc_next(r);
+    } else {
+        a.hi = w[0];
+        a.lo = w[1];
+        b.hi = w[2];
+        b.lo = w[3];
+        ckr__pcg_seed(r, a, b);
+    }
+}
+
+static void ckr__mps_seed(ckr_rng *r, uint64_t seed)
+{
+    uint8_t *p = r->u.bytes;
+    int i;
+    for (i = 0; i < 5; i++) ckr__store_u32(p + 4 * i, 1);
+    ckr__store_u64(p + 20, seed);
+    r->seed = seed;
+    r->offset = 0;
+}
+
+CKR_API ckr_result ckr_rng_seed(ckr_rng *r, ckr_rng_kind kind, uint64_t seed)
+{
+    uint32_t limbs[2];
+    const size_t n = seed >> 32 ? 2 : 1;
+    limbs[0] = (uint32_t)seed;
+    limbs[1] = (uint32_t)(seed >> 32);
+    if (kind <= CKR_RNG_NONE || kind >= CKR_RNG_OPAQUE || (kind == CKR_RNG_NUMPY && n > 1) ||
+        (kind == CKR_RNG_LLMC && !seed))
+        return CKR_E_ARG;
+    memset(r, 0, sizeof *r);
+    r->kind = (uint16_t)kind;
+    switch ((int)kind) {
+    case CKR_RNG_TORCH_CPU:
+    case CKR_RNG_LLMC_MT:
+        r->layout = kind == CKR_RNG_TORCH_CPU ? 5056 : 2520;
+        r->seeded = kind == CKR_RNG_TORCH_CPU;
+        r->seed = r->seeded ? seed : 0;
+        ckr__mt_seed_word(r, (uint32_t)seed);
+        break;
+    case CKR_RNG_TORCH_CUDA: r->layout = 16; r->seed = seed; break;
+    case CKR_RNG_TORCH_MPS:  r->layout = 44; ckr__mps_seed(r, seed); break;
+    case CKR_RNG_PYTHON:     r->layout = 3; ckr__mt_seed_key(r, limbs, n); break;
+    case CKR_RNG_NUMPY:      ckr__mt_seed_word(r, (uint32_t)seed); break;
+    case CKR_RNG_LLMC:       r->u.w[0] = seed; break;
+    case CKR_RNG_JAX:        r->u.w[0] = seed >> 32 | seed << 32; break;
+    case CKR_RNG_XLA:        r->seed = seed; break;
+    default:                 ckr__bitgen_seed(r, limbs, n); break;
+    }
+    return CKR_OK;
+}
+
+/* A new stream from a derived seed: Philox takes it as its key, mt19937 as a key array of two
+   words, the others words of Philox blocks. Label, stored form and what the caller set stay. */
+static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
+{
+    uint32_t v[4], k[2];
+    uint64_t w[4];
+    int i;
+    if (r->kind == CKR_RNG_OPAQUE || r->kind == CKR_RNG_JAX || r->kind == CKR_RNG_NONE)
+        return false;
+    for (i = 0; i < 2; i++) {
+        ckr__philox_block(s, (uint64_t)i, 0, v);
+        w[2 * i] = v[0] | (uint64_t)v[1] << 32;
+        w[2 * i + 1] = v[2] | (uint64_t)v[3] << 32;
+    }
+    r->has_normal = r->has_float = r->has_uint32 = r->uinteger = 0;
+    r->normal = r->old_x = r->old_rho = 0;
+    r->float_normal = 0;
+    r->flags &= (uint16_t)~CKR_RNG_ODD;
+    k[0] = (uint32_t)s;
+    k[1] = (uint32_t)(s >> 32);
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) {
+        ckr__mt_seed_key(r, k, 2);
+        return true;
+    }
+    if (r->kind == CKR_RNG_TORCH_MPS) ckr__mps_seed(r, s);
+    r->offset = 0;
+    r->seed = r->kind == CKR_RNG_XLA ? s & 0x7fffffff : s;
+    if (!ckr__rng_has_words(r)) return true;
+    memset(&r->u, 0, sizeof r->u);
+    memcpy(r->u.w, w, sizeof w);
+    if (r->kind == CKR_RNG_LLMC) r->u.w[0] = s;
+    if (r->kind == CKR_RNG_PCG64 || r->kind == CKR_RNG_PCG64DXSM) r->u.w[2] |= 1;
+    if (r->kind == CKR_RNG_SFC64) r->u.w[3] = 1;
+    for (i = 0; i < 12 && r->kind == CKR_RNG_SFC64; i++) (void)ckr__sfc_next(r);
+    if (r->kind == CKR_RNG_PHILOX) {
+        memset(r->u.w, 0, 10 * sizeof *r->u.w);
+        r->u.w[4] = s;
+        r->pos = 4;
+    }
+    if (r->kind != CKR_RNG_XLA) r->seed = 0;
+    return true;
+}
+
+/* >>rng.bytes ----------------------------------------------------------------- */
+/* torch's ByteTensors and llm.c's struct. mt19937 there has `left` and `next`; left 1 means that
+   a new block comes next, whatever `next` says, else next is 625 - left, the position.      */
+
+static double ckr__load_double(const uint8_t *p)
+{
+    const uint64_t u = ckr__load_u64(p);
+    double d;
+    memcpy(&d, &u, 8);
+    return d;
+}
+
+static void ckr__store_double(uint8_t *p, double d)
+{
+    uint64_t u;
+    memcpy(&u, &d, 8);
+    ckr__store_u64(p, u);
+}
+
+static ckr_result ckr__rng_fail(ckr_error *e, ckr_item item, const char *what, uint64_t found)
+{
+    return ckr__fail(e, item, NULL, CKR_NO_OFFSET, "", "%s: %s (%llu)", ckr__item_text[item], what,
+                     (unsigned long long)found);
+}
+
+static ckr_result ckr__rng_size(ckr_error *e, uint64_t found, const char *expected)
+{
+    return ckr__fail(e, CKR_ITEM_RNG_SIZE, NULL, CKR_NO_OFFSET, "",
+                     "a generator's state of %llu bytes, expected %s", (unsigned long long)found,
+                     expected);
+}
+
+static ckr_result ckr__rng_cursor(ckr_error *e, ckr_rng *r, uint32_t left, uint64_t next)
+{
+    if (left < 1 || left > CKR__MT_N || next > CKR__MT_N)
+        return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
+                         "left %lld, next %llu: expected 1 to 624 and 0 to 624",
+                         (long long)(int32_t)left, (unsigned long long)next);
+    if (left != 1 && next != 625 - left)
+        return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
+                         "left %u needs next %u, found %llu", left, 625 - left,
+                         (unsigned long long)next);
+    r->pos = left == 1 ? CKR__MT_N : 625 - left;
+    r->next = left == 1 ? (uint32_t)next : CKR__MT_N;
+    if (ckr__mt_degenerate(r->u.key))
+        return ckr__fail(e, CKR_ITEM_RNG_DEGENERATE, NULL, CKR_NO_OFFSET, "", NULL);
+    return CKR_OK;
+}
+
+static bool ckr__rng_finite(double d)
+{
+    return d >= -DBL_MAX && d <= DBL_MAX;
+}
+
+static ckr_result ckr__rng_parse_cpu(ckr_error *e, const uint8_t *p, size_t n, ckr_rng *r)
+{
+    const uint64_t next = ckr__load_u64(p + 16);
+    int i;
+    r->seed = ckr__load_u64(p);
+    r->seeded = (uint16_t)ckr__load_u32(p + 12);
+    if (ckr__load_u32(p + 12) != r->seeded || !r->seeded)
+        return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "seeded", ckr__load_u32(p + 12));
+    for (i = 0; i < CKR__MT_N; i++) {
+        r->u.key[i] = ckr__load_u32(p + 24 + 8 * i);
+        if (ckr__load_u32(p + 28 + 8 * i)) r->flags |= CKR_RNG_ODD;
+    }
+    r->old_x = ckr__load_double(p + 5016);
+    r->normal = ckr__load_double(p + 5024);
+    r->old_rho = ckr__load_double(p + 5032);
+    r->has_normal = ckr__load_u32(p + 5040);
+    memcpy(r->pad, p + 5044, 4);
+    if (n == 5056) {
+        const uint32_t u = ckr__load_u32(p + 5048);
+        memcpy(&r->float_normal, &u, 4);
+        r->has_float = p[5052];
+        memcpy(r->pad + 4, p + 5053, 3);
+    }
+    if (r->has_normal && !(n == 5056 ? ckr__rng_finite(r->normal)
+                                     : ckr__rng_finite(r->old_x) && ckr__rng_finite(r->old_rho)))
+        return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the cached normal is not finite",
+                             r->has_normal);
+    return ckr__rng_cursor(e, r, ckr__load_u32(p + 8), next);
+}
+
+static ckr_result ckr__rng_parse_llmc(ckr_error *e, const uint8_t *p, ckr_rng *r)
+{
+    int i;
+    r->seed = ckr__load_u64(p);
+    for (i = 0; i < CKR__MT_N; i++) r->u.key[i] = ckr__load_u32(p + 16 + 4 * i);
+    if (ckr__load_u32(p + 2512) || ckr__load_u32(p + 2516) != 0x9908b0dfu)
+        return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the matrix constants",
+                             ckr__load_u32(p + 2516));
+    return ckr__rng_cursor(e, r, ckr__load_u32(p + 8), ckr__load_u32(p + 12));
+}
+
+/* Seed and offset, behind 800 bytes of 0xff in the layout of torch 1.2 to 2.0. */
+static ckr_result ckr__rng_parse_cuda(ckr_error *e, const uint8_t *p, size_t n, ckr_rng *r)
+{
+    const size_t head = n >= 800 ? 800 : 0;
+    size_t i;
+    for (i = 0; i < head; i++) if (p[i] != 0xff) r->flags |= CKR_RNG_ODD;
+    r->seed = ckr__load_u64(p + head);
+    r->offset = n - head == 16 ? ckr__load_u64(p + head + 8) : 0;
+    if (r->offset >> 63)
+        return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
+                         "the Philox offset is negative: %lld", (long long)r->offset);
+    return CKR_OK;
+}
+
+static ckr_rng_kind ckr__rng_kind_of_size(size_t n)
+{
+    switch (n) {
+    case 5056: case 5048:               return CKR_RNG_TORCH_CPU;
+    case 8: case 16: case 808: case 816: return CKR_RNG_TORCH_CUDA;
+    case 36: case 44:                   return CKR_RNG_TORCH_MPS;
+    case 2520:                          return CKR_RNG_LLMC_MT;
+    default:                            return CKR_RNG_NONE;
+    }
+}
+
+static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t *p, size_t n,
+                                 ckr_rng *out)
+{
+    const ckr_rng_kind fits = ckr__rng_kind_of_size(n);
+    memset(out, 0, sizeof *out);
+    if (n == 824016)
+        return ckr__rng_size(e, n, "16: torch 1.1 and older drew from 200 MTGP32 generators, which "
+                             "nothing can continue");
+    if (kind == CKR_RNG_NONE) kind = fits;
+    if (kind == CKR_RNG_NONE) return ckr__rng_size(e, n, "5056, 16 or another size of torch's");
+    if (kind == CKR_RNG_TORCH_CPU && fits != kind) return ckr__rng_size(e, n, "5056 or 5048");
+    if (kind == CKR_RNG_TORCH_CUDA && fits != kind)
+        return ckr__rng_size(e, n, "16 or 8, or 816 or 808 of torch before 2.1");
+    if (kind == CKR_RNG_TORCH_MPS && fits != kind) return ckr__rng_size(e, n, "44 or 36");
+    if (kind == CKR_RNG_LLMC_MT && fits != kind) return ckr__rng_size(e, n, "2520");
+    if (kind == CKR_RNG_OPAQUE && n > sizeof out->u.bytes)
+        return ckr__rng_size(e, n, "at most 2496 of a device that is not known");
+    out->kind = (uint16_t)kind;
+    out->layout = (uint32_t)n;
+    switch ((int)kind) {
+    case CKR_RNG_TORCH_CPU:  return ckr__rng_parse_cpu(e, p, n, out);
+    case CKR_RNG_LLMC_MT:    return ckr__rng_parse_llmc(e, p, out);
+    case CKR_RNG_TORCH_CUDA: return ckr__rng_parse_cuda(e, p, n, out);
+    case CKR_RNG_TORCH_MPS:
+        memcpy(out->u.bytes, p, 28);
+        out->seed = ckr__load_u64(p + 28);
+        out->offset = n == 44 ? ckr__load_u64(p + 36) : 0;
+        return CKR_OK;
+    case CKR_RNG_OPAQUE:
+        if (n) memcpy(out->u.bytes, p, n);
+        return CKR_OK;
+    default:
+        return ckr__fail(e, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
+                         "a generator of kind %s is not stored as bytes", ckr_rng_kind_name(kind));
+    }
+}
+
+CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n, ckr_rng *out,
+                                  ckr_error *err)
+{
+    ckr_error own;
+    ckr_result r;
+    if (!err) err = &own;
+    memset(err, 0, sizeof *err);
+    err->offset = CKR_NO_OFFSET;
+    r = ckr__rng_parse(err, kind, (const uint8_t *)bytes, n, out);
+    if (r != CKR_OK) memset(out, 0, sizeof *out);
+    return r;
+}
+
+static void ckr__rng_put_cpu(const ckr_rng *r, uint8_t *p)
+{
+    uint32_t u;
+    int i;
+    ckr__store_u64(p, r->seed);
+    ckr__store_u32(p + 8, r->pos >= CKR__MT_N ? 1 : 625 - r->pos);
+    ckr__store_u32(p + 12, r->seeded);
+    ckr__store_u64(p + 16, r->pos >= CKR__MT_N ? r->next : r->pos);
+    for (i = 0; i < CKR__MT_N; i++) ckr__store_u64(p + 24 + 8 * i, r->u.key[i]);
+    ckr__store_double(p + 5016, r->old_x);
+    ckr__store_double(p + 5024, r->normal);
+    ckr__store_double(p + 5032, r->old_rho);
+    ckr__store_u32(p + 5040, r->has_normal);
+    memcpy(p + 5044, r->pad, 4);
+    if (r->layout != 5056) return;
+    memcpy(&u, &r->float_normal, 4);
+    ckr__store_u32(p + 5048, u);
+    p[5052] = (uint8_t)r->has_float;
+    memcpy(p + 5053, r->pad + 4, 3);
+}
+
+static void ckr__rng_put_llmc(const ckr_rng *r, uint8_t *p)
+{
+    int i;
+    ckr__store_u64(p, r->seed);
+    ckr__store_u32(p + 8, r->pos >= CKR__MT_N ? 1 : 625 - r->pos);
+    ckr__store_u32(p + 12, r->pos >= CKR__MT_N ? r->next : r->pos);
+    for (i = 0; i < CKR__MT_N; i++) ckr__store_u32(p + 16 + 4 * i, r->u.key[i]);
+    ckr__store_u32(p + 2512, 0);
+    ckr__store_u32(p + 2516, 0x9908b0dfu);
+}
+
+/* 0: there is no such form; torch's pair cannot say "a new block, nothing read of it" (pos 0). */
+static size_t ckr__rng_bytes_size(const ckr_rng *r)
+{
+    const bool known = r->kind == CKR_RNG_OPAQUE
+                           ? r->layout <= sizeof r->u.bytes
+                           : r->kind && (int)ckr__rng_kind_of_size(r->layout) == r->kind;
+    if (!known || (ckr__rng_is_mt((ckr_rng_kind)r->kind) && r->pos == 0)) return 0;
+    return r->layout;
+}
+
+static size_t ckr__rng_to_bytes(const ckr_rng *r, uint8_t *out)
+{
+    const size_t n = ckr__rng_bytes_size(r);
+    const size_t head = n >= 800 ? 800 : 0;
+    if (!n) return 0;
+    switch ((int)r->kind) {
+    case CKR_RNG_TORCH_CPU: ckr__rng_put_cpu(r, out); break;
+    case CKR_RNG_LLMC_MT:   ckr__rng_put_llmc(r, out); break;
+    case CKR_RNG_TORCH_CUDA:
+        memset(out, 0xff, head);
+        ckr__store_u64(out + head, r->seed);
+        if (n - head == 16) ckr__store_u64(out + head + 8, r->offset);
+        break;
+    case CKR_RNG_TORCH_MPS:
+        memcpy(out, r->u.bytes, 28);
+        ckr__store_u64(out + 28, r->seed);
+        if (n == 44) ckr__store_u64(out + 36, r->offset);
+        break;
+    default: memcpy(out, r->u.bytes, n); break;
+    }
+    return n;
+}
+
+CKR_API size_t ckr_rng_encode(const ckr_rng *r, void *out, size_t cap)
+{
+    const size_t n = ckr__rng_bytes_size(r);
+    if (n && out && n <= cap) (void)ckr__rng_to_bytes(r, (uint8_t *)out);
+    return n;
+}
+
+/* >>rng.node ------------------------------------------------------------------ */
+/* The same from trees: tensors and arrays of bytes, torch._C.Generator objects, Python's and
+   numpy's tuples, numpy's dicts and pickled generators.                                   */
+
+static ckr_result ckr__rng_form(ckr__ctx *c, const char *expected)
+{
+    return ckr__fail(c->err, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
+                     "not the state of a generator: expected %s", expected);
+}
+
+/* Elements of a plain array one after the other, little-endian, at most `cap` bytes. */
+static ckr_result ckr__rng_data(ckr__ctx *c, const ckr_view *v, uint8_t *out, size_t cap,
+                                size_t *n)
+{
+    const uint64_t size = ckr_dtype_size(v->dtype);
+    int64_t count, step = 1;
+    uint64_t at;
+    uint32_t d;
+    if (!size || v->layout || v->conj || v->neg || v->meta || v->offset < 0 ||
+        !ckr__numel(v->n_dims, v->shape, &count))
+        return ckr__rng_form(c, "a plain array");
+    for (d = v->n_dims; d-- > 0 && count > 1;) {
+        if (v->shape[d] != 1 && v->stride[d] != step)
+            return ckr__rng_form(c, "a contiguous array");
+        step *= v->shape[d];
+    }
+    if ((uint64_t)count > cap / size)
+        return ckr__rng_size(c->err, (uint64_t)count * size, "5056 or fewer");
+    *n = (size_t)((uint64_t)count * size);
+    if (!ckr__mul_u64((uint64_t)v->offset, size, &at) || !ckr__range_ok(at, *n, v->data_bytes))
+        return ckr__rng_form(c, "an array inside its storage");
+    if (v->bytes) {
+        if (*n) memcpy(out, v->bytes + at, *n);
+    } else {
+        ckr_result r;
+        if (v->file == CKR_NO_FILE) return ckr__rng_form(c, "an array with data");
+        r = ckr__file_read(c, v->file, v->data_offset + at, out, *n);
+        if (r != CKR_OK) return r;
+    }
+    if (v->big_endian) ckr__swap_bytes(out, *n, (size_t)size);
+    return CKR_OK;
+}
+
+static bool ckr__rng_is_int(ckr_dtype t)
+{
+    return t >= CKR_DTYPE_U8 && t <= CKR_DTYPE_I64;
+}
+
+/* A little-endian integer of 1, 2, 4 or 8 bytes, its sign extended when the dtype has one. */
+static uint64_t ckr__rng_load_int(ckr_dtype t, const uint8_t *p)
+{
+    switch ((int)t) {
+    case CKR_DTYPE_U8:  return p[0];
+    case CKR_DTYPE_I8:  return (uint64_t)(int64_t)(int8_t)p[0];
+    case CKR_DTYPE_U16: return ckr__load_u16(p);
+    case CKR_DTYPE_I16: return (uint64_t)(int64_t)(int16_t)ckr__load_u16(p);
+    case CKR_DTYPE_U32: return ckr__load_u32(p);
+    case CKR_DTYPE_I32: return (uint64_t)(int64_t)(int32_t)ckr__load_u32(p);
+    default:            return ckr__load_u64(p);
+    }
+}
+
+/* An integer of 0 to 2^128 - 1. */
+static bool ckr__rng_big(ckr__ctx *c, const ckr_node *n, ckr__u128 *out)
+{
+    uint8_t b[17];
+    size_t got;
+    if (!n) return false;
+    memset(b, 0, sizeof b);
+    if (n->kind == CKR_NODE_INT || n->kind == CKR_NODE_BOOL) {
+        int64_t i = 0;
+        ckr_node_i64(n, &i);
+        out->lo = (uint64_t)i;
+        out->hi = 0;
+        return i >= 0;
+    }
+    if (n->kind == CKR_NODE_NPSCALAR && ckr__rng_is_int(n->u.view->dtype)) {
+        if (ckr__rng_data(c, n->u.view, b, 8, &got) != CKR_OK || !got) return false;
+        out->lo = ckr__rng_load_int(n->u.view->dtype, b);
+        out->hi = 0;
+        return n->u.view->dtype == CKR_DTYPE_U64 || !(out->lo >> 63);
+    }
+    if (n->kind != CKR_NODE_BIGINT || n->count < 1 || n->count > 17) return false;
+    memcpy(b, n->u.str, (size_t)n->count);
+    if (b[n->count - 1] & 0x80 || b[16]) return false;              /* negative or too large */
+    out->lo = ckr__load_u64(b);
+    out->hi = ckr__load_u64(b + 8);
+    return true;
+}
+
+static bool ckr__rng_u64_of(ckr__ctx *c, const ckr_node *n, uint64_t max, uint64_t *out)
+{
+    ckr__u128 v;
+    if (!ckr__rng_big(c, n, &v) || v.hi || v.lo > max) return false;
+    *out = v.lo;
+    return true;
+}
+
+static bool ckr__rng_u32_of(ckr__ctx *c, const ckr_node *n, uint32_t *out)
+{
+    uint64_t v;
+    if (!ckr__rng_u64_of(c, n, UINT32_MAX, &v)) return false;
+    *out = (uint32_t)v;
+    return true;
+}
+
+/* Exactly n integers of at most `max`, from an array or a list. */
+static ckr_result ckr__rng_ints(ckr__ctx *c, const ckr_node *node, size_t n, uint64_t max,
+                                uint64_t *out)
+{
+    uint8_t raw[8 * (CKR__MT_N + 1)];
+    size_t i, got, size;
+    ckr_result r;
+    if (ckr_node_is_list(node)) {
+        if (node->count != n) return ckr__rng_size(c->err, 4 * node->count, "624 words");
+        for (i = 0; i < n; i++)
+            if (!ckr__rng_u64_of(c, node->u.items[i], max, &out[i]))
+                return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "a word out of range, number", i);
+        return CKR_OK;
+    }
+    if (!node || (node->kind != CKR_NODE_NDARRAY && node->kind != CKR_NODE_TENSOR) ||
+        !ckr__rng_is_int(node->u.view->dtype))
+        return ckr__rng_form(c, "an array of integers");
+    r = ckr__rng_data(c, node->u.view, raw, sizeof raw, &got);
+    if (r != CKR_OK) return r;
+    size = ckr_dtype_size(node->u.view->dtype);
+    if (got != n * size) return ckr__rng_size(c->err, got, "624 words, or a counter's four");
+    for (i = 0; i < n; i++) {
+        out[i] = ckr__rng_load_int(node->u.view->dtype, raw + i * size);
+        if (out[i] > max)
+            return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "a word out of range, number", i);
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__rng_key(ckr__ctx *c, const ckr_node *node, uint64_t pos, ckr_rng *out)
+{
+    uint64_t v[CKR__MT_N + 1];
+    const bool python = out->kind == CKR_RNG_PYTHON;   /* its position follows the words */
+    const ckr_result r = ckr__rng_ints(c, node, python ? CKR__MT_N + 1 : CKR__MT_N, UINT32_MAX, v);
+    int i;
+    if (r != CKR_OK) return r;
+    if (python) pos = v[CKR__MT_N];
+    for (i = 0; i < CKR__MT_N; i++) out->u.key[i] = (uint32_t)v[i];
+    if (pos > CKR__MT_N)
+        return ckr__rng_fail(c->err, CKR_ITEM_RNG_CURSOR, "expected 0 to 624", pos);
+    out->pos = (uint32_t)pos;
+    out->next = CKR__MT_N;
+    if (ckr__mt_degenerate(out->u.key))
+        return ckr__fail(c->err, CKR_ITEM_RNG_DEGENERATE, NULL, CKR_NO_OFFSET, "", NULL);
+    return CKR_OK;
+}
+
+static ckr_result ckr__rng_gauss(ckr__ctx *c, const ckr_node *has, const ckr_node *gauss,
+                                 ckr_rng *out)
+{
+    uint64_t flag;
+    if (!ckr__rng_u64_of(c, has, 1, &flag) || !ckr_node_f64(gauss, &out->normal))
+        return ckr__rng_form(c, "has_gauss 0 or 1, and a float");
+    out->has_normal = (uint32_t)flag;
+    if (flag && !ckr__rng_finite(out->normal))
+        return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "the cached normal is not finite", flag);
+    return CKR_OK;
+}
+
+/* (3, (624 words, index), None or float) */
+static ckr_result ckr__rng_python(ckr__ctx *c, const ckr_node *n, ckr_rng *out)
+{
+    const ckr_node *gauss = ckr_node_at(n, 2);
+    uint64_t version;
+    ckr_result r;
+    if (n->count != 3 || !ckr__rng_u64_of(c, n->u.items[0], 3, &version) || version < 2)
+        return ckr__rng_form(c, "(3, 625 integers, None or a float)");
+    out->kind = CKR_RNG_PYTHON;
+    out->layout = (uint32_t)version;
+    r = ckr__rng_key(c, n->u.items[1], 0, out);
+    if (r != CKR_OK || gauss->kind == CKR_NODE_NONE) return r;
+    out->has_normal = 1;
+    if (!ckr_node_f64(gauss, &out->normal))
+        return ckr__rng_form(c, "None or a float as gauss_next");
+    if (!ckr__rng_finite(out->normal))
+        return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "gauss_next is not finite", 1);
+    return CKR_OK;
+}
+
+/* ('MT19937', words, pos[, has_gauss, cached_gaussian]) */
+static ckr_result ckr__rng_numpy(ckr__ctx *c, const ckr_node *n, ckr_rng *out)
+{
+    uint64_t pos;
+    ckr_result r;
+    if (!ckr_node_str(n->u.items[0]) || strcmp(n->u.items[0]->u.str, "MT19937") != 0 ||
+        (n->count != 3 && n->count != 5) ||
+        !ckr__rng_u64_of(c, n->u.items[2], UINT64_MAX, &pos))
+        return ckr__rng_form(c, "('MT19937', 624 words, position, has_gauss, cached_gaussian)");
+    out->kind = CKR_RNG_NUMPY;
+    r = ckr__rng_key(c, n->u.items[1], pos, out);
+    if (r != CKR_OK || n->count == 3) return r;
+    return ckr__rng_gauss(c, n->u.items[3], n->u.items[4], out);
+}
+
+/* The words of numpy's bit generators but MT19937. */
+static ckr_result ckr__rng_bitgen_words(ckr__ctx *c, const ckr_node *d, const ckr_node *st,
+                                        ckr_rng *out)
+{
+    uint64_t *w = out->u.w, pos;
+    ckr__u128 a, b;
+    ckr_result r;
+    if (out->kind == CKR_RNG_SFC64)
+        return ckr__rng_ints(c, ckr_node_get(st, "state"), 4, UINT64_MAX, w);
+    if (out->kind == CKR_RNG_PHILOX) {
+        r = ckr__rng_ints(c, ckr_node_get(st, "counter"), 4, UINT64_MAX, w);
+        if (r == CKR_OK) r = ckr__rng_ints(c, ckr_node_get(st, "key"), 2, UINT64_MAX, w + 4);
+        if (r == CKR_OK) r = ckr__rng_ints(c, ckr_node_get(d, "buffer"), 4, UINT64_MAX, w + 6);
+        if (r != CKR_OK) return r;
+        if (!ckr__rng_u64_of(c, ckr_node_get(d, "buffer_pos"), 4, &pos))
+            return ckr__rng_fail(c->err, CKR_ITEM_RNG_CURSOR, "buffer_pos is 0 to 4", 4);
+        out->pos = (uint32_t)pos;
+        return CKR_OK;
+    }
+    if (!ckr__rng_big(c, ckr_node_get(st, "state"), &a) ||
+        !ckr__rng_big(c, ckr_node_get(st, "inc"), &b))
+        return ckr__rng_form(c, "state and inc of 128 bits");
+    if (!(b.lo & 1)) return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "inc is even", b.lo);
+    w[0] = a.lo;
+    w[1] = a.hi;
+    w[2] = b.lo;
+    w[3] = b.hi;
+    return CKR_OK;
+}
+
+/* {'bit_generator': name, 'state': {...}, ...}; with has_gauss it is a RandomState's. */
+static ckr_result ckr__rng_dict(ckr__ctx *c, const ckr_node *d, ckr_rng *out)
+{
+    const char *name = ckr_node_str(ckr_node_get(d, "bit_generator"));
+    const ckr_node *st = ckr_node_get(d, "state");
+    uint64_t pos, flag;
+    ckr_result r;
+    int i;
+    for (i = 0; i < 5; i++) if (name && !strcmp(name, ckr__rng_classes[i])) break;
+    if (i == 5 || !ckr_node_is_dict(st))
+        return ckr__rng_form(c, "a dict with bit_generator and state of numpy's");
+    out->kind = (uint16_t)(CKR_RNG_MT19937 + i);
+    if (out->kind != CKR_RNG_MT19937) {
+        r = ckr__rng_bitgen_words(c, d, st, out);
+        if (r != CKR_OK) return r;
+        if (!ckr__rng_u64_of(c, ckr_node_get(d, "has_uint32"), 1, &flag) ||
+            !ckr__rng_u32_of(c, ckr_node_get(d, "uinteger"), &out->uinteger))
+            return ckr__rng_form(c, "has_uint32 0 or 1, and uinteger of 32 bits");
+        out->has_uint32 = (uint32_t)flag;
+        return CKR_OK;
+    }
+    if (!ckr__rng_u64_of(c, ckr_node_get(st, "pos"), UINT64_MAX, &pos))
+        return ckr__rng_form(c, "a position");
+    r = ckr__rng_key(c, ckr_node_get(st, "key"), pos, out);
+    if (r != CKR_OK || !ckr_node_get(d, "has_gauss")) return r;
+    out->kind = CKR_RNG_NUMPY;
+    out->flags |= CKR_RNG_DICT;
+    return ckr__rng_gauss(c, ckr_node_get(d, "has_gauss"), ckr_node_get(d, "gauss"), out);
+}
+
+/* What stands for the state in a pickled generator; NULL: no such object. Generators of numpy hold
+   bit generators, whose own state may come with a SeedSequence.                            */
+static ckr_node **ckr__rng_inside(ckr_object *o)
+{
+    ckr_node *st = o->state;
+    if (!strcmp(o->name, "torch._C.Generator"))
+        return st && st->kind == CKR_NODE_TUPLE && st->count == 3 ? &st->u.items[2] : NULL;
+    if (strncmp(o->name, "numpy.random.", 13) != 0) return NULL;
+    if (ckr_node_is_dict(st)) return &o->state;
+    if (ckr_node_is_list(st) && st->count && ckr_node_is_dict(st->u.items[0]))
+        return &st->u.items[0];
+    if (o->args && o->args->count && o->args->u.items[0]->kind == CKR_NODE_OBJECT)
+        return &o->args->u.items[0];
+    return NULL;
+}
+
+static const ckr_node *ckr__rng_unwrap(const ckr_node *n)
+{
+    int depth;
+    for (depth = 0; depth < 4 && n && n->kind == CKR_NODE_OBJECT; depth++) {
+        ckr_object o = *n->u.object;
+        ckr_node **in = o.name ? ckr__rng_inside(&o) : NULL;
+        n = in ? *in : NULL;
+    }
+    return n;
+}
+
+static ckr_result ckr__rng_scalar(ckr__ctx *c, const ckr_node *n, ckr_rng_kind hint, ckr_rng *out)
+{
+    uint64_t v[2];
+    ckr_result r;
+    out->kind = (uint16_t)hint;
+    if (hint == CKR_RNG_JAX) {
+        r = ckr__rng_ints(c, n, 2, UINT32_MAX, v);
+        if (r == CKR_OK) out->u.w[0] = v[0] | v[1] << 32;
+        return r;
+    }
+    if (hint == CKR_RNG_LLMC && n->kind == CKR_NODE_BYTES && n->count == 8)
+        v[0] = ckr__load_u64((const uint8_t *)(const void *)n->u.str);
+    else if (!ckr__rng_u64_of(c, n, UINT64_MAX, &v[0]))
+        return ckr__rng_form(c, "an integer");
+    if (hint == CKR_RNG_XLA) out->seed = v[0];
+    else out->u.w[0] = v[0];
+    if (hint == CKR_RNG_LLMC && !v[0])
+        return ckr__fail(c->err, CKR_ITEM_RNG_DEGENERATE, NULL, CKR_NO_OFFSET, "", NULL);
+    return CKR_OK;
+}
+
+static ckr_result ckr__rng_of_node(ckr__ctx *c, const ckr_node *n, ckr_rng_kind hint, ckr_rng *out)
+{
+    uint8_t raw[CKR__RNG_MAX_BYTES];
+    size_t got;
+    ckr_result r;
+    if (hint == CKR_RNG_JAX || hint == CKR_RNG_XLA || hint == CKR_RNG_LLMC)
+        return ckr__rng_scalar(c, n, hint, out);
+    if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY) {
+        if (n->u.view->dtype != CKR_DTYPE_U8) return ckr__rng_form(c, "a tensor of uint8");
+        r = ckr__rng_data(c, n->u.view, raw, sizeof raw, &got);
+        return r == CKR_OK ? ckr__rng_parse(c->err, hint, raw, got, out) : r;
+    }
+    if (n->kind == CKR_NODE_BYTES || n->kind == CKR_NODE_BYTEARRAY)
+        return ckr__rng_parse(c->err, hint, (const uint8_t *)(const void *)n->u.str,
+                              (size_t)n->count, out);
+    if (ckr_node_is_dict(n)) return ckr__rng_dict(c, n, out);
+    if (!ckr_node_is_list(n) || n->count < 3)
+        return ckr__rng_form(c, "a tensor of bytes, a tuple of Python's or numpy's, or a dict");
+    return ckr_node_str(n->u.items[0]) ? ckr__rng_numpy(c, n, out) : ckr__rng_python(c, n, out);
+}
+
+static ckr_result ckr__rng_from_node(ckr__ctx *c, const ckr_node *n, ckr_rng_kind hint,
+                                     ckr_rng *out)
+{
+    ckr_result r;
+    memset(out, 0, sizeof *out);
+    n = ckr__rng_unwrap(n);
+    r = n ? ckr__rng_of_node(c, n, hint, out) : ckr__rng_form(c, "a generator that is known");
+    if (r == CKR_OK && hint != CKR_RNG_NONE && (int)hint != out->kind)
+        r = ckr__fail(c->err, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
+                      "the state of a generator of kind %s, expected %s",
+                      ckr_rng_kind_name((ckr_rng_kind)out->kind), ckr_rng_kind_name(hint));
+    if (r != CKR_OK) memset(out, 0, sizeof *out);
+    return r;
+}
+
+/* >>rng.put ------------------------------------------------------------------- */
+/* Trees from states, in the form of the node that they replace. */
+
+/* An array in memory of n elements of the like's dtype (NULL: `dtype` and `type_name`). */
+static ckr_node *ckr__rng_array(ckr__ctx *c, ckr_node_kind kind, const ckr_view *like,
+                                ckr_dtype dtype, const char *type_name, const uint8_t *data,
+                                uint64_t n)
+{
+    ckr_node *node = ckr__node(c, kind);
+    ckr_view *v = CKR__NEW(c, ckr_view);
+    int64_t *dims = CKR__NEW_N(c, int64_t, 2), count;
+    uint8_t *p = CKR__NEW_N(c, uint8_t, n * ckr_dtype_size(dtype));
+    const uint64_t bytes = n * ckr_dtype_size(dtype);
+    if (!node || !v || !dims || !p) return NULL;
+    if (like) *v = *like;
+    else v->type_name = type_name;
+    if (bytes) memcpy(p, data, (size_t)bytes);
+    if (v->big_endian) ckr__swap_bytes(p, (size_t)bytes, ckr_dtype_size(dtype));
+    if (!like || !ckr__numel(v->n_dims, v->shape, &count) || (uint64_t)count != n) {
+        dims[0] = (int64_t)n;
+        dims[1] = 1;
+        v->n_dims = 1;
+        v->shape = dims;
+        v->stride = dims + 1;
+    }
+    v->dtype = dtype;
+    v->file = CKR_NO_FILE;
+    v->storage = NULL;
+    v->data_offset = 0;
+    v->offset = 0;
+    v->data_bytes = bytes;
+    v->bytes = p;
+    node->u.view = v;
+    return node;
+}
+
+/* An integer as pickle has it: no more bytes than its sign needs. */
+static ckr_node *ckr__rng_int_node(ckr__ctx *c, uint64_t lo, uint64_t hi)
+{
+    uint8_t b[17];
+    size_t n = 17;
+    if (!hi && !(lo >> 63)) return ckr__node_int(c, (int64_t)lo);
+    ckr__store_u64(b, lo);
+    ckr__store_u64(b + 8, hi);
+    b[16] = 0;
+    while (n > 9 && !b[n - 1] && !(b[n - 2] & 0x80)) n--;
+    return ckr__node_text(c, CKR_NODE_BIGINT, (const char *)b, n);
+}
+
+/* An integer that stands for `like`: a numpy scalar stays one. */
+static ckr_node *ckr__rng_like_int(ckr__ctx *c, const ckr_node *like, uint64_t v)
+{
+    uint8_t raw[8];
+    ckr_node *n;
+    if (!like || like->kind != CKR_NODE_NPSCALAR) {
+        if (like && like->kind == CKR_NODE_BOOL) return ckr__node_bool(c, v != 0);
+        return ckr__rng_int_node(c, v, 0);
+    }
+    ckr__store_u64(raw, v);
+    n = ckr__rng_array(c, CKR_NODE_NPSCALAR, like->u.view, like->u.view->dtype, NULL, raw, 1);
+    return n;
+}
+
+/* n integers as an array (the default: of `dtype`), or as a list or tuple when `like` is one. */
+static ckr_node *ckr__rng_ints_node(ckr__ctx *c, const ckr_node *like, ckr_dtype dtype,
+                                    const uint64_t *v, uint64_t n)
+{
+    uint8_t raw[8 * (CKR__MT_N + 1)];
+    const bool array = like && (like->kind == CKR_NODE_NDARRAY || like->kind == CKR_NODE_TENSOR);
+    const bool tuple = dtype == CKR_DTYPE_NONE;          /* the default is a tuple        */
+    size_t size;
+    uint64_t i;
+    ckr_node *out;
+    if ((like && !array) || (!like && tuple)) {
+        out = ckr__node(c, like ? (ckr_node_kind)like->kind : CKR_NODE_TUPLE);
+        for (i = 0; i < n; i++)
+            if (!ckr__node_push(c, out, ckr__rng_int_node(c, v[i], 0))) return NULL;
+        return out;
+    }
+    if (array) dtype = like->u.view->dtype;
+    size = ckr_dtype_size(dtype);
+    for (i = 0; i < n; i++) {
+        uint8_t b[8];
+        ckr__store_u64(b, v[i]);
+        memcpy(raw + i * size, b, size);
+    }
+    return ckr__rng_array(c, array ? (ckr_node_kind)like->kind : CKR_NODE_NDARRAY,
+                          array ? like->u.view : NULL, dtype,
+                          dtype == CKR_DTYPE_U64 ? "<u8" : "<u4", raw, n);
+}
+
+static ckr_node *ckr__rng_key_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
+{
+    uint64_t v[CKR__MT_N + 1];
+    const bool python = r->kind == CKR_RNG_PYTHON;
+    int i;
+    for (i = 0; i < CKR__MT_N; i++) v[i] = r->u.key[i];
+    v[CKR__MT_N] = r->pos;
+    return ckr__rng_ints_node(c, like, python ? CKR_DTYPE_NONE : CKR_DTYPE_U32, v,
+                              CKR__MT_N + (python ? 1 : 0));
+}
+
+static ckr_node *ckr__rng_tuple_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
+{
+    const bool python = r->kind == CKR_RNG_PYTHON;
+    const bool same = like && ckr_node_is_list(like) && like->count >= 3;
+    ckr_node *const *old = same ? like->u.items : NULL;
+    ckr_node *n = ckr__node(c, same ? (ckr_node_kind)like->kind : CKR_NODE_TUPLE);
+    ckr_node *gauss = python && !r->has_normal ? ckr__node(c, CKR_NODE_NONE)
+                                               : ckr__node_float(c, r->normal);
+    ckr_node *head = python ? ckr__rng_like_int(c, old ? old[0] : NULL, r->layout)
+                            : ckr__node_str(c, "MT19937");
+    if (!ckr__node_push(c, n, head) ||
+        !ckr__node_push(c, n, ckr__rng_key_node(c, r, old ? old[1] : NULL)))
+        return NULL;
+    if (python) return ckr__node_push(c, n, gauss) ? n : NULL;
+    if (!ckr__node_push(c, n, ckr__rng_like_int(c, old ? old[2] : NULL, r->pos))) return NULL;
+    if (same && like->count == 3 && !r->has_normal) return n;
+    return ckr__node_push(c, n, ckr__rng_like_int(c, same && like->count > 3 ? old[3] : NULL,
+                                                  r->has_normal)) &&
+           ckr__node_push(c, n, gauss) ? n : NULL;
+}
+
+/* A shallow copy, so that the values under some keys can be others. */
+static ckr_node *ckr__rng_dict_copy(ckr__ctx *c, const ckr_node *like)
+{
+    const bool same = ckr_node_is_dict(like);
+    ckr_node *n = ckr__node(c, same ? (ckr_node_kind)like->kind : CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; same && i < like->count; i++)
+        if (!ckr__node_pair(c, n, like->u.items[2 * i], like->u.items[2 * i + 1])) return NULL;
+    return n;
+}
+
+static bool ckr__rng_put_ints(ckr__ctx *c, ckr_node *d, const char *key, const uint64_t *v,
+                              uint64_t n)
+{
+    return ckr__node_set(c, d, key,
+                         ckr__rng_ints_node(c, ckr_node_get(d, key), CKR_DTYPE_U64, v, n));
+}
+
+static bool ckr__rng_put_int(ckr__ctx *c, ckr_node *d, const char *key, uint64_t v)
+{
+    return ckr__node_set(c, d, key, ckr__rng_like_int(c, ckr_node_get(d, key), v));
+}
+
+/* numpy's dict, its keys in numpy's order when there is none to follow. */
+static ckr_node *ckr__rng_dict_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
+{
+    const char *name = r->kind == CKR_RNG_NUMPY ? "MT19937"
+                                                : ckr__rng_classes[r->kind - CKR_RNG_MT19937];
+    const uint64_t *w = r->u.w;
+    ckr_node *d = ckr__rng_dict_copy(c, like);
+    ckr_node *st = ckr__rng_dict_copy(c, ckr_node_get(like, "state"));
+    bool ok = d && st && ckr__node_set(c, d, "bit_generator", ckr__node_str(c, name)) &&
+              ckr__node_set(c, d, "state", st);
+    if (ok && ckr__rng_is_mt((ckr_rng_kind)r->kind)) {
+        ok = ckr__node_set(c, st, "key", ckr__rng_key_node(c, r, ckr_node_get(st, "key"))) &&
+             ckr__rng_put_int(c, st, "pos", r->pos);
+        if (r->kind == CKR_RNG_NUMPY)
+            ok = ok && ckr__rng_put_int(c, d, "has_gauss", r->has_normal) &&
+                 ckr__node_set(c, d, "gauss", ckr__node_float(c, r->normal));
+        return ok ? d : NULL;
+    }
+    if (ok && r->kind == CKR_RNG_SFC64) {
+        ok = ckr__rng_put_ints(c, st, "state", w, 4);
+    } else if (ok && r->kind == CKR_RNG_PHILOX) {
+        ok = ckr__rng_put_ints(c, st, "counter", w, 4) &&
+             ckr__rng_put_ints(c, st, "key", w + 4, 2) &&
+             ckr__rng_put_ints(c, d, "buffer", w + 6, 4) &&
+             ckr__rng_put_int(c, d, "buffer_pos", r->pos);
+    } else if (ok) {
+        ok = ckr__node_set(c, st, "state", ckr__rng_int_node(c, w[0], w[1])) &&
+             ckr__node_set(c, st, "inc", ckr__rng_int_node(c, w[2], w[3]));
+    }
+    ok = ok && ckr__rng_put_int(c, d, "has_uint32", r->has_uint32) &&
+         ckr__rng_put_int(c, d, "uinteger", r->uinteger);
+    return ok ? d : NULL;
+}
+
+static ckr_node *ckr__rng_bytes_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
+{
+    uint8_t raw[CKR__RNG_MAX_BYTES];
+    const size_t n = ckr__rng_to_bytes(r, raw);
+    if (!n) {
+        ckr__fail(c->err, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
+                  "a state of kind %s at position %u has no form of bytes",
+                  ckr_rng_kind_name((ckr_rng_kind)r->kind), r->pos);
+        return NULL;
+    }
+    if (like && (like->kind == CKR_NODE_BYTES || like->kind == CKR_NODE_BYTEARRAY))
+        return ckr__node_text(c, (ckr_node_kind)like->kind, (const char *)raw, n);
+    if (like && (like->kind == CKR_NODE_TENSOR || like->kind == CKR_NODE_NDARRAY))
+        return ckr__rng_array(c, (ckr_node_kind)like->kind, like->u.view, CKR_DTYPE_U8, NULL, raw,
+                              n);
+    return ckr__rng_array(c, CKR_NODE_TENSOR, NULL, CKR_DTYPE_U8, NULL, raw, n);
+}
+
+static ckr_node *ckr__rng_plain_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
+{
+    uint64_t v[2];
+    switch ((int)r->kind) {
+    case CKR_RNG_PYTHON: return ckr__rng_tuple_node(c, r, like);
+    case CKR_RNG_NUMPY:
+        if (like ? ckr_node_is_dict(like) : (r->flags & CKR_RNG_DICT) != 0)
+            return ckr__rng_dict_node(c, r, like);
+        return ckr__rng_tuple_node(c, r, like);
+    case CKR_RNG_JAX:
+        v[0] = (uint32_t)r->u.w[0];
+        v[1] = r->u.w[0] >> 32;
+        return ckr__rng_ints_node(c, like, CKR_DTYPE_U32, v, 2);
+    case CKR_RNG_XLA:  return ckr__rng_like_int(c, like, r->seed);
+    case CKR_RNG_LLMC: return ckr__rng_like_int(c, like, r->u.w[0]);
+    default:
+        if (ckr__rng_is_bitgen((ckr_rng_kind)r->kind)) return ckr__rng_dict_node(c, r, like);
+        return ckr__rng_bytes_node(c, r, like);
+    }
+}
+
+/* A shallow copy of an object, of what holds its state down to `*in`, the place of the state. */
+static ckr_node *ckr__rng_object_copy(ckr__ctx *c, const ckr_node *like, ckr_node ***in)
+{
+    ckr_node *n = ckr__node(c, CKR_NODE_OBJECT), **at, *list = NULL;
+    ckr_object *o = CKR__NEW(c, ckr_object);
+    uint64_t i, k;
+    if (!n || !o) return NULL;
+    *o = *like->u.object;
+    n->u.object = o;
+    at = ckr__rng_inside(o);
+    *in = at;
+    for (k = 0; k < 2; k++) {                  /* the list in which it stands, if it is in one */
+        ckr_node **from = k ? &o->args : &o->state;
+        if (at == &o->state || !ckr_node_is_list(*from) || at < (*from)->u.items ||
+            at >= (*from)->u.items + (*from)->count)
+            continue;
+        list = ckr__node(c, (ckr_node_kind)(*from)->kind);
+        for (i = 0; i < (*from)->count; i++)
+            if (!ckr__node_push(c, list, (*from)->u.items[i])) return NULL;
+        *in = list->u.items + (at - (*from)->u.items);
+        *from = list;
+        break;
+    }
+    return n;
+}
+
+/* torch's Generator repeats seed and offset before its bytes. */
+static bool ckr__rng_label(ckr__ctx *c, const ckr_rng *r, ckr_node *object)
+{
+    ckr_node *st = object->u.object->state;
+    if (strcmp(object->u.object->name, "torch._C.Generator") != 0) return true;
+    st->u.items[0] = ckr__rng_int_node(c, r->seed, 0);
+    if (st->u.items[1]->kind == CKR_NODE_INT)
+        st->u.items[1] = ckr__rng_int_node(c, r->offset, 0);
+    return st->u.items[0] && st->u.items[1];
+}
+
+static ckr_node *ckr__rng_to_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
+{
+    ckr_node *top = NULL, **slot = &top;
+    const ckr_node *inside = ckr__rng_unwrap(like);
+    int depth;
+    for (depth = 0; inside && like->kind == CKR_NODE_OBJECT && depth < 4; depth++) {
+        ckr_node **in = NULL;
+        *slot = ckr__rng_object_copy(c, like, &in);
+        if (!*slot || !ckr__rng_label(c, r, *slot)) return NULL;
+        slot = in;
+        like = *in;
+    }
+    *slot = ckr__rng_plain_node(c, r, inside);
+    return *slot ? top : NULL;
+}
+
+/* >>rng.same ------------------------------------------------------------------ */
+
+/* The same stream, with a block of which nothing is read instead of one that is used up. */
+static void ckr__mt_settle(ckr_rng *r)
+{
+    if (r->pos >= CKR__MT_N) ckr__mt_block(r);
+    if (r->pos) r->u.key[0] &= 0x80000000u;    /* its other bits were read, or never will be */
+}
+
+static bool ckr__mt_equal(const ckr_rng *a, const ckr_rng *b)
+{
+    ckr_rng x = *a, y = *b;
+    ckr__mt_settle(&x);
+    ckr__mt_settle(&y);
+    return x.pos == y.pos && !memcmp(x.u.key, y.u.key, sizeof x.u.key);
+}
+
+static bool ckr__same_double(double a, double b)
+{
+    return !memcmp(&a, &b, sizeof a);
+}
+
+/* Used words of a generator that is no mt19937. */
+static size_t ckr__rng_n_words(const ckr_rng *r)
+{
+    switch ((int)r->kind) {
+    case CKR_RNG_PCG64: case CKR_RNG_PCG64DXSM: case CKR_RNG_SFC64: return 4;
+    case CKR_RNG_PHILOX: return 10;
+    case CKR_RNG_LLMC: case CKR_RNG_JAX: return 1;
+    default: return 0;
+    }
+}
+
+CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
+{
+    const ckr_rng_kind k = (ckr_rng_kind)a->kind;
+    size_t from = 0;
+    if (a->kind != b->kind) return false;
+    if (ckr__rng_is_mt(k)) {
+        const bool has = a->has_normal != 0;
+        if (has != (b->has_normal != 0) || (has && !ckr__same_double(a->normal, b->normal)))
+            return false;
+        return ckr__mt_equal(a, b);
+    }
+    if (k == CKR_RNG_OPAQUE || k == CKR_RNG_TORCH_MPS) {
+        if (memcmp(a->u.bytes, b->u.bytes, k == CKR_RNG_OPAQUE ? a->layout : 28) != 0) return false;
+        if (k == CKR_RNG_OPAQUE) return a->layout == b->layout;
+    }
+    if (k == CKR_RNG_PHILOX) {
+        from = 6 + a->pos;                     /* words of the block that are still to come  */
+        if (a->pos != b->pos || memcmp(a->u.w, b->u.w, 6 * sizeof *a->u.w) != 0) return false;
+    }
+    if (memcmp(a->u.w + from, b->u.w + from, (ckr__rng_n_words(a) - from) * sizeof *a->u.w) != 0)
+        return false;
+    return a->seed == b->seed && a->offset == b->offset && a->has_uint32 == b->has_uint32 &&
+           (!a->has_uint32 || a->uinteger == b->uinteger);
+}
+
+static int ckr__rng_family(const ckr_rng *r)
+{
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return 1;
+    if (r->kind == CKR_RNG_TORCH_CUDA || r->kind == CKR_RNG_TORCH_MPS) return 2;
+    return r->kind == CKR_RNG_PCG64 || r->kind == CKR_RNG_PCG64DXSM ? 3 : 4;
+}
+
+static size_t ckr__rng_canonical_mt(const ckr_rng *r, bool label, uint8_t *out)
+{
+    uint8_t *p = out + 4 * CKR__MT_N;
+    uint32_t u;
+    int i;
+    for (i = 0; i < CKR__MT_N; i++) ckr__store_u32(out + 4 * i, r->u.key[i]);
+    ckr__store_u32(p, r->pos);
+    p[4] = r->has_normal != 0;
+    ckr__store_double(p + 5, r->has_normal ? r->normal : 0.0);
+    p += 13;
+    if (!label || r->kind != CKR_RNG_TORCH_CPU) return (size_t)(p - out);
+    ckr__store_u64(p, r->seed);
+    p[8] = r->has_float != 0;
+    memcpy(&u, &r->float_normal, 4);
+    ckr__store_u32(p + 9, r->has_float ? u : 0);
+    return (size_t)(p + 13 - out);
+}
+
+static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
+{
+    size_t i, n = ckr__rng_n_words(r);
+    const int family = ckr__rng_family(r);
+    if (family == 1) return ckr__rng_canonical_mt(r, label, out);
+    if (r->kind == CKR_RNG_OPAQUE) {
+        memcpy(out, r->u.bytes, r->layout);
+        return r->layout;
+    }
+    if (family == 2 || r->kind == CKR_RNG_XLA) {
+        ckr__store_u64(out, r->seed);
+        ckr__store_u64(out + 8, r->offset);
+        return family == 2 ? 16 : 8;
+    }
+    for (i = 0; i < n; i++) ckr__store_u64(out + 8 * i, r->u.w[i]);
+    if (!ckr__rng_is_bitgen((ckr_rng_kind)r->kind)) return 8 * n;
+    if (r->kind == CKR_RNG_PHILOX) out[8 * n++] = (uint8_t)r->pos;
+    n = r->kind == CKR_RNG_PHILOX ? 81 : 8 * n;
+    out[n] = r->has_uint32 != 0;
+    ckr__store_u32(out + n + 1, r->uinteger);
+    return n + 5;
+}
+
+/* The stream in another framework's container; torch's own cannot hold position 0. */
+CKR_API bool ckr_rng_convert(const ckr_rng *r, ckr_rng_kind kind, ckr_rng *out)
+{
+    const ckr_rng from = *r;
+    const bool torch = kind == CKR_RNG_TORCH_CPU || kind == CKR_RNG_LLMC_MT;
+    if (!ckr__rng_is_mt(kind) || !ckr__rng_is_mt((ckr_rng_kind)from.kind)) return false;
+    if (torch && from.pos == 0) return false;
+    memset(out, 0, sizeof *out);
+    out->kind = (uint16_t)kind;
+    out->version = from.version;
+    out->layout = kind == CKR_RNG_TORCH_CPU ? 5056 : kind == CKR_RNG_LLMC_MT ? 2520
+                  : kind == CKR_RNG_PYTHON ? 3 : 0;
+    out->seeded = kind == CKR_RNG_TORCH_CPU;
+    out->seed = torch ? from.seed : 0;
+    out->pos = from.pos;
+    out->next = CKR__MT_N;
+    memcpy(out->u.key, from.u.key, sizeof out->u.key);
+    return true;
+}
+
+/* Words from a to b, by twisting; the same stream elsewhere is not looked for behind a. */
+CKR_API bool ckr_rng_distance(const ckr_rng *a, const ckr_rng *b, uint64_t max, uint64_t *out)
+{
+    ckr_rng x = *a, y = *b;
+    uint64_t done = 0;
+    if (a->kind != b->kind) return false;
+    if (a->kind == CKR_RNG_TORCH_CUDA) {
+        if (a->seed != b->seed || b->offset < a->offset || b->offset - a->offset > max)
+            return false;
+        *out = b->offset - a->offset;
+        return true;
+    }
+    if (!ckr__rng_is_mt((ckr_rng_kind)a->kind)) return false;
+    if (x.pos >= CKR__MT_N) ckr__mt_block(&x);
+    if (y.pos >= CKR__MT_N) ckr__mt_block(&y);
+    for (;;) {
+        const bool same = !((x.u.key[0] ^ y.u.key[0]) >> 31) &&
+                          !memcmp(x.u.key + 1, y.u.key + 1, sizeof x.u.key - sizeof *x.u.key);
+        if (same && done + y.pos >= x.pos) {
+            *out = done + y.pos - x.pos;
+            return *out <= max;
+        }
+        if (done > max && done - max > CKR__MT_N) return false;
+        ckr__mt_twist(x.u.key);
+        done += CKR__MT_N;
+    }
+}
+
+/* >>rng.jump ------------------------------------------------------------------ */
+/* mt19937 far ahead (Haramoto et al. 2008): with phi the characteristic polynomial of the
+   recurrence over GF(2), J words further is (x^J mod phi) applied to the step of one word. The low
+   31 bits of the oldest word are in no later one and not in phi's reach, so the first step is taken
+   plainly and the rest jumped: the block is then what stepping gives, bit for bit.           */
+
+#define CKR__MT_DEGREE 19937
+#define CKR__MT_POLY   312     /* 64-bit words of a polynomial                          */
+#define CKR__MT_PHI    135
+
+static const uint16_t ckr__mt_phi[CKR__MT_PHI] = {
+    0, 1189, 1416, 1585, 1643, 1870, 2493, 2773, 3000, 3227, 3454, 3681, 3908, 4135, 4362, 4753,
+    5661, 6337, 6569, 7129, 7477, 7525, 7583, 7752, 7979, 8206, 9505, 9901, 9969, 10128, 10693,
+    10761, 10920, 11089, 11147, 11157, 11215, 11321, 11374, 11384, 11485, 11611, 11712, 11717,
+    11838, 11881, 11944, 11997, 12277, 12335, 12393, 12504, 12509, 12620, 12673, 12731, 12736,
+    12789, 12905, 12958, 12963, 13137, 13185, 13190, 13243, 13301, 13412, 13528, 13533, 13639,
+    13697, 13760, 13813, 13866, 14093, 14151, 14209, 14320, 14325, 14436, 14547, 14552, 14605,
+    14721, 14774, 14779, 14953, 15001, 15006, 15059, 15117, 15228, 15344, 15349, 15455, 15513,
+    15576, 15629, 15682, 15909, 15967, 16025, 16136, 16141, 16252, 16363, 16368, 16421, 16537,
+    16590, 16595, 16817, 16822, 16875, 16933, 17044, 17160, 17271, 17329, 17445, 17498, 17725,
+    17783, 17841, 17952, 18068, 18179, 18237, 18406, 18633, 18691, 18860, 19087, 19314, 19937
+};
+
+static void ckr__poly_add(uint64_t *p, uint64_t v, uint32_t at)
+{
+    p[at >> 6] ^= v << (at & 63);
+    if (at & 63) p[(at >> 6) + 1] ^= v >> (64 - (at & 63));
+}
+
+/* p, of twice the words, modulo phi. */
+static void ckr__poly_reduce(uint64_t *p)
+{
+    uint32_t w, i;
+    for (w = 2 * CKR__MT_POLY - 1; w >= CKR__MT_POLY - 1; w--) {
+        const uint32_t low = w == CKR__MT_POLY - 1 ? CKR__MT_DEGREE % 64 : 0;
+        const uint64_t v = p[w] >> low;
+        if (!v) continue;
+        p[w] ^= v << low;
+        for (i = 0; i + 1 < CKR__MT_PHI; i++)
+            ckr__poly_add(p, v, 64 * w + low - CKR__MT_DEGREE + ckr__mt_phi[i]);
+    }
+}
+
+static uint64_t ckr__poly_spread(uint64_t v)             /* a zero above each of 32 bits  */
+{
+    v = (v | v << 16) & 0x0000ffff0000ffffu;
+    v = (v | v << 8) & 0x00ff00ff00ff00ffu;
+    v = (v | v << 4) & 0x0f0f0f0f0f0f0f0fu;
+    v = (v | v << 2) & 0x3333333333333333u;
+    return (v | v << 1) & 0x5555555555555555u;
+}
+
+static void ckr__poly_square(uint64_t *p)
+{
+    int i;
+    for (i = CKR__MT_POLY - 1; i >= 0; i--) {
+        const uint64_t v = p[i];
+        p[2 * i + 1] = ckr__poly_spread(v >> 32);
+        p[2 * i] = ckr__poly_spread((uint32_t)v);
+    }
+    ckr__poly_reduce(p);
+}
+
+static void ckr__poly_add_phi(uint64_t *p)
+{
+    int i;
+    for (i = 0; i < CKR__MT_PHI; i++)
+        p[ckr__mt_phi[i] >> 6] ^= (uint64_t)1 << (ckr__mt_phi[i] & 63);
+}
+
+static void ckr__poly_times_x(uint64_t *p)
+{
+    int i;
+    for (i = CKR__MT_POLY - 1; i > 0; i--) p[i] = p[i] << 1 | p[i - 1] >> 63;
+    p[0] <<= 1;
+    if (p[CKR__MT_POLY - 1] >> CKR__MT_DEGREE % 64 & 1) ckr__poly_add_phi(p);
+}
+
+static void ckr__poly_over_x(uint64_t *p)                /* phi's constant term is 1       */
+{
+    int i;
+    if (p[0] & 1) ckr__poly_add_phi(p);
+    for (i = 0; i + 1 < CKR__MT_POLY; i++) p[i] = p[i] >> 1 | p[i + 1] << 63;
+    p[i] >>= 1;
+}
+
+/* x^(n * 2^shift + d) mod phi */
+static void ckr__poly_power(uint64_t *p, uint64_t n, uint32_t shift, int32_t d)
+{
+    int i;
+    memset(p, 0, 2 * CKR__MT_POLY * sizeof *p);
+    p[0] = 1;
+    for (i = 63; i >= 0; i--) {
+        ckr__poly_square(p);
+        if (n >> i & 1) ckr__poly_times_x(p);
+    }
+    for (; shift; shift--) ckr__poly_square(p);
+    for (; d > 0; d--) ckr__poly_times_x(p);
+    for (; d < 0; d++) ckr__poly_over_x(p);
+}
+
+/* The polynomial of the step, by Horner, on the window `key` whose oldest word is the first. */
+static void ckr__poly_apply(const uint64_t *p, uint32_t *key)
+{
+    uint32_t sum[CKR__MT_N], at = 0, i;
+    int bit;
+    memset(sum, 0, sizeof sum);
+    for (bit = CKR__MT_DEGREE - 1; bit >= 0; bit--) {
+        const uint32_t next = at + 1 < CKR__MT_N ? at + 1 : 0;
+        const uint32_t ahead = at + CKR__MT_M < CKR__MT_N ? at + CKR__MT_M
+                                                          : at + CKR__MT_M - CKR__MT_N;
+        sum[at] = ckr__mt_mix(sum[at], sum[next], sum[ahead]);
+        at = next;
+        if (!(p[bit >> 6] >> (bit & 63) & 1)) continue;
+        for (i = 0; i < CKR__MT_N - at; i++) sum[at + i] ^= key[i];
+        for (; i < CKR__MT_N; i++) sum[at + i - CKR__MT_N] ^= key[i];
+    }
+    for (i = 0; i < CKR__MT_N; i++) key[i] = sum[at + i < CKR__MT_N ? at + i : at + i - CKR__MT_N];
+}
+
+/* Blocks stay where stepping would put them: whole blocks are jumped, and the position moves. */
+static void ckr__mt_jump(ckr_rng *r, uint64_t n, uint32_t shift)
+{
+    uint64_t p[2 * CKR__MT_POLY];
+    uint32_t i, rest = (uint32_t)(n % CKR__MT_N), pos;
+    const uint32_t first = r->u.key[0], m = CKR__MT_N;
+    if (shift < 32 && n < ((uint64_t)1 << 22) >> shift) {
+        uint64_t to = r->pos + (n << shift);
+        for (; to > m; to -= m) ckr__mt_block(r);
+        r->pos = (uint32_t)to;
+        return;
+    }
+    for (i = 0; i < shift; i++) rest = rest * 2 % m;
+    pos = (r->pos + rest + m - 1) % m + 1;
+    for (i = 0; i + 1 < m; i++) r->u.key[i] = r->u.key[i + 1];
+    r->u.key[m - 1] = ckr__mt_mix(first, r->u.key[0], r->u.key[CKR__MT_M - 1]);
+    ckr__poly_power(p, n, shift, (int32_t)r->pos - (int32_t)pos - 1);
+    ckr__poly_apply(p, r->u.key);
+    r->pos = pos;
+    r->next = m;
+}
+
+static ckr__u128 ckr__shift128(uint64_t n, uint32_t shift)
+{
+    ckr__u128 v;
+    v.lo = shift < 64 ? n << shift : 0;
+    v.hi = shift == 0 || shift >= 128 ? 0 : shift < 64 ? n >> (64 - shift) : n << (shift - 64);
+    return v;
+}
+
+/* s -> a s + c applied n times, by squaring (Brown 1994). */
+static void ckr__pcg_jump(ckr_rng *r, ckr__u128 n)
+{
+    ckr__u128 a = ckr__pcg_multiplier(r->kind == CKR_RNG_PCG64DXSM), c, sum_a, sum_c, s, one;
+    c.lo = r->u.w[2];
+    c.hi = r->u.w[3];
+    s.lo = r->u.w[0];
+    s.hi = r->u.w[1];
+    one.lo = sum_a.lo = 1;
+    one.hi = sum_a.hi = sum_c.lo = sum_c.hi = 0;
+    while (n.lo | n.hi) {
+        if (n.lo & 1) {
+            sum_a = ckr__mul128(sum_a, a);
+            sum_c = ckr__add128(ckr__mul128(sum_c, a), c);
+        }
+        c = ckr__mul128(ckr__add128(a, one), c);
+        a = ckr__mul128(a, a);
+        n.lo = n.lo >> 1 | n.hi << 63;
+        n.hi >>= 1;
+    }
+    s = ckr__add128(ckr__mul128(sum_a, s), sum_c);
+    r->u.w[0] = s.lo;
+    r->u.w[1] = s.hi;
+    r->has_uint32 = r->uinteger = 0;
+}
+
+static void ckr__philox64_jump(ckr_rng *r, uint64_t n, uint32_t shift)
+{
+    uint64_t add[4] = { 0, 0, 0, 0 }, carry = 0;
+    uint32_t i, w = shift / 64;
+    if (w < 4) add[w] = n << (shift & 63);
+    if (w < 3 && (shift & 63)) add[w + 1] = n >> (64 - (shift & 63));
+    for (i = 0; i < 4; i++) {
+        const uint64_t sum = r->u.w[i] + add[i];
+        r->u.w[i] = sum + carry;
+        carry = (sum < add[i]) | (r->u.w[i] < sum);
+        r->u.w[6 + i] = 0;
+    }
+    r->pos = 4;
+    r->has_uint32 = r->uinteger = 0;
+}
+
+static uint64_t ckr__matrix_times(const uint64_t *m, uint64_t v)
+{
+    uint64_t out = 0;
+    for (; v; v >>= 1, m++) if (v & 1) out ^= *m;
+    return out;
+}
+
+/* xorshift is linear over GF(2): its 64 x 64 matrix, a column a bit, squared as often as needed. */
+static void ckr__xorshift_jump(ckr_rng *r, uint64_t n, uint32_t shift)
+{
+    uint64_t m[64], square[64], s = r->u.w[0];
+    ckr_rng unit;
+    int i;
+    memset(&unit, 0, sizeof unit);
+    for (i = 0; i < 64; i++) {
+        unit.u.w[0] = (uint64_t)1 << i;
+        (void)ckr__xorshift_next(&unit);
+        m[i] = unit.u.w[0];
+    }
+    while (n) {
+        if (shift) shift--;
+        else {
+            if (n & 1) s = ckr__matrix_times(m, s);
+            n >>= 1;
+        }
+        for (i = 0; i < 64; i++) square[i] = ckr__matrix_times(m, m[i]);
+        memcpy(m, square, sizeof m);
+    }
+    r->u.w[0] = s;
+}
+
+CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift)
+{
+    const ckr__u128 by = ckr__shift128(n, shift);
+    const bool small = shift < 64 && by.hi == 0;
+    uint64_t i, offset;
+    if (shift > 256) return CKR_E_ARG;
+    if (n == 0) return CKR_OK;
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) {
+        ckr__mt_jump(r, n, shift);
+        return CKR_OK;
+    }
+    switch ((int)r->kind) {
+    case CKR_RNG_PCG64:
+    case CKR_RNG_PCG64DXSM: ckr__pcg_jump(r, by); return CKR_OK;
+    case CKR_RNG_PHILOX: ckr__philox64_jump(r, n, shift); return CKR_OK;
+    case CKR_RNG_LLMC: ckr__xorshift_jump(r, n, shift); return CKR_OK;
+    case CKR_RNG_SFC64:
+        if (!small || by.lo >> 32) return CKR_E_UNSUPPORTED;
+        for (i = 0; i < by.lo; i++) (void)ckr__sfc_next(r);
+        return CKR_OK;
+    case CKR_RNG_TORCH_CUDA:
+        if (!small || !ckr__add_u64(r->offset, by.lo, &offset) || offset > INT64_MAX - 3)
+            return CKR_E_ARG;
+        r->offset = (offset + 3) & ~(uint64_t)3;
+        return CKR_OK;
+    default: return CKR_E_UNSUPPORTED;
+    }
+}
+
+/* >>rng.uniform --------------------------------------------------------------- */
+
+/* What torch forgets of a state that it loads: it is not in the state after the next draw. The
+   layout of torch 1.0 kept the pending normal as two factors.                              */
+static void ckr__torch_begin(ckr_rng *r)
+{
+    if (r->layout == 5048 && r->has_normal)
+        r->normal = r->old_rho * sin(6.28318530717958647692 * r->old_x);
+    r->layout = 5056;
+    r->seeded = 1;
+    r->old_x = r->old_rho = 0;
+    r->has_normal = r->has_normal != 0;
+    if (!r->has_normal) r->normal = 0;
+    r->has_float = r->has_float != 0;
+    if (!r->has_float) r->float_normal = 0;
+    memset(r->pad, 0, sizeof r->pad);
+}
+
+/* torch 2.15 draws half types in float32 and rounds; up to 2.6 it drew as many bits as they have.
+   When that changed is not known: versions between have no draws here.                    */
+static bool ckr__torch_half_known(const ckr_rng *r)
+{
+    return ckr__rng_before(r, 207) || !ckr__rng_before(r, 215);
+}
+
+static bool ckr__is_half(ckr_dtype t)
+{
+    return t == CKR_DTYPE_F16 || t == CKR_DTYPE_BF16;
+}
+
+static uint16_t ckr__half_of(ckr_dtype t, float f)
+{
+    return t == CKR_DTYPE_BF16 ? ckr__bf16_of_f32(f) : ckr__f16_of_f32(f);
+}
+
+static float ckr__half_round(ckr_dtype t, float f)
+{
+    return t == CKR_DTYPE_BF16 ? ckr__f32_of_bits((uint32_t)ckr__bf16_of_f32(f) << 16)
+                               : ckr__f32_of_f16(ckr__f16_of_f32(f));
+}
+
+static void ckr__torch_uniform32(ckr_rng *r, float lo, float hi, uint64_t n, float *out)
+{
+    uint32_t w[CKR__MT_N];
+    const float range = hi - lo;
+    uint64_t i, m;
+    for (; n; n -= m, out += m) {
+        m = n < CKR__MT_N ? n : CKR__MT_N;
+        ckr__mt_fill(r, w, m);
+        for (i = 0; i < m; i++)
+            out[i] = (float)(int32_t)(w[i] & 0xffffffu) * 5.9604644775390625e-8f;    /* 2^-24 */
+        if (lo != 0 || hi != 1)
+            for (i = 0; i < m; i++) out[i] = fmaf(out[i], range, lo);
+    }
+}
+
+static void ckr__torch_uniform64(ckr_rng *r, double lo, double hi, uint64_t n, double *out)
+{
+    uint32_t w[CKR__MT_N];
+    const double range = hi - lo;
+    uint64_t i, m;
+    for (; n; n -= m, out += m) {
+        m = n < CKR__MT_N / 2 ? n : CKR__MT_N / 2;
+        ckr__mt_fill(r, w, 2 * m);
+        for (i = 0; i < m; i++) {
+            const uint64_t v = (uint64_t)(w[2 * i] & 0x1fffffu) << 32 | w[2 * i + 1];
+            out[i] = (double)(int64_t)v * (1.0 / 9007199254740992.0);
+        }
+        if (lo != 0 || hi != 1)
+            for (i = 0; i < m; i++) out[i] = fma(out[i], range, lo);
+    }
+}
+
+/* Up to torch 2.6: as many bits as the type has. */
+static void ckr__torch_uniform16_old(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
+                                     uint16_t *out)
+{
+    const uint32_t mask = t == CKR_DTYPE_BF16 ? 0xff : 0x7ff;
+    const float scale = t == CKR_DTYPE_BF16 ? 1.0f / 256 : 1.0f / 2048;
+    const float a = ckr__half_round(t, (float)lo), b = ckr__half_round(t, (float)hi);
+    const float range = ckr__half_round(t, b - a);
+    uint64_t i;
+    for (i = 0; i < n; i++)
+        out[i] = ckr__half_of(t, fmaf((float)(ckr__mt_u32(r) & mask) * scale, range, a));
+}
+
+static void ckr__torch_uniform16(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
+                                 uint16_t *out)
+{
+    const uint16_t low = ckr__half_of(t, (float)lo), top = ckr__half_of(t, (float)hi);
+    float f[CKR__MT_N];
+    uint64_t i, m;
+    for (; n; n -= m, out += m) {
+        m = n < CKR__MT_N ? n : CKR__MT_N;
+        ckr__torch_uniform32(r, (float)lo, (float)hi, m, f);
+        for (i = 0; i < m; i++) {
+            const uint16_t h = ckr__half_of(t, f[i]);
+            out[i] = h == top ? low : h;       /* what rounds up to the bound that is excluded */
+        }
+    }
+}
+
+static ckr_result ckr__torch_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
+                                     void *out)
+{
+    if (ckr__is_half(t) && !ckr__torch_half_known(r)) return CKR_E_UNSUPPORTED;
+    ckr__torch_begin(r);
+    if (t == CKR_DTYPE_F32) ckr__torch_uniform32(r, (float)lo, (float)hi, n, (float *)out);
+    else if (t == CKR_DTYPE_F64) ckr__torch_uniform64(r, lo, hi, n, (double *)out);
+    else if (ckr__rng_before(r, 207)) ckr__torch_uniform16_old(r, t, lo, hi, n, (uint16_t *)out);
+    else ckr__torch_uniform16(r, t, lo, hi, n, (uint16_t *)out);
+    return CKR_OK;
+}
+
+/* Which words a CUDA kernel of torch gives to which elements: `threads` of them run, thread t
+   draws four words a round, and component i of round j is element (4 j + i) * threads + t; with
+   `wide` elements take two words. Launches are cut to whole blocks of 256 threads.         */
+typedef struct ckr__cuda {
+    const ckr_rng *r;
+    uint64_t threads, n;
+    uint32_t per;              /* elements of a thread and round: 4, or 2 when wide     */
+} ckr__cuda;
+
+static ckr__cuda ckr__cuda_launch(const ckr_rng *r, uint64_t n, bool wide)
+{
+    ckr__cuda k;
+    k.r = r;
+    k.n = n;
+    k.per = wide ? 2 : 4;
+    k.threads = (n / 256 + (n % 256 != 0)) * 256;
+    if (r->threads && k.threads > r->threads) k.threads = r->threads;
+    return k;
+}
+
+static uint64_t ckr__cuda_rounds(const ckr__cuda *k)
+{
+    return k->n ? (k->n - 1) / (k->threads * k->per) + 1 : 0;
+}
+
+static void ckr__cuda_words(const ckr__cuda *k, uint64_t round, uint64_t thread, uint32_t out[4])
+{
+    ckr__philox_block(k->r->seed, (k->r->offset + 3) / 4 + round, thread, out);
+}
+
+/* Offsets are multiples of 4; an old torch could store others, which go up to the next. */
+static void ckr__cuda_end(ckr_rng *r, const ckr__cuda *k)
+{
+    r->offset = ((r->offset + 3) & ~(uint64_t)3) + 4 * ckr__cuda_rounds(k);
+}
+
+static void ckr__cuda_real(ckr_rng *r, bool normal, float a, float b, uint64_t n, float *out)
+{
+    const ckr__cuda k = ckr__cuda_launch(r, n, false);
+    const float unit = 2.3283064365386963e-10f, two_pi = unit * 6.2831855f;          /* 2^-32 */
+    const uint64_t rounds = ckr__cuda_rounds(&k);
+    uint64_t j, t, i;
+    for (j = 0; j < rounds; j++)
+        for (t = 0; t < k.threads && 4 * j * k.threads + t < n; t++) {
+            uint32_t w[4];
+            float v[4];
+            ckr__cuda_words(&k, j, t, w);
+            for (i = 0; i < 4; i++) v[i] = fmaf((float)w[i], unit, unit / 2);
+            for (i = 0; normal && i < 4; i += 2) {
+                const float s = sqrtf(-2.0f * logf(v[i]));
+                const float angle = fmaf((float)w[i + 1], two_pi, two_pi / 2);
+                v[i] = s * sinf(angle);
+                v[i + 1] = s * cosf(angle);
+            }
+            for (i = 0; i < 4 && (4 * j + i) * k.threads + t < n; i++) {
+                float x = normal ? fmaf(v[i], b, a) : fmaf(v[i], b - a, a);
+                if (!normal && x == b) x = a;              /* curand's (0, 1] to [0, 1)   */
+                out[(4 * j + i) * k.threads + t] = x;
+            }
+        }
+    ckr__cuda_end(r, &k);
+}
+
+CKR_API ckr_result ckr_rng_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
+                                   void *out)
+{
+    const ckr_rng_kind k = (ckr_rng_kind)r->kind;
+    const bool unit = lo == 0 && hi == 1;
+    uint64_t i;
+    if (!(hi >= lo) || !ckr__is_float(t)) return CKR_E_ARG;
+    if (k == CKR_RNG_TORCH_CPU) return ckr__torch_uniform(r, t, lo, hi, n, out);
+    if (t == CKR_DTYPE_F64 && (k == CKR_RNG_PYTHON || k == CKR_RNG_NUMPY ||
+                               ckr__rng_is_bitgen(k))) {
+        double *d = (double *)out;
+        for (i = 0; i < n; i++) d[i] = ckr__rng_double(r);
+        for (i = 0; i < n && !unit; i++) d[i] = lo + ckr__product(hi - lo, d[i]);
+        return CKR_OK;
+    }
+    if (t == CKR_DTYPE_F32) {
+        float *f = (float *)out;
+        if (k == CKR_RNG_TORCH_CUDA) {
+            ckr__cuda_real(r, false, (float)lo, (float)hi, n, f);
+        } else if (k == CKR_RNG_LLMC_MT) {
+            for (i = 0; i < n; i++) {
+                f[i] = (float)(ckr__mt_u32(r) & 0xffffffu) * 5.9604644775390625e-8f;
+                if (!unit) f[i] = f[i] * ((float)hi - (float)lo) + (float)lo;
+            }
+        } else if (unit && (k == CKR_RNG_LLMC || ckr__rng_is_bitgen(k))) {
+            for (i = 0; i < n; i++) f[i] = (float)(ckr_rng_u32(r) >> 8) * 5.9604644775390625e-8f;
+        } else {
+            return CKR_E_UNSUPPORTED;
+        }
+        return CKR_OK;
+    }
+    return CKR_E_UNSUPPORTED;
+}
+
+/* >>rng.normal ---------------------------------------------------------------- */
+/* torch on x86-64 has logf, sinf and cosf of Cephes for 8 floats at a time (avx_mathfun), compiled
+   so that every product with one sum is fused; the same operations in the same order give its
+   bits. Its other builds call the C library and differ in the last bits.                   */
+
+static const float ckr__log_c[9] = { 7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
+                                     -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
+                                     2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f };
+static const float ckr__sin_c[3] = { -1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f };
+static const float ckr__cos_c[3] = { 2.443315711809948e-5f, -1.388731625493765e-3f,
+                                     4.166664568298827e-2f };
+static const float ckr__turn_c[3] = { -0.78515625f, -2.4187564849853515625e-4f,
+                                      -3.77489497744594108e-8f };
+
+/* Of a positive normal number. */
+static float ckr__torch_log(float v)
+{
+    const uint32_t u = ckr__bits_of_f32(v);
+    float e = (float)((int32_t)(u >> 23) - 127) + 1.0f, x, y, z;
+    int i;
+    x = ckr__f32_of_bits((u & 0x807fffffu) | 0x3f000000u);
+    if (x < 0.707106781186547524f) {
+        e -= 1.0f;
+        x = (x - 1.0f) + x;
+    } else {
+        x -= 1.0f;
+    }
+    z = x * x;
+    y = ckr__log_c[0];
+    for (i = 1; i < 9; i++) y = fmaf(y, x, ckr__log_c[i]);
+    y = fmaf(y * x, z, e * -2.12194440e-4f);
+    y = fmaf(-z, 0.5f, y);
+    return fmaf(e, 0.693359375f, x + y);
+}
+
+static void ckr__torch_sincos(float x, float *s, float *c)           /* x >= 0             */
+{
+    const int32_t q = ((int32_t)(x * 1.27323954473516f) + 1) & ~1;
+    const float y = (float)q;
+    float z, sine, cosine;
+    int i;
+    for (i = 0; i < 3; i++) x = fmaf(y, ckr__turn_c[i], x);
+    z = x * x;
+    cosine = fmaf(fmaf(ckr__cos_c[0], z, ckr__cos_c[1]), z, ckr__cos_c[2]) * z;
+    cosine = fmaf(cosine, z, -(z * 0.5f)) + 1.0f;
+    sine = fmaf(fmaf(ckr__sin_c[0], z, ckr__sin_c[1]), z, ckr__sin_c[2]) * z;
+    sine = fmaf(sine, x, x);
+    *s = q & 2 ? cosine : sine;
+    *c = q & 2 ? sine : cosine;
+    if (q & 4) *s = -*s;
+    if (!((q - 2) & 4)) *c = -*c;
+}
+
+/* 16 uniforms to 16 normals, in place. */
+static void ckr__torch_normal16(float *d, float mean, float std)
+{
+    int i;
+    for (i = 0; i < 8; i++) {
+        const float radius = sqrtf(-2.0f * ckr__torch_log(1.0f - d[i]));
+        float s, c;
+        ckr__torch_sincos(6.2831853071795864769f * d[i + 8], &s, &c);
+        d[i] = fmaf(radius * c, std, mean);
+        d[i + 8] = fmaf(radius * s, std, mean);
+    }
+}
+
+#ifdef CKR__X64
+#define CKR__PS(x) _mm256_set1_ps(x)
+#define CKR__EPI(x) _mm256_set1_epi32((int)(x))
+
+CKR__TARGET("avx2,fma")
+static __m256 ckr__torch_log8(__m256 v)
+{
+    const __m256i u = _mm256_castps_si256(v);
+    __m256 e = _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_srli_epi32(u, 23), CKR__EPI(127)));
+    __m256 x = _mm256_castsi256_ps(
+        _mm256_or_si256(_mm256_and_si256(u, CKR__EPI(0x807fffff)), CKR__EPI(0x3f000000)));
+    const __m256 small = _mm256_cmp_ps(x, CKR__PS(0.707106781186547524f), _CMP_LT_OS);
+    const __m256 more = _mm256_and_ps(x, small);
+    __m256 y = CKR__PS(ckr__log_c[0]), z;
+    int i;
+    e = _mm256_add_ps(e, CKR__PS(1.0f));
+    e = _mm256_sub_ps(e, _mm256_and_ps(CKR__PS(1.0f), small));
+    x = _mm256_add_ps(_mm256_sub_ps(x, CKR__PS(1.0f)), more);
+    z = _mm256_mul_ps(x, x);
+    for (i = 1; i < 9; i++) y = _mm256_fmadd_ps(y, x, CKR__PS(ckr__log_c[i]));
+    y = _mm256_fmadd_ps(_mm256_mul_ps(y, x), z, _mm256_mul_ps(e, CKR__PS(-2.12194440e-4f)));
+    y = _mm256_fnmadd_ps(z, CKR__PS(0.5f), y);
+    return _mm256_fmadd_ps(e, CKR__PS(0.693359375f), _mm256_add_ps(x, y));
+}
+
+CKR__TARGET("avx2,fma")
+static void ckr__torch_sincos8(__m256 x, __m256 *s, __m256 *c)
+{
+    const __m256i two = CKR__EPI(2), four = CKR__EPI(4);
+    __m256i q = _mm256_cvttps_epi32(_mm256_mul_ps(x, CKR__PS(1.27323954473516f)));
+    __m256 y, z, sine, cosine, swap;
+    int i;
+    q = _mm256_and_si256(_mm256_add_epi32(q, CKR__EPI(1)), CKR__EPI(~1));
+    y = _mm256_cvtepi32_ps(q);
+    for (i = 0; i < 3; i++) x = _mm256_fmadd_ps(y, CKR__PS(ckr__turn_c[i]), x);
+    z = _mm256_mul_ps(x, x);
+    cosine = sine = _mm256_setzero_ps();
+    cosine = _mm256_fmadd_ps(CKR__PS(ckr__cos_c[0]), z, CKR__PS(ckr__cos_c[1]));
+    cosine = _mm256_mul_ps(_mm256_fmadd_ps(cosine, z, CKR__PS(ckr__cos_c[2])), z);
+    cosine = _mm256_fmsub_ps(cosine, z, _mm256_mul_ps(z, CKR__PS(0.5f)));
+    cosine = _mm256_add_ps(cosine, CKR__PS(1.0f));
+    sine = _mm256_fmadd_ps(CKR__PS(ckr__sin_c[0]), z, CKR__PS(ckr__sin_c[1]));
+    sine = _mm256_mul_ps(_mm256_fmadd_ps(sine, z, CKR__PS(ckr__sin_c[2])), z);
+    sine = _mm256_fmadd_ps(sine, x, x);
+    swap = _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(q, two), two));
+    *s = _mm256_blendv_ps(sine, cosine, swap);
+    *c = _mm256_blendv_ps(cosine, sine, swap);
+    *s = _mm256_xor_ps(*s, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_and_si256(q, four), 29)));
+    q = _mm256_andnot_si256(_mm256_sub_epi32(q, two), four);
+    *c = _mm256_xor_ps(*c, _mm256_castsi256_ps(_mm256_slli_epi32(q, 29)));
+}
+
+CKR__TARGET("avx2,fma")
+static void ckr__torch_normal_avx2(float *d, uint64_t blocks, float mean, float std)
+{
+    for (; blocks; blocks--, d += 16) {
+        const __m256 u = _mm256_sub_ps(CKR__PS(1.0f), _mm256_loadu_ps(d));
+        const __m256 radius = _mm256_sqrt_ps(_mm256_mul_ps(CKR__PS(-2.0f), ckr__torch_log8(u)));
+        __m256 s, c;
+        ckr__torch_sincos8(_mm256_mul_ps(CKR__PS(6.2831853071795864769f), _mm256_loadu_ps(d + 8)),
+                           &s, &c);
+        s = _mm256_fmadd_ps(_mm256_mul_ps(radius, s), CKR__PS(std), CKR__PS(mean));
+        c = _mm256_fmadd_ps(_mm256_mul_ps(radius, c), CKR__PS(std), CKR__PS(mean));
+        _mm256_storeu_ps(d, c);
+        _mm256_storeu_ps(d + 8, s);
+    }
+}
+
+static bool ckr__cpu_fma(void)
+{
+#if defined(_MSC_VER) && !defined(__clang__)
+    int r[4];
+    __cpuid(r, 1);
+    return (ckr__cpu() & CKR__CPU_AVX2) && (r[2] & 1 << 12);
+#else
+    return (ckr__cpu() & CKR__CPU_AVX2) && __builtin_cpu_supports("fma");
+#endif
+}
+#endif
+
+static void ckr__torch_normal_blocks(float *d, uint64_t blocks, float mean, float std)
+{
+#ifdef CKR__X64
+    if (ckr__cpu_fma()) {
+        ckr__torch_normal_avx2(d, blocks, mean, std);
+        return;
+    }
+#endif
+    for (; blocks; blocks--, d += 16) ckr__torch_normal16(d, mean, std);
+}
+
+static void ckr__torch_normal32(ckr_rng *r, float mean, float std, uint64_t n, float *out)
+{
+    uint64_t at, m;
+    for (at = 0; at < n; at += m) {            /* 39 blocks while they are in the cache        */
+        m = n - at < CKR__MT_N ? n - at : CKR__MT_N;
+        ckr__torch_uniform32(r, 0, 1, m, out + at);
+        ckr__torch_normal_blocks(out + at, m / 16, mean, std);
+    }
+    if (n % 16 == 0) return;
+    ckr__torch_uniform32(r, 0, 1, 16, out + n - 16);
+    ckr__torch_normal_blocks(out + n - 16, 1, mean, std);
+}
+
+static void ckr__torch_normal16_f64(double *d, double mean, double std)
+{
+    const bool unit = mean == 0 && std == 1;
+    int i;
+    for (i = 0; i < 8; i++) {
+        const double radius = sqrt(-2 * log(1 - d[i])), a = 6.2831853071795864769 * d[i + 8];
+        const double x = radius * cos(a), y = radius * sin(a);
+        d[i] = unit ? x : fma(x, std, mean);
+        d[i + 8] = unit ? y : fma(y, std, mean);
+    }
+}
+
+static void ckr__torch_normal64(ckr_rng *r, double mean, double std, uint64_t n, double *out)
+{
+    uint64_t at, m, i;
+    for (at = 0; at < n; at += m) {
+        m = n - at < 304 ? n - at : 304;       /* 19 blocks: about one of words            */
+        ckr__torch_uniform64(r, 0, 1, m, out + at);
+        for (i = 0; i + 16 <= m; i += 16) ckr__torch_normal16_f64(out + at + i, mean, std);
+    }
+    if (n % 16 == 0) return;
+    ckr__torch_uniform64(r, 0, 1, 16, out + n - 16);
+    ckr__torch_normal16_f64(out + n - 16, mean, std);
+}
+
+/* Up to torch 2.6: `each` step rounds, but not of float16 before 2.1: functions of floats. */
+static void ckr__torch_normal16_half(ckr_dtype t, bool each, uint16_t *d, float mean, float std)
+{
+    int i;
+    for (i = 0; i < 8; i++) {
+        const float u1 = ckr__half_round(t, 1 - (float)ckr__load_f64(t, (uint8_t *)(d + i)));
+        const float u2 = (float)ckr__load_f64(t, (uint8_t *)(d + i + 8));
+        const float a = ckr__half_round(t, (float)(6.2831853071795864769 * (double)u2));
+        float l = logf(u1), c, s;
+        l = each ? ckr__half_round(t, -2 * ckr__half_round(t, l)) : -2 * l;
+        l = ckr__half_round(t, sqrtf(l));
+        c = cosf(a);
+        s = sinf(a);
+        c = each ? ckr__half_round(t, l * ckr__half_round(t, c)) : l * c;
+        s = each ? ckr__half_round(t, l * ckr__half_round(t, s)) : l * s;
+        c = each ? ckr__half_round(t, c * std) + mean : fmaf(c, std, mean);
+        s = each ? ckr__half_round(t, s * std) + mean : fmaf(s, std, mean);
+        d[i] = ckr__half_of(t, c);
+        d[i + 8] = ckr__half_of(t, s);
+    }
+}
+
+static void ckr__torch_normal_half_old(ckr_rng *r, ckr_dtype t, float mean, float std, uint64_t n,
+                                       uint16_t *out)
+{
+    const bool each = t == CKR_DTYPE_BF16 || r->version > 200;
+    uint64_t i;
+    mean = ckr__half_round(t, mean);
+    std = ckr__half_round(t, std);
+    ckr__torch_uniform16_old(r, t, 0, 1, n, out);
+    for (i = 0; i + 16 <= n; i += 16) ckr__torch_normal16_half(t, each, out + i, mean, std);
+    if (n % 16 == 0) return;
+    ckr__torch_uniform16_old(r, t, 0, 1, 16, out + n - 16);
+    ckr__torch_normal16_half(t, each, out + n - 16, mean, std);
+}
+
+/* From 2.15 on in float, whole blocks only; the last 16 come from a block of their own. */
+static void ckr__torch_normal_half(ckr_rng *r, ckr_dtype t, float mean, float std, uint64_t n,
+                                   uint16_t *out)
+{
+    float f[CKR__MT_N];
+    uint64_t at, m, i;
+    for (at = 0; at + 16 <= n; at += m) {
+        m = n - at < CKR__MT_N ? (n - at) & ~(uint64_t)15 : CKR__MT_N;
+        ckr__torch_uniform32(r, 0, 1, m, f);
+        ckr__torch_normal_blocks(f, m / 16, mean, std);
+        for (i = 0; i < m; i++) out[at + i] = ckr__half_of(t, f[i]);
+    }
+    if (n % 16 == 0) return;
+    ckr__torch_uniform32(r, 0, 1, 16, f);
+    ckr__torch_normal_blocks(f, 1, mean, std);
+    for (i = 0; i < 16; i++) out[n - 16 + i] = ckr__half_of(t, f[i]);
+}
+
+/* One standard normal by Box and Muller, its twin cached. torch's and Python's formulas differ in
+   which uniform is the angle.                                                             */
+static double ckr__torch_gauss(ckr_rng *r)
+{
+    double u[2], radius, a, v = r->normal;
+    r->has_normal = !r->has_normal;
+    r->normal = 0;
+    if (!r->has_normal) return v;
+    ckr__torch_uniform64(r, 0, 1, 2, u);
+    radius = sqrt(-2.0 * (ckr__rng_before(r, 200) ? log(1.0 - u[1]) : log1p(-u[1])));
+    a = 6.2831853071795864769 * u[0];
+    r->normal = radius * sin(a);
+    v = radius * cos(a);
+    return v;
+}
+
+static double ckr__python_gauss(ckr_rng *r)
+{
+    double radius, a, v = r->normal;
+    r->has_normal = !r->has_normal;
+    r->normal = 0;
+    if (!r->has_normal) return v;
+    a = ckr__mt_double(r) * 6.2831853071795864769;
+    radius = sqrt(-2.0 * log(1.0 - ckr__mt_double(r)));
+    r->normal = sin(a) * radius;
+    return cos(a) * radius;
+}
+
+static double ckr__numpy_gauss(ckr_rng *r)               /* Marsaglia's polar method       */
+{
+    double x, y, s, v = r->normal;
+    r->has_normal = !r->has_normal;
+    r->normal = 0;
+    if (!r->has_normal) return v;
+    do {
+        x = 2.0 * ckr__mt_double(r) - 1.0;
+        y = 2.0 * ckr__mt_double(r) - 1.0;
+        s = ckr__product(x, x) + ckr__product(y, y);
+    } while (s >= 1.0 || s == 0.0);
+    s = sqrt(-2.0 * log(s) / s);
+    r->normal = s * x;
+    return s * y;
+}
+
+static ckr_result ckr__torch_normal(ckr_rng *r, ckr_dtype t, double mean, double std, uint64_t n,
+                                    void *out)
+{
+    uint64_t i;
+    if (ckr__is_half(t) && n >= 16 && !ckr__torch_half_known(r)) return CKR_E_UNSUPPORTED;
+    ckr__torch_begin(r);
+    if (n >= 16 && t == CKR_DTYPE_F32)
+        ckr__torch_normal32(r, (float)mean, (float)std, n, (float *)out);
+    else if (n >= 16 && t == CKR_DTYPE_F64)
+        ckr__torch_normal64(r, mean, std, n, (double *)out);
+    else if (n >= 16 && ckr__rng_before(r, 207))
+        ckr__torch_normal_half_old(r, t, (float)mean, (float)std, n, (uint16_t *)out);
+    else if (n >= 16)
+        ckr__torch_normal_half(r, t, (float)mean, (float)std, n, (uint16_t *)out);
+    for (i = 0; i < n && n < 16; i++) {
+        const double v = fma(ckr__torch_gauss(r), std, mean);
+        if (t == CKR_DTYPE_F64) ((double *)out)[i] = v;
+        else if (t == CKR_DTYPE_F32) ((float *)out)[i] = (float)v;
+        else ((uint16_t *)out)[i] = ckr__half_of(t, (float)v);
+    }
+    return CKR_OK;
+}
+
+CKR_API ckr_result ckr_rng_normal(ckr_rng *r, ckr_dtype t, double mean, double std, uint64_t n,
+                                  void *out)
+{
+    const ckr_rng_kind k = (ckr_rng_kind)r->kind;
+    double *d = (double *)out;
+    uint64_t i;
+    if (!(std >= 0) || !ckr__is_float(t)) return CKR_E_ARG;
+    if (k == CKR_RNG_TORCH_CPU) return ckr__torch_normal(r, t, mean, std, n, out);
+    if (k == CKR_RNG_TORCH_CUDA && t == CKR_DTYPE_F32) {
+        ckr__cuda_real(r, true, (float)mean, (float)std, n, (float *)out);
+        return CKR_OK;
+    }
+    if ((k != CKR_RNG_PYTHON && k != CKR_RNG_NUMPY) || t != CKR_DTYPE_F64) return CKR_E_UNSUPPORTED;
+    for (i = 0; i < n; i++)
+        d[i] = mean + ckr__product(k == CKR_RNG_PYTHON ? ckr__python_gauss(r)
+                                                       : ckr__numpy_gauss(r), std);
+    return CKR_OK;
+}
+
+/* >>rng.integers -------------------------------------------------------------- */
+
+/* random.getrandbits(k): whole words, low ones first, the last one shifted. */
+static uint64_t ckr__python_bits(ckr_rng *r, uint32_t k)
+{
+    uint64_t low;
+    if (k <= 32) return ckr__mt_u32(r) >> (32 - k);
+    low = ckr__mt_u32(r);
+    return low | (uint64_t)(ckr__mt_u32(r) >> (64 - k)) << 32;
+}
+
+static uint32_t ckr__bit_length(uint64_t v)
+{
+    uint32_t k = 0;
+    for (; v; v >>= 1) k++;
+    return k;
+}
+
+static uint64_t ckr__python_below(ckr_rng *r, uint64_t n)
+{
+    const uint32_t k = ckr__bit_length(n);
+    uint64_t v;
+    do v = ckr__python_bits(r, k); while (v >= n);
+    return v;
+}
+
+CKR_API ckr_result ckr_rng_bits(ckr_rng *r, uint32_t k, uint64_t *out)
+{
+    if (r->kind != CKR_RNG_PYTHON) return CKR_E_UNSUPPORTED;
+    if (k < 1 || k > 64) return CKR_E_ARG;
+    *out = ckr__python_bits(r, k);
+    return CKR_OK;
+}
+
+/* numpy cuts words of 32 bits into the dtype's width; what is left of one ends with the call. */
+typedef struct ckr__np_draw {
+    ckr_rng *r;
+    uint64_t most;             /* the largest value wanted                              */
+    uint32_t width;            /* of the dtype: 1, 8, 16, 32 or 64                      */
+    uint32_t left, word;       /* pieces left in the word                               */
+    bool     masked;           /* as RandomState and every shuffle                      */
+} ckr__np_draw;
+
+static uint32_t ckr__np_piece(ckr__np_draw *d)
+{
+    if (d->width == 32) return ckr_rng_u32(d->r);
+    if (d->left) {
+        d->left--;
+        d->word >>= d->width;
+    } else {
+        d->word = ckr_rng_u32(d->r);
+        d->left = 32 / d->width - 1;
+    }
+    return d->word & ((1u << d->width) - 1);
+}
+
+/* RandomState and shuffles: words under the smallest mask, until one is not too large. */
+static uint64_t ckr__np_masked(ckr__np_draw *d)
+{
+    const uint64_t mask = UINT64_MAX >> (64 - ckr__bit_length(d->most));
+    uint64_t v;
+    do v = (d->width == 64 ? ckr_rng_u64(d->r) : ckr__np_piece(d)) & mask; while (v > d->most);
+    return v;
+}
+
+/* Generator: Lemire's multiplication, 2019. */
+static uint64_t ckr__np_lemire(ckr__np_draw *d)
+{
+    const uint64_t n = d->most + 1, top = d->width == 64 ? 0 : (uint64_t)1 << d->width;
+    const uint64_t bad = (top - n) % n;        /* 2^width mod n                             */
+    ckr__u128 m;
+    uint64_t v;
+    if (d->width == 64) {
+        do m = ckr__mul64(ckr_rng_u64(d->r), n); while (m.lo < n && m.lo < bad);
+        return m.hi;
+    }
+    do v = ckr__np_piece(d) * n; while ((v & (top - 1)) < bad);
+    return v >> d->width;
+}
+
+static uint64_t ckr__np_next(ckr__np_draw *d)
+{
+    const uint64_t full = UINT64_MAX >> (64 - d->width);
+    if (d->most == 0) return 0;
+    if (d->most == full) return d->width == 64 ? ckr_rng_u64(d->r) : ckr__np_piece(d);
+    return d->masked ? ckr__np_masked(d) : ckr__np_lemire(d);
+}
+
+/* A range that fits 32 bits is drawn from 32 bits whatever the dtype. */
+static ckr__np_draw ckr__np_begin(ckr_rng *r, bool masked, uint32_t width, uint64_t most)
+{
+    ckr__np_draw d;
+    memset(&d, 0, sizeof d);
+    d.r = r;
+    d.most = most;
+    d.masked = masked;
+    d.width = width == 64 && most <= UINT32_MAX ? 32 : width;
+    return d;
+}
+
+static ckr_result ckr__np_integers(ckr_rng *r, ckr_dtype t, int64_t lo, uint64_t most, uint64_t n,
+                                   int64_t *out)
+{
+    const uint32_t width = t == CKR_DTYPE_BOOL ? 1 : 8 * (uint32_t)ckr_dtype_size(t);
+    ckr__np_draw d;
+    uint64_t i;
+    if (t != CKR_DTYPE_BOOL && !ckr__rng_is_int(t)) return CKR_E_ARG;
+    if (width < 64 && most >> width) return CKR_E_ARG;
+    d = ckr__np_begin(r, r->kind == CKR_RNG_NUMPY, width, most);
+    for (i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__np_next(&d));
+    return CKR_OK;
+}
+
+/* torch takes a word modulo the range; two words for ranges that one would skew. */
+static bool ckr__torch_wide(const ckr_rng *r, ckr_dtype t, uint64_t range)
+{
+    if (!ckr__rng_before(r, 207)) return range >= (uint64_t)1 << 28;
+    return range >= (uint64_t)1 << 32 && (t == CKR_DTYPE_I64 || t == CKR_DTYPE_F64 ||
+                                          t == CKR_DTYPE_F32 || t == CKR_DTYPE_BF16);
+}
+
+/* lo plus words modulo `range`, which is not 0. */
+static void ckr__torch_modulo(ckr_rng *r, bool wide, int64_t lo, uint64_t range, uint64_t n,
+                              int64_t *out)
+{
+    uint32_t w[CKR__MT_N];
+    uint64_t i, m;
+    for (; n; n -= m, out += m) {
+        m = wide ? CKR__MT_N / 2 : CKR__MT_N;
+        if (m > n) m = n;
+        ckr__mt_fill(r, w, wide ? 2 * m : m);
+        for (i = 0; i < m; i++) {
+            uint64_t v;
+            if (wide) v = ((uint64_t)w[2 * i] << 32 | w[2 * i + 1]) % range;
+            else v = range >> 32 ? w[i] : w[i] % (uint32_t)range;
+            out[i] = (int64_t)((uint64_t)lo + v);
+        }
+    }
+}
+
+static void ckr__cuda_integers(ckr_rng *r, bool wide, int64_t lo, uint64_t range, uint64_t n,
+                               int64_t *out)
+{
+    const ckr__cuda k = ckr__cuda_launch(r, n, wide);
+    const uint64_t rounds = ckr__cuda_rounds(&k);
+    uint64_t j, t, i, e;
+    for (j = 0; j < rounds; j++)
+        for (t = 0; t < k.threads; t++) {
+            uint32_t w[4];
+            if (k.per * j * k.threads + t >= n) break;
+            ckr__cuda_words(&k, j, t, w);
+            for (i = 0; i < k.per; i++) {
+                const uint64_t v = wide ? (uint64_t)w[2 * i] << 32 | w[2 * i + 1] : w[i];
+                e = (k.per * j + i) * k.threads + t;
+                if (e < n) out[e] = (int64_t)((uint64_t)lo + v % range);
+            }
+        }
+    ckr__cuda_end(r, &k);
+}
+
+CKR_API ckr_result ckr_rng_integers(ckr_rng *r, ckr_dtype t, int64_t lo, int64_t hi, uint64_t n,
+                                    int64_t *out)
+{
+    const ckr_rng_kind k = (ckr_rng_kind)r->kind;
+    const uint64_t range = (uint64_t)hi - (uint64_t)lo;
+    const bool wide = ckr__torch_wide(r, t, range);
+    uint64_t i;
+    if (hi <= lo) return CKR_E_ARG;
+    if (k == CKR_RNG_NUMPY || ckr__rng_is_bitgen(k))
+        return ckr__np_integers(r, t, lo, range - 1, n, out);
+    if (k == CKR_RNG_TORCH_CUDA) {
+        ckr__cuda_integers(r, wide, lo, range, n, out);
+        return CKR_OK;
+    }
+    if (k != CKR_RNG_TORCH_CPU && k != CKR_RNG_PYTHON) return CKR_E_UNSUPPORTED;
+    if (k == CKR_RNG_TORCH_CPU) {
+        ckr__torch_begin(r);
+        ckr__torch_modulo(r, wide, lo, range, n, out);
+        return CKR_OK;
+    }
+    for (i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__python_below(r, range));
+    return CKR_OK;
+}
+
+/* One more than the largest value of torch's random_() for a dtype; 0: it has none. */
+static uint64_t ckr__torch_values(ckr_dtype t)
+{
+    switch ((int)t) {
+    case CKR_DTYPE_BOOL: return 2;
+    case CKR_DTYPE_U8:   return 256;
+    case CKR_DTYPE_I8:   return 128;
+    case CKR_DTYPE_I16:  return 32768;
+    case CKR_DTYPE_I32:  return (uint64_t)1 << 31;
+    case CKR_DTYPE_I64:  return (uint64_t)1 << 63;
+    case CKR_DTYPE_BF16: return 257;
+    case CKR_DTYPE_F16:  return 2049;
+    case CKR_DTYPE_F32:  return 16777217;
+    case CKR_DTYPE_F64:  return 9007199254740993u;
+    default:             return 0;
+    }
+}
+
+CKR_API ckr_result ckr_rng_random(ckr_rng *r, ckr_dtype t, uint64_t n, int64_t *out)
+{
+    const uint64_t values = ckr__torch_values(t);
+    if (r->kind != CKR_RNG_TORCH_CPU) return CKR_E_UNSUPPORTED;
+    if (!values) return CKR_E_ARG;
+    ckr__torch_begin(r);
+    ckr__torch_modulo(r, t == CKR_DTYPE_I64 || t == CKR_DTYPE_F64, 0, values, n, out);
+    return CKR_OK;
+}
+
+static void ckr__swap_i64(int64_t *a, int64_t *b)
+{
+    const int64_t t = *a;
+    *a = *b;
+    *b = t;
+}
+
+static void ckr__torch_permutation(ckr_rng *r, uint64_t n, int64_t *out)
+{
+    uint64_t i;
+    ckr__torch_begin(r);
+    if (n < UINT32_MAX / 20) {
+        for (i = 0; i + 1 < n; i++) ckr__swap_i64(&out[i], &out[i + ckr__mt_u32(r) % (n - i)]);
+        return;
+    }
+    for (i = 0; i < n; i++) {                  /* filled from the inside out               */
+        const uint64_t z = ckr__mt_u64(r) % (i + 1);
+        out[i] = out[z];
+        out[z] = (int64_t)i;
+    }
+}
+
+CKR_API ckr_result ckr_rng_permutation(ckr_rng *r, uint64_t n, int64_t *out)
+{
+    const ckr_rng_kind k = (ckr_rng_kind)r->kind;
+    uint64_t i;
+    if (!ckr__rng_is_mt(k) && !ckr__rng_is_bitgen(k)) return CKR_E_UNSUPPORTED;
+    for (i = 0; i < n; i++) out[i] = (int64_t)i;
+    if (k == CKR_RNG_TORCH_CPU) {
+        ckr__torch_permutation(r, n, out);
+        return CKR_OK;
+    }
+    for (i = n ? n - 1 : 0; i > 0; i--) {
+        uint64_t j;
+        if (k == CKR_RNG_PYTHON) {
+            j = ckr__python_below(r, i + 1);
+        } else if (k == CKR_RNG_LLMC_MT) {
+            j = ckr__mt_u32(r) % (i + 1);
+        } else {
+            ckr__np_draw d = ckr__np_begin(r, true, 64, i);
+            j = ckr__np_next(&d);
+        }
+        ckr__swap_i64(&out[i], &out[j]);
+    }
+    return CKR_OK;
+}
+
 /* >>state --------------------------------------------------------------------- */
 /* Filling a run state. Everything lives in the arena of the context that owns the state, so there
    is nothing to free one by one. Makers return NULL or an error class after setting c->err.      */
@@ -14349,6 +19276,1827 @@ static ckr_tensor *ckr__tensor_find(const ckr_state *s, const char *name, const 
         if (!strcmp(s->tensors[i]->slot, slot) && !strcmp(s->tensors[i]->name, name))
             return s->tensors[i];
     return NULL;
+}
+
+/* >>rng.remap ----------------------------------------------------------------- */
+/* Random streams of N ranks for M ranks. A topology is axes with sizes, a rank a point in it; a
+   stream varies over some axes only, its scope, and ranks that agree on these share it. Points of
+   the scope are what is mapped, never rank numbers: one that still exists keeps its stream, one
+   that is new gets a derived one, and the stream of one that is gone is parked in the record and
+   comes back with it, so that N -> M -> N ends with the N streams of the beginning.
+
+   A derived stream is a pure function of the run's key K, the stream's tag, the generation (remaps
+   so far) and the point: uid = tag 2^56 + generation 2^40 + attempt 2^32 + index of the point,
+   row-major over the new sizes of the scope's axes. Threefry-2x32 under K is a permutation of 64
+   bits; walked on until the value lies in [2^32, 2^63), where all uids lie, it is one of that
+   range, so that distinct uids give distinct seeds. K is the beginning of
+       SHA-256("ckptresume/rng-root/v1" 00, u32 streams, and for each, by tag and point:
+               u8 tag, u16 length, name, u8 axes, u32 coordinates, u8 family, u32 length, state)
+   over the streams of the first remap, and is kept in the record from then on. A seed of the user's
+   makes another: SHA-256("ckptresume/rng-seed/v1" 00, u32 k0, u32 k1, u64 seed). All numbers are
+   little-endian, states canonical (ckr__rng_canonical). */
+
+enum { CKR__AXIS_PP = 0, CKR__AXIS_DP, CKR__AXIS_CP, CKR__AXIS_TP, CKR__AXIS_EP, CKR__AXES };
+static const char *const ckr__axis_name[CKR__AXES] = { "pp", "dp", "cp", "tp", "ep" };
+
+typedef struct ckr__grid {
+    uint32_t size[CKR__AXES], ranks;
+    bool     folded;           /* experts divide the replicas instead of multiplying the ranks */
+} ckr__grid;
+
+typedef struct ckr__rng_saved {        /* one stream as one old rank has it             */
+    const char    *name;
+    uint32_t       rank;
+    uint32_t       axes;       /* scope: bits 1 << CKR__AXIS_                           */
+    bool           declared;   /* the framework says so; else what the states show      */
+    bool           sibling;    /* seen by another rank's process: no stream of its own  */
+    const ckr_rng *state;
+} ckr__rng_saved;
+
+typedef struct ckr__rng_job {
+    const ckr__rng_saved *saved;
+    uint64_t        n_saved;
+    ckr_topology    from, to;
+    ckr_mode        mode;
+    ckr_rng_policy  policy;
+    uint64_t        seed, draws;
+    int64_t         step;
+    const ckr_node *lineage;   /* record of the side file, or NULL                      */
+    const char     *file;      /* that file, for errors                                 */
+    /* Can the target's files hold this stream of this rank? What they cannot is carried; NULL: they
+       can. */
+    bool          (*holds_fn)(void *user, ckr_rng_kind kind, const char *name, uint32_t rank);
+    void           *user;
+} ckr__rng_job;
+
+typedef ckr_rng_streams ckr__rng_result;
+
+/* Sizes of 0 are 1; the ranks that are no product are replicas of a framework that has nothing
+   else. False: more ranks than fit 32 bits. */
+static bool ckr__grid_make(const ckr_topology *t, ckr__grid *g)
+{
+    const uint32_t size[CKR__AXES] = { t->pp, t->dp, t->cp, t->tp, t->ep };
+    uint64_t n = 1, ep;
+    uint32_t i;
+    for (i = 0; i < CKR__AXES; i++) g->size[i] = size[i] ? size[i] : 1;
+    for (i = 0; i < CKR__AXIS_EP; i++)
+        if (!ckr__mul_u64(n, g->size[i], &n) || n > UINT32_MAX) return false;
+    if (!t->dp && t->ranks > n && t->ranks % n == 0) {
+        g->size[CKR__AXIS_DP] = (uint32_t)(t->ranks / n);
+        n = t->ranks;
+    }
+    ep = n * g->size[CKR__AXIS_EP];
+    g->folded = t->ranks != ep;
+    g->ranks = (uint32_t)(g->folded ? n : ep);
+    return true;
+}
+
+/* tp turns fastest, then cp, dp, pp; experts of their own slowest. */
+static void ckr__grid_at(const ckr__grid *g, uint32_t rank, uint32_t at[CKR__AXES])
+{
+    static const uint8_t order[] = { CKR__AXIS_TP, CKR__AXIS_CP, CKR__AXIS_DP, CKR__AXIS_PP };
+    size_t i;
+    for (i = 0; i < sizeof order; i++) {
+        at[order[i]] = rank % g->size[order[i]];
+        rank /= g->size[order[i]];
+    }
+    at[CKR__AXIS_EP] = g->folded ? at[CKR__AXIS_DP] % g->size[CKR__AXIS_EP] : rank;
+}
+
+/* "dp,pp" as bits; false: NULL, or an axis that is none of ours. */
+static bool ckr__axes_parse(const char *s, uint32_t *axes)
+{
+    *axes = 0;
+    while (s && *s) {
+        const size_t n = strcspn(s, ",");
+        uint32_t i;
+        for (i = 0; i < CKR__AXES; i++)
+            if (n == 2 && !memcmp(s, ckr__axis_name[i], 2)) break;
+        if (i == CKR__AXES) return false;
+        *axes |= 1u << i;
+        s += n + (s[n] == ',');
+    }
+    return s != NULL;
+}
+
+static const char *ckr__axes_text(ckr__ctx *c, uint32_t axes)
+{
+    static const uint8_t order[] = { CKR__AXIS_DP, CKR__AXIS_PP, CKR__AXIS_TP, CKR__AXIS_EP,
+                                     CKR__AXIS_CP };
+    char text[4 * CKR__AXES] = "";
+    size_t i, n = 0;
+    for (i = 0; i < sizeof order; i++)
+        if (axes >> order[i] & 1) {
+            if (n) text[n++] = ',';
+            memcpy(text + n, ckr__axis_name[order[i]], 3);
+            n += 2;
+        }
+    return ckr__strdup(c, text);
+}
+
+/* >>rng.remap.derive: from a key to seeds */
+
+/* The value of uid under the key: cycle-walking stays within [2^32, 2^63). */
+static uint64_t ckr__derive_walk(const uint32_t key[2], uint64_t uid)
+{
+    uint32_t in[2], v[2];
+    do {
+        in[0] = (uint32_t)uid;
+        in[1] = (uint32_t)(uid >> 32);
+        ckr__threefry2x32(key, in, v);
+        uid = (uint64_t)v[1] << 32 | v[0];
+    } while (uid >> 63 || uid >> 32 == 0);
+    return uid;
+}
+
+static uint64_t ckr__derive_seed(const uint32_t key[2], uint32_t tag, uint32_t generation,
+                                 uint32_t attempt, uint32_t index)
+{
+    return ckr__derive_walk(key, (uint64_t)tag << 56 | (uint64_t)(generation & 0xffff) << 40 |
+                                     (uint64_t)(attempt & 0xff) << 32 | index);
+}
+
+/* Row-major over the axes of a scope; false: 2^32 and more. */
+static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[CKR__AXES],
+                              uint32_t axes, uint32_t *index)
+{
+    uint64_t n = 0;
+    uint32_t i;
+    for (i = 0; i < CKR__AXES; i++)
+        if (axes >> i & 1) {
+            if (at[i] >= size[i] || !ckr__mul_u64(n, size[i], &n)) return false;
+            n += at[i];
+            if (n > UINT32_MAX) return false;
+        }
+    *index = (uint32_t)n;
+    return true;
+}
+
+/* >>rng.remap.pack: a state as bytes, every field of it, for the record */
+
+#define CKR__PACK_HEAD 93
+#define CKR__PACK_MAX (CKR__PACK_HEAD + 2496)
+
+static size_t ckr__pack_payload(const ckr_rng *r)
+{
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return 2496;
+    if (r->kind == CKR_RNG_OPAQUE) return r->layout;
+    return r->kind == CKR_RNG_TORCH_MPS ? 28 : 128;
+}
+
+/* Numbers one by one, so that the host's byte order and padding stay out of it. */
+static void ckr__pack_words(ckr_rng *r, uint8_t *p, bool write)
+{
+    uint32_t *const words[] = { &r->layout, &r->threads,   &r->pos,        &r->next,
+                                &r->has_normal, &r->has_float, &r->has_uint32, &r->uinteger };
+    uint64_t d[3];
+    uint32_t f;
+    size_t i;
+    for (i = 0; i < 8; i++, p += 4) {
+        if (write) ckr__store_u32(p, *words[i]);
+        else *words[i] = ckr__load_u32(p);
+    }
+    if (write) {
+        memcpy(d, &r->normal, 8);
+        memcpy(d + 1, &r->old_x, 8);
+        memcpy(d + 2, &r->old_rho, 8);
+        memcpy(&f, &r->float_normal, 4);
+        ckr__store_u64(p, r->seed);
+        ckr__store_u64(p + 8, r->offset);
+        for (i = 0; i < 3; i++) ckr__store_u64(p + 16 + 8 * i, d[i]);
+        ckr__store_u32(p + 40, f);
+        memcpy(p + 44, r->pad, 8);
+        return;
+    }
+    r->seed = ckr__load_u64(p);
+    r->offset = ckr__load_u64(p + 8);
+    for (i = 0; i < 3; i++) d[i] = ckr__load_u64(p + 16 + 8 * i);
+    f = ckr__load_u32(p + 40);
+    memcpy(&r->normal, d, 8);
+    memcpy(&r->old_x, d + 1, 8);
+    memcpy(&r->old_rho, d + 2, 8);
+    memcpy(&r->float_normal, &f, 4);
+    memcpy(r->pad, p + 44, 8);
+}
+
+static void ckr__pack_union(ckr_rng *r, uint8_t *p, size_t n, bool write)
+{
+    const bool words = ckr__rng_is_mt((ckr_rng_kind)r->kind);
+    size_t i;
+    if (r->kind == CKR_RNG_OPAQUE || r->kind == CKR_RNG_TORCH_MPS) {
+        if (write) memcpy(p, r->u.bytes, n);
+        else memcpy(r->u.bytes, p, n);
+        return;
+    }
+    for (i = 0; i < n / 8; i++) {
+        if (write && words) {
+            ckr__store_u32(p + 8 * i, r->u.key[2 * i]);
+            ckr__store_u32(p + 8 * i + 4, r->u.key[2 * i + 1]);
+        } else if (write) {
+            ckr__store_u64(p + 8 * i, r->u.w[i]);
+        } else if (words) {
+            r->u.key[2 * i] = ckr__load_u32(p + 8 * i);
+            r->u.key[2 * i + 1] = ckr__load_u32(p + 8 * i + 4);
+        } else {
+            r->u.w[i] = ckr__load_u64(p + 8 * i);
+        }
+    }
+}
+
+/* At most CKR__PACK_MAX bytes. */
+static size_t ckr__pack(const ckr_rng *state, uint8_t *out)
+{
+    ckr_rng r = *state;
+    const size_t n = ckr__pack_payload(&r);
+    out[0] = 1;                /* version of this form                                  */
+    ckr__store_u16(out + 1, r.kind);
+    ckr__store_u16(out + 3, r.version);
+    ckr__store_u16(out + 5, r.flags);
+    ckr__store_u16(out + 7, r.seeded);
+    ckr__pack_words(&r, out + 9, true);
+    ckr__pack_union(&r, out + CKR__PACK_HEAD, n, true);
+    return CKR__PACK_HEAD + n;
+}
+
+static bool ckr__pack_mt_ok(const ckr_rng *r)
+{
+    const bool torch = r->kind == CKR_RNG_TORCH_CPU;
+    if (r->pos > 624 || r->next > 624 || (torch && !r->pos)) return false;
+    if (torch && ((r->layout != 5056 && r->layout != 5048) || !r->seeded || r->has_float > 255 ||
+                  (r->has_normal && !(ckr__rng_finite(r->old_x) && ckr__rng_finite(r->old_rho)))))
+        return false;
+    if (r->kind == CKR_RNG_PYTHON && r->layout != 3 && r->layout != 2) return false;
+    return (!r->has_normal || ckr__rng_finite(r->normal)) && !ckr__mt_degenerate(r->u.key);
+}
+
+/* As strict as decoding from the framework's own bytes. */
+static bool ckr__pack_ok(const ckr_rng *r)
+{
+    static const uint32_t cuda[] = { 0, 8, 16, 808, 816, 824016 };
+    size_t i;
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return ckr__pack_mt_ok(r);
+    if (r->has_uint32 > 1) return false;
+    switch ((ckr_rng_kind)r->kind) {
+    case CKR_RNG_TORCH_CUDA:
+        for (i = 0; i < sizeof cuda / sizeof *cuda && r->layout != cuda[i]; i++) {}
+        return i < sizeof cuda / sizeof *cuda && r->offset % 4 == 0 && r->offset <= INT64_MAX;
+    case CKR_RNG_TORCH_MPS:    return r->offset <= INT64_MAX;
+    case CKR_RNG_PCG64:
+    case CKR_RNG_PCG64DXSM:    return (r->u.w[2] & 1) != 0;
+    case CKR_RNG_PHILOX:       return r->pos <= 4;
+    case CKR_RNG_LLMC:         return r->u.w[0] != 0;
+    case CKR_RNG_SFC64:
+    case CKR_RNG_JAX:
+    case CKR_RNG_XLA:          return true;
+    case CKR_RNG_OPAQUE:       return r->layout <= 2496;
+    case CKR_RNG_NONE:
+    case CKR_RNG_TORCH_CPU:
+    case CKR_RNG_PYTHON:
+    case CKR_RNG_NUMPY:
+    case CKR_RNG_MT19937:
+    case CKR_RNG_LLMC_MT:
+    case CKR_RNG_KIND_COUNT_:
+    default:                   return false;
+    }
+}
+
+static bool ckr__unpack(uint8_t *p, size_t n, ckr_rng *r)
+{
+    memset(r, 0, sizeof *r);
+    if (n < CKR__PACK_HEAD || p[0] != 1) return false;
+    r->kind = ckr__load_u16(p + 1);
+    r->version = ckr__load_u16(p + 3);
+    r->flags = ckr__load_u16(p + 5);
+    r->seeded = ckr__load_u16(p + 7);
+    ckr__pack_words(r, p + 9, false);
+    if (r->kind == CKR_RNG_OPAQUE && r->layout > 2496) return false;
+    if (n != CKR__PACK_HEAD + ckr__pack_payload(r)) return false;
+    ckr__pack_union(r, p + CKR__PACK_HEAD, n - CKR__PACK_HEAD, false);
+    return ckr__pack_ok(r);
+}
+
+static const char ckr__base64_digits[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+static size_t ckr__base64_put(const uint8_t *p, size_t n, char *out)
+{
+    const char *digit = ckr__base64_digits;
+    size_t i, at = 0;
+    for (i = 0; i < n; i += 3) {
+        const size_t left = n - i;
+        const uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0u) |
+                           (left > 2 ? p[i + 2] : 0u);
+        out[at++] = digit[v >> 18];
+        out[at++] = digit[v >> 12 & 63];
+        out[at++] = left > 1 ? digit[v >> 6 & 63] : '=';
+        out[at++] = left > 2 ? digit[v & 63] : '=';
+    }
+    return at;
+}
+
+/* Only what ckr__base64_put writes; false: something else, or more than `cap`. */
+static bool ckr__base64_get(const char *s, size_t n, uint8_t *out, size_t cap, size_t *size)
+{
+    const size_t pads = n % 4 || !n || s[n - 1] != '=' ? 0 : s[n - 2] == '=' ? 2u : 1u;
+    uint8_t value[256];
+    uint32_t bad = 0, v;
+    size_t i, k;
+    *size = n / 4 * 3 - pads;
+    if (n % 4 || *size > cap) return false;
+    memset(value, 0x80, sizeof value);
+    for (i = 0; i < 64; i++) value[(uint8_t)ckr__base64_digits[i]] = (uint8_t)i;
+    for (i = 0; i < n; i += 4, out += 3) {
+        const size_t left = i + 4 < n ? 4 : 4 - pads;
+        for (v = 0, k = 0; k < 4; k++) {
+            const uint32_t d = k < left ? value[(uint8_t)s[i + k]] : 0u;
+            bad |= d;
+            v = v << 6 | (d & 63);
+        }
+        if ((left == 3 && v & 0xff) || (left == 2 && v & 0xffff)) return false;
+        for (k = 0; k + 1 < left; k++) out[k] = (uint8_t)(v >> (16 - 8 * k));
+    }
+    return bad < 64;
+}
+
+/* 16 hexadecimal digits, the highest first. */
+static bool ckr__hex64_get(const ckr_node *n, uint64_t *out)
+{
+    const uint8_t *p = n && n->kind == CKR_NODE_STR ? (const uint8_t *)n->u.str : NULL;
+    uint32_t hi, lo;
+    if (!p || n->count != 16 || !ckr__hex_get(p, p + 16, 8, &hi) ||
+        !ckr__hex_get(p + 8, p + 16, 8, &lo))
+        return false;
+    *out = (uint64_t)hi << 32 | lo;
+    return true;
+}
+
+static ckr_node *ckr__hex64_node(ckr__ctx *c, uint64_t v)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%08lx%08lx", (unsigned long)(v >> 32),
+             (unsigned long)(v & 0xffffffffu));
+    return ckr__node_str(c, text);
+}
+
+/* >>rng.remap.work: streams by name, and each of their points */
+
+typedef struct ckr__cell_id { uint32_t tag, at[CKR__AXES]; } ckr__cell_id;
+
+enum { CKR__CELL_LIVE = 0, CKR__CELL_PARKED, CKR__CELL_RETIRED };
+static const char *const ckr__cell_status[] = { "live", "parked", "retired" };
+
+typedef struct ckr__cell {             /* one stream: a point of its scope              */
+    ckr__cell_id   id;                 /* 0 outside the scope; the key of the map        */
+    uint32_t       rank, to;           /* that saved it; the first that gets it          */
+    uint32_t       born, attempt;      /* generation that made it; 0: the framework      */
+    uint32_t       axes;               /* of its point, in the record                    */
+    uint8_t        status;
+    bool           recorded, saved, needed, fresh, repaired, held;
+    uint64_t       seed;               /* of a born one; of a retired one                */
+    uint64_t       high;               /* how far its counter was seen                   */
+    int64_t        step;
+    uint64_t       sum, slot;          /* of its future; its place in the record         */
+    uint64_t       order[2];           /* what sorts it beside those it could meet       */
+    const ckr_rng *state;
+} ckr__cell;
+
+typedef struct ckr__fam {              /* a stream's name: one tag                       */
+    uint32_t       tag, axes;
+    ckr_rng_kind   kind;
+    const char    *name, *text, *scope;        /* text: as the root digest names it      */
+    bool           declared, recorded;
+    uint32_t       own_axes;           /* declared by this checkpoint's framework        */
+    const ckr_rng *like;               /* what a new one is made like                    */
+    uint64_t       n_saved, n_sibling, n_extra, n_moved, n_duplicate, n_overlap, n_replay;
+    uint64_t       n_kept, n_copied, n_returned, n_new, n_missing, n_repaired, n_parked, n_none;
+} ckr__fam;
+
+enum { CKR__TAGS = 127, CKR__TAG_FREE = 64 };
+
+typedef struct ckr__remap {
+    ckr__ctx           *c;
+    const ckr__rng_job *job;
+    ckr__rng_result    *out;
+    ckr_note           *notes;
+    ckr__fam           *fams;          /* of CKR__TAGS, the first n_fams                 */
+    uint32_t            n_fams;
+    uint8_t            *fam_of;        /* of each saved stream; CKR__TAGS: not used      */
+    uint64_t           *sum;           /* of each saved stream's future                  */
+    ckr__map            cells, own, seeds;
+    ckr__cell         **all, **records;
+    uint64_t            n_all, n_records;
+    ckr__grid           from, to;
+    uint32_t            key[2];
+    uint8_t             root[32];
+    bool                have_key, changed, reseed, same;
+    uint32_t            generation;    /* of this remap                                  */
+    ckr_node           *history;       /* list, of the record                            */
+    uint32_t          (*sizes)[CKR__AXES];     /* after each generation of the record    */
+} ckr__remap;
+
+/* Tags that are never renumbered. Everything else gets 64 to 126, in order of appearance. */
+static const struct ckr__tag_row {
+    uint8_t tag, kind;
+    const char *name, *text;
+} ckr__tag_rows[] = {
+    { 1, CKR_RNG_TORCH_CUDA, "default", "torch.cuda" },
+    { 2, CKR_RNG_TORCH_CPU, "default", "torch.cpu" },
+    { 3, CKR_RNG_NUMPY, "default", "numpy" },
+    { 4, CKR_RNG_PYTHON, "default", "python" },
+    { 5, CKR_RNG_TORCH_CPU, "generator", "torch.generator" },
+    { 6, CKR_RNG_TORCH_CUDA, "xpu", "torch.xpu" },
+    { 7, CKR_RNG_TORCH_MPS, "default", "torch.mps" },
+    { 8, CKR_RNG_XLA, "default", "xla" },
+    { 9, CKR_RNG_JAX, "default", "jax" },
+    { 10, CKR_RNG_PCG64, "default", "numpy.generator" },
+    { 11, CKR_RNG_LLMC, "default", "xorshift64s" },
+    { 16, CKR_RNG_TORCH_CUDA, "data-parallel-rng", "data-parallel-rng" },
+    { 17, CKR_RNG_TORCH_CUDA, "model-parallel-rng", "model-parallel-rng" },
+    { 18, CKR_RNG_TORCH_CUDA, "expert-parallel-rng", "expert-parallel-rng" },
+    { 19, CKR_RNG_TORCH_CUDA, "gtp-remat-rng", "gtp-remat-rng" },
+    { 20, CKR_RNG_TORCH_CUDA, "egtp-remat-rng", "egtp-remat-rng" },
+    { 21, CKR_RNG_TORCH_CUDA, "tp_synced", "tp_synced" }
+};
+
+static ckr_result ckr__remap_oom(const ckr__remap *m)
+{
+    return m->c->err->code != CKR_OK ? m->c->err->code : CKR_E_NOMEM;
+}
+
+static const struct ckr__tag_row *ckr__tag_find(ckr_rng_kind kind, const char *name)
+{
+    size_t i;
+    for (i = 0; i < sizeof ckr__tag_rows / sizeof *ckr__tag_rows; i++)
+        if (ckr__tag_rows[i].kind == kind && !strcmp(ckr__tag_rows[i].name, name))
+            return &ckr__tag_rows[i];
+    return NULL;
+}
+
+static ckr__fam *ckr__fam_of_tag(const ckr__remap *m, uint64_t tag)
+{
+    uint32_t i;
+    for (i = 0; i < m->n_fams; i++) if (m->fams[i].tag == tag) return &m->fams[i];
+    return NULL;
+}
+
+static ckr__fam *ckr__fam_find(const ckr__remap *m, ckr_rng_kind kind, const char *name)
+{
+    uint32_t i;
+    for (i = 0; i < m->n_fams; i++)
+        if (m->fams[i].kind == kind && !strcmp(m->fams[i].name, name)) return &m->fams[i];
+    return NULL;
+}
+
+/* NULL: the error is set. tag 0: the table's, or the next free one. */
+static ckr__fam *ckr__fam_add(ckr__remap *m, ckr_rng_kind kind, const char *name, uint32_t tag)
+{
+    const struct ckr__tag_row *row = ckr__tag_find(kind, name);
+    ckr__fam *f = &m->fams[m->n_fams];
+    if (!tag && row) tag = row->tag;
+    for (; !tag || (!row && ckr__fam_of_tag(m, tag)); tag++)
+        if (!tag) tag = CKR__TAG_FREE - 1;
+    if (tag >= CKR__TAGS || strlen(name) > 1024) {
+        ckr__fail(m->c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, name,
+                  "more than 63 random streams with names of their own, or a name over 1024 bytes");
+        return NULL;
+    }
+    memset(f, 0, sizeof *f);
+    f->tag = tag;
+    f->kind = kind;
+    f->name = ckr__strdup(m->c, name);
+    f->text = row ? row->text : ckr__printf(m->c, "%s:%s", ckr_rng_kind_name(kind), name);
+    if (!f->name || !f->text) return NULL;
+    m->n_fams++;
+    return f;
+}
+
+/* The cell of a point; `make`: there is one afterwards. *cell NULL: there is none. */
+static ckr_result ckr__cell_find(ckr__remap *m, const ckr__fam *f, const uint32_t at[CKR__AXES],
+                                 bool make, ckr__cell **cell)
+{
+    ckr__cell_id id;
+    ckr__cell **place;
+    void *array = m->all;
+    uint64_t i;
+    *cell = NULL;
+    id.tag = f->tag;
+    for (i = 0; i < CKR__AXES; i++) id.at[i] = f->axes >> i & 1 ? at[i] : 0;
+    if (ckr__map_find(&m->cells, (const char *)&id, sizeof id, &i)) {
+        *cell = m->all[i];
+        return CKR_OK;
+    }
+    if (!make) return CKR_OK;
+    place = (ckr__cell **)ckr__append(m->c, &array, &m->n_all, sizeof *place);
+    m->all = (ckr__cell **)array;
+    if (!place) return ckr__remap_oom(m);
+    *place = CKR__NEW(m->c, ckr__cell);
+    if (!*place) { m->n_all--; return ckr__remap_oom(m); }
+    (*place)->id = id;
+    (*place)->step = -1;
+    (*place)->axes = f->axes;
+    if (!ckr__map_put(&m->cells, (const char *)&(*place)->id, sizeof id, m->n_all - 1, NULL))
+        return ckr__remap_oom(m);
+    *cell = *place;
+    return CKR_OK;
+}
+
+static ckr_result ckr__remap_record(ckr__remap *m, ckr__cell *cell)
+{
+    void *array = m->records;
+    ckr__cell **place = (ckr__cell **)ckr__append(m->c, &array, &m->n_records, sizeof *place);
+    m->records = (ckr__cell **)array;
+    if (!place) return ckr__remap_oom(m);
+    *place = cell;
+    cell->recorded = true;
+    cell->slot = m->n_records - 1;
+    return CKR_OK;
+}
+
+/* A seed that no derived stream may have. */
+static ckr_result ckr__remap_used(ckr__remap *m, uint64_t seed)
+{
+    uint64_t *key = CKR__NEW(m->c, uint64_t);          /* the map borrows its keys */
+    if (!key) return ckr__remap_oom(m);
+    *key = seed;
+    return ckr__map_put(&m->seeds, (const char *)key, sizeof *key, 0, NULL) ? CKR_OK
+                                                                           : ckr__remap_oom(m);
+}
+
+/* Kinds that are a seed and a counter: their seeds can be told apart. */
+static bool ckr__has_seed(const ckr_rng *r)
+{
+    return r->kind == CKR_RNG_TORCH_CUDA || r->kind == CKR_RNG_TORCH_MPS || r->kind == CKR_RNG_XLA;
+}
+
+static bool ckr__has_counter(const ckr_rng *r)
+{
+    return r->kind == CKR_RNG_TORCH_CUDA || r->kind == CKR_RNG_TORCH_MPS;
+}
+
+/* What a cell held is dropped for good; its seed stays known. */
+static ckr_result ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
+{
+    ckr__cell *old;
+    if (cell->born || (cell->state && ckr__has_seed(cell->state))) {
+        old = CKR__NEW(m->c, ckr__cell);
+        if (!old) return ckr__remap_oom(m);
+        *old = *cell;
+        old->status = CKR__CELL_RETIRED;
+        if (!old->born) old->seed = cell->state->seed;
+        old->state = NULL;
+        if (ckr__remap_used(m, old->seed) != CKR_OK) return ckr__remap_oom(m);
+        if (cell->recorded) m->records[cell->slot] = old;
+        else if (ckr__remap_record(m, old) != CKR_OK) return ckr__remap_oom(m);
+    } else if (cell->recorded) {
+        m->records[cell->slot] = NULL;
+    }
+    cell->state = NULL;
+    cell->born = cell->attempt = 0;
+    cell->seed = cell->high = 0;
+    cell->recorded = cell->saved = false;
+    cell->status = CKR__CELL_LIVE;
+    m->changed = true;
+    return CKR_OK;
+}
+
+/* mt19937's words in four lanes, each multiplied by a secret, so that no file can prepare two that
+   are taken for one. */
+static uint64_t ckr__rng_sum_key(uint64_t seed, const uint32_t *key)
+{
+    const uint64_t secret = ckr__mix(seed) | 1;
+    uint64_t h[4], w;
+    int i, k;
+    for (k = 0; k < 4; k++) h[k] = ckr__mix(seed + (uint64_t)k) | 1;
+    for (i = 0; i < 624; i += 8)
+        for (k = 0; k < 4; k++) {
+            w = key[i + 2 * k] | (uint64_t)key[i + 2 * k + 1] << 32;
+            h[k] = (h[k] ^ w) * secret;
+            h[k] ^= h[k] >> 32;
+        }
+    return ckr__hash_keyed(seed, h, sizeof h, 0);
+}
+
+/* Of a stream's future: equal for equal ones. */
+static uint64_t ckr__rng_sum(const ckr__ctx *c, const ckr_rng *r)
+{
+    uint8_t bytes[CKR__RNG_CANONICAL_MAX];
+    uint64_t part[4] = { 0, 0, 0, 0 };
+    if (!ckr__rng_is_mt((ckr_rng_kind)r->kind))
+        return ckr__hash_keyed(c->seed, bytes, ckr__rng_canonical(r, false, bytes), 0);
+    part[0] = ckr__rng_sum_key(c->seed, r->u.key);
+    part[1] = r->pos;
+    part[2] = r->has_normal != 0;
+    if (r->has_normal) memcpy(part + 3, &r->normal, 8);
+    return ckr__hash_keyed(c->seed, part, sizeof part, 0);
+}
+
+/* >>rng.remap.read: the record of earlier remaps. It may say anything: what derives from the key is
+   derived again and compared, states are checked as if a framework had written them. */
+
+static ckr_result ckr__record_bad(const ckr__remap *m, const char *where, const char *what)
+{
+    ckr_result r = ckr__fail(m->c->err, CKR_ITEM_RNG_LINEAGE, m->job->file, CKR_NO_OFFSET, where,
+                             "the record of random streams: %s", what);
+    return ckr__remedy(m->c->err, r, "--rng reseed --seed S, or remove the record: streams that "
+                                     "it carries are lost then");
+}
+
+static bool ckr__record_int(const ckr_node *n, const char *key, int64_t low, int64_t high,
+                            int64_t *out)
+{
+    const ckr_node *v = ckr_node_get(n, key);
+    return v && v->kind == CKR_NODE_INT && ckr_node_i64(v, out) && *out >= low && *out <= high;
+}
+
+/* {"dp":7,...}: sizes of all axes (from 1), or the coordinates of a point on its axes. */
+static bool ckr__record_axes(const ckr_node *n, int64_t low, uint32_t value[CKR__AXES],
+                             uint32_t *axes)
+{
+    uint64_t i, k;
+    *axes = 0;
+    for (k = 0; k < CKR__AXES; k++) value[k] = (uint32_t)low;
+    if (!ckr_node_is_dict(n)) return false;
+    for (i = 0; i < n->count; i++) {
+        const char *name = ckr_node_str(n->u.items[2 * i]);
+        int64_t v;
+        for (k = 0; k < CKR__AXES; k++) if (name && !strcmp(name, ckr__axis_name[k])) break;
+        if (k == CKR__AXES || *axes >> k & 1) return false;
+        if (!ckr__record_int(n, name, low, UINT32_MAX - 1, &v)) return false;
+        value[k] = (uint32_t)v;
+        *axes |= 1u << k;
+    }
+    return true;
+}
+
+/* K is the beginning of the root digest. */
+static bool ckr__record_key(ckr__remap *m, const ckr_node *n)
+{
+    const ckr_node *text = ckr_node_get(n, "root_sha256");
+    const uint8_t *p = text && text->kind == CKR_NODE_STR ? (const uint8_t *)text->u.str : NULL;
+    uint64_t k;
+    uint32_t i, v;
+    if (!p || text->count != 64 || !ckr__hex64_get(ckr_node_get(n, "K"), &k)) return false;
+    for (i = 0; i < 32; i++) {
+        if (!ckr__hex_get(p + 2 * i, p + 64, 2, &v)) return false;
+        m->root[i] = (uint8_t)v;
+    }
+    m->key[0] = (uint32_t)(k >> 32);
+    m->key[1] = (uint32_t)k;
+    m->have_key = true;
+    return ckr__load_u32(m->root) == m->key[0] && ckr__load_u32(m->root + 4) == m->key[1];
+}
+
+/* Sizes after each generation; the last ones must be this checkpoint's. *ours: they are. */
+static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ours)
+{
+    const ckr_node *list = ckr_node_get(n, "history");
+    int64_t g, at;
+    uint64_t i;
+    uint32_t axes, k;
+    *ours = true;
+    if (!ckr__record_int(n, "generation", 0, 0xffff, &g) || !ckr_node_is_list(list) ||
+        list->count != (uint64_t)g)
+        return ckr__record_bad(m, "generation", "its number is not that of the remaps in history");
+    m->generation = (uint32_t)g;
+    m->sizes = (uint32_t(*)[CKR__AXES])ckr__arena_n(m->c, (uint64_t)g + 1, sizeof *m->sizes);
+    m->history = ckr__node(m->c, CKR_NODE_LIST);
+    if (!m->sizes || !m->history) return ckr__remap_oom(m);
+    for (i = 0; i < list->count; i++) {
+        ckr_node *e = list->u.items[i];
+        if (!ckr__record_int(e, "generation", (int64_t)i + 1, (int64_t)i + 1, &at) ||
+            !ckr__record_axes(ckr_node_get(e, "new"), 1, m->sizes[i + 1], &axes))
+            return ckr__record_bad(m, "history", "an entry without its number or sizes");
+        if (!ckr__node_push(m->c, m->history, e)) return ckr__remap_oom(m);
+    }
+    for (k = 0; k < CKR__AXES && g; k++) *ours = *ours && m->sizes[g][k] == m->from.size[k];
+    return CKR_OK;
+}
+
+static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
+{
+    const ckr_node *dict = ckr_node_get(n, "tags");
+    uint64_t i;
+    if (!ckr_node_is_dict(dict)) return ckr__record_bad(m, "tags", "there are none");
+    for (i = 0; i < dict->count; i++) {
+        const char *key = ckr_node_str(dict->u.items[2 * i]);
+        const ckr_node *v = dict->u.items[2 * i + 1];
+        const char *kind_name = ckr_node_str(ckr_node_get(v, "kind"));
+        const char *name = ckr_node_str(ckr_node_get(v, "name"));
+        const ckr_rng_kind kind = kind_name ? ckr_rng_kind_find(kind_name) : CKR_RNG_NONE;
+        const struct ckr__tag_row *row = name ? ckr__tag_find(kind, name) : NULL;
+        const size_t digits = key ? strspn(key, "0123456789") : 0;
+        const unsigned long tag = digits && digits < 4 && !key[digits] ? strtoul(key, NULL, 10) : 0;
+        uint32_t axes;
+        ckr__fam *f;
+        if (!tag || tag >= CKR__TAGS || kind == CKR_RNG_NONE || !name ||
+            (row ? row->tag != tag : tag < CKR__TAG_FREE) || ckr__fam_of_tag(m, tag) ||
+            ckr__fam_find(m, kind, name) ||
+            !ckr__axes_parse(ckr_node_str(ckr_node_get(v, "scope")), &axes))
+            return ckr__record_bad(m, "tags", "a tag that is none, or stands for something else");
+        f = ckr__fam_add(m, kind, name, (uint32_t)tag);
+        if (!f) return ckr__remap_oom(m);
+        f->axes = axes;
+        f->declared = f->recorded = true;
+    }
+    return CKR_OK;
+}
+
+/* The state that a parked stream stopped at. */
+static ckr_result ckr__record_state(ckr__remap *m, const ckr__fam *f, const ckr_node *n,
+                                    const ckr_rng **out)
+{
+    const ckr_node *text = ckr_node_get(n, "state");
+    uint8_t bytes[CKR__PACK_MAX];
+    size_t size;
+    ckr_rng *r;
+    if (!ckr_node_str(text) || text->count > 2 * CKR__PACK_MAX ||
+        !ckr__base64_get(text->u.str, (size_t)text->count, bytes, sizeof bytes, &size))
+        return ckr__record_bad(m, "streams", "a parked stream without its state");
+    r = CKR__NEW(m->c, ckr_rng);
+    if (!r) return ckr__remap_oom(m);
+    if (!ckr__unpack(bytes, size, r) || r->kind != f->kind)
+        return ckr__record_bad(m, "streams", "the state of a parked stream is none of its kind");
+    *out = r;
+    return CKR_OK;
+}
+
+/* A seed that was derived must be what the key gives. */
+static bool ckr__record_born_ok(const ckr__remap *m, const ckr__cell *cell)
+{
+    uint32_t index;
+    return ckr__derive_index(m->sizes[cell->born], cell->id.at, cell->axes, &index) &&
+           ckr__derive_seed(m->key, cell->id.tag, cell->born, cell->attempt, index) == cell->seed;
+}
+
+/* Everything of an entry that does not need its state. */
+static ckr_result ckr__record_entry(ckr__remap *m, const ckr_node *n, ckr__cell *cell)
+{
+    const char *status = ckr_node_str(ckr_node_get(n, "status"));
+    int64_t tag, born, attempt = 0, high = 0, rank = 0;
+    const bool seeded = ckr__hex64_get(ckr_node_get(n, "seed"), &cell->seed);
+    uint32_t i;
+    memset(&cell->id, 0, sizeof cell->id);
+    for (i = 0; i < 3; i++) if (status && !strcmp(status, ckr__cell_status[i])) break;
+    if (i == 3 || !ckr__record_int(n, "tag", 1, CKR__TAGS - 1, &tag) ||
+        !ckr__fam_of_tag(m, (uint64_t)tag) ||
+        !ckr__record_int(n, "born", 0, m->generation, &born) ||
+        !ckr__record_axes(ckr_node_get(n, "coord"), 0, cell->id.at, &cell->axes))
+        return ckr__record_bad(m, "streams", "an entry without its tag, point, birth or status");
+    if ((ckr_node_get(n, "attempt") && !ckr__record_int(n, "attempt", 0, 255, &attempt)) ||
+        (ckr_node_get(n, "high_offset") &&
+         !ckr__record_int(n, "high_offset", 0, INT64_MAX, &high)) ||
+        (ckr_node_get(n, "rank") && !ckr__record_int(n, "rank", 0, UINT32_MAX, &rank)) ||
+        (ckr_node_get(n, "step") && !ckr__record_int(n, "step", -1, INT64_MAX, &cell->step)))
+        return ckr__record_bad(m, "streams", "a number that is none, or out of its range");
+    cell->id.tag = (uint32_t)tag;
+    cell->born = (uint32_t)born;
+    cell->attempt = (uint32_t)attempt;
+    cell->status = (uint8_t)i;
+    cell->high = (uint64_t)high;
+    cell->rank = (uint32_t)rank;
+    if (i == CKR__CELL_RETIRED ? !seeded : born ? !seeded || !ckr__record_born_ok(m, cell)
+                                                : i == CKR__CELL_LIVE)
+        return ckr__record_bad(m, "streams", "a seed is not what the key gives");
+    return CKR_OK;
+}
+
+/* Of an entry that stays known only for its seed. */
+static ckr_result ckr__record_retired(ckr__remap *m, const ckr__cell *entry)
+{
+    ckr__cell *cell = CKR__NEW(m->c, ckr__cell);
+    if (!cell) return ckr__remap_oom(m);
+    *cell = *entry;
+    cell->status = CKR__CELL_RETIRED;
+    cell->state = NULL;
+    return ckr__remap_record(m, cell);
+}
+
+/* Files win: a stream that they hold is live, whatever the record says; a derived one whose seed
+   they do not hold any more is another one now. */
+static ckr_result ckr__record_place(ckr__remap *m, ckr__fam *f, ckr__cell *entry)
+{
+    ckr__cell *cell;
+    ckr_result r = ckr__cell_find(m, f, entry->id.at, true, &cell);
+    if (r != CKR_OK) return r;
+    if (cell->recorded) return ckr__record_bad(m, "streams", "one stream stands there twice");
+    if (cell->saved && (!entry->born || (ckr__has_counter(cell->state) &&
+                                         cell->state->seed != entry->seed)))
+        return entry->born ? ckr__record_retired(m, entry) : CKR_OK;
+    if (!f->like) f->like = entry->state;
+    entry->id = cell->id;
+    if (!entry->born) entry->axes = cell->axes;
+    if (cell->saved) {
+        entry->saved = true;
+        entry->rank = cell->rank;
+        entry->status = CKR__CELL_LIVE;
+        entry->state = cell->state;
+        entry->sum = cell->sum;
+        if (ckr__has_counter(cell->state) && cell->state->offset < entry->high) f->n_replay++;
+    } else if (entry->state) {
+        entry->sum = ckr__rng_sum(m->c, entry->state);
+    }
+    *cell = *entry;
+    return ckr__remap_record(m, cell);
+}
+
+static ckr_result ckr__record_stream(ckr__remap *m, const ckr_node *n)
+{
+    ckr__cell entry;
+    ckr__fam *f;
+    ckr_result r;
+    memset(&entry, 0, sizeof entry);
+    entry.step = -1;
+    r = ckr__record_entry(m, n, &entry);
+    if (r != CKR_OK) return r;
+    f = ckr__fam_of_tag(m, entry.id.tag);
+    if (entry.status == CKR__CELL_PARKED) r = ckr__record_state(m, f, n, &entry.state);
+    if (r == CKR_OK && (entry.born || entry.status == CKR__CELL_RETIRED))
+        r = ckr__remap_used(m, entry.seed);
+    if (r == CKR_OK && entry.state && ckr__has_seed(entry.state))
+        r = ckr__remap_used(m, entry.state->seed);
+    if (r != CKR_OK) return r;
+    if (entry.status == CKR__CELL_RETIRED) return ckr__record_retired(m, &entry);
+    return ckr__record_place(m, f, &entry);
+}
+
+/* The head of the record; *use: it belongs to this checkpoint. */
+static ckr_result ckr__record_head(ckr__remap *m, bool *use)
+{
+    const ckr_node *n = m->job->lineage;
+    const char *format = ckr_node_str(ckr_node_get(n, "format"));
+    int64_t version;
+    ckr_result r;
+    *use = false;
+    if (!n || n->kind == CKR_NODE_NONE) return CKR_OK;
+    if (!format || strcmp(format, "ckptresume-rng-lineage") != 0 ||
+        !ckr__record_int(n, "version", 1, 1, &version))
+        return ckr__record_bad(m, "format", "not what this version of the library writes");
+    if (!ckr__record_key(m, n)) return ckr__record_bad(m, "K", "key and root digest disagree");
+    r = ckr__record_history(m, n, use);
+    if (r == CKR_OK && *use) r = ckr__record_tags(m, n);
+    if (r != CKR_OK || *use) return r;
+    m->have_key = false;       /* a run of another shape: its key says nothing here      */
+    m->generation = 0;
+    m->history = NULL;
+    return CKR_OK;
+}
+
+static ckr_result ckr__record_streams(ckr__remap *m)
+{
+    const ckr_node *list = ckr_node_get(m->job->lineage, "streams");
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    if (!ckr_node_is_list(list)) return ckr__record_bad(m, "streams", "there is no list of them");
+    for (i = 0; i < list->count && r == CKR_OK; i++)
+        r = ckr__record_stream(m, list->u.items[i]);
+    return r;
+}
+
+/* >>rng.remap.scope: what the saved streams vary over */
+
+static ckr_result ckr__remap_names(ckr__remap *m)
+{
+    uint64_t i;
+    for (i = 0; i < m->job->n_saved; i++) {
+        const ckr__rng_saved *s = &m->job->saved[i];
+        const char *name = s->name && s->name[0] ? s->name : "default";
+        ckr__fam *f = ckr__fam_find(m, (ckr_rng_kind)s->state->kind, name);
+        if (!f) f = ckr__fam_add(m, (ckr_rng_kind)s->state->kind, name, 0);
+        if (!f) return ckr__remap_oom(m);
+        m->fam_of[i] = CKR__TAGS;
+        if (s->rank >= m->from.ranks) {
+            f->n_extra++;
+            continue;
+        }
+        if (s->sibling) {
+            f->n_sibling++;
+            continue;
+        }
+        m->fam_of[i] = (uint8_t)(f - m->fams);
+        m->sum[i] = ckr__rng_sum(m->c, s->state);
+        f->n_saved++;
+        f->axes |= s->axes;
+        if (s->declared) f->own_axes |= s->axes;
+        f->declared = f->declared || s->declared;
+    }
+    return CKR_OK;
+}
+
+/* One axis: which streams differ along it, or were never compared. Bits by index of the name. */
+static ckr_result ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *ids, uint8_t *differ,
+                                  uint8_t *compared)
+{
+    ckr__map first;
+    uint64_t i, k;
+    ckr_result r = CKR_OK;
+    memset(&first, 0, sizeof first);
+    first.c = m->c;
+    for (i = 0; i < m->job->n_saved && r == CKR_OK; i++) {
+        const ckr__rng_saved *s = &m->job->saved[i];
+        const uint8_t f = m->fam_of[i];
+        if (f == CKR__TAGS || differ[f]) continue;
+        ids[i].tag = m->fams[f].tag;
+        ckr__grid_at(&m->from, s->rank, ids[i].at);
+        ids[i].at[axis] = 0;
+        if (axis == CKR__AXIS_DP && m->from.folded && !(m->fams[f].axes >> CKR__AXIS_EP & 1))
+            ids[i].at[CKR__AXIS_EP] = 0;
+        if (!ckr__map_find(&first, (const char *)&ids[i], sizeof ids[i], &k)) {
+            if (!ckr__map_put(&first, (const char *)&ids[i], sizeof ids[i], i, NULL))
+                r = ckr__remap_oom(m);
+            continue;
+        }
+        compared[f] = 1;
+        if (m->sum[i] != m->sum[k] || !ckr_rng_equal(s->state, m->job->saved[k].state))
+            differ[f] = 1;
+    }
+    ckr__map_free(&first);
+    return r;
+}
+
+/* Declared axes stay; others are in the scope when the states differ along them, and out of it when
+   they do not. What was never compared stays as it was said. */
+static ckr_result ckr__remap_scopes(ckr__remap *m)
+{
+    const size_t bytes = (size_t)m->job->n_saved * sizeof(ckr__cell_id);
+    ckr__cell_id *ids = (ckr__cell_id *)ckr__heap_alloc(m->c, bytes);
+    uint8_t differ[CKR__TAGS], compared[CKR__TAGS];
+    uint32_t axis, f;
+    ckr_result r = CKR_OK;
+    if (!ids) return ckr__remap_oom(m);
+    for (axis = 0; axis < CKR__AXES && r == CKR_OK; axis++) {
+        memset(differ, 0, sizeof differ);
+        memset(compared, 0, sizeof compared);
+        if (m->from.size[axis] == 1 || (axis == CKR__AXIS_EP && m->from.folded)) continue;
+        r = ckr__scope_axis(m, axis, ids, differ, compared);
+        for (f = 0; f < m->n_fams && r == CKR_OK; f++) {
+            ckr__fam *fam = &m->fams[f];
+            if (differ[f] && !(fam->axes >> axis & 1)) {
+                fam->axes |= 1u << axis;
+                if (fam->declared && !fam->recorded) fam->n_moved++;
+            } else if (compared[f] && !differ[f] && !fam->declared) {
+                fam->axes &= ~(1u << axis);
+            }
+        }
+    }
+    ckr__heap_free(m->c, ids, bytes);
+    for (f = 0; f < m->n_fams && r == CKR_OK; f++) {
+        m->fams[f].scope = ckr__axes_text(m->c, m->fams[f].axes);
+        if (!m->fams[f].scope) r = ckr__remap_oom(m);
+    }
+    return r;
+}
+
+/* Each point's stream, from the first rank that saved it; and which rank saved which. */
+static ckr_result ckr__remap_saved(ckr__remap *m)
+{
+    ckr__cell_id *ids = CKR__NEW_N(m->c, ckr__cell_id, m->job->n_saved);
+    uint64_t i;
+    if (!ids) return ckr__remap_oom(m);
+    for (i = 0; i < m->job->n_saved; i++) {
+        const ckr__rng_saved *s = &m->job->saved[i];
+        ckr__fam *f = &m->fams[m->fam_of[i] % CKR__TAGS];
+        ckr__cell *cell;
+        if (m->fam_of[i] == CKR__TAGS) continue;
+        ids[i].tag = f->tag;
+        ckr__grid_at(&m->from, s->rank, ids[i].at);
+        if (ckr__cell_find(m, f, ids[i].at, true, &cell) != CKR_OK ||
+            !ckr__map_put(&m->own, (const char *)&ids[i], sizeof ids[i], s->rank, NULL))
+            return ckr__remap_oom(m);
+        if (!f->like) f->like = s->state;
+        if (cell->saved) {
+            if (cell->sum != m->sum[i]) f->n_moved++;      /* first wins, and is said to */
+            continue;
+        }
+        cell->saved = true;
+        cell->rank = s->rank;
+        cell->state = s->state;
+        cell->sum = m->sum[i];
+        if (ckr__has_seed(s->state) && ckr__remap_used(m, s->state->seed) != CKR_OK)
+            return ckr__remap_oom(m);
+    }
+    return CKR_OK;
+}
+
+/* >>rng.remap.assign: who continues what */
+
+/* The points of the coming ranks, as cells in the order of out->given. */
+static ckr_result ckr__remap_assign(ckr__remap *m, ckr__cell ***table)
+{
+    uint32_t rank, f, at[CKR__AXES];
+    uint64_t i = 0;
+    *table = CKR__NEW_N(m->c, ckr__cell *, (uint64_t)m->to.ranks * m->n_fams);
+    if (!*table) return ckr__remap_oom(m);
+    for (rank = 0; rank < m->to.ranks; rank++) {
+        ckr__grid_at(&m->to, rank, at);
+        for (f = 0; f < m->n_fams; f++) {
+            const ckr__fam *fam = &m->fams[f];
+            ckr__cell *cell;
+            if (ckr__cell_find(m, fam, at, true, &cell) != CKR_OK) return ckr__remap_oom(m);
+            if (!cell->needed) cell->to = rank;
+            cell->needed = true;
+            cell->held = cell->held || !m->job->holds_fn ||
+                         m->job->holds_fn(m->job->user, fam->kind, fam->name, rank);
+            (*table)[i++] = cell;
+        }
+    }
+    return CKR_OK;
+}
+
+static int ckr__u64_cmp(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int ckr__cell_cmp_at(const ckr__cell *x, const ckr__cell *y)
+{
+    uint32_t i;
+    for (i = 0; i < CKR__AXES; i++)
+        if (x->id.at[i] != y->id.at[i]) return x->id.at[i] < y->id.at[i] ? -1 : 1;
+    return 0;
+}
+
+/* By tag and point. */
+static int ckr__cell_cmp(const void *a, const void *b)
+{
+    const ckr__cell *x = (const ckr__cell *)a, *y = (const ckr__cell *)b;
+    if (x->id.tag != y->id.tag) return x->id.tag < y->id.tag ? -1 : 1;
+    return ckr__cell_cmp_at(x, y);
+}
+
+/* Streams that could meet lie side by side, the one to keep of each such run first: the one whose
+   counter is ahead of the others', then one that has a rank. */
+static int ckr__cell_cmp_state(const void *a, const void *b)
+{
+    const ckr__cell *x = (const ckr__cell *)a, *y = (const ckr__cell *)b;
+    int r;
+    if (x->id.tag != y->id.tag) return x->id.tag < y->id.tag ? -1 : 1;
+    r = ckr__u64_cmp(x->order[0], y->order[0]);
+    if (!r) r = ckr__u64_cmp(y->order[1], x->order[1]);
+    if (!r) r = (int)y->needed - (int)x->needed;
+    return r ? r : ckr__cell_cmp_at(x, y);
+}
+
+/* Cells that have a state (`needed`: and a rank), as scratch of n_all pointers. */
+static ckr_result ckr__remap_sorted(ckr__remap *m, bool needed, ckr__cell ***out, size_t *n)
+{
+    const size_t bytes = (size_t)m->n_all * sizeof **out;
+    uint64_t i;
+    *n = 0;
+    *out = (ckr__cell **)ckr__heap_alloc(m->c, bytes);
+    if (!*out) return ckr__remap_oom(m);
+    for (i = 0; i < m->n_all; i++) {
+        ckr__cell *x = m->all[i];
+        const bool counter = x->state && ckr__has_counter(x->state);
+        if (!x->state || (needed && !x->needed)) continue;
+        x->order[0] = counter ? x->state->seed : x->sum;
+        x->order[1] = counter ? x->state->offset : 0;
+        (*out)[(*n)++] = x;
+    }
+    if (ckr__sort(m->c, (void **)(void *)*out, *n, ckr__cell_cmp_state)) return CKR_OK;
+    ckr__heap_free(m->c, *out, bytes);
+    *out = NULL;
+    return ckr__remap_oom(m);
+}
+
+enum { CKR__APART = 0, CKR__SAME, CKR__MEET };
+
+/* Does y, which comes behind x in that order, repeat it? *gap: blocks between two counters. */
+static int ckr__cell_meet(const ckr__cell *x, const ckr__cell *y, uint64_t draws, uint64_t *gap)
+{
+    *gap = 0;
+    if (x->id.tag != y->id.tag || x->state->kind != y->state->kind) return CKR__APART;
+    if (!ckr__has_counter(x->state))
+        return x->sum == y->sum && ckr_rng_equal(x->state, y->state) ? CKR__SAME : CKR__APART;
+    if (x->state->seed != y->state->seed) return CKR__APART;
+    *gap = x->state->offset - y->state->offset;
+    if (!*gap) return CKR__SAME;
+    return draws && *gap >= draws ? CKR__APART : CKR__MEET;
+}
+
+/* What was saved twice, or runs into another. REMAP keeps one of each. */
+static ckr_result ckr__remap_repair(ckr__remap *m)
+{
+    ckr__cell **v, *last = NULL;
+    const size_t bytes = (size_t)m->n_all * sizeof *v;
+    uint64_t gap;
+    size_t i, n;
+    ckr_result r = ckr__remap_sorted(m, false, &v, &n);
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        const int meet = last ? ckr__cell_meet(last, v[i], m->job->draws, &gap) : CKR__APART;
+        ckr__fam *f = ckr__fam_of_tag(m, v[i]->id.tag);
+        if (meet == CKR__SAME) f->n_duplicate++;
+        if (meet == CKR__MEET) f->n_overlap++;
+        if (meet == CKR__APART || m->job->policy != CKR_RNG_REMAP) {
+            last = v[i];
+            continue;
+        }
+        v[i]->repaired = true;
+        f->n_repaired++;
+    }
+    ckr__heap_free(m->c, v, bytes);
+    for (i = 0; i < m->n_all && r == CKR_OK; i++)      /* not in the order of hidden sums */
+        if (m->all[i]->repaired) r = ckr__cell_retire(m, m->all[i]);
+    return r;
+}
+
+static void ckr__root_cell(const ckr__remap *m, const ckr__cell *cell, ckr__sha256 *h)
+{
+    const ckr__fam *f = ckr__fam_of_tag(m, cell->id.tag);
+    uint8_t head[3], at[1 + 4 * CKR__AXES + 5], state[CKR__RNG_CANONICAL_MAX];
+    const size_t size = ckr__rng_canonical(cell->state, true, state), len = strlen(f->text);
+    size_t n = 1;
+    uint32_t i;
+    head[0] = (uint8_t)f->tag;
+    ckr__store_u16(head + 1, (uint32_t)len);
+    at[0] = 0;
+    for (i = 0; i < CKR__AXES; i++)
+        if (f->axes >> i & 1) {
+            ckr__store_u32(at + n, cell->id.at[i]);
+            n += 4;
+            at[0]++;
+        }
+    at[n] = (uint8_t)ckr__rng_family(cell->state);
+    ckr__store_u32(at + n + 1, (uint32_t)size);
+    ckr__sha256_update(h, head, 3);
+    ckr__sha256_update(h, f->text, len);
+    ckr__sha256_update(h, at, n + 5);
+    ckr__sha256_update(h, state, size);
+}
+
+static void ckr__remap_take_key(ckr__remap *m, ckr__sha256 *h)
+{
+    ckr__sha256_final(h, m->root);
+    m->key[0] = ckr__load_u32(m->root);
+    m->key[1] = ckr__load_u32(m->root + 4);
+    m->have_key = true;
+}
+
+/* A new run's key: from what was saved. */
+static ckr_result ckr__remap_root(ckr__remap *m)
+{
+    const size_t bytes = (size_t)m->n_all * sizeof(ckr__cell *);
+    ckr__cell **v = (ckr__cell **)ckr__heap_alloc(m->c, bytes);
+    uint8_t count[4];
+    ckr__sha256 h;
+    size_t i, n = 0;
+    bool ok;
+    if (!v) return ckr__remap_oom(m);
+    for (i = 0; i < m->n_all; i++)
+        if (m->all[i]->saved && m->all[i]->state) v[n++] = m->all[i];
+    ok = ckr__sort(m->c, (void **)(void *)v, n, ckr__cell_cmp);
+    if (ok) {
+        ckr__sha256_init(&h);
+        ckr__sha256_update(&h, "ckptresume/rng-root/v1", 23);
+        ckr__store_u32(count, (uint32_t)n);
+        ckr__sha256_update(&h, count, 4);
+        for (i = 0; i < n; i++) ckr__root_cell(m, v[i], &h);
+        ckr__remap_take_key(m, &h);
+    }
+    ckr__heap_free(m->c, v, bytes);
+    return ok ? CKR_OK : ckr__remap_oom(m);
+}
+
+/* The user's seed: another key, and nothing of what was is used again. */
+static ckr_result ckr__remap_reseed(ckr__remap *m)
+{
+    ckr__sha256 h;
+    uint8_t seed[16];
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    ckr__store_u32(seed, m->key[0]);
+    ckr__store_u32(seed + 4, m->key[1]);
+    ckr__store_u64(seed + 8, m->job->seed);
+    ckr__sha256_init(&h);
+    ckr__sha256_update(&h, "ckptresume/rng-seed/v1", 23);
+    ckr__sha256_update(&h, seed, 16);
+    ckr__remap_take_key(m, &h);
+    for (i = 0; i < m->n_all && r == CKR_OK; i++) r = ckr__cell_retire(m, m->all[i]);
+    return r;
+}
+
+/* One state like `like`. JAX keys have their own way, jax.random.fold_in(key, i) = E_key(0, i): by
+   generation, then by index. */
+static bool ckr__derive_state(const ckr_rng *like, uint64_t s, uint32_t generation, uint32_t index,
+                              ckr_rng *r)
+{
+    uint32_t key[2], in[2] = { 0, 0 }, out[2];
+    *r = *like;
+    if (like->kind != CKR_RNG_JAX) return ckr__rng_derive(r, s);
+    key[0] = (uint32_t)like->u.w[0];
+    key[1] = (uint32_t)(like->u.w[0] >> 32);
+    in[1] = generation;
+    ckr__threefry2x32(key, in, out);
+    in[1] = index;
+    ckr__threefry2x32(out, in, key);
+    r->u.w[0] = (uint64_t)key[1] << 32 | key[0];
+    return true;
+}
+
+/* A state for a point that has none: derived, with the first attempt whose seed nothing has. */
+static ckr_result ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
+{
+    ckr__fam *f = ckr__fam_of_tag(m, cell->id.tag);
+    ckr_rng *r;
+    uint32_t index;
+    uint64_t s = 0;
+    if (cell->recorded && ckr__cell_retire(m, cell) != CKR_OK) return ckr__remap_oom(m);
+    r = f->like && f->like->kind != CKR_RNG_OPAQUE ? CKR__NEW(m->c, ckr_rng) : NULL;
+    if (!r) return f->like && f->like->kind != CKR_RNG_OPAQUE ? ckr__remap_oom(m) : CKR_OK;
+    if (!ckr__derive_index(m->to.size, cell->id.at, f->axes, &index)) index = UINT32_MAX;
+    for (cell->attempt = 0; cell->attempt < 256; cell->attempt++) {
+        s = ckr__derive_seed(m->key, f->tag, m->generation, cell->attempt, index);
+        if (ckr__map_find(&m->seeds, (const char *)&s, sizeof s, NULL)) continue;
+        if (!ckr__derive_state(f->like, s, m->generation, index, r)) return CKR_OK;
+        if (r->seed == s || !ckr__has_seed(r) ||
+            !ckr__map_find(&m->seeds, (const char *)&r->seed, sizeof r->seed, NULL))
+            break;
+    }
+    if (cell->attempt == 256)
+        return ckr__remedy(m->c->err, ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file,
+                                                CKR_NO_OFFSET, f->name, NULL),
+                           "--rng reseed --seed S");
+    cell->state = r;
+    cell->rank = cell->to;
+    cell->fresh = true;
+    cell->born = m->generation;
+    cell->axes = f->axes;
+    cell->seed = s;
+    cell->sum = ckr__rng_sum(m->c, r);
+    if (ckr__remap_used(m, s) != CKR_OK) return ckr__remap_oom(m);
+    return ckr__has_seed(r) && r->seed != s ? ckr__remap_used(m, r->seed) : CKR_OK;
+}
+
+/* Does anything differ from the run that saved this? */
+static bool ckr__remap_moves(const ckr__remap *m)
+{
+    uint64_t i;
+    if (m->changed || m->reseed || !m->same) return true;
+    for (i = 0; i < m->n_all; i++) {
+        const ckr__cell *x = m->all[i];
+        if (x->needed ? !x->saved || !x->held : x->saved) return true;
+    }
+    return false;
+}
+
+static bool ckr__cell_in(const ckr__cell *x, const ckr__grid *g)
+{
+    uint32_t i;
+    for (i = 0; i < CKR__AXES; i++) if (x->id.at[i] >= g->size[i]) return false;
+    return true;
+}
+
+/* Derives what has no state, and parks what has no rank or no file. */
+static ckr_result ckr__remap_settle(ckr__remap *m)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < m->n_all && r == CKR_OK; i++) {
+        ckr__cell *x = m->all[i];
+        ckr__fam *f = ckr__fam_of_tag(m, x->id.tag);
+        if (x->needed && !x->state) {
+            r = ckr__remap_derive(m, x);
+            if (r != CKR_OK) break;
+            if (!x->state) f->n_none++;
+            else if (!x->repaired && !m->reseed && ckr__cell_in(x, &m->from)) f->n_missing++;
+            else if (!x->repaired) f->n_new++;
+        } else if (x->needed && x->state) {
+            if (x->saved) f->n_kept++;
+            else f->n_returned++;
+        } else if (x->saved) {
+            f->n_parked++;
+        }
+        if (!x->state) {
+            if (x->recorded) x->status = CKR__CELL_RETIRED;
+            continue;
+        }
+        if (x->status != CKR__CELL_PARKED) x->step = m->job->step;
+        x->status = x->needed && x->held ? CKR__CELL_LIVE : CKR__CELL_PARKED;
+        if (ckr__has_counter(x->state) && x->born && x->state->offset > x->high)
+            x->high = x->state->offset;
+        if (!x->recorded && (x->born || x->status == CKR__CELL_PARKED))
+            r = ckr__remap_record(m, x);
+    }
+    return r;
+}
+
+static ckr_result ckr__remap_given(ckr__remap *m, ckr__cell *const *table)
+{
+    const uint64_t n = (uint64_t)m->to.ranks * m->n_fams;
+    ckr_rng_given *given = CKR__NEW_N(m->c, ckr_rng_given, n);
+    ckr__cell_id id;
+    uint64_t i, rank;
+    if (!given) return ckr__remap_oom(m);
+    for (i = 0; i < n; i++) {
+        const ckr__cell *x = table[i];
+        ckr__fam *f = &m->fams[i % m->n_fams];
+        ckr_rng_given *g = &given[i];
+        g->kind = ckr_rng_kind_name(f->kind);
+        g->name = f->name;
+        g->scope = f->scope;
+        g->rank = x->rank;
+        g->state = x->state;
+        g->key = x->seed;
+        g->generation = x->born;
+        g->attempt = x->attempt;
+        g->exactness = x->fresh ? 3u : !x->state ? 5u : x->saved && m->same ? 0u : 1u;
+        g->source = !x->state   ? CKR_RNG_FROM_NONE
+                    : !x->fresh ? (x->saved ? CKR_RNG_FROM_RANK : CKR_RNG_FROM_CARRIED)
+                    : m->reseed ? CKR_RNG_FROM_SEED
+                                : CKR_RNG_FROM_LINEAGE;
+        if (g->source != CKR_RNG_FROM_RANK) continue;
+        id.tag = f->tag;
+        ckr__grid_at(&m->to, (uint32_t)(i / m->n_fams), id.at);
+        if (ckr__map_find(&m->own, (const char *)&id, sizeof id, &rank)) g->rank = (uint32_t)rank;
+        else f->n_copied++;
+    }
+    m->out->given = given;
+    m->out->n_ranks = m->to.ranks;
+    m->out->n_streams = m->n_fams;
+    return CKR_OK;
+}
+
+static const char *ckr__cell_text(ckr__ctx *c, const ckr__cell *x, uint32_t axes)
+{
+    char text[CKR__AXES * 16] = "";
+    size_t n = 0;
+    uint32_t i;
+    for (i = 0; i < CKR__AXES; i++)
+        if (axes >> i & 1)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s=%lu", n ? "," : "",
+                                  ckr__axis_name[i], (unsigned long)x->id.at[i]);
+    return ckr__strdup(c, text);
+}
+
+static ckr_result ckr__remap_carried(ckr__remap *m)
+{
+    ckr_rng_carried *v;
+    uint64_t i, n = 0;
+    for (i = 0; i < m->n_all; i++)
+        n += m->all[i]->state && m->all[i]->status == CKR__CELL_PARKED;
+    v = CKR__NEW_N(m->c, ckr_rng_carried, n);
+    if (!v) return ckr__remap_oom(m);
+    m->out->carried = v;
+    for (i = 0; i < m->n_all; i++) {
+        const ckr__cell *x = m->all[i];
+        const ckr__fam *f = ckr__fam_of_tag(m, x->id.tag);
+        if (!x->state || x->status != CKR__CELL_PARKED) continue;
+        v->kind = ckr_rng_kind_name(f->kind);
+        v->name = f->name;
+        v->at = ckr__cell_text(m->c, x, f->axes);
+        v->rank = x->rank;
+        v->step = x->step;
+        v->state = x->state;
+        if (!v->at) return ckr__remap_oom(m);
+        v++;
+    }
+    m->out->n_carried = n;
+    return CKR_OK;
+}
+
+/* >>rng.remap.proof: that no two streams of the coming run meet */
+
+typedef struct ckr__proof {
+    uint64_t n_counter, n_key, n_shared, n_mt, n_pcg, n_other, n_same, n_meet, min_gap;
+    uint64_t n_weak;           /* one cycle of 2^64, or no words to compare              */
+} ckr__proof;
+
+/* Smallest k with n^2 <= 2^k. */
+static int ckr__log2_square(uint64_t n)
+{
+    int k = 0;
+    uint64_t p = 1;
+    while (p < n && p <= UINT64_MAX / 2) { p *= 2; k += 2; }
+    return k >= 2 && n <= UINT32_MAX && n * n <= p / 2 * p ? k - 1 : k;
+}
+
+static int ckr__log2_up(uint64_t n)
+{
+    int k = 0;
+    while (k < 63 && (uint64_t)1 << k < n) k++;
+    return (uint64_t)1 << k < n ? k + 1 : k;
+}
+
+static ckr_result ckr__proof_count(ckr__remap *m, ckr__cell *const *v, size_t n, ckr__proof *p)
+{
+    ckr__map tags;
+    uint64_t gap = 0, tag;
+    size_t i;
+    ckr_result r = CKR_OK;
+    memset(&tags, 0, sizeof tags);
+    tags.c = m->c;
+    memset(p, 0, sizeof *p);
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        const ckr_rng *s = v[i]->state;
+        const int meet = i ? ckr__cell_meet(v[i - 1], v[i], m->job->draws, &gap) : CKR__APART;
+        const bool first = i == 0 || v[i - 1]->id.tag != v[i]->id.tag ||
+                           v[i - 1]->state->seed != s->seed;
+        p->n_same += meet == CKR__SAME;
+        p->n_meet += meet == CKR__MEET;
+        if (i && gap && (!p->min_gap || gap < p->min_gap)) p->min_gap = gap;
+        if (!ckr__has_counter(s)) {
+            if (ckr__rng_is_mt((ckr_rng_kind)s->kind)) p->n_mt++;
+            else if (s->kind == CKR_RNG_PCG64 || s->kind == CKR_RNG_PCG64DXSM) p->n_pcg++;
+            else p->n_other++;
+            continue;
+        }
+        p->n_counter++;
+        p->n_key += first;
+        if (!first) continue;
+        tag = v[i]->id.tag;
+        if (ckr__map_find(&tags, (const char *)&s->seed, sizeof s->seed, &tag)) p->n_shared++;
+        else if (!ckr__map_put(&tags, (const char *)&s->seed, sizeof s->seed, tag, NULL))
+            r = ckr__remap_oom(m);
+    }
+    ckr__map_free(&tags);
+    return r;
+}
+
+static void ckr__proof_counter(const ckr__remap *m, const ckr__proof *p, ckr__buf *b)
+{
+    if (!p->n_counter) return;
+    ckr__buf_printf(b, "%llu counter streams under %llu keys", (unsigned long long)p->n_counter,
+                    (unsigned long long)p->n_key);
+    if (p->n_key == p->n_counter)
+        ckr__buf_str(b, ", one each: no two ever see the same (key, counter), whatever is drawn");
+    else if (p->min_gap && !p->n_same && !p->n_meet)
+        ckr__buf_printf(b, ": those under one key start %llu words apart or more, and at most %llu "
+                        "are drawn", (unsigned long long)p->min_gap,
+                        (unsigned long long)m->job->draws);
+    else if (p->min_gap)
+        ckr__buf_printf(b, ": under one key they stand %llu words apart, the one behind repeats "
+                        "the one ahead from there on", (unsigned long long)p->min_gap);
+    if (p->n_shared)
+        ckr__buf_printf(b, "; %llu keys serve streams of two names, as the framework seeds them",
+                        (unsigned long long)p->n_shared);
+    ckr__buf_str(b, ". ");
+}
+
+/* Streams at random points of one cycle of 2^period meet within L draws each with a chance of at
+   most n^2 L / 2^period (L'Ecuyer, Munger, Oreshkin, Simard 2017). */
+static void ckr__proof_chance(const ckr__remap *m, ckr__buf *b, const char *what, uint64_t n,
+                              int period)
+{
+    const int draws = m->job->draws ? ckr__log2_up(m->job->draws) : 64;
+    if (!n) return;
+    ckr__buf_printf(b, "%llu %s streams", (unsigned long long)n, what);
+    if (n > 1)
+        ckr__buf_printf(b, ", states compared with each other; that two meet within 2^%d draws "
+                        "has a chance of at most 2^%d", draws,
+                        ckr__log2_square(n) + draws - period);
+    ckr__buf_str(b, ". ");
+}
+
+static ckr_result ckr__remap_proof(ckr__remap *m)
+{
+    ckr__cell **v;
+    ckr__proof p;
+    ckr__buf b;
+    size_t n;
+    ckr_result r = ckr__remap_sorted(m, true, &v, &n);
+    if (r != CKR_OK) return r;
+    memset(&b, 0, sizeof b);
+    b.c = m->c;
+    r = ckr__proof_count(m, v, n, &p);
+    ckr__heap_free(m->c, v, (size_t)m->n_all * sizeof *v);
+    if (r != CKR_OK) return r;
+    m->out->disjoint = !p.n_same && !p.n_meet;
+    ckr__proof_counter(m, &p, &b);
+    ckr__proof_chance(m, &b, "mt19937", p.n_mt, 19936);
+    ckr__proof_chance(m, &b, "PCG64", p.n_pcg, 128);
+    if (p.n_other)
+        ckr__buf_printf(&b, "%llu streams of other kinds, states compared with each other. ",
+                        (unsigned long long)p.n_other);
+    if (!n) ckr__buf_str(&b, "There are no streams. ");
+    if (p.n_same)
+        ckr__buf_printf(&b, "NOT disjoint: %llu streams repeat another one. ",
+                        (unsigned long long)p.n_same);
+    if (p.n_meet)
+        ckr__buf_printf(&b, "NOT disjoint: %llu streams run into another one. ",
+                        (unsigned long long)p.n_meet);
+    if (!b.failed) m->out->proof = ckr__strndup(m->c, (const char *)b.data, b.size - 1);
+    ckr__buf_free(&b);
+    return m->out->proof ? CKR_OK : ckr__remap_oom(m);
+}
+
+/* >>rng.remap.report */
+
+static ckr_result ckr__remap_say(ckr__remap *m, const ckr__fam *f, const char *code,
+                                 ckr_severity severity, uint64_t n, const char *reason,
+                                 const char *remedy)
+{
+    const char *unit = !strcmp(code, "CKR_RNG_SHARED") ? "rank" : "stream";
+    char subject[160], value[64];
+    if (!n) return CKR_OK;
+    if (f) snprintf(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
+    snprintf(value, sizeof value, "%llu %s%s", (unsigned long long)n, unit, n == 1 ? "" : "s");
+    return ckr__note(m->c, &m->notes, &m->out->n_notes, code, severity, f ? subject : "rng", NULL,
+                     f ? value : NULL, reason, remedy)
+               ? CKR_OK
+               : ckr__remap_oom(m);
+}
+
+typedef struct ckr__rng_saying {
+    size_t      at;            /* of the count in ckr__fam                               */
+    const char *code;
+    ckr_severity severity;
+    const char *reason, *remedy;
+} ckr__rng_saying;
+
+static const ckr__rng_saying ckr__rng_sayings[] = {
+    { offsetof(ckr__fam, n_kept), "CKR_RNG_KEPT", CKR_EXACT, "go on where they stood", NULL },
+    { offsetof(ckr__fam, n_copied), "CKR_RNG_SHARED", CKR_EXACT,
+      "ranks that saved none share the stream of their scope", NULL },
+    { offsetof(ckr__fam, n_returned), "CKR_RNG_RETURNED", CKR_EXACT,
+      "carried since an earlier conversion, and back as they were", NULL },
+    { offsetof(ckr__fam, n_parked), "CKR_RNG_CARRIED", CKR_CHANGED,
+      "have no rank or file in the coming run; kept in the side file, and back with their ranks",
+      NULL },
+    { offsetof(ckr__fam, n_missing), "CKR_W_RNG_MISSING", CKR_APPROX,
+      "were not saved (one process wrote for all, or a file is missing): derived anew", NULL },
+    { offsetof(ckr__fam, n_repaired), "CKR_RNG_REPAIRED", CKR_CHANGED,
+      "repeated another rank's: derived anew, one of each was kept", NULL },
+    { offsetof(ckr__fam, n_none), "CKR_W_RNG_OPAQUE", CKR_LOST,
+      "this device's generator cannot be seeded here: the framework's own start-up seed is used",
+      NULL },
+    { offsetof(ckr__fam, n_sibling), "CKR_W_RNG_SIBLINGS", CKR_EXACT,
+      "states of other devices as one process saw them: no rank's own, not used", NULL },
+    { offsetof(ckr__fam, n_extra), "CKR_W_RNG_EXTRA", CKR_EXACT,
+      "of ranks that the run did not have: left by another one, not used", NULL },
+    { offsetof(ckr__fam, n_moved), "CKR_W_RNG_SCOPE", CKR_EXACT,
+      "the framework shares them between ranks, but the states differ: taken as they are", NULL },
+    { offsetof(ckr__fam, n_replay), "CKR_W_RNG_REPLAY", CKR_APPROX,
+      "stand before where an earlier checkpoint of this run stood: what was drawn comes again",
+      "--rng reseed --seed S" }
+};
+
+static ckr_result ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
+{
+    const bool kept = m->job->policy == CKR_RNG_KEEP;
+    size_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings && r == CKR_OK; i++) {
+        const ckr__rng_saying *s = &ckr__rng_sayings[i];
+        uint64_t n;
+        memcpy(&n, (const char *)f + s->at, sizeof n);
+        r = ckr__remap_say(m, f, s->code, s->severity, n, s->reason, s->remedy);
+    }
+    if (r == CKR_OK)
+        r = ckr__remap_say(m, f, m->reseed ? "CKR_RNG_RESEEDED" : "CKR_W_RNG_DERIVED",
+                           m->reseed ? CKR_CHANGED : CKR_APPROX, f->n_new,
+                           m->reseed ? "from the seed that was given"
+                                     : "belong to ranks that are new: derived from the run's key",
+                           NULL);
+    if (r == CKR_OK && !m->reseed)
+        r = ckr__remap_say(m, f, "CKR_W_RNG_DUPLICATES", CKR_EXACT, f->n_duplicate,
+                           kept ? "were saved equal to another rank's that should differ; kept so"
+                                : "were saved equal to another rank's that should differ",
+                           kept ? "--rng remap" : NULL);
+    if (r == CKR_OK && !m->reseed)
+        r = ckr__remap_say(m, f, "CKR_W_RNG_OVERLAP", CKR_EXACT, f->n_overlap,
+                           kept ? "have the seed of another rank that is further on, and will "
+                                  "repeat it; kept so"
+                                : "have the seed of another rank that is further on",
+                           kept ? "--rng remap" : NULL);
+    return r;
+}
+
+static ckr_result ckr__remap_report(ckr__remap *m, bool foreign, bool begun)
+{
+    char text[120];
+    uint32_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < m->n_fams && r == CKR_OK; i++) r = ckr__remap_report_fam(m, &m->fams[i]);
+    if (r == CKR_OK && !m->n_fams)
+        r = ckr__remap_say(m, NULL, "CKR_RNG_NONE", CKR_EXACT, 1,
+                           "the checkpoint holds no random streams: the coming run seeds its own",
+                           NULL);
+    if (r == CKR_OK && foreign)
+        r = ckr__remap_say(m, NULL, "CKR_W_RNG_LINEAGE", CKR_CHANGED, 1,
+                           "the side file's record is of another topology and was not used", NULL);
+    if (r == CKR_OK && begun) {
+        snprintf(text, sizeof text, "a record begins: key %08lx%08lx, generation %lu",
+                 (unsigned long)m->key[0], (unsigned long)m->key[1],
+                 (unsigned long)m->generation);
+        r = ckr__remap_say(m, NULL, "CKR_RNG_LINEAGE", CKR_EXACT, 1, text, NULL);
+    }
+    return r;
+}
+
+static void ckr__remap_verdict(ckr__remap *m)
+{
+    uint64_t i;
+    int worst = CKR_EXACT;
+    for (i = 0; i < m->out->n_notes; i++)
+        if ((int)m->notes[i].severity > worst) worst = (int)m->notes[i].severity;
+    m->out->notes = m->notes;
+    m->out->verdict = worst == CKR_EXACT     ? CKR_VERDICT_EXACT
+                      : worst == CKR_CHANGED ? CKR_VERDICT_CHANGED
+                      : worst == CKR_ERROR   ? CKR_VERDICT_REFUSED
+                                             : CKR_VERDICT_APPROX;
+    if (m->job->mode == CKR_MODE_RECOVER && worst != CKR_EXACT)
+        m->out->verdict = CKR_VERDICT_REFUSED;
+}
+
+/* >>rng.remap.write: the record */
+
+static ckr_node *ckr__record_sizes(ckr__ctx *c, const uint32_t value[CKR__AXES], uint32_t axes)
+{
+    ckr_node *n = ckr__node(c, CKR_NODE_DICT);
+    uint32_t i;
+    for (i = 0; i < CKR__AXES && n; i++)
+        if (axes >> i & 1 &&
+            !ckr__node_pair(c, n, ckr__node_str(c, ckr__axis_name[i]),
+                            ckr__node_int(c, (int64_t)value[i])))
+            return NULL;
+    return n;
+}
+
+static bool ckr__record_put_int(ckr__ctx *c, ckr_node *n, const char *key, uint64_t v)
+{
+    return ckr__node_pair(c, n, ckr__node_str(c, key),
+                          ckr__node_int(c, v > INT64_MAX ? INT64_MAX : (int64_t)v));
+}
+
+static ckr_node *ckr__record_state_node(ckr__ctx *c, const ckr_rng *r)
+{
+    uint8_t bytes[CKR__PACK_MAX];
+    char text[CKR__PACK_MAX / 3 * 4 + 8];
+    return ckr__node_text(c, CKR_NODE_STR, text, ckr__base64_put(bytes, ckr__pack(r, bytes), text));
+}
+
+static ckr_node *ckr__record_put(ckr__remap *m, const ckr__cell *x)
+{
+    ckr__ctx *c = m->c;
+    ckr_node *n = ckr__node(c, CKR_NODE_DICT);
+    bool ok = ckr__record_put_int(c, n, "tag", x->id.tag) &&
+              ckr__node_pair(c, n, ckr__node_str(c, "coord"),
+                             ckr__record_sizes(c, x->id.at, x->axes)) &&
+              ckr__record_put_int(c, n, "born", x->born) &&
+              ckr__node_pair(c, n, ckr__node_str(c, "status"),
+                             ckr__node_str(c, ckr__cell_status[x->status % 3]));
+    if (ok && x->attempt) ok = ckr__record_put_int(c, n, "attempt", x->attempt);
+    if (ok && (x->born || x->status == CKR__CELL_RETIRED))
+        ok = ckr__node_pair(c, n, ckr__node_str(c, "seed"), ckr__hex64_node(c, x->seed));
+    if (ok && x->high) ok = ckr__record_put_int(c, n, "high_offset", x->high);
+    if (ok && x->status == CKR__CELL_PARKED)
+        ok = ckr__record_put_int(c, n, "rank", x->rank) &&
+             ckr__node_pair(c, n, ckr__node_str(c, "step"), ckr__node_int(c, x->step)) &&
+             ckr__node_pair(c, n, ckr__node_str(c, "state"), ckr__record_state_node(c, x->state));
+    return ok ? n : NULL;
+}
+
+static ckr_node *ckr__record_put_tags(ckr__remap *m)
+{
+    ckr__ctx *c = m->c;
+    ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
+    uint32_t i;
+    for (i = 0; i < m->n_fams && dict; i++) {
+        const ckr__fam *f = &m->fams[i];
+        ckr_node *n = ckr__node(c, CKR_NODE_DICT);
+        char tag[16];
+        snprintf(tag, sizeof tag, "%lu", (unsigned long)f->tag);
+        if (!ckr__node_set(c, n, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind))) ||
+            !ckr__node_set(c, n, "name", ckr__node_str(c, f->name)) ||
+            !ckr__node_set(c, n, "scope", ckr__node_str(c, f->scope)) ||
+            !ckr__node_pair(c, dict, ckr__node_str(c, tag), n))
+            return NULL;
+    }
+    return dict;
+}
+
+static bool ckr__record_put_history(ckr__remap *m)
+{
+    ckr__ctx *c = m->c;
+    ckr_node *n = ckr__node(c, CKR_NODE_DICT);
+    const uint32_t all = (1u << CKR__AXES) - 1;
+    return ckr__node_set(c, n, "generation", ckr__node_int(c, (int64_t)m->generation)) &&
+           ckr__node_set(c, n, "step", ckr__node_int(c, m->job->step)) &&
+           ckr__node_set(c, n, "old", ckr__record_sizes(c, m->from.size, all)) &&
+           ckr__node_set(c, n, "new", ckr__record_sizes(c, m->to.size, all)) &&
+           ckr__node_push(c, m->history, n);
+}
+
+/* The record of this remap and all before. */
+static ckr_result ckr__remap_write(ckr__remap *m, bool moved)
+{
+    ckr__ctx *c = m->c;
+    ckr_node *root = ckr__node(c, CKR_NODE_DICT), *list = ckr__node(c, CKR_NODE_LIST);
+    char hex[65];
+    uint64_t i;
+    bool ok = root && list;
+    if (!m->history) m->history = ckr__node(c, CKR_NODE_LIST);
+    if (ok && moved) ok = m->history && ckr__record_put_history(m);
+    for (i = 0; i < 32; i++) snprintf(hex + 2 * i, 3, "%02x", m->root[i]);
+    for (i = 0; i < m->n_records && ok; i++) {
+        const ckr__cell *x = m->records[i];
+        if (x && (x->born || x->status != CKR__CELL_LIVE))
+            ok = ckr__node_push(c, list, ckr__record_put(m, x));
+    }
+    ok = ok && ckr__node_set(c, root, "format", ckr__node_str(c, "ckptresume-rng-lineage")) &&
+         ckr__node_set(c, root, "version", ckr__node_int(c, 1)) &&
+         ckr__node_set(c, root, "K", ckr__hex64_node(c, (uint64_t)m->key[0] << 32 | m->key[1])) &&
+         ckr__node_set(c, root, "root_sha256", ckr__node_str(c, hex)) &&
+         ckr__node_set(c, root, "generation", ckr__node_int(c, (int64_t)m->generation)) &&
+         ckr__node_set(c, root, "tags", ckr__record_put_tags(m)) &&
+         ckr__node_set(c, root, "history", m->history) && ckr__node_set(c, root, "streams", list);
+    m->out->lineage = root;
+    return ok ? CKR_OK : ckr__remap_oom(m);
+}
+
+/* >>rng.remap.all */
+
+static ckr_result ckr__remap_begin(ckr__remap *m, bool *foreign)
+{
+    ckr__ctx *c = m->c;
+    const ckr__rng_job *job = m->job;
+    bool use;
+    uint32_t i;
+    ckr_result r;
+    if (!ckr__grid_make(&job->from, &m->from) || !ckr__grid_make(&job->to, &m->to))
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "topology",
+                         "more than 2^32 - 1 ranks");
+    m->same = m->from.folded == m->to.folded && m->from.ranks == m->to.ranks;
+    for (i = 0; i < CKR__AXES; i++) m->same = m->same && m->from.size[i] == m->to.size[i];
+    m->reseed = job->policy == CKR_RNG_RESEED;
+    m->fams = CKR__NEW_N(c, ckr__fam, CKR__TAGS);
+    m->fam_of = CKR__NEW_N(c, uint8_t, job->n_saved);
+    m->sum = CKR__NEW_N(c, uint64_t, job->n_saved);
+    if (!m->fams || !m->fam_of || !m->sum) return ckr__remap_oom(m);
+    m->cells.c = m->own.c = m->seeds.c = c;
+    r = ckr__record_head(m, &use);
+    *foreign = r == CKR_OK && !use && job->lineage && job->lineage->kind != CKR_NODE_NONE;
+    if (r == CKR_OK) r = ckr__remap_names(m);
+    if (r == CKR_OK) r = ckr__remap_scopes(m);
+    if (r == CKR_OK) r = ckr__remap_saved(m);
+    if (r == CKR_OK && use) r = ckr__record_streams(m);
+    return r;
+}
+
+/* Key, repairs, derivation: everything that needs all cells to be there. */
+static ckr_result ckr__remap_decide(ckr__remap *m, bool *moved, bool *begun)
+{
+    ckr_result r = CKR_OK;
+    *begun = false;
+    if (!m->reseed) r = ckr__remap_repair(m);
+    if (r == CKR_OK) *moved = ckr__remap_moves(m);
+    if (r == CKR_OK && *moved) {
+        *begun = !m->have_key;
+        if (!m->have_key) r = ckr__remap_root(m);
+        if (r == CKR_OK && m->reseed) r = ckr__remap_reseed(m);
+        if (r == CKR_OK && ++m->generation > 0xffff)
+            r = ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file, CKR_NO_OFFSET, NULL,
+                          NULL);
+    }
+    return r == CKR_OK ? ckr__remap_settle(m) : r;
+}
+
+static ckr_result ckr__remap_run(ckr__remap *m)
+{
+    ckr__cell **table = NULL;
+    bool foreign = false, moved = false, begun = false;
+    ckr_result r = ckr__remap_begin(m, &foreign);
+    if (r == CKR_OK) r = ckr__remap_assign(m, &table);
+    if (r == CKR_OK) r = ckr__remap_decide(m, &moved, &begun);
+    if (r == CKR_OK) r = ckr__remap_given(m, table);
+    if (r == CKR_OK) r = ckr__remap_carried(m);
+    if (r == CKR_OK) r = ckr__remap_proof(m);
+    if (r == CKR_OK) r = ckr__remap_report(m, foreign, begun);
+    if (r == CKR_OK) ckr__remap_verdict(m);
+    if (r == CKR_OK && m->have_key) r = ckr__remap_write(m, moved);
+    return r;
+}
+
+/* Weights only: the coming run begins its own streams. */
+static ckr_result ckr__remap_transfer(ckr__remap *m)
+{
+    ckr_result r = ckr__remap_say(m, NULL, "CKR_RNG_TRANSFER", CKR_CHANGED, 1,
+                                  "weights only: the coming run seeds its own streams", NULL);
+    m->out->proof = "No stream is taken over.";
+    m->out->disjoint = true;
+    ckr__remap_verdict(m);
+    return r;
+}
+
+/* A pure function of the job: nothing is read, and every rank that calls it gets the same. What the
+   result points to lies in c's arena and in the job's states. */
+static ckr_result ckr__rng_remap(ckr__ctx *c, const ckr__rng_job *job, ckr__rng_result *out)
+{
+    ckr__remap m;
+    ckr_result r;
+    memset(&m, 0, sizeof m);
+    memset(out, 0, sizeof *out);
+    m.c = c;
+    m.job = job;
+    m.out = out;
+    if (job->mode == CKR_MODE_TRANSFER) return ckr__remap_transfer(&m);
+    r = ckr__remap_run(&m);
+    if (m.cells.c) {
+        ckr__map_free(&m.cells);
+        ckr__map_free(&m.own);
+        ckr__map_free(&m.seeds);
+    }
+    if (r != CKR_OK) memset(out, 0, sizeof *out);
+    return r;
 }
 
 /* >>layout -------------------------------------------------------------------- */
@@ -14589,9 +21337,11 @@ struct ckr_entry {
     uint64_t       n_ops;
 };
 
+struct ckr__out_index;
+
 typedef struct ckr__out_file {
     const char  *path;         /* relative to the output                                */
-    ckr_format   format;       /* TORCH_ZIP, SAFETENSORS, RAW, or TEXT                  */
+    ckr_format   format;       /* TORCH_ZIP, SAFETENSORS, RAW, TEXT, DCP (parts, an index) */
     ckr_node    *root;         /* TORCH_ZIP: any tree; SAFETENSORS: dict name -> ENTRY;
                                   RAW: list of BYTES and ENTRY, as they follow each other */
     ckr_node    *metadata;     /* SAFETENSORS: dict str -> str, or NULL: no __metadata__ */
@@ -14599,8 +21349,30 @@ typedef struct ckr__out_file {
     uint64_t     n_text;
     ckr_entry  **entries;      /* every ENTRY of root, in the order of appearance       */
     uint64_t     n_entries;
+    struct ckr__out_file **parts;      /* DCP: torch archives, one behind the other      */
+    uint64_t     n_parts, at, size;    /* of a part: where it lies in its file, once that
+                                          has an image                                   */
+    const struct ckr__out_index *index;        /* DCP: what lies where in such files     */
     void        *image;        /* of the container writer                               */
 } ckr__out_file;
+
+/* What torch.distributed.checkpoint's metadata says. Files that have an index come behind those
+   that it tells of. */
+typedef struct ckr__out_chunk {
+    const int64_t *start, *count;
+    const ckr__out_file *file, *part;
+} ckr__out_chunk;
+typedef struct ckr__out_item {
+    const char          *fqn;
+    const ckr__dcp_part *path;         /* NULL: fqn alone                                */
+    uint32_t             n_path, n_dims;
+    bool                 bytes;        /* an object: one chunk without axes              */
+    ckr_dtype            dtype;
+    const int64_t       *shape;
+    ckr__out_chunk      *chunks;
+    uint64_t             n_chunks;
+} ckr__out_item;
+typedef struct ckr__out_index { ckr__out_item **items; uint64_t n_items; } ckr__out_index;
 
 typedef struct ckr__out {
     ckr__ctx       *c;
@@ -14626,6 +21398,34 @@ static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_forma
     f->format = format;
     *place = f;
     return f;
+}
+
+/* One more archive in a file of several. Its entries become the file's when it is complete. */
+static ckr__out_file *ckr__out_part_add(ckr__ctx *c, ckr__out_file *f)
+{
+    ckr__out_file *p = CKR__NEW(c, ckr__out_file), **place;
+    void *array = f->parts;
+    if (!p) return NULL;
+    place = (ckr__out_file **)ckr__append(c, &array, &f->n_parts, sizeof *f->parts);
+    f->parts = (ckr__out_file **)array;
+    if (!place) return NULL;
+    p->path = "archive";
+    p->format = CKR_FORMAT_TORCH_ZIP;
+    *place = p;
+    return p;
+}
+
+static bool ckr__out_part_done(ckr__ctx *c, ckr__out_file *f, const ckr__out_file *part)
+{
+    uint64_t i;
+    for (i = 0; i < part->n_entries; i++) {
+        void *array = f->entries;
+        ckr_entry **place = (ckr_entry **)ckr__append(c, &array, &f->n_entries, sizeof *place);
+        f->entries = (ckr_entry **)array;
+        if (!place) return false;
+        *place = part->entries[i];
+    }
+    return true;
 }
 
 /* An ENTRY node for the file's tree. NULL sets the error (also when the size overflows). */
@@ -14861,12 +21661,78 @@ typedef struct ckr__dialect {
     /* Fills the state. s->vocab is set before the call when the caller or the side file knows it.
        */
     ckr_result (*read_fn)(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s);
+    /* Do the files of the coming run (user: its ckr_state) have a place for this stream of this
+       rank? NULL: they have no random streams at all. */
+    bool (*holds_fn)(void *user, ckr_rng_kind kind, const char *name, uint32_t rank);
     /* Describes the target's files. `c` is the plan's context: its arena holds what is made here,
        its error is for failures (memory, contract). What policy or arithmetic forbids is a note of
        severity CKR_ERROR, after which the result may be incomplete; nothing is written then. */
     ckr_result (*emit_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                           ckr_note **notes, uint64_t *n_notes);
 } ckr__dialect;
+
+/* Bytes of a stored state, for the listing. */
+static uint64_t ckr__stream_bytes(const ckr_node *n)
+{
+    int64_t numel = 0;
+    uint64_t i, sum = 0;
+    if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY)
+        return ckr__numel(n->u.view->n_dims, n->u.view->shape, &numel)
+                   ? (uint64_t)numel * ckr_dtype_size(n->u.view->dtype)
+                   : 0;
+    if (n->kind == CKR_NODE_INT) return 8;
+    for (i = 0; ckr_node_is_list(n) && i < n->count; i++) {
+        const ckr_node *x = n->u.items[i];
+        if (ckr_node_is_list(x)) sum += 4 * x->count;
+        else if (x->kind == CKR_NODE_NDARRAY) sum += ckr__stream_bytes(x);
+    }
+    return sum;
+}
+
+/* The streams of one rank. */
+static const ckr_stream *ckr__streams_of(const ckr_state *s, uint32_t rank, uint64_t *n)
+{
+    uint64_t lo = 0, hi = s->n_rng, end;
+    while (lo < hi) {
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (s->rng[mid].rank < rank) lo = mid + 1;
+        else hi = mid;
+    }
+    for (end = lo; end < s->n_rng && s->rng[end].rank == rank;) end++;
+    *n = end - lo;
+    return *n ? &s->rng[lo] : NULL;
+}
+
+/* A rank's file is written as the copy of an old rank's, with other states in it. */
+typedef struct ckr__restream { const ckr_stream *was, *now; uint64_t n_was, n_now; } ckr__restream;
+
+static void ckr__restream_set(ckr__restream *k, const ckr_state *source, uint32_t from,
+                              const ckr_state *coming, uint32_t rank)
+{
+    k->was = ckr__streams_of(source, from, &k->n_was);
+    k->now = ckr__streams_of(coming, rank, &k->n_now);
+}
+
+/* What stands for the saved stream x; NULL: the coming rank has none of that name. */
+static const ckr_stream *ckr__restream_find(const ckr__restream *k, const ckr_stream *x)
+{
+    uint64_t i;
+    for (i = 0; i < k->n_now; i++)
+        if (!strcmp(k->now[i].kind, x->kind) && !strcmp(k->now[i].name, x->name))
+            return &k->now[i];
+    return NULL;
+}
+
+/* What stands for the node n of the old file: itself, when it is no stream's state. */
+static const ckr_node *ckr__restream_of(const ckr__restream *k, const ckr_node *n)
+{
+    const ckr_stream *now;
+    uint64_t i;
+    for (i = 0; i < k->n_was; i++)
+        if (k->was[i].state == n) break;
+    now = i < k->n_was ? ckr__restream_find(k, &k->was[i]) : NULL;
+    return now ? now->state : n;
+}
 
 /* >>nanotron ------------------------------------------------------------------ */
 /* Checkpoints of huggingface/nanotron, versions 1.2 to 1.5. One directory a step:
@@ -14958,7 +21824,6 @@ typedef struct ckr__nt {
     ckr_node        *sched_params;     /* of the schedule, from config.yaml; or NULL     */
     const char     **loose;            /* files that are not understood, below the dir   */
     uint64_t         n_loose, n_odd;   /* keys that are not understood and belong to a rank */
-    uint64_t        *random_sum;       /* of each random file's streams                  */
 } ckr__nt;
 
 /* The last run of digits before s + *len; false leaves *len alone. */
@@ -17130,61 +23995,8 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
    empty map. The stream is the same on all tensor parallel ranks. Nanotron saves it and never
    reads it back. */
 
-static uint64_t ckr__nt_mix(uint64_t sum, const void *p, size_t n)
-{
-    const uint64_t part[2] = { sum, ckr__hash_bytes(p, n) };
-    return ckr__hash_bytes(part, sizeof part);
-}
-
-/* A number for equality of streams: bytes of tensors and arrays, integers of tuples. */
-static ckr_result ckr__nt_stream_sum(ckr__nt *r, const ckr_node *n, uint64_t *sum, uint64_t *bytes)
-{
-    uint64_t i, k;
-    const ckr_node *part;
-    *bytes = 0;
-    if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY) {
-        const ckr_view *v = n->u.view;
-        int64_t count;
-        uint8_t *p;
-        if (!ckr__nt_contiguous(v, &count) || count > (1 << 20) || v->offset < 0 ||
-            v->offset > (1 << 30))
-            return CKR_OK;
-        *bytes = (uint64_t)count * ckr_dtype_size(v->dtype);
-        if (!ckr__range_ok((uint64_t)v->offset * ckr_dtype_size(v->dtype), *bytes, v->data_bytes))
-            return CKR_OK;
-        p = (uint8_t *)ckr__heap_alloc(r->c, (size_t)*bytes);
-        if (!p) return ckr__nt_oom(r);
-        if (v->bytes)
-            memcpy(p, v->bytes + (uint64_t)v->offset * ckr_dtype_size(v->dtype), (size_t)*bytes);
-        else if (ckr__file_read(r->c, v->file,
-                                v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype), p,
-                                (size_t)*bytes) != CKR_OK) {
-            ckr__heap_free(r->c, p, (size_t)*bytes);
-            return r->c->err->code;
-        }
-        *sum = ckr__nt_mix(*sum, p, (size_t)*bytes);
-        ckr__heap_free(r->c, p, (size_t)*bytes);
-    } else if (ckr_node_is_list(n)) {
-        for (i = 0; i < n->count; i++) {
-            part = n->u.items[i];
-            if (part->kind == CKR_NODE_INT) *sum = ckr__nt_mix(*sum, &part->u.i, sizeof part->u.i);
-            if (ckr_node_is_list(part)) {
-                for (k = 0; k < part->count; k++)
-                    if (part->u.items[k]->kind == CKR_NODE_INT)
-                        *sum = ckr__nt_mix(*sum, &part->u.items[k]->u.i, sizeof(int64_t));
-                *bytes += 4 * part->count;
-            }
-            if (part->kind == CKR_NODE_NDARRAY) {
-                ckr_result e = ckr__nt_stream_sum(r, part, sum, bytes);
-                if (e != CKR_OK) return e;
-            }
-        }
-    }
-    return CKR_OK;
-}
-
 static ckr_result ckr__nt_stream(ckr__nt *r, const ckr__nt_file *f, const char *name,
-                                 const ckr_node *key, const ckr_node *state, uint64_t *sum)
+                                 const ckr_node *key, const ckr_node *state)
 {
     static const char *const kinds[][2] = { { "random", "python" },
                                             { "numpy", "numpy" },
@@ -17193,7 +24005,6 @@ static ckr_result ckr__nt_stream(ckr__nt *r, const ckr__nt_file *f, const char *
     void *array = r->s->rng;
     ckr_stream *s;
     size_t i;
-    ckr_result e;
     if (state->kind == CKR_NODE_NONE) return CKR_OK;
     for (i = 0; i < 4; i++) if (ckr_node_str(key) && !strcmp(key->u.str, kinds[i][0])) break;
     if (i == 4) return ckr__nt_leave(r, f, name, key, state);
@@ -17203,19 +24014,18 @@ static ckr_result ckr__nt_stream(ckr__nt *r, const ckr__nt_file *f, const char *
     memset(s, 0, sizeof *s);
     s->kind = kinds[i][1];
     s->name = name;
-    s->scope = "dp,pp";
+    s->scope = "dp,pp";        /* all are seeded alike, and may have drawn differently since */
+    s->observed = true;
     s->rank = ckr__nt_rank(r, f->pp, f->dp, f->tp);
     s->state = state;
-    e = ckr__nt_stream_sum(r, state, sum, &s->n_bytes);
-    return e;
+    s->n_bytes = ckr__stream_bytes(state);
+    return CKR_OK;
 }
 
 static ckr_result ckr__nt_read_random(ckr__nt *r)
 {
     uint64_t i, k, m;
     ckr_result e = CKR_OK;
-    r->random_sum = CKR__NEW_N(r->c, uint64_t, r->n_files[CKR__NT_RANDOM]);
-    if (!r->random_sum) return ckr__nt_oom(r);
     for (i = 0; i < r->n_files[CKR__NT_RANDOM] && e == CKR_OK; i++) {
         ckr__nt_file *f = r->files[CKR__NT_RANDOM][i];
         ckr_node *root = NULL;
@@ -17233,8 +24043,7 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
             if (!ckr_node_str(key) || !ckr_node_is_dict(st))
                 return ckr__nt_bad_file(r, f, "_dict", "objects RandomState by name");
             for (m = 0; m < st->count && e == CKR_OK; m++)
-                e = ckr__nt_stream(r, f, key->u.str, st->u.items[2 * m], st->u.items[2 * m + 1],
-                                   &r->random_sum[i]);
+                e = ckr__nt_stream(r, f, key->u.str, st->u.items[2 * m], st->u.items[2 * m + 1]);
         }
     }
     return e;
@@ -18619,47 +25428,49 @@ static bool ckr__nt_emit_model_config(ckr__nt_job *x)
 
 /* emit: random ------------------------------------------------------------------ */
 
-/* Rank (pp, dp, tp) continues the stream of (stage that had its first layer, min(dp, DP - 1),
-   0). */
-static ckr_result ckr__nt_emit_random(ckr__nt_job *x)
+static ckr_node *ckr__nt_restream(void *user, ckr_node *n)
+{
+    const ckr_node *now = ckr__restream_of((const ckr__restream *)user, n);
+    memcpy(&n, &now, sizeof n);                /* a copy is made of what is read-only    */
+    return n;
+}
+
+/* The file of a rank of the coming run: an old one's, with the streams that were decided. */
+static ckr_result ckr__nt_random_file(ckr__nt_job *x, uint32_t p, uint32_t d, uint32_t t)
 {
     const ckr__nt *nt = x->nt;
-    const uint64_t n = nt->n_files[CKR__NT_RANDOM];
-    const bool moved = x->pp != nt->pp || x->dp != nt->dp;
+    const uint64_t stage = p < nt->pp ? p : 0, replica = d < nt->dp ? d : 0;
+    const uint64_t from = (stage * nt->dp + replica) * nt->tp + (t < nt->tp ? t : 0);
+    const char *path = ckr__printf(x->c, "%lld/random/tp-%u-of-%u_dp-%u-of-%u_pp-%u-of-%u.pt",
+                                   (long long)x->step, (unsigned)t, (unsigned)x->tp, (unsigned)d,
+                                   (unsigned)x->dp, (unsigned)p, (unsigned)x->pp);
+    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    ckr__restream swap;
+    ckr__copy hooks;
+    if (!f || from >= nt->n_files[CKR__NT_RANDOM]) return ckr__nt_emit_oom(x);
+    memset(&hooks, 0, sizeof hooks);
+    ckr__restream_set(&swap, nt->s, (uint32_t)from, x->s, (p * x->dp + d) * x->tp + t);
+    hooks.swap_fn = ckr__nt_restream;
+    hooks.user = &swap;
+    f->root = ckr__copy_tree(x->c, f, nt->files[CKR__NT_RANDOM][from]->root, &hooks);
+    return f->root ? CKR_OK : ckr__nt_emit_oom(x);
+}
+
+static ckr_result ckr__nt_emit_random(ckr__nt_job *x)
+{
     uint32_t p, d, t;
-    uint64_t i, streams = x->s->n_rng;
-    bool equal = true;
-    if (!n) return CKR_OK;
-    for (i = 1; i < n; i++) equal = equal && nt->random_sum[i] == nt->random_sum[0];
+    ckr_result e = CKR_OK;
+    if (!x->nt->n_files[CKR__NT_RANDOM]) return CKR_OK;
     for (p = 0; p < x->pp; p++)
         for (d = 0; d < x->dp; d++)
-            for (t = 0; t < x->tp; t++) {
-                const uint64_t from_pp = x->pp == nt->pp ? p
-                                         : x->n_stage[p] && x->stage[p][0]->src->pp >= 0
-                                             ? (uint64_t)x->stage[p][0]->src->pp
-                                             : 0;
-                const uint64_t from = (from_pp * nt->dp + (d < nt->dp ? d : nt->dp - 1)) * nt->tp +
-                                      (x->tp == nt->tp ? t : 0);
-                const char *path =
-                    ckr__printf(x->c, "%lld/random/tp-%u-of-%u_dp-%u-of-%u_pp-%u-of-%u.pt",
-                                (long long)x->step, (unsigned)t, (unsigned)x->tp, (unsigned)d,
-                                (unsigned)x->dp, (unsigned)p, (unsigned)x->pp);
-                ckr__out_file *f =
-                    path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
-                if (!f || from >= n) return ckr__nt_emit_oom(x);
-                f->root = ckr__copy_tree(x->c, f, nt->files[CKR__NT_RANDOM][from]->root,
-                                        NULL);
-                if (!f->root) return ckr__nt_emit_oom(x);
-            }
-    if (!moved || !streams) return CKR_OK;
-    return ckr__nt_say(x, "CKR_W_RNG_REMAPPED", equal ? CKR_EXACT : CKR_APPROX, "tp_synced", NULL,
-                       NULL,
-                       equal ? "the stream is the same on all ranks, so every rank continues it"
-                             : "stages and replicas had different streams: each rank continues "
-                               "that of the rank that held its first layer",
-                       NULL)
-               ? CKR_OK
-               : ckr__nt_emit_oom(x);
+            for (t = 0; t < x->tp && e == CKR_OK; t++) e = ckr__nt_random_file(x, p, d, t);
+    return e;
+}
+
+static bool ckr__nt_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name, (void)rank;
+    return true;
 }
 
 /* emit: report ------------------------------------------------------------------ */
@@ -18839,8 +25650,8 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
-static const ckr__dialect ckr__nanotron = { "nanotron", NULL, ckr__nt_probe, ckr__nt_read,
-                                            ckr__nt_emit };
+static const ckr__dialect ckr__nanotron = { "nanotron",   NULL,          ckr__nt_probe,
+                                            ckr__nt_read, ckr__nt_holds, ckr__nt_emit };
 
 /* >>plain --------------------------------------------------------------------- */
 /* One file with no framework: every tensor under its flattened key, everything else a leftover.
@@ -19590,6 +26401,9 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     return r;
 }
 
+static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr__out *out);    /* section torch_dcp.files          */
+
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                   ckr__out *out, ckr_note **notes, uint64_t *n_notes)
 {
@@ -19600,6 +26414,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     ckr__out_file *f;
     uint64_t i;
     if (whole) return ckr__plain_whole(c, s, t, out, notes, n_notes);
+    if (torch && !t->slots && !t->without && s->dialect_data &&
+        (!strcmp(s->dialect, "dcp") || !strcmp(s->dialect, "torchtitan")))
+        return ckr__dt_emit_file(c, s, t, out);
     f = ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
     if (!f) return c->err->code;
     f->root = ckr__node(c, CKR_NODE_DICT);
@@ -19629,10 +26446,10 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     return t->slots ? CKR_OK : ckr__plain_losses(c, s, notes, n_notes);
 }
 
-static const ckr__dialect ckr__plain_safetensors = {"safetensors", "live", ckr__plain_probe,
-                                                    ckr__plain_read, ckr__plain_emit};
-static const ckr__dialect ckr__plain_torch = {"torch", "live", ckr__plain_probe, ckr__plain_read,
-                                              ckr__plain_emit};
+static const ckr__dialect ckr__plain_safetensors = { "safetensors",   "live", ckr__plain_probe,
+                                                     ckr__plain_read, NULL,   ckr__plain_emit };
+static const ckr__dialect ckr__plain_torch = { "torch",         "live", ckr__plain_probe,
+                                               ckr__plain_read, NULL,   ckr__plain_emit };
 
 /* >>accelerate ---------------------------------------------------------------- */
 /* Trainers that keep whole tensors and torch's own state dicts: accelerate's save_state, the HF
@@ -20684,25 +27501,11 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
 /* >>accelerate.random --------------------------------------------------------- */
 /* Streams as they are stored: what is in them is read where they are remapped. */
 
-static uint64_t ckr__ac_stream_bytes(const ckr_node *n)
-{
-    int64_t numel = 0;
-    uint64_t i, sum = 0;
-    if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY)
-        return ckr__numel(n->u.view->n_dims, n->u.view->shape, &numel)
-                   ? (uint64_t)numel * ckr_dtype_size(n->u.view->dtype)
-                   : 0;
-    if (n->kind == CKR_NODE_INT) return 8;
-    for (i = 0; ckr_node_is_list(n) && i < n->count; i++) {
-        const ckr_node *x = n->u.items[i];
-        if (ckr_node_is_list(x)) sum += 4 * x->count;
-        else if (x->kind == CKR_NODE_NDARRAY) sum += ckr__ac_stream_bytes(x);
-    }
-    return sum;
-}
-
+/* What a process has seen of other ranks' devices is a `sibling`. Which streams differ between
+   processes is up to the script (set_seed, device_specific); Sana's do by its own seeding, but the
+   one it calls `generator`. */
 static ckr_result ckr__ac_stream(ckr__ac *r, uint32_t rank, const char *kind, const char *name,
-                                 const ckr_node *state)
+                                 bool sibling, const ckr_node *state)
 {
     void *array = r->s->rng;
     ckr_stream *s;
@@ -20713,23 +27516,47 @@ static ckr_result ckr__ac_stream(ckr__ac *r, uint32_t rank, const char *kind, co
     memset(s, 0, sizeof *s);
     s->kind = kind;
     s->name = name;
-    s->scope = "dp";
+    s->scope = r->sana && !strcmp(name, "generator") ? "" : "dp";
+    s->observed = !r->sana;
+    s->sibling = sibling;
     s->rank = rank;
     s->state = state;
-    s->n_bytes = ckr__ac_stream_bytes(state);
+    s->n_bytes = ckr__stream_bytes(state);
+    return CKR_OK;
+}
+
+/* Which of the devices that a process sees is its own: the only one that has drawn, else the one of
+   its local rank on equal nodes. */
+static ckr_result ckr__ac_own_device(ckr__ac *r, uint32_t rank, const char *kind,
+                                     const ckr_node *list, uint64_t *own)
+{
+    const ckr_rng_kind k = ckr_rng_kind_find(kind);
+    ckr_rng *state = CKR__NEW(r->c, ckr_rng);
+    uint64_t i, drawn = 0;
+    if (!state) return ckr__ac_oom(r);
+    for (i = 0; k == CKR_RNG_TORCH_CUDA && i < list->count && list->count > 1; i++) {
+        ckr_result e = ckr__rng_from_node(r->c, list->u.items[i], k, state);
+        if (e != CKR_OK) return e;
+        if (!state->offset) continue;
+        drawn++;
+        *own = i;
+    }
+    if (drawn != 1) *own = rank % list->count;
     return CKR_OK;
 }
 
 /* A device's states: a tensor, or a list of one per device that the process sees. */
 static ckr_result ckr__ac_device(ckr__ac *r, uint32_t rank, const char *kind, const ckr_node *n)
 {
-    uint64_t i;
+    uint64_t i, own = 0;
     ckr_result e = CKR_OK;
     if (!kind) return ckr__ac_oom(r);
-    if (!ckr_node_is_list(n)) return ckr__ac_stream(r, rank, kind, "default", n);
+    if (!ckr_node_is_list(n)) return ckr__ac_stream(r, rank, kind, "default", false, n);
+    if (n->count) e = ckr__ac_own_device(r, rank, kind, n, &own);
     for (i = 0; i < n->count && e == CKR_OK; i++) {
-        const char *name = ckr__printf(r->c, "device %llu", (unsigned long long)i);
-        e = name ? ckr__ac_stream(r, rank, kind, name, n->u.items[i]) : ckr__ac_oom(r);
+        const char *name =
+            i == own ? "default" : ckr__printf(r->c, "device %llu", (unsigned long long)i);
+        e = name ? ckr__ac_stream(r, rank, kind, name, i != own, n->u.items[i]) : ckr__ac_oom(r);
     }
     return e;
 }
@@ -20755,7 +27582,7 @@ static ckr_result ckr__ac_streams_read(ckr__ac *r, const ckr__ac_file *f, uint32
         if (!key || !strcmp(key, "step")) continue;    /* accelerate's own count of backwards  */
         for (k = 0; k < sizeof keys / sizeof *keys && strcmp(key, keys[k][0]) != 0; k++) {}
         if (k < sizeof keys / sizeof *keys)
-            e = ckr__ac_stream(r, rank, keys[k][1], keys[k][2], v);
+            e = ckr__ac_stream(r, rank, keys[k][1], keys[k][2], false, v);
         else if (!strncmp(key, "torch_", 6) && ckr__nt_suffix(key, &n, "_manual_seed"))
             e = ckr__ac_device(r, rank, ckr__strndup(r->c, key, n), v);
         else if (!strncmp(key, "torch_", 6)) e = ckr__ac_device(r, rank, key, v);
@@ -21143,6 +27970,7 @@ typedef struct ckr__ac_job {
     const ckr_target *t;
     ckr__out         *out;
     ckr__map          tied;    /* address of a node -> index of the pair                  */
+    uint64_t          devices; /* entries of Sana's list                     */
     uint32_t          ranks;
     double            rate;    /* ticks per update of the coming run                      */
     bool              refused;
@@ -21487,51 +28315,86 @@ static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f, u
 
 /* >>accelerate.emit.random ---------------------------------------------------- */
 
-/* A list of device states for the coming run: no more than it has devices; HF keeps one tensor
-   where there is one process. */
-static ckr_node *ckr__ac_devices(ckr__ac_job *x, uint32_t rank, ckr_node *v)
+/* What a process finds on a device that is not its own: its own seed, nothing drawn. */
+static ckr_node *ckr__ac_sibling(ckr__ac_job *x, const ckr_stream *own, ckr_node *state)
 {
-    const bool trainer = x->ac->trainer;
-    ckr_node *list;
-    uint64_t i, n;
-    if (trainer && x->ranks == 1 && ckr_node_is_list(v))
-        return v->count ? v->u.items[rank < v->count ? rank : 0] : v;
-    if (v->kind == CKR_NODE_TENSOR && trainer && x->ranks > 1) {
-        list = ckr__node(x->w.c, CKR_NODE_LIST);
-        for (i = 0; list && i <= rank; i++) if (!ckr__node_push(x->w.c, list, v)) return NULL;
-        return list;
-    }
-    if (!ckr_node_is_list(v) || v->count != x->ac->ranks || x->ranks >= x->ac->ranks) return v;
-    n = x->ranks;
-    list = ckr__node(x->w.c, CKR_NODE_LIST);
-    for (i = 0; list && i < n; i++) if (!ckr__node_push(x->w.c, list, v->u.items[i])) return NULL;
-    return list;
+    ckr_rng *fresh = CKR__NEW(x->w.c, ckr_rng);
+    if (!fresh || !own->value || own->value->kind != CKR_RNG_TORCH_CUDA)
+        return fresh ? state : NULL;
+    *fresh = *own->value;
+    fresh->offset = 0;
+    return ckr__rng_to_node(x->w.c, fresh, state);
 }
 
-/* THE STREAMS OF A RANK OF THE COMING RUN, as its file holds them: the one place where remapped
-   streams come in. For now rank r goes on with those of old rank r, and ranks beyond repeat them.
-   `from` is the saved dict whose keys and other values the result keeps. */
-static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node **from)
+/* The stream of the old file that v is, or that is a process's own among the device states v. */
+static const ckr_stream *ckr__ac_stream_in(const ckr__restream *swap, const ckr_node *v)
 {
-    static const char *const plain[] = { "step",   "random_state", "numpy_random_seed",
-                                         "python", "numpy",        "cpu",
-                                         "torch",  "generator",    "torch_manual_seed",
-                                         "xm_seed", "xla" };
-    const ckr__ac *ac = x->ac;
-    ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
-    const ckr_node *old = ckr_node_get(ac->keep.root, "rng_state");
+    uint64_t i, k;
+    for (i = 0; i < swap->n_was; i++)
+        if (swap->was[i].state == v) return &swap->was[i];
+    for (k = 0; ckr_node_is_list(v) && k < v->count; k++)
+        for (i = 0; i < swap->n_was; i++)
+            if (swap->was[i].state == v->u.items[k] && !swap->was[i].sibling) return &swap->was[i];
+    return NULL;
+}
+
+/* Device states as rank `rank` of the coming run sees them, for the saved v of another process: as
+   many as before, or as many as there are ranks where all were on one machine. HF keeps one tensor
+   where there is one process. */
+static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, const ckr_stream *was,
+                                 uint32_t rank, ckr_node *v)
+{
+    const uint64_t old = ckr_node_is_list(v) ? v->count : 1;
+    const uint64_t n = old == x->ac->ranks ? x->ranks : old;
+    ckr_node *own, *other, *list;
     uint64_t i;
-    size_t k;
-    for (i = 0; !ac->sana && !old && i < ac->n_random; i++) {
-        const ckr__ac_file *f = ac->random[(rank + i) % ac->n_random];
-        if (f) old = f->root;
+    if (now->state == was->state && n == old) return v;
+    memcpy(&own, &now->state, sizeof own);     /* a copy is made of what is read-only    */
+    if (x->ac->trainer && x->ranks == 1) return own;
+    other = ckr__ac_sibling(x, now, own);
+    list = ckr__node(x->w.c, CKR_NODE_LIST);
+    for (i = 0; list && i < n; i++)
+        if (!ckr__node_push(x->w.c, list, i == rank % n ? own : other)) return NULL;
+    return other ? list : NULL;
+}
+
+/* Sana's one file: the process of local rank r sets its device from entry r. */
+static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
+{
+    const uint64_t devices = ckr_node_is_list(v) ? v->count : 0;
+    const uint64_t n = devices == x->ac->ranks ? x->ranks : devices;
+    ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST), *state;
+    uint64_t i, k, m;
+    x->devices = n;
+    for (i = 0; list && i < n; i++) {
+        const ckr_stream *s = ckr__streams_of(x->w.s, (uint32_t)i, &m);
+        state = i < devices ? v->u.items[i] : NULL;
+        for (k = 0; k < m; k++)
+            if (!strcmp(s[k].kind, "torch_cuda") && !s[k].sibling)
+                memcpy(&state, &s[k].state, sizeof state);
+        if (!state) break;
+        if (!ckr__node_push(x->w.c, list, state)) return NULL;
     }
-    *from = old;
+    return devices ? list : v;
+}
+
+/* The streams of a rank of the coming run, as its file holds them: the dict that an old rank saved,
+   with the states that were decided. */
+static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node *old, uint32_t from)
+{
+    ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
+    ckr__restream swap;
+    uint64_t i;
+    ckr__restream_set(&swap, x->source, from, x->w.s, rank);
     for (i = 0; d && old && i < old->count; i++) {
-        const char *key = ckr_node_str(old->u.items[2 * i]);
         ckr_node *v = old->u.items[2 * i + 1];
-        for (k = 0; key && k < sizeof plain / sizeof *plain && strcmp(key, plain[k]) != 0; k++) {}
-        if (k == sizeof plain / sizeof *plain) v = ckr__ac_devices(x, rank, v);
+        const ckr_stream *was = ckr__ac_stream_in(&swap, v);
+        const ckr_stream *now = was ? ckr__restream_find(&swap, was) : NULL;
+        if (was && !now) continue;             /* a stream that this rank does not have */
+        if (now && (strncmp(was->kind, "torch_", 6) != 0 || !strcmp(was->kind, "torch_cpu")))
+            memcpy(&v, &now->state, sizeof v);
+        else if (now && x->ac->sana) v = ckr__sana_devices(x, v);
+        else if (now) v = ckr__ac_devices(x, now, was, rank, v);
         if (!v || !ckr__node_pair(x->w.c, d, old->u.items[2 * i], v)) return NULL;
     }
     return d;
@@ -21539,33 +28402,61 @@ static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node 
 
 static ckr_result ckr__ac_say_random(ckr__ac_job *x)
 {
-    const ckr__ac *ac = x->ac;
+    if (!x->numpy) return CKR_OK;
+    return ckr__ac_say(x, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
+                       "the generator's words are written as a list: any NumPy reads it", NULL);
+}
+
+/* What one file for all ranks can give each of them. */
+static ckr_result ckr__sana_say_random(ckr__ac_job *x)
+{
     ckr_result e = CKR_OK;
-    if (x->numpy)
-        e = ckr__ac_say(x, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
-                        "the generator's words are written as a list: any NumPy reads it", NULL);
-    if (e == CKR_OK && x->ranks < ac->n_random)
-        e = ckr__ac_say_counts(x, "CKR_W_RNG_DROPPED", CKR_LOST, "random streams", ac->n_random,
-                               x->ranks, "the streams of the other ranks are not written");
-    if (e == CKR_OK && ac->n_random && x->ranks > ac->n_random)
-        e = ckr__ac_say_counts(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams",
-                               ac->n_random, x->ranks,
-                               "ranks beyond the saved ones repeat the streams of rank 0 on");
+    if (x->ranks == 1) return CKR_OK;
+    if (x->devices)
+        e = ckr__ac_say(x, "CKR_SANA_DEVICES", CKR_EXACT, "torch_cuda", NULL, NULL,
+                        "entry r is the stream of rank r, from which Sana sets its device: no two "
+                        "ranks of a machine draw the same noise",
+                        NULL);
+    if (e == CKR_OK && x->devices && x->devices < x->ranks)
+        e = ckr__ac_say_counts(x, "CKR_W_SANA_NODES", CKR_APPROX, "torch_cuda", x->ranks,
+                               (uint32_t)x->devices,
+                               "Sana's list goes by the local rank: processes of that number on "
+                               "several machines start from equal streams");
+    if (e == CKR_OK)
+        e = ckr__ac_say(x, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL,
+                        NULL,
+                        "Sana's file has one state of each for all ranks: the others would start "
+                        "from rank 0's; their own are in ckptresume.json",
+                        "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
     return e;
+}
+
+static bool ckr__ac_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name, (void)rank;
+    return true;
+}
+
+static bool ckr__sana_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name;
+    return rank == 0;
 }
 
 static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
 {
-    const ckr_node *from;
-    uint32_t r;
+    const ckr__ac *ac = x->ac;
+    uint32_t r, from;
     ckr_result e = CKR_OK;
-    for (r = 0; x->ac->n_random && r < x->ranks && e == CKR_OK; r++) {
+    for (r = 0; ac->n_random && r < x->ranks && e == CKR_OK; r++) {
         const char *path =
             x->ac->trainer && x->ranks == 1
                 ? "rng_state.pth"
                 : ckr__printf(x->w.c, x->ac->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
                               (unsigned)r);
-        ckr_node *root = ckr__acc_streams(x, r, &from);
+        ckr_node *root;
+        for (from = r % ac->n_random; !ac->random[from];) from = (from + 1) % ac->n_random;
+        root = ckr__acc_streams(x, r, ac->random[from]->root, from);
         if (!path || !root) return x->w.c->err->code;
         x->random = true;
         e = ckr__ac_put_tree(x, path, root);
@@ -21647,7 +28538,6 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
     };
     ckr__ac_file f = *x->ac->files[0];
     ckr_node *top = ckr__node(x->w.c, CKR_NODE_DICT);
-    const ckr_node *from;
     uint64_t i;
     size_t k;
     ckr_result e = top ? CKR_OK : x->w.c->err->code;
@@ -21664,12 +28554,14 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
         for (k = 0; key && k < sizeof parts / sizeof *parts; k++)
             if (!strcmp(key, parts[k].key) && (x->t->without & parts[k].bit)) break;
         if (key && k < sizeof parts / sizeof *parts) continue;
-        if (key && !strcmp(key, "rng_state")) v = ckr__acc_streams(x, 0, &from);
+        if (key && !strcmp(key, "rng_state") && ckr_node_is_dict(v))
+            v = ckr__acc_streams(x, 0, v, 0);
         if (!v || !ckr__node_pair(x->w.c, top, f.root->u.items[2 * i], v)) return x->w.c->err->code;
     }
     x->random = true;
     e = ckr__ac_put_tree(x, f.rel, top);
-    return e == CKR_OK ? ckr__ac_say_random(x) : e;
+    if (e == CKR_OK) e = ckr__ac_say_random(x);
+    return e == CKR_OK && x->w.s->n_rng && !(x->t->without & CKR_RNG) ? ckr__sana_say_random(x) : e;
 }
 
 static ckr_result ckr__ac_refuse(ckr__ac_job *x, ckr_item item, const char *subject,
@@ -21760,12 +28652,13 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
-static const ckr__dialect ckr__accelerate = { "accelerate", NULL, ckr__ac_probe, ckr__ac_read,
-                                              ckr__ac_emit };
-static const ckr__dialect ckr__hf_trainer = { "hf_trainer", NULL, ckr__ac_probe_trainer,
-                                              ckr__ac_read_trainer, ckr__ac_emit };
-static const ckr__dialect ckr__sana = { "sana", NULL, ckr__sana_probe, ckr__sana_read,
-                                        ckr__ac_emit };
+static const ckr__dialect ckr__accelerate = { "accelerate", NULL,          ckr__ac_probe,
+                                              ckr__ac_read, ckr__ac_holds, ckr__ac_emit };
+static const ckr__dialect ckr__hf_trainer = {
+    "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__ac_holds, ckr__ac_emit
+};
+static const ckr__dialect ckr__sana = { "sana",         NULL,            ckr__sana_probe,
+                                        ckr__sana_read, ckr__sana_holds, ckr__ac_emit };
 
 /* >>llmc ---------------------------------------------------------------------- */
 /* Checkpoints of karpathy/llm.c (train_gpt2.cu), GPT-2 in plain C. Little-endian, no checksums:
@@ -22450,11 +29343,11 @@ static ckr_result ckr__lm_streams(ckr__lm *m)
     ckr_result r = CKR_OK;
     for (i = 0; i < m->P && r == CKR_OK; i++) {
         const ckr__lm_rank *x = &m->ranks[i];
-        r = ckr__lm_stream(m, i, "xorshift64s", "rng_state", x->head + 80, 8);
+        r = ckr__lm_stream(m, i, "llmc", "rng_state", x->head + 80, 8);
         if (r == CKR_OK)
-            r = ckr__lm_stream(m, i, "xorshift64s", "rng_state_last_update", x->head + 88, 8);
+            r = ckr__lm_stream(m, i, "llmc", "rng_state_last_update", x->head + 88, 8);
         if (r == CKR_OK && x->section)
-            r = ckr__lm_stream(m, i, "mt19937", "shuffle",
+            r = ckr__lm_stream(m, i, "llmc_mt", "shuffle",
                                x->section + x->n_section - CKR__LM_MT, CKR__LM_MT);
     }
     return r;
@@ -22935,7 +29828,7 @@ static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, u
     return p;
 }
 
-/* The saved order, its samples cut or put together anew: where an old sample is k new ones they
+/* The saved order, its samples cut or put together anew: where an old sample is k new ones, they
    keep its place; any other change shuffles again, on from the saved generator. */
 static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n, uint64_t room)
 {
@@ -23339,7 +30232,7 @@ static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
 }
 
 /* >>llmc.gpt2 ----------------------------------------------------------------- */
-/* GPT-2 as its own library names it: transformer.h.N.attn.c_attn.weight and so on, one for a layer,
+/* GPT-2 as its own library names it: transformer.h.N.attn.c_attn.weight and so on, one each layer,
    matrices (in, out). From elsewhere (out, in), as torch's Linear has them, is taken too. */
 
 static const char *ckr__lm_gpt2_name(ckr__ctx *c, const char *prefix, int i, int64_t layer)
@@ -23621,12 +30514,11265 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return ckr__lm_emit_all(&x);
 }
 
-static const ckr__dialect ckr__llmc = { "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__lm_emit };
+static const ckr__dialect ckr__llmc = { "llmc", NULL,       ckr__lm_probe,
+                                        ckr__lm_read, NULL, ckr__lm_emit };
+
+/* >>deepspeed ----------------------------------------------------------------- */
+/* Checkpoints of DeepSpeed, ZeRO stages 0 to 3, pipelines of PipelineModule, and universal ones. A
+   run directory names its newest step in `latest`; the step's directory TAG holds
+     mp_rank_MM_model_states.pt                        one a pipeline stage; ZeRO-0: optimizer too
+     zero_pp_rank_D_mp_rank_MM_model_states.pt         ZeRO-3: one a data-parallel rank
+     [bf16_]zero_pp_rank_D_mp_rank_MM_optim_states.pt  ZeRO-1 to 3
+     layer_LL-model_states.pt                          pipelines: one a layer
+     zero/NAME/{fp32,exp_avg,...}.pt                   universal, beside copies of the model files
+   ZeRO-1 and 2 lay the parameters of an optimizer group end to end and give each rank an equal part
+   of that; ZeRO-3 cuts every parameter alone. Which parameter an element belongs to is told by
+   param_shapes, whose order is that of the flat buffer: param_slice_mappings is not when gradients
+   are dealt round robin, so it is never used. DeepSpeed compares neither parameters nor their order
+   when it loads; here both copies are read, and `check` compares them. */
+
+enum {
+    CKR__DS_MODEL = 0,
+    CKR__DS_OPTIM,
+    CKR__DS_LAYER,
+    CKR__DS_FOREIGN,           /* of experts or tensor-parallel ranks                    */
+    CKR__DS_LOOSE
+};
+
+typedef enum ckr__ds_wrapper { /* DeepSpeed's class around the optimizer                  */
+    CKR__DS_PLAIN = 0,         /* none: torch's own state, in the model's file            */
+    CKR__DS_UNFUSED,           /* FP16_UnfusedOptimizer: a master a parameter, ditto      */
+    CKR__DS_FUSED,             /* FP16_Optimizer: a flat master a group, ditto            */
+    CKR__DS_FLAT,              /* DeepSpeedZeroOptimizer, stages 1 and 2                  */
+    CKR__DS_BF16,              /* BF16_Optimizer: stage 1, and 0 in pipelines             */
+    CKR__DS_CUT                /* DeepSpeedZeroOptimizer_Stage3                           */
+} ckr__ds_wrapper;
+
+typedef struct ckr__ds_file {
+    const char *rel, *path;
+    uint8_t     kind;
+    bool        bf16, ranked, dir;     /* ranked: a model's file of a data-parallel rank  */
+    uint32_t    mp, dp, layer;
+    ckr_node   *root;
+} ckr__ds_file;
+
+typedef struct ckr__ds_param {
+    const char    *name;
+    const int64_t *shape;
+    uint32_t       n_dims;
+    int64_t        numel;
+    uint32_t       mp, last;   /* first and last stage that have it                      */
+    int64_t        layer;      /* of the pipeline; -1: none                              */
+    bool           tied, frozen, stated;       /* tied: on several stages; stated: its
+                                                  optimizer state has been read           */
+    ckr_tensor    *param, *master, **slots;
+    uint64_t       n_slots;
+} ckr__ds_param;
+
+typedef struct ckr__ds_stage { /* of the pipeline: one model's file, one optimizer        */
+    ckr__ds_file   *model;     /* of data-parallel rank 0                                 */
+    ckr__ds_file  **models;    /* [dp], ZeRO-3 only                                       */
+    ckr__ds_file  **optim;     /* [dp], or NULL                                           */
+    const ckr_node *shapes;    /* param_shapes, or NULL                                   */
+    const ckr_node *groups;    /* param_groups; NULL: elastic                             */
+    ckr__ds_param ***params;   /* [groups][n_params[group]] in the flat order             */
+    uint64_t       *n_params, n_groups;
+    uint64_t       *global;    /* [groups]: index of the state's group                    */
+} ckr__ds_stage;
+
+typedef struct ckr__ds {
+    ckr__ctx        *c;
+    ckr_state       *s;
+    const char      *dir, *tag;
+    const ckr_open_desc *desc;
+    ckr__ds_file   **files;
+    uint64_t         n_files;
+    ckr__ds_file   **layers;   /* by number; NULL: none                                   */
+    uint32_t         n_layers, mp, dp;
+    int              zero;
+    ckr__ds_wrapper  wrapper;
+    bool             pipe, universal, elastic, robin, aligned, number;   /* number: `step` is
+                                                                     Python's, no tensor  */
+    ckr__ds_stage   *stages;   /* [mp]                                                    */
+    const ckr_node  *meta, *config;    /* of the first model's file                        */
+    ckr__ds_param  **params;
+    uint64_t         n_params;
+    ckr__map         by_name;
+    const ckr_node  *optimizer;        /* universal: optimizer_state.pt                    */
+    ckr__ac          ac;       /* of torch's own state dicts: context and state only       */
+} ckr__ds;
+
+static ckr_result ckr__ds_oom(const ckr__ds *r)
+{
+    return r->c->err->code != CKR_OK ? r->c->err->code : CKR_E_NOMEM;
+}
+
+static ckr_result ckr__ds_bad(ckr__ds *r, const ckr__ds_file *f, const char *where,
+                              const char *expected)
+{
+    return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_METADATA, f ? f->path : r->dir, CKR_NO_OFFSET,
+                     where, "%s was expected", expected);
+}
+
+static ckr_result ckr__ds_note(ckr__ds *r, const char *code, ckr_severity severity,
+                               const char *subject, const char *reason, const char *remedy)
+{
+    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, code, severity, subject, NULL, NULL,
+                     reason, remedy)
+               ? CKR_OK
+               : ckr__ds_oom(r);
+}
+
+/* What cannot be understood without an optimizer's own file. */
+static const ckr_node *ckr__ds_optim(const ckr__ds_file *f)
+{
+    return f ? ckr_node_get(f->root, "optimizer_state_dict") : NULL;
+}
+
+/* >>deepspeed.files ----------------------------------------------------------- */
+
+/* "mp_rank_MM": the last number before s + *len, with what stands before it cut off. */
+static bool ckr__ds_cut(const char *s, size_t *len, const char *key, uint32_t *v)
+{
+    size_t at = *len;
+    if (!ckr__nt_number(s, &at, v) || !ckr__nt_suffix(s, &at, key)) return false;
+    *len = at;
+    return true;
+}
+
+static uint8_t ckr__ds_kind(const char *s, ckr__ds_file *f)
+{
+    size_t n = strlen(s), k;
+    if (ckr__nt_suffix(s, &n, "_model_states.pt") && ckr__ds_cut(s, &n, "mp_rank_", &f->mp)) {
+        if (n == 0) return CKR__DS_MODEL;
+        k = n;
+        if (ckr__nt_suffix(s, &k, "_") && ckr__ds_cut(s, &k, "zero_pp_rank_", &f->dp) && k == 0) {
+            f->ranked = true;
+            return CKR__DS_MODEL;
+        }
+        return CKR__DS_FOREIGN;
+    }
+    n = strlen(s);
+    if (ckr__nt_suffix(s, &n, "optim_states.pt")) {
+        ckr__nt_suffix(s, &n, "_");
+        if (!ckr__ds_cut(s, &n, "mp_rank_", &f->mp) || !ckr__nt_suffix(s, &n, "_")) {
+            return CKR__DS_LOOSE;
+        }
+        if (!ckr__ds_cut(s, &n, "zero_pp_rank_", &f->dp)) return CKR__DS_FOREIGN;
+        f->bf16 = ckr__nt_suffix(s, &n, "bf16_");
+        return n == 0 ? CKR__DS_OPTIM : CKR__DS_FOREIGN;
+    }
+    n = strlen(s);
+    if (strncmp(s, "layer_", 6) != 0 || !ckr__nt_suffix(s, &n, "-model_states.pt"))
+        return CKR__DS_LOOSE;
+    return ckr__ds_cut(s, &n, "layer_", &f->layer) && n == 0 ? CKR__DS_LAYER : CKR__DS_FOREIGN;
+}
+
+static ckr_result ckr__ds_list(ckr__ds *r)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    ckr_result e = ckr__dir_list(r->c, r->dir, &l);
+    for (i = 0; i < l.n && e == CKR_OK; i++) {
+        void *array = r->files;
+        ckr__ds_file *f = CKR__NEW(r->c, ckr__ds_file), **place;
+        if (!strcmp(l.items[i]->name, "ckptresume.json")) continue;
+        place = (ckr__ds_file **)ckr__append(r->c, &array, &r->n_files, sizeof *r->files);
+        r->files = (ckr__ds_file **)array;
+        if (!f || !place) return ckr__ds_oom(r);
+        *place = f;
+        f->rel = l.items[i]->name;
+        f->path = ckr__path_join(r->c, r->dir, f->rel);
+        if (!f->path) return ckr__ds_oom(r);
+        f->dir = l.items[i]->is_dir;
+        f->kind = f->dir ? (uint8_t)CKR__DS_LOOSE : ckr__ds_kind(f->rel, f);
+        if (f->dir && !strcmp(f->rel, "zero")) r->universal = true;
+        if (f->kind == CKR__DS_FOREIGN) {
+            e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARALLEL, f->path, CKR_NO_OFFSET, NULL,
+                          "a file of experts or of tensor-parallel ranks, whose cuts no file tells");
+            e = ckr__remedy(r->c->err, e,
+                            "convert with the Megatron-DeepSpeed that wrote it, which has the rules");
+        }
+    }
+    return e;
+}
+
+/* The sizes: the highest rank of any file, and what the model's file says. */
+static ckr_result ckr__ds_load(ckr__ds *r, ckr__ds_file *f)
+{
+    uint32_t file;
+    ckr_format format;
+    ckr_result e;
+    if (f->root) return CKR_OK;
+    e = ckr__file_open(r->c, f->path, &file);
+    if (e == CKR_OK) e = ckr__doc_load(r->c, file, &format, &f->root);
+    if (e == CKR_OK && !ckr_node_is_dict(f->root)) return ckr__ds_bad(r, f, NULL, "a dict");
+    if (e == CKR_OK) r->s->format = format;
+    return e;
+}
+
+static uint32_t ckr__ds_u32(const ckr_node *d, const char *key)
+{
+    int64_t v;
+    return ckr_node_i64(ckr_node_get(d, key), &v) && v > 0 && v <= 1 << 20 ? (uint32_t)v : 0;
+}
+
+static ckr_result ckr__ds_missing(ckr__ds *r, const char *name)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_MISSING, r->dir, CKR_NO_OFFSET, NULL,
+                             "%s is not there; the run has %u data-parallel ranks and %u pipeline "
+                             "stages", name ? name : "a file", (unsigned)r->dp, (unsigned)r->mp);
+    return ckr__remedy(r->c->err, e, "bring back the file, or take an earlier step");
+}
+
+static ckr_result ckr__ds_foreign(ckr__ds *r, const ckr__ds_file *f)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_FOREIGN, f->path, CKR_NO_OFFSET, NULL,
+                             "the run has %u data-parallel ranks and %u pipeline stages: this file "
+                             "is of another", (unsigned)r->dp, (unsigned)r->mp);
+    return ckr__remedy(r->c->err, e, "move the file out of the directory");
+}
+
+/* The place of a file among those of the ranks; NULL: it has none. */
+static ckr__ds_file **ckr__ds_place(ckr__ds *r, const ckr__ds_file *f)
+{
+    ckr__ds_stage *g;
+    if (f->kind == CKR__DS_LAYER) return f->layer < r->n_layers ? &r->layers[f->layer] : NULL;
+    if (f->mp >= r->mp || ((f->kind == CKR__DS_OPTIM || f->ranked) && f->dp >= r->dp)) return NULL;
+    g = &r->stages[f->mp];
+    if (f->kind == CKR__DS_OPTIM) return &g->optim[f->dp];
+    return f->ranked ? &g->models[f->dp] : &g->model;
+}
+
+static ckr_result ckr__ds_places(ckr__ds *r)
+{
+    uint32_t m;
+    uint64_t i;
+    r->stages = CKR__NEW_N(r->c, ckr__ds_stage, r->mp);
+    r->layers = CKR__NEW_N(r->c, ckr__ds_file *, r->n_layers);
+    for (m = 0; m < r->mp && r->stages; m++) {
+        r->stages[m].models = CKR__NEW_N(r->c, ckr__ds_file *, r->dp);
+        r->stages[m].optim = CKR__NEW_N(r->c, ckr__ds_file *, r->dp);
+        if (!r->stages[m].models || !r->stages[m].optim) return ckr__ds_oom(r);
+    }
+    if (!r->stages || !r->layers) return ckr__ds_oom(r);
+    for (i = 0; i < r->n_files; i++) {
+        ckr__ds_file *f = r->files[i], **place;
+        if (f->kind == CKR__DS_LOOSE) continue;
+        place = ckr__ds_place(r, f);
+        if (!place) return ckr__ds_foreign(r, f);
+        if (*place)
+            return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_DUPLICATE, f->path, CKR_NO_OFFSET, NULL,
+                             "%s holds the same rank's part", (*place)->rel);
+        *place = f;
+    }
+    return CKR_OK;
+}
+
+/* Which model's file comes first, and what it says of the sizes. */
+static ckr_result ckr__ds_sizes(ckr__ds *r)
+{
+    ckr__ds_file *first = NULL;
+    uint32_t tp;
+    uint64_t i;
+    ckr_result e;
+    for (i = 0; i < r->n_files; i++) {
+        ckr__ds_file *f = r->files[i];
+        if (f->kind == CKR__DS_MODEL && (!first || f->mp < first->mp)) first = f;
+        if (f->kind == CKR__DS_LAYER) r->pipe = true;
+        if (f->kind == CKR__DS_LAYER && f->layer >= r->n_layers) r->n_layers = f->layer + 1;
+    }
+    if (r->n_layers > 1 << 20)
+        return ckr__fail(r->c->err, CKR_ITEM_LIMIT, r->dir, CKR_NO_OFFSET, NULL,
+                         "a file of layer %u", (unsigned)(r->n_layers - 1));
+    if (!first) return ckr__ds_missing(r, "mp_rank_00_model_states.pt");
+    e = ckr__ds_load(r, first);
+    if (e != CKR_OK) return e;
+    r->meta = first->root;
+    r->config = ckr_node_get(r->meta, "ds_config");
+    r->dp = ckr__ds_u32(r->meta, "dp_world_size");
+    r->mp = ckr__ds_u32(r->meta, "mp_world_size");
+    if (!r->dp) return ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
+    if (!r->mp) return ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
+    tp = ckr__ds_u32(ckr_node_get(r->meta, "checkpoint_parallel_dimensions"), "tp_degree");
+    if (tp > 1 || (r->mp > 1 && !r->pipe)) {
+        e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, CKR_NO_OFFSET,
+                      "mp_world_size", "%u tensor-parallel ranks, whose cuts no file tells",
+                      (unsigned)(tp > 1 ? tp : r->mp));
+        return ckr__remedy(r->c->err, e, "convert with the framework that wrote it");
+    }
+    return CKR_OK;
+}
+
+/* Every rank's files, none missing; then each is read. */
+static ckr_result ckr__ds_ranks(ckr__ds *r)
+{
+    uint32_t m, d;
+    uint64_t have = 0;
+    bool bf16 = false;
+    ckr_result e;
+    for (m = 0; m < r->mp; m++) {
+        ckr__ds_stage *g = &r->stages[m];
+        const bool ranked = g->models[0] != NULL;
+        if (!g->model && !ranked)
+            return ckr__ds_missing(r, ckr__printf(r->c, "mp_rank_%02u_model_states.pt",
+                                                  (unsigned)m));
+        if (ranked) g->model = g->models[0];
+        for (d = 0; d < r->dp; d++) {
+            if (g->optim[d]) have++;
+            if (g->optim[d]) bf16 = g->optim[d]->bf16;
+            if (!ranked || g->models[d] || r->universal) continue;
+            return ckr__ds_missing(r, ckr__printf(r->c,
+                                                  "zero_pp_rank_%u_mp_rank_%02u_model_states.pt",
+                                                  (unsigned)d, (unsigned)m));
+        }
+    }
+    for (m = 0; m < r->mp; m++)
+        for (d = 0; d < r->dp; d++) {
+            ckr__ds_stage *g = &r->stages[m];
+            if (have && !r->universal && !g->optim[d])
+                return ckr__ds_missing(
+                    r, ckr__printf(r->c, "%szero_pp_rank_%u_mp_rank_%02u_optim_states.pt",
+                                   bf16 ? "bf16_" : "", (unsigned)d, (unsigned)m));
+            e = g->models[d] ? ckr__ds_load(r, g->models[d]) : CKR_OK;
+            if (e == CKR_OK && g->optim[d]) e = ckr__ds_load(r, g->optim[d]);
+            if (e == CKR_OK && d == 0) e = ckr__ds_load(r, g->model);
+            if (e != CKR_OK) return e;
+            if (g->optim[d] && !ckr_node_is_dict(ckr__ds_optim(g->optim[d])))
+                return ckr__ds_bad(r, g->optim[d], "optimizer_state_dict", "a dict");
+        }
+    if (!have) r->stages[0].optim[0] = NULL;
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_layer_files(ckr__ds *r)
+{
+    uint32_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->n_layers && e == CKR_OK; i++)
+        if (r->layers[i]) e = ckr__ds_load(r, r->layers[i]);
+    return e;
+}
+
+/* Model's files of one step agree in it: a rank's file of another step is told apart by it. */
+static ckr_result ckr__ds_same_step(ckr__ds *r, const ckr__ds_file *f)
+{
+    int64_t want, have;
+    if (!ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &want) || want < 0)
+        return ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
+    if (ckr_node_i64(ckr_node_get(f->root, "global_steps"), &have) && have == want) return CKR_OK;
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_STEP, f->path, CKR_NO_OFFSET,
+                                 "global_steps", "another step than %s, which has %lld",
+                                 r->stages[0].model->rel, (long long)want),
+                       "bring back this rank's file of that step");
+}
+
+/* A bf16 pipeline without ZeRO has no param_shapes: the ranks' slices name the parameters of each
+   group, in the order of the buffer since BF16_Optimizer deals nothing round robin. */
+static ckr_result ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
+{
+    ckr_node *list = ckr__node(r->c, CKR_NODE_LIST), *none = ckr__node(r->c, CKR_NODE_NONE);
+    uint64_t k, i;
+    uint32_t d;
+    g->shapes = ckr_node_get(g->model->root, "param_shapes");
+    if (!list || !none) return ckr__ds_oom(r);
+    if (ckr_node_is_list(g->shapes) || r->wrapper != CKR__DS_BF16) return CKR_OK;
+    for (d = 0; d < r->dp; d++) {
+        const ckr_node *maps = ckr_node_get(ckr__ds_optim(g->optim[d]), "param_slice_mappings");
+        for (k = 0; ckr_node_is_list(maps) && k < maps->count; k++) {
+            const ckr_node *m = maps->u.items[k];
+            ckr_node *dict;
+            if (k == list->count && !ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT)))
+                return ckr__ds_oom(r);
+            dict = list->u.items[k];
+            for (i = 0; ckr_node_is_dict(m) && i < m->count; i++) {
+                const ckr_node *last =
+                    dict->count ? dict->u.items[2 * (dict->count - 1)] : NULL;
+                const char *name = ckr_node_str(m->u.items[2 * i]);
+                if (!name || (last && !strcmp(last->u.str, name))) continue;   /* its second part */
+                if (!ckr__node_pair(r->c, dict, m->u.items[2 * i], none)) return ckr__ds_oom(r);
+            }
+        }
+    }
+    g->shapes = list;
+    return CKR_OK;
+}
+
+/* The class around the optimizer, by the keys that only it writes. */
+static ckr_result ckr__ds_wrap(ckr__ds *r)
+{
+    const ckr__ds_file *f = r->stages[0].optim[0];
+    const ckr_node *o = ckr__ds_optim(f), *own = ckr_node_get(r->meta, "optimizer"), *z;
+    int64_t stage = 0, told = 0;
+    ckr_node_i64(ckr_node_find(r->config, "/zero_optimization/stage"), &told);
+    if (r->universal) o = r->optimizer;
+    z = ckr_node_get(o, "zero_stage");
+    if (z && z->kind == CKR_NODE_OBJECT) z = ckr_node_at(z->u.object->args, 0);
+    if (o && ckr_node_i64(z, &stage)) {
+        r->wrapper = stage == 3 ? CKR__DS_CUT : CKR__DS_FLAT;
+    } else if (o) {
+        r->wrapper = CKR__DS_BF16;
+        stage = told;
+    } else if (told > 0 && told <= 3 && !r->universal) {
+        return ckr__ds_missing(r, "the optimizer's file of any rank");
+    } else if (ckr_node_get(own, "fp32_groups")) {
+        r->wrapper = CKR__DS_UNFUSED;
+    } else if (ckr_node_get(own, "fp32_groups_flat")) {
+        r->wrapper = CKR__DS_FUSED;
+    }
+    if (stage < 0 || stage > 3 || (stage == 3) != (r->stages[0].models[0] != NULL) ||
+        (stage == 3 && r->pipe))
+        return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_TOPOLOGY, f ? f->path : r->dir,
+                         CKR_NO_OFFSET, "zero_stage",
+                         "stage %lld does not go with the names of the model's files",
+                         (long long)stage);
+    r->zero = (int)stage;
+    return CKR_OK;
+}
+/* >>deepspeed.probe ----------------------------------------------------------- */
+
+/* A step's directory: some model's file lies in it. */
+static ckr_result ckr__ds_is(ckr__ctx *c, const char *dir, bool *yes)
+{
+    ckr__dirlist l;
+    ckr__ds_file f;
+    uint64_t i;
+    ckr_result r = ckr__dir_list(c, dir, &l);
+    *yes = false;
+    for (i = 0; r == CKR_OK && i < l.n && !*yes; i++) {
+        memset(&f, 0, sizeof f);
+        *yes = !l.items[i]->is_dir && ckr__ds_kind(l.items[i]->name, &f) <= CKR__DS_OPTIM;
+    }
+    return r;
+}
+
+/* Without `latest` the newest is the highest number behind the directories' names. */
+static ckr_result ckr__ds_newest(ckr__ctx *c, const char *run, const char **best)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    uint32_t v, top = 0;
+    bool yes;
+    ckr_result r = ckr__dir_list(c, run, &l);
+    *best = NULL;
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *dir;
+        size_t n = strlen(l.items[i]->name);
+        if (!l.items[i]->is_dir || !ckr__nt_number(l.items[i]->name, &n, &v) || (*best && v <= top))
+            continue;
+        dir = ckr__path_join(c, run, l.items[i]->name);
+        if (!dir) return c->err->code;
+        r = ckr__ds_is(c, dir, &yes);
+        if (r != CKR_OK || !yes) continue;
+        *best = dir;
+        top = v;
+    }
+    return r;
+}
+
+/* What `latest` or `latest_universal` names. */
+static ckr_result ckr__ds_latest(ckr__ctx *c, const char *run, const char *name, const char **dir,
+                                 bool *mine)
+{
+    const char *path = ckr__path_join(c, run, name), *best, *tag;
+    const uint8_t *p = NULL;
+    uint64_t n = 0;
+    ckr_result r;
+    if (!path) return c->err->code;
+    r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    if (r != CKR_OK) return r;
+    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ')) n--;
+    tag = ckr__strndup(c, (const char *)p, (size_t)n);
+    if (!tag) return c->err->code;
+    *dir = *tag ? ckr__path_join(c, run, tag) : NULL;
+    if (*tag && !*dir) return c->err->code;
+    if (*dir && !strchr(tag, '/') && strcmp(tag, "..") != 0 &&
+        ckr__path_kind(c, *dir) == CKR_FILE_DIR)
+        return ckr__ds_is(c, *dir, mine);
+    r = ckr__ds_newest(c, run, &best);
+    if (r != CKR_OK) return r;
+    *mine = best != NULL || ckr__ac_starts(tag, "global_step");
+    if (!*mine) return CKR_OK;
+    r = ckr__fail(c->err, CKR_ITEM_DEEPSPEED_LATEST, path, 0, NULL,
+                  "it names \"%.100s\", but there is no such directory beside it", tag);
+    return ckr__remedy(c->err, r,
+                       best ? ckr__printf(c, "name the step's directory: %s", best)
+                            : "bring back the step's directory");
+}
+
+static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    static const char *const names[] = { "latest", "latest_universal" };
+    const char *best = NULL;
+    size_t i;
+    ckr_result r;
+    *mine = false;
+    *dir = path;
+    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__ds_is(c, path, mine);
+    for (i = 0; i < 2 && r == CKR_OK && !*mine; i++)
+        if (ckr__nt_has(c, path, names[i], CKR_FILE_REGULAR))
+            r = ckr__ds_latest(c, path, names[i], dir, mine);
+    if (r != CKR_OK || *mine) return r;
+    *dir = path;
+    r = ckr__ds_newest(c, path, &best);
+    *mine = best != NULL;
+    if (best) *dir = best;
+    return r;
+}
+
+/* >>deepspeed.params ---------------------------------------------------------- */
+
+static ckr_result ckr__ds_shape(ckr__ds *r, const ckr__ds_file *f, const char *name,
+                                const ckr_node *n, uint32_t *n_dims, const int64_t **shape,
+                                int64_t *numel)
+{
+    int64_t *v;
+    uint64_t i;
+    bool ok = n && (n->kind == CKR_NODE_SIZE || ckr_node_is_list(n)) && n->count <= CKR_MAX_DIMS;
+    *n_dims = ok ? (uint32_t)n->count : 0;
+    v = CKR__NEW_N(r->c, int64_t, *n_dims);
+    if (!v) return ckr__ds_oom(r);
+    for (i = 0; i < *n_dims && ok; i++) ok = ckr_node_i64(n->u.items[i], &v[i]) && v[i] >= 0;
+    *shape = v;
+    if (ok && ckr__numel(*n_dims, v, numel) && *numel <= INT64_MAX / 8) return CKR_OK;
+    return ckr__ds_bad(r, f, name, "a shape of up to 8 axes");
+}
+
+static ckr__ds_param *ckr__ds_find(const ckr__ds *r, const char *name)
+{
+    uint64_t at;
+    return name && ckr__map_find(&r->by_name, name, strlen(name), &at) ? r->params[at] : NULL;
+}
+
+static bool ckr__ds_same_shape(const ckr__ds_param *p, uint32_t n_dims, const int64_t *shape)
+{
+    uint32_t d;
+    if (p->n_dims != n_dims) return false;
+    for (d = 0; d < n_dims; d++) if (p->shape[d] != shape[d]) return false;
+    return true;
+}
+
+static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, uint32_t n_dims,
+                                        const int64_t *shape)
+{
+    void *array = (void *)r->params;
+    ckr__ds_param *p = CKR__NEW(r->c, ckr__ds_param);
+    ckr__ds_param **place =
+        (ckr__ds_param **)ckr__append(r->c, &array, &r->n_params, sizeof *r->params);
+    r->params = (ckr__ds_param **)array;
+    if (!p || !place ||
+        !ckr__map_put(&r->by_name, name, strlen(name), r->n_params - 1, NULL))
+        return NULL;
+    *place = p;
+    p->name = name;
+    p->n_dims = n_dims;
+    p->shape = shape;
+    p->layer = -1;
+    if (!ckr__numel(n_dims, shape, &p->numel)) p->numel = 0;
+    return p;
+}
+
+static ckr_result ckr__ds_slot(ckr__ds *r, ckr__ds_param *p, const char *slot, ckr_dtype dtype,
+                               bool scalar, ckr_tensor **out)
+{
+    void *array = (void *)p->slots;
+    ckr_tensor **place;
+    uint64_t i;
+    for (i = 0; i < p->n_slots; i++)
+        if (!strcmp(p->slots[i]->slot, slot)) {
+            *out = p->slots[i];
+            return CKR_OK;
+        }
+    place = (ckr_tensor **)ckr__append(r->c, &array, &p->n_slots, sizeof *p->slots);
+    p->slots = (ckr_tensor **)array;
+    if (!place) return ckr__ds_oom(r);
+    *place = *out = ckr__tensor_add(r->c, r->s, p->name, slot, dtype, scalar ? 0 : p->n_dims,
+                                    p->shape);
+    if (!strcmp(slot, "master")) p->master = *out;
+    if (*out) (*out)->requires_grad = p->master == *out;
+    return *out ? CKR_OK : ckr__ds_oom(r);
+}
+
+static ckr_result ckr__ds_leave(ckr__ds *r, const ckr__ds_file *f, const char *where,
+                                const ckr_node *node)
+{
+    const char *path = ckr__printf(r->c, "%s#/%s", f->rel, where);
+    return path && ckr__leftover(r->c, r->s, path, node) ? CKR_OK : ckr__ds_oom(r);
+}
+
+static ckr_result ckr__ds_tie(ckr__ds *r, const char *name, const char *other)
+{
+    void *array = r->s->ties;
+    ckr_tie *t = (ckr_tie *)ckr__append(r->c, &array, &r->s->n_ties, sizeof *t);
+    r->s->ties = (ckr_tie *)array;
+    if (!t) return ckr__ds_oom(r);
+    t->name = name;
+    t->other = other;
+    return CKR_OK;
+}
+
+/* >>deepspeed.model ----------------------------------------------------------- */
+/* A model's dict name -> tensor. With ZeRO-3 parameters are empty there: their shapes are told by
+   param_shapes, their elements lie in the optimizer's files. */
+
+typedef struct ckr__ds_module {
+    const ckr__ds_file *f;
+    const ckr_node     *dict, *shared;
+    const char         *prefix;
+    ckr__map            buffers, views, shapes;    /* views: file and offset -> param     */
+    const ckr_node    **found;     /* shapes: name -> place here                         */
+    uint64_t            n_found;
+    uint64_t          (*keys)[2];
+} ckr__ds_module;
+
+static ckr_result ckr__ds_buffers(ckr__ds *r, ckr__ds_module *m)
+{
+    const ckr_node *list = ckr_node_get(m->f->root, "buffer_names");
+    uint64_t i;
+    for (i = 0; ckr_node_is_list(list) && i < list->count; i++) {
+        const ckr_node *n = list->u.items[i];
+        if (n->kind == CKR_NODE_STR &&
+            !ckr__map_put(&m->buffers, n->u.str, (size_t)n->count, i, NULL))
+            return ckr__ds_oom(r);
+    }
+    return CKR_OK;
+}
+
+/* The shapes of parameters whose elements are elsewhere, by name. */
+static ckr_result ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_node *dict)
+{
+    uint64_t i;
+    for (i = 0; ckr_node_is_dict(dict) && i < dict->count; i++) {
+        const char *name = ckr_node_str(dict->u.items[2 * i]);
+        void *array = (void *)m->found;
+        const ckr_node **place =
+            (const ckr_node **)ckr__append(r->c, &array, &m->n_found, sizeof *m->found);
+        m->found = (const ckr_node **)array;
+        if (!place) return ckr__ds_oom(r);
+        *place = dict->u.items[2 * i + 1];
+        if (name && !ckr__map_put(&m->shapes, name, strlen(name), m->n_found - 1, NULL))
+            return ckr__ds_oom(r);
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_shapes_all(ckr__ds *r, ckr__ds_module *m)
+{
+    const ckr_node *list = ckr_node_get(m->f->root, "param_shapes");
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    if (r->zero != 3) return CKR_OK;
+    for (i = 0; ckr_node_is_list(list) && i < list->count && e == CKR_OK; i++)
+        e = ckr__ds_shapes_of(r, m, list->u.items[i]);
+    return e == CKR_OK
+               ? ckr__ds_shapes_of(r, m, ckr_node_get(m->f->root, "frozen_param_shapes"))
+               : e;
+}
+
+/* The name under which a tied tensor is kept: told, or the first tensor of the same storage. */
+static ckr_result ckr__ds_alias(ckr__ds *r, ckr__ds_module *m, uint64_t i, const char *name,
+                                const ckr_view *v, const char **first)
+{
+    const ckr_node *told = ckr_node_get(m->shared, name);
+    int64_t numel;
+    uint64_t at;
+    *first = ckr_node_str(told);
+    if (*first) return CKR_OK;
+    if (!ckr__numel(v->n_dims, v->shape, &numel) || !numel || v->bytes) return CKR_OK;
+    m->keys[i][0] = v->file;
+    m->keys[i][1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
+    if (ckr__map_find(&m->views, (const char *)m->keys[i], sizeof m->keys[i], &at) &&
+        ckr__ac_same_view(m->dict->u.items[2 * at + 1]->u.view, v)) {
+        const char *other = m->dict->u.items[2 * at]->u.str;
+        *first = *m->prefix ? ckr__printf(r->c, "%s%s", m->prefix, other) : other;
+        return *first ? CKR_OK : ckr__ds_oom(r);
+    }
+    return ckr__map_put(&m->views, (const char *)m->keys[i], sizeof m->keys[i], i, NULL)
+               ? CKR_OK
+               : ckr__ds_oom(r);
+}
+
+/* A parameter whose elements are elsewhere: its shape from param_shapes or frozen_param_shapes. */
+static ckr_result ckr__ds_absent(ckr__ds *r, const ckr__ds_module *m, const char *name,
+                                 const ckr_view *v)
+{
+    const int64_t *shape;
+    int64_t numel;
+    uint32_t n_dims;
+    uint64_t at;
+    ckr__ds_param *p;
+    ckr_result e;
+    if (!ckr__map_find(&m->shapes, name, strlen(name), &at))
+        return ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name), NULL);
+    e = ckr__ds_shape(r, m->f, name, m->found[at], &n_dims, &shape, &numel);
+    if (e != CKR_OK) return e;
+    p = ckr__ds_param_add(r, name, n_dims, shape);
+    if (!p) return ckr__ds_oom(r);
+    p->param = ckr__tensor_add(r->c, r->s, name, "param", v->dtype, n_dims, shape);
+    return p->param ? CKR_OK : ckr__ds_oom(r);
+}
+
+static ckr_result ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
+{
+    const char *name = ckr_node_str(m->dict->u.items[2 * i]), *first = NULL;
+    const ckr_node *value = m->dict->u.items[2 * i + 1];
+    const ckr_view *v = value->u.view;
+    const bool buffer = name && ckr__map_find(&m->buffers, name, strlen(name), NULL);
+    ckr_tensor *t;
+    ckr__ds_param *p;
+    ckr_result e;
+    if (!name || value->kind != CKR_NODE_TENSOR)
+        return ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name ? name : "?"), value);
+    e = ckr__ds_alias(r, m, i, name, v, &first);
+    if (e != CKR_OK) return e;
+    if (*m->prefix) name = ckr__printf(r->c, "%s%s", m->prefix, name);
+    if (!name) return ckr__ds_oom(r);
+    if (first) return ckr__ds_tie(r, first, name);
+    if (ckr__ds_find(r, name))
+        return ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, m->f->path, CKR_NO_OFFSET, name, NULL);
+    if (r->zero == 3 && !buffer && v->n_dims == 1 && v->shape[0] == 0)
+        return ckr__ds_absent(r, m, name, v);
+    e = ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t);
+    if (e != CKR_OK || !t) return e;
+    t->buffer = buffer;
+    if (buffer) return CKR_OK;
+    p = ckr__ds_param_add(r, name, v->n_dims, v->shape);
+    if (!p) return ckr__ds_oom(r);
+    p->param = t;
+    return CKR_OK;
+}
+
+/* shared_params is filled in one rank's file only. */
+static const ckr_node *ckr__ds_shared(const ckr__ds *r)
+{
+    const ckr_node *n = NULL;
+    uint32_t d;
+    for (d = 0; d < r->dp; d++) {
+        const ckr__ds_file *f = r->stages[0].models[d] ? r->stages[0].models[d]
+                                                       : r->stages[0].model;
+        n = ckr_node_get(f->root, "shared_params");
+        if (ckr_node_is_dict(n) && n->count) return n;
+    }
+    return n;
+}
+
+static ckr_result ckr__ds_module_read(ckr__ds *r, const ckr__ds_file *f, const ckr_node *dict,
+                                      const char *prefix)
+{
+    ckr__ds_module m;
+    uint64_t i;
+    ckr_result e;
+    memset(&m, 0, sizeof m);
+    if (!ckr_node_is_dict(dict)) return ckr__ds_bad(r, f, "module", "a dict of tensors");
+    m.f = f;
+    m.dict = dict;
+    m.prefix = prefix;
+    m.shared = *prefix ? NULL : ckr__ds_shared(r);
+    m.buffers.c = m.views.c = m.shapes.c = r->c;
+    m.keys = (uint64_t(*)[2])ckr__arena_n(r->c, dict->count, sizeof *m.keys);
+    e = m.keys ? ckr__ds_buffers(r, &m) : ckr__ds_oom(r);
+    if (e == CKR_OK) e = ckr__ds_shapes_all(r, &m);
+    for (i = 0; i < dict->count && e == CKR_OK; i++) e = ckr__ds_weight(r, &m, i);
+    ckr__map_free(&m.buffers);
+    ckr__map_free(&m.views);
+    ckr__map_free(&m.shapes);
+    return e;
+}
+
+/* Elements [r * c, r * c + c) of a frozen parameter lie in rank r's file. */
+static ckr_result ckr__ds_fragment(ckr__ds *r, const ckr__ds_file *f, ckr__ds_param *p,
+                                   const ckr_node *n, uint32_t d)
+{
+    const int64_t c = p->numel / r->dp + (p->numel % r->dp != 0);
+    const int64_t begin = ckr__min_i64((int64_t)d * c, p->numel),
+                  end = ckr__min_i64(begin + c, p->numel);
+    const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
+    ckr__block *b = ckr__block_whole(r->c, p->n_dims, p->shape);
+    ckr__reader rd;
+    if (!b) return ckr__ds_oom(r);
+    if (!v || v->layout || v->bytes || v->n_dims != 1 || v->shape[0] < end - begin ||
+        (v->shape[0] > 1 && v->stride[0] != 1))
+        return ckr__ds_bad(r, f, p->name, "this rank's piece of the frozen parameter");
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    rd.tensor = p->param;
+    rd.dtype = v->dtype;
+    rd.file = v->file;
+    rd.big_endian = v->big_endian;
+    rd.rank = (int32_t)d;
+    return ckr__read_flat(&rd, b, begin, end,
+                          v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype))
+               ? CKR_OK
+               : ckr__ds_oom(r);
+}
+
+/* Frozen parameters: pieces with ZeRO-3; a second copy with ZeRO-2, which must be equal. */
+static ckr_result ckr__ds_frozen(ckr__ds *r, const ckr__ds_file *f, uint32_t d)
+{
+    const ckr_node *dict = ckr_node_get(f->root, "frozen_param_fragments");
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; ckr_node_is_dict(dict) && i < dict->count && e == CKR_OK; i++) {
+        const char *name = ckr_node_str(dict->u.items[2 * i]);
+        const ckr_node *n = dict->u.items[2 * i + 1];
+        ckr__ds_param *p = ckr__ds_find(r, name);
+        ckr__reader rd;
+        ckr__block *b;
+        if (!p) return ckr__ds_bad(r, f, name, "a parameter of the module");
+        p->frozen = true;
+        if (r->zero == 3) {
+            e = ckr__ds_fragment(r, f, p, n, d);
+            continue;
+        }
+        if (n->kind != CKR_NODE_TENSOR || !p->param || !p->param->n_pieces ||
+            n->u.view->bytes || n->u.view->layout ||
+            !ckr__ds_same_shape(p, n->u.view->n_dims, n->u.view->shape) ||
+            n->u.view->data_offset + (uint64_t)n->u.view->offset *
+                                         ckr_dtype_size(n->u.view->dtype) ==
+                p->param->pieces[0].offset)
+            continue;
+        memset(&rd, 0, sizeof rd);
+        rd.c = r->c;
+        rd.tensor = p->param;
+        rd.rank = -1;
+        rd.replica = true;
+        b = ckr__block_whole(r->c, p->n_dims, p->shape);
+        if (!b || !ckr__read_view(&rd, b, n->u.view)) return ckr__ds_oom(r);
+    }
+    return e;
+}
+
+static ckr_result ckr__ds_model(ckr__ds *r)
+{
+    uint32_t d;
+    ckr_result e = ckr__ds_module_read(r, r->stages[0].model,
+                                       ckr_node_get(r->meta, "module"), "");
+    for (d = 0; d < (r->zero == 3 ? r->dp : 1) && e == CKR_OK; d++) {
+        const ckr__ds_file *f = r->zero == 3 ? r->stages[0].models[d] : r->stages[0].model;
+        if (f) e = ckr__ds_same_step(r, f);
+        if (f && e == CKR_OK) e = ckr__ds_frozen(r, f, d);
+    }
+    return e;
+}
+
+/* >>deepspeed.flat ------------------------------------------------------------ */
+
+/* A part of flat tensors: one rank's, of one group. */
+typedef struct ckr__ds_run {
+    ckr__ds_param **params;
+    const int64_t  *start;     /* [n] where each begins in the flat buffer               */
+    uint64_t        n;
+    int64_t         first, count;      /* elements of the buffer that this tensor holds   */
+    const ckr__ds_file *f;
+    uint32_t        rank;
+    const char     *slot, *where;
+    bool            copy;      /* a tied parameter of an earlier stage                    */
+} ckr__ds_run;
+
+/* One stored 1-D tensor becomes pieces of the parameters whose elements it holds. */
+static ckr_result ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v)
+{
+    const uint64_t elem = ckr_dtype_size(v->dtype);
+    uint64_t i;
+    ckr__reader rd;
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    rd.dtype = v->dtype;
+    rd.file = v->file;
+    rd.big_endian = v->big_endian;
+    rd.rank = (int32_t)x->rank;
+    for (i = 0; i < x->n && x->start[i] < x->first + x->count; i++) {
+        ckr__ds_param *p = x->params[i];
+        const int64_t lo = ckr__max_i64(x->start[i], x->first),
+                      hi = ckr__min_i64(x->start[i] + p->numel, x->first + x->count);
+        ckr__block *b;
+        ckr_result e;
+        if (hi <= lo) continue;
+        e = ckr__ds_slot(r, p, x->slot, v->dtype, false, &rd.tensor);
+        if (e != CKR_OK) return e;
+        rd.replica = p->stated;
+        b = ckr__block_whole(r->c, p->n_dims, p->shape);
+        if (!b || !ckr__read_flat(&rd, b, lo - x->start[i], hi - x->start[i],
+                                  v->data_offset + ((uint64_t)v->offset +
+                                                    (uint64_t)(lo - x->first)) * elem))
+            return ckr__ds_oom(r);
+        /* rounded as it is read: with ZeRO-3 the parameter is its master in the model's dtype */
+        if (r->zero == 3 && !strcmp(x->slot, "master")) {
+            rd.tensor = p->param;
+            if (!ckr__read_flat(&rd, b, lo - x->start[i], hi - x->start[i],
+                                v->data_offset + ((uint64_t)v->offset +
+                                                  (uint64_t)(lo - x->first)) * elem))
+                return ckr__ds_oom(r);
+        }
+    }
+    return CKR_OK;
+}
+
+static const ckr_view *ckr__ds_flat(const ckr_node *n, int64_t *numel)
+{
+    const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
+    if (!v || v->layout || v->meta || v->bytes || v->conj || v->neg || v->n_dims != 1 ||
+        v->offset < 0 || v->offset > INT64_MAX / 16 || !ckr_dtype_size(v->dtype) ||
+        (v->shape[0] > 1 && v->stride[0] != 1))
+        return NULL;
+    *numel = v->shape[0];
+    return v;
+}
+
+static ckr_result ckr__ds_partition(ckr__ds *r, const ckr__ds_file *f, const char *where,
+                                    int64_t found, int64_t expected)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARTITION, f->path, CKR_NO_OFFSET,
+                             where, "found %lld elements, expected %lld by param_shapes",
+                             (long long)found, (long long)expected);
+    return ckr__remedy(r->c->err, e,
+                       "bring back this rank's file, or the model's file that belongs to it");
+}
+
+/* A counter that all parameters of a group share: rank 0's is kept, the others must agree. */
+static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *slot,
+                                 const ckr_node *n, double want)
+{
+    ckr_tensor *t;
+    ckr__reader rd;
+    ckr__block *b;
+    int64_t *mem = CKR__NEW(r->c, int64_t);
+    double v;
+    uint64_t i;
+    ckr_result e = ckr__ac_step(&r->ac, n, &v);
+    if (e == CKR_OK && v == v && want == want && !ckr__same(v, want)) {
+        e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_STEP, x->f->path, CKR_NO_OFFSET, slot,
+                      "this rank has done %.0f updates, rank 0 %.0f", v, want);
+        return ckr__remedy(r->c->err, e, "bring back this rank's file of that step");
+    }
+    if (e != CKR_OK || want == want) return e;
+    if (v != v || !mem)
+        return mem ? ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot), n)
+                   : ckr__ds_oom(r);
+    *mem = (int64_t)v;
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    for (i = 0; i < x->n; i++) {
+        const bool tensor = n->kind == CKR_NODE_TENSOR;
+        if (x->params[i]->stated) continue;
+        e = ckr__ds_slot(r, x->params[i], slot, tensor ? n->u.view->dtype : CKR_DTYPE_I64, true,
+                         &t);
+        b = ckr__block_whole(r->c, tensor ? n->u.view->n_dims : 0,
+                             tensor ? n->u.view->shape : NULL);
+        if (e != CKR_OK || !b) return ckr__ds_oom(r);
+        rd.tensor = t;
+        rd.rank = (int32_t)x->rank;
+        if (!tensor) {
+            r->number = true;
+            rd.dtype = CKR_DTYPE_I64;
+            rd.file = CKR_NO_FILE;
+            rd.mem = mem;
+            rd.big_endian = ckr__host_big_endian();
+            if (!ckr__read_flat(&rd, b, 0, 1, 0)) return ckr__ds_oom(r);
+            continue;
+        }
+        t->n_dims = n->u.view->n_dims;
+        t->shape = n->u.view->shape;
+        if (t->n_pieces == 0 && !ckr__read_view(&rd, b, n->u.view)) return ckr__ds_oom(r);
+    }
+    return CKR_OK;
+}
+
+/* A group's state on one rank: tensors of `full` elements, or of `lean` without the padding. */
+static ckr_result ckr__ds_state(ckr__ds *r, ckr__ds_run *x, const ckr_node *state, int64_t full,
+                                int64_t lean, double *steps)
+{
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; ckr_node_is_dict(state) && i < state->count && e == CKR_OK; i++) {
+        const char *slot = ckr_node_str(state->u.items[2 * i]);
+        const ckr_node *n = state->u.items[2 * i + 1];
+        int64_t numel = -1;
+        const ckr_view *v = ckr__ds_flat(n, &numel);
+        x->slot = slot;
+        if (slot && v && (numel != 1 || full == 1 || strcmp(slot, "step") != 0)) {
+            if (numel != full && numel != lean)
+                return ckr__ds_partition(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot),
+                                         numel, full);
+            e = ckr__ds_run_read(r, x, v);
+        } else if (slot && !strcmp(slot, "step")) {
+            e = ckr__ds_scalar(r, x, slot, n, *steps);
+            if (e == CKR_OK && x->rank == 0) e = ckr__ac_step(&r->ac, n, steps);
+        } else if (x->rank == 0 && n->kind != CKR_NODE_NONE) {
+            e = ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
+        }
+    }
+    return e;
+}
+
+/* The parameters of a group with the padding behind each; *total gets the buffer's length. */
+static ckr_result ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k, int64_t *start,
+                                 int64_t *total)
+{
+    const ckr_node *pads = ckr_node_at(
+        ckr_node_get(ckr__ds_optim(g->optim[0]), "param_alignment_paddings"), k);
+    int64_t at = 0, pad;
+    uint64_t i;
+    for (i = 0; i < g->n_params[k]; i++) {
+        start[i] = at;
+        pad = 0;
+        ckr_node_i64(ckr_node_at(pads, i), &pad);
+        if (pad < 0 || pad > 64 || at > INT64_MAX / 2 - g->params[k][i]->numel)
+            return ckr__ds_bad(r, g->optim[0], "param_alignment_paddings", "small numbers");
+        if (pad) r->aligned = true;
+        at += g->params[k][i]->numel + pad;
+    }
+    *total = at;
+    return CKR_OK;
+}
+
+/* The value of a number in a dict, which most likely is the k-th pair. */
+static const ckr_node *ckr__ds_numbered(const ckr_node *d, int64_t number, uint64_t k)
+{
+    uint64_t i;
+    if (!ckr_node_is_dict(d)) return NULL;
+    for (i = 0; i < d->count; i++) {
+        const uint64_t at = (k + i) % d->count;
+        if (d->u.items[2 * at]->kind == CKR_NODE_INT && d->u.items[2 * at]->u.i == number)
+            return d->u.items[2 * at + 1];
+    }
+    return NULL;
+}
+
+/* The state of group k: of torch's dict by the group's only number, or an elastic list. */
+static const ckr_node *ckr__ds_state_of(const ckr_node *base, uint64_t k)
+{
+    const ckr_node *id = ckr_node_at(
+        ckr_node_get(ckr_node_at(ckr_node_get(base, "param_groups"), k), "params"), 0);
+    const ckr_node *state = ckr_node_get(base, "state");
+    if (ckr_node_is_list(base)) return ckr_node_at(base, k);
+    return id && id->kind == CKR_NODE_INT ? ckr__ds_numbered(state, id->u.i, k) : NULL;
+}
+
+/* One group of one rank of ZeRO-1 or 2: part d of the buffer, whose length is a multiple of
+   2 * dp. What lies behind the last parameter is padding, cut off the masters (BF16_Optimizer
+   keeps it) and in elastic files off the moments too. */
+static ckr_result ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, int64_t total,
+                                    double *steps)
+{
+    const ckr_node *o = ckr__ds_optim(x->f), *base = ckr_node_get(o, "base_optimizer_state");
+    const ckr_node *state = ckr__ds_state_of(base, k);
+    int64_t unit = 2 * (int64_t)r->dp, size = (total + unit - 1) / unit * 2, numel = -1, pad, lean;
+    const ckr_view *v = ckr__ds_flat(
+        ckr_node_at(ckr_node_get(o, "single_partition_of_fp32_groups"), k), &numel);
+    ckr_result e;
+    if (!v) return ckr__ds_bad(r, x->f, "single_partition_of_fp32_groups", "a flat tensor a group");
+    if (ckr_node_i64(ckr_node_at(ckr_node_get(o, "group_paddings"), k), &pad) && pad >= 0 &&
+        r->wrapper == CKR__DS_FLAT && numel < INT64_MAX / 2 - pad &&
+        (numel + pad) * (int64_t)r->dp >= total && numel + pad > size)
+        size = numel + pad;                            /* another version's unit            */
+    x->first = (int64_t)x->rank * size;
+    lean = ckr__max_i64(0, ckr__min_i64(size, total - x->first));
+    x->count = lean;
+    if (numel != lean && (r->wrapper != CKR__DS_BF16 || numel != size))
+        return ckr__ds_partition(r, x->f, "single_partition_of_fp32_groups", numel, lean);
+    x->slot = "master";
+    e = ckr__ds_run_read(r, x, v);
+    return e == CKR_OK ? ckr__ds_state(r, x, state, size, lean, steps) : e;
+}
+
+/* One sub group of one rank of ZeRO-3: of each parameter the d-th of dp equal pieces. */
+static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, double *steps)
+{
+    const ckr_node *o = ckr__ds_optim(x->f), *base = ckr_node_get(o, "optimizer_state_dict");
+    const ckr_node *state = ckr__ds_numbered(ckr_node_get(base, "state"), (int64_t)k, k);
+    ckr__ds_run one = *x;
+    int64_t numel = -1, at = 0, zero = 0, moment;
+    const ckr_view *v = ckr__ds_flat(ckr_node_at(ckr_node_get(o, "fp32_flat_groups"), k), &numel);
+    uint64_t i, j;
+    ckr_result e = CKR_OK;
+    if (!v) return ckr__ds_bad(r, x->f, "fp32_flat_groups", "a flat tensor a sub group");
+    for (i = 0; i < x->n; i++)
+        at += x->params[i]->numel / r->dp + (x->params[i]->numel % r->dp != 0);
+    if (numel != at) return ckr__ds_partition(r, x->f, "fp32_flat_groups", numel, at);
+    for (j = 0; ckr_node_is_dict(state) && j < state->count; j++) {
+        if (!ckr__ds_flat(state->u.items[2 * j + 1], &moment)) continue;
+        if (moment != at && !ckr__is_str(state->u.items[2 * j], "step"))
+            return ckr__ds_partition(r, x->f, x->where, moment, at);
+    }
+    for (i = 0, at = 0; i < x->n && e == CKR_OK; i++) {
+        const int64_t c = x->params[i]->numel / r->dp + (x->params[i]->numel % r->dp != 0);
+        ckr_view part = *v;
+        one.params = &x->params[i];
+        one.start = &zero;
+        one.n = 1;
+        one.first = (int64_t)x->rank * c;
+        one.count = ckr__max_i64(0, ckr__min_i64(c, x->params[i]->numel - one.first));
+        one.slot = "master";
+        part.offset = v->offset + at;
+        e = ckr__ds_run_read(r, &one, &part);
+        for (j = 0; ckr_node_is_dict(state) && j < state->count && e == CKR_OK; j++) {
+            const char *slot = ckr_node_str(state->u.items[2 * j]);
+            const ckr_view *m = ckr__ds_flat(state->u.items[2 * j + 1], &moment);
+            if (!slot || !m || !strcmp(slot, "step")) continue;
+            part = *m;
+            part.offset = m->offset + at;
+            one.slot = slot;
+            e = ckr__ds_run_read(r, &one, &part);
+        }
+        at += c;
+    }
+    if (e == CKR_OK && ckr_node_get(state, "step"))
+        e = ckr__ds_scalar(r, x, "step", ckr_node_get(state, "step"), *steps);
+    if (e == CKR_OK && x->rank == 0) e = ckr__ac_step(&r->ac, ckr_node_get(state, "step"), steps);
+    return e;
+}
+
+/* The parameters that param_shapes names, in its order. */
+static ckr_result ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
+{
+    uint64_t i, k;
+    if (!ckr_node_is_list(g->shapes))
+        return ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
+    g->n_groups = g->shapes->count;
+    g->params = CKR__NEW_N(r->c, ckr__ds_param **, g->n_groups);
+    g->n_params = CKR__NEW_N(r->c, uint64_t, g->n_groups);
+    if (!g->params || !g->n_params) return ckr__ds_oom(r);
+    for (k = 0; k < g->n_groups; k++) {
+        const ckr_node *d = g->shapes->u.items[k];
+        if (!ckr_node_is_dict(d))
+            return ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
+        g->n_params[k] = d->count;
+        g->params[k] = CKR__NEW_N(r->c, ckr__ds_param *, d->count);
+        if (!g->params[k]) return ckr__ds_oom(r);
+        for (i = 0; i < d->count; i++) {
+            const char *name = ckr_node_str(d->u.items[2 * i]);
+            ckr__ds_param *p = ckr__ds_find(r, name);
+            const int64_t *shape;
+            int64_t numel;
+            uint32_t n_dims;
+            const bool told = d->u.items[2 * i + 1]->kind != CKR_NODE_NONE;
+            ckr_result e = !told ? CKR_OK
+                                 : ckr__ds_shape(r, g->model, name, d->u.items[2 * i + 1], &n_dims,
+                                                 &shape, &numel);
+            if (e != CKR_OK) return e;
+            if (!p || (told && !ckr__ds_same_shape(p, n_dims, shape)))
+                return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, g->model->path,
+                                 CKR_NO_OFFSET, name,
+                                 p ? "param_shapes has another shape than the model"
+                                   : "param_shapes names a parameter that the model does not have");
+            g->params[k][i] = p;
+            p->last = m;
+            if (p->mp != m) p->tied = p->stated;
+        }
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_parts(ckr__ds *r, ckr__ds_stage *g, uint64_t k)
+{
+    int64_t *start = CKR__NEW_N(r->c, int64_t, g->n_params[k]), total = 0;
+    double steps = ckr__nan();
+    ckr__ds_run x;
+    uint32_t d;
+    ckr_result e;
+    memset(&x, 0, sizeof x);
+    if (!start) return ckr__ds_oom(r);
+    e = ckr__ds_layout(r, g, k, start, &total);
+    x.params = g->params[k];
+    x.n = g->n_params[k];
+    x.start = start;
+    x.where = ckr__printf(r->c, "optimizer_state_dict/state/%llu", (unsigned long long)k);
+    if (!x.where) return ckr__ds_oom(r);
+    for (d = 0; d < r->dp && e == CKR_OK; d++) {
+        x.f = g->optim[d];
+        x.rank = d;
+        e = r->zero == 3 ? ckr__ds_cut_part(r, &x, k, &steps)
+                         : ckr__ds_flat_part(r, &x, k, total, &steps);
+    }
+    return e;
+}
+
+/* partition_count, and as many groups on every rank. */
+static ckr_result ckr__ds_counts(ckr__ds *r, const ckr__ds_stage *g, const ckr__ds_file *f)
+{
+    const ckr_node *o = ckr__ds_optim(f), *n = ckr_node_get(o, "partition_count");
+    const ckr_node *flats = ckr_node_get(o, r->zero == 3 ? "fp32_flat_groups"
+                                                         : "single_partition_of_fp32_groups");
+    int64_t v = r->dp;
+    uint64_t i;
+    bool ok = true;
+    if (n && n->kind == CKR_NODE_INT) ok = ckr_node_i64(n, &v) && v == r->dp;
+    for (i = 0; ckr_node_is_list(n) && i < n->count && ok; i++)
+        ok = ckr_node_i64(n->u.items[i], &v) && v == r->dp;
+    if (!ok)
+        return ckr__remedy(
+            r->c->err,
+            ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_TOPOLOGY, f->path, CKR_NO_OFFSET,
+                      "partition_count", "%lld parts, but %s says %u data-parallel ranks",
+                      (long long)v, r->stages[0].model->rel, (unsigned)r->dp),
+            "bring back this rank's file of the same run");
+    if (!ckr_node_is_list(flats)) return ckr__ds_bad(r, f, "the flat masters", "a list");
+    return flats->count == g->n_groups
+               ? CKR_OK
+               : ckr__ds_partition(r, f, "groups", (int64_t)flats->count, (int64_t)g->n_groups);
+}
+
+/* Groups of every rank must be rank 0's: LR and all. */
+static ckr_result ckr__ds_same_groups(ckr__ds *r, const ckr__ds_file *f, const ckr_node *a,
+                                      const ckr_node *b)
+{
+    uint64_t i;
+    double x, y;
+    bool ok = a->count == (b ? b->count : 0);
+    for (i = 0; i < a->count && ok; i++) {
+        x = y = 0;
+        ckr_node_f64(ckr_node_get(a->u.items[i], "lr"), &x);
+        ckr_node_f64(ckr_node_get(b->u.items[i], "lr"), &y);
+        ok = ckr__same(x, y);
+    }
+    if (ok) return CKR_OK;
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_STEP, f->path, CKR_NO_OFFSET,
+                                 "param_groups", "other groups or another LR than rank 0's file"),
+                       "bring back this rank's file of that step");
+}
+
+static const ckr_node *ckr__ds_base(const ckr__ds *r, const ckr__ds_file *f)
+{
+    return ckr_node_get(ckr__ds_optim(f),
+                        r->zero == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+}
+
+static ckr_result ckr__ds_sharded(ckr__ds *r, uint32_t m)
+{
+    ckr__ds_stage *g = &r->stages[m];
+    const ckr_node *base = ckr__ds_base(r, g->optim[0]);
+    uint64_t k, i;
+    uint32_t d;
+    ckr_result e = ckr__ds_named(r, g, m);
+    r->elastic = ckr_node_is_list(base);
+    g->groups = ckr_node_get(base, "param_groups");
+    if (e == CKR_OK && !r->elastic && !ckr__is_optimizer(base))
+        return ckr__ds_bad(r, g->optim[0], "base_optimizer_state", "torch's optimizer state");
+    for (d = 0; d < r->dp && e == CKR_OK; d++) {
+        e = ckr__ds_counts(r, g, g->optim[d]);
+        if (e == CKR_OK && g->groups)
+            e = ckr__ds_same_groups(
+                r, g->optim[d], g->groups,
+                ckr_node_get(ckr__ds_base(r, g->optim[d]), "param_groups"));
+    }
+    for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_parts(r, g, k);
+    for (k = 0; k < g->n_groups && e == CKR_OK; k++)
+        for (i = 0; i < g->n_params[k]; i++) g->params[k][i]->stated = true;
+    return e;
+}
+
+/* >>deepspeed.whole ----------------------------------------------------------- */
+/* ZeRO-0: torch's state dict by numbers, in the order of the groups; masters beside it. */
+
+/* The model's parameters as a state of their own, in which numbers are matched by shape. */
+static ckr_result ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac_param **out,
+                                uint64_t *n)
+{
+    ckr_state s;
+    ckr__ac ac = r->ac;
+    uint64_t i, k;
+    ckr_result e;
+    ckr__state_init(&s);
+    s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
+    if (!s.tensors) return ckr__ds_oom(r);
+    for (i = 0; i < r->n_params; i++)
+        if (r->params[i]->param && (r->params[i]->mp == m || r->params[i]->tied))
+            s.tensors[s.n_tensors++] = r->params[i]->param;
+    ac.s = &s;
+    e = ckr__ac_params(&ac, f, out, n);
+    if (e != CKR_OK) return e;
+    for (i = 0; i < *n; i++) (*out)[i].name = NULL;
+    if (r->desc && r->desc->names && !r->pipe) {
+        if (r->desc->n_names != *n)
+            return ckr__ac_names_fail(&ac, f, "param_groups",
+                                      "there are not as many names as parameters");
+        for (i = 0; i < *n; i++) {
+            const ckr__ds_param *p = ckr__ds_find(r, r->desc->names[i]);
+            if (!p || !p->param || !ckr__ac_fits(&(*out)[i], p->param))
+                return ckr__ac_names_fail(&ac, f, r->desc->names[i],
+                                          "no parameter of this name and shape");
+            (*out)[i].name = p->name;
+        }
+        return CKR_OK;
+    }
+    for (k = 0; k < *n && (*out)[k].group == 0; k++) {}
+    if (k == *n && *n == s.n_tensors) {                /* one group: the model's own order  */
+        for (i = 0; i < *n; i++) {
+            if (!ckr__ac_fits(&(*out)[i], s.tensors[i])) break;
+            (*out)[i].name = s.tensors[i]->name;
+        }
+        if (i == *n) return CKR_OK;
+        for (i = 0; i < *n; i++) (*out)[i].name = NULL;
+    }
+    if (ckr__ac_match(&ac, *out, *n, true)) return CKR_OK;
+    if (r->c->err->code != CKR_OK) return r->c->err->code;
+    return ckr__ac_names_fail(&ac, f, "param_groups",
+                              "numbers only, and shapes do not tell which parameter each is");
+}
+/* One tensor of a parameter's own shape, as it is stored. */
+static ckr_result ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char *slot,
+                                       const ckr_node *n, uint32_t m)
+{
+    const ckr_view *v = n->u.view;
+    ckr_tensor *t;
+    ckr__block *b;
+    ckr__reader rd;
+    const bool scalar = !ckr__ds_same_shape(p, v->n_dims, v->shape);
+    ckr_result e;
+    if (v->layout || v->meta || v->n_dims > CKR_MAX_DIMS || !ckr_dtype_size(v->dtype))
+        return ckr__ds_leave(r, r->stages[m].model, slot, n);
+    e = ckr__ds_slot(r, p, slot, v->dtype, scalar, &t);
+    if (e != CKR_OK) return e;
+    if (scalar) t->n_dims = v->n_dims;
+    if (scalar) t->shape = v->shape;
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    rd.tensor = t;
+    rd.rank = (int32_t)m;
+    rd.replica = t->n_pieces > 0;
+    b = ckr__block_whole(r->c, t->n_dims, t->shape);
+    return b && ckr__read_view(&rd, b, v) ? CKR_OK : ckr__ds_oom(r);
+}
+
+static ckr_result ckr__ds_whole_state(ckr__ds *r, uint32_t m, ckr__ds_param *p,
+                                      const ckr_node *state)
+{
+    uint64_t i;
+    double v;
+    ckr_result e = CKR_OK;
+    for (i = 0; ckr_node_is_dict(state) && i < state->count && e == CKR_OK; i++) {
+        const char *slot = ckr_node_str(state->u.items[2 * i]);
+        const ckr_node *n = state->u.items[2 * i + 1];
+        ckr__ds_run x;
+        if (!slot) continue;
+        if (n->kind == CKR_NODE_TENSOR) {
+            e = ckr__ds_whole_tensor(r, p, slot, n, m);
+        } else if (!strcmp(slot, "step") && ckr_node_f64(n, &v)) {
+            memset(&x, 0, sizeof x);
+            x.params = &p;
+            x.n = 1;
+            x.f = r->stages[m].model;
+            x.where = p->name;
+            e = p->stated ? CKR_OK : ckr__ds_scalar(r, &x, slot, n, ckr__nan());
+        } else if (n->kind != CKR_NODE_NONE) {
+            e = ckr__ds_leave(r, r->stages[m].model,
+                              ckr__printf(r->c, "optimizer/%s/%s", p->name, slot), n);
+        }
+    }
+    return e;
+}
+
+/* FP16_UnfusedOptimizer: a list a group of a master a parameter. */
+static ckr_result ckr__ds_unfused(ckr__ds *r, ckr__ds_stage *g, uint32_t m, const ckr_node *list)
+{
+    uint64_t k, i;
+    ckr_result e = CKR_OK;
+    for (k = 0; k < g->n_groups && e == CKR_OK; k++)
+        for (i = 0; i < g->n_params[k] && e == CKR_OK; i++) {
+            const ckr_node *n = ckr_node_at(ckr_node_at(list, k), i);
+            ckr__ds_param *p = g->params[k][i];
+            if (!n || n->kind != CKR_NODE_TENSOR ||
+                !ckr__ds_same_shape(p, n->u.view->n_dims, n->u.view->shape))
+                return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARTITION, g->model->path,
+                                 CKR_NO_OFFSET, p->name,
+                                 "fp32_groups has no master of this parameter's shape");
+            e = ckr__ds_whole_tensor(r, p, "master", n, m);
+            if (e == CKR_OK && p->master) p->master->requires_grad = true;
+        }
+    return e;
+}
+
+/* FP16_Optimizer: the groups' flat masters and moments, whole and without padding; parameters lie
+   in the model's order, each in the group that its length leaves open. */
+static ckr_result ckr__ds_fused(ckr__ds *r, ckr__ds_stage *g, const ckr_node *own)
+{
+    const ckr_node *base = ckr_node_get(own, "optimizer_state_dict");
+    uint64_t k, i;
+    ckr_result e = CKR_OK;
+    for (k = 0; k < g->n_groups && e == CKR_OK; k++) {
+        int64_t *start = CKR__NEW_N(r->c, int64_t, g->n_params[k]), at = 0, numel = -1;
+        const ckr_view *v =
+            ckr__ds_flat(ckr_node_at(ckr_node_get(own, "fp32_groups_flat"), k), &numel);
+        double steps = ckr__nan();
+        ckr__ds_run x;
+        if (!start) return ckr__ds_oom(r);
+        for (i = 0; i < g->n_params[k]; i++) {
+            start[i] = at;
+            at += g->params[k][i]->numel;
+        }
+        if (!v || numel < at)
+            return ckr__ds_partition(r, g->model, "fp32_groups_flat", numel, at);
+        memset(&x, 0, sizeof x);
+        x.params = g->params[k];
+        x.n = g->n_params[k];
+        x.start = start;
+        x.count = at;
+        x.f = g->model;
+        x.slot = "master";
+        x.where = "optimizer/optimizer_state_dict/state";
+        e = ckr__ds_run_read(r, &x, v);
+        if (e == CKR_OK)
+            e = ckr__ds_state(r, &x, ckr__ds_state_of(base, k), numel, at, &steps);
+    }
+    return e;
+}
+
+/* A fused optimizer has one number a group; with one group all parameters are in it. */
+static ckr_result ckr__ds_fused_names(ckr__ds *r, uint32_t m)
+{
+    ckr__ds_stage *g = &r->stages[m];
+    uint64_t i;
+    if (g->groups->count != 1)
+        return ckr__remedy(
+            r->c->err,
+            ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, CKR_NO_OFFSET,
+                      "fp32_groups_flat",
+                      "no file tells which parameters are in which of the fused groups"),
+            "save the run with ZeRO-1, whose files have param_shapes");
+    g->n_groups = 1;
+    g->params = CKR__NEW_N(r->c, ckr__ds_param **, 1);
+    g->n_params = CKR__NEW_N(r->c, uint64_t, 1);
+    if (!g->params || !g->n_params) return ckr__ds_oom(r);
+    g->params[0] = CKR__NEW_N(r->c, ckr__ds_param *, r->n_params);
+    if (!g->params[0]) return ckr__ds_oom(r);
+    for (i = 0; i < r->n_params; i++)
+        if (r->params[i]->mp == m || r->params[i]->tied)
+            g->params[0][g->n_params[0]++] = r->params[i];
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_whole_names(ckr__ds *r, uint32_t m, const ckr__ac_param *p, uint64_t n)
+{
+    ckr__ds_stage *g = &r->stages[m];
+    uint64_t i, k;
+    g->n_groups = g->groups->count;
+    g->params = CKR__NEW_N(r->c, ckr__ds_param **, g->n_groups);
+    g->n_params = CKR__NEW_N(r->c, uint64_t, g->n_groups);
+    if (!g->params || !g->n_params) return ckr__ds_oom(r);
+    for (i = 0; i < n; i++) g->n_params[p[i].group]++;
+    for (k = 0; k < g->n_groups; k++) {
+        g->params[k] = CKR__NEW_N(r->c, ckr__ds_param *, g->n_params[k]);
+        g->n_params[k] = 0;
+        if (!g->params[k]) return ckr__ds_oom(r);
+    }
+    for (i = 0; i < n; i++) {
+        ckr__ds_param *x = ckr__ds_find(r, p[i].name);
+        if (!x)
+            return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, CKR_NO_OFFSET,
+                             p[i].name, "the model has no such parameter");
+        g->params[p[i].group][g->n_params[p[i].group]++] = x;
+        x->last = m;
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_whole(ckr__ds *r, uint32_t m)
+{
+    ckr__ds_stage *g = &r->stages[m];
+    const ckr_node *own = ckr_node_get(g->model->root, "optimizer"), *base = own;
+    ckr__ac_file f;
+    ckr__ac_param *p = NULL;
+    uint64_t n = 0, i;
+    ckr_result e;
+    if (r->wrapper != CKR__DS_PLAIN) base = ckr_node_get(own, "optimizer_state_dict");
+    if (!base || base->kind == CKR_NODE_NONE) return CKR_OK;
+    if (!ckr__is_optimizer(base)) return ckr__ds_bad(r, g->model, "optimizer", "torch's state");
+    g->groups = ckr_node_get(base, "param_groups");
+    if (r->wrapper == CKR__DS_FUSED) {
+        e = ckr__ds_fused_names(r, m);
+        return e == CKR_OK ? ckr__ds_fused(r, g, own) : e;
+    }
+    memset(&f, 0, sizeof f);
+    f.path = g->model->path;
+    f.rel = g->model->rel;
+    f.part = base;
+    e = ckr__ds_match(r, m, &f, &p, &n);
+    if (e == CKR_OK) e = ckr__ds_whole_names(r, m, p, n);
+    if (e == CKR_OK && r->wrapper == CKR__DS_UNFUSED)
+        e = ckr__ds_unfused(r, g, m, ckr_node_get(own, "fp32_groups"));
+    for (i = 0; i < n && e == CKR_OK; i++)
+        e = ckr__ds_whole_state(r, m, ckr__ds_find(r, p[i].name), p[i].state);
+    for (i = 0; i < n && e == CKR_OK; i++) ckr__ds_find(r, p[i].name)->stated = true;
+    return e;
+}
+
+/* >>deepspeed.pipe ------------------------------------------------------------ */
+/* Layers of a pipeline. A parameter is called NUMBER.LOCAL; one of a tied layer
+   tied_modules.KEY.LOCAL, stored in the file of the first layer that has it. The key stands in
+   param_shapes only. Which layers a stage has is told by param_shapes, or with ZeRO-0 by how many
+   parameters its optimizer has. */
+
+/* The names of all stages, and of the tied among them those that no layer has claimed. */
+typedef struct ckr__ds_names {
+    ckr__map          all, buffers;    /* name -> stage                                  */
+    const ckr_node  **keys, **shapes;  /* of the tied                                     */
+    uint64_t          n;
+    bool              told;    /* by the caller or the side file: stages are not known   */
+} ckr__ds_names;
+
+static ckr_node *ckr__ds_none_node(const ckr__ds *r)
+{
+    return ckr__node(r->c, CKR_NODE_NONE);
+}
+
+static ckr_result ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const ckr_node *key,
+                                   const ckr_node *shape, uint32_t m)
+{
+    const char *name = ckr_node_str(key);
+    void *keys = (void *)x->keys, *shapes = (void *)x->shapes;
+    const ckr_node **a, **b;
+    uint64_t n = x->n;
+    if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return CKR_OK;
+    if (!ckr__map_put(&x->all, name, strlen(name), m, NULL)) return ckr__ds_oom(r);
+    if (!ckr__ac_starts(name, "tied_modules.")) return CKR_OK;
+    a = (const ckr_node **)ckr__append(r->c, &keys, &x->n, sizeof *x->keys);
+    b = (const ckr_node **)ckr__append(r->c, &shapes, &n, sizeof *x->shapes);
+    x->keys = (const ckr_node **)keys;
+    x->shapes = (const ckr_node **)shapes;
+    if (!a || !b) return ckr__ds_oom(r);
+    *a = key;
+    *b = shape;
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
+{
+    uint32_t m;
+    uint64_t k, i;
+    ckr_result e = CKR_OK;
+    for (m = 0; m < r->mp; m++) {
+        const ckr_node *list = r->stages[m].shapes;
+        const ckr_node *buffers = ckr_node_get(r->stages[m].model->root, "buffer_names");
+        for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
+            const ckr_node *d = list->u.items[k];
+            for (i = 0; ckr_node_is_dict(d) && i < d->count && e == CKR_OK; i++)
+                e = ckr__ds_name_add(r, x, d->u.items[2 * i], d->u.items[2 * i + 1], m);
+        }
+        for (k = 0; ckr_node_is_list(buffers) && k < buffers->count && e == CKR_OK; k++) {
+            const ckr_node *n = buffers->u.items[k];
+            if (n->kind == CKR_NODE_STR &&
+                !ckr__map_put(&x->buffers, n->u.str, (size_t)n->count, m, NULL))
+                e = ckr__ds_oom(r);
+        }
+    }
+    x->told = !x->all.count && r->desc && r->desc->names;
+    for (k = 0; x->told && k < r->desc->n_names && e == CKR_OK; k++) {
+        ckr_node *key = ckr__node_str(r->c, r->desc->names[k]), *none = ckr__ds_none_node(r);
+        e = key && none ? ckr__ds_name_add(r, x, key, none, 0) : ckr__ds_oom(r);
+    }
+    return e;
+}
+
+/* The name of a layer's tensor: the tied one of this local name and shape, or NUMBER.LOCAL. */
+static const char *ckr__ds_layer_name(ckr__ds *r, const ckr__ds_names *x, uint32_t layer,
+                                      const char *local, const ckr_view *v)
+{
+    const char *name = ckr__printf(r->c, "%u.%s", (unsigned)layer, local);
+    const size_t n = strlen(local);
+    uint64_t i;
+    uint32_t d;
+    if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return name;
+    for (i = 0; i < x->n; i++) {
+        const char *tied = x->keys[i]->u.str, *dot = strchr(tied + 13, '.');
+        const ckr_node *s = x->shapes[i];
+        if (!dot || strlen(dot + 1) != n || strcmp(dot + 1, local) != 0) continue;
+        if (s->kind == CKR_NODE_NONE) return tied;
+        if (s->count != v->n_dims) continue;
+        for (d = 0; d < v->n_dims; d++) {
+            int64_t size;
+            if (!ckr_node_i64(s->u.items[d], &size) || size != v->shape[d]) break;
+        }
+        if (d == v->n_dims) return tied;
+    }
+    return name;
+}
+
+static ckr_result ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__ds_file *f,
+                                       const char *local, const ckr_node *n)
+{
+    ckr_tensor *t;
+    ckr__ds_param *p;
+    ckr__reader rd;
+    ckr__block *b;
+    const char *name;
+    uint64_t m = 0;
+    ckr_result e;
+    if (!local || n->kind != CKR_NODE_TENSOR)
+        return ckr__ds_leave(r, f, local ? local : "?", n);
+    name = ckr__ds_layer_name(r, x, f->layer, local, n->u.view);
+    if (!name) return ckr__ds_oom(r);
+    p = ckr__ds_find(r, name);
+    if (p) {                                           /* the second use of a tied layer    */
+        memset(&rd, 0, sizeof rd);
+        rd.c = r->c;
+        rd.tensor = p->param;
+        rd.rank = -1;
+        rd.replica = true;
+        b = ckr__block_whole(r->c, p->n_dims, p->shape);
+        return b && ckr__read_view(&rd, b, n->u.view) ? CKR_OK : ckr__ds_oom(r);
+    }
+    e = ckr__plain_tensor_as(r->c, r->s, name, "param", n->u.view, &t);
+    if (e != CKR_OK || !t) return e;
+    t->buffer = ckr__map_find(&x->buffers, name, strlen(name), NULL);
+    if (t->buffer) return CKR_OK;
+    p = ckr__ds_param_add(r, name, n->u.view->n_dims, n->u.view->shape);
+    if (!p) return ckr__ds_oom(r);
+    p->param = t;
+    p->layer = f->layer;
+    p->tied = ckr__ac_starts(name, "tied_modules.");
+    if (ckr__map_find(&x->all, name, strlen(name), &m)) p->mp = (uint32_t)m;
+    else p->frozen = x->all.count > 0;
+    return CKR_OK;
+}
+
+/* Sum of the numbers of an optimizer's groups. */
+static uint64_t ckr__ds_numbers(const ckr__ds *r, uint32_t m)
+{
+    const ckr_node *own = ckr_node_get(r->stages[m].model->root, "optimizer");
+    const ckr_node *list;
+    uint64_t i, n = 0;
+    if (r->wrapper != CKR__DS_PLAIN) own = ckr_node_get(own, "optimizer_state_dict");
+    list = ckr_node_get(own, "param_groups");
+    for (i = 0; ckr_node_is_list(list) && i < list->count; i++) {
+        const ckr_node *p = ckr_node_get(list->u.items[i], "params");
+        n += ckr_node_is_list(p) ? p->count : 0;
+    }
+    return n;
+}
+
+/* How many parameters the layer that parameter i begins has; *grown of them are trained. */
+static uint64_t ckr__ds_layer_count(const ckr__ds *r, uint64_t i, uint64_t *grown)
+{
+    uint64_t n = 0;
+    for (*grown = 0; i + n < r->n_params && r->params[i + n]->layer == r->params[i]->layer; n++)
+        *grown += !r->params[i + n]->frozen;
+    return n;
+}
+
+/* Stages of whole layers by their numbers of parameters; the first layer, of `tied` parameters, is
+   on stage `on` too. False: it does not come out even. */
+static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
+{
+    uint64_t at = 0, k, grown;
+    uint32_t m;
+    for (m = 0; m < r->mp; m++) {
+        uint64_t want = ckr__ds_numbers(r, m), have = tied && m == on ? tied : 0;
+        while (have < want && at < r->n_params) {
+            const uint64_t n = ckr__ds_layer_count(r, at, &grown);
+            for (k = at; k < at + n; k++) r->params[k]->mp = m;
+            have += grown;
+            at += n;
+        }
+        if (have != want) return false;
+    }
+    for (; at < r->n_params && r->params[at]->frozen; at++) r->params[at]->mp = r->mp - 1;
+    return at == r->n_params;
+}
+
+/* With ZeRO-0 no file tells the key of a tied layer, nor that there is one: the optimizers have more
+   parameters than the layers. */
+static ckr_result ckr__ds_deal_layers(ckr__ds *r)
+{
+    uint32_t m;
+    uint64_t i, tied = 0;
+    if (r->n_params) ckr__ds_layer_count(r, 0, &tied);
+    if (ckr__ds_deal(r, 0, 0)) return CKR_OK;
+    for (m = r->mp; m-- > 1;) if (ckr__ds_deal(r, tied, m)) break;
+    if (m > 0 && m < r->mp && tied && r->params[0]->tied) return CKR_OK;
+    if (m == 0 || !tied || m >= r->mp)
+        return ckr__remedy(r->c->err,
+                           ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, r->dir, CKR_NO_OFFSET,
+                                     "param_groups",
+                                     "the stages' optimizers do not have the layers' parameters"),
+                           "bring back the layer files of this step");
+    for (i = 0; i < tied; i++) {
+        ckr__ds_param *p = r->params[i];
+        const char *dot = strchr(p->name, '.');
+        p->name = ckr__printf(r->c, "tied_modules.embed%s", dot ? dot : "");
+        if (!p->name || !ckr__map_put(&r->by_name, p->name, strlen(p->name), i, NULL))
+            return ckr__ds_oom(r);
+        p->param->name = p->name;
+        p->tied = true;
+    }
+    return ckr__ds_note(r, "CKR_DS_TIED_KEY", CKR_EXACT, "tied_modules.embed",
+                        "the first layer is tied to a later stage; no file has its key, so it is "
+                        "called embed here", NULL);
+}
+
+static ckr_result ckr__ds_pipe(ckr__ds *r)
+{
+    ckr__ds_names x;
+    uint32_t i;
+    uint64_t k;
+    ckr_result e;
+    memset(&x, 0, sizeof x);
+    x.all.c = x.buffers.c = r->c;
+    e = ckr__ds_layer_files(r);
+    if (e == CKR_OK) e = ckr__ds_names_read(r, &x);
+    for (i = 0; i < r->mp && e == CKR_OK; i++) e = ckr__ds_same_step(r, r->stages[i].model);
+    for (i = 0; i < r->n_layers && e == CKR_OK; i++) {
+        const ckr__ds_file *f = r->layers[i];
+        for (k = 0; f && k < f->root->count && e == CKR_OK; k++)
+            e = ckr__ds_layer_tensor(r, &x, f, ckr_node_str(f->root->u.items[2 * k]),
+                                     f->root->u.items[2 * k + 1]);
+    }
+    if (e == CKR_OK && (x.told || !x.all.count)) e = ckr__ds_deal_layers(r);
+    ckr__map_free(&x.all);
+    ckr__map_free(&x.buffers);
+    return e;
+}
+/* >>deepspeed.universal ------------------------------------------------------- */
+/* zero/NAME/{fp32,exp_avg,...}.pt: {cat_dim, param} or a bare flat tensor; step.pt: a number.
+   zero/optimizer_state.pt: the first rank's optimizer without the tensors, its groups. */
+
+static ckr_result ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *dir, const char *name)
+{
+    size_t n = strlen(name);
+    const char *slot;
+    ckr__ds_file *f = CKR__NEW(r->c, ckr__ds_file);
+    const ckr_node *t;
+    ckr__ds_run x;
+    int64_t zero = 0, numel = 0;
+    uint32_t file;
+    ckr_format format;
+    ckr_view flat;
+    ckr_result e;
+    if (!ckr__nt_suffix(name, &n, ".pt")) return CKR_OK;
+    slot = ckr__strndup(r->c, name, n);
+    if (!f || !slot) return ckr__ds_oom(r);
+    f->path = ckr__path_join(r->c, dir, name);
+    f->rel = f->path ? f->path + strlen(r->dir) : NULL;
+    if (!f->rel) return ckr__ds_oom(r);
+    while (*f->rel == '/') f->rel++;
+    e = ckr__file_open(r->c, f->path, &file);
+    if (e == CKR_OK) e = ckr__doc_load(r->c, file, &format, &f->root);
+    if (e != CKR_OK) return e;
+    memset(&x, 0, sizeof x);
+    x.params = &p;
+    x.start = &zero;
+    x.n = 1;
+    x.count = p->numel;
+    x.f = f;
+    x.where = p->name;
+    x.slot = !strcmp(slot, "fp32") ? "master" : slot;
+    if (!strcmp(slot, "step")) return ckr__ds_scalar(r, &x, slot, f->root, ckr__nan());
+    t = ckr_node_is_dict(f->root) ? ckr_node_get(f->root, "param") : f->root;
+    if (!t || t->kind != CKR_NODE_TENSOR) return ckr__ds_bad(r, f, "param", "a tensor");
+    if (t->u.view->layout || !ckr__numel(t->u.view->n_dims, t->u.view->shape, &numel) ||
+        numel != p->numel)
+        return ckr__ds_partition(r, f, p->name, numel, p->numel);
+    flat = *t->u.view;
+    if (flat.n_dims != 1 && ckr__ds_same_shape(p, flat.n_dims, flat.shape)) {
+        int64_t count;
+        if (!ckr__nt_contiguous(t->u.view, &count))
+            return ckr__ds_bad(r, f, p->name, "a contiguous tensor");
+    } else if (flat.n_dims != 1 || (numel > 1 && flat.stride[0] != 1)) {
+        return ckr__ds_partition(r, f, p->name, numel, p->numel);
+    }
+    return ckr__ds_run_read(r, &x, &flat);
+}
+
+static ckr_result ckr__ds_uni_param(ckr__ds *r, ckr__ds_param *p)
+{
+    const char *dir = ckr__printf(r->c, "%s/zero/%s", r->dir, p->name);
+    ckr__dirlist l;
+    uint64_t i;
+    ckr_result e;
+    if (!dir) return ckr__ds_oom(r);
+    if (p->stated) return CKR_OK;
+    p->stated = false;
+    if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR) {
+        e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_MISSING, dir, CKR_NO_OFFSET, p->name,
+                      "the universal checkpoint has no directory of this parameter");
+        return ckr__remedy(r->c->err, e, "bring it back, or convert the original again");
+    }
+    e = ckr__dir_list(r->c, dir, &l);
+    for (i = 0; e == CKR_OK && i < l.n; i++)
+        if (!l.items[i]->is_dir) e = ckr__ds_uni_file(r, p, dir, l.items[i]->name);
+    p->stated = true;
+    if (e == CKR_OK && !p->master)
+        return ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/fp32.pt", p->name));
+    return e;
+}
+
+static ckr_result ckr__ds_uni(ckr__ds *r, uint32_t m)
+{
+    ckr__ds_stage *g = &r->stages[m];
+    uint64_t k, i;
+    ckr_result e = ckr__ds_named(r, g, m);
+    g->groups = ckr_node_get(r->optimizer, "param_groups");
+    if (e == CKR_OK && !ckr_node_is_list(g->groups))
+        return ckr__ds_bad(r, NULL, "zero/optimizer_state.pt#/param_groups", "a list");
+    for (k = 0; k < g->n_groups && e == CKR_OK; k++)
+        for (i = 0; i < g->n_params[k] && e == CKR_OK; i++)
+            e = ckr__ds_uni_param(r, g->params[k][i]);
+    return e;
+}
+
+static ckr_result ckr__ds_uni_open(ckr__ds *r)
+{
+    const char *path = ckr__path_join(r->c, r->dir, "zero/optimizer_state.pt");
+    ckr_node *root = NULL;
+    uint32_t file;
+    ckr_format format;
+    ckr_result e;
+    if (!path) return ckr__ds_oom(r);
+    if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+        return ckr__ds_missing(r, "zero/optimizer_state.pt");
+    e = ckr__file_open(r->c, path, &file);
+    if (e == CKR_OK) e = ckr__doc_load(r->c, file, &format, &root);
+    r->optimizer = root;
+    return e;
+}
+
+/* A step that no step.pt tells (ZeRO-3) is the optimizer's. */
+static ckr_result ckr__ds_uni_steps(ckr__ds *r)
+{
+    const ckr_node *state = ckr_node_find(r->optimizer, "/optimizer_state_dict/state"), *n = NULL;
+    uint64_t i;
+    ckr__ds_run x;
+    ckr_result e = CKR_OK;
+    if (ckr_node_is_dict(state) && state->count) n = ckr_node_get(state->u.items[1], "step");
+    for (i = 0; n && i < r->n_params && e == CKR_OK; i++) {
+        ckr__ds_param *p = r->params[i];
+        uint64_t k;
+        for (k = 0; k < p->n_slots && strcmp(p->slots[k]->slot, "step") != 0; k++) {}
+        if (!p->stated || k < p->n_slots) continue;
+        memset(&x, 0, sizeof x);
+        x.params = &p;
+        x.n = 1;
+        x.f = r->stages[0].model;
+        x.where = p->name;
+        p->stated = false;
+        e = ckr__ds_scalar(r, &x, "step", n, ckr__nan());
+        p->stated = true;
+    }
+    return e;
+}
+
+/* >>deepspeed.groups ---------------------------------------------------------- */
+
+static ckr_node *ckr__ds_hyper(ckr__ds *r, const ckr_node *raw)
+{
+    static const char *const none[] = { "lr", "weight_decay", "betas", "eps" };
+    ckr_node *h = ckr__node(r->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; h && raw && i < raw->count; i++) {
+        ckr_node *key = raw->u.items[2 * i];
+        if (ckr__is_str(key, "params") || ckr__is_str(key, "param_names")) continue;
+        if (!ckr__node_pair(r->c, h, key, raw->u.items[2 * i + 1])) return NULL;
+    }
+    for (i = 0; h && !raw && i < 4; i++)
+        if (!ckr__node_set(r->c, h, none[i], ckr__node(r->c, CKR_NODE_NONE))) return NULL;
+    return h;
+}
+
+/* Gradients dealt round robin over the ranks: parameter i of a group is in bucket i mod dp, and
+   the flat buffer is the buckets one after another. Here the group's own order. */
+static void ckr__ds_natural(const ckr__ds *r, ckr__ds_param *const *flat, uint64_t n,
+                            const char **out)
+{
+    uint64_t i, at, b;
+    for (b = 0, at = 0; b < r->dp && at < n; b++)
+        for (i = b; i < n; i += r->dp) out[i] = flat[at++]->name;
+}
+
+/* Names of optimizer group k of a stage. */
+static ckr_result ckr__ds_group_names(ckr__ds *r, const ckr__ds_stage *g, uint64_t k,
+                                      const char ***names, uint64_t *n)
+{
+    const ckr_node *list = ckr_node_get(ckr_node_at(g->groups, k), "params");
+    uint64_t i, j, at;
+    int64_t id;
+    *n = 0;
+    if (r->zero != 3) {
+        *names = CKR__NEW_N(r->c, const char *, g->n_params[k]);
+        if (!*names) return ckr__ds_oom(r);
+        *n = g->n_params[k];
+        if (r->robin) ckr__ds_natural(r, g->params[k], *n, *names);
+        for (i = 0; i < *n && !r->robin; i++) (*names)[i] = g->params[k][i]->name;
+        return CKR_OK;
+    }
+    for (i = 0; ckr_node_is_list(list) && i < list->count; i++) {
+        if (!ckr_node_i64(list->u.items[i], &id) || id < 0 || (uint64_t)id >= g->n_groups)
+            return ckr__ds_bad(r, g->model, "param_groups/params", "numbers of sub groups");
+        *n += g->n_params[id];
+    }
+    *names = CKR__NEW_N(r->c, const char *, *n);
+    for (i = 0, at = 0; *names && i < *n && at < list->count; at++) {
+        ckr_node_i64(list->u.items[at], &id);
+        for (j = 0; j < g->n_params[id]; j++) (*names)[i++] = g->params[id][j]->name;
+    }
+    return *names ? CKR_OK : ckr__ds_oom(r);
+}
+
+/* A stage's group becomes the state's group of the same values, of which this stage has taken none
+   yet; else a new one behind the last that was taken. */
+static ckr_result ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *from)
+{
+    ckr__ds_stage *g = &r->stages[m];
+    const ckr_node *raw = ckr_node_at(g->groups, k);
+    ckr_state *s = r->s;
+    const char *text = raw ? ckr__node_text_of(r->c, ckr__ds_hyper(r, raw)) : "", **names, *other;
+    uint64_t i, n, at;
+    void *array = s->groups;
+    ckr_result e = ckr__ds_group_names(r, g, k, &names, &n);
+    if (e != CKR_OK || !text) return e != CKR_OK ? e : ckr__ds_oom(r);
+    for (at = m ? *from : s->n_groups; at < s->n_groups; at++) {
+        other = s->groups[at].raw ? ckr__node_text_of(r->c, s->groups[at].hyper) : "";
+        if (!other) return ckr__ds_oom(r);
+        if (!strcmp(other, text)) break;
+    }
+    if (at == s->n_groups) {
+        if (!ckr__append(r->c, &array, &s->n_groups, sizeof *s->groups)) return ckr__ds_oom(r);
+        s->groups = (ckr_group *)array;
+        for (at = s->n_groups - 1; at > *from; at--) s->groups[at] = s->groups[at - 1];
+        memset(&s->groups[at], 0, sizeof s->groups[at]);
+        s->groups[at].raw = raw;
+        s->groups[at].name = ckr_node_str(ckr_node_get(raw, "name"));
+        s->groups[at].hyper = ckr__ds_hyper(r, raw);
+        if (!s->groups[at].hyper) return ckr__ds_oom(r);
+    }
+    *from = at + 1;
+    for (i = 0; i < n; i++) {                          /* a tied one is in its first stage's   */
+        const ckr__ds_param *p = ckr__ds_find(r, names[i]);
+        void *list = (void *)s->groups[at].params;
+        const char **place;
+        if (p && p->mp != m) continue;
+        place = (const char **)ckr__append(r->c, &list, &s->groups[at].n_params, sizeof *place);
+        s->groups[at].params = (const char **)list;
+        if (!place) return ckr__ds_oom(r);
+        *place = names[i];
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_groups(ckr__ds *r)
+{
+    uint32_t m;
+    uint64_t k, from, n;
+    ckr_result e = CKR_OK;
+    for (m = 0; m < r->mp; m++) {
+        const ckr__ds_stage *g = &r->stages[m];
+        n = g->groups ? g->groups->count : r->elastic ? g->n_groups : 0;
+        if (r->zero != 3 && g->groups && n != g->n_groups && g->n_params)
+            return ckr__ds_partition(r, g->model, "param_groups", (int64_t)n,
+                                     (int64_t)g->n_groups);
+        for (k = 0, from = 0; k < n && e == CKR_OK; k++) e = ckr__ds_group(r, m, k, &from);
+    }
+    if (e == CKR_OK && r->elastic)
+        e = ckr__ds_note(r, "CKR_W_DS_ELASTIC", CKR_LOST, "groups",
+                         "elastic_checkpoint: the files hold no hyper-parameters of the groups, and "
+                         "DeepSpeed cannot load them itself",
+                         "tell them with --set KEY=VALUE or --set GROUP.KEY=VALUE");
+    return e;
+}
+
+/* >>deepspeed.schedule -------------------------------------------------------- */
+
+/* The base LR that gives the saved one: LR / ratio, and of its neighbours the one with the shortest
+   text, since somebody has written it. */
+static ckr_result ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, double *bases)
+{
+    double *row = CKR__NEW_N(r->c, double, x->n_lanes), trial, told;
+    uint64_t i;
+    int digits;
+    char text[40];
+    ckr_result e;
+    if (!row) return ckr__ds_oom(r);
+    for (i = 0; i < x->n_lanes; i++) x->lanes[i].base = 1;
+    e = ckr__sched_at(r->c, x, CKR__COL_LR, (double)x->position, row);
+    for (i = 0; i < x->n_lanes && e == CKR_OK; i++) {
+        const double lr = x->lanes[i].anchor, ratio = row[i];
+        told = bases[i];
+        x->lanes[i].base = told;
+        if (!(ratio > 0) || !(lr > 0) || (told == told && ckr__same(told * ratio, lr))) continue;
+        for (digits = 1; digits <= 17; digits++) {
+            snprintf(text, sizeof text, "%.*g", digits, lr / ratio);
+            trial = strtod(text, NULL);
+            if (digits == 17 || fabs(trial * ratio - lr) <= 2 * DBL_EPSILON * lr) break;
+        }
+        x->lanes[i].base = trial;
+    }
+    return e;
+}
+
+static ckr_node *ckr__ds_dict_copy(ckr__ctx *c, const ckr_node *d)
+{
+    return ckr__nt_dict_copy(c, d);
+}
+
+/* "0.19.8" as 19008. */
+static int64_t ckr__ds_version(const char *s)
+{
+    int64_t v[3] = { 0, 0, 0 };
+    int i;
+    for (i = 0; s && i < 3; i++) {
+        for (; *s >= '0' && *s <= '9' && v[i] < 1000; s++) v[i] = v[i] * 10 + (*s - '0');
+        if (*s != '.') break;
+        s++;
+    }
+    return (v[0] * 1000 + v[1]) * 1000 + v[2];
+}
+
+/* The configuration's scheduler, at the state's clock. *out NULL: it is not one that is known. */
+static ckr_result ckr__ds_native(ckr__ds *r, const ckr_node *state, ckr_schedule **out)
+{
+    const ckr_node *conf = ckr_node_get(r->config, "scheduler");
+    const char *type = ckr_node_str(ckr_node_get(conf, "type")), *kind;
+    ckr_node *params = ckr__ds_dict_copy(r->c, ckr_node_get(conf, "params"));
+    const uint64_t n = r->s->n_groups;
+    double *bases = CKR__NEW_N(r->c, double, n), lr = ckr__nan();
+    int64_t at;
+    uint64_t i;
+    ckr_schedule *x;
+    ckr_result e;
+    *out = NULL;
+    if (!params || !bases) return ckr__ds_oom(r);
+    if (!type || strlen(type) > 60 || !n ||
+        !ckr_node_i64(ckr_node_get(state, "last_batch_iteration"), &at))
+        return CKR_OK;
+    kind = ckr__printf(r->c, "deepspeed:%s", type);
+    if (!kind) return ckr__ds_oom(r);
+    if (!strcmp(type, "WarmupCosineLR") &&
+        ckr__ds_version(ckr_node_str(ckr_node_get(r->meta, "ds_version"))) >= 19008 &&
+        !ckr__node_set(r->c, params, "clamped", ckr__node_bool(r->c, true)))
+        return ckr__ds_oom(r);
+    ckr_node_f64(ckr_node_find(r->config, "/optimizer/params/lr"), &lr);
+    for (i = 0; i < n; i++) {
+        bases[i] = lr == lr ? lr : 1;
+        ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "initial_lr"), &bases[i]);
+    }
+    e = ckr__sched_build(r->c, kind, params, bases, n, &x);
+    if (e == CKR_E_ARG) {
+        ckr__sched_forgive(r->c);
+        return CKR_OK;
+    }
+    if (e != CKR_OK) return e;
+    x->position = at;
+    x->state = state;
+    for (i = 0; i < n; i++)
+        ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
+    if (!strcmp(type, "WarmupCosineLR")) e = ckr__ds_base_lr(r, x, bases);
+    *out = x;
+    return e;
+}
+
+static ckr_result ckr__ds_schedule(ckr__ds *r)
+{
+    const ckr_node *state = ckr_node_get(r->meta, "lr_scheduler");
+    const ckr_node **hyper = CKR__NEW_N(r->c, const ckr_node *, r->s->n_groups);
+    ckr_schedule *x = NULL;
+    uint64_t i;
+    ckr_result e;
+    if (!hyper) return ckr__ds_oom(r);
+    if (!ckr_node_is_dict(state) || !state->count) return CKR_OK;
+    e = ckr__ds_native(r, state, &x);
+    for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
+    if (e == CKR_OK && !x)
+        e = ckr__sched_torch(r->c, state, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL, &x);
+    if (e != CKR_OK) return e;
+    r->s->schedules = x;
+    r->s->n_schedules = 1;
+    return ckr__plain_drift(r->c, r->s, x);
+}
+
+/* >>deepspeed.client ---------------------------------------------------------- */
+/* What the trainer put beside DeepSpeed's own keys, and random states among it: of every rank with
+   ZeRO-3, else of one a stage, from which all of its ranks go on. */
+
+static bool ckr__ds_own_key(const char *key)
+{
+    static const char *const keys[] = {
+        "module", "buffer_names", "optimizer", "param_shapes", "frozen_param_shapes",
+        "shared_params", "frozen_param_fragments", "lr_scheduler", "skipped_steps", "global_steps",
+        "global_samples", "dp_world_size", "mp_world_size", "checkpoint_parallel_dimensions",
+        "ds_config", "ds_version", "universal_checkpoint_info"
+    };
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) if (!strcmp(key, keys[i])) return true;
+    return false;
+}
+
+/* The names by which trainers call their dict of random states. */
+static bool ckr__ds_random_key(const char *key)
+{
+    return !strcmp(key, "rng_state") || !strcmp(key, "rng_states") ||
+           !strcmp(key, "random_states") || !strcmp(key, "rng");
+}
+
+static ckr_result ckr__ds_client(ckr__ds *r, const ckr__ds_file *f, uint32_t rank)
+{
+    ckr__ac_file of;
+    uint64_t i, k;
+    ckr_result e = CKR_OK;
+    memset(&of, 0, sizeof of);
+    for (i = 0; i < f->root->count && e == CKR_OK; i++) {
+        const char *key = ckr_node_str(f->root->u.items[2 * i]);
+        const ckr_node *v = f->root->u.items[2 * i + 1];
+        if (key && ckr__ds_own_key(key)) continue;
+        if (key && (!strcmp(key, "data_sampler") || !strcmp(key, "random_ltd")) &&
+            v->kind == CKR_NODE_NONE)
+            continue;
+        if (key && ckr__ds_random_key(key) && ckr_node_is_dict(v)) {
+            of.rel = ckr__printf(r->c, "%s#/%s", f->rel, key);
+            if (!of.rel) return ckr__ds_oom(r);
+            k = r->s->n_rng;
+            e = ckr__ac_streams_read(&r->ac, &of, rank, v);
+            for (; k < r->s->n_rng; k++) {
+                r->s->rng[k].scope = r->zero == 3 ? "dp" : r->pipe ? "pp" : "";
+                r->s->rng[k].observed = r->zero == 3;
+            }
+        } else {
+            e = ckr__ds_leave(r, f, key ? key : "?", v);
+        }
+    }
+    return e;
+}
+
+static ckr_result ckr__ds_clients(ckr__ds *r)
+{
+    uint32_t m, d;
+    ckr_result e = CKR_OK;
+    uint64_t i;
+    for (m = 0; m < r->mp && e == CKR_OK; m++) {
+        const ckr__ds_stage *g = &r->stages[m];
+        if (!g->models[0]) e = ckr__ds_client(r, g->model, m * r->dp);
+        for (d = 0; d < r->dp && e == CKR_OK; d++)
+            if (g->models[d]) e = ckr__ds_client(r, g->models[d], d);
+    }
+    for (i = 0; i < r->n_files && e == CKR_OK; i++)
+        if (r->files[i]->kind == CKR__DS_LOOSE && !(r->files[i]->dir && r->universal) &&
+            !ckr__leftover(r->c, r->s, r->files[i]->rel, NULL))
+            e = ckr__ds_oom(r);
+    return e;
+}
+
+/* >>deepspeed.read ------------------------------------------------------------ */
+
+static ckr_result ckr__ds_progress(ckr__ds *r)
+{
+    static const char *const tokens[] = { "consumed_tokens", "consumed_train_tokens" };
+    const ckr_node *last = ckr_node_find(r->meta, "/lr_scheduler/last_batch_iteration");
+    int64_t v, steps = -1, skipped = 0;
+    size_t i;
+    ckr_result e = ckr__ds_same_step(r, r->stages[0].model);
+    if (e != CKR_OK) return e;
+    ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &steps);
+    ckr_node_i64(ckr_node_get(r->meta, "skipped_steps"), &skipped);
+    r->s->progress.step = steps;
+    if (ckr_node_i64(ckr_node_get(r->meta, "global_samples"), &v) && v >= 0)
+        r->s->progress.samples = v;
+    for (i = 0; i < 2; i++)
+        if (ckr_node_i64(ckr_node_get(r->meta, tokens[i]), &v) && v >= 0)
+            r->s->progress.tokens = v;
+    if (ckr_node_i64(last, &v) && skipped >= 0 && skipped <= steps && v + 1 != steps - skipped)
+        e = ckr__ds_note(r, "CKR_W_DS_CLOCK", CKR_EXACT, "last_batch_iteration",
+                         "the scheduler has not ticked once an update that was not skipped", NULL);
+    return e;
+}
+
+static ckr_result ckr__ds_optimizers(ckr__ds *r)
+{
+    uint32_t m;
+    ckr_result e = CKR_OK;
+    for (m = 0; m < r->mp && e == CKR_OK; m++)
+        e = r->universal                    ? ckr__ds_uni(r, m)
+            : r->wrapper >= CKR__DS_FLAT    ? ckr__ds_sharded(r, m)
+                                            : ckr__ds_whole(r, m);
+    if (e == CKR_OK && r->universal) e = ckr__ds_uni_steps(r);
+    return e;
+}
+
+static void ckr__ds_topology(ckr__ds *r)
+{
+    ckr_topology *t = &r->s->topology;
+    t->tp = t->ep = t->cp = 1;
+    t->pp = r->mp;
+    t->dp = r->dp;
+    t->ranks = r->dp <= UINT32_MAX / r->mp ? r->dp * r->mp : 0;
+    t->zero = r->zero;
+}
+
+static ckr_result ckr__ds_read_all(ckr__ds *r)
+{
+    const ckr_node *robin;
+    uint32_t m;
+    ckr_result e = ckr__ds_list(r);
+    if (e == CKR_OK) e = ckr__ds_sizes(r);
+    if (e == CKR_OK) e = ckr__ds_places(r);
+    if (e == CKR_OK) e = ckr__ds_ranks(r);
+    if (e == CKR_OK && r->universal) e = ckr__ds_uni_open(r);
+    if (e == CKR_OK) e = ckr__ds_wrap(r);
+    if (e != CKR_OK) return e;
+    robin = ckr_node_find(r->config, "/zero_optimization/round_robin_gradients");
+    r->robin = r->wrapper == CKR__DS_FLAT && robin && robin->kind == CKR_NODE_BOOL && robin->u.b;
+    ckr__ds_topology(r);
+    for (m = 0; m < r->mp && e == CKR_OK; m++) e = ckr__ds_slices(r, &r->stages[m]);
+    if (e != CKR_OK) return e;
+    e = r->pipe ? ckr__ds_pipe(r) : ckr__ds_model(r);
+    if (e == CKR_OK) e = ckr__ds_progress(r);
+    if (e == CKR_OK) e = ckr__ds_optimizers(r);
+    if (e == CKR_OK) e = ckr__ds_groups(r);
+    if (e == CKR_OK) e = ckr__ds_schedule(r);
+    return e == CKR_OK ? ckr__ds_clients(r) : e;
+}
+
+static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+    ckr__ds *r = CKR__NEW(c, ckr__ds);
+    ckr_result e;
+    if (!r) return c->err->code;
+    r->c = r->by_name.c = r->ac.c = c;
+    r->s = r->ac.s = s;
+    r->dir = dir;
+    r->desc = desc;
+    s->dialect = "deepspeed";
+    e = ckr__ds_read_all(r);
+    ckr__map_free(&r->by_name);
+    r->desc = NULL;
+    s->framework_version = ckr_node_str(ckr_node_get(r->meta, "ds_version"));
+    s->dialect_data = r;
+    return e;
+}
+
+/* >>deepspeed.emit ------------------------------------------------------------ */
+/* Writes what unpatched DeepSpeed resumes from exactly at the target's ranks and stage. It takes
+   the flat buffers as its own model and groups lay them out, and compares nothing: so parameters
+   go in the order in which the coming run has them, given the configuration of the saved one
+   (round_robin_gradients, parameter_alignment, sub_group_size), with every copy written. */
+
+typedef struct ckr__ds_item {  /* a parameter at the target                              */
+    const char        *name;
+    const ckr_tensor  *param, *master, **slots;        /* slots: all others of its state   */
+    uint64_t           n_slots;
+    int64_t            numel, layer;
+    uint32_t           first, last;    /* stages; two of a tied one                        */
+    bool               tied, frozen, grouped;
+} ckr__ds_item;
+
+typedef struct ckr__ds_set {  /* a stage's parameters of one optimizer group            */
+    const ckr_group *group;
+    ckr__ds_item   **items;    /* in the group's own order                               */
+    uint64_t         n;
+} ckr__ds_set;
+
+typedef struct ckr__ds_job {
+    ckr__ctx          *c;
+    const ckr_state   *s;
+    const ckr_target  *t;
+    const ckr__ds     *ds;     /* of the source; NULL: of another framework              */
+    const ckr_node    *meta;   /* of the source, or an empty dict                        */
+    ckr__out          *out;
+    ckr_note         **notes;
+    uint64_t          *n_notes;
+    ckr__map           by_name, others, sources;       /* items; tensors that are none; the
+                                                  source's parameters                    */
+    ckr__ds_item      *items;
+    uint64_t           n_items;
+    ckr__ds_set     **lists;  /* [pp][n_lists[pp]]                                      */
+    uint64_t          *n_lists;
+    uint32_t           dp, pp;
+    int                zero;
+    ckr__ds_wrapper    wrapper;
+    bool               universal, optimizer, refused, robin, aligned, pipe, masters;
+    ckr_dtype          dtype;  /* of the parameters                                      */
+    int64_t            sub_group;      /* elements after which a sub group of ZeRO-3 ends */
+    ckr_node          *config;
+    const char        *tag;
+    ckr_node          *scheduler;      /* or NULL: as it was                              */
+} ckr__ds_job;
+
+static bool ckr__ds_say(ckr__ds_job *x, const char *code, ckr_severity severity,
+                        const char *subject, const char *old_value, const char *new_value,
+                        const char *reason, const char *remedy)
+{
+    if (severity == CKR_ERROR) x->refused = true;
+    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, old_value, new_value,
+                     reason, remedy);
+}
+
+static bool ckr__ds_say_int(ckr__ds_job *x, const char *code, ckr_severity severity,
+                            const char *subject, int64_t a, int64_t b, const char *reason,
+                            const char *remedy)
+{
+    char old_value[24], new_value[24];
+    snprintf(old_value, sizeof old_value, "%lld", (long long)a);
+    snprintf(new_value, sizeof new_value, "%lld", (long long)b);
+    return ckr__ds_say(x, code, severity, subject, old_value, new_value, reason, remedy);
+}
+
+static bool ckr__ds_refuse(ckr__ds_job *x, ckr_item item, const char *subject, const char *reason,
+                           const char *remedy)
+{
+    return ckr__ds_say(x, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
+}
+
+static ckr_result ckr__ds_emit_oom(const ckr__ds_job *x)
+{
+    return x->c->err->code != CKR_OK ? x->c->err->code : CKR_E_NOMEM;
+}
+
+static bool ckr__ds_true(const ckr_node *n)
+{
+    return n && ((n->kind == CKR_NODE_BOOL && n->u.b) || (n->kind == CKR_NODE_INT && n->u.i));
+}
+
+/* >>deepspeed.emit.items ------------------------------------------------------ */
+
+static ckr_result ckr__ds_items(ckr__ds_job *x)
+{
+    const ckr_state *s = x->s;
+    uint64_t i, k, at;
+    x->items = CKR__NEW_N(x->c, ckr__ds_item, s->n_tensors);
+    if (!x->items) return ckr__ds_emit_oom(x);
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        ckr__ds_item *p;
+        if (strcmp(t->slot, "param") != 0) continue;
+        if (t->buffer || !ckr__is_float(t->dtype)) {
+            if (!ckr__map_put(&x->others, t->name, strlen(t->name), i, NULL))
+                return ckr__ds_emit_oom(x);
+            continue;
+        }
+        p = &x->items[x->n_items];
+        p->name = t->name;
+        p->param = t;
+        p->layer = -1;
+        if (!ckr__numel(t->n_dims, t->shape, &p->numel) ||
+            !ckr__map_put(&x->by_name, p->name, strlen(p->name), x->n_items++, NULL))
+            return ckr__ds_emit_oom(x);
+    }
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i], **place;
+        void *array;
+        if (!strcmp(t->slot, "param") ||
+            !ckr__map_find(&x->by_name, t->name, strlen(t->name), &at))
+            continue;
+        if (!strcmp(t->slot, "master")) {
+            x->items[at].master = t;
+            x->masters = true;
+            continue;
+        }
+        array = (void *)x->items[at].slots;
+        place = (const ckr_tensor **)ckr__append(x->c, &array, &x->items[at].n_slots,
+                                                 sizeof *place);
+        x->items[at].slots = (const ckr_tensor **)array;
+        if (!place) return ckr__ds_emit_oom(x);
+        *place = t;
+    }
+    for (i = 0; i < s->n_groups; i++)
+        for (k = 0; k < s->groups[i].n_params; k++) {
+            const char *name = s->groups[i].params[k];
+            if (ckr__map_find(&x->by_name, name, strlen(name), &at)) {
+                x->items[at].grouped = true;
+                if (x->dtype == CKR_DTYPE_NONE) x->dtype = x->items[at].param->dtype;
+            }
+        }
+    for (i = 0; i < x->n_items; i++) x->items[i].frozen = !x->items[i].grouped;
+    if (x->dtype == CKR_DTYPE_NONE && x->n_items) x->dtype = x->items[0].param->dtype;
+    if (x->t->dtype != CKR_DTYPE_NONE) x->dtype = x->t->dtype;
+    return CKR_OK;
+}
+
+/* Where PipelineModule cuts n layers into `pp` stages: as many layers each; or, with weights, the
+   cut whose heaviest and lightest stage differ least (its partition_balanced). */
+static bool ckr__ds_cuts(ckr__ctx *c, const double *weight, uint64_t n, uint32_t pp, uint64_t *cut)
+{
+    const uint64_t row = (uint64_t)pp + 1;
+    double *sum, *most, *least, *cost;
+    uint64_t *from, i, j, k;
+    if (!weight || n <= pp) {
+        for (j = 0; j <= pp; j++)
+            cut[j] = n <= pp ? (j < n ? j : n) : j * (n / pp) + (j < n % pp ? j : n % pp);
+        return true;
+    }
+    sum = CKR__NEW_N(c, double, n + 1);
+    most = CKR__NEW_N(c, double, (n + 1) * row);
+    least = CKR__NEW_N(c, double, (n + 1) * row);
+    cost = CKR__NEW_N(c, double, (n + 1) * row);
+    from = CKR__NEW_N(c, uint64_t, (n + 1) * row);
+    if (!sum || !most || !least || !cost || !from) return false;
+    for (i = 0; i < n; i++) sum[i + 1] = sum[i] + weight[i];
+    for (i = 0; i < (n + 1) * row; i++) most[i] = least[i] = cost[i] = ckr__inf();
+    most[0] = cost[0] = 0;
+    for (i = 1; i <= n; i++)
+        for (j = 1; j <= pp && j <= i; j++)
+            for (k = 0; k < i; k++) {
+                const double w = sum[i] - sum[k], a = most[k * row + j - 1],
+                             b = least[k * row + j - 1];
+                const double hi = a > w ? a : w, lo = b < w ? b : w, d = hi - lo;
+                if (!(cost[i * row + j] >= d)) continue;
+                cost[i * row + j] = d;
+                most[i * row + j] = hi;
+                least[i * row + j] = lo;
+                from[i * row + j] = k;
+            }
+    for (j = pp, cut[pp] = n; j > 0; j--) cut[j - 1] = from[cut[j] * row + j];
+    return true;
+}
+
+/* Is every layer with parameters on the stage that the cut says? */
+static bool ckr__ds_cut_fits(const ckr__ds *r, const uint64_t *cut, const ckr__ds_param *tied,
+                             uint64_t n)
+{
+    uint64_t i;
+    for (i = 0; i < r->n_params; i++) {
+        const ckr__ds_param *p = r->params[i];
+        const uint64_t layer = (uint64_t)p->layer;
+        if (p->frozen || p->layer < 0) continue;
+        if (layer < cut[p->mp] || layer >= cut[p->mp + 1]) return false;
+    }
+    return !tied || n - 1 >= cut[r->mp - 1];
+}
+
+/* What a layer weighs by a method of PipelineModule: its parameters, or one if it is of the kind
+   that most layers are of ("type:..."). */
+static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method)
+{
+    const ckr__ds *r = x->ds;
+    double *w = CKR__NEW_N(x->c, double, n);
+    uint64_t *count = CKR__NEW_N(x->c, uint64_t, n), *same = CKR__NEW_N(x->c, uint64_t, n), i, k,
+             best = 0;
+    if (!w || !count || !same) return NULL;
+    for (i = 0; i < r->n_params; i++) {
+        const ckr__ds_param *p = r->params[i];
+        if (p->layer < 0) continue;
+        if (!p->frozen) w[p->layer] += (double)p->numel;
+        if (!p->frozen && p->tied && tied) w[n - 1] += (double)p->numel;
+        count[p->layer]++;
+    }
+    if (method == 1) return w;
+    for (i = 0; i < n; i++)
+        for (k = 0; k < n; k++) same[i] += count[i] && count[i] == count[k] && ckr__same(w[i], w[k]);
+    for (i = 0; i < n; i++) if (same[i] > same[best]) best = i;
+    for (i = 0; i < n; i++) count[i] = count[i] && same[i] == same[best];
+    for (i = 0; i < n; i++) w[i] = count[i] ? 1 : 0;
+    return w;
+}
+
+#define CKR__DS_LAYERS 1024    /* above which a cut by weights is not computed            */
+
+/* The stages of the layers at the target. The method and the number of layers are in no file: the
+   first of uniform, parameters and type that the saved stages go with. */
+static ckr_result ckr__ds_stages_of(ckr__ds_job *x, const uint64_t **out)
+{
+    static const char *const names[] = { "uniform", "parameters", "type" };
+    const ckr__ds *r = x->ds;
+    const ckr__ds_param *tied = NULL;
+    uint64_t *cut = CKR__NEW_N(x->c, uint64_t, (uint64_t)r->mp + 1),
+             *to = CKR__NEW_N(x->c, uint64_t, (uint64_t)x->pp + 1), i, n = r->n_layers;
+    double *w;
+    int method;
+    *out = to;
+    if (!cut || !to) return ckr__ds_emit_oom(x);
+    for (i = 0; i < r->n_params; i++) if (r->params[i]->tied) tied = r->params[i];
+    if (tied && tied->param->n_pieces < 2) n++;        /* its second use has no file        */
+    for (method = 0; method < 3; method++) {
+        w = method ? ckr__ds_weights(x, n, tied != NULL, method) : NULL;
+        if (method && (!w || n > CKR__DS_LAYERS)) break;
+        if (!ckr__ds_cuts(x->c, w, n, r->mp, cut)) return ckr__ds_emit_oom(x);
+        if (!ckr__ds_cut_fits(r, cut, tied, n)) continue;
+        if (!ckr__ds_cuts(x->c, w, n, x->pp, to)) return ckr__ds_emit_oom(x);
+        return ckr__ds_say(x, "CKR_DS_PARTITION", CKR_CHANGED, "partition_method", NULL,
+                           names[method],
+                           "the stages are cut as PipelineModule does it by this method, with "
+                           "which the saved stages go", "build the coming run with it")
+                   ? CKR_OK
+                   : ckr__ds_emit_oom(x);
+    }
+    return ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_STAGES, "pp",
+                          "by no method of PipelineModule that is known the layers lie as they do: "
+                          "other stages cannot be told", "keep --pp")
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+static ckr_result ckr__ds_owners(ckr__ds_job *x)
+{
+    const uint64_t *cut = NULL;
+    uint64_t i, at;
+    uint32_t m;
+    ckr_result e = CKR_OK;
+    if (!x->pipe) return CKR_OK;
+    for (i = 0; i < x->ds->n_params; i++)
+        if (!ckr__map_put(&x->sources, x->ds->params[i]->name, strlen(x->ds->params[i]->name), i,
+                          NULL))
+            return ckr__ds_emit_oom(x);
+    if (x->pp != x->ds->mp) e = ckr__ds_stages_of(x, &cut);
+    if (e != CKR_OK || x->refused) return e;
+    for (i = 0; i < x->n_items; i++) {
+        ckr__ds_item *p = &x->items[i];
+        const ckr__ds_param *from;
+        if (!ckr__map_find(&x->sources, p->name, strlen(p->name), &at)) continue;
+        from = x->ds->params[at];
+        p->layer = from->layer;
+        p->tied = from->tied;
+        p->first = from->mp;
+        for (m = 0; cut && m < x->pp; m++)
+            if ((uint64_t)p->layer >= cut[m] && (uint64_t)p->layer < cut[m + 1]) p->first = m;
+        p->last = p->tied ? (cut ? x->pp - 1 : from->last) : p->first;
+    }
+    return CKR_OK;
+}
+
+/* The stages' lists: a tied parameter comes first on each of its stages, as tied_modules are
+   registered before the layers. */
+static ckr_result ckr__ds_lists_of(ckr__ds_job *x, uint32_t m)
+{
+    const ckr_state *s = x->s;
+    uint64_t i, k, at;
+    int pass;
+    x->lists[m] = CKR__NEW_N(x->c, ckr__ds_set, s->n_groups);
+    if (!x->lists[m]) return ckr__ds_emit_oom(x);
+    for (i = 0; i < s->n_groups; i++) {
+        ckr__ds_set *l = &x->lists[m][x->n_lists[m]];
+        l->group = &s->groups[i];
+        l->items = CKR__NEW_N(x->c, ckr__ds_item *, s->groups[i].n_params);
+        if (!l->items) return ckr__ds_emit_oom(x);
+        for (pass = 0; pass < 2; pass++)
+            for (k = 0; k < s->groups[i].n_params; k++) {
+                const char *name = s->groups[i].params[k];
+                ckr__ds_item *p;
+                if (!ckr__map_find(&x->by_name, name, strlen(name), &at)) {
+                    if (pass == 0 && m == 0 &&
+                        !ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_NAMES, name,
+                                        "a group names a parameter that the state does not have",
+                                        "leave out the optimizer"))
+                        return ckr__ds_emit_oom(x);
+                    continue;
+                }
+                p = &x->items[at];
+                if ((p->first != m && p->last != m) || (pass == 0) != p->tied) continue;
+                l->items[l->n++] = p;
+            }
+        if (l->n) x->n_lists[m]++;                     /* DeepSpeed drops empty groups      */
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_lists(ckr__ds_job *x)
+{
+    uint32_t m;
+    ckr_result e = CKR_OK;
+    x->lists = CKR__NEW_N(x->c, ckr__ds_set *, x->pp);
+    x->n_lists = CKR__NEW_N(x->c, uint64_t, x->pp);
+    if (!x->lists || !x->n_lists) return ckr__ds_emit_oom(x);
+    for (m = 0; m < x->pp && e == CKR_OK; m++) {
+        e = ckr__ds_lists_of(x, m);
+        if (e == CKR_OK && x->optimizer && !x->n_lists[m] &&
+            !ckr__ds_refuse(x, CKR_ITEM_PP_EMPTY_STAGE, "pp",
+                            "a stage would have no parameter of the optimizer",
+                            "take a smaller --pp"))
+            e = ckr__ds_emit_oom(x);
+    }
+    return e;
+}
+
+/* The order in the flat buffer: with round_robin_gradients parameter i is in bucket i mod dp. */
+static ckr__ds_item **ckr__ds_flat_order(ckr__ds_job *x, const ckr__ds_set *l)
+{
+    ckr__ds_item **out;
+    uint64_t i, b, at = 0;
+    if (!x->robin) return l->items;
+    out = CKR__NEW_N(x->c, ckr__ds_item *, l->n);
+    for (b = 0; out && b < x->dp && b < l->n; b++)
+        for (i = b; i < l->n; i += x->dp) out[at++] = l->items[i];
+    return out;
+}
+
+/* >>deepspeed.emit.nodes ------------------------------------------------------ */
+
+static ckr_node *ckr__ds_none(ckr__ds_job *x)
+{
+    return ckr__node(x->c, CKR_NODE_NONE);
+}
+
+static ckr_node *ckr__ds_size(ckr__ds_job *x, const ckr_tensor *t)
+{
+    ckr_node *n = ckr__node(x->c, CKR_NODE_SIZE);
+    uint32_t d;
+    if (!n) return NULL;
+    n->u.items = CKR__NEW_N(x->c, ckr_node *, t->n_dims);
+    if (!n->u.items) return NULL;
+    n->count = t->n_dims;
+    for (d = 0; d < t->n_dims; d++) {
+        n->u.items[d] = ckr__node_int(x->c, t->shape[d]);
+        if (!n->u.items[d]) return NULL;
+    }
+    return n;
+}
+
+static ckr_node *ckr__ds_object(ckr__ds_job *x, const char *how, const char *name, ckr_node *state)
+{
+    ckr_node *n = ckr__node(x->c, CKR_NODE_OBJECT), *args = ckr__node(x->c, CKR_NODE_TUPLE);
+    ckr_object *o = CKR__NEW(x->c, ckr_object);
+    if (!n || !args || !o || !state) return NULL;
+    o->how = how;
+    o->name = name;
+    o->args = args;
+    o->state = state;
+    n->u.object = o;
+    return n;
+}
+
+static ckr_node *ckr__ds_stage_enum(ckr__ds_job *x)
+{
+    ckr_node *n = ckr__ds_object(x, "reduce", "deepspeed.runtime.zero.config.ZeroStageEnum",
+                                 ckr__ds_none(x));
+    ckr_object *o = CKR__NEW(x->c, ckr_object);
+    if (!n || !o || !ckr__node_push(x->c, n->u.object->args, ckr__node_int(x->c, x->zero)))
+        return NULL;
+    *o = *n->u.object;
+    o->state = NULL;
+    n->u.object = o;
+    return n;
+}
+
+/* A tensor of the state as an entry of the file. NULL: out of memory. */
+static ckr_node *ckr__ds_entry(ckr__ds_job *x, ckr__out_file *f, const ckr_tensor *t,
+                               ckr_dtype dtype, bool replica)
+{
+    ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
+    ckr_node *n = ckr__entry_new(x->c, f, t->name, dtype, t->n_dims, t->shape);
+    int64_t numel;
+    return b && n && ckr__numel(t->n_dims, t->shape, &numel) &&
+                   ckr__bind_flat(x->c, n->u.entry, t, replica, b, 0, numel, 0)
+               ? n
+               : NULL;
+}
+
+/* A parameter in the dtype of the coming run, from its master where that is more. */
+static ckr_node *ckr__ds_weight_entry(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_item *p,
+                                      bool replica)
+{
+    const bool cast = x->t->dtype != CKR_DTYPE_NONE && x->t->dtype != p->param->dtype;
+    const ckr_tensor *from = cast && p->master ? p->master : p->param;
+    return ckr__ds_entry(x, f, from, cast ? x->t->dtype : p->param->dtype,
+                         replica || from != p->param);
+}
+
+/* What the optimizer takes for a parameter's master; without one it is the parameter itself. */
+static const ckr_tensor *ckr__ds_master(const ckr__ds_item *p)
+{
+    return p->master ? p->master : p->param;
+}
+
+/* A tensor of a slot; "master" too. NULL: the parameter has none. */
+static const ckr_tensor *ckr__ds_slot_of(const ckr__ds_item *p, const char *slot)
+{
+    uint64_t i;
+    if (!strcmp(slot, "master")) return ckr__ds_master(p);
+    for (i = 0; i < p->n_slots; i++) if (!strcmp(p->slots[i]->slot, slot)) return p->slots[i];
+    return NULL;
+}
+
+/* Is a slot one number for all elements? */
+static bool ckr__ds_single(const ckr__ds_item *p, const ckr_tensor *t)
+{
+    int64_t numel;
+    return !strcmp(t->slot, "step") ||
+           (t->n_dims == 0 && p->param->n_dims > 0) ||
+           !ckr__numel(t->n_dims, t->shape, &numel) || numel != p->numel;
+}
+
+/* `step` as it was: a tensor, or Python's number. */
+static ckr_node *ckr__ds_step_node(ckr__ds_job *x, ckr__out_file *f, const ckr_tensor *t,
+                                   bool replica)
+{
+    const ckr_piece *p = t->n_pieces ? &t->pieces[0] : NULL;
+    int64_t v;
+    if (x->ds && x->ds->number && p && p->mem && p->dtype == CKR_DTYPE_I64) {
+        memcpy(&v, p->mem, sizeof v);
+        return ckr__node_int(x->c, v);
+    }
+    return ckr__ds_entry(x, f, t, t->dtype, replica);
+}
+
+/* A number, or a list of them: what is safe to be written as it was read. */
+static bool ckr__ds_number(const ckr_node *n)
+{
+    uint64_t i;
+    double v;
+    if (ckr_node_f64(n, &v)) return true;
+    for (i = 0; ckr_node_is_list(n) && i < n->count; i++)
+        if (!ckr_node_f64(n->u.items[i], &v)) return false;
+    return ckr_node_is_list(n);
+}
+
+/* A parameter group with `index` for its parameters. Values that the source does not have (elastic
+   files) are the configuration's. */
+static ckr_node *ckr__ds_group_node(ckr__ds_job *x, const ckr_group *g, ckr_node *index)
+{
+    static const char *const keys[] = { "lr", "betas", "eps", "weight_decay" };
+    const ckr_node *conf = ckr_node_find(x->meta, "/ds_config/optimizer/params");
+    const ckr_schedule *s = x->s->n_schedules ? x->s->schedules : NULL;
+    ckr_node *h = ckr__nt_dict_copy(x->c, g->hyper);
+    ckr_group filled = *g;
+    uint64_t i;
+    size_t k;
+    double *row;
+    for (k = 0; h && k < 4; k++) {
+        const ckr_node *v = ckr_node_get(h, keys[k]), *told = ckr_node_get(conf, keys[k]);
+        if (!v || v->kind != CKR_NODE_NONE || !ckr__ds_number(told)) continue;
+        for (i = 0; i < h->count; i++)
+            if (ckr__is_str(h->u.items[2 * i], keys[k]))
+                memcpy(&h->u.items[2 * i + 1], &told, sizeof told);
+    }
+    if (h && !g->raw && s && !s->opaque && s->n_lanes == x->s->n_groups) {
+        row = CKR__NEW_N(x->c, double, s->n_lanes);
+        i = (uint64_t)(g - x->s->groups);
+        if (!row || ckr__sched_at(x->c, s, CKR__COL_LR, (double)s->position, row) != CKR_OK ||
+            (row[i] == row[i] &&
+             !ckr__node_set(x->c, h, "lr", ckr__node_float(x->c, row[i]))))
+            return NULL;
+    }
+    filled.hyper = h;
+    if (!g->raw) filled.raw = h;
+    return h ? ckr__whole_group(x->c, &filled, index) : NULL;
+}
+
+/* param_groups of a stage; the group's numbers start where the last one's ended. */
+static ckr_node *ckr__ds_groups_node(ckr__ds_job *x, ckr__out_file *f, uint32_t m,
+                                     const uint64_t *numbers)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    uint64_t k, i, at = 0;
+    for (k = 0; list && k < x->n_lists[m]; k++) {
+        ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
+        for (i = 0; index && i < numbers[k]; i++)
+            if (!ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)at++))) return NULL;
+        if (!ckr__node_push(x->c, list,
+                            ckr__ds_group_node(x, x->lists[m][k].group, index)))
+            return NULL;
+    }
+    return list ? ckr__copy_tree(x->c, f, list, NULL) : NULL;
+}
+
+/* A dict with another value at `key`, which must not change the source's. */
+static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key, ckr_node *v)
+{
+    ckr_node *out = ckr_node_is_dict(d) ? ckr__nt_dict_copy(x->c, d)
+                                        : ckr__node(x->c, CKR_NODE_DICT);
+    return out && ckr__node_set(x->c, out, key, v) ? out : NULL;
+}
+
+/* The configuration as recorded, with the stage that is written now. */
+static ckr_result ckr__ds_config(ckr__ds_job *x)
+{
+    const ckr_node *old = ckr_node_get(x->meta, "ds_config");
+    const ckr_node *zero = ckr_node_get(old, "zero_optimization");
+    int64_t stage = 0;
+    ckr_node *z;
+    ckr_node_i64(ckr_node_get(zero, "stage"), &stage);
+    x->config = ckr_node_is_dict(old) ? ckr__nt_dict_copy(x->c, old)
+                                      : ckr__node(x->c, CKR_NODE_DICT);
+    if (!x->config) return ckr__ds_emit_oom(x);
+    if (stage != x->zero) {
+        z = ckr__ds_with(x, zero, "stage", ckr__node_int(x->c, x->zero));
+        if (!z || !ckr__node_set(x->c, x->config, "zero_optimization", z))
+            return ckr__ds_emit_oom(x);
+        zero = z;
+    }
+    if (ckr__ds_true(ckr_node_get(zero, "elastic_checkpoint"))) {
+        z = ckr__ds_with(x, zero, "elastic_checkpoint", ckr__node_bool(x->c, false));
+        if (!z || !ckr__node_set(x->c, x->config, "zero_optimization", z))
+            return ckr__ds_emit_oom(x);
+    }
+    return CKR_OK;
+}
+
+/* >>deepspeed.emit.optim ------------------------------------------------------ */
+/* The optimizer's part of one rank. A slot's flat tensor is bound to the parameters that overlap
+   this rank's range of the group's buffer; what no parameter covers is padding, and zero. */
+
+typedef struct ckr__ds_buffer {        /* a group's flat buffer of ZeRO-1 and 2           */
+    ckr__ds_item **items;
+    uint64_t       n;
+    int64_t       *start, *pad, total, part;
+} ckr__ds_buffer;
+
+/* Bytes of padding: with parameter_alignment each but the last is padded to 16 bytes of the model's
+   dtype. The buffer ends at a multiple of 2 * dp elements. */
+static bool ckr__ds_buffer_make(ckr__ds_job *x, const ckr__ds_set *l, ckr__ds_buffer *b)
+{
+    const int64_t unit = x->aligned ? 16 / (int64_t)ckr_dtype_size(x->dtype) : 1,
+                  whole = 2 * (int64_t)x->dp;
+    int64_t at = 0;
+    uint64_t i;
+    b->items = ckr__ds_flat_order(x, l);
+    b->n = l->n;
+    b->start = CKR__NEW_N(x->c, int64_t, l->n);
+    b->pad = CKR__NEW_N(x->c, int64_t, l->n);
+    if (!b->items || !b->start || !b->pad) return false;
+    for (i = 0; i < l->n; i++) {
+        b->start[i] = at;
+        if (b->items[i]->numel > INT64_MAX / 4 - at) {
+            ckr__fail(x->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, b->items[i]->name,
+                      NULL);
+            return false;
+        }
+        at += b->items[i]->numel;
+        if (i + 1 < l->n && at % unit) b->pad[i] = unit - at % unit;
+        at += b->pad[i];
+    }
+    b->total = at;
+    b->part = (at + whole - 1) / whole * 2;
+    return true;
+}
+
+/* The first parameter that ends behind element `at`. */
+static uint64_t ckr__ds_buffer_at(const ckr__ds_buffer *b, int64_t at)
+{
+    uint64_t lo = 0, hi = b->n;
+    while (lo < hi) {
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (b->start[mid] + b->items[mid]->numel > at) hi = mid;
+        else lo = mid + 1;
+    }
+    return lo;
+}
+
+/* Is this stage's copy of a parameter the one that counts? */
+static bool ckr__ds_replica(const ckr__ds_job *x, const ckr__ds_item *p, uint32_t m,
+                            const ckr_tensor *t)
+{
+    return p->first != m || (t == p->param && x->zero != 3);
+}
+
+static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_buffer *b,
+                                    const char *slot, uint32_t m, int64_t first, int64_t size)
+{
+    const ckr_tensor *like = NULL;
+    ckr_node *n;
+    uint64_t i;
+    for (i = 0; i < b->n && !like; i++) like = ckr__ds_slot_of(b->items[i], slot);
+    n = ckr__entry_new(x->c, f, slot,
+                       !like || !strcmp(slot, "master") ? CKR_DTYPE_F32 : like->dtype, 1, &size);
+    for (i = ckr__ds_buffer_at(b, first); n && i < b->n && b->start[i] < first + size; i++) {
+        const ckr__ds_item *p = b->items[i];
+        const ckr_tensor *t = ckr__ds_slot_of(p, slot);
+        const int64_t lo = ckr__max_i64(b->start[i], first),
+                      hi = ckr__min_i64(b->start[i] + p->numel, first + size);
+        ckr__block *block;
+        if (hi <= lo || !t) continue;
+        block = ckr__block_whole(x->c, t->n_dims, t->shape);
+        if (!block ||
+            !ckr__bind_flat(x->c, n->u.entry, t, ckr__ds_replica(x, p, m, t), block,
+                            lo - b->start[i], hi - b->start[i],
+                            (uint64_t)(lo - first) * ckr_dtype_size(n->u.entry->dtype)))
+            return NULL;
+    }
+    if (n) n->u.entry->requires_grad = !strcmp(slot, "master");
+    return n;
+}
+
+/* The state dict of one group's flat parameter. */
+static ckr_node *ckr__ds_flat_state(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_buffer *b,
+                                    uint32_t m, uint32_t d)
+{
+    const ckr__ds_item *p = b->items[0];
+    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; st && i < p->n_slots; i++) {
+        const ckr_tensor *t = p->slots[i];
+        ckr_node *n = ckr__ds_single(p, t)
+                          ? ckr__ds_step_node(x, f, t, d > 0 || p->first != m)
+                          : ckr__ds_flat_entry(x, f, b, t->slot, m, (int64_t)d * b->part, b->part);
+        if (!n || !ckr__node_pair(x->c, st, ckr__node_str(x->c, t->slot), n)) return NULL;
+    }
+    return st;
+}
+
+static ckr_node *ckr__ds_ints(ckr__ds_job *x, const int64_t *v, uint64_t n)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    uint64_t i;
+    for (i = 0; list && i < n; i++)
+        if (!ckr__node_push(x->c, list, ckr__node_int(x->c, v[i]))) return NULL;
+    return list;
+}
+
+/* Where in this rank's part each parameter lies, as param_slice_mappings has it. */
+static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b, uint32_t d)
+{
+    const int64_t first = (int64_t)d * b->part, end = first + b->part;
+    ckr_node *map = ckr__node(x->c, CKR_NODE_ODICT);
+    uint64_t i;
+    for (i = ckr__ds_buffer_at(b, first); map && i < b->n && b->start[i] < end; i++) {
+        const int64_t lo = ckr__max_i64(b->start[i], first),
+                      hi = ckr__min_i64(b->start[i] + b->items[i]->numel, end);
+        ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+        if (hi <= lo) continue;
+        if (!ckr__node_set(x->c, st, "numel", ckr__node_int(x->c, hi - lo)) ||
+            !ckr__node_set(x->c, st, "start", ckr__node_int(x->c, lo - first)) ||
+            !ckr__node_pair(x->c, map, ckr__node_str(x->c, b->items[i]->name),
+                            ckr__ds_object(x, "newobj",
+                                           "deepspeed.utils.tensor_fragment.fragment_address",
+                                           st)))
+            return NULL;
+    }
+    return map;
+}
+
+/* >>deepspeed.emit.scaler ----------------------------------------------------- */
+
+/* The saved loss scaler as a dict of its fields, whatever class or dict held it; NULL: none. */
+static const ckr_node *ckr__ds_scaler_of(const ckr__ds_job *x)
+{
+    const ckr_node *o, *n;
+    if (!x->ds) return NULL;
+    o = x->ds->universal ? x->ds->optimizer : ckr__ds_optim(x->ds->stages[0].optim[0]);
+    n = ckr_node_get(o, "loss_scaler");
+    if (n && n->kind == CKR_NODE_OBJECT) return n->u.object->state;
+    n = ckr_node_get(x->meta, "optimizer");
+    return ckr_node_is_dict(n) && ckr_node_get(n, "cur_scale") ? n : NULL;
+}
+
+static ckr_node *ckr__ds_or(ckr__ds_job *x, ckr__out_file *f, const ckr_node *d, const char *key, ckr_node *other)
+{
+    const ckr_node *n = ckr_node_get(d, key);
+    return n ? ckr__copy_tree(x->c, f, n, NULL) : other;
+}
+
+static bool ckr__ds_dynamic(const ckr__ds_job *x, const ckr_node *sc)
+{
+    if (ckr_node_get(sc, "dynamic")) return ckr__ds_true(ckr_node_get(sc, "dynamic"));
+    (void)x;
+    return ckr__ds_true(ckr_node_get(sc, "dynamic_loss_scale"));
+}
+
+/* The object that DeepSpeedZeroOptimizer keeps: as it was, or of the fields of an unfused one. */
+static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x, ckr__out_file *f)
+{
+    static const char *const keys[] = { "cur_scale", "cur_iter", "last_overflow_iter",
+                                        "scale_factor", "scale_window" };
+    const ckr_node *sc = ckr__ds_scaler_of(x), *n;
+    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+    size_t i;
+    n = x->ds ? ckr_node_get(x->ds->universal ? x->ds->optimizer
+                                              : ckr__ds_optim(x->ds->stages[0].optim[0]),
+                             "loss_scaler")
+              : NULL;
+    if (n) return ckr__copy_tree(x->c, f, n, NULL);
+    if (!st) return NULL;
+    if (!sc || !ckr__ds_dynamic(x, sc))
+        return ckr__node_set(x->c, st, "cur_scale",
+                             ckr__ds_or(x, f, sc, "cur_scale", ckr__node_float(x->c, 1))) &&
+                       ckr__node_set(x->c, st, "dynamic", ckr__node_bool(x->c, false))
+                   ? ckr__ds_object(x, "newobj", "deepspeed.runtime.fp16.loss_scaler.LossScaler",
+                                    st)
+                   : NULL;
+    for (i = 0; i < 5; i++)
+        if (!ckr__node_set(x->c, st, keys[i], ckr__ds_or(x, f, sc, keys[i], ckr__node_int(x->c, 0))))
+            return NULL;
+    return ckr__node_set(x->c, st, "min_scale", ckr__node_int(x->c, 1)) &&
+                   ckr__node_set(x->c, st, "delayed_shift", ckr__node_int(x->c, 1)) &&
+                   ckr__node_set(x->c, st, "cur_hysteresis", ckr__node_int(x->c, 1)) &&
+                   ckr__node_set(x->c, st, "consecutive_hysteresis",
+                                 ckr__node_bool(x->c, false)) &&
+                   ckr__node_set(x->c, st, "raise_error_at_min_scale",
+                                 ckr__node_bool(x->c, true)) &&
+                   ckr__node_set(x->c, st, "dynamic", ckr__node_bool(x->c, true)) &&
+                   ckr__node_set(x->c, st, "dtype",
+                                 ckr__node_text(x->c, CKR_NODE_DTYPE, "torch.float16", 13))
+               ? ckr__ds_object(x, "newobj",
+                                "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler", st)
+               : NULL;
+}
+
+static ckr_node *ckr__ds_clip(ckr__ds_job *x, ckr__out_file *f)
+{
+    const ckr_node *o = x->ds ? ckr__ds_optim(x->ds->stages[0].optim[0]) : NULL;
+    const ckr_node *v = ckr_node_get(o, "clip_grad");
+    if (!v && x->ds) v = ckr_node_get(x->ds->optimizer, "clip_grad");
+    if (!v) v = ckr_node_get(x->config, "gradient_clipping");
+    return v ? ckr__copy_tree(x->c, f, v, NULL) : ckr__node_float(x->c, 0);
+}
+
+static ckr_node *ckr__ds_version_node(ckr__ds_job *x)
+{
+    const char *v = ckr_node_str(ckr_node_get(x->meta, "ds_version"));
+    return ckr__node_str(x->c, v ? v : "0.19.8");
+}
+
+/* The keys around the tensors that one wrapper writes and another not. */
+static bool ckr__ds_wrapper_head(ckr__ds_job *x, ckr__out_file *f, ckr_node *o)
+{
+    const ckr_node *sc = ckr__ds_scaler_of(x);
+    const bool flat = x->wrapper == CKR__DS_FLAT;
+    if (x->wrapper == CKR__DS_CUT && !ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x)))
+        return false;
+    if (x->wrapper != CKR__DS_BF16 &&
+        (!ckr__node_set(x->c, o, "loss_scaler", ckr__ds_scaler_object(x, f)) ||
+         !ckr__node_set(x->c, o, "dynamic_loss_scale",
+                        ckr__node_bool(x->c, sc && ckr__ds_dynamic(x, sc))) ||
+         !ckr__node_set(x->c, o, "overflow", ckr__node_bool(x->c, false))))
+        return false;
+    return (!flat && x->wrapper != CKR__DS_BF16) ||
+           ckr__node_set(x->c, o, "clip_grad", ckr__ds_clip(x, f));
+}
+
+/* >>deepspeed.emit.rank ------------------------------------------------------- */
+
+/* Lists that are filled group by group. */
+typedef struct ckr__ds_tail {
+    ckr_node *state, *masters, *paddings, *aligns, *counts, *slices;
+} ckr__ds_tail;
+
+static bool ckr__ds_flat_group(ckr__ds_job *x, ckr__out_file *f, uint32_t m, uint32_t d,
+                               uint64_t k, ckr__ds_tail *t)
+{
+    ckr__ds_buffer b;
+    ckr_node *st;
+    int64_t first, lean;
+    memset(&b, 0, sizeof b);
+    if (!ckr__ds_buffer_make(x, &x->lists[m][k], &b)) return false;
+    first = (int64_t)d * b.part;
+    lean = ckr__max_i64(0, ckr__min_i64(b.part, b.total - first));
+    st = ckr__ds_flat_state(x, f, &b, m, d);
+    return st &&
+           (!st->count || ckr__node_pair(x->c, t->state, ckr__node_int(x->c, (int64_t)k), st)) &&
+           ckr__node_push(x->c, t->masters,
+                          ckr__ds_flat_entry(x, f, &b, "master", m, first,
+                                             x->wrapper == CKR__DS_BF16 ? b.part : lean)) &&
+           ckr__node_push(x->c, t->paddings, ckr__node_int(x->c, b.part - lean)) &&
+           ckr__node_push(x->c, t->aligns, ckr__ds_ints(x, b.pad, b.n)) &&
+           ckr__node_push(x->c, t->counts, ckr__node_int(x->c, x->dp)) &&
+           ckr__node_push(x->c, t->slices, ckr__ds_slice_map(x, &b, d));
+}
+
+/* base_optimizer_state and what goes with it, of one rank of ZeRO-1 and 2. */
+static bool ckr__ds_flat_rank(ckr__ds_job *x, ckr__out_file *f, ckr_node *o, uint32_t m, uint32_t d)
+{
+    uint64_t *ones = CKR__NEW_N(x->c, uint64_t, x->n_lists[m]), k;
+    ckr_node *base = ckr__node(x->c, CKR_NODE_DICT);
+    const bool flat = x->wrapper == CKR__DS_FLAT;
+    ckr__ds_tail t;
+    t.state = ckr__node(x->c, CKR_NODE_DICT);
+    t.masters = ckr__node(x->c, CKR_NODE_LIST);
+    t.paddings = ckr__node(x->c, CKR_NODE_LIST);
+    t.aligns = ckr__node(x->c, CKR_NODE_LIST);
+    t.counts = ckr__node(x->c, CKR_NODE_LIST);
+    t.slices = ckr__node(x->c, CKR_NODE_LIST);
+    if (!ones || !t.state || !t.masters || !t.paddings || !t.aligns || !t.counts || !t.slices)
+        return false;
+    for (k = 0; k < x->n_lists[m]; k++) {
+        ones[k] = 1;
+        if (!ckr__ds_flat_group(x, f, m, d, k, &t)) return false;
+    }
+    return ckr__node_set(x->c, base, "state", t.state) &&
+           ckr__node_set(x->c, base, "param_groups", ckr__ds_groups_node(x, f, m, ones)) &&
+           ckr__node_set(x->c, o, "base_optimizer_state", base) &&
+           ckr__node_set(x->c, o, "single_partition_of_fp32_groups", t.masters) &&
+           (!flat || ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x))) &&
+           ckr__node_set(x->c, o, "group_paddings", t.paddings) &&
+           (!flat || ckr__node_set(x->c, o, "param_alignment_paddings", t.aligns)) &&
+           ckr__node_set(x->c, o, "partition_count", t.counts) &&
+           ckr__node_set(x->c, o, "ds_version", ckr__ds_version_node(x)) &&
+           ckr__node_set(x->c, o, "param_slice_mappings", t.slices);
+}
+
+/* How many parameters the sub group that begins at item `from` has: it ends as soon as the sum of
+   its pieces reaches sub_group_size, and a group that is no larger is one. */
+static uint64_t ckr__ds_sub_group(const ckr__ds_job *x, const ckr__ds_set *l, uint64_t from)
+{
+    int64_t sum = 0;
+    uint64_t i;
+    for (i = 0; i < l->n && sum <= x->sub_group; i++)
+        sum += l->items[i]->numel / x->dp + (l->items[i]->numel % x->dp != 0);
+    if (sum <= x->sub_group) return l->n - from;
+    for (i = from, sum = 0; i < l->n && sum < x->sub_group; i++)
+        sum += l->items[i]->numel / x->dp + (l->items[i]->numel % x->dp != 0);
+    return i - from;
+}
+
+/* One slot of a sub group of ZeRO-3: piece d of each parameter, end to end. */
+static ckr_node *ckr__ds_cut_entry(ckr__ds_job *x, ckr__out_file *f, ckr__ds_item *const *items,
+                                   uint64_t n, const char *slot, uint32_t d)
+{
+    const ckr_tensor *like = NULL;
+    ckr_node *e;
+    int64_t size = 0, at = 0;
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        size += items[i]->numel / x->dp + (items[i]->numel % x->dp != 0);
+        if (!like) like = ckr__ds_slot_of(items[i], slot);
+    }
+    e = ckr__entry_new(x->c, f, slot,
+                       !like || !strcmp(slot, "master") ? CKR_DTYPE_F32 : like->dtype, 1, &size);
+    for (i = 0; e && i < n; i++) {
+        const ckr_tensor *t = ckr__ds_slot_of(items[i], slot);
+        const int64_t c = items[i]->numel / x->dp + (items[i]->numel % x->dp != 0),
+                      lo = ckr__min_i64((int64_t)d * c, items[i]->numel),
+                      hi = ckr__min_i64(lo + c, items[i]->numel);
+        ckr__block *b = t ? ckr__block_whole(x->c, t->n_dims, t->shape) : NULL;
+        if (t && hi > lo &&
+            (!b || !ckr__bind_flat(x->c, e->u.entry, t, false, b, lo, hi,
+                                   (uint64_t)at * ckr_dtype_size(e->u.entry->dtype))))
+            return NULL;
+        at += c;
+    }
+    if (e) e->u.entry->requires_grad = !strcmp(slot, "master");
+    return e;
+}
+
+static ckr_node *ckr__ds_cut_state(ckr__ds_job *x, ckr__out_file *f, ckr__ds_item *const *items,
+                                   uint64_t n, uint32_t d, bool tensors)
+{
+    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+    const ckr__ds_item *p = items[0];
+    uint64_t i;
+    for (i = 0; st && i < p->n_slots; i++) {
+        const ckr_tensor *t = p->slots[i];
+        const bool single = ckr__ds_single(p, t);
+        ckr_node *e;
+        if (!single && !tensors) continue;
+        e = single ? ckr__ds_step_node(x, f, t, d > 0 || !tensors)
+                   : ckr__ds_cut_entry(x, f, items, n, t->slot, d);
+        if (!e || !ckr__node_pair(x->c, st, ckr__node_str(x->c, t->slot), e)) return NULL;
+    }
+    return st;
+}
+
+/* torch's dict of ZeRO-3, with a state a sub group; `masters` NULL: for optimizer_state.pt. */
+static ckr_node *ckr__ds_cut_base(ckr__ds_job *x, ckr__out_file *f, uint32_t d, ckr_node *masters)
+{
+    uint64_t *subs = CKR__NEW_N(x->c, uint64_t, x->n_lists[0]), k, i, n;
+    ckr_node *base = ckr__node(x->c, CKR_NODE_DICT), *state = ckr__node(x->c, CKR_NODE_DICT);
+    int64_t at = 0;
+    if (!subs || !base || !state) return NULL;
+    for (k = 0; k < x->n_lists[0]; k++) {
+        const ckr__ds_set *l = &x->lists[0][k];
+        for (i = 0; i < l->n; i += n, subs[k]++, at++) {
+            ckr_node *st;
+            n = ckr__ds_sub_group(x, l, i);
+            st = ckr__ds_cut_state(x, f, l->items + i, n, d, masters != NULL);
+            if (!st ||
+                (st->count && !ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st)) ||
+                (masters && !ckr__node_push(x->c, masters,
+                                            ckr__ds_cut_entry(x, f, l->items + i, n, "master",
+                                                              d))))
+                return NULL;
+        }
+    }
+    return ckr__node_set(x->c, base, "state", state) &&
+                   ckr__node_set(x->c, base, "param_groups", ckr__ds_groups_node(x, f, 0, subs))
+               ? base
+               : NULL;
+}
+
+static bool ckr__ds_cut_rank(ckr__ds_job *x, ckr__out_file *f, ckr_node *o, uint32_t d)
+{
+    ckr_node *masters = ckr__node(x->c, CKR_NODE_LIST);
+    return masters && ckr__node_set(x->c, o, "partition_count", ckr__node_int(x->c, x->dp)) &&
+           ckr__node_set(x->c, o, "optimizer_state_dict", ckr__ds_cut_base(x, f, d, masters)) &&
+           ckr__node_set(x->c, o, "fp32_flat_groups", masters);
+}
+
+static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
+{
+    const char *path =
+        ckr__printf(x->c, "%s/%szero_pp_rank_%u_mp_rank_%02u_optim_states.pt", x->tag,
+                    x->dtype == CKR_DTYPE_BF16 ? "bf16_" : "", (unsigned)d, (unsigned)m);
+    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    ckr_node *o = ckr__node(x->c, CKR_NODE_DICT);
+    bool ok = f && o && ckr__ds_wrapper_head(x, f, o);
+    if (ok) f->root = ckr__node(x->c, CKR_NODE_DICT);
+    ok = ok && f->root && (x->zero == 3 ? ckr__ds_cut_rank(x, f, o, d)
+                                        : ckr__ds_flat_rank(x, f, o, m, d));
+    return ok && ckr__node_set(x->c, f->root, "optimizer_state_dict", o) &&
+                   ckr__node_set(x->c, f->root, "ds_config",
+                                 ckr__copy_tree(x->c, f, x->config, NULL)) &&
+                   ckr__node_set(x->c, f->root, "ds_version", ckr__ds_version_node(x))
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+/* >>deepspeed.emit.whole ------------------------------------------------------ */
+
+/* torch's state dict of ZeRO-0, a number a parameter, over the groups. */
+static ckr_node *ckr__ds_whole_base(ckr__ds_job *x, ckr__out_file *f, uint32_t m)
+{
+    uint64_t *counts = CKR__NEW_N(x->c, uint64_t, x->n_lists[m]), k, i, j;
+    ckr_node *base = ckr__node(x->c, CKR_NODE_DICT), *state = ckr__node(x->c, CKR_NODE_DICT);
+    int64_t at = 0;
+    if (!counts || !base || !state) return NULL;
+    for (k = 0; k < x->n_lists[m]; k++)
+        for (i = 0, counts[k] = x->lists[m][k].n; i < counts[k]; i++, at++) {
+            const ckr__ds_item *p = x->lists[m][k].items[i];
+            ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+            for (j = 0; st && j < p->n_slots; j++) {
+                const ckr_tensor *t = p->slots[j];
+                ckr_node *e = !strcmp(t->slot, "step")
+                                  ? ckr__ds_step_node(x, f, t, p->first != m)
+                                  : ckr__ds_entry(x, f, t, t->dtype, p->first != m);
+                if (!e || !ckr__node_pair(x->c, st, ckr__node_str(x->c, t->slot), e)) return NULL;
+            }
+            if (!st ||
+                (st->count && !ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st)))
+                return NULL;
+        }
+    return ckr__node_set(x->c, base, "state", state) &&
+                   ckr__node_set(x->c, base, "param_groups", ckr__ds_groups_node(x, f, m, counts))
+               ? base
+               : NULL;
+}
+
+static bool ckr__ds_unfused_scaler(ckr__ds_job *x, ckr__out_file *f, ckr_node *o)
+{
+    static const char *const keys[] = { "last_overflow_iter", "scale_factor", "scale_window" };
+    const ckr_node *sc = ckr__ds_scaler_of(x);
+    const bool dynamic = sc && ckr__ds_dynamic(x, sc);
+    size_t i;
+    if (!ckr__node_set(x->c, o, "dynamic_loss_scale", ckr__node_bool(x->c, dynamic)) ||
+        !ckr__node_set(x->c, o, "cur_scale",
+                       ckr__ds_or(x, f, sc, "cur_scale", ckr__node_float(x->c, 1))) ||
+        !ckr__node_set(x->c, o, "cur_iter",
+                       ckr__ds_or(x, f, sc, "cur_iter",
+                                  ckr__node_int(x->c, x->s->progress.step > 0
+                                                          ? x->s->progress.step
+                                                          : 0))))
+        return false;
+    for (i = 0; dynamic && i < 3; i++)
+        if (!ckr__node_set(x->c, o, keys[i], ckr__ds_or(x, f, sc, keys[i], ckr__node_int(x->c, 0))))
+            return false;
+    return true;
+}
+
+/* The flat masters of FP16_Optimizer, whole. */
+static ckr_node *ckr__ds_fused_base(ckr__ds_job *x, ckr__out_file *f, uint32_t m, ckr_node *masters)
+{
+    uint64_t *ones = CKR__NEW_N(x->c, uint64_t, x->n_lists[m]), k;
+    ckr_node *base = ckr__node(x->c, CKR_NODE_DICT), *state = ckr__node(x->c, CKR_NODE_DICT);
+    if (!ones || !base || !state) return NULL;
+    for (k = 0; k < x->n_lists[m]; k++) {
+        ckr__ds_buffer b;
+        ckr_node *st;
+        memset(&b, 0, sizeof b);
+        if (!ckr__ds_buffer_make(x, &x->lists[m][k], &b)) return NULL;
+        b.part = b.total;
+        ones[k] = 1;
+        st = ckr__ds_flat_state(x, f, &b, m, 0);
+        if (!st ||
+            (st->count && !ckr__node_pair(x->c, state, ckr__node_int(x->c, (int64_t)k), st)) ||
+            !ckr__node_push(x->c, masters,
+                            ckr__ds_flat_entry(x, f, &b, "master", m, 0, b.total)))
+            return NULL;
+    }
+    return ckr__node_set(x->c, base, "state", state) &&
+                   ckr__node_set(x->c, base, "param_groups", ckr__ds_groups_node(x, f, m, ones))
+               ? base
+               : NULL;
+}
+
+/* `optimizer` of a model's file. */
+static ckr_node *ckr__ds_whole_optimizer(ckr__ds_job *x, ckr__out_file *f, uint32_t m)
+{
+    ckr_node *o, *masters = ckr__node(x->c, CKR_NODE_LIST);
+    uint64_t k, i;
+    if (!masters) return NULL;
+    if (!x->optimizer || x->wrapper >= CKR__DS_FLAT || x->universal) return ckr__ds_none(x);
+    if (x->wrapper == CKR__DS_PLAIN) return ckr__ds_whole_base(x, f, m);
+    o = ckr__node(x->c, CKR_NODE_DICT);
+    if (!o || !ckr__ds_unfused_scaler(x, f, o)) return NULL;
+    if (x->wrapper == CKR__DS_FUSED)
+        return ckr__node_set(x->c, o, "optimizer_state_dict",
+                             ckr__ds_fused_base(x, f, m, masters)) &&
+                       ckr__node_set(x->c, o, "fp32_groups_flat", masters) &&
+                       ckr__node_set(x->c, o, "clip_grad", ckr__ds_clip(x, f))
+                   ? o
+                   : NULL;
+    for (k = 0; k < x->n_lists[m]; k++) {
+        ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+        for (i = 0; list && i < x->lists[m][k].n; i++) {
+            const ckr__ds_item *p = x->lists[m][k].items[i];
+            const ckr_tensor *t = ckr__ds_master(p);
+            ckr_node *e = ckr__ds_entry(x, f, t, CKR_DTYPE_F32, ckr__ds_replica(x, p, m, t));
+            if (e) e->u.entry->requires_grad = true;
+            if (!ckr__node_push(x->c, list, e)) return NULL;
+        }
+        if (!ckr__node_push(x->c, masters, list)) return NULL;
+    }
+    return ckr__node_set(x->c, o, "optimizer_state_dict", ckr__ds_whole_base(x, f, m)) &&
+                   ckr__node_set(x->c, o, "fp32_groups", masters)
+               ? o
+               : NULL;
+}
+
+/* >>deepspeed.emit.model ------------------------------------------------------ */
+
+/* One key of the module. With ZeRO-3 parameters are empty there. */
+static ckr_node *ckr__ds_module_value(ckr__ds_job *x, ckr__out_file *f, const char *name,
+                                      uint32_t d)
+{
+    const int64_t none = 0;
+    uint64_t at;
+    if (ckr__map_find(&x->others, name, strlen(name), &at)) {
+        const ckr_tensor *t = x->s->tensors[at];
+        return ckr__ds_entry(x, f, t, t->dtype, d > 0);
+    }
+    if (!ckr__map_find(&x->by_name, name, strlen(name), &at)) return NULL;
+    if (x->zero == 3)
+        return ckr__entry_new(x->c, f, name,
+                              x->t->dtype != CKR_DTYPE_NONE ? x->t->dtype
+                                                            : x->items[at].param->dtype,
+                              1, &none);
+    return ckr__ds_weight_entry(x, f, &x->items[at], false);
+}
+
+static const char *ckr__ds_alias_of(const ckr__ds_job *x, const ckr__map *aliases, const char *name)
+{
+    uint64_t at;
+    return ckr__map_find(aliases, name, strlen(name), &at) ? x->s->ties[at].name : NULL;
+}
+
+/* The keys in the source's order, both names of a tie as one tensor; of another framework's source
+   the tensors in theirs. */
+static bool ckr__ds_module_fill(ckr__ds_job *x, ckr__out_file *f, ckr_node *out, uint32_t d,
+                                const ckr__map *aliases)
+{
+    const ckr_node *dict = ckr_node_get(x->meta, "module");
+    const uint64_t n = ckr_node_is_dict(dict) ? dict->count : x->s->n_tensors;
+    const char *name, *first;
+    ckr_node *v;
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        const ckr_node *value = ckr_node_is_dict(dict) ? dict->u.items[2 * i + 1] : NULL;
+        name = value ? ckr_node_str(dict->u.items[2 * i]) : x->s->tensors[i]->name;
+        if (!value && strcmp(x->s->tensors[i]->slot, "param") != 0) continue;
+        if (!name || (value && value->kind != CKR_NODE_TENSOR)) {
+            if (!ckr__node_pair(x->c, out, dict->u.items[2 * i],
+                                ckr__copy_tree(x->c, f, value, NULL)))
+                return false;
+            continue;
+        }
+        first = ckr__ds_alias_of(x, aliases, name);
+        v = first ? NULL : ckr__ds_module_value(x, f, name, d);
+        if (first && (v = (ckr_node *)(uintptr_t)ckr_node_get(out, first)) == NULL)
+            v = ckr__ds_module_value(x, f, first, d);
+        if (!v && x->c->err->code != CKR_OK) return false;
+        if (v && !ckr__node_pair(x->c, out, ckr__node_str(x->c, name), v)) return false;
+    }
+    for (i = 0; !ckr_node_is_dict(dict) && i < x->s->n_ties; i++) {
+        v = (ckr_node *)(uintptr_t)ckr_node_get(out, x->s->ties[i].name);
+        if (v && !ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other), v))
+            return false;
+    }
+    return true;
+}
+
+static ckr_node *ckr__ds_module_node(ckr__ds_job *x, ckr__out_file *f, uint32_t d)
+{
+    const ckr_node *dict = ckr_node_get(x->meta, "module");
+    ckr_node *out = ckr__node(x->c, CKR_NODE_ODICT);
+    ckr__map aliases;
+    uint64_t i;
+    bool ok = out != NULL;
+    if (x->pipe) return ckr__ds_none(x);
+    memset(&aliases, 0, sizeof aliases);
+    aliases.c = x->c;
+    for (i = 0; i < x->s->n_ties && ok; i++)
+        ok = ckr__map_put(&aliases, x->s->ties[i].other, strlen(x->s->ties[i].other), i, NULL);
+    ok = ok && ckr__ds_module_fill(x, f, out, d, &aliases);
+    ckr__map_free(&aliases);
+    if (ok && ckr_node_is_dict(dict) && dict->attrs) {
+        out->attrs = ckr__copy_tree(x->c, f, dict->attrs, NULL);
+        ok = out->attrs != NULL;
+    }
+    return ok ? out : NULL;
+}
+
+/* param_shapes: a dict a flat group, of a sub group with ZeRO-3, in the buffer's order. */
+static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x, uint32_t m)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    uint64_t k, i, j, n;
+    if (!x->optimizer || x->zero == 0) return ckr__ds_none(x);
+    for (k = 0; list && k < x->n_lists[m]; k++) {
+        const ckr__ds_set *l = &x->lists[m][k];
+        ckr__ds_item **items = x->zero == 3 ? l->items : ckr__ds_flat_order(x, l);
+        for (i = 0; items && i < l->n; i += n) {
+            ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
+            n = x->zero == 3 ? ckr__ds_sub_group(x, l, i) : l->n;
+            for (j = i; j < i + n; j++)
+                if (!ckr__node_pair(x->c, d, ckr__node_str(x->c, items[j]->name),
+                                    ckr__ds_size(x, items[j]->param)))
+                    return NULL;
+            if (!ckr__node_push(x->c, list, d)) return NULL;
+        }
+        if (!items) return NULL;
+    }
+    return list;
+}
+
+/* frozen_param_shapes, or with `fragments` this rank's pieces: whole with ZeRO-2, the d-th of dp
+   equal pieces with ZeRO-3. */
+static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, ckr__out_file *f, uint32_t d, bool fragments)
+{
+    ckr_node *out = ckr__node(x->c, CKR_NODE_ODICT), *v;
+    uint64_t i;
+    if (x->zero < 2) return ckr__ds_none(x);
+    for (i = 0; out && i < x->n_items; i++) {
+        const ckr__ds_item *p = &x->items[i];
+        if (!p->frozen) continue;
+        if (!fragments) {
+            v = ckr__ds_size(x, p->param);
+        } else if (x->zero == 2) {
+            v = ckr__ds_weight_entry(x, f, p, true);
+        } else {
+            int64_t c = p->numel / x->dp + (p->numel % x->dp != 0);
+            const int64_t lo = ckr__min_i64((int64_t)d * c, p->numel),
+                          hi = ckr__min_i64(lo + c, p->numel);
+            ckr__block *b = ckr__block_whole(x->c, p->param->n_dims, p->param->shape);
+            v = ckr__entry_new(x->c, f, p->name,
+                               x->t->dtype != CKR_DTYPE_NONE ? x->t->dtype : p->param->dtype, 1,
+                               &c);
+            if (!b || !v ||
+                !ckr__bind_flat(x->c, v->u.entry, p->param, false, b, lo, hi, 0))
+                return NULL;
+        }
+        if (!ckr__node_pair(x->c, out, ckr__node_str(x->c, p->name), v)) return NULL;
+    }
+    return out;
+}
+
+static ckr_node *ckr__ds_shared_node(ckr__ds_job *x, uint32_t d)
+{
+    ckr_node *out = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i;
+    if (x->zero == 0) return ckr__ds_none(x);
+    for (i = 0; out && d == 0 && !x->pipe && i < x->s->n_ties; i++)
+        if (!ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other),
+                            ckr__node_str(x->c, x->s->ties[i].name)))
+            return NULL;
+    return out;
+}
+
+/* The schedule's state: as it was, or the clock of the decided one. */
+static ckr_node *ckr__ds_scheduler_node(ckr__ds_job *x, ckr__out_file *f)
+{
+    const ckr_node *old = ckr_node_get(x->meta, "lr_scheduler");
+    if (x->t->without & CKR_SCHEDULE) return ckr__ds_none(x);
+    if (x->scheduler) return ckr__copy_tree(x->c, f, x->scheduler, NULL);
+    return old ? ckr__copy_tree(x->c, f, old, NULL) : ckr__ds_none(x);
+}
+
+static ckr_node *ckr__ds_counter(ckr__ds_job *x, const char *key, int64_t v)
+{
+    const ckr_node *old = ckr_node_get(x->meta, key);
+    int64_t was;
+    if (x->t->without & CKR_PROGRESS) return ckr__node_int(x->c, 0);
+    return ckr__node_int(x->c, ckr_node_i64(old, &was) ? was : v > 0 ? v : 0);
+}
+
+static ckr_node *ckr__ds_dims(ckr__ds_job *x)
+{
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    return ckr__node_set(x->c, d, "pp_degree", ckr__node_int(x->c, x->pp)) &&
+                   ckr__node_set(x->c, d, "tp_degree", ckr__node_int(x->c, 1))
+               ? d
+               : NULL;
+}
+
+/* A state that was decided for this rank stands for the saved one. */
+static ckr_node *ckr__ds_stream_fn(void *user, ckr_node *n)
+{
+    const ckr__restream *swap = (const ckr__restream *)user;
+    const ckr_stream *now;
+    ckr_node *out = n;
+    uint64_t i;
+    for (i = 0; i < swap->n_was; i++) {
+        if (swap->was[i].state != n) continue;
+        now = ckr__restream_find(swap, &swap->was[i]);
+        if (now && now->state) memcpy(&out, &now->state, sizeof out);
+    }
+    return out;
+}
+
+/* What the trainer saved beside DeepSpeed's keys, of the source's rank that goes on here, with the
+   random streams of rank `rank` of the coming run. */
+static bool ckr__ds_client_put(ckr__ds_job *x, ckr__out_file *f, const ckr_node *from,
+                               uint32_t was, uint32_t rank)
+{
+    ckr__restream swap;
+    ckr__copy hooks;
+    uint64_t i;
+    memset(&hooks, 0, sizeof hooks);
+    hooks.swap_fn = ckr__ds_stream_fn;
+    hooks.user = &swap;
+    if (x->ds) ckr__restream_set(&swap, x->ds->s, was, x->s, rank);
+    for (i = 0; from && i < from->count; i++) {
+        const char *key = ckr_node_str(from->u.items[2 * i]);
+        if (key && ckr__ds_own_key(key)) continue;
+        if (key && (x->t->without & CKR_RNG) && ckr__ds_random_key(key)) continue;
+        if (key && ckr_node_get(f->root, key)) continue;
+        if (!ckr__node_pair(x->c, f->root, from->u.items[2 * i],
+                            ckr__copy_tree(x->c, f, from->u.items[2 * i + 1],
+                                           key && ckr__ds_random_key(key) ? &hooks : NULL)))
+            return false;
+    }
+    return true;
+}
+
+static const ckr_node *ckr__ds_source_root(const ckr__ds_job *x, uint32_t m, uint32_t d,
+                                           uint32_t *rank)
+{
+    const ckr__ds *r = x->ds;
+    const ckr__ds_stage *g;
+    *rank = 0;
+    if (!r) return NULL;
+    if (x->pp != r->mp) m = (uint32_t)((uint64_t)m * r->mp / x->pp);
+    g = &r->stages[m];
+    *rank = r->zero == 3 ? d % r->dp : m * r->dp;
+    return r->zero == 3 && g->models[d % r->dp] ? g->models[d % r->dp]->root : g->model->root;
+}
+
+static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
+{
+    const char *path =
+        x->zero == 3 ? ckr__printf(x->c, "%s/zero_pp_rank_%u_mp_rank_%02u_model_states.pt", x->tag,
+                                   (unsigned)d, (unsigned)m)
+                     : ckr__printf(x->c, "%s/mp_rank_%02u_model_states.pt", x->tag, (unsigned)m);
+    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    uint32_t was;
+    const ckr_node *from = ckr__ds_source_root(x, m, d, &was), *buffers;
+    ckr__ctx *c = x->c;
+    ckr_node *r, *info;
+    if (!f) return ckr__ds_emit_oom(x);
+    r = f->root = ckr__node(c, CKR_NODE_DICT);
+    buffers = ckr_node_get(from, "buffer_names");
+    if (!ckr__node_set(c, r, "module", ckr__ds_module_node(x, f, d)) ||
+        !ckr__node_set(c, r, "buffer_names",
+                       buffers ? ckr__copy_tree(c, f, buffers, NULL)
+                               : ckr__node(c, CKR_NODE_LIST)) ||
+        !ckr__node_set(c, r, "optimizer", ckr__ds_whole_optimizer(x, f, m)) ||
+        !ckr__node_set(c, r, "param_shapes", ckr__ds_shapes_node(x, m)) ||
+        !ckr__node_set(c, r, "frozen_param_shapes", ckr__ds_frozen_node(x, f, d, false)) ||
+        !ckr__node_set(c, r, "shared_params", ckr__ds_shared_node(x, d)) ||
+        !ckr__node_set(c, r, "frozen_param_fragments", ckr__ds_frozen_node(x, f, d, true)) ||
+        !ckr__node_set(c, r, "lr_scheduler", ckr__ds_scheduler_node(x, f)) ||
+        !ckr__node_set(c, r, "data_sampler", ckr__ds_or(x, f, from, "data_sampler",
+                                                        ckr__ds_none(x))) ||
+        !ckr__node_set(c, r, "random_ltd", ckr__ds_or(x, f, from, "random_ltd",
+                                                      ckr__ds_none(x))) ||
+        !ckr__node_set(c, r, "skipped_steps", ckr__ds_counter(x, "skipped_steps", 0)) ||
+        !ckr__node_set(c, r, "global_steps",
+                       ckr__ds_counter(x, "global_steps", x->s->progress.step)) ||
+        !ckr__node_set(c, r, "global_samples",
+                       ckr__ds_counter(x, "global_samples", x->s->progress.samples)) ||
+        !ckr__node_set(c, r, "dp_world_size", ckr__node_int(c, x->dp)) ||
+        !ckr__node_set(c, r, "mp_world_size", ckr__node_int(c, x->pp)) ||
+        !ckr__node_set(c, r, "checkpoint_parallel_dimensions", ckr__ds_dims(x)) ||
+        !ckr__node_set(c, r, "ds_config", ckr__copy_tree(c, f, x->config, NULL)) ||
+        !ckr__node_set(c, r, "ds_version", ckr__ds_version_node(x)))
+        return ckr__ds_emit_oom(x);
+    info = ckr_node_is_dict(ckr_node_get(from, "universal_checkpoint_info"))
+               ? ckr__copy_tree(c, f, ckr_node_get(from, "universal_checkpoint_info"), NULL)
+               : ckr__node(c, CKR_NODE_DICT);
+    if (x->universal &&
+        (!info ||
+         (!ckr_node_get(info, "universal_checkpoint_version") &&
+          !ckr__node_set(c, info, "universal_checkpoint_version", ckr__node_float(c, 0.2))) ||
+         !ckr__node_set(c, r, "universal_checkpoint_info", info)))
+        return ckr__ds_emit_oom(x);
+    return ckr__ds_client_put(x, f, from, was, x->zero == 3 ? d : m * x->dp)
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+/* Layer files are the same for any number of stages: each tensor from where it lies. */
+typedef struct ckr__ds_layer_copy { ckr__ds_job *x; ckr__map views; } ckr__ds_layer_copy;
+
+static ckr_node *ckr__ds_layer_fn(void *user, ckr__out_file *f, const ckr_view *v)
+{
+    ckr__ds_layer_copy *k = (ckr__ds_layer_copy *)user;
+    ckr__ds_job *x = k->x;
+    uint64_t at, key = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
+    uint64_t id[2];
+    id[0] = v->file;
+    id[1] = key;
+    if (ckr__map_find(&k->views, (const char *)id, sizeof id, &at)) {
+        if (at < x->n_items) return ckr__ds_weight_entry(x, f, &x->items[at], false);
+        return ckr__ds_entry(x, f, x->s->tensors[at - x->n_items],
+                             x->s->tensors[at - x->n_items]->dtype, false);
+    }
+    return ckr__entry_copy(x->c, f, "layer", v);
+}
+
+/* Where the first piece of a tensor lies: its second copies are written as such. */
+static bool ckr__ds_layer_key(ckr__ds_layer_copy *k, const ckr_tensor *t, uint64_t value)
+{
+    uint64_t *id;
+    if (!t->n_pieces || t->pieces[0].file == CKR_NO_FILE) return true;
+    id = CKR__NEW_N(k->x->c, uint64_t, 2);
+    if (!id) return false;
+    id[0] = t->pieces[0].file;
+    id[1] = t->pieces[0].offset;
+    return ckr__map_put(&k->views, (const char *)id, 2 * sizeof *id, value, NULL);
+}
+
+static ckr_result ckr__ds_layer_out(ckr__ds_job *x)
+{
+    ckr__ds_layer_copy k;
+    ckr__copy hooks;
+    uint64_t i;
+    bool ok = true;
+    memset(&hooks, 0, sizeof hooks);
+    memset(&k, 0, sizeof k);
+    k.x = x;
+    k.views.c = x->c;
+    hooks.tensor_fn = ckr__ds_layer_fn;
+    hooks.user = &k;
+    for (i = 0; i < x->n_items && ok; i++) ok = ckr__ds_layer_key(&k, x->items[i].param, i);
+    for (i = 0; i < x->s->n_tensors && ok; i++)
+        if (x->s->tensors[i]->buffer)
+            ok = ckr__ds_layer_key(&k, x->s->tensors[i], x->n_items + i);
+    for (i = 0; i < x->ds->n_layers && ok; i++) {
+        const ckr__ds_file *from = x->ds->layers[i];
+        ckr__out_file *f;
+        if (!from) continue;
+        f = ckr__out_file_add(x->out, ckr__printf(x->c, "%s/%s", x->tag, from->rel),
+                              CKR_FORMAT_TORCH_ZIP);
+        ok = f && f->path;
+        if (ok) f->root = ckr__copy_tree(x->c, f, from->root, &hooks);
+        ok = ok && f->root;
+    }
+    ckr__map_free(&k.views);
+    return ok ? CKR_OK : ckr__ds_emit_oom(x);
+}
+
+/* >>deepspeed.emit.universal -------------------------------------------------- */
+
+static ckr_result ckr__ds_uni_tensor(ckr__ds_job *x, const ckr__ds_item *p, const char *name,
+                                     const ckr_tensor *t, bool param)
+{
+    const char *path = ckr__printf(x->c, "%s/zero/%s/%s.pt", x->tag, p->name, name);
+    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    const ckr_dtype dtype = !strcmp(name, "fp32") ? CKR_DTYPE_F32 : t->dtype;
+    ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
+    ckr_node *n;
+    if (!f || !b) return ckr__ds_emit_oom(x);
+    if (ckr__ds_single(p, t) && !param) {
+        f->root = ckr__ds_step_node(x, f, t, false);
+    } else if (x->zero == 3) {
+        n = ckr__entry_new(x->c, f, name, dtype, 1, &p->numel);
+        if (n && !ckr__bind_flat(x->c, n->u.entry, t, false, b, 0, p->numel, 0)) n = NULL;
+        f->root = n;
+    } else {
+        f->root = ckr__node(x->c, CKR_NODE_DICT);
+        if (!ckr__node_set(x->c, f->root, "cat_dim", ckr__node_int(x->c, 0)) ||
+            !ckr__node_set(x->c, f->root, "param", ckr__ds_entry(x, f, t, dtype, t == p->param)))
+            return ckr__ds_emit_oom(x);
+    }
+    return f->root ? CKR_OK : ckr__ds_emit_oom(x);
+}
+
+static ckr_result ckr__ds_uni_out(ckr__ds_job *x)
+{
+    uint64_t i, k;
+    uint32_t m, d;
+    ckr__out_file *f;
+    ckr_node *o = ckr__node(x->c, CKR_NODE_DICT), *all = ckr__node(x->c, CKR_NODE_LIST), *base;
+    ckr_result e = CKR_OK;
+    for (m = 0; m < x->pp && e == CKR_OK; m++)
+        for (d = 0; d < (x->zero == 3 ? x->dp : 1) && e == CKR_OK; d++)
+            e = ckr__ds_model_file(x, m, d);
+    for (i = 0; i < x->n_items && e == CKR_OK; i++) {
+        const ckr__ds_item *p = &x->items[i];
+        if (p->frozen) continue;
+        e = ckr__ds_uni_tensor(x, p, "fp32", ckr__ds_master(p), true);
+        for (k = 0; k < p->n_slots && e == CKR_OK; k++)
+            if (x->zero != 3 || !ckr__ds_single(p, p->slots[k]))
+                e = ckr__ds_uni_tensor(x, p, p->slots[k]->slot, p->slots[k], false);
+    }
+    if (e != CKR_OK) return e;
+    f = ckr__out_file_add(x->out, ckr__printf(x->c, "%s/zero/optimizer_state.pt", x->tag),
+                          CKR_FORMAT_TORCH_ZIP);
+    if (!f || !f->path || !o || !all || !ckr__ds_wrapper_head(x, f, o)) return ckr__ds_emit_oom(x);
+    f->root = o;
+    for (i = 0; i < x->s->n_groups; i++) {
+        ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
+        if (!ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i)) ||
+            !ckr__node_push(x->c, all, ckr__ds_group_node(x, &x->s->groups[i], index)))
+            return ckr__ds_emit_oom(x);
+    }
+    if (x->wrapper == CKR__DS_FLAT && !ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x)))
+        return ckr__ds_emit_oom(x);
+    if (x->zero == 3) {
+        base = ckr__ds_cut_base(x, f, 0, NULL);
+        if (!base || !ckr__node_set(x->c, o, "partition_count", ckr__node_int(x->c, x->dp)) ||
+            !ckr__node_set(x->c, o, "optimizer_state_dict", base))
+            return ckr__ds_emit_oom(x);
+        all = (ckr_node *)(uintptr_t)ckr_node_get(base, "param_groups");
+    }
+    return ckr__node_set(x->c, o, "ds_version", ckr__ds_version_node(x)) &&
+                   ckr__node_set(x->c, o, "param_groups", ckr__copy_tree(x->c, f, all, NULL))
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+/* >>deepspeed.emit.schedule --------------------------------------------------- */
+
+/* A schedule that was decided anew: DeepSpeed's own keep their clock in the files and their curve
+   in the coming run's configuration, so that is written with it. */
+static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
+{
+    const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL;
+    const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
+    ckr_node *conf = ckr__node(x->c, CKR_NODE_DICT), *params;
+    const char *text;
+    ckr_result e;
+    if (!now || (x->t->without & CKR_SCHEDULE) || ckr__sched_same(now, was)) return CKR_OK;
+    if (now->opaque && was) return CKR_OK;
+    e = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
+    if (e != CKR_OK) return e;
+    text = ckr__node_text_of(x->c, now->params);
+    if (!text || !conf) return ckr__ds_emit_oom(x);
+    if (!strncmp(now->kind, "deepspeed:", 10) && ckr__same(now->a, 1) && ckr__same(now->b, now->t0) &&
+        !(now->ramp_len > 0)) {
+        params = ckr__nt_dict_copy(x->c, now->params);
+        if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, now->kind + 10)) ||
+            !ckr__node_set(x->c, conf, "params", params) ||
+            !ckr__node_set(x->c, x->config, "scheduler", conf))
+            return ckr__ds_emit_oom(x);
+    }
+    return ckr__ds_say(x, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED, now->kind, NULL, text,
+                       "the files keep this scheduler's clock and the LR of the next update; its "
+                       "curve is the coming run's configuration",
+                       "set it in ds_config with these parameters")
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+/* >>deepspeed.emit.all -------------------------------------------------------- */
+
+/* The class that the coming run has around its optimizer. */
+static void ckr__ds_target_wrapper(ckr__ds_job *x)
+{
+    const ckr_node *conf = ckr_node_get(x->meta, "ds_config");
+    const char *sum = ckr_node_str(ckr_node_find(conf, "/data_types/grad_accum_dtype"));
+    const bool fp32_sum = sum && (!strcmp(sum, "fp32") || !strcmp(sum, "float32") ||
+                                  !strcmp(sum, "float"));
+    const bool bf16 = x->dtype == CKR_DTYPE_BF16;
+    if (x->zero == 3) x->wrapper = CKR__DS_CUT;
+    else if (x->zero == 1 && bf16 && fp32_sum) x->wrapper = CKR__DS_BF16;
+    else if (x->zero > 0) x->wrapper = CKR__DS_FLAT;
+    else if (!bf16 && x->dtype != CKR_DTYPE_F16) x->wrapper = CKR__DS_PLAIN;
+    else if (x->ds && x->ds->wrapper == CKR__DS_FUSED) x->wrapper = CKR__DS_FUSED;
+    else x->wrapper = CKR__DS_UNFUSED;
+}
+
+/* What DeepSpeed cannot resume is written as the nearest that it can. */
+static bool ckr__ds_nearest(ckr__ds_job *x)
+{
+    const char *why = NULL;
+    if (x->zero == 0 && x->optimizer && x->pipe && x->dtype == CKR_DTYPE_BF16)
+        why = "DeepSpeed cannot resume a bf16 pipeline without ZeRO (KeyError: 0)";
+    else if (x->zero == 0 && x->optimizer && x->universal)
+        why = "DeepSpeed loads universal checkpoints with ZeRO only";
+    if (why) {
+        x->zero = 1;
+        if (!ckr__ds_say_int(x, "CKR_DS_NEAREST", CKR_CHANGED, "zero", 0, 1, why,
+                             "take zero_optimization.stage 1 in the coming run"))
+            return false;
+    }
+    if (!x->optimizer && x->zero > 0) {
+        if (!ckr__ds_say_int(x, "CKR_DS_NEAREST", CKR_CHANGED, "zero", x->zero, 0,
+                             "without the optimizer's state only a model's file is written",
+                             "load it with load_optimizer_states=False, load_module_only=True"))
+            return false;
+        x->zero = 0;
+    }
+    return !x->ds || !x->ds->elastic || !x->optimizer ||
+           ckr__ds_say(x, "CKR_DS_NEAREST_ELASTIC", CKR_APPROX, "elastic_checkpoint", "true",
+                       "false",
+                       "DeepSpeed cannot load elastic files; they are written rigid, with the "
+                       "configuration's hyper-parameters for every group and the schedule's LR",
+                       "--set GROUP.weight_decay=VALUE where a group had its own");
+}
+
+static bool ckr__ds_allowed(ckr__ds_job *x)
+{
+    const ckr_topology *t = &x->t->topology;
+    const uint32_t w = x->t->without;
+    bool ok = true;
+    if (t->tp > 1 || t->ep > 1 || t->cp > 1)
+        ok = ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_TARGET, "topology",
+                            "there are data parallelism and pipeline stages only",
+                            "leave out --tp, --ep and --cp");
+    if (ok && (t->zero > 3 || (x->zero > 1 && x->pipe)))
+        ok = ckr__ds_refuse(x, CKR_ITEM_ZERO_STAGE, "zero",
+                            x->pipe ? "pipelines go with ZeRO 0 and 1 only"
+                                    : "there are ZeRO stages 0 to 3",
+                            x->pipe ? "take --zero 1" : "take a smaller --zero");
+    if (ok && x->pp > 1 && !x->pipe)
+        ok = ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_TARGET, "pp",
+                            "the model is no PipelineModule: no file tells its layers",
+                            "take --pp 1");
+    if (ok && (w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
+        ok = ckr__ds_refuse(x, CKR_ITEM_GROUPS_WITHOUT, "groups",
+                            "the optimizer's file holds state and groups together",
+                            "leave out the optimizer too");
+    if (ok && (w & CKR_PARAMS))
+        ok = ckr__ds_refuse(x, CKR_ITEM_PARAMS_WITHOUT, "params",
+                            "a checkpoint without weights cannot be loaded", "keep the params");
+    if (ok && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE) && x->s->n_schedules)
+        ok = ckr__ds_refuse(x, CKR_ITEM_CLOCK_WITHOUT, "progress",
+                            "the schedule would stand at another step than the run",
+                            "leave out the schedule too");
+    return ok;
+}
+
+static const char ckr__ds_uni_why[] =
+    "with ZeRO-3 DeepSpeed gives every group the LR and weight decay of the first when it loads a "
+    "universal checkpoint, silently";
+
+static bool ckr__ds_uni_allowed(ckr__ds_job *x)
+{
+    const char *first = NULL, *text;
+    uint64_t i;
+    if (!x->universal || x->zero != 3 || x->s->n_groups < 2) return true;
+    for (i = 0; i < x->s->n_groups; i++) {
+        ckr_node *h = ckr__nt_dict_copy(x->c, x->s->groups[i].hyper);
+        if (!h || !ckr__node_set(x->c, h, "name", ckr__node(x->c, CKR_NODE_NONE))) return false;
+        text = ckr__node_text_of(x->c, h);
+        if (!text) return false;
+        if (first && strcmp(first, text) != 0 && !x->t->variant) {
+            x->universal = false;
+            return ckr__ds_say(x, "CKR_DS_NEAREST", CKR_CHANGED, "variant", "universal", "native",
+                               ckr__ds_uni_why, "load it without load_universal");
+        }
+        if (first && strcmp(first, text) != 0)
+            return ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_UNIVERSAL, "groups", ckr__ds_uni_why,
+                                  "--variant native, which any --dp has");
+        if (!first) first = text;
+    }
+    return true;
+}
+
+static bool ckr__ds_say_sizes(ckr__ds_job *x)
+{
+    const ckr__ds *r = x->ds;
+    bool ok = true;
+    if (!r) return true;
+    if (x->dp != r->dp)
+        ok = ckr__ds_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", r->dp, x->dp, "asked for",
+                             NULL);
+    if (ok && x->pp != r->mp)
+        ok = ckr__ds_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "pp", r->mp, x->pp, "asked for",
+                             NULL);
+    if (ok && x->t->topology.zero != r->zero)
+        ok = ckr__ds_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "zero", r->zero,
+                             x->t->topology.zero, "asked for", NULL);
+    if (ok && x->robin && x->optimizer && x->zero > 0 && x->zero < 3 && !x->universal)
+        ok = ckr__ds_say(x, "CKR_DS_ROUND_ROBIN", CKR_EXACT, "round_robin_gradients", NULL, NULL,
+                         "the buffers are laid out as this setting deals them over the coming "
+                         "ranks: without it DeepSpeed would give masters and moments to other "
+                         "parameters, silently",
+                         "keep round_robin_gradients in the coming run, or --variant universal");
+    if (ok && x->aligned && x->optimizer && x->zero > 0 && x->zero < 3 && !x->universal)
+        ok = ckr__ds_say(x, "CKR_DS_ALIGNED", CKR_EXACT, "parameter_alignment", NULL, NULL,
+                         "the buffers are laid out with it",
+                         "keep parameter_alignment in the coming run, or --variant universal");
+    if (ok && r->wrapper != x->wrapper && r->zero == 0 && x->zero > 0 && !x->masters &&
+        x->dtype != CKR_DTYPE_F32)
+        ok = ckr__ds_say(x, "CKR_W_DS_MASTERS", CKR_APPROX, "masters", NULL, NULL,
+                         "the source has no fp32 masters: they are the parameters, widened", NULL);
+    return ok;
+}
+
+/* Client states and random streams of ranks that the target does not have, or repeats. */
+static bool ckr__ds_say_clients(ckr__ds_job *x)
+{
+    const ckr__ds *r = x->ds;
+    const uint64_t from = !r ? 0 : r->zero == 3 ? r->dp : r->mp,
+                   to = x->zero == 3 ? x->dp : x->pp;
+    const bool streams = x->s->n_rng > 0 && !(x->t->without & CKR_RNG);
+    if (!from || (!streams && !x->s->n_leftovers)) return true;
+    if (to < from)
+        return ckr__ds_say_int(x, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST, "client state",
+                               (int64_t)from, (int64_t)to,
+                               "what the trainer saved on the other ranks is not written", NULL);
+    if (to > from && streams && r->zero != 3)
+        return ckr__ds_say_int(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams",
+                               (int64_t)from, (int64_t)to,
+                               "ranks beyond the saved ones repeat the streams of rank 0 on", NULL);
+    return true;
+}
+
+static ckr_result ckr__ds_emit_files(ckr__ds_job *x)
+{
+    uint32_t m, d;
+    ckr_result e = CKR_OK;
+    const char *latest = x->universal ? "latest_universal" : "latest";
+    ckr__out_file *f;
+    if (x->universal) e = ckr__ds_uni_out(x);
+    for (m = 0; m < x->pp && e == CKR_OK && !x->universal; m++)
+        for (d = 0; d < (x->zero == 3 ? x->dp : 1) && e == CKR_OK; d++)
+            e = ckr__ds_model_file(x, m, d);
+    if (e == CKR_OK && x->pipe) e = ckr__ds_layer_out(x);
+    for (m = 0; m < x->pp && e == CKR_OK && !x->universal; m++)
+        for (d = 0; d < x->dp && e == CKR_OK && x->optimizer && x->wrapper >= CKR__DS_FLAT; d++)
+            e = ckr__ds_optim_file(x, m, d);
+    if (e != CKR_OK) return e;
+    f = ckr__out_file_add(x->out, latest, CKR_FORMAT_TEXT);
+    if (!f) return ckr__ds_emit_oom(x);
+    f->text = x->tag;
+    f->n_text = strlen(x->tag);
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_settings(ckr__ds_job *x)
+{
+    const ckr_node *zero = ckr_node_find(x->meta, "/ds_config/zero_optimization");
+    double size;
+    x->robin = x->zero < 3 && ckr__ds_true(ckr_node_get(zero, "round_robin_gradients"));
+    x->aligned = x->zero < 3 && ckr__ds_true(ckr_node_get(zero, "parameter_alignment"));
+    x->sub_group = 1000000000;
+    if (ckr_node_f64(ckr_node_get(zero, "sub_group_size"), &size) && size >= 1 && size < 9e15)
+        x->sub_group = (int64_t)size;
+    if (x->wrapper != CKR__DS_FLAT) x->robin = x->aligned = false;
+    return ckr__ds_config(x);
+}
+
+static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
+{
+    const char *base = x->ds ? ckr__ac_base(x->ds->dir) : NULL;
+    ckr_result e;
+    x->pipe = x->ds && x->ds->pipe;
+    x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
+    if (!ckr__ds_allowed(x)) return ckr__ds_emit_oom(x);
+    e = x->refused ? CKR_OK : ckr__ds_items(x);
+    if (e != CKR_OK || x->refused) return e;
+    x->tag = base && *base ? base
+                           : ckr__printf(x->c, "global_step%lld",
+                                         (long long)(x->s->progress.step > 0
+                                                         ? x->s->progress.step
+                                                         : 0));
+    if (!x->tag || !ckr__ds_nearest(x)) return ckr__ds_emit_oom(x);
+    ckr__ds_target_wrapper(x);
+    e = ckr__ds_settings(x);
+    if (e == CKR_OK && (!ckr__ds_uni_allowed(x) || !ckr__ds_say_sizes(x) ||
+                        !ckr__ds_say_clients(x)))
+        e = ckr__ds_emit_oom(x);
+    if (e == CKR_OK && !x->refused) e = ckr__ds_owners(x);
+    if (e == CKR_OK && !x->refused && x->optimizer) e = ckr__ds_lists(x);
+    if (e == CKR_OK && !x->refused) e = ckr__ds_emit_schedule(x);
+    return e == CKR_OK && !x->refused ? ckr__ds_emit_files(x) : e;
+}
+
+static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
+                               ckr_note **notes, uint64_t *n_notes)
+{
+    ckr__ds_job x;
+    ckr_result e;
+    memset(&x, 0, sizeof x);
+    x.c = x.by_name.c = x.others.c = x.sources.c = c;
+    x.s = s;
+    x.t = t;
+    x.out = out;
+    x.notes = notes;
+    x.n_notes = n_notes;
+    if (!strcmp(s->dialect, "deepspeed") && s->dialect_data)
+        x.ds = (const ckr__ds *)s->dialect_data;
+    x.meta = x.ds ? x.ds->meta : ckr__node(c, CKR_NODE_DICT);
+    if (!x.meta) return c->err->code;
+    x.dp = t->topology.dp;
+    x.pp = t->topology.pp;
+    x.zero = t->topology.zero;
+    x.universal = t->variant && !strcmp(t->variant, "universal");
+    if (!t->variant && x.ds) x.universal = x.ds->universal;
+    e = ckr__ds_emit_all(&x);
+    ckr__map_free(&x.by_name);
+    ckr__map_free(&x.others);
+    ckr__map_free(&x.sources);
+    return e;
+}
+
+/* A rank's own file has a place with ZeRO-3; a stage's file is every rank's. */
+static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name, (void)rank;
+    return true;
+}
+
+static const ckr__dialect ckr__deepspeed = { "deepspeed",  "native universal", ckr__ds_probe,
+                                             ckr__ds_read, ckr__ds_holds,      ckr__ds_emit };
+
+/* >>torch_dcp ----------------------------------------------------------------- */
+/* Checkpoints in the format of section dcp: any state dict (dialect dcp), and TorchTitan's. One
+   reader looks at the names and says which. A plain one has no roles: every tensor is a `param`
+   under its flat name, every object a leftover. */
+
+/* Where nothing can be read: a piece of no file, which the engine refuses. */
+static bool ckr__dcp_sealed(ckr__ctx *c, ckr_tensor *t, const ckr__dcp_chunk *k)
+{
+    int64_t *start, *count, *stride;
+    if (!ckr__piece_add(c, t, t->n_dims, &start, &count, &stride)) return false;
+    if (t->n_dims) {
+        memcpy(start, k->start, t->n_dims * sizeof *start);
+        memcpy(count, k->count, t->n_dims * sizeof *count);
+    }
+    return true;
+}
+
+static ckr_result ckr__dcp_piece(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *q,
+                                 ckr_tensor *t)
+{
+    int64_t dims[2 * CKR_MAX_DIMS], *start, *count, *stride;
+    ckr_view v;
+    ckr_piece *p;
+    uint64_t at;
+    uint32_t i;
+    ckr_result r;
+    if (!q->view && d->files[q->file].transform)
+        return ckr__dcp_sealed(d->c, t, q) ? CKR_OK : ckr__dcp_oom(d);
+    memset(&v, 0, sizeof v);
+    r = ckr__dcp_view(d, x, q, &v, dims);
+    if (r != CKR_OK) return r;
+    p = ckr__piece_add(d->c, t, x->n_dims, &start, &count, &stride);
+    if (!p) return ckr__dcp_oom(d);
+    for (i = 0; i < x->n_dims; i++) {
+        start[i] = q->start[i];
+        count[i] = q->count[i];
+        stride[i] = v.stride[i] * (int64_t)ckr_dtype_size(v.dtype);
+    }
+    at = (uint64_t)v.offset * ckr_dtype_size(v.dtype);
+    p->dtype = t->dtype = v.dtype;
+    p->file = v.file;
+    p->big_endian = v.big_endian;
+    p->replica = q->replica;
+    p->rank = q->view ? -1 : d->files[q->file].rank;
+    p->mem = v.bytes ? v.bytes + at : NULL;
+    p->offset = v.bytes ? 0 : v.data_offset + at;
+    return CKR_OK;
+}
+
+/* An item as a logical tensor; *out is NULL for one that is only noted. */
+static ckr_result ckr__dcp_tensor(ckr__dcp *d, const ckr__dcp_item *x, ckr_state *s,
+                                  const char *name, const char *slot, ckr_tensor **out)
+{
+    uint64_t k;
+    ckr_result r = CKR_OK;
+    *out = NULL;
+    if (x->n_dims > CKR_MAX_DIMS || !ckr_dtype_size(x->dtype))
+        return ckr__note(d->c, &s->notes, &s->n_notes, "CKR_W_TENSOR_OPAQUE", CKR_LOST, x->fqn,
+                         NULL, NULL,
+                         "a tensor that is no plain strided array cannot be cut or joined", NULL)
+                   ? CKR_OK
+                   : ckr__dcp_oom(d);
+    *out = ckr__tensor_add(d->c, s, name, slot, x->dtype, x->n_dims, x->shape);
+    if (!*out) return ckr__dcp_oom(d);
+    for (k = 0; k < x->n_chunks && r == CKR_OK; k++)
+        r = ckr__dcp_piece(d, x, &x->chunks[k], *out);
+    return r;
+}
+
+/* What the writer needs besides the state: where each tensor and object was in the state dict. */
+typedef struct ckr__dt {
+    ckr__dcp   *d;
+    uint64_t   *item;          /* of each tensor of the state                            */
+    ckr_node  **objects;       /* of each item that is none, as they were read           */
+    uint64_t    n_items;
+    const ckr_state *source;
+} ckr__dt;
+
+static ckr_result ckr__dt_note(ckr__dcp *d, ckr_state *s, const char *code, ckr_severity severity,
+                               const char *subject, const char *value, const char *reason,
+                               const char *remedy)
+{
+    return ckr__note(d->c, &s->notes, &s->n_notes, code, severity, subject, value, NULL, reason,
+                     remedy)
+               ? CKR_OK
+               : ckr__dcp_oom(d);
+}
+
+/* Files under a transform can be listed, not read. */
+static ckr_result ckr__dt_transforms(ckr__dcp *d, ckr_state *s)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < d->n_files && r == CKR_OK; i++)
+        if (d->files[i].transform)
+            return ckr__dt_note(d, s, ckr_item_name(CKR_ITEM_DCP_TRANSFORM), CKR_LOST,
+                                d->files[i].name, d->files[i].transform,
+                                "its slices were packed by an extension of the writer, which is "
+                                "not undone here",
+                                "save it without the extension");
+    return r;
+}
+
+static bool ckr__dt_sealed(const ckr__dcp *d, const ckr__dcp_item *x)
+{
+    return x->bytes && x->n_chunks && d->files[x->chunks[0].file].transform;
+}
+
+/* Every object, by item. */
+static ckr_result ckr__dt_objects(ckr__dcp *d, ckr__dt *t)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    t->n_items = d->n_items;
+    t->objects = CKR__NEW_N(d->c, ckr_node *, d->n_items);
+    if (!t->objects) return ckr__dcp_oom(d);
+    for (i = 0; i < d->n_items && r == CKR_OK; i++)
+        if (d->items[i].bytes && !ckr__dt_sealed(d, &d->items[i]))
+            r = ckr__dcp_object(d, &d->items[i], &t->objects[i]);
+    return r;
+}
+
+/* As it is: for a state dict of which nothing is known. */
+static ckr_result ckr__dt_plain(ckr__dcp *d, ckr__dt *t, ckr_state *s)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < d->n_items && r == CKR_OK; i++) {
+        const ckr__dcp_item *x = &d->items[i];
+        ckr_tensor *made;
+        if (x->bytes) {
+            if (!ckr__leftover(d->c, s, x->fqn, t->objects[i])) return ckr__dcp_oom(d);
+            continue;
+        }
+        r = ckr__dcp_tensor(d, x, s, x->fqn, "param", &made);
+        if (r == CKR_OK && made) t->item[made->index] = i;
+    }
+    return r;
+}
+
+/* >>torchtitan ---------------------------------------------------------------- */
+/* torchtitan's states, flattened: the model's tensors under their bare names, and
+     optimizer.state.FQN.SLOT, optimizer.param_groups.FQN.KEY   one of each for every parameter
+     lr_scheduler.last_epoch (before June 2026 the whole LambdaLR), or lr_scheduler_K.*
+     train_state.step, train_state.ntokens_seen                 of one rank
+     dataloader.dp_rank_R, dataloader.world_size                the streams, pickled
+   in step-N directories. Groups are what has equal hyper-parameters; the schedule's curve is in the
+   configuration only. The last save of a run has the model alone. */
+
+typedef struct ckr__tt_param {
+    const char *name;
+    ckr_node   *hyper;
+    const char *text;          /* of hyper, to compare                                   */
+    uint64_t    group;
+} ckr__tt_param;
+
+typedef struct ckr__tt {
+    ckr__dcp      *d;
+    ckr__dt       *t;
+    ckr_state     *s;
+    ckr__tt_param *params;
+    uint64_t       n_params;
+    ckr__map       names, classes;
+} ckr__tt;
+
+/* What follows HEAD in the flat name; NULL: the item is of another component. A path of one part is
+   always the model's. */
+static const char *ckr__tt_under(const ckr__dcp *d, const ckr__dcp_item *x, const char *head)
+{
+    const size_t n = strlen(head);
+    if (strncmp(x->fqn, head, n) != 0 || x->fqn[n] != '.') return NULL;
+    if (x->path ? x->n_path < 2 || !x->path[0].key || strcmp(x->path[0].key, head) != 0
+                : d->planned)
+        return NULL;
+    return x->fqn + n + 1;
+}
+
+static bool ckr__tt_scheduler(const ckr__dcp *d, const ckr__dcp_item *x, const char **key)
+{
+    size_t n;
+    *key = ckr__tt_under(d, x, "lr_scheduler");
+    if (*key) return true;
+    if (strncmp(x->fqn, "lr_scheduler_", 13) != 0) return false;
+    n = strspn(x->fqn + 13, "0123456789");
+    if (!n || x->fqn[13 + n] != '.') return false;
+    *key = x->fqn + 14 + n;
+    return true;
+}
+
+static const char *ckr__tt_base(const char *dir)
+{
+    size_t n = strlen(dir), k;
+    while (n > 1 && dir[n - 1] == '/') n--;
+    for (k = n; k > 0 && dir[k - 1] != '/'; k--) {}
+    return dir + k;
+}
+
+/* step-N, and nothing else: torchtitan itself takes any name with step-N in it. */
+static bool ckr__tt_step_dir(const char *name, int64_t *step)
+{
+    char digits[20];
+    size_t n;
+    if (strncmp(name, "step-", 5) != 0) return false;
+    n = strspn(name + 5, "0123456789");
+    if (!n || n >= sizeof digits || (name[5 + n] && name[5 + n] != '/')) return false;
+    memcpy(digits, name + 5, n);
+    digits[n] = 0;
+    return ckr__nt_step_of(digits, step);
+}
+
+/* Whose state dict it is: torchtitan's has its own counters, or is a model in a step-N. */
+static bool ckr__tt_is(const ckr__dcp *d)
+{
+    uint64_t i;
+    int64_t step;
+    bool state = false, other = false, model = false, bytes = false;
+    const char *key;
+    for (i = 0; i < d->n_items; i++) {
+        const ckr__dcp_item *x = &d->items[i];
+        if (ckr__dt_sealed(d, x)) return false;
+        key = ckr__tt_under(d, x, "train_state");
+        if (key && !strcmp(key, "step")) state = true;
+        if (ckr__tt_under(d, x, "optimizer") || ckr__tt_under(d, x, "dataloader") ||
+            ckr__tt_scheduler(d, x, &key))
+            other = true;
+        if (ckr__path_ends(x->fqn, "tok_embeddings.weight")) model = true;
+        if (x->bytes) bytes = true;
+    }
+    if (state) return other || model;
+    return model && !bytes && !d->safetensors && ckr__tt_step_dir(ckr__tt_base(d->dir), &step);
+}
+
+static ckr_result ckr__tt_hyper(ckr__tt *r, const char *rest, ckr_node *value)
+{
+    const char *dot = strrchr(rest, '.');
+    void *array = r->params;
+    ckr__tt_param *p;
+    uint64_t at;
+    size_t n;
+    if (!dot) return CKR_OK;
+    n = (size_t)(dot - rest);
+    if (!ckr__map_find(&r->names, rest, n, &at)) {
+        const char *name = ckr__strndup(r->d->c, rest, n);
+        at = r->n_params;
+        p = (ckr__tt_param *)ckr__append(r->d->c, &array, &r->n_params, sizeof *p);
+        r->params = (ckr__tt_param *)array;
+        if (!p || !name || !ckr__map_put(&r->names, name, n, at, NULL)) return ckr__dcp_oom(r->d);
+        memset(p, 0, sizeof *p);
+        p->name = name;
+        p->hyper = ckr__node(r->d->c, CKR_NODE_DICT);
+    }
+    p = &r->params[at];
+    return ckr__node_pair(r->d->c, p->hyper, ckr__node_str(r->d->c, dot + 1), value)
+               ? CKR_OK
+               : ckr__dcp_oom(r->d);
+}
+
+/* Equal hyper-parameters, one group; in the order in which they come. */
+static ckr_result ckr__tt_groups(ckr__tt *r)
+{
+    ckr__ctx *c = r->d->c;
+    ckr_state *s = r->s;
+    uint64_t i, at;
+    for (i = 0; i < r->n_params; i++) {
+        ckr__tt_param *p = &r->params[i];
+        void *array = s->groups;
+        ckr_group *g;
+        p->text = ckr__node_text_of(c, p->hyper);
+        if (!p->text) return ckr__dcp_oom(r->d);
+        if (!ckr__map_find(&r->classes, p->text, strlen(p->text), &at)) {
+            at = s->n_groups;
+            g = (ckr_group *)ckr__append(c, &array, &s->n_groups, sizeof *g);
+            s->groups = (ckr_group *)array;
+            if (!g || !ckr__map_put(&r->classes, p->text, strlen(p->text), at, NULL))
+                return ckr__dcp_oom(r->d);
+            memset(g, 0, sizeof *g);
+            g->hyper = p->hyper;
+            g->raw = p->hyper;
+        }
+        p->group = at;
+        s->groups[at].n_params++;
+    }
+    for (i = 0; i < s->n_groups; i++) {
+        s->groups[i].params = CKR__NEW_N(c, const char *, s->groups[i].n_params);
+        if (!s->groups[i].params) return ckr__dcp_oom(r->d);
+        s->groups[i].n_params = 0;
+    }
+    for (i = 0; i < r->n_params; i++) {
+        ckr_group *g = &s->groups[r->params[i].group];
+        g->params[g->n_params++] = r->params[i].name;
+    }
+    return CKR_OK;
+}
+
+/* FQN.SLOT: the longest FQN that has hyper-parameters, since slots may have dots, too. */
+static ckr_result ckr__tt_state(ckr__tt *r, const ckr__dcp_item *x, const char *rest,
+                                ckr_tensor **out)
+{
+    const char *dot = strrchr(rest, '.'), *at = dot, *name, *slot;
+    while (at && !ckr__map_find(&r->names, rest, (size_t)(at - rest), NULL)) {
+        const char *back = at;
+        while (back > rest && back[-1] != '.') back--;
+        at = back > rest ? back - 1 : NULL;
+    }
+    if (at) dot = at;
+    name = dot ? ckr__strndup(r->d->c, rest, (size_t)(dot - rest)) : rest;
+    slot = dot ? ckr__strdup(r->d->c, dot + 1) : "state";
+    if (!name || !slot) return ckr__dcp_oom(r->d);
+    return ckr__dcp_tensor(r->d, x, r->s, name, slot, out);
+}
+
+static ckr_result ckr__tt_tensor(ckr__tt *r, uint64_t i)
+{
+    const ckr__dcp_item *x = &r->d->items[i];
+    const char *rest = ckr__tt_under(r->d, x, "optimizer"), *name = x->fqn;
+    ckr_tensor *made = NULL;
+    ckr_result e;
+    if (rest && !strncmp(rest, "state.", 6)) {
+        e = ckr__tt_state(r, x, rest + 6, &made);
+    } else {
+        const char *model = ckr__tt_under(r->d, x, "model");
+        e = ckr__dcp_tensor(r->d, x, r->s, model ? model : name, "param", &made);
+    }
+    if (e == CKR_OK && made) r->t->item[made->index] = i;
+    return e;
+}
+
+static ckr_result ckr__tt_schedule(ckr__tt *r, int64_t last)
+{
+    ckr__ctx *c = r->d->c;
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, r->s->n_groups);
+    uint64_t i;
+    ckr_result e;
+    if (!hyper || !ckr__node_set(c, d, "last_epoch", ckr__node_int(c, last)))
+        return ckr__dcp_oom(r->d);
+    for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
+    e = ckr__sched_torch(c, d, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL,
+                         &r->s->schedules);
+    if (e == CKR_OK) r->s->n_schedules = 1;
+    return e;
+}
+
+/* A number: Python's, or in old versions a tensor of one element. */
+static bool ckr__tt_number(const ckr_node *n, int64_t *out)
+{
+    return ckr_node_i64(n, out) && *out >= 0;
+}
+
+static ckr_result ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
+{
+    const ckr__dcp *d = r->d;
+    uint64_t i;
+    int64_t v;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < d->n_items && e == CKR_OK; i++) {
+        const ckr__dcp_item *x = &d->items[i];
+        const ckr_node *o = r->t->objects[i];
+        const char *key = ckr__tt_under(d, x, "optimizer");
+        if (!x->bytes) continue;
+        if (key && !strncmp(key, "param_groups.", 13)) {
+            e = ckr__tt_hyper(r, key + 13, r->t->objects[i]);
+            continue;
+        }
+        if (ckr__tt_scheduler(d, x, &key)) {
+            if (!strcmp(key, "last_epoch") && ckr__tt_number(o, &v)) *last = v;
+            continue;
+        }
+        key = ckr__tt_under(d, x, "train_state");
+        if (key && !strcmp(key, "step") && ckr__tt_number(o, &v)) r->s->progress.step = v;
+        else if (key && !strcmp(key, "ntokens_seen") && ckr__tt_number(o, &v)) *tokens = v;
+        else if (!key) key = ckr__tt_under(d, x, "dataloader");
+        if (key && !strcmp(key, "world_size") && ckr__tt_number(o, &v) && v > 0 && v < 1 << 24)
+            r->s->topology.dp = (uint32_t)v;
+        if (!key && !ckr__leftover(d->c, r->s, x->fqn, o)) e = ckr__dcp_oom(d);
+    }
+    return e;
+}
+
+static ckr_result ckr__tt_say(ckr__tt *r, int64_t last, int64_t tokens)
+{
+    ckr_state *s = r->s;
+    char a[32], b[32];
+    ckr_result e = CKR_OK;
+    if (!s->n_groups)
+        e = ckr__dt_note(r->d, s, "CKR_W_MODEL_ONLY", CKR_LOST, ckr__tt_base(r->d->dir), NULL,
+                         "the last save of a run has the model alone: no optimizer, schedule, "
+                         "counters or data streams",
+                         "name an earlier step to go on training");
+    if (tokens >= 0 && s->topology.dp && tokens <= INT64_MAX / (int64_t)s->topology.dp)
+        s->progress.tokens = tokens * (int64_t)s->topology.dp;
+    if (e == CKR_OK && last >= 0 && s->progress.step >= 0 && last != s->progress.step) {
+        snprintf(a, sizeof a, "%lld", (long long)s->progress.step);
+        snprintf(b, sizeof b, "%lld", (long long)last);
+        e = ckr__note(r->d->c, &s->notes, &s->n_notes, "CKR_W_CLOCKS", CKR_EXACT, "last_epoch", a,
+                      b, "the schedule's clock is not the run's step", NULL)
+                ? CKR_OK
+                : ckr__dcp_oom(r->d);
+    }
+    return e;
+}
+
+static ckr_result ckr__tt_parts(ckr__tt *r)
+{
+    int64_t last = -1, tokens = -1;
+    uint64_t i;
+    ckr_result e = ckr__tt_objects(r, &last, &tokens);
+    if (e == CKR_OK) e = ckr__tt_groups(r);
+    for (i = 0; i < r->d->n_items && e == CKR_OK; i++)
+        if (!r->d->items[i].bytes) e = ckr__tt_tensor(r, i);
+    if (e == CKR_OK && last >= 0) e = ckr__tt_schedule(r, last);
+    if (r->s->progress.step < 0 && !r->s->n_groups)
+        ckr__tt_step_dir(ckr__tt_base(r->d->dir), &r->s->progress.step);
+    return e == CKR_OK ? ckr__tt_say(r, last, tokens) : e;
+}
+
+static ckr_result ckr__tt_read(ckr__dcp *d, ckr__dt *t, ckr_state *s)
+{
+    ckr__tt r;
+    ckr_result e;
+    memset(&r, 0, sizeof r);
+    r.d = d;
+    r.t = t;
+    r.s = s;
+    r.names.c = r.classes.c = d->c;
+    s->dialect = "torchtitan";
+    e = ckr__tt_parts(&r);
+    ckr__map_free(&r.names);
+    ckr__map_free(&r.classes);
+    return e;
+}
+
+/* >>torchtitan.runs ----------------------------------------------------------- */
+/* Which step of a run: the newest that has the run's counters, so that training can go on; without
+   any such, the newest. */
+
+/* Does a file hold this text? Read in windows that overlap. */
+static ckr_result ckr__tt_mentions(ckr__ctx *c, const char *path, const char *text, bool *yes)
+{
+    const size_t cap = (size_t)1 << 16, n = strlen(text);
+    uint8_t *buf = (uint8_t *)ckr__heap_alloc(c, cap);
+    void *file = NULL;
+    uint64_t size = 0, at;
+    size_t i, got;
+    int32_t sys = buf ? c->env.io.open_fn(c->env.io.user, path, false, &file, &size) : 0;
+    *yes = false;
+    for (at = 0; buf && !sys && at < size && !*yes; at += got - n + 1) {
+        got = size - at < cap ? (size_t)(size - at) : cap;
+        sys = c->env.io.read_fn(c->env.io.user, file, at, buf, got);
+        for (i = 0; !sys && i + n <= got && !*yes; i++)
+            *yes = buf[i] == (uint8_t)*text && !memcmp(buf + i, text, n);
+        if (at + got >= size) break;
+    }
+    if (file) c->env.io.close_fn(c->env.io.user, file);
+    ckr__heap_free(c, buf, cap);
+    if (!buf) return CKR_E_NOMEM;
+    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys) : CKR_OK;
+}
+
+/* 0: nothing to load, 1: a model, 2: all there is to go on with. */
+static ckr_result ckr__tt_rate(ckr__ctx *c, const char *dir, int *rate)
+{
+    ckr__dcp_look l;
+    bool yes = false;
+    const char *path = ckr__path_join(c, dir, ".metadata");
+    ckr_result r = path ? ckr__dcp_look_in(c, dir, &l) : c->err->code;
+    *rate = 0;
+    if (r != CKR_OK) return r;
+    if (l.metadata) r = ckr__tt_mentions(c, path, "train_state.step", &yes);
+    *rate = yes ? 2 : l.metadata || l.n_ranks || l.sharded ? 1 : 0;
+    return r;
+}
+
+static ckr_result ckr__tt_newest(ckr__ctx *c, const char *run, const char **best)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    int64_t v, top = -1;
+    int rate, top_rate = 0;
+    ckr_result r = ckr__dir_list(c, run, &l);
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *dir;
+        if (!l.items[i]->is_dir || !ckr__tt_step_dir(l.items[i]->name, &v)) continue;
+        dir = ckr__path_join(c, run, l.items[i]->name);
+        if (!dir) return c->err->code;
+        r = ckr__tt_rate(c, dir, &rate);
+        if (r != CKR_OK || !rate || rate < top_rate || (rate == top_rate && v <= top)) continue;
+        *best = dir;
+        top = v;
+        top_rate = rate;
+    }
+    return r;
+}
+
+/* Later steps that were passed over are named. */
+static ckr_result ckr__tt_passed(ckr__dcp *d, ckr_state *s)
+{
+    const char *base = ckr__tt_base(d->dir), *up;
+    ckr__dirlist l;
+    int64_t own, v;
+    uint64_t i;
+    int rate;
+    ckr_result r;
+    if (!ckr__tt_step_dir(base, &own) || base == d->dir) return CKR_OK;
+    up = ckr__strndup(d->c, d->dir, (size_t)(base - d->dir));
+    if (!up) return ckr__dcp_oom(d);
+    r = ckr__dir_list(d->c, up, &l);
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *dir = ckr__path_join(d->c, up, l.items[i]->name);
+        if (!dir) return ckr__dcp_oom(d);
+        if (!l.items[i]->is_dir || !ckr__tt_step_dir(l.items[i]->name, &v) || v <= own) continue;
+        r = ckr__tt_rate(d->c, dir, &rate);
+        if (r == CKR_OK && rate < 2)
+            r = ckr__dt_note(d, s, "CKR_NEWER_STEP", CKR_EXACT, l.items[i]->name, NULL,
+                             rate ? "this later step has the model alone, and torchtitan would "
+                                    "choose it and fail"
+                                  : "this later step is no whole checkpoint",
+                             "set checkpoint.load_step to the step that is meant, or move the "
+                             "other away");
+    }
+    return r;
+}
+
+/* >>torch_dcp.read ------------------------------------------------------------ */
+
+static ckr_result ckr__dt_read_all(ckr__dcp *d, ckr_state *s, bool plain)
+{
+    ckr__dt *t = CKR__NEW(d->c, ckr__dt);
+    ckr_result r;
+    if (!t) return ckr__dcp_oom(d);
+    t->d = d;
+    t->source = s;
+    t->item = CKR__NEW_N(d->c, uint64_t, d->n_items);
+    if (!t->item) return ckr__dcp_oom(d);
+    s->dialect = "dcp";
+    s->dialect_data = t;
+    r = ckr__dt_transforms(d, s);
+    if (r == CKR_OK) r = ckr__dt_objects(d, t);
+    if (r != CKR_OK) return r;
+    if (plain) return ckr__dt_plain(d, t, s);
+    r = ckr__tt_read(d, t, s);
+    return r == CKR_OK ? ckr__tt_passed(d, s) : r;
+}
+
+static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+    const char *told = desc ? desc->dialect : NULL;
+    ckr__dcp *d;
+    ckr_result r = ckr__dcp_open(c, dir, &d);
+    s->format = CKR_FORMAT_DCP;
+    if (r == CKR_OK)
+        r = ckr__dt_read_all(d, s, told ? !strcmp(told, "dcp") : !ckr__tt_is(d));
+    ckr__dcp_close(d);
+    return r;
+}
+
+/* A directory with metadata, or with files that wait for it; or of a run, whose steps are such. */
+static ckr_result ckr__dt_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    const char *best = NULL, *sub;
+    ckr__dcp_look l;
+    ckr_result r;
+    *mine = false;
+    *dir = path;
+    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__dcp_look_in(c, path, &l);
+    *mine = r == CKR_OK &&
+            (l.metadata || l.n_ranks || l.n_data || l.unfinished || l.shards || l.sharded);
+    if (r != CKR_OK || *mine) return r;
+    r = ckr__tt_newest(c, path, &best);
+    if (r == CKR_OK && !best && ckr__nt_has(c, path, "checkpoint", CKR_FILE_DIR)) {
+        sub = ckr__path_join(c, path, "checkpoint");
+        if (!sub) return c->err->code;
+        r = ckr__tt_newest(c, sub, &best);
+    }
+    *mine = best != NULL;
+    if (best) *dir = best;
+    return r;
+}
+
+/* >>dcp.emit ------------------------------------------------------------------ */
+/* Describing a directory of section dcp: one data file a rank, tensors in slices, objects where
+   there is least so far, the index last.
+
+     ckr__dcp_out_init      ranks, directory
+     ckr__dcp_out_item      a tensor's name, dtype and shape; then for each chunk
+     ckr__dcp_out_box       its box and rank: an entry of the box's shape, to be bound
+     ckr__dcp_out_tensor    all of this for a tensor of the state, cut evenly along axis 0
+     ckr__dcp_out_object    an object
+     ckr__dcp_out_end       the metadata                                                       */
+
+typedef struct ckr__dcp_out {
+    ckr__ctx       *c;
+    ckr__out       *out;
+    const char     *dir;       /* of the files in the output, "" or with a slash at its end  */
+    uint32_t        ranks;
+    ckr__out_file **files;     /* by rank; NULL: nothing in it yet                           */
+    uint64_t       *load;      /* bytes by rank                                              */
+    ckr__out_index *index;
+    uint32_t       *heap;      /* ranks, the one with least first                            */
+    uint64_t        total;
+} ckr__dcp_out;
+
+static ckr_result ckr__dcp_out_oom(const ckr__dcp_out *w)
+{
+    return w->c->err->code != CKR_OK ? w->c->err->code : CKR_E_NOMEM;
+}
+
+static ckr_result ckr__dcp_out_init(ckr__dcp_out *w, ckr__ctx *c, ckr__out *out, uint32_t ranks,
+                                    const char *dir)
+{
+    uint32_t i;
+    memset(w, 0, sizeof *w);
+    w->c = c;
+    w->out = out;
+    w->dir = dir;
+    w->ranks = ranks ? ranks : 1;
+    w->files = CKR__NEW_N(c, ckr__out_file *, w->ranks);
+    w->load = CKR__NEW_N(c, uint64_t, w->ranks);
+    w->heap = CKR__NEW_N(c, uint32_t, w->ranks);
+    w->index = CKR__NEW(c, ckr__out_index);
+    if (!w->files || !w->load || !w->heap || !w->index) return ckr__dcp_out_oom(w);
+    for (i = 0; i < w->ranks; i++) w->heap[i] = i;
+    return CKR_OK;
+}
+
+static bool ckr__dcp_lighter(const ckr__dcp_out *w, uint32_t a, uint32_t b)
+{
+    return w->load[a] < w->load[b] || (w->load[a] == w->load[b] && a < b);
+}
+
+/* The rank with least; `bytes` go there. The heap is in order while only this adds to loads; chunks
+   that are placed elsewhere make it a good guess. */
+static uint32_t ckr__dcp_lightest(ckr__dcp_out *w, uint64_t bytes)
+{
+    const uint32_t rank = w->heap[0];
+    uint32_t i = 0, k;
+    w->load[rank] += bytes;
+    for (;;) {
+        k = 2 * i + 1;
+        if (k >= w->ranks) break;
+        if (k + 1 < w->ranks && ckr__dcp_lighter(w, w->heap[k + 1], w->heap[k])) k++;
+        if (!ckr__dcp_lighter(w, w->heap[k], w->heap[i])) break;
+        w->heap[i] ^= w->heap[k];
+        w->heap[k] ^= w->heap[i];
+        w->heap[i] ^= w->heap[k];
+        i = k;
+    }
+    return rank;
+}
+
+static ckr__out_file *ckr__dcp_out_part(ckr__dcp_out *w, uint32_t rank)
+{
+    if (!w->files[rank]) {
+        const char *path = ckr__printf(w->c, "%s__%u_0.distcp", w->dir, (unsigned)rank);
+        w->files[rank] = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
+    }
+    return w->files[rank] ? ckr__out_part_add(w->c, w->files[rank]) : NULL;
+}
+
+/* path NULL: the name is the key of one dict. Strings are kept, not copied. */
+static ckr__out_item *ckr__dcp_out_item(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
+                                        uint32_t n_path, ckr_dtype dtype, uint32_t n_dims,
+                                        const int64_t *shape)
+{
+    ckr__out_item *x = CKR__NEW(w->c, ckr__out_item), **place;
+    void *array = w->index->items;
+    if (!x || !fqn) return NULL;
+    place = (ckr__out_item **)ckr__append(w->c, &array, &w->index->n_items, sizeof *place);
+    w->index->items = (ckr__out_item **)array;
+    if (!place) return NULL;
+    *place = x;
+    x->fqn = fqn;
+    x->path = path;
+    x->n_path = n_path;
+    x->dtype = dtype;
+    x->n_dims = n_dims;
+    x->shape = shape;
+    return x;
+}
+
+static ckr__out_chunk *ckr__dcp_out_chunk(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank)
+{
+    void *array = x->chunks;
+    ckr__out_chunk *k = (ckr__out_chunk *)ckr__append(w->c, &array, &x->n_chunks, sizeof *k);
+    x->chunks = (ckr__out_chunk *)array;
+    if (!k) return NULL;
+    memset(k, 0, sizeof *k);
+    k->part = ckr__dcp_out_part(w, rank);
+    k->file = w->files[rank];
+    return k->part ? k : NULL;
+}
+
+/* The entry of one chunk; `start` and `count` are copied. NULL sets the error. */
+static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank,
+                                   const int64_t *start, const int64_t *count)
+{
+    ckr__out_chunk *k = ckr__dcp_out_chunk(w, x, rank);
+    int64_t *v = CKR__NEW_N(w->c, int64_t, 2 * (uint64_t)x->n_dims);
+    ckr__out_file *part;
+    if (!k || !v) return NULL;
+    if (x->n_dims) {
+        memcpy(v, start, x->n_dims * sizeof *v);
+        memcpy(v + x->n_dims, count, x->n_dims * sizeof *v);
+    }
+    k->start = v;
+    k->count = v + x->n_dims;
+    part = w->files[rank]->parts[w->files[rank]->n_parts - 1];
+    part->root = ckr__entry_new(w->c, part, x->fqn, x->dtype, x->n_dims, k->count);
+    if (!part->root || !ckr__out_part_done(w->c, w->files[rank], part)) return NULL;
+    return part->root->u.entry;
+}
+
+/* One box of a tensor of the state; NULL: zeros. */
+static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t,
+                               uint32_t rank, const int64_t *start, const int64_t *count)
+{
+    ckr_entry *e = ckr__dcp_out_box(w, x, rank, start, count);
+    ckr__block *b = t ? ckr__block_new(w->c, t->n_dims, 1) : NULL;
+    int64_t numel;
+    if (!t) return e != NULL;
+    if (!e || !b || !ckr__numel(t->n_dims, count, &numel)) return false;
+    if (t->n_dims) {
+        memcpy(b->shape, count, t->n_dims * sizeof *count);
+        memcpy(b->pairs[0].count, count, t->n_dims * sizeof *count);
+        memcpy(b->pairs[0].global, start, t->n_dims * sizeof *start);
+    }
+    return ckr__bind_flat(w->c, e, t, false, b, 0, numel, 0);
+}
+
+/* Over `n` ranks from `first` on, along axis 0 as torch.chunk cuts; what has no axis, or fewer rows
+   than two, lies whole where there is least. `zero`: not the tensor's values. */
+static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
+                                      uint32_t n_path, const ckr_tensor *t, ckr_dtype dtype,
+                                      uint32_t first, uint32_t n, bool zero)
+{
+    ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, dtype, t->n_dims, t->shape);
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], rows, step, numel, bytes;
+    uint32_t i;
+    if (!x || !ckr__numel(t->n_dims, t->shape, &numel)) return ckr__dcp_out_oom(w);
+    memset(start, 0, sizeof start);
+    if (t->n_dims) memcpy(count, t->shape, t->n_dims * sizeof *count);
+    rows = t->n_dims ? t->shape[0] : 1;
+    bytes = numel * (int64_t)ckr_dtype_size(dtype);
+    if (rows < 2 || n < 2 || numel == 0) {
+        i = n == w->ranks ? ckr__dcp_lightest(w, (uint64_t)bytes) : first;
+        return ckr__dcp_out_bound(w, x, zero ? NULL : t, i, start, count) ? CKR_OK
+                                                                         : ckr__dcp_out_oom(w);
+    }
+    step = (rows + (int64_t)n - 1) / (int64_t)n;
+    for (i = 0; start[0] < rows; i++, start[0] += step) {
+        count[0] = ckr__min_i64(step, rows - start[0]);
+        w->load[first + i] += (uint64_t)(bytes / rows * count[0]);
+        if (!ckr__dcp_out_bound(w, x, zero ? NULL : t, first + i, start, count))
+            return ckr__dcp_out_oom(w);
+    }
+    return CKR_OK;
+}
+
+/* An object; its tensors are copied with it. */
+static ckr_result ckr__dcp_out_object(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
+                                      uint32_t n_path, const ckr_node *node)
+{
+    const uint32_t rank = ckr__dcp_lightest(w, 1200);
+    ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, CKR_DTYPE_NONE, 0, NULL);
+    ckr__out_chunk *k = x ? ckr__dcp_out_chunk(w, x, rank) : NULL;
+    ckr__out_file *part;
+    if (!k) return ckr__dcp_out_oom(w);
+    x->bytes = true;
+    part = w->files[rank]->parts[w->files[rank]->n_parts - 1];
+    part->root = ckr__copy_tree(w->c, part, node, NULL);
+    return part->root && ckr__out_part_done(w->c, w->files[rank], part) ? CKR_OK
+                                                                        : ckr__dcp_out_oom(w);
+}
+
+static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
+{
+    const char *path = ckr__printf(w->c, "%s.metadata", w->dir);
+    ckr__out_file *f = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
+    if (!f) return ckr__dcp_out_oom(w);
+    f->index = w->index;
+    return CKR_OK;
+}
+
+/* >>torch_dcp.emit ------------------------------------------------------------ */
+
+typedef struct ckr__de {       /* writing                                                */
+    ckr__dcp_out      w;
+    ckr__out         *out;
+    ckr__ctx         *c;
+    const ckr_state  *s;
+    const ckr_target *t;
+    const ckr__dt    *dt;      /* the source is of this format; or NULL                  */
+    ckr_note        **notes;
+    uint64_t         *n_notes;
+    uint32_t          ranks, stages, dp, old_dp;
+    ckr__buf          settings;        /* that torchtitan's configuration has to have      */
+    int64_t           clock;   /* of torchtitan's scheduler                              */
+    const char       *lost;    /* of its data                                            */
+    bool              data;    /* its streams are written                                */
+    bool              fresh;   /* optimizer state that is left out starts with zeros     */
+    bool              refused;
+} ckr__de;
+
+static ckr_result ckr__de_say(ckr__de *x, const char *code, ckr_severity severity,
+                              const char *subject, const char *old_value, const char *new_value,
+                              const char *reason, const char *remedy)
+{
+    if (severity == CKR_ERROR) x->refused = true;
+    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, old_value, new_value,
+                     reason, remedy)
+               ? CKR_OK
+               : x->c->err->code;
+}
+
+static bool ckr__dt_source(const ckr_state *s)
+{
+    return s->dialect_data && (!strcmp(s->dialect, "dcp") || !strcmp(s->dialect, "torchtitan"));
+}
+
+static bool ckr__de_params(const ckr_tensor *t)
+{
+    return !strcmp(t->slot, "param") || !strcmp(t->slot, "ema");
+}
+
+static ckr_result ckr__de_dtype(ckr__de *x, const ckr_tensor *t, ckr_dtype *out)
+{
+    *out = t->dtype;
+    if (strcmp(t->slot, "param") != 0 || x->t->dtype == CKR_DTYPE_NONE ||
+        x->t->dtype == t->dtype || !ckr__is_float(t->dtype))
+        return CKR_OK;
+    *out = x->t->dtype;
+    return ckr__de_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
+                       ckr_dtype_name(*out), "--dtype", NULL);
+}
+
+/* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. */
+static ckr_result ckr__de_tensors(ckr__de *x)
+{
+    const uint32_t per = x->ranks / x->stages;
+    uint64_t i, total = 0, done = 0;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < x->s->n_tensors; i++) {
+        int64_t n = 0;
+        (void)ckr__numel(x->s->tensors[i]->n_dims, x->s->tensors[i]->shape, &n);
+        total += (uint64_t)n + 1;
+    }
+    for (i = 0; i < x->s->n_tensors && r == CKR_OK; i++) {
+        const ckr_tensor *t = x->s->tensors[i];
+        const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
+        const ckr__dcp_item *it = x->dt ? &x->dt->d->items[x->dt->item[t->index]] : NULL;
+        ckr_dtype dtype;
+        bool fresh;
+        int64_t n = 0;
+        (void)ckr__numel(t->n_dims, t->shape, &n);
+        done += (uint64_t)n + 1;
+        if ((x->t->without & CKR_PARAMS) && ckr__de_params(t)) continue;
+        fresh = (x->t->without & CKR_OPTIMIZER) && !ckr__de_params(t);
+        if (fresh && (!x->fresh || (x->t->without & CKR_GROUPS))) continue;
+        if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
+        r = ckr__de_dtype(x, t, &dtype);
+        if (r == CKR_OK)
+            r = ckr__dcp_out_tensor(&x->w, it ? it->fqn : ckr__plain_name(x->c, t),
+                                    it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
+                                    stage * per, per, fresh);
+    }
+    return r;
+}
+
+/* The objects of a plain state dict are as they were. */
+static ckr_result ckr__de_objects(ckr__de *x)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; x->dt && i < x->dt->n_items && r == CKR_OK; i++) {
+        const ckr__dcp_item *it = &x->dt->d->items[i];
+        if (it->bytes && x->dt->objects[i])
+            r = ckr__dcp_out_object(&x->w, it->fqn, it->path, it->n_path, x->dt->objects[i]);
+    }
+    return r;
+}
+
+/* >>torchtitan.emit ----------------------------------------------------------- */
+/* The same items with what was decided: hyper-parameters of each parameter, the scheduler's clock,
+   counters. What torchtitan takes from its configuration and not from the checkpoint is an entry of
+   the report: CKR_TITAN_SETTINGS. */
+
+static void ckr__te_setting(ckr__de *x, const char *key, const char *value)
+{
+    if (x->settings.size) ckr__buf_u8(&x->settings, ' ');
+    ckr__buf_printf(&x->settings, "--%s=%s", key, value ? value : "?");
+}
+
+/* All in one line, as they would be given to torchtitan. */
+static ckr_result ckr__te_settings(ckr__de *x)
+{
+    ckr_result r;
+    ckr__buf_u8(&x->settings, 0);
+    if (x->settings.failed) return ckr__dcp_out_oom(&x->w);
+    r = ckr__de_say(x, "CKR_TITAN_SETTINGS", CKR_EXACT, "configuration", NULL,
+                    (const char *)x->settings.data,
+                    "torchtitan takes these from its configuration, never from the checkpoint",
+                    NULL);
+    return r;
+}
+
+static ckr_result ckr__te_object(ckr__de *x, const ckr__dcp_item *it, const ckr_node *value)
+{
+    return value ? ckr__dcp_out_object(&x->w, it->fqn, it->path, it->n_path, value)
+                 : x->c->err->code;
+}
+
+/* >>torchtitan.curve ---------------------------------------------------------- */
+/* torchtitan computes its LR from the configuration and `last_epoch`: f(s) over total_steps T, with
+   warm-up W, decay D and floor m, times optimizer.lr; only the first update takes the LR that the
+   checkpoint holds. So a decided schedule is handed over as settings and a clock: those are sought
+   here, built, and compared with what was decided, update by update.
+     f(s) = (s + 1) / W below W, 1 below T + 1 - D, then m + (1 - m) g((s + 1 - (T + 1 - D)) / D) */
+
+static int64_t ckr__run_end(const ckr_schedule *s, int64_t done);      /* section resume */
+
+typedef struct ckr__tf {       /* a candidate                                            */
+    double  clock, start, warm, decay, floor;
+    double *base;              /* of each lane                                           */
+} ckr__tf;
+
+static bool ckr__tf_near(double *v)
+{
+    const double r = floor(*v + 0.5);
+    if (!(fabs(*v - r) <= 1e-6 * (1 + fabs(r)))) return false;
+    *v = r;
+    return true;
+}
+
+/* A stretched curve, or one behind new warm-up, as another curve of the same family. */
+static void ckr__tf_guess(const ckr_schedule *w, int64_t done, bool affine, ckr__tf *f)
+{
+    const ckr__curve_nums *k = &w->curve->k;
+    const double t = w->offset + w->rate * (double)done, left = ckr__sched_end(w);
+    double u = w->a * (t - w->t0) + w->b, rate = w->a;
+    uint64_t i;
+    if (w->ramp_len > 0) {                             /* p steps behind the ramp            */
+        f->warm = w->ramp_len;
+        f->clock = -1;
+        f->start = k->start - u - 1;
+        f->decay = k->decay;
+        if (f->start > f->warm) return;
+        u += w->ramp_len;
+        f->start = f->warm + 1;
+        f->decay = left - t - w->ramp_len - 1;
+        for (i = 0; i < w->n_lanes; i++) {
+            f->base[i] = w->lanes[i].ramp_to;
+            f->floor = w->lanes[i].q + w->lanes[i].p * w->lanes[i].base * k->floor;
+            f->floor /= f->base[i];
+        }
+        return;
+    }
+    f->clock = (u + 1) / rate - 1;
+    f->decay = k->decay / rate;
+    f->start = k->start / rate;
+    f->warm = k->warm / rate;
+    if (u + 1 < k->start) return;
+    f->start = k->warm + 1;                            /* in the decay: its begin is free    */
+    f->warm = k->warm;
+    f->clock = (u + 1 - k->start) / rate + f->start - 1;
+    if (!affine) return;
+    f->decay = left - t;
+    f->clock = f->start - 1;
+    for (i = 0; i < w->n_lanes; i++) {
+        const double top = f->base[i] * (1 - (u + 1 - k->start) / k->decay);
+        f->base[i] = top + f->base[i] * f->floor * (1 - top / f->base[i]);
+    }
+}
+
+static ckr_node *ckr__tf_params(ckr__de *x, const ckr_schedule *w, const ckr__tf *f)
+{
+    static const char *const shapes[] = { "linear", "cosine", "sqrt" };
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    const double total = f->start + f->decay - 1;
+    const char *shape = shapes[w->curve->shape == CKR__SH_COSINE ? 1
+                               : w->curve->shape == CKR__SH_SQRT ? 2
+                                                                 : 0];
+    ckr__node_set(x->c, d, "total_steps", ckr__node_int(x->c, (int64_t)total));
+    ckr__node_set(x->c, d, "warmup_steps", ckr__node_int(x->c, (int64_t)f->warm));
+    if (!ckr__same(f->decay, total - f->warm))
+        ckr__node_set(x->c, d, "decay_ratio", ckr__node_float(x->c, f->decay / total));
+    ckr__node_set(x->c, d, "decay_type", ckr__node_str(x->c, shape));
+    return ckr__node_set(x->c, d, "min_lr_factor", ckr__node_float(x->c, f->floor)) ? d : NULL;
+}
+
+/* The largest difference, relative to the LR, from the second update on; HUGE_VAL: no schedule. */
+static ckr_result ckr__tf_error(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
+                                ckr_node *params, double *worst)
+{
+    ckr__ctx *c = x->c;
+    const uint64_t n = w->n_lanes;
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const int64_t last = ckr__run_end(w, done);
+    const uint64_t rows = last > done && last < done + 4096 ? (uint64_t)(last - done) : 1000;
+    ckr_schedule *y;
+    double *a;
+    uint64_t i;
+    ckr_result r = ckr__sched_build(c, "torchtitan", params, f->base, n, &y);
+    *worst = HUGE_VAL;
+    if (r == CKR_E_ARG) ckr__sched_forgive(c);
+    if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
+    y->rate = 1;
+    y->position = (int64_t)f->clock;
+    y->offset = f->clock - (double)done;
+    a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
+    if (!a) return CKR_E_NOMEM;
+    r = ckr__sched_eval(c, w, CKR__COL_LR, done + 2, rows, a);
+    if (r == CKR_OK) r = ckr__sched_eval(c, y, CKR__COL_LR, done + 2, rows, a + rows * n);
+    for (i = 0, *worst = 0; i < rows * n && r == CKR_OK; i++) {
+        const double least = 1e-6 * fabs(f->base[i % n]),      /* at its end an LR is all rounding */
+            by = fabs(a[i] - a[rows * n + i]) / (fabs(a[i]) > least ? fabs(a[i]) : least);
+        if (a[i] != a[i] || i / n + 2 > (uint64_t)(last - done)) continue;
+        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
+    }
+    ckr__heap_free(c, a, (size_t)(2 * rows * n) * sizeof *a);
+    return r;
+}
+
+/* Splice: lr = q + p * base * f is base' * f' with another floor. */
+static bool ckr__tf_begin(ckr__de *x, const ckr_schedule *w, ckr__tf *f)
+{
+    const ckr__curve_nums *k = &w->curve->k;
+    uint64_t i;
+    f->base = CKR__NEW_N(x->c, double, w->n_lanes);
+    if (!f->base) return false;
+    f->clock = (double)w->position;
+    f->start = k->start;
+    f->warm = k->warm;
+    f->decay = k->decay;
+    f->floor = k->floor;
+    for (i = 0; i < w->n_lanes; i++) {
+        const ckr_lane *l = &w->lanes[i];
+        f->base[i] = l->q + l->p * l->base;
+        if (f->base[i] > 0) f->floor = (l->q + l->p * l->base * k->floor) / f->base[i];
+    }
+    return true;
+}
+
+/* *worst: of the candidate that is taken. */
+static ckr_result ckr__tf_search(ckr__de *x, const ckr_schedule *w, ckr__tf *f, ckr_node **params,
+                                 double *worst)
+{
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const bool moved = w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0);
+    int way;
+    ckr_result r = CKR_OK;
+    *worst = HUGE_VAL;
+    for (way = 0; way < (moved ? 2 : 1) && r == CKR_OK && *worst > 1e-9; way++) {
+        ckr__tf g;
+        ckr_node *p;
+        double by;
+        if (!ckr__tf_begin(x, w, &g)) return x->c->err->code;
+        if (moved) ckr__tf_guess(w, done, way == 1, &g);
+        if (way == 1 && (w->ramp_len > 0 || w->curve->shape != CKR__SH_LINEAR)) break;
+        if (!ckr__tf_near(&g.clock) || !ckr__tf_near(&g.start) || !ckr__tf_near(&g.decay) ||
+            !ckr__tf_near(&g.warm)) {
+            g.clock = floor(g.clock + 0.5);
+            g.start = floor(g.start + 0.5);
+            g.decay = floor(g.decay + 0.5);
+            g.warm = floor(g.warm + 0.5);
+        }
+        if (!(g.decay >= 0 && g.start > g.warm && g.warm >= 0 && g.start + g.decay < 9e15)) continue;
+        p = ckr__tf_params(x, w, &g);
+        if (!p) return x->c->err->code;
+        r = ckr__tf_error(x, w, &g, p, &by);
+        if (!(by < *worst)) continue;
+        *worst = by;
+        *f = g;
+        *params = p;
+    }
+    return r;
+}
+
+static void ckr__tf_say(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
+                        const ckr_node *params)
+{
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const bool moved = w->ramp_len > 0 || !ckr__same(w->a, 1);
+    char key[80], value[48];
+    uint64_t i;
+    int64_t steps = ckr__run_end(w, done), end = (int64_t)((ckr__sched_end(w) - w->offset) / w->rate);
+    if (moved && end > done && end < (int64_t)1 << 50) steps = end;
+    snprintf(value, sizeof value, "%lld", (long long)steps);
+    ckr__te_setting(x, "training.steps", value);
+    for (i = 0; i < params->count; i++) {
+        const char *name = ckr_node_str(params->u.items[2 * i]);
+        const ckr_node *v = params->u.items[2 * i + 1];
+        snprintf(key, sizeof key, "lr_scheduler.%s", name);
+        ckr__te_setting(x, key, ckr_node_str(v) ? ckr_node_str(v) : ckr__node_text_of(x->c, v));
+    }
+    for (i = 0; i < w->n_lanes; i++) {
+        if (w->n_lanes > 1) snprintf(key, sizeof key, "optimizer.lr[%llu]", (unsigned long long)i);
+        else snprintf(key, sizeof key, "optimizer.lr");
+        snprintf(value, sizeof value, "%.17g", f->base[i]);
+        ckr__te_setting(x, key, value);
+    }
+}
+
+static ckr_result ckr__te_fit(ckr__de *x, const ckr_schedule *w)
+{
+    ckr__tf f;
+    ckr_node *params = NULL;
+    double worst;
+    char text[64];
+    uint64_t i;
+    ckr_result r;
+    memset(&f, 0, sizeof f);
+    r = ckr__tf_search(x, w, &f, &params, &worst);
+    if (r != CKR_OK) return r;
+    snprintf(text, sizeof text, "%.3g of the LR", worst);
+    if (worst > 0.2)
+        return ckr__de_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL, text,
+                           "torchtitan's schedule has no such curve",
+                           "--lr-policy target, or another schedule with --to-schedule");
+    if (worst > 1e-9)
+        r = ckr__de_say(x, "CKR_W_SCHEDULE_FIT", CKR_APPROX, w->kind, NULL, text,
+                        "the nearest curve that torchtitan's whole numbers of steps can give is so "
+                        "far from the one that was decided",
+                        NULL);
+    x->clock = (int64_t)f.clock;
+    for (i = 0; i < x->s->n_groups && i < w->n_lanes && r == CKR_OK; i++)
+        if (!ckr__node_set(x->c, x->s->groups[i].hyper, "initial_lr",
+                           ckr__node_float(x->c, f.base[i])))
+            r = x->c->err->code;
+    if (r == CKR_OK) ckr__tf_say(x, w, &f, params);
+    return r;
+}
+
+static ckr_result ckr__te_curve(ckr__de *x)
+{
+    const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
+    x->clock = w ? w->position : x->s->progress.step > 0 ? x->s->progress.step : 0;
+    if (!x->s->n_groups || (x->t->without & CKR_SCHEDULE) || !w) return CKR_OK;
+    if (w->opaque)
+        return ckr__de_say(x, "CKR_TITAN_CURVE", CKR_EXACT, "lr_scheduler", NULL, NULL,
+                           "the curve is in the configuration, not in the checkpoint: with other "
+                           "settings than before the LR jumps at the second update",
+                           "--schedule torchtitan:steps=N,warmup_steps=W,... says what it was");
+    if (strcmp(w->kind, "torchtitan") != 0 || w->curve->kind != CKR__CV_TITAN)
+        return ckr__de_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL, NULL,
+                           "torchtitan has its own schedule only",
+                           "--to-schedule torchtitan:steps=N,warmup_steps=W,decay_type=linear");
+    return ckr__te_fit(x, w);
+}
+
+/* What every stream has given so far, as far as torchdata's loader says it. */
+static bool ckr__te_stream(ckr__de *x, const ckr_node *blob, int64_t *samples)
+{
+    static const char *const at[] = { "/_sampler_iter_state/samples_yielded",
+                                      "/dataset_state/pos", "/dataset_state/_sample_idx" };
+    ckr__doc doc;
+    ckr__torch t;
+    ckr__pickle p;
+    uint8_t *copy;
+    const ckr_node *root;
+    size_t i;
+    if (blob->kind != CKR_NODE_BYTES) return false;
+    copy = (uint8_t *)ckr__arena_raw(x->c, (size_t)blob->count + 1);
+    if (!copy) return false;
+    if (blob->count) memcpy(copy, blob->u.str, (size_t)blob->count);
+    memset(&doc, 0, sizeof doc);
+    memset(&t, 0, sizeof t);
+    t.doc = &doc;
+    t.source.file = CKR_NO_FILE;
+    ckr__pk_begin(&p, x->c, &t, copy, (size_t)blob->count, 0);
+    p.keep = true;
+    root = ckr__pk_run(&p);
+    if (!root && x->c->err->code != CKR_E_NOMEM) ckr__error_reset(x->c);
+    for (i = 0; root && i < sizeof at / sizeof *at; i++)
+        if (ckr_node_i64(ckr_node_find(root, at[i]), samples) && *samples >= 0) return true;
+    return false;
+}
+
+static ckr_result ckr__te_lost(ckr__de *x)
+{
+    const ckr__dcp *d = x->dt->d;
+    int64_t sum = 0, v;
+    uint64_t i, n = 0, known = 0;
+    for (i = 0; i < d->n_items; i++) {
+        const char *key = ckr__tt_under(d, &d->items[i], "dataloader");
+        if (!key || strncmp(key, "dp_rank_", 8) != 0 || !x->dt->objects[i]) continue;
+        n++;
+        if (!ckr__te_stream(x, x->dt->objects[i], &v) || v > INT64_MAX - sum) continue;
+        sum += v;
+        known++;
+    }
+    if (x->c->err->code != CKR_OK) return x->c->err->code;
+    x->lost = n && known == n
+                  ? ckr__printf(x->c, "torchtitan's streams belong to one data-parallel size: the "
+                                "data starts again, and the %lld samples that were seen come once "
+                                "more", (long long)sum)
+                  : "torchtitan's streams belong to one data-parallel size: the data starts again";
+    return x->lost ? CKR_OK : x->c->err->code;
+}
+
+/* >>torchtitan.write ---------------------------------------------------------- */
+
+/* A flat name under a head, with the path that torchtitan's own have: (head, rest). */
+static ckr_result ckr__te_new(ckr__de *x, const char *head, const char *rest,
+                              const ckr_node *value)
+{
+    const char *fqn = ckr__printf(x->c, "%s.%s", head, rest);
+    ckr__dcp_part *path = CKR__NEW_N(x->c, ckr__dcp_part, 2);
+    if (!fqn || !path || !value) return ckr__dcp_out_oom(&x->w);
+    path[0].key = head;
+    path[1].key = ckr__strdup(x->c, rest);
+    return path[1].key ? ckr__dcp_out_object(&x->w, fqn, path, 2, value) : x->c->err->code;
+}
+
+/* Every parameter's hyper-parameters, as its group has them. */
+static ckr_result ckr__te_groups(ckr__de *x)
+{
+    uint64_t i, k, m;
+    ckr_result r = CKR_OK;
+    if (x->t->without & CKR_GROUPS) return CKR_OK;
+    for (i = 0; i < x->s->n_groups && r == CKR_OK; i++) {
+        const ckr_group *g = &x->s->groups[i];
+        for (k = 0; k < g->n_params && r == CKR_OK; k++)
+            for (m = 0; m < g->hyper->count && r == CKR_OK; m++) {
+                const char *key = ckr_node_str(g->hyper->u.items[2 * m]);
+                const char *rest = key ? ckr__printf(x->c, "param_groups.%s.%s", g->params[k], key)
+                                       : NULL;
+                if (key && !rest) return x->c->err->code;
+                if (key) r = ckr__te_new(x, "optimizer", rest, g->hyper->u.items[2 * m + 1]);
+            }
+    }
+    return r;
+}
+
+/* Lists of the old scheduler state, one number a group: in its order, which only the LRs tell. */
+static ckr_node *ckr__te_list(ckr__de *x, const ckr_node *old, const char *hyper)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    uint64_t i, k;
+    double was, v;
+    if (!ckr_node_is_list(old) || !list) return list;
+    for (i = 0; i < old->count; i++) {
+        ckr_node *put = old->u.items[i];
+        for (k = 0; k < x->dt->source->n_groups && k < x->s->n_groups; k++) {
+            const ckr_node *a = ckr_node_get(x->dt->source->groups[k].hyper, hyper),
+                           *b = ckr_node_get(x->s->groups[k].hyper, hyper);
+            if (ckr_node_f64(a, &was) && ckr_node_f64(b, &v) && ckr_node_f64(put, &v) &&
+                ckr__same(was, v) && ckr_node_f64(b, &v)) {
+                put = ckr__node_float(x->c, v);
+                break;
+            }
+        }
+        if (!ckr__node_push(x->c, list, put)) return NULL;
+    }
+    return list;
+}
+
+static ckr_result ckr__te_scheduler(ckr__de *x, const ckr__dcp_item *it, const char *key,
+                                    const ckr_node *old)
+{
+    if (x->t->without & CKR_SCHEDULE) return CKR_OK;
+    if (!strcmp(key, "last_epoch"))
+        return ckr__te_object(x, it, ckr__node_int(x->c, x->clock));
+    if (!strcmp(key, "_step_count"))
+        return ckr__te_object(x, it, ckr__node_int(x->c, x->clock + 1));
+    if (!strcmp(key, "base_lrs")) return ckr__te_object(x, it, ckr__te_list(x, old, "initial_lr"));
+    if (!strcmp(key, "_last_lr")) return ckr__te_object(x, it, ckr__te_list(x, old, "lr"));
+    return ckr__te_object(x, it, old);
+}
+
+static ckr_result ckr__te_counter(ckr__de *x, const ckr__dcp_item *it, const char *key,
+                                  const ckr_node *old)
+{
+    const bool zero = (x->t->without & CKR_PROGRESS) != 0;
+    if (zero && (!strcmp(key, "step") || !strcmp(key, "ntokens_seen")))
+        return ckr__te_object(x, it, ckr__node_int(x->c, 0));
+    if (!strcmp(key, "ntokens_seen") && x->dp != x->old_dp && x->dp && x->old_dp) {
+        int64_t v;
+        if (ckr_node_i64(old, &v) && v >= 0 && v <= INT64_MAX / (int64_t)x->old_dp)
+            return ckr__te_object(x, it, ckr__node_int(x->c, v * (int64_t)x->old_dp /
+                                                                 (int64_t)x->dp));
+    }
+    return ckr__te_object(x, it, old);
+}
+
+/* An object of the source, or what stands for it. */
+static ckr_result ckr__te_one(ckr__de *x, uint64_t i)
+{
+    const ckr__dcp *d = x->dt->d;
+    const ckr__dcp_item *it = &d->items[i];
+    const ckr_node *old = x->dt->objects[i];
+    const char *key = ckr__tt_under(d, it, "optimizer");
+    if (!it->bytes || !old) return CKR_OK;
+    if (key && !strncmp(key, "param_groups.", 13)) return CKR_OK;
+    if (key && (x->t->without & CKR_OPTIMIZER)) return CKR_OK;
+    if (ckr__tt_scheduler(d, it, &key)) return ckr__te_scheduler(x, it, key, old);
+    key = ckr__tt_under(d, it, "train_state");
+    if (key) return ckr__te_counter(x, it, key, old);
+    if (ckr__tt_under(d, it, "dataloader"))
+        return x->data ? ckr__te_object(x, it, old) : CKR_OK;
+    return ckr__te_object(x, it, old);
+}
+
+static ckr_result ckr__te_objects(ckr__de *x)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < x->dt->n_items && r == CKR_OK; i++) r = ckr__te_one(x, i);
+    return r == CKR_OK ? ckr__te_groups(x) : r;
+}
+
+static ckr_result ckr__te_refuse(ckr__de *x, ckr_item item, const char *subject,
+                                 const char *reason, const char *remedy)
+{
+    return ckr__de_say(x, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
+}
+
+/* Components that torchtitan cannot do without, or only together. */
+static ckr_result ckr__te_allowed(ckr__de *x)
+{
+    const uint32_t w = x->t->without;
+    const bool all = (w & CKR_GROUPS) && (w & CKR_OPTIMIZER);
+    ckr_result r = CKR_OK;
+    if (w & CKR_PARAMS)
+        r = ckr__te_refuse(x, CKR_ITEM_PARAMS_WITHOUT, "params",
+                           "torchtitan cannot leave out the model", "keep the params");
+    if (r == CKR_OK && (w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
+        r = ckr__te_refuse(x, CKR_ITEM_GROUPS_WITHOUT, "groups",
+                           "state and hyper-parameters are one component of torchtitan",
+                           "leave out the optimizer too");
+    if (r == CKR_OK && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE))
+        r = ckr__te_refuse(x, CKR_ITEM_CLOCK_WITHOUT, "progress",
+                           "the schedule would stand at another step than the run, and go beyond "
+                           "its end",
+                           "leave out the schedule too");
+    if (r == CKR_OK && all && !(w & CKR_SCHEDULE))
+        r = ckr__te_refuse(x, CKR_ITEM_GROUPS_WITHOUT, "schedule",
+                           "without the optimizer's LRs the first update would use the LR of step "
+                           "0",
+                           "leave out the schedule too, or keep the groups");
+    if (r == CKR_OK && x->t->vocab && x->s->vocab != x->t->vocab)
+        r = ckr__te_refuse(x, CKR_ITEM_TRAINER_SOURCE, "vocab",
+                           "torchtitan loads tensors of the saved shape only: another vocabulary "
+                           "needs another model", "keep the vocabulary");
+    return r;
+}
+
+/* A parameter of the optimizer has all of its slots: else torchtitan fails on the first missing key.
+   */
+static ckr_result ckr__te_complete(ckr__de *x)
+{
+    const ckr_state *s = x->dt->source;
+    ckr__map names;
+    uint64_t i, at, most = 0;
+    uint64_t *slots = CKR__NEW_N(x->c, uint64_t, s->n_tensors + 1);
+    const char **by = CKR__NEW_N(x->c, const char *, s->n_tensors + 1);
+    uint64_t n = 0;
+    ckr_result r = slots && by ? CKR_OK : x->c->err->code;
+    memset(&names, 0, sizeof names);
+    names.c = x->c;
+    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!strcmp(t->slot, "param")) continue;
+        if (!ckr__map_find(&names, t->name, strlen(t->name), &at)) {
+            at = n++;
+            by[at] = t->name;
+            if (!ckr__map_put(&names, t->name, strlen(t->name), at, NULL)) r = x->c->err->code;
+        }
+        if (++slots[at] > most) most = slots[at];
+    }
+    for (i = 0; i < n && r == CKR_OK; i++)
+        if (slots[i] != most)
+            r = ckr__de_say(x, "CKR_E_STATE_MISSING", CKR_ERROR, by[i], NULL, NULL,
+                            "this parameter's optimizer state lacks a tensor that others have: "
+                            "torchtitan would fail on the missing key",
+                            "take another checkpoint, or leave out the optimizer");
+    ckr__map_free(&names);
+    return r;
+}
+
+/* Keys that this version's checkpoints have and this one lacks. */
+static ckr_result ckr__te_fill(ckr__de *x)
+{
+    const ckr__dcp *d = x->dt->d;
+    uint64_t i;
+    bool clock = false, seen = false, state = false;
+    const char *key;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < d->n_items; i++) {
+        const ckr__dcp_item *it = &d->items[i];
+        if (ckr__tt_scheduler(d, it, &key) && !strcmp(key, "last_epoch")) clock = true;
+        key = ckr__tt_under(d, it, "train_state");
+        if (key && !strcmp(key, "step")) state = true;
+        if (key && !strcmp(key, "ntokens_seen")) seen = true;
+    }
+    if (!state || !x->s->n_groups) return CKR_OK;
+    if (!clock && !(x->t->without & CKR_SCHEDULE)) {
+        r = ckr__te_new(x, "lr_scheduler", "last_epoch", ckr__node_int(x->c, x->clock));
+        if (r == CKR_OK)
+            r = ckr__de_say(x, "CKR_FIX_KEY", CKR_CHANGED, "lr_scheduler.last_epoch", NULL, NULL,
+                            "the key was missing: the clock is the run's step", NULL);
+    }
+    if (r == CKR_OK && !seen) {
+        r = ckr__te_new(x, "train_state", "ntokens_seen", ckr__node_int(x->c, 0));
+        if (r == CKR_OK)
+            r = ckr__de_say(x, "CKR_W_TOKENS", CKR_APPROX, "train_state.ntokens_seen", NULL, "0",
+                            "the key was missing, and torchtitan since July 2025 needs it: the "
+                            "count of tokens starts again, which only its log shows",
+                            NULL);
+    }
+    return r;
+}
+
+/* Data streams belong to one data-parallel size. */
+static ckr_result ckr__te_data(ckr__de *x)
+{
+    const ckr__dcp *d = x->dt->d;
+    uint64_t i;
+    bool any = false;
+    char a[24], b[24];
+    ckr_result r;
+    for (i = 0; i < d->n_items && !any; i++)
+        any = ckr__tt_under(d, &d->items[i], "dataloader") != NULL;
+    x->data = any && !(x->t->without & CKR_DATA) && (!x->old_dp || x->dp == x->old_dp);
+    if (!any || x->data || (x->t->without & CKR_DATA)) return CKR_OK;
+    snprintf(a, sizeof a, "%u", (unsigned)x->old_dp);
+    snprintf(b, sizeof b, "%u", (unsigned)x->dp);
+    r = ckr__te_lost(x);
+    return r == CKR_OK ? ckr__de_say(x, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", a, b,
+                                     x->lost, "keep the data-parallel size, or skip as many "
+                                     "samples in the data set")
+                       : r;
+}
+
+static void ckr__te_exclude(ckr__de *x)
+{
+    const ckr__dcp *d = x->dt->d;
+    const uint32_t w = x->t->without;
+    const bool model = !x->s->n_groups || (w & CKR_GROUPS);
+    bool loader = false;
+    uint64_t i;
+    char step[24];
+    for (i = 0; i < d->n_items && !loader; i++)
+        loader = ckr__tt_under(d, &d->items[i], "dataloader") != NULL;
+    loader = loader && !x->data;
+    if (model || (w & CKR_PROGRESS)) {
+        ckr__te_setting(x, "checkpoint.initial_load_path", "OUT");
+        ckr__te_setting(x, "checkpoint.initial_load_model_only", model ? "true" : "false");
+    } else {
+        snprintf(step, sizeof step, "%lld", (long long)x->s->progress.step);
+        ckr__te_setting(x, "checkpoint.load_step", step);
+    }
+    if (model) return;
+    if ((w & CKR_SCHEDULE) && loader)
+        ckr__te_setting(x, "checkpoint.exclude_from_loading", "lr_scheduler,dataloader");
+    else if (w & CKR_SCHEDULE)
+        ckr__te_setting(x, "checkpoint.exclude_from_loading", "lr_scheduler");
+    else if (loader)
+        ckr__te_setting(x, "checkpoint.exclude_from_loading", "dataloader");
+}
+
+static ckr_result ckr__te_run(ckr__de *x)
+{
+    ckr_result r = ckr__te_allowed(x);
+    if (r == CKR_OK && !x->refused && x->s->n_groups && !(x->t->without & CKR_OPTIMIZER))
+        r = ckr__te_complete(x);
+    if (r != CKR_OK || x->refused) return r;
+    x->fresh = true;
+    r = ckr__te_data(x);
+    if (r == CKR_OK) r = ckr__te_curve(x);
+    if (r == CKR_OK && !x->refused) {
+        ckr__te_exclude(x);
+        r = ckr__te_settings(x);
+    }
+    if (r == CKR_OK) r = ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "");
+    if (r == CKR_OK) r = ckr__te_objects(x);
+    if (r == CKR_OK) r = ckr__te_fill(x);
+    if (r == CKR_OK) r = ckr__de_tensors(x);
+    return r == CKR_OK ? ckr__dcp_out_end(&x->w) : r;
+}
+
+static ckr_result ckr__de_run(ckr__de *x)
+{
+    ckr_result r = ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "");
+    if (r == CKR_OK) r = ckr__de_objects(x);
+    if (r == CKR_OK) r = ckr__de_tensors(x);
+    return r == CKR_OK ? ckr__dcp_out_end(&x->w) : r;
+}
+
+/* >>torch_dcp.files ----------------------------------------------------------- */
+/* A state dict as one torch file, and such a file as a directory. */
+
+typedef struct ckr__dn {       /* from flat names to a tree                              */
+    ckr__ctx      *c;
+    ckr__out_file *f;
+    ckr__map       places;     /* address of a container, and a key in it -> its child    */
+    ckr_node     **nodes;      /* those children                                         */
+    uint64_t       n_nodes;
+    const ckr__dcp *d;
+} ckr__dn;
+
+static bool ckr__dn_bad(ckr__dn *x, const ckr__dcp_item *it)
+{
+    ckr__dcp_fail(x->d, CKR_ITEM_DCP_METADATA, NULL, it->fqn,
+                  "the paths of planner_data are no tree: this one leads through a value");
+    return false;
+}
+
+/* The child of `at` under a part of a path, made when it is not there: `value`, or a container for
+   the next part. */
+static ckr_node *ckr__dn_child(ckr__dn *x, ckr_node *at, const ckr__dcp_item *it, uint32_t part,
+                               ckr_node *value)
+{
+    const ckr__dcp_part *p = &it->path[part];
+    const size_t n = p->key ? strlen(p->key) : 0;
+    uint8_t *key = (uint8_t *)ckr__arena_raw(x->c, 16 + n);
+    void *array = x->nodes;
+    ckr_node **place, *made = value;
+    uint64_t i, index = (uint64_t)p->index;
+    if (!key) return NULL;
+    memcpy(key, &at, sizeof at);
+    memset(key + sizeof at, 0, 16 - sizeof at);
+    if (p->key) memcpy(key + 16, p->key, n);
+    else memcpy(key + 8, &index, 8);
+    if (ckr__map_find(&x->places, (const char *)key, 16 + n, &i))
+        return value || !(ckr_node_is_dict(x->nodes[i]) || ckr_node_is_list(x->nodes[i]))
+                   ? (ckr__dn_bad(x, it), (ckr_node *)NULL)
+                   : x->nodes[i];
+    if (!made) made = ckr__node(x->c, it->path[part + 1].key ? CKR_NODE_DICT : CKR_NODE_LIST);
+    place = (ckr_node **)ckr__append(x->c, &array, &x->n_nodes, sizeof *place);
+    x->nodes = (ckr_node **)array;
+    if (!made || !place ||
+        !ckr__map_put(&x->places, (const char *)key, 16 + n, x->n_nodes - 1, NULL))
+        return NULL;
+    *place = made;
+    if (p->key ? at->kind != CKR_NODE_DICT : at->kind != CKR_NODE_LIST)
+        return ckr__dn_bad(x, it), (ckr_node *)NULL;
+    if (p->key)
+        return ckr__node_pair(x->c, at, ckr__node_str(x->c, p->key), made) ? made : NULL;
+    if (index > x->d->n_items + 1024) return ckr__dn_bad(x, it), (ckr_node *)NULL;
+    while (at->count <= index)
+        if (!ckr__node_push(x->c, at, ckr__node(x->c, CKR_NODE_NONE))) return NULL;
+    at->u.items[index] = made;
+    return made;
+}
+
+static bool ckr__dn_put(ckr__dn *x, const ckr__dcp_item *it, ckr_node *value)
+{
+    ckr_node *at = x->f->root;
+    uint32_t i;
+    if (!value) return false;
+    if (!it->path) return ckr__node_pair(x->c, at, ckr__node_str(x->c, it->fqn), value);
+    for (i = 0; at && i + 1 < it->n_path; i++) at = ckr__dn_child(x, at, it, i, NULL);
+    return at && ckr__dn_child(x, at, it, i, value) != NULL;
+}
+
+static ckr_node *ckr__dn_entry(ckr__dn *x, const ckr_tensor *t, ckr_dtype dtype)
+{
+    ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
+    ckr_node *n = ckr__entry_new(x->c, x->f, t->name, dtype, t->n_dims, t->shape);
+    int64_t numel;
+    if (!b || !n || !ckr__numel(t->n_dims, t->shape, &numel)) return NULL;
+    return ckr__bind_flat(x->c, n->u.entry, t, false, b, 0, numel, 0) ? n : NULL;
+}
+
+static bool ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
+{
+    const ckr__dt *dt = (const ckr__dt *)s->dialect_data;
+    uint64_t i, *of = CKR__NEW_N(x->c, uint64_t, dt->n_items + 1);
+    if (!of) return false;
+    for (i = 0; i < s->n_tensors; i++) of[dt->item[s->tensors[i]->index]] = i + 1;
+    for (i = 0; i < dt->n_items; i++) {
+        const ckr__dcp_item *it = &dt->d->items[i];
+        ckr_node *v = NULL;
+        if (of[i]) {
+            const ckr_tensor *p = s->tensors[of[i] - 1];
+            const bool cast = !strcmp(p->slot, "param") && t->dtype != CKR_DTYPE_NONE &&
+                              ckr__is_float(p->dtype);
+            v = ckr__dn_entry(x, p, cast ? t->dtype : p->dtype);
+        } else if (it->bytes && dt->objects[i]) {
+            v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
+        } else {
+            continue;
+        }
+        if (!ckr__dn_put(x, it, v)) return false;
+    }
+    return true;
+}
+
+/* As torch's own dcp_to_torch_save does it: every tensor whole, everything at its path. */
+static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr__out *out)
+{
+    ckr__dn x;
+    bool ok;
+    memset(&x, 0, sizeof x);
+    x.c = x.places.c = c;
+    x.d = ((const ckr__dt *)s->dialect_data)->d;
+    x.f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
+    if (!x.f) return c->err->code;
+    x.f->root = ckr__node(c, CKR_NODE_DICT);
+    ok = x.f->root && ckr__dn_fill(&x, s, t);
+    ckr__map_free(&x.places);
+    return ok ? CKR_OK : c->err->code != CKR_OK ? c->err->code : CKR_E_NOMEM;
+}
+
+typedef struct ckr__df_item { const ckr_node *node; const ckr__dcp_part *path; uint32_t n; }
+    ckr__df_item;
+
+typedef struct ckr__df {       /* from a tree to flat names                              */
+    ckr__de   *e;
+    ckr__df_item *stack;
+    uint64_t   n, cap, pushed;
+    ckr__map   views, names;
+    bool       numbers;        /* keys that were no text                                 */
+} ckr__df;
+
+/* Lists that hold tensors or dicts are taken apart, as torch's planner does. */
+static bool ckr__df_open(const ckr_node *n)
+{
+    uint64_t i, k;
+    if (ckr_node_is_dict(n)) return n->count > 0;
+    if (n->kind != CKR_NODE_LIST) return false;
+    for (i = 0; i < n->count; i++) {
+        const ckr_node *v = n->u.items[i];
+        if (v->kind == CKR_NODE_TENSOR || ckr_node_is_dict(v)) return true;
+        for (k = 0; v->kind == CKR_NODE_LIST && k < v->count; k++)
+            if (v->u.items[k]->kind == CKR_NODE_TENSOR || ckr_node_is_dict(v->u.items[k]))
+                return true;
+    }
+    return false;
+}
+
+static const char *ckr__df_key(ckr__df *x, const ckr_node *k)
+{
+    const char *s = ckr_node_str(k);
+    if (s) return s;
+    x->numbers = true;
+    if (k->kind == CKR_NODE_INT) return ckr__printf(x->e->c, "%lld", (long long)k->u.i);
+    return ckr__printf(x->e->c, "?%u", (unsigned)k->id);
+}
+
+static bool ckr__df_push(ckr__df *x, const ckr__df_item *from)
+{
+    ckr__ctx *c = x->e->c;
+    const bool dict = ckr_node_is_dict(from->node);
+    void *array = x->stack;
+    uint64_t i;
+    x->pushed += from->node->count;
+    if (from->n >= c->limits.max_depth || x->pushed > 64 * ((uint64_t)x->e->s->n_tensors + 65536)) {
+        ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL, NULL);
+        return false;
+    }
+    if (!ckr__arena_grow(c, &array, &x->cap, x->n + from->node->count, sizeof *x->stack))
+        return false;
+    x->stack = (ckr__df_item *)array;
+    for (i = from->node->count; i-- > 0;) {
+        ckr__dcp_part *path = CKR__NEW_N(c, ckr__dcp_part, (uint64_t)from->n + 1);
+        if (!path) return false;
+        if (from->n) memcpy(path, from->path, from->n * sizeof *path);
+        if (dict) path[from->n].key = ckr__df_key(x, from->node->u.items[2 * i]);
+        else path[from->n].index = (int64_t)i;
+        if (dict && !path[from->n].key) return false;
+        x->stack[x->n].node = dict ? from->node->u.items[2 * i + 1] : from->node->u.items[i];
+        x->stack[x->n].path = path;
+        x->stack[x->n++].n = from->n + 1;
+    }
+    return true;
+}
+
+static const char *ckr__df_name(ckr__df *x, const ckr__df_item *it)
+{
+    ckr__buf b;
+    const char *s;
+    uint32_t i;
+    bool had = false;
+    memset(&b, 0, sizeof b);
+    b.c = x->e->c;
+    for (i = 0; i < it->n; i++) {
+        if (i) ckr__buf_u8(&b, '.');
+        if (it->path[i].key) ckr__buf_str(&b, it->path[i].key);
+        else ckr__buf_printf(&b, "%lld", (long long)it->path[i].index);
+    }
+    s = b.failed ? NULL : ckr__strndup(b.c, b.size ? (const char *)b.data : "", b.size);
+    ckr__buf_free(&b);
+    if (!s || !ckr__map_put(&x->names, s, strlen(s), 0, &had)) return NULL;
+    if (!had) return s;
+    ckr__fail(b.c->err, CKR_ITEM_WRITE_DUPLICATE, NULL, CKR_NO_OFFSET, s,
+              "two values have this flat name");
+    return NULL;
+}
+
+static ckr_result ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
+{
+    ckr__de *e = x->e;
+    const char *name = ckr__df_name(x, it);
+    uint64_t at;
+    ckr_dtype dtype;
+    ckr_result r;
+    if (!name) return ckr__dcp_out_oom(&e->w);
+    if (it->node->kind == CKR_NODE_TENSOR &&
+        ckr__map_find(&x->views, (const char *)&it->node->u.view, sizeof it->node->u.view, &at)) {
+        const ckr_tensor *t = e->s->tensors[at];
+        r = ckr__de_dtype(e, t, &dtype);
+        return r == CKR_OK ? ckr__dcp_out_tensor(&e->w, name, it->path, it->n, t, dtype, 0,
+                                                 e->ranks, false)
+                           : r;
+    }
+    return ckr__dcp_out_object(&e->w, name, it->path, it->n, it->node);
+}
+
+static ckr_result ckr__df_walk(ckr__df *x, const ckr__plain *p)
+{
+    ckr__df_item top;
+    uint64_t i;
+    for (i = 0; i < p->n_views; i++)
+        if (p->views[i] && !ckr__map_put(&x->views, (const char *)&p->views[i],
+                                         sizeof p->views[i], i, NULL))
+            return x->e->c->err->code;
+    memset(&top, 0, sizeof top);
+    top.node = p->root;
+    if (!ckr__df_push(x, &top)) return x->e->c->err->code;
+    while (x->n) {
+        const ckr__df_item it = x->stack[--x->n];
+        if (ckr__df_open(it.node) ? !ckr__df_push(x, &it) : ckr__df_leaf(x, &it) != CKR_OK)
+            return ckr__dcp_out_oom(&x->e->w);
+    }
+    return CKR_OK;
+}
+
+/* A torch file whose root is a dict: its nested names become flat ones. */
+static ckr_result ckr__de_file(ckr__de *e)
+{
+    ckr__df x;
+    ckr_result r = ckr__dcp_out_init(&e->w, e->c, e->out, e->ranks, "");
+    if (r != CKR_OK) return r;
+    memset(&x, 0, sizeof x);
+    x.e = e;
+    x.views.c = x.names.c = e->c;
+    r = ckr__df_walk(&x, (const ckr__plain *)e->s->dialect_data);
+    ckr__map_free(&x.views);
+    ckr__map_free(&x.names);
+    if (r == CKR_OK && x.numbers)
+        r = ckr__de_say(e, "CKR_W_KEYS_TEXT", CKR_APPROX, "keys", NULL, NULL,
+                        "keys that are no text become text, as in torch's own checkpoints", NULL);
+    return r == CKR_OK ? ckr__dcp_out_end(&e->w) : r;
+}
+
+static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
+                               ckr_note **notes, uint64_t *n_notes)
+{
+    ckr__de x;
+    bool whole;
+    ckr_result r;
+    memset(&x, 0, sizeof x);
+    x.c = c;
+    x.s = s;
+    x.t = t;
+    x.notes = notes;
+    x.n_notes = n_notes;
+    x.dt = ckr__dt_source(s) ? (const ckr__dt *)s->dialect_data : NULL;
+    x.ranks = t->topology.ranks ? t->topology.ranks : 1;
+    x.stages = t->topology.pp ? t->topology.pp : 1;
+    x.out = out;
+    if (x.ranks > 1 << 20)
+        return ckr__de_say(&x, "CKR_E_RANKS", CKR_ERROR, "ranks", NULL, NULL,
+                           "more than a million data files", "--ranks N");
+    x.dp = t->topology.dp;
+    x.old_dp = s->topology.dp;
+    if (!strcmp(t->dialect, "torchtitan") && strcmp(s->dialect, t->dialect) != 0)
+        return ckr__te_refuse(&x, CKR_ITEM_TRAINER_SOURCE, "dialect",
+                              "only a checkpoint of torchtitan can be written for it", "--to dcp");
+    x.settings.c = c;
+    whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
+            ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
+    if (whole) r = ckr__de_file(&x);
+    else r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
+    ckr__buf_free(&x.settings);
+    if (r == CKR_OK && !x.dt && !whole && !t->slots) r = ckr__plain_losses(c, s, notes, n_notes);
+    return r;
+}
+
+static const ckr__dialect ckr__torchtitan = { "torchtitan", NULL, ckr__dt_probe,
+                                              ckr__dt_read, NULL, ckr__dt_emit };
+static const ckr__dialect ckr__dcp_dialect = { "dcp",        NULL, ckr__dt_probe,
+                                               ckr__dt_read, NULL, ckr__dt_emit };
+
+/* >>megatron ------------------------------------------------------------------ */
+/* Checkpoints of NVIDIA/Megatron-LM. A run directory has latest_checkpointed_iteration.txt and
+   iter_NNNNNNN/ (or release/); in it, legacy:
+     mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt   one a model parallel rank: model (model0.. with
+       virtual stages), optimizer, opt_param_scheduler, rng_state, args, iteration
+     mp_rank_TT[_PPP][_EEE]/distrib_optim.pt     the distributed optimizer's flat buffers
+   A state dict counts layers and experts within its chunk; here they have global numbers, and a
+   tensor is what tensor parallel rank 0 of 1 would hold: qkv by query groups, a gated fc1 as all
+   gate rows, then all up rows. An entry of a state dict is an *item*, once for all ranks. Sources:
+   megatron/training/checkpointing.py, core/optimizer/{optimizer,distrib_optimizer,param_layout}.py,
+   core/transformer/transformer_layer.py. */
+
+enum { CKR__MG_PARAM = 0, CKR__MG_BUFFER, CKR__MG_EXTRA };
+
+typedef struct ckr__mg_slot {
+    ckr_tensor *tensor;        /* logical                                                */
+    ckr_tensor *wide;          /* with the padding rows, which no list shows; or NULL    */
+    bool        scalar;
+    ckr_tensor *fixed, *fixed_wide;        /* as it would be without the writer's defect     */
+} ckr__mg_slot;
+
+typedef struct ckr__mg_item {
+    const char     *name;      /* global                                                 */
+    uint8_t         kind;
+    int64_t         block;     /* 0 embedding, 1 + i layer i, layers + 1 what comes last */
+    uint64_t        major, minor;          /* place among the block's                    */
+    int64_t         expert;    /* global number, -1: none                                */
+    uint32_t        pp, ep;    /* of the first file that has it                          */
+    bool            unknown;   /* no rule tells how it is cut                            */
+    ckr_dtype       dtype;
+    uint32_t        n_dims;
+    const int64_t  *shape;     /* whole, with the padding rows                           */
+    ckr_split       split;
+    ckr__mg_slot   *slots;
+    uint64_t        n_slots;
+    uint64_t        group;     /* of the state's; UINT64_MAX: none                       */
+    uint32_t        optimizer; /* 1: that of the experts                                 */
+    const ckr_node *attrs;     /* of a master, or NULL                                   */
+    uint64_t        n_lost;    /* elements of its master that nothing brings back         */
+    bool            shifted;   /* the writer's defect moved it                            */
+    double          step;      /* updates of it, NaN: not known                          */
+    const ckr_node **extra;    /* of CKR__MG_EXTRA, by tensor parallel rank              */
+} ckr__mg_item;
+
+typedef struct ckr__mg_optim { /* one optimizer of one rank's file                       */
+    const ckr_node *outer, *state, *groups, *masters;
+    const ckr_node *flat;      /* of distrib_optim.pt; NULL: none                        */
+    const char     *prefix;    /* of the names of a torch_dist rank's                    */
+    const uint64_t *global;    /* each group's index in the state's; UINT64_MAX: empty   */
+} ckr__mg_optim;
+
+typedef struct ckr__mg_entry { ckr__mg_item *item; const ckr_view *view; } ckr__mg_entry;
+
+typedef struct ckr__mg_file {  /* a model parallel rank                                  */
+    const char     *rel, *path;
+    uint32_t        tp, pp, ep, n_numbers, number[3];
+    const ckr_node *root, *args, *distrib;
+    const ckr_node **chunks;   /* the model, or one per virtual stage; NULL: empty stage */
+    ckr__mg_entry **entries;   /* the same order as the chunk's pairs                    */
+    ckr__mg_optim  *optims;
+    uint64_t        n_optims;
+    ckr_node       *random;    /* of torch_dist                                          */
+} ckr__mg_file;
+
+typedef struct ckr__mg {
+    ckr__ctx        *c;
+    ckr_state       *s;
+    const char      *dir;
+    const ckr_open_desc *desc;
+    ckr__mg_file   **files;    /* by (pp, ep, tp)                                        */
+    uint64_t         n_files;
+    const ckr_node  *args, *root;          /* of the first file                          */
+    uint32_t         tp, pp, vp, ep, dp, cp;
+    bool             dist, zero, tied, release, defect;
+    bool             order_sorted, order_all;      /* of a rank's groups                 */
+    ckr_dtype        embedding_dtype;
+    int64_t          layers, experts, iteration, vocab;
+    int64_t         *first;    /* layer of each chunk, [vp][pp]                          */
+    ckr__mg_item   **items;
+    uint64_t         n_items;
+    ckr__map         by_name;
+    ckr__map         group_at; /* identity -> index in the state's groups                */
+    ckr__mg_item    *embedding;
+    uint64_t         n_padding_lost;
+} ckr__mg;
+
+static ckr_result ckr__mg_oom(const ckr__mg *r)
+{
+    return r->c->err->code != CKR_OK ? r->c->err->code : CKR_E_NOMEM;
+}
+
+static ckr_result ckr__mg_bad(const ckr__mg *r, const char *path, const char *where,
+                              const char *expected)
+{
+    return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_FILE, path, CKR_NO_OFFSET, where,
+                     "%s was expected", expected);
+}
+
+static ckr_result ckr__mg_cannot(const ckr__mg *r, const char *path, const char *where,
+                                 const char *what)
+{
+    return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_UNSUPPORTED, path, CKR_NO_OFFSET, where, "%s",
+                     what);
+}
+
+static ckr_result ckr__mg_note(ckr__mg *r, const char *code, ckr_severity severity,
+                               const char *subject, const char *was, const char *now,
+                               const char *reason, const char *remedy)
+{
+    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, code, severity, subject, was, now, reason,
+                     remedy)
+               ? CKR_OK
+               : ckr__mg_oom(r);
+}
+
+/* A positive size among the arguments; `none` when it is absent, None or no size. */
+static int64_t ckr__mg_size(const ckr_node *args, const char *key, int64_t none)
+{
+    int64_t v = 0;
+    return ckr_node_i64(ckr_node_get(args, key), &v) && v > 0 && v < ((int64_t)1 << 40) ? v : none;
+}
+
+static bool ckr__mg_flag(const ckr_node *args, const char *key)
+{
+    const ckr_node *n = ckr_node_get(args, key);
+    return n && n->kind == CKR_NODE_BOOL && n->u.b;
+}
+
+static int64_t ckr__mg_volume(uint32_t n, const int64_t *count)
+{
+    int64_t v = 1;
+    while (n-- > 0) v *= count[n];
+    return v;
+}
+
+static bool ckr__mg_ends(const char *s, const char *tail)
+{
+    size_t n = strlen(s);
+    return ckr__nt_suffix(s, &n, tail);
+}
+
+
+/* >>megatron.probe ------------------------------------------------------------ */
+
+/* iter_NNNNNNN */
+static bool ckr__mg_iteration(const char *name, int64_t *out)
+{
+    return !strncmp(name, "iter_", 5) && strlen(name) >= 12 && ckr__nt_step_of(name + 5, out);
+}
+
+/* mp_rank_TT[_PPP][_EEE] */
+static bool ckr__mg_rank_name(const char *s, ckr__mg_file *f)
+{
+    uint32_t k;
+    if (strncmp(s, "mp_rank", 7) != 0) return false;
+    for (k = 0, s += 7; *s; k++) {
+        char digits[12];
+        int64_t v;
+        const size_t n = strspn(s + 1, "0123456789");
+        if (*s != '_' || k == 3 || n < 2 || n > 9) return false;
+        memcpy(digits, s + 1, n);
+        digits[n] = 0;
+        if (!ckr__nt_step_of(digits, &v)) return false;
+        f->number[k] = (uint32_t)v;
+        s += n + 1;
+    }
+    f->n_numbers = k;
+    return k > 0;
+}
+
+static ckr_result ckr__mg_has_ranks(ckr__ctx *c, const char *dir, bool *yes)
+{
+    ckr__dirlist l;
+    ckr__mg_file f;
+    uint64_t i;
+    ckr_result r;
+    *yes = false;
+    r = ckr__dir_list(c, dir, &l);
+    memset(&f, 0, sizeof f);
+    for (i = 0; r == CKR_OK && i < l.n && !*yes; i++)
+        *yes = l.items[i]->is_dir && ckr__mg_rank_name(l.items[i]->name, &f);
+    return r;
+}
+
+/* Legacy directories have ranks; torch_dist has metadata.json, written last, or, when the save has
+   not come so far, common.pt beside the data. */
+static ckr_result ckr__mg_is(ckr__ctx *c, const char *dir, bool *yes)
+{
+    const char *path;
+    ckr_node *root = NULL;
+    ckr_result r = ckr__mg_has_ranks(c, dir, yes);
+    if (r != CKR_OK || *yes) return r;
+    *yes = ckr__nt_has(c, dir, "common.pt", CKR_FILE_REGULAR) &&
+           ckr__nt_has(c, dir, ".metadata", CKR_FILE_REGULAR);
+    path = ckr__path_join(c, dir, "metadata.json");
+    if (!path) return c->err->code;
+    if (*yes || ckr__path_kind(c, path) != CKR_FILE_REGULAR) return CKR_OK;
+    r = ckr__json_load(c, path, &root);
+    if (r == CKR_OK) *yes = ckr_node_get(root, "sharded_backend") != NULL;
+    else if (r != CKR_E_NOMEM) ckr__error_reset(c), r = CKR_OK;
+    return r;
+}
+
+/* The highest iteration of a run, or NULL. */
+static ckr_result ckr__mg_newest(ckr__ctx *c, const char *run, const char **best)
+{
+    ckr__dirlist l;
+    int64_t v, top = -1;
+    uint64_t i;
+    ckr_result r = ckr__dir_list(c, run, &l);
+    *best = NULL;
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *dir;
+        bool yes;
+        if (!l.items[i]->is_dir || !ckr__mg_iteration(l.items[i]->name, &v) || v <= top) continue;
+        dir = ckr__path_join(c, run, l.items[i]->name);
+        if (!dir) return c->err->code;
+        r = ckr__mg_is(c, dir, &yes);
+        if (r != CKR_OK || !yes) continue;
+        *best = dir;
+        top = v;
+    }
+    return r;
+}
+
+static ckr_result ckr__mg_tracker(ckr__ctx *c, const char *path, const char *best,
+                                  const char *found, const char *text)
+{
+    ckr_result r = ckr__fail(c->err, CKR_ITEM_MEGATRON_TRACKER, path, 0, NULL,
+                             "it says \"%.40s\", %s", found, text);
+    return ckr__remedy(c->err, r,
+                       best ? ckr__printf(c, "name the iteration itself: %s", best)
+                            : "bring back the directory of that iteration");
+}
+
+/* What the tracker file names is the run's newest checkpoint, as Megatron takes it. */
+static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path, const char **dir)
+{
+    const uint8_t *p = NULL;
+    uint64_t n = 0;
+    char text[48];
+    const char *best, *name = NULL;
+    int64_t v;
+    bool yes = false;
+    ckr_result r = ckr__mg_newest(c, run, &best);
+    if (r == CKR_OK) r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    if (r != CKR_OK) return r;
+    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
+    while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
+    snprintf(text, sizeof text, "%.*s", (int)(n < 47 ? n : 47), (const char *)p);
+    if (!strcmp(text, "release")) name = "release";
+    else if (ckr__nt_step_of(text, &v)) name = ckr__printf(c, "iter_%07lld", (long long)v);
+    else return ckr__mg_tracker(c, path, best, text, "a number or \"release\" was expected");
+    *dir = name ? ckr__path_join(c, run, name) : NULL;
+    if (!*dir) return c->err->code;
+    if (ckr__path_kind(c, *dir) != CKR_FILE_DIR)
+        return ckr__mg_tracker(c, path, best, text, "but there is no such directory beside it");
+    r = ckr__mg_is(c, *dir, &yes);
+    if (r == CKR_OK && !yes)
+        r = ckr__mg_tracker(c, path, best, text, "but that directory holds no checkpoint");
+    return r;
+}
+
+static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    const char *tracker, *best;
+    ckr_result r;
+    *mine = false;
+    *dir = path;
+    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__mg_is(c, path, mine);
+    if (r != CKR_OK || *mine) return r;
+    tracker = ckr__path_join(c, path, "latest_checkpointed_iteration.txt");
+    if (!tracker) return c->err->code;
+    if (ckr__path_kind(c, tracker) == CKR_FILE_REGULAR) {
+        *mine = true;
+        return ckr__mg_latest(c, path, tracker, dir);
+    }
+    r = ckr__mg_newest(c, path, &best);
+    *mine = r == CKR_OK && best;
+    if (*mine) *dir = best;
+    return r;
+}
+
+/* >>megatron.files ------------------------------------------------------------ */
+
+static ckr_result ckr__mg_tree(ckr__mg *r, const char *path, const ckr_node **out)
+{
+    uint32_t file;
+    ckr_format format = CKR_FORMAT_AUTO;
+    ckr_node *root = NULL;
+    ckr_result e = ckr__file_open(r->c, path, &file);
+    if (e == CKR_OK)
+        e = ckr__torch_load(r->c, file, 0, r->c->files[file].size, &format, &root);
+    *out = root;
+    return e;
+}
+
+static ckr_result ckr__mg_list(ckr__mg *r)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    ckr_result e = ckr__dir_list(r->c, r->dir, &l);
+    for (i = 0; i < l.n && e == CKR_OK; i++) {
+        void *array = r->files;
+        ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file), **place;
+        const char *name = l.items[i]->name;
+        if (!f) return ckr__mg_oom(r);
+        if (!l.items[i]->is_dir || !ckr__mg_rank_name(name, f)) {
+            if (strcmp(name, "ckptresume.json") != 0 && !ckr__leftover(r->c, r->s, name, NULL))
+                return ckr__mg_oom(r);
+            continue;
+        }
+        place = (ckr__mg_file **)ckr__append(r->c, &array, &r->n_files, sizeof *r->files);
+        r->files = (ckr__mg_file **)array;
+        if (!place) return ckr__mg_oom(r);
+        *place = f;
+        f->rel = name;
+        f->path = ckr__path_join(r->c, r->dir, ckr__printf(r->c, "%s/model_optim_rng.pt", name));
+        if (!f->path) return ckr__mg_oom(r);
+    }
+    return e;
+}
+
+static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MISSING, path, CKR_NO_OFFSET, NULL,
+                             "it is not there: %s", text);
+    return ckr__remedy(r->c->err, e,
+                       "bring it back from where the checkpoint was saved: Megatron would end "
+                       "with exit code 0 without loading");
+}
+
+/* model, or model0, model1, ...: a number that is absent is an empty stage. */
+static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
+{
+    const ckr_node *one = ckr_node_get(f->root, "model");
+    uint32_t k;
+    char key[16];
+    f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
+    f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
+    if (!f->chunks || !f->entries) return ckr__mg_oom(r);
+    for (k = 0; k < r->vp; k++) {
+        snprintf(key, sizeof key, "model%u", (unsigned)k);
+        f->chunks[k] = one && k == 0 ? one : ckr_node_get(f->root, key);
+        if (f->chunks[k] && !ckr_node_is_dict(f->chunks[k]))
+            return ckr__mg_bad(r, f->path, key, "a state dict");
+        if (!f->chunks[k]) continue;
+        f->entries[k] = CKR__NEW_N(r->c, ckr__mg_entry, f->chunks[k]->count);
+        if (!f->entries[k]) return ckr__mg_oom(r);
+    }
+    if (ckr_node_get(one, "language_model"))
+        return ckr__mg_cannot(r, f->path, "model",
+                              "a model of the classes before Megatron core (language_model)");
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_load(ckr__mg *r, ckr__mg_file *f)
+{
+    const ckr_node *args;
+    ckr_result e;
+    if (ckr__path_kind(r->c, f->path) != CKR_FILE_REGULAR)
+        return ckr__mg_missing(r, f->path, "the rank has a directory, but no file in it");
+    e = ckr__mg_tree(r, f->path, &f->root);
+    if (e != CKR_OK) return e;
+    if (!ckr_node_is_dict(f->root)) return ckr__mg_bad(r, f->path, "", "a dict");
+    args = ckr_node_get(f->root, "args");
+    if (!args || args->kind != CKR_NODE_OBJECT || !ckr_node_is_dict(args->u.object->state))
+        return ckr__mg_bad(r, f->path, "args", "a namespace of arguments");
+    f->args = args->u.object->state;
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_topology(ckr__mg *r)
+{
+    const ckr_node *a = r->args;
+    uint64_t world;
+    r->tp = (uint32_t)ckr__mg_size(a, "tensor_model_parallel_size",
+                                   ckr__mg_size(a, "model_parallel_size", 1));
+    r->pp = (uint32_t)ckr__mg_size(a, "pipeline_model_parallel_size", 1);
+    r->ep = (uint32_t)ckr__mg_size(a, "expert_model_parallel_size", 1);
+    r->cp = (uint32_t)ckr__mg_size(a, "context_parallel_size", 1);
+    r->vp = (uint32_t)ckr__mg_size(a, "virtual_pipeline_model_parallel_size", 1);
+    r->zero = ckr__mg_flag(a, "use_distributed_optimizer");
+    world = (uint64_t)r->tp * r->pp;
+    if (r->tp > 65536 || r->pp > 65536 || r->ep > 65536 || r->vp > 65536 || r->cp > 65536)
+        return ckr__mg_bad(r, r->files[0]->path, "args", "parallel sizes below 65536");
+    r->dp = (uint32_t)ckr__mg_size(a, "data_parallel_size",
+                                   ckr__mg_size(a, "world_size", (int64_t)world) /
+                                       (int64_t)(world * r->cp));
+    if (r->dp < 1 || r->dp > (1u << 24)) r->dp = 1;
+    if (r->ep > 1 && ckr__mg_size(a, "expert_tensor_parallel_size", r->tp) != (int64_t)r->tp)
+        return ckr__mg_cannot(r, r->files[0]->path, "args/expert_tensor_parallel_size",
+                              "experts cut over another number of ranks than the other layers");
+    return CKR_OK;
+}
+
+static int ckr__mg_file_cmp(const void *a, const void *b)
+{
+    const ckr__mg_file *x = (const ckr__mg_file *)a, *y = (const ckr__mg_file *)b;
+    if (x->pp != y->pp) return x->pp < y->pp ? -1 : 1;
+    if (x->ep != y->ep) return x->ep < y->ep ? -1 : 1;
+    return x->tp < y->tp ? -1 : x->tp > y->tp;
+}
+
+static const char *ckr__mg_rank_dir(ckr__ctx *c, uint32_t tp, uint32_t pp, uint32_t ep,
+                                    bool with_pp, bool with_ep)
+{
+    char p[16] = "", x[16] = "";
+    if (with_pp) snprintf(p, sizeof p, "_%03u", (unsigned)pp);
+    if (with_ep) snprintf(x, sizeof x, "_%03u", (unsigned)ep);
+    return ckr__printf(c, "mp_rank_%02u%s%s", (unsigned)tp, p, x);
+}
+
+static ckr_result ckr__mg_foreign(ckr__mg *r, const ckr__mg_file *f)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_FOREIGN,
+                             ckr__path_join(r->c, r->dir, f->rel), CKR_NO_OFFSET, NULL,
+                             "the checkpoint has tp %u pp %u ep %u, in which there is no such rank",
+                             (unsigned)r->tp, (unsigned)r->pp, (unsigned)r->ep);
+    return ckr__remedy(r->c->err, e, "another run left it: move it elsewhere");
+}
+
+/* Every rank of the grid that the arguments tell, once. */
+static ckr_result ckr__mg_grid(ckr__mg *r)
+{
+    const uint32_t n = 1u + (r->pp > 1) + (r->ep > 1);
+    uint64_t i, k = 0, want = (uint64_t)r->tp * r->ep * r->pp;
+    for (i = 0; i < r->n_files; i++) {
+        ckr__mg_file *f = r->files[i];
+        f->tp = f->number[0];
+        f->pp = r->pp > 1 ? f->number[1] : 0;
+        f->ep = r->ep > 1 ? f->number[n - 1] : 0;
+        if (f->n_numbers != n || f->tp >= r->tp || f->pp >= r->pp || f->ep >= r->ep)
+            return ckr__mg_foreign(r, f);
+    }
+    if (!ckr__sort(r->c, (void **)(void *)r->files, (size_t)r->n_files, ckr__mg_file_cmp))
+        return ckr__mg_oom(r);
+    for (i = 0; i < want; i++) {
+        const uint32_t tp = (uint32_t)(i % r->tp), ep = (uint32_t)(i / r->tp % r->ep),
+                       pp = (uint32_t)(i / r->tp / r->ep);
+        const ckr__mg_file *f = k < r->n_files ? r->files[k] : NULL;
+        if (f && k && ckr__mg_file_cmp(f, r->files[k - 1]) == 0) return ckr__mg_foreign(r, f);
+        if (!f || f->tp != tp || f->ep != ep || f->pp != pp) {
+            const char *rel = ckr__mg_rank_dir(r->c, tp, pp, ep, r->pp > 1, r->ep > 1);
+            const char *path = rel ? ckr__path_join(r->c, r->dir, rel) : NULL;
+            if (!path) return ckr__mg_oom(r);
+            return ckr__mg_missing(r, path, "a directory of every rank was expected");
+        }
+        k++;
+    }
+    return k < r->n_files ? ckr__mg_foreign(r, r->files[k]) : CKR_OK;
+}
+
+static ckr_result ckr__mg_mixed(ckr__mg *r, const char *path, const char *where, int64_t found,
+                                const char *other, int64_t want)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, path, CKR_NO_OFFSET, where,
+                             "it says %lld, %s %lld", (long long)found, other, (long long)want);
+    return ckr__remedy(r->c->err, e,
+                       "the file is of another iteration or run: put back the right one");
+}
+
+/* Every file is of one iteration, which is the directory's, and of one model. */
+static ckr_result ckr__mg_alike(ckr__mg *r)
+{
+    static const char *const keys[] = { "tensor_model_parallel_size",
+                                        "pipeline_model_parallel_size",
+                                        "expert_model_parallel_size", "num_layers",
+                                        "hidden_size", "consumed_train_samples" };
+    const char *base = ckr__ac_base(r->dir);
+    int64_t named, v, w;
+    uint64_t i;
+    size_t k;
+    if (!ckr_node_i64(ckr_node_get(r->root, "iteration"), &r->iteration) &&
+        !ckr_node_i64(ckr_node_get(r->root, "total_iters"), &r->iteration))
+        return ckr__mg_bad(r, r->files[0]->path, "iteration", "an integer");
+    r->release = !strcmp(base, "release");
+    if (ckr__mg_iteration(base, &named) && named != r->iteration)
+        return ckr__mg_mixed(r, r->files[0]->path, "iteration", r->iteration,
+                             "the directory is of iteration", named);
+    for (i = 1; i < r->n_files; i++) {
+        const ckr__mg_file *f = r->files[i];
+        if (ckr_node_i64(ckr_node_get(f->root, "iteration"), &v) && v != r->iteration)
+            return ckr__mg_mixed(r, f->path, "iteration", v, "the first rank's file", r->iteration);
+        for (k = 0; k < sizeof keys / sizeof *keys; k++)
+            if (ckr_node_i64(ckr_node_get(f->args, keys[k]), &v) &&
+                ckr_node_i64(ckr_node_get(r->args, keys[k]), &w) && v != w)
+                return ckr__mg_mixed(r, f->path, keys[k], v, "the first rank's file", w);
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_open_all(ckr__mg *r)
+{
+    double version = 3;
+    uint64_t i;
+    ckr_result e = ckr__mg_list(r);
+    if (e == CKR_OK && !r->n_files) e = ckr__mg_missing(r, r->dir, "there is no mp_rank directory");
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_load(r, r->files[i]);
+    if (e != CKR_OK) return e;
+    r->args = r->files[0]->args;
+    r->root = r->files[0]->root;
+    ckr_node_f64(ckr_node_get(r->root, "checkpoint_version"), &version);
+    if (version < 2)
+        return ckr__mg_cannot(r, r->files[0]->path, "checkpoint_version",
+                              "a checkpoint below version 2, whose qkv rows are in another order");
+    e = ckr__mg_topology(r);
+    if (e == CKR_OK) e = ckr__mg_grid(r);
+    if (e == CKR_OK) e = ckr__mg_alike(r);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_chunks(r, r->files[i]);
+    return e;
+}
+
+/* >>megatron.model ------------------------------------------------------------ */
+/* Items: names with global layers and experts, how each is cut, and where its pieces lie. */
+
+/* Behind "decoder.layers." or "encoder.layers." comes a layer's number; NULL: no layer. */
+static const char *ckr__mg_layer(const char *name, int64_t *layer)
+{
+    static const char *const heads[] = { "decoder.layers.", "encoder.layers." };
+    size_t i, n;
+    char digits[12];
+    for (i = 0; i < 2; i++) {
+        const size_t len = strlen(heads[i]);
+        if (strncmp(name, heads[i], len) != 0) continue;
+        n = strspn(name + len, "0123456789");
+        if (!n || n > 9 || name[len + n] != '.') return NULL;
+        memcpy(digits, name + len, n);
+        digits[n] = 0;
+        return ckr__nt_step_of(digits, layer) ? name + len + n : NULL;
+    }
+    return NULL;
+}
+
+/* The place of an expert's number in a name: local_experts.E. (of SequentialMLP), or the digits at
+   the end of experts.linear_fc1.weightE (TEGroupedMLP). NULL: the name is of no single expert. */
+static const char *ckr__mg_expert(const char *name, int64_t *expert, size_t *n_digits)
+{
+    const char *p = strstr(name, ".local_experts.");
+    size_t n;
+    char digits[12];
+    if (p) p += 15;
+    else if ((p = strstr(name, ".experts.linear_fc")) != NULL) {
+        p = name + strlen(name);
+        while (p > name && p[-1] >= '0' && p[-1] <= '9') p--;
+    } else {
+        return NULL;
+    }
+    n = strspn(p, "0123456789");
+    if (!n || n > 9) return NULL;
+    memcpy(digits, p, n);
+    digits[n] = 0;
+    *n_digits = n;
+    return ckr__nt_step_of(digits, expert) ? p : NULL;
+}
+
+/* The name with another layer and expert: `first` and `expert` are added; -1 leaves them. */
+static const char *ckr__mg_shift(ckr__ctx *c, const char *name, int64_t first, int64_t experts)
+{
+    int64_t layer, expert;
+    size_t n;
+    const char *rest = ckr__mg_layer(name, &layer), *p;
+    if (rest && first)
+        name = ckr__printf(c, "%.15s%lld%s", name, (long long)(layer + first), rest);
+    p = name && experts ? ckr__mg_expert(name, &expert, &n) : NULL;
+    if (p)
+        name = ckr__printf(c, "%.*s%lld%s", (int)(p - name), name, (long long)(expert + experts),
+                           p + n);
+    return name;
+}
+
+static bool ckr__mg_is_extra(const char *name)
+{
+    return ckr__mg_ends(name, "._extra_state") || ckr__mg_ends(name, "inv_freq");
+}
+
+/* State that the model saves and no optimizer has. */
+static bool ckr__mg_is_buffer(const char *name, ckr_dtype dtype)
+{
+    return ckr__mg_ends(name, "expert_bias") || strstr(name, "tokens_per_expert") ||
+           !ckr__is_float(dtype);
+}
+
+/* How many layers the chunks have: the largest local number of each, counted in global order. */
+static ckr_result ckr__mg_count_layers(ckr__mg *r)
+{
+    uint32_t v, p;
+    int64_t layer, want = ckr__mg_size(r->args, "num_layers",
+                                       ckr__mg_size(r->args, "encoder_num_layers", 0));
+    uint64_t k;
+    r->first = CKR__NEW_N(r->c, int64_t, (uint64_t)r->vp * r->pp);
+    if (!r->first) return ckr__mg_oom(r);
+    for (v = 0; v < r->vp; v++)
+        for (p = 0; p < r->pp; p++) {
+            const ckr_node *chunk = r->files[(uint64_t)p * r->ep * r->tp]->chunks[v];
+            int64_t n = 0;
+            for (k = 0; chunk && k < chunk->count; k++) {
+                const char *name = ckr_node_str(chunk->u.items[2 * k]);
+                if (name && ckr__mg_layer(name, &layer) && layer >= n) n = layer + 1;
+            }
+            r->first[(uint64_t)v * r->pp + p] = r->layers;
+            if (n > (int64_t)(chunk ? chunk->count : 0)) n = want + 1;
+            r->layers += n;
+            if (want && r->layers > want) break;
+        }
+    if (!want || want == r->layers) return CKR_OK;
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->files[0]->path,
+                                 CKR_NO_OFFSET, "args/num_layers",
+                                 "it says %lld, the model's files have %s%lld layers",
+                                 (long long)want, r->layers > want ? "more than " : "",
+                                 (long long)(r->layers > want ? want : r->layers)),
+                       "files or arguments are of another run: put back the right ones");
+}
+
+static ckr_result ckr__mg_contradicts_layers(ckr__mg *r, const char *where, int64_t found)
+{
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->dir, CKR_NO_OFFSET, where,
+                                 "args say %lld layers, this says %lld", (long long)r->layers,
+                                 (long long)found),
+                       "files or arguments are of another run: put back the right ones");
+}
+
+/* Where an entry stands: by block, then in the chunk's order; experts of one layer lie rank by
+   rank. `run` is the place of the first of a row of experts. */
+static void ckr__mg_place(const ckr__mg *r, ckr__mg_item *t, uint64_t at, uint64_t run)
+{
+    int64_t layer = 0;
+    if (ckr__mg_layer(t->name, &layer)) t->block = 1 + layer;
+    else t->block = strncmp(t->name, "embedding.", 10) ? r->layers + 1 : 0;
+    t->major = t->expert >= 0 ? run : at;
+    t->minor = t->expert >= 0 ? (uint64_t)t->ep << 32 | at : 0;
+}
+
+static int ckr__mg_item_cmp(const void *a, const void *b)
+{
+    const ckr__mg_item *x = (const ckr__mg_item *)a, *y = (const ckr__mg_item *)b;
+    if (x->block != y->block) return x->block < y->block ? -1 : 1;
+    if (x->pp != y->pp) return x->pp < y->pp ? -1 : 1;
+    if (x->major != y->major) return x->major < y->major ? -1 : 1;
+    return x->minor < y->minor ? -1 : x->minor > y->minor;
+}
+
+static ckr__mg_item *ckr__mg_item_new(ckr__mg *r, const char *name)
+{
+    void *array = r->items;
+    ckr__mg_item *t = CKR__NEW(r->c, ckr__mg_item), **place;
+    place = (ckr__mg_item **)ckr__append(r->c, &array, &r->n_items, sizeof *r->items);
+    r->items = (ckr__mg_item **)array;
+    if (!t || !place || !ckr__map_put(&r->by_name, name, strlen(name), r->n_items - 1, NULL))
+        return NULL;
+    *place = t;
+    t->name = name;
+    t->expert = -1;
+    t->group = UINT64_MAX;
+    t->step = ckr__nan();
+    t->split.axis = -1;
+    return t;
+}
+
+/* How many experts a rank has: those that its chunk's names tell. */
+static int64_t ckr__mg_local_experts(const ckr_node *chunk)
+{
+    int64_t expert, n = 0;
+    size_t digits;
+    uint64_t k;
+    for (k = 0; k < chunk->count; k++) {
+        const char *name = ckr_node_str(chunk->u.items[2 * k]);
+        if (name && ckr__mg_expert(name, &expert, &digits) && expert >= n) n = expert + 1;
+    }
+    return n;
+}
+
+/* The prefix that all experts of a row share. */
+static size_t ckr__mg_run_prefix(const char *name)
+{
+    const char *p = strstr(name, ".local_experts.");
+    size_t n = strlen(name);
+    if (p) return (size_t)(p - name) + 15;
+    while (n && name[n - 1] >= '0' && name[n - 1] <= '9') n--;
+    return n;
+}
+
+/* One chunk of one file: each entry's item, made where it is new. */
+static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
+{
+    const ckr_node *chunk = f->chunks[v];
+    const int64_t first = r->first[(uint64_t)v * r->pp + f->pp],
+                  experts = f->ep ? ckr__mg_local_experts(chunk) * (int64_t)f->ep : 0;
+    uint64_t k, at, run = 0;
+    const char *last = "";
+    for (k = 0; k < chunk->count; k++) {
+        const char *local = ckr_node_str(chunk->u.items[2 * k]), *name;
+        const ckr_node *value = chunk->u.items[2 * k + 1];
+        int64_t expert = -1;
+        size_t digits;
+        ckr__mg_item *t;
+        const bool extra = local && (ckr__mg_is_extra(local) || value->kind != CKR_NODE_TENSOR);
+        if (!local) return ckr__mg_bad(r, f->path, "model", "names of tensors");
+        if (r->tied && f->pp + 1 == r->pp && r->pp > 1 && !strcmp(local, "output_layer.weight")) {
+            f->entries[v][k].item = r->embedding;
+            if (!extra) f->entries[v][k].view = value->u.view;
+            continue;
+        }
+        name = ckr__mg_shift(r->c, local, first, experts);
+        if (!name) return ckr__mg_oom(r);
+        if (ckr__map_find(&r->by_name, name, strlen(name), &at)) {
+            t = r->items[at];
+        } else {
+            t = ckr__mg_item_new(r, name);
+            if (!t) return ckr__mg_oom(r);
+            t->kind = extra                                             ? CKR__MG_EXTRA
+                      : ckr__mg_is_buffer(name, value->u.view->dtype) ? CKR__MG_BUFFER
+                                                                        : CKR__MG_PARAM;
+            t->pp = f->pp;
+            t->ep = f->ep;
+            if (ckr__mg_expert(name, &expert, &digits)) t->expert = expert;
+            if (expert < 0 || strncmp(last, local, ckr__mg_run_prefix(local)) != 0) run = k;
+            ckr__mg_place(r, t, k, run);
+            if (!strcmp(name, "embedding.word_embeddings.weight")) r->embedding = t;
+        }
+        if ((t->kind == CKR__MG_EXTRA) != extra)
+            return ckr__mg_bad(r, f->path, name, "a tensor on every rank, or on none");
+        f->entries[v][k].item = t;
+        if (!extra) f->entries[v][k].view = value->u.view;
+        last = local;
+    }
+    return CKR_OK;
+}
+
+/* >>megatron.split ------------------------------------------------------------ */
+/* Which axis is cut, by the ends of names (megatron/core/tensor_parallel/layers.py and the modules
+   of core/transformer). */
+
+enum { CKR__MG_PLAIN = 0, CKR__MG_VOCAB, CKR__MG_QKV, CKR__MG_GATED, CKR__MG_SOLVE };
+
+typedef struct ckr__mg_rule { const char *tail; int8_t axis; uint8_t what; } ckr__mg_rule;
+
+static const ckr__mg_rule *ckr__mg_rule_of(const char *name)
+{
+    static const ckr__mg_rule rules[] = {
+        { "word_embeddings.weight", 0, CKR__MG_VOCAB },
+        { "output_layer.weight", 0, CKR__MG_VOCAB },
+        { "output_layer.bias", 0, CKR__MG_VOCAB },
+        { "linear_qkv.weight", 0, CKR__MG_QKV },
+        { "linear_qkv.bias", 0, CKR__MG_QKV },
+        { "linear_proj.weight", 1, CKR__MG_PLAIN },
+        { "linear_proj.bias", -1, CKR__MG_PLAIN },
+        { "linear_fc1.weight", 0, CKR__MG_GATED },
+        { "linear_fc1.bias", 0, CKR__MG_GATED },
+        { "linear_fc2.weight", 1, CKR__MG_PLAIN },
+        { "linear_fc2.bias", -1, CKR__MG_PLAIN },
+        { "norm.weight", -1, CKR__MG_PLAIN },
+        { "norm.bias", -1, CKR__MG_PLAIN },
+        { "layer_norm_weight", -1, CKR__MG_PLAIN },
+        { "layer_norm_bias", -1, CKR__MG_PLAIN },
+        { "position_embeddings.weight", -1, CKR__MG_PLAIN },
+        { "tokentype_embeddings.weight", -1, CKR__MG_PLAIN },
+        { "router.weight", -1, CKR__MG_PLAIN },
+        { "router.bias", -1, CKR__MG_PLAIN },
+        { "expert_bias", -1, CKR__MG_PLAIN },
+        { "gate_weight", -1, CKR__MG_PLAIN },
+        { "linear_q.weight", 0, CKR__MG_PLAIN },
+        { "linear_q.bias", 0, CKR__MG_PLAIN },
+        { "linear_kv.weight", 0, CKR__MG_PLAIN },
+        { "linear_kv.bias", 0, CKR__MG_PLAIN },
+        { "linear_q_proj.weight", 0, CKR__MG_PLAIN },
+        { "linear_q_up_proj.weight", 0, CKR__MG_PLAIN },
+        { "linear_kv_up_proj.weight", 0, CKR__MG_PLAIN },
+        { "_down_proj.weight", 0, CKR__MG_SOLVE },
+        { "softmax_offset", 0, CKR__MG_PLAIN }
+    };
+    const char *mixer = strstr(name, ".mixer.");
+    size_t i, n = strlen(name);
+    if (mixer) return NULL;
+    if (strstr(name, ".experts.linear_fc"))
+        while (n && name[n - 1] >= '0' && name[n - 1] <= '9') n--;
+    for (i = 0; i < sizeof rules / sizeof *rules; i++) {
+        const size_t len = strlen(rules[i].tail);
+        if (n >= len && !memcmp(name + n - len, rules[i].tail, len)) return &rules[i];
+    }
+    return NULL;
+}
+
+/* Is a fc1 of so many rows gate and up? Where no size among the arguments tells, the activation
+   does. */
+static bool ckr__mg_gated(const ckr__mg *r, int64_t rows)
+{
+    static const char *const keys[] = { "ffn_hidden_size", "moe_ffn_hidden_size",
+                                        "moe_shared_expert_intermediate_size" };
+    const bool flag = ckr__mg_flag(r->args, "swiglu") || ckr__mg_flag(r->args, "quick_geglu");
+    bool whole = false, twice = false;
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const int64_t v = ckr__mg_size(r->args, keys[i], 0);
+        if (v && rows == v) whole = true;
+        if (v && rows == 2 * v) twice = true;
+    }
+    return whole == twice ? flag : twice;
+}
+
+/* Sets how a parameter is cut, and its whole shape, from the shape of one rank's part. `axis_of`:
+   what a master's attributes say (partition_dim), or -2. */
+static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, const int64_t *part,
+                                uint32_t tp, int64_t axis_of)
+{
+    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
+    int64_t *shape = CKR__NEW_N(r->c, int64_t, n_dims), *chunks;
+    int32_t axis = rule ? rule->axis : -1;
+    if (!shape) return ckr__mg_oom(r);
+    if (n_dims) memcpy(shape, part, n_dims * sizeof *shape);
+    if (rule && rule->what == CKR__MG_SOLVE)
+        axis = axis_of >= -1 ? (int32_t)axis_of
+               : ckr__mg_size(r->args, strstr(t->name, "kv_down") ? "kv_lora_rank" : "q_lora_rank",
+                              0) <= part[0]
+                   ? -1
+                   : 0;
+    if (!rule && axis_of >= -1) axis = (int32_t)axis_of;
+    t->unknown = !rule && axis_of < -1;
+    t->n_dims = n_dims;
+    t->shape = shape;
+    if (axis >= (int32_t)n_dims) axis = -1;
+    t->split.axis = axis;
+    if (axis < 0) return CKR_OK;
+    if (shape[axis] > ((int64_t)1 << 56) / tp)
+        return ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, t->name, NULL);
+    shape[axis] *= tp;
+    t->split.vocab = rule && rule->what == CKR__MG_VOCAB;
+    if (rule && rule->what == CKR__MG_GATED && shape[0] % 2 == 0 && ckr__mg_gated(r, shape[0])) {
+        chunks = CKR__NEW_N(r->c, int64_t, 2);
+        if (!chunks) return ckr__mg_oom(r);
+        chunks[0] = chunks[1] = shape[0] / 2;
+        t->split.n_chunks = 2;
+        t->split.chunks = chunks;
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_contradicts(ckr__mg *r, const ckr__mg_item *t, const char *key,
+                                      int64_t said, int64_t found)
+{
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->files[0]->path,
+                                 CKR_NO_OFFSET, t->name, "args ask for %s %lld, the tensor has "
+                                 "%lld", key, (long long)said, (long long)found),
+                       "files or arguments are of another run: put back the right ones");
+}
+
+/* The arguments against the shapes of the tensors that they decide. */
+static ckr_result ckr__mg_promised(ckr__mg *r, const ckr__mg_item *t)
+{
+    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
+    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0),
+                  heads = ckr__mg_size(r->args, "num_attention_heads", 0),
+                  groups = ckr__mg_flag(r->args, "group_query_attention")
+                               ? ckr__mg_size(r->args, "num_query_groups", heads)
+                               : heads,
+                  dim = ckr__mg_size(r->args, "kv_channels", heads ? hidden / heads : 0);
+    const bool gate = ckr__mg_flag(r->args, "attention_output_gate");
+    if (!rule || !hidden || t->n_dims == 0) return CKR_OK;
+    if (rule->what == CKR__MG_VOCAB && t->n_dims == 2 && t->shape[1] != hidden)
+        return ckr__mg_contradicts(r, t, "hidden_size", hidden, t->shape[1]);
+    if (rule->what == CKR__MG_QKV && t->n_dims == 2 && t->shape[1] != hidden)
+        return ckr__mg_contradicts(r, t, "hidden_size", hidden, t->shape[1]);
+    if (rule->what == CKR__MG_QKV && !gate && heads && heads < (1 << 24) && groups < (1 << 24) &&
+        dim < (1 << 24) && t->shape[0] != (heads + 2 * groups) * dim)
+        return ckr__mg_contradicts(r, t, "(heads + 2 * groups) * kv_channels rows",
+                                   (heads + 2 * groups) * dim, t->shape[0]);
+    return CKR_OK;
+}
+
+/* The block of a tensor parallel rank at this topology, with all of the padding rows. */
+static ckr__block *ckr__mg_block(ckr__ctx *c, const ckr__mg_item *t, uint32_t tp, uint32_t rank)
+{
+    int64_t uneven = 0;
+    return ckr__block_split(c, &t->split, t->n_dims, t->shape, tp, t->split.axis < 0 ? 0 : rank,
+                            &uneven);
+}
+
+static ckr_result ckr__mg_shape(ckr__mg *r, const char *path, const ckr__mg_item *t,
+                                const char *slot, const char *what, int64_t found, int64_t want)
+{
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SHAPE, path, CKR_NO_OFFSET, t->name,
+                                 "%s: %s is %lld, %lld was expected", slot, what, (long long)found,
+                                 (long long)want),
+                       "the file is of another run: put back the right one");
+}
+
+/* A tensor of the item's logical shape; where padding rows are known, one with them beside it. */
+static ckr__mg_slot *ckr__mg_slot_of(ckr__mg *r, ckr__mg_item *t, const char *slot, ckr_dtype dtype,
+                                     bool scalar)
+{
+    int64_t shape[CKR_MAX_DIMS];
+    ckr__mg_slot *x;
+    void *array = t->slots;
+    uint64_t i;
+    for (i = 0; i < t->n_slots; i++)
+        if (!strcmp(t->slots[i].tensor->slot, slot)) return &t->slots[i];
+    x = (ckr__mg_slot *)ckr__append(r->c, &array, &t->n_slots, sizeof *x);
+    t->slots = (ckr__mg_slot *)array;
+    if (!x) return NULL;
+    memset(x, 0, sizeof *x);
+    x->scalar = scalar;
+    if (t->n_dims) memcpy(shape, t->shape, t->n_dims * sizeof *shape);
+    if (t->split.vocab && !scalar) {
+        if (shape[0] > r->s->padded_vocab) r->s->padded_vocab = shape[0];
+        if (r->vocab > 0 && r->vocab < shape[0]) shape[0] = r->vocab;
+    }
+    x->tensor = ckr__tensor_add(r->c, r->s, t->name, slot, dtype, scalar ? 0 : t->n_dims, shape);
+    if (!x->tensor) return NULL;
+    if (!scalar) x->tensor->split = t->split;
+    x->tensor->buffer = t->kind == CKR__MG_BUFFER;
+    x->tensor->requires_grad = !strcmp(slot, "param") && t->kind == CKR__MG_PARAM;
+    if (scalar || !t->split.vocab || shape[0] == t->shape[0]) return x;
+    x->wide = CKR__NEW(r->c, ckr_tensor);
+    if (!x->wide) return NULL;
+    *x->wide = *x->tensor;
+    x->wide->slot = "";
+    x->wide->shape = t->shape;
+    x->wide->pieces = NULL;
+    x->wide->n_pieces = x->wide->cap_pieces = 0;
+    return x;
+}
+
+/* One rank's part of a slot: a tensor of its own, or `flat` elements of a buffer from `at` on. */
+typedef struct ckr__mg_part {
+    const char     *path;
+    const ckr_view *view;
+    int64_t         at;        /* -1: the view is the part itself                         */
+    uint32_t        tp;
+    int32_t         rank;
+    bool            replica;
+} ckr__mg_part;
+
+static bool ckr__mg_read(ckr__mg *r, ckr_tensor *t, const ckr__block *b, const ckr__mg_part *p)
+{
+    ckr__reader rd;
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    rd.tensor = t;
+    rd.rank = p->rank;
+    rd.replica = p->replica;
+    if (p->at < 0) return ckr__read_view(&rd, b, p->view);
+    rd.dtype = p->view->dtype;
+    rd.file = p->view->file;
+    rd.big_endian = p->view->big_endian;
+    rd.mem = p->view->bytes;
+    return ckr__read_flat(&rd, b, 0, ckr__nt_block_numel(b),
+                          (p->view->bytes ? 0 : p->view->data_offset) +
+                              (uint64_t)(p->view->offset + p->at) *
+                                  ckr_dtype_size(p->view->dtype));
+}
+
+static ckr_result ckr__mg_piece(ckr__mg *r, ckr__mg_item *t, const char *slot,
+                                const ckr__mg_part *p)
+{
+    const ckr_view *v = p->view;
+    ckr__block *b = ckr__mg_block(r->c, t, r->tp, p->tp);
+    ckr__mg_slot *x;
+    uint32_t d;
+    if (!b) return ckr__mg_oom(r);
+    if (v->layout || v->meta || v->conj || v->neg || !ckr_dtype_size(v->dtype))
+        return ckr__mg_bad(r, p->path, t->name, "a plain tensor");
+    if (p->at < 0 && v->n_dims != b->n_dims)
+        return ckr__mg_shape(r, p->path, t, slot, "the number of dimensions", v->n_dims, b->n_dims);
+    for (d = 0; p->at < 0 && d < b->n_dims; d++)
+        if (v->shape[d] != b->shape[d])
+            return ckr__mg_shape(r, p->path, t, slot, "a dimension", v->shape[d], b->shape[d]);
+    x = ckr__mg_slot_of(r, t, slot, v->dtype, false);
+    if (!x) return ckr__mg_oom(r);
+    if (x->tensor->dtype != v->dtype)
+        return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SHAPE, p->path, CKR_NO_OFFSET, t->name,
+                         "%s: dtype %s, another rank has %s", slot, ckr_dtype_name(v->dtype),
+                         ckr_dtype_name(x->tensor->dtype));
+    return ckr__mg_read(r, x->tensor, b, p) && (!x->wide || ckr__mg_read(r, x->wide, b, p))
+               ? CKR_OK
+               : ckr__mg_oom(r);
+}
+
+static int32_t ckr__mg_rank_of(const ckr__mg *r, const ckr__mg_file *f)
+{
+    return (int32_t)(f->tp + r->tp * r->cp * (f->ep + r->dp * f->pp));
+}
+
+/* Is what this file holds of the item a copy of what another holds? */
+static bool ckr__mg_is_copy(const ckr__mg *r, const ckr__mg_item *t, const ckr__mg_file *f)
+{
+    (void)r;
+    return (t->split.axis < 0 && f->tp > 0) || (t->expert < 0 && f->ep > 0) || f->pp != t->pp;
+}
+
+/* >>megatron.weights ---------------------------------------------------------- */
+
+/* The split axis that a master's attributes tell; -2: nothing does. */
+static int64_t ckr__mg_axis_of(const ckr_node *attrs)
+{
+    int64_t v;
+    if (ckr_node_i64(ckr_node_get(attrs, "partition_dim"), &v) && v >= -1 && v < CKR_MAX_DIMS)
+        return ckr__mg_flag(attrs, "tensor_model_parallel") ? v : -1;
+    return -2;
+}
+
+static ckr_result ckr__mg_first_entry(ckr__mg *r, const ckr__mg_file *f, ckr__mg_item *t,
+                                      const ckr_view *v)
+{
+    ckr_result e;
+    if (t->n_slots) return CKR_OK;
+    if (v->n_dims > CKR_MAX_DIMS)
+        return ckr__mg_shape(r, f->path, t, "param", "the number of dimensions", v->n_dims,
+                             CKR_MAX_DIMS);
+    if (strstr(t->name, ".experts.weight"))
+        return ckr__mg_cannot(r, f->path, t->name,
+                              "experts in one matrix (GroupedMLP)");
+    t->dtype = v->dtype;
+    e = ckr__mg_split(r, t, v->n_dims, v->shape, r->tp, ckr__mg_axis_of(t->attrs));
+    if (e == CKR_OK && t->unknown && r->tp > 1)
+        e = ckr__mg_cannot(r, f->path, t->name, "no rule tells how this tensor is cut over tp");
+    if (e == CKR_OK && t->split.vocab && t->shape[0] > r->s->padded_vocab)
+        r->s->padded_vocab = t->shape[0];
+    return e == CKR_OK ? ckr__mg_promised(r, t) : e;
+}
+
+static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
+{
+    const ckr_node *chunk = f->chunks[v];
+    uint64_t k;
+    ckr_result e = CKR_OK;
+    for (k = 0; k < chunk->count && e == CKR_OK; k++) {
+        ckr__mg_entry *x = &f->entries[v][k];
+        ckr__mg_part p;
+        if (!x->item) return ckr__mg_bad(r, f->path, "output_layer.weight", "an embedding");
+        if (x->item->kind == CKR__MG_EXTRA) {
+            if (!x->item->extra) x->item->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
+            if (!x->item->extra) return ckr__mg_oom(r);
+            x->item->extra[f->tp] = chunk->u.items[2 * k + 1];
+            continue;
+        }
+        e = ckr__mg_first_entry(r, f, x->item, x->view);
+        memset(&p, 0, sizeof p);
+        p.path = f->path;
+        p.view = x->view;
+        p.at = -1;
+        p.tp = f->tp;
+        p.rank = ckr__mg_rank_of(r, f);
+        p.replica = ckr__mg_is_copy(r, x->item, f);
+        if (e == CKR_OK) e = ckr__mg_piece(r, x->item, "param", &p);
+    }
+    return e;
+}
+
+/* Every item's pieces together are the whole tensor: files of ranks that lack it are found here. */
+static ckr_result ckr__mg_covered(ckr__mg *r)
+{
+    uint64_t i, k;
+    uint32_t n;
+    for (i = 0; i < r->n_items; i++) {
+        const ckr__mg_item *t = r->items[i];
+        int64_t want = 1;
+        uint32_t d;
+        for (d = 0; d < t->n_dims; d++) want *= t->shape[d];
+        for (k = 0; k < t->n_slots; k++) {
+            const ckr_tensor *x = t->slots[k].wide ? t->slots[k].wide : t->slots[k].tensor;
+            int64_t have = 0;
+            if (t->slots[k].scalar) continue;
+            for (n = 0; n < x->n_pieces; n++)
+                if (!x->pieces[n].replica)
+                    have += ckr__mg_volume(x->pieces[n].n_dims, x->pieces[n].count);
+            if (have != want)
+                return ckr__remedy(
+                    r->c->err,
+                    ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SHAPE, r->dir, CKR_NO_OFFSET, t->name,
+                              "%s: the ranks together have %lld of %lld elements", x->slot,
+                              (long long)have, (long long)want),
+                    "a file is of another run: put back the right one");
+        }
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_model(ckr__mg *r)
+{
+    uint64_t i;
+    uint32_t v;
+    ckr_result e = ckr__mg_count_layers(r);
+    for (v = 0; v < r->vp && e == CKR_OK; v++)
+        for (i = 0; i < r->n_files && e == CKR_OK; i++)
+            if (r->files[i]->chunks[v]) e = ckr__mg_chunk_items(r, r->files[i], v);
+    if (e == CKR_OK && !r->n_items)
+        e = ckr__mg_bad(r, r->files[0]->path, "model", "a state dict with tensors");
+    return e;
+}
+
+static ckr_result ckr__mg_weights(ckr__mg *r)
+{
+    uint64_t i;
+    uint32_t v;
+    ckr_result e = CKR_OK;
+    for (v = 0; v < r->vp && e == CKR_OK; v++)
+        for (i = 0; i < r->n_files && e == CKR_OK; i++)
+            if (r->files[i]->chunks[v]) e = ckr__mg_chunk_weights(r, r->files[i], v);
+    return e;
+}
+
+/* >>megatron.layout ----------------------------------------------------------- */
+/* The distributed optimizer's buffer: parameters backwards, each from a multiple of 64 elements on,
+   in buckets that are padded to a multiple of lcm(dp, 128); a shared embedding has one of its own.
+   Files leave out what pads a bucket's end, the gaps inside stay
+   (megatron/core/optimizer/param_layout.py, distrib_optimizer.py get_parameter_state_dp_zero). */
+
+typedef struct ckr__mg_layout {
+    int64_t   bucket;          /* elements from which on a bucket is closed; 0: one bucket */
+    int64_t   align, divisor;  /* of starts, of buckets                                  */
+    uint64_t  n;               /* parameters in the model's order, in                    */
+    const int64_t *numel;
+    const bool    *shared;
+    int64_t  *start, *padded;  /* of each in the compact and in the padded buffer, out   */
+    int64_t  *ends;            /* compact end of each bucket: room for 2 * n + 1         */
+    int64_t   total, n_buckets;
+} ckr__mg_layout;
+
+static int64_t ckr__mg_up(int64_t v, int64_t to)
+{
+    return (v + to - 1) / to * to;
+}
+
+static int64_t ckr__mg_lcm(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b, t;
+    while (y) {
+        t = x % y;
+        x = y;
+        y = t;
+    }
+    return a / x * b;
+}
+
+static void ckr__mg_close(ckr__mg_layout *l, int64_t end, int64_t *begin, int64_t *cut)
+{
+    l->ends[l->n_buckets++] = end - *cut;
+    *begin = ckr__mg_up(end, l->divisor);
+    *cut += *begin - end;
+}
+
+/* The caller has checked that the sum of all numels is below 2^61. */
+static void ckr__mg_lay(ckr__mg_layout *l)
+{
+    int64_t at = 0, begin = 0, cut = 0;
+    uint64_t i;
+    l->n_buckets = 0;
+    for (i = l->n; i-- > 0;) {
+        at = ckr__mg_up(at, l->align);
+        if (l->shared[i] && at > begin) {
+            ckr__mg_close(l, at, &begin, &cut);
+            at = begin;
+        }
+        l->padded[i] = at;
+        l->start[i] = at - cut;
+        at += l->numel[i];
+        if (i > 0 && ((l->bucket > 0 && at - begin >= l->bucket) || l->shared[i])) {
+            ckr__mg_close(l, at, &begin, &cut);
+            at = begin;
+        }
+    }
+    if (at > begin || !l->n_buckets) l->ends[l->n_buckets++] = at - cut;
+    l->total = l->ends[l->n_buckets - 1];
+}
+
+/* The bucket size that a run's arguments come to (training.py resolve_ddp_bucket_size,
+   distributed_data_parallel.py); 0: one bucket. */
+static int64_t ckr__mg_bucket(const ckr_node *args, uint32_t dp, uint32_t pp, uint32_t chunk,
+                              int64_t n_params)
+{
+    int64_t v = ckr__mg_size(args, "ddp_num_buckets", 0);
+    if (!ckr__mg_flag(args, "overlap_grad_reduce") || pp > 0 || chunk > 0 ||
+        ckr__mg_flag(args, "overlap_param_gather_with_optimizer_step"))
+        return 0;
+    if (v) return n_params / v > 0 ? n_params / v : 1;
+    v = ckr__mg_size(args, "ddp_bucket_size", 0);
+    return v ? v : ckr__max_i64(40000000, 1000000 * (int64_t)dp);
+}
+
+static int64_t ckr__mg_divisor(const ckr_node *args, uint32_t dp)
+{
+    const int64_t d = ckr__mg_lcm(128, dp ? dp : 1);
+    return ckr__mg_flag(args, "ddp_pad_buckets_for_high_nccl_busbw") ? ckr__mg_lcm(d, 65536) : d;
+}
+
+static bool ckr__mg_layout_new(ckr__ctx *c, ckr__mg_layout *l, uint64_t n)
+{
+    int64_t *numel = CKR__NEW_N(c, int64_t, n);
+    bool *shared = CKR__NEW_N(c, bool, n);
+    memset(l, 0, sizeof *l);
+    l->n = n;
+    l->numel = numel;
+    l->shared = shared;
+    l->start = CKR__NEW_N(c, int64_t, n);
+    l->padded = CKR__NEW_N(c, int64_t, n);
+    l->ends = CKR__NEW_N(c, int64_t, 2 * n + 1);
+    l->align = 64;
+    return numel && shared && l->start && l->padded && l->ends;
+}
+
+/* >>megatron.optimizer -------------------------------------------------------- */
+/* An optimizer's file has parameters by number: they count through the groups, in each in the order
+   of the model's state dict. Groups are told apart by what decides about them: one-dimensional
+   tensors have no weight decay, experts and decoupled embeddings groups of their own. */
+
+#define CKR__MG_NONE UINT64_MAX
+
+/* The inner torch or Apex optimizer of what a file has: FP32 itself, else below "optimizer". */
+static ckr_result ckr__mg_optim_of(ckr__mg *r, const ckr__mg_file *f, const ckr_node *n,
+                                   ckr__mg_optim *o)
+{
+    const ckr_node *inner = ckr_node_get(n, "optimizer");
+    if (!inner) inner = ckr_node_get(n, "optimizer_state_dict");
+    if (!inner) inner = n;
+    o->outer = n;
+    o->state = ckr_node_get(inner, "state");
+    o->groups = ckr_node_get(inner, "param_groups");
+    o->masters = ckr_node_get(n, "fp32_from_fp16_params");
+    if (!o->masters) o->masters = ckr_node_get(n, "fp32_from_fp16");
+    if (!ckr_node_is_list(o->groups))
+        return ckr__mg_bad(r, f->path, "optimizer/param_groups", "a list");
+    if (o->state && !ckr_node_is_dict(o->state))
+        return ckr__mg_bad(r, f->path, "optimizer/state", "a dict");
+    if (o->masters && (!ckr_node_is_list(o->masters) || o->masters->count != o->groups->count))
+        return ckr__mg_bad(r, f->path, "optimizer/fp32_from_fp16_params", "a list for each group");
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_optims(ckr__mg *r, ckr__mg_file *f)
+{
+    const ckr_node *n = ckr_node_get(f->root, "optimizer");
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    if (!n || n->kind == CKR_NODE_NONE) return CKR_OK;
+    f->n_optims = ckr_node_is_list(n) ? n->count : 1;
+    if (f->n_optims > 2)
+        return ckr__mg_cannot(r, f->path, "optimizer", "more than two optimizers in a chain");
+    f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
+    if (!f->optims) return ckr__mg_oom(r);
+    for (i = 0; i < f->n_optims && e == CKR_OK; i++)
+        e = ckr__mg_optim_of(r, f, ckr_node_is_list(n) ? n->u.items[i] : n, &f->optims[i]);
+    return e;
+}
+
+/* 0: no bound of its own. */
+static double ckr__mg_num(const ckr_node *dict, const char *key, double none)
+{
+    double v;
+    return ckr_node_f64(ckr_node_get(dict, key), &v) ? v : none;
+}
+
+/* Does a parameter of this name and number of dimensions belong into the group? `exact`: also by
+   its LR bounds, where the arguments tell those of a decoupled one. */
+static bool ckr__mg_in_group(const ckr__mg *r, const ckr__mg_item *t, uint32_t n_dims,
+                             const ckr_node *g)
+{
+    const double wd = ckr__mg_num(g, "wd_mult", ckr__mg_num(g, "pre_wd_mult", 1)),
+                 lr = ckr__mg_num(r->args, "decoupled_lr", -1),
+                 top = ckr__mg_num(g, "max_lr", -1);
+    const bool expert = ckr__mg_flag(g, "is_expert_parallel"),
+               norm = ckr__mg_flag(r->args, "apply_wd_to_qk_layernorm") &&
+                      (strstr(t->name, "q_layernorm.") || strstr(t->name, "k_layernorm.")),
+               plain = (n_dims <= 1 || ckr__mg_ends(t->name, ".bias")) && !norm;
+    bool ends = ckr__mg_ends(t->name, "word_embeddings.weight") ||
+                ckr__mg_ends(t->name, "output_layer.weight"), decoupled;
+    if (plain != (wd <= 0)) return false;
+    if (expert != (t->expert >= 0 && r->ep > 1)) return false;
+    if (lr < 0 && !ckr__mg_flag(g, "is_decoupled_lr")) return true;
+    decoupled = ckr__mg_flag(g, "is_decoupled_lr") ||
+                (lr >= 0 && ckr__same(top, lr) &&
+                 !ckr__same(top, ckr__mg_num(r->args, "lr", -1)));
+    return ends == decoupled;
+}
+
+/* The one group of the file for it; CKR__MG_NONE: none, or several. */
+static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const ckr__mg_item *t,
+                                 uint32_t n_dims)
+{
+    uint64_t i, at = CKR__MG_NONE, n = 0;
+    for (i = 0; i < o->groups->count; i++) {
+        const ckr_node *params = ckr_node_get(o->groups->u.items[i], "params");
+        if (params && ckr_node_is_list(params) && !params->count) continue;
+        if (!ckr__mg_in_group(r, t, n_dims, o->groups->u.items[i])) continue;
+        if (!n++) at = i;
+    }
+    return n >= 1 ? at : CKR__MG_NONE;
+}
+
+static ckr_result ckr__mg_optimizer_fail(ckr__mg *r, const ckr__mg_file *f, const char *where,
+                                         const char *text)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_OPTIMIZER, f->path, CKR_NO_OFFSET, where,
+                             "%s", text);
+    return ckr__remedy(r->c->err, e, "--mode transfer takes the weights alone");
+}
+
+/* What a state's groups are told apart by; LR and weight decay follow from it. */
+static const char *ckr__mg_identity(ckr__ctx *c, const ckr_node *g, uint64_t optimizer)
+{
+    static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
+                                        "is_decoupled_lr", "max_lr", "min_lr", "start_wd", "end_wd",
+                                        "betas", "eps", "pre_wd_mult", "pre_lr_mult" };
+    ckr__buf b;
+    const char *text = NULL;
+    size_t i;
+    memset(&b, 0, sizeof b);
+    b.c = c;
+    ckr__buf_printf(&b, "%llu", (unsigned long long)optimizer);
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *v = ckr__node_text_of(c, ckr_node_get(g, keys[i]));
+        if (!v) b.failed = true;
+        else ckr__buf_printf(&b, "|%s", v);
+    }
+    if (!b.failed) text = ckr__strndup(c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    return text;
+}
+
+static ckr_result ckr__mg_group_new(ckr__mg *r, const ckr_node *raw, const char *key)
+{
+    void *array = r->s->groups;
+    ckr_group *g = (ckr_group *)ckr__append(r->c, &array, &r->s->n_groups, sizeof *g);
+    uint64_t i;
+    r->s->groups = (ckr_group *)array;
+    if (!g || !ckr__map_put(&r->group_at, key, strlen(key), r->s->n_groups - 1, NULL))
+        return ckr__mg_oom(r);
+    memset(g, 0, sizeof *g);
+    g->raw = raw;
+    g->hyper = ckr__node(r->c, CKR_NODE_DICT);
+    if (!g->hyper) return ckr__mg_oom(r);
+    for (i = 0; i < raw->count; i++)
+        if (!ckr__is_str(raw->u.items[2 * i], "params") &&
+            !ckr__node_pair(r->c, g->hyper, raw->u.items[2 * i], raw->u.items[2 * i + 1]))
+            return ckr__mg_oom(r);
+    return CKR_OK;
+}
+
+/* The state's group of each group of a rank: another rank's copy must be of the same step. */
+static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer)
+{
+    ckr__mg_optim *o = &f->optims[optimizer];
+    uint64_t *global = CKR__NEW_N(r->c, uint64_t, o->groups->count), i;
+    if (!global) return ckr__mg_oom(r);
+    o->global = global;
+    for (i = 0; i < o->groups->count; i++) {
+        const ckr_node *g = o->groups->u.items[i], *first;
+        const char *key;
+        double a, b;
+        ckr_result e;
+        if (!ckr_node_is_dict(g)) return ckr__mg_bad(r, f->path, "optimizer/param_groups", "dicts");
+        key = ckr__mg_identity(r->c, g, optimizer);
+        if (!key) return ckr__mg_oom(r);
+        if (!ckr__map_find(&r->group_at, key, strlen(key), &global[i])) {
+            e = ckr__mg_group_new(r, g, key);
+            if (e != CKR_OK) return e;
+            global[i] = r->s->n_groups - 1;
+        }
+        first = r->s->groups[global[i]].raw;
+        if (ckr_node_f64(ckr_node_get(g, "lr"), &a) &&
+            ckr_node_f64(ckr_node_get(first, "lr"), &b) && !ckr__same(a, b))
+            return ckr__remedy(
+                r->c->err,
+                ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, f->path, CKR_NO_OFFSET,
+                          "param_groups/lr", "it is %.17g, on another rank %.17g", a, b),
+                "the file is of another iteration or run: put back the right one");
+    }
+    return CKR_OK;
+}
+
+/* One parameter of one rank as its optimizer numbers it. */
+typedef struct ckr__mg_member {
+    const ckr__mg_entry *entry;
+    uint64_t group;            /* of the file's optimizer                                */
+    uint32_t chunk;
+    bool     shared;           /* the embedding of a model that ties it over stages      */
+} ckr__mg_member;
+
+/* The members of optimizer `which` on a rank, in the model's order. */
+static ckr_result ckr__mg_members(ckr__mg *r, const ckr__mg_file *f, uint64_t which,
+                                  ckr__mg_member **out, uint64_t *n)
+{
+    const ckr__mg_optim *o = &f->optims[which];
+    uint64_t k, most = 0;
+    uint32_t v;
+    *n = 0;
+    for (v = 0; v < r->vp; v++) most += f->chunks[v] ? f->chunks[v]->count : 0;
+    *out = CKR__NEW_N(r->c, ckr__mg_member, most);
+    if (!*out) return ckr__mg_oom(r);
+    for (v = 0; v < r->vp; v++)
+        for (k = 0; f->chunks[v] && k < f->chunks[v]->count; k++) {
+            const ckr__mg_entry *x = &f->entries[v][k];
+            ckr__mg_member *m = &(*out)[*n];
+            if (!x->view || !x->item || x->item->kind != CKR__MG_PARAM) continue;
+            if (f->n_optims > 1 && (x->item->expert >= 0) != (which == 1)) continue;
+            m->entry = x;
+            m->chunk = v;
+            m->shared = r->tied && r->pp > 1 && x->item == r->embedding;
+            m->group = ckr__mg_group_of(r, o, x->item, x->view->n_dims);
+            if (m->group == CKR__MG_NONE)
+                return ckr__mg_optimizer_fail(r, f, x->item->name,
+                                              "no parameter group is that of this parameter");
+            if (x->item->group == UINT64_MAX) x->item->group = o->global[m->group];
+            x->item->optimizer = (uint32_t)which;
+            ++*n;
+        }
+    return CKR_OK;
+}
+
+/* Each group's list of numbers is as long as its parameters are many, and the numbers run on. */
+static ckr_result ckr__mg_numbers(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                  const ckr__mg_member *m, uint64_t n)
+{
+    uint64_t g, i, next = 0;
+    for (g = 0; g < o->groups->count; g++) {
+        const ckr_node *list = ckr_node_get(o->groups->u.items[g], "params");
+        uint64_t have = 0;
+        if (!ckr_node_is_list(list))
+            return ckr__mg_bad(r, f->path, "param_groups/params", "a list of numbers");
+        for (i = 0; i < n; i++) have += m[i].group == g;
+        if (have != list->count)
+            return ckr__mg_optimizer_fail(r, f, "param_groups/params",
+                                          ckr__printf(r->c, "group %llu has %llu parameters; "
+                                                      "%llu of the model's belong to it",
+                                                      (unsigned long long)g,
+                                                      (unsigned long long)list->count,
+                                                      (unsigned long long)have));
+        for (i = 0; i < list->count; i++, next++)
+            if (list->u.items[i]->kind != CKR_NODE_INT || list->u.items[i]->u.i != (int64_t)next)
+                return ckr__mg_bad(r, f->path, "param_groups/params", "numbers that run on from 0");
+    }
+    return CKR_OK;
+}
+
+/* The state dict's value by number: {0: {...}, 1: ...} has them in order as a rule. */
+static const ckr_node **ckr__mg_states(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                       uint64_t n)
+{
+    const ckr_node **at = CKR__NEW_N(r->c, const ckr_node *, n);
+    uint64_t i;
+    for (i = 0; at && o->state && i < o->state->count; i++) {
+        const ckr_node *key = o->state->u.items[2 * i], *v = o->state->u.items[2 * i + 1];
+        if (key->kind != CKR_NODE_INT || key->u.i < 0 || (uint64_t)key->u.i >= n ||
+            !ckr_node_is_dict(v)) {
+            ckr__mg_bad(r, f->path, "optimizer/state", "a dict for each parameter's number");
+            return NULL;
+        }
+        at[key->u.i] = v;
+    }
+    return at;
+}
+
+/* An update's count that a group has for all of its parameters (Apex, Transformer Engine). */
+static ckr_result ckr__mg_group_step(ckr__mg *r, ckr__mg_item *t, const ckr_node *group)
+{
+    const ckr_node *n = ckr_node_get(group, "step");
+    ckr__mg_slot *x;
+    int64_t *bytes, *start, *count, *stride;
+    ckr_piece *p;
+    double v;
+    if (!n || n->kind == CKR_NODE_NONE || !ckr__sched_number(r->c, n, &v) || !(v >= 0 && v < 9e15))
+        return r->c->err->code;
+    x = ckr__mg_slot_of(r, t, "step", CKR_DTYPE_I64, true);
+    if (!x) return ckr__mg_oom(r);
+    if (x->tensor->n_pieces) return CKR_OK;
+    bytes = CKR__NEW_N(r->c, int64_t, 1);
+    p = bytes ? ckr__piece_add(r->c, x->tensor, 0, &start, &count, &stride) : NULL;
+    if (!p) return ckr__mg_oom(r);
+    *bytes = (int64_t)v;
+    t->step = v;
+    p->mem = bytes;
+    p->big_endian = ckr__host_big_endian();
+    return CKR_OK;
+}
+
+/* The count itself, which the distributed optimizer keeps in the group. */
+static bool ckr__mg_step_of(ckr__mg *r, ckr__mg_item *t, const ckr_view *v)
+{
+    ckr_node n;
+    memset(&n, 0, sizeof n);
+    n.kind = CKR_NODE_TENSOR;
+    n.u.view = v;
+    return ckr__sched_number(r->c, &n, &t->step) || r->c->err->code == CKR_OK;
+}
+
+static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const char *slot,
+                                 const ckr__mg_part *p)
+{
+    ckr__mg_slot *x;
+    ckr__block *b;
+    ckr_view v = *p->view;
+    ckr__mg_part one = *p;
+    int64_t numel;
+    if (v.layout || v.meta || !ckr_dtype_size(v.dtype) || !ckr__numel(v.n_dims, v.shape, &numel) ||
+        numel != 1)
+        return ckr__mg_bad(r, p->path, t->name, "one number as its step");
+    x = ckr__mg_slot_of(r, t, slot, v.dtype, true);
+    v.n_dims = 0;
+    one.view = &v;
+    one.at = -1;
+    b = x ? ckr__block_whole(r->c, 0, NULL) : NULL;
+    if (!b) return ckr__mg_oom(r);
+    one.replica = x->tensor->n_pieces > 0;
+    if (!one.replica && !ckr__mg_step_of(r, t, &v)) return r->c->err->code;
+    return ckr__mg_read(r, x->tensor, b, &one) ? CKR_OK : ckr__mg_oom(r);
+}
+
+/* One parameter's state and master on one rank. */
+static ckr_result ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                       const ckr__mg_member *m, const ckr_node *state,
+                                       const ckr_view *master)
+{
+    ckr__mg_item *t = m->entry->item;
+    ckr__mg_part p;
+    uint64_t k;
+    ckr_result e = CKR_OK;
+    memset(&p, 0, sizeof p);
+    p.path = f->path;
+    p.at = -1;
+    p.tp = f->tp;
+    p.rank = ckr__mg_rank_of(r, f);
+    p.replica = ckr__mg_is_copy(r, t, f);
+    p.view = master;
+    if (master) e = ckr__mg_piece(r, t, "master", &p);
+    for (k = 0; state && k < state->count && e == CKR_OK; k++) {
+        const char *slot = ckr_node_str(state->u.items[2 * k]);
+        const ckr_node *v = state->u.items[2 * k + 1];
+        if (!slot) return ckr__mg_bad(r, f->path, "optimizer/state", "names of a state's tensors");
+        if (v->kind == CKR_NODE_NONE) continue;
+        if (v->kind != CKR_NODE_TENSOR) {
+            if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/optimizer/state/%s/%s", f->rel,
+                                                       t->name, slot), v))
+                return ckr__mg_oom(r);
+            continue;
+        }
+        p.view = v->u.view;
+        e = !strcmp(slot, "step") ? ckr__mg_scalar(r, t, slot, &p) : ckr__mg_piece(r, t, slot, &p);
+    }
+    if (e == CKR_OK) e = ckr__mg_group_step(r, t, o->groups->u.items[m->group]);
+    return e;
+}
+
+/* The masters of a group are those of its 16-bit parameters. */
+static const ckr_view *ckr__mg_master_of(const ckr__mg_optim *o, const ckr__mg_member *m,
+                                         uint64_t *used, const ckr_node **node)
+{
+    const ckr_node *list = ckr_node_at(o->masters, m->group);
+    const ckr_dtype d = m->entry->view->dtype;
+    *node = NULL;
+    if (!o->masters || d == CKR_DTYPE_F32 || d == CKR_DTYPE_F64) return NULL;
+    *node = ckr_node_at(list, used[m->group]++);
+    return *node && (*node)->kind == CKR_NODE_TENSOR ? (*node)->u.view : NULL;
+}
+
+/* Numbers, masters and attributes of one optimizer of one rank; `pieces` in a second pass, when
+   all items know how they are cut. */
+static ckr_result ckr__mg_read_numbered(ckr__mg *r, ckr__mg_file *f, ckr__mg_optim *o,
+                                        const ckr__mg_member *m, uint64_t n, bool pieces)
+{
+    uint64_t *used = CKR__NEW_N(r->c, uint64_t, o->groups->count), *next, i, sum = 0;
+    const ckr_node **states = ckr__mg_states(r, f, o, n), *node;
+    ckr_result e = CKR_OK;
+    next = CKR__NEW_N(r->c, uint64_t, o->groups->count);
+    if (!used || !states || !next) return ckr__mg_oom(r);
+    for (i = 0; i < o->groups->count; i++) {
+        const ckr_node *list = ckr_node_get(o->groups->u.items[i], "params");
+        next[i] = sum;
+        sum += list->count;
+    }
+    for (i = 0; i < n && e == CKR_OK; i++) {
+        const ckr_view *master = ckr__mg_master_of(o, &m[i], used, &node);
+        const ckr_dtype d = m[i].entry->view->dtype;
+        if (o->masters && !master && d != CKR_DTYPE_F32 && d != CKR_DTYPE_F64)
+            return ckr__mg_optimizer_fail(r, f, m[i].entry->item->name,
+                                          "its group has fewer fp32 masters than parameters");
+        if (!pieces && node && node->attrs && !m[i].entry->item->attrs)
+            m[i].entry->item->attrs = node->attrs;
+        if (pieces) e = ckr__mg_member_state(r, f, o, &m[i], states[next[m[i].group]], master);
+        next[m[i].group]++;
+    }
+    return e;
+}
+
+/* >>megatron.distributed ------------------------------------------------------ */
+/* distrib_optim.pt: {buckets_coalesced, g: {(param dtype, grad dtype): {param, exp_avg, exp_avg_sq,
+   numel_unpadded}}}, a list of such dicts for a chain; None where another rank keeps it. */
+
+/* The parameters of one buffer: of one chunk and one dtype. */
+typedef struct ckr__mg_buffer {
+    const ckr__mg_member **m;
+    uint64_t  n;
+    uint32_t  chunk;
+    ckr_dtype dtype;
+    const ckr_node *dict;      /* of the file: slot -> tensor                            */
+} ckr__mg_buffer;
+
+static ckr_result ckr__mg_buffers(ckr__mg *r, const ckr__mg_member *m, uint64_t n,
+                                  ckr__mg_buffer **out, uint64_t *n_out)
+{
+    uint64_t i, k;
+    *n_out = 0;
+    *out = CKR__NEW_N(r->c, ckr__mg_buffer, n);
+    if (!*out) return ckr__mg_oom(r);
+    for (i = 0; i < n; i++) {
+        ckr__mg_buffer *b = NULL;
+        for (k = *n_out; k-- > 0 && (*out)[k].chunk == m[i].chunk;)
+            if ((*out)[k].dtype == m[i].entry->view->dtype) b = &(*out)[k];
+        if (!b) {
+            b = &(*out)[(*n_out)++];
+            b->chunk = m[i].chunk;
+            b->dtype = m[i].entry->view->dtype;
+            b->m = CKR__NEW_N(r->c, const ckr__mg_member *, n - i);
+            if (!b->m) return ckr__mg_oom(r);
+        }
+        b->m[b->n++] = &m[i];
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_numels(ckr__mg *r, const ckr__mg_buffer *b, ckr__mg_layout *l)
+{
+    int64_t *numel, sum = 0;
+    bool *shared;
+    uint64_t i;
+    if (!ckr__mg_layout_new(r->c, l, b->n)) return ckr__mg_oom(r);
+    numel = (int64_t *)(uintptr_t)l->numel;
+    shared = (bool *)(uintptr_t)l->shared;
+    for (i = 0; i < b->n; i++) {
+        const ckr_view *v = b->m[i]->entry->view;
+        if (!ckr__numel(v->n_dims, v->shape, &numel[i]) || numel[i] > ((int64_t)1 << 59) - sum)
+            return ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET,
+                             b->m[i]->entry->item->name, NULL);
+        sum += numel[i];
+        shared[i] = b->m[i]->shared;
+    }
+    return CKR_OK;
+}
+
+/* The bucket size by what comes out of it: the arguments' first, then the defaults. Two that give
+   the same length but other places are told apart where masters must round to parameters. */
+static ckr_result ckr__mg_find_layout(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_buffer *b,
+                                      int64_t want, ckr__mg_layout *l)
+{
+    int64_t tries[4], n = 0;
+    size_t i;
+    int a;
+    ckr_result e = ckr__mg_numels(r, b, l);
+    if (e != CKR_OK) return e;
+    for (i = 0; i < b->n; i++) n += l->numel[i];
+    tries[0] = ckr__mg_bucket(f->args, r->dp * r->cp, f->pp, b->chunk, n);
+    tries[1] = 0;
+    tries[2] = 40000000;
+    tries[3] = 1000000 * (int64_t)r->dp;
+    l->divisor = ckr__mg_divisor(f->args, r->dp * r->cp);
+    for (a = 0; a < 2; a++)
+        for (i = 0; i < 4; i++) {
+            l->align = a ? 1 : 64;
+            l->bucket = tries[i];
+            ckr__mg_lay(l);
+            if (l->total == want) return CKR_OK;
+        }
+    e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_BUCKETS, f->path, CKR_NO_OFFSET, "distrib_optim.pt",
+                  "it has %lld elements; the parameters need %lld in one bucket", (long long)want,
+                  (long long)l->total);
+    return ckr__remedy(r->c->err, e, "--mode transfer takes the weights alone");
+}
+
+static ckr_result ckr__mg_optimizer_buckets(ckr__mg *r, const char *where)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_BUCKETS, r->dir, CKR_NO_OFFSET, where,
+                             "the parameters do not fill the buckets whose sizes are stored");
+    return ckr__remedy(r->c->err, e, "--mode transfer takes the weights alone");
+}
+
+static bool ckr__mg_flat_view(const ckr_node *n)
+{
+    const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
+    return v && !v->layout && !v->meta && v->n_dims == 1 && v->offset >= 0 &&
+           (v->shape[0] < 2 || v->stride[0] == 1) && ckr_dtype_size(v->dtype);
+}
+
+static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                      const ckr__mg_buffer *b)
+{
+    const ckr_node *first = ckr_node_get(b->dict, "param");
+    ckr__mg_layout l;
+    uint64_t i, k;
+    ckr_result e;
+    if (!ckr__mg_flat_view(first))
+        return ckr__mg_bad(r, f->path, "distrib_optim.pt/param", "a flat tensor (files of "
+                           "versions before 0.7 have lists of buckets)");
+    e = ckr__mg_find_layout(r, f, b, first->u.view->shape[0], &l);
+    for (k = 0; k < b->dict->count && e == CKR_OK; k++) {
+        const char *slot = ckr_node_str(b->dict->u.items[2 * k]);
+        const ckr_node *v = b->dict->u.items[2 * k + 1];
+        if (!slot || v->kind != CKR_NODE_TENSOR) continue;
+        if (!ckr__mg_flat_view(v) || v->u.view->shape[0] != l.total)
+            return ckr__mg_bad(r, f->path, slot, "a flat tensor as long as param");
+        for (i = 0; i < b->n && e == CKR_OK; i++) {
+            ckr__mg_item *t = b->m[i]->entry->item;
+            ckr__mg_part p;
+            const bool master = !strcmp(slot, "param");
+            if (master && (b->dtype == CKR_DTYPE_F32 || b->dtype == CKR_DTYPE_F64)) continue;
+            memset(&p, 0, sizeof p);
+            p.path = f->path;
+            p.view = v->u.view;
+            p.at = l.start[i];
+            p.tp = f->tp;
+            p.rank = ckr__mg_rank_of(r, f);
+            p.replica = ckr__mg_is_copy(r, t, f);
+            e = ckr__mg_piece(r, t, master ? "master" : slot, &p);
+        }
+    }
+    for (i = 0; i < b->n && e == CKR_OK; i++)
+        e = ckr__mg_group_step(r, b->m[i]->entry->item, o->groups->u.items[b->m[i]->group]);
+    return e;
+}
+
+/* Buffer g of the file: the only value of the dict under the number g. */
+static const ckr_node *ckr__mg_gbuf(const ckr_node *flat, uint64_t g)
+{
+    uint64_t i;
+    for (i = 0; i < flat->count; i++) {
+        const ckr_node *key = flat->u.items[2 * i], *v = flat->u.items[2 * i + 1];
+        if (key->kind == CKR_NODE_INT && key->u.i == (int64_t)g && ckr_node_is_dict(v) && v->count)
+            return v->u.items[1];
+    }
+    return NULL;
+}
+
+static ckr_result ckr__mg_read_flat(ckr__mg *r, ckr__mg_file *f, ckr__mg_optim *o,
+                                    const ckr__mg_member *m, uint64_t n)
+{
+    ckr__mg_buffer *b;
+    uint64_t i, n_buffers;
+    ckr_result e = ckr__mg_buffers(r, m, n, &b, &n_buffers);
+    for (i = 0; i < n_buffers && e == CKR_OK; i++) {
+        b[i].dict = ckr__mg_gbuf(o->flat, i);
+        if (!ckr_node_is_dict(b[i].dict))
+            return ckr__mg_optimizer_fail(r, f, "distrib_optim.pt",
+                                          "it has fewer buffers than the model has chunks");
+        e = ckr__mg_read_buffer(r, f, o, &b[i]);
+    }
+    return e;
+}
+
+static ckr_result ckr__mg_load_flat(ckr__mg *r, ckr__mg_file *f)
+{
+    const char *path = ckr__path_join(r->c, r->dir,
+                                      ckr__printf(r->c, "%s/distrib_optim.pt", f->rel));
+    uint64_t i;
+    ckr_result e;
+    if (!path) return ckr__mg_oom(r);
+    if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+        return ckr__mg_missing(r, path, "the distributed optimizer's state was expected");
+    e = ckr__mg_tree(r, path, &f->distrib);
+    for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
+        const ckr_node *n = ckr_node_is_list(f->distrib) ? ckr_node_at(f->distrib, i)
+                            : i == 0                     ? f->distrib
+                                                         : NULL;
+        if (n && n->kind != CKR_NODE_NONE && !ckr_node_is_dict(n))
+            return ckr__mg_bad(r, path, "", "a dict of buffers for each optimizer");
+        f->optims[i].flat = n && n->kind == CKR_NODE_NONE ? NULL : n;
+    }
+    return e;
+}
+
+/* Two passes over all ranks: groups and attributes, then pieces. */
+static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f, bool pieces)
+{
+    uint64_t i, n = 0;
+    ckr__mg_member *m = NULL;
+    ckr_result e = pieces ? CKR_OK : ckr__mg_optims(r, f);
+    if (e == CKR_OK && !pieces && r->zero && f->n_optims) e = ckr__mg_load_flat(r, f);
+    for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
+        ckr__mg_optim *o = &f->optims[i];
+        if (!pieces) e = ckr__mg_groups(r, f, i);
+        if (e == CKR_OK) e = ckr__mg_members(r, f, i, &m, &n);
+        if (e == CKR_OK && !r->zero && !pieces) e = ckr__mg_numbers(r, f, o, m, n);
+        if (e == CKR_OK && !r->zero) e = ckr__mg_read_numbered(r, f, o, m, n, pieces);
+        if (e == CKR_OK && r->zero && pieces && o->flat) e = ckr__mg_read_flat(r, f, o, m, n);
+    }
+    return e;
+}
+
+/* The groups get their parameters in the model's order; a group without any goes. */
+static ckr_result ckr__mg_group_params(ckr__mg *r)
+{
+    uint64_t i, n = 0, *to = CKR__NEW_N(r->c, uint64_t, r->s->n_groups);
+    if (!to) return ckr__mg_oom(r);
+    for (i = 0; i < r->n_items; i++)
+        if (r->items[i]->group != UINT64_MAX) r->s->groups[r->items[i]->group].n_params++;
+    for (i = 0; i < r->s->n_groups; i++) {
+        ckr_group g = r->s->groups[i];
+        to[i] = n;
+        if (!g.n_params) continue;
+        g.params = CKR__NEW_N(r->c, const char *, g.n_params);
+        if (!g.params) return ckr__mg_oom(r);
+        g.n_params = 0;
+        r->s->groups[n++] = g;
+    }
+    r->s->n_groups = n;
+    for (i = 0; i < r->n_items; i++) {
+        ckr__mg_item *t = r->items[i];
+        if (t->group == UINT64_MAX) continue;
+        t->group = to[t->group];
+        r->s->groups[t->group].params[r->s->groups[t->group].n_params++] = t->name;
+    }
+    return CKR_OK;
+}
+
+/* >>megatron.schedule.read ---------------------------------------------------- */
+
+static bool ckr__mg_copy_arg(ckr__mg *r, ckr_node *to, const ckr_node *from, const char *key,
+                             const char *as)
+{
+    const ckr_node *n = ckr_node_get(from, key);
+    if (!n || n->kind == CKR_NODE_NONE || ckr_node_get(to, as)) return true;
+    return ckr__node_set(r->c, to, as, (ckr_node *)(uintptr_t)n);
+}
+
+/* What the scheduler's state does not hold, from the arguments. */
+static bool ckr__mg_schedule_args(ckr__mg *r, ckr_node *p)
+{
+    static const char *const keys[][2] = {
+        { "lr_warmup_init", "init_lr" }, { "lr_wsd_decay_style", "lr_wsd_decay_style" },
+        { "lr_wsd_decay_samples", "lr_wsd_decay_samples" },
+        { "lr_wsd_decay_iters", "lr_wsd_decay_iters" }, { "global_batch_size", "global_batch_size" }
+    };
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!ckr__mg_copy_arg(r, p, r->args, keys[i][0], keys[i][1])) return false;
+    return true;
+}
+
+static ckr_node *ckr__mg_schedule_params(ckr__mg *r, const ckr_node *d)
+{
+    static const char *const alias[][2] = {
+        { "max_lr", "max_lr" }, { "start_lr", "max_lr" }, { "min_lr", "min_lr" },
+        { "lr_warmup_steps", "lr_warmup_steps" }, { "warmup_iter", "lr_warmup_steps" },
+        { "warmup_steps", "lr_warmup_steps" }, { "lr_decay_steps", "lr_decay_steps" },
+        { "end_iter", "lr_decay_steps" }, { "decay_steps", "lr_decay_steps" },
+        { "lr_decay_style", "lr_decay_style" }, { "decay_style", "lr_decay_style" },
+        { "start_wd", "start_wd" }, { "end_wd", "end_wd" }, { "wd_incr_steps", "wd_incr_steps" },
+        { "wd_incr_style", "wd_incr_style" }
+    };
+    ckr_node *p = ckr__node(r->c, CKR_NODE_DICT);
+    double warm, total, fraction;
+    size_t i;
+    for (i = 0; p && i < sizeof alias / sizeof *alias; i++)
+        if (!ckr__mg_copy_arg(r, p, d, alias[i][0], alias[i][1])) return NULL;
+    if (!p || !ckr__mg_schedule_args(r, p)) return NULL;
+    warm = ckr__mg_num(p, "lr_warmup_steps", 0);
+    total = ckr__mg_num(p, "lr_decay_steps", 0);
+    fraction = ckr__mg_num(r->args, "lr_warmup_fraction", -1);
+    if (!ckr__whole(warm) && fraction >= 0 && ckr__same(ckr__rn(fraction * total), warm) &&
+        (!ckr__node_set(r->c, p, "lr_warmup_fraction", ckr__node_float(r->c, fraction)) ||
+         !ckr__node_set(r->c, p, "lr_warmup_steps", ckr__node_int(r->c, 0))))
+        return NULL;
+    return p;
+}
+
+static ckr_result ckr__mg_schedule(ckr__mg *r)
+{
+    const ckr_node *d = ckr_node_get(r->root, "opt_param_scheduler"), **hyper;
+    const uint64_t n = r->s->n_groups;
+    double *bases = CKR__NEW_N(r->c, double, n);
+    ckr_schedule *x = NULL;
+    ckr_node *params;
+    uint64_t i;
+    int64_t position = 0;
+    ckr_result e;
+    if (!d) d = ckr_node_get(r->root, "lr_scheduler");
+    if (!ckr_node_is_dict(d)) return CKR_OK;
+    if (!ckr_node_i64(ckr_node_get(d, "num_steps"), &position) &&
+        !ckr_node_i64(ckr_node_get(d, "num_iters"), &position))
+        return ckr__mg_bad(r, r->files[0]->path, "opt_param_scheduler/num_steps", "an integer");
+    hyper = CKR__NEW_N(r->c, const ckr_node *, n);
+    params = ckr__mg_schedule_params(r, d);
+    if (!bases || !hyper || !params) return ckr__mg_oom(r);
+    for (i = 0; i < n; i++) {
+        hyper[i] = r->s->groups[i].hyper;
+        bases[i] = ckr__mg_num(hyper[i], "max_lr", ckr__mg_num(params, "max_lr", 0));
+    }
+    e = ckr__sched_build(r->c, "megatron", params, bases, n, &x);
+    if (e == CKR_E_ARG) {
+        const char *why = ckr__strdup(r->c, r->c->err->text);
+        ckr__sched_forgive(r->c);
+        x = ckr__sched_new(r->c, bases, n);
+        if (!x || !why) return ckr__mg_oom(r);
+        x->kind = "megatron";
+        x->params = params;
+        x->opaque = true;
+        x->reason = why;
+        e = CKR_OK;
+    }
+    if (e != CKR_OK) return e;
+    x->position = position;
+    ckr__sched_lanes_from(r->c, x, hyper, n);
+    for (i = 0; i < n && i < x->n_lanes; i++)
+        x->lanes[i].anchor = ckr__mg_num(hyper[i], "lr", ckr__nan());
+    r->s->schedules = x;
+    r->s->n_schedules = 1;
+    return x->opaque || !n ? CKR_OK : ckr__plain_drift(r->c, r->s, x);
+}
+
+/* >>megatron.random ----------------------------------------------------------- */
+
+static ckr_result ckr__mg_stream(ckr__mg *r, uint32_t rank, const char *kind, const char *name,
+                                 const char *scope, const ckr_node *state)
+{
+    void *array = r->s->rng;
+    ckr_stream *s;
+    if (!state || state->kind == CKR_NODE_NONE) return CKR_OK;
+    s = (ckr_stream *)ckr__append(r->c, &array, &r->s->n_rng, sizeof *s);
+    r->s->rng = (ckr_stream *)array;
+    if (!s) return ckr__mg_oom(r);
+    memset(s, 0, sizeof *s);
+    s->kind = kind;
+    s->name = name;
+    s->scope = scope;
+    s->rank = rank;
+    s->state = state;
+    s->n_bytes = ckr__stream_bytes(state);
+    return CKR_OK;
+}
+
+/* One rank's dict: random_rng_state, np_rng_state, torch_rng_state, cuda_rng_state and the tracker
+   of named device streams. */
+static ckr_result ckr__mg_streams(ckr__mg *r, uint32_t rank, const char *rel, const ckr_node *d)
+{
+    static const char *const keys[][2] = { { "random_rng_state", "python" },
+                                           { "np_rng_state", "numpy" },
+                                           { "torch_rng_state", "torch_cpu" },
+                                           { "cuda_rng_state", "torch_cuda" } };
+    const bool own = ckr__mg_flag(r->args, "data_parallel_random_init");
+    uint64_t i, m;
+    size_t k;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < d->count && e == CKR_OK; i++) {
+        const char *key = ckr_node_str(d->u.items[2 * i]);
+        const ckr_node *v = d->u.items[2 * i + 1];
+        for (k = 0; key && k < 4; k++) if (!strcmp(key, keys[k][0])) break;
+        if (key && k < 4) {
+            e = ckr__mg_stream(r, rank, keys[k][1], "default", own ? "dp,pp" : "pp", v);
+        } else if (key && !strcmp(key, "rng_tracker_states") && ckr_node_is_dict(v)) {
+            for (m = 0; m < v->count && e == CKR_OK; m++) {
+                const char *name = ckr_node_str(v->u.items[2 * m]);
+                const char *scope = !name                                   ? ""
+                                    : strstr(name, "expert")              ? "tp,pp,ep"
+                                    : !strcmp(name, "data-parallel-rng") ? "pp"
+                                                                            : "tp,pp";
+                if (name)
+                    e = ckr__mg_stream(r, rank, "torch_cuda", name, scope, v->u.items[2 * m + 1]);
+            }
+        } else if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/rng_state/%s", rel,
+                                                          key ? key : "?"), v)) {
+            e = ckr__mg_oom(r);
+        }
+    }
+    return e;
+}
+
+static ckr_result ckr__mg_randoms(ckr__mg *r)
+{
+    uint64_t i, k;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+        const ckr__mg_file *f = r->files[i];
+        const ckr_node *list = ckr_node_get(f->root, "rng_state");
+        for (k = 0; ckr_node_is_list(list) && k < list->count && e == CKR_OK; k++)
+            if (ckr_node_is_dict(list->u.items[k]))
+                e = ckr__mg_streams(r, (uint32_t)ckr__mg_rank_of(r, f) +
+                                           (uint32_t)k * r->tp * r->cp * r->ep,
+                                    f->rel, list->u.items[k]);
+    }
+    return e;
+}
+
+/* >>megatron.read ------------------------------------------------------------- */
+
+/* Logical rows of the vocabulary: the caller's, else the arguments'. NullTokenizer adds one id to
+   the number that it is given (megatron/training/tokenizer). */
+static ckr_result ckr__mg_vocabulary(ckr__mg *r)
+{
+    const char *tokenizer = ckr_node_str(ckr_node_get(r->args, "tokenizer_type"));
+    int64_t v = ckr__mg_size(r->args, "vocab_size", 0);
+    if (v && tokenizer && !strcmp(tokenizer, "NullTokenizer")) v++;
+    if (r->s->vocab > 0) v = r->s->vocab;
+    r->vocab = v;
+    return CKR_OK;
+}
+
+/* Tied or not is an argument; without it, a model whose last stage has no head is tied. */
+static void ckr__mg_tied(ckr__mg *r)
+{
+    const ckr_node *n = ckr_node_get(r->args, "untie_embeddings_and_output_weights");
+    const ckr__mg_file *last = r->files[r->n_files - 1];
+    uint32_t v;
+    r->tied = n && n->kind == CKR_NODE_BOOL && !n->u.b;
+    if (n || r->pp > 1) return;
+    r->tied = true;
+    for (v = 0; v < r->vp; v++)
+        if (ckr_node_get(last->chunks[v], "output_layer.weight")) r->tied = false;
+}
+
+static ckr_result ckr__mg_tie(ckr__mg *r)
+{
+    ckr_tie *t;
+    if (!r->tied || !r->embedding) return CKR_OK;
+    t = CKR__NEW(r->c, ckr_tie);
+    if (!t) return ckr__mg_oom(r);
+    t->name = r->embedding->name;
+    t->other = "output_layer.weight";
+    r->s->ties = t;
+    r->s->n_ties = 1;
+    return CKR_OK;
+}
+
+/* Keys of a file that nothing here understands. */
+static ckr_result ckr__mg_others(ckr__mg *r)
+{
+    static const char *const known[] = { "args", "checkpoint_version", "iteration", "total_iters",
+                                         "optimizer", "opt_param_scheduler", "lr_scheduler",
+                                         "rng_state", "model",
+                                         "num_floating_point_operations_so_far",
+                                         "content_metadata" };
+    uint64_t i, k;
+    size_t m;
+    for (i = 0; i < r->n_files; i++) {
+        const ckr__mg_file *f = r->files[i];
+        for (k = 0; k < f->root->count; k++) {
+            const char *key = ckr_node_str(f->root->u.items[2 * k]);
+            for (m = 0; key && m < sizeof known / sizeof *known; m++)
+                if (!strcmp(key, known[m])) break;
+            if (key && (m < sizeof known / sizeof *known ||
+                        (!strncmp(key, "model", 5) && strspn(key + 5, "0123456789"))))
+                continue;
+            if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/%s", f->rel, key ? key : "?"),
+                               f->root->u.items[2 * k + 1]))
+                return ckr__mg_oom(r);
+        }
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_progress(ckr__mg *r)
+{
+    const int64_t length = ckr__mg_size(r->args, "seq_length", 0);
+    int64_t v;
+    r->s->progress.step = r->release ? 0 : r->iteration;
+    if (ckr_node_i64(ckr_node_get(r->args, "consumed_train_samples"), &v) && v >= 0)
+        r->s->progress.samples = v;
+    else v = -1;
+    if (v >= 0 && length && v < INT64_MAX / length) r->s->progress.tokens = v * length;
+    if (r->release)
+        return ckr__mg_note(r, "CKR_W_MEGATRON_RELEASE", CKR_EXACT, "iteration", NULL, "0",
+                            "a release checkpoint: Megatron starts a run from its weights at "
+                            "iteration 0, without optimizer and random states",
+                            NULL);
+    return CKR_OK;
+}
+
+static void ckr__mg_fill_topology(ckr__mg *r)
+{
+    ckr_topology *t = &r->s->topology;
+    t->tp = r->tp;
+    t->pp = r->pp;
+    t->dp = r->dp;
+    t->ep = r->ep;
+    t->cp = r->cp;
+    t->zero = r->zero;
+    t->ranks = r->tp * r->pp * r->dp * r->cp;
+}
+
+static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t);
+
+/* The state's tensors in the model's order, each parameter with its slots. */
+static ckr_result ckr__mg_order(ckr__mg *r)
+{
+    ckr_tensor **all = CKR__NEW_N(r->c, ckr_tensor *, r->s->n_tensors);
+    uint64_t i, k, n = 0;
+    if (!all) return ckr__mg_oom(r);
+    for (i = 0; i < r->n_items; i++)
+        for (k = 0; k < r->items[i]->n_slots; k++) {
+            const ckr__mg_slot *x = &r->items[i]->slots[k];
+            all[n] = x->tensor;
+            x->tensor->index = (uint32_t)n++;
+            if (x->wide) {
+                ckr_result e = ckr__tensor_check(r->c, x->wide);
+                if (e != CKR_OK) return e;
+            }
+        }
+    r->s->tensors = all;
+    return CKR_OK;
+}
+
+/* What the writer's version is known by: since 0.16 groups say whether they are the default ones
+   and are sorted; since 0.14 a rank lists also the groups of others. */
+static void ckr__mg_conventions(ckr__mg *r)
+{
+    uint64_t i, k, g;
+    for (i = 0; i < r->n_items; i++)
+        if (r->items[i]->kind == CKR__MG_PARAM) r->embedding_dtype = r->items[i]->dtype;
+    for (i = 0; i < r->n_files; i++)
+        for (k = 0; k < r->files[i]->n_optims; k++) {
+            const ckr__mg_optim *o = &r->files[i]->optims[k];
+            for (g = 0; g < o->groups->count; g++) {
+                const ckr_node *params = ckr_node_get(o->groups->u.items[g], "params");
+                if (ckr_node_get(o->groups->u.items[g], "default_config"))
+                    r->order_sorted = r->order_all = true;
+                if (params && !params->count) r->order_all = true;
+            }
+        }
+}
+
+static ckr_result ckr__mg_read_legacy(ckr__mg *r)
+{
+    uint64_t i;
+    ckr_result e = ckr__mg_open_all(r);
+    if (e != CKR_OK) return e;
+    ckr__mg_tied(r);
+    ckr__mg_fill_topology(r);
+    e = ckr__mg_vocabulary(r);
+    if (e == CKR_OK) e = ckr__mg_model(r);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], false);
+    if (e == CKR_OK) e = ckr__mg_weights(r);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], true);
+    return e;
+}
+
+/* >>megatron.dist ------------------------------------------------------------- */
+/* torch_dist: a directory of torch.distributed.checkpoint whose names are Megatron's. Layers (and
+   experts) are leading axes of one tensor, or numbers in the name; what is no sharded tensor is in
+   common.pt, since 0.19 in the object common_state. The optimizer (content_metadata tells which):
+     optimizer.state.{param|fp32_param|exp_avg|...}.NAME, as the model's tensor       whole boxes
+     the same names with one axis more: (blocks of each axis, elements of a block)    flattened
+     optimizer.distributed.dp_group_idx_K.gbuf_idx_G.dtype_(..).bucket_idx_B.SLOT     flat buckets
+     optimizer.distributed.dp_group_idx_K.param_state                                 an object
+   K is a model parallel rank. Readers of ranks (buckets, groups) see files that are made here, with
+   what a rank's file would hold. Source: megatron/core/dist_checkpointing, distrib_optimizer.py,
+   transformer/transformer_block.py sharded_state_dict. */
+
+#define CKR__MG_COMMON "common_state/shard_0_1"
+
+/* A stored key's items: one, or one per layer, or per layer and expert. */
+typedef struct ckr__mg_grid_of {
+    const char     *key;
+    uint64_t        layers, experts;       /* 0: no such axis                             */
+    ckr__mg_item  **items;
+} ckr__mg_grid_of;
+
+typedef struct ckr__mg_dist {
+    ckr__mg    *r;
+    ckr__dcp   *d;
+    const ckr_node *common;
+    ckr__map    keys;          /* stored key -> grid                                      */
+    ckr__mg_grid_of *grids;
+    uint64_t    n_grids;
+    bool        local, grouped;
+} ckr__mg_dist;
+
+static ckr_result ckr__mg_dist_bad(ckr__mg_dist *x, const char *fqn, const char *expected)
+{
+    return ckr__mg_bad(x->r, x->r->dir, fqn, expected);
+}
+
+static bool ckr__mg_starts(const char *s, const char *head)
+{
+    return !strncmp(s, head, strlen(head));
+}
+
+/* KEY/shard_0.1_2.4: the numbers of the shard; how many there are. */
+static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4])
+{
+    const char *p = strstr(fqn, "/shard_");
+    uint32_t n = 0;
+    int64_t v;
+    *n_key = p ? (size_t)(p - fqn) : strlen(fqn);
+    for (p = p ? p + 7 : ""; n < 4; p++) {
+        const size_t k = strspn(p, "0123456789");
+        char digits[12];
+        if (!k || k > 9) return 0;
+        memcpy(digits, p, k);
+        digits[k] = 0;
+        if (!ckr__nt_step_of(digits, &v)) return 0;
+        at[n++] = (uint32_t)v;
+        p += k;
+        if (*p != '.') break;
+    }
+    return n;
+}
+
+/* The live module's name of a stored one, for a layer and expert (-1: none). The local spec stores
+   its norms under the names that Transformer Engine has. */
+static const char *ckr__mg_live(ckr__mg_dist *x, const char *key, int64_t layer, int64_t expert)
+{
+    static const char *const norms[][2] = {
+        { "self_attention.linear_qkv.layer_norm_", "input_layernorm." },
+        { "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm." }
+    };
+    ckr__ctx *c = x->r->c;
+    const char *rest = key, *head = "", *p;
+    int64_t own;
+    size_t i;
+    if (layer >= 0) {
+        head = ckr__printf(c, "%.15s%lld.", key, (long long)layer);
+        rest = key + 15;
+    } else if ((p = ckr__mg_layer(key, &own)) != NULL) {
+        head = ckr__strndup(c, key, (size_t)(p - key) + 1);
+        rest = p + 1;
+    }
+    if (!head) return NULL;
+    for (i = 0; x->local && *head && i < 2; i++)
+        if (ckr__mg_starts(rest, norms[i][0]))
+            return ckr__printf(c, "%s%s%s", head, norms[i][1], rest + strlen(norms[i][0]));
+    p = strstr(rest, "experts.experts.");
+    if (expert >= 0 && p && x->grouped)
+        return ckr__printf(c, "%s%.*sexperts.%s%lld", head, (int)(p - rest), rest, p + 16,
+                           (long long)expert);
+    if (expert >= 0 && p)
+        return ckr__printf(c, "%s%.*sexperts.local_experts.%lld.%s", head, (int)(p - rest), rest,
+                           (long long)expert, p + 16);
+    return ckr__printf(c, "%s%s", head, rest);
+}
+
+/* Where a parameter stands in its layer: the order in which the modules are registered. */
+static uint64_t ckr__mg_leaf(const char *name)
+{
+    static const char *const order[] = {
+        "embedding.word_embeddings", "embedding.position_embeddings", "embedding.tokentype",
+        ".input_layernorm", ".self_attention.linear_proj", ".self_attention.linear_q_proj",
+        ".self_attention.linear_q_down_proj", ".self_attention.linear_q_up_proj",
+        ".self_attention.linear_kv_down_proj", ".self_attention.linear_kv_up_proj",
+        ".linear_qkv.layer_norm_weight", ".linear_qkv.layer_norm_bias",
+        ".self_attention.linear_qkv",
+        ".self_attention.q_layernorm", ".self_attention.kv_layernorm",
+        ".self_attention.k_layernorm", ".self_attention.core_attention", ".pre_mlp_layernorm",
+        ".mlp.router", ".mlp.experts", ".mlp.shared_experts",
+        ".mlp.linear_fc1.layer_norm_weight", ".mlp.linear_fc1.layer_norm_bias", ".mlp.linear_fc1",
+        ".mlp.linear_fc2", "final_layernorm", "final_norm", "mtp.", "output_layer"
+    };
+    const uint64_t n = sizeof order / sizeof *order;
+    uint64_t i;
+    for (i = 0; i < n; i++) if (strstr(name, order[i])) break;
+    return 4 * i + (ckr__mg_ends(name, "_extra_state") ? 2u : 0u) +
+           (strstr(name, "bias") ? 1u : 0u);
+}
+
+static ckr__mg_item *ckr__mg_dist_item(ckr__mg_dist *x, const char *name, uint8_t kind)
+{
+    ckr__mg *r = x->r;
+    ckr__mg_item *t;
+    uint64_t at;
+    int64_t expert = -1;
+    size_t digits;
+    if (!name) return NULL;
+    if (ckr__map_find(&r->by_name, name, strlen(name), &at)) return r->items[at];
+    t = ckr__mg_item_new(r, name);
+    if (!t) return NULL;
+    t->kind = kind;
+    if (ckr__mg_expert(name, &expert, &digits)) t->expert = expert;
+    ckr__mg_place(r, t, ckr__mg_leaf(name), ckr__mg_leaf(name));
+    if (t->expert >= 0) {      /* of SequentialMLP expert by expert, else weight by weight */
+        const uint64_t part = strstr(name, "linear_fc2") != NULL;
+        const uint64_t bias = strstr(name, "bias") != NULL;
+        t->major = ckr__mg_leaf(name) & ~(uint64_t)1;
+        t->minor = x->grouped ? part << 48 | bias << 40 | (uint64_t)expert
+                              : (uint64_t)expert << 8 | part << 4 | bias;
+    }
+    if (!strcmp(name, "embedding.word_embeddings.weight")) r->embedding = t;
+    return t;
+}
+
+/* A model tensor's items, with their shapes. */
+static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
+{
+    ckr__mg *r = x->r;
+    const bool stacked = (ckr__mg_starts(q->fqn, "decoder.layers.") ||
+                          ckr__mg_starts(q->fqn, "encoder.layers.")) &&
+                         !(q->fqn[15] >= '0' && q->fqn[15] <= '9'),
+               experts = strstr(q->fqn, ".experts.experts.") != NULL;
+    const uint32_t lead = (uint32_t)stacked + (uint32_t)experts;
+    void *array = x->grids;
+    ckr__mg_grid_of *g;
+    uint64_t l, e, n;
+    ckr_result z;
+    if (q->n_dims < lead || q->n_dims > CKR_MAX_DIMS)
+        return ckr__mg_dist_bad(x, q->fqn, "axes for layers and experts");
+    g = (ckr__mg_grid_of *)ckr__append(r->c, &array, &x->n_grids, sizeof *g);
+    x->grids = (ckr__mg_grid_of *)array;
+    if (!g || !ckr__map_put(&x->keys, q->fqn, strlen(q->fqn), x->n_grids - 1, NULL))
+        return ckr__mg_oom(r);
+    g->key = q->fqn;
+    g->layers = stacked ? (uint64_t)q->shape[0] : 0;
+    g->experts = experts ? (uint64_t)q->shape[lead - 1] : 0;
+    if (stacked && (int64_t)g->layers != r->layers)
+        return ckr__mg_contradicts_layers(r, q->fqn, (int64_t)g->layers);
+    if (g->layers > 65536 || g->experts > 65536)
+        return ckr__mg_dist_bad(x, q->fqn, "fewer layers and experts");
+    n = (stacked ? g->layers : 1) * (experts ? g->experts : 1);
+    g->items = CKR__NEW_N(r->c, ckr__mg_item *, n);
+    if (!g->items) return ckr__mg_oom(r);
+    for (l = 0; l < (stacked ? g->layers : 1); l++)
+        for (e = 0; e < (experts ? g->experts : 1); e++) {
+            const char *name = ckr__mg_live(x, q->fqn, stacked ? (int64_t)l : -1,
+                                            experts ? (int64_t)e : -1);
+            ckr__mg_item *t = ckr__mg_dist_item(x, name, CKR__MG_PARAM);
+            if (!t) return ckr__mg_oom(r);
+            if (ckr__mg_is_buffer(name, q->dtype)) t->kind = CKR__MG_BUFFER;
+            t->dtype = q->dtype;
+            z = ckr__mg_split(r, t, q->n_dims - lead, q->shape + lead, 1, -2);
+            if (z == CKR_OK && t->split.vocab && t->shape[0] > r->s->padded_vocab)
+                r->s->padded_vocab = t->shape[0];
+            if (z == CKR_OK) z = ckr__mg_promised(r, t);
+            if (z != CKR_OK) return z;
+            g->items[l * (experts ? g->experts : 1) + e] = t;
+        }
+    return CKR_OK;
+}
+
+/* One item's part of a chunk that is a box: `index` along the leading axes. */
+static ckr_result ckr__mg_dist_box(ckr__mg_dist *x, ckr__mg_item *t, const char *slot,
+                                   const ckr__dcp_chunk *q, const ckr_view *v, uint32_t lead,
+                                   int64_t offset)
+{
+    ckr__mg *r = x->r;
+    ckr__block *b = ckr__block_new(r->c, t->n_dims, 1);
+    ckr__mg_slot *s = ckr__mg_slot_of(r, t, slot, v->dtype, false);
+    ckr_view part = *v;
+    ckr__mg_part p;
+    uint32_t k;
+    if (!b || !s) return ckr__mg_oom(r);
+    for (k = 0; k < t->n_dims; k++) {
+        b->shape[k] = b->pairs[0].count[k] = q->count[lead + k];
+        b->pairs[0].global[k] = q->start[lead + k];
+        if (q->start[lead + k] + q->count[lead + k] > t->shape[k])
+            return ckr__mg_dist_bad(x, t->name, "a chunk inside its tensor");
+    }
+    part.n_dims -= lead;
+    part.shape += lead;
+    part.stride += lead;
+    part.offset += offset;
+    memset(&p, 0, sizeof p);
+    p.view = &part;
+    p.at = -1;
+    p.rank = x->d->files[q->file].rank;
+    p.replica = q->replica;
+    if (s->tensor->dtype != v->dtype)
+        return ckr__mg_dist_bad(x, t->name, "one dtype in all chunks");
+    return ckr__mg_read(r, s->tensor, b, &p) && (!s->wide || ckr__mg_read(r, s->wide, b, &p))
+               ? CKR_OK
+               : ckr__mg_oom(r);
+}
+
+static ckr_result ckr__mg_dist_chunk(ckr__mg_dist *x, const ckr__mg_grid_of *g, const char *slot,
+                                     const ckr__dcp_item *q, const ckr__dcp_chunk *k)
+{
+    const uint32_t lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0);
+    const int64_t n_l = g->layers ? k->count[0] : 1, n_e = g->experts ? k->count[lead - 1] : 1;
+    int64_t dims[2 * CKR_MAX_DIMS], l, e;
+    ckr_view v;
+    ckr_result z = ckr__dcp_view(x->d, q, k, &v, dims);
+    for (l = 0; l < n_l && z == CKR_OK; l++)
+        for (e = 0; e < n_e && z == CKR_OK; e++) {
+            const int64_t at_l = g->layers ? k->start[0] + l : 0,
+                          at_e = g->experts ? k->start[lead - 1] + e : 0;
+            z = ckr__mg_dist_box(x, g->items[at_l * (int64_t)(g->experts ? g->experts : 1) + at_e],
+                                 slot, k, &v, lead,
+                                 (g->layers ? l * v.stride[0] : 0) +
+                                     (g->experts ? e * v.stride[lead - 1] : 0));
+        }
+    return z;
+}
+
+/* A flattened chunk: elements of block (i, j, k) from k.start on. */
+static ckr_result ckr__mg_dist_flat(ckr__mg_dist *x, const ckr__mg_grid_of *g, const char *slot,
+                                    const ckr__dcp_item *q, const ckr__dcp_chunk *k)
+{
+    const uint32_t lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0), n = q->n_dims - 1;
+    const int64_t at = (g->layers ? k->start[0] : 0) * (int64_t)(g->experts ? g->experts : 1) +
+                       (g->experts ? k->start[lead - 1] : 0);
+    ckr__mg_item *t = g->items[at];
+    ckr__block *b = ckr__block_new(x->r->c, t->n_dims, 1);
+    ckr__mg_slot *s;
+    int64_t dims[2 * CKR_MAX_DIMS];
+    ckr__reader rd;
+    ckr_view v;
+    uint32_t i;
+    ckr_result z = ckr__dcp_view(x->d, q, k, &v, dims);
+    if (z != CKR_OK) return z;
+    s = b ? ckr__mg_slot_of(x->r, t, slot, v.dtype, false) : NULL;
+    if (!s) return ckr__mg_oom(x->r);
+    for (i = 0; i < n; i++) if (k->count[i] != 1) break;
+    if (i < n || v.dtype != s->tensor->dtype || (k->count[n] > 1 && v.stride[n] != 1))
+        return ckr__mg_dist_bad(x, q->fqn, "flat chunks of one block each");
+    for (i = 0; i < t->n_dims; i++) {
+        const int64_t blocks = q->shape[lead + i];
+        if (blocks < 1 || t->shape[i] % blocks)
+            return ckr__mg_dist_bad(x, q->fqn, "blocks that cut the tensor evenly");
+        b->shape[i] = b->pairs[0].count[i] = t->shape[i] / blocks;
+        b->pairs[0].global[i] = k->start[lead + i] * b->shape[i];
+    }
+    if (ckr__nt_block_numel(b) != q->shape[n])
+        return ckr__mg_dist_bad(x, q->fqn, "as many elements as a block has");
+    memset(&rd, 0, sizeof rd);
+    rd.c = x->r->c;
+    rd.dtype = v.dtype;
+    rd.file = v.file;
+    rd.big_endian = v.big_endian;
+    rd.mem = v.bytes;
+    rd.rank = x->d->files[k->file].rank;
+    rd.replica = k->replica;
+    for (i = 0; i < 2; i++) {
+        rd.tensor = i ? s->wide : s->tensor;
+        if (rd.tensor &&
+            !ckr__read_flat(&rd, b, k->start[n], k->start[n] + k->count[n],
+                            (v.bytes ? 0 : v.data_offset) +
+                                (uint64_t)v.offset * ckr_dtype_size(v.dtype)))
+            return ckr__mg_oom(x->r);
+    }
+    return CKR_OK;
+}
+
+/* All chunks of a tensor that belongs to a model key. */
+static ckr_result ckr__mg_dist_tensor(ckr__mg_dist *x, const char *key, const char *slot,
+                                      const ckr__dcp_item *q)
+{
+    const ckr__mg_grid_of *g;
+    uint64_t at, k;
+    uint32_t lead, n;
+    ckr_result z = CKR_OK;
+    if (!ckr__map_find(&x->keys, key, strlen(key), &at))
+        return ckr__leftover(x->r->c, x->r->s, q->fqn, NULL) ? CKR_OK : ckr__mg_oom(x->r);
+    g = &x->grids[at];
+    lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0);
+    n = g->items[0]->n_dims + lead;
+    if ((g->items[0]->dtype == CKR_DTYPE_F32 || g->items[0]->dtype == CKR_DTYPE_F64) &&
+        !strcmp(slot, "master"))
+        return CKR_OK;         /* the distributed optimizer's copy of an fp32 parameter   */
+    if (q->n_dims != n && q->n_dims != n + 1)
+        return ckr__mg_dist_bad(x, q->fqn, "the axes of its parameter, or one more");
+    if ((g->layers && (uint64_t)q->shape[0] != g->layers) ||
+        (g->experts && (uint64_t)q->shape[lead - 1] != g->experts))
+        return ckr__mg_dist_bad(x, q->fqn, "as many layers and experts as its parameter has");
+    for (k = 0; k < q->n_chunks && z == CKR_OK; k++)
+        z = q->n_dims == n ? ckr__mg_dist_chunk(x, g, slot, q, &q->chunks[k])
+                           : ckr__mg_dist_flat(x, g, slot, q, &q->chunks[k]);
+    return z;
+}
+
+/* >>megatron.dist.ranks ------------------------------------------------------- */
+/* Files of ranks, as a legacy directory has them. */
+
+/* Layers of each chunk of the saved run, from its arguments (get_num_layers_to_build). */
+static ckr_result ckr__mg_dist_stages(ckr__mg *r)
+{
+    const int64_t head = ckr__mg_size(r->args, "decoder_first_pipeline_num_layers", 0),
+                  tail = ckr__mg_size(r->args, "decoder_last_pipeline_num_layers", 0);
+    const bool emb = ckr__mg_flag(r->args, "account_for_embedding_in_pipeline_split"),
+               loss = ckr__mg_flag(r->args, "account_for_loss_in_pipeline_split");
+    const ckr_node *layout = ckr_node_get(r->args, "pipeline_model_parallel_layout");
+    const uint64_t n = (uint64_t)r->pp * r->vp;
+    int64_t at = 0, middle, count;
+    uint64_t i;
+    r->first = CKR__NEW_N(r->c, int64_t, n);
+    if (!r->first) return ckr__mg_oom(r);
+    if (r->pp == 1) return CKR_OK;
+    if (layout && layout->kind != CKR_NODE_NONE)
+        return ckr__mg_cannot(r, r->dir, "args/pipeline_model_parallel_layout",
+                              "a hand-made pipeline layout");
+    middle = r->pp - (head > 0) - (tail > 0);
+    count = r->layers - head - tail + (head ? 0 : emb) + (tail ? 0 : loss);
+    if (count < 0 || (middle && count % (middle * (int64_t)r->vp)) || head % (int64_t)r->vp ||
+        tail % (int64_t)r->vp)
+        return ckr__mg_contradicts_layers(r, "args/pipeline_model_parallel_size", r->pp);
+    for (i = 0; i < n; i++) {
+        const uint32_t p = (uint32_t)(i % r->pp);
+        r->first[i] = at;
+        at += (p == 0 && head              ? head
+               : p + 1 == r->pp && tail ? tail
+                                         : count / (middle ? middle : 1)) /
+              (int64_t)r->vp;
+        if (i == 0) at -= emb;
+    }
+    return CKR_OK;
+}
+
+static uint64_t ckr__mg_dist_home(const ckr__mg *r, const ckr__mg_item *t)
+{
+    const uint64_t n = (uint64_t)r->pp * r->vp;
+    uint64_t i;
+    if (t->block == 0) return 0;
+    if (t->block > r->layers) return n - 1;
+    for (i = n; i-- > 1;) if (r->first[i] <= t->block - 1) return i;
+    return 0;
+}
+
+/* A rank's entries: the items of its chunks, with the shapes that it has of them. */
+static ckr_result ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
+{
+    ckr_node *dict = ckr__node(r->c, CKR_NODE_ODICT);
+    ckr__mg_entry *e = CKR__NEW_N(r->c, ckr__mg_entry, r->n_items + 1);
+    const uint64_t home = (uint64_t)v * r->pp + f->pp, last = (uint64_t)r->pp * r->vp - 1;
+    uint64_t i, n = 0;
+    if (!dict || !e) return ckr__mg_oom(r);
+    for (i = 0; i <= r->n_items; i++) {
+        ckr__mg_item *t = i < r->n_items ? r->items[i] : NULL;
+        ckr_view *view;
+        ckr__block *b;
+        if (!t && !(r->tied && r->pp > 1 && home == last && r->embedding)) continue;
+        if (!t) t = r->embedding;
+        else if (ckr__mg_dist_home(r, t) != home) continue;
+        if (t->kind != CKR__MG_PARAM ||
+            (t->expert >= 0 && r->ep > 1 && t->expert / (r->experts / r->ep) != (int64_t)f->ep))
+            continue;
+        view = CKR__NEW(r->c, ckr_view);
+        b = ckr__mg_block(r->c, t, r->tp, f->tp);
+        if (!view || !b)
+            return r->c->err->code != CKR_OK
+                       ? r->c->err->code
+                       : ckr__mg_contradicts(r, t, "tensor_model_parallel_size", r->tp,
+                                             t->shape[t->split.axis]);
+        view->n_dims = t->n_dims;
+        view->shape = b->shape;
+        view->dtype = t->dtype;
+        e[n].item = t;
+        e[n++].view = view;
+    }
+    dict->count = n;
+    f->chunks[v] = dict;
+    f->entries[v] = e;
+    return CKR_OK;
+}
+
+static ckr__mg_file *ckr__mg_dist_file(ckr__mg *r, uint32_t tp, uint32_t pp, uint32_t ep)
+{
+    ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
+    if (!f) return NULL;
+    f->tp = tp;
+    f->pp = pp;
+    f->ep = ep;
+    f->path = r->dir;
+    f->rel = ckr__mg_rank_dir(r->c, tp, pp, ep, r->pp > 1, r->ep > 1);
+    f->args = r->args;
+    f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
+    f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
+    return f->rel && f->chunks && f->entries ? f : NULL;
+}
+
+static ckr_result ckr__mg_dist_files(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    uint32_t p, e, t, v;
+    ckr_result z = CKR_OK;
+    const uint64_t n = (uint64_t)r->pp * r->ep * r->tp;
+    if (n > 1 << 20) return ckr__mg_bad(r, r->dir, "args", "fewer model parallel ranks");
+    r->files = CKR__NEW_N(r->c, ckr__mg_file *, n);
+    if (!r->files) return ckr__mg_oom(r);
+    for (p = 0; p < r->pp; p++)
+        for (e = 0; e < r->ep; e++)
+            for (t = 0; t < r->tp; t++) {
+                ckr__mg_file *f = ckr__mg_dist_file(r, t, p, e);
+                r->files[r->n_files++] = f;
+                if (!f) return ckr__mg_oom(r);
+                for (v = 0; v < r->vp && z == CKR_OK; v++) z = ckr__mg_dist_entries(r, f, v);
+                if (z != CKR_OK) return z;
+            }
+    return CKR_OK;
+}
+
+/* What a legacy file of the rank would have at its top, from which others are written. */
+static ckr_result ckr__mg_dist_roots(ckr__mg_dist *x)
+{
+    static const char *const own[] = { "optimizer", "content_metadata", "model" };
+    ckr__mg *r = x->r;
+    uint64_t i, k;
+    size_t m;
+    for (i = 0; i < r->n_files; i++) {
+        ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *none = ckr__node(r->c, CKR_NODE_NONE);
+        ckr__mg_file *f = r->files[i];
+        for (k = 0; k < x->common->count; k++) {
+            const char *key = ckr_node_str(x->common->u.items[2 * k]);
+            for (m = 0; key && m < 3 && strcmp(key, own[m]) != 0; m++) {}
+            if (!key || m < 3 || !strcmp(key, "opt_param_scheduler")) continue;
+            if (!ckr__node_pair(r->c, root, x->common->u.items[2 * k],
+                                x->common->u.items[2 * k + 1]))
+                return ckr__mg_oom(r);
+        }
+        if (!ckr__node_set(r->c, root, "model", none) ||
+            (f->n_optims && !ckr__node_set(r->c, root, "optimizer", none)) ||
+            (ckr_node_get(x->common, "opt_param_scheduler") &&
+             !ckr__node_set(r->c, root, "opt_param_scheduler",
+                            (ckr_node *)(uintptr_t)ckr_node_get(x->common,
+                                                                "opt_param_scheduler"))))
+            return ckr__mg_oom(r);
+        if (f->random && !ckr__node_set(r->c, root, "rng_state", f->random)) return ckr__mg_oom(r);
+        f->root = root;
+    }
+    r->root = r->files[0]->root;
+    return CKR_OK;
+}
+
+/* >>megatron.dist.optimizer --------------------------------------------------- */
+
+/* "chained_1.REST": 1 and REST. */
+static const char *ckr__mg_chained(const char *fqn, uint32_t *which)
+{
+    *which = 0;
+    if (!ckr__mg_starts(fqn, "chained_") || fqn[8] < '0' || fqn[8] > '9' || fqn[9] != '.')
+        return fqn;
+    *which = (uint32_t)(fqn[8] - '0');
+    return fqn + 10;
+}
+
+static ckr_result ckr__mg_dist_object(ckr__mg_dist *x, const char *fqn, const ckr_node **out)
+{
+    const ckr__dcp_item *q = ckr__dcp_find(x->d, fqn);
+    ckr_node *n = NULL;
+    ckr_result z;
+    *out = NULL;
+    if (!q) return CKR_OK;
+    z = ckr__dcp_object(x->d, q, &n);
+    if (z != CKR_OK) return z;
+    if (ckr_node_is_list(n) && n->count == 1) n = n->u.items[0];   /* torch.save([obj])    */
+    *out = n;
+    return CKR_OK;
+}
+
+/* The optimizers of the common part: one, or numbered ones. */
+static ckr_result ckr__mg_dist_optims(ckr__mg_dist *x, ckr__mg_file *f)
+{
+    ckr__mg *r = x->r;
+    const ckr_node *o = ckr_node_get(x->common, "optimizer");
+    const bool list = ckr_node_is_dict(o) && o->count && o->u.items[0]->kind == CKR_NODE_INT;
+    uint64_t i;
+    ckr_result z = CKR_OK;
+    if (!ckr_node_is_dict(o) || !o->count) return CKR_OK;
+    f->n_optims = list ? o->count : 1;
+    if (f->n_optims > 2)
+        return ckr__mg_cannot(r, r->dir, "optimizer", "more than two optimizers in a chain");
+    f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
+    if (!f->optims) return ckr__mg_oom(r);
+    for (i = 0; i < f->n_optims && z == CKR_OK; i++)
+        z = ckr__mg_optim_of(r, f, list ? o->u.items[2 * i + 1] : o, &f->optims[i]);
+    return z;
+}
+
+/* A rank's objects of the kinds that are not reshardable; none: it has none of this optimizer. */
+static ckr_result ckr__mg_dist_group(ckr__mg_dist *x, ckr__mg_file *f, uint32_t which, bool chained)
+{
+    ckr__mg *r = x->r;
+    ckr__mg_optim *o = &f->optims[which];
+    const uint32_t k = which ? f->tp + r->tp * (f->ep + r->ep * f->pp) : f->tp + r->tp * f->pp;
+    const char *head = ckr__printf(r->c, "%soptimizer.distributed.dp_group_idx_%u.",
+                                   !chained ? "" : which ? "chained_1." : "chained_0.",
+                                   (unsigned)k), *fqn;
+    const ckr_node *n, *scaler;
+    ckr_node *outer;
+    ckr_result z;
+    o->prefix = head;
+    fqn = head ? ckr__printf(r->c, "%soptimizer/shard_0_1", head) : NULL;
+    if (!fqn) return ckr__mg_oom(r);
+    z = ckr__mg_dist_object(x, fqn, &n);
+    if (z == CKR_OK && !n)
+        return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
+    if (z == CKR_OK)
+        z = ckr__mg_dist_object(x, ckr__printf(r->c, "%sgrad_scaler/shard_0_1", head), &scaler);
+    if (z != CKR_OK) return z;
+    outer = ckr__node(r->c, CKR_NODE_DICT);
+    if (!ckr__node_set(r->c, outer, "optimizer", (ckr_node *)(uintptr_t)n) ||
+        (scaler && !ckr__node_set(r->c, outer, "grad_scaler", (ckr_node *)(uintptr_t)scaler)))
+        return ckr__mg_oom(r);
+    z = ckr__mg_optim_of(r, f, outer, o);
+    if (z == CKR_OK)
+        z = ckr__mg_dist_object(x, ckr__printf(r->c, "%sparam_state/shard_0_1", head), &o->flat);
+    return z;
+}
+
+/* A bucket's tensor: where elements [begin, begin + n) of it lie. */
+static ckr_result ckr__mg_bucket_range(ckr__mg_dist *x, const ckr__dcp_item *q, int64_t begin,
+                                       int64_t n, ckr__mg_item *t, const char *slot,
+                                       const ckr__mg_part *p)
+{
+    ckr__mg *r = x->r;
+    const ckr__block *b = ckr__mg_block(r->c, t, r->tp, p->tp);
+    ckr__mg_slot *s = ckr__mg_slot_of(r, t, slot, q->dtype, false);
+    uint64_t lo = 0, hi = q->n_chunks, k;
+    if (!b || !s) return ckr__mg_oom(r);
+    while (hi - lo > 1) {      /* chunks are sorted: the last one that begins at or before   */
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (q->chunks[mid].start[0] <= begin) lo = mid;
+        else hi = mid;
+    }
+    for (k = lo; k < q->n_chunks && q->chunks[k].start[0] < begin + n; k++) {
+        const ckr__dcp_chunk *c = &q->chunks[k];
+        const int64_t from = ckr__max_i64(begin, c->start[0]),
+                      to = ckr__min_i64(begin + n, c->start[0] + c->count[0]);
+        int64_t dims[2 * CKR_MAX_DIMS], i;
+        ckr__reader rd;
+        ckr_view v;
+        ckr_result z;
+        if (from >= to) continue;
+        z = ckr__dcp_view(x->d, q, c, &v, dims);
+        if (z != CKR_OK) return z;
+        if (v.dtype != s->tensor->dtype || (v.shape[0] > 1 && v.stride[0] != 1))
+            return ckr__mg_dist_bad(x, q->fqn, "flat chunks of one dtype");
+        memset(&rd, 0, sizeof rd);
+        rd.c = r->c;
+        rd.dtype = v.dtype;
+        rd.file = v.file;
+        rd.big_endian = v.big_endian;
+        rd.mem = v.bytes;
+        rd.rank = p->rank;
+        rd.replica = p->replica || c->replica;
+        for (i = 0; i < 2; i++) {
+            rd.tensor = i ? s->wide : s->tensor;
+            if (rd.tensor &&
+                !ckr__read_flat(&rd, b, from - begin, to - begin,
+                                (v.bytes ? 0 : v.data_offset) +
+                                    (uint64_t)(v.offset + from - c->start[0]) *
+                                        ckr_dtype_size(v.dtype)))
+                return ckr__mg_oom(r);
+        }
+    }
+    return CKR_OK;
+}
+
+/* The buckets of a buffer, each a tensor for each slot, by the sizes stored beside them. */
+typedef struct ckr__mg_buckets {
+    const int64_t *sizes;
+    uint64_t       n;
+    const char    *head;       /* ...gbuf_idx_G.dtype_(..).bucket_idx_                       */
+} ckr__mg_buckets;
+
+static ckr_result ckr__mg_dist_buckets(ckr__mg_dist *x, ckr__mg_file *f, ckr__mg_optim *o,
+                                       uint64_t g, ckr__mg_buckets *out)
+{
+    ckr__mg *r = x->r;
+    const ckr_node *all, *dict, *key, *list;
+    int64_t *sizes;
+    uint64_t i;
+    ckr_result z = ckr__mg_dist_object(
+        x, ckr__printf(r->c, "%sper_bucket_numel_unpadded/shard_0_1", o->prefix), &all);
+    (void)f;
+    if (z != CKR_OK) return z;
+    dict = ckr_node_is_list(all) ? ckr_node_at(all, g) : NULL;
+    for (i = 0; ckr_node_is_dict(all) && i < all->count; i++)
+        if (all->u.items[2 * i]->kind == CKR_NODE_INT &&
+            all->u.items[2 * i]->u.i == (int64_t)g) dict = all->u.items[2 * i + 1];
+    if (!ckr_node_is_dict(dict) || !dict->count || !ckr_node_is_list(dict->u.items[1]) ||
+        !ckr_node_is_list(dict->u.items[0]) || dict->u.items[0]->count != 2 ||
+        dict->u.items[0]->u.items[0]->kind != CKR_NODE_DTYPE ||
+        dict->u.items[0]->u.items[1]->kind != CKR_NODE_DTYPE)
+        return ckr__mg_dist_bad(x, o->prefix, "bucket sizes for each buffer");
+    key = dict->u.items[0];
+    list = dict->u.items[1];
+    sizes = CKR__NEW_N(r->c, int64_t, list->count);
+    if (!sizes) return ckr__mg_oom(r);
+    for (i = 0; i < list->count; i++)
+        if (!ckr_node_i64(list->u.items[i], &sizes[i]) || sizes[i] < 0 ||
+            sizes[i] > (int64_t)1 << 59)
+            return ckr__mg_dist_bad(x, o->prefix, "bucket sizes");
+    out->sizes = sizes;
+    out->n = list->count;
+    out->head = ckr__printf(r->c, "%sgbuf_idx_%llu.dtype_(torch.%s, torch.%s).bucket_idx_",
+                            o->prefix, (unsigned long long)g, key->u.items[0]->u.str,
+                            key->u.items[1]->u.str);
+    return out->head ? CKR_OK : ckr__mg_oom(r);
+}
+
+/* Each parameter's bucket and place: backwards, a bucket is full when its size is reached. */
+static bool ckr__mg_fill_buckets(const ckr__mg_buckets *k, ckr__mg_layout *l, uint64_t *bucket)
+{
+    int64_t at = 0;
+    uint64_t b = 0, i;
+    for (i = l->n; i-- > 0;) {
+        int64_t start = ckr__mg_up(at, l->align);
+        if (b < k->n && at > 0 &&
+            (at == k->sizes[b] || (start == k->sizes[b] && l->numel[i] > 0))) {
+            b++;
+            start = 0;
+        }
+        if (b >= k->n || start + l->numel[i] > k->sizes[b]) return false;
+        bucket[i] = b;
+        l->start[i] = start;
+        at = start + l->numel[i];
+    }
+    return b + 1 == k->n && (at == k->sizes[b] || ckr__mg_up(at, l->align) == k->sizes[b]);
+}
+
+static int ckr__mg_chunk_cmp(const void *a, const void *b)
+{
+    const ckr__dcp_chunk *x = (const ckr__dcp_chunk *)a, *y = (const ckr__dcp_chunk *)b;
+    return x->start[0] < y->start[0] ? -1 : x->start[0] > y->start[0];
+}
+
+static ckr_result ckr__mg_sort_chunks(ckr__mg *r, ckr__dcp_item *q)
+{
+    ckr__dcp_chunk *sorted = CKR__NEW_N(r->c, ckr__dcp_chunk, q->n_chunks);
+    void **p = (void **)ckr__arena_n(r->c, q->n_chunks, sizeof *p);
+    uint64_t i;
+    if (!sorted || !p) return ckr__mg_oom(r);
+    for (i = 0; i < q->n_chunks; i++) p[i] = &q->chunks[i];
+    if (!ckr__sort(r->c, p, (size_t)q->n_chunks, ckr__mg_chunk_cmp)) return ckr__mg_oom(r);
+    for (i = 0; i < q->n_chunks; i++) sorted[i] = *(const ckr__dcp_chunk *)p[i];
+    q->chunks = sorted;
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_dist_slot(ckr__mg_dist *x, const ckr__mg_file *f,
+                                    const ckr__mg_buffer *b, const ckr__mg_buckets *k,
+                                    const ckr__mg_layout *l, const uint64_t *bucket,
+                                    const char *slot)
+{
+    ckr__mg *r = x->r;
+    ckr__dcp_item **of = CKR__NEW_N(r->c, ckr__dcp_item *, k->n);
+    uint64_t i;
+    ckr_result z = CKR_OK;
+    if (!of) return ckr__mg_oom(r);
+    for (i = 0; i < k->n && z == CKR_OK; i++) {
+        const char *fqn = ckr__printf(r->c, "%s%llu.%s", k->head, (unsigned long long)i, slot);
+        of[i] = fqn ? ckr__dcp_find(x->d, fqn) : NULL;
+        if (!fqn) return ckr__mg_oom(r);
+        if (!of[i] || of[i]->bytes || of[i]->n_dims != 1 || of[i]->shape[0] < k->sizes[i])
+            return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
+        z = ckr__mg_sort_chunks(r, of[i]);
+    }
+    for (i = 0; i < b->n && z == CKR_OK; i++) {
+        ckr__mg_item *t = b->m[i]->entry->item;
+        ckr__mg_part p;
+        memset(&p, 0, sizeof p);
+        p.tp = f->tp;
+        p.rank = ckr__mg_rank_of(r, f);
+        p.replica = (t->split.axis < 0 && f->tp > 0) ||
+                    f->pp != ckr__mg_dist_home(r, t) % r->pp;
+        z = ckr__mg_bucket_range(x, of[bucket[i]], l->start[i], l->numel[i], t,
+                                 !strcmp(slot, "param") ? "master" : slot, &p);
+    }
+    return z;
+}
+
+/* The flat buckets of one rank's optimizer. */
+static ckr_result ckr__mg_dist_rank(ckr__mg_dist *x, ckr__mg_file *f, uint32_t which)
+{
+    static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
+    ckr__mg *r = x->r;
+    ckr__mg_optim *o = &f->optims[which];
+    ckr__mg_member *m;
+    ckr__mg_buffer *b;
+    uint64_t n, n_buffers, i, j;
+    size_t s;
+    ckr_result z = ckr__mg_members(r, f, which, &m, &n);
+    if (z == CKR_OK && o->flat) return ckr__mg_read_flat(r, f, o, m, n);
+    if (z == CKR_OK) z = ckr__mg_buffers(r, m, n, &b, &n_buffers);
+    for (i = 0; z == CKR_OK && i < n_buffers; i++) {
+        ckr__mg_buckets k;
+        ckr__mg_layout l;
+        uint64_t *bucket = CKR__NEW_N(r->c, uint64_t, b[i].n);
+        const bool wide = b[i].dtype == CKR_DTYPE_F32 || b[i].dtype == CKR_DTYPE_F64;
+        if (!bucket) return ckr__mg_oom(r);
+        z = ckr__mg_dist_buckets(x, f, o, i, &k);
+        if (z == CKR_OK) z = ckr__mg_numels(r, &b[i], &l);
+        if (z != CKR_OK) return z;
+        if (!ckr__mg_fill_buckets(&k, &l, bucket)) {
+            l.align = 1;
+            if (!ckr__mg_fill_buckets(&k, &l, bucket))
+                return ckr__mg_optimizer_buckets(r, o->prefix);
+        }
+        for (s = wide ? 1 : 0; s < 3 && z == CKR_OK; s++)
+            z = ckr__mg_dist_slot(x, f, &b[i], &k, &l, bucket, slots[s]);
+        for (j = 0; j < b[i].n && z == CKR_OK; j++)
+            z = ckr__mg_group_step(r, b[i].m[j]->entry->item,
+                                   o->groups->u.items[b[i].m[j]->group]);
+    }
+    return z;
+}
+
+/* Does the checkpoint keep the optimizer by model parallel rank? */
+static bool ckr__mg_dist_ranked(const ckr__mg_dist *x, bool *chained)
+{
+    uint64_t i;
+    uint32_t which;
+    for (i = 0; i < x->d->n_items; i++) {
+        const char *fqn = ckr__mg_chained(x->d->items[i].fqn, &which);
+        if (!ckr__mg_starts(fqn, "optimizer.distributed.dp_group_idx_")) continue;
+        *chained = fqn != x->d->items[i].fqn;
+        return true;
+    }
+    return false;
+}
+
+static ckr_result ckr__mg_dist_ranks(ckr__mg_dist *x, bool chained)
+{
+    ckr__mg *r = x->r;
+    uint64_t i;
+    uint32_t k;
+    ckr_result z = CKR_OK;
+    for (i = 0; i < r->n_files && z == CKR_OK; i++) {
+        ckr__mg_file *f = r->files[i];
+        f->n_optims = chained ? 2 : 1;
+        f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
+        if (!f->optims) return ckr__mg_oom(r);
+        for (k = 0; k < f->n_optims && z == CKR_OK; k++) {
+            z = ckr__mg_dist_group(x, f, k, chained);
+            if (z == CKR_OK) z = ckr__mg_groups(r, f, k);
+            if (z == CKR_OK && (k || f->ep == 0)) z = ckr__mg_dist_rank(x, f, k);
+        }
+    }
+    return z;
+}
+
+/* All parameters as one rank's, for groups that are common to all. */
+static ckr_result ckr__mg_dist_common(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    ckr__mg_file *f = ckr__mg_dist_file(r, 0, 0, 0);
+    ckr_node *dict = ckr__node(r->c, CKR_NODE_ODICT);
+    ckr__mg_entry *e = CKR__NEW_N(r->c, ckr__mg_entry, r->n_items);
+    ckr__mg_member *m;
+    uint64_t i, k, n = 0;
+    ckr_result z;
+    if (!f || !dict || !e) return ckr__mg_oom(r);
+    for (i = 0; i < r->n_items; i++) {
+        ckr_view *v = CKR__NEW(r->c, ckr_view);
+        if (!v) return ckr__mg_oom(r);
+        if (r->items[i]->kind != CKR__MG_PARAM) continue;
+        v->n_dims = r->items[i]->n_dims;
+        v->shape = r->items[i]->shape;
+        v->dtype = r->items[i]->dtype;
+        e[n].item = r->items[i];
+        e[n++].view = v;
+    }
+    dict->count = n;
+    f->chunks[0] = dict;
+    f->entries[0] = e;
+    z = ckr__mg_dist_optims(x, f);
+    for (k = 0; k < f->n_optims && z == CKR_OK; k++) {
+        const ckr_node *step = ckr_node_get(f->optims[k].state, "common_step");
+        z = ckr__mg_groups(r, f, k);
+        if (z == CKR_OK) z = ckr__mg_members(r, f, k, &m, &n);
+        for (i = 0; i < n && z == CKR_OK; i++) {
+            ckr__mg_item *t = m[i].entry->item;
+            ckr__mg_part p;
+            memset(&p, 0, sizeof p);
+            p.path = r->dir;
+            if (step && step->kind == CKR_NODE_TENSOR) {
+                p.view = step->u.view;
+                z = ckr__mg_scalar(r, t, "step", &p);
+            } else {
+                z = ckr__mg_group_step(r, t, f->optims[k].groups->u.items[m[i].group]);
+            }
+        }
+    }
+    for (i = 0; i < r->n_files; i++) {
+        r->files[i]->n_optims = f->n_optims;
+        r->files[i]->optims = f->optims;
+    }
+    return z;
+}
+
+/* >>megatron.dist.defect ------------------------------------------------------ */
+/* Megatron core 0.15 to 0.19 writes fully_reshardable optimizer state wrong where a bucket before
+   the last has padding at its end (fixed by its commit 32a03b77): it cuts the buffer without
+   padding at offsets that count it. What lies in the file for parameter q is therefore the buffer
+   from padded(q) on, and element e of parameter p, at start(p) + e, is found in whichever q covers
+   that place; where none does, it is lost. Layouts follow from the arguments, and the rounding of
+   masters says whether the file has the defect: a few values of each are read, no more. */
+
+#define CKR__MG_PROBE 64       /* values of each shifted parameter                        */
+
+/* A rank's part of a tensor, as runs of its row-major order that lie contiguously in a file. */
+typedef struct ckr__mg_run { int64_t begin, n; const ckr_piece *piece; } ckr__mg_run;
+
+static bool ckr__mg_is_row_major(const ckr_piece *p)
+{
+    int64_t s = (int64_t)ckr_dtype_size(p->dtype);
+    uint32_t d;
+    for (d = p->n_dims; d-- > 0; s *= p->count[d])
+        if (p->count[d] > 1 && p->stride[d] != s) return false;
+    return true;
+}
+
+/* At most one run for each pair of the block; 0: the file has other boxes. */
+static uint32_t ckr__mg_runs(const ckr_tensor *t, const ckr__block *b, ckr__mg_run out[2])
+{
+    uint32_t i, k, d, n = 0;
+    int64_t row = 1;
+    for (d = 1; d < b->n_dims; d++) row *= b->shape[d];
+    for (i = 0; i < b->n_pairs && i < 2; i++) {
+        const ckr__pair *p = &b->pairs[i];
+        for (k = 0; k < t->n_pieces; k++) {
+            const ckr_piece *q = &t->pieces[k];
+            if (q->replica || !ckr__mg_is_row_major(q)) continue;
+            for (d = 0; d < b->n_dims; d++)
+                if (q->start[d] != p->global[d] || q->count[d] != p->count[d]) break;
+            if (d < b->n_dims) continue;
+            out[n].piece = q;
+            out[n].begin = b->n_dims ? p->local[0] * row : 0;
+            out[n++].n = ckr__mg_volume(b->n_dims, p->count);
+            break;
+        }
+    }
+    return n == b->n_pairs ? n : 0;
+}
+
+/* Elements [from, from + n) of the source's part become elements [at, at + n) of the target's. */
+static bool ckr__mg_move(ckr__mg *r, const ckr_tensor *source, const ckr__block *sb, int64_t from,
+                         ckr_tensor *to, const ckr__block *tb, int64_t at, int64_t n)
+{
+    ckr__mg_run run[2];
+    const uint32_t n_runs = ckr__mg_runs(source, sb, run);
+    uint32_t i;
+    for (i = 0; i < n_runs; i++) {
+        const int64_t a = ckr__max_i64(from, run[i].begin),
+                      e = ckr__min_i64(from + n, run[i].begin + run[i].n);
+        ckr__reader rd;
+        if (a >= e) continue;
+        memset(&rd, 0, sizeof rd);
+        rd.c = r->c;
+        rd.tensor = to;
+        rd.dtype = run[i].piece->dtype;
+        rd.file = run[i].piece->file;
+        rd.big_endian = run[i].piece->big_endian;
+        rd.mem = run[i].piece->mem;
+        rd.rank = run[i].piece->rank;
+        if (!ckr__read_flat(&rd, tb, at + a - from, at + e - from,
+                            (rd.mem ? 0 : run[i].piece->offset) +
+                                (uint64_t)(a - run[i].begin) * ckr_dtype_size(rd.dtype)))
+            return false;
+    }
+    return n_runs > 0;
+}
+
+static bool ckr__mg_zeros(ckr__mg *r, ckr_tensor *to, const ckr__block *b, int64_t at, int64_t n)
+{
+    static const uint8_t zero[16] = { 0 };
+    ckr__reader rd;
+    memset(&rd, 0, sizeof rd);
+    rd.c = r->c;
+    rd.tensor = to;
+    rd.dtype = to->dtype;
+    rd.file = CKR_NO_FILE;
+    rd.mem = zero;
+    rd.rank = -1;
+    return ckr__flat_pieces(b, at, at + n, 0, 0, ckr__reader_piece, &rd);
+}
+
+/* One buffer of one rank. */
+typedef struct ckr__mg_mend {
+    ckr__mg              *r;
+    const ckr__mg_file   *f;
+    const ckr__mg_buffer *b;
+    const ckr__mg_layout *l;
+} ckr__mg_mend;
+
+/* Is what the rank holds of parameter q in the file? Of copies only the first is. */
+static bool ckr__mg_stored_here(const ckr__mg_mend *m, uint64_t q)
+{
+    const ckr__mg_item *t = m->b->m[q]->entry->item;
+    return !(t->split.axis < 0 && m->f->tp > 0) &&
+           ckr__mg_dist_home(m->r, t) % m->r->pp == m->f->pp && m->b->m[q]->chunk ==
+               ckr__mg_dist_home(m->r, t) / m->r->pp;
+}
+
+/* The parameter whose padded place covers `at`; *next is where that ends, or where one begins. */
+static uint64_t ckr__mg_covering(const ckr__mg_mend *m, int64_t at, int64_t *next)
+{
+    const ckr__mg_layout *l = m->l;
+    uint64_t lo = 0, hi = l->n;
+    while (lo < hi) {          /* places fall with the index: the first that begins at or before */
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (l->padded[mid] <= at) hi = mid;
+        else lo = mid + 1;
+    }
+    if (lo < l->n && at < l->padded[lo] + l->numel[lo]) {
+        *next = l->padded[lo] + l->numel[lo];
+        return lo;
+    }
+    *next = lo > 0 ? l->padded[lo - 1] : INT64_MAX;
+    return UINT64_MAX;
+}
+
+static ckr_tensor *ckr__mg_unlisted(ckr__mg *r, const ckr_tensor *like)
+{
+    ckr_tensor *t = CKR__NEW(r->c, ckr_tensor);
+    if (!t) return NULL;
+    *t = *like;
+    t->pieces = NULL;
+    t->n_pieces = t->cap_pieces = 0;
+    return t;
+}
+
+static const ckr_tensor *ckr__mg_widest(const ckr__mg_slot *s)
+{
+    return s->wide ? s->wide : s->tensor;
+}
+
+/* All of one slot of one parameter, into a tensor beside the stored one. */
+static bool ckr__mg_mend_slot(const ckr__mg_mend *m, uint64_t i, uint64_t s, ckr_tensor *to,
+                              bool count)
+{
+    ckr__mg *r = m->r;
+    ckr__mg_item *t = m->b->m[i]->entry->item;
+    const char *slot = t->slots[s].tensor->slot;
+    const ckr__block *b = ckr__mg_block(r->c, t, r->tp, m->f->tp);
+    const int64_t begin = m->l->start[i], end = begin + m->l->numel[i];
+    int64_t at = begin, next;
+    if (!b) return false;
+    for (; at < end; at = next) {
+        uint64_t q = ckr__mg_covering(m, at, &next), k;
+        next = ckr__min_i64(next, end);
+        if (q != UINT64_MAX && ckr__mg_stored_here(m, q)) {
+            const ckr__mg_item *u = m->b->m[q]->entry->item;
+            const ckr__block *ub = ckr__mg_block(r->c, u, r->tp, m->f->tp);
+            for (k = 0; k < u->n_slots && strcmp(u->slots[k].tensor->slot, slot) != 0; k++) {}
+            if (!ub) return false;
+            if (k < u->n_slots &&
+                ckr__mg_move(r, ckr__mg_widest(&u->slots[k]), ub, at - m->l->padded[q], to, b,
+                             at - begin, next - at))
+                continue;
+            if (r->c->err->code != CKR_OK) return false;
+        }
+        if (count) t->n_lost += (uint64_t)(next - at);
+        if (strcmp(slot, "master") != 0) {
+            if (!ckr__mg_zeros(r, to, b, at - begin, next - at)) return false;
+        } else if (!ckr__mg_move(r, ckr__mg_widest(&t->slots[0]), b, at - begin, to, b, at - begin,
+                                 next - at)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool ckr__mg_mend_item(const ckr__mg_mend *m, uint64_t i)
+{
+    ckr__mg *r = m->r;
+    ckr__mg_item *t = m->b->m[i]->entry->item;
+    uint64_t s;
+    if (!ckr__mg_stored_here(m, i)) return true;
+    for (s = 1; s < t->n_slots; s++) {         /* 0 is the parameter                      */
+        ckr__mg_slot *x = &t->slots[s];
+        if (x->scalar) continue;
+        if (!x->fixed) x->fixed = ckr__mg_unlisted(r, x->tensor);
+        if (x->wide && !x->fixed_wide) x->fixed_wide = ckr__mg_unlisted(r, x->wide);
+        if (!x->fixed || (x->wide && !x->fixed_wide) ||
+            !ckr__mg_mend_slot(m, i, s, x->fixed, !strcmp(x->tensor->slot, "master")) ||
+            (x->wide && !ckr__mg_mend_slot(m, i, s, x->fixed_wide, false)))
+            return false;
+    }
+    return true;
+}
+
+/* Buffers of one rank's optimizer, with the layout of the writer. */
+static ckr_result ckr__mg_each_buffer(ckr__mg *r, ckr__mg_file *f, uint64_t which,
+                                      ckr_result (*fn)(void *arg, ckr__mg_mend *m), void *arg)
+{
+    const uint32_t dp = which ? r->dp / r->ep : r->dp * r->cp;
+    ckr__mg_member *m;
+    ckr__mg_buffer *b;
+    uint64_t n, n_buffers, i, k;
+    ckr_result z = ckr__mg_members(r, f, which, &m, &n);
+    if (z == CKR_OK) z = ckr__mg_buffers(r, m, n, &b, &n_buffers);
+    for (i = 0; z == CKR_OK && i < n_buffers; i++) {
+        ckr__mg_layout l;
+        ckr__mg_mend one;
+        int64_t sum = 0;
+        z = ckr__mg_numels(r, &b[i], &l);
+        if (z != CKR_OK) return z;
+        for (k = 0; k < l.n; k++) sum += l.numel[k];
+        l.divisor = ckr__mg_divisor(r->args, dp);
+        l.bucket = ckr__mg_bucket(r->args, dp, f->pp, b[i].chunk, sum);
+        ckr__mg_lay(&l);
+        one.r = r;
+        one.f = f;
+        one.b = &b[i];
+        one.l = &l;
+        z = fn(arg, &one);
+    }
+    return z;
+}
+
+/* n values from element `from` of a rank's part as floats; fewer where a run ends. */
+static int64_t ckr__mg_values(ckr__mg *r, const ckr_tensor *t, const ckr__block *b, int64_t n,
+                              double *out)
+{
+    ckr__mg_run run[2];
+    uint8_t raw[CKR__MG_PROBE * 8];
+    size_t size;
+    int64_t i;
+    if (!ckr__mg_runs(t, b, run)) return 0;
+    size = ckr_dtype_size(run[0].piece->dtype);
+    n = ckr__min_i64(ckr__min_i64(n, run[0].n), CKR__MG_PROBE);
+    if (run[0].piece->file == CKR_NO_FILE || size > 8 ||
+        ckr__file_read(r->c, run[0].piece->file, run[0].piece->offset, raw, (size_t)n * size) !=
+            CKR_OK)
+        return 0;
+    for (i = 0; i < n; i++) {
+        uint8_t one[8];
+        memcpy(one, raw + (size_t)i * size, size);
+        if (run[0].piece->big_endian != ckr__host_big_endian())
+            ckr__swap_bytes(one, size, ckr__dtypes[run[0].piece->dtype].swap);
+        out[i] = ckr__load_f64(run[0].piece->dtype, one);
+    }
+    return n;
+}
+
+/* Marks what is shifted; *defect when a probed master does not round to its parameter. */
+static ckr_result ckr__mg_probe_buffer(void *arg, ckr__mg_mend *m)
+{
+    bool *defect = (bool *)arg;
+    ckr__mg *r = m->r;
+    uint64_t i;
+    for (i = 0; i < m->l->n; i++) {
+        ckr__mg_item *t = m->b->m[i]->entry->item;
+        const ckr__mg_slot *master = NULL;
+        double a[CKR__MG_PROBE], b[CKR__MG_PROBE];
+        ckr__block *block;
+        int64_t n, k;
+        uint64_t s;
+        if (m->l->start[i] == m->l->padded[i] || !ckr__mg_stored_here(m, i)) continue;
+        t->shifted = true;
+        for (s = 1; s < t->n_slots; s++)
+            if (!strcmp(t->slots[s].tensor->slot, "master")) master = &t->slots[s];
+        block = ckr__mg_block(r->c, t, r->tp, m->f->tp);
+        if (!block) return ckr__mg_oom(r);
+        if (!master || !t->n_slots) continue;
+        n = ckr__mg_values(r, ckr__mg_widest(&t->slots[0]), block, CKR__MG_PROBE, a);
+        n = ckr__min_i64(n, ckr__mg_values(r, ckr__mg_widest(master), block, n, b));
+        if (r->c->err->code != CKR_OK) return r->c->err->code;
+        for (k = 0; k < n; k++)
+            if (fabs(a[k] - b[k]) > fabs(a[k]) * 0.0079 + 1e-38) *defect = true;
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_mend_buffer(void *arg, ckr__mg_mend *m)
+{
+    uint64_t i;
+    (void)arg;
+    for (i = 0; i < m->l->n; i++)
+        if (!ckr__mg_mend_item(m, i)) {
+            if (m->r->c->err->code != CKR_OK) return m->r->c->err->code;
+            m->b->m[i]->entry->item->n_lost = UINT64_MAX;      /* other boxes than a rank's */
+            return CKR_OK;
+        }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_defects(ckr__mg_dist *x)
+{
+    const char *type = ckr_node_str(ckr_node_get(ckr_node_get(x->common, "content_metadata"),
+                                                 "distrib_optim_sharding_type"));
+    ckr__mg *r = x->r;
+    uint64_t i, k, n = 0;
+    char text[48];
+    ckr_result z = CKR_OK;
+    if (!r->zero || !type || strcmp(type, "fully_reshardable") != 0) return CKR_OK;
+    for (i = 0; i < r->n_files && z == CKR_OK; i++)
+        for (k = 0; k < r->files[i]->n_optims && z == CKR_OK; k++)
+            if (k || r->files[i]->ep == 0)
+                z = ckr__mg_each_buffer(r, r->files[i], k, ckr__mg_probe_buffer, &r->defect);
+    if (z != CKR_OK || !r->defect) return z;
+    for (i = 0; i < r->n_files && z == CKR_OK; i++)
+        for (k = 0; k < r->files[i]->n_optims && z == CKR_OK; k++)
+            if (k || r->files[i]->ep == 0)
+                z = ckr__mg_each_buffer(r, r->files[i], k, ckr__mg_mend_buffer, NULL);
+    for (i = 0; i < r->n_items; i++) n += r->items[i]->shifted;
+    snprintf(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    if (z == CKR_OK)
+        z = ckr__mg_note(r, "CKR_W_MEGATRON_DEFECT", CKR_LOST, "optimizer", text, NULL,
+                         "Megatron core 0.15 to 0.19 cut the optimizer's buckets at wrong offsets "
+                         "when it wrote this: masters and moments are other parameters'",
+                         "convert --repair");
+    return z;
+}
+
+/* >>megatron.dist.read -------------------------------------------------------- */
+
+static ckr_result ckr__mg_dist_load_common(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    const char *path = ckr__path_join(r->c, r->dir, "common.pt");
+    const ckr_node *args;
+    ckr_result z;
+    if (!path) return ckr__mg_oom(r);
+    if (ckr__path_kind(r->c, path) == CKR_FILE_REGULAR) z = ckr__mg_tree(r, path, &x->common);
+    else z = ckr__mg_dist_object(x, CKR__MG_COMMON, &x->common);
+    if (z != CKR_OK) return z;
+    if (!x->common)
+        return ckr__mg_missing(r, path, "neither this file nor the object common_state");
+    if (!ckr_node_is_dict(x->common)) return ckr__mg_bad(r, path, "", "a dict");
+    args = ckr_node_get(x->common, "args");
+    if (!args || args->kind != CKR_NODE_OBJECT || !ckr_node_is_dict(args->u.object->state))
+        return ckr__mg_bad(r, path, "args", "a namespace of arguments");
+    r->args = args->u.object->state;
+    r->root = x->common;
+    x->local = strcmp(ckr_node_str(ckr_node_get(r->args, "transformer_impl"))
+                          ? ckr_node_str(ckr_node_get(r->args, "transformer_impl"))
+                          : "transformer_engine",
+                      "local") == 0;
+    x->grouped = ckr__mg_flag(r->args, "moe_grouped_gemm");
+    return CKR_OK;
+}
+
+/* The state of each rank's random streams: rng_state/shard_PP.TP[.DP]_... */
+static ckr_result ckr__mg_dist_random(ckr__mg_dist *x, const ckr__dcp_item *q)
+{
+    ckr__mg *r = x->r;
+    ckr_node *n = NULL;
+    uint32_t at[4], k = 0;
+    size_t n_key;
+    uint64_t i;
+    ckr_result z;
+    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at);
+    if (parts < 2) return ckr__mg_dist_bad(x, q->fqn, "the numbers of a rank");
+    z = ckr__dcp_object(x->d, q, &n);
+    if (z != CKR_OK) return z;
+    if (ckr_node_is_list(n) && n->count == 1 && ckr_node_is_list(n->u.items[0])) n = n->u.items[0];
+    if (parts > 2) k = at[2];
+    for (i = 0; ckr_node_is_list(n) && i < n->count && z == CKR_OK; i++)
+        if (ckr_node_is_dict(n->u.items[i]))
+            z = ckr__mg_streams(r, at[1] + r->tp * r->cp * (k + (uint32_t)i + r->dp * at[0]),
+                                "rng_state", n->u.items[i]);
+    if (z != CKR_OK || at[0] >= r->pp || at[1] >= r->tp) return z;
+    for (i = 0; i < r->ep; i++) {
+        ckr__mg_file *f = r->files[((uint64_t)at[0] * r->ep + i) * r->tp + at[1]];
+        if (i == k || (!k && !f->random)) f->random = n;
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_dist_extra(ckr__mg_dist *x, const ckr__dcp_item *q)
+{
+    ckr__mg *r = x->r;
+    uint32_t at[4], k;
+    size_t n_key;
+    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at);
+    const char *key = ckr__strndup(r->c, q->fqn, n_key), *name;
+    const bool stacked = (ckr__mg_starts(q->fqn, "decoder.layers.") ||
+                          ckr__mg_starts(q->fqn, "encoder.layers.")) &&
+                         !(q->fqn[15] >= '0' && q->fqn[15] <= '9'),
+               experts = strstr(q->fqn, ".experts.experts.") != NULL;
+    ckr__mg_item *t;
+    const ckr_node *n;
+    ckr_result z;
+    if (!key) return ckr__mg_oom(r);
+    if (parts < (uint32_t)stacked + (uint32_t)experts || (stacked && at[0] >= r->layers))
+        return ckr__mg_dist_bad(x, q->fqn, "the numbers of a layer and expert");
+    name = ckr__mg_live(x, key, stacked ? (int64_t)at[0] : -1,
+                        experts ? (int64_t)at[stacked] : -1);
+    t = name ? ckr__mg_dist_item(x, name, CKR__MG_EXTRA) : NULL;
+    if (!t) return ckr__mg_oom(r);
+    t->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
+    z = t->extra ? ckr__mg_dist_object(x, q->fqn, &n) : ckr__mg_oom(r);
+    for (k = 0; z == CKR_OK && k < r->tp; k++) t->extra[k] = n;
+    return z;
+}
+
+/* First pass: the model's names. Second: everything else. */
+static ckr_result ckr__mg_dist_names(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    uint64_t i;
+    uint32_t which;
+    ckr_result z = CKR_OK;
+    for (i = 0; i < x->d->n_items && z == CKR_OK; i++) {
+        const ckr__dcp_item *q = &x->d->items[i];
+        const char *fqn = ckr__mg_chained(q->fqn, &which);
+        if (ckr__mg_starts(fqn, "optimizer.")) continue;
+        if (!q->bytes) z = ckr__mg_dist_model(x, q);
+        else if (strstr(fqn, "_extra_state/")) z = ckr__mg_dist_extra(x, q);
+    }
+    for (i = 0; i < r->n_items; i++)
+        if (r->items[i]->expert >= r->experts) r->experts = r->items[i]->expert + 1;
+    if (z == CKR_OK && !r->n_items) z = ckr__mg_dist_bad(x, "", "the tensors of a model");
+    if (z == CKR_OK && r->ep > 1 && r->experts % r->ep)
+        z = ckr__mg_dist_bad(x, "args/expert_model_parallel_size", "a divisor of the experts");
+    if (z == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
+                                  ckr__mg_item_cmp))
+        z = ckr__mg_oom(r);
+    for (i = 0; i < r->n_items && z == CKR_OK; i++)
+        r->items[i]->pp = (uint32_t)(ckr__mg_dist_home(r, r->items[i]) % r->pp);
+    return z;
+}
+
+static ckr_result ckr__mg_dist_pieces(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    uint64_t i;
+    uint32_t which;
+    ckr_result z = CKR_OK;
+    for (i = 0; i < x->d->n_items && z == CKR_OK; i++) {
+        const ckr__dcp_item *q = &x->d->items[i];
+        const char *fqn = ckr__mg_chained(q->fqn, &which);
+        if (ckr__mg_starts(fqn, "optimizer.state.")) {
+            const size_t n = strcspn(fqn + 16, ".");
+            const char *slot = ckr__strndup(r->c, fqn + 16, n);
+            if (!slot) return ckr__mg_oom(r);
+            if (!fqn[16 + n] || q->bytes) {
+                if (!ckr__leftover(r->c, r->s, q->fqn, NULL)) return ckr__mg_oom(r);
+                continue;
+            }
+            if (!strcmp(slot, "param") || !strcmp(slot, "fp32_param")) slot = "master";
+            z = ckr__mg_dist_tensor(x, fqn + 17 + n, slot, q);
+        } else if (ckr__mg_starts(fqn, "optimizer.distributed.")) {
+            continue;
+        } else if (!q->bytes) {
+            z = ckr__mg_dist_tensor(x, q->fqn, "param", q);
+        } else if (ckr__mg_starts(fqn, "rng_state/")) {
+            z = ckr__mg_dist_random(x, q);
+        } else if (!strstr(fqn, "_extra_state/") && strcmp(fqn, CKR__MG_COMMON) != 0 &&
+                   !ckr__leftover(r->c, r->s, q->fqn, NULL)) {
+            z = ckr__mg_oom(r);
+        }
+    }
+    return z;
+}
+
+static ckr_result ckr__mg_dist_all(ckr__mg_dist *x)
+{
+    ckr__mg *r = x->r;
+    bool chained = false;
+    int64_t named;
+    ckr_result z = ckr__mg_dist_load_common(x);
+    if (z != CKR_OK) return z;
+    z = ckr__mg_topology(r);
+    if (z == CKR_OK && !ckr_node_i64(ckr_node_get(r->root, "iteration"), &r->iteration))
+        z = ckr__mg_bad(r, r->dir, "iteration", "an integer");
+    if (z == CKR_OK && ckr__mg_iteration(ckr__ac_base(r->dir), &named) && named != r->iteration)
+        z = ckr__mg_mixed(r, r->dir, "iteration", r->iteration, "the directory is of iteration",
+                          named);
+    r->release = !strcmp(ckr__ac_base(r->dir), "release");
+    r->tied = !ckr__mg_flag(r->args, "untie_embeddings_and_output_weights");
+    r->layers = ckr__mg_size(r->args, "num_layers",
+                             ckr__mg_size(r->args, "encoder_num_layers", 0));
+    if (z != CKR_OK) return z;
+    ckr__mg_fill_topology(r);
+    z = ckr__mg_vocabulary(r);
+    if (z == CKR_OK) z = ckr__mg_dist_stages(r);
+    if (z == CKR_OK) z = ckr__mg_dist_names(x);
+    if (z == CKR_OK) z = ckr__mg_dist_files(x);
+    if (z == CKR_OK) z = ckr__mg_dist_pieces(x);
+    if (z == CKR_OK)
+        z = ckr__mg_dist_ranked(x, &chained) ? ckr__mg_dist_ranks(x, chained)
+                                              : ckr__mg_dist_common(x);
+    if (z == CKR_OK) z = ckr__mg_defects(x);
+    return z == CKR_OK ? ckr__mg_dist_roots(x) : z;
+}
+
+/* {"sharded_backend": "torch_dist"}; false with *refuse: another one. */
+static ckr_result ckr__mg_dist_backend(ckr__mg *r)
+{
+    const char *path = ckr__path_join(r->c, r->dir, "metadata.json"), *s;
+    ckr_node *root = NULL;
+    ckr_result z;
+    if (!path) return ckr__mg_oom(r);
+    if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+        return ckr__mg_missing(r, path, "it is written last, so the save has not ended");
+    z = ckr__json_load(r->c, path, &root);
+    if (z != CKR_OK) return z;
+    s = ckr_node_str(ckr_node_get(root, "sharded_backend"));
+    if (!s) return ckr__mg_bad(r, path, "sharded_backend", "the name of a format");
+    if (strcmp(s, "torch_dist") != 0)
+        return ckr__mg_cannot(r, path, "sharded_backend",
+                              ckr__printf(r->c, "the format %.40s, which Megatron no longer has",
+                                          s));
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_read_dist(ckr__mg *r)
+{
+    ckr__mg_dist x;
+    ckr_result z = ckr__mg_dist_backend(r);
+    memset(&x, 0, sizeof x);
+    x.r = r;
+    x.keys.c = r->c;
+    r->dist = true;
+    r->s->format = CKR_FORMAT_DCP;
+    if (z == CKR_OK) z = ckr__dcp_open(r->c, r->dir, &x.d);
+    if (z == CKR_OK) z = ckr__mg_dist_all(&x);
+    ckr__map_free(&x.keys);
+    ckr__dcp_close(x.d);
+    return z;
+}
+
+static int ckr__mg_stream_cmp(const void *a, const void *b)
+{
+    const ckr_stream *x = (const ckr_stream *)a, *y = (const ckr_stream *)b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+/* By rank, as they are looked up; in one rank as they were read. */
+static ckr_result ckr__mg_sort_streams(ckr__mg *r)
+{
+    void **p = (void **)ckr__arena_n(r->c, r->s->n_rng, sizeof *p);
+    ckr_stream *sorted = CKR__NEW_N(r->c, ckr_stream, r->s->n_rng);
+    uint64_t i;
+    if (!p || !sorted) return ckr__mg_oom(r);
+    for (i = 0; i < r->s->n_rng; i++) p[i] = &r->s->rng[i];
+    if (!ckr__sort(r->c, p, (size_t)r->s->n_rng, ckr__mg_stream_cmp)) return ckr__mg_oom(r);
+    for (i = 0; i < r->s->n_rng; i++) sorted[i] = *(const ckr_stream *)p[i];
+    r->s->rng = sorted;
+    return CKR_OK;
+}
+
+/* What both formats end with. */
+static ckr_result ckr__mg_finish(ckr__mg *r)
+{
+    ckr_result e = ckr__mg_covered(r);
+    if (e == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
+                                  ckr__mg_item_cmp))
+        e = ckr__mg_oom(r);
+    if (e == CKR_OK) e = ckr__mg_group_params(r);
+    if (e == CKR_OK) e = ckr__mg_order(r);
+    if (e == CKR_OK) e = ckr__mg_progress(r);
+    if (e == CKR_OK) e = ckr__mg_schedule(r);
+    if (e == CKR_OK) e = ckr__mg_tie(r);
+    ckr__mg_conventions(r);
+    return e;
+}
+
+static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                                   ckr_state *s)
+{
+    ckr__mg *r = CKR__NEW(c, ckr__mg);
+    bool legacy = false;
+    ckr_result e;
+    if (!r) return c->err->code;
+    r->c = r->by_name.c = r->group_at.c = c;
+    r->s = s;
+    r->dir = dir;
+    r->desc = desc;
+    r->vp = 1;
+    s->dialect = "megatron";
+    s->format = CKR_FORMAT_TORCH_ZIP;
+    e = ckr__mg_has_ranks(c, dir, &legacy);
+    if (e == CKR_OK) e = legacy ? ckr__mg_read_legacy(r) : ckr__mg_read_dist(r);
+    if (e == CKR_OK) e = ckr__mg_finish(r);
+    if (e == CKR_OK && legacy) e = ckr__mg_randoms(r);
+    if (e == CKR_OK) e = ckr__mg_sort_streams(r);
+    if (e == CKR_OK && legacy) e = ckr__mg_others(r);
+    ckr__map_free(&r->by_name);
+    ckr__map_free(&r->group_at);
+    r->desc = NULL;
+    if (!s->vocab && r->vocab > 0 && r->vocab <= s->padded_vocab) s->vocab = r->vocab;
+    s->dialect_data = r;
+    return e;
+}
+
+/* >>megatron.emit ------------------------------------------------------------- */
+/* The target's files as unpatched Megatron writes them at that topology: stages of equal size,
+   parameters numbered stage by stage, groups and buckets as its own code would make them. */
+
+typedef struct ckr__mg_put {   /* an item at the target                                   */
+    const ckr__mg_item *item;
+    int64_t *shape;            /* whole, with the target's padding rows                  */
+    uint32_t chunk;            /* vp * pp + pp                                           */
+    uint64_t klass;            /* of its group; UINT64_MAX: none                         */
+} ckr__mg_put;
+
+typedef struct ckr__mg_job {
+    ckr__ctx         *c;
+    const ckr_state  *s;
+    const ckr_target *t;
+    const ckr__mg    *mg;
+    ckr__out         *out;
+    ckr_note        **notes;
+    uint64_t         *n_notes;
+    ckr__mg_put      *puts;
+    uint64_t          n_puts;
+    uint32_t          tp, pp, vp, ep, dp, cp;
+    int64_t           version; /* minor number of the target's 0.N; 0: as the source's   */
+    bool              dist, zero, refused, optimizer, fused, half, same, release, cast_said;
+    bool              moved;   /* the schedule                                            */
+    double            top, low;            /* its bounds                                  */
+    int64_t           vocab, padded, experts, iteration;
+    int64_t          *first;   /* layer of each chunk, and one more                       */
+    const ckr_node   *args;    /* dict, as the target has it                              */
+    const ckr_schedule *held;  /* what the files say; NULL: as the source's, or none     */
+    ckr_node         *scheduler;
+    uint64_t         *klass_of;            /* of each of the state's groups               */
+    const ckr_group **klass;   /* one group of each class                                 */
+    uint64_t          n_klass;
+} ckr__mg_job;
+
+static ckr_result ckr__mg_job_oom(const ckr__mg_job *x)
+{
+    return x->c->err->code != CKR_OK ? x->c->err->code : CKR_E_NOMEM;
+}
+
+static ckr_result ckr__mg_say(ckr__mg_job *x, const char *code, ckr_severity severity,
+                              const char *subject, const char *was, const char *now,
+                              const char *reason, const char *remedy)
+{
+    if (severity == CKR_ERROR) x->refused = true;
+    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, was, now, reason, remedy)
+               ? CKR_OK
+               : ckr__mg_job_oom(x);
+}
+
+static ckr_result ckr__mg_say_int(ckr__mg_job *x, const char *code, ckr_severity severity,
+                                  const char *subject, int64_t was, int64_t now,
+                                  const char *reason, const char *remedy)
+{
+    char a[24], b[24];
+    snprintf(a, sizeof a, "%lld", (long long)was);
+    snprintf(b, sizeof b, "%lld", (long long)now);
+    return ckr__mg_say(x, code, severity, subject, a, b, reason, remedy);
+}
+
+static ckr_result ckr__mg_refuse(ckr__mg_job *x, ckr_item item, const char *subject, int64_t was,
+                                 int64_t now, const char *reason, const char *remedy)
+{
+    return ckr__mg_say_int(x, ckr_item_name(item), CKR_ERROR, subject, was, now, reason, remedy);
+}
+
+/* emit: what the target cannot be ------------------------------------------------ */
+
+static ckr_result ckr__mg_allowed_parts(ckr__mg_job *x)
+{
+    const uint32_t w = x->t->without;
+    ckr_result e = CKR_OK;
+    if ((w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
+        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR, "groups", NULL, NULL,
+                        "the optimizer's state and groups are one", "leave out the optimizer too");
+    if (e == CKR_OK && (w & CKR_PARAMS))
+        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_PARAMS_WITHOUT), CKR_ERROR, "params", NULL, NULL,
+                        "a checkpoint without weights cannot be loaded", "keep the params");
+    if (e == CKR_OK && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE))
+        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_CLOCK_WITHOUT), CKR_ERROR, "progress", NULL, NULL,
+                        "the schedule would stand at another step than the run",
+                        "leave out the schedule too");
+    return e;
+}
+
+/* Heads and groups: a rank has whole query heads; more ranks than groups share each group's rows
+   (since 0.16), fewer have whole groups. */
+static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
+{
+    const int64_t heads = ckr__mg_size(x->mg->args, "num_attention_heads", 0),
+                  groups = ckr__mg_flag(x->mg->args, "group_query_attention")
+                               ? ckr__mg_size(x->mg->args, "num_query_groups", heads)
+                               : heads,
+                  tp = x->tp;
+    if (x->tp == x->mg->tp) return CKR_OK;
+    if (heads && heads % tp)
+        return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
+                              ckr__printf(x->c, "it does not divide the %lld attention heads",
+                                          (long long)heads),
+                              "take a --tp that divides the heads");
+    if (groups && groups % tp && tp % groups)
+        return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
+                              ckr__printf(x->c, "it neither divides the %lld query groups nor is a "
+                                          "multiple of them", (long long)groups),
+                              "take another --tp");
+    if (groups && tp > groups)
+        return ckr__mg_say_int(x, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", x->mg->tp, tp,
+                               "more ranks than query groups: Megatron from 0.16 on runs that, "
+                               "older versions refuse it",
+                               NULL);
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_allowed(ckr__mg_job *x)
+{
+    const ckr_topology *t = &x->t->topology;
+    ckr_result e = ckr__mg_allowed_parts(x);
+    if (e == CKR_OK && t->zero > 1)
+        e = ckr__mg_refuse(x, CKR_ITEM_ZERO_STAGE, "zero", x->mg->zero, t->zero,
+                           "the distributed optimizer is stage 1", "take --zero 1 or 0");
+    if (e == CKR_OK && x->ep > 1 && (!x->experts || x->experts % x->ep))
+        e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
+                           x->experts ? "it does not divide the experts" : "there are no experts",
+                           "take another --ep");
+    if (e == CKR_OK && x->dp % x->ep)
+        e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
+                           "expert ranks are data parallel ranks: ep must divide dp",
+                           "take a --dp that is a multiple of --ep");
+    if (e == CKR_OK && t->ranks && t->ranks != (uint64_t)x->tp * x->pp * x->dp * x->cp)
+        e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ranks",
+                           (int64_t)x->tp * x->pp * x->dp * x->cp, t->ranks,
+                           "tp * pp * dp * cp is another number", "leave --ranks out");
+    return e == CKR_OK ? ckr__mg_allowed_heads(x) : e;
+}
+
+/* emit: which chunk has what ----------------------------------------------------- */
+
+/* Layers of each chunk, [vp][pp]. The same number of stages keeps the old ones; else all are equal
+   but for the embedding and the loss where they are counted as layers
+   (megatron/core/transformer/transformer_layer.py). */
+static ckr_result ckr__mg_stages(ckr__mg_job *x)
+{
+    const ckr__mg *mg = x->mg;
+    const uint64_t n = (uint64_t)x->pp * x->vp;
+    const bool embedding = ckr__mg_flag(mg->args, "account_for_embedding_in_pipeline_split"),
+               loss = ckr__mg_flag(mg->args, "account_for_loss_in_pipeline_split"),
+               keep = x->pp == mg->pp && x->vp == mg->vp;
+    const int64_t total = mg->layers + (x->pp > 1 ? embedding + loss : 0);
+    int64_t at = 0;
+    uint64_t i;
+    x->first = CKR__NEW_N(x->c, int64_t, n + 1);
+    if (!x->first) return ckr__mg_job_oom(x);
+    x->first[n] = mg->layers;
+    if (keep) {
+        memcpy(x->first, mg->first, (size_t)n * sizeof *x->first);
+        return CKR_OK;
+    }
+    if (total % (int64_t)n || total / (int64_t)n < 1 + (n > 1 && (embedding || loss)))
+        return ckr__mg_refuse(x, CKR_ITEM_MEGATRON_STAGES, "pp", mg->pp, x->pp,
+                              ckr__printf(x->c, "%lld layers cannot lie on %llu stages of equal "
+                                          "size", (long long)total, (unsigned long long)n),
+                              "take a --pp that divides the layers");
+    for (i = 0; i < n; i++) {
+        x->first[i] = at;
+        at += total / (int64_t)n;
+        if (x->pp > 1 && i == 0) at -= embedding;
+        if (x->pp > 1 && i + 1 == n) at -= loss;
+    }
+    return CKR_OK;
+}
+
+static uint32_t ckr__mg_chunk_of(const ckr__mg_job *x, const ckr__mg_item *t)
+{
+    const uint32_t n = x->pp * x->vp;
+    uint32_t lo = 0, hi = n;
+    if (t->block == 0) return 0;
+    if (t->block > x->mg->layers) return n - 1;
+    while (hi - lo > 1) {
+        const uint32_t mid = lo + (hi - lo) / 2;
+        if (x->first[mid] <= t->block - 1) lo = mid;
+        else hi = mid;
+    }
+    return lo;
+}
+
+/* The padded vocabulary: a multiple of make_vocab_size_divisible_by * tp, as Megatron pads it. */
+static ckr_result ckr__mg_padding(ckr__mg_job *x)
+{
+    const int64_t old = x->s->padded_vocab,
+                  told = x->t->vocab > 0 ? x->t->vocab : x->s->vocab > 0 ? x->s->vocab : 0,
+                  unit = ckr__mg_size(x->mg->args, "make_vocab_size_divisible_by", 128) * x->tp;
+    const char *remedy = told ? NULL : "--vocab N tells which rows are padding";
+    x->vocab = told ? told : old;
+    x->padded = old;
+    if (!old) return CKR_OK;
+    if (x->tp != x->mg->tp || x->vocab > old) x->padded = ckr__mg_up(x->vocab, unit);
+    if (x->padded == old) return CKR_OK;
+    if (x->padded > old)
+        return ckr__mg_say_int(x, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", old,
+                               x->padded,
+                               "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
+                               "rows are zero in parameters, masters and moments; their logits are "
+                               "part of the loss, which changes a little",
+                               remedy);
+    return ckr__mg_say_int(x, "CKR_PADDING_LOST", CKR_LOST, "vocabulary rows", old, x->padded,
+                           ckr__printf(x->c, "%lld padding rows, which were trained like all, are "
+                                       "dropped with their moments: the loss changes a little",
+                                       (long long)(old - x->padded)),
+                           remedy);
+}
+
+/* The item with what could be brought back in place of what lies in the files. */
+static const ckr__mg_item *ckr__mg_repaired(ckr__mg_job *x, const ckr__mg_item *t)
+{
+    ckr__mg_item *n = CKR__NEW(x->c, ckr__mg_item);
+    ckr__mg_slot *s = CKR__NEW_N(x->c, ckr__mg_slot, t->n_slots);
+    uint64_t i;
+    if (!n || !s) return NULL;
+    *n = *t;
+    n->slots = s;
+    for (i = 0; i < t->n_slots; i++) {
+        s[i] = t->slots[i];
+        if (!s[i].fixed) continue;
+        s[i].fixed->index = s[i].tensor->index;
+        s[i].tensor = s[i].fixed;
+        s[i].wide = s[i].fixed_wide;
+    }
+    return n;
+}
+
+/* A checkpoint that Megatron wrote wrong is not copied on: each parameter is named. */
+static ckr_result ckr__mg_defective(ckr__mg_job *x)
+{
+    const ckr__mg *mg = x->mg;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    if (!mg->defect || (x->t->without & CKR_OPTIMIZER)) return CKR_OK;
+    for (i = 0; i < mg->n_items && e == CKR_OK; i++) {
+        const ckr__mg_item *t = mg->items[i];
+        const int64_t n = ckr__mg_volume(t->n_dims, t->shape);
+        char lost[64];
+        snprintf(lost, sizeof lost, "%llu of %lld", (unsigned long long)t->n_lost, (long long)n);
+        if (t->n_lost == UINT64_MAX)
+            e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_MEGATRON_DEFECT), CKR_ERROR, t->name, NULL,
+                            NULL, "written wrong, and in boxes that cannot be put back",
+                            "--without optimizer");
+        else if (!x->t->repair && t->shifted)
+            e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_MEGATRON_DEFECT), CKR_ERROR, t->name, NULL,
+                            NULL, "Megatron core 0.15 to 0.19 wrote its master and moments from "
+                            "wrong offsets: the masters do not round to the parameter",
+                            "--repair brings back what can be proven");
+        else if (x->t->repair && t->shifted)
+            e = ckr__mg_say(x, "CKR_REPAIRED", CKR_CHANGED, t->name, NULL, NULL,
+                            "master and moments are taken from where the defect put them", NULL);
+        if (e == CKR_OK && x->t->repair && t->n_lost && t->n_lost != UINT64_MAX)
+            e = ckr__mg_say(x, "CKR_REPAIR_LOST", CKR_LOST, t->name, NULL, lost,
+                            "elements of its master were overwritten and are the parameter now; "
+                            "as many of each moment are 0",
+                            NULL);
+    }
+    return e;
+}
+
+static ckr_result ckr__mg_puts(ckr__mg_job *x)
+{
+    uint64_t i;
+    int64_t uneven, seen = 0;
+    x->puts = CKR__NEW_N(x->c, ckr__mg_put, x->mg->n_items);
+    if (!x->puts) return ckr__mg_job_oom(x);
+    x->n_puts = x->mg->n_items;
+    for (i = 0; i < x->n_puts; i++) {
+        ckr__mg_put *p = &x->puts[i];
+        const ckr__mg_item *t = p->item = x->mg->items[i];
+        if (x->mg->defect && x->t->repair && t->n_slots > 1) {
+            t = p->item = ckr__mg_repaired(x, t);
+            if (!t) return ckr__mg_job_oom(x);
+        }
+        p->chunk = ckr__mg_chunk_of(x, t);
+        p->klass = UINT64_MAX;
+        if (t->kind == CKR__MG_EXTRA) continue;
+        p->shape = CKR__NEW_N(x->c, int64_t, t->n_dims);
+        if (!p->shape) return ckr__mg_job_oom(x);
+        if (t->n_dims) memcpy(p->shape, t->shape, t->n_dims * sizeof *p->shape);
+        if (t->split.vocab) p->shape[0] = x->padded;
+        if (t->unknown && x->tp > 1)
+            return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->tp,
+                                  "no rule tells how this tensor is cut over tensor parallel ranks",
+                                  "take --tp 1");
+        if (!ckr__block_split(x->c, &t->split, t->n_dims, p->shape, x->tp, 0, &uneven)) {
+            if (!uneven) return ckr__mg_job_oom(x);
+            if (uneven == seen) continue;
+            seen = uneven;
+            if (ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->tp,
+                               ckr__printf(x->c, "%lld elements of axis %d cannot be cut in equal "
+                                           "parts", (long long)uneven, (int)t->split.axis),
+                               ckr__printf(x->c, "take a --tp that divides %lld",
+                                           (long long)uneven)) != CKR_OK)
+                return ckr__mg_job_oom(x);
+        }
+    }
+    return CKR_OK;
+}
+
+/* emit: tensors ------------------------------------------------------------------ */
+
+static const ckr__mg_slot *ckr__mg_find_slot(const ckr__mg_item *t, const char *slot)
+{
+    uint64_t i;
+    for (i = 0; i < t->n_slots; i++)
+        if (!strcmp(t->slots[i].tensor->slot, slot)) return &t->slots[i];
+    return NULL;
+}
+
+/* Rows [from, to) of a block whose axis 0 is cut. */
+static void ckr__mg_rows(ckr__block *b, int64_t from, int64_t to)
+{
+    uint32_t i;
+    for (i = 0; i < b->n_pairs; i++) {
+        ckr__pair *p = &b->pairs[i];
+        const int64_t begin = ckr__max_i64(from, p->global[0]),
+                      end = ckr__min_i64(to, p->global[0] + p->count[0]);
+        p->local[0] += begin - p->global[0];
+        p->global[0] = begin;
+        p->count[0] = ckr__max_i64(0, end - begin);
+    }
+}
+
+static ckr__block *ckr__mg_put_block(const ckr__mg_job *x, const ckr__mg_put *p, uint32_t tp)
+{
+    int64_t uneven;
+    return ckr__block_split(x->c, &p->item->split, p->item->n_dims, p->shape, x->tp,
+                            p->item->split.axis < 0 ? 0 : tp, &uneven);
+}
+
+/* A rank's part of a slot goes into the entry from byte `at` on: logical rows, then the padding
+   rows that are kept. */
+static bool ckr__mg_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
+                         const ckr__mg_slot *slot, uint32_t tp, bool replica, uint64_t at)
+{
+    ckr__block *b = ckr__mg_put_block(x, p, tp);
+    const ckr_tensor *t = slot->tensor;
+    int64_t n;
+    if (!b) return false;
+    n = ckr__nt_block_numel(b);
+    if (!p->item->split.vocab) return ckr__bind_flat(x->c, e, t, replica, b, 0, n, at);
+    ckr__mg_rows(b, 0, ckr__min_i64(t->shape[0], x->vocab));
+    if (!ckr__bind_flat(x->c, e, t, replica, b, 0, n, at)) return false;
+    if (!slot->wide || x->vocab > t->shape[0]) return true;
+    b = ckr__mg_put_block(x, p, tp);
+    if (!b) return false;
+    ckr__mg_rows(b, t->shape[0], ckr__min_i64(slot->wide->shape[0], x->padded));
+    return ckr__bind_flat(x->c, e, slot->wide, true, b, 0, n, at);
+}
+
+/* One rank of the target. */
+typedef struct ckr__mg_rank {
+    uint32_t tp, pp, ep;
+    ckr__out_file *f;
+    const ckr__mg_file *from;  /* the source's file whose other values it takes          */
+} ckr__mg_rank;
+
+static bool ckr__mg_replica(const ckr__mg_job *x, const ckr__mg_put *p, const ckr__mg_rank *k)
+{
+    return (p->item->split.axis < 0 && k->tp > 0) || (p->item->expert < 0 && k->ep > 0) ||
+           k->pp != p->chunk % x->pp;
+}
+
+static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p,
+                                    const char *slot, ckr_dtype as)
+{
+    const ckr__mg_slot *s = ckr__mg_find_slot(p->item, slot);
+    ckr__block *b = s ? ckr__mg_put_block(x, p, k->tp) : NULL;
+    const char *name = ckr__printf(x->c, "%s/%s", p->item->name, slot);
+    const bool param = !strcmp(slot, "param"),
+               cast = param && as != CKR_DTYPE_NONE && ckr__is_float(s ? s->tensor->dtype : as) &&
+                      s && as != s->tensor->dtype;
+    ckr_node *n;
+    if (!b || !name) return NULL;
+    n = ckr__entry_new(x->c, k->f, name, cast ? as : s->tensor->dtype, b->n_dims, b->shape);
+    if (cast) {                /* what rounds to it again is the master                  */
+        const ckr__mg_slot *m = ckr__mg_find_slot(p->item, "master");
+        if (m) s = m;
+    }
+    return n && ckr__mg_bind(x, n->u.entry, p, s, k->tp,
+                             ckr__mg_replica(x, p, k) || strcmp(s->tensor->slot, slot) != 0, 0)
+               ? n
+               : NULL;
+}
+
+/* A number of the optimizer, whole on every rank. */
+static ckr_node *ckr__mg_scalar_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p,
+                                     const ckr__mg_slot *s)
+{
+    const char *name = ckr__printf(x->c, "%s/%s", p->item->name, s->tensor->slot);
+    ckr__block *b = ckr__block_whole(x->c, 0, NULL);
+    ckr_node *n = name ? ckr__entry_new(x->c, k->f, name, s->tensor->dtype, 0, NULL) : NULL;
+    return n && b && ckr__bind_flat(x->c, n->u.entry, s->tensor,
+                                    ckr__mg_replica(x, p, k) || k->tp > 0, b, 0, 1, 0)
+               ? n
+               : NULL;
+}
+
+/* Is the item in this rank's chunk v? */
+static bool ckr__mg_has(const ckr__mg_job *x, const ckr__mg_put *p, const ckr__mg_rank *k,
+                        uint32_t v)
+{
+    if (p->chunk != v * x->pp + k->pp) return false;
+    return p->item->expert < 0 || p->item->expert / (x->experts / x->ep) == (int64_t)k->ep;
+}
+
+static ckr_node *ckr__mg_extra_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_item *t)
+{
+    const ckr_node *n = t->extra ? t->extra[x->tp == x->mg->tp ? k->tp : 0] : NULL;
+    return n ? ckr__copy_tree(x->c, k->f, n, NULL) : ckr__node(x->c, CKR_NODE_NONE);
+}
+
+static bool ckr__mg_is_embedding(const ckr__mg_job *x, const ckr__mg_item *t)
+{
+    return x->mg->embedding && t->name == x->mg->embedding->name;
+}
+
+static const ckr__mg_put *ckr__mg_tied_copy(const ckr__mg_job *x, const ckr__mg_rank *k, uint32_t v)
+{
+    uint64_t i;
+    if (!x->mg->tied || x->pp == 1 || k->pp + 1 != x->pp || v + 1 != x->vp) return NULL;
+    for (i = 0; i < x->n_puts; i++)
+        if (ckr__mg_is_embedding(x, x->puts[i].item)) return &x->puts[i];
+    return NULL;
+}
+
+/* A chunk's state dict. The tied head of the last stage stands before what else the head has. */
+static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_rank *k, uint32_t v)
+{
+    const int64_t first = x->first[v * x->pp + k->pp],
+                  experts = x->ep > 1 ? x->experts / x->ep * (int64_t)k->ep : 0;
+    const ckr__mg_put *tied = ckr__mg_tied_copy(x, k, v);
+    ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
+    uint64_t i;
+    bool ok = d != NULL;
+    for (i = 0; ok && i <= x->n_puts; i++) {
+        const ckr__mg_put *p = i < x->n_puts ? &x->puts[i] : NULL;
+        const char *name;
+        ckr_node *n;
+        if (p && !ckr__mg_has(x, p, k, v)) continue;
+        if (tied && (!p || !strncmp(p->item->name, "output_layer.", 13))) {
+            ok = ckr__node_pair(x->c, d, ckr__node_str(x->c, "output_layer.weight"),
+                                ckr__mg_entry_node(x, k, tied, "param", x->t->dtype));
+            tied = NULL;
+        }
+        if (!p || !ok) continue;
+        name = ckr__mg_shift(x->c, p->item->name, -first, -experts);
+        n = p->item->kind == CKR__MG_EXTRA
+                ? ckr__mg_extra_node(x, k, p->item)
+                : ckr__mg_entry_node(x, k, p, "param",
+                                     p->item->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE);
+        ok = name && ckr__node_pair(x->c, d, ckr__node_str(x->c, name), n);
+    }
+    return ok ? d : NULL;
+}
+
+/* emit: optimizer ---------------------------------------------------------------- */
+
+/* What tells a group from others besides being of experts, which follows from ep. */
+static const char *ckr__mg_class_text(ckr__ctx *c, const ckr_group *g)
+{
+    static const char *const keys[] = { "wd_mult", "lr_mult", "is_decoupled_lr", "pre_wd_mult",
+                                        "pre_lr_mult", "betas", "eps", "start_wd", "end_wd",
+                                        "optimizer" };
+    ckr__buf b;
+    const char *text = NULL;
+    size_t i;
+    memset(&b, 0, sizeof b);
+    b.c = c;
+    ckr__buf_printf(&b, "%.17g|%.17g", ckr__mg_num(g->raw, "max_lr", -1),
+                    ckr__mg_num(g->raw, "min_lr", -1));
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *v = ckr__node_text_of(c, ckr_node_get(g->raw, keys[i]));
+        if (!v) b.failed = true;
+        else ckr__buf_printf(&b, "|%s", v);
+    }
+    if (!b.failed) text = ckr__strndup(c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    return text;
+}
+
+static ckr_result ckr__mg_classes(ckr__mg_job *x)
+{
+    ckr__map at;
+    uint64_t i, k;
+    bool ok = true;
+    memset(&at, 0, sizeof at);
+    at.c = x->c;
+    x->klass_of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
+    x->klass = CKR__NEW_N(x->c, const ckr_group *, x->s->n_groups);
+    if (!x->klass_of || !x->klass) return ckr__mg_job_oom(x);
+    for (i = 0; i < x->s->n_groups && ok; i++) {
+        const char *text = ckr__mg_class_text(x->c, &x->s->groups[i]);
+        ok = text != NULL;
+        if (ok && !ckr__map_find(&at, text, strlen(text), &k)) {
+            k = x->n_klass++;
+            x->klass[k] = &x->s->groups[i];
+            ok = ckr__map_put(&at, text, strlen(text), k, NULL);
+        }
+        if (ok) x->klass_of[i] = k;
+    }
+    ckr__map_free(&at);
+    for (i = 0; i < x->n_puts && ok; i++)
+        if (x->puts[i].item->group < x->s->n_groups)
+            x->puts[i].klass = x->klass_of[x->puts[i].item->group];
+    return ok ? CKR_OK : ckr__mg_job_oom(x);
+}
+
+/* A parameter of a rank's optimizer. */
+typedef struct ckr__mg_own {
+    const ckr__mg_put *p;
+    uint32_t chunk;            /* virtual                                                 */
+    bool     shared;
+} ckr__mg_own;
+
+/* All parameters of a rank in the model's order; of optimizer 1 only the experts', of 0 the rest
+   (2: all). */
+static ckr__mg_own *ckr__mg_owns(ckr__mg_job *x, const ckr__mg_rank *k, int which, uint64_t *n)
+{
+    ckr__mg_own *o = CKR__NEW_N(x->c, ckr__mg_own, x->n_puts + 1);
+    uint32_t v;
+    uint64_t i;
+    *n = 0;
+    for (v = 0; o && v < x->vp; v++) {
+        const ckr__mg_put *tied = ckr__mg_tied_copy(x, k, v);
+        for (i = 0; i < x->n_puts; i++) {
+            const ckr__mg_put *p = &x->puts[i];
+            if (!ckr__mg_has(x, p, k, v) || p->klass == UINT64_MAX) continue;
+            if (which < 2 && (p->item->expert >= 0) != (which == 1)) continue;
+            o[*n].p = p;
+            o[*n].chunk = v;
+            o[(*n)++].shared = x->mg->tied && x->pp > 1 && ckr__mg_is_embedding(x, p->item);
+        }
+        if (!tied || tied->klass == UINT64_MAX || which == 1) continue;
+        o[*n].p = tied;
+        o[*n].chunk = v;
+        o[(*n)++].shared = true;
+    }
+    return o;
+}
+
+/* Since 0.16: without overrides first, then by what is overridden (max_lr before wd_mult). */
+static void ckr__mg_sorted_groups(ckr__mg_job *x, uint64_t *order, bool *used, uint64_t *n)
+{
+    uint64_t k;
+    int pass;
+    for (pass = 0; pass < 3; pass++)
+        for (k = 0; k < x->n_klass; k++) {
+            const ckr_node *g = x->klass[k]->raw;
+            const int rank = ckr__mg_num(g, "wd_mult", 1) <= 0      ? 2
+                             : ckr__mg_flag(g, "is_decoupled_lr") ? 1
+                                                                   : 0;
+            if (rank != pass || used[k]) continue;
+            used[k] = true;
+            order[(*n)++] = k;
+        }
+}
+
+/* The order in which a rank lists its groups: sorted as the source's first rank has them since
+   0.16 (all of them, also empty ones), before by the first parameter. */
+static uint64_t *ckr__mg_group_order(ckr__mg_job *x, const ckr__mg_own *o, uint64_t n,
+                                     uint64_t *n_out)
+{
+    uint64_t *order = CKR__NEW_N(x->c, uint64_t, x->n_klass), i, k;
+    bool *used = CKR__NEW_N(x->c, bool, x->n_klass);
+    *n_out = 0;
+    if (!order || !used) return NULL;
+    if (x->version >= 16 && !x->mg->order_sorted) ckr__mg_sorted_groups(x, order, used, n_out);
+    else if (x->version ? x->version >= 16 : x->mg->order_sorted)
+        for (k = 0; k < x->n_klass; k++) {
+            for (i = 0; i < n && o[i].p->klass != k; i++) {}
+            if (i == n && !x->mg->order_all) continue;
+            used[k] = true;
+            order[(*n_out)++] = k;
+        }
+    for (i = 0; i < n; i++) {
+        k = o[i].p->klass;
+        if (used[k]) continue;
+        used[k] = true;
+        order[(*n_out)++] = k;
+    }
+    return order;
+}
+
+/* The value as it is, where the file has the same number. */
+static ckr_node *ckr__mg_float(ckr__mg_job *x, ckr_node *was, double v)
+{
+    double old;
+    return ckr_node_f64(was, &old) && ckr__same(old, v) ? was : ckr__node_float(x->c, v);
+}
+
+static bool ckr__mg_is_decoupled(const ckr__mg_job *x, const ckr_group *g)
+{
+    const double lr = ckr__mg_num(x->mg->args, "decoupled_lr", -1);
+    return ckr__mg_flag(g->raw, "is_decoupled_lr") ||
+           (lr >= 0 && ckr__same(ckr__mg_num(g->raw, "max_lr", -1), lr));
+}
+
+/* A group with what was decided: bounds, LR, weight decay; `step` where the optimizer counts in
+   it. */
+static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert, ckr_node *params,
+                                    double step)
+{
+    const ckr_group *g = x->klass[klass];
+    const ckr_schedule *sched = x->held;
+    const uint64_t lane = (uint64_t)(g - x->s->groups);
+    const ckr_lane *l = sched && lane < sched->n_lanes ? &sched->lanes[lane] : NULL;
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; d && i < g->hyper->count; i++) {
+        ckr_node *key = g->hyper->u.items[2 * i], *v = g->hyper->u.items[2 * i + 1];
+        if (ckr__is_str(key, "is_expert_parallel")) v = ckr__node_bool(x->c, expert);
+        if (x->version && ckr__is_str(key, "is_decoupled_lr"))
+            v = ckr__node_bool(x->c, x->version < 16 && ckr__mg_is_decoupled(x, g));
+        if (l && l->max == l->max && ckr__is_str(key, "max_lr")) v = ckr__mg_float(x, v, l->max);
+        if (l && l->min == l->min && ckr__is_str(key, "min_lr")) v = ckr__mg_float(x, v, l->min);
+        if (l && v->kind != CKR_NODE_NONE && ckr__is_str(key, "start_wd"))
+            v = ckr__mg_float(x, v, l->start_wd);
+        if (l && v->kind != CKR_NODE_NONE && ckr__is_str(key, "end_wd"))
+            v = ckr__mg_float(x, v, l->end_wd);
+        if (!ckr__node_pair(x->c, d, key, v)) return NULL;
+    }
+    if (d && step == step && !ckr_node_get(d, "step") &&
+        (!ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step)) ||
+         (!ckr_node_get(d, "bias_correction") &&
+          !ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true)))))
+        return NULL;
+    if (d && x->version >= 10 && l && !ckr_node_get(d, "max_lr") &&
+        (!ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max)) ||
+         !ckr__node_set(x->c, d, "min_lr", ckr__node_float(x->c, l->min))))
+        return NULL;
+    return d && (!params || ckr__node_set(x->c, d, "params", params)) ? d : NULL;
+}
+
+/* {step, exp_avg, ...} of a parameter; the step of a fused optimizer is in its group. */
+static ckr_node *ckr__mg_state_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p)
+{
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; d && i < p->item->n_slots; i++) {
+        const ckr__mg_slot *s = &p->item->slots[i];
+        const char *slot = s->tensor->slot;
+        ckr_node *n;
+        if (!strcmp(slot, "param") || !strcmp(slot, "master")) continue;
+        if (s->scalar && s->tensor->dtype == CKR_DTYPE_I64) continue;
+        n = s->scalar ? ckr__mg_scalar_node(x, k, p, s)
+                      : ckr__mg_entry_node(x, k, p, slot, CKR_DTYPE_NONE);
+        if (!ckr__node_pair(x->c, d, ckr__node_str(x->c, slot), n)) return NULL;
+    }
+    return d;
+}
+
+/* A master: its attributes say how it is cut, as the parameter's do in the run. */
+static ckr_node *ckr__mg_master_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p)
+{
+    ckr_node *n = ckr__mg_entry_node(x, k, p, "master", CKR_DTYPE_NONE);
+    if (n) n->u.entry->requires_grad = true;
+    return n;
+}
+
+/* Keys of a rank's optimizer that nothing here writes: the loss scaler above all. */
+static bool ckr__mg_outer_others(ckr__mg_job *x, const ckr__mg_rank *k, uint64_t which,
+                                 ckr_node *outer)
+{
+    static const char *const own[] = { "optimizer", "optimizer_state_dict", "state",
+                                       "param_groups", "fp32_from_fp16_params", "fp32_from_fp16" };
+    const ckr_node *from = k->from->n_optims
+                               ? k->from->optims[which < k->from->n_optims ? which : 0].outer
+                               : NULL;
+    uint64_t i;
+    size_t m;
+    for (i = 0; from && i < from->count; i++) {
+        const char *key = ckr_node_str(from->u.items[2 * i]);
+        for (m = 0; key && m < 6 && strcmp(key, own[m]) != 0; m++) {}
+        if (!key || m < 6) continue;
+        if (!ckr__node_pair(x->c, outer, from->u.items[2 * i],
+                            ckr__copy_tree(x->c, k->f, from->u.items[2 * i + 1], NULL)))
+            return false;
+    }
+    return true;
+}
+
+/* Numbered states, masters and groups of one optimizer of a rank. */
+typedef struct ckr__mg_numbered { ckr_node *state, *groups, *masters; } ckr__mg_numbered;
+
+static bool ckr__mg_number(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_own *o, uint64_t n,
+                           bool expert, ckr__mg_numbered *out)
+{
+    uint64_t n_order, g, i, id = 0;
+    uint64_t *order = ckr__mg_group_order(x, o, n, &n_order);
+    bool ok;
+    out->state = ckr__node(x->c, CKR_NODE_DICT);
+    out->groups = ckr__node(x->c, CKR_NODE_LIST);
+    out->masters = ckr__node(x->c, CKR_NODE_LIST);
+    ok = order && out->state && out->groups && out->masters;
+    for (g = 0; ok && g < n_order; g++) {
+        ckr_node *params = x->zero ? NULL : ckr__node(x->c, CKR_NODE_LIST),
+                 *masters = ckr__node(x->c, CKR_NODE_LIST);
+        double step = ckr__nan();
+        ok = masters && (x->zero || params);
+        for (i = 0; ok && i < n; i++) {
+            const ckr__mg_put *p = o[i].p;
+            if (p->klass != order[g]) continue;
+            if (x->fused) step = p->item->step;
+            if (x->zero) continue;
+            ok = ckr__node_push(x->c, params, ckr__node_int(x->c, (int64_t)id)) &&
+                 ckr__node_pair(x->c, out->state, ckr__node_int(x->c, (int64_t)id),
+                                ckr__mg_state_node(x, k, p)) &&
+                 (!ckr__mg_find_slot(p->item, "master") ||
+                  ckr__node_push(x->c, masters, ckr__mg_master_node(x, k, p)));
+            id++;
+        }
+        ok = ok && ckr__node_push(x->c, out->masters, masters) &&
+             ckr__node_push(x->c, out->groups,
+                            ckr__mg_group_node(x, order[g], expert, params, step));
+    }
+    return ok;
+}
+
+/* One optimizer of a rank: FP32's is the inner one itself. */
+static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_rank *k, int which)
+{
+    ckr_node *inner = ckr__node(x->c, CKR_NODE_DICT), *outer;
+    uint64_t n;
+    const ckr__mg_own *o = ckr__mg_owns(x, k, which, &n);
+    ckr__mg_numbered y;
+    if (!inner || !o || !ckr__mg_number(x, k, o, n, which == 1, &y)) return NULL;
+    if (!x->zero && !ckr__node_set(x->c, inner, "state", y.state)) return NULL;
+    if (!ckr__node_set(x->c, inner, "param_groups", y.groups)) return NULL;
+    if (!x->half && !x->zero) return inner;
+    outer = ckr__node(x->c, CKR_NODE_DICT);
+    if (!outer || !ckr__node_set(x->c, outer, "optimizer", inner) ||
+        !ckr__mg_outer_others(x, k, which == 1, outer))
+        return NULL;
+    return x->zero || ckr__node_set(x->c, outer, "fp32_from_fp16_params", y.masters) ? outer : NULL;
+}
+
+static ckr_node *ckr__mg_optimizer_node(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    ckr_node *list;
+    if (x->ep == 1) return ckr__mg_optim_node(x, k, 2);
+    list = ckr__node(x->c, CKR_NODE_LIST);
+    return ckr__node_push(x->c, list, ckr__mg_optim_node(x, k, 0)) &&
+                   ckr__node_push(x->c, list, ckr__mg_optim_node(x, k, 1))
+               ? list
+               : NULL;
+}
+
+/* emit: the distributed optimizer ------------------------------------------------- */
+
+/* A buffer: the parameters of one chunk and dtype, each at its place. */
+static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_own **o,
+                                     uint64_t n, uint32_t chunk)
+{
+    static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
+    ckr__mg_layout l;
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    int64_t sum = 0;
+    uint64_t i;
+    size_t s;
+    if (!d || !ckr__mg_layout_new(x->c, &l, n)) return NULL;
+    for (i = 0; i < n; i++) {
+        const ckr__block *b = ckr__mg_put_block(x, o[i]->p, k->tp);
+        if (!b) return NULL;
+        ((int64_t *)(uintptr_t)l.numel)[i] = ckr__nt_block_numel(b);
+        ((bool *)(uintptr_t)l.shared)[i] = o[i]->shared;
+        sum += l.numel[i];
+    }
+    l.divisor = ckr__mg_divisor(x->args, x->dp * x->cp);
+    l.bucket = ckr__mg_bucket(x->args, x->dp * x->cp, k->pp, chunk, sum);
+    ckr__mg_lay(&l);
+    for (s = 0; s < 3; s++) {
+        ckr_node *e = ckr__entry_new(x->c, k->f, slots[s], CKR_DTYPE_F32, 1, &l.total);
+        if (!e || !ckr__node_set(x->c, d, slots[s], e)) return NULL;
+        for (i = 0; i < n; i++) {
+            const ckr__mg_slot *y = ckr__mg_find_slot(o[i]->p->item, s ? slots[s] : "master");
+            const bool own = y != NULL;
+            if (!y && s == 0) y = ckr__mg_find_slot(o[i]->p->item, "param");
+            if (!y) continue;
+            if (!ckr__mg_bind(x, e->u.entry, o[i]->p, y, k->tp,
+                              ckr__mg_replica(x, o[i]->p, k) || !own, (uint64_t)l.start[i] * 4))
+                return NULL;
+        }
+    }
+    return ckr__node_set(x->c, d, "numel_unpadded", ckr__node_int(x->c, l.total)) ? d : NULL;
+}
+
+static ckr_node *ckr__mg_dtype_node(ckr__ctx *c, ckr_dtype t)
+{
+    const char *name = ckr_dtype_name(t);
+    return ckr__node_text(c, CKR_NODE_DTYPE, name, strlen(name));
+}
+
+/* {buckets_coalesced, g: {(param dtype, grad dtype): buffer}} of one optimizer. */
+static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_rank *k, int which)
+{
+    const bool low = ckr__mg_flag(x->args, "grad_reduce_in_bf16") ||
+                     (x->half && ckr_node_get(x->args, "accumulate_allreduce_grads_in_fp32") &&
+                      !ckr__mg_flag(x->args, "accumulate_allreduce_grads_in_fp32"));
+    ckr_node *root = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t n, i, j, m, g = 0;
+    const ckr__mg_own *o = ckr__mg_owns(x, k, which, &n), **in;
+    bool *done = CKR__NEW_N(x->c, bool, n), ok;
+    in = CKR__NEW_N(x->c, const ckr__mg_own *, n);
+    ok = root && o && done && in &&
+         ckr__node_set(x->c, root, "buckets_coalesced", ckr__node_bool(x->c, true));
+    for (i = 0; ok && i < n; i++) {
+        const ckr_dtype d = o[i].p->item->dtype;
+        ckr_node *pair = ckr__node(x->c, CKR_NODE_DICT), *key = ckr__node(x->c, CKR_NODE_TUPLE);
+        if (done[i]) continue;
+        for (j = i, m = 0; j < n && o[j].chunk == o[i].chunk; j++)
+            if (!done[j] && o[j].p->item->dtype == d) {
+                done[j] = true;
+                in[m++] = &o[j];
+            }
+        ok = pair && key && ckr__node_push(x->c, key, ckr__mg_dtype_node(x->c, d)) &&
+             ckr__node_push(x->c, key, ckr__mg_dtype_node(x->c, low ? d : CKR_DTYPE_F32)) &&
+             ckr__node_pair(x->c, pair, key, ckr__mg_buffer_node(x, k, in, m, o[i].chunk)) &&
+             ckr__node_pair(x->c, root, ckr__node_int(x->c, (int64_t)g++), pair);
+    }
+    return ok ? root : NULL;
+}
+
+/* With experts of their own the dense part is in the files of expert rank 0 only. */
+static bool ckr__mg_flat_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
+{
+    const char *path = ckr__printf(x->c, "%s/distrib_optim.pt", dir);
+    k->f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    if (!k->f) return false;
+    if (x->ep == 1) k->f->root = ckr__mg_flat_node(x, k, 2);
+    else {
+        k->f->root = ckr__node(x->c, CKR_NODE_LIST);
+        if (!ckr__node_push(x->c, k->f->root, k->ep == 0 ? ckr__mg_flat_node(x, k, 0)
+                                                         : ckr__node(x->c, CKR_NODE_NONE)) ||
+            !ckr__node_push(x->c, k->f->root, ckr__mg_flat_node(x, k, 1)))
+            return false;
+    }
+    return k->f->root != NULL;
+}
+
+/* emit: schedule ------------------------------------------------------------------ */
+/* Megatron has one curve with two bounds for each group and a clock in samples. A policy's result
+   has to become such a curve: bounds absorb a scaled and lifted curve, its places and the clock a
+   stretched one; what remains is compared over the rest of the run, and refused when it differs. */
+
+/* Bounds and times of `s` without its maps. NULL with *why: it has none. */
+static ckr_schedule *ckr__mg_fold(ckr__mg_job *x, const ckr_schedule *s, const char **why)
+{
+    const bool stretched = !ckr__same(s->a, 1) || !ckr__same(s->b, s->t0);
+    ckr_schedule *h = ckr__sched_copy(x->c, s);
+    ckr__curve *c = CKR__NEW(x->c, ckr__curve);
+    double at = (double)s->position, shift = 0;
+    uint64_t i;
+    if (!h || !c) return NULL;
+    *c = *s->curve;
+    h->curve = c;
+    for (i = 0; i < h->n_lanes; i++) {
+        ckr_lane *l = &h->lanes[i];
+        l->max = l->q + l->p * l->max;
+        l->min = l->q + l->p * l->min;
+        if (i == 0) c->k.from = l->q + l->p * c->k.from;
+        l->base = l->max;
+        l->p = 1;
+        l->q = 0;
+    }
+    if (s->ramp_len > 0) {
+        *why = "a second warmup (rewarm) is no curve of Megatron's scheduler";
+        return NULL;
+    }
+    if (stretched) {
+        c->k.warm = s->t0 + (c->k.warm - s->b) / s->a;
+        c->k.total = s->t0 + (c->k.total - s->b) / s->a;
+        c->k.decay = c->k.decay / s->a;
+        if (c->k.warm < 0) shift = ceil(-c->k.warm);
+        if (at <= c->k.warm) {
+            *why = "a warmup that is stretched while it runs is no curve of Megatron's scheduler";
+            return NULL;
+        }
+        c->k.warm += shift;
+        c->k.total = floor(c->k.total + shift + 0.5);
+        c->k.end_at += shift;
+        h->position = (int64_t)(at + shift);
+        h->offset += shift;
+    }
+    h->a = 1;
+    h->b = h->t0 = 0;
+    h->hold = ckr__inf();
+    h->clamp = false;
+    return h;
+}
+
+/* The largest relative difference over the rest of the run. */
+static ckr_result ckr__mg_differs(ckr__mg_job *x, const ckr_schedule *a, const ckr_schedule *b,
+                                  double *worst)
+{
+    const uint64_t n = a->n_lanes;
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const int64_t last = ckr_schedule_end(a);
+    const uint64_t rows = last > done && last < done + 4000 ? (uint64_t)(last - done) + 1 : 4000;
+    double *v = (double *)ckr__heap_alloc(x->c, (size_t)(2 * rows * n + 1) * sizeof *v);
+    uint64_t i;
+    ckr_result e;
+    *worst = 0;
+    if (!v) return CKR_E_NOMEM;
+    e = ckr__sched_eval(x->c, a, CKR__COL_LR, done + 1, rows, v);
+    if (e == CKR_OK) e = ckr__sched_eval(x->c, b, CKR__COL_LR, done + 1, rows, v + rows * n);
+    for (i = 0; i < rows * n && e == CKR_OK; i++) {
+        const double by = fabs(v[i] - v[rows * n + i]) / (fabs(v[i]) > 1e-300 ? fabs(v[i]) : 1);
+        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
+    }
+    ckr__heap_free(x->c, v, (size_t)(2 * rows * n + 1) * sizeof *v);
+    return e;
+}
+
+/* The state dict of the scheduler. Its own bounds are those of the first group without a decoupled
+   LR; the groups' count. */
+static bool ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
+{
+    const ckr__curve *c = h->curve;
+    const ckr_node *was = ckr_node_get(x->mg->root, "opt_param_scheduler");
+    const char *style = c->flags & CKR__CF_WSD ? "WSD" : ckr__shape_name(c->shape, "linear");
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    const ckr_lane *l = NULL;
+    uint64_t i;
+    for (i = 0; i < h->n_lanes && !l; i++)
+        if (!x->mg->args || ckr__mg_num(x->mg->args, "decoupled_lr", -1) < 0 ||
+            !ckr__same(h->lanes[i].max, ckr__mg_num(x->mg->args, "decoupled_lr", -1)))
+            l = &h->lanes[i];
+    if (!l) l = &h->lanes[0];
+    x->top = l->max;
+    x->low = l->min;
+    if (!ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max)) ||
+        !ckr__node_set(x->c, d, "lr_warmup_steps", ckr__sw_number(x->c, c->k.warm)) ||
+        !ckr__node_set(x->c, d, "num_steps", ckr__node_int(x->c, h->position)) ||
+        !ckr__node_set(x->c, d, "lr_decay_style", ckr__node_str(x->c, style)) ||
+        !ckr__node_set(x->c, d, "lr_decay_steps", ckr__sw_number(x->c, c->k.total)) ||
+        !ckr__node_set(x->c, d, "min_lr", ckr__node_float(x->c, l->min)))
+        return false;
+    if ((c->flags & CKR__CF_WD) &&
+        (!ckr__node_set(x->c, d, "start_wd", ckr__node_float(x->c, l->start_wd)) ||
+         !ckr__node_set(x->c, d, "end_wd", ckr__node_float(x->c, l->end_wd)) ||
+         !ckr__node_set(x->c, d, "wd_incr_style",
+                        ckr__node_str(x->c, ckr__shape_name(c->wd_shape, "constant"))) ||
+         !ckr__node_set(x->c, d, "wd_incr_steps", ckr__sw_number(x->c, c->k.end_at))))
+        return false;
+    for (i = 0; was && i < was->count; i++) {
+        const char *key = ckr_node_str(was->u.items[2 * i]);
+        if (key && !ckr_node_get(d, key) &&
+            (!strcmp(key, "start_wd") || !strcmp(key, "end_wd") || !strncmp(key, "wd_", 3)) &&
+            !ckr__node_pair(x->c, d, was->u.items[2 * i], was->u.items[2 * i + 1]))
+            return false;
+    }
+    x->scheduler = d;
+    return true;
+}
+
+static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
+{
+    const ckr_state *src = x->mg->s;
+    const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL,
+                       *was = src->n_schedules ? src->schedules : NULL;
+    const char *why = NULL;
+    ckr_schedule *h;
+    double worst = 0;
+    char text[40];
+    ckr_result e;
+    if (!now || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
+    if (now->opaque || ckr__sched_same(now, was)) return CKR_OK;
+    if (strcmp(now->kind, "megatron") != 0) why = "this schedule is not of Megatron's scheduler";
+    h = why ? NULL : ckr__mg_fold(x, now, &why);
+    if (!h && !why) return ckr__mg_job_oom(x);
+    if (h) {
+        e = ckr__mg_differs(x, now, h, &worst);
+        if (e != CKR_OK) return e;
+        snprintf(text, sizeof text, "%.3g of the LR", worst);
+        if (worst > 1e-6) why = "no curve of Megatron's scheduler is the one that was decided";
+    }
+    if (why)
+        return ckr__mg_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, "schedule", NULL,
+                           h ? text : NULL, why,
+                           "--lr-policy target, or --to-schedule megatron:...");
+    x->held = h;
+    x->moved = true;
+    return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__mg_job_oom(x);
+}
+
+/* emit: arguments ------------------------------------------------------------------ */
+
+/* Sets an argument where the namespace has it, or where it must be there. */
+static bool ckr__mg_arg(ckr__mg_job *x, ckr_node *d, const char *key, ckr_node *v, bool must)
+{
+    return v && ((!must && !ckr_node_get(d, key)) || ckr__node_set(x->c, d, key, v));
+}
+
+static bool ckr__mg_arg_int(ckr__mg_job *x, ckr_node *d, const char *key, int64_t v, bool must)
+{
+    int64_t was;
+    if (ckr_node_i64(ckr_node_get(d, key), &was) && was == v) return true;
+    return ckr__mg_arg(x, d, key, ckr__node_int(x->c, v), must);
+}
+
+static bool ckr__mg_arg_none(ckr__mg_job *x, ckr_node *d, const char *key)
+{
+    return ckr__mg_arg(x, d, key, ckr__node(x->c, CKR_NODE_NONE), false);
+}
+
+static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
+{
+    const ckr__mg *mg = x->mg;
+    bool ok = ckr__mg_arg_int(x, d, "tensor_model_parallel_size", x->tp, true) &&
+              ckr__mg_arg_int(x, d, "pipeline_model_parallel_size", x->pp, true) &&
+              ckr__mg_arg_int(x, d, "transformer_pipeline_model_parallel_size", x->pp, false) &&
+              ckr__mg_arg_int(x, d, "expert_model_parallel_size", x->ep, x->ep > 1) &&
+              ckr__mg_arg_int(x, d, "context_parallel_size", x->cp, x->cp > 1) &&
+              ckr__mg_arg_int(x, d, "data_parallel_size", x->dp, true) &&
+              ckr__mg_arg_int(x, d, "world_size", (int64_t)x->tp * x->pp * x->dp * x->cp, true) &&
+              (x->tp == mg->tp ||
+               ckr__mg_arg_int(x, d, "expert_tensor_parallel_size", x->tp, false)) &&
+              (x->zero == mg->zero || ckr__mg_arg(x, d, "use_distributed_optimizer",
+                                                  ckr__node_bool(x->c, x->zero), true)) &&
+              (!x->padded || x->padded == x->s->padded_vocab ||
+               ckr__mg_arg_int(x, d, "padded_vocab_size", x->padded, true));
+    if (ok && x->tp == 1 && ckr__mg_flag(d, "sequence_parallel"))
+        ok = ckr__mg_arg(x, d, "sequence_parallel", ckr__node_bool(x->c, false), true);
+    if (ok && x->vp != mg->vp)
+        ok = ckr__mg_arg_none(x, d, "virtual_pipeline_model_parallel_size") &&
+             ckr__mg_arg_none(x, d, "num_layers_per_virtual_pipeline_stage") &&
+             ckr__mg_arg_none(x, d, "num_virtual_stages_per_pipeline_rank");
+    if (ok && x->pp != mg->pp)
+        ok = ckr__mg_arg_none(x, d, "decoder_first_pipeline_num_layers") &&
+             ckr__mg_arg_none(x, d, "decoder_last_pipeline_num_layers") &&
+             ckr__mg_arg_none(x, d, "pipeline_model_parallel_layout");
+    return ok;
+}
+
+/* A length of the schedule in the option that the run counts by. */
+static bool ckr__mg_arg_length(ckr__mg_job *x, ckr_node *d, const char *iters, const char *samples,
+                               double v)
+{
+    const double gbs = x->held->rate;
+    if (ckr_node_get(d, "train_samples") &&
+        ckr_node_get(d, "train_samples")->kind != CKR_NODE_NONE)
+        return ckr__mg_arg(x, d, samples, ckr__sw_number(x->c, v), false);
+    return ckr__mg_arg(x, d, iters, ckr__sw_number(x->c, v / gbs), false);
+}
+
+static bool ckr__mg_args_schedule(ckr__mg_job *x, ckr_node *d)
+{
+    const ckr__curve *c;
+    const ckr_lane *l;
+    if (!x->moved) return true;
+    c = x->held->curve;
+    l = &x->held->lanes[0];
+    if (!ckr__mg_arg(x, d, "lr", ckr__node_float(x->c, x->top), true) ||
+        !ckr__mg_arg(x, d, "min_lr", ckr__node_float(x->c, x->low), true) ||
+        !ckr__mg_arg(x, d, "lr_warmup_init", ckr__node_float(x->c, c->k.from), false) ||
+        !ckr__mg_arg(x, d, "lr_decay_style",
+                     ckr_node_get(x->scheduler, "lr_decay_style")
+                         ? (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style")
+                         : NULL,
+                     true) ||
+        !ckr__mg_arg_int(x, d, "global_batch_size", (int64_t)x->held->rate, false) ||
+        !ckr__mg_arg_length(x, d, "lr_warmup_iters", "lr_warmup_samples", c->k.warm) ||
+        !ckr__mg_arg_none(x, d, "lr_warmup_fraction") ||
+        !ckr__mg_arg_length(x, d, "lr_decay_iters", "lr_decay_samples", c->k.total))
+        return false;
+    if ((c->flags & CKR__CF_WSD) &&
+        !ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", c->k.decay))
+        return false;
+    return !(c->flags & CKR__CF_WD) ||
+           (ckr__mg_arg(x, d, "weight_decay", ckr__node_float(x->c, l->end_wd), false) &&
+            ckr__mg_arg(x, d, "start_weight_decay", ckr__node_float(x->c, l->start_wd), false) &&
+            ckr__mg_arg(x, d, "end_weight_decay", ckr__node_float(x->c, l->end_wd), false));
+}
+
+static ckr_result ckr__mg_args(ckr__mg_job *x)
+{
+    const ckr_dtype as = x->t->dtype;
+    ckr_node *d = ckr__nt_dict_copy(x->c, x->mg->args);
+    bool ok = d && ckr__mg_args_topology(x, d) && ckr__mg_args_schedule(x, d);
+    if (ok && (x->t->without & CKR_PROGRESS))
+        ok = ckr__mg_arg_int(x, d, "iteration", 0, false) &&
+             ckr__mg_arg_int(x, d, "consumed_train_samples", 0, true) &&
+             ckr__mg_arg_int(x, d, "consumed_valid_samples", 0, false) &&
+             ckr__mg_arg_int(x, d, "skipped_train_samples", 0, false);
+    if (ok && as != CKR_DTYPE_NONE)
+        ok = ckr__mg_arg(x, d, "bf16", ckr__node_bool(x->c, as == CKR_DTYPE_BF16), true) &&
+             ckr__mg_arg(x, d, "fp16", ckr__node_bool(x->c, as == CKR_DTYPE_F16), true) &&
+             ckr__mg_arg(x, d, "params_dtype", ckr__mg_dtype_node(x->c, as), false);
+    if (ok && x->dist != x->mg->dist)
+        ok = ckr__mg_arg(x, d, "ckpt_format", ckr__node_str(x->c, x->dist ? "torch_dist" : "torch"),
+                         false) &&
+             ckr__mg_arg(x, d, "use_dist_ckpt", ckr__node_bool(x->c, x->dist), false) &&
+             ckr__mg_arg(x, d, "dist_ckpt_format", ckr__node_str(x->c, "torch_dist"), false);
+    if (ok && x->dist && x->zero)
+        ok = ckr__mg_arg(x, d, "dist_ckpt_optim_fully_reshardable", ckr__node_bool(x->c, true),
+                         false);
+    x->args = d;
+    return ok ? CKR_OK : ckr__mg_job_oom(x);
+}
+
+/* Versions load with weights_only and know their own classes only: an enum or signal among the
+   arguments, which no resume reads, becomes its plain value. */
+static bool ckr__mg_plain_args(ckr__mg_job *x, ckr_node *d)
+{
+    uint64_t i;
+    for (i = 0; i < d->count; i++) {
+        const ckr_node *v = d->u.items[2 * i + 1], *n = NULL;
+        if (v->kind != CKR_NODE_OBJECT && v->kind != CKR_NODE_GLOBAL) continue;
+        if (v->kind == CKR_NODE_OBJECT && v->u.object->args && v->u.object->args->count == 1)
+            n = ckr_node_at(v->u.object->args, 0);
+        if (!n || n->kind > CKR_NODE_STR) n = ckr__node(x->c, CKR_NODE_NONE);
+        if (!n) return false;
+        d->u.items[2 * i + 1] = (ckr_node *)(uintptr_t)n;
+    }
+    return true;
+}
+
+/* The namespace as an object of the same class. */
+static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    const ckr_node *old = ckr_node_get(x->mg->root, "args");
+    ckr_node *n = ckr__node(x->c, CKR_NODE_OBJECT), *d = ckr__nt_dict_copy(x->c, x->args);
+    ckr_object *o = CKR__NEW(x->c, ckr_object);
+    const int64_t rank = k->tp + (int64_t)x->tp * x->cp * (k->ep + (int64_t)x->dp * k->pp);
+    if (!n || !d || !o || !ckr__mg_arg_int(x, d, "rank", rank, false)) return NULL;
+    if (x->version && !ckr__mg_plain_args(x, d)) return NULL;
+    *o = *old->u.object;
+    o->state = d;
+    n->u.object = o;
+    return ckr__copy_tree(x->c, k->f, n, NULL);
+}
+
+/* emit: random states -------------------------------------------------------------- */
+
+static const ckr_stream *ckr__mg_stream_named(const ckr_stream *list, uint64_t n,
+                                             const char *kind, const char *name)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++)
+        if (!strcmp(list[i].kind, kind) && !strcmp(list[i].name, name)) return &list[i];
+    return NULL;
+}
+
+/* A stream's state where the plan gives the rank one; else what an old rank had. */
+static ckr_node *ckr__mg_state_of(const ckr_stream *s, ckr_node *old)
+{
+    return s ? (ckr_node *)(uintptr_t)s->state : old;
+}
+
+/* One rank's dict of streams in the form of an old one. */
+static ckr_node *ckr__mg_restream(ckr__mg_job *x, const ckr_node *old, uint32_t rank)
+{
+    static const char *const keys[][2] = { { "random_rng_state", "python" },
+                                           { "np_rng_state", "numpy" },
+                                           { "torch_rng_state", "torch_cpu" },
+                                           { "cuda_rng_state", "torch_cuda" } };
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t n, i, m;
+    const ckr_stream *all = ckr__streams_of(x->s, rank, &n);
+    size_t k;
+    for (i = 0; d && i < old->count; i++) {
+        const char *key = ckr_node_str(old->u.items[2 * i]);
+        ckr_node *v = old->u.items[2 * i + 1];
+        for (k = 0; key && k < 4 && strcmp(key, keys[k][0]) != 0; k++) {}
+        if (key && k < 4) {
+            v = ckr__mg_state_of(ckr__mg_stream_named(all, n, keys[k][1], "default"), v);
+        } else if (key && !strcmp(key, "rng_tracker_states") && ckr_node_is_dict(v)) {
+            ckr_node *t = ckr__node(x->c, CKR_NODE_DICT);
+            for (m = 0; t && m < v->count; m++) {
+                const char *name = ckr_node_str(v->u.items[2 * m]);
+                const ckr_stream *s =
+                    name ? ckr__mg_stream_named(all, n, "torch_cuda", name) : NULL;
+                if (!ckr__node_pair(x->c, t, v->u.items[2 * m],
+                                    ckr__mg_state_of(s, v->u.items[2 * m + 1])))
+                    return NULL;
+            }
+            v = t;
+        }
+        if (!ckr__node_pair(x->c, d, old->u.items[2 * i], v)) return NULL;
+    }
+    return d;
+}
+
+/* What a file has of a rank and, where every replica has its own, of its replicas. `dp` is that of
+   the first. */
+static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k, uint32_t dp)
+{
+    const ckr_node *list = ckr_node_get(k->from->root, "rng_state");
+    ckr_node *out;
+    uint64_t i;
+    const uint64_t n = ckr_node_is_list(list) && list->count > 1 ? x->dp : 1;
+    if (!ckr_node_is_list(list) || !list->count) return list;
+    out = ckr__node(x->c, CKR_NODE_LIST);
+    for (i = 0; out && i < n; i++) {
+        const ckr_node *old = list->u.items[i % list->count];
+        const uint32_t rank = k->tp + x->tp * x->cp * (dp + (uint32_t)i + x->dp * k->pp);
+        if (!ckr__node_push(x->c, out, ckr_node_is_dict(old) ? ckr__mg_restream(x, old, rank)
+                                                             : (ckr_node *)(uintptr_t)old))
+            return NULL;
+    }
+    return out;
+}
+
+static ckr_node *ckr__mg_random_node(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    const ckr_node *n = ckr__mg_random_of(x, k, k->ep);
+    return n ? ckr__copy_tree(x->c, k->f, n, NULL) : NULL;
+}
+
+/* emit: files ---------------------------------------------------------------------- */
+
+/* A value under a key of the file that is written anew. *mine: it is one of those. */
+static ckr_node *ckr__mg_value(ckr__mg_job *x, ckr__mg_rank *k, const char *key, bool *mine)
+{
+    const uint32_t w = x->t->without;
+    *mine = true;
+    if (!strcmp(key, "args")) return ckr__mg_args_node(x, k);
+    if (!strcmp(key, "iteration")) return ckr__node_int(x->c, x->iteration);
+    if (!strcmp(key, "total_iters")) return ckr__node_int(x->c, x->iteration);
+    if (!strcmp(key, "optimizer")) return x->optimizer ? ckr__mg_optimizer_node(x, k) : NULL;
+    if (!strcmp(key, "opt_param_scheduler") && x->scheduler)
+        return !x->optimizer || (w & CKR_SCHEDULE) ? NULL : x->scheduler;
+    if (!strcmp(key, "rng_state")) return w & CKR_RNG ? NULL : ckr__mg_random_node(x, k);
+    if (!strcmp(key, "opt_param_scheduler") || !strcmp(key, "lr_scheduler")) {
+        if (!x->optimizer || (w & CKR_SCHEDULE)) return NULL;
+        if (x->scheduler) return NULL;
+    }
+    *mine = false;
+    return NULL;
+}
+
+static bool ckr__mg_model_nodes(ckr__mg_job *x, const ckr__mg_rank *k)
+{
+    uint32_t v;
+    for (v = 0; v < x->vp; v++) {
+        const char *key = x->vp == 1 ? "model" : ckr__printf(x->c, "model%u", (unsigned)v);
+        if (!key || !ckr__node_set(x->c, k->f->root, key, ckr__mg_chunk_node(x, k, v)))
+            return false;
+    }
+    return true;
+}
+
+/* The keys of the source's file, in its order, each anew or as it was. */
+static bool ckr__mg_rank_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
+{
+    const ckr_node *root = k->from->root;
+    const char *path = ckr__printf(x->c, "%s/model_optim_rng.pt", dir);
+    bool model = false, mine, ok;
+    uint64_t i;
+    k->f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    if (!k->f) return false;
+    k->f->root = ckr__node(x->c, CKR_NODE_DICT);
+    ok = k->f->root != NULL;
+    for (i = 0; ok && i < root->count; i++) {
+        const char *key = ckr_node_str(root->u.items[2 * i]);
+        ckr_node *n;
+        if (key && !strncmp(key, "model", 5) && !key[5 + strspn(key + 5, "0123456789")]) {
+            if (!model) ok = ckr__mg_model_nodes(x, k);
+            model = true;
+            continue;
+        }
+        mine = false;
+        n = key ? ckr__mg_value(x, k, key, &mine) : NULL;
+        if (!n && mine && x->c->err->code != CKR_OK) ok = false;
+        if (!n && mine) continue;
+        if (!n) n = ckr__copy_tree(x->c, k->f, root->u.items[2 * i + 1], NULL);
+        ok = ckr__node_pair(x->c, k->f->root, root->u.items[2 * i], n);
+    }
+    return ok;
+}
+
+static uint32_t ckr__mg_near(uint32_t i, uint32_t n)
+{
+    return i < n ? i : n - 1;
+}
+
+/* The rank of the source nearest to one of the target. */
+static const ckr__mg_file *ckr__mg_from(const ckr__mg_job *x, uint32_t tp, uint32_t pp,
+                                        uint32_t ep)
+{
+    const ckr__mg *mg = x->mg;
+    return mg->files[((uint64_t)ckr__mg_near(pp, mg->pp) * mg->ep + ckr__mg_near(ep, mg->ep)) *
+                         mg->tp +
+                     ckr__mg_near(tp, mg->tp)];
+}
+
+static ckr_result ckr__mg_rank_files(ckr__mg_job *x)
+{
+    const char *top = x->release ? "release"
+                                 : ckr__printf(x->c, "iter_%07lld", (long long)x->iteration);
+    uint32_t p, e, t;
+    if (!top) return ckr__mg_job_oom(x);
+    for (p = 0; p < x->pp; p++)
+        for (e = 0; e < x->ep; e++)
+            for (t = 0; t < x->tp; t++) {
+                const char *rel = ckr__mg_rank_dir(x->c, t, p, e, x->pp > 1, x->ep > 1);
+                const char *dir = rel ? ckr__path_join(x->c, top, rel) : NULL;
+                ckr__mg_rank k;
+                memset(&k, 0, sizeof k);
+                k.tp = t;
+                k.pp = p;
+                k.ep = e;
+                k.from = ckr__mg_from(x, t, p, e);
+                if (!dir || !ckr__mg_rank_file(x, &k, dir) ||
+                    (x->zero && x->optimizer && !ckr__mg_flat_file(x, &k, dir)))
+                    return ckr__mg_job_oom(x);
+            }
+    return CKR_OK;
+}
+
+static ckr_result ckr__mg_tracker_file(ckr__mg_job *x)
+{
+    const char *text = x->release ? "release"
+                                  : ckr__printf(x->c, "%lld", (long long)x->iteration);
+    ckr__out_file *f = ckr__out_file_add(x->out, "latest_checkpointed_iteration.txt",
+                                         CKR_FORMAT_TEXT);
+    if (!f || !text) return ckr__mg_job_oom(x);
+    f->text = text;
+    f->n_text = strlen(text);
+    return CKR_OK;
+}
+
+/* >>megatron.dist.emit -------------------------------------------------------- */
+/* torch_dist as every version from 0.15 on loads it at any topology: whole boxes for model and
+   optimizer (fully_reshardable), layers stacked, what all ranks share in common.pt, which 0.19
+   reads too. Chunks are what the target's ranks hold. */
+
+typedef struct ckr__mg_stack { /* a stored key and slot                                    */
+    ckr__out_item *x;
+    int64_t        layers, experts;        /* 0: no such axis                             */
+} ckr__mg_stack;
+
+typedef struct ckr__mg_dist_job {
+    ckr__mg_job   *x;
+    ckr__dcp_out   w;
+    ckr__map       keys;       /* fqn -> stack                                            */
+    ckr__mg_stack *stacks;
+    uint64_t       n_stacks;
+    bool           numbered, local;
+} ckr__mg_dist_job;
+
+/* Where the entries of one parameter go: its key, and its place along the leading axes. */
+typedef struct ckr__mg_place_of { const char *key; int64_t layer, expert; } ckr__mg_place_of;
+
+/* The stored name of a live one: without its layer and expert, which become axes. */
+static bool ckr__mg_stored(ckr__mg_dist_job *j, const char *name, ckr__mg_place_of *out)
+{
+    static const char *const norms[][2] = {
+        { "input_layernorm.", "self_attention.linear_qkv.layer_norm_" },
+        { "pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_" }
+    };
+    ckr__ctx *c = j->x->c;
+    int64_t layer = -1, expert = -1;
+    size_t digits, i;
+    const char *rest = ckr__mg_layer(name, &layer), *head = "", *p;
+    if (rest) {
+        head = j->numbered ? ckr__strndup(c, name, (size_t)(rest - name) + 1)
+                           : ckr__strndup(c, name, 15);
+        rest++;
+    } else {
+        rest = name;
+    }
+    for (i = 0; j->local && layer >= 0 && i < 2; i++)
+        if (ckr__mg_starts(rest, norms[i][0]))
+            rest = ckr__printf(c, "%s%s", norms[i][1], rest + strlen(norms[i][0]));
+    p = rest ? ckr__mg_expert(rest, &expert, &digits) : NULL;
+    if (p && strstr(rest, ".local_experts."))
+        rest = ckr__printf(c, "%.*sexperts%s", (int)(strstr(rest, "local_experts.") - rest), rest,
+                           p + digits);
+    else if (p) rest = ckr__printf(c, "%.*sexperts.experts.%.*s",
+                                   (int)(strstr(rest, "experts.linear") - rest), rest,
+                                   (int)(p - strstr(rest, "linear_fc")),
+                                   strstr(rest, "linear_fc"));
+    out->key = head && rest ? ckr__printf(c, "%s%s", head, rest) : NULL;
+    out->layer = j->numbered ? -1 : layer;
+    out->expert = expert;
+    return out->key != NULL;
+}
+
+/* The item of a key, made when it is new. */
+static ckr__mg_stack *ckr__mg_stack_of(ckr__mg_dist_job *j, const char *fqn, const ckr__mg_put *p,
+                                       const ckr__mg_place_of *at, ckr_dtype dtype)
+{
+    ckr__mg_job *x = j->x;
+    const uint32_t lead = (uint32_t)(at->layer >= 0) + (uint32_t)(at->expert >= 0);
+    void *array = j->stacks;
+    ckr__mg_stack *s;
+    int64_t *shape;
+    uint64_t k;
+    if (ckr__map_find(&j->keys, fqn, strlen(fqn), &k)) return &j->stacks[k];
+    if (p->item->n_dims + lead > CKR_MAX_DIMS) return NULL;
+    shape = CKR__NEW_N(x->c, int64_t, p->item->n_dims + lead);
+    s = (ckr__mg_stack *)ckr__append(x->c, &array, &j->n_stacks, sizeof *s);
+    j->stacks = (ckr__mg_stack *)array;
+    if (!shape || !s || !ckr__map_put(&j->keys, fqn, strlen(fqn), j->n_stacks - 1, NULL))
+        return NULL;
+    if (at->layer >= 0) shape[0] = x->mg->layers;
+    if (at->expert >= 0) shape[lead - 1] = x->experts;
+    if (p->item->n_dims) memcpy(shape + lead, p->shape, p->item->n_dims * sizeof *shape);
+    s->layers = at->layer >= 0;
+    s->experts = at->expert >= 0;
+    s->x = ckr__dcp_out_item(&j->w, fqn, NULL, 0, dtype, p->item->n_dims + lead, shape);
+    return s->x ? s : NULL;
+}
+
+/* The box of one pair of a block, as a block of its own; vocabulary rows in two parts. */
+static bool ckr__mg_box_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
+                             const ckr__mg_slot *slot, const ckr__pair *pair, bool replica)
+{
+    const uint32_t n = p->item->n_dims;
+    ckr__block *b = ckr__block_new(x->c, n, 1), *wide = ckr__block_new(x->c, n, 1);
+    int64_t numel;
+    if (!b || !wide) return false;
+    if (n) {
+        memcpy(b->shape, pair->count, n * sizeof *b->shape);
+        memcpy(b->pairs[0].count, pair->count, n * sizeof *b->shape);
+        memcpy(b->pairs[0].global, pair->global, n * sizeof *b->shape);
+        memcpy(wide->shape, b->shape, n * sizeof *b->shape);
+        memcpy(wide->pairs[0].count, pair->count, n * sizeof *b->shape);
+        memcpy(wide->pairs[0].global, pair->global, n * sizeof *b->shape);
+    }
+    numel = ckr__nt_block_numel(b);
+    if (p->item->split.vocab) ckr__mg_rows(b, 0, ckr__min_i64(slot->tensor->shape[0], x->vocab));
+    if (!ckr__bind_flat(x->c, e, slot->tensor, replica, b, 0, numel, 0)) return false;
+    if (!p->item->split.vocab || !slot->wide || x->vocab > slot->tensor->shape[0]) return true;
+    ckr__mg_rows(wide, slot->tensor->shape[0], ckr__min_i64(slot->wide->shape[0], x->padded));
+    return ckr__bind_flat(x->c, e, slot->wide, true, wide, 0, numel, 0);
+}
+
+/* All chunks of one slot of one parameter: a box for each rank, two of a gated one. */
+static bool ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const char *fqn,
+                             const ckr__mg_place_of *at, const ckr__mg_slot *slot, ckr_dtype as,
+                             bool replica)
+{
+    ckr__mg_job *x = j->x;
+    ckr__mg_stack *s = ckr__mg_stack_of(j, fqn, p, at, as);
+    const uint32_t lead = s ? (uint32_t)s->layers + (uint32_t)s->experts : 0,
+                   ep = at->expert >= 0 ? (uint32_t)(at->expert / (x->experts / x->ep)) : 0;
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    uint32_t t, i, d;
+    if (!s) return false;
+    for (t = 0; t < (p->item->split.axis < 0 ? 1 : x->tp); t++) {
+        const ckr__block *b = ckr__mg_put_block(x, p, t);
+        for (i = 0; b && i < b->n_pairs; i++) {
+            ckr_entry *e;
+            if (at->layer >= 0) start[0] = at->layer, count[0] = 1;
+            if (at->expert >= 0) start[lead - 1] = at->expert, count[lead - 1] = 1;
+            for (d = 0; d < b->n_dims; d++) {
+                start[lead + d] = b->pairs[i].global[d];
+                count[lead + d] = b->pairs[i].count[d];
+            }
+            e = ckr__dcp_out_box(&j->w, s->x,
+                                 t + x->tp * x->cp * (ep + x->dp * (p->chunk % x->pp)), start,
+                                 count);
+            if (!e || !ckr__mg_box_bind(x, e, p, slot, &b->pairs[i], replica)) return false;
+        }
+        if (!b) return false;
+    }
+    return true;
+}
+
+static bool ckr__mg_dist_param(ckr__mg_dist_job *j, const ckr__mg_put *p)
+{
+    ckr__mg_job *x = j->x;
+    const ckr_dtype as = x->t->dtype;
+    const ckr__mg_slot *s = ckr__mg_find_slot(p->item, "param"), *from = s;
+    ckr__mg_place_of at;
+    bool cast;
+    if (!s || !ckr__mg_stored(j, p->item->name, &at)) return false;
+    cast = as != CKR_DTYPE_NONE && p->item->kind == CKR__MG_PARAM && as != s->tensor->dtype &&
+           ckr__is_float(s->tensor->dtype);
+    if (cast && ckr__mg_find_slot(p->item, "master")) from = ckr__mg_find_slot(p->item, "master");
+    return ckr__mg_dist_put(j, p, at.key, &at, from, cast ? as : s->tensor->dtype, from != s);
+}
+
+/* Masters and moments, each under its parameter's key. */
+static bool ckr__mg_dist_state(ckr__mg_dist_job *j, const ckr__mg_put *p)
+{
+    ckr__mg_job *x = j->x;
+    ckr__mg_place_of at;
+    uint64_t i;
+    if (!ckr__mg_stored(j, p->item->name, &at)) return false;
+    for (i = 0; i < p->item->n_slots; i++) {
+        const ckr__mg_slot *s = &p->item->slots[i];
+        const char *slot = s->tensor->slot, *fqn;
+        const bool param = !strcmp(slot, "param");
+        if (s->scalar || (param && (!x->zero || ckr__mg_find_slot(p->item, "master")))) continue;
+        if (param || !strcmp(slot, "master")) slot = x->zero ? "param" : "fp32_param";
+        fqn = ckr__printf(x->c, "optimizer.state.%s.%s", slot, at.key);
+        if (!fqn || !ckr__mg_dist_put(j, p, fqn, &at, s, s->tensor->dtype, param)) return false;
+    }
+    return true;
+}
+
+static ckr_node *ckr__mg_listed(ckr__mg_job *x, const ckr_node *n)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    return ckr__node_push(x->c, list, (ckr_node *)(uintptr_t)n) ? list : NULL;
+}
+
+static bool ckr__mg_dist_extra_out(ckr__mg_dist_job *j, const ckr__mg_item *t)
+{
+    ckr__mg_job *x = j->x;
+    const ckr_node *n = t->extra ? t->extra[0] : NULL;
+    ckr__mg_place_of at;
+    const char *fqn;
+    if (!ckr__mg_ends(t->name, "._extra_state") || ckr__mg_starts(t->name, "output_layer."))
+        return true;
+    if (!ckr__mg_stored(j, t->name, &at)) return false;
+    if (!n) n = ckr__node(x->c, CKR_NODE_NONE);
+    if (at.layer >= 0 && at.expert >= 0)
+        fqn = ckr__printf(x->c, "%s/shard_%lld.%lld_%lld.%lld", at.key, (long long)at.layer,
+                          (long long)at.expert, (long long)x->mg->layers, (long long)x->experts);
+    else if (at.layer >= 0)
+        fqn = ckr__printf(x->c, "%s/shard_%lld_%lld", at.key, (long long)at.layer,
+                          (long long)x->mg->layers);
+    else fqn = ckr__printf(x->c, "%s/shard_0_1", at.key);
+    return fqn && n &&
+           ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) == CKR_OK;
+}
+
+/* One object for each pipeline and tensor parallel rank; with expert parallelism (since 0.16) for
+   each data parallel one, too. */
+static bool ckr__mg_dist_random_out(ckr__mg_dist_job *j)
+{
+    ckr__mg_job *x = j->x;
+    const uint32_t n_dp = x->ep > 1 ? x->dp : 1;
+    uint32_t p, t, d;
+    for (p = 0; p < x->pp; p++)
+        for (t = 0; t < x->tp; t++)
+            for (d = 0; d < n_dp; d++) {
+                ckr__mg_rank k;
+                const ckr_node *n;
+                const char *fqn;
+                memset(&k, 0, sizeof k);
+                k.tp = t;
+                k.pp = p;
+                k.ep = d % x->ep;
+                k.from = ckr__mg_from(x, t, p, k.ep);
+                n = ckr__mg_random_of(x, &k, d);
+                if (!n) return x->c->err->code == CKR_OK;
+                fqn = x->ep > 1 ? ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u",
+                                              (unsigned)p, (unsigned)t, (unsigned)d,
+                                              (unsigned)x->pp, (unsigned)x->tp, (unsigned)n_dp)
+                                : ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", (unsigned)p,
+                                              (unsigned)t, (unsigned)x->pp, (unsigned)x->tp);
+                if (!fqn ||
+                    ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) != CKR_OK)
+                    return false;
+            }
+    return true;
+}
+
+/* The groups that every rank shares, without parameters, and the common step of torch's Adam. */
+static ckr_node *ckr__mg_dist_optimizer(ckr__mg_dist_job *j, ckr__mg_rank *k, int which)
+{
+    ckr__mg_job *x = j->x;
+    ckr_node *inner = ckr__node(x->c, CKR_NODE_DICT), *outer = inner,
+             *groups = ckr__node(x->c, CKR_NODE_LIST), *state;
+    const ckr__mg_put *first = NULL;
+    uint64_t g, i;
+    bool ok = inner && groups;
+    for (g = 0; ok && g < x->n_klass; g++) {
+        double step = ckr__nan();
+        bool any = false;
+        for (i = 0; i < x->n_puts; i++) {
+            const ckr__mg_put *p = &x->puts[i];
+            if (p->klass != g || (which < 2 && (p->item->expert >= 0) != (which == 1))) continue;
+            any = true;
+            if (!first) first = p;
+            if (x->fused) step = p->item->step;
+        }
+        if (any)
+            ok = ckr__node_push(x->c, groups,
+                                ckr__mg_group_node(x, g, which == 1, NULL, step));
+    }
+    if (ok && !x->fused && first) {
+        const ckr__mg_slot *s = ckr__mg_find_slot(first->item, "step");
+        state = ckr__node(x->c, CKR_NODE_DICT);
+        ok = state && ckr__node_set(x->c, inner, "state", state) &&
+             (!s || ckr__node_set(x->c, state, "common_step",
+                                  ckr__mg_scalar_node(x, k, first, s)));
+    }
+    ok = ok && ckr__node_set(x->c, inner, "param_groups", groups);
+    if (ok && (x->half || x->zero)) {
+        outer = ckr__node(x->c, CKR_NODE_DICT);
+        ok = ckr__node_set(x->c, outer, "optimizer", inner) &&
+             ckr__mg_outer_others(x, k, which == 1, outer);
+    }
+    if (ok && x->zero)
+        ok = ckr__node_set(x->c, outer, "param_state_sharding_type",
+                           ckr__node_str(x->c, "fully_reshardable"));
+    return ok ? outer : NULL;
+}
+
+static ckr_node *ckr__mg_dist_content(ckr__mg_job *x)
+{
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    bool ok = d != NULL;
+    if (ok && x->zero)
+        ok = ckr__node_set(x->c, d, "distrib_optim_sharding_type",
+                           ckr__node_str(x->c, "fully_reshardable")) &&
+             ckr__node_set(x->c, d, "distrib_optim_fully_reshardable_mem_efficient",
+                           ckr__node_bool(x->c, false));
+    return ok && ckr__node_set(x->c, d, "singleton_local_shards", ckr__node_bool(x->c, false)) &&
+                   ckr__node_set(x->c, d, "chained_optim_avoid_prefix", ckr__node_bool(x->c, true))
+               ? d
+               : NULL;
+}
+
+static ckr_node *ckr__mg_dist_optimizers(ckr__mg_dist_job *j, ckr__mg_rank *k)
+{
+    ckr__mg_job *x = j->x;
+    ckr_node *d;
+    if (x->ep == 1) return ckr__mg_dist_optimizer(j, k, 2);
+    d = ckr__node(x->c, CKR_NODE_DICT);
+    return ckr__node_pair(x->c, d, ckr__node_int(x->c, 0), ckr__mg_dist_optimizer(j, k, 0)) &&
+                   ckr__node_pair(x->c, d, ckr__node_int(x->c, 1), ckr__mg_dist_optimizer(j, k, 1))
+               ? d
+               : NULL;
+}
+
+/* common.pt: the first rank's values that are no shards of anything. */
+static bool ckr__mg_dist_common_file(ckr__mg_dist_job *j, const char *top)
+{
+    ckr__mg_job *x = j->x;
+    const ckr_node *root;
+    ckr__mg_rank k;
+    const char *path = ckr__printf(x->c, "%s/common.pt", top);
+    uint64_t i;
+    bool ok;
+    memset(&k, 0, sizeof k);
+    k.from = x->mg->files[0];
+    k.f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    if (!k.f) return false;
+    root = k.from->root;
+    k.f->root = ckr__node(x->c, CKR_NODE_DICT);
+    ok = k.f->root != NULL;
+    for (i = 0; ok && i < root->count; i++) {
+        const char *key = ckr_node_str(root->u.items[2 * i]);
+        bool mine = false;
+        ckr_node *n = NULL;
+        if (!key || ckr__mg_starts(key, "model") || !strcmp(key, "rng_state") ||
+            !strcmp(key, "content_metadata"))
+            continue;
+        if (!strcmp(key, "optimizer"))
+            n = x->optimizer ? ckr__mg_dist_optimizers(j, &k) : NULL, mine = true;
+        else n = ckr__mg_value(x, &k, key, &mine);
+        if (!n && mine && x->c->err->code != CKR_OK) return false;
+        if (!n && mine) continue;
+        if (!n) n = ckr__copy_tree(x->c, k.f, root->u.items[2 * i + 1], NULL);
+        ok = ckr__node_pair(x->c, k.f->root, root->u.items[2 * i], n);
+    }
+    return ok && ckr__node_set(x->c, k.f->root, "content_metadata", ckr__mg_dist_content(x));
+}
+
+/* Layers have numbers in their names where they differ from each other. */
+static void ckr__mg_dist_numbered(ckr__mg_dist_job *j)
+{
+    const ckr_node *freq = ckr_node_get(j->x->mg->args, "moe_layer_freq");
+    int64_t v = 1;
+    if (freq && freq->kind != CKR_NODE_NONE && !(ckr_node_i64(freq, &v) && v <= 1))
+        j->numbered = true;
+    if (ckr__mg_flag(j->x->mg->args, "hetereogenous_dist_checkpoint")) j->numbered = true;
+}
+
+static ckr_result ckr__mg_dist_emit(ckr__mg_job *x)
+{
+    static const char meta[] =
+        "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
+        "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
+    const char *top = x->release ? "release"
+                                 : ckr__printf(x->c, "iter_%07lld", (long long)x->iteration);
+    const char *dir = top ? ckr__printf(x->c, "%s/", top) : NULL,
+               *path = top ? ckr__printf(x->c, "%s/metadata.json", top) : NULL,
+               *impl = ckr_node_str(ckr_node_get(x->mg->args, "transformer_impl"));
+    ckr__mg_dist_job j;
+    ckr__out_file *f;
+    uint64_t i;
+    bool ok;
+    memset(&j, 0, sizeof j);
+    j.x = x;
+    j.keys.c = x->c;
+    j.local = impl && !strcmp(impl, "local");
+    ckr__mg_dist_numbered(&j);
+    if (!dir || !path ||
+        ckr__dcp_out_init(&j.w, x->c, x->out, x->tp * x->pp * x->dp * x->cp, dir) != CKR_OK)
+        return ckr__mg_job_oom(x);
+    ok = ckr__mg_dist_common_file(&j, top);
+    for (i = 0; ok && i < x->n_puts; i++) {
+        const ckr__mg_put *p = &x->puts[i];
+        ok = p->item->kind == CKR__MG_EXTRA ? ckr__mg_dist_extra_out(&j, p->item)
+                                            : ckr__mg_dist_param(&j, p);
+        if (ok && x->optimizer && p->klass != UINT64_MAX) ok = ckr__mg_dist_state(&j, p);
+    }
+    if (ok && !(x->t->without & CKR_RNG)) ok = ckr__mg_dist_random_out(&j);
+    ckr__map_free(&j.keys);
+    f = ok && ckr__dcp_out_end(&j.w) == CKR_OK ? ckr__out_file_add(x->out, path, CKR_FORMAT_TEXT)
+                                               : NULL;
+    if (!f) return ckr__mg_job_oom(x);
+    f->text = meta;
+    f->n_text = sizeof meta - 1;
+    return CKR_OK;
+}
+
+/* emit: report --------------------------------------------------------------------- */
+
+static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
+{
+    const ckr__mg *mg = x->mg;
+    const struct { const char *axis; int64_t was, now; } rows[] = {
+        { "tp", mg->tp, x->tp }, { "pp", mg->pp, x->pp }, { "vpp", mg->vp, x->vp },
+        { "ep", mg->ep, x->ep }, { "dp", mg->dp, x->dp }, { "cp", mg->cp, x->cp },
+        { "zero", mg->zero, x->zero }
+    };
+    size_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < sizeof rows / sizeof *rows && e == CKR_OK; i++)
+        if (rows[i].was != rows[i].now)
+            e = ckr__mg_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, rows[i].axis, rows[i].was,
+                                rows[i].now,
+                                strcmp(rows[i].axis, "vpp") ? "asked for"
+                                                            : "pipeline stages are not interleaved",
+                                NULL);
+    return e;
+}
+
+/* The shortest decimal that is the same double. */
+static void ckr__mg_shortest(double v, char *out, size_t n)
+{
+    int digits;
+    for (digits = 15; digits <= 17; digits++) {
+        snprintf(out, n, "%.*g", digits, v);
+        if (ckr__same(strtod(out, NULL), v)) return;
+    }
+}
+
+/* The options with which unpatched Megatron uses what was written. */
+static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
+{
+    char top[40], low[40];
+    ckr__buf b;
+    const char *text = NULL;
+    ckr_result e;
+    memset(&b, 0, sizeof b);
+    b.c = x->c;
+    ckr__buf_printf(&b, "--tensor-model-parallel-size %u --pipeline-model-parallel-size %u",
+                    (unsigned)x->tp, (unsigned)x->pp);
+    if (x->ep > 1) ckr__buf_printf(&b, " --expert-model-parallel-size %u", (unsigned)x->ep);
+    ckr__buf_printf(&b, " --ckpt-format %s%s", x->dist ? "torch_dist" : "torch",
+                    x->zero ? " --use-distributed-optimizer" : "");
+    if (x->dist && x->zero) ckr__buf_str(&b, " --dist-ckpt-optim-fully-reshardable");
+    if (!x->optimizer && !x->release) ckr__buf_str(&b, " --no-load-optim");
+    if ((x->t->without & CKR_RNG) && !x->release) ckr__buf_str(&b, " --no-load-rng");
+    if (x->moved) {
+        const ckr__curve *c = x->held->curve;
+        const double gbs = x->held->rate;
+        ckr__mg_shortest(x->top, top, sizeof top);
+        ckr__mg_shortest(x->low, low, sizeof low);
+        ckr__buf_printf(&b, " --lr %s --min-lr %s", top, low);
+        if (ckr__whole(c->k.warm / gbs) && ckr__whole(c->k.total / gbs))
+            ckr__buf_printf(&b, " --lr-warmup-iters %.0f --lr-decay-iters %.0f --lr-decay-style %s",
+                            c->k.warm / gbs, c->k.total / gbs,
+                            ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
+        else ckr__buf_str(&b, " --use-checkpoint-opt_param-scheduler");
+    }
+    if (!b.failed) text = ckr__strndup(x->c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    if (!text) return ckr__mg_job_oom(x);
+    e = ckr__mg_say(x, "CKR_MEGATRON_FLAGS", CKR_EXACT, "options of the coming run", NULL, text,
+                    "arguments, parameter groups and scheduler in the files say the same, so that "
+                    "no version overrides one by another",
+                    NULL);
+    return e;
+}
+
+static ckr_result ckr__mg_say_leftovers(ckr__mg_job *x)
+{
+    uint64_t i, n = 0;
+    for (i = 0; i < x->mg->s->n_leftovers; i++) n += x->mg->s->leftovers[i].node == NULL;
+    if (!n) return CKR_OK;
+    return ckr__mg_say_int(x, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "files", (int64_t)n, 0,
+                           "files beside the ranks' directories are not written", NULL);
+}
+
+/* What the optimizer of the target is: fused ones count their updates in the group. */
+static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
+{
+    bool scalar = false, steps = false;
+    uint64_t i;
+    for (i = 0; i < x->n_puts; i++) {
+        const ckr__mg_item *t = x->puts[i].item;
+        const ckr__mg_slot *s = ckr__mg_find_slot(t, "step");
+        if (ckr__mg_find_slot(t, "master")) x->half = true;
+        if (s && s->tensor->dtype != CKR_DTYPE_I64) scalar = true;
+        if (s) steps = true;
+    }
+    x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
+    x->fused = x->zero || !scalar;
+    if (!x->optimizer || !x->zero || !scalar || !steps) return CKR_OK;
+    return ckr__mg_say(x, "CKR_MEGATRON_ADAM", x->mg->zero ? CKR_EXACT : CKR_CHANGED, "step",
+                       "one per parameter", "one per group",
+                       "the distributed optimizer counts updates in the group, as Apex and "
+                       "Transformer Engine do: it cannot load torch's own",
+                       NULL);
+}
+
+/* "0.16.1", "core_v0.16.1": 16; 1 and above, or none at all like "main": the newest. 0: NULL. */
+static int64_t ckr__mg_version(const char *s)
+{
+    int64_t v = 0;
+    if (!s || !*s) return 0;
+    s += strcspn(s, "0123456789");
+    if (*s != '0' || s[1] != '.') return 1000;
+    for (s += 2; *s >= '0' && *s <= '9' && v < 1000; s++) v = 10 * v + (*s - '0');
+    return v ? v : 1;
+}
+
+/* What the version that was named does not load. */
+static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
+{
+    const bool decoupled = ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0;
+    ckr_result e = CKR_OK;
+    if (x->version && x->version < 15 && x->dist && x->zero && !(x->t->without & CKR_OPTIMIZER))
+        e = ckr__mg_say(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "variant", "torch_dist",
+                        x->t->to_version, "versions before 0.15 read the distributed optimizer from "
+                        "flattened tensors only, which are not written", "--variant torch");
+    if (e == CKR_OK && decoupled && !(x->t->without & CKR_OPTIMIZER))
+        e = ckr__mg_say(x, "CKR_MEGATRON_DECOUPLED",
+                        x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED,
+                        "decoupled LR", NULL, x->t->to_version,
+                        "two groups that differ in their bounds only: 0.16 to 0.18 know groups by "
+                        "other keys and load no such state, not even their own; 0.15 and older and "
+                        "0.19 do",
+                        "--to-version names the coming run's");
+    return e;
+}
+
+static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
+{
+    ckr_result e = ckr__mg_allowed(x);
+    if (e == CKR_OK) e = ckr__mg_allowed_version(x);
+    if (e == CKR_OK) e = ckr__mg_defective(x);
+    if (e == CKR_OK) e = ckr__mg_schedule_plan(x);
+    if (e == CKR_OK) e = ckr__mg_stages(x);
+    if (e != CKR_OK || x->refused) return e;
+    e = ckr__mg_padding(x);
+    if (e == CKR_OK) e = ckr__mg_puts(x);
+    if (e == CKR_OK && !x->refused) e = ckr__mg_classes(x);
+    if (e == CKR_OK && !x->refused) e = ckr__mg_optimizer_kind(x);
+    if (e == CKR_OK && !x->refused && x->t->dtype != CKR_DTYPE_NONE && x->optimizer &&
+        x->t->dtype != x->mg->embedding_dtype)
+        e = ckr__mg_say(x, "CKR_E_DTYPE_OPTIMIZER", CKR_ERROR, "dtype",
+                        ckr_dtype_name(x->mg->embedding_dtype), ckr_dtype_name(x->t->dtype),
+                        "another dtype is another optimizer class, which loads no other's state",
+                        "--mode transfer, or leave --dtype out");
+    if (e == CKR_OK && !x->refused) e = ckr__mg_args(x);
+    if (e != CKR_OK || x->refused) return e;
+    e = ckr__mg_say_topology(x);
+    if (e == CKR_OK) e = x->dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x);
+    if (e == CKR_OK) e = ckr__mg_tracker_file(x);
+    if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
+    if (e == CKR_OK) e = ckr__mg_say_flags(x);
+    if (x->s->vocab > 0 || x->t->vocab > 0) {
+        x->out->vocab = x->vocab;
+        x->out->padded_vocab = x->padded;
+    }
+    return e;
+}
+
+static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
+                               ckr_note **notes, uint64_t *n_notes)
+{
+    ckr__mg_job x;
+    const ckr__mg *mg;
+    uint64_t i;
+    memset(&x, 0, sizeof x);
+    x.c = c;
+    x.s = s;
+    x.t = t;
+    x.out = out;
+    x.notes = notes;
+    x.n_notes = n_notes;
+    if (strcmp(s->dialect, "megatron") != 0 || !s->dialect_data)
+        return ckr__mg_say(&x, ckr_item_name(CKR_ITEM_MEGATRON_SOURCE), CKR_ERROR, "dialect",
+                           s->dialect, "megatron",
+                           "only a checkpoint of Megatron-LM can be written for Megatron-LM", NULL);
+    x.mg = mg = (const ckr__mg *)s->dialect_data;
+    x.tp = t->topology.tp ? t->topology.tp : mg->tp;
+    x.pp = t->topology.pp ? t->topology.pp : mg->pp;
+    x.ep = t->topology.ep ? t->topology.ep : mg->ep;
+    x.dp = t->topology.dp ? t->topology.dp : mg->dp;
+    x.cp = t->topology.cp ? t->topology.cp : mg->cp;
+    x.vp = x.pp == mg->pp ? mg->vp : 1;
+    x.zero = t->topology.zero < 0 ? mg->zero : t->topology.zero > 0;
+    x.dist = t->variant && *t->variant ? !strcmp(t->variant, "torch_dist") : mg->dist;
+    x.version = ckr__mg_version(t->to_version);
+    x.iteration = t->without & CKR_PROGRESS ? 0 : mg->iteration;
+    x.release = mg->release || (t->without & CKR_PROGRESS);
+    for (i = 0; i < mg->n_items; i++)
+        if (mg->items[i]->expert >= x.experts) x.experts = mg->items[i]->expert + 1;
+    return ckr__mg_emit_all(&x);
+}
+
+static bool ckr__mg_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name, (void)rank;
+    return true;
+}
+
+static const ckr__dialect ckr__megatron = { "megatron",       "torch torch_dist", ckr__mg_probe,
+                                            ckr__mg_read_dir, ckr__mg_holds,      ckr__mg_emit };
 
 /* >>dialect.table ------------------------------------------------------------- */
 
-static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__hf_trainer,
-                                                    &ckr__accelerate, &ckr__sana, &ckr__llmc,
+static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__megatron,
+                                                    &ckr__hf_trainer, &ckr__accelerate,
+                                                    &ckr__sana, &ckr__llmc, &ckr__deepspeed,
+                                                    &ckr__torchtitan, &ckr__dcp_dialect,
                                                     &ckr__plain_safetensors, &ckr__plain_torch};
 
 static const ckr__dialect *ckr__dialect_find(const char *name)
@@ -24626,6 +42772,8 @@ typedef struct ckr__image {
     uint64_t     n_records;
     const char  *root;                 /* its folder                                   */
     uint64_t     name_hash;            /* of its records' names                        */
+    struct ckr__image **parts;         /* of a file of archives: their segments are its own */
+    uint64_t     n_parts;
 } ckr__image;
 
 typedef struct ckr__packer {
@@ -25234,6 +43382,45 @@ static ckr_result ckr__pack_raw(ckr__packer *p)
     return r;
 }
 
+/* Archives one behind the other ------------------------------------------------- */
+
+static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **out);
+static ckr_result ckr__pack_index(ckr__packer *p);
+
+/* Every part is laid out by itself; then its segments and entries move to where it lies. */
+static ckr_result ckr__pack_parts(ckr__packer *p)
+{
+    ckr__image *img = p->img;
+    uint64_t i, k, n = 0;
+    ckr_result r = CKR_OK;
+    img->parts = CKR__NEW_N(p->c, ckr__image *, p->f->n_parts);
+    if (!img->parts) return p->c->err->code;
+    for (i = 0; i < p->f->n_parts && r == CKR_OK; i++) {
+        r = ckr__image_make(p->c, p->f->parts[i], &img->parts[i]);
+        if (r == CKR_OK) n += img->parts[i]->n_segs;
+    }
+    if (r != CKR_OK) return r;
+    img->n_parts = p->f->n_parts;
+    img->segs = CKR__NEW_N(p->c, ckr__seg, n);
+    if (!img->segs) return p->c->err->code;
+    for (i = 0; i < img->n_parts; i++) {
+        ckr__out_file *part = p->f->parts[i];
+        const ckr__image *x = img->parts[i];
+        part->at = img->size;
+        part->size = x->size;
+        if (!ckr__range_ok(img->size, x->size, INT64_MAX))
+            return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, NULL,
+                             NULL);
+        for (k = 0; k < x->n_segs; k++) {
+            img->segs[img->n_segs] = x->segs[k];
+            img->segs[img->n_segs++].offset += part->at;
+        }
+        for (k = 0; k < part->n_entries; k++) part->entries[k]->offset += part->at;
+        img->size += x->size;
+    }
+    return CKR_OK;
+}
+
 /* Any file --------------------------------------------------------------------- */
 
 static ckr_result ckr__pack_text(ckr__packer *p)
@@ -25253,7 +43440,7 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     *out = NULL;
     p.c = p.lit.c = c;
     p.f = f;
-    if (!f->path || (f->format != CKR_FORMAT_TEXT && !f->root))
+    if (!f->path || (f->format != CKR_FORMAT_TEXT && f->format != CKR_FORMAT_DCP && !f->root))
         return ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
                          "a file without path or tree");
     p.img = CKR__NEW(c, ckr__image);
@@ -25263,6 +43450,7 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     case CKR_FORMAT_SAFETENSORS: r = ckr__pack_safetensors(&p); break;
     case CKR_FORMAT_TEXT:        r = ckr__pack_text(&p); break;
     case CKR_FORMAT_RAW:         r = ckr__pack_raw(&p); break;
+    case CKR_FORMAT_DCP:         r = f->index ? ckr__pack_index(&p) : ckr__pack_parts(&p); break;
     default:
         r = ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
                       "no format that can be written");
@@ -25270,9 +43458,9 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     }
     ckr__buf_free(&p.lit);
     if (r != CKR_OK) return r;
-    p.img->late = (uint8_t *)ckr__arena_n(c, p.late, 1);
-    if (!p.img->late) return c->err->code;
-    for (i = 0; i < p.img->n_segs; i++)
+    p.img->late = p.img->n_parts ? NULL : (uint8_t *)ckr__arena_n(c, p.late, 1);
+    if (!p.img->late && !p.img->n_parts) return c->err->code;
+    for (i = 0; i < p.img->n_segs && p.img->late; i++)
         if (p.img->segs[i].late) {
             p.img->segs[i].bytes = p.img->late + at;
             at += p.img->segs[i].size;
@@ -25288,8 +43476,7 @@ static void ckr__image_descriptor(const ckr__seg *seg, uint8_t *out)
     ckr__pack_zip_descriptor(out, (uint32_t)seg->size, seg->entry->crc, seg->entry->n_bytes);
 }
 
-/* Every entry's crc is known: fills all late segments. */
-static void ckr__image_finish(ckr__image *img)
+static void ckr__image_finish_one(ckr__image *img)
 {
     uint8_t *o = img->late;
     uint64_t i;
@@ -25300,6 +43487,166 @@ static void ckr__image_finish(ckr__image *img)
         else ckr__pack_torch_tail(img, s->offset, o);
         o += s->size;
     }
+}
+
+/* Every entry's crc is known: fills all late segments. */
+static void ckr__image_finish(ckr__image *img)
+{
+    uint64_t i;
+    for (i = 0; i < img->n_parts; i++) ckr__image_finish_one(img->parts[i]);
+    if (!img->n_parts) ckr__image_finish_one(img);
+}
+
+/* >>write.dcp ----------------------------------------------------------------- */
+/* `.metadata` from an index: protocol 2, the classes where torch has them since 2.3, no path, no
+   identifier and no time in it, so that equal checkpoints are equal files. */
+
+#define CKR__DCP_CLASSES "torch.distributed.checkpoint.metadata"
+
+/* A new object of a class; its attributes follow as a dict that ends with "ub". */
+static void ckr__index_begin(ckr__pickler *p, const char *module, const char *name)
+{
+    ckr__pickler_class(p, module, name);
+    ckr__pickler_op(p, ")\x81}(");
+}
+
+static void ckr__index_size(ckr__pickler *p, uint32_t n, const int64_t *v)
+{
+    ckr__pickler_class(p, "torch", "Size");
+    ckr__pickler_dims(p, n, v);
+    ckr__pickler_op(p, "\x85R");
+}
+
+/* (dtype, layout, requires_grad, memory format, pinned) */
+static void ckr__index_properties(ckr__pickler *p, ckr_dtype dtype)
+{
+    ckr__pickler_class(p, CKR__DCP_CLASSES, "TensorProperties");
+    ckr__pickler_op(p, ")\x81(");
+    ckr__pickler_class(p, "torch", ckr_dtype_name(dtype));
+    ckr__pickler_class(p, "torch.serialization", "_get_layout");
+    ckr__pickler_word(p, "torch.strided");
+    ckr__pickler_op(p, "\x85R\x89");
+    ckr__pickler_class(p, CKR__DCP_CLASSES, "_MEM_FORMAT_ENCODING");
+    ckr__pickler_int(p, 0);
+    ckr__pickler_op(p, "\x85R\x89tb");
+}
+
+static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
+{
+    uint64_t i;
+    ckr__index_begin(p, CKR__DCP_CLASSES, "TensorStorageMetadata");
+    ckr__pickler_word(p, "properties");
+    ckr__index_properties(p, x->dtype);
+    ckr__pickler_word(p, "size");
+    ckr__index_size(p, x->n_dims, x->shape);
+    ckr__pickler_word(p, "chunks");
+    ckr__pickler_op(p, "](");
+    for (i = 0; i < x->n_chunks; i++) {
+        ckr__index_begin(p, CKR__DCP_CLASSES, "ChunkStorageMetadata");
+        ckr__pickler_word(p, "offsets");
+        ckr__index_size(p, x->n_dims, x->chunks[i].start);
+        ckr__pickler_word(p, "sizes");
+        ckr__index_size(p, x->n_dims, x->chunks[i].count);
+        ckr__pickler_op(p, "ub");
+    }
+    ckr__pickler_op(p, "eub");
+}
+
+static void ckr__index_state(ckr__pickler *p, const ckr__out_index *x)
+{
+    uint64_t i;
+    ckr__pickler_word(p, "state_dict_metadata");
+    ckr__pickler_op(p, "}(");
+    for (i = 0; i < x->n_items; i++) {
+        ckr__pickler_word(p, x->items[i]->fqn);
+        if (!x->items[i]->bytes) {
+            ckr__index_tensor(p, x->items[i]);
+            continue;
+        }
+        ckr__pickler_class(p, CKR__DCP_CLASSES, "BytesStorageMetadata");
+        ckr__pickler_op(p, ")\x81");
+    }
+    ckr__pickler_op(p, "u");
+}
+
+static void ckr__index_planner(ckr__pickler *p, const ckr__out_index *x)
+{
+    uint64_t i;
+    uint32_t k;
+    ckr__pickler_word(p, "planner_data");
+    ckr__pickler_op(p, "}(");
+    for (i = 0; i < x->n_items; i++) {
+        const ckr__out_item *it = x->items[i];
+        ckr__pickler_word(p, it->fqn);
+        ckr__pickler_op(p, "(");
+        if (!it->path) ckr__pickler_word(p, it->fqn);
+        for (k = 0; it->path && k < it->n_path; k++) {
+            if (it->path[k].key) ckr__pickler_word(p, it->path[k].key);
+            else ckr__pickler_int(p, it->path[k].index);
+        }
+        ckr__pickler_op(p, "t");
+    }
+    ckr__pickler_op(p, "u");
+}
+
+static void ckr__index_place(ckr__pickler *p, const ckr__out_item *x, uint64_t i)
+{
+    const ckr__out_chunk *k = &x->chunks[i];
+    ckr__index_begin(p, CKR__DCP_CLASSES, "MetadataIndex");
+    ckr__pickler_word(p, "fqn");
+    ckr__pickler_word(p, x->fqn);
+    ckr__pickler_word(p, "index");
+    if (x->bytes) {
+        ckr__pickler_op(p, "N");
+    } else {
+        ckr__pickler_int(p, (int64_t)i);
+        ckr__pickler_word(p, "offset");
+        ckr__index_size(p, x->n_dims, k->start);
+    }
+    ckr__pickler_op(p, "ub");
+    ckr__index_begin(p, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
+    ckr__pickler_word(p, "relative_path");
+    ckr__pickler_word(p, ckr__ac_base(k->file->path));
+    ckr__pickler_word(p, "offset");
+    ckr__pickler_int(p, (int64_t)k->part->at);
+    ckr__pickler_word(p, "length");
+    ckr__pickler_int(p, (int64_t)k->part->size);
+    ckr__pickler_op(p, "ub");
+}
+
+static void ckr__index_write(ckr__pickler *p, const ckr__out_index *x)
+{
+    uint64_t i, k;
+    ckr__pickler_op(p, "\x80\x02");
+    ckr__index_begin(p, CKR__DCP_CLASSES, "Metadata");
+    ckr__index_state(p, x);
+    ckr__index_planner(p, x);
+    ckr__pickler_word(p, "storage_data");
+    ckr__pickler_op(p, "}(");
+    for (i = 0; i < x->n_items; i++)
+        for (k = 0; k < x->items[i]->n_chunks; k++) ckr__index_place(p, x->items[i], k);
+    ckr__pickler_op(p, "uub.");
+}
+
+static ckr_result ckr__pack_index(ckr__packer *p)
+{
+    ckr__pickler w;
+    memset(&w, 0, sizeof w);
+    w.c = w.out.c = w.stack.c = w.key.c = w.text.c = w.ids.c = p->c;
+    w.f = p->f;
+    ckr__index_write(&w, p->f->index);
+    if (w.out.failed || w.key.failed) ckr__pickler_nomem(&w);
+    if (w.r == CKR_OK) {
+        ckr__buf_put(&p->lit, w.out.data, w.out.size);
+        p->img->segs = CKR__NEW_N(p->c, ckr__seg, 1);
+        w.r = p->img->segs ? ckr__pack_flush(p) : p->c->err->code;
+    }
+    ckr__buf_free(&w.out);
+    ckr__buf_free(&w.stack);
+    ckr__buf_free(&w.key);
+    ckr__map_free(&w.text);
+    ckr__map_free(&w.ids);
+    return w.r;
 }
 
 /* >>run ----------------------------------------------------------------------- */
@@ -25320,6 +43667,8 @@ typedef struct ckr__op {
     const ckr_tensor *tensor;
     const ckr_piece  *pa, *pb;
     ckr_dtype         dtype;   /* of the destination                                    */
+    ckr_dtype         logical; /* of the tensor: what a piece of another dtype becomes
+                                  first, and what the digest is of                      */
     uint32_t          n_dims;  /* outside the run                                       */
     int64_t           run;     /* elements that are contiguous on all sides             */
     const int64_t    *count, *a, *b, *d, *l;   /* per axis; strides in bytes              */
@@ -25382,22 +43731,29 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
                          const ckr_piece *pd)
 {
     ckr__axes x;
-    int64_t *v, ea = (int64_t)ckr_dtype_size(pa->dtype);
-    int64_t eb = pb ? (int64_t)ckr_dtype_size(pb->dtype) : ea,
-            ed = pd ? (int64_t)ckr_dtype_size(pd->dtype) : ea;
+    /* what is being written is read again as it is (the window, neither file nor memory) */
+    const ckr_dtype logical = pa->file == CKR_NO_FILE && !pa->mem ? pa->dtype : t->dtype;
+    int64_t *v, ea = (int64_t)ckr_dtype_size(pa->dtype), el = (int64_t)ckr_dtype_size(logical);
+    int64_t eb = pb ? (int64_t)ckr_dtype_size(pb->dtype) : el,
+            ed = pd ? (int64_t)ckr_dtype_size(pd->dtype) : el;
     uint64_t *span;
     uint32_t i;
 
+    if (pa->file == CKR_NO_FILE && !pa->mem && pa != pd) {      /* known to be there, not readable */
+        ckr__fail(c->err, CKR_ITEM_DCP_TRANSFORM, NULL, CKR_NO_OFFSET, t->name, NULL);
+        return false;
+    }
     memset(op, 0, sizeof *op);
     op->tensor = t;
     op->pa = pa;
     op->pb = pb;
-    op->dtype = pd ? pd->dtype : pa->dtype;
+    op->logical = logical;
+    op->dtype = pd ? pd->dtype : logical;
     for (i = 0; i < t->n_dims; i++) {
-        int64_t l = ckr__row_major(t->n_dims, t->shape, i) * ea;
+        int64_t l = ckr__row_major(t->n_dims, t->shape, i) * el;
         x.count[i] = count[i];
         x.s[0][i] = pa->stride[i];
-        x.s[1][i] = pb ? pb->stride[i] : l / ea * eb;
+        x.s[1][i] = pb ? pb->stride[i] : l / el * eb;
         x.s[2][i] = pd ? pd->stride[i] : l;
         x.s[3][i] = l;
         op->at_l += (uint64_t)(start[i] * l);
@@ -25409,7 +43765,7 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     ckr__axes_merge(&x);
     op->run = 1;
     if (x.n && x.s[0][x.n - 1] == ea && x.s[1][x.n - 1] == eb && x.s[2][x.n - 1] == ed &&
-        x.s[3][x.n - 1] == ea)
+        x.s[3][x.n - 1] == el)
         op->run = x.count[--x.n];
     op->n_dims = x.n;
     v = CKR__NEW_N(c, int64_t, 5 * (uint64_t)x.n);
@@ -25540,7 +43896,7 @@ static bool ckr__run_direct(const ckr__op *op, const uint8_t *dst, uint64_t byte
 {
     const ckr_piece *p = op->pa;
     return dst && p->file != CKR_NO_FILE && bytes >= CKR__DIRECT && op->dtype == p->dtype &&
-           !p->big_endian && !ckr__host_big_endian();
+           op->logical == p->dtype && !p->big_endian && !ckr__host_big_endian();
 }
 
 /* Without a digest in one call; with one in parts that are still in cache when they are summed. */
@@ -25561,30 +43917,43 @@ static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
     return true;
 }
 
+/* Elements of a piece as the tensor has them: one that is stored in another dtype is cast first, so
+   that a bf16 parameter that lies in its fp32 master is the same as one that was stored. */
+static const uint8_t *ckr__run_logical(ckr__lane *w, const ckr__op *op, const uint8_t *s,
+                                       uint64_t n)
+{
+    uint8_t *t = w->temp + CKR__RUN_PART;
+    if (!s || op->logical == op->pa->dtype) return s;
+    ckr__convert(op->logical, t, op->pa->dtype, s, n);
+    return t;
+}
+
 /* A run of n elements: copy (dst not NULL), cast and digest in one pass. Files are little-endian,
    so the destination is too. */
 static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
                           int64_t n)
 {
     const uint64_t ea = ckr_dtype_size(op->pa->dtype), ed = ckr_dtype_size(op->dtype);
-    const int64_t step = (int64_t)(CKR__RUN_PART / (ea > ed ? ea : ed));
+    const uint64_t el = ckr_dtype_size(op->logical), most = ea > el ? ea : el;
+    const int64_t step = (int64_t)(CKR__RUN_PART / (most > ed ? most : ed));
     if (ckr__run_direct(op, dst, (uint64_t)n * ea))
         return ckr__run_read(w, op, a, l, dst, (uint64_t)n * ea);
     while (n > 0) {
         int64_t part = ckr__min_i64(n, step);
         const uint8_t *s = ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea);
+        s = ckr__run_logical(w, op, s, (uint64_t)part);
         if (!s) return false;
         if (dst) {
-            if (op->dtype == op->pa->dtype) memcpy(dst, s, (size_t)part * (size_t)ea);
-            else ckr__convert(op->dtype, dst, op->pa->dtype, s, (uint64_t)part);
+            if (op->dtype == op->logical) memcpy(dst, s, (size_t)part * (size_t)el);
+            else ckr__convert(op->dtype, dst, op->logical, s, (uint64_t)part);
             if (ckr__host_big_endian())
                 ckr__swap_bytes(dst, (size_t)part * (size_t)ed, ckr__dtypes[op->dtype].swap);
             dst += (uint64_t)part * ed;
         }
-        if (!op->no_sum) ckr__lane_digest(w, op->tensor, op->pa->dtype, l, s, (uint64_t)part * ea);
+        if (!op->no_sum) ckr__lane_digest(w, op->tensor, op->logical, l, s, (uint64_t)part * el);
         w->bytes_read += (uint64_t)part * ea;
         a += (uint64_t)part * ea;
-        l += (uint64_t)part * ea;
+        l += (uint64_t)part * el;
         n -= part;
     }
     return true;
@@ -25644,25 +44013,39 @@ static void ckr__compare_either(ckr__lane *w, const uint8_t *x, const uint8_t *y
     }
 }
 
+/* What is stored wider than its tensor is compared as the tensor has it. */
+static const uint8_t *ckr__run_narrow(const ckr__op *op, ckr_dtype *t, const uint8_t *s, int64_t n,
+                                      uint8_t *into)
+{
+    const ckr_dtype to = op->tensor->dtype;
+    if (!s || ckr_dtype_size(to) >= ckr_dtype_size(*t)) return s;
+    ckr__convert(to, into, *t, s, (uint64_t)n);
+    *t = to;
+    return into;
+}
+
 /* A run of n elements of a, cast to b's dtype where they differ, against b. */
 static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t b, int64_t n)
 {
-    const ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype;
-    const uint64_t ea = ckr_dtype_size(ta), eb = ckr_dtype_size(tb);
+    const uint64_t ea = ckr_dtype_size(op->pa->dtype), eb = ckr_dtype_size(op->pb->dtype);
+    const uint64_t half = CKR__RUN_PART / 2;
     while (n > 0) {
-        int64_t part = ckr__min_i64(n, (int64_t)(CKR__RUN_PART / 2 / (ea > eb ? ea : eb)));
+        int64_t part = ckr__min_i64(n, (int64_t)(half / (ea > eb ? ea : eb)));
+        ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype;
         const uint8_t *x = ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea);
         const uint8_t *y = ckr__fetch_native(w, 1, op->pb, b, (uint64_t)part * eb);
+        x = ckr__run_narrow(op, &ta, x, part, w->temp);
+        y = ckr__run_narrow(op, &tb, y, part, w->temp + CKR__RUN_PART + half);
         if (!x || !y) return false;
         if (w->either && ta == CKR_DTYPE_F32 && tb == CKR_DTYPE_BF16) {
             ckr__compare_either(w, x, y, (uint64_t)part);
         } else {
             if (ta != tb) {
-                uint8_t *cast = w->temp + CKR__RUN_PART / 2;
+                uint8_t *cast = w->temp + half;
                 ckr__convert(tb, cast, ta, x, (uint64_t)part);
                 x = cast;
             }
-            if (memcmp(x, y, (size_t)part * (size_t)eb) != 0)
+            if (memcmp(x, y, (size_t)part * ckr_dtype_size(tb)) != 0)
                 ckr__compare_elements(w, tb, x, y, (uint64_t)part);
         }
         w->bytes_read += (uint64_t)part * (ea + eb);
@@ -25688,7 +44071,7 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
         if (op->pb)
             return ckr__run_compare(w, op, at[0] + skip * ea,
                                     at[1] + skip * ckr_dtype_size(op->pb->dtype), (int64_t)n);
-        return ckr__run_copy(w, op, at[0] + skip * ea, at[3] + skip * ea,
+        return ckr__run_copy(w, op, at[0] + skip * ea, at[3] + skip * ckr_dtype_size(op->logical),
                              dst ? dst + (at[2] + skip * ed - w0) : NULL, (int64_t)n);
     }
     last = op->count[axis];
@@ -28607,7 +46990,8 @@ static ckr_result ckr__decide_write(ckr__decide *d)
             !ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i])))
             r = d->c->err->code;
         was = ckr__nan();
-        if (d->after->state && base == base && !ckr_node_get(h, "initial_lr")) {
+        if (d->after->state && base == base && !ckr_node_get(h, "initial_lr") &&
+            strncmp(d->after->kind, "deepspeed", 9) != 0) {    /* its own never read it      */
             if (!ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base)))
                 return d->c->err->code;
             r = ckr__decide_numbers(d, "CKR_FIX_INITIAL_LR", CKR_CHANGED, "initial_lr", ckr__nan(),
@@ -28725,8 +47109,145 @@ struct ckr_plan {
     ckr_note       *notes;
     uint64_t        n_notes;
     ckr_state       state;     /* the source's, with groups and schedule of the coming run */
+    ckr__rng_result rng;       /* streams of the coming run; lineage goes into the side file */
     bool            decisions_only;
 };
+
+/* >>plan.rng ------------------------------------------------------------------ */
+/* The streams of a checkpoint for the ranks of a coming run. */
+
+typedef struct ckr__streams { ckr__ctx c; } ckr__streams;
+
+/* A scope that a framework fixes, or only allows. */
+static void ckr__rng_scope(const ckr_stream *x, ckr__rng_saved *out)
+{
+    out->declared = x->scope && ckr__axes_parse(x->scope, &out->axes) && !x->observed;
+    if (!out->declared) out->axes = 0;
+}
+
+/* The streams of a state, decoded; `c` can read the files that the state refers to. */
+static ckr_result ckr__rng_load(ckr__ctx *c, const ckr_state *s, ckr__rng_saved **out)
+{
+    ckr__rng_saved *v = CKR__NEW_N(c, ckr__rng_saved, s->n_rng);
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    *out = v;
+    if (!v) return c->err->code;
+    for (i = 0; i < s->n_rng && r == CKR_OK; i++) {
+        const ckr_stream *x = &s->rng[i];
+        ckr_rng *state = CKR__NEW(c, ckr_rng);
+        if (!state) return c->err->code;
+        r = ckr__rng_from_node(c, x->state, ckr_rng_kind_find(x->kind ? x->kind : ""), state);
+        v[i].name = x->sibling ? "default" : x->name;      /* the own one of that kind     */
+        v[i].rank = x->rank;
+        v[i].state = state;
+        v[i].sibling = x->sibling;
+        ckr__rng_scope(x, &v[i]);
+        if (r != CKR_OK && !c->err->where[0])
+            snprintf(c->err->where, sizeof c->err->where, "rank %lu: %s %s", (unsigned long)x->rank,
+                     x->kind ? x->kind : "", x->name ? x->name : "");
+    }
+    return r;
+}
+
+/* The streams of a checkpoint, decoded: each is one that its generator could be in. */
+static ckr_result ckr__rng_states(ckr__ctx *c, const ckr_ckpt *k, ckr__rng_saved **saved)
+{
+    ckr__file *const files = c->files;
+    const uint32_t n_files = c->n_files;
+    ckr_result r;
+    c->files = k->ctx.files;                   /* borrowed while states are read         */
+    c->n_files = k->ctx.n_files;
+    r = ckr__rng_load(c, &k->state, saved);
+    c->files = files;
+    c->n_files = n_files;
+    return r;
+}
+
+/* Zeros in a target's topology stand for the source's sizes. */
+static ckr_topology ckr__rng_topology(const ckr_topology *from, const ckr_topology *want)
+{
+    ckr_topology t = *want;
+    const bool asked = t.tp || t.pp || t.dp || t.ep || t.cp;
+    if (!t.tp) t.tp = from->tp;
+    if (!t.pp) t.pp = from->pp;
+    if (!t.ep) t.ep = from->ep;
+    if (!t.cp) t.cp = from->cp;
+    if (!t.dp && !t.ranks) t.dp = from->dp;
+    if (!t.ranks && !asked) t.ranks = from->ranks;
+    return t;
+}
+
+static bool ckr__rng_ranks_fit(const ckr_topology *t)
+{
+    ckr__grid g;
+    return ckr__grid_make(t, &g) && g.ranks == t->ranks;
+}
+
+/* What ckr_ckpt_rng promises, into the arena of c. `held` brings only
+   holds_fn and user, or is NULL. */
+static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng_want *want,
+                                   const ckr__rng_job *held, ckr__rng_result *out)
+{
+    ckr__rng_saved *saved = NULL;
+    ckr__rng_job job;
+    ckr_result r = CKR_OK;
+    memset(&job, 0, sizeof job);
+    memset(out, 0, sizeof *out);
+    if (held) job = *held;
+    if (want->mode != CKR_MODE_TRANSFER) r = ckr__rng_states(c, k, &saved);
+    job.saved = saved;
+    job.n_saved = k->state.n_rng;
+    job.from = k->state.topology;
+    job.to = ckr__rng_topology(&job.from, &want->topology);
+    job.mode = want->mode;
+    job.policy = want->policy;
+    job.seed = want->seed;
+    job.draws = want->draws;
+    job.step = k->state.progress.step;
+    job.lineage = ckr_node_get(k->side, "rng");
+    job.file = CKR__SIDE_FILE;
+    if (r == CKR_OK && want->topology.ranks && !ckr__rng_ranks_fit(&job.to))
+        r = ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "ranks",
+                      "%lu ranks are no product of these sizes",
+                      (unsigned long)want->topology.ranks);
+    return r == CKR_OK ? ckr__rng_remap(c, &job, out) : r;
+}
+
+CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr_rng_streams *out,
+                                ckr_error *err)
+{
+    ckr_rng_want as_saved;
+    ckr_result r;
+    ckr__streams *own = (ckr__streams *)ckr__owner_make(&k->ctx.env, &k->ctx.limits, sizeof *own,
+                                                        err, &r);
+    memset(&as_saved, 0, sizeof as_saved);
+    memset(out, 0, sizeof *out);
+    if (!own) return r;
+    r = ckr__rng_of_ckpt(&own->c, k, want ? want : &as_saved, NULL, out);
+    own->c.err = &own->c.own_err;
+    out->_owner = own;
+    if (r != CKR_OK) ckr_rng_streams_free(out);
+    return r;
+}
+
+CKR_API void ckr_rng_streams_free(ckr_rng_streams *s)
+{
+    ckr__owner_free(s->_owner, sizeof(ckr__streams));
+    memset(s, 0, sizeof *s);
+}
+
+CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t rank,
+                                          const char *kind, const char *name)
+{
+    uint32_t i;
+    if (rank >= s->n_ranks) return NULL;
+    for (i = 0; i < s->n_streams; i++) {
+        const ckr_rng_given *g = &s->given[(uint64_t)rank * s->n_streams + i];
+        if (!strcmp(g->kind, kind) && !strcmp(g->name, name)) return g;
+    }
+    return NULL;
+}
 
 /* What an entry needs: ops that fill it, and the same region as the destination sees it, from which
    the digest of the written bytes is computed independently of the ops. */
@@ -28801,6 +47322,69 @@ static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e)
     f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
     e->ops = f;
     return r;
+}
+
+/* Streams of the coming run as its dialect is to write them, in the order of ranks: as saved where
+   nothing moved, else in the form of the saved one of that name. */
+static ckr_result ckr__plan_streams(ckr_plan *p, const ckr_state *source)
+{
+    const ckr__rng_result *g = &p->rng;
+    const uint64_t all = (uint64_t)g->n_ranks * g->n_streams;
+    ckr_stream *out = CKR__NEW_N(&p->ctx, ckr_stream, all);
+    uint64_t i, k, n_old, n = 0;
+    if (!out) return p->ctx.err->code;
+    for (i = 0; i < all; i++) {
+        const ckr_rng_given *v = &g->given[i];
+        const ckr_stream *old = NULL, *like = NULL;
+        if (!v->state) continue;
+        if (v->source == CKR_RNG_FROM_RANK) old = ckr__streams_of(source, v->rank, &n_old);
+        for (k = 0; old && k < n_old; k++)
+            if (!strcmp(old[k].kind, v->kind) && !strcmp(old[k].name, v->name)) break;
+        if (old && k < n_old) like = &old[k];
+        old = like;
+        for (k = 0; !like && k < source->n_rng; k++)
+            if (!strcmp(source->rng[k].kind, v->kind) && !strcmp(source->rng[k].name, v->name))
+                like = &source->rng[k];
+        if (like) out[n] = *like;
+        out[n].kind = v->kind;
+        out[n].name = v->name;
+        out[n].rank = (uint32_t)(i / g->n_streams);
+        out[n].value = v->state;
+        if (!old) out[n].state = ckr__rng_to_node(&p->ctx, v->state, like ? like->state : NULL);
+        if (!out[n++].state) return p->ctx.err->code;
+    }
+    p->state.rng = out;
+    p->state.n_rng = n;
+    return CKR_OK;
+}
+
+/* What becomes of the random streams: notes into the plan's report, the record into the side file,
+   and the streams themselves into the state that the dialect writes. */
+static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
+{
+    ckr__rng_job held;
+    ckr_rng_want want;
+    uint64_t i;
+    ckr_result r;
+    if (!d->holds_fn || strcmp(p->src->state.dialect, d->name) != 0 ||
+        (p->target.without & CKR_RNG) || !p->src->state.n_rng)
+        return CKR_OK;
+    memset(&want, 0, sizeof want);
+    memset(&held, 0, sizeof held);
+    want.topology = p->target.topology;
+    want.mode = p->target.mode;
+    want.policy = p->target.rng;
+    want.seed = p->target.seed;
+    held.holds_fn = d->holds_fn;
+    held.user = &p->state;
+    r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
+    for (i = 0; i < p->rng.n_notes && r == CKR_OK; i++) {
+        const ckr_note *n = &p->rng.notes[i];
+        if (!ckr__note(&p->ctx, &p->notes, &p->n_notes, n->code, n->severity, n->subject,
+                       n->old_value, n->new_value, n->reason, n->remedy))
+            r = p->ctx.err->code;
+    }
+    return r == CKR_OK ? ckr__plan_streams(p, &p->src->state) : r;
 }
 
 static int ckr__severity_max(const ckr_note *notes, uint64_t n)
@@ -29002,6 +47586,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK) r = ckr__dialect_variant(&p->ctx, d, p->target.variant);
     if (r == CKR_OK) r = ckr__plan_components(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_decisions(p, &src->state);
+    if (r == CKR_OK) r = ckr__plan_rng(p, d);
     if (r == CKR_OK && !decisions_only)
         r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out, &p->notes, &p->n_notes);
     if (r == CKR_OK) r = ckr__plan_inherit(p, &src->state);
@@ -29143,7 +47728,7 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
         if (e <= a) continue;
         if (s->entry && !s->late) {
             if (!ckr__win_entry(w, lane, s->entry, a - s->offset, e - s->offset, dst)) return;
-            if (f->format == CKR_FORMAT_TORCH_ZIP)
+            if (f->format == CKR_FORMAT_TORCH_ZIP || f->format == CKR_FORMAT_DCP)
                 ckr__win_crc(win, s->entry, a - s->offset, e - a, dst);
         } else {
             memcpy(dst, s->bytes + (a - s->offset), (size_t)(e - a));
@@ -29615,47 +48200,101 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
 /* Reading every byte: digests, checks, differences; and boxes into the caller's memory. All are
    lists of ops for the same engine. */
 
+/* Numbers below 2^61 - 1, a prime. */
+static uint64_t ckr__mod61(uint64_t v)
+{
+    v = (v >> 61) + (v & UINT64_C(0x1fffffffffffffff));
+    return v >= UINT64_C(0x1fffffffffffffff) ? v - UINT64_C(0x1fffffffffffffff) : v;
+}
+
+static uint64_t ckr__mul61(uint64_t a, uint64_t b)
+{
+    const uint64_t a1 = a >> 31, a0 = a & 0x7fffffff, b1 = b >> 31, b0 = b & 0x7fffffff;
+    const uint64_t mid = a1 * b0 + a0 * b1;            /* each below 2^61                     */
+    return ckr__mod61(ckr__mod61(a1 * b1 * 2 + (mid >> 30)) +
+                      ckr__mod61(((mid & 0x3fffffff) << 31) + a0 * b0));
+}
+
+/* The product over the axes of h(end) - h(begin), h random by a secret: the sum of it over boxes is
+   that of the whole exactly when they cover every element once, but for one chance in 2^57. */
+static uint64_t ckr__box_print(const ckr__ctx *c, uint32_t n, const int64_t *start,
+                               const int64_t *count)
+{
+    uint64_t v = 1, key[2], h[2];
+    uint32_t d, i;
+    for (d = 0; d < n; d++) {
+        for (i = 0; i < 2; i++) {
+            key[0] = (uint64_t)(start ? start[d] : 0) + (i ? (uint64_t)count[d] : 0);
+            key[1] = d;
+            h[i] = ckr__mod61(ckr__hash_keyed(c->seed, key, sizeof key, 0));
+        }
+        v = ckr__mul61(v, ckr__mod61(h[1] + UINT64_C(0x1fffffffffffffff) - h[0]));
+    }
+    return v;
+}
+
+static ckr_result ckr__tensor_range(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *p)
+{
+    uint64_t last = p->offset, reach;
+    uint32_t d;
+    bool ok = true;
+    for (d = 0; d < p->n_dims && ok; d++)
+        ok = p->start[d] >= 0 && p->count[d] > 0 && p->stride[d] >= 0 &&
+             p->start[d] <= t->shape[d] && p->count[d] <= t->shape[d] - p->start[d] &&
+             ckr__mul_u64((uint64_t)(p->count[d] - 1), (uint64_t)p->stride[d], &reach) &&
+             ckr__add_u64(last, reach, &last);
+    if (ok && p->file != CKR_NO_FILE)
+        ok = p->file < c->n_files &&
+             ckr__range_ok(last, ckr_dtype_size(p->dtype), c->files[p->file].size);
+    return ok ? CKR_OK
+              : ckr__fail(c->err, CKR_ITEM_PIECE_RANGE, ckr__file_path(c, p->file), p->offset,
+                          t->name, NULL);
+}
+
+/* The first two that meet, for the message; among the first thousand. */
+static ckr_result ckr__tensor_overlap(ckr__ctx *c, const ckr_tensor *t)
+{
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    const uint32_t n = t->n_pieces < 1000 ? t->n_pieces : 1000;
+    uint32_t i, k;
+    for (i = 0; i < n; i++)
+        for (k = 0; k < i; k++) {
+            const ckr_piece *p = &t->pieces[i], *q = &t->pieces[k];
+            if (!p->replica && !q->replica &&
+                ckr__box_meet(t->n_dims, p->start, p->count, q->start, q->count, start, count))
+                return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, ckr__file_path(c, p->file),
+                                 p->offset, t->name, "%s: these elements are in %s too", t->slot,
+                                 ckr__file_path(c, q->file));
+        }
+    return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, NULL, CKR_NO_OFFSET, t->name, NULL);
+}
+
 /* Every piece inside its file, no two claim the same elements, and together they are the whole
    tensor: the proof without which nothing is read. */
 static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
 {
-    int64_t numel, have = 0, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
-    uint32_t i, k, d;
+    int64_t numel, have = 0;
+    uint64_t prints = 0;
+    uint32_t i;
     if (!ckr__numel(t->n_dims, t->shape, &numel))
         return ckr__fail(c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, t->name, NULL);
     for (i = 0; i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
-        uint64_t last = p->offset;
-        for (d = 0; d < p->n_dims; d++) {
-            uint64_t reach;
-            if (p->start[d] < 0 || p->count[d] <= 0 || p->stride[d] < 0 ||
-                p->start[d] > t->shape[d] || p->count[d] > t->shape[d] - p->start[d] ||
-                !ckr__mul_u64((uint64_t)(p->count[d] - 1), (uint64_t)p->stride[d], &reach) ||
-                !ckr__add_u64(last, reach, &last))
-                goto range;
-        }
-        if (p->file != CKR_NO_FILE &&
-            (p->file >= c->n_files ||
-             !ckr__range_ok(last, ckr_dtype_size(p->dtype), c->files[p->file].size)))
-            goto range;
+        const ckr_result r = ckr__tensor_range(c, t, p);
+        int64_t volume;
+        if (r != CKR_OK) return r;
         if (p->replica) continue;
-        have += ckr__box_volume(t->n_dims, p->count);
-        for (k = 0; k < i; k++)
-            if (!t->pieces[k].replica &&
-                ckr__box_meet(t->n_dims, p->start, p->count, t->pieces[k].start, t->pieces[k].count,
-                              start, count))
-                return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, ckr__file_path(c, p->file),
-                                 p->offset, t->name, "%s: these elements are in %s too", t->slot,
-                                 ckr__file_path(c, t->pieces[k].file));
+        volume = ckr__box_volume(t->n_dims, p->count);
+        if (volume > numel - have) return ckr__tensor_overlap(c, t);
+        have += volume;
+        prints = ckr__mod61(prints + ckr__box_print(c, t->n_dims, p->start, p->count));
     }
-    if (have != numel)
-        return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
-                         "%s: %lld of %lld elements are in no file", t->slot,
-                         (long long)(numel - have), (long long)numel);
-    return CKR_OK;
-range:
-    return ckr__fail(c->err, CKR_ITEM_PIECE_RANGE, ckr__file_path(c, t->pieces[i].file),
-                     t->pieces[i].offset, t->name, NULL);
+    if (have == numel && (numel == 0 || prints == ckr__box_print(c, t->n_dims, NULL, t->shape)))
+        return CKR_OK;
+    if (have == numel) return ckr__tensor_overlap(c, t);
+    return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
+                     "%s: %lld of %lld elements are in no file", t->slot,
+                     (long long)(numel - have), (long long)numel);
 }
 
 /* Ops that read box [start, start + count) of a tensor into memory as `dst` has it; dst NULL:
@@ -30060,8 +48699,10 @@ static ckr_result ckr__check_all(ckr__checker *k)
     ckr__map params;
     uint64_t i, at;
     uint32_t n;
+    ckr__rng_saved *saved;
     uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
     ckr_result r = each ? ckr__check_members(k) : k->c.err->code;
+    if (r == CKR_OK) r = ckr__rng_states(&k->c, k->ckpt, &saved);
 
     memset(&params, 0, sizeof params);
     memset(&crew, 0, sizeof crew);
@@ -30264,19 +48905,19 @@ static void ckr__crc_lane(void *arg, uint32_t lane)
     }
 }
 
-/* Adds the members of one file when it is a zip archive; a CRC of 0 means that the writer computed
+/* Adds the members of bytes that are a zip archive; a CRC of 0 means that the writer computed
    none. */
-static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, const char *path)
+static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, uint32_t file,
+                                   uint64_t offset, uint64_t size)
 {
     uint8_t magic[4];
-    uint32_t file;
     ckr__zip z;
     uint64_t i;
-    ckr_result r = ckr__file_open(&k->c, path, &file);
-    if (r != CKR_OK || k->c.files[file].size < 22) return r;
-    r = ckr__file_read(&k->c, file, 0, magic, 4);
+    ckr_result r;
+    if (size < 22) return CKR_OK;
+    r = ckr__file_read(&k->c, file, offset, magic, 4);
     if (r != CKR_OK || memcmp(magic, "PK\003\004", 4) != 0) return r;
-    r = ckr__zip_open(&k->c, file, 0, k->c.files[file].size, &z);
+    r = ckr__zip_open(&k->c, file, offset, size, &z);
     for (i = 0; i < z.n && r == CKR_OK; i++) {
         ckr__crc_job *x;
         void *array = j->list;
@@ -30293,18 +48934,37 @@ static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, const char
     return r;
 }
 
+/* Files that hold archives hold them where the reader has found them; any other file may be one. */
+static ckr_result ckr__crc_files(ckr__checker *k, ckr__crc_jobs *j)
+{
+    const ckr__ctx *from = &k->ckpt->ctx;
+    bool *sliced = CKR__NEW_N(&k->c, bool, from->n_files);
+    uint32_t *file = CKR__NEW_N(&k->c, uint32_t, from->n_files), n;
+    uint64_t i;
+    ckr_result r = sliced && file ? CKR_OK : k->c.err->code;
+    for (i = 0; i < from->n_slices && r == CKR_OK; i++) sliced[from->slices[i].file] = true;
+    for (n = 0; n < from->n_files && r == CKR_OK; n++) {
+        r = ckr__file_open(&k->c, from->files[n].path, &file[n]);
+        if (r == CKR_OK && !sliced[n])
+            r = ckr__crc_collect(k, j, file[n], 0, k->c.files[file[n]].size);
+    }
+    for (i = 0; i < from->n_slices && r == CKR_OK; i++)
+        r = ckr__crc_collect(k, j, file[from->slices[i].file], from->slices[i].offset,
+                             from->slices[i].size);
+    return r;
+}
+
 static ckr_result ckr__check_members(ckr__checker *k)
 {
     ckr__crc_jobs j;
     ckr__crew crew;
     uint64_t i;
     uint32_t n;
-    ckr_result r = CKR_OK;
+    ckr_result r;
     memset(&j, 0, sizeof j);
     memset(&crew, 0, sizeof crew);
     j.c = &k->c;
-    for (n = 0; n < k->ckpt->ctx.n_files && r == CKR_OK; n++)
-        r = ckr__crc_collect(k, &j, k->ckpt->ctx.files[n].path);
+    r = ckr__crc_files(k, &j);
     if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, NULL, 0);
     if (r == CKR_OK) {
         j.crew = &crew;
@@ -30919,7 +49579,8 @@ static ckr_node *ckr__side_params(ckr__ctx *c, const ckr_state *s)
 
 static bool ckr__is_trainer(const char *dialect)
 {
-    return !strcmp(dialect, "accelerate") || !strcmp(dialect, "hf_trainer");
+    return !strcmp(dialect, "accelerate") || !strcmp(dialect, "hf_trainer") ||
+           !strcmp(dialect, "deepspeed");
 }
 
 static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const bool *use,
@@ -30940,6 +49601,8 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
         ok = ckr__node_set(c, vocab, "logical", ckr__node_int(c, w->plan->out.vocab)) &&
              ckr__node_set(c, vocab, "padded", ckr__node_int(c, w->plan->out.padded_vocab)) &&
              ckr__node_set(c, root, "vocab", vocab);
+    if (ok && w->plan->rng.lineage)       /* read only: the JSON writer changes nothing */
+        ok = ckr__node_set(c, root, "rng", (ckr_node *)(uintptr_t)w->plan->rng.lineage);
     if (ok && w->plan->out.carried) ok = ckr__node_set(c, root, "carried", w->plan->out.carried);
     if (ok && !w->plan->out.renamed)
         ok = ckr__node_set(c, root, "tensors", ckr__side_tensors(c, s, written, use));
@@ -31118,6 +49781,81 @@ static ckr_result ckr__diff_number(ckr__differ *d, const char *code, const char 
                : d->c.err->code;
 }
 
+typedef struct ckr__diff_stream { const ckr_stream *stream; uint64_t sum; } ckr__diff_stream;
+
+/* By kind, name and what is compared. */
+static int ckr__diff_stream_cmp(const void *a, const void *b)
+{
+    const ckr__diff_stream *x = (const ckr__diff_stream *)a, *y = (const ckr__diff_stream *)b;
+    int r = strcmp(x->stream->kind, y->stream->kind);
+    if (!r) r = strcmp(x->stream->name, y->stream->name);
+    return r ? r : x->sum < y->sum ? -1 : x->sum > y->sum;
+}
+
+/* The streams of one side in order, each once; those of siblings left out. Where both sides have as
+   many ranks, the rank is part of what is compared. */
+static ckr_result ckr__diff_streams(ckr__differ *d, const ckr_ckpt *k, bool by_rank,
+                                    ckr__diff_stream ***out, uint64_t *n)
+{
+    const ckr_state *s = &k->state;
+    ckr__diff_stream *all = CKR__NEW_N(&d->c, ckr__diff_stream, s->n_rng);
+    ckr__diff_stream **list = CKR__NEW_N(&d->c, ckr__diff_stream *, s->n_rng);
+    ckr__rng_saved *saved = NULL;
+    uint64_t i, m = 0;
+    ckr_result r = all && list ? ckr__rng_states(&d->c, k, &saved) : d->c.err->code;
+    *out = list;
+    *n = 0;
+    for (i = 0; i < s->n_rng && r == CKR_OK; i++) {
+        if (s->rng[i].sibling) continue;
+        all[m].stream = &s->rng[i];
+        all[m].sum = ckr__rng_sum(&d->c, saved[i].state);
+        if (by_rank) all[m].sum = ckr__mix(all[m].sum + s->rng[i].rank);
+        list[m] = &all[m];
+        m++;
+    }
+    if (r == CKR_OK && !ckr__sort(&d->c, (void **)list, (size_t)m, ckr__diff_stream_cmp))
+        r = d->c.err->code;
+    for (i = 0; i < m && r == CKR_OK; i++)
+        if (!*n || ckr__diff_stream_cmp(list[*n - 1], list[i]) != 0) list[(*n)++] = list[i];
+    return r;
+}
+
+static bool ckr__diff_rng_note(ckr__differ *d, const ckr_stream *x, const uint64_t only[2])
+{
+    return ckr__diff_note(d, "CKR_DIFF_RNG", ckr__printf(&d->c, "%s %s", x->kind, x->name),
+                          ckr__printf(&d->c, "%llu of its own", (unsigned long long)only[0]),
+                          ckr__printf(&d->c, "%llu of its own", (unsigned long long)only[1]));
+}
+
+/* Random streams by value: the same rank's where both sides have as many ranks, else whether each
+   side's are among the other's. */
+static ckr_result ckr__diff_rng(ckr__differ *d)
+{
+    const bool by_rank = d->a->state.topology.ranks == d->b->state.topology.ranks;
+    ckr__diff_stream **x, **y;
+    uint64_t nx, ny, i = 0, k = 0, only[2] = { 0, 0 };
+    ckr_result r = ckr__diff_streams(d, d->a, by_rank, &x, &nx);
+    if (r == CKR_OK) r = ckr__diff_streams(d, d->b, by_rank, &y, &ny);
+    while (r == CKR_OK && (i < nx || k < ny)) {
+        const int side = i == nx ? 1 : k == ny ? -1 : ckr__diff_stream_cmp(x[i], y[k]);
+        const ckr_stream *at = side > 0 ? y[k]->stream : x[i]->stream, *next;
+        if (side) only[side > 0]++;
+        if (side <= 0) i++;
+        if (side >= 0) k++;
+        next = i < nx && !strcmp(x[i]->stream->kind, at->kind) &&
+                       !strcmp(x[i]->stream->name, at->name)
+                   ? x[i]->stream
+                   : k < ny && !strcmp(y[k]->stream->kind, at->kind) &&
+                             !strcmp(y[k]->stream->name, at->name)
+                         ? y[k]->stream
+                         : NULL;
+        if (next) continue;
+        if ((only[0] || only[1]) && !ckr__diff_rng_note(d, at, only)) r = d->c.err->code;
+        only[0] = only[1] = 0;
+    }
+    return r;
+}
+
 static ckr_result ckr__diff_others(ckr__differ *d)
 {
     const ckr_state *s = &d->a->state, *t = &d->b->state;
@@ -31146,7 +49884,7 @@ static ckr_result ckr__diff_others(ckr__differ *d)
             r = ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "position", s->schedules[i].position,
                                  t->schedules[i].position);
     }
-    return r;
+    return r == CKR_OK ? ckr__diff_rng(d) : r;
 }
 
 /* >>view ---------------------------------------------------------------------- */

@@ -812,10 +812,11 @@ struct verb {
 enum {
     VERB_INSPECT = 1, VERB_TREE = 2, VERB_PLAN = 4, VERB_CONVERT = 8, VERB_EXPORT = 16,
     VERB_DIGEST = 32, VERB_DIFF = 64, VERB_CHECK = 128, VERB_VERSION = 256, VERB_HELP = 512,
-    VERB_LR = 1024,
+    VERB_LR = 1024, VERB_RNG = 2048,
     VERB_TARGET = VERB_PLAN | VERB_CONVERT,
     VERB_POLICY = VERB_TARGET | VERB_LR,
-    VERB_OPENING = VERB_INSPECT | VERB_POLICY | VERB_EXPORT | VERB_DIGEST | VERB_DIFF | VERB_CHECK,
+    VERB_OPENING = VERB_INSPECT | VERB_POLICY | VERB_EXPORT | VERB_DIGEST | VERB_DIFF |
+                   VERB_CHECK | VERB_RNG,
     VERB_ANY = VERB_OPENING | VERB_TREE | VERB_VERSION | VERB_HELP
 };
 
@@ -1037,7 +1038,7 @@ static void log_hook(void *user, const ckr_error *what)
 typedef enum option_kind {
     KIND_SWITCH = 0, KIND_TEXT, KIND_COUNT, KIND_ROWS, KIND_STAGE, KIND_BYTES, KIND_MODE,
     KIND_DTYPE, KIND_COLOR, KIND_ONLY, KIND_WITHOUT, KIND_SET, KIND_LR_POLICY, KIND_COLUMN,
-    KIND_RATIO, KIND_LATER
+    KIND_RATIO, KIND_RNG, KIND_SEED, KIND_LATER
 } option_kind;
 
 typedef struct option {
@@ -1054,17 +1055,22 @@ static const option all_options[] = {
     { "to", "DIALECT", KIND_TEXT, AT(target.dialect), VERB_TARGET,
       "the framework of the coming run (default: the source's)" },
     { "variant", "V", KIND_TEXT, AT(target.variant), VERB_TARGET, "one of a framework's layouts" },
-    { "tp", "N", KIND_COUNT, AT(target.topology.tp), VERB_TARGET, "tensor-parallel size" },
-    { "pp", "N", KIND_COUNT, AT(target.topology.pp), VERB_TARGET, "pipeline-parallel size" },
-    { "dp", "N", KIND_COUNT, AT(target.topology.dp), VERB_TARGET, "data-parallel size" },
-    { "ep", "N", KIND_COUNT, AT(target.topology.ep), VERB_TARGET, "expert-parallel size" },
-    { "cp", "N", KIND_COUNT, AT(target.topology.cp), VERB_TARGET, "context-parallel size" },
+    { "tp", "N", KIND_COUNT, AT(target.topology.tp), VERB_TARGET | VERB_RNG,
+      "tensor-parallel size" },
+    { "pp", "N", KIND_COUNT, AT(target.topology.pp), VERB_TARGET | VERB_RNG,
+      "pipeline-parallel size" },
+    { "dp", "N", KIND_COUNT, AT(target.topology.dp), VERB_TARGET | VERB_RNG,
+      "data-parallel size" },
+    { "ep", "N", KIND_COUNT, AT(target.topology.ep), VERB_TARGET | VERB_RNG,
+      "expert-parallel size" },
+    { "cp", "N", KIND_COUNT, AT(target.topology.cp), VERB_TARGET | VERB_RNG,
+      "context-parallel size" },
     { "zero", "STAGE", KIND_STAGE, AT(target.topology.zero), VERB_TARGET, "ZeRO stage, 0 to 3" },
-    { "ranks", "N", KIND_COUNT, AT(target.topology.ranks), VERB_TARGET,
+    { "ranks", "N", KIND_COUNT, AT(target.topology.ranks), VERB_TARGET | VERB_RNG,
       "processes of the coming run" },
     { "vocab", "N", KIND_ROWS, AT(target.vocab), VERB_OPENING,
       "logical vocabulary size, where no file tells it" },
-    { "mode", "MODE", KIND_MODE, AT(target.mode), VERB_POLICY,
+    { "mode", "MODE", KIND_MODE, AT(target.mode), VERB_POLICY | VERB_RNG,
       "recover, continue (default) or transfer" },
     { "only", "LIST", KIND_ONLY, AT(target.without), VERB_TARGET,
       "keep only these components: params,optimizer,groups,schedule,rng,progress,data" },
@@ -1127,9 +1133,11 @@ static const option all_options[] = {
     { "color", "WHEN", KIND_COLOR, AT(color), VERB_ANY, "auto (default), always or never" },
     { "help", NULL, KIND_SWITCH, AT(help), VERB_ANY, "help for a verb" },
     { "vpp", "N", KIND_LATER, 0, VERB_TARGET, "1" },
-    { "to-version", "V", KIND_LATER, 0, VERB_TARGET, NULL },
-    { "rng", "POLICY", KIND_LATER, 0, VERB_TARGET, "keep" },
-    { "seed", "S", KIND_LATER, 0, VERB_TARGET, NULL },
+    { "to-version", "V", KIND_TEXT, AT(target.to_version), VERB_TARGET,
+      "of the target framework, where its layout changed (megatron)" },
+    { "rng", "POLICY", KIND_RNG, AT(target.rng), VERB_TARGET | VERB_RNG,
+      "keep (default): what was saved stays; remap: repeated streams are derived anew; reseed" },
+    { "seed", "S", KIND_SEED, AT(target.seed), VERB_TARGET | VERB_RNG, "of --rng reseed" },
     { "data", "GLOB", KIND_TEXT, AT(target.data), VERB_TARGET,
       "the coming run's token files, where the position in the data is counted anew (llm.c)" },
     { "micro-batch", "B", KIND_ROWS, AT(target.micro_batch), VERB_TARGET,
@@ -1294,6 +1302,7 @@ static bool option_store(const option *o, options *into, const char *s)
     static const char *const colors[] = { "auto", "always", "never" };
     static const char *const policies[] = { "", "keep", "target", "splice", "stretch", "rewarm" };
     static const char *const columns[] = { "lr", "weight_decay", "momentum" };
+    static const char *const rng_policies[] = { "keep", "remap", "reseed" };
     void *field = (char *)into + o->at;
     const bool on = true;
     ckr_dtype dtype;
@@ -1312,6 +1321,8 @@ static bool option_store(const option *o, options *into, const char *s)
     case KIND_LR_POLICY: return *s && store_word(field, policies, COUNT_OF(policies), s);
     case KIND_COLUMN: return store_word(field, columns, COUNT_OF(columns), s);
     case KIND_RATIO: return store_ratio(field, s);
+    case KIND_RNG: return store_word(field, rng_policies, COUNT_OF(rng_policies), s);
+    case KIND_SEED: return parse_u64(s, UINT64_MAX, (uint64_t *)field);
     case KIND_LATER: return o->help && (o->help[0] == '*' || !strcmp(o->help, s));
     case KIND_COUNT:
     case KIND_ROWS:
@@ -1337,6 +1348,8 @@ static const char *option_wants(const option *o)
     case KIND_LR_POLICY: return "keep, target, splice, stretch or rewarm";
     case KIND_COLUMN: return "lr, weight_decay or momentum";
     case KIND_RATIO: return "a number from 1";
+    case KIND_RNG: return "keep, remap or reseed";
+    case KIND_SEED: return "a whole number";
     case KIND_SWITCH:
     case KIND_TEXT:
     case KIND_LATER: break;
@@ -1943,27 +1956,23 @@ static void inspect_json_schedules(json *w, const ckr_ckpt *c, const ckr_state *
     json_close(w, "]");
 }
 
-/* Streams of one rank need not be neighbours: every stream that is the first of its rank opens a
-   group. */
 static void inspect_json_rng(json *w, const ckr_state *s)
 {
-    uint64_t i, k;
+    uint64_t i = 0;
     json_key(w, "rng");
     json_open(w, "[");
-    for (i = 0; i < s->n_rng; i++) {
-        for (k = 0; k < i && s->rng[i - 1 - k].rank != s->rng[i].rank; k++) {}
-        if (k < i) continue;
+    while (i < s->n_rng) {
+        const uint32_t rank = s->rng[i].rank;
         json_open(w, "{");
-        json_pair_uint(w, "rank", s->rng[i].rank);
+        json_pair_uint(w, "rank", rank);
         json_key(w, "streams");
         json_open(w, "[");
-        for (k = i; k < s->n_rng; k++) {
-            if (s->rng[k].rank != s->rng[i].rank) continue;
+        for (; i < s->n_rng && s->rng[i].rank == rank; i++) {
             json_open(w, "{");
-            json_pair(w, "kind", s->rng[k].kind);
-            json_pair(w, "name", s->rng[k].name);
-            json_pair(w, "scope", s->rng[k].scope);
-            json_pair_uint(w, "bytes", s->rng[k].n_bytes);
+            json_pair(w, "kind", s->rng[i].kind);
+            json_pair(w, "name", s->rng[i].name);
+            json_pair(w, "scope", s->rng[i].scope);
+            json_pair_uint(w, "bytes", s->rng[i].n_bytes);
             json_close(w, "}");
         }
         json_close(w, "]");
@@ -3142,7 +3151,7 @@ static void diff_text(job *j, const ckr_diff *d, const ckr_ckpt *a, const ckr_ck
     if (same) {
         text_str(t, ": ");
         text_plural(t, ckr_ckpt_state(a)->n_tensors, "tensor", "tensors");
-        text_str(t, " equal bit for bit, groups, schedules and progress too");
+        text_str(t, " equal bit for bit, groups, schedules, random streams and progress too");
     } else if (d->n_tensors) {
         text_str(t, ": ");
         text_plural(t, d->n_tensors, "tensor", "tensors");
@@ -3469,6 +3478,247 @@ static int verb_lr(job *j)
     return code;
 }
 
+/* >>rng ----------------------------------------------------------------------- */
+
+enum { RNG_DRAWS = 8, RNG_RANKS_SHOWN = 64 };
+
+typedef struct rng_draws {
+    uint32_t n;
+    double   v[RNG_DRAWS];
+    bool     whole;            /* words, not numbers below 1                            */
+} rng_draws;
+
+/* What torch.rand(8), random.random() and random_sample(8) give next; 32-bit words of a generator
+   that has no such call; nothing of a seed without a position. */
+static rng_draws rng_next(const ckr_rng *state)
+{
+    ckr_rng r = *state;
+    const bool torch = r.kind == CKR_RNG_TORCH_CPU || r.kind == CKR_RNG_TORCH_CUDA;
+    float f[RNG_DRAWS];
+    uint32_t words[RNG_DRAWS], i;
+    rng_draws d;
+    memset(&d, 0, sizeof d);
+    if (torch && ckr_rng_uniform(&r, CKR_DTYPE_F32, 0, 1, RNG_DRAWS, f) == CKR_OK) {
+        for (i = 0; i < RNG_DRAWS; i++) d.v[i] = (double)f[i];
+        d.n = RNG_DRAWS;
+    } else if (!torch && ckr_rng_uniform(&r, CKR_DTYPE_F64, 0, 1, RNG_DRAWS, d.v) == CKR_OK) {
+        d.n = RNG_DRAWS;
+    } else if (ckr_rng_u32_fill(&r, RNG_DRAWS, words) == CKR_OK) {
+        for (i = 0; i < RNG_DRAWS; i++) d.v[i] = (double)words[i];
+        d.n = RNG_DRAWS;
+        d.whole = true;
+    }
+    return d;
+}
+
+static void rng_store(uint8_t *p, uint64_t v, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) p[i] = (uint8_t)(v >> 8 * i);
+}
+
+/* torch's own bytes; of Python and numpy 624 words, position, u8 has_gauss, f64 gauss; of other
+   kinds their 64-bit words, little-endian. */
+static size_t rng_bytes(const ckr_rng *r, uint8_t *out, size_t cap)
+{
+    size_t n = ckr_rng_encode(r, out, cap), i;
+    uint64_t gauss = 0;
+    if (n) return n <= cap ? n : 0;
+    switch ((int)r->kind) {
+    case CKR_RNG_PYTHON: case CKR_RNG_NUMPY: case CKR_RNG_MT19937:
+        for (i = 0; i < 624; i++) rng_store(out + 4 * i, r->u.key[i], 4);
+        rng_store(out + 2496, r->pos, 4);
+        out[2500] = r->has_normal != 0;
+        if (r->has_normal) memcpy(&gauss, &r->normal, 8);
+        rng_store(out + 2501, gauss, 8);
+        return 2509;
+    case CKR_RNG_XLA: rng_store(out, r->seed, 8); return 8;
+    case CKR_RNG_LLMC: case CKR_RNG_JAX: n = 1; break;
+    case CKR_RNG_PHILOX: n = 10; break;
+    default: n = 4; break;
+    }
+    for (i = 0; i < n; i++) rng_store(out + 8 * i, r->u.w[i], 8);
+    return 8 * n;
+}
+
+static void rng_json_source(json *w, const ckr_rng_given *g)
+{
+    json_key(w, "source");
+    if (g->source == CKR_RNG_FROM_RANK || g->source == CKR_RNG_FROM_CARRIED) {
+        json_open(w, "{");
+        json_pair_uint(w, "rank", g->rank);
+        if (g->source == CKR_RNG_FROM_CARRIED) {
+            json_key(w, "carried");
+            json_bool(w, true);
+        }
+        json_close(w, "}");
+    } else if (g->source == CKR_RNG_FROM_NONE) {
+        json_raw(w, "null");
+    } else {
+        json_string(w, g->source == CKR_RNG_FROM_SEED ? "reseeded" : "derived");
+    }
+}
+
+static void rng_json_state(json *w, const ckr_rng *r)
+{
+    uint8_t bytes[5056 + 64];
+    const size_t n = r ? rng_bytes(r, bytes, sizeof bytes) : 0;
+    json_key(w, "state");
+    if (n) json_base64(w, (const char *)bytes, n);
+    else json_raw(w, "null");
+}
+
+static void rng_json_stream(json *w, const ckr_rng_given *g)
+{
+    rng_draws d;
+    uint32_t i;
+    memset(&d, 0, sizeof d);
+    if (g->state) d = rng_next(g->state);
+    json_open(w, "{");
+    json_pair(w, "kind", g->kind);
+    json_pair(w, "name", g->name);
+    json_pair(w, "scope", g->scope);
+    rng_json_source(w, g);
+    rng_json_state(w, g->state);
+    json_key(w, "next");
+    json_open(w, "[");
+    for (i = 0; i < d.n; i++) {
+        if (d.whole) json_uint(w, (uint64_t)d.v[i]);
+        else json_double(w, d.v[i]);
+    }
+    json_close(w, "]");
+    if (g->key) {
+        json_key(w, "generation");
+        json_uint(w, g->generation);
+        json_pair_uint(w, "key", g->key);
+    }
+    json_close(w, "}");
+}
+
+static void rng_json_carried(json *w, const ckr_rng_streams *s)
+{
+    uint64_t i;
+    json_key(w, "carried");
+    json_open(w, "[");
+    for (i = 0; i < s->n_carried; i++) {
+        json_open(w, "{");
+        json_pair(w, "kind", s->carried[i].kind);
+        json_pair(w, "name", s->carried[i].name);
+        json_pair(w, "at", s->carried[i].at);
+        json_pair_uint(w, "rank", s->carried[i].rank);
+        json_positive(w, "step", s->carried[i].step, 0);
+        rng_json_state(w, s->carried[i].state);
+        json_close(w, "}");
+    }
+    json_close(w, "]");
+}
+
+static void rng_json(job *j, const ckr_rng_streams *s, const report *notes)
+{
+    json w;
+    uint32_t rank, i;
+    w.t = &j->out;
+    w.comma = false;
+    json_open(&w, "{");
+    json_key(&w, "ranks");
+    json_open(&w, "[");
+    for (rank = 0; rank < s->n_ranks; rank++) {
+        json_open(&w, "{");
+        json_pair_uint(&w, "rank", rank);
+        json_key(&w, "streams");
+        json_open(&w, "[");
+        for (i = 0; i < s->n_streams; i++)
+            rng_json_stream(&w, &s->given[(uint64_t)rank * s->n_streams + i]);
+        json_close(&w, "]");
+        json_close(&w, "}");
+    }
+    json_close(&w, "]");
+    json_key(&w, "disjoint");
+    json_bool(&w, s->disjoint);
+    json_pair(&w, "proof", s->proof);
+    rng_json_carried(&w, s);
+    json_report(&w, notes);
+    json_close(&w, "}");
+    text_str(&j->out, "\n");
+}
+
+static void rng_cell_source(table *b, const ckr_rng_given *g)
+{
+    static const char *const names[] = { "none", "rank", "carried, rank", "derived", "reseeded" };
+    text_str(&b->cell, names[(unsigned)g->source % 5]);
+    if (g->source == CKR_RNG_FROM_RANK || g->source == CKR_RNG_FROM_CARRIED)
+        text_fmt(&b->cell, " %lu", (unsigned long)g->rank);
+    table_cell(b);
+}
+
+static void rng_table(text *t, const ckr_rng_streams *s)
+{
+    static const char *const titles[] = { "rank", "kind", "name", "varies over", "from", "next" };
+    const uint32_t shown = s->n_ranks < RNG_RANKS_SHOWN ? s->n_ranks : RNG_RANKS_SHOWN;
+    uint64_t i;
+    table b;
+    table_begin(&b, 6, 1, titles);
+    for (i = 0; i < (uint64_t)shown * s->n_streams; i++) {
+        const ckr_rng_given *g = &s->given[i];
+        rng_draws d;
+        memset(&d, 0, sizeof d);
+        if (g->state) d = rng_next(g->state);
+        table_count(&b, i / s->n_streams);
+        table_text(&b, g->kind);
+        table_text(&b, g->name);
+        table_text(&b, g->scope[0] ? g->scope : "-");
+        rng_cell_source(&b, g);
+        if (d.n) text_fmt(&b.cell, d.whole ? "%.0f %.0f ..." : "%.9g %.9g ...", d.v[0], d.v[1]);
+        table_cell(&b);
+    }
+    table_end(&b, t);
+    if (shown < s->n_ranks)
+        text_fmt(t, "  and %lu more ranks (--json lists them)\n",
+                 (unsigned long)(s->n_ranks - shown));
+}
+
+static void rng_text(job *j, const ckr_ckpt *c, const ckr_rng_streams *s, const report *notes)
+{
+    text *t = &j->out;
+    if (j->o.quiet) return;
+    head_text(t, c, j->args[0]);
+    text_str(t, "\n");
+    if (s->n_streams) rng_table(t, s);
+    text_str(t, "\n");
+    label(t, "disjoint");
+    text_painted(t, s->disjoint ? PAINT_GREEN : PAINT_RED, s->disjoint ? "yes" : "NO");
+    text_str(t, "\n");
+    text_pad(t, 2);
+    text_wrap(t, 2, 2, s->proof);
+    report_text(t, notes, "report");
+}
+
+static int verb_rng(job *j)
+{
+    ckr_ckpt *c;
+    ckr_rng_streams s;
+    ckr_rng_want want;
+    report notes;
+    int code = open_checkpoint(j, j->args[0], &c);
+    if (code != CODE_DONE) return code;
+    memset(&want, 0, sizeof want);
+    want.topology = j->o.target.topology;
+    want.mode = j->o.target.mode;
+    want.policy = j->o.target.rng;
+    want.seed = j->o.target.seed;
+    if (ckr_ckpt_rng(c, &want, &s, &j->err) == CKR_OK) {
+        notes = report_of(s.notes, s.n_notes, NULL, 0);
+        if (j->o.json) rng_json(j, &s, &notes);
+        else rng_text(j, c, &s, &notes);
+        if (s.verdict == CKR_VERDICT_REFUSED) code = CODE_REFUSED;
+        ckr_rng_streams_free(&s);
+    } else {
+        code = fail(j);
+    }
+    ckr_ckpt_close(c);
+    return code;
+}
+
 /* >>help ---------------------------------------------------------------------- */
 
 static int verb_version(job *j);
@@ -3525,6 +3775,11 @@ static const verb all_verbs[] = {
       "use. PATH may also be the file of a bare torch scheduler, with --optimizer FILE. Exits 1 "
       "when the policy refuses the change; the report says what would allow it.",
       "ckptresume lr checkpoints/ --set total_steps=40000 --lr-policy splice --svg lr.svg" },
+    { "rng", VERB_RNG, 1, verb_rng, "rng PATH [--ranks N]",
+      "which random stream goes to which rank, next draws, proof of disjointness",
+      "Streams are matched by the axes over which they vary, never by raw rank; what has no place "
+      "is carried along, what is missing is derived from a recorded key, never copied.",
+      "ckptresume rng checkpoints/ --dp 6" },
     { "version", VERB_VERSION, 0, verb_version, "version", "the version of the tool", "",
       "ckptresume version" },
     { "help", VERB_HELP, 1, verb_help, "help [VERB]", "this text, or one verb with its flags", "",
@@ -3677,8 +3932,6 @@ static int take_word(job *j, const char *word)
     if (!j->verb) {
         j->verb = verb_find(word);
         if (j->verb) return CODE_DONE;
-        if (!strcmp(word, "rng"))
-            return usage(j, word, "this verb is not available yet");
         return usage(j, word, "there is no such verb; the nearest is %s", verb_nearest(word));
     }
     if (j->n_args >= j->verb->n_args)

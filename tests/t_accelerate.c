@@ -290,7 +290,7 @@ static void opaque_clock(void)
         n = note_of(f->notes, f->n_notes, "CKR_LR_CLOCK");
         CHECK(n && n->severity == CKR_APPROX);
         if (n) CHECK_STR(n->new_value, "42, 6 an update");
-        CHECK(note_of(f->notes, f->n_notes, "CKR_W_RNG_REPEATED") != NULL);
+        CHECK(note_of(f->notes, f->n_notes, "CKR_W_RNG_DERIVED") != NULL);
         CHECK(note_of(f->notes, f->n_notes, "CKR_W_TOPOLOGY") != NULL);
     }
     ckr_plan_free(p);
@@ -332,6 +332,140 @@ static void streams_need_no_numpy(void)
     ckr_ckpt_close(a);
     ckr_ckpt_close(b);
     memio_remove(&disk, "w/out");
+}
+
+/* The streams of `path` for dp processes; dp 0: as saved. */
+static ckr_rng_streams streams_for(const char *path, uint32_t dp)
+{
+    ckr_ckpt *c = open_ok(path, -1);
+    ckr_rng_streams s = CKR_ZERO;
+    ckr_rng_want want = CKR_ZERO;
+    ckr_error e;
+    want.topology.dp = dp;
+    want.mode = CKR_MODE_CONTINUE;
+    if (c) CHECK_OK(ckr_ckpt_rng(c, &want, &s, &e), &e);
+    ckr_ckpt_close(c);
+    return s;
+}
+
+/* Every stream of a is b's of that rank and name. */
+static void same_streams(const ckr_rng_streams *a, const ckr_rng_streams *b, const char *label)
+{
+    uint64_t i;
+    CHECK_INT(a->n_ranks, b->n_ranks);
+    CHECK_INT(a->n_streams, b->n_streams);
+    for (i = 0; i < (uint64_t)a->n_ranks * a->n_streams; i++) {
+        const uint32_t rank = (uint32_t)(i / a->n_streams);
+        const ckr_rng_given *x = &a->given[i], *y = ckr_rng_find(b, rank, x->kind, x->name);
+        t_check(y && x->state && y->state && ckr_rng_equal(x->state, y->state), __FILE__, __LINE__,
+                "%s: rank %u, %s %s", label, (unsigned)rank, x->kind, x->name);
+    }
+}
+
+static const ckr_rng *torch_stream(const ckr_rng_streams *s, uint32_t rank)
+{
+    return ckr_rng_find(s, rank, "torch_cpu", "default")->state;
+}
+
+/* What a conversion wrote is what was planned; on the old number of ranks everything is back, those
+   that had no rank in between too. */
+static void streams_come_back(void)
+{
+    static const uint32_t ranks[] = { 1, 3, 8 };
+    ckr_rng_streams saved = streams_for("in/0", 0);
+    size_t i, k, m;
+    CHECK_INT(saved.n_ranks, 2);
+    CHECK_INT(saved.n_streams, 3);
+    for (i = 0; i < sizeof ranks / sizeof *ranks; i++) {
+        ckr_rng_streams want = streams_for("in/0", ranks[i]), have, back;
+        CHECK(want.disjoint);
+        if (!convert("in/0", SEQ, "w/a", ranks[i]) || !convert("w/a", SEQ, "w/b", 2)) continue;
+        have = streams_for("w/a", 0);
+        back = streams_for("w/b", 0);
+        same_streams(&want, &have, "planned");
+        same_streams(&saved, &back, "back");
+        for (k = 0; k < have.n_ranks; k++)             /* no rank draws what another draws */
+            for (m = 0; m < k; m++)
+                CHECK(!ckr_rng_equal(torch_stream(&have, (uint32_t)k),
+                                     torch_stream(&have, (uint32_t)m)));
+        ckr_rng_streams_free(&want);
+        ckr_rng_streams_free(&have);
+        ckr_rng_streams_free(&back);
+        memio_remove(&disk, "w/a");
+        memio_remove(&disk, "w/b");
+    }
+    ckr_rng_streams_free(&saved);
+}
+
+/* Policies of the plan: recover keeps to the saved number of ranks; reseed takes nothing saved. */
+static void streams_by_policy(void)
+{
+    ckr_ckpt *c = open_ok("in/0", SEQ);
+    ckr_target t = CKR_ZERO;
+    ckr_plan *p = NULL;
+    ckr_error e;
+    const ckr_plan_facts *f;
+    if (!c) return;
+    t.topology.zero = -1;
+    t.topology.dp = 3;
+    t.mode = CKR_MODE_RECOVER;
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e))
+        CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);
+    ckr_plan_free(p);
+    t.mode = CKR_MODE_CONTINUE;
+    t.rng = CKR_RNG_RESEED;
+    t.seed = 42;
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        f = ckr_plan_info(p);
+        CHECK(note_of(f->notes, f->n_notes, "CKR_RNG_KEPT") == NULL);
+        CHECK(note_of(f->notes, f->n_notes, "CKR_RNG_RESEEDED") != NULL);
+    }
+    ckr_plan_free(p);
+    t.rng = CKR_RNG_KEEP;
+    t.without = CKR_RNG;
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        f = ckr_plan_info(p);
+        CHECK(note_of(f->notes, f->n_notes, "CKR_W_RNG_DERIVED") == NULL);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* A state that its generator cannot be in: found by check, and nothing is written from it. */
+static void streams_hostile(void)
+{
+    ckr_ckpt *c;
+    ckr_target t = CKR_ZERO;
+    ckr_plan *p = NULL;
+    ckr_report report;
+    ckr_error e;
+    memio_file *f;
+    size_t i, n = 0;
+    memio_add(&disk, "h", true);
+    memio_load(&disk, DATA "/acc024_w2/ckpt", "h");
+    f = memio_find(&disk, "h/random_states_0.pkl");
+    if (!CHECK(f != NULL)) return;
+    /* torch's 5056 bytes: a label of eight bytes, left, seeded, next */
+    for (i = 0; i + 5056 <= (size_t)f->size; i++) {
+        ckr_rng r;
+        if (ckr_rng_decode(CKR_RNG_TORCH_CPU, f->data + i, 5056, &r, &e) != CKR_OK) continue;
+        memset(f->data + i + 8, 0xff, 4);
+        n++;
+        break;
+    }
+    CHECK_INT(n, 1);
+    c = open_ok("h", SEQ);
+    if (!c) return;
+    CHECK_INT(ckr_ckpt_check(c, &report, &e), CKR_E_FORMAT);
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    t.topology.dp = 3;
+    CHECK_INT(ckr_plan_create(c, &t, 0, &p, &e), CKR_E_FORMAT);
+    CHECK_INT(e.item, CKR_ITEM_RNG_CURSOR);
+    CHECK_STR(e.where, "rank 0: torch_cpu default");
+    CHECK(p == NULL);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "h");
 }
 
 static void names_or_numbers(void)
@@ -625,6 +759,9 @@ int main(int argc, char **argv)
     RUN(clock_of_other_ticks);
     RUN(opaque_clock);
     RUN(streams_need_no_numpy);
+    RUN(streams_come_back);
+    RUN(streams_by_policy);
+    RUN(streams_hostile);
     RUN(names_or_numbers);
     RUN(newest_of_a_run);
     RUN(leftovers_come_back);

@@ -6,7 +6,9 @@ set -u
 mode=$1
 targets='json yaml safetensors torch open'
 mkdir -p build/fuzz
-flags='-g -O1 -fno-omit-frame-pointer -I. -Itests -Itests/fuzz'
+opt=-O1
+[ "$mode" = replay ] && opt=-O0    # half the time to compile, and the corpora are small
+flags="-g $opt -fno-omit-frame-pointer -I. -Itests -Itests/fuzz"
 passed=0
 failed=0
 

@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT / "tests/data/nanotron"
+SHARED = ROOT.parent / "shared/corpus"
 LOADBACK = ROOT.parent / "shared/corpus/nanotron/make/loadback.py"
 TARGETS = [
     dict(tp=1, pp=1, dp=1, zero=0),
@@ -324,10 +325,10 @@ def check_nanotron(tmp):
             )
 
 
-def check_resume(tmp):
-    """The LR that torch goes on with is the one that was decided."""
+def check_script(name, tmp, *more):
+    """A script of its own beside this one, which ends with its counts."""
     p = subprocess.run(
-        [sys.executable, str(ROOT / "tests/interop/resume_lr.py"), TOOL, str(tmp)],
+        [sys.executable, str(ROOT / "tests/interop" / name), TOOL, str(tmp), *map(str, more)],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -336,10 +337,38 @@ def check_resume(tmp):
     for line in lines[:-1]:
         expect(False, line)
     n = re.match(r"(\d+) passed, (\d+) failed$", lines[-1])
-    expect(n is not None, f"resume_lr.py: {lines[-1]}")
+    expect(n is not None, f"{name}: {lines[-1]}")
     for _ in range(int(n[1]) if n else 0):
         expect(True, "")
-    print(f"resume_lr.py: {lines[-1]}", flush=True)
+    print(f"{name}: {lines[-1]}", flush=True)
+
+
+def check_loadback(tmp, script, case, dp):
+    """The corpus's own program: a real run of dp processes starts from what was written."""
+    out = tmp / "loadback"
+    tool("convert", case / "ckpt", out, "--dp", dp)
+    p = subprocess.run(
+        [sys.executable, SHARED / "accelerate/make" / script, "--ckpt", out, "--truth", case / "truth.safetensors",
+         "--topology", f"dp={dp}"],
+        capture_output=True,
+        text=True,
+    )
+    expect(p.returncode == 0, f"{script} {case.name} -> {dp}: exit {p.returncode}: {p.stdout[-400:]}{p.stderr[-400:]}")
+    print(f"{script} {case.name} -> {dp}: exit {p.returncode}", flush=True)
+    shutil.rmtree(out)
+
+
+def check_trainers(tmp):
+    check_script("resume_lr.py", tmp)
+    check_script("random_states.py", tmp)
+    corpus = SHARED / "accelerate"
+    if not corpus.is_dir():
+        print("not shown: optimizers.py and the load-back programs need ../shared")
+        return
+    check_script("optimizers.py", tmp, corpus / "torch_optim")
+    check_loadback(tmp, "loadback.py", corpus / "acc_w7_nonoise_shared_seed", 6)
+    check_loadback(tmp, "hf_loadback.py", corpus / "hf_gpt2_w2", 1)
+    check_loadback(tmp, "hf_loadback.py", corpus / "hf_gpt2_w2", 3)
 
 
 def main():
@@ -353,7 +382,7 @@ def main():
             before = passed
             check_case(case, tmp)
             print(f"{case.name}: {passed - before} passed", flush=True)
-        check_resume(tmp)
+        check_trainers(tmp)
         check_nanotron(tmp)
     finally:
         shutil.rmtree(tmp, ignore_errors=True)

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Bare optimizer states that torch.optim wrote: optimizers.py TOOL SCRATCH CORPUS. Every file of CORPUS is exported
+with its parameters named (each slot under the optimizer's own name, bit for bit the live one's) and converted to a
+torch file (torch loads what it saved: every tensor, number and container). Ends with `N passed, N failed`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+passed = failed = 0
+
+
+def expect(ok, what):
+    global passed, failed
+    passed += bool(ok)
+    failed += not ok
+    if not ok:
+        print(f"FAIL {what}")
+
+
+def same(a, b):
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and a.is_sparse == b.is_sparse and torch.equal(a, b)
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    return a == b
+
+
+def tool(*args):
+    p = subprocess.run([sys.argv[1], *map(str, args)], capture_output=True, text=True)
+    expect(p.returncode == 0, f"{' '.join(map(str, args))}: exit {p.returncode}: {p.stderr.strip()}")
+    return p.returncode == 0
+
+
+def exported(file, about, truth, scratch):
+    names, out = scratch / "names.txt", scratch / "out.safetensors"
+    names.write_text("\n".join(about["flat_param_order"]) + "\n")
+    out.unlink(missing_ok=True)
+    if not tool("export", file, out, "--names", names, "--slots", "all"):
+        return
+    have = load_file(out)
+    head = f"{file.name}/optimizer.state."
+    want = {k[len(file.name) + 1 :]: v for k, v in truth.items() if k.startswith(head)}
+    for key, value in want.items():
+        expect(key in have and same(have[key], value), f"{file.name}: {key}")
+
+
+def converted(file, scratch):
+    out = scratch / "out.pt"
+    out.unlink(missing_ok=True)
+    if tool("convert", file, out, "--to", "torch"):
+        expect(same(torch.load(file, weights_only=True), torch.load(out, weights_only=True)), f"{file.name}: differs")
+
+
+def main(scratch, corpus):
+    truth = load_file(corpus / "truth.safetensors")
+    for name, about in json.loads((corpus / "truth.json").read_text())["files"].items():
+        exported(corpus / "ckpt" / name, about, truth, scratch)
+        converted(corpus / "ckpt" / name, scratch)
+    print(f"{passed} passed, {failed} failed")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[2]), Path(sys.argv[3])))

@@ -1,0 +1,702 @@
+/* Real checkpoints of DeepSpeed from tests/data: every tensor against the live processes, there and
+   after conversion to other sizes, stages and layouts and back; what DeepSpeed itself gets wrong
+   silently; schedules; groups; broken directories; faults. */
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+#include "t.h"
+#include "memio.h"
+#include "bad.h"
+#include "tree.h"
+
+#define DATA "tests/data/deepspeed"
+
+static memio disk;
+static ckr_env env;
+
+/* ZeRO-2 dealt round robin, fp32, dp 3; ZeRO-1 elastic, fp32, dp 2; ZeRO-3 in sub groups, bf16, tied,
+   frozen, dp 2; ZeRO-2 aligned, bf16, tied, frozen, dp 2; pipelines of 2 stages without ZeRO, tied,
+   fp32 and bf16. */
+enum { ROBIN = 0, ELASTIC, CUT, ALIGNED, PIPE, PIPE16, N_CASES };
+static const char *const cases[] = { "robin", "elastic", "cut", "aligned", "pipe", "pipe16" };
+static ckr_ckpt *json[N_CASES];
+
+static void load_cases(void)
+{
+    int k;
+    ckr_error e;
+    memset(&env, 0, sizeof env);
+    env.io = memio_io(&disk);
+    memio_add(&disk, "in", true);
+    memio_add(&disk, "w", true);
+    for (k = 0; k < N_CASES; k++) {
+        char from[256], to[64];
+        snprintf(from, sizeof from, "%s/%s/ckpt", DATA, cases[k]);
+        snprintf(to, sizeof to, "in/%d", k);
+        memio_add(&disk, to, true);
+        memio_load(&disk, from, to);
+        snprintf(from, sizeof from, "%s/%s/check.json", DATA, cases[k]);
+        if (!CHECK_OK(ckr_tree_open(from, NULL, &json[k], &e), &e)) exit(1);
+    }
+}
+
+static const char *in(int k)
+{
+    static const char *const dirs[] = { "in/0", "in/1", "in/2", "in/3", "in/4", "in/5" };
+    return dirs[k];
+}
+
+static ckr_result open_as(const char *path, ckr_ckpt **c, ckr_error *e)
+{
+    ckr_open_desc d = CKR_ZERO;
+    d.env = &env;
+    *c = NULL;
+    return ckr_ckpt_open(path, &d, c, e);
+}
+
+static ckr_ckpt *open_ok(const char *path)
+{
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    ckr_result r = open_as(path, &c, &e);
+    t_check(r == CKR_OK, __FILE__, __LINE__, "open %s: %s %s %s: %s", path, ckr_item_name(e.item),
+            e.file, e.where, e.text);
+    return c;
+}
+
+static const ckr_note *note_of(const ckr_note *notes, uint64_t n, const char *code)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++) if (!strcmp(notes[i].code, code)) return &notes[i];
+    return NULL;
+}
+
+typedef struct job {
+    ckr_target  t;
+    ckr_ckpt   *c;
+    ckr_plan   *p;
+    const ckr_plan_facts *f;
+} job;
+
+static bool ask(job *j, const char *from, uint32_t dp, uint32_t pp, int32_t zero,
+                const char *variant)
+{
+    ckr_error e;
+    memset(j, 0, sizeof *j);
+    j->t.mode = CKR_MODE_CONTINUE;
+    j->t.topology.zero = zero;
+    j->t.topology.dp = dp;
+    j->t.topology.pp = pp;
+    j->t.variant = variant;
+    j->c = open_ok(from);
+    return j->c && CHECK_OK(ckr_plan_create(j->c, &j->t, 0, &j->p, &e), &e) &&
+           (j->f = ckr_plan_info(j->p)) != NULL;
+}
+
+static void end(job *j)
+{
+    ckr_plan_free(j->p);
+    ckr_ckpt_close(j->c);
+}
+
+static bool convert(const char *from, const char *to, uint32_t dp, uint32_t pp, int32_t zero,
+                    const char *variant)
+{
+    ckr_receipt receipt;
+    ckr_error e;
+    ckr_result r = CKR_E_ARG;
+    job j;
+    if (ask(&j, from, dp, pp, zero, variant)) {
+        r = ckr_plan_write(j.p, to, &receipt, &e);
+        t_check(r == CKR_OK, __FILE__, __LINE__, "%s -> %s (dp %u pp %u zero %d): %s %s: %s", from,
+                to, (unsigned)dp, (unsigned)pp, (int)zero, ckr_item_name(e.item), e.where, e.text);
+        if (r == CKR_OK) CHECK(!memcmp(receipt.digest, receipt.digest_written, 16));
+    }
+    end(&j);
+    return r == CKR_OK;
+}
+
+static void digest_of(const char *path, uint8_t total[16])
+{
+    ckr_ckpt *c = open_ok(path);
+    ckr_error e;
+    memset(total, 0, 16);
+    if (c) CHECK_OK(ckr_ckpt_digest(c, NULL, total, &e), &e);
+    ckr_ckpt_close(c);
+}
+
+static uint8_t *tensor_bytes(const ckr_ckpt *c, const ckr_tensor *t, size_t *n)
+{
+    ckr_read r = CKR_ZERO;
+    ckr_error e;
+    int64_t numel = 0;
+    if (!ckr__numel(t->n_dims, t->shape, &numel)) exit(2);
+    *n = (size_t)numel * ckr_dtype_size(t->dtype);
+    r.tensor = t;
+    r.dst = calloc(*n ? *n : 1, 1);
+    r.dst_size = *n;
+    if (!r.dst) exit(2);
+    CHECK_OK(ckr_ckpt_read(c, &r, 1, &e), &e);
+    return (uint8_t *)r.dst;
+}
+
+/* Every tensor of the live processes, bit for bit; `without` a slot that the target does not have. */
+static void equals_truth(const char *path, int k, const char *without)
+{
+    ckr_ckpt *c = open_ok(path), *truth = NULL;
+    const ckr_state *s;
+    ckr_error e;
+    char name[256];
+    uint64_t i, found = 0;
+    snprintf(name, sizeof name, "%s/%s/truth.safetensors", DATA, cases[k]);
+    if (!CHECK_OK(ckr_ckpt_open(name, NULL, &truth, &e), &e)) return;
+    s = ckr_ckpt_state(truth);
+    for (i = 0; c && i < s->n_tensors; i++) {
+        const ckr_tensor *want = s->tensors[i], *have;
+        char *slot;
+        uint8_t *a, *b;
+        size_t n, m;
+        snprintf(name, sizeof name, "%s", want->name);
+        slot = !strncmp(name, "optimizer.state.", 16) ? strrchr(name, '.') : NULL;
+        if (slot) *slot = 0;
+        if (slot && without && !strcmp(slot + 1, without)) continue;
+        have = ckr_ckpt_tensor(c, slot ? name + 16 : name, slot ? slot + 1 : "param");
+        if (!t_check(have != NULL, __FILE__, __LINE__, "%s: %s is missing", path, want->name))
+            continue;
+        a = tensor_bytes(c, have, &n);
+        b = tensor_bytes(truth, want, &m);
+        t_check(n == m && have->dtype == want->dtype && !memcmp(a, b, n), __FILE__, __LINE__,
+                "%s: %s differs", path, want->name);
+        free(a);
+        free(b);
+        found++;
+    }
+    CHECK(found > 20);
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(truth);
+}
+
+/* The values of every parameter's group, as the live run had them. */
+static void equals_hyper(const char *path, int k)
+{
+    const ckr_node *want = ckr_node_get(ckr_ckpt_root(json[k]), "hyper");
+    ckr_ckpt *c = open_ok(path);
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    uint64_t i, g, p, found = 0, j;
+    for (i = 0; s && i < want->count; i++)
+        for (g = 0; g < s->n_groups; g++)
+            for (p = 0; p < s->groups[g].n_params; p++) {
+                const ckr_node *h = want->u.items[2 * i + 1];
+                if (strcmp(s->groups[g].params[p], want->u.items[2 * i]->u.str) != 0) continue;
+                found++;
+                for (j = 0; j < h->count; j++) {
+                    const char *key = ckr_node_str(h->u.items[2 * j]);
+                    double a = 0, b = 1;
+                    ckr_node_f64(h->u.items[2 * j + 1], &a);
+                    ckr_node_f64(ckr_node_get(s->groups[g].hyper, key), &b);
+                    t_check(fabs(a - b) <= 4e-16 * fabs(a), __FILE__, __LINE__,
+                            "%s: %s of %s is %.17g, live %.17g", path, key,
+                            s->groups[g].params[p], b, a);
+                }
+            }
+    if (s) CHECK_INT(found, want->count);
+    ckr_ckpt_close(c);
+}
+
+/* The LR of every update of the uninterrupted run, before and after the save. */
+static void equals_lr(const char *path, int k)
+{
+    const ckr_node *want = ckr_node_get(ckr_ckpt_root(json[k]), "lr");
+    ckr_ckpt *c = open_ok(path);
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    double lr[64];
+    uint64_t g, i, n;
+    ckr_error e;
+    if (!s || !CHECK_INT(s->n_schedules, 1)) {
+        ckr_ckpt_close(c);
+        return;
+    }
+    n = ckr_node_at(want, 0)->count;
+    CHECK_INT(s->schedules[0].n_lanes, want->count);
+    CHECK_OK(ckr_schedule_values(&s->schedules[0], CKR_COLUMN_LR, 1, n, lr, NULL, &e), &e);
+    for (g = 0; g < want->count; g++)
+        for (i = 0; i < n; i++) {
+            double w = 0;
+            ckr_node_f64(ckr_node_at(ckr_node_at(want, g), i), &w);
+            t_check(fabs(lr[want->count * i + g] - w) <= 4e-16 * w, __FILE__, __LINE__,
+                    "%s: update %llu: %.17g, live %.17g", path, (unsigned long long)(i + 1),
+                    lr[want->count * i + g], w);
+        }
+    ckr_ckpt_close(c);
+}
+
+static void what_is_read(void)
+{
+    static const struct { uint32_t dp, pp; int zero; uint64_t ties, rng; } want[N_CASES] = {
+        { 3, 1, 2, 0, 3 }, { 2, 1, 1, 0, 3 }, { 2, 1, 3, 1, 6 },
+        { 2, 1, 2, 1, 3 }, { 1, 2, 0, 0, 6 }, { 1, 2, 0, 0, 6 }
+    };
+    int k;
+    for (k = 0; k < N_CASES; k++) {
+        ckr_ckpt *c = open_ok(in(k));
+        const ckr_state *s;
+        ckr_report report;
+        ckr_error e;
+        if (!c) continue;
+        s = ckr_ckpt_state(c);
+        CHECK_STR(s->dialect, "deepspeed");
+        CHECK_STR(s->framework_version, "0.19.8");
+        CHECK_INT(s->topology.dp, want[k].dp);
+        CHECK_INT(s->topology.pp, want[k].pp);
+        CHECK_INT(s->topology.zero, want[k].zero);
+        CHECK_INT(s->progress.step, 3);
+        CHECK_INT(s->progress.samples, 72);
+        CHECK_INT(s->progress.tokens, 288);
+        CHECK_INT(s->n_groups, 2);
+        CHECK_INT(s->n_ties, want[k].ties);
+        CHECK_INT(s->n_rng, want[k].rng);
+        if (CHECK_OK(ckr_ckpt_check(c, &report, &e), &e)) CHECK(report.sound);
+        ckr_report_free(&report);
+        ckr_ckpt_close(c);
+        equals_truth(in(k), k, NULL);
+        if (k != ELASTIC) equals_hyper(in(k), k);
+        equals_lr(in(k), k);
+    }
+}
+
+/* Any size, and back. */
+static void other_sizes(void)
+{
+    static const uint32_t sizes[] = { 1, 2, 3, 4, 7, 40 };
+    size_t i;
+    int k;
+    for (k = 0; k < N_CASES; k++)
+        for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            uint8_t first[16], d[16];
+            digest_of(in(k), first);
+            if (!convert(in(k), "w/out", sizes[i], 0, -1, NULL)) continue;
+            digest_of("w/out", d);
+            CHECK(!memcmp(first, d, 16));
+            equals_truth("w/out", k, NULL);
+            if (k != ELASTIC) equals_hyper("w/out", k);
+            if (convert("w/out", "w/back", 2, 0, -1, NULL)) digest_of("w/back", d);
+            CHECK(!memcmp(first, d, 16));
+            memio_remove(&disk, "w/out");
+            memio_remove(&disk, "w/back");
+        }
+}
+
+/* Any stage from any, and the universal layout. */
+static void other_stages(void)
+{
+    static const int from[] = { ROBIN, ELASTIC, CUT, ALIGNED };
+    size_t i;
+    int32_t zero;
+    for (i = 0; i < 4; i++)
+        for (zero = 0; zero < 4; zero++) {
+            const bool fp32 = from[i] == ROBIN || from[i] == ELASTIC;
+            uint8_t first[16], d[16];
+            ckr_ckpt *c;
+            digest_of(in(from[i]), first);
+            if (!convert(in(from[i]), "w/out", 3, 0, zero, NULL)) continue;
+            c = open_ok("w/out");
+            if (c) CHECK_INT(ckr_ckpt_state(c)->topology.zero, zero);
+            ckr_ckpt_close(c);
+            digest_of("w/out", d);
+            CHECK(!memcmp(first, d, 16));
+            equals_truth("w/out", from[i], zero == 0 && fp32 ? "master" : NULL);
+            if (from[i] != ELASTIC) equals_hyper("w/out", from[i]);
+            equals_lr("w/out", from[i]);
+            if (zero && zero < 3 && convert("w/out", "w/uni", 0, 0, -1, "universal")) {
+                CHECK(memio_find(&disk, "w/uni/latest_universal") != NULL);
+                equals_truth("w/uni", from[i], NULL);
+                if (from[i] != ELASTIC) equals_hyper("w/uni", from[i]);
+                if (convert("w/uni", "w/back", 5, 0, 3, "native"))
+                    equals_truth("w/back", from[i], NULL);
+            }
+            memio_remove(&disk, "w/out");
+            memio_remove(&disk, "w/uni");
+            memio_remove(&disk, "w/back");
+        }
+}
+
+/* Layers over other numbers of stages; the tied embedding stays on the first and the last. */
+static void pipelines(void)
+{
+    static const uint32_t stages[] = { 1, 3, 5 };
+    size_t i;
+    int k;
+    for (k = PIPE; k <= PIPE16; k++)
+        for (i = 0; i < 3; i++) {
+            uint8_t first[16], d[16];
+            ckr_ckpt *c;
+            digest_of(in(k), first);
+            if (!convert(in(k), "w/out", 2, stages[i], -1, NULL)) continue;
+            c = open_ok("w/out");
+            if (c) CHECK_INT(ckr_ckpt_state(c)->topology.pp, stages[i]);
+            if (c) CHECK_INT(ckr_ckpt_state(c)->topology.zero, k == PIPE16 ? 1 : 0);
+            if (c) CHECK(ckr_ckpt_tensor(c, "tied_modules.embed.weight", "exp_avg") != NULL);
+            ckr_ckpt_close(c);
+            digest_of("w/out", d);
+            CHECK(!memcmp(first, d, 16));
+            equals_truth("w/out", k, NULL);
+            equals_hyper("w/out", k);
+            if (convert("w/out", "w/back", 1, 2, -1, NULL)) digest_of("w/back", d);
+            CHECK(!memcmp(first, d, 16));
+            memio_remove(&disk, "w/out");
+            memio_remove(&disk, "w/back");
+        }
+}
+
+static bool says(const job *j, const char *code, ckr_severity severity)
+{
+    const ckr_note *n = j->f ? note_of(j->f->notes, j->f->n_notes, code) : NULL;
+    return t_check(n && n->severity == severity, __FILE__, __LINE__, "%s: %d", code,
+                   n ? (int)n->severity : -1);
+}
+
+/* What DeepSpeed 0.19.8 does wrong without a word, or cannot do at all. */
+static void silent_failures(void)
+{
+    ckr_ckpt *c;
+    const ckr_node *n;
+    ckr_open_desc d = CKR_ZERO;
+    ckr_error e;
+    int64_t v = 0;
+    job j;
+    d.env = &env;
+    /* ds_to_universal takes param_slice_mappings, which are wrong here for most tensors */
+    if (convert(in(ROBIN), "w/out", 0, 0, -1, "universal")) equals_truth("w/out", ROBIN, NULL);
+    memio_remove(&disk, "w/out");
+    /* the same files in a run without the setting: masters of other parameters */
+    if (ask(&j, in(ROBIN), 2, 0, -1, NULL)) says(&j, "CKR_DS_ROUND_ROBIN", CKR_EXACT);
+    end(&j);
+    if (ask(&j, in(ROBIN), 2, 0, -1, "universal"))
+        CHECK(!note_of(j.f->notes, j.f->n_notes, "CKR_DS_ROUND_ROBIN"));
+    end(&j);
+    /* universal into ZeRO-3: every group gets the first one's values */
+    if (ask(&j, in(CUT), 0, 0, -1, "universal")) {
+        CHECK_INT(j.f->verdict, CKR_VERDICT_REFUSED);
+        says(&j, "CKR_E_DEEPSPEED_UNIVERSAL", CKR_ERROR);
+        bad_seen[CKR_ITEM_DEEPSPEED_UNIVERSAL] = true;
+    }
+    end(&j);
+    /* elastic files: no hyper-parameters, and DeepSpeed cannot load them */
+    c = open_ok(in(ELASTIC));
+    if (c) {
+        n = ckr_node_get(ckr_ckpt_state(c)->groups[1].hyper, "weight_decay");
+        CHECK(n && n->kind == CKR_NODE_NONE);
+        CHECK(note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, "CKR_W_DS_ELASTIC"));
+    }
+    ckr_ckpt_close(c);
+    if (ask(&j, in(ELASTIC), 0, 0, -1, NULL)) says(&j, "CKR_DS_NEAREST_ELASTIC", CKR_APPROX);
+    end(&j);
+    if (convert(in(ELASTIC), "w/out", 0, 0, -1, NULL)) {
+        CHECK_OK(ckr_tree_open("w/out/global_step3/zero_pp_rank_1_mp_rank_00_optim_states.pt", &d,
+                               &c, &e), &e);
+        n = ckr_node_find(ckr_ckpt_root(c), "/optimizer_state_dict/base_optimizer_state");
+        CHECK(ckr_node_is_dict(n) && ckr_node_get(n, "param_groups"));
+        n = ckr_node_find(n, "/param_groups/1/lr");
+        CHECK(n && n->kind == CKR_NODE_FLOAT && n->u.f > 0);
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/out");
+    /* a bf16 pipeline without ZeRO cannot resume: written as ZeRO-1 */
+    if (ask(&j, in(PIPE16), 0, 0, -1, NULL)) says(&j, "CKR_DS_NEAREST", CKR_CHANGED);
+    end(&j);
+    /* parameter_alignment: other padding between parameters for another dtype, none behind the last */
+    if (ask(&j, in(ALIGNED), 3, 0, -1, NULL)) says(&j, "CKR_DS_ALIGNED", CKR_EXACT);
+    end(&j);
+    if (convert(in(ALIGNED), "w/out", 3, 0, -1, NULL)) {
+        CHECK_OK(ckr_tree_open("w/out/global_step3/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt",
+                               &d, &c, &e), &e);
+        n = ckr_node_find(ckr_ckpt_root(c),
+                          "/optimizer_state_dict/param_alignment_paddings/0/0");
+        CHECK(ckr_node_i64(n, &v) && v == 3);          /* behind the 21 elements of mix        */
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/out");
+}
+
+static void refused_as(job *j, ckr_item item)
+{
+    if (j->f) CHECK_INT(j->f->verdict, CKR_VERDICT_REFUSED);
+    if (j->f) says(j, ckr_item_name(item), CKR_ERROR);
+    bad_seen[item] = true;
+    end(j);
+}
+
+static void refused(void)
+{
+    ckr_error e;
+    job j;
+    ask(&j, in(PIPE), 0, 0, 2, NULL);
+    refused_as(&j, CKR_ITEM_ZERO_STAGE);
+    ask(&j, in(ROBIN), 0, 2, -1, NULL);
+    refused_as(&j, CKR_ITEM_DEEPSPEED_TARGET);
+    ask(&j, in(PIPE), 0, 30, -1, NULL);
+    refused_as(&j, CKR_ITEM_PP_EMPTY_STAGE);
+    memset(&j, 0, sizeof j);
+    j.t.topology.zero = -1;
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.without = CKR_PARAMS;
+    j.c = open_ok(in(ROBIN));
+    if (CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) j.f = ckr_plan_info(j.p);
+    refused_as(&j, CKR_ITEM_PARAMS_WITHOUT);
+}
+
+/* Stages that no method of PipelineModule would have made. */
+static void unknown_partition(void)
+{
+    job j;
+    memio_file *f;
+    memio_remove(&disk, "bad");
+    memio_add(&disk, "bad", true);
+    memio_load(&disk, DATA "/pipe/ckpt", "bad");
+    f = memio_find(&disk, "bad/global_step3/layer_04-model_states.pt");
+    if (!CHECK(f != NULL)) return;
+    memio_put(&disk, "bad/global_step3/layer_2000-model_states.pt", f->data, (size_t)f->size);
+    memio_remove(&disk, "bad/global_step3/layer_04-model_states.pt");
+    ask(&j, "bad", 0, 3, -1, NULL);
+    refused_as(&j, CKR_ITEM_DEEPSPEED_STAGES);
+    memio_remove(&disk, "bad");
+}
+
+/* A file of the case under another name, in a directory that is otherwise whole. */
+static void copy_case(int k)
+{
+    char from[256];
+    memio_remove(&disk, "bad");
+    memio_add(&disk, "bad", true);
+    snprintf(from, sizeof from, "%s/%s/ckpt", DATA, cases[k]);
+    memio_load(&disk, from, "bad");
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    const memio_file *f = memio_find(&disk, from);
+    if (CHECK(f != NULL)) memio_put(&disk, to, f->data, (size_t)f->size);
+}
+
+static void broken_as(ckr_item item, const char *file)
+{
+    ckr_ckpt *c;
+    ckr_error e;
+    CHECK(open_as("bad", &c, &e) != CKR_OK);
+    t_check(e.item == item && (!file || !strcmp(e.file, file)), __FILE__, __LINE__,
+            "%s in %s (%s: %s), expected %s in %s", ckr_item_name(e.item), e.file, e.where, e.text,
+            ckr_item_name(item), file ? file : "any");
+    bad_seen[item] = true;
+    ckr_ckpt_close(c);
+}
+
+#define STEP "bad/global_step3/"
+
+static void broken(void)
+{
+    copy_case(ROBIN);
+    memio_remove(&disk, STEP "zero_pp_rank_2_mp_rank_00_optim_states.pt");
+    broken_as(CKR_ITEM_DEEPSPEED_MISSING, "bad/global_step3");
+    copy_case(ROBIN);
+    memio_remove(&disk, STEP "mp_rank_00_model_states.pt");
+    broken_as(CKR_ITEM_DEEPSPEED_MISSING, "bad/global_step3");
+    copy_case(ROBIN);
+    memio_put(&disk, "bad/latest", "global_step9", 12);
+    broken_as(CKR_ITEM_DEEPSPEED_LATEST, "bad/latest");
+    memio_put(&disk, "bad/latest", "../bad/global_step3", 19);
+    broken_as(CKR_ITEM_DEEPSPEED_LATEST, "bad/latest");
+    copy_case(ROBIN);
+    copy_file(STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt",
+              STEP "zero_pp_rank_3_mp_rank_00_optim_states.pt");
+    broken_as(CKR_ITEM_DEEPSPEED_FOREIGN, STEP "zero_pp_rank_3_mp_rank_00_optim_states.pt");
+    copy_case(ROBIN);
+    copy_file(STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt",
+              STEP "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt");
+    broken_as(CKR_ITEM_DEEPSPEED_DUPLICATE, STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt");
+    /* the files of two ranks changed places: their parts have other lengths */
+    copy_case(ROBIN);
+    copy_file(STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt",
+              STEP "zero_pp_rank_2_mp_rank_00_optim_states.pt");
+    broken_as(CKR_ITEM_DEEPSPEED_PARTITION, STEP "zero_pp_rank_2_mp_rank_00_optim_states.pt");
+    /* a rank's file of another run's sizes */
+    copy_case(ROBIN);
+    copy_file("in/1/global_step3/zero_pp_rank_0_mp_rank_00_optim_states.pt",
+              STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt");
+    broken_as(CKR_ITEM_DEEPSPEED_TOPOLOGY, STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt");
+    copy_case(ROBIN);
+    copy_file(STEP "mp_rank_00_model_states.pt", STEP "layer_00-model_00-model_states.pt");
+    broken_as(CKR_ITEM_DEEPSPEED_PARALLEL, STEP "layer_00-model_00-model_states.pt");
+    copy_case(ROBIN);
+    copy_file(STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt", STEP "mp_rank_00_model_states.pt");
+    broken_as(CKR_ITEM_DEEPSPEED_METADATA, STEP "mp_rank_00_model_states.pt");
+    copy_case(PIPE);
+    memio_remove(&disk, STEP "layer_03-model_states.pt");
+    broken_as(CKR_ITEM_DEEPSPEED_NAMES, NULL);
+    memio_remove(&disk, "bad");
+}
+
+/* A file with the number `was` of a key's value changed: these pickles hold it as K and a byte. */
+static void edit(const char *path, const char *key, uint8_t was, uint8_t now)
+{
+    memio_file *f = memio_find(&disk, path);
+    const size_t n = strlen(key);
+    size_t i;
+    uint8_t *p;
+    if (!CHECK(f != NULL)) return;
+    p = (uint8_t *)f->data;
+    for (i = 0; i + n + 8 < f->size; i++) {
+        size_t k = i + n;
+        if (memcmp(p + i, key, n) != 0) continue;
+        while (k < i + n + 6 && p[k] != 'K') k++;
+        if (p[k] != 'K' || p[k + 1] != was) continue;
+        p[k + 1] = now;
+        return;
+    }
+    t_check(false, __FILE__, __LINE__, "%s has no %s", path, key);
+}
+
+static void of_another_step(void)
+{
+    copy_case(CUT);
+    edit(STEP "zero_pp_rank_1_mp_rank_00_model_states.pt", "global_steps", 3, 4);
+    broken_as(CKR_ITEM_DEEPSPEED_STEP, STEP "zero_pp_rank_1_mp_rank_00_model_states.pt");
+    copy_case(PIPE);
+    edit(STEP "mp_rank_01_model_states.pt", "global_steps", 3, 2);
+    broken_as(CKR_ITEM_DEEPSPEED_STEP, STEP "mp_rank_01_model_states.pt");
+    memio_remove(&disk, "bad");
+}
+
+/* A rank's optimizer file of another update: its step counter is not rank 0's. */
+static void of_another_update(void)
+{
+    static const uint8_t three[4] = { 0, 0, 0x40, 0x40 };
+    memio_file *f;
+    uint8_t *p;
+    size_t i;
+    copy_case(ROBIN);
+    f = memio_find(&disk, STEP "zero_pp_rank_1_mp_rank_00_optim_states.pt");
+    if (!CHECK(f != NULL)) return;
+    p = (uint8_t *)f->data;
+    for (i = 0; i + 4 < f->size && memcmp(p + i, three, 4) != 0; i++) {}
+    p[i + 2] = 0x80;                                   /* 3.0f becomes 4.0f                  */
+    broken_as(CKR_ITEM_DEEPSPEED_STEP, STEP "zero_pp_rank_1_mp_rank_00_optim_states.pt");
+    memio_remove(&disk, "bad");
+}
+
+/* A schedule of the coming run: clock and LR in the files, the curve in their configuration. */
+static void another_schedule(void)
+{
+    ckr_error e;
+    ckr_ckpt *c;
+    const ckr_node *n;
+    job j;
+    memset(&j, 0, sizeof j);
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.topology.zero = -1;
+    j.t.schedule = "deepspeed:WarmupDecayLR,warmup_max_lr=0.01,warmup_num_steps=2,"
+                   "total_num_steps=40,warmup_type=linear";
+    j.t.max_lr_jump = 1000;
+    j.c = open_ok(in(ALIGNED));
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
+        j.f = ckr_plan_info(j.p);
+        says(&j, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED);
+        CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+    }
+    end(&j);
+    c = open_ok("w/out");
+    if (c) {
+        const ckr_state *s = ckr_ckpt_state(c);
+        double lr = 0, want = 0;
+        CHECK_STR(s->schedules[0].kind, "deepspeed:WarmupDecayLR");
+        n = ckr_node_get(s->schedules[0].params, "total_num_steps");
+        CHECK(n && n->kind == CKR_NODE_INT && n->u.i == 40);
+        CHECK_OK(ckr_schedule_values(&s->schedules[0], CKR_COLUMN_LR, 4, 1, &want, NULL, &e), &e);
+        CHECK(ckr_node_f64(ckr_node_get(s->groups[0].hyper, "lr"), &lr) && ckr__same(lr, want));
+    }
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/out");
+}
+
+/* Opens, plans for other ranks and writes, under `faults`; what happened first. */
+static ckr_result whole_way(ckr_env *faults, int k, int32_t zero)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_target t = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_error e;
+    ckr_result r;
+    d.env = faults;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = zero;
+    t.topology.dp = 3;
+    r = ckr_ckpt_open(in(k), &d, &c, &e);
+    if (r == CKR_OK) r = ckr_plan_create(c, &t, 0, &p, &e);
+    if (r == CKR_OK) r = ckr_plan_write(p, "w/out", NULL, &e);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return r;
+}
+
+/* Allocations and reads fail once each: an error, nothing leaked, nothing written. */
+static void faults_on_the_way(void)
+{
+    static const int kinds[] = { FAULT_ALLOC, FAULT_READ, FAULT_LIST, FAULT_OPEN };
+    static const int from[] = { CUT, PIPE16, ALIGNED };
+    unsigned long calls[FAULT_KINDS], at;
+    faulty f;
+    ckr_env faults = faulty_env(&f, env.io);
+    size_t k, i;
+    for (i = 0; i < 3; i++) {
+        faults = faulty_env(&f, env.io);
+        faults.parallel.n_threads = 1;
+        CHECK_INT(whole_way(&faults, from[i], -1), CKR_OK);
+        memcpy(calls, f.calls, sizeof calls);
+        memio_remove(&disk, "w/out");
+        for (k = 0; k < sizeof kinds / sizeof *kinds; k++)
+            for (at = 1; at <= calls[kinds[k]]; at++) {
+                ckr_result r;
+                faults = faulty_env(&f, env.io);
+                faults.parallel.n_threads = 1;
+                f.kind = kinds[k];
+                f.at = at;
+                f.sys = EIO;
+                r = whole_way(&faults, from[i], -1);
+                t_check(r == (k ? CKR_E_IO : CKR_E_NOMEM), __FILE__, __LINE__,
+                        "%s: kind %d, call %lu: %d", cases[from[i]], kinds[k], at, (int)r);
+                CHECK_INT(f.blocks, 0);
+                CHECK_INT(f.handles, 0);
+                CHECK(memio_find(&disk, "w/out") == NULL);
+                memio_remove(&disk, "w/out");
+            }
+    }
+}
+
+/* Rows of CKR__ITEMS that this program owns. */
+static void every_item(void)
+{
+    static const ckr_item never[] = { CKR_ITEM_OK };
+    bad_all_seen(BAD_DEEPSPEED, never);
+}
+
+int main(int argc, char **argv)
+{
+    int k;
+    t_begin(argc, argv);
+    load_cases();
+    RUN(what_is_read);
+    RUN(other_sizes);
+    RUN(other_stages);
+    RUN(pipelines);
+    RUN(silent_failures);
+    RUN(refused);
+    RUN(unknown_partition);
+    RUN(broken);
+    RUN(of_another_step);
+    RUN(of_another_update);
+    RUN(another_schedule);
+    RUN(faults_on_the_way);
+    if (!t_now.only) RUN(every_item);
+    for (k = 0; k < N_CASES; k++) ckr_ckpt_close(json[k]);
+    memio_free(&disk);
+    return t_end();
+}
