@@ -104,6 +104,8 @@
        CKPTRESUME_NO_SIMD            scalar checksums and digests: same values, slower
        CKPTRESUME_NO_TEXT            items keep their ids, lose their texts
        CKPTRESUME_MALLOC, _FREE      the default allocator; both or neither
+       CKPTRESUME_CUDA               brings ckptresume_cuda.cuh along: its declarations, and the
+                                     bodies with CKPTRESUME_CUDA_IMPLEMENTATION
        CKPTRESUME_ASSERT(x)          invariants of this file, never of its input; default assert
 
    Sections, each calling only what stands above it; grep for the mark
@@ -407,7 +409,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
     X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
     X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
-    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")
+    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")         \
+    X(BACKEND,              E_BACKEND,     "the device refused a call")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -1091,6 +1094,30 @@ CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *c, const ckr_read *reads, size_
                                  ckr_error *err);
 CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name,
                                           const char *slot); /* or NULL */
+
+/* The same as a list of strided copies, for another executor (ckptresume_cuda.cuh): reads[i].dst is
+   not touched, it may be anywhere. `copies` NULL: *n_copies says how many there are; else it is
+   their room. Replicas are left out, and axes that continue each other are one. */
+typedef struct ckr_copy {
+    uint32_t    read;          /* which of the reads                                     */
+    uint32_t    file;          /* of the source, for ckr_ckpt_bytes; CKR_NO_FILE: `mem`  */
+    const void *mem;
+    uint64_t    from, to, at;  /* bytes: in the source; in dst; in the tensor's row-major bytes */
+    ckr_dtype   dtype, as;     /* of the source; of the destination                      */
+    bool        big_endian;    /* of the source's bytes                                  */
+    uint32_t    n_dims;        /* axes outside the run, outermost first                  */
+    int64_t     run;           /* elements that follow each other on all three sides     */
+    int64_t     count[CKR_MAX_DIMS];
+    int64_t     from_stride[CKR_MAX_DIMS], to_stride[CKR_MAX_DIMS], at_stride[CKR_MAX_DIMS];
+} ckr_copy;
+CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *c, const ckr_read *reads, size_t n,
+                                   ckr_copy *copies, size_t *n_copies, ckr_error *err);
+/* n bytes of one of the checkpoint's files. Thread-safe. */
+CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *c, uint32_t file, uint64_t offset, void *dst,
+                                  size_t n, ckr_error *err);
+/* The digest of a tensor from its two sums (>>hash), which any executor may have added up. */
+CKR_API void ckr_digest_finish(const uint64_t sums[2], ckr_dtype dtype, uint32_t n_dims,
+                               const int64_t *shape, uint8_t digest[16]);
 
 /* The plan for a target (NULL: as the source). A refused plan is a plan: look at the verdict and
    notes. max_bytes caps the buffers of a later run (0: 4 MiB a thread). Reads no tensor bytes. */
@@ -2255,17 +2282,6 @@ static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
     if (c->env.io.park_fn && c->n_files - c->n_parked > CKR__OPEN_FILES)
         c->env.io.park_fn(c->env.io.user, c->files[c->n_parked++].handle);
     return CKR_OK;
-}
-
-/* Closes the files that were opened last, down to n: what was only looked at is no part of a
-   checkpoint. */
-static void ckr__files_close(ckr__ctx *c, uint32_t n)
-{
-    while (c->n_files > n) {
-        ckr__file *f = &c->files[--c->n_files];
-        if (f->handle) c->env.io.close_fn(c->env.io.user, f->handle);
-    }
-    if (c->n_parked > n) c->n_parked = n;
 }
 
 /* `check` reads the archives in a file by this list, not the file as one archive. */
@@ -28953,31 +28969,36 @@ static bool ckr__lm_is_ours(const char *s, int64_t *step)
            ckr__lm_state_name(s, step, &rank);
 }
 
-/* A directory with a DONE mark, a model or a state; or a model's file, by its magic number. */
+/* Does the file begin with the model's magic number and a small version? Other readers' errors are
+   not ours to tell. */
+static bool ckr__lm_is_model(ckr__ctx *c, const char *path)
+{
+    const ckr_io *io = &c->env.io;
+    uint8_t head[8];
+    void *file;
+    uint64_t size;
+    bool yes;
+    if (io->open_fn(io->user, path, false, &file, &size) != 0) return false;
+    yes = size >= CKR__LM_HEAD && io->read_fn(io->user, file, 0, head, sizeof head) == 0 &&
+          ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
+    io->close_fn(io->user, file);
+    return yes;
+}
+
+/* A directory with a DONE mark, a model or a state; or a model's file. */
 static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     const ckr_file_kind kind = *path ? ckr__path_kind(c, path) : CKR_FILE_ABSENT;
     ckr__dirlist l;
     uint64_t i;
     int64_t step;
-    uint32_t file;
-    uint8_t head[8];
     ckr_result r = CKR_OK;
-    *mine = false;
+    *mine = kind == CKR_FILE_REGULAR && ckr__lm_is_model(c, path);
     *dir = path;
-    if (kind == CKR_FILE_DIR) {
-        r = ckr__dir_list(c, path, &l);
-        for (i = 0; r == CKR_OK && i < l.n && !*mine; i++)
-            *mine = !l.items[i]->is_dir && ckr__lm_is_ours(l.items[i]->name, &step);
-    } else if (kind == CKR_FILE_REGULAR) {
-        const uint32_t before = c->n_files;
-        r = ckr__file_open(c, path, &file);
-        if (r == CKR_OK && c->files[file].size >= CKR__LM_HEAD) {
-            r = ckr__file_read(c, file, 0, head, sizeof head);
-            *mine = r == CKR_OK && ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
-        }
-        ckr__files_close(c, before);
-    }
+    if (kind != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__dir_list(c, path, &l);
+    for (i = 0; r == CKR_OK && i < l.n && !*mine; i++)
+        *mine = !l.items[i]->is_dir && ckr__lm_is_ours(l.items[i]->name, &step);
     return r;
 }
 
@@ -48352,6 +48373,82 @@ CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, si
     return r;
 }
 
+static void ckr__copy_of(ckr_copy *x, const ckr__op *op, uint32_t read)
+{
+    uint32_t i;
+    memset(x, 0, sizeof *x);
+    x->read = read;
+    x->file = op->pa->file;
+    x->mem = op->pa->mem;
+    x->from = op->at_a;
+    x->to = op->at_d;
+    x->at = op->at_l;
+    x->dtype = op->pa->dtype;
+    x->as = op->dtype;
+    x->big_endian = op->pa->big_endian;
+    x->n_dims = op->n_dims;
+    x->run = op->run;
+    for (i = 0; i < op->n_dims; i++) {
+        x->count[i] = op->count[i];
+        x->from_stride[i] = op->a[i];
+        x->to_stride[i] = op->d[i];
+        x->at_stride[i] = op->l[i];
+    }
+}
+
+CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
+                                   ckr_copy *copies, size_t *n_copies, ckr_error *err)
+{
+    ckr__ctx c;
+    const size_t room = copies ? *n_copies : 0;
+    size_t i;
+    uint64_t k;
+    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
+    *n_copies = 0;
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        ckr__jobs jobs;
+        memset(&jobs, 0, sizeof jobs);
+        r = ckr__read_add(&c, &jobs, &reads[i]);
+        for (k = 0; k < jobs.n && r == CKR_OK; k++) {
+            if (k && jobs.list[k].op == jobs.list[k - 1].op) continue;     /* its windows */
+            if (*n_copies < room) ckr__copy_of(&copies[*n_copies], jobs.list[k].op, (uint32_t)i);
+            ++*n_copies;
+        }
+    }
+    if (r == CKR_OK && copies && *n_copies > room)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "n_copies",
+                      "room for %llu copies, there are %llu", (unsigned long long)room,
+                      (unsigned long long)*n_copies);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file, uint64_t offset, void *dst,
+                                  size_t n, ckr_error *err)
+{
+    ckr__ctx c;
+    ckr__lane w;
+    ckr_piece p;
+    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
+    memset(&w, 0, sizeof w);
+    memset(&p, 0, sizeof p);
+    w.src = &ckpt->ctx;
+    p.file = file;
+    if (r == CKR_OK && file >= ckpt->ctx.n_files)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "file", "no file has this number");
+    else if (r == CKR_OK && n && !ckr__lane_read(&w, 0, &p, offset, (uint8_t *)dst, n))
+        r = w.err.code;
+    if (w.err.code != CKR_OK) *c.err = w.err;
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API void ckr_digest_finish(const uint64_t sums[2], ckr_dtype dtype, uint32_t n_dims,
+                               const int64_t *shape, uint8_t digest[16])
+{
+    ckr__digest_final(sums, dtype, n_dims, shape, digest);
+}
+
 /* Is it a scalar of the optimizer's step? */
 static bool ckr__is_step(const ckr_tensor *t)
 {
@@ -49867,6 +49964,10 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
 } /* extern "C" */
 #endif
 #endif /* CKPTRESUME_IMPLEMENTATION */
+
+#ifdef CKPTRESUME_CUDA
+#  include "ckptresume_cuda.cuh"
+#endif
 
 
 /* History

@@ -10,7 +10,7 @@
 /* t_bad.c, t_bad_files.c, t_bad_run.c; the others have a program of their own */
 enum {
     BAD_FORMATS = 0, BAD_FILES, BAD_RUN, BAD_TRAINER, BAD_RNG, BAD_REMAP, BAD_LLMC, BAD_DEEPSPEED,
-    BAD_DCP, BAD_MEGATRON
+    BAD_DCP, BAD_MEGATRON, BAD_CUDA
 };
 
 static bool bad_seen[CKR_ITEM_COUNT_];
@@ -23,6 +23,7 @@ static int bad_home(ckr_item i)
         return BAD_FORMATS;
     if (i == CKR_ITEM_UNKNOWN_CHECKPOINT || i == CKR_ITEM_TENSOR_OVERLAP) return BAD_FILES;
     if (i >= CKR_ITEM_TRAINER_STATE && i <= CKR_ITEM_TRAINER_TOPOLOGY) return BAD_TRAINER;
+    if (i == CKR_ITEM_BACKEND) return BAD_CUDA;
     if (i >= CKR_ITEM_DEEPSPEED_METADATA && i <= CKR_ITEM_DEEPSPEED_UNIVERSAL)
         return BAD_DEEPSPEED;
     if (i >= CKR_ITEM_MEGATRON_TRACKER && i <= CKR_ITEM_MEGATRON_DEFECT) return BAD_MEGATRON;
