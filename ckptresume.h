@@ -36666,10 +36666,26 @@ static ckr_result ckr__mg_load(ckr__mg *r, ckr__mg_file *f)
     return CKR_OK;
 }
 
+/* Layouts of tensors that no shape tells. */
+static ckr_result ckr__mg_layouts(ckr__mg *r)
+{
+    const char *where = ckr__mg_size(r->args, "moe_mlp_glu_interleave_size", 0)
+                            ? "args/moe_mlp_glu_interleave_size"
+                        : ckr__mg_size(r->args, "gtp_weight_remat_size", 1) > 1
+                            ? "args/gtp_weight_remat_size"
+                        : ckr__mg_flag(r->args, "use_megatron_fsdp") ? "args/use_megatron_fsdp"
+                                                                     : NULL;
+    return where ? ckr__mg_cannot(r, r->dir, where,
+                                  "tensors that are interleaved or cut in a way of their own")
+                 : CKR_OK;
+}
+
 static ckr_result ckr__mg_topology(ckr__mg *r)
 {
     const ckr_node *a = r->args;
     uint64_t world;
+    ckr_result e = ckr__mg_layouts(r);
+    if (e != CKR_OK) return e;
     r->tp = (uint32_t)ckr__mg_size(a, "tensor_model_parallel_size",
                                    ckr__mg_size(a, "model_parallel_size", 1));
     r->pp = (uint32_t)ckr__mg_size(a, "pipeline_model_parallel_size", 1);
@@ -37112,6 +37128,7 @@ static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, co
                               0) <= part[0]
                    ? -1
                    : 0;
+    if (strstr(t->name, ".mixer.")) axis_of = -2;      /* parts that are cut each for itself */
     if (!rule && axis_of >= -1) axis = (int32_t)axis_of;
     t->unknown = !rule && axis_of < -1;
     t->n_dims = n_dims;
@@ -39528,7 +39545,8 @@ static ckr_result ckr__mg_probe_buffer(void *arg, ckr__mg_mend *m)
         n = ckr__min_i64(n, ckr__mg_values(r, ckr__mg_widest(master), block, n, b));
         if (r->c->err->code != CKR_OK) return r->c->err->code;
         for (k = 0; k < n; k++)
-            if (fabs(a[k] - b[k]) > fabs(a[k]) * 0.0079 + 1e-38) *defect = true;
+            if (fabs(a[k] - b[k]) > fabs(a[k]) / 256 + (t->dtype == CKR_DTYPE_F16 ? 6e-8 : 1e-37))
+                *defect = true;
     }
     return CKR_OK;
 }
@@ -41578,6 +41596,10 @@ static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
                                 strcmp(rows[i].axis, "vpp") ? "asked for"
                                                             : "pipeline stages are not interleaved",
                                 NULL);
+    if (e == CKR_OK && x->dist != mg->dist)
+        e = ckr__mg_say(x, "CKR_W_VARIANT", CKR_CHANGED, "variant",
+                        mg->dist ? "torch_dist" : "torch", x->dist ? "torch_dist" : "torch",
+                        "asked for", NULL);
     return e;
 }
 
@@ -41606,6 +41628,9 @@ static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
     ckr__buf_printf(&b, " --ckpt-format %s%s", x->dist ? "torch_dist" : "torch",
                     x->zero ? " --use-distributed-optimizer" : "");
     if (x->dist && x->zero) ckr__buf_str(&b, " --dist-ckpt-optim-fully-reshardable");
+    if (!x->dist && x->zero && ckr__mg_flag(x->args, "overlap_grad_reduce"))
+        ckr__buf_printf(&b, " --overlap-grad-reduce --ddp-bucket-size %lld",
+                        (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 0));
     if (!x->optimizer && !x->release) ckr__buf_str(&b, " --no-load-optim");
     if ((x->t->without & CKR_RNG) && !x->release) ckr__buf_str(&b, " --no-load-rng");
     if (x->moved) {
@@ -41679,8 +41704,10 @@ static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
     ckr_result e = CKR_OK;
     if (x->version && x->version < 15 && x->dist && x->zero && !(x->t->without & CKR_OPTIMIZER))
         e = ckr__mg_say(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "variant", "torch_dist",
-                        x->t->to_version, "versions before 0.15 read the distributed optimizer from "
-                        "flattened tensors only, which are not written", "--variant torch");
+                        x->t->to_version,
+                        "versions before 0.15 read the distributed optimizer from flattened "
+                        "tensors only, which are not written",
+                        "--variant torch");
     if (e == CKR_OK && decoupled && !(x->t->without & CKR_OPTIMIZER))
         e = ckr__mg_say(x, "CKR_MEGATRON_DECOUPLED",
                         x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED,
