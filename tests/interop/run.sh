@@ -1,7 +1,8 @@
 #!/bin/sh
 # run.sh: what ckptresume wrote, read by the frameworks. Makes build/venv from the pinned
 # requirements once and uses it again; VENV_PYTHON=PYTHON takes one that has them.
-# NANOTRON_SRC=DIR: Nanotron too.
+# NANOTRON_SRC=DIR: Nanotron too. CORPUS=DIR has the cases for torch.distributed.checkpoint and, where
+# it is installed, torchtitan.
 set -u
 py=${VENV_PYTHON:-}
 wanted=tests/interop/requirements.txt
@@ -29,4 +30,15 @@ if [ -z "$py" ]; then
     fi
 fi
 
-exec "$py" tests/interop/check.py "$@"
+rc=0
+"$py" tests/interop/check.py "$@" || rc=1
+corpus=${CORPUS:-../shared/corpus}
+if [ $# -eq 0 ] && [ -d "$corpus/dcp/make" ]; then
+    "$py" tests/interop/dcp.py ./ckptresume "$corpus/dcp" || rc=1
+    if "$py" -c 'import torchtitan.trainer' 2>/dev/null; then
+        "$py" tests/interop/titan.py ./ckptresume "$corpus/dcp" || rc=1
+    else
+        echo "torchtitan: not installed for $py, passed over"
+    fi
+fi
+exit $rc
