@@ -400,6 +400,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(DCP_MISSING,            E_MISMATCH,    "a file of the checkpoint is missing or short")       \
     X(DCP_SLICE,              E_FORMAT,      "a slice is not what the metadata says")              \
     X(DCP_TRANSFORM,          E_UNSUPPORTED, "bytes under a transform (zstd), not undone here")    \
+    X(BACKEND,              E_BACKEND,     "the device refused a call")                            \
     X(MEGATRON_TRACKER,     E_MISMATCH,    "the tracker file names no checkpoint")                 \
     X(MEGATRON_MISSING,     E_MISMATCH,    "a file of a model parallel rank is missing")           \
     X(MEGATRON_FOREIGN,     E_MISMATCH,    "a rank of another topology lies in the directory")     \
@@ -412,8 +413,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
     X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
     X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
-    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")         \
-    X(BACKEND,              E_BACKEND,     "the device refused a call")
+    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -931,6 +931,7 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     const char  *variant;      /* NULL: the dialect's default                            */
     const char  *to_version;   /* of the target's framework; NULL: as the source's        */
     ckr_topology topology;     /* 0 in a field: the source's; zero: -1 the source's, so fill it */
+    uint32_t     vpp;          /* virtual stages of each; 0: the source's, 1 when pp changes */
     ckr_mode     mode;
     uint32_t     without;      /* bits of CKR_PARAMS..CKR_DATA to leave out              */
     int64_t      vocab;        /* logical vocabulary rows; 0: as recorded                */
@@ -39839,6 +39840,10 @@ static ckr_result ckr__mg_finish(ckr__mg *r)
     if (e == CKR_OK) e = ckr__mg_group_params(r);
     if (e == CKR_OK) e = ckr__mg_order(r);
     if (e == CKR_OK) e = ckr__mg_progress(r);
+    if (e == CKR_OK && r->s->padded_vocab && r->vocab <= 0)
+        e = ckr__mg_note(r, "CKR_N_VOCAB_UNKNOWN", CKR_EXACT, "vocabulary", NULL, NULL,
+                         "the arguments do not tell how many rows are real: all of them count",
+                         "--vocab N");
     if (e == CKR_OK) e = ckr__mg_schedule(r);
     if (e == CKR_OK) e = ckr__mg_tie(r);
     ckr__mg_conventions(r);
@@ -40006,6 +40011,10 @@ static ckr_result ckr__mg_allowed(ckr__mg_job *x)
         e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ranks",
                            (int64_t)x->tp * x->pp * x->dp * x->cp, t->ranks,
                            "tp * pp * dp * cp is another number", "leave --ranks out");
+    if (e == CKR_OK && x->vp > 1 && x->pp == 1)
+        e = ckr__mg_refuse(x, CKR_ITEM_MEGATRON_STAGES, "vpp", x->mg->vp, x->vp,
+                           "virtual stages need a pipeline of more than one stage",
+                           "take --vpp 1, or a --pp above 1");
     return e == CKR_OK ? ckr__mg_allowed_heads(x) : e;
 }
 
@@ -40903,9 +40912,13 @@ static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
     if (ok && x->tp == 1 && ckr__mg_flag(d, "sequence_parallel"))
         ok = ckr__mg_arg(x, d, "sequence_parallel", ckr__node_bool(x->c, false), true);
     if (ok && x->vp != mg->vp)
-        ok = ckr__mg_arg_none(x, d, "virtual_pipeline_model_parallel_size") &&
+        ok = (x->vp > 1 ? ckr__mg_arg_int(x, d, "virtual_pipeline_model_parallel_size", x->vp, true)
+                        : ckr__mg_arg_none(x, d, "virtual_pipeline_model_parallel_size")) &&
              ckr__mg_arg_none(x, d, "num_layers_per_virtual_pipeline_stage") &&
              ckr__mg_arg_none(x, d, "num_virtual_stages_per_pipeline_rank");
+    if (ok && x->vp > 1 && x->vp != mg->vp)
+        ok = ckr__mg_arg_int(x, d, "num_layers_per_virtual_pipeline_stage",
+                             mg->layers / ((int64_t)x->pp * x->vp), false);
     if (ok && x->pp != mg->pp)
         ok = ckr__mg_arg_none(x, d, "decoder_first_pipeline_num_layers") &&
              ckr__mg_arg_none(x, d, "decoder_last_pipeline_num_layers") &&
@@ -41631,13 +41644,16 @@ static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
     b.c = x->c;
     ckr__buf_printf(&b, "--tensor-model-parallel-size %u --pipeline-model-parallel-size %u",
                     (unsigned)x->tp, (unsigned)x->pp);
+    if (x->vp > 1)
+        ckr__buf_printf(&b, " --num-layers-per-virtual-pipeline-stage %lld",
+                        (long long)(x->mg->layers / ((int64_t)x->pp * x->vp)));
     if (x->ep > 1) ckr__buf_printf(&b, " --expert-model-parallel-size %u", (unsigned)x->ep);
     ckr__buf_printf(&b, " --ckpt-format %s%s", x->dist ? "torch_dist" : "torch",
                     x->zero ? " --use-distributed-optimizer" : "");
     if (x->dist && x->zero) ckr__buf_str(&b, " --dist-ckpt-optim-fully-reshardable");
     if (!x->dist && x->zero && ckr__mg_flag(x->args, "overlap_grad_reduce"))
         ckr__buf_printf(&b, " --overlap-grad-reduce --ddp-bucket-size %lld",
-                        (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 0));
+                        (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1));
     if (!x->optimizer && !x->release) ckr__buf_str(&b, " --no-load-optim");
     if ((x->t->without & CKR_RNG) && !x->release) ckr__buf_str(&b, " --no-load-rng");
     if (x->moved) {
@@ -41781,7 +41797,7 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.ep = t->topology.ep ? t->topology.ep : mg->ep;
     x.dp = t->topology.dp ? t->topology.dp : mg->dp;
     x.cp = t->topology.cp ? t->topology.cp : mg->cp;
-    x.vp = x.pp == mg->pp ? mg->vp : 1;
+    x.vp = t->vpp ? t->vpp : x.pp == mg->pp ? mg->vp : 1;
     x.zero = t->topology.zero < 0 ? mg->zero : t->topology.zero > 0;
     x.dist = t->variant && *t->variant ? !strcmp(t->variant, "torch_dist") : mg->dist;
     x.version = ckr__mg_version(t->to_version);

@@ -398,6 +398,12 @@ static void refused(void)
     static const ckr_setting sets[] = { { NULL, "lr", "1e-3" } };
     ckr_target t = target_of(2, 3, 2, 1, NULL);
     refuse("legacy", &t, CKR_ITEM_MEGATRON_STAGES);
+    t = target_of(2, 1, 2, 1, NULL);
+    t.vpp = 2;
+    refuse("legacy", &t, CKR_ITEM_MEGATRON_STAGES);
+    t = target_of(2, 2, 1, 1, NULL);
+    t.vpp = 2;                 /* two layers on four chunks                              */
+    refuse("legacy", &t, CKR_ITEM_MEGATRON_STAGES);
     t = target_of(3, 1, 1, 1, NULL);
     refuse("legacy", &t, CKR_ITEM_TP_UNEVEN);
     t = target_of(2, 1, 2, 2, NULL);
