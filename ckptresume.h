@@ -32393,8 +32393,9 @@ static ckr_result ckr__ds_group_names(ckr__ds *r, const ckr__ds_stage *g, uint64
 {
     const ckr_node *list = ckr_node_get(ckr_node_at(g->groups, k), "params");
     uint64_t i, j, at;
-    int64_t id;
+    int64_t id = 0;
     *n = 0;
+    *names = NULL;
     if (r->zero != 3) {
         *names = CKR__NEW_N(r->c, const char *, g->n_params[k]);
         if (!*names) return ckr__ds_oom(r);
@@ -32423,8 +32424,9 @@ static ckr_result ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *fr
     ckr__ds_stage *g = &r->stages[m];
     const ckr_node *raw = ckr_node_at(g->groups, k);
     ckr_state *s = r->s;
-    const char *text = raw ? ckr__node_text_of(r->c, ckr__ds_hyper(r, raw)) : "", **names, *other;
-    uint64_t i, n, at;
+    const char *text = raw ? ckr__node_text_of(r->c, ckr__ds_hyper(r, raw)) : "", *other;
+    const char **names = NULL;
+    uint64_t i, n = 0, at;
     void *array = s->groups;
     ckr_result e = ckr__ds_group_names(r, g, k, &names, &n);
     if (e != CKR_OK || !text) return e != CKR_OK ? e : ckr__ds_oom(r);
