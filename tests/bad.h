@@ -8,7 +8,9 @@
 #include <sys/wait.h>
 
 /* t_bad.c, t_bad_files.c, t_bad_run.c; the others have a program of their own */
-enum { BAD_FORMATS = 0, BAD_FILES, BAD_RUN, BAD_TRAINER, BAD_RNG, BAD_REMAP, BAD_LLMC, BAD_DEEPSPEED };
+enum {
+    BAD_FORMATS = 0, BAD_FILES, BAD_RUN, BAD_TRAINER, BAD_RNG, BAD_REMAP, BAD_LLMC, BAD_DEEPSPEED
+};
 
 static bool bad_seen[CKR_ITEM_COUNT_];
 
