@@ -14,8 +14,8 @@ static memio disk;
 static ckr_env env;
 
 /* ZeRO-2 dealt round robin, fp32, dp 3; ZeRO-1 elastic, fp32, dp 2; ZeRO-3 in sub groups, bf16,
-   tied, frozen, dp 2; ZeRO-2 aligned, bf16, tied, frozen, dp 2; pipelines of 2 stages without ZeRO, tied,
-   fp32 and bf16. */
+   tied, frozen, dp 2; ZeRO-2 aligned, bf16, tied, frozen, dp 2; pipelines of 2 stages without ZeRO,
+   tied, fp32 and bf16. */
 enum { ROBIN = 0, ELASTIC, CUT, ALIGNED, PIPE, PIPE16, N_CASES };
 static const char *const cases[] = { "robin", "elastic", "cut", "aligned", "pipe", "pipe16" };
 static ckr_ckpt *json[N_CASES];
