@@ -14,11 +14,16 @@ CLANG    = clang
 PYTHON   = python3
 JOBS     = 2
 FUZZ_SECONDS = 60
+NVCC     = nvcc
+MPICC    = mpicc
+CUDA_ARCHS = 75 80 86 89 90 100 120
+NVFLAGS  = -std=c++17 -I. -Itests -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror
+NVCODE   = $$(for a in $(CUDA_ARCHS); do echo "-gencode arch=compute_$$a,code=sm_$$a"; done)
 
 BUILD    = $(CC) $(CSTD) $(CFLAGS) $(WARN) -I.
 RUN      = CC="$(CC)" JOBS="$(JOBS)" LDLIBS="$(LDLIBS)" sh tests/run.sh
 ASAN     = -O0 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
-TSAN     = -O1 -g -fsanitize=thread
+TSAN     = -O0 -g -fsanitize=thread
 VALGRIND_MORE =
 
 # side by side: each compiles the whole header
@@ -28,14 +33,18 @@ all:
 ckptresume: examples/ckptresume.c examples/tree_json.h examples/lr_plot.h ckptresume.h
 	$(BUILD) $(LDFLAGS) examples/ckptresume.c -o $@ $(LDLIBS)
 
-# every other examples/*.c, into build/examples. Each holds the whole implementation: optimising it
+# every other examples/*.c, into build/examples; mpi.c only where there is an mpicc. Each holds the whole implementation: optimising it
 # once, in the tool, is enough.
 examples: ckptresume.h
 	@mkdir -p build/examples; for f in examples/*.c; do \
 	    o=build/examples/$$(basename "$$f" .c); \
-	    if [ "$$f" = examples/ckptresume.c ] || [ ! -f "$$f" ]; then continue; fi; \
-	    if [ -f "$$o" ] && [ -z "$$(find "$$f" ckptresume.h -newer "$$o")" ]; then continue; fi; \
-	    echo "$(CC) $$f"; $(BUILD) -O0 $(LDFLAGS) "$$f" -o "$$o" $(LDLIBS) || exit 1; done
+	    cc="$(CC)"; if [ "$$f" = examples/ckptresume.c ] || [ ! -f "$$f" ]; then continue; fi; \
+	    if [ "$$f" = examples/mpi.c ]; then cc="$(MPICC)"; fi; \
+	    command -v $${cc%% *} > /dev/null || { echo "skipped: $$f (no $$cc)"; continue; }; \
+	    if [ -f "$$o" ] && [ -z "$$(find "$$f" examples/mlp.h ckptresume.h -newer "$$o")" ]; then \
+	        continue; fi; \
+	    echo "$$cc $$f"; $$cc $(CSTD) $(CFLAGS) $(WARN) -I. -O0 $(LDFLAGS) "$$f" -o "$$o" $(LDLIBS) || \
+	        exit 1; done
 
 # known answers of generators: build/tests/rng_kat FILE...
 build/tests/rng_kat: tests/rng_kat.c ckptresume.h
@@ -63,7 +72,7 @@ sanitize: ckptresume
 
 valgrind: ckptresume
 	@CFLAGS="$(CSTD) -O1 -g" RUNNER="valgrind -q --leak-check=full --error-exitcode=99" \
-	    $(RUN) build/tests t_base t_layout t_run t_bad t_bad_files t_resume $(VALGRIND_MORE)
+	    $(RUN) build/tests t_base t_layout t_bad t_bad_files $(VALGRIND_MORE)
 
 fuzz:
 	@CC="$(CLANG)" SECONDS_EACH=$(FUZZ_SECONDS) JOBS="$(JOBS)" sh tests/fuzz/run.sh fuzz
@@ -73,6 +82,29 @@ fuzz-replay:
 
 bench: ckptresume
 	@sh bench/run.sh
+
+# ckptresume_cuda.cuh for every architecture of CUDA_ARCHS; needs nvcc, no device
+cuda: ckptresume.h ckptresume_cuda.cuh
+	@mkdir -p build/cuda build/examples; printf '%s\n' '#define CKPTRESUME_CUDA_IMPLEMENTATION' \
+	    '#include "ckptresume_cuda.cuh"' > build/cuda/alone.cu
+	$(NVCC) $(NVFLAGS) -O2 $(NVCODE) -c build/cuda/alone.cu -o build/cuda/alone.o
+	$(NVCC) $(NVFLAGS) -O1 examples/gpu_load.cu -o build/examples/gpu_load -Xcompiler -pthread
+
+# the tests of t_cuda.c on the device; without one they say so and count nothing
+test-cuda: ckptresume.h ckptresume_cuda.cuh
+	@mkdir -p build/cuda
+	$(NVCC) $(NVFLAGS) -O1 -arch=native tests/cuda.cu -o build/cuda/test -Xcompiler -pthread
+	@build/cuda/test
+	$(NVCC) $(NVFLAGS) -O1 -arch=native examples/gpu_load.cu -o build/examples/gpu_load -Xcompiler -pthread
+	@build/examples/gpu_load tests/data/llmc/uneven/ckpt
+	@if command -v compute-sanitizer > /dev/null 2>&1 && nvidia-smi -L > /dev/null 2>&1; then \
+	    compute-sanitizer --error-exitcode 9 build/cuda/test casts; \
+	    compute-sanitizer --error-exitcode 9 build/cuda/test small; fi
+
+bench-cuda: ckptresume.h ckptresume_cuda.cuh
+	@mkdir -p build/cuda
+	$(NVCC) $(NVFLAGS) -O2 -arch=native bench/cuda.cu -o build/cuda/bench -Xcompiler -pthread
+	@build/cuda/bench
 
 hygiene:
 	@$(PYTHON) tests/hygiene.py all
@@ -108,9 +140,11 @@ help:
 	@echo "make interop      what was written, read by torch and safetensors (makes build/venv; needs python3)"
 	@echo "                  NANOTRON_SRC=DIR: also loaded by Nanotron itself"
 	@echo "make sanitize     the tests under ASan and UBSan; run and write under TSan"
-	@echo "make valgrind     most tests under valgrind; VALGRIND_MORE='t_nanotron t_convert' the slow ones"
+	@echo "make valgrind     readers under valgrind; VALGRIND_MORE='t_run t_resume t_nanotron' the slow ones"
 	@echo "make fuzz         clang libFuzzer, FUZZ_SECONDS=60 for each target"
 	@echo "make fuzz-replay  the fuzz corpora once, under ASan and UBSan"
+	@echo "make cuda         ckptresume_cuda.cuh for every architecture (needs nvcc); make test-cuda, bench-cuda:"
+	@echo "                  its tests and its speed on a device"
 	@echo "make hygiene      text rules, function lengths, compile matrix, names, compile times (needs python3)"
 	@echo "make matrix       only the compile matrix; make names: only the names check"
 	@echo "make bench        speed and memory, as ratios in the same run"
@@ -118,5 +152,5 @@ help:
 	@echo "make clean        removes build/ and ./ckptresume"
 	@echo "variables: CC CFLAGS WARN CLANG PYTHON JOBS"
 
-.PHONY: all examples demo test interop sanitize valgrind fuzz fuzz-replay bench hygiene matrix names install \
+.PHONY: all examples demo test cuda test-cuda bench-cuda interop sanitize valgrind fuzz fuzz-replay bench hygiene matrix names install \
         uninstall clean help

@@ -47,6 +47,9 @@
        Nanotron           0.4 to HEAD; TP, PP, DP, ZeRO-0 and 1       loads in unpatched HEAD
        accelerate, HF     save_state, checkpoint-N, epoch_x_step_y    any number of processes
        Trainer, Sana
+       torch DCP          2.0 to 2.15, safetensors shards             any ranks; loads in torch
+       TorchTitan         0.2.2, 0.3.0                                any ranks; loads in unpatched
+                                                                      0.3.0
        DeepSpeed          ZeRO 0 to 3, pipelines, universal           any ranks and stage, loads
                                                                       in unpatched 0.19.8
        llm.c              model, state, DONE; ZeRO-0, 1; fp32, bf16   any number of processes
@@ -104,6 +107,8 @@
        CKPTRESUME_NO_SIMD            scalar checksums and digests: same values, slower
        CKPTRESUME_NO_TEXT            items keep their ids, lose their texts
        CKPTRESUME_MALLOC, _FREE      the default allocator; both or neither
+       CKPTRESUME_CUDA               brings ckptresume_cuda.cuh along: its declarations, and the
+                                     bodies with CKPTRESUME_CUDA_IMPLEMENTATION
        CKPTRESUME_ASSERT(x)          invariants of this file, never of its input; default assert
 
    Sections, each calling only what stands above it; grep for the mark
@@ -137,8 +142,8 @@
        >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
        >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp >>torchtitan >>torchtitan.runs
        >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.emit >>torchtitan.curve
-       >>torchtitan.write >>megatron >>megatron.probe >>megatron.files >>megatron.model
-       >>megatron.split >>megatron.weights >>megatron.layout >>megatron.optimizer
+       >>torchtitan.write >>torch_dcp.files >>megatron >>megatron.probe >>megatron.files
+       >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout >>megatron.optimizer
        >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
        >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
        >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>dialect.table >>write.pickle
@@ -395,6 +400,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(DCP_MISSING,            E_MISMATCH,    "a file of the checkpoint is missing or short")       \
     X(DCP_SLICE,              E_FORMAT,      "a slice is not what the metadata says")              \
     X(DCP_TRANSFORM,          E_UNSUPPORTED, "bytes under a transform (zstd), not undone here")    \
+    X(BACKEND,              E_BACKEND,     "the device refused a call")                            \
     X(MEGATRON_TRACKER,     E_MISMATCH,    "the tracker file names no checkpoint")                 \
     X(MEGATRON_MISSING,     E_MISMATCH,    "a file of a model parallel rank is missing")           \
     X(MEGATRON_FOREIGN,     E_MISMATCH,    "a rank of another topology lies in the directory")     \
@@ -923,7 +929,9 @@ typedef struct ckr_setting {   /* one value that the coming run is to have      
 typedef struct ckr_target {    /* the coming run and the policy; zero = as the source    */
     const char  *dialect;      /* NULL: the source's                                     */
     const char  *variant;      /* NULL: the dialect's default                            */
+    const char  *to_version;   /* of the target's framework; NULL: as the source's        */
     ckr_topology topology;     /* 0 in a field: the source's; zero: -1 the source's, so fill it */
+    uint32_t     vpp;          /* virtual stages of each; 0: the source's, 1 when pp changes */
     ckr_mode     mode;
     uint32_t     without;      /* bits of CKR_PARAMS..CKR_DATA to leave out              */
     int64_t      vocab;        /* logical vocabulary rows; 0: as recorded                */
@@ -1090,6 +1098,30 @@ CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *c, const ckr_read *reads, size_
                                  ckr_error *err);
 CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name,
                                           const char *slot); /* or NULL */
+
+/* The same as a list of strided copies, for another executor (ckptresume_cuda.cuh): reads[i].dst is
+   not touched, it may be anywhere. `copies` NULL: *n_copies says how many there are; else it is
+   their room. Replicas are left out, and axes that continue each other are one. */
+typedef struct ckr_copy {
+    uint32_t    read;          /* which of the reads                                     */
+    uint32_t    file;          /* of the source, for ckr_ckpt_bytes; CKR_NO_FILE: `mem`  */
+    const void *mem;
+    uint64_t    from, to, at;  /* bytes: in the source; in dst; in the tensor's row-major bytes */
+    ckr_dtype   dtype, as;     /* of the source; of the destination                      */
+    bool        big_endian;    /* of the source's bytes                                  */
+    uint32_t    n_dims;        /* axes outside the run, outermost first                  */
+    int64_t     run;           /* elements that follow each other on all three sides     */
+    int64_t     count[CKR_MAX_DIMS];
+    int64_t     from_stride[CKR_MAX_DIMS], to_stride[CKR_MAX_DIMS], at_stride[CKR_MAX_DIMS];
+} ckr_copy;
+CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *c, const ckr_read *reads, size_t n,
+                                   ckr_copy *copies, size_t *n_copies, ckr_error *err);
+/* n bytes of one of the checkpoint's files. Thread-safe. */
+CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *c, uint32_t file, uint64_t offset, void *dst,
+                                  size_t n, ckr_error *err);
+/* The digest of a tensor from its two sums (>>hash), which any executor may have added up. */
+CKR_API void ckr_digest_finish(const uint64_t sums[2], ckr_dtype dtype, uint32_t n_dims,
+                               const int64_t *shape, uint8_t digest[16]);
 
 /* The plan for a target (NULL: as the source). A refused plan is a plan: look at the verdict and
    notes. max_bytes caps the buffers of a later run (0: 4 MiB a thread). Reads no tensor bytes. */
@@ -9886,7 +9918,9 @@ static ckr__dcp_item *ckr__dcp_find(const ckr__dcp *d, const char *fqn)
 /* >>dcp.machine --------------------------------------------------------------- */
 /* A value is a word, its kind in the low four bits:
      INT     60 bits, signed                     STR     offset << 28 | length << 4, in the input
-     TUPLE   its first word in `cells`: count << 1 | whether plain integers follow it (a torch.Size)
+     TUPLE   its first word in `cells`, which is its count
+     SIZE    a torch.Size: its place in `dims`, a count and integers. Equal ones are one: there are
+             few, and each chunk needs three
      BOX     a list or dict: generation << 36 | index << 4; the generation tells whether it is still
              the one that it was                 OBJ     record << 8 | class << 4
      GLOBAL  name's offset << 16 | code << 4, a dtype in place of the offset
@@ -9894,7 +9928,7 @@ static ckr__dcp_item *ckr__dcp_find(const ckr__dcp *d, const char *fqn)
 
 enum {
     CKR__DV_ABSENT = 0, CKR__DV_NONE, CKR__DV_BOOL, CKR__DV_INT, CKR__DV_STR, CKR__DV_TUPLE,
-    CKR__DV_BOX, CKR__DV_OBJ, CKR__DV_GLOBAL, CKR__DV_OTHER
+    CKR__DV_BOX, CKR__DV_OBJ, CKR__DV_GLOBAL, CKR__DV_OTHER, CKR__DV_SIZE
 };
 
 enum {                         /* classes and callables                                  */
@@ -9909,8 +9943,12 @@ enum {                         /* attributes                                    
     CKR__DA_VERSION, CKR__DA_COUNT
 };
 
-typedef struct ckr__dv_box { uint64_t first; uint32_t n, cap, generation; bool dict; } ckr__dv_box;
-typedef struct ckr__dv_chunk { uint32_t offsets, sizes; } ckr__dv_chunk;       /* in cells  */
+typedef struct ckr__dv_box {
+    uint64_t *own, first;      /* words outside `cells`, once it has grown; else in it    */
+    uint32_t  n, cap, generation, puts;
+    bool      dict;
+} ckr__dv_box;
+typedef struct ckr__dv_chunk { uint32_t offsets, sizes; } ckr__dv_chunk;       /* in dims   */
 typedef struct ckr__dv_index { uint64_t fqn; uint32_t offset, hint; } ckr__dv_index;
 typedef struct ckr__dv_info { uint64_t offset, length; uint32_t file; } ckr__dv_info;
 typedef struct ckr__dv_tensor { uint64_t chunks; uint32_t size, dtype; } ckr__dv_tensor;
@@ -9921,7 +9959,9 @@ typedef struct ckr__dcp_vm {
     const char    *path;
     uint8_t       *data;
     size_t         size, pos, op;
-    uint64_t      *stack, *memo, *cells;
+    uint64_t      *stack, *cells, *wide, *dims;
+    uint32_t      *memo;       /* see ckr__dv_pack                                       */
+    uint32_t      *same;       /* hash of a size -> its place in dims + 1                */
     size_t        *marks;
     uint32_t      *free;
     ckr__dv_box   *boxes;
@@ -9931,14 +9971,13 @@ typedef struct ckr__dcp_vm {
     ckr__dv_tensor *tensors;
     uint8_t       *dtypes;     /* of properties                                          */
     size_t n_stack, cap_stack, n_memo, cap_memo, memo_count, n_cells, cap_cells, n_marks, cap_marks;
+    size_t n_wide, cap_wide, n_dims, cap_dims, n_same, cap_same;
     size_t n_free, cap_free, n_boxes, cap_boxes, n_chunks, cap_chunks, n_indices, cap_indices;
     size_t n_infos, cap_infos, n_tensors, cap_tensors, n_dtypes, cap_dtypes;
     size_t         floor;
     uint64_t       scratch;    /* bytes of all arrays                                    */
     uint64_t       keys[64];   /* attribute names met lately                             */
     uint8_t        attrs[64];
-    uint64_t       last_path;
-    uint32_t       last_file;
     uint64_t       state, planner, storage;    /* of the Metadata object, once built      */
     bool           built, done;
 } ckr__dcp_vm;
@@ -9955,6 +9994,14 @@ static bool ckr__dv_bad(ckr__dcp_vm *m, const char *text)
     return ckr__dv_fail(m, CKR_ITEM_DCP_METADATA, text);
 }
 
+static bool ckr__dv_limit(ckr__dcp_vm *m)
+{
+    ckr__fail(m->c->err, CKR_ITEM_LIMIT, m->path, m->op, NULL,
+              "the metadata needs more than max_arena_bytes (%llu)",
+              (unsigned long long)m->c->limits.max_arena_bytes);
+    return false;
+}
+
 /* Room for one more in an array that doubles. */
 static bool ckr__dv_grow(ckr__dcp_vm *m, void *array, size_t *cap, size_t need, size_t size)
 {
@@ -9962,12 +10009,8 @@ static bool ckr__dv_grow(ckr__dcp_vm *m, void *array, size_t *cap, size_t need, 
     void *old, *p;
     while (n < need) n *= 2;
     if (n > UINT32_MAX / 2 || n > m->c->limits.max_arena_bytes / size ||
-        m->scratch + (n - *cap) * size > m->c->limits.max_arena_bytes) {
-        ckr__fail(m->c->err, CKR_ITEM_LIMIT, m->path, m->op, NULL,
-                  "the metadata needs more than max_arena_bytes (%llu)",
-                  (unsigned long long)m->c->limits.max_arena_bytes);
-        return false;
-    }
+        m->scratch + (n - *cap) * size > m->c->limits.max_arena_bytes)
+        return ckr__dv_limit(m);
     m->scratch += (n - *cap) * size;
     p = ckr__heap_alloc(m->c, n * size);
     if (!p) return false;
@@ -9990,15 +10033,21 @@ static void ckr__dv_free(ckr__dcp_vm *m)
     CKR__DV_FREE(m, memo);
     CKR__DV_FREE(m, marks);
     CKR__DV_FREE(m, free);
-    m->stack = m->memo = NULL;
+    CKR__DV_FREE(m, wide);
+    CKR__DV_FREE(m, same);
+    m->stack = m->wide = NULL;
+    m->memo = m->free = m->same = NULL;
     m->marks = NULL;
-    m->free = NULL;
-    m->cap_stack = m->cap_memo = m->cap_marks = m->cap_free = 0;
+    m->cap_stack = m->cap_memo = m->cap_marks = m->cap_free = m->cap_wide = m->cap_same = 0;
 }
 
 static void ckr__dv_free_records(ckr__dcp_vm *m)
 {
+    size_t i;
+    for (i = 0; i < m->n_boxes; i++)
+        ckr__heap_free(m->c, m->boxes[i].own, m->boxes[i].cap * sizeof *m->boxes[i].own);
     CKR__DV_FREE(m, cells);
+    CKR__DV_FREE(m, dims);
     CKR__DV_FREE(m, boxes);
     CKR__DV_FREE(m, chunks);
     CKR__DV_FREE(m, indices);
@@ -10036,17 +10085,28 @@ static bool ckr__dv_is(const ckr__dcp_vm *m, uint64_t v, unsigned cls)
     return ckr__dv_kind(v) == CKR__DV_OBJ && (v >> 4 & 15) == cls;
 }
 
-/* The words of a tuple. */
-static uint64_t *ckr__dv_items(const ckr__dcp_vm *m, uint64_t at, size_t *n, bool *plain)
+/* The words of a tuple, or the integers of a size. */
+static const uint64_t *ckr__dv_items(const ckr__dcp_vm *m, uint64_t v, size_t *n)
 {
-    *n = (size_t)(m->cells[at] >> 1);
-    if (plain) *plain = m->cells[at] & 1;
-    return m->cells + at + 1;
+    const uint64_t *at = (ckr__dv_kind(v) == CKR__DV_SIZE ? m->dims : m->cells) + (v >> 4);
+    *n = (size_t)*at;
+    return at + 1;
+}
+
+static const uint64_t *ckr__dv_dims_of(const ckr__dcp_vm *m, uint32_t at, size_t *n)
+{
+    *n = (size_t)m->dims[at];
+    return m->dims + at + 1;
 }
 
 static ckr__dv_box *ckr__dv_box_of(const ckr__dcp_vm *m, uint64_t v)
 {
     return &m->boxes[v >> 4 & 0xffffffff];
+}
+
+static const uint64_t *ckr__dv_words(const ckr__dcp_vm *m, const ckr__dv_box *b)
+{
+    return b->own ? b->own : m->cells + b->first;
 }
 
 static bool ckr__dv_push(ckr__dcp_vm *m, uint64_t v)
@@ -10087,7 +10147,7 @@ static bool ckr__dv_tuple(ckr__dcp_vm *m, const uint64_t *items, size_t n)
 {
     const size_t at = m->n_cells;
     if (!CKR__DV_ROOM(m, cells, at + n + 1)) return false;
-    m->cells[at] = (uint64_t)n << 1;
+    m->cells[at] = (uint64_t)n;
     if (n) memcpy(m->cells + at + 1, items, n * sizeof *items);
     m->n_cells = at + n + 1;
     return ckr__dv_push(m, (uint64_t)at << 4 | CKR__DV_TUPLE);
@@ -10105,14 +10165,35 @@ static bool ckr__dv_new_box(ckr__dcp_vm *m, bool dict)
         m->boxes[i].generation = 0;
     }
     b = &m->boxes[i];
-    b->first = b->n = b->cap = 0;
+    b->own = NULL;
+    b->first = b->n = b->cap = b->puts = 0;
     b->dict = dict;
     return ckr__dv_push(m, (uint64_t)(b->generation & 0xfffffff) << 36 | (uint64_t)i << 4 |
                                CKR__DV_BOX);
 }
 
-/* Words behind those of a list or dict: in place while it is the last of `cells`, else it moves to
-   twice the room, so that any mixture costs linear time. */
+static bool ckr__dv_outgrow(ckr__dcp_vm *m, ckr__dv_box *b, size_t need)
+{
+    size_t cap = b->cap ? b->cap : 64;
+    uint64_t *own;
+    while (cap < need) cap *= 2;
+    if (cap > UINT32_MAX / 2 || m->scratch + cap * 8 > m->c->limits.max_arena_bytes)
+        return ckr__dv_limit(m);
+    own = (uint64_t *)ckr__heap_alloc(m->c, cap * sizeof *own);
+    if (!own) return false;
+    m->scratch += cap * 8;
+    if (b->n) memcpy(own, ckr__dv_words(m, b), b->n * sizeof *own);
+    if (b->own) {
+        m->scratch -= (uint64_t)b->cap * 8;
+        ckr__heap_free(m->c, b->own, b->cap * sizeof *own);
+    }
+    b->own = own;
+    b->cap = (uint32_t)cap;
+    return true;
+}
+
+/* Words behind those of a list or dict: in place while it is the last of `cells`, else it gets
+   words of its own that double. */
 static bool ckr__dv_extend(ckr__dcp_vm *m, uint64_t target, const uint64_t *items, size_t n,
                            bool dict)
 {
@@ -10124,20 +10205,15 @@ static bool ckr__dv_extend(ckr__dcp_vm *m, uint64_t target, const uint64_t *item
     b = ckr__dv_box_of(m, target);
     if (b->generation != target >> 36)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
-    if (n > b->cap - b->n && b->first + b->cap == m->n_cells) {
-        const size_t more = n - (b->cap - b->n);
-        if (!CKR__DV_ROOM(m, cells, m->n_cells + more)) return false;
-        m->n_cells += more;
-        b->cap += (uint32_t)more;
-    } else if (n > b->cap - b->n) {
-        const size_t cap = ((size_t)b->n + n) * (b->cap ? 2 : 1);
-        if (!CKR__DV_ROOM(m, cells, m->n_cells + cap)) return false;
-        if (b->n) memcpy(m->cells + m->n_cells, m->cells + b->first, b->n * sizeof *items);
-        b->first = m->n_cells;
-        b->cap = (uint32_t)cap;
-        m->n_cells += cap;
+    if (!b->own && (!b->cap || b->first + b->cap == m->n_cells) && b->n + n <= 64) {
+        if (!CKR__DV_ROOM(m, cells, m->n_cells + n)) return false;
+        if (!b->cap) b->first = m->n_cells;
+        m->n_cells += n;
+        b->cap += (uint32_t)n;
+    } else if (n > b->cap - b->n || !b->own) {
+        if (!ckr__dv_outgrow(m, b, (size_t)b->n + n)) return false;
     }
-    if (n) memcpy(m->cells + b->first + b->n, items, n * sizeof *items);
+    if (n) memcpy((b->own ? b->own : m->cells + b->first) + b->n, items, n * sizeof *items);
     b->n += (uint32_t)n;
     return true;
 }
@@ -10226,22 +10302,85 @@ static bool ckr__dv_global_lines(ckr__dcp_vm *m)
                           (size_t)(e - (b + 1)));
 }
 
-/* torch.Size(inner): the tuple itself becomes plain integers. */
-static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner)
+static uint64_t ckr__dv_hash(const uint64_t *v, size_t n)
 {
+    uint64_t h = n;
+    size_t i;
+    for (i = 0; i < n; i++) h = (h ^ v[i]) * 0xff51afd7ed558ccdu, h ^= h >> 33;
+    return h;
+}
+
+/* More room in the table of sizes, which holds places + 1. */
+static bool ckr__dv_rehash(ckr__dcp_vm *m)
+{
+    const size_t old = m->cap_same, cap = old ? 2 * old : 1024;
+    uint32_t *was = m->same;
+    size_t i, k, n;
+    m->same = (uint32_t *)ckr__heap_alloc(m->c, cap * sizeof *was);
+    if (!m->same) {
+        m->same = was;
+        return false;
+    }
+    m->cap_same = cap;
+    memset(m->same, 0, cap * sizeof *was);
+    for (i = 0; i < old; i++) {
+        const uint64_t *v;
+        if (!was[i]) continue;
+        v = ckr__dv_dims_of(m, was[i] - 1, &n);
+        for (k = (size_t)ckr__dv_hash(v, n) & (cap - 1); m->same[k]; k = (k + 1) & (cap - 1)) {}
+        m->same[k] = was[i];
+    }
+    ckr__heap_free(m->c, was, old * sizeof *was);
+    return true;
+}
+
+/* The place in `dims` of these integers. */
+static bool ckr__dv_intern(ckr__dcp_vm *m, const uint64_t *v, size_t n, uint32_t *out)
+{
+    size_t k, len;
+    if (m->n_same * 2 >= m->cap_same && !ckr__dv_rehash(m)) return false;
+    for (k = (size_t)ckr__dv_hash(v, n) & (m->cap_same - 1); m->same[k];
+         k = (k + 1) & (m->cap_same - 1)) {
+        const uint64_t *have = ckr__dv_dims_of(m, m->same[k] - 1, &len);
+        *out = m->same[k] - 1;
+        if (len == n && (!n || !memcmp(have, v, n * sizeof *v))) return true;
+    }
+    if (!CKR__DV_ROOM(m, dims, m->n_dims + n + 1)) return false;
+    *out = (uint32_t)m->n_dims;
+    m->dims[m->n_dims] = n;
+    if (n) memcpy(m->dims + m->n_dims + 1, v, n * sizeof *v);
+    m->n_dims += n + 1;
+    m->same[k] = *out + 1;
+    m->n_same++;
+    return true;
+}
+
+/* torch.Size(inner). A tuple that was made for it alone, and is the last thing in `cells` and in
+   the memo, goes: the size stands for it there. */
+static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner, bool fresh)
+{
+    uint64_t v[CKR__MAX_RANK];
+    const uint64_t *items;
+    uint32_t at;
     size_t n, i;
-    bool plain;
-    uint64_t *items;
+    if (ckr__dv_kind(inner) == CKR__DV_SIZE) return ckr__dv_push(m, inner);
     if (ckr__dv_kind(inner) != CKR__DV_TUPLE)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
-    items = ckr__dv_items(m, inner >> 4, &n, &plain);
-    for (i = 0; i < n && !plain; i++)
+    items = ckr__dv_items(m, inner, &n);
+    if (n > CKR__MAX_RANK) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "over 64 axes");
+    for (i = 0; i < n; i++) {
         if (ckr__dv_kind(items[i]) != CKR__DV_INT || items[i] >> 63)
             return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS,
                                 "a size that is no integer, or is negative");
-    for (i = 0; i < n && !plain; i++) items[i] >>= 4;
-    m->cells[inner >> 4] |= 1;
-    return ckr__dv_push(m, inner);
+        v[i] = items[i] >> 4;
+    }
+    if (!ckr__dv_intern(m, v, n, &at)) return false;
+    if (fresh && n && (inner >> 4) + n + 1 == m->n_cells && m->n_memo >= 2 &&
+        m->memo[m->n_memo - 2] == ((uint32_t)(inner >> 4) << 4 | CKR__DV_TUPLE)) {
+        m->memo[m->n_memo - 2] = at << 4 | CKR__DV_SIZE;
+        m->n_cells -= n + 1;
+    }
+    return ckr__dv_push(m, (uint64_t)at << 4 | CKR__DV_SIZE);
 }
 
 static bool ckr__dv_reduce(ckr__dcp_vm *m)
@@ -10249,17 +10388,15 @@ static bool ckr__dv_reduce(ckr__dcp_vm *m)
     uint64_t callable, args;
     const uint64_t *items;
     size_t n;
-    bool plain;
     if (!ckr__dv_has(m, 2)) return false;
     m->n_stack -= 2;
     callable = m->stack[m->n_stack];
     args = m->stack[m->n_stack + 1];
     if (ckr__dv_kind(args) != CKR__DV_TUPLE) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
     if (ckr__dv_kind(callable) == CKR__DV_GLOBAL && (callable >> 4 & 15) == CKR__DG_SIZE) {
-        items = ckr__dv_items(m, args >> 4, &n, &plain);
-        if (n != 1 || plain)
-            return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
-        return ckr__dv_size(m, items[0]);
+        items = ckr__dv_items(m, args, &n);
+        if (n != 1) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
+        return ckr__dv_size(m, items[0], false);
     }
     if (ckr__dv_kind(callable) != CKR__DV_GLOBAL && ckr__dv_kind(callable) != CKR__DV_OTHER)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
@@ -10278,7 +10415,8 @@ static bool ckr__dv_newobj(ckr__dcp_vm *m)
     if (!ckr__dv_has(m, 2)) return false;
     m->n_stack -= 2;
     g = m->stack[m->n_stack];
-    if (ckr__dv_kind(g) != CKR__DV_GLOBAL || ckr__dv_kind(m->stack[m->n_stack + 1]) != CKR__DV_TUPLE)
+    if (ckr__dv_kind(g) != CKR__DV_GLOBAL ||
+        ckr__dv_kind(m->stack[m->n_stack + 1]) != CKR__DV_TUPLE)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
     cls = (unsigned)(g >> 4 & 15);
     switch (cls) {
@@ -10331,14 +10469,14 @@ static unsigned ckr__dv_attr(ckr__dcp_vm *m, uint64_t key)
     s = ckr__dv_text(m, key, &n);
     for (i = 0; i < sizeof known / sizeof *known; i++) if (ckr__text_is(s, n, known[i].name)) break;
     m->keys[slot] = key;
-    m->attrs[slot] = (uint8_t)(i < sizeof known / sizeof *known ? known[i].attr : CKR__DA_OTHER);
+    m->attrs[slot] = CKR__DA_OTHER;
+    if (i < sizeof known / sizeof *known) m->attrs[slot] = (uint8_t)known[i].attr;
     return m->attrs[slot];
 }
 
 static bool ckr__dv_dims(ckr__dcp_vm *m, uint64_t v, uint32_t *out)
 {
-    if (ckr__dv_kind(v) != CKR__DV_TUPLE || v >> 4 > UINT32_MAX - 1 ||
-        !((m->cells[v >> 4] & 1) || m->cells[v >> 4] == 0))
+    if (ckr__dv_kind(v) != CKR__DV_SIZE || v >> 4 > UINT32_MAX - 1)
         return ckr__dv_bad(m, "a torch.Size was expected");
     *out = (uint32_t)(v >> 4);
     return true;
@@ -10354,6 +10492,10 @@ static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
     uint64_t at;
     if (ckr__dv_kind(path) != CKR__DV_STR) return ckr__dv_bad(m, "relative_path is no string");
     s = ckr__dv_text(m, path, &n);
+    if (ckr__map_find(&d->file_names, s, n, &at)) {
+        *out = (uint32_t)at;
+        return true;
+    }
     for (i = 0; i < n; i++)
         if (!s[i] || s[i] == '/' || s[i] == '\\') break;
     if (i < n || !n || n > 255 || s[0] == '~' || ckr__text_is(s, n, ".") ||
@@ -10363,21 +10505,18 @@ static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
                   (int)(n < 100 ? n : 100), s);
         return false;
     }
-    if (!ckr__map_find(&d->file_names, s, n, &at)) {
-        at = d->n_files;
-        if (!ckr__arena_grow(m->c, &array, &d->cap_files, at + 1, sizeof *f)) return false;
-        d->files = (ckr__dcp_file *)array;
-        f = &d->files[d->n_files++];
-        memset(f, 0, sizeof *f);
-        f->file = CKR_NO_FILE;
-        f->rank = -1;
-        f->name = ckr__strndup(m->c, s, n);
-        if (!f->name || !ckr__map_put(&d->file_names, f->name, n, at, NULL)) return false;
-        if (n > 2 && s[0] == '_' && s[1] == '_' && strspn(f->name + 2, "0123456789") < 9)
-            f->rank = (int32_t)strtol(f->name + 2, NULL, 10);
-    }
-    m->last_path = path;
-    m->last_file = *out = (uint32_t)at;
+    at = d->n_files;
+    if (!ckr__arena_grow(m->c, &array, &d->cap_files, at + 1, sizeof *f)) return false;
+    d->files = (ckr__dcp_file *)array;
+    f = &d->files[d->n_files++];
+    memset(f, 0, sizeof *f);
+    f->file = CKR_NO_FILE;
+    f->rank = -1;
+    f->name = ckr__strndup(m->c, s, n);
+    if (!f->name || !ckr__map_put(&d->file_names, f->name, n, at, NULL)) return false;
+    if (n > 2 && s[0] == '_' && s[1] == '_' && strspn(f->name + 2, "0123456789") < 9)
+        f->rank = (int32_t)strtol(f->name + 2, NULL, 10);
+    *out = (uint32_t)at;
     return true;
 }
 
@@ -10393,8 +10532,8 @@ static bool ckr__dv_transform(ckr__dcp_vm *m, uint64_t v, uint32_t file)
     b = ckr__dv_kind(v) == CKR__DV_BOX ? ckr__dv_box_of(m, v) : NULL;
     if (!b || b->dict) return ckr__dv_bad(m, "transform_descriptors is no list");
     if (!b->n) return true;
-    if (ckr__dv_kind(m->cells[b->first]) == CKR__DV_STR)
-        s = ckr__dv_text(m, m->cells[b->first], &n);
+    if (ckr__dv_kind(*ckr__dv_words(m, b)) == CKR__DV_STR)
+        s = ckr__dv_text(m, *ckr__dv_words(m, b), &n);
     f->transform = ckr__strndup(m->c, s, n < 100 ? n : 100);
     return f->transform != NULL;
 }
@@ -10408,8 +10547,7 @@ static bool ckr__dv_build_info(ckr__dcp_vm *m, size_t record, const uint64_t *a)
         return ckr__dv_bad(m, "offset and length of a slice are no counts of bytes");
     x->offset = a[CKR__DA_OFFSET] >> 4;
     x->length = a[CKR__DA_LENGTH] >> 4;
-    if (a[CKR__DA_PATH] && a[CKR__DA_PATH] == m->last_path) x->file = m->last_file;
-    else if (!ckr__dv_file(m, a[CKR__DA_PATH], &x->file)) return false;
+    if (!ckr__dv_file(m, a[CKR__DA_PATH], &x->file)) return false;
     return ckr__dv_transform(m, a[CKR__DA_TRANSFORM], x->file);
 }
 
@@ -10478,8 +10616,8 @@ static bool ckr__dv_properties(ckr__dcp_vm *m, size_t record, uint64_t state)
     size_t n;
     const uint64_t *items;
     if (ckr__dv_kind(state) != CKR__DV_TUPLE) return ckr__dv_bad(m, "properties that are no tuple");
-    items = ckr__dv_items(m, state >> 4, &n, NULL);
-    if (n < 5 || (m->cells[state >> 4] & 1) || ckr__dv_kind(items[0]) != CKR__DV_GLOBAL ||
+    items = ckr__dv_items(m, state, &n);
+    if (n < 5 || ckr__dv_kind(items[0]) != CKR__DV_GLOBAL ||
         (items[0] >> 4 & 15) != CKR__DG_DTYPE)
         return ckr__dv_bad(m, "properties that do not begin with a dtype that is known here");
     m->dtypes[record] = (uint8_t)(items[0] >> 16);
@@ -10489,6 +10627,7 @@ static bool ckr__dv_properties(ckr__dcp_vm *m, size_t record, uint64_t state)
 static bool ckr__dv_build(ckr__dcp_vm *m)
 {
     uint64_t object, state, a[CKR__DA_COUNT];
+    const uint64_t *words;
     ckr__dv_box *b;
     uint32_t i;
     unsigned cls;
@@ -10506,12 +10645,14 @@ static bool ckr__dv_build(ckr__dcp_vm *m)
     if (b->generation != state >> 36)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
     memset(a, 0, sizeof a);
+    words = ckr__dv_words(m, b);
     for (i = 0; i + 1 < b->n; i += 2) {
-        const unsigned attr = ckr__dv_attr(m, m->cells[b->first + i]);
-        a[attr] = m->cells[b->first + i + 1];
+        const unsigned attr = ckr__dv_attr(m, words[i]);
+        a[attr] = words[i + 1];
         if (attr == CKR__DA_OTHER && cls == CKR__DG_METADATA) m->d->n_extra++;
     }
     if (!ckr__dv_build_as(m, object, a)) return false;
+    if (b->own || b->puts > 1 || !b->cap) return true;         /* seldom: it stays         */
     if (b->first + b->cap == m->n_cells) m->n_cells = (size_t)b->first;
     b->generation = (b->generation + 1) & 0xfffffff;
     if (!CKR__DV_ROOM(m, free, m->n_free + 1)) return false;
@@ -10521,23 +10662,50 @@ static bool ckr__dv_build(ckr__dcp_vm *m)
 
 /* >>dcp.run ------------------------------------------------------------------- */
 
+/* The memo holds 32 bits a value: the word's low ones where they are all there is, else a place in
+   `wide`. A box is found again by its index; one that was put twice is never given away. */
+static bool ckr__dv_pack(ckr__dcp_vm *m, uint64_t v, uint32_t *out)
+{
+    const unsigned kind = ckr__dv_kind(v);
+    if (kind == CKR__DV_BOX) {
+        ckr__dv_box_of(m, v)->puts++;
+        v &= 0xfffffffff;
+    }
+    if (v >> 32 || kind == CKR__DV_BOOL) {
+        if (!CKR__DV_ROOM(m, wide, m->n_wide + 1)) return false;
+        m->wide[m->n_wide] = v;
+        if (m->n_wide >> 28) return ckr__dv_limit(m);
+        v = (uint64_t)m->n_wide++ << 4 | 15;
+    }
+    *out = (uint32_t)v;
+    return true;
+}
+
 static bool ckr__dv_put(ckr__dcp_vm *m, uint64_t index)
 {
+    uint32_t v = 0;
     if (!ckr__dv_has(m, 1)) return false;
     if (index > m->op) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
     if (!CKR__DV_ROOM(m, memo, (size_t)index + 1)) return false;
+    if (!ckr__dv_pack(m, m->stack[m->n_stack - 1], &v)) return false;
     while (m->n_memo <= index) m->memo[m->n_memo++] = CKR__DV_ABSENT;
     if (!m->memo[index]) m->memo_count++;
-    m->memo[index] = m->stack[m->n_stack - 1];
+    m->memo[index] = v;
     return true;
 }
 
 static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
 {
-    const uint64_t v = index < m->n_memo ? m->memo[index] : CKR__DV_ABSENT;
-    if (v == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
-    if (ckr__dv_kind(v) == CKR__DV_BOX && ckr__dv_box_of(m, v)->generation != v >> 36)
-        return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+    const uint32_t p = index < m->n_memo ? m->memo[index] : 0;
+    uint64_t v = p;
+    if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
+    if ((p & 15) == 15) v = m->wide[p >> 4];
+    if (ckr__dv_kind(v) == CKR__DV_BOX) {
+        const ckr__dv_box *b = ckr__dv_box_of(m, v);
+        if (b->puts != 1 && b->generation)
+            return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+        v |= (uint64_t)(b->generation & 0xfffffff) << 36;
+    }
     return ckr__dv_push(m, v);
 }
 
@@ -10573,8 +10741,8 @@ static bool ckr__dv_long(ckr__dcp_vm *m, uint64_t n)
 /* Items since the mark. */
 static bool ckr__dv_from_mark(ckr__dcp_vm *m, uint8_t op)
 {
-    uint64_t *first;
-    size_t n;
+    uint64_t *first = NULL;
+    size_t n = 0;
     if (!ckr__dv_unmark(m, &first, &n)) return false;
     switch (op) {
     case 't': return ckr__dv_tuple(m, first, n);
@@ -10604,7 +10772,7 @@ static bool ckr__dv_tuple1(ckr__dcp_vm *m)
         if (!ckr__dv_put(m, m->memo_count)) return false;
         m->pos += 2;
         m->n_stack -= 2;
-        return ckr__dv_size(m, v);
+        return ckr__dv_size(m, v, true);
     }
     v = m->stack[--m->n_stack];
     return ckr__dv_tuple(m, &v, 1);
@@ -10705,12 +10873,21 @@ static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
                                            : ckr__load_u64(s));
 }
 
-/* To the STOP. The memo takes as much room at once as metadata of this size usually needs. */
+/* Room at once for what metadata of this size usually needs: memory that is not touched costs
+   nothing, and arrays that grow leave holes. */
+static bool ckr__dv_rooms(ckr__dcp_vm *m)
+{
+    const size_t n = m->size / 160 + 16;
+    return CKR__DV_ROOM(m, cells, m->size / 50 + 256) && CKR__DV_ROOM(m, memo, m->size / 8 + 64) &&
+           CKR__DV_ROOM(m, chunks, n) && CKR__DV_ROOM(m, indices, n) && CKR__DV_ROOM(m, infos, n) &&
+           CKR__DV_ROOM(m, wide, m->size / 128 + 64);
+}
+
+/* To the STOP. */
 static bool ckr__dv_run(ckr__dcp_vm *m)
 {
-    bool ok = CKR__DV_ROOM(m, cells, 256) &&
-              CKR__DV_ROOM(m, memo, m->size < 4096 ? 512 : m->size / 12);
-    if (ok) m->cells[m->n_cells++] = 1;        /* the empty tuple, and torch.Size()      */
+    bool ok = ckr__dv_rooms(m);
+    if (ok) m->cells[m->n_cells++] = 0;        /* the empty tuple                        */
     while (ok && !m->done) {
         m->op = m->pos;
         if (m->pos >= m->size) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
@@ -10733,6 +10910,7 @@ typedef struct ckr__dv_gather {
     size_t       mask;
     uint32_t    *where;        /* chunk's record -> its place in `chunks`, UINT32_MAX: none */
     ckr__dcp_chunk *chunks;    /* of this metadata, in the order of items                */
+    int64_t     *dims;         /* the machine's, to stay                                 */
     uint64_t     n_chunks;
     uint64_t    *first;        /* per pair of the state: its first chunk                  */
     uint32_t    *items;        /* its item                                               */
@@ -10753,7 +10931,7 @@ static bool ckr__dv_pairs(ckr__dcp_vm *m, uint64_t v, const char *what, const ui
     b = ckr__dv_kind(v) == CKR__DV_BOX ? ckr__dv_box_of(m, v) : NULL;
     snprintf(text, sizeof text, "%s is no dict", what);
     if (!b || !b->dict || b->generation != v >> 36) return ckr__dv_bad(m, text);
-    *out = m->cells + b->first;
+    *out = ckr__dv_words(m, b);
     *n = b->n / 2;
     return true;
 }
@@ -10808,7 +10986,6 @@ static bool ckr__dv_describe(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v, bo
     const uint64_t *dims;
     int64_t *shape;
     size_t n, i;
-    bool plain;
     if (ckr__dv_is(m, v, CKR__DG_BYTES)) {
         if (known && !x->bytes)
             return ckr__dv_bad_item(m, CKR_ITEM_DCP_RANKS, x->fqn, "bytes here, a tensor there");
@@ -10819,7 +10996,7 @@ static bool ckr__dv_describe(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v, bo
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn,
                                 "neither a tensor's nor an object's metadata");
     t = &m->tensors[v >> 8];
-    dims = ckr__dv_items(m, t->size, &n, &plain);
+    dims = ckr__dv_dims_of(m, t->size, &n);
     if (!t->dtype) return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "it has no dtype");
     if (known) {
         if (x->bytes || x->dtype != (ckr_dtype)t->dtype || x->n_dims != n ||
@@ -10871,7 +11048,7 @@ static bool ckr__dv_add_item(ckr__dv_gather *g, uint64_t key, uint64_t v, size_t
 }
 
 /* A chunk inside its tensor. */
-static bool ckr__dv_box_in(ckr__dv_gather *g, const ckr__dcp_item *x, uint64_t v, int64_t **dims,
+static bool ckr__dv_box_in(ckr__dv_gather *g, const ckr__dcp_item *x, uint64_t v,
                            ckr__dcp_chunk *out)
 {
     ckr__dcp_vm *m = g->m;
@@ -10882,39 +11059,34 @@ static bool ckr__dv_box_in(ckr__dv_gather *g, const ckr__dcp_item *x, uint64_t v
         g->where[v >> 8] != UINT32_MAX)
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "a chunk that is none, or twice");
     k = &m->chunks[v >> 8];
-    o = ckr__dv_items(m, k->offsets, &n, NULL);
-    s = ckr__dv_items(m, k->sizes, &n_s, NULL);
+    o = ckr__dv_dims_of(m, k->offsets, &n);
+    s = ckr__dv_dims_of(m, k->sizes, &n_s);
     if (n != x->n_dims || n_s != n)
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, x->fqn, "a chunk with other axes");
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n; i++)
         if (o[i] > (uint64_t)x->shape[i] || s[i] > (uint64_t)x->shape[i] - o[i])
             return ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, x->fqn,
                                     "a chunk reaches out of its tensor");
-        (*dims)[i] = (int64_t)o[i];
-        (*dims)[n + i] = (int64_t)s[i];
-    }
-    out->start = *dims;
-    out->count = *dims + n;
-    *dims += 2 * n;
+    out->start = g->dims + k->offsets + 1;
+    out->count = g->dims + k->sizes + 1;
     out->file = CKR_NO_FILE;
     return true;
 }
 
-static bool ckr__dv_count(ckr__dv_gather *g, const uint64_t *pairs, size_t n, uint64_t *words)
+static bool ckr__dv_count(ckr__dv_gather *g, const uint64_t *pairs, size_t n)
 {
+    void *array = g->d->items;
     size_t i;
-    *words = 0;
+    if (!ckr__arena_grow(g->m->c, &array, &g->d->cap_items, g->d->n_items + n, sizeof *g->d->items))
+        return false;
+    g->d->items = (ckr__dcp_item *)array;
     for (i = 0; i < n; i++) {
         const uint64_t v = pairs[2 * i + 1];
         if (!ckr__dv_add_item(g, pairs[2 * i], v, i)) return false;
         g->first[i] = g->n_chunks;
-        if (ckr__dv_is(g->m, v, CKR__DG_TENSOR)) {
-            const uint64_t k = ckr__dv_box_of(g->m, g->m->tensors[v >> 8].chunks)->n;
-            g->n_chunks += k;
-            *words += 2 * k * g->d->items[g->items[i]].n_dims;
-        } else {
-            g->n_chunks++;
-        }
+        g->n_chunks += ckr__dv_is(g->m, v, CKR__DG_TENSOR)
+                           ? ckr__dv_box_of(g->m, g->m->tensors[v >> 8].chunks)->n
+                           : 1;
     }
     /* a list may be shared: more chunks than there are records cannot be right */
     return g->n_chunks <= g->m->n_chunks + n ||
@@ -10924,13 +11096,13 @@ static bool ckr__dv_count(ckr__dv_gather *g, const uint64_t *pairs, size_t n, ui
 static bool ckr__dv_chunks(ckr__dv_gather *g, const uint64_t *pairs, size_t n)
 {
     ckr__dcp_vm *m = g->m;
-    int64_t *dims;
-    uint64_t words, k;
+    uint64_t k;
     size_t i;
-    if (!ckr__dv_count(g, pairs, n, &words)) return false;
+    if (!ckr__dv_count(g, pairs, n)) return false;
     g->chunks = CKR__NEW_N(m->c, ckr__dcp_chunk, g->n_chunks);
-    dims = (int64_t *)ckr__arena_raw(m->c, (size_t)words * sizeof *dims + 1);
-    if (!g->chunks || !dims) return false;
+    g->dims = (int64_t *)ckr__arena_raw(m->c, m->n_dims * sizeof *g->dims + 1);
+    if (!g->chunks || !g->dims) return false;
+    for (i = 0; i < m->n_dims; i++) g->dims[i] = (int64_t)m->dims[i];
     for (i = 0; i < n; i++) {
         const uint64_t v = pairs[2 * i + 1];
         const ckr__dv_box *b;
@@ -10940,8 +11112,8 @@ static bool ckr__dv_chunks(ckr__dv_gather *g, const uint64_t *pairs, size_t n)
         }
         b = ckr__dv_box_of(m, m->tensors[v >> 8].chunks);
         for (k = 0; k < b->n; k++) {
-            const uint64_t c = m->cells[b->first + k];
-            if (!ckr__dv_box_in(g, &g->d->items[g->items[i]], c, &dims, &g->chunks[g->first[i] + k]))
+            const uint64_t c = ckr__dv_words(m, b)[k];
+            if (!ckr__dv_box_in(g, &g->d->items[g->items[i]], c, &g->chunks[g->first[i] + k]))
                 return false;
             g->where[c >> 8] = (uint32_t)(g->first[i] + k);
         }
@@ -10994,10 +11166,9 @@ static ckr__dcp_chunk *ckr__dv_chunk_of(ckr__dv_gather *g, const ckr__dv_index *
     size_t n;
     if (it->bytes) return x->offset == UINT32_MAX ? &g->chunks[first] : NULL;
     if (x->offset == UINT32_MAX) return NULL;
-    o = ckr__dv_items(g->m, x->offset, &n, NULL);
-    if (n != it->n_dims || n > CKR__MAX_RANK) return NULL;
-    if (x->hint < end - first &&
-        (!n || !memcmp(o, g->chunks[first + x->hint].start, n * sizeof *o)))
+    o = ckr__dv_dims_of(g->m, x->offset, &n);
+    if (n != it->n_dims) return NULL;
+    if (x->hint < end - first && g->chunks[first + x->hint].start == g->dims + x->offset + 1)
         return &g->chunks[first + x->hint];
     if (!ckr__dv_boxes(g, n_pairs)) return NULL;
     at = g->items[pair];
@@ -11093,17 +11264,15 @@ static bool ckr__dv_path(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v)
     ckr__dcp_part *part;
     const uint64_t *items;
     size_t n, i;
-    bool plain;
     if (x->path) return true;
     if (ckr__dv_kind(v) != CKR__DV_TUPLE) return ckr__dv_bad(m, "planner_data without a path");
-    items = ckr__dv_items(m, v >> 4, &n, &plain);
+    items = ckr__dv_items(m, v, &n);
     if (!n || n > m->c->limits.max_depth)
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "a path of no or too many parts");
     part = CKR__NEW_N(m->c, ckr__dcp_part, n);
     if (!part) return false;
     for (i = 0; i < n; i++) {
-        if (plain) part[i].index = (int64_t)items[i];
-        else if (ckr__dv_kind(items[i]) == CKR__DV_INT) part[i].index = ckr__dv_number(items[i]);
+        if (ckr__dv_kind(items[i]) == CKR__DV_INT) part[i].index = ckr__dv_number(items[i]);
         else {
             part[i].key = ckr__dv_name(m, items[i]);
             if (!part[i].key) return false;
@@ -11442,8 +11611,8 @@ static ckr_result ckr__dcp_look_in(ckr__ctx *c, const char *dir, ckr__dcp_look *
     return r;
 }
 
-/* Hugging Face's shards: a JSON text in each header says where its tensors begin. The whole shape is
-   in none of them: it is as far as the boxes reach. */
+/* Hugging Face's shards: a JSON text in each header says where its tensors begin. The whole shape
+   is in none of them: it is as far as the boxes reach. */
 static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const ckr_node *v,
                                         const ckr_node *info)
 {
@@ -26238,6 +26407,9 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     return r;
 }
 
+static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr__out *out);    /* section torch_dcp.files          */
+
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                   ckr__out *out, ckr_note **notes, uint64_t *n_notes)
 {
@@ -26248,6 +26420,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     ckr__out_file *f;
     uint64_t i;
     if (whole) return ckr__plain_whole(c, s, t, out, notes, n_notes);
+    if (torch && !t->slots && !t->without && s->dialect_data &&
+        (!strcmp(s->dialect, "dcp") || !strcmp(s->dialect, "torchtitan")))
+        return ckr__dt_emit_file(c, s, t, out);
     f = ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
     if (!f) return c->err->code;
     f->root = ckr__node(c, CKR_NODE_DICT);
@@ -28800,28 +28975,36 @@ static bool ckr__lm_is_ours(const char *s, int64_t *step)
            ckr__lm_state_name(s, step, &rank);
 }
 
-/* A directory with a DONE mark, a model or a state; or a model's file, by its magic number. */
+/* Does the file begin with the model's magic number and a small version? Other readers' errors are
+   not ours to tell. */
+static bool ckr__lm_is_model(ckr__ctx *c, const char *path)
+{
+    const ckr_io *io = &c->env.io;
+    uint8_t head[8];
+    void *file;
+    uint64_t size;
+    bool yes;
+    if (io->open_fn(io->user, path, false, &file, &size) != 0) return false;
+    yes = size >= CKR__LM_HEAD && io->read_fn(io->user, file, 0, head, sizeof head) == 0 &&
+          ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
+    io->close_fn(io->user, file);
+    return yes;
+}
+
+/* A directory with a DONE mark, a model or a state; or a model's file. */
 static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     const ckr_file_kind kind = *path ? ckr__path_kind(c, path) : CKR_FILE_ABSENT;
     ckr__dirlist l;
     uint64_t i;
     int64_t step;
-    uint32_t file;
-    uint8_t head[8];
     ckr_result r = CKR_OK;
-    *mine = false;
+    *mine = kind == CKR_FILE_REGULAR && ckr__lm_is_model(c, path);
     *dir = path;
-    if (kind == CKR_FILE_DIR) {
-        r = ckr__dir_list(c, path, &l);
-        for (i = 0; r == CKR_OK && i < l.n && !*mine; i++)
-            *mine = !l.items[i]->is_dir && ckr__lm_is_ours(l.items[i]->name, &step);
-    } else if (kind == CKR_FILE_REGULAR) {
-        r = ckr__file_open(c, path, &file);
-        if (r != CKR_OK || c->files[file].size < CKR__LM_HEAD) return r;
-        r = ckr__file_read(c, file, 0, head, sizeof head);
-        *mine = r == CKR_OK && ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
-    }
+    if (kind != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__dir_list(c, path, &l);
+    for (i = 0; r == CKR_OK && i < l.n && !*mine; i++)
+        *mine = !l.items[i]->is_dir && ckr__lm_is_ours(l.items[i]->name, &step);
     return r;
 }
 
@@ -34389,6 +34572,7 @@ static ckr_result ckr__dcp_piece(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
     ckr_result r;
     if (!q->view && d->files[q->file].transform)
         return ckr__dcp_sealed(d->c, t, q) ? CKR_OK : ckr__dcp_oom(d);
+    memset(&v, 0, sizeof v);
     r = ckr__dcp_view(d, x, q, &v, dims);
     if (r != CKR_OK) return r;
     p = ckr__piece_add(d->c, t, x->n_dims, &start, &count, &stride);
@@ -35375,7 +35559,8 @@ static ckr_result ckr__tf_error(ckr__de *x, const ckr_schedule *w, const ckr__tf
     r = ckr__sched_eval(c, w, CKR__COL_LR, done + 2, rows, a);
     if (r == CKR_OK) r = ckr__sched_eval(c, y, CKR__COL_LR, done + 2, rows, a + rows * n);
     for (i = 0, *worst = 0; i < rows * n && r == CKR_OK; i++) {
-        const double by = fabs(a[i] - a[rows * n + i]) / (fabs(a[i]) > 1e-300 ? fabs(a[i]) : 1);
+        const double least = 1e-6 * fabs(f->base[i % n]),      /* at its end an LR is rounding */
+            by = fabs(a[i] - a[rows * n + i]) / (fabs(a[i]) > least ? fabs(a[i]) : least);
         if (a[i] != a[i] || i / n + 2 > (uint64_t)(last - done)) continue;
         if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
     }
@@ -35426,7 +35611,8 @@ static ckr_result ckr__tf_search(ckr__de *x, const ckr_schedule *w, ckr__tf *f, 
             g.decay = floor(g.decay + 0.5);
             g.warm = floor(g.warm + 0.5);
         }
-        if (!(g.decay >= 0 && g.start > g.warm && g.warm >= 0 && g.start + g.decay < 9e15)) continue;
+        if (!(g.decay >= 0 && g.start > g.warm && g.warm >= 0 && g.start + g.decay < 9e15))
+            continue;
         p = ckr__tf_params(x, w, &g);
         if (!p) return x->c->err->code;
         r = ckr__tf_error(x, w, &g, p, &by);
@@ -35445,14 +35631,16 @@ static void ckr__tf_say(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
     const bool moved = w->ramp_len > 0 || !ckr__same(w->a, 1);
     char key[80], value[48];
     uint64_t i;
-    int64_t steps = ckr__run_end(w, done), end = (int64_t)((ckr__sched_end(w) - w->offset) / w->rate);
-    if (moved && end > done && end < (int64_t)1 << 50) steps = end;
+    const double end = (ckr__sched_end(w) - w->offset) / w->rate;
+    int64_t steps = ckr__run_end(w, done);
+    if (moved && end > (double)done && end < 9e15) steps = (int64_t)end;
     snprintf(value, sizeof value, "%lld", (long long)steps);
     ckr__te_setting(x, "training.steps", value);
     for (i = 0; i < params->count; i++) {
         const char *name = ckr_node_str(params->u.items[2 * i]);
+        const ckr_node *v = params->u.items[2 * i + 1];
         snprintf(key, sizeof key, "lr_scheduler.%s", name);
-        ckr__te_setting(x, key, ckr__node_text_of(x->c, params->u.items[2 * i + 1]));
+        ckr__te_setting(x, key, ckr_node_str(v) ? ckr_node_str(v) : ckr__node_text_of(x->c, v));
     }
     for (i = 0; i < w->n_lanes; i++) {
         if (w->n_lanes > 1) snprintf(key, sizeof key, "optimizer.lr[%llu]", (unsigned long long)i);
@@ -35474,7 +35662,7 @@ static ckr_result ckr__te_fit(ckr__de *x, const ckr_schedule *w)
     r = ckr__tf_search(x, w, &f, &params, &worst);
     if (r != CKR_OK) return r;
     snprintf(text, sizeof text, "%.3g of the LR", worst);
-    if (worst > 0.2)
+    if (worst > 0.3)
         return ckr__de_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL, text,
                            "torchtitan's schedule has no such curve",
                            "--lr-policy target, or another schedule with --to-schedule");
@@ -35706,8 +35894,8 @@ static ckr_result ckr__te_allowed(ckr__de *x)
     return r;
 }
 
-/* A parameter of the optimizer has all of its slots: else torchtitan fails on the first missing key.
-   */
+/* A parameter of the optimizer has all of its slots: else torchtitan fails on the first missing
+   key. */
 static ckr_result ckr__te_complete(ckr__de *x)
 {
     const ckr_state *s = x->dt->source;
@@ -35848,10 +36036,270 @@ static ckr_result ckr__de_run(ckr__de *x)
     return r == CKR_OK ? ckr__dcp_out_end(&x->w) : r;
 }
 
+/* >>torch_dcp.files ----------------------------------------------------------- */
+/* A state dict as one torch file, and such a file as a directory. */
+
+typedef struct ckr__dn {       /* from flat names to a tree                              */
+    ckr__ctx      *c;
+    ckr__out_file *f;
+    ckr__map       places;     /* address of a container, and a key in it -> its child    */
+    ckr_node     **nodes;      /* those children                                         */
+    uint64_t       n_nodes;
+    const ckr__dcp *d;
+} ckr__dn;
+
+static bool ckr__dn_bad(ckr__dn *x, const ckr__dcp_item *it)
+{
+    ckr__dcp_fail(x->d, CKR_ITEM_DCP_METADATA, NULL, it->fqn,
+                  "the paths of planner_data are no tree: this one leads through a value");
+    return false;
+}
+
+/* The child of `at` under a part of a path, made when it is not there: `value`, or a container for
+   the next part. */
+static ckr_node *ckr__dn_child(ckr__dn *x, ckr_node *at, const ckr__dcp_item *it, uint32_t part,
+                               ckr_node *value)
+{
+    const ckr__dcp_part *p = &it->path[part];
+    const size_t n = p->key ? strlen(p->key) : 0;
+    uint8_t *key = (uint8_t *)ckr__arena_raw(x->c, 16 + n);
+    void *array = x->nodes;
+    ckr_node **place, *made = value;
+    uint64_t i, index = (uint64_t)p->index;
+    if (!key) return NULL;
+    memcpy(key, &at, sizeof at);
+    memset(key + sizeof at, 0, 16 - sizeof at);
+    if (p->key) memcpy(key + 16, p->key, n);
+    else memcpy(key + 8, &index, 8);
+    if (ckr__map_find(&x->places, (const char *)key, 16 + n, &i))
+        return value || !(ckr_node_is_dict(x->nodes[i]) || ckr_node_is_list(x->nodes[i]))
+                   ? (ckr__dn_bad(x, it), (ckr_node *)NULL)
+                   : x->nodes[i];
+    if (!made) made = ckr__node(x->c, it->path[part + 1].key ? CKR_NODE_DICT : CKR_NODE_LIST);
+    place = (ckr_node **)ckr__append(x->c, &array, &x->n_nodes, sizeof *place);
+    x->nodes = (ckr_node **)array;
+    if (!made || !place ||
+        !ckr__map_put(&x->places, (const char *)key, 16 + n, x->n_nodes - 1, NULL))
+        return NULL;
+    *place = made;
+    if (p->key ? at->kind != CKR_NODE_DICT : at->kind != CKR_NODE_LIST)
+        return ckr__dn_bad(x, it), (ckr_node *)NULL;
+    if (p->key)
+        return ckr__node_pair(x->c, at, ckr__node_str(x->c, p->key), made) ? made : NULL;
+    if (index > x->d->n_items + 1024) return ckr__dn_bad(x, it), (ckr_node *)NULL;
+    while (at->count <= index)
+        if (!ckr__node_push(x->c, at, ckr__node(x->c, CKR_NODE_NONE))) return NULL;
+    at->u.items[index] = made;
+    return made;
+}
+
+static bool ckr__dn_put(ckr__dn *x, const ckr__dcp_item *it, ckr_node *value)
+{
+    ckr_node *at = x->f->root;
+    uint32_t i;
+    if (!value) return false;
+    if (!it->path) return ckr__node_pair(x->c, at, ckr__node_str(x->c, it->fqn), value);
+    for (i = 0; at && i + 1 < it->n_path; i++) at = ckr__dn_child(x, at, it, i, NULL);
+    return at && ckr__dn_child(x, at, it, i, value) != NULL;
+}
+
+static ckr_node *ckr__dn_entry(ckr__dn *x, const ckr_tensor *t, ckr_dtype dtype)
+{
+    ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
+    ckr_node *n = ckr__entry_new(x->c, x->f, t->name, dtype, t->n_dims, t->shape);
+    int64_t numel;
+    if (!b || !n || !ckr__numel(t->n_dims, t->shape, &numel)) return NULL;
+    return ckr__bind_flat(x->c, n->u.entry, t, false, b, 0, numel, 0) ? n : NULL;
+}
+
+static bool ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
+{
+    const ckr__dt *dt = (const ckr__dt *)s->dialect_data;
+    uint64_t i, *of = CKR__NEW_N(x->c, uint64_t, dt->n_items + 1);
+    if (!of) return false;
+    for (i = 0; i < s->n_tensors; i++) of[dt->item[s->tensors[i]->index]] = i + 1;
+    for (i = 0; i < dt->n_items; i++) {
+        const ckr__dcp_item *it = &dt->d->items[i];
+        ckr_node *v = NULL;
+        if (of[i]) {
+            const ckr_tensor *p = s->tensors[of[i] - 1];
+            const bool cast = !strcmp(p->slot, "param") && t->dtype != CKR_DTYPE_NONE &&
+                              ckr__is_float(p->dtype);
+            v = ckr__dn_entry(x, p, cast ? t->dtype : p->dtype);
+        } else if (it->bytes && dt->objects[i]) {
+            v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
+        } else {
+            continue;
+        }
+        if (!ckr__dn_put(x, it, v)) return false;
+    }
+    return true;
+}
+
+/* As torch's own dcp_to_torch_save does it: every tensor whole, everything at its path. */
+static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr__out *out)
+{
+    ckr__dn x;
+    bool ok;
+    memset(&x, 0, sizeof x);
+    x.c = x.places.c = c;
+    x.d = ((const ckr__dt *)s->dialect_data)->d;
+    x.f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
+    if (!x.f) return c->err->code;
+    x.f->root = ckr__node(c, CKR_NODE_DICT);
+    ok = x.f->root && ckr__dn_fill(&x, s, t);
+    ckr__map_free(&x.places);
+    return ok ? CKR_OK : c->err->code != CKR_OK ? c->err->code : CKR_E_NOMEM;
+}
+
+typedef struct ckr__df_item { const ckr_node *node; const ckr__dcp_part *path; uint32_t n; }
+    ckr__df_item;
+
+typedef struct ckr__df {       /* from a tree to flat names                              */
+    ckr__de   *e;
+    ckr__df_item *stack;
+    uint64_t   n, cap, pushed;
+    ckr__map   views, names;
+    bool       numbers;        /* keys that were no text                                 */
+} ckr__df;
+
+/* Lists that hold tensors or dicts are taken apart, as torch's planner does. */
+static bool ckr__df_open(const ckr_node *n)
+{
+    uint64_t i, k;
+    if (ckr_node_is_dict(n)) return n->count > 0;
+    if (n->kind != CKR_NODE_LIST) return false;
+    for (i = 0; i < n->count; i++) {
+        const ckr_node *v = n->u.items[i];
+        if (v->kind == CKR_NODE_TENSOR || ckr_node_is_dict(v)) return true;
+        for (k = 0; v->kind == CKR_NODE_LIST && k < v->count; k++)
+            if (v->u.items[k]->kind == CKR_NODE_TENSOR || ckr_node_is_dict(v->u.items[k]))
+                return true;
+    }
+    return false;
+}
+
+static const char *ckr__df_key(ckr__df *x, const ckr_node *k)
+{
+    const char *s = ckr_node_str(k);
+    if (s) return s;
+    x->numbers = true;
+    if (k->kind == CKR_NODE_INT) return ckr__printf(x->e->c, "%lld", (long long)k->u.i);
+    return ckr__printf(x->e->c, "?%u", (unsigned)k->id);
+}
+
+static bool ckr__df_push(ckr__df *x, const ckr__df_item *from)
+{
+    ckr__ctx *c = x->e->c;
+    const bool dict = ckr_node_is_dict(from->node);
+    void *array = x->stack;
+    uint64_t i;
+    x->pushed += from->node->count;
+    if (from->n >= c->limits.max_depth || x->pushed > 64 * ((uint64_t)x->e->s->n_tensors + 65536)) {
+        ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL, NULL);
+        return false;
+    }
+    if (!ckr__arena_grow(c, &array, &x->cap, x->n + from->node->count, sizeof *x->stack))
+        return false;
+    x->stack = (ckr__df_item *)array;
+    for (i = from->node->count; i-- > 0;) {
+        ckr__dcp_part *path = CKR__NEW_N(c, ckr__dcp_part, (uint64_t)from->n + 1);
+        if (!path) return false;
+        if (from->n) memcpy(path, from->path, from->n * sizeof *path);
+        if (dict) path[from->n].key = ckr__df_key(x, from->node->u.items[2 * i]);
+        else path[from->n].index = (int64_t)i;
+        if (dict && !path[from->n].key) return false;
+        x->stack[x->n].node = dict ? from->node->u.items[2 * i + 1] : from->node->u.items[i];
+        x->stack[x->n].path = path;
+        x->stack[x->n++].n = from->n + 1;
+    }
+    return true;
+}
+
+static const char *ckr__df_name(ckr__df *x, const ckr__df_item *it)
+{
+    ckr__buf b;
+    const char *s;
+    uint32_t i;
+    bool had = false;
+    memset(&b, 0, sizeof b);
+    b.c = x->e->c;
+    for (i = 0; i < it->n; i++) {
+        if (i) ckr__buf_u8(&b, '.');
+        if (it->path[i].key) ckr__buf_str(&b, it->path[i].key);
+        else ckr__buf_printf(&b, "%lld", (long long)it->path[i].index);
+    }
+    s = b.failed ? NULL : ckr__strndup(b.c, b.size ? (const char *)b.data : "", b.size);
+    ckr__buf_free(&b);
+    if (!s || !ckr__map_put(&x->names, s, strlen(s), 0, &had)) return NULL;
+    if (!had) return s;
+    ckr__fail(b.c->err, CKR_ITEM_WRITE_DUPLICATE, NULL, CKR_NO_OFFSET, s,
+              "two values have this flat name");
+    return NULL;
+}
+
+static ckr_result ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
+{
+    ckr__de *e = x->e;
+    const char *name = ckr__df_name(x, it);
+    uint64_t at;
+    ckr_dtype dtype;
+    ckr_result r;
+    if (!name) return ckr__dcp_out_oom(&e->w);
+    if (it->node->kind == CKR_NODE_TENSOR &&
+        ckr__map_find(&x->views, (const char *)&it->node->u.view, sizeof it->node->u.view, &at)) {
+        const ckr_tensor *t = e->s->tensors[at];
+        r = ckr__de_dtype(e, t, &dtype);
+        return r == CKR_OK ? ckr__dcp_out_tensor(&e->w, name, it->path, it->n, t, dtype, 0,
+                                                 e->ranks, false)
+                           : r;
+    }
+    return ckr__dcp_out_object(&e->w, name, it->path, it->n, it->node);
+}
+
+static ckr_result ckr__df_walk(ckr__df *x, const ckr__plain *p)
+{
+    ckr__df_item top;
+    uint64_t i;
+    for (i = 0; i < p->n_views; i++)
+        if (p->views[i] && !ckr__map_put(&x->views, (const char *)&p->views[i],
+                                         sizeof p->views[i], i, NULL))
+            return x->e->c->err->code;
+    memset(&top, 0, sizeof top);
+    top.node = p->root;
+    if (!ckr__df_push(x, &top)) return x->e->c->err->code;
+    while (x->n) {
+        const ckr__df_item it = x->stack[--x->n];
+        if (ckr__df_open(it.node) ? !ckr__df_push(x, &it) : ckr__df_leaf(x, &it) != CKR_OK)
+            return ckr__dcp_out_oom(&x->e->w);
+    }
+    return CKR_OK;
+}
+
+/* A torch file whose root is a dict: its nested names become flat ones. */
+static ckr_result ckr__de_file(ckr__de *e)
+{
+    ckr__df x;
+    ckr_result r = ckr__dcp_out_init(&e->w, e->c, e->out, e->ranks, "");
+    if (r != CKR_OK) return r;
+    memset(&x, 0, sizeof x);
+    x.e = e;
+    x.views.c = x.names.c = e->c;
+    r = ckr__df_walk(&x, (const ckr__plain *)e->s->dialect_data);
+    ckr__map_free(&x.views);
+    ckr__map_free(&x.names);
+    if (r == CKR_OK && x.numbers)
+        r = ckr__de_say(e, "CKR_W_KEYS_TEXT", CKR_APPROX, "keys", NULL, NULL,
+                        "keys that are no text become text, as in torch's own checkpoints", NULL);
+    return r == CKR_OK ? ckr__dcp_out_end(&e->w) : r;
+}
+
 static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                                ckr_note **notes, uint64_t *n_notes)
 {
     ckr__de x;
+    bool whole;
     ckr_result r;
     memset(&x, 0, sizeof x);
     x.c = c;
@@ -35872,9 +36320,12 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         return ckr__te_refuse(&x, CKR_ITEM_TRAINER_SOURCE, "dialect",
                               "only a checkpoint of torchtitan can be written for it", "--to dcp");
     x.settings.c = c;
-    r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
+    whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
+            ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
+    if (whole) r = ckr__de_file(&x);
+    else r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
     ckr__buf_free(&x.settings);
-    if (r == CKR_OK && !x.dt && !t->slots) r = ckr__plain_losses(c, s, notes, n_notes);
+    if (r == CKR_OK && !x.dt && !whole && !t->slots) r = ckr__plain_losses(c, s, notes, n_notes);
     return r;
 }
 
@@ -36256,10 +36707,26 @@ static ckr_result ckr__mg_load(ckr__mg *r, ckr__mg_file *f)
     return CKR_OK;
 }
 
+/* Layouts of tensors that no shape tells. */
+static ckr_result ckr__mg_layouts(ckr__mg *r)
+{
+    const char *where = ckr__mg_size(r->args, "moe_mlp_glu_interleave_size", 0)
+                            ? "args/moe_mlp_glu_interleave_size"
+                        : ckr__mg_size(r->args, "gtp_weight_remat_size", 1) > 1
+                            ? "args/gtp_weight_remat_size"
+                        : ckr__mg_flag(r->args, "use_megatron_fsdp") ? "args/use_megatron_fsdp"
+                                                                     : NULL;
+    return where ? ckr__mg_cannot(r, r->dir, where,
+                                  "tensors that are interleaved or cut in a way of their own")
+                 : CKR_OK;
+}
+
 static ckr_result ckr__mg_topology(ckr__mg *r)
 {
     const ckr_node *a = r->args;
     uint64_t world;
+    ckr_result e = ckr__mg_layouts(r);
+    if (e != CKR_OK) return e;
     r->tp = (uint32_t)ckr__mg_size(a, "tensor_model_parallel_size",
                                    ckr__mg_size(a, "model_parallel_size", 1));
     r->pp = (uint32_t)ckr__mg_size(a, "pipeline_model_parallel_size", 1);
@@ -36702,6 +37169,7 @@ static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, co
                               0) <= part[0]
                    ? -1
                    : 0;
+    if (strstr(t->name, ".mixer.")) axis_of = -2;      /* parts that are cut each for itself */
     if (!rule && axis_of >= -1) axis = (int32_t)axis_of;
     t->unknown = !rule && axis_of < -1;
     t->n_dims = n_dims;
@@ -36898,7 +37366,7 @@ static ckr_result ckr__mg_first_entry(ckr__mg *r, const ckr__mg_file *f, ckr__mg
                              CKR_MAX_DIMS);
     if (strstr(t->name, ".experts.weight"))
         return ckr__mg_cannot(r, f->path, t->name,
-                              "experts in one matrix (GroupedMLP), as versions before 0.13 had them");
+                              "experts in one matrix (GroupedMLP)");
     t->dtype = v->dtype;
     e = ckr__mg_split(r, t, v->n_dims, v->shape, r->tp, ckr__mg_axis_of(t->attrs));
     if (e == CKR_OK && t->unknown && r->tp > 1)
@@ -37246,8 +37714,8 @@ static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer
             global[i] = r->s->n_groups - 1;
         }
         first = r->s->groups[global[i]].raw;
-        if (ckr_node_f64(ckr_node_get(g, "lr"), &a) && ckr_node_f64(ckr_node_get(first, "lr"), &b) &&
-            !ckr__same(a, b))
+        if (ckr_node_f64(ckr_node_get(g, "lr"), &a) &&
+            ckr_node_f64(ckr_node_get(first, "lr"), &b) && !ckr__same(a, b))
             return ckr__remedy(
                 r->c->err,
                 ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, f->path, CKR_NO_OFFSET,
@@ -37309,8 +37777,8 @@ static ckr_result ckr__mg_numbers(ckr__mg *r, const ckr__mg_file *f, const ckr__
         for (i = 0; i < n; i++) have += m[i].group == g;
         if (have != list->count)
             return ckr__mg_optimizer_fail(r, f, "param_groups/params",
-                                          ckr__printf(r->c, "group %llu has %llu parameters; of the "
-                                                      "model's, %llu belong to it",
+                                          ckr__printf(r->c, "group %llu has %llu parameters; "
+                                                      "%llu of the model's belong to it",
                                                       (unsigned long long)g,
                                                       (unsigned long long)list->count,
                                                       (unsigned long long)have));
@@ -37627,7 +38095,7 @@ static ckr_result ckr__mg_read_flat(ckr__mg *r, ckr__mg_file *f, ckr__mg_optim *
         b[i].dict = ckr__mg_gbuf(o->flat, i);
         if (!ckr_node_is_dict(b[i].dict))
             return ckr__mg_optimizer_fail(r, f, "distrib_optim.pt",
-                                          "it has fewer buffers than the model's chunks and dtypes");
+                                          "it has fewer buffers than the model has chunks");
         e = ckr__mg_read_buffer(r, f, o, &b[i]);
     }
     return e;
@@ -37984,8 +38452,8 @@ static ckr_result ckr__mg_order(ckr__mg *r)
     return CKR_OK;
 }
 
-/* What the writer's version is known by: since 0.16 groups say whether they are the default ones and
-   are sorted; since 0.14 a rank lists also the groups of others. */
+/* What the writer's version is known by: since 0.16 groups say whether they are the default ones
+   and are sorted; since 0.14 a rank lists also the groups of others. */
 static void ckr__mg_conventions(ckr__mg *r)
 {
     uint64_t i, k, g;
@@ -38121,7 +38589,8 @@ static uint64_t ckr__mg_leaf(const char *name)
         ".input_layernorm", ".self_attention.linear_proj", ".self_attention.linear_q_proj",
         ".self_attention.linear_q_down_proj", ".self_attention.linear_q_up_proj",
         ".self_attention.linear_kv_down_proj", ".self_attention.linear_kv_up_proj",
-        ".linear_qkv.layer_norm_weight", ".linear_qkv.layer_norm_bias", ".self_attention.linear_qkv",
+        ".linear_qkv.layer_norm_weight", ".linear_qkv.layer_norm_bias",
+        ".self_attention.linear_qkv",
         ".self_attention.q_layernorm", ".self_attention.kv_layernorm",
         ".self_attention.k_layernorm", ".self_attention.core_attention", ".pre_mlp_layernorm",
         ".mlp.router", ".mlp.experts", ".mlp.shared_experts",
@@ -38131,7 +38600,8 @@ static uint64_t ckr__mg_leaf(const char *name)
     const uint64_t n = sizeof order / sizeof *order;
     uint64_t i;
     for (i = 0; i < n; i++) if (strstr(name, order[i])) break;
-    return 4 * i + (ckr__mg_ends(name, "_extra_state") ? 2u : 0u) + (strstr(name, "bias") ? 1u : 0u);
+    return 4 * i + (ckr__mg_ends(name, "_extra_state") ? 2u : 0u) +
+           (strstr(name, "bias") ? 1u : 0u);
 }
 
 static ckr__mg_item *ckr__mg_dist_item(ckr__mg_dist *x, const char *name, uint8_t kind)
@@ -38364,7 +38834,9 @@ static ckr_result ckr__mg_dist_stages(ckr__mg *r)
     for (i = 0; i < n; i++) {
         const uint32_t p = (uint32_t)(i % r->pp);
         r->first[i] = at;
-        at += (p == 0 && head ? head : p + 1 == r->pp && tail ? tail : count / (middle ? middle : 1)) /
+        at += (p == 0 && head              ? head
+               : p + 1 == r->pp && tail ? tail
+                                         : count / (middle ? middle : 1)) /
               (int64_t)r->vp;
         if (i == 0) at -= emb;
     }
@@ -38611,7 +39083,7 @@ static ckr_result ckr__mg_bucket_range(ckr__mg_dist *x, const ckr__dcp_item *q, 
     return CKR_OK;
 }
 
-/* The buckets of a buffer, each a tensor for each slot, by the sizes that are stored beside them. */
+/* The buckets of a buffer, each a tensor for each slot, by the sizes stored beside them. */
 typedef struct ckr__mg_buckets {
     const int64_t *sizes;
     uint64_t       n;
@@ -38846,11 +39318,11 @@ static ckr_result ckr__mg_dist_common(ckr__mg_dist *x)
 
 /* >>megatron.dist.defect ------------------------------------------------------ */
 /* Megatron core 0.15 to 0.19 writes fully_reshardable optimizer state wrong where a bucket before
-   the last has padding at its end (fixed by its commit 32a03b77): it cuts the buffer without padding
-   at offsets that count it. What lies in the file for parameter q is therefore the buffer from
-   padded(q) on, and element e of parameter p, at start(p) + e, is found in whichever q covers that
-   place; where none does, it is lost. Layouts follow from the arguments, and the rounding of masters
-   says whether the file has the defect: a probe of a few values reads the state, no more. */
+   the last has padding at its end (fixed by its commit 32a03b77): it cuts the buffer without
+   padding at offsets that count it. What lies in the file for parameter q is therefore the buffer
+   from padded(q) on, and element e of parameter p, at start(p) + e, is found in whichever q covers
+   that place; where none does, it is lost. Layouts follow from the arguments, and the rounding of
+   masters says whether the file has the defect: a few values of each are read, no more. */
 
 #define CKR__MG_PROBE 64       /* values of each shifted parameter                        */
 
@@ -39114,7 +39586,8 @@ static ckr_result ckr__mg_probe_buffer(void *arg, ckr__mg_mend *m)
         n = ckr__min_i64(n, ckr__mg_values(r, ckr__mg_widest(master), block, n, b));
         if (r->c->err->code != CKR_OK) return r->c->err->code;
         for (k = 0; k < n; k++)
-            if (fabs(a[k] - b[k]) > fabs(a[k]) * 0.0079 + 1e-38) *defect = true;
+            if (fabs(a[k] - b[k]) > fabs(a[k]) / 256 + (t->dtype == CKR_DTYPE_F16 ? 6e-8 : 1e-37))
+                *defect = true;
     }
     return CKR_OK;
 }
@@ -39369,6 +39842,27 @@ static ckr_result ckr__mg_read_dist(ckr__mg *r)
     return z;
 }
 
+static int ckr__mg_stream_cmp(const void *a, const void *b)
+{
+    const ckr_stream *x = (const ckr_stream *)a, *y = (const ckr_stream *)b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+/* By rank, as they are looked up; in one rank as they were read. */
+static ckr_result ckr__mg_sort_streams(ckr__mg *r)
+{
+    void **p = (void **)ckr__arena_n(r->c, r->s->n_rng, sizeof *p);
+    ckr_stream *sorted = CKR__NEW_N(r->c, ckr_stream, r->s->n_rng);
+    uint64_t i;
+    if (!p || !sorted) return ckr__mg_oom(r);
+    for (i = 0; i < r->s->n_rng; i++) p[i] = &r->s->rng[i];
+    if (!ckr__sort(r->c, p, (size_t)r->s->n_rng, ckr__mg_stream_cmp)) return ckr__mg_oom(r);
+    for (i = 0; i < r->s->n_rng; i++) sorted[i] = *(const ckr_stream *)p[i];
+    r->s->rng = sorted;
+    return CKR_OK;
+}
+
 /* What both formats end with. */
 static ckr_result ckr__mg_finish(ckr__mg *r)
 {
@@ -39379,6 +39873,10 @@ static ckr_result ckr__mg_finish(ckr__mg *r)
     if (e == CKR_OK) e = ckr__mg_group_params(r);
     if (e == CKR_OK) e = ckr__mg_order(r);
     if (e == CKR_OK) e = ckr__mg_progress(r);
+    if (e == CKR_OK && r->s->padded_vocab && r->vocab <= 0)
+        e = ckr__mg_note(r, "CKR_N_VOCAB_UNKNOWN", CKR_EXACT, "vocabulary", NULL, NULL,
+                         "the arguments do not tell how many rows are real: all of them count",
+                         "--vocab N");
     if (e == CKR_OK) e = ckr__mg_schedule(r);
     if (e == CKR_OK) e = ckr__mg_tie(r);
     ckr__mg_conventions(r);
@@ -39403,6 +39901,7 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
     if (e == CKR_OK) e = legacy ? ckr__mg_read_legacy(r) : ckr__mg_read_dist(r);
     if (e == CKR_OK) e = ckr__mg_finish(r);
     if (e == CKR_OK && legacy) e = ckr__mg_randoms(r);
+    if (e == CKR_OK) e = ckr__mg_sort_streams(r);
     if (e == CKR_OK && legacy) e = ckr__mg_others(r);
     ckr__map_free(&r->by_name);
     ckr__map_free(&r->group_at);
@@ -39434,6 +39933,7 @@ typedef struct ckr__mg_job {
     ckr__mg_put      *puts;
     uint64_t          n_puts;
     uint32_t          tp, pp, vp, ep, dp, cp;
+    int64_t           version; /* minor number of the target's 0.N; 0: as the source's   */
     bool              dist, zero, refused, optimizer, fused, half, same, release, cast_said;
     bool              moved;   /* the schedule                                            */
     double            top, low;            /* its bounds                                  */
@@ -39544,6 +40044,10 @@ static ckr_result ckr__mg_allowed(ckr__mg_job *x)
         e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ranks",
                            (int64_t)x->tp * x->pp * x->dp * x->cp, t->ranks,
                            "tp * pp * dp * cp is another number", "leave --ranks out");
+    if (e == CKR_OK && x->vp > 1 && x->pp == 1)
+        e = ckr__mg_refuse(x, CKR_ITEM_MEGATRON_STAGES, "vpp", x->mg->vp, x->vp,
+                           "virtual stages need a pipeline of more than one stage",
+                           "take --vpp 1, or a --pp above 1");
     return e == CKR_OK ? ckr__mg_allowed_heads(x) : e;
 }
 
@@ -39613,8 +40117,8 @@ static ckr_result ckr__mg_padding(ckr__mg_job *x)
         return ckr__mg_say_int(x, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", old,
                                x->padded,
                                "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
-                               "rows are zero in parameters, masters and moments; logits of padding "
-                               "take part in the loss, which changes a little",
+                               "rows are zero in parameters, masters and moments; their logits are "
+                               "part of the loss, which changes a little",
                                remedy);
     return ckr__mg_say_int(x, "CKR_PADDING_LOST", CKR_LOST, "vocabulary rows", old, x->padded,
                            ckr__printf(x->c, "%lld padding rows, which were trained like all, are "
@@ -39837,7 +40341,8 @@ static const ckr__mg_put *ckr__mg_tied_copy(const ckr__mg_job *x, const ckr__mg_
 {
     uint64_t i;
     if (!x->mg->tied || x->pp == 1 || k->pp + 1 != x->pp || v + 1 != x->vp) return NULL;
-    for (i = 0; i < x->n_puts; i++) if (ckr__mg_is_embedding(x, x->puts[i].item)) return &x->puts[i];
+    for (i = 0; i < x->n_puts; i++)
+        if (ckr__mg_is_embedding(x, x->puts[i].item)) return &x->puts[i];
     return NULL;
 }
 
@@ -39956,6 +40461,23 @@ static ckr__mg_own *ckr__mg_owns(ckr__mg_job *x, const ckr__mg_rank *k, int whic
     return o;
 }
 
+/* Since 0.16: without overrides first, then by what is overridden (max_lr before wd_mult). */
+static void ckr__mg_sorted_groups(ckr__mg_job *x, uint64_t *order, bool *used, uint64_t *n)
+{
+    uint64_t k;
+    int pass;
+    for (pass = 0; pass < 3; pass++)
+        for (k = 0; k < x->n_klass; k++) {
+            const ckr_node *g = x->klass[k]->raw;
+            const int rank = ckr__mg_num(g, "wd_mult", 1) <= 0      ? 2
+                             : ckr__mg_flag(g, "is_decoupled_lr") ? 1
+                                                                   : 0;
+            if (rank != pass || used[k]) continue;
+            used[k] = true;
+            order[(*n)++] = k;
+        }
+}
+
 /* The order in which a rank lists its groups: sorted as the source's first rank has them since
    0.16 (all of them, also empty ones), before by the first parameter. */
 static uint64_t *ckr__mg_group_order(ckr__mg_job *x, const ckr__mg_own *o, uint64_t n,
@@ -39965,7 +40487,8 @@ static uint64_t *ckr__mg_group_order(ckr__mg_job *x, const ckr__mg_own *o, uint6
     bool *used = CKR__NEW_N(x->c, bool, x->n_klass);
     *n_out = 0;
     if (!order || !used) return NULL;
-    if (x->mg->order_sorted)
+    if (x->version >= 16 && !x->mg->order_sorted) ckr__mg_sorted_groups(x, order, used, n_out);
+    else if (x->version ? x->version >= 16 : x->mg->order_sorted)
         for (k = 0; k < x->n_klass; k++) {
             for (i = 0; i < n && o[i].p->klass != k; i++) {}
             if (i == n && !x->mg->order_all) continue;
@@ -39988,6 +40511,13 @@ static ckr_node *ckr__mg_float(ckr__mg_job *x, ckr_node *was, double v)
     return ckr_node_f64(was, &old) && ckr__same(old, v) ? was : ckr__node_float(x->c, v);
 }
 
+static bool ckr__mg_is_decoupled(const ckr__mg_job *x, const ckr_group *g)
+{
+    const double lr = ckr__mg_num(x->mg->args, "decoupled_lr", -1);
+    return ckr__mg_flag(g->raw, "is_decoupled_lr") ||
+           (lr >= 0 && ckr__same(ckr__mg_num(g->raw, "max_lr", -1), lr));
+}
+
 /* A group with what was decided: bounds, LR, weight decay; `step` where the optimizer counts in
    it. */
 static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert, ckr_node *params,
@@ -40002,6 +40532,8 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
     for (i = 0; d && i < g->hyper->count; i++) {
         ckr_node *key = g->hyper->u.items[2 * i], *v = g->hyper->u.items[2 * i + 1];
         if (ckr__is_str(key, "is_expert_parallel")) v = ckr__node_bool(x->c, expert);
+        if (x->version && ckr__is_str(key, "is_decoupled_lr"))
+            v = ckr__node_bool(x->c, x->version < 16 && ckr__mg_is_decoupled(x, g));
         if (l && l->max == l->max && ckr__is_str(key, "max_lr")) v = ckr__mg_float(x, v, l->max);
         if (l && l->min == l->min && ckr__is_str(key, "min_lr")) v = ckr__mg_float(x, v, l->min);
         if (l && v->kind != CKR_NODE_NONE && ckr__is_str(key, "start_wd"))
@@ -40014,6 +40546,10 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
         (!ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step)) ||
          (!ckr_node_get(d, "bias_correction") &&
           !ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true)))))
+        return NULL;
+    if (d && x->version >= 10 && l && !ckr_node_get(d, "max_lr") &&
+        (!ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max)) ||
+         !ckr__node_set(x->c, d, "min_lr", ckr__node_float(x->c, l->min))))
         return NULL;
     return d && (!params || ckr__node_set(x->c, d, "params", params)) ? d : NULL;
 }
@@ -40409,9 +40945,13 @@ static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
     if (ok && x->tp == 1 && ckr__mg_flag(d, "sequence_parallel"))
         ok = ckr__mg_arg(x, d, "sequence_parallel", ckr__node_bool(x->c, false), true);
     if (ok && x->vp != mg->vp)
-        ok = ckr__mg_arg_none(x, d, "virtual_pipeline_model_parallel_size") &&
+        ok = (x->vp > 1 ? ckr__mg_arg_int(x, d, "virtual_pipeline_model_parallel_size", x->vp, true)
+                        : ckr__mg_arg_none(x, d, "virtual_pipeline_model_parallel_size")) &&
              ckr__mg_arg_none(x, d, "num_layers_per_virtual_pipeline_stage") &&
              ckr__mg_arg_none(x, d, "num_virtual_stages_per_pipeline_rank");
+    if (ok && x->vp > 1 && x->vp != mg->vp)
+        ok = ckr__mg_arg_int(x, d, "num_layers_per_virtual_pipeline_stage",
+                             mg->layers / ((int64_t)x->pp * x->vp), false);
     if (ok && x->pp != mg->pp)
         ok = ckr__mg_arg_none(x, d, "decoder_first_pipeline_num_layers") &&
              ckr__mg_arg_none(x, d, "decoder_last_pipeline_num_layers") &&
@@ -40485,6 +41025,23 @@ static ckr_result ckr__mg_args(ckr__mg_job *x)
     return ok ? CKR_OK : ckr__mg_job_oom(x);
 }
 
+/* Versions load with weights_only and know their own classes only: an enum or signal among the
+   arguments, which no resume reads, becomes its plain value. */
+static bool ckr__mg_plain_args(ckr__mg_job *x, ckr_node *d)
+{
+    uint64_t i;
+    for (i = 0; i < d->count; i++) {
+        const ckr_node *v = d->u.items[2 * i + 1], *n = NULL;
+        if (v->kind != CKR_NODE_OBJECT && v->kind != CKR_NODE_GLOBAL) continue;
+        if (v->kind == CKR_NODE_OBJECT && v->u.object->args && v->u.object->args->count == 1)
+            n = ckr_node_at(v->u.object->args, 0);
+        if (!n || n->kind > CKR_NODE_STR) n = ckr__node(x->c, CKR_NODE_NONE);
+        if (!n) return false;
+        d->u.items[2 * i + 1] = (ckr_node *)(uintptr_t)n;
+    }
+    return true;
+}
+
 /* The namespace as an object of the same class. */
 static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
 {
@@ -40493,6 +41050,7 @@ static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
     ckr_object *o = CKR__NEW(x->c, ckr_object);
     const int64_t rank = k->tp + (int64_t)x->tp * x->cp * (k->ep + (int64_t)x->dp * k->pp);
     if (!n || !d || !o || !ckr__mg_arg_int(x, d, "rank", rank, false)) return NULL;
+    if (x->version && !ckr__mg_plain_args(x, d)) return NULL;
     *o = *old->u.object;
     o->state = d;
     n->u.object = o;
@@ -40501,9 +41059,58 @@ static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
 
 /* emit: random states -------------------------------------------------------------- */
 
-/* THE STATES OF A RANK OF THE COMING RUN, the one place where remapped streams come in. For now the
-   rank goes on with those of the old rank whose numbers are nearest. */
-static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k)
+static const ckr_stream *ckr__mg_stream_named(const ckr_stream *list, uint64_t n,
+                                             const char *kind, const char *name)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++)
+        if (!strcmp(list[i].kind, kind) && !strcmp(list[i].name, name)) return &list[i];
+    return NULL;
+}
+
+/* A stream's state where the plan gives the rank one; else what an old rank had. */
+static ckr_node *ckr__mg_state_of(const ckr_stream *s, ckr_node *old)
+{
+    return s ? (ckr_node *)(uintptr_t)s->state : old;
+}
+
+/* One rank's dict of streams in the form of an old one. */
+static ckr_node *ckr__mg_restream(ckr__mg_job *x, const ckr_node *old, uint32_t rank)
+{
+    static const char *const keys[][2] = { { "random_rng_state", "python" },
+                                           { "np_rng_state", "numpy" },
+                                           { "torch_rng_state", "torch_cpu" },
+                                           { "cuda_rng_state", "torch_cuda" } };
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t n, i, m;
+    const ckr_stream *all = ckr__streams_of(x->s, rank, &n);
+    size_t k;
+    for (i = 0; d && i < old->count; i++) {
+        const char *key = ckr_node_str(old->u.items[2 * i]);
+        ckr_node *v = old->u.items[2 * i + 1];
+        for (k = 0; key && k < 4 && strcmp(key, keys[k][0]) != 0; k++) {}
+        if (key && k < 4) {
+            v = ckr__mg_state_of(ckr__mg_stream_named(all, n, keys[k][1], "default"), v);
+        } else if (key && !strcmp(key, "rng_tracker_states") && ckr_node_is_dict(v)) {
+            ckr_node *t = ckr__node(x->c, CKR_NODE_DICT);
+            for (m = 0; t && m < v->count; m++) {
+                const char *name = ckr_node_str(v->u.items[2 * m]);
+                const ckr_stream *s =
+                    name ? ckr__mg_stream_named(all, n, "torch_cuda", name) : NULL;
+                if (!ckr__node_pair(x->c, t, v->u.items[2 * m],
+                                    ckr__mg_state_of(s, v->u.items[2 * m + 1])))
+                    return NULL;
+            }
+            v = t;
+        }
+        if (!ckr__node_pair(x->c, d, old->u.items[2 * i], v)) return NULL;
+    }
+    return d;
+}
+
+/* What a file has of a rank and, where every replica has its own, of its replicas. `dp` is that of
+   the first. */
+static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k, uint32_t dp)
 {
     const ckr_node *list = ckr_node_get(k->from->root, "rng_state");
     ckr_node *out;
@@ -40511,25 +41118,20 @@ static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k)
     const uint64_t n = ckr_node_is_list(list) && list->count > 1 ? x->dp : 1;
     if (!ckr_node_is_list(list) || !list->count) return list;
     out = ckr__node(x->c, CKR_NODE_LIST);
-    for (i = 0; out && i < n; i++)
-        if (!ckr__node_push(x->c, out, list->u.items[i % list->count])) return NULL;
+    for (i = 0; out && i < n; i++) {
+        const ckr_node *old = list->u.items[i % list->count];
+        const uint32_t rank = k->tp + x->tp * x->cp * (dp + (uint32_t)i + x->dp * k->pp);
+        if (!ckr__node_push(x->c, out, ckr_node_is_dict(old) ? ckr__mg_restream(x, old, rank)
+                                                             : (ckr_node *)(uintptr_t)old))
+            return NULL;
+    }
     return out;
 }
 
 static ckr_node *ckr__mg_random_node(ckr__mg_job *x, const ckr__mg_rank *k)
 {
-    const ckr_node *n = ckr__mg_random_of(x, k);
+    const ckr_node *n = ckr__mg_random_of(x, k, k->ep);
     return n ? ckr__copy_tree(x->c, k->f, n, NULL) : NULL;
-}
-
-static ckr_result ckr__mg_say_random(ckr__mg_job *x)
-{
-    if (!x->s->n_rng || (x->t->without & CKR_RNG)) return CKR_OK;
-    if (x->tp == x->mg->tp && x->pp == x->mg->pp && x->ep == x->mg->ep) return CKR_OK;
-    return ckr__mg_say(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams", NULL, NULL,
-                       "tensor parallel, pipeline and expert ranks have streams of their own: each "
-                       "rank goes on with those of the nearest old one",
-                       NULL);
 }
 
 /* emit: files ---------------------------------------------------------------------- */
@@ -40862,7 +41464,7 @@ static bool ckr__mg_dist_random_out(ckr__mg_dist_job *j)
                 k.pp = p;
                 k.ep = d % x->ep;
                 k.from = ckr__mg_from(x, t, p, k.ep);
-                n = ckr__mg_random_of(x, &k);
+                n = ckr__mg_random_of(x, &k, d);
                 if (!n) return x->c->err->code == CKR_OK;
                 fqn = x->ep > 1 ? ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u",
                                               (unsigned)p, (unsigned)t, (unsigned)d,
@@ -40895,7 +41497,9 @@ static ckr_node *ckr__mg_dist_optimizer(ckr__mg_dist_job *j, ckr__mg_rank *k, in
             if (!first) first = p;
             if (x->fused) step = p->item->step;
         }
-        if (any) ok = ckr__node_push(x->c, groups, ckr__mg_group_node(x, g, which == 1, NULL, step));
+        if (any)
+            ok = ckr__node_push(x->c, groups,
+                                ckr__mg_group_node(x, g, which == 1, NULL, step));
     }
     if (ok && !x->fused && first) {
         const ckr__mg_slot *s = ckr__mg_find_slot(first->item, "step");
@@ -40989,8 +41593,9 @@ static void ckr__mg_dist_numbered(ckr__mg_dist_job *j)
 
 static ckr_result ckr__mg_dist_emit(ckr__mg_job *x)
 {
-    static const char meta[] = "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
-                               "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
+    static const char meta[] =
+        "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
+        "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
     const char *top = x->release ? "release"
                                  : ckr__printf(x->c, "iter_%07lld", (long long)x->iteration);
     const char *dir = top ? ckr__printf(x->c, "%s/", top) : NULL,
@@ -41044,12 +41649,27 @@ static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
                                 strcmp(rows[i].axis, "vpp") ? "asked for"
                                                             : "pipeline stages are not interleaved",
                                 NULL);
+    if (e == CKR_OK && x->dist != mg->dist)
+        e = ckr__mg_say(x, "CKR_W_VARIANT", CKR_CHANGED, "variant",
+                        mg->dist ? "torch_dist" : "torch", x->dist ? "torch_dist" : "torch",
+                        "asked for", NULL);
     return e;
+}
+
+/* The shortest decimal that is the same double. */
+static void ckr__mg_shortest(double v, char *out, size_t n)
+{
+    int digits;
+    for (digits = 15; digits <= 17; digits++) {
+        snprintf(out, n, "%.*g", digits, v);
+        if (ckr__same(strtod(out, NULL), v)) return;
+    }
 }
 
 /* The options with which unpatched Megatron uses what was written. */
 static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
 {
+    char top[40], low[40];
     ckr__buf b;
     const char *text = NULL;
     ckr_result e;
@@ -41057,16 +41677,24 @@ static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
     b.c = x->c;
     ckr__buf_printf(&b, "--tensor-model-parallel-size %u --pipeline-model-parallel-size %u",
                     (unsigned)x->tp, (unsigned)x->pp);
+    if (x->vp > 1)
+        ckr__buf_printf(&b, " --num-layers-per-virtual-pipeline-stage %lld",
+                        (long long)(x->mg->layers / ((int64_t)x->pp * x->vp)));
     if (x->ep > 1) ckr__buf_printf(&b, " --expert-model-parallel-size %u", (unsigned)x->ep);
     ckr__buf_printf(&b, " --ckpt-format %s%s", x->dist ? "torch_dist" : "torch",
                     x->zero ? " --use-distributed-optimizer" : "");
     if (x->dist && x->zero) ckr__buf_str(&b, " --dist-ckpt-optim-fully-reshardable");
+    if (!x->dist && x->zero && ckr__mg_flag(x->args, "overlap_grad_reduce"))
+        ckr__buf_printf(&b, " --overlap-grad-reduce --ddp-bucket-size %lld",
+                        (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1));
     if (!x->optimizer && !x->release) ckr__buf_str(&b, " --no-load-optim");
     if ((x->t->without & CKR_RNG) && !x->release) ckr__buf_str(&b, " --no-load-rng");
     if (x->moved) {
         const ckr__curve *c = x->held->curve;
         const double gbs = x->held->rate;
-        ckr__buf_printf(&b, " --lr %.17g --min-lr %.17g", x->top, x->low);
+        ckr__mg_shortest(x->top, top, sizeof top);
+        ckr__mg_shortest(x->low, low, sizeof low);
+        ckr__buf_printf(&b, " --lr %s --min-lr %s", top, low);
         if (ckr__whole(c->k.warm / gbs) && ckr__whole(c->k.total / gbs))
             ckr__buf_printf(&b, " --lr-warmup-iters %.0f --lr-decay-iters %.0f --lr-decay-style %s",
                             c->k.warm / gbs, c->k.total / gbs,
@@ -41114,9 +41742,43 @@ static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
                        NULL);
 }
 
+/* "0.16.1", "core_v0.16.1": 16; 1 and above, or none at all like "main": the newest. 0: NULL. */
+static int64_t ckr__mg_version(const char *s)
+{
+    int64_t v = 0;
+    if (!s || !*s) return 0;
+    s += strcspn(s, "0123456789");
+    if (*s != '0' || s[1] != '.') return 1000;
+    for (s += 2; *s >= '0' && *s <= '9' && v < 1000; s++) v = 10 * v + (*s - '0');
+    return v ? v : 1;
+}
+
+/* What the version that was named does not load. */
+static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
+{
+    const bool decoupled = ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0;
+    ckr_result e = CKR_OK;
+    if (x->version && x->version < 15 && x->dist && x->zero && !(x->t->without & CKR_OPTIMIZER))
+        e = ckr__mg_say(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "variant", "torch_dist",
+                        x->t->to_version,
+                        "versions before 0.15 read the distributed optimizer from flattened "
+                        "tensors only, which are not written",
+                        "--variant torch");
+    if (e == CKR_OK && decoupled && !(x->t->without & CKR_OPTIMIZER))
+        e = ckr__mg_say(x, "CKR_MEGATRON_DECOUPLED",
+                        x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED,
+                        "decoupled LR", NULL, x->t->to_version,
+                        "two groups that differ in their bounds only: 0.16 to 0.18 know groups by "
+                        "other keys and load no such state, not even their own; 0.15 and older and "
+                        "0.19 do",
+                        "--to-version names the coming run's");
+    return e;
+}
+
 static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
 {
     ckr_result e = ckr__mg_allowed(x);
+    if (e == CKR_OK) e = ckr__mg_allowed_version(x);
     if (e == CKR_OK) e = ckr__mg_defective(x);
     if (e == CKR_OK) e = ckr__mg_schedule_plan(x);
     if (e == CKR_OK) e = ckr__mg_stages(x);
@@ -41136,7 +41798,6 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
     e = ckr__mg_say_topology(x);
     if (e == CKR_OK) e = x->dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x);
     if (e == CKR_OK) e = ckr__mg_tracker_file(x);
-    if (e == CKR_OK) e = ckr__mg_say_random(x);
     if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
     if (e == CKR_OK) e = ckr__mg_say_flags(x);
     if (x->s->vocab > 0 || x->t->vocab > 0) {
@@ -41169,9 +41830,10 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.ep = t->topology.ep ? t->topology.ep : mg->ep;
     x.dp = t->topology.dp ? t->topology.dp : mg->dp;
     x.cp = t->topology.cp ? t->topology.cp : mg->cp;
-    x.vp = x.pp == mg->pp ? mg->vp : 1;
+    x.vp = t->vpp ? t->vpp : x.pp == mg->pp ? mg->vp : 1;
     x.zero = t->topology.zero < 0 ? mg->zero : t->topology.zero > 0;
     x.dist = t->variant && *t->variant ? !strcmp(t->variant, "torch_dist") : mg->dist;
+    x.version = ckr__mg_version(t->to_version);
     x.iteration = t->without & CKR_PROGRESS ? 0 : mg->iteration;
     x.release = mg->release || (t->without & CKR_PROGRESS);
     for (i = 0; i < mg->n_items; i++)
@@ -41179,8 +41841,14 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return ckr__mg_emit_all(&x);
 }
 
+static bool ckr__mg_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name, (void)rank;
+    return true;
+}
+
 static const ckr__dialect ckr__megatron = { "megatron",       "torch torch_dist", ckr__mg_probe,
-                                            ckr__mg_read_dir, NULL,               ckr__mg_emit };
+                                            ckr__mg_read_dir, ckr__mg_holds,      ckr__mg_emit };
 
 /* >>dialect.table ------------------------------------------------------------- */
 
@@ -43154,7 +43822,7 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     uint64_t *span;
     uint32_t i;
 
-    if (pa->file == CKR_NO_FILE && !pa->mem && pa != pd) {      /* known to be there, not readable */
+    if (pa->file == CKR_NO_FILE && !pa->mem && pa != pd) {     /* it is there, not readable */
         ckr__fail(c->err, CKR_ITEM_DCP_TRANSFORM, NULL, CKR_NO_OFFSET, t->name, NULL);
         return false;
     }
@@ -47615,47 +48283,101 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
 /* Reading every byte: digests, checks, differences; and boxes into the caller's memory. All are
    lists of ops for the same engine. */
 
+/* Numbers below 2^61 - 1, a prime. */
+static uint64_t ckr__mod61(uint64_t v)
+{
+    v = (v >> 61) + (v & UINT64_C(0x1fffffffffffffff));
+    return v >= UINT64_C(0x1fffffffffffffff) ? v - UINT64_C(0x1fffffffffffffff) : v;
+}
+
+static uint64_t ckr__mul61(uint64_t a, uint64_t b)
+{
+    const uint64_t a1 = a >> 31, a0 = a & 0x7fffffff, b1 = b >> 31, b0 = b & 0x7fffffff;
+    const uint64_t mid = a1 * b0 + a0 * b1;            /* each below 2^61                     */
+    return ckr__mod61(ckr__mod61(a1 * b1 * 2 + (mid >> 30)) +
+                      ckr__mod61(((mid & 0x3fffffff) << 31) + a0 * b0));
+}
+
+/* The product over the axes of h(end) - h(begin), h random by a secret: the sum of it over boxes is
+   that of the whole exactly when they cover every element once, but for one chance in 2^57. */
+static uint64_t ckr__box_print(const ckr__ctx *c, uint32_t n, const int64_t *start,
+                               const int64_t *count)
+{
+    uint64_t v = 1, key[2], h[2];
+    uint32_t d, i;
+    for (d = 0; d < n; d++) {
+        for (i = 0; i < 2; i++) {
+            key[0] = (uint64_t)(start ? start[d] : 0) + (i ? (uint64_t)count[d] : 0);
+            key[1] = d;
+            h[i] = ckr__mod61(ckr__hash_keyed(c->seed, key, sizeof key, 0));
+        }
+        v = ckr__mul61(v, ckr__mod61(h[1] + UINT64_C(0x1fffffffffffffff) - h[0]));
+    }
+    return v;
+}
+
+static ckr_result ckr__tensor_range(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *p)
+{
+    uint64_t last = p->offset, reach;
+    uint32_t d;
+    bool ok = true;
+    for (d = 0; d < p->n_dims && ok; d++)
+        ok = p->start[d] >= 0 && p->count[d] > 0 && p->stride[d] >= 0 &&
+             p->start[d] <= t->shape[d] && p->count[d] <= t->shape[d] - p->start[d] &&
+             ckr__mul_u64((uint64_t)(p->count[d] - 1), (uint64_t)p->stride[d], &reach) &&
+             ckr__add_u64(last, reach, &last);
+    if (ok && p->file != CKR_NO_FILE)
+        ok = p->file < c->n_files &&
+             ckr__range_ok(last, ckr_dtype_size(p->dtype), c->files[p->file].size);
+    return ok ? CKR_OK
+              : ckr__fail(c->err, CKR_ITEM_PIECE_RANGE, ckr__file_path(c, p->file), p->offset,
+                          t->name, NULL);
+}
+
+/* The first two that meet, for the message; among the first thousand. */
+static ckr_result ckr__tensor_overlap(ckr__ctx *c, const ckr_tensor *t)
+{
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    const uint32_t n = t->n_pieces < 1000 ? t->n_pieces : 1000;
+    uint32_t i, k;
+    for (i = 0; i < n; i++)
+        for (k = 0; k < i; k++) {
+            const ckr_piece *p = &t->pieces[i], *q = &t->pieces[k];
+            if (!p->replica && !q->replica &&
+                ckr__box_meet(t->n_dims, p->start, p->count, q->start, q->count, start, count))
+                return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, ckr__file_path(c, p->file),
+                                 p->offset, t->name, "%s: these elements are in %s too", t->slot,
+                                 ckr__file_path(c, q->file));
+        }
+    return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, NULL, CKR_NO_OFFSET, t->name, NULL);
+}
+
 /* Every piece inside its file, no two claim the same elements, and together they are the whole
    tensor: the proof without which nothing is read. */
 static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
 {
-    int64_t numel, have = 0, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
-    uint32_t i, k, d;
+    int64_t numel, have = 0;
+    uint64_t prints = 0;
+    uint32_t i;
     if (!ckr__numel(t->n_dims, t->shape, &numel))
         return ckr__fail(c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, t->name, NULL);
     for (i = 0; i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
-        uint64_t last = p->offset;
-        for (d = 0; d < p->n_dims; d++) {
-            uint64_t reach;
-            if (p->start[d] < 0 || p->count[d] <= 0 || p->stride[d] < 0 ||
-                p->start[d] > t->shape[d] || p->count[d] > t->shape[d] - p->start[d] ||
-                !ckr__mul_u64((uint64_t)(p->count[d] - 1), (uint64_t)p->stride[d], &reach) ||
-                !ckr__add_u64(last, reach, &last))
-                goto range;
-        }
-        if (p->file != CKR_NO_FILE &&
-            (p->file >= c->n_files ||
-             !ckr__range_ok(last, ckr_dtype_size(p->dtype), c->files[p->file].size)))
-            goto range;
+        const ckr_result r = ckr__tensor_range(c, t, p);
+        int64_t volume;
+        if (r != CKR_OK) return r;
         if (p->replica) continue;
-        have += ckr__box_volume(t->n_dims, p->count);
-        for (k = 0; k < i; k++)
-            if (!t->pieces[k].replica &&
-                ckr__box_meet(t->n_dims, p->start, p->count, t->pieces[k].start, t->pieces[k].count,
-                              start, count))
-                return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, ckr__file_path(c, p->file),
-                                 p->offset, t->name, "%s: these elements are in %s too", t->slot,
-                                 ckr__file_path(c, t->pieces[k].file));
+        volume = ckr__box_volume(t->n_dims, p->count);
+        if (volume > numel - have) return ckr__tensor_overlap(c, t);
+        have += volume;
+        prints = ckr__mod61(prints + ckr__box_print(c, t->n_dims, p->start, p->count));
     }
-    if (have != numel)
-        return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
-                         "%s: %lld of %lld elements are in no file", t->slot,
-                         (long long)(numel - have), (long long)numel);
-    return CKR_OK;
-range:
-    return ckr__fail(c->err, CKR_ITEM_PIECE_RANGE, ckr__file_path(c, t->pieces[i].file),
-                     t->pieces[i].offset, t->name, NULL);
+    if (have == numel && (numel == 0 || prints == ckr__box_print(c, t->n_dims, NULL, t->shape)))
+        return CKR_OK;
+    if (have == numel) return ckr__tensor_overlap(c, t);
+    return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
+                     "%s: %lld of %lld elements are in no file", t->slot,
+                     (long long)(numel - have), (long long)numel);
 }
 
 /* Ops that read box [start, start + count) of a tensor into memory as `dst` has it; dst NULL:
@@ -47732,6 +48454,82 @@ CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, si
     ckr__crew_free(&crew);
     ckr__ctx_free(&c);
     return r;
+}
+
+static void ckr__copy_of(ckr_copy *x, const ckr__op *op, uint32_t read)
+{
+    uint32_t i;
+    memset(x, 0, sizeof *x);
+    x->read = read;
+    x->file = op->pa->file;
+    x->mem = op->pa->mem;
+    x->from = op->at_a;
+    x->to = op->at_d;
+    x->at = op->at_l;
+    x->dtype = op->pa->dtype;
+    x->as = op->dtype;
+    x->big_endian = op->pa->big_endian;
+    x->n_dims = op->n_dims;
+    x->run = op->run;
+    for (i = 0; i < op->n_dims; i++) {
+        x->count[i] = op->count[i];
+        x->from_stride[i] = op->a[i];
+        x->to_stride[i] = op->d[i];
+        x->at_stride[i] = op->l[i];
+    }
+}
+
+CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
+                                   ckr_copy *copies, size_t *n_copies, ckr_error *err)
+{
+    ckr__ctx c;
+    const size_t room = copies ? *n_copies : 0;
+    size_t i;
+    uint64_t k;
+    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
+    *n_copies = 0;
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        ckr__jobs jobs;
+        memset(&jobs, 0, sizeof jobs);
+        r = ckr__read_add(&c, &jobs, &reads[i]);
+        for (k = 0; k < jobs.n && r == CKR_OK; k++) {
+            if (k && jobs.list[k].op == jobs.list[k - 1].op) continue;     /* its windows */
+            if (*n_copies < room) ckr__copy_of(&copies[*n_copies], jobs.list[k].op, (uint32_t)i);
+            ++*n_copies;
+        }
+    }
+    if (r == CKR_OK && copies && *n_copies > room)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "n_copies",
+                      "room for %llu copies, there are %llu", (unsigned long long)room,
+                      (unsigned long long)*n_copies);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file, uint64_t offset, void *dst,
+                                  size_t n, ckr_error *err)
+{
+    ckr__ctx c;
+    ckr__lane w;
+    ckr_piece p;
+    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
+    memset(&w, 0, sizeof w);
+    memset(&p, 0, sizeof p);
+    w.src = &ckpt->ctx;
+    p.file = file;
+    if (r == CKR_OK && file >= ckpt->ctx.n_files)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "file", "no file has this number");
+    else if (r == CKR_OK && n && !ckr__lane_read(&w, 0, &p, offset, (uint8_t *)dst, n))
+        r = w.err.code;
+    if (w.err.code != CKR_OK) *c.err = w.err;
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API void ckr_digest_finish(const uint64_t sums[2], ckr_dtype dtype, uint32_t n_dims,
+                               const int64_t *shape, uint8_t digest[16])
+{
+    ckr__digest_final(sums, dtype, n_dims, shape, digest);
 }
 
 /* Is it a scalar of the optimizer's step? */
@@ -49249,6 +50047,10 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
 } /* extern "C" */
 #endif
 #endif /* CKPTRESUME_IMPLEMENTATION */
+
+#ifdef CKPTRESUME_CUDA
+#  include "ckptresume_cuda.cuh"
+#endif
 
 
 /* History

@@ -9,7 +9,8 @@
 
 /* t_bad.c, t_bad_files.c, t_bad_run.c; the others have a program of their own */
 enum {
-    BAD_FORMATS = 0, BAD_FILES, BAD_RUN, BAD_TRAINER, BAD_RNG, BAD_REMAP, BAD_LLMC, BAD_DEEPSPEED
+    BAD_FORMATS = 0, BAD_FILES, BAD_RUN, BAD_TRAINER, BAD_RNG, BAD_REMAP, BAD_LLMC, BAD_DEEPSPEED,
+    BAD_DCP, BAD_MEGATRON, BAD_CUDA
 };
 
 static bool bad_seen[CKR_ITEM_COUNT_];
@@ -22,8 +23,12 @@ static int bad_home(ckr_item i)
         return BAD_FORMATS;
     if (i == CKR_ITEM_UNKNOWN_CHECKPOINT || i == CKR_ITEM_TENSOR_OVERLAP) return BAD_FILES;
     if (i >= CKR_ITEM_TRAINER_STATE && i <= CKR_ITEM_TRAINER_TOPOLOGY) return BAD_TRAINER;
-    if (i >= CKR_ITEM_DEEPSPEED_METADATA && i <= CKR_ITEM_DEEPSPEED_UNIVERSAL) return BAD_DEEPSPEED;
+    if (i == CKR_ITEM_BACKEND) return BAD_CUDA;
+    if (i >= CKR_ITEM_DEEPSPEED_METADATA && i <= CKR_ITEM_DEEPSPEED_UNIVERSAL)
+        return BAD_DEEPSPEED;
+    if (i >= CKR_ITEM_MEGATRON_TRACKER && i <= CKR_ITEM_MEGATRON_DEFECT) return BAD_MEGATRON;
     if (i >= CKR_ITEM_LLMC_MAGIC && i <= CKR_ITEM_LLMC_DATA) return BAD_LLMC;
+    if (i >= CKR_ITEM_DCP_METADATA && i <= CKR_ITEM_DCP_TRANSFORM) return BAD_DCP;
     if (i >= CKR_ITEM_NANOTRON_LATEST && i <= CKR_ITEM_NANOTRON_EXPERTS) return BAD_FILES;
     if (i >= CKR_ITEM_RNG_SIZE && i <= CKR_ITEM_RNG_FORM) return BAD_RNG;
     if (i == CKR_ITEM_RNG_LINEAGE || i == CKR_ITEM_RNG_EXHAUSTED) return BAD_REMAP;
@@ -54,7 +59,7 @@ typedef struct bad_want {
     const char *where;
 } bad_want;
 
-static bad_want bad(ckr_item item, const char *file, uint64_t offset, const char *where)
+T_UNUSED static bad_want bad(ckr_item item, const char *file, uint64_t offset, const char *where)
 {
     bad_want w;
     w.item = item;

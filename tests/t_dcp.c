@@ -1,0 +1,608 @@
+/* torch.distributed.checkpoint and torchtitan: real checkpoints of tests/data/dcp, read, written
+   for other numbers of ranks and read again; the learning rates and settings of a resume; metadata
+   that lies, by a small writer of our own. */
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+#include "t.h"
+#include "bad.h"
+#include "memio.h"
+#include "tree.h"
+#include <time.h>
+
+#define DATA "tests/data/dcp"
+
+static memio disk;
+static ckr_env env;
+
+static void load_cases(void)
+{
+    static const char *const cases[] = { "dcp_w_ranklocal", "dcp_w_threads3", "dcp_w_stformat",
+                                         "dcp_w_zstd", "dcp_w_hf_consolidated" };
+    size_t k;
+    memset(&env, 0, sizeof env);
+    env.io = memio_io(&disk);
+    memio_add(&disk, "in", true);
+    memio_add(&disk, "w", true);
+    for (k = 0; k < sizeof cases / sizeof *cases; k++) {
+        char from[256], to[64];
+        snprintf(from, sizeof from, "%s/%s/ckpt", DATA, cases[k]);
+        snprintf(to, sizeof to, "in/%s", cases[k]);
+        memio_add(&disk, to, true);
+        if (k + 1 == sizeof cases / sizeof *cases) {
+            memio_add(&disk, "in/dcp_w_hf_consolidated/sharded", true);
+        }
+        memio_load(&disk, from, to);
+    }
+    memio_add(&disk, "run", true);
+    memio_add(&disk, "run/step-10", true);
+    memio_load(&disk, DATA "/tt_single/step-10", "run/step-10");
+}
+
+static ckr_result open_as(const char *path, const char *schedule, ckr_ckpt **c, ckr_error *e)
+{
+    ckr_open_desc d = CKR_ZERO;
+    d.env = &env;
+    d.schedule = schedule;
+    return ckr_ckpt_open(path, &d, c, e);
+}
+
+static ckr_ckpt *open_ok(const char *path)
+{
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    ckr_result r = open_as(path, NULL, &c, &e);
+    t_check(r == CKR_OK, __FILE__, __LINE__, "open %s: %s %s %s: %s", path, ckr_item_name(e.item),
+            e.file, e.where, e.text);
+    return c;
+}
+
+static const ckr_note *note_of(const ckr_note *notes, uint64_t n, const char *code)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++) if (!strcmp(notes[i].code, code)) return &notes[i];
+    return NULL;
+}
+
+static ckr_plan *plan_of(const ckr_ckpt *c, const char *dialect, uint32_t ranks)
+{
+    ckr_target t = CKR_ZERO;
+    ckr_plan *p = NULL;
+    ckr_error e;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    t.topology.dp = ranks;
+    t.dialect = dialect;
+    CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e);
+    return p;
+}
+
+static bool write_as(const char *from, const char *dialect, uint32_t ranks, const char *to)
+{
+    ckr_ckpt *c = open_ok(from);
+    ckr_plan *p = c ? plan_of(c, dialect, ranks) : NULL;
+    ckr_receipt receipt;
+    ckr_error e;
+    const bool ok = p && CHECK_OK(ckr_plan_write(p, to, &receipt, &e), &e) &&
+                    CHECK(!memcmp(receipt.digest, receipt.digest_written, 16));
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return ok;
+}
+
+static void digest_of(const char *path, uint8_t total[16])
+{
+    ckr_ckpt *c = open_ok(path);
+    ckr_error e;
+    memset(total, 0, 16);
+    if (c) CHECK_OK(ckr_ckpt_digest(c, NULL, total, &e), &e);
+    ckr_ckpt_close(c);
+}
+
+static void same_digest(const char *a, const char *b)
+{
+    uint8_t x[16], y[16];
+    digest_of(a, x);
+    digest_of(b, y);
+    t_check(!memcmp(x, y, 16), __FILE__, __LINE__, "digests of %s and %s differ", a, b);
+}
+
+static bool sound(const char *path)
+{
+    ckr_ckpt *c = open_ok(path);
+    ckr_report r;
+    ckr_error e;
+    bool ok = false;
+    if (!c) return false;
+    if (CHECK_OK(ckr_ckpt_check(c, &r, &e), &e)) {
+        ok = r.sound;
+        ckr_report_free(&r);
+    }
+    ckr_ckpt_close(c);
+    return ok;
+}
+
+/* Every writer's variant holds the same tensors, here as the live process had them. */
+static void variants(void)
+{
+    static const char *const same[] = { "in/dcp_w_ranklocal", "in/dcp_w_stformat" };
+    ckr_ckpt *c = open_ok("in/dcp_w_threads3"), *truth = NULL;
+    const ckr_state *s;
+    ckr_error e;
+    ckr_diff d;
+    size_t i;
+    if (!c) return;
+    s = ckr_ckpt_state(c);
+    CHECK_STR(s->dialect, "dcp");
+    CHECK_INT(s->n_tensors, 9);
+    CHECK_INT(s->n_leftovers, 4);
+    if (CHECK_OK(ckr_ckpt_open(DATA "/dcp_w_threads3/truth.safetensors", NULL, &truth, &e), &e) &&
+        CHECK_OK(ckr_ckpt_diff(c, truth, &d, &e), &e)) {
+        CHECK_INT(d.n_tensors, 0);
+        ckr_diff_free(&d);
+    }
+    CHECK(sound("in/dcp_w_threads3"));
+    for (i = 0; i < 2; i++) {
+        ckr_ckpt *o = open_ok(same[i]);
+        if (o) CHECK_INT(ckr_ckpt_state(o)->n_tensors, 9);
+        if (o) CHECK(sound(same[i]));
+        ckr_ckpt_close(o);
+    }
+    ckr_ckpt_close(truth);
+    ckr_ckpt_close(c);
+}
+
+/* Any number of ranks, there and back; equal input gives equal files. */
+static void ranks(void)
+{
+    const memio_file *a, *b;
+    if (write_as("in/dcp_w_threads3", NULL, 3, "w/r3")) same_digest("in/dcp_w_threads3", "w/r3");
+    if (write_as("w/r3", NULL, 1, "w/r1")) same_digest("in/dcp_w_threads3", "w/r1");
+    CHECK(memio_find(&disk, "w/r3/__2_0.distcp") != NULL);
+    CHECK(memio_find(&disk, "w/r1/__1_0.distcp") == NULL);
+    CHECK(sound("w/r3"));
+    if (!write_as("in/dcp_w_threads3", NULL, 3, "w/r3b")) return;
+    a = memio_find(&disk, "w/r3/.metadata");
+    b = memio_find(&disk, "w/r3b/.metadata");
+    CHECK(a && b && a->size == b->size && !memcmp(a->data, b->data, a->size));
+}
+
+/* Nested as the planner had it, with objects; and flat again. */
+static void files(void)
+{
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    ckr_open_desc d = CKR_ZERO;
+    int64_t step = 0;
+    double lr = 0;
+    d.env = &env;
+    if (!write_as("in/dcp_w_threads3", "torch", 1, "w/one.pt") ||
+        !CHECK_OK(ckr_tree_open("w/one.pt", &d, &c, &e), &e))
+        return;
+    CHECK(ckr_node_i64(ckr_node_find(ckr_ckpt_root(c), "/train_state/step"), &step));
+    CHECK_INT(step, 5);
+    CHECK(ckr_node_f64(ckr_node_find(ckr_ckpt_root(c), "/optim/param_groups.w.even.lr"), &lr));
+    CHECK(lr > 0.0009 && lr < 0.0011);
+    ckr_ckpt_close(c);
+    if (write_as("w/one.pt", "dcp", 2, "w/back")) same_digest("in/dcp_w_threads3", "w/back");
+    if (!write_as("in/dcp_w_threads3", "safetensors", 1, "w/one.safetensors")) return;
+    if (write_as("w/one.safetensors", "dcp", 2, "w/back2"))
+        same_digest("in/dcp_w_threads3", "w/back2");
+}
+
+/* torch loses a 0-d tensor when it joins its own shards. */
+static void consolidated(void)
+{
+    ckr_ckpt *c = open_ok("in/dcp_w_hf_consolidated");
+    ckr_report r;
+    ckr_error e;
+    const ckr_note *n;
+    if (!c || !CHECK_OK(ckr_ckpt_check(c, &r, &e), &e)) return;
+    CHECK(!r.sound);
+    n = note_of(r.notes, r.n_notes, "CKR_E_REPLICA_DIFFERS");
+    if (CHECK(n != NULL)) CHECK_STR(n->subject, "scalar0d (param)");
+    ckr_report_free(&r);
+    ckr_ckpt_close(c);
+    CHECK(sound("in/dcp_w_hf_consolidated/sharded"));
+}
+
+/* torchtitan -------------------------------------------------------------------- */
+
+#define CURVE "torchtitan:steps=20,warmup_steps=4,decay_ratio=0.5,decay_type=sqrt,min_lr_factor=0.0"
+
+static void titan(void)
+{
+    ckr_ckpt *c = open_ok("run");
+    const ckr_state *s;
+    double lr = 0;
+    if (!c) return;
+    s = ckr_ckpt_state(c);
+    CHECK_STR(ckr_ckpt_path(c), "run/step-10");
+    CHECK_STR(s->dialect, "torchtitan");
+    CHECK_INT(s->progress.step, 10);
+    CHECK_INT(s->n_groups, 2);
+    CHECK_INT(s->schedules[0].position, 10);
+    CHECK(ckr_ckpt_tensor(c, "layers.0.attention.qkv_linear.wqkv.weight", "exp_avg") != NULL);
+    CHECK(ckr_ckpt_tensor(c, "layers.0.attention.qkv_linear.wq.weight", "param") != NULL);
+    CHECK(ckr_node_f64(ckr_node_get(s->groups[1].hyper, "lr"), &lr));
+    CHECK(lr > 0 && lr < 0.1);
+    ckr_ckpt_close(c);
+    if (write_as("run", NULL, 1, "w/t1")) same_digest("run", "w/t1");
+    if (write_as("run", NULL, 4, "w/t4")) same_digest("run", "w/t4");
+}
+
+static ckr_plan *decided(const char *to, ckr_lr_policy policy, uint32_t without)
+{
+    ckr_target t = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_error e;
+    static ckr_ckpt *kept[32];
+    static int n;
+    if (!CHECK_OK(open_as("run", CURVE, &c, &e), &e)) return NULL;
+    kept[n++] = c;             /* plans borrow it; freed with the process                 */
+    (void)kept;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    t.schedule = to;
+    t.lr_policy = policy;
+    t.without = without;
+    CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e);
+    return p;
+}
+
+static void has(const ckr_plan *p, const char *code, const char *part)
+{
+    const ckr_plan_facts *f = ckr_plan_info(p);
+    const ckr_note *n = note_of(f->notes, f->n_notes, code);
+    t_check(n && (!part || (n->new_value && strstr(n->new_value, part))), __FILE__, __LINE__,
+            "%s lacks \"%s\": %s", code, part ? part : "", n && n->new_value ? n->new_value : "");
+}
+
+/* What torchtitan has to be told, for each way to take over. */
+static void settings(void)
+{
+    ckr_plan *p = decided("torchtitan:steps=40,warmup_steps=4", CKR_LR_DEFAULT, 0);
+    CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);
+    has(p, "CKR_E_LR_JUMP", NULL);
+    ckr_plan_free(p);
+    p = decided("torchtitan:steps=40,warmup_steps=4", CKR_LR_TARGET, 0);
+    CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_CHANGED);
+    has(p, "CKR_TITAN_SETTINGS", "--lr_scheduler.total_steps=40");
+    has(p, "CKR_TITAN_SETTINGS", "--checkpoint.load_step=10");
+    ckr_plan_free(p);
+    p = decided("torchtitan:steps=30,warmup_steps=4,decay_ratio=0.5,decay_type=sqrt",
+                CKR_LR_STRETCH, 0);
+    has(p, "CKR_TITAN_SETTINGS", "--training.steps=30");
+    ckr_plan_free(p);
+    p = decided("torchtitan:steps=20,total_steps=8,warmup_steps=4", CKR_LR_TARGET, 0);
+    has(p, "CKR_E_LR_NEGATIVE", NULL);
+    ckr_plan_free(p);
+    p = decided(NULL, CKR_LR_DEFAULT, CKR_PROGRESS);
+    has(p, "CKR_E_CLOCK_WITHOUT", NULL);
+    ckr_plan_free(p);
+    p = decided(NULL, CKR_LR_DEFAULT, CKR_GROUPS);
+    has(p, "CKR_E_GROUPS_WITHOUT", NULL);
+    ckr_plan_free(p);
+    p = decided("transformers:cosine,num_warmup_steps=4,num_training_steps=40", CKR_LR_TARGET, 0);
+    has(p, "CKR_E_SCHEDULE_HOLD", NULL);
+    ckr_plan_free(p);
+}
+
+/* Fresh moments, the schedule goes on. */
+static void fresh(void)
+{
+    ckr_plan *p = decided(NULL, CKR_LR_DEFAULT, CKR_OPTIMIZER);
+    ckr_ckpt *c;
+    ckr_receipt receipt;
+    ckr_error e;
+    const ckr_tensor *t;
+    ckr_read r = CKR_ZERO;
+    float v[4096];
+    if (!CHECK_OK(ckr_plan_write(p, "w/fresh", &receipt, &e), &e)) return;
+    ckr_plan_free(p);
+    c = open_ok("w/fresh");
+    t = c ? ckr_ckpt_tensor(c, "norm.weight", "exp_avg") : NULL;
+    if (CHECK(t != NULL)) {
+        memset(v, 1, sizeof v);
+        r.tensor = t;
+        r.dst = v;
+        r.dst_size = (size_t)t->shape[0] * 4;
+        CHECK_OK(ckr_ckpt_read(c, &r, 1, &e), &e);
+        CHECK(!(v[0] < 0) && !(v[0] > 0) && !(v[7] > 0));
+    }
+    if (c) CHECK_INT(ckr_ckpt_state(c)->n_groups, 2);
+    ckr_ckpt_close(c);
+}
+
+/* Metadata that lies ------------------------------------------------------------ */
+
+typedef struct meta {          /* a pickle without a memo                                */
+    char   b[8192];
+    size_t n;
+} meta;
+
+static void put(meta *m, const char *s, size_t n)
+{
+    if (n > sizeof m->b - m->n) exit(2);
+    memcpy(m->b + m->n, s, n);
+    m->n += n;
+}
+
+#define PUT(m, s) put((m), s, sizeof(s) - 1)
+
+static void text(meta *m, const char *s)
+{
+    char h[5] = { 'X', 0, 0, 0, 0 };
+    h[1] = (char)strlen(s);
+    put(m, h, 5);
+    put(m, s, strlen(s));
+}
+
+static void num(meta *m, int v)
+{
+    char h[5] = { 'J', 0, 0, 0, 0 };
+    ckr__store_u32((uint8_t *)h + 1, (uint32_t)v);
+    put(m, h, 5);
+}
+
+static void size1(meta *m, int v)
+{
+    PUT(m, "ctorch\nSize\n(");
+    num(m, v);
+    PUT(m, "t\205R");
+}
+
+#define CLASS "ctorch.distributed.checkpoint.metadata\n"
+
+/* Tensor w of `rows` float32 in n chunks [at, at + count), all at offset 0 of a file. */
+static void tensor_meta(meta *m, int rows, const int (*chunk)[2], int n, const char *file,
+                        int length, const char *name)
+{
+    int i;
+    memset(m, 0, sizeof *m);
+    PUT(m, "\200\2" CLASS "Metadata\n)\201}(");
+    text(m, "state_dict_metadata");
+    PUT(m, "}(");
+    text(m, "w");
+    PUT(m, CLASS "TensorStorageMetadata\n)\201}(");
+    text(m, "properties");
+    PUT(m, CLASS "TensorProperties\n)\201(ctorch\nfloat32\nNNNNtb");
+    text(m, "size");
+    size1(m, rows);
+    text(m, "chunks");
+    PUT(m, "](");
+    for (i = 0; i < n; i++) {
+        PUT(m, CLASS "ChunkStorageMetadata\n)\201}(");
+        text(m, "offsets");
+        size1(m, chunk[i][0]);
+        text(m, "sizes");
+        size1(m, chunk[i][1]);
+        PUT(m, "ub");
+    }
+    PUT(m, "eubu");
+    text(m, "planner_data");
+    PUT(m, "N");
+    text(m, "storage_data");
+    PUT(m, "}(");
+    for (i = 0; i < n; i++) {
+        PUT(m, CLASS "MetadataIndex\n)\201}(");
+        text(m, "fqn");
+        text(m, name);
+        text(m, "offset");
+        size1(m, chunk[i][0]);
+        text(m, "index");
+        num(m, i);
+        PUT(m, "ubctorch.distributed.checkpoint.filesystem\n_StorageInfo\n)\201}(");
+        text(m, "relative_path");
+        text(m, file);
+        text(m, "offset");
+        num(m, 0);
+        text(m, "length");
+        num(m, length);
+        PUT(m, "ub");
+    }
+    PUT(m, "uub.");
+}
+
+static ckr_item opened(ckr_error *e)
+{
+    ckr_ckpt *c = NULL;
+    ckr_result r = open_as("bad", NULL, &c, e);
+    const ckr_item item = r == CKR_OK ? CKR_ITEM_OK : e->item;
+    if (r != CKR_OK) CHECK(e->text[0] && e->code == ckr__item_class[item]);
+    ckr_ckpt_close(c);
+    bad_seen[item] = true;
+    return item;
+}
+
+static void lies(const char *label, const meta *m, ckr_item want)
+{
+    ckr_error e;
+    ckr_item got;
+    memio_put(&disk, "bad/.metadata", m->b, m->n);
+    got = opened(&e);
+    t_check(got == want, __FILE__, __LINE__, "%s: %s (%s), expected %s", label, ckr_item_name(got),
+            got == CKR_ITEM_OK ? "" : e.text, ckr_item_name(want));
+}
+
+static const int one[1][2] = { { 0, 2 } };
+
+/* A slice of two floats, 1 and 2, as a torch archive. */
+static int good_slice(void)
+{
+    static bad_zip z;
+    bad_torch(&z, BAD_TENSOR("\2", "\2"), BAD_LEN(BAD_TENSOR("\2", "\2")));
+    memio_put(&disk, "bad/__0_0.distcp", z.b, z.n);
+    return (int)z.n;
+}
+
+static void lying_chunks(void)
+{
+    static const int two[2][2] = { { 0, 2 }, { 1, 2 } };
+    static const int apart[2][2] = { { 0, 2 }, { 2, 2 } };
+    static meta m;
+    int n;
+    memio_add(&disk, "bad", true);
+    n = good_slice();
+    tensor_meta(&m, 2, one, 1, "__0_0.distcp", n, "w");
+    lies("sound", &m, CKR_ITEM_OK);
+    tensor_meta(&m, 4, apart, 2, "__0_0.distcp", n, "w");
+    lies("two chunks, one slice", &m, CKR_ITEM_OK);
+    tensor_meta(&m, 1, one, 1, "__0_0.distcp", n, "w");
+    lies("a chunk outside its tensor", &m, CKR_ITEM_DCP_CHUNK);
+    tensor_meta(&m, 3, one, 1, "__0_0.distcp", n, "w");
+    lies("a missing chunk", &m, CKR_ITEM_TENSOR_HOLE);
+    tensor_meta(&m, 3, two, 2, "__0_0.distcp", n, "w");
+    lies("overlapping chunks", &m, CKR_ITEM_TENSOR_OVERLAP);
+    tensor_meta(&m, 2, one, 1, "__0_0.distcp", n + 1, "w");
+    lies("a slice beyond its file", &m, CKR_ITEM_DCP_MISSING);
+    tensor_meta(&m, 2, one, 1, "__1_0.distcp", n, "w");
+    lies("a file that is not there", &m, CKR_ITEM_DCP_MISSING);
+    tensor_meta(&m, 2, one, 1, "__0_0.distcp", n - 9, "w");
+    lies("a slice that ends early", &m, CKR_ITEM_ZIP_END);
+    tensor_meta(&m, 2, one, 1, "__0_0.distcp", 4, "w");
+    lies("a slice of four bytes", &m, CKR_ITEM_DCP_SLICE);
+    tensor_meta(&m, 2, one, 1, "__0_0.distcp", -1, "w");
+    lies("a negative length", &m, CKR_ITEM_DCP_METADATA);
+    tensor_meta(&m, 2, one, 1, "../__0_0.distcp", n, "w");
+    lies("a path that leads out", &m, CKR_ITEM_DCP_PATH);
+    tensor_meta(&m, 2, one, 1, "/etc/passwd", n, "w");
+    lies("an absolute path", &m, CKR_ITEM_DCP_PATH);
+    tensor_meta(&m, 2, one, 1, "__0_0.distcp", n, "v");
+    lies("a place for another tensor", &m, CKR_ITEM_DCP_CHUNK);
+    bad_seen[CKR_ITEM_TENSOR_HOLE] = bad_seen[CKR_ITEM_TENSOR_OVERLAP] = false;
+}
+
+/* Pickles that are none, or want to cost more than they are long. */
+static void lying_pickles(void)
+{
+    static const struct { const char *label, *s; size_t n; ckr_item item; } rows[] = {
+#define ROW(label, s, item) { label, s, sizeof(s) - 1, CKR_ITEM_##item }
+        ROW("nothing", "", PICKLE_TRUNCATED),
+        ROW("no Metadata", "\200\2N.", DCP_METADATA),
+        ROW("a dict in itself", "\200\2}q\0(X\1\0\0\0ah\0u.", DCP_METADATA),
+        ROW("a list in itself", "\200\2]q\0h\0a.", DCP_METADATA),
+        ROW("a text of 4 GiB", "\200\2X\377\377\377\377a.", PICKLE_TRUNCATED),
+        ROW("a text of 2^63", "\200\4\215\377\377\377\377\377\377\377\177a.", PICKLE_TRUNCATED),
+        ROW("a memo that was never set", "\200\2h\7.", PICKLE_MEMO),
+        ROW("a memo of 2^32", "\200\2Nr\377\377\377\377.", PICKLE_MEMO),
+        ROW("an empty stack", "\200\2R.", PICKLE_STACK),
+        ROW("no mark", "\200\2t.", PICKLE_STACK),
+        ROW("appending to a number", "\200\2K\1(K\1e.", PICKLE_TARGET),
+        ROW("an opcode of nobody", "\200\2i.", PICKLE_OPCODE),
+        ROW("protocol 9", "\200\11N.", PICKLE_PROTOCOL),
+        ROW("calling the system", "\200\2cos\nsystem\nX\1\0\0\0a\205R.", PICKLE_UNSAFE),
+        ROW("bytes behind it", "\200\2" CLASS "Metadata\n)\201}b.N", PICKLE_TRAILING),
+        ROW("Metadata of nothing", "\200\2" CLASS "Metadata\n)\201}b.", DCP_METADATA),
+        ROW("two of them", "\200\2" CLASS "Metadata\n)\201}b" CLASS "Metadata\n)\201}b.",
+            DCP_METADATA),
+        ROW("a size of text", "\200\2ctorch\nSize\n(X\1\0\0\0at\205R.", PICKLE_ARGS)
+#undef ROW
+    };
+    static meta m;
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        memset(&m, 0, sizeof m);
+        put(&m, rows[i].s, rows[i].n);
+        lies(rows[i].label, &m, rows[i].item);
+    }
+}
+
+/* A million of anything, nested: within a second. */
+static void deep(void)
+{
+    static const char *const what[] = { "(", "]", "}", ")\205", "(t" };
+    const size_t n = 1000000;
+    char *b = (char *)malloc(3 * n);
+    size_t i, k;
+    ckr_error e;
+    const clock_t t = clock();
+    if (!b) exit(2);
+    for (k = 0; k < 5; k++) {
+        const size_t len = strlen(what[k]);
+        memcpy(b, "\200\2", 2);
+        for (i = 0; i < n; i++) memcpy(b + 2 + i * len, what[k], len);
+        memcpy(b + 2 + n * len, k ? "." : "t.", 2);
+        memio_put(&disk, "bad/.metadata", b, 2 + n * len + (k ? 1 : 2));
+        CHECK(opened(&e) != CKR_ITEM_OK);
+    }
+    free(b);
+    CHECK((double)(clock() - t) / CLOCKS_PER_SEC < 5);
+}
+
+/* Cut anywhere, and with any byte turned around: never a crash, and a cut is always noticed. */
+static void torn(void)
+{
+    static meta m, x;
+    ckr_error e;
+    size_t i;
+    tensor_meta(&m, 2, one, 1, "__0_0.distcp", good_slice(), "w");
+    for (i = 0; i < m.n; i++) {
+        memio_put(&disk, "bad/.metadata", m.b, i);
+        t_check(opened(&e) != CKR_ITEM_OK, __FILE__, __LINE__, "cut at %lu", (unsigned long)i);
+        x = m;
+        x.b[i] = (char)~x.b[i];
+        memio_put(&disk, "bad/.metadata", x.b, x.n);
+        opened(&e);
+        x.b[i] = (char)(m.b[i] + 1);
+        memio_put(&disk, "bad/.metadata", x.b, x.n);
+        opened(&e);
+    }
+}
+
+static void unfinished(void)
+{
+    static meta m, other;
+    const int n = good_slice();
+    ckr_error e;
+    memio_drop(&disk, memio_find(&disk, "bad/.metadata"));
+    CHECK_INT(opened(&e), CKR_ITEM_DCP_UNFINISHED);
+    CHECK(strstr(e.text, "not ended") != NULL);
+    tensor_meta(&m, 2, one, 1, "__0_0.distcp", n, "w");
+    memio_put(&disk, "bad/__1.metadata", m.b, m.n);
+    CHECK_INT(opened(&e), CKR_ITEM_DCP_UNFINISHED);
+    memio_put(&disk, "bad/__0.metadata", m.b, m.n);
+    CHECK_INT(opened(&e), CKR_ITEM_OK);
+    tensor_meta(&other, 3, one, 1, "__0_0.distcp", n, "w");
+    memio_put(&disk, "bad/__1.metadata", other.b, other.n);
+    CHECK_INT(opened(&e), CKR_ITEM_DCP_RANKS);
+}
+
+/* Listed, but nothing of it is read. */
+static void packed(void)
+{
+    ckr_ckpt *c = open_ok("in/dcp_w_zstd");
+    uint8_t total[16];
+    ckr_error e;
+    const ckr_note *n;
+    if (!c) return;
+    CHECK_INT(ckr_ckpt_state(c)->n_tensors, 9);
+    n = note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, "CKR_E_DCP_TRANSFORM");
+    if (CHECK(n != NULL)) CHECK_STR(n->old_value, "stream.zstd/1");
+    CHECK_INT(ckr_ckpt_digest(c, NULL, total, &e), CKR_E_UNSUPPORTED);
+    CHECK_INT(e.item, CKR_ITEM_DCP_TRANSFORM);
+    bad_seen[e.item] = true;
+    ckr_ckpt_close(c);
+}
+
+int main(int argc, char **argv)
+{
+    const ckr_item never[] = { CKR_ITEM_OK };
+    t_begin(argc, argv);
+    load_cases();
+    RUN(variants);
+    RUN(ranks);
+    RUN(files);
+    RUN(consolidated);
+    RUN(titan);
+    RUN(settings);
+    RUN(fresh);
+    RUN(lying_chunks);
+    RUN(lying_pickles);
+    RUN(deep);
+    RUN(torn);
+    RUN(unfinished);
+    RUN(packed);
+    if (!t_now.only) bad_all_seen(BAD_DCP, never);
+    return t_end();
+}
