@@ -30597,8 +30597,9 @@ typedef struct ckr__ds {
     uint32_t         n_layers, mp, dp;
     int              zero;
     ckr__ds_wrapper  wrapper;
-    bool             pipe, universal, elastic, robin, aligned, number;   /* number: `step` is
-                                                                     Python's, no tensor  */
+    bool             pipe, universal, elastic, robin, aligned;
+    bool             number, uneven;   /* `step` is Python's, no tensor; differs         */
+    double           updates;  /* of the first parameter, with ZeRO-0                    */
     ckr__ds_stage   *stages;   /* [mp]                                                    */
     const ckr_node  *meta, *config;    /* of the first model's file                        */
     ckr__ds_param  **params;
@@ -30695,9 +30696,9 @@ static ckr_result ckr__ds_list(ckr__ds *r)
         if (f->dir && !strcmp(f->rel, "zero")) r->universal = true;
         if (f->kind == CKR__DS_FOREIGN) {
             e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARALLEL, f->path, CKR_NO_OFFSET, NULL,
-                          "a file of experts or of tensor-parallel ranks, whose cuts no file tells");
+                          "a file of experts or of tensor-parallel ranks: no file tells its cuts");
             e = ckr__remedy(r->c->err, e,
-                            "convert with the Megatron-DeepSpeed that wrote it, which has the rules");
+                            "convert with the Megatron-DeepSpeed that wrote it: it has the rules");
         }
     }
     return e;
@@ -31855,6 +31856,11 @@ static ckr_result ckr__ds_whole_state(ckr__ds *r, uint32_t m, ckr__ds_param *p,
         const ckr_node *n = state->u.items[2 * i + 1];
         ckr__ds_run x;
         if (!slot) continue;
+        if (!strcmp(slot, "step") && ckr__ac_step(&r->ac, n, &v) == CKR_OK && v == v) {
+            if (r->updates == r->updates && !ckr__same(v, r->updates)) r->uneven = true;
+            r->updates = v;
+        }
+        if (r->c->err->code != CKR_OK) return r->c->err->code;
         if (n->kind == CKR_NODE_TENSOR) {
             e = ckr__ds_whole_tensor(r, p, slot, n, m);
         } else if (!strcmp(slot, "step") && ckr_node_f64(n, &v)) {
@@ -32179,8 +32185,8 @@ static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
     return at == r->n_params;
 }
 
-/* With ZeRO-0 no file tells the key of a tied layer, nor that there is one: the optimizers have more
-   parameters than the layers. */
+/* With ZeRO-0 no file tells the key of a tied layer, nor that there is one: the optimizers have
+   more parameters than the layers. */
 static ckr_result ckr__ds_deal_layers(ckr__ds *r)
 {
     uint32_t m;
@@ -32474,8 +32480,8 @@ static ckr_result ckr__ds_groups(ckr__ds *r)
     }
     if (e == CKR_OK && r->elastic)
         e = ckr__ds_note(r, "CKR_W_DS_ELASTIC", CKR_LOST, "groups",
-                         "elastic_checkpoint: the files hold no hyper-parameters of the groups, and "
-                         "DeepSpeed cannot load them itself",
+                         "elastic_checkpoint: the files hold no hyper-parameters of the groups, "
+                         "and DeepSpeed cannot load them itself",
                          "tell them with --set KEY=VALUE or --set GROUP.KEY=VALUE");
     return e;
 }
@@ -32740,6 +32746,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     r->s = r->ac.s = s;
     r->dir = dir;
     r->desc = desc;
+    r->updates = ckr__nan();
     s->dialect = "deepspeed";
     e = ckr__ds_read_all(r);
     ckr__map_free(&r->by_name);
@@ -32957,7 +32964,8 @@ static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method
     }
     if (method == 1) return w;
     for (i = 0; i < n; i++)
-        for (k = 0; k < n; k++) same[i] += count[i] && count[i] == count[k] && ckr__same(w[i], w[k]);
+        for (k = 0; k < n && count[i]; k++)
+            same[i] += count[i] == count[k] && ckr__same(w[i], w[k]);
     for (i = 0; i < n; i++) if (same[i] > same[best]) best = i;
     for (i = 0; i < n; i++) count[i] = count[i] && same[i] == same[best];
     for (i = 0; i < n; i++) w[i] = count[i] ? 1 : 0;
@@ -33270,6 +33278,23 @@ static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key
     return out && ckr__node_set(x->c, out, key, v) ? out : NULL;
 }
 
+/* bf16 and fp16 as the coming run has them, where --dtype asked for another. */
+static bool ckr__ds_config_dtype(ckr__ds_job *x)
+{
+    static const char *const keys[] = { "bf16", "fp16" };
+    const ckr_dtype types[] = { CKR_DTYPE_BF16, CKR_DTYPE_F16 };
+    size_t i;
+    if (x->t->dtype == CKR_DTYPE_NONE) return true;
+    for (i = 0; i < 2; i++) {
+        const ckr_node *old = ckr_node_get(x->config, keys[i]);
+        ckr_node *n;
+        if (!old && x->dtype != types[i]) continue;
+        n = ckr__ds_with(x, old, "enabled", ckr__node_bool(x->c, x->dtype == types[i]));
+        if (!n || !ckr__node_set(x->c, x->config, keys[i], n)) return false;
+    }
+    return true;
+}
+
 /* The configuration as recorded, with the stage that is written now. */
 static ckr_result ckr__ds_config(ckr__ds_job *x)
 {
@@ -33281,6 +33306,7 @@ static ckr_result ckr__ds_config(ckr__ds_job *x)
     x->config = ckr_node_is_dict(old) ? ckr__nt_dict_copy(x->c, old)
                                       : ckr__node(x->c, CKR_NODE_DICT);
     if (!x->config) return ckr__ds_emit_oom(x);
+    if (!ckr__ds_config_dtype(x)) return ckr__ds_emit_oom(x);
     if (stage != x->zero) {
         z = ckr__ds_with(x, zero, "stage", ckr__node_int(x->c, x->zero));
         if (!z || !ckr__node_set(x->c, x->config, "zero_optimization", z))
@@ -33442,7 +33468,8 @@ static const ckr_node *ckr__ds_scaler_of(const ckr__ds_job *x)
     return ckr_node_is_dict(n) && ckr_node_get(n, "cur_scale") ? n : NULL;
 }
 
-static ckr_node *ckr__ds_or(ckr__ds_job *x, ckr__out_file *f, const ckr_node *d, const char *key, ckr_node *other)
+static ckr_node *ckr__ds_or(ckr__ds_job *x, ckr__out_file *f, const ckr_node *d, const char *key,
+                            ckr_node *other)
 {
     const ckr_node *n = ckr_node_get(d, key);
     return n ? ckr__copy_tree(x->c, f, n, NULL) : other;
@@ -33477,7 +33504,8 @@ static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x, ckr__out_file *f)
                                     st)
                    : NULL;
     for (i = 0; i < 5; i++)
-        if (!ckr__node_set(x->c, st, keys[i], ckr__ds_or(x, f, sc, keys[i], ckr__node_int(x->c, 0))))
+        if (!ckr__node_set(x->c, st, keys[i],
+                           ckr__ds_or(x, f, sc, keys[i], ckr__node_int(x->c, 0))))
             return NULL;
     return ckr__node_set(x->c, st, "min_scale", ckr__node_int(x->c, 1)) &&
                    ckr__node_set(x->c, st, "delayed_shift", ckr__node_int(x->c, 1)) &&
@@ -34014,6 +34042,7 @@ static bool ckr__ds_client_put(ckr__ds_job *x, ckr__out_file *f, const ckr_node 
     memset(&hooks, 0, sizeof hooks);
     hooks.swap_fn = ckr__ds_stream_fn;
     hooks.user = &swap;
+    if (x->t->without & CKR_PROGRESS) return true;     /* counters and data positions are in it */
     if (x->ds) ckr__restream_set(&swap, x->ds->s, was, x->s, rank);
     for (i = 0; from && i < from->count; i++) {
         const char *key = ckr_node_str(from->u.items[2 * i]);
@@ -34242,8 +34271,8 @@ static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
     if (e != CKR_OK) return e;
     text = ckr__node_text_of(x->c, now->params);
     if (!text || !conf) return ckr__ds_emit_oom(x);
-    if (!strncmp(now->kind, "deepspeed:", 10) && ckr__same(now->a, 1) && ckr__same(now->b, now->t0) &&
-        !(now->ramp_len > 0)) {
+    if (!strncmp(now->kind, "deepspeed:", 10) && ckr__same(now->a, 1) &&
+        ckr__same(now->b, now->t0) && !(now->ramp_len > 0)) {
         params = ckr__nt_dict_copy(x->c, now->params);
         if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, now->kind + 10)) ||
             !ckr__node_set(x->c, conf, "params", params) ||
@@ -34388,6 +34417,10 @@ static bool ckr__ds_say_sizes(ckr__ds_job *x)
         ok = ckr__ds_say(x, "CKR_DS_ALIGNED", CKR_EXACT, "parameter_alignment", NULL, NULL,
                          "the buffers are laid out with it",
                          "keep parameter_alignment in the coming run, or --variant universal");
+    if (ok && r->uneven && x->optimizer && x->wrapper >= CKR__DS_FUSED)
+        ok = ckr__ds_say(x, "CKR_W_DS_STEPS", CKR_APPROX, "step", NULL, NULL,
+                         "parameters have done different numbers of updates; a flat group has one "
+                         "counter: its first parameter's", "take --zero 0");
     if (ok && r->wrapper != x->wrapper && r->zero == 0 && x->zero > 0 && !x->masters &&
         x->dtype != CKR_DTYPE_F32)
         ok = ckr__ds_say(x, "CKR_W_DS_MASTERS", CKR_APPROX, "masters", NULL, NULL,
