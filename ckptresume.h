@@ -28969,20 +28969,20 @@ static bool ckr__lm_is_ours(const char *s, int64_t *step)
            ckr__lm_state_name(s, step, &rank);
 }
 
-/* Does the file begin with the model's magic number and a small version? Other readers' errors are
-   not ours to tell. */
-static bool ckr__lm_is_model(ckr__ctx *c, const char *path)
+/* Does the file begin with the model's magic number and a small version? It is not left open. */
+static ckr_result ckr__lm_is_model(ckr__ctx *c, const char *path, bool *yes)
 {
     const ckr_io *io = &c->env.io;
     uint8_t head[8];
     void *file;
     uint64_t size;
-    bool yes;
-    if (io->open_fn(io->user, path, false, &file, &size) != 0) return false;
-    yes = size >= CKR__LM_HEAD && io->read_fn(io->user, file, 0, head, sizeof head) == 0 &&
-          ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
+    int32_t sys = io->open_fn(io->user, path, false, &file, &size);
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
+    if (size >= CKR__LM_HEAD) sys = io->read_fn(io->user, file, 0, head, sizeof head);
     io->close_fn(io->user, file);
-    return yes;
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys);
+    *yes = size >= CKR__LM_HEAD && ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
+    return CKR_OK;
 }
 
 /* A directory with a DONE mark, a model or a state; or a model's file. */
@@ -28993,8 +28993,9 @@ static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir,
     uint64_t i;
     int64_t step;
     ckr_result r = CKR_OK;
-    *mine = kind == CKR_FILE_REGULAR && ckr__lm_is_model(c, path);
+    *mine = false;
     *dir = path;
+    if (kind == CKR_FILE_REGULAR) return ckr__lm_is_model(c, path, mine);
     if (kind != CKR_FILE_DIR) return CKR_OK;
     r = ckr__dir_list(c, path, &l);
     for (i = 0; r == CKR_OK && i < l.n && !*mine; i++)
