@@ -28975,20 +28975,20 @@ static bool ckr__lm_is_ours(const char *s, int64_t *step)
            ckr__lm_state_name(s, step, &rank);
 }
 
-/* Does the file begin with the model's magic number and a small version? Other readers' errors are
-   not ours to tell. */
-static bool ckr__lm_is_model(ckr__ctx *c, const char *path)
+/* Does the file begin with the model's magic number and a small version? It is not left open. */
+static ckr_result ckr__lm_is_model(ckr__ctx *c, const char *path, bool *yes)
 {
     const ckr_io *io = &c->env.io;
     uint8_t head[8];
     void *file;
     uint64_t size;
-    bool yes;
-    if (io->open_fn(io->user, path, false, &file, &size) != 0) return false;
-    yes = size >= CKR__LM_HEAD && io->read_fn(io->user, file, 0, head, sizeof head) == 0 &&
-          ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
+    int32_t sys = io->open_fn(io->user, path, false, &file, &size);
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
+    if (size >= CKR__LM_HEAD) sys = io->read_fn(io->user, file, 0, head, sizeof head);
     io->close_fn(io->user, file);
-    return yes;
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys);
+    *yes = size >= CKR__LM_HEAD && ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
+    return CKR_OK;
 }
 
 /* A directory with a DONE mark, a model or a state; or a model's file. */
@@ -28999,8 +28999,9 @@ static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir,
     uint64_t i;
     int64_t step;
     ckr_result r = CKR_OK;
-    *mine = kind == CKR_FILE_REGULAR && ckr__lm_is_model(c, path);
+    *mine = false;
     *dir = path;
+    if (kind == CKR_FILE_REGULAR) return ckr__lm_is_model(c, path, mine);
     if (kind != CKR_FILE_DIR) return CKR_OK;
     r = ckr__dir_list(c, path, &l);
     for (i = 0; r == CKR_OK && i < l.n && !*mine; i++)
@@ -29805,6 +29806,39 @@ static uint64_t ckr__lm_new_samples(const ckr__lm_job *x, uint64_t file, uint64_
     return x->tokens ? ckr__lm_samples_of(x->tokens[file], x->unit) : known;
 }
 
+/* The stream of this name that the plan gives to a rank; NULL: it gives none. */
+static const ckr_stream *ckr__lm_given(const ckr__lm_job *x, uint32_t rank, const char *name)
+{
+    uint64_t n, i;
+    const ckr_stream *given = ckr__streams_of(x->s, rank, &n);
+    for (i = 0; i < n && x->m && !(x->t->without & CKR_RNG); i++)
+        if (!strcmp(given[i].name, name) && given[i].state && given[i].value) return &given[i];
+    return NULL;
+}
+
+/* The block of its loader's generator, or NULL. */
+static const uint8_t *ckr__lm_given_mt(const ckr__lm_job *x, uint32_t rank)
+{
+    const ckr_stream *s = ckr__lm_given(x, rank, "shuffle");
+    return s && s->state->kind == CKR_NODE_BYTES && s->state->count == CKR__LM_MT
+               ? (const uint8_t *)s->state->u.str
+               : NULL;
+}
+
+static uint64_t ckr__lm_given_word(const ckr__lm_job *x, uint32_t rank, const char *name)
+{
+    const ckr_stream *s = ckr__lm_given(x, rank, name);
+    return s && s->value->kind == CKR_RNG_LLMC && s->value->u.w[0] ? s->value->u.w[0]
+                                                                   : CKR__LM_SEED + (uint64_t)rank;
+}
+
+/* The generator of a loader that is made anew: what the plan derived, else as llm.c seeds it. */
+static void ckr__lm_loader_mt(const ckr__lm_job *x, uint32_t rank, ckr__lm_mt *mt)
+{
+    const uint8_t *p = ckr__lm_given_mt(x, rank);
+    if (!p || rank < x->P || !ckr__lm_mt_load(mt, p)) ckr__lm_mt_seed(mt, 42 + rank);
+}
+
 /* The loader of a rank as a run that began afresh would have it, at this file of the order. */
 static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, uint64_t known,
                               uint64_t shard)
@@ -29813,15 +29847,17 @@ static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, u
     uint64_t i, n = 0, first;
     uint8_t *order = (uint8_t *)ckr__arena_n(x->c, n_files, 4), *p = NULL;
     if (!order) return NULL;
+    if (!ckr__lm_first_file(x->c, rank, n_files, &first)) return NULL;
     ckr__lm_identity(order, 0, n_files);
-    ckr__lm_mt_seed(&mt, 42 + rank);
+    ckr__lm_loader_mt(x, rank, &mt);
     ckr__lm_shuffle(&mt, order, n_files);
-    first = ckr__lm_new_samples(x, ckr__load_u32(order), known);
-    if (ckr__lm_new_samples(x, ckr__load_u32(order + 4 * shard), known) > first) {
-        const uint32_t other = ckr__load_u32(order + 4 * shard);       /* llm.c would not take it */
-        ckr__store_u32(order + 4 * shard, ckr__load_u32(order));
-        ckr__store_u32(order, other);
+    if (ckr__lm_new_samples(x, ckr__load_u32(order + 4 * shard), known) >
+        ckr__lm_new_samples(x, first, known)) {        /* llm.c would not take it */
+        for (i = 0; ckr__load_u32(order + 4 * i) != first; i++) {}
+        ckr__store_u32(order + 4 * i, ckr__load_u32(order + 4 * shard));
+        ckr__store_u32(order + 4 * shard, (uint32_t)first);
     }
+    first = ckr__lm_new_samples(x, first, known);
     for (i = 0; i <= shard; i++) {
         n = ckr__lm_new_samples(x, ckr__load_u32(order + 4 * i), known);
         p = ckr__lm_section_new(x->c, n_files, n > first ? n : first);
@@ -29902,41 +29938,58 @@ static ckr_result ckr__lm_begin(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
     return CKR_OK;
 }
 
+/* The words of a rank's generator: the plan's, where the saved ones are not its own. */
+static void ckr__lm_words(const ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
+{
+    if (r < x->P && !(x->t->without & CKR_RNG) && x->t->rng != CKR_RNG_RESEED) return;
+    to->rng = ckr__lm_given_word(x, r, "rng_state");
+    to->rng_last = ckr__lm_given_word(x, r, "rng_state_last_update");
+}
+
+/* With --rng reseed the order stays, the next files are shuffled by another generator. */
+static ckr_result ckr__lm_reseed(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
+{
+    const uint8_t *mt = ckr__lm_given_mt(x, r);
+    uint8_t *p;
+    if (!mt || !to->section || x->t->rng != CKR_RNG_RESEED || r >= x->P) return CKR_OK;
+    p = (uint8_t *)ckr__arena_n(x->c, to->n_section, 1);
+    if (!p) return x->c->err->code;
+    memcpy(p, to->section, (size_t)(to->n_section - CKR__LM_MT));
+    memcpy(p + (to->n_section - CKR__LM_MT), mt, CKR__LM_MT);
+    to->section = p;
+    return CKR_OK;
+}
+
 /* Where rank r of the coming run stands. */
 static ckr_result ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 {
     const bool known = r < x->P;
+    ckr_result e = CKR_OK;
     memset(to, 0, sizeof *to);
     if (x->P) *to = x->from[known ? r : 0];
-    if (!known || (x->t->without & CKR_RNG)) to->rng = to->rng_last = CKR__LM_SEED + (uint64_t)r;
+    ckr__lm_words(x, r, to);
     if (!x->P && !x->shuffle) return CKR_OK;
-    if (!x->P || (x->t->without & CKR_DATA)) return ckr__lm_begin(x, r, to);
-    if (x->tokens) return ckr__lm_counted(x, r, to);
-    if (known || !x->shuffle) return CKR_OK;
-    to->section = ckr__lm_fresh(x, r, to->n_files, to->n_samples, to->shard);
-    return to->section ? CKR_OK : x->c->err->code;
+    if (!x->P || (x->t->without & CKR_DATA)) {
+        e = ckr__lm_begin(x, r, to);
+    } else if (x->tokens) {
+        e = ckr__lm_counted(x, r, to);
+    } else if (!known && x->shuffle) {
+        to->section = ckr__lm_fresh(x, r, to->n_files, to->n_samples, to->shard);
+        if (!to->section) e = x->c->err->code;
+    }
+    return e == CKR_OK ? ckr__lm_reseed(x, r, to) : e;
 }
 
 /* What the report says of streams and data. */
 static ckr_result ckr__lm_say_places(ckr__lm_job *x)
 {
     char what[120];
-    ckr_result r = CKR_OK;
     if (!x->P)
         return ckr__lm_say(x, "CKR_W_DATA_NEW", CKR_APPROX, "data and random streams", NULL, NULL,
                            x->tokens ? "they begin as in a new run of llm.c"
                                      : "they begin as in a new run of llm.c, and are not shuffled",
                            x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T to shuffle");
-    if (x->Q < x->P && !(x->t->without & CKR_RNG))
-        r = ckr__lm_counts(x, "CKR_W_RNG_DROPPED", CKR_APPROX, "random streams", x->P, x->Q,
-                           "the other ranks' generators and loaders are kept in ckptresume.json",
-                           NULL);
-    if (x->Q > x->P && !(x->t->without & CKR_RNG))
-        r = ckr__lm_counts(x, "CKR_W_RNG_NEW", CKR_APPROX, "random streams", x->P, x->Q,
-                           "new ranks begin as llm.c begins them: generator 13371337 + rank, "
-                           "loader 42 + rank",
-                           NULL);
-    if (r != CKR_OK || (x->t->without & CKR_DATA)) return r;
+    if (x->t->without & CKR_DATA) return CKR_OK;
     if (x->tokens && x->unit != x->old_unit)
         return ckr__lm_counts(x, "CKR_W_DATA_POSITION", CKR_APPROX, "tokens of a sample",
                               x->old_unit, x->unit,
@@ -30212,7 +30265,8 @@ static ckr_result ckr__lm_say_changes(ckr__lm_job *x)
 static ckr_result ckr__lm_emit_bare(ckr__lm_job *x)
 {
     ckr_result r = ckr__lm_say(x, "CKR_W_LLMC_MODEL_ONLY", CKR_CHANGED, "state", NULL, NULL,
-                               "without m and v there is no state file: only the model is written",
+                               "without m and v there is no state file, with random streams and "
+                               "the place in the data: only the model is written",
                                "start llm.c with -e model_NNNNNNNN.bin");
     return r == CKR_OK ? ckr__lm_emit_model(x) : r;
 }
@@ -30520,8 +30574,14 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return ckr__lm_emit_all(&x);
 }
 
-static const ckr__dialect ckr__llmc = { "llmc", NULL,       ckr__lm_probe,
-                                        ckr__lm_read, NULL, ckr__lm_emit };
+static bool ckr__lm_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name, (void)rank;
+    return true;
+}
+
+static const ckr__dialect ckr__llmc = { "llmc",       NULL,          ckr__lm_probe,
+                                        ckr__lm_read, ckr__lm_holds, ckr__lm_emit };
 
 /* >>deepspeed ----------------------------------------------------------------- */
 /* Checkpoints of DeepSpeed, ZeRO stages 0 to 3, pipelines of PipelineModule, and universal ones. A

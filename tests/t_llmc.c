@@ -253,7 +253,11 @@ static void loaders(void)
     CHECK(llmc_takes("w/same/state_" STEP "_00001.bin", 1, 256, ntok, k, &at, &file));
     CHECK_INT(file, 0);                                /* order 2 0 1, samples 4 0 1 3 2 */
     CHECK_INT(at, 0);
-    { ask a = to_dp(4, 0); a.B = 1; convert("in", "w/four", a, "CKR_W_RNG_NEW CKR_W_DATA_BATCH"); }
+    {
+        ask a = to_dp(4, 0);
+        a.B = 1;
+        convert("in", "w/four", a, "CKR_W_RNG_DERIVED CKR_W_DATA_BATCH");
+    }
     for (r = 0; r < 4; r++) {
         snprintf(path, sizeof path, "w/four/state_" STEP "_%05u.bin", (unsigned)r);
         t_check(llmc_takes(path, r, 256, ntok, d.n, &at, &file), __FILE__, __LINE__, "rank %u", r);
@@ -278,6 +282,7 @@ static void fresh_loader(void)
     m = (const ckr__lm *)ckr_ckpt_state(c)->dialect_data;
     memset(&x, 0, sizeof x);
     x.c = &c->ctx;
+    x.s = ckr_ckpt_state(c);
     x.tokens = ntok;
     x.unit = 256;
     for (r = 0; r < 2; r++) {
