@@ -47,6 +47,9 @@
        Nanotron           0.4 to HEAD; TP, PP, DP, ZeRO-0 and 1       loads in unpatched HEAD
        accelerate, HF     save_state, checkpoint-N, epoch_x_step_y    any number of processes
        Trainer, Sana
+       torch DCP          2.0 to 2.15, safetensors shards             any ranks; loads in torch
+       TorchTitan         0.2.2, 0.3.0                                any ranks; loads in unpatched
+                                                                      0.3.0
        DeepSpeed          ZeRO 0 to 3, pipelines, universal           any ranks and stage, loads
                                                                       in unpatched 0.19.8
        llm.c              model, state, DONE; ZeRO-0, 1; fp32, bf16   any number of processes
@@ -10352,8 +10355,8 @@ static bool ckr__dv_intern(ckr__dcp_vm *m, const uint64_t *v, size_t n, uint32_t
     return true;
 }
 
-/* torch.Size(inner). A tuple that was made for it alone, and is the last thing in `cells` and in the
-   memo, goes: the size stands for it there. */
+/* torch.Size(inner). A tuple that was made for it alone, and is the last thing in `cells` and in
+   the memo, goes: the size stands for it there. */
 static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner, bool fresh)
 {
     uint64_t v[CKR__MAX_RANK];
@@ -10412,7 +10415,8 @@ static bool ckr__dv_newobj(ckr__dcp_vm *m)
     if (!ckr__dv_has(m, 2)) return false;
     m->n_stack -= 2;
     g = m->stack[m->n_stack];
-    if (ckr__dv_kind(g) != CKR__DV_GLOBAL || ckr__dv_kind(m->stack[m->n_stack + 1]) != CKR__DV_TUPLE)
+    if (ckr__dv_kind(g) != CKR__DV_GLOBAL ||
+        ckr__dv_kind(m->stack[m->n_stack + 1]) != CKR__DV_TUPLE)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
     cls = (unsigned)(g >> 4 & 15);
     switch (cls) {
@@ -10465,7 +10469,8 @@ static unsigned ckr__dv_attr(ckr__dcp_vm *m, uint64_t key)
     s = ckr__dv_text(m, key, &n);
     for (i = 0; i < sizeof known / sizeof *known; i++) if (ckr__text_is(s, n, known[i].name)) break;
     m->keys[slot] = key;
-    m->attrs[slot] = (uint8_t)(i < sizeof known / sizeof *known ? known[i].attr : CKR__DA_OTHER);
+    m->attrs[slot] = CKR__DA_OTHER;
+    if (i < sizeof known / sizeof *known) m->attrs[slot] = (uint8_t)known[i].attr;
     return m->attrs[slot];
 }
 
@@ -10691,7 +10696,7 @@ static bool ckr__dv_put(ckr__dcp_vm *m, uint64_t index)
 
 static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
 {
-    const uint32_t p = index < m->n_memo ? m->memo[index] : CKR__DV_ABSENT;
+    const uint32_t p = index < m->n_memo ? m->memo[index] : 0;
     uint64_t v = p;
     if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
     if ((p & 15) == 15) v = m->wide[p >> 4];
@@ -11606,8 +11611,8 @@ static ckr_result ckr__dcp_look_in(ckr__ctx *c, const char *dir, ckr__dcp_look *
     return r;
 }
 
-/* Hugging Face's shards: a JSON text in each header says where its tensors begin. The whole shape is
-   in none of them: it is as far as the boxes reach. */
+/* Hugging Face's shards: a JSON text in each header says where its tensors begin. The whole shape
+   is in none of them: it is as far as the boxes reach. */
 static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const ckr_node *v,
                                         const ckr_node *info)
 {
@@ -35521,7 +35526,7 @@ static ckr_result ckr__tf_error(ckr__de *x, const ckr_schedule *w, const ckr__tf
     r = ckr__sched_eval(c, w, CKR__COL_LR, done + 2, rows, a);
     if (r == CKR_OK) r = ckr__sched_eval(c, y, CKR__COL_LR, done + 2, rows, a + rows * n);
     for (i = 0, *worst = 0; i < rows * n && r == CKR_OK; i++) {
-        const double least = 1e-6 * fabs(f->base[i % n]),      /* at its end an LR is all rounding */
+        const double least = 1e-6 * fabs(f->base[i % n]),      /* at its end an LR is rounding */
             by = fabs(a[i] - a[rows * n + i]) / (fabs(a[i]) > least ? fabs(a[i]) : least);
         if (a[i] != a[i] || i / n + 2 > (uint64_t)(last - done)) continue;
         if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
@@ -35573,7 +35578,8 @@ static ckr_result ckr__tf_search(ckr__de *x, const ckr_schedule *w, ckr__tf *f, 
             g.decay = floor(g.decay + 0.5);
             g.warm = floor(g.warm + 0.5);
         }
-        if (!(g.decay >= 0 && g.start > g.warm && g.warm >= 0 && g.start + g.decay < 9e15)) continue;
+        if (!(g.decay >= 0 && g.start > g.warm && g.warm >= 0 && g.start + g.decay < 9e15))
+            continue;
         p = ckr__tf_params(x, w, &g);
         if (!p) return x->c->err->code;
         r = ckr__tf_error(x, w, &g, p, &by);
@@ -35592,8 +35598,9 @@ static void ckr__tf_say(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
     const bool moved = w->ramp_len > 0 || !ckr__same(w->a, 1);
     char key[80], value[48];
     uint64_t i;
-    int64_t steps = ckr__run_end(w, done), end = (int64_t)((ckr__sched_end(w) - w->offset) / w->rate);
-    if (moved && end > done && end < (int64_t)1 << 50) steps = end;
+    const double end = (ckr__sched_end(w) - w->offset) / w->rate;
+    int64_t steps = ckr__run_end(w, done);
+    if (moved && end > (double)done && end < 9e15) steps = (int64_t)end;
     snprintf(value, sizeof value, "%lld", (long long)steps);
     ckr__te_setting(x, "training.steps", value);
     for (i = 0; i < params->count; i++) {
@@ -35622,7 +35629,7 @@ static ckr_result ckr__te_fit(ckr__de *x, const ckr_schedule *w)
     r = ckr__tf_search(x, w, &f, &params, &worst);
     if (r != CKR_OK) return r;
     snprintf(text, sizeof text, "%.3g of the LR", worst);
-    if (worst > 0.2)
+    if (worst > 0.3)
         return ckr__de_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL, text,
                            "torchtitan's schedule has no such curve",
                            "--lr-policy target, or another schedule with --to-schedule");
@@ -35854,8 +35861,8 @@ static ckr_result ckr__te_allowed(ckr__de *x)
     return r;
 }
 
-/* A parameter of the optimizer has all of its slots: else torchtitan fails on the first missing key.
-   */
+/* A parameter of the optimizer has all of its slots: else torchtitan fails on the first missing
+   key. */
 static ckr_result ckr__te_complete(ckr__de *x)
 {
     const ckr_state *s = x->dt->source;
@@ -43783,7 +43790,7 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     uint64_t *span;
     uint32_t i;
 
-    if (pa->file == CKR_NO_FILE && !pa->mem && pa != pd) {      /* known to be there, not readable */
+    if (pa->file == CKR_NO_FILE && !pa->mem && pa != pd) {     /* it is there, not readable */
         ckr__fail(c->err, CKR_ITEM_DCP_TRANSFORM, NULL, CKR_NO_OFFSET, t->name, NULL);
         return false;
     }

@@ -8,6 +8,7 @@ nothing but Python's standard library. A name whose file is there already is lef
   pt1g        the same in one .pt (a zip: every member has a CRC-32)
   tp2         Nanotron, TP 2, ZeRO-0, fp32, Adam: 2 GiB
   zero4       the same model, TP 1, DP 4, ZeRO-1
+  cut8        DeepSpeed, ZeRO-3 on 8 ranks, fp32, AdamW, a deeper model: 4 GiB
   shards      Nanotron, TP 4: over 1,000 files, 17 GiB, which are holes
 """
 
@@ -607,6 +608,98 @@ class Steps:
 # ---- what there is -----------------------------------------------------------------------------
 
 
+# ---- DeepSpeed ---------------------------------------------------------------------------------
+
+
+def write_deepspeed(run, model, dp, source):
+    """ZeRO-3: of every parameter each rank has one of dp equal pieces; a sub group a parameter group."""
+    size = function(torch, "Size")
+    stage = function(module("deepspeed.runtime.zero.config"), "ZeroStageEnum")
+    scaler = module("deepspeed.runtime.fp16.loss_scaler", "LossScaler").LossScaler()
+    scaler.cur_scale, scaler.dynamic = 1.0, False
+    shapes = [(n, s) for n, s, _ in model.params]
+    groups = [[x for x in shapes if len(x[1]) > 1], [x for x in shapes if len(x[1]) == 1]]
+    config = dict(
+        train_batch_size=dp,
+        optimizer=dict(type="AdamW", params=dict(lr=1e-3)),
+        zero_optimization=dict(stage=3),
+    )
+    hyper = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, amsgrad=False, maximize=False, foreach=None,
+                 capturable=False, differentiable=False, fused=None, decoupled_weight_decay=True)
+    run.mkdir(parents=True)
+    for r in range(dp):
+        tag = run / "global_step100"
+        head = dict(
+            module=collections.OrderedDict((n, Tensor((0,))) for n, _ in shapes),
+            buffer_names=[],
+            optimizer=None,
+            param_shapes=[
+                collections.OrderedDict((n, Reduced(size, (s,))) for n, s in g) for g in groups
+            ],
+            frozen_param_shapes=collections.OrderedDict(),
+            shared_params={},
+            frozen_param_fragments=collections.OrderedDict(),
+            lr_scheduler=None,
+            data_sampler=None,
+            random_ltd=None,
+            skipped_steps=0,
+            global_steps=100,
+            global_samples=100 * dp,
+            dp_world_size=dp,
+            mp_world_size=1,
+            checkpoint_parallel_dimensions=dict(pp_degree=1, tp_degree=1),
+            ds_config=config,
+            ds_version="0.19.8",
+        )
+        write_pt(tag / f"zero_pp_rank_{r}_mp_rank_00_model_states.pt", head, source)
+        parts = [sum(-(-numel(s) // dp) for _, s in g) for g in groups]
+        state = {
+            i: dict(step=Tensor(()), exp_avg=Tensor((n,)), exp_avg_sq=Tensor((n,)))
+            for i, n in enumerate(parts)
+        }
+        optim = dict(
+            zero_stage=Reduced(stage, (3,)),
+            loss_scaler=scaler,
+            dynamic_loss_scale=False,
+            overflow=False,
+            partition_count=dp,
+            optimizer_state_dict=dict(
+                state=state,
+                param_groups=[
+                    dict(hyper, weight_decay=0.1 * (1 - i), params=[i]) for i in range(len(parts))
+                ],
+            ),
+            fp32_flat_groups=[Tensor((n,)) for n in parts],
+        )
+        write_pt(
+            tag / f"zero_pp_rank_{r}_mp_rank_00_optim_states.pt",
+            dict(optimizer_state_dict=optim, ds_config=config, ds_version="0.19.8"),
+            Steps(source),
+        )
+    (run / "latest").write_text("global_step100")
+
+
+def numel(shape):
+    n = 1
+    for d in shape:
+        n *= d
+    return n
+
+
+class Steps:
+    """Bytes, but a storage of one float is a count of updates that all ranks share."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def write(self, f, size):
+        if size != 4:
+            return self.source.write(f, size)
+        text = struct.pack("<f", 100)
+        f.write(text)
+        return zlib.crc32(text)
+
+
 def names(n):
     kinds = (
         "mlp.gate_proj.weight",
@@ -638,6 +731,7 @@ INPUTS = {
     ),
     "tp2": lambda p: write_nanotron(p, two_gib(), 2, 1, 0, Bytes()),
     "zero4": lambda p: write_nanotron(p, two_gib(), 1, 4, 1, Bytes()),
+    "cut8": lambda p: write_deepspeed(p, Llama(1024, 23, 16, 8, 2816, 32000), 8, Bytes()),
     "shards": lambda p: write_nanotron(p, Llama(1536, 56, 24, 8, 4096, 32000), 4, 1, 0, Holes()),
 }
 SUFFIX = {"pt70k": ".pt", "pt1g": ".pt", "st100k": ".safetensors", "st1g": ".safetensors"}

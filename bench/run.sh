@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh: builds and runs every benchmark and writes bench/results/MACHINE.md. From the repository's root.
-#   BENCH_DATA     where the inputs go (7 GiB); memory-backed. Default: /dev/shm, else $TMPDIR
+#   BENCH_DATA     where the inputs go (11 GiB); memory-backed. Default: /dev/shm, else $TMPDIR
 #   BENCH_MACHINE  name of the results' file. Default: the processor's model
 #   BENCH_PYTHON   an interpreter that has torch and safetensors, for the peers. Default: the first of
 #                  .venv, venv and python3 that can import torch
@@ -36,7 +36,7 @@ inputs=
 if wants parse || wants peers; then inputs="$inputs pt70k st100k"; fi
 if wants read || wants peers; then inputs="$inputs st1g pt1g"; fi
 if wants open; then inputs="$inputs shards"; fi
-if wants reshard; then inputs="$inputs tp2 zero4"; fi
+if wants reshard; then inputs="$inputs tp2 zero4 cut8"; fi
 
 mkdir -p "$build" bench/results
 [ -n "${BENCH_KEEP:-}" ] || trap 'rm -rf "$BENCH_DATA"' EXIT
@@ -66,6 +66,8 @@ report() {
         if [ -x "$tool" ]; then
             "$build/reshard" "$BENCH_DATA" "$tool" "TP 2 -> 4" "$BENCH_DATA/tp2" --tp 4
             "$build/reshard" "$BENCH_DATA" "$tool" "ZeRO-1 DP 4 -> 3" "$BENCH_DATA/zero4" --dp 3
+            "$build/reshard" "$BENCH_DATA" "$tool" "ZeRO-3 DP 8 -> 3" "$BENCH_DATA/cut8" --dp 3
+            "$python" bench/ds_peers.py "$BENCH_DATA"
         else
             echo
             echo "Reshard: skipped, there is no $tool."
