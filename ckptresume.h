@@ -36725,8 +36725,9 @@ static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text
     ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MISSING, path, CKR_NO_OFFSET, NULL,
                              "it is not there: %s", text);
     return ckr__remedy(r->c->err, e,
-                       "bring it back from where the checkpoint was saved: Megatron would end "
-                       "with exit code 0 without loading");
+                       r->dist ? "bring it back, or take the checkpoint before this one"
+                               : "bring it back from where the checkpoint was saved: Megatron "
+                                 "would end with exit code 0 without loading");
 }
 
 /* model, or model0, model1, ...: a number that is absent is an empty stage. */
