@@ -36073,8 +36073,8 @@ static void ckr__te_exclude(ckr__de *x)
         ckr__te_setting(x, "checkpoint.exclude_from_loading", "dataloader");
 }
 
-/* Without its schedule the run starts it again, but for the first update, which takes the LR that the
-   checkpoint holds: that of the curve's begin, where the curve is known. */
+/* Without its schedule the run starts it again, but for the first update, which takes the LR that
+   the checkpoint holds: that of the curve's begin, where the curve is known. */
 static ckr_result ckr__te_restart(ckr__de *x)
 {
     const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
@@ -36084,8 +36084,8 @@ static ckr_result ckr__te_restart(ckr__de *x)
     if (!x->s->n_groups || (x->t->without & CKR_GROUPS)) return CKR_OK;
     if (!w || w->opaque || w->n_lanes != x->s->n_groups)
         return ckr__de_say(x, "CKR_W_FIRST_LR", CKR_APPROX, "lr", NULL, NULL,
-                           "the schedule starts again, but the first update takes the saved LR: the "
-                           "curve is not known",
+                           "the schedule starts again, but the first update takes the saved LR: "
+                           "the curve is not known",
                            "--schedule torchtitan:steps=N,warmup_steps=W,... says what it is");
     lr = CKR__NEW_N(x->c, double, w->n_lanes);
     if (!lr) return x->c->err->code;
