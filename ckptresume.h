@@ -34945,8 +34945,10 @@ static ckr_result ckr__tt_schedule(ckr__tt *r, int64_t last)
     for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
     e = ckr__sched_torch(c, d, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL,
                          &r->s->schedules);
-    if (e == CKR_OK) r->s->n_schedules = 1;
-    return e;
+    if (e != CKR_OK) return e;
+    r->s->n_schedules = 1;
+    r->s->schedules->reason = "torchtitan's curve is in its configuration, not in the checkpoint";
+    return CKR_OK;
 }
 
 /* A number: Python's, or in old versions a tensor of one element. */
@@ -35712,6 +35714,14 @@ static void ckr__tf_say(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
     }
 }
 
+static bool ckr__te_set(ckr__de *x, uint64_t group, const char *key, double v)
+{
+    ckr_node *hyper = x->s->groups[group].hyper;
+    double was;
+    if (ckr_node_f64(ckr_node_get(hyper, key), &was) && ckr__same(was, v)) return true;
+    return ckr__node_set(x->c, hyper, key, ckr__node_float(x->c, v));
+}
+
 static ckr_result ckr__te_fit(ckr__de *x, const ckr_schedule *w)
 {
     ckr__tf f;
@@ -35735,9 +35745,7 @@ static ckr_result ckr__te_fit(ckr__de *x, const ckr_schedule *w)
                         NULL);
     x->clock = (int64_t)f.clock;
     for (i = 0; i < x->s->n_groups && i < w->n_lanes && r == CKR_OK; i++)
-        if (!ckr__node_set(x->c, x->s->groups[i].hyper, "initial_lr",
-                           ckr__node_float(x->c, f.base[i])))
-            r = x->c->err->code;
+        if (!ckr__te_set(x, i, "initial_lr", f.base[i])) r = x->c->err->code;
     if (r == CKR_OK) ckr__tf_say(x, w, &f, params);
     return r;
 }
@@ -35821,6 +35829,39 @@ static ckr_result ckr__te_new(ckr__de *x, const char *head, const char *rest,
     path[0].key = head;
     path[1].key = ckr__strdup(x->c, rest);
     return path[1].key ? ckr__dcp_out_object(&x->w, fqn, path, 2, value) : x->c->err->code;
+}
+
+/* A key that other groups have and this one lacks: torchtitan wants the same keys of all. */
+static ckr_result ckr__te_group_fill(ckr__de *x, const ckr_group *g, const ckr_group *full)
+{
+    uint64_t m;
+    ckr_result r = CKR_OK;
+    for (m = 0; m < full->hyper->count && r == CKR_OK; m++) {
+        const char *key = ckr_node_str(full->hyper->u.items[2 * m]);
+        if (!key || ckr_node_get(g->hyper, key)) continue;
+        if (!ckr__node_pair(x->c, g->hyper, full->hyper->u.items[2 * m],
+                            full->hyper->u.items[2 * m + 1]))
+            return x->c->err->code;
+        r = ckr__de_say(x, "CKR_FIX_KEY", CKR_CHANGED,
+                        ckr__printf(x->c, "%s of %s", key, g->n_params ? g->params[0] : "a group"),
+                        NULL, ckr__node_text_of(x->c, full->hyper->u.items[2 * m + 1]),
+                        "the key was missing: it is another group's", NULL);
+    }
+    return r;
+}
+
+/* The group with most keys lends them to the others. */
+static ckr_result ckr__te_group_keys(ckr__de *x)
+{
+    const ckr_group *full = NULL;
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < x->s->n_groups; i++)
+        if (!full || x->s->groups[i].hyper->count > full->hyper->count) full = &x->s->groups[i];
+    for (i = 0; i < x->s->n_groups && r == CKR_OK; i++)
+        if (x->s->groups[i].hyper->count < full->hyper->count)
+            r = ckr__te_group_fill(x, &x->s->groups[i], full);
+    return r;
 }
 
 /* Every parameter's hyper-parameters, as its group has them. */
@@ -35926,6 +35967,19 @@ static ckr_result ckr__te_refuse(ckr__de *x, ckr_item item, const char *subject,
     return ckr__de_say(x, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
 }
 
+/* Another number of rows was asked for than the embedding has. */
+static bool ckr__te_other_vocab(const ckr__de *x)
+{
+    const int64_t want = x->t->vocab ? x->t->vocab : x->s->vocab;
+    uint64_t i;
+    for (i = 0; want && i < x->s->n_tensors; i++) {
+        const ckr_tensor *t = x->s->tensors[i];
+        if (t->n_dims && ckr__path_ends(t->name, "tok_embeddings.weight") && t->shape[0] != want)
+            return true;
+    }
+    return false;
+}
+
 /* Components that torchtitan cannot do without, or only together. */
 static ckr_result ckr__te_allowed(ckr__de *x)
 {
@@ -35949,7 +36003,7 @@ static ckr_result ckr__te_allowed(ckr__de *x)
                            "without the optimizer's LRs the first update would use the LR of step "
                            "0",
                            "leave out the schedule too, or keep the groups");
-    if (r == CKR_OK && x->t->vocab && x->s->vocab != x->t->vocab)
+    if (r == CKR_OK && ckr__te_other_vocab(x))
         r = ckr__te_refuse(x, CKR_ITEM_TRAINER_SOURCE, "vocab",
                            "torchtitan loads tensors of the saved shape only: another vocabulary "
                            "needs another model", "keep the vocabulary");
@@ -35958,33 +36012,99 @@ static ckr_result ckr__te_allowed(ckr__de *x)
 
 /* A parameter of the optimizer has all of its slots: else torchtitan fails on the first missing
    key. */
-static ckr_result ckr__te_complete(ckr__de *x)
+typedef struct ckr__te_seen { const char *name; uint64_t slots, most; } ckr__te_seen;
+
+static bool ckr__te_count(ckr__de *x, ckr__map *names, ckr__te_seen *seen, uint64_t *n)
 {
     const ckr_state *s = x->dt->source;
-    ckr__map names;
-    uint64_t i, at, most = 0;
-    uint64_t *slots = CKR__NEW_N(x->c, uint64_t, s->n_tensors + 1);
-    const char **by = CKR__NEW_N(x->c, const char *, s->n_tensors + 1);
-    uint64_t n = 0;
-    ckr_result r = slots && by ? CKR_OK : x->c->err->code;
-    memset(&names, 0, sizeof names);
-    names.c = x->c;
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+    uint64_t i, at;
+    for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (!strcmp(t->slot, "param")) continue;
-        if (!ckr__map_find(&names, t->name, strlen(t->name), &at)) {
-            at = n++;
-            by[at] = t->name;
-            if (!ckr__map_put(&names, t->name, strlen(t->name), at, NULL)) r = x->c->err->code;
+        if (!ckr__map_find(names, t->name, strlen(t->name), &at)) {
+            at = (*n)++;
+            seen[at].name = t->name;
+            if (!ckr__map_put(names, t->name, strlen(t->name), at, NULL)) return false;
         }
-        if (++slots[at] > most) most = slots[at];
+        seen[at].slots++;
     }
+    return true;
+}
+
+/* Up to the module above: "layers.0.attention.qkv_linear." of "...qkv_linear.wq.weight". */
+static size_t ckr__te_parent(const char *name)
+{
+    const char *end = strrchr(name, '.');
+    size_t n = end ? (size_t)(end - name) : 0;
+    while (n && name[n - 1] != '.') n--;
+    return n;
+}
+
+/* Is the parameter in the model, or may it be a fused one: the model then has parameters beside it
+   that the optimizer has not. */
+static ckr_result ckr__te_model(ckr__de *x, const ckr__map *optimizer, const ckr__te_seen *seen,
+                                uint64_t n)
+{
+    const ckr_state *s = x->dt->source;
+    ckr__map model;
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    memset(&model, 0, sizeof model);
+    model.c = x->c;
+    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        const size_t len = strlen(t->name);
+        const bool own = ckr__map_find(optimizer, t->name, len, NULL);
+        if (strcmp(t->slot, "param") != 0) continue;
+        if (!ckr__map_put(&model, t->name, own ? len : ckr__te_parent(t->name), 0, NULL))
+            r = x->c->err->code;
+    }
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        const size_t up = ckr__te_parent(seen[i].name);
+        if (ckr__map_find(&model, seen[i].name, strlen(seen[i].name), NULL) ||
+            (up && ckr__map_find(&model, seen[i].name, up, NULL)))
+            continue;
+        r = ckr__de_say(x, "CKR_E_MODEL_MISSING", CKR_ERROR, seen[i].name, NULL, NULL,
+                        "the optimizer has a state for it, the model has no such tensor: "
+                        "torchtitan would fail on the missing key",
+                        "take another checkpoint");
+    }
+    ckr__map_free(&model);
+    return r;
+}
+
+/* The most slots that a parameter of the same group has: amsgrad adds one. */
+static void ckr__te_most(const ckr__de *x, const ckr__map *names, ckr__te_seen *seen)
+{
+    const ckr_state *s = x->dt->source;
+    uint64_t i, k, at, pass, most = 0;
+    for (i = 0; i < s->n_groups; i++)
+        for (pass = 0, most = 0; pass < 2; pass++)
+            for (k = 0; k < s->groups[i].n_params; k++) {
+                const char *name = s->groups[i].params[k];
+                if (!ckr__map_find(names, name, strlen(name), &at)) continue;
+                if (pass) seen[at].most = most;
+                else if (seen[at].slots > most) most = seen[at].slots;
+            }
+}
+
+static ckr_result ckr__te_complete(ckr__de *x)
+{
+    ckr__map names;
+    ckr__te_seen *seen = CKR__NEW_N(x->c, ckr__te_seen, x->dt->source->n_tensors + 1);
+    uint64_t i, n = 0;
+    ckr_result r;
+    memset(&names, 0, sizeof names);
+    names.c = x->c;
+    r = seen && ckr__te_count(x, &names, seen, &n) ? CKR_OK : x->c->err->code;
+    if (r == CKR_OK) ckr__te_most(x, &names, seen);
     for (i = 0; i < n && r == CKR_OK; i++)
-        if (slots[i] != most)
-            r = ckr__de_say(x, "CKR_E_STATE_MISSING", CKR_ERROR, by[i], NULL, NULL,
+        if (seen[i].most && seen[i].slots != seen[i].most)
+            r = ckr__de_say(x, "CKR_E_STATE_MISSING", CKR_ERROR, seen[i].name, NULL, NULL,
                             "this parameter's optimizer state lacks a tensor that others have: "
                             "torchtitan would fail on the missing key",
                             "take another checkpoint, or leave out the optimizer");
+    if (r == CKR_OK) r = ckr__te_model(x, &names, seen, n);
     ckr__map_free(&names);
     return r;
 }
@@ -36070,6 +36190,46 @@ static void ckr__te_exclude(ckr__de *x)
         ckr__te_setting(x, "checkpoint.exclude_from_loading", "dataloader");
 }
 
+/* Without its schedule the run starts it again, but for the first update, which takes the LR that
+   the checkpoint holds: that of the curve's begin, where the curve is known. */
+static ckr_result ckr__te_restart(ckr__de *x)
+{
+    const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
+    double *lr;
+    uint64_t i;
+    ckr_result r;
+    if (!x->s->n_groups || (x->t->without & CKR_GROUPS)) return CKR_OK;
+    if (!w || w->opaque || w->n_lanes != x->s->n_groups)
+        return ckr__de_say(x, "CKR_W_FIRST_LR", CKR_APPROX, "lr", NULL, NULL,
+                           "the schedule starts again, but the first update takes the saved LR: "
+                           "the curve is not known",
+                           "--schedule torchtitan:steps=N,warmup_steps=W,... says what it is");
+    lr = CKR__NEW_N(x->c, double, w->n_lanes);
+    if (!lr) return x->c->err->code;
+    r = ckr__sched_at(x->c, w, CKR__COL_LR, 0, lr);
+    for (i = 0; i < w->n_lanes && r == CKR_OK; i++)
+        if (!ckr__te_set(x, i, "lr", lr[i])) r = x->c->err->code;
+    return r;
+}
+
+/* Groups that may be changed: the plan's are shared with the checkpoint, which stays as it is. */
+static bool ckr__te_own(ckr__ctx *c, ckr_state *s)
+{
+    ckr_group *g = CKR__NEW_N(c, ckr_group, s->n_groups);
+    uint64_t i, k;
+    for (i = 0; g && i < s->n_groups; i++) {
+        const ckr_node *old = s->groups[i].hyper;
+        g[i] = s->groups[i];
+        g[i].hyper = ckr__node(c, CKR_NODE_DICT);
+        for (k = 0; g[i].hyper && k < old->count; k++)
+            if (!ckr__node_pair(c, g[i].hyper, old->u.items[2 * k], old->u.items[2 * k + 1]))
+                return false;
+        if (!g[i].hyper) return false;
+    }
+    s->groups = g;
+    return g != NULL;
+}
+
 static ckr_result ckr__te_run(ckr__de *x)
 {
     ckr_result r = ckr__te_allowed(x);
@@ -36077,7 +36237,9 @@ static ckr_result ckr__te_run(ckr__de *x)
         r = ckr__te_complete(x);
     if (r != CKR_OK || x->refused) return r;
     x->fresh = true;
-    r = ckr__te_data(x);
+    r = ckr__te_group_keys(x);
+    if (r == CKR_OK && (x->t->without & CKR_SCHEDULE)) r = ckr__te_restart(x);
+    if (r == CKR_OK) r = ckr__te_data(x);
     if (r == CKR_OK) r = ckr__te_curve(x);
     if (r == CKR_OK && !x->refused) {
         ckr__te_exclude(x);
@@ -36360,12 +36522,13 @@ static ckr_result ckr__de_file(ckr__de *e)
 static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                                ckr_note **notes, uint64_t *n_notes)
 {
+    ckr_state own = *s;
     ckr__de x;
     bool whole;
     ckr_result r;
     memset(&x, 0, sizeof x);
     x.c = c;
-    x.s = s;
+    x.s = &own;
     x.t = t;
     x.notes = notes;
     x.n_notes = n_notes;
@@ -36384,6 +36547,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.settings.c = c;
     whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
             ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
+    if (!ckr__te_own(c, &own)) return c->err->code;
     if (whole) r = ckr__de_file(&x);
     else r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
     ckr__buf_free(&x.settings);

@@ -10,6 +10,8 @@ nothing but Python's standard library. A name whose file is there already is lef
   zero4       the same model, TP 1, DP 4, ZeRO-1
   cut8        DeepSpeed, ZeRO-3 on 8 ranks, fp32, AdamW, a deeper model: 4 GiB
   shards      Nanotron, TP 4: over 1,000 files, 17 GiB, which are holes
+  dcp1k       .metadata of torch.distributed.checkpoint, 1,000 tensors in 8 chunks, without data files
+  dcp100k     the same, 100,000 tensors
 """
 
 import array, collections, io, json, os, pickle, random, struct, sys, types, zlib
@@ -717,8 +719,76 @@ def names(n):
 def two_gib():
     return Llama(hidden=1024, layers=10, heads=16, kv_heads=8, inner=2816, vocab=32000)
 
+# ---- torch.distributed.checkpoint, without torch -----------------------------------------------
+
+
+class Size(tuple):
+    __module__ = "torch"
+
+    def __reduce__(self):
+        return Size, (tuple(self),)
+
+
+class Global:
+    """A value that pickle writes as a name in a module."""
+
+    def __init__(self, mod, name):
+        self.__module__, self.name = mod.__name__, name
+        setattr(mod, name, self)
+
+    def __reduce__(self):
+        return self.name
+
+
+def dcp_classes():
+    torch.Size = Size
+    Size.__qualname__ = "Size"
+    for name in ("torch.distributed", "torch.distributed.checkpoint"):
+        module(name)
+    meta = module("torch.distributed.checkpoint.metadata", "Metadata", "TensorStorageMetadata",
+                  "BytesStorageMetadata", "ChunkStorageMetadata", "MetadataIndex", "TensorProperties")
+    return meta, module("torch.distributed.checkpoint.filesystem", "_StorageInfo")
+
+
+def made(cls, **state):
+    x = cls()
+    x.__dict__.update(state)
+    return x
+
+
+def write_dcp(path, n_tensors, n_chunks):
+    """As torch's own classes pickle themselves; a quarter of the tensors are scalars in one chunk."""
+    meta, files = dcp_classes()
+    props = Global(torch, "float32"), None, False, None, False, (8, 1)
+    meta.TensorProperties.__getstate__ = lambda self: props
+    state, planner, storage, at = {}, {}, [], [0] * n_chunks
+
+    def place(fqn, c, length, offset, index):
+        key = made(meta.MetadataIndex, fqn=fqn, **({} if offset is None else {"offset": offset}), index=index)
+        info = made(files._StorageInfo, relative_path=f"__{c}_0.distcp", offset=at[c], length=length)
+        at[c] += length
+        storage.append((key, info))
+
+    for t in range(n_tensors):
+        slot = ("", "exp_avg", "exp_avg_sq", "step")[t % 4]
+        name = f"layers.{t // 36}.feed_forward.w{t // 4 % 9}.weight"
+        fqn = f"optimizer.state.{name}.{slot}" if slot else name
+        planner[fqn] = ("optimizer", fqn[10:]) if slot else (fqn,)
+        cut = [(Size(), Size())] if slot == "step" else [(Size((5 * c, 0)), Size((5, 8))) for c in range(n_chunks)]
+        chunks = [made(meta.ChunkStorageMetadata, offsets=o, sizes=s) for o, s in cut]
+        size = Size() if slot == "step" else Size((5 * n_chunks, 8))
+        state[fqn] = made(meta.TensorStorageMetadata, properties=meta.TensorProperties(), size=size, chunks=chunks)
+        for c, (o, s) in enumerate(cut):
+            place(fqn, c if len(cut) > 1 else t % n_chunks, 1581 if slot == "step" else 1737, o, c)
+    root = made(meta.Metadata, state_dict_metadata=state, planner_data=planner, storage_data=dict(storage))
+    path.mkdir()
+    with open(path / ".metadata", "wb") as f:
+        pickle.dump(root, f, 4)
+
 
 INPUTS = {
+    "dcp1k": lambda p: write_dcp(p, 1000, 8),
+    "dcp100k": lambda p: write_dcp(p, 100000, 8),
     "pt70k": lambda p: write_pt(
         p, collections.OrderedDict((n, Tensor((4, 4))) for n in names(70000)), Bytes()
     ),

@@ -1,8 +1,8 @@
 """dcp.py TOOL CORPUS/dcp: torch.distributed.checkpoint.load of what was written, at world sizes 1 to 4.
 
 Plain cases written for other numbers of ranks, loaded into tensors sharded over the world and gathered again
-(make/loadback.py of the corpus): every tensor bit for bit, every object by its repr. And dcp_to_torch_save of the source
-against `convert --to torch`."""
+(make/loadback.py of the corpus): every tensor bit for bit, every object by its repr. And dcp_to_torch_save of the
+source against `convert --to torch`."""
 import os, re, shutil, subprocess, sys, tempfile
 
 ROWS = [("dcp_net_fsdp3", 1, 3), ("dcp_net_fsdp3", 2, 1), ("dcp_net_fsdp3", 3, 2), ("dcp_net_single", 4, 3),
@@ -32,8 +32,9 @@ def load(tool, corpus, case, world, ranks, tmp):
     p = run(tool, "convert", f"{corpus}/{case}/ckpt", out, "--to", "dcp", "--ranks", ranks)
     if p.returncode:
         return p.stderr[-300:]
-    p = run(sys.executable, f"{corpus}/make/loadback.py", "--ckpt", out, "--truth", f"{corpus}/{case}/truth.safetensors",
-            "--topology", f"world={world}", "--generic", cwd=tmp)
+    truth = f"{corpus}/{case}/truth.safetensors"
+    p = run(sys.executable, f"{corpus}/make/loadback.py", "--ckpt", out, "--truth", truth, "--topology",
+            f"world={world}", "--generic", cwd=tmp)
     m = re.search(r"compared (\d+) tensors, (\d+) objects: (\d+) differ", p.stdout)
     return None if m and m[3] == "0" and int(m[1]) > 0 else (p.stdout + p.stderr)[-300:]
 
