@@ -9,6 +9,14 @@ py=${VENV_PYTHON:-}
 wanted=tests/interop/requirements.txt
 [ -n "${NANOTRON_SRC:-}" ] && wanted="$wanted tests/interop/requirements-nanotron.txt"
 
+# one at a time: .ci/run makes the environment beside other work and the tests wait for it
+if [ "${1:-}" = --venv ]; then only_venv=1; shift; fi
+lock=build/venv.lock
+mkdir -p build
+n=0
+until mkdir "$lock" 2> /dev/null || [ $n -gt 300 ]; do sleep 2; n=$((n + 1)); done
+trap 'rmdir "$lock" 2> /dev/null' EXIT
+
 if [ -z "$py" ]; then
     py=build/venv/bin/python
     mkdir -p build
@@ -36,6 +44,7 @@ if [ -z "$py" ]; then
     fi
 fi
 
+[ -z "${only_venv:-}" ] || exit 0
 rc=0
 "$py" tests/interop/check.py "$@" || rc=1
 corpus=${CORPUS:-../shared/corpus}
