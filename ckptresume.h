@@ -10464,7 +10464,8 @@ static unsigned ckr__dv_attr(ckr__dcp_vm *m, uint64_t key)
     s = ckr__dv_text(m, key, &n);
     for (i = 0; i < sizeof known / sizeof *known; i++) if (ckr__text_is(s, n, known[i].name)) break;
     m->keys[slot] = key;
-    m->attrs[slot] = (uint8_t)(i < sizeof known / sizeof *known ? known[i].attr : CKR__DA_OTHER);
+    m->attrs[slot] = (uint8_t)CKR__DA_OTHER;
+    if (i < sizeof known / sizeof *known) m->attrs[slot] = (uint8_t)known[i].attr;
     return m->attrs[slot];
 }
 
@@ -10690,7 +10691,7 @@ static bool ckr__dv_put(ckr__dcp_vm *m, uint64_t index)
 
 static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
 {
-    const uint32_t p = index < m->n_memo ? m->memo[index] : CKR__DV_ABSENT;
+    const uint32_t p = index < m->n_memo ? m->memo[index] : (uint32_t)CKR__DV_ABSENT;
     uint64_t v = p;
     if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
     if ((p & 15) == 15) v = m->wide[p >> 4];
