@@ -8,7 +8,10 @@ nothing but Python's standard library. A name whose file is there already is lef
   pt1g        the same in one .pt (a zip: every member has a CRC-32)
   tp2         Nanotron, TP 2, ZeRO-0, fp32, Adam: 2 GiB
   zero4       the same model, TP 1, DP 4, ZeRO-1
+  cut8        DeepSpeed, ZeRO-3 on 8 ranks, fp32, AdamW, a deeper model: 4 GiB
   shards      Nanotron, TP 4: over 1,000 files, 17 GiB, which are holes
+  dcp1k       .metadata of torch.distributed.checkpoint, 1,000 tensors in 8 chunks, without data files
+  dcp100k     the same, 100,000 tensors
 """
 
 import array, collections, io, json, os, pickle, random, struct, sys, types, zlib
@@ -607,6 +610,98 @@ class Steps:
 # ---- what there is -----------------------------------------------------------------------------
 
 
+# ---- DeepSpeed ---------------------------------------------------------------------------------
+
+
+def write_deepspeed(run, model, dp, source):
+    """ZeRO-3: of every parameter each rank has one of dp equal pieces; a sub group a parameter group."""
+    size = function(torch, "Size")
+    stage = function(module("deepspeed.runtime.zero.config"), "ZeroStageEnum")
+    scaler = module("deepspeed.runtime.fp16.loss_scaler", "LossScaler").LossScaler()
+    scaler.cur_scale, scaler.dynamic = 1.0, False
+    shapes = [(n, s) for n, s, _ in model.params]
+    groups = [[x for x in shapes if len(x[1]) > 1], [x for x in shapes if len(x[1]) == 1]]
+    config = dict(
+        train_batch_size=dp,
+        optimizer=dict(type="AdamW", params=dict(lr=1e-3)),
+        zero_optimization=dict(stage=3),
+    )
+    hyper = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, amsgrad=False, maximize=False, foreach=None,
+                 capturable=False, differentiable=False, fused=None, decoupled_weight_decay=True)
+    run.mkdir(parents=True)
+    for r in range(dp):
+        tag = run / "global_step100"
+        head = dict(
+            module=collections.OrderedDict((n, Tensor((0,))) for n, _ in shapes),
+            buffer_names=[],
+            optimizer=None,
+            param_shapes=[
+                collections.OrderedDict((n, Reduced(size, (s,))) for n, s in g) for g in groups
+            ],
+            frozen_param_shapes=collections.OrderedDict(),
+            shared_params={},
+            frozen_param_fragments=collections.OrderedDict(),
+            lr_scheduler=None,
+            data_sampler=None,
+            random_ltd=None,
+            skipped_steps=0,
+            global_steps=100,
+            global_samples=100 * dp,
+            dp_world_size=dp,
+            mp_world_size=1,
+            checkpoint_parallel_dimensions=dict(pp_degree=1, tp_degree=1),
+            ds_config=config,
+            ds_version="0.19.8",
+        )
+        write_pt(tag / f"zero_pp_rank_{r}_mp_rank_00_model_states.pt", head, source)
+        parts = [sum(-(-numel(s) // dp) for _, s in g) for g in groups]
+        state = {
+            i: dict(step=Tensor(()), exp_avg=Tensor((n,)), exp_avg_sq=Tensor((n,)))
+            for i, n in enumerate(parts)
+        }
+        optim = dict(
+            zero_stage=Reduced(stage, (3,)),
+            loss_scaler=scaler,
+            dynamic_loss_scale=False,
+            overflow=False,
+            partition_count=dp,
+            optimizer_state_dict=dict(
+                state=state,
+                param_groups=[
+                    dict(hyper, weight_decay=0.1 * (1 - i), params=[i]) for i in range(len(parts))
+                ],
+            ),
+            fp32_flat_groups=[Tensor((n,)) for n in parts],
+        )
+        write_pt(
+            tag / f"zero_pp_rank_{r}_mp_rank_00_optim_states.pt",
+            dict(optimizer_state_dict=optim, ds_config=config, ds_version="0.19.8"),
+            Steps(source),
+        )
+    (run / "latest").write_text("global_step100")
+
+
+def numel(shape):
+    n = 1
+    for d in shape:
+        n *= d
+    return n
+
+
+class Steps:
+    """Bytes, but a storage of one float is a count of updates that all ranks share."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def write(self, f, size):
+        if size != 4:
+            return self.source.write(f, size)
+        text = struct.pack("<f", 100)
+        f.write(text)
+        return zlib.crc32(text)
+
+
 def names(n):
     kinds = (
         "mlp.gate_proj.weight",
@@ -624,8 +719,76 @@ def names(n):
 def two_gib():
     return Llama(hidden=1024, layers=10, heads=16, kv_heads=8, inner=2816, vocab=32000)
 
+# ---- torch.distributed.checkpoint, without torch -----------------------------------------------
+
+
+class Size(tuple):
+    __module__ = "torch"
+
+    def __reduce__(self):
+        return Size, (tuple(self),)
+
+
+class Global:
+    """A value that pickle writes as a name in a module."""
+
+    def __init__(self, mod, name):
+        self.__module__, self.name = mod.__name__, name
+        setattr(mod, name, self)
+
+    def __reduce__(self):
+        return self.name
+
+
+def dcp_classes():
+    torch.Size = Size
+    Size.__qualname__ = "Size"
+    for name in ("torch.distributed", "torch.distributed.checkpoint"):
+        module(name)
+    meta = module("torch.distributed.checkpoint.metadata", "Metadata", "TensorStorageMetadata",
+                  "BytesStorageMetadata", "ChunkStorageMetadata", "MetadataIndex", "TensorProperties")
+    return meta, module("torch.distributed.checkpoint.filesystem", "_StorageInfo")
+
+
+def made(cls, **state):
+    x = cls()
+    x.__dict__.update(state)
+    return x
+
+
+def write_dcp(path, n_tensors, n_chunks):
+    """As torch's own classes pickle themselves; a quarter of the tensors are scalars in one chunk."""
+    meta, files = dcp_classes()
+    props = Global(torch, "float32"), None, False, None, False, (8, 1)
+    meta.TensorProperties.__getstate__ = lambda self: props
+    state, planner, storage, at = {}, {}, [], [0] * n_chunks
+
+    def place(fqn, c, length, offset, index):
+        key = made(meta.MetadataIndex, fqn=fqn, **({} if offset is None else {"offset": offset}), index=index)
+        info = made(files._StorageInfo, relative_path=f"__{c}_0.distcp", offset=at[c], length=length)
+        at[c] += length
+        storage.append((key, info))
+
+    for t in range(n_tensors):
+        slot = ("", "exp_avg", "exp_avg_sq", "step")[t % 4]
+        name = f"layers.{t // 36}.feed_forward.w{t // 4 % 9}.weight"
+        fqn = f"optimizer.state.{name}.{slot}" if slot else name
+        planner[fqn] = ("optimizer", fqn[10:]) if slot else (fqn,)
+        cut = [(Size(), Size())] if slot == "step" else [(Size((5 * c, 0)), Size((5, 8))) for c in range(n_chunks)]
+        chunks = [made(meta.ChunkStorageMetadata, offsets=o, sizes=s) for o, s in cut]
+        size = Size() if slot == "step" else Size((5 * n_chunks, 8))
+        state[fqn] = made(meta.TensorStorageMetadata, properties=meta.TensorProperties(), size=size, chunks=chunks)
+        for c, (o, s) in enumerate(cut):
+            place(fqn, c if len(cut) > 1 else t % n_chunks, 1581 if slot == "step" else 1737, o, c)
+    root = made(meta.Metadata, state_dict_metadata=state, planner_data=planner, storage_data=dict(storage))
+    path.mkdir()
+    with open(path / ".metadata", "wb") as f:
+        pickle.dump(root, f, 4)
+
 
 INPUTS = {
+    "dcp1k": lambda p: write_dcp(p, 1000, 8),
+    "dcp100k": lambda p: write_dcp(p, 100000, 8),
     "pt70k": lambda p: write_pt(
         p, collections.OrderedDict((n, Tensor((4, 4))) for n in names(70000)), Bytes()
     ),
@@ -638,6 +801,7 @@ INPUTS = {
     ),
     "tp2": lambda p: write_nanotron(p, two_gib(), 2, 1, 0, Bytes()),
     "zero4": lambda p: write_nanotron(p, two_gib(), 1, 4, 1, Bytes()),
+    "cut8": lambda p: write_deepspeed(p, Llama(1024, 23, 16, 8, 2816, 32000), 8, Bytes()),
     "shards": lambda p: write_nanotron(p, Llama(1536, 56, 24, 8, 4096, 32000), 4, 1, 0, Holes()),
 }
 SUFFIX = {"pt70k": ".pt", "pt1g": ".pt", "st100k": ".safetensors", "st1g": ".safetensors"}

@@ -1,10 +1,10 @@
 #!/bin/sh
 # run.sh: builds and runs every benchmark and writes bench/results/MACHINE.md. From the repository's root.
-#   BENCH_DATA     where the inputs go (7 GiB); memory-backed. Default: /dev/shm, else $TMPDIR
+#   BENCH_DATA     where the inputs go (11 GiB); memory-backed. Default: /dev/shm, else $TMPDIR
 #   BENCH_MACHINE  name of the results' file. Default: the processor's model
 #   BENCH_PYTHON   an interpreter that has torch and safetensors, for the peers. Default: the first of
 #                  .venv, venv and python3 that can import torch
-#   BENCH_ONLY     a list out of: hash parse read open reshard groups schedule rng remap peers
+#   BENCH_ONLY     a list out of: hash parse read open reshard groups schedule rng remap dcp peers
 #   BENCH_REPEATS  how often each figure is taken
 #   BENCH_KEEP     not empty: the inputs stay
 set -eu
@@ -12,7 +12,7 @@ set -eu
 cc=${CC:-cc}
 flags=${CFLAGS:--O2}
 tool=${CKPTRESUME:-./ckptresume}
-all="hash parse read open reshard groups schedule rng remap peers"
+all="hash parse read open reshard groups schedule rng remap dcp peers"
 only=${BENCH_ONLY:-$all}
 here=$(dirname "$0")
 cd "$here/.."
@@ -36,12 +36,13 @@ inputs=
 if wants parse || wants peers; then inputs="$inputs pt70k st100k"; fi
 if wants read || wants peers; then inputs="$inputs st1g pt1g"; fi
 if wants open; then inputs="$inputs shards"; fi
-if wants reshard; then inputs="$inputs tp2 zero4"; fi
+if wants reshard; then inputs="$inputs tp2 zero4 cut8"; fi
+if wants dcp; then inputs="$inputs dcp1k dcp100k"; fi
 
 mkdir -p "$build" bench/results
 [ -n "${BENCH_KEEP:-}" ] || trap 'rm -rf "$BENCH_DATA"' EXIT
 if [ -n "$inputs" ]; then python3 bench/gen.py "$BENCH_DATA" $inputs; fi
-for b in hash parse read open reshard groups schedule rng remap; do
+for b in hash parse read open reshard groups schedule rng remap dcp; do
     if wants $b; then $cc -std=c99 $flags -I. -o "$build/$b" "bench/$b.c" -lm -lpthread; fi
 done
 
@@ -66,6 +67,8 @@ report() {
         if [ -x "$tool" ]; then
             "$build/reshard" "$BENCH_DATA" "$tool" "TP 2 -> 4" "$BENCH_DATA/tp2" --tp 4
             "$build/reshard" "$BENCH_DATA" "$tool" "ZeRO-1 DP 4 -> 3" "$BENCH_DATA/zero4" --dp 3
+            "$build/reshard" "$BENCH_DATA" "$tool" "ZeRO-3 DP 8 -> 3" "$BENCH_DATA/cut8" --dp 3
+            "$python" bench/ds_peers.py "$BENCH_DATA"
         else
             echo
             echo "Reshard: skipped, there is no $tool."
@@ -78,6 +81,7 @@ report() {
         "$build/rng" table
     fi
     if wants remap; then "$build/remap"; fi
+    if wants dcp; then "$build/dcp" "$BENCH_DATA/dcp1k" "$BENCH_DATA/dcp100k"; fi
     if wants peers; then "$python" bench/peers.py "$BENCH_DATA"; fi
 }
 

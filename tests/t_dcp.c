@@ -1,6 +1,6 @@
-/* torch.distributed.checkpoint and torchtitan: real checkpoints of tests/data/dcp, read, written for
-   other numbers of ranks and read again; the learning rates and settings of a resume; metadata that
-   lies, by a small writer of our own. */
+/* torch.distributed.checkpoint and torchtitan: real checkpoints of tests/data/dcp, read, written
+   for other numbers of ranks and read again; the learning rates and settings of a resume; metadata
+   that lies, by a small writer of our own. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"

@@ -13,9 +13,9 @@
 static memio disk;
 static ckr_env env;
 
-/* ZeRO-2 dealt round robin, fp32, dp 3; ZeRO-1 elastic, fp32, dp 2; ZeRO-3 in sub groups, bf16, tied,
-   frozen, dp 2; ZeRO-2 aligned, bf16, tied, frozen, dp 2; pipelines of 2 stages without ZeRO, tied,
-   fp32 and bf16. */
+/* ZeRO-2 dealt round robin, fp32, dp 3; ZeRO-1 elastic, fp32, dp 2; ZeRO-3 in sub groups, bf16,
+   tied, frozen, dp 2; ZeRO-2 aligned, bf16, tied, frozen, dp 2; pipelines of 2 stages without ZeRO,
+   tied, fp32 and bf16. */
 enum { ROBIN = 0, ELASTIC, CUT, ALIGNED, PIPE, PIPE16, N_CASES };
 static const char *const cases[] = { "robin", "elastic", "cut", "aligned", "pipe", "pipe16" };
 static ckr_ckpt *json[N_CASES];
@@ -139,7 +139,7 @@ static uint8_t *tensor_bytes(const ckr_ckpt *c, const ckr_tensor *t, size_t *n)
     return (uint8_t *)r.dst;
 }
 
-/* Every tensor of the live processes, bit for bit; `without` a slot that the target does not have. */
+/* Every tensor of the live processes, bit for bit; `without` a slot that the target has not. */
 static void equals_truth(const char *path, int k, const char *without)
 {
     ckr_ckpt *c = open_ok(path), *truth = NULL;
@@ -403,7 +403,7 @@ static void silent_failures(void)
     /* a bf16 pipeline without ZeRO cannot resume: written as ZeRO-1 */
     if (ask(&j, in(PIPE16), 0, 0, -1, NULL)) says(&j, "CKR_DS_NEAREST", CKR_CHANGED);
     end(&j);
-    /* parameter_alignment: other padding between parameters for another dtype, none behind the last */
+    /* parameter_alignment: padding between parameters, none behind the last */
     if (ask(&j, in(ALIGNED), 3, 0, -1, NULL)) says(&j, "CKR_DS_ALIGNED", CKR_EXACT);
     end(&j);
     if (convert(in(ALIGNED), "w/out", 3, 0, -1, NULL)) {
@@ -582,6 +582,103 @@ static void of_another_update(void)
     memio_remove(&disk, "bad");
 }
 
+/* Weights of any source; another dtype, from the masters; weights only. */
+static void others(void)
+{
+    ckr_ckpt *c;
+    ckr_error e;
+    job j;
+    memset(&j, 0, sizeof j);
+    j.t.topology.zero = -1;
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.dialect = "safetensors";
+    j.t.slots = "params";
+    j.c = open_ok(in(CUT));
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e))
+        CHECK_OK(ckr_plan_write(j.p, "w/all.safetensors", NULL, &e), &e);
+    end(&j);
+    memset(&j, 0, sizeof j);
+    j.t.topology.zero = -1;
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.dialect = "deepspeed";
+    j.c = open_ok("w/all.safetensors");
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e))
+        CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+    end(&j);
+    c = open_ok("w/out");
+    if (c) {
+        const ckr_tensor *t = ckr_ckpt_tensor(c, "tok.weight", "param");
+        CHECK(t && t->dtype == CKR_DTYPE_BF16);
+        CHECK_INT(ckr_ckpt_state(c)->n_groups, 0);
+    }
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/out");
+    memio_remove(&disk, "w/all.safetensors");
+    memset(&j, 0, sizeof j);
+    j.t.topology.zero = 1;
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.dtype = CKR_DTYPE_BF16;
+    j.c = open_ok(in(ROBIN));
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e))
+        CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+    end(&j);
+    CHECK(memio_find(&disk, "w/out/global_step3/bf16_zero_pp_rank_2_mp_rank_00_optim_states.pt"));
+    c = open_ok("w/out");
+    if (c) {
+        const ckr_tensor *t = ckr_ckpt_tensor(c, "tok.weight", "param");
+        ckr_report report;
+        CHECK(t && t->dtype == CKR_DTYPE_BF16);
+        t = ckr_ckpt_tensor(c, "tok.weight", "master");
+        CHECK(t && t->dtype == CKR_DTYPE_F32);
+        if (CHECK_OK(ckr_ckpt_check(c, &report, &e), &e)) CHECK(report.sound);
+        ckr_report_free(&report);
+    }
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/out");
+    memset(&j, 0, sizeof j);
+    j.t.topology.zero = -1;
+    j.t.mode = CKR_MODE_TRANSFER;
+    j.c = open_ok(in(CUT));
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
+        j.f = ckr_plan_info(j.p);
+        says(&j, "CKR_DS_NEAREST", CKR_CHANGED);
+        CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+    }
+    end(&j);
+    c = open_ok("w/out");
+    if (c) CHECK_INT(ckr_ckpt_state(c)->progress.step, 0);
+    if (c) CHECK_INT(ckr_ckpt_state(c)->n_rng, 0);
+    if (c) CHECK(ckr_ckpt_tensor(c, "tok.weight", "master") == NULL);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/out");
+}
+
+/* A master that is not its parameter: `check` says so, DeepSpeed would train on from it. */
+static void masters_are_compared(void)
+{
+    ckr_ckpt *c;
+    ckr_report report;
+    ckr_error e;
+    const ckr_tensor *t;
+    memio_file *f;
+    memio_remove(&disk, "bad");
+    memio_add(&disk, "bad", true);
+    memio_load(&disk, DATA "/aligned/ckpt", "bad");
+    c = open_ok("bad");
+    t = c ? ckr_ckpt_tensor(c, "tok.weight", "master") : NULL;
+    if (CHECK(t != NULL)) {
+        f = memio_find(&disk, "bad/global_step3/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt");
+        if (CHECK(f != NULL)) ((uint8_t *)f->data)[t->pieces[0].offset + 3] ^= 0x80;
+        if (CHECK_OK(ckr_ckpt_check(c, &report, &e), &e)) {
+            CHECK(!report.sound);
+            CHECK(note_of(report.notes, report.n_notes, "CKR_E_MASTER_DIFFERS") != NULL);
+        }
+        ckr_report_free(&report);
+    }
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "bad");
+}
+
 /* A schedule of the coming run: clock and LR in the files, the curve in their configuration. */
 static void another_schedule(void)
 {
@@ -605,12 +702,12 @@ static void another_schedule(void)
     c = open_ok("w/out");
     if (c) {
         const ckr_state *s = ckr_ckpt_state(c);
-        double lr = 0, want = 0;
+        double lr = 0, want[2] = { 0, 0 };
         CHECK_STR(s->schedules[0].kind, "deepspeed:WarmupDecayLR");
         n = ckr_node_get(s->schedules[0].params, "total_num_steps");
         CHECK(n && n->kind == CKR_NODE_INT && n->u.i == 40);
-        CHECK_OK(ckr_schedule_values(&s->schedules[0], CKR_COLUMN_LR, 4, 1, &want, NULL, &e), &e);
-        CHECK(ckr_node_f64(ckr_node_get(s->groups[0].hyper, "lr"), &lr) && ckr__same(lr, want));
+        CHECK_OK(ckr_schedule_values(&s->schedules[0], CKR_COLUMN_LR, 4, 1, want, NULL, &e), &e);
+        CHECK(ckr_node_f64(ckr_node_get(s->groups[0].hyper, "lr"), &lr) && ckr__same(lr, want[0]));
     }
     ckr_ckpt_close(c);
     memio_remove(&disk, "w/out");
@@ -693,6 +790,8 @@ int main(int argc, char **argv)
     RUN(broken);
     RUN(of_another_step);
     RUN(of_another_update);
+    RUN(others);
+    RUN(masters_are_compared);
     RUN(another_schedule);
     RUN(faults_on_the_way);
     if (!t_now.only) RUN(every_item);

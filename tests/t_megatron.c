@@ -398,6 +398,12 @@ static void refused(void)
     static const ckr_setting sets[] = { { NULL, "lr", "1e-3" } };
     ckr_target t = target_of(2, 3, 2, 1, NULL);
     refuse("legacy", &t, CKR_ITEM_MEGATRON_STAGES);
+    t = target_of(2, 1, 2, 1, NULL);
+    t.vpp = 2;
+    refuse("legacy", &t, CKR_ITEM_MEGATRON_STAGES);
+    t = target_of(2, 2, 1, 1, NULL);
+    t.vpp = 2;                 /* two layers on four chunks                              */
+    refuse("legacy", &t, CKR_ITEM_MEGATRON_STAGES);
     t = target_of(3, 1, 1, 1, NULL);
     refuse("legacy", &t, CKR_ITEM_TP_UNEVEN);
     t = target_of(2, 1, 2, 2, NULL);
@@ -620,6 +626,48 @@ static void directories(void)
     memio_remove(&disk, "w/x");
 }
 
+static void copy_dist(const char *without)
+{
+    static const char *const files[] = { ".metadata", "common.pt", "metadata.json",
+                                         "__0_0.distcp", "__0_1.distcp", "__1_0.distcp",
+                                         "__1_1.distcp", "__2_0.distcp", "__2_1.distcp",
+                                         "__3_0.distcp", "__3_1.distcp" };
+    char from[80], to[80];
+    size_t i;
+    memio_remove(&disk, "w/y");
+    for (i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(from, sizeof from, "bug/iter_0000006/%s", files[i]);
+        snprintf(to, sizeof to, "w/y/iter_0000006/%s", files[i]);
+        if (strcmp(files[i], without) != 0) moved(from, to);
+    }
+}
+
+/* torch_dist: a save that has not ended, files that are not there, a format of the past. */
+static void distributed(void)
+{
+    static const char zarr[] = "{\"sharded_backend\": \"zarr\", \"sharded_backend_version\": 1}";
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    copy_dist("");
+    c = open_ok("w/y");
+    if (c) CHECK_INT(ckr_ckpt_state(c)->format, CKR_FORMAT_DCP);
+    ckr_ckpt_close(c);
+    copy_dist("metadata.json");
+    opens_as("w/y", CKR_ITEM_MEGATRON_MISSING);
+    copy_dist("common.pt");
+    opens_as("w/y", CKR_ITEM_MEGATRON_MISSING);
+    copy_dist("__2_0.distcp");
+    opens_as("w/y", CKR_ITEM_DCP_MISSING);
+    copy_dist("");
+    memio_put(&disk, "w/y/iter_0000006/metadata.json", zarr, sizeof zarr - 1);
+    CHECK_INT(open_at("w/y", &c, &e), CKR_E_UNSUPPORTED);
+    CHECK_INT(e.item, CKR_ITEM_MEGATRON_UNSUPPORTED);
+    copy_dist("");
+    memio_put(&disk, "w/y/latest_checkpointed_iteration.txt", "5", 1);
+    opens_as("w/y", CKR_ITEM_MEGATRON_TRACKER);
+    memio_remove(&disk, "w/y");
+}
+
 static ckr_result whole_way(const ckr_env *with)
 {
     ckr_open_desc d = CKR_ZERO;
@@ -684,6 +732,7 @@ int main(int argc, char **argv)
     RUN(release);
     RUN(damaged);
     RUN(directories);
+    RUN(distributed);
     RUN(faults_on_the_way);
     bad_all_seen(BAD_MEGATRON, never);
     memio_free(&disk);

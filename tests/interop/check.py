@@ -10,7 +10,7 @@ NANOTRON_SRC=DIR, Nanotron itself loads them, where loadback.py is found.
 Prints a line per failure, then `N passed, N failed`.
 """
 
-import argparse, json, os, pickle, re, shutil, subprocess, sys, tempfile, types
+import argparse, importlib.util, json, os, pickle, re, shutil, subprocess, sys, tempfile, types
 from pathlib import Path
 
 import numpy as np
@@ -371,6 +371,46 @@ def check_trainers(tmp):
     check_loadback(tmp, "hf_loadback.py", corpus / "hf_gpt2_w2", 3)
 
 
+# case, flags of convert, topology of the run that loads it, flags of loadback.py
+DEEPSPEED = [
+    ("dp2_zero1_fp32", "--dp 1", "dp=1", ""),
+    ("dp2_zero1_fp32", "--dp 3", "dp=3", ""),
+    ("dp2_zero1_fp32", "--dp 3 --zero 3", "dp=3,zero=3", ""),
+    ("dp2_zero2_bf16", "--dp 4", "dp=4", ""),
+    ("dp2_zero2_bf16", "--zero 0", "dp=2,zero=0", ""),
+    ("dp2_zero2_bf16", "--variant universal", "dp=3", "--universal"),
+    ("dp2_zero3_fp32", "--dp 3", "dp=3", ""),
+    ("dp2_zero3_fp32", "--dp 1 --zero 2", "dp=1,zero=2", ""),
+    ("pp2_dp1_zero0_fp32", "--pp 3", "pp=3,dp=1", ""),
+    ("pp2_dp2_zero1_bf16", "--dp 1", "pp=2,dp=1", ""),
+]
+
+
+def check_deepspeed(tmp):
+    """DeepSpeed's own load_checkpoint at other sizes and stages: every tensor bit for bit, and LR and
+    weight decay of every group."""
+    make = SHARED / "deepspeed/make/loadback.py"
+    if importlib.util.find_spec("deepspeed") is None or not make.exists():
+        print("not shown: DeepSpeed is not installed, or ../shared is not there")
+        return
+    for case, flags, topology, more in DEEPSPEED:
+        out = tmp / "deepspeed"
+        tool("convert", SHARED / "deepspeed" / case / "ckpt", out, *flags.split())
+        p = subprocess.run(
+            [sys.executable, make, "--ckpt", out, "--truth", SHARED / "deepspeed" / case / "truth.safetensors",
+             "--topology", topology, *more.split()],
+            capture_output=True, text=True, cwd=tmp,
+        )
+        what = f"deepspeed {case} {flags}"
+        expect(p.returncode == 0, f"{what}: exit {p.returncode}: {p.stdout[-600:]}")
+        groups = re.findall(r"group \d+: lr (\S+) \(live run at save: (\S+)\) weight_decay (\S+) \((\S+)\)", p.stdout)
+        expect(len(groups) == 2, f"{what}: {len(groups)} groups")
+        for lr, live, decay, live_decay in groups:
+            expect(lr == live and decay == live_decay, f"{what}: lr {lr}, live {live}; decay {decay}, live {live_decay}")
+        print(f"{what}: exit {p.returncode}", flush=True)
+        shutil.rmtree(out)
+
+
 def main():
     global TOOL
     ap = argparse.ArgumentParser()
@@ -383,6 +423,7 @@ def main():
             check_case(case, tmp)
             print(f"{case.name}: {passed - before} passed", flush=True)
         check_trainers(tmp)
+        check_deepspeed(tmp)
         check_nanotron(tmp)
     finally:
         shutil.rmtree(tmp, ignore_errors=True)

@@ -1,7 +1,9 @@
 #!/bin/sh
 # run.sh: what ckptresume wrote, read by the frameworks. Makes build/venv from the pinned
 # requirements once and uses it again; VENV_PYTHON=PYTHON takes one that has them.
-# NANOTRON_SRC=DIR: Nanotron too.
+# NANOTRON_SRC=DIR: Nanotron too. CORPUS=DIR has the cases for torch.distributed.checkpoint and, where
+# it is installed, torchtitan. DeepSpeed has to find torch when it is installed, so it comes after the rest,
+# without its compiled parts; where that fails its checks are left out with a line.
 set -u
 py=${VENV_PYTHON:-}
 wanted=tests/interop/requirements.txt
@@ -25,8 +27,24 @@ if [ -z "$py" ]; then
             echo "0 passed, 1 failed"
             exit 1
         }
+        "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir --progress-bar off \
+            setuptools==80.9.0 wheel==0.45.1 >> build/venv.log 2>&1 &&
+            DS_BUILD_OPS=0 "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
+                --progress-bar off --no-build-isolation -r tests/interop/requirements-deepspeed.txt \
+                >> build/venv.log 2>&1
         cp build/venv.wanted build/venv/made-from
     fi
 fi
 
-exec "$py" tests/interop/check.py "$@"
+rc=0
+"$py" tests/interop/check.py "$@" || rc=1
+corpus=${CORPUS:-../shared/corpus}
+if [ $# -eq 0 ] && [ -d "$corpus/dcp/make" ]; then
+    "$py" tests/interop/dcp.py ./ckptresume "$corpus/dcp" || rc=1
+    if "$py" -c 'import torchtitan.trainer' 2>/dev/null; then
+        "$py" tests/interop/titan.py ./ckptresume "$corpus/dcp" || rc=1
+    else
+        echo "torchtitan: not installed for $py, passed over"
+    fi
+fi
+exit $rc
