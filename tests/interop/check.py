@@ -406,7 +406,8 @@ def check_deepspeed(tmp):
         groups = re.findall(r"group \d+: lr (\S+) \(live run at save: (\S+)\) weight_decay (\S+) \((\S+)\)", p.stdout)
         expect(len(groups) == 2, f"{what}: {len(groups)} groups")
         for lr, live, decay, live_decay in groups:
-            expect(lr == live and decay == live_decay, f"{what}: lr {lr}, live {live}; decay {decay}, live {live_decay}")
+            wrong = f"{what}: lr {lr}, live {live}; decay {decay}, live {live_decay}"
+            expect(lr == live and decay == live_decay, wrong)
         print(f"{what}: exit {p.returncode}", flush=True)
         shutil.rmtree(out)
 
