@@ -1,9 +1,33 @@
 #!/bin/sh
 # run.sh DIR [NAME...]: builds tests/NAME.c (default: every t_*.c, faults.c, kill.c) into DIR, runs
-# them from the root of the repository and adds up what they count. A program that does not end with
-# its counts is one failure. CC, CFLAGS, LDLIBS, JOBS; RUNNER goes before each program, TOOL is the
-# tool that kill.c starts.
+# each from the root of the repository, JOBS of them side by side, and adds up what they count. A
+# program that does not end with its counts is one failure. CC, CFLAGS, LDLIBS, JOBS; RUNNER goes
+# before each program, TOOL is the tool that kill.c starts.
 set -u
+
+# one DIR NAME: build and run; the output and the exit code lie in DIR
+one() {
+    out=$1/$2
+    rm -f "$out.rc"
+    if [ ! -f "$out" ] || [ -n "$(find ckptresume.h ckptresume_cuda.cuh tests/*.h "tests/$2.c" -newer "$out")" ]; then
+        # shellcheck disable=SC2086
+        ${CC:-cc} ${CFLAGS:--O1} -I. -Itests "tests/$2.c" -o "$out" ${LDLIBS:--pthread -lm} \
+            2> "$out.log" || {
+            rm -f "$out"
+            { head -n 20 "$out.log"; echo "$2 did not build"; } > "$out.out"
+            echo 1 > "$out.rc"
+            return
+        }
+    fi
+    # shellcheck disable=SC2086
+    TOOL=${TOOL:-./ckptresume} ${RUNNER:-} "$out" > "$out.out" 2>&1
+    echo $? > "$out.rc"
+}
+
+if [ "$1" = --one ]; then
+    one "$2" "$3"
+    exit 0
+fi
 dir=$1
 shift
 mkdir -p "$dir"
@@ -12,40 +36,13 @@ if [ $# -eq 0 ]; then
         [ -f "$f" ] && set -- "$@" "$(basename "$f" .c)"
     done
 fi
-
-build() {
-    out=$dir/$1
-    if [ -f "$out" ] && [ -z "$(find ckptresume.h tests/*.h "tests/$1.c" -newer "$out")" ]; then
-        return 0
-    fi
-    # shellcheck disable=SC2086
-    ${CC:-cc} ${CFLAGS:--O1} -I. -Itests "tests/$1.c" -o "$out" ${LDLIBS:--pthread -lm} \
-        2> "$out.log" || {
-        rm -f "$out"
-        head -n 20 "$out.log"
-    }
-}
-
-n=0
-for t in "$@"; do
-    build "$t" &
-    n=$((n + 1))
-    if [ "$n" -ge "${JOBS:-2}" ]; then wait; n=0; fi
-done
-wait
+printf '%s\n' "$@" | xargs -P "${JOBS:-2}" -I NAME sh "$0" --one "$dir" NAME
 
 passed=0
 failed=0
 for t in "$@"; do
     out=$dir/$t.out
-    if [ -x "$dir/$t" ]; then
-        # shellcheck disable=SC2086
-        TOOL=${TOOL:-./ckptresume} ${RUNNER:-} "$dir/$t" > "$out" 2>&1
-        rc=$?
-    else
-        echo "$t did not build" > "$out"
-        rc=1
-    fi
+    rc=$(cat "$dir/$t.rc" 2> /dev/null || echo 1)
     last=$(tail -n 1 "$out")
     p=$(expr "x$last" : 'x\([0-9][0-9]*\) passed, [0-9][0-9]* failed$')
     f=$(expr "x$last" : 'x[0-9][0-9]* passed, \([0-9][0-9]*\) failed$')
