@@ -36230,6 +36230,33 @@ static bool ckr__te_own(ckr__ctx *c, ckr_state *s)
     return g != NULL;
 }
 
+/* What torchtitan would do with the source as it is: the reason for converting. Its first update
+   takes every value of the group from the checkpoint, later ones all but the LR. */
+static ckr_result ckr__te_as_it_is(ckr__de *x)
+{
+    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps" };
+    const ckr_state *was = x->dt->source;
+    uint64_t i;
+    size_t k;
+    ckr_result r = CKR_OK;
+    for (k = 0; k < sizeof keys / sizeof *keys && r == CKR_OK; k++)
+        for (i = 0; i < was->n_groups && i < x->s->n_groups && r == CKR_OK; i++) {
+            const char *a = ckr__node_text_of(x->c, ckr_node_get(was->groups[i].hyper, keys[k]));
+            const char *b = ckr__node_text_of(x->c, ckr_node_get(x->s->groups[i].hyper, keys[k]));
+            if (!a || !b) return x->c->err->code;
+            if (!strcmp(a, b)) continue;
+            r = ckr__de_say(x, "CKR_TITAN_AS_IT_IS", CKR_EXACT,
+                            ckr__printf(x->c, "%s of group %llu", keys[k], (unsigned long long)i),
+                            a, b,
+                            k ? "without this conversion torchtitan would go on with the first, "
+                                "whatever its configuration says"
+                              : "without this conversion torchtitan's first update would use the "
+                                "first, and the configuration's only the next",
+                            NULL);
+        }
+    return r;
+}
+
 static ckr_result ckr__te_run(ckr__de *x)
 {
     ckr_result r = ckr__te_allowed(x);
@@ -36243,7 +36270,8 @@ static ckr_result ckr__te_run(ckr__de *x)
     if (r == CKR_OK) r = ckr__te_curve(x);
     if (r == CKR_OK && !x->refused) {
         ckr__te_exclude(x);
-        r = ckr__te_settings(x);
+        r = ckr__te_as_it_is(x);
+        if (r == CKR_OK) r = ckr__te_settings(x);
     }
     if (r == CKR_OK) r = ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "");
     if (r == CKR_OK) r = ckr__te_objects(x);

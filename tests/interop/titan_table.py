@@ -53,6 +53,9 @@ def schedule_row(row, ckpt):
     expect(wanted == 0, f"{row['name']}: refused under target: {codes(report)}")
     _, lr = run("lr", ckpt, *flags, "--lr-policy", "target", "--from", 11, "--to", max(used))
     mine = {r["step"]: r["lr"] for r in lr.get("after", [])}
+    as_it_is = [float(e["old"]) for e in report["report"] if e["code"] == "CKR_TITAN_AS_IT_IS"]
+    if mine.get(11) != used[11]:
+        expect(as_it_is == used[11], f"{row['name']}: TorchTitan's first update uses {used[11]}, plan says {as_it_is}")
     for k, values in used.items():
         if k > 11:
             close = k in mine and all(abs(a - b) <= 4e-16 + 1e-14 * abs(b) for a, b in zip(mine[k], values))
@@ -85,6 +88,11 @@ def main(corpus):
     }.items():
         code, report = run("plan", ckpt, *same, *flags)
         expect(name in rows and code == 0, f"{name}: exit {code}: {codes(report)}")
+    name = "steps=20, weight_decay 0.1->0.5, betas (0.8,0.9)"
+    code, report = run("plan", ckpt, *same, "--set", "weight_decay=0.5")
+    decay = [e["old"] for e in report.get("report", []) if e["code"] == "CKR_TITAN_AS_IT_IS"]
+    used = rows[name]["hyper_at_first_update"][0][1]["weight_decay"]
+    expect(code == 0 and decay and float(decay[-1]) == used, f"{name}: exit {code}: {decay}, TorchTitan {used}")
     for name, flags in {"exclude train_state": ["--without", "progress"]}.items():
         code, report = run("plan", ckpt, *same, *flags)
         expect(name in rows and code == 1, f"{name}: exit {code}: {codes(report)}")
