@@ -47164,6 +47164,31 @@ static double ckr__jump(const ckr__around *v, uint64_t lane)
     return a < b ? a : b;
 }
 
+/* Groups whose two values are others than those of the group that was told: one entry for each pair
+   of values, for a few. */
+static ckr_result ckr__decide_others(ckr__decide *d, ckr__column column, const char *what,
+                                     const ckr__around *v, uint64_t told)
+{
+    enum { CKR__OTHERS = 8 };
+    uint64_t seen[CKR__OTHERS], i;
+    uint32_t n = 1, k;
+    ckr_result r = CKR_OK;
+    seen[0] = told;
+    for (i = 0; i < d->after->n_lanes && n < CKR__OTHERS && r == CKR_OK; i++) {
+        char subject[64];
+        if (!(fabs(v->first[i] - v->next[i]) > 1e-12 * fabs(v->next[i]))) continue;
+        for (k = 0; k < n; k++)
+            if (ckr__same(v->first[i], v->first[seen[k]]) && ckr__same(v->next[i], v->next[seen[k]]))
+                break;
+        if (k < n) continue;
+        seen[n++] = i;
+        snprintf(subject, sizeof subject, "%s of group %llu", what, (unsigned long long)i);
+        r = ckr__decide_numbers(d, column == CKR__COL_LR ? "CKR_LR_CHANGED" : "CKR_HYPER_CHANGED",
+                                CKR_CHANGED, subject, v->next[i], v->first[i], NULL, NULL);
+    }
+    return r;
+}
+
 static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, const char *what)
 {
     const ckr_target *t = d->t;
@@ -47190,6 +47215,7 @@ static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, con
     else snprintf(reason, sizeof reason, "at update %lld", (long long)d->done + 1);
     r = ckr__decide_numbers(d, column == CKR__COL_LR ? "CKR_LR_CHANGED" : "CKR_HYPER_CHANGED",
                             CKR_CHANGED, subject, v.next[worst], v.first[worst], reason, NULL);
+    if (r == CKR_OK) r = ckr__decide_others(d, column, what, &v, worst);
     if (r != CKR_OK || !limited || !(ckr__jump(&v, worst) > limit)) return r;
     snprintf(reason, sizeof reason, "a jump by a factor of %.4g; more than %.4g was not asked for",
              ckr__jump(&v, worst), limit);
