@@ -79,7 +79,7 @@ fuzz:
 	@CC="$(CLANG)" SECONDS_EACH=$(FUZZ_SECONDS) JOBS="$(JOBS)" sh tests/fuzz/run.sh fuzz
 
 fuzz-replay:
-	@CC="$(CC)" LDLIBS="$(LDLIBS)" sh tests/fuzz/run.sh replay
+	@CC="$(CC)" JOBS="$(JOBS)" LDLIBS="$(LDLIBS)" sh tests/fuzz/run.sh replay
 
 bench: ckptresume
 	@sh bench/run.sh

@@ -12,23 +12,36 @@ flags="-g $opt -fno-omit-frame-pointer -I. -Itests -Itests/fuzz"
 passed=0
 failed=0
 
-for t in $targets; do
-    exe=build/fuzz/$mode-$t
+# build TARGET
+build() {
+    exe=build/fuzz/$mode-$1
     if [ "$mode" = fuzz ]; then
         san=-fsanitize=fuzzer,address,undefined
-        src=tests/fuzz/fuzz_$t.c
+        src=tests/fuzz/fuzz_$1.c
     else
         san='-fsanitize=address,undefined -fno-sanitize-recover=all'
-        src="tests/fuzz/fuzz_$t.c tests/fuzz/replay.c"
+        src="tests/fuzz/fuzz_$1.c tests/fuzz/replay.c"
     fi
     sources="ckptresume.h tests/*.h tests/fuzz/*.[ch]"
     # shellcheck disable=SC2086
     if [ ! -f "$exe" ] || [ -n "$(find $sources -newer "$exe")" ]; then
+        rm -f "$exe"
         # shellcheck disable=SC2086
-        ${CC:-cc} $flags $san $src -o "$exe" ${LDLIBS:--pthread -lm} || {
-            failed=$((failed + 1))
-            continue
-        }
+        ${CC:-cc} $flags $san $src -o "$exe" ${LDLIBS:--pthread -lm}
+    fi
+}
+
+if [ "${2:-}" = --build ]; then
+    build "$3"
+    exit
+fi
+printf '%s\n' $targets | xargs -P "${JOBS:-2}" -I TARGET sh "$0" "$mode" --build TARGET
+
+for t in $targets; do
+    exe=build/fuzz/$mode-$t
+    if [ ! -x "$exe" ]; then
+        failed=$((failed + 1))
+        continue
     fi
     if [ "$mode" = fuzz ]; then
         mkdir -p "build/fuzz/corpus/$t"
