@@ -47178,7 +47178,8 @@ static ckr_result ckr__decide_others(ckr__decide *d, ckr__column column, const c
         char subject[64];
         if (!(fabs(v->first[i] - v->next[i]) > 1e-12 * fabs(v->next[i]))) continue;
         for (k = 0; k < n; k++)
-            if (ckr__same(v->first[i], v->first[seen[k]]) && ckr__same(v->next[i], v->next[seen[k]]))
+            if (ckr__same(v->first[i], v->first[seen[k]]) &&
+                ckr__same(v->next[i], v->next[seen[k]]))
                 break;
         if (k < n) continue;
         seen[n++] = i;
