@@ -721,6 +721,7 @@ typedef struct ckr_stream {    /* one random generator of one rank              
     const char *name;          /* "tp_synced", "default", ...                          */
     const char *scope;         /* axes it varies over: "dp,pp", "" = same everywhere   */
     bool        observed;      /* it may vary over them: the states show whether it does */
+    bool        assumed;       /* one rank alone was saved: a record of more ranks knows better */
     bool        sibling;       /* of a device that is another rank's, as this one saw it */
     uint32_t    rank;          /* in the dialect's rank order; streams are in that order */
     uint64_t    n_bytes;
@@ -26511,6 +26512,7 @@ typedef struct ckr__ac {
     const char      *dir;
     const ckr_open_desc *desc;
     bool             trainer, sana;        /* of HF; neither: accelerate                 */
+    bool             several;              /* files of random states: more than one      */
     ckr__ac_file   **files;    /* in byte order of their names                           */
     uint64_t         n_files;
     ckr__plain       keep;     /* views: of the state's tensors, by index                */
@@ -27523,7 +27525,8 @@ static ckr_result ckr__ac_stream(ckr__ac *r, uint32_t rank, const char *kind, co
     s->kind = kind;
     s->name = name;
     s->scope = r->sana && !strcmp(name, "generator") ? "" : "dp";
-    s->observed = !r->sana;
+    s->observed = r->several && !r->sana;
+    s->assumed = !r->several && !r->sana;
     s->sibling = sibling;
     s->rank = rank;
     s->state = state;
@@ -27612,6 +27615,7 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
         if (f->index >= top) top = f->index + 1;
         n++;
     }
+    r->several = n > 1;
     if (e == CKR_OK && top > 65536)
         e = ckr__fail(r->c->err, CKR_ITEM_LIMIT, r->dir, CKR_NO_OFFSET, NULL,
                       "a file of random states of rank %u", (unsigned)(top - 1));
@@ -32696,6 +32700,7 @@ static ckr_result ckr__ds_client(ckr__ds *r, const ckr__ds_file *f, uint32_t ran
             of.rel = ckr__printf(r->c, "%s#/%s", f->rel, key);
             if (!of.rel) return ckr__ds_oom(r);
             k = r->s->n_rng;
+            r->ac.several = true;              /* the scripts' own: the states show it       */
             e = ckr__ac_streams_read(&r->ac, &of, rank, v);
             for (; k < r->s->n_rng; k++) {
                 r->s->rng[k].scope = r->zero == 3 ? "dp" : r->pipe ? "pp" : "";
@@ -47483,15 +47488,17 @@ struct ckr_plan {
 
 typedef struct ckr__streams { ckr__ctx c; } ckr__streams;
 
-/* A scope that a framework fixes, or only allows. */
-static void ckr__rng_scope(const ckr_stream *x, ckr__rng_saved *out)
+/* A scope that a framework fixes, or only allows. What one rank alone has saved shows nothing: other
+   ranks get streams of their own, unless the record of an earlier conversion knows better. */
+static void ckr__rng_scope(const ckr_stream *x, bool record, ckr__rng_saved *out)
 {
-    out->declared = x->scope && ckr__axes_parse(x->scope, &out->axes) && !x->observed;
+    out->declared = x->scope && ckr__axes_parse(x->scope, &out->axes) && !x->observed &&
+                    !(x->assumed && record);
     if (!out->declared) out->axes = 0;
 }
 
 /* The streams of a state, decoded; `c` can read the files that the state refers to. */
-static ckr_result ckr__rng_load(ckr__ctx *c, const ckr_state *s, ckr__rng_saved **out)
+static ckr_result ckr__rng_load(ckr__ctx *c, const ckr_state *s, bool record, ckr__rng_saved **out)
 {
     ckr__rng_saved *v = CKR__NEW_N(c, ckr__rng_saved, s->n_rng);
     uint64_t i;
@@ -47507,7 +47514,7 @@ static ckr_result ckr__rng_load(ckr__ctx *c, const ckr_state *s, ckr__rng_saved 
         v[i].rank = x->rank;
         v[i].state = state;
         v[i].sibling = x->sibling;
-        ckr__rng_scope(x, &v[i]);
+        ckr__rng_scope(x, record, &v[i]);
         if (r != CKR_OK && !c->err->where[0])
             snprintf(c->err->where, sizeof c->err->where, "rank %lu: %s %s", (unsigned long)x->rank,
                      x->kind ? x->kind : "", x->name ? x->name : "");
@@ -47523,7 +47530,7 @@ static ckr_result ckr__rng_states(ckr__ctx *c, const ckr_ckpt *k, ckr__rng_saved
     ckr_result r;
     c->files = k->ctx.files;                   /* borrowed while states are read         */
     c->n_files = k->ctx.n_files;
-    r = ckr__rng_load(c, &k->state, saved);
+    r = ckr__rng_load(c, &k->state, ckr_node_get(k->side, "rng") != NULL, saved);
     c->files = files;
     c->n_files = n_files;
     return r;
@@ -49139,7 +49146,7 @@ static ckr_tensor_diff *ckr__diff_add(ckr__differ *d, const ckr_tensor *t, int w
     memset(x, 0, sizeof *x);
     x->name = t->name;
     x->slot = t->slot;
-    x->where = where;
+    x->where = (where > 0) - (where < 0);
     x->n_elements = (uint64_t)ckr__box_volume(t->n_dims, t->shape);
     return x;
 }

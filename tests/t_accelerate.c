@@ -397,6 +397,43 @@ static void streams_come_back(void)
     ckr_rng_streams_free(&saved);
 }
 
+/* One rank's file shows nothing of the others': they get streams of their own, not copies. */
+static void streams_of_one_rank(void)
+{
+    ckr_rng_streams s;
+    uint32_t i, k;
+    if (!convert("in/0", SEQ, "w/a", 1)) return;
+    memio_remove(&disk, "w/a/ckptresume.json");
+    s = streams_for("w/a", 8);
+    CHECK_INT(s.n_ranks, 8);
+    for (i = 0; i < s.n_ranks; i++)
+        for (k = 0; k < i; k++)
+            CHECK(!ckr_rng_equal(torch_stream(&s, i), torch_stream(&s, k)));
+    CHECK(note_of(s.notes, s.n_notes, "CKR_RNG_SHARED") == NULL);
+    CHECK(note_of(s.notes, s.n_notes, "CKR_W_RNG_DERIVED") != NULL);
+    ckr_rng_streams_free(&s);
+    memio_remove(&disk, "w/a");
+}
+
+/* Tensors of one side alone are on that side: -1 or 1, however far apart their names are. */
+static void tensors_of_one_side(void)
+{
+    ckr_ckpt *a = open_ok("in/0", SEQ), *b = open_ok("in/1", TIED);
+    ckr_diff d = CKR_ZERO;
+    ckr_error e;
+    uint64_t i, n = 0;
+    if (a && b && CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e)) {
+        for (i = 0; i < d.n_tensors; i++) {
+            CHECK(d.tensors[i].where >= -1 && d.tensors[i].where <= 1);
+            n += d.tensors[i].where != 0;
+        }
+        CHECK(n > 0);
+        ckr_diff_free(&d);
+    }
+    ckr_ckpt_close(a);
+    ckr_ckpt_close(b);
+}
+
 /* Policies of the plan: recover keeps to the saved number of ranks; reseed takes nothing saved. */
 static void streams_by_policy(void)
 {
@@ -760,6 +797,8 @@ int main(int argc, char **argv)
     RUN(opaque_clock);
     RUN(streams_need_no_numpy);
     RUN(streams_come_back);
+    RUN(streams_of_one_rank);
+    RUN(tensors_of_one_side);
     RUN(streams_by_policy);
     RUN(streams_hostile);
     RUN(names_or_numbers);
