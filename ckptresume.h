@@ -47498,7 +47498,8 @@ static void ckr__rng_scope(const ckr_stream *x, bool record, ckr__rng_saved *out
 }
 
 /* The streams of a state, decoded; `c` can read the files that the state refers to. */
-static ckr_result ckr__rng_load(ckr__ctx *c, const ckr_state *s, bool record, ckr__rng_saved **out)
+static ckr_result ckr__rng_load(ckr__ctx *c, const ckr_state *s, bool record,
+                                ckr__rng_saved **out)
 {
     ckr__rng_saved *v = CKR__NEW_N(c, ckr__rng_saved, s->n_rng);
     uint64_t i;
