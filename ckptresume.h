@@ -47488,8 +47488,8 @@ struct ckr_plan {
 
 typedef struct ckr__streams { ckr__ctx c; } ckr__streams;
 
-/* A scope that a framework fixes, or only allows. What one rank alone has saved shows nothing: other
-   ranks get streams of their own, unless the record of an earlier conversion knows better. */
+/* A scope that a framework fixes, or only allows. What one rank alone has saved shows nothing: the
+   others get streams of their own, unless the record of an earlier conversion knows better. */
 static void ckr__rng_scope(const ckr_stream *x, bool record, ckr__rng_saved *out)
 {
     out->declared = x->scope && ckr__axes_parse(x->scope, &out->axes) && !x->observed &&
