@@ -26,25 +26,30 @@ ASAN     = -O0 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sani
 TSAN     = -O0 -g -fsanitize=thread
 VALGRIND_MORE =
 
-# side by side: each compiles the whole header
+# the header's implementation is compiled once, and takes most of the time; the tool and the examples
+# are linked with it. rng_kat looks inside the header and has its own, beside it.
 all:
-	@$(MAKE) examples build/tests/rng_kat & side=$$!; $(MAKE) ckptresume && wait $$side
+	@$(MAKE) build/tests/rng_kat & side=$$!; $(MAKE) ckptresume && $(MAKE) examples && wait $$side
 
-ckptresume: examples/ckptresume.c examples/tree_json.h examples/lr_plot.h ckptresume.h
-	$(BUILD) $(LDFLAGS) examples/ckptresume.c -o $@ $(LDLIBS)
+build/ckptresume.o: ckptresume.h
+	@mkdir -p build; printf '%s\n' '#define CKPTRESUME_IMPLEMENTATION' '#include "ckptresume.h"' > build/ckptresume.c
+	$(BUILD) -c build/ckptresume.c -o $@
 
-# every other examples/*.c, into build/examples; mpi.c only where there is an mpicc. Each holds the whole
-# implementation: optimising it once, in the tool, is enough.
-examples: ckptresume.h
+# CKPTRESUME_IMPLEMENTED: as after a first include, only declarations are left
+ckptresume: build/ckptresume.o examples/ckptresume.c examples/tree_json.h examples/lr_plot.h
+	$(BUILD) -DCKPTRESUME_IMPLEMENTED $(LDFLAGS) examples/ckptresume.c build/ckptresume.o -o $@ $(LDLIBS)
+
+# every other examples/*.c, into build/examples; mpi.c only where there is an mpicc
+examples: build/ckptresume.o
 	@mkdir -p build/examples; for f in examples/*.c; do \
 	    o=build/examples/$$(basename "$$f" .c); \
 	    cc="$(CC)"; if [ "$$f" = examples/ckptresume.c ] || [ ! -f "$$f" ]; then continue; fi; \
 	    if [ "$$f" = examples/mpi.c ]; then cc="$(MPICC)"; fi; \
 	    command -v $${cc%% *} > /dev/null || { echo "skipped: $$f (no $$cc)"; continue; }; \
-	    if [ -f "$$o" ] && [ -z "$$(find "$$f" examples/mlp.h ckptresume.h -newer "$$o")" ]; then \
+	    if [ -f "$$o" ] && [ -z "$$(find "$$f" examples/mlp.h build/ckptresume.o -newer "$$o")" ]; then \
 	        continue; fi; \
-	    echo "$$cc $$f"; $$cc $(CSTD) $(CFLAGS) $(WARN) -I. -O0 $(LDFLAGS) "$$f" -o "$$o" $(LDLIBS) || \
-	        exit 1; done
+	    echo "$$cc $$f"; $$cc $(CSTD) $(CFLAGS) $(WARN) -DCKPTRESUME_IMPLEMENTED -I. $(LDFLAGS) "$$f" \
+	        build/ckptresume.o -o "$$o" $(LDLIBS) || exit 1; done
 
 # known answers of generators: build/tests/rng_kat FILE...
 build/tests/rng_kat: tests/rng_kat.c ckptresume.h

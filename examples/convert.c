@@ -2,6 +2,8 @@
    usage: convert CHECKPOINT OUTPUT TP PP DP */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
+#include <stdio.h>
+#include <stdlib.h>
 
 int main(int argc, char **argv)
 {

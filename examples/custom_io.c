@@ -3,6 +3,12 @@
    is ever downloaded whole. Put your client's calls where this uses fopen, fread and stat. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 typedef struct store { const char *root; unsigned long requests; uint64_t bytes; } store;
 

@@ -3,7 +3,11 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { D = 8, H = 24, BATCH = 16, N = H * D + H };
 typedef struct shared {        /* by all processes: values, moments, gradients of samples */

@@ -8,6 +8,9 @@
 #  pragma GCC diagnostic ignored "-Wconversion"
 #endif
 #include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static int fail(const ckr_error *e)
 {

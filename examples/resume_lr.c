@@ -2,6 +2,8 @@
    what to set before its first update. usage: resume_lr */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
+#include <stdio.h>
+#include <stdlib.h>
 
 static int fail(const ckr_error *e)
 {

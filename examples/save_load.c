@@ -2,6 +2,8 @@
    usage: save_load FILE.safetensors */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
+#include <stdio.h>
+#include <stdlib.h>
 
 static int fail(const ckr_error *e)
 {
