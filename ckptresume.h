@@ -127,31 +127,31 @@
        >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform >>rng.normal >>rng.integers >>state
        >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work >>rng.remap.read
        >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report >>rng.remap.write
-       >>rng.remap.all >>layout >>out >>dialects >>nanotron >>nanotron.files >>nanotron.probe
-       >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
-       >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
-       >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
-       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
-       >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
-       >>accelerate.emit.random >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
-       >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
-       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
-       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
-       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.items
-       >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler >>deepspeed.emit.rank
-       >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
-       >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp >>torchtitan >>torchtitan.runs
-       >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.emit >>torchtitan.curve
-       >>torchtitan.write >>torch_dcp.files >>megatron >>megatron.probe >>megatron.files
-       >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout >>megatron.optimizer
-       >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
-       >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
-       >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>dialect.table >>write.pickle
-       >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields >>groups.values
-       >>groups.notes >>groups.classes >>groups.params >>groups.pools >>groups.decide
-       >>groups.settle >>groups.match >>resume >>plan >>plan.rng >>output >>output.paths >>verify
-       >>verify.check >>verify.diff >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view
-       >>epilogue
+       >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts >>nanotron
+       >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights
+       >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit
+       >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
+       >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
+       >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.optimizer
+       >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
+       >>llmc.loader >>llmc.files >>llmc.read >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2
+       >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params >>deepspeed.model
+       >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups
+       >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
+       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
+       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
+       >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp
+       >>torchtitan >>torchtitan.runs >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.emit
+       >>torchtitan.curve >>torchtitan.write >>torch_dcp.files >>megatron >>megatron.probe
+       >>megatron.files >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout
+       >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read >>megatron.random
+       >>megatron.read >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer
+       >>megatron.dist.defect >>megatron.dist.read >>megatron.emit >>megatron.dist.emit
+       >>dialect.table >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups
+       >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
+       >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
+       >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
+       >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -15941,6 +15941,22 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
     return e;
 }
 
+/* The number of the run's last update, where the schedule's parameters tell it; else where the
+   schedule ends. */
+static int64_t ckr__run_end(const ckr_schedule *s, int64_t done)
+{
+    static const char *const keys[] = { "train_steps", "steps", "num_training_steps",
+                                        "train_iters", "total_num_steps", "train_num_batches" };
+    double end = (ckr__sched_end(s) - s->offset) / s->rate;
+    int64_t v = 0;
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (ckr_node_i64(ckr_node_get(s->params, keys[i]), &v) && v > 0) break;
+    if (i == sizeof keys / sizeof *keys)
+        v = end > 0 && end < 9e15 ? (int64_t)ceil(end) : done + 1;
+    return v;
+}
+
 /* >>schedule.change ----------------------------------------------------------- */
 /* Changed parameters, and how the coming run goes on from the saved one. */
 
@@ -21741,6 +21757,237 @@ static const ckr_node *ckr__restream_of(const ckr__restream *k, const ckr_node *
     return now ? now->state : n;
 }
 
+/* >>dialects.names ------------------------------------------------------------ */
+
+static const char *ckr__base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool ckr__starts(const char *s, const char *head)
+{
+    return !strncmp(s, head, strlen(head));
+}
+
+static bool ckr__cut_tail(const char *s, size_t *len, const char *tail)
+{
+    size_t k = strlen(tail);
+    if (*len < k || memcmp(s + *len - k, tail, k) != 0) return false;
+    *len -= k;
+    return true;
+}
+
+/* The last run of digits before s + *len; false leaves *len alone. */
+static bool ckr__cut_num(const char *s, size_t *len, uint32_t *out)
+{
+    size_t n = *len, k;
+    uint32_t v = 0;
+    while (n > 0 && s[n - 1] >= '0' && s[n - 1] <= '9') n--;
+    if (n == *len || *len - n > 9) return false;
+    for (k = n; k < *len; k++) v = v * 10 + (uint32_t)(s[k] - '0');
+    *out = v;
+    *len = n;
+    return true;
+}
+
+/* A directory's name as a step: digits only. */
+static bool ckr__step_of(const char *s, int64_t *out)
+{
+    int64_t v = 0;
+    size_t n = 0;
+    for (; s[n] >= '0' && s[n] <= '9'; n++) {
+        if (n >= 18) return false;
+        v = v * 10 + (s[n] - '0');
+    }
+    *out = v;
+    return n > 0 && s[n] == 0;
+}
+
+static bool ckr__dir_has(ckr__ctx *c, const char *dir, const char *name, ckr_file_kind kind)
+{
+    const char *p = ckr__path_join(c, dir, name);
+    return p && ckr__path_kind(c, p) == kind;
+}
+
+/* Is the slot in a list like "param,exp_avg"? "params": parameters; NULL or "all": every one. */
+static bool ckr__slot_wanted(const char *slots, const char *slot)
+{
+    size_t n = strlen(slot);
+    const char *p;
+    if (!slots || !strcmp(slots, "all")) return true;
+    if (!strcmp(slots, "params")) return !strcmp(slot, "param");
+    for (p = slots; *p; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == n && !memcmp(p, slot, n)) return true;
+    return false;
+}
+
+static int64_t ckr__block_numel(const ckr__block *b)
+{
+    int64_t n = 1;
+    uint32_t d;
+    for (d = 0; d < b->n_dims; d++) n *= b->shape[d];
+    return n;
+}
+
+static bool ckr__contiguous(const ckr_view *v, int64_t *numel)
+{
+    uint32_t d;
+    int64_t s = 1;
+    if (!ckr__numel(v->n_dims, v->shape, numel)) return false;
+    for (d = v->n_dims; d-- > 0; s *= v->shape[d])
+        if (v->shape[d] > 1 && v->stride[d] != s) return false;
+    return true;
+}
+
+static bool ckr__same_view(const ckr_view *a, const ckr_view *b)
+{
+    uint32_t d;
+    if (a->file != b->file || a->data_offset != b->data_offset || a->offset != b->offset ||
+        a->dtype != b->dtype || a->n_dims != b->n_dims || a->layout || b->layout)
+        return false;
+    for (d = 0; d < a->n_dims; d++)
+        if (a->shape[d] != b->shape[d] || a->stride[d] != b->stride[d]) return false;
+    return true;
+}
+
+/* >>dialects.dicts ------------------------------------------------------------ */
+/* State dicts as torch writes them, and what several dialects ask of them. */
+
+static ckr_node *ckr__dict_copy(ckr__ctx *c, const ckr_node *d)
+{
+    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; out && ckr_node_is_dict(d) && i < d->count; i++)
+        if (!ckr__node_pair(c, out, d->u.items[2 * i], d->u.items[2 * i + 1])) return NULL;
+    return out;
+}
+
+/* A value as text, for comparison and report. NULL: out of memory. */
+static const char *ckr__node_text_of(ckr__ctx *c, const ckr_node *n)
+{
+    ckr__buf b;
+    const char *s;
+    if (!n) return "absent";
+    memset(&b, 0, sizeof b);
+    b.c = c;
+    s = ckr__json_put(&b, n, 0, true) == CKR_OK ? ckr__strndup(c, (const char *)b.data, b.size)
+                                                : NULL;
+    ckr__buf_free(&b);
+    if (!s && c->err->item == CKR_ITEM_JSON_PUT) {     /* no value of JSON: by its place    */
+        ckr__error_reset(c);
+        s = n->kind == CKR_NODE_TENSOR
+                ? ckr__printf(c, "tensor in %s", n->u.view->storage ? n->u.view->storage : "memory")
+                : ckr__printf(c, "value of kind %u", (unsigned)n->kind);
+    }
+    return s;
+}
+
+/* A state dict of torch.optim: {"state": {...}, "param_groups": [...]}. */
+static bool ckr__is_optimizer(const ckr_node *n)
+{
+    const ckr_node *groups = ckr_node_get(n, "param_groups");
+    uint64_t i;
+    if (!ckr_node_is_dict(ckr_node_get(n, "state")) || !ckr_node_is_list(groups)) return false;
+    for (i = 0; i < groups->count; i++) if (!ckr_node_is_dict(groups->u.items[i])) return false;
+    return groups->count > 0;
+}
+
+/* A state dict of torch.optim.lr_scheduler, DeepSpeed or Megatron-LM. */
+static bool ckr__is_scheduler(const ckr_node *n)
+{
+    if (!ckr_node_is_dict(n) || n->count == 0) return false;
+    if (ckr_node_is_list(ckr_node_get(n, "_schedulers"))) return true;
+    if (ckr_node_get(n, "last_epoch"))
+        return n->count == 1 || ckr_node_get(n, "_step_count") || ckr_node_get(n, "_last_lr") ||
+               ckr_node_get(n, "num_bad_epochs");
+    if (ckr_node_get(n, "last_batch_iteration")) return n->count == 1;
+    return ckr_node_get(n, "num_steps") &&
+           (ckr_node_get(n, "max_lr") || ckr_node_get(n, "start_lr"));
+}
+
+/* A `step`: Python's number, or a tensor of one element, whose bytes are read; NaN: neither. */
+static ckr_result ckr__step_number(ckr__ctx *c, const ckr_node *n, double *out)
+{
+    uint8_t raw[16];
+    const ckr_view *v;
+    size_t size;
+    int64_t count;
+    ckr_result e = CKR_OK;
+    *out = ckr__nan();
+    if (!n || n->kind != CKR_NODE_TENSOR) {
+        if (n) ckr_node_f64(n, out);
+        return CKR_OK;
+    }
+    v = n->u.view;
+    size = ckr_dtype_size(v->dtype);
+    if (!size || size > sizeof raw || v->layout || v->meta || v->offset < 0 ||
+        !ckr__numel(v->n_dims, v->shape, &count) || count != 1 || v->data_bytes < size ||
+        (uint64_t)v->offset > v->data_bytes / size - 1)
+        return CKR_OK;
+    if (v->bytes) memcpy(raw, v->bytes + (size_t)v->offset * size, size);
+    else
+        e = ckr__file_read(c, v->file, v->data_offset + (uint64_t)v->offset * size, raw, size);
+    if (e != CKR_OK) return e;
+    if (v->big_endian != ckr__host_big_endian())
+        ckr__swap_bytes(raw, size, ckr__dtypes[v->dtype].swap);
+    *out = ckr__load_f64(v->dtype, raw);
+    return CKR_OK;
+}
+
+static bool ckr__same_hyper(const ckr_state *a, const ckr_state *b)
+{
+    uint64_t i, k;
+    if (a->n_groups != b->n_groups) return false;
+    for (i = 0; i < a->n_groups; i++) {
+        const ckr_node *x = a->groups[i].hyper, *y = b->groups[i].hyper;
+        if (x->count != y->count) return false;
+        for (k = 0; k < 2 * x->count; k++) if (x->u.items[k] != y->u.items[k]) return false;
+    }
+    return true;
+}
+
+/* A group as it was, with the values that were decided; `index` NULL: its own parameters. */
+static ckr_node *ckr__group_dict(ckr__ctx *c, const ckr_group *g, ckr_node *index)
+{
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    const ckr_node *raw = g->raw ? g->raw : g->hyper;
+    uint64_t i, k;
+    for (i = 0; d && i < raw->count; i++) {
+        ckr_node *key = raw->u.items[2 * i], *value = raw->u.items[2 * i + 1];
+        for (k = 0; k < g->hyper->count; k++)
+            if (ckr_node_str(key) && ckr__is_str(g->hyper->u.items[2 * k], key->u.str))
+                value = g->hyper->u.items[2 * k + 1];
+        if (index && ckr__is_str(key, "params")) continue;
+        if (!ckr__node_pair(c, d, key, value)) return NULL;
+    }
+    for (k = 0; d && k < g->hyper->count; k++) {
+        const char *key = ckr_node_str(g->hyper->u.items[2 * k]);
+        if (key && !ckr_node_get(d, key) &&
+            !ckr__node_pair(c, d, g->hyper->u.items[2 * k], g->hyper->u.items[2 * k + 1]))
+            return NULL;
+    }
+    return d && (!index || ckr__node_set(c, d, "params", index)) ? d : NULL;
+}
+
+/* Its LR must be the groups': else somebody has set it, or the files are of different runs. */
+static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x)
+{
+    double drift = 0;
+    uint64_t lane = 0;
+    char subject[48], text[64];
+    ckr_result r;
+    if (x->opaque || !s->n_groups) return CKR_OK;
+    r = ckr__sched_drift(c, x, &drift, &lane);
+    if (r != CKR_OK || !(drift > 1e-9)) return r;
+    snprintf(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
+    snprintf(text, sizeof text, "%.17g", x->lanes[lane].anchor);
+    return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, text, NULL,
+                     "the group's LR is not what its scheduler says at this step", NULL)
+               ? CKR_OK
+               : c->err->code;
+}
+
 /* >>nanotron ------------------------------------------------------------------ */
 /* Checkpoints of huggingface/nanotron, versions 1.2 to 1.5. One directory a step:
      model/<module path>/model_<leaf>[<ranks>].safetensors
@@ -21833,34 +22080,13 @@ typedef struct ckr__nt {
     uint64_t         n_loose, n_odd;   /* keys that are not understood and belong to a rank */
 } ckr__nt;
 
-/* The last run of digits before s + *len; false leaves *len alone. */
-static bool ckr__nt_number(const char *s, size_t *len, uint32_t *out)
-{
-    size_t n = *len, k;
-    uint32_t v = 0;
-    while (n > 0 && s[n - 1] >= '0' && s[n - 1] <= '9') n--;
-    if (n == *len || *len - n > 9) return false;
-    for (k = n; k < *len; k++) v = v * 10 + (uint32_t)(s[k] - '0');
-    *out = v;
-    *len = n;
-    return true;
-}
-
-static bool ckr__nt_suffix(const char *s, size_t *len, const char *tail)
-{
-    size_t k = strlen(tail);
-    if (*len < k || memcmp(s + *len - k, tail, k) != 0) return false;
-    *len -= k;
-    return true;
-}
-
 /* Cuts "<key>I-of-N" off the end of s[0, *len); false changes nothing. */
 static bool ckr__nt_cut(const char *s, size_t *len, const char *key, uint32_t *i, uint32_t *n)
 {
     size_t at = *len;
     uint32_t a, b;
-    if (!ckr__nt_number(s, &at, &b) || !ckr__nt_suffix(s, &at, "-of-") ||
-        !ckr__nt_number(s, &at, &a) || !ckr__nt_suffix(s, &at, key) || b == 0)
+    if (!ckr__cut_num(s, &at, &b) || !ckr__cut_tail(s, &at, "-of-") ||
+        !ckr__cut_num(s, &at, &a) || !ckr__cut_tail(s, &at, key) || b == 0)
         return false;
     *i = a;
     *n = b;
@@ -21875,13 +22101,13 @@ static bool ckr__nt_weight_name(const char *s, ckr__nt_file *f, const char **lea
 {
     size_t n = strlen(s), inner;
     bool ep;
-    if (!ckr__nt_suffix(s, &n, ".safetensors") || n <= 6 || memcmp(s, "model_", 6) != 0)
+    if (!ckr__cut_tail(s, &n, ".safetensors") || n <= 6 || memcmp(s, "model_", 6) != 0)
         return false;
     ep = ckr__nt_cut(s, &n, "_exp-rank-", &f->ep, &f->n_ep);
     if (ckr__nt_cut(s, &n, "_tp-rank-", &f->tp, &f->n_tp)) {
         if (!ckr__nt_cut(s, &n, "_pp-rank-", &f->pp, &f->n_pp)) return false;
         inner = n;
-        if (n > 12 && !memcmp(s + 6, "model_", 6) && ckr__nt_suffix(s, &inner, ".safetensors") &&
+        if (n > 12 && !memcmp(s + 6, "model_", 6) && ckr__cut_tail(s, &inner, ".safetensors") &&
             inner > 12) {
             n = inner;
             s += 6;
@@ -21898,7 +22124,7 @@ static bool ckr__nt_weight_name(const char *s, ckr__nt_file *f, const char **lea
 static bool ckr__nt_rank_name(const char *s, uint32_t kind, ckr__nt_file *f)
 {
     size_t n = strlen(s);
-    if (!ckr__nt_suffix(s, &n, ".pt")) return false;
+    if (!ckr__cut_tail(s, &n, ".pt")) return false;
     if (kind == CKR__NT_RANDOM)
         return ckr__nt_cut(s, &n, "_pp-", &f->pp, &f->n_pp) &&
                ckr__nt_cut(s, &n, "_dp-", &f->dp, &f->n_dp) &&
@@ -22054,41 +22280,22 @@ static ckr_result ckr__nt_load_tree(ckr__nt *r, ckr__nt_file *f, ckr_node **root
 /* Nanotron takes the step that latest.txt names. It writes model_config.json last, after
    latest.txt. */
 
-static bool ckr__nt_has(ckr__ctx *c, const char *dir, const char *name, ckr_file_kind kind)
-{
-    const char *p = ckr__path_join(c, dir, name);
-    return p && ckr__path_kind(c, p) == kind;
-}
-
 static bool ckr__nt_is_step(ckr__ctx *c, const char *dir)
 {
-    bool model = ckr__nt_has(c, dir, "model", CKR_FILE_DIR);
-    return (model && ckr__nt_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR)) ||
-           (model && ckr__nt_has(c, dir, "model_config.json", CKR_FILE_REGULAR)) ||
-           (model && ckr__nt_has(c, dir, "config.yaml", CKR_FILE_REGULAR) &&
-            ckr__nt_has(c, dir, "model/model", CKR_FILE_DIR)) ||
-           (ckr__nt_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR) &&
-            ckr__nt_has(c, dir, "model_config.json", CKR_FILE_REGULAR));
+    bool model = ckr__dir_has(c, dir, "model", CKR_FILE_DIR);
+    return (model && ckr__dir_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR)) ||
+           (model && ckr__dir_has(c, dir, "model_config.json", CKR_FILE_REGULAR)) ||
+           (model && ckr__dir_has(c, dir, "config.yaml", CKR_FILE_REGULAR) &&
+            ckr__dir_has(c, dir, "model/model", CKR_FILE_DIR)) ||
+           (ckr__dir_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR) &&
+            ckr__dir_has(c, dir, "model_config.json", CKR_FILE_REGULAR));
 }
 
 static bool ckr__nt_is_complete(ckr__ctx *c, const char *dir)
 {
-    return ckr__nt_has(c, dir, "model", CKR_FILE_DIR) &&
-           ckr__nt_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR) &&
-           ckr__nt_has(c, dir, "model_config.json", CKR_FILE_REGULAR);
-}
-
-/* A directory's name as a step: digits only. */
-static bool ckr__nt_step_of(const char *s, int64_t *out)
-{
-    int64_t v = 0;
-    size_t n = 0;
-    for (; s[n] >= '0' && s[n] <= '9'; n++) {
-        if (n >= 18) return false;
-        v = v * 10 + (s[n] - '0');
-    }
-    *out = v;
-    return n > 0 && s[n] == 0;
+    return ckr__dir_has(c, dir, "model", CKR_FILE_DIR) &&
+           ckr__dir_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR) &&
+           ckr__dir_has(c, dir, "model_config.json", CKR_FILE_REGULAR);
 }
 
 /* The highest complete step below `below`, or NULL; *other is the highest one that is not
@@ -22103,7 +22310,7 @@ static ckr_result ckr__nt_newest(ckr__ctx *c, const char *run, int64_t below, co
     *best = *other = NULL;
     for (i = 0; r == CKR_OK && i < l.n; i++) {
         const char *dir;
-        if (!l.items[i]->is_dir || !ckr__nt_step_of(l.items[i]->name, &v) || v >= below) continue;
+        if (!l.items[i]->is_dir || !ckr__step_of(l.items[i]->name, &v) || v >= below) continue;
         dir = ckr__path_join(c, run, l.items[i]->name);
         if (!dir) return c->err->code;
         if (!ckr__nt_is_step(c, dir)) continue;
@@ -22119,12 +22326,12 @@ static ckr_result ckr__nt_newest(ckr__ctx *c, const char *run, int64_t below, co
 
 static ckr_result ckr__nt_incomplete(ckr__ctx *c, const char *dir, const char *best)
 {
-    const bool meta = ckr__nt_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR);
+    const bool meta = ckr__dir_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR);
     ckr_result r =
         ckr__fail(c->err, CKR_ITEM_NANOTRON_INCOMPLETE, dir, CKR_NO_OFFSET, NULL,
                   "there is no %s, which Nanotron writes at the end: the checkpoint is still being "
                   "written, or its writing was interrupted",
-                  !ckr__nt_has(c, dir, "model", CKR_FILE_DIR) ? "model directory"
+                  !ckr__dir_has(c, dir, "model", CKR_FILE_DIR) ? "model directory"
                   : meta                                      ? "model_config.json"
                                                               : "checkpoint_metadata.json");
     char text[192];
@@ -22158,7 +22365,7 @@ static ckr_result ckr__nt_latest(ckr__ctx *c, const char *run, const char **dir,
     snprintf(digits, sizeof digits, "%.*s", (int)(n < 31 ? n : 31), (const char *)p);
     r = ckr__nt_newest(c, run, INT64_MAX, &best, &other);
     if (r != CKR_OK) return r;
-    if (!ckr__nt_step_of(digits, &step)) {
+    if (!ckr__step_of(digits, &step)) {
         if (!best && !other) return CKR_OK;
         *mine = true;
         r = ckr__fail(c->err, CKR_ITEM_NANOTRON_LATEST, path, 0, NULL,
@@ -22189,7 +22396,7 @@ static ckr_result ckr__nt_probe(ckr__ctx *c, const char *path, const char **dir,
         *mine = true;
         return CKR_OK;
     }
-    if (ckr__nt_has(c, path, "latest.txt", CKR_FILE_REGULAR))
+    if (ckr__dir_has(c, path, "latest.txt", CKR_FILE_REGULAR))
         return ckr__nt_latest(c, path, dir, mine);
     r = ckr__nt_newest(c, path, INT64_MAX, &best, &other);
     if (r != CKR_OK || (!best && !other)) return r;
@@ -22214,13 +22421,13 @@ static ckr_result ckr__nt_siblings(ckr__ctx *c, const char *dir, const char **be
     for (cut = n; cut > 0 && dir[cut - 1] != '/'; cut--) {}
     run = ckr__strndup(c, dir + cut, n - cut);
     if (!run) return c->err->code;
-    if (!ckr__nt_step_of(run, &step)) return CKR_OK;
+    if (!ckr__step_of(run, &step)) return CKR_OK;
     run = cut ? ckr__strndup(c, dir, cut > 1 ? cut - 1 : 1) : ".";
     if (!run) return c->err->code;
     r = ckr__nt_newest(c, run, INT64_MAX, best, &other);
     if (r != CKR_OK && c->err->sys_error != EACCES) return r;
     if (r != CKR_OK) *c->err = keep;           /* a parent that may not be listed         */
-    if (other && ckr__nt_step_of(strrchr(other, '/') + 1, &v) && v > step) *newer = other;
+    if (other && ckr__step_of(strrchr(other, '/') + 1, &v) && v > step) *newer = other;
     return CKR_OK;
 }
 
@@ -22232,7 +22439,7 @@ static bool ckr__nt_size(const ckr_node *n, uint32_t *out)
 {
     int64_t v;
     const char *s = ckr_node_str(n);
-    if (s ? !ckr__nt_step_of(s, &v) : !ckr_node_i64(n, &v)) return false;
+    if (s ? !ckr__step_of(s, &v) : !ckr_node_i64(n, &v)) return false;
     if (v < 1 || v > 1000000000) return false;
     *out = (uint32_t)v;
     return true;
@@ -22561,7 +22768,7 @@ static int64_t ckr__nt_layer(const char *name)
     if (n == 0 || n >= sizeof digits) return -1;
     memcpy(digits, name, n);
     digits[n] = 0;
-    return ckr__nt_step_of(digits, &v) ? v : -1;
+    return ckr__step_of(digits, &v) ? v : -1;
 }
 
 /* The shape that the configuration asks for; false: it says nothing about this parameter. */
@@ -23223,14 +23430,6 @@ static void ckr__nt_zero_range(int64_t n, uint32_t dp, uint32_t d, int64_t *begi
     *end = *begin + ((int64_t)d < full ? q : n > 0 ? q - 1 : 0);
 }
 
-static int64_t ckr__nt_block_numel(const ckr__block *b)
-{
-    int64_t n = 1;
-    uint32_t d;
-    for (d = 0; d < b->n_dims; d++) n *= b->shape[d];
-    return n;
-}
-
 static ckr_result ckr__nt_bad_file(ckr__nt *r, const ckr__nt_file *f, const char *where,
                                    const char *expected)
 {
@@ -23286,7 +23485,7 @@ static ckr_result ckr__nt_nameless(ckr__nt *r, const ckr__nt_file *f, ckr__nt_in
                 continue;
             if (p->tp0_only && f->tp > 0) continue;
             if (r->zero)
-                ckr__nt_zero_range(ckr__nt_block_numel(p->blocks[p->sharded ? f->tp : 0]), r->dp,
+                ckr__nt_zero_range(ckr__block_numel(p->blocks[p->sharded ? f->tp : 0]), r->dp,
                                    f->dp, &begin, &end);
         }
         if (begin < end) x->param[x->n++] = p;
@@ -23345,16 +23544,6 @@ static ckr__nt_slot *ckr__nt_slot_of(ckr__nt *r, ckr__nt_param *p, const char *k
     return s;
 }
 
-static bool ckr__nt_contiguous(const ckr_view *v, int64_t *numel)
-{
-    uint32_t d;
-    int64_t s = 1;
-    if (!ckr__numel(v->n_dims, v->shape, numel)) return false;
-    for (d = v->n_dims; d-- > 0; s *= v->shape[d])
-        if (v->shape[d] > 1 && v->stride[d] != s) return false;
-    return true;
-}
-
 /* One tensor of a parameter's state in one file: where its elements lie in the whole. */
 static ckr_result ckr__nt_state_piece(ckr__nt *r, const ckr__nt_file *f, ckr__nt_param *p,
                                       const char *key, const ckr_view *v)
@@ -23389,7 +23578,7 @@ static ckr_result ckr__nt_state_piece(ckr__nt *r, const ckr__nt_file *f, ckr__nt
     }
     rd.replica = (!p->sharded && f->tp != p->first_tp) ||
                  (p->pp >= 0 && f->pp != (uint32_t)p->pp) || (f->ep > 0 && p->n_blocks <= r->tp);
-    end = ckr__nt_block_numel(b);
+    end = ckr__block_numel(b);
     if (!r->zero) {
         for (d = 0; d < b->n_dims && v->n_dims == b->n_dims; d++)
             if (v->shape[d] != b->shape[d]) break;
@@ -23399,7 +23588,7 @@ static ckr_result ckr__nt_state_piece(ckr__nt *r, const ckr__nt_file *f, ckr__nt
         return ckr__read_view(&rd, b, v) ? CKR_OK : ckr__nt_oom(r);
     }
     ckr__nt_zero_range(end, r->dp, f->dp, &begin, &end);
-    if (!ckr__nt_contiguous(v, &n) || n != end - begin)
+    if (!ckr__contiguous(v, &n) || n != end - begin)
         return ckr__nt_bad_shape(r, p, f, key, n, end - begin);
     if (!rd.replica) s->covered += n;
     rd.dtype = v->dtype;
@@ -24083,7 +24272,7 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
     if (!ckr_node_i64(ckr_node_get(m, "last_train_step"), &r->step) || r->step < 0)
         return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, r->meta.path, CKR_NO_OFFSET,
                          "metas/last_train_step", "an integer was expected");
-    if (ckr__nt_step_of(base && base[1] ? base + 1 : r->dir, &named) && named != r->step) {
+    if (ckr__step_of(base && base[1] ? base + 1 : r->dir, &named) && named != r->step) {
         e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_STEP, r->meta.path, CKR_NO_OFFSET,
                       "metas/last_train_step", "it says step %lld, the directory is of step %lld",
                       (long long)r->step, (long long)named);
@@ -24602,7 +24791,7 @@ static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
             e = ckr__entry_new(x->c, f, p->name, dtype, block->n_dims, block->shape);
             ok = f->root && f->metadata && e && ckr__node_set(x->c, f->root, "data", e) &&
                  ckr__bind_flat(x->c, e->u.entry, from, from != p->param, block, 0,
-                                ckr__nt_block_numel(block), 0) &&
+                                ckr__block_numel(block), 0) &&
                  ckr__nt_weight_others(x, p, r, f);
         }
     }
@@ -24679,7 +24868,7 @@ static ckr_node *ckr__nt_state_entry(ckr__nt_job *x, ckr__out_file *f, const ckr
         e = ckr__entry_new(x->c, f, name, t->dtype, t->n_dims, t->shape);
         if (!one || !e ||
             !ckr__bind_flat(x->c, e->u.entry, t, part->replica_step, one, 0,
-                            ckr__nt_block_numel(one), 0))
+                            ckr__block_numel(one), 0))
             return NULL;
         return e;
     }
@@ -24759,7 +24948,7 @@ static bool ckr__nt_optimizer_file(ckr__nt_job *x, uint32_t pp, uint32_t dp, uin
         if (!p->group || (p->src->tp0_only && tp > 0)) continue;
         part.block = p->blocks[whole ? 0 : tp];
         part.begin = 0;
-        part.end = ckr__nt_block_numel(part.block);
+        part.end = ckr__block_numel(part.block);
         part.replica = pp != p->owner || (whole && tp > 0);
         part.replica_step = pp != p->owner || tp > 0 || dp > 0;
         if (x->zero) ckr__nt_zero_range(part.end, x->dp, dp, &part.begin, &part.end);
@@ -24811,7 +25000,7 @@ static ckr_node *ckr__nt_zero_config(ckr__nt_job *x)
         for (d = 0; ok && d < x->dp; d++) {
             ckr_node *pair;
             int64_t begin, end;
-            ckr__nt_zero_range(ckr__nt_block_numel(b), x->dp, d, &begin, &end);
+            ckr__nt_zero_range(ckr__block_numel(b), x->dp, d, &begin, &end);
             if (begin == end) continue;
             pair = ckr__node(x->c, CKR_NODE_LIST);
             ok = pair && ckr__node_push(x->c, pair, ckr__nt_size_node(x->c, begin)) &&
@@ -24850,15 +25039,6 @@ static bool ckr__nt_json_file(ckr__nt_job *x, const char *name, const ckr_node *
     return copy != NULL;
 }
 
-static ckr_node *ckr__nt_dict_copy(ckr__ctx *c, const ckr_node *d)
-{
-    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; out && ckr_node_is_dict(d) && i < d->count; i++)
-        if (!ckr__node_pair(c, out, d->u.items[2 * i], d->u.items[2 * i + 1])) return NULL;
-    return out;
-}
-
 static bool ckr__nt_emit_optimizer_config(ckr__nt_job *x)
 {
     const char *type = x->zero      ? "ZeroDistributedOptimizer"
@@ -24868,8 +25048,8 @@ static bool ckr__nt_emit_optimizer_config(ckr__nt_job *x)
     if (x->same && x->nt->optimizer.root && x->padded == x->s->padded_vocab)
         return ckr__nt_text_file(x, "optimizer/optimizer_config.json", x->nt->optimizer.bytes,
                                  x->nt->optimizer.n);
-    root = ckr__nt_dict_copy(x->c, x->nt->optimizer.root);
-    par = ckr__nt_dict_copy(x->c, ckr_node_get(x->nt->optimizer.root, "parallelism"));
+    root = ckr__dict_copy(x->c, x->nt->optimizer.root);
+    par = ckr__dict_copy(x->c, ckr_node_get(x->nt->optimizer.root, "parallelism"));
     return root && par && ckr__node_set(x->c, root, "type", ckr__node_str(x->c, type)) &&
            ckr__node_set(x->c, par, "tp_size", ckr__nt_size_node(x->c, x->tp)) &&
            ckr__node_set(x->c, par, "dp_size", ckr__nt_size_node(x->c, x->dp)) &&
@@ -25056,7 +25236,7 @@ static bool ckr__nt_schedule_plan(ckr__nt_job *x)
     timed = !ckr__nt_near(s->a, 1) || !ckr__same(s->b, s->t0);
     mapped = s->ramp_len > 0 || timed;
     bases = CKR__NEW_N(x->c, double, s->n_lanes);
-    params = ckr__nt_dict_copy(x->c, s->params);
+    params = ckr__dict_copy(x->c, s->params);
     if (!bases || !params) return false;
     for (i = 0; i < s->n_lanes; i++) {
         if (!ckr__nt_fold_value(&s->lanes[i], &bases[i]))
@@ -25159,7 +25339,7 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
                    : NULL;
     }
     for (i = 0; ok && i < n; i++) {
-        stage = ckr__nt_dict_copy(x->c, old->u.items[i]);
+        stage = ckr__dict_copy(x->c, old->u.items[i]);
         ok = stage && ckr__node_push(x->c, list, stage);
         if (!ok) break;
         folders = ckr_node_get(stage, "consumed_tokens_per_dataset_folder");
@@ -25186,12 +25366,12 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
 static bool ckr__nt_emit_metadata(ckr__nt_job *x)
 {
     const bool zero = (x->t->without & CKR_PROGRESS) != 0;
-    ckr_node *root = ckr__nt_dict_copy(x->c, x->nt->meta.root), *m, *stages;
+    ckr_node *root = ckr__dict_copy(x->c, x->nt->meta.root), *m, *stages;
     int64_t samples, tokens, v;
     const ckr_node *total;
     bool changed = false, ok = root != NULL;
     if (!ok) return false;
-    m = ckr__nt_dict_copy(x->c, ckr_node_get(root, "metas"));
+    m = ckr__dict_copy(x->c, ckr_node_get(root, "metas"));
     ok = m && ckr__nt_put_int(x->c, root, "tp", x->tp, &changed) &&
          ckr__nt_put_int(x->c, root, "dp", x->dp, &changed) &&
          ckr__nt_put_int(x->c, root, "cp", x->cp, &changed);
@@ -25428,7 +25608,7 @@ static bool ckr__nt_emit_model_config(ckr__nt_job *x)
         copy = ckr__printf(x->c, "%.*s%lld%s", (int)(at - s), s, (long long)x->padded, end);
         return copy && ckr__nt_text_file(x, "model_config.json", copy, strlen(copy));
     }
-    root = ckr__nt_dict_copy(x->c, x->nt->model.root);
+    root = ckr__dict_copy(x->c, x->nt->model.root);
     return root && ckr__node_set(x->c, root, "vocab_size", ckr__node_int(x->c, x->padded)) &&
            ckr__nt_json_file(x, "model_config.json", root, 0, false);
 }
@@ -25836,29 +26016,6 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
     return r;
 }
 
-/* A state dict of torch.optim: {"state": {...}, "param_groups": [...]}. */
-static bool ckr__is_optimizer(const ckr_node *n)
-{
-    const ckr_node *groups = ckr_node_get(n, "param_groups");
-    uint64_t i;
-    if (!ckr_node_is_dict(ckr_node_get(n, "state")) || !ckr_node_is_list(groups)) return false;
-    for (i = 0; i < groups->count; i++) if (!ckr_node_is_dict(groups->u.items[i])) return false;
-    return groups->count > 0;
-}
-
-/* A state dict of torch.optim.lr_scheduler, DeepSpeed or Megatron-LM. */
-static bool ckr__is_scheduler(const ckr_node *n)
-{
-    if (!ckr_node_is_dict(n) || n->count == 0) return false;
-    if (ckr_node_is_list(ckr_node_get(n, "_schedulers"))) return true;
-    if (ckr_node_get(n, "last_epoch"))
-        return n->count == 1 || ckr_node_get(n, "_step_count") || ckr_node_get(n, "_last_lr") ||
-               ckr_node_get(n, "num_bad_epochs");
-    if (ckr_node_get(n, "last_batch_iteration")) return n->count == 1;
-    return ckr_node_get(n, "num_steps") &&
-           (ckr_node_get(n, "max_lr") || ckr_node_get(n, "start_lr"));
-}
-
 /* The root itself, or the first value of it that is one; torch wraps some in a list. */
 static const ckr_node *ckr__plain_part(const ckr_node *root, bool (*is_fn)(const ckr_node *n))
 {
@@ -25927,24 +26084,6 @@ static void ckr__plain_step(ckr__ctx *c, ckr_state *s, const ckr_node *optimizer
         s->progress.step = (int64_t)v;
 }
 
-/* Its LR must be the groups': else somebody has set it, or the files are of different runs. */
-static ckr_result ckr__plain_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x)
-{
-    double drift = 0;
-    uint64_t lane = 0;
-    char subject[48], text[64];
-    ckr_result r;
-    if (x->opaque || !s->n_groups) return CKR_OK;
-    r = ckr__sched_drift(c, x, &drift, &lane);
-    if (r != CKR_OK || !(drift > 1e-9)) return r;
-    snprintf(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
-    snprintf(text, sizeof text, "%.17g", x->lanes[lane].anchor);
-    return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, text, NULL,
-                     "the group's LR is not what its scheduler says at this step", NULL)
-               ? CKR_OK
-               : c->err->code;
-}
-
 static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *scheduler)
 {
     const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, s->n_groups);
@@ -25958,7 +26097,7 @@ static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node 
     s->schedules = x;
     s->n_schedules = 1;
     if (s->progress.step < 0 && !strcmp(x->clock, "update")) s->progress.step = x->position;
-    return ckr__plain_drift(c, s, x);
+    return ckr__lr_drift(c, s, x);
 }
 
 /* What a trainer saves beside the tensors, wherever in the file it stands. */
@@ -26015,18 +26154,6 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
     if (s->format != CKR_FORMAT_SAFETENSORS)
         r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
     return r == CKR_OK ? ckr__plain_flatten(c, s, root) : r;
-}
-
-/* Is the slot in a list like "param,exp_avg"? "params": parameters; NULL or "all": every one. */
-static bool ckr__slot_wanted(const char *slots, const char *slot)
-{
-    size_t n = strlen(slot);
-    const char *p;
-    if (!slots || !strcmp(slots, "all")) return true;
-    if (!strcmp(slots, "params")) return !strcmp(slot, "param");
-    for (p = slots; *p; p += strcspn(p, ","), p += *p == ',')
-        if (strcspn(p, ",") == n && !memcmp(p, slot, n)) return true;
-    return false;
 }
 
 static const char *ckr__plain_name(ckr__ctx *c, const ckr_tensor *t)
@@ -26089,26 +26216,6 @@ static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s, ckr_note **
     return CKR_OK;
 }
 
-/* A value as text, for comparison and report. NULL: out of memory. */
-static const char *ckr__node_text_of(ckr__ctx *c, const ckr_node *n)
-{
-    ckr__buf b;
-    const char *s;
-    if (!n) return "absent";
-    memset(&b, 0, sizeof b);
-    b.c = c;
-    s = ckr__json_put(&b, n, 0, true) == CKR_OK ? ckr__strndup(c, (const char *)b.data, b.size)
-                                                : NULL;
-    ckr__buf_free(&b);
-    if (!s && c->err->item == CKR_ITEM_JSON_PUT) {     /* no value of JSON: by its place    */
-        ckr__error_reset(c);
-        s = n->kind == CKR_NODE_TENSOR
-                ? ckr__printf(c, "tensor in %s", n->u.view->storage ? n->u.view->storage : "memory")
-                : ckr__printf(c, "value of kind %u", (unsigned)n->kind);
-    }
-    return s;
-}
-
 /* plain: a torch file as a whole -------------------------------------------------- */
 
 typedef struct ckr__whole_job {
@@ -26147,29 +26254,6 @@ static ckr_node *ckr__whole_tensor(void *user, ckr__out_file *f, const ckr_view 
     n->u.entry->requires_grad = v->requires_grad;
     n->u.entry->parameter = v->parameter;
     return ckr__bind_flat(w->c, n->u.entry, t, false, b, 0, numel, 0) ? n : NULL;
-}
-
-/* A group as it was, with the values that were decided; `index` NULL: its own parameters. */
-static ckr_node *ckr__whole_group(ckr__ctx *c, const ckr_group *g, ckr_node *index)
-{
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
-    const ckr_node *raw = g->raw ? g->raw : g->hyper;
-    uint64_t i, k;
-    for (i = 0; d && i < raw->count; i++) {
-        ckr_node *key = raw->u.items[2 * i], *value = raw->u.items[2 * i + 1];
-        for (k = 0; k < g->hyper->count; k++)
-            if (ckr_node_str(key) && ckr__is_str(g->hyper->u.items[2 * k], key->u.str))
-                value = g->hyper->u.items[2 * k + 1];
-        if (index && ckr__is_str(key, "params")) continue;
-        if (!ckr__node_pair(c, d, key, value)) return NULL;
-    }
-    for (k = 0; d && k < g->hyper->count; k++) {
-        const char *key = ckr_node_str(g->hyper->u.items[2 * k]);
-        if (key && !ckr_node_get(d, key) &&
-            !ckr__node_pair(c, d, g->hyper->u.items[2 * k], g->hyper->u.items[2 * k + 1]))
-            return NULL;
-    }
-    return d && (!index || ckr__node_set(c, d, "params", index)) ? d : NULL;
 }
 
 /* The optimizer numbers parameters in the order of its groups: with other groups the numbers stay
@@ -26241,7 +26325,7 @@ static bool ckr__whole_groups(ckr__whole_job *w, bool others)
     for (i = 0; w->groups && i < w->s->n_groups && ok; i++) {
         const ckr_group *g = &w->s->groups[i];
         ckr_node *index = others ? ckr__whole_index(w, &numbers, list, g) : NULL;
-        ckr_node *d = !others || index ? ckr__whole_group(w->c, g, index) : NULL;
+        ckr_node *d = !others || index ? ckr__group_dict(w->c, g, index) : NULL;
         ok = d && (!others || ckr__whole_names(w, d, g)) && ckr__node_push(w->c, w->groups, d);
     }
     ckr__map_free(&numbers);
@@ -26351,18 +26435,6 @@ static ckr_result ckr__whole_schedule(ckr__whole_job *w)
     return ckr__whole_say(w, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, s->kind, text,
                           "the state of this scheduler cannot hold the schedule that was decided",
                           "--lr-policy target, or another schedule with --to-schedule");
-}
-
-static bool ckr__same_hyper(const ckr_state *a, const ckr_state *b)
-{
-    uint64_t i, k;
-    if (a->n_groups != b->n_groups) return false;
-    for (i = 0; i < a->n_groups; i++) {
-        const ckr_node *x = a->groups[i].hyper, *y = b->groups[i].hyper;
-        if (x->count != y->count) return false;
-        for (k = 0; k < 2 * x->count; k++) if (x->u.items[k] != y->u.items[k]) return false;
-    }
-    return true;
 }
 
 static ckr_result ckr__whole_emit(ckr__whole_job *w, const ckr_state *source, const ckr_target *t,
@@ -26559,10 +26631,10 @@ static bool ckr__ac_numbered(const char *name, const char *stem, const char *ext
     const size_t n = strlen(stem);
     size_t len = strlen(name), end;
     *k = 0;
-    if (strncmp(name, stem, n) != 0 || !ckr__nt_suffix(name, &len, ext) || len < n) return false;
+    if (strncmp(name, stem, n) != 0 || !ckr__cut_tail(name, &len, ext) || len < n) return false;
     if (len == n) return true;
     end = len;
-    return name[n] == '_' && ckr__nt_number(name, &end, k) && end == n + 1;
+    return name[n] == '_' && ckr__cut_num(name, &end, k) && end == n + 1;
 }
 
 /* "stem[_K]-00001-of-00002.ext" */
@@ -26571,13 +26643,13 @@ static bool ckr__ac_shard(const char *name, const char *stem, const char *ext, u
     size_t len = strlen(name), n = strlen(stem), end;
     uint32_t i, of;
     *k = 0;
-    if (strncmp(name, stem, n) != 0 || !ckr__nt_suffix(name, &len, ext) ||
-        !ckr__nt_number(name, &len, &of) || !ckr__nt_suffix(name, &len, "-of-") ||
-        !ckr__nt_number(name, &len, &i) || !ckr__nt_suffix(name, &len, "-") || len < n)
+    if (strncmp(name, stem, n) != 0 || !ckr__cut_tail(name, &len, ext) ||
+        !ckr__cut_num(name, &len, &of) || !ckr__cut_tail(name, &len, "-of-") ||
+        !ckr__cut_num(name, &len, &i) || !ckr__cut_tail(name, &len, "-") || len < n)
         return false;
     if (len == n) return true;
     end = len;
-    return name[n] == '_' && ckr__nt_number(name, &end, k) && end == n + 1;
+    return name[n] == '_' && ckr__cut_num(name, &end, k) && end == n + 1;
 }
 
 /* A random file's rank; HF's rng_state.pth is of a run with one process. */
@@ -26586,8 +26658,8 @@ static bool ckr__ac_random_name(const char *s, bool trainer, uint32_t *rank)
     size_t len = strlen(s);
     *rank = 0;
     if (trainer && !strcmp(s, "rng_state.pth")) return true;
-    return ckr__nt_suffix(s, &len, trainer ? ".pth" : ".pkl") && ckr__nt_number(s, &len, rank) &&
-           ckr__nt_suffix(s, &len, trainer ? "rng_state_" : "random_states_") && len == 0;
+    return ckr__cut_tail(s, &len, trainer ? ".pth" : ".pkl") && ckr__cut_num(s, &len, rank) &&
+           ckr__cut_tail(s, &len, trainer ? "rng_state_" : "random_states_") && len == 0;
 }
 
 static uint8_t ckr__ac_kind(const char *s, ckr__ac_file *f, bool trainer)
@@ -26689,12 +26761,12 @@ static ckr_result ckr__ac_is(ckr__ctx *c, const char *dir, bool trainer, bool *y
     uint64_t i;
     uint32_t rank;
     ckr_result r;
-    *yes = trainer && ckr__nt_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR);
+    *yes = trainer && ckr__dir_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR);
     if (trainer) return CKR_OK;
     r = ckr__dir_list(c, dir, &l);
     for (i = 0; r == CKR_OK && i < l.n && !*yes; i++)
         *yes = !l.items[i]->is_dir && ckr__ac_random_name(l.items[i]->name, false, &rank);
-    if (*yes && ckr__nt_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR)) *yes = false;
+    if (*yes && ckr__dir_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR)) *yes = false;
     return r;
 }
 
@@ -26706,7 +26778,7 @@ static bool ckr__ac_step_dir(const char *s, int64_t *n)
     for (i = 0; i < sizeof heads / sizeof *heads; i++) {
         const size_t k = strlen(heads[i]);
         if (!strncmp(s, heads[i], k) && (s[k] == '-' || s[k] == '_') &&
-            ckr__nt_step_of(s + k + 1, n))
+            ckr__step_of(s + k + 1, n))
             return true;
     }
     return false;
@@ -26743,7 +26815,7 @@ static ckr_result ckr__ac_probe_as(ckr__ctx *c, const char *path, bool trainer, 
     r = ckr__ac_is(c, path, trainer, mine);
     if (r != CKR_OK || *mine) return r;
     r = ckr__ac_newest(c, path, trainer, &best);
-    if (r == CKR_OK && !best && !trainer && ckr__nt_has(c, path, "checkpoints", CKR_FILE_DIR)) {
+    if (r == CKR_OK && !best && !trainer && ckr__dir_has(c, path, "checkpoints", CKR_FILE_DIR)) {
         sub = ckr__path_join(c, path, "checkpoints");
         if (!sub) return c->err->code;
         r = ckr__ac_newest(c, sub, trainer, &best);
@@ -26775,21 +26847,15 @@ static bool ckr__ac_after(const char *s, const char *key, int64_t *out)
     if (!n || n >= sizeof digits) return false;
     memcpy(digits, p, n);
     digits[n] = 0;
-    return ckr__nt_step_of(digits, out);
-}
-
-static const char *ckr__ac_base(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    return ckr__step_of(digits, out);
 }
 
 /* epoch_E_step_S[_suffix].pth */
 static bool ckr__sana_name(const char *path, int64_t *epoch, int64_t *step)
 {
-    const char *s = ckr__ac_base(path);
+    const char *s = ckr__base(path);
     size_t n = strlen(s);
-    return !strncmp(s, "epoch_", 6) && ckr__nt_suffix(s, &n, ".pth") &&
+    return !strncmp(s, "epoch_", 6) && ckr__cut_tail(s, &n, ".pth") &&
            ckr__ac_after(s, "epoch_", epoch) && ckr__ac_after(s, "_step_", step);
 }
 
@@ -26830,8 +26896,8 @@ static ckr_result ckr__sana_probe(ckr__ctx *c, const char *path, const char **di
     ckr_result r = CKR_OK;
     *mine = false;
     *dir = path;
-    if (kind == CKR_FILE_REGULAR && !strcmp(ckr__ac_base(path), "latest.pth")) {
-        const size_t n = (size_t)(ckr__ac_base(path) - path);
+    if (kind == CKR_FILE_REGULAR && !strcmp(ckr__base(path), "latest.pth")) {
+        const size_t n = (size_t)(ckr__base(path) - path);
         sub = n ? ckr__strndup(c, path, n > 1 ? n - 1 : 1) : ".";
         if (!sub) return c->err->code;
         r = ckr__sana_newest(c, sub, &best);
@@ -26841,7 +26907,7 @@ static ckr_result ckr__sana_probe(ckr__ctx *c, const char *path, const char **di
     }
     if (kind == CKR_FILE_DIR) r = ckr__sana_newest(c, path, &best);
     if (r == CKR_OK && kind == CKR_FILE_DIR && !best &&
-        ckr__nt_has(c, path, "checkpoints", CKR_FILE_DIR)) {
+        ckr__dir_has(c, path, "checkpoints", CKR_FILE_DIR)) {
         sub = ckr__path_join(c, path, "checkpoints");
         if (!sub) return c->err->code;
         r = ckr__sana_newest(c, sub, &best);
@@ -26870,17 +26936,6 @@ static ckr_result ckr__ac_tensor(ckr__ac *r, const char *name, const char *slot,
     e = ckr__plain_tensor_as(r->c, r->s, name, slot, v, out);
     r->s->dialect_data = keep;
     return e;
-}
-
-static bool ckr__ac_same_view(const ckr_view *a, const ckr_view *b)
-{
-    uint32_t d;
-    if (a->file != b->file || a->data_offset != b->data_offset || a->offset != b->offset ||
-        a->dtype != b->dtype || a->n_dims != b->n_dims || a->layout || b->layout)
-        return false;
-    for (d = 0; d < a->n_dims; d++)
-        if (a->shape[d] != b->shape[d] || a->stride[d] != b->stride[d]) return false;
-    return true;
 }
 
 static ckr_result ckr__ac_tie(ckr__ac *r, const char *name, const char *other)
@@ -26933,7 +26988,7 @@ static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node
         x->keys[i][1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
         if (!v->bytes && v->data_bytes &&
             ckr__map_find(&x->map, (const char *)x->keys[i], sizeof x->keys[i], &at) &&
-            ckr__ac_same_view(r->keep.views[at & 0xffffffffu], v)) {
+            ckr__same_view(r->keep.views[at & 0xffffffffu], v)) {
             e = ckr__ac_tied(r, name, value, dict->u.items[2 * (at >> 32) + 1], at & 0xffffffffu);
             continue;
         }
@@ -27335,35 +27390,6 @@ static ckr_result ckr__ac_groups(ckr__ac *r, ckr__ac_file *f, const ckr__ac_para
     return CKR_OK;
 }
 
-/* A `step`: Python's number, or a tensor of one element, whose bytes are read; NaN: neither. */
-static ckr_result ckr__ac_step(ckr__ac *r, const ckr_node *n, double *out)
-{
-    uint8_t raw[16];
-    const ckr_view *v;
-    size_t size;
-    int64_t count;
-    ckr_result e = CKR_OK;
-    *out = ckr__nan();
-    if (!n || n->kind != CKR_NODE_TENSOR) {
-        if (n) ckr_node_f64(n, out);
-        return CKR_OK;
-    }
-    v = n->u.view;
-    size = ckr_dtype_size(v->dtype);
-    if (!size || size > sizeof raw || v->layout || v->meta || v->offset < 0 ||
-        !ckr__numel(v->n_dims, v->shape, &count) || count != 1 || v->data_bytes < size ||
-        (uint64_t)v->offset > v->data_bytes / size - 1)
-        return CKR_OK;
-    if (v->bytes) memcpy(raw, v->bytes + (size_t)v->offset * size, size);
-    else
-        e = ckr__file_read(r->c, v->file, v->data_offset + (uint64_t)v->offset * size, raw, size);
-    if (e != CKR_OK) return e;
-    if (v->big_endian != ckr__host_big_endian())
-        ckr__swap_bytes(raw, size, ckr__dtypes[v->dtype].swap);
-    *out = ckr__load_f64(v->dtype, raw);
-    return CKR_OK;
-}
-
 /* Updates done: the largest `step` that a state of the first optimizer counts; -1: none does.
    Parameters that were frozen for a while have counted less, so all are looked at. */
 static ckr_result ckr__ac_count(ckr__ac *r, const ckr__ac_param *p, uint64_t n)
@@ -27372,7 +27398,7 @@ static ckr_result ckr__ac_count(ckr__ac *r, const ckr__ac_param *p, uint64_t n)
     uint64_t i;
     ckr_result e = CKR_OK;
     for (i = 0; i < n && e == CKR_OK; i++) {
-        e = ckr__ac_step(r, ckr_node_get(p[i].state, "step"), &v);
+        e = ckr__step_number(r->c, ckr_node_get(p[i].state, "step"), &v);
         if (v >= 0 && v < 9e15 && (int64_t)v > r->s->progress.step)
             r->s->progress.step = (int64_t)v;
     }
@@ -27503,7 +27529,7 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
             *r->files[i]->schedule = r->s->schedules[r->files[i]->index < r->s->n_schedules
                                                          ? r->files[i]->index
                                                          : 0];
-    return e == CKR_OK && r->s->n_schedules ? ckr__plain_drift(r->c, r->s, r->s->schedules) : e;
+    return e == CKR_OK && r->s->n_schedules ? ckr__lr_drift(r->c, r->s, r->s->schedules) : e;
 }
 
 /* >>accelerate.random --------------------------------------------------------- */
@@ -27592,7 +27618,7 @@ static ckr_result ckr__ac_streams_read(ckr__ac *r, const ckr__ac_file *f, uint32
         for (k = 0; k < sizeof keys / sizeof *keys && strcmp(key, keys[k][0]) != 0; k++) {}
         if (k < sizeof keys / sizeof *keys)
             e = ckr__ac_stream(r, rank, keys[k][1], keys[k][2], false, v);
-        else if (!strncmp(key, "torch_", 6) && ckr__nt_suffix(key, &n, "_manual_seed"))
+        else if (!strncmp(key, "torch_", 6) && ckr__cut_tail(key, &n, "_manual_seed"))
             e = ckr__ac_device(r, rank, ckr__strndup(r->c, key, n), v);
         else if (!strncmp(key, "torch_", 6)) e = ckr__ac_device(r, rank, key, v);
         else if (r->trainer)
@@ -27646,8 +27672,8 @@ static ckr_result ckr__ac_loose(ckr__ac *r)
         const char *s = f->rel;
         size_t n = strlen(s);
         if (f->kind != CKR__AC_LOOSE) continue;
-        if (!f->dir && (ckr__nt_suffix(s, &n, ".bin") || ckr__nt_suffix(s, &n, ".pt") ||
-                        ckr__nt_suffix(s, &n, ".pkl") || ckr__nt_suffix(s, &n, ".pth")) &&
+        if (!f->dir && (ckr__cut_tail(s, &n, ".bin") || ckr__cut_tail(s, &n, ".pt") ||
+                        ckr__cut_tail(s, &n, ".pkl") || ckr__cut_tail(s, &n, ".pth")) &&
             ckr__ac_load(r, f) != CKR_OK) {
             if (r->c->err->code == CKR_E_NOMEM || r->c->err->code == CKR_E_IO)
                 return r->c->err->code;
@@ -27912,7 +27938,7 @@ static ckr_result ckr__sana_parts(ckr__ac *r, ckr__ac_file *f)
                          "Sana keeps the random states of rank 0 only, with its own view of the "
                          "other devices, which it never used",
                          NULL);
-    return e == CKR_OK && sched ? ckr__plain_drift(r->c, r->s, r->s->schedules) : e;
+    return e == CKR_OK && sched ? ckr__lr_drift(r->c, r->s, r->s->schedules) : e;
 }
 
 static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
@@ -27927,7 +27953,7 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     r->n_files = 1;
     list[0] = f;
     f->path = path;
-    f->rel = ckr__ac_base(path);
+    f->rel = ckr__base(path);
     f->kind = CKR__AC_LOOSE;
     s->dialect = "sana";
     e = ckr__ac_load(r, f);
@@ -27954,7 +27980,7 @@ static ckr_result ckr__bare_optimizer(ckr__ctx *c, const char *path, const ckr_o
     ckr_result e;
     if (!r || !f) return c->err->code;
     f->path = path;
-    f->rel = ckr__ac_base(path);
+    f->rel = ckr__base(path);
     f->root = root;
     f->part = root;
     e = ckr__ac_optimizer(r, f, false);
@@ -28172,7 +28198,7 @@ static bool ckr__ac_regroup(ckr__ac_job *x, const ckr__ac_file *f, ckr__map *ids
     for (i = 0; i < x->w.s->n_groups; i++) {
         index = ckr__ac_index_list(x, ids, &x->w.s->groups[i], by);
         if (!index || !ckr__node_push(x->w.c, x->w.groups,
-                                      ckr__whole_group(x->w.c, &x->w.s->groups[i], index)))
+                                      ckr__group_dict(x->w.c, &x->w.s->groups[i], index)))
             return false;
     }
     return true;
@@ -28200,7 +28226,7 @@ static ckr_result ckr__ac_emit_groups(ckr__ac_job *x, const ckr__ac_file *f)
     }
     for (i = 0; !others && ok && i < f->n_groups; i++)
         ok = ckr__node_push(x->w.c, x->w.groups,
-                            ckr__whole_group(x->w.c, &x->w.s->groups[f->first_group + i], NULL));
+                            ckr__group_dict(x->w.c, &x->w.s->groups[f->first_group + i], NULL));
     return ok ? CKR_OK : x->w.c->err->code;
 }
 
@@ -28477,17 +28503,12 @@ static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
 
 /* >>accelerate.emit.all ------------------------------------------------------- */
 
-static bool ckr__ac_starts(const char *s, const char *head)
-{
-    return !strncmp(s, head, strlen(head));
-}
-
 /* Files that belong to a component that is left out. */
 static bool ckr__ac_left_out(const ckr__ac_job *x, const ckr__ac_file *f)
 {
     const uint32_t w = x->t->without;
-    const bool data = ckr__ac_starts(f->rel, "sampler") || ckr__ac_starts(f->rel, "dl_state_dict"),
-               scaler = ckr__ac_starts(f->rel, "scaler.pt");
+    const bool data = ckr__starts(f->rel, "sampler") || ckr__starts(f->rel, "dl_state_dict"),
+               scaler = ckr__starts(f->rel, "scaler.pt");
     switch (f->kind) {
     case CKR__AC_OPTIMIZER: return (w & CKR_OPTIMIZER) != 0;
     case CKR__AC_SCHEDULER: return (w & CKR_SCHEDULE) != 0;
@@ -28501,7 +28522,7 @@ static ckr_result ckr__ac_emit_loose(ckr__ac_job *x, const ckr__ac_file *f)
 {
     if (f->dir) x->n_lost++;
     if (f->dir) return CKR_OK;
-    if (x->ranks != x->ac->ranks && ckr__ac_starts(f->rel, "dl_state_dict")) {
+    if (x->ranks != x->ac->ranks && ckr__starts(f->rel, "dl_state_dict")) {
         ckr_result e = ckr__ac_say_counts(x, "CKR_W_DATA_POSITION", CKR_APPROX, f->rel,
                                           x->ac->ranks, x->ranks,
                                           "it counts the batches of one of so many processes, and "
@@ -28956,7 +28977,7 @@ static bool ckr__lm_name(const char *s, const char *head, const char *tail, int6
         return false;
     memcpy(digits, s + n, len - n - k);
     digits[len - n - k] = 0;
-    return ckr__nt_step_of(digits, step);
+    return ckr__step_of(digits, step);
 }
 
 /* "state_SSSSSSSS_RRRRR.bin" */
@@ -28964,8 +28985,8 @@ static bool ckr__lm_state_name(const char *s, int64_t *step, uint32_t *rank)
 {
     size_t len = strlen(s);
     char head[40];
-    if (!ckr__nt_suffix(s, &len, ".bin") || !ckr__nt_number(s, &len, rank) ||
-        !ckr__nt_suffix(s, &len, "_") || len >= sizeof head)
+    if (!ckr__cut_tail(s, &len, ".bin") || !ckr__cut_num(s, &len, rank) ||
+        !ckr__cut_tail(s, &len, "_") || len >= sizeof head)
         return false;
     memcpy(head, s, len);
     head[len] = 0;
@@ -30387,7 +30408,7 @@ static int64_t ckr__lm_gpt2_told(const ckr_state *s, const char *key)
                        *of_torch = ckr_node_get(ckr_node_get(d, "_metadata"), "");
         const char *text = ckr_node_str(ckr_node_get(of_torch ? of_torch : d, key));
         if (strcmp(s->leftovers[i].path, "__metadata__") != 0) text = NULL;
-        if (text && (!ckr__nt_step_of(text, &v) || v > INT32_MAX)) v = -1;
+        if (text && (!ckr__step_of(text, &v) || v > INT32_MAX)) v = -1;
     }
     return v;
 }
@@ -30706,7 +30727,7 @@ static const ckr_node *ckr__ds_optim(const ckr__ds_file *f)
 static bool ckr__ds_cut(const char *s, size_t *len, const char *key, uint32_t *v)
 {
     size_t at = *len;
-    if (!ckr__nt_number(s, &at, v) || !ckr__nt_suffix(s, &at, key)) return false;
+    if (!ckr__cut_num(s, &at, v) || !ckr__cut_tail(s, &at, key)) return false;
     *len = at;
     return true;
 }
@@ -30714,27 +30735,27 @@ static bool ckr__ds_cut(const char *s, size_t *len, const char *key, uint32_t *v
 static uint8_t ckr__ds_kind(const char *s, ckr__ds_file *f)
 {
     size_t n = strlen(s), k;
-    if (ckr__nt_suffix(s, &n, "_model_states.pt") && ckr__ds_cut(s, &n, "mp_rank_", &f->mp)) {
+    if (ckr__cut_tail(s, &n, "_model_states.pt") && ckr__ds_cut(s, &n, "mp_rank_", &f->mp)) {
         if (n == 0) return CKR__DS_MODEL;
         k = n;
-        if (ckr__nt_suffix(s, &k, "_") && ckr__ds_cut(s, &k, "zero_pp_rank_", &f->dp) && k == 0) {
+        if (ckr__cut_tail(s, &k, "_") && ckr__ds_cut(s, &k, "zero_pp_rank_", &f->dp) && k == 0) {
             f->ranked = true;
             return CKR__DS_MODEL;
         }
         return CKR__DS_FOREIGN;
     }
     n = strlen(s);
-    if (ckr__nt_suffix(s, &n, "optim_states.pt")) {
-        ckr__nt_suffix(s, &n, "_");
-        if (!ckr__ds_cut(s, &n, "mp_rank_", &f->mp) || !ckr__nt_suffix(s, &n, "_")) {
+    if (ckr__cut_tail(s, &n, "optim_states.pt")) {
+        ckr__cut_tail(s, &n, "_");
+        if (!ckr__ds_cut(s, &n, "mp_rank_", &f->mp) || !ckr__cut_tail(s, &n, "_")) {
             return CKR__DS_LOOSE;
         }
         if (!ckr__ds_cut(s, &n, "zero_pp_rank_", &f->dp)) return CKR__DS_FOREIGN;
-        f->bf16 = ckr__nt_suffix(s, &n, "bf16_");
+        f->bf16 = ckr__cut_tail(s, &n, "bf16_");
         return n == 0 ? CKR__DS_OPTIM : CKR__DS_FOREIGN;
     }
     n = strlen(s);
-    if (strncmp(s, "layer_", 6) != 0 || !ckr__nt_suffix(s, &n, "-model_states.pt"))
+    if (strncmp(s, "layer_", 6) != 0 || !ckr__cut_tail(s, &n, "-model_states.pt"))
         return CKR__DS_LOOSE;
     return ckr__ds_cut(s, &n, "layer_", &f->layer) && n == 0 ? CKR__DS_LAYER : CKR__DS_FOREIGN;
 }
@@ -31030,7 +31051,7 @@ static ckr_result ckr__ds_newest(ckr__ctx *c, const char *run, const char **best
     for (i = 0; r == CKR_OK && i < l.n; i++) {
         const char *dir;
         size_t n = strlen(l.items[i]->name);
-        if (!l.items[i]->is_dir || !ckr__nt_number(l.items[i]->name, &n, &v) || (*best && v <= top))
+        if (!l.items[i]->is_dir || !ckr__cut_num(l.items[i]->name, &n, &v) || (*best && v <= top))
             continue;
         dir = ckr__path_join(c, run, l.items[i]->name);
         if (!dir) return c->err->code;
@@ -31063,7 +31084,7 @@ static ckr_result ckr__ds_latest(ckr__ctx *c, const char *run, const char *name,
         return ckr__ds_is(c, *dir, mine);
     r = ckr__ds_newest(c, run, &best);
     if (r != CKR_OK) return r;
-    *mine = best != NULL || ckr__ac_starts(tag, "global_step");
+    *mine = best != NULL || ckr__starts(tag, "global_step");
     if (!*mine) return CKR_OK;
     r = ckr__fail(c->err, CKR_ITEM_DEEPSPEED_LATEST, path, 0, NULL,
                   "it names \"%.100s\", but there is no such directory beside it", tag);
@@ -31083,7 +31104,7 @@ static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir,
     if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
     r = ckr__ds_is(c, path, mine);
     for (i = 0; i < 2 && r == CKR_OK && !*mine; i++)
-        if (ckr__nt_has(c, path, names[i], CKR_FILE_REGULAR))
+        if (ckr__dir_has(c, path, names[i], CKR_FILE_REGULAR))
             r = ckr__ds_latest(c, path, names[i], dir, mine);
     if (r != CKR_OK || *mine) return r;
     *dir = path;
@@ -31255,7 +31276,7 @@ static ckr_result ckr__ds_alias(ckr__ds *r, ckr__ds_module *m, uint64_t i, const
     m->keys[i][0] = v->file;
     m->keys[i][1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
     if (ckr__map_find(&m->views, (const char *)m->keys[i], sizeof m->keys[i], &at) &&
-        ckr__ac_same_view(m->dict->u.items[2 * at + 1]->u.view, v)) {
+        ckr__same_view(m->dict->u.items[2 * at + 1]->u.view, v)) {
         const char *other = m->dict->u.items[2 * at]->u.str;
         *first = *m->prefix ? ckr__printf(r->c, "%s%s", m->prefix, other) : other;
         return *first ? CKR_OK : ckr__ds_oom(r);
@@ -31512,7 +31533,7 @@ static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *s
     int64_t *mem = CKR__NEW(r->c, int64_t);
     double v;
     uint64_t i;
-    ckr_result e = ckr__ac_step(&r->ac, n, &v);
+    ckr_result e = ckr__step_number(r->c, n, &v);
     if (e == CKR_OK && v == v && want == want && !ckr__same(v, want)) {
         e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_STEP, x->f->path, CKR_NO_OFFSET, slot,
                       "this rank has done %.0f updates, rank 0 %.0f", v, want);
@@ -31570,7 +31591,7 @@ static ckr_result ckr__ds_state(ckr__ds *r, ckr__ds_run *x, const ckr_node *stat
             e = ckr__ds_run_read(r, x, v);
         } else if (slot && !strcmp(slot, "step")) {
             e = ckr__ds_scalar(r, x, slot, n, *steps);
-            if (e == CKR_OK && x->rank == 0) e = ckr__ac_step(&r->ac, n, steps);
+            if (e == CKR_OK && x->rank == 0) e = ckr__step_number(r->c, n, steps);
         } else if (x->rank == 0 && n->kind != CKR_NODE_NONE) {
             e = ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
         }
@@ -31692,7 +31713,7 @@ static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, doubl
     }
     if (e == CKR_OK && ckr_node_get(state, "step"))
         e = ckr__ds_scalar(r, x, "step", ckr_node_get(state, "step"), *steps);
-    if (e == CKR_OK && x->rank == 0) e = ckr__ac_step(&r->ac, ckr_node_get(state, "step"), steps);
+    if (e == CKR_OK && x->rank == 0) e = ckr__step_number(r->c, ckr_node_get(state, "step"), steps);
     return e;
 }
 
@@ -31920,7 +31941,7 @@ static ckr_result ckr__ds_whole_state(ckr__ds *r, uint32_t m, ckr__ds_param *p,
         const ckr_node *n = state->u.items[2 * i + 1];
         ckr__ds_run x;
         if (!slot) continue;
-        if (!strcmp(slot, "step") && ckr__ac_step(&r->ac, n, &v) == CKR_OK && v == v) {
+        if (!strcmp(slot, "step") && ckr__step_number(r->c, n, &v) == CKR_OK && v == v) {
             if (r->updates == r->updates && !ckr__same(v, r->updates)) r->uneven = true;
             r->updates = v;
         }
@@ -32104,7 +32125,7 @@ static ckr_result ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const ckr_node 
     uint64_t n = x->n;
     if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return CKR_OK;
     if (!ckr__map_put(&x->all, name, strlen(name), m, NULL)) return ckr__ds_oom(r);
-    if (!ckr__ac_starts(name, "tied_modules.")) return CKR_OK;
+    if (!ckr__starts(name, "tied_modules.")) return CKR_OK;
     a = (const ckr_node **)ckr__append(r->c, &keys, &x->n, sizeof *x->keys);
     b = (const ckr_node **)ckr__append(r->c, &shapes, &n, sizeof *x->shapes);
     x->keys = (const ckr_node **)keys;
@@ -32199,7 +32220,7 @@ static ckr_result ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const
     if (!p) return ckr__ds_oom(r);
     p->param = t;
     p->layer = f->layer;
-    p->tied = ckr__ac_starts(name, "tied_modules.");
+    p->tied = ckr__starts(name, "tied_modules.");
     if (ckr__map_find(&x->all, name, strlen(name), &m)) p->mp = (uint32_t)m;
     else p->frozen = x->all.count > 0;
     return CKR_OK;
@@ -32317,7 +32338,7 @@ static ckr_result ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *dir
     ckr_format format;
     ckr_view flat;
     ckr_result e;
-    if (!ckr__nt_suffix(name, &n, ".pt")) return CKR_OK;
+    if (!ckr__cut_tail(name, &n, ".pt")) return CKR_OK;
     slot = ckr__strndup(r->c, name, n);
     if (!f || !slot) return ckr__ds_oom(r);
     f->path = ckr__path_join(r->c, dir, name);
@@ -32344,7 +32365,7 @@ static ckr_result ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *dir
     flat = *t->u.view;
     if (flat.n_dims != 1 && ckr__ds_same_shape(p, flat.n_dims, flat.shape)) {
         int64_t count;
-        if (!ckr__nt_contiguous(t->u.view, &count))
+        if (!ckr__contiguous(t->u.view, &count))
             return ckr__ds_bad(r, f, p->name, "a contiguous tensor");
     } else if (flat.n_dims != 1 || (numel > 1 && flat.stride[0] != 1)) {
         return ckr__ds_partition(r, f, p->name, numel, p->numel);
@@ -32581,7 +32602,7 @@ static ckr_result ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, double *bases)
 
 static ckr_node *ckr__ds_dict_copy(ckr__ctx *c, const ckr_node *d)
 {
-    return ckr__nt_dict_copy(c, d);
+    return ckr__dict_copy(c, d);
 }
 
 /* "0.19.8" as 19008. */
@@ -32656,7 +32677,7 @@ static ckr_result ckr__ds_schedule(ckr__ds *r)
     if (e != CKR_OK) return e;
     r->s->schedules = x;
     r->s->n_schedules = 1;
-    return ckr__plain_drift(r->c, r->s, x);
+    return ckr__lr_drift(r->c, r->s, x);
 }
 
 /* >>deepspeed.client ---------------------------------------------------------- */
@@ -33293,7 +33314,7 @@ static ckr_node *ckr__ds_group_node(ckr__ds_job *x, const ckr_group *g, ckr_node
     static const char *const keys[] = { "lr", "betas", "eps", "weight_decay" };
     const ckr_node *conf = ckr_node_find(x->meta, "/ds_config/optimizer/params");
     const ckr_schedule *s = x->s->n_schedules ? x->s->schedules : NULL;
-    ckr_node *h = ckr__nt_dict_copy(x->c, g->hyper);
+    ckr_node *h = ckr__dict_copy(x->c, g->hyper);
     ckr_group filled = *g;
     uint64_t i;
     size_t k;
@@ -33315,7 +33336,7 @@ static ckr_node *ckr__ds_group_node(ckr__ds_job *x, const ckr_group *g, ckr_node
     }
     filled.hyper = h;
     if (!g->raw) filled.raw = h;
-    return h ? ckr__whole_group(x->c, &filled, index) : NULL;
+    return h ? ckr__group_dict(x->c, &filled, index) : NULL;
 }
 
 /* param_groups of a stage; the group's numbers start where the last one's ended. */
@@ -33338,7 +33359,7 @@ static ckr_node *ckr__ds_groups_node(ckr__ds_job *x, ckr__out_file *f, uint32_t 
 /* A dict with another value at `key`, which must not change the source's. */
 static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key, ckr_node *v)
 {
-    ckr_node *out = ckr_node_is_dict(d) ? ckr__nt_dict_copy(x->c, d)
+    ckr_node *out = ckr_node_is_dict(d) ? ckr__dict_copy(x->c, d)
                                         : ckr__node(x->c, CKR_NODE_DICT);
     return out && ckr__node_set(x->c, out, key, v) ? out : NULL;
 }
@@ -33368,7 +33389,7 @@ static ckr_result ckr__ds_config(ckr__ds_job *x)
     int64_t stage = 0;
     ckr_node *z;
     ckr_node_i64(ckr_node_get(zero, "stage"), &stage);
-    x->config = ckr_node_is_dict(old) ? ckr__nt_dict_copy(x->c, old)
+    x->config = ckr_node_is_dict(old) ? ckr__dict_copy(x->c, old)
                                       : ckr__node(x->c, CKR_NODE_DICT);
     if (!x->config) return ckr__ds_emit_oom(x);
     if (!ckr__ds_config_dtype(x)) return ckr__ds_emit_oom(x);
@@ -34338,7 +34359,7 @@ static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
     if (!text || !conf) return ckr__ds_emit_oom(x);
     if (!strncmp(now->kind, "deepspeed:", 10) && ckr__same(now->a, 1) &&
         ckr__same(now->b, now->t0) && !(now->ramp_len > 0)) {
-        params = ckr__nt_dict_copy(x->c, now->params);
+        params = ckr__dict_copy(x->c, now->params);
         if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, now->kind + 10)) ||
             !ckr__node_set(x->c, conf, "params", params) ||
             !ckr__node_set(x->c, x->config, "scheduler", conf))
@@ -34441,7 +34462,7 @@ static bool ckr__ds_uni_allowed(ckr__ds_job *x)
     uint64_t i;
     if (!x->universal || x->zero != 3 || x->s->n_groups < 2) return true;
     for (i = 0; i < x->s->n_groups; i++) {
-        ckr_node *h = ckr__nt_dict_copy(x->c, x->s->groups[i].hyper);
+        ckr_node *h = ckr__dict_copy(x->c, x->s->groups[i].hyper);
         if (!h || !ckr__node_set(x->c, h, "name", ckr__node(x->c, CKR_NODE_NONE))) return false;
         text = ckr__node_text_of(x->c, h);
         if (!text) return false;
@@ -34549,7 +34570,7 @@ static ckr_result ckr__ds_settings(ckr__ds_job *x)
 
 static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
 {
-    const char *base = x->ds ? ckr__ac_base(x->ds->dir) : NULL;
+    const char *base = x->ds ? ckr__base(x->ds->dir) : NULL;
     ckr_result e;
     x->pipe = x->ds && x->ds->pipe;
     x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
@@ -34818,7 +34839,7 @@ static bool ckr__tt_step_dir(const char *name, int64_t *step)
     if (!n || n >= sizeof digits || (name[5 + n] && name[5 + n] != '/')) return false;
     memcpy(digits, name + 5, n);
     digits[n] = 0;
-    return ckr__nt_step_of(digits, step);
+    return ckr__step_of(digits, step);
 }
 
 /* Whose state dict it is: torchtitan's has its own counters, or is a model in a step-N. */
@@ -35184,7 +35205,7 @@ static ckr_result ckr__dt_probe(ckr__ctx *c, const char *path, const char **dir,
             (l.metadata || l.n_ranks || l.n_data || l.unfinished || l.shards || l.sharded);
     if (r != CKR_OK || *mine) return r;
     r = ckr__tt_newest(c, path, &best);
-    if (r == CKR_OK && !best && ckr__nt_has(c, path, "checkpoint", CKR_FILE_DIR)) {
+    if (r == CKR_OK && !best && ckr__dir_has(c, path, "checkpoint", CKR_FILE_DIR)) {
         sub = ckr__path_join(c, path, "checkpoint");
         if (!sub) return c->err->code;
         r = ckr__tt_newest(c, sub, &best);
@@ -35532,8 +35553,6 @@ static ckr_result ckr__te_object(ckr__de *x, const ckr__dcp_item *it, const ckr_
    checkpoint holds. So a decided schedule is handed over as settings and a clock: those are sought
    here, built, and compared with what was decided, update by update.
      f(s) = (s + 1) / W below W, 1 below T + 1 - D, then m + (1 - m) g((s + 1 - (T + 1 - D)) / D) */
-
-static int64_t ckr__run_end(const ckr_schedule *s, int64_t done);      /* section resume */
 
 typedef struct ckr__tf {       /* a candidate                                            */
     double  clock, start, warm, decay, floor;
@@ -36731,7 +36750,7 @@ static int64_t ckr__mg_volume(uint32_t n, const int64_t *count)
 static bool ckr__mg_ends(const char *s, const char *tail)
 {
     size_t n = strlen(s);
-    return ckr__nt_suffix(s, &n, tail);
+    return ckr__cut_tail(s, &n, tail);
 }
 
 
@@ -36740,7 +36759,7 @@ static bool ckr__mg_ends(const char *s, const char *tail)
 /* iter_NNNNNNN */
 static bool ckr__mg_iteration(const char *name, int64_t *out)
 {
-    return !strncmp(name, "iter_", 5) && strlen(name) >= 12 && ckr__nt_step_of(name + 5, out);
+    return !strncmp(name, "iter_", 5) && strlen(name) >= 12 && ckr__step_of(name + 5, out);
 }
 
 /* mp_rank_TT[_PPP][_EEE] */
@@ -36755,7 +36774,7 @@ static bool ckr__mg_rank_name(const char *s, ckr__mg_file *f)
         if (*s != '_' || k == 3 || n < 2 || n > 9) return false;
         memcpy(digits, s + 1, n);
         digits[n] = 0;
-        if (!ckr__nt_step_of(digits, &v)) return false;
+        if (!ckr__step_of(digits, &v)) return false;
         f->number[k] = (uint32_t)v;
         s += n + 1;
     }
@@ -36785,8 +36804,8 @@ static ckr_result ckr__mg_is(ckr__ctx *c, const char *dir, bool *yes)
     ckr_node *root = NULL;
     ckr_result r = ckr__mg_has_ranks(c, dir, yes);
     if (r != CKR_OK || *yes) return r;
-    *yes = ckr__nt_has(c, dir, "common.pt", CKR_FILE_REGULAR) &&
-           ckr__nt_has(c, dir, ".metadata", CKR_FILE_REGULAR);
+    *yes = ckr__dir_has(c, dir, "common.pt", CKR_FILE_REGULAR) &&
+           ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR);
     path = ckr__path_join(c, dir, "metadata.json");
     if (!path) return c->err->code;
     if (*yes || ckr__path_kind(c, path) != CKR_FILE_REGULAR) return CKR_OK;
@@ -36844,7 +36863,7 @@ static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path,
     while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
     snprintf(text, sizeof text, "%.*s", (int)(n < 47 ? n : 47), (const char *)p);
     if (!strcmp(text, "release")) name = "release";
-    else if (ckr__nt_step_of(text, &v)) name = ckr__printf(c, "iter_%07lld", (long long)v);
+    else if (ckr__step_of(text, &v)) name = ckr__printf(c, "iter_%07lld", (long long)v);
     else return ckr__mg_tracker(c, path, best, text, "a number or \"release\" was expected");
     *dir = name ? ckr__path_join(c, run, name) : NULL;
     if (!*dir) return c->err->code;
@@ -37080,7 +37099,7 @@ static ckr_result ckr__mg_alike(ckr__mg *r)
                                         "pipeline_model_parallel_size",
                                         "expert_model_parallel_size", "num_layers",
                                         "hidden_size", "consumed_train_samples" };
-    const char *base = ckr__ac_base(r->dir);
+    const char *base = ckr__base(r->dir);
     int64_t named, v, w;
     uint64_t i;
     size_t k;
@@ -37140,7 +37159,7 @@ static const char *ckr__mg_layer(const char *name, int64_t *layer)
         if (!n || n > 9 || name[len + n] != '.') return NULL;
         memcpy(digits, name + len, n);
         digits[n] = 0;
-        return ckr__nt_step_of(digits, layer) ? name + len + n : NULL;
+        return ckr__step_of(digits, layer) ? name + len + n : NULL;
     }
     return NULL;
 }
@@ -37164,7 +37183,7 @@ static const char *ckr__mg_expert(const char *name, int64_t *expert, size_t *n_d
     memcpy(digits, p, n);
     digits[n] = 0;
     *n_digits = n;
-    return ckr__nt_step_of(digits, expert) ? p : NULL;
+    return ckr__step_of(digits, expert) ? p : NULL;
 }
 
 /* The name with another layer and expert: `first` and `expert` are added; -1 leaves them. */
@@ -37561,7 +37580,7 @@ static bool ckr__mg_read(ckr__mg *r, ckr_tensor *t, const ckr__block *b, const c
     rd.file = p->view->file;
     rd.big_endian = p->view->big_endian;
     rd.mem = p->view->bytes;
-    return ckr__read_flat(&rd, b, 0, ckr__nt_block_numel(b),
+    return ckr__read_flat(&rd, b, 0, ckr__block_numel(b),
                           (p->view->bytes ? 0 : p->view->data_offset) +
                               (uint64_t)(p->view->offset + p->at) *
                                   ckr_dtype_size(p->view->dtype));
@@ -38518,7 +38537,7 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
         x->lanes[i].anchor = ckr__mg_num(hyper[i], "lr", ckr__nan());
     r->s->schedules = x;
     r->s->n_schedules = 1;
-    return x->opaque || !n ? CKR_OK : ckr__plain_drift(r->c, r->s, x);
+    return x->opaque || !n ? CKR_OK : ckr__lr_drift(r->c, r->s, x);
 }
 
 /* >>megatron.random ----------------------------------------------------------- */
@@ -38800,7 +38819,7 @@ static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4])
         if (!k || k > 9) return 0;
         memcpy(digits, p, k);
         digits[k] = 0;
-        if (!ckr__nt_step_of(digits, &v)) return 0;
+        if (!ckr__step_of(digits, &v)) return 0;
         at[n++] = (uint32_t)v;
         p += k;
         if (*p != '.') break;
@@ -39018,7 +39037,7 @@ static ckr_result ckr__mg_dist_flat(ckr__mg_dist *x, const ckr__mg_grid_of *g, c
         b->shape[i] = b->pairs[0].count[i] = t->shape[i] / blocks;
         b->pairs[0].global[i] = k->start[lead + i] * b->shape[i];
     }
-    if (ckr__nt_block_numel(b) != q->shape[n])
+    if (ckr__block_numel(b) != q->shape[n])
         return ckr__mg_dist_bad(x, q->fqn, "as many elements as a block has");
     memset(&rd, 0, sizeof rd);
     rd.c = x->r->c;
@@ -40045,10 +40064,10 @@ static ckr_result ckr__mg_dist_all(ckr__mg_dist *x)
     z = ckr__mg_topology(r);
     if (z == CKR_OK && !ckr_node_i64(ckr_node_get(r->root, "iteration"), &r->iteration))
         z = ckr__mg_bad(r, r->dir, "iteration", "an integer");
-    if (z == CKR_OK && ckr__mg_iteration(ckr__ac_base(r->dir), &named) && named != r->iteration)
+    if (z == CKR_OK && ckr__mg_iteration(ckr__base(r->dir), &named) && named != r->iteration)
         z = ckr__mg_mixed(r, r->dir, "iteration", r->iteration, "the directory is of iteration",
                           named);
-    r->release = !strcmp(ckr__ac_base(r->dir), "release");
+    r->release = !strcmp(ckr__base(r->dir), "release");
     r->tied = !ckr__mg_flag(r->args, "untie_embeddings_and_output_weights");
     r->layers = ckr__mg_size(r->args, "num_layers",
                              ckr__mg_size(r->args, "encoder_num_layers", 0));
@@ -40519,7 +40538,7 @@ static bool ckr__mg_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
     const ckr_tensor *t = slot->tensor;
     int64_t n;
     if (!b) return false;
-    n = ckr__nt_block_numel(b);
+    n = ckr__block_numel(b);
     if (!p->item->split.vocab) return ckr__bind_flat(x->c, e, t, replica, b, 0, n, at);
     ckr__mg_rows(b, 0, ckr__min_i64(t->shape[0], x->vocab));
     if (!ckr__bind_flat(x->c, e, t, replica, b, 0, n, at)) return false;
@@ -40944,7 +40963,7 @@ static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_rank *k, cons
     for (i = 0; i < n; i++) {
         const ckr__block *b = ckr__mg_put_block(x, o[i]->p, k->tp);
         if (!b) return NULL;
-        ((int64_t *)(uintptr_t)l.numel)[i] = ckr__nt_block_numel(b);
+        ((int64_t *)(uintptr_t)l.numel)[i] = ckr__block_numel(b);
         ((bool *)(uintptr_t)l.shared)[i] = o[i]->shared;
         sum += l.numel[i];
     }
@@ -41262,7 +41281,7 @@ static bool ckr__mg_args_schedule(ckr__mg_job *x, ckr_node *d)
 static ckr_result ckr__mg_args(ckr__mg_job *x)
 {
     const ckr_dtype as = x->t->dtype;
-    ckr_node *d = ckr__nt_dict_copy(x->c, x->mg->args);
+    ckr_node *d = ckr__dict_copy(x->c, x->mg->args);
     bool ok = d && ckr__mg_args_topology(x, d) && ckr__mg_args_schedule(x, d);
     if (ok && (x->t->without & CKR_PROGRESS))
         ok = ckr__mg_arg_int(x, d, "iteration", 0, false) &&
@@ -41306,7 +41325,7 @@ static bool ckr__mg_plain_args(ckr__mg_job *x, ckr_node *d)
 static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
 {
     const ckr_node *old = ckr_node_get(x->mg->root, "args");
-    ckr_node *n = ckr__node(x->c, CKR_NODE_OBJECT), *d = ckr__nt_dict_copy(x->c, x->args);
+    ckr_node *n = ckr__node(x->c, CKR_NODE_OBJECT), *d = ckr__dict_copy(x->c, x->args);
     ckr_object *o = CKR__NEW(x->c, ckr_object);
     const int64_t rank = k->tp + (int64_t)x->tp * x->cp * (k->ep + (int64_t)x->dp * k->pp);
     if (!n || !d || !o || !ckr__mg_arg_int(x, d, "rank", rank, false)) return NULL;
@@ -41606,7 +41625,7 @@ static bool ckr__mg_box_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
         memcpy(wide->pairs[0].count, pair->count, n * sizeof *b->shape);
         memcpy(wide->pairs[0].global, pair->global, n * sizeof *b->shape);
     }
-    numel = ckr__nt_block_numel(b);
+    numel = ckr__block_numel(b);
     if (p->item->split.vocab) ckr__mg_rows(b, 0, ckr__min_i64(slot->tensor->shape[0], x->vocab));
     if (!ckr__bind_flat(x->c, e, slot->tensor, replica, b, 0, numel, 0)) return false;
     if (!p->item->split.vocab || !slot->wide || x->vocab > slot->tensor->shape[0]) return true;
@@ -43949,7 +43968,7 @@ static void ckr__index_place(ckr__pickler *p, const ckr__out_item *x, uint64_t i
     ckr__pickler_op(p, "ub");
     ckr__index_begin(p, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
     ckr__pickler_word(p, "relative_path");
-    ckr__pickler_word(p, ckr__ac_base(k->file->path));
+    ckr__pickler_word(p, ckr__base(k->file->path));
     ckr__pickler_word(p, "offset");
     ckr__pickler_int(p, (int64_t)k->part->at);
     ckr__pickler_word(p, "length");
@@ -47229,22 +47248,6 @@ static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, con
                                v.first[worst], reason,
                                "--lr-policy splice or stretch goes on without a jump; --lr-policy "
                                "target or --max-lr-jump R takes it");
-}
-
-/* The number of the run's last update, where the schedule's parameters tell it; else where the
-   schedule ends. */
-static int64_t ckr__run_end(const ckr_schedule *s, int64_t done)
-{
-    static const char *const keys[] = { "train_steps", "steps", "num_training_steps",
-                                        "train_iters", "total_num_steps", "train_num_batches" };
-    double end = (ckr__sched_end(s) - s->offset) / s->rate;
-    int64_t v = 0;
-    size_t i;
-    for (i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (ckr_node_i64(ckr_node_get(s->params, keys[i]), &v) && v > 0) break;
-    if (i == sizeof keys / sizeof *keys)
-        v = end > 0 && end < 9e15 ? (int64_t)ceil(end) : done + 1;
-    return v;
 }
 
 CKR_API int64_t ckr_schedule_end(const ckr_schedule *s)
