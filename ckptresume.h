@@ -413,7 +413,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
     X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
     X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
-    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")
+    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")        \
+    X(TRAINER_RANDOM,       E_MISMATCH,    "ranks without a file of random states")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -26558,6 +26559,8 @@ enum {
     CKR__AC_KINDS
 };
 
+#define CKR__AC_MAX_RANKS 65536
+
 typedef struct ckr__ac_file {
     const char     *rel, *path;
     uint8_t         kind;
@@ -26585,6 +26588,7 @@ typedef struct ckr__ac {
     const ckr_open_desc *desc;
     bool             trainer, sana;        /* of HF; neither: accelerate                 */
     bool             several;              /* files of random states: more than one      */
+    bool             converted;            /* there is a side file                       */
     ckr__ac_file   **files;    /* in byte order of their names                           */
     uint64_t         n_files;
     ckr__plain       keep;     /* views: of the state's tensors, by index                */
@@ -26693,7 +26697,10 @@ static ckr_result ckr__ac_list(ckr__ac *r)
     for (i = 0; i < l.n && e == CKR_OK; i++) {
         void *array = r->files;
         ckr__ac_file *f = CKR__NEW(r->c, ckr__ac_file), **place;
-        if (!strcmp(l.items[i]->name, "ckptresume.json")) continue;
+        if (!strcmp(l.items[i]->name, "ckptresume.json")) {
+            r->converted = true;
+            continue;
+        }
         place = (ckr__ac_file **)ckr__append(r->c, &array, &r->n_files, sizeof *r->files);
         r->files = (ckr__ac_file **)array;
         if (!f || !place) return ckr__ac_oom(r);
@@ -27490,12 +27497,9 @@ static ckr_result ckr__ac_rate(ckr__ac *r)
     r->rate = r->trainer ? 1 : (double)r->ranks;
     if (!r->trainer && step > 0 && t > 0 && t % step == 0 && (t / step == 1 || r->sana)) {
         r->rate = (double)(t / step);
-    } else if (!r->trainer && step > 0 && t > 0 && t % step == 0 && r->ranks == 1) {
-        r->rate = (double)(t / step);          /* only the main process has saved          */
-        r->ranks = (uint32_t)(t / step < 65536 ? t / step : 1);
-        e = ckr__ac_note(r, "CKR_W_RANDOM_RANK0", CKR_LOST, "random_states",
-                         "the scheduler counts more processes than have a file of random states",
-                         NULL);
+    } else if (!r->trainer && step > 0 && t > 0 && t % step == 0 && t / step > r->ranks) {
+        r->rate = (double)(t / step);          /* files of other ranks are missing           */
+        if (t / step <= CKR__AC_MAX_RANKS) r->ranks = (uint32_t)(t / step);
     } else if (!r->trainer && step > 0 && t >= 0 && (double)t != r->rate * (double)step) {
         e = ckr__ac_note(r, "CKR_W_TICKS", CKR_APPROX, "scheduler",
                          "the scheduler has not ticked once per process and update: updates were "
@@ -27642,7 +27646,7 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
         n++;
     }
     r->several = n > 1;
-    if (e == CKR_OK && top > 65536)
+    if (e == CKR_OK && top > CKR__AC_MAX_RANKS)
         e = ckr__fail(r->c->err, CKR_ITEM_LIMIT, r->dir, CKR_NO_OFFSET, NULL,
                       "a file of random states of rank %u", (unsigned)(top - 1));
     r->random = e == CKR_OK ? CKR__NEW_N(r->c, ckr__ac_file *, top) : NULL;
@@ -27654,10 +27658,70 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
             e = ckr__ac_streams_read(r, r->random[i], (uint32_t)i, r->random[i]->root);
     r->n_random = top;
     r->ranks = top ? top : 1;
-    if (e == CKR_OK && n < top)
-        e = ckr__ac_note(r, "CKR_W_RANDOM_MISSING", CKR_LOST, "random states",
-                         "some ranks have no file of random states", NULL);
     return e;
+}
+
+/* What a pickled object holds; NULL: it is none. */
+static const ckr_node *ckr__ac_object(const ckr_node *n)
+{
+    return n && n->kind == CKR_NODE_OBJECT ? n->u.object->state : NULL;
+}
+
+/* The Trainer's arguments; NULL: their file is not there. */
+static const ckr_node *ckr__ac_args_node(const ckr__ac *r)
+{
+    uint64_t i;
+    for (i = 0; i < r->n_files; i++)
+        if (!strcmp(r->files[i]->rel, "training_args.bin")) return ckr__ac_object(r->files[i]->root);
+    return NULL;
+}
+
+/* HF's file of a run with one process has no number. */
+static bool ckr__ac_single(const ckr__ac *r)
+{
+    return r->random[0] && !strcmp(r->random[0]->rel, "rng_state.pth");
+}
+
+/* More processes than files, as the Trainer's arguments know; a conversion writes them as they were,
+   so that they say nothing then. */
+static void ckr__ac_args_ranks(ckr__ac *r)
+{
+    const ckr_node *args = ckr__ac_args_node(r);
+    int64_t n;
+    if (!r->trainer || r->converted || !r->n_random) return;
+    if (!ckr__ac_single(r) &&
+        ckr_node_i64(ckr_node_find(ckr__ac_object(ckr_node_get(args, "distributed_state")),
+                                   "/num_processes"), &n) &&
+        n > (int64_t)r->ranks && n <= CKR__AC_MAX_RANKS)
+        r->ranks = (uint32_t)n;
+    if (r->ranks == 1 && !ckr__ac_single(r)) r->ranks = 2;      /* a number means several */
+}
+
+/* Ranks that the run had and that have no file: what is resumed from the others is not whole. */
+static ckr_result ckr__ac_missing(ckr__ac *r)
+{
+    char subject[64], have[48], why[200];
+    uint32_t i, n = 0, first = 0;
+    for (i = r->ranks; r->n_random && i-- > 0;)
+        if (i >= r->n_random || !r->random[i]) {
+            n++;
+            first = i;
+        }
+    if (!n) return CKR_OK;
+    snprintf(subject, sizeof subject, r->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
+             (unsigned)first);
+    snprintf(have, sizeof have, "files of %u of %u ranks", (unsigned)(r->ranks - n),
+             (unsigned)r->ranks);
+    snprintf(why, sizeof why, "%s: the random streams of %u rank%s are in no file",
+             r->ranks == r->n_random ? "there are files of later ranks"
+             : r->trainer            ? "the run had more processes"
+                                     : "the scheduler has ticked for more processes",
+             (unsigned)n, n == 1 ? "" : "s");
+    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, ckr_item_name(CKR_ITEM_TRAINER_RANDOM),
+                     CKR_ERROR, subject, have, NULL, why,
+                     "bring back the file; a conversion gives such a rank a stream of its own")
+               ? CKR_OK
+               : ckr__ac_oom(r);
 }
 
 /* >>accelerate.read ----------------------------------------------------------- */
@@ -27795,14 +27859,11 @@ static ckr_result ckr__ac_args_take(ckr__ac *r, const char *kind, ckr_node *para
 
 static ckr_result ckr__ac_args(ckr__ac *r)
 {
-    const ckr_node *args = NULL, *type;
+    const ckr_node *args = ckr__ac_args_node(r), *type;
     const char *name, *kind;
     ckr_node *params;
     uint64_t i;
     int64_t n = 0;
-    for (i = 0; i < r->n_files; i++)
-        if (!strcmp(r->files[i]->rel, "training_args.bin")) args = r->files[i]->root;
-    args = args && args->kind == CKR_NODE_OBJECT ? args->u.object->state : NULL;
     if (!r->trainer || r->s->n_schedules != 1 || !r->s->schedules[0].opaque || !args) return CKR_OK;
     type = ckr_node_get(args, "lr_scheduler_type");
     name = ckr_node_str(type && type->kind == CKR_NODE_OBJECT
@@ -27836,6 +27897,8 @@ static ckr_result ckr__ac_read_all(ckr__ac *r)
                          NULL);
     if (e == CKR_OK) e = ckr__ac_schedules(r);
     if (e == CKR_OK) e = ckr__ac_loose(r);
+    if (e == CKR_OK) ckr__ac_args_ranks(r);
+    if (e == CKR_OK) e = ckr__ac_missing(r);
     return e == CKR_OK ? ckr__ac_args(r) : e;
 }
 
@@ -47796,15 +47859,17 @@ static ckr_result ckr__plan_policy(ckr_plan *p)
                : p->ctx.err->code;
 }
 
-/* What reading found belongs into the report too, unless the dialect's writer has said the same. */
+/* What reading found belongs into the report too, unless the dialect's writer has said the same.
+   What it found wrong and could do without is lost. */
 static ckr_result ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
 {
     const uint64_t own = p->n_notes;
     uint64_t i, k;
     for (i = 0; i < s->n_notes; i++) {
         const ckr_note *n = &s->notes[i];
+        const ckr_severity severity = n->severity == CKR_ERROR ? CKR_LOST : n->severity;
         for (k = 0; k < own && strcmp(p->notes[k].code, n->code) != 0; k++) {}
-        if (k == own && !ckr__note(&p->ctx, &p->notes, &p->n_notes, n->code, n->severity,
+        if (k == own && !ckr__note(&p->ctx, &p->notes, &p->n_notes, n->code, severity,
                                    n->subject, n->old_value, n->new_value, n->reason, n->remedy))
             return p->ctx.err->code;
     }
@@ -49120,6 +49185,8 @@ CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report *out, ckr_err
     out->sound = r == CKR_OK;
     for (i = 0; i < k->n_notes; i++)
         if (k->notes[i].severity == CKR_ERROR) out->sound = false;
+    for (i = 0; i < ckpt->state.n_notes; i++)          /* found wrong when it was opened     */
+        if (ckpt->state.notes[i].severity == CKR_ERROR) out->sound = false;
     if (r != CKR_OK) ckr_report_free(out);
     return r;
 }

@@ -415,6 +415,50 @@ static void streams_of_one_rank(void)
     memio_remove(&disk, "w/a");
 }
 
+/* The scheduler knows how many processes there were: a rank without a file is none that never was. */
+static void rank_file_missing(void)
+{
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        ckr_rng_streams want = streams_for("in/0", 3), have;
+        ckr_ckpt *c;
+        char path[64];
+        const ckr_note *n;
+        ckr_report report;
+        ckr_error e;
+        if (!convert("in/0", SEQ, "w/a", 3)) return;
+        memio_remove(&disk, "w/a/ckptresume.json");
+        snprintf(path, sizeof path, "w/a/random_states_%u.pkl", i ? 0u : 2u);
+        memio_remove(&disk, path);
+        c = open_ok("w/a", SEQ);
+        if (!c) return;
+        CHECK_INT(ckr_ckpt_state(c)->topology.dp, 3);
+        CHECK_INT(ckr_ckpt_state(c)->schedules[0].rate, 3);
+        n = note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, "CKR_E_TRAINER_RANDOM");
+        if (CHECK(n && n->severity == CKR_ERROR)) {
+            CHECK_STR(n->subject, path + 4);
+            CHECK_STR(n->old_value, "files of 2 of 3 ranks");
+        }
+        if (CHECK_OK(ckr_ckpt_check(c, &report, &e), &e)) {
+            CHECK(!report.sound);
+            ckr_report_free(&report);
+        }
+        ckr_ckpt_close(c);
+        have = streams_for("w/a", 3);
+        if (CHECK(have.n_ranks == 3)) {
+            CHECK(note_of(have.notes, have.n_notes, "CKR_W_RNG_MISSING") != NULL);
+            CHECK(ckr_rng_equal(torch_stream(&want, 1), torch_stream(&have, 1)));
+            CHECK(ckr_rng_equal(torch_stream(&want, i ? 0 : 2), torch_stream(&have, i ? 0 : 2)) ==
+                  (i == 0));               /* derived from the same two, or another key       */
+        }
+        ckr_rng_streams_free(&want);
+        ckr_rng_streams_free(&have);
+        if (convert("w/a", SEQ, "w/b", 2)) lr_goes_on("w/b", 2, 2e-15);
+        memio_remove(&disk, "w/a");
+        memio_remove(&disk, "w/b");
+    }
+}
+
 /* Tensors of one side alone are on that side: -1 or 1, however far apart their names are. */
 static void tensors_of_one_side(void)
 {
@@ -798,6 +842,7 @@ int main(int argc, char **argv)
     RUN(streams_need_no_numpy);
     RUN(streams_come_back);
     RUN(streams_of_one_rank);
+    RUN(rank_file_missing);
     RUN(tensors_of_one_side);
     RUN(streams_by_policy);
     RUN(streams_hostile);
