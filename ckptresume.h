@@ -26759,21 +26759,39 @@ static void ckr__ac_prefer(ckr__ac *r)
 }
 
 /* >>accelerate.probe ---------------------------------------------------------- */
-/* A directory with random_states_R.pkl is accelerate's, one with trainer_state.json the Trainer's.
-   Runs hold several: the highest number is the newest, as the trainers themselves choose it. */
+/* A directory with random_states_R.pkl is accelerate's, one with trainer_state.json the Trainer's; so
+   is a model beside what only they write, when those were left out. Runs hold several: the highest
+   number is the newest, as the trainers themselves choose it. */
+
+/* Which kinds of files lie there, as bits. */
+static ckr_result ckr__ac_kinds(ckr__ctx *c, const char *dir, bool trainer, uint32_t *kinds)
+{
+    ckr__dirlist l;
+    ckr__ac_file f;
+    uint64_t i;
+    ckr_result r = ckr__dir_list(c, dir, &l);
+    *kinds = 0;
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *s = l.items[i]->name;
+        if (l.items[i]->is_dir) continue;
+        memset(&f, 0, sizeof f);
+        *kinds |= 1u << ckr__ac_kind(s, &f, trainer);
+        if (trainer && !strcmp(s, "training_args.bin")) *kinds |= 1u << CKR__AC_OPTIMIZER;
+    }
+    return r;
+}
 
 static ckr_result ckr__ac_is(ckr__ctx *c, const char *dir, bool trainer, bool *yes)
 {
-    ckr__dirlist l;
-    uint64_t i;
-    uint32_t rank;
-    ckr_result r;
-    *yes = trainer && ckr__dir_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR);
-    if (trainer) return CKR_OK;
-    r = ckr__dir_list(c, dir, &l);
-    for (i = 0; r == CKR_OK && i < l.n && !*yes; i++)
-        *yes = !l.items[i]->is_dir && ckr__ac_random_name(l.items[i]->name, false, &rank);
-    if (*yes && ckr__dir_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR)) *yes = false;
+    const uint32_t model = 1u << CKR__AC_MODEL | 1u << CKR__AC_INDEX,
+                   sure = 1u << (trainer ? CKR__AC_PROGRESS : CKR__AC_RANDOM),
+                   beside = sure | 1u << CKR__AC_OPTIMIZER | 1u << CKR__AC_SCHEDULER |
+                            1u << CKR__AC_RANDOM;
+    uint32_t kinds;
+    const ckr_result r = ckr__ac_kinds(c, dir, trainer, &kinds);
+    *yes = (kinds & sure) || ((kinds & model) && (kinds & beside));
+    if (!trainer && *yes && ckr__dir_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR))
+        *yes = false;
     return r;
 }
 
@@ -27707,6 +27725,9 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
             n++;
             first = i;
         }
+    if (!r->n_random)
+        return ckr__ac_note(r, "CKR_W_NO_RANDOM", CKR_LOST, "random states",
+                            "there is no file of them: the coming run seeds its own streams", NULL);
     if (!n) return CKR_OK;
     snprintf(subject, sizeof subject, r->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
              (unsigned)first);
@@ -49428,6 +49449,23 @@ static ckr_result ckr__check_members(ckr__checker *k)
 /* >>ckpt ---------------------------------------------------------------------- */
 /* Opening: which dialect a path belongs to, the side file beside it, the state. */
 
+static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side);
+
+/* The dialect that a conversion wrote here, when too little was written for its files to show it. */
+static ckr_result ckr__recognise_side(ckr__ctx *c, const char *path, const ckr__dialect **d,
+                                      const char **dir, bool *mine)
+{
+    ckr_node *side;
+    const char *name;
+    ckr_result r = ckr__side_load(c, path, &side);
+    if (r != CKR_OK) return r;
+    name = ckr_node_str(ckr_node_get(side, "dialect"));
+    *d = name ? ckr__dialect_find(name) : NULL;
+    *dir = path;
+    *mine = *d != NULL;
+    return CKR_OK;
+}
+
 /* The first dialect that knows the path; the plain ones, which take any file, come last. */
 static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name,
                                  const ckr__dialect **d, const char **dir)
@@ -49449,6 +49487,7 @@ static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name
         *d = ckr__dialects[i];
         r = (*d)->probe_fn(c, path, dir, &mine);
     }
+    if (r == CKR_OK && !mine) r = ckr__recognise_side(c, path, d, dir, &mine);
     if (r == CKR_OK && !mine) {
         r = ckr__fail(c->err, CKR_ITEM_UNKNOWN_CHECKPOINT, path, CKR_NO_OFFSET, NULL,
                       "the directory holds nothing that a known framework writes; a checkpoint or "
@@ -50036,6 +50075,7 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
     const char *name = ckr__strndup(c, first, strchr(first, '/') ? strcspn(first, "/") : 0);
     bool ok = ckr__node_set(c, root, "ckptresume", ckr__node_int(c, CKR_VERSION)) &&
               ckr__node_set(c, root, "checkpoint", ckr__node_str(c, name)) &&
+              ckr__node_set(c, root, "dialect", ckr__node_str(c, w->plan->target.dialect)) &&
               ckr__node_set(c, root, "source", ckr__side_source(c, s, digest)) &&
               ckr__node_set(c, root, "schedules", ckr__side_schedules(c, &w->plan->state)) &&
               (!ckr__is_trainer(w->plan->target.dialect) ||

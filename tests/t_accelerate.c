@@ -612,6 +612,62 @@ static void newest_of_a_run(void)
     memio_remove(&disk, "run");
 }
 
+static void trainer_layout(void)
+{
+    memio_add(&disk, "hf", true);
+    memio_add(&disk, "hf/checkpoint-14", true);
+    copy_file("in/0/pytorch_model.bin", "hf/checkpoint-14/pytorch_model.bin");
+    copy_file("in/0/optimizer.bin", "hf/checkpoint-14/optimizer.pt");
+    copy_file("in/0/scheduler.bin", "hf/checkpoint-14/scheduler.pt");
+    copy_file("in/0/random_states_0.pkl", "hf/checkpoint-14/rng_state_0.pth");
+    copy_file("in/0/random_states_1.pkl", "hf/checkpoint-14/rng_state_1.pth");
+    copy_text("hf/checkpoint-14/trainer_state.json",
+              "{\"global_step\": 14, \"epoch\": 2.5, \"max_steps\": 40}");
+}
+
+/* What was written without some component is still known for what it is, in a run directory too; and
+   when nothing but the weights was, by the side file. */
+static void parts_left_out(void)
+{
+    static const uint32_t without[] = { CKR_RNG, CKR_RNG | CKR_SCHEDULE,
+                                        CKR_RNG | CKR_OPTIMIZER | CKR_GROUPS,
+                                        CKR_RNG | CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE };
+    size_t i;
+    int k;
+    trainer_layout();
+    for (k = 0; k < 2; k++)
+        for (i = 0; i <= 4; i++) {
+            ckr_target t = CKR_ZERO;
+            ckr_ckpt *c = open_ok(k ? "hf" : "in/0", SEQ);
+            ckr_plan *p = NULL;
+            ckr_error e;
+            ckr_result r;
+            if (!c) return;
+            t.mode = i < 4 ? CKR_MODE_CONTINUE : CKR_MODE_TRANSFER;
+            t.topology.zero = -1;
+            t.topology.dp = 3;
+            t.without = i < 4 ? without[i] : 0;
+            r = ckr_plan_create(c, &t, 0, &p, &e);
+            if (r == CKR_OK) r = ckr_plan_write(p, "w/checkpoint_7", NULL, &e);
+            CHECK_OK(r, &e);
+            ckr_plan_free(p);
+            ckr_ckpt_close(c);
+            c = open_ok("w/checkpoint_7", SEQ);
+            if (c) {
+                const ckr_state *s = ckr_ckpt_state(c);
+                CHECK_STR(s->dialect, k ? "hf_trainer" : "accelerate");
+                CHECK(note_of(s->notes, s->n_notes, "CKR_W_NO_RANDOM") != NULL);
+            }
+            ckr_ckpt_close(c);
+            if (i < 3 && (c = open_ok("w", SEQ)) != NULL) {
+                CHECK_STR(ckr_ckpt_path(c), "w/checkpoint_7");
+                ckr_ckpt_close(c);
+            }
+            memio_remove(&disk, "w/checkpoint_7");
+        }
+    memio_remove(&disk, "hf");
+}
+
 static void leftovers_come_back(void)
 {
     static const char *const rel[] = { "custom_checkpoint_0.pkl", "notes.txt", "sampler.bin" };
@@ -716,15 +772,7 @@ static void broken(void)
 static void trainer(void)
 {
     ckr_ckpt *c;
-    memio_add(&disk, "hf", true);
-    memio_add(&disk, "hf/checkpoint-14", true);
-    copy_file("in/0/pytorch_model.bin", "hf/checkpoint-14/pytorch_model.bin");
-    copy_file("in/0/optimizer.bin", "hf/checkpoint-14/optimizer.pt");
-    copy_file("in/0/scheduler.bin", "hf/checkpoint-14/scheduler.pt");
-    copy_file("in/0/random_states_0.pkl", "hf/checkpoint-14/rng_state_0.pth");
-    copy_file("in/0/random_states_1.pkl", "hf/checkpoint-14/rng_state_1.pth");
-    copy_text("hf/checkpoint-14/trainer_state.json",
-              "{\"global_step\": 14, \"epoch\": 2.5, \"max_steps\": 40}");
+    trainer_layout();
     c = open_ok("hf", SEQ);
     if (c) {
         const ckr_state *s = ckr_ckpt_state(c);
@@ -848,6 +896,7 @@ int main(int argc, char **argv)
     RUN(streams_hostile);
     RUN(names_or_numbers);
     RUN(newest_of_a_run);
+    RUN(parts_left_out);
     RUN(leftovers_come_back);
     RUN(refused);
     RUN(broken);
