@@ -127,7 +127,8 @@
        >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform >>rng.normal >>rng.integers >>state
        >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work >>rng.remap.read
        >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report >>rng.remap.write
-       >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts >>nanotron
+       >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts >>dialects.carry
+       >>nanotron
        >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights
        >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit
        >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
@@ -728,6 +729,7 @@ typedef struct ckr_stream {    /* one random generator of one rank              
     uint64_t    n_bytes;
     const ckr_node *state;     /* as stored                                            */
     const struct ckr_rng *value;       /* decoded, in the state of a plan; else NULL   */
+    const char *file, *path;   /* where it is stored, and under which keys; or NULL    */
 } ckr_stream;
 
 typedef struct ckr_tie { const char *name, *other; } ckr_tie;   /* one tensor, two names */
@@ -794,7 +796,8 @@ enum {                         /* ckr_rng.flags                                 
     CKR_RNG_ODD  = 1,          /* bytes that the framework ignores were not what it writes:
                                   high halves of words, filler; encoded as it would write them */
     CKR_RNG_DICT = 2,          /* numpy legacy: get_state(legacy=False), a dict          */
-    CKR_RNG_MKL  = 4           /* torch: set by the caller when that build had MKL       */
+    CKR_RNG_MKL  = 4,          /* torch: set by the caller when that build had MKL       */
+    CKR_RNG_ALIGNED = 8        /* Philox: the offset was no multiple of 4, and is the next one */
 };
 
 typedef struct ckr_rng {
@@ -17173,6 +17176,24 @@ static bool ckr__rng_finite(double d)
     return d >= -DBL_MAX && d <= DBL_MAX;
 }
 
+static bool ckr__rng_zero(double d)
+{
+    return d >= 0 && d <= 0;
+}
+
+/* Fields that torch reads over, with what it never writes there. The layout of 5056 bytes has no
+   use for x and rho. */
+static bool ckr__rng_cpu_odd(const ckr_rng *r, size_t n)
+{
+    const bool old = n != 5056;
+    size_t i;
+    for (i = 0; i < sizeof r->pad; i++) if (r->pad[i]) return true;
+    return r->seeded > 1 || r->has_normal > 1 || r->has_float > 1 ||
+           (!r->has_normal && !old && !ckr__rng_zero(r->normal)) ||
+           (!r->has_float && !ckr__rng_zero((double)r->float_normal)) ||
+           (!old && !(ckr__rng_zero(r->old_x) && ckr__rng_zero(r->old_rho)));
+}
+
 static ckr_result ckr__rng_parse_cpu(ckr_error *e, const uint8_t *p, size_t n, ckr_rng *r)
 {
     const uint64_t next = ckr__load_u64(p + 16);
@@ -17200,6 +17221,10 @@ static ckr_result ckr__rng_parse_cpu(ckr_error *e, const uint8_t *p, size_t n, c
                                      : ckr__rng_finite(r->old_x) && ckr__rng_finite(r->old_rho)))
         return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the cached normal is not finite",
                              r->has_normal);
+    if (r->has_float && !ckr__rng_finite((double)r->float_normal))
+        return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the cached float normal is not finite",
+                             r->has_float);
+    if (ckr__rng_cpu_odd(r, n)) r->flags |= CKR_RNG_ODD;
     return ckr__rng_cursor(e, r, ckr__load_u32(p + 8), next);
 }
 
@@ -17225,6 +17250,23 @@ static ckr_result ckr__rng_parse_cuda(ckr_error *e, const uint8_t *p, size_t n, 
     if (r->offset >> 63)
         return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
                          "the Philox offset is negative: %lld", (long long)r->offset);
+    if (r->offset % 4) {       /* torch refuses it; nothing comes again when it is passed over */
+        r->offset = (r->offset + 3) & ~(uint64_t)3;
+        r->flags |= CKR_RNG_ALIGNED;
+    }
+    return CKR_OK;
+}
+
+/* Slots 5 and 6 are the key that the seed gave. */
+static ckr_result ckr__rng_parse_mps(ckr_error *e, const uint8_t *p, size_t n, ckr_rng *r)
+{
+    memcpy(r->u.bytes, p, 28);
+    r->seed = ckr__load_u64(p + 28);
+    r->offset = n == 44 ? ckr__load_u64(p + 36) : 0;
+    if (r->offset >> 63)
+        return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
+                         "the Philox offset is negative: %lld", (long long)r->offset);
+    if (ckr__load_u64(p + 20) != r->seed) r->flags |= CKR_RNG_ODD;
     return CKR_OK;
 }
 
@@ -17262,11 +17304,7 @@ static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t 
     case CKR_RNG_TORCH_CPU:  return ckr__rng_parse_cpu(e, p, n, out);
     case CKR_RNG_LLMC_MT:    return ckr__rng_parse_llmc(e, p, out);
     case CKR_RNG_TORCH_CUDA: return ckr__rng_parse_cuda(e, p, n, out);
-    case CKR_RNG_TORCH_MPS:
-        memcpy(out->u.bytes, p, 28);
-        out->seed = ckr__load_u64(p + 28);
-        out->offset = n == 44 ? ckr__load_u64(p + 36) : 0;
-        return CKR_OK;
+    case CKR_RNG_TORCH_MPS:  return ckr__rng_parse_mps(e, p, n, out);
     case CKR_RNG_OPAQUE:
         if (n) memcpy(out->u.bytes, p, n);
         return CKR_OK;
@@ -17521,6 +17559,7 @@ static ckr_result ckr__rng_gauss(ckr__ctx *c, const ckr_node *has, const ckr_nod
     if (!ckr__rng_u64_of(c, has, 1, &flag) || !ckr_node_f64(gauss, &out->normal))
         return ckr__rng_form(c, "has_gauss 0 or 1, and a float");
     out->has_normal = (uint32_t)flag;
+    if (!flag && !ckr__rng_zero(out->normal)) out->flags |= CKR_RNG_ODD;
     if (flag && !ckr__rng_finite(out->normal))
         return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "the cached normal is not finite", flag);
     return CKR_OK;
@@ -19332,6 +19371,7 @@ typedef struct ckr__rng_saved {        /* one stream as one old rank has it     
     const char    *name;
     uint32_t       rank;
     uint32_t       axes;       /* scope: bits 1 << CKR__AXIS_                           */
+    uint32_t       may;        /* axes over which it may vary, where the states show it */
     bool           declared;   /* the framework says so; else what the states show      */
     bool           sibling;    /* seen by another rank's process: no stream of its own  */
     const ckr_rng *state;
@@ -19347,6 +19387,7 @@ typedef struct ckr__rng_job {
     int64_t         step;
     const ckr_node *lineage;   /* record of the side file, or NULL                      */
     const char     *file;      /* that file, for errors                                 */
+    bool            stale;     /* the run has gone on since the record was written      */
     /* Can the target's files hold this stream of this rank? What they cannot is carried; NULL: they
        can. */
     bool          (*holds_fn)(void *user, ckr_rng_kind kind, const char *name, uint32_t rank);
@@ -19547,6 +19588,7 @@ static bool ckr__pack_mt_ok(const ckr_rng *r)
     const bool torch = r->kind == CKR_RNG_TORCH_CPU;
     if (r->pos > 624 || r->next > 624 || (torch && !r->pos)) return false;
     if (torch && ((r->layout != 5056 && r->layout != 5048) || !r->seeded || r->has_float > 255 ||
+                  (r->has_float && !ckr__rng_finite((double)r->float_normal)) ||
                   (r->has_normal && !(ckr__rng_finite(r->old_x) && ckr__rng_finite(r->old_rho)))))
         return false;
     if (r->kind == CKR_RNG_PYTHON && r->layout != 3 && r->layout != 2) return false;
@@ -19688,10 +19730,13 @@ typedef struct ckr__fam {              /* a stream's name: one tag              
     uint32_t       tag, axes;
     ckr_rng_kind   kind;
     const char    *name, *text, *scope;        /* text: as the root digest names it      */
-    bool           declared, recorded;
+    bool           declared, recorded, fixed;  /* fixed: by this checkpoint's framework  */
     uint32_t       own_axes;           /* declared by this checkpoint's framework        */
     const ckr_rng *like;               /* what a new one is made like                    */
+    bool           partial;            /* few ranks have it, and no other gets it        */
+    uint32_t       may;                /* as in ckr__rng_saved                           */
     uint64_t       n_saved, n_sibling, n_extra, n_moved, n_duplicate, n_overlap, n_replay;
+    uint64_t       n_odd, n_aligned, n_alike, n_stale, n_alone;
     uint64_t       n_kept, n_copied, n_returned, n_new, n_missing, n_repaired, n_parked, n_none;
 } ckr__fam;
 
@@ -19716,6 +19761,8 @@ typedef struct ckr__remap {
     uint32_t            generation;    /* of this remap                                  */
     ckr_node           *history;       /* list, of the record                            */
     uint32_t          (*sizes)[CKR__AXES];     /* after each generation of the record    */
+    uint64_t            most_ranks;
+    uint32_t            most[CKR__AXES];       /* largest of any generation, and now     */
 } ckr__remap;
 
 /* Tags that are never renumbered. Everything else gets 64 to 126, in order of appearance. */
@@ -19978,6 +20025,7 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
     uint64_t i;
     uint32_t axes, k;
     *ours = true;
+    memcpy(m->most, m->from.size, sizeof m->most);
     if (!ckr__record_int(n, "generation", 0, 0xffff, &g) || !ckr_node_is_list(list) ||
         list->count != (uint64_t)g)
         return ckr__record_bad(m, "generation", "its number is not that of the remaps in history");
@@ -19987,12 +20035,20 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
     if (!m->sizes || !m->history) return ckr__remap_oom(m);
     for (i = 0; i < list->count; i++) {
         ckr_node *e = list->u.items[i];
+        uint32_t old[CKR__AXES];
         if (!ckr__record_int(e, "generation", (int64_t)i + 1, (int64_t)i + 1, &at) ||
-            !ckr__record_axes(ckr_node_get(e, "new"), 1, m->sizes[i + 1], &axes))
+            !ckr__record_axes(ckr_node_get(e, "new"), 1, m->sizes[i + 1], &axes) ||
+            (ckr_node_get(e, "old") && !ckr__record_axes(ckr_node_get(e, "old"), 1, old, &axes)))
             return ckr__record_bad(m, "history", "an entry without its number or sizes");
+        for (k = 0; k < CKR__AXES; k++) {
+            if (m->sizes[i + 1][k] > m->most[k]) m->most[k] = m->sizes[i + 1][k];
+            if (ckr_node_get(e, "old") && old[k] > m->most[k]) m->most[k] = old[k];
+        }
         if (!ckr__node_push(m->c, m->history, e)) return ckr__remap_oom(m);
     }
     for (k = 0; k < CKR__AXES && g; k++) *ours = *ours && m->sizes[g][k] == m->from.size[k];
+    for (m->most_ranks = 1, k = 0; k < CKR__AXES; k++)
+        if (!ckr__mul_u64(m->most_ranks, m->most[k], &m->most_ranks)) m->most_ranks = UINT64_MAX;
     return CKR_OK;
 }
 
@@ -20078,6 +20134,10 @@ static ckr_result ckr__record_entry(ckr__remap *m, const ckr_node *n, ckr__cell 
     cell->status = (uint8_t)i;
     cell->high = (uint64_t)high;
     cell->rank = (uint32_t)rank;
+    for (i = 0; i < CKR__AXES; i++)
+        if (cell->id.at[i] >= m->most[i] || (uint64_t)rank >= m->most_ranks)
+            return ckr__record_bad(m, "streams", "a point or rank outside of every topology");
+    i = cell->status;
     if (i == CKR__CELL_RETIRED ? !seeded : born ? !seeded || !ckr__record_born_ok(m, cell)
                                                 : i == CKR__CELL_LIVE)
         return ckr__record_bad(m, "streams", "a seed is not what the key gives");
@@ -20095,12 +20155,24 @@ static ckr_result ckr__record_retired(ckr__remap *m, const ckr__cell *entry)
     return ckr__remap_record(m, cell);
 }
 
+/* What was carried belongs to a run that has gone on without it: only its seed stays known. */
+static ckr_result ckr__record_stale(ckr__remap *m, ckr__fam *f, ckr__cell *entry)
+{
+    f->n_stale++;
+    if (!f->like) f->like = entry->state;
+    if (!entry->born && !ckr__has_seed(entry->state)) return CKR_OK;
+    if (!entry->born) entry->seed = entry->state->seed;
+    return ckr__record_retired(m, entry);
+}
+
 /* Files win: a stream that they hold is live, whatever the record says; a derived one whose seed
    they do not hold any more is another one now. */
 static ckr_result ckr__record_place(ckr__remap *m, ckr__fam *f, ckr__cell *entry)
 {
     ckr__cell *cell;
-    ckr_result r = ckr__cell_find(m, f, entry->id.at, true, &cell);
+    ckr_result r;
+    if (m->job->stale && entry->state) return ckr__record_stale(m, f, entry);
+    r = ckr__cell_find(m, f, entry->id.at, true, &cell);
     if (r != CKR_OK) return r;
     if (cell->recorded) return ckr__record_bad(m, "streams", "one stream stands there twice");
     if (cell->saved && (!entry->born || (ckr__has_counter(cell->state) &&
@@ -20134,6 +20206,9 @@ static ckr_result ckr__record_stream(ckr__remap *m, const ckr_node *n)
     if (r != CKR_OK) return r;
     f = ckr__fam_of_tag(m, entry.id.tag);
     if (entry.status == CKR__CELL_PARKED) r = ckr__record_state(m, f, n, &entry.state);
+    if (r == CKR_OK && entry.state && entry.born && ckr__has_counter(entry.state) &&
+        entry.state->seed != entry.seed)
+        return ckr__record_bad(m, "streams", "a parked stream with another seed than its own");
     if (r == CKR_OK && (entry.born || entry.status == CKR__CELL_RETIRED))
         r = ckr__remap_used(m, entry.seed);
     if (r == CKR_OK && entry.state && ckr__has_seed(entry.state))
@@ -20199,9 +20274,13 @@ static ckr_result ckr__remap_names(ckr__remap *m)
         m->fam_of[i] = (uint8_t)(f - m->fams);
         m->sum[i] = ckr__rng_sum(m->c, s->state);
         f->n_saved++;
+        f->n_odd += (s->state->flags & CKR_RNG_ODD) != 0;
+        f->n_aligned += (s->state->flags & CKR_RNG_ALIGNED) != 0;
+        f->may |= s->may;
         f->axes |= s->axes;
         if (s->declared) f->own_axes |= s->axes;
         f->declared = f->declared || s->declared;
+        f->fixed = f->fixed || s->declared;
     }
     return CKR_OK;
 }
@@ -20237,6 +20316,41 @@ static ckr_result ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *id
     return r;
 }
 
+/* A device's stream that fewer than half of the ranks have saved, of those that have saved any, is
+   theirs alone: no other rank has such a device. */
+static ckr_result ckr__remap_partial(ckr__remap *m)
+{
+    bool *has = (bool *)ckr__heap_alloc(m->c, m->from.ranks);
+    uint64_t i, n = 0;
+    uint32_t f;
+    if (!has) return ckr__remap_oom(m);
+    memset(has, 0, m->from.ranks);
+    for (i = 0; i < m->job->n_saved; i++)
+        if (m->fam_of[i] != CKR__TAGS && !has[m->job->saved[i].rank]) {
+            has[m->job->saved[i].rank] = true;
+            n++;
+        }
+    ckr__heap_free(m->c, has, m->from.ranks);
+    for (f = 0; f < m->n_fams; f++) {
+        ckr__fam *x = &m->fams[f];
+        const bool device = x->kind == CKR_RNG_TORCH_CUDA || x->kind == CKR_RNG_TORCH_MPS ||
+                            x->kind == CKR_RNG_XLA || x->kind == CKR_RNG_OPAQUE;
+        x->partial = device && !x->fixed && 2 * x->n_saved < n && (x->may || x->recorded);
+        if (x->partial) x->axes |= x->may;
+        if (x->partial) x->n_alone = x->n_saved;
+    }
+    return CKR_OK;
+}
+
+/* One state on all ranks where each may have its own: one stream, or many that somebody copied.
+   REMAP takes it for the latter. */
+static void ckr__scope_alike(const ckr__remap *m, ckr__fam *f)
+{
+    if (f->fixed || f->partial || f->n_saved < 2 || f->axes || !f->may) return;
+    if (m->job->policy == CKR_RNG_REMAP) f->axes = f->may;
+    else f->n_alike = f->n_saved;
+}
+
 /* Declared axes stay; others are in the scope when the states differ along them, and out of it when
    they do not. What was never compared stays as it was said. */
 static ckr_result ckr__remap_scopes(ckr__remap *m)
@@ -20263,7 +20377,9 @@ static ckr_result ckr__remap_scopes(ckr__remap *m)
         }
     }
     ckr__heap_free(m->c, ids, bytes);
+    if (r == CKR_OK) r = ckr__remap_partial(m);
     for (f = 0; f < m->n_fams && r == CKR_OK; f++) {
+        ckr__scope_alike(m, &m->fams[f]);
         m->fams[f].scope = ckr__axes_text(m->c, m->fams[f].axes);
         if (!m->fams[f].scope) r = ckr__remap_oom(m);
     }
@@ -20315,7 +20431,12 @@ static ckr_result ckr__remap_assign(ckr__remap *m, ckr__cell ***table)
         for (f = 0; f < m->n_fams; f++) {
             const ckr__fam *fam = &m->fams[f];
             ckr__cell *cell;
-            if (ckr__cell_find(m, fam, at, true, &cell) != CKR_OK) return ckr__remap_oom(m);
+            if (ckr__cell_find(m, fam, at, !fam->partial, &cell) != CKR_OK)
+                return ckr__remap_oom(m);
+            if (fam->partial && (!cell || !cell->state)) {
+                i++;
+                continue;
+            }
             if (!cell->needed) cell->to = rank;
             cell->needed = true;
             cell->held = cell->held || !m->job->holds_fn ||
@@ -20617,6 +20738,10 @@ static ckr_result ckr__remap_given(ckr__remap *m, ckr__cell *const *table)
         g->kind = ckr_rng_kind_name(f->kind);
         g->name = f->name;
         g->scope = f->scope;
+        if (!x) {
+            g->exactness = 5;
+            continue;
+        }
         g->rank = x->rank;
         g->state = x->state;
         g->key = x->seed;
@@ -20846,6 +20971,23 @@ static const ckr__rng_saying ckr__rng_sayings[] = {
       "states of other devices as one process saw them: no rank's own, not used", NULL },
     { offsetof(ckr__fam, n_extra), "CKR_W_RNG_EXTRA", CKR_EXACT,
       "of ranks that the run did not have: left by another one, not used", NULL },
+    { offsetof(ckr__fam, n_alone), "CKR_W_RNG_PARTIAL", CKR_EXACT,
+      "of few ranks' devices only: the other ranks have none and get none", NULL },
+    { offsetof(ckr__fam, n_alike), "CKR_W_RNG_DUPLICATES", CKR_EXACT,
+      "are equal on all ranks: taken as one stream for all, as a run has it that seeds every rank "
+      "alike",
+      "--rng remap gives each rank its own" },
+    { offsetof(ckr__fam, n_odd), "CKR_W_RNG_ODD", CKR_EXACT,
+      "hold bytes that the framework does not write and reads over: high halves of words, flags "
+      "other than 0 and 1, values behind a flag that is 0",
+      NULL },
+    { offsetof(ckr__fam, n_aligned), "CKR_W_RNG_OFFSET", CKR_CHANGED,
+      "stood at an offset that is no multiple of 4, which torch refuses: moved on to the next one",
+      NULL },
+    { offsetof(ckr__fam, n_stale), "CKR_W_RNG_STALE", CKR_APPROX,
+      "were carried in the side file, but the run has gone on since it was written: not used, "
+      "derived anew where a rank needs them",
+      NULL },
     { offsetof(ckr__fam, n_moved), "CKR_W_RNG_SCOPE", CKR_EXACT,
       "the framework shares them between ranks, but the states differ: taken as they are", NULL },
     { offsetof(ckr__fam, n_replay), "CKR_W_RNG_REPLAY", CKR_APPROX,
@@ -20853,11 +20995,30 @@ static const ckr__rng_saying ckr__rng_sayings[] = {
       "--rng reseed --seed S" }
 };
 
+/* Over which ranks a stream varies, and who says so: all of a remap rests on it. */
+static ckr_result ckr__remap_say_scope(ckr__remap *m, const ckr__fam *f)
+{
+    char subject[160];
+    const char *why = f->partial    ? "the device is these ranks' alone"
+                      : m->from.ranks == 1
+                          ? "one rank alone was saved: each other is taken to have its own"
+                      : f->fixed    ? "so the framework seeds them"
+                      : f->recorded ? "so it was when the run was first converted"
+                                    : "the framework leaves it to the script: so the states show";
+    if (!f->n_saved && !f->recorded) return CKR_OK;
+    snprintf(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
+    return ckr__note(m->c, &m->notes, &m->out->n_notes, "CKR_RNG_SCOPE", CKR_EXACT, subject, NULL,
+                     f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks",
+                     why, NULL)
+               ? CKR_OK
+               : ckr__remap_oom(m);
+}
+
 static ckr_result ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
 {
     const bool kept = m->job->policy == CKR_RNG_KEEP;
     size_t i;
-    ckr_result r = CKR_OK;
+    ckr_result r = m->reseed ? CKR_OK : ckr__remap_say_scope(m, f);
     for (i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings && r == CKR_OK; i++) {
         const ckr__rng_saying *s = &ckr__rng_sayings[i];
         uint64_t n;
@@ -21771,6 +21932,18 @@ static bool ckr__starts(const char *s, const char *head)
     return !strncmp(s, head, strlen(head));
 }
 
+/* Is it one of the words, blanks between? */
+static bool ckr__word_in(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+    const char *p = words;
+    while (p && n && (p = strstr(p, word)) != NULL) {
+        if ((p == words || p[-1] == ' ') && (p[n] == ' ' || !p[n])) return true;
+        p++;
+    }
+    return false;
+}
+
 static bool ckr__cut_tail(const char *s, size_t *len, const char *tail)
 {
     size_t k = strlen(tail);
@@ -21987,6 +22160,162 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
                      "the group's LR is not what its scheduler says at this step", NULL)
                ? CKR_OK
                : c->err->code;
+}
+
+/* >>dialects.carry ------------------------------------------------------------ */
+/* Small values of other files in the side file: JSON, and what it has no form for as a dict of one
+   key, its kind: {"f64": bits}, {"tuple": [..]}, {"dict": [k, v, ..]}, {"bytes": base64}, {"tensor":
+   [dtype, shape, base64]}, {"ndarray": [.., numpy's dtype]}. */
+
+enum { CKR__CARRY_DEPTH = 8, CKR__CARRY_NODES = 20000, CKR__CARRY_BYTES = 65536 };
+
+static const struct { const char *name; uint8_t kind; } ckr__carry_kinds[] = {
+    { "f64", CKR_NODE_FLOAT },   { "bigint", CKR_NODE_BIGINT },       { "bytes", CKR_NODE_BYTES },
+    { "tuple", CKR_NODE_TUPLE }, { "bytearray", CKR_NODE_BYTEARRAY }, { "dict", CKR_NODE_DICT },
+    { "odict", CKR_NODE_ODICT }, { "tensor", CKR_NODE_TENSOR },       { "ndarray", CKR_NODE_NDARRAY }
+};
+
+static ckr_node *ckr__carry_base64(ckr__ctx *c, const uint8_t *p, size_t n)
+{
+    char *text = (char *)ckr__arena(c, n / 3 * 4 + 8);
+    return text ? ckr__node_text(c, CKR_NODE_STR, text, ckr__base64_put(p, n, text)) : NULL;
+}
+
+/* [dtype, shape, base64, numpy's dtype]; NULL: too large, or not plain. */
+static ckr_node *ckr__carry_array(ckr__ctx *c, const ckr_view *v)
+{
+    uint8_t *raw = (uint8_t *)ckr__heap_alloc(c, CKR__CARRY_BYTES);
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *shape = ckr__node(c, CKR_NODE_LIST);
+    size_t n = 0;
+    uint32_t d;
+    ckr_result r;
+    if (!raw || !list || !shape) return NULL;
+    r = ckr__rng_data(c, v, raw, CKR__CARRY_BYTES, &n);
+    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(c);
+    for (d = 0; d < v->n_dims; d++)
+        if (!ckr__node_push(c, shape, ckr__node_int(c, v->shape[d]))) r = CKR_E_NOMEM;
+    if (r != CKR_OK || !ckr__node_push(c, list, ckr__node_str(c, ckr_dtype_name(v->dtype))) ||
+        !ckr__node_push(c, list, shape) ||
+        !ckr__node_push(c, list, ckr__carry_base64(c, raw, n)) ||
+        (v->type_name && !ckr__node_push(c, list, ckr__node_str(c, v->type_name))))
+        list = NULL;
+    ckr__heap_free(c, raw, CKR__CARRY_BYTES);
+    return list;
+}
+
+/* Recursion is bounded by CKR__CARRY_DEPTH. NULL without an error: the value has no such form. */
+static ckr_node *ckr__carry_put(ckr__ctx *c, ckr_node *n, int depth, uint32_t *left)
+{
+    ckr_node *in = NULL, *out;
+    uint64_t i, bits;
+    size_t k;
+    if (depth > CKR__CARRY_DEPTH || !*left) return NULL;
+    --*left;
+    if (n->kind <= CKR_NODE_INT || n->kind == CKR_NODE_STR) return n;
+    for (k = 0; k < sizeof ckr__carry_kinds / sizeof *ckr__carry_kinds; k++)
+        if (ckr__carry_kinds[k].kind == n->kind) break;
+    if (n->kind == CKR_NODE_FLOAT) {
+        memcpy(&bits, &n->u.f, 8);
+        in = ckr__hex64_node(c, bits);
+    } else if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY) {
+        in = ckr__carry_array(c, n->u.view);
+    } else if (ckr_node_is_list(n) || n->kind == CKR_NODE_DICT || n->kind == CKR_NODE_ODICT) {
+        in = ckr__node(c, CKR_NODE_LIST);
+        for (i = 0; in && i < (ckr_node_is_list(n) ? 1u : 2u) * n->count; i++)
+            if (!ckr__node_push(c, in, ckr__carry_put(c, n->u.items[i], depth + 1, left)))
+                return NULL;
+        if (n->kind == CKR_NODE_LIST) return in;
+    } else if (k < sizeof ckr__carry_kinds / sizeof *ckr__carry_kinds &&
+               n->count <= CKR__CARRY_BYTES) {
+        in = ckr__carry_base64(c, (const uint8_t *)(const void *)n->u.str, (size_t)n->count);
+    }
+    if (!in || k == sizeof ckr__carry_kinds / sizeof *ckr__carry_kinds) return NULL;
+    out = ckr__node(c, CKR_NODE_DICT);
+    return ckr__node_set(c, out, ckr__carry_kinds[k].name, in) ? out : NULL;
+}
+
+static ckr_node *ckr__carry_view(ckr__ctx *c, ckr_node_kind kind, const ckr_node *n)
+{
+    const char *name = ckr_node_str(ckr_node_at(n, 0)), *text = ckr_node_str(ckr_node_at(n, 2));
+    const char *numpy = ckr_node_str(ckr_node_at(n, 3));
+    const ckr_node *shape = ckr_node_at(n, 1);
+    const ckr_dtype t = name ? ckr__dtype_find(name, strlen(name), 0) : CKR_DTYPE_NONE;
+    ckr_node *out = NULL;
+    int64_t dims[CKR_MAX_DIMS], *v, numel;
+    uint8_t *raw;
+    size_t size;
+    uint32_t d;
+    if (!text || !ckr_dtype_size(t) || !ckr_node_is_list(shape) || shape->count > CKR_MAX_DIMS ||
+        (kind == CKR_NODE_NDARRAY && !numpy))
+        return NULL;
+    for (d = 0; d < shape->count; d++) if (!ckr_node_i64(shape->u.items[d], &dims[d])) return NULL;
+    raw = (uint8_t *)ckr__heap_alloc(c, CKR__CARRY_BYTES);
+    v = CKR__NEW_N(c, int64_t, 2 * shape->count);
+    if (raw && v && ckr__numel((uint32_t)shape->count, dims, &numel) &&
+        ckr__base64_get(text, strlen(text), raw, CKR__CARRY_BYTES, &size) &&
+        size == (uint64_t)numel * ckr_dtype_size(t))
+        out = ckr__rng_array(c, kind, NULL, t, numpy, raw, (uint64_t)numel);
+    ckr__heap_free(c, raw, CKR__CARRY_BYTES);
+    if (!out) return NULL;
+    for (numel = 1, d = (uint32_t)shape->count; d-- > 0; numel *= dims[d]) {
+        v[d] = dims[d];
+        v[shape->count + d] = numel;
+    }
+    ckr__view(out)->n_dims = (uint32_t)shape->count;
+    ckr__view(out)->shape = v;
+    ckr__view(out)->stride = v + shape->count;
+    return out;
+}
+
+static ckr_node *ckr__carry_text(ckr__ctx *c, ckr_node_kind kind, const ckr_node *n)
+{
+    uint8_t *raw = (uint8_t *)ckr__heap_alloc(c, CKR__CARRY_BYTES);
+    ckr_node *out = NULL;
+    size_t size;
+    if (raw && ckr_node_str(n) &&
+        ckr__base64_get(n->u.str, (size_t)n->count, raw, CKR__CARRY_BYTES, &size))
+        out = ckr__node_text(c, kind, (const char *)raw, size);
+    ckr__heap_free(c, raw, CKR__CARRY_BYTES);
+    return out;
+}
+
+/* Recursion is bounded by CKR__CARRY_DEPTH. NULL without an error: it is no such form. */
+static ckr_node *ckr__carry_get(ckr__ctx *c, ckr_node *n, int depth)
+{
+    const char *name = n->kind == CKR_NODE_DICT && n->count == 1 ? ckr_node_str(n->u.items[0]) : "";
+    ckr_node *in = n, *out;
+    ckr_node_kind kind = CKR_NODE_LIST;
+    uint64_t i, bits;
+    size_t k;
+    if (depth > CKR__CARRY_DEPTH) return NULL;
+    if (n->kind == CKR_NODE_DICT) {
+        for (k = 0; k < sizeof ckr__carry_kinds / sizeof *ckr__carry_kinds; k++)
+            if (name && !strcmp(ckr__carry_kinds[k].name, name)) break;
+        if (k == sizeof ckr__carry_kinds / sizeof *ckr__carry_kinds) return NULL;
+        kind = (ckr_node_kind)ckr__carry_kinds[k].kind;
+        in = n->u.items[1];
+    } else if (n->kind != CKR_NODE_LIST) {
+        return n;
+    }
+    if (kind == CKR_NODE_FLOAT) {
+        double v;
+        if (!ckr__hex64_get(in, &bits)) return NULL;
+        memcpy(&v, &bits, 8);
+        return ckr__node_float(c, v);
+    }
+    if (kind == CKR_NODE_TENSOR || kind == CKR_NODE_NDARRAY) return ckr__carry_view(c, kind, in);
+    if (kind == CKR_NODE_BIGINT || kind == CKR_NODE_BYTES || kind == CKR_NODE_BYTEARRAY)
+        return ckr__carry_text(c, kind, in);
+    out = ckr__node(c, kind);
+    if (!out || in->kind != CKR_NODE_LIST) return NULL;
+    for (i = 0; i < in->count; i++) {
+        const bool pairs = kind == CKR_NODE_DICT || kind == CKR_NODE_ODICT;
+        ckr_node *v = ckr__carry_get(c, in->u.items[i], depth + 1), *w = NULL;
+        if (pairs && ++i < in->count) w = ckr__carry_get(c, in->u.items[i], depth + 1);
+        if (!v || (pairs ? !w || !ckr__node_pair(c, out, v, w) : !ckr__node_push(c, out, v)))
+            return NULL;
+    }
+    return out;
 }
 
 /* >>nanotron ------------------------------------------------------------------ */
@@ -26598,6 +26927,7 @@ typedef struct ckr__ac {
     uint64_t         n_named;  /* names of the caller that are used up                   */
     ckr__ac_file   **random;   /* by rank; NULL: it has none                             */
     uint32_t         n_random, ranks;
+    uint32_t         n_elsewhere, n_active; /* ranks with another own device, with more  */
     double           rate;     /* ticks of the schedule's clock per update               */
 } ckr__ac;
 
@@ -26759,9 +27089,9 @@ static void ckr__ac_prefer(ckr__ac *r)
 }
 
 /* >>accelerate.probe ---------------------------------------------------------- */
-/* A directory with random_states_R.pkl is accelerate's, one with trainer_state.json the Trainer's; so
-   is a model beside what only they write, when those were left out. Runs hold several: the highest
-   number is the newest, as the trainers themselves choose it. */
+/* A directory with random_states_R.pkl is accelerate's, one with trainer_state.json the Trainer's;
+   so is a model beside what only they write, when those were left out. Runs hold several: the
+   highest number is the newest, as the trainers themselves choose it. */
 
 /* Which kinds of files lie there, as bits. */
 static ckr_result ckr__ac_kinds(ckr__ctx *c, const char *dir, bool trainer, uint32_t *kinds)
@@ -27557,101 +27887,202 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
 /* >>accelerate.random --------------------------------------------------------- */
 /* Streams as they are stored: what is in them is read where they are remapped. */
 
+typedef struct ckr__ac_from {  /* where streams are read                                 */
+    const char *file, *rel, *at;       /* at: key path of their dict                     */
+    uint32_t    rank;
+} ckr__ac_from;
+
+typedef struct ckr__ac_as { const char *key, *kind, *name; bool device; } ckr__ac_as;
+
 /* What a process has seen of other ranks' devices is a `sibling`. Which streams differ between
    processes is up to the script (set_seed, device_specific); Sana's do by its own seeding, but the
    one it calls `generator`. */
-static ckr_result ckr__ac_stream(ckr__ac *r, uint32_t rank, const char *kind, const char *name,
-                                 bool sibling, const ckr_node *state)
+static ckr_result ckr__ac_stream(ckr__ac *r, const ckr__ac_from *x, const ckr__ac_as *as,
+                                 bool sibling, const char *path, const ckr_node *state)
 {
     void *array = r->s->rng;
     ckr_stream *s;
     if (state->kind == CKR_NODE_NONE) return CKR_OK;
     s = (ckr_stream *)ckr__append(r->c, &array, &r->s->n_rng, sizeof *s);
     r->s->rng = (ckr_stream *)array;
-    if (!s) return ckr__ac_oom(r);
+    if (!s || !path) return ckr__ac_oom(r);
     memset(s, 0, sizeof *s);
-    s->kind = kind;
-    s->name = name;
-    s->scope = r->sana && !strcmp(name, "generator") ? "" : "dp";
+    s->kind = as->kind;
+    s->name = as->name;
+    s->scope = r->sana && !strcmp(as->name, "generator") ? "" : "dp";
     s->observed = r->several && !r->sana;
     s->assumed = !r->several && !r->sana;
     s->sibling = sibling;
-    s->rank = rank;
+    s->rank = x->rank;
     s->state = state;
+    s->file = x->file;
+    s->path = path;
     s->n_bytes = ckr__stream_bytes(state);
     return CKR_OK;
 }
 
 /* Which of the devices that a process sees is its own: the only one that has drawn, else the one of
-   its local rank on equal nodes. */
-static ckr_result ckr__ac_own_device(ckr__ac *r, uint32_t rank, const char *kind,
-                                     const ckr_node *list, uint64_t *own)
+   its local rank on equal nodes. A state that is none is refused where states are used, with its
+   place. */
+static ckr_result ckr__ac_own_device(ckr__ac *r, uint32_t rank, const ckr_node *list, uint64_t *own)
 {
-    const ckr_rng_kind k = ckr_rng_kind_find(kind);
-    ckr_rng *state = CKR__NEW(r->c, ckr_rng);
-    uint64_t i, drawn = 0;
-    if (!state) return ckr__ac_oom(r);
-    for (i = 0; k == CKR_RNG_TORCH_CUDA && i < list->count && list->count > 1; i++) {
-        ckr_result e = ckr__rng_from_node(r->c, list->u.items[i], k, state);
-        if (e != CKR_OK) return e;
-        if (!state->offset) continue;
+    ckr_rng *v = CKR__NEW_N(r->c, ckr_rng, list->count);
+    uint64_t i, drawn = 0, last = 0;
+    bool foreign = false;
+    *own = rank % list->count;
+    if (!v) return ckr__ac_oom(r);
+    for (i = 0; i < list->count && list->count > 1; i++) {
+        const ckr_result e = ckr__rng_from_node(r->c, list->u.items[i], CKR_RNG_TORCH_CUDA, &v[i]);
+        if (e == CKR_E_NOMEM || e == CKR_E_IO) return e;
+        if (e != CKR_OK) ckr__error_reset(r->c);
+        if (!v[i].offset) continue;
         drawn++;
-        *own = i;
+        last = i;
     }
-    if (drawn != 1) *own = rank % list->count;
+    if (drawn == 1 && last != *own) r->n_elsewhere++;
+    if (drawn == 1) *own = last;
+    for (i = 0; i < list->count; i++)
+        foreign = foreign || (i != *own && (v[i].offset || v[i].seed != v[*own].seed));
+    r->n_active += foreign;
     return CKR_OK;
 }
 
 /* A device's states: a tensor, or a list of one per device that the process sees. */
-static ckr_result ckr__ac_device(ckr__ac *r, uint32_t rank, const char *kind, const ckr_node *n)
+static ckr_result ckr__ac_device(ckr__ac *r, const ckr__ac_from *x, const ckr__ac_as *as,
+                                 const char *path, const ckr_node *n)
 {
+    ckr__ac_as other = *as;
     uint64_t i, own = 0;
     ckr_result e = CKR_OK;
-    if (!kind) return ckr__ac_oom(r);
-    if (!ckr_node_is_list(n)) return ckr__ac_stream(r, rank, kind, "default", false, n);
-    if (n->count) e = ckr__ac_own_device(r, rank, kind, n, &own);
+    if (!path) return ckr__ac_oom(r);
+    if (!ckr_node_is_list(n)) return ckr__ac_stream(r, x, as, false, path, n);
+    if (n->count) own = x->rank % n->count;
+    if (n->count && !strcmp(as->kind, "torch_cuda")) e = ckr__ac_own_device(r, x->rank, n, &own);
     for (i = 0; i < n->count && e == CKR_OK; i++) {
-        const char *name =
-            i == own ? "default" : ckr__printf(r->c, "device %llu", (unsigned long long)i);
-        e = name ? ckr__ac_stream(r, rank, kind, name, i != own, n->u.items[i]) : ckr__ac_oom(r);
+        const char *at = ckr__printf(r->c, "%s/%llu", path, (unsigned long long)i);
+        other.name = i == own ? as->name
+                     : strcmp(as->name, "default") != 0
+                         ? ckr__printf(r->c, "%s device %llu", as->name, (unsigned long long)i)
+                         : ckr__printf(r->c, "device %llu", (unsigned long long)i);
+        if (!other.name) return ckr__ac_oom(r);
+        e = ckr__ac_stream(r, x, &other, i != own, at, n->u.items[i]);
     }
     return e;
 }
 
-/* The keys of one dict of streams, as any of the three trainers names them. */
-static ckr_result ckr__ac_streams_read(ckr__ac *r, const ckr__ac_file *f, uint32_t rank,
-                                       const ckr_node *dict)
+/* Tensors of bytes: what any device's generator is kept as. */
+static bool ckr__ac_bytes(const ckr_node *v)
 {
-    static const char *const keys[][3] = {
-        { "random_state", "python", "default" },     { "numpy_random_seed", "numpy", "default" },
-        { "torch_manual_seed", "torch_cpu", "default" }, { "xm_seed", "xla", "default" },
-        { "python", "python", "default" },           { "numpy", "numpy", "default" },
-        { "cpu", "torch_cpu", "default" },           { "xla", "xla", "default" },
-        { "torch", "torch_cpu", "default" },         { "generator", "torch_cpu", "generator" }
-    };
     uint64_t i;
-    size_t k;
+    if (v->kind == CKR_NODE_TENSOR) return v->u.view->dtype == CKR_DTYPE_U8;
+    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
+        if (v->u.items[i]->kind != CKR_NODE_TENSOR || v->u.items[i]->u.view->dtype != CKR_DTYPE_U8)
+            return false;
+    return ckr_node_is_list(v) && v->count;
+}
+
+/* Generators of devices: Philox as CUDA's where it has that form, else bytes that only the device
+   understands. */
+static const char *ckr__ac_device_kind(const char *device, const ckr_node *v)
+{
+    const ckr_node *first = ckr_node_is_list(v) ? ckr_node_at(v, 0) : v;
+    const uint64_t n = first ? ckr__stream_bytes(first) : 0;
+    if (!strcmp(device, "cuda")) return "torch_cuda";
+    if (!strcmp(device, "mps")) return "torch_mps";
+    if (strcmp(device, "xpu") != 0 && strcmp(device, "mlu") != 0) return "opaque";
+    return n < 1024 && ckr__rng_kind_of_size((size_t)n) == CKR_RNG_TORCH_CUDA ? "torch_cuda"
+                                                                                : "opaque";
+}
+
+static const ckr__ac_as ckr__ac_stream_keys[] = {
+    { "random_state", "python", "default", false },
+    { "numpy_random_seed", "numpy", "default", false },
+    { "torch_manual_seed", "torch_cpu", "default", false },
+    { "xm_seed", "xla", "default", false },
+    { "python", "python", "default", false },
+    { "numpy", "numpy", "default", false },
+    { "cpu", "torch_cpu", "default", false },
+    { "xla", "xla", "default", false },
+    { "torch", "torch_cpu", "default", false },
+    { "generator", "torch_cpu", "generator", false }
+};
+
+/* The stream that a key of a trainer's dict names: torch_DEVICE_manual_seed, torch_DEVICE or DEVICE
+   beside the table's. kind NULL: none of a generator. */
+static ckr_result ckr__ac_key(ckr__ctx *c, const char *key, const ckr_node *v, ckr__ac_as *out)
+{
+    static const char devices[] = "cuda mps xpu mlu npu hpu musa sdaa neuron";
+    const bool torch = ckr__starts(key, "torch_");
+    const char *device;
+    size_t i, n = strlen(key);
+    bool known;
+    memset(out, 0, sizeof *out);
+    for (i = 0; i < sizeof ckr__ac_stream_keys / sizeof *ckr__ac_stream_keys; i++)
+        if (!strcmp(key, ckr__ac_stream_keys[i].key)) *out = ckr__ac_stream_keys[i];
+    if (out->kind) return CKR_OK;
+    if (torch) ckr__cut_tail(key, &n, "_manual_seed");
+    if (n <= (torch ? 6u : 0u)) return CKR_OK;
+    device = ckr__strndup(c, key + (torch ? 6 : 0), n - (torch ? 6 : 0));
+    if (!device) return c->err->code;
+    known = ckr__word_in(devices, device);
+    if ((!torch && !known) || (!known && !ckr__ac_bytes(v))) return CKR_OK;
+    out->key = key;
+    out->kind = ckr__ac_device_kind(device, v);
+    out->name = !strcmp(device, "cuda") || !strcmp(device, "mps") ? "default" : device;
+    out->device = true;
+    return CKR_OK;
+}
+
+/* The keys of one dict of streams, as any of the three trainers names them. */
+static ckr_result ckr__ac_streams_read(ckr__ac *r, const ckr__ac_from *x, const ckr_node *dict)
+{
+    uint64_t i;
+    ckr__ac_as as;
     ckr_result e = CKR_OK;
     for (i = 0; i < dict->count && e == CKR_OK; i++) {
         const char *key = ckr_node_str(dict->u.items[2 * i]);
         const ckr_node *v = dict->u.items[2 * i + 1];
-        size_t n = key ? strlen(key) : 0;
-        if (!key || !strcmp(key, "step")) continue;    /* accelerate's own count of backwards  */
-        for (k = 0; k < sizeof keys / sizeof *keys && strcmp(key, keys[k][0]) != 0; k++) {}
-        if (k < sizeof keys / sizeof *keys)
-            e = ckr__ac_stream(r, rank, keys[k][1], keys[k][2], false, v);
-        else if (!strncmp(key, "torch_", 6) && ckr__cut_tail(key, &n, "_manual_seed"))
-            e = ckr__ac_device(r, rank, ckr__strndup(r->c, key, n), v);
-        else if (!strncmp(key, "torch_", 6)) e = ckr__ac_device(r, rank, key, v);
-        else if (r->trainer)
-            e = ckr__ac_device(r, rank, ckr__printf(r->c, "torch_%s", key), v);
-        else e = ckr__ac_leave(r, ckr__printf(r->c, "%s#/%s", f->rel, key), v);
+        const char *path = ckr__printf(r->c, "%s/%s", x->at, key ? key : "?");
+        if (key && !strcmp(key, "step")) continue;     /* accelerate's own count of backwards  */
+        if (!path) return ckr__ac_oom(r);
+        as.kind = NULL;
+        if (key) e = ckr__ac_key(r->c, key, v, &as);
+        if (e != CKR_OK) break;
+        if (!as.kind) e = ckr__ac_leave(r, ckr__printf(r->c, "%s#%s", x->rel, path), v);
+        else if (as.device) e = ckr__ac_device(r, x, &as, path, v);
+        else e = ckr__ac_stream(r, x, &as, false, path, v);
     }
+    return e;
+}
+
+/* How device states were told apart, where it is not plain. */
+static ckr_result ckr__ac_say_devices(ckr__ac *r)
+{
+    ckr_result e = CKR_OK;
+    char text[40];
+    snprintf(text, sizeof text, "%u rank%s", (unsigned)r->n_elsewhere,
+             r->n_elsewhere == 1 ? "" : "s");
+    if (r->n_elsewhere &&
+        !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_RNG_OWN_DEVICE", CKR_EXACT,
+                   "torch_cuda", NULL, text,
+                   "the one device that has drawn is not the one of the local rank: it is taken as "
+                   "the process's own",
+                   NULL))
+        e = ckr__ac_oom(r);
+    snprintf(text, sizeof text, "%u rank%s", (unsigned)r->n_active, r->n_active == 1 ? "" : "s");
+    if (e == CKR_OK && r->n_active &&
+        !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_RNG_SIBLING_ACTIVE", CKR_APPROX,
+                   "torch_cuda", NULL, text,
+                   "other devices of the process have drawn, or have another seed: one stream is "
+                   "the rank's own, the others stay beside it as long as it sees as many devices",
+                   NULL))
+        e = ckr__ac_oom(r);
     return e;
 }
 
 static ckr_result ckr__ac_randoms(ckr__ac *r)
 {
+    ckr__ac_from from = { NULL, NULL, "", 0 };
     uint32_t top = 0, n = 0;
     uint64_t i;
     ckr_result e = CKR_OK;
@@ -27671,9 +28102,14 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     if (e == CKR_OK && !r->random) e = ckr__ac_oom(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++)
         if (r->files[i]->kind == CKR__AC_RANDOM) r->random[r->files[i]->index] = r->files[i];
-    for (i = 0; i < top && e == CKR_OK; i++)
-        if (r->random[i])
-            e = ckr__ac_streams_read(r, r->random[i], (uint32_t)i, r->random[i]->root);
+    for (i = 0; i < top && e == CKR_OK; i++) {
+        if (!r->random[i]) continue;
+        from.file = r->random[i]->path;
+        from.rel = r->random[i]->rel;
+        from.rank = (uint32_t)i;
+        e = ckr__ac_streams_read(r, &from, r->random[i]->root);
+    }
+    if (e == CKR_OK) e = ckr__ac_say_devices(r);
     r->n_random = top;
     r->ranks = top ? top : 1;
     return e;
@@ -27690,7 +28126,8 @@ static const ckr_node *ckr__ac_args_node(const ckr__ac *r)
 {
     uint64_t i;
     for (i = 0; i < r->n_files; i++)
-        if (!strcmp(r->files[i]->rel, "training_args.bin")) return ckr__ac_object(r->files[i]->root);
+        if (!strcmp(r->files[i]->rel, "training_args.bin"))
+            return ckr__ac_object(r->files[i]->root);
     return NULL;
 }
 
@@ -27700,8 +28137,8 @@ static bool ckr__ac_single(const ckr__ac *r)
     return r->random[0] && !strcmp(r->random[0]->rel, "rng_state.pth");
 }
 
-/* More processes than files, as the Trainer's arguments know; a conversion writes them as they were,
-   so that they say nothing then. */
+/* More processes than files, as the Trainer's arguments know; a conversion writes them as they
+   were, so that they say nothing then. */
 static void ckr__ac_args_ranks(ckr__ac *r)
 {
     const ckr_node *args = ckr__ac_args_node(r);
@@ -27988,9 +28425,12 @@ static ckr_result ckr__sana_others(ckr__ac *r, const ckr__ac_file *f)
 static ckr_result ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
 {
     const ckr_node *rng = ckr_node_get(f->root, "rng_state"), *list;
+    ckr__ac_from from = { NULL, NULL, "/rng_state", 0 };
     ckr_result e;
     if (!ckr_node_is_dict(rng)) return CKR_OK;
-    e = ckr__ac_streams_read(r, f, 0, rng);
+    from.file = f->path;
+    from.rel = f->rel;
+    e = ckr__ac_streams_read(r, &from, rng);
     list = ckr_node_get(rng, "torch_cuda");
     if (ckr_node_is_list(list) && list->count && list->count < 65536)
         r->ranks = (uint32_t)list->count;
@@ -32790,10 +33230,9 @@ static bool ckr__ds_random_key(const char *key)
 
 static ckr_result ckr__ds_client(ckr__ds *r, const ckr__ds_file *f, uint32_t rank)
 {
-    ckr__ac_file of;
+    ckr__ac_from of;
     uint64_t i, k;
     ckr_result e = CKR_OK;
-    memset(&of, 0, sizeof of);
     for (i = 0; i < f->root->count && e == CKR_OK; i++) {
         const char *key = ckr_node_str(f->root->u.items[2 * i]);
         const ckr_node *v = f->root->u.items[2 * i + 1];
@@ -32802,11 +33241,13 @@ static ckr_result ckr__ds_client(ckr__ds *r, const ckr__ds_file *f, uint32_t ran
             v->kind == CKR_NODE_NONE)
             continue;
         if (key && ckr__ds_random_key(key) && ckr_node_is_dict(v)) {
-            of.rel = ckr__printf(r->c, "%s#/%s", f->rel, key);
-            if (!of.rel) return ckr__ds_oom(r);
+            of.file = of.rel = f->rel;
+            of.at = ckr__printf(r->c, "/%s", key);
+            of.rank = rank;
+            if (!of.at) return ckr__ds_oom(r);
             k = r->s->n_rng;
             r->ac.several = true;              /* the scripts' own: the states show it       */
-            e = ckr__ac_streams_read(&r->ac, &of, rank, v);
+            e = ckr__ac_streams_read(&r->ac, &of, v);
             for (; k < r->s->n_rng; k++) {
                 r->s->rng[k].scope = r->zero == 3 ? "dp" : r->pipe ? "pp" : "";
                 r->s->rng[k].observed = r->zero == 3;
@@ -42244,11 +42685,7 @@ static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)
 static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const char *variant)
 {
     ckr_result r;
-    const size_t n = variant ? strlen(variant) : 0;
-    const char *p = d->variants;
-    if (!n) return CKR_OK;
-    for (; p && (p = strstr(p, variant)) != NULL; p += n)
-        if ((p == d->variants || p[-1] == ' ') && (p[n] == ' ' || !p[n])) return CKR_OK;
+    if (!variant || !variant[0] || ckr__word_in(d->variants, variant)) return CKR_OK;
     r = ckr__fail(c->err, CKR_ITEM_VARIANT_UNKNOWN, NULL, CKR_NO_OFFSET, variant,
                   d->variants ? "%s has these: %s" : "%s has only one layout", d->name,
                   d->variants);
@@ -47581,7 +48018,23 @@ static void ckr__rng_scope(const ckr_stream *x, bool record, ckr__rng_saved *out
 {
     out->declared = x->scope && ckr__axes_parse(x->scope, &out->axes) && !x->observed &&
                     !(x->assumed && record);
+    out->may = x->scope ? out->axes : 0;
     if (!out->declared) out->axes = 0;
+}
+
+/* A state that is none: where it is stored, whose it is, and how to do without it. */
+static ckr_result ckr__rng_refuse(ckr__ctx *c, const ckr_stream *x)
+{
+    ckr_error *e = c->err;
+    char text[sizeof e->text];
+    if (!e->file[0]) ckr__copy_tail(e->file, sizeof e->file, x->file);
+    if (x->path) ckr__copy_tail(e->where, sizeof e->where, x->path);
+    snprintf(text, sizeof text, "rank %lu, %s %s: %.250s", (unsigned long)x->rank,
+             x->kind ? x->kind : "", x->name ? x->name : "", e->text);
+    if (!x->path) snprintf(e->where, sizeof e->where, "%.100s %.80s", x->kind, x->name);
+    memcpy(e->text, text, sizeof text);
+    return ckr__remedy(e, e->code, "--without rng, and the coming run seeds its own streams; "
+                                   "or bring back the file");
 }
 
 /* The streams of a state, decoded; `c` can read the files that the state refers to. */
@@ -47603,9 +48056,7 @@ static ckr_result ckr__rng_load(ckr__ctx *c, const ckr_state *s, bool record,
         v[i].state = state;
         v[i].sibling = x->sibling;
         ckr__rng_scope(x, record, &v[i]);
-        if (r != CKR_OK && !c->err->where[0])
-            snprintf(c->err->where, sizeof c->err->where, "rank %lu: %s %s", (unsigned long)x->rank,
-                     x->kind ? x->kind : "", x->name ? x->name : "");
+        if (r == CKR_E_FORMAT) r = ckr__rng_refuse(c, x);
     }
     return r;
 }
@@ -47644,6 +48095,61 @@ static bool ckr__rng_ranks_fit(const ckr_topology *t)
     return ckr__grid_make(t, &g) && g.ranks == t->ranks;
 }
 
+static int ckr__stream_sum_cmp(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Of one stream, the same on every machine. */
+static uint64_t ckr__stream_sum(const ckr_rng *r, const char *name)
+{
+    uint8_t bytes[CKR__RNG_CANONICAL_MAX];
+    const size_t n = ckr__rng_canonical(r, true, bytes);
+    return ckr__hash_keyed(ckr__hash_keyed(r->kind, name, strlen(name), 0), bytes, n, 0);
+}
+
+/* Of a set of streams, whatever their order and how often each was saved: 0 for none. */
+static bool ckr__streams_sum(ckr__ctx *c, uint64_t *sums, size_t n, uint64_t *out)
+{
+    const size_t bytes = n * sizeof(uint64_t *);
+    uint64_t **v = (uint64_t **)ckr__heap_alloc(c, bytes);
+    size_t i;
+    *out = 0;
+    if (!v) return false;
+    for (i = 0; i < n; i++) v[i] = &sums[i];
+    if (!ckr__sort(c, (void **)(void *)v, n, ckr__stream_sum_cmp)) {
+        ckr__heap_free(c, v, bytes);
+        return false;
+    }
+    for (i = 0; i < n; i++)
+        if (!i || *v[i] != *v[i - 1]) *out = ckr__mix(*out + *v[i]);
+    ckr__heap_free(c, v, bytes);
+    return true;
+}
+
+/* Has the run gone on since the side file was written beside it? Its step tells, and whether its
+   streams are still those that were written. */
+static ckr_result ckr__rng_stale(ckr__ctx *c, const ckr_ckpt *k, const ckr__rng_saved *saved,
+                                 bool *stale)
+{
+    const ckr_node *was = ckr_node_get(k->side, "streams");
+    const uint64_t n = k->state.n_rng;
+    uint64_t *sums, have, want, i, m = 0;
+    int64_t step = -1;
+    *stale = false;
+    ckr_node_i64(ckr_node_find(k->side, "/source/step"), &step);
+    if (step >= 0 && k->state.progress.step > step) *stale = true;
+    if (*stale || !was || !ckr__hex64_get(was, &want)) return CKR_OK;
+    sums = (uint64_t *)ckr__heap_alloc(c, (size_t)n * sizeof *sums);
+    if (!sums) return CKR_E_NOMEM;
+    for (i = 0; i < n; i++)
+        if (!saved[i].sibling) sums[m++] = ckr__stream_sum(saved[i].state, saved[i].name);
+    if (ckr__streams_sum(c, sums, (size_t)m, &have)) *stale = have != want;
+    ckr__heap_free(c, sums, (size_t)n * sizeof *sums);
+    return c->err->code;
+}
+
 /* What ckr_ckpt_rng promises, into the arena of c. `held` brings only
    holds_fn and user, or is NULL. */
 static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng_want *want,
@@ -47667,6 +48173,7 @@ static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng
     job.step = k->state.progress.step;
     job.lineage = ckr_node_get(k->side, "rng");
     job.file = CKR__SIDE_FILE;
+    if (r == CKR_OK && saved) r = ckr__rng_stale(c, k, saved, &job.stale);
     if (r == CKR_OK && want->topology.ranks && !ckr__rng_ranks_fit(&job.to))
         r = ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "ranks",
                       "%lu ranks are no product of these sizes",
@@ -47801,7 +48308,7 @@ static ckr_result ckr__plan_streams(ckr_plan *p, const ckr_state *source)
         for (k = 0; old && k < n_old; k++)
             if (!strcmp(old[k].kind, v->kind) && !strcmp(old[k].name, v->name)) break;
         if (old && k < n_old) like = &old[k];
-        old = like;
+        old = v->state->flags & CKR_RNG_ALIGNED ? NULL : like;
         for (k = 0; !like && k < source->n_rng; k++)
             if (!strcmp(source->rng[k].kind, v->kind) && !strcmp(source->rng[k].name, v->name))
                 like = &source->rng[k];
@@ -49154,6 +49661,33 @@ static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_
 static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16]);
 static ckr_result ckr__check_members(ckr__checker *k);
 
+/* Each random stream is one that its generator could be in; what is odd about them as a whole. */
+static ckr_result ckr__check_rng(ckr__checker *k)
+{
+    static const char *const codes[] = { "CKR_W_RNG_DUPLICATES", "CKR_W_RNG_OVERLAP",
+                                         "CKR_W_RNG_ODD",        "CKR_W_RNG_OFFSET",
+                                         "CKR_W_RNG_SCOPE",      "CKR_W_RNG_EXTRA",
+                                         "CKR_W_RNG_STALE" };
+    ckr_rng_want want;
+    ckr__rng_result out;
+    uint64_t i;
+    size_t m;
+    ckr_result r;
+    if (!k->ckpt->state.n_rng) return CKR_OK;
+    memset(&want, 0, sizeof want);
+    want.mode = CKR_MODE_CONTINUE;
+    r = ckr__rng_of_ckpt(&k->c, k->ckpt, &want, NULL, &out);
+    for (i = 0; i < out.n_notes && r == CKR_OK; i++) {
+        const ckr_note *n = &out.notes[i];
+        for (m = 0; m < sizeof codes / sizeof *codes && strcmp(n->code, codes[m]) != 0; m++) {}
+        if (m < sizeof codes / sizeof *codes &&
+            !ckr__note(&k->c, &k->notes, &k->n_notes, n->code, n->severity, n->subject,
+                       n->old_value, n->new_value, n->reason, n->remedy))
+            r = k->c.err->code;
+    }
+    return r;
+}
+
 static ckr_result ckr__check_all(ckr__checker *k)
 {
     const ckr_state *s = &k->ckpt->state;
@@ -49161,10 +49695,9 @@ static ckr_result ckr__check_all(ckr__checker *k)
     ckr__map params;
     uint64_t i, at;
     uint32_t n;
-    ckr__rng_saved *saved;
     uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
     ckr_result r = each ? ckr__check_members(k) : k->c.err->code;
-    if (r == CKR_OK) r = ckr__rng_states(&k->c, k->ckpt, &saved);
+    if (r == CKR_OK) r = ckr__check_rng(k);
 
     memset(&params, 0, sizeof params);
     memset(&crew, 0, sizeof crew);
@@ -49451,7 +49984,7 @@ static ckr_result ckr__check_members(ckr__checker *k)
 
 static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side);
 
-/* The dialect that a conversion wrote here, when too little was written for its files to show it. */
+/* The dialect that a conversion wrote here, when too little was written for the files to show it. */
 static ckr_result ckr__recognise_side(ckr__ctx *c, const char *path, const ckr__dialect **d,
                                       const char **dir, bool *mine)
 {
@@ -50065,6 +50598,25 @@ static bool ckr__is_trainer(const char *dialect)
            !strcmp(dialect, "deepspeed");
 }
 
+/* What the written files hold of the random streams, as one sum. */
+static ckr_node *ckr__side_streams(ckr__ctx *c, ckr_plan *p)
+{
+    const ckr__dialect *d = ckr__dialect_find(p->target.dialect);
+    const uint64_t n = p->state.n_rng;
+    uint64_t *sums = (uint64_t *)ckr__heap_alloc(c, (size_t)n * sizeof *sums), sum, i, m = 0;
+    bool ok;
+    if (!sums) return NULL;
+    for (i = 0; i < n; i++) {
+        const ckr_stream *x = &p->state.rng[i];
+        if (d && d->holds_fn && x->value &&
+            d->holds_fn(&p->state, (ckr_rng_kind)x->value->kind, x->name, x->rank))
+            sums[m++] = ckr__stream_sum(x->value, x->name);
+    }
+    ok = ckr__streams_sum(c, sums, (size_t)m, &sum);
+    ckr__heap_free(c, sums, (size_t)n * sizeof *sums);
+    return ok ? ckr__hex64_node(c, sum) : NULL;
+}
+
 static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const bool *use,
                           const uint8_t digest[16], ckr__buf *side)
 {
@@ -50086,6 +50638,8 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
              ckr__node_set(c, root, "vocab", vocab);
     if (ok && w->plan->rng.lineage)       /* read only: the JSON writer changes nothing */
         ok = ckr__node_set(c, root, "rng", (ckr_node *)(uintptr_t)w->plan->rng.lineage);
+    if (ok && w->plan->rng.lineage)
+        ok = ckr__node_set(c, root, "streams", ckr__side_streams(c, w->plan));
     if (ok && w->plan->out.carried) ok = ckr__node_set(c, root, "carried", w->plan->out.carried);
     if (ok && !w->plan->out.renamed)
         ok = ckr__node_set(c, root, "tensors", ckr__side_tensors(c, s, written, use));

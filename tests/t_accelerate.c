@@ -415,7 +415,7 @@ static void streams_of_one_rank(void)
     memio_remove(&disk, "w/a");
 }
 
-/* The scheduler knows how many processes there were: a rank without a file is none that never was. */
+/* The scheduler knows how many processes there were: a rank without a file is still a rank. */
 static void rank_file_missing(void)
 {
     size_t i;
@@ -543,7 +543,9 @@ static void streams_hostile(void)
     t.topology.dp = 3;
     CHECK_INT(ckr_plan_create(c, &t, 0, &p, &e), CKR_E_FORMAT);
     CHECK_INT(e.item, CKR_ITEM_RNG_CURSOR);
-    CHECK_STR(e.where, "rank 0: torch_cpu default");
+    CHECK_STR(e.where, "/torch_manual_seed");
+    CHECK_STR(e.file, "h/random_states_0.pkl");
+    CHECK(strstr(e.text, "rank 0, torch_cpu default") != NULL && strstr(e.remedy, "--without rng"));
     CHECK(p == NULL);
     ckr_ckpt_close(c);
     memio_remove(&disk, "h");
@@ -625,8 +627,8 @@ static void trainer_layout(void)
               "{\"global_step\": 14, \"epoch\": 2.5, \"max_steps\": 40}");
 }
 
-/* What was written without some component is still known for what it is, in a run directory too; and
-   when nothing but the weights was, by the side file. */
+/* What was written without some component is still known for what it is, in a run directory too;
+   and when nothing but the weights was, by the side file. */
 static void parts_left_out(void)
 {
     static const uint32_t without[] = { CKR_RNG, CKR_RNG | CKR_SCHEDULE,

@@ -372,6 +372,9 @@ static void rng_unused_bytes(void)
     CHECK(ckr_rng_decode(CKR_RNG_NONE, cuda, 816, &r, &err) == CKR_OK && r.flags == CKR_RNG_ODD);
     cuda[815] = 0x80;
     refuse(cuda, 816, CKR_RNG_NONE, CKR_ITEM_RNG_CURSOR, "negative offset");
+    raw[43] = 0x80;
+    refuse(raw, 44, CKR_RNG_NONE, CKR_ITEM_RNG_CURSOR, "negative offset");
+    raw[43] = 0;
     CHECK(ckr_rng_decode(CKR_RNG_NONE, raw, 44, &r, &err) == CKR_OK && r.kind == CKR_RNG_TORCH_MPS);
     CHECK(ckr_rng_encode(&r, out, sizeof out) == 44 && !memcmp(raw, out, 44));
     CHECK(ckr_rng_decode(CKR_RNG_OPAQUE, raw, 100, &r, &err) == CKR_OK);
