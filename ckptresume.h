@@ -22175,6 +22175,15 @@ static const struct { const char *name; uint8_t kind; } ckr__carry_kinds[] = {
     { "odict", CKR_NODE_ODICT }, { "tensor", CKR_NODE_TENSOR },       { "ndarray", CKR_NODE_NDARRAY }
 };
 
+/* ckr_node_get of what may be written again. */
+static ckr_node *ckr__dict_value(const ckr_node *d, const char *key)
+{
+    uint64_t i;
+    for (i = 0; ckr_node_is_dict(d) && i < d->count; i++)
+        if (ckr__is_str(d->u.items[2 * i], key)) return d->u.items[2 * i + 1];
+    return NULL;
+}
+
 static ckr_node *ckr__carry_base64(ckr__ctx *c, const uint8_t *p, size_t n)
 {
     char *text = (char *)ckr__arena(c, n / 3 * 4 + 8);
@@ -26910,6 +26919,15 @@ typedef struct ckr__ac_param { /* a number of an optimizer's state dict         
     const ckr_view *like;      /* a state tensor of the parameter's own shape, or NULL   */
 } ckr__ac_param;
 
+/* A value in a rank's file that no other rank can stand for: none of a generator's, or the states of
+   all devices that the process sees. */
+typedef struct ckr__ac_extra {
+    uint32_t    rank;
+    const char *key;
+    uint64_t    devices;       /* of a list of states; 0: no such thing                  */
+    ckr_node   *kept;          /* for the side file; NULL: it cannot keep that           */
+} ckr__ac_extra;
+
 typedef struct ckr__ac {
     ckr__ctx        *c;
     ckr_state       *s;
@@ -26927,6 +26945,8 @@ typedef struct ckr__ac {
     uint64_t         n_named;  /* names of the caller that are used up                   */
     ckr__ac_file   **random;   /* by rank; NULL: it has none                             */
     uint32_t         n_random, ranks;
+    ckr__ac_extra   *extras;
+    uint64_t         n_extras;
     uint32_t         n_elsewhere, n_active; /* ranks with another own device, with more  */
     double           rate;     /* ticks of the schedule's clock per update               */
 } ckr__ac;
@@ -28055,6 +28075,66 @@ static ckr_result ckr__ac_streams_read(ckr__ac *r, const ckr__ac_from *x, const 
     return e;
 }
 
+/* Is the value in all files, the same everywhere? Then it is the run's, not a rank's. */
+static bool ckr__ac_common(const ckr__ac *r, const char *key, const ckr_node *v)
+{
+    uint32_t i;
+    for (i = 0; i < r->n_random; i++) {
+        const ckr_node *w = r->random[i] ? ckr_node_get(r->random[i]->root, key) : v;
+        if (!w || w->kind != v->kind || w->count != v->count) return false;
+        if (v->kind == CKR_NODE_STR && strcmp(v->u.str, w->u.str) != 0) return false;
+        if (v->kind == CKR_NODE_BOOL && v->u.b != w->u.b) return false;
+        if (v->kind == CKR_NODE_INT && v->u.i != w->u.i) return false;
+        if (v->kind != CKR_NODE_NONE && v->kind != CKR_NODE_STR && v->kind != CKR_NODE_BOOL &&
+            v->kind != CKR_NODE_INT && v != w)
+            return false;
+    }
+    return true;
+}
+
+static ckr_result ckr__ac_extra_add(ckr__ac *r, uint32_t rank, const char *key, ckr_node *v,
+                                    bool device)
+{
+    void *array = r->extras;
+    ckr__ac_extra *x = (ckr__ac_extra *)ckr__append(r->c, &array, &r->n_extras, sizeof *x);
+    uint32_t left = CKR__CARRY_NODES;
+    r->extras = (ckr__ac_extra *)array;
+    if (!x) return ckr__ac_oom(r);
+    x->rank = rank;
+    x->key = key;
+    x->devices = device ? v->count : 0;
+    x->kept = ckr__carry_put(r->c, v, 0, &left);
+    return r->c->err->code;
+}
+
+/* What of a rank's file is its own beside the streams: values that are none of a generator, and lists
+   of devices that have drawn, or that few ranks have. */
+static ckr_result ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
+{
+    uint64_t i, own;
+    uint32_t k, n = r->n_active;
+    ckr__ac_as as;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < dict->count && e == CKR_OK; i++) {
+        const char *key = ckr_node_str(dict->u.items[2 * i]);
+        ckr_node *v = dict->u.items[2 * i + 1];
+        bool rare = false, alone;
+        if (!key || !strcmp(key, "step")) continue;
+        e = ckr__ac_key(r->c, key, v, &as);
+        if (e != CKR_OK) break;
+        alone = !as.kind && !ckr__ac_common(r, key, v);
+        if (as.device && ckr_node_is_list(v) && v->count > 1) {
+            for (k = 0; k < r->n_random; k++)
+                rare = rare || (r->random[k] && !ckr_node_get(r->random[k]->root, key));
+            if (!strcmp(as.kind, "torch_cuda")) e = ckr__ac_own_device(r, rank, v, &own);
+            alone = rare || r->n_active != n || strcmp(as.kind, "torch_cuda") != 0;
+        }
+        r->n_active = n;
+        if (e == CKR_OK && alone) e = ckr__ac_extra_add(r, rank, key, v, as.device);
+    }
+    return e;
+}
+
 /* How device states were told apart, where it is not plain. */
 static ckr_result ckr__ac_say_devices(ckr__ac *r)
 {
@@ -28102,15 +28182,18 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     if (e == CKR_OK && !r->random) e = ckr__ac_oom(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++)
         if (r->files[i]->kind == CKR__AC_RANDOM) r->random[r->files[i]->index] = r->files[i];
+    r->n_random = e == CKR_OK ? top : 0;
     for (i = 0; i < top && e == CKR_OK; i++) {
         if (!r->random[i]) continue;
         from.file = r->random[i]->path;
         from.rel = r->random[i]->rel;
         from.rank = (uint32_t)i;
         e = ckr__ac_streams_read(r, &from, r->random[i]->root);
+        n = r->n_elsewhere;
+        if (e == CKR_OK) e = ckr__ac_extras(r, from.rank, r->random[i]->root);
+        r->n_elsewhere = n;
     }
     if (e == CKR_OK) e = ckr__ac_say_devices(r);
-    r->n_random = top;
     r->ranks = top ? top : 1;
     return e;
 }
@@ -28534,6 +28617,8 @@ typedef struct ckr__ac_job {
     uint32_t          ranks;
     double            rate;    /* ticks per update of the coming run                      */
     bool              refused;
+    const ckr_node   *kept;    /* what the side file keeps of ranks that had no file, or NULL */
+    uint64_t          n_back, n_alone, n_carried, n_unkept;
     bool              random, numpy;       /* writing streams; a NumPy array was made a list */
     uint64_t          n_lost;  /* directories                                             */
 } ckr__ac_job;
@@ -28900,21 +28985,32 @@ static const ckr_stream *ckr__ac_stream_in(const ckr__restream *swap, const ckr_
 
 /* Device states as rank `rank` of the coming run sees them, for the saved v of another process: as
    many as before, or as many as there are ranks where all were on one machine. HF keeps one tensor
-   where there is one process. */
+   where there is one process. `kept`: what the rank itself once saw, or NULL; `fixed`: the number
+   of devices that any process saw, or 0. */
 static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, const ckr_stream *was,
-                                 uint32_t rank, ckr_node *v)
+                                 uint32_t rank, ckr_node *v, const ckr_node *kept, uint64_t fixed)
 {
     const uint64_t old = ckr_node_is_list(v) ? v->count : 1;
-    const uint64_t n = old == x->ac->ranks ? x->ranks : old;
+    const uint64_t n = kept ? kept->count
+                       : fixed ? fixed
+                       : old == x->ac->ranks ? x->ranks
+                                             : old;
     ckr_node *own, *other, *list;
-    uint64_t i;
-    if (now->state == was->state && n == old) return v;
+    uint64_t i, at = rank % n;
+    if (!kept && was && now->state == was->state && n == old) return v;
     memcpy(&own, &now->state, sizeof own);     /* a copy is made of what is read-only    */
     if (x->ac->trainer && x->ranks == 1) return own;
     other = ckr__ac_sibling(x, now, own);
     list = ckr__node(x->w.c, CKR_NODE_LIST);
+    for (i = 0; kept && i < n; i++) {
+        ckr_rng state;
+        if (ckr__rng_from_node(x->w.c, kept->u.items[i], CKR_RNG_NONE, &state) != CKR_OK)
+            ckr__error_reset(x->w.c);
+        else if (now->value && ckr_rng_equal(&state, now->value)) at = i;
+    }
     for (i = 0; list && i < n; i++)
-        if (!ckr__node_push(x->w.c, list, i == rank % n ? own : other)) return NULL;
+        if (!ckr__node_push(x->w.c, list, i == at ? own : kept ? kept->u.items[i] : other))
+            return NULL;
     return other ? list : NULL;
 }
 
@@ -28930,12 +29026,136 @@ static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
         const ckr_stream *s = ckr__streams_of(x->w.s, (uint32_t)i, &m);
         state = i < devices ? v->u.items[i] : NULL;
         for (k = 0; k < m; k++)
-            if (!strcmp(s[k].kind, "torch_cuda") && !s[k].sibling)
+            if (!strcmp(s[k].kind, "torch_cuda") && !s[k].sibling && !strcmp(s[k].name, "default"))
                 memcpy(&state, &s[k].state, sizeof state);
         if (!state) break;
         if (!ckr__node_push(x->w.c, list, state)) return NULL;
     }
     return devices ? list : v;
+}
+
+/* By which key this trainer saves a stream, and whether as a list of devices. */
+static const char *ckr__ac_key_of(ckr__ac_job *x, const ckr_stream *s, bool *device)
+{
+    const size_t n = sizeof ckr__ac_stream_keys / sizeof *ckr__ac_stream_keys;
+    size_t i = x->ac->trainer || x->ac->sana ? 4 : 0;  /* accelerate's own come first    */
+    const char *name = s->name;
+    for (; i < n; i++)
+        if (!strcmp(s->kind, ckr__ac_stream_keys[i].kind) &&
+            !strcmp(s->name, ckr__ac_stream_keys[i].name)) {
+            *device = false;
+            return ckr__ac_stream_keys[i].key;
+        }
+    if (!strcmp(name, "default")) name = !strcmp(s->kind, "torch_mps") ? "mps" : "cuda";
+    *device = true;
+    return x->ac->trainer ? name
+           : ckr__printf(x->w.c, x->ac->sana ? "torch_%s" : "torch_%s_manual_seed", name);
+}
+
+/* What the side file keeps of a rank's value; NULL: nothing, or of another step. */
+static ckr_node *ckr__ac_kept(ckr__ac_job *x, uint32_t rank, const char *key)
+{
+    char text[16];
+    ckr_node *v;
+    snprintf(text, sizeof text, "%u", (unsigned)rank);
+    v = ckr__dict_value(ckr_node_get(ckr_node_get(x->kept, "random"), text), key);
+    return v ? ckr__carry_get(x->w.c, v, 0) : NULL;
+}
+
+/* How many devices each process saw under this key, where that does not follow the number of ranks;
+   0: it does. */
+static uint64_t ckr__ac_fixed(ckr__ac_job *x, const char *key)
+{
+    int64_t n;
+    return ckr_node_i64(ckr_node_get(ckr_node_get(x->kept, "devices"), key), &n) && n > 0 &&
+                   n <= CKR__AC_MAX_RANKS
+               ? (uint64_t)n
+               : 0;
+}
+
+/* What the key of a value that holds no stream now stands for: a stream that this rank gets, or the
+   value itself where it is this rank's or all ranks'. NULL: neither. */
+static ckr_node *ckr__acc_other(ckr__ac_job *x, const ckr__restream *swap, bool same,
+                                const char *key, ckr_node *v)
+{
+    ckr_stream as;
+    ckr__ac_as of;
+    memset(&as, 0, sizeof as);
+    if (ckr__ac_key(x->w.c, key, v, &of) != CKR_OK) return NULL;
+    as.kind = of.kind;
+    as.name = of.name;
+    if (of.kind && ckr__restream_find(swap, &as)) return NULL;
+    if (same || !strcmp(key, "step") || ckr__ac_common(x->ac, key, v)) return v;
+    x->n_alone++;
+    return NULL;
+}
+
+/* A value of the old dict for a rank of the coming run; NULL: it gets none, or it comes later. */
+static ckr_node *ckr__acc_value(ckr__ac_job *x, const ckr__restream *swap, uint32_t rank, bool same,
+                                const char *key, ckr_node *v)
+{
+    const ckr_stream *was = ckr__ac_stream_in(swap, v), *now;
+    const ckr_node *kept = NULL;
+    uint64_t fixed;
+    if (!was) return ckr__acc_other(x, swap, same, key, v);
+    now = ckr__restream_find(swap, was);
+    if (!now) return NULL;                     /* a stream that this rank does not have  */
+    if (was->state == v && (!x->ac->trainer || strcmp(was->kind, "torch_cuda") != 0)) {
+        memcpy(&v, &now->state, sizeof v);
+        return v;
+    }
+    if (x->ac->sana) return ckr__sana_devices(x, v);
+    if (x->ranks != x->ac->ranks) kept = ckr__ac_kept(x, rank, key);
+    fixed = ckr__ac_fixed(x, key);
+    if (kept && (!ckr_node_is_list(kept) || kept->count != (fixed ? fixed : x->ranks))) kept = NULL;
+    return ckr__ac_devices(x, now, was, rank, v, kept, fixed);
+}
+
+/* Streams of the rank that the old dict had no place for. */
+static bool ckr__acc_append(ckr__ac_job *x, const ckr__restream *swap, uint32_t rank, ckr_node *d)
+{
+    uint64_t i;
+    for (i = 0; i < swap->n_now; i++) {
+        const ckr_stream *now = &swap->now[i];
+        bool device;
+        const char *key = ckr__ac_key_of(x, now, &device);
+        const ckr_node *kept;
+        ckr_node *v, *list;
+        if (!key) return false;
+        if (now->sibling || ckr_node_get(d, key)) continue;
+        memcpy(&v, &now->state, sizeof v);
+        kept = ckr__ac_kept(x, rank, key);
+        list = ckr__node(x->w.c, CKR_NODE_LIST);
+        if (!list || !ckr__node_push(x->w.c, list, v)) return false;
+        if (device && kept && ckr_node_is_list(kept) && kept->count)
+            v = ckr__ac_devices(x, now, NULL, rank, v, kept, 0);
+        else if (device && strcmp(now->kind, "torch_mps") != 0 &&
+                 !(x->ac->trainer && x->ranks == 1))
+            v = list;
+        if (!v || !ckr__node_set(x->w.c, d, key, v)) return false;
+    }
+    return true;
+}
+
+/* The values that the side file kept for a rank that is back. */
+static bool ckr__acc_back(ckr__ac_job *x, uint32_t rank, ckr_node *d)
+{
+    const ckr_node *of;
+    char text[16];
+    uint64_t i;
+    snprintf(text, sizeof text, "%u", (unsigned)rank);
+    of = ckr_node_get(ckr_node_get(x->kept, "random"), text);
+    for (i = 0; ckr_node_is_dict(of) && i < of->count; i++) {
+        const char *key = ckr_node_str(of->u.items[2 * i]);
+        ckr_node *v = key ? ckr__ac_kept(x, rank, key) : NULL;
+        ckr__ac_as as;
+        if (!v) continue;
+        if (ckr__ac_key(x->w.c, key, v, &as) != CKR_OK) return false;
+        if (as.kind) continue;                 /* a list of devices: it went in above    */
+        x->n_back++;
+        if (!ckr__node_set(x->w.c, d, key, v)) return false;
+    }
+    return true;
 }
 
 /* The streams of a rank of the coming run, as its file holds them: the dict that an old rank saved,
@@ -28947,17 +29167,138 @@ static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node 
     uint64_t i;
     ckr__restream_set(&swap, x->source, from, x->w.s, rank);
     for (i = 0; d && old && i < old->count; i++) {
-        ckr_node *v = old->u.items[2 * i + 1];
-        const ckr_stream *was = ckr__ac_stream_in(&swap, v);
-        const ckr_stream *now = was ? ckr__restream_find(&swap, was) : NULL;
-        if (was && !now) continue;             /* a stream that this rank does not have */
-        if (now && (strncmp(was->kind, "torch_", 6) != 0 || !strcmp(was->kind, "torch_cpu")))
-            memcpy(&v, &now->state, sizeof v);
-        else if (now && x->ac->sana) v = ckr__sana_devices(x, v);
-        else if (now) v = ckr__ac_devices(x, now, was, rank, v);
-        if (!v || !ckr__node_pair(x->w.c, d, old->u.items[2 * i], v)) return NULL;
+        const char *key = ckr_node_str(old->u.items[2 * i]);
+        ckr_node *v = ckr__acc_value(x, &swap, rank, from == rank, key ? key : "",
+                                     old->u.items[2 * i + 1]);
+        if (!v && x->w.c->err->code != CKR_OK) return NULL;
+        if (v && !ckr__node_pair(x->w.c, d, old->u.items[2 * i], v)) return NULL;
     }
-    return d;
+    return d && ckr__acc_append(x, &swap, rank, d) && ckr__acc_back(x, rank, d) ? d : NULL;
+}
+
+/* What has no place in the coming run's files, for the side file: {"step", "random": {RANK: {KEY:
+   value}}, "devices": {KEY: number}}. */
+static bool ckr__ac_carry_add(ckr__ac_job *x, ckr_node *random, const char *rank, const char *key,
+                              ckr_node *v)
+{
+    ckr_node *of = ckr__dict_value(random, rank);
+    if (!of) {
+        of = ckr__node(x->w.c, CKR_NODE_DICT);
+        if (!ckr__node_set(x->w.c, random, rank, of)) return false;
+    }
+    x->n_carried++;
+    return ckr_node_get(of, key) || ckr__node_set(x->w.c, of, key, v);
+}
+
+/* What was kept before and has no place again. */
+static bool ckr__ac_carry_on(ckr__ac_job *x, ckr_node *random)
+{
+    const ckr_node *all = ckr_node_get(x->kept, "random");
+    uint64_t i, k;
+    for (i = 0; ckr_node_is_dict(all) && i < all->count; i++) {
+        const char *rank = ckr_node_str(all->u.items[2 * i]);
+        const ckr_node *of = all->u.items[2 * i + 1];
+        for (k = 0; rank && ckr_node_is_dict(of) && k < of->count; k++) {
+            const char *key = ckr_node_str(of->u.items[2 * k]);
+            ckr_node *v = of->u.items[2 * k + 1];
+            const bool fits = !ckr_node_is_list(v) || v->count == x->ranks;
+            if (!key || (strtoul(rank, NULL, 10) < x->ranks && fits)) continue;
+            if (!ckr__ac_carry_add(x, random, rank, key, v)) return false;
+        }
+    }
+    return true;
+}
+
+/* The numbers of devices that do not follow the number of ranks, of the first rank with a file. */
+static bool ckr__ac_carry_counts(ckr__ac_job *x, ckr_node *counts)
+{
+    const ckr_node *of = ckr_node_get(x->kept, "devices"), *dict = NULL;
+    uint64_t i;
+    uint32_t k;
+    ckr__ac_as as;
+    for (i = 0; ckr_node_is_dict(of) && i < of->count; i++)
+        if (!ckr__node_pair(x->w.c, counts, of->u.items[2 * i], of->u.items[2 * i + 1]))
+            return false;
+    for (k = 0; k < x->ac->n_random && !dict; k++)
+        if (x->ac->random[k]) dict = x->ac->random[k]->root;
+    for (i = 0; dict && x->ranks != x->ac->ranks && i < dict->count; i++) {
+        const char *key = ckr_node_str(dict->u.items[2 * i]);
+        ckr_node *v = dict->u.items[2 * i + 1];
+        if (!key || !ckr_node_is_list(v) || !v->count || v->count == x->ac->ranks ||
+            ckr_node_get(counts, key))
+            continue;
+        if (ckr__ac_key(x->w.c, key, v, &as) != CKR_OK) return false;
+        if (as.device &&
+            !ckr__node_set(x->w.c, counts, key, ckr__node_int(x->w.c, (int64_t)v->count)))
+            return false;
+    }
+    return true;
+}
+
+static ckr_result ckr__ac_carry(ckr__ac_job *x)
+{
+    ckr_node *counts = ckr__node(x->w.c, CKR_NODE_DICT);
+    ckr_node *random = ckr__node(x->w.c, CKR_NODE_DICT), *top = ckr__node(x->w.c, CKR_NODE_DICT);
+    char rank[16];
+    uint64_t i;
+    bool ok = random && top && counts && ckr__ac_carry_counts(x, counts);
+    for (i = 0; i < x->ac->n_extras && ok; i++) {
+        const ckr__ac_extra *e = &x->ac->extras[i];
+        const bool made = e->devices && e->devices == x->ac->ranks && x->ranks != x->ac->ranks;
+        if (e->rank < x->ranks && !made) continue;
+        snprintf(rank, sizeof rank, "%u", (unsigned)e->rank);
+        if (!e->kept) x->n_unkept++;
+        else ok = ckr__ac_carry_add(x, random, rank, e->key, e->kept);
+    }
+    ok = ok && ckr__ac_carry_on(x, random);
+    if (ok && (random->count || counts->count)) {
+        ok = ckr__node_set(x->w.c, top, "step", ckr__node_int(x->w.c, x->w.s->progress.step)) &&
+             ckr__node_set(x->w.c, top, "random", random) &&
+             ckr__node_set(x->w.c, top, "devices", counts);
+        x->out->carried = top;
+    }
+    return ok ? CKR_OK : x->w.c->err->code;
+}
+
+static ckr_result ckr__ac_say_extras(ckr__ac_job *x)
+{
+    const struct { uint64_t n; const char *code; ckr_severity severity; const char *reason; } rows[] = {
+        { x->n_carried, "CKR_RANDOM_KEPT", CKR_CHANGED,
+          "values beside the streams of ranks that have no file here, or states of devices that they "
+          "do not see here: kept in the side file, and back with their ranks" },
+        { x->n_unkept, "CKR_W_RANDOM_LOST", CKR_LOST,
+          "values beside the streams of ranks that have no file here, too large for the side file or "
+          "of a kind that it has no form for" },
+        { x->n_back, "CKR_RANDOM_BACK", CKR_EXACT,
+          "kept since an earlier conversion, and back with their ranks" },
+        { x->n_alone, "CKR_RANDOM_ALONE", CKR_EXACT,
+          "values that ranks have each for itself: new ranks do not get them" }
+    };
+    char text[32];
+    size_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < 4 && e == CKR_OK; i++) {
+        if (!rows[i].n) continue;
+        snprintf(text, sizeof text, "%llu", (unsigned long long)rows[i].n);
+        e = ckr__ac_say(x, rows[i].code, rows[i].severity, "random states", NULL, text,
+                        rows[i].reason, NULL);
+    }
+    return e;
+}
+
+/* What is kept is of this step, or of no use. */
+static ckr_result ckr__ac_kept_open(ckr__ac_job *x)
+{
+    const ckr_node *kept = x->source->carried;
+    int64_t step;
+    if (!kept || !ckr_node_get(kept, "random") || x->ac->sana) return CKR_OK;
+    if (ckr_node_i64(ckr_node_get(kept, "step"), &step) && step == x->source->progress.step) {
+        x->kept = kept;
+        return CKR_OK;
+    }
+    return ckr__ac_say(x, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
+                       "the side file keeps values of other ranks, but of another step: not used",
+                       NULL);
 }
 
 static ckr_result ckr__ac_say_random(ckr__ac_job *x)
@@ -29007,7 +29348,7 @@ static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
 {
     const ckr__ac *ac = x->ac;
     uint32_t r, from;
-    ckr_result e = CKR_OK;
+    ckr_result e = ckr__ac_kept_open(x);
     for (r = 0; ac->n_random && r < x->ranks && e == CKR_OK; r++) {
         const char *path =
             x->ac->trainer && x->ranks == 1
@@ -29022,6 +29363,8 @@ static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
         e = ckr__ac_put_tree(x, path, root);
         x->random = false;
     }
+    if (e == CKR_OK) e = ckr__ac_carry(x);
+    if (e == CKR_OK) e = ckr__ac_say_extras(x);
     return e == CKR_OK ? ckr__ac_say_random(x) : e;
 }
 
