@@ -15294,17 +15294,33 @@ static ckr_node *ckr__sw_value(const ckr__swrite *w, const char *key, ckr_node *
     return ckr__sw_equal(old, fresh, 0) ? old : fresh;
 }
 
+/* How many calls the saved state has counted beyond its clock (older torch counted the first one of
+   a SequentialLR's children twice): they stay beside another clock. */
+static int64_t ckr__sw_ahead(const ckr_node *old, const char *clock)
+{
+    int64_t count, at;
+    return ckr_node_i64(ckr_node_get(old, "_step_count"), &count) &&
+                   ckr_node_i64(ckr_node_get(old, clock), &at) && at >= 0 && count > at &&
+                   count < INT64_MAX / 2
+               ? count - at - 1
+               : 0;
+}
+
 /* `old` with the fresh values in it. */
 static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const ckr_node *fresh,
                                bool current)
 {
     ckr_node *d = ckr__node(w->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
     uint64_t i;
+    int64_t count;
     if (!d) return NULL;
     for (i = 0; old && i < old->count; i++) {
         ckr_node *key = old->u.items[2 * i], *v = old->u.items[2 * i + 1];
         const char *s = ckr_node_str(key);
         if (s) v = ckr__sw_value(w, s, v, (ckr_node *)(uintptr_t)ckr_node_get(fresh, s), current);
+        if (s && !strcmp(s, "_step_count") && w->moved &&
+            ckr_node_i64(ckr_node_get(fresh, s), &count))
+            v = ckr__node_int(w->c, count + ckr__sw_ahead(old, "last_epoch"));
         if (!ckr__node_pair(w->c, d, key, v)) return NULL;
     }
     for (i = 0; !old && i < fresh->count; i++)
@@ -15384,7 +15400,7 @@ static ckr_node *ckr__sw_counter(const ckr__swrite *w, const char *key, int64_t 
         if (s && !strcmp(s, key)) v = ckr__sw_number(w->c, (double)position);
         if (s && ckr__sw_per_group(s) && ckr_node_is_list(v)) v = ckr__sw_resized(w, v);
         if (s && !strcmp(s, "_step_count") && w->moved)
-            v = ckr__node_int(w->c, position + 1);
+            v = ckr__node_int(w->c, position + 1 + ckr__sw_ahead(w->s->state, key));
         if (!ckr__node_pair(w->c, d, k, v)) return NULL;
     }
     return d;
@@ -19733,7 +19749,7 @@ typedef struct ckr__fam {              /* a stream's name: one tag              
     bool           declared, recorded, fixed;  /* fixed: by this checkpoint's framework  */
     uint32_t       own_axes;           /* declared by this checkpoint's framework        */
     const ckr_rng *like;               /* what a new one is made like                    */
-    bool           partial;            /* few ranks have it, and no other gets it        */
+    bool           partial, alone;     /* few ranks have it, no other gets it; alone: so recorded */
     uint32_t       may;                /* as in ckr__rng_saved                           */
     uint64_t       n_saved, n_sibling, n_extra, n_moved, n_duplicate, n_overlap, n_replay;
     uint64_t       n_odd, n_aligned, n_alike, n_stale, n_alone;
@@ -20077,6 +20093,7 @@ static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
         if (!f) return ckr__remap_oom(m);
         f->axes = axes;
         f->declared = f->recorded = true;
+        f->alone = ckr_node_get(v, "alone") != NULL;
     }
     return CKR_OK;
 }
@@ -20316,7 +20333,7 @@ static ckr_result ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *id
     return r;
 }
 
-/* A device's stream that fewer than half of the ranks have saved, of those that have saved any, is
+/* A device's stream that at most half of the ranks have saved, of those that have saved any, is
    theirs alone: no other rank has such a device. */
 static ckr_result ckr__remap_partial(ckr__remap *m)
 {
@@ -20335,7 +20352,9 @@ static ckr_result ckr__remap_partial(ckr__remap *m)
         ckr__fam *x = &m->fams[f];
         const bool device = x->kind == CKR_RNG_TORCH_CUDA || x->kind == CKR_RNG_TORCH_MPS ||
                             x->kind == CKR_RNG_XLA || x->kind == CKR_RNG_OPAQUE;
-        x->partial = device && !x->fixed && 2 * x->n_saved < n && (x->may || x->recorded);
+        x->partial = device && !x->fixed &&
+                     (x->alone || ((n > 1 || !x->n_saved) && 2 * x->n_saved <= n &&
+                                   (x->may || x->recorded)));
         if (x->partial) x->axes |= x->may;
         if (x->partial) x->n_alone = x->n_saved;
     }
@@ -21143,6 +21162,7 @@ static ckr_node *ckr__record_put_tags(ckr__remap *m)
         if (!ckr__node_set(c, n, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind))) ||
             !ckr__node_set(c, n, "name", ckr__node_str(c, f->name)) ||
             !ckr__node_set(c, n, "scope", ckr__node_str(c, f->scope)) ||
+            (f->partial && !ckr__node_set(c, n, "alone", ckr__node_bool(c, true))) ||
             !ckr__node_pair(c, dict, ckr__node_str(c, tag), n))
             return NULL;
     }
@@ -22164,15 +22184,16 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
 
 /* >>dialects.carry ------------------------------------------------------------ */
 /* Small values of other files in the side file: JSON, and what it has no form for as a dict of one
-   key, its kind: {"f64": bits}, {"tuple": [..]}, {"dict": [k, v, ..]}, {"bytes": base64}, {"tensor":
-   [dtype, shape, base64]}, {"ndarray": [.., numpy's dtype]}. */
+   key, its kind: {"f64": bits}, {"tuple": [..]}, {"dict": [k, v, ..]}, {"bytes": base64},
+   {"tensor": [dtype, shape, base64]}, {"ndarray": [.., numpy's dtype]}. */
 
 enum { CKR__CARRY_DEPTH = 8, CKR__CARRY_NODES = 20000, CKR__CARRY_BYTES = 65536 };
 
 static const struct { const char *name; uint8_t kind; } ckr__carry_kinds[] = {
     { "f64", CKR_NODE_FLOAT },   { "bigint", CKR_NODE_BIGINT },       { "bytes", CKR_NODE_BYTES },
     { "tuple", CKR_NODE_TUPLE }, { "bytearray", CKR_NODE_BYTEARRAY }, { "dict", CKR_NODE_DICT },
-    { "odict", CKR_NODE_ODICT }, { "tensor", CKR_NODE_TENSOR },       { "ndarray", CKR_NODE_NDARRAY }
+    { "odict", CKR_NODE_ODICT }, { "tensor", CKR_NODE_TENSOR },
+    { "ndarray", CKR_NODE_NDARRAY }
 };
 
 /* ckr_node_get of what may be written again. */
@@ -26919,8 +26940,8 @@ typedef struct ckr__ac_param { /* a number of an optimizer's state dict         
     const ckr_view *like;      /* a state tensor of the parameter's own shape, or NULL   */
 } ckr__ac_param;
 
-/* A value in a rank's file that no other rank can stand for: none of a generator's, or the states of
-   all devices that the process sees. */
+/* A value in a rank's file that no other rank can stand for: none of a generator's, or the states
+   of all devices that the process sees. */
 typedef struct ckr__ac_extra {
     uint32_t    rank;
     const char *key;
@@ -28107,8 +28128,8 @@ static ckr_result ckr__ac_extra_add(ckr__ac *r, uint32_t rank, const char *key, 
     return r->c->err->code;
 }
 
-/* What of a rank's file is its own beside the streams: values that are none of a generator, and lists
-   of devices that have drawn, or that few ranks have. */
+/* What of a rank's file is its own beside the streams: values that are none of a generator, and
+   lists of devices that have drawn, or that few ranks have. */
 static ckr_result ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
 {
     uint64_t i, own;
@@ -29262,24 +29283,25 @@ static ckr_result ckr__ac_carry(ckr__ac_job *x)
 
 static ckr_result ckr__ac_say_extras(ckr__ac_job *x)
 {
-    const struct { uint64_t n; const char *code; ckr_severity severity; const char *reason; } rows[] = {
-        { x->n_carried, "CKR_RANDOM_KEPT", CKR_CHANGED,
-          "values beside the streams of ranks that have no file here, or states of devices that they "
-          "do not see here: kept in the side file, and back with their ranks" },
-        { x->n_unkept, "CKR_W_RANDOM_LOST", CKR_LOST,
-          "values beside the streams of ranks that have no file here, too large for the side file or "
-          "of a kind that it has no form for" },
-        { x->n_back, "CKR_RANDOM_BACK", CKR_EXACT,
+    const uint64_t n[] = { x->n_carried, x->n_unkept, x->n_back, x->n_alone };
+    static const struct { const char *code; ckr_severity severity; const char *reason; } rows[] = {
+        { "CKR_RANDOM_KEPT", CKR_CHANGED,
+          "values beside the streams of ranks that have no file here, or states of devices that "
+          "they do not see here: kept in the side file, and back with their ranks" },
+        { "CKR_W_RANDOM_LOST", CKR_LOST,
+          "values beside the streams of ranks that have no file here, too large for the side file "
+          "or of a kind that it has no form for" },
+        { "CKR_RANDOM_BACK", CKR_EXACT,
           "kept since an earlier conversion, and back with their ranks" },
-        { x->n_alone, "CKR_RANDOM_ALONE", CKR_EXACT,
+        { "CKR_RANDOM_ALONE", CKR_EXACT,
           "values that ranks have each for itself: new ranks do not get them" }
     };
     char text[32];
     size_t i;
     ckr_result e = CKR_OK;
     for (i = 0; i < 4 && e == CKR_OK; i++) {
-        if (!rows[i].n) continue;
-        snprintf(text, sizeof text, "%llu", (unsigned long long)rows[i].n);
+        if (!n[i]) continue;
+        snprintf(text, sizeof text, "%llu", (unsigned long long)n[i]);
         e = ckr__ac_say(x, rows[i].code, rows[i].severity, "random states", NULL, text,
                         rows[i].reason, NULL);
     }
@@ -50327,7 +50349,7 @@ static ckr_result ckr__check_members(ckr__checker *k)
 
 static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side);
 
-/* The dialect that a conversion wrote here, when too little was written for the files to show it. */
+/* The dialect that a conversion wrote here, when it wrote too little for the files to show it. */
 static ckr_result ckr__recognise_side(ckr__ctx *c, const char *path, const ckr__dialect **d,
                                       const char **dir, bool *mine)
 {

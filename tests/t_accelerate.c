@@ -242,6 +242,31 @@ static void lr_goes_on(const char *path, uint32_t dp, double tolerance)
     ckr_ckpt_close(c);
 }
 
+/* The saved scheduler's integers, back after other numbers of processes. */
+static void scheduler_is(const char *path, uint32_t by)
+{
+    static const char *const keys[] = { "/last_epoch", "/_milestones/0",
+                                        "/_schedulers/0/last_epoch", "/_schedulers/0/_step_count",
+                                        "/_schedulers/0/total_iters", "/_schedulers/1/last_epoch",
+                                        "/_schedulers/1/_step_count", "/_schedulers/1/T_max" };
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *a = NULL, *b = NULL;
+    ckr_error e;
+    size_t i;
+    d.env = &env;
+    CHECK_OK(ckr_tree_open("in/0/scheduler.bin", &d, &a, &e), &e);
+    CHECK_OK(ckr_tree_open(path, &d, &b, &e), &e);
+    for (i = 0; a && b && i < sizeof keys / sizeof *keys; i++) {
+        int64_t x = -1, y = -2;
+        ckr_node_i64(ckr_node_find(ckr_ckpt_root(a), keys[i]), &x);
+        ckr_node_i64(ckr_node_find(ckr_ckpt_root(b), keys[i]), &y);
+        t_check(x == y, __FILE__, __LINE__, "by %u: %s is %lld, was %lld", (unsigned)by, keys[i],
+                (long long)y, (long long)x);
+    }
+    ckr_ckpt_close(a);
+    ckr_ckpt_close(b);
+}
+
 static void clock_of_other_ticks(void)
 {
     static const uint32_t sizes[] = { 1, 3, 4, 6, 8 };
@@ -266,7 +291,11 @@ static void clock_of_other_ticks(void)
               v == 3 * (int64_t)sizes[i]);
         CHECK(ckr_node_i64(ckr_node_find(n, "/_schedulers/1/T_max"), &v) &&
               v == 17 * (int64_t)sizes[i]);
+        CHECK(ckr_node_i64(ckr_node_find(n, "/_schedulers/1/_step_count"), &v) &&
+              v == 4 * (int64_t)sizes[i] + 2);         /* torch 2.1 counts one more than it ticks */
         ckr_ckpt_close(c);
+        if (convert("w/out", SEQ, "w/back", 2)) scheduler_is("w/back/scheduler.bin", sizes[i]);
+        memio_remove(&disk, "w/back");
         memio_remove(&disk, "w/out");
     }
 }
@@ -457,6 +486,95 @@ static void rank_file_missing(void)
         memio_remove(&disk, "w/a");
         memio_remove(&disk, "w/b");
     }
+}
+
+/* A rank alone has a device and a value that is no generator's: on fewer ranks they are kept, on
+   more they stay that rank's, and they come back with it. */
+static void of_one_rank_alone(void)
+{
+    static const char pickle[] = "(dS'xm_seed'\nI777\nsS'torch_npu_manual_seed'\n"
+                                 "(lp0\nsS'mine'\n(lp1\nI5\naF0.1\na(I1\nS'x'\ntaNas.";
+    static const uint32_t ranks[] = { 1, 3 };
+    ckr_open_desc d = CKR_ZERO;
+    size_t i;
+    d.env = &env;
+    for (i = 0; i < 2; i++) {
+        ckr_ckpt *c = NULL;
+        ckr_error e;
+        const ckr_node *n;
+        int64_t v = 0;
+        double f = 0;
+        memio_add(&disk, "one", true);
+        memio_load(&disk, DATA "/acc024_w2/ckpt", "one");
+        copy_text("one/random_states_1.pkl", pickle);
+        if (!convert("one", SEQ, "w/a", ranks[i]) || !convert("w/a", SEQ, "w/b", 2)) return;
+        CHECK_OK(ckr_tree_open("w/a/random_states_0.pkl", &d, &c, &e), &e);
+        n = c ? ckr_ckpt_root(c) : NULL;
+        CHECK(!ckr_node_get(n, "xm_seed") && !ckr_node_get(n, "mine"));
+        ckr_ckpt_close(c);
+        CHECK_OK(ckr_tree_open("w/b/random_states_1.pkl", &d, &c, &e), &e);
+        n = c ? ckr_ckpt_root(c) : NULL;
+        CHECK(ckr_node_i64(ckr_node_get(n, "xm_seed"), &v) && v == 777);
+        CHECK(ckr_node_i64(ckr_node_find(n, "/mine/0"), &v) && v == 5);
+        CHECK(ckr_node_f64(ckr_node_find(n, "/mine/1"), &f) && f == 0.1);
+        CHECK(ckr_node_find(n, "/mine/2") && ckr_node_find(n, "/mine/2")->kind == CKR_NODE_TUPLE);
+        CHECK(ckr_node_find(n, "/mine/3") && ckr_node_find(n, "/mine/3")->kind == CKR_NODE_NONE);
+        ckr_ckpt_close(c);
+        memio_remove(&disk, "w/a");
+        memio_remove(&disk, "w/b");
+        memio_remove(&disk, "one");
+    }
+}
+
+/* The same states on all ranks are found; --rng remap gives each its own. */
+static void equal_on_all_ranks(void)
+{
+    ckr_rng_streams s;
+    ckr_rng_want want = CKR_ZERO;
+    ckr_report report;
+    ckr_ckpt *c;
+    ckr_error e;
+    memio_add(&disk, "eq", true);
+    memio_load(&disk, DATA "/acc024_w2/ckpt", "eq");
+    copy_file("in/0/random_states_0.pkl", "eq/random_states_1.pkl");
+    c = open_ok("eq", SEQ);
+    if (!c) return;
+    CHECK_OK(ckr_ckpt_check(c, &report, &e), &e);
+    CHECK(report.sound && note_of(report.notes, report.n_notes, "CKR_W_RNG_DUPLICATES") != NULL);
+    ckr_report_free(&report);
+    want.mode = CKR_MODE_CONTINUE;
+    CHECK_OK(ckr_ckpt_rng(c, &want, &s, &e), &e);
+    CHECK(note_of(s.notes, s.n_notes, "CKR_W_RNG_DUPLICATES") != NULL);
+    CHECK(note_of(s.notes, s.n_notes, "CKR_RNG_SCOPE") != NULL);
+    CHECK_STR(note_of(s.notes, s.n_notes, "CKR_RNG_SCOPE")->new_value, "one for all ranks");
+    CHECK(ckr_rng_equal(torch_stream(&s, 0), torch_stream(&s, 1)));
+    ckr_rng_streams_free(&s);
+    want.policy = CKR_RNG_REMAP;
+    CHECK_OK(ckr_ckpt_rng(c, &want, &s, &e), &e);
+    CHECK(!ckr_rng_equal(torch_stream(&s, 0), torch_stream(&s, 1)));
+    CHECK(note_of(s.notes, s.n_notes, "CKR_RNG_REPAIRED") != NULL && s.disjoint);
+    ckr_rng_streams_free(&s);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "eq");
+}
+
+/* Somebody trains on what was converted and leaves the side file there: what it carries is of
+   another moment. */
+static void side_file_of_the_past(void)
+{
+    ckr_rng_streams saved = streams_for("in/0", 0), back;
+    if (!convert("in/0", SEQ, "w/a", 1)) return;
+    back = streams_for("w/a", 2);
+    CHECK(ckr_rng_equal(torch_stream(&saved, 1), torch_stream(&back, 1)));
+    ckr_rng_streams_free(&back);
+    copy_file("in/1/random_states_0.pkl", "w/a/random_states_0.pkl");  /* it has drawn       */
+    back = streams_for("w/a", 2);
+    CHECK(!ckr_rng_equal(torch_stream(&saved, 1), torch_stream(&back, 1)));
+    CHECK(note_of(back.notes, back.n_notes, "CKR_W_RNG_STALE") != NULL);
+    CHECK(note_of(back.notes, back.n_notes, "CKR_RNG_RETURNED") == NULL);
+    ckr_rng_streams_free(&back);
+    ckr_rng_streams_free(&saved);
+    memio_remove(&disk, "w/a");
 }
 
 /* Tensors of one side alone are on that side: -1 or 1, however far apart their names are. */
@@ -893,6 +1011,9 @@ int main(int argc, char **argv)
     RUN(streams_come_back);
     RUN(streams_of_one_rank);
     RUN(rank_file_missing);
+    RUN(of_one_rank_alone);
+    RUN(equal_on_all_ranks);
+    RUN(side_file_of_the_past);
     RUN(tensors_of_one_side);
     RUN(streams_by_policy);
     RUN(streams_hostile);
