@@ -19608,6 +19608,7 @@ static bool ckr__pack_mt_ok(const ckr_rng *r)
                   (r->has_normal && !(ckr__rng_finite(r->old_x) && ckr__rng_finite(r->old_rho)))))
         return false;
     if (r->kind == CKR_RNG_PYTHON && r->layout != 3 && r->layout != 2) return false;
+    if (!torch && r->has_normal > 1) return false;
     return (!r->has_normal || ckr__rng_finite(r->normal)) && !ckr__mt_degenerate(r->u.key);
 }
 
