@@ -106,6 +106,10 @@
        CKPTRESUME_NO_THREADS         no pthreads: env.parallel.for_fn, or one thread
        CKPTRESUME_NO_SIMD            scalar checksums and digests: same values, slower
        CKPTRESUME_NO_TEXT            items keep their ids, lose their texts
+       CKPTRESUME_NO_NANOTRON, _NO_MEGATRON, _NO_ACCELERATE (Sana and HF Trainer too), _NO_LLMC,
+       _NO_DEEPSPEED, _NO_DCP (TorchTitan too)
+                                     leaves the dialect out, which compiles faster; Megatron-LM goes
+                                     with DCP, DeepSpeed with accelerate, of which it has parts
        CKPTRESUME_MALLOC, _FREE      the default allocator; both or neither
        CKPTRESUME_CUDA               brings ckptresume_cuda.cuh along: its declarations, and the
                                      bodies with CKPTRESUME_CUDA_IMPLEMENTATION
@@ -756,6 +760,7 @@ typedef struct ckr_state {
     ckr_leftover *leftovers; uint64_t n_leftovers;
     ckr_note     *notes;     uint64_t n_notes;
     void         *dialect_data;           /* what a dialect keeps for its own writer   */
+    const struct ckr__as_file *as_file;   /* how one plain file is made of it; or NULL   */
     const ckr_node *carried;   /* what the side file keeps of another topology, or NULL  */
 } ckr_state;
 
@@ -1218,6 +1223,18 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 /* >>prologue ------------------------------------------------------------------ */
 #if defined(CKPTRESUME_IMPLEMENTATION) && !defined(CKPTRESUME_IMPLEMENTED)
 #define CKPTRESUME_IMPLEMENTED
+
+#if defined(CKPTRESUME_NO_DCP) && !defined(CKPTRESUME_NO_MEGATRON)
+#  define CKPTRESUME_NO_MEGATRON
+#endif
+#if defined(CKPTRESUME_NO_ACCELERATE) && !defined(CKPTRESUME_NO_DEEPSPEED)
+#  define CKPTRESUME_NO_DEEPSPEED
+#endif
+/* what only a dialect that was left out calls is no mistake */
+#if defined(__GNUC__) && (defined(CKPTRESUME_NO_NANOTRON) || defined(CKPTRESUME_NO_MEGATRON) || \
+                          defined(CKPTRESUME_NO_DEEPSPEED) || defined(CKPTRESUME_NO_LLMC))
+#  pragma GCC diagnostic ignored "-Wunused-function"
+#endif
 
 #include <errno.h>
 #include <float.h>
@@ -21675,6 +21692,14 @@ static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *r
    directions, and contains no copy loops. Each is one row of the table at the end of the section.
    */
 
+/* How the states that a dialect reads become one torch or safetensors file, where that is not their
+   tensors under their own names: the whole file, or its metadata and each tensor. */
+typedef struct ckr__as_file {
+    ckr_result (*whole_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out);
+    bool (*metadata_fn)(ckr__ctx *c, ckr__out_file *f, const ckr_state *s);
+    bool (*tensor_fn)(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype);
+} ckr__as_file;
+
 typedef struct ckr__dialect {
     const char *name;
     const char *variants;      /* its layouts, blanks between; NULL: it has one        */
@@ -21692,6 +21717,7 @@ typedef struct ckr__dialect {
        severity CKR_ERROR, after which the result may be incomplete; nothing is written then. */
     ckr_result (*emit_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                           ckr_note **notes, uint64_t *n_notes);
+    const ckr__as_file *as_file;       /* of the states that read_fn fills; NULL: nothing special */
 } ckr__dialect;
 
 /* Bytes of a stored state, for the listing. */
@@ -21987,6 +22013,8 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
                ? CKR_OK
                : c->err->code;
 }
+
+#ifndef CKPTRESUME_NO_NANOTRON
 
 /* >>nanotron ------------------------------------------------------------------ */
 /* Checkpoints of huggingface/nanotron, versions 1.2 to 1.5. One directory a step:
@@ -25837,8 +25865,10 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
-static const ckr__dialect ckr__nanotron = { "nanotron",   NULL,          ckr__nt_probe,
-                                            ckr__nt_read, ckr__nt_holds, ckr__nt_emit };
+static const ckr__dialect ckr__nanotron = { "nanotron",   NULL,         ckr__nt_probe, ckr__nt_read,
+                                            ckr__nt_holds, ckr__nt_emit, NULL };
+
+#endif /* CKPTRESUME_NO_NANOTRON */
 
 /* >>plain --------------------------------------------------------------------- */
 /* One file with no framework: every tensor under its flattened key, everything else a leftover.
@@ -26128,9 +26158,11 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
     return r;
 }
 
+#ifndef CKPTRESUME_NO_ACCELERATE
 /* With the parameters named, an optimizer's file is slots of them. */
 static ckr_result ckr__bare_optimizer(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                       ckr_state *s, ckr_node *root, ckr__plain *keep);
+#endif
 
 static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                   ckr_state *s)
@@ -26148,8 +26180,10 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
         keep->root = root;
         keep->source = s;
         s->dialect_data = keep;
+#ifndef CKPTRESUME_NO_ACCELERATE
         if (desc && desc->names && ckr__is_optimizer(root))
             return ckr__bare_optimizer(c, path, desc, s, root, keep);
+#endif
     }
     if (s->format != CKR_FORMAT_SAFETENSORS)
         r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
@@ -26196,10 +26230,6 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
     }
     return ckr__bind_flat(c, n->u.entry, t, false, b, 0, numel, 0);
 }
-
-/* Tensors of llm.c under the names of GPT-2, and what these do not tell. */
-static bool ckr__lm_gpt2_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype);
-static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state *s);
 
 /* One file of tensors has no place for the rest; who chose slots does not want it. */
 static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s, ckr_note **notes,
@@ -26480,28 +26510,24 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     return r;
 }
 
-static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
-                                    ckr__out *out);    /* section torch_dcp.files          */
-
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                   ckr__out *out, ckr_note **notes, uint64_t *n_notes)
 {
-    const bool torch = !strcmp(t->dialect, "torch"),
-               gpt2 = !strcmp(s->dialect, "llmc") && !t->variant,
+    const ckr__as_file *way = s->as_file;
+    const bool torch = !strcmp(t->dialect, "torch"), own = way && way->tensor_fn && !t->variant,
                whole = torch && !t->slots && !t->without && t->dtype == CKR_DTYPE_NONE &&
                        !strcmp(s->dialect, "torch") && s->dialect_data;
     ckr__out_file *f;
     uint64_t i;
     if (whole) return ckr__plain_whole(c, s, t, out, notes, n_notes);
-    if (torch && !t->slots && !t->without && s->dialect_data &&
-        (!strcmp(s->dialect, "dcp") || !strcmp(s->dialect, "torchtitan")))
-        return ckr__dt_emit_file(c, s, t, out);
+    if (torch && way && way->whole_fn && !t->slots && !t->without)
+        return way->whole_fn(c, s, t, out);
     f = ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
     if (!f) return c->err->code;
     f->root = ckr__node(c, CKR_NODE_DICT);
     f->metadata = torch ? NULL : ckr__node(c, CKR_NODE_DICT);
     if (!f->root || (!torch && !f->metadata)) return c->err->code;
-    if (gpt2 && !ckr__lm_gpt2_metadata(c, f, s)) return c->err->code;
+    if (own && !way->metadata_fn(c, f, s)) return c->err->code;
     for (i = 0; i < s->n_ties && !torch; i++)
         if (!ckr__node_set(c, f->metadata, ckr__printf(c, "tied:%s", s->ties[i].other),
                            ckr__node_str(c, s->ties[i].name)))
@@ -26516,7 +26542,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
             !ckr__note(c, notes, n_notes, "CKR_DTYPE_CAST", CKR_CHANGED, x->name,
                        ckr_dtype_name(x->dtype), ckr_dtype_name(dtype), "--dtype", NULL))
             return c->err->code;
-        if (!(gpt2 ? ckr__lm_gpt2_put(c, f, x, dtype) : ckr__plain_entry(c, f, x, dtype)))
+        if (!(own ? way->tensor_fn(c, f, x, dtype) : ckr__plain_entry(c, f, x, dtype)))
             return c->err->code;
     }
     if (f->metadata && f->metadata->count == 0) f->metadata = NULL;
@@ -26525,10 +26551,14 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     return t->slots ? CKR_OK : ckr__plain_losses(c, s, notes, n_notes);
 }
 
-static const ckr__dialect ckr__plain_safetensors = { "safetensors",   "live", ckr__plain_probe,
-                                                     ckr__plain_read, NULL,   ckr__plain_emit };
-static const ckr__dialect ckr__plain_torch = { "torch",         "live", ckr__plain_probe,
-                                               ckr__plain_read, NULL,   ckr__plain_emit };
+static const ckr__dialect ckr__plain_safetensors = {
+    "safetensors", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL
+};
+static const ckr__dialect ckr__plain_torch = {
+    "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL
+};
+
+#ifndef CKPTRESUME_NO_ACCELERATE
 
 /* >>accelerate ---------------------------------------------------------------- */
 /* Trainers that keep whole tensors and torch's own state dicts: accelerate's save_state, the HF
@@ -28683,13 +28713,20 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
-static const ckr__dialect ckr__accelerate = { "accelerate", NULL,          ckr__ac_probe,
-                                              ckr__ac_read, ckr__ac_holds, ckr__ac_emit };
-static const ckr__dialect ckr__hf_trainer = {
-    "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__ac_holds, ckr__ac_emit
+static const ckr__dialect ckr__accelerate = {
+    "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL
 };
-static const ckr__dialect ckr__sana = { "sana",         NULL,            ckr__sana_probe,
-                                        ckr__sana_read, ckr__sana_holds, ckr__ac_emit };
+static const ckr__dialect ckr__hf_trainer = {
+    "hf_trainer",  NULL,         ckr__ac_probe_trainer, ckr__ac_read_trainer,
+    ckr__ac_holds, ckr__ac_emit, NULL
+};
+static const ckr__dialect ckr__sana = {
+    "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL
+};
+
+#endif /* CKPTRESUME_NO_ACCELERATE */
+
+#ifndef CKPTRESUME_NO_LLMC
 
 /* >>llmc ---------------------------------------------------------------------- */
 /* Checkpoints of karpathy/llm.c (train_gpt2.cu), GPT-2 in plain C. Little-endian, no checksums:
@@ -30605,8 +30642,14 @@ static bool ckr__lm_holds(void *user, ckr_rng_kind kind, const char *name, uint3
     return true;
 }
 
-static const ckr__dialect ckr__llmc = { "llmc",       NULL,          ckr__lm_probe,
-                                        ckr__lm_read, ckr__lm_holds, ckr__lm_emit };
+static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
+static const ckr__dialect ckr__llmc = {
+    "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__lm_holds, ckr__lm_emit, &ckr__lm_as_file
+};
+
+#endif /* CKPTRESUME_NO_LLMC */
+
+#ifndef CKPTRESUME_NO_DEEPSPEED
 
 /* >>deepspeed ----------------------------------------------------------------- */
 /* Checkpoints of DeepSpeed, ZeRO stages 0 to 3, pipelines of PipelineModule, and universal ones. A
@@ -34629,8 +34672,13 @@ static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint3
     return true;
 }
 
-static const ckr__dialect ckr__deepspeed = { "deepspeed",  "native universal", ckr__ds_probe,
-                                             ckr__ds_read, ckr__ds_holds,      ckr__ds_emit };
+static const ckr__dialect ckr__deepspeed = {
+    "deepspeed", "native universal", ckr__ds_probe, ckr__ds_read, ckr__ds_holds, ckr__ds_emit, NULL
+};
+
+#endif /* CKPTRESUME_NO_DEEPSPEED */
+
+#ifndef CKPTRESUME_NO_DCP
 
 /* >>torch_dcp ----------------------------------------------------------------- */
 /* Checkpoints in the format of section dcp: any state dict (dialect dcp), and TorchTitan's. One
@@ -36607,10 +36655,17 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return r;
 }
 
-static const ckr__dialect ckr__torchtitan = { "torchtitan", NULL, ckr__dt_probe,
-                                              ckr__dt_read, NULL, ckr__dt_emit };
-static const ckr__dialect ckr__dcp_dialect = { "dcp",        NULL, ckr__dt_probe,
-                                               ckr__dt_read, NULL, ckr__dt_emit };
+static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
+static const ckr__dialect ckr__torchtitan = {
+    "torchtitan", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file
+};
+static const ckr__dialect ckr__dcp_dialect = {
+    "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file
+};
+
+#endif /* CKPTRESUME_NO_DCP */
+
+#ifndef CKPTRESUME_NO_MEGATRON
 
 /* >>megatron ------------------------------------------------------------------ */
 /* Checkpoints of NVIDIA/Megatron-LM. A run directory has latest_checkpointed_iteration.txt and
@@ -42126,16 +42181,36 @@ static bool ckr__mg_holds(void *user, ckr_rng_kind kind, const char *name, uint3
     return true;
 }
 
-static const ckr__dialect ckr__megatron = { "megatron",       "torch torch_dist", ckr__mg_probe,
-                                            ckr__mg_read_dir, ckr__mg_holds,      ckr__mg_emit };
+static const ckr__dialect ckr__megatron = {
+    "megatron",   "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir,
+    ckr__mg_holds, ckr__mg_emit,      NULL
+};
+
+#endif /* CKPTRESUME_NO_MEGATRON */
 
 /* >>dialect.table ------------------------------------------------------------- */
 
-static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__megatron,
-                                                    &ckr__hf_trainer, &ckr__accelerate,
-                                                    &ckr__sana, &ckr__llmc, &ckr__deepspeed,
-                                                    &ckr__torchtitan, &ckr__dcp_dialect,
-                                                    &ckr__plain_safetensors, &ckr__plain_torch};
+static const ckr__dialect *const ckr__dialects[] = {
+#ifndef CKPTRESUME_NO_NANOTRON
+    &ckr__nanotron,
+#endif
+#ifndef CKPTRESUME_NO_MEGATRON
+    &ckr__megatron,
+#endif
+#ifndef CKPTRESUME_NO_ACCELERATE
+    &ckr__hf_trainer, &ckr__accelerate, &ckr__sana,
+#endif
+#ifndef CKPTRESUME_NO_LLMC
+    &ckr__llmc,
+#endif
+#ifndef CKPTRESUME_NO_DEEPSPEED
+    &ckr__deepspeed,
+#endif
+#ifndef CKPTRESUME_NO_DCP
+    &ckr__torchtitan, &ckr__dcp_dialect,
+#endif
+    &ckr__plain_safetensors, &ckr__plain_torch
+};
 
 static const ckr__dialect *ckr__dialect_find(const char *name)
 {
@@ -49660,6 +49735,7 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
                        "its vocabulary does not belong to these files; it was not used", NULL))
             r = c->err->code;
     }
+    k->state.as_file = d->as_file;
     if (r == CKR_OK) r = ckr__side_schedule(c, &k->state, k->side);
     if (r == CKR_OK) r = ckr__told_schedule(c, &k->state, desc);
     ckr__clock_align(&k->state);

@@ -621,9 +621,13 @@ def check_cost():
         cpu(shop, base + [empty]) for _ in range(7)
     )
     compile_ = min(cpu(shop, base + [impl]) for _ in range(2))
+    without = [
+        f"-DCKPTRESUME_NO_{d}" for d in ("NANOTRON", "ACCELERATE", "LLMC", "DEEPSPEED", "DCP")
+    ]
+    core = cpu(shop, base + without + [impl])
     print(
         f"cost: including the declarations {include:.3f} s, the implementation at -O2 "
-        f"{compile_:.2f} s (CPU, gcc)"
+        f"{compile_:.2f} s, without dialects {core:.2f} s (CPU, gcc)"
     )
     expect(
         include <= INCLUDE_SECONDS,
