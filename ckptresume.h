@@ -9789,8 +9789,7 @@ static ckr_result ckr__tree_load(ckr__ctx *c, uint32_t file, ckr_format *format,
 }
 
 /* >>doc ----------------------------------------------------------------------- */
-/* One file of any format as a tree, by its first bytes; text formats, which have none, by its name.
-   */
+/* One file of any format as a tree, by its first bytes; YAML, which has none, by its name. */
 
 static bool ckr__path_ends(const char *path, const char *end)
 {
@@ -9809,11 +9808,24 @@ static ckr_result ckr__looks_like_safetensors(ckr__ctx *c, uint32_t file, bool *
     return r;
 }
 
+/* An object of JSON by its brace, which begins no pickle: a JSON file may have any name. */
+static ckr_result ckr__looks_like_json(ckr__ctx *c, uint32_t file, bool *yes)
+{
+    const uint64_t size = c->files[file].size;
+    const size_t n = size < 64 ? (size_t)size : 64;
+    char head[64];
+    size_t i;
+    ckr_result r = ckr__file_read(c, file, 0, head, n);
+    for (i = 0; r == CKR_OK && i < n && strchr(" \t\r\n", head[i]) && head[i]; i++) {}
+    *yes = r == CKR_OK && i < n && head[i] == '{';
+    return r;
+}
+
 static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, ckr_node **root)
 {
     const char *path = ckr__file_path(c, file);
-    const bool json = ckr__path_ends(path, ".json"),
-               yaml = ckr__path_ends(path, ".yaml") || ckr__path_ends(path, ".yml");
+    const bool yaml = ckr__path_ends(path, ".yaml") || ckr__path_ends(path, ".yml");
+    bool json = ckr__path_ends(path, ".json");
     const uint8_t *text;
     bool safetensors = false;
     ckr_result r;
@@ -9827,6 +9839,8 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
         *format = CKR_FORMAT_SAFETENSORS;
         return ckr__safetensors_load(c, file, root);
     }
+    if (!json && !yaml) r = ckr__looks_like_json(c, file, &json);
+    if (r != CKR_OK) return r;
     if (!json && !yaml) return ckr__tree_load(c, file, format, root);
     *format = json ? CKR_FORMAT_JSON : CKR_FORMAT_YAML;
     r = ckr__file_load(c, file, 0, c->files[file].size, c->limits.max_json_bytes, &text);
@@ -36112,6 +36126,26 @@ static size_t ckr__te_parent(const char *name)
     return n;
 }
 
+/* The coming run's parameters are in the checkpoint. */
+static ckr_result ckr__te_coming(ckr__de *x, const ckr__map *optimizer, const ckr__map *model)
+{
+    uint64_t i, k;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < x->t->n_groups && r == CKR_OK; i++)
+        for (k = 0; k < x->t->groups[i].n_params && r == CKR_OK; k++) {
+            const char *name = x->t->groups[i].params[k];
+            if (ckr__map_find(optimizer, name, strlen(name), NULL) ||
+                ckr__map_find(model, name, strlen(name), NULL) ||
+                ckr__map_find(model, name, ckr__te_parent(name), NULL))
+                continue;
+            r = ckr__de_say(x, "CKR_E_MODEL_MISSING", CKR_ERROR, name, NULL, NULL,
+                            "the coming run has this parameter, the checkpoint has not: torchtitan "
+                            "would fail on the missing key",
+                            "keep the model as it was saved");
+        }
+    return r;
+}
+
 /* Is the parameter in the model, or may it be a fused one: the model then has parameters beside it
    that the optimizer has not. */
 static ckr_result ckr__te_model(ckr__de *x, const ckr__map *optimizer, const ckr__te_seen *seen,
@@ -36141,6 +36175,7 @@ static ckr_result ckr__te_model(ckr__de *x, const ckr__map *optimizer, const ckr
                         "torchtitan would fail on the missing key",
                         "take another checkpoint");
     }
+    if (r == CKR_OK) r = ckr__te_coming(x, optimizer, &model);
     ckr__map_free(&model);
     return r;
 }
@@ -36302,29 +36337,71 @@ static bool ckr__te_own(ckr__ctx *c, ckr_state *s)
     return g != NULL;
 }
 
+/* The saved group whose values torchtitan gives to group i of the coming run: that of the group's
+   first parameter, whatever the others had. */
+static const ckr_group *ckr__te_taken(const ckr__de *x, uint64_t i)
+{
+    const ckr_state *was = x->dt->source;
+    const char *first = x->s->groups[i].n_params ? x->s->groups[i].params[0] : "";
+    uint64_t g, k;
+    for (g = 0; g < was->n_groups; g++)
+        for (k = 0; k < was->groups[g].n_params; k++)
+            if (!strcmp(was->groups[g].params[k], first)) return &was->groups[g];
+    return i < was->n_groups ? &was->groups[i] : NULL;
+}
+
+static ckr_result ckr__te_say_as_it_is(ckr__de *x, const char *key, uint64_t group, const char *was,
+                                       const char *now)
+{
+    if (!was || !now) return x->c->err->code;
+    if (!strcmp(was, now)) return CKR_OK;
+    return ckr__de_say(x, "CKR_TITAN_AS_IT_IS", CKR_EXACT,
+                       ckr__printf(x->c, "%s of group %llu", key, (unsigned long long)group), was,
+                       now,
+                       strcmp(key, "lr") != 0
+                           ? "without this conversion torchtitan would go on with the first, "
+                             "whatever its configuration says"
+                           : "without this conversion torchtitan's first update would use the "
+                             "first, and the configuration's only the next",
+                       NULL);
+}
+
+/* An optimizer that is not loaded starts with the LR of a schedule that does. */
+static ckr_result ckr__te_new_optimizer(ckr__de *x)
+{
+    const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
+    double *lr;
+    uint64_t i;
+    ckr_result r;
+    if (!w || w->opaque || w->n_lanes != x->s->n_groups) return CKR_OK;
+    lr = CKR__NEW_N(x->c, double, w->n_lanes);
+    r = lr ? ckr__sched_at(x->c, w, CKR__COL_LR, 0, lr) : x->c->err->code;
+    for (i = 0; i < w->n_lanes && r == CKR_OK; i++) {
+        const ckr_node *now = ckr_node_get(x->s->groups[i].hyper, "lr");
+        r = ckr__te_say_as_it_is(x, "lr", i, ckr__node_text_of(x->c, ckr__node_float(x->c, lr[i])),
+                                 ckr__node_text_of(x->c, now));
+    }
+    return r;
+}
+
 /* What torchtitan would do with the source as it is: the reason for converting. Its first update
    takes every value of the group from the checkpoint, later ones all but the LR. */
 static ckr_result ckr__te_as_it_is(ckr__de *x)
 {
-    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps" };
-    const ckr_state *was = x->dt->source;
+    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps",
+                                        "decoupled_weight_decay" };
     uint64_t i;
     size_t k;
     ckr_result r = CKR_OK;
+    if (x->t->without & CKR_GROUPS) return CKR_OK;     /* then it takes the configuration's    */
+    if (x->t->without & CKR_OPTIMIZER) return ckr__te_new_optimizer(x);
     for (k = 0; k < sizeof keys / sizeof *keys && r == CKR_OK; k++)
-        for (i = 0; i < was->n_groups && i < x->s->n_groups && r == CKR_OK; i++) {
-            const char *a = ckr__node_text_of(x->c, ckr_node_get(was->groups[i].hyper, keys[k]));
-            const char *b = ckr__node_text_of(x->c, ckr_node_get(x->s->groups[i].hyper, keys[k]));
-            if (!a || !b) return x->c->err->code;
-            if (!strcmp(a, b)) continue;
-            r = ckr__de_say(x, "CKR_TITAN_AS_IT_IS", CKR_EXACT,
-                            ckr__printf(x->c, "%s of group %llu", keys[k], (unsigned long long)i),
-                            a, b,
-                            k ? "without this conversion torchtitan would go on with the first, "
-                                "whatever its configuration says"
-                              : "without this conversion torchtitan's first update would use the "
-                                "first, and the configuration's only the next",
-                            NULL);
+        for (i = 0; i < x->s->n_groups && r == CKR_OK; i++) {
+            const ckr_group *was = ckr__te_taken(x, i);
+            if (was)
+                r = ckr__te_say_as_it_is(
+                    x, keys[k], i, ckr__node_text_of(x->c, ckr_node_get(was->hyper, keys[k])),
+                    ckr__node_text_of(x->c, ckr_node_get(x->s->groups[i].hyper, keys[k])));
         }
     return r;
 }
@@ -46145,13 +46222,15 @@ static bool ckr__gm_conflict(ckr__gm *m, ckr__gm_case *x, const ckr__gm_cells *f
     if (settled)
         return ckr__gm_say(m, "CKR_W_MERGED", CKR_CHANGED,
                            ckr__gm_at(false, x->group, CKR__GROUPS_NONE, k->text), old_value,
-                           new_value, "the old groups of this group disagree; the merge policy "
-                           "decides", NULL);
+                           new_value, m->w->merge == CKR__MERGE_CONFIG
+                               ? "the old groups of this group disagree; asked for"
+                               : "the old groups of this group disagree; the merge policy decides",
+                           NULL);
     return ckr__gm_say(m, by_params ? "CKR_E_MERGE_CONFLICT" : "CKR_E_GROUP_AMBIGUOUS", CKR_ERROR,
                        ckr__gm_at(false, x->group, CKR__GROUPS_NONE, k->text), old_value, new_value,
                        by_params ? "the old groups of this group's parameters disagree"
                                  : "nothing says which old group this is, and they disagree",
-                       by_params ? "keep the groups apart, or continue with a merge policy"
+                       by_params ? "keep the groups apart, or let the new group say the value"
                                  : "give the names of the parameters of both runs");
 }
 
@@ -47136,6 +47215,7 @@ static ckr_result ckr__decide_regroup(ckr__decide *d)
     w.news = d->t->groups;
     w.n_news = d->t->n_groups;
     w.mode = d->t->mode;
+    w.merge = CKR__MERGE_CONFIG;       /* a value that a group asks for settles it           */
     r = ckr__groups_match(d->c, &w, &g);
     if (r != CKR_OK) return r;
     made = CKR__NEW_N(d->c, ckr_group, g.n_groups);
@@ -47158,13 +47238,18 @@ static ckr_result ckr__decide_regroup(ckr__decide *d)
     d->before = ckr__sched_regroup(d->c, d->before, from, NULL, g.n_groups);
     if (!d->before || !d->wanted) return d->c->err->code;
     for (i = 0; i < g.n_groups; i++)
-        if (d->wanted->lanes[i].base != d->before->lanes[i].base) d->asked_schedule = true;
+        if (d->wanted->lanes[i].base != d->before->lanes[i].base) {
+            d->asked_schedule = true;
+            if (ckr_node_get(d->t->groups[i].hyper, "lr")) d->asked_lr = true;
+        }
     return CKR_OK;
 }
 
-/* --to-schedule: the whole schedule of the coming run. Its clock stands where the run stands. */
+/* --to-schedule: the whole schedule of the coming run. Its clock stands where the run stands; where
+   the saved one is left out, it starts again. */
 static ckr_result ckr__decide_new_schedule(ckr__decide *d)
 {
+    const bool again = (d->t->without & CKR_SCHEDULE) != 0;
     const uint64_t n = d->out->n_groups;
     uint64_t i;
     double *bases;
@@ -47179,8 +47264,8 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
         s->clock = d->before->clock;   /* its lengths are in ticks of the coming run      */
         s->rate = d->before->rate > 1 ? (double)d->t->topology.dp : d->before->rate;
-        s->offset = 0;
-        s->position = (int64_t)(s->rate * (double)d->done);
+        s->offset = again ? -s->rate * (double)d->done : 0;
+        s->position = again ? 0 : (int64_t)(s->rate * (double)d->done);
         d->wanted = s;
         d->asked_schedule = true;
         return ckr__decide_say(d, "CKR_SCHEDULE", CKR_CHANGED, "schedule", d->before->kind,
@@ -47190,6 +47275,10 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     if (d->before && !strcmp(d->before->clock, s->clock)) {
         s->rate = d->before->rate;
         s->offset = d->before->offset;
+    }
+    if (again) {
+        s->position = 0;
+        s->offset = -s->rate * (double)d->done;
     }
     for (i = 0; i < s->n_lanes; i++) {         /* Nanotron's LR is its groups'            */
         if (!strcmp(s->kind, "nanotron") && !ckr_node_get(s->params, "lr"))
@@ -47376,11 +47465,13 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
     const int64_t first = d->done + 1;
     int64_t last;
     ckr__scan f;
+    bool over;
     char at[64];
     ckr_result r;
     if (!d->after || d->after->opaque) return CKR_OK;
     last = ckr__run_end(d->after, d->done);
-    if (last < first) last = first;
+    over = last < first;
+    if (over) last = first;
     r = ckr__sched_scan(d->c, d->after, first, (uint64_t)(last - first) + 1, &f);
     snprintf(at, sizeof at, "update %lld", (long long)f.negative);
     if (r == CKR_OK && f.negative)
@@ -47404,6 +47495,10 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
         r = ckr__decide_say(d, "CKR_W_LR_PAST_END", mild, "lr", NULL, at,
                             "the schedule has ended: it holds its last value",
                             "--set total_steps=N with --lr-policy target or rewarm");
+    else if (r == CKR_OK && over)
+        r = ckr__decide_say(d, "CKR_W_RUN_OVER", mild, "updates", NULL, NULL,
+                            "the run ends at the step that is done: no update is left",
+                            "give it more updates: --set total_steps=N");
     else if (r == CKR_OK && f.ends_early && !f.negative)
         r = ckr__decide_say(d, "CKR_W_LR_ENDS_EARLY", mild, "lr", NULL, at,
                             "the schedule ends before the run does", NULL);
