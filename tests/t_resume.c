@@ -370,7 +370,7 @@ static void groups_added(void)
     ckr_ckpt_close(c);
 }
 
-/* Two groups of different LRs into one: what the new group asks for settles it, with both in an entry. */
+/* Two groups of different LRs into one: what the new group asks for settles it. */
 static void groups_merged(void)
 {
     ckr_ckpt *c = open_path("/w/torch/named.pt");
