@@ -1286,9 +1286,11 @@ extern "C" {
 #if defined(__GNUC__) || defined(__clang__)
 #  define CKR__PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #  define CKR__PREFETCH(p) __builtin_prefetch(p)
+#  define CKR__NOINLINE __attribute__((noinline))
 #else
 #  define CKR__PRINTF(fmt, args)
 #  define CKR__PREFETCH(p) ((void)(p))
+#  define CKR__NOINLINE
 #endif
 
 #if !defined(CKPTRESUME_NO_SIMD) && (defined(__x86_64__) || defined(_M_X64))
@@ -6286,15 +6288,13 @@ static ckr_result ckr__zip_end(ckr__zip *z)
 
 static bool ckr__zip_name_ok(const char *s, size_t n)
 {
-    size_t i, start = 0;
-    if (n == 0) return false;
-    for (i = 0; i <= n; i++) {
-        if (i < n && (s[i] == 0 || s[i] == '\\')) return false;
-        if (i < n && s[i] != '/') continue;
-        if (i == start && i < n)
-            return false;   /* empty, or a leading '/' */
-        if (i - start == 2 && s[start] == '.' && s[start + 1] == '.') return false;
-        start = i + 1;
+    const char *end = s + n, *slash;
+    if (n == 0 || memchr(s, 0, n) || memchr(s, '\\', n)) return false;
+    for (; s < end; s = slash + 1) {
+        slash = (const char *)memchr(s, '/', (size_t)(end - s));
+        if (slash == s) return false;   /* empty, or a leading '/' */
+        if (!slash) slash = end;
+        if (slash - s == 2 && s[0] == '.' && s[1] == '.') return false;
     }
     return true;
 }
@@ -6679,7 +6679,8 @@ static ckr_node *ckr__pk_node(ckr__pickle *p, ckr_node_kind kind, size_t extra)
         n = (ckr_node *)ckr__pk_alloc(p, sizeof *n + extra);
         if (!n) return NULL;
     }
-    memset(n, 0, sizeof *n + extra);
+    memset(n, 0, sizeof *n);           /* of known size: no call                        */
+    if (extra) memset(n + 1, 0, extra);
     n->kind = (uint8_t)kind;
     n->id = ++p->c->n_nodes;
     return n;
@@ -6715,11 +6716,18 @@ static bool ckr__nodes_room(ckr__ctx *c, ckr__nodes *v, size_t need)
     return true;
 }
 
+static CKR__NOINLINE bool ckr__pk_push_more(ckr__pickle *p, ckr_node *n)
+{
+    if (!ckr__nodes_room(p->c, &p->stack, p->stack.n + 1)) return false;
+    p->stack.items[p->stack.n++] = n;
+    return true;
+}
+
+/* Pushing and memoizing are half of a pickle's opcodes: growing stands apart from both. */
 static bool ckr__pk_push(ckr__pickle *p, ckr_node *n)
 {
     if (!n) return false;
-    if (p->stack.n == p->stack.cap && !ckr__nodes_room(p->c, &p->stack, p->stack.n + 1))
-        return false;
+    if (p->stack.n == p->stack.cap) return ckr__pk_push_more(p, n);
     p->stack.items[p->stack.n++] = n;
     return true;
 }
@@ -7604,7 +7612,7 @@ static bool ckr__pk_memo_room(ckr__pickle *p, size_t need)
 }
 
 /* A writer cannot have used an index that is larger than the bytes it has written. */
-static bool ckr__pk_put(ckr__pickle *p, uint64_t index)
+static CKR__NOINLINE bool ckr__pk_put_any(ckr__pickle *p, uint64_t index)
 {
     ckr_node *top;
     if (!ckr__pk_has(p, 1)) return false;
@@ -7617,6 +7625,18 @@ static bool ckr__pk_put(ckr__pickle *p, uint64_t index)
     if (!p->memo.items[index]) p->memo_count++;
     p->memo.items[index] = top;
     p->memo_ids[index] = top->id;
+    return true;
+}
+
+static bool ckr__pk_put(ckr__pickle *p, uint64_t index)
+{
+    ckr_node *top;
+    if (index != p->memo.n || index >= p->memo.cap || p->stack.n == p->floor)
+        return ckr__pk_put_any(p, index);
+    top = p->stack.items[p->stack.n - 1];
+    p->memo.items[p->memo.n++] = top;
+    p->memo_ids[index] = top->id;
+    p->memo_count++;
     return true;
 }
 
