@@ -138,10 +138,10 @@
        >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
        >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.optimizer
        >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
-       >>llmc.loader >>llmc.files >>llmc.read >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2
-       >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params >>deepspeed.model
-       >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups
-       >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
+       >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit
+       >>llmc.gpt2 >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params
+       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
+       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
        >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
        >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
        >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp
@@ -21751,7 +21751,10 @@ typedef struct ckr__dialect {
        severity CKR_ERROR, after which the result may be incomplete; nothing is written then. */
     ckr_result (*emit_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                           ckr_note **notes, uint64_t *n_notes);
-    const ckr__as_file *as_file;       /* of the states that read_fn fills; NULL: nothing special */
+    const ckr__as_file *as_file;       /* of what read_fn fills; NULL: nothing special     */
+    /* A file of its own format, open as `file`, as a tree; *root NULL: another's. NULL: none. */
+    ckr_result (*tree_fn)(ckr__ctx *c, const char *path, uint32_t file, ckr_format *format,
+                          ckr_node **root);
 } ckr__dialect;
 
 /* Bytes of a stored state, for the listing. */
@@ -25899,8 +25902,10 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
-static const ckr__dialect ckr__nanotron = { "nanotron",   NULL,         ckr__nt_probe, ckr__nt_read,
-                                            ckr__nt_holds, ckr__nt_emit, NULL };
+static const ckr__dialect ckr__nanotron = {
+    "nanotron",    NULL,         ckr__nt_probe, ckr__nt_read,
+    ckr__nt_holds, ckr__nt_emit, NULL,          NULL
+};
 
 #endif /* CKPTRESUME_NO_NANOTRON */
 
@@ -26586,10 +26591,10 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
 }
 
 static const ckr__dialect ckr__plain_safetensors = {
-    "safetensors", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL
+    "safetensors", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL
 };
 static const ckr__dialect ckr__plain_torch = {
-    "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL
+    "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL
 };
 
 #ifndef CKPTRESUME_NO_ACCELERATE
@@ -28748,14 +28753,14 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__dialect ckr__accelerate = {
-    "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL
+    "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL, NULL
 };
 static const ckr__dialect ckr__hf_trainer = {
     "hf_trainer",  NULL,         ckr__ac_probe_trainer, ckr__ac_read_trainer,
-    ckr__ac_holds, ckr__ac_emit, NULL
+    ckr__ac_holds, ckr__ac_emit, NULL,                  NULL
 };
 static const ckr__dialect ckr__sana = {
-    "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL
+    "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_ACCELERATE */
@@ -29556,6 +29561,240 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     ckr__lm_topology(m);
     s->dialect_data = m;
     return r;
+}
+
+/* >>llmc.tree ----------------------------------------------------------------- */
+/* One file as a tree: the header's words by their names, the tensors, the loader's place. */
+
+typedef struct ckr__lm_word { const char *name; uint32_t at; bool wide; } ckr__lm_word;
+
+static const ckr__lm_word ckr__lm_model_words[] = {
+    { "magic", 0, false },      { "version", 1, false },  { "max_seq_len", 2, false },
+    { "vocab_size", 3, false }, { "num_layers", 4, false }, { "num_heads", 5, false },
+    { "channels", 6, false },   { "padded_vocab_size", 7, false }, { NULL, 0, false }
+};
+static const ckr__lm_word ckr__lm_state_words[] = {
+    { "magic", 0, false },
+    { "version", 1, false },
+    { "num_processes", 2, false },
+    { "process_rank", 3, false },
+    { "use_master_weights", 4, false },
+    { "should_shuffle", 5, false },
+    { "step", 10, false },
+    { "rng_state", 20, true },
+    { "rng_state_last_update", 22, true },
+    { "current_shard_idx", 30, true },
+    { "current_sample_idx", 32, true },
+    { NULL, 0, false }
+};
+
+static ckr_node *ckr__lm_u64(ckr__ctx *c, uint64_t v)
+{
+    char raw[9];
+    if (v <= INT64_MAX) return ckr__node_int(c, (int64_t)v);
+    ckr__store_u64((uint8_t *)raw, v);
+    raw[8] = 0;
+    return ckr__node_text(c, CKR_NODE_BIGINT, raw, sizeof raw);
+}
+
+/* Words by their names; one without a name that is not 0 by its number. */
+static ckr_node *ckr__lm_named(ckr__ctx *c, const uint8_t *head, const ckr__lm_word *names)
+{
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *v;
+    const ckr__lm_word *w;
+    uint32_t i;
+    for (i = 0; d && i < CKR__LM_HEAD / 4; i++) {
+        const uint8_t *p = head + 4 * i;
+        for (w = names; w->name && w->at != i; w++) {}
+        if (!w->name && ckr__load_u32(p) == 0) continue;
+        v = w->wide ? ckr__lm_u64(c, ckr__load_u64(p))
+                    : ckr__node_int(c, (int32_t)ckr__load_u32(p));
+        if (!ckr__node_set(c, d, w->name ? w->name : ckr__printf(c, "word_%u", (unsigned)i), v))
+            return NULL;
+        if (w->wide) i++;
+    }
+    return d;
+}
+
+static bool ckr__lm_view(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype dtype, uint32_t file,
+                         uint64_t at, uint32_t n_dims, const int64_t *shape)
+{
+    ckr_node *n = ckr__node(c, CKR_NODE_TENSOR);
+    ckr_view *v = CKR__NEW(c, ckr_view);
+    int64_t *dims = CKR__NEW_N(c, int64_t, (uint64_t)n_dims * 2 + 1), numel = 1;
+    uint32_t i;
+    if (!d || !n || !v || !dims) return false;
+    memcpy(dims, shape, n_dims * sizeof *dims);
+    for (i = n_dims; i-- > 0; numel *= shape[i]) dims[n_dims + i] = numel;
+    v->dtype = dtype;
+    v->file = file;
+    v->data_offset = at;
+    v->data_bytes = (uint64_t)numel * ckr_dtype_size(dtype);
+    v->n_dims = n_dims;
+    v->shape = dims;
+    v->stride = dims + n_dims;
+    n->u.view = v;
+    return ckr__node_set(c, d, name, n);
+}
+
+static bool ckr__lm_view_flat(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype dtype,
+                             uint32_t file, uint64_t at, uint64_t n)
+{
+    const int64_t shape = (int64_t)n;
+    return ckr__lm_view(c, d, name, dtype, file, at, 1, &shape);
+}
+
+static ckr_result ckr__lm_tree_model(ckr__lm *m, const char *path, ckr_node **root)
+{
+    ckr_node *params;
+    uint64_t at = CKR__LM_HEAD, layer;
+    int i;
+    ckr_result r = ckr__lm_read_model(m, path);
+    if (r != CKR_OK) return r;
+    *root = ckr__node(m->c, CKR_NODE_DICT);
+    params = ckr__node(m->c, CKR_NODE_DICT);
+    if (!*root || !params ||
+        !ckr__node_set(m->c, *root, "header",
+                       ckr__lm_named(m->c, m->model_head, ckr__lm_model_words)) ||
+        !ckr__node_set(m->c, *root, "params", params))
+        return m->c->err->code;
+    for (i = 0; i < CKR__LM_TENSORS; i++) {
+        int64_t shape[3];
+        const uint32_t n = ckr__lm_stored(&m->dims, i, shape);
+        if (!ckr__lm_view(m->c, params, ckr__lm_shapes[i].name, m->dtype, m->model, at, n, shape))
+            return m->c->err->code;
+        at += ckr__lm_numel(&m->dims, i, &layer) * ckr_dtype_size(m->dtype);
+    }
+    return CKR_OK;
+}
+
+/* The loader's section at `at` fills the file: its counts do not say another end. */
+static ckr_result ckr__lm_section_at(ckr__ctx *c, uint32_t file, uint64_t at, uint64_t n[2],
+                                     bool *yes)
+{
+    const uint64_t size = c->files[file].size, least = ckr__lm_section_size(0, 0);
+    uint8_t raw[8];
+    ckr_result r;
+    *yes = false;
+    if (at > size || size - at < least || (size - at - least) % 4) return CKR_OK;
+    r = ckr__file_read(c, file, at, raw, 8);
+    n[0] = ckr__load_u64(raw);
+    if (r != CKR_OK || n[0] > (size - at - least) / 4) return r;
+    r = ckr__file_read(c, file, at + 8 + 4 * n[0], raw, 8);
+    n[1] = ckr__load_u64(raw);
+    *yes = r == CKR_OK && n[1] == (size - at - least) / 4 - n[0];
+    return r;
+}
+
+static ckr_node *ckr__lm_tree_loader(ckr__ctx *c, uint32_t file, uint64_t at, const uint64_t n[2])
+{
+    static const ckr__lm_word words[] = {
+        { "seed", 0, true }, { "left", 2, false }, { "next", 3, false }, { NULL, 0, false }
+    };
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *mt = ckr__node(c, CKR_NODE_DICT);
+    const uint64_t samples = at + 16 + 4 * n[0], generator = samples + 4 * n[1];
+    uint8_t raw[16];
+    uint32_t i;
+    if (!d || !mt || ckr__file_read(c, file, generator, raw, sizeof raw) != CKR_OK) return NULL;
+    for (i = 0; words[i].name; i++) {
+        const uint8_t *p = raw + 4 * words[i].at;
+        if (!ckr__node_set(c, mt, words[i].name,
+                           ckr__lm_u64(c, words[i].wide ? ckr__load_u64(p) : ckr__load_u32(p))))
+            return NULL;
+    }
+    if (!ckr__lm_view_flat(c, d, "files", CKR_DTYPE_I32, file, at + 8, n[0]) ||
+        !ckr__lm_view_flat(c, d, "samples", CKR_DTYPE_I32, file, samples, n[1]) ||
+        !ckr__lm_view_flat(c, mt, "state", CKR_DTYPE_U32, file, generator + 16, 624) ||
+        !ckr__lm_view_flat(c, mt, "matrix", CKR_DTYPE_U32, file, generator + 2512, 2) ||
+        !ckr__node_set(c, d, "mt19937", mt))
+        return NULL;
+    return d;
+}
+
+/* Elements of a slot. With a loader's section behind them only the model beside the file tells:
+   all, or one of P parts; 0: nothing does. */
+static ckr_result ckr__lm_tree_share(ckr__lm *m, const char *path, const ckr__lm_rank *x,
+                                     uint64_t slots, uint64_t n[2], uint64_t *share)
+{
+    const uint64_t body = m->c->files[x->file].size - CKR__LM_HEAD;
+    const uint32_t P = ckr__load_u32(x->head + 8);
+    const char *base = ckr__base(path), *model;
+    bool yes = false;
+    int64_t step;
+    uint32_t rank;
+    uint64_t k[2];
+    int i;
+    ckr_result r;
+    *share = 0;
+    if (!ckr__load_u32(x->head + 20)) {
+        if (body % (4 * slots) == 0) *share = body / (4 * slots);
+        return CKR_OK;
+    }
+    if (!ckr__lm_state_name(base, &step, &rank)) return CKR_OK;
+    model = ckr__printf(m->c, "%.*smodel_%08lld.bin", (int)(base - path), path, (long long)step);
+    if (!model) return m->c->err->code;
+    if (ckr__path_kind(m->c, model) != CKR_FILE_REGULAR) return CKR_OK;
+    r = ckr__lm_read_model(m, model);
+    k[0] = m->dims.n;
+    k[1] = P && m->dims.n % P == 0 ? m->dims.n / P : 0;
+    for (i = 0; i < 2 && r == CKR_OK && !yes; i++) {
+        r = ckr__lm_section_at(m->c, x->file, CKR__LM_HEAD + 4 * slots * k[i], n, &yes);
+        if (yes) *share = k[i];
+    }
+    return r;
+}
+
+static ckr_result ckr__lm_tree_state(ckr__lm *m, const char *path, ckr_node **root)
+{
+    static const char *const names[] = { "m", "v", "master" };
+    ckr__lm_rank x;
+    uint64_t slots, share, at = CKR__LM_HEAD, n[2] = { 0, 0 };
+    uint32_t i;
+    ckr_node *loader;
+    ckr_result r;
+    memset(&x, 0, sizeof x);
+    r = ckr__lm_head(m, path, 20240527u, &x.file, &x.head);
+    if (r != CKR_OK) return r;
+    slots = ckr__load_u32(x.head + 16) ? 3 : 2;
+    r = ckr__lm_tree_share(m, path, &x, slots, n, &share);
+    if (r != CKR_OK) return r;
+    *root = ckr__node(m->c, CKR_NODE_DICT);
+    if (!*root || !ckr__node_set(m->c, *root, "header",
+                                 ckr__lm_named(m->c, x.head, ckr__lm_state_words)))
+        return m->c->err->code;
+    for (i = 0; i < slots && share; i++, at += 4 * share)
+        if (!ckr__lm_view_flat(m->c, *root, names[i], CKR_DTYPE_F32, x.file, at, share))
+            return m->c->err->code;
+    if (share && ckr__load_u32(x.head + 20)) {
+        loader = ckr__lm_tree_loader(m->c, x.file, at, n);
+        if (!loader || !ckr__node_set(m->c, *root, "loader", loader)) return m->c->err->code;
+    }
+    if (!share && !ckr__lm_view_flat(m->c, *root, "rest", CKR_DTYPE_U8, x.file, at,
+                                    m->c->files[x.file].size - at))
+        return m->c->err->code;
+    return CKR_OK;
+}
+
+/* *root NULL: the file is not llm.c's. */
+static ckr_result ckr__lm_tree(ckr__ctx *c, const char *path, uint32_t file, ckr_format *format,
+                               ckr_node **root)
+{
+    uint8_t head[8];
+    uint32_t magic;
+    ckr__lm *m;
+    ckr_result r;
+    *root = NULL;
+    if (c->files[file].size < CKR__LM_HEAD) return CKR_OK;
+    r = ckr__file_read(c, file, 0, head, sizeof head);
+    magic = ckr__load_u32(head);
+    if (r != CKR_OK || ckr__load_u16(head + 6) || (magic != 20240326u && magic != 20240527u))
+        return r;
+    m = CKR__NEW(c, ckr__lm);
+    if (!m) return c->err->code;
+    m->c = c;
+    *format = CKR_FORMAT_LLMC;
+    return magic == 20240326u ? ckr__lm_tree_model(m, path, root)
+                              : ckr__lm_tree_state(m, path, root);
 }
 
 /* >>llmc.carried -------------------------------------------------------------- */
@@ -30678,7 +30917,8 @@ static bool ckr__lm_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 
 static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
 static const ckr__dialect ckr__llmc = {
-    "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__lm_holds, ckr__lm_emit, &ckr__lm_as_file
+    "llmc",        NULL,         ckr__lm_probe,    ckr__lm_read,
+    ckr__lm_holds, ckr__lm_emit, &ckr__lm_as_file, ckr__lm_tree
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -34707,7 +34947,8 @@ static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 }
 
 static const ckr__dialect ckr__deepspeed = {
-    "deepspeed", "native universal", ckr__ds_probe, ckr__ds_read, ckr__ds_holds, ckr__ds_emit, NULL
+    "deepspeed",   "native universal", ckr__ds_probe, ckr__ds_read,
+    ckr__ds_holds, ckr__ds_emit,       NULL,          NULL
 };
 
 #endif /* CKPTRESUME_NO_DEEPSPEED */
@@ -36754,10 +36995,10 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
 static const ckr__dialect ckr__torchtitan = {
-    "torchtitan", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file
+    "torchtitan", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL
 };
 static const ckr__dialect ckr__dcp_dialect = {
-    "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file
+    "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -42279,8 +42520,8 @@ static bool ckr__mg_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 }
 
 static const ckr__dialect ckr__megatron = {
-    "megatron",   "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir,
-    ckr__mg_holds, ckr__mg_emit,      NULL
+    "megatron",    "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir,
+    ckr__mg_holds, ckr__mg_emit,       NULL,          NULL
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -50036,6 +50277,19 @@ CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, c
     return ckr__tensor_find(&c->state, name, slot);
 }
 
+/* A file of a dialect's own format, or of any that is known by itself. */
+static ckr_result ckr__tree_of(ckr_ckpt *k, uint32_t file)
+{
+    size_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && r == CKR_OK; i++) {
+        if (!ckr__dialects[i]->tree_fn) continue;
+        r = ckr__dialects[i]->tree_fn(&k->ctx, k->path, file, &k->state.format, &k->root);
+        if (r == CKR_OK && k->root) return CKR_OK;
+    }
+    return r == CKR_OK ? ckr__doc_load(&k->ctx, file, &k->state.format, &k->root) : r;
+}
+
 CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
                                  ckr_error *err)
 {
@@ -50046,7 +50300,7 @@ CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ck
     k = *out;
     k->path = ckr__strdup(&k->ctx, path);
     r = k->path ? ckr__file_open(&k->ctx, path, &file) : k->ctx.err->code;
-    if (r == CKR_OK) r = ckr__doc_load(&k->ctx, file, &k->state.format, &k->root);
+    if (r == CKR_OK) r = ckr__tree_of(k, file);
     k->ctx.err = &k->ctx.own_err;
     if (r != CKR_OK) {
         ckr_ckpt_close(k);
