@@ -422,6 +422,56 @@ static void model_only(void)
 }
 
 /* A plan that is refused by this item. */
+static ckr_ckpt *tree_of(const char *path)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    d.env = &env;
+    CHECK_OK(ckr_tree_open(path, &d, &c, &err), &err);
+    return c;
+}
+
+/* A file by itself: every word and tensor of it by its name; a slot's length is told by the model
+   beside it, without which the rest is bytes. */
+static void trees(void)
+{
+    const char *state = "in/state_" STEP "_00001.bin";
+    ckr_ckpt *c = tree_of("in/model_" STEP ".bin");
+    const ckr_node *n;
+    memio_file *f;
+    int64_t v = 0;
+    float x[2];
+    if (c) {
+        n = ckr_ckpt_root(c);
+        CHECK(ckr_node_i64(ckr_node_find(n, "/header/padded_vocab_size"), &v) && v == 128);
+        CHECK_INT(ckr_node_get(n, "params")->count, 16);
+        CHECK_INT(ckr_node_find(n, "/params/lnfb")->u.view->data_offset + 16 * 4,
+                  memio_find(&disk, "in/model_" STEP ".bin")->size);
+    }
+    ckr_ckpt_close(c);
+    c = tree_of(state);
+    if (c) {
+        n = ckr_ckpt_root(c);
+        CHECK(ckr_node_i64(ckr_node_find(n, "/header/process_rank"), &v) && v == 1);
+        CHECK_INT(ckr_node_find(n, "/header/rng_state_last_update")->kind, CKR_NODE_BIGINT);
+        CHECK_INT(ckr_node_find(n, "/master")->u.view->shape[0], 3192);
+        CHECK_INT(ckr_node_find(n, "/loader/samples")->u.view->shape[0], 5);
+        CHECK(ckr_node_i64(ckr_node_find(n, "/loader/mt19937/left"), &v) && v == 613);
+        CHECK_OK(ckr_view_read(c, ckr_node_find(n, "/m")->u.view, 0, 2, x, &err), &err);
+        CHECK(!memcmp(x, memio_find(&disk, state)->data + 1024, sizeof x));
+    }
+    ckr_ckpt_close(c);
+    f = memio_find(&disk, state);
+    memio_put(&disk, "w/alone/state_" STEP "_00001.bin", f->data, f->size);
+    c = tree_of("w/alone/state_" STEP "_00001.bin");
+    if (c) {
+        n = ckr_ckpt_root(c);
+        CHECK_INT(n->count, 2);
+        CHECK_INT(ckr_node_get(n, "rest")->u.view->shape[0], memio_find(&disk, state)->size - 1024);
+    }
+    ckr_ckpt_close(c);
+}
+
 static void refuses(const char *from, ask a, ckr_item item)
 {
     ckr_ckpt *c = open_path(from);
@@ -603,6 +653,7 @@ int main(int argc, char **argv)
     RUN(masters_are_made);
     RUN(gpt2_names);
     RUN(model_only);
+    RUN(trees);
     RUN(refused);
     RUN(broken);
     RUN(faults_on_the_way);
