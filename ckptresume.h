@@ -132,9 +132,9 @@
        >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work >>rng.remap.read
        >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report >>rng.remap.write
        >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts >>dialects.carry
-       >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights
-       >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit
-       >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
+       >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
+       >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read
+       >>nanotron.emit >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
        >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
        >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.optimizer
        >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
@@ -48778,7 +48778,8 @@ CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column,
 
 /* >>plan ---------------------------------------------------------------------- */
 /* A plan: the target's files as the dialect describes them, and for each entry the ops that fill
-   it. A pure function of state, target and policy; no tensor byte is read. */
+   it. A pure function of state, target and policy; no tensor byte is read, but for a sample where
+   the side file carries streams that might be of another moment. */
 
 #define CKR__SIDE_FILE "ckptresume.json"
 
@@ -48924,8 +48925,52 @@ static bool ckr__streams_sum(ckr__ctx *c, uint64_t *sums, size_t n, uint64_t *ou
     return true;
 }
 
+static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool *only,
+                                  uint8_t (*each)[16], uint64_t *bytes);
+static ckr_node *ckr__side_hex(ckr__ctx *c, const uint8_t digest[16]);
+
+/* Does the record carry streams that have no rank? */
+static bool ckr__rng_carries(const ckr_node *side)
+{
+    const ckr_node *list = ckr_node_find(side, "/rng/streams");
+    uint64_t i;
+    for (i = 0; ckr_node_is_list(list) && i < list->count; i++)
+        if (ckr__is_str(ckr_node_get(list->u.items[i], "status"), "parked")) return true;
+    return false;
+}
+
+/* A few small tensors, a megabyte at most: an update changes each. *differ: one is not what the
+   side file says. */
+static ckr_result ckr__rng_sample(ckr__ctx *c, const ckr_ckpt *k, bool *differ)
+{
+    const ckr_node *want = ckr_node_get(k->side, "tensors");
+    const ckr_state *s = &k->state;
+    uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(c, s->n_tensors, 16);
+    bool *only = CKR__NEW_N(c, bool, s->n_tensors);
+    uint64_t i, left = 1u << 20, n = 0;
+    int64_t numel;
+    ckr_result r = CKR_OK;
+    if (!each || !only) return c->err->code;
+    for (i = 0; ckr_node_is_dict(want) && i < s->n_tensors && n < 64; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!ckr__numel(t->n_dims, t->shape, &numel) || numel > 16384) continue;
+        only[i] = (uint64_t)numel * ckr_dtype_size(t->dtype) <= left;
+        if (only[i]) left -= (uint64_t)numel * ckr_dtype_size(t->dtype);
+        n += only[i];
+    }
+    if (n) r = ckr__digest_all(c, k, only, each, NULL);
+    for (i = 0; i < s->n_tensors && n && r == CKR_OK; i++) {
+        const char *key = ckr__printf(c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot), *hex;
+        const ckr_node *have = only[i] ? ckr__side_hex(c, each[i]) : NULL;
+        if (!key || (only[i] && !have)) return c->err->code;
+        hex = ckr_node_str(ckr_node_get(want, key));
+        if (have && hex && strcmp(hex, have->u.str) != 0) *differ = true;
+    }
+    return r;
+}
+
 /* Has the run gone on since the side file was written beside it? Its step tells, and whether its
-   streams are still those that were written. */
+   streams, and a sample of its tensors, are still those that were written. */
 static ckr_result ckr__rng_stale(ckr__ctx *c, const ckr_ckpt *k, const ckr__rng_saved *saved,
                                  bool *stale)
 {
@@ -48943,7 +48988,8 @@ static ckr_result ckr__rng_stale(ckr__ctx *c, const ckr_ckpt *k, const ckr__rng_
         if (!saved[i].sibling) sums[m++] = ckr__stream_sum(saved[i].state, saved[i].name);
     if (ckr__streams_sum(c, sums, (size_t)m, &have)) *stale = have != want;
     ckr__heap_free(c, sums, (size_t)n * sizeof *sums);
-    return c->err->code;
+    if (c->err->code != CKR_OK || *stale || !ckr__rng_carries(k->side)) return c->err->code;
+    return ckr__rng_sample(c, k, stale);
 }
 
 /* What ckr_ckpt_rng promises, into the arena of c. `held` brings only
@@ -50310,8 +50356,8 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_ckpt *ckpt, const uin
     return CKR_OK;
 }
 
-static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, uint8_t (*each)[16],
-                                  uint64_t *bytes)
+static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool *only,
+                                  uint8_t (*each)[16], uint64_t *bytes)
 {
     const ckr_state *s = &ckpt->state;
     int64_t zero[CKR_MAX_DIMS];
@@ -50324,7 +50370,8 @@ static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, uint8_t (*e
     memset(&jobs, 0, sizeof jobs);
     memset(&crew, 0, sizeof crew);
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
-        if (!ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL))
+        if ((!only || only[i]) &&
+            !ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL))
             r = c->err->code;
     if (r == CKR_OK)
         r = ckr__crew_make(&crew, c, &ckpt->ctx, NULL, s->n_tensors ? s->n_tensors : 1);
@@ -50353,7 +50400,7 @@ CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], ui
         own = (uint8_t (*)[16])ckr__arena_n(&c, ckpt->state.n_tensors, 16);
         if (!own) r = c.err->code;
     }
-    if (r == CKR_OK) r = ckr__digest_all(&c, ckpt, own, NULL);
+    if (r == CKR_OK) r = ckr__digest_all(&c, ckpt, NULL, own, NULL);
     if (r == CKR_OK) r = ckr__digest_total(&c, ckpt, (const uint8_t (*)[16])own, NULL, total);
     ckr__ctx_free(&c);
     return r;
@@ -50498,7 +50545,7 @@ static ckr_result ckr__check_all(ckr__checker *k)
     memset(&params, 0, sizeof params);
     memset(&crew, 0, sizeof crew);
     params.c = &k->c;
-    if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, each, &k->bytes_read);
+    if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, NULL, each, &k->bytes_read);
     if (r == CKR_OK) r = ckr__check_side(k, (const uint8_t (*)[16])each);
     if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, &k->ckpt->ctx, 0);
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++)

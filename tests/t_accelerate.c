@@ -567,6 +567,16 @@ static void side_file_of_the_past(void)
     back = streams_for("w/a", 2);
     CHECK(ckr_rng_equal(torch_stream(&saved, 1), torch_stream(&back, 1)));
     ckr_rng_streams_free(&back);
+    copy_file("in/1/pytorch_model.bin", "w/a/pytorch_model.bin");      /* other weights      */
+    copy_file("in/1/optimizer.bin", "w/a/optimizer.bin");
+    back = streams_for("w/a", 2);
+    CHECK(note_of(back.notes, back.n_notes, "CKR_W_RNG_STALE") != NULL);
+    ckr_rng_streams_free(&back);
+    copy_file("in/0/pytorch_model.bin", "w/a/pytorch_model.bin");
+    copy_file("in/0/optimizer.bin", "w/a/optimizer.bin");
+    back = streams_for("w/a", 2);
+    CHECK(note_of(back.notes, back.n_notes, "CKR_W_RNG_STALE") == NULL);
+    ckr_rng_streams_free(&back);
     copy_file("in/1/random_states_0.pkl", "w/a/random_states_0.pkl");  /* it has drawn       */
     back = streams_for("w/a", 2);
     CHECK(!ckr_rng_equal(torch_stream(&saved, 1), torch_stream(&back, 1)));
