@@ -26563,6 +26563,72 @@ static ckr_result ckr__bare_optimizer(ckr__ctx *c, const char *path, const ckr_o
                                       ckr_state *s, ckr_node *root, ckr__plain *keep);
 #endif
 
+/* "complex128 [7, 5]", as ckr__plain_entry writes it, for a type that safetensors has no tag for.
+   The shape fits these bytes, or it is somebody else's text. */
+static bool ckr__plain_as_typed(const char *text, const ckr_view *bytes, ckr_view *out,
+                                int64_t *shape)
+{
+    const char *p = text ? strchr(text, ' ') : NULL;
+    int64_t numel;
+    memset(out, 0, sizeof *out);
+    if (!p || p[1] != '[' || bytes->dtype != CKR_DTYPE_U8 || bytes->n_dims != 1) return false;
+    out->dtype = ckr__dtype_find(text, (size_t)(p - text), 0);
+    if (out->dtype == CKR_DTYPE_NONE || *ckr__dtypes[out->dtype].tag) return false;
+    for (p += 2; *p != ']'; out->n_dims++) {
+        if (out->n_dims && (*p++ != ',' || *p++ != ' ')) return false;
+        if (out->n_dims == CKR_MAX_DIMS || *p < '0' || *p > '9') return false;
+        for (numel = 0; *p >= '0' && *p <= '9' && numel < INT64_MAX / 10 - 1; p++)
+            numel = numel * 10 + (*p - '0');
+        shape[out->n_dims] = numel;
+    }
+    return !p[1] && ckr__numel(out->n_dims, shape, &numel) &&
+           numel <= bytes->shape[0] &&
+           numel * (int64_t)ckr_dtype_size(out->dtype) == bytes->shape[0];
+}
+
+/* Bytes whose type the metadata tells become what they were; other metadata is a leftover. */
+static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *root)
+{
+    const ckr_node *told = root->attrs;
+    uint64_t i, at, done = 0;
+    bool ok = true;
+    ckr__map names;
+    memset(&names, 0, sizeof names);
+    names.c = c;
+    for (i = 0; i < root->count && ok && told->count; i++)
+        ok = ckr__map_put(&names, root->u.items[2 * i]->u.str,
+                          (size_t)root->u.items[2 * i]->count, i, NULL);
+    for (i = 0; i < told->count && ok; i++) {
+        const ckr_node *k = told->u.items[2 * i];
+        int64_t shape[CKR_MAX_DIMS], *dims, step = 1;
+        ckr_node *n;
+        ckr_view is, *v;
+        uint32_t d;
+        if (!ckr__map_find(&names, k->u.str, (size_t)k->count, &at)) continue;
+        n = root->u.items[2 * at + 1];
+        if (!ckr__plain_as_typed(ckr_node_str(told->u.items[2 * i + 1]), n->u.view, &is, shape))
+            continue;
+        dims = CKR__NEW_N(c, int64_t, 2 * (uint64_t)is.n_dims);
+        v = CKR__NEW(c, ckr_view);
+        ok = dims && v;
+        for (d = is.n_dims; d-- > 0 && ok; step *= shape[d]) {
+            dims[d] = shape[d];
+            dims[is.n_dims + d] = step;
+        }
+        if (!ok) break;
+        *v = *n->u.view;
+        v->dtype = is.dtype;
+        v->n_dims = is.n_dims;
+        v->shape = dims;
+        v->stride = dims + is.n_dims;
+        n->u.view = v;
+        done++;
+    }
+    ckr__map_free(&names);
+    if (ok && done < told->count) ok = ckr__leftover(c, s, "__metadata__", told);
+    return ok ? CKR_OK : c->err->code;
+}
+
 static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                   ckr_state *s)
 {
@@ -26572,7 +26638,9 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
     if (r == CKR_OK) r = ckr__doc_load(c, file, &s->format, &root);
     if (r != CKR_OK) return r;
     s->dialect = s->format == CKR_FORMAT_SAFETENSORS ? "safetensors" : "torch";
-    if (root->attrs && !ckr__leftover(c, s, "__metadata__", root->attrs)) return c->err->code;
+    if (root->attrs && s->format == CKR_FORMAT_SAFETENSORS) r = ckr__plain_retype(c, s, root);
+    else if (root->attrs && !ckr__leftover(c, s, "__metadata__", root->attrs)) r = c->err->code;
+    if (r != CKR_OK) return r;
     if (s->format == CKR_FORMAT_TORCH_ZIP || s->format == CKR_FORMAT_TORCH_LEGACY) {
         ckr__plain *keep = CKR__NEW(c, ckr__plain);
         if (!keep) return c->err->code;
@@ -26940,6 +27008,13 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
         if (dtype != x->dtype &&
             !ckr__note(c, notes, n_notes, "CKR_DTYPE_CAST", CKR_CHANGED, x->name,
                        ckr_dtype_name(x->dtype), ckr_dtype_name(dtype), "--dtype", NULL))
+            return c->err->code;
+        if (!torch && !own && !*ckr__dtypes[dtype].tag &&
+            !ckr__note(c, notes, n_notes, "CKR_W_BYTES", CKR_CHANGED, x->name,
+                       ckr_dtype_name(dtype), "uint8",
+                       "safetensors has no such type: its bytes, with type and shape in "
+                       "__metadata__, which this tool reads back and others do not",
+                       "--to torch"))
             return c->err->code;
         if (!(own ? way->tensor_fn(c, f, x, dtype) : ckr__plain_entry(c, f, x, dtype)))
             return c->err->code;

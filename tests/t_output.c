@@ -110,7 +110,8 @@ static void cast(void)
     ckr_ckpt_close(out);
 }
 
-/* complex128 has no safetensors dtype: bytes, behind a tensor of odd size, over many windows. */
+/* complex128 has no safetensors dtype: bytes, behind a tensor of odd size, over many windows;
+   said, and complex128 again when it is read. */
 static void element_over_windows(void)
 {
     enum { N = 300000 };
@@ -128,13 +129,18 @@ static void element_over_windows(void)
     CHECK_OK(ckr_ckpt_put(in, "a", "param", CKR_DTYPE_U8, 1, odd, three, &err), &err);
     CHECK_OK(ckr_ckpt_put(in, "z", "param", CKR_DTYPE_C128, 1, many, z, &err), &err);
     t.force = true;
-    if (CHECK_OK(ckr_plan_create(in, &t, 1 << 20, &p, &err), &err))
+    if (CHECK_OK(ckr_plan_create(in, &t, 1 << 20, &p, &err), &err)) {
+        CHECK(has_note(p, "CKR_W_BYTES") &&
+              ckr_plan_info(p)->verdict == CKR_VERDICT_CHANGED);
         CHECK_OK(ckr_plan_write(p, "build/odd.safetensors", NULL, &err), &err);
+    }
     if (CHECK_OK(ckr_ckpt_open("build/odd.safetensors", NULL, &out, &err), &err)) {
         read.tensor = ckr_ckpt_tensor(out, "z", "param");
         read.dst = back;
         read.dst_size = 2 * sizeof *z * N;
-        CHECK(read.tensor && read.tensor->dtype == CKR_DTYPE_U8);
+        CHECK(read.tensor && read.tensor->dtype == CKR_DTYPE_C128 &&
+              read.tensor->n_dims == 1 && read.tensor->shape[0] == N);
+        CHECK_INT(ckr_ckpt_state(out)->n_leftovers, 0);
         CHECK_OK(ckr_ckpt_read(out, &read, 1, &err), &err);
         CHECK(!memcmp(z, back, 2 * sizeof *z * N));
     }
@@ -144,6 +150,29 @@ static void element_over_windows(void)
     remove("build/odd.safetensors");
     free(z);
     free(back);
+}
+
+/* Only our own words, and only when they fit the bytes. */
+static void told_type(void)
+{
+    static const char *const wrong[] = {
+        "complex128 [7, 6]", "complex128 [7, 5", "complex128 [7,5]", "complex128 [, 7, 5]",
+        "complex128 [-7, -5]", "complex128 [9223372036854775807, 16]", "complex128 [35] ",
+        "complex128 [1, 1, 1, 1, 1, 1, 1, 1, 35]", "float64 [70]", "none [560]", "complex128", ""
+    };
+    const int64_t bytes[1] = { 560 };
+    int64_t shape[CKR_MAX_DIMS];
+    ckr_view v = CKR_ZERO, out;
+    size_t i;
+    v.dtype = CKR_DTYPE_U8;
+    v.n_dims = 1;
+    v.shape = bytes;
+    CHECK(ckr__plain_as_typed("complex128 [7, 5]", &v, &out, shape));
+    CHECK(out.dtype == CKR_DTYPE_C128 && out.n_dims == 2 && shape[0] == 7 && shape[1] == 5);
+    for (i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        t_check(!ckr__plain_as_typed(wrong[i], &v, &out, shape), __FILE__, __LINE__, "%s",
+                wrong[i]);
+    CHECK(!ckr__plain_as_typed(NULL, &v, &out, shape));
 }
 
 /* A link into the input is the input; a side file belongs to the checkpoint that it names. */
@@ -190,6 +219,7 @@ int main(int argc, char **argv)
         RUN(busy_output);
         RUN(cast);
         RUN(element_over_windows);
+    RUN(told_type);
         RUN(links_and_neighbours);
         remove_output();
         ckr_ckpt_close(ckpt);
