@@ -36911,6 +36911,15 @@ static ckr_node *ckr__tf_params(ckr__de *x, const ckr_schedule *w, const ckr__tf
     return ckr__node_set(x->c, d, "min_lr_factor", ckr__node_float(x->c, f->floor)) ? d : NULL;
 }
 
+/* The last update of the coming run: a stretched curve's own end, whatever the saved run's was. */
+static int64_t ckr__tf_last(const ckr_schedule *w, int64_t done)
+{
+    const double end = (ckr__sched_end(w) - w->offset) / w->rate;
+    if ((w->ramp_len > 0 || !ckr__same(w->a, 1)) && end > (double)done && end < 9e15)
+        return (int64_t)end;
+    return ckr__run_end(w, done);
+}
+
 /* The largest difference, relative to the LR, from the second update on; HUGE_VAL: no schedule. */
 static ckr_result ckr__tf_error(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
                                 ckr_node *params, double *worst)
@@ -36918,7 +36927,7 @@ static ckr_result ckr__tf_error(ckr__de *x, const ckr_schedule *w, const ckr__tf
     ckr__ctx *c = x->c;
     const uint64_t n = w->n_lanes;
     const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
-    const int64_t last = ckr__run_end(w, done);
+    const int64_t last = ckr__tf_last(w, done);
     const uint64_t rows = last > done && last < done + 4096 ? (uint64_t)(last - done) : 1000;
     ckr_schedule *y;
     double *a;
@@ -37004,13 +37013,9 @@ static void ckr__tf_say(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
                         const ckr_node *params)
 {
     const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
-    const bool moved = w->ramp_len > 0 || !ckr__same(w->a, 1);
     char key[80], value[48];
     uint64_t i;
-    const double end = (ckr__sched_end(w) - w->offset) / w->rate;
-    int64_t steps = ckr__run_end(w, done);
-    if (moved && end > (double)done && end < 9e15) steps = (int64_t)end;
-    snprintf(value, sizeof value, "%lld", (long long)steps);
+    snprintf(value, sizeof value, "%lld", (long long)ckr__tf_last(w, done));
     ckr__te_setting(x, "training.steps", value);
     for (i = 0; i < params->count; i++) {
         const char *name = ckr_node_str(params->u.items[2 * i]);

@@ -224,6 +224,11 @@ static void settings(void)
                 CKR_LR_STRETCH, 0);
     has(p, "CKR_TITAN_SETTINGS", "--training.steps=30");
     ckr_plan_free(p);
+    p = decided("torchtitan:steps=12,warmup_steps=4,decay_ratio=0.5,decay_type=sqrt",
+                CKR_LR_STRETCH, 0);
+    CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_CHANGED);
+    has(p, "CKR_TITAN_SETTINGS", "--training.steps=12");
+    ckr_plan_free(p);
     p = decided("torchtitan:steps=20,total_steps=8,warmup_steps=4", CKR_LR_TARGET, 0);
     has(p, "CKR_E_LR_NEGATIVE", NULL);
     ckr_plan_free(p);
