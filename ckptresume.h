@@ -120,17 +120,17 @@
        >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo >>pickle.machine >>torch
        >>torch.storage >>torch.tensor >>torch.calls >>torch.build >>torch.legacy >>torch.script
        >>torch.archive >>numpy >>numpy.file >>tree_load >>doc >>dcp >>dcp.machine >>dcp.classes
-       >>dcp.build >>dcp.run >>dcp.index >>dcp.slices >>dcp.open >>schedule >>schedule.curves
-       >>schedule.ticks >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch
-       >>schedule.torch_write >>schedule.node >>schedule.end >>schedule.change >>schedule.rebase
-       >>schedule.retick >>rng >>rng.mt19937 >>rng.counter >>rng.words >>rng.seed >>rng.bytes
-       >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform >>rng.normal >>rng.integers >>state
-       >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work >>rng.remap.read
-       >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report >>rng.remap.write
-       >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts >>nanotron
-       >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights
-       >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit
-       >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
+       >>dcp.build >>dcp.run >>dcp.record >>dcp.step >>dcp.index >>dcp.slices >>dcp.open >>schedule
+       >>schedule.curves >>schedule.ticks >>schedule.eval >>schedule.build >>schedule.text
+       >>schedule.torch >>schedule.torch_write >>schedule.node >>schedule.end >>schedule.change
+       >>schedule.rebase >>schedule.retick >>rng >>rng.mt19937 >>rng.counter >>rng.words >>rng.seed
+       >>rng.bytes >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform >>rng.normal
+       >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work
+       >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report
+       >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts
+       >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
+       >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read
+       >>nanotron.emit >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
        >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
        >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.optimizer
        >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
@@ -9835,7 +9835,8 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
 
    The metadata is millions of opcodes for a large model, so it has a machine of its own: values are
    words, the few classes that it holds become records as they are built, and a dict of attributes
-   goes as soon as its object has it. No recursion; memory is a small multiple of the input.
+   goes as soon as its object has it. The file passes through a window; of it stay the strings. No
+   recursion; memory is a small multiple of the input.
 
      ckr__dcp_open      everything but tensor bytes and objects; every chunk has its slice
      ckr__dcp_find      an item by its flat name
@@ -9918,18 +9919,19 @@ static ckr__dcp_item *ckr__dcp_find(const ckr__dcp *d, const char *fqn)
 
 /* >>dcp.machine --------------------------------------------------------------- */
 /* A value is a word, its kind in the low four bits:
-     INT     60 bits, signed                     STR     offset << 28 | length << 4, in the input
+     INT     60 bits, signed                     STR     block of `text` << 48 | offset << 28 |
+                                                         length << 4, and a NUL behind it
      TUPLE   its first word in `cells`, which is its count
      SIZE    a torch.Size: its place in `dims`, a count and integers. Equal ones are one: there are
              few, and each chunk needs three
      BOX     a list or dict: generation << 36 | index << 4; the generation tells whether it is still
              the one that it was                 OBJ     record << 8 | class << 4
-     GLOBAL  name's offset << 16 | code << 4, a dtype in place of the offset
-     OTHER   what nothing here needs; name's offset in the input << 4, 0: no call               */
+     GLOBAL  a dtype << 16 | code << 4           TAKEN   a dict that an object has taken over
+     OTHER   what nothing here needs                                                              */
 
 enum {
     CKR__DV_ABSENT = 0, CKR__DV_NONE, CKR__DV_BOOL, CKR__DV_INT, CKR__DV_STR, CKR__DV_TUPLE,
-    CKR__DV_BOX, CKR__DV_OBJ, CKR__DV_GLOBAL, CKR__DV_OTHER, CKR__DV_SIZE
+    CKR__DV_BOX, CKR__DV_OBJ, CKR__DV_GLOBAL, CKR__DV_OTHER, CKR__DV_SIZE, CKR__DV_TAKEN
 };
 
 enum {                         /* classes and callables                                  */
@@ -9954,12 +9956,20 @@ typedef struct ckr__dv_index { uint64_t fqn; uint32_t offset, hint; } ckr__dv_in
 typedef struct ckr__dv_info { uint64_t offset, length; uint32_t file; } ckr__dv_info;
 typedef struct ckr__dv_tensor { uint64_t chunks; uint32_t size, dtype; } ckr__dv_tensor;
 
+/* Bytes that fetch something from the memo, as a word and its mask; forgotten when an entry of the
+   memo changes. */
+typedef struct ckr__dv_seen { uint64_t word, mask; uint32_t attr; } ckr__dv_seen;
+
 typedef struct ckr__dcp_vm {
     ckr__ctx      *c;
     ckr__dcp      *d;
     const char    *path;
-    uint8_t       *data;
-    size_t         size, pos, op;
+    uint32_t       file;
+    uint8_t       *data;       /* a window of the file                                   */
+    size_t         cap_data, have, pos;        /* bytes in it, the next one                  */
+    uint64_t       size, base, op;     /* of the file; of the window, of an opcode in it     */
+    char         **text;       /* blocks of strings, which stay with the checkpoint      */
+    size_t         text_used, text_left;       /* of the last block                          */
     uint64_t      *stack, *cells, *wide, *dims;
     uint32_t      *memo;       /* see ckr__dv_pack                                       */
     uint32_t      *same;       /* hash of a size -> its place in dims + 1                */
@@ -9972,13 +9982,17 @@ typedef struct ckr__dcp_vm {
     ckr__dv_tensor *tensors;
     uint8_t       *dtypes;     /* of properties                                          */
     size_t n_stack, cap_stack, n_memo, cap_memo, memo_count, n_cells, cap_cells, n_marks, cap_marks;
-    size_t n_wide, cap_wide, n_dims, cap_dims, n_same, cap_same;
+    size_t n_wide, cap_wide, n_dims, cap_dims, n_same, cap_same, n_text, cap_text;
     size_t n_free, cap_free, n_boxes, cap_boxes, n_chunks, cap_chunks, n_indices, cap_indices;
     size_t n_infos, cap_infos, n_tensors, cap_tensors, n_dtypes, cap_dtypes;
     size_t         floor;
     uint64_t       scratch;    /* bytes of all arrays                                    */
-    uint64_t       keys[64];   /* attribute names met lately                             */
-    uint8_t        attrs[64];
+    uint64_t       keys[128];  /* attribute names met lately                             */
+    uint8_t        attrs[128];
+    uint64_t       recent[64]; /* short strings met lately                               */
+    uint64_t       paths[64];  /* names of files, and the files                          */
+    uint32_t       files[64];
+    ckr__dv_seen   seen[16][4], size_seen;     /* keys of each class, torch.Size             */
     uint64_t       state, planner, storage;    /* of the Metadata object, once built      */
     bool           built, done;
 } ckr__dcp_vm;
@@ -10023,10 +10037,30 @@ static bool ckr__dv_grow(ckr__dcp_vm *m, void *array, size_t *cap, size_t need, 
     return true;
 }
 
+#define CKR__DV_WINDOW ((size_t)256 << 10)
+#define CKR__DV_AHEAD 512              /* bytes that one opcode, or a record, may look at    */
 #define CKR__DV_ROOM(m, name, need)                                                                \
     ((need) <= (m)->cap_##name ||                                                                  \
      ckr__dv_grow((m), &(m)->name, &(m)->cap_##name, (need), sizeof *(m)->name))
 #define CKR__DV_FREE(m, name) ckr__heap_free((m)->c, (m)->name, (m)->cap_##name * sizeof *(m)->name)
+
+/* The next `n` bytes in the window, or as many as the file still has. */
+static bool ckr__dv_fill(ckr__dcp_vm *m, uint64_t n)
+{
+    const uint64_t end = m->base + m->have;
+    size_t left = m->have - m->pos, take;
+    if (left >= n || end == m->size) return true;
+    if (n > m->size - m->base - m->pos) n = m->size - m->base - m->pos;
+    if (left) memmove(m->data, m->data + m->pos, left);
+    m->base += m->pos;
+    m->pos = 0;
+    m->have = left;
+    if (!CKR__DV_ROOM(m, data, (size_t)n)) return false;
+    take = m->cap_data - left;
+    if (take > m->size - end) take = (size_t)(m->size - end);
+    m->have += take;
+    return ckr__file_read(m->c, m->file, end, m->data + left, take) == CKR_OK;
+}
 
 static void ckr__dv_free(ckr__dcp_vm *m)
 {
@@ -10036,6 +10070,9 @@ static void ckr__dv_free(ckr__dcp_vm *m)
     CKR__DV_FREE(m, free);
     CKR__DV_FREE(m, wide);
     CKR__DV_FREE(m, same);
+    CKR__DV_FREE(m, data);
+    m->data = NULL;
+    m->cap_data = 0;
     m->stack = m->wide = NULL;
     m->memo = m->free = m->same = NULL;
     m->marks = NULL;
@@ -10048,6 +10085,7 @@ static void ckr__dv_free_records(ckr__dcp_vm *m)
     for (i = 0; i < m->n_boxes; i++)
         ckr__heap_free(m->c, m->boxes[i].own, m->boxes[i].cap * sizeof *m->boxes[i].own);
     CKR__DV_FREE(m, cells);
+    CKR__DV_FREE(m, text);
     CKR__DV_FREE(m, dims);
     CKR__DV_FREE(m, boxes);
     CKR__DV_FREE(m, chunks);
@@ -10077,7 +10115,7 @@ static int64_t ckr__dv_number(uint64_t v)
 static const char *ckr__dv_text(const ckr__dcp_vm *m, uint64_t v, size_t *n)
 {
     *n = (size_t)(v >> 4 & 0xffffff);
-    return (const char *)m->data + (v >> 28);
+    return m->text[v >> 48] + (v >> 28 & 0xfffff);
 }
 
 static bool ckr__dv_is(const ckr__dcp_vm *m, uint64_t v, unsigned cls)
@@ -10177,7 +10215,7 @@ static bool ckr__dv_outgrow(ckr__dcp_vm *m, ckr__dv_box *b, size_t need)
 {
     size_t cap = b->cap ? b->cap : 64;
     uint64_t *own;
-    while (cap < need) cap *= 2;
+    while (cap < need) cap *= cap < 4096 ? 2 : 4;
     if (cap > UINT32_MAX / 2 || m->scratch + cap * 8 > m->c->limits.max_arena_bytes)
         return ckr__dv_limit(m);
     own = (uint64_t *)ckr__heap_alloc(m->c, cap * sizeof *own);
@@ -10194,7 +10232,7 @@ static bool ckr__dv_outgrow(ckr__dcp_vm *m, ckr__dv_box *b, size_t need)
 }
 
 /* Words behind those of a list or dict: in place while it is the last of `cells`, else it gets
-   words of its own that double. */
+   words of its own that double, large ones faster. */
 static bool ckr__dv_extend(ckr__dcp_vm *m, uint64_t target, const uint64_t *items, size_t n,
                            bool dict)
 {
@@ -10260,14 +10298,11 @@ static unsigned ckr__dv_class(const char *mod, size_t n_mod, const char *name, s
     return CKR__DG_OTHER;
 }
 
-/* `name` lies in the input. */
 static bool ckr__dv_global(ckr__dcp_vm *m, const char *mod, size_t n_mod, const char *name,
                            size_t n)
 {
     unsigned dtype;
     const unsigned code = ckr__dv_class(mod, n_mod, name, n, &dtype);
-    const uint64_t at = code == CKR__DG_DTYPE ? dtype
-                                              : (uint64_t)((const uint8_t *)name - m->data);
     if (code == CKR__DG_UNSAFE) {
         ckr__fail(m->c->err, CKR_ITEM_PICKLE_UNSAFE, m->path, m->op, NULL,
                   "pickle byte %llu: it names %.*s.%.*s, which no checkpoint needs",
@@ -10275,7 +10310,7 @@ static bool ckr__dv_global(ckr__dcp_vm *m, const char *mod, size_t n_mod, const 
                   (int)(n < 60 ? n : 60), name);
         return false;
     }
-    return ckr__dv_push(m, at << 16 | (uint64_t)code << 4 | CKR__DV_GLOBAL);
+    return ckr__dv_push(m, (uint64_t)dtype << 16 | (uint64_t)code << 4 | CKR__DV_GLOBAL);
 }
 
 static bool ckr__dv_stack_global(ckr__dcp_vm *m)
@@ -10294,9 +10329,11 @@ static bool ckr__dv_stack_global(ckr__dcp_vm *m)
 
 static bool ckr__dv_global_lines(ckr__dcp_vm *m)
 {
-    const uint8_t *a = m->data + m->pos, *b, *e;
-    b = (const uint8_t *)memchr(a, '\n', m->size - m->pos);
-    e = b ? (const uint8_t *)memchr(b + 1, '\n', (size_t)(m->data + m->size - (b + 1))) : NULL;
+    const uint8_t *a, *b, *e;
+    if (!ckr__dv_fill(m, 4096)) return false;
+    a = m->data + m->pos;
+    b = (const uint8_t *)memchr(a, '\n', m->have - m->pos);
+    e = b ? (const uint8_t *)memchr(b + 1, '\n', (size_t)(m->data + m->have - (b + 1))) : NULL;
     if (!e) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
     m->pos = (size_t)(e + 1 - m->data);
     return ckr__dv_global(m, (const char *)a, (size_t)(b - a), (const char *)b + 1,
@@ -10369,6 +10406,7 @@ static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner, bool fresh)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
     items = ckr__dv_items(m, inner, &n);
     if (n > CKR__MAX_RANK) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "over 64 axes");
+    v[0] = 0;
     for (i = 0; i < n; i++) {
         if (ckr__dv_kind(items[i]) != CKR__DV_INT || items[i] >> 63)
             return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS,
@@ -10401,7 +10439,7 @@ static bool ckr__dv_reduce(ckr__dcp_vm *m)
     }
     if (ckr__dv_kind(callable) != CKR__DV_GLOBAL && ckr__dv_kind(callable) != CKR__DV_OTHER)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
-    return ckr__dv_push(m, callable >> 16 << 4 | CKR__DV_OTHER);
+    return ckr__dv_push(m, CKR__DV_OTHER);
 }
 
 static bool ckr__dv_object(ckr__dcp_vm *m, unsigned cls, size_t record)
@@ -10443,7 +10481,7 @@ static bool ckr__dv_newobj(ckr__dcp_vm *m)
         if (!CKR__DV_ROOM(m, dtypes, m->n_dtypes + 1)) return false;
         m->dtypes[m->n_dtypes] = 0;
         return ckr__dv_object(m, cls, m->n_dtypes++);
-    default: return ckr__dv_push(m, g >> 16 << 4 | CKR__DV_OTHER);
+    default: return ckr__dv_push(m, CKR__DV_OTHER);
     }
 }
 
@@ -10462,7 +10500,7 @@ static unsigned ckr__dv_attr(ckr__dcp_vm *m, uint64_t key)
         { "planner_data", CKR__DA_PLANNER },        { "storage_data", CKR__DA_STORAGE },
         { "storage_meta", CKR__DA_STORAGE_META },   { "version", CKR__DA_VERSION }
     };
-    const size_t slot = (size_t)((key >> 28 ^ key >> 34) & 63);
+    const size_t slot = (size_t)(key * 0x9e3779b97f4a7c15u >> 57);
     const char *s;
     size_t n, i;
     if (ckr__dv_kind(key) != CKR__DV_STR) return CKR__DA_OTHER;
@@ -10483,7 +10521,7 @@ static bool ckr__dv_dims(ckr__dcp_vm *m, uint64_t v, uint32_t *out)
     return true;
 }
 
-static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
+static bool ckr__dv_file_new(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
 {
     ckr__dcp *d = m->d;
     ckr__dcp_file *f;
@@ -10491,7 +10529,6 @@ static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
     const char *s;
     size_t n, i;
     uint64_t at;
-    if (ckr__dv_kind(path) != CKR__DV_STR) return ckr__dv_bad(m, "relative_path is no string");
     s = ckr__dv_text(m, path, &n);
     if (ckr__map_find(&d->file_names, s, n, &at)) {
         *out = (uint32_t)at;
@@ -10513,11 +10550,21 @@ static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
     memset(f, 0, sizeof *f);
     f->file = CKR_NO_FILE;
     f->rank = -1;
-    f->name = ckr__strndup(m->c, s, n);
-    if (!f->name || !ckr__map_put(&d->file_names, f->name, n, at, NULL)) return false;
+    f->name = s;
+    if (!ckr__map_put(&d->file_names, f->name, n, at, NULL)) return false;
     if (n > 2 && s[0] == '_' && s[1] == '_' && strspn(f->name + 2, "0123456789") < 9)
         f->rank = (int32_t)strtol(f->name + 2, NULL, 10);
     *out = (uint32_t)at;
+    return true;
+}
+
+static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
+{
+    const size_t slot = (size_t)(path * 0x9e3779b97f4a7c15u >> 58);
+    if (ckr__dv_kind(path) != CKR__DV_STR) return ckr__dv_bad(m, "relative_path is no string");
+    if (m->paths[slot] != path && !ckr__dv_file_new(m, path, &m->files[slot])) return false;
+    m->paths[slot] = path;
+    *out = m->files[slot];
     return true;
 }
 
@@ -10690,40 +10737,72 @@ static bool ckr__dv_put(ckr__dcp_vm *m, uint64_t index)
     if (!CKR__DV_ROOM(m, memo, (size_t)index + 1)) return false;
     if (!ckr__dv_pack(m, m->stack[m->n_stack - 1], &v)) return false;
     while (m->n_memo <= index) m->memo[m->n_memo++] = CKR__DV_ABSENT;
-    if (!m->memo[index]) m->memo_count++;
+    if (!m->memo[index]) {
+        m->memo_count++;
+    } else {
+        memset(m->seen, 0, sizeof m->seen);
+        memset(&m->size_seen, 0, sizeof m->size_seen);
+    }
     m->memo[index] = v;
     return true;
 }
 
-static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
-{
-    const uint32_t p = index < m->n_memo ? m->memo[index] : 0;
-    uint64_t v = p;
-    if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
-    if ((p & 15) == 15) v = m->wide[p >> 4];
-    if (ckr__dv_kind(v) == CKR__DV_BOX) {
-        const ckr__dv_box *b = ckr__dv_box_of(m, v);
-        if (b->puts != 1 && b->generation)
-            return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
-        v |= (uint64_t)(b->generation & 0xfffffff) << 36;
-    }
-    return ckr__dv_push(m, v);
-}
-
 static bool ckr__dv_take(ckr__dcp_vm *m, uint64_t n, const uint8_t **out)
 {
+    if (n > m->size - m->base - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    if (!ckr__dv_fill(m, n)) return false;
     *out = m->data + m->pos;
-    if (n > m->size - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
     m->pos += (size_t)n;
+    return true;
+}
+
+static bool ckr__dv_text_block(ckr__dcp_vm *m, size_t need)
+{
+    const uint64_t size = m->size < 16384 ? 4096 : m->size < 4194304 ? m->size / 4 : 1048576;
+    const size_t n = need > size / 4 ? need : (size_t)size;
+    char *p = (char *)ckr__arena_raw(m->c, n);
+    if (m->n_text >> 16) return ckr__dv_limit(m);
+    if (!p || !CKR__DV_ROOM(m, text, m->n_text + 1)) return false;
+    m->text[m->n_text++] = p;
+    m->text_used = 0;
+    m->text_left = n;
+    return true;
+}
+
+/* A string goes to `text`; one that is there already, as a file's name mostly is, stays. */
+static bool ckr__dv_text_word(ckr__dcp_vm *m, const uint8_t *s, size_t n, uint64_t *out)
+{
+    uint64_t *recent = NULL;
+    size_t len;
+    char *to;
+    if (n >= 8 && n <= 32) {
+        recent = &m->recent[((ckr__load_u64(s) ^ ckr__load_u64(s + n - 8) * 31 ^ n) *
+                             0x9e3779b97f4a7c15u) >> 58];
+        *out = *recent;
+        if (*recent) {
+            const char *have = ckr__dv_text(m, *recent, &len);
+            if (len == n && !memcmp(have, s, n)) return true;
+        }
+    }
+    if (n >= m->text_left && !ckr__dv_text_block(m, n + 1)) return false;
+    to = m->text[m->n_text - 1] + m->text_used;
+    if (n) memcpy(to, s, n);
+    to[n] = 0;
+    *out = (uint64_t)(m->n_text - 1) << 48 | (uint64_t)m->text_used << 28 | (uint64_t)n << 4 |
+           CKR__DV_STR;
+    m->text_used += n + 1;
+    m->text_left -= n + 1;
+    if (recent) *recent = *out;
     return true;
 }
 
 static bool ckr__dv_string(ckr__dcp_vm *m, uint64_t n)
 {
     const uint8_t *s;
-    if (!ckr__dv_take(m, n, &s)) return false;
-    if (n >> 24) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name of more than 16 MiB");
-    return ckr__dv_push(m, (uint64_t)(s - m->data) << 28 | n << 4 | CKR__DV_STR);
+    uint64_t v;
+    if (n >> 24 && n <= m->size - m->base - m->pos)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name of more than 16 MiB");
+    return ckr__dv_take(m, n, &s) && ckr__dv_text_word(m, s, (size_t)n, &v) && ckr__dv_push(m, v);
 }
 
 /* Two's complement, little-endian; what needs over 60 bits is no size of this world. */
@@ -10737,6 +10816,220 @@ static bool ckr__dv_long(ckr__dcp_vm *m, uint64_t n)
     for (i = 8; i < n; i++) if (s[i] != (v >> 63 ? 0xff : 0)) return ckr__dv_push(m, CKR__DV_OTHER);
     if (v >> 59 != 0 && v >> 59 != 31) return ckr__dv_push(m, CKR__DV_OTHER);
     return ckr__dv_push(m, v << 4 | CKR__DV_INT);
+}
+
+/* >>dcp.record ---------------------------------------------------------------- */
+/* There are a few records to every chunk, each a NEWOBJ, MEMOIZE, EMPTY_DICT, MEMOIZE, MARK, pairs,
+   SETITEMS, BUILD. They are taken at one go where the pairs have keys from the memo, and as values
+   integers, None, short strings, sizes from the memo or torch.Size of integers: as CPython writes
+   them. Of any other nothing is kept, and it goes opcode by opcode. */
+
+typedef struct ckr__dv_record {
+    const uint8_t *s, *end;
+    uint32_t      *memo;       /* behind the last                                        */
+    size_t         n;          /* put there                                              */
+} ckr__dv_record;
+
+/* From the memo: a name, a size or a class. */
+static bool ckr__dv_peek(const ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
+{
+    uint64_t i;
+    unsigned kind;
+    if (*x->s == 'h') {
+        i = x->s[1];
+        x->s += 2;
+    } else if (*x->s == 'j') {
+        i = ckr__load_u32(x->s + 1);
+        x->s += 5;
+    } else return false;
+    *v = i < m->n_memo ? m->memo[i] : 0;
+    if ((*v & 15) == 15) *v = m->wide[*v >> 4];
+    kind = ckr__dv_kind(*v);
+    return kind == CKR__DV_STR || kind == CKR__DV_SIZE || kind == CKR__DV_GLOBAL;
+}
+
+static bool ckr__dv_recall(const ckr__dv_record *x, const ckr__dv_seen *seen)
+{
+    return seen->mask && (ckr__load_u64(x->s) & seen->mask) == seen->word;
+}
+
+static void ckr__dv_see(const ckr__dv_record *x, const uint8_t *from, ckr__dv_seen *seen)
+{
+    seen->mask = UINT64_MAX >> (8 - (x->s - from)) * 8;
+    seen->word = ckr__load_u64(from) & seen->mask;
+}
+
+static bool ckr__dv_peek_int(ckr__dv_record *x, uint64_t *v)
+{
+    const uint8_t *s = x->s;
+    size_t i, n;
+    switch (*s) {
+    case 'K':
+        *v = s[1];
+        x->s += 2;
+        return true;
+    case 'M':
+        *v = ckr__load_u16(s + 1);
+        x->s += 3;
+        return true;
+    case 'J':
+        *v = ckr__load_u32(s + 1);
+        x->s += 5;
+        return *v <= INT32_MAX;
+    case 0x8A: break;
+    default: return false;
+    }
+    n = s[1];
+    if (!n || n > 7 || s[1 + n] & 0x80) return false;
+    for (*v = 0, i = n; i > 0; i--) *v = *v << 8 | s[1 + i];
+    x->s += n + 2;
+    return true;
+}
+
+/* torch.Size of integers, up to its MEMOIZE. */
+static bool ckr__dv_peek_size(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
+{
+    const bool mark = *x->s == '(';
+    uint64_t d[CKR_MAX_DIMS];
+    size_t n = 0;
+    uint32_t at;
+    if (mark) x->s++;
+    while (n < CKR_MAX_DIMS && ckr__dv_peek_int(x, &d[n])) n++;
+    if (*x->s++ != (mark ? 't' : n ? (n < 4 ? 0x84 + n : 0) : ')')) return false;
+    if ((mark || n) && *x->s++ != 0x94) return false;
+    if (memcmp(x->s, "\x85\x94R\x94", 4) != 0 || !ckr__dv_intern(m, d, n, &at) || at >> 28)
+        return false;
+    x->s += 4;
+    *v = (uint64_t)at << 4 | CKR__DV_SIZE;
+    if (mark || n) x->memo[x->n++] = (uint32_t)*v;
+    x->memo[x->n++] = CKR__DV_OTHER;
+    x->memo[x->n++] = (uint32_t)*v;
+    return true;
+}
+
+static bool ckr__dv_peek_value(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
+{
+    size_t n;
+    if (ckr__dv_recall(x, &m->size_seen)) {
+        x->s += m->size_seen.attr;
+        return ckr__dv_peek_size(m, x, v);
+    }
+    if (*x->s == 'h' || *x->s == 'j') {
+        const uint8_t *from = x->s;
+        if (!ckr__dv_peek(m, x, v)) return false;
+        if (ckr__dv_kind(*v) != CKR__DV_GLOBAL) return true;
+        if ((*v >> 4 & 15) != CKR__DG_SIZE) return false;
+        ckr__dv_see(x, from, &m->size_seen);
+        m->size_seen.attr = (uint32_t)(x->s - from);
+        return ckr__dv_peek_size(m, x, v);
+    }
+    if (*x->s == 'N') {
+        x->s++;
+        *v = CKR__DV_NONE;
+        return true;
+    }
+    if (*x->s == 0x8C) {
+        n = x->s[1];
+        if (n > 64 || x->s[2 + n] != 0x94) return false;
+        x->s += 3 + n;
+        return ckr__dv_text_word(m, x->s - n - 1, n, v) &&
+               ckr__dv_pack(m, *v, &x->memo[x->n++]);
+    }
+    if (!ckr__dv_peek_int(x, v)) return false;
+    *v = *v << 4 | CKR__DV_INT;
+    return true;
+}
+
+static bool ckr__dv_peek_key(ckr__dcp_vm *m, ckr__dv_record *x, ckr__dv_seen *seen, unsigned *attr)
+{
+    const uint8_t *from = x->s;
+    uint64_t key;
+    if (ckr__dv_recall(x, seen)) {
+        x->s += *from == 'h' ? 2 : 5;
+        *attr = seen->attr;
+        return true;
+    }
+    if (!ckr__dv_peek(m, x, &key) || ckr__dv_kind(key) != CKR__DV_STR) return false;
+    *attr = seen->attr = ckr__dv_attr(m, key);
+    ckr__dv_see(x, from, seen);
+    return true;
+}
+
+/* The attributes of the object that NEWOBJ is about to make. At most 90 bytes each. */
+static bool ckr__dv_peek_record(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *a)
+{
+    const uint64_t *top = m->stack + m->n_stack;
+    const unsigned cls = m->n_stack - m->floor < 2 || ckr__dv_kind(top[-2]) != CKR__DV_GLOBAL
+                             ? 0
+                             : (unsigned)(top[-2] >> 4 & 15);
+    unsigned attr, i;
+    uint64_t v;
+    if ((cls != CKR__DG_CHUNK && cls != CKR__DG_INDEX && cls != CKR__DG_INFO) ||
+        top[-1] != CKR__DV_TUPLE || memcmp(x->s, "\x94}\x94(", 4) != 0)
+        return false;
+    x->n = 2;
+    x->memo[1] = CKR__DV_TAKEN;
+    x->s += 4;
+    for (i = 0; *x->s != 'u'; i++, a[attr] = v)
+        if (x->end - x->s < 100 || i == 4 || !ckr__dv_peek_key(m, x, &m->seen[cls][i], &attr) ||
+            !ckr__dv_peek_value(m, x, &v))
+            return false;
+    x->s += 2;
+    return x->s[-1] == 'b';
+}
+
+/* Was it one? *ok is the result then. */
+static bool ckr__dv_record_take(ckr__dcp_vm *m, bool *ok)
+{
+    const size_t n_wide = m->n_wide;
+    uint64_t a[CKR__DA_COUNT];
+    ckr__dv_record x;
+    *ok = false;
+    if (m->have - m->pos < 100 || m->memo_count != m->n_memo) return false;
+    if (!CKR__DV_ROOM(m, memo, m->n_memo + 32)) return true;
+    x.s = m->data + m->pos;
+    x.end = m->data + m->have;
+    x.memo = m->memo + m->n_memo;
+    memset(a, 0, (CKR__DA_TRANSFORM + 1) * sizeof *a);
+    if (!ckr__dv_peek_record(m, &x, a)) {
+        m->n_wide = n_wide;
+        return m->c->err->code != CKR_OK;
+    }
+    if (!ckr__dv_newobj(m) || !ckr__dv_pack(m, m->stack[m->n_stack - 1], x.memo)) return true;
+    m->memo_count = m->n_memo += x.n;
+    m->pos = (size_t)(x.s - m->data);
+    *ok = ckr__dv_build_as(m, m->stack[m->n_stack - 1], a);
+    return true;
+}
+
+static bool ckr__dv_make(ckr__dcp_vm *m)
+{
+    bool ok;
+    return ckr__dv_record_take(m, &ok) ? ok : ckr__dv_newobj(m);
+}
+
+/* >>dcp.step ------------------------------------------------------------------ */
+
+static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
+{
+    const uint32_t p = index < m->n_memo ? m->memo[index] : 0;
+    uint64_t v = p;
+    if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
+    if (p == CKR__DV_TAKEN)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+    if ((p & 15) == 15) v = m->wide[p >> 4];
+    if (ckr__dv_kind(v) == CKR__DV_BOX) {
+        const ckr__dv_box *b = ckr__dv_box_of(m, v);
+        if (b->puts != 1 && b->generation)
+            return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+        v |= (uint64_t)(b->generation & 0xfffffff) << 36;
+    }
+    if (ckr__dv_kind(v) == CKR__DV_GLOBAL && m->have - m->pos > 2 && m->data[m->pos] == ')' &&
+        m->data[m->pos + 1] == 0x81) {         /* an object of the class: at one go       */
+        m->pos += 2;
+        return ckr__dv_push(m, v) && ckr__dv_push(m, CKR__DV_TUPLE) && ckr__dv_make(m);
+    }
+    return ckr__dv_push(m, v);
 }
 
 /* Items since the mark. */
@@ -10762,7 +11055,7 @@ static bool ckr__dv_from_mark(ckr__dcp_vm *m, uint8_t op)
 static bool ckr__dv_tuple1(ckr__dcp_vm *m)
 {
     const uint8_t *s = m->data + m->pos;
-    const size_t left = m->size - m->pos, n = m->n_stack;
+    const size_t left = m->have - m->pos, n = m->n_stack;
     uint64_t v;
     if (!ckr__dv_has(m, 1)) return false;
     if (left >= 2 && s[0] == 0x94 && s[1] == 'R' && n - m->floor >= 2 &&
@@ -10837,7 +11130,8 @@ static bool ckr__dv_counted(ckr__dcp_vm *m, uint8_t op, uint64_t v)
     case 0x80:
         return v <= 5 || ckr__dv_fail(m, CKR_ITEM_PICKLE_PROTOCOL, NULL);
     default: /* FRAME */
-        return v <= m->size - m->pos || ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+        return v <= m->size - m->base - m->pos ||
+               ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
     }
 }
 
@@ -10854,7 +11148,7 @@ static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
         return ckr__dv_from_mark(m, op);
     case 0x85: return ckr__dv_tuple1(m);
     case 0x86: case 0x87: return ckr__dv_tuple_top(m, (size_t)op - 0x84);
-    case 0x81: return ckr__dv_newobj(m);
+    case 0x81: return ckr__dv_make(m);
     case 'b': return ckr__dv_build(m);
     case 'R': return ckr__dv_reduce(m);
     case 0x94: return ckr__dv_put(m, m->memo_count);
@@ -10866,7 +11160,7 @@ static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
     case 0x95: case 0x8D: case 0x8E: case 'G': n = 8; break;
     default: return ckr__dv_plain(m, op);
     }
-    if (n > m->size - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    if (n > m->have - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
     m->pos += n;
     return ckr__dv_counted(m, op, n == 1   ? s[0]
                                   : n == 2 ? ckr__load_u16(s)
@@ -10878,10 +11172,11 @@ static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
    nothing, and arrays that grow leave holes. */
 static bool ckr__dv_rooms(ckr__dcp_vm *m)
 {
-    const size_t n = m->size / 160 + 16;
-    return CKR__DV_ROOM(m, cells, m->size / 50 + 256) && CKR__DV_ROOM(m, memo, m->size / 8 + 64) &&
-           CKR__DV_ROOM(m, chunks, n) && CKR__DV_ROOM(m, indices, n) && CKR__DV_ROOM(m, infos, n) &&
-           CKR__DV_ROOM(m, wide, m->size / 128 + 64);
+    const size_t size = (size_t)m->size, n = size / 160 + 16;
+    return CKR__DV_ROOM(m, data, size < CKR__DV_WINDOW ? size + 1 : CKR__DV_WINDOW) &&
+           CKR__DV_ROOM(m, cells, size / 50 + 256) && CKR__DV_ROOM(m, memo, size / 8 + 64) &&
+           CKR__DV_ROOM(m, chunks, n) && CKR__DV_ROOM(m, indices, n) &&
+           CKR__DV_ROOM(m, infos, n) && CKR__DV_ROOM(m, wide, size / 128 + 64);
 }
 
 /* To the STOP. */
@@ -10890,11 +11185,13 @@ static bool ckr__dv_run(ckr__dcp_vm *m)
     bool ok = ckr__dv_rooms(m);
     if (ok) m->cells[m->n_cells++] = 0;        /* the empty tuple                        */
     while (ok && !m->done) {
-        m->op = m->pos;
-        if (m->pos >= m->size) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+        if (m->have - m->pos < CKR__DV_AHEAD && !ckr__dv_fill(m, CKR__DV_AHEAD)) return false;
+        m->op = m->base + m->pos;
+        if (m->pos >= m->have) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
         ok = ckr__dv_step(m, m->data[m->pos++]);
     }
-    if (ok && m->pos != m->size) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRAILING, NULL);
+    if (ok && m->base + m->pos != m->size)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRAILING, NULL);
     if (ok && (!m->built || !ckr__dv_is(m, m->stack[m->n_stack - 1], CKR__DG_METADATA)))
         return ckr__dv_bad(m, "no Metadata object");
     return ok;
@@ -10950,7 +11247,7 @@ static const char *ckr__dv_name(ckr__dcp_vm *m, uint64_t v)
         ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name that is no UTF-8, or has a NUL");
         return NULL;
     }
-    return ckr__strndup(m->c, s, n);
+    return s;
 }
 
 static size_t ckr__dv_slot(const ckr__dv_gather *g, uint64_t key)
@@ -11356,34 +11653,28 @@ static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
     return ok;
 }
 
-/* One metadata file. Its bytes go once the names have been copied. */
+/* One metadata file. */
 static ckr_result ckr__dcp_metadata(ckr__dcp *d, const char *path)
 {
     ckr__ctx *c = d->c;
     ckr__dcp_vm m;
-    uint32_t file;
     bool ok;
-    ckr_result r = ckr__file_open(c, path, &file);
-    if (r != CKR_OK) return r;
+    ckr_result r;
     memset(&m, 0, sizeof m);
     m.c = c;
     m.d = d;
     m.path = path;
-    if (c->files[file].size > c->limits.max_metadata_bytes || c->files[file].size > SIZE_MAX / 64)
+    r = ckr__file_open(c, path, &m.file);
+    if (r != CKR_OK) return r;
+    m.size = c->files[m.file].size;
+    if (m.size > c->limits.max_metadata_bytes || m.size > SIZE_MAX / 64)
         return ckr__fail(c->err, CKR_ITEM_LIMIT, path, 0, NULL,
-                         "%llu bytes of metadata, the limit is %llu",
-                         (unsigned long long)c->files[file].size,
+                         "%llu bytes of metadata, the limit is %llu", (unsigned long long)m.size,
                          (unsigned long long)c->limits.max_metadata_bytes);
-    m.size = (size_t)c->files[file].size;
-    m.scratch = m.size;
-    m.data = (uint8_t *)ckr__heap_alloc(c, m.size);
-    if (!m.data) return ckr__dcp_oom(d);
-    r = ckr__file_read(c, file, 0, m.data, m.size);
-    ok = r == CKR_OK && ckr__dv_run(&m);
+    ok = ckr__dv_run(&m);
     ckr__dv_free(&m);
     if (ok) ok = ckr__dv_gather_run(&m, d);
     ckr__dv_free_records(&m);
-    ckr__heap_free(c, m.data, m.size);
     return ok ? CKR_OK : ckr__dcp_oom(d);
 }
 
