@@ -120,38 +120,39 @@
        >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo >>pickle.machine >>torch
        >>torch.storage >>torch.tensor >>torch.calls >>torch.build >>torch.legacy >>torch.script
        >>torch.archive >>numpy >>numpy.file >>tree_load >>doc >>dcp >>dcp.machine >>dcp.classes
-       >>dcp.build >>dcp.run >>dcp.record >>dcp.step >>dcp.index >>dcp.slices >>dcp.open >>schedule
-       >>schedule.curves >>schedule.ticks >>schedule.eval >>schedule.build >>schedule.text
-       >>schedule.torch >>schedule.torch_write >>schedule.node >>schedule.end >>schedule.change
-       >>schedule.rebase >>schedule.retick >>rng >>rng.mt19937 >>rng.counter >>rng.words >>rng.seed
-       >>rng.bytes >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform >>rng.normal
-       >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work
-       >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report
-       >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts
-       >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
-       >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read
-       >>nanotron.emit >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
-       >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
-       >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.optimizer
-       >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
-       >>llmc.loader >>llmc.files >>llmc.read >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2
-       >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params >>deepspeed.model
-       >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups
-       >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
-       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
-       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
-       >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp
-       >>torchtitan >>torchtitan.runs >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.emit
-       >>torchtitan.curve >>torchtitan.write >>torch_dcp.files >>megatron >>megatron.probe
-       >>megatron.files >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout
-       >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read >>megatron.random
-       >>megatron.read >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer
-       >>megatron.dist.defect >>megatron.dist.read >>megatron.emit >>megatron.dist.emit
-       >>dialect.table >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups
-       >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
-       >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
-       >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
-       >>ckpt.side >>ckpt.diff >>view >>epilogue
+       >>dcp.build >>dcp.run >>dcp.record >>dcp.step >>dcp.index >>dcp.slices >>dcp.forms >>dcp.view
+       >>dcp.open >>schedule >>schedule.curves >>schedule.ticks >>schedule.eval >>schedule.build
+       >>schedule.text >>schedule.torch >>schedule.torch_write >>schedule.node >>schedule.end
+       >>schedule.change >>schedule.rebase >>schedule.retick >>rng >>rng.mt19937 >>rng.counter
+       >>rng.words >>rng.seed >>rng.bytes >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform
+       >>rng.normal >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack
+       >>rng.remap.work >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof
+       >>rng.remap.report >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects
+       >>dialects.names >>dialects.dicts >>nanotron >>nanotron.files >>nanotron.probe
+       >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
+       >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
+       >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
+       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
+       >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
+       >>accelerate.emit.random >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
+       >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
+       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
+       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
+       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.items
+       >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler >>deepspeed.emit.rank
+       >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
+       >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp >>torchtitan >>torchtitan.runs
+       >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.emit >>torchtitan.curve
+       >>torchtitan.write >>torch_dcp.files >>megatron >>megatron.probe >>megatron.files
+       >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout >>megatron.optimizer
+       >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
+       >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
+       >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>dialect.table >>write.pickle
+       >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields >>groups.values
+       >>groups.notes >>groups.classes >>groups.params >>groups.pools >>groups.decide
+       >>groups.settle >>groups.match >>resume >>plan >>plan.rng >>output >>output.paths >>verify
+       >>verify.check >>verify.diff >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view
+       >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -1509,6 +1510,9 @@ typedef struct ckr__ctx {
     uint32_t    n_files, cap_files, n_parked;
     ckr__slice *slices;        /* those that were opened                               */
     uint64_t    n_slices, cap_slices;
+    const uint8_t *held;       /* bytes of a file that are in memory, while it is parsed     */
+    uint64_t    held_at, held_size;
+    uint32_t    held_file;
     uint64_t    seed;          /* of hashes, so that colliding keys cannot be prepared  */
 } ckr__ctx;
 
@@ -2317,6 +2321,11 @@ static ckr_result ckr__file_read(ckr__ctx *c, uint32_t file, uint64_t offset, vo
         return ckr__fail(c->err, CKR_ITEM_IO_READ, f->path, offset, NULL,
                          "%llu bytes were expected here, the file ends at %llu",
                          (unsigned long long)n, (unsigned long long)f->size);
+    if (c->held && c->held_file == file && offset >= c->held_at &&
+        ckr__range_ok(offset - c->held_at, n, c->held_size)) {
+        if (n) memcpy(dst, c->held + (offset - c->held_at), n);
+        return CKR_OK;
+    }
     sys = n ? c->env.io.read_fn(c->env.io.user, f->handle, offset, dst, n) : 0;
     return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, f->path, sys) : CKR_OK;
 }
@@ -9883,6 +9892,8 @@ typedef struct ckr__dcp {
     ckr__dcp_file *files;
     uint64_t       n_files, cap_files;
     ckr__map       names, file_names, boxes;
+    struct ckr__dcp_form *forms;       /* of slices, by their length and shape             */
+    uint8_t       *window;             /* for the bytes of one                             */
     uint32_t       n_ranks;            /* metadata files of single ranks; 0: one for all   */
     bool           planned;            /* the names' paths are known                       */
     bool           safetensors;        /* Hugging Face's storage                           */
@@ -11733,27 +11744,43 @@ static ckr_result ckr__dcp_ranges(ckr__dcp *d)
     return CKR_OK;
 }
 
+/* Small slices are read at once. */
+#define CKR__DCP_WHOLE 16384u
+
+static uint8_t *ckr__dcp_window(ckr__dcp *d)
+{
+    if (!d->window) d->window = (uint8_t *)ckr__arena_raw(d->c, CKR__DCP_WHOLE);
+    return d->window;
+}
+
 /* A slice as a tree. `scratch` has its own arena, which the caller frees. */
 static ckr_result ckr__dcp_slice(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
                                  ckr__ctx *scratch, ckr_node **root)
 {
+    const bool whole = k->length <= CKR__DCP_WHOLE;
+    const size_t n = whole ? (size_t)k->length : 4;
+    uint8_t *bytes = ckr__dcp_window(d);
     ckr__doc doc;
     uint32_t file;
-    uint8_t magic[4];
-    ckr_result r = ckr__dcp_file_of(d, k->file, &file);
+    ckr_result r = bytes ? ckr__dcp_file_of(d, k->file, &file) : ckr__dcp_oom(d);
     if (r != CKR_OK) return r;
     if (d->files[k->file].transform)
         return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_TRANSFORM,
                                   ckr__printf(d->c, "the slice is stored as %s, which is not "
                                               "unpacked here", d->files[k->file].transform));
-    if (k->length < 22 || ckr__file_read(d->c, file, k->offset, magic, 4) != CKR_OK ||
-        memcmp(magic, "PK\3\4", 4) != 0)
+    if (k->length < 22 || ckr__file_read(d->c, file, k->offset, bytes, n) != CKR_OK ||
+        memcmp(bytes, "PK\3\4", 4) != 0)
         return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE,
                                   "no torch archive where the metadata says");
     if (!ckr__slice_note(d->c, file, k->offset, k->length)) return ckr__dcp_oom(d);
     scratch->files = d->c->files;
     scratch->n_files = d->c->n_files;
+    scratch->held = whole ? bytes : NULL;
+    scratch->held_file = file;
+    scratch->held_at = k->offset;
+    scratch->held_size = n;
     r = ckr__torch_doc(scratch, file, k->offset, k->length, &doc);
+    scratch->held = NULL;
     if (r == CKR_OK) *root = doc.root;
     return r;
 }
@@ -11797,6 +11824,183 @@ static ckr_result ckr__dcp_block(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
     return CKR_OK;
 }
 
+/* >>dcp.forms ----------------------------------------------------------------- */
+/* Slices of one dtype, shape and writer are the same bytes but for the payload, the CRC-32s and the
+   name that torch gives to each archive. So what was found out about one holds for the next, where
+   all its other bytes are equal: two short reads in place of an archive that is opened. */
+
+#define CKR__DCP_FORMS 64u
+#define CKR__DCP_SIDE 2048u            /* before or behind the payload                       */
+#define CKR__DCP_MASKS 40u
+
+typedef struct ckr__dcp_form {
+    uint64_t length;                   /* of the slice; 0: none                              */
+    uint32_t head, tail;               /* bytes before the payload, and from the next member */
+    uint32_t n_masks;
+    uint32_t at[CKR__DCP_MASKS], size[CKR__DCP_MASKS]; /* what may differ, in `bytes`        */
+    ckr_view view;                     /* data_offset counts from the slice                  */
+    int64_t  count[CKR_MAX_DIMS], dims[2 * CKR_MAX_DIMS];
+    uint8_t  bytes[2 * CKR__DCP_SIDE];
+} ckr__dcp_form;
+
+static ckr__dcp_form *ckr__dcp_form_of(ckr__dcp *d, const ckr__dcp_item *x,
+                                       const ckr__dcp_chunk *k)
+{
+    uint64_t h = k->length;
+    uint32_t i;
+    if (x->n_dims > CKR_MAX_DIMS || k->view) return NULL;
+    if (!d->forms) d->forms = CKR__NEW_N(d->c, ckr__dcp_form, CKR__DCP_FORMS);
+    for (i = 0; i < x->n_dims; i++) h = h * 31 + (uint64_t)k->count[i];
+    return d->forms ? &d->forms[h * 0x9e3779b97f4a7c15u >> 58] : NULL;
+}
+
+/* Both sides of the payload; what may differ is zeroed. */
+static bool ckr__dcp_form_read(ckr__dcp *d, const ckr__dcp_form *f, uint32_t file, uint64_t at,
+                               uint8_t *out)
+{
+    const uint64_t size = d->c->files[file].size;
+    uint32_t i;
+    if (!ckr__range_ok(at, f->length, size)) return false;
+    if (f->length <= CKR__DCP_WHOLE) {
+        if (ckr__file_read(d->c, file, at, out, (size_t)f->length) != CKR_OK) return false;
+        memmove(out + f->head, out + f->length - f->tail, f->tail);
+    } else if (ckr__file_read(d->c, file, at, out, f->head) != CKR_OK ||
+               ckr__file_read(d->c, file, at + f->length - f->tail, out + f->head, f->tail) !=
+                   CKR_OK) {
+        return false;
+    }
+    for (i = 0; i < f->n_masks; i++) memset(out + f->at[i], 0, f->size[i]);
+    return true;
+}
+
+/* Bytes of the slice that are in one of the sides; NULL: they are not. */
+static const uint8_t *ckr__dcp_form_at(const ckr__dcp_form *f, uint64_t at, uint64_t n)
+{
+    if (ckr__range_ok(at, n, f->head)) return f->bytes + at;
+    if (at < f->length - f->tail || !ckr__range_ok(at, n, f->length)) return NULL;
+    return f->bytes + f->head + (at - (f->length - f->tail));
+}
+
+static bool ckr__dcp_form_mask(ckr__dcp_form *f, uint64_t at, uint64_t n)
+{
+    const uint8_t *p = ckr__dcp_form_at(f, at, n);
+    if (!n) return true;
+    if (!p || f->n_masks == CKR__DCP_MASKS) return false;
+    f->at[f->n_masks] = (uint32_t)(p - f->bytes);
+    f->size[f->n_masks++] = (uint32_t)n;
+    return true;
+}
+
+/* The fields of one member that may differ: its CRC-32 in the directory, in its header and in the
+   descriptor behind it; and the payload of the archive's own name. */
+static bool ckr__dcp_form_member(ckr__dcp_form *f, const uint8_t *e, uint64_t behind)
+{
+    static const char id[] = ".data/serialization_id";
+    const uint64_t at = ckr__load_u32(e + 42), size = ckr__load_u32(e + 20);
+    const size_t n = ckr__load_u16(e + 28), n_id = sizeof id - 1;
+    const uint64_t place = behind - 46 - n - ckr__load_u16(e + 30) - ckr__load_u16(e + 32);
+    const uint8_t *h = ckr__dcp_form_at(f, at, 30), *q;
+    uint64_t data;
+    bool ok;
+    if (!h || at == UINT32_MAX || size == UINT32_MAX) return false;
+    data = at + 30 + ckr__load_u16(h + 26) + ckr__load_u16(h + 28);
+    ok = ckr__dcp_form_mask(f, place + 16, 4) && ckr__dcp_form_mask(f, at + 14, 4);
+    if (data == f->head) return ok;            /* what follows the payload is in no side     */
+    q = ckr__dcp_form_at(f, data + size, 16);
+    if (ok && ckr__load_u16(e + 8) & 8 && q && ckr__load_u32(q) == 0x08074b50)
+        ok = ckr__dcp_form_mask(f, data + size + 4, 4);
+    if (ok && n >= n_id && !memcmp(e + 46 + n - n_id, id, n_id))
+        ok = ckr__dcp_form_mask(f, data, size);
+    return ok;
+}
+
+/* The next entry of the directory; NULL: no more, or not in a side. */
+static const uint8_t *ckr__dcp_form_entry(const ckr__dcp_form *f, uint64_t *at, uint64_t *left)
+{
+    const uint8_t *e = *left >= 46 ? ckr__dcp_form_at(f, *at, 46) : NULL;
+    const uint64_t n = e ? (uint64_t)46 + ckr__load_u16(e + 28) + ckr__load_u16(e + 30) +
+                               ckr__load_u16(e + 32)
+                         : 0;
+    if (!e || n > *left || !ckr__dcp_form_at(f, *at, n)) return NULL;
+    *at += n;
+    *left -= n;
+    return e;
+}
+
+/* Shortens the tail to what follows the payload, and finds what may differ in both sides. */
+static bool ckr__dcp_form_masks(ckr__dcp_form *f)
+{
+    const uint8_t *end = ckr__dcp_form_at(f, f->length - 22, 22), *e;
+    const uint64_t dir = ckr__load_u32(end + 16), size = ckr__load_u32(end + 12);
+    uint64_t at = dir, left = size, next = dir;
+    uint32_t tail;
+    if (ckr__load_u32(end) != 0x06054b50) return false;
+    while ((e = ckr__dcp_form_entry(f, &at, &left)) != NULL)
+        if (ckr__load_u32(e + 42) >= f->head && ckr__load_u32(e + 42) < next)
+            next = ckr__load_u32(e + 42);
+    if (left || next < f->length - f->tail || next < f->head) return false;
+    tail = (uint32_t)(f->length - next);
+    memmove(f->bytes + f->head, f->bytes + f->head + f->tail - tail, tail);
+    f->tail = tail;
+    for (at = dir, left = size; (e = ckr__dcp_form_entry(f, &at, &left)) != NULL;)
+        if (!ckr__dcp_form_member(f, e, at)) return false;
+    return true;
+}
+
+/* What was found out about a slice. */
+static void ckr__dcp_form_learn(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                                const ckr_view *v)
+{
+    ckr__dcp_form *f = ckr__dcp_form_of(d, x, k);
+    uint64_t head, tail;
+    uint32_t i;
+    if (!f) return;
+    f->length = 0;
+    head = v->data_offset - k->offset;
+    if (v->bytes || v->data_offset < k->offset || head > CKR__DCP_SIDE || head + 22 > k->length)
+        return;
+    tail = k->length - head < CKR__DCP_SIDE ? k->length - head : CKR__DCP_SIDE;
+    f->length = k->length;
+    f->head = (uint32_t)head;
+    f->tail = (uint32_t)tail;
+    f->n_masks = 0;
+    if (!ckr__dcp_form_read(d, f, v->file, k->offset, f->bytes) || !ckr__dcp_form_masks(f)) {
+        f->length = 0;
+        return;
+    }
+    for (i = 0; i < f->n_masks; i++) memset(f->bytes + f->at[i], 0, f->size[i]);
+    f->view = *v;
+    f->view.data_offset = head;
+    for (i = 0; i < x->n_dims; i++) {
+        f->count[i] = k->count[i];
+        f->dims[i] = v->shape[i];
+        f->dims[CKR_MAX_DIMS + i] = v->stride[i];
+    }
+}
+
+/* The view of a slice of a form that is known. */
+static bool ckr__dcp_form_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                               ckr_view *out, int64_t *dims)
+{
+    const ckr__dcp_form *f = ckr__dcp_form_of(d, x, k);
+    uint8_t *bytes = ckr__dcp_window(d);
+    uint32_t file;
+    if (!f || !bytes || f->length != k->length || f->view.n_dims != x->n_dims ||
+        (x->n_dims && memcmp(f->count, k->count, x->n_dims * sizeof *f->count) != 0) ||
+        d->files[k->file].transform || ckr__dcp_file_of(d, k->file, &file) != CKR_OK ||
+        !ckr__dcp_form_read(d, f, file, k->offset, bytes) ||
+        memcmp(bytes, f->bytes, f->head + f->tail) != 0 ||
+        !ckr__slice_note(d->c, file, k->offset, k->length))
+        return false;
+    *out = f->view;
+    memcpy(dims, f->dims, sizeof f->dims);
+    out->file = file;
+    out->data_offset += k->offset;
+    return true;
+}
+
+/* >>dcp.view ------------------------------------------------------------------ */
+
 static bool ckr__dcp_is_block(ckr__dcp *d, const ckr__dcp_chunk *k)
 {
     uint8_t h[9];
@@ -11816,6 +12020,12 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     ckr_node *root = NULL;
     uint32_t i;
     ckr_result r = CKR_OK;
+    if (ckr__dcp_form_view(d, x, k, out, dims)) {
+        out->shape = dims;
+        out->stride = dims + CKR_MAX_DIMS;
+        return CKR_OK;
+    }
+    if (d->c->err->code != CKR_OK) return d->c->err->code;
     ckr__dcp_scratch(&scratch, d->c);
     if (k->view) {
         *out = *k->view;
@@ -11835,6 +12045,7 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
         if (out->shape[i] != k->count[i])
             r = ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE, "the slice has another shape");
     }
+    if (root && r == CKR_OK) ckr__dcp_form_learn(d, x, k, out);
     ckr__dcp_scratch_free(&scratch);
     out->shape = dims;
     out->stride = dims + CKR_MAX_DIMS;

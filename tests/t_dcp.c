@@ -585,6 +585,90 @@ static void packed(void)
     ckr_ckpt_close(c);
 }
 
+/* A slice like an earlier one is not opened, and says the same, also with any byte turned. */
+typedef struct seen {
+    ckr_result r;
+    ckr_item   item;
+    ckr_view   v;
+    int64_t    dims[2 * CKR_MAX_DIMS];
+} seen;
+
+static seen look(ckr__dcp *d, const ckr__dcp_item *x, bool known)
+{
+    struct ckr__dcp_form *forms = d->forms;
+    seen s;
+    memset(&s, 0, sizeof s);
+    if (!known) d->forms = NULL;
+    s.r = ckr__dcp_view(d, x, &x->chunks[0], &s.v, s.dims);
+    s.item = s.r == CKR_OK ? CKR_ITEM_OK : d->c->err->item;
+    ckr__error_reset(d->c);
+    d->forms = forms;
+    return s;
+}
+
+static bool alike(const seen *a, const seen *b)
+{
+    const uint32_t n = a->v.n_dims;
+    if (a->r != b->r || a->item != b->item) return false;
+    return a->r != CKR_OK ||
+           (a->v.dtype == b->v.dtype && n == b->v.n_dims && a->v.file == b->v.file &&
+            a->v.data_offset == b->v.data_offset && a->v.offset == b->v.offset &&
+            a->v.big_endian == b->v.big_endian && a->v.bytes == b->v.bytes &&
+            !memcmp(a->dims, b->dims, n * sizeof *a->dims) &&
+            !memcmp(a->dims + CKR_MAX_DIMS, b->dims + CKR_MAX_DIMS, n * sizeof *a->dims));
+}
+
+static void turned(ckr__dcp *d, const ckr__dcp_item *x)
+{
+    const ckr__dcp_chunk *k = &x->chunks[0];
+    memio_file *f = memio_find(&disk, "run/step-10/__0_0.distcp");
+    const uint64_t size = (uint64_t)(k->count[0] * k->count[1]) * 4;
+    const seen good = look(d, x, false);
+    uint64_t i;
+    for (i = 0; f && i < k->length; i += i + k->offset == good.v.data_offset ? size : 1) {
+        seen a, b;
+        f->data[k->offset + i] ^= 1;
+        a = look(d, x, false);
+        b = look(d, x, true);
+        t_check(alike(&a, &b), __FILE__, __LINE__, "byte %d of %s: %s, %s", (int)i, x->fqn,
+                ckr_item_name(a.item), ckr_item_name(b.item));
+        f->data[k->offset + i] ^= 1;
+    }
+}
+
+static void forms(void)
+{
+    ckr_open_desc desc = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e = CKR_ZERO;
+    ckr__dcp *d;
+    uint64_t i;
+    int known = 0;
+    desc.env = &env;
+    CHECK_OK(ckr_ckpt_create(&desc, &c, &e), &e);
+    c->ctx.err = &e;
+    CHECK_OK(ckr__dcp_open(&c->ctx, "run/step-10", &d), &e);
+    for (i = 0; i < d->n_items; i++) {
+        const ckr__dcp_item *x = &d->items[i];
+        int64_t dims[2 * CKR_MAX_DIMS];
+        ckr_view v;
+        seen a, b;
+        if (x->bytes || x->n_dims != 2) continue;
+        memset(&v, 0, sizeof v);
+        known += ckr__dcp_form_view(d, x, &x->chunks[0], &v, dims);
+        a = look(d, x, false);
+        b = look(d, x, true);
+        CHECK(alike(&a, &b));
+        if (known == 5) {
+            turned(d, x);
+            known++;
+        }
+    }
+    t_check(known > 15, __FILE__, __LINE__, "%d of a known form", known);
+    ckr__dcp_close(d);
+    ckr_ckpt_close(c);
+}
+
 int main(int argc, char **argv)
 {
     const ckr_item never[] = { CKR_ITEM_OK };
@@ -603,6 +687,7 @@ int main(int argc, char **argv)
     RUN(torn);
     RUN(unfinished);
     RUN(packed);
+    RUN(forms);
     if (!t_now.only) bad_all_seen(BAD_DCP, never);
     return t_end();
 }
