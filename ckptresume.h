@@ -142,17 +142,17 @@
        >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler >>deepspeed.emit.rank
        >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
        >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp >>torchtitan >>torchtitan.runs
-       >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.emit >>torchtitan.curve
-       >>torchtitan.write >>torch_dcp.files >>megatron >>megatron.probe >>megatron.files
-       >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout >>megatron.optimizer
-       >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
-       >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
-       >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>dialect.table >>write.pickle
-       >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields >>groups.values
-       >>groups.notes >>groups.classes >>groups.params >>groups.pools >>groups.decide
-       >>groups.settle >>groups.match >>resume >>plan >>plan.rng >>output >>output.paths >>verify
-       >>verify.check >>verify.diff >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view
-       >>epilogue
+       >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items
+       >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files >>megatron
+       >>megatron.probe >>megatron.files >>megatron.model >>megatron.split >>megatron.weights
+       >>megatron.layout >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read
+       >>megatron.random >>megatron.read >>megatron.dist >>megatron.dist.ranks
+       >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read >>megatron.emit
+       >>megatron.dist.emit >>dialect.table >>write.pickle >>write.image >>write.dcp >>run >>lanes
+       >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
+       >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
+       >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
+       >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -955,6 +955,7 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     const char  *data;         /* glob of the coming run's token files; NULL: not known  */
     int64_t      micro_batch, seq_len;     /* of the coming run, for its place in the data; 0:
                                               not known                                  */
+    int64_t      kv_heads;     /* of its attention; 0: as the checkpoint tells             */
 } ckr_target;
 
 typedef enum ckr_verdict {
@@ -35728,6 +35729,8 @@ static ckr_result ckr__dt_probe(ckr__ctx *c, const char *path, const char **dir,
      ckr__dcp_out_object    an object
      ckr__dcp_out_end       the metadata                                                       */
 
+typedef struct ckr__dcp_rows { const ckr_tensor *from; int64_t src, dst, n; } ckr__dcp_rows;
+
 typedef struct ckr__dcp_out {
     ckr__ctx       *c;
     ckr__out       *out;
@@ -35738,6 +35741,9 @@ typedef struct ckr__dcp_out {
     ckr__out_index *index;
     uint32_t       *heap;      /* ranks, the one with least first                            */
     uint64_t        total;
+    const ckr__dcp_rows *rows; /* what the next tensor is made of; NULL: of itself           */
+    uint64_t        n_rows;
+    bool            replica;   /* it was written under another name, too                     */
 } ckr__dcp_out;
 
 static ckr_result ckr__dcp_out_oom(const ckr__dcp_out *w)
@@ -35850,6 +35856,33 @@ static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t r
     return part->root->u.entry;
 }
 
+/* Rows of other tensors as rows of a box: one block for each of them. */
+static bool ckr__dcp_out_rows(ckr__dcp_out *w, ckr_entry *e, const ckr_tensor *from,
+                              const int64_t *start, const int64_t *count, int64_t numel)
+{
+    ckr__block *b;
+    uint64_t i, n = 0;
+    uint32_t d;
+    for (i = 0; i < w->n_rows; i++) n += w->rows[i].from == from;
+    b = n <= UINT32_MAX ? ckr__block_new(w->c, e->n_dims, (uint32_t)n) : NULL;
+    if (!b) return false;
+    b->n_pairs = 0;
+    memcpy(b->shape, count, e->n_dims * sizeof *count);
+    for (i = 0; i < w->n_rows; i++) {
+        const ckr__dcp_rows *x = &w->rows[i];
+        const int64_t lo = x->dst > start[0] ? x->dst : start[0],
+                      hi = ckr__min_i64(x->dst + x->n, start[0] + count[0]);
+        ckr__pair *p = &b->pairs[b->n_pairs];
+        if (x->from != from || hi <= lo) continue;
+        for (d = 1; d < e->n_dims; d++) p->count[d] = count[d];
+        p->local[0] = lo - start[0];
+        p->global[0] = x->src + (lo - x->dst);
+        p->count[0] = hi - lo;
+        b->n_pairs++;
+    }
+    return ckr__bind_flat(w->c, e, from, w->replica, b, 0, numel, 0);
+}
+
 /* One box of a tensor of the state; NULL: zeros. */
 static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t,
                                uint32_t rank, const int64_t *start, const int64_t *count)
@@ -35857,14 +35890,20 @@ static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tens
     ckr_entry *e = ckr__dcp_out_box(w, x, rank, start, count);
     ckr__block *b = t ? ckr__block_new(w->c, t->n_dims, 1) : NULL;
     int64_t numel;
+    uint64_t i;
     if (!t) return e != NULL;
     if (!e || !b || !ckr__numel(t->n_dims, count, &numel)) return false;
+    for (i = 0; w->rows && i < w->n_rows; i++)
+        if ((!i || w->rows[i].from != w->rows[i - 1].from) &&
+            !ckr__dcp_out_rows(w, e, w->rows[i].from, start, count, numel))
+            return false;
+    if (w->rows) return true;
     if (t->n_dims) {
         memcpy(b->shape, count, t->n_dims * sizeof *count);
         memcpy(b->pairs[0].count, count, t->n_dims * sizeof *count);
         memcpy(b->pairs[0].global, start, t->n_dims * sizeof *start);
     }
-    return ckr__bind_flat(w->c, e, t, false, b, 0, numel, 0);
+    return ckr__bind_flat(w->c, e, t, w->replica, b, 0, numel, 0);
 }
 
 /* Over `n` ranks from `first` on, along axis 0 as torch.chunk cuts; what has no axis, or fewer rows
@@ -35939,6 +35978,7 @@ typedef struct ckr__de {       /* writing                                       
     bool              data;    /* its streams are written                                */
     bool              fresh;   /* optimizer state that is left out starts with zeros     */
     bool              refused;
+    int               qkv;     /* 1: one parameter becomes three, -1: three become one     */
 } ckr__de;
 
 static ckr_result ckr__de_say(ckr__de *x, const char *code, ckr_severity severity,
@@ -35973,6 +36013,232 @@ static ckr_result ckr__de_dtype(ckr__de *x, const ckr_tensor *t, ckr_dtype *out)
                        ckr_dtype_name(*out), "--dtype", NULL);
 }
 
+/* >>torchtitan.qkv ------------------------------------------------------------ */
+/* A fused projection has its weights in the model as wq, wk and wv, but one wqkv in the optimizer.
+   Its rows are, for each key-value head, those of its query heads, of the key, of the value: so the
+   optimizer's state goes from one to the other exactly, once the number of such heads is known. */
+
+typedef struct ckr__tq {
+    const char *head, *tail;   /* around wqkv, wq, wk, wv                                */
+    int64_t     kv, q_rows, rows;      /* heads; rows of the queries and of one of them  */
+} ckr__tq;
+
+static const char *const ckr__tq_parts[] = { "wq", "wk", "wv" };
+
+/* Is it HEAD.PART.weight or .bias? */
+static bool ckr__tq_is(ckr__ctx *c, const char *name, const char *part, ckr__tq *x)
+{
+    const size_t n = strlen(part);
+    const char *dot = strrchr(name, '.'), *at = dot ? dot - n : name;
+    if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0) ||
+        (size_t)(dot - name) < n + 1 || at[-1] != '.' || memcmp(at, part, n) != 0)
+        return false;
+    x->head = ckr__strndup(c, name, (size_t)(at - name));
+    x->tail = dot;
+    return x->head != NULL;
+}
+
+static const char *ckr__tq_name(ckr__ctx *c, const ckr__tq *x, const char *part)
+{
+    const char *s = ckr__printf(c, "%s%s%s", x->head, part, x->tail);
+    return s ? s : "";
+}
+
+/* Its measures: from the model's shapes, the heads as told or by the norm of the queries. */
+static bool ckr__tq_measure(ckr__de *e, ckr__tq *x)
+{
+    const ckr_tensor *q = ckr__tensor_find(e->s, ckr__tq_name(e->c, x, "wq"), "param"),
+                     *k = ckr__tensor_find(e->s, ckr__tq_name(e->c, x, "wk"), "param"), *norm;
+    const size_t n = strlen(x->head), under = sizeof "qkv_linear." - 1;
+    const char *up = n > under && ckr__path_ends(x->head, "qkv_linear.")
+                         ? ckr__printf(e->c, "%.*sq_norm.weight", (int)(n - under), x->head)
+                         : NULL;
+    if (!q || !k || !q->n_dims || !k->n_dims || k->shape[0] < 1 || q->shape[0] % k->shape[0])
+        return false;
+    x->kv = e->t->kv_heads;
+    norm = up ? ckr__tensor_find(e->s, up, "param") : NULL;
+    if (!x->kv && norm && norm->n_dims == 1 && norm->shape[0] > 0)
+        x->kv = k->shape[0] / norm->shape[0];
+    if (x->kv < 1 || x->kv > 1 << 20 || k->shape[0] % x->kv) return false;
+    x->rows = k->shape[0] / x->kv;
+    x->q_rows = q->shape[0] / x->kv;
+    return true;
+}
+
+static ckr_result ckr__tq_refuse(ckr__de *e, const char *name)
+{
+    return ckr__de_say(e, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, name, NULL, NULL,
+                       "how many key-value heads it has is not known, or does not fit its rows: so "
+                       "nor is which rows of the fused projection are whose",
+                       "--kv-heads N");
+}
+
+static ckr_result ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t, ckr_dtype dtype,
+                              uint32_t first, uint32_t n, bool zero)
+{
+    ckr__dcp_part *path = CKR__NEW_N(e->c, ckr__dcp_part, 2);
+    ckr_result r = CKR_E_NOMEM;
+    if (path) {
+        path[0].key = "optimizer";
+        path[1].key = ckr__printf(e->c, "state.%s.%s", name, t->slot);
+        if (path[1].key)
+            r = ckr__dcp_out_tensor(&e->w, ckr__printf(e->c, "optimizer.%s", path[1].key), path, 2,
+                                    t, dtype, first, n, zero);
+    }
+    e->w.rows = NULL;
+    e->w.replica = false;
+    return e->c->err->code != CKR_OK ? e->c->err->code : r;
+}
+
+/* The shape with another number of rows. */
+static const int64_t *ckr__tq_shape(ckr__ctx *c, const ckr_tensor *t, int64_t rows)
+{
+    int64_t *shape = CKR__NEW_N(c, int64_t, t->n_dims);
+    if (!shape) return NULL;
+    memcpy(shape, t->shape, t->n_dims * sizeof *shape);
+    shape[0] = rows;
+    return shape;
+}
+
+/* One to three: each gets its rows of every head. */
+static ckr_result ckr__tq_split(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, ckr_dtype dtype,
+                                uint32_t first, uint32_t n, bool zero)
+{
+    const int64_t all = x->q_rows + 2 * x->rows;
+    ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, x->kv);
+    ckr_result r = rows ? CKR_OK : e->c->err->code;
+    int64_t h, size, at = 0;
+    int k;
+    if (t->n_dims && t->shape[0] != x->kv * all) return ckr__tq_refuse(e, t->name);
+    for (k = 0; k < 3 && r == CKR_OK; k++, at += size) {
+        ckr_tensor like = *t;
+        size = k ? x->rows : x->q_rows;
+        for (h = 0; h < x->kv; h++) {
+            rows[h].from = t;
+            rows[h].src = h * all + at;
+            rows[h].dst = h * size;
+            rows[h].n = size;
+        }
+        if (t->n_dims) {
+            like.shape = ckr__tq_shape(e->c, t, x->kv * size);
+            if (!like.shape) return e->c->err->code;
+            e->w.rows = rows;
+            e->w.n_rows = (uint64_t)x->kv;
+        }
+        e->w.replica = !t->n_dims && k;
+        r = ckr__tq_put(e, ckr__tq_name(e->c, x, ckr__tq_parts[k]), t->n_dims ? &like : t, dtype,
+                        first, n, zero);
+    }
+    return r;
+}
+
+/* Three to one, at the first of them. */
+static ckr_result ckr__tq_fuse(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, ckr_dtype dtype,
+                               uint32_t first, uint32_t n, bool zero)
+{
+    const int64_t all = x->q_rows + 2 * x->rows;
+    ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, 3 * x->kv), *p = rows;
+    int64_t h, size, at = 0;
+    ckr_tensor like = *t;
+    int k;
+    if (!rows) return e->c->err->code;
+    for (k = 0; k < 3; k++, at += size) {
+        const char *name = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
+        const ckr_tensor *from = ckr__tensor_find(e->s, name, t->slot);
+        size = k ? x->rows : x->q_rows;
+        if (!from || from->n_dims != t->n_dims || from->dtype != t->dtype ||
+            (t->n_dims && from->shape[0] != x->kv * size) ||
+            (t->n_dims > 1 && memcmp(from->shape + 1, t->shape + 1,
+                                     (t->n_dims - 1) * sizeof *t->shape) != 0))
+            return ckr__tq_refuse(e, name);
+        for (h = 0; h < x->kv; h++, p++) {
+            p->from = from;
+            p->src = h * size;
+            p->dst = h * all + at;
+            p->n = size;
+        }
+    }
+    if (t->n_dims) {
+        like.shape = ckr__tq_shape(e->c, t, x->kv * all);
+        if (!like.shape) return e->c->err->code;
+        e->w.rows = rows;
+        e->w.n_rows = 3 * (uint64_t)x->kv;
+    }
+    return ckr__tq_put(e, ckr__tq_name(e->c, x, "wqkv"), t->n_dims ? &like : t, dtype, first, n,
+                       zero);
+}
+
+/* A tensor of the optimizer that goes under other names; *mine is false for any other. */
+static ckr_result ckr__tq_tensor(ckr__de *e, const ckr_tensor *t, ckr_dtype dtype, uint32_t first,
+                                 uint32_t n, bool zero, bool *mine)
+{
+    ckr__tq x;
+    int k;
+    *mine = false;
+    if (!e->qkv || !strcmp(t->slot, "param")) return CKR_OK;
+    memset(&x, 0, sizeof x);
+    if (e->qkv > 0) {
+        *mine = ckr__tq_is(e->c, t->name, "wqkv", &x);
+        if (!*mine) return CKR_OK;
+        return ckr__tq_measure(e, &x) ? ckr__tq_split(e, &x, t, dtype, first, n, zero)
+                                      : ckr__tq_refuse(e, t->name);
+    }
+    for (k = 0; k < 3 && !*mine; k++) *mine = ckr__tq_is(e->c, t->name, ckr__tq_parts[k], &x);
+    if (!*mine || k > 1) return CKR_OK;
+    return ckr__tq_measure(e, &x) ? ckr__tq_fuse(e, &x, t, dtype, first, n, zero)
+                                  : ckr__tq_refuse(e, t->name);
+}
+
+/* The names of a group's parameters; all three of one lie in it. */
+static ckr_result ckr__tq_group(ckr__de *e, ckr_group *g, bool *any)
+{
+    const char **names = CKR__NEW_N(e->c, const char *, 3 * g->n_params);
+    uint64_t i, n = 0, found[3] = { 0, 0, 0 };
+    int k;
+    for (i = 0; names && i < g->n_params; i++) {
+        ckr__tq x;
+        memset(&x, 0, sizeof x);
+        if (e->qkv > 0 && ckr__tq_is(e->c, g->params[i], "wqkv", &x)) {
+            for (k = 0; k < 3; k++) names[n++] = ckr__tq_name(e->c, &x, ckr__tq_parts[k]);
+            *any = true;
+            continue;
+        }
+        for (k = 0; k < 3; k++)
+            if (e->qkv < 0 && ckr__tq_is(e->c, g->params[i], ckr__tq_parts[k], &x)) break;
+        if (k < 3) found[k]++;
+        if (k == 0) names[n++] = ckr__tq_name(e->c, &x, "wqkv");
+        if (k == 3) names[n++] = g->params[i];
+    }
+    if (!names) return e->c->err->code;
+    *any |= found[0] != 0;
+    g->params = names;
+    g->n_params = n;
+    if (found[0] == found[1] && found[0] == found[2]) return CKR_OK;
+    return ckr__de_say(e, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, "wqkv", NULL, NULL,
+                       "a fused projection is one parameter with one set of hyper-parameters: its "
+                       "wq, wk and wv are in different groups",
+                       "--like FILE puts them into one");
+}
+
+static ckr_result ckr__tq_groups(ckr__de *e, ckr_state *own)
+{
+    const char *v = e->t->variant;
+    uint64_t i;
+    bool any = false;
+    ckr_result r = CKR_OK;
+    e->qkv = v && !strcmp(v, "split_qkv") ? 1 : v && !strcmp(v, "fused_qkv") ? -1 : 0;
+    for (i = 0; e->qkv && i < own->n_groups && r == CKR_OK; i++)
+        r = ckr__tq_group(e, &own->groups[i], &any);
+    if (!any) e->qkv = 0;
+    if (r != CKR_OK || !any) return r;
+    e->out->renamed = true;
+    return ckr__de_say(e, "CKR_W_VARIANT", CKR_CHANGED, "variant",
+                       e->qkv > 0 ? "fused_qkv" : "split_qkv", v,
+                       "the optimizer's state of the attention's projections, row by row", NULL);
+}
+
+/* >>torch_dcp.items ----------------------------------------------------------- */
+
 /* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. */
 static ckr_result ckr__de_tensors(ckr__de *x)
 {
@@ -35989,7 +36255,7 @@ static ckr_result ckr__de_tensors(ckr__de *x)
         const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
         const ckr__dcp_item *it = x->dt ? &x->dt->d->items[x->dt->item[t->index]] : NULL;
         ckr_dtype dtype;
-        bool fresh;
+        bool fresh, other = false;
         int64_t n = 0;
         (void)ckr__numel(t->n_dims, t->shape, &n);
         done += (uint64_t)n + 1;
@@ -35998,7 +36264,8 @@ static ckr_result ckr__de_tensors(ckr__de *x)
         if (fresh && (!x->fresh || (x->t->without & CKR_GROUPS))) continue;
         if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
         r = ckr__de_dtype(x, t, &dtype);
-        if (r == CKR_OK)
+        if (r == CKR_OK) r = ckr__tq_tensor(x, t, dtype, stage * per, per, fresh, &other);
+        if (r == CKR_OK && !other)
             r = ckr__dcp_out_tensor(&x->w, it ? it->fqn : ckr__plain_name(x->c, t),
                                     it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
                                     stage * per, per, fresh);
@@ -37102,6 +37369,8 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
             ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
     if (!ckr__te_own(c, &own)) return c->err->code;
+    r = !strcmp(s->dialect, "torchtitan") ? ckr__tq_groups(&x, &own) : CKR_OK;
+    if (r != CKR_OK) return r;
     if (whole) r = ckr__de_file(&x);
     else r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
     ckr__buf_free(&x.settings);
@@ -37109,7 +37378,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return r;
 }
 
-static const ckr__dialect ckr__torchtitan = { "torchtitan", NULL, ckr__dt_probe,
+static const ckr__dialect ckr__torchtitan = { "torchtitan", "fused_qkv split_qkv", ckr__dt_probe,
                                               ckr__dt_read, NULL, ckr__dt_emit };
 static const ckr__dialect ckr__dcp_dialect = { "dcp",        NULL, ckr__dt_probe,
                                                ckr__dt_read, NULL, ckr__dt_emit };

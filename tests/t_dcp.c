@@ -314,6 +314,75 @@ static void fresh(void)
     ckr_ckpt_close(c);
 }
 
+/* The optimizer state of a fused projection and of its three: 2 heads of 8 rows, 2 queries each. */
+static bool qkv(const char *from, const char *variant, int64_t heads, const char *to)
+{
+    ckr_target t = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_receipt receipt;
+    ckr_error e;
+    bool ok = false;
+    if (!CHECK_OK(open_as(from, CURVE, &c, &e), &e)) return false;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    t.topology.ranks = 3;
+    t.variant = variant;
+    t.kv_heads = heads;
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        ok = ckr_plan_info(p)->verdict != CKR_VERDICT_REFUSED;
+        if (ok) CHECK_OK(ckr_plan_write(p, to, &receipt, &e), &e);
+        else has(p, "CKR_E_TRAINER_SOURCE", NULL);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return ok;
+}
+
+static void rows_of(ckr_ckpt *c, const char *part, const char *slot, float *out)
+{
+    char name[80];
+    ckr_read r = CKR_ZERO;
+    ckr_error e;
+    snprintf(name, sizeof name, "layers.0.attention.qkv_linear.%s.weight", part);
+    r.tensor = ckr_ckpt_tensor(c, name, slot);
+    r.dst = out;
+    if (!CHECK(r.tensor != NULL)) return;
+    r.dst_size = (size_t)(r.tensor->shape[0] * r.tensor->shape[1]) * 4;
+    CHECK_OK(ckr_ckpt_read(c, &r, 1, &e), &e);
+}
+
+static void projections(void)
+{
+    static float all[64 * 32], q[32 * 32], k[16 * 32], v[16 * 32];
+    const size_t row = 32 * sizeof(float);
+    ckr_ckpt *a, *b;
+    int h;
+    CHECK(!qkv("run", "split_qkv", 0, "w/no"));
+    CHECK(!qkv("run", "split_qkv", 3, "w/no"));
+    if (!CHECK(qkv("run", "split_qkv", 2, "w/split")) ||
+        !CHECK(qkv("w/split", "fused_qkv", 2, "w/fused")))
+        return;
+    same_digest("run", "w/fused");
+    a = open_ok("run");
+    b = open_ok("w/split");
+    CHECK(!ckr_ckpt_tensor(b, "layers.0.attention.qkv_linear.wqkv.weight", "exp_avg"));
+    CHECK(ckr_ckpt_tensor(b, "layers.0.attention.qkv_linear.wv.weight", "step") != NULL);
+    CHECK_INT(ckr_ckpt_state(b)->groups[1].n_params + ckr_ckpt_state(b)->groups[0].n_params,
+              ckr_ckpt_state(a)->groups[1].n_params + ckr_ckpt_state(a)->groups[0].n_params + 2);
+    rows_of(a, "wqkv", "exp_avg_sq", all);
+    rows_of(b, "wq", "exp_avg_sq", q);
+    rows_of(b, "wk", "exp_avg_sq", k);
+    rows_of(b, "wv", "exp_avg_sq", v);
+    for (h = 0; h < 2; h++) {
+        CHECK(!memcmp(all + h * 32 * 32, q + h * 16 * 32, 16 * row));
+        CHECK(!memcmp(all + (h * 32 + 16) * 32, k + h * 8 * 32, 8 * row));
+        CHECK(!memcmp(all + (h * 32 + 24) * 32, v + h * 8 * 32, 8 * row));
+    }
+    ckr_ckpt_close(a);
+    ckr_ckpt_close(b);
+}
+
 /* Metadata that lies ------------------------------------------------------------ */
 
 typedef struct meta {          /* a pickle without a memo                                */
@@ -681,6 +750,7 @@ int main(int argc, char **argv)
     RUN(titan);
     RUN(settings);
     RUN(fresh);
+    RUN(projections);
     RUN(lying_chunks);
     RUN(lying_pickles);
     RUN(deep);
