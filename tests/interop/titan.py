@@ -85,15 +85,18 @@ def row(tool, corpus, name):
         start, truth = f"{case}/ckpt/step-10", f"{case}/truth.safetensors"
         if name == "fused":
             start = f"{tmp}/split/step-10"
+            os.makedirs(f"{tmp}/split")
             cut = [tool, "convert", f"{case}/ckpt/step-10", start, *ROWS["split"][0], *told]
             subprocess.run(cut, capture_output=True)
         if name == "split":
             truth = split_truth(truth, f"{tmp}/truth.safetensors")
+            shutil.copy(f"{case}/truth.json", tmp)
         p = subprocess.run([tool, "convert", start, out, *args, *told, "--json"], capture_output=True)
         if p.returncode:
             return f"convert: {p.stdout[-300:]}"
+        curve = [] if "--variant" in args else [a for a in args if a not in ("--dp", "--tp", "--pp")]
         given = settings(json.loads(p.stdout)["report"])
-        p = subprocess.run([tool, "lr", f"{case}/ckpt/step-10", *[a for a in args if a not in ("--dp", "--tp", "--pp")],
+        p = subprocess.run([tool, "lr", f"{case}/ckpt/step-10", *curve,
                             *told, "--from", "11", "--to", "14", "--json"], capture_output=True)
         want = {} if p.returncode else {r["step"]: r["lr"] for r in json.loads(p.stdout)["after"]}
         given += MORE.get(name, [])
