@@ -124,35 +124,36 @@
        >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo >>pickle.machine >>torch
        >>torch.storage >>torch.tensor >>torch.calls >>torch.build >>torch.legacy >>torch.script
        >>torch.archive >>numpy >>numpy.file >>tree_load >>doc >>dcp >>dcp.machine >>dcp.classes
-       >>dcp.build >>dcp.run >>dcp.index >>dcp.slices >>dcp.open >>schedule >>schedule.curves
-       >>schedule.ticks >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch
-       >>schedule.torch_write >>schedule.node >>schedule.end >>schedule.change >>schedule.rebase
-       >>schedule.retick >>rng >>rng.mt19937 >>rng.counter >>rng.words >>rng.seed >>rng.bytes
-       >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform >>rng.normal >>rng.integers >>state
-       >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work >>rng.remap.read
-       >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report >>rng.remap.write
-       >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts >>dialects.carry
-       >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
-       >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read
-       >>nanotron.emit >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
-       >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
-       >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.optimizer
-       >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
-       >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit
-       >>llmc.gpt2 >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params
-       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
-       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
-       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
-       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
-       >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp
-       >>torchtitan >>torchtitan.runs >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.emit
-       >>torchtitan.curve >>torchtitan.write >>torch_dcp.files >>megatron >>megatron.probe
-       >>megatron.files >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout
-       >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read >>megatron.random
-       >>megatron.read >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer
-       >>megatron.dist.defect >>megatron.dist.read >>megatron.emit >>megatron.dist.emit
-       >>dialect.table >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups
-       >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
+       >>dcp.build >>dcp.run >>dcp.record >>dcp.step >>dcp.index >>dcp.slices >>dcp.forms >>dcp.view
+       >>dcp.open >>schedule >>schedule.curves >>schedule.ticks >>schedule.eval >>schedule.build
+       >>schedule.text >>schedule.torch >>schedule.torch_write >>schedule.node >>schedule.end
+       >>schedule.change >>schedule.rebase >>schedule.retick >>rng >>rng.mt19937 >>rng.counter
+       >>rng.words >>rng.seed >>rng.bytes >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform
+       >>rng.normal >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack
+       >>rng.remap.work >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof
+       >>rng.remap.report >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects
+       >>dialects.names >>dialects.dicts >>dialects.carry >>nanotron >>nanotron.files
+       >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
+       >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
+       >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
+       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
+       >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
+       >>accelerate.emit.random >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
+       >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
+       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
+       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
+       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.items
+       >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler >>deepspeed.emit.rank
+       >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
+       >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp >>torchtitan >>torchtitan.runs
+       >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items
+       >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files >>megatron
+       >>megatron.probe >>megatron.files >>megatron.model >>megatron.split >>megatron.weights
+       >>megatron.layout >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read
+       >>megatron.random >>megatron.read >>megatron.dist >>megatron.dist.ranks
+       >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read >>megatron.emit
+       >>megatron.dist.emit >>dialect.table >>write.pickle >>write.image >>write.dcp >>run >>lanes
+       >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
        >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
        >>ckpt.side >>ckpt.diff >>view >>epilogue
@@ -962,6 +963,7 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     const char  *data;         /* glob of the coming run's token files; NULL: not known  */
     int64_t      micro_batch, seq_len;     /* of the coming run, for its place in the data; 0:
                                               not known                                  */
+    int64_t      kv_heads;     /* of its attention; 0: as the checkpoint tells             */
 } ckr_target;
 
 typedef enum ckr_verdict {
@@ -1531,6 +1533,9 @@ typedef struct ckr__ctx {
     uint32_t    n_files, cap_files, n_parked;
     ckr__slice *slices;        /* those that were opened                               */
     uint64_t    n_slices, cap_slices;
+    const uint8_t *held;       /* bytes of a file that are in memory, while it is parsed     */
+    uint64_t    held_at, held_size;
+    uint32_t    held_file;
     uint64_t    seed;          /* of hashes, so that colliding keys cannot be prepared  */
 } ckr__ctx;
 
@@ -2339,6 +2344,11 @@ static ckr_result ckr__file_read(ckr__ctx *c, uint32_t file, uint64_t offset, vo
         return ckr__fail(c->err, CKR_ITEM_IO_READ, f->path, offset, NULL,
                          "%llu bytes were expected here, the file ends at %llu",
                          (unsigned long long)n, (unsigned long long)f->size);
+    if (c->held && c->held_file == file && offset >= c->held_at &&
+        ckr__range_ok(offset - c->held_at, n, c->held_size)) {
+        if (n) memcpy(dst, c->held + (offset - c->held_at), n);
+        return CKR_OK;
+    }
     sys = n ? c->env.io.read_fn(c->env.io.user, f->handle, offset, dst, n) : 0;
     return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, f->path, sys) : CKR_OK;
 }
@@ -9889,7 +9899,8 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
 
    The metadata is millions of opcodes for a large model, so it has a machine of its own: values are
    words, the few classes that it holds become records as they are built, and a dict of attributes
-   goes as soon as its object has it. No recursion; memory is a small multiple of the input.
+   goes as soon as its object has it. The file passes through a window; of it stay the strings. No
+   recursion; memory is a small multiple of the input.
 
      ckr__dcp_open      everything but tensor bytes and objects; every chunk has its slice
      ckr__dcp_find      an item by its flat name
@@ -9936,6 +9947,8 @@ typedef struct ckr__dcp {
     ckr__dcp_file *files;
     uint64_t       n_files, cap_files;
     ckr__map       names, file_names, boxes;
+    struct ckr__dcp_form *forms;       /* of slices, by their length and shape             */
+    uint8_t       *window;             /* for the bytes of one                             */
     uint32_t       n_ranks;            /* metadata files of single ranks; 0: one for all   */
     bool           planned;            /* the names' paths are known                       */
     bool           safetensors;        /* Hugging Face's storage                           */
@@ -9972,18 +9985,19 @@ static ckr__dcp_item *ckr__dcp_find(const ckr__dcp *d, const char *fqn)
 
 /* >>dcp.machine --------------------------------------------------------------- */
 /* A value is a word, its kind in the low four bits:
-     INT     60 bits, signed                     STR     offset << 28 | length << 4, in the input
+     INT     60 bits, signed                     STR     block of `text` << 48 | offset << 28 |
+                                                         length << 4, and a NUL behind it
      TUPLE   its first word in `cells`, which is its count
      SIZE    a torch.Size: its place in `dims`, a count and integers. Equal ones are one: there are
              few, and each chunk needs three
      BOX     a list or dict: generation << 36 | index << 4; the generation tells whether it is still
              the one that it was                 OBJ     record << 8 | class << 4
-     GLOBAL  name's offset << 16 | code << 4, a dtype in place of the offset
-     OTHER   what nothing here needs; name's offset in the input << 4, 0: no call               */
+     GLOBAL  a dtype << 16 | code << 4           TAKEN   a dict that an object has taken over
+     OTHER   what nothing here needs                                                              */
 
 enum {
     CKR__DV_ABSENT = 0, CKR__DV_NONE, CKR__DV_BOOL, CKR__DV_INT, CKR__DV_STR, CKR__DV_TUPLE,
-    CKR__DV_BOX, CKR__DV_OBJ, CKR__DV_GLOBAL, CKR__DV_OTHER, CKR__DV_SIZE
+    CKR__DV_BOX, CKR__DV_OBJ, CKR__DV_GLOBAL, CKR__DV_OTHER, CKR__DV_SIZE, CKR__DV_TAKEN
 };
 
 enum {                         /* classes and callables                                  */
@@ -10008,12 +10022,20 @@ typedef struct ckr__dv_index { uint64_t fqn; uint32_t offset, hint; } ckr__dv_in
 typedef struct ckr__dv_info { uint64_t offset, length; uint32_t file; } ckr__dv_info;
 typedef struct ckr__dv_tensor { uint64_t chunks; uint32_t size, dtype; } ckr__dv_tensor;
 
+/* Bytes that fetch something from the memo, as a word and its mask; forgotten when an entry of the
+   memo changes. */
+typedef struct ckr__dv_seen { uint64_t word, mask; uint32_t attr; } ckr__dv_seen;
+
 typedef struct ckr__dcp_vm {
     ckr__ctx      *c;
     ckr__dcp      *d;
     const char    *path;
-    uint8_t       *data;
-    size_t         size, pos, op;
+    uint32_t       file;
+    uint8_t       *data;       /* a window of the file                                   */
+    size_t         cap_data, have, pos;        /* bytes in it, the next one                  */
+    uint64_t       size, base, op;     /* of the file; of the window, of an opcode in it     */
+    char         **text;       /* blocks of strings, which stay with the checkpoint      */
+    size_t         text_used, text_left;       /* of the last block                          */
     uint64_t      *stack, *cells, *wide, *dims;
     uint32_t      *memo;       /* see ckr__dv_pack                                       */
     uint32_t      *same;       /* hash of a size -> its place in dims + 1                */
@@ -10026,13 +10048,17 @@ typedef struct ckr__dcp_vm {
     ckr__dv_tensor *tensors;
     uint8_t       *dtypes;     /* of properties                                          */
     size_t n_stack, cap_stack, n_memo, cap_memo, memo_count, n_cells, cap_cells, n_marks, cap_marks;
-    size_t n_wide, cap_wide, n_dims, cap_dims, n_same, cap_same;
+    size_t n_wide, cap_wide, n_dims, cap_dims, n_same, cap_same, n_text, cap_text;
     size_t n_free, cap_free, n_boxes, cap_boxes, n_chunks, cap_chunks, n_indices, cap_indices;
     size_t n_infos, cap_infos, n_tensors, cap_tensors, n_dtypes, cap_dtypes;
     size_t         floor;
     uint64_t       scratch;    /* bytes of all arrays                                    */
-    uint64_t       keys[64];   /* attribute names met lately                             */
-    uint8_t        attrs[64];
+    uint64_t       keys[128];  /* attribute names met lately                             */
+    uint8_t        attrs[128];
+    uint64_t       recent[64]; /* short strings met lately                               */
+    uint64_t       paths[64];  /* names of files, and the files                          */
+    uint32_t       files[64];
+    ckr__dv_seen   seen[16][4], size_seen;     /* keys of each class, torch.Size             */
     uint64_t       state, planner, storage;    /* of the Metadata object, once built      */
     bool           built, done;
 } ckr__dcp_vm;
@@ -10077,10 +10103,30 @@ static bool ckr__dv_grow(ckr__dcp_vm *m, void *array, size_t *cap, size_t need, 
     return true;
 }
 
+#define CKR__DV_WINDOW ((size_t)256 << 10)
+#define CKR__DV_AHEAD 512              /* bytes that one opcode, or a record, may look at    */
 #define CKR__DV_ROOM(m, name, need)                                                                \
     ((need) <= (m)->cap_##name ||                                                                  \
      ckr__dv_grow((m), &(m)->name, &(m)->cap_##name, (need), sizeof *(m)->name))
 #define CKR__DV_FREE(m, name) ckr__heap_free((m)->c, (m)->name, (m)->cap_##name * sizeof *(m)->name)
+
+/* The next `n` bytes in the window, or as many as the file still has. */
+static bool ckr__dv_fill(ckr__dcp_vm *m, uint64_t n)
+{
+    const uint64_t end = m->base + m->have;
+    size_t left = m->have - m->pos, take;
+    if (left >= n || end == m->size) return true;
+    if (n > m->size - m->base - m->pos) n = m->size - m->base - m->pos;
+    if (left) memmove(m->data, m->data + m->pos, left);
+    m->base += m->pos;
+    m->pos = 0;
+    m->have = left;
+    if (!CKR__DV_ROOM(m, data, (size_t)n)) return false;
+    take = m->cap_data - left;
+    if (take > m->size - end) take = (size_t)(m->size - end);
+    m->have += take;
+    return ckr__file_read(m->c, m->file, end, m->data + left, take) == CKR_OK;
+}
 
 static void ckr__dv_free(ckr__dcp_vm *m)
 {
@@ -10090,6 +10136,9 @@ static void ckr__dv_free(ckr__dcp_vm *m)
     CKR__DV_FREE(m, free);
     CKR__DV_FREE(m, wide);
     CKR__DV_FREE(m, same);
+    CKR__DV_FREE(m, data);
+    m->data = NULL;
+    m->cap_data = 0;
     m->stack = m->wide = NULL;
     m->memo = m->free = m->same = NULL;
     m->marks = NULL;
@@ -10102,6 +10151,7 @@ static void ckr__dv_free_records(ckr__dcp_vm *m)
     for (i = 0; i < m->n_boxes; i++)
         ckr__heap_free(m->c, m->boxes[i].own, m->boxes[i].cap * sizeof *m->boxes[i].own);
     CKR__DV_FREE(m, cells);
+    CKR__DV_FREE(m, text);
     CKR__DV_FREE(m, dims);
     CKR__DV_FREE(m, boxes);
     CKR__DV_FREE(m, chunks);
@@ -10131,7 +10181,7 @@ static int64_t ckr__dv_number(uint64_t v)
 static const char *ckr__dv_text(const ckr__dcp_vm *m, uint64_t v, size_t *n)
 {
     *n = (size_t)(v >> 4 & 0xffffff);
-    return (const char *)m->data + (v >> 28);
+    return m->text[v >> 48] + (v >> 28 & 0xfffff);
 }
 
 static bool ckr__dv_is(const ckr__dcp_vm *m, uint64_t v, unsigned cls)
@@ -10231,7 +10281,7 @@ static bool ckr__dv_outgrow(ckr__dcp_vm *m, ckr__dv_box *b, size_t need)
 {
     size_t cap = b->cap ? b->cap : 64;
     uint64_t *own;
-    while (cap < need) cap *= 2;
+    while (cap < need) cap *= cap < 4096 ? 2 : 4;
     if (cap > UINT32_MAX / 2 || m->scratch + cap * 8 > m->c->limits.max_arena_bytes)
         return ckr__dv_limit(m);
     own = (uint64_t *)ckr__heap_alloc(m->c, cap * sizeof *own);
@@ -10248,7 +10298,7 @@ static bool ckr__dv_outgrow(ckr__dcp_vm *m, ckr__dv_box *b, size_t need)
 }
 
 /* Words behind those of a list or dict: in place while it is the last of `cells`, else it gets
-   words of its own that double. */
+   words of its own that double, large ones faster. */
 static bool ckr__dv_extend(ckr__dcp_vm *m, uint64_t target, const uint64_t *items, size_t n,
                            bool dict)
 {
@@ -10314,14 +10364,11 @@ static unsigned ckr__dv_class(const char *mod, size_t n_mod, const char *name, s
     return CKR__DG_OTHER;
 }
 
-/* `name` lies in the input. */
 static bool ckr__dv_global(ckr__dcp_vm *m, const char *mod, size_t n_mod, const char *name,
                            size_t n)
 {
     unsigned dtype;
     const unsigned code = ckr__dv_class(mod, n_mod, name, n, &dtype);
-    const uint64_t at = code == CKR__DG_DTYPE ? dtype
-                                              : (uint64_t)((const uint8_t *)name - m->data);
     if (code == CKR__DG_UNSAFE) {
         ckr__fail(m->c->err, CKR_ITEM_PICKLE_UNSAFE, m->path, m->op, NULL,
                   "pickle byte %llu: it names %.*s.%.*s, which no checkpoint needs",
@@ -10329,7 +10376,7 @@ static bool ckr__dv_global(ckr__dcp_vm *m, const char *mod, size_t n_mod, const 
                   (int)(n < 60 ? n : 60), name);
         return false;
     }
-    return ckr__dv_push(m, at << 16 | (uint64_t)code << 4 | CKR__DV_GLOBAL);
+    return ckr__dv_push(m, (uint64_t)dtype << 16 | (uint64_t)code << 4 | CKR__DV_GLOBAL);
 }
 
 static bool ckr__dv_stack_global(ckr__dcp_vm *m)
@@ -10348,9 +10395,11 @@ static bool ckr__dv_stack_global(ckr__dcp_vm *m)
 
 static bool ckr__dv_global_lines(ckr__dcp_vm *m)
 {
-    const uint8_t *a = m->data + m->pos, *b, *e;
-    b = (const uint8_t *)memchr(a, '\n', m->size - m->pos);
-    e = b ? (const uint8_t *)memchr(b + 1, '\n', (size_t)(m->data + m->size - (b + 1))) : NULL;
+    const uint8_t *a, *b, *e;
+    if (!ckr__dv_fill(m, 4096)) return false;
+    a = m->data + m->pos;
+    b = (const uint8_t *)memchr(a, '\n', m->have - m->pos);
+    e = b ? (const uint8_t *)memchr(b + 1, '\n', (size_t)(m->data + m->have - (b + 1))) : NULL;
     if (!e) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
     m->pos = (size_t)(e + 1 - m->data);
     return ckr__dv_global(m, (const char *)a, (size_t)(b - a), (const char *)b + 1,
@@ -10423,6 +10472,7 @@ static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner, bool fresh)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
     items = ckr__dv_items(m, inner, &n);
     if (n > CKR__MAX_RANK) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "over 64 axes");
+    v[0] = 0;
     for (i = 0; i < n; i++) {
         if (ckr__dv_kind(items[i]) != CKR__DV_INT || items[i] >> 63)
             return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS,
@@ -10455,7 +10505,7 @@ static bool ckr__dv_reduce(ckr__dcp_vm *m)
     }
     if (ckr__dv_kind(callable) != CKR__DV_GLOBAL && ckr__dv_kind(callable) != CKR__DV_OTHER)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
-    return ckr__dv_push(m, callable >> 16 << 4 | CKR__DV_OTHER);
+    return ckr__dv_push(m, CKR__DV_OTHER);
 }
 
 static bool ckr__dv_object(ckr__dcp_vm *m, unsigned cls, size_t record)
@@ -10497,7 +10547,7 @@ static bool ckr__dv_newobj(ckr__dcp_vm *m)
         if (!CKR__DV_ROOM(m, dtypes, m->n_dtypes + 1)) return false;
         m->dtypes[m->n_dtypes] = 0;
         return ckr__dv_object(m, cls, m->n_dtypes++);
-    default: return ckr__dv_push(m, g >> 16 << 4 | CKR__DV_OTHER);
+    default: return ckr__dv_push(m, CKR__DV_OTHER);
     }
 }
 
@@ -10516,7 +10566,7 @@ static unsigned ckr__dv_attr(ckr__dcp_vm *m, uint64_t key)
         { "planner_data", CKR__DA_PLANNER },        { "storage_data", CKR__DA_STORAGE },
         { "storage_meta", CKR__DA_STORAGE_META },   { "version", CKR__DA_VERSION }
     };
-    const size_t slot = (size_t)((key >> 28 ^ key >> 34) & 63);
+    const size_t slot = (size_t)(key * 0x9e3779b97f4a7c15u >> 57);
     const char *s;
     size_t n, i;
     if (ckr__dv_kind(key) != CKR__DV_STR) return CKR__DA_OTHER;
@@ -10537,7 +10587,7 @@ static bool ckr__dv_dims(ckr__dcp_vm *m, uint64_t v, uint32_t *out)
     return true;
 }
 
-static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
+static bool ckr__dv_file_new(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
 {
     ckr__dcp *d = m->d;
     ckr__dcp_file *f;
@@ -10545,7 +10595,6 @@ static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
     const char *s;
     size_t n, i;
     uint64_t at;
-    if (ckr__dv_kind(path) != CKR__DV_STR) return ckr__dv_bad(m, "relative_path is no string");
     s = ckr__dv_text(m, path, &n);
     if (ckr__map_find(&d->file_names, s, n, &at)) {
         *out = (uint32_t)at;
@@ -10567,11 +10616,21 @@ static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
     memset(f, 0, sizeof *f);
     f->file = CKR_NO_FILE;
     f->rank = -1;
-    f->name = ckr__strndup(m->c, s, n);
-    if (!f->name || !ckr__map_put(&d->file_names, f->name, n, at, NULL)) return false;
+    f->name = s;
+    if (!ckr__map_put(&d->file_names, f->name, n, at, NULL)) return false;
     if (n > 2 && s[0] == '_' && s[1] == '_' && strspn(f->name + 2, "0123456789") < 9)
         f->rank = (int32_t)strtol(f->name + 2, NULL, 10);
     *out = (uint32_t)at;
+    return true;
+}
+
+static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
+{
+    const size_t slot = (size_t)(path * 0x9e3779b97f4a7c15u >> 58);
+    if (ckr__dv_kind(path) != CKR__DV_STR) return ckr__dv_bad(m, "relative_path is no string");
+    if (m->paths[slot] != path && !ckr__dv_file_new(m, path, &m->files[slot])) return false;
+    m->paths[slot] = path;
+    *out = m->files[slot];
     return true;
 }
 
@@ -10744,40 +10803,72 @@ static bool ckr__dv_put(ckr__dcp_vm *m, uint64_t index)
     if (!CKR__DV_ROOM(m, memo, (size_t)index + 1)) return false;
     if (!ckr__dv_pack(m, m->stack[m->n_stack - 1], &v)) return false;
     while (m->n_memo <= index) m->memo[m->n_memo++] = CKR__DV_ABSENT;
-    if (!m->memo[index]) m->memo_count++;
+    if (!m->memo[index]) {
+        m->memo_count++;
+    } else {
+        memset(m->seen, 0, sizeof m->seen);
+        memset(&m->size_seen, 0, sizeof m->size_seen);
+    }
     m->memo[index] = v;
     return true;
 }
 
-static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
-{
-    const uint32_t p = index < m->n_memo ? m->memo[index] : 0;
-    uint64_t v = p;
-    if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
-    if ((p & 15) == 15) v = m->wide[p >> 4];
-    if (ckr__dv_kind(v) == CKR__DV_BOX) {
-        const ckr__dv_box *b = ckr__dv_box_of(m, v);
-        if (b->puts != 1 && b->generation)
-            return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
-        v |= (uint64_t)(b->generation & 0xfffffff) << 36;
-    }
-    return ckr__dv_push(m, v);
-}
-
 static bool ckr__dv_take(ckr__dcp_vm *m, uint64_t n, const uint8_t **out)
 {
+    if (n > m->size - m->base - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    if (!ckr__dv_fill(m, n)) return false;
     *out = m->data + m->pos;
-    if (n > m->size - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
     m->pos += (size_t)n;
+    return true;
+}
+
+static bool ckr__dv_text_block(ckr__dcp_vm *m, size_t need)
+{
+    const uint64_t size = m->size < 16384 ? 4096 : m->size < 4194304 ? m->size / 4 : 1048576;
+    const size_t n = need > size / 4 ? need : (size_t)size;
+    char *p = (char *)ckr__arena_raw(m->c, n);
+    if (m->n_text >> 16) return ckr__dv_limit(m);
+    if (!p || !CKR__DV_ROOM(m, text, m->n_text + 1)) return false;
+    m->text[m->n_text++] = p;
+    m->text_used = 0;
+    m->text_left = n;
+    return true;
+}
+
+/* A string goes to `text`; one that is there already, as a file's name mostly is, stays. */
+static bool ckr__dv_text_word(ckr__dcp_vm *m, const uint8_t *s, size_t n, uint64_t *out)
+{
+    uint64_t *recent = NULL;
+    size_t len;
+    char *to;
+    if (n >= 8 && n <= 32) {
+        recent = &m->recent[((ckr__load_u64(s) ^ ckr__load_u64(s + n - 8) * 31 ^ n) *
+                             0x9e3779b97f4a7c15u) >> 58];
+        *out = *recent;
+        if (*recent) {
+            const char *have = ckr__dv_text(m, *recent, &len);
+            if (len == n && !memcmp(have, s, n)) return true;
+        }
+    }
+    if (n >= m->text_left && !ckr__dv_text_block(m, n + 1)) return false;
+    to = m->text[m->n_text - 1] + m->text_used;
+    if (n) memcpy(to, s, n);
+    to[n] = 0;
+    *out = (uint64_t)(m->n_text - 1) << 48 | (uint64_t)m->text_used << 28 | (uint64_t)n << 4 |
+           CKR__DV_STR;
+    m->text_used += n + 1;
+    m->text_left -= n + 1;
+    if (recent) *recent = *out;
     return true;
 }
 
 static bool ckr__dv_string(ckr__dcp_vm *m, uint64_t n)
 {
     const uint8_t *s;
-    if (!ckr__dv_take(m, n, &s)) return false;
-    if (n >> 24) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name of more than 16 MiB");
-    return ckr__dv_push(m, (uint64_t)(s - m->data) << 28 | n << 4 | CKR__DV_STR);
+    uint64_t v;
+    if (n >> 24 && n <= m->size - m->base - m->pos)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name of more than 16 MiB");
+    return ckr__dv_take(m, n, &s) && ckr__dv_text_word(m, s, (size_t)n, &v) && ckr__dv_push(m, v);
 }
 
 /* Two's complement, little-endian; what needs over 60 bits is no size of this world. */
@@ -10791,6 +10882,220 @@ static bool ckr__dv_long(ckr__dcp_vm *m, uint64_t n)
     for (i = 8; i < n; i++) if (s[i] != (v >> 63 ? 0xff : 0)) return ckr__dv_push(m, CKR__DV_OTHER);
     if (v >> 59 != 0 && v >> 59 != 31) return ckr__dv_push(m, CKR__DV_OTHER);
     return ckr__dv_push(m, v << 4 | CKR__DV_INT);
+}
+
+/* >>dcp.record ---------------------------------------------------------------- */
+/* There are a few records to every chunk, each a NEWOBJ, MEMOIZE, EMPTY_DICT, MEMOIZE, MARK, pairs,
+   SETITEMS, BUILD. They are taken at one go where the pairs have keys from the memo, and as values
+   integers, None, short strings, sizes from the memo or torch.Size of integers: as CPython writes
+   them. Of any other nothing is kept, and it goes opcode by opcode. */
+
+typedef struct ckr__dv_record {
+    const uint8_t *s, *end;
+    uint32_t      *memo;       /* behind the last                                        */
+    size_t         n;          /* put there                                              */
+} ckr__dv_record;
+
+/* From the memo: a name, a size or a class. */
+static bool ckr__dv_peek(const ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
+{
+    uint64_t i;
+    unsigned kind;
+    if (*x->s == 'h') {
+        i = x->s[1];
+        x->s += 2;
+    } else if (*x->s == 'j') {
+        i = ckr__load_u32(x->s + 1);
+        x->s += 5;
+    } else return false;
+    *v = i < m->n_memo ? m->memo[i] : 0;
+    if ((*v & 15) == 15) *v = m->wide[*v >> 4];
+    kind = ckr__dv_kind(*v);
+    return kind == CKR__DV_STR || kind == CKR__DV_SIZE || kind == CKR__DV_GLOBAL;
+}
+
+static bool ckr__dv_recall(const ckr__dv_record *x, const ckr__dv_seen *seen)
+{
+    return seen->mask && (ckr__load_u64(x->s) & seen->mask) == seen->word;
+}
+
+static void ckr__dv_see(const ckr__dv_record *x, const uint8_t *from, ckr__dv_seen *seen)
+{
+    seen->mask = UINT64_MAX >> (8 - (x->s - from)) * 8;
+    seen->word = ckr__load_u64(from) & seen->mask;
+}
+
+static bool ckr__dv_peek_int(ckr__dv_record *x, uint64_t *v)
+{
+    const uint8_t *s = x->s;
+    size_t i, n;
+    switch (*s) {
+    case 'K':
+        *v = s[1];
+        x->s += 2;
+        return true;
+    case 'M':
+        *v = ckr__load_u16(s + 1);
+        x->s += 3;
+        return true;
+    case 'J':
+        *v = ckr__load_u32(s + 1);
+        x->s += 5;
+        return *v <= INT32_MAX;
+    case 0x8A: break;
+    default: return false;
+    }
+    n = s[1];
+    if (!n || n > 7 || s[1 + n] & 0x80) return false;
+    for (*v = 0, i = n; i > 0; i--) *v = *v << 8 | s[1 + i];
+    x->s += n + 2;
+    return true;
+}
+
+/* torch.Size of integers, up to its MEMOIZE. */
+static bool ckr__dv_peek_size(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
+{
+    const bool mark = *x->s == '(';
+    uint64_t d[CKR_MAX_DIMS];
+    size_t n = 0;
+    uint32_t at;
+    if (mark) x->s++;
+    while (n < CKR_MAX_DIMS && ckr__dv_peek_int(x, &d[n])) n++;
+    if (*x->s++ != (mark ? 't' : n ? (n < 4 ? 0x84 + n : 0) : ')')) return false;
+    if ((mark || n) && *x->s++ != 0x94) return false;
+    if (memcmp(x->s, "\x85\x94R\x94", 4) != 0 || !ckr__dv_intern(m, d, n, &at) || at >> 28)
+        return false;
+    x->s += 4;
+    *v = (uint64_t)at << 4 | CKR__DV_SIZE;
+    if (mark || n) x->memo[x->n++] = (uint32_t)*v;
+    x->memo[x->n++] = CKR__DV_OTHER;
+    x->memo[x->n++] = (uint32_t)*v;
+    return true;
+}
+
+static bool ckr__dv_peek_value(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
+{
+    size_t n;
+    if (ckr__dv_recall(x, &m->size_seen)) {
+        x->s += m->size_seen.attr;
+        return ckr__dv_peek_size(m, x, v);
+    }
+    if (*x->s == 'h' || *x->s == 'j') {
+        const uint8_t *from = x->s;
+        if (!ckr__dv_peek(m, x, v)) return false;
+        if (ckr__dv_kind(*v) != CKR__DV_GLOBAL) return true;
+        if ((*v >> 4 & 15) != CKR__DG_SIZE) return false;
+        ckr__dv_see(x, from, &m->size_seen);
+        m->size_seen.attr = (uint32_t)(x->s - from);
+        return ckr__dv_peek_size(m, x, v);
+    }
+    if (*x->s == 'N') {
+        x->s++;
+        *v = CKR__DV_NONE;
+        return true;
+    }
+    if (*x->s == 0x8C) {
+        n = x->s[1];
+        if (n > 64 || x->s[2 + n] != 0x94) return false;
+        x->s += 3 + n;
+        return ckr__dv_text_word(m, x->s - n - 1, n, v) &&
+               ckr__dv_pack(m, *v, &x->memo[x->n++]);
+    }
+    if (!ckr__dv_peek_int(x, v)) return false;
+    *v = *v << 4 | CKR__DV_INT;
+    return true;
+}
+
+static bool ckr__dv_peek_key(ckr__dcp_vm *m, ckr__dv_record *x, ckr__dv_seen *seen, unsigned *attr)
+{
+    const uint8_t *from = x->s;
+    uint64_t key;
+    if (ckr__dv_recall(x, seen)) {
+        x->s += *from == 'h' ? 2 : 5;
+        *attr = seen->attr;
+        return true;
+    }
+    if (!ckr__dv_peek(m, x, &key) || ckr__dv_kind(key) != CKR__DV_STR) return false;
+    *attr = seen->attr = ckr__dv_attr(m, key);
+    ckr__dv_see(x, from, seen);
+    return true;
+}
+
+/* The attributes of the object that NEWOBJ is about to make. At most 90 bytes each. */
+static bool ckr__dv_peek_record(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *a)
+{
+    const uint64_t *top = m->stack + m->n_stack;
+    const unsigned cls = m->n_stack - m->floor < 2 || ckr__dv_kind(top[-2]) != CKR__DV_GLOBAL
+                             ? 0
+                             : (unsigned)(top[-2] >> 4 & 15);
+    unsigned attr, i;
+    uint64_t v;
+    if ((cls != CKR__DG_CHUNK && cls != CKR__DG_INDEX && cls != CKR__DG_INFO) ||
+        top[-1] != CKR__DV_TUPLE || memcmp(x->s, "\x94}\x94(", 4) != 0)
+        return false;
+    x->n = 2;
+    x->memo[1] = CKR__DV_TAKEN;
+    x->s += 4;
+    for (i = 0; *x->s != 'u'; i++, a[attr] = v)
+        if (x->end - x->s < 100 || i == 4 || !ckr__dv_peek_key(m, x, &m->seen[cls][i], &attr) ||
+            !ckr__dv_peek_value(m, x, &v))
+            return false;
+    x->s += 2;
+    return x->s[-1] == 'b';
+}
+
+/* Was it one? *ok is the result then. */
+static bool ckr__dv_record_take(ckr__dcp_vm *m, bool *ok)
+{
+    const size_t n_wide = m->n_wide;
+    uint64_t a[CKR__DA_COUNT];
+    ckr__dv_record x;
+    *ok = false;
+    if (m->have - m->pos < 100 || m->memo_count != m->n_memo) return false;
+    if (!CKR__DV_ROOM(m, memo, m->n_memo + 32)) return true;
+    x.s = m->data + m->pos;
+    x.end = m->data + m->have;
+    x.memo = m->memo + m->n_memo;
+    memset(a, 0, (CKR__DA_TRANSFORM + 1) * sizeof *a);
+    if (!ckr__dv_peek_record(m, &x, a)) {
+        m->n_wide = n_wide;
+        return m->c->err->code != CKR_OK;
+    }
+    if (!ckr__dv_newobj(m) || !ckr__dv_pack(m, m->stack[m->n_stack - 1], x.memo)) return true;
+    m->memo_count = m->n_memo += x.n;
+    m->pos = (size_t)(x.s - m->data);
+    *ok = ckr__dv_build_as(m, m->stack[m->n_stack - 1], a);
+    return true;
+}
+
+static bool ckr__dv_make(ckr__dcp_vm *m)
+{
+    bool ok;
+    return ckr__dv_record_take(m, &ok) ? ok : ckr__dv_newobj(m);
+}
+
+/* >>dcp.step ------------------------------------------------------------------ */
+
+static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
+{
+    const uint32_t p = index < m->n_memo ? m->memo[index] : 0;
+    uint64_t v = p;
+    if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
+    if (p == CKR__DV_TAKEN)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+    if ((p & 15) == 15) v = m->wide[p >> 4];
+    if (ckr__dv_kind(v) == CKR__DV_BOX) {
+        const ckr__dv_box *b = ckr__dv_box_of(m, v);
+        if (b->puts != 1 && b->generation)
+            return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+        v |= (uint64_t)(b->generation & 0xfffffff) << 36;
+    }
+    if (ckr__dv_kind(v) == CKR__DV_GLOBAL && m->have - m->pos > 2 && m->data[m->pos] == ')' &&
+        m->data[m->pos + 1] == 0x81) {         /* an object of the class: at one go       */
+        m->pos += 2;
+        return ckr__dv_push(m, v) && ckr__dv_push(m, CKR__DV_TUPLE) && ckr__dv_make(m);
+    }
+    return ckr__dv_push(m, v);
 }
 
 /* Items since the mark. */
@@ -10816,7 +11121,7 @@ static bool ckr__dv_from_mark(ckr__dcp_vm *m, uint8_t op)
 static bool ckr__dv_tuple1(ckr__dcp_vm *m)
 {
     const uint8_t *s = m->data + m->pos;
-    const size_t left = m->size - m->pos, n = m->n_stack;
+    const size_t left = m->have - m->pos, n = m->n_stack;
     uint64_t v;
     if (!ckr__dv_has(m, 1)) return false;
     if (left >= 2 && s[0] == 0x94 && s[1] == 'R' && n - m->floor >= 2 &&
@@ -10891,7 +11196,8 @@ static bool ckr__dv_counted(ckr__dcp_vm *m, uint8_t op, uint64_t v)
     case 0x80:
         return v <= 5 || ckr__dv_fail(m, CKR_ITEM_PICKLE_PROTOCOL, NULL);
     default: /* FRAME */
-        return v <= m->size - m->pos || ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+        return v <= m->size - m->base - m->pos ||
+               ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
     }
 }
 
@@ -10908,7 +11214,7 @@ static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
         return ckr__dv_from_mark(m, op);
     case 0x85: return ckr__dv_tuple1(m);
     case 0x86: case 0x87: return ckr__dv_tuple_top(m, (size_t)op - 0x84);
-    case 0x81: return ckr__dv_newobj(m);
+    case 0x81: return ckr__dv_make(m);
     case 'b': return ckr__dv_build(m);
     case 'R': return ckr__dv_reduce(m);
     case 0x94: return ckr__dv_put(m, m->memo_count);
@@ -10920,7 +11226,7 @@ static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
     case 0x95: case 0x8D: case 0x8E: case 'G': n = 8; break;
     default: return ckr__dv_plain(m, op);
     }
-    if (n > m->size - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    if (n > m->have - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
     m->pos += n;
     return ckr__dv_counted(m, op, n == 1   ? s[0]
                                   : n == 2 ? ckr__load_u16(s)
@@ -10932,10 +11238,11 @@ static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
    nothing, and arrays that grow leave holes. */
 static bool ckr__dv_rooms(ckr__dcp_vm *m)
 {
-    const size_t n = m->size / 160 + 16;
-    return CKR__DV_ROOM(m, cells, m->size / 50 + 256) && CKR__DV_ROOM(m, memo, m->size / 8 + 64) &&
-           CKR__DV_ROOM(m, chunks, n) && CKR__DV_ROOM(m, indices, n) && CKR__DV_ROOM(m, infos, n) &&
-           CKR__DV_ROOM(m, wide, m->size / 128 + 64);
+    const size_t size = (size_t)m->size, n = size / 160 + 16;
+    return CKR__DV_ROOM(m, data, size < CKR__DV_WINDOW ? size + 1 : CKR__DV_WINDOW) &&
+           CKR__DV_ROOM(m, cells, size / 50 + 256) && CKR__DV_ROOM(m, memo, size / 8 + 64) &&
+           CKR__DV_ROOM(m, chunks, n) && CKR__DV_ROOM(m, indices, n) &&
+           CKR__DV_ROOM(m, infos, n) && CKR__DV_ROOM(m, wide, size / 128 + 64);
 }
 
 /* To the STOP. */
@@ -10944,11 +11251,13 @@ static bool ckr__dv_run(ckr__dcp_vm *m)
     bool ok = ckr__dv_rooms(m);
     if (ok) m->cells[m->n_cells++] = 0;        /* the empty tuple                        */
     while (ok && !m->done) {
-        m->op = m->pos;
-        if (m->pos >= m->size) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+        if (m->have - m->pos < CKR__DV_AHEAD && !ckr__dv_fill(m, CKR__DV_AHEAD)) return false;
+        m->op = m->base + m->pos;
+        if (m->pos >= m->have) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
         ok = ckr__dv_step(m, m->data[m->pos++]);
     }
-    if (ok && m->pos != m->size) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRAILING, NULL);
+    if (ok && m->base + m->pos != m->size)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRAILING, NULL);
     if (ok && (!m->built || !ckr__dv_is(m, m->stack[m->n_stack - 1], CKR__DG_METADATA)))
         return ckr__dv_bad(m, "no Metadata object");
     return ok;
@@ -11004,7 +11313,7 @@ static const char *ckr__dv_name(ckr__dcp_vm *m, uint64_t v)
         ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name that is no UTF-8, or has a NUL");
         return NULL;
     }
-    return ckr__strndup(m->c, s, n);
+    return s;
 }
 
 static size_t ckr__dv_slot(const ckr__dv_gather *g, uint64_t key)
@@ -11410,34 +11719,28 @@ static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
     return ok;
 }
 
-/* One metadata file. Its bytes go once the names have been copied. */
+/* One metadata file. */
 static ckr_result ckr__dcp_metadata(ckr__dcp *d, const char *path)
 {
     ckr__ctx *c = d->c;
     ckr__dcp_vm m;
-    uint32_t file;
     bool ok;
-    ckr_result r = ckr__file_open(c, path, &file);
-    if (r != CKR_OK) return r;
+    ckr_result r;
     memset(&m, 0, sizeof m);
     m.c = c;
     m.d = d;
     m.path = path;
-    if (c->files[file].size > c->limits.max_metadata_bytes || c->files[file].size > SIZE_MAX / 64)
+    r = ckr__file_open(c, path, &m.file);
+    if (r != CKR_OK) return r;
+    m.size = c->files[m.file].size;
+    if (m.size > c->limits.max_metadata_bytes || m.size > SIZE_MAX / 64)
         return ckr__fail(c->err, CKR_ITEM_LIMIT, path, 0, NULL,
-                         "%llu bytes of metadata, the limit is %llu",
-                         (unsigned long long)c->files[file].size,
+                         "%llu bytes of metadata, the limit is %llu", (unsigned long long)m.size,
                          (unsigned long long)c->limits.max_metadata_bytes);
-    m.size = (size_t)c->files[file].size;
-    m.scratch = m.size;
-    m.data = (uint8_t *)ckr__heap_alloc(c, m.size);
-    if (!m.data) return ckr__dcp_oom(d);
-    r = ckr__file_read(c, file, 0, m.data, m.size);
-    ok = r == CKR_OK && ckr__dv_run(&m);
+    ok = ckr__dv_run(&m);
     ckr__dv_free(&m);
     if (ok) ok = ckr__dv_gather_run(&m, d);
     ckr__dv_free_records(&m);
-    ckr__heap_free(c, m.data, m.size);
     return ok ? CKR_OK : ckr__dcp_oom(d);
 }
 
@@ -11496,27 +11799,43 @@ static ckr_result ckr__dcp_ranges(ckr__dcp *d)
     return CKR_OK;
 }
 
+/* Small slices are read at once. */
+#define CKR__DCP_WHOLE 16384u
+
+static uint8_t *ckr__dcp_window(ckr__dcp *d)
+{
+    if (!d->window) d->window = (uint8_t *)ckr__arena_raw(d->c, CKR__DCP_WHOLE);
+    return d->window;
+}
+
 /* A slice as a tree. `scratch` has its own arena, which the caller frees. */
 static ckr_result ckr__dcp_slice(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
                                  ckr__ctx *scratch, ckr_node **root)
 {
+    const bool whole = k->length <= CKR__DCP_WHOLE;
+    const size_t n = whole ? (size_t)k->length : 4;
+    uint8_t *bytes = ckr__dcp_window(d);
     ckr__doc doc;
     uint32_t file;
-    uint8_t magic[4];
-    ckr_result r = ckr__dcp_file_of(d, k->file, &file);
+    ckr_result r = bytes ? ckr__dcp_file_of(d, k->file, &file) : ckr__dcp_oom(d);
     if (r != CKR_OK) return r;
     if (d->files[k->file].transform)
         return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_TRANSFORM,
                                   ckr__printf(d->c, "the slice is stored as %s, which is not "
                                               "unpacked here", d->files[k->file].transform));
-    if (k->length < 22 || ckr__file_read(d->c, file, k->offset, magic, 4) != CKR_OK ||
-        memcmp(magic, "PK\3\4", 4) != 0)
+    if (k->length < 22 || ckr__file_read(d->c, file, k->offset, bytes, n) != CKR_OK ||
+        memcmp(bytes, "PK\3\4", 4) != 0)
         return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE,
                                   "no torch archive where the metadata says");
     if (!ckr__slice_note(d->c, file, k->offset, k->length)) return ckr__dcp_oom(d);
     scratch->files = d->c->files;
     scratch->n_files = d->c->n_files;
+    scratch->held = whole ? bytes : NULL;
+    scratch->held_file = file;
+    scratch->held_at = k->offset;
+    scratch->held_size = n;
     r = ckr__torch_doc(scratch, file, k->offset, k->length, &doc);
+    scratch->held = NULL;
     if (r == CKR_OK) *root = doc.root;
     return r;
 }
@@ -11560,6 +11879,183 @@ static ckr_result ckr__dcp_block(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
     return CKR_OK;
 }
 
+/* >>dcp.forms ----------------------------------------------------------------- */
+/* Slices of one dtype, shape and writer are the same bytes but for the payload, the CRC-32s and the
+   name that torch gives to each archive. So what was found out about one holds for the next, where
+   all its other bytes are equal: two short reads in place of an archive that is opened. */
+
+#define CKR__DCP_FORMS 64u
+#define CKR__DCP_SIDE 2048u            /* before or behind the payload                       */
+#define CKR__DCP_MASKS 40u
+
+typedef struct ckr__dcp_form {
+    uint64_t length;                   /* of the slice; 0: none                              */
+    uint32_t head, tail;               /* bytes before the payload, and from the next member */
+    uint32_t n_masks;
+    uint32_t at[CKR__DCP_MASKS], size[CKR__DCP_MASKS]; /* what may differ, in `bytes`        */
+    ckr_view view;                     /* data_offset counts from the slice                  */
+    int64_t  count[CKR_MAX_DIMS], dims[2 * CKR_MAX_DIMS];
+    uint8_t  bytes[2 * CKR__DCP_SIDE];
+} ckr__dcp_form;
+
+static ckr__dcp_form *ckr__dcp_form_of(ckr__dcp *d, const ckr__dcp_item *x,
+                                       const ckr__dcp_chunk *k)
+{
+    uint64_t h = k->length;
+    uint32_t i;
+    if (x->n_dims > CKR_MAX_DIMS || k->view) return NULL;
+    if (!d->forms) d->forms = CKR__NEW_N(d->c, ckr__dcp_form, CKR__DCP_FORMS);
+    for (i = 0; i < x->n_dims; i++) h = h * 31 + (uint64_t)k->count[i];
+    return d->forms ? &d->forms[h * 0x9e3779b97f4a7c15u >> 58] : NULL;
+}
+
+/* Both sides of the payload; what may differ is zeroed. */
+static bool ckr__dcp_form_read(ckr__dcp *d, const ckr__dcp_form *f, uint32_t file, uint64_t at,
+                               uint8_t *out)
+{
+    const uint64_t size = d->c->files[file].size;
+    uint32_t i;
+    if (!ckr__range_ok(at, f->length, size)) return false;
+    if (f->length <= CKR__DCP_WHOLE) {
+        if (ckr__file_read(d->c, file, at, out, (size_t)f->length) != CKR_OK) return false;
+        memmove(out + f->head, out + f->length - f->tail, f->tail);
+    } else if (ckr__file_read(d->c, file, at, out, f->head) != CKR_OK ||
+               ckr__file_read(d->c, file, at + f->length - f->tail, out + f->head, f->tail) !=
+                   CKR_OK) {
+        return false;
+    }
+    for (i = 0; i < f->n_masks; i++) memset(out + f->at[i], 0, f->size[i]);
+    return true;
+}
+
+/* Bytes of the slice that are in one of the sides; NULL: they are not. */
+static const uint8_t *ckr__dcp_form_at(const ckr__dcp_form *f, uint64_t at, uint64_t n)
+{
+    if (ckr__range_ok(at, n, f->head)) return f->bytes + at;
+    if (at < f->length - f->tail || !ckr__range_ok(at, n, f->length)) return NULL;
+    return f->bytes + f->head + (at - (f->length - f->tail));
+}
+
+static bool ckr__dcp_form_mask(ckr__dcp_form *f, uint64_t at, uint64_t n)
+{
+    const uint8_t *p = ckr__dcp_form_at(f, at, n);
+    if (!n) return true;
+    if (!p || f->n_masks == CKR__DCP_MASKS) return false;
+    f->at[f->n_masks] = (uint32_t)(p - f->bytes);
+    f->size[f->n_masks++] = (uint32_t)n;
+    return true;
+}
+
+/* The fields of one member that may differ: its CRC-32 in the directory, in its header and in the
+   descriptor behind it; and the payload of the archive's own name. */
+static bool ckr__dcp_form_member(ckr__dcp_form *f, const uint8_t *e, uint64_t behind)
+{
+    static const char id[] = ".data/serialization_id";
+    const uint64_t at = ckr__load_u32(e + 42), size = ckr__load_u32(e + 20);
+    const size_t n = ckr__load_u16(e + 28), n_id = sizeof id - 1;
+    const uint64_t place = behind - 46 - n - ckr__load_u16(e + 30) - ckr__load_u16(e + 32);
+    const uint8_t *h = ckr__dcp_form_at(f, at, 30), *q;
+    uint64_t data;
+    bool ok;
+    if (!h || at == UINT32_MAX || size == UINT32_MAX) return false;
+    data = at + 30 + ckr__load_u16(h + 26) + ckr__load_u16(h + 28);
+    ok = ckr__dcp_form_mask(f, place + 16, 4) && ckr__dcp_form_mask(f, at + 14, 4);
+    if (data == f->head) return ok;            /* what follows the payload is in no side     */
+    q = ckr__dcp_form_at(f, data + size, 16);
+    if (ok && ckr__load_u16(e + 8) & 8 && q && ckr__load_u32(q) == 0x08074b50)
+        ok = ckr__dcp_form_mask(f, data + size + 4, 4);
+    if (ok && n >= n_id && !memcmp(e + 46 + n - n_id, id, n_id))
+        ok = ckr__dcp_form_mask(f, data, size);
+    return ok;
+}
+
+/* The next entry of the directory; NULL: no more, or not in a side. */
+static const uint8_t *ckr__dcp_form_entry(const ckr__dcp_form *f, uint64_t *at, uint64_t *left)
+{
+    const uint8_t *e = *left >= 46 ? ckr__dcp_form_at(f, *at, 46) : NULL;
+    const uint64_t n = e ? (uint64_t)46 + ckr__load_u16(e + 28) + ckr__load_u16(e + 30) +
+                               ckr__load_u16(e + 32)
+                         : 0;
+    if (!e || n > *left || !ckr__dcp_form_at(f, *at, n)) return NULL;
+    *at += n;
+    *left -= n;
+    return e;
+}
+
+/* Shortens the tail to what follows the payload, and finds what may differ in both sides. */
+static bool ckr__dcp_form_masks(ckr__dcp_form *f)
+{
+    const uint8_t *end = ckr__dcp_form_at(f, f->length - 22, 22), *e;
+    const uint64_t dir = ckr__load_u32(end + 16), size = ckr__load_u32(end + 12);
+    uint64_t at = dir, left = size, next = dir;
+    uint32_t tail;
+    if (ckr__load_u32(end) != 0x06054b50) return false;
+    while ((e = ckr__dcp_form_entry(f, &at, &left)) != NULL)
+        if (ckr__load_u32(e + 42) >= f->head && ckr__load_u32(e + 42) < next)
+            next = ckr__load_u32(e + 42);
+    if (left || next < f->length - f->tail || next < f->head) return false;
+    tail = (uint32_t)(f->length - next);
+    memmove(f->bytes + f->head, f->bytes + f->head + f->tail - tail, tail);
+    f->tail = tail;
+    for (at = dir, left = size; (e = ckr__dcp_form_entry(f, &at, &left)) != NULL;)
+        if (!ckr__dcp_form_member(f, e, at)) return false;
+    return true;
+}
+
+/* What was found out about a slice. */
+static void ckr__dcp_form_learn(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                                const ckr_view *v)
+{
+    ckr__dcp_form *f = ckr__dcp_form_of(d, x, k);
+    uint64_t head, tail;
+    uint32_t i;
+    if (!f) return;
+    f->length = 0;
+    head = v->data_offset - k->offset;
+    if (v->bytes || v->data_offset < k->offset || head > CKR__DCP_SIDE || head + 22 > k->length)
+        return;
+    tail = k->length - head < CKR__DCP_SIDE ? k->length - head : CKR__DCP_SIDE;
+    f->length = k->length;
+    f->head = (uint32_t)head;
+    f->tail = (uint32_t)tail;
+    f->n_masks = 0;
+    if (!ckr__dcp_form_read(d, f, v->file, k->offset, f->bytes) || !ckr__dcp_form_masks(f)) {
+        f->length = 0;
+        return;
+    }
+    for (i = 0; i < f->n_masks; i++) memset(f->bytes + f->at[i], 0, f->size[i]);
+    f->view = *v;
+    f->view.data_offset = head;
+    for (i = 0; i < x->n_dims; i++) {
+        f->count[i] = k->count[i];
+        f->dims[i] = v->shape[i];
+        f->dims[CKR_MAX_DIMS + i] = v->stride[i];
+    }
+}
+
+/* The view of a slice of a form that is known. */
+static bool ckr__dcp_form_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                               ckr_view *out, int64_t *dims)
+{
+    const ckr__dcp_form *f = ckr__dcp_form_of(d, x, k);
+    uint8_t *bytes = ckr__dcp_window(d);
+    uint32_t file;
+    if (!f || !bytes || f->length != k->length || f->view.n_dims != x->n_dims ||
+        (x->n_dims && memcmp(f->count, k->count, x->n_dims * sizeof *f->count) != 0) ||
+        d->files[k->file].transform || ckr__dcp_file_of(d, k->file, &file) != CKR_OK ||
+        !ckr__dcp_form_read(d, f, file, k->offset, bytes) ||
+        memcmp(bytes, f->bytes, f->head + f->tail) != 0 ||
+        !ckr__slice_note(d->c, file, k->offset, k->length))
+        return false;
+    *out = f->view;
+    memcpy(dims, f->dims, sizeof f->dims);
+    out->file = file;
+    out->data_offset += k->offset;
+    return true;
+}
+
+/* >>dcp.view ------------------------------------------------------------------ */
+
 static bool ckr__dcp_is_block(ckr__dcp *d, const ckr__dcp_chunk *k)
 {
     uint8_t h[9];
@@ -11579,6 +12075,12 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     ckr_node *root = NULL;
     uint32_t i;
     ckr_result r = CKR_OK;
+    if (ckr__dcp_form_view(d, x, k, out, dims)) {
+        out->shape = dims;
+        out->stride = dims + CKR_MAX_DIMS;
+        return CKR_OK;
+    }
+    if (d->c->err->code != CKR_OK) return d->c->err->code;
     ckr__dcp_scratch(&scratch, d->c);
     if (k->view) {
         *out = *k->view;
@@ -11598,6 +12100,7 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
         if (out->shape[i] != k->count[i])
             r = ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE, "the slice has another shape");
     }
+    if (root && r == CKR_OK) ckr__dcp_form_learn(d, x, k, out);
     ckr__dcp_scratch_free(&scratch);
     out->shape = dims;
     out->stride = dims + CKR_MAX_DIMS;
@@ -36439,6 +36942,8 @@ static ckr_result ckr__dt_probe(ckr__ctx *c, const char *path, const char **dir,
      ckr__dcp_out_object    an object
      ckr__dcp_out_end       the metadata                                                       */
 
+typedef struct ckr__dcp_rows { const ckr_tensor *from; int64_t src, dst, n; } ckr__dcp_rows;
+
 typedef struct ckr__dcp_out {
     ckr__ctx       *c;
     ckr__out       *out;
@@ -36449,6 +36954,9 @@ typedef struct ckr__dcp_out {
     ckr__out_index *index;
     uint32_t       *heap;      /* ranks, the one with least first                            */
     uint64_t        total;
+    const ckr__dcp_rows *rows; /* what the next tensor is made of; NULL: of itself           */
+    uint64_t        n_rows;
+    bool            replica;   /* it was written under another name, too                     */
 } ckr__dcp_out;
 
 static ckr_result ckr__dcp_out_oom(const ckr__dcp_out *w)
@@ -36561,6 +37069,33 @@ static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t r
     return part->root->u.entry;
 }
 
+/* Rows of other tensors as rows of a box: one block for each of them. */
+static bool ckr__dcp_out_rows(ckr__dcp_out *w, ckr_entry *e, const ckr_tensor *from,
+                              const int64_t *start, const int64_t *count, int64_t numel)
+{
+    ckr__block *b;
+    uint64_t i, n = 0;
+    uint32_t d;
+    for (i = 0; i < w->n_rows; i++) n += w->rows[i].from == from;
+    b = n <= UINT32_MAX ? ckr__block_new(w->c, e->n_dims, (uint32_t)n) : NULL;
+    if (!b) return false;
+    b->n_pairs = 0;
+    memcpy(b->shape, count, e->n_dims * sizeof *count);
+    for (i = 0; i < w->n_rows; i++) {
+        const ckr__dcp_rows *x = &w->rows[i];
+        const int64_t lo = x->dst > start[0] ? x->dst : start[0],
+                      hi = ckr__min_i64(x->dst + x->n, start[0] + count[0]);
+        ckr__pair *p = &b->pairs[b->n_pairs];
+        if (x->from != from || hi <= lo) continue;
+        for (d = 1; d < e->n_dims; d++) p->count[d] = count[d];
+        p->local[0] = lo - start[0];
+        p->global[0] = x->src + (lo - x->dst);
+        p->count[0] = hi - lo;
+        b->n_pairs++;
+    }
+    return ckr__bind_flat(w->c, e, from, w->replica, b, 0, numel, 0);
+}
+
 /* One box of a tensor of the state; NULL: zeros. */
 static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t,
                                uint32_t rank, const int64_t *start, const int64_t *count)
@@ -36568,14 +37103,20 @@ static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tens
     ckr_entry *e = ckr__dcp_out_box(w, x, rank, start, count);
     ckr__block *b = t ? ckr__block_new(w->c, t->n_dims, 1) : NULL;
     int64_t numel;
+    uint64_t i;
     if (!t) return e != NULL;
     if (!e || !b || !ckr__numel(t->n_dims, count, &numel)) return false;
+    for (i = 0; w->rows && i < w->n_rows; i++)
+        if ((!i || w->rows[i].from != w->rows[i - 1].from) &&
+            !ckr__dcp_out_rows(w, e, w->rows[i].from, start, count, numel))
+            return false;
+    if (w->rows) return true;
     if (t->n_dims) {
         memcpy(b->shape, count, t->n_dims * sizeof *count);
         memcpy(b->pairs[0].count, count, t->n_dims * sizeof *count);
         memcpy(b->pairs[0].global, start, t->n_dims * sizeof *start);
     }
-    return ckr__bind_flat(w->c, e, t, false, b, 0, numel, 0);
+    return ckr__bind_flat(w->c, e, t, w->replica, b, 0, numel, 0);
 }
 
 /* Over `n` ranks from `first` on, along axis 0 as torch.chunk cuts; what has no axis, or fewer rows
@@ -36650,6 +37191,7 @@ typedef struct ckr__de {       /* writing                                       
     bool              data;    /* its streams are written                                */
     bool              fresh;   /* optimizer state that is left out starts with zeros     */
     bool              refused;
+    int               qkv;     /* 1: one parameter becomes three, -1: three become one     */
 } ckr__de;
 
 static ckr_result ckr__de_say(ckr__de *x, const char *code, ckr_severity severity,
@@ -36684,6 +37226,232 @@ static ckr_result ckr__de_dtype(ckr__de *x, const ckr_tensor *t, ckr_dtype *out)
                        ckr_dtype_name(*out), "--dtype", NULL);
 }
 
+/* >>torchtitan.qkv ------------------------------------------------------------ */
+/* A fused projection has its weights in the model as wq, wk and wv, but one wqkv in the optimizer.
+   Its rows are, for each key-value head, those of its query heads, of the key, of the value: so the
+   optimizer's state goes from one to the other exactly, once the number of such heads is known. */
+
+typedef struct ckr__tq {
+    const char *head, *tail;   /* around wqkv, wq, wk, wv                                */
+    int64_t     kv, q_rows, rows;      /* heads; rows of the queries and of one of them  */
+} ckr__tq;
+
+static const char *const ckr__tq_parts[] = { "wq", "wk", "wv" };
+
+/* Is it HEAD.PART.weight or .bias? */
+static bool ckr__tq_is(ckr__ctx *c, const char *name, const char *part, ckr__tq *x)
+{
+    const size_t n = strlen(part);
+    const char *dot = strrchr(name, '.'), *at = dot ? dot - n : name;
+    if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0) ||
+        (size_t)(dot - name) < n + 1 || at[-1] != '.' || memcmp(at, part, n) != 0)
+        return false;
+    x->head = ckr__strndup(c, name, (size_t)(at - name));
+    x->tail = dot;
+    return x->head != NULL;
+}
+
+static const char *ckr__tq_name(ckr__ctx *c, const ckr__tq *x, const char *part)
+{
+    const char *s = ckr__printf(c, "%s%s%s", x->head, part, x->tail);
+    return s ? s : "";
+}
+
+/* Its measures: from the model's shapes, the heads as told or by the norm of the queries. */
+static bool ckr__tq_measure(ckr__de *e, ckr__tq *x)
+{
+    const ckr_tensor *q = ckr__tensor_find(e->s, ckr__tq_name(e->c, x, "wq"), "param"),
+                     *k = ckr__tensor_find(e->s, ckr__tq_name(e->c, x, "wk"), "param"), *norm;
+    const size_t n = strlen(x->head), under = sizeof "qkv_linear." - 1;
+    const char *up = n > under && ckr__path_ends(x->head, "qkv_linear.")
+                         ? ckr__printf(e->c, "%.*sq_norm.weight", (int)(n - under), x->head)
+                         : NULL;
+    if (!q || !k || !q->n_dims || !k->n_dims || k->shape[0] < 1 || q->shape[0] % k->shape[0])
+        return false;
+    x->kv = e->t->kv_heads;
+    norm = up ? ckr__tensor_find(e->s, up, "param") : NULL;
+    if (!x->kv && norm && norm->n_dims == 1 && norm->shape[0] > 0)
+        x->kv = k->shape[0] / norm->shape[0];
+    if (x->kv < 1 || x->kv > 1 << 20 || k->shape[0] % x->kv) return false;
+    x->rows = k->shape[0] / x->kv;
+    x->q_rows = q->shape[0] / x->kv;
+    return true;
+}
+
+static ckr_result ckr__tq_refuse(ckr__de *e, const char *name)
+{
+    return ckr__de_say(e, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, name, NULL, NULL,
+                       "how many key-value heads it has is not known, or does not fit its rows: so "
+                       "nor is which rows of the fused projection are whose",
+                       "--kv-heads N");
+}
+
+static ckr_result ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t, ckr_dtype dtype,
+                              uint32_t first, uint32_t n, bool zero)
+{
+    ckr__dcp_part *path = CKR__NEW_N(e->c, ckr__dcp_part, 2);
+    ckr_result r = CKR_E_NOMEM;
+    if (path) {
+        path[0].key = "optimizer";
+        path[1].key = ckr__printf(e->c, "state.%s.%s", name, t->slot);
+        if (path[1].key)
+            r = ckr__dcp_out_tensor(&e->w, ckr__printf(e->c, "optimizer.%s", path[1].key), path, 2,
+                                    t, dtype, first, n, zero);
+    }
+    e->w.rows = NULL;
+    e->w.replica = false;
+    return e->c->err->code != CKR_OK ? e->c->err->code : r;
+}
+
+/* The shape with another number of rows. */
+static const int64_t *ckr__tq_shape(ckr__ctx *c, const ckr_tensor *t, int64_t rows)
+{
+    int64_t *shape = CKR__NEW_N(c, int64_t, t->n_dims);
+    if (!shape) return NULL;
+    memcpy(shape, t->shape, t->n_dims * sizeof *shape);
+    shape[0] = rows;
+    return shape;
+}
+
+/* One to three: each gets its rows of every head. */
+static ckr_result ckr__tq_split(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, ckr_dtype dtype,
+                                uint32_t first, uint32_t n, bool zero)
+{
+    const int64_t all = x->q_rows + 2 * x->rows;
+    ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, (uint64_t)x->kv);
+    ckr_result r = rows ? CKR_OK : e->c->err->code;
+    int64_t h, size, at = 0;
+    int k;
+    if (t->n_dims && t->shape[0] != x->kv * all) return ckr__tq_refuse(e, t->name);
+    for (k = 0; k < 3 && r == CKR_OK; k++, at += size) {
+        ckr_tensor like = *t;
+        size = k ? x->rows : x->q_rows;
+        for (h = 0; h < x->kv; h++) {
+            rows[h].from = t;
+            rows[h].src = h * all + at;
+            rows[h].dst = h * size;
+            rows[h].n = size;
+        }
+        if (t->n_dims) {
+            like.shape = ckr__tq_shape(e->c, t, x->kv * size);
+            if (!like.shape) return e->c->err->code;
+            e->w.rows = rows;
+            e->w.n_rows = (uint64_t)x->kv;
+        }
+        e->w.replica = !t->n_dims && k;
+        r = ckr__tq_put(e, ckr__tq_name(e->c, x, ckr__tq_parts[k]), t->n_dims ? &like : t, dtype,
+                        first, n, zero);
+    }
+    return r;
+}
+
+/* Three to one, at the first of them. */
+static ckr_result ckr__tq_fuse(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, ckr_dtype dtype,
+                               uint32_t first, uint32_t n, bool zero)
+{
+    const int64_t all = x->q_rows + 2 * x->rows;
+    ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, 3 * (uint64_t)x->kv), *p = rows;
+    int64_t h, size, at = 0;
+    ckr_tensor like = *t;
+    int k;
+    if (!rows) return e->c->err->code;
+    for (k = 0; k < 3; k++, at += size) {
+        const char *name = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
+        const ckr_tensor *from = ckr__tensor_find(e->s, name, t->slot);
+        size = k ? x->rows : x->q_rows;
+        if (!from || from->n_dims != t->n_dims || from->dtype != t->dtype ||
+            (t->n_dims && from->shape[0] != x->kv * size) ||
+            (t->n_dims > 1 && memcmp(from->shape + 1, t->shape + 1,
+                                     (t->n_dims - 1) * sizeof *t->shape) != 0))
+            return ckr__tq_refuse(e, name);
+        for (h = 0; h < x->kv; h++, p++) {
+            p->from = from;
+            p->src = h * size;
+            p->dst = h * all + at;
+            p->n = size;
+        }
+    }
+    if (t->n_dims) {
+        like.shape = ckr__tq_shape(e->c, t, x->kv * all);
+        if (!like.shape) return e->c->err->code;
+        e->w.rows = rows;
+        e->w.n_rows = 3 * (uint64_t)x->kv;
+    }
+    return ckr__tq_put(e, ckr__tq_name(e->c, x, "wqkv"), t->n_dims ? &like : t, dtype, first, n,
+                       zero);
+}
+
+/* A tensor of the optimizer that goes under other names; *mine is false for any other. */
+static ckr_result ckr__tq_tensor(ckr__de *e, const ckr_tensor *t, ckr_dtype dtype, uint32_t first,
+                                 uint32_t n, bool zero, bool *mine)
+{
+    ckr__tq x;
+    int k;
+    *mine = false;
+    if (!e->qkv || !strcmp(t->slot, "param")) return CKR_OK;
+    memset(&x, 0, sizeof x);
+    if (e->qkv > 0) {
+        *mine = ckr__tq_is(e->c, t->name, "wqkv", &x);
+        if (!*mine) return CKR_OK;
+        return ckr__tq_measure(e, &x) ? ckr__tq_split(e, &x, t, dtype, first, n, zero)
+                                      : ckr__tq_refuse(e, t->name);
+    }
+    for (k = 0; k < 3 && !*mine; k++) *mine = ckr__tq_is(e->c, t->name, ckr__tq_parts[k], &x);
+    if (!*mine || k > 1) return CKR_OK;
+    return ckr__tq_measure(e, &x) ? ckr__tq_fuse(e, &x, t, dtype, first, n, zero)
+                                  : ckr__tq_refuse(e, t->name);
+}
+
+/* The names of a group's parameters; all three of one lie in it. */
+static ckr_result ckr__tq_group(ckr__de *e, ckr_group *g, bool *any)
+{
+    const char **names = CKR__NEW_N(e->c, const char *, 3 * g->n_params);
+    uint64_t i, n = 0, found[3] = { 0, 0, 0 };
+    int k;
+    for (i = 0; names && i < g->n_params; i++) {
+        ckr__tq x;
+        memset(&x, 0, sizeof x);
+        if (e->qkv > 0 && ckr__tq_is(e->c, g->params[i], "wqkv", &x)) {
+            for (k = 0; k < 3; k++) names[n++] = ckr__tq_name(e->c, &x, ckr__tq_parts[k]);
+            *any = true;
+            continue;
+        }
+        for (k = 0; k < 3; k++)
+            if (e->qkv < 0 && ckr__tq_is(e->c, g->params[i], ckr__tq_parts[k], &x)) break;
+        if (k < 3) found[k]++;
+        if (k == 0) names[n++] = ckr__tq_name(e->c, &x, "wqkv");
+        if (k == 3) names[n++] = g->params[i];
+    }
+    if (!names) return e->c->err->code;
+    *any |= found[0] != 0;
+    g->params = names;
+    g->n_params = n;
+    if (found[0] == found[1] && found[0] == found[2]) return CKR_OK;
+    return ckr__de_say(e, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, "wqkv", NULL, NULL,
+                       "a fused projection is one parameter with one set of hyper-parameters: its "
+                       "wq, wk and wv are in different groups",
+                       "--like FILE puts them into one");
+}
+
+static ckr_result ckr__tq_groups(ckr__de *e, ckr_state *own)
+{
+    const char *v = e->t->variant;
+    uint64_t i;
+    bool any = false;
+    ckr_result r = CKR_OK;
+    e->qkv = v && !strcmp(v, "split_qkv") ? 1 : v && !strcmp(v, "fused_qkv") ? -1 : 0;
+    for (i = 0; e->qkv && i < own->n_groups && r == CKR_OK; i++)
+        r = ckr__tq_group(e, &own->groups[i], &any);
+    if (!any) e->qkv = 0;
+    if (r != CKR_OK || !any) return r;
+    e->out->renamed = true;
+    return ckr__de_say(e, "CKR_W_VARIANT", CKR_CHANGED, "variant",
+                       e->qkv > 0 ? "fused_qkv" : "split_qkv", v,
+                       "the optimizer's state of the attention's projections, row by row", NULL);
+}
+
+/* >>torch_dcp.items ----------------------------------------------------------- */
+
 /* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. */
 static ckr_result ckr__de_tensors(ckr__de *x)
 {
@@ -36700,7 +37468,7 @@ static ckr_result ckr__de_tensors(ckr__de *x)
         const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
         const ckr__dcp_item *it = x->dt ? &x->dt->d->items[x->dt->item[t->index]] : NULL;
         ckr_dtype dtype;
-        bool fresh;
+        bool fresh, other = false;
         int64_t n = 0;
         (void)ckr__numel(t->n_dims, t->shape, &n);
         done += (uint64_t)n + 1;
@@ -36709,7 +37477,8 @@ static ckr_result ckr__de_tensors(ckr__de *x)
         if (fresh && (!x->fresh || (x->t->without & CKR_GROUPS))) continue;
         if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
         r = ckr__de_dtype(x, t, &dtype);
-        if (r == CKR_OK)
+        if (r == CKR_OK) r = ckr__tq_tensor(x, t, dtype, stage * per, per, fresh, &other);
+        if (r == CKR_OK && !other)
             r = ckr__dcp_out_tensor(&x->w, it ? it->fqn : ckr__plain_name(x->c, t),
                                     it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
                                     stage * per, per, fresh);
@@ -37876,6 +38645,8 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
             ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
     if (!ckr__te_own(c, &own)) return c->err->code;
+    r = !strcmp(s->dialect, "torchtitan") ? ckr__tq_groups(&x, &own) : CKR_OK;
+    if (r != CKR_OK) return r;
     if (whole) r = ckr__de_file(&x);
     else r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
     ckr__buf_free(&x.settings);
@@ -37885,7 +38656,8 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
 static const ckr__dialect ckr__torchtitan = {
-    "torchtitan", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL
+    "torchtitan", "fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
+    &ckr__dt_as_file, NULL
 };
 static const ckr__dialect ckr__dcp_dialect = {
     "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL
