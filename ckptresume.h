@@ -150,7 +150,7 @@
        >>dialect.table >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups
        >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
-       >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
+       >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
        >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
@@ -47629,6 +47629,17 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
    the digest of the written bytes is computed independently of the ops. */
 typedef struct ckr__fill { ckr__op *ops, *seen; uint64_t n_ops, n_seen; bool zero; } ckr__fill;
 
+/* Pieces that were found wrong, and the copy of the same box that is taken instead. */
+typedef struct ckr__swap { const ckr_piece *from, *to; } ckr__swap;
+typedef struct ckr__swaps { ckr__swap *list; uint64_t n; } ckr__swaps;
+
+static const ckr_piece *ckr__swapped(const ckr__swaps *swaps, const ckr_piece *p)
+{
+    uint64_t i;
+    for (i = 0; swaps && i < swaps->n; i++) if (swaps->list[i].from == p) return swaps->list[i].to;
+    return p;
+}
+
 static bool ckr__fill_push(ckr__ctx *c, ckr__op **ops, uint64_t *n, const ckr__op *op)
 {
     void *array = *ops;
@@ -47648,7 +47659,7 @@ static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
 /* The ops of one bind. What lies outside the tensor's logical shape is padding and stays zero; what
    lies inside and in no piece is a hole. */
 static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, const ckr__bind *b,
-                                 int64_t *volume)
+                                 const ckr__swaps *swaps, int64_t *volume)
 {
     const ckr_tensor *t = b->tensor;
     int64_t zero[CKR_MAX_DIMS], start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], want, got = 0;
@@ -47670,6 +47681,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
             return ckr__fail(c->err, CKR_ITEM_CAST, ckr__file_path(c, p->file), CKR_NO_OFFSET,
                              t->name, "%s cannot be cast to %s", ckr_dtype_name(p->dtype),
                              ckr_dtype_name(e->dtype));
+        p = ckr__swapped(swaps, p);
         if (!ckr__op_make(c, &op, t, start, count, p, NULL, &b->piece)) return c->err->code;
         op.no_sum = b->piece.replica;
         got += ckr__box_volume(t->n_dims, count);
@@ -47686,7 +47698,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
     return CKR_OK;
 }
 
-static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e)
+static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e, const ckr__swaps *swaps)
 {
     ckr__fill *f = CKR__NEW(c, ckr__fill);
     int64_t volume = 0;
@@ -47694,7 +47706,7 @@ static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e)
     ckr_result r = CKR_OK;
     if (!f) return c->err->code;
     for (i = 0; i < e->n_binds && r == CKR_OK; i++)
-        r = ckr__fill_bind(c, f, e, &e->binds[i], &volume);
+        r = ckr__fill_bind(c, f, e, &e->binds[i], swaps, &volume);
     f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
     e->ops = f;
     return r;
@@ -47878,7 +47890,7 @@ static ckr_result ckr__plan_fill(ckr_plan *p)
         ckr__out_file *f = p->out.files[i];
         ckr__image *image = NULL;
         for (k = 0; k < f->n_entries && r == CKR_OK; k++)
-            r = ckr__fill_make(&p->ctx, f->entries[k]);
+            r = ckr__fill_make(&p->ctx, f->entries[k], NULL);
         if (r == CKR_OK) r = ckr__image_make(&p->ctx, f, &image);
     }
     return r;
@@ -48003,6 +48015,274 @@ CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p)
 CKR_API void ckr_plan_free(ckr_plan *p)
 {
     ckr__owner_free(p, sizeof *p);
+}
+
+/* >>trust --------------------------------------------------------------------- */
+/* What several ranks have saved is one tensor with copies. Before any of it is written the copies
+   that the plan takes from are compared bit for bit: two that differ say that a rank went astray or
+   that a file is damaged, and which is right no file tells - unless the other one of a parameter
+   and its master rounds to one of the two only. */
+
+/* Compares where boxes of x and y meet; sums into the lane that ran it. One comparison at a time,
+   so that its counts are its own; tensors large enough to matter are cut over all lanes. */
+static ckr_result ckr__compare(ckr__ctx *c, const ckr__ctx *a, const ckr__ctx *b, ckr__crew *crew,
+                               const ckr_tensor *x, const ckr_piece *px, uint32_t nx,
+                               const ckr_piece *py, uint32_t ny, bool skip_x_replicas)
+{
+    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
+    ckr__jobs jobs;
+    uint32_t i, k;
+    (void)a;
+    (void)b;
+    memset(&jobs, 0, sizeof jobs);
+    for (i = 0; i < crew->n; i++) {
+        crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
+        crew->lanes[i].max_abs = 0;
+    }
+    for (i = 0; i < nx; i++)
+        for (k = 0; k < ny; k++) {
+            ckr__op *op;
+            if (skip_x_replicas && px[i].replica) continue;
+            if (!ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
+                continue;
+            op = CKR__NEW(c, ckr__op);
+            if (!op || !ckr__op_make(c, op, x, s, n, &px[i], &py[k], NULL) ||
+                !ckr__jobs_add(c, &jobs, op, NULL))
+                return c->err->code;
+        }
+    return ckr__jobs_run(&jobs, crew);
+}
+
+static uint64_t ckr__crew_differ(const ckr__crew *crew)
+{
+    uint64_t n = 0;
+    uint32_t i;
+    for (i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
+    return n;
+}
+
+/* The tensors that the plan's entries take, and in which dtype they are written. A copy in the
+   output counts with the first. */
+static void ckr__plan_uses(const ckr_plan *p, bool *use, uint8_t *dtype)
+{
+    uint64_t i, k, m;
+    for (i = 0; i < p->out.n_files; i++)
+        for (k = 0; k < p->out.files[i]->n_entries; k++) {
+            const ckr_entry *e = p->out.files[i]->entries[k];
+            for (m = 0; m < e->n_binds; m++) {
+                const ckr__bind *b = &e->binds[m];
+                if (!b->tensor->slot[0] || b->piece.replica) continue;
+                use[b->tensor->index] = true;
+                if (dtype) dtype[b->tensor->index] = (uint8_t)e->dtype;
+            }
+        }
+}
+
+typedef struct ckr__trust {
+    ckr__ctx  *c;              /* of this call                                          */
+    ckr_plan  *plan;
+    ckr__crew  crew;
+    ckr__swaps swaps;          /* in the plan's arena                                   */
+    bool       refused;
+} ckr__trust;
+
+/* The pieces of t that are no copies and meet the box of `box` (NULL: all). */
+static ckr_piece *ckr__trust_first(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *box,
+                                   uint32_t *n, const ckr_piece **one)
+{
+    ckr_piece *list = CKR__NEW_N(c, ckr_piece, t->n_pieces);
+    int64_t s[CKR_MAX_DIMS], k[CKR_MAX_DIMS];
+    uint32_t i;
+    *n = 0;
+    for (i = 0; list && i < t->n_pieces; i++) {
+        const ckr_piece *p = &t->pieces[i];
+        if (p->replica || (box && !ckr__box_meet(t->n_dims, p->start, p->count, box->start,
+                                                 box->count, s, k)))
+            continue;
+        if (one) *one = p;
+        list[(*n)++] = *p;
+    }
+    return list;
+}
+
+/* How many elements of a tensor's pieces do not fit its partner: a master rounds to its parameter.
+   UINT64_MAX: there is no partner that could tell. */
+static ckr_result ckr__trust_fits(ckr__trust *x, const ckr_tensor *t, const ckr_tensor *with,
+                                  const ckr_piece *pieces, uint32_t n_pieces, uint64_t *n)
+{
+    const ckr__ctx *src = &x->plan->src->ctx;
+    const bool master = !strcmp(t->slot, "master");
+    uint32_t n_other;
+    ckr_piece *other = ckr__trust_first(x->c, with, NULL, &n_other, NULL);
+    ckr_result r;
+    if (!other) return x->c->err->code;
+    r = master ? ckr__compare(x->c, src, src, &x->crew, t, pieces, n_pieces, other, n_other, false)
+               : ckr__compare(x->c, src, src, &x->crew, with, other, n_other, pieces, n_pieces,
+                              false);
+    *n = ckr__crew_differ(&x->crew);
+    return r;
+}
+
+/* Of a parameter and its master each tells about the other. */
+static const ckr_tensor *ckr__trust_partner(const ckr_state *s, const ckr_tensor *t)
+{
+    const char *slot = !strcmp(t->slot, "param")    ? "master"
+                       : !strcmp(t->slot, "master") ? "param"
+                                                      : NULL;
+    const ckr_tensor *u = slot ? ckr__tensor_find(s, t->name, slot) : NULL;
+    return u && u->dtype != t->dtype && ckr__is_float(u->dtype) && ckr__is_float(t->dtype) &&
+                   u->n_dims == t->n_dims &&
+                   !memcmp(u->shape, t->shape, t->n_dims * sizeof *t->shape)
+               ? u
+               : NULL;
+}
+
+static bool ckr__trust_swap(ckr__trust *x, const ckr_piece *from, const ckr_piece *to)
+{
+    void *array = x->swaps.list;
+    ckr__swap *w = (ckr__swap *)ckr__append(&x->plan->ctx, &array, &x->swaps.n, sizeof *w);
+    x->swaps.list = (ckr__swap *)array;
+    if (!w) return false;
+    w->from = from;
+    w->to = to;
+    return true;
+}
+
+static ckr_result ckr__trust_say(ckr__trust *x, const ckr_tensor *t, const ckr_piece *copy,
+                                 uint64_t n, const char *taken)
+{
+    const ckr_plan *p = x->plan;
+    const bool could = ckr__trust_partner(&p->src->state, t) && !p->target.repair;
+    char what[560];
+    snprintf(what, sizeof what, "%llu elements of the copy in %.300s differ from the first one%s",
+             (unsigned long long)n, ckr__file_path(&p->src->ctx, copy->file),
+             taken               ? ""
+             : p->target.repair ? ", and nothing proves which is right"
+                                  : "");
+    if (!taken) x->refused = true;
+    return ckr__note(&x->plan->ctx, &x->plan->notes, &x->plan->n_notes,
+                     taken ? "CKR_REPAIRED" : "CKR_E_REPLICA_DIFFERS",
+                     taken ? CKR_CHANGED : CKR_ERROR,
+                     ckr__printf(&x->plan->ctx, "%s (%s)", t->name, t->slot), NULL, taken, what,
+                     taken   ? NULL
+                     : could ? "--repair takes the one that its master, or its parameter, proves"
+                             : "put back the right file; a component can be left out: --without")
+               ? CKR_OK
+               : x->plan->ctx.err->code;
+}
+
+/* A copy that differs in n elements. */
+static ckr_result ckr__trust_judge(ckr__trust *x, const ckr_tensor *t, const ckr_piece *copy,
+                                   uint64_t n)
+{
+    const ckr_tensor *with = ckr__trust_partner(&x->plan->src->state, t);
+    const ckr_piece *first = NULL;
+    uint64_t bad_first = 1, bad_copy = 1;
+    uint32_t n_first;
+    ckr_piece *list;
+    ckr_result r;
+    if (!x->plan->target.repair || !with) return ckr__trust_say(x, t, copy, n, NULL);
+    list = ckr__trust_first(x->c, t, copy, &n_first, &first);
+    if (!list) return x->c->err->code;
+    r = ckr__trust_fits(x, t, with, list, n_first, &bad_first);
+    if (r == CKR_OK) r = ckr__trust_fits(x, t, with, copy, 1, &bad_copy);
+    if (r != CKR_OK) return r;
+    if (!bad_first && bad_copy) return ckr__trust_say(x, t, copy, n, "the first one");
+    if (bad_copy || !bad_first || n_first != 1 || (t->n_dims &&
+        (memcmp(first->start, copy->start, t->n_dims * sizeof *first->start) != 0 ||
+         memcmp(first->count, copy->count, t->n_dims * sizeof *first->count) != 0)))
+        return ckr__trust_say(x, t, copy, n, NULL);
+    if (!ckr__trust_swap(x, first, copy)) return x->plan->ctx.err->code;
+    return ckr__trust_say(x, t, copy, n, "the copy");
+}
+
+/* Every copy of the tensors in use against what it is a copy of, in one go. */
+static ckr_result ckr__trust_all(ckr__trust *x, const bool *use, bool *differ)
+{
+    const ckr_state *s = &x->plan->src->state;
+    ckr__jobs jobs;
+    uint64_t i;
+    uint32_t k, m;
+    ckr_result r;
+    memset(&jobs, 0, sizeof jobs);
+    for (i = 0; i < s->n_tensors; i++)
+        for (k = 0; use[i] && k < s->tensors[i]->n_pieces; k++)
+            for (m = 0; s->tensors[i]->pieces[k].replica && m < s->tensors[i]->n_pieces; m++) {
+                const ckr_tensor *t = s->tensors[i];
+                int64_t at[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
+                ckr__op *op;
+                if (t->pieces[m].replica ||
+                    !ckr__box_meet(t->n_dims, t->pieces[m].start, t->pieces[m].count,
+                                   t->pieces[k].start, t->pieces[k].count, at, n))
+                    continue;
+                op = CKR__NEW(x->c, ckr__op);
+                if (!op ||
+                    !ckr__op_make(x->c, op, t, at, n, &t->pieces[m], &t->pieces[k], NULL) ||
+                    !ckr__jobs_add(x->c, &jobs, op, NULL))
+                    return x->c->err->code;
+            }
+    r = ckr__jobs_run(&jobs, &x->crew);
+    *differ = ckr__crew_differ(&x->crew) > 0;
+    return r;
+}
+
+/* One by one, where any differ. */
+static ckr_result ckr__trust_each(ckr__trust *x, const ckr_tensor *t)
+{
+    const ckr__ctx *src = &x->plan->src->ctx;
+    uint32_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < t->n_pieces && r == CKR_OK; i++) {
+        uint64_t n;
+        if (!t->pieces[i].replica) continue;
+        r = ckr__compare(x->c, src, src, &x->crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1,
+                         true);
+        n = ckr__crew_differ(&x->crew);
+        if (r == CKR_OK && n) r = ckr__trust_judge(x, t, &t->pieces[i], n);
+    }
+    return r;
+}
+
+/* The entries again, from the copies that were proved right. */
+static ckr_result ckr__trust_refill(ckr__trust *x)
+{
+    ckr_plan *p = x->plan;
+    uint64_t i, k;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < p->out.n_files && r == CKR_OK; i++)
+        for (k = 0; k < p->out.files[i]->n_entries && r == CKR_OK; k++)
+            r = ckr__fill_make(&p->ctx, p->out.files[i]->entries[k], &x->swaps);
+    return r;
+}
+
+/* Entries of the report, and a refused plan, where copies differ and nothing tells which is
+   right. */
+static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
+{
+    const ckr_state *s = &p->src->state;
+    bool *use = CKR__NEW_N(c, bool, s->n_tensors), differ = false;
+    ckr__trust x;
+    uint64_t i;
+    ckr_result r;
+    memset(&x, 0, sizeof x);
+    x.c = c;
+    x.plan = p;
+    if (!use) return c->err->code;
+    ckr__plan_uses(p, use, NULL);
+    r = ckr__crew_make(&x.crew, c, &p->src->ctx, &p->src->ctx, 0);
+    if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
+    for (i = 0; differ && i < s->n_tensors && r == CKR_OK; i++)
+        if (use[i]) r = ckr__trust_each(&x, s->tensors[i]);
+    ckr__crew_free(&x.crew);
+    if (r == CKR_OK && x.swaps.n && !x.refused) r = ckr__trust_refill(&x);
+    if (r != CKR_OK && c->err->code == CKR_OK) *c->err = *p->ctx.err;
+    p->facts.notes = p->notes;
+    p->facts.n_notes = p->n_notes;
+    p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
+    if (r == CKR_OK && x.refused)
+        r = ckr__fail(c->err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL,
+                      "copies of the same elements differ");
+    return r;
 }
 
 /* >>output -------------------------------------------------------------------- */
@@ -48559,6 +48839,7 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
     else if (p->facts.verdict == CKR_VERDICT_REFUSED)
         r = ckr__fail(c.err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL, NULL);
     else r = ckr__output_check(&c, p, path, old);
+    if (r == CKR_OK) r = ckr__plan_trust(p, &c);
     if (r == CKR_OK) {
         r = ckr__temp_clear(&w);
         if (r == CKR_OK) r = ckr__write_alloc(&w);
@@ -48978,44 +49259,6 @@ typedef struct ckr__checker {
     ckr_note       *notes;
     uint64_t        n_notes, bytes_read;
 } ckr__checker;
-
-/* Compares where boxes of x and y meet; sums into the lane that ran it. One comparison at a time,
-   so that its counts are its own; tensors large enough to matter are cut over all lanes. */
-static ckr_result ckr__compare(ckr__ctx *c, const ckr__ctx *a, const ckr__ctx *b, ckr__crew *crew,
-                               const ckr_tensor *x, const ckr_piece *px, uint32_t nx,
-                               const ckr_piece *py, uint32_t ny, bool skip_x_replicas)
-{
-    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
-    ckr__jobs jobs;
-    uint32_t i, k;
-    (void)a;
-    (void)b;
-    memset(&jobs, 0, sizeof jobs);
-    for (i = 0; i < crew->n; i++) {
-        crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
-        crew->lanes[i].max_abs = 0;
-    }
-    for (i = 0; i < nx; i++)
-        for (k = 0; k < ny; k++) {
-            ckr__op *op;
-            if (skip_x_replicas && px[i].replica) continue;
-            if (!ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
-                continue;
-            op = CKR__NEW(c, ckr__op);
-            if (!op || !ckr__op_make(c, op, x, s, n, &px[i], &py[k], NULL) ||
-                !ckr__jobs_add(c, &jobs, op, NULL))
-                return c->err->code;
-        }
-    return ckr__jobs_run(&jobs, crew);
-}
-
-static uint64_t ckr__crew_differ(const ckr__crew *crew)
-{
-    uint64_t n = 0;
-    uint32_t i;
-    for (i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
-    return n;
-}
 
 static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ckr_tensor *t)
 {
@@ -49998,20 +50241,11 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
     uint8_t(*read)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16),
     (*put)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16);
     uint8_t total[2][16];
-    uint64_t i, k, m;
+    uint64_t i, k;
     uint32_t n;
     ckr_result r;
     if (!use || !dtype || !read || !put) return c->err->code;
-    for (i = 0; i < w->plan->out.n_files; i++)
-        for (k = 0; k < w->plan->out.files[i]->n_entries; k++) {
-            const ckr_entry *e = w->plan->out.files[i]->entries[k];
-            for (m = 0; m < e->n_binds; m++) {
-                const ckr__bind *b = &e->binds[m];
-                if (!b->tensor->slot[0] || b->piece.replica) continue; /* its digest counts once */
-                use[b->tensor->index] = true;
-                dtype[b->tensor->index] = (uint8_t)e->dtype;
-            }
-        }
+    ckr__plan_uses(w->plan, use, dtype);
     for (i = 0; i < s->n_tensors; i++) {
         uint64_t a[2] = { 0, 0 }, b[2] = { 0, 0 };
         for (n = 0; n < w->crew.n; n++)

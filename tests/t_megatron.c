@@ -378,6 +378,69 @@ static void defect(void)
     memio_remove(&disk, "w/again");
 }
 
+/* Two copies of the same elements that differ: refused, unless parameter and master prove one. */
+
+#define NORM "decoder.layers.0.input_layernorm.weight"
+
+static void flip(const char *path, const char *name, const char *slot, bool copy)
+{
+    ckr_ckpt *c = open_ok(path);
+    const ckr_tensor *t = c ? ckr_ckpt_tensor(c, name, slot) : NULL;
+    uint32_t i;
+    for (i = 0; t && i < t->n_pieces && t->pieces[i].replica != copy; i++) {}
+    if (CHECK(t && i < t->n_pieces))
+        memio_find(&disk, c->ctx.files[t->pieces[i].file].path)->data[t->pieces[i].offset + 1] ^= 4;
+    ckr_ckpt_close(c);
+}
+
+/* `slot` of the first or of the other copy is damaged. */
+static void distrusted(const char *slot, bool copy, const uint8_t sound[16], bool proven)
+{
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    ckr_ckpt *c;
+    ckr_plan *p;
+    ckr_error e;
+    uint8_t now[16];
+    flip("legacy", NORM, slot, copy);
+    for (t.repair = false;; t.repair = true) {
+        const bool good = t.repair && proven;
+        ckr_result r = CKR_E_ARG;
+        const ckr_note *n;
+        c = open_ok("legacy");
+        p = c ? plan_of(c, &t) : NULL;
+        if (p) r = ckr_plan_write(p, "w/t", NULL, &e);
+        CHECK_INT(r, good ? CKR_OK : CKR_E_REFUSED);
+        n = p ? note_of(ckr_plan_info(p), good ? "CKR_REPAIRED" : "CKR_E_REPLICA_DIFFERS", NULL)
+              : NULL;
+        if (CHECK(n != NULL)) {
+            CHECK(!strncmp(n->subject, NORM " (", strlen(NORM) + 2));
+            CHECK(n->severity == (good ? CKR_CHANGED : CKR_ERROR) && n->reason);
+        }
+        if (p) CHECK_INT(ckr_plan_info(p)->verdict == CKR_VERDICT_REFUSED, !good);
+        CHECK((memio_find(&disk, "w/t") != NULL) == good);
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+        if (t.repair) break;
+    }
+    if (proven) {
+        digest_of("w/t", now);
+        CHECK(!memcmp(now, sound, 16));
+        CHECK(is_sound("w/t"));
+    }
+    memio_remove(&disk, "w/t");
+    flip("legacy", NORM, slot, copy);
+}
+
+static void trust(void)
+{
+    uint8_t sound[16];
+    digest_of("legacy", sound);
+    distrusted("param", true, sound, true);
+    distrusted("param", false, sound, true);
+    distrusted("exp_avg", true, sound, false);
+    distrusted("exp_avg", false, sound, false);
+}
+
 static void refuse(const char *from, const ckr_target *t, ckr_item item)
 {
     ckr_ckpt *c = open_ok(from);
@@ -726,6 +789,7 @@ int main(int argc, char **argv)
     RUN(asked_lr);
     RUN(streams);
     RUN(defect);
+    RUN(trust);
     RUN(refused);
     RUN(versions);
     RUN(other_source);
