@@ -413,7 +413,19 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
     X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
     X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
-    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")
+    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")         \
+    X(MEGATRON_ARGS_LAYERS, E_MISMATCH,    "the arguments tell another number of layers")          \
+    X(MEGATRON_ARGS_RANKS,  E_MISMATCH,    "the arguments tell other parallel sizes")              \
+    X(MEGATRON_ARGS_HEADS,  E_MISMATCH,    "the arguments tell other attention heads")             \
+    X(MEGATRON_ARGS_GROUPS, E_MISMATCH,    "the arguments tell other query groups")                \
+    X(MEGATRON_ARGS_FFN,    E_MISMATCH,    "the arguments tell another size of the MLP")           \
+    X(MEGATRON_ARGS_GATED,  E_MISMATCH,    "the arguments tell another activation")                \
+    X(MEGATRON_ARGS_VOCAB,  E_MISMATCH,    "the arguments tell another vocabulary")                \
+    X(MEGATRON_ARGS_TIED,   E_MISMATCH,    "the arguments tell otherwise what is tied")            \
+    X(MEGATRON_SWAPPED,     E_MISMATCH,    "two ranks' directories have changed places")           \
+    X(MEGATRON_GROUPS,      E_MISMATCH,    "parameter groups of two ranks differ")                 \
+    X(MEGATRON_BOTH,        E_MISMATCH,    "two formats in one iteration's directory")             \
+    X(MEGATRON_VERSION,     E_ARG,         "Megatron-LM has no such version")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -36747,6 +36759,13 @@ static int64_t ckr__mg_volume(uint32_t n, const int64_t *count)
     return v;
 }
 
+/* Equal values, as text. */
+static bool ckr__mg_same(ckr__ctx *c, const ckr_node *a, const ckr_node *b)
+{
+    const char *x = ckr__node_text_of(c, a), *y = ckr__node_text_of(c, b);
+    return x && y && !strcmp(x, y);
+}
+
 static bool ckr__mg_ends(const char *s, const char *tail)
 {
     size_t n = strlen(s);
@@ -36847,21 +36866,31 @@ static ckr_result ckr__mg_tracker(ckr__ctx *c, const char *path, const char *bes
                             : "bring back the directory of that iteration");
 }
 
-/* What the tracker file names is the run's newest checkpoint, as Megatron takes it. */
-static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path, const char **dir)
+#define CKR__MG_TRACKER "latest_checkpointed_iteration.txt"
+
+/* Its text, without blanks around it. */
+static ckr_result ckr__mg_tracked(ckr__ctx *c, const char *path, char text[48])
 {
     const uint8_t *p = NULL;
     uint64_t n = 0;
+    ckr_result r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    if (r != CKR_OK) return r;
+    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
+    while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
+    snprintf(text, 48, "%.*s", (int)(n < 47 ? n : 47), (const char *)p);
+    return CKR_OK;
+}
+
+/* What the tracker file names is the run's newest checkpoint, as Megatron takes it. */
+static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path, const char **dir)
+{
     char text[48];
     const char *best, *name = NULL;
     int64_t v;
     bool yes = false;
     ckr_result r = ckr__mg_newest(c, run, &best);
-    if (r == CKR_OK) r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    if (r == CKR_OK) r = ckr__mg_tracked(c, path, text);
     if (r != CKR_OK) return r;
-    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
-    while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
-    snprintf(text, sizeof text, "%.*s", (int)(n < 47 ? n : 47), (const char *)p);
     if (!strcmp(text, "release")) name = "release";
     else if (ckr__step_of(text, &v)) name = ckr__printf(c, "iter_%07lld", (long long)v);
     else return ckr__mg_tracker(c, path, best, text, "a number or \"release\" was expected");
@@ -36875,6 +36904,33 @@ static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path,
     return r;
 }
 
+/* A newer iteration beside the one that the tracker file names is not taken, and said. */
+static ckr_result ckr__mg_beside(ckr__mg *r)
+{
+    const char *name = ckr__base(r->dir), *best = NULL, *path, *run;
+    char text[48];
+    int64_t mine, top, told;
+    bool ranks = false;
+    ckr_result e;
+    run = name - r->dir > 1 ? ckr__strndup(r->c, r->dir, (size_t)(name - r->dir) - 1) : ".";
+    path = run ? ckr__path_join(r->c, run, CKR__MG_TRACKER) : NULL;
+    if (!path) return ckr__mg_oom(r);
+    if (!ckr__mg_iteration(name, &mine) || ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+        return CKR_OK;
+    e = ckr__mg_tracked(r->c, path, text);
+    if (e != CKR_OK || !ckr__step_of(text, &told) || told != mine) return e;
+    e = ckr__mg_newest(r->c, run, &best);
+    if (e != CKR_OK || !best || !ckr__mg_iteration(ckr__base(best), &top) || top <= mine) return e;
+    e = ckr__mg_has_ranks(r->c, best, &ranks);
+    if (e != CKR_OK) return e;
+    return ckr__mg_note(r, "CKR_W_MEGATRON_NEWER", CKR_EXACT, "iteration", ckr__base(best), name,
+                        ranks == r->dist ? "a newer one lies beside it, in the other format; the "
+                                           "tracker file names this one"
+                                         : "a newer one lies beside it; the tracker file names "
+                                           "this one",
+                        "name the directory of the iteration that is meant");
+}
+
 static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     const char *tracker, *best;
@@ -36884,7 +36940,7 @@ static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir,
     if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
     r = ckr__mg_is(c, path, mine);
     if (r != CKR_OK || *mine) return r;
-    tracker = ckr__path_join(c, path, "latest_checkpointed_iteration.txt");
+    tracker = ckr__path_join(c, path, CKR__MG_TRACKER);
     if (!tracker) return c->err->code;
     if (ckr__path_kind(c, tracker) == CKR_FILE_REGULAR) {
         *mine = true;
@@ -37122,6 +37178,82 @@ static ckr_result ckr__mg_alike(ckr__mg *r)
     return CKR_OK;
 }
 
+/* What tells of a run apart from its model; a rank of another one differs in some. */
+static const char *const ckr__mg_run_keys[] = {
+    "seed", "lr", "min_lr", "lr_warmup_iters", "lr_warmup_samples", "lr_decay_iters",
+    "lr_decay_samples", "lr_decay_style", "weight_decay", "start_weight_decay",
+    "end_weight_decay", "adam_beta1", "adam_beta2", "adam_eps", "clip_grad", "global_batch_size",
+    "micro_batch_size", "seq_length", "train_iters", "train_samples", "data_parallel_size",
+    "world_size", "num_attention_heads", "num_query_groups", "kv_channels", "ffn_hidden_size",
+    "swiglu", "untie_embeddings_and_output_weights", "vocab_size", "padded_vocab_size",
+    "make_vocab_size_divisible_by", "num_experts", "use_distributed_optimizer", "bf16", "fp16",
+    "virtual_pipeline_model_parallel_size", "context_parallel_size", "decoupled_lr",
+    "hidden_dropout", "attention_dropout", "init_method_std"
+};
+
+/* Every file is of one run: its arguments and its scheduler are the first file's. */
+static ckr_result ckr__mg_one_run(ckr__mg *r)
+{
+    static const char *const sched[] = { "opt_param_scheduler", "lr_scheduler" };
+    uint64_t i;
+    size_t k;
+    for (i = 1; i < r->n_files; i++) {
+        const ckr__mg_file *f = r->files[i];
+        const char *where = NULL;
+        for (k = 0; k < sizeof ckr__mg_run_keys / sizeof *ckr__mg_run_keys && !where; k++) {
+            const ckr_node *a = ckr_node_get(r->args, ckr__mg_run_keys[k]),
+                           *b = ckr_node_get(f->args, ckr__mg_run_keys[k]);
+            if (a && b && !ckr__mg_same(r->c, a, b)) where = ckr__mg_run_keys[k];
+        }
+        for (k = 0; k < 2 && !where; k++) {
+            const ckr_node *a = ckr_node_get(r->root, sched[k]),
+                           *b = ckr_node_get(f->root, sched[k]);
+            if (a && b && !ckr__mg_same(r->c, a, b)) where = sched[k];
+        }
+        if (where)
+            return ckr__remedy(r->c->err,
+                               ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, f->path, CKR_NO_OFFSET,
+                                         where, "it is not what the first rank's file says"),
+                               "the file is of another run: put back the right one");
+        if (r->c->err->code != CKR_OK) return r->c->err->code;
+    }
+    return CKR_OK;
+}
+
+/* The rank that wrote the file of this place: the first of its replicas. */
+static int64_t ckr__mg_writer(const ckr__mg *r, const ckr__mg_file *f)
+{
+    if (ckr__mg_flag(f->args, "use_tp_pp_dp_mapping"))
+        return f->tp + (int64_t)r->tp * r->cp * (f->pp + (int64_t)r->pp * f->ep);
+    return f->tp + (int64_t)r->tp * r->cp * (f->ep + (int64_t)r->dp * f->pp);
+}
+
+/* A file knows its writer's rank. Where it is that of another directory, whose file does not say so
+   of itself, they have changed places. (Tools that write all ranks from one process leave the
+   same number in all.) */
+static ckr_result ckr__mg_places(ckr__mg *r)
+{
+    uint64_t i, k;
+    int64_t v, w;
+    for (i = 0; i < r->n_files; i++) {
+        const ckr__mg_file *f = r->files[i];
+        if (!ckr_node_i64(ckr_node_get(f->args, "rank"), &v) || v == ckr__mg_writer(r, f)) continue;
+        for (k = 0; k < r->n_files; k++) {
+            const ckr__mg_file *g = r->files[k];
+            if (ckr__mg_writer(r, g) != v || !ckr_node_i64(ckr_node_get(g->args, "rank"), &w) ||
+                w == v)
+                continue;
+            return ckr__remedy(
+                r->c->err,
+                ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SWAPPED, f->path, CKR_NO_OFFSET, "args/rank",
+                          "rank %lld wrote it: it belongs into %s, where rank %lld's file lies",
+                          (long long)v, g->rel, (long long)w),
+                "give the directories their names back");
+        }
+    }
+    return CKR_OK;
+}
+
 static ckr_result ckr__mg_open_all(ckr__mg *r)
 {
     double version = 3;
@@ -37139,6 +37271,8 @@ static ckr_result ckr__mg_open_all(ckr__mg *r)
     e = ckr__mg_topology(r);
     if (e == CKR_OK) e = ckr__mg_grid(r);
     if (e == CKR_OK) e = ckr__mg_alike(r);
+    if (e == CKR_OK) e = ckr__mg_places(r);
+    if (e == CKR_OK) e = ckr__mg_one_run(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_chunks(r, r->files[i]);
     return e;
 }
@@ -37237,7 +37371,7 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
         }
     if (!want || want == r->layers) return CKR_OK;
     return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->files[0]->path,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->files[0]->path,
                                  CKR_NO_OFFSET, "args/num_layers",
                                  "it says %lld, the model's files have %s%lld layers",
                                  (long long)want, r->layers > want ? "more than " : "",
@@ -37248,9 +37382,9 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
 static ckr_result ckr__mg_contradicts_layers(ckr__mg *r, const char *where, int64_t found)
 {
     return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->dir, CKR_NO_OFFSET, where,
-                                 "args say %lld layers, this says %lld", (long long)r->layers,
-                                 (long long)found),
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->dir, CKR_NO_OFFSET,
+                                 where, "args say %lld layers, this says %lld",
+                                 (long long)r->layers, (long long)found),
                        "files or arguments are of another run: put back the right ones");
 }
 
@@ -37470,36 +37604,25 @@ static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, co
     return CKR_OK;
 }
 
-static ckr_result ckr__mg_contradicts(ckr__mg *r, const ckr__mg_item *t, const char *key,
+static ckr_result ckr__mg_contradicts(ckr__mg *r, ckr_item item, const char *where, const char *key,
                                       int64_t said, int64_t found)
 {
     return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->files[0]->path,
-                                 CKR_NO_OFFSET, t->name, "args ask for %s %lld, the tensor has "
-                                 "%lld", key, (long long)said, (long long)found),
+                       ckr__fail(r->c->err, item, r->n_files ? r->files[0]->path : r->dir,
+                                 CKR_NO_OFFSET, where, "args ask for %s %lld, the tensor has %lld",
+                                 key, (long long)said, (long long)found),
                        "files or arguments are of another run: put back the right ones");
 }
 
-/* The arguments against the shapes of the tensors that they decide. */
+/* The hidden size against the tensors that have it as an axis. */
 static ckr_result ckr__mg_promised(ckr__mg *r, const ckr__mg_item *t)
 {
     const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
-    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0),
-                  heads = ckr__mg_size(r->args, "num_attention_heads", 0),
-                  groups = ckr__mg_flag(r->args, "group_query_attention")
-                               ? ckr__mg_size(r->args, "num_query_groups", heads)
-                               : heads,
-                  dim = ckr__mg_size(r->args, "kv_channels", heads ? hidden / heads : 0);
-    const bool gate = ckr__mg_flag(r->args, "attention_output_gate");
-    if (!rule || !hidden || t->n_dims == 0) return CKR_OK;
-    if (rule->what == CKR__MG_VOCAB && t->n_dims == 2 && t->shape[1] != hidden)
-        return ckr__mg_contradicts(r, t, "hidden_size", hidden, t->shape[1]);
-    if (rule->what == CKR__MG_QKV && t->n_dims == 2 && t->shape[1] != hidden)
-        return ckr__mg_contradicts(r, t, "hidden_size", hidden, t->shape[1]);
-    if (rule->what == CKR__MG_QKV && !gate && heads && heads < (1 << 24) && groups < (1 << 24) &&
-        dim < (1 << 24) && t->shape[0] != (heads + 2 * groups) * dim)
-        return ckr__mg_contradicts(r, t, "(heads + 2 * groups) * kv_channels rows",
-                                   (heads + 2 * groups) * dim, t->shape[0]);
+    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0);
+    if (!rule || !hidden || t->n_dims != 2) return CKR_OK;
+    if ((rule->what == CKR__MG_VOCAB || rule->what == CKR__MG_QKV) && t->shape[1] != hidden)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS, t->name, "hidden_size", hidden,
+                                   t->shape[1]);
     return CKR_OK;
 }
 
@@ -37972,34 +38095,79 @@ static ckr_result ckr__mg_group_new(ckr__mg *r, const ckr_node *raw, const char 
     return CKR_OK;
 }
 
+/* Megatron's own key of a group, without what it may hold. */
+static bool ckr__mg_alike_groups(ckr__ctx *c, const ckr_node *a, const ckr_node *b)
+{
+    static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
+                                        "is_decoupled_lr", "pre_wd_mult", "pre_lr_mult" };
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!ckr__mg_same(c, ckr_node_get(a, keys[i]), ckr_node_get(b, keys[i]))) return false;
+    return true;
+}
+
+/* The first key in which a rank's group is not another rank's of the same kind; NULL: none, or the
+   rank has several of the kind, which then differ in what a run sets for some of them. */
+static const char *ckr__mg_group_differs(ckr__mg *r, const ckr__mg_optim *o, const ckr_node *g,
+                                         const ckr_node *first)
+{
+    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps", "step", "max_lr",
+                                        "min_lr", "start_wd", "end_wd", "bias_correction" };
+    uint64_t i, n = 0;
+    size_t k;
+    if (!ckr__mg_alike_groups(r->c, g, first)) return NULL;
+    for (i = 0; i < o->groups->count; i++)
+        n += ckr__mg_alike_groups(r->c, g, o->groups->u.items[i]);
+    for (k = 0; n == 1 && k < sizeof keys / sizeof *keys; k++) {
+        const ckr_node *a = ckr_node_get(g, keys[k]), *b = ckr_node_get(first, keys[k]);
+        if (a && b && a->kind != CKR_NODE_TENSOR && b->kind != CKR_NODE_TENSOR &&
+            !ckr__mg_same(r->c, a, b))
+            return keys[k];
+    }
+    return NULL;
+}
+
+/* A group that another rank has otherwise. */
+static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                      const ckr_node *g, uint64_t n_known)
+{
+    uint64_t i;
+    for (i = 0; i < n_known; i++) {
+        const ckr_node *first = r->s->groups[i].raw;
+        const char *key = ckr__mg_group_differs(r, o, g, first);
+        if (!key) continue;
+        return ckr__remedy(
+            r->c->err,
+            ckr__fail(r->c->err, CKR_ITEM_MEGATRON_GROUPS, f->path, CKR_NO_OFFSET,
+                      ckr__printf(r->c, "param_groups/%s", key), "%s: %.60s, on another rank %.60s",
+                      f->rel, ckr__node_text_of(r->c, ckr_node_get(g, key)),
+                      ckr__node_text_of(r->c, ckr_node_get(first, key))),
+            "the file is of another iteration or run: put back the right one");
+    }
+    return r->c->err->code;
+}
+
 /* The state's group of each group of a rank: another rank's copy must be of the same step. */
 static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer)
 {
     ckr__mg_optim *o = &f->optims[optimizer];
     uint64_t *global = CKR__NEW_N(r->c, uint64_t, o->groups->count), i;
+    const uint64_t n_known = r->s->n_groups;
     if (!global) return ckr__mg_oom(r);
     o->global = global;
     for (i = 0; i < o->groups->count; i++) {
-        const ckr_node *g = o->groups->u.items[i], *first;
+        const ckr_node *g = o->groups->u.items[i];
         const char *key;
-        double a, b;
         ckr_result e;
         if (!ckr_node_is_dict(g)) return ckr__mg_bad(r, f->path, "optimizer/param_groups", "dicts");
+        e = ckr__mg_group_mixed(r, f, o, g, n_known);
+        if (e != CKR_OK) return e;
         key = ckr__mg_identity(r->c, g, optimizer);
         if (!key) return ckr__mg_oom(r);
-        if (!ckr__map_find(&r->group_at, key, strlen(key), &global[i])) {
-            e = ckr__mg_group_new(r, g, key);
-            if (e != CKR_OK) return e;
-            global[i] = r->s->n_groups - 1;
-        }
-        first = r->s->groups[global[i]].raw;
-        if (ckr_node_f64(ckr_node_get(g, "lr"), &a) &&
-            ckr_node_f64(ckr_node_get(first, "lr"), &b) && !ckr__same(a, b))
-            return ckr__remedy(
-                r->c->err,
-                ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, f->path, CKR_NO_OFFSET,
-                          "param_groups/lr", "it is %.17g, on another rank %.17g", a, b),
-                "the file is of another iteration or run: put back the right one");
+        if (ckr__map_find(&r->group_at, key, strlen(key), &global[i])) continue;
+        e = ckr__mg_group_new(r, g, key);
+        if (e != CKR_OK) return e;
+        global[i] = r->s->n_groups - 1;
     }
     return CKR_OK;
 }
@@ -38615,16 +38783,19 @@ static ckr_result ckr__mg_randoms(ckr__mg *r)
 
 /* >>megatron.read ------------------------------------------------------------- */
 
-/* Logical rows of the vocabulary: the caller's, else the arguments'. NullTokenizer adds one id to
-   the number that it is given (megatron/training/tokenizer). */
-static ckr_result ckr__mg_vocabulary(ckr__mg *r)
+/* Logical rows of the vocabulary as the arguments tell them, or 0. NullTokenizer adds one id to the
+   number that it is given (megatron/training/tokenizer). */
+static int64_t ckr__mg_logical(const ckr__mg *r)
 {
     const char *tokenizer = ckr_node_str(ckr_node_get(r->args, "tokenizer_type"));
-    int64_t v = ckr__mg_size(r->args, "vocab_size", 0);
-    if (v && tokenizer && !strcmp(tokenizer, "NullTokenizer")) v++;
-    if (r->s->vocab > 0) v = r->s->vocab;
-    r->vocab = v;
-    return CKR_OK;
+    const int64_t v = ckr__mg_size(r->args, "vocab_size", 0);
+    return v && tokenizer && !strcmp(tokenizer, "NullTokenizer") ? v + 1 : v;
+}
+
+/* The caller's, else the arguments'. */
+static void ckr__mg_vocabulary(ckr__mg *r)
+{
+    r->vocab = r->s->vocab > 0 ? r->s->vocab : ckr__mg_logical(r);
 }
 
 /* Tied or not is an argument; without it, a model whose last stage has no head is tied. */
@@ -38651,6 +38822,147 @@ static ckr_result ckr__mg_tie(ckr__mg *r)
     r->s->ties = t;
     r->s->n_ties = 1;
     return CKR_OK;
+}
+
+/* The item of the same module with another last part of its name. */
+static const ckr__mg_item *ckr__mg_sibling(const ckr__mg *r, const ckr__mg_item *t,
+                                           const char *part, const char *other)
+{
+    const char *p = strstr(t->name, part), *name;
+    uint64_t at;
+    if (!p) return NULL;
+    name = ckr__printf(r->c, "%.*s%s%s", (int)(p - t->name), t->name, other, p + strlen(part));
+    return name && ckr__map_find(&r->by_name, name, strlen(name), &at) ? r->items[at] : NULL;
+}
+
+/* Heads and groups: the projection has heads * kv_channels columns, qkv has the rows of both. */
+static ckr_result ckr__mg_fits_attention(ckr__mg *r, const ckr__mg_item *t)
+{
+    const ckr__mg_item *proj = ckr__mg_sibling(r, t, "linear_qkv", "linear_proj");
+    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0),
+                  heads = ckr__mg_size(r->args, "num_attention_heads", 0),
+                  groups = ckr__mg_flag(r->args, "group_query_attention")
+                               ? ckr__mg_size(r->args, "num_query_groups", heads)
+                               : heads,
+                  dim = ckr__mg_size(r->args, "kv_channels", heads ? hidden / heads : 0),
+                  gate = ckr__mg_flag(r->args, "attention_output_gate") ? 2 : 1;
+    if (!heads || heads >= 1 << 24 || groups >= 1 << 24 || dim >= 1 << 24) return CKR_OK;
+    if (proj && proj->n_dims == 2 && proj->shape[1] != heads * dim)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_HEADS, proj->name,
+                                   "heads * kv_channels columns", heads * dim, proj->shape[1]);
+    if (t->shape[0] != (gate * heads + 2 * groups) * dim)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GROUPS, t->name,
+                                   "(heads + 2 * groups) * kv_channels rows",
+                                   (gate * heads + 2 * groups) * dim, t->shape[0]);
+    return CKR_OK;
+}
+
+/* The MLP: fc2 has its size, a gated fc1 twice as many rows. */
+static ckr_result ckr__mg_fits_mlp(ckr__mg *r, const ckr__mg_item *t)
+{
+    const ckr__mg_item *down = ckr__mg_sibling(r, t, "linear_fc1", "linear_fc2");
+    const ckr_node *said = ckr_node_get(r->args, "swiglu");
+    const int64_t dense = ckr__mg_size(r->args, "ffn_hidden_size", 0);
+    const bool shared = strstr(t->name, ".shared_experts.") != NULL,
+               flag = ckr__mg_flag(r->args, "swiglu") || ckr__mg_flag(r->args, "quick_geglu") ||
+                      ckr__mg_flag(r->args, "gated_linear_unit");
+    const char *key = shared           ? "moe_shared_expert_intermediate_size"
+                      : t->expert >= 0 ? "moe_ffn_hidden_size"
+                                       : "ffn_hidden_size";
+    const int64_t size = ckr__mg_size(r->args, key, shared ? 0 : dense);
+    if (!down || down->n_dims != 2 || t->n_dims != 2) return CKR_OK;
+    if (size && down->shape[1] != size)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_FFN, down->name, key, size,
+                                   down->shape[1]);
+    if (said && said->kind == CKR_NODE_BOOL && t->shape[0] != (1 + flag) * down->shape[1])
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GATED, t->name,
+                                   flag ? "gate and up: rows" : "rows without a gate:",
+                                   (1 + flag) * down->shape[1], t->shape[0]);
+    return CKR_OK;
+}
+
+/* Rows of the vocabulary. Converters are known to leave padded_vocab_size as it was: there the
+   tensor is right, and Megatron asks no more of a torch_dist checkpoint. */
+static ckr_result ckr__mg_fits_vocabulary(ckr__mg *r, const ckr__mg_item *t)
+{
+    const int64_t padded = ckr__mg_size(r->args, "padded_vocab_size", t->shape[0]),
+                  logical = ckr__mg_logical(r);
+    char was[24], now[24];
+    if (logical > t->shape[0])
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_VOCAB, t->name, "vocab_size", logical,
+                                   t->shape[0]);
+    if (padded == t->shape[0]) return CKR_OK;
+    snprintf(was, sizeof was, "%lld", (long long)padded);
+    snprintf(now, sizeof now, "%lld", (long long)t->shape[0]);
+    return ckr__mg_note(r, "CKR_W_MEGATRON_VOCAB", CKR_CHANGED, "padded_vocab_size", was, now,
+                        "the argument is not what the embedding's rows are: the rows count",
+                        NULL);
+}
+
+/* The first bytes of a tensor as a legacy file has it, at most n. */
+static size_t ckr__mg_peek(ckr__mg *r, const ckr_node *node, uint8_t *out, size_t n)
+{
+    const ckr_view *v = node && node->kind == CKR_NODE_TENSOR ? node->u.view : NULL;
+    int64_t numel;
+    if (!v || v->bytes || v->layout || v->meta || v->offset < 0 ||
+        !ckr__numel(v->n_dims, v->shape, &numel))
+        return 0;
+    if ((uint64_t)numel < n / ckr_dtype_size(v->dtype)) n = (size_t)numel * ckr_dtype_size(v->dtype);
+    return ckr__file_read(r->c, v->file,
+                          v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype), out,
+                          n) == CKR_OK
+               ? n
+               : 0;
+}
+
+static ckr_result ckr__mg_tied_wrong(ckr__mg *r, const char *text)
+{
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS_TIED,
+                                 r->n_files ? r->files[0]->path : r->dir, CKR_NO_OFFSET,
+                                 "args/untie_embeddings_and_output_weights", "it says %s",
+                                 text),
+                       "files or arguments are of another run: put back the right ones");
+}
+
+/* Tied or not against what there is: an untied head is a tensor of its own; a tied one is on the
+   last of several stages, and then the embedding's copy. */
+static ckr_result ckr__mg_fits_tied(ckr__mg *r)
+{
+    const ckr_node *said = ckr_node_get(r->args, "untie_embeddings_and_output_weights");
+    const ckr__mg_file *last;
+    uint8_t a[256], b[256];
+    size_t n, i = 0;
+    uint64_t at;
+    bool head = ckr__map_find(&r->by_name, "output_layer.weight", 19, &at);
+    if (!said || said->kind != CKR_NODE_BOOL || !r->embedding) return CKR_OK;
+    if (said->u.b && !head) return ckr__mg_tied_wrong(r, "untied, and there is no output_layer");
+    if (!said->u.b && head) return ckr__mg_tied_wrong(r, "tied, and there is an output_layer");
+    if (!said->u.b || r->dist || r->pp < 2 || r->iteration < 1) return CKR_OK;
+    last = r->files[r->n_files - r->tp];
+    n = ckr__mg_peek(r, ckr_node_get(r->files[0]->chunks[0], r->embedding->name), a, sizeof a);
+    if (!n) return r->c->err->code;
+    n = n == ckr__mg_peek(r, ckr_node_get(last->chunks[r->vp - 1], "output_layer.weight"), b,
+                          sizeof b) ? n : 0;
+    while (i < n && !a[i]) i++;
+    if (i < n && !memcmp(a, b, n))
+        return ckr__mg_tied_wrong(r, "untied, and output_layer is the embedding bit for bit");
+    return r->c->err->code;
+}
+
+/* The arguments against the shapes of the tensors that they decide. */
+static ckr_result ckr__mg_fits(ckr__mg *r)
+{
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->n_items && e == CKR_OK; i++) {
+        const ckr__mg_item *t = r->items[i];
+        if (t->kind != CKR__MG_PARAM || t->n_dims != 2) continue;
+        if (ckr__mg_ends(t->name, "linear_qkv.weight")) e = ckr__mg_fits_attention(r, t);
+        else if (strstr(t->name, "linear_fc1.weight")) e = ckr__mg_fits_mlp(r, t);
+        else if (t == r->embedding) e = ckr__mg_fits_vocabulary(r, t);
+    }
+    return e == CKR_OK ? ckr__mg_fits_tied(r) : e;
 }
 
 /* Keys of a file that nothing here understands. */
@@ -38757,10 +39069,11 @@ static ckr_result ckr__mg_read_legacy(ckr__mg *r)
     if (e != CKR_OK) return e;
     ckr__mg_tied(r);
     ckr__mg_fill_topology(r);
-    e = ckr__mg_vocabulary(r);
-    if (e == CKR_OK) e = ckr__mg_model(r);
+    ckr__mg_vocabulary(r);
+    e = ckr__mg_model(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], false);
     if (e == CKR_OK) e = ckr__mg_weights(r);
+    if (e == CKR_OK) e = ckr__mg_fits(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], true);
     return e;
 }
@@ -38794,6 +39107,7 @@ typedef struct ckr__mg_dist {
     ckr__mg_grid_of *grids;
     uint64_t    n_grids;
     bool        local, grouped;
+    bool        random_by_rank;        /* rng_state has an object for each data rank      */
 } ckr__mg_dist;
 
 static ckr_result ckr__mg_dist_bad(ckr__mg_dist *x, const char *fqn, const char *expected)
@@ -38806,14 +39120,12 @@ static bool ckr__mg_starts(const char *s, const char *head)
     return !strncmp(s, head, strlen(head));
 }
 
-/* KEY/shard_0.1_2.4: the numbers of the shard; how many there are. */
-static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4])
+/* KEY/shard_0.1_2.4: the numbers of the shard, and of how many; how many numbers there are. */
+static uint32_t ckr__mg_dotted(const char *p, uint32_t at[4], const char **end)
 {
-    const char *p = strstr(fqn, "/shard_");
     uint32_t n = 0;
     int64_t v;
-    *n_key = p ? (size_t)(p - fqn) : strlen(fqn);
-    for (p = p ? p + 7 : ""; n < 4; p++) {
+    for (; n < 4; p++) {
         const size_t k = strspn(p, "0123456789");
         char digits[12];
         if (!k || k > 9) return 0;
@@ -38824,6 +39136,17 @@ static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4])
         p += k;
         if (*p != '.') break;
     }
+    *end = p;
+    return n;
+}
+
+static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4], uint32_t of[4])
+{
+    const char *p = strstr(fqn, "/shard_"), *end = "";
+    uint32_t n;
+    *n_key = p ? (size_t)(p - fqn) : strlen(fqn);
+    n = p ? ckr__mg_dotted(p + 7, at, &end) : 0;
+    if (!n || *end != '_' || ckr__mg_dotted(end + 1, of, &end) != n) of[0] = of[1] = 0;
     return n;
 }
 
@@ -38908,6 +39231,22 @@ static ckr__mg_item *ckr__mg_dist_item(ckr__mg_dist *x, const char *name, uint8_
     return t;
 }
 
+/* The store's own cuts: a chunk is what one tensor parallel rank had (or all of it, where one wrote
+   for all). */
+static ckr_result ckr__mg_dist_cut(ckr__mg_dist *x, const ckr__dcp_item *q, const ckr__mg_item *t,
+                                   uint32_t lead)
+{
+    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
+    int64_t parts;
+    if (!rule || rule->what != CKR__MG_QKV || t->split.axis < 0 || !q->n_chunks ||
+        q->chunks[0].count[lead] < 1)
+        return CKR_OK;
+    parts = q->shape[lead] / q->chunks[0].count[lead];
+    if (parts < 2 || parts == (int64_t)x->r->tp) return CKR_OK;
+    return ckr__mg_contradicts(x->r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
+                               "tensor_model_parallel_size", x->r->tp, parts);
+}
+
 /* A model tensor's items, with their shapes. */
 static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
 {
@@ -38949,6 +39288,7 @@ static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
             if (z == CKR_OK && t->split.vocab && t->shape[0] > r->s->padded_vocab)
                 r->s->padded_vocab = t->shape[0];
             if (z == CKR_OK) z = ckr__mg_promised(r, t);
+            if (z == CKR_OK && l + e == 0) z = ckr__mg_dist_cut(x, q, t, lead);
             if (z != CKR_OK) return z;
             g->items[l * (experts ? g->experts : 1) + e] = t;
         }
@@ -39155,7 +39495,8 @@ static ckr_result ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
         if (!view || !b)
             return r->c->err->code != CKR_OK
                        ? r->c->err->code
-                       : ckr__mg_contradicts(r, t, "tensor_model_parallel_size", r->tp,
+                       : ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, t->name,
+                                             "tensor_model_parallel_size", r->tp,
                                              t->shape[t->split.axis]);
         view->n_dims = t->n_dims;
         view->shape = b->shape;
@@ -39945,12 +40286,19 @@ static ckr_result ckr__mg_dist_random(ckr__mg_dist *x, const ckr__dcp_item *q)
 {
     ckr__mg *r = x->r;
     ckr_node *n = NULL;
-    uint32_t at[4], k = 0;
+    uint32_t at[4], of[4], k = 0;
     size_t n_key;
     uint64_t i;
     ckr_result z;
-    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at);
+    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
     if (parts < 2) return ckr__mg_dist_bad(x, q->fqn, "the numbers of a rank");
+    if (of[0] && of[0] != r->pp)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
+                                   "pipeline_model_parallel_size", r->pp, of[0]);
+    if (of[1] && of[1] != r->tp)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
+                                   "tensor_model_parallel_size", r->tp, of[1]);
+    if (parts == 2 && x->random_by_rank) return CKR_OK;        /* they are there once more */
     z = ckr__dcp_object(x->d, q, &n);
     if (z != CKR_OK) return z;
     if (ckr_node_is_list(n) && n->count == 1 && ckr_node_is_list(n->u.items[0])) n = n->u.items[0];
@@ -39970,9 +40318,9 @@ static ckr_result ckr__mg_dist_random(ckr__mg_dist *x, const ckr__dcp_item *q)
 static ckr_result ckr__mg_dist_extra(ckr__mg_dist *x, const ckr__dcp_item *q)
 {
     ckr__mg *r = x->r;
-    uint32_t at[4], k;
+    uint32_t at[4], of[4], k;
     size_t n_key;
-    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at);
+    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
     const char *key = ckr__strndup(r->c, q->fqn, n_key), *name;
     const bool stacked = (ckr__mg_starts(q->fqn, "decoder.layers.") ||
                           ckr__mg_starts(q->fqn, "encoder.layers.")) &&
@@ -39994,6 +40342,23 @@ static ckr_result ckr__mg_dist_extra(ckr__mg_dist *x, const ckr__dcp_item *q)
     return z;
 }
 
+/* As many layers as the arguments tell, also where each has names of its own. */
+static ckr_result ckr__mg_dist_layers(ckr__mg *r)
+{
+    int64_t most = 0;
+    uint64_t i;
+    for (i = 0; i < r->n_items; i++)
+        if (ckr__mg_layer(r->items[i]->name, &most) && most >= r->layers)
+            return ckr__mg_contradicts_layers(r, r->items[i]->name, most + 1);
+    for (i = 0, most = -1; i < r->n_items; i++) {
+        int64_t layer;
+        if (ckr__mg_layer(r->items[i]->name, &layer) && layer > most) most = layer;
+    }
+    return most + 1 == r->layers
+               ? CKR_OK
+               : ckr__mg_contradicts_layers(r, "decoder.layers", most + 1);
+}
+
 /* First pass: the model's names. Second: everything else. */
 static ckr_result ckr__mg_dist_names(ckr__mg_dist *x)
 {
@@ -40011,6 +40376,8 @@ static ckr_result ckr__mg_dist_names(ckr__mg_dist *x)
     for (i = 0; i < r->n_items; i++)
         if (r->items[i]->expert >= r->experts) r->experts = r->items[i]->expert + 1;
     if (z == CKR_OK && !r->n_items) z = ckr__mg_dist_bad(x, "", "the tensors of a model");
+    if (z == CKR_OK) z = ckr__mg_dist_layers(r);
+    if (z == CKR_OK) z = ckr__mg_fits(r);      /* names lead to items until they are sorted  */
     if (z == CKR_OK && r->ep > 1 && r->experts % r->ep)
         z = ckr__mg_dist_bad(x, "args/expert_model_parallel_size", "a divisor of the experts");
     if (z == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
@@ -40025,8 +40392,13 @@ static ckr_result ckr__mg_dist_pieces(ckr__mg_dist *x)
 {
     ckr__mg *r = x->r;
     uint64_t i;
-    uint32_t which;
+    size_t n_key;
+    uint32_t which, at[4], of[4];
     ckr_result z = CKR_OK;
+    for (i = 0; i < x->d->n_items; i++)
+        if (ckr__starts(x->d->items[i].fqn, "rng_state/") &&
+            ckr__mg_shard_of(x->d->items[i].fqn, &n_key, at, of) > 2)
+            x->random_by_rank = true;
     for (i = 0; i < x->d->n_items && z == CKR_OK; i++) {
         const ckr__dcp_item *q = &x->d->items[i];
         const char *fqn = ckr__mg_chained(q->fqn, &which);
@@ -40073,8 +40445,8 @@ static ckr_result ckr__mg_dist_all(ckr__mg_dist *x)
                              ckr__mg_size(r->args, "encoder_num_layers", 0));
     if (z != CKR_OK) return z;
     ckr__mg_fill_topology(r);
-    z = ckr__mg_vocabulary(r);
-    if (z == CKR_OK) z = ckr__mg_dist_stages(r);
+    ckr__mg_vocabulary(r);
+    z = ckr__mg_dist_stages(r);
     if (z == CKR_OK) z = ckr__mg_dist_names(x);
     if (z == CKR_OK) z = ckr__mg_dist_files(x);
     if (z == CKR_OK) z = ckr__mg_dist_pieces(x);
@@ -40158,6 +40530,7 @@ static ckr_result ckr__mg_finish(ckr__mg *r)
                          "--vocab N");
     if (e == CKR_OK) e = ckr__mg_schedule(r);
     if (e == CKR_OK) e = ckr__mg_tie(r);
+    if (e == CKR_OK) e = ckr__mg_beside(r);
     ckr__mg_conventions(r);
     return e;
 }
@@ -40177,6 +40550,14 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
     s->dialect = "megatron";
     s->format = CKR_FORMAT_TORCH_ZIP;
     e = ckr__mg_has_ranks(c, dir, &legacy);
+    if (e == CKR_OK && legacy &&
+        (ckr__dir_has(c, dir, "metadata.json", CKR_FILE_REGULAR) ||
+         ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR)))
+        e = ckr__remedy(c->err,
+                        ckr__fail(c->err, CKR_ITEM_MEGATRON_BOTH, dir, CKR_NO_OFFSET, NULL,
+                                  "it holds mp_rank directories and the metadata of torch_dist; "
+                                  "Megatron would take the latter"),
+                        "move the one that is not meant elsewhere");
     if (e == CKR_OK) e = legacy ? ckr__mg_read_legacy(r) : ckr__mg_read_dist(r);
     if (e == CKR_OK) e = ckr__mg_finish(r);
     if (e == CKR_OK && legacy) e = ckr__mg_randoms(r);
@@ -41518,8 +41899,7 @@ static ckr_result ckr__mg_tracker_file(ckr__mg_job *x)
 {
     const char *text = x->release ? "release"
                                   : ckr__printf(x->c, "%lld", (long long)x->iteration);
-    ckr__out_file *f = ckr__out_file_add(x->out, "latest_checkpointed_iteration.txt",
-                                         CKR_FORMAT_TEXT);
+    ckr__out_file *f = ckr__out_file_add(x->out, CKR__MG_TRACKER, CKR_FORMAT_TEXT);
     if (!f || !text) return ckr__mg_job_oom(x);
     f->text = text;
     f->n_text = strlen(text);
@@ -41725,19 +42105,25 @@ static bool ckr__mg_dist_extra_out(ckr__mg_dist_job *j, const ckr__mg_item *t)
            ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) == CKR_OK;
 }
 
-/* One object for each pipeline and tensor parallel rank; with expert parallelism (since 0.16) for
-   each data parallel one, too. */
+static bool ckr__mg_dist_random_one(ckr__mg_dist_job *j, const ckr_node *n, const char *fqn)
+{
+    ckr__mg_job *x = j->x;
+    return fqn && ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) == CKR_OK;
+}
+
+/* One object for each pipeline and tensor parallel rank. With expert parallelism 0.16 wants one for
+   each data parallel rank instead; other versions pass over what they do not ask for. */
 static bool ckr__mg_dist_random_out(ckr__mg_dist_job *j)
 {
     ckr__mg_job *x = j->x;
-    const uint32_t n_dp = x->ep > 1 ? x->dp : 1;
+    const bool each = x->ep > 1 && (!x->version || x->version == 16);
+    const uint32_t n_dp = each ? x->dp : 1;
     uint32_t p, t, d;
     for (p = 0; p < x->pp; p++)
         for (t = 0; t < x->tp; t++)
             for (d = 0; d < n_dp; d++) {
                 ckr__mg_rank k;
                 const ckr_node *n;
-                const char *fqn;
                 memset(&k, 0, sizeof k);
                 k.tp = t;
                 k.pp = p;
@@ -41745,13 +42131,16 @@ static bool ckr__mg_dist_random_out(ckr__mg_dist_job *j)
                 k.from = ckr__mg_from(x, t, p, k.ep);
                 n = ckr__mg_random_of(x, &k, d);
                 if (!n) return x->c->err->code == CKR_OK;
-                fqn = x->ep > 1 ? ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u",
-                                              (unsigned)p, (unsigned)t, (unsigned)d,
-                                              (unsigned)x->pp, (unsigned)x->tp, (unsigned)n_dp)
-                                : ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", (unsigned)p,
-                                              (unsigned)t, (unsigned)x->pp, (unsigned)x->tp);
-                if (!fqn ||
-                    ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) != CKR_OK)
+                if (each && !ckr__mg_dist_random_one(
+                                j, n, ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u",
+                                                  (unsigned)p, (unsigned)t, (unsigned)d,
+                                                  (unsigned)x->pp, (unsigned)x->tp,
+                                                  (unsigned)n_dp)))
+                    return false;
+                if (d == 0 && (!each || x->version != 16) &&
+                    !ckr__mg_dist_random_one(
+                        j, n, ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", (unsigned)p,
+                                          (unsigned)t, (unsigned)x->pp, (unsigned)x->tp)))
                     return false;
             }
     return true;

@@ -628,12 +628,14 @@ static void damaged(void)
     broken_by(RANK, "num_layers", 0, 1, 3, CKR_ITEM_MEGATRON_MIXED);   /* the ranks disagree  */
     other = behind(RANK, "num_layers", 0) + 1;
     *other = 3;
-    broken_by(FIRST, "num_layers", 0, 1, 3, CKR_ITEM_MEGATRON_ARGS);   /* tensors and they do */
+    broken_by(FIRST, "num_layers", 0, 1, 3, CKR_ITEM_MEGATRON_ARGS_LAYERS);
     *other = 2;
     other = behind(RANK, "hidden_size", 0) + 1;
     *other = 23;
     broken_by(FIRST, "hidden_size", 0, 1, 23, CKR_ITEM_MEGATRON_ARGS);
     *other = 24;
+    broken_by(RANK, "seed", 0, 1, 7, CKR_ITEM_MEGATRON_MIXED);         /* of another run      */
+    broken_by(RANK, "eps", 0, 4, 7, CKR_ITEM_MEGATRON_GROUPS);
     broken_by(FIRST, "args", 0, (size_t)-6, 'b', CKR_ITEM_MEGATRON_FILE);
     broken_by(FIRST, "checkpoint_version", 0, 1, 0x3f, CKR_ITEM_MEGATRON_UNSUPPORTED);
     broken_by(RANK, EMBEDDING, 0, then(RANK, EMBEDDING, "K K\x18\x86", 5) + 1, 31,
@@ -641,6 +643,63 @@ static void damaged(void)
     broken_by(FIRST, "wd_mult", 0, (size_t)-9, 'x', CKR_ITEM_MEGATRON_OPTIMIZER);
     broken_by(FLAT, "param", 0, then(FLAT, "param", "M\xc0\x13\x85", 4) + 1, 0xbf,
               CKR_ITEM_MEGATRON_BUCKETS);
+}
+
+/* An argument that all files have alike, and the tensors not. NULL: only a note, with this code. */
+static void told(const char *path, const char *const *files, const char *key, size_t at,
+                 uint8_t value, ckr_item item, const char *code)
+{
+    uint8_t was[2] = { 0, 0 };
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    ckr_result r;
+    uint64_t k;
+    bool noted = false;
+    int i;
+    for (i = 0; files[i]; i++) was[i] = behind(files[i], key, 0)[at];
+    for (i = 0; files[i]; i++) behind(files[i], key, 0)[at] = value;
+    r = open_at(path, &c, &e);
+    if (item == CKR_ITEM_OK) {
+        if (CHECK_INT(r, CKR_OK))
+            for (k = 0; k < ckr_ckpt_state(c)->n_notes; k++)
+                noted = noted || !strcmp(ckr_ckpt_state(c)->notes[k].code, code);
+        t_check(noted, __FILE__, __LINE__, "%s: no %s", key, code);
+    } else {
+        t_check(r == CKR_E_MISMATCH && e.item == item && e.file[0] && e.text[0] && e.remedy[0],
+                __FILE__, __LINE__, "%s: %s, expected %s: %s", key, ckr_item_name(e.item),
+                ckr_item_name(item), e.text);
+        bad_seen[item] = true;
+    }
+    ckr_ckpt_close(c);
+    for (i = 0; files[i]; i++) behind(files[i], key, 0)[at] = was[i];
+}
+
+#define COMMON "bug/iter_0000006/common.pt"
+
+/* Arguments that contradict the tensors, each with an item of its own, in both formats. */
+static void contradictions(void)
+{
+    static const char *const legacy[] = { FIRST, RANK, NULL }, *const dist[] = { COMMON, NULL };
+    static const struct { const char *key; size_t at; uint8_t value; ckr_item item; } rows[] = {
+        { "untie_embeddings_and_output_weights", 0, 0x88, CKR_ITEM_MEGATRON_ARGS_TIED },
+        { "swiglu", 0, 0x89, CKR_ITEM_MEGATRON_ARGS_GATED },
+        { "ffn_hidden_size", 1, 27, CKR_ITEM_MEGATRON_ARGS_FFN },
+        { "num_query_groups", 1, 1, CKR_ITEM_MEGATRON_ARGS_GROUPS },
+        { "num_attention_heads", 1, 8, CKR_ITEM_MEGATRON_ARGS_HEADS },
+        { "vocab_size", 1, 100, CKR_ITEM_MEGATRON_ARGS_VOCAB },
+        { "num_layers", 1, 4, CKR_ITEM_MEGATRON_ARGS_LAYERS },
+        { "hidden_size", 1, 28, CKR_ITEM_MEGATRON_ARGS }
+    };
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        told("legacy", legacy, rows[i].key, rows[i].at, rows[i].value, rows[i].item, NULL);
+        told("bug", dist, rows[i].key, rows[i].at, i ? rows[i].value : 0x89, rows[i].item, NULL);
+    }
+    told("legacy", legacy, "padded_vocab_size", 1, 72, CKR_ITEM_OK, "CKR_W_MEGATRON_VOCAB");
+    told("bug", dist, "padded_vocab_size", 1, 72, CKR_ITEM_OK, "CKR_W_MEGATRON_VOCAB");
+    told("bug", dist, "tensor_model_parallel_size", 1, 4, CKR_ITEM_MEGATRON_ARGS_RANKS, NULL);
+    told("bug", dist, "tensor_model_parallel_size", 1, 1, CKR_ITEM_MEGATRON_ARGS_RANKS, NULL);
+    told("bug", dist, "pipeline_model_parallel_size", 1, 2, CKR_ITEM_MEGATRON_ARGS_RANKS, NULL);
 }
 
 static void moved(const char *from, const char *to)
@@ -658,6 +717,44 @@ static void opens_as(const char *path, ckr_item item)
             "%s: %s, expected %s: %s", path, ckr_item_name(e.item), ckr_item_name(item), e.text);
     bad_seen[item] = true;
     ckr_ckpt_close(c);
+}
+
+/* Whose file is whose: two ranks that have changed places, two formats in one directory, a newer
+   iteration that the tracker file does not name. */
+static void places(void)
+{
+    static const char *const files[] = { "model_optim_rng.pt", "distrib_optim.pt" };
+    char from[80], to[80];
+    ckr_ckpt *c;
+    uint64_t k;
+    int i, rank;
+    bool noted = false;
+    for (i = 0; i < 2; i++)
+        for (rank = 0; rank < 2; rank++) {
+            snprintf(from, sizeof from, "legacy/iter_0000006/mp_rank_0%d/%s", rank, files[i]);
+            snprintf(to, sizeof to, "w/x/iter_0000006/mp_rank_0%d/%s", 1 - rank, files[i]);
+            moved(from, to);
+        }
+    opens_as("w/x", CKR_ITEM_MEGATRON_SWAPPED);
+    memio_remove(&disk, "w/x");
+    for (i = 0; i < 2; i++)
+        for (rank = 0; rank < 2; rank++) {
+            snprintf(from, sizeof from, "legacy/iter_0000006/mp_rank_0%d/%s", rank, files[i]);
+            snprintf(to, sizeof to, "w/x/iter_0000006/mp_rank_0%d/%s", rank, files[i]);
+            moved(from, to);
+        }
+    moved("bug/iter_0000006/metadata.json", "w/x/iter_0000006/metadata.json");
+    opens_as("w/x", CKR_ITEM_MEGATRON_BOTH);
+    memio_remove(&disk, "w/x/iter_0000006/metadata.json");
+    moved(FIRST, "w/x/iter_0000012/mp_rank_00/model_optim_rng.pt");
+    memio_put(&disk, "w/x/latest_checkpointed_iteration.txt", "6", 1);
+    c = open_ok("w/x");
+    for (k = 0; c && k < ckr_ckpt_state(c)->n_notes; k++)
+        noted = noted || !strcmp(ckr_ckpt_state(c)->notes[k].code, "CKR_W_MEGATRON_NEWER");
+    CHECK(noted);
+    if (c) CHECK_STR(ckr_ckpt_path(c), "w/x/iter_0000006");
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/x");
 }
 
 /* Files that are not there, or too many; a tracker that points nowhere. */
@@ -795,6 +892,8 @@ int main(int argc, char **argv)
     RUN(other_source);
     RUN(release);
     RUN(damaged);
+    RUN(contradictions);
+    RUN(places);
     RUN(directories);
     RUN(distributed);
     RUN(faults_on_the_way);
