@@ -425,7 +425,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_SWAPPED,     E_MISMATCH,    "two ranks' directories have changed places")           \
     X(MEGATRON_GROUPS,      E_MISMATCH,    "parameter groups of two ranks differ")                 \
     X(MEGATRON_BOTH,        E_MISMATCH,    "two formats in one iteration's directory")             \
-    X(MEGATRON_VERSION,     E_ARG,         "Megatron-LM has no such version")
+    X(MEGATRON_NO_VERSION,  E_ARG,         "Megatron-LM has no such version")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -16271,7 +16271,7 @@ static ckr_result ckr__rebase_keep(const ckr_schedule *old, double t, ckr_schedu
     const uint8_t kind = old->curve->kind;
     const bool returns = kind == CKR__CV_COSINE || kind == CKR__CV_SEQ || kind == CKR__CV_CHAIN;
     s->clamp = true;
-    if (end != end) return CKR_OK;
+    if (end != end || kind == CKR__CV_MEGATRON) return CKR_OK;        /* it holds by itself  */
     if (t <= end) s->hold = end;
     else if (!returns && t < s->hold) s->hold = t;
     return CKR_OK;
@@ -16367,6 +16367,82 @@ static ckr_result ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, doubl
     return CKR_OK;
 }
 
+/* The fraction of the decay by which Megatron's options say a warmup of any length: its product
+   with `total`, as the framework computes it, is `warm` or next to it. */
+static double ckr__warm_fraction(double warm, double total)
+{
+    const double f = warm / total;
+    double best = f, other;
+    int i;
+    for (i = 0; i < 2; i++) {
+        other = nextafter(f, i ? 2 : -1);
+        if (fabs(ckr__rn(other * total) - warm) < fabs(ckr__rn(best * total) - warm)) best = other;
+    }
+    return best;
+}
+
+static double ckr__fold_round(double v, double rate)
+{
+    return fabs(rint(v) - v) < 1e-6 * rate ? rint(v) : v;
+}
+
+/* Stretched time as lengths: the curve is moved where its warmup would begin below 0, by whole
+   updates. */
+static void ckr__fold_time(ckr_schedule *s, ckr__curve_nums *k)
+{
+    const double total = s->t0 + (k->total - s->b) / s->a,
+                 end_at = s->t0 + (k->end_at - s->b) / s->a;
+    double warm = s->t0 + (k->warm - s->b) / s->a, shift = 0;
+    if (warm < 0) shift = ceil(-warm / s->rate) * s->rate;
+    warm += shift;
+    k->total = ckr__fold_round(total, s->rate) + shift;
+    k->decay = ckr__fold_round(k->decay / s->a, s->rate);
+    k->end_at = ckr__fold_round(end_at, s->rate) + shift;
+    k->warm = ckr__whole(warm / s->rate)
+                  ? warm
+                  : ckr__rn(ckr__warm_fraction(warm, k->total) * k->total);
+    s->position += (int64_t)shift;
+    s->offset += shift;
+    s->a = 1;
+    s->b = s->t0 = 0;
+    s->hold = ckr__inf();
+    s->clamp = false;
+}
+
+/* Megatron's curve has two bounds for each group and lengths of its own. They take up a scaled and
+   a stretched curve, so that what is decided is what the framework then computes, operation by
+   operation. What they cannot take up stays: a warmup that changes while it runs. */
+static ckr_result ckr__rebase_fold(ckr__ctx *c, ckr_schedule *s)
+{
+    const bool timed = !ckr__same(s->a, 1) || !ckr__same(s->b, s->t0);
+    const bool warming = (double)s->position <= s->t0 + (s->curve->k.warm - s->b) / s->a;
+    ckr__curve *curve;
+    uint64_t i;
+    if (s->curve->kind != CKR__CV_MEGATRON || s->ramp_len > 0 || !s->n_lanes) return CKR_OK;
+    if (warming) {
+        for (i = 1; i < s->n_lanes; i++)
+            if (!ckr__same(s->lanes[i].p, s->lanes[0].p) ||
+                !ckr__same(s->lanes[i].q, s->lanes[0].q))
+                return CKR_OK;
+        if (timed) return CKR_OK;
+    }
+    curve = CKR__NEW(c, ckr__curve);
+    if (!curve) return ckr__sched_oom(c);
+    *curve = *s->curve;
+    s->curve = curve;
+    if (warming) curve->k.from = s->lanes[0].q + s->lanes[0].p * curve->k.from;
+    for (i = 0; i < s->n_lanes; i++) {
+        ckr_lane *l = &s->lanes[i];
+        const double low = l->q + l->p * l->min;
+        l->max = l->base = l->q + l->p * l->max;
+        if (fabs(low - l->min) > 4 * DBL_EPSILON * fabs(l->min)) l->min = low;     /* the floor */
+        l->p = 1;
+        l->q = 0;
+    }
+    if (timed) ckr__fold_time(s, &curve->k);
+    return CKR_OK;
+}
+
 /* How the coming run goes on after `updates` updates: a schedule for it. `target` (the new one, or
    NULL where the mode needs none) has the lanes of `old`. Splice and stretch are continuous to
    1e-12 of the LR; keep holds the end's LR and is never below 0. */
@@ -16413,6 +16489,8 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
     } else if (mode == CKR__REBASE_REWARM) {
         e = ckr__rebase_rewarm(c, t, rewarm_steps, now, s);
     }
+    if (e == CKR_OK && (mode == CKR__REBASE_SPLICE || mode == CKR__REBASE_STRETCH))
+        e = ckr__rebase_fold(c, s);
     if (e == CKR_OK) *out = s;
     return e;
 }
@@ -21419,6 +21497,8 @@ typedef struct ckr__out {
     bool      zero_told;       /* the ZeRO stage was asked for, it is not only the source's */
     bool      renamed;         /* the target's tensors are other ones than the source's: their
                                   digests say nothing of it                              */
+    const char **keys;         /* "NAME/SLOT" by which a reader of the output knows each tensor of
+                                  the source; NULL, or NULL of one: its own               */
 } ckr__out;
 
 static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_format format)
@@ -35483,6 +35563,16 @@ static ckr_result ckr__de_dtype(ckr__de *x, const ckr_tensor *t, ckr_dtype *out)
                        ckr_dtype_name(*out), "--dtype", NULL);
 }
 
+/* A plain state dict has no slots: what was one is part of the name. */
+static bool ckr__de_key(ckr__de *x, const ckr_tensor *t)
+{
+    const char *name = ckr__plain_name(x->c, t);
+    if (!x->out->keys) x->out->keys = CKR__NEW_N(x->c, const char *, x->s->n_tensors);
+    if (!name || !x->out->keys) return false;
+    x->out->keys[t->index] = ckr__printf(x->c, "%s/param", name);
+    return x->out->keys[t->index] != NULL;
+}
+
 /* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. */
 static ckr_result ckr__de_tensors(ckr__de *x)
 {
@@ -35508,6 +35598,7 @@ static ckr_result ckr__de_tensors(ckr__de *x)
         if (fresh && (!x->fresh || (x->t->without & CKR_GROUPS))) continue;
         if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
         r = ckr__de_dtype(x, t, &dtype);
+        if (r == CKR_OK && !it && !ckr__de_key(x, t)) r = x->c->err->code;
         if (r == CKR_OK)
             r = ckr__dcp_out_tensor(&x->w, it ? it->fqn : ckr__plain_name(x->c, t),
                                     it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
@@ -38793,9 +38884,18 @@ static int64_t ckr__mg_logical(const ckr__mg *r)
 }
 
 /* The caller's, else the arguments'. */
-static void ckr__mg_vocabulary(ckr__mg *r)
+static ckr_result ckr__mg_vocabulary(ckr__mg *r)
 {
-    r->vocab = r->s->vocab > 0 ? r->s->vocab : ckr__mg_logical(r);
+    const int64_t logical = ckr__mg_logical(r);
+    char was[24], now[24];
+    r->vocab = r->s->vocab > 0 ? r->s->vocab : logical;
+    if (r->vocab >= logical) return CKR_OK;
+    snprintf(was, sizeof was, "%lld", (long long)logical);
+    snprintf(now, sizeof now, "%lld", (long long)r->vocab);
+    return ckr__mg_note(r, "CKR_VOCAB_ROWS_LOST", CKR_LOST, "vocabulary rows", was, now,
+                        "the arguments tell more real rows than --vocab: those above it are left "
+                        "out",
+                        "leave --vocab out");
 }
 
 /* Tied or not is an argument; without it, a model whose last stage has no head is tied. */
@@ -38907,7 +39007,8 @@ static size_t ckr__mg_peek(ckr__mg *r, const ckr_node *node, uint8_t *out, size_
     if (!v || v->bytes || v->layout || v->meta || v->offset < 0 ||
         !ckr__numel(v->n_dims, v->shape, &numel))
         return 0;
-    if ((uint64_t)numel < n / ckr_dtype_size(v->dtype)) n = (size_t)numel * ckr_dtype_size(v->dtype);
+    if ((uint64_t)numel < n / ckr_dtype_size(v->dtype))
+        n = (size_t)numel * ckr_dtype_size(v->dtype);
     return ckr__file_read(r->c, v->file,
                           v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype), out,
                           n) == CKR_OK
@@ -39069,8 +39170,8 @@ static ckr_result ckr__mg_read_legacy(ckr__mg *r)
     if (e != CKR_OK) return e;
     ckr__mg_tied(r);
     ckr__mg_fill_topology(r);
-    ckr__mg_vocabulary(r);
-    e = ckr__mg_model(r);
+    e = ckr__mg_vocabulary(r);
+    if (e == CKR_OK) e = ckr__mg_model(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], false);
     if (e == CKR_OK) e = ckr__mg_weights(r);
     if (e == CKR_OK) e = ckr__mg_fits(r);
@@ -40445,8 +40546,8 @@ static ckr_result ckr__mg_dist_all(ckr__mg_dist *x)
                              ckr__mg_size(r->args, "encoder_num_layers", 0));
     if (z != CKR_OK) return z;
     ckr__mg_fill_topology(r);
-    ckr__mg_vocabulary(r);
-    z = ckr__mg_dist_stages(r);
+    z = ckr__mg_vocabulary(r);
+    if (z == CKR_OK) z = ckr__mg_dist_stages(r);
     if (z == CKR_OK) z = ckr__mg_dist_names(x);
     if (z == CKR_OK) z = ckr__mg_dist_files(x);
     if (z == CKR_OK) z = ckr__mg_dist_pieces(x);
@@ -40595,12 +40696,16 @@ typedef struct ckr__mg_job {
     uint32_t          tp, pp, vp, ep, dp, cp;
     int64_t           version; /* minor number of the target's 0.N; 0: as the source's   */
     bool              dist, zero, refused, optimizer, fused, half, same, release, cast_said;
-    bool              moved;   /* the schedule                                            */
+    bool              moved;   /* the schedule: what follows says it                      */
     double            top, low;            /* its bounds                                  */
+    bool              samples; /* the run counts them, not iterations                     */
+    double            unit, warm, decay, wsd, train;       /* in samples; the others in units */
+    double            fraction;            /* of the decay, instead of warm; or NaN       */
     int64_t           vocab, padded, experts, iteration;
     int64_t          *first;   /* layer of each chunk, and one more                       */
     const ckr_node   *args;    /* dict, as the target has it                              */
     const ckr_schedule *held;  /* what the files say; NULL: as the source's, or none     */
+    ckr__curve       *curve;   /* its own                                                */
     ckr_node         *scheduler;
     uint64_t         *klass_of;            /* of each of the state's groups               */
     const ckr_group **klass;   /* one group of each class                                 */
@@ -40666,7 +40771,7 @@ static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
                                ? ckr__mg_size(x->mg->args, "num_query_groups", heads)
                                : heads,
                   tp = x->tp;
-    if (x->tp == x->mg->tp) return CKR_OK;
+    if (x->tp == x->mg->tp && !x->version) return CKR_OK;
     if (heads && heads % tp)
         return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
                               ckr__printf(x->c, "it does not divide the %lld attention heads",
@@ -40677,6 +40782,10 @@ static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
                               ckr__printf(x->c, "it neither divides the %lld query groups nor is a "
                                           "multiple of them", (long long)groups),
                               "take another --tp");
+    if (groups && tp > groups && x->version > 0 && x->version < 16)
+        return ckr__mg_say_int(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "tp", x->mg->tp, tp,
+                               "versions before 0.16 have no more ranks than query groups",
+                               "take a --tp that divides the groups");
     if (groups && tp > groups)
         return ckr__mg_say_int(x, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", x->mg->tp, tp,
                                "more ranks than query groups: Megatron from 0.16 on runs that, "
@@ -40771,6 +40880,12 @@ static ckr_result ckr__mg_padding(ckr__mg_job *x)
     x->vocab = told ? told : old;
     x->padded = old;
     if (!old) return CKR_OK;
+    if (told && told < ckr__mg_logical(x->mg))
+        return ckr__mg_refuse(x, CKR_ITEM_MEGATRON_ARGS_VOCAB, "vocabulary rows",
+                              ckr__mg_logical(x->mg), told,
+                              "the arguments tell more real rows: trained tokens would become "
+                              "padding",
+                              "leave --vocab out");
     if (x->tp != x->mg->tp || x->vocab > old) x->padded = ckr__mg_up(x->vocab, unit);
     if (x->padded == old) return CKR_OK;
     if (x->padded > old)
@@ -41421,54 +41536,81 @@ static bool ckr__mg_flat_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
 }
 
 /* emit: schedule ------------------------------------------------------------------ */
-/* Megatron has one curve with two bounds for each group and a clock in samples. A policy's result
-   has to become such a curve: bounds absorb a scaled and lifted curve, its places and the clock a
-   stretched one; what remains is compared over the rest of the run, and refused when it differs. */
+/* Megatron has one curve with two bounds for each group and a clock in samples, and its options are
+   whole iterations (or samples). What was decided has to be such a curve, or is refused: the LR
+   that was shown is the one that is used. */
 
-/* Bounds and times of `s` without its maps. NULL with *why: it has none. */
+/* The curve as files and options have it. NULL with *why: it has no such form. */
 static ckr_schedule *ckr__mg_fold(ckr__mg_job *x, const ckr_schedule *s, const char **why)
 {
-    const bool stretched = !ckr__same(s->a, 1) || !ckr__same(s->b, s->t0);
     ckr_schedule *h = ckr__sched_copy(x->c, s);
     ckr__curve *c = CKR__NEW(x->c, ckr__curve);
-    double at = (double)s->position, shift = 0;
     uint64_t i;
+    bool plain = ckr__same(s->a, 1) && ckr__same(s->b, s->t0);
     if (!h || !c) return NULL;
+    for (i = 0; i < s->n_lanes; i++)
+        plain = plain && ckr__same(s->lanes[i].p, 1) && ckr__same(s->lanes[i].q, 0);
+    if (s->ramp_len > 0) *why = "a second warmup (rewarm) is no curve of Megatron's scheduler";
+    else if (!plain)
+        *why = "a warmup that changes while it runs is no curve of Megatron's scheduler";
     *c = *s->curve;
-    h->curve = c;
-    for (i = 0; i < h->n_lanes; i++) {
-        ckr_lane *l = &h->lanes[i];
-        l->max = l->q + l->p * l->max;
-        l->min = l->q + l->p * l->min;
-        if (i == 0) c->k.from = l->q + l->p * c->k.from;
-        l->base = l->max;
-        l->p = 1;
-        l->q = 0;
-    }
-    if (s->ramp_len > 0) {
-        *why = "a second warmup (rewarm) is no curve of Megatron's scheduler";
-        return NULL;
-    }
-    if (stretched) {
-        c->k.warm = s->t0 + (c->k.warm - s->b) / s->a;
-        c->k.total = s->t0 + (c->k.total - s->b) / s->a;
-        c->k.decay = c->k.decay / s->a;
-        if (c->k.warm < 0) shift = ceil(-c->k.warm);
-        if (at <= c->k.warm) {
-            *why = "a warmup that is stretched while it runs is no curve of Megatron's scheduler";
-            return NULL;
-        }
-        c->k.warm += shift;
-        c->k.total = floor(c->k.total + shift + 0.5);
-        c->k.end_at += shift;
-        h->position = (int64_t)(at + shift);
-        h->offset += shift;
-    }
-    h->a = 1;
-    h->b = h->t0 = 0;
+    h->curve = x->curve = c;
     h->hold = ckr__inf();
     h->clamp = false;
-    return h;
+    return *why ? NULL : h;
+}
+
+/* A length in the unit of the run's options; NaN with *why: it is no whole number of them. */
+static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, double steps,
+                             const char **why, const char **remedy)
+{
+    const double n = steps / x->unit;
+    if (ckr__whole(n)) return n;
+    *why = ckr__printf(x->c, "%s is %.17g %s, and Megatron's options take whole ones", what, n,
+                       x->samples ? "samples" : "iterations");
+    *remedy = key ? ckr__printf(x->c, "--set %s=%.0f", key, ceil(n))
+                  : "--to-schedule megatron:... with whole lengths";
+    if (!*why || !*remedy) *why = *remedy = "";
+    return ckr__nan();
+}
+
+/* Lengths as options: a warmup that is no whole number of iterations is a fraction of the decay. A
+   constant weight decay has a length, too, which Megatron compares with that of the run. */
+static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h, const char **why, const char **remedy)
+{
+    ckr__curve_nums *k = &x->curve->k;
+    const ckr_node *args = x->mg->args;
+    double fraction;
+    x->samples = ckr__mg_size(args, "train_samples", 0) > 0;
+    x->unit = x->samples ? 1 : h->rate;
+    x->decay = ckr__mg_length(x, "the decay", "decay_steps", k->total, why, remedy);
+    if (!*why && (h->curve->flags & CKR__CF_WSD))
+        x->wsd = ckr__mg_length(x, "the last part's decay", NULL, k->decay, why, remedy);
+    x->warm = k->warm / x->unit;
+    x->fraction = ckr__nan();
+    if (!*why && !ckr__whole(x->warm)) {
+        fraction = ckr__mg_num(args, "lr_warmup_fraction", -1);
+        if (!ckr__same(ckr__rn(fraction * k->total), k->warm))
+            fraction = ckr__warm_fraction(k->warm, k->total);
+        x->fraction = fraction;
+        if (!ckr__same(ckr__rn(fraction * k->total), k->warm))
+            ckr__mg_length(x, "the warmup", "warmup_steps", k->warm, why, remedy);
+    }
+    x->train = (double)ckr__mg_size(args, x->samples ? "train_samples" : "train_iters",
+                                    *why ? 1 : (int64_t)x->decay);
+    if (*why) return;
+    if (!(h->curve->flags & CKR__CF_WD) || h->curve->wd_shape == CKR__SH_CONST)
+        k->end_at = x->train * x->unit;
+    else x->train = ckr__mg_length(x, "the weight decay's increase", NULL, k->end_at, why, remedy);
+}
+
+/* The first group with the run's own bounds, or (`decoupled`) that with others; n: none. */
+static uint64_t ckr__mg_lane(const ckr__mg_job *x, const ckr_schedule *h, bool decoupled)
+{
+    uint64_t i;
+    for (i = 0; i < h->n_lanes && i < x->s->n_groups; i++)
+        if (ckr__mg_is_decoupled(x, &x->mg->s->groups[i]) == decoupled) return i;
+    return decoupled ? h->n_lanes : 0;
 }
 
 /* The largest relative difference over the rest of the run. */
@@ -41502,13 +41644,8 @@ static bool ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
     const ckr_node *was = ckr_node_get(x->mg->root, "opt_param_scheduler");
     const char *style = c->flags & CKR__CF_WSD ? "WSD" : ckr__shape_name(c->shape, "linear");
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
-    const ckr_lane *l = NULL;
+    const ckr_lane *l = &h->lanes[ckr__mg_lane(x, h, false)];
     uint64_t i;
-    for (i = 0; i < h->n_lanes && !l; i++)
-        if (!x->mg->args || ckr__mg_num(x->mg->args, "decoupled_lr", -1) < 0 ||
-            !ckr__same(h->lanes[i].max, ckr__mg_num(x->mg->args, "decoupled_lr", -1)))
-            l = &h->lanes[i];
-    if (!l) l = &h->lanes[0];
     x->top = l->max;
     x->low = l->min;
     if (!ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max)) ||
@@ -41536,34 +41673,99 @@ static bool ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
     return true;
 }
 
+/* A number that the arguments have, in samples where it is a length of theirs. */
+static double ckr__mg_arg_steps(const ckr__mg_job *x, const char *iters, const char *samples)
+{
+    const ckr_node *args = x->mg->args;
+    const double gbs = ckr__mg_num(args, "global_batch_size", ckr__nan());
+    return ckr__mg_size(args, "train_samples", 0) > 0
+               ? ckr__mg_num(args, samples, ckr__nan())
+               : ckr__mg_num(args, iters, ckr__nan()) * gbs;
+}
+
+/* What differs between groups, scheduler and arguments of the saved run, as text; NULL: nothing.
+   A run that was resumed with --override-opt_param-scheduler, or with the checkpoint's schedule in
+   spite of its options, leaves such a file: the groups say what is in effect. */
+static const char *ckr__mg_apart(const ckr__mg_job *x, const ckr_schedule *now)
+{
+    const ckr_node *args = x->mg->args, *d = ckr_node_get(x->mg->root, "opt_param_scheduler");
+    const ckr_lane *l = &now->lanes[ckr__mg_lane(x, now, false)];
+    const double fraction = ckr__mg_num(args, "lr_warmup_fraction", ckr__nan()),
+                 total = ckr__mg_num(d, "lr_decay_steps", ckr__nan()), no = ckr__nan();
+    const struct { const char *name; double group, state, arg; } rows[] = {
+        { "lr", l->max, ckr__mg_num(d, "max_lr", no), ckr__mg_num(args, "lr", no) },
+        { "min_lr", l->min, ckr__mg_num(d, "min_lr", no), ckr__mg_num(args, "min_lr", no) },
+        { "lr_decay_steps", no, total,
+          ckr__mg_arg_steps(x, "lr_decay_iters", "lr_decay_samples") },
+        { "lr_warmup_steps", no, ckr__mg_num(d, "lr_warmup_steps", no),
+          fraction == fraction ? ckr__rn(fraction * total)
+                               : ckr__mg_arg_steps(x, "lr_warmup_iters", "lr_warmup_samples") },
+        { "end_wd", no, ckr__mg_num(d, "end_wd", no), ckr__mg_num(args, "end_weight_decay", no) },
+        { "wd_incr_steps", no, ckr__mg_num(d, "wd_incr_steps", no),
+          ckr__mg_arg_steps(x, "train_iters", "train_samples") }
+    };
+    const ckr_node *a = ckr_node_get(d, "lr_decay_style"),
+                   *b = ckr_node_get(args, "lr_decay_style");
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double g = rows[i].group == rows[i].group ? rows[i].group : rows[i].state;
+        if ((g == g && rows[i].state == rows[i].state && !ckr__same(g, rows[i].state)) ||
+            (g == g && rows[i].arg == rows[i].arg && !ckr__same(g, rows[i].arg)))
+            return ckr__printf(x->c, "%s: %sscheduler %.17g, arguments %.17g", rows[i].name,
+                               rows[i].group == rows[i].group
+                                   ? ckr__printf(x->c, "groups %.17g, ", rows[i].group)
+                                   : "",
+                               rows[i].state, rows[i].arg);
+    }
+    return a && b && !ckr__mg_same(x->c, a, b) ? "lr_decay_style: not that of the arguments" : NULL;
+}
+
+static ckr_result ckr__mg_hold(ckr__mg_job *x, const ckr_schedule *now, const char *why,
+                               const char *remedy)
+{
+    ckr_schedule *h = why ? NULL : ckr__mg_fold(x, now, &why);
+    double worst = 0;
+    char text[40] = "";
+    ckr_result e;
+    if (!h && !why) return ckr__mg_job_oom(x);
+    if (h) {
+        e = ckr__mg_differs(x, now, h, &worst);
+        if (e != CKR_OK) return e;
+        if (worst > 0) {
+            snprintf(text, sizeof text, "%.3g of the LR", worst);
+            why = "no curve of Megatron's scheduler is the one that was decided";
+        }
+    }
+    if (h && !why) ckr__mg_lengths(x, h, &why, &remedy);
+    if (why)
+        return ckr__mg_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, "schedule", NULL,
+                           *text ? text : NULL, why, remedy);
+    x->held = h;
+    x->moved = true;
+    return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__mg_job_oom(x);
+}
+
 static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
 {
     const ckr_state *src = x->mg->s;
     const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL,
                        *was = src->n_schedules ? src->schedules : NULL;
-    const char *why = NULL;
-    ckr_schedule *h;
-    double worst = 0;
-    char text[40];
+    const char *apart;
     ckr_result e;
-    if (!now || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
-    if (now->opaque || ckr__sched_same(now, was)) return CKR_OK;
-    if (strcmp(now->kind, "megatron") != 0) why = "this schedule is not of Megatron's scheduler";
-    h = why ? NULL : ckr__mg_fold(x, now, &why);
-    if (!h && !why) return ckr__mg_job_oom(x);
-    if (h) {
-        e = ckr__mg_differs(x, now, h, &worst);
-        if (e != CKR_OK) return e;
-        snprintf(text, sizeof text, "%.3g of the LR", worst);
-        if (worst > 1e-6) why = "no curve of Megatron's scheduler is the one that was decided";
-    }
-    if (why)
-        return ckr__mg_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, "schedule", NULL,
-                           h ? text : NULL, why,
-                           "--lr-policy target, or --to-schedule megatron:...");
-    x->held = h;
-    x->moved = true;
-    return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__mg_job_oom(x);
+    if (!now || now->opaque || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return CKR_OK;
+    if (strcmp(now->kind, "megatron") != 0)
+        return ckr__mg_hold(x, now, "this schedule is not of Megatron's scheduler",
+                            "--to-schedule megatron:...");
+    if (!ckr__sched_same(now, was))
+        return ckr__mg_hold(x, now, NULL, "--lr-policy target, or --to-schedule megatron:...");
+    apart = ckr__mg_apart(x, now);
+    if (!apart) return x->c->err->code;
+    e = ckr__mg_hold(x, now, NULL, "--to-schedule megatron:... says the schedule anew");
+    if (e != CKR_OK || x->refused) return e;
+    return ckr__mg_say(x, "CKR_FIX_MEGATRON_LR", CKR_CHANGED, "schedule", apart, "the same in all",
+                       "the saved run's options were others than what it used; files and options "
+                       "now say what was used",
+                       NULL);
 }
 
 /* emit: arguments ------------------------------------------------------------------ */
@@ -41600,8 +41802,9 @@ static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
                ckr__mg_arg_int(x, d, "expert_tensor_parallel_size", x->tp, false)) &&
               (x->zero == mg->zero || ckr__mg_arg(x, d, "use_distributed_optimizer",
                                                   ckr__node_bool(x->c, x->zero), true)) &&
-              (!x->padded || x->padded == x->s->padded_vocab ||
-               ckr__mg_arg_int(x, d, "padded_vocab_size", x->padded, true));
+              (!x->padded ||
+               ckr__mg_arg_int(x, d, "padded_vocab_size", x->padded,
+                               x->padded != x->s->padded_vocab));
     if (ok && x->tp == 1 && ckr__mg_flag(d, "sequence_parallel"))
         ok = ckr__mg_arg(x, d, "sequence_parallel", ckr__node_bool(x->c, false), true);
     if (ok && x->vp != mg->vp)
@@ -41623,40 +41826,52 @@ static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
 static bool ckr__mg_arg_length(ckr__mg_job *x, ckr_node *d, const char *iters, const char *samples,
                                double v)
 {
-    const double gbs = x->held->rate;
-    if (ckr_node_get(d, "train_samples") &&
-        ckr_node_get(d, "train_samples")->kind != CKR_NODE_NONE)
-        return ckr__mg_arg(x, d, samples, ckr__sw_number(x->c, v), false);
-    return ckr__mg_arg(x, d, iters, ckr__sw_number(x->c, v / gbs), false);
+    return ckr__mg_arg_int(x, d, x->samples ? samples : iters, (int64_t)v, false);
+}
+
+/* What Megatron compares with a constant weight decay is all three; else it has a start and end. */
+static bool ckr__mg_args_decay(ckr__mg_job *x, ckr_node *d)
+{
+    const ckr_lane *l = &x->held->lanes[0];
+    if (!(x->held->curve->flags & CKR__CF_WD)) return true;
+    return (x->held->curve->wd_shape != CKR__SH_CONST ||
+            ckr__mg_arg(x, d, "weight_decay", ckr__node_float(x->c, l->end_wd), false)) &&
+           ckr__mg_arg(x, d, "start_weight_decay", ckr__node_float(x->c, l->start_wd), false) &&
+           ckr__mg_arg(x, d, "end_weight_decay", ckr__node_float(x->c, l->end_wd), false);
+}
+
+static bool ckr__mg_args_decoupled(ckr__mg_job *x, ckr_node *d)
+{
+    const uint64_t i = ckr__mg_lane(x, x->held, true);
+    const ckr_lane *l = i < x->held->n_lanes ? &x->held->lanes[i] : NULL;
+    return !l || (ckr__mg_arg(x, d, "decoupled_lr", ckr__node_float(x->c, l->max), true) &&
+                  ckr__mg_arg(x, d, "decoupled_min_lr", ckr__node_float(x->c, l->min), true));
 }
 
 static bool ckr__mg_args_schedule(ckr__mg_job *x, ckr_node *d)
 {
     const ckr__curve *c;
-    const ckr_lane *l;
+    const bool fraction = x->fraction == x->fraction;
     if (!x->moved) return true;
     c = x->held->curve;
-    l = &x->held->lanes[0];
-    if (!ckr__mg_arg(x, d, "lr", ckr__node_float(x->c, x->top), true) ||
-        !ckr__mg_arg(x, d, "min_lr", ckr__node_float(x->c, x->low), true) ||
-        !ckr__mg_arg(x, d, "lr_warmup_init", ckr__node_float(x->c, c->k.from), false) ||
-        !ckr__mg_arg(x, d, "lr_decay_style",
-                     ckr_node_get(x->scheduler, "lr_decay_style")
-                         ? (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style")
-                         : NULL,
-                     true) ||
-        !ckr__mg_arg_int(x, d, "global_batch_size", (int64_t)x->held->rate, false) ||
-        !ckr__mg_arg_length(x, d, "lr_warmup_iters", "lr_warmup_samples", c->k.warm) ||
-        !ckr__mg_arg_none(x, d, "lr_warmup_fraction") ||
-        !ckr__mg_arg_length(x, d, "lr_decay_iters", "lr_decay_samples", c->k.total))
-        return false;
-    if ((c->flags & CKR__CF_WSD) &&
-        !ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", c->k.decay))
-        return false;
-    return !(c->flags & CKR__CF_WD) ||
-           (ckr__mg_arg(x, d, "weight_decay", ckr__node_float(x->c, l->end_wd), false) &&
-            ckr__mg_arg(x, d, "start_weight_decay", ckr__node_float(x->c, l->start_wd), false) &&
-            ckr__mg_arg(x, d, "end_weight_decay", ckr__node_float(x->c, l->end_wd), false));
+    return ckr__mg_arg(x, d, "lr", ckr__node_float(x->c, x->top), true) &&
+           ckr__mg_arg(x, d, "min_lr", ckr__node_float(x->c, x->low), true) &&
+           ckr__mg_arg(x, d, "lr_warmup_init", ckr__node_float(x->c, c->k.from), false) &&
+           ckr__mg_arg(x, d, "lr_decay_style",
+                       (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style"),
+                       true) &&
+           ckr__mg_arg_int(x, d, "global_batch_size", (int64_t)x->held->rate, false) &&
+           ckr__mg_arg_length(x, d, "lr_warmup_iters", "lr_warmup_samples",
+                              fraction ? 0 : x->warm) &&
+           ckr__mg_arg(x, d, "lr_warmup_fraction",
+                       fraction ? ckr__node_float(x->c, x->fraction)
+                                : ckr__node(x->c, CKR_NODE_NONE),
+                       fraction) &&
+           ckr__mg_arg_length(x, d, "lr_decay_iters", "lr_decay_samples", x->decay) &&
+           ckr__mg_arg_length(x, d, "train_iters", "train_samples", x->train) &&
+           (!(c->flags & CKR__CF_WSD) ||
+            ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", x->wsd)) &&
+           ckr__mg_args_decay(x, d) && ckr__mg_args_decoupled(x, d);
 }
 
 static ckr_result ckr__mg_args(ckr__mg_job *x)
@@ -42334,10 +42549,50 @@ static void ckr__mg_shortest(double v, char *out, size_t n)
     }
 }
 
+static void ckr__mg_flag_number(ckr__buf *b, const char *name, double v)
+{
+    char text[40];
+    ckr__mg_shortest(v, text, sizeof text);
+    ckr__buf_printf(b, " --%s %s", name, text);
+}
+
+/* Learning rate, weight decay, and the lengths that Megatron compares: all of them, since each that
+   is not said has a default. */
+static void ckr__mg_flags_schedule(ckr__mg_job *x, ckr__buf *b)
+{
+    const ckr_schedule *h = x->held;
+    const ckr__curve *c = h->curve;
+    const char *unit = x->samples ? "samples" : "iters",
+               *wsd = ckr_node_str(ckr_node_get(h->params, "lr_wsd_decay_style"));
+    const uint64_t i = ckr__mg_lane(x, h, true);
+    ckr__mg_flag_number(b, "lr", x->top);
+    ckr__mg_flag_number(b, "min-lr", x->low);
+    if (c->k.from < 0 || c->k.from > 0) ckr__mg_flag_number(b, "lr-warmup-init", c->k.from);
+    ckr__buf_printf(b, " --lr-warmup-%s %.0f", unit, x->fraction == x->fraction ? 0 : x->warm);
+    if (x->fraction == x->fraction) ckr__mg_flag_number(b, "lr-warmup-fraction", x->fraction);
+    ckr__buf_printf(b, " --lr-decay-%s %.0f --lr-decay-style %s", unit, x->decay,
+                    ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
+    if (c->flags & CKR__CF_WSD)
+        ckr__buf_printf(b, " --lr-wsd-decay-style %s --lr-wsd-decay-%s %.0f",
+                        wsd ? wsd : "exponential", unit, x->wsd);
+    if (i < h->n_lanes) {
+        ckr__mg_flag_number(b, "decoupled-lr", h->lanes[i].max);
+        ckr__mg_flag_number(b, "decoupled-min-lr", h->lanes[i].min);
+    }
+    if ((c->flags & CKR__CF_WD) && c->wd_shape == CKR__SH_CONST)
+        ckr__mg_flag_number(b, "weight-decay", h->lanes[0].end_wd);
+    else if (c->flags & CKR__CF_WD) {
+        ckr__mg_flag_number(b, "start-weight-decay", h->lanes[0].start_wd);
+        ckr__mg_flag_number(b, "end-weight-decay", h->lanes[0].end_wd);
+        ckr__buf_printf(b, " --weight-decay-incr-style %s",
+                        ckr__shape_name(c->wd_shape, "constant"));
+    }
+    ckr__buf_printf(b, " --global-batch-size %.0f --train-%s %.0f", h->rate, unit, x->train);
+}
+
 /* The options with which unpatched Megatron uses what was written. */
 static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
 {
-    char top[40], low[40];
     ckr__buf b;
     const char *text = NULL;
     ckr_result e;
@@ -42357,18 +42612,7 @@ static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
                         (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1));
     if (!x->optimizer && !x->release) ckr__buf_str(&b, " --no-load-optim");
     if ((x->t->without & CKR_RNG) && !x->release) ckr__buf_str(&b, " --no-load-rng");
-    if (x->moved) {
-        const ckr__curve *c = x->held->curve;
-        const double gbs = x->held->rate;
-        ckr__mg_shortest(x->top, top, sizeof top);
-        ckr__mg_shortest(x->low, low, sizeof low);
-        ckr__buf_printf(&b, " --lr %s --min-lr %s", top, low);
-        if (ckr__whole(c->k.warm / gbs) && ckr__whole(c->k.total / gbs))
-            ckr__buf_printf(&b, " --lr-warmup-iters %.0f --lr-decay-iters %.0f --lr-decay-style %s",
-                            c->k.warm / gbs, c->k.total / gbs,
-                            ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
-        else ckr__buf_str(&b, " --use-checkpoint-opt_param-scheduler");
-    }
+    if (x->moved) ckr__mg_flags_schedule(x, &b);
     if (!b.failed) text = ckr__strndup(x->c, (const char *)b.data, b.size);
     ckr__buf_free(&b);
     if (!text) return ckr__mg_job_oom(x);
@@ -42410,29 +42654,62 @@ static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
                        NULL);
 }
 
-/* "0.16.1", "core_v0.16.1": 16; 1 and above, or none at all like "main": the newest. 0: NULL. */
+/* Minor numbers of the versions whose files are known, and what stands for the source's newest. */
+enum { CKR__MG_OLDEST = 4, CKR__MG_NEWEST = 19, CKR__MG_MAIN = 20 };
+
+/* "0.16", "0.16.1", "core_v0.16.1", "v0.16.0rc2": 16; "main", "dev": beyond the last; NULL: 0. -1:
+   no version. */
 static int64_t ckr__mg_version(const char *s)
 {
     int64_t v = 0;
     if (!s || !*s) return 0;
-    s += strcspn(s, "0123456789");
-    if (*s != '0' || s[1] != '.') return 1000;
+    if (!strcmp(s, "main") || !strcmp(s, "dev")) return CKR__MG_MAIN;
+    if (ckr__starts(s, "core_")) s += 5;
+    if (*s == 'v') s++;
+    if (s[0] != '0' || s[1] != '.' || s[2] < '0' || s[2] > '9') return -1;
     for (s += 2; *s >= '0' && *s <= '9' && v < 1000; s++) v = 10 * v + (*s - '0');
-    return v ? v : 1;
+    if (*s && *s != '.' && !ckr__starts(s, "rc")) return -1;
+    for (; *s; s++)
+        if (!strchr("0123456789.rcbeta", *s)) return -1;
+    return v >= CKR__MG_OLDEST && v <= CKR__MG_NEWEST ? v : -1;
 }
 
-/* What the version that was named does not load. */
+static ckr_result ckr__mg_version_unknown(ckr__mg_job *x)
+{
+    return ckr__remedy(x->c->err,
+                       ckr__fail(x->c->err, CKR_ITEM_MEGATRON_NO_VERSION, NULL, CKR_NO_OFFSET,
+                                 "to_version", "%.60s; 0.%d to 0.%d or main was expected",
+                                 x->t->to_version, CKR__MG_OLDEST, CKR__MG_NEWEST),
+                       "leave --to-version out: what is written then loads in 0.15 and later");
+}
+
+/* What the version that was named does not load: entries, each with another way. */
 static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
 {
-    const bool decoupled = ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0;
+    const bool optimizer = !(x->t->without & CKR_OPTIMIZER) && x->mg->s->n_groups > 0,
+               decoupled = ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0;
+    const char *what = NULL, *why = NULL, *how = NULL;
     ckr_result e = CKR_OK;
-    if (x->version && x->version < 15 && x->dist && x->zero && !(x->t->without & CKR_OPTIMIZER))
-        e = ckr__mg_say(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "variant", "torch_dist",
-                        x->t->to_version,
-                        "versions before 0.15 read the distributed optimizer from flattened "
-                        "tensors only, which are not written",
-                        "--variant torch");
-    if (e == CKR_OK && decoupled && !(x->t->without & CKR_OPTIMIZER))
+    if (x->version < 0) return ckr__mg_version_unknown(x);
+    if (x->version && x->version < 15 && x->dist && x->zero && optimizer) {
+        what = "variant";
+        why = "versions before 0.15 read the distributed optimizer from flattened tensors only, "
+              "which are not written";
+        how = "--variant torch";
+    } else if (x->version && x->version < 8 && x->dist) {
+        what = "variant";
+        why = "versions before 0.8 do not have torch_dist as it is written";
+        how = "--variant torch";
+    } else if (x->version && x->version < 8 && x->zero && optimizer) {
+        what = "zero";
+        why = "versions before 0.8 lay the distributed optimizer's buffer out otherwise: without "
+              "gaps, or bucket by bucket";
+        how = "--zero 0";
+    }
+    if (what)
+        e = ckr__mg_say(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, what,
+                        x->dist ? "torch_dist" : "torch", x->t->to_version, why, how);
+    if (e == CKR_OK && decoupled && optimizer)
         e = ckr__mg_say(x, "CKR_MEGATRON_DECOUPLED",
                         x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED,
                         "decoupled LR", NULL, x->t->to_version,
@@ -42445,8 +42722,8 @@ static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
 
 static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
 {
-    ckr_result e = ckr__mg_allowed(x);
-    if (e == CKR_OK) e = ckr__mg_allowed_version(x);
+    ckr_result e = ckr__mg_allowed_version(x);
+    if (e == CKR_OK) e = ckr__mg_allowed(x);
     if (e == CKR_OK) e = ckr__mg_defective(x);
     if (e == CKR_OK) e = ckr__mg_schedule_plan(x);
     if (e == CKR_OK) e = ckr__mg_stages(x);
@@ -50556,16 +50833,17 @@ static ckr_node *ckr__side_schedules(ckr__ctx *c, const ckr_state *s)
     return list;
 }
 
-static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr_state *s, const uint8_t (*each)[16],
-                                   const bool *use)
+static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr_state *s, const ckr__out *out,
+                                   const uint8_t (*each)[16], const bool *use)
 {
     ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
     for (i = 0; dict && i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
+        const char *key = out->keys ? out->keys[i] : NULL;
+        if (use[i] && !key) key = ckr__printf(c, "%s/%s", t->name, t->slot);
         if (use[i] &&
-            !ckr__node_pair(c, dict, ckr__node_str(c, ckr__printf(c, "%s/%s", t->name, t->slot)),
-                            ckr__side_hex(c, each[i])))
+            !ckr__node_pair(c, dict, ckr__node_str(c, key), ckr__side_hex(c, each[i])))
             return NULL;
     }
     return dict;
@@ -50613,11 +50891,55 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
         ok = ckr__node_set(c, root, "rng", (ckr_node *)(uintptr_t)w->plan->rng.lineage);
     if (ok && w->plan->out.carried) ok = ckr__node_set(c, root, "carried", w->plan->out.carried);
     if (ok && !w->plan->out.renamed)
-        ok = ckr__node_set(c, root, "tensors", ckr__side_tensors(c, s, written, use));
+        ok = ckr__node_set(c, root, "tensors",
+                           ckr__side_tensors(c, s, &w->plan->out, written, use));
     if (!ok) return false;
     if (ckr__json_put(side, root, 1, false) != CKR_OK) return false;
     ckr__buf_u8(side, '\n');
     return !side->failed;
+}
+
+/* The shape that a tensor has for a reader of the output: rows of the vocabulary that were added
+   are zero, and count. */
+static void ckr__put_shape(const ckr__out *out, const ckr_tensor *t, int64_t *shape)
+{
+    if (t->n_dims) memcpy(shape, t->shape, t->n_dims * sizeof *shape);
+    if (t->split.vocab && t->split.axis >= 0 && out->vocab > 0) shape[t->split.axis] = out->vocab;
+}
+
+/* Steps that no entry binds: a format may have the count in a group, where it went with the moments
+   of the group's parameters. */
+static ckr_result ckr__write_steps(ckr__write *w, bool *use, uint8_t *dtype)
+{
+    ckr__ctx *c = w->c;
+    const ckr_state *s = &w->plan->src->state;
+    ckr__map moved;
+    uint64_t i;
+    bool ok = true;
+    memset(&moved, 0, sizeof moved);
+    moved.c = c;
+    for (i = 0; i < s->n_tensors && ok; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (use[i] && strcmp(t->slot, "param") != 0 && strcmp(t->slot, "master") != 0)
+            ok = ckr__map_put(&moved, t->name, strlen(t->name), 1, NULL);
+    }
+    for (i = 0; i < s->n_tensors && ok; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        const size_t size = ckr_dtype_size(t->dtype);
+        uint8_t le[8];
+        if (use[i] || strcmp(t->slot, "step") != 0 || t->n_dims || t->n_pieces != 1 ||
+            !t->pieces[0].mem || t->pieces[0].dtype != t->dtype || size > 8 ||
+            !ckr__map_find(&moved, t->name, strlen(t->name), NULL))
+            continue;
+        memcpy(le, (const uint8_t *)t->pieces[0].mem + t->pieces[0].offset, size);
+        if (t->pieces[0].big_endian) ckr__swap_bytes(le, size, ckr__dtypes[t->dtype].swap);
+        ckr__digest_add(w->crew.tables, w->crew.lanes[0].sums[i], 0, le, size);
+        ckr__digest_add(w->crew.tables, w->seen[0][i], 0, le, size);
+        use[i] = true;
+        dtype[i] = (uint8_t)t->dtype;
+    }
+    ckr__map_free(&moved);
+    return ok ? CKR_OK : c->err->code;
 }
 
 /* Sums of all lanes, finished. `use` and `dtype` of a tensor come from the entries that bind it. */
@@ -50629,12 +50951,15 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
     uint8_t *dtype = CKR__NEW_N(c, uint8_t, s->n_tensors);
     uint8_t(*read)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16),
     (*put)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16);
+    int64_t shape[CKR_MAX_DIMS];
     uint8_t total[2][16];
     uint64_t i, k;
     uint32_t n;
     ckr_result r;
     if (!use || !dtype || !read || !put) return c->err->code;
     ckr__plan_uses(w->plan, use, dtype);
+    r = ckr__write_steps(w, use, dtype);
+    if (r != CKR_OK) return r;
     for (i = 0; i < s->n_tensors; i++) {
         uint64_t a[2] = { 0, 0 }, b[2] = { 0, 0 };
         for (n = 0; n < w->crew.n; n++)
@@ -50644,8 +50969,8 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
             }
         ckr__digest_final(a, s->tensors[i]->dtype, s->tensors[i]->n_dims, s->tensors[i]->shape,
                           read[i]);
-        ckr__digest_final(b, (ckr_dtype)dtype[i], s->tensors[i]->n_dims, s->tensors[i]->shape,
-                          put[i]);
+        ckr__put_shape(&w->plan->out, s->tensors[i], shape);
+        ckr__digest_final(b, (ckr_dtype)dtype[i], s->tensors[i]->n_dims, shape, put[i]);
     }
     r = ckr__digest_total(c, w->plan->src, (const uint8_t (*)[16])read, use, total[0]);
     if (r == CKR_OK)

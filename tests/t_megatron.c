@@ -254,19 +254,47 @@ static void padding(void)
     if (p) CHECK(note_of(ckr_plan_info(p), "CKR_PADDING_LOST", NULL) == NULL);     /* 64 rows */
     ckr_plan_free(p);
     t = target_of(4, 1, 1, 1, NULL);
-    t.vocab = 40;              /* a multiple of 8 * 4 above it is 64, as it was          */
-    p = c ? plan_of(c, &t) : NULL;
+    p = c ? plan_of(c, &t) : NULL;          /* 64 is also the multiple of 8 * 4 above 61       */
     if (p) CHECK(note_of(ckr_plan_info(p), "CKR_PADDING_LOST", NULL) == NULL);
     ckr_plan_free(p);
-    t = target_of(1, 1, 1, 1, NULL);
-    t.vocab = 40;
-    p = c ? plan_of(c, &t) : NULL;
-    if (p && CHECK(note_of(ckr_plan_info(p), "CKR_PADDING_LOST", NULL) != NULL)) {
-        CHECK_STR(note_of(ckr_plan_info(p), "CKR_PADDING_LOST", NULL)->old_value, "64");
-        CHECK_STR(note_of(ckr_plan_info(p), "CKR_PADDING_LOST", NULL)->new_value, "40");
+    ckr_ckpt_close(c);
+}
+
+/* A vocabulary that is larger than the file's: rows of zeros, in the digests as well. One that is
+   smaller than the arguments tell is refused. */
+static void vocabulary(void)
+{
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_receipt receipt;
+    ckr_error e;
+    uint8_t now[16];
+    d.env = &env;
+    t.vocab = d.vocab = 40;
+    if (CHECK_OK(ckr_ckpt_open("legacy", &d, &c, &e), &e) && (p = plan_of(c, &t)) != NULL) {
+        CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);
+        CHECK(note_of(ckr_plan_info(p), "CKR_E_MEGATRON_ARGS_VOCAB", NULL) != NULL);
+        CHECK(note_of(ckr_plan_info(p), "CKR_VOCAB_ROWS_LOST", NULL) != NULL);
     }
     ckr_plan_free(p);
     ckr_ckpt_close(c);
+    t.vocab = d.vocab = 70;
+    if (CHECK_OK(ckr_ckpt_open("legacy", &d, &c, &e), &e) && (p = plan_of(c, &t)) != NULL) {
+        CHECK_STR(note_of(ckr_plan_info(p), "CKR_PADDING_ADDED", NULL)->new_value, "72");
+        CHECK_OK(ckr_plan_write(p, "w/v", &receipt, &e), &e);
+        ckr_plan_free(p);
+        digest_of("w/v", now);
+        CHECK(!memcmp(now, receipt.digest_written, 16));
+        CHECK(is_sound("w/v"));
+    }
+    ckr_ckpt_close(c);
+    t = target_of(1, 1, 1, 0, NULL);
+    t.dialect = "dcp";
+    if (convert("legacy", "w/d", &t)) CHECK(is_sound("w/d"));    /* the names that it has there */
+    memio_remove(&disk, "w/v");
+    memio_remove(&disk, "w/d");
 }
 
 /* What --override-opt_param-scheduler does not do: the LR that was asked for is in the groups'
@@ -512,6 +540,38 @@ static void versions(void)
     CHECK(v && v->kind == CKR_NODE_INT && v->u.i == 15);
     ckr_ckpt_close(c);
     memio_remove(&disk, "w/old");
+}
+
+/* A version that is not known is the caller's mistake; one that cannot hold the layout says why. */
+static void no_version(void)
+{
+    static const char *const bad[] = { "banana", "0.99", "1.0", "0.3", "0.16x", "3" };
+    static const struct { const char *version, *variant; uint32_t tp; int32_t zero; } refused[] = {
+        { "0.14.0", "torch_dist", 1, 1 }, { "0.7", "torch_dist", 1, 0 }, { "0.7", "torch", 1, 1 },
+        { "core_v0.15.0", "torch", 4, 0 }
+    };
+    ckr_ckpt *c = open_ok("legacy");
+    ckr_plan *p = NULL;
+    ckr_error e;
+    size_t i;
+    for (i = 0; c && i < sizeof bad / sizeof *bad; i++) {
+        ckr_target t = target_of(1, 1, 1, 1, NULL);
+        t.to_version = bad[i];
+        CHECK_INT(ckr_plan_create(c, &t, 0, &p, &e), CKR_E_ARG);
+        CHECK(e.item == CKR_ITEM_MEGATRON_NO_VERSION && e.remedy[0]);
+        bad_seen[CKR_ITEM_MEGATRON_NO_VERSION] = true;
+    }
+    for (i = 0; c && i < sizeof refused / sizeof *refused; i++) {
+        ckr_target t = target_of(refused[i].tp, 1, 1, refused[i].zero, refused[i].variant);
+        t.to_version = refused[i].version;
+        p = plan_of(c, &t);
+        if (p) {
+            const ckr_note *n = note_of(ckr_plan_info(p), "CKR_E_MEGATRON_VERSION", NULL);
+            CHECK(n && n->severity == CKR_ERROR && n->reason && n->remedy);
+        }
+        ckr_plan_free(p);
+    }
+    ckr_ckpt_close(c);
 }
 
 static void other_source(void)
@@ -828,6 +888,111 @@ static void distributed(void)
     memio_remove(&disk, "w/y");
 }
 
+/* The plan's curve and the written file's are the same to the bit, with the options that say it. */
+static void same_lr(const ckr_setting *sets, uint64_t n_sets, ckr_lr_policy policy,
+                    const char *flags)
+{
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    ckr_ckpt *c = open_ok("legacy");
+    ckr_plan *p;
+    const ckr_note *n;
+    double want[24], have[24];
+    ckr_error e;
+    size_t i;
+    t.sets = sets;
+    t.n_sets = n_sets;
+    t.lr_policy = policy;
+    p = c ? plan_of(c, &t) : NULL;
+    if (!p) return;
+    n = note_of(ckr_plan_info(p), "CKR_MEGATRON_FLAGS", NULL);
+    if (CHECK(n && n->new_value))
+        t_check(strstr(n->new_value, flags) != NULL, __FILE__, __LINE__, "\"%s\" in \"%s\"", flags,
+                n->new_value);
+    CHECK_OK(ckr_schedule_values(ckr_plan_info(p)->after, CKR_COLUMN_LR, 7, 12, want, NULL, &e),
+             &e);
+    if (CHECK_OK(ckr_plan_write(p, "w/s", NULL, &e), &e)) {
+        ckr_ckpt *w = open_ok("w/s");
+        if (w)
+            CHECK_OK(ckr_schedule_values(&ckr_ckpt_state(w)->schedules[0], CKR_COLUMN_LR, 7, 12,
+                                         have, NULL, &e),
+                     &e);
+        for (i = 0; w && i < 24; i++) CHECK(ckr__same(want[i], have[i]));
+        ckr_ckpt_close(w);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/s");
+}
+
+/* Options are whole iterations: what is none is a fraction of the decay, or is refused. */
+static void whole_iterations(void)
+{
+    static const ckr_setting longer[] = { { NULL, "total_steps", "20" } },
+                             other[] = { { NULL, "lr", "1e-3" }, { NULL, "total_steps", "32" } },
+                             batch[] = { { NULL, "batch_size", "8" } },
+                             uneven[] = { { NULL, "batch_size", "6" } },
+                             even[] = { { NULL, "batch_size", "6" },
+                                        { NULL, "total_steps", "11" } },
+                             wd[] = { { NULL, "weight_decay", "0.2" } };
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    ckr_ckpt *c = open_ok("legacy");
+    ckr_plan *p;
+    same_lr(longer, 1, CKR_LR_STRETCH,
+            "--lr-warmup-iters 0 --lr-warmup-fraction 0.09 --lr-decay-iters 20");
+    same_lr(other, 2, CKR_LR_SPLICE, "--lr-warmup-iters 3 --lr-decay-iters 32");
+    same_lr(batch, 1, CKR_LR_DEFAULT,
+            "--lr-warmup-fraction 0.1875 --lr-decay-iters 8 --lr-decay-style cosine --weight-decay "
+            "0.1 --global-batch-size 8 --train-iters 16");
+    same_lr(even, 2, CKR_LR_DEFAULT, "--lr-warmup-iters 2 --lr-decay-iters 11");
+    same_lr(wd, 1, CKR_LR_DEFAULT, "--weight-decay 0.2 --global-batch-size 4");
+    t.sets = uneven;
+    t.n_sets = 1;
+    p = c ? plan_of(c, &t) : NULL;
+    if (p) {
+        const ckr_note *n = note_of(ckr_plan_info(p), "CKR_E_SCHEDULE_HOLD", NULL);
+        if (CHECK(n && n->severity == CKR_ERROR)) CHECK_STR(n->remedy, "--set decay_steps=11");
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* A run that was resumed with --override-opt_param-scheduler has saved another LR in its arguments
+   than its groups use: what is written says the same everywhere. */
+static void apart(void)
+{
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    ckr_ckpt *c;
+    ckr_plan *p;
+    const ckr_note *n;
+    ckr_error e;
+    double v = 0;
+    const uint8_t was = behind(FIRST, "lr", 0)[3];
+    CHECK_INT(behind(FIRST, "lr", 0)[0], 'G');
+    behind(FIRST, "lr", 0)[3] = behind(RANK, "lr", 0)[3] = 0x11;
+    c = open_ok("legacy");
+    p = c ? plan_of(c, &t) : NULL;
+    if (p) {
+        n = note_of(ckr_plan_info(p), "CKR_FIX_MEGATRON_LR", NULL);
+        if (CHECK(n && n->old_value)) CHECK(strstr(n->old_value, "groups 0.003") != NULL);
+        n = note_of(ckr_plan_info(p), "CKR_MEGATRON_FLAGS", NULL);
+        if (CHECK(n != NULL)) CHECK(strstr(n->new_value, "--lr 0.003 --min-lr 0.0003") != NULL);
+        CHECK_OK(ckr_plan_write(p, "w/a", NULL, &e), &e);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    behind(FIRST, "lr", 0)[3] = behind(RANK, "lr", 0)[3] = was;
+    c = p ? open_ok("w/a") : NULL;
+    if (c)
+        CHECK(ckr_node_f64(ckr_node_get(((const ckr__mg *)ckr_ckpt_state(c)->dialect_data)->args,
+                                        "lr"), &v) &&
+              ckr__same(v, 0.003));
+    p = c ? plan_of(c, &t) : NULL;
+    if (p) CHECK(note_of(ckr_plan_info(p), "CKR_FIX_MEGATRON_LR", NULL) == NULL);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/a");
+}
+
 static ckr_result whole_way(const ckr_env *with)
 {
     ckr_open_desc d = CKR_ZERO;
@@ -883,12 +1048,14 @@ int main(int argc, char **argv)
     RUN(what_is_read);
     RUN(there_and_back);
     RUN(padding);
+    RUN(vocabulary);
     RUN(asked_lr);
     RUN(streams);
     RUN(defect);
     RUN(trust);
     RUN(refused);
     RUN(versions);
+    RUN(no_version);
     RUN(other_source);
     RUN(release);
     RUN(damaged);
@@ -896,6 +1063,8 @@ int main(int argc, char **argv)
     RUN(places);
     RUN(directories);
     RUN(distributed);
+    RUN(whole_iterations);
+    RUN(apart);
     RUN(faults_on_the_way);
     bad_all_seen(BAD_MEGATRON, never);
     memio_free(&disk);
