@@ -38100,27 +38100,34 @@ static double ckr__mg_num(const ckr_node *dict, const char *key, double none)
     return ckr_node_f64(ckr_node_get(dict, key), &v) ? v : none;
 }
 
-/* Does a parameter of this name and number of dimensions belong into the group? `exact`: also by
-   its LR bounds, where the arguments tell those of a decoupled one. */
+/* Is the group that of embedding and head with an LR of their own? Up to 0.15 it says so; later its
+   bounds do, and, where they are those of the others, that it is not the default one. */
+static bool ckr__mg_decoupled(const ckr_node *args, const ckr_node *g)
+{
+    const double lr = ckr__mg_num(args, "decoupled_lr", -1), top = ckr__mg_num(g, "max_lr", -1);
+    const ckr_node *own = ckr_node_get(g, "default_config");
+    if (ckr__mg_flag(g, "is_decoupled_lr")) return true;
+    if (lr < 0 || !ckr__same(top, lr)) return false;
+    return own && own->kind == CKR_NODE_BOOL ? !own->u.b
+                                             : !ckr__same(top, ckr__mg_num(args, "lr", -1));
+}
+
+/* Does a parameter of this name and number of dimensions belong into the group? */
 static bool ckr__mg_in_group(const ckr__mg *r, const ckr__mg_item *t, uint32_t n_dims,
                              const ckr_node *g)
 {
     const double wd = ckr__mg_num(g, "wd_mult", ckr__mg_num(g, "pre_wd_mult", 1)),
-                 lr = ckr__mg_num(r->args, "decoupled_lr", -1),
-                 top = ckr__mg_num(g, "max_lr", -1);
+                 lr = ckr__mg_num(r->args, "decoupled_lr", -1);
     const bool expert = ckr__mg_flag(g, "is_expert_parallel"),
                norm = ckr__mg_flag(r->args, "apply_wd_to_qk_layernorm") &&
                       (strstr(t->name, "q_layernorm.") || strstr(t->name, "k_layernorm.")),
                plain = (n_dims <= 1 || ckr__mg_ends(t->name, ".bias")) && !norm;
-    bool ends = ckr__mg_ends(t->name, "word_embeddings.weight") ||
-                ckr__mg_ends(t->name, "output_layer.weight"), decoupled;
+    const bool ends = ckr__mg_ends(t->name, "word_embeddings.weight") ||
+                      ckr__mg_ends(t->name, "output_layer.weight");
     if (plain != (wd <= 0)) return false;
     if (expert != (t->expert >= 0 && r->ep > 1)) return false;
     if (lr < 0 && !ckr__mg_flag(g, "is_decoupled_lr")) return true;
-    decoupled = ckr__mg_flag(g, "is_decoupled_lr") ||
-                (lr >= 0 && ckr__same(top, lr) &&
-                 !ckr__same(top, ckr__mg_num(r->args, "lr", -1)));
-    return ends == decoupled;
+    return ends == ckr__mg_decoupled(r->args, g);
 }
 
 /* The one group of the file for it; CKR__MG_NONE: none, or several. */
@@ -41288,9 +41295,7 @@ static ckr_node *ckr__mg_float(ckr__mg_job *x, ckr_node *was, double v)
 
 static bool ckr__mg_is_decoupled(const ckr__mg_job *x, const ckr_group *g)
 {
-    const double lr = ckr__mg_num(x->mg->args, "decoupled_lr", -1);
-    return ckr__mg_flag(g->raw, "is_decoupled_lr") ||
-           (lr >= 0 && ckr__same(ckr__mg_num(g->raw, "max_lr", -1), lr));
+    return ckr__mg_decoupled(x->mg->args, g->raw);
 }
 
 /* A group with what was decided: bounds, LR, weight decay; `step` where the optimizer counts in
