@@ -316,8 +316,8 @@ static void load_back_rows(void)
     }
 }
 
-/* Both forms of the random states of experts' ranks: 0.16 asks for one per data rank, the others for
-   one per tensor and pipeline rank. */
+/* Both forms of the random states of experts' ranks: 0.16 asks for one per data rank, the others
+   for one per tensor and pipeline rank. */
 static void expert_streams(void)
 {
     static const struct { const char *version; bool by_rank, plain; } rows[] = {
