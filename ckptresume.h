@@ -131,10 +131,10 @@
        >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform >>rng.normal >>rng.integers >>state
        >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work >>rng.remap.read
        >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report >>rng.remap.write
-       >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts >>nanotron
-       >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights
-       >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit
-       >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
+       >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts >>dialects.carry
+       >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
+       >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read
+       >>nanotron.emit >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
        >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
        >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.optimizer
        >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
@@ -418,6 +418,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
     X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
     X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")         \
+    X(TRAINER_RANDOM,       E_MISMATCH,    "ranks without a file of random states")                \
     X(MEGATRON_ARGS_LAYERS, E_MISMATCH,    "the arguments tell another number of layers")          \
     X(MEGATRON_ARGS_RANKS,  E_MISMATCH,    "the arguments tell other parallel sizes")              \
     X(MEGATRON_ARGS_HEADS,  E_MISMATCH,    "the arguments tell other attention heads")             \
@@ -743,6 +744,7 @@ typedef struct ckr_stream {    /* one random generator of one rank              
     uint64_t    n_bytes;
     const ckr_node *state;     /* as stored                                            */
     const struct ckr_rng *value;       /* decoded, in the state of a plan; else NULL   */
+    const char *file, *path;   /* where it is stored, and under which keys; or NULL    */
 } ckr_stream;
 
 typedef struct ckr_tie { const char *name, *other; } ckr_tie;   /* one tensor, two names */
@@ -810,7 +812,8 @@ enum {                         /* ckr_rng.flags                                 
     CKR_RNG_ODD  = 1,          /* bytes that the framework ignores were not what it writes:
                                   high halves of words, filler; encoded as it would write them */
     CKR_RNG_DICT = 2,          /* numpy legacy: get_state(legacy=False), a dict          */
-    CKR_RNG_MKL  = 4           /* torch: set by the caller when that build had MKL       */
+    CKR_RNG_MKL  = 4,          /* torch: set by the caller when that build had MKL       */
+    CKR_RNG_ALIGNED = 8        /* Philox: the offset was no multiple of 4, and is the next one */
 };
 
 typedef struct ckr_rng {
@@ -15353,17 +15356,33 @@ static ckr_node *ckr__sw_value(const ckr__swrite *w, const char *key, ckr_node *
     return ckr__sw_equal(old, fresh, 0) ? old : fresh;
 }
 
+/* How many calls the saved state has counted beyond its clock (older torch counted the first one of
+   a SequentialLR's children twice): they stay beside another clock. */
+static int64_t ckr__sw_ahead(const ckr_node *old, const char *clock)
+{
+    int64_t count, at;
+    return ckr_node_i64(ckr_node_get(old, "_step_count"), &count) &&
+                   ckr_node_i64(ckr_node_get(old, clock), &at) && at >= 0 && count > at &&
+                   count < INT64_MAX / 2
+               ? count - at - 1
+               : 0;
+}
+
 /* `old` with the fresh values in it. */
 static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const ckr_node *fresh,
                                bool current)
 {
     ckr_node *d = ckr__node(w->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
     uint64_t i;
+    int64_t count;
     if (!d) return NULL;
     for (i = 0; old && i < old->count; i++) {
         ckr_node *key = old->u.items[2 * i], *v = old->u.items[2 * i + 1];
         const char *s = ckr_node_str(key);
         if (s) v = ckr__sw_value(w, s, v, (ckr_node *)(uintptr_t)ckr_node_get(fresh, s), current);
+        if (s && !strcmp(s, "_step_count") && w->moved &&
+            ckr_node_i64(ckr_node_get(fresh, s), &count))
+            v = ckr__node_int(w->c, count + ckr__sw_ahead(old, "last_epoch"));
         if (!ckr__node_pair(w->c, d, key, v)) return NULL;
     }
     for (i = 0; !old && i < fresh->count; i++)
@@ -15443,7 +15462,7 @@ static ckr_node *ckr__sw_counter(const ckr__swrite *w, const char *key, int64_t 
         if (s && !strcmp(s, key)) v = ckr__sw_number(w->c, (double)position);
         if (s && ckr__sw_per_group(s) && ckr_node_is_list(v)) v = ckr__sw_resized(w, v);
         if (s && !strcmp(s, "_step_count") && w->moved)
-            v = ckr__node_int(w->c, position + 1);
+            v = ckr__node_int(w->c, position + 1 + ckr__sw_ahead(w->s->state, key));
         if (!ckr__node_pair(w->c, d, k, v)) return NULL;
     }
     return d;
@@ -17313,6 +17332,24 @@ static bool ckr__rng_finite(double d)
     return d >= -DBL_MAX && d <= DBL_MAX;
 }
 
+static bool ckr__rng_zero(double d)
+{
+    return d >= 0 && d <= 0;
+}
+
+/* Fields that torch reads over, with what it never writes there. The layout of 5056 bytes has no
+   use for x and rho. */
+static bool ckr__rng_cpu_odd(const ckr_rng *r, size_t n)
+{
+    const bool old = n != 5056;
+    size_t i;
+    for (i = 0; i < sizeof r->pad; i++) if (r->pad[i]) return true;
+    return r->seeded > 1 || r->has_normal > 1 || r->has_float > 1 ||
+           (!r->has_normal && !old && !ckr__rng_zero(r->normal)) ||
+           (!r->has_float && !ckr__rng_zero((double)r->float_normal)) ||
+           (!old && !(ckr__rng_zero(r->old_x) && ckr__rng_zero(r->old_rho)));
+}
+
 static ckr_result ckr__rng_parse_cpu(ckr_error *e, const uint8_t *p, size_t n, ckr_rng *r)
 {
     const uint64_t next = ckr__load_u64(p + 16);
@@ -17340,6 +17377,10 @@ static ckr_result ckr__rng_parse_cpu(ckr_error *e, const uint8_t *p, size_t n, c
                                      : ckr__rng_finite(r->old_x) && ckr__rng_finite(r->old_rho)))
         return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the cached normal is not finite",
                              r->has_normal);
+    if (r->has_float && !ckr__rng_finite((double)r->float_normal))
+        return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the cached float normal is not finite",
+                             r->has_float);
+    if (ckr__rng_cpu_odd(r, n)) r->flags |= CKR_RNG_ODD;
     return ckr__rng_cursor(e, r, ckr__load_u32(p + 8), next);
 }
 
@@ -17365,6 +17406,23 @@ static ckr_result ckr__rng_parse_cuda(ckr_error *e, const uint8_t *p, size_t n, 
     if (r->offset >> 63)
         return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
                          "the Philox offset is negative: %lld", (long long)r->offset);
+    if (r->offset % 4) {       /* torch refuses it; nothing comes again when it is passed over */
+        r->offset = (r->offset + 3) & ~(uint64_t)3;
+        r->flags |= CKR_RNG_ALIGNED;
+    }
+    return CKR_OK;
+}
+
+/* Slots 5 and 6 are the key that the seed gave. */
+static ckr_result ckr__rng_parse_mps(ckr_error *e, const uint8_t *p, size_t n, ckr_rng *r)
+{
+    memcpy(r->u.bytes, p, 28);
+    r->seed = ckr__load_u64(p + 28);
+    r->offset = n == 44 ? ckr__load_u64(p + 36) : 0;
+    if (r->offset >> 63)
+        return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
+                         "the Philox offset is negative: %lld", (long long)r->offset);
+    if (ckr__load_u64(p + 20) != r->seed) r->flags |= CKR_RNG_ODD;
     return CKR_OK;
 }
 
@@ -17402,11 +17460,7 @@ static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t 
     case CKR_RNG_TORCH_CPU:  return ckr__rng_parse_cpu(e, p, n, out);
     case CKR_RNG_LLMC_MT:    return ckr__rng_parse_llmc(e, p, out);
     case CKR_RNG_TORCH_CUDA: return ckr__rng_parse_cuda(e, p, n, out);
-    case CKR_RNG_TORCH_MPS:
-        memcpy(out->u.bytes, p, 28);
-        out->seed = ckr__load_u64(p + 28);
-        out->offset = n == 44 ? ckr__load_u64(p + 36) : 0;
-        return CKR_OK;
+    case CKR_RNG_TORCH_MPS:  return ckr__rng_parse_mps(e, p, n, out);
     case CKR_RNG_OPAQUE:
         if (n) memcpy(out->u.bytes, p, n);
         return CKR_OK;
@@ -17661,6 +17715,7 @@ static ckr_result ckr__rng_gauss(ckr__ctx *c, const ckr_node *has, const ckr_nod
     if (!ckr__rng_u64_of(c, has, 1, &flag) || !ckr_node_f64(gauss, &out->normal))
         return ckr__rng_form(c, "has_gauss 0 or 1, and a float");
     out->has_normal = (uint32_t)flag;
+    if (!flag && !ckr__rng_zero(out->normal)) out->flags |= CKR_RNG_ODD;
     if (flag && !ckr__rng_finite(out->normal))
         return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "the cached normal is not finite", flag);
     return CKR_OK;
@@ -19472,6 +19527,7 @@ typedef struct ckr__rng_saved {        /* one stream as one old rank has it     
     const char    *name;
     uint32_t       rank;
     uint32_t       axes;       /* scope: bits 1 << CKR__AXIS_                           */
+    uint32_t       may;        /* axes over which it may vary, where the states show it */
     bool           declared;   /* the framework says so; else what the states show      */
     bool           sibling;    /* seen by another rank's process: no stream of its own  */
     const ckr_rng *state;
@@ -19487,6 +19543,7 @@ typedef struct ckr__rng_job {
     int64_t         step;
     const ckr_node *lineage;   /* record of the side file, or NULL                      */
     const char     *file;      /* that file, for errors                                 */
+    bool            stale;     /* the run has gone on since the record was written      */
     /* Can the target's files hold this stream of this rank? What they cannot is carried; NULL: they
        can. */
     bool          (*holds_fn)(void *user, ckr_rng_kind kind, const char *name, uint32_t rank);
@@ -19687,9 +19744,11 @@ static bool ckr__pack_mt_ok(const ckr_rng *r)
     const bool torch = r->kind == CKR_RNG_TORCH_CPU;
     if (r->pos > 624 || r->next > 624 || (torch && !r->pos)) return false;
     if (torch && ((r->layout != 5056 && r->layout != 5048) || !r->seeded || r->has_float > 255 ||
+                  (r->has_float && !ckr__rng_finite((double)r->float_normal)) ||
                   (r->has_normal && !(ckr__rng_finite(r->old_x) && ckr__rng_finite(r->old_rho)))))
         return false;
     if (r->kind == CKR_RNG_PYTHON && r->layout != 3 && r->layout != 2) return false;
+    if (!torch && r->has_normal > 1) return false;
     return (!r->has_normal || ckr__rng_finite(r->normal)) && !ckr__mt_degenerate(r->u.key);
 }
 
@@ -19828,10 +19887,13 @@ typedef struct ckr__fam {              /* a stream's name: one tag              
     uint32_t       tag, axes;
     ckr_rng_kind   kind;
     const char    *name, *text, *scope;        /* text: as the root digest names it      */
-    bool           declared, recorded;
+    bool           declared, recorded, fixed;  /* fixed: by this checkpoint's framework  */
     uint32_t       own_axes;           /* declared by this checkpoint's framework        */
     const ckr_rng *like;               /* what a new one is made like                    */
+    bool           partial, alone;     /* few ranks have it, no other gets it; alone: so recorded */
+    uint32_t       may;                /* as in ckr__rng_saved                           */
     uint64_t       n_saved, n_sibling, n_extra, n_moved, n_duplicate, n_overlap, n_replay;
+    uint64_t       n_odd, n_aligned, n_alike, n_stale, n_alone;
     uint64_t       n_kept, n_copied, n_returned, n_new, n_missing, n_repaired, n_parked, n_none;
 } ckr__fam;
 
@@ -19856,6 +19918,8 @@ typedef struct ckr__remap {
     uint32_t            generation;    /* of this remap                                  */
     ckr_node           *history;       /* list, of the record                            */
     uint32_t          (*sizes)[CKR__AXES];     /* after each generation of the record    */
+    uint64_t            most_ranks;
+    uint32_t            most[CKR__AXES];       /* largest of any generation, and now     */
 } ckr__remap;
 
 /* Tags that are never renumbered. Everything else gets 64 to 126, in order of appearance. */
@@ -20118,6 +20182,7 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
     uint64_t i;
     uint32_t axes, k;
     *ours = true;
+    memcpy(m->most, m->from.size, sizeof m->most);
     if (!ckr__record_int(n, "generation", 0, 0xffff, &g) || !ckr_node_is_list(list) ||
         list->count != (uint64_t)g)
         return ckr__record_bad(m, "generation", "its number is not that of the remaps in history");
@@ -20127,12 +20192,20 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
     if (!m->sizes || !m->history) return ckr__remap_oom(m);
     for (i = 0; i < list->count; i++) {
         ckr_node *e = list->u.items[i];
+        uint32_t old[CKR__AXES];
         if (!ckr__record_int(e, "generation", (int64_t)i + 1, (int64_t)i + 1, &at) ||
-            !ckr__record_axes(ckr_node_get(e, "new"), 1, m->sizes[i + 1], &axes))
+            !ckr__record_axes(ckr_node_get(e, "new"), 1, m->sizes[i + 1], &axes) ||
+            (ckr_node_get(e, "old") && !ckr__record_axes(ckr_node_get(e, "old"), 1, old, &axes)))
             return ckr__record_bad(m, "history", "an entry without its number or sizes");
+        for (k = 0; k < CKR__AXES; k++) {
+            if (m->sizes[i + 1][k] > m->most[k]) m->most[k] = m->sizes[i + 1][k];
+            if (ckr_node_get(e, "old") && old[k] > m->most[k]) m->most[k] = old[k];
+        }
         if (!ckr__node_push(m->c, m->history, e)) return ckr__remap_oom(m);
     }
     for (k = 0; k < CKR__AXES && g; k++) *ours = *ours && m->sizes[g][k] == m->from.size[k];
+    for (m->most_ranks = 1, k = 0; k < CKR__AXES; k++)
+        if (!ckr__mul_u64(m->most_ranks, m->most[k], &m->most_ranks)) m->most_ranks = UINT64_MAX;
     return CKR_OK;
 }
 
@@ -20161,6 +20234,7 @@ static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
         if (!f) return ckr__remap_oom(m);
         f->axes = axes;
         f->declared = f->recorded = true;
+        f->alone = ckr_node_get(v, "alone") != NULL;
     }
     return CKR_OK;
 }
@@ -20218,6 +20292,10 @@ static ckr_result ckr__record_entry(ckr__remap *m, const ckr_node *n, ckr__cell 
     cell->status = (uint8_t)i;
     cell->high = (uint64_t)high;
     cell->rank = (uint32_t)rank;
+    for (i = 0; i < CKR__AXES; i++)
+        if (cell->id.at[i] >= m->most[i] || (uint64_t)rank >= m->most_ranks)
+            return ckr__record_bad(m, "streams", "a point or rank outside of every topology");
+    i = cell->status;
     if (i == CKR__CELL_RETIRED ? !seeded : born ? !seeded || !ckr__record_born_ok(m, cell)
                                                 : i == CKR__CELL_LIVE)
         return ckr__record_bad(m, "streams", "a seed is not what the key gives");
@@ -20235,12 +20313,24 @@ static ckr_result ckr__record_retired(ckr__remap *m, const ckr__cell *entry)
     return ckr__remap_record(m, cell);
 }
 
+/* What was carried belongs to a run that has gone on without it: only its seed stays known. */
+static ckr_result ckr__record_stale(ckr__remap *m, ckr__fam *f, ckr__cell *entry)
+{
+    f->n_stale++;
+    if (!f->like) f->like = entry->state;
+    if (!entry->born && !ckr__has_seed(entry->state)) return CKR_OK;
+    if (!entry->born) entry->seed = entry->state->seed;
+    return ckr__record_retired(m, entry);
+}
+
 /* Files win: a stream that they hold is live, whatever the record says; a derived one whose seed
    they do not hold any more is another one now. */
 static ckr_result ckr__record_place(ckr__remap *m, ckr__fam *f, ckr__cell *entry)
 {
     ckr__cell *cell;
-    ckr_result r = ckr__cell_find(m, f, entry->id.at, true, &cell);
+    ckr_result r;
+    if (m->job->stale && entry->state) return ckr__record_stale(m, f, entry);
+    r = ckr__cell_find(m, f, entry->id.at, true, &cell);
     if (r != CKR_OK) return r;
     if (cell->recorded) return ckr__record_bad(m, "streams", "one stream stands there twice");
     if (cell->saved && (!entry->born || (ckr__has_counter(cell->state) &&
@@ -20274,6 +20364,9 @@ static ckr_result ckr__record_stream(ckr__remap *m, const ckr_node *n)
     if (r != CKR_OK) return r;
     f = ckr__fam_of_tag(m, entry.id.tag);
     if (entry.status == CKR__CELL_PARKED) r = ckr__record_state(m, f, n, &entry.state);
+    if (r == CKR_OK && entry.state && entry.born && ckr__has_counter(entry.state) &&
+        entry.state->seed != entry.seed)
+        return ckr__record_bad(m, "streams", "a parked stream with another seed than its own");
     if (r == CKR_OK && (entry.born || entry.status == CKR__CELL_RETIRED))
         r = ckr__remap_used(m, entry.seed);
     if (r == CKR_OK && entry.state && ckr__has_seed(entry.state))
@@ -20339,9 +20432,13 @@ static ckr_result ckr__remap_names(ckr__remap *m)
         m->fam_of[i] = (uint8_t)(f - m->fams);
         m->sum[i] = ckr__rng_sum(m->c, s->state);
         f->n_saved++;
+        f->n_odd += (s->state->flags & CKR_RNG_ODD) != 0;
+        f->n_aligned += (s->state->flags & CKR_RNG_ALIGNED) != 0;
+        f->may |= s->may;
         f->axes |= s->axes;
         if (s->declared) f->own_axes |= s->axes;
         f->declared = f->declared || s->declared;
+        f->fixed = f->fixed || s->declared;
     }
     return CKR_OK;
 }
@@ -20377,6 +20474,43 @@ static ckr_result ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *id
     return r;
 }
 
+/* A device's stream that at most half of the ranks have saved, of those that have saved any, is
+   theirs alone: no other rank has such a device. */
+static ckr_result ckr__remap_partial(ckr__remap *m)
+{
+    bool *has = (bool *)ckr__heap_alloc(m->c, m->from.ranks);
+    uint64_t i, n = 0;
+    uint32_t f;
+    if (!has) return ckr__remap_oom(m);
+    memset(has, 0, m->from.ranks);
+    for (i = 0; i < m->job->n_saved; i++)
+        if (m->fam_of[i] != CKR__TAGS && !has[m->job->saved[i].rank]) {
+            has[m->job->saved[i].rank] = true;
+            n++;
+        }
+    ckr__heap_free(m->c, has, m->from.ranks);
+    for (f = 0; f < m->n_fams; f++) {
+        ckr__fam *x = &m->fams[f];
+        const bool device = x->kind == CKR_RNG_TORCH_CUDA || x->kind == CKR_RNG_TORCH_MPS ||
+                            x->kind == CKR_RNG_XLA || x->kind == CKR_RNG_OPAQUE;
+        x->partial = device && !x->fixed &&
+                     (x->alone || ((n > 1 || !x->n_saved) && 2 * x->n_saved <= n &&
+                                   (x->may || x->recorded)));
+        if (x->partial) x->axes |= x->may;
+        if (x->partial) x->n_alone = x->n_saved;
+    }
+    return CKR_OK;
+}
+
+/* One state on all ranks where each may have its own: one stream, or many that somebody copied.
+   REMAP takes it for the latter. */
+static void ckr__scope_alike(const ckr__remap *m, ckr__fam *f)
+{
+    if (f->fixed || f->partial || f->n_saved < 2 || f->axes || !f->may) return;
+    if (m->job->policy == CKR_RNG_REMAP) f->axes = f->may;
+    else f->n_alike = f->n_saved;
+}
+
 /* Declared axes stay; others are in the scope when the states differ along them, and out of it when
    they do not. What was never compared stays as it was said. */
 static ckr_result ckr__remap_scopes(ckr__remap *m)
@@ -20403,7 +20537,9 @@ static ckr_result ckr__remap_scopes(ckr__remap *m)
         }
     }
     ckr__heap_free(m->c, ids, bytes);
+    if (r == CKR_OK) r = ckr__remap_partial(m);
     for (f = 0; f < m->n_fams && r == CKR_OK; f++) {
+        ckr__scope_alike(m, &m->fams[f]);
         m->fams[f].scope = ckr__axes_text(m->c, m->fams[f].axes);
         if (!m->fams[f].scope) r = ckr__remap_oom(m);
     }
@@ -20455,7 +20591,12 @@ static ckr_result ckr__remap_assign(ckr__remap *m, ckr__cell ***table)
         for (f = 0; f < m->n_fams; f++) {
             const ckr__fam *fam = &m->fams[f];
             ckr__cell *cell;
-            if (ckr__cell_find(m, fam, at, true, &cell) != CKR_OK) return ckr__remap_oom(m);
+            if (ckr__cell_find(m, fam, at, !fam->partial, &cell) != CKR_OK)
+                return ckr__remap_oom(m);
+            if (fam->partial && (!cell || !cell->state)) {
+                i++;
+                continue;
+            }
             if (!cell->needed) cell->to = rank;
             cell->needed = true;
             cell->held = cell->held || !m->job->holds_fn ||
@@ -20757,6 +20898,10 @@ static ckr_result ckr__remap_given(ckr__remap *m, ckr__cell *const *table)
         g->kind = ckr_rng_kind_name(f->kind);
         g->name = f->name;
         g->scope = f->scope;
+        if (!x) {
+            g->exactness = 5;
+            continue;
+        }
         g->rank = x->rank;
         g->state = x->state;
         g->key = x->seed;
@@ -20986,6 +21131,23 @@ static const ckr__rng_saying ckr__rng_sayings[] = {
       "states of other devices as one process saw them: no rank's own, not used", NULL },
     { offsetof(ckr__fam, n_extra), "CKR_W_RNG_EXTRA", CKR_EXACT,
       "of ranks that the run did not have: left by another one, not used", NULL },
+    { offsetof(ckr__fam, n_alone), "CKR_W_RNG_PARTIAL", CKR_EXACT,
+      "of few ranks' devices only: the other ranks have none and get none", NULL },
+    { offsetof(ckr__fam, n_alike), "CKR_W_RNG_DUPLICATES", CKR_EXACT,
+      "are equal on all ranks: taken as one stream for all, as a run has it that seeds every rank "
+      "alike",
+      "--rng remap gives each rank its own" },
+    { offsetof(ckr__fam, n_odd), "CKR_W_RNG_ODD", CKR_EXACT,
+      "hold bytes that the framework does not write and reads over: high halves of words, flags "
+      "other than 0 and 1, values behind a flag that is 0",
+      NULL },
+    { offsetof(ckr__fam, n_aligned), "CKR_W_RNG_OFFSET", CKR_CHANGED,
+      "stood at an offset that is no multiple of 4, which torch refuses: moved on to the next one",
+      NULL },
+    { offsetof(ckr__fam, n_stale), "CKR_W_RNG_STALE", CKR_APPROX,
+      "were carried in the side file, but the run has gone on since it was written: not used, "
+      "derived anew where a rank needs them",
+      NULL },
     { offsetof(ckr__fam, n_moved), "CKR_W_RNG_SCOPE", CKR_EXACT,
       "the framework shares them between ranks, but the states differ: taken as they are", NULL },
     { offsetof(ckr__fam, n_replay), "CKR_W_RNG_REPLAY", CKR_APPROX,
@@ -20993,11 +21155,30 @@ static const ckr__rng_saying ckr__rng_sayings[] = {
       "--rng reseed --seed S" }
 };
 
+/* Over which ranks a stream varies, and who says so: all of a remap rests on it. */
+static ckr_result ckr__remap_say_scope(ckr__remap *m, const ckr__fam *f)
+{
+    char subject[160];
+    const char *why = f->partial    ? "the device is these ranks' alone"
+                      : m->from.ranks == 1
+                          ? "one rank alone was saved: each other is taken to have its own"
+                      : f->fixed    ? "so the framework seeds them"
+                      : f->recorded ? "so it was when the run was first converted"
+                                    : "the framework leaves it to the script: so the states show";
+    if (!f->n_saved && !f->recorded) return CKR_OK;
+    snprintf(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
+    return ckr__note(m->c, &m->notes, &m->out->n_notes, "CKR_RNG_SCOPE", CKR_EXACT, subject, NULL,
+                     f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks",
+                     why, NULL)
+               ? CKR_OK
+               : ckr__remap_oom(m);
+}
+
 static ckr_result ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
 {
     const bool kept = m->job->policy == CKR_RNG_KEEP;
     size_t i;
-    ckr_result r = CKR_OK;
+    ckr_result r = m->reseed ? CKR_OK : ckr__remap_say_scope(m, f);
     for (i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings && r == CKR_OK; i++) {
         const ckr__rng_saying *s = &ckr__rng_sayings[i];
         uint64_t n;
@@ -21122,6 +21303,7 @@ static ckr_node *ckr__record_put_tags(ckr__remap *m)
         if (!ckr__node_set(c, n, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind))) ||
             !ckr__node_set(c, n, "name", ckr__node_str(c, f->name)) ||
             !ckr__node_set(c, n, "scope", ckr__node_str(c, f->scope)) ||
+            (f->partial && !ckr__node_set(c, n, "alone", ckr__node_bool(c, true))) ||
             !ckr__node_pair(c, dict, ckr__node_str(c, tag), n))
             return NULL;
     }
@@ -21925,6 +22107,18 @@ static bool ckr__starts(const char *s, const char *head)
     return !strncmp(s, head, strlen(head));
 }
 
+/* Is it one of the words, blanks between? */
+static bool ckr__word_in(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+    const char *p = words;
+    while (p && n && (p = strstr(p, word)) != NULL) {
+        if ((p == words || p[-1] == ' ') && (p[n] == ' ' || !p[n])) return true;
+        p++;
+    }
+    return false;
+}
+
 static bool ckr__cut_tail(const char *s, size_t *len, const char *tail)
 {
     size_t k = strlen(tail);
@@ -22141,6 +22335,172 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
                      "the group's LR is not what its scheduler says at this step", NULL)
                ? CKR_OK
                : c->err->code;
+}
+
+/* >>dialects.carry ------------------------------------------------------------ */
+/* Small values of other files in the side file: JSON, and what it has no form for as a dict of one
+   key, its kind: {"f64": bits}, {"tuple": [..]}, {"dict": [k, v, ..]}, {"bytes": base64},
+   {"tensor": [dtype, shape, base64]}, {"ndarray": [.., numpy's dtype]}. */
+
+enum { CKR__CARRY_DEPTH = 8, CKR__CARRY_NODES = 20000, CKR__CARRY_BYTES = 65536 };
+
+static const struct { const char *name; uint8_t kind; } ckr__carry_kinds[] = {
+    { "f64", CKR_NODE_FLOAT },   { "bigint", CKR_NODE_BIGINT },       { "bytes", CKR_NODE_BYTES },
+    { "tuple", CKR_NODE_TUPLE }, { "bytearray", CKR_NODE_BYTEARRAY }, { "dict", CKR_NODE_DICT },
+    { "odict", CKR_NODE_ODICT }, { "tensor", CKR_NODE_TENSOR },
+    { "ndarray", CKR_NODE_NDARRAY }
+};
+
+/* ckr_node_get of what may be written again. */
+static ckr_node *ckr__dict_value(const ckr_node *d, const char *key)
+{
+    uint64_t i;
+    for (i = 0; ckr_node_is_dict(d) && i < d->count; i++)
+        if (ckr__is_str(d->u.items[2 * i], key)) return d->u.items[2 * i + 1];
+    return NULL;
+}
+
+static ckr_node *ckr__carry_base64(ckr__ctx *c, const uint8_t *p, size_t n)
+{
+    char *text = (char *)ckr__arena(c, n / 3 * 4 + 8);
+    return text ? ckr__node_text(c, CKR_NODE_STR, text, ckr__base64_put(p, n, text)) : NULL;
+}
+
+/* [dtype, shape, base64, numpy's dtype]; NULL: too large, or not plain. */
+static ckr_node *ckr__carry_array(ckr__ctx *c, const ckr_view *v)
+{
+    uint8_t *raw = (uint8_t *)ckr__heap_alloc(c, CKR__CARRY_BYTES);
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *shape = ckr__node(c, CKR_NODE_LIST);
+    size_t n = 0;
+    uint32_t d;
+    ckr_result r;
+    if (!raw || !list || !shape) return NULL;
+    r = ckr__rng_data(c, v, raw, CKR__CARRY_BYTES, &n);
+    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(c);
+    for (d = 0; d < v->n_dims; d++)
+        if (!ckr__node_push(c, shape, ckr__node_int(c, v->shape[d]))) r = CKR_E_NOMEM;
+    if (r != CKR_OK || !ckr__node_push(c, list, ckr__node_str(c, ckr_dtype_name(v->dtype))) ||
+        !ckr__node_push(c, list, shape) ||
+        !ckr__node_push(c, list, ckr__carry_base64(c, raw, n)) ||
+        (v->type_name && !ckr__node_push(c, list, ckr__node_str(c, v->type_name))))
+        list = NULL;
+    ckr__heap_free(c, raw, CKR__CARRY_BYTES);
+    return list;
+}
+
+/* Recursion is bounded by CKR__CARRY_DEPTH. NULL without an error: the value has no such form. */
+static ckr_node *ckr__carry_put(ckr__ctx *c, ckr_node *n, int depth, uint32_t *left)
+{
+    ckr_node *in = NULL, *out;
+    uint64_t i, bits;
+    size_t k;
+    if (depth > CKR__CARRY_DEPTH || !*left) return NULL;
+    --*left;
+    if (n->kind <= CKR_NODE_INT || n->kind == CKR_NODE_STR) return n;
+    for (k = 0; k < sizeof ckr__carry_kinds / sizeof *ckr__carry_kinds; k++)
+        if (ckr__carry_kinds[k].kind == n->kind) break;
+    if (n->kind == CKR_NODE_FLOAT) {
+        memcpy(&bits, &n->u.f, 8);
+        in = ckr__hex64_node(c, bits);
+    } else if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY) {
+        in = ckr__carry_array(c, n->u.view);
+    } else if (ckr_node_is_list(n) || n->kind == CKR_NODE_DICT || n->kind == CKR_NODE_ODICT) {
+        in = ckr__node(c, CKR_NODE_LIST);
+        for (i = 0; in && i < (ckr_node_is_list(n) ? 1u : 2u) * n->count; i++)
+            if (!ckr__node_push(c, in, ckr__carry_put(c, n->u.items[i], depth + 1, left)))
+                return NULL;
+        if (n->kind == CKR_NODE_LIST) return in;
+    } else if (k < sizeof ckr__carry_kinds / sizeof *ckr__carry_kinds &&
+               n->count <= CKR__CARRY_BYTES) {
+        in = ckr__carry_base64(c, (const uint8_t *)(const void *)n->u.str, (size_t)n->count);
+    }
+    if (!in || k == sizeof ckr__carry_kinds / sizeof *ckr__carry_kinds) return NULL;
+    out = ckr__node(c, CKR_NODE_DICT);
+    return ckr__node_set(c, out, ckr__carry_kinds[k].name, in) ? out : NULL;
+}
+
+static ckr_node *ckr__carry_view(ckr__ctx *c, ckr_node_kind kind, const ckr_node *n)
+{
+    const char *name = ckr_node_str(ckr_node_at(n, 0)), *text = ckr_node_str(ckr_node_at(n, 2));
+    const char *numpy = ckr_node_str(ckr_node_at(n, 3));
+    const ckr_node *shape = ckr_node_at(n, 1);
+    const ckr_dtype t = name ? ckr__dtype_find(name, strlen(name), 0) : CKR_DTYPE_NONE;
+    ckr_node *out = NULL;
+    int64_t dims[CKR_MAX_DIMS], *v, numel;
+    uint8_t *raw;
+    size_t size;
+    uint32_t d;
+    if (!text || !ckr_dtype_size(t) || !ckr_node_is_list(shape) || shape->count > CKR_MAX_DIMS ||
+        (kind == CKR_NODE_NDARRAY && !numpy))
+        return NULL;
+    for (d = 0; d < shape->count; d++) if (!ckr_node_i64(shape->u.items[d], &dims[d])) return NULL;
+    raw = (uint8_t *)ckr__heap_alloc(c, CKR__CARRY_BYTES);
+    v = CKR__NEW_N(c, int64_t, 2 * shape->count);
+    if (raw && v && ckr__numel((uint32_t)shape->count, dims, &numel) &&
+        ckr__base64_get(text, strlen(text), raw, CKR__CARRY_BYTES, &size) &&
+        size == (uint64_t)numel * ckr_dtype_size(t))
+        out = ckr__rng_array(c, kind, NULL, t, numpy, raw, (uint64_t)numel);
+    ckr__heap_free(c, raw, CKR__CARRY_BYTES);
+    if (!out) return NULL;
+    for (numel = 1, d = (uint32_t)shape->count; d-- > 0; numel *= dims[d]) {
+        v[d] = dims[d];
+        v[shape->count + d] = numel;
+    }
+    ckr__view(out)->n_dims = (uint32_t)shape->count;
+    ckr__view(out)->shape = v;
+    ckr__view(out)->stride = v + shape->count;
+    return out;
+}
+
+static ckr_node *ckr__carry_text(ckr__ctx *c, ckr_node_kind kind, const ckr_node *n)
+{
+    uint8_t *raw = (uint8_t *)ckr__heap_alloc(c, CKR__CARRY_BYTES);
+    ckr_node *out = NULL;
+    size_t size;
+    if (raw && ckr_node_str(n) &&
+        ckr__base64_get(n->u.str, (size_t)n->count, raw, CKR__CARRY_BYTES, &size))
+        out = ckr__node_text(c, kind, (const char *)raw, size);
+    ckr__heap_free(c, raw, CKR__CARRY_BYTES);
+    return out;
+}
+
+/* Recursion is bounded by CKR__CARRY_DEPTH. NULL without an error: it is no such form. */
+static ckr_node *ckr__carry_get(ckr__ctx *c, ckr_node *n, int depth)
+{
+    const char *name = n->kind == CKR_NODE_DICT && n->count == 1 ? ckr_node_str(n->u.items[0]) : "";
+    ckr_node *in = n, *out;
+    ckr_node_kind kind = CKR_NODE_LIST;
+    uint64_t i, bits;
+    size_t k;
+    if (depth > CKR__CARRY_DEPTH) return NULL;
+    if (n->kind == CKR_NODE_DICT) {
+        for (k = 0; k < sizeof ckr__carry_kinds / sizeof *ckr__carry_kinds; k++)
+            if (name && !strcmp(ckr__carry_kinds[k].name, name)) break;
+        if (k == sizeof ckr__carry_kinds / sizeof *ckr__carry_kinds) return NULL;
+        kind = (ckr_node_kind)ckr__carry_kinds[k].kind;
+        in = n->u.items[1];
+    } else if (n->kind != CKR_NODE_LIST) {
+        return n;
+    }
+    if (kind == CKR_NODE_FLOAT) {
+        double v;
+        if (!ckr__hex64_get(in, &bits)) return NULL;
+        memcpy(&v, &bits, 8);
+        return ckr__node_float(c, v);
+    }
+    if (kind == CKR_NODE_TENSOR || kind == CKR_NODE_NDARRAY) return ckr__carry_view(c, kind, in);
+    if (kind == CKR_NODE_BIGINT || kind == CKR_NODE_BYTES || kind == CKR_NODE_BYTEARRAY)
+        return ckr__carry_text(c, kind, in);
+    out = ckr__node(c, kind);
+    if (!out || in->kind != CKR_NODE_LIST) return NULL;
+    for (i = 0; i < in->count; i++) {
+        const bool pairs = kind == CKR_NODE_DICT || kind == CKR_NODE_ODICT;
+        ckr_node *v = ckr__carry_get(c, in->u.items[i], depth + 1), *w = NULL;
+        if (pairs && ++i < in->count) w = ckr__carry_get(c, in->u.items[i], depth + 1);
+        if (!v || (pairs ? !w || !ckr__node_pair(c, out, v, w) : !ckr__node_push(c, out, v)))
+            return NULL;
+    }
+    return out;
 }
 
 #ifndef CKPTRESUME_NO_NANOTRON
@@ -26719,6 +27079,8 @@ enum {
     CKR__AC_KINDS
 };
 
+#define CKR__AC_MAX_RANKS 65536
+
 typedef struct ckr__ac_file {
     const char     *rel, *path;
     uint8_t         kind;
@@ -26739,6 +27101,15 @@ typedef struct ckr__ac_param { /* a number of an optimizer's state dict         
     const ckr_view *like;      /* a state tensor of the parameter's own shape, or NULL   */
 } ckr__ac_param;
 
+/* A value in a rank's file that no other rank can stand for: none of a generator's, or the states
+   of all devices that the process sees. */
+typedef struct ckr__ac_extra {
+    uint32_t    rank;
+    const char *key;
+    uint64_t    devices;       /* of a list of states; 0: no such thing                  */
+    ckr_node   *kept;          /* for the side file; NULL: it cannot keep that           */
+} ckr__ac_extra;
+
 typedef struct ckr__ac {
     ckr__ctx        *c;
     ckr_state       *s;
@@ -26746,6 +27117,7 @@ typedef struct ckr__ac {
     const ckr_open_desc *desc;
     bool             trainer, sana;        /* of HF; neither: accelerate                 */
     bool             several;              /* files of random states: more than one      */
+    bool             converted;            /* there is a side file                       */
     ckr__ac_file   **files;    /* in byte order of their names                           */
     uint64_t         n_files;
     ckr__plain       keep;     /* views: of the state's tensors, by index                */
@@ -26755,6 +27127,9 @@ typedef struct ckr__ac {
     uint64_t         n_named;  /* names of the caller that are used up                   */
     ckr__ac_file   **random;   /* by rank; NULL: it has none                             */
     uint32_t         n_random, ranks;
+    ckr__ac_extra   *extras;
+    uint64_t         n_extras;
+    uint32_t         n_elsewhere, n_active; /* ranks with another own device, with more  */
     double           rate;     /* ticks of the schedule's clock per update               */
 } ckr__ac;
 
@@ -26854,7 +27229,10 @@ static ckr_result ckr__ac_list(ckr__ac *r)
     for (i = 0; i < l.n && e == CKR_OK; i++) {
         void *array = r->files;
         ckr__ac_file *f = CKR__NEW(r->c, ckr__ac_file), **place;
-        if (!strcmp(l.items[i]->name, "ckptresume.json")) continue;
+        if (!strcmp(l.items[i]->name, "ckptresume.json")) {
+            r->converted = true;
+            continue;
+        }
         place = (ckr__ac_file **)ckr__append(r->c, &array, &r->n_files, sizeof *r->files);
         r->files = (ckr__ac_file **)array;
         if (!f || !place) return ckr__ac_oom(r);
@@ -26913,21 +27291,39 @@ static void ckr__ac_prefer(ckr__ac *r)
 }
 
 /* >>accelerate.probe ---------------------------------------------------------- */
-/* A directory with random_states_R.pkl is accelerate's, one with trainer_state.json the Trainer's.
-   Runs hold several: the highest number is the newest, as the trainers themselves choose it. */
+/* A directory with random_states_R.pkl is accelerate's, one with trainer_state.json the Trainer's;
+   so is a model beside what only they write, when those were left out. Runs hold several: the
+   highest number is the newest, as the trainers themselves choose it. */
+
+/* Which kinds of files lie there, as bits. */
+static ckr_result ckr__ac_kinds(ckr__ctx *c, const char *dir, bool trainer, uint32_t *kinds)
+{
+    ckr__dirlist l;
+    ckr__ac_file f;
+    uint64_t i;
+    ckr_result r = ckr__dir_list(c, dir, &l);
+    *kinds = 0;
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *s = l.items[i]->name;
+        if (l.items[i]->is_dir) continue;
+        memset(&f, 0, sizeof f);
+        *kinds |= 1u << ckr__ac_kind(s, &f, trainer);
+        if (trainer && !strcmp(s, "training_args.bin")) *kinds |= 1u << CKR__AC_OPTIMIZER;
+    }
+    return r;
+}
 
 static ckr_result ckr__ac_is(ckr__ctx *c, const char *dir, bool trainer, bool *yes)
 {
-    ckr__dirlist l;
-    uint64_t i;
-    uint32_t rank;
-    ckr_result r;
-    *yes = trainer && ckr__dir_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR);
-    if (trainer) return CKR_OK;
-    r = ckr__dir_list(c, dir, &l);
-    for (i = 0; r == CKR_OK && i < l.n && !*yes; i++)
-        *yes = !l.items[i]->is_dir && ckr__ac_random_name(l.items[i]->name, false, &rank);
-    if (*yes && ckr__dir_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR)) *yes = false;
+    const uint32_t model = 1u << CKR__AC_MODEL | 1u << CKR__AC_INDEX,
+                   sure = 1u << (trainer ? CKR__AC_PROGRESS : CKR__AC_RANDOM),
+                   beside = sure | 1u << CKR__AC_OPTIMIZER | 1u << CKR__AC_SCHEDULER |
+                            1u << CKR__AC_RANDOM;
+    uint32_t kinds;
+    const ckr_result r = ckr__ac_kinds(c, dir, trainer, &kinds);
+    *yes = (kinds & sure) || ((kinds & model) && (kinds & beside));
+    if (!trainer && *yes && ckr__dir_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR))
+        *yes = false;
     return r;
 }
 
@@ -27651,12 +28047,9 @@ static ckr_result ckr__ac_rate(ckr__ac *r)
     r->rate = r->trainer ? 1 : (double)r->ranks;
     if (!r->trainer && step > 0 && t > 0 && t % step == 0 && (t / step == 1 || r->sana)) {
         r->rate = (double)(t / step);
-    } else if (!r->trainer && step > 0 && t > 0 && t % step == 0 && r->ranks == 1) {
-        r->rate = (double)(t / step);          /* only the main process has saved          */
-        r->ranks = (uint32_t)(t / step < 65536 ? t / step : 1);
-        e = ckr__ac_note(r, "CKR_W_RANDOM_RANK0", CKR_LOST, "random_states",
-                         "the scheduler counts more processes than have a file of random states",
-                         NULL);
+    } else if (!r->trainer && step > 0 && t > 0 && t % step == 0 && t / step > r->ranks) {
+        r->rate = (double)(t / step);          /* files of other ranks are missing           */
+        if (t / step <= CKR__AC_MAX_RANKS) r->ranks = (uint32_t)(t / step);
     } else if (!r->trainer && step > 0 && t >= 0 && (double)t != r->rate * (double)step) {
         e = ckr__ac_note(r, "CKR_W_TICKS", CKR_APPROX, "scheduler",
                          "the scheduler has not ticked once per process and update: updates were "
@@ -27696,101 +28089,262 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
 /* >>accelerate.random --------------------------------------------------------- */
 /* Streams as they are stored: what is in them is read where they are remapped. */
 
+typedef struct ckr__ac_from {  /* where streams are read                                 */
+    const char *file, *rel, *at;       /* at: key path of their dict                     */
+    uint32_t    rank;
+} ckr__ac_from;
+
+typedef struct ckr__ac_as { const char *key, *kind, *name; bool device; } ckr__ac_as;
+
 /* What a process has seen of other ranks' devices is a `sibling`. Which streams differ between
    processes is up to the script (set_seed, device_specific); Sana's do by its own seeding, but the
    one it calls `generator`. */
-static ckr_result ckr__ac_stream(ckr__ac *r, uint32_t rank, const char *kind, const char *name,
-                                 bool sibling, const ckr_node *state)
+static ckr_result ckr__ac_stream(ckr__ac *r, const ckr__ac_from *x, const ckr__ac_as *as,
+                                 bool sibling, const char *path, const ckr_node *state)
 {
     void *array = r->s->rng;
     ckr_stream *s;
     if (state->kind == CKR_NODE_NONE) return CKR_OK;
     s = (ckr_stream *)ckr__append(r->c, &array, &r->s->n_rng, sizeof *s);
     r->s->rng = (ckr_stream *)array;
-    if (!s) return ckr__ac_oom(r);
+    if (!s || !path) return ckr__ac_oom(r);
     memset(s, 0, sizeof *s);
-    s->kind = kind;
-    s->name = name;
-    s->scope = r->sana && !strcmp(name, "generator") ? "" : "dp";
+    s->kind = as->kind;
+    s->name = as->name;
+    s->scope = r->sana && !strcmp(as->name, "generator") ? "" : "dp";
     s->observed = r->several && !r->sana;
     s->assumed = !r->several && !r->sana;
     s->sibling = sibling;
-    s->rank = rank;
+    s->rank = x->rank;
     s->state = state;
+    s->file = x->file;
+    s->path = path;
     s->n_bytes = ckr__stream_bytes(state);
     return CKR_OK;
 }
 
 /* Which of the devices that a process sees is its own: the only one that has drawn, else the one of
-   its local rank on equal nodes. */
-static ckr_result ckr__ac_own_device(ckr__ac *r, uint32_t rank, const char *kind,
-                                     const ckr_node *list, uint64_t *own)
+   its local rank on equal nodes. A state that is none is refused where states are used, with its
+   place. */
+static ckr_result ckr__ac_own_device(ckr__ac *r, uint32_t rank, const ckr_node *list, uint64_t *own)
 {
-    const ckr_rng_kind k = ckr_rng_kind_find(kind);
-    ckr_rng *state = CKR__NEW(r->c, ckr_rng);
-    uint64_t i, drawn = 0;
-    if (!state) return ckr__ac_oom(r);
-    for (i = 0; k == CKR_RNG_TORCH_CUDA && i < list->count && list->count > 1; i++) {
-        ckr_result e = ckr__rng_from_node(r->c, list->u.items[i], k, state);
-        if (e != CKR_OK) return e;
-        if (!state->offset) continue;
+    ckr_rng *v = CKR__NEW_N(r->c, ckr_rng, list->count);
+    uint64_t i, drawn = 0, last = 0;
+    bool foreign = false;
+    *own = rank % list->count;
+    if (!v) return ckr__ac_oom(r);
+    for (i = 0; i < list->count && list->count > 1; i++) {
+        const ckr_result e = ckr__rng_from_node(r->c, list->u.items[i], CKR_RNG_TORCH_CUDA, &v[i]);
+        if (e == CKR_E_NOMEM || e == CKR_E_IO) return e;
+        if (e != CKR_OK) ckr__error_reset(r->c);
+        if (!v[i].offset) continue;
         drawn++;
-        *own = i;
+        last = i;
     }
-    if (drawn != 1) *own = rank % list->count;
+    if (drawn == 1 && last != *own) r->n_elsewhere++;
+    if (drawn == 1) *own = last;
+    for (i = 0; i < list->count; i++)
+        foreign = foreign || (i != *own && (v[i].offset || v[i].seed != v[*own].seed));
+    r->n_active += foreign;
     return CKR_OK;
 }
 
 /* A device's states: a tensor, or a list of one per device that the process sees. */
-static ckr_result ckr__ac_device(ckr__ac *r, uint32_t rank, const char *kind, const ckr_node *n)
+static ckr_result ckr__ac_device(ckr__ac *r, const ckr__ac_from *x, const ckr__ac_as *as,
+                                 const char *path, const ckr_node *n)
 {
+    ckr__ac_as other = *as;
     uint64_t i, own = 0;
     ckr_result e = CKR_OK;
-    if (!kind) return ckr__ac_oom(r);
-    if (!ckr_node_is_list(n)) return ckr__ac_stream(r, rank, kind, "default", false, n);
-    if (n->count) e = ckr__ac_own_device(r, rank, kind, n, &own);
+    if (!path) return ckr__ac_oom(r);
+    if (!ckr_node_is_list(n)) return ckr__ac_stream(r, x, as, false, path, n);
+    if (n->count) own = x->rank % n->count;
+    if (n->count && !strcmp(as->kind, "torch_cuda")) e = ckr__ac_own_device(r, x->rank, n, &own);
     for (i = 0; i < n->count && e == CKR_OK; i++) {
-        const char *name =
-            i == own ? "default" : ckr__printf(r->c, "device %llu", (unsigned long long)i);
-        e = name ? ckr__ac_stream(r, rank, kind, name, i != own, n->u.items[i]) : ckr__ac_oom(r);
+        const char *at = ckr__printf(r->c, "%s/%llu", path, (unsigned long long)i);
+        other.name = i == own ? as->name
+                     : strcmp(as->name, "default") != 0
+                         ? ckr__printf(r->c, "%s device %llu", as->name, (unsigned long long)i)
+                         : ckr__printf(r->c, "device %llu", (unsigned long long)i);
+        if (!other.name) return ckr__ac_oom(r);
+        e = ckr__ac_stream(r, x, &other, i != own, at, n->u.items[i]);
     }
     return e;
 }
 
-/* The keys of one dict of streams, as any of the three trainers names them. */
-static ckr_result ckr__ac_streams_read(ckr__ac *r, const ckr__ac_file *f, uint32_t rank,
-                                       const ckr_node *dict)
+/* Tensors of bytes: what any device's generator is kept as. */
+static bool ckr__ac_bytes(const ckr_node *v)
 {
-    static const char *const keys[][3] = {
-        { "random_state", "python", "default" },     { "numpy_random_seed", "numpy", "default" },
-        { "torch_manual_seed", "torch_cpu", "default" }, { "xm_seed", "xla", "default" },
-        { "python", "python", "default" },           { "numpy", "numpy", "default" },
-        { "cpu", "torch_cpu", "default" },           { "xla", "xla", "default" },
-        { "torch", "torch_cpu", "default" },         { "generator", "torch_cpu", "generator" }
-    };
     uint64_t i;
-    size_t k;
+    if (v->kind == CKR_NODE_TENSOR) return v->u.view->dtype == CKR_DTYPE_U8;
+    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
+        if (v->u.items[i]->kind != CKR_NODE_TENSOR || v->u.items[i]->u.view->dtype != CKR_DTYPE_U8)
+            return false;
+    return ckr_node_is_list(v) && v->count;
+}
+
+/* Generators of devices: Philox as CUDA's where it has that form, else bytes that only the device
+   understands. */
+static const char *ckr__ac_device_kind(const char *device, const ckr_node *v)
+{
+    const ckr_node *first = ckr_node_is_list(v) ? ckr_node_at(v, 0) : v;
+    const uint64_t n = first ? ckr__stream_bytes(first) : 0;
+    if (!strcmp(device, "cuda")) return "torch_cuda";
+    if (!strcmp(device, "mps")) return "torch_mps";
+    if (strcmp(device, "xpu") != 0 && strcmp(device, "mlu") != 0) return "opaque";
+    return n < 1024 && ckr__rng_kind_of_size((size_t)n) == CKR_RNG_TORCH_CUDA ? "torch_cuda"
+                                                                                : "opaque";
+}
+
+static const ckr__ac_as ckr__ac_stream_keys[] = {
+    { "random_state", "python", "default", false },
+    { "numpy_random_seed", "numpy", "default", false },
+    { "torch_manual_seed", "torch_cpu", "default", false },
+    { "xm_seed", "xla", "default", false },
+    { "python", "python", "default", false },
+    { "numpy", "numpy", "default", false },
+    { "cpu", "torch_cpu", "default", false },
+    { "xla", "xla", "default", false },
+    { "torch", "torch_cpu", "default", false },
+    { "generator", "torch_cpu", "generator", false }
+};
+
+/* The stream that a key of a trainer's dict names: torch_DEVICE_manual_seed, torch_DEVICE or DEVICE
+   beside the table's. kind NULL: none of a generator. */
+static ckr_result ckr__ac_key(ckr__ctx *c, const char *key, const ckr_node *v, ckr__ac_as *out)
+{
+    static const char devices[] = "cuda mps xpu mlu npu hpu musa sdaa neuron";
+    const bool torch = ckr__starts(key, "torch_");
+    const char *device;
+    size_t i, n = strlen(key);
+    bool known;
+    memset(out, 0, sizeof *out);
+    for (i = 0; i < sizeof ckr__ac_stream_keys / sizeof *ckr__ac_stream_keys; i++)
+        if (!strcmp(key, ckr__ac_stream_keys[i].key)) *out = ckr__ac_stream_keys[i];
+    if (out->kind) return CKR_OK;
+    if (torch) ckr__cut_tail(key, &n, "_manual_seed");
+    if (n <= (torch ? 6u : 0u)) return CKR_OK;
+    device = ckr__strndup(c, key + (torch ? 6 : 0), n - (torch ? 6 : 0));
+    if (!device) return c->err->code;
+    known = ckr__word_in(devices, device);
+    if ((!torch && !known) || (!known && !ckr__ac_bytes(v))) return CKR_OK;
+    out->key = key;
+    out->kind = ckr__ac_device_kind(device, v);
+    out->name = !strcmp(device, "cuda") || !strcmp(device, "mps") ? "default" : device;
+    out->device = true;
+    return CKR_OK;
+}
+
+/* The keys of one dict of streams, as any of the three trainers names them. */
+static ckr_result ckr__ac_streams_read(ckr__ac *r, const ckr__ac_from *x, const ckr_node *dict)
+{
+    uint64_t i;
+    ckr__ac_as as;
     ckr_result e = CKR_OK;
     for (i = 0; i < dict->count && e == CKR_OK; i++) {
         const char *key = ckr_node_str(dict->u.items[2 * i]);
         const ckr_node *v = dict->u.items[2 * i + 1];
-        size_t n = key ? strlen(key) : 0;
-        if (!key || !strcmp(key, "step")) continue;    /* accelerate's own count of backwards  */
-        for (k = 0; k < sizeof keys / sizeof *keys && strcmp(key, keys[k][0]) != 0; k++) {}
-        if (k < sizeof keys / sizeof *keys)
-            e = ckr__ac_stream(r, rank, keys[k][1], keys[k][2], false, v);
-        else if (!strncmp(key, "torch_", 6) && ckr__cut_tail(key, &n, "_manual_seed"))
-            e = ckr__ac_device(r, rank, ckr__strndup(r->c, key, n), v);
-        else if (!strncmp(key, "torch_", 6)) e = ckr__ac_device(r, rank, key, v);
-        else if (r->trainer)
-            e = ckr__ac_device(r, rank, ckr__printf(r->c, "torch_%s", key), v);
-        else e = ckr__ac_leave(r, ckr__printf(r->c, "%s#/%s", f->rel, key), v);
+        const char *path = ckr__printf(r->c, "%s/%s", x->at, key ? key : "?");
+        if (key && !strcmp(key, "step")) continue;     /* accelerate's own count of backwards  */
+        if (!path) return ckr__ac_oom(r);
+        as.kind = NULL;
+        if (key) e = ckr__ac_key(r->c, key, v, &as);
+        if (e != CKR_OK) break;
+        if (!as.kind) e = ckr__ac_leave(r, ckr__printf(r->c, "%s#%s", x->rel, path), v);
+        else if (as.device) e = ckr__ac_device(r, x, &as, path, v);
+        else e = ckr__ac_stream(r, x, &as, false, path, v);
     }
+    return e;
+}
+
+/* Is the value in all files, the same everywhere? Then it is the run's, not a rank's. */
+static bool ckr__ac_common(const ckr__ac *r, const char *key, const ckr_node *v)
+{
+    uint32_t i;
+    for (i = 0; i < r->n_random; i++) {
+        const ckr_node *w = r->random[i] ? ckr_node_get(r->random[i]->root, key) : v;
+        if (!w || w->kind != v->kind || w->count != v->count) return false;
+        if (v->kind == CKR_NODE_STR && strcmp(v->u.str, w->u.str) != 0) return false;
+        if (v->kind == CKR_NODE_BOOL && v->u.b != w->u.b) return false;
+        if (v->kind == CKR_NODE_INT && v->u.i != w->u.i) return false;
+        if (v->kind != CKR_NODE_NONE && v->kind != CKR_NODE_STR && v->kind != CKR_NODE_BOOL &&
+            v->kind != CKR_NODE_INT && v != w)
+            return false;
+    }
+    return true;
+}
+
+static ckr_result ckr__ac_extra_add(ckr__ac *r, uint32_t rank, const char *key, ckr_node *v,
+                                    bool device)
+{
+    void *array = r->extras;
+    ckr__ac_extra *x = (ckr__ac_extra *)ckr__append(r->c, &array, &r->n_extras, sizeof *x);
+    uint32_t left = CKR__CARRY_NODES;
+    r->extras = (ckr__ac_extra *)array;
+    if (!x) return ckr__ac_oom(r);
+    x->rank = rank;
+    x->key = key;
+    x->devices = device ? v->count : 0;
+    x->kept = ckr__carry_put(r->c, v, 0, &left);
+    return r->c->err->code;
+}
+
+/* What of a rank's file is its own beside the streams: values that are none of a generator, and
+   lists of devices that have drawn, or that few ranks have. */
+static ckr_result ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
+{
+    uint64_t i, own;
+    uint32_t k, n = r->n_active;
+    ckr__ac_as as;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < dict->count && e == CKR_OK; i++) {
+        const char *key = ckr_node_str(dict->u.items[2 * i]);
+        ckr_node *v = dict->u.items[2 * i + 1];
+        bool rare = false, alone;
+        if (!key || !strcmp(key, "step")) continue;
+        e = ckr__ac_key(r->c, key, v, &as);
+        if (e != CKR_OK) break;
+        alone = !as.kind && !ckr__ac_common(r, key, v);
+        if (as.device && ckr_node_is_list(v) && v->count > 1) {
+            for (k = 0; k < r->n_random; k++)
+                rare = rare || (r->random[k] && !ckr_node_get(r->random[k]->root, key));
+            if (!strcmp(as.kind, "torch_cuda")) e = ckr__ac_own_device(r, rank, v, &own);
+            alone = rare || r->n_active != n || strcmp(as.kind, "torch_cuda") != 0;
+        }
+        r->n_active = n;
+        if (e == CKR_OK && alone) e = ckr__ac_extra_add(r, rank, key, v, as.device);
+    }
+    return e;
+}
+
+/* How device states were told apart, where it is not plain. */
+static ckr_result ckr__ac_say_devices(ckr__ac *r)
+{
+    ckr_result e = CKR_OK;
+    char text[40];
+    snprintf(text, sizeof text, "%u rank%s", (unsigned)r->n_elsewhere,
+             r->n_elsewhere == 1 ? "" : "s");
+    if (r->n_elsewhere &&
+        !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_RNG_OWN_DEVICE", CKR_EXACT,
+                   "torch_cuda", NULL, text,
+                   "the one device that has drawn is not the one of the local rank: it is taken as "
+                   "the process's own",
+                   NULL))
+        e = ckr__ac_oom(r);
+    snprintf(text, sizeof text, "%u rank%s", (unsigned)r->n_active, r->n_active == 1 ? "" : "s");
+    if (e == CKR_OK && r->n_active &&
+        !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_RNG_SIBLING_ACTIVE", CKR_APPROX,
+                   "torch_cuda", NULL, text,
+                   "other devices of the process have drawn, or have another seed: one stream is "
+                   "the rank's own, the others stay beside it as long as it sees as many devices",
+                   NULL))
+        e = ckr__ac_oom(r);
     return e;
 }
 
 static ckr_result ckr__ac_randoms(ckr__ac *r)
 {
+    ckr__ac_from from = { NULL, NULL, "", 0 };
     uint32_t top = 0, n = 0;
     uint64_t i;
     ckr_result e = CKR_OK;
@@ -27803,22 +28357,94 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
         n++;
     }
     r->several = n > 1;
-    if (e == CKR_OK && top > 65536)
+    if (e == CKR_OK && top > CKR__AC_MAX_RANKS)
         e = ckr__fail(r->c->err, CKR_ITEM_LIMIT, r->dir, CKR_NO_OFFSET, NULL,
                       "a file of random states of rank %u", (unsigned)(top - 1));
     r->random = e == CKR_OK ? CKR__NEW_N(r->c, ckr__ac_file *, top) : NULL;
     if (e == CKR_OK && !r->random) e = ckr__ac_oom(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++)
         if (r->files[i]->kind == CKR__AC_RANDOM) r->random[r->files[i]->index] = r->files[i];
-    for (i = 0; i < top && e == CKR_OK; i++)
-        if (r->random[i])
-            e = ckr__ac_streams_read(r, r->random[i], (uint32_t)i, r->random[i]->root);
-    r->n_random = top;
+    r->n_random = e == CKR_OK ? top : 0;
+    for (i = 0; i < top && e == CKR_OK; i++) {
+        if (!r->random[i]) continue;
+        from.file = r->random[i]->path;
+        from.rel = r->random[i]->rel;
+        from.rank = (uint32_t)i;
+        e = ckr__ac_streams_read(r, &from, r->random[i]->root);
+        n = r->n_elsewhere;
+        if (e == CKR_OK) e = ckr__ac_extras(r, from.rank, r->random[i]->root);
+        r->n_elsewhere = n;
+    }
+    if (e == CKR_OK) e = ckr__ac_say_devices(r);
     r->ranks = top ? top : 1;
-    if (e == CKR_OK && n < top)
-        e = ckr__ac_note(r, "CKR_W_RANDOM_MISSING", CKR_LOST, "random states",
-                         "some ranks have no file of random states", NULL);
     return e;
+}
+
+/* What a pickled object holds; NULL: it is none. */
+static const ckr_node *ckr__ac_object(const ckr_node *n)
+{
+    return n && n->kind == CKR_NODE_OBJECT ? n->u.object->state : NULL;
+}
+
+/* The Trainer's arguments; NULL: their file is not there. */
+static const ckr_node *ckr__ac_args_node(const ckr__ac *r)
+{
+    uint64_t i;
+    for (i = 0; i < r->n_files; i++)
+        if (!strcmp(r->files[i]->rel, "training_args.bin"))
+            return ckr__ac_object(r->files[i]->root);
+    return NULL;
+}
+
+/* HF's file of a run with one process has no number. */
+static bool ckr__ac_single(const ckr__ac *r)
+{
+    return r->random[0] && !strcmp(r->random[0]->rel, "rng_state.pth");
+}
+
+/* More processes than files, as the Trainer's arguments know; a conversion writes them as they
+   were, so that they say nothing then. */
+static void ckr__ac_args_ranks(ckr__ac *r)
+{
+    const ckr_node *args = ckr__ac_args_node(r);
+    int64_t n;
+    if (!r->trainer || r->converted || !r->n_random) return;
+    if (!ckr__ac_single(r) &&
+        ckr_node_i64(ckr_node_find(ckr__ac_object(ckr_node_get(args, "distributed_state")),
+                                   "/num_processes"), &n) &&
+        n > (int64_t)r->ranks && n <= CKR__AC_MAX_RANKS)
+        r->ranks = (uint32_t)n;
+    if (r->ranks == 1 && !ckr__ac_single(r)) r->ranks = 2;      /* a number means several */
+}
+
+/* Ranks that the run had and that have no file: what is resumed from the others is not whole. */
+static ckr_result ckr__ac_missing(ckr__ac *r)
+{
+    char subject[64], have[48], why[200];
+    uint32_t i, n = 0, first = 0;
+    for (i = r->ranks; r->n_random && i-- > 0;)
+        if (i >= r->n_random || !r->random[i]) {
+            n++;
+            first = i;
+        }
+    if (!r->n_random)
+        return ckr__ac_note(r, "CKR_W_NO_RANDOM", CKR_LOST, "random states",
+                            "there is no file of them: the coming run seeds its own streams", NULL);
+    if (!n) return CKR_OK;
+    snprintf(subject, sizeof subject, r->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
+             (unsigned)first);
+    snprintf(have, sizeof have, "files of %u of %u ranks", (unsigned)(r->ranks - n),
+             (unsigned)r->ranks);
+    snprintf(why, sizeof why, "%s: the random streams of %u rank%s are in no file",
+             r->ranks == r->n_random ? "there are files of later ranks"
+             : r->trainer            ? "the run had more processes"
+                                     : "the scheduler has ticked for more processes",
+             (unsigned)n, n == 1 ? "" : "s");
+    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, ckr_item_name(CKR_ITEM_TRAINER_RANDOM),
+                     CKR_ERROR, subject, have, NULL, why,
+                     "bring back the file; a conversion gives such a rank a stream of its own")
+               ? CKR_OK
+               : ckr__ac_oom(r);
 }
 
 /* >>accelerate.read ----------------------------------------------------------- */
@@ -27956,14 +28582,11 @@ static ckr_result ckr__ac_args_take(ckr__ac *r, const char *kind, ckr_node *para
 
 static ckr_result ckr__ac_args(ckr__ac *r)
 {
-    const ckr_node *args = NULL, *type;
+    const ckr_node *args = ckr__ac_args_node(r), *type;
     const char *name, *kind;
     ckr_node *params;
     uint64_t i;
     int64_t n = 0;
-    for (i = 0; i < r->n_files; i++)
-        if (!strcmp(r->files[i]->rel, "training_args.bin")) args = r->files[i]->root;
-    args = args && args->kind == CKR_NODE_OBJECT ? args->u.object->state : NULL;
     if (!r->trainer || r->s->n_schedules != 1 || !r->s->schedules[0].opaque || !args) return CKR_OK;
     type = ckr_node_get(args, "lr_scheduler_type");
     name = ckr_node_str(type && type->kind == CKR_NODE_OBJECT
@@ -27997,6 +28620,8 @@ static ckr_result ckr__ac_read_all(ckr__ac *r)
                          NULL);
     if (e == CKR_OK) e = ckr__ac_schedules(r);
     if (e == CKR_OK) e = ckr__ac_loose(r);
+    if (e == CKR_OK) ckr__ac_args_ranks(r);
+    if (e == CKR_OK) e = ckr__ac_missing(r);
     return e == CKR_OK ? ckr__ac_args(r) : e;
 }
 
@@ -28065,9 +28690,12 @@ static ckr_result ckr__sana_others(ckr__ac *r, const ckr__ac_file *f)
 static ckr_result ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
 {
     const ckr_node *rng = ckr_node_get(f->root, "rng_state"), *list;
+    ckr__ac_from from = { NULL, NULL, "/rng_state", 0 };
     ckr_result e;
     if (!ckr_node_is_dict(rng)) return CKR_OK;
-    e = ckr__ac_streams_read(r, f, 0, rng);
+    from.file = f->path;
+    from.rel = f->rel;
+    e = ckr__ac_streams_read(r, &from, rng);
     list = ckr_node_get(rng, "torch_cuda");
     if (ckr_node_is_list(list) && list->count && list->count < 65536)
         r->ranks = (uint32_t)list->count;
@@ -28171,6 +28799,8 @@ typedef struct ckr__ac_job {
     uint32_t          ranks;
     double            rate;    /* ticks per update of the coming run                      */
     bool              refused;
+    const ckr_node   *kept;    /* what the side file keeps of ranks that had no file, or NULL */
+    uint64_t          n_back, n_alone, n_carried, n_unkept;
     bool              random, numpy;       /* writing streams; a NumPy array was made a list */
     uint64_t          n_lost;  /* directories                                             */
 } ckr__ac_job;
@@ -28537,21 +29167,32 @@ static const ckr_stream *ckr__ac_stream_in(const ckr__restream *swap, const ckr_
 
 /* Device states as rank `rank` of the coming run sees them, for the saved v of another process: as
    many as before, or as many as there are ranks where all were on one machine. HF keeps one tensor
-   where there is one process. */
+   where there is one process. `kept`: what the rank itself once saw, or NULL; `fixed`: the number
+   of devices that any process saw, or 0. */
 static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, const ckr_stream *was,
-                                 uint32_t rank, ckr_node *v)
+                                 uint32_t rank, ckr_node *v, const ckr_node *kept, uint64_t fixed)
 {
     const uint64_t old = ckr_node_is_list(v) ? v->count : 1;
-    const uint64_t n = old == x->ac->ranks ? x->ranks : old;
+    const uint64_t n = kept ? kept->count
+                       : fixed ? fixed
+                       : old == x->ac->ranks ? x->ranks
+                                             : old;
     ckr_node *own, *other, *list;
-    uint64_t i;
-    if (now->state == was->state && n == old) return v;
+    uint64_t i, at = rank % n;
+    if (!kept && was && now->state == was->state && n == old) return v;
     memcpy(&own, &now->state, sizeof own);     /* a copy is made of what is read-only    */
     if (x->ac->trainer && x->ranks == 1) return own;
     other = ckr__ac_sibling(x, now, own);
     list = ckr__node(x->w.c, CKR_NODE_LIST);
+    for (i = 0; kept && i < n; i++) {
+        ckr_rng state;
+        if (ckr__rng_from_node(x->w.c, kept->u.items[i], CKR_RNG_NONE, &state) != CKR_OK)
+            ckr__error_reset(x->w.c);
+        else if (now->value && ckr_rng_equal(&state, now->value)) at = i;
+    }
     for (i = 0; list && i < n; i++)
-        if (!ckr__node_push(x->w.c, list, i == rank % n ? own : other)) return NULL;
+        if (!ckr__node_push(x->w.c, list, i == at ? own : kept ? kept->u.items[i] : other))
+            return NULL;
     return other ? list : NULL;
 }
 
@@ -28567,12 +29208,136 @@ static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
         const ckr_stream *s = ckr__streams_of(x->w.s, (uint32_t)i, &m);
         state = i < devices ? v->u.items[i] : NULL;
         for (k = 0; k < m; k++)
-            if (!strcmp(s[k].kind, "torch_cuda") && !s[k].sibling)
+            if (!strcmp(s[k].kind, "torch_cuda") && !s[k].sibling && !strcmp(s[k].name, "default"))
                 memcpy(&state, &s[k].state, sizeof state);
         if (!state) break;
         if (!ckr__node_push(x->w.c, list, state)) return NULL;
     }
     return devices ? list : v;
+}
+
+/* By which key this trainer saves a stream, and whether as a list of devices. */
+static const char *ckr__ac_key_of(ckr__ac_job *x, const ckr_stream *s, bool *device)
+{
+    const size_t n = sizeof ckr__ac_stream_keys / sizeof *ckr__ac_stream_keys;
+    size_t i = x->ac->trainer || x->ac->sana ? 4 : 0;  /* accelerate's own come first    */
+    const char *name = s->name;
+    for (; i < n; i++)
+        if (!strcmp(s->kind, ckr__ac_stream_keys[i].kind) &&
+            !strcmp(s->name, ckr__ac_stream_keys[i].name)) {
+            *device = false;
+            return ckr__ac_stream_keys[i].key;
+        }
+    if (!strcmp(name, "default")) name = !strcmp(s->kind, "torch_mps") ? "mps" : "cuda";
+    *device = true;
+    return x->ac->trainer ? name
+           : ckr__printf(x->w.c, x->ac->sana ? "torch_%s" : "torch_%s_manual_seed", name);
+}
+
+/* What the side file keeps of a rank's value; NULL: nothing, or of another step. */
+static ckr_node *ckr__ac_kept(ckr__ac_job *x, uint32_t rank, const char *key)
+{
+    char text[16];
+    ckr_node *v;
+    snprintf(text, sizeof text, "%u", (unsigned)rank);
+    v = ckr__dict_value(ckr_node_get(ckr_node_get(x->kept, "random"), text), key);
+    return v ? ckr__carry_get(x->w.c, v, 0) : NULL;
+}
+
+/* How many devices each process saw under this key, where that does not follow the number of ranks;
+   0: it does. */
+static uint64_t ckr__ac_fixed(ckr__ac_job *x, const char *key)
+{
+    int64_t n;
+    return ckr_node_i64(ckr_node_get(ckr_node_get(x->kept, "devices"), key), &n) && n > 0 &&
+                   n <= CKR__AC_MAX_RANKS
+               ? (uint64_t)n
+               : 0;
+}
+
+/* What the key of a value that holds no stream now stands for: a stream that this rank gets, or the
+   value itself where it is this rank's or all ranks'. NULL: neither. */
+static ckr_node *ckr__acc_other(ckr__ac_job *x, const ckr__restream *swap, bool same,
+                                const char *key, ckr_node *v)
+{
+    ckr_stream as;
+    ckr__ac_as of;
+    memset(&as, 0, sizeof as);
+    if (ckr__ac_key(x->w.c, key, v, &of) != CKR_OK) return NULL;
+    as.kind = of.kind;
+    as.name = of.name;
+    if (of.kind && ckr__restream_find(swap, &as)) return NULL;
+    if (same || !strcmp(key, "step") || ckr__ac_common(x->ac, key, v)) return v;
+    x->n_alone++;
+    return NULL;
+}
+
+/* A value of the old dict for a rank of the coming run; NULL: it gets none, or it comes later. */
+static ckr_node *ckr__acc_value(ckr__ac_job *x, const ckr__restream *swap, uint32_t rank, bool same,
+                                const char *key, ckr_node *v)
+{
+    const ckr_stream *was = ckr__ac_stream_in(swap, v), *now;
+    const ckr_node *kept = NULL;
+    uint64_t fixed;
+    if (!was) return ckr__acc_other(x, swap, same, key, v);
+    now = ckr__restream_find(swap, was);
+    if (!now) return NULL;                     /* a stream that this rank does not have  */
+    if (was->state == v && (!x->ac->trainer || strcmp(was->kind, "torch_cuda") != 0)) {
+        memcpy(&v, &now->state, sizeof v);
+        return v;
+    }
+    if (x->ac->sana) return ckr__sana_devices(x, v);
+    if (x->ranks != x->ac->ranks) kept = ckr__ac_kept(x, rank, key);
+    fixed = ckr__ac_fixed(x, key);
+    if (kept && (!ckr_node_is_list(kept) || kept->count != (fixed ? fixed : x->ranks))) kept = NULL;
+    return ckr__ac_devices(x, now, was, rank, v, kept, fixed);
+}
+
+/* Streams of the rank that the old dict had no place for. */
+static bool ckr__acc_append(ckr__ac_job *x, const ckr__restream *swap, uint32_t rank, ckr_node *d)
+{
+    uint64_t i;
+    for (i = 0; i < swap->n_now; i++) {
+        const ckr_stream *now = &swap->now[i];
+        bool device;
+        const char *key = ckr__ac_key_of(x, now, &device);
+        const ckr_node *kept;
+        ckr_node *v, *list;
+        if (!key) return false;
+        if (now->sibling || ckr_node_get(d, key)) continue;
+        memcpy(&v, &now->state, sizeof v);
+        kept = ckr__ac_kept(x, rank, key);
+        list = ckr__node(x->w.c, CKR_NODE_LIST);
+        if (!list || !ckr__node_push(x->w.c, list, v)) return false;
+        if (device && kept && ckr_node_is_list(kept) && kept->count)
+            v = ckr__ac_devices(x, now, NULL, rank, v, kept, 0);
+        else if (device && strcmp(now->kind, "torch_mps") != 0 &&
+                 !(x->ac->trainer && x->ranks == 1))
+            v = list;
+        if (!v || !ckr__node_set(x->w.c, d, key, v)) return false;
+    }
+    return true;
+}
+
+/* The values that the side file kept for a rank that is back. */
+static bool ckr__acc_back(ckr__ac_job *x, uint32_t rank, ckr_node *d)
+{
+    const ckr_node *of;
+    char text[16];
+    uint64_t i;
+    snprintf(text, sizeof text, "%u", (unsigned)rank);
+    of = ckr_node_get(ckr_node_get(x->kept, "random"), text);
+    for (i = 0; ckr_node_is_dict(of) && i < of->count; i++) {
+        const char *key = ckr_node_str(of->u.items[2 * i]);
+        ckr_node *v = key ? ckr__ac_kept(x, rank, key) : NULL;
+        ckr__ac_as as;
+        if (!v) continue;
+        if (ckr__ac_key(x->w.c, key, v, &as) != CKR_OK) return false;
+        if (as.kind) continue;                 /* a list of devices: it went in above    */
+        x->n_back++;
+        if (!ckr__node_set(x->w.c, d, key, v)) return false;
+    }
+    return true;
 }
 
 /* The streams of a rank of the coming run, as its file holds them: the dict that an old rank saved,
@@ -28584,17 +29349,139 @@ static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node 
     uint64_t i;
     ckr__restream_set(&swap, x->source, from, x->w.s, rank);
     for (i = 0; d && old && i < old->count; i++) {
-        ckr_node *v = old->u.items[2 * i + 1];
-        const ckr_stream *was = ckr__ac_stream_in(&swap, v);
-        const ckr_stream *now = was ? ckr__restream_find(&swap, was) : NULL;
-        if (was && !now) continue;             /* a stream that this rank does not have */
-        if (now && (strncmp(was->kind, "torch_", 6) != 0 || !strcmp(was->kind, "torch_cpu")))
-            memcpy(&v, &now->state, sizeof v);
-        else if (now && x->ac->sana) v = ckr__sana_devices(x, v);
-        else if (now) v = ckr__ac_devices(x, now, was, rank, v);
-        if (!v || !ckr__node_pair(x->w.c, d, old->u.items[2 * i], v)) return NULL;
+        const char *key = ckr_node_str(old->u.items[2 * i]);
+        ckr_node *v = ckr__acc_value(x, &swap, rank, from == rank, key ? key : "",
+                                     old->u.items[2 * i + 1]);
+        if (!v && x->w.c->err->code != CKR_OK) return NULL;
+        if (v && !ckr__node_pair(x->w.c, d, old->u.items[2 * i], v)) return NULL;
     }
-    return d;
+    return d && ckr__acc_append(x, &swap, rank, d) && ckr__acc_back(x, rank, d) ? d : NULL;
+}
+
+/* What has no place in the coming run's files, for the side file: {"step", "random": {RANK: {KEY:
+   value}}, "devices": {KEY: number}}. */
+static bool ckr__ac_carry_add(ckr__ac_job *x, ckr_node *random, const char *rank, const char *key,
+                              ckr_node *v)
+{
+    ckr_node *of = ckr__dict_value(random, rank);
+    if (!of) {
+        of = ckr__node(x->w.c, CKR_NODE_DICT);
+        if (!ckr__node_set(x->w.c, random, rank, of)) return false;
+    }
+    x->n_carried++;
+    return ckr_node_get(of, key) || ckr__node_set(x->w.c, of, key, v);
+}
+
+/* What was kept before and has no place again. */
+static bool ckr__ac_carry_on(ckr__ac_job *x, ckr_node *random)
+{
+    const ckr_node *all = ckr_node_get(x->kept, "random");
+    uint64_t i, k;
+    for (i = 0; ckr_node_is_dict(all) && i < all->count; i++) {
+        const char *rank = ckr_node_str(all->u.items[2 * i]);
+        const ckr_node *of = all->u.items[2 * i + 1];
+        for (k = 0; rank && ckr_node_is_dict(of) && k < of->count; k++) {
+            const char *key = ckr_node_str(of->u.items[2 * k]);
+            ckr_node *v = of->u.items[2 * k + 1];
+            const bool fits = !ckr_node_is_list(v) || v->count == x->ranks;
+            if (!key || (strtoul(rank, NULL, 10) < x->ranks && fits)) continue;
+            if (!ckr__ac_carry_add(x, random, rank, key, v)) return false;
+        }
+    }
+    return true;
+}
+
+/* The numbers of devices that do not follow the number of ranks, of the first rank with a file. */
+static bool ckr__ac_carry_counts(ckr__ac_job *x, ckr_node *counts)
+{
+    const ckr_node *of = ckr_node_get(x->kept, "devices"), *dict = NULL;
+    uint64_t i;
+    uint32_t k;
+    ckr__ac_as as;
+    for (i = 0; ckr_node_is_dict(of) && i < of->count; i++)
+        if (!ckr__node_pair(x->w.c, counts, of->u.items[2 * i], of->u.items[2 * i + 1]))
+            return false;
+    for (k = 0; k < x->ac->n_random && !dict; k++)
+        if (x->ac->random[k]) dict = x->ac->random[k]->root;
+    for (i = 0; dict && x->ranks != x->ac->ranks && i < dict->count; i++) {
+        const char *key = ckr_node_str(dict->u.items[2 * i]);
+        ckr_node *v = dict->u.items[2 * i + 1];
+        if (!key || !ckr_node_is_list(v) || !v->count || v->count == x->ac->ranks ||
+            ckr_node_get(counts, key))
+            continue;
+        if (ckr__ac_key(x->w.c, key, v, &as) != CKR_OK) return false;
+        if (as.device &&
+            !ckr__node_set(x->w.c, counts, key, ckr__node_int(x->w.c, (int64_t)v->count)))
+            return false;
+    }
+    return true;
+}
+
+static ckr_result ckr__ac_carry(ckr__ac_job *x)
+{
+    ckr_node *counts = ckr__node(x->w.c, CKR_NODE_DICT);
+    ckr_node *random = ckr__node(x->w.c, CKR_NODE_DICT), *top = ckr__node(x->w.c, CKR_NODE_DICT);
+    char rank[16];
+    uint64_t i;
+    bool ok = random && top && counts && ckr__ac_carry_counts(x, counts);
+    for (i = 0; i < x->ac->n_extras && ok; i++) {
+        const ckr__ac_extra *e = &x->ac->extras[i];
+        const bool made = e->devices && e->devices == x->ac->ranks && x->ranks != x->ac->ranks;
+        if (e->rank < x->ranks && !made) continue;
+        snprintf(rank, sizeof rank, "%u", (unsigned)e->rank);
+        if (!e->kept) x->n_unkept++;
+        else ok = ckr__ac_carry_add(x, random, rank, e->key, e->kept);
+    }
+    ok = ok && ckr__ac_carry_on(x, random);
+    if (ok && (random->count || counts->count)) {
+        ok = ckr__node_set(x->w.c, top, "step", ckr__node_int(x->w.c, x->w.s->progress.step)) &&
+             ckr__node_set(x->w.c, top, "random", random) &&
+             ckr__node_set(x->w.c, top, "devices", counts);
+        x->out->carried = top;
+    }
+    return ok ? CKR_OK : x->w.c->err->code;
+}
+
+static ckr_result ckr__ac_say_extras(ckr__ac_job *x)
+{
+    const uint64_t n[] = { x->n_carried, x->n_unkept, x->n_back, x->n_alone };
+    static const struct { const char *code; ckr_severity severity; const char *reason; } rows[] = {
+        { "CKR_RANDOM_KEPT", CKR_CHANGED,
+          "values beside the streams of ranks that have no file here, or states of devices that "
+          "they do not see here: kept in the side file, and back with their ranks" },
+        { "CKR_W_RANDOM_LOST", CKR_LOST,
+          "values beside the streams of ranks that have no file here, too large for the side file "
+          "or of a kind that it has no form for" },
+        { "CKR_RANDOM_BACK", CKR_EXACT,
+          "kept since an earlier conversion, and back with their ranks" },
+        { "CKR_RANDOM_ALONE", CKR_EXACT,
+          "values that ranks have each for itself: new ranks do not get them" }
+    };
+    char text[32];
+    size_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < 4 && e == CKR_OK; i++) {
+        if (!n[i]) continue;
+        snprintf(text, sizeof text, "%llu", (unsigned long long)n[i]);
+        e = ckr__ac_say(x, rows[i].code, rows[i].severity, "random states", NULL, text,
+                        rows[i].reason, NULL);
+    }
+    return e;
+}
+
+/* What is kept is of this step, or of no use. */
+static ckr_result ckr__ac_kept_open(ckr__ac_job *x)
+{
+    const ckr_node *kept = x->source->carried;
+    int64_t step;
+    if (!kept || !ckr_node_get(kept, "random") || x->ac->sana) return CKR_OK;
+    if (ckr_node_i64(ckr_node_get(kept, "step"), &step) && step == x->source->progress.step) {
+        x->kept = kept;
+        return CKR_OK;
+    }
+    return ckr__ac_say(x, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
+                       "the side file keeps values of other ranks, but of another step: not used",
+                       NULL);
 }
 
 static ckr_result ckr__ac_say_random(ckr__ac_job *x)
@@ -28644,7 +29531,7 @@ static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
 {
     const ckr__ac *ac = x->ac;
     uint32_t r, from;
-    ckr_result e = CKR_OK;
+    ckr_result e = ckr__ac_kept_open(x);
     for (r = 0; ac->n_random && r < x->ranks && e == CKR_OK; r++) {
         const char *path =
             x->ac->trainer && x->ranks == 1
@@ -28659,6 +29546,8 @@ static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
         e = ckr__ac_put_tree(x, path, root);
         x->random = false;
     }
+    if (e == CKR_OK) e = ckr__ac_carry(x);
+    if (e == CKR_OK) e = ckr__ac_say_extras(x);
     return e == CKR_OK ? ckr__ac_say_random(x) : e;
 }
 
@@ -33115,10 +34004,9 @@ static bool ckr__ds_random_key(const char *key)
 
 static ckr_result ckr__ds_client(ckr__ds *r, const ckr__ds_file *f, uint32_t rank)
 {
-    ckr__ac_file of;
+    ckr__ac_from of;
     uint64_t i, k;
     ckr_result e = CKR_OK;
-    memset(&of, 0, sizeof of);
     for (i = 0; i < f->root->count && e == CKR_OK; i++) {
         const char *key = ckr_node_str(f->root->u.items[2 * i]);
         const ckr_node *v = f->root->u.items[2 * i + 1];
@@ -33127,11 +34015,13 @@ static ckr_result ckr__ds_client(ckr__ds *r, const ckr__ds_file *f, uint32_t ran
             v->kind == CKR_NODE_NONE)
             continue;
         if (key && ckr__ds_random_key(key) && ckr_node_is_dict(v)) {
-            of.rel = ckr__printf(r->c, "%s#/%s", f->rel, key);
-            if (!of.rel) return ckr__ds_oom(r);
+            of.file = of.rel = f->rel;
+            of.at = ckr__printf(r->c, "/%s", key);
+            of.rank = rank;
+            if (!of.at) return ckr__ds_oom(r);
             k = r->s->n_rng;
             r->ac.several = true;              /* the scripts' own: the states show it       */
-            e = ckr__ac_streams_read(&r->ac, &of, rank, v);
+            e = ckr__ac_streams_read(&r->ac, &of, v);
             for (; k < r->s->n_rng; k++) {
                 r->s->rng[k].scope = r->zero == 3 ? "dp" : r->pipe ? "pp" : "";
                 r->s->rng[k].observed = r->zero == 3;
@@ -43244,11 +44134,7 @@ static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)
 static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const char *variant)
 {
     ckr_result r;
-    const size_t n = variant ? strlen(variant) : 0;
-    const char *p = d->variants;
-    if (!n) return CKR_OK;
-    for (; p && (p = strstr(p, variant)) != NULL; p += n)
-        if ((p == d->variants || p[-1] == ' ') && (p[n] == ' ' || !p[n])) return CKR_OK;
+    if (!variant || !variant[0] || ckr__word_in(d->variants, variant)) return CKR_OK;
     r = ckr__fail(c->err, CKR_ITEM_VARIANT_UNKNOWN, NULL, CKR_NO_OFFSET, variant,
                   d->variants ? "%s has these: %s" : "%s has only one layout", d->name,
                   d->variants);
@@ -48563,7 +49449,8 @@ CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column,
 
 /* >>plan ---------------------------------------------------------------------- */
 /* A plan: the target's files as the dialect describes them, and for each entry the ops that fill
-   it. A pure function of state, target and policy; no tensor byte is read. */
+   it. A pure function of state, target and policy; no tensor byte is read, but for a sample where
+   the side file carries streams that might be of another moment. */
 
 #define CKR__SIDE_FILE "ckptresume.json"
 
@@ -48599,7 +49486,23 @@ static void ckr__rng_scope(const ckr_stream *x, bool record, ckr__rng_saved *out
 {
     out->declared = x->scope && ckr__axes_parse(x->scope, &out->axes) && !x->observed &&
                     !(x->assumed && record);
+    out->may = x->scope ? out->axes : 0;
     if (!out->declared) out->axes = 0;
+}
+
+/* A state that is none: where it is stored, whose it is, and how to do without it. */
+static ckr_result ckr__rng_refuse(ckr__ctx *c, const ckr_stream *x)
+{
+    ckr_error *e = c->err;
+    char text[sizeof e->text];
+    if (!e->file[0]) ckr__copy_tail(e->file, sizeof e->file, x->file);
+    if (x->path) ckr__copy_tail(e->where, sizeof e->where, x->path);
+    snprintf(text, sizeof text, "rank %lu, %s %s: %.250s", (unsigned long)x->rank,
+             x->kind ? x->kind : "", x->name ? x->name : "", e->text);
+    if (!x->path) snprintf(e->where, sizeof e->where, "%.100s %.80s", x->kind, x->name);
+    memcpy(e->text, text, sizeof text);
+    return ckr__remedy(e, e->code, "--without rng, and the coming run seeds its own streams; "
+                                   "or bring back the file");
 }
 
 /* The streams of a state, decoded; `c` can read the files that the state refers to. */
@@ -48621,9 +49524,7 @@ static ckr_result ckr__rng_load(ckr__ctx *c, const ckr_state *s, bool record,
         v[i].state = state;
         v[i].sibling = x->sibling;
         ckr__rng_scope(x, record, &v[i]);
-        if (r != CKR_OK && !c->err->where[0])
-            snprintf(c->err->where, sizeof c->err->where, "rank %lu: %s %s", (unsigned long)x->rank,
-                     x->kind ? x->kind : "", x->name ? x->name : "");
+        if (r == CKR_E_FORMAT) r = ckr__rng_refuse(c, x);
     }
     return r;
 }
@@ -48662,6 +49563,106 @@ static bool ckr__rng_ranks_fit(const ckr_topology *t)
     return ckr__grid_make(t, &g) && g.ranks == t->ranks;
 }
 
+static int ckr__stream_sum_cmp(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Of one stream, the same on every machine. */
+static uint64_t ckr__stream_sum(const ckr_rng *r, const char *name)
+{
+    uint8_t bytes[CKR__RNG_CANONICAL_MAX];
+    const size_t n = ckr__rng_canonical(r, true, bytes);
+    return ckr__hash_keyed(ckr__hash_keyed(r->kind, name, strlen(name), 0), bytes, n, 0);
+}
+
+/* Of a set of streams, whatever their order and how often each was saved: 0 for none. */
+static bool ckr__streams_sum(ckr__ctx *c, uint64_t *sums, size_t n, uint64_t *out)
+{
+    const size_t bytes = n * sizeof(uint64_t *);
+    uint64_t **v = (uint64_t **)ckr__heap_alloc(c, bytes);
+    size_t i;
+    *out = 0;
+    if (!v) return false;
+    for (i = 0; i < n; i++) v[i] = &sums[i];
+    if (!ckr__sort(c, (void **)(void *)v, n, ckr__stream_sum_cmp)) {
+        ckr__heap_free(c, v, bytes);
+        return false;
+    }
+    for (i = 0; i < n; i++)
+        if (!i || *v[i] != *v[i - 1]) *out = ckr__mix(*out + *v[i]);
+    ckr__heap_free(c, v, bytes);
+    return true;
+}
+
+static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool *only,
+                                  uint8_t (*each)[16], uint64_t *bytes);
+static ckr_node *ckr__side_hex(ckr__ctx *c, const uint8_t digest[16]);
+
+/* Does the record carry streams that have no rank? */
+static bool ckr__rng_carries(const ckr_node *side)
+{
+    const ckr_node *list = ckr_node_find(side, "/rng/streams");
+    uint64_t i;
+    for (i = 0; ckr_node_is_list(list) && i < list->count; i++)
+        if (ckr__is_str(ckr_node_get(list->u.items[i], "status"), "parked")) return true;
+    return false;
+}
+
+/* A few small tensors, a megabyte at most: an update changes each. *differ: one is not what the
+   side file says. */
+static ckr_result ckr__rng_sample(ckr__ctx *c, const ckr_ckpt *k, bool *differ)
+{
+    const ckr_node *want = ckr_node_get(k->side, "tensors");
+    const ckr_state *s = &k->state;
+    uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(c, s->n_tensors, 16);
+    bool *only = CKR__NEW_N(c, bool, s->n_tensors);
+    uint64_t i, left = 1u << 20, n = 0;
+    int64_t numel;
+    ckr_result r = CKR_OK;
+    if (!each || !only) return c->err->code;
+    for (i = 0; ckr_node_is_dict(want) && i < s->n_tensors && n < 64; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!ckr__numel(t->n_dims, t->shape, &numel) || numel > 16384) continue;
+        only[i] = (uint64_t)numel * ckr_dtype_size(t->dtype) <= left;
+        if (only[i]) left -= (uint64_t)numel * ckr_dtype_size(t->dtype);
+        n += only[i];
+    }
+    if (n) r = ckr__digest_all(c, k, only, each, NULL);
+    for (i = 0; i < s->n_tensors && n && r == CKR_OK; i++) {
+        const char *key = ckr__printf(c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot), *hex;
+        const ckr_node *have = only[i] ? ckr__side_hex(c, each[i]) : NULL;
+        if (!key || (only[i] && !have)) return c->err->code;
+        hex = ckr_node_str(ckr_node_get(want, key));
+        if (have && hex && strcmp(hex, have->u.str) != 0) *differ = true;
+    }
+    return r;
+}
+
+/* Has the run gone on since the side file was written beside it? Its step tells, and whether its
+   streams, and a sample of its tensors, are still those that were written. */
+static ckr_result ckr__rng_stale(ckr__ctx *c, const ckr_ckpt *k, const ckr__rng_saved *saved,
+                                 bool *stale)
+{
+    const ckr_node *was = ckr_node_get(k->side, "streams");
+    const uint64_t n = k->state.n_rng;
+    uint64_t *sums, have, want, i, m = 0;
+    int64_t step = -1;
+    *stale = false;
+    ckr_node_i64(ckr_node_find(k->side, "/source/step"), &step);
+    if (step >= 0 && k->state.progress.step > step) *stale = true;
+    if (*stale || !was || !ckr__hex64_get(was, &want)) return CKR_OK;
+    sums = (uint64_t *)ckr__heap_alloc(c, (size_t)n * sizeof *sums);
+    if (!sums) return CKR_E_NOMEM;
+    for (i = 0; i < n; i++)
+        if (!saved[i].sibling) sums[m++] = ckr__stream_sum(saved[i].state, saved[i].name);
+    if (ckr__streams_sum(c, sums, (size_t)m, &have)) *stale = have != want;
+    ckr__heap_free(c, sums, (size_t)n * sizeof *sums);
+    if (c->err->code != CKR_OK || *stale || !ckr__rng_carries(k->side)) return c->err->code;
+    return ckr__rng_sample(c, k, stale);
+}
+
 /* What ckr_ckpt_rng promises, into the arena of c. `held` brings only
    holds_fn and user, or is NULL. */
 static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng_want *want,
@@ -48685,6 +49686,7 @@ static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng
     job.step = k->state.progress.step;
     job.lineage = ckr_node_get(k->side, "rng");
     job.file = CKR__SIDE_FILE;
+    if (r == CKR_OK && saved) r = ckr__rng_stale(c, k, saved, &job.stale);
     if (r == CKR_OK && want->topology.ranks && !ckr__rng_ranks_fit(&job.to))
         r = ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "ranks",
                       "%lu ranks are no product of these sizes",
@@ -48831,7 +49833,7 @@ static ckr_result ckr__plan_streams(ckr_plan *p, const ckr_state *source)
         for (k = 0; old && k < n_old; k++)
             if (!strcmp(old[k].kind, v->kind) && !strcmp(old[k].name, v->name)) break;
         if (old && k < n_old) like = &old[k];
-        old = like;
+        old = v->state->flags & CKR_RNG_ALIGNED ? NULL : like;
         for (k = 0; !like && k < source->n_rng; k++)
             if (!strcmp(source->rng[k].kind, v->kind) && !strcmp(source->rng[k].name, v->name))
                 like = &source->rng[k];
@@ -48910,15 +49912,17 @@ static ckr_result ckr__plan_policy(ckr_plan *p)
                : p->ctx.err->code;
 }
 
-/* What reading found belongs into the report too, unless the dialect's writer has said the same. */
+/* What reading found belongs into the report too, unless the dialect's writer has said the same.
+   What it found wrong and could do without is lost. */
 static ckr_result ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
 {
     const uint64_t own = p->n_notes;
     uint64_t i, k;
     for (i = 0; i < s->n_notes; i++) {
         const ckr_note *n = &s->notes[i];
+        const ckr_severity severity = n->severity == CKR_ERROR ? CKR_LOST : n->severity;
         for (k = 0; k < own && strcmp(p->notes[k].code, n->code) != 0; k++) {}
-        if (k == own && !ckr__note(&p->ctx, &p->notes, &p->n_notes, n->code, n->severity,
+        if (k == own && !ckr__note(&p->ctx, &p->notes, &p->n_notes, n->code, severity,
                                    n->subject, n->old_value, n->new_value, n->reason, n->remedy))
             return p->ctx.err->code;
     }
@@ -50304,8 +51308,8 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_ckpt *ckpt, const uin
     return CKR_OK;
 }
 
-static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, uint8_t (*each)[16],
-                                  uint64_t *bytes)
+static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool *only,
+                                  uint8_t (*each)[16], uint64_t *bytes)
 {
     const ckr_state *s = &ckpt->state;
     int64_t zero[CKR_MAX_DIMS];
@@ -50318,7 +51322,8 @@ static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, uint8_t (*e
     memset(&jobs, 0, sizeof jobs);
     memset(&crew, 0, sizeof crew);
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
-        if (!ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL))
+        if ((!only || only[i]) &&
+            !ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL))
             r = c->err->code;
     if (r == CKR_OK)
         r = ckr__crew_make(&crew, c, &ckpt->ctx, NULL, s->n_tensors ? s->n_tensors : 1);
@@ -50347,7 +51352,7 @@ CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], ui
         own = (uint8_t (*)[16])ckr__arena_n(&c, ckpt->state.n_tensors, 16);
         if (!own) r = c.err->code;
     }
-    if (r == CKR_OK) r = ckr__digest_all(&c, ckpt, own, NULL);
+    if (r == CKR_OK) r = ckr__digest_all(&c, ckpt, NULL, own, NULL);
     if (r == CKR_OK) r = ckr__digest_total(&c, ckpt, (const uint8_t (*)[16])own, NULL, total);
     ckr__ctx_free(&c);
     return r;
@@ -50413,6 +51418,33 @@ static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_
 static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16]);
 static ckr_result ckr__check_members(ckr__checker *k);
 
+/* Each random stream is one that its generator could be in; what is odd about them as a whole. */
+static ckr_result ckr__check_rng(ckr__checker *k)
+{
+    static const char *const codes[] = { "CKR_W_RNG_DUPLICATES", "CKR_W_RNG_OVERLAP",
+                                         "CKR_W_RNG_ODD",        "CKR_W_RNG_OFFSET",
+                                         "CKR_W_RNG_SCOPE",      "CKR_W_RNG_EXTRA",
+                                         "CKR_W_RNG_STALE" };
+    ckr_rng_want want;
+    ckr__rng_result out;
+    uint64_t i;
+    size_t m;
+    ckr_result r;
+    if (!k->ckpt->state.n_rng) return CKR_OK;
+    memset(&want, 0, sizeof want);
+    want.mode = CKR_MODE_CONTINUE;
+    r = ckr__rng_of_ckpt(&k->c, k->ckpt, &want, NULL, &out);
+    for (i = 0; i < out.n_notes && r == CKR_OK; i++) {
+        const ckr_note *n = &out.notes[i];
+        for (m = 0; m < sizeof codes / sizeof *codes && strcmp(n->code, codes[m]) != 0; m++) {}
+        if (m < sizeof codes / sizeof *codes &&
+            !ckr__note(&k->c, &k->notes, &k->n_notes, n->code, n->severity, n->subject,
+                       n->old_value, n->new_value, n->reason, n->remedy))
+            r = k->c.err->code;
+    }
+    return r;
+}
+
 static ckr_result ckr__check_all(ckr__checker *k)
 {
     const ckr_state *s = &k->ckpt->state;
@@ -50420,15 +51452,14 @@ static ckr_result ckr__check_all(ckr__checker *k)
     ckr__map params;
     uint64_t i, at;
     uint32_t n;
-    ckr__rng_saved *saved;
     uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
     ckr_result r = each ? ckr__check_members(k) : k->c.err->code;
-    if (r == CKR_OK) r = ckr__rng_states(&k->c, k->ckpt, &saved);
+    if (r == CKR_OK) r = ckr__check_rng(k);
 
     memset(&params, 0, sizeof params);
     memset(&crew, 0, sizeof crew);
     params.c = &k->c;
-    if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, each, &k->bytes_read);
+    if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, NULL, each, &k->bytes_read);
     if (r == CKR_OK) r = ckr__check_side(k, (const uint8_t (*)[16])each);
     if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, &k->ckpt->ctx, 0);
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
@@ -50465,6 +51496,8 @@ CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report *out, ckr_err
     out->sound = r == CKR_OK;
     for (i = 0; i < k->n_notes; i++)
         if (k->notes[i].severity == CKR_ERROR) out->sound = false;
+    for (i = 0; i < ckpt->state.n_notes; i++)          /* found wrong when it was opened     */
+        if (ckpt->state.notes[i].severity == CKR_ERROR) out->sound = false;
     if (r != CKR_OK) ckr_report_free(out);
     return r;
 }
@@ -50706,6 +51739,23 @@ static ckr_result ckr__check_members(ckr__checker *k)
 /* >>ckpt ---------------------------------------------------------------------- */
 /* Opening: which dialect a path belongs to, the side file beside it, the state. */
 
+static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side);
+
+/* The dialect that a conversion wrote here, when it wrote too little for the files to show it. */
+static ckr_result ckr__recognise_side(ckr__ctx *c, const char *path, const ckr__dialect **d,
+                                      const char **dir, bool *mine)
+{
+    ckr_node *side;
+    const char *name;
+    ckr_result r = ckr__side_load(c, path, &side);
+    if (r != CKR_OK) return r;
+    name = ckr_node_str(ckr_node_get(side, "dialect"));
+    *d = name ? ckr__dialect_find(name) : NULL;
+    *dir = path;
+    *mine = *d != NULL;
+    return CKR_OK;
+}
+
 /* The first dialect that knows the path; the plain ones, which take any file, come last. */
 static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name,
                                  const ckr__dialect **d, const char **dir)
@@ -50727,6 +51777,7 @@ static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name
         *d = ckr__dialects[i];
         r = (*d)->probe_fn(c, path, dir, &mine);
     }
+    if (r == CKR_OK && !mine) r = ckr__recognise_side(c, path, d, dir, &mine);
     if (r == CKR_OK && !mine) {
         r = ckr__fail(c->err, CKR_ITEM_UNKNOWN_CHECKPOINT, path, CKR_NO_OFFSET, NULL,
                       "the directory holds nothing that a known framework writes; a checkpoint or "
@@ -51319,6 +52370,25 @@ static bool ckr__is_trainer(const char *dialect)
            !strcmp(dialect, "deepspeed");
 }
 
+/* What the written files hold of the random streams, as one sum. */
+static ckr_node *ckr__side_streams(ckr__ctx *c, ckr_plan *p)
+{
+    const ckr__dialect *d = ckr__dialect_find(p->target.dialect);
+    const uint64_t n = p->state.n_rng;
+    uint64_t *sums = (uint64_t *)ckr__heap_alloc(c, (size_t)n * sizeof *sums), sum, i, m = 0;
+    bool ok;
+    if (!sums) return NULL;
+    for (i = 0; i < n; i++) {
+        const ckr_stream *x = &p->state.rng[i];
+        if (d && d->holds_fn && x->value &&
+            d->holds_fn(&p->state, (ckr_rng_kind)x->value->kind, x->name, x->rank))
+            sums[m++] = ckr__stream_sum(x->value, x->name);
+    }
+    ok = ckr__streams_sum(c, sums, (size_t)m, &sum);
+    ckr__heap_free(c, sums, (size_t)n * sizeof *sums);
+    return ok ? ckr__hex64_node(c, sum) : NULL;
+}
+
 static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const bool *use,
                           const uint8_t digest[16], ckr__buf *side)
 {
@@ -51329,6 +52399,7 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
     const char *name = ckr__strndup(c, first, strchr(first, '/') ? strcspn(first, "/") : 0);
     bool ok = ckr__node_set(c, root, "ckptresume", ckr__node_int(c, CKR_VERSION)) &&
               ckr__node_set(c, root, "checkpoint", ckr__node_str(c, name)) &&
+              ckr__node_set(c, root, "dialect", ckr__node_str(c, w->plan->target.dialect)) &&
               ckr__node_set(c, root, "source", ckr__side_source(c, s, digest)) &&
               ckr__node_set(c, root, "schedules", ckr__side_schedules(c, &w->plan->state)) &&
               (!ckr__is_trainer(w->plan->target.dialect) ||
@@ -51339,6 +52410,8 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
              ckr__node_set(c, root, "vocab", vocab);
     if (ok && w->plan->rng.lineage)       /* read only: the JSON writer changes nothing */
         ok = ckr__node_set(c, root, "rng", (ckr_node *)(uintptr_t)w->plan->rng.lineage);
+    if (ok && w->plan->rng.lineage)
+        ok = ckr__node_set(c, root, "streams", ckr__side_streams(c, w->plan));
     if (ok && w->plan->out.carried) ok = ckr__node_set(c, root, "carried", w->plan->out.carried);
     if (ok && !w->plan->out.renamed)
         ok = ckr__node_set(c, root, "tensors",

@@ -3995,11 +3995,31 @@ static void scan_output(job *j, int argc, char **argv)
     j->note.color = color_of(COLOR_AUTO, stderr);
 }
 
+static bool was_used(const bool *used, const char *name)
+{
+    size_t i;
+    for (i = 0; i < COUNT_OF(all_options); i++)
+        if (used[i] && !strcmp(all_options[i].name, name)) return true;
+    return false;
+}
+
+/* A seed without reseed would be passed over, and reseed without one would be the same for all. */
+static int check_seed(job *j, const bool *used)
+{
+    const bool reseed = j->o.target.rng == CKR_RNG_RESEED, seed = was_used(used, "seed");
+    if (reseed && !seed)
+        return usage(j, "--rng", "reseed needs the seed of the new streams: --seed S");
+    if (seed && !reseed)
+        return usage(j, "--seed", "it is the seed of --rng reseed, which is not asked for");
+    return CODE_DONE;
+}
+
 static int run_verb(job *j, const bool *used)
 {
     int code;
     if (j->o.help || !j->verb) return help_about(j, j->verb);
     code = check_flags(j, used);
+    if (code == CODE_DONE) code = check_seed(j, used);
     if (code != CODE_DONE) return code;
     if (j->n_args < j->verb->n_args && j->verb->bit != VERB_HELP)
         return usage(j, NULL, "an argument is missing, expected: ckptresume %s", j->verb->usage);

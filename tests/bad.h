@@ -22,7 +22,9 @@ static int bad_home(ckr_item i)
         i == CKR_ITEM_MEMBER_CRC)
         return BAD_FORMATS;
     if (i == CKR_ITEM_UNKNOWN_CHECKPOINT || i == CKR_ITEM_TENSOR_OVERLAP) return BAD_FILES;
-    if (i >= CKR_ITEM_TRAINER_STATE && i <= CKR_ITEM_TRAINER_TOPOLOGY) return BAD_TRAINER;
+    if ((i >= CKR_ITEM_TRAINER_STATE && i <= CKR_ITEM_TRAINER_TOPOLOGY) ||
+        i == CKR_ITEM_TRAINER_RANDOM)
+        return BAD_TRAINER;
     if (i == CKR_ITEM_BACKEND) return BAD_CUDA;
     if (i >= CKR_ITEM_DEEPSPEED_METADATA && i <= CKR_ITEM_DEEPSPEED_UNIVERSAL)
         return BAD_DEEPSPEED;

@@ -200,6 +200,31 @@ static void lr_goes_on(const char *path, uint32_t dp, double tolerance)
     ckr_ckpt_close(c);
 }
 
+/* The saved scheduler's integers, back after other numbers of processes. */
+static void scheduler_is(const char *path, uint32_t by)
+{
+    static const char *const keys[] = { "/last_epoch", "/_milestones/0",
+                                        "/_schedulers/0/last_epoch", "/_schedulers/0/_step_count",
+                                        "/_schedulers/0/total_iters", "/_schedulers/1/last_epoch",
+                                        "/_schedulers/1/_step_count", "/_schedulers/1/T_max" };
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *a = NULL, *b = NULL;
+    ckr_error e;
+    size_t i;
+    d.env = &env;
+    CHECK_OK(ckr_tree_open("in/0/scheduler.bin", &d, &a, &e), &e);
+    CHECK_OK(ckr_tree_open(path, &d, &b, &e), &e);
+    for (i = 0; a && b && i < sizeof keys / sizeof *keys; i++) {
+        int64_t x = -1, y = -2;
+        ckr_node_i64(ckr_node_find(ckr_ckpt_root(a), keys[i]), &x);
+        ckr_node_i64(ckr_node_find(ckr_ckpt_root(b), keys[i]), &y);
+        t_check(x == y, __FILE__, __LINE__, "by %u: %s is %lld, was %lld", (unsigned)by, keys[i],
+                (long long)y, (long long)x);
+    }
+    ckr_ckpt_close(a);
+    ckr_ckpt_close(b);
+}
+
 static void clock_of_other_ticks(void)
 {
     static const uint32_t sizes[] = { 1, 3, 4, 6, 8 };
@@ -224,7 +249,11 @@ static void clock_of_other_ticks(void)
               v == 3 * (int64_t)sizes[i]);
         CHECK(ckr_node_i64(ckr_node_find(n, "/_schedulers/1/T_max"), &v) &&
               v == 17 * (int64_t)sizes[i]);
+        CHECK(ckr_node_i64(ckr_node_find(n, "/_schedulers/1/_step_count"), &v) &&
+              v == 4 * (int64_t)sizes[i] + 2);         /* torch 2.1 counts one more than it ticks */
         ckr_ckpt_close(c);
+        if (convert("w/out", SEQ, "w/back", 2)) scheduler_is("w/back/scheduler.bin", sizes[i]);
+        memio_remove(&disk, "w/back");
         memio_remove(&disk, "w/out");
     }
 }
@@ -373,6 +402,149 @@ static void streams_of_one_rank(void)
     memio_remove(&disk, "w/a");
 }
 
+/* The scheduler knows how many processes there were: a rank without a file is still a rank. */
+static void rank_file_missing(void)
+{
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        ckr_rng_streams want = streams_for("in/0", 3), have;
+        ckr_ckpt *c;
+        char path[64];
+        const ckr_note *n;
+        ckr_report report;
+        ckr_error e;
+        if (!convert("in/0", SEQ, "w/a", 3)) return;
+        memio_remove(&disk, "w/a/ckptresume.json");
+        snprintf(path, sizeof path, "w/a/random_states_%u.pkl", i ? 0u : 2u);
+        memio_remove(&disk, path);
+        c = open_ok("w/a", SEQ);
+        if (!c) return;
+        CHECK_INT(ckr_ckpt_state(c)->topology.dp, 3);
+        CHECK_INT(ckr_ckpt_state(c)->schedules[0].rate, 3);
+        n = note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, "CKR_E_TRAINER_RANDOM");
+        if (CHECK(n && n->severity == CKR_ERROR)) {
+            CHECK_STR(n->subject, path + 4);
+            CHECK_STR(n->old_value, "files of 2 of 3 ranks");
+        }
+        if (CHECK_OK(ckr_ckpt_check(c, &report, &e), &e)) {
+            CHECK(!report.sound);
+            ckr_report_free(&report);
+        }
+        ckr_ckpt_close(c);
+        have = streams_for("w/a", 3);
+        if (CHECK(have.n_ranks == 3)) {
+            CHECK(note_of(have.notes, have.n_notes, "CKR_W_RNG_MISSING") != NULL);
+            CHECK(ckr_rng_equal(torch_stream(&want, 1), torch_stream(&have, 1)));
+            CHECK(ckr_rng_equal(torch_stream(&want, i ? 0 : 2), torch_stream(&have, i ? 0 : 2)) ==
+                  (i == 0));               /* derived from the same two, or another key       */
+        }
+        ckr_rng_streams_free(&want);
+        ckr_rng_streams_free(&have);
+        if (convert("w/a", SEQ, "w/b", 2)) lr_goes_on("w/b", 2, 2e-15);
+        memio_remove(&disk, "w/a");
+        memio_remove(&disk, "w/b");
+    }
+}
+
+/* A rank alone has a device and a value that is no generator's: on fewer ranks they are kept, on
+   more they stay that rank's, and they come back with it. */
+static void of_one_rank_alone(void)
+{
+    static const char pickle[] = "(dS'xm_seed'\nI777\nsS'torch_npu_manual_seed'\n"
+                                 "(lp0\nsS'mine'\n(lp1\nI5\naF0.1\na(I1\nS'x'\ntaNas.";
+    static const uint32_t ranks[] = { 1, 3 };
+    ckr_open_desc d = CKR_ZERO;
+    size_t i;
+    d.env = &env;
+    for (i = 0; i < 2; i++) {
+        ckr_ckpt *c = NULL;
+        ckr_error e;
+        const ckr_node *n;
+        int64_t v = 0;
+        double f = 0;
+        memio_add(&disk, "one", true);
+        memio_load(&disk, DATA "/acc024_w2/ckpt", "one");
+        copy_text("one/random_states_1.pkl", pickle);
+        if (!convert("one", SEQ, "w/a", ranks[i]) || !convert("w/a", SEQ, "w/b", 2)) return;
+        CHECK_OK(ckr_tree_open("w/a/random_states_0.pkl", &d, &c, &e), &e);
+        n = c ? ckr_ckpt_root(c) : NULL;
+        CHECK(!ckr_node_get(n, "xm_seed") && !ckr_node_get(n, "mine"));
+        ckr_ckpt_close(c);
+        CHECK_OK(ckr_tree_open("w/b/random_states_1.pkl", &d, &c, &e), &e);
+        n = c ? ckr_ckpt_root(c) : NULL;
+        CHECK(ckr_node_i64(ckr_node_get(n, "xm_seed"), &v) && v == 777);
+        CHECK(ckr_node_i64(ckr_node_find(n, "/mine/0"), &v) && v == 5);
+        CHECK(ckr_node_f64(ckr_node_find(n, "/mine/1"), &f) && f == 0.1);
+        CHECK(ckr_node_find(n, "/mine/2") && ckr_node_find(n, "/mine/2")->kind == CKR_NODE_TUPLE);
+        CHECK(ckr_node_find(n, "/mine/3") && ckr_node_find(n, "/mine/3")->kind == CKR_NODE_NONE);
+        ckr_ckpt_close(c);
+        memio_remove(&disk, "w/a");
+        memio_remove(&disk, "w/b");
+        memio_remove(&disk, "one");
+    }
+}
+
+/* The same states on all ranks are found; --rng remap gives each its own. */
+static void equal_on_all_ranks(void)
+{
+    ckr_rng_streams s;
+    ckr_rng_want want = CKR_ZERO;
+    ckr_report report;
+    ckr_ckpt *c;
+    ckr_error e;
+    memio_add(&disk, "eq", true);
+    memio_load(&disk, DATA "/acc024_w2/ckpt", "eq");
+    copy_file("in/0/random_states_0.pkl", "eq/random_states_1.pkl");
+    c = open_ok("eq", SEQ);
+    if (!c) return;
+    CHECK_OK(ckr_ckpt_check(c, &report, &e), &e);
+    CHECK(report.sound && note_of(report.notes, report.n_notes, "CKR_W_RNG_DUPLICATES") != NULL);
+    ckr_report_free(&report);
+    want.mode = CKR_MODE_CONTINUE;
+    CHECK_OK(ckr_ckpt_rng(c, &want, &s, &e), &e);
+    CHECK(note_of(s.notes, s.n_notes, "CKR_W_RNG_DUPLICATES") != NULL);
+    CHECK(note_of(s.notes, s.n_notes, "CKR_RNG_SCOPE") != NULL);
+    CHECK_STR(note_of(s.notes, s.n_notes, "CKR_RNG_SCOPE")->new_value, "one for all ranks");
+    CHECK(ckr_rng_equal(torch_stream(&s, 0), torch_stream(&s, 1)));
+    ckr_rng_streams_free(&s);
+    want.policy = CKR_RNG_REMAP;
+    CHECK_OK(ckr_ckpt_rng(c, &want, &s, &e), &e);
+    CHECK(!ckr_rng_equal(torch_stream(&s, 0), torch_stream(&s, 1)));
+    CHECK(note_of(s.notes, s.n_notes, "CKR_RNG_REPAIRED") != NULL && s.disjoint);
+    ckr_rng_streams_free(&s);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "eq");
+}
+
+/* Somebody trains on what was converted and leaves the side file there: what it carries is of
+   another moment. */
+static void side_file_of_the_past(void)
+{
+    ckr_rng_streams saved = streams_for("in/0", 0), back;
+    if (!convert("in/0", SEQ, "w/a", 1)) return;
+    back = streams_for("w/a", 2);
+    CHECK(ckr_rng_equal(torch_stream(&saved, 1), torch_stream(&back, 1)));
+    ckr_rng_streams_free(&back);
+    copy_file("in/1/pytorch_model.bin", "w/a/pytorch_model.bin");      /* other weights      */
+    copy_file("in/1/optimizer.bin", "w/a/optimizer.bin");
+    back = streams_for("w/a", 2);
+    CHECK(note_of(back.notes, back.n_notes, "CKR_W_RNG_STALE") != NULL);
+    ckr_rng_streams_free(&back);
+    copy_file("in/0/pytorch_model.bin", "w/a/pytorch_model.bin");
+    copy_file("in/0/optimizer.bin", "w/a/optimizer.bin");
+    back = streams_for("w/a", 2);
+    CHECK(note_of(back.notes, back.n_notes, "CKR_W_RNG_STALE") == NULL);
+    ckr_rng_streams_free(&back);
+    copy_file("in/1/random_states_0.pkl", "w/a/random_states_0.pkl");  /* it has drawn       */
+    back = streams_for("w/a", 2);
+    CHECK(!ckr_rng_equal(torch_stream(&saved, 1), torch_stream(&back, 1)));
+    CHECK(note_of(back.notes, back.n_notes, "CKR_W_RNG_STALE") != NULL);
+    CHECK(note_of(back.notes, back.n_notes, "CKR_RNG_RETURNED") == NULL);
+    ckr_rng_streams_free(&back);
+    ckr_rng_streams_free(&saved);
+    memio_remove(&disk, "w/a");
+}
+
 /* Tensors of one side alone are on that side: -1 or 1, however far apart their names are. */
 static void tensors_of_one_side(void)
 {
@@ -457,7 +629,9 @@ static void streams_hostile(void)
     t.topology.dp = 3;
     CHECK_INT(ckr_plan_create(c, &t, 0, &p, &e), CKR_E_FORMAT);
     CHECK_INT(e.item, CKR_ITEM_RNG_CURSOR);
-    CHECK_STR(e.where, "rank 0: torch_cpu default");
+    CHECK_STR(e.where, "/torch_manual_seed");
+    CHECK_STR(e.file, "h/random_states_0.pkl");
+    CHECK(strstr(e.text, "rank 0, torch_cpu default") != NULL && strstr(e.remedy, "--without rng"));
     CHECK(p == NULL);
     ckr_ckpt_close(c);
     memio_remove(&disk, "h");
@@ -524,6 +698,62 @@ static void newest_of_a_run(void)
                          "CKR_W_NO_OPTIMIZER") != NULL);
     ckr_ckpt_close(c);
     memio_remove(&disk, "run");
+}
+
+static void trainer_layout(void)
+{
+    memio_add(&disk, "hf", true);
+    memio_add(&disk, "hf/checkpoint-14", true);
+    copy_file("in/0/pytorch_model.bin", "hf/checkpoint-14/pytorch_model.bin");
+    copy_file("in/0/optimizer.bin", "hf/checkpoint-14/optimizer.pt");
+    copy_file("in/0/scheduler.bin", "hf/checkpoint-14/scheduler.pt");
+    copy_file("in/0/random_states_0.pkl", "hf/checkpoint-14/rng_state_0.pth");
+    copy_file("in/0/random_states_1.pkl", "hf/checkpoint-14/rng_state_1.pth");
+    copy_text("hf/checkpoint-14/trainer_state.json",
+              "{\"global_step\": 14, \"epoch\": 2.5, \"max_steps\": 40}");
+}
+
+/* What was written without some component is still known for what it is, in a run directory too;
+   and when nothing but the weights was, by the side file. */
+static void parts_left_out(void)
+{
+    static const uint32_t without[] = { CKR_RNG, CKR_RNG | CKR_SCHEDULE,
+                                        CKR_RNG | CKR_OPTIMIZER | CKR_GROUPS,
+                                        CKR_RNG | CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE };
+    size_t i;
+    int k;
+    trainer_layout();
+    for (k = 0; k < 2; k++)
+        for (i = 0; i <= 4; i++) {
+            ckr_target t = CKR_ZERO;
+            ckr_ckpt *c = open_ok(k ? "hf" : "in/0", SEQ);
+            ckr_plan *p = NULL;
+            ckr_error e;
+            ckr_result r;
+            if (!c) return;
+            t.mode = i < 4 ? CKR_MODE_CONTINUE : CKR_MODE_TRANSFER;
+            t.topology.zero = -1;
+            t.topology.dp = 3;
+            t.without = i < 4 ? without[i] : 0;
+            r = ckr_plan_create(c, &t, 0, &p, &e);
+            if (r == CKR_OK) r = ckr_plan_write(p, "w/checkpoint_7", NULL, &e);
+            CHECK_OK(r, &e);
+            ckr_plan_free(p);
+            ckr_ckpt_close(c);
+            c = open_ok("w/checkpoint_7", SEQ);
+            if (c) {
+                const ckr_state *s = ckr_ckpt_state(c);
+                CHECK_STR(s->dialect, k ? "hf_trainer" : "accelerate");
+                CHECK(note_of(s->notes, s->n_notes, "CKR_W_NO_RANDOM") != NULL);
+            }
+            ckr_ckpt_close(c);
+            if (i < 3 && (c = open_ok("w", SEQ)) != NULL) {
+                CHECK_STR(ckr_ckpt_path(c), "w/checkpoint_7");
+                ckr_ckpt_close(c);
+            }
+            memio_remove(&disk, "w/checkpoint_7");
+        }
+    memio_remove(&disk, "hf");
 }
 
 static void leftovers_come_back(void)
@@ -630,15 +860,7 @@ static void broken(void)
 static void trainer(void)
 {
     ckr_ckpt *c;
-    memio_add(&disk, "hf", true);
-    memio_add(&disk, "hf/checkpoint-14", true);
-    copy_file("in/0/pytorch_model.bin", "hf/checkpoint-14/pytorch_model.bin");
-    copy_file("in/0/optimizer.bin", "hf/checkpoint-14/optimizer.pt");
-    copy_file("in/0/scheduler.bin", "hf/checkpoint-14/scheduler.pt");
-    copy_file("in/0/random_states_0.pkl", "hf/checkpoint-14/rng_state_0.pth");
-    copy_file("in/0/random_states_1.pkl", "hf/checkpoint-14/rng_state_1.pth");
-    copy_text("hf/checkpoint-14/trainer_state.json",
-              "{\"global_step\": 14, \"epoch\": 2.5, \"max_steps\": 40}");
+    trainer_layout();
     c = open_ok("hf", SEQ);
     if (c) {
         const ckr_state *s = ckr_ckpt_state(c);
@@ -714,11 +936,16 @@ int main(int argc, char **argv)
     RUN(streams_need_no_numpy);
     RUN(streams_come_back);
     RUN(streams_of_one_rank);
+    RUN(rank_file_missing);
+    RUN(of_one_rank_alone);
+    RUN(equal_on_all_ranks);
+    RUN(side_file_of_the_past);
     RUN(tensors_of_one_side);
     RUN(streams_by_policy);
     RUN(streams_hostile);
     RUN(names_or_numbers);
     RUN(newest_of_a_run);
+    RUN(parts_left_out);
     RUN(leftovers_come_back);
     RUN(refused);
     RUN(broken);

@@ -825,6 +825,8 @@ static void record_hostile(void)
         { "\"status\":\"parked\"", "\"status\":\"dead\"" },
         { "\"status\":\"parked\"", "\"attempt\":256,\"status\":\"parked\"" },
         { "\"rank\":", "\"rank\":-1" },
+        { "\"rank\":", "\"rank\":400000" },
+        { "{\"dp\":2},\"born\":0", "{\"dp\":7},\"born\":0" },
         { "\"state\":\"AQ", "\"state\":\"AA" },
         { "\"state\":\"AQ", "\"state\":\"A" },
         { "\"streams\":[", "\"streams\":[7," },
@@ -947,6 +949,14 @@ static void pack_states(void)
             if (ckr__unpack(b, n, &s)) draw(&s, 2);
         }
     }
+    CHECK_OK(ckr_rng_seed(&r, CKR_RNG_NUMPY, 5), &t_err);
+    r.has_normal = 2;
+    CHECK(!ckr__unpack(b, ckr__pack(&r, b), &s));
+    CHECK_OK(ckr_rng_seed(&r, CKR_RNG_TORCH_CPU, 5), &t_err);
+    r.has_float = 1;
+    CHECK(ckr__unpack(b, ckr__pack(&r, b), &s));
+    r.float_normal = (float)ckr__nan();
+    CHECK(!ckr__unpack(b, ckr__pack(&r, b), &s));
     for (i = 0; i < 7; i++) {
         len = ckr__base64_put((const uint8_t *)"abcdef", i, text);
         CHECK(ckr__base64_get(text, len, b, sizeof b, &m) && m == i && !memcmp(b, "abcdef", i));

@@ -344,6 +344,37 @@ static void rng_hostile_bytes(void)
           again.flags == CKR_RNG_ODD && ckr_rng_equal(&r, &again));
 }
 
+/* What torch reads over, with what it never writes there, is marked; a float normal that is cached
+   and none is refused. */
+static void rng_odd_states(void)
+{
+    static const struct { size_t at; uint8_t v; } odd[] = {
+        { 28, 1 },   { 24 + 8 * 623 + 7, 0x80 }, { 12, 3 },   { 5023, 0x3f }, { 5031, 0x3f },
+        { 5039, 0x3f }, { 5040, 7 },             { 5044, 1 }, { 5051, 0x3f }, { 5052, 7 },
+        { 5055, 1 }
+    };
+    uint8_t raw[5056], cuda[16];
+    ckr_rng r;
+    size_t i;
+    for (i = 0; i < sizeof odd / sizeof *odd; i++) {
+        CHECK(ckr_rng_seed(&r, CKR_RNG_TORCH_CPU, 3) == CKR_OK);
+        CHECK(ckr_rng_encode(&r, raw, sizeof raw) == 5056);
+        CHECK(ckr_rng_decode(CKR_RNG_NONE, raw, 5056, &r, &err) == CKR_OK && r.flags == 0);
+        raw[odd[i].at] = odd[i].v;
+        t_check(ckr_rng_decode(CKR_RNG_NONE, raw, 5056, &r, &err) == CKR_OK &&
+                r.flags == CKR_RNG_ODD, __FILE__, __LINE__, "byte %lu", (unsigned long)odd[i].at);
+    }
+    CHECK(ckr_rng_seed(&r, CKR_RNG_TORCH_CPU, 3) == CKR_OK);
+    CHECK(ckr_rng_encode(&r, raw, sizeof raw) == 5056);
+    raw[5052] = 1;
+    ckr__store_u32(raw + 5048, 0x7fc00000);
+    refuse(raw, 5056, CKR_RNG_NONE, CKR_ITEM_RNG_VALUE, "NaN as a cached float");
+    memset(cuda, 0, sizeof cuda);
+    cuda[8] = 6;
+    CHECK(ckr_rng_decode(CKR_RNG_NONE, cuda, 16, &r, &err) == CKR_OK &&
+          r.flags == CKR_RNG_ALIGNED && r.offset == 8);
+}
+
 /* All that torch writes or ignores comes back, unused bytes too. */
 static void rng_unused_bytes(void)
 {
@@ -372,6 +403,9 @@ static void rng_unused_bytes(void)
     CHECK(ckr_rng_decode(CKR_RNG_NONE, cuda, 816, &r, &err) == CKR_OK && r.flags == CKR_RNG_ODD);
     cuda[815] = 0x80;
     refuse(cuda, 816, CKR_RNG_NONE, CKR_ITEM_RNG_CURSOR, "negative offset");
+    raw[43] = 0x80;
+    refuse(raw, 44, CKR_RNG_NONE, CKR_ITEM_RNG_CURSOR, "negative offset");
+    raw[43] = 0;
     CHECK(ckr_rng_decode(CKR_RNG_NONE, raw, 44, &r, &err) == CKR_OK && r.kind == CKR_RNG_TORCH_MPS);
     CHECK(ckr_rng_encode(&r, out, sizeof out) == 44 && !memcmp(raw, out, 44));
     CHECK(ckr_rng_decode(CKR_RNG_OPAQUE, raw, 100, &r, &err) == CKR_OK);
@@ -661,6 +695,7 @@ int main(int argc, char **argv)
     RUN(rng_file);
     RUN(rng_derived);
     RUN(rng_hostile_bytes);
+    RUN(rng_odd_states);
     RUN(rng_unused_bytes);
     RUN(rng_hostile_nodes);
     RUN(rng_jumps);

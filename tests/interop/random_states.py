@@ -112,10 +112,19 @@ def sana_case(case, scratch, worlds):
         shutil.rmtree(out)
 
 
+def usage(case):
+    """A seed without reseed, and reseed without a seed, are mistakes of the command line."""
+    for flags in (["--rng", "reseed"], ["--seed", "3"], ["--rng", "keep", "--seed", "3"]):
+        p = subprocess.run([sys.argv[1], "plan", str(case), *flags], capture_output=True, text=True)
+        expect(p.returncode == 2 and "seed" in p.stderr, f"plan {' '.join(flags)}: exit {p.returncode}")
+    tool("plan", case, "--rng", "reseed", "--seed", "3")
+
+
 def main(scratch):
     PartialState(cpu=True)
     root = Path(__file__).resolve().parents[2]
     own = sorted(p.parent / "ckpt" for p in (root / "tests/data/accelerate").glob("*/check.json"))
+    usage(own[0])
     for case in own:
         accelerate_case(case, scratch, with_accelerate, (1, 3))
     shared = root / "../shared/corpus/accelerate"
