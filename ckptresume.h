@@ -155,7 +155,7 @@
        >>megatron.dist.emit >>dialect.table >>write.pickle >>write.image >>write.dcp >>run >>lanes
        >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
-       >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
+       >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
        >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
@@ -418,8 +418,20 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
     X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
     X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
-    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")        \
-    X(TRAINER_RANDOM,       E_MISMATCH,    "ranks without a file of random states")
+    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")         \
+    X(TRAINER_RANDOM,       E_MISMATCH,    "ranks without a file of random states")                \
+    X(MEGATRON_ARGS_LAYERS, E_MISMATCH,    "the arguments tell another number of layers")          \
+    X(MEGATRON_ARGS_RANKS,  E_MISMATCH,    "the arguments tell other parallel sizes")              \
+    X(MEGATRON_ARGS_HEADS,  E_MISMATCH,    "the arguments tell other attention heads")             \
+    X(MEGATRON_ARGS_GROUPS, E_MISMATCH,    "the arguments tell other query groups")                \
+    X(MEGATRON_ARGS_FFN,    E_MISMATCH,    "the arguments tell another size of the MLP")           \
+    X(MEGATRON_ARGS_GATED,  E_MISMATCH,    "the arguments tell another activation")                \
+    X(MEGATRON_ARGS_VOCAB,  E_MISMATCH,    "the arguments tell another vocabulary")                \
+    X(MEGATRON_ARGS_TIED,   E_MISMATCH,    "the arguments tell otherwise what is tied")            \
+    X(MEGATRON_SWAPPED,     E_MISMATCH,    "two ranks' directories have changed places")           \
+    X(MEGATRON_GROUPS,      E_MISMATCH,    "parameter groups of two ranks differ")                 \
+    X(MEGATRON_BOTH,        E_MISMATCH,    "two formats in one iteration's directory")             \
+    X(MEGATRON_NO_VERSION,  E_ARG,         "Megatron-LM has no such version")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -16832,7 +16844,7 @@ static ckr_result ckr__rebase_keep(const ckr_schedule *old, double t, ckr_schedu
     const uint8_t kind = old->curve->kind;
     const bool returns = kind == CKR__CV_COSINE || kind == CKR__CV_SEQ || kind == CKR__CV_CHAIN;
     s->clamp = true;
-    if (end != end) return CKR_OK;
+    if (end != end || kind == CKR__CV_MEGATRON) return CKR_OK;        /* it holds by itself  */
     if (t <= end) s->hold = end;
     else if (!returns && t < s->hold) s->hold = t;
     return CKR_OK;
@@ -16928,6 +16940,82 @@ static ckr_result ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, doubl
     return CKR_OK;
 }
 
+/* The fraction of the decay by which Megatron's options say a warmup of any length: its product
+   with `total`, as the framework computes it, is `warm` or next to it. */
+static double ckr__warm_fraction(double warm, double total)
+{
+    const double f = warm / total;
+    double best = f, other;
+    int i;
+    for (i = 0; i < 2; i++) {
+        other = nextafter(f, i ? 2 : -1);
+        if (fabs(ckr__rn(other * total) - warm) < fabs(ckr__rn(best * total) - warm)) best = other;
+    }
+    return best;
+}
+
+static double ckr__fold_round(double v, double rate)
+{
+    return fabs(rint(v) - v) < 1e-6 * rate ? rint(v) : v;
+}
+
+/* Stretched time as lengths: the curve is moved where its warmup would begin below 0, by whole
+   updates. */
+static void ckr__fold_time(ckr_schedule *s, ckr__curve_nums *k)
+{
+    const double total = s->t0 + (k->total - s->b) / s->a,
+                 end_at = s->t0 + (k->end_at - s->b) / s->a;
+    double warm = s->t0 + (k->warm - s->b) / s->a, shift = 0;
+    if (warm < 0) shift = ceil(-warm / s->rate) * s->rate;
+    warm += shift;
+    k->total = ckr__fold_round(total, s->rate) + shift;
+    k->decay = ckr__fold_round(k->decay / s->a, s->rate);
+    k->end_at = ckr__fold_round(end_at, s->rate) + shift;
+    k->warm = ckr__whole(warm / s->rate)
+                  ? warm
+                  : ckr__rn(ckr__warm_fraction(warm, k->total) * k->total);
+    s->position += (int64_t)shift;
+    s->offset += shift;
+    s->a = 1;
+    s->b = s->t0 = 0;
+    s->hold = ckr__inf();
+    s->clamp = false;
+}
+
+/* Megatron's curve has two bounds for each group and lengths of its own. They take up a scaled and
+   a stretched curve, so that what is decided is what the framework then computes, operation by
+   operation. What they cannot take up stays: a warmup that changes while it runs. */
+static ckr_result ckr__rebase_fold(ckr__ctx *c, ckr_schedule *s)
+{
+    const bool timed = !ckr__same(s->a, 1) || !ckr__same(s->b, s->t0);
+    const bool warming = (double)s->position <= s->t0 + (s->curve->k.warm - s->b) / s->a;
+    ckr__curve *curve;
+    uint64_t i;
+    if (s->curve->kind != CKR__CV_MEGATRON || s->ramp_len > 0 || !s->n_lanes) return CKR_OK;
+    if (warming) {
+        for (i = 1; i < s->n_lanes; i++)
+            if (!ckr__same(s->lanes[i].p, s->lanes[0].p) ||
+                !ckr__same(s->lanes[i].q, s->lanes[0].q))
+                return CKR_OK;
+        if (timed) return CKR_OK;
+    }
+    curve = CKR__NEW(c, ckr__curve);
+    if (!curve) return ckr__sched_oom(c);
+    *curve = *s->curve;
+    s->curve = curve;
+    if (warming) curve->k.from = s->lanes[0].q + s->lanes[0].p * curve->k.from;
+    for (i = 0; i < s->n_lanes; i++) {
+        ckr_lane *l = &s->lanes[i];
+        const double low = l->q + l->p * l->min;
+        l->max = l->base = l->q + l->p * l->max;
+        if (fabs(low - l->min) > 4 * DBL_EPSILON * fabs(l->min)) l->min = low;     /* the floor */
+        l->p = 1;
+        l->q = 0;
+    }
+    if (timed) ckr__fold_time(s, &curve->k);
+    return CKR_OK;
+}
+
 /* How the coming run goes on after `updates` updates: a schedule for it. `target` (the new one, or
    NULL where the mode needs none) has the lanes of `old`. Splice and stretch are continuous to
    1e-12 of the LR; keep holds the end's LR and is never below 0. */
@@ -16974,6 +17062,8 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
     } else if (mode == CKR__REBASE_REWARM) {
         e = ckr__rebase_rewarm(c, t, rewarm_steps, now, s);
     }
+    if (e == CKR_OK && (mode == CKR__REBASE_SPLICE || mode == CKR__REBASE_STRETCH))
+        e = ckr__rebase_fold(c, s);
     if (e == CKR_OK) *out = s;
     return e;
 }
@@ -22143,6 +22233,8 @@ typedef struct ckr__out {
     bool      zero_told;       /* the ZeRO stage was asked for, it is not only the source's */
     bool      renamed;         /* the target's tensors are other ones than the source's: their
                                   digests say nothing of it                              */
+    const char **keys;         /* "NAME/SLOT" by which a reader of the output knows each tensor of
+                                  the source; NULL, or NULL of one: its own               */
 } ckr__out;
 
 static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_format format)
@@ -37452,6 +37544,16 @@ static ckr_result ckr__tq_groups(ckr__de *e, ckr_state *own)
 
 /* >>torch_dcp.items ----------------------------------------------------------- */
 
+/* A plain state dict has no slots: what was one is part of the name. */
+static bool ckr__de_key(ckr__de *x, const ckr_tensor *t)
+{
+    const char *name = ckr__plain_name(x->c, t);
+    if (!x->out->keys) x->out->keys = CKR__NEW_N(x->c, const char *, x->s->n_tensors);
+    if (!name || !x->out->keys) return false;
+    x->out->keys[t->index] = ckr__printf(x->c, "%s/param", name);
+    return x->out->keys[t->index] != NULL;
+}
+
 /* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. */
 static ckr_result ckr__de_tensors(ckr__de *x)
 {
@@ -37478,6 +37580,7 @@ static ckr_result ckr__de_tensors(ckr__de *x)
         if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
         r = ckr__de_dtype(x, t, &dtype);
         if (r == CKR_OK) r = ckr__tq_tensor(x, t, dtype, stage * per, per, fresh, &other);
+        if (r == CKR_OK && !other && !it && !ckr__de_key(x, t)) r = x->c->err->code;
         if (r == CKR_OK && !other)
             r = ckr__dcp_out_tensor(&x->w, it ? it->fqn : ckr__plain_name(x->c, t),
                                     it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
@@ -38802,6 +38905,13 @@ static int64_t ckr__mg_volume(uint32_t n, const int64_t *count)
     return v;
 }
 
+/* Equal values, as text. */
+static bool ckr__mg_same(ckr__ctx *c, const ckr_node *a, const ckr_node *b)
+{
+    const char *x = ckr__node_text_of(c, a), *y = ckr__node_text_of(c, b);
+    return x && y && !strcmp(x, y);
+}
+
 static bool ckr__mg_ends(const char *s, const char *tail)
 {
     size_t n = strlen(s);
@@ -38902,21 +39012,31 @@ static ckr_result ckr__mg_tracker(ckr__ctx *c, const char *path, const char *bes
                             : "bring back the directory of that iteration");
 }
 
-/* What the tracker file names is the run's newest checkpoint, as Megatron takes it. */
-static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path, const char **dir)
+#define CKR__MG_TRACKER "latest_checkpointed_iteration.txt"
+
+/* Its text, without blanks around it. */
+static ckr_result ckr__mg_tracked(ckr__ctx *c, const char *path, char text[48])
 {
     const uint8_t *p = NULL;
     uint64_t n = 0;
+    ckr_result r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    if (r != CKR_OK) return r;
+    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
+    while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
+    snprintf(text, 48, "%.*s", (int)(n < 47 ? n : 47), (const char *)p);
+    return CKR_OK;
+}
+
+/* What the tracker file names is the run's newest checkpoint, as Megatron takes it. */
+static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path, const char **dir)
+{
     char text[48];
     const char *best, *name = NULL;
     int64_t v;
     bool yes = false;
     ckr_result r = ckr__mg_newest(c, run, &best);
-    if (r == CKR_OK) r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    if (r == CKR_OK) r = ckr__mg_tracked(c, path, text);
     if (r != CKR_OK) return r;
-    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
-    while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
-    snprintf(text, sizeof text, "%.*s", (int)(n < 47 ? n : 47), (const char *)p);
     if (!strcmp(text, "release")) name = "release";
     else if (ckr__step_of(text, &v)) name = ckr__printf(c, "iter_%07lld", (long long)v);
     else return ckr__mg_tracker(c, path, best, text, "a number or \"release\" was expected");
@@ -38930,6 +39050,33 @@ static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path,
     return r;
 }
 
+/* A newer iteration beside the one that the tracker file names is not taken, and said. */
+static ckr_result ckr__mg_beside(ckr__mg *r)
+{
+    const char *name = ckr__base(r->dir), *best = NULL, *path, *run;
+    char text[48];
+    int64_t mine, top, told;
+    bool ranks = false;
+    ckr_result e;
+    run = name - r->dir > 1 ? ckr__strndup(r->c, r->dir, (size_t)(name - r->dir) - 1) : ".";
+    path = run ? ckr__path_join(r->c, run, CKR__MG_TRACKER) : NULL;
+    if (!path) return ckr__mg_oom(r);
+    if (!ckr__mg_iteration(name, &mine) || ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+        return CKR_OK;
+    e = ckr__mg_tracked(r->c, path, text);
+    if (e != CKR_OK || !ckr__step_of(text, &told) || told != mine) return e;
+    e = ckr__mg_newest(r->c, run, &best);
+    if (e != CKR_OK || !best || !ckr__mg_iteration(ckr__base(best), &top) || top <= mine) return e;
+    e = ckr__mg_has_ranks(r->c, best, &ranks);
+    if (e != CKR_OK) return e;
+    return ckr__mg_note(r, "CKR_W_MEGATRON_NEWER", CKR_EXACT, "iteration", ckr__base(best), name,
+                        ranks == r->dist ? "a newer one lies beside it, in the other format; the "
+                                           "tracker file names this one"
+                                         : "a newer one lies beside it; the tracker file names "
+                                           "this one",
+                        "name the directory of the iteration that is meant");
+}
+
 static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     const char *tracker, *best;
@@ -38939,7 +39086,7 @@ static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir,
     if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
     r = ckr__mg_is(c, path, mine);
     if (r != CKR_OK || *mine) return r;
-    tracker = ckr__path_join(c, path, "latest_checkpointed_iteration.txt");
+    tracker = ckr__path_join(c, path, CKR__MG_TRACKER);
     if (!tracker) return c->err->code;
     if (ckr__path_kind(c, tracker) == CKR_FILE_REGULAR) {
         *mine = true;
@@ -39177,6 +39324,82 @@ static ckr_result ckr__mg_alike(ckr__mg *r)
     return CKR_OK;
 }
 
+/* What tells of a run apart from its model; a rank of another one differs in some. */
+static const char *const ckr__mg_run_keys[] = {
+    "seed", "lr", "min_lr", "lr_warmup_iters", "lr_warmup_samples", "lr_decay_iters",
+    "lr_decay_samples", "lr_decay_style", "weight_decay", "start_weight_decay",
+    "end_weight_decay", "adam_beta1", "adam_beta2", "adam_eps", "clip_grad", "global_batch_size",
+    "micro_batch_size", "seq_length", "train_iters", "train_samples", "data_parallel_size",
+    "world_size", "num_attention_heads", "num_query_groups", "kv_channels", "ffn_hidden_size",
+    "swiglu", "untie_embeddings_and_output_weights", "vocab_size", "padded_vocab_size",
+    "make_vocab_size_divisible_by", "num_experts", "use_distributed_optimizer", "bf16", "fp16",
+    "virtual_pipeline_model_parallel_size", "context_parallel_size", "decoupled_lr",
+    "hidden_dropout", "attention_dropout", "init_method_std"
+};
+
+/* Every file is of one run: its arguments and its scheduler are the first file's. */
+static ckr_result ckr__mg_one_run(ckr__mg *r)
+{
+    static const char *const sched[] = { "opt_param_scheduler", "lr_scheduler" };
+    uint64_t i;
+    size_t k;
+    for (i = 1; i < r->n_files; i++) {
+        const ckr__mg_file *f = r->files[i];
+        const char *where = NULL;
+        for (k = 0; k < sizeof ckr__mg_run_keys / sizeof *ckr__mg_run_keys && !where; k++) {
+            const ckr_node *a = ckr_node_get(r->args, ckr__mg_run_keys[k]),
+                           *b = ckr_node_get(f->args, ckr__mg_run_keys[k]);
+            if (a && b && !ckr__mg_same(r->c, a, b)) where = ckr__mg_run_keys[k];
+        }
+        for (k = 0; k < 2 && !where; k++) {
+            const ckr_node *a = ckr_node_get(r->root, sched[k]),
+                           *b = ckr_node_get(f->root, sched[k]);
+            if (a && b && !ckr__mg_same(r->c, a, b)) where = sched[k];
+        }
+        if (where)
+            return ckr__remedy(r->c->err,
+                               ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, f->path, CKR_NO_OFFSET,
+                                         where, "it is not what the first rank's file says"),
+                               "the file is of another run: put back the right one");
+        if (r->c->err->code != CKR_OK) return r->c->err->code;
+    }
+    return CKR_OK;
+}
+
+/* The rank that wrote the file of this place: the first of its replicas. */
+static int64_t ckr__mg_writer(const ckr__mg *r, const ckr__mg_file *f)
+{
+    if (ckr__mg_flag(f->args, "use_tp_pp_dp_mapping"))
+        return f->tp + (int64_t)r->tp * r->cp * (f->pp + (int64_t)r->pp * f->ep);
+    return f->tp + (int64_t)r->tp * r->cp * (f->ep + (int64_t)r->dp * f->pp);
+}
+
+/* A file knows its writer's rank. Where it is that of another directory, whose file does not say so
+   of itself, they have changed places. (Tools that write all ranks from one process leave the
+   same number in all.) */
+static ckr_result ckr__mg_places(ckr__mg *r)
+{
+    uint64_t i, k;
+    int64_t v, w;
+    for (i = 0; i < r->n_files; i++) {
+        const ckr__mg_file *f = r->files[i];
+        if (!ckr_node_i64(ckr_node_get(f->args, "rank"), &v) || v == ckr__mg_writer(r, f)) continue;
+        for (k = 0; k < r->n_files; k++) {
+            const ckr__mg_file *g = r->files[k];
+            if (ckr__mg_writer(r, g) != v || !ckr_node_i64(ckr_node_get(g->args, "rank"), &w) ||
+                w == v)
+                continue;
+            return ckr__remedy(
+                r->c->err,
+                ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SWAPPED, f->path, CKR_NO_OFFSET, "args/rank",
+                          "rank %lld wrote it: it belongs into %s, where rank %lld's file lies",
+                          (long long)v, g->rel, (long long)w),
+                "give the directories their names back");
+        }
+    }
+    return CKR_OK;
+}
+
 static ckr_result ckr__mg_open_all(ckr__mg *r)
 {
     double version = 3;
@@ -39194,6 +39417,8 @@ static ckr_result ckr__mg_open_all(ckr__mg *r)
     e = ckr__mg_topology(r);
     if (e == CKR_OK) e = ckr__mg_grid(r);
     if (e == CKR_OK) e = ckr__mg_alike(r);
+    if (e == CKR_OK) e = ckr__mg_places(r);
+    if (e == CKR_OK) e = ckr__mg_one_run(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_chunks(r, r->files[i]);
     return e;
 }
@@ -39292,7 +39517,7 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
         }
     if (!want || want == r->layers) return CKR_OK;
     return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->files[0]->path,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->files[0]->path,
                                  CKR_NO_OFFSET, "args/num_layers",
                                  "it says %lld, the model's files have %s%lld layers",
                                  (long long)want, r->layers > want ? "more than " : "",
@@ -39303,9 +39528,9 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
 static ckr_result ckr__mg_contradicts_layers(ckr__mg *r, const char *where, int64_t found)
 {
     return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->dir, CKR_NO_OFFSET, where,
-                                 "args say %lld layers, this says %lld", (long long)r->layers,
-                                 (long long)found),
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->dir, CKR_NO_OFFSET,
+                                 where, "args say %lld layers, this says %lld",
+                                 (long long)r->layers, (long long)found),
                        "files or arguments are of another run: put back the right ones");
 }
 
@@ -39525,36 +39750,25 @@ static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, co
     return CKR_OK;
 }
 
-static ckr_result ckr__mg_contradicts(ckr__mg *r, const ckr__mg_item *t, const char *key,
+static ckr_result ckr__mg_contradicts(ckr__mg *r, ckr_item item, const char *where, const char *key,
                                       int64_t said, int64_t found)
 {
     return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->files[0]->path,
-                                 CKR_NO_OFFSET, t->name, "args ask for %s %lld, the tensor has "
-                                 "%lld", key, (long long)said, (long long)found),
+                       ckr__fail(r->c->err, item, r->n_files ? r->files[0]->path : r->dir,
+                                 CKR_NO_OFFSET, where, "args ask for %s %lld, the tensor has %lld",
+                                 key, (long long)said, (long long)found),
                        "files or arguments are of another run: put back the right ones");
 }
 
-/* The arguments against the shapes of the tensors that they decide. */
+/* The hidden size against the tensors that have it as an axis. */
 static ckr_result ckr__mg_promised(ckr__mg *r, const ckr__mg_item *t)
 {
     const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
-    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0),
-                  heads = ckr__mg_size(r->args, "num_attention_heads", 0),
-                  groups = ckr__mg_flag(r->args, "group_query_attention")
-                               ? ckr__mg_size(r->args, "num_query_groups", heads)
-                               : heads,
-                  dim = ckr__mg_size(r->args, "kv_channels", heads ? hidden / heads : 0);
-    const bool gate = ckr__mg_flag(r->args, "attention_output_gate");
-    if (!rule || !hidden || t->n_dims == 0) return CKR_OK;
-    if (rule->what == CKR__MG_VOCAB && t->n_dims == 2 && t->shape[1] != hidden)
-        return ckr__mg_contradicts(r, t, "hidden_size", hidden, t->shape[1]);
-    if (rule->what == CKR__MG_QKV && t->n_dims == 2 && t->shape[1] != hidden)
-        return ckr__mg_contradicts(r, t, "hidden_size", hidden, t->shape[1]);
-    if (rule->what == CKR__MG_QKV && !gate && heads && heads < (1 << 24) && groups < (1 << 24) &&
-        dim < (1 << 24) && t->shape[0] != (heads + 2 * groups) * dim)
-        return ckr__mg_contradicts(r, t, "(heads + 2 * groups) * kv_channels rows",
-                                   (heads + 2 * groups) * dim, t->shape[0]);
+    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0);
+    if (!rule || !hidden || t->n_dims != 2) return CKR_OK;
+    if ((rule->what == CKR__MG_VOCAB || rule->what == CKR__MG_QKV) && t->shape[1] != hidden)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS, t->name, "hidden_size", hidden,
+                                   t->shape[1]);
     return CKR_OK;
 }
 
@@ -39941,27 +40155,34 @@ static double ckr__mg_num(const ckr_node *dict, const char *key, double none)
     return ckr_node_f64(ckr_node_get(dict, key), &v) ? v : none;
 }
 
-/* Does a parameter of this name and number of dimensions belong into the group? `exact`: also by
-   its LR bounds, where the arguments tell those of a decoupled one. */
+/* Is the group that of embedding and head with an LR of their own? Up to 0.15 it says so; later its
+   bounds do, and, where they are those of the others, that it is not the default one. */
+static bool ckr__mg_decoupled(const ckr_node *args, const ckr_node *g)
+{
+    const double lr = ckr__mg_num(args, "decoupled_lr", -1), top = ckr__mg_num(g, "max_lr", -1);
+    const ckr_node *own = ckr_node_get(g, "default_config");
+    if (ckr__mg_flag(g, "is_decoupled_lr")) return true;
+    if (lr < 0 || !ckr__same(top, lr)) return false;
+    return own && own->kind == CKR_NODE_BOOL ? !own->u.b
+                                             : !ckr__same(top, ckr__mg_num(args, "lr", -1));
+}
+
+/* Does a parameter of this name and number of dimensions belong into the group? */
 static bool ckr__mg_in_group(const ckr__mg *r, const ckr__mg_item *t, uint32_t n_dims,
                              const ckr_node *g)
 {
     const double wd = ckr__mg_num(g, "wd_mult", ckr__mg_num(g, "pre_wd_mult", 1)),
-                 lr = ckr__mg_num(r->args, "decoupled_lr", -1),
-                 top = ckr__mg_num(g, "max_lr", -1);
+                 lr = ckr__mg_num(r->args, "decoupled_lr", -1);
     const bool expert = ckr__mg_flag(g, "is_expert_parallel"),
                norm = ckr__mg_flag(r->args, "apply_wd_to_qk_layernorm") &&
                       (strstr(t->name, "q_layernorm.") || strstr(t->name, "k_layernorm.")),
                plain = (n_dims <= 1 || ckr__mg_ends(t->name, ".bias")) && !norm;
-    bool ends = ckr__mg_ends(t->name, "word_embeddings.weight") ||
-                ckr__mg_ends(t->name, "output_layer.weight"), decoupled;
+    const bool ends = ckr__mg_ends(t->name, "word_embeddings.weight") ||
+                      ckr__mg_ends(t->name, "output_layer.weight");
     if (plain != (wd <= 0)) return false;
     if (expert != (t->expert >= 0 && r->ep > 1)) return false;
     if (lr < 0 && !ckr__mg_flag(g, "is_decoupled_lr")) return true;
-    decoupled = ckr__mg_flag(g, "is_decoupled_lr") ||
-                (lr >= 0 && ckr__same(top, lr) &&
-                 !ckr__same(top, ckr__mg_num(r->args, "lr", -1)));
-    return ends == decoupled;
+    return ends == ckr__mg_decoupled(r->args, g);
 }
 
 /* The one group of the file for it; CKR__MG_NONE: none, or several. */
@@ -40027,34 +40248,79 @@ static ckr_result ckr__mg_group_new(ckr__mg *r, const ckr_node *raw, const char 
     return CKR_OK;
 }
 
+/* Megatron's own key of a group, without what it may hold. */
+static bool ckr__mg_alike_groups(ckr__ctx *c, const ckr_node *a, const ckr_node *b)
+{
+    static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
+                                        "is_decoupled_lr", "pre_wd_mult", "pre_lr_mult" };
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!ckr__mg_same(c, ckr_node_get(a, keys[i]), ckr_node_get(b, keys[i]))) return false;
+    return true;
+}
+
+/* The first key in which a rank's group is not another rank's of the same kind; NULL: none, or the
+   rank has several of the kind, which then differ in what a run sets for some of them. */
+static const char *ckr__mg_group_differs(ckr__mg *r, const ckr__mg_optim *o, const ckr_node *g,
+                                         const ckr_node *first)
+{
+    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps", "step", "max_lr",
+                                        "min_lr", "start_wd", "end_wd", "bias_correction" };
+    uint64_t i, n = 0;
+    size_t k;
+    if (!ckr__mg_alike_groups(r->c, g, first)) return NULL;
+    for (i = 0; i < o->groups->count; i++)
+        n += ckr__mg_alike_groups(r->c, g, o->groups->u.items[i]);
+    for (k = 0; n == 1 && k < sizeof keys / sizeof *keys; k++) {
+        const ckr_node *a = ckr_node_get(g, keys[k]), *b = ckr_node_get(first, keys[k]);
+        if (a && b && a->kind != CKR_NODE_TENSOR && b->kind != CKR_NODE_TENSOR &&
+            !ckr__mg_same(r->c, a, b))
+            return keys[k];
+    }
+    return NULL;
+}
+
+/* A group that another rank has otherwise. */
+static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                      const ckr_node *g, uint64_t n_known)
+{
+    uint64_t i;
+    for (i = 0; i < n_known; i++) {
+        const ckr_node *first = r->s->groups[i].raw;
+        const char *key = ckr__mg_group_differs(r, o, g, first);
+        if (!key) continue;
+        return ckr__remedy(
+            r->c->err,
+            ckr__fail(r->c->err, CKR_ITEM_MEGATRON_GROUPS, f->path, CKR_NO_OFFSET,
+                      ckr__printf(r->c, "param_groups/%s", key), "%s: %.60s, on another rank %.60s",
+                      f->rel, ckr__node_text_of(r->c, ckr_node_get(g, key)),
+                      ckr__node_text_of(r->c, ckr_node_get(first, key))),
+            "the file is of another iteration or run: put back the right one");
+    }
+    return r->c->err->code;
+}
+
 /* The state's group of each group of a rank: another rank's copy must be of the same step. */
 static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer)
 {
     ckr__mg_optim *o = &f->optims[optimizer];
     uint64_t *global = CKR__NEW_N(r->c, uint64_t, o->groups->count), i;
+    const uint64_t n_known = r->s->n_groups;
     if (!global) return ckr__mg_oom(r);
     o->global = global;
     for (i = 0; i < o->groups->count; i++) {
-        const ckr_node *g = o->groups->u.items[i], *first;
+        const ckr_node *g = o->groups->u.items[i];
         const char *key;
-        double a, b;
         ckr_result e;
         if (!ckr_node_is_dict(g)) return ckr__mg_bad(r, f->path, "optimizer/param_groups", "dicts");
+        e = ckr__mg_group_mixed(r, f, o, g, n_known);
+        if (e != CKR_OK) return e;
         key = ckr__mg_identity(r->c, g, optimizer);
         if (!key) return ckr__mg_oom(r);
-        if (!ckr__map_find(&r->group_at, key, strlen(key), &global[i])) {
-            e = ckr__mg_group_new(r, g, key);
-            if (e != CKR_OK) return e;
-            global[i] = r->s->n_groups - 1;
-        }
-        first = r->s->groups[global[i]].raw;
-        if (ckr_node_f64(ckr_node_get(g, "lr"), &a) &&
-            ckr_node_f64(ckr_node_get(first, "lr"), &b) && !ckr__same(a, b))
-            return ckr__remedy(
-                r->c->err,
-                ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, f->path, CKR_NO_OFFSET,
-                          "param_groups/lr", "it is %.17g, on another rank %.17g", a, b),
-                "the file is of another iteration or run: put back the right one");
+        if (ckr__map_find(&r->group_at, key, strlen(key), &global[i])) continue;
+        e = ckr__mg_group_new(r, g, key);
+        if (e != CKR_OK) return e;
+        global[i] = r->s->n_groups - 1;
     }
     return CKR_OK;
 }
@@ -40670,16 +40936,28 @@ static ckr_result ckr__mg_randoms(ckr__mg *r)
 
 /* >>megatron.read ------------------------------------------------------------- */
 
-/* Logical rows of the vocabulary: the caller's, else the arguments'. NullTokenizer adds one id to
-   the number that it is given (megatron/training/tokenizer). */
-static ckr_result ckr__mg_vocabulary(ckr__mg *r)
+/* Logical rows of the vocabulary as the arguments tell them, or 0. NullTokenizer adds one id to the
+   number that it is given (megatron/training/tokenizer). */
+static int64_t ckr__mg_logical(const ckr__mg *r)
 {
     const char *tokenizer = ckr_node_str(ckr_node_get(r->args, "tokenizer_type"));
-    int64_t v = ckr__mg_size(r->args, "vocab_size", 0);
-    if (v && tokenizer && !strcmp(tokenizer, "NullTokenizer")) v++;
-    if (r->s->vocab > 0) v = r->s->vocab;
-    r->vocab = v;
-    return CKR_OK;
+    const int64_t v = ckr__mg_size(r->args, "vocab_size", 0);
+    return v && tokenizer && !strcmp(tokenizer, "NullTokenizer") ? v + 1 : v;
+}
+
+/* The caller's, else the arguments'. */
+static ckr_result ckr__mg_vocabulary(ckr__mg *r)
+{
+    const int64_t logical = ckr__mg_logical(r);
+    char was[24], now[24];
+    r->vocab = r->s->vocab > 0 ? r->s->vocab : logical;
+    if (r->vocab >= logical) return CKR_OK;
+    snprintf(was, sizeof was, "%lld", (long long)logical);
+    snprintf(now, sizeof now, "%lld", (long long)r->vocab);
+    return ckr__mg_note(r, "CKR_VOCAB_ROWS_LOST", CKR_LOST, "vocabulary rows", was, now,
+                        "the arguments tell more real rows than --vocab: those above it are left "
+                        "out",
+                        "leave --vocab out");
 }
 
 /* Tied or not is an argument; without it, a model whose last stage has no head is tied. */
@@ -40706,6 +40984,148 @@ static ckr_result ckr__mg_tie(ckr__mg *r)
     r->s->ties = t;
     r->s->n_ties = 1;
     return CKR_OK;
+}
+
+/* The item of the same module with another last part of its name. */
+static const ckr__mg_item *ckr__mg_sibling(const ckr__mg *r, const ckr__mg_item *t,
+                                           const char *part, const char *other)
+{
+    const char *p = strstr(t->name, part), *name;
+    uint64_t at;
+    if (!p) return NULL;
+    name = ckr__printf(r->c, "%.*s%s%s", (int)(p - t->name), t->name, other, p + strlen(part));
+    return name && ckr__map_find(&r->by_name, name, strlen(name), &at) ? r->items[at] : NULL;
+}
+
+/* Heads and groups: the projection has heads * kv_channels columns, qkv has the rows of both. */
+static ckr_result ckr__mg_fits_attention(ckr__mg *r, const ckr__mg_item *t)
+{
+    const ckr__mg_item *proj = ckr__mg_sibling(r, t, "linear_qkv", "linear_proj");
+    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0),
+                  heads = ckr__mg_size(r->args, "num_attention_heads", 0),
+                  groups = ckr__mg_flag(r->args, "group_query_attention")
+                               ? ckr__mg_size(r->args, "num_query_groups", heads)
+                               : heads,
+                  dim = ckr__mg_size(r->args, "kv_channels", heads ? hidden / heads : 0),
+                  gate = ckr__mg_flag(r->args, "attention_output_gate") ? 2 : 1;
+    if (!heads || heads >= 1 << 24 || groups >= 1 << 24 || dim >= 1 << 24) return CKR_OK;
+    if (proj && proj->n_dims == 2 && proj->shape[1] != heads * dim)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_HEADS, proj->name,
+                                   "heads * kv_channels columns", heads * dim, proj->shape[1]);
+    if (t->shape[0] != (gate * heads + 2 * groups) * dim)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GROUPS, t->name,
+                                   "(heads + 2 * groups) * kv_channels rows",
+                                   (gate * heads + 2 * groups) * dim, t->shape[0]);
+    return CKR_OK;
+}
+
+/* The MLP: fc2 has its size, a gated fc1 twice as many rows. */
+static ckr_result ckr__mg_fits_mlp(ckr__mg *r, const ckr__mg_item *t)
+{
+    const ckr__mg_item *down = ckr__mg_sibling(r, t, "linear_fc1", "linear_fc2");
+    const ckr_node *said = ckr_node_get(r->args, "swiglu");
+    const int64_t dense = ckr__mg_size(r->args, "ffn_hidden_size", 0);
+    const bool shared = strstr(t->name, ".shared_experts.") != NULL,
+               flag = ckr__mg_flag(r->args, "swiglu") || ckr__mg_flag(r->args, "quick_geglu") ||
+                      ckr__mg_flag(r->args, "gated_linear_unit");
+    const char *key = shared           ? "moe_shared_expert_intermediate_size"
+                      : t->expert >= 0 ? "moe_ffn_hidden_size"
+                                       : "ffn_hidden_size";
+    const int64_t size = ckr__mg_size(r->args, key, shared ? 0 : dense);
+    if (!down || down->n_dims != 2 || t->n_dims != 2) return CKR_OK;
+    if (size && down->shape[1] != size)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_FFN, down->name, key, size,
+                                   down->shape[1]);
+    if (said && said->kind == CKR_NODE_BOOL && t->shape[0] != (1 + flag) * down->shape[1])
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GATED, t->name,
+                                   flag ? "gate and up: rows" : "rows without a gate:",
+                                   (1 + flag) * down->shape[1], t->shape[0]);
+    return CKR_OK;
+}
+
+/* Rows of the vocabulary. Converters are known to leave padded_vocab_size as it was: there the
+   tensor is right, and Megatron asks no more of a torch_dist checkpoint. */
+static ckr_result ckr__mg_fits_vocabulary(ckr__mg *r, const ckr__mg_item *t)
+{
+    const int64_t padded = ckr__mg_size(r->args, "padded_vocab_size", t->shape[0]),
+                  logical = ckr__mg_logical(r);
+    char was[24], now[24];
+    if (logical > t->shape[0])
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_VOCAB, t->name, "vocab_size", logical,
+                                   t->shape[0]);
+    if (padded == t->shape[0]) return CKR_OK;
+    snprintf(was, sizeof was, "%lld", (long long)padded);
+    snprintf(now, sizeof now, "%lld", (long long)t->shape[0]);
+    return ckr__mg_note(r, "CKR_W_MEGATRON_VOCAB", CKR_CHANGED, "padded_vocab_size", was, now,
+                        "the argument is not what the embedding's rows are: the rows count",
+                        NULL);
+}
+
+/* The first bytes of a tensor as a legacy file has it, at most n. */
+static size_t ckr__mg_peek(ckr__mg *r, const ckr_node *node, uint8_t *out, size_t n)
+{
+    const ckr_view *v = node && node->kind == CKR_NODE_TENSOR ? node->u.view : NULL;
+    int64_t numel;
+    if (!v || v->bytes || v->layout || v->meta || v->offset < 0 ||
+        !ckr__numel(v->n_dims, v->shape, &numel))
+        return 0;
+    if ((uint64_t)numel < n / ckr_dtype_size(v->dtype))
+        n = (size_t)numel * ckr_dtype_size(v->dtype);
+    return ckr__file_read(r->c, v->file,
+                          v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype), out,
+                          n) == CKR_OK
+               ? n
+               : 0;
+}
+
+static ckr_result ckr__mg_tied_wrong(ckr__mg *r, const char *text)
+{
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS_TIED,
+                                 r->n_files ? r->files[0]->path : r->dir, CKR_NO_OFFSET,
+                                 "args/untie_embeddings_and_output_weights", "it says %s",
+                                 text),
+                       "files or arguments are of another run: put back the right ones");
+}
+
+/* Tied or not against what there is: an untied head is a tensor of its own; a tied one is on the
+   last of several stages, and then the embedding's copy. */
+static ckr_result ckr__mg_fits_tied(ckr__mg *r)
+{
+    const ckr_node *said = ckr_node_get(r->args, "untie_embeddings_and_output_weights");
+    const ckr__mg_file *last;
+    uint8_t a[256], b[256];
+    size_t n, i = 0;
+    uint64_t at;
+    bool head = ckr__map_find(&r->by_name, "output_layer.weight", 19, &at);
+    if (!said || said->kind != CKR_NODE_BOOL || !r->embedding) return CKR_OK;
+    if (said->u.b && !head) return ckr__mg_tied_wrong(r, "untied, and there is no output_layer");
+    if (!said->u.b && head) return ckr__mg_tied_wrong(r, "tied, and there is an output_layer");
+    if (!said->u.b || r->dist || r->pp < 2 || r->iteration < 1) return CKR_OK;
+    last = r->files[r->n_files - r->tp];
+    n = ckr__mg_peek(r, ckr_node_get(r->files[0]->chunks[0], r->embedding->name), a, sizeof a);
+    if (!n) return r->c->err->code;
+    n = n == ckr__mg_peek(r, ckr_node_get(last->chunks[r->vp - 1], "output_layer.weight"), b,
+                          sizeof b) ? n : 0;
+    while (i < n && !a[i]) i++;
+    if (i < n && !memcmp(a, b, n))
+        return ckr__mg_tied_wrong(r, "untied, and output_layer is the embedding bit for bit");
+    return r->c->err->code;
+}
+
+/* The arguments against the shapes of the tensors that they decide. */
+static ckr_result ckr__mg_fits(ckr__mg *r)
+{
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->n_items && e == CKR_OK; i++) {
+        const ckr__mg_item *t = r->items[i];
+        if (t->kind != CKR__MG_PARAM || t->n_dims != 2) continue;
+        if (ckr__mg_ends(t->name, "linear_qkv.weight")) e = ckr__mg_fits_attention(r, t);
+        else if (strstr(t->name, "linear_fc1.weight")) e = ckr__mg_fits_mlp(r, t);
+        else if (t == r->embedding) e = ckr__mg_fits_vocabulary(r, t);
+    }
+    return e == CKR_OK ? ckr__mg_fits_tied(r) : e;
 }
 
 /* Keys of a file that nothing here understands. */
@@ -40816,6 +41236,7 @@ static ckr_result ckr__mg_read_legacy(ckr__mg *r)
     if (e == CKR_OK) e = ckr__mg_model(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], false);
     if (e == CKR_OK) e = ckr__mg_weights(r);
+    if (e == CKR_OK) e = ckr__mg_fits(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], true);
     return e;
 }
@@ -40849,6 +41270,7 @@ typedef struct ckr__mg_dist {
     ckr__mg_grid_of *grids;
     uint64_t    n_grids;
     bool        local, grouped;
+    bool        random_by_rank;        /* rng_state has an object for each data rank      */
 } ckr__mg_dist;
 
 static ckr_result ckr__mg_dist_bad(ckr__mg_dist *x, const char *fqn, const char *expected)
@@ -40861,14 +41283,12 @@ static bool ckr__mg_starts(const char *s, const char *head)
     return !strncmp(s, head, strlen(head));
 }
 
-/* KEY/shard_0.1_2.4: the numbers of the shard; how many there are. */
-static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4])
+/* KEY/shard_0.1_2.4: the numbers of the shard, and of how many; how many numbers there are. */
+static uint32_t ckr__mg_dotted(const char *p, uint32_t at[4], const char **end)
 {
-    const char *p = strstr(fqn, "/shard_");
     uint32_t n = 0;
     int64_t v;
-    *n_key = p ? (size_t)(p - fqn) : strlen(fqn);
-    for (p = p ? p + 7 : ""; n < 4; p++) {
+    for (; n < 4; p++) {
         const size_t k = strspn(p, "0123456789");
         char digits[12];
         if (!k || k > 9) return 0;
@@ -40879,6 +41299,17 @@ static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4])
         p += k;
         if (*p != '.') break;
     }
+    *end = p;
+    return n;
+}
+
+static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4], uint32_t of[4])
+{
+    const char *p = strstr(fqn, "/shard_"), *end = "";
+    uint32_t n;
+    *n_key = p ? (size_t)(p - fqn) : strlen(fqn);
+    n = p ? ckr__mg_dotted(p + 7, at, &end) : 0;
+    if (!n || *end != '_' || ckr__mg_dotted(end + 1, of, &end) != n) of[0] = of[1] = 0;
     return n;
 }
 
@@ -40963,6 +41394,22 @@ static ckr__mg_item *ckr__mg_dist_item(ckr__mg_dist *x, const char *name, uint8_
     return t;
 }
 
+/* The store's own cuts: a chunk is what one tensor parallel rank had (or all of it, where one wrote
+   for all). */
+static ckr_result ckr__mg_dist_cut(ckr__mg_dist *x, const ckr__dcp_item *q, const ckr__mg_item *t,
+                                   uint32_t lead)
+{
+    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
+    int64_t parts;
+    if (!rule || rule->what != CKR__MG_QKV || t->split.axis < 0 || !q->n_chunks ||
+        q->chunks[0].count[lead] < 1)
+        return CKR_OK;
+    parts = q->shape[lead] / q->chunks[0].count[lead];
+    if (parts < 2 || parts == (int64_t)x->r->tp) return CKR_OK;
+    return ckr__mg_contradicts(x->r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
+                               "tensor_model_parallel_size", x->r->tp, parts);
+}
+
 /* A model tensor's items, with their shapes. */
 static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
 {
@@ -41004,6 +41451,7 @@ static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
             if (z == CKR_OK && t->split.vocab && t->shape[0] > r->s->padded_vocab)
                 r->s->padded_vocab = t->shape[0];
             if (z == CKR_OK) z = ckr__mg_promised(r, t);
+            if (z == CKR_OK && l + e == 0) z = ckr__mg_dist_cut(x, q, t, lead);
             if (z != CKR_OK) return z;
             g->items[l * (experts ? g->experts : 1) + e] = t;
         }
@@ -41210,7 +41658,8 @@ static ckr_result ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
         if (!view || !b)
             return r->c->err->code != CKR_OK
                        ? r->c->err->code
-                       : ckr__mg_contradicts(r, t, "tensor_model_parallel_size", r->tp,
+                       : ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, t->name,
+                                             "tensor_model_parallel_size", r->tp,
                                              t->shape[t->split.axis]);
         view->n_dims = t->n_dims;
         view->shape = b->shape;
@@ -42000,12 +42449,19 @@ static ckr_result ckr__mg_dist_random(ckr__mg_dist *x, const ckr__dcp_item *q)
 {
     ckr__mg *r = x->r;
     ckr_node *n = NULL;
-    uint32_t at[4], k = 0;
+    uint32_t at[4], of[4], k = 0;
     size_t n_key;
     uint64_t i;
     ckr_result z;
-    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at);
+    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
     if (parts < 2) return ckr__mg_dist_bad(x, q->fqn, "the numbers of a rank");
+    if (of[0] && of[0] != r->pp)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
+                                   "pipeline_model_parallel_size", r->pp, of[0]);
+    if (of[1] && of[1] != r->tp)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
+                                   "tensor_model_parallel_size", r->tp, of[1]);
+    if (parts == 2 && x->random_by_rank) return CKR_OK;        /* they are there once more */
     z = ckr__dcp_object(x->d, q, &n);
     if (z != CKR_OK) return z;
     if (ckr_node_is_list(n) && n->count == 1 && ckr_node_is_list(n->u.items[0])) n = n->u.items[0];
@@ -42025,9 +42481,9 @@ static ckr_result ckr__mg_dist_random(ckr__mg_dist *x, const ckr__dcp_item *q)
 static ckr_result ckr__mg_dist_extra(ckr__mg_dist *x, const ckr__dcp_item *q)
 {
     ckr__mg *r = x->r;
-    uint32_t at[4], k;
+    uint32_t at[4], of[4], k;
     size_t n_key;
-    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at);
+    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
     const char *key = ckr__strndup(r->c, q->fqn, n_key), *name;
     const bool stacked = (ckr__mg_starts(q->fqn, "decoder.layers.") ||
                           ckr__mg_starts(q->fqn, "encoder.layers.")) &&
@@ -42049,6 +42505,23 @@ static ckr_result ckr__mg_dist_extra(ckr__mg_dist *x, const ckr__dcp_item *q)
     return z;
 }
 
+/* As many layers as the arguments tell, also where each has names of its own. */
+static ckr_result ckr__mg_dist_layers(ckr__mg *r)
+{
+    int64_t most = 0;
+    uint64_t i;
+    for (i = 0; i < r->n_items; i++)
+        if (ckr__mg_layer(r->items[i]->name, &most) && most >= r->layers)
+            return ckr__mg_contradicts_layers(r, r->items[i]->name, most + 1);
+    for (i = 0, most = -1; i < r->n_items; i++) {
+        int64_t layer;
+        if (ckr__mg_layer(r->items[i]->name, &layer) && layer > most) most = layer;
+    }
+    return most + 1 == r->layers
+               ? CKR_OK
+               : ckr__mg_contradicts_layers(r, "decoder.layers", most + 1);
+}
+
 /* First pass: the model's names. Second: everything else. */
 static ckr_result ckr__mg_dist_names(ckr__mg_dist *x)
 {
@@ -42066,6 +42539,8 @@ static ckr_result ckr__mg_dist_names(ckr__mg_dist *x)
     for (i = 0; i < r->n_items; i++)
         if (r->items[i]->expert >= r->experts) r->experts = r->items[i]->expert + 1;
     if (z == CKR_OK && !r->n_items) z = ckr__mg_dist_bad(x, "", "the tensors of a model");
+    if (z == CKR_OK) z = ckr__mg_dist_layers(r);
+    if (z == CKR_OK) z = ckr__mg_fits(r);      /* names lead to items until they are sorted  */
     if (z == CKR_OK && r->ep > 1 && r->experts % r->ep)
         z = ckr__mg_dist_bad(x, "args/expert_model_parallel_size", "a divisor of the experts");
     if (z == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
@@ -42080,8 +42555,13 @@ static ckr_result ckr__mg_dist_pieces(ckr__mg_dist *x)
 {
     ckr__mg *r = x->r;
     uint64_t i;
-    uint32_t which;
+    size_t n_key;
+    uint32_t which, at[4], of[4];
     ckr_result z = CKR_OK;
+    for (i = 0; i < x->d->n_items; i++)
+        if (ckr__starts(x->d->items[i].fqn, "rng_state/") &&
+            ckr__mg_shard_of(x->d->items[i].fqn, &n_key, at, of) > 2)
+            x->random_by_rank = true;
     for (i = 0; i < x->d->n_items && z == CKR_OK; i++) {
         const ckr__dcp_item *q = &x->d->items[i];
         const char *fqn = ckr__mg_chained(q->fqn, &which);
@@ -42213,6 +42693,7 @@ static ckr_result ckr__mg_finish(ckr__mg *r)
                          "--vocab N");
     if (e == CKR_OK) e = ckr__mg_schedule(r);
     if (e == CKR_OK) e = ckr__mg_tie(r);
+    if (e == CKR_OK) e = ckr__mg_beside(r);
     ckr__mg_conventions(r);
     return e;
 }
@@ -42232,6 +42713,14 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
     s->dialect = "megatron";
     s->format = CKR_FORMAT_TORCH_ZIP;
     e = ckr__mg_has_ranks(c, dir, &legacy);
+    if (e == CKR_OK && legacy &&
+        (ckr__dir_has(c, dir, "metadata.json", CKR_FILE_REGULAR) ||
+         ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR)))
+        e = ckr__remedy(c->err,
+                        ckr__fail(c->err, CKR_ITEM_MEGATRON_BOTH, dir, CKR_NO_OFFSET, NULL,
+                                  "it holds mp_rank directories and the metadata of torch_dist; "
+                                  "Megatron would take the latter"),
+                        "move the one that is not meant elsewhere");
     if (e == CKR_OK) e = legacy ? ckr__mg_read_legacy(r) : ckr__mg_read_dist(r);
     if (e == CKR_OK) e = ckr__mg_finish(r);
     if (e == CKR_OK && legacy) e = ckr__mg_randoms(r);
@@ -42269,12 +42758,16 @@ typedef struct ckr__mg_job {
     uint32_t          tp, pp, vp, ep, dp, cp;
     int64_t           version; /* minor number of the target's 0.N; 0: as the source's   */
     bool              dist, zero, refused, optimizer, fused, half, same, release, cast_said;
-    bool              moved;   /* the schedule                                            */
+    bool              moved;   /* the schedule: what follows says it                      */
     double            top, low;            /* its bounds                                  */
+    bool              samples; /* the run counts them, not iterations                     */
+    double            unit, warm, decay, wsd, train;       /* in samples; the others in units */
+    double            fraction;            /* of the decay, instead of warm; or NaN       */
     int64_t           vocab, padded, experts, iteration;
     int64_t          *first;   /* layer of each chunk, and one more                       */
     const ckr_node   *args;    /* dict, as the target has it                              */
     const ckr_schedule *held;  /* what the files say; NULL: as the source's, or none     */
+    ckr__curve       *curve;   /* its own                                                */
     ckr_node         *scheduler;
     uint64_t         *klass_of;            /* of each of the state's groups               */
     const ckr_group **klass;   /* one group of each class                                 */
@@ -42340,7 +42833,7 @@ static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
                                ? ckr__mg_size(x->mg->args, "num_query_groups", heads)
                                : heads,
                   tp = x->tp;
-    if (x->tp == x->mg->tp) return CKR_OK;
+    if (x->tp == x->mg->tp && !x->version) return CKR_OK;
     if (heads && heads % tp)
         return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
                               ckr__printf(x->c, "it does not divide the %lld attention heads",
@@ -42351,6 +42844,10 @@ static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
                               ckr__printf(x->c, "it neither divides the %lld query groups nor is a "
                                           "multiple of them", (long long)groups),
                               "take another --tp");
+    if (groups && tp > groups && x->version > 0 && x->version < 16)
+        return ckr__mg_say_int(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "tp", x->mg->tp, tp,
+                               "versions before 0.16 have no more ranks than query groups",
+                               "take a --tp that divides the groups");
     if (groups && tp > groups)
         return ckr__mg_say_int(x, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", x->mg->tp, tp,
                                "more ranks than query groups: Megatron from 0.16 on runs that, "
@@ -42445,6 +42942,12 @@ static ckr_result ckr__mg_padding(ckr__mg_job *x)
     x->vocab = told ? told : old;
     x->padded = old;
     if (!old) return CKR_OK;
+    if (told && told < ckr__mg_logical(x->mg))
+        return ckr__mg_refuse(x, CKR_ITEM_MEGATRON_ARGS_VOCAB, "vocabulary rows",
+                              ckr__mg_logical(x->mg), told,
+                              "the arguments tell more real rows: trained tokens would become "
+                              "padding",
+                              "leave --vocab out");
     if (x->tp != x->mg->tp || x->vocab > old) x->padded = ckr__mg_up(x->vocab, unit);
     if (x->padded == old) return CKR_OK;
     if (x->padded > old)
@@ -42847,9 +43350,7 @@ static ckr_node *ckr__mg_float(ckr__mg_job *x, ckr_node *was, double v)
 
 static bool ckr__mg_is_decoupled(const ckr__mg_job *x, const ckr_group *g)
 {
-    const double lr = ckr__mg_num(x->mg->args, "decoupled_lr", -1);
-    return ckr__mg_flag(g->raw, "is_decoupled_lr") ||
-           (lr >= 0 && ckr__same(ckr__mg_num(g->raw, "max_lr", -1), lr));
+    return ckr__mg_decoupled(x->mg->args, g->raw);
 }
 
 /* A group with what was decided: bounds, LR, weight decay; `step` where the optimizer counts in
@@ -43095,54 +43596,81 @@ static bool ckr__mg_flat_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
 }
 
 /* emit: schedule ------------------------------------------------------------------ */
-/* Megatron has one curve with two bounds for each group and a clock in samples. A policy's result
-   has to become such a curve: bounds absorb a scaled and lifted curve, its places and the clock a
-   stretched one; what remains is compared over the rest of the run, and refused when it differs. */
+/* Megatron has one curve with two bounds for each group and a clock in samples, and its options are
+   whole iterations (or samples). What was decided has to be such a curve, or is refused: the LR
+   that was shown is the one that is used. */
 
-/* Bounds and times of `s` without its maps. NULL with *why: it has none. */
+/* The curve as files and options have it. NULL with *why: it has no such form. */
 static ckr_schedule *ckr__mg_fold(ckr__mg_job *x, const ckr_schedule *s, const char **why)
 {
-    const bool stretched = !ckr__same(s->a, 1) || !ckr__same(s->b, s->t0);
     ckr_schedule *h = ckr__sched_copy(x->c, s);
     ckr__curve *c = CKR__NEW(x->c, ckr__curve);
-    double at = (double)s->position, shift = 0;
     uint64_t i;
+    bool plain = ckr__same(s->a, 1) && ckr__same(s->b, s->t0);
     if (!h || !c) return NULL;
+    for (i = 0; i < s->n_lanes; i++)
+        plain = plain && ckr__same(s->lanes[i].p, 1) && ckr__same(s->lanes[i].q, 0);
+    if (s->ramp_len > 0) *why = "a second warmup (rewarm) is no curve of Megatron's scheduler";
+    else if (!plain)
+        *why = "a warmup that changes while it runs is no curve of Megatron's scheduler";
     *c = *s->curve;
-    h->curve = c;
-    for (i = 0; i < h->n_lanes; i++) {
-        ckr_lane *l = &h->lanes[i];
-        l->max = l->q + l->p * l->max;
-        l->min = l->q + l->p * l->min;
-        if (i == 0) c->k.from = l->q + l->p * c->k.from;
-        l->base = l->max;
-        l->p = 1;
-        l->q = 0;
-    }
-    if (s->ramp_len > 0) {
-        *why = "a second warmup (rewarm) is no curve of Megatron's scheduler";
-        return NULL;
-    }
-    if (stretched) {
-        c->k.warm = s->t0 + (c->k.warm - s->b) / s->a;
-        c->k.total = s->t0 + (c->k.total - s->b) / s->a;
-        c->k.decay = c->k.decay / s->a;
-        if (c->k.warm < 0) shift = ceil(-c->k.warm);
-        if (at <= c->k.warm) {
-            *why = "a warmup that is stretched while it runs is no curve of Megatron's scheduler";
-            return NULL;
-        }
-        c->k.warm += shift;
-        c->k.total = floor(c->k.total + shift + 0.5);
-        c->k.end_at += shift;
-        h->position = (int64_t)(at + shift);
-        h->offset += shift;
-    }
-    h->a = 1;
-    h->b = h->t0 = 0;
+    h->curve = x->curve = c;
     h->hold = ckr__inf();
     h->clamp = false;
-    return h;
+    return *why ? NULL : h;
+}
+
+/* A length in the unit of the run's options; NaN with *why: it is no whole number of them. */
+static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, double steps,
+                             const char **why, const char **remedy)
+{
+    const double n = steps / x->unit;
+    if (ckr__whole(n)) return n;
+    *why = ckr__printf(x->c, "%s is %.17g %s, and Megatron's options take whole ones", what, n,
+                       x->samples ? "samples" : "iterations");
+    *remedy = key ? ckr__printf(x->c, "--set %s=%.0f", key, ceil(n))
+                  : "--to-schedule megatron:... with whole lengths";
+    if (!*why || !*remedy) *why = *remedy = "";
+    return ckr__nan();
+}
+
+/* Lengths as options: a warmup that is no whole number of iterations is a fraction of the decay. A
+   constant weight decay has a length, too, which Megatron compares with that of the run. */
+static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h, const char **why, const char **remedy)
+{
+    ckr__curve_nums *k = &x->curve->k;
+    const ckr_node *args = x->mg->args;
+    double fraction;
+    x->samples = ckr__mg_size(args, "train_samples", 0) > 0;
+    x->unit = x->samples ? 1 : h->rate;
+    x->decay = ckr__mg_length(x, "the decay", "decay_steps", k->total, why, remedy);
+    if (!*why && (h->curve->flags & CKR__CF_WSD))
+        x->wsd = ckr__mg_length(x, "the last part's decay", NULL, k->decay, why, remedy);
+    x->warm = k->warm / x->unit;
+    x->fraction = ckr__nan();
+    if (!*why && !ckr__whole(x->warm)) {
+        fraction = ckr__mg_num(args, "lr_warmup_fraction", -1);
+        if (!ckr__same(ckr__rn(fraction * k->total), k->warm))
+            fraction = ckr__warm_fraction(k->warm, k->total);
+        x->fraction = fraction;
+        if (!ckr__same(ckr__rn(fraction * k->total), k->warm))
+            ckr__mg_length(x, "the warmup", "warmup_steps", k->warm, why, remedy);
+    }
+    x->train = (double)ckr__mg_size(args, x->samples ? "train_samples" : "train_iters",
+                                    *why ? 1 : (int64_t)x->decay);
+    if (*why) return;
+    if (!(h->curve->flags & CKR__CF_WD) || h->curve->wd_shape == CKR__SH_CONST)
+        k->end_at = x->train * x->unit;
+    else x->train = ckr__mg_length(x, "the weight decay's increase", NULL, k->end_at, why, remedy);
+}
+
+/* The first group with the run's own bounds, or (`decoupled`) that with others; n: none. */
+static uint64_t ckr__mg_lane(const ckr__mg_job *x, const ckr_schedule *h, bool decoupled)
+{
+    uint64_t i;
+    for (i = 0; i < h->n_lanes && i < x->s->n_groups; i++)
+        if (ckr__mg_is_decoupled(x, &x->mg->s->groups[i]) == decoupled) return i;
+    return decoupled ? h->n_lanes : 0;
 }
 
 /* The largest relative difference over the rest of the run. */
@@ -43176,13 +43704,8 @@ static bool ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
     const ckr_node *was = ckr_node_get(x->mg->root, "opt_param_scheduler");
     const char *style = c->flags & CKR__CF_WSD ? "WSD" : ckr__shape_name(c->shape, "linear");
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
-    const ckr_lane *l = NULL;
+    const ckr_lane *l = &h->lanes[ckr__mg_lane(x, h, false)];
     uint64_t i;
-    for (i = 0; i < h->n_lanes && !l; i++)
-        if (!x->mg->args || ckr__mg_num(x->mg->args, "decoupled_lr", -1) < 0 ||
-            !ckr__same(h->lanes[i].max, ckr__mg_num(x->mg->args, "decoupled_lr", -1)))
-            l = &h->lanes[i];
-    if (!l) l = &h->lanes[0];
     x->top = l->max;
     x->low = l->min;
     if (!ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max)) ||
@@ -43210,34 +43733,99 @@ static bool ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
     return true;
 }
 
+/* A number that the arguments have, in samples where it is a length of theirs. */
+static double ckr__mg_arg_steps(const ckr__mg_job *x, const char *iters, const char *samples)
+{
+    const ckr_node *args = x->mg->args;
+    const double gbs = ckr__mg_num(args, "global_batch_size", ckr__nan());
+    return ckr__mg_size(args, "train_samples", 0) > 0
+               ? ckr__mg_num(args, samples, ckr__nan())
+               : ckr__mg_num(args, iters, ckr__nan()) * gbs;
+}
+
+/* What differs between groups, scheduler and arguments of the saved run, as text; NULL: nothing.
+   A run that was resumed with --override-opt_param-scheduler, or with the checkpoint's schedule in
+   spite of its options, leaves such a file: the groups say what is in effect. */
+static const char *ckr__mg_apart(const ckr__mg_job *x, const ckr_schedule *now)
+{
+    const ckr_node *args = x->mg->args, *d = ckr_node_get(x->mg->root, "opt_param_scheduler");
+    const ckr_lane *l = &now->lanes[ckr__mg_lane(x, now, false)];
+    const double fraction = ckr__mg_num(args, "lr_warmup_fraction", ckr__nan()),
+                 total = ckr__mg_num(d, "lr_decay_steps", ckr__nan()), no = ckr__nan();
+    const struct { const char *name; double group, state, arg; } rows[] = {
+        { "lr", l->max, ckr__mg_num(d, "max_lr", no), ckr__mg_num(args, "lr", no) },
+        { "min_lr", l->min, ckr__mg_num(d, "min_lr", no), ckr__mg_num(args, "min_lr", no) },
+        { "lr_decay_steps", no, total,
+          ckr__mg_arg_steps(x, "lr_decay_iters", "lr_decay_samples") },
+        { "lr_warmup_steps", no, ckr__mg_num(d, "lr_warmup_steps", no),
+          fraction == fraction ? ckr__rn(fraction * total)
+                               : ckr__mg_arg_steps(x, "lr_warmup_iters", "lr_warmup_samples") },
+        { "end_wd", no, ckr__mg_num(d, "end_wd", no), ckr__mg_num(args, "end_weight_decay", no) },
+        { "wd_incr_steps", no, ckr__mg_num(d, "wd_incr_steps", no),
+          ckr__mg_arg_steps(x, "train_iters", "train_samples") }
+    };
+    const ckr_node *a = ckr_node_get(d, "lr_decay_style"),
+                   *b = ckr_node_get(args, "lr_decay_style");
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double g = rows[i].group == rows[i].group ? rows[i].group : rows[i].state;
+        if ((g == g && rows[i].state == rows[i].state && !ckr__same(g, rows[i].state)) ||
+            (g == g && rows[i].arg == rows[i].arg && !ckr__same(g, rows[i].arg)))
+            return ckr__printf(x->c, "%s: %sscheduler %.17g, arguments %.17g", rows[i].name,
+                               rows[i].group == rows[i].group
+                                   ? ckr__printf(x->c, "groups %.17g, ", rows[i].group)
+                                   : "",
+                               rows[i].state, rows[i].arg);
+    }
+    return a && b && !ckr__mg_same(x->c, a, b) ? "lr_decay_style: not that of the arguments" : NULL;
+}
+
+static ckr_result ckr__mg_hold(ckr__mg_job *x, const ckr_schedule *now, const char *why,
+                               const char *remedy)
+{
+    ckr_schedule *h = why ? NULL : ckr__mg_fold(x, now, &why);
+    double worst = 0;
+    char text[40] = "";
+    ckr_result e;
+    if (!h && !why) return ckr__mg_job_oom(x);
+    if (h) {
+        e = ckr__mg_differs(x, now, h, &worst);
+        if (e != CKR_OK) return e;
+        if (worst > 0) {
+            snprintf(text, sizeof text, "%.3g of the LR", worst);
+            why = "no curve of Megatron's scheduler is the one that was decided";
+        }
+    }
+    if (h && !why) ckr__mg_lengths(x, h, &why, &remedy);
+    if (why)
+        return ckr__mg_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, "schedule", NULL,
+                           *text ? text : NULL, why, remedy);
+    x->held = h;
+    x->moved = true;
+    return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__mg_job_oom(x);
+}
+
 static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
 {
     const ckr_state *src = x->mg->s;
     const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL,
                        *was = src->n_schedules ? src->schedules : NULL;
-    const char *why = NULL;
-    ckr_schedule *h;
-    double worst = 0;
-    char text[40];
+    const char *apart;
     ckr_result e;
-    if (!now || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
-    if (now->opaque || ckr__sched_same(now, was)) return CKR_OK;
-    if (strcmp(now->kind, "megatron") != 0) why = "this schedule is not of Megatron's scheduler";
-    h = why ? NULL : ckr__mg_fold(x, now, &why);
-    if (!h && !why) return ckr__mg_job_oom(x);
-    if (h) {
-        e = ckr__mg_differs(x, now, h, &worst);
-        if (e != CKR_OK) return e;
-        snprintf(text, sizeof text, "%.3g of the LR", worst);
-        if (worst > 1e-6) why = "no curve of Megatron's scheduler is the one that was decided";
-    }
-    if (why)
-        return ckr__mg_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, "schedule", NULL,
-                           h ? text : NULL, why,
-                           "--lr-policy target, or --to-schedule megatron:...");
-    x->held = h;
-    x->moved = true;
-    return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__mg_job_oom(x);
+    if (!now || now->opaque || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return CKR_OK;
+    if (strcmp(now->kind, "megatron") != 0)
+        return ckr__mg_hold(x, now, "this schedule is not of Megatron's scheduler",
+                            "--to-schedule megatron:...");
+    if (!ckr__sched_same(now, was))
+        return ckr__mg_hold(x, now, NULL, "--lr-policy target, or --to-schedule megatron:...");
+    apart = ckr__mg_apart(x, now);
+    if (!apart) return x->c->err->code;
+    e = ckr__mg_hold(x, now, NULL, "--to-schedule megatron:... says the schedule anew");
+    if (e != CKR_OK || x->refused) return e;
+    return ckr__mg_say(x, "CKR_FIX_MEGATRON_LR", CKR_CHANGED, "schedule", apart, "the same in all",
+                       "the saved run's options were others than what it used; files and options "
+                       "now say what was used",
+                       NULL);
 }
 
 /* emit: arguments ------------------------------------------------------------------ */
@@ -43274,8 +43862,9 @@ static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
                ckr__mg_arg_int(x, d, "expert_tensor_parallel_size", x->tp, false)) &&
               (x->zero == mg->zero || ckr__mg_arg(x, d, "use_distributed_optimizer",
                                                   ckr__node_bool(x->c, x->zero), true)) &&
-              (!x->padded || x->padded == x->s->padded_vocab ||
-               ckr__mg_arg_int(x, d, "padded_vocab_size", x->padded, true));
+              (!x->padded ||
+               ckr__mg_arg_int(x, d, "padded_vocab_size", x->padded,
+                               x->padded != x->s->padded_vocab));
     if (ok && x->tp == 1 && ckr__mg_flag(d, "sequence_parallel"))
         ok = ckr__mg_arg(x, d, "sequence_parallel", ckr__node_bool(x->c, false), true);
     if (ok && x->vp != mg->vp)
@@ -43297,40 +43886,52 @@ static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
 static bool ckr__mg_arg_length(ckr__mg_job *x, ckr_node *d, const char *iters, const char *samples,
                                double v)
 {
-    const double gbs = x->held->rate;
-    if (ckr_node_get(d, "train_samples") &&
-        ckr_node_get(d, "train_samples")->kind != CKR_NODE_NONE)
-        return ckr__mg_arg(x, d, samples, ckr__sw_number(x->c, v), false);
-    return ckr__mg_arg(x, d, iters, ckr__sw_number(x->c, v / gbs), false);
+    return ckr__mg_arg_int(x, d, x->samples ? samples : iters, (int64_t)v, false);
+}
+
+/* What Megatron compares with a constant weight decay is all three; else it has a start and end. */
+static bool ckr__mg_args_decay(ckr__mg_job *x, ckr_node *d)
+{
+    const ckr_lane *l = &x->held->lanes[0];
+    if (!(x->held->curve->flags & CKR__CF_WD)) return true;
+    return (x->held->curve->wd_shape != CKR__SH_CONST ||
+            ckr__mg_arg(x, d, "weight_decay", ckr__node_float(x->c, l->end_wd), false)) &&
+           ckr__mg_arg(x, d, "start_weight_decay", ckr__node_float(x->c, l->start_wd), false) &&
+           ckr__mg_arg(x, d, "end_weight_decay", ckr__node_float(x->c, l->end_wd), false);
+}
+
+static bool ckr__mg_args_decoupled(ckr__mg_job *x, ckr_node *d)
+{
+    const uint64_t i = ckr__mg_lane(x, x->held, true);
+    const ckr_lane *l = i < x->held->n_lanes ? &x->held->lanes[i] : NULL;
+    return !l || (ckr__mg_arg(x, d, "decoupled_lr", ckr__node_float(x->c, l->max), true) &&
+                  ckr__mg_arg(x, d, "decoupled_min_lr", ckr__node_float(x->c, l->min), true));
 }
 
 static bool ckr__mg_args_schedule(ckr__mg_job *x, ckr_node *d)
 {
     const ckr__curve *c;
-    const ckr_lane *l;
+    const bool fraction = x->fraction == x->fraction;
     if (!x->moved) return true;
     c = x->held->curve;
-    l = &x->held->lanes[0];
-    if (!ckr__mg_arg(x, d, "lr", ckr__node_float(x->c, x->top), true) ||
-        !ckr__mg_arg(x, d, "min_lr", ckr__node_float(x->c, x->low), true) ||
-        !ckr__mg_arg(x, d, "lr_warmup_init", ckr__node_float(x->c, c->k.from), false) ||
-        !ckr__mg_arg(x, d, "lr_decay_style",
-                     ckr_node_get(x->scheduler, "lr_decay_style")
-                         ? (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style")
-                         : NULL,
-                     true) ||
-        !ckr__mg_arg_int(x, d, "global_batch_size", (int64_t)x->held->rate, false) ||
-        !ckr__mg_arg_length(x, d, "lr_warmup_iters", "lr_warmup_samples", c->k.warm) ||
-        !ckr__mg_arg_none(x, d, "lr_warmup_fraction") ||
-        !ckr__mg_arg_length(x, d, "lr_decay_iters", "lr_decay_samples", c->k.total))
-        return false;
-    if ((c->flags & CKR__CF_WSD) &&
-        !ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", c->k.decay))
-        return false;
-    return !(c->flags & CKR__CF_WD) ||
-           (ckr__mg_arg(x, d, "weight_decay", ckr__node_float(x->c, l->end_wd), false) &&
-            ckr__mg_arg(x, d, "start_weight_decay", ckr__node_float(x->c, l->start_wd), false) &&
-            ckr__mg_arg(x, d, "end_weight_decay", ckr__node_float(x->c, l->end_wd), false));
+    return ckr__mg_arg(x, d, "lr", ckr__node_float(x->c, x->top), true) &&
+           ckr__mg_arg(x, d, "min_lr", ckr__node_float(x->c, x->low), true) &&
+           ckr__mg_arg(x, d, "lr_warmup_init", ckr__node_float(x->c, c->k.from), false) &&
+           ckr__mg_arg(x, d, "lr_decay_style",
+                       (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style"),
+                       true) &&
+           ckr__mg_arg_int(x, d, "global_batch_size", (int64_t)x->held->rate, false) &&
+           ckr__mg_arg_length(x, d, "lr_warmup_iters", "lr_warmup_samples",
+                              fraction ? 0 : x->warm) &&
+           ckr__mg_arg(x, d, "lr_warmup_fraction",
+                       fraction ? ckr__node_float(x->c, x->fraction)
+                                : ckr__node(x->c, CKR_NODE_NONE),
+                       fraction) &&
+           ckr__mg_arg_length(x, d, "lr_decay_iters", "lr_decay_samples", x->decay) &&
+           ckr__mg_arg_length(x, d, "train_iters", "train_samples", x->train) &&
+           (!(c->flags & CKR__CF_WSD) ||
+            ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", x->wsd)) &&
+           ckr__mg_args_decay(x, d) && ckr__mg_args_decoupled(x, d);
 }
 
 static ckr_result ckr__mg_args(ckr__mg_job *x)
@@ -43573,8 +44174,7 @@ static ckr_result ckr__mg_tracker_file(ckr__mg_job *x)
 {
     const char *text = x->release ? "release"
                                   : ckr__printf(x->c, "%lld", (long long)x->iteration);
-    ckr__out_file *f = ckr__out_file_add(x->out, "latest_checkpointed_iteration.txt",
-                                         CKR_FORMAT_TEXT);
+    ckr__out_file *f = ckr__out_file_add(x->out, CKR__MG_TRACKER, CKR_FORMAT_TEXT);
     if (!f || !text) return ckr__mg_job_oom(x);
     f->text = text;
     f->n_text = strlen(text);
@@ -43780,19 +44380,25 @@ static bool ckr__mg_dist_extra_out(ckr__mg_dist_job *j, const ckr__mg_item *t)
            ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) == CKR_OK;
 }
 
-/* One object for each pipeline and tensor parallel rank; with expert parallelism (since 0.16) for
-   each data parallel one, too. */
+static bool ckr__mg_dist_random_one(ckr__mg_dist_job *j, const ckr_node *n, const char *fqn)
+{
+    ckr__mg_job *x = j->x;
+    return fqn && ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) == CKR_OK;
+}
+
+/* One object for each pipeline and tensor parallel rank. With expert parallelism 0.16 wants one for
+   each data parallel rank instead; other versions pass over what they do not ask for. */
 static bool ckr__mg_dist_random_out(ckr__mg_dist_job *j)
 {
     ckr__mg_job *x = j->x;
-    const uint32_t n_dp = x->ep > 1 ? x->dp : 1;
+    const bool each = x->ep > 1 && (!x->version || x->version == 16);
+    const uint32_t n_dp = each ? x->dp : 1;
     uint32_t p, t, d;
     for (p = 0; p < x->pp; p++)
         for (t = 0; t < x->tp; t++)
             for (d = 0; d < n_dp; d++) {
                 ckr__mg_rank k;
                 const ckr_node *n;
-                const char *fqn;
                 memset(&k, 0, sizeof k);
                 k.tp = t;
                 k.pp = p;
@@ -43800,13 +44406,16 @@ static bool ckr__mg_dist_random_out(ckr__mg_dist_job *j)
                 k.from = ckr__mg_from(x, t, p, k.ep);
                 n = ckr__mg_random_of(x, &k, d);
                 if (!n) return x->c->err->code == CKR_OK;
-                fqn = x->ep > 1 ? ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u",
-                                              (unsigned)p, (unsigned)t, (unsigned)d,
-                                              (unsigned)x->pp, (unsigned)x->tp, (unsigned)n_dp)
-                                : ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", (unsigned)p,
-                                              (unsigned)t, (unsigned)x->pp, (unsigned)x->tp);
-                if (!fqn ||
-                    ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) != CKR_OK)
+                if (each && !ckr__mg_dist_random_one(
+                                j, n, ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u",
+                                                  (unsigned)p, (unsigned)t, (unsigned)d,
+                                                  (unsigned)x->pp, (unsigned)x->tp,
+                                                  (unsigned)n_dp)))
+                    return false;
+                if (d == 0 && (!each || x->version != 16) &&
+                    !ckr__mg_dist_random_one(
+                        j, n, ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", (unsigned)p,
+                                          (unsigned)t, (unsigned)x->pp, (unsigned)x->tp)))
                     return false;
             }
     return true;
@@ -44000,10 +44609,50 @@ static void ckr__mg_shortest(double v, char *out, size_t n)
     }
 }
 
+static void ckr__mg_flag_number(ckr__buf *b, const char *name, double v)
+{
+    char text[40];
+    ckr__mg_shortest(v, text, sizeof text);
+    ckr__buf_printf(b, " --%s %s", name, text);
+}
+
+/* Learning rate, weight decay, and the lengths that Megatron compares: all of them, since each that
+   is not said has a default. */
+static void ckr__mg_flags_schedule(ckr__mg_job *x, ckr__buf *b)
+{
+    const ckr_schedule *h = x->held;
+    const ckr__curve *c = h->curve;
+    const char *unit = x->samples ? "samples" : "iters",
+               *wsd = ckr_node_str(ckr_node_get(h->params, "lr_wsd_decay_style"));
+    const uint64_t i = ckr__mg_lane(x, h, true);
+    ckr__mg_flag_number(b, "lr", x->top);
+    ckr__mg_flag_number(b, "min-lr", x->low);
+    if (c->k.from < 0 || c->k.from > 0) ckr__mg_flag_number(b, "lr-warmup-init", c->k.from);
+    ckr__buf_printf(b, " --lr-warmup-%s %.0f", unit, x->fraction == x->fraction ? 0 : x->warm);
+    if (x->fraction == x->fraction) ckr__mg_flag_number(b, "lr-warmup-fraction", x->fraction);
+    ckr__buf_printf(b, " --lr-decay-%s %.0f --lr-decay-style %s", unit, x->decay,
+                    ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
+    if (c->flags & CKR__CF_WSD)
+        ckr__buf_printf(b, " --lr-wsd-decay-style %s --lr-wsd-decay-%s %.0f",
+                        wsd ? wsd : "exponential", unit, x->wsd);
+    if (i < h->n_lanes) {
+        ckr__mg_flag_number(b, "decoupled-lr", h->lanes[i].max);
+        ckr__mg_flag_number(b, "decoupled-min-lr", h->lanes[i].min);
+    }
+    if ((c->flags & CKR__CF_WD) && c->wd_shape == CKR__SH_CONST)
+        ckr__mg_flag_number(b, "weight-decay", h->lanes[0].end_wd);
+    else if (c->flags & CKR__CF_WD) {
+        ckr__mg_flag_number(b, "start-weight-decay", h->lanes[0].start_wd);
+        ckr__mg_flag_number(b, "end-weight-decay", h->lanes[0].end_wd);
+        ckr__buf_printf(b, " --weight-decay-incr-style %s",
+                        ckr__shape_name(c->wd_shape, "constant"));
+    }
+    ckr__buf_printf(b, " --global-batch-size %.0f --train-%s %.0f", h->rate, unit, x->train);
+}
+
 /* The options with which unpatched Megatron uses what was written. */
 static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
 {
-    char top[40], low[40];
     ckr__buf b;
     const char *text = NULL;
     ckr_result e;
@@ -44023,18 +44672,7 @@ static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
                         (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1));
     if (!x->optimizer && !x->release) ckr__buf_str(&b, " --no-load-optim");
     if ((x->t->without & CKR_RNG) && !x->release) ckr__buf_str(&b, " --no-load-rng");
-    if (x->moved) {
-        const ckr__curve *c = x->held->curve;
-        const double gbs = x->held->rate;
-        ckr__mg_shortest(x->top, top, sizeof top);
-        ckr__mg_shortest(x->low, low, sizeof low);
-        ckr__buf_printf(&b, " --lr %s --min-lr %s", top, low);
-        if (ckr__whole(c->k.warm / gbs) && ckr__whole(c->k.total / gbs))
-            ckr__buf_printf(&b, " --lr-warmup-iters %.0f --lr-decay-iters %.0f --lr-decay-style %s",
-                            c->k.warm / gbs, c->k.total / gbs,
-                            ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
-        else ckr__buf_str(&b, " --use-checkpoint-opt_param-scheduler");
-    }
+    if (x->moved) ckr__mg_flags_schedule(x, &b);
     if (!b.failed) text = ckr__strndup(x->c, (const char *)b.data, b.size);
     ckr__buf_free(&b);
     if (!text) return ckr__mg_job_oom(x);
@@ -44076,29 +44714,62 @@ static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
                        NULL);
 }
 
-/* "0.16.1", "core_v0.16.1": 16; 1 and above, or none at all like "main": the newest. 0: NULL. */
+/* Minor numbers of the versions whose files are known, and what stands for the source's newest. */
+enum { CKR__MG_OLDEST = 4, CKR__MG_NEWEST = 19, CKR__MG_MAIN = 20 };
+
+/* "0.16", "0.16.1", "core_v0.16.1", "v0.16.0rc2": 16; "main", "dev": beyond the last; NULL: 0. -1:
+   no version. */
 static int64_t ckr__mg_version(const char *s)
 {
     int64_t v = 0;
     if (!s || !*s) return 0;
-    s += strcspn(s, "0123456789");
-    if (*s != '0' || s[1] != '.') return 1000;
+    if (!strcmp(s, "main") || !strcmp(s, "dev")) return CKR__MG_MAIN;
+    if (ckr__starts(s, "core_")) s += 5;
+    if (*s == 'v') s++;
+    if (s[0] != '0' || s[1] != '.' || s[2] < '0' || s[2] > '9') return -1;
     for (s += 2; *s >= '0' && *s <= '9' && v < 1000; s++) v = 10 * v + (*s - '0');
-    return v ? v : 1;
+    if (*s && *s != '.' && !ckr__starts(s, "rc")) return -1;
+    for (; *s; s++)
+        if (!strchr("0123456789.rcbeta", *s)) return -1;
+    return v >= CKR__MG_OLDEST && v <= CKR__MG_NEWEST ? v : -1;
 }
 
-/* What the version that was named does not load. */
+static ckr_result ckr__mg_version_unknown(ckr__mg_job *x)
+{
+    return ckr__remedy(x->c->err,
+                       ckr__fail(x->c->err, CKR_ITEM_MEGATRON_NO_VERSION, NULL, CKR_NO_OFFSET,
+                                 "to_version", "%.60s; 0.%d to 0.%d or main was expected",
+                                 x->t->to_version, CKR__MG_OLDEST, CKR__MG_NEWEST),
+                       "leave --to-version out: what is written then loads in 0.15 and later");
+}
+
+/* What the version that was named does not load: entries, each with another way. */
 static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
 {
-    const bool decoupled = ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0;
+    const bool optimizer = !(x->t->without & CKR_OPTIMIZER) && x->mg->s->n_groups > 0,
+               decoupled = ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0;
+    const char *what = NULL, *why = NULL, *how = NULL;
     ckr_result e = CKR_OK;
-    if (x->version && x->version < 15 && x->dist && x->zero && !(x->t->without & CKR_OPTIMIZER))
-        e = ckr__mg_say(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "variant", "torch_dist",
-                        x->t->to_version,
-                        "versions before 0.15 read the distributed optimizer from flattened "
-                        "tensors only, which are not written",
-                        "--variant torch");
-    if (e == CKR_OK && decoupled && !(x->t->without & CKR_OPTIMIZER))
+    if (x->version < 0) return ckr__mg_version_unknown(x);
+    if (x->version && x->version < 15 && x->dist && x->zero && optimizer) {
+        what = "variant";
+        why = "versions before 0.15 read the distributed optimizer from flattened tensors only, "
+              "which are not written";
+        how = "--variant torch";
+    } else if (x->version && x->version < 8 && x->dist) {
+        what = "variant";
+        why = "versions before 0.8 do not have torch_dist as it is written";
+        how = "--variant torch";
+    } else if (x->version && x->version < 8 && x->zero && optimizer) {
+        what = "zero";
+        why = "versions before 0.8 lay the distributed optimizer's buffer out otherwise: without "
+              "gaps, or bucket by bucket";
+        how = "--zero 0";
+    }
+    if (what)
+        e = ckr__mg_say(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, what,
+                        x->dist ? "torch_dist" : "torch", x->t->to_version, why, how);
+    if (e == CKR_OK && decoupled && optimizer)
         e = ckr__mg_say(x, "CKR_MEGATRON_DECOUPLED",
                         x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED,
                         "decoupled LR", NULL, x->t->to_version,
@@ -44111,8 +44782,8 @@ static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
 
 static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
 {
-    ckr_result e = ckr__mg_allowed(x);
-    if (e == CKR_OK) e = ckr__mg_allowed_version(x);
+    ckr_result e = ckr__mg_allowed_version(x);
+    if (e == CKR_OK) e = ckr__mg_allowed(x);
     if (e == CKR_OK) e = ckr__mg_defective(x);
     if (e == CKR_OK) e = ckr__mg_schedule_plan(x);
     if (e == CKR_OK) e = ckr__mg_stages(x);
@@ -49834,6 +50505,17 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
    the digest of the written bytes is computed independently of the ops. */
 typedef struct ckr__fill { ckr__op *ops, *seen; uint64_t n_ops, n_seen; bool zero; } ckr__fill;
 
+/* Pieces that were found wrong, and the copy of the same box that is taken instead. */
+typedef struct ckr__swap { const ckr_piece *from, *to; } ckr__swap;
+typedef struct ckr__swaps { ckr__swap *list; uint64_t n; } ckr__swaps;
+
+static const ckr_piece *ckr__swapped(const ckr__swaps *swaps, const ckr_piece *p)
+{
+    uint64_t i;
+    for (i = 0; swaps && i < swaps->n; i++) if (swaps->list[i].from == p) return swaps->list[i].to;
+    return p;
+}
+
 static bool ckr__fill_push(ckr__ctx *c, ckr__op **ops, uint64_t *n, const ckr__op *op)
 {
     void *array = *ops;
@@ -49853,7 +50535,7 @@ static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
 /* The ops of one bind. What lies outside the tensor's logical shape is padding and stays zero; what
    lies inside and in no piece is a hole. */
 static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, const ckr__bind *b,
-                                 int64_t *volume)
+                                 const ckr__swaps *swaps, int64_t *volume)
 {
     const ckr_tensor *t = b->tensor;
     int64_t zero[CKR_MAX_DIMS], start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], want, got = 0;
@@ -49875,6 +50557,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
             return ckr__fail(c->err, CKR_ITEM_CAST, ckr__file_path(c, p->file), CKR_NO_OFFSET,
                              t->name, "%s cannot be cast to %s", ckr_dtype_name(p->dtype),
                              ckr_dtype_name(e->dtype));
+        p = ckr__swapped(swaps, p);
         if (!ckr__op_make(c, &op, t, start, count, p, NULL, &b->piece)) return c->err->code;
         op.no_sum = b->piece.replica;
         got += ckr__box_volume(t->n_dims, count);
@@ -49891,7 +50574,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
     return CKR_OK;
 }
 
-static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e)
+static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e, const ckr__swaps *swaps)
 {
     ckr__fill *f = CKR__NEW(c, ckr__fill);
     int64_t volume = 0;
@@ -49899,7 +50582,7 @@ static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e)
     ckr_result r = CKR_OK;
     if (!f) return c->err->code;
     for (i = 0; i < e->n_binds && r == CKR_OK; i++)
-        r = ckr__fill_bind(c, f, e, &e->binds[i], &volume);
+        r = ckr__fill_bind(c, f, e, &e->binds[i], swaps, &volume);
     f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
     e->ops = f;
     return r;
@@ -50085,7 +50768,7 @@ static ckr_result ckr__plan_fill(ckr_plan *p)
         ckr__out_file *f = p->out.files[i];
         ckr__image *image = NULL;
         for (k = 0; k < f->n_entries && r == CKR_OK; k++)
-            r = ckr__fill_make(&p->ctx, f->entries[k]);
+            r = ckr__fill_make(&p->ctx, f->entries[k], NULL);
         if (r == CKR_OK) r = ckr__image_make(&p->ctx, f, &image);
     }
     return r;
@@ -50210,6 +50893,274 @@ CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p)
 CKR_API void ckr_plan_free(ckr_plan *p)
 {
     ckr__owner_free(p, sizeof *p);
+}
+
+/* >>trust --------------------------------------------------------------------- */
+/* What several ranks have saved is one tensor with copies. Before any of it is written the copies
+   that the plan takes from are compared bit for bit: two that differ say that a rank went astray or
+   that a file is damaged, and which is right no file tells - unless the other one of a parameter
+   and its master rounds to one of the two only. */
+
+/* Compares where boxes of x and y meet; sums into the lane that ran it. One comparison at a time,
+   so that its counts are its own; tensors large enough to matter are cut over all lanes. */
+static ckr_result ckr__compare(ckr__ctx *c, const ckr__ctx *a, const ckr__ctx *b, ckr__crew *crew,
+                               const ckr_tensor *x, const ckr_piece *px, uint32_t nx,
+                               const ckr_piece *py, uint32_t ny, bool skip_x_replicas)
+{
+    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
+    ckr__jobs jobs;
+    uint32_t i, k;
+    (void)a;
+    (void)b;
+    memset(&jobs, 0, sizeof jobs);
+    for (i = 0; i < crew->n; i++) {
+        crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
+        crew->lanes[i].max_abs = 0;
+    }
+    for (i = 0; i < nx; i++)
+        for (k = 0; k < ny; k++) {
+            ckr__op *op;
+            if (skip_x_replicas && px[i].replica) continue;
+            if (!ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
+                continue;
+            op = CKR__NEW(c, ckr__op);
+            if (!op || !ckr__op_make(c, op, x, s, n, &px[i], &py[k], NULL) ||
+                !ckr__jobs_add(c, &jobs, op, NULL))
+                return c->err->code;
+        }
+    return ckr__jobs_run(&jobs, crew);
+}
+
+static uint64_t ckr__crew_differ(const ckr__crew *crew)
+{
+    uint64_t n = 0;
+    uint32_t i;
+    for (i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
+    return n;
+}
+
+/* The tensors that the plan's entries take, and in which dtype they are written. A copy in the
+   output counts with the first. */
+static void ckr__plan_uses(const ckr_plan *p, bool *use, uint8_t *dtype)
+{
+    uint64_t i, k, m;
+    for (i = 0; i < p->out.n_files; i++)
+        for (k = 0; k < p->out.files[i]->n_entries; k++) {
+            const ckr_entry *e = p->out.files[i]->entries[k];
+            for (m = 0; m < e->n_binds; m++) {
+                const ckr__bind *b = &e->binds[m];
+                if (!b->tensor->slot[0] || b->piece.replica) continue;
+                use[b->tensor->index] = true;
+                if (dtype) dtype[b->tensor->index] = (uint8_t)e->dtype;
+            }
+        }
+}
+
+typedef struct ckr__trust {
+    ckr__ctx  *c;              /* of this call                                          */
+    ckr_plan  *plan;
+    ckr__crew  crew;
+    ckr__swaps swaps;          /* in the plan's arena                                   */
+    bool       refused;
+} ckr__trust;
+
+/* The pieces of t that are no copies and meet the box of `box` (NULL: all). */
+static ckr_piece *ckr__trust_first(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *box,
+                                   uint32_t *n, const ckr_piece **one)
+{
+    ckr_piece *list = CKR__NEW_N(c, ckr_piece, t->n_pieces);
+    int64_t s[CKR_MAX_DIMS], k[CKR_MAX_DIMS];
+    uint32_t i;
+    *n = 0;
+    for (i = 0; list && i < t->n_pieces; i++) {
+        const ckr_piece *p = &t->pieces[i];
+        if (p->replica || (box && !ckr__box_meet(t->n_dims, p->start, p->count, box->start,
+                                                 box->count, s, k)))
+            continue;
+        if (one) *one = p;
+        list[(*n)++] = *p;
+    }
+    return list;
+}
+
+/* How many elements of a tensor's pieces do not fit its partner: a master rounds to its parameter.
+   UINT64_MAX: there is no partner that could tell. */
+static ckr_result ckr__trust_fits(ckr__trust *x, const ckr_tensor *t, const ckr_tensor *with,
+                                  const ckr_piece *pieces, uint32_t n_pieces, uint64_t *n)
+{
+    const ckr__ctx *src = &x->plan->src->ctx;
+    const bool master = !strcmp(t->slot, "master");
+    uint32_t n_other;
+    ckr_piece *other = ckr__trust_first(x->c, with, NULL, &n_other, NULL);
+    ckr_result r;
+    if (!other) return x->c->err->code;
+    r = master ? ckr__compare(x->c, src, src, &x->crew, t, pieces, n_pieces, other, n_other, false)
+               : ckr__compare(x->c, src, src, &x->crew, with, other, n_other, pieces, n_pieces,
+                              false);
+    *n = ckr__crew_differ(&x->crew);
+    return r;
+}
+
+/* Of a parameter and its master each tells about the other. */
+static const ckr_tensor *ckr__trust_partner(const ckr_state *s, const ckr_tensor *t)
+{
+    const char *slot = !strcmp(t->slot, "param")    ? "master"
+                       : !strcmp(t->slot, "master") ? "param"
+                                                      : NULL;
+    const ckr_tensor *u = slot ? ckr__tensor_find(s, t->name, slot) : NULL;
+    return u && u->dtype != t->dtype && ckr__is_float(u->dtype) && ckr__is_float(t->dtype) &&
+                   u->n_dims == t->n_dims &&
+                   !memcmp(u->shape, t->shape, t->n_dims * sizeof *t->shape)
+               ? u
+               : NULL;
+}
+
+static bool ckr__trust_swap(ckr__trust *x, const ckr_piece *from, const ckr_piece *to)
+{
+    void *array = x->swaps.list;
+    ckr__swap *w = (ckr__swap *)ckr__append(&x->plan->ctx, &array, &x->swaps.n, sizeof *w);
+    x->swaps.list = (ckr__swap *)array;
+    if (!w) return false;
+    w->from = from;
+    w->to = to;
+    return true;
+}
+
+static ckr_result ckr__trust_say(ckr__trust *x, const ckr_tensor *t, const ckr_piece *copy,
+                                 uint64_t n, const char *taken)
+{
+    const ckr_plan *p = x->plan;
+    const bool could = ckr__trust_partner(&p->src->state, t) && !p->target.repair;
+    char what[560];
+    snprintf(what, sizeof what, "%llu elements of the copy in %.300s differ from the first one%s",
+             (unsigned long long)n, ckr__file_path(&p->src->ctx, copy->file),
+             taken               ? ""
+             : p->target.repair ? ", and nothing proves which is right"
+                                  : "");
+    if (!taken) x->refused = true;
+    return ckr__note(&x->plan->ctx, &x->plan->notes, &x->plan->n_notes,
+                     taken ? "CKR_REPAIRED" : "CKR_E_REPLICA_DIFFERS",
+                     taken ? CKR_CHANGED : CKR_ERROR,
+                     ckr__printf(&x->plan->ctx, "%s (%s)", t->name, t->slot), NULL, taken, what,
+                     taken   ? NULL
+                     : could ? "--repair takes the one that its master, or its parameter, proves"
+                             : "put back the right file; a component can be left out: --without")
+               ? CKR_OK
+               : x->plan->ctx.err->code;
+}
+
+/* A copy that differs in n elements. */
+static ckr_result ckr__trust_judge(ckr__trust *x, const ckr_tensor *t, const ckr_piece *copy,
+                                   uint64_t n)
+{
+    const ckr_tensor *with = ckr__trust_partner(&x->plan->src->state, t);
+    const ckr_piece *first = NULL;
+    uint64_t bad_first = 1, bad_copy = 1;
+    uint32_t n_first;
+    ckr_piece *list;
+    ckr_result r;
+    if (!x->plan->target.repair || !with) return ckr__trust_say(x, t, copy, n, NULL);
+    list = ckr__trust_first(x->c, t, copy, &n_first, &first);
+    if (!list) return x->c->err->code;
+    r = ckr__trust_fits(x, t, with, list, n_first, &bad_first);
+    if (r == CKR_OK) r = ckr__trust_fits(x, t, with, copy, 1, &bad_copy);
+    if (r != CKR_OK) return r;
+    if (!bad_first && bad_copy) return ckr__trust_say(x, t, copy, n, "the first one");
+    if (bad_copy || !bad_first || n_first != 1 || (t->n_dims &&
+        (memcmp(first->start, copy->start, t->n_dims * sizeof *first->start) != 0 ||
+         memcmp(first->count, copy->count, t->n_dims * sizeof *first->count) != 0)))
+        return ckr__trust_say(x, t, copy, n, NULL);
+    if (!ckr__trust_swap(x, first, copy)) return x->plan->ctx.err->code;
+    return ckr__trust_say(x, t, copy, n, "the copy");
+}
+
+/* Every copy of the tensors in use against what it is a copy of, in one go. */
+static ckr_result ckr__trust_all(ckr__trust *x, const bool *use, bool *differ)
+{
+    const ckr_state *s = &x->plan->src->state;
+    ckr__jobs jobs;
+    uint64_t i;
+    uint32_t k, m;
+    ckr_result r;
+    memset(&jobs, 0, sizeof jobs);
+    for (i = 0; i < s->n_tensors; i++)
+        for (k = 0; use[i] && k < s->tensors[i]->n_pieces; k++)
+            for (m = 0; s->tensors[i]->pieces[k].replica && m < s->tensors[i]->n_pieces; m++) {
+                const ckr_tensor *t = s->tensors[i];
+                int64_t at[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
+                ckr__op *op;
+                if (t->pieces[m].replica ||
+                    !ckr__box_meet(t->n_dims, t->pieces[m].start, t->pieces[m].count,
+                                   t->pieces[k].start, t->pieces[k].count, at, n))
+                    continue;
+                op = CKR__NEW(x->c, ckr__op);
+                if (!op ||
+                    !ckr__op_make(x->c, op, t, at, n, &t->pieces[m], &t->pieces[k], NULL) ||
+                    !ckr__jobs_add(x->c, &jobs, op, NULL))
+                    return x->c->err->code;
+            }
+    r = ckr__jobs_run(&jobs, &x->crew);
+    *differ = ckr__crew_differ(&x->crew) > 0;
+    return r;
+}
+
+/* One by one, where any differ. */
+static ckr_result ckr__trust_each(ckr__trust *x, const ckr_tensor *t)
+{
+    const ckr__ctx *src = &x->plan->src->ctx;
+    uint32_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < t->n_pieces && r == CKR_OK; i++) {
+        uint64_t n;
+        if (!t->pieces[i].replica) continue;
+        r = ckr__compare(x->c, src, src, &x->crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1,
+                         true);
+        n = ckr__crew_differ(&x->crew);
+        if (r == CKR_OK && n) r = ckr__trust_judge(x, t, &t->pieces[i], n);
+    }
+    return r;
+}
+
+/* The entries again, from the copies that were proved right. */
+static ckr_result ckr__trust_refill(ckr__trust *x)
+{
+    ckr_plan *p = x->plan;
+    uint64_t i, k;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < p->out.n_files && r == CKR_OK; i++)
+        for (k = 0; k < p->out.files[i]->n_entries && r == CKR_OK; k++)
+            r = ckr__fill_make(&p->ctx, p->out.files[i]->entries[k], &x->swaps);
+    return r;
+}
+
+/* Entries of the report, and a refused plan, where copies differ and nothing tells which is
+   right. */
+static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
+{
+    const ckr_state *s = &p->src->state;
+    bool *use = CKR__NEW_N(c, bool, s->n_tensors), differ = false;
+    ckr__trust x;
+    uint64_t i;
+    ckr_result r;
+    memset(&x, 0, sizeof x);
+    x.c = c;
+    x.plan = p;
+    if (!use) return c->err->code;
+    ckr__plan_uses(p, use, NULL);
+    r = ckr__crew_make(&x.crew, c, &p->src->ctx, &p->src->ctx, 0);
+    if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
+    for (i = 0; differ && i < s->n_tensors && r == CKR_OK; i++)
+        if (use[i]) r = ckr__trust_each(&x, s->tensors[i]);
+    ckr__crew_free(&x.crew);
+    if (r == CKR_OK && x.swaps.n && !x.refused) r = ckr__trust_refill(&x);
+    if (r != CKR_OK && c->err->code == CKR_OK) *c->err = *p->ctx.err;
+    p->facts.notes = p->notes;
+    p->facts.n_notes = p->n_notes;
+    p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
+    if (r == CKR_OK && x.refused)
+        r = ckr__fail(c->err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL,
+                      "copies of the same elements differ");
+    return r;
 }
 
 /* >>output -------------------------------------------------------------------- */
@@ -50766,6 +51717,7 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
     else if (p->facts.verdict == CKR_VERDICT_REFUSED)
         r = ckr__fail(c.err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL, NULL);
     else r = ckr__output_check(&c, p, path, old);
+    if (r == CKR_OK) r = ckr__plan_trust(p, &c);
     if (r == CKR_OK) {
         r = ckr__temp_clear(&w);
         if (r == CKR_OK) r = ckr__write_alloc(&w);
@@ -51186,44 +52138,6 @@ typedef struct ckr__checker {
     ckr_note       *notes;
     uint64_t        n_notes, bytes_read;
 } ckr__checker;
-
-/* Compares where boxes of x and y meet; sums into the lane that ran it. One comparison at a time,
-   so that its counts are its own; tensors large enough to matter are cut over all lanes. */
-static ckr_result ckr__compare(ckr__ctx *c, const ckr__ctx *a, const ckr__ctx *b, ckr__crew *crew,
-                               const ckr_tensor *x, const ckr_piece *px, uint32_t nx,
-                               const ckr_piece *py, uint32_t ny, bool skip_x_replicas)
-{
-    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
-    ckr__jobs jobs;
-    uint32_t i, k;
-    (void)a;
-    (void)b;
-    memset(&jobs, 0, sizeof jobs);
-    for (i = 0; i < crew->n; i++) {
-        crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
-        crew->lanes[i].max_abs = 0;
-    }
-    for (i = 0; i < nx; i++)
-        for (k = 0; k < ny; k++) {
-            ckr__op *op;
-            if (skip_x_replicas && px[i].replica) continue;
-            if (!ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
-                continue;
-            op = CKR__NEW(c, ckr__op);
-            if (!op || !ckr__op_make(c, op, x, s, n, &px[i], &py[k], NULL) ||
-                !ckr__jobs_add(c, &jobs, op, NULL))
-                return c->err->code;
-        }
-    return ckr__jobs_run(&jobs, crew);
-}
-
-static uint64_t ckr__crew_differ(const ckr__crew *crew)
-{
-    uint64_t n = 0;
-    uint32_t i;
-    for (i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
-    return n;
-}
 
 static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ckr_tensor *t)
 {
@@ -52192,16 +53106,17 @@ static ckr_node *ckr__side_schedules(ckr__ctx *c, const ckr_state *s)
     return list;
 }
 
-static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr_state *s, const uint8_t (*each)[16],
-                                   const bool *use)
+static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr_state *s, const ckr__out *out,
+                                   const uint8_t (*each)[16], const bool *use)
 {
     ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
     for (i = 0; dict && i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
+        const char *key = out->keys ? out->keys[i] : NULL;
+        if (use[i] && !key) key = ckr__printf(c, "%s/%s", t->name, t->slot);
         if (use[i] &&
-            !ckr__node_pair(c, dict, ckr__node_str(c, ckr__printf(c, "%s/%s", t->name, t->slot)),
-                            ckr__side_hex(c, each[i])))
+            !ckr__node_pair(c, dict, ckr__node_str(c, key), ckr__side_hex(c, each[i])))
             return NULL;
     }
     return dict;
@@ -52271,11 +53186,55 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
         ok = ckr__node_set(c, root, "streams", ckr__side_streams(c, w->plan));
     if (ok && w->plan->out.carried) ok = ckr__node_set(c, root, "carried", w->plan->out.carried);
     if (ok && !w->plan->out.renamed)
-        ok = ckr__node_set(c, root, "tensors", ckr__side_tensors(c, s, written, use));
+        ok = ckr__node_set(c, root, "tensors",
+                           ckr__side_tensors(c, s, &w->plan->out, written, use));
     if (!ok) return false;
     if (ckr__json_put(side, root, 1, false) != CKR_OK) return false;
     ckr__buf_u8(side, '\n');
     return !side->failed;
+}
+
+/* The shape that a tensor has for a reader of the output: rows of the vocabulary that were added
+   are zero, and count. */
+static void ckr__put_shape(const ckr__out *out, const ckr_tensor *t, int64_t *shape)
+{
+    if (t->n_dims) memcpy(shape, t->shape, t->n_dims * sizeof *shape);
+    if (t->split.vocab && t->split.axis >= 0 && out->vocab > 0) shape[t->split.axis] = out->vocab;
+}
+
+/* Steps that no entry binds: a format may have the count in a group, where it went with the moments
+   of the group's parameters. */
+static ckr_result ckr__write_steps(ckr__write *w, bool *use, uint8_t *dtype)
+{
+    ckr__ctx *c = w->c;
+    const ckr_state *s = &w->plan->src->state;
+    ckr__map moved;
+    uint64_t i;
+    bool ok = true;
+    memset(&moved, 0, sizeof moved);
+    moved.c = c;
+    for (i = 0; i < s->n_tensors && ok; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (use[i] && strcmp(t->slot, "param") != 0 && strcmp(t->slot, "master") != 0)
+            ok = ckr__map_put(&moved, t->name, strlen(t->name), 1, NULL);
+    }
+    for (i = 0; i < s->n_tensors && ok; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        const size_t size = ckr_dtype_size(t->dtype);
+        uint8_t le[8];
+        if (use[i] || strcmp(t->slot, "step") != 0 || t->n_dims || t->n_pieces != 1 ||
+            !t->pieces[0].mem || t->pieces[0].dtype != t->dtype || size > 8 ||
+            !ckr__map_find(&moved, t->name, strlen(t->name), NULL))
+            continue;
+        memcpy(le, (const uint8_t *)t->pieces[0].mem + t->pieces[0].offset, size);
+        if (t->pieces[0].big_endian) ckr__swap_bytes(le, size, ckr__dtypes[t->dtype].swap);
+        ckr__digest_add(w->crew.tables, w->crew.lanes[0].sums[i], 0, le, size);
+        ckr__digest_add(w->crew.tables, w->seen[0][i], 0, le, size);
+        use[i] = true;
+        dtype[i] = (uint8_t)t->dtype;
+    }
+    ckr__map_free(&moved);
+    return ok ? CKR_OK : c->err->code;
 }
 
 /* Sums of all lanes, finished. `use` and `dtype` of a tensor come from the entries that bind it. */
@@ -52287,21 +53246,15 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
     uint8_t *dtype = CKR__NEW_N(c, uint8_t, s->n_tensors);
     uint8_t(*read)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16),
     (*put)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16);
+    int64_t shape[CKR_MAX_DIMS];
     uint8_t total[2][16];
-    uint64_t i, k, m;
+    uint64_t i, k;
     uint32_t n;
     ckr_result r;
     if (!use || !dtype || !read || !put) return c->err->code;
-    for (i = 0; i < w->plan->out.n_files; i++)
-        for (k = 0; k < w->plan->out.files[i]->n_entries; k++) {
-            const ckr_entry *e = w->plan->out.files[i]->entries[k];
-            for (m = 0; m < e->n_binds; m++) {
-                const ckr__bind *b = &e->binds[m];
-                if (!b->tensor->slot[0] || b->piece.replica) continue; /* its digest counts once */
-                use[b->tensor->index] = true;
-                dtype[b->tensor->index] = (uint8_t)e->dtype;
-            }
-        }
+    ckr__plan_uses(w->plan, use, dtype);
+    r = ckr__write_steps(w, use, dtype);
+    if (r != CKR_OK) return r;
     for (i = 0; i < s->n_tensors; i++) {
         uint64_t a[2] = { 0, 0 }, b[2] = { 0, 0 };
         for (n = 0; n < w->crew.n; n++)
@@ -52311,8 +53264,8 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
             }
         ckr__digest_final(a, s->tensors[i]->dtype, s->tensors[i]->n_dims, s->tensors[i]->shape,
                           read[i]);
-        ckr__digest_final(b, (ckr_dtype)dtype[i], s->tensors[i]->n_dims, s->tensors[i]->shape,
-                          put[i]);
+        ckr__put_shape(&w->plan->out, s->tensors[i], shape);
+        ckr__digest_final(b, (ckr_dtype)dtype[i], s->tensors[i]->n_dims, shape, put[i]);
     }
     r = ckr__digest_total(c, w->plan->src, (const uint8_t (*)[16])read, use, total[0]);
     if (r == CKR_OK)

@@ -2889,6 +2889,8 @@ static int plan_fail(job *j)
 {
     if (j->err.item == CKR_ITEM_LIMIT && !strcmp(j->err.where, "max_bytes"))
         snprintf(j->err.where, sizeof j->err.where, "--memory");
+    if (!strcmp(j->err.where, "to_version"))
+        snprintf(j->err.where, sizeof j->err.where, "--to-version");
     return fail(j);
 }
 
