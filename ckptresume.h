@@ -413,7 +413,9 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
     X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
     X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
-    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")
+    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")        \
+    X(DEEPSPEED_RANK,       E_MISMATCH,    "a file lies in another rank's place")                  \
+    X(COPIES_DIFFER,        E_MISMATCH,    "two copies of one tensor are not equal")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -757,6 +759,7 @@ typedef struct ckr_state {
     ckr_note     *notes;     uint64_t n_notes;
     void         *dialect_data;           /* what a dialect keeps for its own writer   */
     const ckr_node *carried;   /* what the side file keeps of another topology, or NULL  */
+    bool          unproven;    /* its framework compares no copies: done before they are written */
 } ckr_state;
 
 CKR_API uint32_t    ckr_version(void);                 /* of the implementation: CKR_VERSION      */
@@ -1492,6 +1495,7 @@ typedef struct ckr__file {
     const char *path;
     void       *handle;        /* NULL when not open                                   */
     uint64_t    size;
+    const char *root;          /* a torch archive's: the name under which it was saved; or NULL */
 } ckr__file;
 
 /* An archive inside a file that is no archive itself. */
@@ -9239,6 +9243,10 @@ static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
     doc->format = CKR_FORMAT_TORCH_ZIP;
     doc->members = z->members;
     doc->n_members = z->n;
+    if (r == CKR_OK && !z->base) {
+        c->files[z->file].root = ckr__strndup(c, z->members[0].name, root ? root - 1 : 0);
+        if (!c->files[z->file].root) return c->err->code;
+    }
     return r;
 }
 
@@ -30789,7 +30797,30 @@ static ckr_result ckr__ds_list(ckr__ds *r)
     return e;
 }
 
-/* The sizes: the highest rank of any file, and what the model's file says. */
+static ckr_result ckr__ds_elsewhere(ckr__ds *r, const ckr__ds_file *f, const char *where,
+                                    const char *why)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_RANK, f->path, CKR_NO_OFFSET, where,
+                             "%s", why);
+    return ckr__remedy(r->c->err, e, "bring back each rank's own file: two have changed places");
+}
+
+/* torch names an archive's root after the file that it saves: a file that has been put in another
+   rank's place still has its own name inside. Other roots say nothing. */
+static ckr_result ckr__ds_own_place(ckr__ds *r, const ckr__ds_file *f, const char *root)
+{
+    ckr__ds_file was;
+    const char *name = root ? ckr__printf(r->c, "%s.pt", root) : "";
+    uint8_t kind;
+    memset(&was, 0, sizeof was);
+    if (!name) return ckr__ds_oom(r);
+    kind = ckr__ds_kind(name, &was);
+    if (kind > CKR__DS_LAYER || (kind == f->kind && was.ranked == f->ranked && was.mp == f->mp &&
+                                 was.dp == f->dp && was.layer == f->layer))
+        return CKR_OK;
+    return ckr__ds_elsewhere(r, f, NULL, ckr__printf(r->c, "it was saved as %s", name));
+}
+
 static ckr_result ckr__ds_load(ckr__ds *r, ckr__ds_file *f)
 {
     uint32_t file;
@@ -30800,7 +30831,7 @@ static ckr_result ckr__ds_load(ckr__ds *r, ckr__ds_file *f)
     if (e == CKR_OK) e = ckr__doc_load(r->c, file, &format, &f->root);
     if (e == CKR_OK && !ckr_node_is_dict(f->root)) return ckr__ds_bad(r, f, NULL, "a dict");
     if (e == CKR_OK) r->s->format = format;
-    return e;
+    return e == CKR_OK && !r->universal ? ckr__ds_own_place(r, f, r->c->files[file].root) : e;
 }
 
 static uint32_t ckr__ds_u32(const ckr_node *d, const char *key)
@@ -31436,10 +31467,27 @@ static ckr_result ckr__ds_frozen(ckr__ds *r, const ckr__ds_file *f, uint32_t d)
     return e;
 }
 
+/* Ties stand in the file of rank 0. */
+static ckr_result ckr__ds_shared_own(ckr__ds *r)
+{
+    const ckr__ds_stage *g = &r->stages[0];
+    uint32_t d;
+    for (d = 1; d < r->dp && !r->universal; d++) {
+        const ckr_node *own = g->models[d] ? ckr_node_get(g->models[d]->root, "shared_params")
+                                           : NULL,
+                       *first = ckr_node_get(g->model->root, "shared_params");
+        if (ckr_node_is_dict(own) && own->count && ckr_node_is_dict(first) && !first->count)
+            return ckr__ds_elsewhere(r, g->models[d], "shared_params",
+                                     "it names the ties, which rank 0 does");
+    }
+    return CKR_OK;
+}
+
 static ckr_result ckr__ds_model(ckr__ds *r)
 {
     uint32_t d;
-    ckr_result e = ckr__ds_module_read(r, r->stages[0].model,
+    ckr_result e = ckr__ds_shared_own(r);
+    if (e == CKR_OK) e = ckr__ds_module_read(r, r->stages[0].model,
                                        ckr_node_get(r->meta, "module"), "");
     for (d = 0; d < (r->zero == 3 ? r->dp : 1) && e == CKR_OK; d++) {
         const ckr__ds_file *f = r->zero == 3 ? r->stages[0].models[d] : r->stages[0].model;
@@ -31643,6 +31691,43 @@ static const ckr_node *ckr__ds_state_of(const ckr_node *base, uint64_t k)
     return id && id->kind == CKR_NODE_INT ? ckr__ds_numbered(state, id->u.i, k) : NULL;
 }
 
+/* Is a rank's map of names to places what part d of the buffer holds? */
+static bool ckr__ds_slices_are(const ckr__ds_run *x, const ckr_node *map, int64_t size, uint32_t d)
+{
+    const int64_t first = (int64_t)d * size, end = first + size;
+    uint64_t i, k = 0;
+    for (i = 0; i < x->n && x->start[i] < end; i++) {
+        const int64_t lo = ckr__max_i64(x->start[i], first),
+                      hi = ckr__min_i64(x->start[i] + x->params[i]->numel, end);
+        const ckr_node *v;
+        int64_t numel = -1, start = -1;
+        if (hi <= lo) continue;
+        if (k == map->count || !ckr__is_str(map->u.items[2 * k], x->params[i]->name)) return false;
+        v = map->u.items[2 * k++ + 1];
+        v = v->kind == CKR_NODE_OBJECT ? v->u.object->state : NULL;
+        if (!ckr_node_i64(ckr_node_get(v, "numel"), &numel) || numel != hi - lo ||
+            !ckr_node_i64(ckr_node_get(v, "start"), &start) || start != lo - first)
+            return false;
+    }
+    return k == map->count;
+}
+
+/* param_slice_mappings is wrong where gradients are dealt round robin, and then not asked. Else a
+   rank's map that is another rank's shows that the files have changed places. */
+static ckr_result ckr__ds_slices_own(ckr__ds *r, const ckr__ds_run *x, uint64_t k, int64_t size)
+{
+    const ckr_node *map =
+        ckr_node_at(ckr_node_get(ckr__ds_optim(x->f), "param_slice_mappings"), k);
+    uint32_t d;
+    if (r->robin || !ckr_node_is_dict(map) || ckr__ds_slices_are(x, map, size, x->rank))
+        return CKR_OK;
+    for (d = 0; d < r->dp; d++)
+        if (ckr__ds_slices_are(x, map, size, d))
+            return ckr__ds_elsewhere(r, x->f, "param_slice_mappings",
+                                     ckr__printf(r->c, "they are those of rank %u", (unsigned)d));
+    return CKR_OK;
+}
+
 /* One group of one rank of ZeRO-1 or 2: part d of the buffer, whose length is a multiple of
    2 * dp. What lies behind the last parameter is padding, cut off the masters (BF16_Optimizer
    keeps it) and in elastic files off the moments too. */
@@ -31663,6 +31748,8 @@ static ckr_result ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, int6
     x->first = (int64_t)x->rank * size;
     lean = ckr__max_i64(0, ckr__min_i64(size, total - x->first));
     x->count = lean;
+    e = ckr__ds_slices_own(r, x, k, size);
+    if (e != CKR_OK) return e;
     if (numel != lean && (r->wrapper != CKR__DS_BF16 || numel != size))
         return ckr__ds_partition(r, x->f, "single_partition_of_fp32_groups", numel, lean);
     x->slot = "master";
@@ -31715,6 +31802,115 @@ static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, doubl
         e = ckr__ds_scalar(r, x, "step", ckr_node_get(state, "step"), *steps);
     if (e == CKR_OK && x->rank == 0) e = ckr__step_number(r->c, ckr_node_get(state, "step"), steps);
     return e;
+}
+
+/* ZeRO-3 names no rank in a file. What tells the ranks apart is the padding behind the last piece
+   of a parameter: gradients never reach it, so that moments are zero there. Masters need not be:
+   DeepSpeed does not clear the memory; but where they are not, and another rank's file is zero at
+   these very places, that one is the file that belongs here. A few places are read, no more. */
+
+#define CKR__DS_PROBE 256      /* parameters of a sub group                                */
+
+typedef struct ckr__ds_pad {
+    ckr__ds          *r;
+    const ckr__ds_stage *g;
+    uint32_t          rank;
+    uint64_t          seen[2], set[2]; /* elements of masters, moments; those not zero      */
+    const char       *name;    /* of a parameter with one                                  */
+} ckr__ds_pad;
+
+/* Elements [at, at + n) of a flat tensor: how many are not zero. */
+static ckr_result ckr__ds_pad_read(ckr__ds_pad *x, const ckr_view *v, int64_t at, int64_t n,
+                                   int kind, const char *name)
+{
+    const size_t elem = ckr_dtype_size(v->dtype);
+    uint8_t bytes[64];
+    size_t k;
+    ckr_result e = CKR_OK;
+    for (; n > 0 && e == CKR_OK; n--, at++) {
+        e = ckr__file_read(x->r->c, v->file,
+                           v->data_offset + (uint64_t)(v->offset + at) * elem, bytes, elem);
+        for (k = 0; k < elem && !bytes[k]; k++) {}
+        x->seen[kind]++;
+        if (k == elem) continue;
+        x->set[kind]++;
+        if (!x->name) x->name = name;
+    }
+    return e;
+}
+
+/* The places of rank `rank`'s padding in the file of rank `in`: in every flat tensor. */
+static ckr_result ckr__ds_pad_of(ckr__ds_pad *x, uint32_t in, uint64_t k)
+{
+    const ckr__ds *r = x->r;
+    const ckr_node *o = ckr__ds_optim(x->g->optim[in]);
+    const ckr_node *state = ckr__ds_numbered(
+        ckr_node_get(ckr_node_get(o, "optimizer_state_dict"), "state"), (int64_t)k, k);
+    const ckr_view *flat[5];
+    int64_t numel, size, at = 0;
+    uint64_t i, n = 1, j;
+    ckr_result e = CKR_OK;
+    flat[0] = ckr__ds_flat(ckr_node_at(ckr_node_get(o, "fp32_flat_groups"), k), &size);
+    if (!flat[0]) return CKR_OK;
+    for (i = 0; ckr_node_is_dict(state) && i < state->count && n < 5; i++) {
+        flat[n] = ckr__ds_flat(state->u.items[2 * i + 1], &numel);
+        if (flat[n] && numel == size && !ckr__is_str(state->u.items[2 * i], "step")) n++;
+    }
+    for (i = 0; i < x->g->n_params[k] && i < CKR__DS_PROBE; i++) {
+        const ckr__ds_param *p = x->g->params[k][i];
+        const int64_t c = p->numel / r->dp + (p->numel % r->dp != 0),
+                      have = ckr__max_i64(0, ckr__min_i64(c, p->numel - (int64_t)x->rank * c)),
+                      pad = ckr__min_i64(c - have, 4);
+        for (j = 0; j < n && e == CKR_OK; j++)
+            e = ckr__ds_pad_read(x, flat[j], at + have, pad, j > 0, p->name);
+        at += c;
+    }
+    return e;
+}
+
+/* May an update have moved the padding? Weight decay does that when it is added to gradients. */
+static bool ckr__ds_pad_moves(const ckr__ds *r, const ckr__ds_stage *g)
+{
+    const ckr_node *conf = ckr_node_get(r->config, "optimizer"), *mode;
+    const char *type = ckr_node_str(ckr_node_get(conf, "type"));
+    uint64_t i;
+    double decay;
+    mode = ckr_node_find(conf, "/params/adam_w_mode");
+    if (type && (!strcmp(type, "AdamW") || (!strcmp(type, "Adam") && (!mode || mode->u.b))))
+        return false;
+    for (i = 0; ckr_node_is_list(g->groups) && i < g->groups->count; i++)
+        if (!ckr_node_f64(ckr_node_get(g->groups->u.items[i], "weight_decay"), &decay) || decay > 0)
+            return true;
+    return false;
+}
+
+static ckr_result ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
+{
+    ckr__ds_pad own, other;
+    uint64_t k;
+    uint32_t i;
+    ckr_result e = CKR_OK;
+    memset(&own, 0, sizeof own);
+    own.r = r;
+    own.g = g;
+    own.rank = d;
+    for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_pad_of(&own, d, k);
+    if (e != CKR_OK || !own.name) return e;
+    for (i = 0; i < r->dp && e == CKR_OK; i++) {
+        if (i == d) continue;
+        other = own;
+        memset(other.seen, 0, sizeof other.seen);
+        memset(other.set, 0, sizeof other.set);
+        for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_pad_of(&other, i, k);
+        if (e == CKR_OK && (own.set[1] || !own.seen[1]) && !other.set[0] && !other.set[1])
+            return ckr__ds_elsewhere(r, g->optim[d], own.name,
+                                     ckr__printf(r->c, "this rank's padding lies in %s",
+                                                 g->optim[i]->rel));
+    }
+    if (e != CKR_OK || !own.set[1] || ckr__ds_pad_moves(r, g)) return e;
+    return ckr__ds_elsewhere(r, g->optim[d], own.name,
+                             ckr__printf(r->c, "%llu moments in this rank's padding are not zero",
+                                         (unsigned long long)own.set[1]));
 }
 
 /* The parameters that param_shapes names, in its order. */
@@ -31854,6 +32050,7 @@ static ckr_result ckr__ds_sharded(ckr__ds *r, uint32_t m)
     for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_parts(r, g, k);
     for (k = 0; k < g->n_groups && e == CKR_OK; k++)
         for (i = 0; i < g->n_params[k]; i++) g->params[k][i]->stated = true;
+    for (d = 0; d < r->dp && e == CKR_OK && r->zero == 3; d++) e = ckr__ds_padding(r, g, d);
     return e;
 }
 
@@ -32812,6 +33009,7 @@ static ckr_result ckr__ds_read_all(ckr__ds *r)
     robin = ckr_node_find(r->config, "/zero_optimization/round_robin_gradients");
     r->robin = r->wrapper == CKR__DS_FLAT && robin && robin->kind == CKR_NODE_BOOL && robin->u.b;
     ckr__ds_topology(r);
+    r->s->unproven = r->zero != 3;     /* there the parameter is its master, rounded          */
     for (m = 0; m < r->mp && e == CKR_OK; m++) e = ckr__ds_slices(r, &r->stages[m]);
     if (e != CKR_OK) return e;
     e = r->pipe ? ckr__ds_pipe(r) : ckr__ds_model(r);
@@ -48503,6 +48701,8 @@ static ckr_result ckr__write_alloc(ckr__write *w)
     return CKR_OK;
 }
 
+static ckr_result ckr__check_written(ckr__ctx *c, const ckr_plan *p);    /* section verify.check */
+
 /* The digests of what was read and of what went into the files, and the side file's text. */
 static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__buf *side);
 
@@ -48559,6 +48759,7 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
     else if (p->facts.verdict == CKR_VERDICT_REFUSED)
         r = ckr__fail(c.err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL, NULL);
     else r = ckr__output_check(&c, p, path, old);
+    if (r == CKR_OK) r = ckr__check_written(&c, p);
     if (r == CKR_OK) {
         r = ckr__temp_clear(&w);
         if (r == CKR_OK) r = ckr__write_alloc(&w);
@@ -49068,37 +49269,80 @@ static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_
 static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16]);
 static ckr_result ckr__check_members(ckr__checker *k);
 
-static ckr_result ckr__check_all(ckr__checker *k)
+/* Copies against the first one, masters against their parameters: of the tensors that `use` (or
+   NULL) marks. */
+static ckr_result ckr__check_copies(ckr__checker *k, ckr__crew *crew, const bool *use)
 {
     const ckr_state *s = &k->ckpt->state;
-    ckr__crew crew;
     ckr__map params;
     uint64_t i, at;
-    uint32_t n;
-    ckr__rng_saved *saved;
-    uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
-    ckr_result r = each ? ckr__check_members(k) : k->c.err->code;
-    if (r == CKR_OK) r = ckr__rng_states(&k->c, k->ckpt, &saved);
-
+    ckr_result r = CKR_OK;
     memset(&params, 0, sizeof params);
-    memset(&crew, 0, sizeof crew);
     params.c = &k->c;
-    if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, each, &k->bytes_read);
-    if (r == CKR_OK) r = ckr__check_side(k, (const uint8_t (*)[16])each);
-    if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, &k->ckpt->ctx, 0);
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
         if (!strcmp(s->tensors[i]->slot, "param") &&
             !ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL))
             r = k->c.err->code;
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
         const ckr_tensor *t = s->tensors[i];
-        r = ckr__check_replicas(k, &crew, t);
+        if (use && !use[i]) continue;
+        r = ckr__check_replicas(k, crew, t);
         if (r == CKR_OK && !strcmp(t->slot, "master") &&
             ckr__map_find(&params, t->name, strlen(t->name), &at))
-            r = ckr__check_master(k, &crew, t, s->tensors[at]);
+            r = ckr__check_master(k, crew, t, s->tensors[at]);
     }
-    for (n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
     ckr__map_free(&params);
+    return r;
+}
+
+/* What a plan writes, where nobody else would notice that it contradicts itself. */
+static ckr_result ckr__check_written(ckr__ctx *c, const ckr_plan *p)
+{
+    const ckr_state *s = &p->src->state;
+    bool *use = CKR__NEW_N(c, bool, s->n_tensors);
+    ckr__checker *k;
+    ckr__crew crew;
+    uint64_t i, m, b;
+    ckr_result r;
+    if (!s->unproven) return CKR_OK;
+    if (!use) return c->err->code;
+    for (i = 0; i < p->out.n_files; i++)
+        for (m = 0; m < p->out.files[i]->n_entries; m++)
+            for (b = 0; b < p->out.files[i]->entries[m]->n_binds; b++) {
+                const ckr_tensor *t = p->out.files[i]->entries[m]->binds[b].tensor;
+                if (t->slot[0]) use[t->index] = true;
+            }
+    k = (ckr__checker *)ckr__owner_make(&p->ctx.env, &p->ctx.limits, sizeof *k, c->err, &r);
+    if (!k) return r;
+    k->ckpt = p->src;
+    r = ckr__crew_make(&crew, &k->c, &p->src->ctx, &p->src->ctx, 0);
+    if (r == CKR_OK) r = ckr__check_copies(k, &crew, use);
+    ckr__crew_free(&crew);
+    if (r == CKR_OK && k->n_notes)
+        r = ckr__remedy(c->err,
+                        ckr__fail(c->err, CKR_ITEM_COPIES_DIFFER, p->src->dir, CKR_NO_OFFSET,
+                                  k->notes[0].subject, "%s", k->notes[0].reason),
+                        "`check` lists all; --without optimizer leaves out masters and moments");
+    ckr__owner_free(k, sizeof *k);
+    return r;
+}
+
+static ckr_result ckr__check_all(ckr__checker *k)
+{
+    const ckr_state *s = &k->ckpt->state;
+    ckr__crew crew;
+    uint32_t n;
+    ckr__rng_saved *saved;
+    uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
+    ckr_result r = each ? ckr__check_members(k) : k->c.err->code;
+    if (r == CKR_OK) r = ckr__rng_states(&k->c, k->ckpt, &saved);
+
+    memset(&crew, 0, sizeof crew);
+    if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, each, &k->bytes_read);
+    if (r == CKR_OK) r = ckr__check_side(k, (const uint8_t (*)[16])each);
+    if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, &k->ckpt->ctx, 0);
+    if (r == CKR_OK) r = ckr__check_copies(k, &crew, NULL);
+    for (n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
     ckr__crew_free(&crew);
     return r;
 }

@@ -26,6 +26,7 @@ static int bad_home(ckr_item i)
     if (i == CKR_ITEM_BACKEND) return BAD_CUDA;
     if (i >= CKR_ITEM_DEEPSPEED_METADATA && i <= CKR_ITEM_DEEPSPEED_UNIVERSAL)
         return BAD_DEEPSPEED;
+    if (i == CKR_ITEM_DEEPSPEED_RANK || i == CKR_ITEM_COPIES_DIFFER) return BAD_DEEPSPEED;
     if (i >= CKR_ITEM_MEGATRON_TRACKER && i <= CKR_ITEM_MEGATRON_DEFECT) return BAD_MEGATRON;
     if (i >= CKR_ITEM_LLMC_MAGIC && i <= CKR_ITEM_LLMC_DATA) return BAD_LLMC;
     if (i >= CKR_ITEM_DCP_METADATA && i <= CKR_ITEM_DCP_TRANSFORM) return BAD_DCP;

@@ -444,6 +444,17 @@ static void refused(void)
     refused_as(&j, CKR_ITEM_PARAMS_WITHOUT);
 }
 
+/* The archive's root says under which name a file was saved: here another one. */
+static void rename_root(const char *path, const char *was, const char *now)
+{
+    memio_file *f = memio_find(&disk, path);
+    const size_t n = strlen(was);
+    size_t i;
+    if (!CHECK(f != NULL)) return;
+    for (i = 0; i + n < f->size; i++)
+        if (!memcmp(f->data + i, was, n)) memcpy(f->data + i, now, n);
+}
+
 /* Stages that no method of PipelineModule would have made. */
 static void unknown_partition(void)
 {
@@ -455,6 +466,7 @@ static void unknown_partition(void)
     f = memio_find(&disk, "bad/global_step3/layer_04-model_states.pt");
     if (!CHECK(f != NULL)) return;
     memio_put(&disk, "bad/global_step3/layer_2000-model_states.pt", f->data, (size_t)f->size);
+    rename_root("bad/global_step3/layer_2000-model_states.pt", "layer_04-model", "copied_4-model");
     memio_remove(&disk, "bad/global_step3/layer_04-model_states.pt");
     ask(&j, "bad", 0, 3, -1, NULL);
     refused_as(&j, CKR_ITEM_DEEPSPEED_STAGES);
@@ -512,11 +524,6 @@ static void broken(void)
     copy_file(STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt",
               STEP "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt");
     broken_as(CKR_ITEM_DEEPSPEED_DUPLICATE, STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt");
-    /* the files of two ranks changed places: their parts have other lengths */
-    copy_case(ROBIN);
-    copy_file(STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt",
-              STEP "zero_pp_rank_2_mp_rank_00_optim_states.pt");
-    broken_as(CKR_ITEM_DEEPSPEED_PARTITION, STEP "zero_pp_rank_2_mp_rank_00_optim_states.pt");
     /* a rank's file of another run's sizes */
     copy_case(ROBIN);
     copy_file("in/1/global_step3/zero_pp_rank_0_mp_rank_00_optim_states.pt",
@@ -527,10 +534,63 @@ static void broken(void)
     broken_as(CKR_ITEM_DEEPSPEED_PARALLEL, STEP "layer_00-model_00-model_states.pt");
     copy_case(ROBIN);
     copy_file(STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt", STEP "mp_rank_00_model_states.pt");
+    rename_root(STEP "mp_rank_00_model_states.pt", "zero_pp_rank_0_mp", "copy_of_rank_0_mp");
     broken_as(CKR_ITEM_DEEPSPEED_METADATA, STEP "mp_rank_00_model_states.pt");
     copy_case(PIPE);
     memio_remove(&disk, STEP "layer_03-model_states.pt");
     broken_as(CKR_ITEM_DEEPSPEED_NAMES, NULL);
+    memio_remove(&disk, "bad");
+}
+
+/* Files a and b of the case k in each other's places; `hide`: with the roots to match. */
+static void swap_files(int k, const char *dir, const char *a, const char *b, bool hide)
+{
+    char from[200], to[200];
+    int i;
+    copy_case(k);
+    for (i = 0; i < 2; i++) {
+        snprintf(from, sizeof from, "%s/global_step3/%s.pt", dir, i ? a : b);
+        snprintf(to, sizeof to, STEP "%s.pt", i ? b : a);
+        copy_file(from, to);
+        if (hide) rename_root(to, i ? a : b, i ? b : a);
+    }
+}
+
+/* What shows that the files of two ranks have changed places: the name inside, the places of the
+   parameters, a part's length, padding that is not zero. */
+static void changed_places(void)
+{
+    static const char *const cut[] = { "bf16_zero_pp_rank_0_mp_rank_00_optim_states",
+                                       "bf16_zero_pp_rank_1_mp_rank_00_optim_states" };
+    static const char *const flat[] = { "zero_pp_rank_0_mp_rank_00_optim_states",
+                                        "zero_pp_rank_1_mp_rank_00_optim_states",
+                                        "zero_pp_rank_2_mp_rank_00_optim_states" };
+    static const char *const models[] = { "zero_pp_rank_0_mp_rank_00_model_states",
+                                          "zero_pp_rank_1_mp_rank_00_model_states" };
+    char path[200];
+    swap_files(CUT, in(CUT), cut[0], cut[1], false);
+    snprintf(path, sizeof path, STEP "%s.pt", cut[0]);
+    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    swap_files(CUT, in(CUT), cut[0], cut[1], true);
+    snprintf(path, sizeof path, STEP "%s.pt", cut[1]);
+    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    swap_files(CUT, in(CUT), models[0], models[1], true);
+    snprintf(path, sizeof path, STEP "%s.pt", models[1]);
+    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    copy_case(CUT);                                    /* rank 0's file twice                */
+    snprintf(path, sizeof path, STEP "%s.pt", cut[0]);
+    copy_file(path, STEP "copy.pt");
+    snprintf(path, sizeof path, STEP "%s.pt", cut[1]);
+    copy_file(STEP "copy.pt", path);
+    memio_remove(&disk, STEP "copy.pt");
+    rename_root(path, cut[0], cut[1]);
+    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    swap_files(ELASTIC, in(ELASTIC), flat[0], flat[1], true);
+    snprintf(path, sizeof path, STEP "%s.pt", flat[0]);
+    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    swap_files(ROBIN, in(ROBIN), flat[0], flat[2], true);      /* its maps are wrong anyway  */
+    snprintf(path, sizeof path, STEP "%s.pt", flat[0]);
+    broken_as(CKR_ITEM_DEEPSPEED_PARTITION, path);
     memio_remove(&disk, "bad");
 }
 
@@ -653,6 +713,30 @@ static void others(void)
     memio_remove(&disk, "w/out");
 }
 
+/* DeepSpeed compares no copies, so they are before anything is written; of what is written. */
+static void contradicts(void)
+{
+    ckr_error e;
+    job j;
+    if (ask(&j, "bad", 3, 0, -1, NULL)) {
+        CHECK_INT(ckr_plan_write(j.p, "w/out", NULL, &e), CKR_E_MISMATCH);
+        CHECK_INT(e.item, CKR_ITEM_COPIES_DIFFER);
+        CHECK_STR(e.where, "tok.weight");
+        CHECK(memio_find(&disk, "w/out") == NULL);
+        bad_seen[CKR_ITEM_COPIES_DIFFER] = true;
+    }
+    end(&j);
+    memset(&j, 0, sizeof j);
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.topology.zero = -1;
+    j.t.without = CKR_OPTIMIZER | CKR_GROUPS;
+    j.c = open_ok("bad");
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e))
+        CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+    end(&j);
+    memio_remove(&disk, "w/out");
+}
+
 /* A master that is not its parameter: `check` says so, DeepSpeed would train on from it. */
 static void masters_are_compared(void)
 {
@@ -676,6 +760,7 @@ static void masters_are_compared(void)
         ckr_report_free(&report);
     }
     ckr_ckpt_close(c);
+    contradicts();
     memio_remove(&disk, "bad");
 }
 
@@ -788,6 +873,7 @@ int main(int argc, char **argv)
     RUN(refused);
     RUN(unknown_partition);
     RUN(broken);
+    RUN(changed_places);
     RUN(of_another_step);
     RUN(of_another_update);
     RUN(others);
