@@ -32850,6 +32850,7 @@ static ckr_result ckr__ds_native(ckr__ds *r, const ckr_node *state, ckr_schedule
     }
     if (e != CKR_OK) return e;
     x->position = at;
+    x->offset = (double)at - x->rate * (double)(r->s->progress.step > 0 ? r->s->progress.step : 0);
     x->state = state;
     for (i = 0; i < n; i++)
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
@@ -34540,35 +34541,261 @@ static ckr_result ckr__ds_uni_out(ckr__ds_job *x)
 
 /* >>deepspeed.emit.schedule --------------------------------------------------- */
 
-/* A schedule that was decided anew: DeepSpeed's own keep their clock in the files and their curve
-   in the coming run's configuration, so that is written with it. */
+/* DeepSpeed's own schedulers take their curve from ds_config, the base LRs of WarmupCosineLR from the
+   groups as the run builds them; a checkpoint holds last_batch_iteration, and the LR of the first
+   update. So a decided schedule is handed over as a clock and settings: those are sought here,
+   built, and compared with what was decided, update by update. */
+
+typedef struct ckr__dsf {       /* a candidate                                            */
+    double    clock, warm, total, from, floor;
+    double   *base, *min, *max;        /* of each lane                                     */
+    bool      linear;          /* the warm-up, whatever it was                           */
+} ckr__dsf;
+
+static bool ckr__dsf_begin(ckr__ds_job *x, const ckr_schedule *w, ckr__dsf *f)
+{
+    const ckr__curve_nums *k = &w->curve->k;
+    uint64_t i;
+    memset(f, 0, sizeof *f);
+    f->base = CKR__NEW_N(x->c, double, w->n_lanes);
+    f->min = CKR__NEW_N(x->c, double, w->n_lanes);
+    f->max = CKR__NEW_N(x->c, double, w->n_lanes);
+    if (!f->base || !f->min || !f->max) return false;
+    f->clock = (double)w->position;
+    f->warm = k->warm;
+    f->total = k->total;
+    f->floor = k->floor;
+    f->from = k->from;
+    for (i = 0; i < w->n_lanes; i++) {                 /* a splice: q + p * lr              */
+        const ckr_lane *l = &w->lanes[i];
+        f->base[i] = l->q + l->p * l->base;
+        f->min[i] = l->q + l->p * l->min;
+        f->max[i] = l->q + l->p * l->max;
+        if (i || !(f->base[i] > 0) || ckr__same(f->base[i], l->base)) continue;
+        f->floor = (l->q + l->p * l->base * k->floor) / f->base[i];
+        f->from = (l->q + l->p * l->base * k->from) / f->base[i];
+    }
+    return true;
+}
+
+/* Behind new warm-up, or stretched: another curve of the same family, on a clock of its own or
+   from where the old one stands. */
+static void ckr__dsf_guess(const ckr_schedule *w, ckr__dsf *f)
+{
+    const double t = (double)w->position, u = w->a * (t - w->t0) + w->b;
+    const bool cosine = w->curve->kind == CKR__CV_DS_COSINE;
+    double now, left;
+    uint64_t i;
+    if (w->ramp_len > 0) {
+        f->clock = t - w->ramp_at;
+        f->warm = w->ramp_len;
+        f->total = w->curve->k.total - u + f->clock;
+        f->linear = true;
+        f->from = 0;
+        for (i = 0; i < w->n_lanes; i++) f->base[i] = f->max[i] = w->lanes[i].ramp_to;
+        return;
+    }
+    left = (f->total - u) / w->a;
+    if (u < f->warm || cosine) {                       /* every length, the clock with them  */
+        f->clock = u < f->warm ? u / w->a : (u + 1 - f->warm) / w->a + f->warm - 1;
+        f->warm = u < f->warm ? f->warm / w->a : f->warm;
+        f->total = cosine ? f->warm + (f->total - w->curve->k.warm) / w->a : f->clock + left;
+        return;
+    }
+    for (i = 0; i < w->n_lanes; i++) {                 /* the rest of a straight line        */
+        now = (f->max[i] - f->min[i]) * (f->total - u) / (f->total - f->warm);
+        f->max[i] = f->min[i] + now * (t + left - f->warm) / left;
+    }
+    f->total = t + left;
+}
+
+/* One number where all lanes have it, as configurations do. */
+static ckr_node *ckr__dsf_lanes(ckr__ctx *c, const double *v, uint64_t n)
+{
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    uint64_t i;
+    for (i = 1; i < n && ckr__same(v[i], v[0]); i++) {}
+    if (i >= n) return ckr__node_float(c, n ? v[0] : 0);
+    for (i = 0; list && i < n; i++)
+        if (!ckr__node_push(c, list, ckr__node_float(c, v[i]))) return NULL;
+    return list;
+}
+
+/* A length that must be a whole number, and is but for rounding. */
+static ckr_node *ckr__dsf_whole(ckr__ctx *c, double v)
+{
+    const double r = floor(v + 0.5);
+    if (!(fabs(v - r) <= 1e-6 * (1 + fabs(r))) || !(fabs(r) < 9e15)) return NULL;
+    return ckr__node_int(c, (int64_t)r);
+}
+
+/* The scheduler's own keys, of which `lr` and `clamped` are none. NULL: it has no such lengths. */
+static ckr_node *ckr__dsf_params(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f)
+{
+    const ckr__curve_nums *k = &w->curve->k;
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i, n = w->params ? w->params->count : 0;
+    bool ok = d != NULL;
+    for (i = 0; i < n && ok; i++) {
+        ckr_node *key = w->params->u.items[2 * i];
+        if (!ckr__is_str(key, "lr") && !ckr__is_str(key, "clamped"))
+            ok = ckr__node_pair(x->c, d, key, w->params->u.items[2 * i + 1]);
+    }
+    if (w->curve->kind == CKR__CV_DS_WARMUP)
+        ok = ok && ckr__node_set(x->c, d, "warmup_min_lr",
+                                 ckr__dsf_lanes(x->c, f->min, w->n_lanes)) &&
+             ckr__node_set(x->c, d, "warmup_max_lr", ckr__dsf_lanes(x->c, f->max, w->n_lanes));
+    if (w->curve->kind == CKR__CV_DS_CYCLE)
+        ok = ok && ckr__node_set(x->c, d, "cycle_min_lr",
+                                 ckr__dsf_lanes(x->c, f->min, w->n_lanes)) &&
+             ckr__node_set(x->c, d, "cycle_max_lr", ckr__dsf_lanes(x->c, f->max, w->n_lanes));
+    if (w->curve->kind == CKR__CV_DS_COSINE) {
+        if (ok && !ckr__same(f->floor, k->floor))
+            ok = ckr__node_set(x->c, d, "cos_min_ratio", ckr__node_float(x->c, f->floor));
+        if (ok && !ckr__same(f->from, k->from))
+            ok = ckr__node_set(x->c, d, "warmup_min_ratio", ckr__node_float(x->c, f->from));
+    }
+    if (ok && !ckr__same(f->warm, k->warm))
+        ok = ckr__node_set(x->c, d, "warmup_num_steps", ckr__dsf_whole(x->c, f->warm));
+    if (ok && !ckr__same(f->total, k->total) && f->total == f->total)
+        ok = ckr__node_set(x->c, d, "total_num_steps", ckr__dsf_whole(x->c, f->total));
+    if (ok && f->linear) ok = ckr__node_set(x->c, d, "warmup_type", ckr__node_str(x->c, "linear"));
+    return ok ? d : NULL;
+}
+
+/* The largest difference, relative to the LR; HUGE_VAL: no schedule of DeepSpeed's. */
+static ckr_result ckr__dsf_error(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f,
+                                const ckr_node *params, double *worst)
+{
+    ckr__ctx *c = x->c;
+    const uint64_t n = w->n_lanes;
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const int64_t last = ckr__run_end(w, done) + 1;
+    const uint64_t rows = last > done && last < done + 4096 ? (uint64_t)(last - done) : 1000;
+    ckr_node *d = ckr__dict_copy(c, params);
+    ckr_schedule *y;
+    double *a, top = 0;
+    uint64_t i;
+    ckr_result r;
+    *worst = HUGE_VAL;
+    if (!d || ((w->curve->flags & CKR__CF_CLAMP) &&
+               !ckr__node_set(c, d, "clamped", ckr__node_bool(c, true))))
+        return ckr__ds_emit_oom(x);
+    r = ckr__sched_build(c, w->kind, d, f->base, n, &y);
+    if (r == CKR_E_ARG) ckr__sched_forgive(c);
+    if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
+    y->offset = f->clock - (double)done;
+    a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
+    if (!a) return CKR_E_NOMEM;
+    r = ckr__sched_eval(c, w, CKR__COL_LR, done + 1, rows, a);
+    if (r == CKR_OK) r = ckr__sched_eval(c, y, CKR__COL_LR, done + 1, rows, a + rows * n);
+    for (i = 0; i < rows * n; i++) if (a[i] > top) top = a[i];
+    for (i = 0, *worst = 0; i < rows * n && r == CKR_OK; i++) {
+        const double least = 1e-6 * top,       /* at its end an LR is rounding            */
+            by = fabs(a[i] - a[rows * n + i]) / (fabs(a[i]) > least ? fabs(a[i]) : least);
+        if (a[i] != a[i] || !(top > 0)) continue;
+        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
+    }
+    ckr__heap_free(c, a, (size_t)(2 * rows * n) * sizeof *a);
+    return r;
+}
+
+static ckr_result ckr__dsf_hold(ckr__ds_job *x, const ckr_schedule *w, double worst)
+{
+    char text[64];
+    snprintf(text, sizeof text, "off by %.3g of the LR", worst);
+    return ckr__ds_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL,
+                       worst < HUGE_VAL ? text : NULL,
+                       "DeepSpeed's scheduler takes its curve from ds_config, and no parameters of "
+                       "this one give the curve that was decided",
+                       "--lr-policy target or splice, or another schedule with --to-schedule")
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+static bool ckr__ds_setting(ckr__ds_job *x, const char *subject, const ckr_node *value,
+                            const char *why)
+{
+    const char *text = ckr__node_text_of(x->c, value);
+    return text && ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_CHANGED, subject, NULL, text, why,
+                               "set it in the ds_config of the coming run");
+}
+
+/* What a run needs that is to go on with the candidate; and in the configuration that is written. */
+static bool ckr__dsf_say(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f, ckr_node *params)
+{
+    ckr_node *conf = ckr__node(x->c, CKR_NODE_DICT), *lr, *o, *op;
+    if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, w->kind + 10)) ||
+        !ckr__node_set(x->c, conf, "params", params) ||
+        !ckr__node_set(x->c, x->config, "scheduler", conf) ||
+        !ckr__ds_setting(x, "scheduler", conf,
+                         "the files hold this scheduler's clock and the LR of the first update; the "
+                         "curve is the coming run's configuration"))
+        return false;
+    if (w->curve->kind != CKR__CV_DS_COSINE) return true;
+    lr = ckr__dsf_lanes(x->c, f->base, w->n_lanes);
+    if (!ckr__ds_setting(x, "optimizer.params.lr", lr,
+                         "WarmupCosineLR scales the LR with which the groups are built, in the "
+                         "trainer's code too: of all, or of each in their order"))
+        return false;
+    if (ckr_node_is_list(lr)) return true;             /* the groups' own, in the trainer's code */
+    op = ckr__ds_with(x, ckr_node_find(x->config, "/optimizer/params"), "lr", lr);
+    o = op ? ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params", op) : NULL;
+    return o && ckr__node_set(x->c, x->config, "optimizer", o);
+}
+
+/* One of DeepSpeed's own schedulers. */
+static ckr_result ckr__ds_emit_native(ckr__ds_job *x, const ckr_schedule *w)
+{
+    const bool moved = w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0);
+    ckr_node *params, *clock;
+    ckr__dsf f;
+    double worst = HUGE_VAL;
+    ckr_result e = CKR_OK;
+    if (!ckr__dsf_begin(x, w, &f)) return ckr__ds_emit_oom(x);
+    if (moved) ckr__dsf_guess(w, &f);
+    clock = ckr__dsf_whole(x->c, f.clock);
+    params = clock ? ckr__dsf_params(x, w, &f) : NULL;
+    if (params) e = ckr__dsf_error(x, w, &f, params, &worst);
+    if (e != CKR_OK || x->c->err->code != CKR_OK) return ckr__ds_emit_oom(x);
+    if (!(worst <= 1e-9)) return ckr__dsf_hold(x, w, worst);
+    x->scheduler = ckr__node(x->c, CKR_NODE_DICT);
+    return ckr__node_set(x->c, x->scheduler, "last_batch_iteration", clock) &&
+                   ckr__dsf_say(x, w, &f, params)
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+/* A schedule that was decided anew. */
 static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
 {
     const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL;
     const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
-    ckr_node *conf = ckr__node(x->c, CKR_NODE_DICT), *params;
+    ckr__whole_job w;
     const char *text;
+    double worst;
     ckr_result e;
     if (!now || (x->t->without & CKR_SCHEDULE) || ckr__sched_same(now, was)) return CKR_OK;
     if (now->opaque && was) return CKR_OK;
+    if (!strncmp(now->kind, "deepspeed:", 10) && now->curve) return ckr__ds_emit_native(x, now);
     e = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
-    if (e != CKR_OK) return e;
     text = ckr__node_text_of(x->c, now->params);
-    if (!text || !conf) return ckr__ds_emit_oom(x);
-    if (!strncmp(now->kind, "deepspeed:", 10) && ckr__same(now->a, 1) &&
-        ckr__same(now->b, now->t0) && !(now->ramp_len > 0)) {
-        params = ckr__dict_copy(x->c, now->params);
-        if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, now->kind + 10)) ||
-            !ckr__node_set(x->c, conf, "params", params) ||
-            !ckr__node_set(x->c, x->config, "scheduler", conf))
+    if (e != CKR_OK || !text) return ckr__ds_emit_oom(x);
+    if (!was || strcmp(was->kind, now->kind) != 0 || x->scheduler->count == 1 || now->opaque ||
+        ckr_node_get(x->scheduler, "lr_lambdas")) {
+        if (!ckr__ds_say(x, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED, now->kind, NULL, text,
+                         "this scheduler is built by the trainer, not from ds_config",
+                         "give deepspeed.initialize one with these arguments"))
             return ckr__ds_emit_oom(x);
+        if (x->scheduler->count == 1 || now->opaque || ckr_node_get(x->scheduler, "lr_lambdas"))
+            return CKR_OK;
     }
-    return ckr__ds_say(x, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED, now->kind, NULL, text,
-                       "the files keep this scheduler's clock and the LR of the next update; its "
-                       "curve is the coming run's configuration",
-                       "set it in ds_config with these parameters")
-               ? CKR_OK
-               : ckr__ds_emit_oom(x);
+    memset(&w, 0, sizeof w);
+    w.c = x->c;
+    w.s = x->s;
+    w.scheduler = x->scheduler;
+    e = ckr__whole_proof(&w, now, &worst);
+    return e == CKR_OK && worst > 1e-9 ? ckr__dsf_hold(x, now, worst) : e;
 }
 
 /* >>deepspeed.emit.all -------------------------------------------------------- */

@@ -780,7 +780,7 @@ static void another_schedule(void)
     j.c = open_ok(in(ALIGNED));
     if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
         j.f = ckr_plan_info(j.p);
-        says(&j, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED);
+        says(&j, "CKR_DS_SETTINGS", CKR_CHANGED);
         CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
     }
     end(&j);
@@ -796,6 +796,71 @@ static void another_schedule(void)
     }
     ckr_ckpt_close(c);
     memio_remove(&disk, "w/out");
+}
+
+/* DeepSpeed's schedulers are functions of ds_config and of last_batch_iteration. Read back, the
+   result's LR is what was decided for every update; or the plan is refused. */
+static void policy_of(int k, const char *schedule, ckr_lr_policy policy, bool holds)
+{
+    double a[2 * 36], b[2 * 36];
+    const ckr_schedule *s;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    uint64_t i, n;
+    job j;
+    memset(&j, 0, sizeof j);
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.topology.zero = -1;
+    j.t.schedule = schedule;
+    j.t.lr_policy = policy;
+    j.t.rewarm_steps = 3;
+    j.c = open_ok(in(k));
+    if (!j.c || !CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
+        end(&j);
+        return;
+    }
+    j.f = ckr_plan_info(j.p);
+    t_check((j.f->verdict != CKR_VERDICT_REFUSED) == holds, __FILE__, __LINE__, "%d %s",
+            (int)policy, schedule);
+    if (!holds) says(&j, "CKR_E_SCHEDULE_HOLD", CKR_ERROR);
+    if (holds && says(&j, "CKR_DS_SETTINGS", CKR_CHANGED)) {
+        CHECK_OK(ckr_schedule_values(j.f->after, CKR_COLUMN_LR, 4, 36, a, NULL, &e), &e);
+        CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+        c = open_ok("w/out");
+    }
+    s = c ? ckr_ckpt_state(c)->schedules : NULL;
+    n = s ? s->n_lanes : 0;
+    if (s) CHECK_OK(ckr_schedule_values(s, CKR_COLUMN_LR, 4, 36, b, NULL, &e), &e);
+    for (i = 0; i < 36 * n; i++)
+        t_check(fabs(a[i] - b[i]) <= 1e-12 * fabs(a[i]) + 1e-18, __FILE__, __LINE__,
+                "%d %s: update %llu: %.17g, decided %.17g", (int)policy, schedule,
+                (unsigned long long)(4 + i / n), b[i], a[i]);
+    CHECK(!s || !ckr_node_get(s->params, "lr"));
+    ckr_ckpt_close(c);
+    end(&j);
+    memio_remove(&disk, "w/out");
+}
+
+static void policies(void)
+{
+    static const char decay[] = "deepspeed:WarmupDecayLR,warmup_max_lr=0.01,warmup_num_steps=2,"
+                                "total_num_steps=40,warmup_type=linear";
+    static const char floored[] = "deepspeed:WarmupDecayLR,warmup_max_lr=0.01,warmup_num_steps=2,"
+                                  "warmup_min_lr=0.001,total_num_steps=40,warmup_type=linear";
+    static const char cosine[] = "deepspeed:WarmupCosineLR,warmup_num_steps=2,total_num_steps=40,"
+                                 "cos_min_ratio=0.1,lr=0.01";
+    static const char cycle[] = "deepspeed:OneCycle,cycle_min_lr=0.001,cycle_max_lr=0.01,"
+                                "cycle_first_step_size=12,cycle_momentum=false";
+    policy_of(ALIGNED, decay, CKR_LR_SPLICE, true);
+    policy_of(ALIGNED, decay, CKR_LR_REWARM, true);
+    policy_of(ALIGNED, floored, CKR_LR_SPLICE, true);
+    policy_of(ALIGNED, floored, CKR_LR_REWARM, false);      /* its floor is not where it begins     */
+    policy_of(ALIGNED, cosine, CKR_LR_SPLICE, true);
+    policy_of(ALIGNED, cosine, CKR_LR_TARGET, true);
+    policy_of(ALIGNED, cosine, CKR_LR_REWARM, false);       /* it begins in the middle of a cosine  */
+    policy_of(ALIGNED, cycle, CKR_LR_SPLICE, true);
+    policy_of(PIPE, decay, CKR_LR_SPLICE, true);
+    policy_of(CUT, decay, CKR_LR_TARGET, true);
 }
 
 /* Opens, plans for other ranks and writes, under `faults`; what happened first. */
@@ -879,6 +944,7 @@ int main(int argc, char **argv)
     RUN(others);
     RUN(masters_are_compared);
     RUN(another_schedule);
+    RUN(policies);
     RUN(faults_on_the_way);
     if (!t_now.only) RUN(every_item);
     for (k = 0; k < N_CASES; k++) ckr_ckpt_close(json[k]);
