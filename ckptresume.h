@@ -31588,6 +31588,7 @@ static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *s
         return ckr__remedy(r->c->err, e, "bring back this rank's file of that step");
     }
     if (e != CKR_OK || want == want) return e;
+    if (v == v && r->updates != r->updates) r->updates = v;
     if (v != v || !mem)
         return mem ? ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot), n)
                    : ckr__ds_oom(r);
@@ -32623,6 +32624,38 @@ static ckr_result ckr__ds_uni_open(ckr__ds *r)
     return e;
 }
 
+static bool ckr__ds_has_slot(const ckr__ds_param *p, const char *slot)
+{
+    uint64_t i;
+    for (i = 0; i < p->n_slots && strcmp(p->slots[i]->slot, slot) != 0; i++) {}
+    return i < p->n_slots;
+}
+
+/* Every parameter has the state that any of them has, and Adam both of its moments. */
+static ckr_result ckr__ds_uni_whole(ckr__ds *r)
+{
+    const char *type = ckr_node_str(ckr_node_find(r->config, "/optimizer/type"));
+    const bool adam = type && (!strcmp(type, "Adam") || !strcmp(type, "AdamW") ||
+                               !strcmp(type, "adam") || !strcmp(type, "adamw"));
+    const char *want[18];
+    uint64_t i, k, n = 0, m;
+    if (adam) want[n++] = "exp_avg";
+    if (adam) want[n++] = "exp_avg_sq";
+    for (i = 0; i < r->n_params; i++)
+        for (k = 0; k < r->params[i]->n_slots; k++) {
+            const char *slot = r->params[i]->slots[k]->slot;
+            for (m = 0; m < n && strcmp(want[m], slot) != 0; m++) {}
+            if (m == n && n < 18) want[n++] = slot;
+        }
+    for (i = 0; i < r->n_params; i++)
+        for (m = 0; m < n && r->params[i]->stated; m++)
+            if (!ckr__ds_has_slot(r->params[i], want[m]))
+                return ckr__ds_missing(
+                    r, ckr__printf(r->c, "zero/%s/%s.pt", r->params[i]->name,
+                                   strcmp(want[m], "master") ? want[m] : "fp32"));
+    return CKR_OK;
+}
+
 /* A step that no step.pt tells (ZeRO-3) is the optimizer's. */
 static ckr_result ckr__ds_uni_steps(ckr__ds *r)
 {
@@ -32633,9 +32666,7 @@ static ckr_result ckr__ds_uni_steps(ckr__ds *r)
     if (ckr_node_is_dict(state) && state->count) n = ckr_node_get(state->u.items[1], "step");
     for (i = 0; n && i < r->n_params && e == CKR_OK; i++) {
         ckr__ds_param *p = r->params[i];
-        uint64_t k;
-        for (k = 0; k < p->n_slots && strcmp(p->slots[k]->slot, "step") != 0; k++) {}
-        if (!p->stated || k < p->n_slots) continue;
+        if (!p->stated || ckr__ds_has_slot(p, "step")) continue;
         memset(&x, 0, sizeof x);
         x.params = &p;
         x.n = 1;
@@ -32974,6 +33005,25 @@ static ckr_result ckr__ds_progress(ckr__ds *r)
     return e;
 }
 
+/* The optimizer counts the updates that were not skipped, and so does the model's file. */
+static ckr_result ckr__ds_counters(ckr__ds *r)
+{
+    int64_t skipped = 0, done = r->s->progress.step;
+    char was[24], now[24];
+    ckr_node_i64(ckr_node_get(r->meta, "skipped_steps"), &skipped);
+    if (!(r->updates == r->updates) || skipped < 0 || skipped > done ||
+        ckr__same(r->updates, (double)(done - skipped)))
+        return CKR_OK;
+    snprintf(was, sizeof was, "%lld", (long long)(done - skipped));
+    snprintf(now, sizeof now, "%.0f", r->updates);
+    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_DS_UPDATES", CKR_APPROX, "step",
+                     was, now, "the optimizer has not done as many updates as global_steps less "
+                     "skipped_steps: it was begun anew, or its files are of another step",
+                     "see that the optimizer's files belong to this step")
+               ? CKR_OK
+               : ckr__ds_oom(r);
+}
+
 static ckr_result ckr__ds_optimizers(ckr__ds *r)
 {
     uint32_t m;
@@ -32982,8 +33032,9 @@ static ckr_result ckr__ds_optimizers(ckr__ds *r)
         e = r->universal                    ? ckr__ds_uni(r, m)
             : r->wrapper >= CKR__DS_FLAT    ? ckr__ds_sharded(r, m)
                                             : ckr__ds_whole(r, m);
+    if (e == CKR_OK && r->universal) e = ckr__ds_uni_whole(r);
     if (e == CKR_OK && r->universal) e = ckr__ds_uni_steps(r);
-    return e;
+    return e == CKR_OK ? ckr__ds_counters(r) : e;
 }
 
 static void ckr__ds_topology(ckr__ds *r)
@@ -34541,10 +34592,10 @@ static ckr_result ckr__ds_uni_out(ckr__ds_job *x)
 
 /* >>deepspeed.emit.schedule --------------------------------------------------- */
 
-/* DeepSpeed's own schedulers take their curve from ds_config, the base LRs of WarmupCosineLR from the
-   groups as the run builds them; a checkpoint holds last_batch_iteration, and the LR of the first
-   update. So a decided schedule is handed over as a clock and settings: those are sought here,
-   built, and compared with what was decided, update by update. */
+/* DeepSpeed's own schedulers take their curve from ds_config, the base LRs of WarmupCosineLR from
+   the groups as the run builds them; a checkpoint holds last_batch_iteration, and the LR of the
+   first update. So a decided schedule is handed over as a clock and settings: those are sought
+   here, built, and compared with what was decided, update by update. */
 
 typedef struct ckr__dsf {       /* a candidate                                            */
     double    clock, warm, total, from, floor;
@@ -34721,7 +34772,7 @@ static bool ckr__ds_setting(ckr__ds_job *x, const char *subject, const ckr_node 
                                "set it in the ds_config of the coming run");
 }
 
-/* What a run needs that is to go on with the candidate; and in the configuration that is written. */
+/* What a run needs that is to go on with the candidate; it is in the written configuration too. */
 static bool ckr__dsf_say(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f, ckr_node *params)
 {
     ckr_node *conf = ckr__node(x->c, CKR_NODE_DICT), *lr, *o, *op;
@@ -34729,8 +34780,8 @@ static bool ckr__dsf_say(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *
         !ckr__node_set(x->c, conf, "params", params) ||
         !ckr__node_set(x->c, x->config, "scheduler", conf) ||
         !ckr__ds_setting(x, "scheduler", conf,
-                         "the files hold this scheduler's clock and the LR of the first update; the "
-                         "curve is the coming run's configuration"))
+                         "the files hold this scheduler's clock and the LR of the first update; "
+                         "the curve is the coming run's configuration"))
         return false;
     if (w->curve->kind != CKR__CV_DS_COSINE) return true;
     lr = ckr__dsf_lanes(x->c, f->base, w->n_lanes);

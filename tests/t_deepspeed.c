@@ -625,6 +625,46 @@ static void of_another_step(void)
     memio_remove(&disk, "bad");
 }
 
+/* A universal checkpoint has each parameter's whole state. */
+static void universal_parts(void)
+{
+    static const char *const gone[] = { "exp_avg.pt", "exp_avg_sq.pt", "step.pt", "fp32.pt" };
+    char path[200];
+    size_t i;
+    for (i = 0; i < 4; i++) {
+        memio_remove(&disk, "bad");
+        if (!convert(in(ROBIN), "w/out", 0, 0, -1, "universal")) continue;
+        memio_move(&disk, "w/out", "bad");
+        snprintf(path, sizeof path, STEP "zero/tok.weight/%s", gone[i]);
+        CHECK(memio_find(&disk, path) != NULL);
+        memio_remove(&disk, path);
+        broken_as(CKR_ITEM_DEEPSPEED_MISSING, "bad/global_step3");
+    }
+    memio_remove(&disk, "bad");
+}
+
+/* The optimizer's own counter against the engine's. */
+static void counters_disagree(void)
+{
+    ckr_ckpt *c;
+    const ckr_note *n;
+    copy_case(ROBIN);
+    edit(STEP "mp_rank_00_model_states.pt", "skipped_steps", 0, 1);
+    c = open_ok("bad");
+    n = c ? note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, "CKR_W_DS_UPDATES")
+          : NULL;
+    if (CHECK(n != NULL)) {
+        CHECK_STR(n->old_value, "2");
+        CHECK_STR(n->new_value, "3");
+    }
+    ckr_ckpt_close(c);
+    c = open_ok(in(ROBIN));
+    if (c) CHECK(!note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes,
+                          "CKR_W_DS_UPDATES"));
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "bad");
+}
+
 /* A rank's optimizer file of another update: its step counter is not rank 0's. */
 static void of_another_update(void)
 {
@@ -854,10 +894,10 @@ static void policies(void)
     policy_of(ALIGNED, decay, CKR_LR_SPLICE, true);
     policy_of(ALIGNED, decay, CKR_LR_REWARM, true);
     policy_of(ALIGNED, floored, CKR_LR_SPLICE, true);
-    policy_of(ALIGNED, floored, CKR_LR_REWARM, false);      /* its floor is not where it begins     */
+    policy_of(ALIGNED, floored, CKR_LR_REWARM, false); /* its floor is not where it begins   */
     policy_of(ALIGNED, cosine, CKR_LR_SPLICE, true);
     policy_of(ALIGNED, cosine, CKR_LR_TARGET, true);
-    policy_of(ALIGNED, cosine, CKR_LR_REWARM, false);       /* it begins in the middle of a cosine  */
+    policy_of(ALIGNED, cosine, CKR_LR_REWARM, false);  /* it begins in the middle of a cosine */
     policy_of(ALIGNED, cycle, CKR_LR_SPLICE, true);
     policy_of(PIPE, decay, CKR_LR_SPLICE, true);
     policy_of(CUT, decay, CKR_LR_TARGET, true);
@@ -941,6 +981,8 @@ int main(int argc, char **argv)
     RUN(changed_places);
     RUN(of_another_step);
     RUN(of_another_update);
+    RUN(universal_parts);
+    RUN(counters_disagree);
     RUN(others);
     RUN(masters_are_compared);
     RUN(another_schedule);
