@@ -138,9 +138,10 @@
        >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params >>deepspeed.model
        >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups
        >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
-       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
-       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
-       >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp
+       >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes
+       >>deepspeed.emit.optim >>deepspeed.emit.scaler >>deepspeed.emit.rank
+       >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
+       >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp
        >>torchtitan >>torchtitan.runs >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.emit
        >>torchtitan.curve >>torchtitan.write >>torch_dcp.files >>megatron >>megatron.probe
        >>megatron.files >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout
@@ -415,7 +416,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
     X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")        \
     X(DEEPSPEED_RANK,       E_MISMATCH,    "a file lies in another rank's place")                  \
-    X(COPIES_DIFFER,        E_MISMATCH,    "two copies of one tensor are not equal")
+    X(COPIES_DIFFER,        E_MISMATCH,    "two copies of one tensor are not equal")               \
+    X(DEEPSPEED_OPTIMIZER,  E_REFUSED,     "the optimizer's state cannot become DeepSpeed's")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -33174,6 +33176,254 @@ static bool ckr__ds_true(const ckr_node *n)
     return n && ((n->kind == CKR_NODE_BOOL && n->u.b) || (n->kind == CKR_NODE_INT && n->u.i));
 }
 
+/* >>deepspeed.emit.foreign ---------------------------------------------------- */
+/* A file of no framework has an optimizer's tensors among the others: as torch's state dict, by
+   numbers, or under the names of an export, optimizer.state.NAME.SLOT. Here they become slots of
+   their parameters, whose names lose the key under which the file keeps the model. */
+
+typedef struct ckr__ds_adopt {
+    ckr__ds_job     *x;
+    ckr_state       *own;      /* the state that is written                              */
+    const ckr_node  *model;    /* dict of tensors, of a torch file                       */
+    ckr_tensor     **of;       /* [n_tensors] by index: its copy, or NULL                */
+    ckr__map         views, params;    /* address of a view -> index; name -> index      */
+    ckr__map         places;   /* file and offset -> place in `model`                    */
+    uint64_t         n_slots, n_loose, n_ties;
+} ckr__ds_adopt;
+
+static ckr_tensor *ckr__ds_adopt_as(ckr__ds_adopt *a, uint64_t i, const char *name,
+                                    const char *slot)
+{
+    ckr_tensor *t = CKR__NEW(a->x->c, ckr_tensor);
+    if (!t || !name) return NULL;
+    *t = *a->x->s->tensors[i];
+    t->name = name;
+    t->slot = slot;
+    t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
+    a->of[i] = t;
+    a->own->tensors[a->own->n_tensors++] = t;
+    return t;
+}
+
+/* Of the file's dict and those in it the one with the most tensors. */
+static const ckr_node *ckr__ds_adopt_model(const ckr__plain *p)
+{
+    const ckr_node *best = NULL;
+    uint64_t i, k, n, most = 0;
+    for (i = 0; ckr_node_is_dict(p->root) && i <= p->root->count; i++) {
+        const ckr_node *d = i ? p->root->u.items[2 * i - 1] : p->root;
+        if (d == p->optimizer) continue;
+        for (k = n = 0; ckr_node_is_dict(d) && k < d->count; k++)
+            n += d->u.items[2 * k + 1]->kind == CKR_NODE_TENSOR;
+        if (n > most) best = d;
+        if (n > most) most = n;
+    }
+    return best;
+}
+
+/* A second name of the same elements. */
+static bool ckr__ds_adopt_tie(ckr__ds_adopt *a, const char *first, const char *name)
+{
+    ckr_state *s = a->own;
+    ckr_tie *ties = CKR__NEW_N(a->x->c, ckr_tie, s->n_ties + 1);
+    if (!ties) return false;
+    if (s->n_ties) memcpy(ties, s->ties, (size_t)s->n_ties * sizeof *ties);
+    ties[s->n_ties].name = first;
+    ties[s->n_ties++].other = name;
+    s->ties = ties;
+    return true;
+}
+
+/* The parameter that was taken from the place of this view; NULL: none. */
+static const char *ckr__ds_adopt_twin(ckr__ds_adopt *a, const ckr_view *v, uint64_t i)
+{
+    uint64_t key[2], at;
+    const ckr_view *w;
+    key[0] = v->file;
+    key[1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
+    if (!v->bytes && ckr__map_find(&a->places, (const char *)key, sizeof key, &at)) {
+        w = a->model->u.items[2 * at + 1]->u.view;
+        if (ckr__same_view(w, v)) return ckr_node_str(a->model->u.items[2 * at]);
+    } else if (!v->bytes) {
+        uint64_t *kept = CKR__NEW_N(a->x->c, uint64_t, 2);
+        if (kept) memcpy(kept, key, sizeof key);
+        if (kept) ckr__map_put(&a->places, (const char *)kept, sizeof key, i, NULL);
+    }
+    return NULL;
+}
+
+static bool ckr__ds_adopt_params(ckr__ds_adopt *a, const ckr__plain *p)
+{
+    uint64_t i, at;
+    const char *twin;
+    a->model = ckr__ds_adopt_model(p);
+    for (i = 0; i < p->n_views; i++)
+        if (p->views[i] && !ckr__map_put(&a->views, (const char *)&p->views[i],
+                                         sizeof p->views[i], i, NULL))
+            return false;
+    for (i = 0; a->model && i < a->model->count; i++) {
+        const ckr_node *v = a->model->u.items[2 * i + 1];
+        const char *name = ckr_node_str(a->model->u.items[2 * i]);
+        if (!name || v->kind != CKR_NODE_TENSOR ||
+            !ckr__map_find(&a->views, (const char *)&v->u.view, sizeof v->u.view, &at) || a->of[at])
+            continue;
+        twin = ckr__ds_adopt_twin(a, v->u.view, i);
+        a->n_ties += twin != NULL;
+        if (twin ? !ckr__ds_adopt_tie(a, twin, name) : !ckr__ds_adopt_as(a, at, name, "param"))
+            return false;
+    }
+    return a->x->c->err->code == CKR_OK;
+}
+
+/* The numbers' names: told by the file, of one group in the model's order, or by shape. */
+static ckr_result ckr__ds_adopt_names(ckr__ds_adopt *a, const ckr_node *optimizer,
+                                      ckr__ac_param **p, uint64_t *n)
+{
+    ckr__ac ac;
+    ckr__ac_file f;
+    uint64_t i, named = 0;
+    ckr_result e;
+    memset(&ac, 0, sizeof ac);
+    memset(&f, 0, sizeof f);
+    ac.c = a->x->c;
+    ac.s = a->own;
+    f.part = optimizer;
+    f.path = f.rel = "";
+    e = ckr__ac_params(&ac, &f, p, n);
+    for (i = 0; e == CKR_OK && i < *n; i++) named += (*p)[i].name != NULL;
+    if (e != CKR_OK || (*n && named == *n)) return e;
+    for (i = 0; i < *n; i++) (*p)[i].name = NULL;
+    if (ckr__ac_match(&ac, *p, *n, true))
+        return ckr__ds_say(a->x, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, "optimizer", NULL, NULL,
+                           "the optimizer's file has numbers only: they were matched to the "
+                           "model's parameters by shape and order",
+                           "save param_names in the groups")
+                   ? CKR_OK
+                   : ckr__ds_emit_oom(a->x);
+    if (a->x->c->err->code != CKR_OK) return a->x->c->err->code;
+    return ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, "optimizer",
+                          "numbers only, and shapes do not tell which parameter each is",
+                          "save param_names in the groups, or leave out the optimizer")
+               ? CKR_OK
+               : ckr__ds_emit_oom(a->x);
+}
+
+static ckr_result ckr__ds_adopt_state(ckr__ds_adopt *a, const ckr__ac_param *p)
+{
+    uint64_t i, at;
+    for (i = 0; ckr_node_is_dict(p->state) && i < p->state->count; i++) {
+        const ckr_node *v = p->state->u.items[2 * i + 1];
+        const char *slot = ckr_node_str(p->state->u.items[2 * i]);
+        if (!slot || v->kind == CKR_NODE_NONE) continue;
+        if (v->kind != CKR_NODE_TENSOR ||
+            !ckr__map_find(&a->views, (const char *)&v->u.view, sizeof v->u.view, &at))
+            return ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, p->name,
+                                  "its state is no tensor, which a flat group cannot hold",
+                                  "leave out the optimizer")
+                       ? CKR_OK
+                       : ckr__ds_emit_oom(a->x);
+        if (!a->of[at] && !ckr__ds_adopt_as(a, at, p->name, slot)) return ckr__ds_emit_oom(a->x);
+        a->n_slots++;
+    }
+    return CKR_OK;
+}
+
+/* torch's state dict; its groups get the parameters' names. */
+static ckr_result ckr__ds_adopt_torch(ckr__ds_adopt *a, const ckr_node *optimizer)
+{
+    ckr__ac_param *p = NULL;
+    uint64_t i, n = 0;
+    ckr_result e = ckr__ds_adopt_names(a, optimizer, &p, &n);
+    if (e != CKR_OK || a->x->refused) return e;
+    for (i = 0; i < n && e == CKR_OK; i++) e = ckr__ds_adopt_state(a, &p[i]);
+    if (e != CKR_OK || a->own->n_groups != ckr_node_get(optimizer, "param_groups")->count) return e;
+    a->own->groups = CKR__NEW_N(a->x->c, ckr_group, a->own->n_groups);
+    if (!a->own->groups) return ckr__ds_emit_oom(a->x);
+    for (i = 0; i < a->own->n_groups; i++) {
+        a->own->groups[i] = a->x->s->groups[i];
+        a->own->groups[i].params = CKR__NEW_N(a->x->c, const char *, n);
+        a->own->groups[i].n_params = 0;
+        if (!a->own->groups[i].params) return ckr__ds_emit_oom(a->x);
+    }
+    for (i = 0; i < n; i++) {
+        ckr_group *g = &a->own->groups[p[i].group];
+        g->params[g->n_params++] = p[i].name;
+    }
+    return CKR_OK;
+}
+
+/* The names of an export; what is no slot is a parameter. */
+static bool ckr__ds_adopt_live(ckr__ds_adopt *a)
+{
+    static const char head[] = "optimizer.state.";
+    const ckr_state *s = a->x->s;
+    uint64_t i, at;
+    for (i = 0; i < s->n_tensors; i++)
+        if (!ckr__map_put(&a->params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL))
+            return false;
+    for (i = 0; i < s->n_tensors; i++) {
+        const char *name = s->tensors[i]->name, *dot = strrchr(name, '.');
+        const size_t n = sizeof head - 1;
+        const bool slot = ckr__starts(name, head) && dot > name + n &&
+                          ckr__map_find(&a->params, name + n, (size_t)(dot - name) - n, &at);
+        if (slot && (a->x->t->without & CKR_OPTIMIZER)) continue;
+        if (!ckr__ds_adopt_as(a, i, slot ? s->tensors[at]->name : name, slot ? dot + 1 : "param"))
+            return false;
+        a->n_slots += slot;
+    }
+    return true;
+}
+
+static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
+{
+    const ckr_state *s = a->x->s;
+    const ckr__plain *p = !strcmp(s->dialect, "torch") ? (const ckr__plain *)s->dialect_data : NULL;
+    const bool drop = (a->x->t->without & CKR_OPTIMIZER) != 0;
+    char text[40];
+    ckr_result e = CKR_OK;
+    if (p && p->optimizer && !ckr__ds_adopt_params(a, p)) return ckr__ds_emit_oom(a->x);
+    if (p && p->optimizer && !drop) e = ckr__ds_adopt_torch(a, p->optimizer);
+    if (!(p && p->optimizer) && !ckr__ds_adopt_live(a)) return ckr__ds_emit_oom(a->x);
+    if (e != CKR_OK || a->x->refused) return e;
+    a->n_loose = s->n_tensors - a->own->n_tensors - a->n_ties;
+    snprintf(text, sizeof text, "%llu tensors", (unsigned long long)a->n_loose);
+    if (a->n_loose && !drop &&
+        !ckr__ds_say(a->x, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
+                     "they are neither in the model's dict nor in the optimizer's", NULL))
+        return ckr__ds_emit_oom(a->x);
+    if (a->n_slots && !a->own->n_groups &&
+        !ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, "groups",
+                        "the file has an optimizer's state and no groups: lr, weight decay and "
+                        "what else goes with it are not known",
+                        "convert the checkpoint itself, or leave out the optimizer"))
+        return ckr__ds_emit_oom(a->x);
+    if (a->n_slots || a->model != (p ? p->root : NULL)) a->x->out->renamed = true;
+    a->x->s = a->own;
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_adopt_from(ckr__ds_job *x)
+{
+    const ckr_state *s = x->s;
+    ckr__ds_adopt a;
+    ckr_result e;
+    if (strcmp(s->dialect, "torch") != 0 && strcmp(s->dialect, "safetensors") != 0) return CKR_OK;
+    memset(&a, 0, sizeof a);
+    a.x = x;
+    a.views.c = a.params.c = a.places.c = x->c;
+    a.own = CKR__NEW(x->c, ckr_state);
+    a.of = CKR__NEW_N(x->c, ckr_tensor *, s->n_tensors);
+    if (!a.own || !a.of) return ckr__ds_emit_oom(x);
+    *a.own = *s;
+    a.own->tensors = CKR__NEW_N(x->c, ckr_tensor *, s->n_tensors);
+    a.own->n_tensors = 0;
+    e = a.own->tensors ? ckr__ds_adopt_all(&a) : ckr__ds_emit_oom(x);
+    ckr__map_free(&a.views);
+    ckr__map_free(&a.params);
+    ckr__map_free(&a.places);
+    return e;
+}
+
 /* >>deepspeed.emit.items ------------------------------------------------------ */
 
 static ckr_result ckr__ds_items(ckr__ds_job *x)
@@ -35051,7 +35301,8 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
     x->pipe = x->ds && x->ds->pipe;
     x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
     if (!ckr__ds_allowed(x)) return ckr__ds_emit_oom(x);
-    e = x->refused ? CKR_OK : ckr__ds_items(x);
+    e = x->refused ? CKR_OK : ckr__ds_adopt_from(x);
+    if (e == CKR_OK && !x->refused) e = ckr__ds_items(x);
     if (e != CKR_OK || x->refused) return e;
     x->tag = base && *base ? base
                            : ckr__printf(x->c, "global_step%lld",

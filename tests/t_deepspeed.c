@@ -777,6 +777,95 @@ static void contradicts(void)
     memio_remove(&disk, "w/out");
 }
 
+static bool equal_tensors(const ckr_ckpt *a, const char *x, const ckr_ckpt *b, const char *name,
+                          const char *slot)
+{
+    const ckr_tensor *t = ckr_ckpt_tensor(a, x, "param"), *u = ckr_ckpt_tensor(b, name, slot);
+    uint8_t *v, *w;
+    size_t n = 0, m = 0;
+    bool ok;
+    if (!t_check(t && u, __FILE__, __LINE__, "%s or %s %s is missing", x, name, slot)) return false;
+    v = tensor_bytes(a, t, &n);
+    w = tensor_bytes(b, u, &m);
+    ok = t_check(n == m && !memcmp(v, w, n), __FILE__, __LINE__, "%s is not %s %s", x, name, slot);
+    free(v);
+    free(w);
+    return ok;
+}
+
+/* A torch file with model, optimizer and scheduler: its numbers become the parameters' slots. Of
+   groups whose numbers fit in two ways, and of an export, which has no groups, it is said. */
+static void of_torch(void)
+{
+    static const char *const names[] = { "tok.weight", "up.weight", "down.weight", "up.bias",
+                                         "down.bias" };
+    ckr_ckpt *from = NULL, *c = NULL;
+    ckr_error e;
+    char key[80];
+    int32_t zero;
+    size_t i;
+    job j;
+    CHECK_OK(ckr_ckpt_open(DATA "/whole.pt", NULL, &from, &e), &e);
+    memio_load_file(&disk, DATA "/whole.pt", "w/whole.pt");
+    for (zero = 0; from && zero < 4; zero += zero + 1) {
+        memset(&j, 0, sizeof j);
+        j.t.mode = CKR_MODE_CONTINUE;
+        j.t.dialect = "deepspeed";
+        j.t.topology.zero = zero;
+        j.t.topology.dp = 2;
+        j.c = open_ok("w/whole.pt");
+        if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
+            j.f = ckr_plan_info(j.p);
+            says(&j, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX);
+            says(&j, "CKR_W_DS_OUTSIDE", CKR_LOST);    /* `extra`                             */
+            CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+        }
+        end(&j);
+        c = open_ok("w/out");
+        for (i = 0; c && i < 5; i++) {
+            snprintf(key, sizeof key, "model.%s", names[i]);
+            equal_tensors(from, key, c, names[i], "param");
+            snprintf(key, sizeof key, "optimizer.state.%d.exp_avg_sq", (int)i);
+            equal_tensors(from, key, c, names[i], "exp_avg_sq");
+            snprintf(key, sizeof key, "optimizer.state.%d.step", (int)i);
+            equal_tensors(from, key, c, names[i], "step");
+        }
+        if (c) {
+            const ckr_state *s = ckr_ckpt_state(c);
+            double decay = 1;
+            CHECK_INT(s->n_ties, 1);
+            CHECK_STR(s->ties[0].other, "head.weight");
+            CHECK_INT(s->n_groups, 2);
+            CHECK_INT(s->groups[0].n_params, 3);
+            CHECK(ckr_node_f64(ckr_node_get(s->groups[1].hyper, "weight_decay"), &decay) &&
+                  ckr__same(decay, 0));
+            CHECK_STR(s->schedules[0].kind, "torch:CosineAnnealingLR");
+            CHECK_INT(s->progress.step, 3);
+        }
+        ckr_ckpt_close(c);
+        memio_remove(&disk, "w/out");
+    }
+    ckr_ckpt_close(from);
+    memio_remove(&disk, "w/whole.pt");
+    memset(&j, 0, sizeof j);
+    j.t.topology.zero = -1;
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.dialect = "safetensors";
+    j.t.slots = "all";
+    j.c = open_ok(in(ALIGNED));
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e))
+        CHECK_OK(ckr_plan_write(j.p, "w/all.safetensors", NULL, &e), &e);
+    end(&j);
+    memset(&j, 0, sizeof j);
+    j.t.topology.zero = -1;
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.dialect = "deepspeed";
+    j.c = open_ok("w/all.safetensors");
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) j.f = ckr_plan_info(j.p);
+    refused_as(&j, CKR_ITEM_DEEPSPEED_OPTIMIZER);
+    memio_remove(&disk, "w/all.safetensors");
+}
+
 /* A master that is not its parameter: `check` says so, DeepSpeed would train on from it. */
 static void masters_are_compared(void)
 {
@@ -984,6 +1073,7 @@ int main(int argc, char **argv)
     RUN(universal_parts);
     RUN(counters_disagree);
     RUN(others);
+    RUN(of_torch);
     RUN(masters_are_compared);
     RUN(another_schedule);
     RUN(policies);
