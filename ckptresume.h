@@ -20593,7 +20593,8 @@ static ckr_result ckr__remap_settle(ckr__remap *m)
             else if (!x->repaired && !m->reseed && ckr__cell_in(x, &m->from)) f->n_missing++;
             else if (!x->repaired) f->n_new++;
         } else if (x->needed && x->state) {
-            if (x->saved) f->n_kept++;
+            if (!x->held) f->n_parked++;
+            else if (x->saved) f->n_kept++;
             else f->n_returned++;
         } else if (x->saved) {
             f->n_parked++;
@@ -35246,16 +35247,13 @@ static bool ckr__ds_say_clients(ckr__ds_job *x)
     const ckr__ds *r = x->ds;
     const uint64_t from = !r ? 0 : r->zero == 3 ? r->dp : r->mp,
                    to = x->zero == 3 ? x->dp : x->pp;
-    const bool streams = x->s->n_rng > 0 && !(x->t->without & CKR_RNG);
+    const bool streams = r && r->s->n_rng > 0 && !(x->t->without & CKR_RNG);
     if (!from || (!streams && !x->s->n_leftovers)) return true;
     if (to < from)
         return ckr__ds_say_int(x, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST, "client state",
                                (int64_t)from, (int64_t)to,
-                               "what the trainer saved on the other ranks is not written", NULL);
-    if (to > from && streams && r->zero != 3)
-        return ckr__ds_say_int(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams",
-                               (int64_t)from, (int64_t)to,
-                               "ranks beyond the saved ones repeat the streams of rank 0 on", NULL);
+                               "what the trainer saved on the other ranks is not written: all of "
+                               "a stage load its first rank's, random states too", NULL);
     return true;
 }
 
@@ -35349,11 +35347,13 @@ static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
-/* A rank's own file has a place with ZeRO-3; a stage's file is every rank's. */
+/* A rank has a file of its own with ZeRO-3; else a stage has one, of its first rank. */
 static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
 {
-    (void)user, (void)kind, (void)name, (void)rank;
-    return true;
+    const ckr_target *t = (const ckr_target *)user;
+    (void)kind, (void)name;
+    if (t->topology.zero == 3 && !(t->without & CKR_OPTIMIZER)) return true;
+    return !t->topology.dp || rank % t->topology.dp == 0;
 }
 
 static const ckr__dialect ckr__deepspeed = { "deepspeed",  "native universal", ckr__ds_probe,
@@ -48479,7 +48479,7 @@ static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
     want.policy = p->target.rng;
     want.seed = p->target.seed;
     held.holds_fn = d->holds_fn;
-    held.user = &p->state;
+    held.user = &p->target;
     r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
     for (i = 0; i < p->rng.n_notes && r == CKR_OK; i++) {
         const ckr_note *n = &p->rng.notes[i];
