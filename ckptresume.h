@@ -21416,6 +21416,7 @@ typedef struct ckr__out {
         padded_vocab; /* what the files' rows mean, for the side file; 0: nothing to say */
     ckr_node *carried;         /* for the side file: comes back as ckr_state.carried; or NULL */
     bool      zero_told;       /* the ZeRO stage was asked for, it is not only the source's */
+    int32_t   zero;            /* the stage that is written                              */
     bool      renamed;         /* the target's tensors are other ones than the source's: their
                                   digests say nothing of it                              */
 } ckr__out;
@@ -32781,6 +32782,25 @@ static ckr_result ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *fr
     return CKR_OK;
 }
 
+/* Elastic files that were written rigid, of a configuration that did not tell a value either. */
+static ckr_result ckr__ds_nulls(ckr__ds *r)
+{
+    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps" };
+    uint64_t i;
+    size_t k;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->s->n_groups; i++)
+        for (k = 0; k < 4 && e == CKR_OK; k++) {
+            const ckr_node *v = ckr_node_get(r->s->groups[i].hyper, keys[k]);
+            if (!v || v->kind != CKR_NODE_NONE) continue;
+            e = ckr__ds_note(r, "CKR_W_DS_NULL", CKR_LOST,
+                             ckr__printf(r->c, "%s of group %llu", keys[k], (unsigned long long)i),
+                             "no value: the files from which this was converted had none",
+                             "tell it with --set KEY=VALUE or --set GROUP.KEY=VALUE");
+        }
+    return e;
+}
+
 static ckr_result ckr__ds_groups(ckr__ds *r)
 {
     uint32_t m;
@@ -32794,6 +32814,7 @@ static ckr_result ckr__ds_groups(ckr__ds *r)
                                      (int64_t)g->n_groups);
         for (k = 0, from = 0; k < n && e == CKR_OK; k++) e = ckr__ds_group(r, m, k, &from);
     }
+    if (e == CKR_OK && !r->elastic) e = ckr__ds_nulls(r);
     if (e == CKR_OK && r->elastic)
         e = ckr__ds_note(r, "CKR_W_DS_ELASTIC", CKR_LOST, "groups",
                          "elastic_checkpoint: the files hold no hyper-parameters of the groups, "
@@ -35308,6 +35329,7 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
                                                          ? x->s->progress.step
                                                          : 0));
     if (!x->tag || !ckr__ds_nearest(x)) return ckr__ds_emit_oom(x);
+    x->out->zero = x->zero;
     ckr__ds_target_wrapper(x);
     e = ckr__ds_settings(x);
     if (e == CKR_OK && (!ckr__ds_uni_allowed(x) || !ckr__ds_say_sizes(x) ||
@@ -48683,6 +48705,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     else p->target.topology.zero = -1;
     p->out.zero_told = p->target.topology.zero >= 0;
     ckr__plan_target(p, &src->state);
+    p->out.zero = p->target.topology.zero;
     d = ckr__dialect_find(p->target.dialect);
     r = ckr__plan_window(p, max_bytes);
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
@@ -48692,6 +48715,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK) r = ckr__plan_rng(p, d);
     if (r == CKR_OK && !decisions_only)
         r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out, &p->notes, &p->n_notes);
+    p->target.topology.zero = p->out.zero;
     if (r == CKR_OK) r = ckr__plan_inherit(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_policy(p);
     p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
@@ -49953,9 +49977,37 @@ static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_te
     return CKR_OK;
 }
 
+/* Is list[i] a master that equals its fp32 parameter? The digest passes over such a one, since not
+   all formats have it. */
+static ckr_result ckr__diff_spare(ckr__differ *d, const ckr_ckpt *of, void *const *list, uint64_t n,
+                                  uint64_t i, bool *spare)
+{
+    const ckr_tensor *t = (const ckr_tensor *)list[i], *u = NULL;
+    ckr__crew crew;
+    ckr_result r;
+    *spare = false;
+    if (strcmp(t->slot, "master") != 0 || t->dtype != CKR_DTYPE_F32) return CKR_OK;
+    for (i++; i < n; i++) {
+        u = (const ckr_tensor *)list[i];
+        if (strcmp(u->name, t->name) != 0) return CKR_OK;
+        if (!strcmp(u->slot, "param")) break;
+    }
+    if (i == n || u->dtype != t->dtype || u->n_dims != t->n_dims ||
+        memcmp(u->shape, t->shape, t->n_dims * sizeof *t->shape) != 0)
+        return CKR_OK;
+    r = ckr__crew_make(&crew, &d->c, &of->ctx, &of->ctx, 0);
+    if (r == CKR_OK)
+        r = ckr__compare(&d->c, &of->ctx, &of->ctx, &crew, t, t->pieces, t->n_pieces, u->pieces,
+                         u->n_pieces, true);
+    *spare = r == CKR_OK && !ckr__crew_differ(&crew);
+    ckr__crew_free(&crew);
+    return r;
+}
+
 /* Tensors of both sides in one order, like a merge of two sorted lists. */
 static ckr_result ckr__diff_tensors(ckr__differ *d)
 {
+    bool spare = false;
     const ckr_state *s = &d->a->state, *t = &d->b->state;
     void **x = (void **)ckr__arena_n(&d->c, s->n_tensors, sizeof *x),
          **y = (void **)ckr__arena_n(&d->c, t->n_tensors, sizeof *y);
@@ -49973,7 +50025,11 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
         int order = i >= s->n_tensors ? 1 : k >= t->n_tensors ? -1 : ckr__tensor_cmp(x[i], y[k]);
         if (order == 0)
             r = ckr__diff_tensor(d, &crew, (const ckr_tensor *)x[i], (const ckr_tensor *)y[k]);
-        else if (!ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order))
+        else
+            r = order < 0 ? ckr__diff_spare(d, d->a, x, s->n_tensors, i, &spare)
+                          : ckr__diff_spare(d, d->b, y, t->n_tensors, k, &spare);
+        if (r == CKR_OK && order && !spare &&
+            !ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order))
             r = d->c.err->code;
         if (order <= 0) i++;
         if (order >= 0) k++;
