@@ -30696,6 +30696,7 @@ typedef struct ckr__ds {
     ckr__ds_wrapper  wrapper;
     bool             pipe, universal, elastic, robin, aligned;
     bool             number, uneven;   /* `step` is Python's, no tensor; differs         */
+    bool             rest;     /* keys of the optimizers' files that are not known here  */
     double           updates;  /* of the first parameter, with ZeRO-0                    */
     ckr__ds_stage   *stages;   /* [mp]                                                    */
     const ckr_node  *meta, *config;    /* of the first model's file                        */
@@ -32950,6 +32951,43 @@ static bool ckr__ds_own_key(const char *key)
     return false;
 }
 
+/* Keys of an optimizer's file that are read, or written anew. */
+static bool ckr__ds_optim_key(const char *key, bool outer)
+{
+    static const char *const inner[] = {
+        "zero_stage", "loss_scaler", "dynamic_loss_scale", "overflow", "clip_grad", "ds_version",
+        "base_optimizer_state", "single_partition_of_fp32_groups", "group_paddings",
+        "param_alignment_paddings", "partition_count", "param_slice_mappings",
+        "optimizer_state_dict", "fp32_flat_groups"
+    };
+    size_t i;
+    if (outer)
+        return !strcmp(key, "optimizer_state_dict") || !strcmp(key, "ds_config") ||
+               !strcmp(key, "ds_version");
+    for (i = 0; i < sizeof inner / sizeof *inner; i++) if (!strcmp(key, inner[i])) return true;
+    return false;
+}
+
+/* What is left of an optimizer's file: beside its state, and in it. */
+static ckr_result ckr__ds_optim_rest(ckr__ds *r, const ckr__ds_file *f)
+{
+    int outer;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (outer = 0; outer < 2; outer++) {
+        const ckr_node *d = outer ? f->root : ckr__ds_optim(f);
+        for (i = 0; i < d->count && e == CKR_OK; i++) {
+            const char *key = ckr_node_str(d->u.items[2 * i]);
+            if (key && ckr__ds_optim_key(key, outer != 0)) continue;
+            r->rest = true;
+            e = ckr__ds_leave(r, f, outer ? key : ckr__printf(r->c, "optimizer_state_dict/%s",
+                                                              key ? key : "?"),
+                              d->u.items[2 * i + 1]);
+        }
+    }
+    return e;
+}
+
 /* The names by which trainers call their dict of random states. */
 static bool ckr__ds_random_key(const char *key)
 {
@@ -32997,6 +33035,8 @@ static ckr_result ckr__ds_clients(ckr__ds *r)
         if (!g->models[0]) e = ckr__ds_client(r, g->model, m * r->dp);
         for (d = 0; d < r->dp && e == CKR_OK; d++)
             if (g->models[d]) e = ckr__ds_client(r, g->models[d], d);
+        for (d = 0; d < r->dp && e == CKR_OK && r->wrapper >= CKR__DS_FLAT && !r->universal; d++)
+            e = ckr__ds_optim_rest(r, g->optim[d]);
     }
     for (i = 0; i < r->n_files && e == CKR_OK; i++)
         if (r->files[i]->kind == CKR__DS_LOOSE && !(r->files[i]->dir && r->universal) &&
@@ -34319,6 +34359,32 @@ static bool ckr__ds_cut_rank(ckr__ds_job *x, ckr__out_file *f, ckr_node *o, uint
            ckr__node_set(x->c, o, "fp32_flat_groups", masters);
 }
 
+/* Are there as many optimizer files as there were, of the same ranks? */
+static bool ckr__ds_same_ranks(const ckr__ds_job *x)
+{
+    const ckr__ds *r = x->ds;
+    return r && r->wrapper >= CKR__DS_FLAT && !r->universal && !x->universal &&
+           x->wrapper >= CKR__DS_FLAT && r->dp == x->dp && r->mp == x->pp;
+}
+
+/* What is not known here goes back into the same rank's file. */
+static bool ckr__ds_optim_back(ckr__ds_job *x, ckr__out_file *f, ckr_node *to, uint32_t m,
+                               uint32_t d, bool outer)
+{
+    const ckr_node *from;
+    uint64_t i;
+    if (!ckr__ds_same_ranks(x) || !x->ds->rest) return true;
+    from = outer ? x->ds->stages[m].optim[d]->root : ckr__ds_optim(x->ds->stages[m].optim[d]);
+    for (i = 0; i < from->count; i++) {
+        const char *key = ckr_node_str(from->u.items[2 * i]);
+        if (key && ckr__ds_optim_key(key, outer)) continue;
+        if (!ckr__node_pair(x->c, to, from->u.items[2 * i],
+                            ckr__copy_tree(x->c, f, from->u.items[2 * i + 1], NULL)))
+            return false;
+    }
+    return true;
+}
+
 static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
 {
     const char *path =
@@ -34333,7 +34399,9 @@ static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
     return ok && ckr__node_set(x->c, f->root, "optimizer_state_dict", o) &&
                    ckr__node_set(x->c, f->root, "ds_config",
                                  ckr__copy_tree(x->c, f, x->config, NULL)) &&
-                   ckr__node_set(x->c, f->root, "ds_version", ckr__ds_version_node(x))
+                   ckr__node_set(x->c, f->root, "ds_version", ckr__ds_version_node(x)) &&
+                   ckr__ds_optim_back(x, f, o, m, d, false) &&
+                   ckr__ds_optim_back(x, f, f->root, m, d, true)
                ? CKR_OK
                : ckr__ds_emit_oom(x);
 }
@@ -34514,11 +34582,11 @@ static bool ckr__ds_module_fill(ckr__ds_job *x, ckr__out_file *f, ckr_node *out,
 static ckr_node *ckr__ds_module_node(ckr__ds_job *x, ckr__out_file *f, uint32_t d)
 {
     const ckr_node *dict = ckr_node_get(x->meta, "module");
-    ckr_node *out = ckr__node(x->c, CKR_NODE_ODICT);
+    ckr_node *out = x->pipe ? ckr__ds_none(x) : ckr__node(x->c, CKR_NODE_ODICT);
     ckr__map aliases;
     uint64_t i;
     bool ok = out != NULL;
-    if (x->pipe) return ckr__ds_none(x);
+    if (x->pipe) return out;
     memset(&aliases, 0, sizeof aliases);
     aliases.c = x->c;
     for (i = 0; i < x->s->n_ties && ok; i++)
@@ -35232,7 +35300,11 @@ static bool ckr__ds_say_sizes(ckr__ds_job *x)
     const ckr__ds *r = x->ds;
     bool ok = true;
     if (!r) return true;
-    if (x->dp != r->dp)
+    if (r->rest && x->optimizer && !ckr__ds_same_ranks(x))
+        ok = ckr__ds_say(x, "CKR_W_DS_REST", CKR_LOST, "optimizer files", NULL, NULL,
+                         "keys that are not known here belong to a rank; with other ranks or "
+                         "layouts they are not written", NULL);
+    if (ok && x->dp != r->dp)
         ok = ckr__ds_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", r->dp, x->dp, "asked for",
                              NULL);
     if (ok && x->pp != r->mp)
@@ -35313,6 +35385,67 @@ static ckr_result ckr__ds_settings(ckr__ds_job *x)
     return ckr__ds_config(x);
 }
 
+static bool ckr__ds_set_int(ckr__ds_job *x, const char *subject, int64_t was, int64_t now,
+                            ckr_severity severity, const char *why)
+{
+    char a[24], b[24];
+    snprintf(a, sizeof a, "%lld", (long long)was);
+    snprintf(b, sizeof b, "%lld", (long long)now);
+    return ckr__ds_say(x, "CKR_DS_SETTINGS", severity, subject, was >= 0 ? a : NULL, b, why,
+                       "set it in the ds_config of the coming run");
+}
+
+/* Samples of an update are kept: micro batch x accumulation x ranks. */
+static bool ckr__ds_say_batch(ckr__ds_job *x)
+{
+    static const char why[] = "with so many ranks it gives the samples of an update as they were";
+    const ckr_node *old = ckr_node_get(x->meta, "ds_config");
+    const int64_t dp = x->ds->dp, to = x->dp;
+    int64_t micro = 0, steps = 1, all = 0, n, k;
+    ckr_node_i64(ckr_node_get(old, "train_micro_batch_size_per_gpu"), &micro);
+    ckr_node_i64(ckr_node_get(old, "gradient_accumulation_steps"), &steps);
+    ckr_node_i64(ckr_node_get(old, "train_batch_size"), &all);
+    if (micro < 0 || steps < 1 || micro > 1 << 30 || steps > 1 << 30) return true;
+    if (all <= 0) all = micro * steps * dp;
+    if (all <= 0 || dp == to) return true;
+    if (all % to)
+        return ckr__ds_say_int(x, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all,
+                               all / to * to,
+                               "the samples of an update are no multiple of the ranks: steps, "
+                               "samples and LR no longer count the same",
+                               "take a --dp that divides it");
+    n = all / to;
+    if (!micro) micro = all / dp / steps;
+    k = n % steps == 0 ? n / steps : micro > 0 && n % micro == 0 ? micro : n;
+    return ckr__ds_set_int(x, "train_micro_batch_size_per_gpu", micro, k,
+                           k == micro ? CKR_EXACT : CKR_CHANGED, why) &&
+           ckr__ds_set_int(x, "gradient_accumulation_steps", steps, n / k,
+                           n / k == steps ? CKR_EXACT : CKR_CHANGED, why) &&
+           ckr__node_set(x->c, x->config, "train_batch_size", ckr__node_int(x->c, all)) &&
+           ckr__node_set(x->c, x->config, "train_micro_batch_size_per_gpu",
+                         ckr__node_int(x->c, k)) &&
+           ckr__node_set(x->c, x->config, "gradient_accumulation_steps",
+                         ckr__node_int(x->c, n / k));
+}
+
+/* What the coming run's configuration must say for these files to be loaded as they are meant. */
+static bool ckr__ds_say_settings(ckr__ds_job *x)
+{
+    const int was = x->ds ? x->ds->zero : -1;
+    bool ok = true;
+    if (x->optimizer && was != x->zero)
+        ok = ckr__ds_set_int(x, "zero_optimization.stage", was, x->zero, CKR_CHANGED,
+                             "the files are those of this stage");
+    if (ok && x->universal)
+        ok = ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_EXACT, "checkpoint.load_universal", NULL, "true",
+                         "a universal checkpoint is loaded with it only",
+                         "set it in the ds_config of the coming run");
+    if (ok && x->optimizer && x->zero == 3 && !x->universal)
+        ok = ckr__ds_set_int(x, "zero_optimization.sub_group_size", -1, x->sub_group, CKR_EXACT,
+                             "the masters and moments are cut into groups of this size");
+    return ok && (!x->ds || ckr__ds_say_batch(x));
+}
+
 static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
 {
     const char *base = x->ds ? ckr__base(x->ds->dir) : NULL;
@@ -35333,7 +35466,7 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
     ckr__ds_target_wrapper(x);
     e = ckr__ds_settings(x);
     if (e == CKR_OK && (!ckr__ds_uni_allowed(x) || !ckr__ds_say_sizes(x) ||
-                        !ckr__ds_say_clients(x)))
+                        !ckr__ds_say_clients(x) || !ckr__ds_say_settings(x)))
         e = ckr__ds_emit_oom(x);
     if (e == CKR_OK && !x->refused) e = ckr__ds_owners(x);
     if (e == CKR_OK && !x->refused && x->optimizer) e = ckr__ds_lists(x);

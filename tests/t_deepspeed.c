@@ -402,6 +402,90 @@ static void streams_without_file(void)
     memio_remove(&disk, "w/back");
 }
 
+/* The archive's root says under which name a file was saved: here another one. */
+static void rename_root(const char *path, const char *was, const char *now)
+{
+    memio_file *f = memio_find(&disk, path);
+    const size_t n = strlen(was);
+    size_t i;
+    if (!CHECK(f != NULL)) return;
+    for (i = 0; i + n < f->size; i++)
+        if (!memcmp(f->data + i, was, n)) memcpy(f->data + i, now, n);
+}
+
+static const ckr_note *setting(const job *j, const char *subject)
+{
+    uint64_t i;
+    for (i = 0; j->f && i < j->f->n_notes; i++)
+        if (!strcmp(j->f->notes[i].code, "CKR_DS_SETTINGS") &&
+            !strcmp(j->f->notes[i].subject, subject))
+            return &j->f->notes[i];
+    return NULL;
+}
+
+static void is_set(const job *j, const char *subject, const char *value)
+{
+    const ckr_note *n = setting(j, subject);
+    t_check(n && !strcmp(n->new_value, value), __FILE__, __LINE__, "%s is %s, not %s", subject,
+            n ? n->new_value : "unsaid", value);
+}
+
+/* What ds_config must say beside the files. 24 samples an update. */
+static void settings(void)
+{
+    job j;
+    if (ask(&j, in(ROBIN), 2, 0, 3, NULL)) {
+        is_set(&j, "zero_optimization.stage", "3");
+        is_set(&j, "zero_optimization.sub_group_size", "1000000000");
+        is_set(&j, "train_micro_batch_size_per_gpu", "12");
+        is_set(&j, "gradient_accumulation_steps", "1");
+    }
+    end(&j);
+    if (ask(&j, in(ROBIN), 0, 0, -1, "universal")) {
+        is_set(&j, "checkpoint.load_universal", "true");
+        CHECK(!setting(&j, "zero_optimization.stage"));
+        CHECK(!setting(&j, "train_micro_batch_size_per_gpu"));
+    }
+    end(&j);
+    if (ask(&j, in(ROBIN), 5, 0, -1, NULL)) says(&j, "CKR_W_DS_BATCH", CKR_APPROX);
+    end(&j);
+}
+
+/* A key of an optimizer's file that is not known: listed, back in the same rank's file, or said to
+   be lost. */
+static void unknown_keys(void)
+{
+    static const char file[] = "zero_pp_rank_1_mp_rank_00_optim_states.pt";
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c;
+    ckr_error e;
+    char path[160];
+    const ckr_node *o;
+    uint64_t i, found = 0;
+    job j;
+    d.env = &env;
+    copy_case(ROBIN);
+    snprintf(path, sizeof path, STEP "%s", file);
+    rename_root(path, "overflow", "overflux");
+    c = open_ok("bad");
+    for (i = 0; c && i < ckr_ckpt_state(c)->n_leftovers; i++)
+        found += strstr(ckr_ckpt_state(c)->leftovers[i].path,
+                        "rank_1_mp_rank_00_optim_states.pt#/optimizer_state_dict/overflux") != NULL;
+    CHECK_INT(found, 1);
+    ckr_ckpt_close(c);
+    if (ask(&j, "bad", 2, 0, -1, NULL)) says(&j, "CKR_W_DS_REST", CKR_LOST);
+    end(&j);
+    if (convert("bad", "w/out", 0, 0, -1, NULL)) {
+        snprintf(path, sizeof path, "w/out/global_step3/%s", file);
+        CHECK_OK(ckr_tree_open(path, &d, &c, &e), &e);
+        o = ckr_node_find(ckr_ckpt_root(c), "/optimizer_state_dict/overflux");
+        CHECK(o && o->kind == CKR_NODE_BOOL && !o->u.b);
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/out");
+    memio_remove(&disk, "bad");
+}
+
 /* What is told of a second conversion, and of one to the nearest layout. */
 static void told_again(void)
 {
@@ -531,17 +615,6 @@ static void refused(void)
     j.c = open_ok(in(ROBIN));
     if (CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) j.f = ckr_plan_info(j.p);
     refused_as(&j, CKR_ITEM_PARAMS_WITHOUT);
-}
-
-/* The archive's root says under which name a file was saved: here another one. */
-static void rename_root(const char *path, const char *was, const char *now)
-{
-    memio_file *f = memio_find(&disk, path);
-    const size_t n = strlen(was);
-    size_t i;
-    if (!CHECK(f != NULL)) return;
-    for (i = 0; i + n < f->size; i++)
-        if (!memcmp(f->data + i, was, n)) memcpy(f->data + i, now, n);
 }
 
 /* Stages that no method of PipelineModule would have made. */
@@ -1029,7 +1102,7 @@ static void policy_of(int k, const char *schedule, ckr_lr_policy policy, bool ho
     t_check((j.f->verdict != CKR_VERDICT_REFUSED) == holds, __FILE__, __LINE__, "%d %s",
             (int)policy, schedule);
     if (!holds) says(&j, "CKR_E_SCHEDULE_HOLD", CKR_ERROR);
-    if (holds && says(&j, "CKR_DS_SETTINGS", CKR_CHANGED)) {
+    if (holds && CHECK(setting(&j, "scheduler") != NULL)) {
         CHECK_OK(ckr_schedule_values(j.f->after, CKR_COLUMN_LR, 4, 36, a, NULL, &e), &e);
         CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
         c = open_ok("w/out");
@@ -1142,6 +1215,8 @@ int main(int argc, char **argv)
     RUN(pipelines);
     RUN(streams_without_file);
     RUN(told_again);
+    RUN(settings);
+    RUN(unknown_keys);
     RUN(silent_failures);
     RUN(refused);
     RUN(unknown_partition);
