@@ -33201,6 +33201,8 @@ typedef struct ckr__ds_job {
     ckr_node          *config;
     const char        *tag;
     ckr_node          *scheduler;      /* or NULL: as it was                              */
+    bool               rescale;        /* fp16 begins or ends: the scaler is another        */
+    const ckr_node    *scaler;         /* its fields then; NULL: none                       */
 } ckr__ds_job;
 
 static bool ckr__ds_say(ckr__ds_job *x, const char *code, ckr_severity severity,
@@ -34108,6 +34110,7 @@ static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b, uint
 static const ckr_node *ckr__ds_scaler_of(const ckr__ds_job *x)
 {
     const ckr_node *o, *n;
+    if (x->rescale) return x->scaler;
     if (!x->ds) return NULL;
     o = x->ds->universal ? x->ds->optimizer : ckr__ds_optim(x->ds->stages[0].optim[0]);
     n = ckr_node_get(o, "loss_scaler");
@@ -34138,7 +34141,7 @@ static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x, ckr__out_file *f)
     const ckr_node *sc = ckr__ds_scaler_of(x), *n;
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
     size_t i;
-    n = x->ds ? ckr_node_get(x->ds->universal ? x->ds->optimizer
+    n = x->ds && !x->rescale ? ckr_node_get(x->ds->universal ? x->ds->optimizer
                                               : ckr__ds_optim(x->ds->stages[0].optim[0]),
                              "loss_scaler")
               : NULL;
@@ -35372,6 +35375,55 @@ static ckr_result ckr__ds_emit_files(ckr__ds_job *x)
     return CKR_OK;
 }
 
+/* Where --dtype begins fp16, the files get the scaler with which DeepSpeed begins; where it ends
+   it, none. */
+static bool ckr__ds_rescale(ckr__ds_job *x)
+{
+    const ckr_node *conf = ckr_node_get(x->meta, "ds_config");
+    const bool now = x->dtype == CKR_DTYPE_F16;
+    double power = 16, window = 1000;
+    char text[40];
+    ckr_node *d;
+    if (!x->ds || x->t->dtype == CKR_DTYPE_NONE || !x->n_items || !x->optimizer) return true;
+    x->rescale = now != (x->items[0].param->dtype == CKR_DTYPE_F16);
+    if (!x->rescale || !now)
+        return !x->rescale || ckr__ds_say(x, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", NULL, "1",
+                                          "the coming run is not fp16: no loss is scaled", NULL);
+    ckr_node_f64(ckr_node_find(conf, "/fp16/initial_scale_power"), &power);
+    ckr_node_f64(ckr_node_find(conf, "/fp16/loss_scale_window"), &window);
+    if (!(power >= 0 && power < 64)) power = 16;
+    d = ckr__node(x->c, CKR_NODE_DICT);
+    snprintf(text, sizeof text, "%.0f", ckr__pow(2, power));
+    if (!ckr__node_set(x->c, d, "cur_scale", ckr__node_float(x->c, ckr__pow(2, power))) ||
+        !ckr__node_set(x->c, d, "cur_iter", ckr__node_int(x->c, 0)) ||
+        !ckr__node_set(x->c, d, "last_overflow_iter", ckr__node_int(x->c, -1)) ||
+        !ckr__node_set(x->c, d, "scale_factor", ckr__node_float(x->c, 2)) ||
+        !ckr__node_set(x->c, d, "scale_window", ckr__node_int(x->c, (int64_t)window)) ||
+        !ckr__node_set(x->c, d, "dynamic", ckr__node_bool(x->c, true)))
+        return false;
+    x->scaler = d;
+    return ckr__ds_say(x, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", "1", text,
+                       "the coming run is fp16, the saved one was not: a dynamic scaler as "
+                       "DeepSpeed begins with", "fp16.loss_scale for a fixed one");
+}
+
+/* --dtype, as far as it changes parameters. */
+static bool ckr__ds_say_dtype(ckr__ds_job *x)
+{
+    char text[40];
+    uint64_t i, n = 0;
+    const ckr_tensor *first = NULL;
+    for (i = 0; i < x->n_items; i++) {
+        if (x->t->dtype == CKR_DTYPE_NONE || x->items[i].param->dtype == x->t->dtype) continue;
+        if (!first) first = x->items[i].param;
+        n++;
+    }
+    snprintf(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    return !n || ckr__ds_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
+                             ckr_dtype_name(x->t->dtype), "--dtype",
+                             "bf16 and fp16 in the ds_config of the coming run to match");
+}
+
 static ckr_result ckr__ds_settings(ckr__ds_job *x)
 {
     const ckr_node *zero = ckr_node_find(x->meta, "/ds_config/zero_optimization");
@@ -35382,6 +35434,7 @@ static ckr_result ckr__ds_settings(ckr__ds_job *x)
     if (ckr_node_f64(ckr_node_get(zero, "sub_group_size"), &size) && size >= 1 && size < 9e15)
         x->sub_group = (int64_t)size;
     if (x->wrapper != CKR__DS_FLAT) x->robin = x->aligned = false;
+    if (!ckr__ds_rescale(x) || !ckr__ds_say_dtype(x)) return ckr__ds_emit_oom(x);
     return ckr__ds_config(x);
 }
 

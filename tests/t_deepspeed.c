@@ -451,6 +451,46 @@ static void settings(void)
     end(&j);
 }
 
+/* --dtype: said, and fp16 begins with a dynamic loss scaler. */
+static void to_half(void)
+{
+    static const char file[] =
+        "w/out/global_step3/zero_pp_rank_0_mp_rank_00_optim_states.pt";
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    const ckr_node *n;
+    double scale = 0;
+    job j;
+    d.env = &env;
+    memset(&j, 0, sizeof j);
+    j.t.topology.zero = -1;
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.dtype = CKR_DTYPE_F16;
+    j.c = open_ok(in(ROBIN));
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
+        j.f = ckr_plan_info(j.p);
+        says(&j, "CKR_DTYPE_CAST", CKR_CHANGED);
+        says(&j, "CKR_DS_SCALER", CKR_CHANGED);
+        CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+    }
+    end(&j);
+    if (CHECK_OK(ckr_tree_open(file, &d, &c, &e), &e)) {
+        n = ckr_node_find(ckr_ckpt_root(c), "/optimizer_state_dict/loss_scaler");
+        CHECK(n && n->kind == CKR_NODE_OBJECT &&
+              !strcmp(n->u.object->name, "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler"));
+        CHECK(n && ckr_node_f64(ckr_node_get(n->u.object->state, "cur_scale"), &scale) &&
+              ckr__same(scale, 65536));
+        n = ckr_node_find(ckr_ckpt_root(c), "/optimizer_state_dict/dynamic_loss_scale");
+        CHECK(n && n->kind == CKR_NODE_BOOL && n->u.b);
+    }
+    ckr_ckpt_close(c);
+    if (ask(&j, "w/out", 2, 0, -1, NULL))
+        CHECK(!note_of(j.f->notes, j.f->n_notes, "CKR_DS_SCALER"));
+    end(&j);
+    memio_remove(&disk, "w/out");
+}
+
 /* A key of an optimizer's file that is not known: listed, back in the same rank's file, or said to
    be lost. */
 static void unknown_keys(void)
@@ -1217,6 +1257,7 @@ int main(int argc, char **argv)
     RUN(told_again);
     RUN(settings);
     RUN(unknown_keys);
+    RUN(to_half);
     RUN(silent_failures);
     RUN(refused);
     RUN(unknown_partition);
