@@ -106,6 +106,10 @@
        CKPTRESUME_NO_THREADS         no pthreads: env.parallel.for_fn, or one thread
        CKPTRESUME_NO_SIMD            scalar checksums and digests: same values, slower
        CKPTRESUME_NO_TEXT            items keep their ids, lose their texts
+       CKPTRESUME_NO_NANOTRON, _NO_MEGATRON, _NO_ACCELERATE (Sana and HF Trainer too), _NO_LLMC,
+       _NO_DEEPSPEED, _NO_DCP (TorchTitan too)
+                                     leaves the dialect out, which compiles faster; Megatron-LM goes
+                                     with DCP, DeepSpeed with accelerate, of which it has parts
        CKPTRESUME_MALLOC, _FREE      the default allocator; both or neither
        CKPTRESUME_CUDA               brings ckptresume_cuda.cuh along: its declarations, and the
                                      bodies with CKPTRESUME_CUDA_IMPLEMENTATION
@@ -134,10 +138,10 @@
        >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
        >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.optimizer
        >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
-       >>llmc.loader >>llmc.files >>llmc.read >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2
-       >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params >>deepspeed.model
-       >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups
-       >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
+       >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit
+       >>llmc.gpt2 >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params
+       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
+       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
        >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes
        >>deepspeed.emit.optim >>deepspeed.emit.scaler >>deepspeed.emit.rank
        >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
@@ -760,6 +764,7 @@ typedef struct ckr_state {
     ckr_leftover *leftovers; uint64_t n_leftovers;
     ckr_note     *notes;     uint64_t n_notes;
     void         *dialect_data;           /* what a dialect keeps for its own writer   */
+    const struct ckr__as_file *as_file;   /* how one plain file is made of it; or NULL   */
     const ckr_node *carried;   /* what the side file keeps of another topology, or NULL  */
     bool          unproven;    /* its framework compares no copies: done before they are written */
 } ckr_state;
@@ -1224,6 +1229,18 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 #if defined(CKPTRESUME_IMPLEMENTATION) && !defined(CKPTRESUME_IMPLEMENTED)
 #define CKPTRESUME_IMPLEMENTED
 
+#if defined(CKPTRESUME_NO_DCP) && !defined(CKPTRESUME_NO_MEGATRON)
+#  define CKPTRESUME_NO_MEGATRON
+#endif
+#if defined(CKPTRESUME_NO_ACCELERATE) && !defined(CKPTRESUME_NO_DEEPSPEED)
+#  define CKPTRESUME_NO_DEEPSPEED
+#endif
+/* what only a dialect that was left out calls is no mistake */
+#if defined(__GNUC__) && (defined(CKPTRESUME_NO_NANOTRON) || defined(CKPTRESUME_NO_MEGATRON) || \
+                          defined(CKPTRESUME_NO_DEEPSPEED) || defined(CKPTRESUME_NO_LLMC))
+#  pragma GCC diagnostic ignored "-Wunused-function"
+#endif
+
 #include <errno.h>
 #include <float.h>
 #include <math.h>
@@ -1274,9 +1291,11 @@ extern "C" {
 #if defined(__GNUC__) || defined(__clang__)
 #  define CKR__PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #  define CKR__PREFETCH(p) __builtin_prefetch(p)
+#  define CKR__NOINLINE __attribute__((noinline))
 #else
 #  define CKR__PRINTF(fmt, args)
 #  define CKR__PREFETCH(p) ((void)(p))
+#  define CKR__NOINLINE
 #endif
 
 #if !defined(CKPTRESUME_NO_SIMD) && (defined(__x86_64__) || defined(_M_X64))
@@ -6275,15 +6294,13 @@ static ckr_result ckr__zip_end(ckr__zip *z)
 
 static bool ckr__zip_name_ok(const char *s, size_t n)
 {
-    size_t i, start = 0;
-    if (n == 0) return false;
-    for (i = 0; i <= n; i++) {
-        if (i < n && (s[i] == 0 || s[i] == '\\')) return false;
-        if (i < n && s[i] != '/') continue;
-        if (i == start && i < n)
-            return false;   /* empty, or a leading '/' */
-        if (i - start == 2 && s[start] == '.' && s[start + 1] == '.') return false;
-        start = i + 1;
+    const char *end = s + n, *slash;
+    if (n == 0 || memchr(s, 0, n) || memchr(s, '\\', n)) return false;
+    for (; s < end; s = slash + 1) {
+        slash = (const char *)memchr(s, '/', (size_t)(end - s));
+        if (slash == s) return false;   /* empty, or a leading '/' */
+        if (!slash) slash = end;
+        if (slash - s == 2 && s[0] == '.' && s[1] == '.') return false;
     }
     return true;
 }
@@ -6668,7 +6685,8 @@ static ckr_node *ckr__pk_node(ckr__pickle *p, ckr_node_kind kind, size_t extra)
         n = (ckr_node *)ckr__pk_alloc(p, sizeof *n + extra);
         if (!n) return NULL;
     }
-    memset(n, 0, sizeof *n + extra);
+    memset(n, 0, sizeof *n);           /* of known size: no call                        */
+    if (extra) memset(n + 1, 0, extra);
     n->kind = (uint8_t)kind;
     n->id = ++p->c->n_nodes;
     return n;
@@ -6704,11 +6722,18 @@ static bool ckr__nodes_room(ckr__ctx *c, ckr__nodes *v, size_t need)
     return true;
 }
 
+static CKR__NOINLINE bool ckr__pk_push_more(ckr__pickle *p, ckr_node *n)
+{
+    if (!ckr__nodes_room(p->c, &p->stack, p->stack.n + 1)) return false;
+    p->stack.items[p->stack.n++] = n;
+    return true;
+}
+
+/* Pushing and memoizing are half of a pickle's opcodes: growing stands apart from both. */
 static bool ckr__pk_push(ckr__pickle *p, ckr_node *n)
 {
     if (!n) return false;
-    if (p->stack.n == p->stack.cap && !ckr__nodes_room(p->c, &p->stack, p->stack.n + 1))
-        return false;
+    if (p->stack.n == p->stack.cap) return ckr__pk_push_more(p, n);
     p->stack.items[p->stack.n++] = n;
     return true;
 }
@@ -7593,7 +7618,7 @@ static bool ckr__pk_memo_room(ckr__pickle *p, size_t need)
 }
 
 /* A writer cannot have used an index that is larger than the bytes it has written. */
-static bool ckr__pk_put(ckr__pickle *p, uint64_t index)
+static CKR__NOINLINE bool ckr__pk_put_any(ckr__pickle *p, uint64_t index)
 {
     ckr_node *top;
     if (!ckr__pk_has(p, 1)) return false;
@@ -7606,6 +7631,18 @@ static bool ckr__pk_put(ckr__pickle *p, uint64_t index)
     if (!p->memo.items[index]) p->memo_count++;
     p->memo.items[index] = top;
     p->memo_ids[index] = top->id;
+    return true;
+}
+
+static bool ckr__pk_put(ckr__pickle *p, uint64_t index)
+{
+    ckr_node *top;
+    if (index != p->memo.n || index >= p->memo.cap || p->stack.n == p->floor)
+        return ckr__pk_put_any(p, index);
+    top = p->stack.items[p->stack.n - 1];
+    p->memo.items[p->memo.n++] = top;
+    p->memo_ids[index] = top->id;
+    p->memo_count++;
     return true;
 }
 
@@ -9782,8 +9819,7 @@ static ckr_result ckr__tree_load(ckr__ctx *c, uint32_t file, ckr_format *format,
 }
 
 /* >>doc ----------------------------------------------------------------------- */
-/* One file of any format as a tree, by its first bytes; text formats, which have none, by its name.
-   */
+/* One file of any format as a tree, by its first bytes; YAML, which has none, by its name. */
 
 static bool ckr__path_ends(const char *path, const char *end)
 {
@@ -9802,11 +9838,24 @@ static ckr_result ckr__looks_like_safetensors(ckr__ctx *c, uint32_t file, bool *
     return r;
 }
 
+/* An object of JSON by its brace, which begins no pickle: a JSON file may have any name. */
+static ckr_result ckr__looks_like_json(ckr__ctx *c, uint32_t file, bool *yes)
+{
+    const uint64_t size = c->files[file].size;
+    const size_t n = size < 64 ? (size_t)size : 64;
+    char head[64];
+    size_t i;
+    ckr_result r = ckr__file_read(c, file, 0, head, n);
+    for (i = 0; r == CKR_OK && i < n && strchr(" \t\r\n", head[i]) && head[i]; i++) {}
+    *yes = r == CKR_OK && i < n && head[i] == '{';
+    return r;
+}
+
 static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, ckr_node **root)
 {
     const char *path = ckr__file_path(c, file);
-    const bool json = ckr__path_ends(path, ".json"),
-               yaml = ckr__path_ends(path, ".yaml") || ckr__path_ends(path, ".yml");
+    const bool yaml = ckr__path_ends(path, ".yaml") || ckr__path_ends(path, ".yml");
+    bool json = ckr__path_ends(path, ".json");
     const uint8_t *text;
     bool safetensors = false;
     ckr_result r;
@@ -9820,6 +9869,8 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
         *format = CKR_FORMAT_SAFETENSORS;
         return ckr__safetensors_load(c, file, root);
     }
+    if (!json && !yaml) r = ckr__looks_like_json(c, file, &json);
+    if (r != CKR_OK) return r;
     if (!json && !yaml) return ckr__tree_load(c, file, format, root);
     *format = json ? CKR_FORMAT_JSON : CKR_FORMAT_YAML;
     r = ckr__file_load(c, file, 0, c->files[file].size, c->limits.max_json_bytes, &text);
@@ -21687,6 +21738,14 @@ static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *r
    directions, and contains no copy loops. Each is one row of the table at the end of the section.
    */
 
+/* How the states that a dialect reads become one torch or safetensors file, where that is not their
+   tensors under their own names: the whole file, or its metadata and each tensor. */
+typedef struct ckr__as_file {
+    ckr_result (*whole_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out);
+    bool (*metadata_fn)(ckr__ctx *c, ckr__out_file *f, const ckr_state *s);
+    bool (*tensor_fn)(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype);
+} ckr__as_file;
+
 typedef struct ckr__dialect {
     const char *name;
     const char *variants;      /* its layouts, blanks between; NULL: it has one        */
@@ -21704,6 +21763,10 @@ typedef struct ckr__dialect {
        severity CKR_ERROR, after which the result may be incomplete; nothing is written then. */
     ckr_result (*emit_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                           ckr_note **notes, uint64_t *n_notes);
+    const ckr__as_file *as_file;       /* of what read_fn fills; NULL: nothing special     */
+    /* A file of its own format, open as `file`, as a tree; *root NULL: another's. NULL: none. */
+    ckr_result (*tree_fn)(ckr__ctx *c, const char *path, uint32_t file, ckr_format *format,
+                          ckr_node **root);
 } ckr__dialect;
 
 /* Bytes of a stored state, for the listing. */
@@ -21999,6 +22062,8 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
                ? CKR_OK
                : c->err->code;
 }
+
+#ifndef CKPTRESUME_NO_NANOTRON
 
 /* >>nanotron ------------------------------------------------------------------ */
 /* Checkpoints of huggingface/nanotron, versions 1.2 to 1.5. One directory a step:
@@ -25849,8 +25914,12 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
-static const ckr__dialect ckr__nanotron = { "nanotron",   NULL,          ckr__nt_probe,
-                                            ckr__nt_read, ckr__nt_holds, ckr__nt_emit };
+static const ckr__dialect ckr__nanotron = {
+    "nanotron",    NULL,         ckr__nt_probe, ckr__nt_read,
+    ckr__nt_holds, ckr__nt_emit, NULL,          NULL
+};
+
+#endif /* CKPTRESUME_NO_NANOTRON */
 
 /* >>plain --------------------------------------------------------------------- */
 /* One file with no framework: every tensor under its flattened key, everything else a leftover.
@@ -26140,9 +26209,11 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
     return r;
 }
 
+#ifndef CKPTRESUME_NO_ACCELERATE
 /* With the parameters named, an optimizer's file is slots of them. */
 static ckr_result ckr__bare_optimizer(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                       ckr_state *s, ckr_node *root, ckr__plain *keep);
+#endif
 
 static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                   ckr_state *s)
@@ -26160,8 +26231,10 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
         keep->root = root;
         keep->source = s;
         s->dialect_data = keep;
+#ifndef CKPTRESUME_NO_ACCELERATE
         if (desc && desc->names && ckr__is_optimizer(root))
             return ckr__bare_optimizer(c, path, desc, s, root, keep);
+#endif
     }
     if (s->format != CKR_FORMAT_SAFETENSORS)
         r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
@@ -26208,10 +26281,6 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
     }
     return ckr__bind_flat(c, n->u.entry, t, false, b, 0, numel, 0);
 }
-
-/* Tensors of llm.c under the names of GPT-2, and what these do not tell. */
-static bool ckr__lm_gpt2_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype);
-static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state *s);
 
 /* One file of tensors has no place for the rest; who chose slots does not want it. */
 static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s, ckr_note **notes,
@@ -26492,28 +26561,24 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     return r;
 }
 
-static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
-                                    ckr__out *out);    /* section torch_dcp.files          */
-
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                   ckr__out *out, ckr_note **notes, uint64_t *n_notes)
 {
-    const bool torch = !strcmp(t->dialect, "torch"),
-               gpt2 = !strcmp(s->dialect, "llmc") && !t->variant,
+    const ckr__as_file *way = s->as_file;
+    const bool torch = !strcmp(t->dialect, "torch"), own = way && way->tensor_fn && !t->variant,
                whole = torch && !t->slots && !t->without && t->dtype == CKR_DTYPE_NONE &&
                        !strcmp(s->dialect, "torch") && s->dialect_data;
     ckr__out_file *f;
     uint64_t i;
     if (whole) return ckr__plain_whole(c, s, t, out, notes, n_notes);
-    if (torch && !t->slots && !t->without && s->dialect_data &&
-        (!strcmp(s->dialect, "dcp") || !strcmp(s->dialect, "torchtitan")))
-        return ckr__dt_emit_file(c, s, t, out);
+    if (torch && way && way->whole_fn && !t->slots && !t->without)
+        return way->whole_fn(c, s, t, out);
     f = ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
     if (!f) return c->err->code;
     f->root = ckr__node(c, CKR_NODE_DICT);
     f->metadata = torch ? NULL : ckr__node(c, CKR_NODE_DICT);
     if (!f->root || (!torch && !f->metadata)) return c->err->code;
-    if (gpt2 && !ckr__lm_gpt2_metadata(c, f, s)) return c->err->code;
+    if (own && !way->metadata_fn(c, f, s)) return c->err->code;
     for (i = 0; i < s->n_ties && !torch; i++)
         if (!ckr__node_set(c, f->metadata, ckr__printf(c, "tied:%s", s->ties[i].other),
                            ckr__node_str(c, s->ties[i].name)))
@@ -26528,7 +26593,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
             !ckr__note(c, notes, n_notes, "CKR_DTYPE_CAST", CKR_CHANGED, x->name,
                        ckr_dtype_name(x->dtype), ckr_dtype_name(dtype), "--dtype", NULL))
             return c->err->code;
-        if (!(gpt2 ? ckr__lm_gpt2_put(c, f, x, dtype) : ckr__plain_entry(c, f, x, dtype)))
+        if (!(own ? way->tensor_fn(c, f, x, dtype) : ckr__plain_entry(c, f, x, dtype)))
             return c->err->code;
     }
     if (f->metadata && f->metadata->count == 0) f->metadata = NULL;
@@ -26537,10 +26602,14 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     return t->slots ? CKR_OK : ckr__plain_losses(c, s, notes, n_notes);
 }
 
-static const ckr__dialect ckr__plain_safetensors = { "safetensors",   "live", ckr__plain_probe,
-                                                     ckr__plain_read, NULL,   ckr__plain_emit };
-static const ckr__dialect ckr__plain_torch = { "torch",         "live", ckr__plain_probe,
-                                               ckr__plain_read, NULL,   ckr__plain_emit };
+static const ckr__dialect ckr__plain_safetensors = {
+    "safetensors", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL
+};
+static const ckr__dialect ckr__plain_torch = {
+    "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL
+};
+
+#ifndef CKPTRESUME_NO_ACCELERATE
 
 /* >>accelerate ---------------------------------------------------------------- */
 /* Trainers that keep whole tensors and torch's own state dicts: accelerate's save_state, the HF
@@ -28695,13 +28764,20 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
-static const ckr__dialect ckr__accelerate = { "accelerate", NULL,          ckr__ac_probe,
-                                              ckr__ac_read, ckr__ac_holds, ckr__ac_emit };
-static const ckr__dialect ckr__hf_trainer = {
-    "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__ac_holds, ckr__ac_emit
+static const ckr__dialect ckr__accelerate = {
+    "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL, NULL
 };
-static const ckr__dialect ckr__sana = { "sana",         NULL,            ckr__sana_probe,
-                                        ckr__sana_read, ckr__sana_holds, ckr__ac_emit };
+static const ckr__dialect ckr__hf_trainer = {
+    "hf_trainer",  NULL,         ckr__ac_probe_trainer, ckr__ac_read_trainer,
+    ckr__ac_holds, ckr__ac_emit, NULL,                  NULL
+};
+static const ckr__dialect ckr__sana = {
+    "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL
+};
+
+#endif /* CKPTRESUME_NO_ACCELERATE */
+
+#ifndef CKPTRESUME_NO_LLMC
 
 /* >>llmc ---------------------------------------------------------------------- */
 /* Checkpoints of karpathy/llm.c (train_gpt2.cu), GPT-2 in plain C. Little-endian, no checksums:
@@ -29497,6 +29573,240 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     ckr__lm_topology(m);
     s->dialect_data = m;
     return r;
+}
+
+/* >>llmc.tree ----------------------------------------------------------------- */
+/* One file as a tree: the header's words by their names, the tensors, the loader's place. */
+
+typedef struct ckr__lm_word { const char *name; uint32_t at; bool wide; } ckr__lm_word;
+
+static const ckr__lm_word ckr__lm_model_words[] = {
+    { "magic", 0, false },      { "version", 1, false },  { "max_seq_len", 2, false },
+    { "vocab_size", 3, false }, { "num_layers", 4, false }, { "num_heads", 5, false },
+    { "channels", 6, false },   { "padded_vocab_size", 7, false }, { NULL, 0, false }
+};
+static const ckr__lm_word ckr__lm_state_words[] = {
+    { "magic", 0, false },
+    { "version", 1, false },
+    { "num_processes", 2, false },
+    { "process_rank", 3, false },
+    { "use_master_weights", 4, false },
+    { "should_shuffle", 5, false },
+    { "step", 10, false },
+    { "rng_state", 20, true },
+    { "rng_state_last_update", 22, true },
+    { "current_shard_idx", 30, true },
+    { "current_sample_idx", 32, true },
+    { NULL, 0, false }
+};
+
+static ckr_node *ckr__lm_u64(ckr__ctx *c, uint64_t v)
+{
+    char raw[9];
+    if (v <= INT64_MAX) return ckr__node_int(c, (int64_t)v);
+    ckr__store_u64((uint8_t *)raw, v);
+    raw[8] = 0;
+    return ckr__node_text(c, CKR_NODE_BIGINT, raw, sizeof raw);
+}
+
+/* Words by their names; one without a name that is not 0 by its number. */
+static ckr_node *ckr__lm_named(ckr__ctx *c, const uint8_t *head, const ckr__lm_word *names)
+{
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *v;
+    const ckr__lm_word *w;
+    uint32_t i;
+    for (i = 0; d && i < CKR__LM_HEAD / 4; i++) {
+        const uint8_t *p = head + 4 * i;
+        for (w = names; w->name && w->at != i; w++) {}
+        if (!w->name && ckr__load_u32(p) == 0) continue;
+        v = w->wide ? ckr__lm_u64(c, ckr__load_u64(p))
+                    : ckr__node_int(c, (int32_t)ckr__load_u32(p));
+        if (!ckr__node_set(c, d, w->name ? w->name : ckr__printf(c, "word_%u", (unsigned)i), v))
+            return NULL;
+        if (w->wide) i++;
+    }
+    return d;
+}
+
+static bool ckr__lm_view(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype dtype, uint32_t file,
+                         uint64_t at, uint32_t n_dims, const int64_t *shape)
+{
+    ckr_node *n = ckr__node(c, CKR_NODE_TENSOR);
+    ckr_view *v = CKR__NEW(c, ckr_view);
+    int64_t *dims = CKR__NEW_N(c, int64_t, (uint64_t)n_dims * 2 + 1), numel = 1;
+    uint32_t i;
+    if (!d || !n || !v || !dims) return false;
+    memcpy(dims, shape, n_dims * sizeof *dims);
+    for (i = n_dims; i-- > 0; numel *= shape[i]) dims[n_dims + i] = numel;
+    v->dtype = dtype;
+    v->file = file;
+    v->data_offset = at;
+    v->data_bytes = (uint64_t)numel * ckr_dtype_size(dtype);
+    v->n_dims = n_dims;
+    v->shape = dims;
+    v->stride = dims + n_dims;
+    n->u.view = v;
+    return ckr__node_set(c, d, name, n);
+}
+
+static bool ckr__lm_view_flat(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype dtype,
+                             uint32_t file, uint64_t at, uint64_t n)
+{
+    const int64_t shape = (int64_t)n;
+    return ckr__lm_view(c, d, name, dtype, file, at, 1, &shape);
+}
+
+static ckr_result ckr__lm_tree_model(ckr__lm *m, const char *path, ckr_node **root)
+{
+    ckr_node *params;
+    uint64_t at = CKR__LM_HEAD, layer;
+    int i;
+    ckr_result r = ckr__lm_read_model(m, path);
+    if (r != CKR_OK) return r;
+    *root = ckr__node(m->c, CKR_NODE_DICT);
+    params = ckr__node(m->c, CKR_NODE_DICT);
+    if (!*root || !params ||
+        !ckr__node_set(m->c, *root, "header",
+                       ckr__lm_named(m->c, m->model_head, ckr__lm_model_words)) ||
+        !ckr__node_set(m->c, *root, "params", params))
+        return m->c->err->code;
+    for (i = 0; i < CKR__LM_TENSORS; i++) {
+        int64_t shape[3];
+        const uint32_t n = ckr__lm_stored(&m->dims, i, shape);
+        if (!ckr__lm_view(m->c, params, ckr__lm_shapes[i].name, m->dtype, m->model, at, n, shape))
+            return m->c->err->code;
+        at += ckr__lm_numel(&m->dims, i, &layer) * ckr_dtype_size(m->dtype);
+    }
+    return CKR_OK;
+}
+
+/* The loader's section at `at` fills the file: its counts do not say another end. */
+static ckr_result ckr__lm_section_at(ckr__ctx *c, uint32_t file, uint64_t at, uint64_t n[2],
+                                     bool *yes)
+{
+    const uint64_t size = c->files[file].size, least = ckr__lm_section_size(0, 0);
+    uint8_t raw[8];
+    ckr_result r;
+    *yes = false;
+    if (at > size || size - at < least || (size - at - least) % 4) return CKR_OK;
+    r = ckr__file_read(c, file, at, raw, 8);
+    n[0] = ckr__load_u64(raw);
+    if (r != CKR_OK || n[0] > (size - at - least) / 4) return r;
+    r = ckr__file_read(c, file, at + 8 + 4 * n[0], raw, 8);
+    n[1] = ckr__load_u64(raw);
+    *yes = r == CKR_OK && n[1] == (size - at - least) / 4 - n[0];
+    return r;
+}
+
+static ckr_node *ckr__lm_tree_loader(ckr__ctx *c, uint32_t file, uint64_t at, const uint64_t n[2])
+{
+    static const ckr__lm_word words[] = {
+        { "seed", 0, true }, { "left", 2, false }, { "next", 3, false }, { NULL, 0, false }
+    };
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *mt = ckr__node(c, CKR_NODE_DICT);
+    const uint64_t samples = at + 16 + 4 * n[0], generator = samples + 4 * n[1];
+    uint8_t raw[16];
+    uint32_t i;
+    if (!d || !mt || ckr__file_read(c, file, generator, raw, sizeof raw) != CKR_OK) return NULL;
+    for (i = 0; words[i].name; i++) {
+        const uint8_t *p = raw + 4 * words[i].at;
+        if (!ckr__node_set(c, mt, words[i].name,
+                           ckr__lm_u64(c, words[i].wide ? ckr__load_u64(p) : ckr__load_u32(p))))
+            return NULL;
+    }
+    if (!ckr__lm_view_flat(c, d, "files", CKR_DTYPE_I32, file, at + 8, n[0]) ||
+        !ckr__lm_view_flat(c, d, "samples", CKR_DTYPE_I32, file, samples, n[1]) ||
+        !ckr__lm_view_flat(c, mt, "state", CKR_DTYPE_U32, file, generator + 16, 624) ||
+        !ckr__lm_view_flat(c, mt, "matrix", CKR_DTYPE_U32, file, generator + 2512, 2) ||
+        !ckr__node_set(c, d, "mt19937", mt))
+        return NULL;
+    return d;
+}
+
+/* Elements of a slot. With a loader's section behind them only the model beside the file tells:
+   all, or one of P parts; 0: nothing does. */
+static ckr_result ckr__lm_tree_share(ckr__lm *m, const char *path, const ckr__lm_rank *x,
+                                     uint64_t slots, uint64_t n[2], uint64_t *share)
+{
+    const uint64_t body = m->c->files[x->file].size - CKR__LM_HEAD;
+    const uint32_t P = ckr__load_u32(x->head + 8);
+    const char *base = ckr__base(path), *model;
+    bool yes = false;
+    int64_t step;
+    uint32_t rank;
+    uint64_t k[2];
+    int i;
+    ckr_result r;
+    *share = 0;
+    if (!ckr__load_u32(x->head + 20)) {
+        if (body % (4 * slots) == 0) *share = body / (4 * slots);
+        return CKR_OK;
+    }
+    if (!ckr__lm_state_name(base, &step, &rank)) return CKR_OK;
+    model = ckr__printf(m->c, "%.*smodel_%08lld.bin", (int)(base - path), path, (long long)step);
+    if (!model) return m->c->err->code;
+    if (ckr__path_kind(m->c, model) != CKR_FILE_REGULAR) return CKR_OK;
+    r = ckr__lm_read_model(m, model);
+    k[0] = m->dims.n;
+    k[1] = P && m->dims.n % P == 0 ? m->dims.n / P : 0;
+    for (i = 0; i < 2 && r == CKR_OK && !yes; i++) {
+        r = ckr__lm_section_at(m->c, x->file, CKR__LM_HEAD + 4 * slots * k[i], n, &yes);
+        if (yes) *share = k[i];
+    }
+    return r;
+}
+
+static ckr_result ckr__lm_tree_state(ckr__lm *m, const char *path, ckr_node **root)
+{
+    static const char *const names[] = { "m", "v", "master" };
+    ckr__lm_rank x;
+    uint64_t slots, share, at = CKR__LM_HEAD, n[2] = { 0, 0 };
+    uint32_t i;
+    ckr_node *loader;
+    ckr_result r;
+    memset(&x, 0, sizeof x);
+    r = ckr__lm_head(m, path, 20240527u, &x.file, &x.head);
+    if (r != CKR_OK) return r;
+    slots = ckr__load_u32(x.head + 16) ? 3 : 2;
+    r = ckr__lm_tree_share(m, path, &x, slots, n, &share);
+    if (r != CKR_OK) return r;
+    *root = ckr__node(m->c, CKR_NODE_DICT);
+    if (!*root || !ckr__node_set(m->c, *root, "header",
+                                 ckr__lm_named(m->c, x.head, ckr__lm_state_words)))
+        return m->c->err->code;
+    for (i = 0; i < slots && share; i++, at += 4 * share)
+        if (!ckr__lm_view_flat(m->c, *root, names[i], CKR_DTYPE_F32, x.file, at, share))
+            return m->c->err->code;
+    if (share && ckr__load_u32(x.head + 20)) {
+        loader = ckr__lm_tree_loader(m->c, x.file, at, n);
+        if (!loader || !ckr__node_set(m->c, *root, "loader", loader)) return m->c->err->code;
+    }
+    if (!share && !ckr__lm_view_flat(m->c, *root, "rest", CKR_DTYPE_U8, x.file, at,
+                                    m->c->files[x.file].size - at))
+        return m->c->err->code;
+    return CKR_OK;
+}
+
+/* *root NULL: the file is not llm.c's. */
+static ckr_result ckr__lm_tree(ckr__ctx *c, const char *path, uint32_t file, ckr_format *format,
+                               ckr_node **root)
+{
+    uint8_t head[8];
+    uint32_t magic;
+    ckr__lm *m;
+    ckr_result r;
+    *root = NULL;
+    if (c->files[file].size < CKR__LM_HEAD) return CKR_OK;
+    r = ckr__file_read(c, file, 0, head, sizeof head);
+    magic = ckr__load_u32(head);
+    if (r != CKR_OK || ckr__load_u16(head + 6) || (magic != 20240326u && magic != 20240527u))
+        return r;
+    m = CKR__NEW(c, ckr__lm);
+    if (!m) return c->err->code;
+    m->c = c;
+    *format = CKR_FORMAT_LLMC;
+    return magic == 20240326u ? ckr__lm_tree_model(m, path, root)
+                              : ckr__lm_tree_state(m, path, root);
 }
 
 /* >>llmc.carried -------------------------------------------------------------- */
@@ -30617,8 +30927,15 @@ static bool ckr__lm_holds(void *user, ckr_rng_kind kind, const char *name, uint3
     return true;
 }
 
-static const ckr__dialect ckr__llmc = { "llmc",       NULL,          ckr__lm_probe,
-                                        ckr__lm_read, ckr__lm_holds, ckr__lm_emit };
+static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
+static const ckr__dialect ckr__llmc = {
+    "llmc",        NULL,         ckr__lm_probe,    ckr__lm_read,
+    ckr__lm_holds, ckr__lm_emit, &ckr__lm_as_file, ckr__lm_tree
+};
+
+#endif /* CKPTRESUME_NO_LLMC */
+
+#ifndef CKPTRESUME_NO_DEEPSPEED
 
 /* >>deepspeed ----------------------------------------------------------------- */
 /* Checkpoints of DeepSpeed, ZeRO stages 0 to 3, pipelines of PipelineModule, and universal ones. A
@@ -35564,8 +35881,14 @@ static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint3
     return !t->topology.dp || rank % t->topology.dp == 0;
 }
 
-static const ckr__dialect ckr__deepspeed = { "deepspeed",  "native universal", ckr__ds_probe,
-                                             ckr__ds_read, ckr__ds_holds,      ckr__ds_emit };
+static const ckr__dialect ckr__deepspeed = {
+    "deepspeed",   "native universal", ckr__ds_probe, ckr__ds_read,
+    ckr__ds_holds, ckr__ds_emit,       NULL,          NULL
+};
+
+#endif /* CKPTRESUME_NO_DEEPSPEED */
+
+#ifndef CKPTRESUME_NO_DCP
 
 /* >>torch_dcp ----------------------------------------------------------------- */
 /* Checkpoints in the format of section dcp: any state dict (dialect dcp), and TorchTitan's. One
@@ -36999,6 +37322,26 @@ static size_t ckr__te_parent(const char *name)
     return n;
 }
 
+/* The coming run's parameters are in the checkpoint. */
+static ckr_result ckr__te_coming(ckr__de *x, const ckr__map *optimizer, const ckr__map *model)
+{
+    uint64_t i, k;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < x->t->n_groups && r == CKR_OK; i++)
+        for (k = 0; k < x->t->groups[i].n_params && r == CKR_OK; k++) {
+            const char *name = x->t->groups[i].params[k];
+            if (ckr__map_find(optimizer, name, strlen(name), NULL) ||
+                ckr__map_find(model, name, strlen(name), NULL) ||
+                ckr__map_find(model, name, ckr__te_parent(name), NULL))
+                continue;
+            r = ckr__de_say(x, "CKR_E_MODEL_MISSING", CKR_ERROR, name, NULL, NULL,
+                            "the coming run has this parameter, the checkpoint has not: torchtitan "
+                            "would fail on the missing key",
+                            "keep the model as it was saved");
+        }
+    return r;
+}
+
 /* Is the parameter in the model, or may it be a fused one: the model then has parameters beside it
    that the optimizer has not. */
 static ckr_result ckr__te_model(ckr__de *x, const ckr__map *optimizer, const ckr__te_seen *seen,
@@ -37028,6 +37371,7 @@ static ckr_result ckr__te_model(ckr__de *x, const ckr__map *optimizer, const ckr
                         "torchtitan would fail on the missing key",
                         "take another checkpoint");
     }
+    if (r == CKR_OK) r = ckr__te_coming(x, optimizer, &model);
     ckr__map_free(&model);
     return r;
 }
@@ -37189,29 +37533,71 @@ static bool ckr__te_own(ckr__ctx *c, ckr_state *s)
     return g != NULL;
 }
 
+/* The saved group whose values torchtitan gives to group i of the coming run: that of the group's
+   first parameter, whatever the others had. */
+static const ckr_group *ckr__te_taken(const ckr__de *x, uint64_t i)
+{
+    const ckr_state *was = x->dt->source;
+    const char *first = x->s->groups[i].n_params ? x->s->groups[i].params[0] : "";
+    uint64_t g, k;
+    for (g = 0; g < was->n_groups; g++)
+        for (k = 0; k < was->groups[g].n_params; k++)
+            if (!strcmp(was->groups[g].params[k], first)) return &was->groups[g];
+    return i < was->n_groups ? &was->groups[i] : NULL;
+}
+
+static ckr_result ckr__te_say_as_it_is(ckr__de *x, const char *key, uint64_t group, const char *was,
+                                       const char *now)
+{
+    if (!was || !now) return x->c->err->code;
+    if (!strcmp(was, now)) return CKR_OK;
+    return ckr__de_say(x, "CKR_TITAN_AS_IT_IS", CKR_EXACT,
+                       ckr__printf(x->c, "%s of group %llu", key, (unsigned long long)group), was,
+                       now,
+                       strcmp(key, "lr") != 0
+                           ? "without this conversion torchtitan would go on with the first, "
+                             "whatever its configuration says"
+                           : "without this conversion torchtitan's first update would use the "
+                             "first, and the configuration's only the next",
+                       NULL);
+}
+
+/* An optimizer that is not loaded starts with the LR of a schedule that does. */
+static ckr_result ckr__te_new_optimizer(ckr__de *x)
+{
+    const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
+    double *lr;
+    uint64_t i;
+    ckr_result r;
+    if (!w || w->opaque || w->n_lanes != x->s->n_groups) return CKR_OK;
+    lr = CKR__NEW_N(x->c, double, w->n_lanes);
+    r = lr ? ckr__sched_at(x->c, w, CKR__COL_LR, 0, lr) : x->c->err->code;
+    for (i = 0; i < w->n_lanes && r == CKR_OK; i++) {
+        const ckr_node *now = ckr_node_get(x->s->groups[i].hyper, "lr");
+        r = ckr__te_say_as_it_is(x, "lr", i, ckr__node_text_of(x->c, ckr__node_float(x->c, lr[i])),
+                                 ckr__node_text_of(x->c, now));
+    }
+    return r;
+}
+
 /* What torchtitan would do with the source as it is: the reason for converting. Its first update
    takes every value of the group from the checkpoint, later ones all but the LR. */
 static ckr_result ckr__te_as_it_is(ckr__de *x)
 {
-    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps" };
-    const ckr_state *was = x->dt->source;
+    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps",
+                                        "decoupled_weight_decay" };
     uint64_t i;
     size_t k;
     ckr_result r = CKR_OK;
+    if (x->t->without & CKR_GROUPS) return CKR_OK;     /* then it takes the configuration's    */
+    if (x->t->without & CKR_OPTIMIZER) return ckr__te_new_optimizer(x);
     for (k = 0; k < sizeof keys / sizeof *keys && r == CKR_OK; k++)
-        for (i = 0; i < was->n_groups && i < x->s->n_groups && r == CKR_OK; i++) {
-            const char *a = ckr__node_text_of(x->c, ckr_node_get(was->groups[i].hyper, keys[k]));
-            const char *b = ckr__node_text_of(x->c, ckr_node_get(x->s->groups[i].hyper, keys[k]));
-            if (!a || !b) return x->c->err->code;
-            if (!strcmp(a, b)) continue;
-            r = ckr__de_say(x, "CKR_TITAN_AS_IT_IS", CKR_EXACT,
-                            ckr__printf(x->c, "%s of group %llu", keys[k], (unsigned long long)i),
-                            a, b,
-                            k ? "without this conversion torchtitan would go on with the first, "
-                                "whatever its configuration says"
-                              : "without this conversion torchtitan's first update would use the "
-                                "first, and the configuration's only the next",
-                            NULL);
+        for (i = 0; i < x->s->n_groups && r == CKR_OK; i++) {
+            const ckr_group *was = ckr__te_taken(x, i);
+            if (was)
+                r = ckr__te_say_as_it_is(
+                    x, keys[k], i, ckr__node_text_of(x->c, ckr_node_get(was->hyper, keys[k])),
+                    ckr__node_text_of(x->c, ckr_node_get(x->s->groups[i].hyper, keys[k])));
         }
     return r;
 }
@@ -37542,10 +37928,17 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return r;
 }
 
-static const ckr__dialect ckr__torchtitan = { "torchtitan", NULL, ckr__dt_probe,
-                                              ckr__dt_read, NULL, ckr__dt_emit };
-static const ckr__dialect ckr__dcp_dialect = { "dcp",        NULL, ckr__dt_probe,
-                                               ckr__dt_read, NULL, ckr__dt_emit };
+static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
+static const ckr__dialect ckr__torchtitan = {
+    "torchtitan", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL
+};
+static const ckr__dialect ckr__dcp_dialect = {
+    "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL
+};
+
+#endif /* CKPTRESUME_NO_DCP */
+
+#ifndef CKPTRESUME_NO_MEGATRON
 
 /* >>megatron ------------------------------------------------------------------ */
 /* Checkpoints of NVIDIA/Megatron-LM. A run directory has latest_checkpointed_iteration.txt and
@@ -43061,16 +43454,36 @@ static bool ckr__mg_holds(void *user, ckr_rng_kind kind, const char *name, uint3
     return true;
 }
 
-static const ckr__dialect ckr__megatron = { "megatron",       "torch torch_dist", ckr__mg_probe,
-                                            ckr__mg_read_dir, ckr__mg_holds,      ckr__mg_emit };
+static const ckr__dialect ckr__megatron = {
+    "megatron",    "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir,
+    ckr__mg_holds, ckr__mg_emit,       NULL,          NULL
+};
+
+#endif /* CKPTRESUME_NO_MEGATRON */
 
 /* >>dialect.table ------------------------------------------------------------- */
 
-static const ckr__dialect *const ckr__dialects[] = {&ckr__nanotron, &ckr__megatron,
-                                                    &ckr__hf_trainer, &ckr__accelerate,
-                                                    &ckr__sana, &ckr__llmc, &ckr__deepspeed,
-                                                    &ckr__torchtitan, &ckr__dcp_dialect,
-                                                    &ckr__plain_safetensors, &ckr__plain_torch};
+static const ckr__dialect *const ckr__dialects[] = {
+#ifndef CKPTRESUME_NO_NANOTRON
+    &ckr__nanotron,
+#endif
+#ifndef CKPTRESUME_NO_MEGATRON
+    &ckr__megatron,
+#endif
+#ifndef CKPTRESUME_NO_ACCELERATE
+    &ckr__hf_trainer, &ckr__accelerate, &ckr__sana,
+#endif
+#ifndef CKPTRESUME_NO_LLMC
+    &ckr__llmc,
+#endif
+#ifndef CKPTRESUME_NO_DEEPSPEED
+    &ckr__deepspeed,
+#endif
+#ifndef CKPTRESUME_NO_DCP
+    &ckr__torchtitan, &ckr__dcp_dialect,
+#endif
+    &ckr__plain_safetensors, &ckr__plain_torch
+};
 
 static const ckr__dialect *ckr__dialect_find(const char *name)
 {
@@ -47005,13 +47418,15 @@ static bool ckr__gm_conflict(ckr__gm *m, ckr__gm_case *x, const ckr__gm_cells *f
     if (settled)
         return ckr__gm_say(m, "CKR_W_MERGED", CKR_CHANGED,
                            ckr__gm_at(false, x->group, CKR__GROUPS_NONE, k->text), old_value,
-                           new_value, "the old groups of this group disagree; the merge policy "
-                           "decides", NULL);
+                           new_value, m->w->merge == CKR__MERGE_CONFIG
+                               ? "the old groups of this group disagree; asked for"
+                               : "the old groups of this group disagree; the merge policy decides",
+                           NULL);
     return ckr__gm_say(m, by_params ? "CKR_E_MERGE_CONFLICT" : "CKR_E_GROUP_AMBIGUOUS", CKR_ERROR,
                        ckr__gm_at(false, x->group, CKR__GROUPS_NONE, k->text), old_value, new_value,
                        by_params ? "the old groups of this group's parameters disagree"
                                  : "nothing says which old group this is, and they disagree",
-                       by_params ? "keep the groups apart, or continue with a merge policy"
+                       by_params ? "keep the groups apart, or let the new group say the value"
                                  : "give the names of the parameters of both runs");
 }
 
@@ -47996,6 +48411,7 @@ static ckr_result ckr__decide_regroup(ckr__decide *d)
     w.news = d->t->groups;
     w.n_news = d->t->n_groups;
     w.mode = d->t->mode;
+    w.merge = CKR__MERGE_CONFIG;       /* a value that a group asks for settles it           */
     r = ckr__groups_match(d->c, &w, &g);
     if (r != CKR_OK) return r;
     made = CKR__NEW_N(d->c, ckr_group, g.n_groups);
@@ -48018,13 +48434,18 @@ static ckr_result ckr__decide_regroup(ckr__decide *d)
     d->before = ckr__sched_regroup(d->c, d->before, from, NULL, g.n_groups);
     if (!d->before || !d->wanted) return d->c->err->code;
     for (i = 0; i < g.n_groups; i++)
-        if (d->wanted->lanes[i].base != d->before->lanes[i].base) d->asked_schedule = true;
+        if (d->wanted->lanes[i].base != d->before->lanes[i].base) {
+            d->asked_schedule = true;
+            if (ckr_node_get(d->t->groups[i].hyper, "lr")) d->asked_lr = true;
+        }
     return CKR_OK;
 }
 
-/* --to-schedule: the whole schedule of the coming run. Its clock stands where the run stands. */
+/* --to-schedule: the whole schedule of the coming run. Its clock stands where the run stands; where
+   the saved one is left out, it starts again. */
 static ckr_result ckr__decide_new_schedule(ckr__decide *d)
 {
+    const bool again = (d->t->without & CKR_SCHEDULE) != 0;
     const uint64_t n = d->out->n_groups;
     uint64_t i;
     double *bases;
@@ -48039,8 +48460,8 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
         s->clock = d->before->clock;   /* its lengths are in ticks of the coming run      */
         s->rate = d->before->rate > 1 ? (double)d->t->topology.dp : d->before->rate;
-        s->offset = 0;
-        s->position = (int64_t)(s->rate * (double)d->done);
+        s->offset = again ? -s->rate * (double)d->done : 0;
+        s->position = again ? 0 : (int64_t)(s->rate * (double)d->done);
         d->wanted = s;
         d->asked_schedule = true;
         return ckr__decide_say(d, "CKR_SCHEDULE", CKR_CHANGED, "schedule", d->before->kind,
@@ -48050,6 +48471,10 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     if (d->before && !strcmp(d->before->clock, s->clock)) {
         s->rate = d->before->rate;
         s->offset = d->before->offset;
+    }
+    if (again) {
+        s->position = 0;
+        s->offset = -s->rate * (double)d->done;
     }
     for (i = 0; i < s->n_lanes; i++) {         /* Nanotron's LR is its groups'            */
         if (!strcmp(s->kind, "nanotron") && !ckr_node_get(s->params, "lr"))
@@ -48236,11 +48661,13 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
     const int64_t first = d->done + 1;
     int64_t last;
     ckr__scan f;
+    bool over;
     char at[64];
     ckr_result r;
     if (!d->after || d->after->opaque) return CKR_OK;
     last = ckr__run_end(d->after, d->done);
-    if (last < first) last = first;
+    over = last < first;
+    if (over) last = first;
     r = ckr__sched_scan(d->c, d->after, first, (uint64_t)(last - first) + 1, &f);
     snprintf(at, sizeof at, "update %lld", (long long)f.negative);
     if (r == CKR_OK && f.negative)
@@ -48264,6 +48691,10 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
         r = ckr__decide_say(d, "CKR_W_LR_PAST_END", mild, "lr", NULL, at,
                             "the schedule has ended: it holds its last value",
                             "--set total_steps=N with --lr-policy target or rewarm");
+    else if (r == CKR_OK && over)
+        r = ckr__decide_say(d, "CKR_W_RUN_OVER", mild, "updates", NULL, NULL,
+                            "the run ends at the step that is done: no update is left",
+                            "give it more updates: --set total_steps=N");
     else if (r == CKR_OK && f.ends_early && !f.negative)
         r = ckr__decide_say(d, "CKR_W_LR_ENDS_EARLY", mild, "lr", NULL, at,
                             "the schedule ends before the run does", NULL);
@@ -50675,6 +51106,7 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
                        "its vocabulary does not belong to these files; it was not used", NULL))
             r = c->err->code;
     }
+    k->state.as_file = d->as_file;
     if (r == CKR_OK) r = ckr__side_schedule(c, &k->state, k->side);
     if (r == CKR_OK) r = ckr__told_schedule(c, &k->state, desc);
     ckr__clock_align(&k->state);
@@ -50860,6 +51292,19 @@ CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, c
     return ckr__tensor_find(&c->state, name, slot);
 }
 
+/* A file of a dialect's own format, or of any that is known by itself. */
+static ckr_result ckr__tree_of(ckr_ckpt *k, uint32_t file)
+{
+    size_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && r == CKR_OK; i++) {
+        if (!ckr__dialects[i]->tree_fn) continue;
+        r = ckr__dialects[i]->tree_fn(&k->ctx, k->path, file, &k->state.format, &k->root);
+        if (r == CKR_OK && k->root) return CKR_OK;
+    }
+    return r == CKR_OK ? ckr__doc_load(&k->ctx, file, &k->state.format, &k->root) : r;
+}
+
 CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
                                  ckr_error *err)
 {
@@ -50870,7 +51315,7 @@ CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ck
     k = *out;
     k->path = ckr__strdup(&k->ctx, path);
     r = k->path ? ckr__file_open(&k->ctx, path, &file) : k->ctx.err->code;
-    if (r == CKR_OK) r = ckr__doc_load(&k->ctx, file, &k->state.format, &k->root);
+    if (r == CKR_OK) r = ckr__tree_of(k, file);
     k->ctx.err = &k->ctx.own_err;
     if (r != CKR_OK) {
         ckr_ckpt_close(k);

@@ -5,13 +5,11 @@
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
-#include "memio.h"
+#define CKPT_OWN_OPEN
+#include "ckpt.h"
 #include "tree.h"
 
 #define DATA "tests/data/accelerate"
-
-static memio disk;
-static ckr_env env;
 
 enum { SEQ = 0, TIED, N_CASES };
 static const char *const cases[] = { "acc024_w2", "acc_w2_bin_tied_bf16" };
@@ -57,9 +55,7 @@ static ckr_ckpt *open_ok(const char *path, int k)
 {
     ckr_ckpt *c = NULL;
     ckr_error e;
-    ckr_result r = open_as(path, k, &c, &e);
-    t_check(r == CKR_OK, __FILE__, __LINE__, "open %s: %s %s %s: %s", path, ckr_item_name(e.item),
-            e.file, e.where, e.text);
+    expect_open(open_as(path, k, &c, &e), path, &e);
     return c;
 }
 
@@ -75,33 +71,10 @@ static void copy_text(const char *to, const char *text)
     memio_put(&disk, to, text, strlen(text));
 }
 
-static const ckr_note *note_of(const ckr_note *notes, uint64_t n, const char *code)
-{
-    uint64_t i;
-    for (i = 0; i < n; i++) if (!strcmp(notes[i].code, code)) return &notes[i];
-    return NULL;
-}
-
 static bool convert(const char *from, int k, const char *to, uint32_t dp)
 {
-    ckr_target t = CKR_ZERO;
-    ckr_ckpt *c = open_ok(from, k);
-    ckr_plan *p = NULL;
-    ckr_receipt receipt;
-    ckr_error e;
-    ckr_result r;
-    if (!c) return false;
-    t.mode = CKR_MODE_CONTINUE;
-    t.topology.zero = -1;
-    t.topology.dp = dp;
-    r = ckr_plan_create(c, &t, 0, &p, &e);
-    if (r == CKR_OK) r = ckr_plan_write(p, to, &receipt, &e);
-    t_check(r == CKR_OK, __FILE__, __LINE__, "%s -> %s: %s %s: %s", from, to, ckr_item_name(e.item),
-            e.where, e.text);
-    if (r == CKR_OK) CHECK(!memcmp(receipt.digest, receipt.digest_written, 16));
-    ckr_plan_free(p);
-    ckr_ckpt_close(c);
-    return r == CKR_OK;
+    const ckr_target t = target_of(0, 0, dp, -1, NULL);
+    return written(open_ok(from, k), from, to, &t);
 }
 
 static void digest_of(const char *path, int k, uint8_t total[16])
@@ -111,21 +84,6 @@ static void digest_of(const char *path, int k, uint8_t total[16])
     memset(total, 0, 16);
     if (c) CHECK_OK(ckr_ckpt_digest(c, NULL, total, &e), &e);
     ckr_ckpt_close(c);
-}
-
-static uint8_t *tensor_bytes(const ckr_ckpt *c, const ckr_tensor *t, size_t *n)
-{
-    ckr_read r = CKR_ZERO;
-    ckr_error e;
-    int64_t numel = 0;
-    if (!ckr__numel(t->n_dims, t->shape, &numel)) exit(2);
-    *n = (size_t)numel * ckr_dtype_size(t->dtype);
-    r.tensor = t;
-    r.dst = calloc(*n ? *n : 1, 1);
-    r.dst_size = *n;
-    if (!r.dst) exit(2);
-    CHECK_OK(ckr_ckpt_read(c, &r, 1, &e), &e);
-    return (uint8_t *)r.dst;
 }
 
 /* Every tensor of the live process, bit for bit. */
@@ -733,57 +691,15 @@ static void bare_optimizer(void)
     ckr_ckpt_close(c);
 }
 
-/* Opens, plans for other processes and writes, under `faults`; what happened first. */
-static ckr_result whole_way(ckr_env *faults)
-{
-    ckr_open_desc d = CKR_ZERO;
-    ckr_target t = CKR_ZERO;
-    ckr_ckpt *c = NULL;
-    ckr_plan *p = NULL;
-    ckr_error e;
-    ckr_result r;
-    d.env = faults;
-    d.names = names[SEQ];
-    d.n_names = n_names[SEQ];
-    t.mode = CKR_MODE_CONTINUE;
-    t.topology.zero = -1;
-    t.topology.dp = 3;
-    r = ckr_ckpt_open("in/0", &d, &c, &e);
-    if (r == CKR_OK) r = ckr_plan_create(c, &t, 0, &p, &e);
-    if (r == CKR_OK) r = ckr_plan_write(p, "w/out", NULL, &e);
-    ckr_plan_free(p);
-    ckr_ckpt_close(c);
-    return r;
-}
-
-/* Every allocation and every read fails once: an error, nothing leaked, nothing written. */
 static void faults_on_the_way(void)
 {
-    static const int kinds[] = { FAULT_ALLOC, FAULT_READ, FAULT_LIST, FAULT_OPEN };
-    unsigned long calls[FAULT_KINDS], at;
-    faulty f;
-    ckr_env faults = faulty_env(&f, env.io);
-    size_t k;
-    faults.parallel.n_threads = 1;
-    CHECK_INT(whole_way(&faults), CKR_OK);
-    memcpy(calls, f.calls, sizeof calls);
-    memio_remove(&disk, "w/out");
-    for (k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        for (at = 1; at <= calls[kinds[k]]; at++) {
-            ckr_result r;
-            faults = faulty_env(&f, env.io);
-            faults.parallel.n_threads = 1;
-            f.kind = kinds[k];
-            f.at = at;
-            f.sys = EIO;
-            r = whole_way(&faults);
-            t_check(r == (k ? CKR_E_IO : CKR_E_NOMEM), __FILE__, __LINE__, "kind %d, call %lu: %d",
-                    kinds[k], at, (int)r);
-            CHECK_INT(f.blocks, 0);
-            CHECK_INT(f.handles, 0);
-            CHECK(memio_find(&disk, "w/out") == NULL);
-            memio_remove(&disk, "w/out");
-        }
+    whole w;
+    memset(&w, 0, sizeof w);
+    w.path = "in/0";
+    w.desc.names = names[SEQ];
+    w.desc.n_names = n_names[SEQ];
+    w.target = target_of(0, 0, 3, -1, NULL);
+    whole_way_fails(&w, 0);
 }
 
 int main(int argc, char **argv)

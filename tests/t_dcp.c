@@ -5,14 +5,11 @@
 #include "ckptresume.h"
 #include "t.h"
 #include "bad.h"
-#include "memio.h"
+#include "ckpt.h"
 #include "tree.h"
 #include <time.h>
 
 #define DATA "tests/data/dcp"
-
-static memio disk;
-static ckr_env env;
 
 static void load_cases(void)
 {
@@ -38,29 +35,12 @@ static void load_cases(void)
     memio_load(&disk, DATA "/tt_single/step-10", "run/step-10");
 }
 
-static ckr_result open_as(const char *path, const char *schedule, ckr_ckpt **c, ckr_error *e)
+static ckr_result open_with(const char *path, const char *schedule, ckr_ckpt **c, ckr_error *e)
 {
     ckr_open_desc d = CKR_ZERO;
     d.env = &env;
     d.schedule = schedule;
     return ckr_ckpt_open(path, &d, c, e);
-}
-
-static ckr_ckpt *open_ok(const char *path)
-{
-    ckr_ckpt *c = NULL;
-    ckr_error e;
-    ckr_result r = open_as(path, NULL, &c, &e);
-    t_check(r == CKR_OK, __FILE__, __LINE__, "open %s: %s %s %s: %s", path, ckr_item_name(e.item),
-            e.file, e.where, e.text);
-    return c;
-}
-
-static const ckr_note *note_of(const ckr_note *notes, uint64_t n, const char *code)
-{
-    uint64_t i;
-    for (i = 0; i < n; i++) if (!strcmp(notes[i].code, code)) return &notes[i];
-    return NULL;
 }
 
 static ckr_plan *plan_of(const ckr_ckpt *c, const char *dialect, uint32_t ranks)
@@ -78,24 +58,9 @@ static ckr_plan *plan_of(const ckr_ckpt *c, const char *dialect, uint32_t ranks)
 
 static bool write_as(const char *from, const char *dialect, uint32_t ranks, const char *to)
 {
-    ckr_ckpt *c = open_ok(from);
-    ckr_plan *p = c ? plan_of(c, dialect, ranks) : NULL;
-    ckr_receipt receipt;
-    ckr_error e;
-    const bool ok = p && CHECK_OK(ckr_plan_write(p, to, &receipt, &e), &e) &&
-                    CHECK(!memcmp(receipt.digest, receipt.digest_written, 16));
-    ckr_plan_free(p);
-    ckr_ckpt_close(c);
-    return ok;
-}
-
-static void digest_of(const char *path, uint8_t total[16])
-{
-    ckr_ckpt *c = open_ok(path);
-    ckr_error e;
-    memset(total, 0, 16);
-    if (c) CHECK_OK(ckr_ckpt_digest(c, NULL, total, &e), &e);
-    ckr_ckpt_close(c);
+    ckr_target t = target_of(0, 0, ranks, -1, NULL);
+    t.dialect = dialect;
+    return written(open_ok(from), from, to, &t);
 }
 
 static void same_digest(const char *a, const char *b)
@@ -104,21 +69,6 @@ static void same_digest(const char *a, const char *b)
     digest_of(a, x);
     digest_of(b, y);
     t_check(!memcmp(x, y, 16), __FILE__, __LINE__, "digests of %s and %s differ", a, b);
-}
-
-static bool sound(const char *path)
-{
-    ckr_ckpt *c = open_ok(path);
-    ckr_report r;
-    ckr_error e;
-    bool ok = false;
-    if (!c) return false;
-    if (CHECK_OK(ckr_ckpt_check(c, &r, &e), &e)) {
-        ok = r.sound;
-        ckr_report_free(&r);
-    }
-    ckr_ckpt_close(c);
-    return ok;
 }
 
 /* Every writer's variant holds the same tensors, here as the live process had them. */
@@ -140,11 +90,11 @@ static void variants(void)
         CHECK_INT(d.n_tensors, 0);
         ckr_diff_free(&d);
     }
-    CHECK(sound("in/dcp_w_threads3"));
+    CHECK(is_sound("in/dcp_w_threads3"));
     for (i = 0; i < 2; i++) {
         ckr_ckpt *o = open_ok(same[i]);
         if (o) CHECK_INT(ckr_ckpt_state(o)->n_tensors, 9);
-        if (o) CHECK(sound(same[i]));
+        if (o) CHECK(is_sound(same[i]));
         ckr_ckpt_close(o);
     }
     ckr_ckpt_close(truth);
@@ -159,7 +109,7 @@ static void ranks(void)
     if (write_as("w/r3", NULL, 1, "w/r1")) same_digest("in/dcp_w_threads3", "w/r1");
     CHECK(memio_find(&disk, "w/r3/__2_0.distcp") != NULL);
     CHECK(memio_find(&disk, "w/r1/__1_0.distcp") == NULL);
-    CHECK(sound("w/r3"));
+    CHECK(is_sound("w/r3"));
     if (!write_as("in/dcp_w_threads3", NULL, 3, "w/r3b")) return;
     a = memio_find(&disk, "w/r3/.metadata");
     b = memio_find(&disk, "w/r3b/.metadata");
@@ -202,7 +152,7 @@ static void consolidated(void)
     if (CHECK(n != NULL)) CHECK_STR(n->subject, "scalar0d (param)");
     ckr_report_free(&r);
     ckr_ckpt_close(c);
-    CHECK(sound("in/dcp_w_hf_consolidated/sharded"));
+    CHECK(is_sound("in/dcp_w_hf_consolidated/sharded"));
 }
 
 /* torchtitan -------------------------------------------------------------------- */
@@ -238,7 +188,7 @@ static ckr_plan *decided(const char *to, ckr_lr_policy policy, uint32_t without)
     ckr_error e;
     static ckr_ckpt *kept[32];
     static int n;
-    if (!CHECK_OK(open_as("run", CURVE, &c, &e), &e)) return NULL;
+    if (!CHECK_OK(open_with("run", CURVE, &c, &e), &e)) return NULL;
     kept[n++] = c;             /* plans borrow it; freed with the process                 */
     (void)kept;
     t.mode = CKR_MODE_CONTINUE;
@@ -407,7 +357,7 @@ static void tensor_meta(meta *m, int rows, const int (*chunk)[2], int n, const c
 static ckr_item opened(ckr_error *e)
 {
     ckr_ckpt *c = NULL;
-    ckr_result r = open_as("bad", NULL, &c, e);
+    ckr_result r = open_with("bad", NULL, &c, e);
     const ckr_item item = r == CKR_OK ? CKR_ITEM_OK : e->item;
     if (r != CKR_OK) CHECK(e->text[0] && e->code == ckr__item_class[item]);
     ckr_ckpt_close(c);

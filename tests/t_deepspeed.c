@@ -4,14 +4,11 @@
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
-#include "memio.h"
+#include "ckpt.h"
 #include "bad.h"
 #include "tree.h"
 
 #define DATA "tests/data/deepspeed"
-
-static memio disk;
-static ckr_env env;
 
 /* ZeRO-2 dealt round robin, fp32, dp 3; ZeRO-1 elastic, fp32, dp 2; ZeRO-3 in sub groups, bf16,
    tied, frozen, dp 2; ZeRO-2 aligned, bf16, tied, frozen, dp 2; pipelines of 2 stages without ZeRO,
@@ -43,31 +40,6 @@ static const char *in(int k)
 {
     static const char *const dirs[] = { "in/0", "in/1", "in/2", "in/3", "in/4", "in/5" };
     return dirs[k];
-}
-
-static ckr_result open_as(const char *path, ckr_ckpt **c, ckr_error *e)
-{
-    ckr_open_desc d = CKR_ZERO;
-    d.env = &env;
-    *c = NULL;
-    return ckr_ckpt_open(path, &d, c, e);
-}
-
-static ckr_ckpt *open_ok(const char *path)
-{
-    ckr_ckpt *c = NULL;
-    ckr_error e;
-    ckr_result r = open_as(path, &c, &e);
-    t_check(r == CKR_OK, __FILE__, __LINE__, "open %s: %s %s %s: %s", path, ckr_item_name(e.item),
-            e.file, e.where, e.text);
-    return c;
-}
-
-static const ckr_note *note_of(const ckr_note *notes, uint64_t n, const char *code)
-{
-    uint64_t i;
-    for (i = 0; i < n; i++) if (!strcmp(notes[i].code, code)) return &notes[i];
-    return NULL;
 }
 
 typedef struct job {
@@ -113,30 +85,6 @@ static bool convert(const char *from, const char *to, uint32_t dp, uint32_t pp, 
     }
     end(&j);
     return r == CKR_OK;
-}
-
-static void digest_of(const char *path, uint8_t total[16])
-{
-    ckr_ckpt *c = open_ok(path);
-    ckr_error e;
-    memset(total, 0, 16);
-    if (c) CHECK_OK(ckr_ckpt_digest(c, NULL, total, &e), &e);
-    ckr_ckpt_close(c);
-}
-
-static uint8_t *tensor_bytes(const ckr_ckpt *c, const ckr_tensor *t, size_t *n)
-{
-    ckr_read r = CKR_ZERO;
-    ckr_error e;
-    int64_t numel = 0;
-    if (!ckr__numel(t->n_dims, t->shape, &numel)) exit(2);
-    *n = (size_t)numel * ckr_dtype_size(t->dtype);
-    r.tensor = t;
-    r.dst = calloc(*n ? *n : 1, 1);
-    r.dst_size = *n;
-    if (!r.dst) exit(2);
-    CHECK_OK(ckr_ckpt_read(c, &r, 1, &e), &e);
-    return (uint8_t *)r.dst;
 }
 
 /* Every tensor of the live processes, bit for bit; `without` a slot that the target has not. */
@@ -1182,58 +1130,16 @@ static void policies(void)
     policy_of(CUT, decay, CKR_LR_TARGET, true);
 }
 
-/* Opens, plans for other ranks and writes, under `faults`; what happened first. */
-static ckr_result whole_way(ckr_env *faults, int k, int32_t zero)
-{
-    ckr_open_desc d = CKR_ZERO;
-    ckr_target t = CKR_ZERO;
-    ckr_ckpt *c = NULL;
-    ckr_plan *p = NULL;
-    ckr_error e;
-    ckr_result r;
-    d.env = faults;
-    t.mode = CKR_MODE_CONTINUE;
-    t.topology.zero = zero;
-    t.topology.dp = 3;
-    r = ckr_ckpt_open(in(k), &d, &c, &e);
-    if (r == CKR_OK) r = ckr_plan_create(c, &t, 0, &p, &e);
-    if (r == CKR_OK) r = ckr_plan_write(p, "w/out", NULL, &e);
-    ckr_plan_free(p);
-    ckr_ckpt_close(c);
-    return r;
-}
-
-/* Allocations and reads fail once each: an error, nothing leaked, nothing written. */
 static void faults_on_the_way(void)
 {
-    static const int kinds[] = { FAULT_ALLOC, FAULT_READ, FAULT_LIST, FAULT_OPEN };
     static const int from[] = { CUT, PIPE16, ALIGNED };
-    unsigned long calls[FAULT_KINDS], at;
-    faulty f;
-    ckr_env faults = faulty_env(&f, env.io);
-    size_t k, i;
+    whole w;
+    size_t i;
     for (i = 0; i < 3; i++) {
-        faults = faulty_env(&f, env.io);
-        faults.parallel.n_threads = 1;
-        CHECK_INT(whole_way(&faults, from[i], -1), CKR_OK);
-        memcpy(calls, f.calls, sizeof calls);
-        memio_remove(&disk, "w/out");
-        for (k = 0; k < sizeof kinds / sizeof *kinds; k++)
-            for (at = 1; at <= calls[kinds[k]]; at++) {
-                ckr_result r;
-                faults = faulty_env(&f, env.io);
-                faults.parallel.n_threads = 1;
-                f.kind = kinds[k];
-                f.at = at;
-                f.sys = EIO;
-                r = whole_way(&faults, from[i], -1);
-                t_check(r == (k ? CKR_E_IO : CKR_E_NOMEM), __FILE__, __LINE__,
-                        "%s: kind %d, call %lu: %d", cases[from[i]], kinds[k], at, (int)r);
-                CHECK_INT(f.blocks, 0);
-                CHECK_INT(f.handles, 0);
-                CHECK(memio_find(&disk, "w/out") == NULL);
-                memio_remove(&disk, "w/out");
-            }
+        memset(&w, 0, sizeof w);
+        w.path = in(from[i]);
+        w.target = target_of(0, 0, 3, -1, NULL);
+        whole_way_fails(&w, 0);
     }
 }
 

@@ -5,14 +5,12 @@
 #include "ckptresume.h"
 #include "t.h"
 #include "bad.h"
-#include "memio.h"
+#include "ckpt.h"
 #include "tree.h"
 
 #define CASE "tests/data/llmc/uneven"
 #define STEP "00000008"
 
-static memio disk;
-static ckr_env env;
 static ckr_error err;
 
 static void load_case(void)
@@ -24,15 +22,6 @@ static void load_case(void)
     memio_add(&disk, "w", true);
     memio_load(&disk, CASE "/ckpt", "in");
     memio_load(&disk, CASE "/data", "data");
-}
-
-static ckr_ckpt *open_path(const char *path)
-{
-    ckr_open_desc d = CKR_ZERO;
-    ckr_ckpt *c = NULL;
-    d.env = &env;
-    CHECK_OK(ckr_ckpt_open(path, &d, &c, &err), &err);
-    return c;
 }
 
 /* What a conversion is asked for. */
@@ -66,7 +55,7 @@ static ckr_plan *plan_of(const ckr_ckpt *c, ask a)
     return p;
 }
 
-static const ckr_note *note_of(const ckr_plan *p, const char *code)
+static const ckr_note *note_in(const ckr_plan *p, const char *code)
 {
     const ckr_plan_facts *f = ckr_plan_info(p);
     uint64_t i;
@@ -77,7 +66,7 @@ static const ckr_note *note_of(const ckr_plan *p, const char *code)
 /* Converts and proves; the codes of `notes` (blanks between) must be in the report. */
 static bool convert(const char *from, const char *out, ask a, const char *notes)
 {
-    ckr_ckpt *c = open_path(from);
+    ckr_ckpt *c = open_ok(from);
     ckr_plan *p = c ? plan_of(c, a) : NULL;
     ckr_receipt receipt;
     char code[64];
@@ -87,7 +76,7 @@ static bool convert(const char *from, const char *out, ask a, const char *notes)
     for (; notes && *notes; notes += n + (notes[n] == ' ')) {
         n = strcspn(notes, " ");
         snprintf(code, sizeof code, "%.*s", (int)n, notes);
-        t_check(note_of(p, code) != NULL, __FILE__, __LINE__, "%s: no %s", out, code);
+        t_check(note_in(p, code) != NULL, __FILE__, __LINE__, "%s: no %s", out, code);
     }
     memio_remove(&disk, out);
     r = ckr_plan_write(p, out, &receipt, &err);
@@ -99,7 +88,7 @@ static bool convert(const char *from, const char *out, ask a, const char *notes)
 
 static bool same_tensors(const char *x, const char *y)
 {
-    ckr_ckpt *a = open_path(x), *b = open_path(y);
+    ckr_ckpt *a = open_ok(x), *b = open_ok(y);
     ckr_diff d;
     bool same = false;
     memset(&d, 0, sizeof d);
@@ -118,7 +107,7 @@ static bool same_file(const char *x, const char *y)
 
 static void what_is_read(void)
 {
-    ckr_ckpt *c = open_path("in"), *truth = NULL;
+    ckr_ckpt *c = open_ok("in"), *truth = NULL;
     ckr_open_desc d = CKR_ZERO;
     const ckr_state *s;
     uint64_t i;
@@ -194,18 +183,18 @@ static void there_and_back(void)
 /* The stage: inferred, kept where it can be, refused where it was asked for. */
 static void stage(void)
 {
-    ckr_ckpt *c = open_path("in"), *o;
+    ckr_ckpt *c = open_ok("in"), *o;
     ckr_plan *p;
     if (!c) return;
     p = plan_of(c, to_dp(3, 1));
     CHECK(p && ckr_plan_info(p)->verdict == CKR_VERDICT_REFUSED &&
-          note_of(p, "CKR_E_LLMC_ZERO_UNEVEN") &&
-          !strcmp(note_of(p, "CKR_E_LLMC_ZERO_UNEVEN")->remedy, "--zero 0"));
+          note_in(p, "CKR_E_LLMC_ZERO_UNEVEN") &&
+          !strcmp(note_in(p, "CKR_E_LLMC_ZERO_UNEVEN")->remedy, "--zero 0"));
     if (p) bad_seen[CKR_ITEM_LLMC_ZERO_UNEVEN] = true;
     ckr_plan_free(p);
     ckr_ckpt_close(c);
     if (!convert("in", "w/three", to_dp(3, -1), "CKR_W_LLMC_ZERO CKR_W_TOPOLOGY")) return;
-    o = open_path("w/three");
+    o = open_ok("w/three");
     CHECK_INT(o ? ckr_ckpt_state(o)->topology.zero : -1, 0);
     CHECK_INT(o ? ckr_ckpt_state(o)->topology.dp : 0, 3);
     ckr_ckpt_close(o);
@@ -273,7 +262,7 @@ static void loaders(void)
 /* A loader made anew is the one that llm.c made: same order, permutation and generator. */
 static void fresh_loader(void)
 {
-    ckr_ckpt *c = open_path("in");
+    ckr_ckpt *c = open_ok("in");
     const ckr__lm *m;
     ckr__lm_job x;
     uint64_t ntok[3] = { 1281, 1550, 1819 };
@@ -299,7 +288,7 @@ static void fresh_loader(void)
 
 static bool sound(const char *path)
 {
-    ckr_ckpt *c = open_path(path);
+    ckr_ckpt *c = open_ok(path);
     ckr_report r;
     bool ok = false;
     memset(&r, 0, sizeof r);
@@ -327,7 +316,7 @@ static void precisions(void)
     b.dtype = CKR_DTYPE_F32;
     if (!convert("in", "w/bf", a, "CKR_DTYPE_CAST CKR_W_LLMC_ROUNDING")) return;
     CHECK_INT(memio_find(&disk, model)->data[4], 5);
-    c = open_path("w/bf");
+    c = open_ok("w/bf");
     CHECK(c && ckr_ckpt_state(c)->n_notes &&
           !strcmp(ckr_ckpt_state(c)->notes[1].code, "CKR_LLMC_ROUNDED_APART"));
     ckr_ckpt_close(c);
@@ -355,7 +344,7 @@ static void masters_are_made(void)
     in.to = "llmc";
     in.dtype = CKR_DTYPE_BF16;
     {
-        ckr_ckpt *s = open_path("in");
+        ckr_ckpt *s = open_ok("in");
         ckr_target t = CKR_ZERO;
         ckr_plan *p = NULL;
         t.mode = CKR_MODE_CONTINUE;
@@ -369,8 +358,8 @@ static void masters_are_made(void)
     }
     if (!convert("w/no", "w/made", in, "CKR_LLMC_MASTERS_MADE")) return;
     CHECK(sound("w/made"));
-    c = open_path("in");
-    d = open_path("w/made");
+    c = open_ok("in");
+    d = open_ok("w/made");
     r.tensor = c ? ckr_ckpt_tensor(c, "fcw", "param") : NULL;
     r.dst = x;
     r.dst_size = 4 * 16 * 64;
@@ -395,7 +384,7 @@ static void gpt2_names(void)
     for (i = 0; i < 2; i++) {
         out.to = to[i];
         if (!convert("in", "w/plain", out, "CKR_W_TENSORS_ONLY")) continue;
-        c = open_path("w/plain");
+        c = open_ok("w/plain");
         t = c ? ckr_ckpt_tensor(c, "transformer.h.0.attn.c_attn.weight", "param") : NULL;
         CHECK(t && t->shape[0] == 16 && t->shape[1] == 48);    /* (in, out) */
         t = c ? ckr_ckpt_tensor(c, "optimizer.state.transformer.wte.weight.master", "param") : NULL;
@@ -416,18 +405,68 @@ static void model_only(void)
     if (!convert("in", "w/bare", a, "CKR_W_LLMC_MODEL_ONLY")) return;
     CHECK(same_file("in/model_" STEP ".bin", "w/bare/model_" STEP ".bin"));
     CHECK(memio_find(&disk, "w/bare/DONE_" STEP) == NULL);
-    c = open_path("w/bare/model_" STEP ".bin");
+    c = open_ok("w/bare/model_" STEP ".bin");
     CHECK_INT(c ? ckr_ckpt_state(c)->n_tensors : 0, 16);
     ckr_ckpt_close(c);
 }
 
 /* A plan that is refused by this item. */
+static ckr_ckpt *tree_of(const char *path)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    d.env = &env;
+    CHECK_OK(ckr_tree_open(path, &d, &c, &err), &err);
+    return c;
+}
+
+/* A file by itself: every word and tensor of it by its name; a slot's length is told by the model
+   beside it, without which the rest is bytes. */
+static void trees(void)
+{
+    const char *state = "in/state_" STEP "_00001.bin";
+    ckr_ckpt *c = tree_of("in/model_" STEP ".bin");
+    const ckr_node *n;
+    memio_file *f;
+    int64_t v = 0;
+    float x[2];
+    if (c) {
+        n = ckr_ckpt_root(c);
+        CHECK(ckr_node_i64(ckr_node_find(n, "/header/padded_vocab_size"), &v) && v == 128);
+        CHECK_INT(ckr_node_get(n, "params")->count, 16);
+        CHECK_INT(ckr_node_find(n, "/params/lnfb")->u.view->data_offset + 16 * 4,
+                  memio_find(&disk, "in/model_" STEP ".bin")->size);
+    }
+    ckr_ckpt_close(c);
+    c = tree_of(state);
+    if (c) {
+        n = ckr_ckpt_root(c);
+        CHECK(ckr_node_i64(ckr_node_find(n, "/header/process_rank"), &v) && v == 1);
+        CHECK_INT(ckr_node_find(n, "/header/rng_state_last_update")->kind, CKR_NODE_BIGINT);
+        CHECK_INT(ckr_node_find(n, "/master")->u.view->shape[0], 3192);
+        CHECK_INT(ckr_node_find(n, "/loader/samples")->u.view->shape[0], 5);
+        CHECK(ckr_node_i64(ckr_node_find(n, "/loader/mt19937/left"), &v) && v == 613);
+        CHECK_OK(ckr_view_read(c, ckr_node_find(n, "/m")->u.view, 0, 2, x, &err), &err);
+        CHECK(!memcmp(x, memio_find(&disk, state)->data + 1024, sizeof x));
+    }
+    ckr_ckpt_close(c);
+    f = memio_find(&disk, state);
+    memio_put(&disk, "w/alone/state_" STEP "_00001.bin", f->data, f->size);
+    c = tree_of("w/alone/state_" STEP "_00001.bin");
+    if (c) {
+        n = ckr_ckpt_root(c);
+        CHECK_INT(n->count, 2);
+        CHECK_INT(ckr_node_get(n, "rest")->u.view->shape[0], memio_find(&disk, state)->size - 1024);
+    }
+    ckr_ckpt_close(c);
+}
+
 static void refuses(const char *from, ask a, ckr_item item)
 {
-    ckr_ckpt *c = open_path(from);
+    ckr_ckpt *c = open_ok(from);
     ckr_plan *p = c ? plan_of(c, a) : NULL;
     t_check(p && ckr_plan_info(p)->verdict == CKR_VERDICT_REFUSED &&
-                note_of(p, ckr_item_name(item)),
+                note_in(p, ckr_item_name(item)),
             __FILE__, __LINE__, "no %s", ckr_item_name(item));
     bad_seen[item] = true;
     ckr_plan_free(p);
@@ -459,7 +498,7 @@ static void refused(void)
     CHECK_OK(ckr_ckpt_create(&d, &c, &err), &err);
     CHECK_OK(ckr_ckpt_put(c, "wte.weight", "param", CKR_DTYPE_F32, 2, shape, one, &err), &err);
     p = plan_of(c, a);
-    CHECK(p && note_of(p, "CKR_E_LLMC_SOURCE"));
+    CHECK(p && note_in(p, "CKR_E_LLMC_SOURCE"));
     bad_seen[CKR_ITEM_LLMC_SOURCE] = true;
     ckr_plan_free(p);
     ckr_ckpt_close(c);
@@ -531,7 +570,7 @@ static void broken(void)
     memio_put(&disk, "in/state_" STEP "_00002.bin", "", 0);
     broken_one(s0, 8, 2, CKR_ITEM_LLMC_FOREIGN, CKR_NO_OFFSET, "");
     memio_remove(&disk, "in/state_" STEP "_00002.bin");
-    c = open_path("in");
+    c = open_ok("in");
     memio_find(&disk, train)->data[0] ^= 1;
     t.mode = CKR_MODE_CONTINUE;
     t.data = "data/train_?.bin";
@@ -547,46 +586,14 @@ static void broken(void)
 
 static void faults_on_the_way(void)
 {
-    static const int kinds[] = { FAULT_ALLOC, FAULT_READ, FAULT_LIST, FAULT_OPEN };
-    const ckr_env kept = env;
-    unsigned long calls[FAULT_KINDS], at;
-    size_t k;
-    int round;
-    memset(calls, 0, sizeof calls);
-    for (k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        for (round = 0, at = 1; round == 0 || at <= calls[kinds[k]]; at++, round = 1) {
-            faulty f;
-            ckr_env broken_env = faulty_env(&f, kept.io);
-            ckr_open_desc d = CKR_ZERO;
-            ckr_target t = CKR_ZERO;
-            ckr_ckpt *c = NULL;
-            ckr_plan *p = NULL;
-            ckr_result r;
-            broken_env.parallel.n_threads = 1;
-            d.env = &broken_env;
-            t.mode = CKR_MODE_CONTINUE;
-            t.topology.zero = 0;
-            t.topology.dp = 4;
-            t.data = "data/train_*.bin";
-            t.micro_batch = 1;
-            t.seq_len = 64;
-            f.kind = round ? kinds[k] : FAULT_KINDS;
-            f.at = at;
-            f.sys = EIO;
-            r = ckr_ckpt_open("in", &d, &c, &err);
-            if (r == CKR_OK) r = ckr_plan_create(c, &t, 0, &p, &err);
-            if (r == CKR_OK) r = ckr_plan_write(p, "w/faults", NULL, &err);
-            ckr_plan_free(p);
-            ckr_ckpt_close(c);
-            if (!round) memcpy(calls, f.calls, sizeof calls);
-            t_check(r == (round ? k ? CKR_E_IO : CKR_E_NOMEM : CKR_OK), __FILE__, __LINE__,
-                    "kind %d, call %lu: %d %s", kinds[k], at, (int)r, err.text);
-            CHECK_INT(f.blocks, 0);
-            CHECK_INT(f.handles, 0);
-            CHECK(!round || memio_find(&disk, "w/faults") == NULL);
-            memio_remove(&disk, "w/faults");
-            if (!round) at = 0;
-        }
+    whole w;
+    memset(&w, 0, sizeof w);
+    w.path = "in";
+    w.target = target_of(0, 0, 4, 0, NULL);
+    w.target.data = "data/train_*.bin";
+    w.target.micro_batch = 1;
+    w.target.seq_len = 64;
+    whole_way_fails(&w, 0);
 }
 
 int main(int argc, char **argv)
@@ -603,6 +610,7 @@ int main(int argc, char **argv)
     RUN(masters_are_made);
     RUN(gpt2_names);
     RUN(model_only);
+    RUN(trees);
     RUN(refused);
     RUN(broken);
     RUN(faults_on_the_way);

@@ -5,15 +5,12 @@
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
-#include "memio.h"
+#include "ckpt.h"
 #include "tree.h"
 #include "bad.h"
 
 #define DATA "tests/data/megatron"
 #define EMBEDDING "embedding.word_embeddings.weight"
-
-static memio disk;
-static ckr_env env;
 
 static void load_cases(void)
 {
@@ -26,37 +23,7 @@ static void load_cases(void)
     memio_load(&disk, DATA "/tdist_tp2_dp2_fr_buckets_bug/ckpt", "bug");
 }
 
-static ckr_result open_at(const char *path, ckr_ckpt **c, ckr_error *e)
-{
-    ckr_open_desc d = CKR_ZERO;
-    d.env = &env;
-    return ckr_ckpt_open(path, &d, c, e);
-}
-
-static ckr_ckpt *open_ok(const char *path)
-{
-    ckr_ckpt *c = NULL;
-    ckr_error e;
-    ckr_result r = open_at(path, &c, &e);
-    t_check(r == CKR_OK, __FILE__, __LINE__, "open %s: %s %s %s: %s", path, ckr_item_name(e.item),
-            e.file, e.where, e.text);
-    return c;
-}
-
-static ckr_target target_of(uint32_t tp, uint32_t pp, uint32_t dp, int32_t zero,
-                            const char *variant)
-{
-    ckr_target t = CKR_ZERO;
-    t.mode = CKR_MODE_CONTINUE;
-    t.topology.tp = tp;
-    t.topology.pp = pp;
-    t.topology.dp = dp;
-    t.topology.zero = zero;
-    t.variant = variant;
-    return t;
-}
-
-static const ckr_note *note_of(const ckr_plan_facts *f, const char *code, const char *subject)
+static const ckr_note *note_on(const ckr_plan_facts *f, const char *code, const char *subject)
 {
     uint64_t i;
     for (i = 0; i < f->n_notes; i++)
@@ -78,67 +45,7 @@ static ckr_plan *plan_of(const ckr_ckpt *c, const ckr_target *t)
 
 static bool convert(const char *from, const char *to, const ckr_target *t)
 {
-    ckr_ckpt *c = open_ok(from);
-    ckr_plan *p = c ? plan_of(c, t) : NULL;
-    ckr_receipt receipt;
-    ckr_error e;
-    ckr_result r = CKR_E_ARG;
-    if (p) r = ckr_plan_write(p, to, &receipt, &e);
-    if (p)
-        t_check(r == CKR_OK, __FILE__, __LINE__, "%s -> %s: %s %s: %s", from, to,
-                ckr_item_name(e.item), e.where, e.text);
-    if (r == CKR_OK) CHECK(!memcmp(receipt.digest, receipt.digest_written, 16));
-    ckr_plan_free(p);
-    ckr_ckpt_close(c);
-    return r == CKR_OK;
-}
-
-static void digest_of(const char *path, uint8_t total[16])
-{
-    ckr_ckpt *c = open_ok(path);
-    ckr_error e;
-    memset(total, 0, 16);
-    if (c) CHECK_OK(ckr_ckpt_digest(c, NULL, total, &e), &e);
-    ckr_ckpt_close(c);
-}
-
-static bool is_sound(const char *path)
-{
-    ckr_ckpt *c = open_ok(path);
-    ckr_report r;
-    ckr_error e;
-    bool sound = false;
-    if (c && CHECK_OK(ckr_ckpt_check(c, &r, &e), &e)) {
-        sound = r.sound;
-        ckr_report_free(&r);
-    }
-    ckr_ckpt_close(c);
-    return sound;
-}
-
-static uint8_t *bytes_of(const ckr_ckpt *c, const ckr_tensor *t, size_t *n)
-{
-    ckr_read r = CKR_ZERO;
-    ckr_error e;
-    int64_t numel = 0;
-    if (!ckr__numel(t->n_dims, t->shape, &numel)) exit(2);
-    *n = (size_t)numel * ckr_dtype_size(t->dtype);
-    r.tensor = t;
-    r.dst = calloc(*n ? *n : 1, 1);
-    r.dst_size = *n;
-    if (!r.dst) exit(2);
-    CHECK_OK(ckr_ckpt_read(c, &r, 1, &e), &e);
-    return (uint8_t *)r.dst;
-}
-
-/* The tensor of "optimizer.state.NAME.SLOT" or "NAME". */
-static const ckr_tensor *by_key(const ckr_ckpt *c, const char *key)
-{
-    char name[256], *slot = NULL;
-    snprintf(name, sizeof name, "%s", key);
-    if (!strncmp(name, "optimizer.state.", 16)) slot = strrchr(name, '.');
-    if (slot) *slot = 0;
-    return ckr_ckpt_tensor(c, slot ? name + 16 : name, slot ? slot + 1 : "param");
+    return written(open_ok(from), from, to, t);
 }
 
 /* Tensors that are not the live process's, and elements of four bytes in which they differ. */
@@ -156,8 +63,8 @@ static void against_truth(const char *path, const char *file, uint64_t *tensors,
         size_t n, m, k;
         uint8_t *a, *b;
         if (!t_check(have != NULL, __FILE__, __LINE__, "no %s", want->name)) continue;
-        a = bytes_of(truth, want, &n);
-        b = bytes_of(c, have, &m);
+        a = tensor_bytes(truth, want, &n);
+        b = tensor_bytes(c, have, &m);
         CHECK_INT(m, n);
         if (m == n && memcmp(a, b, n) != 0) ++*tensors;
         for (k = 0; m == n && k + 4 <= n; k += 4) *elements += memcmp(a + k, b + k, 4) != 0;
@@ -251,19 +158,19 @@ static void padding(void)
     ckr_ckpt *c = open_ok("legacy");
     ckr_target t = target_of(1, 1, 2, 1, NULL);
     ckr_plan *p = c ? plan_of(c, &t) : NULL;
-    if (p) CHECK(note_of(ckr_plan_info(p), "CKR_PADDING_LOST", NULL) == NULL);     /* 64 rows */
+    if (p) CHECK(note_on(ckr_plan_info(p), "CKR_PADDING_LOST", NULL) == NULL);     /* 64 rows */
     ckr_plan_free(p);
     t = target_of(4, 1, 1, 1, NULL);
     t.vocab = 40;              /* a multiple of 8 * 4 above it is 64, as it was          */
     p = c ? plan_of(c, &t) : NULL;
-    if (p) CHECK(note_of(ckr_plan_info(p), "CKR_PADDING_LOST", NULL) == NULL);
+    if (p) CHECK(note_on(ckr_plan_info(p), "CKR_PADDING_LOST", NULL) == NULL);
     ckr_plan_free(p);
     t = target_of(1, 1, 1, 1, NULL);
     t.vocab = 40;
     p = c ? plan_of(c, &t) : NULL;
-    if (p && CHECK(note_of(ckr_plan_info(p), "CKR_PADDING_LOST", NULL) != NULL)) {
-        CHECK_STR(note_of(ckr_plan_info(p), "CKR_PADDING_LOST", NULL)->old_value, "64");
-        CHECK_STR(note_of(ckr_plan_info(p), "CKR_PADDING_LOST", NULL)->new_value, "40");
+    if (p && CHECK(note_on(ckr_plan_info(p), "CKR_PADDING_LOST", NULL) != NULL)) {
+        CHECK_STR(note_on(ckr_plan_info(p), "CKR_PADDING_LOST", NULL)->old_value, "64");
+        CHECK_STR(note_on(ckr_plan_info(p), "CKR_PADDING_LOST", NULL)->new_value, "40");
     }
     ckr_plan_free(p);
     ckr_ckpt_close(c);
@@ -284,7 +191,7 @@ static void asked_lr(void)
     t.n_sets = 2;
     p = c ? plan_of(c, &t) : NULL;
     if (!p) return;
-    flags = note_of(ckr_plan_info(p), "CKR_MEGATRON_FLAGS", NULL);
+    flags = note_on(ckr_plan_info(p), "CKR_MEGATRON_FLAGS", NULL);
     if (CHECK(flags && flags->new_value))
         CHECK(strstr(flags->new_value, "--lr 0.001 --min-lr 0.0003 --lr-warmup-iters 3 "
                                        "--lr-decay-iters 32 --lr-decay-style cosine") != NULL);
@@ -348,14 +255,14 @@ static void defect(void)
         for (i = 0; i < ckr_plan_info(p)->n_notes; i++)
             named += !strcmp(ckr_plan_info(p)->notes[i].code, "CKR_E_MEGATRON_DEFECT");
         CHECK_INT(named, 11);
-        CHECK(note_of(ckr_plan_info(p), "CKR_E_MEGATRON_DEFECT", EMBEDDING) != NULL);
+        CHECK(note_on(ckr_plan_info(p), "CKR_E_MEGATRON_DEFECT", EMBEDDING) != NULL);
         bad_seen[CKR_ITEM_MEGATRON_DEFECT] = true;
     }
     ckr_plan_free(p);
     t.repair = true;
     p = c ? plan_of(c, &t) : NULL;
     if (p) {
-        const ckr_note *n = note_of(ckr_plan_info(p), "CKR_REPAIR_LOST", EMBEDDING);
+        const ckr_note *n = note_on(ckr_plan_info(p), "CKR_REPAIR_LOST", EMBEDDING);
         CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_APPROX);
         if (CHECK(n != NULL)) CHECK_STR(n->new_value, "140 of 1280");
         for (i = 0; i < ckr_plan_info(p)->n_notes; i++)
@@ -383,7 +290,7 @@ static void refuse(const char *from, const ckr_target *t, ckr_item item)
     ckr_ckpt *c = open_ok(from);
     ckr_plan *p = c ? plan_of(c, t) : NULL;
     if (p) {
-        const ckr_note *n = note_of(ckr_plan_info(p), ckr_item_name(item), NULL);
+        const ckr_note *n = note_on(ckr_plan_info(p), ckr_item_name(item), NULL);
         CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);
         if (t_check(n != NULL, __FILE__, __LINE__, "no %s", ckr_item_name(item)))
             CHECK(n->severity == CKR_ERROR && n->reason);
@@ -422,7 +329,7 @@ static void refused(void)
     {
         ckr_ckpt *c = open_ok("legacy");
         ckr_plan *p = c ? plan_of(c, &t) : NULL;
-        if (p) CHECK(note_of(ckr_plan_info(p), "CKR_E_SCHEDULE_HOLD", NULL) != NULL);
+        if (p) CHECK(note_on(ckr_plan_info(p), "CKR_E_SCHEDULE_HOLD", NULL) != NULL);
         ckr_plan_free(p);
         ckr_ckpt_close(c);
     }
@@ -437,7 +344,7 @@ static void versions(void)
     const ckr_node *args, *v;
     t.to_version = "0.14.0";
     p = c ? plan_of(c, &t) : NULL;
-    if (p) CHECK(note_of(ckr_plan_info(p), "CKR_E_MEGATRON_VERSION", NULL) != NULL);
+    if (p) CHECK(note_on(ckr_plan_info(p), "CKR_E_MEGATRON_VERSION", NULL) != NULL);
     ckr_plan_free(p);
     ckr_ckpt_close(c);
     t.variant = "torch";
@@ -464,7 +371,7 @@ static void other_source(void)
     t.dialect = "megatron";
     p = plan_of(c, &t);
     if (p)
-        CHECK(note_of(ckr_plan_info(p), ckr_item_name(CKR_ITEM_MEGATRON_SOURCE), NULL) != NULL);
+        CHECK(note_on(ckr_plan_info(p), ckr_item_name(CKR_ITEM_MEGATRON_SOURCE), NULL) != NULL);
     bad_seen[CKR_ITEM_MEGATRON_SOURCE] = true;
     ckr_plan_free(p);
     ckr_ckpt_close(c);
@@ -539,7 +446,7 @@ static void broken_by(const char *file, const char *key, int nth, size_t at, uin
     ckr_error e;
     ckr_result r;
     *p = value;
-    r = open_at("legacy", &c, &e);
+    r = open_as("legacy", &c, &e);
     t_check(r != CKR_OK && e.item == item && e.file[0] && e.text[0], __FILE__, __LINE__,
             "%s: %s, expected %s: %s", key, ckr_item_name(e.item), ckr_item_name(item), e.text);
     bad_seen[item] = true;
@@ -590,7 +497,7 @@ static void opens_as(const char *path, ckr_item item)
 {
     ckr_ckpt *c = NULL;
     ckr_error e;
-    ckr_result r = open_at(path, &c, &e);
+    ckr_result r = open_as(path, &c, &e);
     t_check(r != CKR_OK && e.item == item && e.text[0] && e.remedy[0], __FILE__, __LINE__,
             "%s: %s, expected %s: %s", path, ckr_item_name(e.item), ckr_item_name(item), e.text);
     bad_seen[item] = true;
@@ -660,7 +567,7 @@ static void distributed(void)
     opens_as("w/y", CKR_ITEM_DCP_MISSING);
     copy_dist("");
     memio_put(&disk, "w/y/iter_0000006/metadata.json", zarr, sizeof zarr - 1);
-    CHECK_INT(open_at("w/y", &c, &e), CKR_E_UNSUPPORTED);
+    CHECK_INT(open_as("w/y", &c, &e), CKR_E_UNSUPPORTED);
     CHECK_INT(e.item, CKR_ITEM_MEGATRON_UNSUPPORTED);
     copy_dist("");
     memio_put(&disk, "w/y/latest_checkpointed_iteration.txt", "5", 1);
@@ -668,51 +575,13 @@ static void distributed(void)
     memio_remove(&disk, "w/y");
 }
 
-static ckr_result whole_way(const ckr_env *with)
-{
-    ckr_open_desc d = CKR_ZERO;
-    ckr_target t = target_of(1, 2, 1, 0, "torch_dist");
-    ckr_ckpt *c = NULL;
-    ckr_plan *p = NULL;
-    ckr_error e;
-    ckr_result r;
-    d.env = with;
-    r = ckr_ckpt_open("legacy", &d, &c, &e);
-    if (r == CKR_OK) r = ckr_plan_create(c, &t, 0, &p, &e);
-    if (r == CKR_OK) r = ckr_plan_write(p, "w/out", NULL, &e);
-    ckr_plan_free(p);
-    ckr_ckpt_close(c);
-    return r;
-}
-
-/* Sixty of the calls of each kind fail, one at a time: a clean error, nothing left behind. */
 static void faults_on_the_way(void)
 {
-    static const int kinds[] = { FAULT_ALLOC, FAULT_READ, FAULT_LIST, FAULT_OPEN };
-    unsigned long calls[FAULT_KINDS], at;
-    faulty f;
-    ckr_env faults = faulty_env(&f, env.io);
-    size_t k;
-    faults.parallel.n_threads = 1;
-    CHECK_INT(whole_way(&faults), CKR_OK);
-    memcpy(calls, f.calls, sizeof calls);
-    memio_remove(&disk, "w/out");
-    for (k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        for (at = 1; at <= calls[kinds[k]]; at += 1 + calls[kinds[k]] / 60) {
-            ckr_result r;
-            faults = faulty_env(&f, env.io);
-            faults.parallel.n_threads = 1;
-            f.kind = kinds[k];
-            f.at = at;
-            f.sys = EIO;
-            r = whole_way(&faults);
-            t_check(r == (k ? CKR_E_IO : CKR_E_NOMEM), __FILE__, __LINE__, "kind %d, call %lu: %d",
-                    kinds[k], at, (int)r);
-            CHECK_INT(f.blocks, 0);
-            CHECK_INT(f.handles, 0);
-            CHECK(memio_find(&disk, "w/out") == NULL);
-            memio_remove(&disk, "w/out");
-        }
+    whole w;
+    memset(&w, 0, sizeof w);
+    w.path = "legacy";
+    w.target = target_of(1, 2, 1, 0, "torch_dist");
+    whole_way_fails(&w, 60);
 }
 
 int main(int argc, char **argv)

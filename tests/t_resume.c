@@ -370,7 +370,56 @@ static void groups_added(void)
     ckr_ckpt_close(c);
 }
 
+/* Two groups of different LRs into one: what the new group asks for settles it. */
+static void groups_merged(void)
+{
+    ckr_ckpt *c = open_path("/w/torch/named.pt");
+    ckr_node *hyper;
+    like l;
+    job j;
+    ask(&j, "");
+    like_groups(&l, &j, "0.weight,1.weight,0.bias,1.bias");
+    if (c && decide(&j, c, false)) {
+        HAS(&j, "CKR_E_MERGE_CONFLICT");
+        CHECK(refused(&j));
+    }
+    done(&j);
+    ask(&j, "");
+    like_groups(&l, &j, "0.weight,1.weight,0.bias,1.bias");
+    if (c) {
+        hyper = ckr__node(&c->ctx, CKR_NODE_DICT);
+        ckr__node_set(&c->ctx, hyper, "lr", ckr__node_float(&c->ctx, 0.05));
+        ckr__node_set(&c->ctx, hyper, "weight_decay", ckr__node_float(&c->ctx, 0.25));
+        l.g[0].hyper = hyper;
+        decide(&j, c, false);
+        HAS(&j, "CKR_W_MERGED");
+        HAS_NOT(&j, "CKR_E_MERGE_CONFLICT");
+        CHECK(!refused(&j));
+    }
+    done(&j);
+    ckr_ckpt_close(c);
+}
+
 /* ---- schedules and runs that are made here ---- */
+
+/* The saved schedule left out and another one given: that one starts again, whatever was done. */
+static void schedule_again(void)
+{
+    ckr_ckpt *c = made("torchtitan:steps=20,warmup_steps=4", 2, 10);
+    job j;
+    ask(&j, "");
+    j.t.without = CKR_SCHEDULE;
+    j.t.schedule = "torchtitan:steps=20,warmup_steps=4";
+    j.t.max_lr_jump = 100;
+    if (c && decide(&j, c, false)) {
+        CHECK(!refused(&j));
+        CHECK_INT(j.f->resume_at, 11);
+        NEAR(value(j.f->after, 12, 0) / value(j.f->after, 11, 0), 2, 0);     /* warms up    */
+        NEAR(value(j.f->after, 14, 0) / value(j.f->after, 11, 0), 4, 0);
+    }
+    done(&j);
+    ckr_ckpt_close(c);
+}
 
 static void completeness(void)
 {
@@ -386,6 +435,7 @@ static void completeness(void)
           "CKR_W_LR_ENDS_EARLY" },
         { "nanotron:learning_rate=0.1,lr_warmup_steps=2,lr_decay_steps=8,train_steps=40", 12, "",
           "CKR_W_LR_PAST_END" },
+        { "torchtitan:steps=12,warmup_steps=2", 12, "@target", "CKR_W_RUN_OVER" },
         { "transformers:linear,num_warmup_steps=0,num_training_steps=20", 5, "total_steps=200",
           "CKR_E_LR_JUMP" }
     };
@@ -588,6 +638,8 @@ int main(int argc, char **argv)
     RUN(own_curve);
     RUN(groups_follow_parameters);
     RUN(groups_added);
+    RUN(groups_merged);
+    RUN(schedule_again);
     RUN(completeness);
     RUN(sample_clock);
     RUN(hostile_settings);
