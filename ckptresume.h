@@ -142,21 +142,21 @@
        >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
        >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
        >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
-       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.items
-       >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler >>deepspeed.emit.rank
-       >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
-       >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp >>torchtitan >>torchtitan.runs
-       >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items
-       >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files >>megatron
-       >>megatron.probe >>megatron.files >>megatron.model >>megatron.split >>megatron.weights
-       >>megatron.layout >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read
-       >>megatron.random >>megatron.read >>megatron.dist >>megatron.dist.ranks
-       >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read >>megatron.emit
-       >>megatron.dist.emit >>dialect.table >>write.pickle >>write.image >>write.dcp >>run >>lanes
-       >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
-       >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
-       >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
-       >>ckpt.side >>ckpt.diff >>view >>epilogue
+       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.foreign
+       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
+       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
+       >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp
+       >>torchtitan >>torchtitan.runs >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.qkv
+       >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
+       >>megatron >>megatron.probe >>megatron.files >>megatron.model >>megatron.split
+       >>megatron.weights >>megatron.layout >>megatron.optimizer >>megatron.distributed
+       >>megatron.schedule.read >>megatron.random >>megatron.read >>megatron.dist
+       >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read
+       >>megatron.emit >>megatron.dist.emit >>dialect.table >>write.pickle >>write.image >>write.dcp
+       >>run >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
+       >>groups.params >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan
+       >>plan.rng >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff
+       >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -418,20 +418,22 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
     X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
     X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
-    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")         \
-    X(TRAINER_RANDOM,       E_MISMATCH,    "ranks without a file of random states")                \
-    X(MEGATRON_ARGS_LAYERS, E_MISMATCH,    "the arguments tell another number of layers")          \
-    X(MEGATRON_ARGS_RANKS,  E_MISMATCH,    "the arguments tell other parallel sizes")              \
-    X(MEGATRON_ARGS_HEADS,  E_MISMATCH,    "the arguments tell other attention heads")             \
-    X(MEGATRON_ARGS_GROUPS, E_MISMATCH,    "the arguments tell other query groups")                \
-    X(MEGATRON_ARGS_FFN,    E_MISMATCH,    "the arguments tell another size of the MLP")           \
-    X(MEGATRON_ARGS_GATED,  E_MISMATCH,    "the arguments tell another activation")                \
-    X(MEGATRON_ARGS_VOCAB,  E_MISMATCH,    "the arguments tell another vocabulary")                \
-    X(MEGATRON_ARGS_TIED,   E_MISMATCH,    "the arguments tell otherwise what is tied")            \
-    X(MEGATRON_SWAPPED,     E_MISMATCH,    "two ranks' directories have changed places")           \
-    X(MEGATRON_GROUPS,      E_MISMATCH,    "parameter groups of two ranks differ")                 \
-    X(MEGATRON_BOTH,        E_MISMATCH,    "two formats in one iteration's directory")             \
-    X(MEGATRON_NO_VERSION,  E_ARG,         "Megatron-LM has no such version")
+    X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")        \
+    X(TRAINER_RANDOM,       E_MISMATCH,    "ranks without a file of random states")               \
+    X(MEGATRON_ARGS_LAYERS, E_MISMATCH,    "the arguments tell another number of layers")         \
+    X(MEGATRON_ARGS_RANKS,  E_MISMATCH,    "the arguments tell other parallel sizes")             \
+    X(MEGATRON_ARGS_HEADS,  E_MISMATCH,    "the arguments tell other attention heads")            \
+    X(MEGATRON_ARGS_GROUPS, E_MISMATCH,    "the arguments tell other query groups")               \
+    X(MEGATRON_ARGS_FFN,    E_MISMATCH,    "the arguments tell another size of the MLP")          \
+    X(MEGATRON_ARGS_GATED,  E_MISMATCH,    "the arguments tell another activation")               \
+    X(MEGATRON_ARGS_VOCAB,  E_MISMATCH,    "the arguments tell another vocabulary")               \
+    X(MEGATRON_ARGS_TIED,   E_MISMATCH,    "the arguments tell otherwise what is tied")           \
+    X(MEGATRON_SWAPPED,     E_MISMATCH,    "two ranks' directories have changed places")          \
+    X(MEGATRON_GROUPS,      E_MISMATCH,    "parameter groups of two ranks differ")                \
+    X(MEGATRON_BOTH,        E_MISMATCH,    "two formats in one iteration's directory")            \
+    X(MEGATRON_NO_VERSION,  E_ARG,         "Megatron-LM has no such version")                     \
+    X(DEEPSPEED_RANK,       E_MISMATCH,    "a file lies in another rank's place")                 \
+    X(DEEPSPEED_OPTIMIZER,  E_REFUSED,     "the optimizer's state cannot become DeepSpeed's")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -777,6 +779,7 @@ typedef struct ckr_state {
     void         *dialect_data;           /* what a dialect keeps for its own writer   */
     const struct ckr__as_file *as_file;   /* how one plain file is made of it; or NULL   */
     const ckr_node *carried;   /* what the side file keeps of another topology, or NULL  */
+    bool          unproven;    /* its framework compares no copies: done before they are written */
 } ckr_state;
 
 CKR_API uint32_t    ckr_version(void);                 /* of the implementation: CKR_VERSION      */
@@ -1528,6 +1531,7 @@ typedef struct ckr__file {
     const char *path;
     void       *handle;        /* NULL when not open                                   */
     uint64_t    size;
+    const char *root;          /* a torch archive's: the name under which it was saved; or NULL */
 } ckr__file;
 
 /* An archive inside a file that is no archive itself. */
@@ -9301,6 +9305,10 @@ static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
     doc->format = CKR_FORMAT_TORCH_ZIP;
     doc->members = z->members;
     doc->n_members = z->n;
+    if (r == CKR_OK && !z->base) {
+        c->files[z->file].root = ckr__strndup(c, z->members[0].name, root ? root - 1 : 0);
+        if (!c->files[z->file].root) return c->err->code;
+    }
     return r;
 }
 
@@ -21368,7 +21376,8 @@ static ckr_result ckr__remap_settle(ckr__remap *m)
             else if (!x->repaired && !m->reseed && ckr__cell_in(x, &m->from)) f->n_missing++;
             else if (!x->repaired) f->n_new++;
         } else if (x->needed && x->state) {
-            if (x->saved) f->n_kept++;
+            if (!x->held) f->n_parked++;
+            else if (x->saved) f->n_kept++;
             else f->n_returned++;
         } else if (x->saved) {
             f->n_parked++;
@@ -22231,6 +22240,7 @@ typedef struct ckr__out {
         padded_vocab; /* what the files' rows mean, for the side file; 0: nothing to say */
     ckr_node *carried;         /* for the side file: comes back as ckr_state.carried; or NULL */
     bool      zero_told;       /* the ZeRO stage was asked for, it is not only the source's */
+    int32_t   zero;            /* the stage that is written                              */
     bool      renamed;         /* the target's tensors are other ones than the source's: their
                                   digests say nothing of it                              */
     const char **keys;         /* "NAME/SLOT" by which a reader of the output knows each tensor of
@@ -22520,7 +22530,7 @@ typedef struct ckr__dialect {
     /* Fills the state. s->vocab is set before the call when the caller or the side file knows it.
        */
     ckr_result (*read_fn)(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s);
-    /* Do the files of the coming run (user: its ckr_state) have a place for this stream of this
+    /* Do the files of the coming run (user: its ckr_target) have a place for this stream of this
        rank? NULL: they have no random streams at all. */
     bool (*holds_fn)(void *user, ckr_rng_kind kind, const char *name, uint32_t rank);
     /* Describes the target's files. `c` is the plan's context: its arena holds what is made here,
@@ -32485,6 +32495,7 @@ typedef struct ckr__ds {
     ckr__ds_wrapper  wrapper;
     bool             pipe, universal, elastic, robin, aligned;
     bool             number, uneven;   /* `step` is Python's, no tensor; differs         */
+    bool             rest;     /* keys of the optimizers' files that are not known here  */
     double           updates;  /* of the first parameter, with ZeRO-0                    */
     ckr__ds_stage   *stages;   /* [mp]                                                    */
     const ckr_node  *meta, *config;    /* of the first model's file                        */
@@ -32590,7 +32601,30 @@ static ckr_result ckr__ds_list(ckr__ds *r)
     return e;
 }
 
-/* The sizes: the highest rank of any file, and what the model's file says. */
+static ckr_result ckr__ds_elsewhere(ckr__ds *r, const ckr__ds_file *f, const char *where,
+                                    const char *why)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_RANK, f->path, CKR_NO_OFFSET, where,
+                             "%s", why);
+    return ckr__remedy(r->c->err, e, "bring back each rank's own file: two have changed places");
+}
+
+/* torch names an archive's root after the file that it saves: a file that has been put in another
+   rank's place still has its own name inside. Other roots say nothing. */
+static ckr_result ckr__ds_own_place(ckr__ds *r, const ckr__ds_file *f, const char *root)
+{
+    ckr__ds_file was;
+    const char *name = root ? ckr__printf(r->c, "%s.pt", root) : "";
+    uint8_t kind;
+    memset(&was, 0, sizeof was);
+    if (!name) return ckr__ds_oom(r);
+    kind = ckr__ds_kind(name, &was);
+    if (kind > CKR__DS_LAYER || (kind == f->kind && was.ranked == f->ranked && was.mp == f->mp &&
+                                 was.dp == f->dp && was.layer == f->layer))
+        return CKR_OK;
+    return ckr__ds_elsewhere(r, f, NULL, ckr__printf(r->c, "it was saved as %s", name));
+}
+
 static ckr_result ckr__ds_load(ckr__ds *r, ckr__ds_file *f)
 {
     uint32_t file;
@@ -32601,7 +32635,7 @@ static ckr_result ckr__ds_load(ckr__ds *r, ckr__ds_file *f)
     if (e == CKR_OK) e = ckr__doc_load(r->c, file, &format, &f->root);
     if (e == CKR_OK && !ckr_node_is_dict(f->root)) return ckr__ds_bad(r, f, NULL, "a dict");
     if (e == CKR_OK) r->s->format = format;
-    return e;
+    return e == CKR_OK && !r->universal ? ckr__ds_own_place(r, f, r->c->files[file].root) : e;
 }
 
 static uint32_t ckr__ds_u32(const ckr_node *d, const char *key)
@@ -33237,10 +33271,27 @@ static ckr_result ckr__ds_frozen(ckr__ds *r, const ckr__ds_file *f, uint32_t d)
     return e;
 }
 
+/* Ties stand in the file of rank 0. */
+static ckr_result ckr__ds_shared_own(ckr__ds *r)
+{
+    const ckr__ds_stage *g = &r->stages[0];
+    uint32_t d;
+    for (d = 1; d < r->dp && !r->universal; d++) {
+        const ckr_node *own = g->models[d] ? ckr_node_get(g->models[d]->root, "shared_params")
+                                           : NULL,
+                       *first = ckr_node_get(g->model->root, "shared_params");
+        if (ckr_node_is_dict(own) && own->count && ckr_node_is_dict(first) && !first->count)
+            return ckr__ds_elsewhere(r, g->models[d], "shared_params",
+                                     "it names the ties, which rank 0 does");
+    }
+    return CKR_OK;
+}
+
 static ckr_result ckr__ds_model(ckr__ds *r)
 {
     uint32_t d;
-    ckr_result e = ckr__ds_module_read(r, r->stages[0].model,
+    ckr_result e = ckr__ds_shared_own(r);
+    if (e == CKR_OK) e = ckr__ds_module_read(r, r->stages[0].model,
                                        ckr_node_get(r->meta, "module"), "");
     for (d = 0; d < (r->zero == 3 ? r->dp : 1) && e == CKR_OK; d++) {
         const ckr__ds_file *f = r->zero == 3 ? r->stages[0].models[d] : r->stages[0].model;
@@ -33341,6 +33392,7 @@ static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *s
         return ckr__remedy(r->c->err, e, "bring back this rank's file of that step");
     }
     if (e != CKR_OK || want == want) return e;
+    if (v == v && r->updates != r->updates) r->updates = v;
     if (v != v || !mem)
         return mem ? ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot), n)
                    : ckr__ds_oom(r);
@@ -33444,6 +33496,43 @@ static const ckr_node *ckr__ds_state_of(const ckr_node *base, uint64_t k)
     return id && id->kind == CKR_NODE_INT ? ckr__ds_numbered(state, id->u.i, k) : NULL;
 }
 
+/* Is a rank's map of names to places what part d of the buffer holds? */
+static bool ckr__ds_slices_are(const ckr__ds_run *x, const ckr_node *map, int64_t size, uint32_t d)
+{
+    const int64_t first = (int64_t)d * size, end = first + size;
+    uint64_t i, k = 0;
+    for (i = 0; i < x->n && x->start[i] < end; i++) {
+        const int64_t lo = ckr__max_i64(x->start[i], first),
+                      hi = ckr__min_i64(x->start[i] + x->params[i]->numel, end);
+        const ckr_node *v;
+        int64_t numel = -1, start = -1;
+        if (hi <= lo) continue;
+        if (k == map->count || !ckr__is_str(map->u.items[2 * k], x->params[i]->name)) return false;
+        v = map->u.items[2 * k++ + 1];
+        v = v->kind == CKR_NODE_OBJECT ? v->u.object->state : NULL;
+        if (!ckr_node_i64(ckr_node_get(v, "numel"), &numel) || numel != hi - lo ||
+            !ckr_node_i64(ckr_node_get(v, "start"), &start) || start != lo - first)
+            return false;
+    }
+    return k == map->count;
+}
+
+/* param_slice_mappings is wrong where gradients are dealt round robin, and then not asked. Else a
+   rank's map that is another rank's shows that the files have changed places. */
+static ckr_result ckr__ds_slices_own(ckr__ds *r, const ckr__ds_run *x, uint64_t k, int64_t size)
+{
+    const ckr_node *map =
+        ckr_node_at(ckr_node_get(ckr__ds_optim(x->f), "param_slice_mappings"), k);
+    uint32_t d;
+    if (r->robin || !ckr_node_is_dict(map) || ckr__ds_slices_are(x, map, size, x->rank))
+        return CKR_OK;
+    for (d = 0; d < r->dp; d++)
+        if (ckr__ds_slices_are(x, map, size, d))
+            return ckr__ds_elsewhere(r, x->f, "param_slice_mappings",
+                                     ckr__printf(r->c, "they are those of rank %u", (unsigned)d));
+    return CKR_OK;
+}
+
 /* One group of one rank of ZeRO-1 or 2: part d of the buffer, whose length is a multiple of
    2 * dp. What lies behind the last parameter is padding, cut off the masters (BF16_Optimizer
    keeps it) and in elastic files off the moments too. */
@@ -33464,6 +33553,8 @@ static ckr_result ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, int6
     x->first = (int64_t)x->rank * size;
     lean = ckr__max_i64(0, ckr__min_i64(size, total - x->first));
     x->count = lean;
+    e = ckr__ds_slices_own(r, x, k, size);
+    if (e != CKR_OK) return e;
     if (numel != lean && (r->wrapper != CKR__DS_BF16 || numel != size))
         return ckr__ds_partition(r, x->f, "single_partition_of_fp32_groups", numel, lean);
     x->slot = "master";
@@ -33516,6 +33607,115 @@ static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, doubl
         e = ckr__ds_scalar(r, x, "step", ckr_node_get(state, "step"), *steps);
     if (e == CKR_OK && x->rank == 0) e = ckr__step_number(r->c, ckr_node_get(state, "step"), steps);
     return e;
+}
+
+/* ZeRO-3 names no rank in a file. What tells the ranks apart is the padding behind the last piece
+   of a parameter: gradients never reach it, so that moments are zero there. Masters need not be:
+   DeepSpeed does not clear the memory; but where they are not, and another rank's file is zero at
+   these very places, that one is the file that belongs here. A few places are read, no more. */
+
+#define CKR__DS_PROBE 256      /* parameters of a sub group                                */
+
+typedef struct ckr__ds_pad {
+    ckr__ds          *r;
+    const ckr__ds_stage *g;
+    uint32_t          rank;
+    uint64_t          seen[2], set[2]; /* elements of masters, moments; those not zero      */
+    const char       *name;    /* of a parameter with one                                  */
+} ckr__ds_pad;
+
+/* Elements [at, at + n) of a flat tensor: how many are not zero. */
+static ckr_result ckr__ds_pad_read(ckr__ds_pad *x, const ckr_view *v, int64_t at, int64_t n,
+                                   int kind, const char *name)
+{
+    const size_t elem = ckr_dtype_size(v->dtype);
+    uint8_t bytes[64];
+    size_t k;
+    ckr_result e = CKR_OK;
+    for (; n > 0 && e == CKR_OK; n--, at++) {
+        e = ckr__file_read(x->r->c, v->file,
+                           v->data_offset + (uint64_t)(v->offset + at) * elem, bytes, elem);
+        for (k = 0; k < elem && !bytes[k]; k++) {}
+        x->seen[kind]++;
+        if (k == elem) continue;
+        x->set[kind]++;
+        if (!x->name) x->name = name;
+    }
+    return e;
+}
+
+/* The places of rank `rank`'s padding in the file of rank `in`: in every flat tensor. */
+static ckr_result ckr__ds_pad_of(ckr__ds_pad *x, uint32_t in, uint64_t k)
+{
+    const ckr__ds *r = x->r;
+    const ckr_node *o = ckr__ds_optim(x->g->optim[in]);
+    const ckr_node *state = ckr__ds_numbered(
+        ckr_node_get(ckr_node_get(o, "optimizer_state_dict"), "state"), (int64_t)k, k);
+    const ckr_view *flat[5];
+    int64_t numel, size, at = 0;
+    uint64_t i, n = 1, j;
+    ckr_result e = CKR_OK;
+    flat[0] = ckr__ds_flat(ckr_node_at(ckr_node_get(o, "fp32_flat_groups"), k), &size);
+    if (!flat[0]) return CKR_OK;
+    for (i = 0; ckr_node_is_dict(state) && i < state->count && n < 5; i++) {
+        flat[n] = ckr__ds_flat(state->u.items[2 * i + 1], &numel);
+        if (flat[n] && numel == size && !ckr__is_str(state->u.items[2 * i], "step")) n++;
+    }
+    for (i = 0; i < x->g->n_params[k] && i < CKR__DS_PROBE; i++) {
+        const ckr__ds_param *p = x->g->params[k][i];
+        const int64_t c = p->numel / r->dp + (p->numel % r->dp != 0),
+                      have = ckr__max_i64(0, ckr__min_i64(c, p->numel - (int64_t)x->rank * c)),
+                      pad = ckr__min_i64(c - have, 4);
+        for (j = 0; j < n && e == CKR_OK; j++)
+            e = ckr__ds_pad_read(x, flat[j], at + have, pad, j > 0, p->name);
+        at += c;
+    }
+    return e;
+}
+
+/* May an update have moved the padding? Weight decay does that when it is added to gradients. */
+static bool ckr__ds_pad_moves(const ckr__ds *r, const ckr__ds_stage *g)
+{
+    const ckr_node *conf = ckr_node_get(r->config, "optimizer"), *mode;
+    const char *type = ckr_node_str(ckr_node_get(conf, "type"));
+    uint64_t i;
+    double decay;
+    mode = ckr_node_find(conf, "/params/adam_w_mode");
+    if (type && (!strcmp(type, "AdamW") || (!strcmp(type, "Adam") && (!mode || mode->u.b))))
+        return false;
+    for (i = 0; ckr_node_is_list(g->groups) && i < g->groups->count; i++)
+        if (!ckr_node_f64(ckr_node_get(g->groups->u.items[i], "weight_decay"), &decay) || decay > 0)
+            return true;
+    return false;
+}
+
+static ckr_result ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
+{
+    ckr__ds_pad own, other;
+    uint64_t k;
+    uint32_t i;
+    ckr_result e = CKR_OK;
+    memset(&own, 0, sizeof own);
+    own.r = r;
+    own.g = g;
+    own.rank = d;
+    for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_pad_of(&own, d, k);
+    if (e != CKR_OK || !own.name) return e;
+    for (i = 0; i < r->dp && e == CKR_OK; i++) {
+        if (i == d) continue;
+        other = own;
+        memset(other.seen, 0, sizeof other.seen);
+        memset(other.set, 0, sizeof other.set);
+        for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_pad_of(&other, i, k);
+        if (e == CKR_OK && (own.set[1] || !own.seen[1]) && !other.set[0] && !other.set[1])
+            return ckr__ds_elsewhere(r, g->optim[d], own.name,
+                                     ckr__printf(r->c, "this rank's padding lies in %s",
+                                                 g->optim[i]->rel));
+    }
+    if (e != CKR_OK || !own.set[1] || ckr__ds_pad_moves(r, g)) return e;
+    return ckr__ds_elsewhere(r, g->optim[d], own.name,
+                             ckr__printf(r->c, "%llu moments in this rank's padding are not zero",
+                                         (unsigned long long)own.set[1]));
 }
 
 /* The parameters that param_shapes names, in its order. */
@@ -33655,6 +33855,7 @@ static ckr_result ckr__ds_sharded(ckr__ds *r, uint32_t m)
     for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_parts(r, g, k);
     for (k = 0; k < g->n_groups && e == CKR_OK; k++)
         for (i = 0; i < g->n_params[k]; i++) g->params[k][i]->stated = true;
+    for (d = 0; d < r->dp && e == CKR_OK && r->zero == 3; d++) e = ckr__ds_padding(r, g, d);
     return e;
 }
 
@@ -34227,6 +34428,38 @@ static ckr_result ckr__ds_uni_open(ckr__ds *r)
     return e;
 }
 
+static bool ckr__ds_has_slot(const ckr__ds_param *p, const char *slot)
+{
+    uint64_t i;
+    for (i = 0; i < p->n_slots && strcmp(p->slots[i]->slot, slot) != 0; i++) {}
+    return i < p->n_slots;
+}
+
+/* Every parameter has the state that any of them has, and Adam both of its moments. */
+static ckr_result ckr__ds_uni_whole(ckr__ds *r)
+{
+    const char *type = ckr_node_str(ckr_node_find(r->config, "/optimizer/type"));
+    const bool adam = type && (!strcmp(type, "Adam") || !strcmp(type, "AdamW") ||
+                               !strcmp(type, "adam") || !strcmp(type, "adamw"));
+    const char *want[18];
+    uint64_t i, k, n = 0, m;
+    if (adam) want[n++] = "exp_avg";
+    if (adam) want[n++] = "exp_avg_sq";
+    for (i = 0; i < r->n_params; i++)
+        for (k = 0; k < r->params[i]->n_slots; k++) {
+            const char *slot = r->params[i]->slots[k]->slot;
+            for (m = 0; m < n && strcmp(want[m], slot) != 0; m++) {}
+            if (m == n && n < 18) want[n++] = slot;
+        }
+    for (i = 0; i < r->n_params; i++)
+        for (m = 0; m < n && r->params[i]->stated; m++)
+            if (!ckr__ds_has_slot(r->params[i], want[m]))
+                return ckr__ds_missing(
+                    r, ckr__printf(r->c, "zero/%s/%s.pt", r->params[i]->name,
+                                   strcmp(want[m], "master") ? want[m] : "fp32"));
+    return CKR_OK;
+}
+
 /* A step that no step.pt tells (ZeRO-3) is the optimizer's. */
 static ckr_result ckr__ds_uni_steps(ckr__ds *r)
 {
@@ -34237,9 +34470,7 @@ static ckr_result ckr__ds_uni_steps(ckr__ds *r)
     if (ckr_node_is_dict(state) && state->count) n = ckr_node_get(state->u.items[1], "step");
     for (i = 0; n && i < r->n_params && e == CKR_OK; i++) {
         ckr__ds_param *p = r->params[i];
-        uint64_t k;
-        for (k = 0; k < p->n_slots && strcmp(p->slots[k]->slot, "step") != 0; k++) {}
-        if (!p->stated || k < p->n_slots) continue;
+        if (!p->stated || ckr__ds_has_slot(p, "step")) continue;
         memset(&x, 0, sizeof x);
         x.params = &p;
         x.n = 1;
@@ -34351,6 +34582,25 @@ static ckr_result ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *fr
     return CKR_OK;
 }
 
+/* Elastic files that were written rigid, of a configuration that did not tell a value either. */
+static ckr_result ckr__ds_nulls(ckr__ds *r)
+{
+    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps" };
+    uint64_t i;
+    size_t k;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->s->n_groups; i++)
+        for (k = 0; k < 4 && e == CKR_OK; k++) {
+            const ckr_node *v = ckr_node_get(r->s->groups[i].hyper, keys[k]);
+            if (!v || v->kind != CKR_NODE_NONE) continue;
+            e = ckr__ds_note(r, "CKR_W_DS_NULL", CKR_LOST,
+                             ckr__printf(r->c, "%s of group %llu", keys[k], (unsigned long long)i),
+                             "no value: the files from which this was converted had none",
+                             "tell it with --set KEY=VALUE or --set GROUP.KEY=VALUE");
+        }
+    return e;
+}
+
 static ckr_result ckr__ds_groups(ckr__ds *r)
 {
     uint32_t m;
@@ -34364,6 +34614,7 @@ static ckr_result ckr__ds_groups(ckr__ds *r)
                                      (int64_t)g->n_groups);
         for (k = 0, from = 0; k < n && e == CKR_OK; k++) e = ckr__ds_group(r, m, k, &from);
     }
+    if (e == CKR_OK && !r->elastic) e = ckr__ds_nulls(r);
     if (e == CKR_OK && r->elastic)
         e = ckr__ds_note(r, "CKR_W_DS_ELASTIC", CKR_LOST, "groups",
                          "elastic_checkpoint: the files hold no hyper-parameters of the groups, "
@@ -34454,6 +34705,7 @@ static ckr_result ckr__ds_native(ckr__ds *r, const ckr_node *state, ckr_schedule
     }
     if (e != CKR_OK) return e;
     x->position = at;
+    x->offset = (double)at - x->rate * (double)(r->s->progress.step > 0 ? r->s->progress.step : 0);
     x->state = state;
     for (i = 0; i < n; i++)
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
@@ -34496,6 +34748,43 @@ static bool ckr__ds_own_key(const char *key)
     size_t i;
     for (i = 0; i < sizeof keys / sizeof *keys; i++) if (!strcmp(key, keys[i])) return true;
     return false;
+}
+
+/* Keys of an optimizer's file that are read, or written anew. */
+static bool ckr__ds_optim_key(const char *key, bool outer)
+{
+    static const char *const inner[] = {
+        "zero_stage", "loss_scaler", "dynamic_loss_scale", "overflow", "clip_grad", "ds_version",
+        "base_optimizer_state", "single_partition_of_fp32_groups", "group_paddings",
+        "param_alignment_paddings", "partition_count", "param_slice_mappings",
+        "optimizer_state_dict", "fp32_flat_groups"
+    };
+    size_t i;
+    if (outer)
+        return !strcmp(key, "optimizer_state_dict") || !strcmp(key, "ds_config") ||
+               !strcmp(key, "ds_version");
+    for (i = 0; i < sizeof inner / sizeof *inner; i++) if (!strcmp(key, inner[i])) return true;
+    return false;
+}
+
+/* What is left of an optimizer's file: beside its state, and in it. */
+static ckr_result ckr__ds_optim_rest(ckr__ds *r, const ckr__ds_file *f)
+{
+    int outer;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (outer = 0; outer < 2; outer++) {
+        const ckr_node *d = outer ? f->root : ckr__ds_optim(f);
+        for (i = 0; i < d->count && e == CKR_OK; i++) {
+            const char *key = ckr_node_str(d->u.items[2 * i]);
+            if (key && ckr__ds_optim_key(key, outer != 0)) continue;
+            r->rest = true;
+            e = ckr__ds_leave(r, f, outer ? key : ckr__printf(r->c, "optimizer_state_dict/%s",
+                                                              key ? key : "?"),
+                              d->u.items[2 * i + 1]);
+        }
+    }
+    return e;
 }
 
 /* The names by which trainers call their dict of random states. */
@@ -34546,6 +34835,8 @@ static ckr_result ckr__ds_clients(ckr__ds *r)
         if (!g->models[0]) e = ckr__ds_client(r, g->model, m * r->dp);
         for (d = 0; d < r->dp && e == CKR_OK; d++)
             if (g->models[d]) e = ckr__ds_client(r, g->models[d], d);
+        for (d = 0; d < r->dp && e == CKR_OK && r->wrapper >= CKR__DS_FLAT && !r->universal; d++)
+            e = ckr__ds_optim_rest(r, g->optim[d]);
     }
     for (i = 0; i < r->n_files && e == CKR_OK; i++)
         if (r->files[i]->kind == CKR__DS_LOOSE && !(r->files[i]->dir && r->universal) &&
@@ -34578,6 +34869,25 @@ static ckr_result ckr__ds_progress(ckr__ds *r)
     return e;
 }
 
+/* The optimizer counts the updates that were not skipped, and so does the model's file. */
+static ckr_result ckr__ds_counters(ckr__ds *r)
+{
+    int64_t skipped = 0, done = r->s->progress.step;
+    char was[24], now[24];
+    ckr_node_i64(ckr_node_get(r->meta, "skipped_steps"), &skipped);
+    if (!(r->updates == r->updates) || skipped < 0 || skipped > done ||
+        ckr__same(r->updates, (double)(done - skipped)))
+        return CKR_OK;
+    snprintf(was, sizeof was, "%lld", (long long)(done - skipped));
+    snprintf(now, sizeof now, "%.0f", r->updates);
+    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_DS_UPDATES", CKR_APPROX, "step",
+                     was, now, "the optimizer has not done as many updates as global_steps less "
+                     "skipped_steps: it was begun anew, or its files are of another step",
+                     "see that the optimizer's files belong to this step")
+               ? CKR_OK
+               : ckr__ds_oom(r);
+}
+
 static ckr_result ckr__ds_optimizers(ckr__ds *r)
 {
     uint32_t m;
@@ -34586,8 +34896,9 @@ static ckr_result ckr__ds_optimizers(ckr__ds *r)
         e = r->universal                    ? ckr__ds_uni(r, m)
             : r->wrapper >= CKR__DS_FLAT    ? ckr__ds_sharded(r, m)
                                             : ckr__ds_whole(r, m);
+    if (e == CKR_OK && r->universal) e = ckr__ds_uni_whole(r);
     if (e == CKR_OK && r->universal) e = ckr__ds_uni_steps(r);
-    return e;
+    return e == CKR_OK ? ckr__ds_counters(r) : e;
 }
 
 static void ckr__ds_topology(ckr__ds *r)
@@ -34614,6 +34925,7 @@ static ckr_result ckr__ds_read_all(ckr__ds *r)
     robin = ckr_node_find(r->config, "/zero_optimization/round_robin_gradients");
     r->robin = r->wrapper == CKR__DS_FLAT && robin && robin->kind == CKR_NODE_BOOL && robin->u.b;
     ckr__ds_topology(r);
+    r->s->unproven = r->zero != 3;     /* there the parameter is its master, rounded          */
     for (m = 0; m < r->mp && e == CKR_OK; m++) e = ckr__ds_slices(r, &r->stages[m]);
     if (e != CKR_OK) return e;
     e = r->pipe ? ckr__ds_pipe(r) : ckr__ds_model(r);
@@ -34689,6 +35001,8 @@ typedef struct ckr__ds_job {
     ckr_node          *config;
     const char        *tag;
     ckr_node          *scheduler;      /* or NULL: as it was                              */
+    bool               rescale;        /* fp16 begins or ends: the scaler is another        */
+    const ckr_node    *scaler;         /* its fields then; NULL: none                       */
 } ckr__ds_job;
 
 static bool ckr__ds_say(ckr__ds_job *x, const char *code, ckr_severity severity,
@@ -34724,6 +35038,254 @@ static ckr_result ckr__ds_emit_oom(const ckr__ds_job *x)
 static bool ckr__ds_true(const ckr_node *n)
 {
     return n && ((n->kind == CKR_NODE_BOOL && n->u.b) || (n->kind == CKR_NODE_INT && n->u.i));
+}
+
+/* >>deepspeed.emit.foreign ---------------------------------------------------- */
+/* A file of no framework has an optimizer's tensors among the others: as torch's state dict, by
+   numbers, or under the names of an export, optimizer.state.NAME.SLOT. Here they become slots of
+   their parameters, whose names lose the key under which the file keeps the model. */
+
+typedef struct ckr__ds_adopt {
+    ckr__ds_job     *x;
+    ckr_state       *own;      /* the state that is written                              */
+    const ckr_node  *model;    /* dict of tensors, of a torch file                       */
+    ckr_tensor     **of;       /* [n_tensors] by index: its copy, or NULL                */
+    ckr__map         views, params;    /* address of a view -> index; name -> index      */
+    ckr__map         places;   /* file and offset -> place in `model`                    */
+    uint64_t         n_slots, n_loose, n_ties;
+} ckr__ds_adopt;
+
+static ckr_tensor *ckr__ds_adopt_as(ckr__ds_adopt *a, uint64_t i, const char *name,
+                                    const char *slot)
+{
+    ckr_tensor *t = CKR__NEW(a->x->c, ckr_tensor);
+    if (!t || !name) return NULL;
+    *t = *a->x->s->tensors[i];
+    t->name = name;
+    t->slot = slot;
+    t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
+    a->of[i] = t;
+    a->own->tensors[a->own->n_tensors++] = t;
+    return t;
+}
+
+/* Of the file's dict and those in it the one with the most tensors. */
+static const ckr_node *ckr__ds_adopt_model(const ckr__plain *p)
+{
+    const ckr_node *best = NULL;
+    uint64_t i, k, n, most = 0;
+    for (i = 0; ckr_node_is_dict(p->root) && i <= p->root->count; i++) {
+        const ckr_node *d = i ? p->root->u.items[2 * i - 1] : p->root;
+        if (d == p->optimizer) continue;
+        for (k = n = 0; ckr_node_is_dict(d) && k < d->count; k++)
+            n += d->u.items[2 * k + 1]->kind == CKR_NODE_TENSOR;
+        if (n > most) best = d;
+        if (n > most) most = n;
+    }
+    return best;
+}
+
+/* A second name of the same elements. */
+static bool ckr__ds_adopt_tie(ckr__ds_adopt *a, const char *first, const char *name)
+{
+    ckr_state *s = a->own;
+    ckr_tie *ties = CKR__NEW_N(a->x->c, ckr_tie, s->n_ties + 1);
+    if (!ties) return false;
+    if (s->n_ties) memcpy(ties, s->ties, (size_t)s->n_ties * sizeof *ties);
+    ties[s->n_ties].name = first;
+    ties[s->n_ties++].other = name;
+    s->ties = ties;
+    return true;
+}
+
+/* The parameter that was taken from the place of this view; NULL: none. */
+static const char *ckr__ds_adopt_twin(ckr__ds_adopt *a, const ckr_view *v, uint64_t i)
+{
+    uint64_t key[2], at;
+    const ckr_view *w;
+    key[0] = v->file;
+    key[1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
+    if (!v->bytes && ckr__map_find(&a->places, (const char *)key, sizeof key, &at)) {
+        w = a->model->u.items[2 * at + 1]->u.view;
+        if (ckr__same_view(w, v)) return ckr_node_str(a->model->u.items[2 * at]);
+    } else if (!v->bytes) {
+        uint64_t *kept = CKR__NEW_N(a->x->c, uint64_t, 2);
+        if (kept) memcpy(kept, key, sizeof key);
+        if (kept) ckr__map_put(&a->places, (const char *)kept, sizeof key, i, NULL);
+    }
+    return NULL;
+}
+
+static bool ckr__ds_adopt_params(ckr__ds_adopt *a, const ckr__plain *p)
+{
+    uint64_t i, at;
+    const char *twin;
+    a->model = ckr__ds_adopt_model(p);
+    for (i = 0; i < p->n_views; i++)
+        if (p->views[i] && !ckr__map_put(&a->views, (const char *)&p->views[i],
+                                         sizeof p->views[i], i, NULL))
+            return false;
+    for (i = 0; a->model && i < a->model->count; i++) {
+        const ckr_node *v = a->model->u.items[2 * i + 1];
+        const char *name = ckr_node_str(a->model->u.items[2 * i]);
+        if (!name || v->kind != CKR_NODE_TENSOR ||
+            !ckr__map_find(&a->views, (const char *)&v->u.view, sizeof v->u.view, &at) || a->of[at])
+            continue;
+        twin = ckr__ds_adopt_twin(a, v->u.view, i);
+        a->n_ties += twin != NULL;
+        if (twin ? !ckr__ds_adopt_tie(a, twin, name) : !ckr__ds_adopt_as(a, at, name, "param"))
+            return false;
+    }
+    return a->x->c->err->code == CKR_OK;
+}
+
+/* The numbers' names: told by the file, of one group in the model's order, or by shape. */
+static ckr_result ckr__ds_adopt_names(ckr__ds_adopt *a, const ckr_node *optimizer,
+                                      ckr__ac_param **p, uint64_t *n)
+{
+    ckr__ac ac;
+    ckr__ac_file f;
+    uint64_t i, named = 0;
+    ckr_result e;
+    memset(&ac, 0, sizeof ac);
+    memset(&f, 0, sizeof f);
+    ac.c = a->x->c;
+    ac.s = a->own;
+    f.part = optimizer;
+    f.path = f.rel = "";
+    e = ckr__ac_params(&ac, &f, p, n);
+    for (i = 0; e == CKR_OK && i < *n; i++) named += (*p)[i].name != NULL;
+    if (e != CKR_OK || (*n && named == *n)) return e;
+    for (i = 0; i < *n; i++) (*p)[i].name = NULL;
+    if (ckr__ac_match(&ac, *p, *n, true))
+        return ckr__ds_say(a->x, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, "optimizer", NULL, NULL,
+                           "the optimizer's file has numbers only: they were matched to the "
+                           "model's parameters by shape and order",
+                           "save param_names in the groups")
+                   ? CKR_OK
+                   : ckr__ds_emit_oom(a->x);
+    if (a->x->c->err->code != CKR_OK) return a->x->c->err->code;
+    return ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, "optimizer",
+                          "numbers only, and shapes do not tell which parameter each is",
+                          "save param_names in the groups, or leave out the optimizer")
+               ? CKR_OK
+               : ckr__ds_emit_oom(a->x);
+}
+
+static ckr_result ckr__ds_adopt_state(ckr__ds_adopt *a, const ckr__ac_param *p)
+{
+    uint64_t i, at;
+    for (i = 0; ckr_node_is_dict(p->state) && i < p->state->count; i++) {
+        const ckr_node *v = p->state->u.items[2 * i + 1];
+        const char *slot = ckr_node_str(p->state->u.items[2 * i]);
+        if (!slot || v->kind == CKR_NODE_NONE) continue;
+        if (v->kind != CKR_NODE_TENSOR ||
+            !ckr__map_find(&a->views, (const char *)&v->u.view, sizeof v->u.view, &at))
+            return ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, p->name,
+                                  "its state is no tensor, which a flat group cannot hold",
+                                  "leave out the optimizer")
+                       ? CKR_OK
+                       : ckr__ds_emit_oom(a->x);
+        if (!a->of[at] && !ckr__ds_adopt_as(a, at, p->name, slot)) return ckr__ds_emit_oom(a->x);
+        a->n_slots++;
+    }
+    return CKR_OK;
+}
+
+/* torch's state dict; its groups get the parameters' names. */
+static ckr_result ckr__ds_adopt_torch(ckr__ds_adopt *a, const ckr_node *optimizer)
+{
+    ckr__ac_param *p = NULL;
+    uint64_t i, n = 0;
+    ckr_result e = ckr__ds_adopt_names(a, optimizer, &p, &n);
+    if (e != CKR_OK || a->x->refused) return e;
+    for (i = 0; i < n && e == CKR_OK; i++) e = ckr__ds_adopt_state(a, &p[i]);
+    if (e != CKR_OK || a->own->n_groups != ckr_node_get(optimizer, "param_groups")->count) return e;
+    a->own->groups = CKR__NEW_N(a->x->c, ckr_group, a->own->n_groups);
+    if (!a->own->groups) return ckr__ds_emit_oom(a->x);
+    for (i = 0; i < a->own->n_groups; i++) {
+        a->own->groups[i] = a->x->s->groups[i];
+        a->own->groups[i].params = CKR__NEW_N(a->x->c, const char *, n);
+        a->own->groups[i].n_params = 0;
+        if (!a->own->groups[i].params) return ckr__ds_emit_oom(a->x);
+    }
+    for (i = 0; i < n; i++) {
+        ckr_group *g = &a->own->groups[p[i].group];
+        g->params[g->n_params++] = p[i].name;
+    }
+    return CKR_OK;
+}
+
+/* The names of an export; what is no slot is a parameter. */
+static bool ckr__ds_adopt_live(ckr__ds_adopt *a)
+{
+    static const char head[] = "optimizer.state.";
+    const ckr_state *s = a->x->s;
+    uint64_t i, at;
+    for (i = 0; i < s->n_tensors; i++)
+        if (!ckr__map_put(&a->params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL))
+            return false;
+    for (i = 0; i < s->n_tensors; i++) {
+        const char *name = s->tensors[i]->name, *dot = strrchr(name, '.');
+        const size_t n = sizeof head - 1;
+        const bool slot = ckr__starts(name, head) && dot > name + n &&
+                          ckr__map_find(&a->params, name + n, (size_t)(dot - name) - n, &at);
+        if (slot && (a->x->t->without & CKR_OPTIMIZER)) continue;
+        if (!ckr__ds_adopt_as(a, i, slot ? s->tensors[at]->name : name, slot ? dot + 1 : "param"))
+            return false;
+        a->n_slots += slot;
+    }
+    return true;
+}
+
+static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
+{
+    const ckr_state *s = a->x->s;
+    const ckr__plain *p = !strcmp(s->dialect, "torch") ? (const ckr__plain *)s->dialect_data : NULL;
+    const bool drop = (a->x->t->without & CKR_OPTIMIZER) != 0;
+    char text[40];
+    ckr_result e = CKR_OK;
+    if (p && p->optimizer && !ckr__ds_adopt_params(a, p)) return ckr__ds_emit_oom(a->x);
+    if (p && p->optimizer && !drop) e = ckr__ds_adopt_torch(a, p->optimizer);
+    if (!(p && p->optimizer) && !ckr__ds_adopt_live(a)) return ckr__ds_emit_oom(a->x);
+    if (e != CKR_OK || a->x->refused) return e;
+    a->n_loose = s->n_tensors - a->own->n_tensors - a->n_ties;
+    snprintf(text, sizeof text, "%llu tensors", (unsigned long long)a->n_loose);
+    if (a->n_loose && !drop &&
+        !ckr__ds_say(a->x, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
+                     "they are neither in the model's dict nor in the optimizer's", NULL))
+        return ckr__ds_emit_oom(a->x);
+    if (a->n_slots && !a->own->n_groups &&
+        !ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, "groups",
+                        "the file has an optimizer's state and no groups: lr, weight decay and "
+                        "what else goes with it are not known",
+                        "convert the checkpoint itself, or leave out the optimizer"))
+        return ckr__ds_emit_oom(a->x);
+    if (a->n_slots || a->model != (p ? p->root : NULL)) a->x->out->renamed = true;
+    a->x->s = a->own;
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_adopt_from(ckr__ds_job *x)
+{
+    const ckr_state *s = x->s;
+    ckr__ds_adopt a;
+    ckr_result e;
+    if (strcmp(s->dialect, "torch") != 0 && strcmp(s->dialect, "safetensors") != 0) return CKR_OK;
+    memset(&a, 0, sizeof a);
+    a.x = x;
+    a.views.c = a.params.c = a.places.c = x->c;
+    a.own = CKR__NEW(x->c, ckr_state);
+    a.of = CKR__NEW_N(x->c, ckr_tensor *, s->n_tensors);
+    if (!a.own || !a.of) return ckr__ds_emit_oom(x);
+    *a.own = *s;
+    a.own->tensors = CKR__NEW_N(x->c, ckr_tensor *, s->n_tensors);
+    a.own->n_tensors = 0;
+    e = a.own->tensors ? ckr__ds_adopt_all(&a) : ckr__ds_emit_oom(x);
+    ckr__map_free(&a.views);
+    ckr__map_free(&a.params);
+    ckr__map_free(&a.places);
+    return e;
 }
 
 /* >>deepspeed.emit.items ------------------------------------------------------ */
@@ -35348,6 +35910,7 @@ static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b, uint
 static const ckr_node *ckr__ds_scaler_of(const ckr__ds_job *x)
 {
     const ckr_node *o, *n;
+    if (x->rescale) return x->scaler;
     if (!x->ds) return NULL;
     o = x->ds->universal ? x->ds->optimizer : ckr__ds_optim(x->ds->stages[0].optim[0]);
     n = ckr_node_get(o, "loss_scaler");
@@ -35378,7 +35941,7 @@ static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x, ckr__out_file *f)
     const ckr_node *sc = ckr__ds_scaler_of(x), *n;
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
     size_t i;
-    n = x->ds ? ckr_node_get(x->ds->universal ? x->ds->optimizer
+    n = x->ds && !x->rescale ? ckr_node_get(x->ds->universal ? x->ds->optimizer
                                               : ckr__ds_optim(x->ds->stages[0].optim[0]),
                              "loss_scaler")
               : NULL;
@@ -35599,6 +36162,32 @@ static bool ckr__ds_cut_rank(ckr__ds_job *x, ckr__out_file *f, ckr_node *o, uint
            ckr__node_set(x->c, o, "fp32_flat_groups", masters);
 }
 
+/* Are there as many optimizer files as there were, of the same ranks? */
+static bool ckr__ds_same_ranks(const ckr__ds_job *x)
+{
+    const ckr__ds *r = x->ds;
+    return r && r->wrapper >= CKR__DS_FLAT && !r->universal && !x->universal &&
+           x->wrapper >= CKR__DS_FLAT && r->dp == x->dp && r->mp == x->pp;
+}
+
+/* What is not known here goes back into the same rank's file. */
+static bool ckr__ds_optim_back(ckr__ds_job *x, ckr__out_file *f, ckr_node *to, uint32_t m,
+                               uint32_t d, bool outer)
+{
+    const ckr_node *from;
+    uint64_t i;
+    if (!ckr__ds_same_ranks(x) || !x->ds->rest) return true;
+    from = outer ? x->ds->stages[m].optim[d]->root : ckr__ds_optim(x->ds->stages[m].optim[d]);
+    for (i = 0; i < from->count; i++) {
+        const char *key = ckr_node_str(from->u.items[2 * i]);
+        if (key && ckr__ds_optim_key(key, outer)) continue;
+        if (!ckr__node_pair(x->c, to, from->u.items[2 * i],
+                            ckr__copy_tree(x->c, f, from->u.items[2 * i + 1], NULL)))
+            return false;
+    }
+    return true;
+}
+
 static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
 {
     const char *path =
@@ -35613,7 +36202,9 @@ static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
     return ok && ckr__node_set(x->c, f->root, "optimizer_state_dict", o) &&
                    ckr__node_set(x->c, f->root, "ds_config",
                                  ckr__copy_tree(x->c, f, x->config, NULL)) &&
-                   ckr__node_set(x->c, f->root, "ds_version", ckr__ds_version_node(x))
+                   ckr__node_set(x->c, f->root, "ds_version", ckr__ds_version_node(x)) &&
+                   ckr__ds_optim_back(x, f, o, m, d, false) &&
+                   ckr__ds_optim_back(x, f, f->root, m, d, true)
                ? CKR_OK
                : ckr__ds_emit_oom(x);
 }
@@ -35794,11 +36385,11 @@ static bool ckr__ds_module_fill(ckr__ds_job *x, ckr__out_file *f, ckr_node *out,
 static ckr_node *ckr__ds_module_node(ckr__ds_job *x, ckr__out_file *f, uint32_t d)
 {
     const ckr_node *dict = ckr_node_get(x->meta, "module");
-    ckr_node *out = ckr__node(x->c, CKR_NODE_ODICT);
+    ckr_node *out = x->pipe ? ckr__ds_none(x) : ckr__node(x->c, CKR_NODE_ODICT);
     ckr__map aliases;
     uint64_t i;
     bool ok = out != NULL;
-    if (x->pipe) return ckr__ds_none(x);
+    if (x->pipe) return out;
     memset(&aliases, 0, sizeof aliases);
     aliases.c = x->c;
     for (i = 0; i < x->s->n_ties && ok; i++)
@@ -36144,35 +36735,261 @@ static ckr_result ckr__ds_uni_out(ckr__ds_job *x)
 
 /* >>deepspeed.emit.schedule --------------------------------------------------- */
 
-/* A schedule that was decided anew: DeepSpeed's own keep their clock in the files and their curve
-   in the coming run's configuration, so that is written with it. */
+/* DeepSpeed's own schedulers take their curve from ds_config, the base LRs of WarmupCosineLR from
+   the groups as the run builds them; a checkpoint holds last_batch_iteration, and the LR of the
+   first update. So a decided schedule is handed over as a clock and settings: those are sought
+   here, built, and compared with what was decided, update by update. */
+
+typedef struct ckr__dsf {       /* a candidate                                            */
+    double    clock, warm, total, from, floor;
+    double   *base, *min, *max;        /* of each lane                                     */
+    bool      linear;          /* the warm-up, whatever it was                           */
+} ckr__dsf;
+
+static bool ckr__dsf_begin(ckr__ds_job *x, const ckr_schedule *w, ckr__dsf *f)
+{
+    const ckr__curve_nums *k = &w->curve->k;
+    uint64_t i;
+    memset(f, 0, sizeof *f);
+    f->base = CKR__NEW_N(x->c, double, w->n_lanes);
+    f->min = CKR__NEW_N(x->c, double, w->n_lanes);
+    f->max = CKR__NEW_N(x->c, double, w->n_lanes);
+    if (!f->base || !f->min || !f->max) return false;
+    f->clock = (double)w->position;
+    f->warm = k->warm;
+    f->total = k->total;
+    f->floor = k->floor;
+    f->from = k->from;
+    for (i = 0; i < w->n_lanes; i++) {                 /* a splice: q + p * lr              */
+        const ckr_lane *l = &w->lanes[i];
+        f->base[i] = l->q + l->p * l->base;
+        f->min[i] = l->q + l->p * l->min;
+        f->max[i] = l->q + l->p * l->max;
+        if (i || !(f->base[i] > 0) || ckr__same(f->base[i], l->base)) continue;
+        f->floor = (l->q + l->p * l->base * k->floor) / f->base[i];
+        f->from = (l->q + l->p * l->base * k->from) / f->base[i];
+    }
+    return true;
+}
+
+/* Behind new warm-up, or stretched: another curve of the same family, on a clock of its own or
+   from where the old one stands. */
+static void ckr__dsf_guess(const ckr_schedule *w, ckr__dsf *f)
+{
+    const double t = (double)w->position, u = w->a * (t - w->t0) + w->b;
+    const bool cosine = w->curve->kind == CKR__CV_DS_COSINE;
+    double now, left;
+    uint64_t i;
+    if (w->ramp_len > 0) {
+        f->clock = t - w->ramp_at;
+        f->warm = w->ramp_len;
+        f->total = w->curve->k.total - u + f->clock;
+        f->linear = true;
+        f->from = 0;
+        for (i = 0; i < w->n_lanes; i++) f->base[i] = f->max[i] = w->lanes[i].ramp_to;
+        return;
+    }
+    left = (f->total - u) / w->a;
+    if (u < f->warm || cosine) {                       /* every length, the clock with them  */
+        f->clock = u < f->warm ? u / w->a : (u + 1 - f->warm) / w->a + f->warm - 1;
+        f->warm = u < f->warm ? f->warm / w->a : f->warm;
+        f->total = cosine ? f->warm + (f->total - w->curve->k.warm) / w->a : f->clock + left;
+        return;
+    }
+    for (i = 0; i < w->n_lanes; i++) {                 /* the rest of a straight line        */
+        now = (f->max[i] - f->min[i]) * (f->total - u) / (f->total - f->warm);
+        f->max[i] = f->min[i] + now * (t + left - f->warm) / left;
+    }
+    f->total = t + left;
+}
+
+/* One number where all lanes have it, as configurations do. */
+static ckr_node *ckr__dsf_lanes(ckr__ctx *c, const double *v, uint64_t n)
+{
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    uint64_t i;
+    for (i = 1; i < n && ckr__same(v[i], v[0]); i++) {}
+    if (i >= n) return ckr__node_float(c, n ? v[0] : 0);
+    for (i = 0; list && i < n; i++)
+        if (!ckr__node_push(c, list, ckr__node_float(c, v[i]))) return NULL;
+    return list;
+}
+
+/* A length that must be a whole number, and is but for rounding. */
+static ckr_node *ckr__dsf_whole(ckr__ctx *c, double v)
+{
+    const double r = floor(v + 0.5);
+    if (!(fabs(v - r) <= 1e-6 * (1 + fabs(r))) || !(fabs(r) < 9e15)) return NULL;
+    return ckr__node_int(c, (int64_t)r);
+}
+
+/* The scheduler's own keys, of which `lr` and `clamped` are none. NULL: it has no such lengths. */
+static ckr_node *ckr__dsf_params(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f)
+{
+    const ckr__curve_nums *k = &w->curve->k;
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i, n = w->params ? w->params->count : 0;
+    bool ok = d != NULL;
+    for (i = 0; i < n && ok; i++) {
+        ckr_node *key = w->params->u.items[2 * i];
+        if (!ckr__is_str(key, "lr") && !ckr__is_str(key, "clamped"))
+            ok = ckr__node_pair(x->c, d, key, w->params->u.items[2 * i + 1]);
+    }
+    if (w->curve->kind == CKR__CV_DS_WARMUP)
+        ok = ok && ckr__node_set(x->c, d, "warmup_min_lr",
+                                 ckr__dsf_lanes(x->c, f->min, w->n_lanes)) &&
+             ckr__node_set(x->c, d, "warmup_max_lr", ckr__dsf_lanes(x->c, f->max, w->n_lanes));
+    if (w->curve->kind == CKR__CV_DS_CYCLE)
+        ok = ok && ckr__node_set(x->c, d, "cycle_min_lr",
+                                 ckr__dsf_lanes(x->c, f->min, w->n_lanes)) &&
+             ckr__node_set(x->c, d, "cycle_max_lr", ckr__dsf_lanes(x->c, f->max, w->n_lanes));
+    if (w->curve->kind == CKR__CV_DS_COSINE) {
+        if (ok && !ckr__same(f->floor, k->floor))
+            ok = ckr__node_set(x->c, d, "cos_min_ratio", ckr__node_float(x->c, f->floor));
+        if (ok && !ckr__same(f->from, k->from))
+            ok = ckr__node_set(x->c, d, "warmup_min_ratio", ckr__node_float(x->c, f->from));
+    }
+    if (ok && !ckr__same(f->warm, k->warm))
+        ok = ckr__node_set(x->c, d, "warmup_num_steps", ckr__dsf_whole(x->c, f->warm));
+    if (ok && !ckr__same(f->total, k->total) && f->total == f->total)
+        ok = ckr__node_set(x->c, d, "total_num_steps", ckr__dsf_whole(x->c, f->total));
+    if (ok && f->linear) ok = ckr__node_set(x->c, d, "warmup_type", ckr__node_str(x->c, "linear"));
+    return ok ? d : NULL;
+}
+
+/* The largest difference, relative to the LR; HUGE_VAL: no schedule of DeepSpeed's. */
+static ckr_result ckr__dsf_error(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f,
+                                const ckr_node *params, double *worst)
+{
+    ckr__ctx *c = x->c;
+    const uint64_t n = w->n_lanes;
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const int64_t last = ckr__run_end(w, done) + 1;
+    const uint64_t rows = last > done && last < done + 4096 ? (uint64_t)(last - done) : 1000;
+    ckr_node *d = ckr__dict_copy(c, params);
+    ckr_schedule *y;
+    double *a, top = 0;
+    uint64_t i;
+    ckr_result r;
+    *worst = HUGE_VAL;
+    if (!d || ((w->curve->flags & CKR__CF_CLAMP) &&
+               !ckr__node_set(c, d, "clamped", ckr__node_bool(c, true))))
+        return ckr__ds_emit_oom(x);
+    r = ckr__sched_build(c, w->kind, d, f->base, n, &y);
+    if (r == CKR_E_ARG) ckr__sched_forgive(c);
+    if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
+    y->offset = f->clock - (double)done;
+    a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
+    if (!a) return CKR_E_NOMEM;
+    r = ckr__sched_eval(c, w, CKR__COL_LR, done + 1, rows, a);
+    if (r == CKR_OK) r = ckr__sched_eval(c, y, CKR__COL_LR, done + 1, rows, a + rows * n);
+    for (i = 0; i < rows * n; i++) if (a[i] > top) top = a[i];
+    for (i = 0, *worst = 0; i < rows * n && r == CKR_OK; i++) {
+        const double least = 1e-6 * top,       /* at its end an LR is rounding            */
+            by = fabs(a[i] - a[rows * n + i]) / (fabs(a[i]) > least ? fabs(a[i]) : least);
+        if (a[i] != a[i] || !(top > 0)) continue;
+        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
+    }
+    ckr__heap_free(c, a, (size_t)(2 * rows * n) * sizeof *a);
+    return r;
+}
+
+static ckr_result ckr__dsf_hold(ckr__ds_job *x, const ckr_schedule *w, double worst)
+{
+    char text[64];
+    snprintf(text, sizeof text, "off by %.3g of the LR", worst);
+    return ckr__ds_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL,
+                       worst < HUGE_VAL ? text : NULL,
+                       "DeepSpeed's scheduler takes its curve from ds_config, and no parameters of "
+                       "this one give the curve that was decided",
+                       "--lr-policy target or splice, or another schedule with --to-schedule")
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+static bool ckr__ds_setting(ckr__ds_job *x, const char *subject, const ckr_node *value,
+                            const char *why)
+{
+    const char *text = ckr__node_text_of(x->c, value);
+    return text && ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_CHANGED, subject, NULL, text, why,
+                               "set it in the ds_config of the coming run");
+}
+
+/* What a run needs that is to go on with the candidate; it is in the written configuration too. */
+static bool ckr__dsf_say(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f, ckr_node *params)
+{
+    ckr_node *conf = ckr__node(x->c, CKR_NODE_DICT), *lr, *o, *op;
+    if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, w->kind + 10)) ||
+        !ckr__node_set(x->c, conf, "params", params) ||
+        !ckr__node_set(x->c, x->config, "scheduler", conf) ||
+        !ckr__ds_setting(x, "scheduler", conf,
+                         "the files hold this scheduler's clock and the LR of the first update; "
+                         "the curve is the coming run's configuration"))
+        return false;
+    if (w->curve->kind != CKR__CV_DS_COSINE) return true;
+    lr = ckr__dsf_lanes(x->c, f->base, w->n_lanes);
+    if (!ckr__ds_setting(x, "optimizer.params.lr", lr,
+                         "WarmupCosineLR scales the LR with which the groups are built, in the "
+                         "trainer's code too: of all, or of each in their order"))
+        return false;
+    if (ckr_node_is_list(lr)) return true;             /* the groups' own, in the trainer's code */
+    op = ckr__ds_with(x, ckr_node_find(x->config, "/optimizer/params"), "lr", lr);
+    o = op ? ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params", op) : NULL;
+    return o && ckr__node_set(x->c, x->config, "optimizer", o);
+}
+
+/* One of DeepSpeed's own schedulers. */
+static ckr_result ckr__ds_emit_native(ckr__ds_job *x, const ckr_schedule *w)
+{
+    const bool moved = w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0);
+    ckr_node *params, *clock;
+    ckr__dsf f;
+    double worst = HUGE_VAL;
+    ckr_result e = CKR_OK;
+    if (!ckr__dsf_begin(x, w, &f)) return ckr__ds_emit_oom(x);
+    if (moved) ckr__dsf_guess(w, &f);
+    clock = ckr__dsf_whole(x->c, f.clock);
+    params = clock ? ckr__dsf_params(x, w, &f) : NULL;
+    if (params) e = ckr__dsf_error(x, w, &f, params, &worst);
+    if (e != CKR_OK || x->c->err->code != CKR_OK) return ckr__ds_emit_oom(x);
+    if (!(worst <= 1e-9)) return ckr__dsf_hold(x, w, worst);
+    x->scheduler = ckr__node(x->c, CKR_NODE_DICT);
+    return ckr__node_set(x->c, x->scheduler, "last_batch_iteration", clock) &&
+                   ckr__dsf_say(x, w, &f, params)
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+/* A schedule that was decided anew. */
 static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
 {
     const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL;
     const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
-    ckr_node *conf = ckr__node(x->c, CKR_NODE_DICT), *params;
+    ckr__whole_job w;
     const char *text;
+    double worst;
     ckr_result e;
     if (!now || (x->t->without & CKR_SCHEDULE) || ckr__sched_same(now, was)) return CKR_OK;
     if (now->opaque && was) return CKR_OK;
+    if (!strncmp(now->kind, "deepspeed:", 10) && now->curve) return ckr__ds_emit_native(x, now);
     e = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
-    if (e != CKR_OK) return e;
     text = ckr__node_text_of(x->c, now->params);
-    if (!text || !conf) return ckr__ds_emit_oom(x);
-    if (!strncmp(now->kind, "deepspeed:", 10) && ckr__same(now->a, 1) &&
-        ckr__same(now->b, now->t0) && !(now->ramp_len > 0)) {
-        params = ckr__dict_copy(x->c, now->params);
-        if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, now->kind + 10)) ||
-            !ckr__node_set(x->c, conf, "params", params) ||
-            !ckr__node_set(x->c, x->config, "scheduler", conf))
+    if (e != CKR_OK || !text) return ckr__ds_emit_oom(x);
+    if (!was || strcmp(was->kind, now->kind) != 0 || x->scheduler->count == 1 || now->opaque ||
+        ckr_node_get(x->scheduler, "lr_lambdas")) {
+        if (!ckr__ds_say(x, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED, now->kind, NULL, text,
+                         "this scheduler is built by the trainer, not from ds_config",
+                         "give deepspeed.initialize one with these arguments"))
             return ckr__ds_emit_oom(x);
+        if (x->scheduler->count == 1 || now->opaque || ckr_node_get(x->scheduler, "lr_lambdas"))
+            return CKR_OK;
     }
-    return ckr__ds_say(x, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED, now->kind, NULL, text,
-                       "the files keep this scheduler's clock and the LR of the next update; its "
-                       "curve is the coming run's configuration",
-                       "set it in ds_config with these parameters")
-               ? CKR_OK
-               : ckr__ds_emit_oom(x);
+    memset(&w, 0, sizeof w);
+    w.c = x->c;
+    w.s = x->s;
+    w.scheduler = x->scheduler;
+    e = ckr__whole_proof(&w, now, &worst);
+    return e == CKR_OK && worst > 1e-9 ? ckr__dsf_hold(x, now, worst) : e;
 }
 
 /* >>deepspeed.emit.all -------------------------------------------------------- */
@@ -36286,7 +37103,11 @@ static bool ckr__ds_say_sizes(ckr__ds_job *x)
     const ckr__ds *r = x->ds;
     bool ok = true;
     if (!r) return true;
-    if (x->dp != r->dp)
+    if (r->rest && x->optimizer && !ckr__ds_same_ranks(x))
+        ok = ckr__ds_say(x, "CKR_W_DS_REST", CKR_LOST, "optimizer files", NULL, NULL,
+                         "keys that are not known here belong to a rank; with other ranks or "
+                         "layouts they are not written", NULL);
+    if (ok && x->dp != r->dp)
         ok = ckr__ds_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", r->dp, x->dp, "asked for",
                              NULL);
     if (ok && x->pp != r->mp)
@@ -36322,16 +37143,13 @@ static bool ckr__ds_say_clients(ckr__ds_job *x)
     const ckr__ds *r = x->ds;
     const uint64_t from = !r ? 0 : r->zero == 3 ? r->dp : r->mp,
                    to = x->zero == 3 ? x->dp : x->pp;
-    const bool streams = x->s->n_rng > 0 && !(x->t->without & CKR_RNG);
+    const bool streams = r && r->s->n_rng > 0 && !(x->t->without & CKR_RNG);
     if (!from || (!streams && !x->s->n_leftovers)) return true;
     if (to < from)
         return ckr__ds_say_int(x, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST, "client state",
                                (int64_t)from, (int64_t)to,
-                               "what the trainer saved on the other ranks is not written", NULL);
-    if (to > from && streams && r->zero != 3)
-        return ckr__ds_say_int(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams",
-                               (int64_t)from, (int64_t)to,
-                               "ranks beyond the saved ones repeat the streams of rank 0 on", NULL);
+                               "what the trainer saved on the other ranks is not written: all of "
+                               "a stage load its first rank's, random states too", NULL);
     return true;
 }
 
@@ -36357,6 +37175,55 @@ static ckr_result ckr__ds_emit_files(ckr__ds_job *x)
     return CKR_OK;
 }
 
+/* Where --dtype begins fp16, the files get the scaler with which DeepSpeed begins; where it ends
+   it, none. */
+static bool ckr__ds_rescale(ckr__ds_job *x)
+{
+    const ckr_node *conf = ckr_node_get(x->meta, "ds_config");
+    const bool now = x->dtype == CKR_DTYPE_F16;
+    double power = 16, window = 1000;
+    char text[40];
+    ckr_node *d;
+    if (!x->ds || x->t->dtype == CKR_DTYPE_NONE || !x->n_items || !x->optimizer) return true;
+    x->rescale = now != (x->items[0].param->dtype == CKR_DTYPE_F16);
+    if (!x->rescale || !now)
+        return !x->rescale || ckr__ds_say(x, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", NULL, "1",
+                                          "the coming run is not fp16: no loss is scaled", NULL);
+    ckr_node_f64(ckr_node_find(conf, "/fp16/initial_scale_power"), &power);
+    ckr_node_f64(ckr_node_find(conf, "/fp16/loss_scale_window"), &window);
+    if (!(power >= 0 && power < 64)) power = 16;
+    d = ckr__node(x->c, CKR_NODE_DICT);
+    snprintf(text, sizeof text, "%.0f", ckr__pow(2, power));
+    if (!ckr__node_set(x->c, d, "cur_scale", ckr__node_float(x->c, ckr__pow(2, power))) ||
+        !ckr__node_set(x->c, d, "cur_iter", ckr__node_int(x->c, 0)) ||
+        !ckr__node_set(x->c, d, "last_overflow_iter", ckr__node_int(x->c, -1)) ||
+        !ckr__node_set(x->c, d, "scale_factor", ckr__node_float(x->c, 2)) ||
+        !ckr__node_set(x->c, d, "scale_window", ckr__node_int(x->c, (int64_t)window)) ||
+        !ckr__node_set(x->c, d, "dynamic", ckr__node_bool(x->c, true)))
+        return false;
+    x->scaler = d;
+    return ckr__ds_say(x, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", "1", text,
+                       "the coming run is fp16, the saved one was not: a dynamic scaler as "
+                       "DeepSpeed begins with", "fp16.loss_scale for a fixed one");
+}
+
+/* --dtype, as far as it changes parameters. */
+static bool ckr__ds_say_dtype(ckr__ds_job *x)
+{
+    char text[40];
+    uint64_t i, n = 0;
+    const ckr_tensor *first = NULL;
+    for (i = 0; i < x->n_items; i++) {
+        if (x->t->dtype == CKR_DTYPE_NONE || x->items[i].param->dtype == x->t->dtype) continue;
+        if (!first) first = x->items[i].param;
+        n++;
+    }
+    snprintf(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    return !n || ckr__ds_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
+                             ckr_dtype_name(x->t->dtype), "--dtype",
+                             "bf16 and fp16 in the ds_config of the coming run to match");
+}
+
 static ckr_result ckr__ds_settings(ckr__ds_job *x)
 {
     const ckr_node *zero = ckr_node_find(x->meta, "/ds_config/zero_optimization");
@@ -36367,7 +37234,69 @@ static ckr_result ckr__ds_settings(ckr__ds_job *x)
     if (ckr_node_f64(ckr_node_get(zero, "sub_group_size"), &size) && size >= 1 && size < 9e15)
         x->sub_group = (int64_t)size;
     if (x->wrapper != CKR__DS_FLAT) x->robin = x->aligned = false;
+    if (!ckr__ds_rescale(x) || !ckr__ds_say_dtype(x)) return ckr__ds_emit_oom(x);
     return ckr__ds_config(x);
+}
+
+static bool ckr__ds_set_int(ckr__ds_job *x, const char *subject, int64_t was, int64_t now,
+                            ckr_severity severity, const char *why)
+{
+    char a[24], b[24];
+    snprintf(a, sizeof a, "%lld", (long long)was);
+    snprintf(b, sizeof b, "%lld", (long long)now);
+    return ckr__ds_say(x, "CKR_DS_SETTINGS", severity, subject, was >= 0 ? a : NULL, b, why,
+                       "set it in the ds_config of the coming run");
+}
+
+/* Samples of an update are kept: micro batch x accumulation x ranks. */
+static bool ckr__ds_say_batch(ckr__ds_job *x)
+{
+    static const char why[] = "with so many ranks it gives the samples of an update as they were";
+    const ckr_node *old = ckr_node_get(x->meta, "ds_config");
+    const int64_t dp = x->ds->dp, to = x->dp;
+    int64_t micro = 0, steps = 1, all = 0, n, k;
+    ckr_node_i64(ckr_node_get(old, "train_micro_batch_size_per_gpu"), &micro);
+    ckr_node_i64(ckr_node_get(old, "gradient_accumulation_steps"), &steps);
+    ckr_node_i64(ckr_node_get(old, "train_batch_size"), &all);
+    if (micro < 0 || steps < 1 || micro > 1 << 30 || steps > 1 << 30) return true;
+    if (all <= 0) all = micro * steps * dp;
+    if (all <= 0 || dp == to) return true;
+    if (all % to)
+        return ckr__ds_say_int(x, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all,
+                               all / to * to,
+                               "the samples of an update are no multiple of the ranks: steps, "
+                               "samples and LR no longer count the same",
+                               "take a --dp that divides it");
+    n = all / to;
+    if (!micro) micro = all / dp / steps;
+    k = n % steps == 0 ? n / steps : micro > 0 && n % micro == 0 ? micro : n;
+    return ckr__ds_set_int(x, "train_micro_batch_size_per_gpu", micro, k,
+                           k == micro ? CKR_EXACT : CKR_CHANGED, why) &&
+           ckr__ds_set_int(x, "gradient_accumulation_steps", steps, n / k,
+                           n / k == steps ? CKR_EXACT : CKR_CHANGED, why) &&
+           ckr__node_set(x->c, x->config, "train_batch_size", ckr__node_int(x->c, all)) &&
+           ckr__node_set(x->c, x->config, "train_micro_batch_size_per_gpu",
+                         ckr__node_int(x->c, k)) &&
+           ckr__node_set(x->c, x->config, "gradient_accumulation_steps",
+                         ckr__node_int(x->c, n / k));
+}
+
+/* What the coming run's configuration must say for these files to be loaded as they are meant. */
+static bool ckr__ds_say_settings(ckr__ds_job *x)
+{
+    const int was = x->ds ? x->ds->zero : -1;
+    bool ok = true;
+    if (x->optimizer && was != x->zero)
+        ok = ckr__ds_set_int(x, "zero_optimization.stage", was, x->zero, CKR_CHANGED,
+                             "the files are those of this stage");
+    if (ok && x->universal)
+        ok = ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_EXACT, "checkpoint.load_universal", NULL, "true",
+                         "a universal checkpoint is loaded with it only",
+                         "set it in the ds_config of the coming run");
+    if (ok && x->optimizer && x->zero == 3 && !x->universal)
+        ok = ckr__ds_set_int(x, "zero_optimization.sub_group_size", -1, x->sub_group, CKR_EXACT,
+                             "the masters and moments are cut into groups of this size");
+    return ok && (!x->ds || ckr__ds_say_batch(x));
 }
 
 static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
@@ -36377,7 +37306,8 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
     x->pipe = x->ds && x->ds->pipe;
     x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
     if (!ckr__ds_allowed(x)) return ckr__ds_emit_oom(x);
-    e = x->refused ? CKR_OK : ckr__ds_items(x);
+    e = x->refused ? CKR_OK : ckr__ds_adopt_from(x);
+    if (e == CKR_OK && !x->refused) e = ckr__ds_items(x);
     if (e != CKR_OK || x->refused) return e;
     x->tag = base && *base ? base
                            : ckr__printf(x->c, "global_step%lld",
@@ -36385,10 +37315,11 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
                                                          ? x->s->progress.step
                                                          : 0));
     if (!x->tag || !ckr__ds_nearest(x)) return ckr__ds_emit_oom(x);
+    x->out->zero = x->zero;
     ckr__ds_target_wrapper(x);
     e = ckr__ds_settings(x);
     if (e == CKR_OK && (!ckr__ds_uni_allowed(x) || !ckr__ds_say_sizes(x) ||
-                        !ckr__ds_say_clients(x)))
+                        !ckr__ds_say_clients(x) || !ckr__ds_say_settings(x)))
         e = ckr__ds_emit_oom(x);
     if (e == CKR_OK && !x->refused) e = ckr__ds_owners(x);
     if (e == CKR_OK && !x->refused && x->optimizer) e = ckr__ds_lists(x);
@@ -36424,11 +37355,13 @@ static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
-/* A rank's own file has a place with ZeRO-3; a stage's file is every rank's. */
+/* A rank has a file of its own with ZeRO-3; else a stage has one, of its first rank. */
 static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
 {
-    (void)user, (void)kind, (void)name, (void)rank;
-    return true;
+    const ckr_target *t = (const ckr_target *)user;
+    (void)kind, (void)name;
+    if (t->topology.zero == 3 && !(t->without & CKR_OPTIMIZER)) return true;
+    return !t->topology.dp || rank % t->topology.dp == 0;
 }
 
 static const ckr__dialect ckr__deepspeed = {
@@ -50640,7 +51573,7 @@ static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
     want.policy = p->target.rng;
     want.seed = p->target.seed;
     held.holds_fn = d->holds_fn;
-    held.user = &p->state;
+    held.user = &p->target;
     r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
     for (i = 0; i < p->rng.n_notes && r == CKR_OK; i++) {
         const ckr_note *n = &p->rng.notes[i];
@@ -50846,6 +51779,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     else p->target.topology.zero = -1;
     p->out.zero_told = p->target.topology.zero >= 0;
     ckr__plan_target(p, &src->state);
+    p->out.zero = p->target.topology.zero;
     d = ckr__dialect_find(p->target.dialect);
     r = ckr__plan_window(p, max_bytes);
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
@@ -50855,6 +51789,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK) r = ckr__plan_rng(p, d);
     if (r == CKR_OK && !decisions_only)
         r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out, &p->notes, &p->n_notes);
+    p->target.topology.zero = p->out.zero;
     if (r == CKR_OK) r = ckr__plan_inherit(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_policy(p);
     p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
@@ -50937,6 +51872,35 @@ static uint64_t ckr__crew_differ(const ckr__crew *crew)
     uint32_t i;
     for (i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
     return n;
+}
+
+/* How many elements of a master do not round to its parameter; 0 where their shapes or dtypes are
+   not of that kind. Where parameters are rounded by chance, either neighbour will do. */
+static ckr_result ckr__master_differs(ckr__ctx *c, const ckr__ctx *src, ckr__crew *crew,
+                                      const ckr_tensor *master, const ckr_tensor *param,
+                                      uint64_t *n)
+{
+    uint32_t i;
+    ckr_result r;
+    *n = 0;
+    if (!ckr__is_float(param->dtype) || !ckr__is_float(master->dtype) ||
+        param->n_dims != master->n_dims ||
+        memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape))
+        return CKR_OK;
+    for (i = 0; i < crew->n; i++) crew->lanes[i].either = param->stochastic;
+    r = ckr__compare(c, src, src, crew, master, master->pieces, master->n_pieces, param->pieces,
+                     param->n_pieces, true);
+    for (i = 0; i < crew->n; i++) crew->lanes[i].either = false;
+    *n = ckr__crew_differ(crew);
+    return r;
+}
+
+static const char *ckr__master_text(ckr__ctx *c, const ckr_tensor *master, const ckr_tensor *param,
+                                    uint64_t n)
+{
+    return ckr__printf(c, "%llu elements of the %s master do not round to the %s parameter",
+                       (unsigned long long)n, ckr_dtype_name(master->dtype),
+                       ckr_dtype_name(param->dtype));
 }
 
 /* The tensors that the plan's entries take, and in which dtype they are written. A copy in the
@@ -51121,6 +52085,30 @@ static ckr_result ckr__trust_each(ckr__trust *x, const ckr_tensor *t)
     return r;
 }
 
+/* Masters against their parameters, where the framework itself never does it and would go on with
+   either. */
+static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
+{
+    const ckr_state *s = &x->plan->src->state;
+    ckr__ctx *c = &x->plan->ctx;
+    uint64_t i, n;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < s->n_tensors && s->unproven && r == CKR_OK; i++) {
+        const ckr_tensor *t = s->tensors[i], *param;
+        if (!use[i] || strcmp(t->slot, "master") != 0) continue;
+        param = ckr__tensor_find(s, t->name, "param");
+        if (!param || !use[param->index]) continue;
+        r = ckr__master_differs(x->c, &x->plan->src->ctx, &x->crew, t, param, &n);
+        if (r != CKR_OK || !n) continue;
+        x->refused = true;
+        if (!ckr__note(c, &x->plan->notes, &x->plan->n_notes, "CKR_E_MASTER_DIFFERS", CKR_ERROR,
+                       t->name, NULL, NULL, ckr__master_text(c, t, param, n),
+                       "put back the right files; --without optimizer leaves out the masters"))
+            r = c->err->code;
+    }
+    return r;
+}
+
 /* The entries again, from the copies that were proved right. */
 static ckr_result ckr__trust_refill(ckr__trust *x)
 {
@@ -51151,6 +52139,7 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
     if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
     for (i = 0; differ && i < s->n_tensors && r == CKR_OK; i++)
         if (use[i]) r = ckr__trust_each(&x, s->tensors[i]);
+    if (r == CKR_OK) r = ckr__trust_masters(&x, use);
     ckr__crew_free(&x.crew);
     if (r == CKR_OK && x.swaps.n && !x.refused) r = ckr__trust_refill(&x);
     if (r != CKR_OK && c->err->code == CKR_OK) *c->err = *p->ctx.err;
@@ -51159,7 +52148,7 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
     p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
     if (r == CKR_OK && x.refused)
         r = ckr__fail(c->err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL,
-                      "copies of the same elements differ");
+                      "copies of the same elements differ, or masters and parameters");
     return r;
 }
 
@@ -52165,24 +53154,12 @@ static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ck
 static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_tensor *master,
                                     const ckr_tensor *param)
 {
-    ckr_result r;
-    char what[160];
-    uint64_t n;
-    uint32_t i;
-    if (!param || !ckr__is_float(param->dtype) || !ckr__is_float(master->dtype) ||
-        param->n_dims != master->n_dims ||
-        memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape))
-        return CKR_OK;
-    for (i = 0; i < crew->n; i++) crew->lanes[i].either = param->stochastic;
-    r = ckr__compare(&k->c, &k->ckpt->ctx, &k->ckpt->ctx, crew, master, master->pieces,
-                     master->n_pieces, param->pieces, param->n_pieces, true);
-    for (i = 0; i < crew->n; i++) crew->lanes[i].either = false;
-    n = ckr__crew_differ(crew);
+    uint64_t n = 0;
+    ckr_result r = param ? ckr__master_differs(&k->c, &k->ckpt->ctx, crew, master, param, &n)
+                         : CKR_OK;
     if (r != CKR_OK || !n) return r;
-    snprintf(what, sizeof what, "%llu elements of the %s master do not round to the %s parameter",
-             (unsigned long long)n, ckr_dtype_name(master->dtype), ckr_dtype_name(param->dtype));
     return ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_MASTER_DIFFERS", CKR_ERROR, master->name,
-                     NULL, NULL, what, NULL)
+                     NULL, NULL, ckr__master_text(&k->c, master, param, n), NULL)
                ? CKR_OK
                : k->c.err->code;
 }
@@ -52330,9 +53307,37 @@ static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_te
     return CKR_OK;
 }
 
+/* Is list[i] a master that equals its fp32 parameter? The digest passes over such a one, since not
+   all formats have it. */
+static ckr_result ckr__diff_spare(ckr__differ *d, const ckr_ckpt *of, void *const *list, uint64_t n,
+                                  uint64_t i, bool *spare)
+{
+    const ckr_tensor *t = (const ckr_tensor *)list[i], *u = NULL;
+    ckr__crew crew;
+    ckr_result r;
+    *spare = false;
+    if (strcmp(t->slot, "master") != 0 || t->dtype != CKR_DTYPE_F32) return CKR_OK;
+    for (i++; i < n; i++) {
+        u = (const ckr_tensor *)list[i];
+        if (strcmp(u->name, t->name) != 0) return CKR_OK;
+        if (!strcmp(u->slot, "param")) break;
+    }
+    if (i == n || u->dtype != t->dtype || u->n_dims != t->n_dims ||
+        memcmp(u->shape, t->shape, t->n_dims * sizeof *t->shape) != 0)
+        return CKR_OK;
+    r = ckr__crew_make(&crew, &d->c, &of->ctx, &of->ctx, 0);
+    if (r == CKR_OK)
+        r = ckr__compare(&d->c, &of->ctx, &of->ctx, &crew, t, t->pieces, t->n_pieces, u->pieces,
+                         u->n_pieces, true);
+    *spare = r == CKR_OK && !ckr__crew_differ(&crew);
+    ckr__crew_free(&crew);
+    return r;
+}
+
 /* Tensors of both sides in one order, like a merge of two sorted lists. */
 static ckr_result ckr__diff_tensors(ckr__differ *d)
 {
+    bool spare = false;
     const ckr_state *s = &d->a->state, *t = &d->b->state;
     void **x = (void **)ckr__arena_n(&d->c, s->n_tensors, sizeof *x),
          **y = (void **)ckr__arena_n(&d->c, t->n_tensors, sizeof *y);
@@ -52350,7 +53355,11 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
         int order = i >= s->n_tensors ? 1 : k >= t->n_tensors ? -1 : ckr__tensor_cmp(x[i], y[k]);
         if (order == 0)
             r = ckr__diff_tensor(d, &crew, (const ckr_tensor *)x[i], (const ckr_tensor *)y[k]);
-        else if (!ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order))
+        else
+            r = order < 0 ? ckr__diff_spare(d, d->a, x, s->n_tensors, i, &spare)
+                          : ckr__diff_spare(d, d->b, y, t->n_tensors, k, &spare);
+        if (r == CKR_OK && order && !spare &&
+            !ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order))
             r = d->c.err->code;
         if (order <= 0) i++;
         if (order >= 0) k++;
@@ -53153,7 +54162,7 @@ static ckr_node *ckr__side_streams(ckr__ctx *c, ckr_plan *p)
     for (i = 0; i < n; i++) {
         const ckr_stream *x = &p->state.rng[i];
         if (d && d->holds_fn && x->value &&
-            d->holds_fn(&p->state, (ckr_rng_kind)x->value->kind, x->name, x->rank))
+            d->holds_fn(&p->target, (ckr_rng_kind)x->value->kind, x->name, x->rank))
             sums[m++] = ckr__stream_sum(x->value, x->name);
     }
     ok = ckr__streams_sum(c, sums, (size_t)m, &sum);
