@@ -39090,10 +39090,15 @@ static ckr_result ckr__te_coming(ckr__de *x, const ckr__map *optimizer, const ck
     for (i = 0; i < x->t->n_groups && r == CKR_OK; i++)
         for (k = 0; k < x->t->groups[i].n_params && r == CKR_OK; k++) {
             const char *name = x->t->groups[i].params[k];
-            if (ckr__map_find(optimizer, name, strlen(name), NULL) ||
-                ckr__map_find(model, name, strlen(name), NULL) ||
-                ckr__map_find(model, name, ckr__te_parent(name), NULL))
+            if (x->qkv || ckr__map_find(optimizer, name, strlen(name), NULL)) continue;
+            if (ckr__map_find(model, name, strlen(name), NULL) ||
+                ckr__map_find(model, name, ckr__te_parent(name), NULL)) {
+                r = ckr__de_say(x, "CKR_E_STATE_MISSING", CKR_ERROR, name, NULL, NULL,
+                                "the coming run has this parameter, the optimizer has no state of "
+                                "it: torchtitan would fail on the missing key",
+                                "projections: --variant split_qkv or fused_qkv, with --kv-heads N");
                 continue;
+            }
             r = ckr__de_say(x, "CKR_E_MODEL_MISSING", CKR_ERROR, name, NULL, NULL,
                             "the coming run has this parameter, the checkpoint has not: torchtitan "
                             "would fail on the missing key",
