@@ -124,38 +124,39 @@
        >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo >>pickle.machine >>torch
        >>torch.storage >>torch.tensor >>torch.calls >>torch.build >>torch.legacy >>torch.script
        >>torch.archive >>numpy >>numpy.file >>tree_load >>doc >>dcp >>dcp.machine >>dcp.classes
-       >>dcp.build >>dcp.run >>dcp.index >>dcp.slices >>dcp.open >>schedule >>schedule.curves
-       >>schedule.ticks >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch
-       >>schedule.torch_write >>schedule.node >>schedule.end >>schedule.change >>schedule.rebase
-       >>schedule.retick >>rng >>rng.mt19937 >>rng.counter >>rng.words >>rng.seed >>rng.bytes
-       >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform >>rng.normal >>rng.integers >>state
-       >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work >>rng.remap.read
-       >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report >>rng.remap.write
-       >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts >>dialects.carry
-       >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
-       >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read
-       >>nanotron.emit >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
-       >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
-       >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.optimizer
-       >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
-       >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit
-       >>llmc.gpt2 >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params
-       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
-       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
+       >>dcp.build >>dcp.run >>dcp.record >>dcp.step >>dcp.index >>dcp.slices >>dcp.forms >>dcp.view
+       >>dcp.open >>schedule >>schedule.curves >>schedule.ticks >>schedule.eval >>schedule.build
+       >>schedule.text >>schedule.torch >>schedule.torch_write >>schedule.node >>schedule.end
+       >>schedule.change >>schedule.rebase >>schedule.retick >>rng >>rng.mt19937 >>rng.counter
+       >>rng.words >>rng.seed >>rng.bytes >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform
+       >>rng.normal >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack
+       >>rng.remap.work >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof
+       >>rng.remap.report >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects
+       >>dialects.names >>dialects.dicts >>dialects.carry >>nanotron >>nanotron.files
+       >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
+       >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
+       >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
+       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
+       >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
+       >>accelerate.emit.random >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
+       >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
+       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
+       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
+       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.foreign
        >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
        >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
        >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp
-       >>torchtitan >>torchtitan.runs >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.emit
-       >>torchtitan.curve >>torchtitan.write >>torch_dcp.files >>megatron >>megatron.probe
-       >>megatron.files >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout
-       >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read >>megatron.random
-       >>megatron.read >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer
-       >>megatron.dist.defect >>megatron.dist.read >>megatron.emit >>megatron.dist.emit
-       >>dialect.table >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups
-       >>groups.fields >>groups.values >>groups.notes >>groups.classes >>groups.params
-       >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
-       >>output >>output.paths >>verify >>verify.check >>verify.diff >>verify.members >>ckpt
-       >>ckpt.side >>ckpt.diff >>view >>epilogue
+       >>torchtitan >>torchtitan.runs >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.qkv
+       >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
+       >>megatron >>megatron.probe >>megatron.files >>megatron.model >>megatron.split
+       >>megatron.weights >>megatron.layout >>megatron.optimizer >>megatron.distributed
+       >>megatron.schedule.read >>megatron.random >>megatron.read >>megatron.dist
+       >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read
+       >>megatron.emit >>megatron.dist.emit >>dialect.table >>write.pickle >>write.image >>write.dcp
+       >>run >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
+       >>groups.params >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan
+       >>plan.rng >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff
+       >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -418,7 +419,21 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
     X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
     X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")        \
-    X(TRAINER_RANDOM,       E_MISMATCH,    "ranks without a file of random states")
+    X(TRAINER_RANDOM,       E_MISMATCH,    "ranks without a file of random states")               \
+    X(MEGATRON_ARGS_LAYERS, E_MISMATCH,    "the arguments tell another number of layers")         \
+    X(MEGATRON_ARGS_RANKS,  E_MISMATCH,    "the arguments tell other parallel sizes")             \
+    X(MEGATRON_ARGS_HEADS,  E_MISMATCH,    "the arguments tell other attention heads")            \
+    X(MEGATRON_ARGS_GROUPS, E_MISMATCH,    "the arguments tell other query groups")               \
+    X(MEGATRON_ARGS_FFN,    E_MISMATCH,    "the arguments tell another size of the MLP")          \
+    X(MEGATRON_ARGS_GATED,  E_MISMATCH,    "the arguments tell another activation")               \
+    X(MEGATRON_ARGS_VOCAB,  E_MISMATCH,    "the arguments tell another vocabulary")               \
+    X(MEGATRON_ARGS_TIED,   E_MISMATCH,    "the arguments tell otherwise what is tied")           \
+    X(MEGATRON_SWAPPED,     E_MISMATCH,    "two ranks' directories have changed places")          \
+    X(MEGATRON_GROUPS,      E_MISMATCH,    "parameter groups of two ranks differ")                \
+    X(MEGATRON_BOTH,        E_MISMATCH,    "two formats in one iteration's directory")            \
+    X(MEGATRON_NO_VERSION,  E_ARG,         "Megatron-LM has no such version")                     \
+    X(DEEPSPEED_RANK,       E_MISMATCH,    "a file lies in another rank's place")                 \
+    X(DEEPSPEED_OPTIMIZER,  E_REFUSED,     "the optimizer's state cannot become DeepSpeed's")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -764,6 +779,7 @@ typedef struct ckr_state {
     void         *dialect_data;           /* what a dialect keeps for its own writer   */
     const struct ckr__as_file *as_file;   /* how one plain file is made of it; or NULL   */
     const ckr_node *carried;   /* what the side file keeps of another topology, or NULL  */
+    bool          unproven;    /* its framework compares no copies: done before they are written */
 } ckr_state;
 
 CKR_API uint32_t    ckr_version(void);                 /* of the implementation: CKR_VERSION      */
@@ -962,6 +978,7 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     const char  *data;         /* glob of the coming run's token files; NULL: not known  */
     int64_t      micro_batch, seq_len;     /* of the coming run, for its place in the data; 0:
                                               not known                                  */
+    int64_t      kv_heads;     /* of its attention; 0: as the checkpoint tells             */
 } ckr_target;
 
 typedef enum ckr_verdict {
@@ -1514,6 +1531,7 @@ typedef struct ckr__file {
     const char *path;
     void       *handle;        /* NULL when not open                                   */
     uint64_t    size;
+    const char *root;          /* a torch archive's: the name under which it was saved; or NULL */
 } ckr__file;
 
 /* An archive inside a file that is no archive itself. */
@@ -1531,6 +1549,9 @@ typedef struct ckr__ctx {
     uint32_t    n_files, cap_files, n_parked;
     ckr__slice *slices;        /* those that were opened                               */
     uint64_t    n_slices, cap_slices;
+    const uint8_t *held;       /* bytes of a file that are in memory, while it is parsed     */
+    uint64_t    held_at, held_size;
+    uint32_t    held_file;
     uint64_t    seed;          /* of hashes, so that colliding keys cannot be prepared  */
 } ckr__ctx;
 
@@ -2339,6 +2360,11 @@ static ckr_result ckr__file_read(ckr__ctx *c, uint32_t file, uint64_t offset, vo
         return ckr__fail(c->err, CKR_ITEM_IO_READ, f->path, offset, NULL,
                          "%llu bytes were expected here, the file ends at %llu",
                          (unsigned long long)n, (unsigned long long)f->size);
+    if (c->held && c->held_file == file && offset >= c->held_at &&
+        ckr__range_ok(offset - c->held_at, n, c->held_size)) {
+        if (n) memcpy(dst, c->held + (offset - c->held_at), n);
+        return CKR_OK;
+    }
     sys = n ? c->env.io.read_fn(c->env.io.user, f->handle, offset, dst, n) : 0;
     return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, f->path, sys) : CKR_OK;
 }
@@ -9279,6 +9305,10 @@ static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
     doc->format = CKR_FORMAT_TORCH_ZIP;
     doc->members = z->members;
     doc->n_members = z->n;
+    if (r == CKR_OK && !z->base) {
+        c->files[z->file].root = ckr__strndup(c, z->members[0].name, root ? root - 1 : 0);
+        if (!c->files[z->file].root) return c->err->code;
+    }
     return r;
 }
 
@@ -9889,7 +9919,8 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
 
    The metadata is millions of opcodes for a large model, so it has a machine of its own: values are
    words, the few classes that it holds become records as they are built, and a dict of attributes
-   goes as soon as its object has it. No recursion; memory is a small multiple of the input.
+   goes as soon as its object has it. The file passes through a window; of it stay the strings. No
+   recursion; memory is a small multiple of the input.
 
      ckr__dcp_open      everything but tensor bytes and objects; every chunk has its slice
      ckr__dcp_find      an item by its flat name
@@ -9936,6 +9967,8 @@ typedef struct ckr__dcp {
     ckr__dcp_file *files;
     uint64_t       n_files, cap_files;
     ckr__map       names, file_names, boxes;
+    struct ckr__dcp_form *forms;       /* of slices, by their length and shape             */
+    uint8_t       *window;             /* for the bytes of one                             */
     uint32_t       n_ranks;            /* metadata files of single ranks; 0: one for all   */
     bool           planned;            /* the names' paths are known                       */
     bool           safetensors;        /* Hugging Face's storage                           */
@@ -9972,18 +10005,19 @@ static ckr__dcp_item *ckr__dcp_find(const ckr__dcp *d, const char *fqn)
 
 /* >>dcp.machine --------------------------------------------------------------- */
 /* A value is a word, its kind in the low four bits:
-     INT     60 bits, signed                     STR     offset << 28 | length << 4, in the input
+     INT     60 bits, signed                     STR     block of `text` << 48 | offset << 28 |
+                                                         length << 4, and a NUL behind it
      TUPLE   its first word in `cells`, which is its count
      SIZE    a torch.Size: its place in `dims`, a count and integers. Equal ones are one: there are
              few, and each chunk needs three
      BOX     a list or dict: generation << 36 | index << 4; the generation tells whether it is still
              the one that it was                 OBJ     record << 8 | class << 4
-     GLOBAL  name's offset << 16 | code << 4, a dtype in place of the offset
-     OTHER   what nothing here needs; name's offset in the input << 4, 0: no call               */
+     GLOBAL  a dtype << 16 | code << 4           TAKEN   a dict that an object has taken over
+     OTHER   what nothing here needs                                                              */
 
 enum {
     CKR__DV_ABSENT = 0, CKR__DV_NONE, CKR__DV_BOOL, CKR__DV_INT, CKR__DV_STR, CKR__DV_TUPLE,
-    CKR__DV_BOX, CKR__DV_OBJ, CKR__DV_GLOBAL, CKR__DV_OTHER, CKR__DV_SIZE
+    CKR__DV_BOX, CKR__DV_OBJ, CKR__DV_GLOBAL, CKR__DV_OTHER, CKR__DV_SIZE, CKR__DV_TAKEN
 };
 
 enum {                         /* classes and callables                                  */
@@ -10008,12 +10042,20 @@ typedef struct ckr__dv_index { uint64_t fqn; uint32_t offset, hint; } ckr__dv_in
 typedef struct ckr__dv_info { uint64_t offset, length; uint32_t file; } ckr__dv_info;
 typedef struct ckr__dv_tensor { uint64_t chunks; uint32_t size, dtype; } ckr__dv_tensor;
 
+/* Bytes that fetch something from the memo, as a word and its mask; forgotten when an entry of the
+   memo changes. */
+typedef struct ckr__dv_seen { uint64_t word, mask; uint32_t attr; } ckr__dv_seen;
+
 typedef struct ckr__dcp_vm {
     ckr__ctx      *c;
     ckr__dcp      *d;
     const char    *path;
-    uint8_t       *data;
-    size_t         size, pos, op;
+    uint32_t       file;
+    uint8_t       *data;       /* a window of the file                                   */
+    size_t         cap_data, have, pos;        /* bytes in it, the next one                  */
+    uint64_t       size, base, op;     /* of the file; of the window, of an opcode in it     */
+    char         **text;       /* blocks of strings, which stay with the checkpoint      */
+    size_t         text_used, text_left;       /* of the last block                          */
     uint64_t      *stack, *cells, *wide, *dims;
     uint32_t      *memo;       /* see ckr__dv_pack                                       */
     uint32_t      *same;       /* hash of a size -> its place in dims + 1                */
@@ -10026,13 +10068,17 @@ typedef struct ckr__dcp_vm {
     ckr__dv_tensor *tensors;
     uint8_t       *dtypes;     /* of properties                                          */
     size_t n_stack, cap_stack, n_memo, cap_memo, memo_count, n_cells, cap_cells, n_marks, cap_marks;
-    size_t n_wide, cap_wide, n_dims, cap_dims, n_same, cap_same;
+    size_t n_wide, cap_wide, n_dims, cap_dims, n_same, cap_same, n_text, cap_text;
     size_t n_free, cap_free, n_boxes, cap_boxes, n_chunks, cap_chunks, n_indices, cap_indices;
     size_t n_infos, cap_infos, n_tensors, cap_tensors, n_dtypes, cap_dtypes;
     size_t         floor;
     uint64_t       scratch;    /* bytes of all arrays                                    */
-    uint64_t       keys[64];   /* attribute names met lately                             */
-    uint8_t        attrs[64];
+    uint64_t       keys[128];  /* attribute names met lately                             */
+    uint8_t        attrs[128];
+    uint64_t       recent[64]; /* short strings met lately                               */
+    uint64_t       paths[64];  /* names of files, and the files                          */
+    uint32_t       files[64];
+    ckr__dv_seen   seen[16][4], size_seen;     /* keys of each class, torch.Size             */
     uint64_t       state, planner, storage;    /* of the Metadata object, once built      */
     bool           built, done;
 } ckr__dcp_vm;
@@ -10077,10 +10123,30 @@ static bool ckr__dv_grow(ckr__dcp_vm *m, void *array, size_t *cap, size_t need, 
     return true;
 }
 
+#define CKR__DV_WINDOW ((size_t)256 << 10)
+#define CKR__DV_AHEAD 512              /* bytes that one opcode, or a record, may look at    */
 #define CKR__DV_ROOM(m, name, need)                                                                \
     ((need) <= (m)->cap_##name ||                                                                  \
      ckr__dv_grow((m), &(m)->name, &(m)->cap_##name, (need), sizeof *(m)->name))
 #define CKR__DV_FREE(m, name) ckr__heap_free((m)->c, (m)->name, (m)->cap_##name * sizeof *(m)->name)
+
+/* The next `n` bytes in the window, or as many as the file still has. */
+static bool ckr__dv_fill(ckr__dcp_vm *m, uint64_t n)
+{
+    const uint64_t end = m->base + m->have;
+    size_t left = m->have - m->pos, take;
+    if (left >= n || end == m->size) return true;
+    if (n > m->size - m->base - m->pos) n = m->size - m->base - m->pos;
+    if (left) memmove(m->data, m->data + m->pos, left);
+    m->base += m->pos;
+    m->pos = 0;
+    m->have = left;
+    if (!CKR__DV_ROOM(m, data, (size_t)n)) return false;
+    take = m->cap_data - left;
+    if (take > m->size - end) take = (size_t)(m->size - end);
+    m->have += take;
+    return ckr__file_read(m->c, m->file, end, m->data + left, take) == CKR_OK;
+}
 
 static void ckr__dv_free(ckr__dcp_vm *m)
 {
@@ -10090,6 +10156,9 @@ static void ckr__dv_free(ckr__dcp_vm *m)
     CKR__DV_FREE(m, free);
     CKR__DV_FREE(m, wide);
     CKR__DV_FREE(m, same);
+    CKR__DV_FREE(m, data);
+    m->data = NULL;
+    m->cap_data = 0;
     m->stack = m->wide = NULL;
     m->memo = m->free = m->same = NULL;
     m->marks = NULL;
@@ -10102,6 +10171,7 @@ static void ckr__dv_free_records(ckr__dcp_vm *m)
     for (i = 0; i < m->n_boxes; i++)
         ckr__heap_free(m->c, m->boxes[i].own, m->boxes[i].cap * sizeof *m->boxes[i].own);
     CKR__DV_FREE(m, cells);
+    CKR__DV_FREE(m, text);
     CKR__DV_FREE(m, dims);
     CKR__DV_FREE(m, boxes);
     CKR__DV_FREE(m, chunks);
@@ -10131,7 +10201,7 @@ static int64_t ckr__dv_number(uint64_t v)
 static const char *ckr__dv_text(const ckr__dcp_vm *m, uint64_t v, size_t *n)
 {
     *n = (size_t)(v >> 4 & 0xffffff);
-    return (const char *)m->data + (v >> 28);
+    return m->text[v >> 48] + (v >> 28 & 0xfffff);
 }
 
 static bool ckr__dv_is(const ckr__dcp_vm *m, uint64_t v, unsigned cls)
@@ -10231,7 +10301,7 @@ static bool ckr__dv_outgrow(ckr__dcp_vm *m, ckr__dv_box *b, size_t need)
 {
     size_t cap = b->cap ? b->cap : 64;
     uint64_t *own;
-    while (cap < need) cap *= 2;
+    while (cap < need) cap *= cap < 4096 ? 2 : 4;
     if (cap > UINT32_MAX / 2 || m->scratch + cap * 8 > m->c->limits.max_arena_bytes)
         return ckr__dv_limit(m);
     own = (uint64_t *)ckr__heap_alloc(m->c, cap * sizeof *own);
@@ -10248,7 +10318,7 @@ static bool ckr__dv_outgrow(ckr__dcp_vm *m, ckr__dv_box *b, size_t need)
 }
 
 /* Words behind those of a list or dict: in place while it is the last of `cells`, else it gets
-   words of its own that double. */
+   words of its own that double, large ones faster. */
 static bool ckr__dv_extend(ckr__dcp_vm *m, uint64_t target, const uint64_t *items, size_t n,
                            bool dict)
 {
@@ -10314,14 +10384,11 @@ static unsigned ckr__dv_class(const char *mod, size_t n_mod, const char *name, s
     return CKR__DG_OTHER;
 }
 
-/* `name` lies in the input. */
 static bool ckr__dv_global(ckr__dcp_vm *m, const char *mod, size_t n_mod, const char *name,
                            size_t n)
 {
     unsigned dtype;
     const unsigned code = ckr__dv_class(mod, n_mod, name, n, &dtype);
-    const uint64_t at = code == CKR__DG_DTYPE ? dtype
-                                              : (uint64_t)((const uint8_t *)name - m->data);
     if (code == CKR__DG_UNSAFE) {
         ckr__fail(m->c->err, CKR_ITEM_PICKLE_UNSAFE, m->path, m->op, NULL,
                   "pickle byte %llu: it names %.*s.%.*s, which no checkpoint needs",
@@ -10329,7 +10396,7 @@ static bool ckr__dv_global(ckr__dcp_vm *m, const char *mod, size_t n_mod, const 
                   (int)(n < 60 ? n : 60), name);
         return false;
     }
-    return ckr__dv_push(m, at << 16 | (uint64_t)code << 4 | CKR__DV_GLOBAL);
+    return ckr__dv_push(m, (uint64_t)dtype << 16 | (uint64_t)code << 4 | CKR__DV_GLOBAL);
 }
 
 static bool ckr__dv_stack_global(ckr__dcp_vm *m)
@@ -10348,9 +10415,11 @@ static bool ckr__dv_stack_global(ckr__dcp_vm *m)
 
 static bool ckr__dv_global_lines(ckr__dcp_vm *m)
 {
-    const uint8_t *a = m->data + m->pos, *b, *e;
-    b = (const uint8_t *)memchr(a, '\n', m->size - m->pos);
-    e = b ? (const uint8_t *)memchr(b + 1, '\n', (size_t)(m->data + m->size - (b + 1))) : NULL;
+    const uint8_t *a, *b, *e;
+    if (!ckr__dv_fill(m, 4096)) return false;
+    a = m->data + m->pos;
+    b = (const uint8_t *)memchr(a, '\n', m->have - m->pos);
+    e = b ? (const uint8_t *)memchr(b + 1, '\n', (size_t)(m->data + m->have - (b + 1))) : NULL;
     if (!e) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
     m->pos = (size_t)(e + 1 - m->data);
     return ckr__dv_global(m, (const char *)a, (size_t)(b - a), (const char *)b + 1,
@@ -10423,6 +10492,7 @@ static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner, bool fresh)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
     items = ckr__dv_items(m, inner, &n);
     if (n > CKR__MAX_RANK) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "over 64 axes");
+    v[0] = 0;
     for (i = 0; i < n; i++) {
         if (ckr__dv_kind(items[i]) != CKR__DV_INT || items[i] >> 63)
             return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS,
@@ -10455,7 +10525,7 @@ static bool ckr__dv_reduce(ckr__dcp_vm *m)
     }
     if (ckr__dv_kind(callable) != CKR__DV_GLOBAL && ckr__dv_kind(callable) != CKR__DV_OTHER)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
-    return ckr__dv_push(m, callable >> 16 << 4 | CKR__DV_OTHER);
+    return ckr__dv_push(m, CKR__DV_OTHER);
 }
 
 static bool ckr__dv_object(ckr__dcp_vm *m, unsigned cls, size_t record)
@@ -10497,7 +10567,7 @@ static bool ckr__dv_newobj(ckr__dcp_vm *m)
         if (!CKR__DV_ROOM(m, dtypes, m->n_dtypes + 1)) return false;
         m->dtypes[m->n_dtypes] = 0;
         return ckr__dv_object(m, cls, m->n_dtypes++);
-    default: return ckr__dv_push(m, g >> 16 << 4 | CKR__DV_OTHER);
+    default: return ckr__dv_push(m, CKR__DV_OTHER);
     }
 }
 
@@ -10516,7 +10586,7 @@ static unsigned ckr__dv_attr(ckr__dcp_vm *m, uint64_t key)
         { "planner_data", CKR__DA_PLANNER },        { "storage_data", CKR__DA_STORAGE },
         { "storage_meta", CKR__DA_STORAGE_META },   { "version", CKR__DA_VERSION }
     };
-    const size_t slot = (size_t)((key >> 28 ^ key >> 34) & 63);
+    const size_t slot = (size_t)(key * 0x9e3779b97f4a7c15u >> 57);
     const char *s;
     size_t n, i;
     if (ckr__dv_kind(key) != CKR__DV_STR) return CKR__DA_OTHER;
@@ -10537,7 +10607,7 @@ static bool ckr__dv_dims(ckr__dcp_vm *m, uint64_t v, uint32_t *out)
     return true;
 }
 
-static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
+static bool ckr__dv_file_new(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
 {
     ckr__dcp *d = m->d;
     ckr__dcp_file *f;
@@ -10545,7 +10615,6 @@ static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
     const char *s;
     size_t n, i;
     uint64_t at;
-    if (ckr__dv_kind(path) != CKR__DV_STR) return ckr__dv_bad(m, "relative_path is no string");
     s = ckr__dv_text(m, path, &n);
     if (ckr__map_find(&d->file_names, s, n, &at)) {
         *out = (uint32_t)at;
@@ -10567,11 +10636,21 @@ static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
     memset(f, 0, sizeof *f);
     f->file = CKR_NO_FILE;
     f->rank = -1;
-    f->name = ckr__strndup(m->c, s, n);
-    if (!f->name || !ckr__map_put(&d->file_names, f->name, n, at, NULL)) return false;
+    f->name = s;
+    if (!ckr__map_put(&d->file_names, f->name, n, at, NULL)) return false;
     if (n > 2 && s[0] == '_' && s[1] == '_' && strspn(f->name + 2, "0123456789") < 9)
         f->rank = (int32_t)strtol(f->name + 2, NULL, 10);
     *out = (uint32_t)at;
+    return true;
+}
+
+static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
+{
+    const size_t slot = (size_t)(path * 0x9e3779b97f4a7c15u >> 58);
+    if (ckr__dv_kind(path) != CKR__DV_STR) return ckr__dv_bad(m, "relative_path is no string");
+    if (m->paths[slot] != path && !ckr__dv_file_new(m, path, &m->files[slot])) return false;
+    m->paths[slot] = path;
+    *out = m->files[slot];
     return true;
 }
 
@@ -10744,40 +10823,72 @@ static bool ckr__dv_put(ckr__dcp_vm *m, uint64_t index)
     if (!CKR__DV_ROOM(m, memo, (size_t)index + 1)) return false;
     if (!ckr__dv_pack(m, m->stack[m->n_stack - 1], &v)) return false;
     while (m->n_memo <= index) m->memo[m->n_memo++] = CKR__DV_ABSENT;
-    if (!m->memo[index]) m->memo_count++;
+    if (!m->memo[index]) {
+        m->memo_count++;
+    } else {
+        memset(m->seen, 0, sizeof m->seen);
+        memset(&m->size_seen, 0, sizeof m->size_seen);
+    }
     m->memo[index] = v;
     return true;
 }
 
-static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
-{
-    const uint32_t p = index < m->n_memo ? m->memo[index] : 0;
-    uint64_t v = p;
-    if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
-    if ((p & 15) == 15) v = m->wide[p >> 4];
-    if (ckr__dv_kind(v) == CKR__DV_BOX) {
-        const ckr__dv_box *b = ckr__dv_box_of(m, v);
-        if (b->puts != 1 && b->generation)
-            return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
-        v |= (uint64_t)(b->generation & 0xfffffff) << 36;
-    }
-    return ckr__dv_push(m, v);
-}
-
 static bool ckr__dv_take(ckr__dcp_vm *m, uint64_t n, const uint8_t **out)
 {
+    if (n > m->size - m->base - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    if (!ckr__dv_fill(m, n)) return false;
     *out = m->data + m->pos;
-    if (n > m->size - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
     m->pos += (size_t)n;
+    return true;
+}
+
+static bool ckr__dv_text_block(ckr__dcp_vm *m, size_t need)
+{
+    const uint64_t size = m->size < 16384 ? 4096 : m->size < 4194304 ? m->size / 4 : 1048576;
+    const size_t n = need > size / 4 ? need : (size_t)size;
+    char *p = (char *)ckr__arena_raw(m->c, n);
+    if (m->n_text >> 16) return ckr__dv_limit(m);
+    if (!p || !CKR__DV_ROOM(m, text, m->n_text + 1)) return false;
+    m->text[m->n_text++] = p;
+    m->text_used = 0;
+    m->text_left = n;
+    return true;
+}
+
+/* A string goes to `text`; one that is there already, as a file's name mostly is, stays. */
+static bool ckr__dv_text_word(ckr__dcp_vm *m, const uint8_t *s, size_t n, uint64_t *out)
+{
+    uint64_t *recent = NULL;
+    size_t len;
+    char *to;
+    if (n >= 8 && n <= 32) {
+        recent = &m->recent[((ckr__load_u64(s) ^ ckr__load_u64(s + n - 8) * 31 ^ n) *
+                             0x9e3779b97f4a7c15u) >> 58];
+        *out = *recent;
+        if (*recent) {
+            const char *have = ckr__dv_text(m, *recent, &len);
+            if (len == n && !memcmp(have, s, n)) return true;
+        }
+    }
+    if (n >= m->text_left && !ckr__dv_text_block(m, n + 1)) return false;
+    to = m->text[m->n_text - 1] + m->text_used;
+    if (n) memcpy(to, s, n);
+    to[n] = 0;
+    *out = (uint64_t)(m->n_text - 1) << 48 | (uint64_t)m->text_used << 28 | (uint64_t)n << 4 |
+           CKR__DV_STR;
+    m->text_used += n + 1;
+    m->text_left -= n + 1;
+    if (recent) *recent = *out;
     return true;
 }
 
 static bool ckr__dv_string(ckr__dcp_vm *m, uint64_t n)
 {
     const uint8_t *s;
-    if (!ckr__dv_take(m, n, &s)) return false;
-    if (n >> 24) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name of more than 16 MiB");
-    return ckr__dv_push(m, (uint64_t)(s - m->data) << 28 | n << 4 | CKR__DV_STR);
+    uint64_t v;
+    if (n >> 24 && n <= m->size - m->base - m->pos)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name of more than 16 MiB");
+    return ckr__dv_take(m, n, &s) && ckr__dv_text_word(m, s, (size_t)n, &v) && ckr__dv_push(m, v);
 }
 
 /* Two's complement, little-endian; what needs over 60 bits is no size of this world. */
@@ -10791,6 +10902,220 @@ static bool ckr__dv_long(ckr__dcp_vm *m, uint64_t n)
     for (i = 8; i < n; i++) if (s[i] != (v >> 63 ? 0xff : 0)) return ckr__dv_push(m, CKR__DV_OTHER);
     if (v >> 59 != 0 && v >> 59 != 31) return ckr__dv_push(m, CKR__DV_OTHER);
     return ckr__dv_push(m, v << 4 | CKR__DV_INT);
+}
+
+/* >>dcp.record ---------------------------------------------------------------- */
+/* There are a few records to every chunk, each a NEWOBJ, MEMOIZE, EMPTY_DICT, MEMOIZE, MARK, pairs,
+   SETITEMS, BUILD. They are taken at one go where the pairs have keys from the memo, and as values
+   integers, None, short strings, sizes from the memo or torch.Size of integers: as CPython writes
+   them. Of any other nothing is kept, and it goes opcode by opcode. */
+
+typedef struct ckr__dv_record {
+    const uint8_t *s, *end;
+    uint32_t      *memo;       /* behind the last                                        */
+    size_t         n;          /* put there                                              */
+} ckr__dv_record;
+
+/* From the memo: a name, a size or a class. */
+static bool ckr__dv_peek(const ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
+{
+    uint64_t i;
+    unsigned kind;
+    if (*x->s == 'h') {
+        i = x->s[1];
+        x->s += 2;
+    } else if (*x->s == 'j') {
+        i = ckr__load_u32(x->s + 1);
+        x->s += 5;
+    } else return false;
+    *v = i < m->n_memo ? m->memo[i] : 0;
+    if ((*v & 15) == 15) *v = m->wide[*v >> 4];
+    kind = ckr__dv_kind(*v);
+    return kind == CKR__DV_STR || kind == CKR__DV_SIZE || kind == CKR__DV_GLOBAL;
+}
+
+static bool ckr__dv_recall(const ckr__dv_record *x, const ckr__dv_seen *seen)
+{
+    return seen->mask && (ckr__load_u64(x->s) & seen->mask) == seen->word;
+}
+
+static void ckr__dv_see(const ckr__dv_record *x, const uint8_t *from, ckr__dv_seen *seen)
+{
+    seen->mask = UINT64_MAX >> (8 - (x->s - from)) * 8;
+    seen->word = ckr__load_u64(from) & seen->mask;
+}
+
+static bool ckr__dv_peek_int(ckr__dv_record *x, uint64_t *v)
+{
+    const uint8_t *s = x->s;
+    size_t i, n;
+    switch (*s) {
+    case 'K':
+        *v = s[1];
+        x->s += 2;
+        return true;
+    case 'M':
+        *v = ckr__load_u16(s + 1);
+        x->s += 3;
+        return true;
+    case 'J':
+        *v = ckr__load_u32(s + 1);
+        x->s += 5;
+        return *v <= INT32_MAX;
+    case 0x8A: break;
+    default: return false;
+    }
+    n = s[1];
+    if (!n || n > 7 || s[1 + n] & 0x80) return false;
+    for (*v = 0, i = n; i > 0; i--) *v = *v << 8 | s[1 + i];
+    x->s += n + 2;
+    return true;
+}
+
+/* torch.Size of integers, up to its MEMOIZE. */
+static bool ckr__dv_peek_size(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
+{
+    const bool mark = *x->s == '(';
+    uint64_t d[CKR_MAX_DIMS];
+    size_t n = 0;
+    uint32_t at;
+    if (mark) x->s++;
+    while (n < CKR_MAX_DIMS && ckr__dv_peek_int(x, &d[n])) n++;
+    if (*x->s++ != (mark ? 't' : n ? (n < 4 ? 0x84 + n : 0) : ')')) return false;
+    if ((mark || n) && *x->s++ != 0x94) return false;
+    if (memcmp(x->s, "\x85\x94R\x94", 4) != 0 || !ckr__dv_intern(m, d, n, &at) || at >> 28)
+        return false;
+    x->s += 4;
+    *v = (uint64_t)at << 4 | CKR__DV_SIZE;
+    if (mark || n) x->memo[x->n++] = (uint32_t)*v;
+    x->memo[x->n++] = CKR__DV_OTHER;
+    x->memo[x->n++] = (uint32_t)*v;
+    return true;
+}
+
+static bool ckr__dv_peek_value(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
+{
+    size_t n;
+    if (ckr__dv_recall(x, &m->size_seen)) {
+        x->s += m->size_seen.attr;
+        return ckr__dv_peek_size(m, x, v);
+    }
+    if (*x->s == 'h' || *x->s == 'j') {
+        const uint8_t *from = x->s;
+        if (!ckr__dv_peek(m, x, v)) return false;
+        if (ckr__dv_kind(*v) != CKR__DV_GLOBAL) return true;
+        if ((*v >> 4 & 15) != CKR__DG_SIZE) return false;
+        ckr__dv_see(x, from, &m->size_seen);
+        m->size_seen.attr = (uint32_t)(x->s - from);
+        return ckr__dv_peek_size(m, x, v);
+    }
+    if (*x->s == 'N') {
+        x->s++;
+        *v = CKR__DV_NONE;
+        return true;
+    }
+    if (*x->s == 0x8C) {
+        n = x->s[1];
+        if (n > 64 || x->s[2 + n] != 0x94) return false;
+        x->s += 3 + n;
+        return ckr__dv_text_word(m, x->s - n - 1, n, v) &&
+               ckr__dv_pack(m, *v, &x->memo[x->n++]);
+    }
+    if (!ckr__dv_peek_int(x, v)) return false;
+    *v = *v << 4 | CKR__DV_INT;
+    return true;
+}
+
+static bool ckr__dv_peek_key(ckr__dcp_vm *m, ckr__dv_record *x, ckr__dv_seen *seen, unsigned *attr)
+{
+    const uint8_t *from = x->s;
+    uint64_t key;
+    if (ckr__dv_recall(x, seen)) {
+        x->s += *from == 'h' ? 2 : 5;
+        *attr = seen->attr;
+        return true;
+    }
+    if (!ckr__dv_peek(m, x, &key) || ckr__dv_kind(key) != CKR__DV_STR) return false;
+    *attr = seen->attr = ckr__dv_attr(m, key);
+    ckr__dv_see(x, from, seen);
+    return true;
+}
+
+/* The attributes of the object that NEWOBJ is about to make. At most 90 bytes each. */
+static bool ckr__dv_peek_record(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *a)
+{
+    const uint64_t *top = m->stack + m->n_stack;
+    const unsigned cls = m->n_stack - m->floor < 2 || ckr__dv_kind(top[-2]) != CKR__DV_GLOBAL
+                             ? 0
+                             : (unsigned)(top[-2] >> 4 & 15);
+    unsigned attr, i;
+    uint64_t v;
+    if ((cls != CKR__DG_CHUNK && cls != CKR__DG_INDEX && cls != CKR__DG_INFO) ||
+        top[-1] != CKR__DV_TUPLE || memcmp(x->s, "\x94}\x94(", 4) != 0)
+        return false;
+    x->n = 2;
+    x->memo[1] = CKR__DV_TAKEN;
+    x->s += 4;
+    for (i = 0; *x->s != 'u'; i++, a[attr] = v)
+        if (x->end - x->s < 100 || i == 4 || !ckr__dv_peek_key(m, x, &m->seen[cls][i], &attr) ||
+            !ckr__dv_peek_value(m, x, &v))
+            return false;
+    x->s += 2;
+    return x->s[-1] == 'b';
+}
+
+/* Was it one? *ok is the result then. */
+static bool ckr__dv_record_take(ckr__dcp_vm *m, bool *ok)
+{
+    const size_t n_wide = m->n_wide;
+    uint64_t a[CKR__DA_COUNT];
+    ckr__dv_record x;
+    *ok = false;
+    if (m->have - m->pos < 100 || m->memo_count != m->n_memo) return false;
+    if (!CKR__DV_ROOM(m, memo, m->n_memo + 32)) return true;
+    x.s = m->data + m->pos;
+    x.end = m->data + m->have;
+    x.memo = m->memo + m->n_memo;
+    memset(a, 0, (CKR__DA_TRANSFORM + 1) * sizeof *a);
+    if (!ckr__dv_peek_record(m, &x, a)) {
+        m->n_wide = n_wide;
+        return m->c->err->code != CKR_OK;
+    }
+    if (!ckr__dv_newobj(m) || !ckr__dv_pack(m, m->stack[m->n_stack - 1], x.memo)) return true;
+    m->memo_count = m->n_memo += x.n;
+    m->pos = (size_t)(x.s - m->data);
+    *ok = ckr__dv_build_as(m, m->stack[m->n_stack - 1], a);
+    return true;
+}
+
+static bool ckr__dv_make(ckr__dcp_vm *m)
+{
+    bool ok;
+    return ckr__dv_record_take(m, &ok) ? ok : ckr__dv_newobj(m);
+}
+
+/* >>dcp.step ------------------------------------------------------------------ */
+
+static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
+{
+    const uint32_t p = index < m->n_memo ? m->memo[index] : 0;
+    uint64_t v = p;
+    if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
+    if (p == CKR__DV_TAKEN)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+    if ((p & 15) == 15) v = m->wide[p >> 4];
+    if (ckr__dv_kind(v) == CKR__DV_BOX) {
+        const ckr__dv_box *b = ckr__dv_box_of(m, v);
+        if (b->puts != 1 && b->generation)
+            return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+        v |= (uint64_t)(b->generation & 0xfffffff) << 36;
+    }
+    if (ckr__dv_kind(v) == CKR__DV_GLOBAL && m->have - m->pos > 2 && m->data[m->pos] == ')' &&
+        m->data[m->pos + 1] == 0x81) {         /* an object of the class: at one go       */
+        m->pos += 2;
+        return ckr__dv_push(m, v) && ckr__dv_push(m, CKR__DV_TUPLE) && ckr__dv_make(m);
+    }
+    return ckr__dv_push(m, v);
 }
 
 /* Items since the mark. */
@@ -10816,7 +11141,7 @@ static bool ckr__dv_from_mark(ckr__dcp_vm *m, uint8_t op)
 static bool ckr__dv_tuple1(ckr__dcp_vm *m)
 {
     const uint8_t *s = m->data + m->pos;
-    const size_t left = m->size - m->pos, n = m->n_stack;
+    const size_t left = m->have - m->pos, n = m->n_stack;
     uint64_t v;
     if (!ckr__dv_has(m, 1)) return false;
     if (left >= 2 && s[0] == 0x94 && s[1] == 'R' && n - m->floor >= 2 &&
@@ -10891,7 +11216,8 @@ static bool ckr__dv_counted(ckr__dcp_vm *m, uint8_t op, uint64_t v)
     case 0x80:
         return v <= 5 || ckr__dv_fail(m, CKR_ITEM_PICKLE_PROTOCOL, NULL);
     default: /* FRAME */
-        return v <= m->size - m->pos || ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+        return v <= m->size - m->base - m->pos ||
+               ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
     }
 }
 
@@ -10908,7 +11234,7 @@ static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
         return ckr__dv_from_mark(m, op);
     case 0x85: return ckr__dv_tuple1(m);
     case 0x86: case 0x87: return ckr__dv_tuple_top(m, (size_t)op - 0x84);
-    case 0x81: return ckr__dv_newobj(m);
+    case 0x81: return ckr__dv_make(m);
     case 'b': return ckr__dv_build(m);
     case 'R': return ckr__dv_reduce(m);
     case 0x94: return ckr__dv_put(m, m->memo_count);
@@ -10920,7 +11246,7 @@ static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
     case 0x95: case 0x8D: case 0x8E: case 'G': n = 8; break;
     default: return ckr__dv_plain(m, op);
     }
-    if (n > m->size - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    if (n > m->have - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
     m->pos += n;
     return ckr__dv_counted(m, op, n == 1   ? s[0]
                                   : n == 2 ? ckr__load_u16(s)
@@ -10932,10 +11258,11 @@ static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
    nothing, and arrays that grow leave holes. */
 static bool ckr__dv_rooms(ckr__dcp_vm *m)
 {
-    const size_t n = m->size / 160 + 16;
-    return CKR__DV_ROOM(m, cells, m->size / 50 + 256) && CKR__DV_ROOM(m, memo, m->size / 8 + 64) &&
-           CKR__DV_ROOM(m, chunks, n) && CKR__DV_ROOM(m, indices, n) && CKR__DV_ROOM(m, infos, n) &&
-           CKR__DV_ROOM(m, wide, m->size / 128 + 64);
+    const size_t size = (size_t)m->size, n = size / 160 + 16;
+    return CKR__DV_ROOM(m, data, size < CKR__DV_WINDOW ? size + 1 : CKR__DV_WINDOW) &&
+           CKR__DV_ROOM(m, cells, size / 50 + 256) && CKR__DV_ROOM(m, memo, size / 8 + 64) &&
+           CKR__DV_ROOM(m, chunks, n) && CKR__DV_ROOM(m, indices, n) &&
+           CKR__DV_ROOM(m, infos, n) && CKR__DV_ROOM(m, wide, size / 128 + 64);
 }
 
 /* To the STOP. */
@@ -10944,11 +11271,13 @@ static bool ckr__dv_run(ckr__dcp_vm *m)
     bool ok = ckr__dv_rooms(m);
     if (ok) m->cells[m->n_cells++] = 0;        /* the empty tuple                        */
     while (ok && !m->done) {
-        m->op = m->pos;
-        if (m->pos >= m->size) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+        if (m->have - m->pos < CKR__DV_AHEAD && !ckr__dv_fill(m, CKR__DV_AHEAD)) return false;
+        m->op = m->base + m->pos;
+        if (m->pos >= m->have) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
         ok = ckr__dv_step(m, m->data[m->pos++]);
     }
-    if (ok && m->pos != m->size) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRAILING, NULL);
+    if (ok && m->base + m->pos != m->size)
+        return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRAILING, NULL);
     if (ok && (!m->built || !ckr__dv_is(m, m->stack[m->n_stack - 1], CKR__DG_METADATA)))
         return ckr__dv_bad(m, "no Metadata object");
     return ok;
@@ -11004,7 +11333,7 @@ static const char *ckr__dv_name(ckr__dcp_vm *m, uint64_t v)
         ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name that is no UTF-8, or has a NUL");
         return NULL;
     }
-    return ckr__strndup(m->c, s, n);
+    return s;
 }
 
 static size_t ckr__dv_slot(const ckr__dv_gather *g, uint64_t key)
@@ -11410,34 +11739,28 @@ static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
     return ok;
 }
 
-/* One metadata file. Its bytes go once the names have been copied. */
+/* One metadata file. */
 static ckr_result ckr__dcp_metadata(ckr__dcp *d, const char *path)
 {
     ckr__ctx *c = d->c;
     ckr__dcp_vm m;
-    uint32_t file;
     bool ok;
-    ckr_result r = ckr__file_open(c, path, &file);
-    if (r != CKR_OK) return r;
+    ckr_result r;
     memset(&m, 0, sizeof m);
     m.c = c;
     m.d = d;
     m.path = path;
-    if (c->files[file].size > c->limits.max_metadata_bytes || c->files[file].size > SIZE_MAX / 64)
+    r = ckr__file_open(c, path, &m.file);
+    if (r != CKR_OK) return r;
+    m.size = c->files[m.file].size;
+    if (m.size > c->limits.max_metadata_bytes || m.size > SIZE_MAX / 64)
         return ckr__fail(c->err, CKR_ITEM_LIMIT, path, 0, NULL,
-                         "%llu bytes of metadata, the limit is %llu",
-                         (unsigned long long)c->files[file].size,
+                         "%llu bytes of metadata, the limit is %llu", (unsigned long long)m.size,
                          (unsigned long long)c->limits.max_metadata_bytes);
-    m.size = (size_t)c->files[file].size;
-    m.scratch = m.size;
-    m.data = (uint8_t *)ckr__heap_alloc(c, m.size);
-    if (!m.data) return ckr__dcp_oom(d);
-    r = ckr__file_read(c, file, 0, m.data, m.size);
-    ok = r == CKR_OK && ckr__dv_run(&m);
+    ok = ckr__dv_run(&m);
     ckr__dv_free(&m);
     if (ok) ok = ckr__dv_gather_run(&m, d);
     ckr__dv_free_records(&m);
-    ckr__heap_free(c, m.data, m.size);
     return ok ? CKR_OK : ckr__dcp_oom(d);
 }
 
@@ -11496,27 +11819,43 @@ static ckr_result ckr__dcp_ranges(ckr__dcp *d)
     return CKR_OK;
 }
 
+/* Small slices are read at once. */
+#define CKR__DCP_WHOLE 16384u
+
+static uint8_t *ckr__dcp_window(ckr__dcp *d)
+{
+    if (!d->window) d->window = (uint8_t *)ckr__arena_raw(d->c, CKR__DCP_WHOLE);
+    return d->window;
+}
+
 /* A slice as a tree. `scratch` has its own arena, which the caller frees. */
 static ckr_result ckr__dcp_slice(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
                                  ckr__ctx *scratch, ckr_node **root)
 {
+    const bool whole = k->length <= CKR__DCP_WHOLE;
+    const size_t n = whole ? (size_t)k->length : 4;
+    uint8_t *bytes = ckr__dcp_window(d);
     ckr__doc doc;
     uint32_t file;
-    uint8_t magic[4];
-    ckr_result r = ckr__dcp_file_of(d, k->file, &file);
+    ckr_result r = bytes ? ckr__dcp_file_of(d, k->file, &file) : ckr__dcp_oom(d);
     if (r != CKR_OK) return r;
     if (d->files[k->file].transform)
         return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_TRANSFORM,
                                   ckr__printf(d->c, "the slice is stored as %s, which is not "
                                               "unpacked here", d->files[k->file].transform));
-    if (k->length < 22 || ckr__file_read(d->c, file, k->offset, magic, 4) != CKR_OK ||
-        memcmp(magic, "PK\3\4", 4) != 0)
+    if (k->length < 22 || ckr__file_read(d->c, file, k->offset, bytes, n) != CKR_OK ||
+        memcmp(bytes, "PK\3\4", 4) != 0)
         return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE,
                                   "no torch archive where the metadata says");
     if (!ckr__slice_note(d->c, file, k->offset, k->length)) return ckr__dcp_oom(d);
     scratch->files = d->c->files;
     scratch->n_files = d->c->n_files;
+    scratch->held = whole ? bytes : NULL;
+    scratch->held_file = file;
+    scratch->held_at = k->offset;
+    scratch->held_size = n;
     r = ckr__torch_doc(scratch, file, k->offset, k->length, &doc);
+    scratch->held = NULL;
     if (r == CKR_OK) *root = doc.root;
     return r;
 }
@@ -11560,6 +11899,183 @@ static ckr_result ckr__dcp_block(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
     return CKR_OK;
 }
 
+/* >>dcp.forms ----------------------------------------------------------------- */
+/* Slices of one dtype, shape and writer are the same bytes but for the payload, the CRC-32s and the
+   name that torch gives to each archive. So what was found out about one holds for the next, where
+   all its other bytes are equal: two short reads in place of an archive that is opened. */
+
+#define CKR__DCP_FORMS 64u
+#define CKR__DCP_SIDE 2048u            /* before or behind the payload                       */
+#define CKR__DCP_MASKS 40u
+
+typedef struct ckr__dcp_form {
+    uint64_t length;                   /* of the slice; 0: none                              */
+    uint32_t head, tail;               /* bytes before the payload, and from the next member */
+    uint32_t n_masks;
+    uint32_t at[CKR__DCP_MASKS], size[CKR__DCP_MASKS]; /* what may differ, in `bytes`        */
+    ckr_view view;                     /* data_offset counts from the slice                  */
+    int64_t  count[CKR_MAX_DIMS], dims[2 * CKR_MAX_DIMS];
+    uint8_t  bytes[2 * CKR__DCP_SIDE];
+} ckr__dcp_form;
+
+static ckr__dcp_form *ckr__dcp_form_of(ckr__dcp *d, const ckr__dcp_item *x,
+                                       const ckr__dcp_chunk *k)
+{
+    uint64_t h = k->length;
+    uint32_t i;
+    if (x->n_dims > CKR_MAX_DIMS || k->view) return NULL;
+    if (!d->forms) d->forms = CKR__NEW_N(d->c, ckr__dcp_form, CKR__DCP_FORMS);
+    for (i = 0; i < x->n_dims; i++) h = h * 31 + (uint64_t)k->count[i];
+    return d->forms ? &d->forms[h * 0x9e3779b97f4a7c15u >> 58] : NULL;
+}
+
+/* Both sides of the payload; what may differ is zeroed. */
+static bool ckr__dcp_form_read(ckr__dcp *d, const ckr__dcp_form *f, uint32_t file, uint64_t at,
+                               uint8_t *out)
+{
+    const uint64_t size = d->c->files[file].size;
+    uint32_t i;
+    if (!ckr__range_ok(at, f->length, size)) return false;
+    if (f->length <= CKR__DCP_WHOLE) {
+        if (ckr__file_read(d->c, file, at, out, (size_t)f->length) != CKR_OK) return false;
+        memmove(out + f->head, out + f->length - f->tail, f->tail);
+    } else if (ckr__file_read(d->c, file, at, out, f->head) != CKR_OK ||
+               ckr__file_read(d->c, file, at + f->length - f->tail, out + f->head, f->tail) !=
+                   CKR_OK) {
+        return false;
+    }
+    for (i = 0; i < f->n_masks; i++) memset(out + f->at[i], 0, f->size[i]);
+    return true;
+}
+
+/* Bytes of the slice that are in one of the sides; NULL: they are not. */
+static const uint8_t *ckr__dcp_form_at(const ckr__dcp_form *f, uint64_t at, uint64_t n)
+{
+    if (ckr__range_ok(at, n, f->head)) return f->bytes + at;
+    if (at < f->length - f->tail || !ckr__range_ok(at, n, f->length)) return NULL;
+    return f->bytes + f->head + (at - (f->length - f->tail));
+}
+
+static bool ckr__dcp_form_mask(ckr__dcp_form *f, uint64_t at, uint64_t n)
+{
+    const uint8_t *p = ckr__dcp_form_at(f, at, n);
+    if (!n) return true;
+    if (!p || f->n_masks == CKR__DCP_MASKS) return false;
+    f->at[f->n_masks] = (uint32_t)(p - f->bytes);
+    f->size[f->n_masks++] = (uint32_t)n;
+    return true;
+}
+
+/* The fields of one member that may differ: its CRC-32 in the directory, in its header and in the
+   descriptor behind it; and the payload of the archive's own name. */
+static bool ckr__dcp_form_member(ckr__dcp_form *f, const uint8_t *e, uint64_t behind)
+{
+    static const char id[] = ".data/serialization_id";
+    const uint64_t at = ckr__load_u32(e + 42), size = ckr__load_u32(e + 20);
+    const size_t n = ckr__load_u16(e + 28), n_id = sizeof id - 1;
+    const uint64_t place = behind - 46 - n - ckr__load_u16(e + 30) - ckr__load_u16(e + 32);
+    const uint8_t *h = ckr__dcp_form_at(f, at, 30), *q;
+    uint64_t data;
+    bool ok;
+    if (!h || at == UINT32_MAX || size == UINT32_MAX) return false;
+    data = at + 30 + ckr__load_u16(h + 26) + ckr__load_u16(h + 28);
+    ok = ckr__dcp_form_mask(f, place + 16, 4) && ckr__dcp_form_mask(f, at + 14, 4);
+    if (data == f->head) return ok;            /* what follows the payload is in no side     */
+    q = ckr__dcp_form_at(f, data + size, 16);
+    if (ok && ckr__load_u16(e + 8) & 8 && q && ckr__load_u32(q) == 0x08074b50)
+        ok = ckr__dcp_form_mask(f, data + size + 4, 4);
+    if (ok && n >= n_id && !memcmp(e + 46 + n - n_id, id, n_id))
+        ok = ckr__dcp_form_mask(f, data, size);
+    return ok;
+}
+
+/* The next entry of the directory; NULL: no more, or not in a side. */
+static const uint8_t *ckr__dcp_form_entry(const ckr__dcp_form *f, uint64_t *at, uint64_t *left)
+{
+    const uint8_t *e = *left >= 46 ? ckr__dcp_form_at(f, *at, 46) : NULL;
+    const uint64_t n = e ? (uint64_t)46 + ckr__load_u16(e + 28) + ckr__load_u16(e + 30) +
+                               ckr__load_u16(e + 32)
+                         : 0;
+    if (!e || n > *left || !ckr__dcp_form_at(f, *at, n)) return NULL;
+    *at += n;
+    *left -= n;
+    return e;
+}
+
+/* Shortens the tail to what follows the payload, and finds what may differ in both sides. */
+static bool ckr__dcp_form_masks(ckr__dcp_form *f)
+{
+    const uint8_t *end = ckr__dcp_form_at(f, f->length - 22, 22), *e;
+    const uint64_t dir = ckr__load_u32(end + 16), size = ckr__load_u32(end + 12);
+    uint64_t at = dir, left = size, next = dir;
+    uint32_t tail;
+    if (ckr__load_u32(end) != 0x06054b50) return false;
+    while ((e = ckr__dcp_form_entry(f, &at, &left)) != NULL)
+        if (ckr__load_u32(e + 42) >= f->head && ckr__load_u32(e + 42) < next)
+            next = ckr__load_u32(e + 42);
+    if (left || next < f->length - f->tail || next < f->head) return false;
+    tail = (uint32_t)(f->length - next);
+    memmove(f->bytes + f->head, f->bytes + f->head + f->tail - tail, tail);
+    f->tail = tail;
+    for (at = dir, left = size; (e = ckr__dcp_form_entry(f, &at, &left)) != NULL;)
+        if (!ckr__dcp_form_member(f, e, at)) return false;
+    return true;
+}
+
+/* What was found out about a slice. */
+static void ckr__dcp_form_learn(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                                const ckr_view *v)
+{
+    ckr__dcp_form *f = ckr__dcp_form_of(d, x, k);
+    uint64_t head, tail;
+    uint32_t i;
+    if (!f) return;
+    f->length = 0;
+    head = v->data_offset - k->offset;
+    if (v->bytes || v->data_offset < k->offset || head > CKR__DCP_SIDE || head + 22 > k->length)
+        return;
+    tail = k->length - head < CKR__DCP_SIDE ? k->length - head : CKR__DCP_SIDE;
+    f->length = k->length;
+    f->head = (uint32_t)head;
+    f->tail = (uint32_t)tail;
+    f->n_masks = 0;
+    if (!ckr__dcp_form_read(d, f, v->file, k->offset, f->bytes) || !ckr__dcp_form_masks(f)) {
+        f->length = 0;
+        return;
+    }
+    for (i = 0; i < f->n_masks; i++) memset(f->bytes + f->at[i], 0, f->size[i]);
+    f->view = *v;
+    f->view.data_offset = head;
+    for (i = 0; i < x->n_dims; i++) {
+        f->count[i] = k->count[i];
+        f->dims[i] = v->shape[i];
+        f->dims[CKR_MAX_DIMS + i] = v->stride[i];
+    }
+}
+
+/* The view of a slice of a form that is known. */
+static bool ckr__dcp_form_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                               ckr_view *out, int64_t *dims)
+{
+    const ckr__dcp_form *f = ckr__dcp_form_of(d, x, k);
+    uint8_t *bytes = ckr__dcp_window(d);
+    uint32_t file;
+    if (!f || !bytes || f->length != k->length || f->view.n_dims != x->n_dims ||
+        (x->n_dims && memcmp(f->count, k->count, x->n_dims * sizeof *f->count) != 0) ||
+        d->files[k->file].transform || ckr__dcp_file_of(d, k->file, &file) != CKR_OK ||
+        !ckr__dcp_form_read(d, f, file, k->offset, bytes) ||
+        memcmp(bytes, f->bytes, f->head + f->tail) != 0 ||
+        !ckr__slice_note(d->c, file, k->offset, k->length))
+        return false;
+    *out = f->view;
+    memcpy(dims, f->dims, sizeof f->dims);
+    out->file = file;
+    out->data_offset += k->offset;
+    return true;
+}
+
+/* >>dcp.view ------------------------------------------------------------------ */
+
 static bool ckr__dcp_is_block(ckr__dcp *d, const ckr__dcp_chunk *k)
 {
     uint8_t h[9];
@@ -11579,6 +12095,12 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     ckr_node *root = NULL;
     uint32_t i;
     ckr_result r = CKR_OK;
+    if (ckr__dcp_form_view(d, x, k, out, dims)) {
+        out->shape = dims;
+        out->stride = dims + CKR_MAX_DIMS;
+        return CKR_OK;
+    }
+    if (d->c->err->code != CKR_OK) return d->c->err->code;
     ckr__dcp_scratch(&scratch, d->c);
     if (k->view) {
         *out = *k->view;
@@ -11598,6 +12120,7 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
         if (out->shape[i] != k->count[i])
             r = ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE, "the slice has another shape");
     }
+    if (root && r == CKR_OK) ckr__dcp_form_learn(d, x, k, out);
     ckr__dcp_scratch_free(&scratch);
     out->shape = dims;
     out->stride = dims + CKR_MAX_DIMS;
@@ -16329,7 +16852,7 @@ static ckr_result ckr__rebase_keep(const ckr_schedule *old, double t, ckr_schedu
     const uint8_t kind = old->curve->kind;
     const bool returns = kind == CKR__CV_COSINE || kind == CKR__CV_SEQ || kind == CKR__CV_CHAIN;
     s->clamp = true;
-    if (end != end) return CKR_OK;
+    if (end != end || kind == CKR__CV_MEGATRON) return CKR_OK;        /* it holds by itself  */
     if (t <= end) s->hold = end;
     else if (!returns && t < s->hold) s->hold = t;
     return CKR_OK;
@@ -16425,6 +16948,82 @@ static ckr_result ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, doubl
     return CKR_OK;
 }
 
+/* The fraction of the decay by which Megatron's options say a warmup of any length: its product
+   with `total`, as the framework computes it, is `warm` or next to it. */
+static double ckr__warm_fraction(double warm, double total)
+{
+    const double f = warm / total;
+    double best = f, other;
+    int i;
+    for (i = 0; i < 2; i++) {
+        other = nextafter(f, i ? 2 : -1);
+        if (fabs(ckr__rn(other * total) - warm) < fabs(ckr__rn(best * total) - warm)) best = other;
+    }
+    return best;
+}
+
+static double ckr__fold_round(double v, double rate)
+{
+    return fabs(rint(v) - v) < 1e-6 * rate ? rint(v) : v;
+}
+
+/* Stretched time as lengths: the curve is moved where its warmup would begin below 0, by whole
+   updates. */
+static void ckr__fold_time(ckr_schedule *s, ckr__curve_nums *k)
+{
+    const double total = s->t0 + (k->total - s->b) / s->a,
+                 end_at = s->t0 + (k->end_at - s->b) / s->a;
+    double warm = s->t0 + (k->warm - s->b) / s->a, shift = 0;
+    if (warm < 0) shift = ceil(-warm / s->rate) * s->rate;
+    warm += shift;
+    k->total = ckr__fold_round(total, s->rate) + shift;
+    k->decay = ckr__fold_round(k->decay / s->a, s->rate);
+    k->end_at = ckr__fold_round(end_at, s->rate) + shift;
+    k->warm = ckr__whole(warm / s->rate)
+                  ? warm
+                  : ckr__rn(ckr__warm_fraction(warm, k->total) * k->total);
+    s->position += (int64_t)shift;
+    s->offset += shift;
+    s->a = 1;
+    s->b = s->t0 = 0;
+    s->hold = ckr__inf();
+    s->clamp = false;
+}
+
+/* Megatron's curve has two bounds for each group and lengths of its own. They take up a scaled and
+   a stretched curve, so that what is decided is what the framework then computes, operation by
+   operation. What they cannot take up stays: a warmup that changes while it runs. */
+static ckr_result ckr__rebase_fold(ckr__ctx *c, ckr_schedule *s)
+{
+    const bool timed = !ckr__same(s->a, 1) || !ckr__same(s->b, s->t0);
+    const bool warming = (double)s->position <= s->t0 + (s->curve->k.warm - s->b) / s->a;
+    ckr__curve *curve;
+    uint64_t i;
+    if (s->curve->kind != CKR__CV_MEGATRON || s->ramp_len > 0 || !s->n_lanes) return CKR_OK;
+    if (warming) {
+        for (i = 1; i < s->n_lanes; i++)
+            if (!ckr__same(s->lanes[i].p, s->lanes[0].p) ||
+                !ckr__same(s->lanes[i].q, s->lanes[0].q))
+                return CKR_OK;
+        if (timed) return CKR_OK;
+    }
+    curve = CKR__NEW(c, ckr__curve);
+    if (!curve) return ckr__sched_oom(c);
+    *curve = *s->curve;
+    s->curve = curve;
+    if (warming) curve->k.from = s->lanes[0].q + s->lanes[0].p * curve->k.from;
+    for (i = 0; i < s->n_lanes; i++) {
+        ckr_lane *l = &s->lanes[i];
+        const double low = l->q + l->p * l->min;
+        l->max = l->base = l->q + l->p * l->max;
+        if (fabs(low - l->min) > 4 * DBL_EPSILON * fabs(l->min)) l->min = low;     /* the floor */
+        l->p = 1;
+        l->q = 0;
+    }
+    if (timed) ckr__fold_time(s, &curve->k);
+    return CKR_OK;
+}
+
 /* How the coming run goes on after `updates` updates: a schedule for it. `target` (the new one, or
    NULL where the mode needs none) has the lanes of `old`. Splice and stretch are continuous to
    1e-12 of the LR; keep holds the end's LR and is never below 0. */
@@ -16471,6 +17070,8 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
     } else if (mode == CKR__REBASE_REWARM) {
         e = ckr__rebase_rewarm(c, t, rewarm_steps, now, s);
     }
+    if (e == CKR_OK && (mode == CKR__REBASE_SPLICE || mode == CKR__REBASE_STRETCH))
+        e = ckr__rebase_fold(c, s);
     if (e == CKR_OK) *out = s;
     return e;
 }
@@ -20775,7 +21376,8 @@ static ckr_result ckr__remap_settle(ckr__remap *m)
             else if (!x->repaired && !m->reseed && ckr__cell_in(x, &m->from)) f->n_missing++;
             else if (!x->repaired) f->n_new++;
         } else if (x->needed && x->state) {
-            if (x->saved) f->n_kept++;
+            if (!x->held) f->n_parked++;
+            else if (x->saved) f->n_kept++;
             else f->n_returned++;
         } else if (x->saved) {
             f->n_parked++;
@@ -21638,8 +22240,11 @@ typedef struct ckr__out {
         padded_vocab; /* what the files' rows mean, for the side file; 0: nothing to say */
     ckr_node *carried;         /* for the side file: comes back as ckr_state.carried; or NULL */
     bool      zero_told;       /* the ZeRO stage was asked for, it is not only the source's */
+    int32_t   zero;            /* the stage that is written                              */
     bool      renamed;         /* the target's tensors are other ones than the source's: their
                                   digests say nothing of it                              */
+    const char **keys;         /* "NAME/SLOT" by which a reader of the output knows each tensor of
+                                  the source; NULL, or NULL of one: its own               */
 } ckr__out;
 
 static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_format format)
@@ -21925,7 +22530,7 @@ typedef struct ckr__dialect {
     /* Fills the state. s->vocab is set before the call when the caller or the side file knows it.
        */
     ckr_result (*read_fn)(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s);
-    /* Do the files of the coming run (user: its ckr_state) have a place for this stream of this
+    /* Do the files of the coming run (user: its ckr_target) have a place for this stream of this
        rank? NULL: they have no random streams at all. */
     bool (*holds_fn)(void *user, ckr_rng_kind kind, const char *name, uint32_t rank);
     /* Describes the target's files. `c` is the plan's context: its arena holds what is made here,
@@ -31965,6 +32570,7 @@ typedef struct ckr__ds {
     ckr__ds_wrapper  wrapper;
     bool             pipe, universal, elastic, robin, aligned;
     bool             number, uneven;   /* `step` is Python's, no tensor; differs         */
+    bool             rest;     /* keys of the optimizers' files that are not known here  */
     double           updates;  /* of the first parameter, with ZeRO-0                    */
     ckr__ds_stage   *stages;   /* [mp]                                                    */
     const ckr_node  *meta, *config;    /* of the first model's file                        */
@@ -32070,7 +32676,30 @@ static ckr_result ckr__ds_list(ckr__ds *r)
     return e;
 }
 
-/* The sizes: the highest rank of any file, and what the model's file says. */
+static ckr_result ckr__ds_elsewhere(ckr__ds *r, const ckr__ds_file *f, const char *where,
+                                    const char *why)
+{
+    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_RANK, f->path, CKR_NO_OFFSET, where,
+                             "%s", why);
+    return ckr__remedy(r->c->err, e, "bring back each rank's own file: two have changed places");
+}
+
+/* torch names an archive's root after the file that it saves: a file that has been put in another
+   rank's place still has its own name inside. Other roots say nothing. */
+static ckr_result ckr__ds_own_place(ckr__ds *r, const ckr__ds_file *f, const char *root)
+{
+    ckr__ds_file was;
+    const char *name = root ? ckr__printf(r->c, "%s.pt", root) : "";
+    uint8_t kind;
+    memset(&was, 0, sizeof was);
+    if (!name) return ckr__ds_oom(r);
+    kind = ckr__ds_kind(name, &was);
+    if (kind > CKR__DS_LAYER || (kind == f->kind && was.ranked == f->ranked && was.mp == f->mp &&
+                                 was.dp == f->dp && was.layer == f->layer))
+        return CKR_OK;
+    return ckr__ds_elsewhere(r, f, NULL, ckr__printf(r->c, "it was saved as %s", name));
+}
+
 static ckr_result ckr__ds_load(ckr__ds *r, ckr__ds_file *f)
 {
     uint32_t file;
@@ -32081,7 +32710,7 @@ static ckr_result ckr__ds_load(ckr__ds *r, ckr__ds_file *f)
     if (e == CKR_OK) e = ckr__doc_load(r->c, file, &format, &f->root);
     if (e == CKR_OK && !ckr_node_is_dict(f->root)) return ckr__ds_bad(r, f, NULL, "a dict");
     if (e == CKR_OK) r->s->format = format;
-    return e;
+    return e == CKR_OK && !r->universal ? ckr__ds_own_place(r, f, r->c->files[file].root) : e;
 }
 
 static uint32_t ckr__ds_u32(const ckr_node *d, const char *key)
@@ -32717,10 +33346,27 @@ static ckr_result ckr__ds_frozen(ckr__ds *r, const ckr__ds_file *f, uint32_t d)
     return e;
 }
 
+/* Ties stand in the file of rank 0. */
+static ckr_result ckr__ds_shared_own(ckr__ds *r)
+{
+    const ckr__ds_stage *g = &r->stages[0];
+    uint32_t d;
+    for (d = 1; d < r->dp && !r->universal; d++) {
+        const ckr_node *own = g->models[d] ? ckr_node_get(g->models[d]->root, "shared_params")
+                                           : NULL,
+                       *first = ckr_node_get(g->model->root, "shared_params");
+        if (ckr_node_is_dict(own) && own->count && ckr_node_is_dict(first) && !first->count)
+            return ckr__ds_elsewhere(r, g->models[d], "shared_params",
+                                     "it names the ties, which rank 0 does");
+    }
+    return CKR_OK;
+}
+
 static ckr_result ckr__ds_model(ckr__ds *r)
 {
     uint32_t d;
-    ckr_result e = ckr__ds_module_read(r, r->stages[0].model,
+    ckr_result e = ckr__ds_shared_own(r);
+    if (e == CKR_OK) e = ckr__ds_module_read(r, r->stages[0].model,
                                        ckr_node_get(r->meta, "module"), "");
     for (d = 0; d < (r->zero == 3 ? r->dp : 1) && e == CKR_OK; d++) {
         const ckr__ds_file *f = r->zero == 3 ? r->stages[0].models[d] : r->stages[0].model;
@@ -32821,6 +33467,7 @@ static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *s
         return ckr__remedy(r->c->err, e, "bring back this rank's file of that step");
     }
     if (e != CKR_OK || want == want) return e;
+    if (v == v && r->updates != r->updates) r->updates = v;
     if (v != v || !mem)
         return mem ? ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot), n)
                    : ckr__ds_oom(r);
@@ -32924,6 +33571,43 @@ static const ckr_node *ckr__ds_state_of(const ckr_node *base, uint64_t k)
     return id && id->kind == CKR_NODE_INT ? ckr__ds_numbered(state, id->u.i, k) : NULL;
 }
 
+/* Is a rank's map of names to places what part d of the buffer holds? */
+static bool ckr__ds_slices_are(const ckr__ds_run *x, const ckr_node *map, int64_t size, uint32_t d)
+{
+    const int64_t first = (int64_t)d * size, end = first + size;
+    uint64_t i, k = 0;
+    for (i = 0; i < x->n && x->start[i] < end; i++) {
+        const int64_t lo = ckr__max_i64(x->start[i], first),
+                      hi = ckr__min_i64(x->start[i] + x->params[i]->numel, end);
+        const ckr_node *v;
+        int64_t numel = -1, start = -1;
+        if (hi <= lo) continue;
+        if (k == map->count || !ckr__is_str(map->u.items[2 * k], x->params[i]->name)) return false;
+        v = map->u.items[2 * k++ + 1];
+        v = v->kind == CKR_NODE_OBJECT ? v->u.object->state : NULL;
+        if (!ckr_node_i64(ckr_node_get(v, "numel"), &numel) || numel != hi - lo ||
+            !ckr_node_i64(ckr_node_get(v, "start"), &start) || start != lo - first)
+            return false;
+    }
+    return k == map->count;
+}
+
+/* param_slice_mappings is wrong where gradients are dealt round robin, and then not asked. Else a
+   rank's map that is another rank's shows that the files have changed places. */
+static ckr_result ckr__ds_slices_own(ckr__ds *r, const ckr__ds_run *x, uint64_t k, int64_t size)
+{
+    const ckr_node *map =
+        ckr_node_at(ckr_node_get(ckr__ds_optim(x->f), "param_slice_mappings"), k);
+    uint32_t d;
+    if (r->robin || !ckr_node_is_dict(map) || ckr__ds_slices_are(x, map, size, x->rank))
+        return CKR_OK;
+    for (d = 0; d < r->dp; d++)
+        if (ckr__ds_slices_are(x, map, size, d))
+            return ckr__ds_elsewhere(r, x->f, "param_slice_mappings",
+                                     ckr__printf(r->c, "they are those of rank %u", (unsigned)d));
+    return CKR_OK;
+}
+
 /* One group of one rank of ZeRO-1 or 2: part d of the buffer, whose length is a multiple of
    2 * dp. What lies behind the last parameter is padding, cut off the masters (BF16_Optimizer
    keeps it) and in elastic files off the moments too. */
@@ -32944,6 +33628,8 @@ static ckr_result ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, int6
     x->first = (int64_t)x->rank * size;
     lean = ckr__max_i64(0, ckr__min_i64(size, total - x->first));
     x->count = lean;
+    e = ckr__ds_slices_own(r, x, k, size);
+    if (e != CKR_OK) return e;
     if (numel != lean && (r->wrapper != CKR__DS_BF16 || numel != size))
         return ckr__ds_partition(r, x->f, "single_partition_of_fp32_groups", numel, lean);
     x->slot = "master";
@@ -32996,6 +33682,115 @@ static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, doubl
         e = ckr__ds_scalar(r, x, "step", ckr_node_get(state, "step"), *steps);
     if (e == CKR_OK && x->rank == 0) e = ckr__step_number(r->c, ckr_node_get(state, "step"), steps);
     return e;
+}
+
+/* ZeRO-3 names no rank in a file. What tells the ranks apart is the padding behind the last piece
+   of a parameter: gradients never reach it, so that moments are zero there. Masters need not be:
+   DeepSpeed does not clear the memory; but where they are not, and another rank's file is zero at
+   these very places, that one is the file that belongs here. A few places are read, no more. */
+
+#define CKR__DS_PROBE 256      /* parameters of a sub group                                */
+
+typedef struct ckr__ds_pad {
+    ckr__ds          *r;
+    const ckr__ds_stage *g;
+    uint32_t          rank;
+    uint64_t          seen[2], set[2]; /* elements of masters, moments; those not zero      */
+    const char       *name;    /* of a parameter with one                                  */
+} ckr__ds_pad;
+
+/* Elements [at, at + n) of a flat tensor: how many are not zero. */
+static ckr_result ckr__ds_pad_read(ckr__ds_pad *x, const ckr_view *v, int64_t at, int64_t n,
+                                   int kind, const char *name)
+{
+    const size_t elem = ckr_dtype_size(v->dtype);
+    uint8_t bytes[64];
+    size_t k;
+    ckr_result e = CKR_OK;
+    for (; n > 0 && e == CKR_OK; n--, at++) {
+        e = ckr__file_read(x->r->c, v->file,
+                           v->data_offset + (uint64_t)(v->offset + at) * elem, bytes, elem);
+        for (k = 0; k < elem && !bytes[k]; k++) {}
+        x->seen[kind]++;
+        if (k == elem) continue;
+        x->set[kind]++;
+        if (!x->name) x->name = name;
+    }
+    return e;
+}
+
+/* The places of rank `rank`'s padding in the file of rank `in`: in every flat tensor. */
+static ckr_result ckr__ds_pad_of(ckr__ds_pad *x, uint32_t in, uint64_t k)
+{
+    const ckr__ds *r = x->r;
+    const ckr_node *o = ckr__ds_optim(x->g->optim[in]);
+    const ckr_node *state = ckr__ds_numbered(
+        ckr_node_get(ckr_node_get(o, "optimizer_state_dict"), "state"), (int64_t)k, k);
+    const ckr_view *flat[5];
+    int64_t numel, size, at = 0;
+    uint64_t i, n = 1, j;
+    ckr_result e = CKR_OK;
+    flat[0] = ckr__ds_flat(ckr_node_at(ckr_node_get(o, "fp32_flat_groups"), k), &size);
+    if (!flat[0]) return CKR_OK;
+    for (i = 0; ckr_node_is_dict(state) && i < state->count && n < 5; i++) {
+        flat[n] = ckr__ds_flat(state->u.items[2 * i + 1], &numel);
+        if (flat[n] && numel == size && !ckr__is_str(state->u.items[2 * i], "step")) n++;
+    }
+    for (i = 0; i < x->g->n_params[k] && i < CKR__DS_PROBE; i++) {
+        const ckr__ds_param *p = x->g->params[k][i];
+        const int64_t c = p->numel / r->dp + (p->numel % r->dp != 0),
+                      have = ckr__max_i64(0, ckr__min_i64(c, p->numel - (int64_t)x->rank * c)),
+                      pad = ckr__min_i64(c - have, 4);
+        for (j = 0; j < n && e == CKR_OK; j++)
+            e = ckr__ds_pad_read(x, flat[j], at + have, pad, j > 0, p->name);
+        at += c;
+    }
+    return e;
+}
+
+/* May an update have moved the padding? Weight decay does that when it is added to gradients. */
+static bool ckr__ds_pad_moves(const ckr__ds *r, const ckr__ds_stage *g)
+{
+    const ckr_node *conf = ckr_node_get(r->config, "optimizer"), *mode;
+    const char *type = ckr_node_str(ckr_node_get(conf, "type"));
+    uint64_t i;
+    double decay;
+    mode = ckr_node_find(conf, "/params/adam_w_mode");
+    if (type && (!strcmp(type, "AdamW") || (!strcmp(type, "Adam") && (!mode || mode->u.b))))
+        return false;
+    for (i = 0; ckr_node_is_list(g->groups) && i < g->groups->count; i++)
+        if (!ckr_node_f64(ckr_node_get(g->groups->u.items[i], "weight_decay"), &decay) || decay > 0)
+            return true;
+    return false;
+}
+
+static ckr_result ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
+{
+    ckr__ds_pad own, other;
+    uint64_t k;
+    uint32_t i;
+    ckr_result e = CKR_OK;
+    memset(&own, 0, sizeof own);
+    own.r = r;
+    own.g = g;
+    own.rank = d;
+    for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_pad_of(&own, d, k);
+    if (e != CKR_OK || !own.name) return e;
+    for (i = 0; i < r->dp && e == CKR_OK; i++) {
+        if (i == d) continue;
+        other = own;
+        memset(other.seen, 0, sizeof other.seen);
+        memset(other.set, 0, sizeof other.set);
+        for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_pad_of(&other, i, k);
+        if (e == CKR_OK && (own.set[1] || !own.seen[1]) && !other.set[0] && !other.set[1])
+            return ckr__ds_elsewhere(r, g->optim[d], own.name,
+                                     ckr__printf(r->c, "this rank's padding lies in %s",
+                                                 g->optim[i]->rel));
+    }
+    if (e != CKR_OK || !own.set[1] || ckr__ds_pad_moves(r, g)) return e;
+    return ckr__ds_elsewhere(r, g->optim[d], own.name,
+                             ckr__printf(r->c, "%llu moments in this rank's padding are not zero",
+                                         (unsigned long long)own.set[1]));
 }
 
 /* The parameters that param_shapes names, in its order. */
@@ -33135,6 +33930,7 @@ static ckr_result ckr__ds_sharded(ckr__ds *r, uint32_t m)
     for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_parts(r, g, k);
     for (k = 0; k < g->n_groups && e == CKR_OK; k++)
         for (i = 0; i < g->n_params[k]; i++) g->params[k][i]->stated = true;
+    for (d = 0; d < r->dp && e == CKR_OK && r->zero == 3; d++) e = ckr__ds_padding(r, g, d);
     return e;
 }
 
@@ -33707,6 +34503,38 @@ static ckr_result ckr__ds_uni_open(ckr__ds *r)
     return e;
 }
 
+static bool ckr__ds_has_slot(const ckr__ds_param *p, const char *slot)
+{
+    uint64_t i;
+    for (i = 0; i < p->n_slots && strcmp(p->slots[i]->slot, slot) != 0; i++) {}
+    return i < p->n_slots;
+}
+
+/* Every parameter has the state that any of them has, and Adam both of its moments. */
+static ckr_result ckr__ds_uni_whole(ckr__ds *r)
+{
+    const char *type = ckr_node_str(ckr_node_find(r->config, "/optimizer/type"));
+    const bool adam = type && (!strcmp(type, "Adam") || !strcmp(type, "AdamW") ||
+                               !strcmp(type, "adam") || !strcmp(type, "adamw"));
+    const char *want[18];
+    uint64_t i, k, n = 0, m;
+    if (adam) want[n++] = "exp_avg";
+    if (adam) want[n++] = "exp_avg_sq";
+    for (i = 0; i < r->n_params; i++)
+        for (k = 0; k < r->params[i]->n_slots; k++) {
+            const char *slot = r->params[i]->slots[k]->slot;
+            for (m = 0; m < n && strcmp(want[m], slot) != 0; m++) {}
+            if (m == n && n < 18) want[n++] = slot;
+        }
+    for (i = 0; i < r->n_params; i++)
+        for (m = 0; m < n && r->params[i]->stated; m++)
+            if (!ckr__ds_has_slot(r->params[i], want[m]))
+                return ckr__ds_missing(
+                    r, ckr__printf(r->c, "zero/%s/%s.pt", r->params[i]->name,
+                                   strcmp(want[m], "master") ? want[m] : "fp32"));
+    return CKR_OK;
+}
+
 /* A step that no step.pt tells (ZeRO-3) is the optimizer's. */
 static ckr_result ckr__ds_uni_steps(ckr__ds *r)
 {
@@ -33717,9 +34545,7 @@ static ckr_result ckr__ds_uni_steps(ckr__ds *r)
     if (ckr_node_is_dict(state) && state->count) n = ckr_node_get(state->u.items[1], "step");
     for (i = 0; n && i < r->n_params && e == CKR_OK; i++) {
         ckr__ds_param *p = r->params[i];
-        uint64_t k;
-        for (k = 0; k < p->n_slots && strcmp(p->slots[k]->slot, "step") != 0; k++) {}
-        if (!p->stated || k < p->n_slots) continue;
+        if (!p->stated || ckr__ds_has_slot(p, "step")) continue;
         memset(&x, 0, sizeof x);
         x.params = &p;
         x.n = 1;
@@ -33831,6 +34657,25 @@ static ckr_result ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *fr
     return CKR_OK;
 }
 
+/* Elastic files that were written rigid, of a configuration that did not tell a value either. */
+static ckr_result ckr__ds_nulls(ckr__ds *r)
+{
+    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps" };
+    uint64_t i;
+    size_t k;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->s->n_groups; i++)
+        for (k = 0; k < 4 && e == CKR_OK; k++) {
+            const ckr_node *v = ckr_node_get(r->s->groups[i].hyper, keys[k]);
+            if (!v || v->kind != CKR_NODE_NONE) continue;
+            e = ckr__ds_note(r, "CKR_W_DS_NULL", CKR_LOST,
+                             ckr__printf(r->c, "%s of group %llu", keys[k], (unsigned long long)i),
+                             "no value: the files from which this was converted had none",
+                             "tell it with --set KEY=VALUE or --set GROUP.KEY=VALUE");
+        }
+    return e;
+}
+
 static ckr_result ckr__ds_groups(ckr__ds *r)
 {
     uint32_t m;
@@ -33844,6 +34689,7 @@ static ckr_result ckr__ds_groups(ckr__ds *r)
                                      (int64_t)g->n_groups);
         for (k = 0, from = 0; k < n && e == CKR_OK; k++) e = ckr__ds_group(r, m, k, &from);
     }
+    if (e == CKR_OK && !r->elastic) e = ckr__ds_nulls(r);
     if (e == CKR_OK && r->elastic)
         e = ckr__ds_note(r, "CKR_W_DS_ELASTIC", CKR_LOST, "groups",
                          "elastic_checkpoint: the files hold no hyper-parameters of the groups, "
@@ -33934,6 +34780,7 @@ static ckr_result ckr__ds_native(ckr__ds *r, const ckr_node *state, ckr_schedule
     }
     if (e != CKR_OK) return e;
     x->position = at;
+    x->offset = (double)at - x->rate * (double)(r->s->progress.step > 0 ? r->s->progress.step : 0);
     x->state = state;
     for (i = 0; i < n; i++)
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
@@ -33976,6 +34823,43 @@ static bool ckr__ds_own_key(const char *key)
     size_t i;
     for (i = 0; i < sizeof keys / sizeof *keys; i++) if (!strcmp(key, keys[i])) return true;
     return false;
+}
+
+/* Keys of an optimizer's file that are read, or written anew. */
+static bool ckr__ds_optim_key(const char *key, bool outer)
+{
+    static const char *const inner[] = {
+        "zero_stage", "loss_scaler", "dynamic_loss_scale", "overflow", "clip_grad", "ds_version",
+        "base_optimizer_state", "single_partition_of_fp32_groups", "group_paddings",
+        "param_alignment_paddings", "partition_count", "param_slice_mappings",
+        "optimizer_state_dict", "fp32_flat_groups"
+    };
+    size_t i;
+    if (outer)
+        return !strcmp(key, "optimizer_state_dict") || !strcmp(key, "ds_config") ||
+               !strcmp(key, "ds_version");
+    for (i = 0; i < sizeof inner / sizeof *inner; i++) if (!strcmp(key, inner[i])) return true;
+    return false;
+}
+
+/* What is left of an optimizer's file: beside its state, and in it. */
+static ckr_result ckr__ds_optim_rest(ckr__ds *r, const ckr__ds_file *f)
+{
+    int outer;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (outer = 0; outer < 2; outer++) {
+        const ckr_node *d = outer ? f->root : ckr__ds_optim(f);
+        for (i = 0; i < d->count && e == CKR_OK; i++) {
+            const char *key = ckr_node_str(d->u.items[2 * i]);
+            if (key && ckr__ds_optim_key(key, outer != 0)) continue;
+            r->rest = true;
+            e = ckr__ds_leave(r, f, outer ? key : ckr__printf(r->c, "optimizer_state_dict/%s",
+                                                              key ? key : "?"),
+                              d->u.items[2 * i + 1]);
+        }
+    }
+    return e;
 }
 
 /* The names by which trainers call their dict of random states. */
@@ -34026,6 +34910,8 @@ static ckr_result ckr__ds_clients(ckr__ds *r)
         if (!g->models[0]) e = ckr__ds_client(r, g->model, m * r->dp);
         for (d = 0; d < r->dp && e == CKR_OK; d++)
             if (g->models[d]) e = ckr__ds_client(r, g->models[d], d);
+        for (d = 0; d < r->dp && e == CKR_OK && r->wrapper >= CKR__DS_FLAT && !r->universal; d++)
+            e = ckr__ds_optim_rest(r, g->optim[d]);
     }
     for (i = 0; i < r->n_files && e == CKR_OK; i++)
         if (r->files[i]->kind == CKR__DS_LOOSE && !(r->files[i]->dir && r->universal) &&
@@ -34058,6 +34944,25 @@ static ckr_result ckr__ds_progress(ckr__ds *r)
     return e;
 }
 
+/* The optimizer counts the updates that were not skipped, and so does the model's file. */
+static ckr_result ckr__ds_counters(ckr__ds *r)
+{
+    int64_t skipped = 0, done = r->s->progress.step;
+    char was[24], now[24];
+    ckr_node_i64(ckr_node_get(r->meta, "skipped_steps"), &skipped);
+    if (!(r->updates == r->updates) || skipped < 0 || skipped > done ||
+        ckr__same(r->updates, (double)(done - skipped)))
+        return CKR_OK;
+    snprintf(was, sizeof was, "%lld", (long long)(done - skipped));
+    snprintf(now, sizeof now, "%.0f", r->updates);
+    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_DS_UPDATES", CKR_APPROX, "step",
+                     was, now, "the optimizer has not done as many updates as global_steps less "
+                     "skipped_steps: it was begun anew, or its files are of another step",
+                     "see that the optimizer's files belong to this step")
+               ? CKR_OK
+               : ckr__ds_oom(r);
+}
+
 static ckr_result ckr__ds_optimizers(ckr__ds *r)
 {
     uint32_t m;
@@ -34066,8 +34971,9 @@ static ckr_result ckr__ds_optimizers(ckr__ds *r)
         e = r->universal                    ? ckr__ds_uni(r, m)
             : r->wrapper >= CKR__DS_FLAT    ? ckr__ds_sharded(r, m)
                                             : ckr__ds_whole(r, m);
+    if (e == CKR_OK && r->universal) e = ckr__ds_uni_whole(r);
     if (e == CKR_OK && r->universal) e = ckr__ds_uni_steps(r);
-    return e;
+    return e == CKR_OK ? ckr__ds_counters(r) : e;
 }
 
 static void ckr__ds_topology(ckr__ds *r)
@@ -34094,6 +35000,7 @@ static ckr_result ckr__ds_read_all(ckr__ds *r)
     robin = ckr_node_find(r->config, "/zero_optimization/round_robin_gradients");
     r->robin = r->wrapper == CKR__DS_FLAT && robin && robin->kind == CKR_NODE_BOOL && robin->u.b;
     ckr__ds_topology(r);
+    r->s->unproven = r->zero != 3;     /* there the parameter is its master, rounded          */
     for (m = 0; m < r->mp && e == CKR_OK; m++) e = ckr__ds_slices(r, &r->stages[m]);
     if (e != CKR_OK) return e;
     e = r->pipe ? ckr__ds_pipe(r) : ckr__ds_model(r);
@@ -34169,6 +35076,8 @@ typedef struct ckr__ds_job {
     ckr_node          *config;
     const char        *tag;
     ckr_node          *scheduler;      /* or NULL: as it was                              */
+    bool               rescale;        /* fp16 begins or ends: the scaler is another        */
+    const ckr_node    *scaler;         /* its fields then; NULL: none                       */
 } ckr__ds_job;
 
 static bool ckr__ds_say(ckr__ds_job *x, const char *code, ckr_severity severity,
@@ -34204,6 +35113,254 @@ static ckr_result ckr__ds_emit_oom(const ckr__ds_job *x)
 static bool ckr__ds_true(const ckr_node *n)
 {
     return n && ((n->kind == CKR_NODE_BOOL && n->u.b) || (n->kind == CKR_NODE_INT && n->u.i));
+}
+
+/* >>deepspeed.emit.foreign ---------------------------------------------------- */
+/* A file of no framework has an optimizer's tensors among the others: as torch's state dict, by
+   numbers, or under the names of an export, optimizer.state.NAME.SLOT. Here they become slots of
+   their parameters, whose names lose the key under which the file keeps the model. */
+
+typedef struct ckr__ds_adopt {
+    ckr__ds_job     *x;
+    ckr_state       *own;      /* the state that is written                              */
+    const ckr_node  *model;    /* dict of tensors, of a torch file                       */
+    ckr_tensor     **of;       /* [n_tensors] by index: its copy, or NULL                */
+    ckr__map         views, params;    /* address of a view -> index; name -> index      */
+    ckr__map         places;   /* file and offset -> place in `model`                    */
+    uint64_t         n_slots, n_loose, n_ties;
+} ckr__ds_adopt;
+
+static ckr_tensor *ckr__ds_adopt_as(ckr__ds_adopt *a, uint64_t i, const char *name,
+                                    const char *slot)
+{
+    ckr_tensor *t = CKR__NEW(a->x->c, ckr_tensor);
+    if (!t || !name) return NULL;
+    *t = *a->x->s->tensors[i];
+    t->name = name;
+    t->slot = slot;
+    t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
+    a->of[i] = t;
+    a->own->tensors[a->own->n_tensors++] = t;
+    return t;
+}
+
+/* Of the file's dict and those in it the one with the most tensors. */
+static const ckr_node *ckr__ds_adopt_model(const ckr__plain *p)
+{
+    const ckr_node *best = NULL;
+    uint64_t i, k, n, most = 0;
+    for (i = 0; ckr_node_is_dict(p->root) && i <= p->root->count; i++) {
+        const ckr_node *d = i ? p->root->u.items[2 * i - 1] : p->root;
+        if (d == p->optimizer) continue;
+        for (k = n = 0; ckr_node_is_dict(d) && k < d->count; k++)
+            n += d->u.items[2 * k + 1]->kind == CKR_NODE_TENSOR;
+        if (n > most) best = d;
+        if (n > most) most = n;
+    }
+    return best;
+}
+
+/* A second name of the same elements. */
+static bool ckr__ds_adopt_tie(ckr__ds_adopt *a, const char *first, const char *name)
+{
+    ckr_state *s = a->own;
+    ckr_tie *ties = CKR__NEW_N(a->x->c, ckr_tie, s->n_ties + 1);
+    if (!ties) return false;
+    if (s->n_ties) memcpy(ties, s->ties, (size_t)s->n_ties * sizeof *ties);
+    ties[s->n_ties].name = first;
+    ties[s->n_ties++].other = name;
+    s->ties = ties;
+    return true;
+}
+
+/* The parameter that was taken from the place of this view; NULL: none. */
+static const char *ckr__ds_adopt_twin(ckr__ds_adopt *a, const ckr_view *v, uint64_t i)
+{
+    uint64_t key[2], at;
+    const ckr_view *w;
+    key[0] = v->file;
+    key[1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
+    if (!v->bytes && ckr__map_find(&a->places, (const char *)key, sizeof key, &at)) {
+        w = a->model->u.items[2 * at + 1]->u.view;
+        if (ckr__same_view(w, v)) return ckr_node_str(a->model->u.items[2 * at]);
+    } else if (!v->bytes) {
+        uint64_t *kept = CKR__NEW_N(a->x->c, uint64_t, 2);
+        if (kept) memcpy(kept, key, sizeof key);
+        if (kept) ckr__map_put(&a->places, (const char *)kept, sizeof key, i, NULL);
+    }
+    return NULL;
+}
+
+static bool ckr__ds_adopt_params(ckr__ds_adopt *a, const ckr__plain *p)
+{
+    uint64_t i, at;
+    const char *twin;
+    a->model = ckr__ds_adopt_model(p);
+    for (i = 0; i < p->n_views; i++)
+        if (p->views[i] && !ckr__map_put(&a->views, (const char *)&p->views[i],
+                                         sizeof p->views[i], i, NULL))
+            return false;
+    for (i = 0; a->model && i < a->model->count; i++) {
+        const ckr_node *v = a->model->u.items[2 * i + 1];
+        const char *name = ckr_node_str(a->model->u.items[2 * i]);
+        if (!name || v->kind != CKR_NODE_TENSOR ||
+            !ckr__map_find(&a->views, (const char *)&v->u.view, sizeof v->u.view, &at) || a->of[at])
+            continue;
+        twin = ckr__ds_adopt_twin(a, v->u.view, i);
+        a->n_ties += twin != NULL;
+        if (twin ? !ckr__ds_adopt_tie(a, twin, name) : !ckr__ds_adopt_as(a, at, name, "param"))
+            return false;
+    }
+    return a->x->c->err->code == CKR_OK;
+}
+
+/* The numbers' names: told by the file, of one group in the model's order, or by shape. */
+static ckr_result ckr__ds_adopt_names(ckr__ds_adopt *a, const ckr_node *optimizer,
+                                      ckr__ac_param **p, uint64_t *n)
+{
+    ckr__ac ac;
+    ckr__ac_file f;
+    uint64_t i, named = 0;
+    ckr_result e;
+    memset(&ac, 0, sizeof ac);
+    memset(&f, 0, sizeof f);
+    ac.c = a->x->c;
+    ac.s = a->own;
+    f.part = optimizer;
+    f.path = f.rel = "";
+    e = ckr__ac_params(&ac, &f, p, n);
+    for (i = 0; e == CKR_OK && i < *n; i++) named += (*p)[i].name != NULL;
+    if (e != CKR_OK || (*n && named == *n)) return e;
+    for (i = 0; i < *n; i++) (*p)[i].name = NULL;
+    if (ckr__ac_match(&ac, *p, *n, true))
+        return ckr__ds_say(a->x, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, "optimizer", NULL, NULL,
+                           "the optimizer's file has numbers only: they were matched to the "
+                           "model's parameters by shape and order",
+                           "save param_names in the groups")
+                   ? CKR_OK
+                   : ckr__ds_emit_oom(a->x);
+    if (a->x->c->err->code != CKR_OK) return a->x->c->err->code;
+    return ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, "optimizer",
+                          "numbers only, and shapes do not tell which parameter each is",
+                          "save param_names in the groups, or leave out the optimizer")
+               ? CKR_OK
+               : ckr__ds_emit_oom(a->x);
+}
+
+static ckr_result ckr__ds_adopt_state(ckr__ds_adopt *a, const ckr__ac_param *p)
+{
+    uint64_t i, at;
+    for (i = 0; ckr_node_is_dict(p->state) && i < p->state->count; i++) {
+        const ckr_node *v = p->state->u.items[2 * i + 1];
+        const char *slot = ckr_node_str(p->state->u.items[2 * i]);
+        if (!slot || v->kind == CKR_NODE_NONE) continue;
+        if (v->kind != CKR_NODE_TENSOR ||
+            !ckr__map_find(&a->views, (const char *)&v->u.view, sizeof v->u.view, &at))
+            return ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, p->name,
+                                  "its state is no tensor, which a flat group cannot hold",
+                                  "leave out the optimizer")
+                       ? CKR_OK
+                       : ckr__ds_emit_oom(a->x);
+        if (!a->of[at] && !ckr__ds_adopt_as(a, at, p->name, slot)) return ckr__ds_emit_oom(a->x);
+        a->n_slots++;
+    }
+    return CKR_OK;
+}
+
+/* torch's state dict; its groups get the parameters' names. */
+static ckr_result ckr__ds_adopt_torch(ckr__ds_adopt *a, const ckr_node *optimizer)
+{
+    ckr__ac_param *p = NULL;
+    uint64_t i, n = 0;
+    ckr_result e = ckr__ds_adopt_names(a, optimizer, &p, &n);
+    if (e != CKR_OK || a->x->refused) return e;
+    for (i = 0; i < n && e == CKR_OK; i++) e = ckr__ds_adopt_state(a, &p[i]);
+    if (e != CKR_OK || a->own->n_groups != ckr_node_get(optimizer, "param_groups")->count) return e;
+    a->own->groups = CKR__NEW_N(a->x->c, ckr_group, a->own->n_groups);
+    if (!a->own->groups) return ckr__ds_emit_oom(a->x);
+    for (i = 0; i < a->own->n_groups; i++) {
+        a->own->groups[i] = a->x->s->groups[i];
+        a->own->groups[i].params = CKR__NEW_N(a->x->c, const char *, n);
+        a->own->groups[i].n_params = 0;
+        if (!a->own->groups[i].params) return ckr__ds_emit_oom(a->x);
+    }
+    for (i = 0; i < n; i++) {
+        ckr_group *g = &a->own->groups[p[i].group];
+        g->params[g->n_params++] = p[i].name;
+    }
+    return CKR_OK;
+}
+
+/* The names of an export; what is no slot is a parameter. */
+static bool ckr__ds_adopt_live(ckr__ds_adopt *a)
+{
+    static const char head[] = "optimizer.state.";
+    const ckr_state *s = a->x->s;
+    uint64_t i, at;
+    for (i = 0; i < s->n_tensors; i++)
+        if (!ckr__map_put(&a->params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL))
+            return false;
+    for (i = 0; i < s->n_tensors; i++) {
+        const char *name = s->tensors[i]->name, *dot = strrchr(name, '.');
+        const size_t n = sizeof head - 1;
+        const bool slot = ckr__starts(name, head) && dot > name + n &&
+                          ckr__map_find(&a->params, name + n, (size_t)(dot - name) - n, &at);
+        if (slot && (a->x->t->without & CKR_OPTIMIZER)) continue;
+        if (!ckr__ds_adopt_as(a, i, slot ? s->tensors[at]->name : name, slot ? dot + 1 : "param"))
+            return false;
+        a->n_slots += slot;
+    }
+    return true;
+}
+
+static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
+{
+    const ckr_state *s = a->x->s;
+    const ckr__plain *p = !strcmp(s->dialect, "torch") ? (const ckr__plain *)s->dialect_data : NULL;
+    const bool drop = (a->x->t->without & CKR_OPTIMIZER) != 0;
+    char text[40];
+    ckr_result e = CKR_OK;
+    if (p && p->optimizer && !ckr__ds_adopt_params(a, p)) return ckr__ds_emit_oom(a->x);
+    if (p && p->optimizer && !drop) e = ckr__ds_adopt_torch(a, p->optimizer);
+    if (!(p && p->optimizer) && !ckr__ds_adopt_live(a)) return ckr__ds_emit_oom(a->x);
+    if (e != CKR_OK || a->x->refused) return e;
+    a->n_loose = s->n_tensors - a->own->n_tensors - a->n_ties;
+    snprintf(text, sizeof text, "%llu tensors", (unsigned long long)a->n_loose);
+    if (a->n_loose && !drop &&
+        !ckr__ds_say(a->x, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
+                     "they are neither in the model's dict nor in the optimizer's", NULL))
+        return ckr__ds_emit_oom(a->x);
+    if (a->n_slots && !a->own->n_groups &&
+        !ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, "groups",
+                        "the file has an optimizer's state and no groups: lr, weight decay and "
+                        "what else goes with it are not known",
+                        "convert the checkpoint itself, or leave out the optimizer"))
+        return ckr__ds_emit_oom(a->x);
+    if (a->n_slots || a->model != (p ? p->root : NULL)) a->x->out->renamed = true;
+    a->x->s = a->own;
+    return CKR_OK;
+}
+
+static ckr_result ckr__ds_adopt_from(ckr__ds_job *x)
+{
+    const ckr_state *s = x->s;
+    ckr__ds_adopt a;
+    ckr_result e;
+    if (strcmp(s->dialect, "torch") != 0 && strcmp(s->dialect, "safetensors") != 0) return CKR_OK;
+    memset(&a, 0, sizeof a);
+    a.x = x;
+    a.views.c = a.params.c = a.places.c = x->c;
+    a.own = CKR__NEW(x->c, ckr_state);
+    a.of = CKR__NEW_N(x->c, ckr_tensor *, s->n_tensors);
+    if (!a.own || !a.of) return ckr__ds_emit_oom(x);
+    *a.own = *s;
+    a.own->tensors = CKR__NEW_N(x->c, ckr_tensor *, s->n_tensors);
+    a.own->n_tensors = 0;
+    e = a.own->tensors ? ckr__ds_adopt_all(&a) : ckr__ds_emit_oom(x);
+    ckr__map_free(&a.views);
+    ckr__map_free(&a.params);
+    ckr__map_free(&a.places);
+    return e;
 }
 
 /* >>deepspeed.emit.items ------------------------------------------------------ */
@@ -34828,6 +35985,7 @@ static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b, uint
 static const ckr_node *ckr__ds_scaler_of(const ckr__ds_job *x)
 {
     const ckr_node *o, *n;
+    if (x->rescale) return x->scaler;
     if (!x->ds) return NULL;
     o = x->ds->universal ? x->ds->optimizer : ckr__ds_optim(x->ds->stages[0].optim[0]);
     n = ckr_node_get(o, "loss_scaler");
@@ -34858,7 +36016,7 @@ static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x, ckr__out_file *f)
     const ckr_node *sc = ckr__ds_scaler_of(x), *n;
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
     size_t i;
-    n = x->ds ? ckr_node_get(x->ds->universal ? x->ds->optimizer
+    n = x->ds && !x->rescale ? ckr_node_get(x->ds->universal ? x->ds->optimizer
                                               : ckr__ds_optim(x->ds->stages[0].optim[0]),
                              "loss_scaler")
               : NULL;
@@ -35079,6 +36237,32 @@ static bool ckr__ds_cut_rank(ckr__ds_job *x, ckr__out_file *f, ckr_node *o, uint
            ckr__node_set(x->c, o, "fp32_flat_groups", masters);
 }
 
+/* Are there as many optimizer files as there were, of the same ranks? */
+static bool ckr__ds_same_ranks(const ckr__ds_job *x)
+{
+    const ckr__ds *r = x->ds;
+    return r && r->wrapper >= CKR__DS_FLAT && !r->universal && !x->universal &&
+           x->wrapper >= CKR__DS_FLAT && r->dp == x->dp && r->mp == x->pp;
+}
+
+/* What is not known here goes back into the same rank's file. */
+static bool ckr__ds_optim_back(ckr__ds_job *x, ckr__out_file *f, ckr_node *to, uint32_t m,
+                               uint32_t d, bool outer)
+{
+    const ckr_node *from;
+    uint64_t i;
+    if (!ckr__ds_same_ranks(x) || !x->ds->rest) return true;
+    from = outer ? x->ds->stages[m].optim[d]->root : ckr__ds_optim(x->ds->stages[m].optim[d]);
+    for (i = 0; i < from->count; i++) {
+        const char *key = ckr_node_str(from->u.items[2 * i]);
+        if (key && ckr__ds_optim_key(key, outer)) continue;
+        if (!ckr__node_pair(x->c, to, from->u.items[2 * i],
+                            ckr__copy_tree(x->c, f, from->u.items[2 * i + 1], NULL)))
+            return false;
+    }
+    return true;
+}
+
 static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
 {
     const char *path =
@@ -35093,7 +36277,9 @@ static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
     return ok && ckr__node_set(x->c, f->root, "optimizer_state_dict", o) &&
                    ckr__node_set(x->c, f->root, "ds_config",
                                  ckr__copy_tree(x->c, f, x->config, NULL)) &&
-                   ckr__node_set(x->c, f->root, "ds_version", ckr__ds_version_node(x))
+                   ckr__node_set(x->c, f->root, "ds_version", ckr__ds_version_node(x)) &&
+                   ckr__ds_optim_back(x, f, o, m, d, false) &&
+                   ckr__ds_optim_back(x, f, f->root, m, d, true)
                ? CKR_OK
                : ckr__ds_emit_oom(x);
 }
@@ -35274,11 +36460,11 @@ static bool ckr__ds_module_fill(ckr__ds_job *x, ckr__out_file *f, ckr_node *out,
 static ckr_node *ckr__ds_module_node(ckr__ds_job *x, ckr__out_file *f, uint32_t d)
 {
     const ckr_node *dict = ckr_node_get(x->meta, "module");
-    ckr_node *out = ckr__node(x->c, CKR_NODE_ODICT);
+    ckr_node *out = x->pipe ? ckr__ds_none(x) : ckr__node(x->c, CKR_NODE_ODICT);
     ckr__map aliases;
     uint64_t i;
     bool ok = out != NULL;
-    if (x->pipe) return ckr__ds_none(x);
+    if (x->pipe) return out;
     memset(&aliases, 0, sizeof aliases);
     aliases.c = x->c;
     for (i = 0; i < x->s->n_ties && ok; i++)
@@ -35624,35 +36810,261 @@ static ckr_result ckr__ds_uni_out(ckr__ds_job *x)
 
 /* >>deepspeed.emit.schedule --------------------------------------------------- */
 
-/* A schedule that was decided anew: DeepSpeed's own keep their clock in the files and their curve
-   in the coming run's configuration, so that is written with it. */
+/* DeepSpeed's own schedulers take their curve from ds_config, the base LRs of WarmupCosineLR from
+   the groups as the run builds them; a checkpoint holds last_batch_iteration, and the LR of the
+   first update. So a decided schedule is handed over as a clock and settings: those are sought
+   here, built, and compared with what was decided, update by update. */
+
+typedef struct ckr__dsf {       /* a candidate                                            */
+    double    clock, warm, total, from, floor;
+    double   *base, *min, *max;        /* of each lane                                     */
+    bool      linear;          /* the warm-up, whatever it was                           */
+} ckr__dsf;
+
+static bool ckr__dsf_begin(ckr__ds_job *x, const ckr_schedule *w, ckr__dsf *f)
+{
+    const ckr__curve_nums *k = &w->curve->k;
+    uint64_t i;
+    memset(f, 0, sizeof *f);
+    f->base = CKR__NEW_N(x->c, double, w->n_lanes);
+    f->min = CKR__NEW_N(x->c, double, w->n_lanes);
+    f->max = CKR__NEW_N(x->c, double, w->n_lanes);
+    if (!f->base || !f->min || !f->max) return false;
+    f->clock = (double)w->position;
+    f->warm = k->warm;
+    f->total = k->total;
+    f->floor = k->floor;
+    f->from = k->from;
+    for (i = 0; i < w->n_lanes; i++) {                 /* a splice: q + p * lr              */
+        const ckr_lane *l = &w->lanes[i];
+        f->base[i] = l->q + l->p * l->base;
+        f->min[i] = l->q + l->p * l->min;
+        f->max[i] = l->q + l->p * l->max;
+        if (i || !(f->base[i] > 0) || ckr__same(f->base[i], l->base)) continue;
+        f->floor = (l->q + l->p * l->base * k->floor) / f->base[i];
+        f->from = (l->q + l->p * l->base * k->from) / f->base[i];
+    }
+    return true;
+}
+
+/* Behind new warm-up, or stretched: another curve of the same family, on a clock of its own or
+   from where the old one stands. */
+static void ckr__dsf_guess(const ckr_schedule *w, ckr__dsf *f)
+{
+    const double t = (double)w->position, u = w->a * (t - w->t0) + w->b;
+    const bool cosine = w->curve->kind == CKR__CV_DS_COSINE;
+    double now, left;
+    uint64_t i;
+    if (w->ramp_len > 0) {
+        f->clock = t - w->ramp_at;
+        f->warm = w->ramp_len;
+        f->total = w->curve->k.total - u + f->clock;
+        f->linear = true;
+        f->from = 0;
+        for (i = 0; i < w->n_lanes; i++) f->base[i] = f->max[i] = w->lanes[i].ramp_to;
+        return;
+    }
+    left = (f->total - u) / w->a;
+    if (u < f->warm || cosine) {                       /* every length, the clock with them  */
+        f->clock = u < f->warm ? u / w->a : (u + 1 - f->warm) / w->a + f->warm - 1;
+        f->warm = u < f->warm ? f->warm / w->a : f->warm;
+        f->total = cosine ? f->warm + (f->total - w->curve->k.warm) / w->a : f->clock + left;
+        return;
+    }
+    for (i = 0; i < w->n_lanes; i++) {                 /* the rest of a straight line        */
+        now = (f->max[i] - f->min[i]) * (f->total - u) / (f->total - f->warm);
+        f->max[i] = f->min[i] + now * (t + left - f->warm) / left;
+    }
+    f->total = t + left;
+}
+
+/* One number where all lanes have it, as configurations do. */
+static ckr_node *ckr__dsf_lanes(ckr__ctx *c, const double *v, uint64_t n)
+{
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    uint64_t i;
+    for (i = 1; i < n && ckr__same(v[i], v[0]); i++) {}
+    if (i >= n) return ckr__node_float(c, n ? v[0] : 0);
+    for (i = 0; list && i < n; i++)
+        if (!ckr__node_push(c, list, ckr__node_float(c, v[i]))) return NULL;
+    return list;
+}
+
+/* A length that must be a whole number, and is but for rounding. */
+static ckr_node *ckr__dsf_whole(ckr__ctx *c, double v)
+{
+    const double r = floor(v + 0.5);
+    if (!(fabs(v - r) <= 1e-6 * (1 + fabs(r))) || !(fabs(r) < 9e15)) return NULL;
+    return ckr__node_int(c, (int64_t)r);
+}
+
+/* The scheduler's own keys, of which `lr` and `clamped` are none. NULL: it has no such lengths. */
+static ckr_node *ckr__dsf_params(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f)
+{
+    const ckr__curve_nums *k = &w->curve->k;
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i, n = w->params ? w->params->count : 0;
+    bool ok = d != NULL;
+    for (i = 0; i < n && ok; i++) {
+        ckr_node *key = w->params->u.items[2 * i];
+        if (!ckr__is_str(key, "lr") && !ckr__is_str(key, "clamped"))
+            ok = ckr__node_pair(x->c, d, key, w->params->u.items[2 * i + 1]);
+    }
+    if (w->curve->kind == CKR__CV_DS_WARMUP)
+        ok = ok && ckr__node_set(x->c, d, "warmup_min_lr",
+                                 ckr__dsf_lanes(x->c, f->min, w->n_lanes)) &&
+             ckr__node_set(x->c, d, "warmup_max_lr", ckr__dsf_lanes(x->c, f->max, w->n_lanes));
+    if (w->curve->kind == CKR__CV_DS_CYCLE)
+        ok = ok && ckr__node_set(x->c, d, "cycle_min_lr",
+                                 ckr__dsf_lanes(x->c, f->min, w->n_lanes)) &&
+             ckr__node_set(x->c, d, "cycle_max_lr", ckr__dsf_lanes(x->c, f->max, w->n_lanes));
+    if (w->curve->kind == CKR__CV_DS_COSINE) {
+        if (ok && !ckr__same(f->floor, k->floor))
+            ok = ckr__node_set(x->c, d, "cos_min_ratio", ckr__node_float(x->c, f->floor));
+        if (ok && !ckr__same(f->from, k->from))
+            ok = ckr__node_set(x->c, d, "warmup_min_ratio", ckr__node_float(x->c, f->from));
+    }
+    if (ok && !ckr__same(f->warm, k->warm))
+        ok = ckr__node_set(x->c, d, "warmup_num_steps", ckr__dsf_whole(x->c, f->warm));
+    if (ok && !ckr__same(f->total, k->total) && f->total == f->total)
+        ok = ckr__node_set(x->c, d, "total_num_steps", ckr__dsf_whole(x->c, f->total));
+    if (ok && f->linear) ok = ckr__node_set(x->c, d, "warmup_type", ckr__node_str(x->c, "linear"));
+    return ok ? d : NULL;
+}
+
+/* The largest difference, relative to the LR; HUGE_VAL: no schedule of DeepSpeed's. */
+static ckr_result ckr__dsf_error(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f,
+                                const ckr_node *params, double *worst)
+{
+    ckr__ctx *c = x->c;
+    const uint64_t n = w->n_lanes;
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const int64_t last = ckr__run_end(w, done) + 1;
+    const uint64_t rows = last > done && last < done + 4096 ? (uint64_t)(last - done) : 1000;
+    ckr_node *d = ckr__dict_copy(c, params);
+    ckr_schedule *y;
+    double *a, top = 0;
+    uint64_t i;
+    ckr_result r;
+    *worst = HUGE_VAL;
+    if (!d || ((w->curve->flags & CKR__CF_CLAMP) &&
+               !ckr__node_set(c, d, "clamped", ckr__node_bool(c, true))))
+        return ckr__ds_emit_oom(x);
+    r = ckr__sched_build(c, w->kind, d, f->base, n, &y);
+    if (r == CKR_E_ARG) ckr__sched_forgive(c);
+    if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
+    y->offset = f->clock - (double)done;
+    a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
+    if (!a) return CKR_E_NOMEM;
+    r = ckr__sched_eval(c, w, CKR__COL_LR, done + 1, rows, a);
+    if (r == CKR_OK) r = ckr__sched_eval(c, y, CKR__COL_LR, done + 1, rows, a + rows * n);
+    for (i = 0; i < rows * n; i++) if (a[i] > top) top = a[i];
+    for (i = 0, *worst = 0; i < rows * n && r == CKR_OK; i++) {
+        const double least = 1e-6 * top,       /* at its end an LR is rounding            */
+            by = fabs(a[i] - a[rows * n + i]) / (fabs(a[i]) > least ? fabs(a[i]) : least);
+        if (a[i] != a[i] || !(top > 0)) continue;
+        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
+    }
+    ckr__heap_free(c, a, (size_t)(2 * rows * n) * sizeof *a);
+    return r;
+}
+
+static ckr_result ckr__dsf_hold(ckr__ds_job *x, const ckr_schedule *w, double worst)
+{
+    char text[64];
+    snprintf(text, sizeof text, "off by %.3g of the LR", worst);
+    return ckr__ds_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL,
+                       worst < HUGE_VAL ? text : NULL,
+                       "DeepSpeed's scheduler takes its curve from ds_config, and no parameters of "
+                       "this one give the curve that was decided",
+                       "--lr-policy target or splice, or another schedule with --to-schedule")
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+static bool ckr__ds_setting(ckr__ds_job *x, const char *subject, const ckr_node *value,
+                            const char *why)
+{
+    const char *text = ckr__node_text_of(x->c, value);
+    return text && ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_CHANGED, subject, NULL, text, why,
+                               "set it in the ds_config of the coming run");
+}
+
+/* What a run needs that is to go on with the candidate; it is in the written configuration too. */
+static bool ckr__dsf_say(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f, ckr_node *params)
+{
+    ckr_node *conf = ckr__node(x->c, CKR_NODE_DICT), *lr, *o, *op;
+    if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, w->kind + 10)) ||
+        !ckr__node_set(x->c, conf, "params", params) ||
+        !ckr__node_set(x->c, x->config, "scheduler", conf) ||
+        !ckr__ds_setting(x, "scheduler", conf,
+                         "the files hold this scheduler's clock and the LR of the first update; "
+                         "the curve is the coming run's configuration"))
+        return false;
+    if (w->curve->kind != CKR__CV_DS_COSINE) return true;
+    lr = ckr__dsf_lanes(x->c, f->base, w->n_lanes);
+    if (!ckr__ds_setting(x, "optimizer.params.lr", lr,
+                         "WarmupCosineLR scales the LR with which the groups are built, in the "
+                         "trainer's code too: of all, or of each in their order"))
+        return false;
+    if (ckr_node_is_list(lr)) return true;             /* the groups' own, in the trainer's code */
+    op = ckr__ds_with(x, ckr_node_find(x->config, "/optimizer/params"), "lr", lr);
+    o = op ? ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params", op) : NULL;
+    return o && ckr__node_set(x->c, x->config, "optimizer", o);
+}
+
+/* One of DeepSpeed's own schedulers. */
+static ckr_result ckr__ds_emit_native(ckr__ds_job *x, const ckr_schedule *w)
+{
+    const bool moved = w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0);
+    ckr_node *params, *clock;
+    ckr__dsf f;
+    double worst = HUGE_VAL;
+    ckr_result e = CKR_OK;
+    if (!ckr__dsf_begin(x, w, &f)) return ckr__ds_emit_oom(x);
+    if (moved) ckr__dsf_guess(w, &f);
+    clock = ckr__dsf_whole(x->c, f.clock);
+    params = clock ? ckr__dsf_params(x, w, &f) : NULL;
+    if (params) e = ckr__dsf_error(x, w, &f, params, &worst);
+    if (e != CKR_OK || x->c->err->code != CKR_OK) return ckr__ds_emit_oom(x);
+    if (!(worst <= 1e-9)) return ckr__dsf_hold(x, w, worst);
+    x->scheduler = ckr__node(x->c, CKR_NODE_DICT);
+    return ckr__node_set(x->c, x->scheduler, "last_batch_iteration", clock) &&
+                   ckr__dsf_say(x, w, &f, params)
+               ? CKR_OK
+               : ckr__ds_emit_oom(x);
+}
+
+/* A schedule that was decided anew. */
 static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
 {
     const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL;
     const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
-    ckr_node *conf = ckr__node(x->c, CKR_NODE_DICT), *params;
+    ckr__whole_job w;
     const char *text;
+    double worst;
     ckr_result e;
     if (!now || (x->t->without & CKR_SCHEDULE) || ckr__sched_same(now, was)) return CKR_OK;
     if (now->opaque && was) return CKR_OK;
+    if (!strncmp(now->kind, "deepspeed:", 10) && now->curve) return ckr__ds_emit_native(x, now);
     e = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
-    if (e != CKR_OK) return e;
     text = ckr__node_text_of(x->c, now->params);
-    if (!text || !conf) return ckr__ds_emit_oom(x);
-    if (!strncmp(now->kind, "deepspeed:", 10) && ckr__same(now->a, 1) &&
-        ckr__same(now->b, now->t0) && !(now->ramp_len > 0)) {
-        params = ckr__dict_copy(x->c, now->params);
-        if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, now->kind + 10)) ||
-            !ckr__node_set(x->c, conf, "params", params) ||
-            !ckr__node_set(x->c, x->config, "scheduler", conf))
+    if (e != CKR_OK || !text) return ckr__ds_emit_oom(x);
+    if (!was || strcmp(was->kind, now->kind) != 0 || x->scheduler->count == 1 || now->opaque ||
+        ckr_node_get(x->scheduler, "lr_lambdas")) {
+        if (!ckr__ds_say(x, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED, now->kind, NULL, text,
+                         "this scheduler is built by the trainer, not from ds_config",
+                         "give deepspeed.initialize one with these arguments"))
             return ckr__ds_emit_oom(x);
+        if (x->scheduler->count == 1 || now->opaque || ckr_node_get(x->scheduler, "lr_lambdas"))
+            return CKR_OK;
     }
-    return ckr__ds_say(x, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED, now->kind, NULL, text,
-                       "the files keep this scheduler's clock and the LR of the next update; its "
-                       "curve is the coming run's configuration",
-                       "set it in ds_config with these parameters")
-               ? CKR_OK
-               : ckr__ds_emit_oom(x);
+    memset(&w, 0, sizeof w);
+    w.c = x->c;
+    w.s = x->s;
+    w.scheduler = x->scheduler;
+    e = ckr__whole_proof(&w, now, &worst);
+    return e == CKR_OK && worst > 1e-9 ? ckr__dsf_hold(x, now, worst) : e;
 }
 
 /* >>deepspeed.emit.all -------------------------------------------------------- */
@@ -35766,7 +37178,11 @@ static bool ckr__ds_say_sizes(ckr__ds_job *x)
     const ckr__ds *r = x->ds;
     bool ok = true;
     if (!r) return true;
-    if (x->dp != r->dp)
+    if (r->rest && x->optimizer && !ckr__ds_same_ranks(x))
+        ok = ckr__ds_say(x, "CKR_W_DS_REST", CKR_LOST, "optimizer files", NULL, NULL,
+                         "keys that are not known here belong to a rank; with other ranks or "
+                         "layouts they are not written", NULL);
+    if (ok && x->dp != r->dp)
         ok = ckr__ds_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", r->dp, x->dp, "asked for",
                              NULL);
     if (ok && x->pp != r->mp)
@@ -35802,16 +37218,13 @@ static bool ckr__ds_say_clients(ckr__ds_job *x)
     const ckr__ds *r = x->ds;
     const uint64_t from = !r ? 0 : r->zero == 3 ? r->dp : r->mp,
                    to = x->zero == 3 ? x->dp : x->pp;
-    const bool streams = x->s->n_rng > 0 && !(x->t->without & CKR_RNG);
+    const bool streams = r && r->s->n_rng > 0 && !(x->t->without & CKR_RNG);
     if (!from || (!streams && !x->s->n_leftovers)) return true;
     if (to < from)
         return ckr__ds_say_int(x, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST, "client state",
                                (int64_t)from, (int64_t)to,
-                               "what the trainer saved on the other ranks is not written", NULL);
-    if (to > from && streams && r->zero != 3)
-        return ckr__ds_say_int(x, "CKR_W_RNG_REPEATED", CKR_APPROX, "random streams",
-                               (int64_t)from, (int64_t)to,
-                               "ranks beyond the saved ones repeat the streams of rank 0 on", NULL);
+                               "what the trainer saved on the other ranks is not written: all of "
+                               "a stage load its first rank's, random states too", NULL);
     return true;
 }
 
@@ -35837,6 +37250,55 @@ static ckr_result ckr__ds_emit_files(ckr__ds_job *x)
     return CKR_OK;
 }
 
+/* Where --dtype begins fp16, the files get the scaler with which DeepSpeed begins; where it ends
+   it, none. */
+static bool ckr__ds_rescale(ckr__ds_job *x)
+{
+    const ckr_node *conf = ckr_node_get(x->meta, "ds_config");
+    const bool now = x->dtype == CKR_DTYPE_F16;
+    double power = 16, window = 1000;
+    char text[40];
+    ckr_node *d;
+    if (!x->ds || x->t->dtype == CKR_DTYPE_NONE || !x->n_items || !x->optimizer) return true;
+    x->rescale = now != (x->items[0].param->dtype == CKR_DTYPE_F16);
+    if (!x->rescale || !now)
+        return !x->rescale || ckr__ds_say(x, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", NULL, "1",
+                                          "the coming run is not fp16: no loss is scaled", NULL);
+    ckr_node_f64(ckr_node_find(conf, "/fp16/initial_scale_power"), &power);
+    ckr_node_f64(ckr_node_find(conf, "/fp16/loss_scale_window"), &window);
+    if (!(power >= 0 && power < 64)) power = 16;
+    d = ckr__node(x->c, CKR_NODE_DICT);
+    snprintf(text, sizeof text, "%.0f", ckr__pow(2, power));
+    if (!ckr__node_set(x->c, d, "cur_scale", ckr__node_float(x->c, ckr__pow(2, power))) ||
+        !ckr__node_set(x->c, d, "cur_iter", ckr__node_int(x->c, 0)) ||
+        !ckr__node_set(x->c, d, "last_overflow_iter", ckr__node_int(x->c, -1)) ||
+        !ckr__node_set(x->c, d, "scale_factor", ckr__node_float(x->c, 2)) ||
+        !ckr__node_set(x->c, d, "scale_window", ckr__node_int(x->c, (int64_t)window)) ||
+        !ckr__node_set(x->c, d, "dynamic", ckr__node_bool(x->c, true)))
+        return false;
+    x->scaler = d;
+    return ckr__ds_say(x, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", "1", text,
+                       "the coming run is fp16, the saved one was not: a dynamic scaler as "
+                       "DeepSpeed begins with", "fp16.loss_scale for a fixed one");
+}
+
+/* --dtype, as far as it changes parameters. */
+static bool ckr__ds_say_dtype(ckr__ds_job *x)
+{
+    char text[40];
+    uint64_t i, n = 0;
+    const ckr_tensor *first = NULL;
+    for (i = 0; i < x->n_items; i++) {
+        if (x->t->dtype == CKR_DTYPE_NONE || x->items[i].param->dtype == x->t->dtype) continue;
+        if (!first) first = x->items[i].param;
+        n++;
+    }
+    snprintf(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    return !n || ckr__ds_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
+                             ckr_dtype_name(x->t->dtype), "--dtype",
+                             "bf16 and fp16 in the ds_config of the coming run to match");
+}
+
 static ckr_result ckr__ds_settings(ckr__ds_job *x)
 {
     const ckr_node *zero = ckr_node_find(x->meta, "/ds_config/zero_optimization");
@@ -35847,7 +37309,69 @@ static ckr_result ckr__ds_settings(ckr__ds_job *x)
     if (ckr_node_f64(ckr_node_get(zero, "sub_group_size"), &size) && size >= 1 && size < 9e15)
         x->sub_group = (int64_t)size;
     if (x->wrapper != CKR__DS_FLAT) x->robin = x->aligned = false;
+    if (!ckr__ds_rescale(x) || !ckr__ds_say_dtype(x)) return ckr__ds_emit_oom(x);
     return ckr__ds_config(x);
+}
+
+static bool ckr__ds_set_int(ckr__ds_job *x, const char *subject, int64_t was, int64_t now,
+                            ckr_severity severity, const char *why)
+{
+    char a[24], b[24];
+    snprintf(a, sizeof a, "%lld", (long long)was);
+    snprintf(b, sizeof b, "%lld", (long long)now);
+    return ckr__ds_say(x, "CKR_DS_SETTINGS", severity, subject, was >= 0 ? a : NULL, b, why,
+                       "set it in the ds_config of the coming run");
+}
+
+/* Samples of an update are kept: micro batch x accumulation x ranks. */
+static bool ckr__ds_say_batch(ckr__ds_job *x)
+{
+    static const char why[] = "with so many ranks it gives the samples of an update as they were";
+    const ckr_node *old = ckr_node_get(x->meta, "ds_config");
+    const int64_t dp = x->ds->dp, to = x->dp;
+    int64_t micro = 0, steps = 1, all = 0, n, k;
+    ckr_node_i64(ckr_node_get(old, "train_micro_batch_size_per_gpu"), &micro);
+    ckr_node_i64(ckr_node_get(old, "gradient_accumulation_steps"), &steps);
+    ckr_node_i64(ckr_node_get(old, "train_batch_size"), &all);
+    if (micro < 0 || steps < 1 || micro > 1 << 30 || steps > 1 << 30) return true;
+    if (all <= 0) all = micro * steps * dp;
+    if (all <= 0 || dp == to) return true;
+    if (all % to)
+        return ckr__ds_say_int(x, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all,
+                               all / to * to,
+                               "the samples of an update are no multiple of the ranks: steps, "
+                               "samples and LR no longer count the same",
+                               "take a --dp that divides it");
+    n = all / to;
+    if (!micro) micro = all / dp / steps;
+    k = n % steps == 0 ? n / steps : micro > 0 && n % micro == 0 ? micro : n;
+    return ckr__ds_set_int(x, "train_micro_batch_size_per_gpu", micro, k,
+                           k == micro ? CKR_EXACT : CKR_CHANGED, why) &&
+           ckr__ds_set_int(x, "gradient_accumulation_steps", steps, n / k,
+                           n / k == steps ? CKR_EXACT : CKR_CHANGED, why) &&
+           ckr__node_set(x->c, x->config, "train_batch_size", ckr__node_int(x->c, all)) &&
+           ckr__node_set(x->c, x->config, "train_micro_batch_size_per_gpu",
+                         ckr__node_int(x->c, k)) &&
+           ckr__node_set(x->c, x->config, "gradient_accumulation_steps",
+                         ckr__node_int(x->c, n / k));
+}
+
+/* What the coming run's configuration must say for these files to be loaded as they are meant. */
+static bool ckr__ds_say_settings(ckr__ds_job *x)
+{
+    const int was = x->ds ? x->ds->zero : -1;
+    bool ok = true;
+    if (x->optimizer && was != x->zero)
+        ok = ckr__ds_set_int(x, "zero_optimization.stage", was, x->zero, CKR_CHANGED,
+                             "the files are those of this stage");
+    if (ok && x->universal)
+        ok = ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_EXACT, "checkpoint.load_universal", NULL, "true",
+                         "a universal checkpoint is loaded with it only",
+                         "set it in the ds_config of the coming run");
+    if (ok && x->optimizer && x->zero == 3 && !x->universal)
+        ok = ckr__ds_set_int(x, "zero_optimization.sub_group_size", -1, x->sub_group, CKR_EXACT,
+                             "the masters and moments are cut into groups of this size");
+    return ok && (!x->ds || ckr__ds_say_batch(x));
 }
 
 static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
@@ -35857,7 +37381,8 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
     x->pipe = x->ds && x->ds->pipe;
     x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
     if (!ckr__ds_allowed(x)) return ckr__ds_emit_oom(x);
-    e = x->refused ? CKR_OK : ckr__ds_items(x);
+    e = x->refused ? CKR_OK : ckr__ds_adopt_from(x);
+    if (e == CKR_OK && !x->refused) e = ckr__ds_items(x);
     if (e != CKR_OK || x->refused) return e;
     x->tag = base && *base ? base
                            : ckr__printf(x->c, "global_step%lld",
@@ -35865,10 +37390,11 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
                                                          ? x->s->progress.step
                                                          : 0));
     if (!x->tag || !ckr__ds_nearest(x)) return ckr__ds_emit_oom(x);
+    x->out->zero = x->zero;
     ckr__ds_target_wrapper(x);
     e = ckr__ds_settings(x);
     if (e == CKR_OK && (!ckr__ds_uni_allowed(x) || !ckr__ds_say_sizes(x) ||
-                        !ckr__ds_say_clients(x)))
+                        !ckr__ds_say_clients(x) || !ckr__ds_say_settings(x)))
         e = ckr__ds_emit_oom(x);
     if (e == CKR_OK && !x->refused) e = ckr__ds_owners(x);
     if (e == CKR_OK && !x->refused && x->optimizer) e = ckr__ds_lists(x);
@@ -35904,11 +37430,13 @@ static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
-/* A rank's own file has a place with ZeRO-3; a stage's file is every rank's. */
+/* A rank has a file of its own with ZeRO-3; else a stage has one, of its first rank. */
 static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
 {
-    (void)user, (void)kind, (void)name, (void)rank;
-    return true;
+    const ckr_target *t = (const ckr_target *)user;
+    (void)kind, (void)name;
+    if (t->topology.zero == 3 && !(t->without & CKR_OPTIMIZER)) return true;
+    return !t->topology.dp || rank % t->topology.dp == 0;
 }
 
 static const ckr__dialect ckr__deepspeed = {
@@ -36514,6 +38042,8 @@ static ckr_result ckr__dt_probe(ckr__ctx *c, const char *path, const char **dir,
      ckr__dcp_out_object    an object
      ckr__dcp_out_end       the metadata                                                       */
 
+typedef struct ckr__dcp_rows { const ckr_tensor *from; int64_t src, dst, n; } ckr__dcp_rows;
+
 typedef struct ckr__dcp_out {
     ckr__ctx       *c;
     ckr__out       *out;
@@ -36524,6 +38054,9 @@ typedef struct ckr__dcp_out {
     ckr__out_index *index;
     uint32_t       *heap;      /* ranks, the one with least first                            */
     uint64_t        total;
+    const ckr__dcp_rows *rows; /* what the next tensor is made of; NULL: of itself           */
+    uint64_t        n_rows;
+    bool            replica;   /* it was written under another name, too                     */
 } ckr__dcp_out;
 
 static ckr_result ckr__dcp_out_oom(const ckr__dcp_out *w)
@@ -36636,6 +38169,33 @@ static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t r
     return part->root->u.entry;
 }
 
+/* Rows of other tensors as rows of a box: one block for each of them. */
+static bool ckr__dcp_out_rows(ckr__dcp_out *w, ckr_entry *e, const ckr_tensor *from,
+                              const int64_t *start, const int64_t *count, int64_t numel)
+{
+    ckr__block *b;
+    uint64_t i, n = 0;
+    uint32_t d;
+    for (i = 0; i < w->n_rows; i++) n += w->rows[i].from == from;
+    b = n <= UINT32_MAX ? ckr__block_new(w->c, e->n_dims, (uint32_t)n) : NULL;
+    if (!b) return false;
+    b->n_pairs = 0;
+    memcpy(b->shape, count, e->n_dims * sizeof *count);
+    for (i = 0; i < w->n_rows; i++) {
+        const ckr__dcp_rows *x = &w->rows[i];
+        const int64_t lo = x->dst > start[0] ? x->dst : start[0],
+                      hi = ckr__min_i64(x->dst + x->n, start[0] + count[0]);
+        ckr__pair *p = &b->pairs[b->n_pairs];
+        if (x->from != from || hi <= lo) continue;
+        for (d = 1; d < e->n_dims; d++) p->count[d] = count[d];
+        p->local[0] = lo - start[0];
+        p->global[0] = x->src + (lo - x->dst);
+        p->count[0] = hi - lo;
+        b->n_pairs++;
+    }
+    return ckr__bind_flat(w->c, e, from, w->replica, b, 0, numel, 0);
+}
+
 /* One box of a tensor of the state; NULL: zeros. */
 static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t,
                                uint32_t rank, const int64_t *start, const int64_t *count)
@@ -36643,14 +38203,20 @@ static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tens
     ckr_entry *e = ckr__dcp_out_box(w, x, rank, start, count);
     ckr__block *b = t ? ckr__block_new(w->c, t->n_dims, 1) : NULL;
     int64_t numel;
+    uint64_t i;
     if (!t) return e != NULL;
     if (!e || !b || !ckr__numel(t->n_dims, count, &numel)) return false;
+    for (i = 0; w->rows && i < w->n_rows; i++)
+        if ((!i || w->rows[i].from != w->rows[i - 1].from) &&
+            !ckr__dcp_out_rows(w, e, w->rows[i].from, start, count, numel))
+            return false;
+    if (w->rows) return true;
     if (t->n_dims) {
         memcpy(b->shape, count, t->n_dims * sizeof *count);
         memcpy(b->pairs[0].count, count, t->n_dims * sizeof *count);
         memcpy(b->pairs[0].global, start, t->n_dims * sizeof *start);
     }
-    return ckr__bind_flat(w->c, e, t, false, b, 0, numel, 0);
+    return ckr__bind_flat(w->c, e, t, w->replica, b, 0, numel, 0);
 }
 
 /* Over `n` ranks from `first` on, along axis 0 as torch.chunk cuts; what has no axis, or fewer rows
@@ -36725,6 +38291,7 @@ typedef struct ckr__de {       /* writing                                       
     bool              data;    /* its streams are written                                */
     bool              fresh;   /* optimizer state that is left out starts with zeros     */
     bool              refused;
+    int               qkv;     /* 1: one parameter becomes three, -1: three become one     */
 } ckr__de;
 
 static ckr_result ckr__de_say(ckr__de *x, const char *code, ckr_severity severity,
@@ -36759,6 +38326,242 @@ static ckr_result ckr__de_dtype(ckr__de *x, const ckr_tensor *t, ckr_dtype *out)
                        ckr_dtype_name(*out), "--dtype", NULL);
 }
 
+/* >>torchtitan.qkv ------------------------------------------------------------ */
+/* A fused projection has its weights in the model as wq, wk and wv, but one wqkv in the optimizer.
+   Its rows are, for each key-value head, those of its query heads, of the key, of the value: so the
+   optimizer's state goes from one to the other exactly, once the number of such heads is known. */
+
+typedef struct ckr__tq {
+    const char *head, *tail;   /* around wqkv, wq, wk, wv                                */
+    int64_t     kv, q_rows, rows;      /* heads; rows of the queries and of one of them  */
+} ckr__tq;
+
+static const char *const ckr__tq_parts[] = { "wq", "wk", "wv" };
+
+/* Is it HEAD.PART.weight or .bias? */
+static bool ckr__tq_is(ckr__ctx *c, const char *name, const char *part, ckr__tq *x)
+{
+    const size_t n = strlen(part);
+    const char *dot = strrchr(name, '.'), *at = dot ? dot - n : name;
+    if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0) ||
+        (size_t)(dot - name) < n + 1 || at[-1] != '.' || memcmp(at, part, n) != 0)
+        return false;
+    x->head = ckr__strndup(c, name, (size_t)(at - name));
+    x->tail = dot;
+    return x->head != NULL;
+}
+
+static const char *ckr__tq_name(ckr__ctx *c, const ckr__tq *x, const char *part)
+{
+    const char *s = ckr__printf(c, "%s%s%s", x->head, part, x->tail);
+    return s ? s : "";
+}
+
+/* Its measures: from the model's shapes, the heads as told or by the norm of the queries. */
+static bool ckr__tq_measure(ckr__de *e, ckr__tq *x)
+{
+    const ckr_tensor *q = ckr__tensor_find(e->s, ckr__tq_name(e->c, x, "wq"), "param"),
+                     *k = ckr__tensor_find(e->s, ckr__tq_name(e->c, x, "wk"), "param"), *norm;
+    const size_t n = strlen(x->head), under = sizeof "qkv_linear." - 1;
+    const char *up = n > under && ckr__path_ends(x->head, "qkv_linear.")
+                         ? ckr__printf(e->c, "%.*sq_norm.weight", (int)(n - under), x->head)
+                         : NULL;
+    if (!q || !k || !q->n_dims || !k->n_dims || k->shape[0] < 1 || q->shape[0] % k->shape[0])
+        return false;
+    x->kv = e->t->kv_heads;
+    norm = up ? ckr__tensor_find(e->s, up, "param") : NULL;
+    if (!x->kv && norm && norm->n_dims == 1 && norm->shape[0] > 0)
+        x->kv = k->shape[0] / norm->shape[0];
+    if (x->kv < 1 || x->kv > 1 << 20 || k->shape[0] % x->kv) return false;
+    x->rows = k->shape[0] / x->kv;
+    x->q_rows = q->shape[0] / x->kv;
+    return true;
+}
+
+static ckr_result ckr__tq_refuse(ckr__de *e, const char *name)
+{
+    return ckr__de_say(e, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, name, NULL, NULL,
+                       "how many key-value heads it has is not known, or does not fit its rows: so "
+                       "nor is which rows of the fused projection are whose",
+                       "--kv-heads N");
+}
+
+static ckr_result ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t, ckr_dtype dtype,
+                              uint32_t first, uint32_t n, bool zero)
+{
+    ckr__dcp_part *path = CKR__NEW_N(e->c, ckr__dcp_part, 2);
+    ckr_result r = CKR_E_NOMEM;
+    if (path) {
+        path[0].key = "optimizer";
+        path[1].key = ckr__printf(e->c, "state.%s.%s", name, t->slot);
+        if (path[1].key)
+            r = ckr__dcp_out_tensor(&e->w, ckr__printf(e->c, "optimizer.%s", path[1].key), path, 2,
+                                    t, dtype, first, n, zero);
+    }
+    e->w.rows = NULL;
+    e->w.replica = false;
+    return e->c->err->code != CKR_OK ? e->c->err->code : r;
+}
+
+/* The shape with another number of rows. */
+static const int64_t *ckr__tq_shape(ckr__ctx *c, const ckr_tensor *t, int64_t rows)
+{
+    int64_t *shape = CKR__NEW_N(c, int64_t, t->n_dims);
+    if (!shape) return NULL;
+    memcpy(shape, t->shape, t->n_dims * sizeof *shape);
+    shape[0] = rows;
+    return shape;
+}
+
+/* One to three: each gets its rows of every head. */
+static ckr_result ckr__tq_split(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, ckr_dtype dtype,
+                                uint32_t first, uint32_t n, bool zero)
+{
+    const int64_t all = x->q_rows + 2 * x->rows;
+    ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, (uint64_t)x->kv);
+    ckr_result r = rows ? CKR_OK : e->c->err->code;
+    int64_t h, size, at = 0;
+    int k;
+    if (t->n_dims && t->shape[0] != x->kv * all) return ckr__tq_refuse(e, t->name);
+    for (k = 0; k < 3 && r == CKR_OK; k++, at += size) {
+        ckr_tensor like = *t;
+        size = k ? x->rows : x->q_rows;
+        for (h = 0; h < x->kv; h++) {
+            rows[h].from = t;
+            rows[h].src = h * all + at;
+            rows[h].dst = h * size;
+            rows[h].n = size;
+        }
+        if (t->n_dims) {
+            like.shape = ckr__tq_shape(e->c, t, x->kv * size);
+            if (!like.shape) return e->c->err->code;
+            e->w.rows = rows;
+            e->w.n_rows = (uint64_t)x->kv;
+        }
+        e->w.replica = !t->n_dims && k;
+        r = ckr__tq_put(e, ckr__tq_name(e->c, x, ckr__tq_parts[k]), t->n_dims ? &like : t, dtype,
+                        first, n, zero);
+    }
+    return r;
+}
+
+/* Three to one, at the first of them. */
+static ckr_result ckr__tq_fuse(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, ckr_dtype dtype,
+                               uint32_t first, uint32_t n, bool zero)
+{
+    const int64_t all = x->q_rows + 2 * x->rows;
+    ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, 3 * (uint64_t)x->kv), *p = rows;
+    int64_t h, size, at = 0;
+    ckr_tensor like = *t;
+    int k;
+    if (!rows) return e->c->err->code;
+    for (k = 0; k < 3; k++, at += size) {
+        const char *name = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
+        const ckr_tensor *from = ckr__tensor_find(e->s, name, t->slot);
+        size = k ? x->rows : x->q_rows;
+        if (!from || from->n_dims != t->n_dims || from->dtype != t->dtype ||
+            (t->n_dims && from->shape[0] != x->kv * size) ||
+            (t->n_dims > 1 && memcmp(from->shape + 1, t->shape + 1,
+                                     (t->n_dims - 1) * sizeof *t->shape) != 0))
+            return ckr__tq_refuse(e, name);
+        for (h = 0; h < x->kv; h++, p++) {
+            p->from = from;
+            p->src = h * size;
+            p->dst = h * all + at;
+            p->n = size;
+        }
+    }
+    if (t->n_dims) {
+        like.shape = ckr__tq_shape(e->c, t, x->kv * all);
+        if (!like.shape) return e->c->err->code;
+        e->w.rows = rows;
+        e->w.n_rows = 3 * (uint64_t)x->kv;
+    }
+    return ckr__tq_put(e, ckr__tq_name(e->c, x, "wqkv"), t->n_dims ? &like : t, dtype, first, n,
+                       zero);
+}
+
+/* A tensor of the optimizer that goes under other names; *mine is false for any other. */
+static ckr_result ckr__tq_tensor(ckr__de *e, const ckr_tensor *t, ckr_dtype dtype, uint32_t first,
+                                 uint32_t n, bool zero, bool *mine)
+{
+    ckr__tq x;
+    int k;
+    *mine = false;
+    if (!e->qkv || !strcmp(t->slot, "param")) return CKR_OK;
+    memset(&x, 0, sizeof x);
+    if (e->qkv > 0) {
+        *mine = ckr__tq_is(e->c, t->name, "wqkv", &x);
+        if (!*mine) return CKR_OK;
+        return ckr__tq_measure(e, &x) ? ckr__tq_split(e, &x, t, dtype, first, n, zero)
+                                      : ckr__tq_refuse(e, t->name);
+    }
+    for (k = 0; k < 3 && !*mine; k++) *mine = ckr__tq_is(e->c, t->name, ckr__tq_parts[k], &x);
+    if (!*mine || k > 1) return CKR_OK;
+    return ckr__tq_measure(e, &x) ? ckr__tq_fuse(e, &x, t, dtype, first, n, zero)
+                                  : ckr__tq_refuse(e, t->name);
+}
+
+/* The names of a group's parameters; all three of one lie in it. */
+static ckr_result ckr__tq_group(ckr__de *e, ckr_group *g, bool *any)
+{
+    const char **names = CKR__NEW_N(e->c, const char *, 3 * g->n_params);
+    uint64_t i, n = 0, found[3] = { 0, 0, 0 };
+    int k;
+    for (i = 0; names && i < g->n_params; i++) {
+        ckr__tq x;
+        memset(&x, 0, sizeof x);
+        if (e->qkv > 0 && ckr__tq_is(e->c, g->params[i], "wqkv", &x)) {
+            for (k = 0; k < 3; k++) names[n++] = ckr__tq_name(e->c, &x, ckr__tq_parts[k]);
+            *any = true;
+            continue;
+        }
+        for (k = 0; k < 3; k++)
+            if (e->qkv < 0 && ckr__tq_is(e->c, g->params[i], ckr__tq_parts[k], &x)) break;
+        if (k < 3) found[k]++;
+        if (k == 0) names[n++] = ckr__tq_name(e->c, &x, "wqkv");
+        if (k == 3) names[n++] = g->params[i];
+    }
+    if (!names) return e->c->err->code;
+    *any |= found[0] != 0;
+    g->params = names;
+    g->n_params = n;
+    if (found[0] == found[1] && found[0] == found[2]) return CKR_OK;
+    return ckr__de_say(e, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, "wqkv", NULL, NULL,
+                       "a fused projection is one parameter with one set of hyper-parameters: its "
+                       "wq, wk and wv are in different groups",
+                       "--like FILE puts them into one");
+}
+
+static ckr_result ckr__tq_groups(ckr__de *e, ckr_state *own)
+{
+    const char *v = e->t->variant;
+    uint64_t i;
+    bool any = false;
+    ckr_result r = CKR_OK;
+    e->qkv = v && !strcmp(v, "split_qkv") ? 1 : v && !strcmp(v, "fused_qkv") ? -1 : 0;
+    for (i = 0; e->qkv && i < own->n_groups && r == CKR_OK; i++)
+        r = ckr__tq_group(e, &own->groups[i], &any);
+    if (!any) e->qkv = 0;
+    if (r != CKR_OK || !any) return r;
+    e->out->renamed = true;
+    return ckr__de_say(e, "CKR_W_VARIANT", CKR_CHANGED, "variant",
+                       e->qkv > 0 ? "fused_qkv" : "split_qkv", v,
+                       "the optimizer's state of the attention's projections, row by row", NULL);
+}
+
+/* >>torch_dcp.items ----------------------------------------------------------- */
+
+/* A plain state dict has no slots: what was one is part of the name. */
+static bool ckr__de_key(ckr__de *x, const ckr_tensor *t)
+{
+    const char *name = ckr__plain_name(x->c, t);
+    if (!x->out->keys) x->out->keys = CKR__NEW_N(x->c, const char *, x->s->n_tensors);
+    if (!name || !x->out->keys) return false;
+    x->out->keys[t->index] = ckr__printf(x->c, "%s/param", name);
+    return x->out->keys[t->index] != NULL;
+}
+
 /* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. */
 static ckr_result ckr__de_tensors(ckr__de *x)
 {
@@ -36775,7 +38578,7 @@ static ckr_result ckr__de_tensors(ckr__de *x)
         const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
         const ckr__dcp_item *it = x->dt ? &x->dt->d->items[x->dt->item[t->index]] : NULL;
         ckr_dtype dtype;
-        bool fresh;
+        bool fresh, other = false;
         int64_t n = 0;
         (void)ckr__numel(t->n_dims, t->shape, &n);
         done += (uint64_t)n + 1;
@@ -36784,7 +38587,9 @@ static ckr_result ckr__de_tensors(ckr__de *x)
         if (fresh && (!x->fresh || (x->t->without & CKR_GROUPS))) continue;
         if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
         r = ckr__de_dtype(x, t, &dtype);
-        if (r == CKR_OK)
+        if (r == CKR_OK) r = ckr__tq_tensor(x, t, dtype, stage * per, per, fresh, &other);
+        if (r == CKR_OK && !other && !it && !ckr__de_key(x, t)) r = x->c->err->code;
+        if (r == CKR_OK && !other)
             r = ckr__dcp_out_tensor(&x->w, it ? it->fqn : ckr__plain_name(x->c, t),
                                     it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
                                     stage * per, per, fresh);
@@ -37365,10 +39170,15 @@ static ckr_result ckr__te_coming(ckr__de *x, const ckr__map *optimizer, const ck
     for (i = 0; i < x->t->n_groups && r == CKR_OK; i++)
         for (k = 0; k < x->t->groups[i].n_params && r == CKR_OK; k++) {
             const char *name = x->t->groups[i].params[k];
-            if (ckr__map_find(optimizer, name, strlen(name), NULL) ||
-                ckr__map_find(model, name, strlen(name), NULL) ||
-                ckr__map_find(model, name, ckr__te_parent(name), NULL))
+            if (x->qkv || ckr__map_find(optimizer, name, strlen(name), NULL)) continue;
+            if (ckr__map_find(model, name, strlen(name), NULL) ||
+                ckr__map_find(model, name, ckr__te_parent(name), NULL)) {
+                r = ckr__de_say(x, "CKR_E_STATE_MISSING", CKR_ERROR, name, NULL, NULL,
+                                "the coming run has this parameter, the optimizer has no state of "
+                                "it: torchtitan would fail on the missing key",
+                                "projections: --variant split_qkv or fused_qkv, with --kv-heads N");
                 continue;
+            }
             r = ckr__de_say(x, "CKR_E_MODEL_MISSING", CKR_ERROR, name, NULL, NULL,
                             "the coming run has this parameter, the checkpoint has not: torchtitan "
                             "would fail on the missing key",
@@ -37956,6 +39766,8 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
             ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
     if (!ckr__te_own(c, &own)) return c->err->code;
+    r = !strcmp(s->dialect, "torchtitan") ? ckr__tq_groups(&x, &own) : CKR_OK;
+    if (r != CKR_OK) return r;
     if (whole) r = ckr__de_file(&x);
     else r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
     ckr__buf_free(&x.settings);
@@ -37965,7 +39777,8 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
 static const ckr__dialect ckr__torchtitan = {
-    "torchtitan", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL
+    "torchtitan", "fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
+    &ckr__dt_as_file, NULL
 };
 static const ckr__dialect ckr__dcp_dialect = {
     "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL
@@ -38110,6 +39923,13 @@ static int64_t ckr__mg_volume(uint32_t n, const int64_t *count)
     return v;
 }
 
+/* Equal values, as text. */
+static bool ckr__mg_same(ckr__ctx *c, const ckr_node *a, const ckr_node *b)
+{
+    const char *x = ckr__node_text_of(c, a), *y = ckr__node_text_of(c, b);
+    return x && y && !strcmp(x, y);
+}
+
 static bool ckr__mg_ends(const char *s, const char *tail)
 {
     size_t n = strlen(s);
@@ -38210,21 +40030,31 @@ static ckr_result ckr__mg_tracker(ckr__ctx *c, const char *path, const char *bes
                             : "bring back the directory of that iteration");
 }
 
-/* What the tracker file names is the run's newest checkpoint, as Megatron takes it. */
-static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path, const char **dir)
+#define CKR__MG_TRACKER "latest_checkpointed_iteration.txt"
+
+/* Its text, without blanks around it. */
+static ckr_result ckr__mg_tracked(ckr__ctx *c, const char *path, char text[48])
 {
     const uint8_t *p = NULL;
     uint64_t n = 0;
+    ckr_result r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    if (r != CKR_OK) return r;
+    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
+    while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
+    snprintf(text, 48, "%.*s", (int)(n < 47 ? n : 47), (const char *)p);
+    return CKR_OK;
+}
+
+/* What the tracker file names is the run's newest checkpoint, as Megatron takes it. */
+static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path, const char **dir)
+{
     char text[48];
     const char *best, *name = NULL;
     int64_t v;
     bool yes = false;
     ckr_result r = ckr__mg_newest(c, run, &best);
-    if (r == CKR_OK) r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    if (r == CKR_OK) r = ckr__mg_tracked(c, path, text);
     if (r != CKR_OK) return r;
-    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
-    while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
-    snprintf(text, sizeof text, "%.*s", (int)(n < 47 ? n : 47), (const char *)p);
     if (!strcmp(text, "release")) name = "release";
     else if (ckr__step_of(text, &v)) name = ckr__printf(c, "iter_%07lld", (long long)v);
     else return ckr__mg_tracker(c, path, best, text, "a number or \"release\" was expected");
@@ -38238,6 +40068,33 @@ static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path,
     return r;
 }
 
+/* A newer iteration beside the one that the tracker file names is not taken, and said. */
+static ckr_result ckr__mg_beside(ckr__mg *r)
+{
+    const char *name = ckr__base(r->dir), *best = NULL, *path, *run;
+    char text[48];
+    int64_t mine, top, told;
+    bool ranks = false;
+    ckr_result e;
+    run = name - r->dir > 1 ? ckr__strndup(r->c, r->dir, (size_t)(name - r->dir) - 1) : ".";
+    path = run ? ckr__path_join(r->c, run, CKR__MG_TRACKER) : NULL;
+    if (!path) return ckr__mg_oom(r);
+    if (!ckr__mg_iteration(name, &mine) || ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+        return CKR_OK;
+    e = ckr__mg_tracked(r->c, path, text);
+    if (e != CKR_OK || !ckr__step_of(text, &told) || told != mine) return e;
+    e = ckr__mg_newest(r->c, run, &best);
+    if (e != CKR_OK || !best || !ckr__mg_iteration(ckr__base(best), &top) || top <= mine) return e;
+    e = ckr__mg_has_ranks(r->c, best, &ranks);
+    if (e != CKR_OK) return e;
+    return ckr__mg_note(r, "CKR_W_MEGATRON_NEWER", CKR_EXACT, "iteration", ckr__base(best), name,
+                        ranks == r->dist ? "a newer one lies beside it, in the other format; the "
+                                           "tracker file names this one"
+                                         : "a newer one lies beside it; the tracker file names "
+                                           "this one",
+                        "name the directory of the iteration that is meant");
+}
+
 static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     const char *tracker, *best;
@@ -38247,7 +40104,7 @@ static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir,
     if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
     r = ckr__mg_is(c, path, mine);
     if (r != CKR_OK || *mine) return r;
-    tracker = ckr__path_join(c, path, "latest_checkpointed_iteration.txt");
+    tracker = ckr__path_join(c, path, CKR__MG_TRACKER);
     if (!tracker) return c->err->code;
     if (ckr__path_kind(c, tracker) == CKR_FILE_REGULAR) {
         *mine = true;
@@ -38485,6 +40342,82 @@ static ckr_result ckr__mg_alike(ckr__mg *r)
     return CKR_OK;
 }
 
+/* What tells of a run apart from its model; a rank of another one differs in some. */
+static const char *const ckr__mg_run_keys[] = {
+    "seed", "lr", "min_lr", "lr_warmup_iters", "lr_warmup_samples", "lr_decay_iters",
+    "lr_decay_samples", "lr_decay_style", "weight_decay", "start_weight_decay",
+    "end_weight_decay", "adam_beta1", "adam_beta2", "adam_eps", "clip_grad", "global_batch_size",
+    "micro_batch_size", "seq_length", "train_iters", "train_samples", "data_parallel_size",
+    "world_size", "num_attention_heads", "num_query_groups", "kv_channels", "ffn_hidden_size",
+    "swiglu", "untie_embeddings_and_output_weights", "vocab_size", "padded_vocab_size",
+    "make_vocab_size_divisible_by", "num_experts", "use_distributed_optimizer", "bf16", "fp16",
+    "virtual_pipeline_model_parallel_size", "context_parallel_size", "decoupled_lr",
+    "hidden_dropout", "attention_dropout", "init_method_std"
+};
+
+/* Every file is of one run: its arguments and its scheduler are the first file's. */
+static ckr_result ckr__mg_one_run(ckr__mg *r)
+{
+    static const char *const sched[] = { "opt_param_scheduler", "lr_scheduler" };
+    uint64_t i;
+    size_t k;
+    for (i = 1; i < r->n_files; i++) {
+        const ckr__mg_file *f = r->files[i];
+        const char *where = NULL;
+        for (k = 0; k < sizeof ckr__mg_run_keys / sizeof *ckr__mg_run_keys && !where; k++) {
+            const ckr_node *a = ckr_node_get(r->args, ckr__mg_run_keys[k]),
+                           *b = ckr_node_get(f->args, ckr__mg_run_keys[k]);
+            if (a && b && !ckr__mg_same(r->c, a, b)) where = ckr__mg_run_keys[k];
+        }
+        for (k = 0; k < 2 && !where; k++) {
+            const ckr_node *a = ckr_node_get(r->root, sched[k]),
+                           *b = ckr_node_get(f->root, sched[k]);
+            if (a && b && !ckr__mg_same(r->c, a, b)) where = sched[k];
+        }
+        if (where)
+            return ckr__remedy(r->c->err,
+                               ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, f->path, CKR_NO_OFFSET,
+                                         where, "it is not what the first rank's file says"),
+                               "the file is of another run: put back the right one");
+        if (r->c->err->code != CKR_OK) return r->c->err->code;
+    }
+    return CKR_OK;
+}
+
+/* The rank that wrote the file of this place: the first of its replicas. */
+static int64_t ckr__mg_writer(const ckr__mg *r, const ckr__mg_file *f)
+{
+    if (ckr__mg_flag(f->args, "use_tp_pp_dp_mapping"))
+        return f->tp + (int64_t)r->tp * r->cp * (f->pp + (int64_t)r->pp * f->ep);
+    return f->tp + (int64_t)r->tp * r->cp * (f->ep + (int64_t)r->dp * f->pp);
+}
+
+/* A file knows its writer's rank. Where it is that of another directory, whose file does not say so
+   of itself, they have changed places. (Tools that write all ranks from one process leave the
+   same number in all.) */
+static ckr_result ckr__mg_places(ckr__mg *r)
+{
+    uint64_t i, k;
+    int64_t v, w;
+    for (i = 0; i < r->n_files; i++) {
+        const ckr__mg_file *f = r->files[i];
+        if (!ckr_node_i64(ckr_node_get(f->args, "rank"), &v) || v == ckr__mg_writer(r, f)) continue;
+        for (k = 0; k < r->n_files; k++) {
+            const ckr__mg_file *g = r->files[k];
+            if (ckr__mg_writer(r, g) != v || !ckr_node_i64(ckr_node_get(g->args, "rank"), &w) ||
+                w == v)
+                continue;
+            return ckr__remedy(
+                r->c->err,
+                ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SWAPPED, f->path, CKR_NO_OFFSET, "args/rank",
+                          "rank %lld wrote it: it belongs into %s, where rank %lld's file lies",
+                          (long long)v, g->rel, (long long)w),
+                "give the directories their names back");
+        }
+    }
+    return CKR_OK;
+}
+
 static ckr_result ckr__mg_open_all(ckr__mg *r)
 {
     double version = 3;
@@ -38502,6 +40435,8 @@ static ckr_result ckr__mg_open_all(ckr__mg *r)
     e = ckr__mg_topology(r);
     if (e == CKR_OK) e = ckr__mg_grid(r);
     if (e == CKR_OK) e = ckr__mg_alike(r);
+    if (e == CKR_OK) e = ckr__mg_places(r);
+    if (e == CKR_OK) e = ckr__mg_one_run(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_chunks(r, r->files[i]);
     return e;
 }
@@ -38600,7 +40535,7 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
         }
     if (!want || want == r->layers) return CKR_OK;
     return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->files[0]->path,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->files[0]->path,
                                  CKR_NO_OFFSET, "args/num_layers",
                                  "it says %lld, the model's files have %s%lld layers",
                                  (long long)want, r->layers > want ? "more than " : "",
@@ -38611,9 +40546,9 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
 static ckr_result ckr__mg_contradicts_layers(ckr__mg *r, const char *where, int64_t found)
 {
     return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->dir, CKR_NO_OFFSET, where,
-                                 "args say %lld layers, this says %lld", (long long)r->layers,
-                                 (long long)found),
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->dir, CKR_NO_OFFSET,
+                                 where, "args say %lld layers, this says %lld",
+                                 (long long)r->layers, (long long)found),
                        "files or arguments are of another run: put back the right ones");
 }
 
@@ -38833,36 +40768,25 @@ static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, co
     return CKR_OK;
 }
 
-static ckr_result ckr__mg_contradicts(ckr__mg *r, const ckr__mg_item *t, const char *key,
+static ckr_result ckr__mg_contradicts(ckr__mg *r, ckr_item item, const char *where, const char *key,
                                       int64_t said, int64_t found)
 {
     return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS, r->files[0]->path,
-                                 CKR_NO_OFFSET, t->name, "args ask for %s %lld, the tensor has "
-                                 "%lld", key, (long long)said, (long long)found),
+                       ckr__fail(r->c->err, item, r->n_files ? r->files[0]->path : r->dir,
+                                 CKR_NO_OFFSET, where, "args ask for %s %lld, the tensor has %lld",
+                                 key, (long long)said, (long long)found),
                        "files or arguments are of another run: put back the right ones");
 }
 
-/* The arguments against the shapes of the tensors that they decide. */
+/* The hidden size against the tensors that have it as an axis. */
 static ckr_result ckr__mg_promised(ckr__mg *r, const ckr__mg_item *t)
 {
     const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
-    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0),
-                  heads = ckr__mg_size(r->args, "num_attention_heads", 0),
-                  groups = ckr__mg_flag(r->args, "group_query_attention")
-                               ? ckr__mg_size(r->args, "num_query_groups", heads)
-                               : heads,
-                  dim = ckr__mg_size(r->args, "kv_channels", heads ? hidden / heads : 0);
-    const bool gate = ckr__mg_flag(r->args, "attention_output_gate");
-    if (!rule || !hidden || t->n_dims == 0) return CKR_OK;
-    if (rule->what == CKR__MG_VOCAB && t->n_dims == 2 && t->shape[1] != hidden)
-        return ckr__mg_contradicts(r, t, "hidden_size", hidden, t->shape[1]);
-    if (rule->what == CKR__MG_QKV && t->n_dims == 2 && t->shape[1] != hidden)
-        return ckr__mg_contradicts(r, t, "hidden_size", hidden, t->shape[1]);
-    if (rule->what == CKR__MG_QKV && !gate && heads && heads < (1 << 24) && groups < (1 << 24) &&
-        dim < (1 << 24) && t->shape[0] != (heads + 2 * groups) * dim)
-        return ckr__mg_contradicts(r, t, "(heads + 2 * groups) * kv_channels rows",
-                                   (heads + 2 * groups) * dim, t->shape[0]);
+    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0);
+    if (!rule || !hidden || t->n_dims != 2) return CKR_OK;
+    if ((rule->what == CKR__MG_VOCAB || rule->what == CKR__MG_QKV) && t->shape[1] != hidden)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS, t->name, "hidden_size", hidden,
+                                   t->shape[1]);
     return CKR_OK;
 }
 
@@ -39249,27 +41173,34 @@ static double ckr__mg_num(const ckr_node *dict, const char *key, double none)
     return ckr_node_f64(ckr_node_get(dict, key), &v) ? v : none;
 }
 
-/* Does a parameter of this name and number of dimensions belong into the group? `exact`: also by
-   its LR bounds, where the arguments tell those of a decoupled one. */
+/* Is the group that of embedding and head with an LR of their own? Up to 0.15 it says so; later its
+   bounds do, and, where they are those of the others, that it is not the default one. */
+static bool ckr__mg_decoupled(const ckr_node *args, const ckr_node *g)
+{
+    const double lr = ckr__mg_num(args, "decoupled_lr", -1), top = ckr__mg_num(g, "max_lr", -1);
+    const ckr_node *own = ckr_node_get(g, "default_config");
+    if (ckr__mg_flag(g, "is_decoupled_lr")) return true;
+    if (lr < 0 || !ckr__same(top, lr)) return false;
+    return own && own->kind == CKR_NODE_BOOL ? !own->u.b
+                                             : !ckr__same(top, ckr__mg_num(args, "lr", -1));
+}
+
+/* Does a parameter of this name and number of dimensions belong into the group? */
 static bool ckr__mg_in_group(const ckr__mg *r, const ckr__mg_item *t, uint32_t n_dims,
                              const ckr_node *g)
 {
     const double wd = ckr__mg_num(g, "wd_mult", ckr__mg_num(g, "pre_wd_mult", 1)),
-                 lr = ckr__mg_num(r->args, "decoupled_lr", -1),
-                 top = ckr__mg_num(g, "max_lr", -1);
+                 lr = ckr__mg_num(r->args, "decoupled_lr", -1);
     const bool expert = ckr__mg_flag(g, "is_expert_parallel"),
                norm = ckr__mg_flag(r->args, "apply_wd_to_qk_layernorm") &&
                       (strstr(t->name, "q_layernorm.") || strstr(t->name, "k_layernorm.")),
                plain = (n_dims <= 1 || ckr__mg_ends(t->name, ".bias")) && !norm;
-    bool ends = ckr__mg_ends(t->name, "word_embeddings.weight") ||
-                ckr__mg_ends(t->name, "output_layer.weight"), decoupled;
+    const bool ends = ckr__mg_ends(t->name, "word_embeddings.weight") ||
+                      ckr__mg_ends(t->name, "output_layer.weight");
     if (plain != (wd <= 0)) return false;
     if (expert != (t->expert >= 0 && r->ep > 1)) return false;
     if (lr < 0 && !ckr__mg_flag(g, "is_decoupled_lr")) return true;
-    decoupled = ckr__mg_flag(g, "is_decoupled_lr") ||
-                (lr >= 0 && ckr__same(top, lr) &&
-                 !ckr__same(top, ckr__mg_num(r->args, "lr", -1)));
-    return ends == decoupled;
+    return ends == ckr__mg_decoupled(r->args, g);
 }
 
 /* The one group of the file for it; CKR__MG_NONE: none, or several. */
@@ -39335,34 +41266,79 @@ static ckr_result ckr__mg_group_new(ckr__mg *r, const ckr_node *raw, const char 
     return CKR_OK;
 }
 
+/* Megatron's own key of a group, without what it may hold. */
+static bool ckr__mg_alike_groups(ckr__ctx *c, const ckr_node *a, const ckr_node *b)
+{
+    static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
+                                        "is_decoupled_lr", "pre_wd_mult", "pre_lr_mult" };
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!ckr__mg_same(c, ckr_node_get(a, keys[i]), ckr_node_get(b, keys[i]))) return false;
+    return true;
+}
+
+/* The first key in which a rank's group is not another rank's of the same kind; NULL: none, or the
+   rank has several of the kind, which then differ in what a run sets for some of them. */
+static const char *ckr__mg_group_differs(ckr__mg *r, const ckr__mg_optim *o, const ckr_node *g,
+                                         const ckr_node *first)
+{
+    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps", "step", "max_lr",
+                                        "min_lr", "start_wd", "end_wd", "bias_correction" };
+    uint64_t i, n = 0;
+    size_t k;
+    if (!ckr__mg_alike_groups(r->c, g, first)) return NULL;
+    for (i = 0; i < o->groups->count; i++)
+        n += ckr__mg_alike_groups(r->c, g, o->groups->u.items[i]);
+    for (k = 0; n == 1 && k < sizeof keys / sizeof *keys; k++) {
+        const ckr_node *a = ckr_node_get(g, keys[k]), *b = ckr_node_get(first, keys[k]);
+        if (a && b && a->kind != CKR_NODE_TENSOR && b->kind != CKR_NODE_TENSOR &&
+            !ckr__mg_same(r->c, a, b))
+            return keys[k];
+    }
+    return NULL;
+}
+
+/* A group that another rank has otherwise. */
+static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                      const ckr_node *g, uint64_t n_known)
+{
+    uint64_t i;
+    for (i = 0; i < n_known; i++) {
+        const ckr_node *first = r->s->groups[i].raw;
+        const char *key = ckr__mg_group_differs(r, o, g, first);
+        if (!key) continue;
+        return ckr__remedy(
+            r->c->err,
+            ckr__fail(r->c->err, CKR_ITEM_MEGATRON_GROUPS, f->path, CKR_NO_OFFSET,
+                      ckr__printf(r->c, "param_groups/%s", key), "%s: %.60s, on another rank %.60s",
+                      f->rel, ckr__node_text_of(r->c, ckr_node_get(g, key)),
+                      ckr__node_text_of(r->c, ckr_node_get(first, key))),
+            "the file is of another iteration or run: put back the right one");
+    }
+    return r->c->err->code;
+}
+
 /* The state's group of each group of a rank: another rank's copy must be of the same step. */
 static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer)
 {
     ckr__mg_optim *o = &f->optims[optimizer];
     uint64_t *global = CKR__NEW_N(r->c, uint64_t, o->groups->count), i;
+    const uint64_t n_known = r->s->n_groups;
     if (!global) return ckr__mg_oom(r);
     o->global = global;
     for (i = 0; i < o->groups->count; i++) {
-        const ckr_node *g = o->groups->u.items[i], *first;
+        const ckr_node *g = o->groups->u.items[i];
         const char *key;
-        double a, b;
         ckr_result e;
         if (!ckr_node_is_dict(g)) return ckr__mg_bad(r, f->path, "optimizer/param_groups", "dicts");
+        e = ckr__mg_group_mixed(r, f, o, g, n_known);
+        if (e != CKR_OK) return e;
         key = ckr__mg_identity(r->c, g, optimizer);
         if (!key) return ckr__mg_oom(r);
-        if (!ckr__map_find(&r->group_at, key, strlen(key), &global[i])) {
-            e = ckr__mg_group_new(r, g, key);
-            if (e != CKR_OK) return e;
-            global[i] = r->s->n_groups - 1;
-        }
-        first = r->s->groups[global[i]].raw;
-        if (ckr_node_f64(ckr_node_get(g, "lr"), &a) &&
-            ckr_node_f64(ckr_node_get(first, "lr"), &b) && !ckr__same(a, b))
-            return ckr__remedy(
-                r->c->err,
-                ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, f->path, CKR_NO_OFFSET,
-                          "param_groups/lr", "it is %.17g, on another rank %.17g", a, b),
-                "the file is of another iteration or run: put back the right one");
+        if (ckr__map_find(&r->group_at, key, strlen(key), &global[i])) continue;
+        e = ckr__mg_group_new(r, g, key);
+        if (e != CKR_OK) return e;
+        global[i] = r->s->n_groups - 1;
     }
     return CKR_OK;
 }
@@ -39978,16 +41954,28 @@ static ckr_result ckr__mg_randoms(ckr__mg *r)
 
 /* >>megatron.read ------------------------------------------------------------- */
 
-/* Logical rows of the vocabulary: the caller's, else the arguments'. NullTokenizer adds one id to
-   the number that it is given (megatron/training/tokenizer). */
-static ckr_result ckr__mg_vocabulary(ckr__mg *r)
+/* Logical rows of the vocabulary as the arguments tell them, or 0. NullTokenizer adds one id to the
+   number that it is given (megatron/training/tokenizer). */
+static int64_t ckr__mg_logical(const ckr__mg *r)
 {
     const char *tokenizer = ckr_node_str(ckr_node_get(r->args, "tokenizer_type"));
-    int64_t v = ckr__mg_size(r->args, "vocab_size", 0);
-    if (v && tokenizer && !strcmp(tokenizer, "NullTokenizer")) v++;
-    if (r->s->vocab > 0) v = r->s->vocab;
-    r->vocab = v;
-    return CKR_OK;
+    const int64_t v = ckr__mg_size(r->args, "vocab_size", 0);
+    return v && tokenizer && !strcmp(tokenizer, "NullTokenizer") ? v + 1 : v;
+}
+
+/* The caller's, else the arguments'. */
+static ckr_result ckr__mg_vocabulary(ckr__mg *r)
+{
+    const int64_t logical = ckr__mg_logical(r);
+    char was[24], now[24];
+    r->vocab = r->s->vocab > 0 ? r->s->vocab : logical;
+    if (r->vocab >= logical) return CKR_OK;
+    snprintf(was, sizeof was, "%lld", (long long)logical);
+    snprintf(now, sizeof now, "%lld", (long long)r->vocab);
+    return ckr__mg_note(r, "CKR_VOCAB_ROWS_LOST", CKR_LOST, "vocabulary rows", was, now,
+                        "the arguments tell more real rows than --vocab: those above it are left "
+                        "out",
+                        "leave --vocab out");
 }
 
 /* Tied or not is an argument; without it, a model whose last stage has no head is tied. */
@@ -40014,6 +42002,148 @@ static ckr_result ckr__mg_tie(ckr__mg *r)
     r->s->ties = t;
     r->s->n_ties = 1;
     return CKR_OK;
+}
+
+/* The item of the same module with another last part of its name. */
+static const ckr__mg_item *ckr__mg_sibling(const ckr__mg *r, const ckr__mg_item *t,
+                                           const char *part, const char *other)
+{
+    const char *p = strstr(t->name, part), *name;
+    uint64_t at;
+    if (!p) return NULL;
+    name = ckr__printf(r->c, "%.*s%s%s", (int)(p - t->name), t->name, other, p + strlen(part));
+    return name && ckr__map_find(&r->by_name, name, strlen(name), &at) ? r->items[at] : NULL;
+}
+
+/* Heads and groups: the projection has heads * kv_channels columns, qkv has the rows of both. */
+static ckr_result ckr__mg_fits_attention(ckr__mg *r, const ckr__mg_item *t)
+{
+    const ckr__mg_item *proj = ckr__mg_sibling(r, t, "linear_qkv", "linear_proj");
+    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0),
+                  heads = ckr__mg_size(r->args, "num_attention_heads", 0),
+                  groups = ckr__mg_flag(r->args, "group_query_attention")
+                               ? ckr__mg_size(r->args, "num_query_groups", heads)
+                               : heads,
+                  dim = ckr__mg_size(r->args, "kv_channels", heads ? hidden / heads : 0),
+                  gate = ckr__mg_flag(r->args, "attention_output_gate") ? 2 : 1;
+    if (!heads || heads >= 1 << 24 || groups >= 1 << 24 || dim >= 1 << 24) return CKR_OK;
+    if (proj && proj->n_dims == 2 && proj->shape[1] != heads * dim)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_HEADS, proj->name,
+                                   "heads * kv_channels columns", heads * dim, proj->shape[1]);
+    if (t->shape[0] != (gate * heads + 2 * groups) * dim)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GROUPS, t->name,
+                                   "(heads + 2 * groups) * kv_channels rows",
+                                   (gate * heads + 2 * groups) * dim, t->shape[0]);
+    return CKR_OK;
+}
+
+/* The MLP: fc2 has its size, a gated fc1 twice as many rows. */
+static ckr_result ckr__mg_fits_mlp(ckr__mg *r, const ckr__mg_item *t)
+{
+    const ckr__mg_item *down = ckr__mg_sibling(r, t, "linear_fc1", "linear_fc2");
+    const ckr_node *said = ckr_node_get(r->args, "swiglu");
+    const int64_t dense = ckr__mg_size(r->args, "ffn_hidden_size", 0);
+    const bool shared = strstr(t->name, ".shared_experts.") != NULL,
+               flag = ckr__mg_flag(r->args, "swiglu") || ckr__mg_flag(r->args, "quick_geglu") ||
+                      ckr__mg_flag(r->args, "gated_linear_unit");
+    const char *key = shared           ? "moe_shared_expert_intermediate_size"
+                      : t->expert >= 0 ? "moe_ffn_hidden_size"
+                                       : "ffn_hidden_size";
+    const int64_t size = ckr__mg_size(r->args, key, shared ? 0 : dense);
+    if (!down || down->n_dims != 2 || t->n_dims != 2) return CKR_OK;
+    if (size && down->shape[1] != size)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_FFN, down->name, key, size,
+                                   down->shape[1]);
+    if (said && said->kind == CKR_NODE_BOOL && t->shape[0] != (1 + flag) * down->shape[1])
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GATED, t->name,
+                                   flag ? "gate and up: rows" : "rows without a gate:",
+                                   (1 + flag) * down->shape[1], t->shape[0]);
+    return CKR_OK;
+}
+
+/* Rows of the vocabulary. Converters are known to leave padded_vocab_size as it was: there the
+   tensor is right, and Megatron asks no more of a torch_dist checkpoint. */
+static ckr_result ckr__mg_fits_vocabulary(ckr__mg *r, const ckr__mg_item *t)
+{
+    const int64_t padded = ckr__mg_size(r->args, "padded_vocab_size", t->shape[0]),
+                  logical = ckr__mg_logical(r);
+    char was[24], now[24];
+    if (logical > t->shape[0])
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_VOCAB, t->name, "vocab_size", logical,
+                                   t->shape[0]);
+    if (padded == t->shape[0]) return CKR_OK;
+    snprintf(was, sizeof was, "%lld", (long long)padded);
+    snprintf(now, sizeof now, "%lld", (long long)t->shape[0]);
+    return ckr__mg_note(r, "CKR_W_MEGATRON_VOCAB", CKR_CHANGED, "padded_vocab_size", was, now,
+                        "the argument is not what the embedding's rows are: the rows count",
+                        NULL);
+}
+
+/* The first bytes of a tensor as a legacy file has it, at most n. */
+static size_t ckr__mg_peek(ckr__mg *r, const ckr_node *node, uint8_t *out, size_t n)
+{
+    const ckr_view *v = node && node->kind == CKR_NODE_TENSOR ? node->u.view : NULL;
+    int64_t numel;
+    if (!v || v->bytes || v->layout || v->meta || v->offset < 0 ||
+        !ckr__numel(v->n_dims, v->shape, &numel))
+        return 0;
+    if ((uint64_t)numel < n / ckr_dtype_size(v->dtype))
+        n = (size_t)numel * ckr_dtype_size(v->dtype);
+    return ckr__file_read(r->c, v->file,
+                          v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype), out,
+                          n) == CKR_OK
+               ? n
+               : 0;
+}
+
+static ckr_result ckr__mg_tied_wrong(ckr__mg *r, const char *text)
+{
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS_TIED,
+                                 r->n_files ? r->files[0]->path : r->dir, CKR_NO_OFFSET,
+                                 "args/untie_embeddings_and_output_weights", "it says %s",
+                                 text),
+                       "files or arguments are of another run: put back the right ones");
+}
+
+/* Tied or not against what there is: an untied head is a tensor of its own; a tied one is on the
+   last of several stages, and then the embedding's copy. */
+static ckr_result ckr__mg_fits_tied(ckr__mg *r)
+{
+    const ckr_node *said = ckr_node_get(r->args, "untie_embeddings_and_output_weights");
+    const ckr__mg_file *last;
+    uint8_t a[256], b[256];
+    size_t n, i = 0;
+    uint64_t at;
+    bool head = ckr__map_find(&r->by_name, "output_layer.weight", 19, &at);
+    if (!said || said->kind != CKR_NODE_BOOL || !r->embedding) return CKR_OK;
+    if (said->u.b && !head) return ckr__mg_tied_wrong(r, "untied, and there is no output_layer");
+    if (!said->u.b && head) return ckr__mg_tied_wrong(r, "tied, and there is an output_layer");
+    if (!said->u.b || r->dist || r->pp < 2 || r->iteration < 1) return CKR_OK;
+    last = r->files[r->n_files - r->tp];
+    n = ckr__mg_peek(r, ckr_node_get(r->files[0]->chunks[0], r->embedding->name), a, sizeof a);
+    if (!n) return r->c->err->code;
+    n = n == ckr__mg_peek(r, ckr_node_get(last->chunks[r->vp - 1], "output_layer.weight"), b,
+                          sizeof b) ? n : 0;
+    while (i < n && !a[i]) i++;
+    if (i < n && !memcmp(a, b, n))
+        return ckr__mg_tied_wrong(r, "untied, and output_layer is the embedding bit for bit");
+    return r->c->err->code;
+}
+
+/* The arguments against the shapes of the tensors that they decide. */
+static ckr_result ckr__mg_fits(ckr__mg *r)
+{
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->n_items && e == CKR_OK; i++) {
+        const ckr__mg_item *t = r->items[i];
+        if (t->kind != CKR__MG_PARAM || t->n_dims != 2) continue;
+        if (ckr__mg_ends(t->name, "linear_qkv.weight")) e = ckr__mg_fits_attention(r, t);
+        else if (strstr(t->name, "linear_fc1.weight")) e = ckr__mg_fits_mlp(r, t);
+        else if (t == r->embedding) e = ckr__mg_fits_vocabulary(r, t);
+    }
+    return e == CKR_OK ? ckr__mg_fits_tied(r) : e;
 }
 
 /* Keys of a file that nothing here understands. */
@@ -40124,6 +42254,7 @@ static ckr_result ckr__mg_read_legacy(ckr__mg *r)
     if (e == CKR_OK) e = ckr__mg_model(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], false);
     if (e == CKR_OK) e = ckr__mg_weights(r);
+    if (e == CKR_OK) e = ckr__mg_fits(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], true);
     return e;
 }
@@ -40157,6 +42288,7 @@ typedef struct ckr__mg_dist {
     ckr__mg_grid_of *grids;
     uint64_t    n_grids;
     bool        local, grouped;
+    bool        random_by_rank;        /* rng_state has an object for each data rank      */
 } ckr__mg_dist;
 
 static ckr_result ckr__mg_dist_bad(ckr__mg_dist *x, const char *fqn, const char *expected)
@@ -40169,14 +42301,12 @@ static bool ckr__mg_starts(const char *s, const char *head)
     return !strncmp(s, head, strlen(head));
 }
 
-/* KEY/shard_0.1_2.4: the numbers of the shard; how many there are. */
-static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4])
+/* KEY/shard_0.1_2.4: the numbers of the shard, and of how many; how many numbers there are. */
+static uint32_t ckr__mg_dotted(const char *p, uint32_t at[4], const char **end)
 {
-    const char *p = strstr(fqn, "/shard_");
     uint32_t n = 0;
     int64_t v;
-    *n_key = p ? (size_t)(p - fqn) : strlen(fqn);
-    for (p = p ? p + 7 : ""; n < 4; p++) {
+    for (; n < 4; p++) {
         const size_t k = strspn(p, "0123456789");
         char digits[12];
         if (!k || k > 9) return 0;
@@ -40187,6 +42317,17 @@ static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4])
         p += k;
         if (*p != '.') break;
     }
+    *end = p;
+    return n;
+}
+
+static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4], uint32_t of[4])
+{
+    const char *p = strstr(fqn, "/shard_"), *end = "";
+    uint32_t n;
+    *n_key = p ? (size_t)(p - fqn) : strlen(fqn);
+    n = p ? ckr__mg_dotted(p + 7, at, &end) : 0;
+    if (!n || *end != '_' || ckr__mg_dotted(end + 1, of, &end) != n) of[0] = of[1] = 0;
     return n;
 }
 
@@ -40271,6 +42412,22 @@ static ckr__mg_item *ckr__mg_dist_item(ckr__mg_dist *x, const char *name, uint8_
     return t;
 }
 
+/* The store's own cuts: a chunk is what one tensor parallel rank had (or all of it, where one wrote
+   for all). */
+static ckr_result ckr__mg_dist_cut(ckr__mg_dist *x, const ckr__dcp_item *q, const ckr__mg_item *t,
+                                   uint32_t lead)
+{
+    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
+    int64_t parts;
+    if (!rule || rule->what != CKR__MG_QKV || t->split.axis < 0 || !q->n_chunks ||
+        q->chunks[0].count[lead] < 1)
+        return CKR_OK;
+    parts = q->shape[lead] / q->chunks[0].count[lead];
+    if (parts < 2 || parts == (int64_t)x->r->tp) return CKR_OK;
+    return ckr__mg_contradicts(x->r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
+                               "tensor_model_parallel_size", x->r->tp, parts);
+}
+
 /* A model tensor's items, with their shapes. */
 static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
 {
@@ -40312,6 +42469,7 @@ static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
             if (z == CKR_OK && t->split.vocab && t->shape[0] > r->s->padded_vocab)
                 r->s->padded_vocab = t->shape[0];
             if (z == CKR_OK) z = ckr__mg_promised(r, t);
+            if (z == CKR_OK && l + e == 0) z = ckr__mg_dist_cut(x, q, t, lead);
             if (z != CKR_OK) return z;
             g->items[l * (experts ? g->experts : 1) + e] = t;
         }
@@ -40518,7 +42676,8 @@ static ckr_result ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
         if (!view || !b)
             return r->c->err->code != CKR_OK
                        ? r->c->err->code
-                       : ckr__mg_contradicts(r, t, "tensor_model_parallel_size", r->tp,
+                       : ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, t->name,
+                                             "tensor_model_parallel_size", r->tp,
                                              t->shape[t->split.axis]);
         view->n_dims = t->n_dims;
         view->shape = b->shape;
@@ -41308,12 +43467,19 @@ static ckr_result ckr__mg_dist_random(ckr__mg_dist *x, const ckr__dcp_item *q)
 {
     ckr__mg *r = x->r;
     ckr_node *n = NULL;
-    uint32_t at[4], k = 0;
+    uint32_t at[4], of[4], k = 0;
     size_t n_key;
     uint64_t i;
     ckr_result z;
-    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at);
+    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
     if (parts < 2) return ckr__mg_dist_bad(x, q->fqn, "the numbers of a rank");
+    if (of[0] && of[0] != r->pp)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
+                                   "pipeline_model_parallel_size", r->pp, of[0]);
+    if (of[1] && of[1] != r->tp)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
+                                   "tensor_model_parallel_size", r->tp, of[1]);
+    if (parts == 2 && x->random_by_rank) return CKR_OK;        /* they are there once more */
     z = ckr__dcp_object(x->d, q, &n);
     if (z != CKR_OK) return z;
     if (ckr_node_is_list(n) && n->count == 1 && ckr_node_is_list(n->u.items[0])) n = n->u.items[0];
@@ -41333,9 +43499,9 @@ static ckr_result ckr__mg_dist_random(ckr__mg_dist *x, const ckr__dcp_item *q)
 static ckr_result ckr__mg_dist_extra(ckr__mg_dist *x, const ckr__dcp_item *q)
 {
     ckr__mg *r = x->r;
-    uint32_t at[4], k;
+    uint32_t at[4], of[4], k;
     size_t n_key;
-    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at);
+    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
     const char *key = ckr__strndup(r->c, q->fqn, n_key), *name;
     const bool stacked = (ckr__mg_starts(q->fqn, "decoder.layers.") ||
                           ckr__mg_starts(q->fqn, "encoder.layers.")) &&
@@ -41357,6 +43523,23 @@ static ckr_result ckr__mg_dist_extra(ckr__mg_dist *x, const ckr__dcp_item *q)
     return z;
 }
 
+/* As many layers as the arguments tell, also where each has names of its own. */
+static ckr_result ckr__mg_dist_layers(ckr__mg *r)
+{
+    int64_t most = 0;
+    uint64_t i;
+    for (i = 0; i < r->n_items; i++)
+        if (ckr__mg_layer(r->items[i]->name, &most) && most >= r->layers)
+            return ckr__mg_contradicts_layers(r, r->items[i]->name, most + 1);
+    for (i = 0, most = -1; i < r->n_items; i++) {
+        int64_t layer;
+        if (ckr__mg_layer(r->items[i]->name, &layer) && layer > most) most = layer;
+    }
+    return most + 1 == r->layers
+               ? CKR_OK
+               : ckr__mg_contradicts_layers(r, "decoder.layers", most + 1);
+}
+
 /* First pass: the model's names. Second: everything else. */
 static ckr_result ckr__mg_dist_names(ckr__mg_dist *x)
 {
@@ -41374,6 +43557,8 @@ static ckr_result ckr__mg_dist_names(ckr__mg_dist *x)
     for (i = 0; i < r->n_items; i++)
         if (r->items[i]->expert >= r->experts) r->experts = r->items[i]->expert + 1;
     if (z == CKR_OK && !r->n_items) z = ckr__mg_dist_bad(x, "", "the tensors of a model");
+    if (z == CKR_OK) z = ckr__mg_dist_layers(r);
+    if (z == CKR_OK) z = ckr__mg_fits(r);      /* names lead to items until they are sorted  */
     if (z == CKR_OK && r->ep > 1 && r->experts % r->ep)
         z = ckr__mg_dist_bad(x, "args/expert_model_parallel_size", "a divisor of the experts");
     if (z == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
@@ -41388,8 +43573,13 @@ static ckr_result ckr__mg_dist_pieces(ckr__mg_dist *x)
 {
     ckr__mg *r = x->r;
     uint64_t i;
-    uint32_t which;
+    size_t n_key;
+    uint32_t which, at[4], of[4];
     ckr_result z = CKR_OK;
+    for (i = 0; i < x->d->n_items; i++)
+        if (ckr__starts(x->d->items[i].fqn, "rng_state/") &&
+            ckr__mg_shard_of(x->d->items[i].fqn, &n_key, at, of) > 2)
+            x->random_by_rank = true;
     for (i = 0; i < x->d->n_items && z == CKR_OK; i++) {
         const ckr__dcp_item *q = &x->d->items[i];
         const char *fqn = ckr__mg_chained(q->fqn, &which);
@@ -41521,6 +43711,7 @@ static ckr_result ckr__mg_finish(ckr__mg *r)
                          "--vocab N");
     if (e == CKR_OK) e = ckr__mg_schedule(r);
     if (e == CKR_OK) e = ckr__mg_tie(r);
+    if (e == CKR_OK) e = ckr__mg_beside(r);
     ckr__mg_conventions(r);
     return e;
 }
@@ -41540,6 +43731,14 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
     s->dialect = "megatron";
     s->format = CKR_FORMAT_TORCH_ZIP;
     e = ckr__mg_has_ranks(c, dir, &legacy);
+    if (e == CKR_OK && legacy &&
+        (ckr__dir_has(c, dir, "metadata.json", CKR_FILE_REGULAR) ||
+         ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR)))
+        e = ckr__remedy(c->err,
+                        ckr__fail(c->err, CKR_ITEM_MEGATRON_BOTH, dir, CKR_NO_OFFSET, NULL,
+                                  "it holds mp_rank directories and the metadata of torch_dist; "
+                                  "Megatron would take the latter"),
+                        "move the one that is not meant elsewhere");
     if (e == CKR_OK) e = legacy ? ckr__mg_read_legacy(r) : ckr__mg_read_dist(r);
     if (e == CKR_OK) e = ckr__mg_finish(r);
     if (e == CKR_OK && legacy) e = ckr__mg_randoms(r);
@@ -41577,12 +43776,16 @@ typedef struct ckr__mg_job {
     uint32_t          tp, pp, vp, ep, dp, cp;
     int64_t           version; /* minor number of the target's 0.N; 0: as the source's   */
     bool              dist, zero, refused, optimizer, fused, half, same, release, cast_said;
-    bool              moved;   /* the schedule                                            */
+    bool              moved;   /* the schedule: what follows says it                      */
     double            top, low;            /* its bounds                                  */
+    bool              samples; /* the run counts them, not iterations                     */
+    double            unit, warm, decay, wsd, train;       /* in samples; the others in units */
+    double            fraction;            /* of the decay, instead of warm; or NaN       */
     int64_t           vocab, padded, experts, iteration;
     int64_t          *first;   /* layer of each chunk, and one more                       */
     const ckr_node   *args;    /* dict, as the target has it                              */
     const ckr_schedule *held;  /* what the files say; NULL: as the source's, or none     */
+    ckr__curve       *curve;   /* its own                                                */
     ckr_node         *scheduler;
     uint64_t         *klass_of;            /* of each of the state's groups               */
     const ckr_group **klass;   /* one group of each class                                 */
@@ -41648,7 +43851,7 @@ static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
                                ? ckr__mg_size(x->mg->args, "num_query_groups", heads)
                                : heads,
                   tp = x->tp;
-    if (x->tp == x->mg->tp) return CKR_OK;
+    if (x->tp == x->mg->tp && !x->version) return CKR_OK;
     if (heads && heads % tp)
         return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
                               ckr__printf(x->c, "it does not divide the %lld attention heads",
@@ -41659,6 +43862,10 @@ static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
                               ckr__printf(x->c, "it neither divides the %lld query groups nor is a "
                                           "multiple of them", (long long)groups),
                               "take another --tp");
+    if (groups && tp > groups && x->version > 0 && x->version < 16)
+        return ckr__mg_say_int(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "tp", x->mg->tp, tp,
+                               "versions before 0.16 have no more ranks than query groups",
+                               "take a --tp that divides the groups");
     if (groups && tp > groups)
         return ckr__mg_say_int(x, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", x->mg->tp, tp,
                                "more ranks than query groups: Megatron from 0.16 on runs that, "
@@ -41753,6 +43960,12 @@ static ckr_result ckr__mg_padding(ckr__mg_job *x)
     x->vocab = told ? told : old;
     x->padded = old;
     if (!old) return CKR_OK;
+    if (told && told < ckr__mg_logical(x->mg))
+        return ckr__mg_refuse(x, CKR_ITEM_MEGATRON_ARGS_VOCAB, "vocabulary rows",
+                              ckr__mg_logical(x->mg), told,
+                              "the arguments tell more real rows: trained tokens would become "
+                              "padding",
+                              "leave --vocab out");
     if (x->tp != x->mg->tp || x->vocab > old) x->padded = ckr__mg_up(x->vocab, unit);
     if (x->padded == old) return CKR_OK;
     if (x->padded > old)
@@ -42155,9 +44368,7 @@ static ckr_node *ckr__mg_float(ckr__mg_job *x, ckr_node *was, double v)
 
 static bool ckr__mg_is_decoupled(const ckr__mg_job *x, const ckr_group *g)
 {
-    const double lr = ckr__mg_num(x->mg->args, "decoupled_lr", -1);
-    return ckr__mg_flag(g->raw, "is_decoupled_lr") ||
-           (lr >= 0 && ckr__same(ckr__mg_num(g->raw, "max_lr", -1), lr));
+    return ckr__mg_decoupled(x->mg->args, g->raw);
 }
 
 /* A group with what was decided: bounds, LR, weight decay; `step` where the optimizer counts in
@@ -42403,54 +44614,81 @@ static bool ckr__mg_flat_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
 }
 
 /* emit: schedule ------------------------------------------------------------------ */
-/* Megatron has one curve with two bounds for each group and a clock in samples. A policy's result
-   has to become such a curve: bounds absorb a scaled and lifted curve, its places and the clock a
-   stretched one; what remains is compared over the rest of the run, and refused when it differs. */
+/* Megatron has one curve with two bounds for each group and a clock in samples, and its options are
+   whole iterations (or samples). What was decided has to be such a curve, or is refused: the LR
+   that was shown is the one that is used. */
 
-/* Bounds and times of `s` without its maps. NULL with *why: it has none. */
+/* The curve as files and options have it. NULL with *why: it has no such form. */
 static ckr_schedule *ckr__mg_fold(ckr__mg_job *x, const ckr_schedule *s, const char **why)
 {
-    const bool stretched = !ckr__same(s->a, 1) || !ckr__same(s->b, s->t0);
     ckr_schedule *h = ckr__sched_copy(x->c, s);
     ckr__curve *c = CKR__NEW(x->c, ckr__curve);
-    double at = (double)s->position, shift = 0;
     uint64_t i;
+    bool plain = ckr__same(s->a, 1) && ckr__same(s->b, s->t0);
     if (!h || !c) return NULL;
+    for (i = 0; i < s->n_lanes; i++)
+        plain = plain && ckr__same(s->lanes[i].p, 1) && ckr__same(s->lanes[i].q, 0);
+    if (s->ramp_len > 0) *why = "a second warmup (rewarm) is no curve of Megatron's scheduler";
+    else if (!plain)
+        *why = "a warmup that changes while it runs is no curve of Megatron's scheduler";
     *c = *s->curve;
-    h->curve = c;
-    for (i = 0; i < h->n_lanes; i++) {
-        ckr_lane *l = &h->lanes[i];
-        l->max = l->q + l->p * l->max;
-        l->min = l->q + l->p * l->min;
-        if (i == 0) c->k.from = l->q + l->p * c->k.from;
-        l->base = l->max;
-        l->p = 1;
-        l->q = 0;
-    }
-    if (s->ramp_len > 0) {
-        *why = "a second warmup (rewarm) is no curve of Megatron's scheduler";
-        return NULL;
-    }
-    if (stretched) {
-        c->k.warm = s->t0 + (c->k.warm - s->b) / s->a;
-        c->k.total = s->t0 + (c->k.total - s->b) / s->a;
-        c->k.decay = c->k.decay / s->a;
-        if (c->k.warm < 0) shift = ceil(-c->k.warm);
-        if (at <= c->k.warm) {
-            *why = "a warmup that is stretched while it runs is no curve of Megatron's scheduler";
-            return NULL;
-        }
-        c->k.warm += shift;
-        c->k.total = floor(c->k.total + shift + 0.5);
-        c->k.end_at += shift;
-        h->position = (int64_t)(at + shift);
-        h->offset += shift;
-    }
-    h->a = 1;
-    h->b = h->t0 = 0;
+    h->curve = x->curve = c;
     h->hold = ckr__inf();
     h->clamp = false;
-    return h;
+    return *why ? NULL : h;
+}
+
+/* A length in the unit of the run's options; NaN with *why: it is no whole number of them. */
+static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, double steps,
+                             const char **why, const char **remedy)
+{
+    const double n = steps / x->unit;
+    if (ckr__whole(n)) return n;
+    *why = ckr__printf(x->c, "%s is %.17g %s, and Megatron's options take whole ones", what, n,
+                       x->samples ? "samples" : "iterations");
+    *remedy = key ? ckr__printf(x->c, "--set %s=%.0f", key, ceil(n))
+                  : "--to-schedule megatron:... with whole lengths";
+    if (!*why || !*remedy) *why = *remedy = "";
+    return ckr__nan();
+}
+
+/* Lengths as options: a warmup that is no whole number of iterations is a fraction of the decay. A
+   constant weight decay has a length, too, which Megatron compares with that of the run. */
+static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h, const char **why, const char **remedy)
+{
+    ckr__curve_nums *k = &x->curve->k;
+    const ckr_node *args = x->mg->args;
+    double fraction;
+    x->samples = ckr__mg_size(args, "train_samples", 0) > 0;
+    x->unit = x->samples ? 1 : h->rate;
+    x->decay = ckr__mg_length(x, "the decay", "decay_steps", k->total, why, remedy);
+    if (!*why && (h->curve->flags & CKR__CF_WSD))
+        x->wsd = ckr__mg_length(x, "the last part's decay", NULL, k->decay, why, remedy);
+    x->warm = k->warm / x->unit;
+    x->fraction = ckr__nan();
+    if (!*why && !ckr__whole(x->warm)) {
+        fraction = ckr__mg_num(args, "lr_warmup_fraction", -1);
+        if (!ckr__same(ckr__rn(fraction * k->total), k->warm))
+            fraction = ckr__warm_fraction(k->warm, k->total);
+        x->fraction = fraction;
+        if (!ckr__same(ckr__rn(fraction * k->total), k->warm))
+            ckr__mg_length(x, "the warmup", "warmup_steps", k->warm, why, remedy);
+    }
+    x->train = (double)ckr__mg_size(args, x->samples ? "train_samples" : "train_iters",
+                                    *why ? 1 : (int64_t)x->decay);
+    if (*why) return;
+    if (!(h->curve->flags & CKR__CF_WD) || h->curve->wd_shape == CKR__SH_CONST)
+        k->end_at = x->train * x->unit;
+    else x->train = ckr__mg_length(x, "the weight decay's increase", NULL, k->end_at, why, remedy);
+}
+
+/* The first group with the run's own bounds, or (`decoupled`) that with others; n: none. */
+static uint64_t ckr__mg_lane(const ckr__mg_job *x, const ckr_schedule *h, bool decoupled)
+{
+    uint64_t i;
+    for (i = 0; i < h->n_lanes && i < x->s->n_groups; i++)
+        if (ckr__mg_is_decoupled(x, &x->mg->s->groups[i]) == decoupled) return i;
+    return decoupled ? h->n_lanes : 0;
 }
 
 /* The largest relative difference over the rest of the run. */
@@ -42484,13 +44722,8 @@ static bool ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
     const ckr_node *was = ckr_node_get(x->mg->root, "opt_param_scheduler");
     const char *style = c->flags & CKR__CF_WSD ? "WSD" : ckr__shape_name(c->shape, "linear");
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
-    const ckr_lane *l = NULL;
+    const ckr_lane *l = &h->lanes[ckr__mg_lane(x, h, false)];
     uint64_t i;
-    for (i = 0; i < h->n_lanes && !l; i++)
-        if (!x->mg->args || ckr__mg_num(x->mg->args, "decoupled_lr", -1) < 0 ||
-            !ckr__same(h->lanes[i].max, ckr__mg_num(x->mg->args, "decoupled_lr", -1)))
-            l = &h->lanes[i];
-    if (!l) l = &h->lanes[0];
     x->top = l->max;
     x->low = l->min;
     if (!ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max)) ||
@@ -42518,34 +44751,99 @@ static bool ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
     return true;
 }
 
+/* A number that the arguments have, in samples where it is a length of theirs. */
+static double ckr__mg_arg_steps(const ckr__mg_job *x, const char *iters, const char *samples)
+{
+    const ckr_node *args = x->mg->args;
+    const double gbs = ckr__mg_num(args, "global_batch_size", ckr__nan());
+    return ckr__mg_size(args, "train_samples", 0) > 0
+               ? ckr__mg_num(args, samples, ckr__nan())
+               : ckr__mg_num(args, iters, ckr__nan()) * gbs;
+}
+
+/* What differs between groups, scheduler and arguments of the saved run, as text; NULL: nothing.
+   A run that was resumed with --override-opt_param-scheduler, or with the checkpoint's schedule in
+   spite of its options, leaves such a file: the groups say what is in effect. */
+static const char *ckr__mg_apart(const ckr__mg_job *x, const ckr_schedule *now)
+{
+    const ckr_node *args = x->mg->args, *d = ckr_node_get(x->mg->root, "opt_param_scheduler");
+    const ckr_lane *l = &now->lanes[ckr__mg_lane(x, now, false)];
+    const double fraction = ckr__mg_num(args, "lr_warmup_fraction", ckr__nan()),
+                 total = ckr__mg_num(d, "lr_decay_steps", ckr__nan()), no = ckr__nan();
+    const struct { const char *name; double group, state, arg; } rows[] = {
+        { "lr", l->max, ckr__mg_num(d, "max_lr", no), ckr__mg_num(args, "lr", no) },
+        { "min_lr", l->min, ckr__mg_num(d, "min_lr", no), ckr__mg_num(args, "min_lr", no) },
+        { "lr_decay_steps", no, total,
+          ckr__mg_arg_steps(x, "lr_decay_iters", "lr_decay_samples") },
+        { "lr_warmup_steps", no, ckr__mg_num(d, "lr_warmup_steps", no),
+          fraction == fraction ? ckr__rn(fraction * total)
+                               : ckr__mg_arg_steps(x, "lr_warmup_iters", "lr_warmup_samples") },
+        { "end_wd", no, ckr__mg_num(d, "end_wd", no), ckr__mg_num(args, "end_weight_decay", no) },
+        { "wd_incr_steps", no, ckr__mg_num(d, "wd_incr_steps", no),
+          ckr__mg_arg_steps(x, "train_iters", "train_samples") }
+    };
+    const ckr_node *a = ckr_node_get(d, "lr_decay_style"),
+                   *b = ckr_node_get(args, "lr_decay_style");
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double g = rows[i].group == rows[i].group ? rows[i].group : rows[i].state;
+        if ((g == g && rows[i].state == rows[i].state && !ckr__same(g, rows[i].state)) ||
+            (g == g && rows[i].arg == rows[i].arg && !ckr__same(g, rows[i].arg)))
+            return ckr__printf(x->c, "%s: %sscheduler %.17g, arguments %.17g", rows[i].name,
+                               rows[i].group == rows[i].group
+                                   ? ckr__printf(x->c, "groups %.17g, ", rows[i].group)
+                                   : "",
+                               rows[i].state, rows[i].arg);
+    }
+    return a && b && !ckr__mg_same(x->c, a, b) ? "lr_decay_style: not that of the arguments" : NULL;
+}
+
+static ckr_result ckr__mg_hold(ckr__mg_job *x, const ckr_schedule *now, const char *why,
+                               const char *remedy)
+{
+    ckr_schedule *h = why ? NULL : ckr__mg_fold(x, now, &why);
+    double worst = 0;
+    char text[40] = "";
+    ckr_result e;
+    if (!h && !why) return ckr__mg_job_oom(x);
+    if (h) {
+        e = ckr__mg_differs(x, now, h, &worst);
+        if (e != CKR_OK) return e;
+        if (worst > 0) {
+            snprintf(text, sizeof text, "%.3g of the LR", worst);
+            why = "no curve of Megatron's scheduler is the one that was decided";
+        }
+    }
+    if (h && !why) ckr__mg_lengths(x, h, &why, &remedy);
+    if (why)
+        return ckr__mg_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, "schedule", NULL,
+                           *text ? text : NULL, why, remedy);
+    x->held = h;
+    x->moved = true;
+    return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__mg_job_oom(x);
+}
+
 static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
 {
     const ckr_state *src = x->mg->s;
     const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL,
                        *was = src->n_schedules ? src->schedules : NULL;
-    const char *why = NULL;
-    ckr_schedule *h;
-    double worst = 0;
-    char text[40];
+    const char *apart;
     ckr_result e;
-    if (!now || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
-    if (now->opaque || ckr__sched_same(now, was)) return CKR_OK;
-    if (strcmp(now->kind, "megatron") != 0) why = "this schedule is not of Megatron's scheduler";
-    h = why ? NULL : ckr__mg_fold(x, now, &why);
-    if (!h && !why) return ckr__mg_job_oom(x);
-    if (h) {
-        e = ckr__mg_differs(x, now, h, &worst);
-        if (e != CKR_OK) return e;
-        snprintf(text, sizeof text, "%.3g of the LR", worst);
-        if (worst > 1e-6) why = "no curve of Megatron's scheduler is the one that was decided";
-    }
-    if (why)
-        return ckr__mg_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, "schedule", NULL,
-                           h ? text : NULL, why,
-                           "--lr-policy target, or --to-schedule megatron:...");
-    x->held = h;
-    x->moved = true;
-    return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__mg_job_oom(x);
+    if (!now || now->opaque || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return CKR_OK;
+    if (strcmp(now->kind, "megatron") != 0)
+        return ckr__mg_hold(x, now, "this schedule is not of Megatron's scheduler",
+                            "--to-schedule megatron:...");
+    if (!ckr__sched_same(now, was))
+        return ckr__mg_hold(x, now, NULL, "--lr-policy target, or --to-schedule megatron:...");
+    apart = ckr__mg_apart(x, now);
+    if (!apart) return x->c->err->code;
+    e = ckr__mg_hold(x, now, NULL, "--to-schedule megatron:... says the schedule anew");
+    if (e != CKR_OK || x->refused) return e;
+    return ckr__mg_say(x, "CKR_FIX_MEGATRON_LR", CKR_CHANGED, "schedule", apart, "the same in all",
+                       "the saved run's options were others than what it used; files and options "
+                       "now say what was used",
+                       NULL);
 }
 
 /* emit: arguments ------------------------------------------------------------------ */
@@ -42582,8 +44880,9 @@ static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
                ckr__mg_arg_int(x, d, "expert_tensor_parallel_size", x->tp, false)) &&
               (x->zero == mg->zero || ckr__mg_arg(x, d, "use_distributed_optimizer",
                                                   ckr__node_bool(x->c, x->zero), true)) &&
-              (!x->padded || x->padded == x->s->padded_vocab ||
-               ckr__mg_arg_int(x, d, "padded_vocab_size", x->padded, true));
+              (!x->padded ||
+               ckr__mg_arg_int(x, d, "padded_vocab_size", x->padded,
+                               x->padded != x->s->padded_vocab));
     if (ok && x->tp == 1 && ckr__mg_flag(d, "sequence_parallel"))
         ok = ckr__mg_arg(x, d, "sequence_parallel", ckr__node_bool(x->c, false), true);
     if (ok && x->vp != mg->vp)
@@ -42605,40 +44904,52 @@ static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
 static bool ckr__mg_arg_length(ckr__mg_job *x, ckr_node *d, const char *iters, const char *samples,
                                double v)
 {
-    const double gbs = x->held->rate;
-    if (ckr_node_get(d, "train_samples") &&
-        ckr_node_get(d, "train_samples")->kind != CKR_NODE_NONE)
-        return ckr__mg_arg(x, d, samples, ckr__sw_number(x->c, v), false);
-    return ckr__mg_arg(x, d, iters, ckr__sw_number(x->c, v / gbs), false);
+    return ckr__mg_arg_int(x, d, x->samples ? samples : iters, (int64_t)v, false);
+}
+
+/* What Megatron compares with a constant weight decay is all three; else it has a start and end. */
+static bool ckr__mg_args_decay(ckr__mg_job *x, ckr_node *d)
+{
+    const ckr_lane *l = &x->held->lanes[0];
+    if (!(x->held->curve->flags & CKR__CF_WD)) return true;
+    return (x->held->curve->wd_shape != CKR__SH_CONST ||
+            ckr__mg_arg(x, d, "weight_decay", ckr__node_float(x->c, l->end_wd), false)) &&
+           ckr__mg_arg(x, d, "start_weight_decay", ckr__node_float(x->c, l->start_wd), false) &&
+           ckr__mg_arg(x, d, "end_weight_decay", ckr__node_float(x->c, l->end_wd), false);
+}
+
+static bool ckr__mg_args_decoupled(ckr__mg_job *x, ckr_node *d)
+{
+    const uint64_t i = ckr__mg_lane(x, x->held, true);
+    const ckr_lane *l = i < x->held->n_lanes ? &x->held->lanes[i] : NULL;
+    return !l || (ckr__mg_arg(x, d, "decoupled_lr", ckr__node_float(x->c, l->max), true) &&
+                  ckr__mg_arg(x, d, "decoupled_min_lr", ckr__node_float(x->c, l->min), true));
 }
 
 static bool ckr__mg_args_schedule(ckr__mg_job *x, ckr_node *d)
 {
     const ckr__curve *c;
-    const ckr_lane *l;
+    const bool fraction = x->fraction == x->fraction;
     if (!x->moved) return true;
     c = x->held->curve;
-    l = &x->held->lanes[0];
-    if (!ckr__mg_arg(x, d, "lr", ckr__node_float(x->c, x->top), true) ||
-        !ckr__mg_arg(x, d, "min_lr", ckr__node_float(x->c, x->low), true) ||
-        !ckr__mg_arg(x, d, "lr_warmup_init", ckr__node_float(x->c, c->k.from), false) ||
-        !ckr__mg_arg(x, d, "lr_decay_style",
-                     ckr_node_get(x->scheduler, "lr_decay_style")
-                         ? (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style")
-                         : NULL,
-                     true) ||
-        !ckr__mg_arg_int(x, d, "global_batch_size", (int64_t)x->held->rate, false) ||
-        !ckr__mg_arg_length(x, d, "lr_warmup_iters", "lr_warmup_samples", c->k.warm) ||
-        !ckr__mg_arg_none(x, d, "lr_warmup_fraction") ||
-        !ckr__mg_arg_length(x, d, "lr_decay_iters", "lr_decay_samples", c->k.total))
-        return false;
-    if ((c->flags & CKR__CF_WSD) &&
-        !ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", c->k.decay))
-        return false;
-    return !(c->flags & CKR__CF_WD) ||
-           (ckr__mg_arg(x, d, "weight_decay", ckr__node_float(x->c, l->end_wd), false) &&
-            ckr__mg_arg(x, d, "start_weight_decay", ckr__node_float(x->c, l->start_wd), false) &&
-            ckr__mg_arg(x, d, "end_weight_decay", ckr__node_float(x->c, l->end_wd), false));
+    return ckr__mg_arg(x, d, "lr", ckr__node_float(x->c, x->top), true) &&
+           ckr__mg_arg(x, d, "min_lr", ckr__node_float(x->c, x->low), true) &&
+           ckr__mg_arg(x, d, "lr_warmup_init", ckr__node_float(x->c, c->k.from), false) &&
+           ckr__mg_arg(x, d, "lr_decay_style",
+                       (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style"),
+                       true) &&
+           ckr__mg_arg_int(x, d, "global_batch_size", (int64_t)x->held->rate, false) &&
+           ckr__mg_arg_length(x, d, "lr_warmup_iters", "lr_warmup_samples",
+                              fraction ? 0 : x->warm) &&
+           ckr__mg_arg(x, d, "lr_warmup_fraction",
+                       fraction ? ckr__node_float(x->c, x->fraction)
+                                : ckr__node(x->c, CKR_NODE_NONE),
+                       fraction) &&
+           ckr__mg_arg_length(x, d, "lr_decay_iters", "lr_decay_samples", x->decay) &&
+           ckr__mg_arg_length(x, d, "train_iters", "train_samples", x->train) &&
+           (!(c->flags & CKR__CF_WSD) ||
+            ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", x->wsd)) &&
+           ckr__mg_args_decay(x, d) && ckr__mg_args_decoupled(x, d);
 }
 
 static ckr_result ckr__mg_args(ckr__mg_job *x)
@@ -42881,8 +45192,7 @@ static ckr_result ckr__mg_tracker_file(ckr__mg_job *x)
 {
     const char *text = x->release ? "release"
                                   : ckr__printf(x->c, "%lld", (long long)x->iteration);
-    ckr__out_file *f = ckr__out_file_add(x->out, "latest_checkpointed_iteration.txt",
-                                         CKR_FORMAT_TEXT);
+    ckr__out_file *f = ckr__out_file_add(x->out, CKR__MG_TRACKER, CKR_FORMAT_TEXT);
     if (!f || !text) return ckr__mg_job_oom(x);
     f->text = text;
     f->n_text = strlen(text);
@@ -43088,19 +45398,25 @@ static bool ckr__mg_dist_extra_out(ckr__mg_dist_job *j, const ckr__mg_item *t)
            ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) == CKR_OK;
 }
 
-/* One object for each pipeline and tensor parallel rank; with expert parallelism (since 0.16) for
-   each data parallel one, too. */
+static bool ckr__mg_dist_random_one(ckr__mg_dist_job *j, const ckr_node *n, const char *fqn)
+{
+    ckr__mg_job *x = j->x;
+    return fqn && ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) == CKR_OK;
+}
+
+/* One object for each pipeline and tensor parallel rank. With expert parallelism 0.16 wants one for
+   each data parallel rank instead; other versions pass over what they do not ask for. */
 static bool ckr__mg_dist_random_out(ckr__mg_dist_job *j)
 {
     ckr__mg_job *x = j->x;
-    const uint32_t n_dp = x->ep > 1 ? x->dp : 1;
+    const bool each = x->ep > 1 && (!x->version || x->version == 16);
+    const uint32_t n_dp = each ? x->dp : 1;
     uint32_t p, t, d;
     for (p = 0; p < x->pp; p++)
         for (t = 0; t < x->tp; t++)
             for (d = 0; d < n_dp; d++) {
                 ckr__mg_rank k;
                 const ckr_node *n;
-                const char *fqn;
                 memset(&k, 0, sizeof k);
                 k.tp = t;
                 k.pp = p;
@@ -43108,13 +45424,16 @@ static bool ckr__mg_dist_random_out(ckr__mg_dist_job *j)
                 k.from = ckr__mg_from(x, t, p, k.ep);
                 n = ckr__mg_random_of(x, &k, d);
                 if (!n) return x->c->err->code == CKR_OK;
-                fqn = x->ep > 1 ? ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u",
-                                              (unsigned)p, (unsigned)t, (unsigned)d,
-                                              (unsigned)x->pp, (unsigned)x->tp, (unsigned)n_dp)
-                                : ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", (unsigned)p,
-                                              (unsigned)t, (unsigned)x->pp, (unsigned)x->tp);
-                if (!fqn ||
-                    ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) != CKR_OK)
+                if (each && !ckr__mg_dist_random_one(
+                                j, n, ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u",
+                                                  (unsigned)p, (unsigned)t, (unsigned)d,
+                                                  (unsigned)x->pp, (unsigned)x->tp,
+                                                  (unsigned)n_dp)))
+                    return false;
+                if (d == 0 && (!each || x->version != 16) &&
+                    !ckr__mg_dist_random_one(
+                        j, n, ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", (unsigned)p,
+                                          (unsigned)t, (unsigned)x->pp, (unsigned)x->tp)))
                     return false;
             }
     return true;
@@ -43308,10 +45627,50 @@ static void ckr__mg_shortest(double v, char *out, size_t n)
     }
 }
 
+static void ckr__mg_flag_number(ckr__buf *b, const char *name, double v)
+{
+    char text[40];
+    ckr__mg_shortest(v, text, sizeof text);
+    ckr__buf_printf(b, " --%s %s", name, text);
+}
+
+/* Learning rate, weight decay, and the lengths that Megatron compares: all of them, since each that
+   is not said has a default. */
+static void ckr__mg_flags_schedule(ckr__mg_job *x, ckr__buf *b)
+{
+    const ckr_schedule *h = x->held;
+    const ckr__curve *c = h->curve;
+    const char *unit = x->samples ? "samples" : "iters",
+               *wsd = ckr_node_str(ckr_node_get(h->params, "lr_wsd_decay_style"));
+    const uint64_t i = ckr__mg_lane(x, h, true);
+    ckr__mg_flag_number(b, "lr", x->top);
+    ckr__mg_flag_number(b, "min-lr", x->low);
+    if (c->k.from < 0 || c->k.from > 0) ckr__mg_flag_number(b, "lr-warmup-init", c->k.from);
+    ckr__buf_printf(b, " --lr-warmup-%s %.0f", unit, x->fraction == x->fraction ? 0 : x->warm);
+    if (x->fraction == x->fraction) ckr__mg_flag_number(b, "lr-warmup-fraction", x->fraction);
+    ckr__buf_printf(b, " --lr-decay-%s %.0f --lr-decay-style %s", unit, x->decay,
+                    ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
+    if (c->flags & CKR__CF_WSD)
+        ckr__buf_printf(b, " --lr-wsd-decay-style %s --lr-wsd-decay-%s %.0f",
+                        wsd ? wsd : "exponential", unit, x->wsd);
+    if (i < h->n_lanes) {
+        ckr__mg_flag_number(b, "decoupled-lr", h->lanes[i].max);
+        ckr__mg_flag_number(b, "decoupled-min-lr", h->lanes[i].min);
+    }
+    if ((c->flags & CKR__CF_WD) && c->wd_shape == CKR__SH_CONST)
+        ckr__mg_flag_number(b, "weight-decay", h->lanes[0].end_wd);
+    else if (c->flags & CKR__CF_WD) {
+        ckr__mg_flag_number(b, "start-weight-decay", h->lanes[0].start_wd);
+        ckr__mg_flag_number(b, "end-weight-decay", h->lanes[0].end_wd);
+        ckr__buf_printf(b, " --weight-decay-incr-style %s",
+                        ckr__shape_name(c->wd_shape, "constant"));
+    }
+    ckr__buf_printf(b, " --global-batch-size %.0f --train-%s %.0f", h->rate, unit, x->train);
+}
+
 /* The options with which unpatched Megatron uses what was written. */
 static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
 {
-    char top[40], low[40];
     ckr__buf b;
     const char *text = NULL;
     ckr_result e;
@@ -43331,18 +45690,7 @@ static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
                         (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1));
     if (!x->optimizer && !x->release) ckr__buf_str(&b, " --no-load-optim");
     if ((x->t->without & CKR_RNG) && !x->release) ckr__buf_str(&b, " --no-load-rng");
-    if (x->moved) {
-        const ckr__curve *c = x->held->curve;
-        const double gbs = x->held->rate;
-        ckr__mg_shortest(x->top, top, sizeof top);
-        ckr__mg_shortest(x->low, low, sizeof low);
-        ckr__buf_printf(&b, " --lr %s --min-lr %s", top, low);
-        if (ckr__whole(c->k.warm / gbs) && ckr__whole(c->k.total / gbs))
-            ckr__buf_printf(&b, " --lr-warmup-iters %.0f --lr-decay-iters %.0f --lr-decay-style %s",
-                            c->k.warm / gbs, c->k.total / gbs,
-                            ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
-        else ckr__buf_str(&b, " --use-checkpoint-opt_param-scheduler");
-    }
+    if (x->moved) ckr__mg_flags_schedule(x, &b);
     if (!b.failed) text = ckr__strndup(x->c, (const char *)b.data, b.size);
     ckr__buf_free(&b);
     if (!text) return ckr__mg_job_oom(x);
@@ -43384,29 +45732,62 @@ static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
                        NULL);
 }
 
-/* "0.16.1", "core_v0.16.1": 16; 1 and above, or none at all like "main": the newest. 0: NULL. */
+/* Minor numbers of the versions whose files are known, and what stands for the source's newest. */
+enum { CKR__MG_OLDEST = 4, CKR__MG_NEWEST = 19, CKR__MG_MAIN = 20 };
+
+/* "0.16", "0.16.1", "core_v0.16.1", "v0.16.0rc2": 16; "main", "dev": beyond the last; NULL: 0. -1:
+   no version. */
 static int64_t ckr__mg_version(const char *s)
 {
     int64_t v = 0;
     if (!s || !*s) return 0;
-    s += strcspn(s, "0123456789");
-    if (*s != '0' || s[1] != '.') return 1000;
+    if (!strcmp(s, "main") || !strcmp(s, "dev")) return CKR__MG_MAIN;
+    if (ckr__starts(s, "core_")) s += 5;
+    if (*s == 'v') s++;
+    if (s[0] != '0' || s[1] != '.' || s[2] < '0' || s[2] > '9') return -1;
     for (s += 2; *s >= '0' && *s <= '9' && v < 1000; s++) v = 10 * v + (*s - '0');
-    return v ? v : 1;
+    if (*s && *s != '.' && !ckr__starts(s, "rc")) return -1;
+    for (; *s; s++)
+        if (!strchr("0123456789.rcbeta", *s)) return -1;
+    return v >= CKR__MG_OLDEST && v <= CKR__MG_NEWEST ? v : -1;
 }
 
-/* What the version that was named does not load. */
+static ckr_result ckr__mg_version_unknown(ckr__mg_job *x)
+{
+    return ckr__remedy(x->c->err,
+                       ckr__fail(x->c->err, CKR_ITEM_MEGATRON_NO_VERSION, NULL, CKR_NO_OFFSET,
+                                 "to_version", "%.60s; 0.%d to 0.%d or main was expected",
+                                 x->t->to_version, CKR__MG_OLDEST, CKR__MG_NEWEST),
+                       "leave --to-version out: what is written then loads in 0.15 and later");
+}
+
+/* What the version that was named does not load: entries, each with another way. */
 static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
 {
-    const bool decoupled = ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0;
+    const bool optimizer = !(x->t->without & CKR_OPTIMIZER) && x->mg->s->n_groups > 0,
+               decoupled = ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0;
+    const char *what = NULL, *why = NULL, *how = NULL;
     ckr_result e = CKR_OK;
-    if (x->version && x->version < 15 && x->dist && x->zero && !(x->t->without & CKR_OPTIMIZER))
-        e = ckr__mg_say(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "variant", "torch_dist",
-                        x->t->to_version,
-                        "versions before 0.15 read the distributed optimizer from flattened "
-                        "tensors only, which are not written",
-                        "--variant torch");
-    if (e == CKR_OK && decoupled && !(x->t->without & CKR_OPTIMIZER))
+    if (x->version < 0) return ckr__mg_version_unknown(x);
+    if (x->version && x->version < 15 && x->dist && x->zero && optimizer) {
+        what = "variant";
+        why = "versions before 0.15 read the distributed optimizer from flattened tensors only, "
+              "which are not written";
+        how = "--variant torch";
+    } else if (x->version && x->version < 8 && x->dist) {
+        what = "variant";
+        why = "versions before 0.8 do not have torch_dist as it is written";
+        how = "--variant torch";
+    } else if (x->version && x->version < 8 && x->zero && optimizer) {
+        what = "zero";
+        why = "versions before 0.8 lay the distributed optimizer's buffer out otherwise: without "
+              "gaps, or bucket by bucket";
+        how = "--zero 0";
+    }
+    if (what)
+        e = ckr__mg_say(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, what,
+                        x->dist ? "torch_dist" : "torch", x->t->to_version, why, how);
+    if (e == CKR_OK && decoupled && optimizer)
         e = ckr__mg_say(x, "CKR_MEGATRON_DECOUPLED",
                         x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED,
                         "decoupled LR", NULL, x->t->to_version,
@@ -43419,8 +45800,8 @@ static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
 
 static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
 {
-    ckr_result e = ckr__mg_allowed(x);
-    if (e == CKR_OK) e = ckr__mg_allowed_version(x);
+    ckr_result e = ckr__mg_allowed_version(x);
+    if (e == CKR_OK) e = ckr__mg_allowed(x);
     if (e == CKR_OK) e = ckr__mg_defective(x);
     if (e == CKR_OK) e = ckr__mg_schedule_plan(x);
     if (e == CKR_OK) e = ckr__mg_stages(x);
@@ -49142,6 +51523,17 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
    the digest of the written bytes is computed independently of the ops. */
 typedef struct ckr__fill { ckr__op *ops, *seen; uint64_t n_ops, n_seen; bool zero; } ckr__fill;
 
+/* Pieces that were found wrong, and the copy of the same box that is taken instead. */
+typedef struct ckr__swap { const ckr_piece *from, *to; } ckr__swap;
+typedef struct ckr__swaps { ckr__swap *list; uint64_t n; } ckr__swaps;
+
+static const ckr_piece *ckr__swapped(const ckr__swaps *swaps, const ckr_piece *p)
+{
+    uint64_t i;
+    for (i = 0; swaps && i < swaps->n; i++) if (swaps->list[i].from == p) return swaps->list[i].to;
+    return p;
+}
+
 static bool ckr__fill_push(ckr__ctx *c, ckr__op **ops, uint64_t *n, const ckr__op *op)
 {
     void *array = *ops;
@@ -49161,7 +51553,7 @@ static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
 /* The ops of one bind. What lies outside the tensor's logical shape is padding and stays zero; what
    lies inside and in no piece is a hole. */
 static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, const ckr__bind *b,
-                                 int64_t *volume)
+                                 const ckr__swaps *swaps, int64_t *volume)
 {
     const ckr_tensor *t = b->tensor;
     int64_t zero[CKR_MAX_DIMS], start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], want, got = 0;
@@ -49183,6 +51575,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
             return ckr__fail(c->err, CKR_ITEM_CAST, ckr__file_path(c, p->file), CKR_NO_OFFSET,
                              t->name, "%s cannot be cast to %s", ckr_dtype_name(p->dtype),
                              ckr_dtype_name(e->dtype));
+        p = ckr__swapped(swaps, p);
         if (!ckr__op_make(c, &op, t, start, count, p, NULL, &b->piece)) return c->err->code;
         op.no_sum = b->piece.replica;
         got += ckr__box_volume(t->n_dims, count);
@@ -49199,7 +51592,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
     return CKR_OK;
 }
 
-static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e)
+static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e, const ckr__swaps *swaps)
 {
     ckr__fill *f = CKR__NEW(c, ckr__fill);
     int64_t volume = 0;
@@ -49207,7 +51600,7 @@ static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e)
     ckr_result r = CKR_OK;
     if (!f) return c->err->code;
     for (i = 0; i < e->n_binds && r == CKR_OK; i++)
-        r = ckr__fill_bind(c, f, e, &e->binds[i], &volume);
+        r = ckr__fill_bind(c, f, e, &e->binds[i], swaps, &volume);
     f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
     e->ops = f;
     return r;
@@ -49265,7 +51658,7 @@ static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
     want.policy = p->target.rng;
     want.seed = p->target.seed;
     held.holds_fn = d->holds_fn;
-    held.user = &p->state;
+    held.user = &p->target;
     r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
     for (i = 0; i < p->rng.n_notes && r == CKR_OK; i++) {
         const ckr_note *n = &p->rng.notes[i];
@@ -49393,7 +51786,7 @@ static ckr_result ckr__plan_fill(ckr_plan *p)
         ckr__out_file *f = p->out.files[i];
         ckr__image *image = NULL;
         for (k = 0; k < f->n_entries && r == CKR_OK; k++)
-            r = ckr__fill_make(&p->ctx, f->entries[k]);
+            r = ckr__fill_make(&p->ctx, f->entries[k], NULL);
         if (r == CKR_OK) r = ckr__image_make(&p->ctx, f, &image);
     }
     return r;
@@ -49471,6 +51864,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     else p->target.topology.zero = -1;
     p->out.zero_told = p->target.topology.zero >= 0;
     ckr__plan_target(p, &src->state);
+    p->out.zero = p->target.topology.zero;
     d = ckr__dialect_find(p->target.dialect);
     r = ckr__plan_window(p, max_bytes);
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
@@ -49480,6 +51874,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK) r = ckr__plan_rng(p, d);
     if (r == CKR_OK && !decisions_only)
         r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out, &p->notes, &p->n_notes);
+    p->target.topology.zero = p->out.zero;
     if (r == CKR_OK) r = ckr__plan_inherit(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_policy(p);
     p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
@@ -49518,6 +51913,328 @@ CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p)
 CKR_API void ckr_plan_free(ckr_plan *p)
 {
     ckr__owner_free(p, sizeof *p);
+}
+
+/* >>trust --------------------------------------------------------------------- */
+/* What several ranks have saved is one tensor with copies. Before any of it is written the copies
+   that the plan takes from are compared bit for bit: two that differ say that a rank went astray or
+   that a file is damaged, and which is right no file tells - unless the other one of a parameter
+   and its master rounds to one of the two only. */
+
+/* Compares where boxes of x and y meet; sums into the lane that ran it. One comparison at a time,
+   so that its counts are its own; tensors large enough to matter are cut over all lanes. */
+static ckr_result ckr__compare(ckr__ctx *c, const ckr__ctx *a, const ckr__ctx *b, ckr__crew *crew,
+                               const ckr_tensor *x, const ckr_piece *px, uint32_t nx,
+                               const ckr_piece *py, uint32_t ny, bool skip_x_replicas)
+{
+    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
+    ckr__jobs jobs;
+    uint32_t i, k;
+    (void)a;
+    (void)b;
+    memset(&jobs, 0, sizeof jobs);
+    for (i = 0; i < crew->n; i++) {
+        crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
+        crew->lanes[i].max_abs = 0;
+    }
+    for (i = 0; i < nx; i++)
+        for (k = 0; k < ny; k++) {
+            ckr__op *op;
+            if (skip_x_replicas && px[i].replica) continue;
+            if (!ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
+                continue;
+            op = CKR__NEW(c, ckr__op);
+            if (!op || !ckr__op_make(c, op, x, s, n, &px[i], &py[k], NULL) ||
+                !ckr__jobs_add(c, &jobs, op, NULL))
+                return c->err->code;
+        }
+    return ckr__jobs_run(&jobs, crew);
+}
+
+static uint64_t ckr__crew_differ(const ckr__crew *crew)
+{
+    uint64_t n = 0;
+    uint32_t i;
+    for (i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
+    return n;
+}
+
+/* How many elements of a master do not round to its parameter; 0 where their shapes or dtypes are
+   not of that kind. Where parameters are rounded by chance, either neighbour will do. */
+static ckr_result ckr__master_differs(ckr__ctx *c, const ckr__ctx *src, ckr__crew *crew,
+                                      const ckr_tensor *master, const ckr_tensor *param,
+                                      uint64_t *n)
+{
+    uint32_t i;
+    ckr_result r;
+    *n = 0;
+    if (!ckr__is_float(param->dtype) || !ckr__is_float(master->dtype) ||
+        param->n_dims != master->n_dims ||
+        memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape))
+        return CKR_OK;
+    for (i = 0; i < crew->n; i++) crew->lanes[i].either = param->stochastic;
+    r = ckr__compare(c, src, src, crew, master, master->pieces, master->n_pieces, param->pieces,
+                     param->n_pieces, true);
+    for (i = 0; i < crew->n; i++) crew->lanes[i].either = false;
+    *n = ckr__crew_differ(crew);
+    return r;
+}
+
+static const char *ckr__master_text(ckr__ctx *c, const ckr_tensor *master, const ckr_tensor *param,
+                                    uint64_t n)
+{
+    return ckr__printf(c, "%llu elements of the %s master do not round to the %s parameter",
+                       (unsigned long long)n, ckr_dtype_name(master->dtype),
+                       ckr_dtype_name(param->dtype));
+}
+
+/* The tensors that the plan's entries take, and in which dtype they are written. A copy in the
+   output counts with the first. */
+static void ckr__plan_uses(const ckr_plan *p, bool *use, uint8_t *dtype)
+{
+    uint64_t i, k, m;
+    for (i = 0; i < p->out.n_files; i++)
+        for (k = 0; k < p->out.files[i]->n_entries; k++) {
+            const ckr_entry *e = p->out.files[i]->entries[k];
+            for (m = 0; m < e->n_binds; m++) {
+                const ckr__bind *b = &e->binds[m];
+                if (!b->tensor->slot[0] || b->piece.replica) continue;
+                use[b->tensor->index] = true;
+                if (dtype) dtype[b->tensor->index] = (uint8_t)e->dtype;
+            }
+        }
+}
+
+typedef struct ckr__trust {
+    ckr__ctx  *c;              /* of this call                                          */
+    ckr_plan  *plan;
+    ckr__crew  crew;
+    ckr__swaps swaps;          /* in the plan's arena                                   */
+    bool       refused;
+} ckr__trust;
+
+/* The pieces of t that are no copies and meet the box of `box` (NULL: all). */
+static ckr_piece *ckr__trust_first(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *box,
+                                   uint32_t *n, const ckr_piece **one)
+{
+    ckr_piece *list = CKR__NEW_N(c, ckr_piece, t->n_pieces);
+    int64_t s[CKR_MAX_DIMS], k[CKR_MAX_DIMS];
+    uint32_t i;
+    *n = 0;
+    for (i = 0; list && i < t->n_pieces; i++) {
+        const ckr_piece *p = &t->pieces[i];
+        if (p->replica || (box && !ckr__box_meet(t->n_dims, p->start, p->count, box->start,
+                                                 box->count, s, k)))
+            continue;
+        if (one) *one = p;
+        list[(*n)++] = *p;
+    }
+    return list;
+}
+
+/* How many elements of a tensor's pieces do not fit its partner: a master rounds to its parameter.
+   UINT64_MAX: there is no partner that could tell. */
+static ckr_result ckr__trust_fits(ckr__trust *x, const ckr_tensor *t, const ckr_tensor *with,
+                                  const ckr_piece *pieces, uint32_t n_pieces, uint64_t *n)
+{
+    const ckr__ctx *src = &x->plan->src->ctx;
+    const bool master = !strcmp(t->slot, "master");
+    uint32_t n_other;
+    ckr_piece *other = ckr__trust_first(x->c, with, NULL, &n_other, NULL);
+    ckr_result r;
+    if (!other) return x->c->err->code;
+    r = master ? ckr__compare(x->c, src, src, &x->crew, t, pieces, n_pieces, other, n_other, false)
+               : ckr__compare(x->c, src, src, &x->crew, with, other, n_other, pieces, n_pieces,
+                              false);
+    *n = ckr__crew_differ(&x->crew);
+    return r;
+}
+
+/* Of a parameter and its master each tells about the other. */
+static const ckr_tensor *ckr__trust_partner(const ckr_state *s, const ckr_tensor *t)
+{
+    const char *slot = !strcmp(t->slot, "param")    ? "master"
+                       : !strcmp(t->slot, "master") ? "param"
+                                                      : NULL;
+    const ckr_tensor *u = slot ? ckr__tensor_find(s, t->name, slot) : NULL;
+    return u && u->dtype != t->dtype && ckr__is_float(u->dtype) && ckr__is_float(t->dtype) &&
+                   u->n_dims == t->n_dims &&
+                   !memcmp(u->shape, t->shape, t->n_dims * sizeof *t->shape)
+               ? u
+               : NULL;
+}
+
+static bool ckr__trust_swap(ckr__trust *x, const ckr_piece *from, const ckr_piece *to)
+{
+    void *array = x->swaps.list;
+    ckr__swap *w = (ckr__swap *)ckr__append(&x->plan->ctx, &array, &x->swaps.n, sizeof *w);
+    x->swaps.list = (ckr__swap *)array;
+    if (!w) return false;
+    w->from = from;
+    w->to = to;
+    return true;
+}
+
+static ckr_result ckr__trust_say(ckr__trust *x, const ckr_tensor *t, const ckr_piece *copy,
+                                 uint64_t n, const char *taken)
+{
+    const ckr_plan *p = x->plan;
+    const bool could = ckr__trust_partner(&p->src->state, t) && !p->target.repair;
+    char what[560];
+    snprintf(what, sizeof what, "%llu elements of the copy in %.300s differ from the first one%s",
+             (unsigned long long)n, ckr__file_path(&p->src->ctx, copy->file),
+             taken               ? ""
+             : p->target.repair ? ", and nothing proves which is right"
+                                  : "");
+    if (!taken) x->refused = true;
+    return ckr__note(&x->plan->ctx, &x->plan->notes, &x->plan->n_notes,
+                     taken ? "CKR_REPAIRED" : "CKR_E_REPLICA_DIFFERS",
+                     taken ? CKR_CHANGED : CKR_ERROR,
+                     ckr__printf(&x->plan->ctx, "%s (%s)", t->name, t->slot), NULL, taken, what,
+                     taken   ? NULL
+                     : could ? "--repair takes the one that its master, or its parameter, proves"
+                             : "put back the right file; a component can be left out: --without")
+               ? CKR_OK
+               : x->plan->ctx.err->code;
+}
+
+/* A copy that differs in n elements. */
+static ckr_result ckr__trust_judge(ckr__trust *x, const ckr_tensor *t, const ckr_piece *copy,
+                                   uint64_t n)
+{
+    const ckr_tensor *with = ckr__trust_partner(&x->plan->src->state, t);
+    const ckr_piece *first = NULL;
+    uint64_t bad_first = 1, bad_copy = 1;
+    uint32_t n_first;
+    ckr_piece *list;
+    ckr_result r;
+    if (!x->plan->target.repair || !with) return ckr__trust_say(x, t, copy, n, NULL);
+    list = ckr__trust_first(x->c, t, copy, &n_first, &first);
+    if (!list) return x->c->err->code;
+    r = ckr__trust_fits(x, t, with, list, n_first, &bad_first);
+    if (r == CKR_OK) r = ckr__trust_fits(x, t, with, copy, 1, &bad_copy);
+    if (r != CKR_OK) return r;
+    if (!bad_first && bad_copy) return ckr__trust_say(x, t, copy, n, "the first one");
+    if (bad_copy || !bad_first || n_first != 1 || (t->n_dims &&
+        (memcmp(first->start, copy->start, t->n_dims * sizeof *first->start) != 0 ||
+         memcmp(first->count, copy->count, t->n_dims * sizeof *first->count) != 0)))
+        return ckr__trust_say(x, t, copy, n, NULL);
+    if (!ckr__trust_swap(x, first, copy)) return x->plan->ctx.err->code;
+    return ckr__trust_say(x, t, copy, n, "the copy");
+}
+
+/* Every copy of the tensors in use against what it is a copy of, in one go. */
+static ckr_result ckr__trust_all(ckr__trust *x, const bool *use, bool *differ)
+{
+    const ckr_state *s = &x->plan->src->state;
+    ckr__jobs jobs;
+    uint64_t i;
+    uint32_t k, m;
+    ckr_result r;
+    memset(&jobs, 0, sizeof jobs);
+    for (i = 0; i < s->n_tensors; i++)
+        for (k = 0; use[i] && k < s->tensors[i]->n_pieces; k++)
+            for (m = 0; s->tensors[i]->pieces[k].replica && m < s->tensors[i]->n_pieces; m++) {
+                const ckr_tensor *t = s->tensors[i];
+                int64_t at[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
+                ckr__op *op;
+                if (t->pieces[m].replica ||
+                    !ckr__box_meet(t->n_dims, t->pieces[m].start, t->pieces[m].count,
+                                   t->pieces[k].start, t->pieces[k].count, at, n))
+                    continue;
+                op = CKR__NEW(x->c, ckr__op);
+                if (!op ||
+                    !ckr__op_make(x->c, op, t, at, n, &t->pieces[m], &t->pieces[k], NULL) ||
+                    !ckr__jobs_add(x->c, &jobs, op, NULL))
+                    return x->c->err->code;
+            }
+    r = ckr__jobs_run(&jobs, &x->crew);
+    *differ = ckr__crew_differ(&x->crew) > 0;
+    return r;
+}
+
+/* One by one, where any differ. */
+static ckr_result ckr__trust_each(ckr__trust *x, const ckr_tensor *t)
+{
+    const ckr__ctx *src = &x->plan->src->ctx;
+    uint32_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < t->n_pieces && r == CKR_OK; i++) {
+        uint64_t n;
+        if (!t->pieces[i].replica) continue;
+        r = ckr__compare(x->c, src, src, &x->crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1,
+                         true);
+        n = ckr__crew_differ(&x->crew);
+        if (r == CKR_OK && n) r = ckr__trust_judge(x, t, &t->pieces[i], n);
+    }
+    return r;
+}
+
+/* Masters against their parameters, where the framework itself never does it and would go on with
+   either. */
+static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
+{
+    const ckr_state *s = &x->plan->src->state;
+    ckr__ctx *c = &x->plan->ctx;
+    uint64_t i, n;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < s->n_tensors && s->unproven && r == CKR_OK; i++) {
+        const ckr_tensor *t = s->tensors[i], *param;
+        if (!use[i] || strcmp(t->slot, "master") != 0) continue;
+        param = ckr__tensor_find(s, t->name, "param");
+        if (!param || !use[param->index]) continue;
+        r = ckr__master_differs(x->c, &x->plan->src->ctx, &x->crew, t, param, &n);
+        if (r != CKR_OK || !n) continue;
+        x->refused = true;
+        if (!ckr__note(c, &x->plan->notes, &x->plan->n_notes, "CKR_E_MASTER_DIFFERS", CKR_ERROR,
+                       t->name, NULL, NULL, ckr__master_text(c, t, param, n),
+                       "put back the right files; --without optimizer leaves out the masters"))
+            r = c->err->code;
+    }
+    return r;
+}
+
+/* The entries again, from the copies that were proved right. */
+static ckr_result ckr__trust_refill(ckr__trust *x)
+{
+    ckr_plan *p = x->plan;
+    uint64_t i, k;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < p->out.n_files && r == CKR_OK; i++)
+        for (k = 0; k < p->out.files[i]->n_entries && r == CKR_OK; k++)
+            r = ckr__fill_make(&p->ctx, p->out.files[i]->entries[k], &x->swaps);
+    return r;
+}
+
+/* Entries of the report, and a refused plan, where copies differ and nothing tells which is
+   right. */
+static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
+{
+    const ckr_state *s = &p->src->state;
+    bool *use = CKR__NEW_N(c, bool, s->n_tensors), differ = false;
+    ckr__trust x;
+    uint64_t i;
+    ckr_result r;
+    memset(&x, 0, sizeof x);
+    x.c = c;
+    x.plan = p;
+    if (!use) return c->err->code;
+    ckr__plan_uses(p, use, NULL);
+    r = ckr__crew_make(&x.crew, c, &p->src->ctx, &p->src->ctx, 0);
+    if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
+    for (i = 0; differ && i < s->n_tensors && r == CKR_OK; i++)
+        if (use[i]) r = ckr__trust_each(&x, s->tensors[i]);
+    if (r == CKR_OK) r = ckr__trust_masters(&x, use);
+    ckr__crew_free(&x.crew);
+    if (r == CKR_OK && x.swaps.n && !x.refused) r = ckr__trust_refill(&x);
+    if (r != CKR_OK && c->err->code == CKR_OK) *c->err = *p->ctx.err;
+    p->facts.notes = p->notes;
+    p->facts.n_notes = p->n_notes;
+    p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
+    if (r == CKR_OK && x.refused)
+        r = ckr__fail(c->err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL,
+                      "copies of the same elements differ, or masters and parameters");
+    return r;
 }
 
 /* >>output -------------------------------------------------------------------- */
@@ -50074,6 +52791,7 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
     else if (p->facts.verdict == CKR_VERDICT_REFUSED)
         r = ckr__fail(c.err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL, NULL);
     else r = ckr__output_check(&c, p, path, old);
+    if (r == CKR_OK) r = ckr__plan_trust(p, &c);
     if (r == CKR_OK) {
         r = ckr__temp_clear(&w);
         if (r == CKR_OK) r = ckr__write_alloc(&w);
@@ -50495,44 +53213,6 @@ typedef struct ckr__checker {
     uint64_t        n_notes, bytes_read;
 } ckr__checker;
 
-/* Compares where boxes of x and y meet; sums into the lane that ran it. One comparison at a time,
-   so that its counts are its own; tensors large enough to matter are cut over all lanes. */
-static ckr_result ckr__compare(ckr__ctx *c, const ckr__ctx *a, const ckr__ctx *b, ckr__crew *crew,
-                               const ckr_tensor *x, const ckr_piece *px, uint32_t nx,
-                               const ckr_piece *py, uint32_t ny, bool skip_x_replicas)
-{
-    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
-    ckr__jobs jobs;
-    uint32_t i, k;
-    (void)a;
-    (void)b;
-    memset(&jobs, 0, sizeof jobs);
-    for (i = 0; i < crew->n; i++) {
-        crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
-        crew->lanes[i].max_abs = 0;
-    }
-    for (i = 0; i < nx; i++)
-        for (k = 0; k < ny; k++) {
-            ckr__op *op;
-            if (skip_x_replicas && px[i].replica) continue;
-            if (!ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
-                continue;
-            op = CKR__NEW(c, ckr__op);
-            if (!op || !ckr__op_make(c, op, x, s, n, &px[i], &py[k], NULL) ||
-                !ckr__jobs_add(c, &jobs, op, NULL))
-                return c->err->code;
-        }
-    return ckr__jobs_run(&jobs, crew);
-}
-
-static uint64_t ckr__crew_differ(const ckr__crew *crew)
-{
-    uint64_t n = 0;
-    uint32_t i;
-    for (i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
-    return n;
-}
-
 static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ckr_tensor *t)
 {
     uint32_t i;
@@ -50559,24 +53239,12 @@ static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ck
 static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_tensor *master,
                                     const ckr_tensor *param)
 {
-    ckr_result r;
-    char what[160];
-    uint64_t n;
-    uint32_t i;
-    if (!param || !ckr__is_float(param->dtype) || !ckr__is_float(master->dtype) ||
-        param->n_dims != master->n_dims ||
-        memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape))
-        return CKR_OK;
-    for (i = 0; i < crew->n; i++) crew->lanes[i].either = param->stochastic;
-    r = ckr__compare(&k->c, &k->ckpt->ctx, &k->ckpt->ctx, crew, master, master->pieces,
-                     master->n_pieces, param->pieces, param->n_pieces, true);
-    for (i = 0; i < crew->n; i++) crew->lanes[i].either = false;
-    n = ckr__crew_differ(crew);
+    uint64_t n = 0;
+    ckr_result r = param ? ckr__master_differs(&k->c, &k->ckpt->ctx, crew, master, param, &n)
+                         : CKR_OK;
     if (r != CKR_OK || !n) return r;
-    snprintf(what, sizeof what, "%llu elements of the %s master do not round to the %s parameter",
-             (unsigned long long)n, ckr_dtype_name(master->dtype), ckr_dtype_name(param->dtype));
     return ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_MASTER_DIFFERS", CKR_ERROR, master->name,
-                     NULL, NULL, what, NULL)
+                     NULL, NULL, ckr__master_text(&k->c, master, param, n), NULL)
                ? CKR_OK
                : k->c.err->code;
 }
@@ -50724,9 +53392,37 @@ static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_te
     return CKR_OK;
 }
 
+/* Is list[i] a master that equals its fp32 parameter? The digest passes over such a one, since not
+   all formats have it. */
+static ckr_result ckr__diff_spare(ckr__differ *d, const ckr_ckpt *of, void *const *list, uint64_t n,
+                                  uint64_t i, bool *spare)
+{
+    const ckr_tensor *t = (const ckr_tensor *)list[i], *u = NULL;
+    ckr__crew crew;
+    ckr_result r;
+    *spare = false;
+    if (strcmp(t->slot, "master") != 0 || t->dtype != CKR_DTYPE_F32) return CKR_OK;
+    for (i++; i < n; i++) {
+        u = (const ckr_tensor *)list[i];
+        if (strcmp(u->name, t->name) != 0) return CKR_OK;
+        if (!strcmp(u->slot, "param")) break;
+    }
+    if (i == n || u->dtype != t->dtype || u->n_dims != t->n_dims ||
+        memcmp(u->shape, t->shape, t->n_dims * sizeof *t->shape) != 0)
+        return CKR_OK;
+    r = ckr__crew_make(&crew, &d->c, &of->ctx, &of->ctx, 0);
+    if (r == CKR_OK)
+        r = ckr__compare(&d->c, &of->ctx, &of->ctx, &crew, t, t->pieces, t->n_pieces, u->pieces,
+                         u->n_pieces, true);
+    *spare = r == CKR_OK && !ckr__crew_differ(&crew);
+    ckr__crew_free(&crew);
+    return r;
+}
+
 /* Tensors of both sides in one order, like a merge of two sorted lists. */
 static ckr_result ckr__diff_tensors(ckr__differ *d)
 {
+    bool spare = false;
     const ckr_state *s = &d->a->state, *t = &d->b->state;
     void **x = (void **)ckr__arena_n(&d->c, s->n_tensors, sizeof *x),
          **y = (void **)ckr__arena_n(&d->c, t->n_tensors, sizeof *y);
@@ -50744,7 +53440,11 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
         int order = i >= s->n_tensors ? 1 : k >= t->n_tensors ? -1 : ckr__tensor_cmp(x[i], y[k]);
         if (order == 0)
             r = ckr__diff_tensor(d, &crew, (const ckr_tensor *)x[i], (const ckr_tensor *)y[k]);
-        else if (!ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order))
+        else
+            r = order < 0 ? ckr__diff_spare(d, d->a, x, s->n_tensors, i, &spare)
+                          : ckr__diff_spare(d, d->b, y, t->n_tensors, k, &spare);
+        if (r == CKR_OK && order && !spare &&
+            !ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order))
             r = d->c.err->code;
         if (order <= 0) i++;
         if (order >= 0) k++;
@@ -51500,16 +54200,17 @@ static ckr_node *ckr__side_schedules(ckr__ctx *c, const ckr_state *s)
     return list;
 }
 
-static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr_state *s, const uint8_t (*each)[16],
-                                   const bool *use)
+static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr_state *s, const ckr__out *out,
+                                   const uint8_t (*each)[16], const bool *use)
 {
     ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
     for (i = 0; dict && i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
+        const char *key = out->keys ? out->keys[i] : NULL;
+        if (use[i] && !key) key = ckr__printf(c, "%s/%s", t->name, t->slot);
         if (use[i] &&
-            !ckr__node_pair(c, dict, ckr__node_str(c, ckr__printf(c, "%s/%s", t->name, t->slot)),
-                            ckr__side_hex(c, each[i])))
+            !ckr__node_pair(c, dict, ckr__node_str(c, key), ckr__side_hex(c, each[i])))
             return NULL;
     }
     return dict;
@@ -51546,7 +54247,7 @@ static ckr_node *ckr__side_streams(ckr__ctx *c, ckr_plan *p)
     for (i = 0; i < n; i++) {
         const ckr_stream *x = &p->state.rng[i];
         if (d && d->holds_fn && x->value &&
-            d->holds_fn(&p->state, (ckr_rng_kind)x->value->kind, x->name, x->rank))
+            d->holds_fn(&p->target, (ckr_rng_kind)x->value->kind, x->name, x->rank))
             sums[m++] = ckr__stream_sum(x->value, x->name);
     }
     ok = ckr__streams_sum(c, sums, (size_t)m, &sum);
@@ -51579,11 +54280,55 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
         ok = ckr__node_set(c, root, "streams", ckr__side_streams(c, w->plan));
     if (ok && w->plan->out.carried) ok = ckr__node_set(c, root, "carried", w->plan->out.carried);
     if (ok && !w->plan->out.renamed)
-        ok = ckr__node_set(c, root, "tensors", ckr__side_tensors(c, s, written, use));
+        ok = ckr__node_set(c, root, "tensors",
+                           ckr__side_tensors(c, s, &w->plan->out, written, use));
     if (!ok) return false;
     if (ckr__json_put(side, root, 1, false) != CKR_OK) return false;
     ckr__buf_u8(side, '\n');
     return !side->failed;
+}
+
+/* The shape that a tensor has for a reader of the output: rows of the vocabulary that were added
+   are zero, and count. */
+static void ckr__put_shape(const ckr__out *out, const ckr_tensor *t, int64_t *shape)
+{
+    if (t->n_dims) memcpy(shape, t->shape, t->n_dims * sizeof *shape);
+    if (t->split.vocab && t->split.axis >= 0 && out->vocab > 0) shape[t->split.axis] = out->vocab;
+}
+
+/* Steps that no entry binds: a format may have the count in a group, where it went with the moments
+   of the group's parameters. */
+static ckr_result ckr__write_steps(ckr__write *w, bool *use, uint8_t *dtype)
+{
+    ckr__ctx *c = w->c;
+    const ckr_state *s = &w->plan->src->state;
+    ckr__map moved;
+    uint64_t i;
+    bool ok = true;
+    memset(&moved, 0, sizeof moved);
+    moved.c = c;
+    for (i = 0; i < s->n_tensors && ok; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (use[i] && strcmp(t->slot, "param") != 0 && strcmp(t->slot, "master") != 0)
+            ok = ckr__map_put(&moved, t->name, strlen(t->name), 1, NULL);
+    }
+    for (i = 0; i < s->n_tensors && ok; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        const size_t size = ckr_dtype_size(t->dtype);
+        uint8_t le[8];
+        if (use[i] || strcmp(t->slot, "step") != 0 || t->n_dims || t->n_pieces != 1 ||
+            !t->pieces[0].mem || t->pieces[0].dtype != t->dtype || size > 8 ||
+            !ckr__map_find(&moved, t->name, strlen(t->name), NULL))
+            continue;
+        memcpy(le, (const uint8_t *)t->pieces[0].mem + t->pieces[0].offset, size);
+        if (t->pieces[0].big_endian) ckr__swap_bytes(le, size, ckr__dtypes[t->dtype].swap);
+        ckr__digest_add(w->crew.tables, w->crew.lanes[0].sums[i], 0, le, size);
+        ckr__digest_add(w->crew.tables, w->seen[0][i], 0, le, size);
+        use[i] = true;
+        dtype[i] = (uint8_t)t->dtype;
+    }
+    ckr__map_free(&moved);
+    return ok ? CKR_OK : c->err->code;
 }
 
 /* Sums of all lanes, finished. `use` and `dtype` of a tensor come from the entries that bind it. */
@@ -51595,21 +54340,15 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
     uint8_t *dtype = CKR__NEW_N(c, uint8_t, s->n_tensors);
     uint8_t(*read)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16),
     (*put)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16);
+    int64_t shape[CKR_MAX_DIMS];
     uint8_t total[2][16];
-    uint64_t i, k, m;
+    uint64_t i, k;
     uint32_t n;
     ckr_result r;
     if (!use || !dtype || !read || !put) return c->err->code;
-    for (i = 0; i < w->plan->out.n_files; i++)
-        for (k = 0; k < w->plan->out.files[i]->n_entries; k++) {
-            const ckr_entry *e = w->plan->out.files[i]->entries[k];
-            for (m = 0; m < e->n_binds; m++) {
-                const ckr__bind *b = &e->binds[m];
-                if (!b->tensor->slot[0] || b->piece.replica) continue; /* its digest counts once */
-                use[b->tensor->index] = true;
-                dtype[b->tensor->index] = (uint8_t)e->dtype;
-            }
-        }
+    ckr__plan_uses(w->plan, use, dtype);
+    r = ckr__write_steps(w, use, dtype);
+    if (r != CKR_OK) return r;
     for (i = 0; i < s->n_tensors; i++) {
         uint64_t a[2] = { 0, 0 }, b[2] = { 0, 0 };
         for (n = 0; n < w->crew.n; n++)
@@ -51619,8 +54358,8 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
             }
         ckr__digest_final(a, s->tensors[i]->dtype, s->tensors[i]->n_dims, s->tensors[i]->shape,
                           read[i]);
-        ckr__digest_final(b, (ckr_dtype)dtype[i], s->tensors[i]->n_dims, s->tensors[i]->shape,
-                          put[i]);
+        ckr__put_shape(&w->plan->out, s->tensors[i], shape);
+        ckr__digest_final(b, (ckr_dtype)dtype[i], s->tensors[i]->n_dims, shape, put[i]);
     }
     r = ckr__digest_total(c, w->plan->src, (const uint8_t (*)[16])read, use, total[0]);
     if (r == CKR_OK)

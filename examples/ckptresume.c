@@ -1070,6 +1070,8 @@ static const option all_options[] = {
       "processes of the coming run" },
     { "vocab", "N", KIND_ROWS, AT(target.vocab), VERB_OPENING,
       "logical vocabulary size, where no file tells it" },
+    { "kv-heads", "N", KIND_ROWS, AT(target.kv_heads), VERB_POLICY,
+      "key-value heads of the attention, where no file tells them (torchtitan)" },
     { "mode", "MODE", KIND_MODE, AT(target.mode), VERB_POLICY | VERB_RNG,
       "recover, continue (default) or transfer" },
     { "only", "LIST", KIND_ONLY, AT(target.without), VERB_POLICY,
@@ -2887,6 +2889,8 @@ static int plan_fail(job *j)
 {
     if (j->err.item == CKR_ITEM_LIMIT && !strcmp(j->err.where, "max_bytes"))
         snprintf(j->err.where, sizeof j->err.where, "--memory");
+    if (!strcmp(j->err.where, "to_version"))
+        snprintf(j->err.where, sizeof j->err.where, "--to-version");
     return fail(j);
 }
 

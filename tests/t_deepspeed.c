@@ -302,6 +302,219 @@ static bool says(const job *j, const char *code, ckr_severity severity)
                    n ? (int)n->severity : -1);
 }
 
+/* A file of the case under another name, in a directory that is otherwise whole. */
+static void copy_case(int k)
+{
+    char from[256];
+    memio_remove(&disk, "bad");
+    memio_add(&disk, "bad", true);
+    snprintf(from, sizeof from, "%s/%s/ckpt", DATA, cases[k]);
+    memio_load(&disk, from, "bad");
+}
+
+#define STEP "bad/global_step3/"
+
+/* ZeRO-3 has a file of client state a rank, the others one a stage: streams that have no file are
+   kept in the side file, and said to be, and come back. */
+static void streams_without_file(void)
+{
+    ckr_ckpt *a, *b;
+    uint64_t i;
+    job j;
+    if (ask(&j, in(CUT), 2, 0, 1, NULL)) {
+        says(&j, "CKR_RNG_CARRIED", CKR_CHANGED);
+        says(&j, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST);
+    }
+    end(&j);
+    if (convert(in(CUT), "w/out", 2, 0, 1, NULL) && convert("w/out", "w/back", 2, 0, 3, NULL)) {
+        a = open_ok(in(CUT));
+        b = open_ok("w/back");
+        CHECK(a && b && ckr_ckpt_state(a)->n_rng == 6 && ckr_ckpt_state(b)->n_rng == 6);
+        for (i = 0; a && b && i < 6; i++) {
+            ckr_rng_streams x, y;
+            ckr_error e;
+            const ckr_stream *s = &ckr_ckpt_state(a)->rng[i];
+            const ckr_rng_given *v, *w;
+            if (!CHECK_OK(ckr_ckpt_rng(a, NULL, &x, &e), &e)) continue;
+            if (!CHECK_OK(ckr_ckpt_rng(b, NULL, &y, &e), &e)) continue;
+            v = ckr_rng_find(&x, s->rank, s->kind, s->name);
+            w = ckr_rng_find(&y, s->rank, s->kind, s->name);
+            CHECK(v && w && ckr_rng_equal(v->state, w->state));
+            ckr_rng_streams_free(&x);
+            ckr_rng_streams_free(&y);
+        }
+        ckr_ckpt_close(a);
+        ckr_ckpt_close(b);
+    }
+    memio_remove(&disk, "w/out");
+    memio_remove(&disk, "w/back");
+}
+
+/* The archive's root says under which name a file was saved: here another one. */
+static void rename_root(const char *path, const char *was, const char *now)
+{
+    memio_file *f = memio_find(&disk, path);
+    const size_t n = strlen(was);
+    size_t i;
+    if (!CHECK(f != NULL)) return;
+    for (i = 0; i + n < f->size; i++)
+        if (!memcmp(f->data + i, was, n)) memcpy(f->data + i, now, n);
+}
+
+static const ckr_note *setting(const job *j, const char *subject)
+{
+    uint64_t i;
+    for (i = 0; j->f && i < j->f->n_notes; i++)
+        if (!strcmp(j->f->notes[i].code, "CKR_DS_SETTINGS") &&
+            !strcmp(j->f->notes[i].subject, subject))
+            return &j->f->notes[i];
+    return NULL;
+}
+
+static void is_set(const job *j, const char *subject, const char *value)
+{
+    const ckr_note *n = setting(j, subject);
+    t_check(n && !strcmp(n->new_value, value), __FILE__, __LINE__, "%s is %s, not %s", subject,
+            n ? n->new_value : "unsaid", value);
+}
+
+/* What ds_config must say beside the files. 24 samples an update. */
+static void settings(void)
+{
+    job j;
+    if (ask(&j, in(ROBIN), 2, 0, 3, NULL)) {
+        is_set(&j, "zero_optimization.stage", "3");
+        is_set(&j, "zero_optimization.sub_group_size", "1000000000");
+        is_set(&j, "train_micro_batch_size_per_gpu", "12");
+        is_set(&j, "gradient_accumulation_steps", "1");
+    }
+    end(&j);
+    if (ask(&j, in(ROBIN), 0, 0, -1, "universal")) {
+        is_set(&j, "checkpoint.load_universal", "true");
+        CHECK(!setting(&j, "zero_optimization.stage"));
+        CHECK(!setting(&j, "train_micro_batch_size_per_gpu"));
+    }
+    end(&j);
+    if (ask(&j, in(ROBIN), 5, 0, -1, NULL)) says(&j, "CKR_W_DS_BATCH", CKR_APPROX);
+    end(&j);
+}
+
+/* --dtype: said, and fp16 begins with a dynamic loss scaler. */
+static void to_half(void)
+{
+    static const char file[] =
+        "w/out/global_step3/zero_pp_rank_0_mp_rank_00_optim_states.pt";
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    const ckr_node *n;
+    double scale = 0;
+    job j;
+    d.env = &env;
+    memset(&j, 0, sizeof j);
+    j.t.topology.zero = -1;
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.dtype = CKR_DTYPE_F16;
+    j.c = open_ok(in(ROBIN));
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
+        j.f = ckr_plan_info(j.p);
+        says(&j, "CKR_DTYPE_CAST", CKR_CHANGED);
+        says(&j, "CKR_DS_SCALER", CKR_CHANGED);
+        CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+    }
+    end(&j);
+    if (CHECK_OK(ckr_tree_open(file, &d, &c, &e), &e)) {
+        n = ckr_node_find(ckr_ckpt_root(c), "/optimizer_state_dict/loss_scaler");
+        CHECK(n && n->kind == CKR_NODE_OBJECT &&
+              !strcmp(n->u.object->name, "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler"));
+        CHECK(n && ckr_node_f64(ckr_node_get(n->u.object->state, "cur_scale"), &scale) &&
+              ckr__same(scale, 65536));
+        n = ckr_node_find(ckr_ckpt_root(c), "/optimizer_state_dict/dynamic_loss_scale");
+        CHECK(n && n->kind == CKR_NODE_BOOL && n->u.b);
+    }
+    ckr_ckpt_close(c);
+    if (ask(&j, "w/out", 2, 0, -1, NULL))
+        CHECK(!note_of(j.f->notes, j.f->n_notes, "CKR_DS_SCALER"));
+    end(&j);
+    memio_remove(&disk, "w/out");
+}
+
+/* A key of an optimizer's file that is not known: listed, back in the same rank's file, or said to
+   be lost. */
+static void unknown_keys(void)
+{
+    static const char file[] = "zero_pp_rank_1_mp_rank_00_optim_states.pt";
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c;
+    ckr_error e;
+    char path[160];
+    const ckr_node *o;
+    uint64_t i, found = 0;
+    job j;
+    d.env = &env;
+    copy_case(ROBIN);
+    snprintf(path, sizeof path, STEP "%s", file);
+    rename_root(path, "overflow", "overflux");
+    c = open_ok("bad");
+    for (i = 0; c && i < ckr_ckpt_state(c)->n_leftovers; i++)
+        found += strstr(ckr_ckpt_state(c)->leftovers[i].path,
+                        "rank_1_mp_rank_00_optim_states.pt#/optimizer_state_dict/overflux") != NULL;
+    CHECK_INT(found, 1);
+    ckr_ckpt_close(c);
+    if (ask(&j, "bad", 2, 0, -1, NULL)) says(&j, "CKR_W_DS_REST", CKR_LOST);
+    end(&j);
+    if (convert("bad", "w/out", 0, 0, -1, NULL)) {
+        snprintf(path, sizeof path, "w/out/global_step3/%s", file);
+        CHECK_OK(ckr_tree_open(path, &d, &c, &e), &e);
+        o = ckr_node_find(ckr_ckpt_root(c), "/optimizer_state_dict/overflux");
+        CHECK(o && o->kind == CKR_NODE_BOOL && !o->u.b);
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/out");
+    memio_remove(&disk, "bad");
+}
+
+/* What is told of a second conversion, and of one to the nearest layout. */
+static void told_again(void)
+{
+    memio_file *f;
+    size_t i;
+    ckr_ckpt *a, *b;
+    ckr_diff d;
+    ckr_error e;
+    job j;
+    /* the configuration does not tell the weight decay: null, and said each time */
+    copy_case(ELASTIC);
+    f = memio_find(&disk, STEP "mp_rank_00_model_states.pt");
+    for (i = 0; CHECK(f != NULL) && i + 12 < f->size; i++)
+        if (!memcmp(f->data + i, "weight_decay", 12)) memcpy(f->data + i, "weight_dekay", 12);
+    if (convert("bad", "w/out", 0, 0, -1, NULL) && ask(&j, "w/out", 3, 0, -1, NULL)) {
+        says(&j, "CKR_W_DS_NULL", CKR_LOST);
+        end(&j);
+    }
+    memio_remove(&disk, "w/out");
+    memio_remove(&disk, "bad");
+    /* a bf16 pipeline without ZeRO becomes ZeRO-1, and so the plan says */
+    if (ask(&j, in(PIPE16), 0, 0, -1, NULL)) CHECK_INT(j.f->to.zero, 1);
+    end(&j);
+    /* masters of fp32 parameters are no difference */
+    if (convert(in(ROBIN), "w/out", 0, 0, 0, NULL)) {
+        a = open_ok(in(ROBIN));
+        b = open_ok("w/out");
+        if (a && b && CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e)) {
+            CHECK_INT(d.n_tensors, 0);
+            ckr_diff_free(&d);
+        }
+        if (a && b && CHECK_OK(ckr_ckpt_diff(b, a, &d, &e), &e)) {
+            CHECK_INT(d.n_tensors, 0);
+            ckr_diff_free(&d);
+        }
+        ckr_ckpt_close(a);
+        ckr_ckpt_close(b);
+    }
+    memio_remove(&disk, "w/out");
+}
+
 /* What DeepSpeed 0.19.8 does wrong without a word, or cannot do at all. */
 static void silent_failures(void)
 {
@@ -403,20 +616,11 @@ static void unknown_partition(void)
     f = memio_find(&disk, "bad/global_step3/layer_04-model_states.pt");
     if (!CHECK(f != NULL)) return;
     memio_put(&disk, "bad/global_step3/layer_2000-model_states.pt", f->data, (size_t)f->size);
+    rename_root("bad/global_step3/layer_2000-model_states.pt", "layer_04-model", "copied_4-model");
     memio_remove(&disk, "bad/global_step3/layer_04-model_states.pt");
     ask(&j, "bad", 0, 3, -1, NULL);
     refused_as(&j, CKR_ITEM_DEEPSPEED_STAGES);
     memio_remove(&disk, "bad");
-}
-
-/* A file of the case under another name, in a directory that is otherwise whole. */
-static void copy_case(int k)
-{
-    char from[256];
-    memio_remove(&disk, "bad");
-    memio_add(&disk, "bad", true);
-    snprintf(from, sizeof from, "%s/%s/ckpt", DATA, cases[k]);
-    memio_load(&disk, from, "bad");
 }
 
 static void copy_file(const char *from, const char *to)
@@ -436,8 +640,6 @@ static void broken_as(ckr_item item, const char *file)
     bad_seen[item] = true;
     ckr_ckpt_close(c);
 }
-
-#define STEP "bad/global_step3/"
 
 static void broken(void)
 {
@@ -460,11 +662,6 @@ static void broken(void)
     copy_file(STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt",
               STEP "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt");
     broken_as(CKR_ITEM_DEEPSPEED_DUPLICATE, STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt");
-    /* the files of two ranks changed places: their parts have other lengths */
-    copy_case(ROBIN);
-    copy_file(STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt",
-              STEP "zero_pp_rank_2_mp_rank_00_optim_states.pt");
-    broken_as(CKR_ITEM_DEEPSPEED_PARTITION, STEP "zero_pp_rank_2_mp_rank_00_optim_states.pt");
     /* a rank's file of another run's sizes */
     copy_case(ROBIN);
     copy_file("in/1/global_step3/zero_pp_rank_0_mp_rank_00_optim_states.pt",
@@ -475,10 +672,63 @@ static void broken(void)
     broken_as(CKR_ITEM_DEEPSPEED_PARALLEL, STEP "layer_00-model_00-model_states.pt");
     copy_case(ROBIN);
     copy_file(STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt", STEP "mp_rank_00_model_states.pt");
+    rename_root(STEP "mp_rank_00_model_states.pt", "zero_pp_rank_0_mp", "copy_of_rank_0_mp");
     broken_as(CKR_ITEM_DEEPSPEED_METADATA, STEP "mp_rank_00_model_states.pt");
     copy_case(PIPE);
     memio_remove(&disk, STEP "layer_03-model_states.pt");
     broken_as(CKR_ITEM_DEEPSPEED_NAMES, NULL);
+    memio_remove(&disk, "bad");
+}
+
+/* Files a and b of the case k in each other's places; `hide`: with the roots to match. */
+static void swap_files(int k, const char *dir, const char *a, const char *b, bool hide)
+{
+    char from[200], to[200];
+    int i;
+    copy_case(k);
+    for (i = 0; i < 2; i++) {
+        snprintf(from, sizeof from, "%s/global_step3/%s.pt", dir, i ? a : b);
+        snprintf(to, sizeof to, STEP "%s.pt", i ? b : a);
+        copy_file(from, to);
+        if (hide) rename_root(to, i ? a : b, i ? b : a);
+    }
+}
+
+/* What shows that the files of two ranks have changed places: the name inside, the places of the
+   parameters, a part's length, padding that is not zero. */
+static void changed_places(void)
+{
+    static const char *const cut[] = { "bf16_zero_pp_rank_0_mp_rank_00_optim_states",
+                                       "bf16_zero_pp_rank_1_mp_rank_00_optim_states" };
+    static const char *const flat[] = { "zero_pp_rank_0_mp_rank_00_optim_states",
+                                        "zero_pp_rank_1_mp_rank_00_optim_states",
+                                        "zero_pp_rank_2_mp_rank_00_optim_states" };
+    static const char *const models[] = { "zero_pp_rank_0_mp_rank_00_model_states",
+                                          "zero_pp_rank_1_mp_rank_00_model_states" };
+    char path[200];
+    swap_files(CUT, in(CUT), cut[0], cut[1], false);
+    snprintf(path, sizeof path, STEP "%s.pt", cut[0]);
+    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    swap_files(CUT, in(CUT), cut[0], cut[1], true);
+    snprintf(path, sizeof path, STEP "%s.pt", cut[1]);
+    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    swap_files(CUT, in(CUT), models[0], models[1], true);
+    snprintf(path, sizeof path, STEP "%s.pt", models[1]);
+    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    copy_case(CUT);                                    /* rank 0's file twice                */
+    snprintf(path, sizeof path, STEP "%s.pt", cut[0]);
+    copy_file(path, STEP "copy.pt");
+    snprintf(path, sizeof path, STEP "%s.pt", cut[1]);
+    copy_file(STEP "copy.pt", path);
+    memio_remove(&disk, STEP "copy.pt");
+    rename_root(path, cut[0], cut[1]);
+    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    swap_files(ELASTIC, in(ELASTIC), flat[0], flat[1], true);
+    snprintf(path, sizeof path, STEP "%s.pt", flat[0]);
+    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    swap_files(ROBIN, in(ROBIN), flat[0], flat[2], true);      /* its maps are wrong anyway  */
+    snprintf(path, sizeof path, STEP "%s.pt", flat[0]);
+    broken_as(CKR_ITEM_DEEPSPEED_PARTITION, path);
     memio_remove(&disk, "bad");
 }
 
@@ -510,6 +760,46 @@ static void of_another_step(void)
     copy_case(PIPE);
     edit(STEP "mp_rank_01_model_states.pt", "global_steps", 3, 2);
     broken_as(CKR_ITEM_DEEPSPEED_STEP, STEP "mp_rank_01_model_states.pt");
+    memio_remove(&disk, "bad");
+}
+
+/* A universal checkpoint has each parameter's whole state. */
+static void universal_parts(void)
+{
+    static const char *const gone[] = { "exp_avg.pt", "exp_avg_sq.pt", "step.pt", "fp32.pt" };
+    char path[200];
+    size_t i;
+    for (i = 0; i < 4; i++) {
+        memio_remove(&disk, "bad");
+        if (!convert(in(ROBIN), "w/out", 0, 0, -1, "universal")) continue;
+        memio_move(&disk, "w/out", "bad");
+        snprintf(path, sizeof path, STEP "zero/tok.weight/%s", gone[i]);
+        CHECK(memio_find(&disk, path) != NULL);
+        memio_remove(&disk, path);
+        broken_as(CKR_ITEM_DEEPSPEED_MISSING, "bad/global_step3");
+    }
+    memio_remove(&disk, "bad");
+}
+
+/* The optimizer's own counter against the engine's. */
+static void counters_disagree(void)
+{
+    ckr_ckpt *c;
+    const ckr_note *n;
+    copy_case(ROBIN);
+    edit(STEP "mp_rank_00_model_states.pt", "skipped_steps", 0, 1);
+    c = open_ok("bad");
+    n = c ? note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, "CKR_W_DS_UPDATES")
+          : NULL;
+    if (CHECK(n != NULL)) {
+        CHECK_STR(n->old_value, "2");
+        CHECK_STR(n->new_value, "3");
+    }
+    ckr_ckpt_close(c);
+    c = open_ok(in(ROBIN));
+    if (c) CHECK(!note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes,
+                          "CKR_W_DS_UPDATES"));
+    ckr_ckpt_close(c);
     memio_remove(&disk, "bad");
 }
 
@@ -601,6 +891,121 @@ static void others(void)
     memio_remove(&disk, "w/out");
 }
 
+/* DeepSpeed compares no copies, so they are before anything is written; of what is written. */
+static void contradicts(void)
+{
+    ckr_error e;
+    job j;
+    if (ask(&j, "bad", 3, 0, -1, NULL)) {
+        const ckr_note *n;
+        CHECK_INT(ckr_plan_write(j.p, "w/out", NULL, &e), CKR_E_REFUSED);
+        CHECK_INT(e.item, CKR_ITEM_PLAN_REFUSED);
+        j.f = ckr_plan_info(j.p);
+        n = note_of(j.f->notes, j.f->n_notes, "CKR_E_MASTER_DIFFERS");
+        if (CHECK(n != NULL)) CHECK_STR(n->subject, "tok.weight");
+        CHECK(memio_find(&disk, "w/out") == NULL);
+    }
+    end(&j);
+    memset(&j, 0, sizeof j);
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.topology.zero = -1;
+    j.t.without = CKR_OPTIMIZER | CKR_GROUPS;
+    j.c = open_ok("bad");
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e))
+        CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+    end(&j);
+    memio_remove(&disk, "w/out");
+}
+
+static bool equal_tensors(const ckr_ckpt *a, const char *x, const ckr_ckpt *b, const char *name,
+                          const char *slot)
+{
+    const ckr_tensor *t = ckr_ckpt_tensor(a, x, "param"), *u = ckr_ckpt_tensor(b, name, slot);
+    uint8_t *v, *w;
+    size_t n = 0, m = 0;
+    bool ok;
+    if (!t_check(t && u, __FILE__, __LINE__, "%s or %s %s is missing", x, name, slot)) return false;
+    v = tensor_bytes(a, t, &n);
+    w = tensor_bytes(b, u, &m);
+    ok = t_check(n == m && !memcmp(v, w, n), __FILE__, __LINE__, "%s is not %s %s", x, name, slot);
+    free(v);
+    free(w);
+    return ok;
+}
+
+/* A torch file with model, optimizer and scheduler: its numbers become the parameters' slots. Of
+   groups whose numbers fit in two ways, and of an export, which has no groups, it is said. */
+static void of_torch(void)
+{
+    static const char *const names[] = { "tok.weight", "up.weight", "down.weight", "up.bias",
+                                         "down.bias" };
+    ckr_ckpt *from = NULL, *c = NULL;
+    ckr_error e;
+    char key[80];
+    int32_t zero;
+    size_t i;
+    job j;
+    CHECK_OK(ckr_ckpt_open(DATA "/whole.pt", NULL, &from, &e), &e);
+    memio_load_file(&disk, DATA "/whole.pt", "w/whole.pt");
+    for (zero = 0; from && zero < 4; zero += zero + 1) {
+        memset(&j, 0, sizeof j);
+        j.t.mode = CKR_MODE_CONTINUE;
+        j.t.dialect = "deepspeed";
+        j.t.topology.zero = zero;
+        j.t.topology.dp = 2;
+        j.c = open_ok("w/whole.pt");
+        if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
+            j.f = ckr_plan_info(j.p);
+            says(&j, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX);
+            says(&j, "CKR_W_DS_OUTSIDE", CKR_LOST);    /* `extra`                             */
+            CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+        }
+        end(&j);
+        c = open_ok("w/out");
+        for (i = 0; c && i < 5; i++) {
+            snprintf(key, sizeof key, "model.%s", names[i]);
+            equal_tensors(from, key, c, names[i], "param");
+            snprintf(key, sizeof key, "optimizer.state.%d.exp_avg_sq", (int)i);
+            equal_tensors(from, key, c, names[i], "exp_avg_sq");
+            snprintf(key, sizeof key, "optimizer.state.%d.step", (int)i);
+            equal_tensors(from, key, c, names[i], "step");
+        }
+        if (c) {
+            const ckr_state *s = ckr_ckpt_state(c);
+            double decay = 1;
+            CHECK_INT(s->n_ties, 1);
+            CHECK_STR(s->ties[0].other, "head.weight");
+            CHECK_INT(s->n_groups, 2);
+            CHECK_INT(s->groups[0].n_params, 3);
+            CHECK(ckr_node_f64(ckr_node_get(s->groups[1].hyper, "weight_decay"), &decay) &&
+                  ckr__same(decay, 0));
+            CHECK_STR(s->schedules[0].kind, "torch:CosineAnnealingLR");
+            CHECK_INT(s->progress.step, 3);
+        }
+        ckr_ckpt_close(c);
+        memio_remove(&disk, "w/out");
+    }
+    ckr_ckpt_close(from);
+    memio_remove(&disk, "w/whole.pt");
+    memset(&j, 0, sizeof j);
+    j.t.topology.zero = -1;
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.dialect = "safetensors";
+    j.t.slots = "all";
+    j.c = open_ok(in(ALIGNED));
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e))
+        CHECK_OK(ckr_plan_write(j.p, "w/all.safetensors", NULL, &e), &e);
+    end(&j);
+    memset(&j, 0, sizeof j);
+    j.t.topology.zero = -1;
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.dialect = "deepspeed";
+    j.c = open_ok("w/all.safetensors");
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) j.f = ckr_plan_info(j.p);
+    refused_as(&j, CKR_ITEM_DEEPSPEED_OPTIMIZER);
+    memio_remove(&disk, "w/all.safetensors");
+}
+
 /* A master that is not its parameter: `check` says so, DeepSpeed would train on from it. */
 static void masters_are_compared(void)
 {
@@ -624,6 +1029,7 @@ static void masters_are_compared(void)
         ckr_report_free(&report);
     }
     ckr_ckpt_close(c);
+    contradicts();
     memio_remove(&disk, "bad");
 }
 
@@ -643,7 +1049,7 @@ static void another_schedule(void)
     j.c = open_ok(in(ALIGNED));
     if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
         j.f = ckr_plan_info(j.p);
-        says(&j, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED);
+        says(&j, "CKR_DS_SETTINGS", CKR_CHANGED);
         CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
     }
     end(&j);
@@ -659,6 +1065,71 @@ static void another_schedule(void)
     }
     ckr_ckpt_close(c);
     memio_remove(&disk, "w/out");
+}
+
+/* DeepSpeed's schedulers are functions of ds_config and of last_batch_iteration. Read back, the
+   result's LR is what was decided for every update; or the plan is refused. */
+static void policy_of(int k, const char *schedule, ckr_lr_policy policy, bool holds)
+{
+    double a[2 * 36], b[2 * 36];
+    const ckr_schedule *s;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    uint64_t i, n;
+    job j;
+    memset(&j, 0, sizeof j);
+    j.t.mode = CKR_MODE_CONTINUE;
+    j.t.topology.zero = -1;
+    j.t.schedule = schedule;
+    j.t.lr_policy = policy;
+    j.t.rewarm_steps = 3;
+    j.c = open_ok(in(k));
+    if (!j.c || !CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
+        end(&j);
+        return;
+    }
+    j.f = ckr_plan_info(j.p);
+    t_check((j.f->verdict != CKR_VERDICT_REFUSED) == holds, __FILE__, __LINE__, "%d %s",
+            (int)policy, schedule);
+    if (!holds) says(&j, "CKR_E_SCHEDULE_HOLD", CKR_ERROR);
+    if (holds && CHECK(setting(&j, "scheduler") != NULL)) {
+        CHECK_OK(ckr_schedule_values(j.f->after, CKR_COLUMN_LR, 4, 36, a, NULL, &e), &e);
+        CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+        c = open_ok("w/out");
+    }
+    s = c ? ckr_ckpt_state(c)->schedules : NULL;
+    n = s ? s->n_lanes : 0;
+    if (s) CHECK_OK(ckr_schedule_values(s, CKR_COLUMN_LR, 4, 36, b, NULL, &e), &e);
+    for (i = 0; i < 36 * n; i++)
+        t_check(fabs(a[i] - b[i]) <= 1e-12 * fabs(a[i]) + 1e-18, __FILE__, __LINE__,
+                "%d %s: update %llu: %.17g, decided %.17g", (int)policy, schedule,
+                (unsigned long long)(4 + i / n), b[i], a[i]);
+    CHECK(!s || !ckr_node_get(s->params, "lr"));
+    ckr_ckpt_close(c);
+    end(&j);
+    memio_remove(&disk, "w/out");
+}
+
+static void policies(void)
+{
+    static const char decay[] = "deepspeed:WarmupDecayLR,warmup_max_lr=0.01,warmup_num_steps=2,"
+                                "total_num_steps=40,warmup_type=linear";
+    static const char floored[] = "deepspeed:WarmupDecayLR,warmup_max_lr=0.01,warmup_num_steps=2,"
+                                  "warmup_min_lr=0.001,total_num_steps=40,warmup_type=linear";
+    static const char cosine[] = "deepspeed:WarmupCosineLR,warmup_num_steps=2,total_num_steps=40,"
+                                 "cos_min_ratio=0.1,lr=0.01";
+    static const char cycle[] = "deepspeed:OneCycle,cycle_min_lr=0.001,cycle_max_lr=0.01,"
+                                "cycle_first_step_size=12,cycle_momentum=false";
+    policy_of(ALIGNED, decay, CKR_LR_SPLICE, true);
+    policy_of(ALIGNED, decay, CKR_LR_REWARM, true);
+    policy_of(ALIGNED, floored, CKR_LR_SPLICE, true);
+    policy_of(ALIGNED, floored, CKR_LR_REWARM, false); /* its floor is not where it begins   */
+    policy_of(ALIGNED, cosine, CKR_LR_SPLICE, true);
+    policy_of(ALIGNED, cosine, CKR_LR_TARGET, true);
+    policy_of(ALIGNED, cosine, CKR_LR_REWARM, false);  /* it begins in the middle of a cosine */
+    policy_of(ALIGNED, cycle, CKR_LR_SPLICE, true);
+    policy_of(PIPE, decay, CKR_LR_SPLICE, true);
+    policy_of(CUT, decay, CKR_LR_TARGET, true);
 }
 
 static void faults_on_the_way(void)
@@ -690,15 +1161,25 @@ int main(int argc, char **argv)
     RUN(other_sizes);
     RUN(other_stages);
     RUN(pipelines);
+    RUN(streams_without_file);
+    RUN(told_again);
+    RUN(settings);
+    RUN(unknown_keys);
+    RUN(to_half);
     RUN(silent_failures);
     RUN(refused);
     RUN(unknown_partition);
     RUN(broken);
+    RUN(changed_places);
     RUN(of_another_step);
     RUN(of_another_update);
+    RUN(universal_parts);
+    RUN(counters_disagree);
     RUN(others);
+    RUN(of_torch);
     RUN(masters_are_compared);
     RUN(another_schedule);
+    RUN(policies);
     RUN(faults_on_the_way);
     if (!t_now.only) RUN(every_item);
     for (k = 0; k < N_CASES; k++) ckr_ckpt_close(json[k]);

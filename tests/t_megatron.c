@@ -21,6 +21,12 @@ static void load_cases(void)
     memio_add(&disk, "w", true);
     memio_load(&disk, DATA "/legacy_tp2_dp2_distopt/ckpt", "legacy");
     memio_load(&disk, DATA "/tdist_tp2_dp2_fr_buckets_bug/ckpt", "bug");
+    memio_add(&disk, "dr", true);
+    memio_add(&disk, "moe", true);
+    memio_add(&disk, "v14", true);
+    memio_load(&disk, DATA "/dr_pp2_vpp2/ckpt", "dr");
+    memio_load(&disk, DATA "/legacy_moe_decoupled/ckpt", "moe");
+    memio_load(&disk, DATA "/v014_fsms_tp2_pp2/ckpt", "v14");
 }
 
 static const ckr_note *note_on(const ckr_plan_facts *f, const char *code, const char *subject)
@@ -152,6 +158,105 @@ static void there_and_back(void)
     }
 }
 
+/* What Megatron itself does not load, or loads wrong, each with what it says: after a conversion
+   every tensor is that of the live run, and the way back gives the same digest. */
+static void load_back_rows(void)
+{
+    static const struct {
+        const char *label, *from, *truth;
+        uint32_t tp, pp, dp, ep, vpp;
+        int32_t zero;
+        const char *variant, *version;
+    } rows[] = {
+        { "legacy, tp: AssertionError tensor_model_parallel_size", "legacy",
+          "legacy_tp2_dp2_distopt", 1, 1, 2, 1, 1, 1, "torch", NULL },
+        { "legacy, pp: no such rank file, exit code 0", "legacy", "legacy_tp2_dp2_distopt", 2, 2, 2,
+          1, 1, 1, "torch", NULL },
+        { "legacy, more tp than query groups", "legacy", "legacy_tp2_dp2_distopt", 4, 1, 1, 1, 1, 1,
+          "torch", NULL },
+        { "legacy, without the distributed optimizer: KeyError 'state'", "legacy",
+          "legacy_tp2_dp2_distopt", 2, 1, 2, 1, 1, 0, "torch", NULL },
+        { "legacy of 0.16 in 0.14: weights_only refuses signal.Signals", "legacy",
+          "legacy_tp2_dp2_distopt", 2, 1, 2, 1, 1, 1, "torch", "0.14.0" },
+        { "torch_dist, without the distributed optimizer: not in state dict", "legacy",
+          "legacy_tp2_dp2_distopt", 1, 2, 1, 1, 1, 0, "torch_dist", NULL },
+        { "dp_reshardable, pp: (TP, PP) mismatch after resume", "dr", "dr_pp2_vpp2", 1, 1, 1, 1, 1,
+          1, "torch_dist", NULL },
+        { "dp_reshardable, tp", "dr", "dr_pp2_vpp2", 2, 4, 1, 1, 1, 1, "torch_dist", NULL },
+        { "dp_reshardable as legacy", "dr", "dr_pp2_vpp2", 2, 2, 3, 1, 2, 1, "torch", NULL },
+        { "virtual stages away: KeyError 'model'", "dr", "dr_pp2_vpp2", 1, 2, 1, 1, 1, 1, "torch",
+          NULL },
+        { "legacy experts, ep: no such rank file, exit code 0", "moe", "legacy_moe_decoupled", 1, 1,
+          1, 1, 1, 1, "torch", NULL },
+        { "torch_dist experts, ep: Missing key rng_state/shard_0.0_1.1", "moe",
+          "legacy_moe_decoupled", 1, 1, 1, 1, 1, 1, "torch_dist", NULL },
+        { "decoupled LR: a group that doesn't match, for 0.15", "moe", "legacy_moe_decoupled", 1, 1,
+          2, 2, 1, 1, "torch", "0.15.0" },
+        { "decoupled LR, for 0.19", "moe", "legacy_moe_decoupled", 1, 1, 2, 2, 1, 0, "torch_dist",
+          "0.19.0" },
+        { "0.14's tensors: ShardedTensor.flattened_range is not supported", "v14",
+          "v014_fsms_tp2_pp2", 2, 2, 1, 1, 1, 1, "torch_dist", "0.19.0" },
+        { "0.14's tensors at another topology", "v14", "v014_fsms_tp2_pp2", 1, 1, 2, 1, 1, 1,
+          "torch_dist", "0.16.1" },
+        { "0.14's tensors as legacy", "v14", "v014_fsms_tp2_pp2", 1, 2, 1, 1, 1, 0, "torch",
+          "0.14.0" }
+    };
+    uint8_t first[16], now[16];
+    uint64_t tensors, elements;
+    char truth[120];
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ckr_target t = target_of(rows[i].tp, rows[i].pp, rows[i].dp, rows[i].zero, rows[i].variant);
+        t.topology.ep = rows[i].ep;
+        t.vpp = rows[i].vpp;
+        t.to_version = rows[i].version;
+        digest_of(rows[i].from, first);
+        if (!t_check(convert(rows[i].from, "w/row", &t), __FILE__, __LINE__, "%s", rows[i].label))
+            continue;
+        digest_of("w/row", now);
+        t_check(!memcmp(first, now, 16), __FILE__, __LINE__, "%s: digest", rows[i].label);
+        snprintf(truth, sizeof truth, DATA "/%s/truth.safetensors", rows[i].truth);
+        against_truth("w/row", truth, &tensors, &elements);
+        t_check(!tensors, __FILE__, __LINE__, "%s: %d tensors", rows[i].label, (int)tensors);
+        CHECK(is_sound("w/row"));
+        memio_remove(&disk, "w/row");
+    }
+}
+
+/* Both forms of the random states of experts' ranks: 0.16 asks for one per data rank, the others
+   for one per tensor and pipeline rank. */
+static void expert_streams(void)
+{
+    static const struct { const char *version; bool by_rank, plain; } rows[] = {
+        { NULL, true, true }, { "0.16.1", true, false }, { "0.19.0", false, true }
+    };
+    size_t i;
+    for (i = 0; i < 3; i++) {
+        ckr_target t = target_of(1, 1, 2, 1, "torch_dist");
+        ckr_ckpt *c;
+        ckr__dcp *d = NULL;
+        ckr_error e;
+        t.topology.ep = 2;
+        t.to_version = rows[i].version;
+        if (i == 1) t.without = CKR_OPTIMIZER | CKR_GROUPS;    /* decoupled LR: not for 0.16      */
+        if (!convert("moe", "w/e", &t)) continue;
+        c = open_ok("w/e");
+        if (c) {
+            ckr__ctx *x = &c->ctx;
+            ckr__ctx_enter(x, &e);
+            if (CHECK_INT(ckr__dcp_open(x, "w/e/iter_0000006", &d), CKR_OK)) {
+                CHECK((ckr__dcp_find(d, "rng_state/shard_0.0.1_1.1.2") != NULL) == rows[i].by_rank);
+                CHECK((ckr__dcp_find(d, "rng_state/shard_0.0_1.1") != NULL) == rows[i].plain);
+                ckr__dcp_close(d);
+            }
+            x->err = &x->own_err;
+            if (rows[i].by_rank) CHECK_INT(ckr_ckpt_state(c)->n_rng, 14);
+        }
+        ckr_ckpt_close(c);
+        memio_remove(&disk, "w/e");
+    }
+}
+
 /* Where rows of padding are dropped they are counted; where there is room they stay. */
 static void padding(void)
 {
@@ -161,19 +266,47 @@ static void padding(void)
     if (p) CHECK(note_on(ckr_plan_info(p), "CKR_PADDING_LOST", NULL) == NULL);     /* 64 rows */
     ckr_plan_free(p);
     t = target_of(4, 1, 1, 1, NULL);
-    t.vocab = 40;              /* a multiple of 8 * 4 above it is 64, as it was          */
-    p = c ? plan_of(c, &t) : NULL;
+    p = c ? plan_of(c, &t) : NULL;          /* 64 is also the multiple of 8 * 4 above 61       */
     if (p) CHECK(note_on(ckr_plan_info(p), "CKR_PADDING_LOST", NULL) == NULL);
     ckr_plan_free(p);
-    t = target_of(1, 1, 1, 1, NULL);
-    t.vocab = 40;
-    p = c ? plan_of(c, &t) : NULL;
-    if (p && CHECK(note_on(ckr_plan_info(p), "CKR_PADDING_LOST", NULL) != NULL)) {
-        CHECK_STR(note_on(ckr_plan_info(p), "CKR_PADDING_LOST", NULL)->old_value, "64");
-        CHECK_STR(note_on(ckr_plan_info(p), "CKR_PADDING_LOST", NULL)->new_value, "40");
+    ckr_ckpt_close(c);
+}
+
+/* A vocabulary that is larger than the file's: rows of zeros, in the digests as well. One that is
+   smaller than the arguments tell is refused. */
+static void vocabulary(void)
+{
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_receipt receipt;
+    ckr_error e;
+    uint8_t now[16];
+    d.env = &env;
+    t.vocab = d.vocab = 40;
+    if (CHECK_OK(ckr_ckpt_open("legacy", &d, &c, &e), &e) && (p = plan_of(c, &t)) != NULL) {
+        CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);
+        CHECK(note_on(ckr_plan_info(p), "CKR_E_MEGATRON_ARGS_VOCAB", NULL) != NULL);
+        CHECK(note_on(ckr_plan_info(p), "CKR_VOCAB_ROWS_LOST", NULL) != NULL);
     }
     ckr_plan_free(p);
     ckr_ckpt_close(c);
+    t.vocab = d.vocab = 70;
+    if (CHECK_OK(ckr_ckpt_open("legacy", &d, &c, &e), &e) && (p = plan_of(c, &t)) != NULL) {
+        CHECK_STR(note_on(ckr_plan_info(p), "CKR_PADDING_ADDED", NULL)->new_value, "72");
+        CHECK_OK(ckr_plan_write(p, "w/v", &receipt, &e), &e);
+        ckr_plan_free(p);
+        digest_of("w/v", now);
+        CHECK(!memcmp(now, receipt.digest_written, 16));
+        CHECK(is_sound("w/v"));
+    }
+    ckr_ckpt_close(c);
+    t = target_of(1, 1, 1, 0, NULL);
+    t.dialect = "dcp";
+    if (convert("legacy", "w/d", &t)) CHECK(is_sound("w/d"));    /* the names that it has there */
+    memio_remove(&disk, "w/v");
+    memio_remove(&disk, "w/d");
 }
 
 /* What --override-opt_param-scheduler does not do: the LR that was asked for is in the groups'
@@ -285,6 +418,69 @@ static void defect(void)
     memio_remove(&disk, "w/again");
 }
 
+/* Two copies of the same elements that differ: refused, unless parameter and master prove one. */
+
+#define NORM "decoder.layers.0.input_layernorm.weight"
+
+static void flip(const char *path, const char *name, const char *slot, bool copy)
+{
+    ckr_ckpt *c = open_ok(path);
+    const ckr_tensor *t = c ? ckr_ckpt_tensor(c, name, slot) : NULL;
+    uint32_t i;
+    for (i = 0; t && i < t->n_pieces && t->pieces[i].replica != copy; i++) {}
+    if (CHECK(t && i < t->n_pieces))
+        memio_find(&disk, c->ctx.files[t->pieces[i].file].path)->data[t->pieces[i].offset + 1] ^= 4;
+    ckr_ckpt_close(c);
+}
+
+/* `slot` of the first or of the other copy is damaged. */
+static void distrusted(const char *slot, bool copy, const uint8_t sound[16], bool proven)
+{
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    ckr_ckpt *c;
+    ckr_plan *p;
+    ckr_error e;
+    uint8_t now[16];
+    flip("legacy", NORM, slot, copy);
+    for (t.repair = false;; t.repair = true) {
+        const bool good = t.repair && proven;
+        ckr_result r = CKR_E_ARG;
+        const ckr_note *n;
+        c = open_ok("legacy");
+        p = c ? plan_of(c, &t) : NULL;
+        if (p) r = ckr_plan_write(p, "w/t", NULL, &e);
+        CHECK_INT(r, good ? CKR_OK : CKR_E_REFUSED);
+        n = p ? note_on(ckr_plan_info(p), good ? "CKR_REPAIRED" : "CKR_E_REPLICA_DIFFERS", NULL)
+              : NULL;
+        if (CHECK(n != NULL)) {
+            CHECK(!strncmp(n->subject, NORM " (", strlen(NORM) + 2));
+            CHECK(n->severity == (good ? CKR_CHANGED : CKR_ERROR) && n->reason);
+        }
+        if (p) CHECK_INT(ckr_plan_info(p)->verdict == CKR_VERDICT_REFUSED, !good);
+        CHECK((memio_find(&disk, "w/t") != NULL) == good);
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+        if (t.repair) break;
+    }
+    if (proven) {
+        digest_of("w/t", now);
+        CHECK(!memcmp(now, sound, 16));
+        CHECK(is_sound("w/t"));
+    }
+    memio_remove(&disk, "w/t");
+    flip("legacy", NORM, slot, copy);
+}
+
+static void trust(void)
+{
+    uint8_t sound[16];
+    digest_of("legacy", sound);
+    distrusted("param", true, sound, true);
+    distrusted("param", false, sound, true);
+    distrusted("exp_avg", true, sound, false);
+    distrusted("exp_avg", false, sound, false);
+}
+
 static void refuse(const char *from, const ckr_target *t, ckr_item item)
 {
     ckr_ckpt *c = open_ok(from);
@@ -356,6 +552,38 @@ static void versions(void)
     CHECK(v && v->kind == CKR_NODE_INT && v->u.i == 15);
     ckr_ckpt_close(c);
     memio_remove(&disk, "w/old");
+}
+
+/* A version that is not known is the caller's mistake; one that cannot hold the layout says why. */
+static void no_version(void)
+{
+    static const char *const bad[] = { "banana", "0.99", "1.0", "0.3", "0.16x", "3" };
+    static const struct { const char *version, *variant; uint32_t tp; int32_t zero; } refused[] = {
+        { "0.14.0", "torch_dist", 1, 1 }, { "0.7", "torch_dist", 1, 0 }, { "0.7", "torch", 1, 1 },
+        { "core_v0.15.0", "torch", 4, 0 }
+    };
+    ckr_ckpt *c = open_ok("legacy");
+    ckr_plan *p = NULL;
+    ckr_error e;
+    size_t i;
+    for (i = 0; c && i < sizeof bad / sizeof *bad; i++) {
+        ckr_target t = target_of(1, 1, 1, 1, NULL);
+        t.to_version = bad[i];
+        CHECK_INT(ckr_plan_create(c, &t, 0, &p, &e), CKR_E_ARG);
+        CHECK(e.item == CKR_ITEM_MEGATRON_NO_VERSION && e.remedy[0]);
+        bad_seen[CKR_ITEM_MEGATRON_NO_VERSION] = true;
+    }
+    for (i = 0; c && i < sizeof refused / sizeof *refused; i++) {
+        ckr_target t = target_of(refused[i].tp, 1, 1, refused[i].zero, refused[i].variant);
+        t.to_version = refused[i].version;
+        p = plan_of(c, &t);
+        if (p) {
+            const ckr_note *n = note_on(ckr_plan_info(p), "CKR_E_MEGATRON_VERSION", NULL);
+            CHECK(n && n->severity == CKR_ERROR && n->reason && n->remedy);
+        }
+        ckr_plan_free(p);
+    }
+    ckr_ckpt_close(c);
 }
 
 static void other_source(void)
@@ -472,12 +700,14 @@ static void damaged(void)
     broken_by(RANK, "num_layers", 0, 1, 3, CKR_ITEM_MEGATRON_MIXED);   /* the ranks disagree  */
     other = behind(RANK, "num_layers", 0) + 1;
     *other = 3;
-    broken_by(FIRST, "num_layers", 0, 1, 3, CKR_ITEM_MEGATRON_ARGS);   /* tensors and they do */
+    broken_by(FIRST, "num_layers", 0, 1, 3, CKR_ITEM_MEGATRON_ARGS_LAYERS);
     *other = 2;
     other = behind(RANK, "hidden_size", 0) + 1;
     *other = 23;
     broken_by(FIRST, "hidden_size", 0, 1, 23, CKR_ITEM_MEGATRON_ARGS);
     *other = 24;
+    broken_by(RANK, "seed", 0, 1, 7, CKR_ITEM_MEGATRON_MIXED);         /* of another run      */
+    broken_by(RANK, "eps", 0, 4, 7, CKR_ITEM_MEGATRON_GROUPS);
     broken_by(FIRST, "args", 0, (size_t)-6, 'b', CKR_ITEM_MEGATRON_FILE);
     broken_by(FIRST, "checkpoint_version", 0, 1, 0x3f, CKR_ITEM_MEGATRON_UNSUPPORTED);
     broken_by(RANK, EMBEDDING, 0, then(RANK, EMBEDDING, "K K\x18\x86", 5) + 1, 31,
@@ -485,6 +715,63 @@ static void damaged(void)
     broken_by(FIRST, "wd_mult", 0, (size_t)-9, 'x', CKR_ITEM_MEGATRON_OPTIMIZER);
     broken_by(FLAT, "param", 0, then(FLAT, "param", "M\xc0\x13\x85", 4) + 1, 0xbf,
               CKR_ITEM_MEGATRON_BUCKETS);
+}
+
+/* An argument that all files have alike, and the tensors not. NULL: only a note, with this code. */
+static void told(const char *path, const char *const *files, const char *key, size_t at,
+                 uint8_t value, ckr_item item, const char *code)
+{
+    uint8_t was[2] = { 0, 0 };
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    ckr_result r;
+    uint64_t k;
+    bool noted = false;
+    int i;
+    for (i = 0; files[i]; i++) was[i] = behind(files[i], key, 0)[at];
+    for (i = 0; files[i]; i++) behind(files[i], key, 0)[at] = value;
+    r = open_as(path, &c, &e);
+    if (item == CKR_ITEM_OK) {
+        if (CHECK_INT(r, CKR_OK))
+            for (k = 0; k < ckr_ckpt_state(c)->n_notes; k++)
+                noted = noted || !strcmp(ckr_ckpt_state(c)->notes[k].code, code);
+        t_check(noted, __FILE__, __LINE__, "%s: no %s", key, code);
+    } else {
+        t_check(r == CKR_E_MISMATCH && e.item == item && e.file[0] && e.text[0] && e.remedy[0],
+                __FILE__, __LINE__, "%s: %s, expected %s: %s", key, ckr_item_name(e.item),
+                ckr_item_name(item), e.text);
+        bad_seen[item] = true;
+    }
+    ckr_ckpt_close(c);
+    for (i = 0; files[i]; i++) behind(files[i], key, 0)[at] = was[i];
+}
+
+#define COMMON "bug/iter_0000006/common.pt"
+
+/* Arguments that contradict the tensors, each with an item of its own, in both formats. */
+static void contradictions(void)
+{
+    static const char *const legacy[] = { FIRST, RANK, NULL }, *const dist[] = { COMMON, NULL };
+    static const struct { const char *key; size_t at; uint8_t value; ckr_item item; } rows[] = {
+        { "untie_embeddings_and_output_weights", 0, 0x88, CKR_ITEM_MEGATRON_ARGS_TIED },
+        { "swiglu", 0, 0x89, CKR_ITEM_MEGATRON_ARGS_GATED },
+        { "ffn_hidden_size", 1, 27, CKR_ITEM_MEGATRON_ARGS_FFN },
+        { "num_query_groups", 1, 1, CKR_ITEM_MEGATRON_ARGS_GROUPS },
+        { "num_attention_heads", 1, 8, CKR_ITEM_MEGATRON_ARGS_HEADS },
+        { "vocab_size", 1, 100, CKR_ITEM_MEGATRON_ARGS_VOCAB },
+        { "num_layers", 1, 4, CKR_ITEM_MEGATRON_ARGS_LAYERS },
+        { "hidden_size", 1, 28, CKR_ITEM_MEGATRON_ARGS }
+    };
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        told("legacy", legacy, rows[i].key, rows[i].at, rows[i].value, rows[i].item, NULL);
+        told("bug", dist, rows[i].key, rows[i].at, i ? rows[i].value : 0x89, rows[i].item, NULL);
+    }
+    told("legacy", legacy, "padded_vocab_size", 1, 72, CKR_ITEM_OK, "CKR_W_MEGATRON_VOCAB");
+    told("bug", dist, "padded_vocab_size", 1, 72, CKR_ITEM_OK, "CKR_W_MEGATRON_VOCAB");
+    told("bug", dist, "tensor_model_parallel_size", 1, 4, CKR_ITEM_MEGATRON_ARGS_RANKS, NULL);
+    told("bug", dist, "tensor_model_parallel_size", 1, 1, CKR_ITEM_MEGATRON_ARGS_RANKS, NULL);
+    told("bug", dist, "pipeline_model_parallel_size", 1, 2, CKR_ITEM_MEGATRON_ARGS_RANKS, NULL);
 }
 
 static void moved(const char *from, const char *to)
@@ -502,6 +789,44 @@ static void opens_as(const char *path, ckr_item item)
             "%s: %s, expected %s: %s", path, ckr_item_name(e.item), ckr_item_name(item), e.text);
     bad_seen[item] = true;
     ckr_ckpt_close(c);
+}
+
+/* Whose file is whose: two ranks that have changed places, two formats in one directory, a newer
+   iteration that the tracker file does not name. */
+static void places(void)
+{
+    static const char *const files[] = { "model_optim_rng.pt", "distrib_optim.pt" };
+    char from[80], to[80];
+    ckr_ckpt *c;
+    uint64_t k;
+    int i, rank;
+    bool noted = false;
+    for (i = 0; i < 2; i++)
+        for (rank = 0; rank < 2; rank++) {
+            snprintf(from, sizeof from, "legacy/iter_0000006/mp_rank_0%d/%s", rank, files[i]);
+            snprintf(to, sizeof to, "w/x/iter_0000006/mp_rank_0%d/%s", 1 - rank, files[i]);
+            moved(from, to);
+        }
+    opens_as("w/x", CKR_ITEM_MEGATRON_SWAPPED);
+    memio_remove(&disk, "w/x");
+    for (i = 0; i < 2; i++)
+        for (rank = 0; rank < 2; rank++) {
+            snprintf(from, sizeof from, "legacy/iter_0000006/mp_rank_0%d/%s", rank, files[i]);
+            snprintf(to, sizeof to, "w/x/iter_0000006/mp_rank_0%d/%s", rank, files[i]);
+            moved(from, to);
+        }
+    moved("bug/iter_0000006/metadata.json", "w/x/iter_0000006/metadata.json");
+    opens_as("w/x", CKR_ITEM_MEGATRON_BOTH);
+    memio_remove(&disk, "w/x/iter_0000006/metadata.json");
+    moved(FIRST, "w/x/iter_0000012/mp_rank_00/model_optim_rng.pt");
+    memio_put(&disk, "w/x/latest_checkpointed_iteration.txt", "6", 1);
+    c = open_ok("w/x");
+    for (k = 0; c && k < ckr_ckpt_state(c)->n_notes; k++)
+        noted = noted || !strcmp(ckr_ckpt_state(c)->notes[k].code, "CKR_W_MEGATRON_NEWER");
+    CHECK(noted);
+    if (c) CHECK_STR(ckr_ckpt_path(c), "w/x/iter_0000006");
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/x");
 }
 
 /* Files that are not there, or too many; a tracker that points nowhere. */
@@ -575,6 +900,111 @@ static void distributed(void)
     memio_remove(&disk, "w/y");
 }
 
+/* The plan's curve and the written file's are the same to the bit, with the options that say it. */
+static void same_lr(const ckr_setting *sets, uint64_t n_sets, ckr_lr_policy policy,
+                    const char *flags)
+{
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    ckr_ckpt *c = open_ok("legacy");
+    ckr_plan *p;
+    const ckr_note *n;
+    double want[24], have[24];
+    ckr_error e;
+    size_t i;
+    t.sets = sets;
+    t.n_sets = n_sets;
+    t.lr_policy = policy;
+    p = c ? plan_of(c, &t) : NULL;
+    if (!p) return;
+    n = note_on(ckr_plan_info(p), "CKR_MEGATRON_FLAGS", NULL);
+    if (CHECK(n && n->new_value))
+        t_check(strstr(n->new_value, flags) != NULL, __FILE__, __LINE__, "\"%s\" in \"%s\"", flags,
+                n->new_value);
+    CHECK_OK(ckr_schedule_values(ckr_plan_info(p)->after, CKR_COLUMN_LR, 7, 12, want, NULL, &e),
+             &e);
+    if (CHECK_OK(ckr_plan_write(p, "w/s", NULL, &e), &e)) {
+        ckr_ckpt *w = open_ok("w/s");
+        if (w)
+            CHECK_OK(ckr_schedule_values(&ckr_ckpt_state(w)->schedules[0], CKR_COLUMN_LR, 7, 12,
+                                         have, NULL, &e),
+                     &e);
+        for (i = 0; w && i < 24; i++) CHECK(ckr__same(want[i], have[i]));
+        ckr_ckpt_close(w);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/s");
+}
+
+/* Options are whole iterations: what is none is a fraction of the decay, or is refused. */
+static void whole_iterations(void)
+{
+    static const ckr_setting longer[] = { { NULL, "total_steps", "20" } },
+                             other[] = { { NULL, "lr", "1e-3" }, { NULL, "total_steps", "32" } },
+                             batch[] = { { NULL, "batch_size", "8" } },
+                             uneven[] = { { NULL, "batch_size", "6" } },
+                             even[] = { { NULL, "batch_size", "6" },
+                                        { NULL, "total_steps", "11" } },
+                             wd[] = { { NULL, "weight_decay", "0.2" } };
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    ckr_ckpt *c = open_ok("legacy");
+    ckr_plan *p;
+    same_lr(longer, 1, CKR_LR_STRETCH,
+            "--lr-warmup-iters 0 --lr-warmup-fraction 0.09 --lr-decay-iters 20");
+    same_lr(other, 2, CKR_LR_SPLICE, "--lr-warmup-iters 3 --lr-decay-iters 32");
+    same_lr(batch, 1, CKR_LR_DEFAULT,
+            "--lr-warmup-fraction 0.1875 --lr-decay-iters 8 --lr-decay-style cosine --weight-decay "
+            "0.1 --global-batch-size 8 --train-iters 16");
+    same_lr(even, 2, CKR_LR_DEFAULT, "--lr-warmup-iters 2 --lr-decay-iters 11");
+    same_lr(wd, 1, CKR_LR_DEFAULT, "--weight-decay 0.2 --global-batch-size 4");
+    t.sets = uneven;
+    t.n_sets = 1;
+    p = c ? plan_of(c, &t) : NULL;
+    if (p) {
+        const ckr_note *n = note_on(ckr_plan_info(p), "CKR_E_SCHEDULE_HOLD", NULL);
+        if (CHECK(n && n->severity == CKR_ERROR)) CHECK_STR(n->remedy, "--set decay_steps=11");
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* A run that was resumed with --override-opt_param-scheduler has saved another LR in its arguments
+   than its groups use: what is written says the same everywhere. */
+static void apart(void)
+{
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    ckr_ckpt *c;
+    ckr_plan *p;
+    const ckr_note *n;
+    ckr_error e;
+    double v = 0;
+    const uint8_t was = behind(FIRST, "lr", 0)[3];
+    CHECK_INT(behind(FIRST, "lr", 0)[0], 'G');
+    behind(FIRST, "lr", 0)[3] = behind(RANK, "lr", 0)[3] = 0x11;
+    c = open_ok("legacy");
+    p = c ? plan_of(c, &t) : NULL;
+    if (p) {
+        n = note_on(ckr_plan_info(p), "CKR_FIX_MEGATRON_LR", NULL);
+        if (CHECK(n && n->old_value)) CHECK(strstr(n->old_value, "groups 0.003") != NULL);
+        n = note_on(ckr_plan_info(p), "CKR_MEGATRON_FLAGS", NULL);
+        if (CHECK(n != NULL)) CHECK(strstr(n->new_value, "--lr 0.003 --min-lr 0.0003") != NULL);
+        CHECK_OK(ckr_plan_write(p, "w/a", NULL, &e), &e);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    behind(FIRST, "lr", 0)[3] = behind(RANK, "lr", 0)[3] = was;
+    c = p ? open_ok("w/a") : NULL;
+    if (c)
+        CHECK(ckr_node_f64(ckr_node_get(((const ckr__mg *)ckr_ckpt_state(c)->dialect_data)->args,
+                                        "lr"), &v) &&
+              ckr__same(v, 0.003));
+    p = c ? plan_of(c, &t) : NULL;
+    if (p) CHECK(note_on(ckr_plan_info(p), "CKR_FIX_MEGATRON_LR", NULL) == NULL);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/a");
+}
+
 static void faults_on_the_way(void)
 {
     whole w;
@@ -591,17 +1021,26 @@ int main(int argc, char **argv)
     load_cases();
     RUN(what_is_read);
     RUN(there_and_back);
+    RUN(load_back_rows);
+    RUN(expert_streams);
     RUN(padding);
+    RUN(vocabulary);
     RUN(asked_lr);
     RUN(streams);
     RUN(defect);
+    RUN(trust);
     RUN(refused);
     RUN(versions);
+    RUN(no_version);
     RUN(other_source);
     RUN(release);
     RUN(damaged);
+    RUN(contradictions);
+    RUN(places);
     RUN(directories);
     RUN(distributed);
+    RUN(whole_iterations);
+    RUN(apart);
     RUN(faults_on_the_way);
     bad_all_seen(BAD_MEGATRON, never);
     memio_free(&disk);

@@ -32,11 +32,14 @@ ROWS = {  # name: (arguments of the tool, topology, updates to run)
     "lr": (["--set", "lr=0.001"], "dp_shard=2", 3),
     "fresh": (["--without", "optimizer"], "dp_shard=2", 0),
     "wd": (["--set", "weight_decay=0.5"], "dp_shard=2", 2),
+    "split": (["--variant", "split_qkv", "--kv-heads", "2"], "dp_shard=2", 2),
+    "fused": (["--variant", "fused_qkv", "--kv-heads", "2"], "dp_shard=2", 2),
 }
 
 
 # what these topologies need besides: a batch that divides, and what torchtitan does with an odd vocabulary
-MORE = {"dp3": ["--set", "global_batch=6"], "tp2": ["--set", "spmd_backend=partial_dtensor"]}
+MORE = {"split": ["--set", "margs.fuse_qkv=false"], "dp3": ["--set", "global_batch=6"],
+        "tp2": ["--set", "spmd_backend=partial_dtensor"]}
 
 
 def settings(report):
@@ -55,6 +58,23 @@ def settings(report):
     return out
 
 
+def split_truth(path, out):
+    """The optimizer's state of fused projections cut as torchtitan cuts the weights: 2 key-value heads, of 2 query
+    heads each."""
+    from safetensors.torch import load_file, save_file
+    truth = load_file(path)
+    for key in [k for k in truth if ".wqkv." in k]:
+        t = truth.pop(key)
+        if key.startswith("live_param."):
+            continue
+        w = t.reshape(2, 4, -1, *t.shape[1:]) if t.dim() else None
+        for part, at in ("wq", slice(0, 2)), ("wk", slice(2, 3)), ("wv", slice(3, 4)):
+            cut = t.clone() if w is None else w[:, at].reshape(-1, *t.shape[1:]).contiguous()
+            truth[key.replace(".wqkv.", f".{part}.")] = cut
+    save_file(truth, out)
+    return out
+
+
 def row(tool, corpus, name):
     args, topology, steps = ROWS[name]
     case, tmp = f"{corpus}/tt_dp2", tempfile.mkdtemp(prefix="ckr-titan-")
@@ -62,15 +82,25 @@ def row(tool, corpus, name):
         told = ["--schedule", OLD]
         out = f"{tmp}/ckpt/step-10"
         os.makedirs(f"{tmp}/ckpt")
-        p = subprocess.run([tool, "convert", f"{case}/ckpt/step-10", out, *args, *told, "--json"], capture_output=True)
+        start, truth = f"{case}/ckpt/step-10", f"{case}/truth.safetensors"
+        if name == "fused":
+            start = f"{tmp}/split/step-10"
+            os.makedirs(f"{tmp}/split")
+            cut = [tool, "convert", f"{case}/ckpt/step-10", start, *ROWS["split"][0], *told]
+            subprocess.run(cut, capture_output=True)
+        if name == "split":
+            truth = split_truth(truth, f"{tmp}/truth.safetensors")
+            shutil.copy(f"{case}/truth.json", tmp)
+        p = subprocess.run([tool, "convert", start, out, *args, *told, "--json"], capture_output=True)
         if p.returncode:
             return f"convert: {p.stdout[-300:]}"
+        curve = [] if "--variant" in args else [a for a in args if a not in ("--dp", "--tp", "--pp")]
         given = settings(json.loads(p.stdout)["report"])
-        p = subprocess.run([tool, "lr", f"{case}/ckpt/step-10", *[a for a in args if a not in ("--dp", "--tp", "--pp")],
+        p = subprocess.run([tool, "lr", f"{case}/ckpt/step-10", *curve,
                             *told, "--from", "11", "--to", "14", "--json"], capture_output=True)
         want = {} if p.returncode else {r["step"]: r["lr"] for r in json.loads(p.stdout)["after"]}
         given += MORE.get(name, [])
-        back = [f"{corpus}/make/loadback.py", "--ckpt", out, "--truth", f"{case}/truth.safetensors"]
+        back = [f"{corpus}/make/loadback.py", "--ckpt", out, "--truth", truth]
         back += ["--topology", topology, "--steps", str(steps), *given]
         p = subprocess.run([sys.executable, *back], capture_output=True, text=True, cwd=tmp)
         differ = re.search(r"compared (\d+) tensors: (\d+) differ", p.stdout)

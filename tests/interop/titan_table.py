@@ -80,7 +80,7 @@ ROWS = {
     "without one model key": ("DROP-norm.weight", "CKR_E_MODEL_MISSING"),
     "vocab 131 -> 144": ("--vocab 144", "CKR_E_TRAINER_SOURCE"),
     "one layer more": ("--like LIKE-layer", "CKR_E_MODEL_MISSING"),
-    "fuse_qkv False (model saved fused)": ("--like LIKE-split", "split"),
+    "fuse_qkv False (model saved fused)": ("--variant split_qkv --kv-heads 2", 0),
     "dtype bfloat16": ("--dtype bfloat16", 0),
     "dp 2 -> 1": ("--dp 1", 0),
     "dp 2 -> 1, exclude dataloader": ("--dp 1 --without data", 0),
@@ -91,7 +91,7 @@ ROWS = {
     "dp 2 -> hsdp 2x1": ("--dp 2", 0),
     "folder also has the final model-only step-20, load_step=-1, steps=40": ("", "CKR_NEWER_STEP"),
 }
-OF_PLAN = ("--dp", "--tp", "--pp", "--dtype")  # have no part in the LR, and `lr` does not take them
+OF_PLAN = ("--dp", "--tp", "--pp", "--dtype", "--variant", "--kv-heads")  # have no part in the LR, and `lr` does not take them
 passed = failed = 0
 
 
@@ -259,6 +259,8 @@ def main(corpus):
                 curve_row(row, ckpt, flags)
             else:
                 other_row(row, ckpt, flags, wanted)
+        code, report = run("plan", case / "ckpt", "--schedule", SAVED, "--like", room / "LIKE-split")
+        expect(code == 1 and "CKR_E_STATE_MISSING" in codes(report), f"split names alone: exit {code}: {codes(report)}")
     print(f"{passed} passed, {failed} failed")
     return failed != 0
 
