@@ -12027,6 +12027,7 @@ static void ckr__dcp_form_learn(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
                                 const ckr_view *v)
 {
     ckr__dcp_form *f = ckr__dcp_form_of(d, x, k);
+    uint8_t *bytes = ckr__dcp_window(d);
     uint64_t head, tail;
     uint32_t i;
     if (!f) return;
@@ -12039,7 +12040,12 @@ static void ckr__dcp_form_learn(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     f->head = (uint32_t)head;
     f->tail = (uint32_t)tail;
     f->n_masks = 0;
-    if (!ckr__dcp_form_read(d, f, v->file, k->offset, f->bytes) || !ckr__dcp_form_masks(f)) {
+    if (!bytes || !ckr__dcp_form_read(d, f, v->file, k->offset, bytes)) {
+        f->length = 0;
+        return;
+    }
+    memcpy(f->bytes, bytes, head + tail);      /* the window takes a whole slice, a form its sides */
+    if (!ckr__dcp_form_masks(f)) {
         f->length = 0;
         return;
     }

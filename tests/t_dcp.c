@@ -693,6 +693,33 @@ static void forms(void)
     ckr_ckpt_close(c);
 }
 
+/* Slices that are read whole and are longer than what is kept of one, of many shapes. */
+static void middling(void)
+{
+    static float values[4096];
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    ckr_target t = target_of(0, 0, 1, -1, NULL);
+    uint8_t a[16], b[16];
+    int i;
+    d.env = &env;
+    for (i = 0; i < 4096; i++) values[i] = (float)i + 0.5f;
+    if (!CHECK_OK(ckr_ckpt_create(&d, &c, &e), &e)) return;
+    for (i = 0; i < 200; i++) {
+        const int64_t n = 1200 + 13 * i;
+        char name[32];
+        snprintf(name, sizeof name, "t%03d", i);
+        CHECK_OK(ckr_ckpt_put(c, name, "param", CKR_DTYPE_F32, 1, &n, values, &e), &e);
+    }
+    t.dialect = "dcp";
+    CHECK_OK(ckr_ckpt_digest(c, NULL, a, &e), &e);
+    if (written(c, "memory", "w/middling", &t)) {
+        digest_of("w/middling", b);
+        CHECK(!memcmp(a, b, 16));
+    }
+}
+
 int main(int argc, char **argv)
 {
     const ckr_item never[] = { CKR_ITEM_OK };
@@ -712,6 +739,7 @@ int main(int argc, char **argv)
     RUN(torn);
     RUN(unfinished);
     RUN(packed);
+    RUN(middling);
     RUN(forms);
     if (!t_now.only) bad_all_seen(BAD_DCP, never);
     return t_end();
