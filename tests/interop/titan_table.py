@@ -91,7 +91,8 @@ ROWS = {
     "dp 2 -> hsdp 2x1": ("--dp 2", 0),
     "folder also has the final model-only step-20, load_step=-1, steps=40": ("", "CKR_NEWER_STEP"),
 }
-OF_PLAN = ("--dp", "--tp", "--pp", "--dtype", "--variant", "--kv-heads")  # have no part in the LR, and `lr` does not take them
+# these have no part in the LR, and `lr` does not take them
+OF_PLAN = ("--dp", "--tp", "--pp", "--dtype", "--variant", "--kv-heads")
 passed = failed = 0
 
 
