@@ -587,6 +587,11 @@ static void missing_parts(void)
               near_to(value(j.f->after, j.f->resume_at, 0), 0.07959536998847742, 1e-12));
     done(&j);
     ckr_ckpt_close(c);
+    c = open_path("/w/torch/bare.pt");                 /* groups, and no schedule        */
+    ask(&j, "");
+    if (c && decide(&j, c, false)) HAS(&j, "CKR_N_NO_SCHEDULE");
+    done(&j);
+    ckr_ckpt_close(c);
     c = made("nanotron:learning_rate=0.1,lr_warmup_steps=4,lr_decay_steps=30,train_steps=40",
              2, 13);
     ask(&j, "warmup_steps=20 @target");                /* the warm-up again              */
