@@ -1,8 +1,8 @@
 /* SIGKILL in the middle of a conversion: at every call that changes the disk, and at 200 random
    moments of the tool (TOOL, default ./ckptresume). Then the output is absent or whole, at most
    one sibling is left over, `.out.ckptresume-tmp`, and the next run removes it and succeeds. */
-#define CKPTRESUME_IMPLEMENTATION
-#include "ckptresume.h"
+#define CORE_NANOTRON
+#include "core.h"
 #include "t.h"
 #include "memio.h"
 

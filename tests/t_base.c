@@ -1,6 +1,5 @@
 /* Arithmetic, errors, memory, maps, sorting, nodes, pointers: the floor of everything else. */
-#define CKPTRESUME_IMPLEMENTATION
-#include "ckptresume.h"
+#include "core.h"
 #include "t.h"
 
 static ckr__ctx t_ctx;

@@ -1,7 +1,6 @@
 /* Parameter groups, old to new: every outcome of the table, the recorded scenarios, hostile input,
    permutations, failing allocations. */
-#define CKPTRESUME_IMPLEMENTATION
-#include "ckptresume.h"
+#include "core.h"
 #include "t.h"
 
 static ckr__ctx ctx;

@@ -1,6 +1,5 @@
 /* Layout against a naive element map: splits, flat ranges, views, clipping. */
-#define CKPTRESUME_IMPLEMENTATION
-#include "ckptresume.h"
+#include "core.h"
 #include "t.h"
 
 #define MAX_ELEMS 4096
