@@ -12044,7 +12044,7 @@ static void ckr__dcp_form_learn(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
         f->length = 0;
         return;
     }
-    memcpy(f->bytes, bytes, head + tail);      /* a form keeps the sides only */
+    memcpy(f->bytes, bytes, (size_t)(head + tail)); /* a form keeps the sides only */
     if (!ckr__dcp_form_masks(f)) {
         f->length = 0;
         return;
