@@ -32,6 +32,7 @@ torch = module("torch", "FloatStorage", "ByteStorage")
 torch_utils = module("torch._utils")
 random_mod = module("nanotron.random", "RandomStates", "RandomState")
 module("nanotron")
+module("deepspeed")
 numpy = module("numpy", "ndarray", "dtype")
 multiarray = module("numpy._core.multiarray")
 module("numpy._core")
@@ -129,7 +130,7 @@ class Bytes:
 
 class Holes:
     def __init__(self):
-        self.crc = {}
+        self.crc, self.n = {}, 0
 
     def write(self, f, size):
         f.seek(size, io.SEEK_CUR)
@@ -501,7 +502,7 @@ def write_nanotron(run, model, tp, dp, zero, source):
     offsets, shapes = {}, {}
     for t in range(tp):
         for d in range(dp if zero else 1):
-            state = {}
+            state, source.n = {}, 0  # what every rank has is equal
             for i, (name, shape, how) in enumerate(model.params):
                 local = list(shape if how is None else cut(shape, how, t, tp)[0])
                 n = 1
@@ -607,9 +608,6 @@ class Steps:
         return zlib.crc32(self.data)
 
 
-# ---- what there is -----------------------------------------------------------------------------
-
-
 # ---- DeepSpeed ---------------------------------------------------------------------------------
 
 
@@ -676,7 +674,7 @@ def write_deepspeed(run, model, dp, source):
         write_pt(
             tag / f"zero_pp_rank_{r}_mp_rank_00_optim_states.pt",
             dict(optimizer_state_dict=optim, ds_config=config, ds_version="0.19.8"),
-            Steps(source),
+            Steps(source, 100),
         )
     (run / "latest").write_text("global_step100")
 
@@ -686,20 +684,6 @@ def numel(shape):
     for d in shape:
         n *= d
     return n
-
-
-class Steps:
-    """Bytes, but a storage of one float is a count of updates that all ranks share."""
-
-    def __init__(self, source):
-        self.source = source
-
-    def write(self, f, size):
-        if size != 4:
-            return self.source.write(f, size)
-        text = struct.pack("<f", 100)
-        f.write(text)
-        return zlib.crc32(text)
 
 
 def names(n):
