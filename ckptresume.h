@@ -26746,6 +26746,21 @@ static bool ckr__nt_say_topology(ckr__nt_job *x)
     return ok;
 }
 
+/* A Llama that was trained before the key came (2024-09) rotates neighbouring pairs of a head; HEAD
+   rotates halves unless it is told, and would go on with another model (llama.py, config). */
+static bool ckr__nt_say_rotary(ckr__nt_job *x)
+{
+    const ckr_node *model = x->nt->model.root, *llama = ckr_node_get(model, "is_llama_config");
+    if (!llama || llama->kind != CKR_NODE_BOOL || !llama->u.i ||
+        ckr_node_get(model, "rope_interleaved"))
+        return true;
+    return ckr__nt_say(x, "CKR_NANOTRON_SETTING", CKR_CHANGED, "model/model_config/rope_interleaved",
+                       NULL, "true",
+                       "the code that wrote this had no such key and rotated interleaved pairs; "
+                       "HEAD's default is false",
+                       "set it in the coming run's configuration");
+}
+
 /* Files that are not understood come back as they were. */
 static ckr_result ckr__nt_emit_loose(ckr__nt_job *x)
 {
@@ -26822,7 +26837,7 @@ static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
     if (e != CKR_OK || x->refused) return e;
     x->same = x->tp == x->nt->tp && x->pp == x->nt->pp && x->dp == x->nt->dp &&
               x->zero == x->nt->zero && x->nt->ep == 1;
-    if (!ckr__nt_say_topology(x)) return ckr__nt_emit_oom(x);
+    if (!ckr__nt_say_topology(x) || !ckr__nt_say_rotary(x)) return ckr__nt_emit_oom(x);
     if (!(without & CKR_PARAMS)) e = ckr__nt_emit_weights(x);
     if (e == CKR_OK && optimizer) e = ckr__nt_emit_optimizer(x);
     if (e == CKR_OK && optimizer && !ckr__nt_say_head(x)) e = ckr__nt_emit_oom(x);

@@ -9,8 +9,9 @@
 #define DATA "tests/data/nanotron"
 
 static const char *const cases[] = { "tp2_pp1_dp1", "tp1_pp2_dp1_tied",
-                                     "tp2_pp1_dp2_zero1_bf16_master" };
-enum { N_CASES = 3 };
+                                     "tp2_pp1_dp2_zero1_bf16_master", "v04_pp2_dp2_zero1",
+                                     "qwen2_tp2" };
+enum { N_CASES = 5 };
 
 static const char *tmp;
 
@@ -261,6 +262,35 @@ static void there_and_back(void)
     }
 }
 
+/* Nanotron 0.4 has one group and no data stages, and rotates interleaved: HEAD has to be told. */
+static void old_version(void)
+{
+    int k;
+    for (k = 0; k < N_CASES; k++) {
+        const bool old = !strncmp(cases[k], "v04", 3);
+        ckr_ckpt *c = open_ok(case_file(k, "ckpt"));
+        ckr_target t = CKR_ZERO;
+        ckr_plan *p = NULL;
+        ckr_error e;
+        uint64_t i, version = 0, rotary = 0;
+        if (!c) continue;
+        t.mode = CKR_MODE_CONTINUE;
+        t.topology.zero = -1;
+        CHECK_STR(ckr_ckpt_state(c)->framework_version, old ? "1.2" : "1.5");
+        if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e))
+            for (i = 0; i < ckr_plan_info(p)->n_notes; i++) {
+                const ckr_note *n = &ckr_plan_info(p)->notes[i];
+                version += !strcmp(n->code, "CKR_W_NANOTRON_VERSION");
+                rotary += !strcmp(n->code, "CKR_NANOTRON_SETTING") &&
+                          strstr(n->subject, "rope_interleaved");
+            }
+        CHECK_INT(version, old);
+        CHECK_INT(rotary, old);
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+    }
+}
+
 static void refused_writes_nothing(void)
 {
     int k;
@@ -378,7 +408,7 @@ static void checks_and_differences(void)
         if (!a || !b) continue;
         if (CHECK_OK(ckr_ckpt_check(a, &report, &e), &e)) {
             CHECK(report.sound);
-            CHECK(report.bytes_read > 100000);
+            CHECK(report.bytes_read > 60000);
             ckr_report_free(&report);
         }
         if (CHECK_OK(ckr_ckpt_diff(a, a, &diff, &e), &e)) {
@@ -450,6 +480,7 @@ int main(int argc, char **argv)
     tmp = t_tmpdir();
     RUN(opened_equals_truth);
     RUN(there_and_back);
+    RUN(old_version);
     RUN(refused_writes_nothing);
     RUN(same_bytes_any_way);
     RUN(exports);
