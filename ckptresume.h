@@ -26754,8 +26754,8 @@ static bool ckr__nt_say_rotary(ckr__nt_job *x)
     if (!llama || llama->kind != CKR_NODE_BOOL || !llama->u.i ||
         ckr_node_get(model, "rope_interleaved"))
         return true;
-    return ckr__nt_say(x, "CKR_NANOTRON_SETTING", CKR_CHANGED, "model/model_config/rope_interleaved",
-                       NULL, "true",
+    return ckr__nt_say(x, "CKR_NANOTRON_SETTING", CKR_CHANGED,
+                       "model/model_config/rope_interleaved", NULL, "true",
                        "the code that wrote this had no such key and rotated interleaved pairs; "
                        "HEAD's default is false",
                        "set it in the coming run's configuration");
