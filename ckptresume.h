@@ -26761,6 +26761,28 @@ static bool ckr__nt_say_rotary(ckr__nt_job *x)
                        "set it in the coming run's configuration");
 }
 
+/* HEAD looks for patterns in the name of the last tied or replicated parameter, too: a stage that
+   has none before its first other one ends in a NameError (helpers.py). */
+static bool ckr__nt_say_exclude(ckr__nt_job *x)
+{
+    static const char key[] = "/optimizer/weight_decay_exclude_named_params";
+    const ckr_node *patterns = ckr_node_find(x->nt->config.root, key);
+    char subject[24];
+    uint32_t q;
+    if (!patterns || patterns->kind != CKR_NODE_LIST || !patterns->count) return true;
+    for (q = 1; q < x->pp; q++) {
+        snprintf(subject, sizeof subject, "stage %u", (unsigned)q);
+        if (x->n_stage[q] == 1 && x->stage[q][0]->param &&
+            x->stage[q][0]->param->split.axis >= 0 &&
+            !ckr__nt_say(x, "CKR_W_NANOTRON_EXCLUDE", CKR_CHANGED, subject, NULL, NULL,
+                         "the output layer lies alone on it, and there HEAD's "
+                         "weight_decay_exclude_named_params ends in a NameError",
+                         "take a smaller --pp, or leave that list out of the configuration"))
+            return false;
+    }
+    return true;
+}
+
 /* Files that are not understood come back as they were. */
 static ckr_result ckr__nt_emit_loose(ckr__nt_job *x)
 {
@@ -26837,7 +26859,8 @@ static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
     if (e != CKR_OK || x->refused) return e;
     x->same = x->tp == x->nt->tp && x->pp == x->nt->pp && x->dp == x->nt->dp &&
               x->zero == x->nt->zero && x->nt->ep == 1;
-    if (!ckr__nt_say_topology(x) || !ckr__nt_say_rotary(x)) return ckr__nt_emit_oom(x);
+    if (!ckr__nt_say_topology(x) || !ckr__nt_say_rotary(x) || !ckr__nt_say_exclude(x))
+        return ckr__nt_emit_oom(x);
     if (!(without & CKR_PARAMS)) e = ckr__nt_emit_weights(x);
     if (e == CKR_OK && optimizer) e = ckr__nt_emit_optimizer(x);
     if (e == CKR_OK && optimizer && !ckr__nt_say_head(x)) e = ckr__nt_emit_oom(x);
