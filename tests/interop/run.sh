@@ -1,9 +1,10 @@
 #!/bin/sh
 # run.sh: what ckptresume wrote, read by the frameworks. Makes build/venv from the pinned
 # requirements once and uses it again; VENV_PYTHON=PYTHON takes one that has them.
-# NANOTRON_SRC=DIR: Nanotron too. CORPUS=DIR has the cases for torch.distributed.checkpoint and, where
-# it is installed, torchtitan. DeepSpeed has to find torch when it is installed, so it comes after the rest,
-# without its compiled parts; where that fails its checks are left out with a line.
+# NANOTRON_SRC=DIR: Nanotron too. LLMC_SRC=DIR: llm.c's program, on a CUDA runtime without a device.
+# CORPUS=DIR has the cases for torch.distributed.checkpoint and, where it is installed, torchtitan. DeepSpeed
+# has to find torch when it is installed, so it comes after the rest, without its compiled parts; where that
+# fails its checks are left out with a line.
 set -u
 py=${VENV_PYTHON:-}
 wanted=tests/interop/requirements.txt
@@ -54,6 +55,13 @@ if [ $# -eq 0 ] && [ -d "$corpus/dcp/make" ]; then
         "$py" tests/interop/titan.py ./ckptresume "$corpus/dcp" || rc=1
     else
         echo "torchtitan: not installed for $py, passed over"
+    fi
+fi
+if [ $# -eq 0 ] && [ -n "${LLMC_SRC:-}" ] && [ -d "$corpus/llmc" ]; then
+    if command -v "${NVCC:-nvcc}" > /dev/null; then
+        BUILD=build/llmc "$py" tests/interop/llmc.py ./ckptresume "$corpus" || rc=1
+    else
+        echo "llm.c: no nvcc, passed over"
     fi
 fi
 exit $rc
