@@ -45,7 +45,8 @@ static void fuzz_use(const ckr_env *env, const ckr_topology *to)
 }
 
 /* The checkpoint with `data` as the content of file `one`, for one run. */
-static void fuzz_replaced(memio_file *one, const uint8_t *data, size_t size, const ckr_topology *to)
+static void fuzz_replaced(memio_file *one, const uint8_t *data, size_t size,
+                          const ckr_topology *to)
 {
     uint8_t *keep = one->data;
     const size_t n = one->size;
