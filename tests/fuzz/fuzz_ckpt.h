@@ -1,4 +1,5 @@
-/* A checkpoint of tests/data in memory, one file of which is the input: open, plan, digest, check. */
+/* A checkpoint of tests/data in memory, one file of which is the input: open, plan, digest,
+   check. */
 #ifndef FUZZ_CKPT_H
 #define FUZZ_CKPT_H
 #include "fuzz.h"
