@@ -27169,8 +27169,8 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
     return r;
 }
 
-/* The state dicts of an optimizer and of a scheduler: the root itself, or the first value of it that
-   is one; torch wraps some in a list. */
+/* The state dicts of an optimizer and of a scheduler: the root itself, or the first value of it
+   that is one; torch wraps some in a list. */
 static void ckr__plain_parts(const ckr_node *root, const ckr_node **optim, const ckr_node **sched)
 {
     uint64_t i;
