@@ -1825,7 +1825,8 @@ static ckr__map_slot *ckr__map_probe(const ckr__map *m, const char *key, size_t 
     return &m->slots[i];
 }
 
-static bool ckr__map_find(const ckr__map *m, const char *key, size_t len, uint64_t *value)
+static CKR__NOINLINE bool ckr__map_find(const ckr__map *m, const char *key, size_t len,
+                                        uint64_t *value)
 {
     const ckr__map_slot *s;
     if (!m->cap) return false;
@@ -2699,9 +2700,10 @@ static ckr_dtype ckr__dtype_find(const char *s, size_t n, int which)
 }
 
 /* >>node ---------------------------------------------------------------------- */
-/* Building trees. Every maker returns NULL after setting the context's error. */
+/* Building trees. Every maker returns NULL after setting the context's error. Dialects call them in
+   a thousand places: no copies there. */
 
-static ckr_node *ckr__node(ckr__ctx *c, ckr_node_kind kind)
+static CKR__NOINLINE ckr_node *ckr__node(ckr__ctx *c, ckr_node_kind kind)
 {
     ckr_node *n = CKR__NEW(c, ckr_node);
     if (n) {
@@ -2711,21 +2713,21 @@ static ckr_node *ckr__node(ckr__ctx *c, ckr_node_kind kind)
     return n;
 }
 
-static ckr_node *ckr__node_bool(ckr__ctx *c, bool v)
+static CKR__NOINLINE ckr_node *ckr__node_bool(ckr__ctx *c, bool v)
 {
     ckr_node *n = ckr__node(c, CKR_NODE_BOOL);
     if (n) n->u.b = v;
     return n;
 }
 
-static ckr_node *ckr__node_int(ckr__ctx *c, int64_t v)
+static CKR__NOINLINE ckr_node *ckr__node_int(ckr__ctx *c, int64_t v)
 {
     ckr_node *n = ckr__node(c, CKR_NODE_INT);
     if (n) n->u.i = v;
     return n;
 }
 
-static ckr_node *ckr__node_float(ckr__ctx *c, double v)
+static CKR__NOINLINE ckr_node *ckr__node_float(ckr__ctx *c, double v)
 {
     ckr_node *n = ckr__node(c, CKR_NODE_FLOAT);
     if (n) n->u.f = v;
@@ -2761,7 +2763,7 @@ static bool ckr__node_room(ckr__ctx *c, ckr_node *n, uint64_t width)
     return true;
 }
 
-static bool ckr__node_push(ckr__ctx *c, ckr_node *list, ckr_node *item)
+static CKR__NOINLINE bool ckr__node_push(ckr__ctx *c, ckr_node *list, ckr_node *item)
 {
     if (!list || !item || !ckr__node_room(c, list, 1)) return false;
     list->u.items[list->count++] = item;
@@ -2778,7 +2780,8 @@ static bool ckr__node_pair(ckr__ctx *c, ckr_node *dict, ckr_node *key, ckr_node 
     return true;
 }
 
-static bool ckr__node_set(ckr__ctx *c, ckr_node *dict, const char *key, ckr_node *value)
+static CKR__NOINLINE bool ckr__node_set(ckr__ctx *c, ckr_node *dict, const char *key,
+                                        ckr_node *value)
 {
     uint64_t i;
     if (!dict || !value) return false;
