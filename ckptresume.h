@@ -1373,9 +1373,10 @@ static void ckr__store_u64(uint8_t *p, uint64_t v)
 /* >>arith --------------------------------------------------------------------- */
 /* Every size, count or offset that came from a file goes through these.            */
 
+/* Two factors below 2^32 need no division, which costs more than all the rest of a check. */
 static bool ckr__mul_u64(uint64_t a, uint64_t b, uint64_t *out)
 {
-    if (b != 0 && a > UINT64_MAX / b) return false;
+    if ((a | b) >> 32 && b != 0 && a > UINT64_MAX / b) return false;
     *out = a * b;
     return true;
 }
@@ -1824,7 +1825,8 @@ static ckr__map_slot *ckr__map_probe(const ckr__map *m, const char *key, size_t 
     return &m->slots[i];
 }
 
-static bool ckr__map_find(const ckr__map *m, const char *key, size_t len, uint64_t *value)
+static CKR__NOINLINE bool ckr__map_find(const ckr__map *m, const char *key, size_t len,
+                                        uint64_t *value)
 {
     const ckr__map_slot *s;
     if (!m->cap) return false;
@@ -2698,9 +2700,10 @@ static ckr_dtype ckr__dtype_find(const char *s, size_t n, int which)
 }
 
 /* >>node ---------------------------------------------------------------------- */
-/* Building trees. Every maker returns NULL after setting the context's error. */
+/* Building trees. Every maker returns NULL after setting the context's error. Dialects call them in
+   a thousand places: no copies there. */
 
-static ckr_node *ckr__node(ckr__ctx *c, ckr_node_kind kind)
+static CKR__NOINLINE ckr_node *ckr__node(ckr__ctx *c, ckr_node_kind kind)
 {
     ckr_node *n = CKR__NEW(c, ckr_node);
     if (n) {
@@ -2710,21 +2713,21 @@ static ckr_node *ckr__node(ckr__ctx *c, ckr_node_kind kind)
     return n;
 }
 
-static ckr_node *ckr__node_bool(ckr__ctx *c, bool v)
+static CKR__NOINLINE ckr_node *ckr__node_bool(ckr__ctx *c, bool v)
 {
     ckr_node *n = ckr__node(c, CKR_NODE_BOOL);
     if (n) n->u.b = v;
     return n;
 }
 
-static ckr_node *ckr__node_int(ckr__ctx *c, int64_t v)
+static CKR__NOINLINE ckr_node *ckr__node_int(ckr__ctx *c, int64_t v)
 {
     ckr_node *n = ckr__node(c, CKR_NODE_INT);
     if (n) n->u.i = v;
     return n;
 }
 
-static ckr_node *ckr__node_float(ckr__ctx *c, double v)
+static CKR__NOINLINE ckr_node *ckr__node_float(ckr__ctx *c, double v)
 {
     ckr_node *n = ckr__node(c, CKR_NODE_FLOAT);
     if (n) n->u.f = v;
@@ -2760,7 +2763,7 @@ static bool ckr__node_room(ckr__ctx *c, ckr_node *n, uint64_t width)
     return true;
 }
 
-static bool ckr__node_push(ckr__ctx *c, ckr_node *list, ckr_node *item)
+static CKR__NOINLINE bool ckr__node_push(ckr__ctx *c, ckr_node *list, ckr_node *item)
 {
     if (!list || !item || !ckr__node_room(c, list, 1)) return false;
     list->u.items[list->count++] = item;
@@ -2777,7 +2780,8 @@ static bool ckr__node_pair(ckr__ctx *c, ckr_node *dict, ckr_node *key, ckr_node 
     return true;
 }
 
-static bool ckr__node_set(ckr__ctx *c, ckr_node *dict, const char *key, ckr_node *value)
+static CKR__NOINLINE bool ckr__node_set(ckr__ctx *c, ckr_node *dict, const char *key,
+                                        ckr_node *value)
 {
     uint64_t i;
     if (!dict || !value) return false;
@@ -2909,7 +2913,7 @@ CKR_API const ckr_node *ckr_node_find(const ckr_node *n, const char *pointer)
    of bytes. (tests/digest_ref.py) */
 
 enum {                         /* what ckr__cpu finds                                   */
-    CKR__CPU_PCLMUL = 1, CKR__CPU_AVX2 = 2, CKR__CPU_AVX512 = 4, CKR__CPU_VPCLMUL = 8
+    CKR__CPU_PCLMUL = 1, CKR__CPU_AVX2 = 2, CKR__CPU_VPCLMUL = 4
 };
 
 #ifdef CKR__X64
@@ -2926,10 +2930,7 @@ static unsigned ckr__cpu(void)
     found = r[2] & 1 << 1 && r[2] & 1 << 19 ? CKR__CPU_PCLMUL : 0u;
     os = r[2] & 1 << 27 ? _xgetbv(0) : 0;
     if ((os & 6) == 6 && leaf7[1] & 1 << 5) found |= CKR__CPU_AVX2;
-    if ((os & 0xe6) == 0xe6 && leaf7[1] & 1 << 16) {
-        found |= CKR__CPU_AVX512;
-        if (leaf7[2] & 1 << 10) found |= CKR__CPU_VPCLMUL;
-    }
+    if ((os & 0xe6) == 0xe6 && leaf7[1] & 1 << 16 && leaf7[2] & 1 << 10) found |= CKR__CPU_VPCLMUL;
     return found;
 }
 
@@ -2949,10 +2950,8 @@ static unsigned ckr__cpu(void)
     if (__builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("pclmul"))
         found |= CKR__CPU_PCLMUL;
     if (__builtin_cpu_supports("avx2")) found |= CKR__CPU_AVX2;
-    if (__builtin_cpu_supports("avx512f")) {
-        found |= CKR__CPU_AVX512;
-        if (__builtin_cpu_supports("vpclmulqdq")) found |= CKR__CPU_VPCLMUL;
-    }
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"))
+        found |= CKR__CPU_VPCLMUL;
     return found;
 }
 
@@ -3234,78 +3233,63 @@ static void ckr__digest_sse2(const uint32_t *k, const uint8_t *p, size_t n, uint
     ckr__digest_scalar(k + i, p + 4 * i, n - i, s);
 }
 
+/* The same words of two blocks, p and q, into s[0..1] and s[2..3]: a row that is loaded once serves
+   both, and only the multiplier is the limit. Registers of 512 bits gain nothing: Zen 4 multiplies
+   256 of them at a time. */
 CKR__TARGET("avx2")
-static void ckr__digest_avx2(const uint32_t *k, const uint8_t *p, size_t n, uint64_t s[2])
+static void ckr__digest_avx2(const uint32_t *k, const uint8_t *p, const uint8_t *q, size_t n,
+                             uint64_t s[4])
 {
     __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
     uint64_t sum[4];
-    size_t i;
+    size_t i, j;
     for (i = 0; i + 8 <= n; i += 8) {
         const __m256i *row = (const __m256i *)(const void *)(k + i);
         const __m256i *row1 = (const __m256i *)(const void *)(k + i + CKR__DIGEST_ROW);
         const __m256i *odd = (const __m256i *)(const void *)(k + i + 2 * CKR__DIGEST_ROW);
         const __m256i *odd1 = (const __m256i *)(const void *)(k + i + 3 * CKR__DIGEST_ROW);
-        __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)(p + 4 * i)),
-            y = _mm256_srli_epi64(x, 32);
-        a = _mm256_add_epi64(a, _mm256_mul_epu32(x, _mm256_loadu_si256(row)));
-        b = _mm256_add_epi64(b, _mm256_mul_epu32(x, _mm256_loadu_si256(row1)));
-        c = _mm256_add_epi64(c, _mm256_mul_epu32(y, _mm256_loadu_si256(odd)));
-        d = _mm256_add_epi64(d, _mm256_mul_epu32(y, _mm256_loadu_si256(odd1)));
+        const __m256i k0 = _mm256_loadu_si256(row), k1 = _mm256_loadu_si256(row1);
+        const __m256i m0 = _mm256_loadu_si256(odd), m1 = _mm256_loadu_si256(odd1);
+        __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)(p + 4 * i));
+        __m256i y = _mm256_loadu_si256((const __m256i *)(const void *)(q + 4 * i));
+        a = _mm256_add_epi64(a, _mm256_mul_epu32(x, k0));
+        b = _mm256_add_epi64(b, _mm256_mul_epu32(x, k1));
+        c = _mm256_add_epi64(c, _mm256_mul_epu32(y, k0));
+        d = _mm256_add_epi64(d, _mm256_mul_epu32(y, k1));
+        x = _mm256_srli_epi64(x, 32);
+        y = _mm256_srli_epi64(y, 32);
+        a = _mm256_add_epi64(a, _mm256_mul_epu32(x, m0));
+        b = _mm256_add_epi64(b, _mm256_mul_epu32(x, m1));
+        c = _mm256_add_epi64(c, _mm256_mul_epu32(y, m0));
+        d = _mm256_add_epi64(d, _mm256_mul_epu32(y, m1));
     }
-    a = _mm256_add_epi64(a, c);
-    b = _mm256_add_epi64(b, d);
     a = _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    c = _mm256_add_epi64(_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d));
+    a = _mm256_add_epi64(_mm256_permute2x128_si256(a, c, 0x20),
+                         _mm256_permute2x128_si256(a, c, 0x31));
     _mm256_storeu_si256((__m256i *)(void *)sum, a);
-    _mm256_zeroupper();
-    s[0] += sum[0] + sum[2];
-    s[1] += sum[1] + sum[3];
+    for (j = 0; j < 4; j++) s[j] += sum[j];
     ckr__digest_scalar(k + i, p + 4 * i, n - i, s);
-}
-
-CKR__TARGET("avx512f")
-static void ckr__digest_avx512(const uint32_t *k, const uint8_t *p, size_t n, uint64_t s[2])
-{
-    __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
-    uint64_t sum[8];
-    size_t i;
-    for (i = 0; i + 16 <= n; i += 16) {
-        __m512i x = _mm512_loadu_si512((const void *)(p + 4 * i)),
-                y = _mm512_maskz_srli_epi64(0xff, x, 32);
-        const uint32_t *row = k + i;
-        a = _mm512_add_epi64(
-            a, _mm512_maskz_mul_epu32(0xff, x, _mm512_loadu_si512((const void *)row)));
-        b = _mm512_add_epi64(
-            b, _mm512_maskz_mul_epu32(0xff, x,
-                                      _mm512_loadu_si512((const void *)(row + CKR__DIGEST_ROW))));
-        c = _mm512_add_epi64(
-            c, _mm512_maskz_mul_epu32(
-                   0xff, y, _mm512_loadu_si512((const void *)(row + 2 * CKR__DIGEST_ROW))));
-        d = _mm512_add_epi64(
-            d, _mm512_maskz_mul_epu32(
-                   0xff, y, _mm512_loadu_si512((const void *)(row + 3 * CKR__DIGEST_ROW))));
-    }
-    a = _mm512_add_epi64(a, c);
-    b = _mm512_add_epi64(b, d);
-    a = _mm512_add_epi64(_mm512_maskz_unpacklo_epi64(0xff, a, b),
-                         _mm512_maskz_unpackhi_epi64(0xff, a, b));
-    _mm512_storeu_si512((void *)sum, a);
-    _mm256_zeroupper();
-    s[0] += sum[0] + sum[2] + sum[4] + sum[6];
-    s[1] += sum[1] + sum[3] + sum[5] + sum[7];
-    ckr__digest_scalar(k + i, p + 4 * i, n - i, s);
+    ckr__digest_scalar(k + i, q + 4 * i, n - i, s + 2);
+    _mm256_zeroupper();        /* last: the compiler may have used them for the sums        */
 }
 #endif
 
-static void ckr__digest_words(unsigned cpu, const uint32_t *k, const uint8_t *p, size_t n,
-                              uint64_t s[2])
+/* n words of one block at p, and the same of another at q, which may be the same. */
+static void ckr__digest_words(unsigned cpu, const uint32_t *k, const uint8_t *p, const uint8_t *q,
+                              size_t n, uint64_t s[4])
 {
 #ifdef CKR__X64
-    if (cpu & CKR__CPU_AVX512) ckr__digest_avx512(k, p, n, s);
-    else if (cpu & CKR__CPU_AVX2) ckr__digest_avx2(k, p, n, s);
-    else ckr__digest_sse2(k, p, n, s);
+    if (cpu & CKR__CPU_AVX2) {
+        ckr__digest_avx2(k, p, q, n, s);
+        return;
+    }
+    ckr__digest_sse2(k, p, n, s);
+    if (q != p) ckr__digest_sse2(k, q, n, s + 2);
 #else
     (void)cpu;
     ckr__digest_scalar(k, p, n, s);
+    if (q != p) ckr__digest_scalar(k, q, n, s + 2);
 #endif
 }
 
@@ -3313,15 +3297,16 @@ static void ckr__digest_words(unsigned cpu, const uint32_t *k, const uint8_t *p,
    (little-endian: a big-endian host swaps elements first). acc starts as zeros; shares of different
    threads add up. */
 static void ckr__digest_add(const ckr__digest_tables *t, uint64_t acc[2], uint64_t byte_offset,
-                            const void *bytes,
-                            size_t n)
+                            const void *bytes, size_t n)
 {
+    const size_t size = 4 * CKR__DIGEST_BLOCK;
     const uint8_t *p = (const uint8_t *)bytes;
     while (n) {
-        uint64_t block = byte_offset / (4 * CKR__DIGEST_BLOCK), s[2] = { 0, 0 };
-        size_t j = (size_t)(byte_offset / 4 % CKR__DIGEST_BLOCK), skip = (size_t)(byte_offset % 4),
-            took;
+        uint64_t block = byte_offset / size, s[4] = { 0, 0, 0, 0 };
+        const size_t j = (size_t)(byte_offset % size / 4), skip = (size_t)(byte_offset % 4);
         const uint32_t *k = t->room + t->skip + j;
+        const bool two = byte_offset % size == 0 && n >= 2 * size;
+        size_t took;
         if (skip || n < 4) {           /* part of a word: its other bytes are someone else's */
             uint8_t word[4] = { 0, 0, 0, 0 };
             took = n < 4 - skip ? n : 4 - skip;
@@ -3329,11 +3314,15 @@ static void ckr__digest_add(const ckr__digest_tables *t, uint64_t acc[2], uint64
             ckr__digest_scalar(k, word, 1, s);
         } else {
             took = n / 4 < CKR__DIGEST_BLOCK - j ? n / 4 : CKR__DIGEST_BLOCK - j;
-            ckr__digest_words(t->cpu, k, p, took, s);
-            took *= 4;
+            ckr__digest_words(t->cpu, k, p, two ? p + size : p, took, s);
+            took *= two ? 8 : 4;
         }
         acc[0] += s[0] * (ckr__mix(block ^ t->seed[0]) | 1);
         acc[1] += s[1] * (ckr__mix(block ^ t->seed[1]) | 1);
+        if (two) {
+            acc[0] += s[2] * (ckr__mix((block + 1) ^ t->seed[0]) | 1);
+            acc[1] += s[3] * (ckr__mix((block + 1) ^ t->seed[1]) | 1);
+        }
         p += took;
         n -= took;
         byte_offset += took;
@@ -5483,8 +5472,17 @@ typedef struct ckr__yaml_out {
 
 enum { CKR__ST_DEPTH = 64 };   /* of a field that we do not know                         */
 
-typedef struct ckr__st_cell { ckr_node key, node; ckr_view view; } ckr__st_cell;
 typedef struct ckr__st_dims { const int64_t *dims; uint32_t n_dims; } ckr__st_dims;
+
+/* A name that was seen: its hash and where it stands in the header, 0 in a free slot. */
+typedef struct ckr__st_name { uint32_t hash, at; } ckr__st_name;
+
+/* Data bytes that entries one behind the other cover; a header in offset order is one run. */
+typedef struct ckr__st_run { uint64_t begin, end; const char *name; } ckr__st_run;
+
+/* Gets each tensor in the header's order. Name, shape and stride stay, the view does not. False
+   sets the error. */
+typedef bool (*ckr__st_fn)(void *user, const char *name, size_t len, const ckr_view *v);
 
 typedef struct ckr__st {
     ckr__json   j;
@@ -5492,10 +5490,14 @@ typedef struct ckr__st {
     uint8_t    *text;          /* what j reads                                           */
     uint32_t    file;
     uint64_t    data, n_data;  /* where the data begins in the file, its size            */
-    uint64_t    reached;       /* end of the chain, while the header is in offset order  */
-    bool        ordered, metadata;
-    ckr_node   *root;
-    ckr__st_cell *first, *last; /* the tensors so far: node.attrs is the next one until the end */
+    bool        metadata;
+    ckr_node   *told;          /* __metadata__, or NULL                                  */
+    ckr__st_fn  fn;
+    void       *user;
+    ckr__st_run  *runs;
+    uint64_t      n_runs, cap_runs;
+    ckr__st_name *names;       /* a hash table                                           */
+    size_t        n_names, cap_names;
     ckr__st_dims recent[32];   /* shapes to share: a model has few different ones         */
     ckr__buf    dims;          /* of the entry in hand, int64_t                          */
     char tag[16]; /* of the last entry: most tensors have the dtype of their neighbour */
@@ -5732,58 +5734,88 @@ static const int64_t *ckr__st_keep_dims(ckr__st *s, uint32_t n_dims)
     return dims;
 }
 
-static ckr_result ckr__st_tensor(ckr__st *s, const char *name, size_t name_len)
+/* A slot for every name that half of the table has. */
+static bool ckr__st_names_room(ckr__st *s)
 {
-    uint64_t at = s->j.base + (uint64_t)(s->j.p - s->j.begin);
-    uint32_t n_dims;
-    const int64_t *dims;
-    ckr__st_cell *cell;
-    ckr_result r = ckr__st_fields(s, name);
-    if (r != CKR_OK) return r;
-    n_dims = (uint32_t)(s->dims.size / sizeof *dims);    /* the header is below 4 GiB     */
-    dims = ckr__st_keep_dims(s, n_dims);
-    cell = dims ? CKR__NEW(s->c, ckr__st_cell) : NULL;
-    if (!cell) return s->c->err->code;
-    r = ckr__st_check(s, name, at, dims, n_dims);
-    if (r != CKR_OK) return r;
-    cell->key.kind = CKR_NODE_STR;
-    cell->key.id = ++s->c->n_nodes;
-    cell->key.count = name_len;
-    cell->key.u.str = name;
-    cell->node.kind = CKR_NODE_TENSOR;
-    cell->node.id = ++s->c->n_nodes;
-    cell->node.u.view = &cell->view;
-    cell->view.dtype = s->dtype;
-    cell->view.file = s->file;
-    cell->view.data_offset = s->data + s->begin;
-    cell->view.data_bytes = s->end - s->begin;
-    cell->view.layout = s->bits % 8 ? "packed" : NULL;
-    cell->view.n_dims = n_dims;
-    cell->view.shape = dims;
-    cell->view.stride = dims + n_dims;
-    if (s->begin != s->reached) s->ordered = false;
-    s->reached = s->end;
-    if (s->last) s->last->node.attrs = &cell->key;       /* a key begins its cell         */
-    else s->first = cell;
-    s->last = cell;
-    s->root->count++;
+    const size_t old = s->cap_names, cap = old ? 2 * old : 1024;
+    ckr__st_name *was = s->names, *now;
+    size_t i, k;
+    if (s->n_names < old / 2) return true;
+    now = (ckr__st_name *)ckr__heap_alloc(s->c, cap * sizeof *now);
+    if (!now) return false;
+    memset(now, 0, cap * sizeof *now);
+    for (i = 0; i < old; i++) {
+        if (!was[i].at) continue;
+        for (k = was[i].hash & (cap - 1); now[k].at;) k = (k + 1) & (cap - 1);
+        now[k] = was[i];
+    }
+    ckr__heap_free(s->c, was, old * sizeof *was);
+    s->names = now;
+    s->cap_names = cap;
+    return true;
+}
+
+/* A name once only; the hash is secret, so that no header makes this slow. */
+static ckr_result ckr__st_unique(ckr__st *s, const char *name, size_t len)
+{
+    const uint32_t at = (uint32_t)((const uint8_t *)name - s->text);
+    ckr__st_name *slot;
+    uint32_t hash;
+    size_t i;
+    if (!ckr__st_names_room(s)) return CKR_E_NOMEM;
+    hash = (uint32_t)(ckr__hash_keyed(s->c->seed, name, len, 0) >> 32);
+    for (i = hash & (s->cap_names - 1);; i = (i + 1) & (s->cap_names - 1)) {
+        slot = &s->names[i];
+        if (!slot->at) break;
+        /* the earlier of two equal ones ends in its NUL before this one begins */
+        if (slot->hash == hash && !memcmp(s->text + slot->at, name, len + 1))
+            return ckr__fail(s->c->err, CKR_ITEM_ST_DUPLICATE, s->j.path, s->j.base + at, name,
+                             "the header names \"%.100s\" twice", name);
+    }
+    slot->hash = hash;
+    slot->at = at;
+    s->n_names++;
     return CKR_OK;
 }
 
-/* The list of tensors becomes the root's pairs, at their exact number. */
-static ckr_result ckr__st_pairs(ckr__st *s)
+/* The bytes of the entry in hand, behind those of the one before or not. An empty tensor has none:
+   it may stand anywhere. */
+static bool ckr__st_reach(ckr__st *s, const char *name)
 {
-    ckr__st_cell *cell = s->first, *next;
-    ckr_node **items = CKR__NEW_N(s->c, ckr_node *, 2 * s->root->count);
-    if (!items) return s->c->err->code;
-    s->root->u.items = items;
-    for (; cell; cell = next) {
-        next = (ckr__st_cell *)(void *)cell->node.attrs;
-        cell->node.attrs = NULL;
-        *items++ = &cell->key;
-        *items++ = &cell->node;
+    void *array = s->runs;
+    ckr__st_run *run = s->n_runs ? &s->runs[s->n_runs - 1] : NULL;
+    if (s->begin == s->end) return true;
+    if (!run || run->end != s->begin) {
+        if (!ckr__arena_grow(s->c, &array, &s->cap_runs, s->n_runs + 1, sizeof *run)) return false;
+        s->runs = (ckr__st_run *)array;
+        run = &s->runs[s->n_runs++];
+        run->begin = s->begin;
+        run->name = name;
     }
-    return CKR_OK;
+    run->end = s->end;
+    return true;
+}
+
+static ckr_result ckr__st_tensor(ckr__st *s, const char *name, size_t len)
+{
+    uint64_t at = s->j.base + (uint64_t)(s->j.p - s->j.begin);
+    ckr_view v;
+    ckr_result r = ckr__st_unique(s, name, len);
+    if (r == CKR_OK) r = ckr__st_fields(s, name);
+    if (r != CKR_OK) return r;
+    memset(&v, 0, sizeof v);
+    v.n_dims = (uint32_t)(s->dims.size / sizeof *v.shape);       /* the header is below 4 GiB */
+    v.shape = ckr__st_keep_dims(s, v.n_dims);
+    if (!v.shape) return s->c->err->code;
+    r = ckr__st_check(s, name, at, v.shape, v.n_dims);
+    if (r != CKR_OK) return r;
+    v.stride = v.shape + v.n_dims;
+    v.dtype = s->dtype;
+    v.file = s->file;
+    v.data_offset = s->data + s->begin;
+    v.data_bytes = s->end - s->begin;
+    v.layout = s->bits % 8 ? "packed" : NULL;
+    return ckr__st_reach(s, name) && s->fn(s->user, name, len, &v) ? CKR_OK : s->c->err->code;
 }
 
 static ckr_result ckr__st_metadata(ckr__st *s)
@@ -5801,53 +5833,48 @@ static ckr_result ckr__st_metadata(ckr__st *s)
         if (n->u.items[2 * i + 1]->kind != CKR_NODE_STR) break;
     if (n->kind != CKR_NODE_DICT || i < n->count)
         return ckr__fail(s->c->err, CKR_ITEM_ST_METADATA, s->j.path, at, "__metadata__", NULL);
-    s->root->attrs = n;
+    s->told = n;
     return CKR_OK;
 }
 
 static int ckr__st_cmp(const void *a, const void *b)
 {
-    const ckr_view *x = &((const ckr__st_cell *)a)->view, *y = &((const ckr__st_cell *)b)->view;
-    if (x->data_offset != y->data_offset) return x->data_offset < y->data_offset ? -1 : 1;
-    return x->data_bytes < y->data_bytes ? -1 : x->data_bytes > y->data_bytes;
+    const ckr__st_run *x = (const ckr__st_run *)a, *y = (const ckr__st_run *)b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* The tensors cover the data, each byte once. Most headers are in this order already. */
+/* The tensors cover the data, each byte once: a header in the order of its offsets is one run. */
 static ckr_result ckr__st_chain(ckr__st *s)
 {
-    size_t i, n = (size_t)s->root->count, bytes = n * sizeof(void *);
-    void **cells;
-    ckr_result r = CKR_OK;
-    if (!s->ordered) {
-        cells = (void **)ckr__heap_alloc(s->c, bytes);
-        if (!cells) return CKR_E_NOMEM;
-        for (i = 0; i < n; i++) cells[i] = s->root->u.items[2 * i];      /* a key begins its cell */
-        if (!ckr__sort(s->c, cells, n, ckr__st_cmp)) r = CKR_E_NOMEM;
-        for (i = 0, s->reached = 0; i < n && r == CKR_OK; i++) {
-            const ckr__st_cell *cell = (const ckr__st_cell *)cells[i];
-            uint64_t begin = cell->view.data_offset - s->data;
-            if (begin != s->reached)
-                r = ckr__fail(s->c->err, CKR_ITEM_ST_LAYOUT, s->j.path, cell->view.data_offset,
-                              cell->key.u.str,
-                              "%s: the tensor begins at data byte %llu, the one before it ends "
-                               "at %llu",
-                              begin < s->reached ? "overlap" : "hole", (unsigned long long)begin,
-                              (unsigned long long)s->reached);
-            s->reached = begin + cell->view.data_bytes;
-        }
-        ckr__heap_free(s->c, cells, bytes);
+    const size_t n = (size_t)s->n_runs, bytes = n * sizeof(void *);
+    void **runs = (void **)ckr__heap_alloc(s->c, bytes);
+    uint64_t reached = 0;
+    size_t i;
+    ckr_result r;
+    if (!runs) return CKR_E_NOMEM;
+    for (i = 0; i < n; i++) runs[i] = &s->runs[i];
+    r = ckr__sort(s->c, runs, n, ckr__st_cmp) ? CKR_OK : CKR_E_NOMEM;
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        const ckr__st_run *run = (const ckr__st_run *)runs[i];
+        if (run->begin != reached)
+            r = ckr__fail(s->c->err, CKR_ITEM_ST_LAYOUT, s->j.path, s->data + run->begin,
+                          run->name,
+                          "%s: the tensor begins at data byte %llu, the one before it ends at %llu",
+                          run->begin < reached ? "overlap" : "hole",
+                          (unsigned long long)run->begin, (unsigned long long)reached);
+        reached = run->end;
     }
-    if (r == CKR_OK && s->reached != s->n_data)
-        r = ckr__fail(s->c->err, CKR_ITEM_ST_LAYOUT, s->j.path, s->data + s->reached, NULL,
+    ckr__heap_free(s->c, runs, bytes);
+    if (r == CKR_OK && reached != s->n_data)
+        r = ckr__fail(s->c->err, CKR_ITEM_ST_LAYOUT, s->j.path, s->data + reached, NULL,
                       "the tensors end at data byte %llu, the file has %llu",
-                      (unsigned long long)s->reached,
-                      (unsigned long long)s->n_data);
+                      (unsigned long long)reached, (unsigned long long)s->n_data);
     return r;
 }
 
 static ckr_result ckr__st_header(ckr__st *s)
 {
-    const ckr_node *dup = NULL;
     ckr_result r;
     if (s->j.p >= s->j.end || *s->j.p != '{')
         return ckr__json_fail(&s->j, CKR_ITEM_ST_HEADER, s->j.p, "'{'");
@@ -5868,18 +5895,12 @@ static ckr_result ckr__st_header(ckr__st *s)
     ckr__json_blank(&s->j);
     if (s->j.p < s->j.end)
         return ckr__json_fail(&s->j, CKR_ITEM_ST_HEADER, s->j.p, "only blanks behind the object");
-    r = ckr__st_pairs(s);
-    if (r == CKR_OK) r = ckr__dict_duplicate(s->c, s->root, &dup);
-    if (r == CKR_OK && dup)
-        r = ckr__fail(s->c->err, CKR_ITEM_ST_DUPLICATE, s->j.path, CKR_NO_OFFSET, dup->u.str,
-                      "the header names \"%.100s\" twice", dup->u.str);
-    return r == CKR_OK ? ckr__st_chain(s) : r;
+    return ckr__st_chain(s);
 }
 
-/* Bytes of a file that is open in c. The root is a DICT of TENSORs in the header's order;
-   __metadata__ is its attrs. */
-static ckr_result ckr__safetensors_slice(ckr__ctx *c, uint32_t file, uint64_t base, uint64_t size,
-                                         ckr_node **root)
+/* Bytes of a file that is open in c: every tensor goes to fn, *told is __metadata__ or NULL. */
+static ckr_result ckr__safetensors_each(ckr__ctx *c, uint32_t file, uint64_t base, uint64_t size,
+                                        ckr__st_fn fn, void *user, ckr_node **told)
 {
     const char *path = ckr__file_path(c, file);
     uint64_t n;
@@ -5914,12 +5935,70 @@ static ckr_result ckr__safetensors_slice(ckr__ctx *c, uint32_t file, uint64_t ba
     s.file = file;
     s.data = base + 8 + n;
     s.n_data = size - 8 - n;
-    s.ordered = true;
-    s.root = ckr__node(c, CKR_NODE_DICT);
-    r = s.root ? ckr__st_header(&s) : c->err->code;
+    s.fn = fn;
+    s.user = user;
+    r = ckr__st_header(&s);
     ckr__buf_free(&s.dims);
-    if (r == CKR_OK) *root = s.root;
+    ckr__heap_free(c, s.names, s.cap_names * sizeof *s.names);
+    *told = s.told;
     return r;
+}
+
+/* As a tree: key, node and view of a tensor in one block. */
+typedef struct ckr__st_cell { ckr_node key, node; ckr_view view; } ckr__st_cell;
+
+typedef struct ckr__st_tree {
+    ckr__ctx     *c;
+    ckr__st_cell *first, *last; /* the tensors so far: node.attrs is the next one until the end */
+    uint64_t      n;
+} ckr__st_tree;
+
+static bool ckr__st_cell_add(void *user, const char *name, size_t len, const ckr_view *v)
+{
+    ckr__st_tree *t = (ckr__st_tree *)user;
+    ckr__st_cell *cell = CKR__NEW(t->c, ckr__st_cell);
+    if (!cell) return false;
+    cell->key.kind = CKR_NODE_STR;
+    cell->key.id = ++t->c->n_nodes;
+    cell->key.count = len;
+    cell->key.u.str = name;
+    cell->node.kind = CKR_NODE_TENSOR;
+    cell->node.id = ++t->c->n_nodes;
+    cell->node.u.view = &cell->view;
+    cell->view = *v;
+    if (t->last) t->last->node.attrs = &cell->key;       /* a key begins its cell         */
+    else t->first = cell;
+    t->last = cell;
+    t->n++;
+    return true;
+}
+
+/* The root is a DICT of TENSORs in the header's order, at their exact number; __metadata__ is its
+   attrs. */
+static ckr_result ckr__safetensors_slice(ckr__ctx *c, uint32_t file, uint64_t base, uint64_t size,
+                                         ckr_node **root)
+{
+    ckr_node *n = ckr__node(c, CKR_NODE_DICT), **items;
+    ckr__st_cell *cell, *next;
+    ckr__st_tree t;
+    ckr_result r;
+    memset(&t, 0, sizeof t);
+    t.c = c;
+    if (!n) return c->err->code;
+    r = ckr__safetensors_each(c, file, base, size, ckr__st_cell_add, &t, &n->attrs);
+    if (r != CKR_OK) return r;
+    items = CKR__NEW_N(c, ckr_node *, 2 * t.n);
+    if (!items) return c->err->code;
+    n->u.items = items;
+    n->count = t.n;
+    for (cell = t.first; cell; cell = next) {
+        next = (ckr__st_cell *)(void *)cell->node.attrs;
+        cell->node.attrs = NULL;
+        *items++ = &cell->key;
+        *items++ = &cell->node;
+    }
+    *root = n;
+    return CKR_OK;
 }
 
 static ckr_result ckr__safetensors_load(ckr__ctx *c, uint32_t file, ckr_node **root)
@@ -6197,7 +6276,6 @@ static void ckr__swap_bytes(uint8_t *p, size_t n, size_t unit)
    empty or ".." component. Payloads are used in place, so only stored members have one.          */
 
 #define CKR__ZIP_DEFLATE 8
-#define CKR__ZIP_NONE UINT32_MAX
 
 typedef struct ckr__member {
     const char *name;          /* whole name, NUL-terminated                           */
@@ -6205,9 +6283,9 @@ typedef struct ckr__member {
     uint64_t    offset;        /* of the payload, in the file                          */
     uint64_t    size;          /* of the payload as stored                             */
     uint32_t    crc;           /* CRC-32 of the payload; 0 also means "not computed"   */
-    uint32_t    storage;       /* for the reader above: an index, or CKR__ZIP_NONE     */
-    uint16_t    name_len, method;
     uint32_t    hash;
+    uint16_t    name_len, method;
+    uint16_t    storage;       /* for the reader above: the type it was used as, or 0  */
 } ckr__member;
 
 typedef struct ckr__zip {
@@ -6413,7 +6491,6 @@ static ckr_result ckr__zip_entry(ckr__zip *z, const uint8_t *e, uint64_t left, c
         return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, at, NULL,
                              "a stored member has two different sizes");
     m->size = csize;
-    m->storage = CKR__ZIP_NONE;
     *used = n;
     return CKR_OK;
 }
@@ -6698,6 +6775,14 @@ static void *ckr__pk_alloc(ckr__pickle *p, size_t n)
     return at;
 }
 
+/* The room of an array that was outgrown is where the next nodes go. */
+static void ckr__pk_reuse(ckr__pickle *p, void *at, size_t n)
+{
+    if (n <= (size_t)(p->bump_end - p->bump)) return;
+    p->bump = (uint8_t *)at;
+    p->bump_end = p->bump + n;
+}
+
 static ckr_node *ckr__pk_node(ckr__pickle *p, ckr_node_kind kind, size_t extra)
 {
     const size_t cls = extra == CKR__PK_STORAGE ? CKR__PK_CLASSES : extra / sizeof(ckr_node *);
@@ -6835,6 +6920,7 @@ static bool ckr__utf8_ok(const uint8_t *s, size_t n)
         size_t k;
         uint32_t v;
         if (n >= 8 && !(ckr__load_u64(s) & 0x8080808080808080u)) { s += 8; n -= 8; continue; }
+        if (n >= 4 && !(ckr__load_u32(s) & 0x80808080u)) { s += 4; n -= 4; continue; }
         if (*s < 0x80) { s++; n--; continue; }
         k = *s >= 0xF0 ? 4 : *s >= 0xE0 ? 3 : 2;
         if (*s < 0xC2 || *s > 0xF4 || k > n) return false;
@@ -7132,14 +7218,11 @@ static bool ckr__pk_binfloat(ckr__pickle *p)
 
 static bool ckr__pk_hashable(const ckr_node *n)
 {
-    switch (n->kind) {
-    case CKR_NODE_LIST: case CKR_NODE_SET: case CKR_NODE_BYTEARRAY:
-    case CKR_NODE_DICT: case CKR_NODE_ODICT: case CKR_NODE_COUNTER: case CKR_NODE_DEFAULTDICT:
-    case CKR_NODE_NDARRAY:
-        return false;
-    default:
-        return !(n->flags & CKR__N_UNHASHABLE);
-    }
+    const uint32_t never =
+        1u << CKR_NODE_LIST | 1u << CKR_NODE_SET | 1u << CKR_NODE_BYTEARRAY | 1u << CKR_NODE_DICT |
+        1u << CKR_NODE_ODICT | 1u << CKR_NODE_COUNTER | 1u << CKR_NODE_DEFAULTDICT |
+        1u << CKR_NODE_NDARRAY;
+    return !(never >> n->kind & 1) && !(n->flags & CKR__N_UNHASHABLE);
 }
 
 static ckr_node *ckr__pk_tuple(ckr__pickle *p, ckr_node **items, size_t n)
@@ -7185,6 +7268,7 @@ static bool ckr__pk_extend(ckr__pickle *p, ckr_node *to, ckr_node **items, size_
         array = (ckr_node **)ckr__pk_alloc(p, (size_t)want * width * sizeof *array);
         if (!array) return false;
         if (to->count) memcpy(array, to->u.items, (size_t)to->count * width * sizeof *array);
+        ckr__pk_reuse(p, to->u.items, (size_t)cap * width * sizeof *array);
         to->u.items = array;
         to->aux = aux;
     }
@@ -7384,13 +7468,15 @@ static bool ckr__pk_key_equal(const ckr_node *a, const ckr_node *b)
     return true;
 }
 
+/* Slots of the table: index + 1 below, and above it bits of the hash by which most unequal keys
+   part without a look at them. */
 typedef struct ckr__pk_keyset { uint32_t *table; size_t cap; uint64_t seed; } ckr__pk_keyset;
 
 static bool ckr__pk_keyset_reset(ckr__ctx *c, ckr__pk_keyset *k, uint64_t n)
 {
     size_t cap = 32;
     if (n > UINT32_MAX / 4) return ckr__nomem(c) != NULL;
-    while (cap < n * 2) cap *= 2;
+    while (cap < n + n / 2) cap *= 2;
     if (cap > k->cap) {
         ckr__heap_free(c, k->table, k->cap * sizeof *k->table);
         k->cap = 0;
@@ -7406,27 +7492,28 @@ static bool ckr__pk_keyset_reset(ckr__ctx *c, ckr__pk_keyset *k, uint64_t n)
 /* Removes duplicates of one node; width 2 for dicts, 1 for sets. */
 static bool ckr__pk_unique(ckr__pickle *p, ckr__pk_keyset *k, ckr_node *n, size_t width)
 {
-    size_t mask = 32, i;
+    uint32_t mask = 32, i;
     uint64_t r, w = 0;
     if (n->count < 2) return true;
     if (!ckr__pk_keyset_reset(p->c, k, n->count)) return false;
-    while (mask < n->count * 2) mask *= 2;
+    while (mask < n->count + n->count / 2) mask *= 2;
     mask--;
     for (r = 0; r < n->count; r++) {
         ckr_node **item = n->u.items + r * width;
         uint64_t cost = 0;
         if (r + 16 < n->count) CKR__PREFETCH(item[16 * width]);
         if (r + 8 < n->count) CKR__PREFETCH(item[8 * width]->u.str);
-        const uint64_t h = (ckr__pk_key_hash(*item, k->seed,
-                                             &cost) ^ k->seed) * 0xc4ceb9fe1a85ec53u;
+        uint64_t h = (ckr__pk_key_hash(*item, k->seed, &cost) ^ k->seed) * 0xc4ceb9fe1a85ec53u;
         if (cost && !ckr__pk_charge(p, cost)) return false;
-        for (i = (size_t)(h >> 32) & mask; k->table[i]; i = (i + 1) & mask)
-            if (ckr__pk_key_equal(n->u.items[(k->table[i] - 1) * width], *item)) break;
+        h >>= 32;
+        for (i = (uint32_t)h & mask; k->table[i]; i = (i + 1) & mask)
+            if (((k->table[i] ^ h) & ~(uint64_t)mask) == 0 &&
+                ckr__pk_key_equal(n->u.items[((k->table[i] & mask) - 1) * width], *item)) break;
         if (k->table[i]) {
-            if (width == 2) n->u.items[(uint64_t)(k->table[i] - 1) * 2 + 1] = item[1];
+            if (width == 2) n->u.items[(uint64_t)((k->table[i] & mask) - 1) * 2 + 1] = item[1];
         } else {
             if (w != r) memcpy(n->u.items + w * width, item, width * sizeof *item);
-            k->table[i] = (uint32_t)++w;
+            k->table[i] = ((uint32_t)h & ~mask) | (uint32_t)++w;
         }
     }
     n->count = w;
@@ -7934,7 +8021,6 @@ typedef struct ckr__storage {
     uint64_t       offset, nbytes;   /* in `file`; unknown in a legacy stream until its end */
     const uint8_t *bytes;      /* when there is no file                                */
     uint32_t       file;
-    uint32_t       crc;        /* CRC-32 in the zip directory; 0: none                 */
     ckr_dtype      dtype;
     bool           untyped, placed;
 } ckr__storage;
@@ -7942,7 +8028,7 @@ typedef struct ckr__storage {
 typedef struct ckr__doc {      /* a file that was read                                 */
     ckr_format    format;
     ckr_node     *root;
-    ckr__storage *storages;    /* in order of first appearance                         */
+    ckr__storage *storages;    /* of legacy streams, in order of first appearance      */
     uint64_t      n_storages, cap_storages;
     ckr__member  *members;     /* of a zip archive                                     */
     uint64_t      n_members;
@@ -8098,13 +8184,22 @@ static ckr__member *ckr__torch_member(ckr__torch *t, const char *key, size_t key
     return m;
 }
 
-/* Its size must be exactly what the pickle says. */
-static bool ckr__torch_record(ckr__pickle *p, ckr__storage *s, ckr__member *m)
+/* Torch goes by the key alone; a second use with another type or size is refused. */
+static bool ckr__torch_twice(ckr__pickle *p, const char *key)
+{
+    return ckr__torch_bad(p, CKR_ITEM_TORCH_STORAGE, key, "one storage has two types or sizes");
+}
+
+/* In an archive: the record's size must be exactly what the pickle says. */
+static bool ckr__torch_record(ckr__pickle *p, ckr__storage *s, size_t key_len, uint16_t type)
 {
     ckr__torch *t = p->torch;
+    ckr__member *m = ckr__torch_member(t, s->key, key_len);
     if (!m)
         return ckr__torch_bad(p, CKR_ITEM_TORCH_RECORD, s->key,
                               "the archive has no record for this storage");
+    if (m->storage && (m->storage != type || m->size != s->nbytes))
+        return ckr__torch_twice(p, s->key);
     if (ckr__zip_stored(t->zip, m) != CKR_OK) return false;
     if (m->size != s->nbytes) {
         ckr__fail(p->c->err, CKR_ITEM_TORCH_STORAGE_SIZE, p->path, m->offset, m->name,
@@ -8113,10 +8208,33 @@ static bool ckr__torch_record(ckr__pickle *p, ckr__storage *s, ckr__member *m)
         return false;
     }
     s->offset = m->offset;
-    s->crc = m->crc;
     s->file = t->zip->file;
-    s->placed = true;
-    m->storage = (uint32_t)t->doc->n_storages;
+    m->storage = type;
+    return true;
+}
+
+/* In a legacy stream: by its number, until the stream's end tells where it lies. */
+static bool ckr__torch_number(ckr__pickle *p, ckr__storage *s, size_t key_len)
+{
+    ckr__torch *t = p->torch;
+    ckr__doc *d = t->doc;
+    void *array = d->storages;
+    uint64_t i;
+    if (ckr__map_find(&t->keys, s->key, key_len, &i)) {
+        const ckr__storage *old = &d->storages[i];
+        if (old->dtype != s->dtype || old->untyped != s->untyped || old->nbytes != s->nbytes)
+            return ckr__torch_twice(p, s->key);
+        *s = *old;
+        return true;
+    }
+    if (d->n_storages >= UINT32_MAX - 1) return ckr__nomem(p->c) != NULL;
+    if (!ckr__arena_grow(p->c, &array, &d->cap_storages, d->n_storages + 1, sizeof *s))
+        return false;
+    d->storages = (ckr__storage *)array;
+    s->file = t->source.file;
+    s->offset = d->n_storages;
+    if (!ckr__map_put(&t->keys, s->key, key_len, d->n_storages, NULL)) return false;
+    d->storages[d->n_storages++] = *s;
     return true;
 }
 
@@ -8158,39 +8276,6 @@ static bool ckr__torch_pending(ckr__pickle *p, ckr_view *v)
     return true;
 }
 
-static bool ckr__torch_new_storage(ckr__pickle *p, ckr__storage *s, ckr__member *m, size_t key_len)
-{
-    ckr__torch *t = p->torch;
-    ckr__doc *d = t->doc;
-    void *array = d->storages;
-    if (d->n_storages >= UINT32_MAX - 1) return ckr__nomem(p->c) != NULL;
-    if (!ckr__arena_grow(p->c, &array, &d->cap_storages, d->n_storages + 1, sizeof *s))
-        return false;
-    d->storages = (ckr__storage *)array;
-    if (t->zip) {
-        if (!ckr__torch_record(p, s, m)) return false;
-    } else {
-        s->file = t->source.file;
-        s->offset = d->n_storages;
-        if (!ckr__map_put(&t->keys, s->key, key_len, d->n_storages, NULL)) return false;
-    }
-    d->storages[d->n_storages++] = *s;
-    return true;
-}
-
-/* Torch goes by the key alone; a second use with another type or size is refused. */
-static ckr__storage *ckr__torch_find_storage(ckr__torch *t, const char *key, size_t key_len,
-                                             ckr__member **m)
-{
-    uint64_t i;
-    *m = NULL;
-    if (t->zip) {
-        *m = ckr__torch_member(t, key, key_len);
-        return *m && (*m)->storage != CKR__ZIP_NONE ? &t->doc->storages[(*m)->storage] : NULL;
-    }
-    return ckr__map_find(&t->keys, key, key_len, &i) ? &t->doc->storages[i] : NULL;
-}
-
 static bool ckr__torch_key(ckr__pickle *p, const ckr_node *n, const char **key, size_t *len)
 {
     if (n->kind == CKR_NODE_STR) {
@@ -8226,8 +8311,7 @@ static bool ckr__torch_window(ckr__pickle *p, const ckr_node *meta, const char *
 static bool ckr__torch_storage(ckr__pickle *p, ckr_node *pid, ckr_node **out)
 {
     ckr_node **i = pid->u.items;
-    ckr__storage s, *old;
-    ckr__member *m;
+    ckr__storage s;
     size_t key_len = 0;
     int64_t offset = 0, numel;
     uint64_t size;
@@ -8244,17 +8328,12 @@ static bool ckr__torch_storage(ckr__pickle *p, ckr_node *pid, ckr_node **out)
     if (!ckr__mul_u64((uint64_t)i[4]->u.i, size, &s.nbytes) || s.nbytes > INT64_MAX)
         return ckr__torch_bad(p, CKR_ITEM_TORCH_STORAGE, s.key,
                               "a storage of more than 2^63 bytes");
-    old = ckr__torch_find_storage(p->torch, s.key, key_len, &m);
-    if (!old) {
-        if (!ckr__torch_new_storage(p, &s, m, key_len)) return false;
-        old = &p->torch->doc->storages[p->torch->doc->n_storages - 1];
-    } else if (old->dtype != s.dtype || old->untyped != s.untyped || old->nbytes != s.nbytes) {
-        return ckr__torch_bad(p, CKR_ITEM_TORCH_STORAGE, s.key,
-                              "one storage has two types or sizes");
-    }
+    if (!(p->torch->zip ? ckr__torch_record(p, &s, key_len, i[1]->aux)
+                        : ckr__torch_number(p, &s, key_len)))
+        return false;
     numel = i[4]->u.i;
     if (pid->count == 6 && !ckr__torch_window(p, i[5], s.key, &offset, &numel)) return false;
-    *out = ckr__storage_node(p, old, offset, numel);
+    *out = ckr__storage_node(p, &s, offset, numel);
     if (!*out || !ckr__torch_pending(p, ckr__view(*out))) return false;
     if (pid->flags & CKR__N_SHARED) return true;
     ckr__pk_drop(p, i[2]);
@@ -9254,7 +9333,7 @@ static ckr_result ckr__torch_object(ckr__torch *t, const ckr__member *m, bool ke
     ckr_result r = ckr__zip_load(t->zip, m, &data);
     if (r != CKR_OK) return r;
     doc->n_storages = 0;
-    for (i = 0; i < t->zip->n; i++) t->zip->members[i].storage = CKR__ZIP_NONE;
+    for (i = 0; i < t->zip->n; i++) t->zip->members[i].storage = 0;
     ckr__pk_begin(&p, c, t, (uint8_t *)(uintptr_t)data, (size_t)m->size, 0);
     p.where = "data.pkl";
     p.keep = keep;
@@ -9284,9 +9363,7 @@ static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
     t.prefix = root + 5;
     t.source.file = z->file;
     t.name = (char *)ckr__arena(c, t.prefix + CKR__MAX_KEY + 1);
-    doc->storages = CKR__NEW_N(c, ckr__storage, z->n);
-    if (!t.name || !doc->storages) return c->err->code;
-    doc->cap_storages = z->n;
+    if (!t.name) return c->err->code;
     memcpy(t.name, z->members[0].name, root);
     memcpy(t.name + root, "data.pkl", 8);
     m = ckr__zip_find(z, t.name, root + 8);
@@ -9850,12 +9927,19 @@ static bool ckr__path_ends(const char *path, const char *end)
     return n >= k && !strcmp(path + n - k, end);
 }
 
-static ckr_result ckr__looks_like_safetensors(ckr__ctx *c, uint32_t file, bool *yes)
+static bool ckr__path_is_text(const char *path)
 {
+    return ckr__path_ends(path, ".json") || ckr__path_ends(path, ".yaml") ||
+           ckr__path_ends(path, ".yml");
+}
+
+static ckr_result ckr__doc_is_safetensors(ckr__ctx *c, uint32_t file, bool *yes)
+{
+    const char *path = ckr__file_path(c, file);
     uint8_t head[9];
     ckr_result r;
-    *yes = ckr__path_ends(ckr__file_path(c, file), ".safetensors");
-    if (*yes || c->files[file].size < 10) return CKR_OK;
+    *yes = ckr__path_ends(path, ".safetensors");
+    if (*yes || ckr__path_is_text(path) || c->files[file].size < 10) return CKR_OK;
     r = ckr__file_read(c, file, 0, head, sizeof head);
     *yes = r == CKR_OK && head[8] == '{' && ckr__load_u64(head) <= c->files[file].size - 8;
     return r;
@@ -9877,7 +9961,7 @@ static ckr_result ckr__looks_like_json(ckr__ctx *c, uint32_t file, bool *yes)
 static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, ckr_node **root)
 {
     const char *path = ckr__file_path(c, file);
-    const bool yaml = ckr__path_ends(path, ".yaml") || ckr__path_ends(path, ".yml");
+    const bool named = ckr__path_is_text(path);
     bool json = ckr__path_ends(path, ".json");
     const uint8_t *text;
     bool safetensors = false;
@@ -9886,15 +9970,15 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
         *format = CKR_FORMAT_SAFETENSORS;
         return ckr__safetensors_load_index(c, path, root);
     }
-    r = json || yaml ? CKR_OK : ckr__looks_like_safetensors(c, file, &safetensors);
+    r = ckr__doc_is_safetensors(c, file, &safetensors);
     if (r != CKR_OK) return r;
     if (safetensors) {
         *format = CKR_FORMAT_SAFETENSORS;
         return ckr__safetensors_load(c, file, root);
     }
-    if (!json && !yaml) r = ckr__looks_like_json(c, file, &json);
+    if (!named) r = ckr__looks_like_json(c, file, &json);
     if (r != CKR_OK) return r;
-    if (!json && !yaml) return ckr__tree_load(c, file, format, root);
+    if (!named && !json) return ckr__tree_load(c, file, format, root);
     *format = json ? CKR_FORMAT_JSON : CKR_FORMAT_YAML;
     r = ckr__file_load(c, file, 0, c->files[file].size, c->limits.max_json_bytes, &text);
     if (r != CKR_OK) return r;
@@ -19913,34 +19997,75 @@ static void ckr__state_init(ckr_state *s)
 /* One more element of an arena array whose capacity is the next power of two >= count, from 4. */
 static void *ckr__append(ckr__ctx *c, void **array, uint64_t *count, size_t size)
 {
-    uint64_t cap = 0;
-    if (*count >= 4) for (cap = 4; cap < *count; cap *= 2) {}
-    else if (*count) cap = 4;
-    if (!ckr__arena_grow(c, array, &cap, *count + 1, size)) return NULL;
+    uint64_t cap = *count;
+    const bool full = cap == 0 || (cap >= 4 && !(cap & (cap - 1)));
+    if (full && !ckr__arena_grow(c, array, &cap, cap + 1, size)) return NULL;
     return (char *)*array + size * (size_t)(*count)++;
+}
+
+/* A zeroed tensor gets its description and the next place of the state. */
+static bool ckr__tensor_place(ckr__ctx *c, ckr_state *s, ckr_tensor *t, const char *name,
+                              const char *slot, ckr_dtype dtype, uint32_t n_dims,
+                              const int64_t *shape)
+{
+    void *array = s->tensors;
+    ckr_tensor **place =
+        (ckr_tensor **)ckr__append(c, &array, &s->n_tensors, sizeof *s->tensors);
+    s->tensors = (ckr_tensor **)array;
+    if (!place) return false;
+    t->name = name;
+    t->slot = slot;
+    t->dtype = dtype;
+    t->n_dims = n_dims;
+    t->shape = shape;
+    t->split.axis = -1;
+    t->index = (uint32_t)(s->n_tensors - 1);
+    *place = t;
+    return true;
 }
 
 /* `shape` is copied; name and slot must live as long as the state. */
 static ckr_tensor *ckr__tensor_add(ckr__ctx *c, ckr_state *s, const char *name, const char *slot,
                                    ckr_dtype dtype, uint32_t n_dims, const int64_t *shape)
 {
-    ckr_tensor *t = CKR__NEW(c, ckr_tensor), **place;
+    ckr_tensor *t = CKR__NEW(c, ckr_tensor);
     int64_t *dims = CKR__NEW_N(c, int64_t, n_dims);
-    void *array = s->tensors;
     if (!t || !dims) return NULL;
-    place = (ckr_tensor **)ckr__append(c, &array, &s->n_tensors, sizeof *s->tensors);
-    s->tensors = (ckr_tensor **)array;
-    if (!place) return NULL;
     if (n_dims) memcpy(dims, shape, n_dims * sizeof *dims);
-    t->name = name;
-    t->slot = slot;
-    t->dtype = dtype;
-    t->n_dims = n_dims;
-    t->shape = dims;
-    t->split.axis = -1;
-    t->index = (uint32_t)(s->n_tensors - 1);
-    *place = t;
-    return t;
+    return ckr__tensor_place(c, s, t, name, slot, dtype, n_dims, dims) ? t : NULL;
+}
+
+/* A tensor that a view of at most CKR_MAX_DIMS axes holds whole, with its piece and the piece's
+   strides in one block: a file may have a hundred thousand of them. Name, slot and the view's shape
+   must live as long as the state. An empty tensor has no piece. */
+static ckr_tensor *ckr__tensor_of_view(ckr__ctx *c, ckr_state *s, const char *name,
+                                       const char *slot, const ckr_view *v)
+{
+    static const int64_t start[CKR_MAX_DIMS] = { 0 };
+    struct both { ckr_tensor tensor; ckr_piece piece; } *b;
+    const int64_t elem = (int64_t)ckr_dtype_size(v->dtype);
+    int64_t *stride, numel;
+    uint32_t d;
+    b = (struct both *)ckr__arena(c, sizeof *b + v->n_dims * sizeof *stride);
+    if (!b || !ckr__tensor_place(c, s, &b->tensor, name, slot, v->dtype, v->n_dims, v->shape))
+        return NULL;
+    b->tensor.requires_grad = v->requires_grad;
+    if (!ckr__numel(v->n_dims, v->shape, &numel) || numel == 0) return &b->tensor;
+    stride = (int64_t *)(void *)(b + 1);
+    for (d = 0; d < v->n_dims; d++) stride[d] = v->stride[d] * elem;
+    b->piece.n_dims = v->n_dims;
+    b->piece.file = v->file;
+    b->piece.start = start;
+    b->piece.count = v->shape;
+    b->piece.stride = stride;
+    b->piece.dtype = v->dtype;
+    b->piece.big_endian = v->big_endian;
+    b->piece.rank = -1;
+    if (v->bytes) b->piece.mem = v->bytes + v->offset * elem;
+    else b->piece.offset = v->data_offset + (uint64_t)(v->offset * elem);
+    b->tensor.pieces = &b->piece;
+    b->tensor.n_pieces = b->tensor.cap_pieces = 1;
+    return &b->tensor;
 }
 
 /* A zeroed piece of n_dims at the end of the tensor's list, with room for its three arrays. */
@@ -26929,49 +27054,56 @@ static ckr_result ckr__plain_probe(ckr__ctx *c, const char *path, const char **d
     return CKR_OK;
 }
 
-/* A walk over a tree without recursion; shared containers are entered once. */
-typedef struct ckr__flat_item {
-    const ckr_node *node, *key;            /* key NULL: an index                        */
-    uint64_t        index;
-    uint64_t        depth;
-    const struct ckr__flat_item *parent;   /* paths are spelled out only where they end */
-} ckr__flat_item;
+/* A walk over a tree without recursion: the containers that are open, each with its next child.
+   Shared ones are entered once. */
+typedef struct ckr__flat_open { const ckr_node *node; uint64_t next; } ckr__flat_open;
+
+typedef struct ckr__flat {
+    ckr__ctx       *c;
+    ckr__flat_open *open;      /* the outermost first                                   */
+    uint64_t        n, cap;
+    uint8_t        *seen;      /* a bit for each node's id                              */
+} ckr__flat;
 
 #define CKR__FLAT_KEY_MAX ((size_t)1 << 16)
 
-/* One component's text; the result is its length, as from snprintf. */
-static size_t ckr__flat_part(const ckr__flat_item *x, char *out, size_t cap)
+/* The key of the child that a container is at; NULL: it has indices. */
+static const ckr_node *ckr__flat_child_key(const ckr__flat_open *o)
 {
-    const ckr_node *k = x->key;
-    if (!k) return (size_t)snprintf(out, cap, "%llu", (unsigned long long)x->index);
+    return ckr_node_is_dict(o->node) ? o->node->u.items[2 * (o->next - 1)] : NULL;
+}
+
+/* One component's text; the result is its length, as from snprintf. */
+static size_t ckr__flat_part(const ckr__flat_open *o, char *out, size_t cap)
+{
+    const ckr_node *k = ckr__flat_child_key(o);
+    if (!k) return (size_t)snprintf(out, cap, "%llu", (unsigned long long)(o->next - 1));
     if (k->kind == CKR_NODE_STR) return (size_t)snprintf(out, cap, "%s", k->u.str);
     if (k->kind == CKR_NODE_INT) return (size_t)snprintf(out, cap, "%lld", (long long)k->u.i);
     return (size_t)snprintf(out, cap, "?%u", (unsigned)k->id);
 }
 
-/* "a.b.0": written from its end, since items know their parents only. */
-static const char *ckr__flat_key(ckr__ctx *c, const ckr__flat_item *x)
+/* "a.b.0" of the node in hand; a key of the root is its own text. */
+static const char *ckr__flat_key(const ckr__flat *w)
 {
-    const ckr__flat_item *p;
-    size_t n = 0, k;
+    const ckr_node *key = w->n == 1 ? ckr__flat_child_key(w->open) : NULL;
+    size_t n = 0, at = 0;
+    uint64_t i;
     char *text;
-    if (x->parent && !x->parent->parent && x->key && x->key->kind == CKR_NODE_STR)
-        return x->key->u.str;
-    for (p = x; p->parent && n < CKR__FLAT_KEY_MAX; p = p->parent)
-        n += ckr__flat_part(p, NULL, 0) + 1;
+    if (key && key->kind == CKR_NODE_STR) return key->u.str;
+    for (i = 0; i < w->n && n < CKR__FLAT_KEY_MAX; i++)
+        n += ckr__flat_part(&w->open[i], NULL, 0) + 1;
     if (n >= CKR__FLAT_KEY_MAX) {
-        ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL,
+        ckr__fail(w->c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL,
                   "a tensor's or value's path is longer than %llu bytes",
                   (unsigned long long)CKR__FLAT_KEY_MAX);
         return NULL;
     }
     if (!n) return "";
-    text = (char *)ckr__arena(c, n);
-    for (p = x; text && p->parent; p = p->parent) {
-        k = ckr__flat_part(p, NULL, 0);
-        n -= k + 1;
-        ckr__flat_part(p, text + n, k + 1);
-        text[n + k] = p == x ? 0 : '.';
+    text = (char *)ckr__arena(w->c, n);
+    for (i = 0; text && i < w->n; i++) {
+        at += ckr__flat_part(&w->open[i], text + at, n - at);
+        text[at++] = i + 1 < w->n ? '.' : 0;
     }
     return text;
 }
@@ -27002,11 +27134,6 @@ static bool ckr__plain_view(ckr__ctx *c, ckr_state *s, const ckr_tensor *t, cons
 static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *key,
                                        const char *slot, const ckr_view *v, ckr_tensor **out)
 {
-    const int64_t elem = (int64_t)ckr_dtype_size(v->dtype);
-    int64_t *start, *count, *stride, numel;
-    ckr_tensor *t;
-    ckr_piece *p;
-    uint32_t d;
     *out = NULL;
     if (v->layout || v->meta || v->conj || v->neg || v->n_dims > CKR_MAX_DIMS ||
         !ckr_dtype_size(v->dtype))
@@ -27015,22 +27142,8 @@ static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *ke
                          NULL)
                    ? CKR_OK
                    : c->err->code;
-    *out = t = ckr__tensor_add(c, s, key, slot, v->dtype, v->n_dims, v->shape);
-    if (!t || !ckr__plain_view(c, s, t, v)) return c->err->code;
-    t->requires_grad = v->requires_grad;
-    if (!ckr__numel(v->n_dims, v->shape, &numel) || numel == 0) return CKR_OK;
-    p = ckr__piece_add(c, t, v->n_dims, &start, &count, &stride);
-    if (!p) return c->err->code;
-    for (d = 0; d < v->n_dims; d++) {
-        count[d] = v->shape[d];
-        stride[d] = v->stride[d] * elem;
-    }
-    p->file = v->file;
-    p->dtype = v->dtype;
-    p->big_endian = v->big_endian;
-    p->mem = v->bytes ? (const uint8_t *)v->bytes + v->offset * elem : NULL;
-    p->offset = v->bytes ? 0 : v->data_offset + (uint64_t)(v->offset * elem);
-    return CKR_OK;
+    *out = ckr__tensor_of_view(c, s, key, slot, v);
+    return *out && ckr__plain_view(c, s, *out, v) ? CKR_OK : c->err->code;
 }
 
 static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, const ckr_view *v)
@@ -27039,54 +27152,57 @@ static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, 
     return ckr__plain_tensor_as(c, s, key, "param", v, &t);
 }
 
-/* The children of a container, pushed backwards so that they are popped in order. */
-static bool ckr__flat_push(ckr__ctx *c, ckr__flat_item ***stack, uint64_t *n, uint64_t *cap,
-                           const ckr__flat_item *parent)
+/* Is x a container that was not met before? Then it is marked. */
+static bool ckr__flat_new(ckr__flat *w, const ckr_node *x)
 {
-    const ckr_node *x = parent->node;
-    const bool dict = ckr_node_is_dict(x);
-    ckr__flat_item *items = CKR__NEW_N(c, ckr__flat_item, x->count);
-    void *array = *stack;
-    uint64_t i;
-    if (parent->depth >= c->limits.max_depth) {
-        ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, ckr__file_path(c, 0), CKR_NO_OFFSET, NULL, NULL);
-        return false;
-    }
-    if (!items || !ckr__arena_grow(c, &array, cap, *n + x->count, sizeof **stack)) return false;
-    *stack = (ckr__flat_item **)array;
-    for (i = x->count; i-- > 0;) {
-        items[i].node = dict ? x->u.items[2 * i + 1] : x->u.items[i];
-        items[i].key = dict ? x->u.items[2 * i] : NULL;
-        items[i].index = i;
-        items[i].depth = parent->depth + 1;
-        items[i].parent = parent;
-        (*stack)[(*n)++] = &items[i];
-    }
+    const uint8_t bit = (uint8_t)(1u << (x->id & 7));
+    if ((!ckr_node_is_dict(x) && !ckr_node_is_list(x)) || w->seen[x->id / 8] & bit) return false;
+    w->seen[x->id / 8] |= bit;
     return true;
+}
+
+static ckr_result ckr__flat_enter(ckr__flat *w, const ckr_node *x)
+{
+    void *array = w->open;
+    if (w->n >= w->c->limits.max_depth)
+        return ckr__fail(w->c->err, CKR_ITEM_TREE_TOO_DEEP, ckr__file_path(w->c, 0), CKR_NO_OFFSET,
+                         NULL, NULL);
+    if (!ckr__arena_grow(w->c, &array, &w->cap, w->n + 1, sizeof *w->open))
+        return w->c->err->code;
+    w->open = (ckr__flat_open *)array;
+    w->open[w->n].node = x;
+    w->open[w->n++].next = 0;
+    return CKR_OK;
+}
+
+/* The next node, NULL at the end. */
+static const ckr_node *ckr__flat_next(ckr__flat *w)
+{
+    for (; w->n > 0; w->n--) {
+        ckr__flat_open *o = &w->open[w->n - 1];
+        const uint64_t i = o->next++;
+        if (i < o->node->count)
+            return o->node->u.items[ckr_node_is_dict(o->node) ? 2 * i + 1 : i];
+    }
+    return NULL;
 }
 
 static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *root)
 {
-    ckr__flat_item **stack = NULL, top;
-    uint64_t n = 0, cap = 0;
-    uint8_t *seen = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes + 1);
-    void *array = NULL;
+    ckr__flat w;
+    const ckr_node *x;
     ckr_result r = CKR_OK;
-    memset(&top, 0, sizeof top);
-    top.node = root;
-    if (!seen || !ckr__arena_grow(c, &array, &cap, 64, sizeof *stack)) return c->err->code;
-    stack = (ckr__flat_item **)array;
-    stack[n++] = &top;
-    while (n > 0 && r == CKR_OK) {
-        const ckr__flat_item *item = stack[--n];
-        const ckr_node *x = item->node;
+    memset(&w, 0, sizeof w);
+    w.c = c;
+    w.seen = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
+    if (!w.seen) return c->err->code;
+    for (x = root; x && r == CKR_OK; x = ckr__flat_next(&w)) {
         const char *key;
-        if ((ckr_node_is_dict(x) || ckr_node_is_list(x)) && !seen[x->id]) {
-            seen[x->id] = 1;
-            if (!ckr__flat_push(c, &stack, &n, &cap, item)) r = c->err->code;
+        if (ckr__flat_new(&w, x)) {
+            r = ckr__flat_enter(&w, x);
             continue;
         }
-        key = ckr__flat_key(c, item);
+        key = ckr__flat_key(&w);
         if (!key) r = c->err->code;
         else if (x->kind == CKR_NODE_TENSOR) r = ckr__plain_tensor(c, s, key, x->u.view);
         else if (!ckr__leftover(c, s, key, x)) r = c->err->code;
@@ -27094,18 +27210,20 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
     return r;
 }
 
-/* The root itself, or the first value of it that is one; torch wraps some in a list. */
-static const ckr_node *ckr__plain_part(const ckr_node *root, bool (*is_fn)(const ckr_node *n))
+/* The state dicts of an optimizer and of a scheduler: the root itself, or the first value of it
+   that is one; torch wraps some in a list. */
+static void ckr__plain_parts(const ckr_node *root, const ckr_node **optim, const ckr_node **sched)
 {
     uint64_t i;
-    if (is_fn(root)) return root;
-    if (!ckr_node_is_dict(root)) return NULL;
-    for (i = 0; i < root->count; i++) {
+    *optim = ckr__is_optimizer(root) ? root : NULL;
+    *sched = ckr__is_scheduler(root) ? root : NULL;
+    for (i = 0; ckr_node_is_dict(root) && i < root->count && !(*optim && *sched); i++) {
         const ckr_node *v = root->u.items[2 * i + 1];
         if (ckr_node_is_list(v) && v->count == 1) v = v->u.items[0];
-        if (is_fn(v)) return v;
+        if (!ckr_node_is_dict(v)) continue;
+        if (!*optim && ckr__is_optimizer(v)) *optim = v;
+        if (!*sched && ckr__is_scheduler(v)) *sched = v;
     }
-    return NULL;
 }
 
 /* Parameters have the names that the file gives, else their indices. */
@@ -27182,7 +27300,7 @@ static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node 
 static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_state *s,
                                      const ckr_node *root)
 {
-    const ckr_node *optim, *sched = ckr__plain_part(root, ckr__is_scheduler);
+    const ckr_node *optim, *sched, *none;
     ckr_node *other = NULL;
     ckr_format format;
     uint32_t file;
@@ -27192,7 +27310,8 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
         if (r == CKR_OK) r = ckr__doc_load(c, file, &format, &other);
         if (r != CKR_OK) return r;
     }
-    optim = ckr__plain_part(other ? other : root, ckr__is_optimizer);
+    ckr__plain_parts(root, &optim, &sched);
+    if (other) ckr__plain_parts(other, &optim, &none);
     if (s->dialect_data) {
         ((ckr__plain *)s->dialect_data)->optimizer = other ? NULL : optim;
         ((ckr__plain *)s->dialect_data)->scheduler = sched;
@@ -27212,84 +27331,117 @@ static ckr_result ckr__bare_optimizer(ckr__ctx *c, const char *path, const ckr_o
                                       ckr_state *s, ckr_node *root, ckr__plain *keep);
 #endif
 
-/* "complex128 [7, 5]", as ckr__plain_entry writes it, for a type that safetensors has no tag for.
-   The shape fits these bytes, or it is somebody else's text. */
-static bool ckr__plain_as_typed(const char *text, const ckr_view *bytes, ckr_view *out,
-                                int64_t *shape)
+/* "complex128 [7, 5]", as ckr__plain_entry writes it for a type that safetensors has no tag for. */
+static bool ckr__plain_typed(const char *text, ckr_dtype *dtype, uint32_t *n_dims, int64_t *shape)
 {
     const char *p = text ? strchr(text, ' ') : NULL;
-    int64_t numel;
-    memset(out, 0, sizeof *out);
-    if (!p || p[1] != '[' || bytes->dtype != CKR_DTYPE_U8 || bytes->n_dims != 1) return false;
-    out->dtype = ckr__dtype_find(text, (size_t)(p - text), 0);
-    if (out->dtype == CKR_DTYPE_NONE || *ckr__dtypes[out->dtype].tag) return false;
-    for (p += 2; *p != ']'; out->n_dims++) {
-        if (out->n_dims && (*p++ != ',' || *p++ != ' ')) return false;
-        if (out->n_dims == CKR_MAX_DIMS || *p < '0' || *p > '9') return false;
-        for (numel = 0; *p >= '0' && *p <= '9' && numel < INT64_MAX / 10 - 1; p++)
-            numel = numel * 10 + (*p - '0');
-        shape[out->n_dims] = numel;
+    int64_t size;
+    *n_dims = 0;
+    if (!p || p[1] != '[') return false;
+    *dtype = ckr__dtype_find(text, (size_t)(p - text), 0);
+    if (*dtype == CKR_DTYPE_NONE || *ckr__dtypes[*dtype].tag) return false;
+    for (p += 2; *p != ']'; ++*n_dims) {
+        if (*n_dims && (*p++ != ',' || *p++ != ' ')) return false;
+        if (*n_dims == CKR_MAX_DIMS || *p < '0' || *p > '9') return false;
+        for (size = 0; *p >= '0' && *p <= '9' && size < INT64_MAX / 10 - 1; p++)
+            size = size * 10 + (*p - '0');
+        shape[*n_dims] = size;
     }
-    return !p[1] && ckr__numel(out->n_dims, shape, &numel) &&
-           numel <= bytes->shape[0] &&
-           numel * (int64_t)ckr_dtype_size(out->dtype) == bytes->shape[0];
+    return !p[1];
 }
 
-/* Bytes whose type the metadata tells become what they were; other metadata is a leftover. */
-static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *root)
+/* Bytes become what they were; *fits: the shape fits them, else it is somebody else's text. */
+static ckr_result ckr__plain_retype_one(ckr__ctx *c, ckr_tensor *t, ckr_dtype dtype,
+                                        uint32_t n_dims, const int64_t *shape, bool *fits)
 {
-    const ckr_node *told = root->attrs;
+    int64_t *dims, numel, step = (int64_t)ckr_dtype_size(dtype);
+    uint32_t d;
+    *fits = t->dtype == CKR_DTYPE_U8 && t->n_dims == 1 && ckr__numel(n_dims, shape, &numel) &&
+            numel <= t->shape[0] && numel * step == t->shape[0];
+    if (!*fits) return CKR_OK;
+    dims = CKR__NEW_N(c, int64_t, 2 * (uint64_t)n_dims);
+    if (!dims) return c->err->code;
+    for (d = n_dims; d-- > 0; step *= shape[d]) {
+        dims[d] = shape[d];
+        dims[n_dims + d] = step;
+    }
+    t->dtype = dtype;
+    t->n_dims = n_dims;
+    t->shape = dims;
+    if (!t->n_pieces) return CKR_OK;
+    t->pieces[0].dtype = dtype;
+    t->pieces[0].n_dims = n_dims;
+    t->pieces[0].count = dims;
+    t->pieces[0].stride = dims + n_dims;
+    return CKR_OK;
+}
+
+/* The tensors by name, made when the first is asked for. */
+static bool ckr__plain_named(const ckr_state *s, ckr__map *names, const char *name, uint64_t *at)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_tensors && names->count < s->n_tensors; i++)
+        if (!ckr__map_put(names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL))
+            return false;
+    return ckr__map_find(names, name, strlen(name), at);
+}
+
+/* What the metadata tells the types of; other metadata is a leftover. */
+static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *told)
+{
+    int64_t shape[CKR_MAX_DIMS];
     uint64_t i, at, done = 0;
-    bool ok = true;
     ckr__map names;
+    ckr_result r = CKR_OK;
+    if (!told) return CKR_OK;
     memset(&names, 0, sizeof names);
     names.c = c;
-    for (i = 0; i < root->count && ok && told->count; i++)
-        ok = ckr__map_put(&names, root->u.items[2 * i]->u.str,
-                          (size_t)root->u.items[2 * i]->count, i, NULL);
-    for (i = 0; i < told->count && ok; i++) {
-        const ckr_node *k = told->u.items[2 * i];
-        int64_t shape[CKR_MAX_DIMS], *dims, step = 1;
-        ckr_node *n;
-        ckr_view is, *v;
-        uint32_t d;
-        if (!ckr__map_find(&names, k->u.str, (size_t)k->count, &at)) continue;
-        n = root->u.items[2 * at + 1];
-        if (!ckr__plain_as_typed(ckr_node_str(told->u.items[2 * i + 1]), n->u.view, &is, shape))
+    for (i = 0; i < told->count && r == CKR_OK; i++) {
+        const char *name = told->u.items[2 * i]->u.str;
+        ckr_dtype dtype;
+        uint32_t n_dims;
+        bool fits = false;
+        if (!ckr__plain_typed(ckr_node_str(told->u.items[2 * i + 1]), &dtype, &n_dims, shape))
             continue;
-        dims = CKR__NEW_N(c, int64_t, 2 * (uint64_t)is.n_dims);
-        v = CKR__NEW(c, ckr_view);
-        ok = dims && v;
-        for (d = is.n_dims; d-- > 0 && ok; step *= shape[d]) {
-            dims[d] = shape[d];
-            dims[is.n_dims + d] = step;
-        }
-        if (!ok) break;
-        *v = *n->u.view;
-        v->dtype = is.dtype;
-        v->n_dims = is.n_dims;
-        v->shape = dims;
-        v->stride = dims + is.n_dims;
-        n->u.view = v;
-        done++;
+        if (ckr__plain_named(s, &names, name, &at))
+            r = ckr__plain_retype_one(c, s->tensors[at], dtype, n_dims, shape, &fits);
+        else r = c->err->code;
+        done += fits;
     }
     ckr__map_free(&names);
-    if (ok && done < told->count) ok = ckr__leftover(c, s, "__metadata__", told);
-    return ok ? CKR_OK : c->err->code;
+    if (r != CKR_OK || done == told->count) return r;
+    return ckr__leftover(c, s, "__metadata__", told) ? CKR_OK : c->err->code;
 }
 
-static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
-                                  ckr_state *s)
+typedef struct ckr__plain_into { ckr__ctx *c; ckr_state *s; } ckr__plain_into;
+
+static bool ckr__plain_take(void *user, const char *name, size_t len, const ckr_view *v)
 {
-    uint32_t file;
-    ckr_node *root = NULL;
-    ckr_result r = ckr__file_open(c, path, &file);
-    if (r == CKR_OK) r = ckr__doc_load(c, file, &s->format, &root);
-    if (r != CKR_OK) return r;
-    s->dialect = s->format == CKR_FORMAT_SAFETENSORS ? "safetensors" : "torch";
-    if (root->attrs && s->format == CKR_FORMAT_SAFETENSORS) r = ckr__plain_retype(c, s, root);
-    else if (root->attrs && !ckr__leftover(c, s, "__metadata__", root->attrs)) r = c->err->code;
-    if (r != CKR_OK) return r;
+    const ckr__plain_into *into = (const ckr__plain_into *)user;
+    (void)len;
+    return ckr__plain_tensor(into->c, into->s, name, v) == CKR_OK;
+}
+
+/* A safetensors file needs no tree: its header tells tensors only. */
+static ckr_result ckr__plain_header(ckr__ctx *c, uint32_t file, ckr_state *s)
+{
+    ckr__plain_into into;
+    ckr_node *told;
+    ckr_result r;
+    into.c = c;
+    into.s = s;
+    r = ckr__safetensors_each(c, file, 0, c->files[file].size, ckr__plain_take, &into, &told);
+    s->dialect = "safetensors";
+    s->format = CKR_FORMAT_SAFETENSORS;
+    return r == CKR_OK ? ckr__plain_retype(c, s, told) : r;
+}
+
+static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                                  ckr_state *s, ckr_node *root)
+{
+    ckr_result r;
+    if (root->attrs && !ckr__leftover(c, s, "__metadata__", root->attrs)) return c->err->code;
+    s->dialect = "torch";
     if (s->format == CKR_FORMAT_TORCH_ZIP || s->format == CKR_FORMAT_TORCH_LEGACY) {
         ckr__plain *keep = CKR__NEW(c, ckr__plain);
         if (!keep) return c->err->code;
@@ -27299,11 +27451,30 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
 #ifndef CKPTRESUME_NO_ACCELERATE
         if (desc && desc->names && ckr__is_optimizer(root))
             return ckr__bare_optimizer(c, path, desc, s, root, keep);
+#else
+        (void)path;
 #endif
     }
-    if (s->format != CKR_FORMAT_SAFETENSORS)
-        r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
+    r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
     return r == CKR_OK ? ckr__plain_flatten(c, s, root) : r;
+}
+
+static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                                  ckr_state *s)
+{
+    uint32_t file;
+    ckr_node *root = NULL;
+    bool safetensors = false;
+    ckr_result r = ckr__file_open(c, path, &file);
+    if (r == CKR_OK) r = ckr__doc_is_safetensors(c, file, &safetensors);
+    if (r != CKR_OK) return r;
+    if (safetensors) return ckr__plain_header(c, file, s);
+    r = ckr__doc_load(c, file, &s->format, &root);
+    if (r != CKR_OK) return r;
+    if (s->format != CKR_FORMAT_SAFETENSORS) return ckr__plain_tree(c, path, desc, s, root);
+    s->dialect = "safetensors";
+    r = ckr__plain_flatten(c, s, root);            /* an index over files                  */
+    return r == CKR_OK ? ckr__plain_retype(c, s, root->attrs) : r;
 }
 
 static const char *ckr__plain_name(ckr__ctx *c, const ckr_tensor *t)
@@ -52922,12 +53093,26 @@ static ckr_result ckr__tensor_overlap(ckr__ctx *c, const ckr_tensor *t)
     return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, NULL, CKR_NO_OFFSET, t->name, NULL);
 }
 
+/* Do the pieces that are no replicas, which have as many elements as the tensor, cover each once?
+   A single one does. */
+static bool ckr__tensor_once(const ckr__ctx *c, const ckr_tensor *t)
+{
+    uint64_t prints = 0;
+    uint32_t i;
+    if (t->n_pieces < 2) return true;
+    for (i = 0; i < t->n_pieces; i++) {
+        const ckr_piece *p = &t->pieces[i];
+        if (!p->replica)
+            prints = ckr__mod61(prints + ckr__box_print(c, t->n_dims, p->start, p->count));
+    }
+    return prints == ckr__box_print(c, t->n_dims, NULL, t->shape);
+}
+
 /* Every piece inside its file, no two claim the same elements, and together they are the whole
    tensor: the proof without which nothing is read. */
 static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
 {
     int64_t numel, have = 0;
-    uint64_t prints = 0;
     uint32_t i;
     if (!ckr__numel(t->n_dims, t->shape, &numel))
         return ckr__fail(c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, t->name, NULL);
@@ -52940,11 +53125,9 @@ static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
         volume = ckr__box_volume(t->n_dims, p->count);
         if (volume > numel - have) return ckr__tensor_overlap(c, t);
         have += volume;
-        prints = ckr__mod61(prints + ckr__box_print(c, t->n_dims, p->start, p->count));
     }
-    if (have == numel && (numel == 0 || prints == ckr__box_print(c, t->n_dims, NULL, t->shape)))
-        return CKR_OK;
-    if (have == numel) return ckr__tensor_overlap(c, t);
+    if (have == numel)
+        return numel == 0 || ckr__tensor_once(c, t) ? CKR_OK : ckr__tensor_overlap(c, t);
     return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
                      "%s: %lld of %lld elements are in no file", t->slot,
                      (long long)(numel - have), (long long)numel);
