@@ -1175,7 +1175,9 @@ CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p);
 
 typedef struct ckr_receipt {           /* what was done and what was proved              */
     uint64_t n_files, bytes_read, bytes_written;
-    uint8_t  digest[16], digest_written[16];   /* of what was read; of what went into the files */
+    uint8_t  digest[16];               /* of what was read                                */
+    uint8_t  digest_written[16];       /* what ckr_ckpt_digest says of the output; all 0: not known
+                                          (it needs names that only the caller has)       */
 } ckr_receipt;
 
 /* Carries the plan out into `path`, which appears whole or not at all. One write of a plan at a
@@ -22183,7 +22185,13 @@ static bool ckr__read_view(ckr__reader *r, const ckr__block *b, const ckr_view *
    and shape, and which boxes of which logical tensors lie where in it. What no box covers is zero.
    */
 
-typedef struct ckr__bind { const ckr_tensor *tensor; ckr_piece piece; } ckr__bind;
+typedef struct ckr__bind {
+    const ckr_tensor *tensor;
+    ckr_piece         piece;
+    const ckr_tensor *as;      /* what a reader of the output takes these elements for; NULL:
+                                  for the tensor itself                                   */
+    const ckr_tensor *also;    /* what it makes of them besides, in that tensor's dtype; or NULL */
+} ckr__bind;
 
 struct ckr_entry {
     ckr_dtype      dtype;
@@ -22251,7 +22259,29 @@ typedef struct ckr__out {
                                   digests say nothing of it                              */
     const char **keys;         /* "NAME/SLOT" by which a reader of the output knows each tensor of
                                   the source; NULL, or NULL of one: its own               */
+    uint64_t  n_tensors;       /* of the source                                          */
 } ckr__out;
+
+/* A tensor that the output has and the source has not, made of the source's `t`; or NULL. */
+static const ckr_tensor *ckr__out_made(const ckr__out *o, const ckr_tensor *t, const char *slot,
+                                       ckr_dtype dtype)
+{
+    ckr_tensor *made = CKR__NEW(o->c, ckr_tensor);
+    if (!made) return NULL;
+    *made = *t;
+    if (strcmp(t->slot, slot) != 0) made->index += (uint32_t)o->n_tensors;
+    made->slot = slot;
+    made->dtype = dtype;
+    return made;
+}
+
+static bool ckr__out_key(ckr__out *o, const ckr_tensor *t, const char *name, const char *slot)
+{
+    if (!o->keys) o->keys = CKR__NEW_N(o->c, const char *, o->n_tensors);
+    if (!name || !o->keys) return false;
+    o->keys[t->index] = ckr__printf(o->c, "%s/%s", name, slot);
+    return o->keys[t->index] != NULL;
+}
 
 static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_format format)
 {
@@ -22369,6 +22399,16 @@ static bool ckr__bind_flat(ckr__ctx *c, ckr_entry *e, const ckr_tensor *t, bool 
     w.replica = replica;
     return ckr__flat_pieces(b, begin, end, at, (int64_t)ckr_dtype_size(e->dtype), ckr__binder_piece,
                             &w);
+}
+
+/* The binds from number `from` on hold what a reader takes for something else than their tensor. */
+static void ckr__bind_taken_for(ckr_entry *e, uint64_t from, const ckr_tensor *as,
+                                const ckr_tensor *also)
+{
+    for (; from < e->n_binds; from++) {
+        e->binds[from].as = as;
+        e->binds[from].also = also;
+    }
 }
 
 /* An entry that holds a stored tensor as it is (a leftover, an RNG state): one anonymous tensor. */
@@ -25826,9 +25866,10 @@ static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
             f->metadata = ckr__nt_weight_meta(x, p, r, &b);
             e = ckr__entry_new(x->c, f, p->name, dtype, block->n_dims, block->shape);
             ok = f->root && f->metadata && e && ckr__node_set(x->c, f->root, "data", e) &&
-                 ckr__bind_flat(x->c, e->u.entry, from, from != p->param, block, 0,
-                                ckr__block_numel(block), 0) &&
+                 ckr__bind_flat(x->c, e->u.entry, from, false, block, 0, ckr__block_numel(block),
+                                0) &&
                  ckr__nt_weight_others(x, p, r, f);
+            if (ok && from != p->param) ckr__bind_taken_for(e->u.entry, 0, p->param, NULL);
         }
     }
     ckr__buf_free(&b);
@@ -27598,6 +27639,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     ckr__out_file *f;
     uint64_t i;
     if (whole) return ckr__plain_whole(c, s, t, out, notes, n_notes);
+    out->renamed = way && (own || (torch && way->whole_fn));
     if (torch && way && way->whole_fn && !t->slots && !t->without)
         return way->whole_fn(c, s, t, out);
     f = ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
@@ -27627,7 +27669,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
                        "__metadata__, which this tool reads back and others do not",
                        "--to torch"))
             return c->err->code;
-        if (!(own ? way->tensor_fn(c, f, x, dtype) : ckr__plain_entry(c, f, x, dtype)))
+        if (!(own ? way->tensor_fn(c, f, x, dtype)
+                  : ckr__plain_entry(c, f, x, dtype) &&
+                        ckr__out_key(out, x, ckr__plain_name(c, x), "param")))
             return c->err->code;
     }
     if (f->metadata && f->metadata->count == 0) f->metadata = NULL;
@@ -32013,9 +32057,12 @@ static ckr_result ckr__lm_emit_model(ckr__lm_job *x)
     e = ckr__lm_put(x, f, head, CKR__LM_HEAD) ? ckr__lm_entry(x, f, "params", x->dtype, x->dims.n)
                                               : NULL;
     for (i = 0; i < CKR__LM_TENSORS; i++, at += n * ckr_dtype_size(x->dtype)) {
+        const uint64_t first = e ? e->u.entry->n_binds : 0;
         n = ckr__lm_numel(&x->dims, i, &layer);
-        if (!e || !ckr__lm_bind(x, e->u.entry, i, up ? 3 : 0, up, 0, n, at))
+        if (!e || !ckr__lm_bind(x, e->u.entry, i, up ? 3 : 0, false, 0, n, at))
             return x->c->err->code;
+        if (up)
+            ckr__bind_taken_for(e->u.entry, first, x->by[0][(size_t)i * (size_t)x->dims.L], NULL);
     }
     return CKR_OK;
 }
@@ -32032,12 +32079,18 @@ static ckr_result ckr__lm_emit_slot(ckr__lm_job *x, ckr__out_file *f, uint32_t s
     if (!e) return x->c->err->code;
     for (i = 0; i < CKR__LM_TENSORS; i++) {
         const uint64_t n = ckr__lm_numel(&x->dims, i, &layer), part = layer / share;
-        const uint64_t mine = x->zero1 ? r * part : 0;
-        const bool replica = from == 0 || (!x->zero1 && r > 0);
+        const uint64_t mine = x->zero1 ? r * part : 0, first = e->u.entry->n_binds;
+        const bool replica = !x->zero1 && r > 0;
+        const ckr_tensor *made;
         for (l = 0; l < (x->zero1 ? n / layer : 1); l++, at += 4 * (x->zero1 ? part : n))
             if (!ckr__lm_bind(x, e->u.entry, i, from, replica, l * layer + mine,
                               x->zero1 ? l * layer + mine + part : n, at))
                 return x->c->err->code;
+        if (from) continue;
+        made = ckr__out_made(x->out, x->by[0][(size_t)i * (size_t)x->dims.L], "master",
+                             CKR_DTYPE_F32);
+        if (!made) return x->c->err->code;
+        ckr__bind_taken_for(e->u.entry, first, made, NULL);
     }
     return CKR_OK;
 }
@@ -35046,6 +35099,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
 typedef struct ckr__ds_item {  /* a parameter at the target                              */
     const char        *name;
     const ckr_tensor  *param, *master, **slots;        /* slots: all others of its state   */
+    const ckr_tensor  *made_master, *made_param;       /* of the other, for the digest     */
     uint64_t           n_slots;
     int64_t            numel, layer;
     uint32_t           first, last;    /* stages; two of a tied one                        */
@@ -35147,7 +35201,7 @@ static ckr_tensor *ckr__ds_adopt_as(ckr__ds_adopt *a, uint64_t i, const char *na
     t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
     a->of[i] = t;
     a->own->tensors[a->own->n_tensors++] = t;
-    return t;
+    return ckr__out_key(a->x->out, t, name, slot) ? t : NULL;
 }
 
 /* Of the file's dict and those in it the one with the most tensors. */
@@ -35342,7 +35396,6 @@ static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
                         "what else goes with it are not known",
                         "convert the checkpoint itself, or leave out the optimizer"))
         return ckr__ds_emit_oom(a->x);
-    if (a->n_slots || a->model != (p ? p->root : NULL)) a->x->out->renamed = true;
     a->x->s = a->own;
     return CKR_OK;
 }
@@ -35700,8 +35753,23 @@ static ckr_node *ckr__ds_weight_entry(ckr__ds_job *x, ckr__out_file *f, const ck
 {
     const bool cast = x->t->dtype != CKR_DTYPE_NONE && x->t->dtype != p->param->dtype;
     const ckr_tensor *from = cast && p->master ? p->master : p->param;
-    return ckr__ds_entry(x, f, from, cast ? x->t->dtype : p->param->dtype,
-                         replica || from != p->param);
+    ckr_node *n = ckr__ds_entry(x, f, from, cast ? x->t->dtype : p->param->dtype, replica);
+    if (n && from != p->param) ckr__bind_taken_for(n->u.entry, 0, p->param, NULL);
+    return n;
+}
+
+/* What a master's binds from number `at` on are for a reader: the master of a parameter that had
+   none, and with ZeRO-3, where masters stand for the parameters, those too. */
+static bool ckr__ds_taken_for(ckr__ds_job *x, ckr__ds_item *p, const char *slot, ckr_entry *e,
+                              uint64_t at)
+{
+    if (strcmp(slot, "master") != 0) return true;
+    if (!p->master && !p->made_master)
+        p->made_master = ckr__out_made(x->out, p->param, "master", CKR_DTYPE_F32);
+    if (x->zero == 3 && !p->made_param)
+        p->made_param = ckr__out_made(x->out, p->param, "param", x->dtype);
+    ckr__bind_taken_for(e, at, p->made_master, p->made_param);
+    return x->c->err->code == CKR_OK;
 }
 
 /* What the optimizer takes for a parameter's master; without one it is the parameter itself. */
@@ -35903,34 +35971,29 @@ static uint64_t ckr__ds_buffer_at(const ckr__ds_buffer *b, int64_t at)
     return lo;
 }
 
-/* Is this stage's copy of a parameter the one that counts? */
-static bool ckr__ds_replica(const ckr__ds_job *x, const ckr__ds_item *p, uint32_t m,
-                            const ckr_tensor *t)
-{
-    return p->first != m || (t == p->param && x->zero != 3);
-}
-
 static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_buffer *b,
                                     const char *slot, uint32_t m, int64_t first, int64_t size)
 {
     const ckr_tensor *like = NULL;
     ckr_node *n;
-    uint64_t i;
+    uint64_t i, at;
     for (i = 0; i < b->n && !like; i++) like = ckr__ds_slot_of(b->items[i], slot);
     n = ckr__entry_new(x->c, f, slot,
                        !like || !strcmp(slot, "master") ? CKR_DTYPE_F32 : like->dtype, 1, &size);
     for (i = ckr__ds_buffer_at(b, first); n && i < b->n && b->start[i] < first + size; i++) {
-        const ckr__ds_item *p = b->items[i];
+        ckr__ds_item *p = b->items[i];
         const ckr_tensor *t = ckr__ds_slot_of(p, slot);
         const int64_t lo = ckr__max_i64(b->start[i], first),
                       hi = ckr__min_i64(b->start[i] + p->numel, first + size);
         ckr__block *block;
         if (hi <= lo || !t) continue;
+        at = n->u.entry->n_binds;
         block = ckr__block_whole(x->c, t->n_dims, t->shape);
         if (!block ||
-            !ckr__bind_flat(x->c, n->u.entry, t, ckr__ds_replica(x, p, m, t), block,
-                            lo - b->start[i], hi - b->start[i],
-                            (uint64_t)(lo - first) * ckr_dtype_size(n->u.entry->dtype)))
+            !ckr__bind_flat(x->c, n->u.entry, t, p->first != m, block, lo - b->start[i],
+                            hi - b->start[i],
+                            (uint64_t)(lo - first) * ckr_dtype_size(n->u.entry->dtype)) ||
+            !ckr__ds_taken_for(x, p, slot, n->u.entry, at))
             return NULL;
     }
     if (n) n->u.entry->requires_grad = !strcmp(slot, "master");
@@ -36180,9 +36243,12 @@ static ckr_node *ckr__ds_cut_entry(ckr__ds_job *x, ckr__out_file *f, ckr__ds_ite
                       lo = ckr__min_i64((int64_t)d * c, items[i]->numel),
                       hi = ckr__min_i64(lo + c, items[i]->numel);
         ckr__block *b = t ? ckr__block_whole(x->c, t->n_dims, t->shape) : NULL;
+        const uint64_t from = e->u.entry->n_binds;
         if (t && hi > lo &&
-            (!b || !ckr__bind_flat(x->c, e->u.entry, t, false, b, lo, hi,
-                                   (uint64_t)at * ckr_dtype_size(e->u.entry->dtype))))
+            (!b ||
+             !ckr__bind_flat(x->c, e->u.entry, t, false, b, lo, hi,
+                             (uint64_t)at * ckr_dtype_size(e->u.entry->dtype)) ||
+             !ckr__ds_taken_for(x, items[i], slot, e->u.entry, from)))
             return NULL;
         at += c;
     }
@@ -36387,10 +36453,10 @@ static ckr_node *ckr__ds_whole_optimizer(ckr__ds_job *x, ckr__out_file *f, uint3
     for (k = 0; k < x->n_lists[m]; k++) {
         ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
         for (i = 0; list && i < x->lists[m][k].n; i++) {
-            const ckr__ds_item *p = x->lists[m][k].items[i];
-            const ckr_tensor *t = ckr__ds_master(p);
-            ckr_node *e = ckr__ds_entry(x, f, t, CKR_DTYPE_F32, ckr__ds_replica(x, p, m, t));
-            if (e) e->u.entry->requires_grad = true;
+            ckr__ds_item *p = x->lists[m][k].items[i];
+            ckr_node *e = ckr__ds_entry(x, f, ckr__ds_master(p), CKR_DTYPE_F32, p->first != m);
+            if (!e || !ckr__ds_taken_for(x, p, "master", e->u.entry, 0)) return NULL;
+            e->u.entry->requires_grad = true;
             if (!ckr__node_push(x->c, list, e)) return NULL;
         }
         if (!ckr__node_push(x->c, masters, list)) return NULL;
@@ -36746,7 +36812,7 @@ static ckr_result ckr__ds_layer_out(ckr__ds_job *x)
 
 /* >>deepspeed.emit.universal -------------------------------------------------- */
 
-static ckr_result ckr__ds_uni_tensor(ckr__ds_job *x, const ckr__ds_item *p, const char *name,
+static ckr_result ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_item *p, const char *name,
                                      const ckr_tensor *t, bool param)
 {
     const char *path = ckr__printf(x->c, "%s/zero/%s/%s.pt", x->tag, p->name, name);
@@ -36759,12 +36825,16 @@ static ckr_result ckr__ds_uni_tensor(ckr__ds_job *x, const ckr__ds_item *p, cons
         f->root = ckr__ds_step_node(x, f, t, false);
     } else if (x->zero == 3) {
         n = ckr__entry_new(x->c, f, name, dtype, 1, &p->numel);
-        if (n && !ckr__bind_flat(x->c, n->u.entry, t, false, b, 0, p->numel, 0)) n = NULL;
+        if (n && (!ckr__bind_flat(x->c, n->u.entry, t, false, b, 0, p->numel, 0) ||
+                  !ckr__ds_taken_for(x, p, param ? "master" : name, n->u.entry, 0)))
+            n = NULL;
         f->root = n;
     } else {
         f->root = ckr__node(x->c, CKR_NODE_DICT);
-        if (!ckr__node_set(x->c, f->root, "cat_dim", ckr__node_int(x->c, 0)) ||
-            !ckr__node_set(x->c, f->root, "param", ckr__ds_entry(x, f, t, dtype, t == p->param)))
+        n = ckr__ds_entry(x, f, t, dtype, false);
+        if (!n || !ckr__ds_taken_for(x, p, param ? "master" : name, n->u.entry, 0) ||
+            !ckr__node_set(x->c, f->root, "cat_dim", ckr__node_int(x->c, 0)) ||
+            !ckr__node_set(x->c, f->root, "param", n))
             return ckr__ds_emit_oom(x);
     }
     return f->root ? CKR_OK : ckr__ds_emit_oom(x);
@@ -36781,7 +36851,7 @@ static ckr_result ckr__ds_uni_out(ckr__ds_job *x)
         for (d = 0; d < (x->zero == 3 ? x->dp : 1) && e == CKR_OK; d++)
             e = ckr__ds_model_file(x, m, d);
     for (i = 0; i < x->n_items && e == CKR_OK; i++) {
-        const ckr__ds_item *p = &x->items[i];
+        ckr__ds_item *p = &x->items[i];
         if (p->frozen) continue;
         e = ckr__ds_uni_tensor(x, p, "fp32", ckr__ds_master(p), true);
         for (k = 0; k < p->n_slots && e == CKR_OK; k++)
@@ -38561,11 +38631,7 @@ static ckr_result ckr__tq_groups(ckr__de *e, ckr_state *own)
 /* A plain state dict has no slots: what was one is part of the name. */
 static bool ckr__de_key(ckr__de *x, const ckr_tensor *t)
 {
-    const char *name = ckr__plain_name(x->c, t);
-    if (!x->out->keys) x->out->keys = CKR__NEW_N(x->c, const char *, x->s->n_tensors);
-    if (!name || !x->out->keys) return false;
-    x->out->keys[t->index] = ckr__printf(x->c, "%s/param", name);
-    return x->out->keys[t->index] != NULL;
+    return ckr__out_key(x->out, t, ckr__plain_name(x->c, t), "param");
 }
 
 /* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. */
@@ -51531,12 +51597,16 @@ typedef struct ckr__fill { ckr__op *ops, *seen; uint64_t n_ops, n_seen; bool zer
 
 /* Pieces that were found wrong, and the copy of the same box that is taken instead. */
 typedef struct ckr__swap { const ckr_piece *from, *to; } ckr__swap;
-typedef struct ckr__swaps { ckr__swap *list; uint64_t n; } ckr__swaps;
+typedef struct ckr__swaps {
+    ckr__swap  *list;
+    uint64_t    n;
+    const bool *whole;         /* by index: the tensor goes into the output as itself, too */
+} ckr__swaps;
 
 static const ckr_piece *ckr__swapped(const ckr__swaps *swaps, const ckr_piece *p)
 {
     uint64_t i;
-    for (i = 0; swaps && i < swaps->n; i++) if (swaps->list[i].from == p) return swaps->list[i].to;
+    for (i = 0; i < swaps->n; i++) if (swaps->list[i].from == p) return swaps->list[i].to;
     return p;
 }
 
@@ -51554,6 +51624,17 @@ static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
     int64_t v = 1;
     while (n-- > 0) v *= count[n];
     return v;
+}
+
+/* The digest of what is written is of these elements as `dtype`. */
+static void ckr__op_logical(ckr__op *op, ckr_dtype dtype)
+{
+    const int64_t was = (int64_t)ckr_dtype_size(op->logical), now = (int64_t)ckr_dtype_size(dtype);
+    int64_t *l = (int64_t *)(uintptr_t)op->l;
+    uint32_t i;
+    for (i = 0; i < op->n_dims; i++) l[i] = l[i] / was * now;
+    op->at_l = op->at_l / (uint64_t)was * (uint64_t)now;
+    op->logical = dtype;
 }
 
 /* The ops of one bind. What lies outside the tensor's logical shape is padding and stays zero; what
@@ -51583,7 +51664,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
                              ckr_dtype_name(e->dtype));
         p = ckr__swapped(swaps, p);
         if (!ckr__op_make(c, &op, t, start, count, p, NULL, &b->piece)) return c->err->code;
-        op.no_sum = b->piece.replica;
+        op.no_sum = b->piece.replica || (b->as && swaps->whole[t->index]);
         got += ckr__box_volume(t->n_dims, count);
         if (!ckr__fill_push(c, &f->ops, &f->n_ops, &op)) return c->err->code;
     }
@@ -51593,8 +51674,13 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
                          (long long)(want - got), (long long)want);
     *volume += got;
     if (b->piece.replica || !t->slot[0]) return CKR_OK;
-    if (!ckr__op_make(c, &op, t, in_start, in_count, &b->piece, NULL, &b->piece) ||
-        !ckr__fill_push(c, &f->seen, &f->n_seen, &op)) return c->err->code;
+    for (i = 0; i < (b->also ? 2 : 1); i++) {
+        if (!ckr__op_make(c, &op, i ? b->also : b->as ? b->as : t, in_start, in_count, &b->piece,
+                          NULL, &b->piece))
+            return c->err->code;
+        if (i) ckr__op_logical(&op, b->also->dtype);
+        if (!ckr__fill_push(c, &f->seen, &f->n_seen, &op)) return c->err->code;
+    }
     return CKR_OK;
 }
 
@@ -51784,15 +51870,34 @@ static bool ckr__plan_count(ckr_plan *p)
     return true;
 }
 
+/* Which tensors have a bind that is no copy and stands for itself. */
+static bool *ckr__plan_whole(ckr_plan *p)
+{
+    bool *whole = CKR__NEW_N(&p->ctx, bool, p->out.n_tensors);
+    uint64_t i, k, m;
+    for (i = 0; whole && i < p->out.n_files; i++)
+        for (k = 0; k < p->out.files[i]->n_entries; k++)
+            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
+                const ckr__bind *b = &p->out.files[i]->entries[k]->binds[m];
+                if (b->tensor->slot[0] && !b->piece.replica && !b->as)
+                    whole[b->tensor->index] = true;
+            }
+    return whole;
+}
+
 static ckr_result ckr__plan_fill(ckr_plan *p)
 {
     uint64_t i, k;
+    ckr__swaps none;
     ckr_result r = CKR_OK;
+    memset(&none, 0, sizeof none);
+    none.whole = ckr__plan_whole(p);
+    if (!none.whole) return p->ctx.err->code;
     for (i = 0; i < p->out.n_files && r == CKR_OK; i++) {
         ckr__out_file *f = p->out.files[i];
         ckr__image *image = NULL;
         for (k = 0; k < f->n_entries && r == CKR_OK; k++)
-            r = ckr__fill_make(&p->ctx, f->entries[k], NULL);
+            r = ckr__fill_make(&p->ctx, f->entries[k], &none);
         if (r == CKR_OK) r = ckr__image_make(&p->ctx, f, &image);
     }
     return r;
@@ -51866,6 +51971,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (!p) return r;
     p->src = src;
     p->out.c = &p->ctx;
+    p->out.n_tensors = src->state.n_tensors;
     if (target) p->target = *target;
     else p->target.topology.zero = -1;
     p->out.zero_told = p->target.topology.zero >= 0;
@@ -51994,9 +52100,38 @@ static const char *ckr__master_text(ckr__ctx *c, const ckr_tensor *master, const
                        ckr_dtype_name(param->dtype));
 }
 
-/* The tensors that the plan's entries take, and in which dtype they are written. A copy in the
-   output counts with the first. */
-static void ckr__plan_uses(const ckr_plan *p, bool *use, uint8_t *dtype)
+/* A tensor as a reader of the output finds it: its key there, its dtype, and with rows of the
+   vocabulary that were added: they are zero, and count. */
+static const ckr_tensor *ckr__put_as(ckr__ctx *c, const ckr__out *out, const ckr_tensor *t,
+                                     ckr_dtype dtype)
+{
+    const bool made = t->index >= out->n_tensors, wide = t->split.vocab && t->split.axis >= 0 &&
+                                                         out->vocab > 0;
+    const char *key = out->keys ? out->keys[t->index - (made ? out->n_tensors : 0)] : NULL, *cut;
+    ckr_tensor *put;
+    int64_t *shape;
+    if (!key && dtype == t->dtype && !wide) return t;
+    put = CKR__NEW(c, ckr_tensor);
+    if (!put) return NULL;
+    *put = *t;
+    put->dtype = dtype;
+    cut = key ? strrchr(key, '/') : NULL;
+    if (cut) put->name = ckr__strndup(c, key, (size_t)(cut - key));
+    if (cut && !made) put->slot = cut + 1;
+    if (!wide) return put->name ? put : NULL;
+    shape = CKR__NEW_N(c, int64_t, t->n_dims);
+    if (!shape || !put->name) return NULL;
+    memcpy(shape, t->shape, t->n_dims * sizeof *shape);
+    shape[t->split.axis] = out->vocab;
+    put->shape = shape;
+    return put;
+}
+
+/* The tensors that the plan's entries take. A copy in the output counts with the first. `put`, or
+   NULL: what a reader of the output finds there, by index; those that it makes come behind the
+   source's. */
+static ckr_result ckr__plan_uses(ckr__ctx *c, const ckr_plan *p, bool *use,
+                                 const ckr_tensor **put)
 {
     uint64_t i, k, m;
     for (i = 0; i < p->out.n_files; i++)
@@ -52004,11 +52139,16 @@ static void ckr__plan_uses(const ckr_plan *p, bool *use, uint8_t *dtype)
             const ckr_entry *e = p->out.files[i]->entries[k];
             for (m = 0; m < e->n_binds; m++) {
                 const ckr__bind *b = &e->binds[m];
+                const ckr_tensor *t = b->as ? b->as : b->tensor;
                 if (!b->tensor->slot[0] || b->piece.replica) continue;
                 use[b->tensor->index] = true;
-                if (dtype) dtype[b->tensor->index] = (uint8_t)e->dtype;
+                if (!put) continue;
+                if (b->also) put[b->also->index] = b->also;
+                if (!put[t->index]) put[t->index] = ckr__put_as(c, &p->out, t, e->dtype);
+                if (!put[t->index]) return c->err->code;
             }
         }
+    return CKR_OK;
 }
 
 typedef struct ckr__trust {
@@ -52178,17 +52318,27 @@ static ckr_result ckr__trust_each(ckr__trust *x, const ckr_tensor *t)
 
 /* Masters against their parameters, where the framework itself never does it and would go on with
    either. */
+/* Is one read out of where the other lies? */
+static bool ckr__one_place(const ckr_tensor *a, const ckr_tensor *b)
+{
+    return a->n_pieces && b->n_pieces && a->pieces[0].file == b->pieces[0].file &&
+           a->pieces[0].mem == b->pieces[0].mem && a->pieces[0].offset == b->pieces[0].offset;
+}
+
+/* Masters against the parameters that are written beside them or left out since the masters stand
+   for them: those that are read out of their masters are no copies. */
 static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
 {
     const ckr_state *s = &x->plan->src->state;
     ckr__ctx *c = &x->plan->ctx;
     uint64_t i, n;
     ckr_result r = CKR_OK;
-    for (i = 0; i < s->n_tensors && s->unproven && r == CKR_OK; i++) {
+    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
         const ckr_tensor *t = s->tensors[i], *param;
         if (!use[i] || strcmp(t->slot, "master") != 0) continue;
         param = ckr__tensor_find(s, t->name, "param");
-        if (!param || !use[param->index]) continue;
+        if (!param || (use[param->index] && !s->unproven)) continue;
+        if (!use[param->index] && ckr__one_place(t, param)) continue;
         r = ckr__master_differs(x->c, &x->plan->src->ctx, &x->crew, t, param, &n);
         if (r != CKR_OK || !n) continue;
         x->refused = true;
@@ -52206,6 +52356,8 @@ static ckr_result ckr__trust_refill(ckr__trust *x)
     ckr_plan *p = x->plan;
     uint64_t i, k;
     ckr_result r = CKR_OK;
+    x->swaps.whole = ckr__plan_whole(p);
+    if (!x->swaps.whole) return p->ctx.err->code;
     for (i = 0; i < p->out.n_files && r == CKR_OK; i++)
         for (k = 0; k < p->out.files[i]->n_entries && r == CKR_OK; k++)
             r = ckr__fill_make(&p->ctx, p->out.files[i]->entries[k], &x->swaps);
@@ -52225,7 +52377,7 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
     x.c = c;
     x.plan = p;
     if (!use) return c->err->code;
-    ckr__plan_uses(p, use, NULL);
+    ckr__plan_uses(c, p, use, NULL);
     r = ckr__crew_make(&x.crew, c, &p->src->ctx, &p->src->ctx, 0);
     if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
     for (i = 0; differ && i < s->n_tensors && r == CKR_OK; i++)
@@ -52713,7 +52865,7 @@ static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *
 static void ckr__write_free(ckr__write *w)
 {
     uint32_t i;
-    const uint64_t n = w->crew.n_tensors;
+    const uint64_t n = 2 * w->crew.n_tensors;
     for (i = 0; i < w->crew.n; i++) {
         if (w->buffers) ckr__heap_free(w->c, w->buffers[i], (size_t)w->plan->facts.window_bytes);
         if (w->seen) ckr__heap_free(w->c, w->seen[i], (size_t)n * sizeof **w->seen);
@@ -52727,7 +52879,7 @@ static ckr_result ckr__write_alloc(ckr__write *w)
     uint32_t i;
     ckr_result r = ckr__crew_make(&w->crew, w->c, &w->plan->src->ctx, NULL, n ? n : 1);
     if (r != CKR_OK) return r;
-    n = w->crew.n_tensors;
+    n = 2 * w->crew.n_tensors; /* and those that are made of them                      */
     w->buffers = CKR__NEW_N(w->c, uint8_t *, w->crew.n);
     w->seen = (uint64_t (**)[2])ckr__arena_n(w->c, w->crew.n, sizeof *w->seen);
     w->handles = CKR__NEW_N(w->c, void *, CKR__BATCH);
@@ -52743,6 +52895,7 @@ static ckr_result ckr__write_alloc(ckr__write *w)
 
 /* The digests of what was read and of what went into the files, and the side file's text. */
 static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__buf *side);
+static void ckr__receipt_reread(ckr__ctx *c, const char *path, ckr_receipt *receipt);
 
 static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *old,
                                  ckr_receipt *receipt)
@@ -52803,6 +52956,7 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
         if (r == CKR_OK) r = ckr__write_alloc(&w);
         if (r == CKR_OK) r = ckr__temp_plan(&w);
         if (r == CKR_OK) r = ckr__write_all(&w, path, old, receipt);
+        if (r == CKR_OK && receipt && p->out.renamed) ckr__receipt_reread(&c, path, receipt);
         if (r != CKR_OK && w.owned) ckr__temp_remove(&w);
         ckr__temp_unlock(&w);
     }
@@ -53111,39 +53265,46 @@ static int ckr__tensor_cmp(const void *a, const void *b)
     return r ? r : strcmp(x->slot, y->slot);
 }
 
+/* Is a master equal to its fp32 parameter? `order` is sorted, "param" comes after "master". */
+static bool ckr__master_told(void **order, uint64_t n, uint64_t i, const uint8_t (*each)[16])
+{
+    const ckr_tensor *t = (const ckr_tensor *)order[i];
+    uint64_t k;
+    if (strcmp(t->slot, "master") != 0) return false;
+    for (k = i + 1; k < n; k++) {
+        const ckr_tensor *u = (const ckr_tensor *)order[k];
+        if (strcmp(u->name, t->name) != 0) return false;
+        if (!strcmp(u->slot, "param"))
+            return u->dtype == CKR_DTYPE_F32 && !memcmp(each[u->index], each[t->index], 16);
+    }
+    return false;
+}
+
 /* The total: SHA-256 over the tensors in order of (name, slot): name, NUL, slot, NUL, 16 bytes; its
    first 16 bytes. `step` stands as the digest of an int64 scalar; a master equal to its fp32
-   parameter is left out. `use` (or NULL) says which tensors count. */
-static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_ckpt *ckpt, const uint8_t (*each)[16],
+   parameter is left out. `list`, `each` go by index; NULL in `list`, and where `use` (or NULL) is
+   false: does not count. `steps` are those of the tensors that have one. */
+static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, uint64_t n,
+                                    const uint8_t (*each)[16], const uint8_t (*steps)[8],
                                     const bool *use, uint8_t total[16])
 {
-    const ckr_state *s = &ckpt->state;
-    void **order = (void **)ckr__arena_n(c, s->n_tensors, sizeof *order);
+    void **order = (void **)ckr__arena_n(c, n, sizeof *order);
     ckr__sha256 h;
     ckr__digest_tables *tables = CKR__NEW(c, ckr__digest_tables);
-    uint8_t sum[32], (*steps)[8];
-    const ckr_tensor *param = NULL;
-    uint64_t i, pass;
-    if (!order || !tables || ckr__step_bytes(c, ckpt, &steps) != CKR_OK) return c->err->code;
-    for (i = 0; i < s->n_tensors; i++) order[i] = s->tensors[i];
-    if (!ckr__sort(c, order, (size_t)s->n_tensors, ckr__tensor_cmp)) return CKR_E_NOMEM;
+    uint8_t sum[32];
+    uint64_t i, m = 0;
+    if (!order || !tables) return c->err->code;
+    for (i = 0; i < n; i++)
+        if (list[i] && (!use || use[i])) memcpy(&order[m++], &list[i], sizeof *order);
+    if (!ckr__sort(c, order, (size_t)m, ckr__tensor_cmp)) return CKR_E_NOMEM;
     ckr__digest_tables_init(tables);
     ckr__sha256_init(&h);
-    for (i = 0; i < s->n_tensors; i++) {
+    for (i = 0; i < m; i++) {
         const ckr_tensor *t = (const ckr_tensor *)order[i];
         uint8_t d[16];
         int64_t step;
-        if (use && !use[t->index]) continue;
+        if (ckr__master_told(order, m, i, each)) continue;
         memcpy(d, each[t->index], 16);
-        if (!strcmp(t->slot, "master")) {          /* "param" sorts after "master": look ahead */
-            for (param = NULL, pass = i + 1; pass < s->n_tensors; pass++) {
-                const ckr_tensor *u = (const ckr_tensor *)order[pass];
-                if (strcmp(u->name, t->name)) break;
-                if (!strcmp(u->slot, "param")) param = u;
-            }
-            if (param && param->dtype == CKR_DTYPE_F32 && !memcmp(each[param->index], d, 16))
-                continue;
-        }
         if (ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step)) {
             uint64_t acc[2] = { 0, 0 };
             uint8_t le[8];
@@ -53199,13 +53360,17 @@ CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], ui
 {
     ckr__ctx c;
     ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
-    uint8_t (*own)[16] = each;
+    uint8_t (*own)[16] = each, (*steps)[8] = NULL;
     if (r == CKR_OK && !own) {
         own = (uint8_t (*)[16])ckr__arena_n(&c, ckpt->state.n_tensors, 16);
         if (!own) r = c.err->code;
     }
     if (r == CKR_OK) r = ckr__digest_all(&c, ckpt, NULL, own, NULL);
-    if (r == CKR_OK) r = ckr__digest_total(&c, ckpt, (const uint8_t (*)[16])own, NULL, total);
+    if (r == CKR_OK) r = ckr__step_bytes(&c, ckpt, &steps);
+    if (r == CKR_OK)
+        r = ckr__digest_total(&c, (const ckr_tensor *const *)ckpt->state.tensors,
+                              ckpt->state.n_tensors, (const uint8_t (*)[16])own,
+                              (const uint8_t (*)[8])steps, NULL, total);
     ckr__ctx_free(&c);
     return r;
 }
@@ -54206,17 +54371,26 @@ static ckr_node *ckr__side_schedules(ckr__ctx *c, const ckr_state *s)
     return list;
 }
 
-static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr_state *s, const ckr__out *out,
-                                   const uint8_t (*each)[16], const bool *use)
+/* What a reader of the output finds, by the index of the source's tensor; what was made of tensor i
+   is at n / 2 + i. */
+typedef struct ckr__puts {
+    const ckr_tensor **list;   /* NULL: nothing                                           */
+    uint8_t          (*digest)[16];
+    bool              *quiet;  /* its dtype there is not known: nothing for the side file */
+    uint8_t          (*steps)[8];
+    uint64_t           n;
+} ckr__puts;
+
+static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr__puts *x)
 {
     ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
-    for (i = 0; dict && i < s->n_tensors; i++) {
-        const ckr_tensor *t = s->tensors[i];
-        const char *key = out->keys ? out->keys[i] : NULL;
-        if (use[i] && !key) key = ckr__printf(c, "%s/%s", t->name, t->slot);
-        if (use[i] &&
-            !ckr__node_pair(c, dict, ckr__node_str(c, key), ckr__side_hex(c, each[i])))
+    for (i = 0; dict && i < x->n; i++) {
+        const ckr_tensor *t = x->list[i];
+        if (!t || x->quiet[i]) continue;
+        if (!ckr__node_pair(c, dict,
+                            ckr__node_str(c, ckr__printf(c, "%s/%s", t->name, t->slot)),
+                            ckr__side_hex(c, x->digest[i])))
             return NULL;
     }
     return dict;
@@ -54261,8 +54435,8 @@ static ckr_node *ckr__side_streams(ckr__ctx *c, ckr_plan *p)
     return ok ? ckr__hex64_node(c, sum) : NULL;
 }
 
-static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const bool *use,
-                          const uint8_t digest[16], ckr__buf *side)
+static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t digest[16],
+                          ckr__buf *side)
 {
     ckr__ctx *c = w->c;
     const ckr_state *s = &w->plan->src->state;
@@ -54286,27 +54460,19 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
         ok = ckr__node_set(c, root, "streams", ckr__side_streams(c, w->plan));
     if (ok && w->plan->out.carried) ok = ckr__node_set(c, root, "carried", w->plan->out.carried);
     if (ok && !w->plan->out.renamed)
-        ok = ckr__node_set(c, root, "tensors",
-                           ckr__side_tensors(c, s, &w->plan->out, written, use));
+        ok = ckr__node_set(c, root, "tensors", ckr__side_tensors(c, puts));
     if (!ok) return false;
     if (ckr__json_put(side, root, 1, false) != CKR_OK) return false;
     ckr__buf_u8(side, '\n');
     return !side->failed;
 }
 
-/* The shape that a tensor has for a reader of the output: rows of the vocabulary that were added
-   are zero, and count. */
-static void ckr__put_shape(const ckr__out *out, const ckr_tensor *t, int64_t *shape)
-{
-    if (t->n_dims) memcpy(shape, t->shape, t->n_dims * sizeof *shape);
-    if (t->split.vocab && t->split.axis >= 0 && out->vocab > 0) shape[t->split.axis] = out->vocab;
-}
-
-/* Steps that no entry binds: a format may have the count in a group, where it went with the moments
-   of the group's parameters. */
-static ckr_result ckr__write_steps(ckr__write *w, bool *use, uint8_t *dtype)
+/* Steps that no entry binds: a format may have the count in a group, or once for all of its
+   parameters, where it went with the moments. */
+static ckr_result ckr__write_steps(ckr__write *w, bool *use, ckr__puts *x)
 {
     ckr__ctx *c = w->c;
+    const ckr__out *out = &w->plan->out;
     const ckr_state *s = &w->plan->src->state;
     ckr__map moved;
     uint64_t i;
@@ -54321,58 +54487,80 @@ static ckr_result ckr__write_steps(ckr__write *w, bool *use, uint8_t *dtype)
     for (i = 0; i < s->n_tensors && ok; i++) {
         const ckr_tensor *t = s->tensors[i];
         const size_t size = ckr_dtype_size(t->dtype);
-        uint8_t le[8];
-        if (use[i] || strcmp(t->slot, "step") != 0 || t->n_dims || t->n_pieces != 1 ||
-            !t->pieces[0].mem || t->pieces[0].dtype != t->dtype || size > 8 ||
+        if (use[i] || !ckr__is_step(t) || (out->keys && !out->keys[i]) ||
             !ckr__map_find(&moved, t->name, strlen(t->name), NULL))
             continue;
-        memcpy(le, (const uint8_t *)t->pieces[0].mem + t->pieces[0].offset, size);
-        if (t->pieces[0].big_endian) ckr__swap_bytes(le, size, ckr__dtypes[t->dtype].swap);
-        ckr__digest_add(w->crew.tables, w->crew.lanes[0].sums[i], 0, le, size);
-        ckr__digest_add(w->crew.tables, w->seen[0][i], 0, le, size);
+        ckr__digest_add(w->crew.tables, w->crew.lanes[0].sums[i], 0, x->steps[i], size);
+        ckr__digest_add(w->crew.tables, w->seen[0][i], 0, x->steps[i], size);
         use[i] = true;
-        dtype[i] = (uint8_t)t->dtype;
+        x->quiet[i] = t->n_pieces != 1 || !t->pieces[0].mem || t->pieces[0].dtype != t->dtype;
+        x->list[i] = ckr__put_as(c, out, t, t->dtype);
+        ok = x->list[i] != NULL;
     }
     ckr__map_free(&moved);
     return ok ? CKR_OK : c->err->code;
 }
 
-/* Sums of all lanes, finished. `use` and `dtype` of a tensor come from the entries that bind it. */
-static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__buf *side)
+/* The sums of all lanes. */
+static void ckr__write_sum(const ckr__write *w, uint64_t i, bool written, uint64_t sum[2])
+{
+    uint32_t n, k;
+    sum[0] = sum[1] = 0;
+    for (n = 0; n < w->crew.n; n++)
+        for (k = 0; k < 2; k++) sum[k] += written ? w->seen[n][i][k] : w->crew.lanes[n].sums[i][k];
+}
+
+/* The digests of what was read and of what a reader of the output will find. */
+static ckr_result ckr__write_totals(ckr__write *w, ckr__puts *x, uint8_t total[2][16])
 {
     ckr__ctx *c = w->c;
     const ckr_state *s = &w->plan->src->state;
     bool *use = CKR__NEW_N(c, bool, s->n_tensors);
-    uint8_t *dtype = CKR__NEW_N(c, uint8_t, s->n_tensors);
-    uint8_t(*read)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16),
-    (*put)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16);
-    int64_t shape[CKR_MAX_DIMS];
+    uint8_t(*read)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16);
+    uint64_t i, sum[2];
+    ckr_result r;
+    x->n = 2 * s->n_tensors;
+    x->list = CKR__NEW_N(c, const ckr_tensor *, x->n);
+    x->digest = (uint8_t(*)[16])ckr__arena_n(c, x->n, 16);
+    x->quiet = CKR__NEW_N(c, bool, x->n);
+    if (!use || !read || !x->list || !x->digest || !x->quiet) return c->err->code;
+    r = ckr__step_bytes(c, w->plan->src, &x->steps);
+    if (r == CKR_OK) r = ckr__plan_uses(c, w->plan, use, x->list);
+    if (r == CKR_OK) r = ckr__write_steps(w, use, x);
+    for (i = 0; i < x->n && r == CKR_OK; i++) {
+        const ckr_tensor *t = x->list[i];
+        ckr__write_sum(w, i, true, sum);       /* (what is not put has none)               */
+        if (t) ckr__digest_final(sum, t->dtype, t->n_dims, t->shape, x->digest[i]);
+        if (i >= s->n_tensors) continue;
+        if (t && !use[i] && t->dtype == s->tensors[i]->dtype && !s->tensors[i]->stochastic) {
+            use[i] = true;     /* it was compared with what it is made of                 */
+        } else {
+            ckr__write_sum(w, i, false, sum);
+            t = s->tensors[i];
+        }
+        ckr__digest_final(sum, t->dtype, t->n_dims, t->shape, read[i]);
+    }
+    if (r == CKR_OK)
+        r = ckr__digest_total(c, (const ckr_tensor *const *)s->tensors, s->n_tensors,
+                              (const uint8_t(*)[16])read, (const uint8_t(*)[8])x->steps, use,
+                              total[0]);
+    if (r == CKR_OK)
+        r = ckr__digest_total(c, x->list, x->n, (const uint8_t(*)[16])x->digest,
+                              (const uint8_t(*)[8])x->steps, NULL, total[1]);
+    return r;
+}
+
+static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__buf *side)
+{
+    ckr__puts puts;
     uint8_t total[2][16];
-    uint64_t i, k;
     uint32_t n;
     ckr_result r;
-    if (!use || !dtype || !read || !put) return c->err->code;
-    ckr__plan_uses(w->plan, use, dtype);
-    r = ckr__write_steps(w, use, dtype);
+    memset(&puts, 0, sizeof puts);
+    r = ckr__write_totals(w, &puts, total);
     if (r != CKR_OK) return r;
-    for (i = 0; i < s->n_tensors; i++) {
-        uint64_t a[2] = { 0, 0 }, b[2] = { 0, 0 };
-        for (n = 0; n < w->crew.n; n++)
-            for (k = 0; k < 2; k++) {
-                a[k] += w->crew.lanes[n].sums[i][k];
-                b[k] += w->seen[n][i][k];
-            }
-        ckr__digest_final(a, s->tensors[i]->dtype, s->tensors[i]->n_dims, s->tensors[i]->shape,
-                          read[i]);
-        ckr__put_shape(&w->plan->out, s->tensors[i], shape);
-        ckr__digest_final(b, (ckr_dtype)dtype[i], s->tensors[i]->n_dims, shape, put[i]);
-    }
-    r = ckr__digest_total(c, w->plan->src, (const uint8_t (*)[16])read, use, total[0]);
-    if (r == CKR_OK)
-        r = ckr__digest_total(c, w->plan->src, (const uint8_t(*)[16])put, use, total[1]);
-    if (r != CKR_OK) return r;
-    if (!w->single && !ckr__side_put(w, (const uint8_t(*)[16])put, use, total[0], side))
-        return c->err->code ? c->err->code : CKR_E_NOMEM;
+    if (!w->single && !ckr__side_put(w, &puts, total[0], side))
+        return w->c->err->code ? w->c->err->code : CKR_E_NOMEM;
     if (!receipt) return CKR_OK;
     memset(receipt, 0, sizeof *receipt);
     receipt->n_files = w->plan->out.n_files;
@@ -54381,6 +54569,24 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
     memcpy(receipt->digest, total[0], 16);
     memcpy(receipt->digest_written, total[1], 16);
     return CKR_OK;
+}
+
+/* Where the output's tensors are others than the source's, what was summed while they were written
+   says nothing of them: they are read. What cannot be opened here (it needs names that only the
+   caller knows) has no digest: all bytes are 0. */
+static void ckr__receipt_reread(ckr__ctx *c, const char *path, ckr_receipt *receipt)
+{
+    ckr_open_desc desc;
+    ckr_ckpt *k = NULL;
+    ckr_error err;
+    memset(&desc, 0, sizeof desc);
+    desc.env = &c->env;
+    desc.limits = c->limits;
+    memset(receipt->digest_written, 0, 16);
+    if (ckr_ckpt_open(path, &desc, &k, &err) == CKR_OK &&
+        ckr_ckpt_digest(k, NULL, receipt->digest_written, &err) != CKR_OK)
+        memset(receipt->digest_written, 0, 16);
+    ckr_ckpt_close(k);
 }
 
 /* The digests that the side file recorded against what the files hold now. */

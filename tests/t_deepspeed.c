@@ -81,7 +81,10 @@ static bool convert(const char *from, const char *to, uint32_t dp, uint32_t pp, 
         r = ckr_plan_write(j.p, to, &receipt, &e);
         t_check(r == CKR_OK, __FILE__, __LINE__, "%s -> %s (dp %u pp %u zero %d): %s %s: %s", from,
                 to, (unsigned)dp, (unsigned)pp, (int)zero, ckr_item_name(e.item), e.where, e.text);
-        if (r == CKR_OK) CHECK(!memcmp(receipt.digest, receipt.digest_written, 16));
+        if (r == CKR_OK) {
+            CHECK(!memcmp(receipt.digest, receipt.digest_written, 16));
+            digest_told(to, &receipt);
+        }
     }
     end(&j);
     return r == CKR_OK;
@@ -820,6 +823,46 @@ static void of_another_update(void)
     memio_remove(&disk, "bad");
 }
 
+/* What the receipt says of the output is what its reader finds: parameters cast from masters,
+   masters made of parameters or left out, parameters that only masters stand for, names of a plain
+   file. */
+static void digests(void)
+{
+    static const ckr_dtype dtypes[] = { CKR_DTYPE_NONE, CKR_DTYPE_F32, CKR_DTYPE_BF16,
+                                        CKR_DTYPE_F16 };
+    static const char *const dialects[] = { NULL, NULL, NULL, NULL, "torch", "safetensors", "dcp" };
+    uint8_t first[16];
+    ckr_receipt receipt;
+    ckr_error e;
+    size_t i, d;
+    int k;
+    for (k = 0; k < N_CASES; k++)
+        for (i = 0; i < sizeof dialects / sizeof *dialects; i++)
+            for (d = 0; d < 4; d++) {
+                const char *to = i == 4 ? "w/out.pt" : i == 5 ? "w/out.safetensors" : "w/out";
+                job j;
+                ckr_result r;
+                memset(&j, 0, sizeof j);
+                j.t.mode = CKR_MODE_CONTINUE;
+                j.t.topology.zero = i < 4 ? (int32_t)i : -1;
+                j.t.topology.pp = i < 4 ? 1 : 0;
+                j.t.topology.dp = i < 4 ? 3 : 0;
+                j.t.dialect = dialects[i];
+                j.t.dtype = dtypes[d];
+                j.c = open_ok(in(k));
+                if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
+                    r = ckr_plan_write(j.p, to, &receipt, &e);
+                    CHECK(r == CKR_OK || r == CKR_E_REFUSED);
+                    if (r == CKR_OK) digest_told(to, &receipt);
+                    if (r == CKR_OK && i < 4) CHECK(is_sound(to));
+                    digest_of(in(k), first);
+                    if (r == CKR_OK && i < 4 && !d) CHECK(!memcmp(receipt.digest, first, 16));
+                }
+                end(&j);
+                memio_remove(&disk, to);
+            }
+}
+
 /* Weights of any source; another dtype, from the masters; weights only. */
 static void others(void)
 {
@@ -892,11 +935,11 @@ static void others(void)
 }
 
 /* DeepSpeed compares no copies, so they are before anything is written; of what is written. */
-static void contradicts(void)
+static void contradicts(int32_t zero)
 {
     ckr_error e;
     job j;
-    if (ask(&j, "bad", 3, 0, -1, NULL)) {
+    if (ask(&j, "bad", 3, 0, zero, NULL)) {
         const ckr_note *n;
         CHECK_INT(ckr_plan_write(j.p, "w/out", NULL, &e), CKR_E_REFUSED);
         CHECK_INT(e.item, CKR_ITEM_PLAN_REFUSED);
@@ -1029,7 +1072,8 @@ static void masters_are_compared(void)
         ckr_report_free(&report);
     }
     ckr_ckpt_close(c);
-    contradicts();
+    contradicts(-1);
+    contradicts(3);            /* where parameters are not written, masters stand for them    */
     memio_remove(&disk, "bad");
 }
 
@@ -1175,6 +1219,7 @@ int main(int argc, char **argv)
     RUN(of_another_update);
     RUN(universal_parts);
     RUN(counters_disagree);
+    RUN(digests);
     RUN(others);
     RUN(of_torch);
     RUN(masters_are_compared);
