@@ -44213,7 +44213,7 @@ static bool ckr__mg_replica(const ckr__mg_job *x, const ckr__mg_put *p, const ck
 static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p,
                                     const char *slot, ckr_dtype as)
 {
-    const ckr__mg_slot *s = ckr__mg_find_slot(p->item, slot);
+    const ckr__mg_slot *own = ckr__mg_find_slot(p->item, slot), *s = own;
     ckr__block *b = s ? ckr__mg_put_block(x, p, k->tp) : NULL;
     const char *name = ckr__printf(x->c, "%s/%s", p->item->name, slot);
     const bool param = !strcmp(slot, "param"),
@@ -44226,10 +44226,9 @@ static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_rank *k, const
         const ckr__mg_slot *m = ckr__mg_find_slot(p->item, "master");
         if (m) s = m;
     }
-    return n && ckr__mg_bind(x, n->u.entry, p, s, k->tp,
-                             ckr__mg_replica(x, p, k) || strcmp(s->tensor->slot, slot) != 0, 0)
-               ? n
-               : NULL;
+    if (!n || !ckr__mg_bind(x, n->u.entry, p, s, k->tp, ckr__mg_replica(x, p, k), 0)) return NULL;
+    if (s != own) ckr__bind_taken_for(n->u.entry, 0, own->tensor, NULL);
+    return n;
 }
 
 /* A number of the optimizer, whole on every rank. */
@@ -45381,7 +45380,7 @@ static bool ckr__mg_box_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
 /* All chunks of one slot of one parameter: a box for each rank, two of a gated one. */
 static bool ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const char *fqn,
                              const ckr__mg_place_of *at, const ckr__mg_slot *slot, ckr_dtype as,
-                             bool replica)
+                             const ckr__mg_slot *own, bool replica)
 {
     ckr__mg_job *x = j->x;
     ckr__mg_stack *s = ckr__mg_stack_of(j, fqn, p, at, as);
@@ -45404,6 +45403,7 @@ static bool ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const ch
                                  t + x->tp * x->cp * (ep + x->dp * (p->chunk % x->pp)), start,
                                  count);
             if (!e || !ckr__mg_box_bind(x, e, p, slot, &b->pairs[i], replica)) return false;
+            if (own != slot) ckr__bind_taken_for(e, 0, own->tensor, NULL);
         }
         if (!b) return false;
     }
@@ -45421,7 +45421,7 @@ static bool ckr__mg_dist_param(ckr__mg_dist_job *j, const ckr__mg_put *p)
     cast = as != CKR_DTYPE_NONE && p->item->kind == CKR__MG_PARAM && as != s->tensor->dtype &&
            ckr__is_float(s->tensor->dtype);
     if (cast && ckr__mg_find_slot(p->item, "master")) from = ckr__mg_find_slot(p->item, "master");
-    return ckr__mg_dist_put(j, p, at.key, &at, from, cast ? as : s->tensor->dtype, from != s);
+    return ckr__mg_dist_put(j, p, at.key, &at, from, cast ? as : s->tensor->dtype, s, false);
 }
 
 /* Masters and moments, each under its parameter's key. */
@@ -45438,7 +45438,7 @@ static bool ckr__mg_dist_state(ckr__mg_dist_job *j, const ckr__mg_put *p)
         if (s->scalar || (param && (!x->zero || ckr__mg_find_slot(p->item, "master")))) continue;
         if (param || !strcmp(slot, "master")) slot = x->zero ? "param" : "fp32_param";
         fqn = ckr__printf(x->c, "optimizer.state.%s.%s", slot, at.key);
-        if (!fqn || !ckr__mg_dist_put(j, p, fqn, &at, s, s->tensor->dtype, param)) return false;
+        if (!fqn || !ckr__mg_dist_put(j, p, fqn, &at, s, s->tensor->dtype, s, param)) return false;
     }
     return true;
 }
@@ -51961,6 +51961,33 @@ static ckr_result ckr__plan_decisions(ckr_plan *p, const ckr_state *s)
     return r;
 }
 
+/* Parameters that are written in another dtype, where the dialect has not said so. */
+static bool ckr__plan_dtype(ckr_plan *p)
+{
+    bool *seen = CKR__NEW_N(&p->ctx, bool, 2 * p->out.n_tensors);
+    const ckr_tensor *first = NULL;
+    uint64_t i, k, m, n = 0;
+    char text[40];
+    for (i = 0; i < p->n_notes; i++)
+        if (!strcmp(p->notes[i].code, "CKR_DTYPE_CAST") || !strcmp(p->notes[i].code, "CKR_W_CAST"))
+            return true;
+    for (i = 0; seen && i < p->out.n_files; i++)
+        for (k = 0; k < p->out.files[i]->n_entries; k++)
+            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
+                const ckr_entry *e = p->out.files[i]->entries[k];
+                const ckr_tensor *t = e->binds[m].as ? e->binds[m].as : e->binds[m].tensor;
+                if (strcmp(t->slot, "param") != 0 || t->dtype == e->dtype || seen[t->index])
+                    continue;
+                seen[t->index] = true;
+                if (!first) first = t;
+                n++;
+            }
+    snprintf(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    return seen && (!n || ckr__note(&p->ctx, &p->notes, &p->n_notes, "CKR_DTYPE_CAST", CKR_CHANGED,
+                                    text, ckr_dtype_name(first->dtype),
+                                    ckr_dtype_name(p->target.dtype), "--dtype", NULL));
+}
+
 static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
                                  bool decisions_only, ckr_plan **out, ckr_error *err)
 {
@@ -51987,6 +52014,8 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK && !decisions_only)
         r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out, &p->notes, &p->n_notes);
     p->target.topology.zero = p->out.zero;
+    if (r == CKR_OK && p->target.dtype != CKR_DTYPE_NONE && !ckr__plan_dtype(p))
+        r = p->ctx.err->code;
     if (r == CKR_OK) r = ckr__plan_inherit(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_policy(p);
     p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
