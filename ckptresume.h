@@ -35373,6 +35373,40 @@ static bool ckr__ds_adopt_live(ckr__ds_adopt *a)
     return true;
 }
 
+/* No file tells buffers from frozen parameters, which ZeRO-3 keeps apart: by their names, where the
+   optimizer has neither. */
+static ckr_result ckr__ds_adopt_buffers(ckr__ds_adopt *a)
+{
+    const char *first = NULL;
+    uint64_t i, k, at, n = 0;
+    char text[40];
+    ckr__map grouped;
+    bool ok = true;
+    memset(&grouped, 0, sizeof grouped);
+    grouped.c = a->x->c;
+    for (i = 0; i < a->own->n_groups && ok; i++)
+        for (k = 0; k < a->own->groups[i].n_params && ok; k++)
+            ok = ckr__map_put(&grouped, a->own->groups[i].params[k],
+                              strlen(a->own->groups[i].params[k]), i, NULL);
+    for (i = 0; i < a->own->n_tensors && a->own->n_groups && ok; i++) {
+        ckr_tensor *t = a->own->tensors[i];
+        if (strcmp(t->slot, "param") != 0 || ckr__path_ends(t->name, "weight") ||
+            ckr__path_ends(t->name, "bias") || !ckr__is_float(t->dtype) ||
+            ckr__map_find(&grouped, t->name, strlen(t->name), &at))
+            continue;
+        t->buffer = true;
+        if (!n++) first = t->name;
+    }
+    ckr__map_free(&grouped);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)n);
+    if (ok && n && a->x->zero == 3)
+        ok = ckr__ds_say(a->x, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL, text,
+                         "in no group, and no weight or bias: taken for buffers, not for frozen "
+                         "parameters", "with ZeRO-3 the two are stored apart; others hold both "
+                         "alike");
+    return ok ? CKR_OK : ckr__ds_emit_oom(a->x);
+}
+
 static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
 {
     const ckr_state *s = a->x->s;
@@ -35397,7 +35431,7 @@ static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
                         "convert the checkpoint itself, or leave out the optimizer"))
         return ckr__ds_emit_oom(a->x);
     a->x->s = a->own;
-    return CKR_OK;
+    return ckr__ds_adopt_buffers(a);
 }
 
 static ckr_result ckr__ds_adopt_from(ckr__ds_job *x)
@@ -36696,6 +36730,17 @@ static const ckr_node *ckr__ds_source_root(const ckr__ds_job *x, uint32_t m, uin
     return r->zero == 3 && g->models[d % r->dp] ? g->models[d % r->dp]->root : g->model->root;
 }
 
+static ckr_node *ckr__ds_buffer_names(ckr__ds_job *x)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    uint64_t i;
+    for (i = 0; i < x->s->n_tensors && list; i++)
+        if (x->s->tensors[i]->buffer &&
+            !ckr__node_push(x->c, list, ckr__node_str(x->c, x->s->tensors[i]->name)))
+            return NULL;
+    return list;
+}
+
 static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
 {
     const char *path =
@@ -36712,8 +36757,7 @@ static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
     buffers = ckr_node_get(from, "buffer_names");
     if (!ckr__node_set(c, r, "module", ckr__ds_module_node(x, f, d)) ||
         !ckr__node_set(c, r, "buffer_names",
-                       buffers ? ckr__copy_tree(c, f, buffers, NULL)
-                               : ckr__node(c, CKR_NODE_LIST)) ||
+                       buffers ? ckr__copy_tree(c, f, buffers, NULL) : ckr__ds_buffer_names(x)) ||
         !ckr__node_set(c, r, "optimizer", ckr__ds_whole_optimizer(x, f, m)) ||
         !ckr__node_set(c, r, "param_shapes", ckr__ds_shapes_node(x, m)) ||
         !ckr__node_set(c, r, "frozen_param_shapes", ckr__ds_frozen_node(x, f, d, false)) ||
@@ -37450,6 +37494,31 @@ static bool ckr__ds_say_settings(ckr__ds_job *x)
     return ok && (!x->ds || ckr__ds_say_batch(x));
 }
 
+/* A run whose ds_config has a scheduler ends when the files have no state of one. */
+static bool ckr__ds_say_no_scheduler(ckr__ds_job *x)
+{
+    const ckr_node *was = ckr_node_get(x->meta, "lr_scheduler");
+    const bool had = was && was->kind != CKR_NODE_NONE;
+    if (!x->optimizer || x->scheduler || (had && !(x->t->without & CKR_SCHEDULE)) ||
+        (x->ds && !had))
+        return true;
+    return ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_CHANGED, "scheduler", NULL, "none",
+                       "the files have no scheduler's state: load_checkpoint of a run that has one "
+                       "ends with a TypeError",
+                       "load_lr_scheduler_states=False, or --to-schedule deepspeed:KIND,key=value");
+}
+
+/* Another framework's dtype, which the coming run has to ask for. */
+static bool ckr__ds_say_half(ckr__ds_job *x)
+{
+    if (x->ds || !x->optimizer || (x->dtype != CKR_DTYPE_BF16 && x->dtype != CKR_DTYPE_F16))
+        return true;
+    return ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_CHANGED,
+                       x->dtype == CKR_DTYPE_BF16 ? "bf16.enabled" : "fp16.enabled", NULL, "true",
+                       "the parameters have this dtype; masters and moments are fp32",
+                       "set it in the ds_config of the coming run");
+}
+
 static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
 {
     const char *base = x->ds ? ckr__base(x->ds->dir) : NULL;
@@ -37475,6 +37544,8 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
     if (e == CKR_OK && !x->refused) e = ckr__ds_owners(x);
     if (e == CKR_OK && !x->refused && x->optimizer) e = ckr__ds_lists(x);
     if (e == CKR_OK && !x->refused) e = ckr__ds_emit_schedule(x);
+    if (e == CKR_OK && !x->refused && (!ckr__ds_say_no_scheduler(x) || !ckr__ds_say_half(x)))
+        e = ckr__ds_emit_oom(x);
     return e == CKR_OK && !x->refused ? ckr__ds_emit_files(x) : e;
 }
 
@@ -50932,7 +51003,7 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     const bool again = (d->t->without & CKR_SCHEDULE) != 0;
     const uint64_t n = d->out->n_groups;
     uint64_t i;
-    double *bases;
+    double *bases, start;
     ckr_schedule *s;
     ckr_result r;
     if (!d->t->schedule) return CKR_OK;
@@ -50941,6 +51012,7 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     if (!bases) return d->c->err->code;
     r = ckr__sched_parse(d->c, d->t->schedule, n ? bases : NULL, n, &s);
     if (r != CKR_OK) return r;
+    start = s->offset;                         /* of a run's first update                 */
     if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
         s->clock = d->before->clock;   /* its lengths are in ticks of the coming run      */
         s->rate = d->before->rate > 1 ? (double)d->t->topology.dp : d->before->rate;
@@ -50951,14 +51023,15 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
         return ckr__decide_say(d, "CKR_SCHEDULE", CKR_CHANGED, "schedule", d->before->kind,
                                d->t->schedule, "asked for", NULL);
     }
-    s->position = d->before && !strcmp(d->before->clock, s->clock) ? d->before->position : d->done;
+    s->position = (int64_t)(s->rate * (double)d->done + s->offset);
     if (d->before && !strcmp(d->before->clock, s->clock)) {
+        s->position = d->before->position;
         s->rate = d->before->rate;
         s->offset = d->before->offset;
     }
     if (again) {
-        s->position = 0;
-        s->offset = -s->rate * (double)d->done;
+        s->position = (int64_t)start;
+        s->offset = start - s->rate * (double)d->done;
     }
     for (i = 0; i < s->n_lanes; i++) {         /* Nanotron's LR is its groups'            */
         if (!strcmp(s->kind, "nanotron") && !ckr_node_get(s->params, "lr"))

@@ -978,6 +978,50 @@ static bool equal_tensors(const ckr_ckpt *a, const char *x, const ckr_ckpt *b, c
 
 /* A torch file with model, optimizer and scheduler: its numbers become the parameters' slots. Of
    groups whose numbers fit in two ways, and of an export, which has no groups, it is said. */
+/* A torch file without a scheduler, to ZeRO-3: a buffer that no file tells from a frozen parameter,
+   and a clock that stands where DeepSpeed's would after three updates. */
+static void of_plain(void)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    int64_t v = -9;
+    job j;
+    int told;
+    d.env = &env;
+    memio_load_file(&disk, DATA "/plain.pt", "w/plain.pt");
+    for (told = 0; told < 2; told++) {
+        memset(&j, 0, sizeof j);
+        j.t.mode = CKR_MODE_CONTINUE;
+        j.t.dialect = "deepspeed";
+        j.t.topology.zero = 3;
+        j.t.topology.dp = 2;
+        if (told)
+            j.t.schedule = "deepspeed:WarmupDecayLR,warmup_max_lr=0.01,warmup_num_steps=4,"
+                           "total_num_steps=24,warmup_type=linear";
+        j.c = open_ok("w/plain.pt");
+        if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
+            j.f = ckr_plan_info(j.p);
+            says(&j, "CKR_W_DS_BUFFERS", CKR_APPROX);
+            CHECK((setting(&j, "scheduler") != NULL));
+            CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+        }
+        end(&j);
+        c = open_ok("w/out");
+        if (c) CHECK(ckr_ckpt_tensor(c, "scale", "param")->buffer);
+        ckr_ckpt_close(c);
+        c = NULL;
+        if (CHECK_OK(ckr_tree_open("w/out/global_step3/zero_pp_rank_0_mp_rank_00_model_states.pt",
+                                   &d, &c, &e), &e)) {
+            const ckr_node *n = ckr_node_get(ckr_ckpt_root(c), "lr_scheduler");
+            CHECK((ckr_node_i64(ckr_node_get(n, "last_batch_iteration"), &v) && v == 2) == told);
+        }
+        ckr_ckpt_close(c);
+        memio_remove(&disk, "w/out");
+    }
+    memio_remove(&disk, "w/plain.pt");
+}
+
 static void of_torch(void)
 {
     static const char *const names[] = { "tok.weight", "up.weight", "down.weight", "up.bias",
@@ -1222,6 +1266,7 @@ int main(int argc, char **argv)
     RUN(digests);
     RUN(others);
     RUN(of_torch);
+    RUN(of_plain);
     RUN(masters_are_compared);
     RUN(another_schedule);
     RUN(policies);
