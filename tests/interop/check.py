@@ -376,7 +376,7 @@ LINEAR = (
     "deepspeed:WarmupDecayLR,warmup_min_lr=0,warmup_max_lr=0.01,warmup_num_steps=4,total_num_steps=24,"
     "warmup_type=linear"
 )
-# case (with --to: a torch file of its tensors), flags of convert, topology of the run that loads it, flags of its program
+# case (with --to: a torch file of its tensors), flags of convert, topology of the run that loads it, its flags
 DEEPSPEED = [
     ("dp2_zero1_fp32", "--dp 1", "dp=1", ""),
     ("dp2_zero1_fp32", "--dp 3", "dp=3", ""),
