@@ -32628,6 +32628,7 @@ typedef struct ckr__ds {
     int              zero;
     ckr__ds_wrapper  wrapper;
     bool             pipe, universal, elastic, robin, aligned;
+    bool             bare;     /* universal, of a pipeline: without layer files            */
     bool             number, uneven;   /* `step` is Python's, no tensor; differs         */
     bool             rest;     /* keys of the optimizers' files that are not known here  */
     double           updates;  /* of the first parameter, with ZeRO-0                    */
@@ -32834,6 +32835,7 @@ static ckr_result ckr__ds_places(ckr__ds *r)
 static ckr_result ckr__ds_sizes(ckr__ds *r)
 {
     ckr__ds_file *first = NULL;
+    const ckr_node *module;
     uint32_t tp;
     uint64_t i;
     ckr_result e;
@@ -32855,6 +32857,9 @@ static ckr_result ckr__ds_sizes(ckr__ds *r)
     r->mp = ckr__ds_u32(r->meta, "mp_world_size");
     if (!r->dp) return ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
     if (!r->mp) return ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
+    module = ckr_node_get(r->meta, "module");
+    r->bare = r->universal && !r->pipe && module && module->kind == CKR_NODE_NONE;
+    r->pipe |= r->bare;
     tp = ckr__ds_u32(ckr_node_get(r->meta, "checkpoint_parallel_dimensions"), "tp_degree");
     if (tp > 1 || (r->mp > 1 && !r->pipe)) {
         e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, CKR_NO_OFFSET,
@@ -33477,7 +33482,7 @@ static ckr_result ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_v
                                                     (uint64_t)(lo - x->first)) * elem))
             return ckr__ds_oom(r);
         /* rounded as it is read: with ZeRO-3 the parameter is its master in the model's dtype */
-        if (r->zero == 3 && !strcmp(x->slot, "master")) {
+        if ((r->zero == 3 || r->bare) && !strcmp(x->slot, "master")) {
             rd.tensor = p->param;
             if (!ckr__read_flat(&rd, b, lo - x->start[i], hi - x->start[i],
                                 v->data_offset + ((uint64_t)v->offset +
@@ -34436,6 +34441,56 @@ static ckr_result ckr__ds_deal_layers(ckr__ds *r)
                         "called embed here", NULL);
 }
 
+static ckr_dtype ckr__ds_model_dtype(const ckr__ds *r)
+{
+    const ckr_node *b = ckr_node_find(r->config, "/bf16/enabled"),
+                   *h = ckr_node_find(r->config, "/fp16/enabled");
+    if (b && b->kind == CKR_NODE_BOOL && b->u.b) return CKR_DTYPE_BF16;
+    return h && h->kind == CKR_NODE_BOOL && h->u.b ? CKR_DTYPE_F16 : CKR_DTYPE_F32;
+}
+
+/* ds_to_universal leaves the layer files behind: what there is, param_shapes tells; the parameters
+   are their masters in the model's dtype, as DeepSpeed loads them. */
+static ckr_result ckr__ds_bare_param(ckr__ds *r, uint32_t m, const char *name, const ckr_node *size)
+{
+    const int64_t *shape;
+    int64_t numel;
+    uint32_t n_dims;
+    ckr__ds_param *p;
+    ckr_result e;
+    if (!name || ckr__ds_find(r, name)) return CKR_OK; /* a tied one of an earlier stage      */
+    e = ckr__ds_shape(r, r->stages[m].model, name, size, &n_dims, &shape, &numel);
+    if (e != CKR_OK) return e;
+    p = ckr__ds_param_add(r, name, n_dims, shape);
+    if (!p) return ckr__ds_oom(r);
+    p->mp = m;
+    p->tied = ckr__starts(name, "tied_modules.");
+    p->layer = p->tied ? 0 : strtol(name, NULL, 10);
+    if (p->layer < 0 || p->layer > 1 << 20)
+        return ckr__ds_bad(r, r->stages[m].model, name, "a layer's number");
+    if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
+    p->param = ckr__tensor_add(r->c, r->s, name, "param", ckr__ds_model_dtype(r), n_dims, shape);
+    return p->param ? CKR_OK : ckr__ds_oom(r);
+}
+
+static ckr_result ckr__ds_bare(ckr__ds *r)
+{
+    uint32_t m;
+    uint64_t k, i;
+    ckr_result e = CKR_OK;
+    for (m = 0; m < r->mp; m++) {
+        const ckr_node *list = r->stages[m].shapes;
+        for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
+            const ckr_node *d = list->u.items[k];
+            for (i = 0; ckr_node_is_dict(d) && i < d->count && e == CKR_OK; i++)
+                e = ckr__ds_bare_param(r, m, ckr_node_str(d->u.items[2 * i]),
+                                       d->u.items[2 * i + 1]);
+        }
+    }
+    r->layers = CKR__NEW_N(r->c, ckr__ds_file *, r->n_layers);
+    return e == CKR_OK && !r->layers ? ckr__ds_oom(r) : e;
+}
+
 static ckr_result ckr__ds_pipe(ckr__ds *r)
 {
     ckr__ds_names x;
@@ -34453,7 +34508,8 @@ static ckr_result ckr__ds_pipe(ckr__ds *r)
             e = ckr__ds_layer_tensor(r, &x, f, ckr_node_str(f->root->u.items[2 * k]),
                                      f->root->u.items[2 * k + 1]);
     }
-    if (e == CKR_OK && (x.told || !x.all.count)) e = ckr__ds_deal_layers(r);
+    if (e == CKR_OK && r->bare) e = ckr__ds_bare(r);
+    else if (e == CKR_OK && (x.told || !x.all.count)) e = ckr__ds_deal_layers(r);
     ckr__map_free(&x.all);
     ckr__map_free(&x.buffers);
     return e;
@@ -34761,12 +34817,31 @@ static ckr_result ckr__ds_groups(ckr__ds *r)
 
 /* The base LR that gives the saved one: LR / ratio, and of its neighbours the one with the shortest
    text, since somebody has written it. */
-static ckr_result ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, double *bases)
+static double ckr__ds_base_of(double lr, double ratio)
 {
-    double *row = CKR__NEW_N(r->c, double, x->n_lanes), trial, told;
-    uint64_t i;
+    const double near = lr / ratio;
+    double trial, up = near, down = near;
     int digits;
     char text[40];
+    for (digits = 1; digits <= 15; digits++) { /* as someone writes it                     */
+        const double by = digits <= 8 ? 2 * DBL_EPSILON * lr : 0;
+        snprintf(text, sizeof text, "%.*g", digits, near);
+        trial = strtod(text, NULL);
+        if (fabs(trial * ratio - lr) <= by) return trial;
+    }
+    for (digits = 0; digits < 4; digits++) {   /* as it was computed                       */
+        if (ckr__same(up * ratio, lr)) return up;
+        if (ckr__same(down * ratio, lr)) return down;
+        up += near * DBL_EPSILON / 2;
+        down -= near * DBL_EPSILON / 2;
+    }
+    return near;
+}
+
+static ckr_result ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, double *bases)
+{
+    double *row = CKR__NEW_N(r->c, double, x->n_lanes), told;
+    uint64_t i;
     ckr_result e;
     if (!row) return ckr__ds_oom(r);
     for (i = 0; i < x->n_lanes; i++) x->lanes[i].base = 1;
@@ -34776,12 +34851,7 @@ static ckr_result ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, double *bases)
         told = bases[i];
         x->lanes[i].base = told;
         if (!(ratio > 0) || !(lr > 0) || (told == told && ckr__same(told * ratio, lr))) continue;
-        for (digits = 1; digits <= 17; digits++) {
-            snprintf(text, sizeof text, "%.*g", digits, lr / ratio);
-            trial = strtod(text, NULL);
-            if (digits == 17 || fabs(trial * ratio - lr) <= 2 * DBL_EPSILON * lr) break;
-        }
-        x->lanes[i].base = trial;
+        x->lanes[i].base = ckr__ds_base_of(lr, ratio);
     }
     return e;
 }
@@ -35059,7 +35129,7 @@ static ckr_result ckr__ds_read_all(ckr__ds *r)
     robin = ckr_node_find(r->config, "/zero_optimization/round_robin_gradients");
     r->robin = r->wrapper == CKR__DS_FLAT && robin && robin->kind == CKR_NODE_BOOL && robin->u.b;
     ckr__ds_topology(r);
-    r->s->unproven = r->zero != 3;     /* there the parameter is its master, rounded          */
+    r->s->unproven = r->zero != 3 && !r->bare; /* there the parameter is its master, rounded  */
     for (m = 0; m < r->mp && e == CKR_OK; m++) e = ckr__ds_slices(r, &r->stages[m]);
     if (e != CKR_OK) return e;
     e = r->pipe ? ckr__ds_pipe(r) : ckr__ds_model(r);
@@ -35634,6 +35704,14 @@ static ckr_result ckr__ds_owners(ckr__ds_job *x)
     uint32_t m;
     ckr_result e = CKR_OK;
     if (!x->pipe) return CKR_OK;
+    if (x->ds->bare && !x->universal &&
+        !ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_UNIVERSAL, "layers",
+                        "a universal checkpoint of a pipeline has no layer files, of which a "
+                        "native one consists",
+                        "copy the layer_*-model_states.pt of the original into its directory, or "
+                        "--variant universal"))
+        return ckr__ds_emit_oom(x);
+    if (x->refused) return CKR_OK;
     for (i = 0; i < x->ds->n_params; i++)
         if (!ckr__map_put(&x->sources, x->ds->params[i]->name, strlen(x->ds->params[i]->name), i,
                           NULL))
@@ -35800,7 +35878,7 @@ static bool ckr__ds_taken_for(ckr__ds_job *x, ckr__ds_item *p, const char *slot,
     if (strcmp(slot, "master") != 0) return true;
     if (!p->master && !p->made_master)
         p->made_master = ckr__out_made(x->out, p->param, "master", CKR_DTYPE_F32);
-    if (x->zero == 3 && !p->made_param)
+    if ((x->zero == 3 || (x->ds && x->ds->bare)) && !p->made_param)
         p->made_param = ckr__out_made(x->out, p->param, "param", x->dtype);
     ckr__bind_taken_for(e, at, p->made_master, p->made_param);
     return x->c->err->code == CKR_OK;

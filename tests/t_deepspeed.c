@@ -978,6 +978,52 @@ static bool equal_tensors(const ckr_ckpt *a, const char *x, const ckr_ckpt *b, c
 
 /* A torch file with model, optimizer and scheduler: its numbers become the parameters' slots. Of
    groups whose numbers fit in two ways, and of an export, which has no groups, it is said. */
+/* WarmupCosineLR's base is in no file: the LR at the save has to come out of it exactly, and one that
+   somebody has written is found again. */
+static void base_lr(void)
+{
+    static const double bases[] = { 0.01, 6e-3, 3e-4, 0.005 / 7, 1e-3 / 3, 0.1 / 7 };
+    size_t i;
+    int k;
+    for (i = 0; i < sizeof bases / sizeof *bases; i++)
+        for (k = 1; k < 40; k++) {
+            const double ratio = 0.05 + 0.95 * k / 41.0, lr = bases[i] * ratio;
+            const double base = ckr__ds_base_of(lr, ratio);
+            CHECK(ckr__same(base * ratio, lr));
+            if (i < 3) CHECK(ckr__same(base, bases[i]));
+        }
+}
+
+/* ds_to_universal leaves a pipeline's layer files behind; DeepSpeed loads what is left. */
+static void bare_pipeline(void)
+{
+    static const char *const layers[] = { "00", "01", "02", "03", "04", "05" };
+    char path[80];
+    uint8_t first[16], now[16];
+    size_t i;
+    job j;
+    if (!convert(in(PIPE16), "w/out", 0, 0, -1, "universal")) return;
+    for (i = 0; i < sizeof layers / sizeof *layers; i++) {
+        snprintf(path, sizeof path, "w/out/global_step3/layer_%s-model_states.pt", layers[i]);
+        memio_remove(&disk, path);
+    }
+    memio_remove(&disk, "w/out/ckptresume.json");
+    digest_of(in(PIPE16), first);
+    digest_of("w/out", now);
+    CHECK(!memcmp(first, now, 16));
+    equals_truth("w/out", PIPE16, NULL);
+    equals_hyper("w/out", PIPE16);
+    CHECK(is_sound("w/out"));
+    if (convert("w/out", "w/back", 3, 0, -1, NULL)) equals_truth("w/back", PIPE16, NULL);
+    memio_remove(&disk, "w/back");
+    if (ask(&j, "w/out", 0, 0, -1, "native")) {
+        CHECK_INT(j.f->verdict, CKR_VERDICT_REFUSED);
+        says(&j, "CKR_E_DEEPSPEED_UNIVERSAL", CKR_ERROR);
+    }
+    end(&j);
+    memio_remove(&disk, "w/out");
+}
+
 /* A torch file without a scheduler, to ZeRO-3: a buffer that no file tells from a frozen parameter,
    and a clock that stands where DeepSpeed's would after three updates. */
 static void of_plain(void)
@@ -1267,6 +1313,8 @@ int main(int argc, char **argv)
     RUN(others);
     RUN(of_torch);
     RUN(of_plain);
+    RUN(base_lr);
+    RUN(bare_pipeline);
     RUN(masters_are_compared);
     RUN(another_schedule);
     RUN(policies);
