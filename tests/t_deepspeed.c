@@ -978,7 +978,7 @@ static bool equal_tensors(const ckr_ckpt *a, const char *x, const ckr_ckpt *b, c
 
 /* A torch file with model, optimizer and scheduler: its numbers become the parameters' slots. Of
    groups whose numbers fit in two ways, and of an export, which has no groups, it is said. */
-/* WarmupCosineLR's base is in no file: the LR at the save has to come out of it exactly, and one that
+/* The base of WarmupCosineLR is in no file: the saved LR has to come out of it exactly, and one that
    somebody has written is found again. */
 static void base_lr(void)
 {
