@@ -34954,8 +34954,15 @@ static bool ckr__ds_own_key(const char *key)
     return false;
 }
 
-/* Keys of an optimizer's file that are read, or written anew. */
-static bool ckr__ds_optim_key(const char *key, bool outer)
+/* An optimizer's file has three dicts, one in the other: the file's (2), its optimizer_state_dict
+   (1), and in that torch's own (0). */
+static const ckr_node *ckr__ds_level(const ckr__ds *r, const ckr__ds_file *f, int level)
+{
+    return level == 2 ? f->root : level ? ckr__ds_optim(f) : ckr__ds_base(r, f);
+}
+
+/* Their keys that are read, or written anew. */
+static bool ckr__ds_optim_key(const char *key, int level)
 {
     static const char *const inner[] = {
         "zero_stage", "loss_scaler", "dynamic_loss_scale", "overflow", "clip_grad", "ds_version",
@@ -34964,7 +34971,8 @@ static bool ckr__ds_optim_key(const char *key, bool outer)
         "optimizer_state_dict", "fp32_flat_groups"
     };
     size_t i;
-    if (outer)
+    if (!level) return !strcmp(key, "state") || !strcmp(key, "param_groups");
+    if (level == 2)
         return !strcmp(key, "optimizer_state_dict") || !strcmp(key, "ds_config") ||
                !strcmp(key, "ds_version");
     for (i = 0; i < sizeof inner / sizeof *inner; i++) if (!strcmp(key, inner[i])) return true;
@@ -34974,17 +34982,22 @@ static bool ckr__ds_optim_key(const char *key, bool outer)
 /* What is left of an optimizer's file: beside its state, and in it. */
 static ckr_result ckr__ds_optim_rest(ckr__ds *r, const ckr__ds_file *f)
 {
-    int outer;
+    static const char *const where[] = { "optimizer_state_dict/base_optimizer_state/",
+                                         "optimizer_state_dict/", "" };
+    int level;
     uint64_t i;
     ckr_result e = CKR_OK;
-    for (outer = 0; outer < 2; outer++) {
-        const ckr_node *d = outer ? f->root : ckr__ds_optim(f);
-        for (i = 0; i < d->count && e == CKR_OK; i++) {
+    for (level = 0; level < 3; level++) {
+        const ckr_node *d = ckr__ds_level(r, f, level);
+        for (i = 0; ckr_node_is_dict(d) && i < d->count && e == CKR_OK; i++) {
             const char *key = ckr_node_str(d->u.items[2 * i]);
-            if (key && ckr__ds_optim_key(key, outer != 0)) continue;
+            if (key && ckr__ds_optim_key(key, level)) continue;
             r->rest = true;
-            e = ckr__ds_leave(r, f, outer ? key : ckr__printf(r->c, "optimizer_state_dict/%s",
-                                                              key ? key : "?"),
+            e = ckr__ds_leave(r, f,
+                              ckr__printf(r->c, "%s%s", !level && r->zero == 3
+                                                            ? "optimizer_state_dict/"
+                                                              "optimizer_state_dict/"
+                                                            : where[level], key ? key : "?"),
                               d->u.items[2 * i + 1]);
         }
     }
@@ -36431,15 +36444,15 @@ static bool ckr__ds_same_ranks(const ckr__ds_job *x)
 
 /* What is not known here goes back into the same rank's file. */
 static bool ckr__ds_optim_back(ckr__ds_job *x, ckr__out_file *f, ckr_node *to, uint32_t m,
-                               uint32_t d, bool outer)
+                               uint32_t d, int level)
 {
     const ckr_node *from;
     uint64_t i;
     if (!ckr__ds_same_ranks(x) || !x->ds->rest) return true;
-    from = outer ? x->ds->stages[m].optim[d]->root : ckr__ds_optim(x->ds->stages[m].optim[d]);
-    for (i = 0; i < from->count; i++) {
+    from = ckr__ds_level(x->ds, x->ds->stages[m].optim[d], level);
+    for (i = 0; ckr_node_is_dict(from) && i < from->count; i++) {
         const char *key = ckr_node_str(from->u.items[2 * i]);
-        if (key && ckr__ds_optim_key(key, outer)) continue;
+        if (key && ckr__ds_optim_key(key, level)) continue;
         if (!ckr__node_pair(x->c, to, from->u.items[2 * i],
                             ckr__copy_tree(x->c, f, from->u.items[2 * i + 1], NULL)))
             return false;
@@ -36453,17 +36466,21 @@ static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
         ckr__printf(x->c, "%s/%szero_pp_rank_%u_mp_rank_%02u_optim_states.pt", x->tag,
                     x->dtype == CKR_DTYPE_BF16 ? "bf16_" : "", (unsigned)d, (unsigned)m);
     ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
-    ckr_node *o = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *o = ckr__node(x->c, CKR_NODE_DICT), *base = NULL;
     bool ok = f && o && ckr__ds_wrapper_head(x, f, o);
     if (ok) f->root = ckr__node(x->c, CKR_NODE_DICT);
     ok = ok && f->root && (x->zero == 3 ? ckr__ds_cut_rank(x, f, o, d)
                                         : ckr__ds_flat_rank(x, f, o, m, d));
+    if (ok)
+        base = (ckr_node *)(uintptr_t)ckr_node_get(o, x->zero == 3 ? "optimizer_state_dict"
+                                                                   : "base_optimizer_state");
     return ok && ckr__node_set(x->c, f->root, "optimizer_state_dict", o) &&
                    ckr__node_set(x->c, f->root, "ds_config",
                                  ckr__copy_tree(x->c, f, x->config, NULL)) &&
                    ckr__node_set(x->c, f->root, "ds_version", ckr__ds_version_node(x)) &&
-                   ckr__ds_optim_back(x, f, o, m, d, false) &&
-                   ckr__ds_optim_back(x, f, f->root, m, d, true)
+                   ckr__ds_optim_back(x, f, base, m, d, 0) &&
+                   ckr__ds_optim_back(x, f, o, m, d, 1) &&
+                   ckr__ds_optim_back(x, f, f->root, m, d, 2)
                ? CKR_OK
                : ckr__ds_emit_oom(x);
 }

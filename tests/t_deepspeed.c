@@ -475,6 +475,25 @@ static void unknown_keys(void)
     }
     memio_remove(&disk, "w/out");
     memio_remove(&disk, "bad");
+    /* the same in torch's own dict: `my_extra` of rank 1 */
+    copy_case(ROBIN);
+    snprintf(path, sizeof path, STEP "%s", file);
+    memio_remove(&disk, path);
+    memio_load_file(&disk, DATA "/rest.pt", path);
+    c = open_ok("bad");
+    if (c) CHECK(ckr_ckpt_state(c)->n_leftovers > 0);
+    ckr_ckpt_close(c);
+    if (ask(&j, "bad", 2, 0, -1, NULL)) says(&j, "CKR_W_DS_REST", CKR_LOST);
+    end(&j);
+    if (convert("bad", "w/out", 0, 0, -1, NULL)) {
+        snprintf(path, sizeof path, "w/out/global_step3/%s", file);
+        CHECK_OK(ckr_tree_open(path, &d, &c, &e), &e);
+        o = ckr_node_find(ckr_ckpt_root(c), "/optimizer_state_dict/base_optimizer_state/my_extra");
+        CHECK(ckr_node_is_dict(o) && o->count == 2);
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/out");
+    memio_remove(&disk, "bad");
 }
 
 /* What is told of a second conversion, and of one to the nearest layout. */
@@ -978,7 +997,7 @@ static bool equal_tensors(const ckr_ckpt *a, const char *x, const ckr_ckpt *b, c
 
 /* A torch file with model, optimizer and scheduler: its numbers become the parameters' slots. Of
    groups whose numbers fit in two ways, and of an export, which has no groups, it is said. */
-/* The base of WarmupCosineLR is in no file: the saved LR has to come out of it exactly, and one that
+/* The base of WarmupCosineLR is in no file: the saved LR comes out of it exactly, and one that
    somebody has written is found again. */
 static void base_lr(void)
 {
