@@ -1175,7 +1175,9 @@ CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p);
 
 typedef struct ckr_receipt {           /* what was done and what was proved              */
     uint64_t n_files, bytes_read, bytes_written;
-    uint8_t  digest[16], digest_written[16];   /* of what was read; of what went into the files */
+    uint8_t  digest[16];               /* of what was read                                */
+    uint8_t  digest_written[16];       /* what ckr_ckpt_digest says of the output; all 0: not known
+                                          (it needs names that only the caller has)       */
 } ckr_receipt;
 
 /* Carries the plan out into `path`, which appears whole or not at all. One write of a plan at a
@@ -22308,7 +22310,13 @@ static bool ckr__read_view(ckr__reader *r, const ckr__block *b, const ckr_view *
    and shape, and which boxes of which logical tensors lie where in it. What no box covers is zero.
    */
 
-typedef struct ckr__bind { const ckr_tensor *tensor; ckr_piece piece; } ckr__bind;
+typedef struct ckr__bind {
+    const ckr_tensor *tensor;
+    ckr_piece         piece;
+    const ckr_tensor *as;      /* what a reader of the output takes these elements for; NULL:
+                                  for the tensor itself                                   */
+    const ckr_tensor *also;    /* what it makes of them besides, in that tensor's dtype; or NULL */
+} ckr__bind;
 
 struct ckr_entry {
     ckr_dtype      dtype;
@@ -22376,7 +22384,29 @@ typedef struct ckr__out {
                                   digests say nothing of it                              */
     const char **keys;         /* "NAME/SLOT" by which a reader of the output knows each tensor of
                                   the source; NULL, or NULL of one: its own               */
+    uint64_t  n_tensors;       /* of the source                                          */
 } ckr__out;
+
+/* A tensor that the output has and the source has not, made of the source's `t`; or NULL. */
+static const ckr_tensor *ckr__out_made(const ckr__out *o, const ckr_tensor *t, const char *slot,
+                                       ckr_dtype dtype)
+{
+    ckr_tensor *made = CKR__NEW(o->c, ckr_tensor);
+    if (!made) return NULL;
+    *made = *t;
+    if (strcmp(t->slot, slot) != 0) made->index += (uint32_t)o->n_tensors;
+    made->slot = slot;
+    made->dtype = dtype;
+    return made;
+}
+
+static bool ckr__out_key(ckr__out *o, const ckr_tensor *t, const char *name, const char *slot)
+{
+    if (!o->keys) o->keys = CKR__NEW_N(o->c, const char *, o->n_tensors);
+    if (!name || !o->keys) return false;
+    o->keys[t->index] = ckr__printf(o->c, "%s/%s", name, slot);
+    return o->keys[t->index] != NULL;
+}
 
 static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_format format)
 {
@@ -22494,6 +22524,16 @@ static bool ckr__bind_flat(ckr__ctx *c, ckr_entry *e, const ckr_tensor *t, bool 
     w.replica = replica;
     return ckr__flat_pieces(b, begin, end, at, (int64_t)ckr_dtype_size(e->dtype), ckr__binder_piece,
                             &w);
+}
+
+/* The binds from number `from` on hold what a reader takes for something else than their tensor. */
+static void ckr__bind_taken_for(ckr_entry *e, uint64_t from, const ckr_tensor *as,
+                                const ckr_tensor *also)
+{
+    for (; from < e->n_binds; from++) {
+        e->binds[from].as = as;
+        e->binds[from].also = also;
+    }
 }
 
 /* An entry that holds a stored tensor as it is (a leftover, an RNG state): one anonymous tensor. */
@@ -25951,9 +25991,10 @@ static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
             f->metadata = ckr__nt_weight_meta(x, p, r, &b);
             e = ckr__entry_new(x->c, f, p->name, dtype, block->n_dims, block->shape);
             ok = f->root && f->metadata && e && ckr__node_set(x->c, f->root, "data", e) &&
-                 ckr__bind_flat(x->c, e->u.entry, from, from != p->param, block, 0,
-                                ckr__block_numel(block), 0) &&
+                 ckr__bind_flat(x->c, e->u.entry, from, false, block, 0, ckr__block_numel(block),
+                                0) &&
                  ckr__nt_weight_others(x, p, r, f);
+            if (ok && from != p->param) ckr__bind_taken_for(e->u.entry, 0, p->param, NULL);
         }
     }
     ckr__buf_free(&b);
@@ -27807,6 +27848,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     ckr__out_file *f;
     uint64_t i;
     if (whole) return ckr__plain_whole(c, s, t, out, notes, n_notes);
+    out->renamed = way && (own || (torch && way->whole_fn));
     if (torch && way && way->whole_fn && !t->slots && !t->without)
         return way->whole_fn(c, s, t, out);
     f = ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
@@ -27836,7 +27878,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
                        "__metadata__, which this tool reads back and others do not",
                        "--to torch"))
             return c->err->code;
-        if (!(own ? way->tensor_fn(c, f, x, dtype) : ckr__plain_entry(c, f, x, dtype)))
+        if (!(own ? way->tensor_fn(c, f, x, dtype)
+                  : ckr__plain_entry(c, f, x, dtype) &&
+                        ckr__out_key(out, x, ckr__plain_name(c, x), "param")))
             return c->err->code;
     }
     if (f->metadata && f->metadata->count == 0) f->metadata = NULL;
@@ -32222,9 +32266,12 @@ static ckr_result ckr__lm_emit_model(ckr__lm_job *x)
     e = ckr__lm_put(x, f, head, CKR__LM_HEAD) ? ckr__lm_entry(x, f, "params", x->dtype, x->dims.n)
                                               : NULL;
     for (i = 0; i < CKR__LM_TENSORS; i++, at += n * ckr_dtype_size(x->dtype)) {
+        const uint64_t first = e ? e->u.entry->n_binds : 0;
         n = ckr__lm_numel(&x->dims, i, &layer);
-        if (!e || !ckr__lm_bind(x, e->u.entry, i, up ? 3 : 0, up, 0, n, at))
+        if (!e || !ckr__lm_bind(x, e->u.entry, i, up ? 3 : 0, false, 0, n, at))
             return x->c->err->code;
+        if (up)
+            ckr__bind_taken_for(e->u.entry, first, x->by[0][(size_t)i * (size_t)x->dims.L], NULL);
     }
     return CKR_OK;
 }
@@ -32241,12 +32288,18 @@ static ckr_result ckr__lm_emit_slot(ckr__lm_job *x, ckr__out_file *f, uint32_t s
     if (!e) return x->c->err->code;
     for (i = 0; i < CKR__LM_TENSORS; i++) {
         const uint64_t n = ckr__lm_numel(&x->dims, i, &layer), part = layer / share;
-        const uint64_t mine = x->zero1 ? r * part : 0;
-        const bool replica = from == 0 || (!x->zero1 && r > 0);
+        const uint64_t mine = x->zero1 ? r * part : 0, first = e->u.entry->n_binds;
+        const bool replica = !x->zero1 && r > 0;
+        const ckr_tensor *made;
         for (l = 0; l < (x->zero1 ? n / layer : 1); l++, at += 4 * (x->zero1 ? part : n))
             if (!ckr__lm_bind(x, e->u.entry, i, from, replica, l * layer + mine,
                               x->zero1 ? l * layer + mine + part : n, at))
                 return x->c->err->code;
+        if (from) continue;
+        made = ckr__out_made(x->out, x->by[0][(size_t)i * (size_t)x->dims.L], "master",
+                             CKR_DTYPE_F32);
+        if (!made) return x->c->err->code;
+        ckr__bind_taken_for(e->u.entry, first, made, NULL);
     }
     return CKR_OK;
 }
@@ -32784,6 +32837,7 @@ typedef struct ckr__ds {
     int              zero;
     ckr__ds_wrapper  wrapper;
     bool             pipe, universal, elastic, robin, aligned;
+    bool             bare;     /* universal, of a pipeline: without layer files            */
     bool             number, uneven;   /* `step` is Python's, no tensor; differs         */
     bool             rest;     /* keys of the optimizers' files that are not known here  */
     double           updates;  /* of the first parameter, with ZeRO-0                    */
@@ -32990,6 +33044,7 @@ static ckr_result ckr__ds_places(ckr__ds *r)
 static ckr_result ckr__ds_sizes(ckr__ds *r)
 {
     ckr__ds_file *first = NULL;
+    const ckr_node *module;
     uint32_t tp;
     uint64_t i;
     ckr_result e;
@@ -33011,6 +33066,9 @@ static ckr_result ckr__ds_sizes(ckr__ds *r)
     r->mp = ckr__ds_u32(r->meta, "mp_world_size");
     if (!r->dp) return ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
     if (!r->mp) return ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
+    module = ckr_node_get(r->meta, "module");
+    r->bare = r->universal && !r->pipe && module && module->kind == CKR_NODE_NONE;
+    r->pipe |= r->bare;
     tp = ckr__ds_u32(ckr_node_get(r->meta, "checkpoint_parallel_dimensions"), "tp_degree");
     if (tp > 1 || (r->mp > 1 && !r->pipe)) {
         e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, CKR_NO_OFFSET,
@@ -33633,7 +33691,7 @@ static ckr_result ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_v
                                                     (uint64_t)(lo - x->first)) * elem))
             return ckr__ds_oom(r);
         /* rounded as it is read: with ZeRO-3 the parameter is its master in the model's dtype */
-        if (r->zero == 3 && !strcmp(x->slot, "master")) {
+        if ((r->zero == 3 || r->bare) && !strcmp(x->slot, "master")) {
             rd.tensor = p->param;
             if (!ckr__read_flat(&rd, b, lo - x->start[i], hi - x->start[i],
                                 v->data_offset + ((uint64_t)v->offset +
@@ -34592,6 +34650,56 @@ static ckr_result ckr__ds_deal_layers(ckr__ds *r)
                         "called embed here", NULL);
 }
 
+static ckr_dtype ckr__ds_model_dtype(const ckr__ds *r)
+{
+    const ckr_node *b = ckr_node_find(r->config, "/bf16/enabled"),
+                   *h = ckr_node_find(r->config, "/fp16/enabled");
+    if (b && b->kind == CKR_NODE_BOOL && b->u.b) return CKR_DTYPE_BF16;
+    return h && h->kind == CKR_NODE_BOOL && h->u.b ? CKR_DTYPE_F16 : CKR_DTYPE_F32;
+}
+
+/* ds_to_universal leaves the layer files behind: what there is, param_shapes tells; the parameters
+   are their masters in the model's dtype, as DeepSpeed loads them. */
+static ckr_result ckr__ds_bare_param(ckr__ds *r, uint32_t m, const char *name, const ckr_node *size)
+{
+    const int64_t *shape;
+    int64_t numel;
+    uint32_t n_dims;
+    ckr__ds_param *p;
+    ckr_result e;
+    if (!name || ckr__ds_find(r, name)) return CKR_OK; /* a tied one of an earlier stage      */
+    e = ckr__ds_shape(r, r->stages[m].model, name, size, &n_dims, &shape, &numel);
+    if (e != CKR_OK) return e;
+    p = ckr__ds_param_add(r, name, n_dims, shape);
+    if (!p) return ckr__ds_oom(r);
+    p->mp = m;
+    p->tied = ckr__starts(name, "tied_modules.");
+    p->layer = p->tied ? 0 : strtol(name, NULL, 10);
+    if (p->layer < 0 || p->layer > 1 << 20)
+        return ckr__ds_bad(r, r->stages[m].model, name, "a layer's number");
+    if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
+    p->param = ckr__tensor_add(r->c, r->s, name, "param", ckr__ds_model_dtype(r), n_dims, shape);
+    return p->param ? CKR_OK : ckr__ds_oom(r);
+}
+
+static ckr_result ckr__ds_bare(ckr__ds *r)
+{
+    uint32_t m;
+    uint64_t k, i;
+    ckr_result e = CKR_OK;
+    for (m = 0; m < r->mp; m++) {
+        const ckr_node *list = r->stages[m].shapes;
+        for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
+            const ckr_node *d = list->u.items[k];
+            for (i = 0; ckr_node_is_dict(d) && i < d->count && e == CKR_OK; i++)
+                e = ckr__ds_bare_param(r, m, ckr_node_str(d->u.items[2 * i]),
+                                       d->u.items[2 * i + 1]);
+        }
+    }
+    r->layers = CKR__NEW_N(r->c, ckr__ds_file *, r->n_layers);
+    return e == CKR_OK && !r->layers ? ckr__ds_oom(r) : e;
+}
+
 static ckr_result ckr__ds_pipe(ckr__ds *r)
 {
     ckr__ds_names x;
@@ -34609,7 +34717,8 @@ static ckr_result ckr__ds_pipe(ckr__ds *r)
             e = ckr__ds_layer_tensor(r, &x, f, ckr_node_str(f->root->u.items[2 * k]),
                                      f->root->u.items[2 * k + 1]);
     }
-    if (e == CKR_OK && (x.told || !x.all.count)) e = ckr__ds_deal_layers(r);
+    if (e == CKR_OK && r->bare) e = ckr__ds_bare(r);
+    else if (e == CKR_OK && (x.told || !x.all.count)) e = ckr__ds_deal_layers(r);
     ckr__map_free(&x.all);
     ckr__map_free(&x.buffers);
     return e;
@@ -34917,12 +35026,31 @@ static ckr_result ckr__ds_groups(ckr__ds *r)
 
 /* The base LR that gives the saved one: LR / ratio, and of its neighbours the one with the shortest
    text, since somebody has written it. */
-static ckr_result ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, double *bases)
+static double ckr__ds_base_of(double lr, double ratio)
 {
-    double *row = CKR__NEW_N(r->c, double, x->n_lanes), trial, told;
-    uint64_t i;
+    const double near = lr / ratio;
+    double trial, up = near, down = near;
     int digits;
     char text[40];
+    for (digits = 1; digits <= 15; digits++) { /* as someone writes it                     */
+        const double by = digits <= 8 ? 2 * DBL_EPSILON * lr : 0;
+        snprintf(text, sizeof text, "%.*g", digits, near);
+        trial = strtod(text, NULL);
+        if (fabs(trial * ratio - lr) <= by) return trial;
+    }
+    for (digits = 0; digits < 4; digits++) {   /* as it was computed                       */
+        if (ckr__same(up * ratio, lr)) return up;
+        if (ckr__same(down * ratio, lr)) return down;
+        up += near * DBL_EPSILON / 2;
+        down -= near * DBL_EPSILON / 2;
+    }
+    return near;
+}
+
+static ckr_result ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, double *bases)
+{
+    double *row = CKR__NEW_N(r->c, double, x->n_lanes), told;
+    uint64_t i;
     ckr_result e;
     if (!row) return ckr__ds_oom(r);
     for (i = 0; i < x->n_lanes; i++) x->lanes[i].base = 1;
@@ -34932,12 +35060,7 @@ static ckr_result ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, double *bases)
         told = bases[i];
         x->lanes[i].base = told;
         if (!(ratio > 0) || !(lr > 0) || (told == told && ckr__same(told * ratio, lr))) continue;
-        for (digits = 1; digits <= 17; digits++) {
-            snprintf(text, sizeof text, "%.*g", digits, lr / ratio);
-            trial = strtod(text, NULL);
-            if (digits == 17 || fabs(trial * ratio - lr) <= 2 * DBL_EPSILON * lr) break;
-        }
-        x->lanes[i].base = trial;
+        x->lanes[i].base = ckr__ds_base_of(lr, ratio);
     }
     return e;
 }
@@ -35040,8 +35163,15 @@ static bool ckr__ds_own_key(const char *key)
     return false;
 }
 
-/* Keys of an optimizer's file that are read, or written anew. */
-static bool ckr__ds_optim_key(const char *key, bool outer)
+/* An optimizer's file has three dicts, one in the other: the file's (2), its optimizer_state_dict
+   (1), and in that torch's own (0). */
+static const ckr_node *ckr__ds_level(const ckr__ds *r, const ckr__ds_file *f, int level)
+{
+    return level == 2 ? f->root : level ? ckr__ds_optim(f) : ckr__ds_base(r, f);
+}
+
+/* Their keys that are read, or written anew. */
+static bool ckr__ds_optim_key(const char *key, int level)
 {
     static const char *const inner[] = {
         "zero_stage", "loss_scaler", "dynamic_loss_scale", "overflow", "clip_grad", "ds_version",
@@ -35050,7 +35180,8 @@ static bool ckr__ds_optim_key(const char *key, bool outer)
         "optimizer_state_dict", "fp32_flat_groups"
     };
     size_t i;
-    if (outer)
+    if (!level) return !strcmp(key, "state") || !strcmp(key, "param_groups");
+    if (level == 2)
         return !strcmp(key, "optimizer_state_dict") || !strcmp(key, "ds_config") ||
                !strcmp(key, "ds_version");
     for (i = 0; i < sizeof inner / sizeof *inner; i++) if (!strcmp(key, inner[i])) return true;
@@ -35060,17 +35191,22 @@ static bool ckr__ds_optim_key(const char *key, bool outer)
 /* What is left of an optimizer's file: beside its state, and in it. */
 static ckr_result ckr__ds_optim_rest(ckr__ds *r, const ckr__ds_file *f)
 {
-    int outer;
+    static const char *const where[] = { "optimizer_state_dict/base_optimizer_state/",
+                                         "optimizer_state_dict/", "" };
+    int level;
     uint64_t i;
     ckr_result e = CKR_OK;
-    for (outer = 0; outer < 2; outer++) {
-        const ckr_node *d = outer ? f->root : ckr__ds_optim(f);
-        for (i = 0; i < d->count && e == CKR_OK; i++) {
+    for (level = 0; level < 3; level++) {
+        const ckr_node *d = ckr__ds_level(r, f, level);
+        for (i = 0; ckr_node_is_dict(d) && i < d->count && e == CKR_OK; i++) {
             const char *key = ckr_node_str(d->u.items[2 * i]);
-            if (key && ckr__ds_optim_key(key, outer != 0)) continue;
+            if (key && ckr__ds_optim_key(key, level)) continue;
             r->rest = true;
-            e = ckr__ds_leave(r, f, outer ? key : ckr__printf(r->c, "optimizer_state_dict/%s",
-                                                              key ? key : "?"),
+            e = ckr__ds_leave(r, f,
+                              ckr__printf(r->c, "%s%s", !level && r->zero == 3
+                                                            ? "optimizer_state_dict/"
+                                                              "optimizer_state_dict/"
+                                                            : where[level], key ? key : "?"),
                               d->u.items[2 * i + 1]);
         }
     }
@@ -35215,7 +35351,7 @@ static ckr_result ckr__ds_read_all(ckr__ds *r)
     robin = ckr_node_find(r->config, "/zero_optimization/round_robin_gradients");
     r->robin = r->wrapper == CKR__DS_FLAT && robin && robin->kind == CKR_NODE_BOOL && robin->u.b;
     ckr__ds_topology(r);
-    r->s->unproven = r->zero != 3;     /* there the parameter is its master, rounded          */
+    r->s->unproven = r->zero != 3 && !r->bare; /* there the parameter is its master, rounded  */
     for (m = 0; m < r->mp && e == CKR_OK; m++) e = ckr__ds_slices(r, &r->stages[m]);
     if (e != CKR_OK) return e;
     e = r->pipe ? ckr__ds_pipe(r) : ckr__ds_model(r);
@@ -35255,6 +35391,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
 typedef struct ckr__ds_item {  /* a parameter at the target                              */
     const char        *name;
     const ckr_tensor  *param, *master, **slots;        /* slots: all others of its state   */
+    const ckr_tensor  *made_master, *made_param;       /* of the other, for the digest     */
     uint64_t           n_slots;
     int64_t            numel, layer;
     uint32_t           first, last;    /* stages; two of a tied one                        */
@@ -35356,7 +35493,7 @@ static ckr_tensor *ckr__ds_adopt_as(ckr__ds_adopt *a, uint64_t i, const char *na
     t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
     a->of[i] = t;
     a->own->tensors[a->own->n_tensors++] = t;
-    return t;
+    return ckr__out_key(a->x->out, t, name, slot) ? t : NULL;
 }
 
 /* Of the file's dict and those in it the one with the most tensors. */
@@ -35528,6 +35665,40 @@ static bool ckr__ds_adopt_live(ckr__ds_adopt *a)
     return true;
 }
 
+/* No file tells buffers from frozen parameters, which ZeRO-3 keeps apart: by their names, where the
+   optimizer has neither. */
+static ckr_result ckr__ds_adopt_buffers(ckr__ds_adopt *a)
+{
+    const char *first = NULL;
+    uint64_t i, k, at, n = 0;
+    char text[40];
+    ckr__map grouped;
+    bool ok = true;
+    memset(&grouped, 0, sizeof grouped);
+    grouped.c = a->x->c;
+    for (i = 0; i < a->own->n_groups && ok; i++)
+        for (k = 0; k < a->own->groups[i].n_params && ok; k++)
+            ok = ckr__map_put(&grouped, a->own->groups[i].params[k],
+                              strlen(a->own->groups[i].params[k]), i, NULL);
+    for (i = 0; i < a->own->n_tensors && a->own->n_groups && ok; i++) {
+        ckr_tensor *t = a->own->tensors[i];
+        if (strcmp(t->slot, "param") != 0 || ckr__path_ends(t->name, "weight") ||
+            ckr__path_ends(t->name, "bias") || !ckr__is_float(t->dtype) ||
+            ckr__map_find(&grouped, t->name, strlen(t->name), &at))
+            continue;
+        t->buffer = true;
+        if (!n++) first = t->name;
+    }
+    ckr__map_free(&grouped);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)n);
+    if (ok && n && a->x->zero == 3)
+        ok = ckr__ds_say(a->x, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL, text,
+                         "in no group, and no weight or bias: taken for buffers, not for frozen "
+                         "parameters", "with ZeRO-3 the two are stored apart; others hold both "
+                         "alike");
+    return ok ? CKR_OK : ckr__ds_emit_oom(a->x);
+}
+
 static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
 {
     const ckr_state *s = a->x->s;
@@ -35551,9 +35722,8 @@ static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
                         "what else goes with it are not known",
                         "convert the checkpoint itself, or leave out the optimizer"))
         return ckr__ds_emit_oom(a->x);
-    if (a->n_slots || a->model != (p ? p->root : NULL)) a->x->out->renamed = true;
     a->x->s = a->own;
-    return CKR_OK;
+    return ckr__ds_adopt_buffers(a);
 }
 
 static ckr_result ckr__ds_adopt_from(ckr__ds_job *x)
@@ -35756,6 +35926,14 @@ static ckr_result ckr__ds_owners(ckr__ds_job *x)
     uint32_t m;
     ckr_result e = CKR_OK;
     if (!x->pipe) return CKR_OK;
+    if (x->ds->bare && !x->universal &&
+        !ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_UNIVERSAL, "layers",
+                        "a universal checkpoint of a pipeline has no layer files, of which a "
+                        "native one consists",
+                        "copy the layer_*-model_states.pt of the original into its directory, or "
+                        "--variant universal"))
+        return ckr__ds_emit_oom(x);
+    if (x->refused) return CKR_OK;
     for (i = 0; i < x->ds->n_params; i++)
         if (!ckr__map_put(&x->sources, x->ds->params[i]->name, strlen(x->ds->params[i]->name), i,
                           NULL))
@@ -35909,8 +36087,23 @@ static ckr_node *ckr__ds_weight_entry(ckr__ds_job *x, ckr__out_file *f, const ck
 {
     const bool cast = x->t->dtype != CKR_DTYPE_NONE && x->t->dtype != p->param->dtype;
     const ckr_tensor *from = cast && p->master ? p->master : p->param;
-    return ckr__ds_entry(x, f, from, cast ? x->t->dtype : p->param->dtype,
-                         replica || from != p->param);
+    ckr_node *n = ckr__ds_entry(x, f, from, cast ? x->t->dtype : p->param->dtype, replica);
+    if (n && from != p->param) ckr__bind_taken_for(n->u.entry, 0, p->param, NULL);
+    return n;
+}
+
+/* What a master's binds from number `at` on are for a reader: the master of a parameter that had
+   none, and with ZeRO-3, where masters stand for the parameters, those too. */
+static bool ckr__ds_taken_for(ckr__ds_job *x, ckr__ds_item *p, const char *slot, ckr_entry *e,
+                              uint64_t at)
+{
+    if (strcmp(slot, "master") != 0) return true;
+    if (!p->master && !p->made_master)
+        p->made_master = ckr__out_made(x->out, p->param, "master", CKR_DTYPE_F32);
+    if ((x->zero == 3 || (x->ds && x->ds->bare)) && !p->made_param)
+        p->made_param = ckr__out_made(x->out, p->param, "param", x->dtype);
+    ckr__bind_taken_for(e, at, p->made_master, p->made_param);
+    return x->c->err->code == CKR_OK;
 }
 
 /* What the optimizer takes for a parameter's master; without one it is the parameter itself. */
@@ -36112,34 +36305,29 @@ static uint64_t ckr__ds_buffer_at(const ckr__ds_buffer *b, int64_t at)
     return lo;
 }
 
-/* Is this stage's copy of a parameter the one that counts? */
-static bool ckr__ds_replica(const ckr__ds_job *x, const ckr__ds_item *p, uint32_t m,
-                            const ckr_tensor *t)
-{
-    return p->first != m || (t == p->param && x->zero != 3);
-}
-
 static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_buffer *b,
                                     const char *slot, uint32_t m, int64_t first, int64_t size)
 {
     const ckr_tensor *like = NULL;
     ckr_node *n;
-    uint64_t i;
+    uint64_t i, at;
     for (i = 0; i < b->n && !like; i++) like = ckr__ds_slot_of(b->items[i], slot);
     n = ckr__entry_new(x->c, f, slot,
                        !like || !strcmp(slot, "master") ? CKR_DTYPE_F32 : like->dtype, 1, &size);
     for (i = ckr__ds_buffer_at(b, first); n && i < b->n && b->start[i] < first + size; i++) {
-        const ckr__ds_item *p = b->items[i];
+        ckr__ds_item *p = b->items[i];
         const ckr_tensor *t = ckr__ds_slot_of(p, slot);
         const int64_t lo = ckr__max_i64(b->start[i], first),
                       hi = ckr__min_i64(b->start[i] + p->numel, first + size);
         ckr__block *block;
         if (hi <= lo || !t) continue;
+        at = n->u.entry->n_binds;
         block = ckr__block_whole(x->c, t->n_dims, t->shape);
         if (!block ||
-            !ckr__bind_flat(x->c, n->u.entry, t, ckr__ds_replica(x, p, m, t), block,
-                            lo - b->start[i], hi - b->start[i],
-                            (uint64_t)(lo - first) * ckr_dtype_size(n->u.entry->dtype)))
+            !ckr__bind_flat(x->c, n->u.entry, t, p->first != m, block, lo - b->start[i],
+                            hi - b->start[i],
+                            (uint64_t)(lo - first) * ckr_dtype_size(n->u.entry->dtype)) ||
+            !ckr__ds_taken_for(x, p, slot, n->u.entry, at))
             return NULL;
     }
     if (n) n->u.entry->requires_grad = !strcmp(slot, "master");
@@ -36389,9 +36577,12 @@ static ckr_node *ckr__ds_cut_entry(ckr__ds_job *x, ckr__out_file *f, ckr__ds_ite
                       lo = ckr__min_i64((int64_t)d * c, items[i]->numel),
                       hi = ckr__min_i64(lo + c, items[i]->numel);
         ckr__block *b = t ? ckr__block_whole(x->c, t->n_dims, t->shape) : NULL;
+        const uint64_t from = e->u.entry->n_binds;
         if (t && hi > lo &&
-            (!b || !ckr__bind_flat(x->c, e->u.entry, t, false, b, lo, hi,
-                                   (uint64_t)at * ckr_dtype_size(e->u.entry->dtype))))
+            (!b ||
+             !ckr__bind_flat(x->c, e->u.entry, t, false, b, lo, hi,
+                             (uint64_t)at * ckr_dtype_size(e->u.entry->dtype)) ||
+             !ckr__ds_taken_for(x, items[i], slot, e->u.entry, from)))
             return NULL;
         at += c;
     }
@@ -36462,15 +36653,15 @@ static bool ckr__ds_same_ranks(const ckr__ds_job *x)
 
 /* What is not known here goes back into the same rank's file. */
 static bool ckr__ds_optim_back(ckr__ds_job *x, ckr__out_file *f, ckr_node *to, uint32_t m,
-                               uint32_t d, bool outer)
+                               uint32_t d, int level)
 {
     const ckr_node *from;
     uint64_t i;
     if (!ckr__ds_same_ranks(x) || !x->ds->rest) return true;
-    from = outer ? x->ds->stages[m].optim[d]->root : ckr__ds_optim(x->ds->stages[m].optim[d]);
-    for (i = 0; i < from->count; i++) {
+    from = ckr__ds_level(x->ds, x->ds->stages[m].optim[d], level);
+    for (i = 0; ckr_node_is_dict(from) && i < from->count; i++) {
         const char *key = ckr_node_str(from->u.items[2 * i]);
-        if (key && ckr__ds_optim_key(key, outer)) continue;
+        if (key && ckr__ds_optim_key(key, level)) continue;
         if (!ckr__node_pair(x->c, to, from->u.items[2 * i],
                             ckr__copy_tree(x->c, f, from->u.items[2 * i + 1], NULL)))
             return false;
@@ -36484,17 +36675,21 @@ static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
         ckr__printf(x->c, "%s/%szero_pp_rank_%u_mp_rank_%02u_optim_states.pt", x->tag,
                     x->dtype == CKR_DTYPE_BF16 ? "bf16_" : "", (unsigned)d, (unsigned)m);
     ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
-    ckr_node *o = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *o = ckr__node(x->c, CKR_NODE_DICT), *base = NULL;
     bool ok = f && o && ckr__ds_wrapper_head(x, f, o);
     if (ok) f->root = ckr__node(x->c, CKR_NODE_DICT);
     ok = ok && f->root && (x->zero == 3 ? ckr__ds_cut_rank(x, f, o, d)
                                         : ckr__ds_flat_rank(x, f, o, m, d));
+    if (ok)
+        base = (ckr_node *)(uintptr_t)ckr_node_get(o, x->zero == 3 ? "optimizer_state_dict"
+                                                                   : "base_optimizer_state");
     return ok && ckr__node_set(x->c, f->root, "optimizer_state_dict", o) &&
                    ckr__node_set(x->c, f->root, "ds_config",
                                  ckr__copy_tree(x->c, f, x->config, NULL)) &&
                    ckr__node_set(x->c, f->root, "ds_version", ckr__ds_version_node(x)) &&
-                   ckr__ds_optim_back(x, f, o, m, d, false) &&
-                   ckr__ds_optim_back(x, f, f->root, m, d, true)
+                   ckr__ds_optim_back(x, f, base, m, d, 0) &&
+                   ckr__ds_optim_back(x, f, o, m, d, 1) &&
+                   ckr__ds_optim_back(x, f, f->root, m, d, 2)
                ? CKR_OK
                : ckr__ds_emit_oom(x);
 }
@@ -36596,10 +36791,10 @@ static ckr_node *ckr__ds_whole_optimizer(ckr__ds_job *x, ckr__out_file *f, uint3
     for (k = 0; k < x->n_lists[m]; k++) {
         ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
         for (i = 0; list && i < x->lists[m][k].n; i++) {
-            const ckr__ds_item *p = x->lists[m][k].items[i];
-            const ckr_tensor *t = ckr__ds_master(p);
-            ckr_node *e = ckr__ds_entry(x, f, t, CKR_DTYPE_F32, ckr__ds_replica(x, p, m, t));
-            if (e) e->u.entry->requires_grad = true;
+            ckr__ds_item *p = x->lists[m][k].items[i];
+            ckr_node *e = ckr__ds_entry(x, f, ckr__ds_master(p), CKR_DTYPE_F32, p->first != m);
+            if (!e || !ckr__ds_taken_for(x, p, "master", e->u.entry, 0)) return NULL;
+            e->u.entry->requires_grad = true;
             if (!ckr__node_push(x->c, list, e)) return NULL;
         }
         if (!ckr__node_push(x->c, masters, list)) return NULL;
@@ -36839,6 +37034,17 @@ static const ckr_node *ckr__ds_source_root(const ckr__ds_job *x, uint32_t m, uin
     return r->zero == 3 && g->models[d % r->dp] ? g->models[d % r->dp]->root : g->model->root;
 }
 
+static ckr_node *ckr__ds_buffer_names(ckr__ds_job *x)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    uint64_t i;
+    for (i = 0; i < x->s->n_tensors && list; i++)
+        if (x->s->tensors[i]->buffer &&
+            !ckr__node_push(x->c, list, ckr__node_str(x->c, x->s->tensors[i]->name)))
+            return NULL;
+    return list;
+}
+
 static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
 {
     const char *path =
@@ -36855,8 +37061,7 @@ static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
     buffers = ckr_node_get(from, "buffer_names");
     if (!ckr__node_set(c, r, "module", ckr__ds_module_node(x, f, d)) ||
         !ckr__node_set(c, r, "buffer_names",
-                       buffers ? ckr__copy_tree(c, f, buffers, NULL)
-                               : ckr__node(c, CKR_NODE_LIST)) ||
+                       buffers ? ckr__copy_tree(c, f, buffers, NULL) : ckr__ds_buffer_names(x)) ||
         !ckr__node_set(c, r, "optimizer", ckr__ds_whole_optimizer(x, f, m)) ||
         !ckr__node_set(c, r, "param_shapes", ckr__ds_shapes_node(x, m)) ||
         !ckr__node_set(c, r, "frozen_param_shapes", ckr__ds_frozen_node(x, f, d, false)) ||
@@ -36955,7 +37160,7 @@ static ckr_result ckr__ds_layer_out(ckr__ds_job *x)
 
 /* >>deepspeed.emit.universal -------------------------------------------------- */
 
-static ckr_result ckr__ds_uni_tensor(ckr__ds_job *x, const ckr__ds_item *p, const char *name,
+static ckr_result ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_item *p, const char *name,
                                      const ckr_tensor *t, bool param)
 {
     const char *path = ckr__printf(x->c, "%s/zero/%s/%s.pt", x->tag, p->name, name);
@@ -36968,12 +37173,16 @@ static ckr_result ckr__ds_uni_tensor(ckr__ds_job *x, const ckr__ds_item *p, cons
         f->root = ckr__ds_step_node(x, f, t, false);
     } else if (x->zero == 3) {
         n = ckr__entry_new(x->c, f, name, dtype, 1, &p->numel);
-        if (n && !ckr__bind_flat(x->c, n->u.entry, t, false, b, 0, p->numel, 0)) n = NULL;
+        if (n && (!ckr__bind_flat(x->c, n->u.entry, t, false, b, 0, p->numel, 0) ||
+                  !ckr__ds_taken_for(x, p, param ? "master" : name, n->u.entry, 0)))
+            n = NULL;
         f->root = n;
     } else {
         f->root = ckr__node(x->c, CKR_NODE_DICT);
-        if (!ckr__node_set(x->c, f->root, "cat_dim", ckr__node_int(x->c, 0)) ||
-            !ckr__node_set(x->c, f->root, "param", ckr__ds_entry(x, f, t, dtype, t == p->param)))
+        n = ckr__ds_entry(x, f, t, dtype, false);
+        if (!n || !ckr__ds_taken_for(x, p, param ? "master" : name, n->u.entry, 0) ||
+            !ckr__node_set(x->c, f->root, "cat_dim", ckr__node_int(x->c, 0)) ||
+            !ckr__node_set(x->c, f->root, "param", n))
             return ckr__ds_emit_oom(x);
     }
     return f->root ? CKR_OK : ckr__ds_emit_oom(x);
@@ -36990,7 +37199,7 @@ static ckr_result ckr__ds_uni_out(ckr__ds_job *x)
         for (d = 0; d < (x->zero == 3 ? x->dp : 1) && e == CKR_OK; d++)
             e = ckr__ds_model_file(x, m, d);
     for (i = 0; i < x->n_items && e == CKR_OK; i++) {
-        const ckr__ds_item *p = &x->items[i];
+        ckr__ds_item *p = &x->items[i];
         if (p->frozen) continue;
         e = ckr__ds_uni_tensor(x, p, "fp32", ckr__ds_master(p), true);
         for (k = 0; k < p->n_slots && e == CKR_OK; k++)
@@ -37589,6 +37798,31 @@ static bool ckr__ds_say_settings(ckr__ds_job *x)
     return ok && (!x->ds || ckr__ds_say_batch(x));
 }
 
+/* A run whose ds_config has a scheduler ends when the files have no state of one. */
+static bool ckr__ds_say_no_scheduler(ckr__ds_job *x)
+{
+    const ckr_node *was = ckr_node_get(x->meta, "lr_scheduler");
+    const bool had = was && was->kind != CKR_NODE_NONE;
+    if (!x->optimizer || x->scheduler || (had && !(x->t->without & CKR_SCHEDULE)) ||
+        (x->ds && !had))
+        return true;
+    return ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_CHANGED, "scheduler", NULL, "none",
+                       "the files have no scheduler's state: load_checkpoint of a run that has one "
+                       "ends with a TypeError",
+                       "load_lr_scheduler_states=False, or --to-schedule deepspeed:KIND,key=value");
+}
+
+/* Another framework's dtype, which the coming run has to ask for. */
+static bool ckr__ds_say_half(ckr__ds_job *x)
+{
+    if (x->ds || !x->optimizer || (x->dtype != CKR_DTYPE_BF16 && x->dtype != CKR_DTYPE_F16))
+        return true;
+    return ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_CHANGED,
+                       x->dtype == CKR_DTYPE_BF16 ? "bf16.enabled" : "fp16.enabled", NULL, "true",
+                       "the parameters have this dtype; masters and moments are fp32",
+                       "set it in the ds_config of the coming run");
+}
+
 static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
 {
     const char *base = x->ds ? ckr__base(x->ds->dir) : NULL;
@@ -37614,6 +37848,8 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
     if (e == CKR_OK && !x->refused) e = ckr__ds_owners(x);
     if (e == CKR_OK && !x->refused && x->optimizer) e = ckr__ds_lists(x);
     if (e == CKR_OK && !x->refused) e = ckr__ds_emit_schedule(x);
+    if (e == CKR_OK && !x->refused && (!ckr__ds_say_no_scheduler(x) || !ckr__ds_say_half(x)))
+        e = ckr__ds_emit_oom(x);
     return e == CKR_OK && !x->refused ? ckr__ds_emit_files(x) : e;
 }
 
@@ -38770,11 +39006,7 @@ static ckr_result ckr__tq_groups(ckr__de *e, ckr_state *own)
 /* A plain state dict has no slots: what was one is part of the name. */
 static bool ckr__de_key(ckr__de *x, const ckr_tensor *t)
 {
-    const char *name = ckr__plain_name(x->c, t);
-    if (!x->out->keys) x->out->keys = CKR__NEW_N(x->c, const char *, x->s->n_tensors);
-    if (!name || !x->out->keys) return false;
-    x->out->keys[t->index] = ckr__printf(x->c, "%s/param", name);
-    return x->out->keys[t->index] != NULL;
+    return ckr__out_key(x->out, t, ckr__plain_name(x->c, t), "param");
 }
 
 /* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. */
@@ -44356,7 +44588,7 @@ static bool ckr__mg_replica(const ckr__mg_job *x, const ckr__mg_put *p, const ck
 static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p,
                                     const char *slot, ckr_dtype as)
 {
-    const ckr__mg_slot *s = ckr__mg_find_slot(p->item, slot);
+    const ckr__mg_slot *own = ckr__mg_find_slot(p->item, slot), *s = own;
     ckr__block *b = s ? ckr__mg_put_block(x, p, k->tp) : NULL;
     const char *name = ckr__printf(x->c, "%s/%s", p->item->name, slot);
     const bool param = !strcmp(slot, "param"),
@@ -44369,10 +44601,9 @@ static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_rank *k, const
         const ckr__mg_slot *m = ckr__mg_find_slot(p->item, "master");
         if (m) s = m;
     }
-    return n && ckr__mg_bind(x, n->u.entry, p, s, k->tp,
-                             ckr__mg_replica(x, p, k) || strcmp(s->tensor->slot, slot) != 0, 0)
-               ? n
-               : NULL;
+    if (!n || !ckr__mg_bind(x, n->u.entry, p, s, k->tp, ckr__mg_replica(x, p, k), 0)) return NULL;
+    if (s != own) ckr__bind_taken_for(n->u.entry, 0, own->tensor, NULL);
+    return n;
 }
 
 /* A number of the optimizer, whole on every rank. */
@@ -45524,7 +45755,7 @@ static bool ckr__mg_box_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
 /* All chunks of one slot of one parameter: a box for each rank, two of a gated one. */
 static bool ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const char *fqn,
                              const ckr__mg_place_of *at, const ckr__mg_slot *slot, ckr_dtype as,
-                             bool replica)
+                             const ckr__mg_slot *own, bool replica)
 {
     ckr__mg_job *x = j->x;
     ckr__mg_stack *s = ckr__mg_stack_of(j, fqn, p, at, as);
@@ -45547,6 +45778,7 @@ static bool ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const ch
                                  t + x->tp * x->cp * (ep + x->dp * (p->chunk % x->pp)), start,
                                  count);
             if (!e || !ckr__mg_box_bind(x, e, p, slot, &b->pairs[i], replica)) return false;
+            if (own != slot) ckr__bind_taken_for(e, 0, own->tensor, NULL);
         }
         if (!b) return false;
     }
@@ -45564,7 +45796,7 @@ static bool ckr__mg_dist_param(ckr__mg_dist_job *j, const ckr__mg_put *p)
     cast = as != CKR_DTYPE_NONE && p->item->kind == CKR__MG_PARAM && as != s->tensor->dtype &&
            ckr__is_float(s->tensor->dtype);
     if (cast && ckr__mg_find_slot(p->item, "master")) from = ckr__mg_find_slot(p->item, "master");
-    return ckr__mg_dist_put(j, p, at.key, &at, from, cast ? as : s->tensor->dtype, from != s);
+    return ckr__mg_dist_put(j, p, at.key, &at, from, cast ? as : s->tensor->dtype, s, false);
 }
 
 /* Masters and moments, each under its parameter's key. */
@@ -45581,7 +45813,7 @@ static bool ckr__mg_dist_state(ckr__mg_dist_job *j, const ckr__mg_put *p)
         if (s->scalar || (param && (!x->zero || ckr__mg_find_slot(p->item, "master")))) continue;
         if (param || !strcmp(slot, "master")) slot = x->zero ? "param" : "fp32_param";
         fqn = ckr__printf(x->c, "optimizer.state.%s.%s", slot, at.key);
-        if (!fqn || !ckr__mg_dist_put(j, p, fqn, &at, s, s->tensor->dtype, param)) return false;
+        if (!fqn || !ckr__mg_dist_put(j, p, fqn, &at, s, s->tensor->dtype, s, param)) return false;
     }
     return true;
 }
@@ -51075,7 +51307,7 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     const bool again = (d->t->without & CKR_SCHEDULE) != 0;
     const uint64_t n = d->out->n_groups;
     uint64_t i;
-    double *bases;
+    double *bases, start;
     ckr_schedule *s;
     ckr_result r;
     if (!d->t->schedule) return CKR_OK;
@@ -51084,6 +51316,7 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     if (!bases) return d->c->err->code;
     r = ckr__sched_parse(d->c, d->t->schedule, n ? bases : NULL, n, &s);
     if (r != CKR_OK) return r;
+    start = s->offset;                         /* of a run's first update                 */
     if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
         s->clock = d->before->clock;   /* its lengths are in ticks of the coming run      */
         s->rate = d->before->rate > 1 ? (double)d->t->topology.dp : d->before->rate;
@@ -51094,14 +51327,15 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
         return ckr__decide_say(d, "CKR_SCHEDULE", CKR_CHANGED, "schedule", d->before->kind,
                                d->t->schedule, "asked for", NULL);
     }
-    s->position = d->before && !strcmp(d->before->clock, s->clock) ? d->before->position : d->done;
+    s->position = (int64_t)(s->rate * (double)d->done + s->offset);
     if (d->before && !strcmp(d->before->clock, s->clock)) {
+        s->position = d->before->position;
         s->rate = d->before->rate;
         s->offset = d->before->offset;
     }
     if (again) {
-        s->position = 0;
-        s->offset = -s->rate * (double)d->done;
+        s->position = (int64_t)start;
+        s->offset = start - s->rate * (double)d->done;
     }
     for (i = 0; i < s->n_lanes; i++) {         /* Nanotron's LR is its groups'            */
         if (!strcmp(s->kind, "nanotron") && !ckr_node_get(s->params, "lr"))
@@ -51740,12 +51974,16 @@ typedef struct ckr__fill { ckr__op *ops, *seen; uint64_t n_ops, n_seen; bool zer
 
 /* Pieces that were found wrong, and the copy of the same box that is taken instead. */
 typedef struct ckr__swap { const ckr_piece *from, *to; } ckr__swap;
-typedef struct ckr__swaps { ckr__swap *list; uint64_t n; } ckr__swaps;
+typedef struct ckr__swaps {
+    ckr__swap  *list;
+    uint64_t    n;
+    const bool *whole;         /* by index: the tensor goes into the output as itself, too */
+} ckr__swaps;
 
 static const ckr_piece *ckr__swapped(const ckr__swaps *swaps, const ckr_piece *p)
 {
     uint64_t i;
-    for (i = 0; swaps && i < swaps->n; i++) if (swaps->list[i].from == p) return swaps->list[i].to;
+    for (i = 0; i < swaps->n; i++) if (swaps->list[i].from == p) return swaps->list[i].to;
     return p;
 }
 
@@ -51763,6 +52001,17 @@ static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
     int64_t v = 1;
     while (n-- > 0) v *= count[n];
     return v;
+}
+
+/* The digest of what is written is of these elements as `dtype`. */
+static void ckr__op_logical(ckr__op *op, ckr_dtype dtype)
+{
+    const int64_t was = (int64_t)ckr_dtype_size(op->logical), now = (int64_t)ckr_dtype_size(dtype);
+    int64_t *l = (int64_t *)(uintptr_t)op->l;
+    uint32_t i;
+    for (i = 0; i < op->n_dims; i++) l[i] = l[i] / was * now;
+    op->at_l = op->at_l / (uint64_t)was * (uint64_t)now;
+    op->logical = dtype;
 }
 
 /* The ops of one bind. What lies outside the tensor's logical shape is padding and stays zero; what
@@ -51792,7 +52041,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
                              ckr_dtype_name(e->dtype));
         p = ckr__swapped(swaps, p);
         if (!ckr__op_make(c, &op, t, start, count, p, NULL, &b->piece)) return c->err->code;
-        op.no_sum = b->piece.replica;
+        op.no_sum = b->piece.replica || (b->as && swaps->whole[t->index]);
         got += ckr__box_volume(t->n_dims, count);
         if (!ckr__fill_push(c, &f->ops, &f->n_ops, &op)) return c->err->code;
     }
@@ -51802,8 +52051,13 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
                          (long long)(want - got), (long long)want);
     *volume += got;
     if (b->piece.replica || !t->slot[0]) return CKR_OK;
-    if (!ckr__op_make(c, &op, t, in_start, in_count, &b->piece, NULL, &b->piece) ||
-        !ckr__fill_push(c, &f->seen, &f->n_seen, &op)) return c->err->code;
+    for (i = 0; i < (b->also ? 2 : 1); i++) {
+        if (!ckr__op_make(c, &op, i ? b->also : b->as ? b->as : t, in_start, in_count, &b->piece,
+                          NULL, &b->piece))
+            return c->err->code;
+        if (i) ckr__op_logical(&op, b->also->dtype);
+        if (!ckr__fill_push(c, &f->seen, &f->n_seen, &op)) return c->err->code;
+    }
     return CKR_OK;
 }
 
@@ -51993,15 +52247,34 @@ static bool ckr__plan_count(ckr_plan *p)
     return true;
 }
 
+/* Which tensors have a bind that is no copy and stands for itself. */
+static bool *ckr__plan_whole(ckr_plan *p)
+{
+    bool *whole = CKR__NEW_N(&p->ctx, bool, p->out.n_tensors);
+    uint64_t i, k, m;
+    for (i = 0; whole && i < p->out.n_files; i++)
+        for (k = 0; k < p->out.files[i]->n_entries; k++)
+            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
+                const ckr__bind *b = &p->out.files[i]->entries[k]->binds[m];
+                if (b->tensor->slot[0] && !b->piece.replica && !b->as)
+                    whole[b->tensor->index] = true;
+            }
+    return whole;
+}
+
 static ckr_result ckr__plan_fill(ckr_plan *p)
 {
     uint64_t i, k;
+    ckr__swaps none;
     ckr_result r = CKR_OK;
+    memset(&none, 0, sizeof none);
+    none.whole = ckr__plan_whole(p);
+    if (!none.whole) return p->ctx.err->code;
     for (i = 0; i < p->out.n_files && r == CKR_OK; i++) {
         ckr__out_file *f = p->out.files[i];
         ckr__image *image = NULL;
         for (k = 0; k < f->n_entries && r == CKR_OK; k++)
-            r = ckr__fill_make(&p->ctx, f->entries[k], NULL);
+            r = ckr__fill_make(&p->ctx, f->entries[k], &none);
         if (r == CKR_OK) r = ckr__image_make(&p->ctx, f, &image);
     }
     return r;
@@ -52065,6 +52338,33 @@ static ckr_result ckr__plan_decisions(ckr_plan *p, const ckr_state *s)
     return r;
 }
 
+/* Parameters that are written in another dtype, where the dialect has not said so. */
+static bool ckr__plan_dtype(ckr_plan *p)
+{
+    bool *seen = CKR__NEW_N(&p->ctx, bool, 2 * p->out.n_tensors);
+    const ckr_tensor *first = NULL;
+    uint64_t i, k, m, n = 0;
+    char text[40];
+    for (i = 0; i < p->n_notes; i++)
+        if (!strcmp(p->notes[i].code, "CKR_DTYPE_CAST") || !strcmp(p->notes[i].code, "CKR_W_CAST"))
+            return true;
+    for (i = 0; seen && i < p->out.n_files; i++)
+        for (k = 0; k < p->out.files[i]->n_entries; k++)
+            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
+                const ckr_entry *e = p->out.files[i]->entries[k];
+                const ckr_tensor *t = e->binds[m].as ? e->binds[m].as : e->binds[m].tensor;
+                if (strcmp(t->slot, "param") != 0 || t->dtype == e->dtype || seen[t->index])
+                    continue;
+                seen[t->index] = true;
+                if (!first) first = t;
+                n++;
+            }
+    snprintf(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    return seen && (!n || ckr__note(&p->ctx, &p->notes, &p->n_notes, "CKR_DTYPE_CAST", CKR_CHANGED,
+                                    text, ckr_dtype_name(first->dtype),
+                                    ckr_dtype_name(p->target.dtype), "--dtype", NULL));
+}
+
 static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
                                  bool decisions_only, ckr_plan **out, ckr_error *err)
 {
@@ -52075,6 +52375,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (!p) return r;
     p->src = src;
     p->out.c = &p->ctx;
+    p->out.n_tensors = src->state.n_tensors;
     if (target) p->target = *target;
     else p->target.topology.zero = -1;
     p->out.zero_told = p->target.topology.zero >= 0;
@@ -52090,6 +52391,8 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK && !decisions_only)
         r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out, &p->notes, &p->n_notes);
     p->target.topology.zero = p->out.zero;
+    if (r == CKR_OK && p->target.dtype != CKR_DTYPE_NONE && !ckr__plan_dtype(p))
+        r = p->ctx.err->code;
     if (r == CKR_OK) r = ckr__plan_inherit(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_policy(p);
     p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
@@ -52203,9 +52506,38 @@ static const char *ckr__master_text(ckr__ctx *c, const ckr_tensor *master, const
                        ckr_dtype_name(param->dtype));
 }
 
-/* The tensors that the plan's entries take, and in which dtype they are written. A copy in the
-   output counts with the first. */
-static void ckr__plan_uses(const ckr_plan *p, bool *use, uint8_t *dtype)
+/* A tensor as a reader of the output finds it: its key there, its dtype, and with rows of the
+   vocabulary that were added: they are zero, and count. */
+static const ckr_tensor *ckr__put_as(ckr__ctx *c, const ckr__out *out, const ckr_tensor *t,
+                                     ckr_dtype dtype)
+{
+    const bool made = t->index >= out->n_tensors, wide = t->split.vocab && t->split.axis >= 0 &&
+                                                         out->vocab > 0;
+    const char *key = out->keys ? out->keys[t->index - (made ? out->n_tensors : 0)] : NULL, *cut;
+    ckr_tensor *put;
+    int64_t *shape;
+    if (!key && dtype == t->dtype && !wide) return t;
+    put = CKR__NEW(c, ckr_tensor);
+    if (!put) return NULL;
+    *put = *t;
+    put->dtype = dtype;
+    cut = key ? strrchr(key, '/') : NULL;
+    if (cut) put->name = ckr__strndup(c, key, (size_t)(cut - key));
+    if (cut && !made) put->slot = cut + 1;
+    if (!wide) return put->name ? put : NULL;
+    shape = CKR__NEW_N(c, int64_t, t->n_dims);
+    if (!shape || !put->name) return NULL;
+    memcpy(shape, t->shape, t->n_dims * sizeof *shape);
+    shape[t->split.axis] = out->vocab;
+    put->shape = shape;
+    return put;
+}
+
+/* The tensors that the plan's entries take. A copy in the output counts with the first. `put`, or
+   NULL: what a reader of the output finds there, by index; those that it makes come behind the
+   source's. */
+static ckr_result ckr__plan_uses(ckr__ctx *c, const ckr_plan *p, bool *use,
+                                 const ckr_tensor **put)
 {
     uint64_t i, k, m;
     for (i = 0; i < p->out.n_files; i++)
@@ -52213,11 +52545,16 @@ static void ckr__plan_uses(const ckr_plan *p, bool *use, uint8_t *dtype)
             const ckr_entry *e = p->out.files[i]->entries[k];
             for (m = 0; m < e->n_binds; m++) {
                 const ckr__bind *b = &e->binds[m];
+                const ckr_tensor *t = b->as ? b->as : b->tensor;
                 if (!b->tensor->slot[0] || b->piece.replica) continue;
                 use[b->tensor->index] = true;
-                if (dtype) dtype[b->tensor->index] = (uint8_t)e->dtype;
+                if (!put) continue;
+                if (b->also) put[b->also->index] = b->also;
+                if (!put[t->index]) put[t->index] = ckr__put_as(c, &p->out, t, e->dtype);
+                if (!put[t->index]) return c->err->code;
             }
         }
+    return CKR_OK;
 }
 
 typedef struct ckr__trust {
@@ -52387,17 +52724,27 @@ static ckr_result ckr__trust_each(ckr__trust *x, const ckr_tensor *t)
 
 /* Masters against their parameters, where the framework itself never does it and would go on with
    either. */
+/* Is one read out of where the other lies? */
+static bool ckr__one_place(const ckr_tensor *a, const ckr_tensor *b)
+{
+    return a->n_pieces && b->n_pieces && a->pieces[0].file == b->pieces[0].file &&
+           a->pieces[0].mem == b->pieces[0].mem && a->pieces[0].offset == b->pieces[0].offset;
+}
+
+/* Masters against the parameters that are written beside them or left out since the masters stand
+   for them: those that are read out of their masters are no copies. */
 static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
 {
     const ckr_state *s = &x->plan->src->state;
     ckr__ctx *c = &x->plan->ctx;
     uint64_t i, n;
     ckr_result r = CKR_OK;
-    for (i = 0; i < s->n_tensors && s->unproven && r == CKR_OK; i++) {
+    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
         const ckr_tensor *t = s->tensors[i], *param;
         if (!use[i] || strcmp(t->slot, "master") != 0) continue;
         param = ckr__tensor_find(s, t->name, "param");
-        if (!param || !use[param->index]) continue;
+        if (!param || (use[param->index] && !s->unproven)) continue;
+        if (!use[param->index] && ckr__one_place(t, param)) continue;
         r = ckr__master_differs(x->c, &x->plan->src->ctx, &x->crew, t, param, &n);
         if (r != CKR_OK || !n) continue;
         x->refused = true;
@@ -52415,6 +52762,8 @@ static ckr_result ckr__trust_refill(ckr__trust *x)
     ckr_plan *p = x->plan;
     uint64_t i, k;
     ckr_result r = CKR_OK;
+    x->swaps.whole = ckr__plan_whole(p);
+    if (!x->swaps.whole) return p->ctx.err->code;
     for (i = 0; i < p->out.n_files && r == CKR_OK; i++)
         for (k = 0; k < p->out.files[i]->n_entries && r == CKR_OK; k++)
             r = ckr__fill_make(&p->ctx, p->out.files[i]->entries[k], &x->swaps);
@@ -52434,7 +52783,7 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
     x.c = c;
     x.plan = p;
     if (!use) return c->err->code;
-    ckr__plan_uses(p, use, NULL);
+    ckr__plan_uses(c, p, use, NULL);
     r = ckr__crew_make(&x.crew, c, &p->src->ctx, &p->src->ctx, 0);
     if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
     for (i = 0; differ && i < s->n_tensors && r == CKR_OK; i++)
@@ -52922,7 +53271,7 @@ static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *
 static void ckr__write_free(ckr__write *w)
 {
     uint32_t i;
-    const uint64_t n = w->crew.n_tensors;
+    const uint64_t n = 2 * w->crew.n_tensors;
     for (i = 0; i < w->crew.n; i++) {
         if (w->buffers) ckr__heap_free(w->c, w->buffers[i], (size_t)w->plan->facts.window_bytes);
         if (w->seen) ckr__heap_free(w->c, w->seen[i], (size_t)n * sizeof **w->seen);
@@ -52936,7 +53285,7 @@ static ckr_result ckr__write_alloc(ckr__write *w)
     uint32_t i;
     ckr_result r = ckr__crew_make(&w->crew, w->c, &w->plan->src->ctx, NULL, n ? n : 1);
     if (r != CKR_OK) return r;
-    n = w->crew.n_tensors;
+    n = 2 * w->crew.n_tensors; /* and those that are made of them                      */
     w->buffers = CKR__NEW_N(w->c, uint8_t *, w->crew.n);
     w->seen = (uint64_t (**)[2])ckr__arena_n(w->c, w->crew.n, sizeof *w->seen);
     w->handles = CKR__NEW_N(w->c, void *, CKR__BATCH);
@@ -52952,6 +53301,7 @@ static ckr_result ckr__write_alloc(ckr__write *w)
 
 /* The digests of what was read and of what went into the files, and the side file's text. */
 static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__buf *side);
+static void ckr__receipt_reread(ckr__ctx *c, const char *path, ckr_receipt *receipt);
 
 static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *old,
                                  ckr_receipt *receipt)
@@ -53012,6 +53362,7 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
         if (r == CKR_OK) r = ckr__write_alloc(&w);
         if (r == CKR_OK) r = ckr__temp_plan(&w);
         if (r == CKR_OK) r = ckr__write_all(&w, path, old, receipt);
+        if (r == CKR_OK && receipt && p->out.renamed) ckr__receipt_reread(&c, path, receipt);
         if (r != CKR_OK && w.owned) ckr__temp_remove(&w);
         ckr__temp_unlock(&w);
     }
@@ -53332,39 +53683,46 @@ static int ckr__tensor_cmp(const void *a, const void *b)
     return r ? r : strcmp(x->slot, y->slot);
 }
 
+/* Is a master equal to its fp32 parameter? `order` is sorted, "param" comes after "master". */
+static bool ckr__master_told(void **order, uint64_t n, uint64_t i, const uint8_t (*each)[16])
+{
+    const ckr_tensor *t = (const ckr_tensor *)order[i];
+    uint64_t k;
+    if (strcmp(t->slot, "master") != 0) return false;
+    for (k = i + 1; k < n; k++) {
+        const ckr_tensor *u = (const ckr_tensor *)order[k];
+        if (strcmp(u->name, t->name) != 0) return false;
+        if (!strcmp(u->slot, "param"))
+            return u->dtype == CKR_DTYPE_F32 && !memcmp(each[u->index], each[t->index], 16);
+    }
+    return false;
+}
+
 /* The total: SHA-256 over the tensors in order of (name, slot): name, NUL, slot, NUL, 16 bytes; its
    first 16 bytes. `step` stands as the digest of an int64 scalar; a master equal to its fp32
-   parameter is left out. `use` (or NULL) says which tensors count. */
-static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_ckpt *ckpt, const uint8_t (*each)[16],
+   parameter is left out. `list`, `each` go by index; NULL in `list`, and where `use` (or NULL) is
+   false: does not count. `steps` are those of the tensors that have one. */
+static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, uint64_t n,
+                                    const uint8_t (*each)[16], const uint8_t (*steps)[8],
                                     const bool *use, uint8_t total[16])
 {
-    const ckr_state *s = &ckpt->state;
-    void **order = (void **)ckr__arena_n(c, s->n_tensors, sizeof *order);
+    void **order = (void **)ckr__arena_n(c, n, sizeof *order);
     ckr__sha256 h;
     ckr__digest_tables *tables = CKR__NEW(c, ckr__digest_tables);
-    uint8_t sum[32], (*steps)[8];
-    const ckr_tensor *param = NULL;
-    uint64_t i, pass;
-    if (!order || !tables || ckr__step_bytes(c, ckpt, &steps) != CKR_OK) return c->err->code;
-    for (i = 0; i < s->n_tensors; i++) order[i] = s->tensors[i];
-    if (!ckr__sort(c, order, (size_t)s->n_tensors, ckr__tensor_cmp)) return CKR_E_NOMEM;
+    uint8_t sum[32];
+    uint64_t i, m = 0;
+    if (!order || !tables) return c->err->code;
+    for (i = 0; i < n; i++)
+        if (list[i] && (!use || use[i])) memcpy(&order[m++], &list[i], sizeof *order);
+    if (!ckr__sort(c, order, (size_t)m, ckr__tensor_cmp)) return CKR_E_NOMEM;
     ckr__digest_tables_init(tables);
     ckr__sha256_init(&h);
-    for (i = 0; i < s->n_tensors; i++) {
+    for (i = 0; i < m; i++) {
         const ckr_tensor *t = (const ckr_tensor *)order[i];
         uint8_t d[16];
         int64_t step;
-        if (use && !use[t->index]) continue;
+        if (ckr__master_told(order, m, i, each)) continue;
         memcpy(d, each[t->index], 16);
-        if (!strcmp(t->slot, "master")) {          /* "param" sorts after "master": look ahead */
-            for (param = NULL, pass = i + 1; pass < s->n_tensors; pass++) {
-                const ckr_tensor *u = (const ckr_tensor *)order[pass];
-                if (strcmp(u->name, t->name)) break;
-                if (!strcmp(u->slot, "param")) param = u;
-            }
-            if (param && param->dtype == CKR_DTYPE_F32 && !memcmp(each[param->index], d, 16))
-                continue;
-        }
         if (ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step)) {
             uint64_t acc[2] = { 0, 0 };
             uint8_t le[8];
@@ -53420,13 +53778,17 @@ CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], ui
 {
     ckr__ctx c;
     ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
-    uint8_t (*own)[16] = each;
+    uint8_t (*own)[16] = each, (*steps)[8] = NULL;
     if (r == CKR_OK && !own) {
         own = (uint8_t (*)[16])ckr__arena_n(&c, ckpt->state.n_tensors, 16);
         if (!own) r = c.err->code;
     }
     if (r == CKR_OK) r = ckr__digest_all(&c, ckpt, NULL, own, NULL);
-    if (r == CKR_OK) r = ckr__digest_total(&c, ckpt, (const uint8_t (*)[16])own, NULL, total);
+    if (r == CKR_OK) r = ckr__step_bytes(&c, ckpt, &steps);
+    if (r == CKR_OK)
+        r = ckr__digest_total(&c, (const ckr_tensor *const *)ckpt->state.tensors,
+                              ckpt->state.n_tensors, (const uint8_t (*)[16])own,
+                              (const uint8_t (*)[8])steps, NULL, total);
     ckr__ctx_free(&c);
     return r;
 }
@@ -54427,17 +54789,26 @@ static ckr_node *ckr__side_schedules(ckr__ctx *c, const ckr_state *s)
     return list;
 }
 
-static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr_state *s, const ckr__out *out,
-                                   const uint8_t (*each)[16], const bool *use)
+/* What a reader of the output finds, by the index of the source's tensor; what was made of tensor i
+   is at n / 2 + i. */
+typedef struct ckr__puts {
+    const ckr_tensor **list;   /* NULL: nothing                                           */
+    uint8_t          (*digest)[16];
+    bool              *quiet;  /* its dtype there is not known: nothing for the side file */
+    uint8_t          (*steps)[8];
+    uint64_t           n;
+} ckr__puts;
+
+static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr__puts *x)
 {
     ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
-    for (i = 0; dict && i < s->n_tensors; i++) {
-        const ckr_tensor *t = s->tensors[i];
-        const char *key = out->keys ? out->keys[i] : NULL;
-        if (use[i] && !key) key = ckr__printf(c, "%s/%s", t->name, t->slot);
-        if (use[i] &&
-            !ckr__node_pair(c, dict, ckr__node_str(c, key), ckr__side_hex(c, each[i])))
+    for (i = 0; dict && i < x->n; i++) {
+        const ckr_tensor *t = x->list[i];
+        if (!t || x->quiet[i]) continue;
+        if (!ckr__node_pair(c, dict,
+                            ckr__node_str(c, ckr__printf(c, "%s/%s", t->name, t->slot)),
+                            ckr__side_hex(c, x->digest[i])))
             return NULL;
     }
     return dict;
@@ -54482,8 +54853,8 @@ static ckr_node *ckr__side_streams(ckr__ctx *c, ckr_plan *p)
     return ok ? ckr__hex64_node(c, sum) : NULL;
 }
 
-static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const bool *use,
-                          const uint8_t digest[16], ckr__buf *side)
+static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t digest[16],
+                          ckr__buf *side)
 {
     ckr__ctx *c = w->c;
     const ckr_state *s = &w->plan->src->state;
@@ -54507,27 +54878,19 @@ static bool ckr__side_put(ckr__write *w, const uint8_t (*written)[16], const boo
         ok = ckr__node_set(c, root, "streams", ckr__side_streams(c, w->plan));
     if (ok && w->plan->out.carried) ok = ckr__node_set(c, root, "carried", w->plan->out.carried);
     if (ok && !w->plan->out.renamed)
-        ok = ckr__node_set(c, root, "tensors",
-                           ckr__side_tensors(c, s, &w->plan->out, written, use));
+        ok = ckr__node_set(c, root, "tensors", ckr__side_tensors(c, puts));
     if (!ok) return false;
     if (ckr__json_put(side, root, 1, false) != CKR_OK) return false;
     ckr__buf_u8(side, '\n');
     return !side->failed;
 }
 
-/* The shape that a tensor has for a reader of the output: rows of the vocabulary that were added
-   are zero, and count. */
-static void ckr__put_shape(const ckr__out *out, const ckr_tensor *t, int64_t *shape)
-{
-    if (t->n_dims) memcpy(shape, t->shape, t->n_dims * sizeof *shape);
-    if (t->split.vocab && t->split.axis >= 0 && out->vocab > 0) shape[t->split.axis] = out->vocab;
-}
-
-/* Steps that no entry binds: a format may have the count in a group, where it went with the moments
-   of the group's parameters. */
-static ckr_result ckr__write_steps(ckr__write *w, bool *use, uint8_t *dtype)
+/* Steps that no entry binds: a format may have the count in a group, or once for all of its
+   parameters, where it went with the moments. */
+static ckr_result ckr__write_steps(ckr__write *w, bool *use, ckr__puts *x)
 {
     ckr__ctx *c = w->c;
+    const ckr__out *out = &w->plan->out;
     const ckr_state *s = &w->plan->src->state;
     ckr__map moved;
     uint64_t i;
@@ -54542,58 +54905,80 @@ static ckr_result ckr__write_steps(ckr__write *w, bool *use, uint8_t *dtype)
     for (i = 0; i < s->n_tensors && ok; i++) {
         const ckr_tensor *t = s->tensors[i];
         const size_t size = ckr_dtype_size(t->dtype);
-        uint8_t le[8];
-        if (use[i] || strcmp(t->slot, "step") != 0 || t->n_dims || t->n_pieces != 1 ||
-            !t->pieces[0].mem || t->pieces[0].dtype != t->dtype || size > 8 ||
+        if (use[i] || !ckr__is_step(t) || (out->keys && !out->keys[i]) ||
             !ckr__map_find(&moved, t->name, strlen(t->name), NULL))
             continue;
-        memcpy(le, (const uint8_t *)t->pieces[0].mem + t->pieces[0].offset, size);
-        if (t->pieces[0].big_endian) ckr__swap_bytes(le, size, ckr__dtypes[t->dtype].swap);
-        ckr__digest_add(w->crew.tables, w->crew.lanes[0].sums[i], 0, le, size);
-        ckr__digest_add(w->crew.tables, w->seen[0][i], 0, le, size);
+        ckr__digest_add(w->crew.tables, w->crew.lanes[0].sums[i], 0, x->steps[i], size);
+        ckr__digest_add(w->crew.tables, w->seen[0][i], 0, x->steps[i], size);
         use[i] = true;
-        dtype[i] = (uint8_t)t->dtype;
+        x->quiet[i] = t->n_pieces != 1 || !t->pieces[0].mem || t->pieces[0].dtype != t->dtype;
+        x->list[i] = ckr__put_as(c, out, t, t->dtype);
+        ok = x->list[i] != NULL;
     }
     ckr__map_free(&moved);
     return ok ? CKR_OK : c->err->code;
 }
 
-/* Sums of all lanes, finished. `use` and `dtype` of a tensor come from the entries that bind it. */
-static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__buf *side)
+/* The sums of all lanes. */
+static void ckr__write_sum(const ckr__write *w, uint64_t i, bool written, uint64_t sum[2])
+{
+    uint32_t n, k;
+    sum[0] = sum[1] = 0;
+    for (n = 0; n < w->crew.n; n++)
+        for (k = 0; k < 2; k++) sum[k] += written ? w->seen[n][i][k] : w->crew.lanes[n].sums[i][k];
+}
+
+/* The digests of what was read and of what a reader of the output will find. */
+static ckr_result ckr__write_totals(ckr__write *w, ckr__puts *x, uint8_t total[2][16])
 {
     ckr__ctx *c = w->c;
     const ckr_state *s = &w->plan->src->state;
     bool *use = CKR__NEW_N(c, bool, s->n_tensors);
-    uint8_t *dtype = CKR__NEW_N(c, uint8_t, s->n_tensors);
-    uint8_t(*read)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16),
-    (*put)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16);
-    int64_t shape[CKR_MAX_DIMS];
+    uint8_t(*read)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16);
+    uint64_t i, sum[2];
+    ckr_result r;
+    x->n = 2 * s->n_tensors;
+    x->list = CKR__NEW_N(c, const ckr_tensor *, x->n);
+    x->digest = (uint8_t(*)[16])ckr__arena_n(c, x->n, 16);
+    x->quiet = CKR__NEW_N(c, bool, x->n);
+    if (!use || !read || !x->list || !x->digest || !x->quiet) return c->err->code;
+    r = ckr__step_bytes(c, w->plan->src, &x->steps);
+    if (r == CKR_OK) r = ckr__plan_uses(c, w->plan, use, x->list);
+    if (r == CKR_OK) r = ckr__write_steps(w, use, x);
+    for (i = 0; i < x->n && r == CKR_OK; i++) {
+        const ckr_tensor *t = x->list[i];
+        ckr__write_sum(w, i, true, sum);       /* (what is not put has none)               */
+        if (t) ckr__digest_final(sum, t->dtype, t->n_dims, t->shape, x->digest[i]);
+        if (i >= s->n_tensors) continue;
+        if (t && !use[i] && t->dtype == s->tensors[i]->dtype && !s->tensors[i]->stochastic) {
+            use[i] = true;     /* it was compared with what it is made of                 */
+        } else {
+            ckr__write_sum(w, i, false, sum);
+            t = s->tensors[i];
+        }
+        ckr__digest_final(sum, t->dtype, t->n_dims, t->shape, read[i]);
+    }
+    if (r == CKR_OK)
+        r = ckr__digest_total(c, (const ckr_tensor *const *)s->tensors, s->n_tensors,
+                              (const uint8_t(*)[16])read, (const uint8_t(*)[8])x->steps, use,
+                              total[0]);
+    if (r == CKR_OK)
+        r = ckr__digest_total(c, x->list, x->n, (const uint8_t(*)[16])x->digest,
+                              (const uint8_t(*)[8])x->steps, NULL, total[1]);
+    return r;
+}
+
+static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__buf *side)
+{
+    ckr__puts puts;
     uint8_t total[2][16];
-    uint64_t i, k;
     uint32_t n;
     ckr_result r;
-    if (!use || !dtype || !read || !put) return c->err->code;
-    ckr__plan_uses(w->plan, use, dtype);
-    r = ckr__write_steps(w, use, dtype);
+    memset(&puts, 0, sizeof puts);
+    r = ckr__write_totals(w, &puts, total);
     if (r != CKR_OK) return r;
-    for (i = 0; i < s->n_tensors; i++) {
-        uint64_t a[2] = { 0, 0 }, b[2] = { 0, 0 };
-        for (n = 0; n < w->crew.n; n++)
-            for (k = 0; k < 2; k++) {
-                a[k] += w->crew.lanes[n].sums[i][k];
-                b[k] += w->seen[n][i][k];
-            }
-        ckr__digest_final(a, s->tensors[i]->dtype, s->tensors[i]->n_dims, s->tensors[i]->shape,
-                          read[i]);
-        ckr__put_shape(&w->plan->out, s->tensors[i], shape);
-        ckr__digest_final(b, (ckr_dtype)dtype[i], s->tensors[i]->n_dims, shape, put[i]);
-    }
-    r = ckr__digest_total(c, w->plan->src, (const uint8_t (*)[16])read, use, total[0]);
-    if (r == CKR_OK)
-        r = ckr__digest_total(c, w->plan->src, (const uint8_t(*)[16])put, use, total[1]);
-    if (r != CKR_OK) return r;
-    if (!w->single && !ckr__side_put(w, (const uint8_t(*)[16])put, use, total[0], side))
-        return c->err->code ? c->err->code : CKR_E_NOMEM;
+    if (!w->single && !ckr__side_put(w, &puts, total[0], side))
+        return w->c->err->code ? w->c->err->code : CKR_E_NOMEM;
     if (!receipt) return CKR_OK;
     memset(receipt, 0, sizeof *receipt);
     receipt->n_files = w->plan->out.n_files;
@@ -54602,6 +54987,24 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
     memcpy(receipt->digest, total[0], 16);
     memcpy(receipt->digest_written, total[1], 16);
     return CKR_OK;
+}
+
+/* Where the output's tensors are others than the source's, what was summed while they were written
+   says nothing of them: they are read. What cannot be opened here (it needs names that only the
+   caller knows) has no digest: all bytes are 0. */
+static void ckr__receipt_reread(ckr__ctx *c, const char *path, ckr_receipt *receipt)
+{
+    ckr_open_desc desc;
+    ckr_ckpt *k = NULL;
+    ckr_error err;
+    memset(&desc, 0, sizeof desc);
+    desc.env = &c->env;
+    desc.limits = c->limits;
+    memset(receipt->digest_written, 0, 16);
+    if (ckr_ckpt_open(path, &desc, &k, &err) == CKR_OK &&
+        ckr_ckpt_digest(k, NULL, receipt->digest_written, &err) != CKR_OK)
+        memset(receipt->digest_written, 0, 16);
+    ckr_ckpt_close(k);
 }
 
 /* The digests that the side file recorded against what the files hold now. */

@@ -2623,6 +2623,12 @@ static void plan_json_to(json *w, const job *j, const outcome *o)
     json_close(w, "}");
 }
 
+static bool is_known(const uint8_t *digest, size_t n)
+{
+    while (n > 0) if (digest[--n]) return true;
+    return false;
+}
+
 static void plan_json_done(json *w, const outcome *o)
 {
     json_key(w, "seconds");
@@ -2631,7 +2637,8 @@ static void plan_json_done(json *w, const outcome *o)
     if (o->written) json_hex(w, o->receipt.digest, sizeof o->receipt.digest);
     else json_raw(w, "null");
     json_key(w, "digest_written");
-    if (o->written) json_hex(w, o->receipt.digest_written, sizeof o->receipt.digest_written);
+    if (o->written && is_known(o->receipt.digest_written, sizeof o->receipt.digest_written))
+        json_hex(w, o->receipt.digest_written, sizeof o->receipt.digest_written);
     else json_raw(w, "null");
 }
 
@@ -2745,6 +2752,10 @@ static void plan_sums(text *t, const outcome *o)
                     ? " read, "
                     : " read and written\n");
     if (!memcmp(o->receipt.digest, o->receipt.digest_written, sizeof o->receipt.digest)) return;
+    if (!is_known(o->receipt.digest_written, sizeof o->receipt.digest_written)) {
+        text_str(t, "what `digest` says of the output needs --names\n");
+        return;
+    }
     text_hex(t, o->receipt.digest_written, sizeof o->receipt.digest_written);
     text_str(t, " written\n");
 }

@@ -81,7 +81,10 @@ static bool convert(const char *from, const char *to, uint32_t dp, uint32_t pp, 
         r = ckr_plan_write(j.p, to, &receipt, &e);
         t_check(r == CKR_OK, __FILE__, __LINE__, "%s -> %s (dp %u pp %u zero %d): %s %s: %s", from,
                 to, (unsigned)dp, (unsigned)pp, (int)zero, ckr_item_name(e.item), e.where, e.text);
-        if (r == CKR_OK) CHECK(!memcmp(receipt.digest, receipt.digest_written, 16));
+        if (r == CKR_OK) {
+            CHECK(!memcmp(receipt.digest, receipt.digest_written, 16));
+            digest_told(to, &receipt);
+        }
     }
     end(&j);
     return r == CKR_OK;
@@ -472,6 +475,25 @@ static void unknown_keys(void)
     }
     memio_remove(&disk, "w/out");
     memio_remove(&disk, "bad");
+    /* the same in torch's own dict: `my_extra` of rank 1 */
+    copy_case(ROBIN);
+    snprintf(path, sizeof path, STEP "%s", file);
+    memio_remove(&disk, path);
+    memio_load_file(&disk, DATA "/rest.pt", path);
+    c = open_ok("bad");
+    if (c) CHECK(ckr_ckpt_state(c)->n_leftovers > 0);
+    ckr_ckpt_close(c);
+    if (ask(&j, "bad", 2, 0, -1, NULL)) says(&j, "CKR_W_DS_REST", CKR_LOST);
+    end(&j);
+    if (convert("bad", "w/out", 0, 0, -1, NULL)) {
+        snprintf(path, sizeof path, "w/out/global_step3/%s", file);
+        CHECK_OK(ckr_tree_open(path, &d, &c, &e), &e);
+        o = ckr_node_find(ckr_ckpt_root(c), "/optimizer_state_dict/base_optimizer_state/my_extra");
+        CHECK(ckr_node_is_dict(o) && o->count == 2);
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/out");
+    memio_remove(&disk, "bad");
 }
 
 /* What is told of a second conversion, and of one to the nearest layout. */
@@ -820,6 +842,46 @@ static void of_another_update(void)
     memio_remove(&disk, "bad");
 }
 
+/* What the receipt says of the output is what its reader finds: parameters cast from masters,
+   masters made of parameters or left out, parameters that only masters stand for, names of a plain
+   file. */
+static void digests(void)
+{
+    static const ckr_dtype dtypes[] = { CKR_DTYPE_NONE, CKR_DTYPE_F32, CKR_DTYPE_BF16,
+                                        CKR_DTYPE_F16 };
+    static const char *const dialects[] = { NULL, NULL, NULL, NULL, "torch", "safetensors", "dcp" };
+    uint8_t first[16];
+    ckr_receipt receipt;
+    ckr_error e;
+    size_t i, d;
+    int k;
+    for (k = 0; k < N_CASES; k++)
+        for (i = 0; i < sizeof dialects / sizeof *dialects; i++)
+            for (d = 0; d < 4; d++) {
+                const char *to = i == 4 ? "w/out.pt" : i == 5 ? "w/out.safetensors" : "w/out";
+                job j;
+                ckr_result r;
+                memset(&j, 0, sizeof j);
+                j.t.mode = CKR_MODE_CONTINUE;
+                j.t.topology.zero = i < 4 ? (int32_t)i : -1;
+                j.t.topology.pp = i < 4 ? 1 : 0;
+                j.t.topology.dp = i < 4 ? 3 : 0;
+                j.t.dialect = dialects[i];
+                j.t.dtype = dtypes[d];
+                j.c = open_ok(in(k));
+                if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
+                    r = ckr_plan_write(j.p, to, &receipt, &e);
+                    CHECK(r == CKR_OK || r == CKR_E_REFUSED);
+                    if (r == CKR_OK) digest_told(to, &receipt);
+                    if (r == CKR_OK && i < 4) CHECK(is_sound(to));
+                    digest_of(in(k), first);
+                    if (r == CKR_OK && i < 4 && !d) CHECK(!memcmp(receipt.digest, first, 16));
+                }
+                end(&j);
+                memio_remove(&disk, to);
+            }
+}
+
 /* Weights of any source; another dtype, from the masters; weights only. */
 static void others(void)
 {
@@ -892,11 +954,11 @@ static void others(void)
 }
 
 /* DeepSpeed compares no copies, so they are before anything is written; of what is written. */
-static void contradicts(void)
+static void contradicts(int32_t zero)
 {
     ckr_error e;
     job j;
-    if (ask(&j, "bad", 3, 0, -1, NULL)) {
+    if (ask(&j, "bad", 3, 0, zero, NULL)) {
         const ckr_note *n;
         CHECK_INT(ckr_plan_write(j.p, "w/out", NULL, &e), CKR_E_REFUSED);
         CHECK_INT(e.item, CKR_ITEM_PLAN_REFUSED);
@@ -935,6 +997,96 @@ static bool equal_tensors(const ckr_ckpt *a, const char *x, const ckr_ckpt *b, c
 
 /* A torch file with model, optimizer and scheduler: its numbers become the parameters' slots. Of
    groups whose numbers fit in two ways, and of an export, which has no groups, it is said. */
+/* The base of WarmupCosineLR is in no file: the saved LR comes out of it exactly, and one that
+   somebody has written is found again. */
+static void base_lr(void)
+{
+    static const double bases[] = { 0.01, 6e-3, 3e-4, 0.005 / 7, 1e-3 / 3, 0.1 / 7 };
+    size_t i;
+    int k;
+    for (i = 0; i < sizeof bases / sizeof *bases; i++)
+        for (k = 1; k < 40; k++) {
+            const double ratio = 0.05 + 0.95 * k / 41.0, lr = bases[i] * ratio;
+            const double base = ckr__ds_base_of(lr, ratio);
+            CHECK(ckr__same(base * ratio, lr));
+            if (i < 3) CHECK(ckr__same(base, bases[i]));
+        }
+}
+
+/* ds_to_universal leaves a pipeline's layer files behind; DeepSpeed loads what is left. */
+static void bare_pipeline(void)
+{
+    static const char *const layers[] = { "00", "01", "02", "03", "04", "05" };
+    char path[80];
+    uint8_t first[16], now[16];
+    size_t i;
+    job j;
+    if (!convert(in(PIPE16), "w/out", 0, 0, -1, "universal")) return;
+    for (i = 0; i < sizeof layers / sizeof *layers; i++) {
+        snprintf(path, sizeof path, "w/out/global_step3/layer_%s-model_states.pt", layers[i]);
+        memio_remove(&disk, path);
+    }
+    memio_remove(&disk, "w/out/ckptresume.json");
+    digest_of(in(PIPE16), first);
+    digest_of("w/out", now);
+    CHECK(!memcmp(first, now, 16));
+    equals_truth("w/out", PIPE16, NULL);
+    equals_hyper("w/out", PIPE16);
+    CHECK(is_sound("w/out"));
+    if (convert("w/out", "w/back", 3, 0, -1, NULL)) equals_truth("w/back", PIPE16, NULL);
+    memio_remove(&disk, "w/back");
+    if (ask(&j, "w/out", 0, 0, -1, "native")) {
+        CHECK_INT(j.f->verdict, CKR_VERDICT_REFUSED);
+        says(&j, "CKR_E_DEEPSPEED_UNIVERSAL", CKR_ERROR);
+    }
+    end(&j);
+    memio_remove(&disk, "w/out");
+}
+
+/* A torch file without a scheduler, to ZeRO-3: a buffer that no file tells from a frozen parameter,
+   and a clock that stands where DeepSpeed's would after three updates. */
+static void of_plain(void)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    int64_t v = -9;
+    job j;
+    int told;
+    d.env = &env;
+    memio_load_file(&disk, DATA "/plain.pt", "w/plain.pt");
+    for (told = 0; told < 2; told++) {
+        memset(&j, 0, sizeof j);
+        j.t.mode = CKR_MODE_CONTINUE;
+        j.t.dialect = "deepspeed";
+        j.t.topology.zero = 3;
+        j.t.topology.dp = 2;
+        if (told)
+            j.t.schedule = "deepspeed:WarmupDecayLR,warmup_max_lr=0.01,warmup_num_steps=4,"
+                           "total_num_steps=24,warmup_type=linear";
+        j.c = open_ok("w/plain.pt");
+        if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
+            j.f = ckr_plan_info(j.p);
+            says(&j, "CKR_W_DS_BUFFERS", CKR_APPROX);
+            CHECK((setting(&j, "scheduler") != NULL));
+            CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+        }
+        end(&j);
+        c = open_ok("w/out");
+        if (c) CHECK(ckr_ckpt_tensor(c, "scale", "param")->buffer);
+        ckr_ckpt_close(c);
+        c = NULL;
+        if (CHECK_OK(ckr_tree_open("w/out/global_step3/zero_pp_rank_0_mp_rank_00_model_states.pt",
+                                   &d, &c, &e), &e)) {
+            const ckr_node *n = ckr_node_get(ckr_ckpt_root(c), "lr_scheduler");
+            CHECK((ckr_node_i64(ckr_node_get(n, "last_batch_iteration"), &v) && v == 2) == told);
+        }
+        ckr_ckpt_close(c);
+        memio_remove(&disk, "w/out");
+    }
+    memio_remove(&disk, "w/plain.pt");
+}
+
 static void of_torch(void)
 {
     static const char *const names[] = { "tok.weight", "up.weight", "down.weight", "up.bias",
@@ -1029,7 +1181,8 @@ static void masters_are_compared(void)
         ckr_report_free(&report);
     }
     ckr_ckpt_close(c);
-    contradicts();
+    contradicts(-1);
+    contradicts(3);            /* where parameters are not written, masters stand for them    */
     memio_remove(&disk, "bad");
 }
 
@@ -1175,8 +1328,12 @@ int main(int argc, char **argv)
     RUN(of_another_update);
     RUN(universal_parts);
     RUN(counters_disagree);
+    RUN(digests);
     RUN(others);
     RUN(of_torch);
+    RUN(of_plain);
+    RUN(base_lr);
+    RUN(bare_pipeline);
     RUN(masters_are_compared);
     RUN(another_schedule);
     RUN(policies);

@@ -274,6 +274,31 @@ static void padding(void)
 
 /* A vocabulary that is larger than the file's: rows of zeros, in the digests as well. One that is
    smaller than the arguments tell is refused. */
+/* Weights alone in another dtype, from the masters: said before, and in the digest. */
+static void dtypes(void)
+{
+    static const char *const dirs[] = { "legacy", "dr" };
+    int i;
+    for (i = 0; i < 2; i++) {
+        ckr_target t = target_of(1, 1, 1, 0, NULL);
+        ckr_ckpt *c = open_ok(dirs[i]);
+        ckr_plan *p;
+        ckr_receipt receipt;
+        ckr_error e;
+        t.mode = CKR_MODE_TRANSFER;
+        t.dtype = CKR_DTYPE_F16;
+        p = c ? plan_of(c, &t) : NULL;
+        if (p) {
+            const ckr_note *n = note_on(ckr_plan_info(p), "CKR_DTYPE_CAST", NULL);
+            if (CHECK(n != NULL)) CHECK_STR(n->new_value, "float16");
+            if (CHECK_OK(ckr_plan_write(p, "w/h", &receipt, &e), &e)) digest_told("w/h", &receipt);
+        }
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+        memio_remove(&disk, "w/h");
+    }
+}
+
 static void vocabulary(void)
 {
     ckr_target t = target_of(1, 1, 1, 1, NULL);
@@ -1024,6 +1049,7 @@ int main(int argc, char **argv)
     RUN(load_back_rows);
     RUN(expert_streams);
     RUN(padding);
+    RUN(dtypes);
     RUN(vocabulary);
     RUN(asked_lr);
     RUN(streams);

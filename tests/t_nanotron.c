@@ -133,8 +133,23 @@ static ckr_target target_of(const ckr_node *topology)
     return t;
 }
 
-/* Opens `from`, converts into `to`; the receipt's two digests are returned in `digest` and must be
-   equal. */
+static void digest_of(const char *path, uint8_t total[16])
+{
+    ckr_ckpt *c = open_ok(path);
+    ckr_error e;
+    memset(total, 0, 16);
+    if (c) CHECK_OK(ckr_ckpt_digest(c, NULL, total, &e), &e);
+    ckr_ckpt_close(c);
+}
+
+/* Has a plain file other names for the tensors, and so another digest? */
+static bool is_plain(const ckr_target *t)
+{
+    return t->dialect && (!strcmp(t->dialect, "torch") || !strcmp(t->dialect, "safetensors"));
+}
+
+/* Opens `from`, converts into `to`; the digest of the output is returned in `digest`, and is what
+   the receipt says of it and of what was read. */
 static bool convert(const char *from, const char *to, const ckr_target *target,
                     const ckr_open_desc *desc, uint64_t max_bytes, uint8_t digest[16])
 {
@@ -150,25 +165,17 @@ static bool convert(const char *from, const char *to, const ckr_target *target,
         r = ckr_plan_write(p, to, &receipt, &e);
     }
     if (r == CKR_OK) {
-        CHECK(!memcmp(receipt.digest, receipt.digest_written, 16));
+        CHECK(is_plain(target) || !memcmp(receipt.digest, receipt.digest_written, 16));
         CHECK_INT(receipt.bytes_written, ckr_plan_info(p)->bytes_written);
         CHECK_INT(receipt.n_files, ckr_plan_info(p)->n_files);
-        memcpy(digest, receipt.digest_written, 16);
+        digest_of(to, digest);
+        CHECK(!memcmp(digest, receipt.digest_written, 16));
     }
     t_check(r == CKR_OK, __FILE__, __LINE__, "%s -> %s: %s %s: %s", from, to, ckr_item_name(e.item),
             e.file, e.text);
     ckr_plan_free(p);
     ckr_ckpt_close(c);
     return r == CKR_OK;
-}
-
-static void digest_of(const char *path, uint8_t total[16])
-{
-    ckr_ckpt *c = open_ok(path);
-    ckr_error e;
-    memset(total, 0, 16);
-    if (c) CHECK_OK(ckr_ckpt_digest(c, NULL, total, &e), &e);
-    ckr_ckpt_close(c);
 }
 
 static ckr_ckpt *check_json(int k)

@@ -371,7 +371,12 @@ def check_trainers(tmp):
     check_loadback(tmp, "hf_loadback.py", corpus / "hf_gpt2_w2", 3)
 
 
-# case, flags of convert, topology of the run that loads it, flags of loadback.py
+# the schedule of dp2_zero1_fp32
+LINEAR = (
+    "deepspeed:WarmupDecayLR,warmup_min_lr=0,warmup_max_lr=0.01,warmup_num_steps=4,total_num_steps=24,"
+    "warmup_type=linear"
+)
+# case (with --to: a torch file of its tensors), flags of convert, topology of the run that loads it, its flags
 DEEPSPEED = [
     ("dp2_zero1_fp32", "--dp 1", "dp=1", ""),
     ("dp2_zero1_fp32", "--dp 3", "dp=3", ""),
@@ -383,7 +388,25 @@ DEEPSPEED = [
     ("dp2_zero3_fp32", "--dp 1 --zero 2", "dp=1,zero=2", ""),
     ("pp2_dp1_zero0_fp32", "--pp 3", "pp=3,dp=1", ""),
     ("pp2_dp2_zero1_bf16", "--dp 1", "pp=2,dp=1", ""),
+    ("dp2_zero1_fp32", f"--to deepspeed --dp 2 --zero 3 --to-schedule {LINEAR}", "dp=2,zero=3", "--steps 2"),
+    ("dp2_zero1_fp32", "--to deepspeed --dp 3 --zero 2", "dp=3,zero=2", "--set scheduler=null"),
 ]
+
+
+def of_torch(case, path):
+    """What a plain training loop would have saved of the case: {model, optimizer, step}."""
+    truth, told = load_file(case / "truth.safetensors"), json.loads((case / "truth.json").read_text())
+    state, groups = {}, []
+    for g in told["groups"]:
+        names = g["params"]
+        first = len(state)
+        for i, n in enumerate(names):
+            state[first + i] = {k: truth[f"optimizer.state.{n}.{k}"] for k in ("step", "exp_avg", "exp_avg_sq")}
+        hyper = {k: v for k, v in g.items() if k not in ("index", "params")}
+        groups.append({**hyper, "params": list(range(first, len(state))), "param_names": names})
+    model = {k: v for k, v in truth.items() if not k.startswith("optimizer.state.")}
+    optimizer = {"state": state, "param_groups": groups}
+    torch.save({"model": model, "optimizer": optimizer, "step": told["step"]}, path)
 
 
 def check_deepspeed(tmp):
@@ -394,8 +417,11 @@ def check_deepspeed(tmp):
         print("not shown: DeepSpeed is not installed, or ../shared is not there")
         return
     for case, flags, topology, more in DEEPSPEED:
-        out = tmp / "deepspeed"
-        tool("convert", SHARED / "deepspeed" / case / "ckpt", out, *flags.split())
+        out, source = tmp / "deepspeed", SHARED / "deepspeed" / case / "ckpt"
+        if flags.startswith("--to"):
+            source = tmp / "whole.pt"
+            of_torch(SHARED / "deepspeed" / case, source)
+        tool("convert", source, out, *flags.split())
         p = subprocess.run(
             [sys.executable, make, "--ckpt", out, "--truth", SHARED / "deepspeed" / case / "truth.safetensors",
              "--topology", topology, *more.split()],
@@ -408,6 +434,8 @@ def check_deepspeed(tmp):
         for lr, live, decay, live_decay in groups:
             wrong = f"{what}: lr {lr}, live {live}; decay {decay}, live {live_decay}"
             expect(lr == live and decay == live_decay, wrong)
+        for update, now, live in re.findall(r"update (\d+): .* \| lr (\[.*?\]) uninterrupted (\[.*?\])", p.stdout):
+            expect(now == live, f"{what}: update {update}: lr {now}, live {live}")
         print(f"{what}: exit {p.returncode}", flush=True)
         shutil.rmtree(out)
 
