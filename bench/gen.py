@@ -963,6 +963,7 @@ def write_megatron_dist(run, m, source):
     stored = {"input_layernorm.": "self_attention.linear_qkv.layer_norm_",
               "pre_mlp_layernorm.": "mlp.linear_fc1.layer_norm_"}
     dtypes = {2: m.args["params_dtype"], 4: Global(torch, "float32")}
+    layout, contiguous = Global(torch, "strided"), Reduced(function(meta, "_MEM_FORMAT_ENCODING"), (0,))
 
     def item(f, path, fqn, obj, offset):
         at = f.tell()
@@ -987,7 +988,7 @@ def write_megatron_dist(run, m, source):
         tensor = source.tensor(slot, local, key)
         fqn, offset = prefix + name, Size(lead + at)
         if fqn not in state:
-            props = dtypes[tensor.storage.size], None, False, None, False, None
+            props = dtypes[tensor.storage.size], layout, False, contiguous, False, None
             state[fqn] = made(meta.TensorStorageMetadata, properties=made(meta.TensorProperties, all=props),
                               size=Size(whole), chunks=[])
         chunk = made(meta.ChunkStorageMetadata, offsets=offset, sizes=Size(local))
