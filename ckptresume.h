@@ -15043,7 +15043,9 @@ static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
     }
     if (!n || (n->kind != CKR_NODE_TENSOR && n->kind != CKR_NODE_NPSCALAR)) return false;
     v = n->u.view;
-    size = v->dtype == CKR_DTYPE_F32 ? 4 : v->dtype == CKR_DTYPE_F64 ? 8 : 0;
+    size = v->dtype == CKR_DTYPE_F32 || v->dtype == CKR_DTYPE_I32   ? 4
+           : v->dtype == CKR_DTYPE_F64 || v->dtype == CKR_DTYPE_I64 ? 8
+                                                                    : 0;
     if (!size || v->big_endian || v->layout || v->conj || v->neg || v->meta || v->offset < 0 ||
         v->data_bytes < size || (uint64_t)v->offset > v->data_bytes / size - 1)
         return false;
@@ -15055,7 +15057,11 @@ static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
         ckr__sched_forgive(c);
         return false;
     }
-    if (size == 4) {
+    if (v->dtype == CKR_DTYPE_I32) {
+        d = (double)(int32_t)ckr__load_u32(raw);
+    } else if (v->dtype == CKR_DTYPE_I64) {
+        d = (double)(int64_t)ckr__load_u64(raw);
+    } else if (size == 4) {
         uint32_t u = ckr__load_u32(raw);
         memcpy(&f, &u, 4);
         d = (double)f;
@@ -43782,6 +43788,8 @@ typedef struct ckr__mg_job {
     uint32_t          tp, pp, vp, ep, dp, cp;
     int64_t           version; /* minor number of the target's 0.N; 0: as the source's   */
     bool              dist, zero, refused, optimizer, fused, half, same, release, cast_said;
+    bool              counts;  /* torch's Adam: a count for each parameter beside its group's */
+    double            counted; /* updates, where no file tells them; else NaN             */
     bool              moved;   /* the schedule: what follows says it                      */
     double            top, low;            /* its bounds                                  */
     bool              samples; /* the run counts them, not iterations                     */
@@ -44179,6 +44187,36 @@ static ckr_node *ckr__mg_scalar_node(ckr__mg_job *x, const ckr__mg_rank *k, cons
                : NULL;
 }
 
+/* Updates that the optimizer has made of a parameter; NaN: it keeps no count. */
+static double ckr__mg_count_of(const ckr__mg_job *x, const ckr__mg_item *t)
+{
+    return ckr__mg_find_slot(t, "exp_avg") && t->step != t->step ? x->counted : t->step;
+}
+
+/* The same as torch's own Adam has it, where the source has it by group, or nowhere. NULL sets the
+   error. */
+static ckr_node *ckr__mg_count_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p)
+{
+    const double step = ckr__mg_count_of(x, p->item);
+    const char *name = ckr__printf(x->c, "%s/step", p->item->name);
+    ckr_tensor *t = CKR__NEW(x->c, ckr_tensor);
+    float *bytes = CKR__NEW_N(x->c, float, 1);
+    int64_t *start, *count, *stride;
+    ckr_node *n = name ? ckr__entry_new(x->c, k->f, name, CKR_DTYPE_F32, 0, NULL) : NULL;
+    ckr__block *b = ckr__block_whole(x->c, 0, NULL);
+    ckr_piece *piece;
+    if (!t || !bytes || !n || !b) return NULL;
+    t->name = name;
+    t->slot = "";
+    t->dtype = CKR_DTYPE_F32;
+    piece = ckr__piece_add(x->c, t, 0, &start, &count, &stride);
+    if (!piece) return NULL;
+    *bytes = (float)(step == step ? step : 0);
+    piece->mem = bytes;
+    piece->big_endian = ckr__host_big_endian();
+    return ckr__bind_flat(x->c, n->u.entry, t, true, b, 0, 1, 0) ? n : NULL;
+}
+
 /* Is the item in this rank's chunk v? */
 static bool ckr__mg_has(const ckr__mg_job *x, const ckr__mg_put *p, const ckr__mg_rank *k,
                         uint32_t v)
@@ -44377,6 +44415,18 @@ static bool ckr__mg_is_decoupled(const ckr__mg_job *x, const ckr_group *g)
     return ckr__mg_decoupled(x->mg->args, g->raw);
 }
 
+/* Fused optimizers count their updates in the group. One that torch's own Adam got from them still
+   has their count there, where it has stood still. */
+static bool ckr__mg_group_count(ckr__mg_job *x, ckr_node *d, double step)
+{
+    double was;
+    if (ckr__sched_number(x->c, ckr_node_get(d, "step"), &was) && ckr__same(was, step)) return true;
+    return x->c->err->code == CKR_OK &&
+           ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step)) &&
+           (ckr_node_get(d, "bias_correction") ||
+            ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true)));
+}
+
 /* A group with what was decided: bounds, LR, weight decay; `step` where the optimizer counts in
    it. */
 static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert, ckr_node *params,
@@ -44401,11 +44451,7 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
             v = ckr__mg_float(x, v, l->end_wd);
         if (!ckr__node_pair(x->c, d, key, v)) return NULL;
     }
-    if (d && step == step && !ckr_node_get(d, "step") &&
-        (!ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step)) ||
-         (!ckr_node_get(d, "bias_correction") &&
-          !ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true)))))
-        return NULL;
+    if (d && step == step && !ckr__mg_group_count(x, d, step)) return NULL;
     if (d && x->version >= 10 && l && !ckr_node_get(d, "max_lr") &&
         (!ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max)) ||
          !ckr__node_set(x->c, d, "min_lr", ckr__node_float(x->c, l->min))))
@@ -44428,6 +44474,9 @@ static ckr_node *ckr__mg_state_node(ckr__mg_job *x, const ckr__mg_rank *k, const
                       : ckr__mg_entry_node(x, k, p, slot, CKR_DTYPE_NONE);
         if (!ckr__node_pair(x->c, d, ckr__node_str(x->c, slot), n)) return NULL;
     }
+    if (d && x->counts && ckr__mg_find_slot(p->item, "exp_avg") &&
+        !ckr__node_set(x->c, d, "step", ckr__mg_count_node(x, k, p)))
+        return NULL;
     return d;
 }
 
@@ -44482,7 +44531,7 @@ static bool ckr__mg_number(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_
         for (i = 0; ok && i < n; i++) {
             const ckr__mg_put *p = o[i].p;
             if (p->klass != order[g]) continue;
-            if (x->fused) step = p->item->step;
+            if (x->fused) step = ckr__mg_count_of(x, p->item);
             if (x->zero) continue;
             ok = ckr__node_push(x->c, params, ckr__node_int(x->c, (int64_t)id)) &&
                  ckr__node_pair(x->c, out->state, ckr__node_int(x->c, (int64_t)id),
@@ -45462,18 +45511,20 @@ static ckr_node *ckr__mg_dist_optimizer(ckr__mg_dist_job *j, ckr__mg_rank *k, in
             if (p->klass != g || (which < 2 && (p->item->expert >= 0) != (which == 1))) continue;
             any = true;
             if (!first) first = p;
-            if (x->fused) step = p->item->step;
+            if (x->fused) step = ckr__mg_count_of(x, p->item);
         }
         if (any)
             ok = ckr__node_push(x->c, groups,
                                 ckr__mg_group_node(x, g, which == 1, NULL, step));
     }
-    if (ok && !x->fused && first) {
+    if (ok && (!x->fused || x->counts) && first) {
         const ckr__mg_slot *s = ckr__mg_find_slot(first->item, "step");
         state = ckr__node(x->c, CKR_NODE_DICT);
         ok = state && ckr__node_set(x->c, inner, "state", state) &&
-             (!s || ckr__node_set(x->c, state, "common_step",
-                                  ckr__mg_scalar_node(x, k, first, s)));
+             ((!s && !x->counts) ||
+              ckr__node_set(x->c, state, "common_step",
+                            x->counts ? ckr__mg_count_node(x, k, first)
+                                      : ckr__mg_scalar_node(x, k, first, s)));
     }
     ok = ok && ckr__node_set(x->c, inner, "param_groups", groups);
     if (ok && (x->half || x->zero)) {
@@ -45674,6 +45725,21 @@ static void ckr__mg_flags_schedule(ckr__mg_job *x, ckr__buf *b)
     ckr__buf_printf(b, " --global-batch-size %.0f --train-%s %.0f", h->rate, unit, x->train);
 }
 
+/* Of the options only the bucket size decides about what lies where in a file. */
+static ckr_result ckr__mg_say_buckets(ckr__mg_job *x)
+{
+    const bool cut = ckr__mg_flag(x->args, "overlap_grad_reduce");
+    char now[24] = "one bucket";
+    if (x->dist || !x->zero || !x->optimizer) return CKR_OK;
+    if (cut)
+        snprintf(now, sizeof now, "%lld",
+                 (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1));
+    return ckr__mg_say(x, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
+                       "a run with another bucket size (with or without --overlap-grad-reduce) "
+                       "ends with \"Number of unpadded elements must be same\"",
+                       "--variant torch_dist loads with any");
+}
+
 /* The options with which unpatched Megatron uses what was written. */
 static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
 {
@@ -45716,26 +45782,51 @@ static ckr_result ckr__mg_say_leftovers(ckr__mg_job *x)
                            "files beside the ranks' directories are not written", NULL);
 }
 
-/* What the optimizer of the target is: fused ones count their updates in the group. */
+/* Moments without a count of updates, as the distributed optimizer of 0.15 and later leaves them in
+   torch_dist where it runs torch's own Adam: the iteration's is the nearest that is known. */
+static ckr_result ckr__mg_uncounted(ckr__mg_job *x)
+{
+    const int64_t n = x->mg->iteration;
+    uint64_t i, moments = 0;
+    for (i = 0; i < x->n_puts; i++) {
+        const ckr__mg_item *t = x->puts[i].item;
+        moments += ckr__mg_find_slot(t, "exp_avg") && t->step != t->step;
+    }
+    if (!moments || !x->optimizer) return CKR_OK;
+    x->counted = (double)n;
+    return ckr__mg_say(x, "CKR_MEGATRON_STEP", CKR_APPROX, "step", NULL,
+                       ckr__printf(x->c, "%lld", (long long)n),
+                       "no file tells how many updates the optimizer has made: it is taken to be "
+                       "the iteration, updates that were skipped among them",
+                       NULL);
+}
+
+/* What the optimizer of the target is: fused ones count their updates in the group, torch's own
+   (whose groups have more keys) for each parameter. */
 static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
 {
-    bool scalar = false, steps = false;
+    bool scalar = false, torch = false;
     uint64_t i;
+    ckr_result e;
     for (i = 0; i < x->n_puts; i++) {
         const ckr__mg_item *t = x->puts[i].item;
         const ckr__mg_slot *s = ckr__mg_find_slot(t, "step");
         if (ckr__mg_find_slot(t, "master")) x->half = true;
         if (s && s->tensor->dtype != CKR_DTYPE_I64) scalar = true;
-        if (s) steps = true;
     }
+    for (i = 0; i < x->s->n_groups; i++)
+        torch = torch || ckr_node_get(x->s->groups[i].hyper, "amsgrad");
     x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
     x->fused = x->zero || !scalar;
-    if (!x->optimizer || !x->zero || !scalar || !steps) return CKR_OK;
+    x->counts = torch && !x->zero && !scalar;
+    x->counted = ckr__nan();
+    e = ckr__mg_uncounted(x);
+    if (e != CKR_OK || !x->optimizer || !x->zero || (!scalar && !torch)) return e;
     return ckr__mg_say(x, "CKR_MEGATRON_ADAM", x->mg->zero ? CKR_EXACT : CKR_CHANGED, "step",
-                       "one per parameter", "one per group",
+                       scalar ? "one per parameter" : NULL, "one per group",
                        "the distributed optimizer counts updates in the group, as Apex and "
                        "Transformer Engine do: it cannot load torch's own",
-                       NULL);
+                       "--zero 0, where neither of them is installed");
 }
 
 /* Minor numbers of the versions whose files are known, and what stands for the source's newest. */
@@ -45828,6 +45919,7 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
     if (e == CKR_OK) e = x->dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x);
     if (e == CKR_OK) e = ckr__mg_tracker_file(x);
     if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
+    if (e == CKR_OK) e = ckr__mg_say_buckets(x);
     if (e == CKR_OK) e = ckr__mg_say_flags(x);
     if (x->s->vocab > 0 || x->t->vocab > 0) {
         x->out->vocab = x->vocab;
@@ -53104,6 +53196,16 @@ static bool ckr__step_value(const ckr_tensor *t, const uint8_t bytes[8], int64_t
     return !((double)*out < v) && !((double)*out > v);
 }
 
+/* A count of updates is its number, whatever the type that it is kept in. */
+static void ckr__step_digest(const ckr__digest_tables *tables, int64_t step, uint8_t out[16])
+{
+    uint64_t acc[2] = { 0, 0 };
+    uint8_t le[8];
+    ckr__store_u64(le, (uint64_t)step);
+    ckr__digest_add(tables, acc, 0, le, 8);
+    ckr__digest_final(acc, CKR_DTYPE_I64, 0, NULL, out);
+}
+
 static int ckr__tensor_cmp(const void *a, const void *b)
 {
     const ckr_tensor *x = (const ckr_tensor *)a, *y = (const ckr_tensor *)b;
@@ -53144,13 +53246,8 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_ckpt *ckpt, const uin
             if (param && param->dtype == CKR_DTYPE_F32 && !memcmp(each[param->index], d, 16))
                 continue;
         }
-        if (ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step)) {
-            uint64_t acc[2] = { 0, 0 };
-            uint8_t le[8];
-            ckr__store_u64(le, (uint64_t)step);
-            ckr__digest_add(tables, acc, 0, le, 8);
-            ckr__digest_final(acc, CKR_DTYPE_I64, 0, NULL, d);
-        }
+        if (ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step))
+            ckr__step_digest(tables, step, d);
         ckr__sha256_update(&h, t->name, strlen(t->name) + 1);
         ckr__sha256_update(&h, t->slot, strlen(t->slot) + 1);
         ckr__sha256_update(&h, d, 16);
@@ -54383,6 +54480,19 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
     return CKR_OK;
 }
 
+/* Is a count of updates the recorded number, in whatever type? */
+static bool ckr__check_step(ckr__checker *k, const ckr__digest_tables *tables, const ckr_tensor *t,
+                            const uint8_t bytes[8], const char *hex)
+{
+    const ckr_node *have;
+    uint8_t d[16];
+    int64_t step;
+    if (!ckr__is_step(t) || !ckr__step_value(t, bytes, &step)) return false;
+    ckr__step_digest(tables, step, d);
+    have = ckr__side_hex(&k->c, d);
+    return have && !strcmp(have->u.str, hex);
+}
+
 /* The digests that the side file recorded against what the files hold now. */
 static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
 {
@@ -54390,7 +54500,11 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
     const ckr_state *s = &k->ckpt->state;
     ckr__map at;
     uint64_t i, index;
-    ckr_result r = CKR_OK;
+    uint8_t (*steps)[8] = NULL;
+    ckr__digest_tables *tables = CKR__NEW(&k->c, ckr__digest_tables);
+    ckr_result r = tables ? CKR_OK : k->c.err->code;
+    if (r == CKR_OK && ckr_node_is_dict(want)) r = ckr__step_bytes(&k->c, k->ckpt, &steps);
+    if (tables) ckr__digest_tables_init(tables);
     memset(&at, 0, sizeof at);
     at.c = &k->c;
     for (i = 0; i < s->n_tensors && ckr_node_is_dict(want) && r == CKR_OK; i++) {
@@ -54404,6 +54518,8 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
         have = found ? ckr__side_hex(&k->c, each[index]) : NULL;
         if (found && !have) r = k->c.err->code;
         if (r != CKR_OK || (found && hex && !strcmp(have->u.str, hex))) continue;
+        if (found && hex && ckr__check_step(k, tables, s->tensors[index], steps[index], hex))
+            continue;
         if (!ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_SIDE_DIGEST", CKR_ERROR, key->u.str,
                        hex, found ? have->u.str : NULL,
                        found ? "the tensor is not what was written"

@@ -12,6 +12,29 @@
 #define DATA "tests/data/megatron"
 #define EMBEDDING "embedding.word_embeddings.weight"
 
+#define RANK "legacy/iter_0000006/mp_rank_01/model_optim_rng.pt"
+#define FLAT "legacy/iter_0000006/mp_rank_00/distrib_optim.pt"
+#define FIRST "legacy/iter_0000006/mp_rank_00/model_optim_rng.pt"
+
+/* Behind the `nth` string `key` of a pickle, and behind what memoizes it. */
+static uint8_t *behind(const char *file, const char *key, int nth)
+{
+    const memio_file *f = memio_find(&disk, file);
+    const size_t len = strlen(key);
+    size_t i;
+    if (!f) exit(2);
+    for (i = 0; i + len + 16 < f->size; i++) {
+        uint8_t *p = (uint8_t *)(uintptr_t)f->data + i;
+        if (i < 4 || memcmp(p, key, len) != 0 || p[-4] != len || p[-3] || nth-- > 0) continue;
+        p += len;
+        if (*p == 'q') return p + 2;
+        if (*p == 'r') return p + 5;
+        return p;
+    }
+    t_check(false, __FILE__, __LINE__, "%s: no %s", file, key);
+    exit(2);
+}
+
 static void load_cases(void)
 {
     memset(&env, 0, sizeof env);
@@ -27,6 +50,14 @@ static void load_cases(void)
     memio_load(&disk, DATA "/dr_pp2_vpp2/ckpt", "dr");
     memio_load(&disk, DATA "/legacy_moe_decoupled/ckpt", "moe");
     memio_load(&disk, DATA "/v014_fsms_tp2_pp2/ckpt", "v14");
+    memio_add(&disk, "zg", true);
+    memio_add(&disk, "v19", true);
+    memio_add(&disk, "dp3", true);
+    memio_add(&disk, "adam", true);
+    memio_load(&disk, DATA "/v014_zerogather_tp2/ckpt", "zg");
+    memio_load(&disk, DATA "/v019_fr_tp2/ckpt", "v19");
+    memio_load(&disk, DATA "/legacy_dp3_buckets/ckpt", "dp3");
+    memio_load(&disk, DATA "/torch_adam_dp2/ckpt", "adam");
 }
 
 static const ckr_note *note_on(const ckr_plan_facts *f, const char *code, const char *subject)
@@ -199,7 +230,21 @@ static void load_back_rows(void)
         { "0.14's tensors at another topology", "v14", "v014_fsms_tp2_pp2", 1, 1, 2, 1, 1, 1,
           "torch_dist", "0.16.1" },
         { "0.14's tensors as legacy", "v14", "v014_fsms_tp2_pp2", 1, 2, 1, 1, 1, 0, "torch",
-          "0.14.0" }
+          "0.14.0" },
+        { "dp_zero_gather_scatter, tp: not supported for DistributedOptimizer", "zg",
+          "v014_zerogather_tp2", 1, 1, 1, 1, 1, 1, "torch_dist", "0.16.1" },
+        { "dp_zero_gather_scatter as legacy", "zg", "v014_zerogather_tp2", 2, 1, 1, 1, 1, 1,
+          "torch", "0.14.0" },
+        { "0.19's files in 0.16: 'str' object has no attribute 'iterdir'", "v19", "v019_fr_tp2", 2,
+          1, 1, 1, 1, 1, "torch_dist", "0.16.1" },
+        { "0.19's files in 0.14", "v19", "v019_fr_tp2", 1, 1, 2, 1, 1, 1, "torch", "0.14.0" },
+        { "another bucket size: Number of unpadded elements", "dp3", "legacy_dp3_buckets", 1, 1, 1,
+          1, 1, 1, "torch_dist", NULL },
+        { "buckets, dp", "dp3", "legacy_dp3_buckets", 1, 2, 2, 1, 1, 1, "torch", NULL },
+        { "distributed torch Adam: KeyError 'step'", "adam", "torch_adam_dp2", 1, 1, 2, 1, 1, 0,
+          "torch", NULL },
+        { "distributed torch Adam: AssertionError in state_dict", "adam", "torch_adam_dp2", 2, 1, 1,
+          1, 1, 0, "torch_dist", NULL }
     };
     uint8_t first[16], now[16];
     uint64_t tensors, elements;
@@ -221,6 +266,88 @@ static void load_back_rows(void)
         CHECK(is_sound("w/row"));
         memio_remove(&disk, "w/row");
     }
+}
+
+/* The count of updates of a group; that of a parameter, as torch's own Adam keeps it. -1: none. */
+static double group_count(const ckr_ckpt *c)
+{
+    double v = -1;
+    ckr_node_f64(ckr_node_get(ckr_ckpt_state(c)->groups[0].hyper, "step"), &v);
+    return v;
+}
+
+static double own_count(const ckr_ckpt *c)
+{
+    const ckr_tensor *t = ckr_ckpt_tensor(c, EMBEDDING, "step");
+    float v = -1;
+    size_t n;
+    uint8_t *bytes = t && t->dtype == CKR_DTYPE_F32 ? tensor_bytes(c, t, &n) : NULL;
+    if (bytes) memcpy(&v, bytes, sizeof v);
+    free(bytes);
+    return (double)v;
+}
+
+static void counted(const char *from, const ckr_target *t, const char *note, double in_group,
+                    double own)
+{
+    ckr_ckpt *c = open_ok(from);
+    ckr_plan *p = c ? plan_of(c, t) : NULL;
+    ckr_error e;
+    if (p && CHECK_OK(ckr_plan_write(p, "w/n", NULL, &e), &e)) {
+        ckr_ckpt *w = open_ok("w/n");
+        CHECK(!note || note_on(ckr_plan_info(p), note, "step") != NULL);
+        if (!note) CHECK(note_on(ckr_plan_info(p), "CKR_MEGATRON_STEP", NULL) == NULL);
+        if (w) {
+            CHECK(ckr__same(group_count(w), in_group));
+            CHECK(ckr__same(own_count(w), own));
+        }
+        ckr_ckpt_close(w);
+        CHECK(is_sound("w/n"));
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/n");
+}
+
+/* Fused optimizers count their updates in the group, torch's own for each parameter; what nobody
+   counted is the iteration. */
+static void counts(void)
+{
+    ckr_target t = target_of(1, 1, 2, 0, "torch");
+    uint8_t *a, *b;
+    counted("adam", &t, NULL, 6, 6);
+    t.variant = "torch_dist";
+    counted("adam", &t, NULL, 6, 6);
+    t.topology.zero = 1;
+    counted("adam", &t, "CKR_MEGATRON_ADAM", 6, -1);
+    t = target_of(2, 1, 2, 0, "torch");
+    counted("legacy", &t, NULL, 6, -1);
+    a = behind(FIRST, "step", 0);
+    b = behind(RANK, "step", 0);
+    while (*--a != 's') {}
+    while (*--b != 's') {}
+    *a = *b = 'x';                             /* the groups have no such key any more         */
+    counted("legacy", &t, "CKR_MEGATRON_STEP", 6, -1);
+    t.variant = "torch_dist";
+    t.topology.zero = 1;
+    counted("legacy", &t, "CKR_MEGATRON_STEP", 6, -1);
+    *a = *b = 's';
+}
+
+/* A layout that depends on the run's buckets says so. */
+static void buckets(void)
+{
+    ckr_target t = target_of(1, 1, 1, 1, "torch");
+    ckr_ckpt *c = open_ok("dp3");
+    ckr_plan *p = c ? plan_of(c, &t) : NULL;
+    const ckr_note *n = p ? note_on(ckr_plan_info(p), "CKR_MEGATRON_BUCKETS", NULL) : NULL;
+    if (CHECK(n && n->remedy && n->new_value)) CHECK_STR(n->new_value, "300");
+    ckr_plan_free(p);
+    t.variant = "torch_dist";
+    p = c ? plan_of(c, &t) : NULL;
+    if (p) CHECK(note_on(ckr_plan_info(p), "CKR_MEGATRON_BUCKETS", NULL) == NULL);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
 }
 
 /* Both forms of the random states of experts' ranks: 0.16 asks for one per data rank, the others
@@ -630,29 +757,6 @@ static void release(void)
 
 /* damage: a copy with one thing wrong in it ------------------------------------------- */
 
-#define RANK "legacy/iter_0000006/mp_rank_01/model_optim_rng.pt"
-#define FLAT "legacy/iter_0000006/mp_rank_00/distrib_optim.pt"
-#define FIRST "legacy/iter_0000006/mp_rank_00/model_optim_rng.pt"
-
-/* Behind the `nth` string `key` of a pickle, and behind what memoizes it. */
-static uint8_t *behind(const char *file, const char *key, int nth)
-{
-    const memio_file *f = memio_find(&disk, file);
-    const size_t len = strlen(key);
-    size_t i;
-    if (!f) exit(2);
-    for (i = 0; i + len + 16 < f->size; i++) {
-        uint8_t *p = (uint8_t *)(uintptr_t)f->data + i;
-        if (i < 4 || memcmp(p, key, len) != 0 || p[-4] != len || p[-3] || nth-- > 0) continue;
-        p += len;
-        if (*p == 'q') return p + 2;
-        if (*p == 'r') return p + 5;
-        return p;
-    }
-    t_check(false, __FILE__, __LINE__, "%s: no %s", file, key);
-    exit(2);
-}
-
 /* Behind the second place of a key, which is a reference to the first. */
 static uint8_t *again(const char *file, const char *key)
 {
@@ -1022,6 +1126,8 @@ int main(int argc, char **argv)
     RUN(what_is_read);
     RUN(there_and_back);
     RUN(load_back_rows);
+    RUN(counts);
+    RUN(buckets);
     RUN(expert_streams);
     RUN(padding);
     RUN(vocabulary);
