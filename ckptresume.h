@@ -17036,6 +17036,43 @@ static ckr_result ckr__rebase_fold(ckr__ctx *c, ckr_schedule *s)
     return CKR_OK;
 }
 
+/* Does a line or a level follow a second warmup of Megatron's curve until its last part? */
+static bool ckr__fold_level(const ckr_schedule *s)
+{
+    const ckr__curve *c = s->curve;
+    const double end = s->ramp_at + s->ramp_len;
+    if (!(end < c->k.total) || !(end >= c->k.warm)) return false;
+    if (c->flags & CKR__CF_WSD) return end <= c->k.total - c->k.decay;
+    return c->shape == CKR__SH_CONST || c->shape == CKR__SH_LINEAR;
+}
+
+/* A second warmup is the first one of a clock that starts again, where what follows it is a curve
+   from there on. The clock of the weight decay is the same, so that it has to be constant. */
+static ckr_result ckr__rebase_fold_ramp(ckr__ctx *c, ckr_schedule *s)
+{
+    ckr__curve *curve;
+    uint64_t i;
+    bool plain = s->curve->kind == CKR__CV_MEGATRON && ckr__same(s->a, 1) &&
+                 ckr__same(s->b, s->t0) && s->n_lanes && s->ramp_at > 0 && ckr__whole(s->ramp_at) &&
+                 (!(s->curve->flags & CKR__CF_WD) || s->curve->wd_shape == CKR__SH_CONST);
+    for (i = 0; i < s->n_lanes; i++)
+        plain = plain && ckr__same(s->lanes[i].p, 1) && ckr__same(s->lanes[i].q, 0) &&
+                ckr__same(s->lanes[i].ramp_from, 0);
+    if (!plain || !ckr__fold_level(s)) return CKR_OK;
+    curve = CKR__NEW(c, ckr__curve);
+    if (!curve) return ckr__sched_oom(c);
+    *curve = *s->curve;
+    s->curve = curve;
+    for (i = 0; i < s->n_lanes; i++) s->lanes[i].max = s->lanes[i].base = s->lanes[i].ramp_to;
+    curve->k.from = 0;
+    curve->k.warm = s->ramp_len;
+    curve->k.total -= s->ramp_at;
+    s->position -= (int64_t)s->ramp_at;
+    s->offset -= s->ramp_at;
+    s->ramp_at = s->ramp_len = 0;
+    return CKR_OK;
+}
+
 /* How the coming run goes on after `updates` updates: a schedule for it. `target` (the new one, or
    NULL where the mode needs none) has the lanes of `old`. Splice and stretch are continuous to
    1e-12 of the LR; keep holds the end's LR and is never below 0. */
@@ -17081,6 +17118,7 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
         e = ckr__rebase_stretch(c, old, target ? target : old, t, was, now, s);
     } else if (mode == CKR__REBASE_REWARM) {
         e = ckr__rebase_rewarm(c, t, rewarm_steps, now, s);
+        if (e == CKR_OK) e = ckr__rebase_fold_ramp(c, s);
     }
     if (e == CKR_OK && (mode == CKR__REBASE_SPLICE || mode == CKR__REBASE_STRETCH))
         e = ckr__rebase_fold(c, s);
@@ -44683,7 +44721,9 @@ static ckr_schedule *ckr__mg_fold(ckr__mg_job *x, const ckr_schedule *s, const c
     if (!h || !c) return NULL;
     for (i = 0; i < s->n_lanes; i++)
         plain = plain && ckr__same(s->lanes[i].p, 1) && ckr__same(s->lanes[i].q, 0);
-    if (s->ramp_len > 0) *why = "a second warmup (rewarm) is no curve of Megatron's scheduler";
+    if (s->ramp_len > 0)
+        *why = "Megatron's scheduler can warm up a second time only before a constant or linear "
+               "curve or the level part of WSD, and with a constant weight decay";
     else if (!plain)
         *why = "a warmup that changes while it runs is no curve of Megatron's scheduler";
     *c = *s->curve;
@@ -44699,12 +44739,43 @@ static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, 
 {
     const double n = steps / x->unit;
     if (ckr__whole(n)) return n;
-    *why = ckr__printf(x->c, "%s is %.17g %s, and Megatron's options take whole ones", what, n,
+    *why = ckr__printf(x->c, "%s is %.6g %s, and Megatron's options take whole ones", what, n,
                        x->samples ? "samples" : "iterations");
     *remedy = key ? ckr__printf(x->c, "--set %s=%.0f", key, ceil(n))
                   : "--to-schedule megatron:... with whole lengths";
     if (!*why || !*remedy) *why = *remedy = "";
     return ckr__nan();
+}
+
+/* What makes a stretched last part whole: a length near the one that was asked for. Else the last
+   part can stay as long as it was. */
+static const char *ckr__mg_other_total(ckr__mg_job *x, const ckr_schedule *h)
+{
+    const ckr_schedule *was = x->mg->s->n_schedules ? x->mg->s->schedules : NULL;
+    const double done = (double)x->mg->s->progress.step, rate = h->rate;
+    double left, tail, n = ceil(h->curve->k.total / rate), i;
+    if (was && was->curve && was->curve->kind == CKR__CV_MEGATRON && ckr__same(was->rate, rate) &&
+        ckr__same(was->offset, 0) && ckr__same(h->offset, 0)) {
+        left = was->curve->k.total / rate - done;
+        tail = was->curve->k.decay / rate;
+        for (i = 0; ckr__whole(left) && ckr__whole(tail) && i < left && i < 1e6; i++, n++)
+            if (ckr__whole(tail * (n - done) / left))
+                return ckr__printf(x->c, "--set total_steps=%.0f stretches it to %.0f; --lr-policy "
+                                   "target keeps its %.0f", n, tail * (n - done) / left, tail);
+    }
+    return "--lr-policy target keeps it as long as it was";
+}
+
+/* A run that was to end with its schedule goes on until the end of a longer one. */
+static void ckr__mg_longer(ckr__mg_job *x, const ckr_schedule *h)
+{
+    const ckr_schedule *was = x->mg->s->n_schedules ? x->mg->s->schedules : NULL;
+    const double end = (h->curve->k.total - h->offset) / x->unit;
+    if (!was || !was->curve || was->curve->kind != CKR__CV_MEGATRON ||
+        !ckr__same(was->rate, h->rate) || !ckr__whole(end))
+        return;
+    if (ckr__same((was->curve->k.total - was->offset) / x->unit, x->train) && end > x->train)
+        x->train = end;
 }
 
 /* Lengths as options: a warmup that is no whole number of iterations is a fraction of the decay. A
@@ -44719,6 +44790,7 @@ static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h, const char **why, c
     x->decay = ckr__mg_length(x, "the decay", "decay_steps", k->total, why, remedy);
     if (!*why && (h->curve->flags & CKR__CF_WSD))
         x->wsd = ckr__mg_length(x, "the last part's decay", NULL, k->decay, why, remedy);
+    if (x->wsd != x->wsd) *remedy = ckr__mg_other_total(x, h);
     x->warm = k->warm / x->unit;
     x->fraction = ckr__nan();
     if (!*why && !ckr__whole(x->warm)) {
@@ -44732,6 +44804,7 @@ static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h, const char **why, c
     x->train = (double)ckr__mg_size(args, x->samples ? "train_samples" : "train_iters",
                                     *why ? 1 : (int64_t)x->decay);
     if (*why) return;
+    ckr__mg_longer(x, h);
     if (!(h->curve->flags & CKR__CF_WD) || h->curve->wd_shape == CKR__SH_CONST)
         k->end_at = x->train * x->unit;
     else x->train = ckr__mg_length(x, "the weight decay's increase", NULL, k->end_at, why, remedy);
@@ -44955,6 +45028,13 @@ static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
     return ok;
 }
 
+/* How the last part of WSD decays. */
+static const char *ckr__mg_wsd_style(const ckr_schedule *h)
+{
+    const char *wsd = ckr_node_str(ckr_node_get(h->params, "lr_wsd_decay_style"));
+    return wsd ? wsd : "exponential";
+}
+
 /* A length of the schedule in the option that the run counts by. */
 static bool ckr__mg_arg_length(ckr__mg_job *x, ckr_node *d, const char *iters, const char *samples,
                                double v)
@@ -45003,7 +45083,9 @@ static bool ckr__mg_args_schedule(ckr__mg_job *x, ckr_node *d)
            ckr__mg_arg_length(x, d, "lr_decay_iters", "lr_decay_samples", x->decay) &&
            ckr__mg_arg_length(x, d, "train_iters", "train_samples", x->train) &&
            (!(c->flags & CKR__CF_WSD) ||
-            ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", x->wsd)) &&
+            (ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", x->wsd) &&
+             ckr__mg_arg(x, d, "lr_wsd_decay_style",
+                         ckr__node_str(x->c, ckr__mg_wsd_style(x->held)), true))) &&
            ckr__mg_args_decay(x, d) && ckr__mg_args_decoupled(x, d);
 }
 
@@ -45697,8 +45779,7 @@ static void ckr__mg_flags_schedule(ckr__mg_job *x, ckr__buf *b)
 {
     const ckr_schedule *h = x->held;
     const ckr__curve *c = h->curve;
-    const char *unit = x->samples ? "samples" : "iters",
-               *wsd = ckr_node_str(ckr_node_get(h->params, "lr_wsd_decay_style"));
+    const char *unit = x->samples ? "samples" : "iters";
     const uint64_t i = ckr__mg_lane(x, h, true);
     ckr__mg_flag_number(b, "lr", x->top);
     ckr__mg_flag_number(b, "min-lr", x->low);
@@ -45709,7 +45790,7 @@ static void ckr__mg_flags_schedule(ckr__mg_job *x, ckr__buf *b)
                     ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
     if (c->flags & CKR__CF_WSD)
         ckr__buf_printf(b, " --lr-wsd-decay-style %s --lr-wsd-decay-%s %.0f",
-                        wsd ? wsd : "exponential", unit, x->wsd);
+                        ckr__mg_wsd_style(h), unit, x->wsd);
     if (i < h->n_lanes) {
         ckr__mg_flag_number(b, "decoupled-lr", h->lanes[i].max);
         ckr__mg_flag_number(b, "decoupled-min-lr", h->lanes[i].min);

@@ -1005,20 +1005,15 @@ static void distributed(void)
 }
 
 /* The plan's curve and the written file's are the same to the bit, with the options that say it. */
-static void same_lr(const ckr_setting *sets, uint64_t n_sets, ckr_lr_policy policy,
-                    const char *flags)
+static void same_curve(const char *from, const ckr_target *t, const char *flags)
 {
-    ckr_target t = target_of(1, 1, 1, 1, NULL);
-    ckr_ckpt *c = open_ok("legacy");
+    ckr_ckpt *c = open_ok(from);
     ckr_plan *p;
     const ckr_note *n;
     double want[24], have[24];
     ckr_error e;
     size_t i;
-    t.sets = sets;
-    t.n_sets = n_sets;
-    t.lr_policy = policy;
-    p = c ? plan_of(c, &t) : NULL;
+    p = c ? plan_of(c, t) : NULL;
     if (!p) return;
     n = note_on(ckr_plan_info(p), "CKR_MEGATRON_FLAGS", NULL);
     if (CHECK(n && n->new_value))
@@ -1038,6 +1033,16 @@ static void same_lr(const ckr_setting *sets, uint64_t n_sets, ckr_lr_policy poli
     ckr_plan_free(p);
     ckr_ckpt_close(c);
     memio_remove(&disk, "w/s");
+}
+
+static void same_lr(const ckr_setting *sets, uint64_t n_sets, ckr_lr_policy policy,
+                    const char *flags)
+{
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    t.sets = sets;
+    t.n_sets = n_sets;
+    t.lr_policy = policy;
+    same_curve("legacy", &t, flags);
 }
 
 /* Options are whole iterations: what is none is a fraction of the decay, or is refused. */
@@ -1070,6 +1075,65 @@ static void whole_iterations(void)
     }
     ckr_plan_free(p);
     ckr_ckpt_close(c);
+}
+
+#define WSD                                                                                       \
+    "megatron:lr=3e-3,min_lr=3e-4,lr_warmup_iters=3,lr_decay_iters=16,lr_decay_style=WSD,"         \
+    "lr_wsd_decay_style=minus_sqrt,lr_wsd_decay_iters=4,global_batch_size=4"
+
+static void cannot_hold(const char *from, const ckr_target *t, const char *why, const char *remedy)
+{
+    ckr_ckpt *c = open_ok(from);
+    ckr_plan *p = c ? plan_of(c, t) : NULL;
+    const ckr_note *n = p ? note_on(ckr_plan_info(p), "CKR_E_SCHEDULE_HOLD", NULL) : NULL;
+    if (CHECK(n && n->severity == CKR_ERROR && n->reason && n->remedy)) {
+        t_check(strstr(n->reason, why) != NULL, __FILE__, __LINE__, "%s", n->reason);
+        t_check(strstr(n->remedy, remedy) != NULL, __FILE__, __LINE__, "%s", n->remedy);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* A schedule with a last part of its own: stretched where that stays whole, warmed up again before
+   its level part; what Megatron cannot say is refused with what it can. */
+static void last_part(void)
+{
+    ckr_setting total = { NULL, "total_steps", "20" }, lr = { NULL, "lr", "1e-3" };
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    t.schedule = WSD;
+    t.lr_policy = CKR_LR_TARGET;
+    same_curve("legacy", &t, "--lr-decay-style WSD --lr-wsd-decay-style minus_sqrt "
+                             "--lr-wsd-decay-iters 4");
+    if (!convert("legacy", "w/wsd", &t)) return;
+    t.schedule = NULL;
+    t.sets = &total;
+    t.n_sets = 1;
+    same_curve("w/wsd", &t, "--lr-decay-iters 20 --lr-decay-style WSD --lr-wsd-decay-style "
+                            "minus_sqrt --lr-wsd-decay-iters 4");
+    same_curve("w/wsd", &t, "--train-iters 20");               /* it was to end with the decay  */
+    t.lr_policy = CKR_LR_STRETCH;
+    cannot_hold("w/wsd", &t, "the last part's decay is 5.6 iterations",
+                "--set total_steps=21 stretches it to 6; --lr-policy target keeps its 4");
+    total.value = "21";
+    same_curve("w/wsd", &t, "--lr-decay-iters 21 --lr-decay-style WSD --lr-wsd-decay-style "
+                            "minus_sqrt --lr-wsd-decay-iters 6");
+    t.sets = &lr;
+    t.lr_policy = CKR_LR_REWARM;
+    t.rewarm_steps = 6;
+    same_curve("w/wsd", &t, "--lr 0.001 --min-lr 0.0003 --lr-warmup-iters 6 --lr-decay-iters 10");
+    t.rewarm_steps = 7;                        /* into the last part                           */
+    cannot_hold("w/wsd", &t, "the level part of WSD", "--lr-policy target");
+    memio_remove(&disk, "w/wsd");
+    t.sets = NULL;
+    t.n_sets = 0;
+    t.rewarm_steps = 3;
+    t.schedule = "megatron:lr=2e-3,min_lr=1e-4,lr_decay_iters=20,lr_decay_style=linear,"
+                 "global_batch_size=4";
+    same_curve("legacy", &t, "--lr-warmup-iters 3 --lr-decay-iters 14 --lr-decay-style linear");
+    t.schedule = "megatron:lr=2e-3,min_lr=1e-4,lr_decay_iters=20,lr_decay_style=constant,"
+                 "global_batch_size=4";
+    same_curve("legacy", &t, "--lr 0.002 --min-lr 0.0001 --lr-warmup-iters 3 --lr-decay-iters 14 "
+                             "--lr-decay-style constant");
 }
 
 /* A run that was resumed with --override-opt_param-scheduler has saved another LR in its arguments
@@ -1146,6 +1210,7 @@ int main(int argc, char **argv)
     RUN(directories);
     RUN(distributed);
     RUN(whole_iterations);
+    RUN(last_part);
     RUN(apart);
     RUN(faults_on_the_way);
     bad_all_seen(BAD_MEGATRON, never);
