@@ -22592,6 +22592,10 @@ typedef struct ckr__dialect {
     /* A file of its own format, open as `file`, as a tree; *root NULL: another's. NULL: none. */
     ckr_result (*tree_fn)(ckr__ctx *c, const char *path, uint32_t file, ckr_format *format,
                           ckr_node **root);
+    /* What read_fn filled and no other dialect may take as it is: notes of severity CKR_ERROR.
+       NULL: nothing. */
+    ckr_result (*faults_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                            ckr_note **notes, uint64_t *n_notes);
 } ckr__dialect;
 
 /* Bytes of a stored state, for the listing. */
@@ -26918,8 +26922,7 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__dialect ckr__nanotron = {
-    "nanotron",    NULL,         ckr__nt_probe, ckr__nt_read,
-    ckr__nt_holds, ckr__nt_emit, NULL,          NULL
+    "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__nt_holds, ckr__nt_emit, NULL, NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
@@ -27681,10 +27684,11 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
 }
 
 static const ckr__dialect ckr__plain_safetensors = {
-    "safetensors", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL
+    "safetensors", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
+    NULL
 };
 static const ckr__dialect ckr__plain_torch = {
-    "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL
+    "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL, NULL
 };
 
 #ifndef CKPTRESUME_NO_ACCELERATE
@@ -30372,14 +30376,14 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__dialect ckr__accelerate = {
-    "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL, NULL
+    "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL, NULL, NULL
 };
 static const ckr__dialect ckr__hf_trainer = {
-    "hf_trainer",  NULL,         ckr__ac_probe_trainer, ckr__ac_read_trainer,
-    ckr__ac_holds, ckr__ac_emit, NULL,                  NULL
+    "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__ac_holds, ckr__ac_emit,
+    NULL, NULL, NULL
 };
 static const ckr__dialect ckr__sana = {
-    "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL
+    "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_ACCELERATE */
@@ -32536,8 +32540,8 @@ static bool ckr__lm_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 
 static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
 static const ckr__dialect ckr__llmc = {
-    "llmc",        NULL,         ckr__lm_probe,    ckr__lm_read,
-    ckr__lm_holds, ckr__lm_emit, &ckr__lm_as_file, ckr__lm_tree
+    "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__lm_holds, ckr__lm_emit, &ckr__lm_as_file,
+    ckr__lm_tree, NULL
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -37490,8 +37494,8 @@ static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 }
 
 static const ckr__dialect ckr__deepspeed = {
-    "deepspeed",   "native universal", ckr__ds_probe, ckr__ds_read,
-    ckr__ds_holds, ckr__ds_emit,       NULL,          NULL
+    "deepspeed", "native universal", ckr__ds_probe, ckr__ds_read, ckr__ds_holds, ckr__ds_emit,
+    NULL, NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_DEEPSPEED */
@@ -39828,10 +39832,10 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
 static const ckr__dialect ckr__torchtitan = {
     "torchtitan", "fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
-    &ckr__dt_as_file, NULL
+    &ckr__dt_as_file, NULL, NULL
 };
 static const ckr__dialect ckr__dcp_dialect = {
-    "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL
+    "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -43711,11 +43715,12 @@ static ckr_result ckr__mg_dist_backend(ckr__mg *r)
 static ckr_result ckr__mg_read_dist(ckr__mg *r)
 {
     ckr__mg_dist x;
-    ckr_result z = ckr__mg_dist_backend(r);
+    ckr_result z;
     memset(&x, 0, sizeof x);
     x.r = r;
     x.keys.c = r->c;
     r->dist = true;
+    z = ckr__mg_dist_backend(r);
     r->s->format = CKR_FORMAT_DCP;
     if (z == CKR_OK) z = ckr__dcp_open(r->c, r->dir, &x.d);
     if (z == CKR_OK) z = ckr__mg_dist_all(&x);
@@ -46049,9 +46054,28 @@ static bool ckr__mg_holds(void *user, ckr_rng_kind kind, const char *name, uint3
     return true;
 }
 
+/* Optimizer state that was written wrong: what mends it writes Megatron's own files. */
+static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                 ckr_note **notes, uint64_t *n_notes)
+{
+    const ckr__mg *mg = (const ckr__mg *)s->dialect_data;
+    uint64_t i;
+    if (!mg || !mg->defect || (t->without & CKR_OPTIMIZER) ||
+        (t->slots && !strcmp(t->slots, "params")))
+        return CKR_OK;
+    for (i = 0; i < mg->n_items; i++)
+        if ((mg->items[i]->shifted || mg->items[i]->n_lost) &&
+            !ckr__note(c, notes, n_notes, ckr_item_name(CKR_ITEM_MEGATRON_DEFECT), CKR_ERROR,
+                       mg->items[i]->name, NULL, NULL,
+                       "Megatron core 0.15 to 0.19 wrote its master and moments from wrong offsets",
+                       "convert it to Megatron with --repair first, or take --only params"))
+            return c->err->code;
+    return CKR_OK;
+}
+
 static const ckr__dialect ckr__megatron = {
-    "megatron",    "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir,
-    ckr__mg_holds, ckr__mg_emit,       NULL,          NULL
+    "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__mg_holds, ckr__mg_emit,
+    NULL, NULL, ckr__mg_faults
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -52032,7 +52056,7 @@ static ckr_result ckr__plan_decisions(ckr_plan *p, const ckr_state *s)
 static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
                                  bool decisions_only, ckr_plan **out, ckr_error *err)
 {
-    const ckr__dialect *d;
+    const ckr__dialect *d, *from;
     ckr_result r;
     ckr_plan *p = (ckr_plan *)ckr__owner_make(&src->ctx.env, &src->ctx.limits, sizeof *p, err, &r);
     *out = NULL;
@@ -52051,6 +52075,9 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK) r = ckr__plan_components(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_decisions(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_rng(p, d);
+    from = src->state.dialect ? ckr__dialect_find(src->state.dialect) : NULL;
+    if (r == CKR_OK && !decisions_only && from && from != d && from->faults_fn)
+        r = from->faults_fn(&p->ctx, &p->state, &p->target, &p->notes, &p->n_notes);
     if (r == CKR_OK && !decisions_only)
         r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out, &p->notes, &p->n_notes);
     p->target.topology.zero = p->out.zero;

@@ -502,6 +502,30 @@ static void streams(void)
     memio_remove(&disk, "w/r");
 }
 
+/* Other frameworks' files take nothing of what was written wrong, repaired or not. */
+static void elsewhere(void)
+{
+    static const char *const to[] = { "dcp", "torch", "safetensors" };
+    ckr_target t = target_of(1, 1, 1, 0, NULL);
+    ckr_ckpt *c = open_ok("bug");
+    size_t i;
+    for (i = 0; c && i < 12; i++) {
+        const bool all = i % 4 < 2;
+        ckr_plan *p;
+        const ckr_note *n;
+        t.dialect = to[i / 4];
+        t.repair = i % 2 == 1;
+        t.without = i % 4 == 2 ? CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE : 0;
+        t.slots = i % 4 == 3 ? "params" : NULL;
+        p = plan_of(c, &t);
+        n = p ? note_on(ckr_plan_info(p), "CKR_E_MEGATRON_DEFECT", EMBEDDING) : NULL;
+        CHECK((n != NULL) == all);
+        if (p && all) CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);
+        ckr_plan_free(p);
+    }
+    ckr_ckpt_close(c);
+}
+
 /* The file that Megatron wrote wrong: found, refused by parameter, repaired to the element. */
 static void defect(void)
 {
@@ -531,6 +555,7 @@ static void defect(void)
     }
     ckr_plan_free(p);
     ckr_ckpt_close(c);
+    elsewhere();
     against_truth("bug", DATA "/tdist_tp2_dp2_fr_buckets_bug/truth.safetensors", &tensors,
                   &elements);
     CHECK_INT(tensors, 33);
@@ -990,6 +1015,8 @@ static void distributed(void)
     ckr_ckpt_close(c);
     copy_dist("metadata.json");
     opens_as("w/y", CKR_ITEM_MEGATRON_MISSING);
+    open_as("w/y", &c, &e);
+    CHECK(strstr(e.remedy, "the checkpoint before this one") != NULL);
     copy_dist("common.pt");
     opens_as("w/y", CKR_ITEM_MEGATRON_MISSING);
     copy_dist("__2_0.distcp");
