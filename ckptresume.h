@@ -15129,7 +15129,9 @@ static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
     }
     if (!n || (n->kind != CKR_NODE_TENSOR && n->kind != CKR_NODE_NPSCALAR)) return false;
     v = n->u.view;
-    size = v->dtype == CKR_DTYPE_F32 ? 4 : v->dtype == CKR_DTYPE_F64 ? 8 : 0;
+    size = v->dtype == CKR_DTYPE_F32 || v->dtype == CKR_DTYPE_I32   ? 4
+           : v->dtype == CKR_DTYPE_F64 || v->dtype == CKR_DTYPE_I64 ? 8
+                                                                    : 0;
     if (!size || v->big_endian || v->layout || v->conj || v->neg || v->meta || v->offset < 0 ||
         v->data_bytes < size || (uint64_t)v->offset > v->data_bytes / size - 1)
         return false;
@@ -15141,7 +15143,11 @@ static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
         ckr__sched_forgive(c);
         return false;
     }
-    if (size == 4) {
+    if (v->dtype == CKR_DTYPE_I32) {
+        d = (double)(int32_t)ckr__load_u32(raw);
+    } else if (v->dtype == CKR_DTYPE_I64) {
+        d = (double)(int64_t)ckr__load_u64(raw);
+    } else if (size == 4) {
         uint32_t u = ckr__load_u32(raw);
         memcpy(&f, &u, 4);
         d = (double)f;
@@ -17116,6 +17122,43 @@ static ckr_result ckr__rebase_fold(ckr__ctx *c, ckr_schedule *s)
     return CKR_OK;
 }
 
+/* Does a line or a level follow a second warmup of Megatron's curve until its last part? */
+static bool ckr__fold_level(const ckr_schedule *s)
+{
+    const ckr__curve *c = s->curve;
+    const double end = s->ramp_at + s->ramp_len;
+    if (!(end < c->k.total) || !(end >= c->k.warm)) return false;
+    if (c->flags & CKR__CF_WSD) return end <= c->k.total - c->k.decay;
+    return c->shape == CKR__SH_CONST || c->shape == CKR__SH_LINEAR;
+}
+
+/* A second warmup is the first one of a clock that starts again, where what follows it is a curve
+   from there on. The clock of the weight decay is the same, so that it has to be constant. */
+static ckr_result ckr__rebase_fold_ramp(ckr__ctx *c, ckr_schedule *s)
+{
+    ckr__curve *curve;
+    uint64_t i;
+    bool plain = s->curve->kind == CKR__CV_MEGATRON && ckr__same(s->a, 1) &&
+                 ckr__same(s->b, s->t0) && s->n_lanes && s->ramp_at > 0 && ckr__whole(s->ramp_at) &&
+                 (!(s->curve->flags & CKR__CF_WD) || s->curve->wd_shape == CKR__SH_CONST);
+    for (i = 0; i < s->n_lanes; i++)
+        plain = plain && ckr__same(s->lanes[i].p, 1) && ckr__same(s->lanes[i].q, 0) &&
+                ckr__same(s->lanes[i].ramp_from, 0);
+    if (!plain || !ckr__fold_level(s)) return CKR_OK;
+    curve = CKR__NEW(c, ckr__curve);
+    if (!curve) return ckr__sched_oom(c);
+    *curve = *s->curve;
+    s->curve = curve;
+    for (i = 0; i < s->n_lanes; i++) s->lanes[i].max = s->lanes[i].base = s->lanes[i].ramp_to;
+    curve->k.from = 0;
+    curve->k.warm = s->ramp_len;
+    curve->k.total -= s->ramp_at;
+    s->position -= (int64_t)s->ramp_at;
+    s->offset -= s->ramp_at;
+    s->ramp_at = s->ramp_len = 0;
+    return CKR_OK;
+}
+
 /* How the coming run goes on after `updates` updates: a schedule for it. `target` (the new one, or
    NULL where the mode needs none) has the lanes of `old`. Splice and stretch are continuous to
    1e-12 of the LR; keep holds the end's LR and is never below 0. */
@@ -17161,6 +17204,7 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
         e = ckr__rebase_stretch(c, old, target ? target : old, t, was, now, s);
     } else if (mode == CKR__REBASE_REWARM) {
         e = ckr__rebase_rewarm(c, t, rewarm_steps, now, s);
+        if (e == CKR_OK) e = ckr__rebase_fold_ramp(c, s);
     }
     if (e == CKR_OK && (mode == CKR__REBASE_SPLICE || mode == CKR__REBASE_STRETCH))
         e = ckr__rebase_fold(c, s);
@@ -22713,6 +22757,10 @@ typedef struct ckr__dialect {
     /* A file of its own format, open as `file`, as a tree; *root NULL: another's. NULL: none. */
     ckr_result (*tree_fn)(ckr__ctx *c, const char *path, uint32_t file, ckr_format *format,
                           ckr_node **root);
+    /* What read_fn filled and no other dialect may take as it is: notes of severity CKR_ERROR.
+       NULL: nothing. */
+    ckr_result (*faults_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                            ckr_note **notes, uint64_t *n_notes);
 } ckr__dialect;
 
 /* Bytes of a stored state, for the listing. */
@@ -27078,8 +27126,7 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__dialect ckr__nanotron = {
-    "nanotron",    NULL,         ckr__nt_probe, ckr__nt_read,
-    ckr__nt_holds, ckr__nt_emit, NULL,          NULL
+    "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__nt_holds, ckr__nt_emit, NULL, NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
@@ -27890,10 +27937,11 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
 }
 
 static const ckr__dialect ckr__plain_safetensors = {
-    "safetensors", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL
+    "safetensors", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
+    NULL
 };
 static const ckr__dialect ckr__plain_torch = {
-    "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL
+    "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL, NULL
 };
 
 #ifndef CKPTRESUME_NO_ACCELERATE
@@ -30581,14 +30629,14 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__dialect ckr__accelerate = {
-    "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL, NULL
+    "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL, NULL, NULL
 };
 static const ckr__dialect ckr__hf_trainer = {
-    "hf_trainer",  NULL,         ckr__ac_probe_trainer, ckr__ac_read_trainer,
-    ckr__ac_holds, ckr__ac_emit, NULL,                  NULL
+    "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__ac_holds, ckr__ac_emit,
+    NULL, NULL, NULL
 };
 static const ckr__dialect ckr__sana = {
-    "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL
+    "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_ACCELERATE */
@@ -32754,8 +32802,8 @@ static bool ckr__lm_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 
 static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
 static const ckr__dialect ckr__llmc = {
-    "llmc",        NULL,         ckr__lm_probe,    ckr__lm_read,
-    ckr__lm_holds, ckr__lm_emit, &ckr__lm_as_file, ckr__lm_tree
+    "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__lm_holds, ckr__lm_emit, &ckr__lm_as_file,
+    ckr__lm_tree, NULL
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -37891,8 +37939,8 @@ static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 }
 
 static const ckr__dialect ckr__deepspeed = {
-    "deepspeed",   "native universal", ckr__ds_probe, ckr__ds_read,
-    ckr__ds_holds, ckr__ds_emit,       NULL,          NULL
+    "deepspeed", "native universal", ckr__ds_probe, ckr__ds_read, ckr__ds_holds, ckr__ds_emit,
+    NULL, NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_DEEPSPEED */
@@ -40225,10 +40273,10 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
 static const ckr__dialect ckr__torchtitan = {
     "torchtitan", "fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
-    &ckr__dt_as_file, NULL
+    &ckr__dt_as_file, NULL, NULL
 };
 static const ckr__dialect ckr__dcp_dialect = {
-    "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL
+    "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -44108,11 +44156,12 @@ static ckr_result ckr__mg_dist_backend(ckr__mg *r)
 static ckr_result ckr__mg_read_dist(ckr__mg *r)
 {
     ckr__mg_dist x;
-    ckr_result z = ckr__mg_dist_backend(r);
+    ckr_result z;
     memset(&x, 0, sizeof x);
     x.r = r;
     x.keys.c = r->c;
     r->dist = true;
+    z = ckr__mg_dist_backend(r);
     r->s->format = CKR_FORMAT_DCP;
     if (z == CKR_OK) z = ckr__dcp_open(r->c, r->dir, &x.d);
     if (z == CKR_OK) z = ckr__mg_dist_all(&x);
@@ -44223,6 +44272,8 @@ typedef struct ckr__mg_job {
     uint32_t          tp, pp, vp, ep, dp, cp;
     int64_t           version; /* minor number of the target's 0.N; 0: as the source's   */
     bool              dist, zero, refused, optimizer, fused, half, same, release, cast_said;
+    bool              counts;  /* torch's Adam: a count for each parameter beside its group's */
+    double            counted; /* updates, where no file tells them; else NaN             */
     bool              moved;   /* the schedule: what follows says it                      */
     double            top, low;            /* its bounds                                  */
     bool              samples; /* the run counts them, not iterations                     */
@@ -44619,6 +44670,36 @@ static ckr_node *ckr__mg_scalar_node(ckr__mg_job *x, const ckr__mg_rank *k, cons
                : NULL;
 }
 
+/* Updates that the optimizer has made of a parameter; NaN: it keeps no count. */
+static double ckr__mg_count_of(const ckr__mg_job *x, const ckr__mg_item *t)
+{
+    return ckr__mg_find_slot(t, "exp_avg") && t->step != t->step ? x->counted : t->step;
+}
+
+/* The same as torch's own Adam has it, where the source has it by group, or nowhere. NULL sets the
+   error. */
+static ckr_node *ckr__mg_count_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p)
+{
+    const double step = ckr__mg_count_of(x, p->item);
+    const char *name = ckr__printf(x->c, "%s/step", p->item->name);
+    ckr_tensor *t = CKR__NEW(x->c, ckr_tensor);
+    float *bytes = CKR__NEW_N(x->c, float, 1);
+    int64_t *start, *count, *stride;
+    ckr_node *n = name ? ckr__entry_new(x->c, k->f, name, CKR_DTYPE_F32, 0, NULL) : NULL;
+    ckr__block *b = ckr__block_whole(x->c, 0, NULL);
+    ckr_piece *piece;
+    if (!t || !bytes || !n || !b) return NULL;
+    t->name = name;
+    t->slot = "";
+    t->dtype = CKR_DTYPE_F32;
+    piece = ckr__piece_add(x->c, t, 0, &start, &count, &stride);
+    if (!piece) return NULL;
+    *bytes = (float)(step == step ? step : 0);
+    piece->mem = bytes;
+    piece->big_endian = ckr__host_big_endian();
+    return ckr__bind_flat(x->c, n->u.entry, t, true, b, 0, 1, 0) ? n : NULL;
+}
+
 /* Is the item in this rank's chunk v? */
 static bool ckr__mg_has(const ckr__mg_job *x, const ckr__mg_put *p, const ckr__mg_rank *k,
                         uint32_t v)
@@ -44817,6 +44898,18 @@ static bool ckr__mg_is_decoupled(const ckr__mg_job *x, const ckr_group *g)
     return ckr__mg_decoupled(x->mg->args, g->raw);
 }
 
+/* Fused optimizers count their updates in the group. One that torch's own Adam got from them still
+   has their count there, where it has stood still. */
+static bool ckr__mg_group_count(ckr__mg_job *x, ckr_node *d, double step)
+{
+    double was;
+    if (ckr__sched_number(x->c, ckr_node_get(d, "step"), &was) && ckr__same(was, step)) return true;
+    return x->c->err->code == CKR_OK &&
+           ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step)) &&
+           (ckr_node_get(d, "bias_correction") ||
+            ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true)));
+}
+
 /* A group with what was decided: bounds, LR, weight decay; `step` where the optimizer counts in
    it. */
 static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert, ckr_node *params,
@@ -44841,11 +44934,7 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
             v = ckr__mg_float(x, v, l->end_wd);
         if (!ckr__node_pair(x->c, d, key, v)) return NULL;
     }
-    if (d && step == step && !ckr_node_get(d, "step") &&
-        (!ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step)) ||
-         (!ckr_node_get(d, "bias_correction") &&
-          !ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true)))))
-        return NULL;
+    if (d && step == step && !ckr__mg_group_count(x, d, step)) return NULL;
     if (d && x->version >= 10 && l && !ckr_node_get(d, "max_lr") &&
         (!ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max)) ||
          !ckr__node_set(x->c, d, "min_lr", ckr__node_float(x->c, l->min))))
@@ -44868,6 +44957,9 @@ static ckr_node *ckr__mg_state_node(ckr__mg_job *x, const ckr__mg_rank *k, const
                       : ckr__mg_entry_node(x, k, p, slot, CKR_DTYPE_NONE);
         if (!ckr__node_pair(x->c, d, ckr__node_str(x->c, slot), n)) return NULL;
     }
+    if (d && x->counts && ckr__mg_find_slot(p->item, "exp_avg") &&
+        !ckr__node_set(x->c, d, "step", ckr__mg_count_node(x, k, p)))
+        return NULL;
     return d;
 }
 
@@ -44922,7 +45014,7 @@ static bool ckr__mg_number(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_
         for (i = 0; ok && i < n; i++) {
             const ckr__mg_put *p = o[i].p;
             if (p->klass != order[g]) continue;
-            if (x->fused) step = p->item->step;
+            if (x->fused) step = ckr__mg_count_of(x, p->item);
             if (x->zero) continue;
             ok = ckr__node_push(x->c, params, ckr__node_int(x->c, (int64_t)id)) &&
                  ckr__node_pair(x->c, out->state, ckr__node_int(x->c, (int64_t)id),
@@ -45074,7 +45166,9 @@ static ckr_schedule *ckr__mg_fold(ckr__mg_job *x, const ckr_schedule *s, const c
     if (!h || !c) return NULL;
     for (i = 0; i < s->n_lanes; i++)
         plain = plain && ckr__same(s->lanes[i].p, 1) && ckr__same(s->lanes[i].q, 0);
-    if (s->ramp_len > 0) *why = "a second warmup (rewarm) is no curve of Megatron's scheduler";
+    if (s->ramp_len > 0)
+        *why = "Megatron's scheduler can warm up a second time only before a constant or linear "
+               "curve or the level part of WSD, and with a constant weight decay";
     else if (!plain)
         *why = "a warmup that changes while it runs is no curve of Megatron's scheduler";
     *c = *s->curve;
@@ -45090,12 +45184,43 @@ static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, 
 {
     const double n = steps / x->unit;
     if (ckr__whole(n)) return n;
-    *why = ckr__printf(x->c, "%s is %.17g %s, and Megatron's options take whole ones", what, n,
+    *why = ckr__printf(x->c, "%s is %.6g %s, and Megatron's options take whole ones", what, n,
                        x->samples ? "samples" : "iterations");
     *remedy = key ? ckr__printf(x->c, "--set %s=%.0f", key, ceil(n))
                   : "--to-schedule megatron:... with whole lengths";
     if (!*why || !*remedy) *why = *remedy = "";
     return ckr__nan();
+}
+
+/* What makes a stretched last part whole: a length near the one that was asked for. Else the last
+   part can stay as long as it was. */
+static const char *ckr__mg_other_total(ckr__mg_job *x, const ckr_schedule *h)
+{
+    const ckr_schedule *was = x->mg->s->n_schedules ? x->mg->s->schedules : NULL;
+    const double done = (double)x->mg->s->progress.step, rate = h->rate;
+    double left, tail, n = ceil(h->curve->k.total / rate), i;
+    if (was && was->curve && was->curve->kind == CKR__CV_MEGATRON && ckr__same(was->rate, rate) &&
+        ckr__same(was->offset, 0) && ckr__same(h->offset, 0)) {
+        left = was->curve->k.total / rate - done;
+        tail = was->curve->k.decay / rate;
+        for (i = 0; ckr__whole(left) && ckr__whole(tail) && i < left && i < 1e6; i++, n++)
+            if (ckr__whole(tail * (n - done) / left))
+                return ckr__printf(x->c, "--set total_steps=%.0f stretches it to %.0f; --lr-policy "
+                                   "target keeps its %.0f", n, tail * (n - done) / left, tail);
+    }
+    return "--lr-policy target keeps it as long as it was";
+}
+
+/* A run that was to end with its schedule goes on until the end of a longer one. */
+static void ckr__mg_longer(ckr__mg_job *x, const ckr_schedule *h)
+{
+    const ckr_schedule *was = x->mg->s->n_schedules ? x->mg->s->schedules : NULL;
+    const double end = (h->curve->k.total - h->offset) / x->unit;
+    if (!was || !was->curve || was->curve->kind != CKR__CV_MEGATRON ||
+        !ckr__same(was->rate, h->rate) || !ckr__whole(end))
+        return;
+    if (ckr__same((was->curve->k.total - was->offset) / x->unit, x->train) && end > x->train)
+        x->train = end;
 }
 
 /* Lengths as options: a warmup that is no whole number of iterations is a fraction of the decay. A
@@ -45110,6 +45235,7 @@ static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h, const char **why, c
     x->decay = ckr__mg_length(x, "the decay", "decay_steps", k->total, why, remedy);
     if (!*why && (h->curve->flags & CKR__CF_WSD))
         x->wsd = ckr__mg_length(x, "the last part's decay", NULL, k->decay, why, remedy);
+    if (x->wsd != x->wsd) *remedy = ckr__mg_other_total(x, h);
     x->warm = k->warm / x->unit;
     x->fraction = ckr__nan();
     if (!*why && !ckr__whole(x->warm)) {
@@ -45123,6 +45249,7 @@ static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h, const char **why, c
     x->train = (double)ckr__mg_size(args, x->samples ? "train_samples" : "train_iters",
                                     *why ? 1 : (int64_t)x->decay);
     if (*why) return;
+    ckr__mg_longer(x, h);
     if (!(h->curve->flags & CKR__CF_WD) || h->curve->wd_shape == CKR__SH_CONST)
         k->end_at = x->train * x->unit;
     else x->train = ckr__mg_length(x, "the weight decay's increase", NULL, k->end_at, why, remedy);
@@ -45346,6 +45473,13 @@ static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
     return ok;
 }
 
+/* How the last part of WSD decays. */
+static const char *ckr__mg_wsd_style(const ckr_schedule *h)
+{
+    const char *wsd = ckr_node_str(ckr_node_get(h->params, "lr_wsd_decay_style"));
+    return wsd ? wsd : "exponential";
+}
+
 /* A length of the schedule in the option that the run counts by. */
 static bool ckr__mg_arg_length(ckr__mg_job *x, ckr_node *d, const char *iters, const char *samples,
                                double v)
@@ -45394,7 +45528,9 @@ static bool ckr__mg_args_schedule(ckr__mg_job *x, ckr_node *d)
            ckr__mg_arg_length(x, d, "lr_decay_iters", "lr_decay_samples", x->decay) &&
            ckr__mg_arg_length(x, d, "train_iters", "train_samples", x->train) &&
            (!(c->flags & CKR__CF_WSD) ||
-            ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", x->wsd)) &&
+            (ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", x->wsd) &&
+             ckr__mg_arg(x, d, "lr_wsd_decay_style",
+                         ckr__node_str(x->c, ckr__mg_wsd_style(x->held)), true))) &&
            ckr__mg_args_decay(x, d) && ckr__mg_args_decoupled(x, d);
 }
 
@@ -45903,18 +46039,20 @@ static ckr_node *ckr__mg_dist_optimizer(ckr__mg_dist_job *j, ckr__mg_rank *k, in
             if (p->klass != g || (which < 2 && (p->item->expert >= 0) != (which == 1))) continue;
             any = true;
             if (!first) first = p;
-            if (x->fused) step = p->item->step;
+            if (x->fused) step = ckr__mg_count_of(x, p->item);
         }
         if (any)
             ok = ckr__node_push(x->c, groups,
                                 ckr__mg_group_node(x, g, which == 1, NULL, step));
     }
-    if (ok && !x->fused && first) {
+    if (ok && (!x->fused || x->counts) && first) {
         const ckr__mg_slot *s = ckr__mg_find_slot(first->item, "step");
         state = ckr__node(x->c, CKR_NODE_DICT);
         ok = state && ckr__node_set(x->c, inner, "state", state) &&
-             (!s || ckr__node_set(x->c, state, "common_step",
-                                  ckr__mg_scalar_node(x, k, first, s)));
+             ((!s && !x->counts) ||
+              ckr__node_set(x->c, state, "common_step",
+                            x->counts ? ckr__mg_count_node(x, k, first)
+                                      : ckr__mg_scalar_node(x, k, first, s)));
     }
     ok = ok && ckr__node_set(x->c, inner, "param_groups", groups);
     if (ok && (x->half || x->zero)) {
@@ -46087,8 +46225,7 @@ static void ckr__mg_flags_schedule(ckr__mg_job *x, ckr__buf *b)
 {
     const ckr_schedule *h = x->held;
     const ckr__curve *c = h->curve;
-    const char *unit = x->samples ? "samples" : "iters",
-               *wsd = ckr_node_str(ckr_node_get(h->params, "lr_wsd_decay_style"));
+    const char *unit = x->samples ? "samples" : "iters";
     const uint64_t i = ckr__mg_lane(x, h, true);
     ckr__mg_flag_number(b, "lr", x->top);
     ckr__mg_flag_number(b, "min-lr", x->low);
@@ -46099,7 +46236,7 @@ static void ckr__mg_flags_schedule(ckr__mg_job *x, ckr__buf *b)
                     ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
     if (c->flags & CKR__CF_WSD)
         ckr__buf_printf(b, " --lr-wsd-decay-style %s --lr-wsd-decay-%s %.0f",
-                        wsd ? wsd : "exponential", unit, x->wsd);
+                        ckr__mg_wsd_style(h), unit, x->wsd);
     if (i < h->n_lanes) {
         ckr__mg_flag_number(b, "decoupled-lr", h->lanes[i].max);
         ckr__mg_flag_number(b, "decoupled-min-lr", h->lanes[i].min);
@@ -46113,6 +46250,21 @@ static void ckr__mg_flags_schedule(ckr__mg_job *x, ckr__buf *b)
                         ckr__shape_name(c->wd_shape, "constant"));
     }
     ckr__buf_printf(b, " --global-batch-size %.0f --train-%s %.0f", h->rate, unit, x->train);
+}
+
+/* Of the options only the bucket size decides about what lies where in a file. */
+static ckr_result ckr__mg_say_buckets(ckr__mg_job *x)
+{
+    const bool cut = ckr__mg_flag(x->args, "overlap_grad_reduce");
+    char now[24] = "one bucket";
+    if (x->dist || !x->zero || !x->optimizer) return CKR_OK;
+    if (cut)
+        snprintf(now, sizeof now, "%lld",
+                 (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1));
+    return ckr__mg_say(x, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
+                       "a run with another bucket size (with or without --overlap-grad-reduce) "
+                       "ends with \"Number of unpadded elements must be same\"",
+                       "--variant torch_dist loads with any");
 }
 
 /* The options with which unpatched Megatron uses what was written. */
@@ -46157,26 +46309,51 @@ static ckr_result ckr__mg_say_leftovers(ckr__mg_job *x)
                            "files beside the ranks' directories are not written", NULL);
 }
 
-/* What the optimizer of the target is: fused ones count their updates in the group. */
+/* Moments without a count of updates, as the distributed optimizer of 0.15 and later leaves them in
+   torch_dist where it runs torch's own Adam: the iteration's is the nearest that is known. */
+static ckr_result ckr__mg_uncounted(ckr__mg_job *x)
+{
+    const int64_t n = x->mg->iteration;
+    uint64_t i, moments = 0;
+    for (i = 0; i < x->n_puts; i++) {
+        const ckr__mg_item *t = x->puts[i].item;
+        moments += ckr__mg_find_slot(t, "exp_avg") && t->step != t->step;
+    }
+    if (!moments || !x->optimizer) return CKR_OK;
+    x->counted = (double)n;
+    return ckr__mg_say(x, "CKR_MEGATRON_STEP", CKR_APPROX, "step", NULL,
+                       ckr__printf(x->c, "%lld", (long long)n),
+                       "no file tells how many updates the optimizer has made: it is taken to be "
+                       "the iteration, updates that were skipped among them",
+                       NULL);
+}
+
+/* What the optimizer of the target is: fused ones count their updates in the group, torch's own
+   (whose groups have more keys) for each parameter. */
 static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
 {
-    bool scalar = false, steps = false;
+    bool scalar = false, torch = false;
     uint64_t i;
+    ckr_result e;
     for (i = 0; i < x->n_puts; i++) {
         const ckr__mg_item *t = x->puts[i].item;
         const ckr__mg_slot *s = ckr__mg_find_slot(t, "step");
         if (ckr__mg_find_slot(t, "master")) x->half = true;
         if (s && s->tensor->dtype != CKR_DTYPE_I64) scalar = true;
-        if (s) steps = true;
     }
+    for (i = 0; i < x->s->n_groups; i++)
+        torch = torch || ckr_node_get(x->s->groups[i].hyper, "amsgrad");
     x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
     x->fused = x->zero || !scalar;
-    if (!x->optimizer || !x->zero || !scalar || !steps) return CKR_OK;
+    x->counts = torch && !x->zero && !scalar;
+    x->counted = ckr__nan();
+    e = ckr__mg_uncounted(x);
+    if (e != CKR_OK || !x->optimizer || !x->zero || (!scalar && !torch)) return e;
     return ckr__mg_say(x, "CKR_MEGATRON_ADAM", x->mg->zero ? CKR_EXACT : CKR_CHANGED, "step",
-                       "one per parameter", "one per group",
+                       scalar ? "one per parameter" : NULL, "one per group",
                        "the distributed optimizer counts updates in the group, as Apex and "
                        "Transformer Engine do: it cannot load torch's own",
-                       NULL);
+                       "--zero 0, where neither of them is installed");
 }
 
 /* Minor numbers of the versions whose files are known, and what stands for the source's newest. */
@@ -46269,6 +46446,7 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
     if (e == CKR_OK) e = x->dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x);
     if (e == CKR_OK) e = ckr__mg_tracker_file(x);
     if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
+    if (e == CKR_OK) e = ckr__mg_say_buckets(x);
     if (e == CKR_OK) e = ckr__mg_say_flags(x);
     if (x->s->vocab > 0 || x->t->vocab > 0) {
         x->out->vocab = x->vocab;
@@ -46317,9 +46495,28 @@ static bool ckr__mg_holds(void *user, ckr_rng_kind kind, const char *name, uint3
     return true;
 }
 
+/* Optimizer state that was written wrong: what mends it writes Megatron's own files. */
+static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                 ckr_note **notes, uint64_t *n_notes)
+{
+    const ckr__mg *mg = (const ckr__mg *)s->dialect_data;
+    uint64_t i;
+    if (!mg || !mg->defect || (t->without & CKR_OPTIMIZER) ||
+        (t->slots && !strcmp(t->slots, "params")))
+        return CKR_OK;
+    for (i = 0; i < mg->n_items; i++)
+        if ((mg->items[i]->shifted || mg->items[i]->n_lost) &&
+            !ckr__note(c, notes, n_notes, ckr_item_name(CKR_ITEM_MEGATRON_DEFECT), CKR_ERROR,
+                       mg->items[i]->name, NULL, NULL,
+                       "Megatron core 0.15 to 0.19 wrote its master and moments from wrong offsets",
+                       "convert it to Megatron with --repair first, or take --only params"))
+            return c->err->code;
+    return CKR_OK;
+}
+
 static const ckr__dialect ckr__megatron = {
-    "megatron",    "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir,
-    ckr__mg_holds, ckr__mg_emit,       NULL,          NULL
+    "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__mg_holds, ckr__mg_emit,
+    NULL, NULL, ckr__mg_faults
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -52368,7 +52565,7 @@ static bool ckr__plan_dtype(ckr_plan *p)
 static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
                                  bool decisions_only, ckr_plan **out, ckr_error *err)
 {
-    const ckr__dialect *d;
+    const ckr__dialect *d, *from;
     ckr_result r;
     ckr_plan *p = (ckr_plan *)ckr__owner_make(&src->ctx.env, &src->ctx.limits, sizeof *p, err, &r);
     *out = NULL;
@@ -52388,6 +52585,9 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK) r = ckr__plan_components(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_decisions(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_rng(p, d);
+    from = src->state.dialect ? ckr__dialect_find(src->state.dialect) : NULL;
+    if (r == CKR_OK && !decisions_only && from && from != d && from->faults_fn)
+        r = from->faults_fn(&p->ctx, &p->state, &p->target, &p->notes, &p->n_notes);
     if (r == CKR_OK && !decisions_only)
         r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out, &p->notes, &p->n_notes);
     p->target.topology.zero = p->out.zero;
@@ -53676,6 +53876,16 @@ static bool ckr__step_value(const ckr_tensor *t, const uint8_t bytes[8], int64_t
     return !((double)*out < v) && !((double)*out > v);
 }
 
+/* A count of updates is its number, whatever the type that it is kept in. */
+static void ckr__step_digest(const ckr__digest_tables *tables, int64_t step, uint8_t out[16])
+{
+    uint64_t acc[2] = { 0, 0 };
+    uint8_t le[8];
+    ckr__store_u64(le, (uint64_t)step);
+    ckr__digest_add(tables, acc, 0, le, 8);
+    ckr__digest_final(acc, CKR_DTYPE_I64, 0, NULL, out);
+}
+
 static int ckr__tensor_cmp(const void *a, const void *b)
 {
     const ckr_tensor *x = (const ckr_tensor *)a, *y = (const ckr_tensor *)b;
@@ -53723,13 +53933,8 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, 
         int64_t step;
         if (ckr__master_told(order, m, i, each)) continue;
         memcpy(d, each[t->index], 16);
-        if (ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step)) {
-            uint64_t acc[2] = { 0, 0 };
-            uint8_t le[8];
-            ckr__store_u64(le, (uint64_t)step);
-            ckr__digest_add(tables, acc, 0, le, 8);
-            ckr__digest_final(acc, CKR_DTYPE_I64, 0, NULL, d);
-        }
+        if (ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step))
+            ckr__step_digest(tables, step, d);
         ckr__sha256_update(&h, t->name, strlen(t->name) + 1);
         ckr__sha256_update(&h, t->slot, strlen(t->slot) + 1);
         ckr__sha256_update(&h, d, 16);
@@ -55007,6 +55212,19 @@ static void ckr__receipt_reread(ckr__ctx *c, const char *path, ckr_receipt *rece
     ckr_ckpt_close(k);
 }
 
+/* Is a count of updates the recorded number, in whatever type? */
+static bool ckr__check_step(ckr__checker *k, const ckr__digest_tables *tables, const ckr_tensor *t,
+                            const uint8_t bytes[8], const char *hex)
+{
+    const ckr_node *have;
+    uint8_t d[16];
+    int64_t step;
+    if (!ckr__is_step(t) || !ckr__step_value(t, bytes, &step)) return false;
+    ckr__step_digest(tables, step, d);
+    have = ckr__side_hex(&k->c, d);
+    return have && !strcmp(have->u.str, hex);
+}
+
 /* The digests that the side file recorded against what the files hold now. */
 static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
 {
@@ -55014,7 +55232,11 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
     const ckr_state *s = &k->ckpt->state;
     ckr__map at;
     uint64_t i, index;
-    ckr_result r = CKR_OK;
+    uint8_t (*steps)[8] = NULL;
+    ckr__digest_tables *tables = CKR__NEW(&k->c, ckr__digest_tables);
+    ckr_result r = tables ? CKR_OK : k->c.err->code;
+    if (r == CKR_OK && ckr_node_is_dict(want)) r = ckr__step_bytes(&k->c, k->ckpt, &steps);
+    if (tables) ckr__digest_tables_init(tables);
     memset(&at, 0, sizeof at);
     at.c = &k->c;
     for (i = 0; i < s->n_tensors && ckr_node_is_dict(want) && r == CKR_OK; i++) {
@@ -55028,6 +55250,8 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
         have = found ? ckr__side_hex(&k->c, each[index]) : NULL;
         if (found && !have) r = k->c.err->code;
         if (r != CKR_OK || (found && hex && !strcmp(have->u.str, hex))) continue;
+        if (found && hex && ckr__check_step(k, tables, s->tensors[index], steps[index], hex))
+            continue;
         if (!ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_SIDE_DIGEST", CKR_ERROR, key->u.str,
                        hex, found ? have->u.str : NULL,
                        found ? "the tensor is not what was written"

@@ -9,12 +9,14 @@ nothing but Python's standard library. A name whose file is there already is lef
   tp2         Nanotron, TP 2, ZeRO-0, fp32, Adam: 2 GiB
   zero4       the same model, TP 1, DP 4, ZeRO-1
   cut8        DeepSpeed, ZeRO-3 on 8 ranks, fp32, AdamW, a deeper model: 4 GiB
+  mega        Megatron-LM, TP 8, PP 4, bf16 with fp32 masters, AdamW, a file a rank: 4 GiB
+  megad       the same as torch_dist, fully_reshardable: 4 GiB
   shards      Nanotron, TP 4: over 1,000 files, 17 GiB, which are holes
   dcp1k       .metadata of torch.distributed.checkpoint, 1,000 tensors in 8 chunks, without data files
   dcp100k     the same, 100,000 tensors
 """
 
-import array, collections, io, json, os, pickle, random, struct, sys, types, zlib
+import array, collections, io, json, math, os, pickle, random, struct, sys, types, zlib
 from pathlib import Path
 
 # ---- torch.save, without torch ---------------------------------------------------------------
@@ -28,7 +30,7 @@ def module(name, *names):
     return mod
 
 
-torch = module("torch", "FloatStorage", "ByteStorage")
+torch = module("torch", "FloatStorage", "ByteStorage", "BFloat16Storage", "Tensor")
 torch_utils = module("torch._utils")
 random_mod = module("nanotron.random", "RandomStates", "RandomState")
 module("nanotron")
@@ -52,16 +54,18 @@ reconstruct = function(multiarray, "_reconstruct")
 
 
 class Storage:
-    def __init__(self, kind, numel, size):
-        self.kind, self.numel, self.size, self.key = kind, numel, size, None
+    def __init__(self, kind, numel, size, source):
+        self.kind, self.numel, self.size, self.source, self.key = kind, numel, size, source, None
 
 
 class Tensor:
-    def __init__(self, shape, kind=torch.FloatStorage, size=4):
+    """source: where its bytes come from; None: what write_pt is given."""
+
+    def __init__(self, shape, kind=torch.FloatStorage, size=4, source=None):
         n = 1
         for d in shape:
             n *= d
-        self.shape, self.storage = tuple(shape), Storage(kind, n, size)
+        self.shape, self.storage = tuple(shape), Storage(kind, n, size, source)
 
     def __reduce__(self):
         stride, step = [], 1
@@ -145,11 +149,11 @@ class Zip:
     """Records aligned to 64, data descriptors, zip64 end: the bytes that torch 2.15 writes."""
 
     def __init__(self, f, root):
-        self.f, self.root, self.directory, self.n = f, root, [], 0
+        self.f, self.root, self.directory, self.n, self.base = f, root, [], 0, f.tell()
 
     def put(self, name, size, write):
         name = f"{self.root}/{name}".encode()
-        at, flags = self.f.tell(), 0x0808 if size else 0x0800
+        at, flags = self.f.tell() - self.base, 0x0808 if size else 0x0800
         pad = -(at + 30 + len(name) + 4) % 64
         self.f.write(
             struct.pack("<4s5H3I2H", b"PK\3\4", 0, flags, 0, 0, 0, 0, 0, 0, len(name), pad + 4)
@@ -193,7 +197,7 @@ class Zip:
         self.put(name, len(text), write)
 
     def close(self):
-        at = self.f.tell()
+        at = self.f.tell() - self.base
         cd = b"".join(self.directory)
         n = self.n
         self.f.write(
@@ -204,23 +208,27 @@ class Zip:
         )
 
 
-def write_pt(path, obj, source):
-    path.parent.mkdir(parents=True, exist_ok=True)
+def put_pt(f, root, obj, source):
     text = io.BytesIO()
     pickler = Pickler(text)
     pickler.dump(obj)
+    z = Zip(f, root)
+    z.text("data.pkl", text.getvalue())
+    z.text(".format_version", b"1")
+    z.text(".storage_alignment", b"64")
+    z.text("byteorder", b"little")
+    for s in pickler.storages:
+        size = s.numel * s.size
+        z.put(f"data/{s.key}", size, lambda f: (s.source or source).write(f, size))
+    z.text("version", b"3\n")
+    z.text(".data/serialization_id", b"0" * 40)
+    z.close()
+
+
+def write_pt(path, obj, source):
+    path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "wb") as f:
-        z = Zip(f, path.stem)
-        z.text("data.pkl", text.getvalue())
-        z.text(".format_version", b"1")
-        z.text(".storage_alignment", b"64")
-        z.text("byteorder", b"little")
-        for s in pickler.storages:
-            size = s.numel * s.size
-            z.put(f"data/{s.key}", size, lambda f: source.write(f, size))
-        z.text("version", b"3\n")
-        z.text(".data/serialization_id", b"0" * 40)
-        z.close()
+        put_pt(f, path.stem, obj, source)
 
 
 def write_st(path, tensors, source, metadata=None):
@@ -456,8 +464,11 @@ def rng_state(seed):
 class Rng:
     """torch's CPU generator has a state of its own layout: a Mersenne Twister in 5,056 bytes."""
 
+    def __init__(self, seed=None):
+        self.seed = seed
+
     def write(self, f, size):
-        words = mersenne(size)[:624]
+        words = mersenne(size if self.seed is None else self.seed)[:624]
         data = struct.pack("<QiiQ", 42, 1, 1, 0) + struct.pack("<624Q", *words)
         data += bytes(size - len(data))
         f.write(data)
@@ -770,6 +781,248 @@ def write_dcp(path, n_tensors, n_chunks):
         pickle.dump(root, f, 4)
 
 
+# ---- Megatron-LM -------------------------------------------------------------------------------
+
+
+class Place:
+    """Bytes from a place in a block that the name tells: what two ranks both have is equal."""
+
+    def __init__(self, block, at):
+        self.block, self.at = block, at
+
+    def write(self, f, size):
+        crc, at = 0, self.at
+        while size:
+            part = memoryview(self.block)[at : at + min(size, len(self.block) - at)]
+            f.write(part)
+            crc, size, at = zlib.crc32(part, crc), size - len(part), 0
+        return crc
+
+
+class Given:
+    def __init__(self, data):
+        self.data = data
+
+    def write(self, f, size):
+        f.write(self.data)
+        return zlib.crc32(self.data)
+
+
+class MegatronBytes:
+    """Masters, what they are as bf16, and moments. The low half of a master rounds down."""
+
+    def __init__(self):
+        rng, n = random.Random(7), 1 << 20
+        a = array.array("f", (rng.random() - 0.5 for _ in range(n)))
+        words = array.array("I", a.tobytes())
+        words = array.array("I", (w & 0xFFFF7FFF for w in words))
+        squares = array.array("f", (x * x for x in a))
+        high = array.array("H", (w >> 16 for w in words))
+        if sys.byteorder == "big":
+            for x in (words, squares, high):
+                x.byteswap()
+        self.n, words, squares = n, words.tobytes(), squares.tobytes()
+        self.blocks = {"param": high.tobytes(), "master": words, "exp_avg": words, "exp_avg_sq": squares}
+
+    def tensor(self, slot, shape, name):
+        """slot: param in bf16, master, exp_avg or exp_avg_sq."""
+        at = zlib.crc32((name if slot in ("param", "master") else slot + name).encode()) % self.n
+        size = 2 if slot == "param" else 4
+        kind = torch.BFloat16Storage if size == 2 else torch.FloatStorage
+        return Tensor(shape, kind, size, Place(self.blocks[slot], at * size))
+
+
+def tracker_state(seed):
+    return Tensor((16,), torch.ByteStorage, 1, Given(struct.pack("<Qq", seed, 400)))
+
+
+class Megatron:
+    """A Llama in Megatron's own classes (local layer spec), the seventh of twenty iterations."""
+
+    def __init__(self, hidden, layers, heads, groups, inner, vocab, tp, pp):
+        self.layers, self.tp, self.pp = layers, tp, pp
+        head = hidden // heads
+        # name, shape, cut axis (None: on every rank), stride (2: gate and up)
+        self.block = [
+            ("input_layernorm.weight", (hidden,), None, 1),
+            ("self_attention.linear_proj.weight", (hidden, hidden), 1, 1),
+            ("self_attention.linear_qkv.weight", ((heads + 2 * groups) * head, hidden), 0, 1),
+            ("pre_mlp_layernorm.weight", (hidden,), None, 1),
+            ("mlp.linear_fc1.weight", (2 * inner, hidden), 0, 2),
+            ("mlp.linear_fc2.weight", (hidden, inner), 1, 1),
+        ]
+        self.first = [("embedding.word_embeddings.weight", (vocab, hidden), 0, 1)]
+        self.last = [
+            ("decoder.final_layernorm.weight", (hidden,), None, 1),
+            ("output_layer.weight", (vocab, hidden), 0, 1),
+        ]
+        self.args = dict(
+            tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp, context_parallel_size=1,
+            expert_model_parallel_size=1, virtual_pipeline_model_parallel_size=None, data_parallel_size=1,
+            world_size=tp * pp, num_layers=layers, hidden_size=hidden, ffn_hidden_size=inner,
+            num_attention_heads=heads, group_query_attention=True, num_query_groups=groups, kv_channels=head,
+            max_position_embeddings=2048, seq_length=2048, swiglu=True, add_bias_linear=False, add_qkv_bias=False,
+            normalization="RMSNorm", qk_layernorm=False, position_embedding_type="rope", rotary_percent=1.0,
+            rotary_base=10000, untie_embeddings_and_output_weights=True, vocab_size=vocab, padded_vocab_size=vocab,
+            make_vocab_size_divisible_by=128, tokenizer_type="HuggingFaceTokenizer", tokenizer_model=None,
+            num_experts=None, transformer_impl="local", bf16=True, fp16=False, params_dtype=Global(torch, "bfloat16"),
+            use_distributed_optimizer=False, optimizer="adam", adam_beta1=0.9, adam_beta2=0.95, adam_eps=1e-08,
+            lr=0.003, min_lr=0.0003, lr_warmup_init=0.0, lr_warmup_iters=3, lr_warmup_samples=0,
+            lr_warmup_fraction=None, lr_decay_iters=20, lr_decay_samples=None, lr_decay_style="cosine",
+            weight_decay=0.1, start_weight_decay=0.1, end_weight_decay=0.1, weight_decay_incr_style="constant",
+            train_iters=20, train_samples=None, global_batch_size=4, micro_batch_size=1, rampup_batch_size=None,
+            consumed_train_samples=24, consumed_valid_samples=0, iteration=6, seed=1234, clip_grad=1.0,
+            data_parallel_random_init=False, attention_dropout=0.0, hidden_dropout=0.0, ckpt_format="torch",
+            sequence_parallel=False,
+        )
+
+    def stage(self, p):
+        """(global name, name in the file, whole shape, axis, stride, layer) of what a stage has, in its order."""
+        each = self.layers // self.pp
+        for x in self.first if p == 0 else []:
+            yield x[0], *x, None
+        for i in range(each):
+            for name, *x in self.block:
+                yield f"decoder.layers.{p * each + i}.{name}", f"decoder.layers.{i}.{name}", *x, p * each + i
+        for x in self.last if p + 1 == self.pp else []:
+            yield x[0], *x, None
+
+    def local(self, shape, axis):
+        return tuple(n // self.tp if d == axis else n for d, n in enumerate(shape))
+
+    def namespace(self, **more):
+        space = module("argparse", "Namespace").Namespace()
+        space.__dict__.update(self.args, **more)
+        return space
+
+    def rng(self, t, p):
+        seed = 1234 + 100 * p
+        state = rng_state(seed).__dict__["_dict"]["tp_synced"].__dict__
+        torch_cpu = Tensor((5056,), torch.ByteStorage, 1, Rng(seed))
+        tracker = {"data-parallel-rng": seed, "model-parallel-rng": seed + 2718 + t,
+                   "expert-parallel-rng": seed + 1024 + t}
+        return [
+            dict(random_rng_state=state["random"], np_rng_state=state["numpy"], torch_rng_state=torch_cpu,
+                 cuda_rng_state=tracker_state(seed),
+                 rng_tracker_states={k: tracker_state(v) for k, v in tracker.items()})
+        ]
+
+    SCHEDULER = dict(max_lr=0.003, lr_warmup_steps=12, num_steps=24, lr_decay_style="cosine", lr_decay_steps=80,
+                     min_lr=0.0003, start_wd=0.1, end_wd=0.1, wd_incr_style="constant", wd_incr_steps=80)
+
+    def groups(self, **more):
+        lr = 0.0003 + 0.0027 * 0.5 * (1 + math.cos(math.pi * 3 / 17))
+        head = dict(is_expert_parallel=False, default_config=True)
+        tail = dict(lr_mult=1.0, is_decoupled_lr=False, max_lr=0.003, min_lr=0.0003, lr=lr, betas=(0.9, 0.95),
+                    eps=1e-08)
+        return [dict(head, wd_mult=w, **tail, weight_decay=0.1 * w, **more) for w in (1.0, 0.0)]
+
+
+def write_megatron(run, m, source):
+    """A file for each rank: weights, masters, moments, as Float16OptimizerWithFloat16Params saves them."""
+    typed = function(module("torch._tensor"), "_rebuild_from_type_v2")
+
+    def master(x, name, local, axis, stride):
+        attributes = dict(expert_tp=False, is_qkv="linear_qkv" in name, tensor_model_parallel=axis is not None,
+                          partition_dim=-1 if axis is None else axis, partition_stride=stride)
+        return Reduced(typed, (rebuild_tensor, torch.Tensor, x.__reduce__()[1], attributes))
+
+    for p in range(m.pp):
+        for t in range(m.tp):
+            model, ids, masters, state = collections.OrderedDict(), [[], []], [[], []], {}
+            tensors = [(x, x[0] if x[3] is None else f"{x[0]}/{t}") for x in m.stage(p)]
+            for k in range(2):              # weight decay; none, for what has one dimension
+                for (_, name, shape, axis, stride, _), key in tensors:
+                    if (len(shape) == 1) != (k == 1):
+                        continue
+                    local, i = m.local(shape, axis), len(state)
+                    ids[k].append(i)
+                    masters[k].append(master(source.tensor("master", local, key), name, local, axis, stride))
+                    state[i] = dict(step=Tensor((), source=Given(struct.pack("<f", 6))),
+                                    exp_avg=source.tensor("exp_avg", local, key),
+                                    exp_avg_sq=source.tensor("exp_avg_sq", local, key))
+            for (_, name, shape, axis, *_), key in tensors:
+                model[name] = source.tensor("param", m.local(shape, axis), key)
+            optimizer = dict(state=state, param_groups=[dict(g, params=i) for g, i in zip(m.groups(), ids)])
+            write_pt(
+                run / f"iter_0000006/mp_rank_{t:02d}_{p:03d}/model_optim_rng.pt",
+                dict(args=m.namespace(rank=t + m.tp * p), checkpoint_version=3.0, iteration=6, model=model,
+                     optimizer=dict(optimizer=optimizer, fp32_from_fp16_params=masters),
+                     opt_param_scheduler=m.SCHEDULER, rng_state=m.rng(t, p), num_floating_point_operations_so_far=0),
+                source,
+            )
+    (run / "latest_checkpointed_iteration.txt").write_text("6")
+
+
+def write_megatron_dist(run, m, source):
+    """torch_dist, fully_reshardable: a file a rank; layers are the first dimension of what they have."""
+    meta, files = dcp_classes()
+    meta.TensorProperties.__getstate__ = lambda self: self.__dict__["all"]
+    out, state, storage = run / "iter_0000006", {}, {}
+    out.mkdir(parents=True)
+    stored = {"input_layernorm.": "self_attention.linear_qkv.layer_norm_",
+              "pre_mlp_layernorm.": "mlp.linear_fc1.layer_norm_"}
+    dtypes = {2: m.args["params_dtype"], 4: Global(torch, "float32")}
+    layout, contiguous = Global(torch, "strided"), Reduced(function(meta, "_MEM_FORMAT_ENCODING"), (0,))
+
+    def item(f, path, fqn, obj, offset):
+        at = f.tell()
+        put_pt(f, "archive", obj, source)
+        key = dict(fqn=fqn, index=None) if offset is None else dict(fqn=fqn, offset=offset, index=None)
+        info = dict(relative_path=path, offset=at, length=f.tell() - at, transform_descriptors=None)
+        storage[made(meta.MetadataIndex, **key)] = made(files._StorageInfo, **info)
+
+    def piece(f, path, slot, x, t, half):
+        name, _, shape, axis, stride, layer = x
+        prefix = {"param": "", "master": "optimizer.state.param."}.get(slot, f"optimizer.state.{slot}.")
+        if layer is not None:
+            name = "decoder.layers." + name.split(".", 3)[3]
+        for a, b in stored.items():
+            name = name.replace(a, b)
+        local = [n // (m.tp * stride) if d == axis else n for d, n in enumerate(shape)]
+        at = [(half * m.tp + t) * n if d == axis else 0 for d, n in enumerate(local)]
+        whole, lead = list(shape), [] if layer is None else [layer]
+        if layer is not None:
+            whole, local = [m.layers] + whole, [1] + local
+        key = f"{x[0]}/{half}" if axis is None else f"{x[0]}/{t}/{half}"
+        tensor = source.tensor(slot, local, key)
+        fqn, offset = prefix + name, Size(lead + at)
+        if fqn not in state:
+            props = dtypes[tensor.storage.size], layout, False, contiguous, False, None
+            state[fqn] = made(meta.TensorStorageMetadata, properties=made(meta.TensorProperties, all=props),
+                              size=Size(whole), chunks=[])
+        chunk = made(meta.ChunkStorageMetadata, offsets=offset, sizes=Size(local))
+        state[fqn].chunks.append(chunk)
+        item(f, path, fqn, tensor, offset)
+
+    for rank in range(m.tp * m.pp):
+        t, p, path = rank % m.tp, rank // m.tp, f"__{rank}_0.distcp"
+        with open(out / path, "wb") as f:
+            for slot in ("param", "master", "exp_avg", "exp_avg_sq"):
+                for x in m.stage(p):
+                    for half in range(x[4]) if x[3] is not None or t == 0 else []:
+                        piece(f, path, slot, x, t, half)
+            fqn = f"rng_state/shard_{p}.{t}_{m.pp}.{m.tp}"
+            state[fqn] = meta.BytesStorageMetadata()
+            item(f, path, fqn, [m.rng(t, p)], None)
+    root = made(meta.Metadata, state_dict_metadata=state, planner_data=None, storage_data=storage)
+    with open(out / ".metadata", "wb") as f:
+        pickle.dump(root, f, 4)
+    more = dict(rank=0, use_distributed_optimizer=True, ckpt_format="torch_dist", ckpt_fully_parallel_save=True)
+    optimizer = dict(optimizer=dict(param_groups=m.groups(step=6)), param_state_sharding_type="fully_reshardable")
+    content = dict(distrib_optim_sharding_type="fully_reshardable", distrib_optim_fully_reshardable_mem_efficient=False,
+                   singleton_local_shards=False, chained_optim_avoid_prefix=True)
+    write_pt(out / "common.pt", dict(args=m.namespace(**more), checkpoint_version=3.0, iteration=6, optimizer=optimizer,
+             opt_param_scheduler=m.SCHEDULER, num_floating_point_operations_so_far=0, content_metadata=content), source)
+    (out / "metadata.json").write_text(json.dumps(dict(sharded_backend="torch_dist", sharded_backend_version=1,
+                                                       common_backend="torch", common_backend_version=1)))
+    (run / "latest_checkpointed_iteration.txt").write_text("6")
+
+
+def four_gib():
+    return Megatron(1024, 20, 16, 8, 2816, 32768, tp=8, pp=4)
+
+
 INPUTS = {
     "dcp1k": lambda p: write_dcp(p, 1000, 8),
     "dcp100k": lambda p: write_dcp(p, 100000, 8),
@@ -786,6 +1039,8 @@ INPUTS = {
     "tp2": lambda p: write_nanotron(p, two_gib(), 2, 1, 0, Bytes()),
     "zero4": lambda p: write_nanotron(p, two_gib(), 1, 4, 1, Bytes()),
     "cut8": lambda p: write_deepspeed(p, Llama(1024, 23, 16, 8, 2816, 32000), 8, Bytes()),
+    "mega": lambda p: write_megatron(p, four_gib(), MegatronBytes()),
+    "megad": lambda p: write_megatron_dist(p, four_gib(), MegatronBytes()),
     "shards": lambda p: write_nanotron(p, Llama(1536, 56, 24, 8, 4096, 32000), 4, 1, 0, Holes()),
 }
 SUFFIX = {"pt70k": ".pt", "pt1g": ".pt", "st100k": ".safetensors", "st1g": ".safetensors"}

@@ -1,12 +1,13 @@
 #!/bin/sh
 # run.sh: builds and runs every benchmark and writes bench/results/MACHINE.md. From the repository's root.
-#   BENCH_DATA     where the inputs go (11 GiB); memory-backed. Default: /dev/shm, else $TMPDIR
+#   BENCH_DATA     where the inputs go (14 GiB at most at a time); memory-backed. Default: /dev/shm, else $TMPDIR
 #   BENCH_MACHINE  name of the results' file. Default: the processor's model
 #   BENCH_PYTHON   an interpreter that has torch and safetensors, for the peers. Default: the first of
 #                  .venv, venv and python3 that can import torch
 #   BENCH_ONLY     a list out of: hash parse read open reshard groups schedule rng remap dcp peers
 #   BENCH_REPEATS  how often each figure is taken
-#   BENCH_KEEP     not empty: the inputs stay
+#   MEGATRON_SRC   a source tree of Megatron-LM, for its own converter. Default: none
+#   BENCH_KEEP     not empty: the inputs stay (18 GiB)
 set -eu
 
 cc=${CC:-cc}
@@ -36,7 +37,6 @@ inputs=
 if wants parse || wants peers; then inputs="$inputs pt70k st100k"; fi
 if wants read || wants peers; then inputs="$inputs st1g pt1g"; fi
 if wants open; then inputs="$inputs shards"; fi
-if wants reshard; then inputs="$inputs tp2 zero4 cut8"; fi
 if wants dcp; then inputs="$inputs dcp1k dcp100k"; fi
 
 mkdir -p "$build" bench/results
@@ -45,6 +45,17 @@ if [ -n "$inputs" ]; then python3 bench/gen.py "$BENCH_DATA" $inputs; fi
 for b in hash parse read open reshard groups schedule rng remap dcp; do
     if wants $b; then $cc -std=c99 $flags -I. -o "$build/$b" "bench/$b.c" -lm -lpthread; fi
 done
+
+# Inputs of 2 to 4 GiB are there only while they are used: beside them lie their copy or what they become.
+reshard() { # NAME INPUT FLAGS...
+    title=$1
+    input=$2
+    shift 2
+    python3 bench/gen.py "$BENCH_DATA" "$input"
+    "$build/reshard" "$BENCH_DATA" "$tool" "$title" "$BENCH_DATA/$input" "$@"
+}
+
+used() { [ -n "${BENCH_KEEP:-}" ] || rm -rf "${BENCH_DATA:?}/$1"; }
 
 report() {
     echo "# $model"
@@ -65,10 +76,18 @@ report() {
     if wants open; then "$build/open" "$BENCH_DATA/shards" 2; fi
     if wants reshard; then
         if [ -x "$tool" ]; then
-            "$build/reshard" "$BENCH_DATA" "$tool" "TP 2 -> 4" "$BENCH_DATA/tp2" --tp 4
-            "$build/reshard" "$BENCH_DATA" "$tool" "ZeRO-1 DP 4 -> 3" "$BENCH_DATA/zero4" --dp 3
-            "$build/reshard" "$BENCH_DATA" "$tool" "ZeRO-3 DP 8 -> 3" "$BENCH_DATA/cut8" --dp 3
+            reshard "TP 2 -> 4" tp2 --tp 4
+            used tp2
+            reshard "ZeRO-1 DP 4 -> 3" zero4 --dp 3
+            used zero4
+            reshard "ZeRO-3 DP 8 -> 3" cut8 --dp 3
             "$python" bench/ds_peers.py "$BENCH_DATA"
+            used cut8
+            reshard "TP 8 PP 4 -> TP 4 PP 2 (Megatron)" mega --tp 4 --pp 2
+            "$python" bench/mega_peers.py "$BENCH_DATA"
+            used mega
+            reshard "TP 8 PP 4 -> TP 4 PP 2 (Megatron, torch_dist)" megad --tp 4 --pp 2
+            used megad
         else
             echo
             echo "Reshard: skipped, there is no $tool."

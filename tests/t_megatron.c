@@ -12,6 +12,29 @@
 #define DATA "tests/data/megatron"
 #define EMBEDDING "embedding.word_embeddings.weight"
 
+#define RANK "legacy/iter_0000006/mp_rank_01/model_optim_rng.pt"
+#define FLAT "legacy/iter_0000006/mp_rank_00/distrib_optim.pt"
+#define FIRST "legacy/iter_0000006/mp_rank_00/model_optim_rng.pt"
+
+/* Behind the `nth` string `key` of a pickle, and behind what memoizes it. */
+static uint8_t *behind(const char *file, const char *key, int nth)
+{
+    const memio_file *f = memio_find(&disk, file);
+    const size_t len = strlen(key);
+    size_t i;
+    if (!f) exit(2);
+    for (i = 0; i + len + 16 < f->size; i++) {
+        uint8_t *p = (uint8_t *)(uintptr_t)f->data + i;
+        if (i < 4 || memcmp(p, key, len) != 0 || p[-4] != len || p[-3] || nth-- > 0) continue;
+        p += len;
+        if (*p == 'q') return p + 2;
+        if (*p == 'r') return p + 5;
+        return p;
+    }
+    t_check(false, __FILE__, __LINE__, "%s: no %s", file, key);
+    exit(2);
+}
+
 static void load_cases(void)
 {
     memset(&env, 0, sizeof env);
@@ -27,6 +50,14 @@ static void load_cases(void)
     memio_load(&disk, DATA "/dr_pp2_vpp2/ckpt", "dr");
     memio_load(&disk, DATA "/legacy_moe_decoupled/ckpt", "moe");
     memio_load(&disk, DATA "/v014_fsms_tp2_pp2/ckpt", "v14");
+    memio_add(&disk, "zg", true);
+    memio_add(&disk, "v19", true);
+    memio_add(&disk, "dp3", true);
+    memio_add(&disk, "adam", true);
+    memio_load(&disk, DATA "/v014_zerogather_tp2/ckpt", "zg");
+    memio_load(&disk, DATA "/v019_fr_tp2/ckpt", "v19");
+    memio_load(&disk, DATA "/legacy_dp3_buckets/ckpt", "dp3");
+    memio_load(&disk, DATA "/torch_adam_dp2/ckpt", "adam");
 }
 
 static const ckr_note *note_on(const ckr_plan_facts *f, const char *code, const char *subject)
@@ -199,7 +230,21 @@ static void load_back_rows(void)
         { "0.14's tensors at another topology", "v14", "v014_fsms_tp2_pp2", 1, 1, 2, 1, 1, 1,
           "torch_dist", "0.16.1" },
         { "0.14's tensors as legacy", "v14", "v014_fsms_tp2_pp2", 1, 2, 1, 1, 1, 0, "torch",
-          "0.14.0" }
+          "0.14.0" },
+        { "dp_zero_gather_scatter, tp: not supported for DistributedOptimizer", "zg",
+          "v014_zerogather_tp2", 1, 1, 1, 1, 1, 1, "torch_dist", "0.16.1" },
+        { "dp_zero_gather_scatter as legacy", "zg", "v014_zerogather_tp2", 2, 1, 1, 1, 1, 1,
+          "torch", "0.14.0" },
+        { "0.19's files in 0.16: 'str' object has no attribute 'iterdir'", "v19", "v019_fr_tp2", 2,
+          1, 1, 1, 1, 1, "torch_dist", "0.16.1" },
+        { "0.19's files in 0.14", "v19", "v019_fr_tp2", 1, 1, 2, 1, 1, 1, "torch", "0.14.0" },
+        { "another bucket size: Number of unpadded elements", "dp3", "legacy_dp3_buckets", 1, 1, 1,
+          1, 1, 1, "torch_dist", NULL },
+        { "buckets, dp", "dp3", "legacy_dp3_buckets", 1, 2, 2, 1, 1, 1, "torch", NULL },
+        { "distributed torch Adam: KeyError 'step'", "adam", "torch_adam_dp2", 1, 1, 2, 1, 1, 0,
+          "torch", NULL },
+        { "distributed torch Adam: AssertionError in state_dict", "adam", "torch_adam_dp2", 2, 1, 1,
+          1, 1, 0, "torch_dist", NULL }
     };
     uint8_t first[16], now[16];
     uint64_t tensors, elements;
@@ -221,6 +266,88 @@ static void load_back_rows(void)
         CHECK(is_sound("w/row"));
         memio_remove(&disk, "w/row");
     }
+}
+
+/* The count of updates of a group; that of a parameter, as torch's own Adam keeps it. -1: none. */
+static double group_count(const ckr_ckpt *c)
+{
+    double v = -1;
+    ckr_node_f64(ckr_node_get(ckr_ckpt_state(c)->groups[0].hyper, "step"), &v);
+    return v;
+}
+
+static double own_count(const ckr_ckpt *c)
+{
+    const ckr_tensor *t = ckr_ckpt_tensor(c, EMBEDDING, "step");
+    float v = -1;
+    size_t n;
+    uint8_t *bytes = t && t->dtype == CKR_DTYPE_F32 ? tensor_bytes(c, t, &n) : NULL;
+    if (bytes) memcpy(&v, bytes, sizeof v);
+    free(bytes);
+    return (double)v;
+}
+
+static void counted(const char *from, const ckr_target *t, const char *note, double in_group,
+                    double own)
+{
+    ckr_ckpt *c = open_ok(from);
+    ckr_plan *p = c ? plan_of(c, t) : NULL;
+    ckr_error e;
+    if (p && CHECK_OK(ckr_plan_write(p, "w/n", NULL, &e), &e)) {
+        ckr_ckpt *w = open_ok("w/n");
+        CHECK(!note || note_on(ckr_plan_info(p), note, "step") != NULL);
+        if (!note) CHECK(note_on(ckr_plan_info(p), "CKR_MEGATRON_STEP", NULL) == NULL);
+        if (w) {
+            CHECK(ckr__same(group_count(w), in_group));
+            CHECK(ckr__same(own_count(w), own));
+        }
+        ckr_ckpt_close(w);
+        CHECK(is_sound("w/n"));
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/n");
+}
+
+/* Fused optimizers count their updates in the group, torch's own for each parameter; what nobody
+   counted is the iteration. */
+static void counts(void)
+{
+    ckr_target t = target_of(1, 1, 2, 0, "torch");
+    uint8_t *a, *b;
+    counted("adam", &t, NULL, 6, 6);
+    t.variant = "torch_dist";
+    counted("adam", &t, NULL, 6, 6);
+    t.topology.zero = 1;
+    counted("adam", &t, "CKR_MEGATRON_ADAM", 6, -1);
+    t = target_of(2, 1, 2, 0, "torch");
+    counted("legacy", &t, NULL, 6, -1);
+    a = behind(FIRST, "step", 0);
+    b = behind(RANK, "step", 0);
+    while (*--a != 's') {}
+    while (*--b != 's') {}
+    *a = *b = 'x';                             /* the groups have no such key any more         */
+    counted("legacy", &t, "CKR_MEGATRON_STEP", 6, -1);
+    t.variant = "torch_dist";
+    t.topology.zero = 1;
+    counted("legacy", &t, "CKR_MEGATRON_STEP", 6, -1);
+    *a = *b = 's';
+}
+
+/* A layout that depends on the run's buckets says so. */
+static void buckets(void)
+{
+    ckr_target t = target_of(1, 1, 1, 1, "torch");
+    ckr_ckpt *c = open_ok("dp3");
+    ckr_plan *p = c ? plan_of(c, &t) : NULL;
+    const ckr_note *n = p ? note_on(ckr_plan_info(p), "CKR_MEGATRON_BUCKETS", NULL) : NULL;
+    if (CHECK(n && n->remedy && n->new_value)) CHECK_STR(n->new_value, "300");
+    ckr_plan_free(p);
+    t.variant = "torch_dist";
+    p = c ? plan_of(c, &t) : NULL;
+    if (p) CHECK(note_on(ckr_plan_info(p), "CKR_MEGATRON_BUCKETS", NULL) == NULL);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
 }
 
 /* Both forms of the random states of experts' ranks: 0.16 asks for one per data rank, the others
@@ -400,6 +527,30 @@ static void streams(void)
     memio_remove(&disk, "w/r");
 }
 
+/* Other frameworks' files take nothing of what was written wrong, repaired or not. */
+static void elsewhere(void)
+{
+    static const char *const to[] = { "dcp", "torch", "safetensors" };
+    ckr_target t = target_of(1, 1, 1, 0, NULL);
+    ckr_ckpt *c = open_ok("bug");
+    size_t i;
+    for (i = 0; c && i < 12; i++) {
+        const bool all = i % 4 < 2;
+        ckr_plan *p;
+        const ckr_note *n;
+        t.dialect = to[i / 4];
+        t.repair = i % 2 == 1;
+        t.without = i % 4 == 2 ? CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE : 0;
+        t.slots = i % 4 == 3 ? "params" : NULL;
+        p = plan_of(c, &t);
+        n = p ? note_on(ckr_plan_info(p), "CKR_E_MEGATRON_DEFECT", EMBEDDING) : NULL;
+        CHECK((n != NULL) == all);
+        if (p && all) CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);
+        ckr_plan_free(p);
+    }
+    ckr_ckpt_close(c);
+}
+
 /* The file that Megatron wrote wrong: found, refused by parameter, repaired to the element. */
 static void defect(void)
 {
@@ -429,6 +580,7 @@ static void defect(void)
     }
     ckr_plan_free(p);
     ckr_ckpt_close(c);
+    elsewhere();
     against_truth("bug", DATA "/tdist_tp2_dp2_fr_buckets_bug/truth.safetensors", &tensors,
                   &elements);
     CHECK_INT(tensors, 33);
@@ -654,29 +806,6 @@ static void release(void)
 }
 
 /* damage: a copy with one thing wrong in it ------------------------------------------- */
-
-#define RANK "legacy/iter_0000006/mp_rank_01/model_optim_rng.pt"
-#define FLAT "legacy/iter_0000006/mp_rank_00/distrib_optim.pt"
-#define FIRST "legacy/iter_0000006/mp_rank_00/model_optim_rng.pt"
-
-/* Behind the `nth` string `key` of a pickle, and behind what memoizes it. */
-static uint8_t *behind(const char *file, const char *key, int nth)
-{
-    const memio_file *f = memio_find(&disk, file);
-    const size_t len = strlen(key);
-    size_t i;
-    if (!f) exit(2);
-    for (i = 0; i + len + 16 < f->size; i++) {
-        uint8_t *p = (uint8_t *)(uintptr_t)f->data + i;
-        if (i < 4 || memcmp(p, key, len) != 0 || p[-4] != len || p[-3] || nth-- > 0) continue;
-        p += len;
-        if (*p == 'q') return p + 2;
-        if (*p == 'r') return p + 5;
-        return p;
-    }
-    t_check(false, __FILE__, __LINE__, "%s: no %s", file, key);
-    exit(2);
-}
 
 /* Behind the second place of a key, which is a reference to the first. */
 static uint8_t *again(const char *file, const char *key)
@@ -911,6 +1040,8 @@ static void distributed(void)
     ckr_ckpt_close(c);
     copy_dist("metadata.json");
     opens_as("w/y", CKR_ITEM_MEGATRON_MISSING);
+    open_as("w/y", &c, &e);
+    CHECK(strstr(e.remedy, "the checkpoint before this one") != NULL);
     copy_dist("common.pt");
     opens_as("w/y", CKR_ITEM_MEGATRON_MISSING);
     copy_dist("__2_0.distcp");
@@ -926,20 +1057,15 @@ static void distributed(void)
 }
 
 /* The plan's curve and the written file's are the same to the bit, with the options that say it. */
-static void same_lr(const ckr_setting *sets, uint64_t n_sets, ckr_lr_policy policy,
-                    const char *flags)
+static void same_curve(const char *from, const ckr_target *t, const char *flags)
 {
-    ckr_target t = target_of(1, 1, 1, 1, NULL);
-    ckr_ckpt *c = open_ok("legacy");
+    ckr_ckpt *c = open_ok(from);
     ckr_plan *p;
     const ckr_note *n;
     double want[24], have[24];
     ckr_error e;
     size_t i;
-    t.sets = sets;
-    t.n_sets = n_sets;
-    t.lr_policy = policy;
-    p = c ? plan_of(c, &t) : NULL;
+    p = c ? plan_of(c, t) : NULL;
     if (!p) return;
     n = note_on(ckr_plan_info(p), "CKR_MEGATRON_FLAGS", NULL);
     if (CHECK(n && n->new_value))
@@ -959,6 +1085,16 @@ static void same_lr(const ckr_setting *sets, uint64_t n_sets, ckr_lr_policy poli
     ckr_plan_free(p);
     ckr_ckpt_close(c);
     memio_remove(&disk, "w/s");
+}
+
+static void same_lr(const ckr_setting *sets, uint64_t n_sets, ckr_lr_policy policy,
+                    const char *flags)
+{
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    t.sets = sets;
+    t.n_sets = n_sets;
+    t.lr_policy = policy;
+    same_curve("legacy", &t, flags);
 }
 
 /* Options are whole iterations: what is none is a fraction of the decay, or is refused. */
@@ -991,6 +1127,65 @@ static void whole_iterations(void)
     }
     ckr_plan_free(p);
     ckr_ckpt_close(c);
+}
+
+#define WSD                                                                                       \
+    "megatron:lr=3e-3,min_lr=3e-4,lr_warmup_iters=3,lr_decay_iters=16,lr_decay_style=WSD,"         \
+    "lr_wsd_decay_style=minus_sqrt,lr_wsd_decay_iters=4,global_batch_size=4"
+
+static void cannot_hold(const char *from, const ckr_target *t, const char *why, const char *remedy)
+{
+    ckr_ckpt *c = open_ok(from);
+    ckr_plan *p = c ? plan_of(c, t) : NULL;
+    const ckr_note *n = p ? note_on(ckr_plan_info(p), "CKR_E_SCHEDULE_HOLD", NULL) : NULL;
+    if (CHECK(n && n->severity == CKR_ERROR && n->reason && n->remedy)) {
+        t_check(strstr(n->reason, why) != NULL, __FILE__, __LINE__, "%s", n->reason);
+        t_check(strstr(n->remedy, remedy) != NULL, __FILE__, __LINE__, "%s", n->remedy);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* A schedule with a last part of its own: stretched where that stays whole, warmed up again before
+   its level part; what Megatron cannot say is refused with what it can. */
+static void last_part(void)
+{
+    ckr_setting total = { NULL, "total_steps", "20" }, lr = { NULL, "lr", "1e-3" };
+    ckr_target t = target_of(1, 1, 1, 1, NULL);
+    t.schedule = WSD;
+    t.lr_policy = CKR_LR_TARGET;
+    same_curve("legacy", &t, "--lr-decay-style WSD --lr-wsd-decay-style minus_sqrt "
+                             "--lr-wsd-decay-iters 4");
+    if (!convert("legacy", "w/wsd", &t)) return;
+    t.schedule = NULL;
+    t.sets = &total;
+    t.n_sets = 1;
+    same_curve("w/wsd", &t, "--lr-decay-iters 20 --lr-decay-style WSD --lr-wsd-decay-style "
+                            "minus_sqrt --lr-wsd-decay-iters 4");
+    same_curve("w/wsd", &t, "--train-iters 20");               /* it was to end with the decay  */
+    t.lr_policy = CKR_LR_STRETCH;
+    cannot_hold("w/wsd", &t, "the last part's decay is 5.6 iterations",
+                "--set total_steps=21 stretches it to 6; --lr-policy target keeps its 4");
+    total.value = "21";
+    same_curve("w/wsd", &t, "--lr-decay-iters 21 --lr-decay-style WSD --lr-wsd-decay-style "
+                            "minus_sqrt --lr-wsd-decay-iters 6");
+    t.sets = &lr;
+    t.lr_policy = CKR_LR_REWARM;
+    t.rewarm_steps = 6;
+    same_curve("w/wsd", &t, "--lr 0.001 --min-lr 0.0003 --lr-warmup-iters 6 --lr-decay-iters 10");
+    t.rewarm_steps = 7;                        /* into the last part                           */
+    cannot_hold("w/wsd", &t, "the level part of WSD", "--lr-policy target");
+    memio_remove(&disk, "w/wsd");
+    t.sets = NULL;
+    t.n_sets = 0;
+    t.rewarm_steps = 3;
+    t.schedule = "megatron:lr=2e-3,min_lr=1e-4,lr_decay_iters=20,lr_decay_style=linear,"
+                 "global_batch_size=4";
+    same_curve("legacy", &t, "--lr-warmup-iters 3 --lr-decay-iters 14 --lr-decay-style linear");
+    t.schedule = "megatron:lr=2e-3,min_lr=1e-4,lr_decay_iters=20,lr_decay_style=constant,"
+                 "global_batch_size=4";
+    same_curve("legacy", &t, "--lr 0.002 --min-lr 0.0001 --lr-warmup-iters 3 --lr-decay-iters 14 "
+                             "--lr-decay-style constant");
 }
 
 /* A run that was resumed with --override-opt_param-scheduler has saved another LR in its arguments
@@ -1047,6 +1242,8 @@ int main(int argc, char **argv)
     RUN(what_is_read);
     RUN(there_and_back);
     RUN(load_back_rows);
+    RUN(counts);
+    RUN(buckets);
     RUN(expert_streams);
     RUN(padding);
     RUN(dtypes);
@@ -1066,6 +1263,7 @@ int main(int argc, char **argv)
     RUN(directories);
     RUN(distributed);
     RUN(whole_iterations);
+    RUN(last_part);
     RUN(apart);
     RUN(faults_on_the_way);
     bad_all_seen(BAD_MEGATRON, never);
