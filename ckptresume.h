@@ -38,7 +38,8 @@
        format             read                                        written
        torch .pt          zip of 1.6 to 2.15, legacy streams,         zip as 2.15 writes it,
                           plain pickles, protocols 0 to 5             loads with weights_only=True
-       safetensors        all of it, strictly                         yes
+       safetensors        all of it, strictly; files with an index    one file, or several and
+                                                                      an index
        .npy, .npz         stored members                              no
        JSON, YAML         YAML: the subset of configuration files     yes, as part of a checkpoint
        torch optimizer,   groups, every torch.optim.lr_scheduler      the whole file, as decided
@@ -979,6 +980,9 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     int64_t      micro_batch, seq_len;     /* of the coming run, for its place in the data; 0:
                                               not known                                  */
     int64_t      kv_heads;     /* of its attention; 0: as the checkpoint tells             */
+    uint64_t     max_shard_bytes;      /* safetensors: a directory of files with no more tensor
+                                  bytes each, but for a tensor that is larger, and an index; 0:
+                                  one file                                               */
 } ckr_target;
 
 typedef enum ckr_verdict {
@@ -5978,7 +5982,8 @@ typedef struct ckr__hf_join {
     const char     *path;
     const ckr_node *map;
     ckr_node      **found;     /* for each name of the map                               */
-    ckr__map        names;     /* tensor -> its place in the map                         */
+    ckr_node       *told;      /* the shards' metadata, or NULL                          */
+    ckr__map        names, keys;       /* tensor -> its place in the map; told's keys    */
 } ckr__hf_join;
 
 static void ckr__hf_extra(ckr__hf_join *h, const char *shard, const ckr_node *name)
@@ -5990,10 +5995,26 @@ static void ckr__hf_extra(ckr__hf_join *h, const char *shard, const ckr_node *na
     h->c->env.log_fn(h->c->env.user, &note);
 }
 
+/* Each shard's metadata tells of its own tensors; what all of them say is said once. */
+static bool ckr__hf_told(ckr__hf_join *h, const ckr_node *told)
+{
+    uint64_t i;
+    if (told && !h->told) h->told = ckr__node(h->c, CKR_NODE_DICT);
+    if (told && !h->told) return false;
+    for (i = 0; told && i < told->count; i++) {
+        ckr_node *key = told->u.items[2 * i];
+        bool had;
+        if (!ckr__map_put(&h->keys, key->u.str, (size_t)key->count, 0, &had)) return false;
+        if (!had && !ckr__node_pair(h->c, h->told, key, told->u.items[2 * i + 1])) return false;
+    }
+    return true;
+}
+
 /* Takes the tensors of one shard. */
 static ckr_result ckr__hf_shard(ckr__hf_join *h, const char *shard, const ckr_node *tensors)
 {
     uint64_t i, at;
+    if (!ckr__hf_told(h, tensors->attrs)) return CKR_E_NOMEM;
     for (i = 0; i < tensors->count; i++) {
         const ckr_node *name = tensors->u.items[2 * i];
         if (!ckr__map_find(&h->names, name->u.str, (size_t)name->count, &at)) {
@@ -6040,7 +6061,7 @@ static ckr_result ckr__hf_load_shards(ckr__hf_join *h)
     return r;
 }
 
-/* All tensors of the index's map, in its order, as one DICT; the index's metadata is its attrs. */
+/* All tensors of the index's map, in its order, as one DICT; its attrs: the shards' metadata. */
 static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr_node **root)
 {
     ckr__hf_join h;
@@ -6050,7 +6071,7 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
     ckr_result r = ckr__hf_index(c, path, &map, &metadata);
     if (r != CKR_OK) return r;
     memset(&h, 0, sizeof h);
-    h.c = h.names.c = c;
+    h.c = h.names.c = h.keys.c = c;
     h.path = path;
     h.map = map;
     h.found = CKR__NEW_N(c, ckr_node *, map->count);
@@ -6065,8 +6086,11 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
             r = CKR_E_NOMEM;
     }
     ckr__map_free(&h.names);
-    if (r == CKR_OK) *root = out;
-    return r;
+    ckr__map_free(&h.keys);
+    if (r != CKR_OK) return r;
+    out->attrs = h.told;
+    *root = out;
+    return CKR_OK;
 }
 
 /* >>convert ------------------------------------------------------------------- */
@@ -26881,14 +26905,36 @@ static const ckr__dialect ckr__nanotron = {
 #endif /* CKPTRESUME_NO_NANOTRON */
 
 /* >>plain --------------------------------------------------------------------- */
-/* One file with no framework: every tensor under its flattened key, everything else a leftover.
-   Written: one safetensors or torch file with the live module's names (see ckr_target.slots). */
+/* One file with no framework, or a directory of safetensors files with Hugging Face's names: every
+   tensor under its flattened key, everything else a leftover. Written: one safetensors or torch
+   file, or such a directory, with the live module's names (see ckr_target.slots). */
+
+#define CKR__HF_FILE  "model.safetensors"
+#define CKR__HF_INDEX "model.safetensors.index.json"
 
 static ckr_result ckr__plain_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     *mine = ckr__path_kind(c, path) == CKR_FILE_REGULAR;
     *dir = path;
     return CKR_OK;
+}
+
+/* In a directory: the one file, else the index, as transformers looks for them. */
+static const char *ckr__plain_file(ckr__ctx *c, const char *path)
+{
+    if (ckr__path_kind(c, path) != CKR_FILE_DIR) return path;
+    return ckr__path_join(c, path, ckr__dir_has(c, path, CKR__HF_FILE, CKR_FILE_REGULAR)
+                                       ? CKR__HF_FILE
+                                       : CKR__HF_INDEX);
+}
+
+static ckr_result ckr__plain_probe_dir(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    ckr_result r = ckr__plain_probe(c, path, dir, mine);
+    if (!*mine && *path && ckr__path_kind(c, path) == CKR_FILE_DIR)
+        *mine = ckr__dir_has(c, path, CKR__HF_FILE, CKR_FILE_REGULAR) ||
+                ckr__dir_has(c, path, CKR__HF_INDEX, CKR_FILE_REGULAR);
+    return r;
 }
 
 /* A walk over a tree without recursion; shared containers are entered once. */
@@ -27215,7 +27261,9 @@ static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *r
         ckr_node *n;
         ckr_view is, *v;
         uint32_t d;
-        if (!ckr__map_find(&names, k->u.str, (size_t)k->count, &at)) continue;
+        const bool framework = ckr__is_str(k, "format");       /* "pt", which says nothing more */
+        done += framework;
+        if (framework || !ckr__map_find(&names, k->u.str, (size_t)k->count, &at)) continue;
         n = root->u.items[2 * at + 1];
         if (!ckr__plain_as_typed(ckr_node_str(told->u.items[2 * i + 1]), n->u.view, &is, shape))
             continue;
@@ -27245,7 +27293,9 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
 {
     uint32_t file;
     ckr_node *root = NULL;
-    ckr_result r = ckr__file_open(c, path, &file);
+    ckr_result r;
+    path = ckr__plain_file(c, path);
+    r = path ? ckr__file_open(c, path, &file) : c->err->code;
     if (r == CKR_OK) r = ckr__doc_load(c, file, &s->format, &root);
     if (r != CKR_OK) return r;
     s->dialect = s->format == CKR_FORMAT_SAFETENSORS ? "safetensors" : "torch";
@@ -27588,6 +27638,161 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     return r;
 }
 
+/* plain: files of a bounded size and their index --------------------------------- */
+
+typedef struct ckr__shards {
+    ckr__ctx            *c;
+    ckr__out            *out;
+    const ckr__out_file *whole;        /* what one file would be                         */
+    uint64_t            *number;       /* of each tensor's file, from 1                  */
+    uint64_t             n, total;     /* files; bytes of all tensors                    */
+    ckr__out_file      **files;
+    ckr__map             names;        /* tensor -> its place in the whole               */
+} ckr__shards;
+
+/* Those from `begin` on that have no file yet are the next one. */
+static void ckr__shards_close(ckr__shards *x, uint64_t begin, uint64_t end)
+{
+    bool some = false;
+    for (; begin < end; begin++) {
+        if (x->number[begin]) continue;
+        x->number[begin] = x->n + 1;
+        some = true;
+    }
+    x->n += some;
+}
+
+/* As huggingface_hub splits: in order; one that is too large for any file has one of its own. */
+static bool ckr__shards_split(ckr__shards *x, uint64_t most)
+{
+    const ckr_node *root = x->whole->root;
+    uint64_t i, begin = 0, size = 0;
+    x->number = CKR__NEW_N(x->c, uint64_t, root->count);
+    if (!x->number) return false;
+    for (i = 0; i < root->count; i++) {
+        const ckr_node *key = root->u.items[2 * i];
+        const uint64_t n = root->u.items[2 * i + 1]->u.entry->n_bytes;
+        if (!ckr__map_put(&x->names, key->u.str, (size_t)key->count, i, NULL)) return false;
+        x->total += n;
+        if (n > most) x->number[i] = ++x->n;
+        if (n > most) continue;
+        if (size > most - n) {
+            ckr__shards_close(x, begin, i);
+            begin = i;
+            size = 0;
+        }
+        size += n;
+    }
+    ckr__shards_close(x, begin, root->count);
+    return true;
+}
+
+/* The file of what a line of metadata tells of; 0: it is of all. */
+static uint64_t ckr__shards_told(const ckr__shards *x, const ckr_node *key, const ckr_node *value)
+{
+    const bool tied = !strncmp(key->u.str, "tied:", 5);
+    const ckr_node *name = tied ? value : key;
+    uint64_t at;
+    return !ckr__is_str(key, "format") &&
+                   ckr__map_find(&x->names, name->u.str, (size_t)name->count, &at)
+               ? x->number[at]
+               : 0;
+}
+
+static bool ckr__shards_fill(ckr__shards *x)
+{
+    const ckr_node *root = x->whole->root, *told = x->whole->metadata;
+    uint64_t i, k, of;
+    for (i = 0; i < root->count; i++) {
+        ckr__out_file *f = x->files[x->number[i] - 1];
+        void *array = f->entries;
+        ckr_entry **place = (ckr_entry **)ckr__append(x->c, &array, &f->n_entries, sizeof *place);
+        f->entries = (ckr_entry **)array;
+        if (!place ||
+            !ckr__node_pair(x->c, f->root, root->u.items[2 * i], root->u.items[2 * i + 1]))
+            return false;
+        *place = root->u.items[2 * i + 1]->u.entry;
+    }
+    for (i = 0; i < told->count; i++) {
+        ckr_node *key = told->u.items[2 * i], *value = told->u.items[2 * i + 1];
+        of = ckr__shards_told(x, key, value);
+        for (k = of ? of - 1 : 0; k < (of ? of : x->n); k++)
+            if (!ckr__node_pair(x->c, x->files[k]->metadata, key, value)) return false;
+    }
+    return true;
+}
+
+static bool ckr__shards_files(ckr__shards *x)
+{
+    uint64_t i;
+    x->files = CKR__NEW_N(x->c, ckr__out_file *, x->n);
+    x->out->n_files = 0;               /* the whole is not written                        */
+    for (i = 0; x->files && i < x->n; i++) {
+        const char *path = x->n == 1
+                               ? CKR__HF_FILE
+                               : ckr__printf(x->c, "model-%05llu-of-%05llu.safetensors",
+                                             (unsigned long long)i + 1, (unsigned long long)x->n);
+        ckr__out_file *f =
+            path ? ckr__out_file_add(x->out, path, CKR_FORMAT_SAFETENSORS) : NULL;
+        if (!f) return false;
+        f->root = ckr__node(x->c, CKR_NODE_DICT);
+        f->metadata = ckr__node(x->c, CKR_NODE_DICT);
+        if (!f->root || !f->metadata) return false;
+        x->files[i] = f;
+    }
+    return x->files && ckr__shards_fill(x);
+}
+
+static ckr_result ckr__shards_index(ckr__shards *x)
+{
+    ckr__ctx *c = x->c;
+    const ckr_node *whole = x->whole->root;
+    ckr_node *root = ckr__node(c, CKR_NODE_DICT), *sums = ckr__node(c, CKR_NODE_DICT),
+             *map = ckr__node(c, CKR_NODE_DICT), *size = ckr__node_int(c, (int64_t)x->total);
+    ckr__out_file *f = ckr__out_file_add(x->out, CKR__HF_INDEX, CKR_FORMAT_TEXT);
+    ckr__buf text;
+    uint64_t i;
+    ckr_result r;
+    bool ok = f && map && ckr__node_set(c, sums, "total_size", size) &&
+              ckr__node_set(c, root, "metadata", sums) && ckr__node_set(c, root, "weight_map", map);
+    for (i = 0; i < whole->count && ok; i++)
+        ok = ckr__node_pair(c, map, whole->u.items[2 * i],
+                            ckr__node_str(c, x->files[x->number[i] - 1]->path));
+    if (!ok) return c->err->code;
+    memset(&text, 0, sizeof text);
+    text.c = c;
+    r = ckr__json_put(&text, root, 2, true);
+    if (r == CKR_OK) ckr__buf_u8(&text, '\n');
+    if (r == CKR_OK) f->text = text.failed ? NULL : ckr__strndup(c, (const char *)text.data,
+                                                                text.size);
+    f->n_text = text.size;
+    ckr__buf_free(&text);
+    return r != CKR_OK ? r : f->text ? CKR_OK : c->err->code;
+}
+
+/* A directory as transformers and its like write and load it, in place of the one file. */
+static ckr_result ckr__plain_shards(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr__out *out, bool own)
+{
+    ckr__shards x;
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    memset(&x, 0, sizeof x);
+    x.c = x.names.c = c;
+    x.out = out;
+    x.whole = out->files[0];
+    if (!ckr__shards_split(&x, t->max_shard_bytes) || !ckr__shards_files(&x)) r = c->err->code;
+    if (r == CKR_OK && x.n > 1) r = ckr__shards_index(&x);
+    ckr__map_free(&x.names);
+    out->renamed = own;
+    if (r == CKR_OK) out->keys = CKR__NEW_N(c, const char *, s->n_tensors);
+    for (i = 0; i < s->n_tensors && r == CKR_OK && out->keys; i++) {
+        out->keys[i] = ckr__printf(c, "%s/param", ckr__plain_name(c, s->tensors[i]));
+        if (!out->keys[i]) r = c->err->code;
+    }
+    return r == CKR_OK && !out->keys ? c->err->code : r;
+}
+
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                   ckr__out *out, ckr_note **notes, uint64_t *n_notes)
 {
@@ -27605,6 +27810,8 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     f->root = ckr__node(c, CKR_NODE_DICT);
     f->metadata = torch ? NULL : ckr__node(c, CKR_NODE_DICT);
     if (!f->root || (!torch && !f->metadata)) return c->err->code;
+    if (!torch && !ckr__node_set(c, f->metadata, "format", ckr__node_str(c, "pt")))
+        return c->err->code;
     if (own && !way->metadata_fn(c, f, s)) return c->err->code;
     for (i = 0; i < s->n_ties && !torch; i++)
         if (!ckr__node_set(c, f->metadata, ckr__printf(c, "tied:%s", s->ties[i].other),
@@ -27630,14 +27837,17 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
         if (!(own ? way->tensor_fn(c, f, x, dtype) : ckr__plain_entry(c, f, x, dtype)))
             return c->err->code;
     }
-    if (f->metadata && f->metadata->count == 0) f->metadata = NULL;
     if (s->n_tensors && !f->n_entries)
         return ckr__fail(c->err, CKR_ITEM_SLOT_UNKNOWN, NULL, CKR_NO_OFFSET, t->slots, NULL);
+    if (t->max_shard_bytes && !torch) {
+        const ckr_result r = ckr__plain_shards(c, s, t, out, own);
+        if (r != CKR_OK) return r;
+    }
     return t->slots ? CKR_OK : ckr__plain_losses(c, s, notes, n_notes);
 }
 
 static const ckr__dialect ckr__plain_safetensors = {
-    "safetensors", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL
+    "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL
 };
 static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL
@@ -51875,6 +52085,9 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     r = ckr__plan_window(p, max_bytes);
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
     if (r == CKR_OK) r = ckr__dialect_variant(&p->ctx, d, p->target.variant);
+    if (r == CKR_OK && p->target.max_shard_bytes && strcmp(d->name, "safetensors") != 0)
+        r = ckr__fail(p->ctx.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "max_shard_bytes",
+                      "%s has no files of a bounded size; safetensors has", d->name);
     if (r == CKR_OK) r = ckr__plan_components(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_decisions(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_rng(p, d);

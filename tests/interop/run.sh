@@ -47,6 +47,7 @@ fi
 [ -z "${only_venv:-}" ] || exit 0
 rc=0
 "$py" tests/interop/check.py "$@" || rc=1
+[ $# -ne 0 ] || "$py" tests/interop/shards.py ./ckptresume || rc=1
 corpus=${CORPUS:-../shared/corpus}
 if [ $# -eq 0 ] && [ -d "$corpus/dcp/make" ]; then
     "$py" tests/interop/dcp.py ./ckptresume "$corpus/dcp" || rc=1
