@@ -11322,6 +11322,8 @@ typedef struct ckr__dv_gather {
     uint64_t     n_chunks;
     uint64_t    *first;        /* per pair of the state: its first chunk                  */
     uint32_t    *items;        /* its item                                               */
+    const uint64_t *state;     /* the pairs of the state                                 */
+    size_t       n_state, last;        /* how many; the one that was found last          */
     ckr__map     boxes;        /* item and start -> chunk, made when a hint is wrong     */
     uint8_t     *box_keys;
     size_t       box_bytes;
@@ -11367,13 +11369,16 @@ static size_t ckr__dv_slot(const ckr__dv_gather *g, uint64_t key)
     return i;
 }
 
-/* The pair of a name in the state, UINT32_MAX: none. */
-static uint32_t ckr__dv_pair(const ckr__dv_gather *g, uint64_t key)
+/* The pair of a name in the state, UINT32_MAX: none. The next name is mostly the same one or the
+   one behind it. */
+static uint32_t ckr__dv_pair(ckr__dv_gather *g, uint64_t key)
 {
     const char *s;
     size_t n, i;
     uint64_t at;
     if (ckr__dv_kind(key) != CKR__DV_STR) return UINT32_MAX;
+    for (i = g->last; i < g->last + 2 && i < g->n_state; i++)
+        if (g->state[2 * i] == key) return (uint32_t)(g->last = i);
     i = ckr__dv_slot(g, key);
     if (g->seen[i]) return g->seen_pair[i];
     s = ckr__dv_text(g->m, key, &n);
@@ -11739,6 +11744,8 @@ static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
     if (ckr__dv_kind(m->state) != CKR__DV_BOX)
         return ckr__dv_bad(m, "Metadata has no state_dict_metadata");
     if (!ckr__dv_pairs(m, m->state, "state_dict_metadata", &state, &n)) return false;
+    g.state = state;
+    g.n_state = n;
     while (cap < 2 * n) cap *= 2;
     g.mask = cap - 1;
     g.seen = (uint64_t *)ckr__heap_alloc(m->c, cap * 8);
@@ -47996,7 +48003,8 @@ static ckr_result ckr__pack_index(ckr__packer *p)
 
 #define CKR__RUN_PART                                                                              \
     ((uint64_t)1 << 15)                 /* bytes per inner step: digest and cast find it in cache */
-#define CKR__BLOCK ((size_t)1 << 17)    /* staged at a time                                      */
+#define CKR__BLOCK ((size_t)1 << 17)    /* staged at a time, at most                             */
+#define CKR__NEAR  ((uint64_t)1 << 11)  /* bytes that cost no more to read than a call does      */
 #define CKR__SUMMED ((uint64_t)1 << 19) /* read at a time: is still in cache when it is summed   */
 #define CKR__DIRECT ((uint64_t)1 << 16) /* bytes from which a run is read to where it goes       */
 #define CKR__WINDOW ((uint64_t)4 << 20) /* bytes of destination per task                         */
@@ -48175,11 +48183,24 @@ static bool ckr__lane_read(ckr__lane *w, int side, const ckr_piece *p, uint64_t 
     return !sys || ckr__fail_io(&w->err, CKR_ITEM_IO_READ, f->path, sys) == CKR_OK;
 }
 
-/* n bytes (at most CKR__BLOCK) of a piece's source; NULL after an error. Files are read, never
-   mapped: a page fault costs more than the copy that it saves, and pages of a mapping count as the
-   process's memory. */
+/* How far to read, of `want` bytes that will be asked for next: no further, unless what is asked
+   for lies right behind the last block; then twice as far as that. So a part of each row costs its
+   own bytes, and small neighbours few calls. */
+static uint64_t ckr__ahead(const ckr__lane *w, int side, uint32_t file, uint64_t at, uint64_t want)
+{
+    const uint64_t end = w->block_at[side] + w->block_n[side];
+    uint64_t far = want;
+    if (w->block_file[side] == file && at >= end && at - end < CKR__NEAR &&
+        far < 2 * w->block_n[side])
+        far = 2 * w->block_n[side];
+    return far < CKR__BLOCK ? far : CKR__BLOCK;
+}
+
+/* n bytes (at most CKR__BLOCK) of a piece's source, the first of `want`; NULL after an error. Files
+   are read, never mapped: a page fault costs more than the copy that it saves, and pages of a
+   mapping count as the process's memory. */
 static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uint64_t at,
-                                 uint64_t n)
+                                 uint64_t n, uint64_t want)
 {
     const ckr__ctx *c = side ? w->other : w->src;
     uint64_t size, from;
@@ -48190,7 +48211,9 @@ static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uin
         ckr__range_ok(at - from, n, w->block_n[side]))
         return w->block[side] + (at - from);
     size = c->files[p->file].size;
-    if (at < size && n < size - at) n = size - at < CKR__BLOCK ? size - at : CKR__BLOCK;
+    want = ckr__ahead(w, side, p->file, at, want);
+    if (at < size && want > size - at) want = size - at;
+    if (n < want) n = want;
     w->block_file[side] = CKR_NO_FILE;
     if (!ckr__lane_read(w, side, p, at, w->block[side], n)) return NULL;
     w->block_file[side] = p->file;
@@ -48201,9 +48224,9 @@ static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uin
 
 /* The same in this machine's byte order: a foreign one goes through `temp`. */
 static const uint8_t *ckr__fetch_native(ckr__lane *w, int side, const ckr_piece *p, uint64_t at,
-                                        uint64_t n)
+                                        uint64_t n, uint64_t want)
 {
-    const uint8_t *s = ckr__fetch(w, side, p, at, n);
+    const uint8_t *s = ckr__fetch(w, side, p, at, n, want);
     uint8_t *t = w->temp + (side ? CKR__RUN_PART : 0);
     if (!s || p->big_endian == ckr__host_big_endian() || ckr__dtypes[p->dtype].swap < 2) return s;
     memcpy(t, s, (size_t)n);
@@ -48278,7 +48301,8 @@ static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
         return ckr__run_read(w, op, a, l, dst, (uint64_t)n * ea);
     while (n > 0) {
         int64_t part = ckr__min_i64(n, step);
-        const uint8_t *s = ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea);
+        const uint8_t *s =
+            ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea, (uint64_t)n * ea);
         s = ckr__run_logical(w, op, s, (uint64_t)part);
         if (!s) return false;
         if (dst) {
@@ -48370,8 +48394,10 @@ static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64
     while (n > 0) {
         int64_t part = ckr__min_i64(n, (int64_t)(half / (ea > eb ? ea : eb)));
         ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype;
-        const uint8_t *x = ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea);
-        const uint8_t *y = ckr__fetch_native(w, 1, op->pb, b, (uint64_t)part * eb);
+        const uint8_t *x =
+            ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea, (uint64_t)n * ea);
+        const uint8_t *y =
+            ckr__fetch_native(w, 1, op->pb, b, (uint64_t)part * eb, (uint64_t)n * eb);
         x = ckr__run_narrow(op, &ta, x, part, w->temp);
         y = ckr__run_narrow(op, &tb, y, part, w->temp + CKR__RUN_PART + half);
         if (!x || !y) return false;

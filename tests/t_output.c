@@ -251,6 +251,82 @@ static void shards_of_a_run(void)
     }
 }
 
+static uint64_t bytes_read;
+
+static int32_t counted_read(void *user, void *file, uint64_t offset, void *dst, size_t n)
+{
+    (void)user;
+    bytes_read += n;
+    return ckr__default_io().read_fn(NULL, file, offset, dst, n);
+}
+
+/* A part of each row costs its own bytes, where there is much between two; neighbours that are
+   small are read together. */
+static void parts_of_rows(void)
+{
+    enum { ROWS = 32, COLUMNS = 4096, SMALL = 2000 };
+    const int64_t shape[2] = { ROWS, COLUMNS }, one[1] = { 4 };
+    const int64_t start[2] = { 1, 1024 }, count[2] = { ROWS - 1, 512 };
+    float *wide = (float *)malloc(sizeof *wide * ROWS * COLUMNS), *part, small[4 * SMALL];
+    ckr_read r[SMALL];
+    ckr_target t = target();
+    ckr_env env = CKR_ZERO;
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *in = NULL, *out = NULL;
+    ckr_plan *p = NULL;
+    char name[16];
+    int i, k;
+    part = (float *)malloc(sizeof *part * ROWS * 512);
+    if (!CHECK(wide && part)) return;
+    for (i = 0; i < ROWS * COLUMNS; i++) wide[i] = (float)i;
+    CHECK_OK(ckr_ckpt_create(NULL, &in, &err), &err);
+    CHECK_OK(ckr_ckpt_put(in, "wide", "param", CKR_DTYPE_F32, 2, shape, wide, &err), &err);
+    for (i = 0; i < SMALL; i++) {
+        snprintf(name, sizeof name, "s%04d", i);
+        CHECK_OK(ckr_ckpt_put(in, name, "param", CKR_DTYPE_F32, 1, one, wide + i, &err), &err);
+    }
+    t.force = true;
+    if (CHECK_OK(ckr_plan_create(in, &t, 0, &p, &err), &err))
+        CHECK_OK(ckr_plan_write(p, "build/wide.safetensors", NULL, &err), &err);
+    ckr_plan_free(p);
+    env.io = ckr__default_io();
+    env.io.read_fn = counted_read;
+    env.parallel.n_threads = 1;
+    d.env = &env;
+    if (CHECK_OK(ckr_ckpt_open("build/wide.safetensors", &d, &out, &err), &err)) {
+        memset(r, 0, sizeof r);
+        r[0].tensor = ckr_ckpt_tensor(out, "wide", "param");
+        r[0].start = start;
+        r[0].count = count;
+        r[0].dst = part;
+        r[0].dst_size = sizeof *part * (ROWS - 1) * 512;
+        bytes_read = 0;
+        CHECK_OK(ckr_ckpt_read(out, r, 1, &err), &err);
+        CHECK_INT(bytes_read, r[0].dst_size);
+        for (i = 0; i < ROWS - 1; i++)
+            for (k = 0; k < 512; k++)
+                if (part[i * 512 + k] < wide[(i + 1) * COLUMNS + 1024 + k] ||
+                    part[i * 512 + k] > wide[(i + 1) * COLUMNS + 1024 + k])
+                    CHECK(false);
+        for (i = 0; i < SMALL; i++) {
+            snprintf(name, sizeof name, "s%04d", i);
+            r[i].tensor = ckr_ckpt_tensor(out, name, "param");
+            r[i].start = r[i].count = NULL;
+            r[i].dst = small + 4 * i;
+            r[i].dst_size = sizeof *small * 4;
+        }
+        bytes_read = 0;
+        CHECK_OK(ckr_ckpt_read(out, r, SMALL, &err), &err);
+        CHECK(bytes_read < 2 * sizeof small);
+        for (i = 0; i < SMALL; i++) CHECK(!memcmp(small + 4 * i, wide + i, 16));
+    }
+    ckr_ckpt_close(in);
+    ckr_ckpt_close(out);
+    remove("build/wide.safetensors");
+    free(wide);
+    free(part);
+}
+
 /* Only our own words, and only when they fit the bytes. */
 static void told_type(void)
 {
@@ -321,6 +397,7 @@ int main(int argc, char **argv)
         RUN(told_type);
         RUN(shards);
         RUN(shards_of_a_run);
+        RUN(parts_of_rows);
         RUN(links_and_neighbours);
         remove_output();
         ckr_ckpt_close(ckpt);

@@ -1,8 +1,8 @@
 """shards.py TOOL: `--max-shard-size` against transformers and safetensors.
 
-Small models, one with tied embeddings, saved whole by transformers, split by `convert` and by `export`, and loaded again
-from the directory that was written: every parameter bit for bit. The index beside huggingface_hub's own split of
-the same tensors in the same order: the same file for each, the same total_size."""
+Small models, one with tied embeddings, saved whole by transformers, split by `convert` and by `export`, and loaded
+again from the directory that was written: every parameter bit for bit. The index beside huggingface_hub's own split
+of the same tensors in the same order: the same file for each, the same total_size."""
 import json, os, shutil, subprocess, sys, tempfile
 
 import torch
