@@ -16966,6 +16966,7 @@ static ckr_result ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, doubl
                                      ckr_schedule *s)
 {
     uint64_t i;
+    bool some = false;
     ckr_result e;
     if (steps <= 0)
         return ckr__rebase_fail(c, "rewarm", "give --rewarm-steps N",
@@ -16981,8 +16982,12 @@ static ckr_result ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, doubl
                                     "the new schedule says nothing at the end of the warmup");
         s->lanes[i].ramp_from = 0;
         s->lanes[i].ramp_to = now[i];
+        some = some || now[i] > 0;
     }
-    return CKR_OK;
+    return some ? CKR_OK
+                : ckr__rebase_fail(c, "rewarm", "give fewer --rewarm-steps, or a longer schedule",
+                                   "the new schedule is at its end, or below 0, when the warmup "
+                                   "is over: there is nothing to warm up to");
 }
 
 /* The fraction of the decay by which Megatron's options say a warmup of any length: its product
@@ -39079,6 +39084,12 @@ static ckr_result ckr__te_fit(ckr__de *x, const ckr_schedule *w)
     r = ckr__tf_search(x, w, &f, &params, &worst);
     if (r != CKR_OK) return r;
     snprintf(text, sizeof text, "%.3g of the LR", worst);
+    if (!(worst < HUGE_VAL)) snprintf(text, sizeof text, "no curve at all");
+    if (worst > 0.3 && w->ramp_len > 0)
+        return ckr__de_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL, text,
+                           "torchtitan holds its highest LR for a step before it decays, and its "
+                           "steps are whole: the rest is too short for this warmup",
+                           "another --rewarm-steps, a longer schedule, or --lr-policy splice");
     if (worst > 0.3)
         return ckr__de_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL, text,
                            "torchtitan's schedule has no such curve",
