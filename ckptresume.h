@@ -38730,12 +38730,44 @@ static ckr_result ckr__tq_tensor(ckr__de *e, const ckr_tensor *t, ckr_dtype dtyp
                                   : ckr__tq_refuse(e, t->name);
 }
 
+/* Are all three of each fused projection in the group? Each is a bit of its head and tail. */
+static ckr_result ckr__tq_whole(ckr__de *e, const ckr_group *g, bool *whole)
+{
+    ckr__map at;
+    uint8_t *bits = CKR__NEW_N(e->c, uint8_t, g->n_params);
+    uint64_t i, n = 0, v = 0;
+    bool ok = bits != NULL;
+    int k;
+    memset(&at, 0, sizeof at);
+    at.c = e->c;
+    for (i = 0; ok && i < g->n_params; i++) {
+        const char *key;
+        ckr__tq x;
+        memset(&x, 0, sizeof x);
+        for (k = 0; k < 3; k++)
+            if (ckr__tq_is(e->c, g->params[i], ckr__tq_parts[k], &x)) break;
+        if (k == 3) continue;
+        key = ckr__tq_name(e->c, &x, "wqkv");
+        if (!ckr__map_find(&at, key, strlen(key), &v)) {
+            v = n++;
+            ok = *key && ckr__map_put(&at, key, strlen(key), v, NULL);
+        }
+        bits[v] = (uint8_t)(bits[v] | 1u << k);
+    }
+    ckr__map_free(&at);
+    for (*whole = true, i = 0; i < n; i++) *whole = *whole && bits[i] == 7;
+    return ok ? CKR_OK : e->c->err->code;
+}
+
 /* The names of a group's parameters; all three of one lie in it. */
 static ckr_result ckr__tq_group(ckr__de *e, ckr_group *g, bool *any)
 {
     const char **names = CKR__NEW_N(e->c, const char *, 3 * g->n_params);
-    uint64_t i, n = 0, found[3] = { 0, 0, 0 };
+    uint64_t i, n = 0, found = 0;
+    bool whole = true;
     int k;
+    ckr_result r = e->qkv < 0 ? ckr__tq_whole(e, g, &whole) : CKR_OK;
+    if (r != CKR_OK) return r;
     for (i = 0; names && i < g->n_params; i++) {
         ckr__tq x;
         memset(&x, 0, sizeof x);
@@ -38746,15 +38778,15 @@ static ckr_result ckr__tq_group(ckr__de *e, ckr_group *g, bool *any)
         }
         for (k = 0; k < 3; k++)
             if (e->qkv < 0 && ckr__tq_is(e->c, g->params[i], ckr__tq_parts[k], &x)) break;
-        if (k < 3) found[k]++;
+        if (k < 3) found++;
         if (k == 0) names[n++] = ckr__tq_name(e->c, &x, "wqkv");
         if (k == 3) names[n++] = g->params[i];
     }
     if (!names) return e->c->err->code;
-    *any |= found[0] != 0;
+    *any |= found != 0;
     g->params = names;
     g->n_params = n;
-    if (found[0] == found[1] && found[0] == found[2]) return CKR_OK;
+    if (whole) return CKR_OK;
     return ckr__de_say(e, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, "wqkv", NULL, NULL,
                        "a fused projection is one parameter with one set of hyper-parameters: its "
                        "wq, wk and wv are in different groups",

@@ -371,6 +371,97 @@ static void projections(void)
     ckr_ckpt_close(b);
 }
 
+#define QKV "layers.0.attention.qkv_linear."
+
+/* The parameters that are named in a group of their own, with another weight decay. */
+static bool regroup(const char *from, const char *const *moved, int n, const char *to)
+{
+    ckr_target t = target_of(0, 0, 0, -1, NULL);
+    ckr_group g[3];
+    const char *name;
+    ckr_ckpt *c = open_ok(from);
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    ckr_node *hyper;
+    uint64_t i;
+    int k;
+    if (!s || !CHECK_INT(s->n_groups, 2)) return false;
+    memset(g, 0, sizeof g);
+    g[0] = s->groups[0];
+    g[1] = s->groups[1];
+    g[0].hyper = g[1].hyper = NULL;
+    g[1].params = CKR__NEW_N(&c->ctx, const char *, s->groups[1].n_params);
+    g[1].n_params = 0;
+    for (i = 0; i < s->groups[1].n_params; i++) {
+        name = s->groups[1].params[i];
+        for (k = 0; k < n && strcmp(moved[k], name) != 0; k++) {}
+        if (k == n) g[1].params[g[1].n_params++] = name;
+    }
+    hyper = ckr__node(&c->ctx, CKR_NODE_DICT);
+    ckr__node_set(&c->ctx, hyper, "weight_decay", ckr__node_float(&c->ctx, 0.25));
+    g[2].params = (const char **)(uintptr_t)moved;
+    g[2].n_params = (uint64_t)n;
+    g[2].hyper = hyper;
+    t.groups = g;
+    t.n_groups = 3;
+    return written(c, from, to, &t);
+}
+
+static double decay_of(const char *path, const char *param)
+{
+    ckr_ckpt *c = open_ok(path);
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    double v = -1;
+    uint64_t i, k;
+    for (i = 0; s && i < s->n_groups; i++)
+        for (k = 0; k < s->groups[i].n_params; k++)
+            if (!strcmp(s->groups[i].params[k], param))
+                ckr_node_f64(ckr_node_get(s->groups[i].hyper, "weight_decay"), &v);
+    ckr_ckpt_close(c);
+    return v;
+}
+
+static bool is_whole(const char **params, uint64_t n)
+{
+    ckr_group g = CKR_ZERO;
+    ckr__de e;
+    ckr_error err = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    bool whole = false;
+    memset(&e, 0, sizeof e);
+    CHECK_OK(ckr_ckpt_create(NULL, &c, &err), &err);
+    e.c = &c->ctx;
+    g.params = params;
+    g.n_params = n;
+    CHECK_INT(ckr__tq_whole(&e, &g, &whole), CKR_OK);
+    ckr_ckpt_close(c);
+    return whole;
+}
+
+/* One parameter has one set of hyper-parameters: the three that it is made of, the same. */
+static void parted_projections(void)
+{
+    static const char *const parts[] = { QKV "wq.weight", QKV "wk.weight", QKV "wv.weight" };
+    const char *fused = QKV "wqkv.weight";
+    const char *cross[] = { QKV "wq.weight", QKV "wk.weight", "layers.1.a.wv.weight" };
+    const char *two[] = { QKV "wq.weight", "layers.1.a.wv.weight", QKV "wk.weight", QKV "wv.weight",
+                          "layers.1.a.wk.weight", "layers.1.a.wq.weight", "norm.weight" };
+    CHECK(!is_whole(cross, 3));
+    CHECK(is_whole(two, 7));
+    CHECK(!is_whole(two, 5));
+    if (!CHECK(qkv("run", "split_qkv", 2, "w/three"))) return;
+    if (CHECK(regroup("w/three", parts + 2, 1, "w/apart")))
+        CHECK(!qkv("w/apart", "fused_qkv", 2, "w/no"));
+    if (CHECK(regroup("w/three", parts, 3, "w/together")) &&
+        CHECK(qkv("w/together", "fused_qkv", 2, "w/one"))) {
+        CHECK(fabs(decay_of("w/one", fused) - 0.25) < 1e-15);
+        CHECK(fabs(decay_of("w/one", "lm_head.weight") - 0.1) < 1e-15);
+    }
+    if (CHECK(regroup("run", &fused, 1, "w/wd")) && CHECK(qkv("w/wd", "split_qkv", 2, "w/wd3"))) {
+        CHECK(fabs(decay_of("w/wd3", parts[1]) - 0.25) < 1e-15);
+        CHECK(fabs(decay_of("w/wd3", "lm_head.weight") - 0.1) < 1e-15);
+    }
+}
+
 /* Metadata that lies ------------------------------------------------------------ */
 
 typedef struct meta {          /* a pickle without a memo                                */
@@ -907,6 +998,7 @@ int main(int argc, char **argv)
     RUN(warm_again);
     RUN(fresh);
     RUN(projections);
+    RUN(parted_projections);
     RUN(lying_chunks);
     RUN(lying_pickles);
     RUN(deep);
