@@ -1,9 +1,10 @@
 #!/bin/sh
 # run.sh: what ckptresume wrote, read by the frameworks. Makes build/venv from the pinned
 # requirements once and uses it again; VENV_PYTHON=PYTHON takes one that has them.
-# NANOTRON_SRC=DIR: Nanotron too. TITAN022=DIR: an unpacked wheel of torchtitan 0.2.2. CORPUS=DIR has the cases for torch.distributed.checkpoint and, where
-# it is installed, torchtitan. DeepSpeed has to find torch when it is installed, so it comes after the rest,
-# without its compiled parts; where that fails its checks are left out with a line.
+# NANOTRON_SRC=DIR: Nanotron too. TITAN022=DIR: an unpacked wheel of torchtitan 0.2.2. CORPUS=DIR has
+# the cases for torch.distributed.checkpoint and, where it is installed, torchtitan. DeepSpeed has to
+# find torch when it is installed, so it comes after the rest, without its compiled parts; where that
+# fails its checks are left out with a line.
 set -u
 py=${VENV_PYTHON:-}
 wanted=tests/interop/requirements.txt
