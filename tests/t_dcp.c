@@ -437,6 +437,41 @@ static bool is_whole(const char **params, uint64_t n)
     return whole;
 }
 
+/* Where queries and keys are normed, the norm's length is a head's, and tells how many there are. */
+static void normed_projections(void)
+{
+    static const float zero[32 * 8];
+    const int64_t q[2] = { 32, 8 }, k[2] = { 16, 8 }, norm[1] = { 8 }, odd[1] = { 5 };
+    static const struct { bool norm, odd; int64_t told, kv; } x[] = {
+        { true, false, 0, 2 }, { false, false, 0, 0 }, { true, false, 4, 4 }, { true, true, 0, 0 },
+        { false, false, 2, 2 }, { false, false, 3, 0 }
+    };
+    size_t i;
+    for (i = 0; i < sizeof x / sizeof *x; i++) {
+        ckr_target t = CKR_ZERO;
+        ckr_ckpt *c = NULL;
+        ckr_error err = CKR_ZERO;
+        ckr__de e;
+        ckr__tq m;
+        memset(&e, 0, sizeof e);
+        memset(&m, 0, sizeof m);
+        CHECK_OK(ckr_ckpt_create(NULL, &c, &err), &err);
+        ckr_ckpt_put(c, QKV "wq.weight", "param", CKR_DTYPE_F32, 2, q, zero, &err);
+        ckr_ckpt_put(c, QKV "wk.weight", "param", CKR_DTYPE_F32, 2, k, zero, &err);
+        if (x[i].norm)
+            ckr_ckpt_put(c, "layers.0.attention.q_norm.weight", "param", CKR_DTYPE_F32, 1,
+                         x[i].odd ? odd : norm, zero, &err);
+        e.c = &c->ctx;
+        e.s = &c->state;
+        e.t = &t;
+        t.kv_heads = x[i].told;
+        CHECK(ckr__tq_is(e.c, QKV "wqkv.weight", "wqkv", &m));
+        CHECK_INT(ckr__tq_measure(&e, &m), x[i].kv > 0);
+        if (x[i].kv) CHECK(m.rows == 16 / x[i].kv && m.q_rows == 32 / x[i].kv);
+        ckr_ckpt_close(c);
+    }
+}
+
 /* One parameter has one set of hyper-parameters: the three that it is made of, the same. */
 static void parted_projections(void)
 {
@@ -999,6 +1034,7 @@ int main(int argc, char **argv)
     RUN(fresh);
     RUN(projections);
     RUN(parted_projections);
+    RUN(normed_projections);
     RUN(lying_chunks);
     RUN(lying_pickles);
     RUN(deep);
