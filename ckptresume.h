@@ -38,7 +38,8 @@
        format             read                                        written
        torch .pt          zip of 1.6 to 2.15, legacy streams,         zip as 2.15 writes it,
                           plain pickles, protocols 0 to 5             loads with weights_only=True
-       safetensors        all of it, strictly                         yes
+       safetensors        all of it, strictly; files with an index    one file, or several and
+                                                                      an index
        .npy, .npz         stored members                              no
        JSON, YAML         YAML: the subset of configuration files     yes, as part of a checkpoint
        torch optimizer,   groups, every torch.optim.lr_scheduler      the whole file, as decided
@@ -979,6 +980,9 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     int64_t      micro_batch, seq_len;     /* of the coming run, for its place in the data; 0:
                                               not known                                  */
     int64_t      kv_heads;     /* of its attention; 0: as the checkpoint tells             */
+    uint64_t     max_shard_bytes;      /* safetensors: a directory of files with no more tensor
+                                  bytes each, but for a tensor that is larger, and an index; 0:
+                                  one file                                               */
 } ckr_target;
 
 typedef enum ckr_verdict {
@@ -6059,7 +6063,8 @@ typedef struct ckr__hf_join {
     const char     *path;
     const ckr_node *map;
     ckr_node      **found;     /* for each name of the map                               */
-    ckr__map        names;     /* tensor -> its place in the map                         */
+    ckr_node       *told;      /* the shards' metadata, or NULL                          */
+    ckr__map        names, keys;       /* tensor -> its place in the map; told's keys    */
 } ckr__hf_join;
 
 static void ckr__hf_extra(ckr__hf_join *h, const char *shard, const ckr_node *name)
@@ -6071,10 +6076,26 @@ static void ckr__hf_extra(ckr__hf_join *h, const char *shard, const ckr_node *na
     h->c->env.log_fn(h->c->env.user, &note);
 }
 
+/* Each shard's metadata tells of its own tensors; what all of them say is said once. */
+static bool ckr__hf_told(ckr__hf_join *h, const ckr_node *told)
+{
+    uint64_t i;
+    if (told && !h->told) h->told = ckr__node(h->c, CKR_NODE_DICT);
+    if (told && !h->told) return false;
+    for (i = 0; told && i < told->count; i++) {
+        ckr_node *key = told->u.items[2 * i];
+        bool had;
+        if (!ckr__map_put(&h->keys, key->u.str, (size_t)key->count, 0, &had)) return false;
+        if (!had && !ckr__node_pair(h->c, h->told, key, told->u.items[2 * i + 1])) return false;
+    }
+    return true;
+}
+
 /* Takes the tensors of one shard. */
 static ckr_result ckr__hf_shard(ckr__hf_join *h, const char *shard, const ckr_node *tensors)
 {
     uint64_t i, at;
+    if (!ckr__hf_told(h, tensors->attrs)) return CKR_E_NOMEM;
     for (i = 0; i < tensors->count; i++) {
         const ckr_node *name = tensors->u.items[2 * i];
         if (!ckr__map_find(&h->names, name->u.str, (size_t)name->count, &at)) {
@@ -6121,7 +6142,7 @@ static ckr_result ckr__hf_load_shards(ckr__hf_join *h)
     return r;
 }
 
-/* All tensors of the index's map, in its order, as one DICT; the index's metadata is its attrs. */
+/* All tensors of the index's map, in its order, as one DICT; its attrs: the shards' metadata. */
 static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr_node **root)
 {
     ckr__hf_join h;
@@ -6131,7 +6152,7 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
     ckr_result r = ckr__hf_index(c, path, &map, &metadata);
     if (r != CKR_OK) return r;
     memset(&h, 0, sizeof h);
-    h.c = h.names.c = c;
+    h.c = h.names.c = h.keys.c = c;
     h.path = path;
     h.map = map;
     h.found = CKR__NEW_N(c, ckr_node *, map->count);
@@ -6146,8 +6167,11 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
             r = CKR_E_NOMEM;
     }
     ckr__map_free(&h.names);
-    if (r == CKR_OK) *root = out;
-    return r;
+    ckr__map_free(&h.keys);
+    if (r != CKR_OK) return r;
+    out->attrs = h.told;
+    *root = out;
+    return CKR_OK;
 }
 
 /* >>convert ------------------------------------------------------------------- */
@@ -11384,6 +11408,8 @@ typedef struct ckr__dv_gather {
     uint64_t     n_chunks;
     uint64_t    *first;        /* per pair of the state: its first chunk                  */
     uint32_t    *items;        /* its item                                               */
+    const uint64_t *state;     /* the pairs of the state                                 */
+    size_t       n_state, last;        /* how many; the one that was found last          */
     ckr__map     boxes;        /* item and start -> chunk, made when a hint is wrong     */
     uint8_t     *box_keys;
     size_t       box_bytes;
@@ -11429,13 +11455,16 @@ static size_t ckr__dv_slot(const ckr__dv_gather *g, uint64_t key)
     return i;
 }
 
-/* The pair of a name in the state, UINT32_MAX: none. */
-static uint32_t ckr__dv_pair(const ckr__dv_gather *g, uint64_t key)
+/* The pair of a name in the state, UINT32_MAX: none. The next name is mostly the same one or the
+   one behind it. */
+static uint32_t ckr__dv_pair(ckr__dv_gather *g, uint64_t key)
 {
     const char *s;
     size_t n, i;
     uint64_t at;
     if (ckr__dv_kind(key) != CKR__DV_STR) return UINT32_MAX;
+    for (i = g->last; i < g->last + 2 && i < g->n_state; i++)
+        if (g->state[2 * i] == key) return (uint32_t)(g->last = i);
     i = ckr__dv_slot(g, key);
     if (g->seen[i]) return g->seen_pair[i];
     s = ckr__dv_text(g->m, key, &n);
@@ -11801,6 +11830,8 @@ static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
     if (ckr__dv_kind(m->state) != CKR__DV_BOX)
         return ckr__dv_bad(m, "Metadata has no state_dict_metadata");
     if (!ckr__dv_pairs(m, m->state, "state_dict_metadata", &state, &n)) return false;
+    g.state = state;
+    g.n_state = n;
     while (cap < 2 * n) cap *= 2;
     g.mask = cap - 1;
     g.seen = (uint64_t *)ckr__heap_alloc(m->c, cap * 8);
@@ -17027,6 +17058,7 @@ static ckr_result ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, doubl
                                      ckr_schedule *s)
 {
     uint64_t i;
+    bool some = false;
     ckr_result e;
     if (steps <= 0)
         return ckr__rebase_fail(c, "rewarm", "give --rewarm-steps N",
@@ -17042,8 +17074,12 @@ static ckr_result ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, doubl
                                     "the new schedule says nothing at the end of the warmup");
         s->lanes[i].ramp_from = 0;
         s->lanes[i].ramp_to = now[i];
+        some = some || now[i] > 0;
     }
-    return CKR_OK;
+    return some ? CKR_OK
+                : ckr__rebase_fail(c, "rewarm", "give fewer --rewarm-steps, or a longer schedule",
+                                   "the new schedule is at its end, or below 0, when the warmup "
+                                   "is over: there is nothing to warm up to");
 }
 
 /* The fraction of the decay by which Megatron's options say a warmup of any length: its product
@@ -27132,14 +27168,36 @@ static const ckr__dialect ckr__nanotron = {
 #endif /* CKPTRESUME_NO_NANOTRON */
 
 /* >>plain --------------------------------------------------------------------- */
-/* One file with no framework: every tensor under its flattened key, everything else a leftover.
-   Written: one safetensors or torch file with the live module's names (see ckr_target.slots). */
+/* One file with no framework, or a directory of safetensors files with Hugging Face's names: every
+   tensor under its flattened key, everything else a leftover. Written: one safetensors or torch
+   file, or such a directory, with the live module's names (see ckr_target.slots). */
+
+#define CKR__HF_FILE  "model.safetensors"
+#define CKR__HF_INDEX "model.safetensors.index.json"
 
 static ckr_result ckr__plain_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     *mine = ckr__path_kind(c, path) == CKR_FILE_REGULAR;
     *dir = path;
     return CKR_OK;
+}
+
+/* In a directory: the one file, else the index, as transformers looks for them. */
+static const char *ckr__plain_file(ckr__ctx *c, const char *path)
+{
+    if (ckr__path_kind(c, path) != CKR_FILE_DIR) return path;
+    return ckr__path_join(c, path, ckr__dir_has(c, path, CKR__HF_FILE, CKR_FILE_REGULAR)
+                                       ? CKR__HF_FILE
+                                       : CKR__HF_INDEX);
+}
+
+static ckr_result ckr__plain_probe_dir(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    ckr_result r = ckr__plain_probe(c, path, dir, mine);
+    if (!*mine && *path && ckr__path_kind(c, path) == CKR_FILE_DIR)
+        *mine = ckr__dir_has(c, path, CKR__HF_FILE, CKR_FILE_REGULAR) ||
+                ckr__dir_has(c, path, CKR__HF_INDEX, CKR_FILE_REGULAR);
+    return r;
 }
 
 /* A walk over a tree without recursion: the containers that are open, each with its next child.
@@ -27488,9 +27546,11 @@ static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *t
         const char *name = told->u.items[2 * i]->u.str;
         ckr_dtype dtype;
         uint32_t n_dims;
+        const char *type = ckr_node_str(told->u.items[2 * i + 1]);
+        const bool framework = !strcmp(name, "format");    /* "pt", which says nothing more */
         bool fits = false;
-        if (!ckr__plain_typed(ckr_node_str(told->u.items[2 * i + 1]), &dtype, &n_dims, shape))
-            continue;
+        done += framework;
+        if (framework || !ckr__plain_typed(type, &dtype, &n_dims, shape)) continue;
         if (ckr__plain_named(s, &names, name, &at))
             r = ckr__plain_retype_one(c, s->tensors[at], dtype, n_dims, shape, &fits);
         else r = c->err->code;
@@ -27553,7 +27613,9 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
     uint32_t file;
     ckr_node *root = NULL;
     bool safetensors = false;
-    ckr_result r = ckr__file_open(c, path, &file);
+    ckr_result r;
+    path = ckr__plain_file(c, path);
+    r = path ? ckr__file_open(c, path, &file) : c->err->code;
     if (r == CKR_OK) r = ckr__doc_is_safetensors(c, file, &safetensors);
     if (r != CKR_OK) return r;
     if (safetensors) return ckr__plain_header(c, file, s);
@@ -27885,6 +27947,161 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     return r;
 }
 
+/* plain: files of a bounded size and their index --------------------------------- */
+
+typedef struct ckr__shards {
+    ckr__ctx            *c;
+    ckr__out            *out;
+    const ckr__out_file *whole;        /* what one file would be                         */
+    uint64_t            *number;       /* of each tensor's file, from 1                  */
+    uint64_t             n, total;     /* files; bytes of all tensors                    */
+    ckr__out_file      **files;
+    ckr__map             names;        /* tensor -> its place in the whole               */
+} ckr__shards;
+
+/* Those from `begin` on that have no file yet are the next one. */
+static void ckr__shards_close(ckr__shards *x, uint64_t begin, uint64_t end)
+{
+    bool some = false;
+    for (; begin < end; begin++) {
+        if (x->number[begin]) continue;
+        x->number[begin] = x->n + 1;
+        some = true;
+    }
+    x->n += some;
+}
+
+/* As huggingface_hub splits: in order; one that is too large for any file has one of its own. */
+static bool ckr__shards_split(ckr__shards *x, uint64_t most)
+{
+    const ckr_node *root = x->whole->root;
+    uint64_t i, begin = 0, size = 0;
+    x->number = CKR__NEW_N(x->c, uint64_t, root->count);
+    if (!x->number) return false;
+    for (i = 0; i < root->count; i++) {
+        const ckr_node *key = root->u.items[2 * i];
+        const uint64_t n = root->u.items[2 * i + 1]->u.entry->n_bytes;
+        if (!ckr__map_put(&x->names, key->u.str, (size_t)key->count, i, NULL)) return false;
+        x->total += n;
+        if (n > most) x->number[i] = ++x->n;
+        if (n > most) continue;
+        if (size > most - n) {
+            ckr__shards_close(x, begin, i);
+            begin = i;
+            size = 0;
+        }
+        size += n;
+    }
+    ckr__shards_close(x, begin, root->count);
+    return true;
+}
+
+/* The file of what a line of metadata tells of; 0: it is of all. */
+static uint64_t ckr__shards_told(const ckr__shards *x, const ckr_node *key, const ckr_node *value)
+{
+    const bool tied = !strncmp(key->u.str, "tied:", 5);
+    const ckr_node *name = tied ? value : key;
+    uint64_t at;
+    return !ckr__is_str(key, "format") &&
+                   ckr__map_find(&x->names, name->u.str, (size_t)name->count, &at)
+               ? x->number[at]
+               : 0;
+}
+
+static bool ckr__shards_fill(ckr__shards *x)
+{
+    const ckr_node *root = x->whole->root, *told = x->whole->metadata;
+    uint64_t i, k, of;
+    for (i = 0; i < root->count; i++) {
+        ckr__out_file *f = x->files[x->number[i] - 1];
+        void *array = f->entries;
+        ckr_entry **place = (ckr_entry **)ckr__append(x->c, &array, &f->n_entries, sizeof *place);
+        f->entries = (ckr_entry **)array;
+        if (!place ||
+            !ckr__node_pair(x->c, f->root, root->u.items[2 * i], root->u.items[2 * i + 1]))
+            return false;
+        *place = root->u.items[2 * i + 1]->u.entry;
+    }
+    for (i = 0; i < told->count; i++) {
+        ckr_node *key = told->u.items[2 * i], *value = told->u.items[2 * i + 1];
+        of = ckr__shards_told(x, key, value);
+        for (k = of ? of - 1 : 0; k < (of ? of : x->n); k++)
+            if (!ckr__node_pair(x->c, x->files[k]->metadata, key, value)) return false;
+    }
+    return true;
+}
+
+static bool ckr__shards_files(ckr__shards *x)
+{
+    uint64_t i;
+    x->files = CKR__NEW_N(x->c, ckr__out_file *, x->n);
+    x->out->n_files = 0;               /* the whole is not written                        */
+    for (i = 0; x->files && i < x->n; i++) {
+        const char *path = x->n == 1
+                               ? CKR__HF_FILE
+                               : ckr__printf(x->c, "model-%05llu-of-%05llu.safetensors",
+                                             (unsigned long long)i + 1, (unsigned long long)x->n);
+        ckr__out_file *f =
+            path ? ckr__out_file_add(x->out, path, CKR_FORMAT_SAFETENSORS) : NULL;
+        if (!f) return false;
+        f->root = ckr__node(x->c, CKR_NODE_DICT);
+        f->metadata = ckr__node(x->c, CKR_NODE_DICT);
+        if (!f->root || !f->metadata) return false;
+        x->files[i] = f;
+    }
+    return x->files && ckr__shards_fill(x);
+}
+
+static ckr_result ckr__shards_index(ckr__shards *x)
+{
+    ckr__ctx *c = x->c;
+    const ckr_node *whole = x->whole->root;
+    ckr_node *root = ckr__node(c, CKR_NODE_DICT), *sums = ckr__node(c, CKR_NODE_DICT),
+             *map = ckr__node(c, CKR_NODE_DICT), *size = ckr__node_int(c, (int64_t)x->total);
+    ckr__out_file *f = ckr__out_file_add(x->out, CKR__HF_INDEX, CKR_FORMAT_TEXT);
+    ckr__buf text;
+    uint64_t i;
+    ckr_result r;
+    bool ok = f && map && ckr__node_set(c, sums, "total_size", size) &&
+              ckr__node_set(c, root, "metadata", sums) && ckr__node_set(c, root, "weight_map", map);
+    for (i = 0; i < whole->count && ok; i++)
+        ok = ckr__node_pair(c, map, whole->u.items[2 * i],
+                            ckr__node_str(c, x->files[x->number[i] - 1]->path));
+    if (!ok) return c->err->code;
+    memset(&text, 0, sizeof text);
+    text.c = c;
+    r = ckr__json_put(&text, root, 2, true);
+    if (r == CKR_OK) ckr__buf_u8(&text, '\n');
+    if (r == CKR_OK) f->text = text.failed ? NULL : ckr__strndup(c, (const char *)text.data,
+                                                                text.size);
+    f->n_text = text.size;
+    ckr__buf_free(&text);
+    return r != CKR_OK ? r : f->text ? CKR_OK : c->err->code;
+}
+
+/* A directory as transformers and its like write and load it, in place of the one file. */
+static ckr_result ckr__plain_shards(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr__out *out, bool own)
+{
+    ckr__shards x;
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    memset(&x, 0, sizeof x);
+    x.c = x.names.c = c;
+    x.out = out;
+    x.whole = out->files[0];
+    if (!ckr__shards_split(&x, t->max_shard_bytes) || !ckr__shards_files(&x)) r = c->err->code;
+    if (r == CKR_OK && x.n > 1) r = ckr__shards_index(&x);
+    ckr__map_free(&x.names);
+    out->renamed = own;
+    if (r == CKR_OK) out->keys = CKR__NEW_N(c, const char *, s->n_tensors);
+    for (i = 0; i < s->n_tensors && r == CKR_OK && out->keys; i++) {
+        out->keys[i] = ckr__printf(c, "%s/param", ckr__plain_name(c, s->tensors[i]));
+        if (!out->keys[i]) r = c->err->code;
+    }
+    return r == CKR_OK && !out->keys ? c->err->code : r;
+}
+
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                   ckr__out *out, ckr_note **notes, uint64_t *n_notes)
 {
@@ -27903,6 +28120,8 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     f->root = ckr__node(c, CKR_NODE_DICT);
     f->metadata = torch ? NULL : ckr__node(c, CKR_NODE_DICT);
     if (!f->root || (!torch && !f->metadata)) return c->err->code;
+    if (!torch && !ckr__node_set(c, f->metadata, "format", ckr__node_str(c, "pt")))
+        return c->err->code;
     if (own && !way->metadata_fn(c, f, s)) return c->err->code;
     for (i = 0; i < s->n_ties && !torch; i++)
         if (!ckr__node_set(c, f->metadata, ckr__printf(c, "tied:%s", s->ties[i].other),
@@ -27930,14 +28149,17 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
                         ckr__out_key(out, x, ckr__plain_name(c, x), "param")))
             return c->err->code;
     }
-    if (f->metadata && f->metadata->count == 0) f->metadata = NULL;
     if (s->n_tensors && !f->n_entries)
         return ckr__fail(c->err, CKR_ITEM_SLOT_UNKNOWN, NULL, CKR_NO_OFFSET, t->slots, NULL);
+    if (t->max_shard_bytes && !torch) {
+        const ckr_result r = ckr__plain_shards(c, s, t, out, own);
+        if (r != CKR_OK) return r;
+    }
     return t->slots ? CKR_OK : ckr__plain_losses(c, s, notes, n_notes);
 }
 
 static const ckr__dialect ckr__plain_safetensors = {
-    "safetensors", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
+    "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
     NULL
 };
 static const ckr__dialect ckr__plain_torch = {
@@ -39001,12 +39223,44 @@ static ckr_result ckr__tq_tensor(ckr__de *e, const ckr_tensor *t, ckr_dtype dtyp
                                   : ckr__tq_refuse(e, t->name);
 }
 
+/* Are all three of each fused projection in the group? Each is a bit of its head and tail. */
+static ckr_result ckr__tq_whole(ckr__de *e, const ckr_group *g, bool *whole)
+{
+    ckr__map at;
+    uint8_t *bits = CKR__NEW_N(e->c, uint8_t, g->n_params);
+    uint64_t i, n = 0, v = 0;
+    bool ok = bits != NULL;
+    int k;
+    memset(&at, 0, sizeof at);
+    at.c = e->c;
+    for (i = 0; ok && i < g->n_params; i++) {
+        const char *key;
+        ckr__tq x;
+        memset(&x, 0, sizeof x);
+        for (k = 0; k < 3; k++)
+            if (ckr__tq_is(e->c, g->params[i], ckr__tq_parts[k], &x)) break;
+        if (k == 3) continue;
+        key = ckr__tq_name(e->c, &x, "wqkv");
+        if (!ckr__map_find(&at, key, strlen(key), &v)) {
+            v = n++;
+            ok = *key && ckr__map_put(&at, key, strlen(key), v, NULL);
+        }
+        bits[v] = (uint8_t)(bits[v] | 1u << k);
+    }
+    ckr__map_free(&at);
+    for (*whole = true, i = 0; i < n; i++) *whole = *whole && bits[i] == 7;
+    return ok ? CKR_OK : e->c->err->code;
+}
+
 /* The names of a group's parameters; all three of one lie in it. */
 static ckr_result ckr__tq_group(ckr__de *e, ckr_group *g, bool *any)
 {
     const char **names = CKR__NEW_N(e->c, const char *, 3 * g->n_params);
-    uint64_t i, n = 0, found[3] = { 0, 0, 0 };
+    uint64_t i, n = 0, found = 0;
+    bool whole = true;
     int k;
+    ckr_result r = e->qkv < 0 ? ckr__tq_whole(e, g, &whole) : CKR_OK;
+    if (r != CKR_OK) return r;
     for (i = 0; names && i < g->n_params; i++) {
         ckr__tq x;
         memset(&x, 0, sizeof x);
@@ -39017,15 +39271,15 @@ static ckr_result ckr__tq_group(ckr__de *e, ckr_group *g, bool *any)
         }
         for (k = 0; k < 3; k++)
             if (e->qkv < 0 && ckr__tq_is(e->c, g->params[i], ckr__tq_parts[k], &x)) break;
-        if (k < 3) found[k]++;
+        if (k < 3) found++;
         if (k == 0) names[n++] = ckr__tq_name(e->c, &x, "wqkv");
         if (k == 3) names[n++] = g->params[i];
     }
     if (!names) return e->c->err->code;
-    *any |= found[0] != 0;
+    *any |= found != 0;
     g->params = names;
     g->n_params = n;
-    if (found[0] == found[1] && found[0] == found[2]) return CKR_OK;
+    if (whole) return CKR_OK;
     return ckr__de_say(e, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, "wqkv", NULL, NULL,
                        "a fused projection is one parameter with one set of hyper-parameters: its "
                        "wq, wk and wv are in different groups",
@@ -39351,6 +39605,12 @@ static ckr_result ckr__te_fit(ckr__de *x, const ckr_schedule *w)
     r = ckr__tf_search(x, w, &f, &params, &worst);
     if (r != CKR_OK) return r;
     snprintf(text, sizeof text, "%.3g of the LR", worst);
+    if (!(worst < HUGE_VAL)) snprintf(text, sizeof text, "no curve at all");
+    if (worst > 0.3 && w->ramp_len > 0)
+        return ckr__de_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL, text,
+                           "torchtitan holds its highest LR for a step before it decays, and its "
+                           "steps are whole: the rest is too short for this warmup",
+                           "another --rewarm-steps, a longer schedule, or --lr-policy splice");
     if (worst > 0.3)
         return ckr__de_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL, text,
                            "torchtitan's schedule has no such curve",
@@ -48424,7 +48684,8 @@ static ckr_result ckr__pack_index(ckr__packer *p)
 
 #define CKR__RUN_PART                                                                              \
     ((uint64_t)1 << 15)                 /* bytes per inner step: digest and cast find it in cache */
-#define CKR__BLOCK ((size_t)1 << 17)    /* staged at a time                                      */
+#define CKR__BLOCK ((size_t)1 << 17)    /* staged at a time, at most                             */
+#define CKR__NEAR  ((uint64_t)1 << 11)  /* bytes that cost no more to read than a call does      */
 #define CKR__SUMMED ((uint64_t)1 << 19) /* read at a time: is still in cache when it is summed   */
 #define CKR__DIRECT ((uint64_t)1 << 16) /* bytes from which a run is read to where it goes       */
 #define CKR__WINDOW ((uint64_t)4 << 20) /* bytes of destination per task                         */
@@ -48603,11 +48864,24 @@ static bool ckr__lane_read(ckr__lane *w, int side, const ckr_piece *p, uint64_t 
     return !sys || ckr__fail_io(&w->err, CKR_ITEM_IO_READ, f->path, sys) == CKR_OK;
 }
 
-/* n bytes (at most CKR__BLOCK) of a piece's source; NULL after an error. Files are read, never
-   mapped: a page fault costs more than the copy that it saves, and pages of a mapping count as the
-   process's memory. */
+/* How far to read, of `want` bytes that will be asked for next: no further, unless what is asked
+   for lies right behind the last block; then twice as far as that. So a part of each row costs its
+   own bytes, and small neighbours few calls. */
+static uint64_t ckr__ahead(const ckr__lane *w, int side, uint32_t file, uint64_t at, uint64_t want)
+{
+    const uint64_t end = w->block_at[side] + w->block_n[side];
+    uint64_t far = want;
+    if (w->block_file[side] == file && at >= end && at - end < CKR__NEAR &&
+        far < 2 * w->block_n[side])
+        far = 2 * w->block_n[side];
+    return far < CKR__BLOCK ? far : CKR__BLOCK;
+}
+
+/* n bytes (at most CKR__BLOCK) of a piece's source, the first of `want`; NULL after an error. Files
+   are read, never mapped: a page fault costs more than the copy that it saves, and pages of a
+   mapping count as the process's memory. */
 static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uint64_t at,
-                                 uint64_t n)
+                                 uint64_t n, uint64_t want)
 {
     const ckr__ctx *c = side ? w->other : w->src;
     uint64_t size, from;
@@ -48618,7 +48892,9 @@ static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uin
         ckr__range_ok(at - from, n, w->block_n[side]))
         return w->block[side] + (at - from);
     size = c->files[p->file].size;
-    if (at < size && n < size - at) n = size - at < CKR__BLOCK ? size - at : CKR__BLOCK;
+    want = ckr__ahead(w, side, p->file, at, want);
+    if (at < size && want > size - at) want = size - at;
+    if (n < want) n = want;
     w->block_file[side] = CKR_NO_FILE;
     if (!ckr__lane_read(w, side, p, at, w->block[side], n)) return NULL;
     w->block_file[side] = p->file;
@@ -48629,9 +48905,9 @@ static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uin
 
 /* The same in this machine's byte order: a foreign one goes through `temp`. */
 static const uint8_t *ckr__fetch_native(ckr__lane *w, int side, const ckr_piece *p, uint64_t at,
-                                        uint64_t n)
+                                        uint64_t n, uint64_t want)
 {
-    const uint8_t *s = ckr__fetch(w, side, p, at, n);
+    const uint8_t *s = ckr__fetch(w, side, p, at, n, want);
     uint8_t *t = w->temp + (side ? CKR__RUN_PART : 0);
     if (!s || p->big_endian == ckr__host_big_endian() || ckr__dtypes[p->dtype].swap < 2) return s;
     memcpy(t, s, (size_t)n);
@@ -48706,7 +48982,8 @@ static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
         return ckr__run_read(w, op, a, l, dst, (uint64_t)n * ea);
     while (n > 0) {
         int64_t part = ckr__min_i64(n, step);
-        const uint8_t *s = ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea);
+        const uint8_t *s =
+            ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea, (uint64_t)n * ea);
         s = ckr__run_logical(w, op, s, (uint64_t)part);
         if (!s) return false;
         if (dst) {
@@ -48798,8 +49075,10 @@ static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64
     while (n > 0) {
         int64_t part = ckr__min_i64(n, (int64_t)(half / (ea > eb ? ea : eb)));
         ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype;
-        const uint8_t *x = ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea);
-        const uint8_t *y = ckr__fetch_native(w, 1, op->pb, b, (uint64_t)part * eb);
+        const uint8_t *x =
+            ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea, (uint64_t)n * ea);
+        const uint8_t *y =
+            ckr__fetch_native(w, 1, op->pb, b, (uint64_t)part * eb, (uint64_t)n * eb);
         x = ckr__run_narrow(op, &ta, x, part, w->temp);
         y = ckr__run_narrow(op, &tb, y, part, w->temp + CKR__RUN_PART + half);
         if (!x || !y) return false;
@@ -52582,6 +52861,9 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     r = ckr__plan_window(p, max_bytes);
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
     if (r == CKR_OK) r = ckr__dialect_variant(&p->ctx, d, p->target.variant);
+    if (r == CKR_OK && p->target.max_shard_bytes && strcmp(d->name, "safetensors") != 0)
+        r = ckr__fail(p->ctx.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "max_shard_bytes",
+                      "%s has no files of a bounded size; safetensors has", d->name);
     if (r == CKR_OK) r = ckr__plan_components(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_decisions(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_rng(p, d);

@@ -12,8 +12,9 @@ nothing but Python's standard library. A name whose file is there already is lef
   mega        Megatron-LM, TP 8, PP 4, bf16 with fp32 masters, AdamW, a file a rank: 4 GiB
   megad       the same as torch_dist, fully_reshardable: 4 GiB
   shards      Nanotron, TP 4: over 1,000 files, 17 GiB, which are holes
-  dcp1k       .metadata of torch.distributed.checkpoint, 1,000 tensors in 8 chunks, without data files
-  dcp100k     the same, 100,000 tensors
+  dcp125, dcp1k, dcp10k, dcp100k
+              .metadata of torch.distributed.checkpoint, so many tensors in 8 chunks, without data files
+  dcp8        torch.distributed.checkpoint of 8 ranks, the model of tp2 and its moments, fp32: 2 GiB
 """
 
 import array, collections, io, json, math, os, pickle, random, struct, sys, types, zlib
@@ -742,6 +743,10 @@ def dcp_classes():
         module(name)
     meta = module("torch.distributed.checkpoint.metadata", "Metadata", "TensorStorageMetadata",
                   "BytesStorageMetadata", "ChunkStorageMetadata", "MetadataIndex", "TensorProperties")
+    layout = Reduced(function(module("torch.serialization"), "_get_layout"), ("torch.strided",))
+    order = Reduced(function(meta, "_MEM_FORMAT_ENCODING"), (0,))
+    props = Global(torch, "float32"), layout, False, order, False
+    meta.TensorProperties.__getstate__ = lambda self: props
     return meta, module("torch.distributed.checkpoint.filesystem", "_StorageInfo")
 
 
@@ -754,8 +759,6 @@ def made(cls, **state):
 def write_dcp(path, n_tensors, n_chunks):
     """As torch's own classes pickle themselves; a quarter of the tensors are scalars in one chunk."""
     meta, files = dcp_classes()
-    props = Global(torch, "float32"), None, False, None, False, (8, 1)
-    meta.TensorProperties.__getstate__ = lambda self: props
     state, planner, storage, at = {}, {}, [], [0] * n_chunks
 
     def place(fqn, c, length, offset, index):
@@ -1023,8 +1026,56 @@ def four_gib():
     return Megatron(1024, 20, 16, 8, 2816, 32768, tp=8, pp=4)
 
 
+def write_dcp_data(path, model, ranks, source):
+    """A model and AdamW's moments, FSDP over `ranks`: every tensor cut along its first axis into equal parts, the last
+    ones shorter; the scalars by turns in the files of all ranks."""
+    meta, files = dcp_classes()
+    state, planner, storage = {}, {}, {}
+    path.mkdir()
+    out = [open(path / f"__{r}_0.distcp", "wb") for r in range(ranks)]
+
+    def put(fqn, rank, obj, offset, index):
+        at = out[rank].tell()
+        put_pt(out[rank], "archive", obj, source)
+        key = made(meta.MetadataIndex, fqn=fqn, **({} if offset is None else {"offset": offset}), index=index)
+        storage[key] = made(files._StorageInfo, relative_path=f"__{rank}_0.distcp", offset=at,
+                            length=out[rank].tell() - at)
+
+    def tensor(fqn, shape, cuts):
+        chunks = [made(meta.ChunkStorageMetadata, offsets=Size(o), sizes=Size(s)) for _, o, s in cuts]
+        state[fqn] = made(meta.TensorStorageMetadata, properties=meta.TensorProperties(), size=Size(shape),
+                          chunks=chunks)
+        for i, (rank, o, s) in enumerate(cuts):
+            put(fqn, rank, Tensor(s), Size(o), i)
+
+    params = [(name, shape) for name, shape, _ in model.params]
+    for i, (name, _) in enumerate(params):
+        for key, value in ("lr", 0.001), ("betas", (0.9, 0.95)), ("weight_decay", 0.1):
+            fqn = f"optim.param_groups.{name}.{key}"
+            state[fqn], planner[fqn] = meta.BytesStorageMetadata(), ("optim", fqn[6:])
+            put(fqn, i % ranks, value, None, None)
+    for i, (name, shape) in enumerate(params):
+        rows = -(-shape[0] // ranks)
+        cuts = [(r, (at, *[0] * (len(shape) - 1)), (min(rows, shape[0] - at), *shape[1:]))
+                for r, at in enumerate(range(0, shape[0], rows))]
+        for fqn in f"model.{name}", f"optim.state.{name}.exp_avg", f"optim.state.{name}.exp_avg_sq":
+            planner[fqn] = fqn.split(".", 1)[0], fqn.split(".", 1)[1]
+            tensor(fqn, shape, cuts)
+        fqn = f"optim.state.{name}.step"
+        planner[fqn] = "optim", fqn[6:]
+        tensor(fqn, (), [(i % ranks, (), ())])
+    for f in out:
+        f.close()
+    root = made(meta.Metadata, state_dict_metadata=state, planner_data=planner, storage_data=storage)
+    with open(path / ".metadata", "wb") as f:
+        pickle.dump(root, f, 4)
+
+
 INPUTS = {
+    "dcp125": lambda p: write_dcp(p, 125, 8),
     "dcp1k": lambda p: write_dcp(p, 1000, 8),
+    "dcp10k": lambda p: write_dcp(p, 10000, 8),
+    "dcp8": lambda p: write_dcp_data(p, two_gib(), 8, Bytes()),
     "dcp100k": lambda p: write_dcp(p, 100000, 8),
     "pt70k": lambda p: write_pt(
         p, collections.OrderedDict((n, Tensor((4, 4))) for n in names(70000)), Bytes()

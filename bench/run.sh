@@ -1,6 +1,7 @@
 #!/bin/sh
 # run.sh: builds and runs every benchmark and writes bench/results/MACHINE.md. From the repository's root.
-#   BENCH_DATA     where the inputs go (14 GiB at most at a time); memory-backed. Default: /dev/shm, else $TMPDIR
+#   BENCH_DATA     where the inputs go (each made when it is needed and removed after: 5 GiB at most, and
+#                  twice as much for what is written); memory-backed. Default: /dev/shm, else $TMPDIR
 #   BENCH_MACHINE  name of the results' file. Default: the processor's model
 #   BENCH_PYTHON   an interpreter that has torch and safetensors, for the peers. Default: the first of
 #                  .venv, venv and python3 that can import torch
@@ -33,29 +34,30 @@ wants() { case " $only " in *" $1 "*) return 0 ;; esac; return 1; }
 model=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1)
 [ -n "$model" ] || model=$(uname -m)
 name=${BENCH_MACHINE:-$(echo "$model" | tr 'A-Z' 'a-z' | tr -cs 'a-z0-9' '-' | sed 's/^-//; s/-$//')}
-inputs=
-if wants parse || wants peers; then inputs="$inputs pt70k st100k"; fi
-if wants read || wants peers; then inputs="$inputs st1g pt1g"; fi
-if wants open; then inputs="$inputs shards"; fi
-if wants dcp; then inputs="$inputs dcp1k dcp100k"; fi
+inputs() { python3 bench/gen.py "$BENCH_DATA" "$@"; }
+done_with() {
+    [ -n "${BENCH_KEEP:-}" ] && return
+    for name in "$@"; do rm -rf "${BENCH_DATA:?}/$name" "$BENCH_DATA/$name.pt" "$BENCH_DATA/$name.safetensors"; done
+}
+reshard() { # input, name, flags
+    input=$1
+    shift
+    if [ ! -x "$tool" ]; then
+        printf '\n%s: skipped, there is no %s.\n' "$1" "$tool"
+        return
+    fi
+    inputs "$input"
+    what=$1
+    shift
+    "$build/reshard" "$BENCH_DATA" "$tool" "$what" "$BENCH_DATA/$input" "$@"
+}
 
 mkdir -p "$build" bench/results
 [ -n "${BENCH_KEEP:-}" ] || trap 'rm -rf "$BENCH_DATA"' EXIT
-if [ -n "$inputs" ]; then python3 bench/gen.py "$BENCH_DATA" $inputs; fi
-for b in hash parse read open reshard groups schedule rng remap dcp; do
-    if wants $b; then $cc -std=c99 $flags -I. -o "$build/$b" "bench/$b.c" -lm -lpthread; fi
+for b in hash parse read open reshard groups schedule rng remap dcp part; do
+    case $b in reshard | part) wants dcp || wants $b || continue ;; *) wants $b || continue ;; esac
+    $cc -std=c99 $flags -I. -o "$build/$b" "bench/$b.c" -lm -lpthread
 done
-
-# Inputs of 2 to 4 GiB are there only while they are used: beside them lie their copy or what they become.
-reshard() { # NAME INPUT FLAGS...
-    title=$1
-    input=$2
-    shift 2
-    python3 bench/gen.py "$BENCH_DATA" "$input"
-    "$build/reshard" "$BENCH_DATA" "$tool" "$title" "$BENCH_DATA/$input" "$@"
-}
-
-used() { [ -n "${BENCH_KEEP:-}" ] || rm -rf "${BENCH_DATA:?}/$1"; }
 
 report() {
     echo "# $model"
@@ -71,27 +73,40 @@ report() {
     echo "| load before | $(cut -d ' ' -f 1-3 /proc/loadavg 2>/dev/null || echo unknown) |"
     echo "| command | \`make bench\`${BENCH_ONLY:+ with BENCH_ONLY=\"$BENCH_ONLY\"} |"
     if wants hash; then "$build/hash"; fi
+    if wants parse || wants peers; then inputs pt70k st100k; fi
     if wants parse; then "$build/parse" "$BENCH_DATA/pt70k.pt" "$BENCH_DATA/st100k.safetensors"; fi
+    if wants read || wants peers; then inputs st1g pt1g; fi
     if wants read; then "$build/read" "$BENCH_DATA/st1g.safetensors" "$BENCH_DATA/pt1g.pt"; fi
-    if wants open; then "$build/open" "$BENCH_DATA/shards" 2; fi
+    if wants peers; then "$python" bench/peers.py "$BENCH_DATA"; fi
+    done_with pt70k st100k st1g pt1g
+    if wants open; then
+        inputs shards
+        "$build/open" "$BENCH_DATA/shards" 2
+        done_with shards
+    fi
     if wants reshard; then
-        if [ -x "$tool" ]; then
-            reshard "TP 2 -> 4" tp2 --tp 4
-            used tp2
-            reshard "ZeRO-1 DP 4 -> 3" zero4 --dp 3
-            used zero4
-            reshard "ZeRO-3 DP 8 -> 3" cut8 --dp 3
-            "$python" bench/ds_peers.py "$BENCH_DATA"
-            used cut8
-            reshard "TP 8 PP 4 -> TP 4 PP 2 (Megatron)" mega --tp 4 --pp 2
-            "$python" bench/mega_peers.py "$BENCH_DATA"
-            used mega
-            reshard "TP 8 PP 4 -> TP 4 PP 2 (Megatron, torch_dist)" megad --tp 4 --pp 2
-            used megad
-        else
-            echo
-            echo "Reshard: skipped, there is no $tool."
-        fi
+        reshard tp2 "TP 2 -> 4" --tp 4
+        done_with tp2
+        reshard zero4 "ZeRO-1 DP 4 -> 3" --dp 3
+        done_with zero4
+        reshard cut8 "ZeRO-3 DP 8 -> 3" --dp 3
+        "$python" bench/ds_peers.py "$BENCH_DATA"
+        done_with cut8
+        reshard mega "TP 8 PP 4 -> TP 4 PP 2 (Megatron)" --tp 4 --pp 2
+        "$python" bench/mega_peers.py "$BENCH_DATA"
+        done_with mega
+        reshard megad "TP 8 PP 4 -> TP 4 PP 2 (Megatron, torch_dist)" --tp 4 --pp 2
+        done_with megad
+    fi
+    if wants dcp; then
+        inputs dcp125 dcp1k dcp10k dcp100k
+        "$build/dcp" "$BENCH_DATA/dcp125" "$BENCH_DATA/dcp1k" "$BENCH_DATA/dcp10k" "$BENCH_DATA/dcp100k"
+        done_with dcp125 dcp1k dcp10k dcp100k
+        reshard dcp8 "DCP DP 8 -> 3" --dp 3
+        reshard dcp8 "DCP -> safetensors" --to safetensors
+        "$build/part" "$BENCH_DATA/dcp8"
+        "$python" bench/dcp_peers.py "$BENCH_DATA" "$tool"
+        done_with dcp8
     fi
     if wants groups; then "$build/groups"; fi
     if wants schedule; then "$build/schedule"; fi
@@ -100,8 +115,6 @@ report() {
         "$build/rng" table
     fi
     if wants remap; then "$build/remap"; fi
-    if wants dcp; then "$build/dcp" "$BENCH_DATA/dcp1k" "$BENCH_DATA/dcp100k"; fi
-    if wants peers; then "$python" bench/peers.py "$BENCH_DATA"; fi
 }
 
 report >"$build/report.md" || { cat "$build/report.md"; exit 1; }

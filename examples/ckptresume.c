@@ -1082,6 +1082,8 @@ static const option all_options[] = {
       "cast parameters: float32, bfloat16, float16, ..." },
     { "slots", "LIST", KIND_TEXT, AT(target.slots), VERB_TARGET | VERB_EXPORT,
       "tensors of a plain file: params (default), all, or a list" },
+    { "max-shard-size", "SIZE", KIND_BYTES, AT(target.max_shard_bytes), VERB_TARGET | VERB_EXPORT,
+      "safetensors: a directory of files no larger, and model.safetensors.index.json: 5GB, 512M" },
     { "set", "KEY=VALUE", KIND_SET, AT(sets), VERB_POLICY,
       "lr, min_lr, weight_decay, warmup_steps, decay_steps, total_steps, decay_style, batch_size; "
       "GROUP.KEY=VALUE for one group; may be repeated" },
@@ -1168,20 +1170,20 @@ static bool parse_bytes(const char *s, uint64_t *out)
     const size_t n = strspn(s, "0123456789");
     const char *unit;
     char digits[24];
-    unsigned shift = 0;
+    uint64_t scale = 1;
     if (n == 0 || n >= sizeof digits) return false;
     memcpy(digits, s, n);
     digits[n] = '\0';
     s += n;
     if (*s && (unit = strchr(units, *s >= 'a' ? *s - 'a' + 'A' : *s)) != NULL) {
-        shift = 10 * (unsigned)(unit - units + 1);
-        s++;
-        if (*s == 'i') s++;
+        ptrdiff_t k = unit - units + 1;
+        const uint64_t step = s[1] == 'B' ? 1000 : 1024;       /* 5GB, and 5G or 5GiB */
+        for (s += s[1] == 'i' ? 2 : 1; k > 0; k--) scale *= step;
     }
     if (*s == 'B') s++;
-    if (*s || !parse_u64(digits, UINT64_MAX, out) || *out > UINT64_MAX >> shift || *out == 0)
+    if (*s || !parse_u64(digits, UINT64_MAX, out) || *out > UINT64_MAX / scale || *out == 0)
         return false;
-    *out <<= shift;
+    *out *= scale;
     return true;
 }
 
@@ -2902,6 +2904,8 @@ static int plan_fail(job *j)
         snprintf(j->err.where, sizeof j->err.where, "--memory");
     if (!strcmp(j->err.where, "to_version"))
         snprintf(j->err.where, sizeof j->err.where, "--to-version");
+    if (!strcmp(j->err.where, "max_shard_bytes"))
+        snprintf(j->err.where, sizeof j->err.where, "--max-shard-size");
     return fail(j);
 }
 

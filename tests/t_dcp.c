@@ -243,6 +243,39 @@ static void settings(void)
     ckr_plan_free(p);
 }
 
+/* A warm-up that the rest of the run has room for, or why it has not. */
+static void warm_again(void)
+{
+    static const struct { const char *to; int64_t steps; const char *code; } x[] = {
+        { "torchtitan:steps=12,warmup_steps=4", 1, NULL },
+        { "torchtitan:steps=13,warmup_steps=4", 2, NULL },
+        { "torchtitan:steps=40,warmup_steps=4", 5, "CKR_W_SCHEDULE_FIT" },
+        { "torchtitan:steps=14,warmup_steps=4", 2, "CKR_E_SCHEDULE_HOLD" },
+        { "torchtitan:steps=12,warmup_steps=4", 2, "CKR_E_SCHEDULE_REBASE" },
+        { "torchtitan:steps=12,warmup_steps=4", 5, "CKR_E_SCHEDULE_REBASE" }
+    };
+    size_t i;
+    for (i = 0; i < sizeof x / sizeof *x; i++) {
+        ckr_target t = CKR_ZERO;
+        ckr_ckpt *c = NULL;
+        ckr_plan *p = NULL;
+        ckr_error e;
+        ckr_result r;
+        if (!CHECK_OK(open_with("run", CURVE, &c, &e), &e)) continue;
+        t.mode = CKR_MODE_CONTINUE;
+        t.topology.zero = -1;
+        t.schedule = x[i].to;
+        t.lr_policy = CKR_LR_REWARM;
+        t.rewarm_steps = x[i].steps;
+        r = ckr_plan_create(c, &t, 0, &p, &e);
+        if (p && x[i].code) has(p, x[i].code, NULL);
+        else if (p) CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_CHANGED);
+        else CHECK(r == CKR_E_REFUSED && !strcmp(x[i].code, "CKR_E_SCHEDULE_REBASE"));
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+    }
+}
+
 /* Fresh moments, the schedule goes on. */
 static void fresh(void)
 {
@@ -336,6 +369,132 @@ static void projections(void)
     }
     ckr_ckpt_close(a);
     ckr_ckpt_close(b);
+}
+
+#define QKV "layers.0.attention.qkv_linear."
+
+/* The parameters that are named in a group of their own, with another weight decay. */
+static bool regroup(const char *from, const char *const *moved, int n, const char *to)
+{
+    ckr_target t = target_of(0, 0, 0, -1, NULL);
+    ckr_group g[3];
+    const char *name;
+    ckr_ckpt *c = open_ok(from);
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    ckr_node *hyper;
+    uint64_t i;
+    int k;
+    if (!s || !CHECK_INT(s->n_groups, 2)) return false;
+    memset(g, 0, sizeof g);
+    g[0] = s->groups[0];
+    g[1] = s->groups[1];
+    g[0].hyper = g[1].hyper = NULL;
+    g[1].params = CKR__NEW_N(&c->ctx, const char *, s->groups[1].n_params);
+    g[1].n_params = 0;
+    for (i = 0; i < s->groups[1].n_params; i++) {
+        name = s->groups[1].params[i];
+        for (k = 0; k < n && strcmp(moved[k], name) != 0; k++) {}
+        if (k == n) g[1].params[g[1].n_params++] = name;
+    }
+    hyper = ckr__node(&c->ctx, CKR_NODE_DICT);
+    ckr__node_set(&c->ctx, hyper, "weight_decay", ckr__node_float(&c->ctx, 0.25));
+    g[2].params = (const char **)(uintptr_t)moved;
+    g[2].n_params = (uint64_t)n;
+    g[2].hyper = hyper;
+    t.groups = g;
+    t.n_groups = 3;
+    return written(c, from, to, &t);
+}
+
+static double decay_of(const char *path, const char *param)
+{
+    ckr_ckpt *c = open_ok(path);
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    double v = -1;
+    uint64_t i, k;
+    for (i = 0; s && i < s->n_groups; i++)
+        for (k = 0; k < s->groups[i].n_params; k++)
+            if (!strcmp(s->groups[i].params[k], param))
+                ckr_node_f64(ckr_node_get(s->groups[i].hyper, "weight_decay"), &v);
+    ckr_ckpt_close(c);
+    return v;
+}
+
+static bool is_whole(const char **params, uint64_t n)
+{
+    ckr_group g = CKR_ZERO;
+    ckr__de e;
+    ckr_error err = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    bool whole = false;
+    memset(&e, 0, sizeof e);
+    CHECK_OK(ckr_ckpt_create(NULL, &c, &err), &err);
+    e.c = &c->ctx;
+    g.params = params;
+    g.n_params = n;
+    CHECK_INT(ckr__tq_whole(&e, &g, &whole), CKR_OK);
+    ckr_ckpt_close(c);
+    return whole;
+}
+
+/* Where queries and keys are normed, the norm's length is a head's, and tells how many there are. */
+static void normed_projections(void)
+{
+    static const float zero[32 * 8];
+    const int64_t q[2] = { 32, 8 }, k[2] = { 16, 8 }, norm[1] = { 8 }, odd[1] = { 5 };
+    static const struct { bool norm, odd; int64_t told, kv; } x[] = {
+        { true, false, 0, 2 }, { false, false, 0, 0 }, { true, false, 4, 4 }, { true, true, 0, 0 },
+        { false, false, 2, 2 }, { false, false, 3, 0 }
+    };
+    size_t i;
+    for (i = 0; i < sizeof x / sizeof *x; i++) {
+        ckr_target t = CKR_ZERO;
+        ckr_ckpt *c = NULL;
+        ckr_error err = CKR_ZERO;
+        ckr__de e;
+        ckr__tq m;
+        memset(&e, 0, sizeof e);
+        memset(&m, 0, sizeof m);
+        CHECK_OK(ckr_ckpt_create(NULL, &c, &err), &err);
+        ckr_ckpt_put(c, QKV "wq.weight", "param", CKR_DTYPE_F32, 2, q, zero, &err);
+        ckr_ckpt_put(c, QKV "wk.weight", "param", CKR_DTYPE_F32, 2, k, zero, &err);
+        if (x[i].norm)
+            ckr_ckpt_put(c, "layers.0.attention.q_norm.weight", "param", CKR_DTYPE_F32, 1,
+                         x[i].odd ? odd : norm, zero, &err);
+        e.c = &c->ctx;
+        e.s = &c->state;
+        e.t = &t;
+        t.kv_heads = x[i].told;
+        CHECK(ckr__tq_is(e.c, QKV "wqkv.weight", "wqkv", &m));
+        CHECK_INT(ckr__tq_measure(&e, &m), x[i].kv > 0);
+        if (x[i].kv) CHECK(m.rows == 16 / x[i].kv && m.q_rows == 32 / x[i].kv);
+        ckr_ckpt_close(c);
+    }
+}
+
+/* One parameter has one set of hyper-parameters: the three that it is made of, the same. */
+static void parted_projections(void)
+{
+    static const char *const parts[] = { QKV "wq.weight", QKV "wk.weight", QKV "wv.weight" };
+    const char *fused = QKV "wqkv.weight";
+    const char *cross[] = { QKV "wq.weight", QKV "wk.weight", "layers.1.a.wv.weight" };
+    const char *two[] = { QKV "wq.weight", "layers.1.a.wv.weight", QKV "wk.weight", QKV "wv.weight",
+                          "layers.1.a.wk.weight", "layers.1.a.wq.weight", "norm.weight" };
+    CHECK(!is_whole(cross, 3));
+    CHECK(is_whole(two, 7));
+    CHECK(!is_whole(two, 5));
+    if (!CHECK(qkv("run", "split_qkv", 2, "w/three"))) return;
+    if (CHECK(regroup("w/three", parts + 2, 1, "w/apart")))
+        CHECK(!qkv("w/apart", "fused_qkv", 2, "w/no"));
+    if (CHECK(regroup("w/three", parts, 3, "w/together")) &&
+        CHECK(qkv("w/together", "fused_qkv", 2, "w/one"))) {
+        CHECK(fabs(decay_of("w/one", fused) - 0.25) < 1e-15);
+        CHECK(fabs(decay_of("w/one", "lm_head.weight") - 0.1) < 1e-15);
+    }
+    if (CHECK(regroup("run", &fused, 1, "w/wd")) && CHECK(qkv("w/wd", "split_qkv", 2, "w/wd3"))) {
+        CHECK(fabs(decay_of("w/wd3", parts[1]) - 0.25) < 1e-15);
+        CHECK(fabs(decay_of("w/wd3", "lm_head.weight") - 0.1) < 1e-15);
+    }
 }
 
 /* Metadata that lies ------------------------------------------------------------ */
@@ -720,6 +879,146 @@ static void middling(void)
     }
 }
 
+/* Records by the opcode ---------------------------------------------------------- */
+
+/* Bytes of an opcode with its arguments; 0: none of metadata's. */
+static size_t op_size(const uint8_t *p, size_t left)
+{
+    const uint8_t *a, *b;
+    switch (*p) {
+    case 0x80: case 'h': case 'q': case 'K': return 2;
+    case 'M': return 3;
+    case 'j': case 'r': case 'J': return 5;
+    case 0x95: case 'G': return 9;
+    case 0x8C: case 0x8A: case 'C': return 2 + (size_t)p[1];
+    case 'X': case 'B': return 5 + (size_t)ckr__load_u32(p + 1);
+    case 'c':
+        a = (const uint8_t *)memchr(p, '\n', left);
+        b = a ? (const uint8_t *)memchr(a + 1, '\n', left - (size_t)(a + 1 - p)) : NULL;
+        return b ? (size_t)(b + 1 - p) : 0;
+    default: return memchr("\x94\x93)\x85\x86\x87(t\x81" "bR}su]ae\x89\x88N.012\x8f", *p,
+                           25) != NULL;
+    }
+}
+
+/* The same pickle with every MEMOIZE as a LONG_BINPUT, and without frames: what CPython never
+   writes, so that nothing of it is taken at one go. */
+static uint8_t *spelled_out(const uint8_t *p, size_t n, size_t *size)
+{
+    uint8_t *out = (uint8_t *)malloc(5 * n + 1), *o = out;
+    const uint8_t *end = p + n;
+    uint32_t memo = 0;
+    size_t k;
+    if (!out) exit(2);
+    for (; p < end; p += k) {
+        k = op_size(p, (size_t)(end - p));
+        if (!k || k > (size_t)(end - p)) break;
+        if (*p == 0x94) {
+            *o++ = 'r';
+            ckr__store_u32(o, memo++);
+            o += 4;
+        } else if (*p != 0x95) {
+            memo += *p == 'q' || *p == 'r';
+            memcpy(o, p, k);
+            o += k;
+        }
+    }
+    CHECK(p == end);
+    *size = (size_t)(o - out);
+    return out;
+}
+
+static ckr__dcp *metadata_of(const char *dir, ckr_ckpt **c, ckr_error *e)
+{
+    ckr_open_desc desc = CKR_ZERO;
+    ckr__dcp *d;
+    char path[64];
+    desc.env = &env;
+    if (!CHECK_OK(ckr_ckpt_create(&desc, c, e), e)) exit(2);
+    (*c)->ctx.err = e;
+    d = CKR__NEW(&(*c)->ctx, ckr__dcp);
+    d->c = d->names.c = d->file_names.c = d->boxes.c = &(*c)->ctx;
+    d->dir = dir;
+    snprintf(path, sizeof path, "%s/.metadata", dir);
+    CHECK_OK(ckr__dcp_metadata(d, path), e);
+    return d;
+}
+
+static bool same_item(const ckr__dcp *a, const ckr__dcp *b, const ckr__dcp_item *x,
+                      const ckr__dcp_item *y)
+{
+    const size_t n = x->n_dims * sizeof *x->shape;
+    uint64_t k;
+    uint32_t i;
+    if (strcmp(x->fqn, y->fqn) || x->n_path != y->n_path || x->bytes != y->bytes ||
+        x->dtype != y->dtype || x->n_dims != y->n_dims || x->n_chunks != y->n_chunks ||
+        (n && memcmp(x->shape, y->shape, n)))
+        return false;
+    for (i = 0; i < x->n_path; i++) {
+        const ckr__dcp_part *p = &x->path[i], *q = &y->path[i];
+        if (p->index != q->index || !p->key != !q->key || (p->key && strcmp(p->key, q->key)))
+            return false;
+    }
+    for (k = 0; k < x->n_chunks; k++) {
+        const ckr__dcp_chunk *p = &x->chunks[k], *q = &y->chunks[k];
+        if (p->offset != q->offset || p->length != q->length ||
+            strcmp(a->files[p->file].name, b->files[q->file].name) ||
+            (n && (memcmp(p->start, q->start, n) || memcmp(p->count, q->count, n))))
+            return false;
+    }
+    return true;
+}
+
+static void by_opcode(const char *file)
+{
+    static const char *const dirs[] = { "w/fast", "w/slow" };
+    ckr_error e[2];
+    ckr_ckpt *c[2];
+    ckr__dcp *d[2];
+    size_t n, n_slow;
+    uint64_t i;
+    int k;
+    uint8_t *data = t_slurp(file, &n), *slow;
+    if (!t_check(data != NULL, __FILE__, __LINE__, "%s", file)) return;
+    slow = spelled_out(data, n, &n_slow);
+    memio_add(&disk, dirs[0], true);
+    memio_add(&disk, dirs[1], true);
+    memio_put(&disk, "w/fast/.metadata", data, n);
+    memio_put(&disk, "w/slow/.metadata", slow, n_slow);
+    for (k = 0; k < 2; k++) d[k] = metadata_of(dirs[k], &c[k], &e[k]);
+    CHECK(d[0]->n_items > 0 && d[0]->n_items == d[1]->n_items && d[0]->n_files == d[1]->n_files);
+    for (i = 0; i < d[0]->n_items && i < d[1]->n_items; i++)
+        t_check(same_item(d[0], d[1], &d[0]->items[i], &d[1]->items[i]), __FILE__, __LINE__,
+                "%s: %s", file, d[0]->items[i].fqn);
+    for (k = 0; k < 2; k++) {
+        ckr__dcp_close(d[k]);
+        ckr_ckpt_close(c[k]);
+        memio_remove(&disk, dirs[k]);
+    }
+    free(data);
+    free(slow);
+}
+
+/* DCP_METADATA: more of them, with blanks between. */
+static void records(void)
+{
+    static const char *const files[] = { DATA "/tt_single/step-10/.metadata",
+                                         DATA "/dcp_w_threads3/ckpt/.metadata",
+                                         DATA "/dcp_w_stformat/ckpt/.metadata",
+                                         DATA "/dcp_w_zstd/ckpt/.metadata",
+                                         DATA "/dcp_w_ranklocal/ckpt/__0.metadata" };
+    const char *more = getenv("DCP_METADATA");
+    char path[1024];
+    size_t i, n;
+    for (i = 0; i < sizeof files / sizeof *files; i++) by_opcode(files[i]);
+    for (; more && *more; more += n) {
+        more += strspn(more, " \n");
+        n = strcspn(more, " \n");
+        snprintf(path, sizeof path, "%.*s", (int)n, more);
+        if (n) by_opcode(path);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const ckr_item never[] = { CKR_ITEM_OK };
@@ -731,8 +1030,11 @@ int main(int argc, char **argv)
     RUN(consolidated);
     RUN(titan);
     RUN(settings);
+    RUN(warm_again);
     RUN(fresh);
     RUN(projections);
+    RUN(parted_projections);
+    RUN(normed_projections);
     RUN(lying_chunks);
     RUN(lying_pickles);
     RUN(deep);
@@ -741,6 +1043,7 @@ int main(int argc, char **argv)
     RUN(packed);
     RUN(middling);
     RUN(forms);
+    RUN(records);
     if (!t_now.only) bad_all_seen(BAD_DCP, never);
     return t_end();
 }

@@ -152,6 +152,181 @@ static void element_over_windows(void)
     free(back);
 }
 
+/* The text of a file that a test has written; "" when it is not there. */
+static char *text_of(const char *path)
+{
+    size_t n;
+    char *s = (char *)t_slurp(path, &n);
+    return CHECK(s) ? s : (char *)calloc(1, 1);
+}
+
+/* Split in order as huggingface_hub does: what alone is too large has a file of its own, which
+   comes before those that are still being filled. Types that safetensors lacks are told where their
+   tensor is. */
+static void shards(void)
+{
+    static const char want[] =
+        "{\n  \"metadata\": {\n    \"total_size\": 139\n  },\n  \"weight_map\": {\n"
+        "    \"a\": \"model-00003-of-00004.safetensors\",\n"
+        "    \"b\": \"model-00003-of-00004.safetensors\",\n"
+        "    \"big\": \"model-00002-of-00004.safetensors\",\n"
+        "    \"c\": \"model-00004-of-00004.safetensors\",\n"
+        "    \"z\": \"model-00001-of-00004.safetensors\"\n  }\n}\n";
+    static const struct { const char *name; ckr_dtype dtype; int64_t n; } tensors[] = {
+        { "b", CKR_DTYPE_F32, 4 }, { "a", CKR_DTYPE_U8, 3 }, { "z", CKR_DTYPE_C128, 2 },
+        { "big", CKR_DTYPE_F32, 20 }, { "c", CKR_DTYPE_F32, 2 }
+    };
+    uint8_t bytes[80], was[16], now[16];
+    ckr_target t = target();
+    ckr_ckpt *in = NULL, *out = NULL;
+    ckr_plan *p = NULL;
+    char *text;
+    size_t i;
+    for (i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * 7);
+    CHECK_OK(ckr_ckpt_create(NULL, &in, &err), &err);
+    for (i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        CHECK_OK(ckr_ckpt_put(in, tensors[i].name, "param", tensors[i].dtype, 1, &tensors[i].n,
+                              bytes, &err), &err);
+    t.force = true;
+    t.max_shard_bytes = 24;
+    if (CHECK_OK(ckr_plan_create(in, &t, 0, &p, &err), &err))
+        CHECK_OK(ckr_plan_write(p, "build/busy", NULL, &err), &err);
+    ckr_plan_free(p);
+    text = text_of("build/busy/model.safetensors.index.json");
+    CHECK_STR(text, want);
+    free(text);
+    if (CHECK_OK(ckr_ckpt_open("build/busy", NULL, &out, &err), &err)) {
+        const ckr_tensor *z = ckr_ckpt_tensor(out, "z", "param");
+        CHECK(z && z->dtype == CKR_DTYPE_C128);
+        CHECK_INT(ckr_ckpt_state(out)->n_leftovers, 0);
+        CHECK_OK(ckr_ckpt_digest(in, NULL, was, &err), &err);
+        CHECK_OK(ckr_ckpt_digest(out, NULL, now, &err), &err);
+        CHECK(!memcmp(was, now, 16));
+    }
+    ckr_ckpt_close(out);
+    t.dialect = "torch";
+    CHECK(ckr_plan_create(in, &t, 0, &p, &err) == CKR_E_ARG && !p);
+    CHECK_STR(err.where, "max_shard_bytes");
+    ckr_ckpt_close(in);
+}
+
+/* Any source, every slot: whole again, no file over the bound but for a single tensor, and one file
+   without an index where all fits. */
+static void shards_of_a_run(void)
+{
+    const uint64_t most[] = { 1, 5000, UINT64_MAX };
+    uint8_t was[16];
+    size_t k;
+    CHECK_OK(ckr_ckpt_digest(ckpt, NULL, was, &err), &err);
+    for (k = 0; k < 3; k++) {
+        ckr_target t = target();
+        ckr_plan *p = NULL;
+        ckr_receipt receipt;
+        ckr_report report;
+        ckr_ckpt *out = NULL;
+        uint64_t i, j;
+        t.dialect = "safetensors";
+        t.slots = "all";
+        t.force = true;
+        t.max_shard_bytes = most[k];
+        if (!CHECK_OK(ckr_plan_create(ckpt, &t, 0, &p, &err), &err)) continue;
+        for (i = 0; i < p->out.n_files; i++) {
+            const ckr__out_file *f = p->out.files[i];
+            uint64_t sum = 0;
+            for (j = 0; j < f->n_entries; j++) sum += f->entries[j]->n_bytes;
+            CHECK(sum <= most[k] || f->n_entries == 1);
+        }
+        CHECK(k < 2 || p->out.n_files == 1);
+        CHECK_OK(ckr_plan_write(p, "build/busy", &receipt, &err), &err);
+        CHECK(!memcmp(receipt.digest_written, was, 16));
+        ckr_plan_free(p);
+        if (CHECK_OK(ckr_ckpt_open("build/busy", NULL, &out, &err), &err)) {
+            CHECK_INT(ckr_ckpt_state(out)->n_tensors, ckr_ckpt_state(ckpt)->n_tensors);
+            if (CHECK_OK(ckr_ckpt_check(out, &report, &err), &err)) {
+                CHECK(report.sound);
+                ckr_report_free(&report);
+            }
+        }
+        ckr_ckpt_close(out);
+    }
+}
+
+static uint64_t bytes_read;
+
+static int32_t counted_read(void *user, void *file, uint64_t offset, void *dst, size_t n)
+{
+    (void)user;
+    bytes_read += n;
+    return ckr__default_io().read_fn(NULL, file, offset, dst, n);
+}
+
+/* A part of each row costs its own bytes, where there is much between two; neighbours that are
+   small are read together. */
+static void parts_of_rows(void)
+{
+    enum { ROWS = 32, COLUMNS = 4096, SMALL = 2000 };
+    const int64_t shape[2] = { ROWS, COLUMNS }, one[1] = { 4 };
+    const int64_t start[2] = { 1, 1024 }, count[2] = { ROWS - 1, 512 };
+    float *wide = (float *)malloc(sizeof *wide * ROWS * COLUMNS), *part, small[4 * SMALL];
+    ckr_read r[SMALL];
+    ckr_target t = target();
+    ckr_env env = CKR_ZERO;
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *in = NULL, *out = NULL;
+    ckr_plan *p = NULL;
+    char name[16];
+    int i, k;
+    part = (float *)malloc(sizeof *part * ROWS * 512);
+    if (!CHECK(wide && part)) return;
+    for (i = 0; i < ROWS * COLUMNS; i++) wide[i] = (float)i;
+    CHECK_OK(ckr_ckpt_create(NULL, &in, &err), &err);
+    CHECK_OK(ckr_ckpt_put(in, "wide", "param", CKR_DTYPE_F32, 2, shape, wide, &err), &err);
+    for (i = 0; i < SMALL; i++) {
+        snprintf(name, sizeof name, "s%04d", i);
+        CHECK_OK(ckr_ckpt_put(in, name, "param", CKR_DTYPE_F32, 1, one, wide + i, &err), &err);
+    }
+    t.force = true;
+    if (CHECK_OK(ckr_plan_create(in, &t, 0, &p, &err), &err))
+        CHECK_OK(ckr_plan_write(p, "build/wide.safetensors", NULL, &err), &err);
+    ckr_plan_free(p);
+    env.io = ckr__default_io();
+    env.io.read_fn = counted_read;
+    env.parallel.n_threads = 1;
+    d.env = &env;
+    if (CHECK_OK(ckr_ckpt_open("build/wide.safetensors", &d, &out, &err), &err)) {
+        memset(r, 0, sizeof r);
+        r[0].tensor = ckr_ckpt_tensor(out, "wide", "param");
+        r[0].start = start;
+        r[0].count = count;
+        r[0].dst = part;
+        r[0].dst_size = sizeof *part * (ROWS - 1) * 512;
+        bytes_read = 0;
+        CHECK_OK(ckr_ckpt_read(out, r, 1, &err), &err);
+        CHECK_INT(bytes_read, r[0].dst_size);
+        for (i = 0; i < ROWS - 1; i++)
+            for (k = 0; k < 512; k++)
+                if (part[i * 512 + k] < wide[(i + 1) * COLUMNS + 1024 + k] ||
+                    part[i * 512 + k] > wide[(i + 1) * COLUMNS + 1024 + k])
+                    CHECK(false);
+        for (i = 0; i < SMALL; i++) {
+            snprintf(name, sizeof name, "s%04d", i);
+            r[i].tensor = ckr_ckpt_tensor(out, name, "param");
+            r[i].start = r[i].count = NULL;
+            r[i].dst = small + 4 * i;
+            r[i].dst_size = sizeof *small * 4;
+        }
+        bytes_read = 0;
+        CHECK_OK(ckr_ckpt_read(out, r, SMALL, &err), &err);
+        CHECK(bytes_read < 2 * sizeof small);
+        for (i = 0; i < SMALL; i++) CHECK(!memcmp(small + 4 * i, wide + i, 16));
+    }
+    ckr_ckpt_close(in);
+    ckr_ckpt_close(out);
+    remove("build/wide.safetensors");
+    free(wide);
+    free(part);
+}
+
 /* Only our own words, and only when they fit the bytes. */
 static void told_type(void)
 {
@@ -219,7 +394,10 @@ int main(int argc, char **argv)
         RUN(busy_output);
         RUN(cast);
         RUN(element_over_windows);
-    RUN(told_type);
+        RUN(told_type);
+        RUN(shards);
+        RUN(shards_of_a_run);
+        RUN(parts_of_rows);
         RUN(links_and_neighbours);
         remove_output();
         ckr_ckpt_close(ckpt);

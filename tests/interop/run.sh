@@ -2,8 +2,9 @@
 # run.sh: what ckptresume wrote, read by the frameworks. Makes build/venv from the pinned
 # requirements once and uses it again; VENV_PYTHON=PYTHON takes one that has them.
 # NANOTRON_SRC=DIR: Nanotron too. LLMC_SRC=DIR: llm.c's program, on a CUDA runtime without a device.
-# CORPUS=DIR has the cases for torch.distributed.checkpoint and, where it is installed, torchtitan. DeepSpeed
-# has to find torch when it is installed, so it comes after the rest, without its compiled parts; where that
+# TITAN022=DIR: an unpacked wheel of torchtitan 0.2.2. CORPUS=DIR has the cases for
+# torch.distributed.checkpoint and, where it is installed, torchtitan. DeepSpeed has to find torch when it
+# is installed, so it comes after the rest, without its compiled parts; where that
 # fails its checks are left out with a line.
 set -u
 py=${VENV_PYTHON:-}
@@ -48,11 +49,13 @@ fi
 [ -z "${only_venv:-}" ] || exit 0
 rc=0
 "$py" tests/interop/check.py "$@" || rc=1
+[ $# -ne 0 ] || "$py" tests/interop/shards.py ./ckptresume || rc=1
 corpus=${CORPUS:-../shared/corpus}
 if [ $# -eq 0 ] && [ -d "$corpus/dcp/make" ]; then
     "$py" tests/interop/dcp.py ./ckptresume "$corpus/dcp" || rc=1
     if "$py" -c 'import torchtitan.trainer' 2>/dev/null; then
         "$py" tests/interop/titan.py ./ckptresume "$corpus/dcp" || rc=1
+        [ -z "${TITAN022:-}" ] || "$py" tests/interop/titan022.py ./ckptresume "$corpus/dcp" "$TITAN022" || rc=1
     else
         echo "torchtitan: not installed for $py, passed over"
     fi

@@ -29,6 +29,8 @@ ROWS = {  # name: (arguments of the tool, topology, updates to run)
     "warmup": (to("torchtitan:steps=40,warmup_steps=15", "splice"), "dp_shard=2", 4),
     "wsd": (to(LONG + ",decay_ratio=0.5", "splice"), "dp_shard=2", 4),
     "cosine": (to(LONG + ",decay_type=cosine,min_lr_factor=0.1", "splice"), "dp_shard=2", 4),
+    "rewarm12": (to("torchtitan:steps=12,warmup_steps=4", "rewarm") + ["--rewarm-steps", "1"], "dp_shard=2", 2),
+    "rewarm13": (to("torchtitan:steps=13,warmup_steps=4", "rewarm") + ["--rewarm-steps", "2"], "dp_shard=2", 3),
     "lr": (["--set", "lr=0.001"], "dp_shard=2", 3),
     "fresh": (["--without", "optimizer"], "dp_shard=2", 0),
     "wd": (["--set", "weight_decay=0.5"], "dp_shard=2", 2),
