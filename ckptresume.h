@@ -5762,14 +5762,11 @@ static bool ckr__st_names_room(ckr__st *s)
 }
 
 /* A name once only; the hash is secret, so that no header makes this slow. */
-static ckr_result ckr__st_unique(ckr__st *s, const char *name, size_t len)
+static ckr_result ckr__st_unique(ckr__st *s, const char *name, size_t len, uint32_t hash)
 {
     const uint32_t at = (uint32_t)((const uint8_t *)name - s->text);
     ckr__st_name *slot;
-    uint32_t hash;
     size_t i;
-    if (!ckr__st_names_room(s)) return CKR_E_NOMEM;
-    hash = (uint32_t)(ckr__hash_keyed(s->c->seed, name, len, 0) >> 32);
     for (i = hash & (s->cap_names - 1);; i = (i + 1) & (s->cap_names - 1)) {
         slot = &s->names[i];
         if (!slot->at) break;
@@ -5805,9 +5802,13 @@ static bool ckr__st_reach(ckr__st *s, const char *name)
 static ckr_result ckr__st_tensor(ckr__st *s, const char *name, size_t len)
 {
     uint64_t at = s->j.base + (uint64_t)(s->j.p - s->j.begin);
+    const uint32_t hash = (uint32_t)(ckr__hash_keyed(s->c->seed, name, len, 0) >> 32);
     ckr_view v;
-    ckr_result r = ckr__st_unique(s, name, len);
-    if (r == CKR_OK) r = ckr__st_fields(s, name);
+    ckr_result r;
+    if (!ckr__st_names_room(s)) return CKR_E_NOMEM;
+    CKR__PREFETCH(&s->names[hash & (s->cap_names - 1)]);       /* there once the entry is read */
+    r = ckr__st_fields(s, name);
+    if (r == CKR_OK) r = ckr__st_unique(s, name, len, hash);
     if (r != CKR_OK) return r;
     memset(&v, 0, sizeof v);
     v.n_dims = (uint32_t)(s->dims.size / sizeof *v.shape);       /* the header is below 4 GiB */
