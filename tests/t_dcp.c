@@ -437,7 +437,7 @@ static bool is_whole(const char **params, uint64_t n)
     return whole;
 }
 
-/* Where queries and keys are normed, the norm's length is a head's, and tells how many there are. */
+/* Where queries and keys are normed, the norm's length is a head's, which tells how many. */
 static void normed_projections(void)
 {
     static const float zero[32 * 8];
