@@ -28081,11 +28081,9 @@ static ckr_result ckr__shards_index(ckr__shards *x)
 }
 
 /* A directory as transformers and its like write and load it, in place of the one file. */
-static ckr_result ckr__plain_shards(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
-                                    ckr__out *out, bool own)
+static ckr_result ckr__plain_shards(ckr__ctx *c, const ckr_target *t, ckr__out *out)
 {
     ckr__shards x;
-    uint64_t i;
     ckr_result r = CKR_OK;
     memset(&x, 0, sizeof x);
     x.c = x.names.c = c;
@@ -28094,13 +28092,7 @@ static ckr_result ckr__plain_shards(ckr__ctx *c, const ckr_state *s, const ckr_t
     if (!ckr__shards_split(&x, t->max_shard_bytes) || !ckr__shards_files(&x)) r = c->err->code;
     if (r == CKR_OK && x.n > 1) r = ckr__shards_index(&x);
     ckr__map_free(&x.names);
-    out->renamed = own;
-    if (r == CKR_OK) out->keys = CKR__NEW_N(c, const char *, s->n_tensors);
-    for (i = 0; i < s->n_tensors && r == CKR_OK && out->keys; i++) {
-        out->keys[i] = ckr__printf(c, "%s/param", ckr__plain_name(c, s->tensors[i]));
-        if (!out->keys[i]) r = c->err->code;
-    }
-    return r == CKR_OK && !out->keys ? c->err->code : r;
+    return r;
 }
 
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
@@ -28153,7 +28145,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     if (s->n_tensors && !f->n_entries)
         return ckr__fail(c->err, CKR_ITEM_SLOT_UNKNOWN, NULL, CKR_NO_OFFSET, t->slots, NULL);
     if (t->max_shard_bytes && !torch) {
-        const ckr_result r = ckr__plain_shards(c, s, t, out, own);
+        const ckr_result r = ckr__plain_shards(c, t, out);
         if (r != CKR_OK) return r;
     }
     return t->slots ? CKR_OK : ckr__plain_losses(c, s, notes, n_notes);
