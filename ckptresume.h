@@ -10456,7 +10456,7 @@ static bool ckr__dv_extend(ckr__dcp_vm *m, uint64_t target, const uint64_t *item
 
 /* >>dcp.classes --------------------------------------------------------------- */
 /* What globals mean: the class's name, in any module of torch.distributed, since they have moved
-   between modules. Calls are never made. */
+   between modules; Megatron core 0.15 has a class of its own for the root. Calls are never made. */
 
 static bool ckr__dv_unsafe(const char *mod, size_t n)
 {
@@ -10486,6 +10486,8 @@ static unsigned ckr__dv_class(const char *mod, size_t n_mod, const char *name, s
     for (i = 0; n_mod > 18 && !memcmp(mod, "torch.distributed.", 18) &&
                 i < sizeof known / sizeof *known; i++)
         if (ckr__text_is(name, n, known[i].name)) return known[i].code;
+    if (n_mod > 9 && !memcmp(mod, "megatron.", 9) && ckr__text_is(name, n, "MCoreMetadata"))
+        return CKR__DG_METADATA;
     if (ckr__dv_unsafe(mod, n_mod)) return CKR__DG_UNSAFE;
     if ((ckr__text_is(mod, n_mod, "builtins") || ckr__text_is(mod, n_mod, "__builtin__")) &&
         (ckr__text_is(name, n, "eval") || ckr__text_is(name, n, "exec") ||

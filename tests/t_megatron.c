@@ -52,6 +52,8 @@ static void load_cases(void)
     memio_load(&disk, DATA "/v014_fsms_tp2_pp2/ckpt", "v14");
     memio_add(&disk, "zg", true);
     memio_add(&disk, "v19", true);
+    memio_add(&disk, "v15", true);
+    memio_load(&disk, DATA "/v015_tp2/ckpt", "v15");
     memio_add(&disk, "dp3", true);
     memio_add(&disk, "adam", true);
     memio_load(&disk, DATA "/v014_zerogather_tp2/ckpt", "zg");
@@ -238,6 +240,7 @@ static void load_back_rows(void)
         { "0.19's files in 0.16: 'str' object has no attribute 'iterdir'", "v19", "v019_fr_tp2", 2,
           1, 1, 1, 1, 1, "torch_dist", "0.16.1" },
         { "0.19's files in 0.14", "v19", "v019_fr_tp2", 1, 1, 2, 1, 1, 1, "torch", "0.14.0" },
+        { "0.15's own class of metadata", "v15", "v015_tp2", 1, 1, 2, 1, 1, 1, "torch_dist", NULL },
         { "another bucket size: Number of unpadded elements", "dp3", "legacy_dp3_buckets", 1, 1, 1,
           1, 1, 1, "torch_dist", NULL },
         { "buckets, dp", "dp3", "legacy_dp3_buckets", 1, 2, 2, 1, 1, 1, "torch", NULL },
