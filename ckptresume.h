@@ -51091,6 +51091,22 @@ static ckr_result ckr__decide_regroup(ckr__decide *d)
     return CKR_OK;
 }
 
+/* DeepSpeed holds WarmupCosineLR's last value from 0.19.8 on; before it the cosine rose again. The
+   coming run is of the saved one's version, else of today's. */
+static const char *ckr__decide_spec(ckr__decide *d)
+{
+    static const char kind[] = "deepspeed:WarmupCosineLR";
+    const char *spec = d->t->schedule, *v = d->src->framework_version;
+    unsigned long part[3] = { 0, 0, 0 };
+    char *end;
+    int i;
+    if (strncmp(spec, kind, sizeof kind - 1) != 0 || strstr(spec, "clamped=")) return spec;
+    if (strcmp(d->src->dialect, "deepspeed") != 0) v = NULL;
+    for (i = 0; v && i < 3; i++, v = *end == '.' ? end + 1 : NULL) part[i] = strtoul(v, &end, 10);
+    if (i > 1 && part[0] == 0 && (part[1] < 19 || (part[1] == 19 && part[2] < 8))) return spec;
+    return ckr__printf(d->c, "%s,clamped=true", spec);
+}
+
 /* --to-schedule: the whole schedule of the coming run. Its clock stands where the run stands; where
    the saved one is left out, it starts again. */
 static ckr_result ckr__decide_new_schedule(ckr__decide *d)
@@ -51099,13 +51115,16 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     const uint64_t n = d->out->n_groups;
     uint64_t i;
     double *bases, start;
+    const char *spec;
     ckr_schedule *s;
     ckr_result r;
     if (!d->t->schedule) return CKR_OK;
     if (ckr__decide_keeps(d)) return ckr__decide_unused(d, "schedule", d->t->schedule);
     bases = ckr__decide_bases(d);
     if (!bases) return d->c->err->code;
-    r = ckr__sched_parse(d->c, d->t->schedule, n ? bases : NULL, n, &s);
+    spec = ckr__decide_spec(d);
+    if (!spec) return d->c->err->code;
+    r = ckr__sched_parse(d->c, spec, n ? bases : NULL, n, &s);
     if (r != CKR_OK) return r;
     start = s->offset;                         /* of a run's first update                 */
     if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
