@@ -6259,11 +6259,35 @@ static bool ckr__is_float(ckr_dtype t)
 }
 
 /* Between floating dtypes only; the caller asked ckr__is_float of both. */
+/* The cast that whole checkpoints need, eight at a time without a branch. */
+static uint64_t ckr__convert_bf16(uint8_t *dst, const uint8_t *src, uint64_t n)
+{
+    uint64_t at = 0;
+    for (; at + 8 <= n; at += 8) {
+        uint32_t w[8], odd = 0;
+        uint16_t h[8];
+        int i;
+        memcpy(w, src + 4 * at, sizeof w);
+        for (i = 0; i < 8; i++) odd |= (w[i] & 0x7fffffff) > 0x7f800000;
+        for (i = 0; i < 8; i++) h[i] = (uint16_t)((w[i] + 0x7fff + ((w[i] >> 16) & 1)) >> 16);
+        for (i = 0; odd && i < 8; i++) {
+            float f;
+            memcpy(&f, &w[i], 4);
+            h[i] = ckr__bf16_of_f32(f);
+        }
+        memcpy(dst + 2 * at, h, sizeof h);
+    }
+    return at;
+}
+
 static void ckr__convert(ckr_dtype to, uint8_t *dst, ckr_dtype from, const uint8_t *src, uint64_t n)
 {
     const size_t a = ckr_dtype_size(from), b = ckr_dtype_size(to);
-    uint64_t i;
-    for (i = 0; i < n; i++, src += a, dst += b) {
+    uint64_t i = 0;
+    if (from == CKR_DTYPE_F32 && to == CKR_DTYPE_BF16) i = ckr__convert_bf16(dst, src, n);
+    src += i * a;
+    dst += i * b;
+    for (; i < n; i++, src += a, dst += b) {
         double d = ckr__load_f64(from, src);
         float f = (float)d;
         uint16_t h;
@@ -36367,7 +36391,10 @@ static bool ckr__ds_taken_for(ckr__ds_job *x, ckr__ds_item *p, const char *slot,
         p->made_master = ckr__out_made(x->out, p->param, "master", CKR_DTYPE_F32);
     if ((x->zero == 3 || (x->ds && x->ds->bare)) && !p->made_param)
         p->made_param = ckr__out_made(x->out, p->param, "param", x->dtype);
-    ckr__bind_taken_for(e, at, p->made_master, p->made_param);
+    if (p->made_param && x->dtype == CKR_DTYPE_F32)    /* equal: the digest has one of them   */
+        ckr__bind_taken_for(e, at, p->made_param, NULL);
+    else
+        ckr__bind_taken_for(e, at, p->made_master, p->made_param);
     return x->c->err->code == CKR_OK;
 }
 
@@ -51771,6 +51798,22 @@ static ckr_result ckr__decide_regroup(ckr__decide *d)
     return CKR_OK;
 }
 
+/* DeepSpeed holds WarmupCosineLR's last value from 0.19.8 on; before it the cosine rose again. The
+   coming run is of the saved one's version, else of today's. */
+static const char *ckr__decide_spec(ckr__decide *d)
+{
+    static const char kind[] = "deepspeed:WarmupCosineLR";
+    const char *spec = d->t->schedule, *v = d->src->framework_version;
+    unsigned long part[3] = { 0, 0, 0 };
+    char *end;
+    int i;
+    if (strncmp(spec, kind, sizeof kind - 1) != 0 || strstr(spec, "clamped=")) return spec;
+    if (strcmp(d->src->dialect, "deepspeed") != 0) v = NULL;
+    for (i = 0; v && i < 3; i++, v = *end == '.' ? end + 1 : NULL) part[i] = strtoul(v, &end, 10);
+    if (i > 1 && part[0] == 0 && (part[1] < 19 || (part[1] == 19 && part[2] < 8))) return spec;
+    return ckr__printf(d->c, "%s,clamped=true", spec);
+}
+
 /* --to-schedule: the whole schedule of the coming run. Its clock stands where the run stands; where
    the saved one is left out, it starts again. */
 static ckr_result ckr__decide_new_schedule(ckr__decide *d)
@@ -51779,13 +51822,16 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     const uint64_t n = d->out->n_groups;
     uint64_t i;
     double *bases, start;
+    const char *spec;
     ckr_schedule *s;
     ckr_result r;
     if (!d->t->schedule) return CKR_OK;
     if (ckr__decide_keeps(d)) return ckr__decide_unused(d, "schedule", d->t->schedule);
     bases = ckr__decide_bases(d);
     if (!bases) return d->c->err->code;
-    r = ckr__sched_parse(d->c, d->t->schedule, n ? bases : NULL, n, &s);
+    spec = ckr__decide_spec(d);
+    if (!spec) return d->c->err->code;
+    r = ckr__sched_parse(d->c, spec, n ? bases : NULL, n, &s);
     if (r != CKR_OK) return r;
     start = s->offset;                         /* of a run's first update                 */
     if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {

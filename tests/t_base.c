@@ -425,9 +425,28 @@ static void context_contract(void)
     ckr__ctx_free(&c);
 }
 
+/* Eight at a time is the same as one by one. */
+static void many_bf16(void)
+{
+    uint32_t in[45], x = 12345;
+    uint16_t out[45];
+    float f;
+    size_t i;
+    for (i = 0; i < 45; i++) {
+        x = x * 1664525u + 1013904223u;
+        in[i] = i == 9 ? 0x7fc00001u : i == 20 ? 0x7f800000u : i == 21 ? 0xff800001u : x;
+    }
+    ckr__convert(CKR_DTYPE_BF16, (uint8_t *)out, CKR_DTYPE_F32, (const uint8_t *)in, 45);
+    for (i = 0; i < 45; i++) {
+        memcpy(&f, &in[i], 4);
+        CHECK_INT(out[i], ckr__bf16_of_f32(f));
+    }
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
+    RUN(many_bf16);
     RUN(arith_checked);
     RUN(arith_ranges);
     RUN(arith_numel);

@@ -416,6 +416,7 @@ def check_deepspeed(tmp):
     if importlib.util.find_spec("deepspeed") is None or not make.exists():
         print("not shown: DeepSpeed is not installed, or ../shared is not there")
         return
+    check_script("deepspeed_lr.py", tmp, SHARED / "deepspeed")
     for case, flags, topology, more in DEEPSPEED:
         out, source = tmp / "deepspeed", SHARED / "deepspeed" / case / "ckpt"
         if flags.startswith("--to"):
