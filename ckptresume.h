@@ -11290,7 +11290,8 @@ static bool ckr__dv_rooms(ckr__dcp_vm *m)
     return CKR__DV_ROOM(m, data, size < CKR__DV_WINDOW ? size + 1 : CKR__DV_WINDOW) &&
            CKR__DV_ROOM(m, cells, size / 50 + 256) && CKR__DV_ROOM(m, memo, size / 8 + 64) &&
            CKR__DV_ROOM(m, chunks, n) && CKR__DV_ROOM(m, indices, n) &&
-           CKR__DV_ROOM(m, infos, n) && CKR__DV_ROOM(m, wide, size / 128 + 64);
+           CKR__DV_ROOM(m, infos, n) && CKR__DV_ROOM(m, wide, size / 128 + 64) &&
+           CKR__DV_ROOM(m, stack, 256);        /* so that it never is NULL               */
 }
 
 /* To the STOP. */

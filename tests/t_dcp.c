@@ -671,6 +671,9 @@ static void lying_pickles(void)
         ROW("a memo of 2^32", "\200\2Nr\377\377\377\377.", PICKLE_MEMO),
         ROW("an empty stack", "\200\2R.", PICKLE_STACK),
         ROW("no mark", "\200\2t.", PICKLE_STACK),
+        ROW("an object of nothing", "\200\4\201NNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNN"
+            "NNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNN.",
+            PICKLE_STACK),
         ROW("appending to a number", "\200\2K\1(K\1e.", PICKLE_TARGET),
         ROW("an opcode of nobody", "\200\2i.", PICKLE_OPCODE),
         ROW("protocol 9", "\200\11N.", PICKLE_PROTOCOL),
