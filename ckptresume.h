@@ -10092,6 +10092,7 @@ typedef struct ckr__dcp_file {
     const char *transform;             /* of slices that are not read here, or NULL        */
     uint64_t    block;                 /* offset of its safetensors block                  */
     ckr_node   *tensors;               /* which holds these                                */
+    ckr__map    places;                /* their names -> places in it                      */
 } ckr__dcp_file;
 
 typedef struct ckr__dcp {
@@ -10126,7 +10127,10 @@ static ckr_result ckr__dcp_oom(const ckr__dcp *d)
 
 static void ckr__dcp_close(ckr__dcp *d)
 {
+    uint64_t i;
     if (!d) return;
+    for (i = 0; i < d->n_files; i++)
+        if (d->files[i].places.c) ckr__map_free(&d->files[i].places);
     ckr__map_free(&d->names);
     ckr__map_free(&d->file_names);
     ckr__map_free(&d->boxes);
@@ -11399,7 +11403,8 @@ static bool ckr__dv_rooms(ckr__dcp_vm *m)
     return CKR__DV_ROOM(m, data, size < CKR__DV_WINDOW ? size + 1 : CKR__DV_WINDOW) &&
            CKR__DV_ROOM(m, cells, size / 50 + 256) && CKR__DV_ROOM(m, memo, size / 8 + 64) &&
            CKR__DV_ROOM(m, chunks, n) && CKR__DV_ROOM(m, indices, n) &&
-           CKR__DV_ROOM(m, infos, n) && CKR__DV_ROOM(m, wide, size / 128 + 64);
+           CKR__DV_ROOM(m, infos, n) && CKR__DV_ROOM(m, wide, size / 128 + 64) &&
+           CKR__DV_ROOM(m, stack, 256);        /* so that it never is NULL               */
 }
 
 /* To the STOP. */
@@ -12020,12 +12025,27 @@ static void ckr__dcp_scratch_free(ckr__ctx *scratch)
     }
 }
 
+/* Keys of a dict of names -> their places in it. */
+static bool ckr__dcp_places(ckr__ctx *c, const ckr_node *dict, ckr__map *out)
+{
+    uint64_t i;
+    memset(out, 0, sizeof *out);
+    out->c = c;
+    for (i = 0; ckr_node_is_dict(dict) && i < dict->count; i++) {
+        const ckr_node *k = dict->u.items[2 * i];
+        if (k->kind == CKR_NODE_STR && !ckr__map_put(out, k->u.str, (size_t)k->count, i, NULL))
+            return false;
+    }
+    return true;
+}
+
 /* A file whose tensors are one safetensors block, which begins where all of its slices do. */
 static ckr_result ckr__dcp_block(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
                                  ckr_view *out)
 {
     ckr__dcp_file *f = &d->files[k->file];
     const ckr_node *n;
+    uint64_t at;
     uint32_t file;
     ckr_result r = ckr__dcp_file_of(d, k->file, &file);
     if (r != CKR_OK) return r;
@@ -12033,9 +12053,13 @@ static ckr_result ckr__dcp_block(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
         f->block = k->offset;
         r = ckr__safetensors_slice(d->c, file, k->offset, d->c->files[file].size - k->offset,
                                    &f->tensors);
+        if (f->places.c) ckr__map_free(&f->places);
+        if (r == CKR_OK && !ckr__dcp_places(d->c, f->tensors, &f->places)) r = ckr__dcp_oom(d);
+        if (r != CKR_OK) f->tensors = NULL;
         if (r != CKR_OK) return r;
     }
-    n = ckr_node_get(f->tensors, x->fqn);
+    n = ckr__map_find(&f->places, x->fqn, strlen(x->fqn), &at) ? f->tensors->u.items[2 * at + 1]
+                                                               : NULL;
     if (!n || n->kind != CKR_NODE_TENSOR)
         return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE,
                                   "the file's safetensors block has no such tensor");
@@ -12344,7 +12368,7 @@ static ckr_result ckr__dcp_look_in(ckr__ctx *c, const char *dir, ckr__dcp_look *
 static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const ckr_node *v,
                                         const ckr_node *info)
 {
-    const ckr_node *at = ckr_node_get(ckr_node_get(info, key->u.str), "saved_offsets");
+    const ckr_node *at = ckr_node_get(info, "saved_offsets");
     const ckr_view *view = v->u.view;
     void *array = d->items;
     ckr__dcp_item *x;
@@ -12417,8 +12441,9 @@ static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *path)
 {
     const char *text;
     ckr_node *root = NULL, *info = NULL;
+    ckr__map told;
     uint32_t file;
-    uint64_t i;
+    uint64_t i, at;
     ckr_result r = ckr__file_open(d->c, path, &file);
     if (r == CKR_OK) r = ckr__safetensors_load(d->c, file, &root);
     if (r != CKR_OK) return r;
@@ -12426,8 +12451,15 @@ static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *path)
     if (text)
         r = ckr__json_parse(d->c, path, 0, (const uint8_t *)text, strlen(text), CKR__JSON_PYTHON,
                             &info);
-    for (i = 0; i < root->count && r == CKR_OK; i++)
-        r = ckr__dcp_shard_tensor(d, root->u.items[2 * i], root->u.items[2 * i + 1], info);
+    if (r != CKR_OK) return r;
+    if (!ckr__dcp_places(d->c, info, &told)) r = ckr__dcp_oom(d);
+    for (i = 0; i < root->count && r == CKR_OK; i++) {
+        const ckr_node *key = root->u.items[2 * i];
+        const bool known = ckr__map_find(&told, key->u.str, (size_t)key->count, &at);
+        r = ckr__dcp_shard_tensor(d, key, root->u.items[2 * i + 1],
+                                  known ? info->u.items[2 * at + 1] : NULL);
+    }
+    ckr__map_free(&told);
     return r;
 }
 

@@ -437,7 +437,7 @@ static bool is_whole(const char **params, uint64_t n)
     return whole;
 }
 
-/* Where queries and keys are normed, the norm's length is a head's, which tells how many. */
+/* The norm of the queries is as long as a head, and so tells how many there are. */
 static void normed_projections(void)
 {
     static const float zero[32 * 8];
@@ -671,6 +671,9 @@ static void lying_pickles(void)
         ROW("a memo of 2^32", "\200\2Nr\377\377\377\377.", PICKLE_MEMO),
         ROW("an empty stack", "\200\2R.", PICKLE_STACK),
         ROW("no mark", "\200\2t.", PICKLE_STACK),
+        ROW("an object of nothing", "\200\4\201NNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNN"
+            "NNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNN.",
+            PICKLE_STACK),
         ROW("appending to a number", "\200\2K\1(K\1e.", PICKLE_TARGET),
         ROW("an opcode of nobody", "\200\2i.", PICKLE_OPCODE),
         ROW("protocol 9", "\200\11N.", PICKLE_PROTOCOL),
@@ -879,6 +882,44 @@ static void middling(void)
     }
 }
 
+/* CPU seconds to list one of Hugging Face's shards with n tensors, each told of by its name. */
+static double many_in_shard(int n)
+{
+    char *text = (char *)malloc((size_t)n * 160 + 200), *p = text + 8;
+    clock_t t;
+    ckr_ckpt *c;
+    int i;
+    if (!text) exit(2);
+    p += sprintf(p, "{\"__metadata__\":{\"DCP_SHARDING_INFO\":\"{");
+    for (i = 0; i < n; i++)
+        p += sprintf(p, "%s\\\"layer.%d.w\\\":{\\\"saved_offsets\\\":[0]}", i ? "," : "", i);
+    p += sprintf(p, "}\"}");
+    for (i = 0; i < n; i++)
+        p += sprintf(p, ",\"layer.%d.w\":{\"dtype\":\"U8\",\"shape\":[1],"
+                     "\"data_offsets\":[%d,%d]}", i, i, i + 1);
+    *p++ = '}';
+    ckr__store_u64((uint8_t *)text, (uint64_t)(p - text) - 8);
+    memset(p, 0, (size_t)n);
+    memio_add(&disk, "w/shards", true);
+    memio_put(&disk, "w/shards/shard-00001-model-00001-of-00001.safetensors", text,
+              (size_t)(p - text) + (size_t)n);
+    t = clock();
+    c = open_ok("w/shards");
+    t = clock() - t;
+    if (c) CHECK_INT(ckr_ckpt_state(c)->n_tensors, n);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/shards");
+    free(text);
+    return (double)t / CLOCKS_PER_SEC;
+}
+
+/* Linear: sixteen times as many are not two hundred times the work. */
+static void shard_of_many(void)
+{
+    const double few = many_in_shard(2000), many = many_in_shard(32000);
+    t_check(many < 60 * few + 0.05, __FILE__, __LINE__, "2,000: %.3f s, 32,000: %.3f s", few, many);
+}
+
 /* Records by the opcode ---------------------------------------------------------- */
 
 /* Bytes of an opcode with its arguments; 0: none of metadata's. */
@@ -1044,6 +1085,7 @@ int main(int argc, char **argv)
     RUN(middling);
     RUN(forms);
     RUN(records);
+    RUN(shard_of_many);
     if (!t_now.only) bad_all_seen(BAD_DCP, never);
     return t_end();
 }

@@ -16,7 +16,7 @@ failed=0
 build() {
     exe=build/fuzz/$mode-$1
     if [ "$mode" = fuzz ]; then
-        san=-fsanitize=fuzzer,address,undefined
+        san='-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined'
         src=tests/fuzz/fuzz_$1.c
     else
         san='-fsanitize=address,undefined -fno-sanitize-recover=all'
