@@ -148,7 +148,7 @@ static void safetensors_headers(void)
         { "{\"__metadata__\":{},\"__metadata__\":{}}", 0, CKR_ITEM_ST_DUPLICATE, 42,
           "__metadata__" },
         { "{" ST_A ",\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8,
-          CKR_ITEM_ST_DUPLICATE, NOWHERE, "a" },
+          CKR_ITEM_ST_DUPLICATE, 63, "a" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, CKR_ITEM_ST_LENGTH,
           13, "a" },
         { "{" ST_A "}", 3, CKR_ITEM_ST_LAYOUT, 13, "a" },
