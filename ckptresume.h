@@ -17254,6 +17254,40 @@ static ckr_result ckr__rebase_fold_ramp(ckr__ctx *c, ckr_schedule *s)
     return CKR_OK;
 }
 
+/* torchtitan warms up once, from its first update on, and holds the top for an update before it
+   decays. So a second warmup is the first one of a clock that starts again; behind it comes what is
+   left of the level part, or a decay of the same form to the same end. */
+static ckr_result ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
+{
+    const double up = s->ramp_len, at = s->ramp_at, left = ckr__sched_end(s) - at - up - 1;
+    ckr__curve *curve;
+    uint64_t i;
+    bool plain = s->curve->kind == CKR__CV_TITAN && ckr__same(s->a, 1) && ckr__same(s->b, s->t0) &&
+                 ckr__same(s->rate, 1) && ckr__whole(at) && ckr__whole(left) && left >= 1 &&
+                 at + up >= s->curve->k.warm;
+    for (i = 0; i < s->n_lanes; i++)
+        plain = plain && ckr__same(s->lanes[i].p, 1) && ckr__same(s->lanes[i].q, 0) &&
+                s->lanes[i].ramp_to > 0 && s->lanes[i].base > 0;
+    if (!plain || !s->n_lanes) return CKR_OK;
+    curve = CKR__NEW(c, ckr__curve);
+    if (!curve) return ckr__sched_oom(c);
+    *curve = *s->curve;
+    s->curve = curve;
+    curve->k.warm = up;
+    curve->k.start -= at + 1;
+    if (curve->k.start <= up) {                /* the decay has begun by then                 */
+        curve->k.start = up + 1;
+        curve->k.decay = left;
+        curve->k.floor *= s->lanes[0].base / s->lanes[0].ramp_to;
+    }
+    curve->k.total = curve->k.start + curve->k.decay - 1;
+    for (i = 0; i < s->n_lanes; i++) s->lanes[i].base = s->lanes[i].ramp_to;
+    s->position -= (int64_t)at + 1;
+    s->offset -= at + 1;
+    s->ramp_at = s->ramp_len = 0;
+    return CKR_OK;
+}
+
 /* How the coming run goes on after `updates` updates: a schedule for it. `target` (the new one, or
    NULL where the mode needs none) has the lanes of `old`. Splice and stretch are continuous to
    1e-12 of the LR; keep holds the end's LR and is never below 0. */
@@ -17300,6 +17334,7 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
     } else if (mode == CKR__REBASE_REWARM) {
         e = ckr__rebase_rewarm(c, t, rewarm_steps, now, s);
         if (e == CKR_OK) e = ckr__rebase_fold_ramp(c, s);
+        if (e == CKR_OK && s->ramp_len > 0) e = ckr__rebase_fold_titan(c, s);
     }
     if (e == CKR_OK && (mode == CKR__REBASE_SPLICE || mode == CKR__REBASE_STRETCH))
         e = ckr__rebase_fold(c, s);

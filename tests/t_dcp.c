@@ -249,8 +249,10 @@ static void warm_again(void)
     static const struct { const char *to; int64_t steps; const char *code; } x[] = {
         { "torchtitan:steps=12,warmup_steps=4", 1, NULL },
         { "torchtitan:steps=13,warmup_steps=4", 2, NULL },
-        { "torchtitan:steps=40,warmup_steps=4", 5, "CKR_W_SCHEDULE_FIT" },
-        { "torchtitan:steps=14,warmup_steps=4", 2, "CKR_E_SCHEDULE_HOLD" },
+        { "torchtitan:steps=14,warmup_steps=4", 2, NULL },
+        { "torchtitan:steps=40,warmup_steps=4", 5, NULL },
+        { "torchtitan:steps=40,warmup_steps=4,decay_type=cosine", 9, NULL },
+        { "torchtitan:steps=60,warmup_steps=30", 2, "CKR_E_SCHEDULE_HOLD" },
         { "torchtitan:steps=12,warmup_steps=4", 2, "CKR_E_SCHEDULE_REBASE" },
         { "torchtitan:steps=12,warmup_steps=4", 5, "CKR_E_SCHEDULE_REBASE" }
     };

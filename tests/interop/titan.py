@@ -7,6 +7,7 @@ import json, os, re, shutil, subprocess, sys, tempfile
 
 OLD = "torchtitan:steps=20,warmup_steps=4,decay_type=linear,min_lr_factor=0"
 LONG = "torchtitan:steps=40,warmup_steps=4"
+COSINE = LONG + ",decay_type=cosine,min_lr_factor=0.1"
 
 
 def to(schedule, policy):
@@ -28,9 +29,11 @@ ROWS = {  # name: (arguments of the tool, topology, updates to run)
     "short": (to("torchtitan:steps=12,warmup_steps=4", "stretch"), "dp_shard=2", 2),
     "warmup": (to("torchtitan:steps=40,warmup_steps=15", "splice"), "dp_shard=2", 4),
     "wsd": (to(LONG + ",decay_ratio=0.5", "splice"), "dp_shard=2", 4),
-    "cosine": (to(LONG + ",decay_type=cosine,min_lr_factor=0.1", "splice"), "dp_shard=2", 4),
+    "cosine": (to(COSINE, "splice"), "dp_shard=2", 4),
     "rewarm12": (to("torchtitan:steps=12,warmup_steps=4", "rewarm") + ["--rewarm-steps", "1"], "dp_shard=2", 2),
     "rewarm13": (to("torchtitan:steps=13,warmup_steps=4", "rewarm") + ["--rewarm-steps", "2"], "dp_shard=2", 3),
+    "rewarm40": (to(LONG, "rewarm") + ["--rewarm-steps", "2"], "dp_shard=2", 4),
+    "rewarm_cos": (to(COSINE, "rewarm") + ["--rewarm-steps", "1"], "dp_shard=2", 4),
     "lr": (["--set", "lr=0.001"], "dp_shard=2", 3),
     "fresh": (["--without", "optimizer"], "dp_shard=2", 0),
     "wd": (["--set", "weight_decay=0.5"], "dp_shard=2", 2),
