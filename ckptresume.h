@@ -27094,9 +27094,8 @@ static bool ckr__nt_say_topology(ckr__nt_job *x)
    rotates halves unless it is told, and would go on with another model (llama.py, config). */
 static bool ckr__nt_say_rotary(ckr__nt_job *x)
 {
-    const ckr_node *model = x->nt->model.root, *llama = ckr_node_get(model, "is_llama_config");
-    if (!llama || llama->kind != CKR_NODE_BOOL || !llama->u.i ||
-        ckr_node_get(model, "rope_interleaved"))
+    const ckr_node *model = x->nt->model.root;
+    if (!ckr__nt_true(model, "is_llama_config") || ckr_node_get(model, "rope_interleaved"))
         return true;
     return ckr__nt_say(x, "CKR_NANOTRON_SETTING", CKR_CHANGED,
                        "model/model_config/rope_interleaved", NULL, "true",
