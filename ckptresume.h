@@ -123,29 +123,29 @@
        >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar >>yaml.read
        >>yaml.put >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text >>pickle.numbers
        >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo >>pickle.machine >>torch
-       >>torch.storage >>torch.tensor >>torch.calls >>torch.build >>torch.legacy >>torch.script
-       >>torch.archive >>numpy >>numpy.file >>tree_load >>doc >>dcp >>dcp.machine >>dcp.classes
-       >>dcp.build >>dcp.run >>dcp.record >>dcp.step >>dcp.index >>dcp.slices >>dcp.forms >>dcp.view
-       >>dcp.open >>schedule >>schedule.curves >>schedule.ticks >>schedule.eval >>schedule.build
-       >>schedule.text >>schedule.torch >>schedule.torch_write >>schedule.node >>schedule.end
-       >>schedule.change >>schedule.rebase >>schedule.retick >>rng >>rng.mt19937 >>rng.counter
-       >>rng.words >>rng.seed >>rng.bytes >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform
-       >>rng.normal >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack
-       >>rng.remap.work >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof
-       >>rng.remap.report >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects
-       >>dialects.names >>dialects.dicts >>dialects.carry >>nanotron >>nanotron.files
-       >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
-       >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
-       >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
-       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
-       >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
-       >>accelerate.emit.random >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
-       >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
-       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
-       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
-       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.foreign
-       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
-       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
+       >>torch.storage >>torch.tensor >>torch.quick >>torch.calls >>torch.build >>torch.legacy
+       >>torch.script >>torch.archive >>numpy >>numpy.file >>tree_load >>doc >>dcp >>dcp.machine
+       >>dcp.classes >>dcp.build >>dcp.run >>dcp.record >>dcp.step >>dcp.index >>dcp.slices
+       >>dcp.forms >>dcp.view >>dcp.open >>schedule >>schedule.curves >>schedule.ticks
+       >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch >>schedule.torch_write
+       >>schedule.node >>schedule.end >>schedule.change >>schedule.rebase >>schedule.retick >>rng
+       >>rng.mt19937 >>rng.counter >>rng.words >>rng.seed >>rng.bytes >>rng.node >>rng.put
+       >>rng.same >>rng.jump >>rng.uniform >>rng.normal >>rng.integers >>state >>rng.remap
+       >>rng.remap.derive >>rng.remap.pack >>rng.remap.work >>rng.remap.read >>rng.remap.scope
+       >>rng.remap.assign >>rng.remap.proof >>rng.remap.report >>rng.remap.write >>rng.remap.all
+       >>layout >>out >>dialects >>dialects.names >>dialects.dicts >>dialects.carry >>nanotron
+       >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights
+       >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit
+       >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
+       >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
+       >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.optimizer
+       >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
+       >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit
+       >>llmc.gpt2 >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params
+       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
+       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
+       >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim
+       >>deepspeed.emit.scaler >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
        >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp
        >>torchtitan >>torchtitan.runs >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.qkv
        >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
@@ -2826,6 +2826,25 @@ CKR_API const ckr_node *ckr_node_get(const ckr_node *dict, const char *key)
             return dict->u.items[2 * i + 1];
     }
     return NULL;
+}
+
+/* The values of several keys, each shorter than 64 bytes, in one walk: a dict may be a model of a
+   hundred thousand tensors. */
+static void ckr__node_values(const ckr_node *dict, const char *const *keys, size_t n,
+                             const ckr_node **out)
+{
+    uint64_t lengths = 0, i;
+    size_t k;
+    memset((void *)out, 0, n * sizeof *out);
+    if (!ckr_node_is_dict(dict)) return;
+    for (k = 0; k < n; k++) lengths |= (uint64_t)1 << strlen(keys[k]);
+    for (i = 0; i < dict->count; i++) {
+        const ckr_node *x = dict->u.items[2 * i];
+        if (x->kind != CKR_NODE_STR || x->count > 63 || !(lengths >> x->count & 1)) continue;
+        for (k = 0; k < n; k++)
+            if (!out[k] && strlen(keys[k]) == x->count && !memcmp(x->u.str, keys[k], x->count))
+                out[k] = dict->u.items[2 * i + 1];
+    }
 }
 
 CKR_API const ckr_node *ckr_node_at(const ckr_node *list, uint64_t index)
@@ -6748,6 +6767,7 @@ static ckr_result ckr__zip_load(const ckr__zip *z, const ckr__member *m, const u
 
 #define CKR__PK_CLASSES   9    /* free lists: nodes without and with 1 to 8 items      */
 #define CKR__PK_STORAGE   (sizeof(ckr_view) + sizeof(int64_t))   /* behind a STORAGE node */
+#define CKR__QUICK_ROOM   256u /* bytes that ckr__torch_quick may look at              */
 
 typedef struct ckr__nodes { ckr_node **items; size_t n, cap; } ckr__nodes;
 
@@ -6777,6 +6797,7 @@ static bool ckr__torch_reduce(ckr__pickle *p, ckr_node *callable, ckr_node *args
                               ckr_node **out);
 static bool ckr__torch_build(ckr__pickle *p, ckr_node *target, ckr_node *state);
 static bool ckr__torch_persistent(ckr__pickle *p, ckr_node *pid, ckr_node **out);
+static bool ckr__torch_quick(ckr__pickle *p, bool *done);
 static void ckr__torch_global(ckr__pickle *p, ckr_node *global);
 
 static bool ckr__pk_fail(ckr__pickle *p, ckr_item item, const char *text)
@@ -7986,7 +8007,13 @@ static bool ckr__pk_step(ckr__pickle *p, uint8_t op)
         v = ckr__load_u64(s);
         n = 8;
         break;
-    case '(': return ckr__pk_mark(p);
+    case '(':
+        if (left >= CKR__QUICK_ROOM && s[0] == '(' && !p->keep) {
+            bool done = false;
+            if (!ckr__torch_quick(p, &done)) return false;
+            if (done) return true;
+        }
+        return ckr__pk_mark(p);
     case 't': case 'e': case 'u': case '1': case 'l': case 'd': case 0x90: case 0x91:
         return ckr__pk_from_mark(p, op);
     case 0x85: case 0x86: case 0x87:
@@ -8478,13 +8505,25 @@ static ckr_node *ckr__tensor_node(ckr__pickle *p, const ckr_node *size, const ck
     return n;
 }
 
+/* A tensor whose offset is `at` in a window that begins at `from`, both in elements. */
+static bool ckr__torch_placed(ckr__pickle *p, ckr_view *v, uint64_t at, uint64_t from)
+{
+    if (!ckr__add_u64(at, from, &at) || at > INT64_MAX)
+        return ckr__torch_bad(p, CKR_ITEM_TORCH_VIEW, v->storage,
+                              "a tensor's offset passes 63 bits");
+    v->offset = (int64_t)at;
+    if (v->data_bytes % ckr_dtype_size(v->dtype) != 0 || !ckr__view_fits(v))
+        return ckr__torch_bad(p, CKR_ITEM_TORCH_VIEW, v->storage,
+                              "a tensor's last element lies behind the end of its storage");
+    return ckr__torch_pending(p, v);
+}
+
 /* storage, offset, size, stride */
 static ckr_node *ckr__torch_strided(ckr__pickle *p, ckr_node **a, const ckr_node *dtype)
 {
     const ckr_view *s;
     ckr_node *n;
     ckr_view *v;
-    uint64_t at;
     if (a[0]->kind != CKR_NODE_STORAGE || a[1]->kind != CKR_NODE_INT || a[1]->u.i < 0) {
         ckr__torch_args(p, "expected a storage and an offset that is not negative");
         return NULL;
@@ -8508,17 +8547,7 @@ static ckr_node *ckr__torch_strided(ckr__pickle *p, ckr_node **a, const ckr_node
     v->bytes = s->bytes;
     v->storage = s->storage;
     v->big_endian = s->big_endian;
-    if (!ckr__add_u64((uint64_t)a[1]->u.i, (uint64_t)s->offset, &at) || at > INT64_MAX) {
-        ckr__torch_bad(p, CKR_ITEM_TORCH_VIEW, s->storage, "a tensor's offset passes 63 bits");
-        return NULL;
-    }
-    v->offset = (int64_t)at;
-    if (v->data_bytes % ckr_dtype_size(v->dtype) != 0 || !ckr__view_fits(v)) {
-        ckr__torch_bad(p, CKR_ITEM_TORCH_VIEW, s->storage,
-                       "a tensor's last element lies behind the end of its storage");
-        return NULL;
-    }
-    return ckr__torch_pending(p, v) ? n : NULL;
+    return ckr__torch_placed(p, v, (uint64_t)a[1]->u.i, (uint64_t)s->offset) ? n : NULL;
 }
 
 /* The last of equal keys counts, and duplicates are still there while the pickle runs. */
@@ -8730,6 +8759,170 @@ static bool ckr__torch_device_tensor(ckr__pickle *p, const ckr_node *args, ckr_n
     if (!*out) return false;
     if (a[0]->kind == CKR_NODE_NDARRAY) ckr__view(*out)->type_name = NULL;
     ckr__view(*out)->requires_grad = ckr__pk_true(a[3]);
+    return true;
+}
+
+/* >>torch.quick --------------------------------------------------------------- */
+/* What torch.save writes for a tensor is always the same thirty opcodes behind _rebuild_tensor_v2:
+     ( ( 'storage' TYPE KEY LOCATION numel t Q offset (sizes) (strides) requires_grad ODICT ) R t R
+   where the words in capitals but KEY come from the memo, and tuples and KEY are put into it. Here
+   they are one step, and what they would make and drop again is not made. Nothing changes until all
+   of it has matched; whatever differs in anything goes opcode by opcode.                        */
+
+#define CKR__QUICK_KEY  64
+#define CKR__QUICK_RANK 8
+
+typedef struct ckr__quick {
+    uint8_t  *at;
+    uint8_t  *key;
+    size_t    key_len, puts;   /* slots of the memo                                    */
+    size_t    persid, reduce;  /* where those opcodes stand                            */
+    uint16_t  type;
+    bool      requires_grad;
+    int64_t   numel, offset;
+    uint32_t  n_dims;
+    int64_t   dims[2 * CKR__QUICK_RANK];
+} ckr__quick;
+
+static bool ckr__quick_byte(ckr__quick *q, uint8_t op)
+{
+    if (*q->at != op) return false;
+    q->at++;
+    return true;
+}
+
+static ckr_node *ckr__quick_get(const ckr__pickle *p, ckr__quick *q)
+{
+    const uint8_t op = q->at[0];
+    const uint64_t i = op == 'h' ? q->at[1] : op == 'j' ? ckr__load_u32(q->at + 1) : UINT64_MAX;
+    if (i >= p->memo.n || !p->memo.items[i] || p->memo.items[i]->id != p->memo_ids[i]) return NULL;
+    q->at += op == 'h' ? 2 : 5;
+    p->memo.items[i]->flags |= CKR__N_SHARED;
+    return p->memo.items[i];
+}
+
+/* PUT or MEMOIZE of the next slot, or neither. */
+static bool ckr__quick_put(const ckr__pickle *p, ckr__quick *q)
+{
+    const uint64_t slot = p->memo.n + q->puts;
+    switch (*q->at) {
+    case 'q':  if (q->at[1] != slot) return false; q->at += 2; break;
+    case 'r':  if (ckr__load_u32(q->at + 1) != slot) return false; q->at += 5; break;
+    case 0x94: if (p->memo_count != p->memo.n) return false; q->at++; break;
+    default:   return true;
+    }
+    q->puts++;
+    return true;
+}
+
+static bool ckr__quick_int(ckr__quick *q, int64_t *v)
+{
+    switch (*q->at) {
+    case 'K': *v = q->at[1]; q->at += 2; return true;
+    case 'M': *v = ckr__load_u16(q->at + 1); q->at += 3; return true;
+    case 'J': *v = ckr__load_u32(q->at + 1); q->at += 5; return *v <= INT32_MAX;
+    default:  return false;
+    }
+}
+
+static bool ckr__quick_dims(const ckr__pickle *p, ckr__quick *q, int64_t *dims, uint32_t *n)
+{
+    const bool marked = ckr__quick_byte(q, '(');
+    *n = 0;
+    if (!marked && ckr__quick_byte(q, ')')) return true;
+    while (*n < CKR__QUICK_RANK && ckr__quick_int(q, &dims[*n])) ++*n;
+    if (*n == 0 || (!marked && *n > 3)) return false;
+    return ckr__quick_byte(q, marked ? (uint8_t)'t' : (uint8_t)(0x84 + *n)) && ckr__quick_put(p, q);
+}
+
+static bool ckr__quick_key(const ckr__pickle *p, ckr__quick *q)
+{
+    const bool small = *q->at == 0x8C;
+    if (!small && *q->at != 'X') return false;
+    q->key_len = small ? q->at[1] : ckr__load_u32(q->at + 1);
+    q->key = q->at + (small ? 2 : 5);
+    if (q->key_len > CKR__QUICK_KEY || !ckr__utf8_ok(q->key, q->key_len)) return false;
+    q->at = q->key + q->key_len;
+    return ckr__quick_put(p, q);
+}
+
+static bool ckr__quick_match(ckr__pickle *p, ckr__quick *q)
+{
+    const ckr_node *n;
+    uint32_t n_strides;
+    if (!ckr__quick_byte(q, '(') || !(n = ckr__quick_get(p, q)) || !ckr__is_str(n, "storage") ||
+        !(n = ckr__quick_get(p, q)) || n->kind != CKR_NODE_GLOBAL || n->aux <= CKR__G_STORAGE ||
+        n->aux == CKR__G_UNTYPED) return false;
+    q->type = n->aux;
+    if (!ckr__quick_key(p, q) || !ckr__quick_get(p, q) || !ckr__quick_int(q, &q->numel) ||
+        !ckr__quick_byte(q, 't') || !ckr__quick_put(p, q)) return false;
+    q->persid = (size_t)(q->at - p->data);
+    if (!ckr__quick_byte(q, 'Q') || !ckr__quick_int(q, &q->offset) ||
+        !ckr__quick_dims(p, q, q->dims, &q->n_dims) ||
+        !ckr__quick_dims(p, q, q->dims + q->n_dims, &n_strides) || n_strides != q->n_dims)
+        return false;
+    q->requires_grad = *q->at == 0x88;
+    if (!q->requires_grad && *q->at != 0x89) return false;
+    q->at++;
+    n = ckr__quick_get(p, q);
+    if (!n || n->kind != CKR_NODE_GLOBAL || n->aux != CKR__G_ODICT ||
+        !ckr__quick_byte(q, ')') || !ckr__quick_byte(q, 'R') || !ckr__quick_put(p, q) ||
+        !ckr__quick_byte(q, 't') || !ckr__quick_put(p, q)) return false;
+    q->reduce = (size_t)(q->at - p->data);
+    return ckr__quick_byte(q, 'R') && p->memo.n + q->puts <= p->memo.cap;
+}
+
+static ckr_node *ckr__quick_tensor(ckr__pickle *p, const ckr__quick *q)
+{
+    const size_t bytes = (size_t)q->n_dims * 2 * sizeof *q->dims;
+    ckr__storage s;
+    ckr_node *n;
+    ckr_view *v;
+    memset(&s, 0, sizeof s);
+    p->op = q->persid;
+    s.key = (const char *)q->key;
+    q->key[q->key_len] = 0;            /* what stood there is done                     */
+    s.dtype = (ckr_dtype)(q->type - CKR__G_STORAGE);
+    s.nbytes = (uint64_t)q->numel * ckr_dtype_size(s.dtype);       /* 31 bits and 5    */
+    if (!ckr__torch_record(p, &s, q->key_len, q->type)) return NULL;
+    p->op = q->reduce;
+    n = ckr__pk_charge(p, bytes) ? ckr__pk_node(p, CKR_NODE_TENSOR, sizeof *v + bytes) : NULL;
+    if (!n) return NULL;
+    v = (ckr_view *)(void *)(n + 1);
+    n->u.view = v;
+    memcpy(v + 1, q->dims, bytes);
+    v->n_dims = q->n_dims;
+    v->shape = (int64_t *)(void *)(v + 1);
+    v->stride = v->shape + q->n_dims;
+    v->dtype = s.dtype;
+    v->file = s.file;
+    v->data_offset = s.offset;
+    v->data_bytes = s.nbytes;
+    v->storage = s.key;
+    v->big_endian = p->torch->big_endian;
+    v->requires_grad = q->requires_grad;
+    return ckr__torch_placed(p, v, (uint64_t)q->offset, 0) ? n : NULL;
+}
+
+/* Behind a mark: *done when the next opcodes were such a tensor's, and are done. */
+static bool ckr__torch_quick(ckr__pickle *p, bool *done)
+{
+    ckr_node **top = p->stack.items + p->stack.n - 1, *n;
+    ckr__quick q;
+    if (!p->torch->zip || p->stack.n == p->floor || (*top)->kind != CKR_NODE_GLOBAL ||
+        (*top)->aux != CKR__G_TENSOR2) return true;
+    q.at = p->data + p->pos;
+    q.puts = 0;
+    if (!ckr__quick_match(p, &q)) return true;
+    n = ckr__quick_tensor(p, &q);
+    if (!n) return false;
+    *top = n;
+    for (; q.puts; q.puts--, p->memo_count++) {    /* of values that are dropped       */
+        p->memo_ids[p->memo.n] = 0;
+        p->memo.items[p->memo.n++] = p->none;
+    }
+    p->pos = (size_t)(q.at - p->data);
+    *done = true;
     return true;
 }
 
@@ -23097,24 +23290,30 @@ static const char *ckr__node_text_of(ckr__ctx *c, const ckr_node *n)
 /* A state dict of torch.optim: {"state": {...}, "param_groups": [...]}. */
 static bool ckr__is_optimizer(const ckr_node *n)
 {
-    const ckr_node *groups = ckr_node_get(n, "param_groups");
+    static const char *const keys[] = { "state", "param_groups" };
+    const ckr_node *v[2];
     uint64_t i;
-    if (!ckr_node_is_dict(ckr_node_get(n, "state")) || !ckr_node_is_list(groups)) return false;
-    for (i = 0; i < groups->count; i++) if (!ckr_node_is_dict(groups->u.items[i])) return false;
-    return groups->count > 0;
+    ckr__node_values(n, keys, 2, v);
+    if (!ckr_node_is_dict(v[0]) || !ckr_node_is_list(v[1])) return false;
+    for (i = 0; i < v[1]->count; i++) if (!ckr_node_is_dict(v[1]->u.items[i])) return false;
+    return v[1]->count > 0;
 }
 
 /* A state dict of torch.optim.lr_scheduler, DeepSpeed or Megatron-LM. */
 static bool ckr__is_scheduler(const ckr_node *n)
 {
+    enum { CHILDREN, EPOCH, STEPS, LAST, BAD, BATCH, UPDATES, MAX, START, KEYS };
+    static const char *const keys[KEYS] = {
+        "_schedulers", "last_epoch", "_step_count", "_last_lr", "num_bad_epochs",
+        "last_batch_iteration", "num_steps", "max_lr", "start_lr"
+    };
+    const ckr_node *v[KEYS];
     if (!ckr_node_is_dict(n) || n->count == 0) return false;
-    if (ckr_node_is_list(ckr_node_get(n, "_schedulers"))) return true;
-    if (ckr_node_get(n, "last_epoch"))
-        return n->count == 1 || ckr_node_get(n, "_step_count") || ckr_node_get(n, "_last_lr") ||
-               ckr_node_get(n, "num_bad_epochs");
-    if (ckr_node_get(n, "last_batch_iteration")) return n->count == 1;
-    return ckr_node_get(n, "num_steps") &&
-           (ckr_node_get(n, "max_lr") || ckr_node_get(n, "start_lr"));
+    ckr__node_values(n, keys, KEYS, v);
+    if (ckr_node_is_list(v[CHILDREN])) return true;
+    if (v[EPOCH]) return n->count == 1 || v[STEPS] || v[LAST] || v[BAD];
+    if (v[BATCH]) return n->count == 1;
+    return v[UPDATES] && (v[MAX] || v[START]);
 }
 
 /* A `step`: Python's number, or a tensor of one element, whose bytes are read; NaN: neither. */
@@ -27688,6 +27887,9 @@ static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_
         if (!keep) return c->err->code;
         keep->root = root;
         keep->source = s;
+        keep->cap_views = ckr_node_is_dict(root) ? root->count : 0;
+        keep->views = CKR__NEW_N(c, const ckr_view *, keep->cap_views);
+        if (!keep->views) return c->err->code;
         s->dialect_data = keep;
 #ifndef CKPTRESUME_NO_ACCELERATE
         if (desc && desc->names && ckr__is_optimizer(root))

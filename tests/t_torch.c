@@ -3,6 +3,7 @@
    contents. */
 #include "core.h"
 #include "t.h"
+#include "archive.h"
 
 #include <dirent.h>
 
@@ -192,9 +193,239 @@ static void torch_files(void)
     t_now.passed += n_tensors + n_values;
 }
 
+/* Tensors in the short way. */
+
+typedef struct pickle { uint8_t b[16384]; size_t n; uint32_t memo; uint32_t word[5]; } pickle;
+
+static uint32_t dice_state;
+
+static uint32_t dice(uint32_t n)
+{
+    dice_state = dice_state * 1664525u + 1013904223u;
+    return (uint32_t)(((uint64_t)dice_state * n) >> 32);
+}
+
+static void put(pickle *p, const char *bytes, size_t n)
+{
+    if (p->n + n > sizeof p->b) exit(2);
+    memcpy(p->b + p->n, bytes, n);
+    p->n += n;
+}
+
+static void put_op(pickle *p, int op)
+{
+    const char c = (char)op;
+    put(p, &c, 1);
+}
+
+static void put_u32(pickle *p, int op, uint32_t v)
+{
+    uint8_t b[4];
+    ckr__store_u32(b, v);
+    put_op(p, op);
+    put(p, (const char *)b, 4);
+}
+
+/* Into the memo as the writers do: 0 short where it fits, 1 long, 2 MEMOIZE; 3 not at all, 4 a slot
+   further on. */
+static void put_memo(pickle *p, int how)
+{
+    if (how == 3) return;
+    if (how == 4) p->memo += 3;
+    if (how == 2) put_op(p, 0x94);
+    else if (how == 1 || p->memo > 255) put_u32(p, 'r', p->memo);
+    else { put_op(p, 'q'); put_op(p, (int)p->memo); }
+    p->memo++;
+}
+
+static void put_get(pickle *p, uint32_t slot)
+{
+    if (slot > 255) put_u32(p, 'j', slot);
+    else { put_op(p, 'h'); put_op(p, (int)slot); }
+}
+
+static void put_text(pickle *p, const char *s)
+{
+    put_u32(p, 'X', (uint32_t)strlen(s));
+    put(p, s, strlen(s));
+}
+
+static void put_int(pickle *p, uint32_t v, bool wide)
+{
+    if (wide) put_u32(p, 'J', v);
+    else if (v < 256) { put_op(p, 'K'); put_op(p, (int)v); }
+    else { put_op(p, 'M'); put_op(p, (int)(v & 255)); put_op(p, (int)(v >> 8)); }
+}
+
+static void put_dims(pickle *p, const uint32_t *v, uint32_t n, bool marked, int how)
+{
+    uint32_t i;
+    if (n == 0 && !marked) {
+        put_op(p, ')');
+        return;
+    }
+    if (marked || n > 3) put_op(p, '(');
+    for (i = 0; i < n; i++) put_int(p, v[i], dice(9) == 0);
+    put_op(p, marked || n > 3 ? 't' : 0x84 + (int)n);
+    put_memo(p, how);
+}
+
+static const char *const globals[5] = { "ctorch._utils\n_rebuild_tensor_v2\n", NULL,
+                                        "ctorch\nFloatStorage\n", "ccollections\nOrderedDict\n",
+                                        NULL };
+
+static void put_word(pickle *p, int i, int how)
+{
+    if (p->word[i]) {
+        put_get(p, p->word[i]);
+        return;
+    }
+    if (globals[i]) put(p, globals[i], strlen(globals[i]));
+    else put_text(p, i == 1 ? "storage" : "cpu");
+    put_memo(p, how == 3 ? 0 : how);
+    p->word[i] = p->memo - 1;
+}
+
+/* What varies in a tensor; all zero but `odd` is what torch.save writes. */
+typedef struct spec { int how, odd; uint32_t rank; bool grad; } spec;
+
+static void put_tensor(pickle *p, const spec *s)
+{
+    static const uint32_t sizes[10] = { 4, 2, 2, 2, 2, 1, 1, 1, 1, 1 };
+    static const uint32_t strides[10] = { 1, 4, 8, 16, 32, 1, 1, 1, 1, 1 };
+    char key[80];
+    const int how = s->how;
+    put_word(p, 0, how);
+    put(p, "((", 2);
+    put_word(p, 1, how);
+    put_word(p, 2, how);
+    memset(key, 'k', sizeof key);
+    snprintf(key, sizeof key, "7");
+    if (s->odd == 1) snprintf(key, sizeof key, "6");           /* another size than it says     */
+    if (s->odd == 2) snprintf(key, sizeof key, "none");        /* no such record                */
+    if (s->odd == 3) snprintf(key, sizeof key, "\xC3");        /* no UTF-8                      */
+    if (s->odd == 4) { memset(key, '7', 70); key[70] = 0; }    /* longer than the short way has */
+    put_text(p, key);
+    put_memo(p, how);
+    if (s->odd == 5) put_op(p, 'N');
+    else put_word(p, 4, how);
+    put_int(p, 256, s->odd == 6);
+    put_op(p, 't');
+    put_memo(p, how);
+    put_op(p, 'Q');
+    put_int(p, s->odd == 7 ? 250 : 5, false);
+    put_dims(p, sizes, s->rank, s->odd == 8, how);
+    put_dims(p, strides, s->odd == 9 ? s->rank + 1 : s->rank, s->odd == 8, how);
+    put_op(p, s->odd == 10 ? 'N' : s->grad ? 0x88 : 0x89);
+    put_word(p, 3, how);
+    put(p, s->odd == 11 ? "(t" : ")", s->odd == 11 ? 2 : 1);
+    put_op(p, 'R');
+    put_memo(p, how);
+    if (s->odd == 12) put_op(p, 'N');
+    put_op(p, 't');
+    put_memo(p, s->odd == 13 ? 4 : how);
+    put_op(p, 'R');
+    put_memo(p, how);
+}
+
+/* Opens it both ways; how many nodes the short way saved. */
+static uint32_t twice(pickle *p, const char *what, unsigned long n)
+{
+    static memio m;
+    ckr_env e = CKR_ZERO;
+    ckr_error err = CKR_ZERO;
+    uint32_t saved = 0;
+    const char *differs;
+    archive a;
+    char tail[300];
+    memset(tail, 't', sizeof tail);
+    tail[sizeof tail - 1] = 0;
+    put_text(p, tail);         /* the short way wants room behind it                            */
+    put_op(p, 'N');
+    put_op(p, 'u');
+    put_op(p, '.');
+    a = archive_of(p->b, p->n);
+    memset(&m, 0, sizeof m);
+    memio_put(&m, "/f.pt", a.data, a.n);
+    e.io = memio_io(&m);
+    differs = archive_twice(&e, "/f.pt", 0, &saved, &err);
+    t_check(!differs, __FILE__, __LINE__, "%s %lu: %s", what, n, differs ? differs : "");
+    memio_free(&m);
+    free(a.data);
+    return saved;
+}
+
+static void begin(pickle *p)
+{
+    memset(p, 0, sizeof *p);
+    put(p, "\x80\2}", 3);
+    put_memo(p, 0);
+    put_op(p, '(');
+}
+
+/* The first tensor brings the words; the second one is short, and its tuples, its storage and the
+   dictionary for its hooks are not made. */
+static void short_way(void)
+{
+    int how, odd;
+    uint32_t rank;
+    pickle p;
+    for (how = 0; how < 3; how++)
+        for (rank = 0; rank <= 8; rank++) {
+            spec s = { 0, 0, 0, false };
+            s.how = how;
+            s.rank = rank;
+            s.grad = rank % 2;
+            begin(&p);
+            put_text(&p, "a");
+            put_tensor(&p, &s);
+            put_text(&p, "b");
+            put_tensor(&p, &s);
+            CHECK(twice(&p, "torch's form", rank) >= 5);
+        }
+    for (odd = 1; odd <= 13; odd++) {
+        spec s = { 0, 0, 2, false };
+        begin(&p);
+        put_text(&p, "a");
+        put_tensor(&p, &s);
+        s.odd = odd;
+        put_text(&p, "b");
+        put_tensor(&p, &s);
+        twice(&p, "odd", (unsigned long)odd);
+    }
+}
+
+/* Random ones, each with a look at any slot of the memo. */
+static void short_way_random(void)
+{
+    unsigned long i;
+    pickle p;
+    dice_state = 7;
+    for (i = 0; i < 3000; i++) {
+        uint32_t k, n = 1 + dice(6);
+        begin(&p);
+        for (k = 0; k < n; k++) {
+            spec s;
+            s.how = dice(12) ? (int)dice(2) : (int)dice(5);
+            s.odd = dice(6) ? 0 : (int)dice(14);
+            s.rank = dice(10);
+            s.grad = dice(2);
+            put_text(&p, k % 2 ? "x" : "y");
+            put_tensor(&p, &s);
+        }
+        if (dice(3) == 0) {
+            put_text(&p, "again");
+            put_get(&p, dice(p.memo));
+        }
+        twice(&p, "random", i);
+    }
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
     RUN(torch_files);
+    RUN(short_way);
+    RUN(short_way_random);
     return t_end();
 }

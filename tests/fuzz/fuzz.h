@@ -5,7 +5,7 @@
 
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
-#include "memio.h"
+#include "archive.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -30,26 +30,6 @@ static void fuzz_view(const ckr_ckpt *c, const ckr_view *v)
         for (i = 0; i < sizeof buf; i++) fuzz_sink += buf[i];
 }
 
-/* The child at `at` of a node of any kind, NULL behind the last. */
-static const ckr_node *fuzz_child(const ckr_node *n, uint64_t at)
-{
-    const ckr_object *o;
-    if (at == 0 && n->attrs) return n->attrs;
-    at -= n->attrs != NULL;
-    if (ckr_node_is_dict(n)) return at < 2 * n->count ? n->u.items[at] : NULL;
-    if (n->kind == CKR_NODE_LIST || n->kind == CKR_NODE_TUPLE || n->kind == CKR_NODE_SET ||
-        n->kind == CKR_NODE_FROZENSET || n->kind == CKR_NODE_SIZE)
-        return at < n->count ? n->u.items[at] : NULL;
-    if (n->kind != CKR_NODE_OBJECT) return NULL;
-    o = n->u.object;
-    if (o->callable && at-- == 0) return o->callable;
-    if (o->args && at-- == 0) return o->args;
-    if (o->kwargs && at-- == 0) return o->kwargs;
-    if (o->state && at-- == 0) return o->state;
-    if (o->items && at-- == 0) return o->items;
-    return o->dictitems && at == 0 ? o->dictitems : NULL;
-}
-
 /* Every node once, without recursion: a stack of (node, next child). */
 static void fuzz_walk(const ckr_ckpt *c, const ckr_node *root)
 {
@@ -62,7 +42,7 @@ static void fuzz_walk(const ckr_ckpt *c, const ckr_node *root)
     node[n] = root;
     at[n++] = 0;
     while (n) {
-        const ckr_node *x = node[n - 1], *child = fuzz_child(x, at[n - 1]++);
+        const ckr_node *x = node[n - 1], *child = archive_child(x, at[n - 1]++);
         if (at[n - 1] == 1) {
             if (x->kind == CKR_NODE_STR) fuzz_sink += strlen(ckr_node_str(x));
             if (x->kind == CKR_NODE_TENSOR || x->kind == CKR_NODE_NDARRAY) fuzz_view(c, x->u.view);

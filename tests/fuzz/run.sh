@@ -4,7 +4,7 @@
 # repository.
 set -u
 mode=$1
-targets='json yaml safetensors torch open dcp'
+targets='json yaml safetensors torch pickle open dcp'
 mkdir -p build/fuzz
 opt=-O1
 [ "$mode" = replay ] && opt=-O0    # half the time to compile, and the corpora are small
