@@ -48976,7 +48976,7 @@ static ckr_result ckr__pack_index(ckr__packer *p)
     ((uint64_t)1 << 15)                 /* bytes per inner step: digest and cast find it in cache */
 #define CKR__BLOCK ((size_t)1 << 17)    /* staged at a time, at most                             */
 #define CKR__NEAR  ((uint64_t)1 << 11)  /* bytes that cost no more to read than a call does      */
-#define CKR__SUMMED ((uint64_t)1 << 19) /* read at a time: is still in cache when it is summed   */
+#define CKR__SUMMED ((uint64_t)1 << 17) /* read at a time: is still in cache when it is summed   */
 #define CKR__DIRECT ((uint64_t)1 << 16) /* bytes from which a run is read to where it goes       */
 #define CKR__WINDOW ((uint64_t)4 << 20) /* bytes of destination per task                         */
 
