@@ -6768,6 +6768,8 @@ static ckr_result ckr__zip_load(const ckr__zip *z, const ckr__member *m, const u
 #define CKR__PK_CLASSES   9    /* free lists: nodes without and with 1 to 8 items      */
 #define CKR__PK_STORAGE   (sizeof(ckr_view) + sizeof(int64_t))   /* behind a STORAGE node */
 #define CKR__QUICK_ROOM   256u /* bytes that ckr__torch_quick may look at              */
+#define CKR__MEMO_NONE    0u   /* the id of a memo slot that was never set             */
+#define CKR__MEMO_DROPPED UINT32_MAX   /* of a value that went into a tensor           */
 
 typedef struct ckr__nodes { ckr_node **items; size_t n, cap; } ckr__nodes;
 
@@ -6779,7 +6781,7 @@ typedef struct ckr__pickle {
     size_t      size, pos, op; /* op: where the opcode in work stands                  */
     uint8_t    *nul;           /* where a NUL goes once the byte has been used         */
     ckr__nodes  stack, memo, keyed;
-    uint32_t   *memo_ids;      /* of the nodes in memo; its capacity is memo's         */
+    uint32_t   *memo_ids;      /* of the nodes in memo, or none; its capacity is memo's */
     size_t      memo_count;
     ckr_node   *free_nodes[CKR__PK_CLASSES + 1];    /* the last: STORAGE nodes         */
     bool        keep;          /* nothing is dropped                                   */
@@ -7771,8 +7773,8 @@ static bool ckr__pk_persistent(ckr__pickle *p, bool binary)
 
 /* >>pickle.memo --------------------------------------------------------------- */
 
-/* Slots up to memo.n hold a node or NULL, those behind are not initialised: the first block is as
-   large as a pickle of this size usually needs, and what it does not use costs no memory.        */
+/* Slots up to memo.n hold a node if they have its id, the rest is not initialised: the first block
+   is as large as a pickle of this size usually needs, and what it does not use costs no memory.  */
 static bool ckr__pk_memo_room(ckr__pickle *p, size_t need)
 {
     const size_t old = p->memo.cap;
@@ -7809,8 +7811,8 @@ static CKR__NOINLINE bool ckr__pk_put_any(ckr__pickle *p, uint64_t index)
                             "a memo index that is larger than the pickle so far");
     if (index >= p->memo.cap && !ckr__pk_memo_room(p, (size_t)index + 1)) return false;
     top = *ckr__pk_top(p, 1);
-    while (p->memo.n <= index) p->memo.items[p->memo.n++] = NULL;
-    if (!p->memo.items[index]) p->memo_count++;
+    while (p->memo.n <= index) p->memo_ids[p->memo.n++] = CKR__MEMO_NONE;
+    if (p->memo_ids[index] == CKR__MEMO_NONE) p->memo_count++;
     p->memo.items[index] = top;
     p->memo_ids[index] = top->id;
     return true;
@@ -7830,9 +7832,12 @@ static bool ckr__pk_put(ckr__pickle *p, uint64_t index)
 
 static bool ckr__pk_get(ckr__pickle *p, uint64_t index)
 {
-    ckr_node *n = index < p->memo.n ? p->memo.items[index] : NULL;
-    if (!n) return ckr__pk_fail(p, CKR_ITEM_PICKLE_MEMO, "a memo index that was never set");
-    if (n->id != p->memo_ids[index]) {
+    const uint32_t id = index < p->memo.n ? p->memo_ids[index] : CKR__MEMO_NONE;
+    ckr_node *n;
+    if (id == CKR__MEMO_NONE)
+        return ckr__pk_fail(p, CKR_ITEM_PICKLE_MEMO, "a memo index that was never set");
+    n = id == CKR__MEMO_DROPPED ? NULL : p->memo.items[index];
+    if (!n || n->id != id) {
         p->stale = true;
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_MEMO, "a memo index of a dropped value");
     }
@@ -8037,7 +8042,7 @@ static bool ckr__pk_constants(ckr__pickle *p)
     if (!p->none || !p->yes || !p->no || !p->empty_tuple) return false;
     p->yes->u.b = true;
     p->none->flags = p->yes->flags = p->no->flags = p->empty_tuple->flags = CKR__N_SHARED;
-    return true;
+    return ckr__nodes_room(p->c, &p->stack, 1);        /* a place in it has an address      */
 }
 
 static void ckr__pk_free(ckr__pickle *p)
@@ -8795,10 +8800,12 @@ static ckr_node *ckr__quick_get(const ckr__pickle *p, ckr__quick *q)
 {
     const uint8_t op = q->at[0];
     const uint64_t i = op == 'h' ? q->at[1] : op == 'j' ? ckr__load_u32(q->at + 1) : UINT64_MAX;
-    if (i >= p->memo.n || !p->memo.items[i] || p->memo.items[i]->id != p->memo_ids[i]) return NULL;
+    const uint32_t id = i < p->memo.n ? p->memo_ids[i] : CKR__MEMO_NONE;
+    ckr_node *n = id == CKR__MEMO_NONE || id == CKR__MEMO_DROPPED ? NULL : p->memo.items[i];
+    if (!n || n->id != id) return NULL;
     q->at += op == 'h' ? 2 : 5;
-    p->memo.items[i]->flags |= CKR__N_SHARED;
-    return p->memo.items[i];
+    n->flags |= CKR__N_SHARED;
+    return n;
 }
 
 /* PUT or MEMOIZE of the next slot, or neither. */
@@ -8907,20 +8914,19 @@ static ckr_node *ckr__quick_tensor(ckr__pickle *p, const ckr__quick *q)
 /* Behind a mark: *done when the next opcodes were such a tensor's, and are done. */
 static bool ckr__torch_quick(ckr__pickle *p, bool *done)
 {
-    ckr_node **top = p->stack.items + p->stack.n - 1, *n;
+    ckr_node **top, *n;
     ckr__quick q;
-    if (!p->torch->zip || p->stack.n == p->floor || (*top)->kind != CKR_NODE_GLOBAL ||
-        (*top)->aux != CKR__G_TENSOR2) return true;
+    if (!p->torch->zip || p->stack.n == p->floor) return true;
+    top = ckr__pk_top(p, 1);
+    if ((*top)->kind != CKR_NODE_GLOBAL || (*top)->aux != CKR__G_TENSOR2) return true;
     q.at = p->data + p->pos;
     q.puts = 0;
     if (!ckr__quick_match(p, &q)) return true;
     n = ckr__quick_tensor(p, &q);
     if (!n) return false;
     *top = n;
-    for (; q.puts; q.puts--, p->memo_count++) {    /* of values that are dropped       */
-        p->memo_ids[p->memo.n] = 0;
-        p->memo.items[p->memo.n++] = p->none;
-    }
+    p->memo_count += q.puts;
+    while (q.puts--) p->memo_ids[p->memo.n++] = CKR__MEMO_DROPPED;
     p->pos = (size_t)(q.at - p->data);
     *done = true;
     return true;
@@ -47304,7 +47310,7 @@ static void ckr__pickler_reduce(ckr__pickler *p, unsigned n)
 /* BINUNICODE; a Python-2 string that is no UTF-8 stays one, as SHORT_BINSTRING or BINSTRING. */
 static void ckr__pickler_text(ckr__pickler *p, const char *s, uint64_t n)
 {
-    const uint8_t *at = (const uint8_t *)s, *const end = at + n;
+    const uint8_t *at = (const uint8_t *)s, *const end = n ? at + n : at;
     bool plain = n <= UINT32_MAX;
     uint8_t b[5];
     size_t len;
@@ -54262,7 +54268,7 @@ static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
         const ckr_piece *p = &t->pieces[i];
         const ckr_result r = ckr__tensor_range(c, t, p);
         int64_t volume;
-        if (r != CKR_OK) return r;
+        if (r != CKR_OK || (t->n_pieces == 1 && p->count == t->shape && !p->replica)) return r;
         if (p->replica) continue;
         volume = ckr__box_volume(t->n_dims, p->count);
         if (volume > numel - have) return ckr__tensor_overlap(c, t);

@@ -823,7 +823,7 @@ static uint8_t *again(const char *file, const char *key)
     exit(2);
 }
 
-static void broken_by(const char *file, const char *key, int nth, size_t at, uint8_t value,
+static void broken_by(const char *file, const char *key, int nth, long at, uint8_t value,
                       ckr_item item)
 {
     uint8_t *p = (nth ? again(file, key) : behind(file, key, 0)) + at, was = *p;
@@ -840,10 +840,10 @@ static void broken_by(const char *file, const char *key, int nth, size_t at, uin
 }
 
 /* The place behind `bytes`, which stand after `key`. */
-static size_t then(const char *file, const char *key, const char *bytes, size_t n)
+static long then(const char *file, const char *key, const char *bytes, size_t n)
 {
     const uint8_t *p = behind(file, key, 0);
-    size_t i;
+    long i;
     for (i = 0; i < 400; i++)
         if (!memcmp(p + i, bytes, n)) return i;
     t_check(false, __FILE__, __LINE__, "%s: nothing behind %s", file, key);
@@ -865,11 +865,11 @@ static void damaged(void)
     *other = 24;
     broken_by(RANK, "seed", 0, 1, 7, CKR_ITEM_MEGATRON_MIXED);         /* of another run      */
     broken_by(RANK, "eps", 0, 4, 7, CKR_ITEM_MEGATRON_GROUPS);
-    broken_by(FIRST, "args", 0, (size_t)-6, 'b', CKR_ITEM_MEGATRON_FILE);
+    broken_by(FIRST, "args", 0, -6, 'b', CKR_ITEM_MEGATRON_FILE);
     broken_by(FIRST, "checkpoint_version", 0, 1, 0x3f, CKR_ITEM_MEGATRON_UNSUPPORTED);
     broken_by(RANK, EMBEDDING, 0, then(RANK, EMBEDDING, "K K\x18\x86", 5) + 1, 31,
               CKR_ITEM_MEGATRON_SHAPE);
-    broken_by(FIRST, "wd_mult", 0, (size_t)-9, 'x', CKR_ITEM_MEGATRON_OPTIMIZER);
+    broken_by(FIRST, "wd_mult", 0, -9, 'x', CKR_ITEM_MEGATRON_OPTIMIZER);
     broken_by(FLAT, "param", 0, then(FLAT, "param", "M\xc0\x13\x85", 4) + 1, 0xbf,
               CKR_ITEM_MEGATRON_BUCKETS);
 }
