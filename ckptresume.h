@@ -23090,6 +23090,9 @@ typedef struct ckr__dialect {
        NULL: nothing. */
     ckr_result (*faults_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                             ckr_note **notes, uint64_t *n_notes);
+    /* Names of files that hold a part, one rank's or one stage's: blanks between, a * for anything.
+       Who opens one by itself is told the directory. NULL: none. */
+    const char *parts;
 } ckr__dialect;
 
 /* Bytes of a stored state, for the listing. */
@@ -27460,7 +27463,8 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__dialect ckr__nanotron = {
-    "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__nt_holds, ckr__nt_emit, NULL, NULL, NULL
+    "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__nt_holds, ckr__nt_emit, NULL, NULL, NULL,
+    "model_weight*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt tp-*-of-*_pp-*-of-*.pt"
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
@@ -28453,10 +28457,11 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
 
 static const ckr__dialect ckr__plain_safetensors = {
     "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
-    NULL
+    NULL, NULL
 };
 static const ckr__dialect ckr__plain_torch = {
-    "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL, NULL
+    "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL, NULL,
+    NULL
 };
 
 #ifndef CKPTRESUME_NO_ACCELERATE
@@ -31144,14 +31149,16 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__dialect ckr__accelerate = {
-    "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL, NULL, NULL
+    "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL, NULL, NULL,
+    "random_states_*.pkl sampler*.bin dl_state_dict*.bin"
 };
 static const ckr__dialect ckr__hf_trainer = {
     "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__ac_holds, ckr__ac_emit,
-    NULL, NULL, NULL
+    NULL, NULL, NULL, "rng_state*.pth"
 };
 static const ckr__dialect ckr__sana = {
-    "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL, NULL
+    "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL, NULL,
+    NULL
 };
 
 #endif /* CKPTRESUME_NO_ACCELERATE */
@@ -33318,7 +33325,7 @@ static bool ckr__lm_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
 static const ckr__dialect ckr__llmc = {
     "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__lm_holds, ckr__lm_emit, &ckr__lm_as_file,
-    ckr__lm_tree, NULL
+    ckr__lm_tree, NULL, "state_*_*.bin DONE_*"
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -38458,7 +38465,7 @@ static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 
 static const ckr__dialect ckr__deepspeed = {
     "deepspeed", "native universal", ckr__ds_probe, ckr__ds_read, ckr__ds_holds, ckr__ds_emit,
-    NULL, NULL, NULL
+    NULL, NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt"
 };
 
 #endif /* CKPTRESUME_NO_DEEPSPEED */
@@ -40829,10 +40836,11 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
 static const ckr__dialect ckr__torchtitan = {
     "torchtitan", "fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
-    &ckr__dt_as_file, NULL, NULL
+    &ckr__dt_as_file, NULL, NULL, NULL
 };
 static const ckr__dialect ckr__dcp_dialect = {
-    "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL
+    "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL,
+    "*.distcp *.metadata shard-*-model-*.safetensors"
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -47072,7 +47080,7 @@ static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_targ
 
 static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__mg_holds, ckr__mg_emit,
-    NULL, NULL, ckr__mg_faults
+    NULL, NULL, ckr__mg_faults, "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata"
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -55320,6 +55328,73 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
     return r;
 }
 
+/* Does `name` have one of these forms? A * stands for anything, blanks part the forms. */
+static bool ckr__name_in(const char *forms, const char *name)
+{
+    while (forms && *forms) {
+        const char *f = forms, *n = name, *star = NULL, *from = name;
+        for (;;) {
+            if (*f == '*') {
+                star = ++f;
+                from = n;
+            } else if (!*n && (!*f || *f == ' ')) {
+                return true;
+            } else if (*n && *f == *n) {
+                f++;
+                n++;
+            } else if (star && *from) {        /* the star takes one more                 */
+                f = star;
+                n = ++from;
+            } else {
+                break;
+            }
+        }
+        forms = strchr(forms, ' ');
+        if (forms) forms++;
+    }
+    return false;
+}
+
+/* The checkpoint that a single file is a part of, by its name and by what stands around it; NULL:
+   none. A weight may lie some directories deep. */
+static const char *ckr__part_of(ckr__ctx *c, const char *path, const ckr__dialect **d)
+{
+    const char *name = strrchr(path, '/'), *dir, *where;
+    ckr_error keep = *c->err;
+    bool mine = false;
+    size_t i;
+    int up;
+    name = name ? name + 1 : path;
+    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && !mine; i++) {
+        if (!ckr__name_in(ckr__dialects[i]->parts, name)) continue;
+        *d = ckr__dialects[i];
+        for (up = 0, dir = path; up < 12 && !mine; up++) {
+            dir = ckr__parent(c, dir);
+            if (!dir || (*d)->probe_fn(c, dir, &where, &mine) != CKR_OK) break;
+        }
+    }
+    *c->err = keep;
+    return mine ? dir : NULL;
+}
+
+/* Of a file by itself: what it is a part of, as a remedy of the error or as a note. */
+static ckr_result ckr__say_part(ckr_ckpt *k, const char *path, ckr_result r)
+{
+    ckr__ctx *c = &k->ctx;
+    const ckr__dialect *d = NULL;
+    const char *dir, *remedy;
+    if (ckr__path_kind(c, path) != CKR_FILE_REGULAR) return r;
+    dir = ckr__part_of(c, path, &d);
+    if (!dir) return r;
+    remedy = ckr__printf(c, "open %s", dir);
+    if (!remedy) return r != CKR_OK ? r : c->err->code;
+    if (r != CKR_OK) return ckr__remedy(c->err, r, remedy);
+    return ckr__note(c, &k->state.notes, &k->state.n_notes, "CKR_W_ONE_FILE", CKR_EXACT, path, NULL,
+                     NULL, ckr__printf(c, "one file of a checkpoint of %s", d->name), remedy)
+               ? CKR_OK
+               : c->err->code;
+}
+
 static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *desc)
 {
     ckr__ctx *c = &k->ctx;
@@ -55333,7 +55408,7 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     if (r == CKR_OK) r = ckr__state_read(k, d, desc);
     for (i = 0; i < k->state.n_tensors && r == CKR_OK; i++)
         r = ckr__tensor_check(c, k->state.tensors[i]);
-    return r;
+    return desc && desc->dialect ? r : ckr__say_part(k, path, r);
 }
 
 static ckr_result ckr__ckpt_new(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err)

@@ -536,6 +536,59 @@ static void tool_outputs(void)
           access(full, F_OK) != 0);
 }
 
+/* A rank's file by itself: read for what it is, or not, and the directory is named. */
+static void one_file(void)
+{
+    static const struct { const char *file, *dir, *dialect; } row[] = {
+        { "tests/data/nanotron/tp2_pp1_dp1/ckpt/13/" LAYER "attn/qkv_proj/" SHARD("1"),
+          "tests/data/nanotron/tp2_pp1_dp1/ckpt/13", "nanotron" },
+        { "tests/data/megatron/legacy_tp2_dp2_distopt/ckpt/iter_0000006/mp_rank_00/"
+          "model_optim_rng.pt",
+          "tests/data/megatron/legacy_tp2_dp2_distopt/ckpt/iter_0000006", "megatron" },
+        { "tests/data/megatron/v019_fr_tp2/ckpt/iter_0000006/__0_0.distcp",
+          "tests/data/megatron/v019_fr_tp2/ckpt/iter_0000006", NULL },
+        { "tests/data/dcp/tt_single/step-10/__0_0.distcp", "tests/data/dcp/tt_single/step-10",
+          NULL },
+        { "tests/data/dcp/tt_single/step-10/.metadata", "tests/data/dcp/tt_single/step-10",
+          "dcp" },
+        { "tests/data/deepspeed/cut/ckpt/global_step3/zero_pp_rank_1_mp_rank_00_model_states.pt",
+          "tests/data/deepspeed/cut/ckpt/global_step3", "deepspeed" },
+        { "tests/data/accelerate/acc024_w2/ckpt/random_states_0.pkl",
+          "tests/data/accelerate/acc024_w2/ckpt", "accelerate" },
+        { "tests/data/llmc/uneven/ckpt/state_00000008_00001.bin", "tests/data/llmc/uneven/ckpt",
+          NULL }
+    };
+    char want[256];
+    size_t i;
+    for (i = 0; i < sizeof row / sizeof *row; i++) {
+        ckr_ckpt *c = NULL;
+        const ckr_state *st;
+        const char *said = "nothing";
+        uint64_t k;
+        ckr_result r = ckr_ckpt_open(row[i].file, NULL, &c, &err);
+        snprintf(want, sizeof want, "open %s", row[i].dir);
+        if (r != CKR_OK) said = err.remedy;
+        st = c ? ckr_ckpt_state(c) : NULL;
+        for (k = 0; st && k < st->n_notes; k++)
+            if (!strcmp(st->notes[k].code, "CKR_W_ONE_FILE") &&
+                strstr(st->notes[k].reason, row[i].dialect)) said = st->notes[k].remedy;
+        t_check((r == CKR_OK) == (row[i].dialect != NULL) && !strcmp(said, want), __FILE__,
+                __LINE__, "%s: %s", row[i].file, said);
+        ckr_ckpt_close(c);
+    }
+    load(TP2);                         /* the same file where nothing is around it       */
+    memio_put(&mem, "/w/" SHARD("1"), file(QKV("1"))->data, file(QKV("1"))->size);
+    {
+        ckr_env env = faulty_env(&fault, memio_io(&mem));
+        ckr_open_desc desc = CKR_ZERO;
+        ckr_ckpt *c = NULL;
+        desc.env = &env;
+        if (CHECK_OK(ckr_ckpt_open("/w/" SHARD("1"), &desc, &c, &err), &err))
+            CHECK(ckr_ckpt_state(c)->n_notes == 0);
+        ckr_ckpt_close(c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const ckr_item never[] = { CKR_ITEM_OK };
@@ -556,6 +609,7 @@ int main(int argc, char **argv)
     RUN(optimizers);
     RUN(schedulers);
     RUN(experts);
+    RUN(one_file);
     RUN(tool_outputs);
     if (!t_now.only) bad_all_seen(BAD_FILES, never);
     memio_free(&mem);
