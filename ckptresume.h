@@ -55359,7 +55359,7 @@ static bool ckr__name_in(const char *forms, const char *name)
    none. A weight may lie some directories deep. */
 static const char *ckr__part_of(ckr__ctx *c, const char *path, const ckr__dialect **d)
 {
-    const char *name = strrchr(path, '/'), *dir, *where;
+    const char *name = strrchr(path, '/'), *dir = NULL, *where;
     ckr_error keep = *c->err;
     bool mine = false;
     size_t i;
