@@ -3817,6 +3817,8 @@ static int ckr__key_cmp(const ckr_node *a, const ckr_node *b)
         return a->u.f > b->u.f ? 1 : memcmp(&a->u.f, &b->u.f, sizeof a->u.f);
     }
     if (a->kind > CKR_NODE_BYTEARRAY) return a == b ? 0 : a->id < b->id ? -1 : 1;
+    if (a->kind == CKR_NODE_COMPLEX)
+        return memcmp(a->u.complex_, b->u.complex_, 2 * sizeof *a->u.complex_);
     r = n ? memcmp(a->u.str, b->u.str, (size_t)n) : 0;
     return r ? r : a->count < b->count ? -1 : a->count > b->count;
 }
@@ -3828,10 +3830,18 @@ static int ckr__slot_cmp(const void *a, const void *b)
 
 static uint64_t ckr__key_hash(const ckr_node *k)
 {
-    bool text = k->kind >= CKR_NODE_STR && k->kind <= CKR_NODE_BYTEARRAY;
-    if (text) return ckr__hash_bytes(k->u.str, (size_t)k->count);
-    if (k->kind == CKR_NODE_FLOAT) return ckr__hash_bytes(&k->u.f, sizeof k->u.f);
-    return (k->kind == CKR_NODE_INT ? (uint64_t)k->u.i : k->u.b) * 0x9e3779b97f4a7c15u >> 7;
+    uint64_t v = k->id;                /* of a list or the like: equal to itself only      */
+    switch (k->kind) {
+    case CKR_NODE_STR: case CKR_NODE_BYTES: case CKR_NODE_BYTEARRAY: case CKR_NODE_BIGINT:
+        return ckr__hash_bytes(k->u.str, (size_t)k->count);
+    case CKR_NODE_FLOAT: return ckr__hash_bytes(&k->u.f, sizeof k->u.f);
+    case CKR_NODE_COMPLEX: return ckr__hash_bytes(k->u.complex_, 2 * sizeof *k->u.complex_);
+    case CKR_NODE_NONE: v = 0; break;
+    case CKR_NODE_BOOL: v = k->u.b; break;
+    case CKR_NODE_INT:  v = (uint64_t)k->u.i; break;
+    default: break;
+    }
+    return v * 0x9e3779b97f4a7c15u >> 7;
 }
 
 /* The pairs of a dict as pointers to their key slots, in key order; *bytes is what to free. */

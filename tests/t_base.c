@@ -443,6 +443,26 @@ static void many_bf16(void)
     }
 }
 
+/* Keys that are no text: complex numbers by value, lists and the like by identity. */
+static void odd_keys(void)
+{
+    double x[2] = { 1, 2 }, y[2] = { 1, 3 }, z[2] = { 1, 2 };
+    ckr_node a, b, c;
+    memset(&a, 0, sizeof a);
+    a.kind = CKR_NODE_COMPLEX;
+    a.u.complex_ = x;
+    b = c = a;
+    b.u.complex_ = y;
+    c.u.complex_ = z;
+    CHECK(ckr__key_cmp(&a, &b) != 0 && ckr__key_cmp(&a, &c) == 0);
+    CHECK(ckr__key_hash(&a) != ckr__key_hash(&b) && ckr__key_hash(&a) == ckr__key_hash(&c));
+    a.kind = b.kind = CKR_NODE_LIST;
+    a.id = 1;
+    b.id = 2;
+    CHECK(ckr__key_cmp(&a, &b) < 0 && ckr__key_cmp(&b, &a) > 0 && ckr__key_cmp(&a, &a) == 0);
+    CHECK(ckr__key_hash(&a) != ckr__key_hash(&b));
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -466,5 +486,6 @@ int main(int argc, char **argv)
     RUN(dtype_table);
     RUN(threads_each_once);
     RUN(context_contract);
+    RUN(odd_keys);
     return t_end();
 }
