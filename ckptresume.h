@@ -6888,7 +6888,7 @@ static ckr_node *ckr__pk_node(ckr__pickle *p, ckr_node_kind kind, size_t extra)
 static void ckr__pk_drop(ckr__pickle *p, ckr_node *n)
 {
     size_t cls = 0;
-    if (p->keep || (n->flags & (CKR__N_SHARED | CKR__N_LISTED))) return;
+    if (p->keep || !n->id || (n->flags & (CKR__N_SHARED | CKR__N_LISTED))) return;
     if (n->kind == CKR_NODE_TUPLE && n->count < CKR__PK_CLASSES) cls = (size_t)n->count;
     else if (n->kind == CKR_NODE_STORAGE) cls = CKR__PK_CLASSES;
     else if (n->kind != CKR_NODE_INT && n->kind != CKR_NODE_STR &&
@@ -8140,6 +8140,7 @@ typedef struct ckr__torch {
     size_t      prefix;
     ckr__member *next;         /* where the next storage's record may be               */
     bool        legacy, big_endian;
+    bool        slow;          /* tensors opcode by opcode, to compare                 */
     uint64_t    embedded;      /* bytes of such streams parsed so far                  */
     ckr__source source;
     ckr__map    keys;          /* legacy: key -> storage                               */
@@ -8445,6 +8446,7 @@ static bool ckr__torch_persistent(ckr__pickle *p, ckr_node *pid, ckr_node **out)
         if (t->legacy && pid->kind == CKR_NODE_TUPLE && pid->count >= 2 &&
             ckr__is_str(pid->u.items[0], "module")) {
             *out = pid->u.items[1];
+            (*out)->flags |= CKR__N_SHARED;        /* the tuple has it too                */
             return true;
         }
         return ckr__torch_bad(p, CKR_ITEM_PICKLE_PERSISTENT, NULL,
@@ -8589,7 +8591,7 @@ static void ckr__torch_drop_args(ckr__pickle *p, ckr_node *args)
         ckr__pk_drop(p, args->u.items[0]);    /* a legacy one is still in `views` */
     for (i = 1; i < args->count; i++) {
         ckr_node *n = args->u.items[i];
-        if (n->kind == CKR_NODE_TUPLE && !(n->flags & CKR__N_SHARED))
+        if (n->kind == CKR_NODE_TUPLE && !(n->flags & CKR__N_SHARED) && n->count < CKR__PK_CLASSES)
             for (k = 0; k < n->count; k++)
                 if (n->u.items[k]->kind == CKR_NODE_INT) ckr__pk_drop(p, n->u.items[k]);
         if (n->kind != CKR_NODE_ODICT || n->count == 0) ckr__pk_drop(p, n);
@@ -8837,8 +8839,12 @@ static bool ckr__quick_int(ckr__quick *q, int64_t *v)
     switch (*q->at) {
     case 'K': *v = q->at[1]; q->at += 2; return true;
     case 'M': *v = ckr__load_u16(q->at + 1); q->at += 3; return true;
-    case 'J': *v = ckr__load_u32(q->at + 1); q->at += 5; return *v <= INT32_MAX;
-    default:  return false;
+    case 'J':
+        *v = ckr__load_u32(q->at + 1);
+        if (*v > INT32_MAX) return false;
+        q->at += 5;
+        return true;
+    default: return false;
     }
 }
 
@@ -8926,7 +8932,7 @@ static bool ckr__torch_quick(ckr__pickle *p, bool *done)
 {
     ckr_node **top, *n;
     ckr__quick q;
-    if (!p->torch->zip || p->stack.n == p->floor) return true;
+    if (!p->torch->zip || p->torch->slow || p->stack.n == p->floor) return true;
     top = ckr__pk_top(p, 1);
     if ((*top)->kind != CKR_NODE_GLOBAL || (*top)->aux != CKR__G_TENSOR2) return true;
     q.at = p->data + p->pos;
@@ -9119,7 +9125,9 @@ static bool ckr__torch_known(ckr__pickle *p, uint16_t code, ckr_node *args, ckr_
     case CKR__G_DEVICE_NUMPY: case CKR__G_DEVICE_CPU: return ckr__torch_device_tensor(p, args, out);
     case CKR__G_LOAD_BYTES: return ckr__torch_embedded(p, args, out);
     case CKR__G_JIT_LIST: case CKR__G_JIT_TAG:
-        if (args->count >= 1) *out = args->u.items[0];
+        if (args->count == 0) return true;
+        *out = args->u.items[0];
+        (*out)->flags |= CKR__N_SHARED;            /* the tuple has it too                */
         return true;
     case CKR__G_NP_SCALAR:     return ckr__np_scalar(p, args, out);
     case CKR__G_NP_FROMBUFFER: return ckr__np_frombuffer(p, args, out);
@@ -9593,6 +9601,7 @@ static ckr_result ckr__torch_object(ckr__torch *t, const ckr__member *m, bool ke
     ckr_result r = ckr__zip_load(t->zip, m, &data);
     if (r != CKR_OK) return r;
     doc->n_storages = 0;
+    t->embedded = 0;
     for (i = 0; i < t->zip->n; i++) t->zip->members[i].storage = 0;
     ckr__pk_begin(&p, c, t, (uint8_t *)(uintptr_t)data, (size_t)m->size, 0);
     p.where = "data.pkl";
@@ -27474,7 +27483,8 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__dialect ckr__nanotron = {
     "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__nt_holds, ckr__nt_emit, NULL, NULL, NULL,
-    "model_weight*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt tp-*-of-*_pp-*-of-*.pt"
+    "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
+    "tp-*-of-*_pp-*-of-*.pt"
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
@@ -31160,11 +31170,11 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__dialect ckr__accelerate = {
     "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL, NULL, NULL,
-    "random_states_*.pkl sampler*.bin dl_state_dict*.bin"
+    NULL
 };
 static const ckr__dialect ckr__hf_trainer = {
     "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__ac_holds, ckr__ac_emit,
-    NULL, NULL, NULL, "rng_state*.pth"
+    NULL, NULL, NULL, NULL
 };
 static const ckr__dialect ckr__sana = {
     "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL, NULL,
@@ -55365,36 +55375,54 @@ static bool ckr__name_in(const char *forms, const char *name)
     return false;
 }
 
-/* The checkpoint that a single file is a part of, by its name and by what stands around it; NULL:
-   none. A weight may lie some directories deep. */
-static const char *ckr__part_of(ckr__ctx *c, const char *path, const ckr__dialect **d)
+/* Does the dialect find a checkpoint in `dir`, which is above `path`, that `path` lies in? Then
+   *where is it. By their spelling: a store behind hooks may know no "..". */
+static bool ckr__part_here(ckr__ctx *c, const ckr__dialect *d, const char *dir, const char *path,
+                           const char **where)
 {
-    const char *name = strrchr(path, '/'), *dir = NULL, *where;
-    ckr_error keep = *c->err;
     bool mine = false;
-    size_t i;
-    int up;
-    name = name ? name + 1 : path;
-    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && !mine; i++) {
-        if (!ckr__name_in(ckr__dialects[i]->parts, name)) continue;
-        *d = ckr__dialects[i];
-        for (up = 0, dir = path; up < 12 && !mine; up++) {
-            dir = ckr__parent(c, dir);
-            if (!dir || (*d)->probe_fn(c, dir, &where, &mine) != CKR_OK) break;
-        }
-    }
-    *c->err = keep;
-    return mine ? dir : NULL;
+    size_t n;
+    ckr__error_reset(c);
+    if (d->probe_fn(c, dir, where, &mine) != CKR_OK || !mine) return false;
+    n = strlen(*where);
+    return !strcmp(*where, ".") || (!strncmp(path, *where, n) && path[n] == '/');
 }
 
-/* Of a file by itself: what it is a part of, as a remedy of the error or as a note. */
+/* The checkpoint that a single file is a part of, by its name and by what stands around it; NULL:
+   none. The nearest one counts; a weight may lie some directories deep. */
+static const char *ckr__part_of(ckr__ctx *c, const char *path, const ckr__dialect **d)
+{
+    const char *name = strrchr(path, '/'), *dir = path, *above, *where = NULL;
+    const size_t n = sizeof ckr__dialects / sizeof *ckr__dialects;
+    size_t i, likely = 0;
+    int up;
+    name = name ? name + 1 : path;
+    for (i = 0; i < n; i++) likely += ckr__name_in(ckr__dialects[i]->parts, name);
+    for (up = 0; likely && up < 12; up++, dir = above) {
+        above = ckr__parent(c, dir);   /* as it is spelled: nothing is above . and ..      */
+        if (!above || !strcmp(above, dir) || !strcmp(dir, "..") ||
+            (strlen(dir) > 2 && !strcmp(dir + strlen(dir) - 3, "/.."))) break;
+        for (i = 0; i < n; i++) {
+            *d = ckr__dialects[i];
+            if (ckr__name_in((*d)->parts, name) && ckr__part_here(c, *d, above, path, &where))
+                return where;
+        }
+    }
+    return NULL;
+}
+
+/* Of a file by itself: what it is a part of, as a note, or as the remedy where its bytes are
+   nothing that can be read alone. */
 static ckr_result ckr__say_part(ckr_ckpt *k, const char *path, ckr_result r)
 {
     ckr__ctx *c = &k->ctx;
     const ckr__dialect *d = NULL;
+    const ckr_error keep = *c->err;
     const char *dir, *remedy;
-    if (ckr__path_kind(c, path) != CKR_FILE_REGULAR) return r;
+    if ((r != CKR_OK && r != CKR_E_FORMAT && r != CKR_E_UNSUPPORTED) ||
+        ckr__path_kind(c, path) != CKR_FILE_REGULAR) return r;
     dir = ckr__part_of(c, path, &d);
+    *c->err = keep;
     if (!dir) return r;
     remedy = ckr__printf(c, "open %s", dir);
     if (!remedy) return r != CKR_OK ? r : c->err->code;

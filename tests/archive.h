@@ -1,5 +1,6 @@
-/* archive.h: a torch archive in memory around a data.pkl, and the same data.pkl taken twice: in the
-   short way for tensors and opcode by opcode. Both must give the same tree or the same error. */
+/* archive.h: a torch archive in memory around a data.pkl, and the same data.pkl taken three times:
+   in the short way for tensors, opcode by opcode, and so with every node kept. All must give the
+   same tree or the same error. */
 #ifndef CKR_ARCHIVE_H
 #define CKR_ARCHIVE_H
 
@@ -71,27 +72,38 @@ static archive archive_of(const uint8_t *pickle, size_t n)
     return a;
 }
 
+enum { ARCHIVE_SHORT, ARCHIVE_SLOW, ARCHIVE_KEEP, ARCHIVE_WAYS };
+
+typedef struct archive_run {
+    ckr_node *root;
+    ckr_error err;
+    uint32_t  nodes;           /* that were made                                       */
+    bool      stale;
+} archive_run;
+
 /* data.pkl of an open archive. */
-static ckr_result archive_tree(ckr_ckpt *k, uint32_t file, bool keep, ckr_node **root,
-                               bool *stale)
+static void archive_tree(ckr_ckpt *k, uint32_t file, int way, archive_run *out)
 {
     ckr__ctx *c = &k->ctx;
     ckr__zip z;
     ckr__torch t;
     ckr__doc doc;
-    ckr_result r = ckr__zip_open(c, file, 0, c->files[file].size, &z);
+    ckr__error_reset(c);
     memset(&t, 0, sizeof t);
     memset(&doc, 0, sizeof doc);
-    if (r != CKR_OK) return r;
+    out->nodes = c->n_nodes;
+    if (ckr__zip_open(c, file, 0, c->files[file].size, &z) != CKR_OK) exit(2);
+    t.slow = way != ARCHIVE_SHORT;
     t.doc = &doc;
     t.zip = &z;
     t.prefix = 7;
     t.name = (char *)ckr__arena(c, t.prefix + CKR__MAX_KEY + 1);
-    if (!t.name) return c->err->code;
+    if (!t.name) exit(2);
     memcpy(t.name, "a/data/", 7);
-    r = ckr__torch_object(&t, ckr__zip_find(&z, "a/data.pkl", 10), keep, stale);
-    *root = doc.root;
-    return r;
+    ckr__torch_object(&t, ckr__zip_find(&z, "a/data.pkl", 10), way == ARCHIVE_KEEP, &out->stale);
+    out->root = doc.root;
+    out->err = *c->err;
+    out->nodes = c->n_nodes - out->nodes;
 }
 
 /* The child at `at` of a node of any kind, NULL behind the last. */
@@ -189,43 +201,44 @@ static bool archive_same(const ckr_ckpt *k, const ckr_node *x, const ckr_node *y
     return same;
 }
 
-/* Both ways; what differs as a sentence, or NULL. *saved: nodes that the short way did not make;
-   *err: the error of both. Running out of memory and a repeated parse are no differences. */
-static const char *archive_twice(const ckr_env *env, const char *path, uint64_t max_arena,
-                                 uint32_t *saved, ckr_error *err)
+/* What differs between two runs as a sentence, or NULL. Running out of memory is no difference. */
+static const char *archive_differ(const ckr_ckpt *k, const archive_run *a, const archive_run *b)
+{
+    if (a->err.item == CKR_ITEM_LIMIT || b->err.item == CKR_ITEM_LIMIT ||
+        a->err.code == CKR_E_NOMEM || b->err.code == CKR_E_NOMEM) return NULL;
+    if (!a->root != !b->root) return a->root ? "only the first way reads it"
+                                             : "only the second way reads it";
+    if (!a->root && (a->err.item != b->err.item || a->err.offset != b->err.offset ||
+                     strcmp(a->err.text, b->err.text) || strcmp(a->err.where, b->err.where)))
+        return "two errors";
+    return a->root && !archive_same(k, a->root, b->root) ? "two trees" : NULL;
+}
+
+/* All ways; *saved: nodes that the short way did not make. A stale run is repeated with every node
+   kept, so only the two that drop are compared then. */
+static const char *archive_ways(const ckr_env *env, const char *path, uint64_t max_arena,
+                                uint32_t *saved)
 {
     ckr_open_desc desc = CKR_ZERO;
     ckr_ckpt *k = NULL;
-    ckr_error e[2];
-    ckr_node *root[2] = { NULL, NULL };
-    uint32_t nodes[3], file = 0;
-    const char *what = NULL;
-    bool stale = false, again = false, limit;
-    int i;
+    archive_run run[ARCHIVE_WAYS];
+    ckr_error err;
+    uint32_t file = 0;
+    const char *what;
+    int way;
     desc.env = env;
     desc.limits.max_arena_bytes = max_arena;
-    memset(e, 0, sizeof e);
-    if (ckr_ckpt_create(&desc, &k, err) != CKR_OK) return "no context";
-    k->ctx.err = err;
+    memset(run, 0, sizeof run);
+    if (ckr_ckpt_create(&desc, &k, &err) != CKR_OK) return "no context";
+    k->ctx.err = &err;
     if (ckr__file_open(&k->ctx, path, &file) != CKR_OK) exit(2);
-    for (i = 0; i < 2; i++) {
-        nodes[i] = k->ctx.n_nodes;
-        ckr__error_reset(&k->ctx);
-        archive_tree(k, file, i == 1, &root[i], i ? &again : &stale);
-        e[i] = *err;
-    }
-    nodes[2] = k->ctx.n_nodes;
-    *saved = (nodes[2] - nodes[1]) - (nodes[1] - nodes[0]);
-    limit = e[0].item == CKR_ITEM_LIMIT || e[1].item == CKR_ITEM_LIMIT ||
-            e[0].code == CKR_E_NOMEM || e[1].code == CKR_E_NOMEM;
-    if (again) what = "a value was dropped although all are kept";
-    else if (stale || limit) what = NULL;
-    else if (!root[0] != !root[1]) what = root[0] ? "only the short way reads it"
-                                                  : "only opcode by opcode it is read";
-    else if (!root[0] && (e[0].item != e[1].item || e[0].offset != e[1].offset ||
-                          strcmp(e[0].text, e[1].text) || strcmp(e[0].where, e[1].where)))
-        what = "two errors";
-    else if (root[0] && !archive_same(k, root[0], root[1])) what = "two trees";
+    for (way = 0; way < ARCHIVE_WAYS; way++) archive_tree(k, file, way, &run[way]);
+    *saved = run[ARCHIVE_SLOW].nodes - run[ARCHIVE_SHORT].nodes;
+    what = archive_differ(k, &run[ARCHIVE_SHORT], &run[ARCHIVE_SLOW]);
+    if (!what && run[ARCHIVE_SHORT].stale != run[ARCHIVE_SLOW].stale) what = "one way is stale";
+    if (!what && run[ARCHIVE_KEEP].stale) what = "a value was dropped although all are kept";
+    if (!what && !run[ARCHIVE_SLOW].stale)
+        what = archive_differ(k, &run[ARCHIVE_SLOW], &run[ARCHIVE_KEEP]);
     ckr_ckpt_close(k);
     return what;
 }

@@ -553,8 +553,6 @@ static void one_file(void)
           "dcp" },
         { "tests/data/deepspeed/cut/ckpt/global_step3/zero_pp_rank_1_mp_rank_00_model_states.pt",
           "tests/data/deepspeed/cut/ckpt/global_step3", "deepspeed" },
-        { "tests/data/accelerate/acc024_w2/ckpt/random_states_0.pkl",
-          "tests/data/accelerate/acc024_w2/ckpt", "accelerate" },
         { "tests/data/llmc/uneven/ckpt/state_00000008_00001.bin", "tests/data/llmc/uneven/ckpt",
           NULL }
     };
@@ -576,17 +574,47 @@ static void one_file(void)
                 __LINE__, "%s: %s", row[i].file, said);
         ckr_ckpt_close(c);
     }
-    load(TP2);                         /* the same file where nothing is around it       */
-    memio_put(&mem, "/w/" SHARD("1"), file(QKV("1"))->data, file(QKV("1"))->size);
-    {
-        ckr_env env = faulty_env(&fault, memio_io(&mem));
-        ckr_open_desc desc = CKR_ZERO;
-        ckr_ckpt *c = NULL;
-        desc.env = &env;
-        if (CHECK_OK(ckr_ckpt_open("/w/" SHARD("1"), &desc, &c, &err), &err))
-            CHECK(ckr_ckpt_state(c)->n_notes == 0);
-        ckr_ckpt_close(c);
-    }
+}
+
+/* What the note of a file in memory names, "" without one. */
+static void names(const char *path, const char *dir)
+{
+    ckr_env env = faulty_env(&fault, memio_io(&mem));
+    ckr_open_desc desc = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    const ckr_state *st;
+    const char *said = "";
+    uint64_t i;
+    desc.env = &env;
+    if (!CHECK_OK(ckr_ckpt_open(path, &desc, &c, &err), &err)) return;
+    st = ckr_ckpt_state(c);
+    for (i = 0; i < st->n_notes; i++)
+        if (!strcmp(st->notes[i].code, "CKR_W_ONE_FILE")) said = st->notes[i].remedy;
+    t_check(!strcmp(said, dir), __FILE__, __LINE__, "%s: \"%s\", not \"%s\"", path, said, dir);
+    ckr_ckpt_close(c);
+}
+
+/* The nearest checkpoint that the file lies in, and no other one around it. */
+static void one_file_where(void)
+{
+    const memio_file *f;
+    load(TP2);
+    f = file(QKV("1"));
+    memio_put(&mem, "/w/" SHARD("1"), f->data, f->size);
+    memio_put(&mem, IN "/dl/x/" SHARD("1"), f->data, f->size);
+    memio_put(&mem, IN "/13/model_weights.safetensors", f->data, f->size);
+    memio_put(&mem, SHARD("1"), f->data, f->size);
+    names(QKV("1"), "open " IN "/13");
+    names("/w/" SHARD("1"), "");
+    names(IN "/dl/x/" SHARD("1"), "");
+    names(IN "/13/model_weights.safetensors", "");
+    names(SHARD("1"), "");
+    memio_load(&mem, "tests/data/dcp/tt_single", IN "/13/tt");
+    names(IN "/13/tt/step-10/.metadata", "open " IN "/13/tt/step-10");
+    memio_load(&mem, "tests/data/megatron/legacy_tp2_dp2_distopt/ckpt", "/m");
+    memio_load(&mem, "tests/data/dcp/tt_single", "/m/tt");
+    names("/m/tt/step-10/.metadata", "open /m/tt/step-10");
+    names("/m/iter_0000006/mp_rank_00/model_optim_rng.pt", "open /m/iter_0000006");
 }
 
 int main(int argc, char **argv)
@@ -610,6 +638,7 @@ int main(int argc, char **argv)
     RUN(schedulers);
     RUN(experts);
     RUN(one_file);
+    RUN(one_file_where);
     RUN(tool_outputs);
     if (!t_now.only) bad_all_seen(BAD_FILES, never);
     memio_free(&mem);
