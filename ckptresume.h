@@ -2842,8 +2842,8 @@ static void ckr__node_values(const ckr_node *dict, const char *const *keys, size
         const ckr_node *x = dict->u.items[2 * i];
         if (x->kind != CKR_NODE_STR || x->count > 63 || !(lengths >> x->count & 1)) continue;
         for (k = 0; k < n; k++)
-            if (!out[k] && strlen(keys[k]) == x->count && !memcmp(x->u.str, keys[k], x->count))
-                out[k] = dict->u.items[2 * i + 1];
+            if (!out[k] && strlen(keys[k]) == x->count &&
+                !memcmp(x->u.str, keys[k], (size_t)x->count)) out[k] = dict->u.items[2 * i + 1];
     }
 }
 
@@ -9633,7 +9633,7 @@ static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
     t.source.file = z->file;
     t.name = (char *)ckr__arena(c, t.prefix + CKR__MAX_KEY + 1);
     if (!t.name) return c->err->code;
-    memcpy(t.name, z->members[0].name, root);
+    if (root) memcpy(t.name, z->members[0].name, root);     /* an empty archive has no names */
     memcpy(t.name + root, "data.pkl", 8);
     m = ckr__zip_find(z, t.name, root + 8);
     memcpy(t.name + root, "data/", 5);
