@@ -27331,6 +27331,20 @@ static bool ckr__nt_say_rotary(ckr__nt_job *x)
                        "set it in the coming run's configuration");
 }
 
+/* Before each update HEAD compares the moments of all replicas, of ZeRO-1 too (sanity_checks.py);
+   where it saves, it leaves that out. */
+static bool ckr__nt_say_sanity(ckr__nt_job *x)
+{
+    static const char key[] = "/general/ignore_sanity_checks";
+    const ckr_node *ignore = ckr_node_find(x->nt->config.root, key);
+    if (!x->zero || x->dp * x->cp < 2 || (x->t->without & CKR_OPTIMIZER) || !ignore ||
+        ignore->kind != CKR_NODE_BOOL || ignore->u.b) return true;
+    return ckr__nt_say(x, "CKR_NANOTRON_SETTING", CKR_CHANGED, key + 1, "false", "true",
+                       "HEAD's own check stops a run with ZeRO-1 over several replicas: it takes "
+                       "their parts of the moments for copies",
+                       "set it in the coming run's configuration");
+}
+
 /* HEAD looks for patterns in the name of the last tied or replicated parameter, too: a stage that
    has none before its first other one ends in a NameError (helpers.py). */
 static bool ckr__nt_say_exclude(ckr__nt_job *x)
@@ -27429,7 +27443,8 @@ static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
     if (e != CKR_OK || x->refused) return e;
     x->same = x->tp == x->nt->tp && x->pp == x->nt->pp && x->dp == x->nt->dp &&
               x->zero == x->nt->zero && x->nt->ep == 1;
-    if (!ckr__nt_say_topology(x) || !ckr__nt_say_rotary(x) || !ckr__nt_say_exclude(x))
+    if (!ckr__nt_say_topology(x) || !ckr__nt_say_rotary(x) || !ckr__nt_say_exclude(x) ||
+        !ckr__nt_say_sanity(x))
         return ckr__nt_emit_oom(x);
     if (!(without & CKR_PARAMS)) e = ckr__nt_emit_weights(x);
     if (e == CKR_OK && optimizer) e = ckr__nt_emit_optimizer(x);

@@ -269,8 +269,8 @@ static void there_and_back(void)
     }
 }
 
-/* How many notes of `code` with `part` in the subject a plan has for `pp` stages, 0 for as many. */
-static int notes(int k, uint32_t pp, const char *code, const char *part)
+/* How many notes of `code` with `part` in the subject a plan has. */
+static int notes_at(int k, ckr_topology at, const char *code, const char *part)
 {
     ckr_ckpt *c = open_ok(case_file(k, "ckpt"));
     ckr_target t = CKR_ZERO;
@@ -279,8 +279,7 @@ static int notes(int k, uint32_t pp, const char *code, const char *part)
     uint64_t i;
     int n = 0;
     t.mode = CKR_MODE_CONTINUE;
-    t.topology.zero = -1;
-    t.topology.pp = pp;
+    t.topology = at;
     if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e))
         for (i = 0; i < ckr_plan_info(p)->n_notes; i++) {
             const ckr_note *x = &ckr_plan_info(p)->notes[i];
@@ -289,6 +288,15 @@ static int notes(int k, uint32_t pp, const char *code, const char *part)
     ckr_plan_free(p);
     ckr_ckpt_close(c);
     return n;
+}
+
+/* For `pp` stages, 0 for as many as there are. */
+static int notes(int k, uint32_t pp, const char *code, const char *part)
+{
+    ckr_topology at = CKR_ZERO;
+    at.zero = -1;
+    at.pp = pp;
+    return notes_at(k, at, code, part);
 }
 
 /* Nanotron 0.4 has one group and no data stages, and rotates interleaved: HEAD has to be told. */
@@ -310,6 +318,22 @@ static void output_layer_alone(void)
         CHECK_INT(notes(k, 4, "CKR_W_NANOTRON_EXCLUDE", "stage 3"),
                   !strcmp(cases[k], "qwen2_tp2"));
     CHECK_INT(notes(N_CASES - 1, 2, "CKR_W_NANOTRON_EXCLUDE", "stage"), 0);
+}
+
+/* The configuration of tp2_pp1_dp1 has HEAD's checks on; with ZeRO-1 over replicas they stop it. */
+static void sanity_checks(void)
+{
+    int k, zero;
+    uint32_t dp;
+    for (k = 0; k < N_CASES; k++)
+        for (dp = 1; dp <= 2; dp++)
+            for (zero = 0; zero <= 1; zero++) {
+                ckr_topology at = CKR_ZERO;
+                at.dp = dp;
+                at.zero = zero;
+                CHECK_INT(notes_at(k, at, "CKR_NANOTRON_SETTING", "ignore_sanity_checks"),
+                          dp == 2 && zero && !strcmp(cases[k], "tp2_pp1_dp1"));
+            }
 }
 
 static void refused_writes_nothing(void)
@@ -503,6 +527,7 @@ int main(int argc, char **argv)
     RUN(there_and_back);
     RUN(old_version);
     RUN(output_layer_alone);
+    RUN(sanity_checks);
     RUN(refused_writes_nothing);
     RUN(same_bytes_any_way);
     RUN(exports);
