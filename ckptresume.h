@@ -3281,8 +3281,8 @@ static void ckr__digest_avx2(const uint32_t *k, const uint8_t *p, const uint8_t 
         b = _mm256_add_epi64(b, _mm256_mul_epu32(x, k1));
         c = _mm256_add_epi64(c, _mm256_mul_epu32(y, k0));
         d = _mm256_add_epi64(d, _mm256_mul_epu32(y, k1));
-        x = _mm256_srli_epi64(x, 32);
-        y = _mm256_srli_epi64(y, 32);
+        x = _mm256_shuffle_epi32(x, 0xf5); /* a shift would wait for the multiplier's ports */
+        y = _mm256_shuffle_epi32(y, 0xf5);
         a = _mm256_add_epi64(a, _mm256_mul_epu32(x, m0));
         b = _mm256_add_epi64(b, _mm256_mul_epu32(x, m1));
         c = _mm256_add_epi64(c, _mm256_mul_epu32(y, m0));
@@ -5531,6 +5531,8 @@ typedef struct ckr__st {
     void       *user;
     ckr__st_run  *runs;
     uint64_t      n_runs, cap_runs;
+    bool          apart;       /* an empty tensor is not where the one before it ended   */
+    bool          exact;       /* every tensor a run of its own                          */
     ckr__st_name *names;       /* a hash table                                           */
     size_t        n_names, cap_names;
     ckr__st_dims recent[32];   /* shapes to share: a model has few different ones         */
@@ -5810,14 +5812,17 @@ static ckr_result ckr__st_unique(ckr__st *s, const char *name, size_t len, uint3
     return CKR_OK;
 }
 
-/* The bytes of the entry in hand, behind those of the one before or not. An empty tensor has none:
-   it may stand anywhere. */
+/* The bytes of the entry in hand, behind those of the one before or not. An empty tensor has none,
+   and stands between two others: where, only single runs tell. */
 static bool ckr__st_reach(ckr__st *s, const char *name)
 {
     void *array = s->runs;
     ckr__st_run *run = s->n_runs ? &s->runs[s->n_runs - 1] : NULL;
-    if (s->begin == s->end) return true;
-    if (!run || run->end != s->begin) {
+    if (s->begin == s->end && !s->exact) {
+        s->apart = s->apart || s->begin != (run ? run->end : 0);
+        return true;
+    }
+    if (!run || run->end != s->begin || s->exact) {
         if (!ckr__arena_grow(s->c, &array, &s->cap_runs, s->n_runs + 1, sizeof *run)) return false;
         s->runs = (ckr__st_run *)array;
         run = &s->runs[s->n_runs++];
@@ -5934,14 +5939,43 @@ static ckr_result ckr__st_header(ckr__st *s)
     return ckr__st_chain(s);
 }
 
+/* Reads the header, n bytes behind its length, and goes through it. */
+static ckr_result ckr__st_pass(ckr__st *s, uint64_t base, uint64_t n)
+{
+    const char *path = ckr__file_path(s->c, s->file);
+    uint8_t *text = (uint8_t *)ckr__arena_raw(s->c, (size_t)n + 1);
+    ckr_result r;
+    if (!text) return s->c->err->code;
+    text[n] = 0;
+    r = ckr__file_read(s->c, s->file, base + 8, text, (size_t)n);
+    if (r != CKR_OK) return r;
+    ckr__json_init(&s->j, s->c, path, base + 8, text, (size_t)n, 0);
+    if (s->j.max_depth > CKR__ST_DEPTH) s->j.max_depth = CKR__ST_DEPTH;
+    s->dims.c = s->c;
+    s->text = text;
+    r = ckr__st_header(s);
+    ckr__buf_free(&s->dims);
+    ckr__heap_free(s->c, s->names, s->cap_names * sizeof *s->names);
+    return r;
+}
+
+static bool ckr__st_ignore(void *user, const char *name, size_t len, const ckr_view *v)
+{
+    (void)user;
+    (void)name;
+    (void)len;
+    (void)v;
+    return true;
+}
+
 /* Bytes of a file that is open in c: every tensor goes to fn, *told is __metadata__ or NULL. */
 static ckr_result ckr__safetensors_each(ckr__ctx *c, uint32_t file, uint64_t base, uint64_t size,
                                         ckr__st_fn fn, void *user, ckr_node **told)
 {
     const char *path = ckr__file_path(c, file);
     uint64_t n;
-    uint8_t head[8], *text;
-    ckr__st s;
+    uint8_t head[8];
+    ckr__st s, again;
     ckr_result r;
     if (size < 8)
         return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, base, NULL,
@@ -5958,26 +5992,20 @@ static ckr_result ckr__safetensors_each(ckr__ctx *c, uint32_t file, uint64_t bas
         return ckr__fail(c->err, CKR_ITEM_LIMIT, path, base, NULL,
                          "the header length is %llu, max_json_bytes is %llu",
                          (unsigned long long)n, (unsigned long long)c->limits.max_json_bytes);
-    text = (uint8_t *)ckr__arena_raw(c, (size_t)n + 1);
-    if (!text) return c->err->code;
-    text[n] = 0;
-    r = ckr__file_read(c, file, base + 8, text, (size_t)n);
-    if (r != CKR_OK) return r;
     memset(&s, 0, sizeof s);
-    ckr__json_init(&s.j, c, path, base + 8, text, (size_t)n, 0);
-    if (s.j.max_depth > CKR__ST_DEPTH) s.j.max_depth = CKR__ST_DEPTH;
-    s.c = s.dims.c = c;
-    s.text = text;
+    s.c = c;
     s.file = file;
     s.data = base + 8 + n;
     s.n_data = size - 8 - n;
+    again = s;
     s.fn = fn;
     s.user = user;
-    r = ckr__st_header(&s);
-    ckr__buf_free(&s.dims);
-    ckr__heap_free(c, s.names, s.cap_names * sizeof *s.names);
+    r = ckr__st_pass(&s, base, n);
     *told = s.told;
-    return r;
+    if (r != CKR_OK || !s.apart) return r;
+    again.fn = ckr__st_ignore;
+    again.exact = true;
+    return ckr__st_pass(&again, base, n);
 }
 
 /* As a tree: key, node and view of a tensor in one block. */

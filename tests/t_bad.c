@@ -170,6 +170,41 @@ static void safetensors_headers(void)
                       bad(r[i].item, "/d/a.safetensors", r[i].offset, r[i].where));
 }
 
+/* An empty tensor stands where one begins or ends, in any order of the entries; the tensors before
+   it are one run of bytes, and still each has its ends. */
+static void safetensors_empty(void)
+{
+#define ST_E(at) "\"e\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[" at "," at "]}"
+#define ST_AB(at) "{" ST_A "," ST_B("4", "8") "," ST_E(at) "}"
+    static const char *const stands[] = {
+        ST_AB("0"), ST_AB("4"), ST_AB("8"), "{" ST_E("4") "," ST_A "," ST_B("4", "8") "}",
+        "{" ST_E("8") "," ST_B("4", "8") "," ST_A "}"
+    };
+    static const struct { const char *header; uint64_t at; } between[] = {
+        { ST_AB("2"), 2 }, { ST_AB("6"), 6 },
+        { "{" ST_E("5") "," ST_A "," ST_B("4", "8") "}", 5 }
+    };
+    uint8_t b[512];
+    size_t i;
+    for (i = 0; i < sizeof stands / sizeof *stands; i++) {
+        ckr_env env;
+        ckr_open_desc d = desc_of(&env);
+        ckr_ckpt *c = NULL;
+        memio_put(&mem, "/d/a.safetensors", b, st_file(b, stands[i], 8));
+        CHECK_OK(ckr_ckpt_open("/d/a.safetensors", &d, &c, &err), &err);
+        CHECK(c && ckr_ckpt_state(c)->n_tensors == 3);
+        ckr_ckpt_close(c);
+        memio_remove(&mem, "/d/a.safetensors");
+    }
+    for (i = 0; i < sizeof between / sizeof *between; i++) {
+        const size_t n = st_file(b, between[i].header, 8);
+        refuses_bytes("/d/a.safetensors", b, n, between[i].header,
+                      bad(CKR_ITEM_ST_LAYOUT, "/d/a.safetensors", n - 8 + between[i].at, "e"));
+    }
+#undef ST_E
+#undef ST_AB
+}
+
 static void safetensors_lengths(void)
 {
     static const char path[] = "/d/a.safetensors";
@@ -489,6 +524,7 @@ int main(int argc, char **argv)
     RUN(json_files);
     RUN(yaml_files);
     RUN(safetensors_headers);
+    RUN(safetensors_empty);
     RUN(safetensors_lengths);
     RUN(index_files);
     RUN(zip_ends);
