@@ -3904,6 +3904,33 @@ static ckr_result ckr__dict_duplicate(ckr__ctx *c, const ckr_node *dict, const c
     return budget || *dup ? CKR_OK : ckr__dict_duplicate_sorted(c, dict, dup);
 }
 
+/* Does `name` have one of these forms? A * stands for anything, blanks part the forms. */
+static bool ckr__name_in(const char *forms, const char *name)
+{
+    while (forms && *forms) {
+        const char *f = forms, *n = name, *star = NULL, *from = name;
+        for (;;) {
+            if (*f == '*') {
+                star = ++f;
+                from = n;
+            } else if (!*n && (!*f || *f == ' ')) {
+                return true;
+            } else if (*n && *f == *n) {
+                f++;
+                n++;
+            } else if (star && *from) {        /* the star takes one more                 */
+                f = star;
+                n = ++from;
+            } else {
+                break;
+            }
+        }
+        forms = strchr(forms, ' ');
+        if (forms) forms++;
+    }
+    return false;
+}
+
 /* >>json ---------------------------------------------------------------------- */
 /* RFC 8259, strictly: UTF-8 without a byte order mark, one value, no comment, no trailing comma, no
    leading zero, no lone surrogate, no key twice. Numbers without fraction and exponent are integers
@@ -55389,33 +55416,6 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
     if (r == CKR_OK) r = ckr__told_schedule(c, &k->state, desc);
     ckr__clock_align(&k->state);
     return r;
-}
-
-/* Does `name` have one of these forms? A * stands for anything, blanks part the forms. */
-static bool ckr__name_in(const char *forms, const char *name)
-{
-    while (forms && *forms) {
-        const char *f = forms, *n = name, *star = NULL, *from = name;
-        for (;;) {
-            if (*f == '*') {
-                star = ++f;
-                from = n;
-            } else if (!*n && (!*f || *f == ' ')) {
-                return true;
-            } else if (*n && *f == *n) {
-                f++;
-                n++;
-            } else if (star && *from) {        /* the star takes one more                 */
-                f = star;
-                n = ++from;
-            } else {
-                break;
-            }
-        }
-        forms = strchr(forms, ' ');
-        if (forms) forms++;
-    }
-    return false;
 }
 
 /* Does the dialect find a checkpoint in `dir`, which is above `path`, that `path` lies in? Then
