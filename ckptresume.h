@@ -272,7 +272,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(NANOTRON_DUPLICATE,   E_MISMATCH,    "two files hold one shard")                             \
     X(NANOTRON_SHAPE,       E_MISMATCH,    "a shard has another shape or dtype than the run")      \
     X(NANOTRON_STEP,        E_MISMATCH,    "a shard is of another step")                           \
-    X(NANOTRON_CONFIG,      E_MISMATCH,    "a tensor contradicts model_config.json")               \
+    X(NANOTRON_CONFIG,      E_MISMATCH,    "a tensor contradicts the configuration")               \
     X(NANOTRON_SLICES,      E_FORMAT,      "the slices of a shard cannot be understood")           \
     X(NANOTRON_COVERAGE,    E_MISMATCH,    "slices overlap, leave a gap or are no equal cut")      \
     X(NANOTRON_METADATA,    E_FORMAT,      "a required key is absent or has another type")         \
@@ -434,7 +434,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_BOTH,        E_MISMATCH,    "two formats in one iteration's directory")            \
     X(MEGATRON_NO_VERSION,  E_ARG,         "Megatron-LM has no such version")                     \
     X(DEEPSPEED_RANK,       E_MISMATCH,    "a file lies in another rank's place")                 \
-    X(DEEPSPEED_OPTIMIZER,  E_REFUSED,     "the optimizer's state cannot become DeepSpeed's")
+    X(DEEPSPEED_OPTIMIZER,  E_REFUSED,     "the optimizer's state cannot become DeepSpeed's") \
+    X(NANOTRON_RANK,        E_MISMATCH,    "a file lies in another rank's place")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -1928,6 +1929,9 @@ static int32_t ckr__os_open(void *user, const char *path, bool create, void **fi
     (void)user;
 #ifdef O_CLOEXEC
     flags |= O_CLOEXEC;
+#endif
+#ifdef O_NONBLOCK
+    flags |= O_NONBLOCK;       /* no waiting for the other end of a pipe that lies there */
 #endif
     do fd = open(path, flags, 0666); while (fd < 0 && errno == EINTR);
     if (fd < 0) return errno;
@@ -5507,20 +5511,82 @@ static ckr_result ckr__yaml_parse(ckr__ctx *c, const char *path, const void *byt
 }
 
 /* >>yaml.put ------------------------------------------------------------------ */
-/* Writes as yaml.dump does: block style, keys sorted, text quoted where plain would be read as
-   something else (PyYAML 6 emitter.py, analyze_scalar), lines folded behind column 80, a container
-   that is there twice as &id001 and *id001. Only text with line ends looks different: always in
-   double quotes. */
+/* Block style, keys in their order, text in double quotes: YAML 1.1 and 1.2 read the same. A
+   container that is there twice is written twice; what is empty stands as [] or {}. */
 
-typedef struct ckr__yaml_out {
-    ckr__ctx *c;
-    ckr__buf *b;
-    ckr__buf  stack;           /* ckr__put_frame                                         */
-    ckr__map
-        seen; /* container (its address) -> 1 once, 2 + anchor when shared, | high bit: written */
-    uint64_t  n_anchors;
-    bool      at_item;         /* the line already has the indentation of the next item  */
-} ckr__yaml_out;
+static void ckr__yaml_put_str(ckr__buf *b, const char *s, uint64_t n)
+{
+    const uint8_t *p = (const uint8_t *)s, *end = p + n;
+    ckr__buf_u8(b, '"');
+    while (p < end) {
+        size_t len;
+        const uint32_t cp = ckr__utf8_get(p, end, &len);
+        p += len;
+        if (cp == '"' || cp == '\\') ckr__buf_printf(b, "\\%c", (int)cp);
+        else if (cp >= ' ' && cp < 0x7f) ckr__buf_u8(b, (uint8_t)cp);
+        else ckr__buf_printf(b, cp < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)cp);
+    }
+    ckr__buf_u8(b, '"');
+}
+
+static bool ckr__yaml_put_scalar(ckr__buf *b, const ckr_node *n)
+{
+    if (n->kind == CKR_NODE_STR) ckr__yaml_put_str(b, n->u.str, n->count);
+    else if (n->kind == CKR_NODE_FLOAT) ckr__put_double(b, n->u.f, true);
+    else return ckr__json_put_scalar(b, n, false);
+    return true;
+}
+
+/* The next item of the container on top, up to its value, which is returned. */
+static const ckr_node *ckr__yaml_put_next(ckr__buf *b, ckr__put_frame *f)
+{
+    const uint64_t i = f->next++;
+    if (b->size) ckr__put_line(b, f->indent);
+    if (ckr__put_is_list(f->node)) {
+        ckr__buf_u8(b, '-');
+        return f->node->u.items[i];
+    }
+    if (!ckr__yaml_put_scalar(b, f->node->u.items[2 * i])) {
+        ckr__put_refuse(b->c, "a YAML key", f->node->u.items[2 * i]);
+        return NULL;
+    }
+    ckr__buf_u8(b, ':');
+    return f->node->u.items[2 * i + 1];
+}
+
+/* A mapping or a list. */
+static ckr_result ckr__yaml_put(ckr__buf *b, const ckr_node *root)
+{
+    ckr__buf stack;
+    ckr_result r;
+    memset(&stack, 0, sizeof stack);
+    stack.c = b->c;
+    r = ckr__put_push(&stack, root, false, 0);
+    while (r == CKR_OK && stack.size) {
+        ckr__put_frame *f = ckr__put_top(&stack);
+        const size_t indent = f->indent;
+        const ckr_node *n;
+        if (f->next == f->node->count) {
+            ckr__put_pop(&stack);
+            continue;
+        }
+        n = ckr__yaml_put_next(b, f);
+        if (!n) {
+            r = CKR_E_UNSUPPORTED;
+        } else if ((ckr__put_is_list(n) || ckr_node_is_dict(n)) && n->count) {
+            r = ckr__put_push(&stack, n, false, indent + 2);
+        } else if (ckr__put_is_list(n) || ckr_node_is_dict(n)) {
+            ckr__buf_str(b, ckr__put_is_list(n) ? " []" : " {}");
+        } else {
+            ckr__buf_u8(b, ' ');
+            if (!ckr__yaml_put_scalar(b, n)) r = ckr__put_refuse(b->c, "YAML", n);
+        }
+    }
+    while (stack.size) ckr__put_pop(&stack);
+    ckr__buf_free(&stack);
+    ckr__buf_u8(b, '\n');
+    return r == CKR_OK && b->failed ? CKR_E_NOMEM : r;
+}
 
 /* >>safetensors --------------------------------------------------------------- */
 /* u64 N; N bytes of JSON; the rest is data. {"name": {"dtype": "F32", "shape": [2, 3],
@@ -23874,8 +23940,28 @@ static ckr_result ckr__nt_add_file(ckr__nt *r, const char *dir, const char *name
     return f->path && (f->name || kind != CKR__NT_WEIGHT) ? CKR_OK : ckr__nt_oom(r);
 }
 
+/* A directory that a link leads to once more would be gone through without end. */
+static ckr_result ckr__nt_once(ckr__nt *r, ckr__map *seen, const char *rel)
+{
+    const char *path = ckr__nt_path(r, rel), *id;
+    ckr_stat st;
+    uint64_t v;
+    const int32_t sys = r->c->env.io.stat_fn(r->c->env.io.user, path, &st);
+    if (sys) return ckr__fail_io(r->c->err, CKR_ITEM_IO_LIST, path, sys);
+    if (!st.id[0] && !st.id[1]) return CKR_OK;         /* a source without identities    */
+    id = ckr__printf(r->c, "%llx %llx", (unsigned long long)st.id[0],
+                     (unsigned long long)st.id[1]);
+    if (!id) return r->c->err->code;
+    if (ckr__map_find(seen, id, strlen(id), &v))
+        return ckr__remedy(r->c->err,
+                           ckr__fail(r->c->err, CKR_ITEM_LIMIT, path, CKR_NO_OFFSET, NULL,
+                                     "a link leads to a directory that is there already"),
+                           "remove the link");
+    return ckr__map_put(seen, id, strlen(id), 0, NULL) ? CKR_OK : r->c->err->code;
+}
+
 /* Every file below the directory, level by level. */
-static ckr_result ckr__nt_walk(ckr__nt *r)
+static ckr_result ckr__nt_walk_all(ckr__nt *r, ckr__map *seen)
 {
     const char **queue = NULL, **place;
     uint64_t n = 0, at, i;
@@ -23899,12 +23985,25 @@ static ckr_result ckr__nt_walk(ckr__nt *r)
                 return ckr__fail(r->c->err, CKR_ITEM_LIMIT, rel, CKR_NO_OFFSET, NULL,
                                  "directories are nested without end: is a link among them?");
             if (!strcmp(rel, "lr_scheduler")) r->has_dir[CKR__NT_SCHEDULER] = true;
+            e = ckr__nt_once(r, seen, rel);
             place = (const char **)ckr__append(r->c, &array, &n, sizeof *queue);
             queue = (const char **)array;
             if (!place) return ckr__nt_oom(r);
             *place = rel;
         }
     }
+    return e;
+}
+
+static ckr_result ckr__nt_walk(ckr__nt *r)
+{
+    ckr__map seen;
+    ckr_result e;
+    memset(&seen, 0, sizeof seen);
+    seen.c = r->c;
+    e = ckr__nt_once(r, &seen, "");
+    if (e == CKR_OK) e = ckr__nt_walk_all(r, &seen);
+    ckr__map_free(&seen);
     return e;
 }
 
@@ -23925,6 +24024,24 @@ static ckr_result ckr__nt_load_text(ckr__nt *r, const char *rel, bool yaml, ckr_
     return e;
 }
 
+/* torch names an archive's root after the file that it saves: a file in another rank's place still
+   has its own name inside. One that was renamed for another topology says nothing. */
+static ckr_result ckr__nt_own_place(ckr__nt *r, const ckr__nt_file *f, const char *root)
+{
+    ckr__nt_file was;
+    const char *name = ckr__printf(r->c, "%s.pt", root ? root : "");
+    ckr_result e;
+    memset(&was, 0, sizeof was);
+    if (!name) return ckr__nt_oom(r);
+    if (!ckr__nt_rank_name(name, f->kind, &was) || was.n_pp != f->n_pp || was.n_dp != f->n_dp ||
+        was.n_tp != f->n_tp || was.n_ep != f->n_ep)
+        return CKR_OK;
+    if (was.pp == f->pp && was.dp == f->dp && was.tp == f->tp && was.ep == f->ep) return CKR_OK;
+    e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_RANK, f->path, CKR_NO_OFFSET, NULL,
+                  "it was saved as %s", name);
+    return ckr__remedy(r->c->err, e, "bring back each rank's own file: two have changed places");
+}
+
 static ckr_result ckr__nt_load_tree(ckr__nt *r, ckr__nt_file *f, ckr_node **root)
 {
     uint32_t file;
@@ -23934,7 +24051,9 @@ static ckr_result ckr__nt_load_tree(ckr__nt *r, ckr__nt_file *f, ckr_node **root
     if (f->kind == CKR__NT_WEIGHT) e = ckr__safetensors_load(r->c, file, root);
     else e = ckr__torch_load(r->c, file, 0, r->c->files[file].size, &format, root);
     if (e == CKR_OK) f->root = *root;
-    return e;
+    return e == CKR_OK && f->kind != CKR__NT_WEIGHT
+               ? ckr__nt_own_place(r, f, r->c->files[file].root)
+               : e;
 }
 
 /* >>nanotron.probe ------------------------------------------------------------ */
@@ -23987,15 +24106,17 @@ static ckr_result ckr__nt_newest(ckr__ctx *c, const char *run, int64_t below, co
 
 static ckr_result ckr__nt_incomplete(ckr__ctx *c, const char *dir, const char *best)
 {
+    ckr__dirlist l;
+    ckr_result r = ckr__dir_list(c, dir, &l);  /* nothing is seen of one that may not be read */
     const bool meta = ckr__dir_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR);
-    ckr_result r =
-        ckr__fail(c->err, CKR_ITEM_NANOTRON_INCOMPLETE, dir, CKR_NO_OFFSET, NULL,
+    char text[192];
+    if (r != CKR_OK) return r;
+    r = ckr__fail(c->err, CKR_ITEM_NANOTRON_INCOMPLETE, dir, CKR_NO_OFFSET, NULL,
                   "there is no %s, which Nanotron writes at the end: the checkpoint is still being "
                   "written, or its writing was interrupted",
                   !ckr__dir_has(c, dir, "model", CKR_FILE_DIR) ? "model directory"
                   : meta                                      ? "model_config.json"
                                                               : "checkpoint_metadata.json");
-    char text[192];
     if (best)
         snprintf(text, sizeof text, "wait for it, or name the newest complete one: %.140s", best);
     else snprintf(text, sizeof text, "wait for it, or name another checkpoint");
@@ -24411,6 +24532,22 @@ static ckr_result ckr__nt_check_config(ckr__nt *r)
     return CKR_OK;
 }
 
+/* What model_config.json and the tensors agree on. The size may be the one before padding. */
+static ckr_result ckr__nt_check_vocab(ckr__nt *r)
+{
+    const ckr_node *m = ckr_node_find(r->config.root, "/model/model_config"),
+                   *tied = ckr_node_get(m, "tie_word_embeddings");
+    int64_t size;
+    if (tied && tied->kind == CKR_NODE_BOOL && tied->u.b != r->tied && !r->starcoder)
+        return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "tie_word_embeddings", tied->u.b,
+                                   "model_config.json", r->tied);
+    if (!ckr_node_i64(ckr_node_get(m, "vocab_size"), &size) || size <= 0 || r->vocab <= 0 ||
+        (size <= r->vocab && (r->vocab - size) / r->multiple < (int64_t)r->tp))
+        return CKR_OK;
+    return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "vocab_size", size,
+                               "model_config.json", r->vocab);
+}
+
 static bool ckr__nt_is(const ckr__nt_param *p, const char *part)
 {
     return strstr(p->name, part) != NULL;
@@ -24472,6 +24609,21 @@ static ckr_result ckr__nt_check_shape(ckr__nt *r, const ckr__nt_param *p)
                   (long long)(n > 1 ? want[1] : 1));
     return ckr__remedy(r->c->err, e,
                        "the shard or model_config.json is of another run: put back the right one");
+}
+
+/* A run has one type for its weights, which config.yaml names. */
+static ckr_result ckr__nt_check_dtype(ckr__nt *r, const ckr__nt_param *p)
+{
+    const char *name = ckr_node_str(ckr_node_find(r->config.root, "/model/dtype"));
+    ckr_dtype want;
+    if (name && !strncmp(name, "torch.", 6)) name += 6;
+    want = name ? ckr__dtype_find(name, strlen(name), 0) : CKR_DTYPE_NONE;
+    if (want == CKR_DTYPE_NONE || want == p->dtype || !ckr__is_float(p->dtype)) return CKR_OK;
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path,
+                                 CKR_NO_OFFSET, p->name, "dtype %s; config.yaml says %s",
+                                 ckr_dtype_name(p->dtype), name),
+                       "the file or config.yaml is of another run: put back the right one");
 }
 
 /* Heads must stay whole when rows or columns of them are cut. */
@@ -24983,7 +25135,8 @@ static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p, const ckr_vie
         p->blocks[0] = ckr__block_whole(r->c, p->n_dims, p->shape);
         if (!p->blocks[0]) e = ckr__nt_oom(r);
     }
-    return e == CKR_OK ? ckr__nt_check_shape(r, p) : e;
+    if (e == CKR_OK) e = ckr__nt_check_shape(r, p);
+    return e == CKR_OK ? ckr__nt_check_dtype(r, p) : e;
 }
 
 static uint32_t ckr__nt_rank(const ckr__nt *r, int64_t pp, uint32_t dp, uint32_t tp)
@@ -25624,22 +25777,54 @@ static ckr_result ckr__nt_schedule(ckr__nt *r)
     return CKR_OK;
 }
 
-static ckr_result ckr__nt_scheduler_others(ckr__nt *r, const ckr__nt_file *f)
+static bool ckr__nt_scheduler_knows(const char *key)
 {
     static const char *const known[] = {
         "base_lrs",    "last_epoch", "verbose",   "_step_count", "_get_lr_called_within_step",
         "_is_initial", "_last_lr",   "lr_lambdas"
     };
-    uint64_t i;
     size_t k;
+    for (k = 0; k < sizeof known / sizeof *known; k++)
+        if (key && !strcmp(key, known[k])) return true;
+    return false;
+}
+
+static ckr_result ckr__nt_scheduler_others(ckr__nt *r, const ckr__nt_file *f)
+{
+    const ckr_node *lambdas = ckr_node_get(f->root, "lr_lambdas");
+    uint64_t i;
     ckr_result e = CKR_OK;
-    for (i = 0; i < f->root->count && e == CKR_OK; i++) {
-        const char *key = ckr_node_str(f->root->u.items[2 * i]);
-        for (k = 0; k < sizeof known / sizeof *known; k++) if (key && !strcmp(key, known[k])) break;
-        if (k == sizeof known / sizeof *known)
+    for (i = 0; i < f->root->count && e == CKR_OK; i++)
+        if (!ckr__nt_scheduler_knows(ckr_node_str(f->root->u.items[2 * i])))
             e = ckr__nt_leave(r, f, "", f->root->u.items[2 * i], f->root->u.items[2 * i + 1]);
+    for (i = 0; ckr_node_is_list(lambdas) && i < lambdas->count && e == CKR_OK; i++) {
+        const char *path = ckr__printf(r->c, "%s#/lr_lambdas/%llu", f->rel, (unsigned long long)i);
+        if (!lambdas->u.items[i]->count) continue;      /* a partial's, without attributes */
+        if (!path || !ckr__leftover(r->c, r->s, path, lambdas->u.items[i])) e = ckr__nt_oom(r);
     }
     return e;
+}
+
+/* HEAD multiplies base_lrs with a curve that is relative to initial_lr: they are the same number.
+   */
+static ckr_result ckr__nt_base_split(ckr__nt *r, const ckr__nt_file *f, const ckr_node *base,
+                                     const ckr_node *groups)
+{
+    uint64_t i;
+    for (i = 0; ckr_node_is_list(base) && i < base->count && i < groups->count; i++) {
+        double a, b;
+        if (!ckr_node_f64(base->u.items[i], &a) ||
+            !ckr_node_f64(ckr_node_get(groups->u.items[i], "initial_lr"), &b) || a == b)
+            continue;
+        return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_BASE_LR_SPLIT", CKR_APPROX,
+                         ckr__printf(r->c, "%s: base_lrs[%llu]", f->rel, (unsigned long long)i),
+                         ckr__printf(r->c, "%.17g", a), ckr__printf(r->c, "%.17g", b),
+                         "the scheduler and the optimizer's initial_lr disagree; initial_lr wins",
+                         NULL)
+                   ? CKR_OK
+                   : ckr__nt_oom(r);
+    }
+    return CKR_OK;
 }
 
 /* Counts of groups and lambdas agree, and both sides know the same LR: else one is of another
@@ -25677,7 +25862,7 @@ static ckr_result ckr__nt_check_scheduler(ckr__nt *r, const ckr__nt_file *f)
             r->c->err, e,
             "scheduler and optimizer are of different steps: put back the right file");
     }
-    return CKR_OK;
+    return ckr__nt_base_split(r, f, base, groups);
 }
 
 static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
@@ -25689,6 +25874,13 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
     if (!n &&
         !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST,
                    "lr_scheduler", NULL, NULL, "there are no scheduler files", NULL))
+        return ckr__nt_oom(r);
+    if (!r->config.root &&
+        !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_CONFIG", CKR_LOST,
+                   "config.yaml", NULL, NULL,
+                   "it is not there: the schedule, the batch and the training's settings are only "
+                   "in it",
+                   "put it back, or tell the schedule with --schedule"))
         return ckr__nt_oom(r);
     for (i = 0; i < n && e == CKR_OK; i++) {
         ckr__nt_file *f = r->files[CKR__NT_SCHEDULER][i];
@@ -25883,6 +26075,10 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
 {
     uint64_t i, k, m;
     ckr_result e = CKR_OK;
+    if (!r->n_files[CKR__NT_RANDOM] &&
+        !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_RANDOM", CKR_LOST,
+                   "random", NULL, NULL, "there are no files of random states", NULL))
+        return ckr__nt_oom(r);
     for (i = 0; i < r->n_files[CKR__NT_RANDOM] && e == CKR_OK; i++) {
         ckr__nt_file *f = r->files[CKR__NT_RANDOM][i];
         ckr_node *root = NULL;
@@ -26024,6 +26220,7 @@ static ckr_result ckr__nt_read_all(ckr__nt *r)
     ckr__nt_model(r);
     e = ckr__nt_check_config(r);
     if (e == CKR_OK) e = ckr__nt_weights(r);
+    if (e == CKR_OK) e = ckr__nt_check_vocab(r);
     if (e == CKR_OK) e = ckr__nt_order_modules(r);
     if (e == CKR_OK) e = ckr__nt_read_optimizer(r);
     if (e == CKR_OK) e = ckr__nt_schedule(r);
@@ -26086,6 +26283,7 @@ typedef struct ckr__nt_job {
     uint64_t          *n_stage;
     uint32_t           tp, pp, dp, cp;
     bool               zero, masters, same, refused;
+    bool               config_anew;    /* config.yaml is no longer the old one's lines   */
     int64_t            step, vocab, padded;
     uint64_t           n_lost;
     const ckr_schedule *schedule;      /* as config.yaml will have it; NULL: as it was    */
@@ -26736,6 +26934,42 @@ static ckr_result ckr__nt_emit_optimizer(ckr__nt_job *x)
 
 /* emit: scheduler --------------------------------------------------------------- */
 
+/* What a scheduler's file has of its own, and no file of other ranks will have. */
+static uint64_t ckr__nt_scheduler_own(const ckr_node *first, const ckr_node *root)
+{
+    const ckr_node *lambdas = ckr_node_get(root, "lr_lambdas");
+    uint64_t i, n = 0;
+    for (i = 0; i < root->count; i++) {
+        const char *key = ckr_node_str(root->u.items[2 * i]);
+        const ckr_node *v = key ? ckr_node_get(first, key) : NULL;
+        n += !ckr__nt_scheduler_knows(key) && (!v || !ckr__nt_equal(v, root->u.items[2 * i + 1]));
+    }
+    for (i = 0; ckr_node_is_list(lambdas) && i < lambdas->count; i++)
+        n += lambdas->u.items[i]->count != 0;
+    return n;
+}
+
+/* The scheduler's file whose keys a rank's has: its own where the ranks stay the same. */
+static const ckr_node *ckr__nt_scheduler_of(ckr__nt_job *x, uint32_t pp, uint32_t tp)
+{
+    const ckr__nt *nt = x->nt;
+    uint64_t i;
+    for (i = 0; i < nt->n_files[CKR__NT_SCHEDULER]; i++) {
+        const ckr__nt_file *f = nt->files[CKR__NT_SCHEDULER][i];
+        if (x->same && f->n_pp && f->pp == pp && f->tp == tp) return f->root;
+        if (!x->same && !pp && !tp) x->n_lost += ckr__nt_scheduler_own(nt->scheduler, f->root);
+    }
+    return nt->scheduler;
+}
+
+/* lr_lambdas[i]: empty, unless a partial had attributes and the ranks stay the same. */
+static ckr_node *ckr__nt_lambda(ckr__nt_job *x, ckr__out_file *f, const ckr_node *old, uint64_t i)
+{
+    const ckr_node *was = x->same ? ckr_node_at(ckr_node_get(old, "lr_lambdas"), i) : NULL;
+    return was && was->count ? ckr__copy_tree(x->c, f, was, NULL)
+                             : ckr__node(x->c, CKR_NODE_DICT);
+}
+
 static bool ckr__nt_scheduler_file(ckr__nt_job *x, uint32_t pp, uint32_t tp)
 {
     static const char *const keys[] = {
@@ -26748,7 +26982,7 @@ static bool ckr__nt_scheduler_file(ckr__nt_job *x, uint32_t pp, uint32_t tp)
     ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
     ckr_node *base = ckr__node(x->c, CKR_NODE_LIST), *last = ckr__node(x->c, CKR_NODE_LIST),
              *lambdas = ckr__node(x->c, CKR_NODE_LIST), *v;
-    const ckr_node *old = x->nt->scheduler;
+    const ckr_node *old = ckr__nt_scheduler_of(x, pp, tp);
     const int64_t n = x->s->progress.step;
     uint64_t i;
     bool ok = f && base && last && lambdas;
@@ -26757,7 +26991,7 @@ static bool ckr__nt_scheduler_file(ckr__nt_job *x, uint32_t pp, uint32_t tp)
         if (!p->group || (p->src->tp0_only && tp > 0)) continue;
         ok = ckr__node_push(x->c, base, ckr__node_float(x->c, ckr__nt_head_lr(x, p))) &&
              ckr__node_push(x->c, last, ckr__node_float(x->c, ckr__nt_head_lr(x, p))) &&
-             ckr__node_push(x->c, lambdas, ckr__node(x->c, CKR_NODE_DICT));
+             ckr__node_push(x->c, lambdas, ckr__nt_lambda(x, f, old, lambdas->count));
     }
     if (!ok) return false;
     f->root = ckr__node(x->c, CKR_NODE_DICT);
@@ -27076,6 +27310,17 @@ static bool ckr__nt_emit_metadata(ckr__nt_job *x)
            ckr__nt_json_file(x, "checkpoint_metadata.json", root, 2, true);
 }
 
+/* Where a value that begins at k ends in its line: before a comment and blanks. */
+static size_t ckr__nt_yaml_value_end(const char *s, size_t k, size_t end)
+{
+    const bool quoted = k < end && (s[k] == '"' || s[k] == '\'');
+    size_t i;
+    for (i = k; i < end && !quoted; i++)
+        if (s[i] == '#' && (s[i - 1] == ' ' || s[i - 1] == '\t')) end = i;
+    while (end > k && strchr(" \t\r", s[end - 1])) end--;
+    return end;
+}
+
 /* The place of `key`'s scalar in lines of block style at `path` (n levels of nesting), or false. */
 static bool ckr__nt_yaml_find(const char *s, size_t size, const char *const *path, size_t n,
                               size_t *from, size_t *to)
@@ -27087,7 +27332,7 @@ static bool ckr__nt_yaml_find(const char *s, size_t size, const char *const *pat
         const char *eol = (const char *)memchr(s + at, '\n', size - at);
         const size_t end = eol ? (size_t)(eol - s) : size;
         const size_t key = strlen(path[level]);
-        size_t k = at, col, stop = end;
+        size_t k = at, col, stop;
         while (k < end && s[k] == ' ') k++;
         col = k - at;
         at = end + 1;
@@ -27103,7 +27348,7 @@ static bool ckr__nt_yaml_find(const char *s, size_t size, const char *const *pat
             continue;
         k += key + 1;
         while (k < end && s[k] == ' ') k++;
-        while (stop > k && (s[stop - 1] == ' ' || s[stop - 1] == '\n')) stop--;
+        stop = ckr__nt_yaml_value_end(s, k, end);
         if (level + 1 == n) {
             *from = k;
             *to = stop;
@@ -27114,6 +27359,44 @@ static bool ckr__nt_yaml_find(const char *s, size_t size, const char *const *pat
         fresh = true;
     }
     return false;
+}
+
+/* The mapping with path[0..n) set to `value`; mappings on the way are copied. NULL: an error. */
+static ckr_node *ckr__nt_yaml_with(ckr__ctx *c, const ckr_node *root, const char *const *path,
+                                   size_t n, const char *value)
+{
+    ckr_node *top = ckr__dict_copy(c, root), *at = top, *v = NULL;
+    size_t i;
+    for (i = 0; at && i + 1 < n; i++) {
+        ckr_node *in = ckr__dict_copy(c, ckr_node_get(at, path[i]));
+        if (!ckr__node_set(c, at, path[i], in)) return NULL;
+        at = in;
+    }
+    if (ckr__yaml_parse(c, "config.yaml", value, strlen(value), &v) != CKR_OK) return NULL;
+    return ckr__node_set(c, at, path[n - 1], v) ? top : NULL;
+}
+
+/* The same where the line was not found: flow style, quoted keys. Then all is written anew. */
+static bool ckr__nt_yaml_anew(ckr__nt_job *x, ckr__buf *b, const char *const *path, size_t n,
+                              const char *value)
+{
+    ckr__buf out;
+    ckr_node *root = NULL;
+    if (ckr__yaml_parse(x->c, "config.yaml", b->data, b->size, &root) != CKR_OK) return false;
+    root = ckr__nt_yaml_with(x->c, root, path, n, value);
+    memset(&out, 0, sizeof out);
+    out.c = x->c;
+    if (!root || ckr__yaml_put(&out, root) != CKR_OK) {
+        ckr__buf_free(&out);
+        return false;
+    }
+    ckr__buf_free(b);
+    *b = out;
+    if (x->config_anew) return true;
+    x->config_anew = true;
+    return ckr__nt_say(x, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED, "config.yaml", NULL, NULL,
+                       "it is not in block style: it is written anew, with the same contents and "
+                       "without its comments", NULL);
 }
 
 /* Sets one scalar of config.yaml, every other byte staying. A key that is absent stays absent. */
@@ -27133,8 +27416,7 @@ static bool ckr__nt_yaml_set(ckr__nt_job *x, ckr__buf *b, const char *pointer, c
             if (n < 8) path[n++] = part + k + 1;
         }
     if (!ckr__nt_yaml_find((const char *)b->data, b->size, path, n, &from, &to))
-        return ckr__nt_say(x, "CKR_W_NANOTRON_CONFIG", CKR_LOST, pointer, NULL, value,
-                           "config.yaml is not in block style: this value was not changed", NULL);
+        return ckr__nt_yaml_anew(x, b, path, n, value);
     if (to - from == strlen(value) && !memcmp(b->data + from, value, to - from)) return true;
     memset(&out, 0, sizeof out);
     out.c = x->c;
@@ -27482,6 +27764,22 @@ static bool ckr__nt_allowed(ckr__nt_job *x)
     return ok && !x->refused;
 }
 
+/* What goes with an optimizer that is not written. */
+static bool ckr__nt_say_bare(ckr__nt_job *x)
+{
+    const uint32_t without = x->t->without;
+    return (x->s->n_groups == 0 || without & CKR_GROUPS ||
+            ckr__nt_say_int(x, "CKR_W_NANOTRON_NO_GROUPS", CKR_LOST, "groups",
+                            (int64_t)x->s->n_groups, 0,
+                            "Nanotron's optimizer files hold state and groups together", NULL)) &&
+           (!x->nt->scheduler || without & CKR_SCHEDULE ||
+            ckr__nt_say(x, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
+                        "the scheduler's files are of the optimizer's groups: without these none "
+                        "is written",
+                        "start the run with checkpoints.load_optimizer and load_lr_scheduler "
+                        "false"));
+}
+
 static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
 {
     const uint32_t without = x->t->without;
@@ -27503,7 +27801,8 @@ static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
         return ckr__nt_emit_oom(x);
     if (!(without & CKR_PARAMS)) e = ckr__nt_emit_weights(x);
     if (e == CKR_OK && optimizer) e = ckr__nt_emit_optimizer(x);
-    if (e == CKR_OK && optimizer && !ckr__nt_say_head(x)) e = ckr__nt_emit_oom(x);
+    if (e == CKR_OK && !(optimizer ? ckr__nt_say_head(x) : ckr__nt_say_bare(x)))
+        e = ckr__nt_emit_oom(x);
     for (p = 0; e == CKR_OK && optimizer && !(without & CKR_SCHEDULE) && p < x->pp; p++)
         for (t = 0; e == CKR_OK && t < x->tp; t++)
             if (!ckr__nt_scheduler_file(x, p, t)) e = ckr__nt_emit_oom(x);

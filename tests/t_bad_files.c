@@ -261,6 +261,7 @@ static void topology(void)
 
 static void configuration(void)
 {
+    ckr_ckpt *c = NULL;
     load(TP2);
     edit(MODEL, "\"hidden_size\": 32", "\"hidden_size\": 64");
     refused("hidden_size", true, bad(CKR_ITEM_NANOTRON_CONFIG, CONFIG, NOWHERE, "hidden_size"));
@@ -279,6 +280,22 @@ static void configuration(void)
     edit(MODEL, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
     refused("tied", true,
             bad(CKR_ITEM_NANOTRON_CONFIG, MODEL, NOWHERE, "tie_word_embeddings"));
+    load(TP2);
+    edit(CONFIG, "tie_word_embeddings: false", "tie_word_embeddings: true");
+    refused("tied in config.yaml", true,
+            bad(CKR_ITEM_NANOTRON_CONFIG, CONFIG, NOWHERE, "tie_word_embeddings"));
+    load(TP2);
+    edit(CONFIG, "vocab_size: 68", "vocab_size: 66");
+    refused("vocab_size", true, bad(CKR_ITEM_NANOTRON_CONFIG, CONFIG, NOWHERE, "vocab_size"));
+    load(TP2);
+    edit(CONFIG, "vocab_size: 68", "vocab_size: 67");     /* before it was padded for tp 2 */
+    CHECK_OK(open_it(&c), &err);
+    ckr_ckpt_close(c);
+    load(TP2);
+    edit(CONFIG, "dtype: float32", "dtype: bfloat16");
+    refused("dtype", true,
+            bad(CKR_ITEM_NANOTRON_CONFIG, STEP "model/model/final_layer_norm/pp_block/"
+                "model_weight.safetensors", NOWHERE, "model.final_layer_norm.pp_block.weight"));
     load(TP2);
     edit(CONFIG, "intermediate_size: 44", "intermediate_size: [");
     refused("config.yaml", false, bad(CKR_ITEM_YAML_SYNTAX, CONFIG, 1051, "line 48"));
@@ -377,6 +394,12 @@ static void shapes(void)
     copy(QKV("0"), QKV("1"));
     refused("one shard twice", true, bad(CKR_ITEM_NANOTRON_COVERAGE, QKV("1"), 8,
                                          "model.decoder.0.pp_block.attn.qkv_proj.weight"));
+    load(TP2);
+    swap(STATES("0"), STATES("1"));
+    refused("swapped optimizers", true, bad(CKR_ITEM_NANOTRON_RANK, STATES("0"), NOWHERE, ""));
+    load(TP2);
+    swap(RANDOM("0"), RANDOM("1"));
+    refused("swapped generators", true, bad(CKR_ITEM_NANOTRON_RANK, RANDOM("0"), NOWHERE, ""));
     load(TP2);
     edit(QKV("1"), "0,16,None", "0;16,None");
     refused("slices", false, bad(CKR_ITEM_NANOTRON_SLICES, QKV("1"), 8,

@@ -5,6 +5,7 @@
 #include "core.h"
 #include "t.h"
 #include "memio.h"
+#include "tree.h"
 
 #define DATA "tests/data/nanotron"
 
@@ -519,6 +520,197 @@ static void boxes(void)
     }
 }
 
+/* ---- files that somebody has edited ---- */
+
+#define EDITED "/w/ckpt"
+#define EDITED_CONFIG EDITED "/13/config.yaml"
+#define EDITED_SCHEDULE(tp) EDITED "/13/lr_scheduler/lr_scheduler_pp-0-of-1_tp-" tp \
+                            "-of-2_exp-0-of-1.pt"
+
+static memio mem;
+
+static ckr_open_desc in_memory(ckr_env *env)
+{
+    ckr_open_desc d = CKR_ZERO;
+    memset(env, 0, sizeof *env);
+    env->io = memio_io(&mem);
+    d.env = env;
+    return d;
+}
+
+/* The checkpoint in memory for tp `tp`, without these components, to /w/out; how many entries of
+   the plan have this code and severity; -1: it was not written. */
+static int edited(uint32_t tp, uint32_t without, const char *code, ckr_severity severity)
+{
+    ckr_env env;
+    ckr_open_desc d = in_memory(&env);
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_target t = CKR_ZERO;
+    ckr_error e;
+    uint64_t i;
+    int n = 0;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    t.topology.tp = tp;
+    t.without = without;
+    memio_remove(&mem, "/w/out");
+    if (!CHECK_OK(ckr_ckpt_open(EDITED, &d, &c, &e), &e)) return -1;
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e) &&
+        CHECK_OK(ckr_plan_write(p, "/w/out", NULL, &e), &e)) {
+        for (i = 0; i < ckr_plan_info(p)->n_notes; i++)
+            n += !strcmp(ckr_plan_info(p)->notes[i].code, code) &&
+                 ckr_plan_info(p)->notes[i].severity == severity;
+    } else {
+        n = -1;
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return n;
+}
+
+static void load_edited(const char *name)
+{
+    memio_free(&mem);
+    memio_load(&mem, path_of(DATA, path_of(name, "ckpt")), EDITED);
+}
+
+/* What was written opens, and is of tp 1. */
+static void written_for_tp1(const char *label)
+{
+    ckr_env env;
+    ckr_open_desc d = in_memory(&env);
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    ckr_result r = ckr_ckpt_open("/w/out", &d, &c, &e);
+    t_check(r == CKR_OK, __FILE__, __LINE__, "%s: %s: %s", label, e.file, e.text);
+    if (c) CHECK_INT(ckr_ckpt_state(c)->topology.tp, 1);
+    ckr_ckpt_close(c);
+}
+
+/* config.yaml's lines with other ends. */
+static void config_lines(const char *end)
+{
+    const memio_file *f = memio_find(&mem, EDITED_CONFIG);
+    char *p = (char *)malloc(f->size * 8);
+    size_t i, n = 0;
+    if (!p) exit(2);
+    for (i = 0; i < f->size; i++) {
+        if (f->data[i] == '\n') n += (size_t)sprintf(p + n, "%s", end);
+        p[n++] = (char)f->data[i];
+    }
+    memio_put(&mem, EDITED_CONFIG, p, n);
+    free(p);
+}
+
+/* In lines each value is changed where it stands; anything else is written anew, whole. */
+static void config_forms(void)
+{
+    static const char *const ends[] = { "", "\r", "  # why" };
+    ckr__ctx c;
+    ckr__buf b;
+    ckr_node *root = NULL;
+    ckr_error e;
+    size_t i;
+    for (i = 0; i < sizeof ends / sizeof *ends; i++) {
+        load_edited("tp2_pp1_dp1");
+        config_lines(ends[i]);
+        CHECK_INT(edited(1, 0, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED), 0);
+        written_for_tp1(ends[i]);
+    }
+    CHECK_OK(ckr__ctx_init(&c, NULL, NULL, &e), &e);
+    memset(&b, 0, sizeof b);
+    b.c = &c;
+    load_edited("tp2_pp1_dp1");
+    CHECK_OK(ckr__yaml_parse(&c, "a", memio_find(&mem, EDITED_CONFIG)->data,
+                             memio_find(&mem, EDITED_CONFIG)->size, &root), &e);
+    CHECK_OK(ckr__yaml_put(&b, root), &e);     /* keys in quotes                         */
+    memio_put(&mem, EDITED_CONFIG, b.data, b.size);
+    CHECK_INT(edited(1, 0, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED), 1);
+    written_for_tp1("keys in quotes");
+    b.size = 0;
+    CHECK_OK(ckr__json_put(&b, root, 0, false), &e);
+    memio_put(&mem, EDITED_CONFIG, b.data, b.size);
+    CHECK_INT(edited(1, 0, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED), 1);
+    written_for_tp1("flow style");
+    ckr__buf_free(&b);
+    ckr__ctx_free(&c);
+}
+
+/* `n` bytes of a file, where it has `from`, become `to`. */
+static void patch(const char *path, const char *from, const char *to, size_t n)
+{
+    memio_file *f = memio_find(&mem, path);
+    size_t i;
+    for (i = 0; f && i + n <= f->size && memcmp(f->data + i, from, n); i++) continue;
+    if (!CHECK(f && i + n <= f->size)) return;
+    memcpy(f->data + i, to, n);
+}
+
+/* A key that is not understood comes back for the same ranks, and is said to be lost for others; a
+   base LR that is none of the optimizer's is told. */
+static void scheduler_own(void)
+{
+    static const char known[] = "_get_lr_called_within_step",
+                      other[] = "a_note_of_one_rank_only___";
+    static const char base[] = "G\x3f\x68\x93\x74\xbc\x6a\x7e\xfa", twice[] =
+        "G\x3f\x78\x93\x74\xbc\x6a\x7e\xfa";
+    const memio_file *f;
+    size_t i;
+    load_edited("tp2_pp1_dp1");
+    patch(EDITED_SCHEDULE("1"), known, other, sizeof known - 1);
+    CHECK_INT(edited(1, 0, "CKR_W_LEFTOVERS_LOST", CKR_LOST), 1);
+    CHECK_INT(edited(2, 0, "CKR_W_LEFTOVERS_LOST", CKR_LOST), 0);
+    f = memio_find(&mem, "/w/out/13/lr_scheduler/lr_scheduler_pp-0-of-1_tp-1-of-2_exp-0-of-1.pt");
+    if (CHECK(f != NULL)) {
+        for (i = 0; i + sizeof other < f->size && memcmp(f->data + i, other, sizeof other - 1);)
+            i++;
+        CHECK(i + sizeof other < f->size);
+    }
+    CHECK_INT(edited(2, 0, "CKR_W_BASE_LR_SPLIT", CKR_APPROX), 0);
+    patch(EDITED_SCHEDULE("1"), base, twice, sizeof base - 1);
+    CHECK_INT(edited(2, 0, "CKR_W_BASE_LR_SPLIT", CKR_APPROX), 1);
+}
+
+/* What is not written, or not there, is in the report. */
+static void left_out(void)
+{
+    load_edited("tp2_pp1_dp1");
+    CHECK_INT(edited(1, CKR_OPTIMIZER, "CKR_W_NANOTRON_NO_GROUPS", CKR_LOST), 1);
+    CHECK_INT(edited(1, CKR_OPTIMIZER, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST), 1);
+    CHECK_INT(edited(1, CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE, "CKR_W_NANOTRON_NO_SCHEDULER",
+                     CKR_LOST), 0);
+    memio_remove(&mem, EDITED "/13/optimizer");
+    CHECK_INT(edited(1, 0, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST), 1);
+    load_edited("tp2_pp1_dp1");
+    CHECK_INT(edited(1, 0, "CKR_W_NANOTRON_NO_CONFIG", CKR_LOST), 0);
+    CHECK_INT(edited(1, 0, "CKR_W_NANOTRON_NO_RANDOM", CKR_LOST), 0);
+    memio_remove(&mem, EDITED_CONFIG);
+    memio_remove(&mem, EDITED "/13/random");
+    CHECK_INT(edited(1, 0, "CKR_W_NANOTRON_NO_CONFIG", CKR_LOST), 1);
+    CHECK_INT(edited(1, 0, "CKR_W_NANOTRON_NO_RANDOM", CKR_LOST), 1);
+    memio_free(&mem);
+}
+
+#ifndef _WIN32
+/* Two links to their own directory double what is below it at each level. */
+static void link_loop(void)
+{
+    ckr_error e;
+    ckr_ckpt *c = NULL;
+    uint8_t digest[16];
+    ckr_target t = CKR_ZERO;
+    const char *dir = path_of(tmp, "linked");
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    if (!convert(case_file(0, "ckpt"), dir, &t, NULL, 0, digest)) return;
+    CHECK(symlink(".", path_of(dir, "13/model/a")) == 0);
+    CHECK(symlink(".", path_of(dir, "13/model/b")) == 0);
+    CHECK(ckr_ckpt_open(dir, NULL, &c, &e) == CKR_E_LIMIT && e.item == CKR_ITEM_LIMIT);
+    CHECK(!c && strstr(e.file, "13/model/a") && e.remedy[0]);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -533,6 +725,12 @@ int main(int argc, char **argv)
     RUN(exports);
     RUN(checks_and_differences);
     RUN(boxes);
+    RUN(config_forms);
+    RUN(scheduler_own);
+    RUN(left_out);
+#ifndef _WIN32
+    RUN(link_loop);
+#endif
     t_remove_tree(tmp);
     return t_end();
 }
