@@ -54407,6 +54407,14 @@ static bool ckr__path_within(ckr__ctx *c, const char *inner, const char *outer)
     return false;
 }
 
+/* A name that the system cannot have, too long a one, is told before the work. */
+static ckr_result ckr__output_name(ckr__ctx *c, const char *path)
+{
+    ckr_stat st;
+    const int32_t sys = c->env.io.stat_fn(c->env.io.user, path, &st);
+    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys) : CKR_OK;
+}
+
 /* What stands in the way of writing `path`; puts an old output back that a killed run left aside.
    */
 static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *path,
@@ -54414,6 +54422,9 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
 {
     ckr_file_kind kind = ckr__path_kind(c, path);
     const char *source = p->src->dir;
+    ckr_result named = ckr__output_name(c, path);
+    if (named == CKR_OK) named = ckr__output_name(c, old);
+    if (named != CKR_OK) return named;
     if (ckr__path_kind(c, ckr__parent(c, path)) == CKR_FILE_ABSENT) {
         ckr_result r = ckr__fail(c->err, CKR_ITEM_PATH_NOT_FOUND, path, CKR_NO_OFFSET, NULL,
                                  "its parent directory does not exist");

@@ -398,6 +398,24 @@ static void links_and_neighbours(void)
     ckr_ckpt_close(next);
 }
 
+/* A name too long for the system, by itself or with what is hung on to it meanwhile. */
+static void long_names(void)
+{
+    static const size_t lengths[] = { 300, 250 };
+    ckr_target t = target();
+    char path[400] = "build/";
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        ckr_plan *p = NULL;
+        memset(path + 6, 'a', lengths[i]);
+        path[6 + lengths[i]] = 0;
+        if (!CHECK_OK(ckr_plan_create(ckpt, &t, 0, &p, &err), &err)) return;
+        CHECK(ckr_plan_write(p, path, NULL, &err) == CKR_E_IO);
+        CHECK(err.item == CKR_ITEM_IO_OPEN && access(path, F_OK) != 0);
+        ckr_plan_free(p);
+    }
+}
+
 static void remove_output(void)
 {
     ckr__ctx c;
@@ -422,6 +440,7 @@ int main(int argc, char **argv)
         RUN(shards_of_a_run);
         RUN(parts_of_rows);
         RUN(links_and_neighbours);
+        RUN(long_names);
         remove_output();
         ckr_ckpt_close(ckpt);
     }
