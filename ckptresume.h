@@ -8483,7 +8483,7 @@ static bool ckr__torch_pending(ckr__pickle *p, ckr_view *v)
 {
     ckr__torch *t = p->torch;
     void *array = t->views;
-    if (!t->legacy) return true;
+    if (!t->legacy || !v->storage) return true;     /* meta and sparse: no bytes to find */
     if (!ckr__arena_grow(p->c, &array, &t->cap_views, t->n_views + 1, sizeof *t->views))
         return false;
     t->views = (ckr_view **)array;
