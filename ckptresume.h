@@ -28117,6 +28117,26 @@ static void ckr__plain_step(ckr__ctx *c, ckr_state *s, const ckr_node *optimizer
         s->progress.step = (int64_t)v;
 }
 
+/* A scheduler that is stepped once per epoch has counted a whole part of the updates, one that each
+   process steps a multiple. Otherwise updates were skipped, and it moves with each that is not. */
+static bool ckr__plain_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
+{
+    const int64_t ticks = x->position, step = s->progress.step;
+    bool whole;
+    if (step < 0) s->progress.step = ticks;
+    if (step <= 0 || step == ticks) return true;
+    whole = step % ticks == 0 || ticks % step == 0;
+    if (whole) x->rate = (double)ticks / (double)step;
+    return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_SCHEDULER_CLOCK",
+                     CKR_APPROX, "scheduler", NULL,
+                     ckr__printf(c, "%lld steps in %lld updates", (long long)ticks,
+                                 (long long)step),
+                     whole ? "the scheduler is stepped in this ratio, as once per epoch: its LR is "
+                             "exact where one begins, and goes evenly to the next"
+                           : "the optimizer counts the updates: some seem to have been skipped",
+                     "if that is wrong, tell the curve over updates with --schedule");
+}
+
 static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *scheduler)
 {
     const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, s->n_groups);
@@ -28129,7 +28149,8 @@ static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node 
     if (r != CKR_OK) return r;
     s->schedules = x;
     s->n_schedules = 1;
-    if (s->progress.step < 0 && !strcmp(x->clock, "update")) s->progress.step = x->position;
+    if (!strcmp(x->clock, "update") && x->position > 0 && !ckr__plain_clock(c, s, x))
+        return c->err->code;
     return ckr__lr_drift(c, s, x);
 }
 
@@ -28157,8 +28178,8 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE_STATE, optimizer, CKR_NO_OFFSET, "param_groups",
                          "no state dict of an optimizer is in this file");
     if (optim) r = ckr__plain_groups(c, s, optim);
-    if (r == CKR_OK && sched) r = ckr__plain_schedule(c, s, sched);
     if (r == CKR_OK && optim) ckr__plain_step(c, s, optim);
+    if (r == CKR_OK && sched) r = ckr__plain_schedule(c, s, sched);
     return r;
 }
 

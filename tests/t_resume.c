@@ -630,6 +630,31 @@ static void tensor_values(void)
     ckr_ckpt_close(c);
 }
 
+/* A scheduler that was stepped behind each of 3 epochs of 10 updates: the clock counts updates, and
+   the LR halves behind every second epoch. */
+static void per_epoch(void)
+{
+    static const int at[] = { 1, 20, 21, 30, 31, 40, 41, 60, 61 };
+    static const double lr[] = { 0.01,  0.01,   0.005,  0.005,  0.005,
+                                 0.005, 0.0025, 0.0025, 0.00125 };
+    ckr_error e;
+    ckr_ckpt *c = NULL;
+    const ckr_state *s;
+    size_t i;
+    uint64_t n = 0;
+    if (!CHECK_OK(ckr_ckpt_open("tests/data/resume/per_epoch.pt", NULL, &c, &e), &e)) return;
+    s = ckr_ckpt_state(c);
+    CHECK_INT(s->progress.step, 30);
+    for (i = 0; i < s->n_notes; i++) n += !strcmp(s->notes[i].code, "CKR_W_SCHEDULER_CLOCK");
+    CHECK_INT(n, 1);
+    for (i = 0; s->n_schedules && i < sizeof at / sizeof *at; i++) {
+        double v = 0;
+        CHECK_OK(ckr_schedule_values(s->schedules, CKR_COLUMN_LR, at[i], 1, &v, NULL, &e), &e);
+        NEAR(v, lr[i], 1e-15);
+    }
+    ckr_ckpt_close(c);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -652,6 +677,7 @@ int main(int argc, char **argv)
     RUN(out_of_memory);
     RUN(missing_parts);
     RUN(tensor_values);
+    RUN(per_epoch);
     memio_free(&mem);
     return t_end();
 }
