@@ -1216,7 +1216,7 @@ typedef struct ckr_tensor_diff {
 typedef struct ckr_diff {
     const ckr_tensor_diff *tensors;
     uint64_t n_tensors;
-    const ckr_note *others;
+    const ckr_note *others;            /* CKR_CHANGED: differs; CKR_APPROX: was not compared */
     uint64_t n_others;
     void *_owner;
 } ckr_diff;
@@ -27900,6 +27900,8 @@ typedef struct ckr__flat {
     ckr__flat_open *open;      /* the outermost first                                   */
     uint64_t        n, cap;
     uint8_t        *seen;      /* a bit for each node's id                              */
+    bool            deep;      /* into objects and the parts of tensors too             */
+    uint64_t        inside;    /* the place behind the outermost one of these; 0: none  */
 } ckr__flat;
 
 #define CKR__FLAT_KEY_MAX ((size_t)1 << 16)
@@ -27967,13 +27969,19 @@ static bool ckr__plain_view(ckr__ctx *c, ckr_state *s, const ckr_tensor *t, cons
     return true;
 }
 
+/* Is it no plain strided array, which alone can be cut and joined? */
+static bool ckr__plain_opaque(const ckr_view *v)
+{
+    return v->layout || v->meta || v->conj || v->neg || v->n_dims > CKR_MAX_DIMS ||
+           !ckr_dtype_size(v->dtype);
+}
+
 /* *out: the tensor, or NULL for one that is only noted. */
 static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *key,
                                        const char *slot, const ckr_view *v, ckr_tensor **out)
 {
     *out = NULL;
-    if (v->layout || v->meta || v->conj || v->neg || v->n_dims > CKR_MAX_DIMS ||
-        !ckr_dtype_size(v->dtype))
+    if (ckr__plain_opaque(v))
         return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_TENSOR_OPAQUE", CKR_LOST, key, v->layout,
                          NULL, "a tensor that is no plain strided array cannot be cut or joined",
                          NULL)
@@ -27989,18 +27997,57 @@ static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, 
     return ckr__plain_tensor_as(c, s, key, "param", v, &t);
 }
 
+/* Has it an inside that only a deep walk enters? */
+static bool ckr__flat_closed(const ckr_node *x)
+{
+    return x->kind == CKR_NODE_OBJECT || (x->kind == CKR_NODE_TENSOR && x->u.view->parts);
+}
+
+static bool ckr__flat_marked(const ckr__flat *w, const ckr_node *x)
+{
+    return w->seen[x->id / 8] >> (x->id & 7) & 1;
+}
+
 /* Is x a container that was not met before? Then it is marked. */
 static bool ckr__flat_new(ckr__flat *w, const ckr_node *x)
 {
-    const uint8_t bit = (uint8_t)(1u << (x->id & 7));
-    if ((!ckr_node_is_dict(x) && !ckr_node_is_list(x)) || w->seen[x->id / 8] & bit) return false;
-    w->seen[x->id / 8] |= bit;
+    if (!ckr_node_is_dict(x) && !ckr_node_is_list(x) && !(w->deep && ckr__flat_closed(x)))
+        return false;
+    if (ckr__flat_marked(w, x)) return false;
+    w->seen[x->id / 8] |= (uint8_t)(1u << (x->id & 7));
     return true;
+}
+
+/* What an object was made of, as a dict; NULL: out of memory. */
+static const ckr_node *ckr__flat_inside(ckr__ctx *c, const ckr_node *x)
+{
+    static const char *const keys[] = { "callable", "args",  "kwargs",
+                                        "state",    "items", "dictitems" };
+    const ckr_object *o = x->u.object;
+    ckr_node *d, *v[6];
+    int i;
+    if (x->kind == CKR_NODE_TENSOR) return x->u.view->parts;
+    v[0] = o->callable;
+    v[1] = o->args;
+    v[2] = o->kwargs;
+    v[3] = o->state;
+    v[4] = o->items;
+    v[5] = o->dictitems;
+    d = ckr__node(c, CKR_NODE_DICT);
+    for (i = 0; d && i < 6; i++)
+        if (v[i] && !ckr__node_set(c, d, keys[i], v[i])) return NULL;
+    return d;
 }
 
 static ckr_result ckr__flat_enter(ckr__flat *w, const ckr_node *x)
 {
     void *array = w->open;
+    if (w->n < w->inside) w->inside = 0;
+    if (ckr__flat_closed(x)) {
+        if (!w->inside) w->inside = w->n + 1;
+        x = ckr__flat_inside(w->c, x);
+        if (!x) return w->c->err->code;
+    }
     if (w->n >= w->c->limits.max_depth)
         return ckr__fail(w->c->err, CKR_ITEM_TREE_TOO_DEEP, ckr__file_path(w->c, 0), CKR_NO_OFFSET,
                          NULL, NULL);
@@ -28024,15 +28071,44 @@ static const ckr_node *ckr__flat_next(ckr__flat *w)
     return NULL;
 }
 
+static bool ckr__flat_begin(ckr__flat *w, ckr__ctx *c, uint32_t n_nodes)
+{
+    memset(w, 0, sizeof *w);
+    w->c = c;
+    w->seen = CKR__NEW_N(c, uint8_t, (uint64_t)n_nodes / 8 + 1);
+    return w->seen != NULL;
+}
+
+/* Tensors inside an object, which is not built: nobody sees them but who copies the file whole. */
+static ckr_result ckr__plain_object(ckr__ctx *c, ckr_state *s, ckr__flat *in, const char *key,
+                                    const ckr_node *object)
+{
+    const ckr_node *x;
+    uint64_t n = 0;
+    ckr_result r = CKR_OK;
+    if (!in->seen && !ckr__flat_begin(in, c, c->n_nodes)) return c->err->code;
+    in->deep = true;
+    for (x = object; x && r == CKR_OK; x = ckr__flat_next(in)) {
+        n += x->kind == CKR_NODE_TENSOR || x->kind == CKR_NODE_NDARRAY;
+        if (ckr__flat_new(in, x)) r = ckr__flat_enter(in, x);
+    }
+    if (r != CKR_OK || !n) return r;
+    return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_TENSORS_IN_OBJECT", CKR_LOST,
+                     *key ? key : object->u.object->name, NULL, NULL,
+                     ckr__printf(c, "tensors inside an object of %s, which is not built: %llu",
+                                 object->u.object->name, (unsigned long long)n),
+                     "save its state_dict()")
+               ? CKR_OK
+               : c->err->code;
+}
+
 static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *root)
 {
-    ckr__flat w;
+    ckr__flat w, in;
     const ckr_node *x;
     ckr_result r = CKR_OK;
-    memset(&w, 0, sizeof w);
-    w.c = c;
-    w.seen = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
-    if (!w.seen) return c->err->code;
+    memset(&in, 0, sizeof in);
+    if (!ckr__flat_begin(&w, c, c->n_nodes)) return c->err->code;
     for (x = root; x && r == CKR_OK; x = ckr__flat_next(&w)) {
         const char *key;
         if (ckr__flat_new(&w, x)) {
@@ -28043,6 +28119,7 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
         if (!key) r = c->err->code;
         else if (x->kind == CKR_NODE_TENSOR) r = ckr__plain_tensor(c, s, key, x->u.view);
         else if (!ckr__leftover(c, s, key, x)) r = c->err->code;
+        else if (x->kind == CKR_NODE_OBJECT) r = ckr__plain_object(c, s, &in, key, x);
     }
     return r;
 }
@@ -28643,6 +28720,19 @@ static ckr_result ckr__whole_emit(ckr__whole_job *w, const ckr_state *source, co
     return f->root ? CKR_OK : w->c->err->code;
 }
 
+/* Objects are copied with the tensors in them. */
+static ckr_result ckr__whole_objects(ckr__whole_job *w)
+{
+    static const char code[] = "CKR_W_TENSORS_IN_OBJECT";
+    uint64_t i;
+    for (i = 0; i < w->s->n_notes; i++)
+        if (!strcmp(w->s->notes[i].code, code) &&
+            ckr__whole_say(w, code, CKR_EXACT, w->s->notes[i].subject, NULL,
+                           "tensors inside an object go with it as they are", NULL) != CKR_OK)
+            return w->c->err->code;
+    return CKR_OK;
+}
+
 /* The whole file, when nothing was asked for that only tensors can answer. */
 static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                    ckr__out *out, ckr_note **notes, uint64_t *n_notes)
@@ -28657,7 +28747,8 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     w.p = (const ckr__plain *)s->dialect_data;
     w.notes = notes;
     w.n_notes = n_notes;
-    r = ckr__whole_emit(&w, w.p->source, t, f);
+    r = ckr__whole_objects(&w);
+    if (r == CKR_OK) r = ckr__whole_emit(&w, w.p->source, t, f);
     ckr__map_free(&w.views);
     return r;
 }
@@ -56516,6 +56607,273 @@ static ckr_result ckr__diff_rng(ckr__differ *d)
     return r;
 }
 
+/* ckpt.diff: what stands beside the tensors in two torch files, path by path ------- */
+
+typedef struct ckr__rest {
+    const char     *path;
+    const ckr_node *node;
+    const char     *again;     /* of a container that was met before: its first path    */
+    uint64_t        order;
+} ckr__rest;
+
+typedef struct ckr__rests {
+    const ckr_ckpt *of;
+    ckr__map        paths;     /* of containers: id -> place in `list` of their path     */
+    ckr__rest     **list;
+    uint64_t        n;
+} ckr__rests;
+
+static int ckr__rest_cmp(const void *a, const void *b)
+{
+    const ckr__rest *x = (const ckr__rest *)a, *y = (const ckr__rest *)b;
+    int r = strcmp(x->path, y->path);
+    return r ? r : x->order < y->order ? -1 : x->order > y->order;
+}
+
+static ckr__rest *ckr__rest_add(ckr__differ *d, ckr__rests *x, const char *path,
+                                const ckr_node *node)
+{
+    void *array = (void *)x->list;
+    ckr__rest **at = (ckr__rest **)ckr__append(&d->c, &array, &x->n, sizeof *at);
+    x->list = (ckr__rest **)array;
+    if (!path || !at) return NULL;
+    *at = CKR__NEW(&d->c, ckr__rest);
+    if (!*at) return NULL;
+    (*at)->path = path;
+    (*at)->node = node;
+    (*at)->order = x->n;
+    return *at;
+}
+
+/* A container stands in the list too: an empty one, and the class of an object, are seen there. */
+static ckr_result ckr__rest_node(ckr__differ *d, ckr__rests *x, ckr__flat *w, const ckr_node *n)
+{
+    const bool fresh = ckr__flat_new(w, n), again = !fresh && ckr__flat_marked(w, n);
+    ckr__rest *e;
+    uint64_t at;
+    if (n->kind == CKR_NODE_TENSOR && !(w->inside && w->n >= w->inside) &&
+        !ckr__plain_opaque(n->u.view))
+        return CKR_OK;         /* one of the state's                                     */
+    e = ckr__rest_add(d, x, ckr__flat_key(w), n);
+    if (!e || (fresh && !ckr__map_put(&x->paths, (const char *)&n->id, sizeof n->id, x->n - 1,
+                                      NULL)))
+        return d->c.err->code;
+    if (again && ckr__map_find(&x->paths, (const char *)&n->id, sizeof n->id, &at))
+        e->again = x->list[at]->path;
+    return fresh ? ckr__flat_enter(w, n) : CKR_OK;
+}
+
+/* Groups and schedules are compared by what they mean, not here. */
+static ckr_result ckr__rest_list(ckr__differ *d, ckr__rests *x)
+{
+    const ckr__plain *p = (const ckr__plain *)x->of->state.dialect_data;
+    const ckr_node *groups = ckr_node_get(p->optimizer, "param_groups"), *n;
+    ckr__flat w;
+    ckr_result r = CKR_OK;
+    if (!ckr__flat_begin(&w, &d->c, x->of->ctx.n_nodes)) return d->c.err->code;
+    w.deep = true;
+    for (n = p->root; n && r == CKR_OK; n = ckr__flat_next(&w))
+        if (n != groups && n != p->scheduler) r = ckr__rest_node(d, x, &w, n);
+    if (r == CKR_OK && !ckr__sort(&d->c, (void **)x->list, (size_t)x->n, ckr__rest_cmp))
+        r = CKR_E_NOMEM;
+    return r;
+}
+
+static bool ckr__rest_is_view(const ckr_node *n)
+{
+    return n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_STORAGE ||
+           n->kind == CKR_NODE_NDARRAY || n->kind == CKR_NODE_NPSCALAR;
+}
+
+static bool ckr__same_text(const char *x, const char *y)
+{
+    return x && y ? !strcmp(x, y) : x == y;
+}
+
+static bool ckr__view_alike(const ckr_view *v, const ckr_view *w)
+{
+    return v->dtype == w->dtype && v->n_dims == w->n_dims && v->conj == w->conj &&
+           v->neg == w->neg && v->meta == w->meta && ckr__same_text(v->layout, w->layout) &&
+           ckr__same_text(v->type_name, w->type_name) &&
+           !memcmp(v->shape, w->shape, v->n_dims * sizeof *v->shape);
+}
+
+/* n bytes of what lies under a view. */
+static ckr_result ckr__rest_read(const ckr_ckpt *k, const ckr_view *v, bool whole, uint64_t at,
+                                 uint64_t n, uint8_t *dst, ckr_error *err)
+{
+    const int64_t size = whole ? 1 : (int64_t)ckr_dtype_size(v->dtype);
+    if (!whole)
+        return ckr_view_read(k, v, (int64_t)at / size, (int64_t)n / size, dst, err);
+    if (v->bytes) memcpy(dst, v->bytes + at, (size_t)n);
+    return v->bytes ? CKR_OK
+                    : ckr_ckpt_bytes(k, v->file, v->data_offset + at, dst, (size_t)n, err);
+}
+
+/* By elements; where there are none to be had, or more than the file holds, by the storage. */
+static ckr_result ckr__rest_views(ckr__differ *d, const ckr_view *v, const ckr_view *w, bool *same)
+{
+    int64_t numel;
+    const uint64_t size = ckr_dtype_size(v->dtype), half = CKR__BLOCK;
+    uint64_t total = 0, at;
+    const bool whole = v->layout || !size || !ckr__numel(v->n_dims, v->shape, &numel) ||
+                       !ckr__mul_u64((uint64_t)numel, size, &total) ||
+                       (total > v->data_bytes && total >> 30);
+    uint8_t *p;
+    ckr_result r = CKR_OK;
+    *same = ckr__view_alike(v, w);
+    if (whole) total = v->data_bytes;
+    if (*same && whole)
+        *same = v->data_bytes == w->data_bytes && v->offset == w->offset &&
+                (v->stride && w->stride
+                     ? !memcmp(v->stride, w->stride, v->n_dims * sizeof *v->stride)
+                     : v->stride == w->stride);
+    if (!*same || v->meta) return CKR_OK;
+    p = (uint8_t *)ckr__heap_alloc(&d->c, (size_t)(2 * half));
+    if (!p) return CKR_E_NOMEM;
+    for (at = 0; at < total && *same && r == CKR_OK; at += half) {
+        const uint64_t n = total - at < half ? total - at : half;
+        r = ckr__rest_read(d->a, v, whole, at, n, p, d->c.err);
+        if (r == CKR_OK) r = ckr__rest_read(d->b, w, whole, at, n, p + half, d->c.err);
+        *same = r == CKR_OK && !memcmp(p, p + half, (size_t)n);
+    }
+    ckr__heap_free(&d->c, p, (size_t)(2 * half));
+    return r;
+}
+
+static bool ckr__rest_ints(const ckr_node *x, const ckr_node *y)
+{
+    uint64_t i;
+    for (i = 0; i < x->count; i++)
+        if (x->u.items[i]->u.i != y->u.items[i]->u.i) return false;
+    return true;
+}
+
+/* *known: is it a kind that can be compared? */
+static bool ckr__rest_values(const ckr_node *x, const ckr_node *y, bool *known)
+{
+    *known = true;
+    switch (x->kind) {
+    case CKR_NODE_NONE: return true;
+    case CKR_NODE_BOOL: return x->u.b == y->u.b;
+    case CKR_NODE_INT: return x->u.i == y->u.i;
+    case CKR_NODE_FLOAT: return !memcmp(&x->u.f, &y->u.f, sizeof x->u.f);
+    case CKR_NODE_COMPLEX: return !memcmp(x->u.complex_, y->u.complex_, 2 * sizeof(double));
+    case CKR_NODE_STR: case CKR_NODE_BYTES: case CKR_NODE_BYTEARRAY: case CKR_NODE_BIGINT:
+        return x->count == y->count && !memcmp(x->u.str, y->u.str, (size_t)x->count);
+    case CKR_NODE_DEVICE: case CKR_NODE_DTYPE: case CKR_NODE_LAYOUT: case CKR_NODE_GLOBAL:
+        return !strcmp(x->u.str, y->u.str);
+    case CKR_NODE_SIZE: return x->count == y->count && ckr__rest_ints(x, y);
+    case CKR_NODE_OBJECT:
+        return !strcmp(x->u.object->how, y->u.object->how) &&
+               ckr__same_text(x->u.object->name, y->u.object->name);
+    default: *known = ckr_node_is_dict(x) || ckr_node_is_list(x) || !(x->count | y->count);
+        return *known;         /* what is in a container stands behind it              */
+    }
+}
+
+static const char *ckr__rest_view_text(ckr__ctx *c, const ckr_view *v)
+{
+    const char *text = ckr__printf(c, "%s%s%s [", v->layout ? v->layout : "", v->layout ? " " : "",
+                                   ckr_dtype_name(v->dtype));
+    uint32_t i;
+    for (i = 0; text && i < v->n_dims && i < CKR_MAX_DIMS; i++)
+        text = ckr__printf(c, "%s%s%lld", text, i ? ", " : "", (long long)v->shape[i]);
+    return text ? ckr__printf(c, "%s]", text) : NULL;
+}
+
+static const char *ckr__rest_text(ckr__differ *d, const ckr__rest *e)
+{
+    const ckr_node *n = e ? e->node : NULL;
+    const char *text;
+    if (!n) return "absent";
+    if (e->again) return ckr__printf(&d->c, "the one at %s", e->again);
+    if (n->kind == CKR_NODE_OBJECT) return n->u.object->name;
+    if (ckr__rest_is_view(n)) return ckr__rest_view_text(&d->c, n->u.view);
+    if (ckr_node_is_dict(n) || ckr_node_is_list(n))
+        return ckr__printf(&d->c, "%s of %llu", ckr_node_is_dict(n) ? "a dict" : "a list",
+                           (unsigned long long)n->count);
+    text = ckr__node_text_of(&d->c, n);
+    return text && strlen(text) > 200 ? ckr__printf(&d->c, "%.200s...", text) : text;
+}
+
+static bool ckr__diff_unseen(ckr__differ *d, const char *subject, const char *why)
+{
+    return ckr__note(&d->c, &d->others, &d->n_others, "CKR_DIFF_NOT_COMPARED", CKR_APPROX, subject,
+                     NULL, NULL, why, NULL);
+}
+
+static ckr_result ckr__rest_pair(ckr__differ *d, const ckr__rest *x, const ckr__rest *y)
+{
+    const ckr_node *m = x ? x->node : NULL, *n = y ? y->node : NULL;
+    bool same = m && n && ckr__same_text(x->again, y->again) && m->kind == n->kind, known = true;
+    ckr_result r = CKR_OK;
+    if (same && !x->again && ckr__rest_is_view(m))
+        r = ckr__rest_views(d, m->u.view, n->u.view, &same);
+    else if (same && !x->again) same = ckr__rest_values(m, n, &known);
+    if (r != CKR_OK) return r;
+    if (!known)
+        return ckr__diff_unseen(d, x->path, "values of this kind are not compared") ? CKR_OK
+                                                                                   : d->c.err->code;
+    return same || ckr__diff_note(d, "CKR_DIFF_LEFTOVER", x ? x->path : y->path,
+                                  ckr__rest_text(d, x), ckr__rest_text(d, y))
+               ? CKR_OK
+               : d->c.err->code;
+}
+
+static ckr_result ckr__diff_files(ckr__differ *d, ckr__rests *x, ckr__rests *y)
+{
+    uint64_t i = 0, k = 0;
+    ckr_result r = ckr__rest_list(d, x);
+    if (r == CKR_OK) r = ckr__rest_list(d, y);
+    while (r == CKR_OK && (i < x->n || k < y->n)) {
+        const ckr__rest *p = i < x->n ? x->list[i] : NULL, *q = k < y->n ? y->list[k] : NULL;
+        const int order = !p ? 1 : !q ? -1 : strcmp(p->path, q->path);
+        r = ckr__rest_pair(d, order <= 0 ? p : NULL, order >= 0 ? q : NULL);
+        i += order <= 0;
+        k += order >= 0;
+    }
+    return r;
+}
+
+/* Tensors that this side has and no state can hold. */
+static ckr_result ckr__diff_opaque(ckr__differ *d, const ckr_state *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_notes; i++) {
+        const ckr_note *n = &s->notes[i];
+        if ((!strcmp(n->code, "CKR_W_TENSOR_OPAQUE") ||
+             !strcmp(n->code, "CKR_W_TENSORS_IN_OBJECT")) &&
+            !ckr__diff_unseen(d, n->subject, n->reason))
+            return d->c.err->code;
+    }
+    return CKR_OK;
+}
+
+/* Values beside the tensors have places of their own in each format: they are compared between two
+   torch files only. */
+static ckr_result ckr__diff_rest(ckr__differ *d)
+{
+    const ckr_ckpt *const side[2] = { d->a, d->b };
+    ckr__rests x[2];
+    bool files = true;
+    int i;
+    ckr_result r = CKR_OK;
+    memset(x, 0, sizeof x);
+    for (i = 0; i < 2; i++) {
+        const ckr_state *s = &side[i]->state;
+        x[i].of = side[i];
+        x[i].paths.c = &d->c;
+        files = files && s->dialect && !strcmp(s->dialect, "torch") && s->dialect_data;
+    }
+    if (files) r = ckr__diff_files(d, &x[0], &x[1]);
+    for (i = 0; i < 2; i++) {
+        if (!files && r == CKR_OK) r = ckr__diff_opaque(d, &side[i]->state);
+        ckr__map_free(&x[i].paths);
+    }
+    return r;
+}
+
 static ckr_result ckr__diff_others(ckr__differ *d)
 {
     const ckr_state *s = &d->a->state, *t = &d->b->state;
@@ -56544,7 +56902,8 @@ static ckr_result ckr__diff_others(ckr__differ *d)
             r = ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "position", s->schedules[i].position,
                                  t->schedules[i].position);
     }
-    return r == CKR_OK ? ckr__diff_rng(d) : r;
+    if (r == CKR_OK) r = ckr__diff_rng(d);
+    return r == CKR_OK ? ckr__diff_rest(d) : r;
 }
 
 /* >>view ---------------------------------------------------------------------- */

@@ -2978,6 +2978,32 @@ static int verb_export(job *j)
 
 typedef uint8_t digest16[16];
 
+/* What the sum leaves out, as reading found it. */
+static bool is_left_out(const ckr_note *n)
+{
+    return strstr(n->code, "CKR_W_TENSOR") == n->code;
+}
+
+static void digest_json_left_out(json *w, const ckr_state *s)
+{
+    uint64_t i;
+    json_key(w, "report");
+    json_open(w, "[");
+    for (i = 0; i < s->n_notes; i++)
+        if (is_left_out(&s->notes[i])) json_entry(w, &s->notes[i]);
+    json_close(w, "]");
+}
+
+static void digest_text_left_out(text *t, const ckr_state *s)
+{
+    uint64_t i, n = 0;
+    for (i = 0; i < s->n_notes; i++) {
+        if (!is_left_out(&s->notes[i])) continue;
+        if (!n++) text_str(t, "\nnot in the digest\n");
+        report_entry(t, &s->notes[i]);
+    }
+}
+
 static void digest_json(job *j, const ckr_state *s, const digest16 *each, const digest16 total)
 {
     json w;
@@ -3002,6 +3028,7 @@ static void digest_json(job *j, const ckr_state *s, const digest16 *each, const 
         json_close(&w, "}");
     }
     json_close(&w, "]");
+    digest_json_left_out(&w, s);
     json_close(&w, "}");
     text_str(&j->out, "\n");
 }
@@ -3036,6 +3063,7 @@ static void digest_text(job *j, const ckr_state *s, const digest16 *each, const 
     text_str(t, "  all ");
     text_plural(t, s->n_tensors, "tensor", "tensors");
     text_str(t, "\n");
+    digest_text_left_out(t, s);
 }
 
 static int verb_digest(job *j)
@@ -3091,8 +3119,8 @@ static void diff_json_side(json *w, const ckr_diff *d, const char *key, int wher
 /* Entries by what they are about: the code says it. */
 static const char *diff_section(const ckr_note *n)
 {
-    static const char *const key[] = { "groups", "schedules", "rng", "progress" };
-    static const char *const part[] = { "GROUP", "SCHED", "RNG", "PROGRESS" };
+    static const char *const key[] = { "groups", "schedules", "rng", "leftovers", "leftovers" };
+    static const char *const part[] = { "GROUP", "SCHED", "RNG", "LEFTOVER", "NOT_COMPARED" };
     size_t i;
     for (i = 0; i < COUNT_OF(part); i++)
         if (strstr(n->code, part[i])) return key[i];
@@ -3101,7 +3129,8 @@ static const char *diff_section(const ckr_note *n)
 
 static void diff_json(job *j, const ckr_diff *d, bool same)
 {
-    static const char *const sections[] = { "groups", "schedules", "rng", "progress" };
+    static const char *const sections[] = { "groups", "schedules", "rng", "progress",
+                                            "leftovers" };
     json w;
     size_t k;
     uint64_t i;
@@ -3171,7 +3200,9 @@ static void diff_text(job *j, const ckr_diff *d, const ckr_ckpt *a, const ckr_ck
     if (same) {
         text_str(t, ": ");
         text_plural(t, ckr_ckpt_state(a)->n_tensors, "tensor", "tensors");
-        text_str(t, " equal bit for bit, groups, schedules, random streams and progress too");
+        text_str(t, d->n_others ? " equal bit for bit, but not all else could be compared"
+                                : " equal bit for bit, groups, schedules, random streams and "
+                                  "progress too");
     } else if (d->n_tensors) {
         text_str(t, ": ");
         text_plural(t, d->n_tensors, "tensor", "tensors");
@@ -3186,12 +3217,14 @@ static int diff_both(job *j, const ckr_ckpt *a, const ckr_ckpt *b)
 {
     ckr_diff d;
     ckr_result r;
+    report notes;
     bool same;
     progress_begin(j);
     r = ckr_ckpt_diff(a, b, &d, &j->err);
     progress_end(j);
     if (r != CKR_OK) return fail(j);
-    same = !d.n_tensors && !d.n_others;
+    notes = report_of(d.others, d.n_others, NULL, 0);
+    same = !d.n_tensors && !report_count(&notes, CKR_CHANGED);
     if (j->o.json) diff_json(j, &d, same);
     else diff_text(j, &d, a, b, same);
     ckr_diff_free(&d);

@@ -1,0 +1,182 @@
+/* diff, digest and export of single files: what stands beside the tensors, keys of every kind,
+   elements of every dtype. */
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+#include "t.h"
+#include "memio.h"
+#include "bad.h"
+
+#define N_(s) s, sizeof(s) - 1
+#define STR(n, s) BAD_STR(n, s)
+#define FLOATS BAD_STORAGE("FloatStorage", BAD_KEY, "\2")
+#define TAIL "\211ccollections\nOrderedDict\n)RtR"
+#define TENSOR "ctorch._utils\n_rebuild_tensor_v2\n((" FLOATS "K\0K\2\205K\1\205" TAIL
+#define COMPLEX BAD_STORAGE("ComplexFloatStorage", BAD_KEY, "\1")
+#define CONJ "ctorch._utils\n_rebuild_tensor_v2\n((" COMPLEX "K\0K\1\205K\1\205"              \
+    "\211ccollections\nOrderedDict\n)R}" STR("\4", "conj") "\210stR"
+
+static memio disk;
+static ckr_env env;
+static bad_zip zip;
+
+static const ckr_note *note_of(const ckr_note *notes, uint64_t n, const char *code)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++) if (!strcmp(notes[i].code, code)) return &notes[i];
+    return NULL;
+}
+
+static ckr_ckpt *open_ok(const char *path)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    d.env = &env;
+    CHECK_OK(ckr_ckpt_open(path, &d, &c, &e), &e);
+    return c;
+}
+
+/* torch.save of a pickle that ends in `.`, with one storage. */
+static void put(const char *path, const char *pickle, size_t n, const void *storage, size_t size)
+{
+    memset(&zip, 0, sizeof zip);
+    bad_member(&zip, "r/data.pkl", pickle, n);
+    bad_member(&zip, "r/byteorder", "little", 6);
+    bad_member(&zip, "r/data/0", storage, size);
+    bad_member(&zip, "r/version", "3\n", 2);
+    bad_finish(&zip);
+    memio_put(&disk, path, zip.b, zip.n);
+}
+
+static const float one[2] = { 1, 2 }, other[2] = { 1, 3 };
+
+static ckr_diff diff_of(const char *x, const char *y)
+{
+    ckr_ckpt *a = open_ok(x), *b = open_ok(y);
+    ckr_diff d = CKR_ZERO;
+    ckr_error e;
+    if (a && b) CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e);
+    ckr_ckpt_close(b);
+    ckr_ckpt_close(a);
+    return d;
+}
+
+/* Two files differ in one thing beside their tensors, which has this path; each equals itself. */
+static void differ_beside(const char *subject)
+{
+    ckr_diff d = diff_of("a", "a");
+    CHECK(d.n_tensors == 0 && d.n_others == 0);
+    ckr_diff_free(&d);
+    d = diff_of("a", "b");
+    CHECK_INT(d.n_tensors, 0);
+    if (CHECK(d.n_others == 1)) {
+        CHECK_STR(d.others[0].code, "CKR_DIFF_LEFTOVER");
+        CHECK_STR(d.others[0].subject, subject);
+        CHECK(d.others[0].severity == CKR_CHANGED);
+    }
+    ckr_diff_free(&d);
+}
+
+#define MODULE "cm\nM\n)\201}" STR("\1", "w") TENSOR "sb"
+
+static void objects(void)
+{
+    put("a", N_("\200\2" MODULE "."), one, 8);
+    put("b", N_("\200\2" MODULE "."), other, 8);
+    differ_beside("state.w");
+    put("a", N_("\200\2}" STR("\1", "m") MODULE "s."), one, 8);
+    put("b", N_("\200\2}" STR("\1", "m") MODULE "s."), other, 8);
+    differ_beside("m.state.w");
+}
+
+static void opaque_tensors(void)
+{
+    put("a", N_("\200\2}" STR("\1", "x") CONJ "s."), one, 8);
+    put("b", N_("\200\2}" STR("\1", "x") CONJ "s."), other, 8);
+    differ_beside("x");
+}
+
+static void values(void)
+{
+    put("a", N_("\200\2}(" STR("\1", "w") TENSOR STR("\2", "lr") "K\1u."), one, 8);
+    put("b", N_("\200\2}(" STR("\1", "w") TENSOR STR("\2", "lr") "K\2u."), one, 8);
+    differ_beside("lr");
+    put("a", N_("\200\2}(" STR("\1", "w") TENSOR STR("\2", "lr") "]u."), one, 8);
+    put("b", N_("\200\2}(" STR("\1", "w") TENSOR STR("\2", "lr") "}u."), one, 8);
+    differ_beside("lr");
+}
+
+/* A container that stands in two places is told by its first. */
+static void shared(void)
+{
+    put("a", N_("\200\2](]q\1]h\1e."), one, 8);
+    put("b", N_("\200\2](]]q\1h\1e."), one, 8);
+    differ_beside("2");
+}
+
+/* Against another format nothing is known of what is no tensor: that is said, and no difference. */
+static void not_compared(void)
+{
+    const int64_t shape[1] = { 2 };
+    ckr_ckpt *a, *b = NULL;
+    ckr_open_desc desc = CKR_ZERO;
+    ckr_diff d = CKR_ZERO;
+    ckr_error e;
+    put("a", N_("\200\2}(" STR("\1", "m") MODULE STR("\1", "w") TENSOR "u."), one, 8);
+    a = open_ok("a");
+    desc.env = &env;
+    CHECK_OK(ckr_ckpt_create(&desc, &b, &e), &e);
+    CHECK_OK(ckr_ckpt_put(b, "w", "param", CKR_DTYPE_F32, 1, shape, one, &e), &e);
+    if (a && CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e) && CHECK(d.n_others == 1)) {
+        CHECK_INT(d.n_tensors, 0);
+        CHECK_STR(d.others[0].code, "CKR_DIFF_NOT_COMPARED");
+        CHECK_STR(d.others[0].subject, "m");
+        CHECK(d.others[0].severity == CKR_APPROX);
+    }
+    ckr_diff_free(&d);
+    ckr_ckpt_close(b);
+    ckr_ckpt_close(a);
+}
+
+/* Tensors in objects are said where the file is read; a copy of it as a whole has them. */
+static void in_objects(void)
+{
+    ckr_target t = CKR_ZERO;
+    ckr_plan *p = NULL;
+    ckr_error e;
+    ckr_ckpt *c;
+    const ckr_note *n;
+    put("a", N_("\200\2}(" STR("\1", "m") MODULE STR("\1", "w") TENSOR "u."), one, 8);
+    c = open_ok("a");
+    if (!c) return;
+    n = note_of(c->state.notes, c->state.n_notes, "CKR_W_TENSORS_IN_OBJECT");
+    if (CHECK(n)) CHECK_STR(n->subject, "m");
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e))
+        CHECK(ckr_plan_info(p)->verdict == CKR_VERDICT_EXACT);
+    ckr_plan_free(p);
+    p = NULL;
+    t.dialect = "safetensors";
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        const ckr_plan_facts *f = ckr_plan_info(p);
+        n = note_of(f->notes, f->n_notes, "CKR_W_TENSORS_IN_OBJECT");
+        CHECK(n && n->severity == CKR_LOST && f->verdict == CKR_VERDICT_APPROX);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+int main(int argc, char **argv)
+{
+    t_begin(argc, argv);
+    env.io = memio_io(&disk);
+    RUN(objects);
+    RUN(opaque_tensors);
+    RUN(values);
+    RUN(shared);
+    RUN(not_compared);
+    RUN(in_objects);
+    memio_free(&disk);
+    return t_end();
+}
