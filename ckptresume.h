@@ -27912,38 +27912,91 @@ static const ckr_node *ckr__flat_child_key(const ckr__flat_open *o)
     return ckr_node_is_dict(o->node) ? o->node->u.items[2 * (o->next - 1)] : NULL;
 }
 
-/* One component's text; the result is its length, as from snprintf. */
-static size_t ckr__flat_part(const ckr__flat_open *o, char *out, size_t cap)
+/* Text as Python writes it in a tuple. */
+static void ckr__flat_quote(ckr__buf *b, const ckr_node *k)
+{
+    const char quote = strchr(k->u.str, '\'') && !strchr(k->u.str, '"') ? '"' : '\'';
+    uint64_t i;
+    if (k->kind == CKR_NODE_BYTES) ckr__buf_u8(b, 'b');
+    ckr__buf_u8(b, (uint8_t)quote);
+    for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
+        const unsigned char x = (unsigned char)k->u.str[i];
+        if (x < 32 || x == 127 || (x > 127 && k->kind == CKR_NODE_BYTES))
+            ckr__buf_printf(b, "\\x%02x", x);
+        else {
+            if (x == '\\' || x == (unsigned char)quote) ckr__buf_u8(b, '\\');
+            ckr__buf_u8(b, x);
+        }
+    }
+    ckr__buf_u8(b, (uint8_t)quote);
+}
+
+static void ckr__flat_float(ckr__buf *b, double v)
+{
+    if (v != v) ckr__buf_str(b, "nan");
+    else if (v > DBL_MAX || v < -DBL_MAX) ckr__buf_str(b, v > 0 ? "inf" : "-inf");
+    else ckr__put_double(b, v, false);
+}
+
+/* A key as Python's repr has it, the same for equal keys of all files; one that has none, by its
+   place. Tuples in tuples are entered so far that no file can ask for much of the C stack. */
+static void ckr__flat_repr(ckr__buf *b, const ckr_node *k, uint64_t place, int depth)
+{
+    uint64_t i;
+    switch (depth < 8 ? (int)k->kind : CKR_NODE_OBJECT) {
+    case CKR_NODE_NONE: ckr__buf_str(b, "None"); break;
+    case CKR_NODE_BOOL: ckr__buf_str(b, k->u.b ? "True" : "False"); break;
+    case CKR_NODE_INT: ckr__buf_printf(b, "%lld", (long long)k->u.i); break;
+    case CKR_NODE_FLOAT: ckr__flat_float(b, k->u.f); break;
+    case CKR_NODE_STR: case CKR_NODE_BYTES: ckr__flat_quote(b, k); break;
+    case CKR_NODE_DEVICE: case CKR_NODE_DTYPE: case CKR_NODE_LAYOUT: case CKR_NODE_GLOBAL:
+        ckr__buf_str(b, k->u.str);
+        break;
+    case CKR_NODE_TUPLE:
+        ckr__buf_u8(b, '(');
+        for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
+            if (i) ckr__buf_str(b, ", ");
+            ckr__flat_repr(b, k->u.items[i], i, depth + 1);
+        }
+        ckr__buf_str(b, k->count == 1 ? ",)" : ")");
+        break;
+    default:
+        if (k->kind != CKR_NODE_BIGINT || !ckr__put_bigint(b, k))
+            ckr__buf_printf(b, "?%llu", (unsigned long long)place);
+    }
+}
+
+static void ckr__flat_part(ckr__buf *b, const ckr__flat_open *o)
 {
     const ckr_node *k = ckr__flat_child_key(o);
-    if (!k) return (size_t)snprintf(out, cap, "%llu", (unsigned long long)(o->next - 1));
-    if (k->kind == CKR_NODE_STR) return (size_t)snprintf(out, cap, "%s", k->u.str);
-    if (k->kind == CKR_NODE_INT) return (size_t)snprintf(out, cap, "%lld", (long long)k->u.i);
-    return (size_t)snprintf(out, cap, "?%u", (unsigned)k->id);
+    if (!k) ckr__buf_printf(b, "%llu", (unsigned long long)(o->next - 1));
+    else if (k->kind == CKR_NODE_STR) ckr__buf_put(b, k->u.str, strlen(k->u.str));
+    else ckr__flat_repr(b, k, o->next - 1, 0);
 }
 
 /* "a.b.0" of the node in hand; a key of the root is its own text. */
 static const char *ckr__flat_key(const ckr__flat *w)
 {
     const ckr_node *key = w->n == 1 ? ckr__flat_child_key(w->open) : NULL;
-    size_t n = 0, at = 0;
+    const char *text = NULL;
     uint64_t i;
-    char *text;
+    ckr__buf b;
     if (key && key->kind == CKR_NODE_STR) return key->u.str;
-    for (i = 0; i < w->n && n < CKR__FLAT_KEY_MAX; i++)
-        n += ckr__flat_part(&w->open[i], NULL, 0) + 1;
-    if (n >= CKR__FLAT_KEY_MAX) {
+    if (!w->n) return "";
+    memset(&b, 0, sizeof b);
+    b.c = w->c;
+    for (i = 0; i < w->n && b.size < CKR__FLAT_KEY_MAX; i++) {
+        if (i) ckr__buf_u8(&b, '.');
+        key = ckr__flat_child_key(&w->open[i]);
+        if (key && key->kind == CKR_NODE_STR && key->count >= CKR__FLAT_KEY_MAX) break;
+        ckr__flat_part(&b, &w->open[i]);
+    }
+    if (i < w->n || b.size >= CKR__FLAT_KEY_MAX)
         ckr__fail(w->c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL,
                   "a tensor's or value's path is longer than %llu bytes",
                   (unsigned long long)CKR__FLAT_KEY_MAX);
-        return NULL;
-    }
-    if (!n) return "";
-    text = (char *)ckr__arena(w->c, n);
-    for (i = 0; text && i < w->n; i++) {
-        at += ckr__flat_part(&w->open[i], text + at, n - at);
-        text[at++] = i + 1 < w->n ? '.' : 0;
-    }
+    else if (!b.failed) text = ckr__strndup(w->c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
     return text;
 }
 

@@ -114,6 +114,21 @@ static void shared(void)
     differ_beside("2");
 }
 
+/* Names of keys that are no text are made of the key, whatever stands before them in the file. */
+static void keys(void)
+{
+    static const char *const names[] = { "(0, 1)", "None", "True", "1.5", "('a',)", "a.(0, (1,))" };
+    ckr_ckpt *c;
+    uint64_t i;
+    put("a", N_("\200\2}(" STR("\1", "n") "K\5(K\0K\1t" TENSOR "N" TENSOR "\210" TENSOR
+                "G\77\370\0\0\0\0\0\0" TENSOR STR("\1", "a") "\205" TENSOR
+                STR("\1", "a") "}K\0K\1\205\206" TENSOR "su."), one, 8);
+    c = open_ok("a");
+    if (c && CHECK(c->state.n_tensors == 6))
+        for (i = 0; i < 6; i++) CHECK_STR(c->state.tensors[i]->name, names[i]);
+    ckr_ckpt_close(c);
+}
+
 /* Against another format nothing is known of what is no tensor: that is said, and no difference. */
 static void not_compared(void)
 {
@@ -175,6 +190,7 @@ int main(int argc, char **argv)
     RUN(opaque_tensors);
     RUN(values);
     RUN(shared);
+    RUN(keys);
     RUN(not_compared);
     RUN(in_objects);
     memio_free(&disk);
