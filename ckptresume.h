@@ -1206,12 +1206,13 @@ typedef struct ckr_report {
 CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *c, ckr_report *out, ckr_error *err);
 CKR_API void       ckr_report_free(ckr_report *r);
 
+#define CKR_NO_ULP UINT64_MAX
 typedef struct ckr_tensor_diff {
     const char *name, *slot;
     int         where;                 /* -1 only in a, 1 only in b, 0 in both but different */
     uint64_t    n_elements;            /* different ones; shape or dtype: all              */
-    double      max_abs;
-    uint64_t    max_ulp;
+    double      max_abs;               /* complex: of the difference's modulus             */
+    uint64_t    max_ulp;               /* CKR_NO_ULP: no float16, bfloat16, float32, float64 */
 } ckr_tensor_diff;
 typedef struct ckr_diff {
     const ckr_tensor_diff *tensors;
@@ -6330,6 +6331,14 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
    through f32; a NaN becomes the quiet NaN 0x7fc0 in bf16 and keeps its payload's top bits in f16).
    */
 
+static double ckr__nan(void)
+{
+    static const uint32_t bits = 0x7fc00000u;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return (double)f;
+}
+
 static float ckr__f32_of_bits(uint32_t u)
 {
     float f;
@@ -6378,6 +6387,23 @@ static uint16_t ckr__f16_of_f32(float f)
     return (uint16_t)(sign | (m + half - 1 + (m >> shift & 1)) >> shift);
 }
 
+/* A float of 8 bits: sign, exponent, `man` bits. Those of fn have NaN in place of infinity, those
+   of fnuz in place of -0. */
+static double ckr__f64_of_f8(ckr_dtype t, unsigned v)
+{
+    const int man = t == CKR_DTYPE_F8_E4M3FN || t == CKR_DTYPE_F8_E4M3FNUZ ? 3 : 2;
+    const bool uz = t == CKR_DTYPE_F8_E4M3FNUZ || t == CKR_DTYPE_F8_E5M2FNUZ;
+    const int e = (int)((v & 0x7f) >> man), bias = (1 << (6 - man)) - !uz;
+    const unsigned m = v & ((1u << man) - 1);
+    double x;
+    if (t == CKR_DTYPE_F8_E8M0) return v == 255 ? ckr__nan() : ldexp(1.0, (int)v - 127);
+    if (uz ? v == 0x80 : t == CKR_DTYPE_F8_E4M3FN ? (v & 0x7f) == 0x7f : e == 31 && m)
+        return ckr__nan();
+    if (!uz && man == 2 && e == 31) x = HUGE_VAL;
+    else x = ldexp(e ? (double)(m + (1u << man)) : (double)m, (e ? e : 1) - bias - man);
+    return v & 0x80 ? -x : x;
+}
+
 /* One element as a double; exact for every floating dtype and for integers up to 2^53. */
 static double ckr__load_f64(ckr_dtype t, const uint8_t *p)
 {
@@ -6399,6 +6425,12 @@ static double ckr__load_f64(ckr_dtype t, const uint8_t *p)
     case CKR_DTYPE_I8:   return (int8_t)*p;
     case CKR_DTYPE_U8:
     case CKR_DTYPE_BOOL: return *p;
+    case CKR_DTYPE_U64:  { uint64_t v; memcpy(&v, p, 8); return (double)v; }
+    case CKR_DTYPE_U32:  { uint32_t v; memcpy(&v, p, 4); return v; }
+    case CKR_DTYPE_U16:  { uint16_t v; memcpy(&v, p, 2); return v; }
+    case CKR_DTYPE_F8_E4M3FN:   case CKR_DTYPE_F8_E5M2:
+    case CKR_DTYPE_F8_E4M3FNUZ: case CKR_DTYPE_F8_E5M2FNUZ:
+    case CKR_DTYPE_F8_E8M0: return ckr__f64_of_f8(t, *p);
     default: return 0;
     }
 }
@@ -13043,14 +13075,6 @@ static double ckr__log(double x)
     r = log(r);
     ckr__fp_leave(was);
     return r;
-}
-
-static double ckr__nan(void)
-{
-    static const uint32_t bits = 0x7fc00000u;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return (double)f;
 }
 
 static double ckr__inf(void)
@@ -49881,23 +49905,40 @@ static uint64_t ckr__ulp_distance(ckr_dtype t, const uint8_t *x, const uint8_t *
     return u > v ? u - v : v - u;
 }
 
+/* The modulus of the difference of two elements. */
+static double ckr__distance(ckr_dtype t, const uint8_t *x, const uint8_t *y)
+{
+    const ckr_dtype part = t == CKR_DTYPE_C128  ? CKR_DTYPE_F64
+                           : t == CKR_DTYPE_C64 ? CKR_DTYPE_F32
+                           : t == CKR_DTYPE_C32 ? CKR_DTYPE_F16
+                                                : t;
+    const size_t n = ckr_dtype_size(part);
+    const double a = ckr__load_f64(part, x), b = ckr__load_f64(part, y);
+    uint64_t u, v;
+    int64_t i, k;
+    if (part != t)
+        return hypot(a - b, ckr__load_f64(part, x + n) - ckr__load_f64(part, y + n));
+    if (t != CKR_DTYPE_I64 && t != CKR_DTYPE_U64) return fabs(a - b);
+    memcpy(&u, x, 8);          /* a double would round before the difference is taken      */
+    memcpy(&v, y, 8);
+    memcpy(&i, x, 8);
+    memcpy(&k, y, 8);
+    return (double)((t == CKR_DTYPE_I64 ? i > k : u > v) ? u - v : v - u);
+}
+
 static void ckr__compare_elements(ckr__lane *w, ckr_dtype t, const uint8_t *x, const uint8_t *y,
                                   uint64_t n)
 {
     const size_t e = ckr_dtype_size(t);
     uint64_t i, ulp;
+    double d;
     for (i = 0; i < n; i++, x += e, y += e) {
         if (!memcmp(x, y, e)) continue;
         w->n_differ++;
-        if (ckr__is_float(t)) {
-            double d = fabs(ckr__load_f64(t, x) - ckr__load_f64(t, y));
-            ulp = ckr__ulp_distance(t, x, y);
-            if (d > w->max_abs || !(d <= DBL_MAX)) w->max_abs = d;
-            if (ulp > w->max_ulp) w->max_ulp = ulp;
-        } else {
-            double d = fabs(ckr__load_f64(t, x) - ckr__load_f64(t, y));
-            if (d > w->max_abs) w->max_abs = d;
-        }
+        d = ckr__distance(t, x, y);
+        if (d > w->max_abs || !(d <= DBL_MAX)) w->max_abs = d;
+        ulp = ckr__is_float(t) ? ckr__ulp_distance(t, x, y) : 0;
+        if (ulp > w->max_ulp) w->max_ulp = ulp;
     }
 }
 
@@ -55328,6 +55369,7 @@ static ckr_tensor_diff *ckr__diff_add(ckr__differ *d, const ckr_tensor *t, int w
     x->slot = t->slot;
     x->where = (where > 0) - (where < 0);
     x->n_elements = (uint64_t)ckr__box_volume(t->n_dims, t->shape);
+    x->max_ulp = ckr__is_float(t->dtype) ? 0 : CKR_NO_ULP;
     return x;
 }
 
@@ -55349,7 +55391,8 @@ static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_te
     if (!out) return d->c.err->code;
     out->n_elements = n;
     for (i = 0; i < crew->n; i++) {
-        if (crew->lanes[i].max_ulp > out->max_ulp) out->max_ulp = crew->lanes[i].max_ulp;
+        if (out->max_ulp != CKR_NO_ULP && crew->lanes[i].max_ulp > out->max_ulp)
+            out->max_ulp = crew->lanes[i].max_ulp;
         if (crew->lanes[i].max_abs > out->max_abs || !(crew->lanes[i].max_abs <= DBL_MAX))
             out->max_abs = crew->lanes[i].max_abs;
     }

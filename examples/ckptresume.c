@@ -3109,7 +3109,8 @@ static void diff_json_side(json *w, const ckr_diff *d, const char *key, int wher
             json_pair_uint(w, "elements", t->n_elements);
             json_key(w, "max_abs");
             json_double(w, t->max_abs);
-            json_pair_uint(w, "max_ulp", t->max_ulp);
+            if (t->max_ulp == CKR_NO_ULP) json_pair(w, "max_ulp", NULL);
+            else json_pair_uint(w, "max_ulp", t->max_ulp);
         }
         json_close(w, "}");
     }
@@ -3172,7 +3173,8 @@ static void diff_tensors(text *t, const ckr_diff *d)
         if (x->where == 0) {
             text_fmt(&b.cell, "%.3g", x->max_abs);
             table_cell(&b);
-            table_count(&b, x->max_ulp);
+            if (x->max_ulp == CKR_NO_ULP) table_text(&b, "");
+            else table_count(&b, x->max_ulp);
         } else {
             table_text(&b, x->where < 0 ? "only in A" : "only in B");
             table_text(&b, "");

@@ -182,6 +182,64 @@ static void in_objects(void)
     ckr_ckpt_close(c);
 }
 
+/* Three elements of a dtype against three others: how many differ, and how far. */
+static void distance(ckr_dtype dtype, int64_t n, const void *x, const void *y, uint64_t elements,
+                     double max_abs, uint64_t max_ulp)
+{
+    const void *const data[2] = { x, y };
+    ckr_open_desc desc = CKR_ZERO;
+    ckr_ckpt *c[2] = { NULL, NULL };
+    ckr_diff d = CKR_ZERO;
+    ckr_error e;
+    int i;
+    desc.env = &env;
+    for (i = 0; i < 2; i++)
+        if (!CHECK_OK(ckr_ckpt_create(&desc, &c[i], &e), &e) ||
+            !CHECK_OK(ckr_ckpt_put(c[i], "w", "param", dtype, 1, &n, data[i], &e), &e))
+            return;
+    if (CHECK_OK(ckr_ckpt_diff(c[0], c[1], &d, &e), &e) && CHECK(d.n_tensors == 1)) {
+        CHECK_INT(d.tensors[0].n_elements, elements);
+        t_check(!(d.tensors[0].max_abs < max_abs) && !(d.tensors[0].max_abs > max_abs), __FILE__,
+                __LINE__, "%s: %.17g, expected %.17g", ckr_dtype_name(dtype),
+                d.tensors[0].max_abs, max_abs);
+        CHECK(d.tensors[0].max_ulp == max_ulp);
+    }
+    ckr_diff_free(&d);
+    ckr_ckpt_close(c[1]);
+    ckr_ckpt_close(c[0]);
+}
+
+/* 1, 2, 1 against 1, 4, 0.5 in each kind; 64-bit integers that no double tells apart. */
+static void distances(void)
+{
+    static const struct { ckr_dtype t; uint8_t x[3], y[3]; } f8[] = {
+        { CKR_DTYPE_F8_E4M3FN, { 0x38, 0x40, 0x38 }, { 0x38, 0x48, 0x30 } },
+        { CKR_DTYPE_F8_E5M2, { 0x3c, 0x40, 0x3c }, { 0x3c, 0x44, 0x38 } },
+        { CKR_DTYPE_F8_E4M3FNUZ, { 0x40, 0x48, 0x40 }, { 0x40, 0x50, 0x38 } },
+        { CKR_DTYPE_F8_E5M2FNUZ, { 0x40, 0x44, 0x40 }, { 0x40, 0x48, 0x3c } },
+        { CKR_DTYPE_F8_E8M0, { 127, 128, 127 }, { 127, 129, 126 } }
+    };
+    static const uint16_t h[2][3] = { { 1, 2, 1 }, { 1, 4, 0 } };
+    static const uint32_t u[2][3] = { { 1, 2, 1 }, { 1, 4000000000u, 0 } };
+    static const float f[2][3] = { { 1, 2, 1 }, { 1, 4, 0.5f } };
+    static const float z[2][4] = { { 1, 0, 0, 2 }, { 1, 0, 3, 6 } };
+    static const double w[2][4] = { { 1, 0, 0, 2 }, { 1, 0, 3, 6 } };
+    static const int64_t i[2] = { (int64_t)1 << 62, ((int64_t)1 << 62) + 1 };
+    static const int64_t far[2] = { INT64_MIN, INT64_MAX };
+    static const uint64_t most[2] = { UINT64_MAX, 0 };
+    size_t k;
+    for (k = 0; k < sizeof f8 / sizeof *f8; k++)
+        distance(f8[k].t, 3, f8[k].x, f8[k].y, 2, 2, CKR_NO_ULP);
+    distance(CKR_DTYPE_U16, 3, h[0], h[1], 2, 2, CKR_NO_ULP);
+    distance(CKR_DTYPE_U32, 3, u[0], u[1], 2, 3999999998.0, CKR_NO_ULP);
+    distance(CKR_DTYPE_F32, 3, f[0], f[1], 2, 2, 1 << 23);
+    distance(CKR_DTYPE_C64, 2, z[0], z[1], 1, 5, CKR_NO_ULP);
+    distance(CKR_DTYPE_C128, 2, w[0], w[1], 1, 5, CKR_NO_ULP);
+    distance(CKR_DTYPE_I64, 1, &i[0], &i[1], 1, 1, CKR_NO_ULP);
+    distance(CKR_DTYPE_I64, 1, &far[0], &far[1], 1, 18446744073709551615.0, CKR_NO_ULP);
+    distance(CKR_DTYPE_U64, 1, &most[0], &most[1], 1, 18446744073709551615.0, CKR_NO_ULP);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -193,6 +251,7 @@ int main(int argc, char **argv)
     RUN(keys);
     RUN(not_compared);
     RUN(in_objects);
+    RUN(distances);
     memio_free(&disk);
     return t_end();
 }
