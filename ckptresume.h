@@ -56413,6 +56413,64 @@ static void ckr__write_sum(const ckr__write *w, uint64_t i, bool written, uint64
         for (k = 0; k < 2; k++) sum[k] += written ? w->seen[n][i][k] : w->crew.lanes[n].sums[i][k];
 }
 
+/* Is t, a tensor that no entry binds, the same bytes as u, which one does? */
+static bool ckr__write_alias(const ckr_tensor *t, const ckr_tensor *u)
+{
+    const ckr_piece *p = t->pieces, *q = u->pieces;
+    const size_t n = t->n_dims * sizeof *t->shape;
+    return t->n_pieces == 1 && u->n_pieces == 1 && t->dtype == u->dtype &&
+           t->n_dims == u->n_dims && p->dtype == q->dtype && p->file == q->file &&
+           p->mem == q->mem && p->offset == q->offset && !strcmp(t->slot, u->slot) &&
+           (!n || (!memcmp(t->shape, u->shape, n) && !memcmp(p->count, t->shape, n) &&
+                   !memcmp(q->count, u->shape, n) && !memcmp(p->stride, q->stride, n)));
+}
+
+/* Tensors that are in the output though no entry binds them: the others of one storage, which is
+   written once, and those without elements, of slots that are written. */
+static ckr_result ckr__write_unbound(ckr__write *w, bool *use, ckr__puts *x)
+{
+    const ckr__out *out = &w->plan->out;
+    const ckr_state *s = &w->plan->src->state;
+    ckr__map at, slots;
+    uint64_t i, k = 0, sum[2];
+    int64_t numel;
+    int side;
+    bool ok = true;
+    memset(&at, 0, sizeof at);
+    at.c = w->c;
+    slots = at;
+    for (i = 0; i < s->n_tensors && ok; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!use[i]) continue;
+        ok = ckr__map_put(&slots, t->slot, strlen(t->slot), i, NULL) &&
+             (t->n_pieces != 1 || ckr__map_put(&at, (const char *)&t->pieces[0].offset,
+                                               sizeof t->pieces[0].offset, i, NULL));
+    }
+    for (i = 0; i < s->n_tensors && ok; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        const bool none = ckr__numel(t->n_dims, t->shape, &numel) && numel == 0;
+        if (use[i] || ckr__is_step(t) || (out->keys && !out->keys[i])) continue;
+        if (none ? slots.count && !ckr__map_find(&slots, t->slot, strlen(t->slot), NULL)
+                 : t->n_pieces != 1 ||
+                       !ckr__map_find(&at, (const char *)&t->pieces[0].offset,
+                                      sizeof t->pieces[0].offset, &k) ||
+                       !ckr__write_alias(t, s->tensors[k]))
+            continue;
+        for (side = 0; side < 2 && !none; side++) {
+            uint64_t *to = side ? w->seen[0][i] : w->crew.lanes[0].sums[i];
+            ckr__write_sum(w, k, side, sum);
+            to[0] = sum[0];
+            to[1] = sum[1];
+        }
+        use[i] = true;
+        x->list[i] = ckr__put_as(w->c, out, t, none || !x->list[k] ? t->dtype : x->list[k]->dtype);
+        ok = x->list[i] != NULL;
+    }
+    ckr__map_free(&at);
+    ckr__map_free(&slots);
+    return ok ? CKR_OK : w->c->err->code;
+}
+
 /* The digests of what was read and of what a reader of the output will find. */
 static ckr_result ckr__write_totals(ckr__write *w, ckr__puts *x, uint8_t total[2][16])
 {
@@ -56430,6 +56488,7 @@ static ckr_result ckr__write_totals(ckr__write *w, ckr__puts *x, uint8_t total[2
     r = ckr__step_bytes(c, w->plan->src, &x->steps);
     if (r == CKR_OK) r = ckr__plan_uses(c, w->plan, use, x->list);
     if (r == CKR_OK) r = ckr__write_steps(w, use, x);
+    if (r == CKR_OK) r = ckr__write_unbound(w, use, x);
     for (i = 0; i < x->n && r == CKR_OK; i++) {
         const ckr_tensor *t = x->list[i];
         ckr__write_sum(w, i, true, sum);       /* (what is not put has none)               */

@@ -240,6 +240,41 @@ static void distances(void)
     distance(CKR_DTYPE_U64, 1, &most[0], &most[1], 1, 18446744073709551615.0, CKR_NO_ULP);
 }
 
+/* What convert says it read and wrote is what digest says of both. */
+static void digests(void)
+{
+    static const char *const to[] = { "torch", "safetensors" };
+    ckr_target t = CKR_ZERO;
+    ckr_receipt receipt;
+    ckr_error e;
+    uint8_t total[16];
+    size_t i;
+    put("a", N_("\200\2}(" STR("\1", "v") TENSOR "q\1" STR("\1", "t") "h\1" STR("\1", "z")
+                "ctorch._utils\n_rebuild_tensor_v2\n((" FLOATS "K\0K\0\205K\1\205" TAIL "u."),
+        one, 8);
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    t.force = true;
+    memio_put(&disk, "w/x", "", 0);
+    for (i = 0; i < sizeof to / sizeof *to; i++) {
+        ckr_ckpt *c = open_ok("a"), *back = NULL;
+        ckr_plan *p = NULL;
+        t.dialect = to[i];
+        if (!c || !CHECK_OK(ckr_ckpt_digest(c, NULL, total, &e), &e)) return;
+        memio_remove(&disk, "w/out");
+        if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e) &&
+            CHECK_OK(ckr_plan_write(p, "w/out", &receipt, &e), &e)) {
+            CHECK(!memcmp(receipt.digest, total, 16));
+            back = open_ok("w/out");
+            if (back) CHECK_OK(ckr_ckpt_digest(back, NULL, total, &e), &e);
+            CHECK(!memcmp(receipt.digest_written, total, 16));
+        }
+        ckr_ckpt_close(back);
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -252,6 +287,7 @@ int main(int argc, char **argv)
     RUN(not_compared);
     RUN(in_objects);
     RUN(distances);
+    RUN(digests);
     memio_free(&disk);
     return t_end();
 }
