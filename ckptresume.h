@@ -49177,9 +49177,12 @@ static ckr_result ckr__pack_st_items(ckr__packer *p, ckr__pack_st_item **out)
             item[i].order = ckr__pack_st_order(ckr__pack_st_dtype(v->u.entry));
             ok = ckr__map_put(&names, k->u.str, (size_t)k->count, i, &had);
             if (ok && (had || !strcmp(k->u.str, "__metadata__")))
-                ckr__fail(err, had ? CKR_ITEM_WRITE_DUPLICATE : CKR_ITEM_WRITE_NAME, p->f->path,
-                          CKR_NO_OFFSET, k->u.str,
-                          had ? "two tensors have this name" : "the name of the metadata");
+                ckr__remedy(err,
+                            ckr__fail(err, had ? CKR_ITEM_WRITE_DUPLICATE : CKR_ITEM_WRITE_NAME,
+                                      p->f->path, CKR_NO_OFFSET, k->u.str,
+                                      had ? "two tensors have this name"
+                                          : "the name of the metadata"),
+                            "rename the key in the source, or write a torch file (--to torch)");
         }
     }
     ckr__map_free(&names);

@@ -2902,6 +2902,9 @@ static int plan_fail(job *j)
 {
     if (j->err.item == CKR_ITEM_LIMIT && !strcmp(j->err.where, "max_bytes"))
         snprintf(j->err.where, sizeof j->err.where, "--memory");
+    if (!j->err.file[0] && (j->err.item == CKR_ITEM_WRITE_DUPLICATE ||
+                            j->err.item == CKR_ITEM_WRITE_NAME))
+        snprintf(j->err.file, sizeof j->err.file, "%.250s", j->args[0]);
     if (!strcmp(j->err.where, "to_version"))
         snprintf(j->err.where, sizeof j->err.where, "--to-version");
     if (!strcmp(j->err.where, "max_shard_bytes"))

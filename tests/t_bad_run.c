@@ -346,6 +346,7 @@ static void unwritable_names(void)
                    bad(CKR_ITEM_WRITE_NAME, "", NOWHERE, "\377"));
     no_plan_at_all(plain_two("a", "a"), &t, 0, "one name twice",
                    bad(CKR_ITEM_WRITE_DUPLICATE, "", NOWHERE, "a"));
+    CHECK(strstr(err.remedy, "--to torch"));
     name = (char *)malloc(n + 1);
     if (!name) exit(2);
     memset(name, 'n', n);
