@@ -455,6 +455,27 @@ static void embedded_twice(void)
     ckr_ckpt_close(c);
 }
 
+#define CORPUS "tests/fuzz/corpus/torch/"
+
+/* A meta tensor has no storage, so a legacy stream's Parameter around one waits for none, whether
+   or not the stream has storages. */
+static void meta_parameter(void)
+{
+    static const char *const name[] = { CORPUS "meta_parameter_legacy",
+                                        CORPUS "meta_and_storage_legacy" };
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        ckr_ckpt *c = NULL;
+        ckr_error err;
+        const ckr_node *m;
+        if (!CHECK_OK(ckr_tree_open(name[i], NULL, &c, &err), &err)) continue;
+        m = ckr_node_get(ckr_ckpt_root(c), "m");
+        CHECK(m && m->kind == CKR_NODE_TENSOR && m->u.view->meta && m->u.view->parameter);
+        CHECK(m && m->u.view->data_offset == 0 && !m->u.view->storage && !m->u.view->bytes);
+        ckr_ckpt_close(c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -463,5 +484,6 @@ int main(int argc, char **argv)
     RUN(short_way);
     RUN(short_way_random);
     RUN(embedded_twice);
+    RUN(meta_parameter);
     return t_end();
 }
