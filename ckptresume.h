@@ -8650,6 +8650,25 @@ static bool ckr__view_fits(const ckr_view *v)
     return last < v->data_bytes / (size ? size : 1);
 }
 
+/* Elements in a byte. Without scheme and layout such bytes are plain ones, as torch has them. */
+static uint64_t ckr__packed_in(const ckr_view *v)
+{
+    if (!v->layout) return 1;
+    return v->dtype == CKR_DTYPE_QUINT4X2 ? 2 : v->dtype == CKR_DTYPE_QUINT2X4 ? 4 : 1;
+}
+
+/* Torch gives packed elements no strides but those of the whole, from the storage's first byte. */
+static bool ckr__packed_fits(const ckr_view *v, uint64_t in_byte)
+{
+    int64_t numel, step = 1;
+    uint32_t d;
+    if (!ckr__numel(v->n_dims, v->shape, &numel)) return false;
+    if (numel == 0) return true;
+    for (d = v->n_dims; d-- > 0; step *= v->shape[d])
+        if (v->shape[d] != 1 && v->stride[d] != step) return false;
+    return v->offset == 0 && ((uint64_t)numel - 1) / in_byte < v->data_bytes;
+}
+
 /* A TENSOR node with room for its dimensions, sizes and strides filled in. */
 static ckr_node *ckr__tensor_node(ckr__pickle *p, const ckr_node *size, const ckr_node *stride)
 {
@@ -8678,18 +8697,22 @@ static ckr_node *ckr__tensor_node(ckr__pickle *p, const ckr_node *size, const ck
 /* A tensor whose offset is `at` in a window that begins at `from`, both in elements. */
 static bool ckr__torch_placed(ckr__pickle *p, ckr_view *v, uint64_t at, uint64_t from)
 {
+    uint64_t in_byte;
     if (!ckr__add_u64(at, from, &at) || at > INT64_MAX)
         return ckr__torch_bad(p, CKR_ITEM_TORCH_VIEW, v->storage,
                               "a tensor's offset passes 63 bits");
     v->offset = (int64_t)at;
-    if (v->data_bytes % ckr_dtype_size(v->dtype) != 0 || !ckr__view_fits(v))
+    in_byte = ckr__packed_in(v);
+    if (v->data_bytes % ckr_dtype_size(v->dtype) != 0 ||
+        !(in_byte > 1 ? ckr__packed_fits(v, in_byte) : ckr__view_fits(v)))
         return ckr__torch_bad(p, CKR_ITEM_TORCH_VIEW, v->storage,
                               "a tensor's last element lies behind the end of its storage");
     return ckr__torch_pending(p, v);
 }
 
 /* storage, offset, size, stride */
-static ckr_node *ckr__torch_strided(ckr__pickle *p, ckr_node **a, const ckr_node *dtype)
+static ckr_node *ckr__torch_strided(ckr__pickle *p, ckr_node **a, const ckr_node *dtype,
+                                    const char *layout)
 {
     const ckr_view *s;
     ckr_node *n;
@@ -8703,6 +8726,7 @@ static ckr_node *ckr__torch_strided(ckr__pickle *p, ckr_node **a, const ckr_node
     s = a[0]->u.view;
     v = ckr__view(n);
     v->dtype = s->dtype;
+    v->layout = layout;
     if (dtype) {
         if (dtype->kind != CKR_NODE_DTYPE || dtype->aux == CKR_DTYPE_NONE ||
             a[0]->aux != CKR__G_UNTYPED) {
@@ -8761,7 +8785,7 @@ static bool ckr__torch_dense(ckr__pickle *p, ckr_node *args, uint16_t code, ckr_
     ckr_view *v;
     if (n < fixed || n > fixed + (code == CKR__G_TENSOR1 ? 0 : 1))
         return ckr__torch_args(p, "a tensor is rebuilt from a wrong number of arguments");
-    *out = ckr__torch_strided(p, a, code == CKR__G_TENSOR3 ? a[6] : NULL);
+    *out = ckr__torch_strided(p, a, code == CKR__G_TENSOR3 ? a[6] : NULL, NULL);
     if (!*out) return false;
     v = ckr__view(*out);
     if (code == CKR__G_TENSOR1) return true;
@@ -8891,10 +8915,9 @@ static bool ckr__torch_quantized(ckr__pickle *p, const ckr_node *args, ckr_node 
               !strcmp(scheme, "per_channel_affine_float_qparams");
     if (!tensor && (!channel || a[4]->count < 4))
         return ckr__torch_args(p, "a quantized tensor of an unknown scheme");
-    *out = ckr__torch_strided(p, a, NULL);
+    *out = ckr__torch_strided(p, a, NULL, "quantized");
     if (!*out) return false;
     ckr__view(*out)->requires_grad = a[5]->u.b;
-    ckr__view(*out)->layout = "quantized";
     ok = ckr__torch_part(p, *out, "qscheme", ckr__pk_copy(p, CKR_NODE_STR, scheme, strlen(scheme)));
     ok = ok && ckr__torch_part(p, *out, tensor ? "scale" : "scales", q[1]);
     ok = ok && ckr__torch_part(p, *out, tensor ? "zero_point" : "zero_points", q[2]);

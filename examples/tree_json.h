@@ -542,10 +542,18 @@ static void tree_hex_member(tree *t, const char *name, const uint8_t *p, uint64_
     tree_puts(t, "\"");
 }
 
-/* Elements of 4 or 6 bits have no address of their own: the bytes count. */
+/* Elements of less than 8 bits have no address of their own: the bytes count. */
 static bool tree_is_packed(const ckr_view *v)
 {
-    return v->layout && !strcmp(v->layout, "packed");
+    return v->layout && (!strcmp(v->layout, "packed") || v->dtype == CKR_DTYPE_QUINT4X2 ||
+                         v->dtype == CKR_DTYPE_QUINT2X4);
+}
+
+/* The bytes of so many elements; torch's storage may have more behind them. */
+static uint64_t tree_packed_bytes(const ckr_view *v, uint64_t numel)
+{
+    const uint64_t in_byte = v->dtype == CKR_DTYPE_QUINT4X2 ? 2 : 4;
+    return strcmp(v->layout, "packed") ? numel / in_byte + (numel % in_byte != 0) : v->data_bytes;
 }
 
 /* All logical bytes through b; sha gets their digest. */
@@ -608,7 +616,7 @@ static void tree_contents(tree *t, const ckr_node *node, const char *name, const
     tree_seen *slot;
     uint32_t d;
     for (d = 0; d < v->n_dims; d++) numel *= (uint64_t)v->shape[d];
-    if (tree_is_packed(v)) numel = v->data_bytes;
+    if (tree_is_packed(v)) numel = tree_packed_bytes(v, numel);
     bytes = numel * item;
     if (!t->hash && (!hex || bytes > TREE_HEX_MAX)) return;
     tree_note_data(t, v);
@@ -1051,7 +1059,7 @@ static void tree_tensor(tree *t, const ckr_node *n, uint32_t path, bool again)
     const bool quantized = v->layout && !strcmp(v->layout, "quantized");
     tree_printf(t, "{\"t\":\"tensor\",\"dtype\":\"%s\"", ckr_dtype_name(v->dtype));
     tree_numbers(t, "shape", v->shape, v->n_dims);
-    if (v->layout && !quantized && !tree_is_packed(v))
+    if (v->layout && !quantized && strcmp(v->layout, "packed"))
         tree_printf(t, ",\"layout\":\"%s\"", v->layout);
     else
         tree_strided(t, n);

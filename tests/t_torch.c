@@ -476,6 +476,29 @@ static void meta_parameter(void)
     }
 }
 
+/* Two or four elements in a byte: rows of five in quint4x2 have three bytes each in the storage. */
+static void packed(void)
+{
+    static const struct { const char *name; int64_t cols; uint64_t bytes; } want[] = {
+        { CORPUS "quint4x2.pt", 4, 6 }, { CORPUS "quint4x2_odd.pt", 5, 9 },
+        { CORPUS "quint2x4.pt", 4, 3 }, { CORPUS "quint4x2_legacy.pt", 4, 6 }
+    };
+    size_t i;
+    for (i = 0; i < sizeof want / sizeof *want; i++) {
+        ckr_ckpt *c = NULL;
+        ckr_error err;
+        const ckr_node *x;
+        if (!CHECK_OK(ckr_tree_open(want[i].name, NULL, &c, &err), &err)) continue;
+        x = ckr_node_get(ckr_ckpt_root(c), "x");
+        if (CHECK(x && x->kind == CKR_NODE_TENSOR && x->u.view->n_dims == 2)) {
+            CHECK(x->u.view->shape[0] == 3 && x->u.view->shape[1] == want[i].cols);
+            CHECK(x->u.view->data_bytes == want[i].bytes);
+            CHECK_STR(x->u.view->layout, "quantized");
+        }
+        ckr_ckpt_close(c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -485,5 +508,6 @@ int main(int argc, char **argv)
     RUN(short_way_random);
     RUN(embedded_twice);
     RUN(meta_parameter);
+    RUN(packed);
     return t_end();
 }
