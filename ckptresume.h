@@ -8898,6 +8898,14 @@ static bool ckr__torch_sparse(ckr__pickle *p, const ckr_node *args, ckr_node **o
     return true;
 }
 
+/* By channel, torch writes one name for two schemes: the zero points' type tells them apart. */
+static const char *ckr__torch_channel(const char *scheme, const ckr_node *zero_points)
+{
+    if (zero_points->kind != CKR_NODE_TENSOR) return scheme;
+    return ckr__is_float(zero_points->u.view->dtype) ? "per_channel_affine_float_qparams"
+                                                     : "per_channel_affine";
+}
+
 /* storage, offset, size, stride, (scheme, ...), requires_grad, hooks */
 static bool ckr__torch_quantized(ckr__pickle *p, const ckr_node *args, ckr_node **out)
 {
@@ -8915,6 +8923,7 @@ static bool ckr__torch_quantized(ckr__pickle *p, const ckr_node *args, ckr_node 
               !strcmp(scheme, "per_channel_affine_float_qparams");
     if (!tensor && (!channel || a[4]->count < 4))
         return ckr__torch_args(p, "a quantized tensor of an unknown scheme");
+    if (channel) scheme = ckr__torch_channel(scheme, q[2]);
     *out = ckr__torch_strided(p, a, NULL, "quantized");
     if (!*out) return false;
     ckr__view(*out)->requires_grad = a[5]->u.b;

@@ -476,7 +476,8 @@ static void meta_parameter(void)
     }
 }
 
-/* Two or four elements in a byte: rows of five in quint4x2 have three bytes each in the storage. */
+/* Two or four elements in a byte: rows of five in quint4x2 have three bytes each in the storage.
+   The zero points are floats, but torch writes the scheme's name as if they were integers. */
 static void packed(void)
 {
     static const struct { const char *name; int64_t cols; uint64_t bytes; } want[] = {
@@ -494,6 +495,8 @@ static void packed(void)
             CHECK(x->u.view->shape[0] == 3 && x->u.view->shape[1] == want[i].cols);
             CHECK(x->u.view->data_bytes == want[i].bytes);
             CHECK_STR(x->u.view->layout, "quantized");
+            CHECK_STR(ckr_node_str(ckr_node_get(x->u.view->parts, "qscheme")),
+                      "per_channel_affine_float_qparams");
         }
         ckr_ckpt_close(c);
     }
