@@ -9845,11 +9845,11 @@ static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
 
 /* >>numpy --------------------------------------------------------------------- */
 /* Arrays inside pickles: REDUCE _reconstruct(ndarray, (0,), b"b") then BUILD (1, shape, dtype,
-   is_fortran, data), or REDUCE _frombuffer(buffer, dtype, shape, order) from protocol 5 on;
-   scalars:
-   REDUCE scalar(dtype, bytes). A dtype is REDUCE numpy.dtype(code, False, True) then BUILD
-   (3, byteorder, subdtype, names, fields, itemsize, alignment, flags); dates have version 4 and a
-   ninth item, (metadata, (unit, count, 1, 1)). Structured and object arrays stay OBJECT nodes.
+   is_fortran, data), or REDUCE _frombuffer(buffer, dtype, shape, order [, axes]) from protocol 5
+   on, with axes and order "K" when C order is to be transposed; scalars: REDUCE scalar(dtype,
+   bytes). A dtype is REDUCE numpy.dtype(code, False, True) then BUILD (3, byteorder, subdtype,
+   names, fields, itemsize, alignment, flags); dates have version 4 and a ninth item, (metadata,
+   (unit, count, 1, 1)). Structured and object arrays stay OBJECT nodes.
    .npy: 93 "NUMPY", u8 major, u8 minor, length of the header (u16; u32 from 2.0 on), the header, a
    Python dict literal with descr, fortran_order and shape, then the data. .npz: a zip of .npy.   */
 
@@ -10014,16 +10014,52 @@ static bool ckr__np_build(ckr__pickle *p, ckr_node *target, const ckr_node *stat
                          (s[3]->kind == CKR_NODE_INT && s[3]->u.i != 0), s[4], true);
 }
 
+/* Each axis once. */
+static bool ckr__np_is_axes(const ckr_node *n, uint64_t n_dims)
+{
+    uint64_t seen = 0, i;
+    if (n->kind != CKR_NODE_TUPLE || n->count != n_dims) return false;
+    for (i = 0; i < n_dims; i++) {
+        const ckr_node *k = n->u.items[i];
+        if (k->kind != CKR_NODE_INT || k->u.i < 0 || (uint64_t)k->u.i >= n_dims ||
+            (seen >> k->u.i & 1)) return false;
+        seen |= (uint64_t)1 << k->u.i;
+    }
+    return true;
+}
+
+static void ckr__np_transpose(ckr_view *v, const ckr_node *axes)
+{
+    int64_t *shape = (int64_t *)(uintptr_t)v->shape, *stride = (int64_t *)(uintptr_t)v->stride;
+    int64_t old[2 * CKR__MAX_RANK], step = 1;
+    uint32_t d, wide = 0;
+    memcpy(old, shape, v->n_dims * sizeof *old);
+    memcpy(old + CKR__MAX_RANK, stride, v->n_dims * sizeof *old);
+    v->fortran = v->data_bytes != 0;
+    for (d = 0; d < v->n_dims; d++) {
+        const int64_t k = axes->u.items[d]->u.i;
+        shape[d] = old[k];
+        stride[d] = old[CKR__MAX_RANK + k];
+        if (shape[d] != 1 && stride[d] != step) v->fortran = false;
+        if (v->fortran) step *= shape[d];
+        wide += shape[d] > 1;
+    }
+    v->fortran = v->fortran && wide > 1;
+}
+
+/* Order 'K' is C order and then a transposition. */
 static bool ckr__np_frombuffer(ckr__pickle *p, ckr_node *args, ckr_node **out)
 {
     ckr_node *const *a = args->u.items;
+    const bool keep = args->count == 5;
     ckr__np_type t;
     ckr_node *n;
-    if (args->count != 4 || !ckr__np_is_data(a[0]) || !ckr__np_type_of(a[1], &t) ||
-        !ckr__torch_is_dims(a[2]) ||
-        a[3]->kind != CKR_NODE_STR) return true;
+    if (args->count < 4 || args->count > 5 || !ckr__np_is_data(a[0]) ||
+        !ckr__np_type_of(a[1], &t) || !ckr__torch_is_dims(a[2]) || a[3]->kind != CKR_NODE_STR ||
+        (keep && (!ckr__is_str(a[3], "K") || !ckr__np_is_axes(a[4], a[2]->count)))) return true;
     n = ckr__pk_node(p, CKR_NODE_NDARRAY, 0);
     if (!n || !ckr__np_array(p, n, &t, a[2], ckr__is_str(a[3], "F"), a[0], false)) return false;
+    if (keep) ckr__np_transpose(ckr__view(n), a[4]);
     *out = n;
     return true;
 }
@@ -48339,15 +48375,37 @@ static bool ckr__pickler_packed(const ckr_view *v)
     return true;
 }
 
+/* The items one after the other, copied in C order where the array is transposed; NULL where it has
+   others than those in memory. */
+static const uint8_t *ckr__pickler_np_items(ckr__pickler *p, const ckr_view *v, uint64_t numel)
+{
+    const size_t size = numel ? (size_t)(v->data_bytes / numel) : 0;
+    uint8_t *copy;
+    uint64_t i;
+    if (!v->data_bytes || ckr__pickler_packed(v)) return v->bytes;
+    copy = v->bytes ? (uint8_t *)ckr__arena_n(p->c, numel, size) : NULL;
+    for (i = 0; copy && i < numel; i++) {
+        uint64_t rest = i, at = 0;
+        uint32_t d;
+        for (d = v->n_dims; d-- > 0; rest /= (uint64_t)v->shape[d])
+            at += rest % (uint64_t)v->shape[d] * (uint64_t)v->stride[d];
+        if (at >= numel) return NULL;
+        memcpy(copy + (size_t)i * size, v->bytes + (size_t)at * size, size);
+    }
+    return copy;
+}
+
 static void ckr__pickler_numpy(ckr__pickler *p, const ckr_node *n)
 {
     static const int64_t zero = 0;
     const ckr_view *v = n->u.view;
     const uint64_t want = v->data_bytes, size = ckr_dtype_size(v->dtype);
+    const uint8_t *items;
     int64_t numel;
     if (!v->type_name || strlen(v->type_name) < 2 || !ckr__numel(v->n_dims, v->shape, &numel) ||
         (size && (want / size != (uint64_t)numel || want % size)) ||
-        (want && (!v->bytes || v->offset != 0 || !ckr__pickler_packed(v)))) {
+        ((items = ckr__pickler_np_items(p, v, (uint64_t)numel)) == NULL && want) ||
+        (want && v->offset != 0)) {
         ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE,
                           "a numpy array that is not packed items in memory");
         return;
@@ -48355,7 +48413,7 @@ static void ckr__pickler_numpy(ckr__pickler *p, const ckr_node *n)
     if (n->kind == CKR_NODE_NPSCALAR) {
         ckr__pickler_class(p, "numpy._core.multiarray", "scalar");
         ckr__pickler_np_dtype(p, v);
-        ckr__pickler_bytes_value(p, v->bytes, want, NULL);
+        ckr__pickler_bytes_value(p, items, want, NULL);
         ckr__pickler_reduce(p, 2);
         ckr__pickler_put_node(p, n);
         return;
@@ -48371,7 +48429,7 @@ static void ckr__pickler_numpy(ckr__pickler *p, const ckr_node *n)
     ckr__pickler_dims(p, v->n_dims, v->shape);
     ckr__pickler_np_dtype(p, v);
     ckr__pickler_bool(p, v->fortran);
-    ckr__pickler_bytes_value(p, v->bytes, want, NULL);
+    ckr__pickler_bytes_value(p, items, want, NULL);
     ckr__pickler_op(p, "t");
     ckr__pickler_put(p);
     ckr__pickler_op(p, "b");

@@ -502,6 +502,25 @@ static void packed(void)
     }
 }
 
+/* np.arange(24).reshape(2, 3, 4).transpose(2, 0, 1) as numpy 2.4 writes it at protocol 5. */
+static void numpy_keep_order(void)
+{
+    ckr_ckpt *c = NULL;
+    ckr_error err;
+    const ckr_node *a;
+    int64_t v[24];
+    int i;
+    if (!CHECK_OK(ckr_tree_open(CORPUS "numpy_keep_order.pt", NULL, &c, &err), &err)) return;
+    a = ckr_node_get(ckr_ckpt_root(c), "a");
+    if (CHECK(a && a->kind == CKR_NODE_NDARRAY && a->u.view->n_dims == 3)) {
+        const int64_t *shape = a->u.view->shape;
+        CHECK(shape[0] == 4 && shape[1] == 2 && shape[2] == 3 && !a->u.view->fortran);
+        if (CHECK_OK(ckr_view_read(c, a->u.view, 0, 24, v, &err), &err))
+            for (i = 0; i < 24; i++) CHECK(v[i] == i / 3 % 2 * 12 + i % 3 * 4 + i / 6);
+    }
+    ckr_ckpt_close(c);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -512,5 +531,6 @@ int main(int argc, char **argv)
     RUN(embedded_twice);
     RUN(meta_parameter);
     RUN(packed);
+    RUN(numpy_keep_order);
     return t_end();
 }
