@@ -9876,7 +9876,7 @@ static ckr_dtype ckr__np_dtype_of(char kind, uint64_t size)
     }
 }
 
-/* A kind letter and a number of bytes (of characters for U). */
+/* A kind letter and a number of bytes (of characters for U), which is 0 for an empty text. */
 static bool ckr__np_code(const char *s, size_t n, char order, ckr__np_type *t)
 {
     size_t i;
@@ -9894,7 +9894,7 @@ static bool ckr__np_code(const char *s, size_t n, char order, ckr__np_type *t)
     t->text[0] = order;
     memcpy(t->text + 1, s, n);
     t->text[n + 1] = 0;
-    return t->size > 0;
+    return t->size > 0 || s[0] == 'S' || s[0] == 'U';
 }
 
 /* The unit of a date: (metadata, (unit, count, 1, 1)). */
@@ -10007,8 +10007,8 @@ static bool ckr__np_build(ckr__pickle *p, ckr_node *target, const ckr_node *stat
         strcmp(args->u.items[0]->u.str, "numpy.ndarray") != 0) return true;
     if (target->u.object->state || state->kind != CKR_NODE_TUPLE || state->count != 5 ||
         s[3]->kind == CKR_NODE_OBJECT) return true;
-    if (!ckr__torch_is_dims(s[1]) || !ckr__np_type_of(s[2], &t) || !ckr__np_is_data(s[4]))
-        return true;
+    if (!ckr__torch_is_dims(s[1]) || !ckr__np_type_of(s[2], &t) || !t.size ||
+        !ckr__np_is_data(s[4])) return true;
     *done = true;
     return ckr__np_array(p, target, &t, s[1], ckr__pk_true(s[3]) ||
                          (s[3]->kind == CKR_NODE_INT && s[3]->u.i != 0), s[4], true);
@@ -10055,7 +10055,8 @@ static bool ckr__np_frombuffer(ckr__pickle *p, ckr_node *args, ckr_node **out)
     ckr__np_type t;
     ckr_node *n;
     if (args->count < 4 || args->count > 5 || !ckr__np_is_data(a[0]) ||
-        !ckr__np_type_of(a[1], &t) || !ckr__torch_is_dims(a[2]) || a[3]->kind != CKR_NODE_STR ||
+        !ckr__np_type_of(a[1], &t) || !t.size || !ckr__torch_is_dims(a[2]) ||
+        a[3]->kind != CKR_NODE_STR ||
         (keep && (!ckr__is_str(a[3], "K") || !ckr__np_is_axes(a[4], a[2]->count)))) return true;
     n = ckr__pk_node(p, CKR_NODE_NDARRAY, 0);
     if (!n || !ckr__np_array(p, n, &t, a[2], ckr__is_str(a[3], "F"), a[0], false)) return false;

@@ -634,6 +634,13 @@ static void value_string(value_walk *v, const char *s, uint64_t n)
     }
 }
 
+/* Numpy's name where torch has none. */
+static const char *view_dtype(const ckr_view *v)
+{
+    const char *s = v->type_name;
+    return v->dtype == CKR_DTYPE_NONE && s && strchr("<>|", *s) ? s : ckr_dtype_name(v->dtype);
+}
+
 static void value_tensor(value_walk *v, const ckr_view *view)
 {
     uint8_t byte[16];
@@ -648,14 +655,19 @@ static void value_tensor(value_walk *v, const ckr_view *view)
         return;
     }
     if (v->human) {
+        const char *dtype = view_dtype(view);
         json_comma(&v->w);
-        text_fmt(v->w.t, "<%s ", ckr_dtype_name(view->dtype));
+        if (dtype == view->type_name && !view->n_dims) {
+            text_clean(v->w.t, dtype);
+            return;
+        }
+        text_fmt(v->w.t, "<%s ", dtype);
         text_shape(v->w.t, view->n_dims, view->shape);
         text_str(v->w.t, ">");
         return;
     }
     json_open(&v->w, "{");
-    json_pair(&v->w, "dtype", ckr_dtype_name(view->dtype));
+    json_pair(&v->w, "dtype", view_dtype(view));
     json_key(&v->w, "shape");
     json_shape(&v->w, view->n_dims, view->shape);
     json_close(&v->w, "}");
@@ -2361,8 +2373,7 @@ static bool outline_mark(outline_walk *w, const ckr_node *n)
 
 static void outline_tensor(text *t, const ckr_view *v)
 {
-    text_fmt(t, " %s [",
-             v->dtype == CKR_DTYPE_NONE && v->type_name ? "" : ckr_dtype_name(v->dtype));
+    text_fmt(t, " %s [", view_dtype(v));
     text_shape(t, v->n_dims, v->shape);
     text_str(t, "]");
     if (v->layout) text_fmt(t, " %s", v->layout);

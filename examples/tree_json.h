@@ -611,11 +611,14 @@ static void tree_contents_new(tree *t, const ckr_node *node, tree_seen *slot, ui
 static void tree_contents(tree *t, const ckr_node *node, const char *name, const char *hex)
 {
     const ckr_view *v = node->u.view;
-    const uint64_t item = tree_is_packed(v) ? 1 : tree_item_size(v);
-    uint64_t numel = 1, bytes;
+    uint64_t item = tree_is_packed(v) ? 1 : tree_item_size(v), numel = 1, bytes;
     tree_seen *slot;
     uint32_t d;
     for (d = 0; d < v->n_dims; d++) numel *= (uint64_t)v->shape[d];
+    if (item == 0) {                       /* an empty text */
+        item = 1;
+        numel = 0;
+    }
     if (tree_is_packed(v)) numel = tree_packed_bytes(v, numel);
     bytes = numel * item;
     if (!t->hash && (!hex || bytes > TREE_HEX_MAX)) return;

@@ -521,6 +521,26 @@ static void numpy_keep_order(void)
     ckr_ckpt_close(c);
 }
 
+/* Scalars without a dtype of torch's; two of them hold no bytes. */
+static void numpy_scalars(void)
+{
+    static const struct { const char *key, *type; uint64_t bytes; } want[] = {
+        { "s", "<U0", 0 }, { "b", "|S0", 0 }, { "u", "<U2", 8 }, { "l", "<f16", 16 },
+        { "d", "<M8[D]", 8 }
+    };
+    ckr_ckpt *c = NULL;
+    ckr_error err;
+    size_t i;
+    if (!CHECK_OK(ckr_tree_open(CORPUS "numpy_scalars.pt", NULL, &c, &err), &err)) return;
+    for (i = 0; i < sizeof want / sizeof *want; i++) {
+        const ckr_node *n = ckr_node_get(ckr_ckpt_root(c), want[i].key);
+        if (!CHECK(n && n->kind == CKR_NODE_NPSCALAR)) continue;
+        CHECK_STR(n->u.view->type_name, want[i].type);
+        CHECK(n->u.view->data_bytes == want[i].bytes && n->u.view->n_dims == 0);
+    }
+    ckr_ckpt_close(c);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -532,5 +552,6 @@ int main(int argc, char **argv)
     RUN(meta_parameter);
     RUN(packed);
     RUN(numpy_keep_order);
+    RUN(numpy_scalars);
     return t_end();
 }
