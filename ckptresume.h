@@ -7796,9 +7796,18 @@ static const char *const ckr__py2_modules[][2] = {
     { "UserString", "collections" }, { "StringIO", "io" }, { "cStringIO", "io" },
     { "torch.tensor", "torch._tensor" }, { "pathlib._local", "pathlib" }
 };
-static const char *const ckr__py2_builtins[][2] = {
-    { "xrange", "range" }, { "long", "int" }, { "unicode", "str" }, { "unichr", "chr" },
-    { "basestring", "str" }
+static const char *const ckr__py2_names[][4] = {
+    { "__builtin__", "xrange", "builtins", "range" }, { "__builtin__", "long", "builtins", "int" },
+    { "__builtin__", "unicode", "builtins", "str" }, { "__builtin__", "unichr", "builtins", "chr" },
+    { "__builtin__", "basestring", "builtins", "str" },
+    { "__builtin__", "reduce", "functools", "reduce" },
+    { "__builtin__", "intern", "sys", "intern" },
+    { "exceptions", "StandardError", "builtins", "Exception" },
+    { "UserDict", "IterableUserDict", "collections", "UserDict" },
+    { "itertools", "izip", "builtins", "zip" }, { "itertools", "imap", "builtins", "map" },
+    { "itertools", "ifilter", "builtins", "filter" },
+    { "itertools", "ifilterfalse", "itertools", "filterfalse" },
+    { "itertools", "izip_longest", "itertools", "zip_longest" }
 };
 
 static bool ckr__text_is(const char *s, size_t n, const char *what)
@@ -7812,12 +7821,15 @@ static bool ckr__pk_global(ckr__pickle *p, const char *mod, size_t n_mod, const 
     size_t i;
     ckr_node *g;
     char *d;
-    if (ckr__text_is(mod, n_mod, "__builtin__"))
-        for (i = 0; i < sizeof ckr__py2_builtins / sizeof *ckr__py2_builtins; i++)
-            if (ckr__text_is(name, n_name, ckr__py2_builtins[i][0])) {
-                name = ckr__py2_builtins[i][1];
-                n_name = strlen(name);
-            }
+    for (i = 0; i < sizeof ckr__py2_names / sizeof *ckr__py2_names; i++)
+        if (ckr__text_is(mod, n_mod, ckr__py2_names[i][0]) &&
+            ckr__text_is(name, n_name, ckr__py2_names[i][1])) {
+            mod = ckr__py2_names[i][2];
+            n_mod = strlen(mod);
+            name = ckr__py2_names[i][3];
+            n_name = strlen(name);
+            break;
+        }
     for (i = 0; i < sizeof ckr__py2_modules / sizeof *ckr__py2_modules; i++)
         if (ckr__text_is(mod, n_mod, ckr__py2_modules[i][0])) {
             mod = ckr__py2_modules[i][1];

@@ -541,6 +541,23 @@ static void numpy_scalars(void)
     ckr_ckpt_close(c);
 }
 
+/* Protocol 2 has collections.UserDict under its name in Python 2. */
+static void python2_names(void)
+{
+    static const char *const name[] = { CORPUS "userdict.pt", CORPUS "userdict_legacy" };
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        ckr_ckpt *c = NULL;
+        ckr_error err;
+        const ckr_node *u;
+        if (!CHECK_OK(ckr_tree_open(name[i], NULL, &c, &err), &err)) continue;
+        u = ckr_node_get(ckr_ckpt_root(c), "u");
+        if (CHECK(u && u->kind == CKR_NODE_OBJECT))
+            CHECK_STR(u->u.object->name, "collections.UserDict");
+        ckr_ckpt_close(c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -553,5 +570,6 @@ int main(int argc, char **argv)
     RUN(packed);
     RUN(numpy_keep_order);
     RUN(numpy_scalars);
+    RUN(python2_names);
     return t_end();
 }
