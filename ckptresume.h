@@ -22956,6 +22956,7 @@ struct ckr__out_index;
 
 typedef struct ckr__out_file {
     const char  *path;         /* relative to the output                                */
+    const char  *source;       /* of a torch file that is written whole; else NULL      */
     ckr_format   format;       /* TORCH_ZIP, SAFETENSORS, RAW, TEXT, DCP (parts, an index) */
     ckr_node    *root;         /* TORCH_ZIP: any tree; SAFETENSORS: dict name -> ENTRY;
                                   RAW: list of BYTES and ENTRY, as they follow each other */
@@ -23154,6 +23155,17 @@ static void ckr__bind_taken_for(ckr_entry *e, uint64_t from, const ckr_tensor *a
     }
 }
 
+/* What keeps a tensor from being taken as a strided array ("a tensor that is ..."), or NULL. */
+static const char *ckr__view_odd(const ckr_view *v)
+{
+    if (v->layout) return v->layout;
+    if (v->meta) return "meta";
+    if (v->conj) return "a conjugate view";
+    if (v->neg) return "a negated view";
+    if (!ckr_dtype_size(v->dtype)) return "of elements without a size";
+    return v->n_dims > CKR_MAX_DIMS ? "of more than 8 dimensions" : NULL;
+}
+
 /* An entry that holds a stored tensor as it is (a leftover, an RNG state): one anonymous tensor. */
 static ckr_node *ckr__entry_copy(ckr__ctx *c, ckr__out_file *f, const char *name, const ckr_view *v)
 {
@@ -23163,9 +23175,9 @@ static ckr_node *ckr__entry_copy(ckr__ctx *c, ckr__out_file *f, const char *name
     ckr__reader r;
     int64_t numel = 1;
     uint32_t d;
-    if (v->n_dims > CKR_MAX_DIMS || v->layout || v->meta || v->conj || v->neg ||
-        !ckr_dtype_size(v->dtype)) {
-        ckr__fail(c->err, CKR_ITEM_COPY_TENSOR, f->path, CKR_NO_OFFSET, name, NULL);
+    if (ckr__view_odd(v)) {
+        ckr__fail(c->err, CKR_ITEM_COPY_TENSOR, f->path, CKR_NO_OFFSET, name,
+                  "a tensor that is %s cannot be copied as a strided array", ckr__view_odd(v));
         return NULL;
     }
     n = ckr__entry_new(c, f, name, v->dtype, v->n_dims, v->shape);
@@ -23251,8 +23263,7 @@ static ckr_node *ckr__copy_one(ckr__copy *k, ckr_node *n)
     uint64_t at;
     void *array = k->copies;
     ckr__copied *place;
-    const bool tensor = n->kind == CKR_NODE_TENSOR && !n->u.view->layout &&
-                        n->u.view->n_dims <= CKR_MAX_DIMS;
+    const bool tensor = n->kind == CKR_NODE_TENSOR && !ckr__view_odd(n->u.view);
     if (k->swap_fn) n = k->swap_fn(k->user, n);
     if (!n) return NULL;
     if (!tensor && n->kind != CKR_NODE_OBJECT &&
@@ -28111,6 +28122,7 @@ typedef struct ckr__plain {
     const ckr_view **views;    /* of the state's tensors, by index                       */
     uint64_t         n_views, cap_views;
     const ckr_state *source;   /* as it was read                                         */
+    const char      *path;
 } ckr__plain;
 
 static bool ckr__plain_view(ckr__ctx *c, ckr_state *s, const ckr_tensor *t, const ckr_view *v)
@@ -28127,24 +28139,19 @@ static bool ckr__plain_view(ckr__ctx *c, ckr_state *s, const ckr_tensor *t, cons
     return true;
 }
 
-/* Is it no plain strided array, which alone can be cut and joined? */
-static bool ckr__plain_opaque(const ckr_view *v)
-{
-    return v->layout || v->meta || v->conj || v->neg || v->n_dims > CKR_MAX_DIMS ||
-           !ckr_dtype_size(v->dtype);
-}
-
 /* *out: the tensor, or NULL for one that is only noted. */
 static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *key,
                                        const char *slot, const ckr_view *v, ckr_tensor **out)
 {
+    const char *odd = ckr__view_odd(v);
     *out = NULL;
-    if (ckr__plain_opaque(v))
-        return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_TENSOR_OPAQUE", CKR_LOST, key, v->layout,
-                         NULL, "a tensor that is no plain strided array cannot be cut or joined",
-                         NULL)
+    if (odd) {
+        const char *reason = ckr__printf(c, "a tensor that is %s cannot be cut or joined", odd);
+        return reason && ckr__note(c, &s->notes, &s->n_notes, "CKR_W_TENSOR_OPAQUE", CKR_LOST, key,
+                                   v->layout, NULL, reason, NULL)
                    ? CKR_OK
                    : c->err->code;
+    }
     *out = ckr__tensor_of_view(c, s, key, slot, v);
     return *out && ckr__plain_view(c, s, *out, v) ? CKR_OK : c->err->code;
 }
@@ -28542,6 +28549,8 @@ static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_
         if (!keep) return c->err->code;
         keep->root = root;
         keep->source = s;
+        keep->path = ckr__strdup(c, path);
+        if (!keep->path) return c->err->code;
         keep->cap_views = ckr_node_is_dict(root) ? root->count : 0;
         keep->views = CKR__NEW_N(c, const ckr_view *, keep->cap_views);
         if (!keep->views) return c->err->code;
@@ -28549,8 +28558,6 @@ static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_
 #ifndef CKPTRESUME_NO_ACCELERATE
         if (desc && desc->names && ckr__is_optimizer(root))
             return ckr__bare_optimizer(c, path, desc, s, root, keep);
-#else
-        (void)path;
 #endif
     }
     r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
@@ -28905,6 +28912,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     w.p = (const ckr__plain *)s->dialect_data;
     w.notes = notes;
     w.n_notes = n_notes;
+    f->source = w.p->path;
     r = ckr__whole_objects(&w);
     if (r == CKR_OK) r = ckr__whole_emit(&w, w.p->source, t, f);
     ckr__map_free(&w.views);
@@ -47878,7 +47886,8 @@ static void ckr__pickler_fail(ckr__pickler *p, ckr_item item, const char *fmt, .
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     ckr__pickler_where(p, where, sizeof where);
-    p->r = ckr__fail(p->c->err, item, p->f->path, CKR_NO_OFFSET, where, "%s", text);
+    p->r = ckr__fail(p->c->err, item, p->f->source ? p->f->source : p->f->path, CKR_NO_OFFSET,
+                     where, "%s", text);
 }
 
 static void ckr__pickler_nomem(ckr__pickler *p)
@@ -48302,15 +48311,22 @@ static void ckr__pickler_entry_node(ckr__pickler *p, const ckr_node *n)
 static void ckr__pickler_meta(ckr__pickler *p, const ckr_node *n)
 {
     const ckr_view *v = n->u.view;
+    if (v->parameter) ckr__pickler_class(p, "torch._utils", "_rebuild_parameter");
     ckr__pickler_class(p, "torch._utils", "_rebuild_meta_tensor_no_storage");
     ckr__pickler_op(p, "(");
     ckr__pickler_class(p, "torch", ckr_dtype_name(v->dtype));
     ckr__pickler_dims(p, v->n_dims, v->shape);
     ckr__pickler_dims(p, v->n_dims, v->stride);
-    ckr__pickler_bool(p, v->requires_grad);
+    ckr__pickler_bool(p, v->requires_grad && !v->parameter);
     ckr__pickler_op(p, "t");
     ckr__pickler_put(p);
     ckr__pickler_op(p, "R");
+    if (v->parameter) {
+        ckr__pickler_put(p);
+        ckr__pickler_bool(p, v->requires_grad);
+        ckr__pickler_hooks(p);
+        ckr__pickler_reduce(p, 3);
+    }
     ckr__pickler_put_node(p, n);
 }
 
@@ -48449,6 +48465,23 @@ static void ckr__pickler_numpy(ckr__pickler *p, const ckr_node *n)
 }
 
 /* The walk -------------------------------------------------------------------- */
+
+/* A tensor that the tree of a source still has: it could not become an entry. */
+static void ckr__pickler_foreign(ckr__pickler *p, const ckr_node *n)
+{
+    const char *odd = n->kind == CKR_NODE_TENSOR && n->u.view ? ckr__view_odd(n->u.view) : NULL;
+    if (!odd) {
+        ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE,
+                          "a %s of another file; a tree to be written holds entries instead",
+                          n->kind == CKR_NODE_TENSOR ? "tensor" : "storage");
+        return;
+    }
+    ckr__pickler_fail(p, CKR_ITEM_COPY_TENSOR,
+                      "a tensor that is %s; only strided ones of up to 8 dimensions can be written",
+                      odd);
+    if (p->f->source)
+        ckr__remedy(p->c->err, p->r, "--to safetensors leaves it out and says so in the report");
+}
 
 static void ckr__pickler_device(ckr__pickler *p, const ckr_node *n)
 {
@@ -48643,12 +48676,11 @@ static void ckr__pickler_save(ckr__pickler *p, const ckr_node *n)
     case CKR_NODE_OBJECT:    ckr__pickler_object(p, n); break;
     case CKR_NODE_ENTRY:     ckr__pickler_entry_node(p, n); break;
     default:
-        if (n->kind == CKR_NODE_TENSOR && n->u.view && n->u.view->meta && !n->u.view->layout)
+        if (n->kind == CKR_NODE_TENSOR && n->u.view && n->u.view->meta && !n->u.view->layout &&
+            n->u.view->dtype != CKR_DTYPE_NONE && !n->u.view->type_name)
             ckr__pickler_meta(p, n);
         else
-            ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE,
-                              "a %s of another file; a tree to be written holds entries instead",
-                              n->kind == CKR_NODE_TENSOR ? "tensor" : "storage");
+            ckr__pickler_foreign(p, n);
         break;
     }
 }
@@ -56913,7 +56945,7 @@ static ckr_result ckr__rest_node(ckr__differ *d, ckr__rests *x, ckr__flat *w, co
     ckr__rest *e;
     uint64_t at;
     if (n->kind == CKR_NODE_TENSOR && !(w->inside && w->n >= w->inside) &&
-        !ckr__plain_opaque(n->u.view))
+        !ckr__view_odd(n->u.view))
         return CKR_OK;         /* one of the state's                                     */
     e = ckr__rest_add(d, x, ckr__flat_key(w), n);
     if (!e || (fresh && !ckr__map_put(&x->paths, (const char *)&n->id, sizeof n->id, x->n - 1,

@@ -383,13 +383,14 @@ static void carries(const char *value, size_t n, bad_want w)
 
 static void unwritable_values(void)
 {
-    static const char meta[] = "ctorch._utils\n_rebuild_meta_tensor_no_storage\n(ctorch\nfloat32\n"
-        "K\2\205K\1\205\211tR";
+    static const char conj[] = "ctorch._utils\n_rebuild_tensor_v2\n(("
+        BAD_STORAGE("ComplexFloatStorage", BAD_KEY, "\1")
+        "K\0))\211ccollections\nOrderedDict\n)R}" BAD_STR("\4", "conj") "\210stR";
     carries(S("]q\5h\5\205q\6a0h\6"), bad(CKR_ITEM_WRITE_CYCLE, MEMBER, NOWHERE,
                                              "/_dict/tp_synced/extra/[0]/[0]"));
     carries(S("(" BAD_STR("\7", "storage") "ctorch\nFloatStorage\n" BAD_KEY BAD_STR("\3", "cpu")
               "K\2tQ"), bad(CKR_ITEM_WRITE_NODE, MEMBER, NOWHERE, "/_dict/tp_synced/extra"));
-    carries(S(meta), bad(CKR_ITEM_COPY_TENSOR, MEMBER, NOWHERE, "leftover"));
+    carries(S(conj), bad(CKR_ITEM_COPY_TENSOR, MEMBER, NOWHERE, "/_dict/tp_synced/extra"));
 }
 
 /* A value of a parameter group that has no text: two checkpoints cannot be compared. */

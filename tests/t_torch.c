@@ -558,6 +558,35 @@ static void python2_names(void)
     }
 }
 
+/* What a whole torch file cannot be written with is told by its file and key. */
+static void unwritable(void)
+{
+    static const struct { const char *name, *where, *text; } want[] = {
+        { CORPUS "quint4x2.pt", "/x", "a tensor that is quantized; " },
+        { CORPUS "sparse_in_dict.pt", "/d/s", "a tensor that is sparse_coo; " },
+        { DATA "/torch2.15.0_conj_neg.pt", "/conj", "a tensor that is a conjugate view; " }
+    };
+    size_t i;
+    for (i = 0; i < sizeof want / sizeof *want; i++) {
+        ckr_target t = CKR_ZERO;
+        ckr_ckpt *c = NULL;
+        ckr_plan *p = NULL;
+        ckr_error err;
+        t.dialect = "torch";
+        t.mode = CKR_MODE_CONTINUE;
+        t.topology.zero = -1;
+        if (!CHECK_OK(ckr_ckpt_open(want[i].name, NULL, &c, &err), &err)) continue;
+        CHECK(ckr_plan_create(c, &t, 0, &p, &err) == CKR_E_UNSUPPORTED);
+        CHECK(err.item == CKR_ITEM_COPY_TENSOR);
+        CHECK_STR(err.file, want[i].name);
+        CHECK_STR(err.where, want[i].where);
+        CHECK(!strncmp(err.text, want[i].text, strlen(want[i].text)));
+        CHECK(err.remedy[0]);
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -571,5 +600,6 @@ int main(int argc, char **argv)
     RUN(numpy_keep_order);
     RUN(numpy_scalars);
     RUN(python2_names);
+    RUN(unwritable);
     return t_end();
 }
