@@ -9815,6 +9815,37 @@ static ckr_result ckr__torch_object(ckr__torch *t, const ckr__member *m, bool ke
     return doc->root ? CKR_OK : c->err->code;
 }
 
+/* What else torch writes as an archive, by the names of its members behind the root folder. */
+static const char *ckr__torch_foreign(const ckr__zip *z, size_t root)
+{
+    static const char *const mark[][2] = {
+        { "archive_format", "an exported program (torch.export), no checkpoint" },
+        { ".data/extern_modules", "a package (torch.package), no checkpoint" },
+        { ".data/python_version", "a package (torch.package), no checkpoint" }
+    };
+    uint64_t i;
+    size_t k;
+    for (i = 0; i < z->n; i++) {
+        const char *name = z->members[i].name + root;
+        for (k = 0; k < sizeof mark / sizeof *mark; k++)
+            if (!strcmp(name, mark[k][0])) return mark[k][1];
+        if (!strncmp(name, "models/", 7)) return mark[0][1];
+    }
+    return NULL;
+}
+
+static ckr_result ckr__torch_no_object(const ckr__zip *z, size_t root)
+{
+    const char *path = ckr__file_path(z->c, z->file), *what = ckr__torch_foreign(z, root);
+    if (!what)
+        return ckr__fail(z->c->err, CKR_ITEM_TORCH_RECORD, path, CKR_NO_OFFSET, "data.pkl",
+                         "the archive has no data.pkl, which torch.save writes");
+    return ckr__remedy(z->c->err,
+                       ckr__fail(z->c->err, CKR_ITEM_TORCH_RECORD, path, CKR_NO_OFFSET, "data.pkl",
+                                 "the archive has none: it is %s", what),
+                       "load it with torch and torch.save the state_dict");
+}
+
 static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
 {
     ckr__torch t;
@@ -9834,10 +9865,7 @@ static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
     memcpy(t.name + root, "data.pkl", 8);
     m = ckr__zip_find(z, t.name, root + 8);
     memcpy(t.name + root, "data/", 5);
-    if (!m)
-        return ckr__fail(c->err, CKR_ITEM_TORCH_RECORD, ckr__file_path(c, z->file), CKR_NO_OFFSET,
-                         "data.pkl",
-                         "the archive has no data.pkl");
+    if (!m) return ckr__torch_no_object(z, root);
     t.source.offset = m->offset;
     r = ckr__torch_records(&t);
     if (r == CKR_OK) r = ckr__torch_object(&t, m, false, &stale);

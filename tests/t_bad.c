@@ -371,6 +371,18 @@ static void member_crc(void)
 
 /* ---- torch ---- */
 
+/* An archive of torch's without data.pkl, and what it is by the name of a member. */
+static void torch_other(const char *member, const char *text)
+{
+    memset(&z, 0, sizeof z);
+    bad_member(&z, "r/.data/version", S("3\n"));
+    bad_member(&z, member, S("x"));
+    bad_finish(&z);
+    refuses_zip(CKR_ITEM_TORCH_RECORD, NOWHERE, "data.pkl");
+    CHECK(!strncmp(err.text, text, strlen(text)));
+    CHECK(err.remedy[0]);
+}
+
 static void torch_records(void)
 {
     memset(&z, 0, sizeof z);
@@ -386,6 +398,10 @@ static void torch_records(void)
     bad_member(&z, "r/data.pkl", S("\200\2N."));
     bad_finish(&z);
     refuses_zip(CKR_ITEM_TORCH_RECORD, NOWHERE, "version");
+    torch_other("r/archive_format", "the archive has none: it is an exported program");
+    torch_other("r/models/model.json", "the archive has none: it is an exported program");
+    torch_other("r/.data/extern_modules", "the archive has none: it is a package");
+    torch_other("r/.data/python_version", "the archive has none: it is a package");
     fresh();
     z.b[z.data[3]] = 'x';
     refuses_zip(CKR_ITEM_TORCH_VERSION, NOWHERE, "version");
