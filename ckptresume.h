@@ -435,7 +435,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_NO_VERSION,  E_ARG,         "Megatron-LM has no such version")                     \
     X(DEEPSPEED_RANK,       E_MISMATCH,    "a file lies in another rank's place")                 \
     X(DEEPSPEED_OPTIMIZER,  E_REFUSED,     "the optimizer's state cannot become DeepSpeed's") \
-    X(NANOTRON_RANK,        E_MISMATCH,    "a file lies in another rank's place")
+    X(NANOTRON_RANK,        E_MISMATCH,    "a file lies in another rank's place")                 \
+    X(REPEATED,             E_LIMIT,       "tensors repeat more bytes than max_repeated_bytes")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -571,6 +572,8 @@ typedef struct ckr_limits {    /* what a hostile file can cost; 0 takes the defa
     uint64_t max_json_bytes;       /* 100,000,000: as the reference safetensors reader */
     uint64_t max_arena_bytes;      /* 4 GiB: everything parsed, all files together   */
     uint32_t max_depth;            /* 1000: nesting of JSON and YAML (no C recursion anyway) */
+    uint64_t max_repeated_bytes;   /* 16 GiB: a digest or comparison reads of views that show the
+                                      same stored bytes again, as an expanded tensor does   */
 } ckr_limits;
 
 /* >>api.tree ------------------------------------------------------------------ */
@@ -1552,7 +1555,7 @@ typedef struct ckr__ctx {
     ckr_error  *err;           /* of the call in progress, never NULL                  */
     ckr_error   own_err;
     ckr__chunk *chunks;
-    uint64_t    arena_bytes;
+    uint64_t    arena_bytes, repeated_bytes;
     uint32_t    n_nodes;
     ckr__file  *files;
     uint32_t    n_files, cap_files, n_parked;
@@ -2621,6 +2624,7 @@ static ckr_result ckr__ctx_init(ckr__ctx *c, const ckr_env *env, const ckr_limit
     if (!c->limits.max_json_bytes) c->limits.max_json_bytes = 100000000;
     if (!c->limits.max_arena_bytes) c->limits.max_arena_bytes = (uint64_t)4 << 30;
     if (!c->limits.max_depth) c->limits.max_depth = 1000;
+    if (!c->limits.max_repeated_bytes) c->limits.max_repeated_bytes = (uint64_t)16 << 30;
     return CKR_OK;
 }
 
@@ -50292,10 +50296,34 @@ static ckr_result ckr__crew_error(ckr__crew *w)
 typedef struct ckr__job { const ckr__op *op; uint64_t begin, end; uint8_t *dst; } ckr__job;
 typedef struct ckr__jobs { ckr__crew *crew; ckr__job *list; uint64_t n, cap; } ckr__jobs;
 
+/* A stored byte can be shown again without end by an axis of stride 0: what goes into no memory of
+   the caller's, which would bound it, is bounded here. */
+static bool ckr__jobs_bound(ckr__ctx *c, const ckr__op *op)
+{
+    const uint64_t run = (uint64_t)op->run * ckr_dtype_size(op->pa->dtype);
+    uint64_t shown = run, stored = run;
+    uint32_t i;
+    for (i = 0; i < op->n_dims; i++) {
+        if (!ckr__mul_u64(shown, (uint64_t)op->count[i], &shown)) shown = UINT64_MAX;
+        stored += (uint64_t)(op->count[i] - 1) * (uint64_t)op->a[i];
+    }
+    if (shown <= stored) return true;
+    if (!ckr__add_u64(c->repeated_bytes, shown - stored, &c->repeated_bytes))
+        c->repeated_bytes = UINT64_MAX;
+    if (c->repeated_bytes <= c->limits.max_repeated_bytes) return true;
+    ckr__fail(c->err, CKR_ITEM_REPEATED, NULL, CKR_NO_OFFSET, op->tensor->name,
+              "%s shows %llu bytes out of %llu stored ones; all that are shown again may be %llu",
+              op->tensor->slot, (unsigned long long)shown, (unsigned long long)stored,
+              (unsigned long long)c->limits.max_repeated_bytes);
+    ckr__remedy(c->err, CKR_E_LIMIT, "store the tensor by what it was expanded from");
+    return false;
+}
+
 /* Cuts an op into jobs of about one window. `dst` stands for destination offset 0. */
 static bool ckr__jobs_add(ckr__ctx *c, ckr__jobs *j, const ckr__op *op, uint8_t *dst)
 {
     uint64_t at, end = op->at_d + op->span[0];
+    if (!dst && !ckr__jobs_bound(c, op)) return false;
     for (at = op->at_d; at < end; at += CKR__WINDOW) {
         void *array = j->list;
         ckr__job *x;

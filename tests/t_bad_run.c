@@ -393,6 +393,32 @@ static void unwritable_values(void)
     carries(S(conj), bad(CKR_ITEM_COPY_TENSOR, MEMBER, NOWHERE, "/_dict/tp_synced/extra"));
 }
 
+/* Two floats shown a hundred times: 792 bytes that are stored elsewhere. */
+static void repeated(void)
+{
+    static const char wide[] = "\200\2}" BAD_STR("\1", "w") "ctorch._utils\n_rebuild_tensor_v2\n(("
+        BAD_STORAGE("FloatStorage", BAD_KEY, "\2") "K\0K\144K\2\206K\0K\1\206\211"
+        "ccollections\nOrderedDict\n)RtRs.";
+    uint64_t room;
+    bad_torch(&zip, wide, sizeof wide - 1);
+    memio_put(&mem, "/d/wide.pt", zip.b, zip.n);
+    for (room = 791; room <= 792; room++) {
+        ckr_open_desc d;
+        ckr_ckpt *c = NULL;
+        uint8_t total[16];
+        ckr_result r;
+        limits.max_repeated_bytes = room;
+        d = failing(-1, 0, 0);
+        CHECK_OK(ckr_ckpt_open("/d/wide.pt", &d, &c, &err), &err);
+        r = ckr_ckpt_digest(c, NULL, total, &err);
+        if (room == 792) CHECK_OK(r, &err);
+        else bad_is(r, &err, "wide", bad(CKR_ITEM_REPEATED, "", NOWHERE, "w"));
+        ckr_ckpt_close(c);
+    }
+    memset(&limits, 0, sizeof limits);
+    CHECK(fault.blocks == 0 && fault.handles == 0);
+}
+
 /* A value of a parameter group that has no text: two checkpoints cannot be compared. */
 static void uncomparable(void)
 {
@@ -580,6 +606,7 @@ int main(int argc, char **argv)
     RUN(arguments);
     RUN(targets_of_one_file);
     RUN(limited);
+    RUN(repeated);
     RUN(settings);
     RUN(scheduler_states);
     RUN(input_errors);
