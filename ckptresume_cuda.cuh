@@ -148,6 +148,15 @@ CKR_API uint64_t ckr_cuda_uniform(uint64_t seed, uint64_t offset, uint64_t n, ui
 
 typedef struct ckr__k_16 { uint64_t lo, hi; } ckr__k_16;
 
+#ifdef CKPTRESUME_CUDA_HOST
+/* A device faults at an address that is no multiple of the access, the host in its place doesn't:
+   so it counts them. */
+static uint64_t ckr__cu_misaligned;
+#  define CKR__K_AT(p, n) ckr__cu_misaligned += (p) % (n) != 0
+#else
+#  define CKR__K_AT(p, n) (void)0
+#endif
+
 /* What is read and written once passes the caches by. */
 #if defined(__CUDA_ARCH__)
 #  define CKR__K_LOAD(native, type) return __ldcs((const native *)p)
@@ -155,9 +164,12 @@ typedef struct ckr__k_16 { uint64_t lo, hi; } ckr__k_16;
 #else
 #  define CKR__K_LOAD(native, type)                                                                \
       type v;                                                                                      \
+      CKR__K_AT(p, sizeof v);                                                                      \
       memcpy(&v, (const void *)(uintptr_t)p, sizeof v);                                            \
       return v
-#  define CKR__K_STORE(native, type) memcpy((void *)(uintptr_t)p, &v, sizeof v)
+#  define CKR__K_STORE(native, type)                                                               \
+      CKR__K_AT(p, sizeof v);                                                                      \
+      memcpy((void *)(uintptr_t)p, &v, sizeof v)
 #endif
 #define CKR__K_ACCESS(name, native, type)                                                          \
     CKR__HD type ckr__k_load##name(uint64_t p) { CKR__K_LOAD(native, type); }                      \
@@ -178,6 +190,7 @@ CKR__HD ckr__k_16 ckr__k_load16(uint64_t p)
     v.lo = w.x;
     v.hi = w.y;
 #else
+    CKR__K_AT(p, sizeof v);
     memcpy(&v, (const void *)(uintptr_t)p, sizeof v);
 #endif
     return v;
@@ -191,6 +204,7 @@ CKR__HD void ckr__k_store16(uint64_t p, ckr__k_16 v)
     w.y = v.hi;
     __stcs((ulonglong2 *)p, w);
 #else
+    CKR__K_AT(p, sizeof v);
     memcpy((void *)(uintptr_t)p, &v, sizeof v);
 #endif
 }
@@ -319,16 +333,33 @@ CKR__HD uint64_t ckr__k_to_f64(uint32_t u)
     return v;
 }
 
-/* The bits of an element of up to 8 bytes, in this machine's order. */
+/* The bits of an element of up to 8 bytes, in this machine's order. A file that lies in memory
+   whole has its elements anywhere: where they are no multiple of their size, byte by byte. */
 CKR__HD uint64_t ckr__k_raw(uint32_t size, uint32_t swap, uint64_t p)
 {
     uint64_t v = 0;
     uint32_t i;
-    if (swap < 2)
+    if (swap < 2 && !(p & (size - 1)))
         return size == 8 ? ckr__k_load8(p) : size == 4 ? ckr__k_load4(p)
              : size == 2 ? ckr__k_load2(p) : ckr__k_load1(p);
-    for (i = 0; i < size; i++) v = v << 8 | ckr__k_load1(p + i);
+    for (i = 0; i < size; i++)
+        v = v << 8 | ckr__k_load1(p + (swap < 2 ? size - 1 - i : i));
     return v;
+}
+
+CKR__HD void ckr__k_write(uint32_t size, uint64_t p, uint64_t v)
+{
+    uint32_t i;
+    if (p & (size - 1)) {
+        for (i = 0; i < size; i++) ckr__k_store1(p + i, (uint8_t)(v >> 8 * i));
+        return;
+    }
+    switch (size) {
+    case 8:  ckr__k_store8(p, v); break;
+    case 4:  ckr__k_store4(p, (uint32_t)v); break;
+    case 2:  ckr__k_store2(p, (uint16_t)v); break;
+    default: ckr__k_store1(p, (uint8_t)v); break;
+    }
 }
 
 /* Those bits as a float32's. */
@@ -346,28 +377,22 @@ CKR__HD uint32_t ckr__k_value(uint32_t type, uint64_t v)
     return (u & 0x7fffffffu) > 0x7f800000u ? u | 0x400000u : u;
 }
 
-CKR__HD void ckr__k_put(uint32_t type, uint64_t p, uint32_t u, bool nearest, uint32_t r)
+/* A float32's bits as those of another dtype. */
+CKR__HD uint64_t ckr__k_as(uint32_t type, uint32_t u, bool nearest, uint32_t r)
 {
     const uint32_t payload = u >> 13 & 0x3ff;
     switch (type) {
-    case CKR_DTYPE_F64: ckr__k_store8(p, ckr__k_to_f64(u)); break;
+    case CKR_DTYPE_F64: return ckr__k_to_f64(u);
     case CKR_DTYPE_F16:
-        ckr__k_store2(p, (uint16_t)ckr__k_narrow(u, 5, 10, 0x7bff, 0x7c00, 0x7e00 | payload,
-                                                 nearest, r));
-        break;
-    case CKR_DTYPE_F8_E5M2:
-        ckr__k_store1(p, (uint8_t)ckr__k_narrow(u, 5, 2, 0x7b, 0x7c, 0x7f, nearest, r));
-        break;
-    case CKR_DTYPE_F8_E4M3FN:
-        ckr__k_store1(p, (uint8_t)ckr__k_narrow(u, 4, 3, 0x7e, 0x7e, 0x7f, nearest, r));
-        break;
+        return ckr__k_narrow(u, 5, 10, 0x7bff, 0x7c00, 0x7e00 | payload, nearest, r);
+    case CKR_DTYPE_F8_E5M2:   return ckr__k_narrow(u, 5, 2, 0x7b, 0x7c, 0x7f, nearest, r);
+    case CKR_DTYPE_F8_E4M3FN: return ckr__k_narrow(u, 4, 3, 0x7e, 0x7e, 0x7f, nearest, r);
     case CKR_DTYPE_BF16:
         if ((u & 0x7fffffffu) > 0x7f800000u) u = 0x7fc00000u;
         else if (nearest) u += 0x7fffu + (u >> 16 & 1);
         else if ((u & 0x7fffffffu) < 0x7f800000u) u += r >> 16;
-        ckr__k_store2(p, (uint16_t)(u >> 16));
-        break;
-    default: ckr__k_store4(p, u); break;
+        return u >> 16;
+    default: return u;
     }
 }
 
@@ -576,9 +601,10 @@ CKR__HD void ckr__k_element(const ckr__k_op *op, uint64_t dst, uint64_t src, uin
                           ckr__k_load1(src + i));
         return;
     }
-    ckr__k_put(op->to, dst, ckr__k_value(op->from, ckr__k_raw(op->size, op->swap, src)),
-               !how->stochastic,
-               how->stochastic ? ckr__k_draw(how, op->sub, at / op->size, acc) : 0);
+    ckr__k_write(op->put, dst,
+                 ckr__k_as(op->to, ckr__k_value(op->from, ckr__k_raw(op->size, op->swap, src)),
+                           !how->stochastic,
+                           how->stochastic ? ckr__k_draw(how, op->sub, at / op->size, acc) : 0));
 }
 
 /* The pair that matters most, eight elements at a time. */
@@ -732,6 +758,8 @@ CKR__HD float ckr__k_uniform(uint64_t seed, uint64_t offset, uint64_t e, uint64_
 
 #ifdef CKPTRESUME_CUDA_HOST
 
+enum { CKR__CU_MISALIGNED = 716 };     /* as a device's driver numbers it                */
+
 static int ckr__cu_upload(void *dst, const void *src, size_t n, ckr_cuda_stream stream)
 {
     (void)stream;
@@ -748,6 +776,7 @@ static int ckr__cu_kernel(void *table, const ckr__k_head *head, const ckr_cuda_h
     uint64_t tile;
     uint32_t lane;
     (void)stream;
+    ckr__cu_misaligned = 0;
     for (tile = 0; tile < head->n_tiles; tile++) {
         const uint64_t i = ckr__k_find(v.first, head->n_ops, tile);
         const ckr__k_op *op = (const ckr__k_op *)(uintptr_t)v.ops + i;
@@ -762,7 +791,7 @@ static int ckr__cu_kernel(void *table, const ckr__k_head *head, const ckr_cuda_h
             how->stats[op->stat].n_nonfinite += acc.bad;
         }
     }
-    return 0;
+    return ckr__cu_misaligned ? CKR__CU_MISALIGNED : 0;
 }
 
 static int ckr__cu_event_make(ckr_cuda_event *e)
@@ -799,7 +828,7 @@ static void ckr__cu_uniform(uint64_t seed, uint64_t offset, uint64_t n, uint64_t
 
 static const char *ckr__cu_text(int error)
 {
-    return error ? "no such memory" : "";
+    return error == CKR__CU_MISALIGNED ? "misaligned address" : error ? "no such memory" : "";
 }
 
 #else

@@ -408,6 +408,34 @@ static void stochastic(void)
     dev_free(z);
 }
 
+/* Casts from and to places that are no multiple of the element, as in a file that lies in device
+   memory whole: legacy streams and safetensors begin their data anywhere. */
+static void misaligned_casts(void)
+{
+    enum { N = 1000 };
+    uint8_t *src = (uint8_t *)dev(N * 8 + 8), *out = (uint8_t *)dev(N * 8 + 8),
+            *want = (uint8_t *)dev(N * 8), *flat = (uint8_t *)dev(N * 8);
+    size_t a, b, by;
+    t_rng r;
+    r.s = 9;
+    for (a = 0; a < N * 8; a++) flat[a] = (uint8_t)t_next(&r);
+    for (a = 0; a < 4; a++)
+        for (b = 0; b < 4; b++)
+            for (by = 0; by < 8; by++) {
+                if (a == b) continue;
+                memcpy(src + by, flat, N * 8);
+                cast(src + by, dtypes[a], out + (by * 3 & 7), dtypes[b], N, NULL);
+                ckr__convert(dtypes[b], want, dtypes[a], flat, N);
+                t_check(!memcmp(out + (by * 3 & 7), want, N * ckr_dtype_size(dtypes[b])), __FILE__,
+                        __LINE__, "%s to %s, %u bytes on", ckr_dtype_name(dtypes[a]),
+                        ckr_dtype_name(dtypes[b]), (unsigned)by);
+            }
+    dev_free(src);
+    dev_free(out);
+    dev_free(want);
+    dev_free(flat);
+}
+
 /* torch's Philox engine (corpus rngkat), and torch.rand on a device as published. */
 static void philox(void)
 {
@@ -687,6 +715,7 @@ int main(int argc, char **argv)
     RUN(over_four_gib);
     RUN(fragments);
     RUN(casts);
+    RUN(misaligned_casts);
     RUN(stochastic);
     RUN(philox);
     RUN(checkpoints);
