@@ -72,7 +72,7 @@ typedef struct ckr_cuda_how {  /* NULL: to nearest even, no statistics          
     bool           stochastic; /* casts to fewer bits round up or down by chance         */
     uint64_t       seed, offset;       /* of the Philox counter: element e of read r draws word
                                           e % 4 of block offset + e / 4, subsequence r    */
-    ckr_cuda_stat *stats;      /* device                                                 */
+    ckr_cuda_stat *stats;      /* device; NULL: none are taken, whatever the ops name    */
 } ckr_cuda_how;
 
 /* Packs the ops; `table` NULL: *bytes says what it takes, else it is its room (give what was said).
@@ -699,7 +699,7 @@ CKR__HD void ckr__k_row(const ckr__k_op *op, uint64_t factors, uint64_t row, uin
     if (plain || (op->from == op->to && op->swap < 2))
         ckr__k_copy(at[1], at[0], n * op->size, lane, width);
     else ckr__k_cast(op, at[1], at[0], at[2], n, lane, width, how, acc);
-    if (!plain && op->stat != CKR_CUDA_NO_STAT)
+    if (!plain && op->stat != CKR_CUDA_NO_STAT && how->stats)
         ckr__k_scan(op, factors, at[0], at[2], n * op->size, lane, width, acc);
 }
 
@@ -785,7 +785,7 @@ static int ckr__cu_kernel(void *table, const ckr__k_head *head, const ckr_cuda_h
             ckr__k_acc acc;
             ckr__k_acc_zero(&acc);
             ckr__k_tile(op, v.factors, own, lane, head->plain != 0, how, &acc);
-            if (op->stat == CKR_CUDA_NO_STAT) continue;
+            if (op->stat == CKR_CUDA_NO_STAT || !how->stats) continue;
             how->stats[op->stat].sums[0] += acc.sum[0];
             how->stats[op->stat].sums[1] += acc.sum[1];
             how->stats[op->stat].n_nonfinite += acc.bad;
@@ -851,7 +851,7 @@ static __global__ void __launch_bounds__(CKR__K_LANES)
         ckr__k_acc_zero(&acc);
         ckr__k_tile(op, v.factors, tile - ckr__k_get8(v.first + 8 * i), threadIdx.x, false, &how,
                     &acc);
-        if (op->stat == CKR_CUDA_NO_STAT) continue;
+        if (op->stat == CKR_CUDA_NO_STAT || !how.stats) continue;
         for (int by = 16; by > 0; by /= 2) {
             acc.sum[0] += __shfl_down_sync(0xffffffffu, acc.sum[0], (unsigned)by);
             acc.sum[1] += __shfl_down_sync(0xffffffffu, acc.sum[1], (unsigned)by);

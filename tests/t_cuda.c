@@ -370,6 +370,30 @@ static void casts(void)
     dev_free(stat);
 }
 
+/* A table whose ops name statistics, launched without any. */
+static void no_statistics(void)
+{
+    uint32_t *x = (uint32_t *)dev(400), *y = (uint32_t *)dev(400);
+    ckr_cuda_how how;
+    ckr_cuda_op op;
+    uint32_t i;
+    for (i = 0; i < 100; i++) x[i] = i * 7;
+    memset(&op, 0, sizeof op);
+    memset(&how, 0, sizeof how);
+    op.copy.dtype = op.copy.as = CKR_DTYPE_U32;
+    op.copy.run = 100;
+    op.src = x;
+    op.dst = y;
+    op.stat = 3;
+    run(&op, 1, NULL);
+    CHECK(!memcmp(x, y, 400));
+    memset(y, 0, 400);
+    run(&op, 1, &how);
+    CHECK(!memcmp(x, y, 400));
+    dev_free(x);
+    dev_free(y);
+}
+
 static void stochastic(void)
 {
     enum { N = 65536 };
@@ -716,6 +740,7 @@ int main(int argc, char **argv)
     RUN(fragments);
     RUN(casts);
     RUN(misaligned_casts);
+    RUN(no_statistics);
     RUN(stochastic);
     RUN(philox);
     RUN(checkpoints);
