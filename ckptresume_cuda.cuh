@@ -313,24 +313,37 @@ CKR__HD uint32_t ckr__k_narrow(uint32_t u, uint32_t e, uint32_t m, uint32_t most
     return sign | (bits > most ? over : bits);
 }
 
+/* In integers, since --use_fast_math makes conversions take subnormals for 0. To nearest even. */
 CKR__HD uint32_t ckr__k_from_f64(uint64_t v)
 {
-    double d;
-    if ((v & 0x7fffffffffffffffu) > 0x7ff0000000000000u)
-        return (uint32_t)(v >> 63 << 31) | 0x7fc00000u | (uint32_t)(v >> 29 & 0x3fffff);
-    memcpy(&d, &v, 8);
-    return ckr__k_bits((float)d);
+    const uint32_t sign = (uint32_t)(v >> 63 << 31);
+    const uint64_t a = v & 0x7fffffffffffffffu;
+    uint64_t m = a & 0xfffffffffffffu, x = a >> 52, bits;
+    uint32_t shift = 29;
+    if (a > 0x7ff0000000000000u) return sign | 0x7fc00000u | (uint32_t)(v >> 29 & 0x3fffff);
+    if (x >= 1023 + 128) return sign | 0x7f800000u;
+    if (x < 1023 - 149 - 1) return sign;               /* less than half of the smallest  */
+    m |= 0x10000000000000u;
+    if (x <= 1023 - 127) {
+        shift += (uint32_t)(1023 - 126 - x);
+        x = 1023 - 126;
+    }
+    bits = ((x - (1023 - 126)) << 23) + ((m + ((uint64_t)1 << (shift - 1)) - 1 + (m >> shift & 1))
+                                         >> shift);
+    return sign | (uint32_t)bits;                      /* a carry past the largest is infinity */
 }
 
 CKR__HD uint64_t ckr__k_to_f64(uint32_t u)
 {
-    double d;
-    uint64_t v;
-    if ((u & 0x7fffffffu) > 0x7f800000u)
-        return (uint64_t)(u >> 31) << 63 | 0x7ff8000000000000u | (uint64_t)(u & 0x3fffff) << 29;
-    d = (double)ckr__k_float(u);
-    memcpy(&v, &d, 8);
-    return v;
+    const uint64_t sign = (uint64_t)(u >> 31) << 63;
+    uint32_t f = u & 0x7fffff, x = u >> 23 & 0xff;
+    if (x == 0xff && f) return sign | 0x7ff8000000000000u | (uint64_t)(u & 0x3fffff) << 29;
+    if (x == 0xff) return sign | 0x7ff0000000000000u;
+    if (!x && !f) return sign;
+    x += 1023 - 127;
+    if (!(u >> 23 & 0xff))
+        for (x++; !(f & 0x800000); x--) f <<= 1;
+    return sign | (uint64_t)x << 52 | (uint64_t)(f & 0x7fffff) << 29;
 }
 
 /* The bits of an element of up to 8 bytes, in this machine's order. A file that lies in memory

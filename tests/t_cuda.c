@@ -5,6 +5,9 @@
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include <sys/mman.h>
+#ifdef __SSE2__
+#  include <xmmintrin.h>
+#endif
 #ifndef __CUDACC__
 #  define CKPTRESUME_CUDA_HOST
 #endif
@@ -368,6 +371,45 @@ static void casts(void)
     dev_free(bytes);
     dev_free(wide);
     dev_free(stat);
+}
+
+/* Subnormals survive where the arithmetic of the program takes them for 0, as device code does that
+   is compiled with --use_fast_math; here the processor is told to. f64 to f32 and back: exact
+   values, halves to even, the largest and past it, what is too small. */
+static void subnormals(void)
+{
+    static const uint64_t d[] = { 0x36a0000000000000u, 0x3690000000000000u, 0x3690000000000001u,
+                                  0xb6bc000000000000u, 0x380fffffe0000000u, 0x380fffffc0000000u,
+                                  0x47efffffefffffffu, 0x47effffff0000000u, 1,
+                                  0x3ff0000010000000u, 0x3ff0000030000000u, 0x8000000000000000u };
+    static const uint32_t f[] = { 1, 0, 1, 0x80000004u, 0x00800000u, 0x007fffffu, 0x7f7fffffu,
+                                  0x7f800000u, 0, 0x3f800000u, 0x3f800002u, 0x80000000u };
+    enum { N = sizeof d / sizeof *d };
+    uint64_t *x = (uint64_t *)dev(sizeof d), *z = (uint64_t *)dev(sizeof d);
+    uint32_t *y = (uint32_t *)dev(sizeof f);
+    size_t i;
+#if defined(__SSE2__) && defined(CKPTRESUME_CUDA_HOST)
+    const unsigned mode = _mm_getcsr();
+    _mm_setcsr(mode | 0x8040);
+#endif
+    memcpy(x, d, sizeof d);
+    cast(x, CKR_DTYPE_F64, y, CKR_DTYPE_F32, N, NULL);
+    for (i = 0; i < N; i++) CHECK_INT(y[i], f[i]);
+    cast(y, CKR_DTYPE_F32, z, CKR_DTYPE_F64, N, NULL);
+    CHECK(z[0] == 0x36a0000000000000u);
+    CHECK(z[3] == 0xb6c0000000000000u);
+    CHECK(z[4] == 0x3810000000000000u);
+    CHECK(z[5] == 0x380fffffc0000000u);
+    CHECK(z[6] == 0x47efffffe0000000u);
+    CHECK(z[7] == 0x7ff0000000000000u);
+    CHECK(z[8] == 0);
+    CHECK(z[11] == 0x8000000000000000u);
+#if defined(__SSE2__) && defined(CKPTRESUME_CUDA_HOST)
+    _mm_setcsr(mode);
+#endif
+    dev_free(x);
+    dev_free(y);
+    dev_free(z);
 }
 
 /* A table whose ops name statistics, launched without any. */
@@ -740,6 +782,7 @@ int main(int argc, char **argv)
     RUN(fragments);
     RUN(casts);
     RUN(misaligned_casts);
+    RUN(subnormals);
     RUN(no_statistics);
     RUN(stochastic);
     RUN(philox);
