@@ -846,11 +846,17 @@ static const char *ckr__cu_text(int error)
 
 #else
 
-static int ckr__cu_upload(void *dst, const void *src, size_t n, ckr_cuda_stream stream)
+/* What a call returned. The thread's last error is left alone by what succeeds: it may be of a call
+   of the program's, which is not ours to report or to take away. */
+static int ckr__cu_said(cudaError_t e)
 {
-    const cudaError_t e = cudaMemcpyAsync(dst, src, n, cudaMemcpyHostToDevice, stream);
     if (e != cudaSuccess) cudaGetLastError();          /* said here, not by the next call */
     return (int)e;
+}
+
+static int ckr__cu_upload(void *dst, const void *src, size_t n, ckr_cuda_stream stream)
+{
+    return ckr__cu_said(cudaMemcpyAsync(dst, src, n, cudaMemcpyHostToDevice, stream));
 }
 
 static __global__ void __launch_bounds__(CKR__K_LANES)
@@ -896,33 +902,34 @@ static int ckr__cu_kernel(void *table, const ckr__k_head *head, const ckr_cuda_h
                           ckr_cuda_stream stream)
 {
     int device = 0, processors = 0;
+    uint64_t at = (uint64_t)(uintptr_t)table;
+    ckr__k_head h = *head;
+    ckr_cuda_how w = *how;
+    void *args[] = { &at, &h, &w };
     cudaError_t e = cudaGetDevice(&device);
     if (e == cudaSuccess)
         e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-    if (e != cudaSuccess) return (int)e;
+    if (e != cudaSuccess) return ckr__cu_said(e);
     const uint64_t most = (uint64_t)processors * 8;
     const unsigned blocks = (unsigned)(head->n_tiles < most ? head->n_tiles : most);
-    if (head->plain)
-        ckr__k_run_plain<<<blocks, CKR__K_LANES, 0, stream>>>((uint64_t)(uintptr_t)table, *head,
-                                                              *how);
-    else
-        ckr__k_run<<<blocks, CKR__K_LANES, 0, stream>>>((uint64_t)(uintptr_t)table, *head, *how);
-    return (int)cudaGetLastError();
+    return ckr__cu_said(cudaLaunchKernel(head->plain ? (const void *)ckr__k_run_plain
+                                                     : (const void *)ckr__k_run,
+                                         dim3(blocks), dim3(CKR__K_LANES), args, 0, stream));
 }
 
 static int ckr__cu_event_make(ckr_cuda_event *e)
 {
-    return (int)cudaEventCreateWithFlags(e, cudaEventDisableTiming);
+    return ckr__cu_said(cudaEventCreateWithFlags(e, cudaEventDisableTiming));
 }
 
 static int ckr__cu_event_record(ckr_cuda_event e, ckr_cuda_stream stream)
 {
-    return (int)cudaEventRecord(e, stream);
+    return ckr__cu_said(cudaEventRecord(e, stream));
 }
 
 static int ckr__cu_event_wait(ckr_cuda_event e)
 {
-    return (int)cudaEventSynchronize(e);
+    return ckr__cu_said(cudaEventSynchronize(e));
 }
 
 static void ckr__cu_event_free(ckr_cuda_event e)
