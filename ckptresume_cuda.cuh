@@ -23,7 +23,7 @@
        ckr_cuda_pack    ops -> table, in host memory; NULL first, for its size
        ckr_cuda_launch  table -> device, kernel; a stream's work, may be captured into a graph
        ckr_cuda_read    a checkpoint's boxes -> device memory, through a ring of pinned windows, so
-                        that reading, upload and kernels overlap
+                        that reading overlaps with uploads and kernels, which follow each other
        ckr_philox4x32, ckr_cuda_uniform   torch's device generator
 
    Nothing is allocated, and no device is waited for, inside a call; ckr_cuda_read waits for the
@@ -58,9 +58,10 @@ extern "C" {
 /* Of one tensor, added up by launches; zero it first. */
 typedef struct ckr_cuda_stat {
     uint64_t sums[2];          /* for ckr_digest_finish                                  */
-    uint64_t n_nonfinite;      /* infinities and NaNs                                    */
+    uint64_t n_nonfinite;      /* infinities and NaNs, of the dtypes that can be cast    */
 } ckr_cuda_stat;
 
+/* Both sides may begin at any byte; what is read is not written by the same launch. */
 typedef struct ckr_cuda_op {
     ckr_copy    copy;
     const void *src;           /* device; the byte that copy.from == 0 means              */
@@ -69,7 +70,8 @@ typedef struct ckr_cuda_op {
 } ckr_cuda_op;
 
 typedef struct ckr_cuda_how {  /* NULL: to nearest even, no statistics                   */
-    bool           stochastic; /* casts to fewer bits round up or down by chance         */
+    bool           stochastic; /* casts from float32 to fewer bits round up or down by chance (f64
+                                  becomes float32 first, to nearest)                     */
     uint64_t       seed, offset;       /* of the Philox counter: element e of read r draws word
                                           e % 4 of block offset + e / 4, subsequence r    */
     ckr_cuda_stat *stats;      /* device; NULL: none are taken, whatever the ops name    */
@@ -81,7 +83,8 @@ CKR_API ckr_result ckr_cuda_pack(const ckr_cuda_op *ops, size_t n, void *table, 
                                  ckr_error *err);
 
 /* Uploads a packed table of `bytes` to d_table (as many, 16-byte aligned) and starts the kernel,
-   both on the stream. The table must stay until they are done, and be pinned to be asynchronous. */
+   both on the stream. The table must stay until they are done, and be pinned to be asynchronous; in
+   a captured graph both tables and `stats` must stay as long as the graph, which uploads again. */
 CKR_API ckr_result ckr_cuda_launch(const void *table, size_t bytes, void *d_table,
                                    const ckr_cuda_how *how, ckr_cuda_stream stream, ckr_error *err);
 
@@ -101,7 +104,7 @@ CKR_API void       ckr_cuda_ring_free(ckr_cuda_ring *ring);    /* waits for its 
 
 /* Reads into device memory: reads[i].dst are device pointers, `copies` what ckr_ckpt_copies said of
    these reads. Statistics of read i are how->stats[i]. When it returns the work is on the stream.
-   */
+   Takes half a MiB of the thread's stack. */
 CKR_API ckr_result ckr_cuda_read(ckr_cuda_ring *ring, const ckr_ckpt *c, const ckr_read *reads,
                                  const ckr_copy *copies, size_t n_copies, const ckr_cuda_how *how,
                                  ckr_cuda_stream stream, ckr_error *err);
@@ -111,7 +114,9 @@ CKR_API ckr_result ckr_cuda_read(ckr_cuda_ring *ring, const ckr_ckpt *c, const c
 CKR_API void ckr_philox4x32(uint64_t seed, uint64_t subsequence, uint64_t block, uint32_t out[4]);
 
 /* torch.rand(n, device="cuda") as float32 for a generator at (seed, offset), on a device of so many
-   multiprocessors and threads in each; returns how far the offset goes on. out: device. */
+   multiprocessors and threads in each (256 at least); returns how far the offset goes on. out:
+   device. torch draws more than 2^29 elements in parts, this does not. Whether the kernel was
+   started is for cudaGetLastError to say. */
 CKR_API uint64_t ckr_cuda_uniform(uint64_t seed, uint64_t offset, uint64_t n, uint32_t processors,
                                   uint32_t threads, float *out, ckr_cuda_stream stream);
 
@@ -1143,7 +1148,7 @@ CKR_API uint64_t ckr_cuda_uniform(uint64_t seed, uint64_t offset, uint64_t n, ui
 {
     const uint64_t most = (uint64_t)processors * (threads / 256), blocks = (n + 255) / 256;
     const uint64_t all = 256 * (blocks < most ? blocks : most);
-    if (!n) return 0;
+    if (!all) return 0;                                /* nothing wanted, or no such device */
     ckr__cu_uniform(seed, offset, n, all, out, stream);
     return 4 * ((n + 4 * all - 1) / (4 * all));
 }
@@ -1360,7 +1365,7 @@ CKR_API ckr_result ckr_cuda_read(ckr_cuda_ring *ring, const ckr_ckpt *c, const c
                                  const ckr_copy *copies, size_t n_copies, const ckr_cuda_how *how,
                                  ckr_cuda_stream stream, ckr_error *err)
 {
-    ckr__cu_window w;          /* 400 KiB: no more than a thread's stack has              */
+    ckr__cu_window w;          /* 450 KiB                                                */
     const bool stats = how && how->stats;
     size_t i;
     uint64_t done, n, all, at;

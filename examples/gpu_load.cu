@@ -1,5 +1,5 @@
 /* gpu_load.cu PATH [float32|bfloat16]: every tensor of a checkpoint into device memory, through a
-   ring of pinned windows: reading, upload and kernels overlap, casts happen on the way, and the
+   ring of pinned windows: reading overlaps with the rest, casts happen on the way, and the
    digest of what arrived is compared with the checkpoint's own. nvcc -std=c++17 -I.
    examples/gpu_load.cu -o gpu_load -Xcompiler -pthread */
 #define CKPTRESUME_IMPLEMENTATION

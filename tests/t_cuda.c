@@ -537,6 +537,8 @@ static void philox(void)
     ckr_philox4x32(3, 221184 % 221184, 2, w);          /* element 221184: thread 0, word 1 */
     CHECK(x[221184] == ckr__k_unit(w[1]));
     CHECK_INT(ckr_cuda_uniform(3, 8, 4097, 1, 256, x, NULL), 20);
+    CHECK_INT(ckr_cuda_uniform(3, 8, 10, 0, 2048, x, NULL), 0);
+    CHECK_INT(ckr_cuda_uniform(3, 8, 10, 108, 128, x, NULL), 0);
     dev_wait();
     dev_free(x);
 }
