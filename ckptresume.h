@@ -377,7 +377,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(LLMC_HEADER,          E_FORMAT,      "an impossible size in a header of llm.c")              \
     X(LLMC_SIZE,            E_FORMAT,      "a file of llm.c ends where it should not")             \
     X(LLMC_INCOMPLETE,      E_MISMATCH,    "there is no DONE file of llm.c")                       \
-    X(LLMC_MISSING,         E_MISMATCH,    "a rank's state file is missing")                       \
+    X(LLMC_MISSING,         E_MISMATCH,    "the model's or a rank's file is missing")               \
     X(LLMC_FOREIGN,         E_MISMATCH,    "a state file of another run")                          \
     X(LLMC_RANKS,           E_MISMATCH,    "the ranks' state files disagree")                      \
     X(LLMC_SHUFFLE,         E_FORMAT,      "the loader's order cannot be understood")              \
@@ -32439,6 +32439,7 @@ static ckr_result ckr__lm_choose(ckr__lm *m, const ckr__dirlist *l, const char *
     int64_t done = -1, bare = -1, other = -1, step;
     uint32_t rank;
     uint64_t i;
+    const char *name;
     ckr_result r;
     for (i = 0; i < l->n; i++) {
         const char *s = l->items[i]->name;
@@ -32456,9 +32457,15 @@ static ckr_result ckr__lm_choose(ckr__lm *m, const ckr__dirlist *l, const char *
                       (long long)(other >= 0 ? other : 0));
         return ckr__remedy(m->c->err, r, "wait for the DONE file, or take an older checkpoint");
     }
-    *model = ckr__printf(m->c, "model_%08lld.bin", (long long)m->step);
-    *model = *model ? ckr__path_join(m->c, m->dir, *model) : NULL;
-    return *model ? CKR_OK : ckr__lm_oom(m);
+    name = ckr__printf(m->c, "model_%08lld.bin", (long long)m->step);
+    *model = name ? ckr__path_join(m->c, m->dir, name) : NULL;
+    if (!*model) return ckr__lm_oom(m);
+    for (i = 0; i < l->n; i++)
+        if (!strcmp(l->items[i]->name, name)) return CKR_OK;
+    r = ckr__fail(m->c->err, CKR_ITEM_LLMC_MISSING, m->dir, CKR_NO_OFFSET, name,
+                  "DONE_%08lld is there, the model file is not", (long long)m->step);
+    return ckr__remedy(m->c->err, r, "bring it back, or remove the DONE file: then an older "
+                                     "checkpoint is taken");
 }
 
 /* State files of the step, by rank; all of the ranks that the first one counts, and no other. */

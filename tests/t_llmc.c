@@ -567,6 +567,7 @@ static void broken(void)
     broken_one(s0, 8, 3, CKR_ITEM_LLMC_MISSING, CKR_NO_OFFSET, "");
     without_file("in/DONE_" STEP, CKR_ITEM_LLMC_INCOMPLETE, "");
     without_file(s0, CKR_ITEM_LLMC_MISSING, "state_" STEP "_00000.bin");
+    without_file(model, CKR_ITEM_LLMC_MISSING, "model_" STEP ".bin");
     memio_put(&disk, "in/state_" STEP "_00002.bin", "", 0);
     broken_one(s0, 8, 2, CKR_ITEM_LLMC_FOREIGN, CKR_NO_OFFSET, "");
     memio_remove(&disk, "in/state_" STEP "_00002.bin");
