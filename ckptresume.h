@@ -377,7 +377,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(LLMC_HEADER,          E_FORMAT,      "an impossible size in a header of llm.c")              \
     X(LLMC_SIZE,            E_FORMAT,      "a file of llm.c ends where it should not")             \
     X(LLMC_INCOMPLETE,      E_MISMATCH,    "there is no DONE file of llm.c")                       \
-    X(LLMC_MISSING,         E_MISMATCH,    "the model's or a rank's file is missing")               \
+    X(LLMC_MISSING,         E_MISMATCH,    "the model's or a rank's file is missing")              \
     X(LLMC_FOREIGN,         E_MISMATCH,    "a state file of another run")                          \
     X(LLMC_RANKS,           E_MISMATCH,    "the ranks' state files disagree")                      \
     X(LLMC_SHUFFLE,         E_FORMAT,      "the loader's order cannot be understood")              \
@@ -32135,7 +32135,9 @@ static const char *ckr__lm_section_check(ckr__ctx *c, ckr__lm_rank *r, const uin
     *at = n - CKR__LM_MT;
     if (!ckr__lm_mt_load(&mt, p + *at)) return "the state of an MT19937 generator";
     *at = 0;
-    return r->shard < r->n_files ? NULL : "a current file within the order";
+    if (r->shard >= r->n_files) return "a current file within the order";
+    *at = 8 + 4 * r->n_files;
+    return r->sample <= r->n_samples ? NULL : "a place within the samples of the current file";
 }
 
 /* >>llmc.files ---------------------------------------------------------------- */

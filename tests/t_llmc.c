@@ -564,6 +564,7 @@ static void broken(void)
     broken_one(s1, 40, 9, CKR_ITEM_LLMC_RANKS, 40, "header[10]");
     broken_one(s0, tail + 2516, 5, CKR_ITEM_LLMC_SHUFFLE, tail, "");
     broken_one(s0, 120, 3, CKR_ITEM_LLMC_SHUFFLE, tail - 24 - 20 - 8, "");
+    broken_one(s0, 132, 1, CKR_ITEM_LLMC_SHUFFLE, tail - 24 - 8, "");
     broken_one(s0, 8, 3, CKR_ITEM_LLMC_MISSING, CKR_NO_OFFSET, "");
     without_file("in/DONE_" STEP, CKR_ITEM_LLMC_INCOMPLETE, "");
     without_file(s0, CKR_ITEM_LLMC_MISSING, "state_" STEP "_00000.bin");
