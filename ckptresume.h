@@ -32596,6 +32596,20 @@ static ckr_result ckr__lm_note(ckr__lm *m, const char *code, ckr_severity severi
                : ckr__lm_oom(m);
 }
 
+/* Rows that the caller tells, where the files tell them too. */
+static ckr_result ckr__lm_vocab(ckr__ctx *c, ckr_note **notes, uint64_t *n_notes, int64_t told,
+                                int64_t rows, const char *reason)
+{
+    char a[24], b[24];
+    if (told <= 0 || told == rows) return CKR_OK;
+    snprintf(a, sizeof a, "%lld", (long long)told);
+    snprintf(b, sizeof b, "%lld", (long long)rows);
+    return ckr__note(c, notes, n_notes, "CKR_W_LLMC_VOCAB", CKR_CHANGED, "vocabulary rows", a, b,
+                     reason, "leave --vocab out")
+               ? CKR_OK
+               : c->err->code;
+}
+
 /* What llm.c would do with its own files. */
 static ckr_result ckr__lm_read_notes(ckr__lm *m)
 {
@@ -32644,7 +32658,6 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     const char *model;
     uint32_t i;
     ckr_result r;
-    (void)desc;
     if (!m) return c->err->code;
     m->c = c;
     m->s = s;
@@ -32661,6 +32674,9 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     if (r == CKR_OK) r = ckr__lm_groups(m);
     if (r == CKR_OK) r = ckr__lm_leftovers(m, &l);
     if (r == CKR_OK) r = ckr__lm_read_notes(m);
+    if (r == CKR_OK)
+        r = ckr__lm_vocab(c, &s->notes, &s->n_notes, desc ? desc->vocab : 0, m->dims.V,
+                          "the model's header tells them: what --vocab says is not used");
     s->vocab = m->dims.V;
     s->padded_vocab = m->dims.Vp;
     s->progress.step = m->step;
@@ -33931,6 +33947,9 @@ static ckr_result ckr__lm_gpt2_say(ckr__lm_job *x, const ckr__lm_names *k)
 {
     char n[24];
     const bool tied = ckr__map_find(&k->map, "lm_head.weight", 14, NULL);
+    ckr_result r = ckr__lm_vocab(x->c, x->notes, x->n_notes, x->t->vocab, x->dims.V,
+                                 "every row of wte.weight is taken: what --vocab says is not used");
+    if (r != CKR_OK) return r;
     snprintf(n, sizeof n, "%llu", (unsigned long long)(x->s->n_tensors - k->used - tied));
     if (tied && ckr__lm_say(x, "CKR_W_LLMC_TIED", CKR_APPROX, "lm_head.weight", NULL, NULL,
                             "llm.c's head is its wte: it is taken to be the same", NULL) != CKR_OK)

@@ -397,6 +397,41 @@ static void gpt2_names(void)
 }
 
 /* Without m and v there is only a model, which llm.c starts from. */
+/* Rows that are told where the files tell others are said to be passed over, both ways. */
+static void told_vocabulary(void)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_target t = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    uint32_t told;
+    d.env = &env;
+    for (told = 0; told < 2; told++) {
+        d.vocab = told ? 61 : 40;
+        CHECK_OK(ckr_ckpt_open("in", &d, &c, &err), &err);
+        p = c ? plan_of(c, to_dp(1, 0)) : NULL;
+        CHECK(p && (note_in(p, "CKR_W_LLMC_VOCAB") == NULL) == (told == 1));
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+    }
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    t.dialect = "safetensors";
+    t.force = true;
+    c = open_ok("in");
+    CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err);
+    CHECK_OK(ckr_plan_write(p, "w/v.safetensors", NULL, &err), &err);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    c = open_ok("w/v.safetensors");
+    t.dialect = "llmc";
+    t.vocab = 40;
+    CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err);
+    CHECK(p && note_in(p, "CKR_W_LLMC_VOCAB"));
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
 static void model_only(void)
 {
     ask a = to_dp(0, -1);
@@ -611,6 +646,7 @@ int main(int argc, char **argv)
     RUN(precisions);
     RUN(masters_are_made);
     RUN(gpt2_names);
+    RUN(told_vocabulary);
     RUN(model_only);
     RUN(trees);
     RUN(refused);
