@@ -54870,6 +54870,11 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
         return ckr__fail(c->err, CKR_ITEM_OUTPUT_INSIDE, path, CKR_NO_OFFSET, NULL,
                          "the output lies inside the input (or the input inside it); a separate "
                          "directory was expected");
+    if (kind == CKR_FILE_OTHER) {              /* --force is for what a conversion leaves */
+        ckr_result r = ckr__fail(c->err, CKR_ITEM_OUTPUT_EXISTS, path, CKR_NO_OFFSET, NULL,
+                                 "a device or a pipe, which is not replaced");
+        return ckr__remedy(c->err, r, "name an output of its own");
+    }
     if (kind != CKR_FILE_ABSENT && !p->target.force) {
         ckr_result r = ckr__fail(c->err, CKR_ITEM_OUTPUT_EXISTS, path, CKR_NO_OFFSET, NULL, NULL);
         return ckr__remedy(c->err, r, "--force replaces it when the new one is complete");

@@ -534,9 +534,11 @@ static void tool_ends(const char *const *args, int code, const char *names)
 
 static void tool_outputs(void)
 {
-    char there[600], none[600], loop[600], full[600];
+    char there[600], none[600], queue[600], loop[600], full[600];
     const char *exists[] = { tool, "convert", TP2, there, "--json", NULL },
                *inside[] = { tool, "convert", TP2, TP2 "/13/out", NULL },
+               *pipe_out[] = { tool, "convert", TP2, queue, "--force", "--json",
+                             NULL },
                *parent[] = { tool, "convert", TP2, none, NULL },
                *uneven[] = { tool, "plan", TP2, "--tp=3", "--json", NULL },
                *read[] = { tool, "inspect", loop, NULL },
@@ -545,10 +547,14 @@ static void tool_outputs(void)
                *usage[] = { tool, "plan", TP2, "--tp=x", NULL };
     snprintf(there, sizeof there, "%s/there", tmp);
     snprintf(none, sizeof none, "%s/none/out", tmp);
+    snprintf(queue, sizeof queue, "%s/queue", tmp);
     snprintf(loop, sizeof loop, "%s/loop.safetensors", tmp);
     snprintf(full, sizeof full, "%s/full", tmp);
-    if (mkdir(there, 0777) != 0 || symlink("loop.safetensors", loop) != 0) exit(2);
+    if (mkdir(there, 0777) != 0 || symlink("loop.safetensors", loop) != 0 ||
+        mkfifo(queue, 0666) != 0)
+        exit(2);
     tool_ends(exists, 1, "CKR_E_OUTPUT_EXISTS");
+    tool_ends(pipe_out, 1, "a device or a pipe");
     tool_ends(inside, 2, TP2 "/13/out");
     tool_ends(parent, 4, none);
     tool_ends(uneven, 1, "CKR_E_TP_UNEVEN");
