@@ -1092,7 +1092,9 @@ CKR_API uint32_t    ckr_ckpt_files(const ckr_ckpt *c, uint64_t *bytes); /* opene
 
 /* A run state filled by hand, for a program with a format of its own: tensors lie in the caller's
    memory (row-major, not copied, valid until the close); then plan and write as for any checkpoint.
-   `slot` is "param" for weights. Not thread-safe. */
+   `slot` is "param" for weights. Files without slots (safetensors, torch, dcp) hold what has
+   another slot as a tensor of its own, and give it back so: "optimizer.state.NAME.SLOT", slot
+   "param". Not thread-safe. */
 CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err);
 CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *c, const char *name, const char *slot, ckr_dtype dtype,
                                 uint32_t n_dims, const int64_t *shape, const void *data,
