@@ -32275,6 +32275,30 @@ static ckr_result ckr__lm_read_model(ckr__lm *m, const char *path)
                      "the file ends here, its header says at %llu", (unsigned long long)size);
 }
 
+/* The rows of wte from the vocabulary's end on: llm.c's are zero, and nobody reads them. Others
+   mean that the header tells too small a vocabulary, whose last rows would be lost. */
+static ckr_result ckr__lm_padding(const ckr__lm *m, const char *path)
+{
+    const uint64_t size = ckr_dtype_size(m->dtype), row = (uint64_t)m->dims.C * size,
+                   end = CKR__LM_HEAD + (uint64_t)m->dims.Vp * row;
+    uint8_t buf[4096];
+    uint64_t at = CKR__LM_HEAD + (uint64_t)m->dims.V * row, i, n;
+    for (; at < end; at += n) {
+        ckr_result r;
+        n = end - at < sizeof buf ? end - at : sizeof buf;
+        r = ckr__file_read(m->c, m->model, at, buf, (size_t)n);
+        if (r != CKR_OK) return r;
+        for (i = 0; i < n; i++)            /* -0 is zero too */
+            if (buf[i] & ((at + i) % size == size - 1 ? 0x7f : 0xff))
+                return ckr__fail(m->c->err, CKR_ITEM_LLMC_HEADER, path, at + i, "wte",
+                                 "row %llu is not zero, header[3] says that the vocabulary ends "
+                                 "at %lld",
+                                 (unsigned long long)((at + i - CKR__LM_HEAD) / row),
+                                 (long long)m->dims.V);
+    }
+    return CKR_OK;
+}
+
 /* The tensor in its logical shape; *b: as it is stored. */
 static ckr_tensor *ckr__lm_tensor(ckr__lm *m, int i, const char *slot, ckr_dtype dtype,
                                   ckr__block **b)
@@ -32668,6 +32692,7 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     s->format = CKR_FORMAT_LLMC;
     r = ckr__lm_read_dir(m, &model, &l);
     if (r == CKR_OK) r = ckr__lm_read_model(m, model);
+    if (r == CKR_OK) r = ckr__lm_padding(m, model);
     if (r == CKR_OK && !m->model_only) r = ckr__lm_states(m, &l);
     if (r == CKR_OK) r = ckr__lm_read_params(m);
     for (i = 0; i < (m->master ? 3u : 2u) && r == CKR_OK && !m->model_only; i++)

@@ -591,6 +591,7 @@ static void broken(void)
     broken_one(model, 4, 4, CKR_ITEM_LLMC_VERSION, 4, "header[1]");
     broken_one(model, 16, 0, CKR_ITEM_LLMC_HEADER, 16, "");
     broken_one(model, 28, 60, CKR_ITEM_LLMC_HEADER, 8, "");
+    broken_one(model, 12, 60, CKR_ITEM_LLMC_HEADER, 1024 + 60 * 16 * 4, "wte");
     broken_one(model, 16, 2, CKR_ITEM_LLMC_SIZE, memio_find(&disk, model)->size, "");
     broken_one(model, 500, UINT32_MAX, CKR_ITEM_LLMC_SIZE, 500, "");
     broken_one(s0, end - 1, UINT32_MAX, CKR_ITEM_LLMC_SIZE, end - 1, "");
