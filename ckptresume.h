@@ -5519,7 +5519,15 @@ static ckr_result ckr__yaml_parse(ckr__ctx *c, const char *path, const void *byt
 
 /* >>yaml.put ------------------------------------------------------------------ */
 /* Block style, keys in their order, text in double quotes: YAML 1.1 and 1.2 read the same. A
-   container that is there twice is written twice; what is empty stands as [] or {}. */
+   container that is there twice is &id001 and *id001: aliases of aliases, written out, would be
+   without end. What is empty stands as [] or {}. */
+
+typedef struct ckr__yaml_out {
+    ckr__buf *b;
+    ckr__buf  stack;           /* ckr__put_frame                                         */
+    ckr__map  seen;            /* a container's address -> 1 or 2 times; 2 + its number */
+    uint64_t  n_ids;
+} ckr__yaml_out;
 
 static void ckr__yaml_put_str(ckr__buf *b, const char *s, uint64_t n)
 {
@@ -5544,53 +5552,104 @@ static bool ckr__yaml_put_scalar(ckr__buf *b, const ckr_node *n)
     return true;
 }
 
-/* The next item of the container on top, up to its value, which is returned. */
-static const ckr_node *ckr__yaml_put_next(ckr__buf *b, ckr__put_frame *f)
+static bool ckr__yaml_is_nested(const ckr_node *n)
+{
+    return (ckr__put_is_list(n) || ckr_node_is_dict(n)) && n->count;
+}
+
+/* Counts how often each container is there, up to two. */
+static bool ckr__yaml_put_count(ckr__yaml_out *y, const ckr_node *root)
+{
+    ckr__buf todo;
+    memset(&todo, 0, sizeof todo);
+    todo.c = y->b->c;
+    ckr__buf_put(&todo, &root, sizeof root);
+    while (todo.size && !todo.failed) {
+        const ckr_node *n;
+        uint64_t i, k;
+        todo.size -= sizeof n;
+        memcpy(&n, todo.data + todo.size, sizeof n);
+        k = ckr_node_is_dict(n) ? 2 : 1;
+        for (i = k - 1; i < n->count * k; i += k) {
+            ckr_node *const *item = &n->u.items[i];
+            bool had;
+            if (!ckr__yaml_is_nested(*item)) continue;
+            had = ckr__map_find(&y->seen, (const char *)item, sizeof *item, NULL);
+            if (!ckr__map_put(&y->seen, (const char *)item, sizeof *item, 1u + had, NULL))
+                todo.failed = true;
+            if (!had) ckr__buf_put(&todo, item, sizeof *item);
+        }
+    }
+    ckr__buf_free(&todo);
+    return !todo.failed;
+}
+
+/* The container at `item`, or where it was already. */
+static ckr_result ckr__yaml_put_nested(ckr__yaml_out *y, ckr_node *const *item, size_t indent)
+{
+    uint64_t v = 1;
+    ckr__map_find(&y->seen, (const char *)item, sizeof *item, &v);
+    if (v > 2) {
+        ckr__buf_printf(y->b, " *id%03llu", (unsigned long long)(v - 2));
+        return CKR_OK;
+    }
+    if (v == 2) {
+        ckr__buf_printf(y->b, " &id%03llu", (unsigned long long)++y->n_ids);
+        if (!ckr__map_put(&y->seen, (const char *)item, sizeof *item, 2 + y->n_ids, NULL))
+            return CKR_E_NOMEM;
+    }
+    return ckr__put_push(&y->stack, *item, false, indent);
+}
+
+/* The next item of the container on top, up to its value, whose place is returned. */
+static ckr_node *const *ckr__yaml_put_next(ckr__buf *b, ckr__put_frame *f)
 {
     const uint64_t i = f->next++;
     if (b->size) ckr__put_line(b, f->indent);
     if (ckr__put_is_list(f->node)) {
         ckr__buf_u8(b, '-');
-        return f->node->u.items[i];
+        return &f->node->u.items[i];
     }
     if (!ckr__yaml_put_scalar(b, f->node->u.items[2 * i])) {
         ckr__put_refuse(b->c, "a YAML key", f->node->u.items[2 * i]);
         return NULL;
     }
     ckr__buf_u8(b, ':');
-    return f->node->u.items[2 * i + 1];
+    return &f->node->u.items[2 * i + 1];
 }
 
 /* A mapping or a list. */
 static ckr_result ckr__yaml_put(ckr__buf *b, const ckr_node *root)
 {
-    ckr__buf stack;
+    ckr__yaml_out y;
     ckr_result r;
-    memset(&stack, 0, sizeof stack);
-    stack.c = b->c;
-    r = ckr__put_push(&stack, root, false, 0);
-    while (r == CKR_OK && stack.size) {
-        ckr__put_frame *f = ckr__put_top(&stack);
+    memset(&y, 0, sizeof y);
+    y.b = b;
+    y.stack.c = y.seen.c = b->c;
+    r = ckr__yaml_put_count(&y, root) ? ckr__put_push(&y.stack, root, false, 0) : CKR_E_NOMEM;
+    while (r == CKR_OK && y.stack.size) {
+        ckr__put_frame *f = ckr__put_top(&y.stack);
         const size_t indent = f->indent;
-        const ckr_node *n;
+        ckr_node *const *n;
         if (f->next == f->node->count) {
-            ckr__put_pop(&stack);
+            ckr__put_pop(&y.stack);
             continue;
         }
         n = ckr__yaml_put_next(b, f);
         if (!n) {
             r = CKR_E_UNSUPPORTED;
-        } else if ((ckr__put_is_list(n) || ckr_node_is_dict(n)) && n->count) {
-            r = ckr__put_push(&stack, n, false, indent + 2);
-        } else if (ckr__put_is_list(n) || ckr_node_is_dict(n)) {
-            ckr__buf_str(b, ckr__put_is_list(n) ? " []" : " {}");
+        } else if (ckr__yaml_is_nested(*n)) {
+            r = ckr__yaml_put_nested(&y, n, indent + 2);
+        } else if (ckr__put_is_list(*n) || ckr_node_is_dict(*n)) {
+            ckr__buf_str(b, ckr__put_is_list(*n) ? " []" : " {}");
         } else {
             ckr__buf_u8(b, ' ');
-            if (!ckr__yaml_put_scalar(b, n)) r = ckr__put_refuse(b->c, "YAML", n);
+            if (!ckr__yaml_put_scalar(b, *n)) r = ckr__put_refuse(b->c, "YAML", *n);
         }
     }
-    while (stack.size) ckr__put_pop(&stack);
-    ckr__buf_free(&stack);
+    while (y.stack.size) ckr__put_pop(&y.stack);
+    ckr__buf_free(&y.stack);
+    ckr__map_free(&y.seen);
     ckr__buf_u8(b, '\n');
     return r == CKR_OK && b->failed ? CKR_E_NOMEM : r;
 }
@@ -27545,8 +27604,24 @@ static bool ckr__nt_yaml_anew(ckr__nt_job *x, ckr__buf *b, const char *const *pa
     if (x->config_anew) return true;
     x->config_anew = true;
     return ckr__nt_say(x, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED, "config.yaml", NULL, NULL,
-                       "it is not in block style: it is written anew, with the same contents and "
-                       "without its comments", NULL);
+                       "a value cannot be changed in its line: it is written anew, with the same "
+                       "contents and without its comments", NULL);
+}
+
+/* Does config.yaml say so now? Lines inside a quoted text look like others, and an anchor that
+   stood before the value is missing elsewhere. */
+static bool ckr__nt_yaml_says(ckr__ctx *c, const ckr__buf *b, const char *pointer,
+                              const char *value)
+{
+    ckr_node *root = NULL, *want = NULL;
+    const ckr_node *have;
+    if (ckr__yaml_parse(c, "config.yaml", b->data, b->size, &root) != CKR_OK ||
+        ckr__yaml_parse(c, "config.yaml", value, strlen(value), &want) != CKR_OK) {
+        ckr__error_reset(c);
+        return false;
+    }
+    have = ckr_node_find(root, pointer);
+    return have && ckr__nt_equal(have, want);
 }
 
 /* Sets one scalar of config.yaml, every other byte staying. A key that is absent stays absent. */
@@ -27573,6 +27648,10 @@ static bool ckr__nt_yaml_set(ckr__nt_job *x, ckr__buf *b, const char *pointer, c
     ckr__buf_put(&out, b->data, from);
     ckr__buf_str(&out, value);
     ckr__buf_put(&out, b->data + to, b->size - to);
+    if (!out.failed && !ckr__nt_yaml_says(x->c, &out, pointer, value)) {
+        ckr__buf_free(&out);
+        return ckr__nt_yaml_anew(x, b, path, n, value);
+    }
     ckr__buf_free(b);
     *b = out;
     return !b->failed;

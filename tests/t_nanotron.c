@@ -637,6 +637,65 @@ static void config_forms(void)
     ckr__ctx_free(&c);
 }
 
+/* config.yaml with `head` before it and each "\n  tp: 2\n" as `tp`. */
+static void config_with(const char *head, const char *tp)
+{
+    static const char was[] = "\n  tp: 2\n";
+    const memio_file *f;
+    const char *at;
+    char *p;
+    size_t n;
+    load_edited("tp2_pp1_dp1");
+    f = memio_find(&mem, EDITED_CONFIG);
+    p = (char *)malloc(f->size + strlen(head) + strlen(tp) + 1);
+    if (!p) exit(2);
+    n = (size_t)sprintf(p, "%s", head);
+    memcpy(p + n, f->data, f->size);
+    p[n + f->size] = 0;
+    at = strstr(p + n, was);
+    if (CHECK(at)) {
+        const size_t from = (size_t)(at - p), rest = n + f->size - from - strlen(was);
+        memmove(p + from + strlen(tp), at + strlen(was), rest + 1);
+        memcpy(p + from, tp, strlen(tp));
+    }
+    memio_put(&mem, EDITED_CONFIG, p, strlen(p));
+    free(p);
+}
+
+/* A line that only looks like the value's, and a value that others refer to. */
+static void config_lookalikes(void)
+{
+    static const char *const form[][2] = {
+        { "note: \"a\nparallelism:\n  tp: 2\n  b\"\n", "\n  tp: 2\n" },
+        { "", "\n  tp: &two 2\n  also: *two\n" }
+    };
+    size_t i;
+    for (i = 0; i < sizeof form / sizeof *form; i++) {
+        config_with(form[i][0], form[i][1]);
+        CHECK_INT(edited(1, 0, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED), 1);
+        written_for_tp1(form[i][1]);
+    }
+}
+
+/* Aliases of aliases stay so: a list of 3 * 10^29 items in a few lines. */
+static void config_aliases(void)
+{
+    char head[4096];
+    const memio_file *f;
+    size_t n = (size_t)sprintf(head, "l0: &l0 [x, x, x]\n"), i, k;
+    for (i = 1; i < 30; i++) {
+        n += (size_t)sprintf(head + n, "l%d: &l%d [", (int)i, (int)i);
+        for (k = 0; k < 10; k++)
+            n += (size_t)sprintf(head + n, "%s*l%d", k ? ", " : "", (int)i - 1);
+        n += (size_t)sprintf(head + n, "]\n");
+    }
+    config_with(head, "\n  'tp': 2\n");
+    CHECK_INT(edited(1, 0, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED), 1);
+    written_for_tp1("aliases");
+    f = memio_find(&mem, "/w/out/13/config.yaml");
+    CHECK(f && f->size < 16384);
+}
+
 /* `n` bytes of a file, where it has `from`, become `to`. */
 static void patch(const char *path, const char *from, const char *to, size_t n)
 {
@@ -726,6 +785,8 @@ int main(int argc, char **argv)
     RUN(checks_and_differences);
     RUN(boxes);
     RUN(config_forms);
+    RUN(config_lookalikes);
+    RUN(config_aliases);
     RUN(scheduler_own);
     RUN(left_out);
 #ifndef _WIN32
