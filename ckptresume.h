@@ -56746,16 +56746,25 @@ static void ckr__write_sum(const ckr__write *w, uint64_t i, bool written, uint64
         for (k = 0; k < 2; k++) sum[k] += written ? w->seen[n][i][k] : w->crew.lanes[n].sums[i][k];
 }
 
-/* Is t, a tensor that no entry binds, the same bytes as u, which one does? */
-static bool ckr__write_alias(const ckr_tensor *t, const ckr_tensor *u)
+/* Where a tensor's bytes are and how they are taken, as a key: the same for those of one storage
+   that are alike. *n is 0 for one that is in pieces. NULL: out of memory. */
+static const char *ckr__write_place(ckr__ctx *c, const ckr_tensor *t, size_t *n)
 {
-    const ckr_piece *p = t->pieces, *q = u->pieces;
-    const size_t n = t->n_dims * sizeof *t->shape;
-    return t->n_pieces == 1 && u->n_pieces == 1 && t->dtype == u->dtype &&
-           t->n_dims == u->n_dims && p->dtype == q->dtype && p->file == q->file &&
-           p->mem == q->mem && p->offset == q->offset && !strcmp(t->slot, u->slot) &&
-           (!n || (!memcmp(t->shape, u->shape, n) && !memcmp(p->count, t->shape, n) &&
-                   !memcmp(q->count, u->shape, n) && !memcmp(p->stride, q->stride, n)));
+    const ckr_piece *p = t->pieces;
+    const size_t dims = t->n_dims * sizeof *t->shape, slot = strlen(t->slot);
+    const uint64_t head[6] = { p ? p->offset : 0, p ? p->file : 0, p ? (uintptr_t)p->mem : 0,
+                               p ? (uint64_t)p->dtype : 0, (uint64_t)t->dtype, t->n_dims };
+    uint8_t *key;
+    *n = 0;
+    if (t->n_pieces != 1 || (dims && memcmp(p->count, t->shape, dims) != 0)) return "";
+    key = (uint8_t *)ckr__arena_raw(c, sizeof head + 2 * dims + slot);
+    if (!key) return NULL;
+    *n = sizeof head + 2 * dims + slot;
+    memcpy(key, head, sizeof head);
+    if (dims) memcpy(key + sizeof head, t->shape, dims);
+    if (dims) memcpy(key + sizeof head + dims, p->stride, dims);
+    memcpy(key + sizeof head + 2 * dims, t->slot, slot);
+    return (const char *)key;
 }
 
 /* Tensors that are in the output though no entry binds them: the others of one storage, which is
@@ -56765,29 +56774,32 @@ static ckr_result ckr__write_unbound(ckr__write *w, bool *use, ckr__puts *x)
     const ckr__out *out = &w->plan->out;
     const ckr_state *s = &w->plan->src->state;
     ckr__map at, slots;
+    const char *key;
     uint64_t i, k = 0, sum[2];
     int64_t numel;
+    size_t len;
     int side;
     bool ok = true;
+    for (i = 0; i < s->n_tensors && use[i]; i++) continue;
+    if (i == s->n_tensors) return CKR_OK;
     memset(&at, 0, sizeof at);
     at.c = w->c;
     slots = at;
     for (i = 0; i < s->n_tensors && ok; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (!use[i]) continue;
-        ok = ckr__map_put(&slots, t->slot, strlen(t->slot), i, NULL) &&
-             (t->n_pieces != 1 || ckr__map_put(&at, (const char *)&t->pieces[0].offset,
-                                               sizeof t->pieces[0].offset, i, NULL));
+        key = ckr__write_place(w->c, t, &len);
+        ok = key && ckr__map_put(&slots, t->slot, strlen(t->slot), i, NULL) &&
+             (!len || ckr__map_put(&at, key, len, i, NULL));
     }
     for (i = 0; i < s->n_tensors && ok; i++) {
         const ckr_tensor *t = s->tensors[i];
         const bool none = ckr__numel(t->n_dims, t->shape, &numel) && numel == 0;
         if (use[i] || ckr__is_step(t) || (out->keys && !out->keys[i])) continue;
-        if (none ? slots.count && !ckr__map_find(&slots, t->slot, strlen(t->slot), NULL)
-                 : t->n_pieces != 1 ||
-                       !ckr__map_find(&at, (const char *)&t->pieces[0].offset,
-                                      sizeof t->pieces[0].offset, &k) ||
-                       !ckr__write_alias(t, s->tensors[k]))
+        key = ckr__write_place(w->c, t, &len);
+        ok = key != NULL;
+        if (!ok || (none ? slots.count && !ckr__map_find(&slots, t->slot, strlen(t->slot), NULL)
+                         : !len || !ckr__map_find(&at, key, len, &k)))
             continue;
         for (side = 0; side < 2 && !none; side++) {
             uint64_t *to = side ? w->seen[0][i] : w->crew.lanes[0].sums[i];

@@ -250,7 +250,9 @@ static void digests(void)
     uint8_t total[16];
     size_t i;
     put("a", N_("\200\2}(" STR("\1", "v") TENSOR "q\1" STR("\1", "t") "h\1" STR("\1", "z")
-                "ctorch._utils\n_rebuild_tensor_v2\n((" FLOATS "K\0K\0\205K\1\205" TAIL "u."),
+                "ctorch._utils\n_rebuild_tensor_v2\n((" FLOATS "K\0K\0\205K\1\205" TAIL
+                STR("\1", "p")        /* begins where the others do, and ends before them */
+                "ctorch._utils\n_rebuild_tensor_v2\n((" FLOATS "K\0K\1\205K\1\205" TAIL "u."),
         one, 8);
     t.mode = CKR_MODE_CONTINUE;
     t.topology.zero = -1;
