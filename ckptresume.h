@@ -24820,14 +24820,17 @@ static ckr_result ckr__nt_check_shape(ckr__nt *r, const ckr__nt_param *p)
                        "the shard or model_config.json is of another run: put back the right one");
 }
 
-/* A run has one type for its weights, which config.yaml names. */
+/* A run has one type for its weights, which config.yaml names; only MoE routers are always float32.
+   */
 static ckr_result ckr__nt_check_dtype(ckr__nt *r, const ckr__nt_param *p)
 {
     const char *name = ckr_node_str(ckr_node_find(r->config.root, "/model/dtype"));
     ckr_dtype want;
     if (name && !strncmp(name, "torch.", 6)) name += 6;
     want = name ? ckr__dtype_find(name, strlen(name), 0) : CKR_DTYPE_NONE;
-    if (want == CKR_DTYPE_NONE || want == p->dtype || !ckr__is_float(p->dtype)) return CKR_OK;
+    if (want == CKR_DTYPE_NONE || want == p->dtype || !ckr__is_float(p->dtype) ||
+        (p->dtype == CKR_DTYPE_F32 && ckr__nt_is(p, ".router.")))
+        return CKR_OK;
     return ckr__remedy(r->c->err,
                        ckr__fail(r->c->err, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path,
                                  CKR_NO_OFFSET, p->name, "dtype %s; config.yaml says %s",

@@ -696,6 +696,18 @@ static void config_aliases(void)
     CHECK(f && f->size < 16384);
 }
 
+/* The weights of a MoE's router are float32 in a run of bfloat16. */
+static void router(void)
+{
+    static const char file[] = "\100\0\0\0\0\0\0\0"
+        "{\"data\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4]}}     \0\0\200\77";
+    load_edited("tp2_pp1_dp2_zero1_bf16_master");
+    memio_put(&mem, EDITED "/13/model/model/decoder/0/pp_block/mlp/router/model_weight.safetensors",
+              file, sizeof file - 1);
+    CHECK_INT(edited(1, 0, "CKR_W_NANOTRON_NO_STATE", CKR_EXACT), 1);
+    written_for_tp1("a router");
+}
+
 /* `n` bytes of a file, where it has `from`, become `to`. */
 static void patch(const char *path, const char *from, const char *to, size_t n)
 {
@@ -787,6 +799,7 @@ int main(int argc, char **argv)
     RUN(config_forms);
     RUN(config_lookalikes);
     RUN(config_aliases);
+    RUN(router);
     RUN(scheduler_own);
     RUN(left_out);
 #ifndef _WIN32
