@@ -24741,6 +24741,12 @@ static ckr_result ckr__nt_check_config(ckr__nt *r)
     return CKR_OK;
 }
 
+/* Is `rows` what a vocabulary of `size` is padded to, at most? */
+static bool ckr__nt_pads_to(const ckr__nt *r, int64_t size, int64_t rows, uint32_t tp)
+{
+    return size <= rows && (rows - size) / r->multiple < (int64_t)tp;
+}
+
 /* What model_config.json and the tensors agree on. The size may be the one before padding. */
 static ckr_result ckr__nt_check_vocab(ckr__nt *r)
 {
@@ -24751,7 +24757,7 @@ static ckr_result ckr__nt_check_vocab(ckr__nt *r)
         return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "tie_word_embeddings", tied->u.b,
                                    "model_config.json", r->tied);
     if (!ckr_node_i64(ckr_node_get(m, "vocab_size"), &size) || size <= 0 || r->vocab <= 0 ||
-        (size <= r->vocab && (r->vocab - size) / r->multiple < (int64_t)r->tp))
+        ckr__nt_pads_to(r, size, r->vocab, r->tp))
         return CKR_OK;
     return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "vocab_size", size,
                                "model_config.json", r->vocab);
@@ -27740,7 +27746,7 @@ static bool ckr__nt_emit_config(ckr__nt_job *x)
     ckr__buf b;
     const char *copy = NULL;
     bool ok;
-    int64_t stage = x->nt->zero;
+    int64_t stage = x->nt->zero, size = 0;
     if (!x->nt->config.root) return true;
     memset(&b, 0, sizeof b);
     b.c = x->c;
@@ -27753,7 +27759,9 @@ static bool ckr__nt_emit_config(ckr__nt_job *x)
          ckr__nt_yaml_int(x, &b, "/parallelism/context_parallel_size", x->cp) &&
          ckr__nt_yaml_int(x, &b, "/parallelism/expert_parallel_size", 1) &&
          ckr__nt_yaml_int(x, &b, "/optimizer/zero_stage", stage);
-    if (ok && x->padded && x->padded != x->s->padded_vocab)
+    ckr_node_i64(ckr_node_find(x->nt->config.root, "/model/model_config/vocab_size"), &size);
+    if (ok && x->padded && (x->padded != x->s->padded_vocab ||
+                            (size > 0 && !ckr__nt_pads_to(x->nt, size, x->padded, x->tp))))
         ok = ckr__nt_yaml_int(x, &b, "/model/model_config/vocab_size", x->padded);
     if (ok && x->t->dtype != CKR_DTYPE_NONE)
         ok = ckr__nt_yaml_set(x, &b, "/model/dtype", ckr_dtype_name(x->t->dtype));

@@ -718,6 +718,16 @@ static void patch(const char *path, const char *from, const char *to, size_t n)
     memcpy(f->data + i, to, n);
 }
 
+/* config.yaml may tell the size before padding, if that is padded to the same at the target. */
+static void vocab_before_padding(void)
+{
+    const char *was = "\n    vocab_size: 68", *is = "\n    vocab_size: 67";
+    load_edited("tp2_pp1_dp1");
+    patch(EDITED_CONFIG, was, is, strlen(was));
+    CHECK(edited(1, 0, "", CKR_EXACT) >= 0);
+    written_for_tp1("a size before padding");
+}
+
 /* A key that is not understood comes back for the same ranks, and is said to be lost for others; a
    base LR that is none of the optimizer's is told. */
 static void scheduler_own(void)
@@ -800,6 +810,7 @@ int main(int argc, char **argv)
     RUN(config_lookalikes);
     RUN(config_aliases);
     RUN(router);
+    RUN(vocab_before_padding);
     RUN(scheduler_own);
     RUN(left_out);
 #ifndef _WIN32
