@@ -28484,22 +28484,27 @@ static void ckr__plain_step(ckr__ctx *c, ckr_state *s, const ckr_node *optimizer
 }
 
 /* A scheduler that is stepped once per epoch has counted a whole part of the updates, one that each
-   process steps a multiple. Otherwise updates were skipped, and it moves with each that is not. */
+   process steps a multiple; within an epoch nearly so. Where the two are close, updates were
+   skipped, and it moves with each that is not. */
 static bool ckr__plain_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
 {
     const int64_t ticks = x->position, step = s->progress.step;
-    bool whole;
+    bool whole, apart;
     if (step < 0) s->progress.step = ticks;
     if (step <= 0 || step == ticks) return true;
     whole = step % ticks == 0 || ticks % step == 0;
-    if (whole) x->rate = (double)ticks / (double)step;
+    apart = step / ticks > 1 || ticks / step > 1;
+    if (apart) x->rate = (double)ticks / (double)step;
     return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_SCHEDULER_CLOCK",
                      CKR_APPROX, "scheduler", NULL,
                      ckr__printf(c, "%lld steps in %lld updates", (long long)ticks,
                                  (long long)step),
-                     whole ? "the scheduler is stepped in this ratio, as once per epoch: its LR is "
-                             "exact where one begins, and goes evenly to the next"
-                           : "the optimizer counts the updates: some seem to have been skipped",
+                     !apart ? "the optimizer counts the updates: some seem to have been skipped"
+                     : whole
+                         ? "the scheduler is stepped in this ratio, as once per epoch: its LR is "
+                           "exact where one begins, and goes evenly to the next"
+                         : "the scheduler is stepped about so, as in the middle of an epoch: where "
+                           "the next begins is not known",
                      "if that is wrong, tell the curve over updates with --schedule");
 }
 

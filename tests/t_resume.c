@@ -655,6 +655,31 @@ static void per_epoch(void)
     ckr_ckpt_close(c);
 }
 
+/* The same after 34 updates: an epoch has begun, and its length is not known. */
+static void within_epoch(void)
+{
+    static const unsigned char was[] = { 0, 0, 0xf0, 0x41 }, is[] = { 0, 0, 8, 0x42 };
+    ckr_env env = CKR_ZERO;
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    memio_file *f;
+    double v[6];
+    size_t i;
+    memio_load(&mem, "tests/data/resume", "/epochs");
+    f = memio_find(&mem, "/epochs/per_epoch.pt");
+    for (i = 0; CHECK(f) && i + 4 <= f->size; i++)
+        if (!memcmp(f->data + i, was, 4)) memcpy(f->data + i, is, 4);
+    env.io = memio_io(&mem);
+    d.env = &env;
+    if (!CHECK_OK(ckr_ckpt_open("/epochs/per_epoch.pt", &d, &c, &e), &e)) return;
+    CHECK_INT(ckr_ckpt_state(c)->progress.step, 34);
+    CHECK_OK(ckr_schedule_values(ckr_ckpt_state(c)->schedules, CKR_COLUMN_LR, 35, 6, v, NULL, &e),
+             &e);
+    for (i = 0; i < 6; i++) NEAR(v[i], 0.005, 1e-15);
+    ckr_ckpt_close(c);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -678,6 +703,7 @@ int main(int argc, char **argv)
     RUN(missing_parts);
     RUN(tensor_values);
     RUN(per_epoch);
+    RUN(within_epoch);
     memio_free(&mem);
     return t_end();
 }
