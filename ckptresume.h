@@ -27618,19 +27618,24 @@ static bool ckr__nt_yaml_anew(ckr__nt_job *x, ckr__buf *b, const char *const *pa
 }
 
 /* Does config.yaml say so now? Lines inside a quoted text look like others, and an anchor that
-   stood before the value is missing elsewhere. */
-static bool ckr__nt_yaml_says(ckr__ctx *c, const ckr__buf *b, const char *pointer,
-                              const char *value)
+   stood before the value is missing elsewhere. An error only where that cannot be told. */
+static ckr_result ckr__nt_yaml_says(ckr__ctx *c, const ckr__buf *b, const char *pointer,
+                                    const char *value, bool *says)
 {
     ckr_node *root = NULL, *want = NULL;
     const ckr_node *have;
+    *says = false;
+    if (b->failed) return CKR_E_NOMEM;
     if (ckr__yaml_parse(c, "config.yaml", b->data, b->size, &root) != CKR_OK ||
         ckr__yaml_parse(c, "config.yaml", value, strlen(value), &want) != CKR_OK) {
+        const ckr_result r = c->err->code;
+        if (r == CKR_E_NOMEM || r == CKR_E_LIMIT) return r;
         ckr__error_reset(c);
-        return false;
+        return CKR_OK;
     }
     have = ckr_node_find(root, pointer);
-    return have && ckr__nt_equal(have, want);
+    *says = have && ckr__nt_equal(have, want);
+    return CKR_OK;
 }
 
 /* Sets one scalar of config.yaml, every other byte staying. A key that is absent stays absent. */
@@ -27640,6 +27645,8 @@ static bool ckr__nt_yaml_set(ckr__nt_job *x, ckr__buf *b, const char *pointer, c
     const char *path[8];
     size_t n = 0, from, to, k;
     ckr__buf out;
+    ckr_result r;
+    bool says;
     const ckr_node *old = ckr_node_find(x->nt->config.root, pointer);
     if (!old) return true;
     snprintf(part, sizeof part, "%s", pointer + 1);
@@ -27657,13 +27664,14 @@ static bool ckr__nt_yaml_set(ckr__nt_job *x, ckr__buf *b, const char *pointer, c
     ckr__buf_put(&out, b->data, from);
     ckr__buf_str(&out, value);
     ckr__buf_put(&out, b->data + to, b->size - to);
-    if (!out.failed && !ckr__nt_yaml_says(x->c, &out, pointer, value)) {
+    r = ckr__nt_yaml_says(x->c, &out, pointer, value, &says);
+    if (r != CKR_OK || !says) {
         ckr__buf_free(&out);
-        return ckr__nt_yaml_anew(x, b, path, n, value);
+        return r == CKR_OK && ckr__nt_yaml_anew(x, b, path, n, value);
     }
     ckr__buf_free(b);
     *b = out;
-    return !b->failed;
+    return true;
 }
 
 static bool ckr__nt_yaml_int(ckr__nt_job *x, ckr__buf *b, const char *pointer, int64_t v)
