@@ -54474,8 +54474,6 @@ static ckr_result ckr__trust_each(ckr__trust *x, const ckr_tensor *t)
     return r;
 }
 
-/* Masters against their parameters, where the framework itself never does it and would go on with
-   either. */
 /* Is one read out of where the other lies? */
 static bool ckr__one_place(const ckr_tensor *a, const ckr_tensor *b)
 {
