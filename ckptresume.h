@@ -49895,10 +49895,13 @@ static ckr_result ckr__pack_index(ckr__packer *p)
 #define CKR__RUN_PART                                                                              \
     ((uint64_t)1 << 15)                 /* bytes per inner step: digest and cast find it in cache */
 #define CKR__BLOCK ((size_t)1 << 17)    /* staged at a time, at most                             */
+#define CKR__LINE  ((size_t)64)         /* of cache: more room, to begin anywhere in one         */
+#define CKR__STAGE (CKR__BLOCK + CKR__LINE)
+#define CKR__BESIDE                                                                                \
+    (CKR__STAGE + CKR__LINE + 2 * CKR__RUN_PART) /* a worker's memory but its window */
 #define CKR__NEAR  ((uint64_t)1 << 11)  /* bytes that cost no more to read than a call does      */
-#define CKR__SUMMED ((uint64_t)1 << 17) /* read at a time: is still in cache when it is summed   */
 #define CKR__DIRECT ((uint64_t)1 << 16) /* bytes from which a run is read to where it goes       */
-#define CKR__WINDOW ((uint64_t)4 << 20) /* bytes of destination per task                         */
+#define CKR__WINDOW ((uint64_t)7 << 19) /* bytes of destination per task; 4 MiB with the rest    */
 
 typedef struct ckr__op {
     const ckr_tensor *tensor;
@@ -50060,6 +50063,14 @@ typedef struct ckr__lane {
     uint64_t   max_ulp;
 } ckr__lane;
 
+/* How far behind p the first place is that lies to a line of cache as `at` does in its file. To any
+   other the copy out of the page cache is slower by a third; by two thirds where p is a few bytes
+   behind `at` within a page, so that every load waits for the store before it (bench/read). */
+static size_t ckr__misplaced(const uint8_t *p, uint64_t at)
+{
+    return (size_t)((at - (uint64_t)(uintptr_t)p) & (CKR__LINE - 1));
+}
+
 /* n bytes of an open file into memory, every bound checked. */
 static bool ckr__lane_read(ckr__lane *w, int side, const ckr_piece *p, uint64_t at, uint8_t *dst,
                            uint64_t n)
@@ -50094,23 +50105,26 @@ static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uin
                                  uint64_t n, uint64_t want)
 {
     const ckr__ctx *c = side ? w->other : w->src;
+    uint8_t *block = w->block[side];
     uint64_t size, from;
     if (p->file == CKR_NO_FILE)
         return p->mem ? (const uint8_t *)p->mem + at : w->window + (at - w->window_at);
     from = w->block_at[side];
+    block += ckr__misplaced(block, from);
     if (w->block_file[side] == p->file && at >= from &&
         ckr__range_ok(at - from, n, w->block_n[side]))
-        return w->block[side] + (at - from);
+        return block + (at - from);
     size = c->files[p->file].size;
     want = ckr__ahead(w, side, p->file, at, want);
     if (at < size && want > size - at) want = size - at;
     if (n < want) n = want;
     w->block_file[side] = CKR_NO_FILE;
-    if (!ckr__lane_read(w, side, p, at, w->block[side], n)) return NULL;
+    block = w->block[side] + ckr__misplaced(w->block[side], at);
+    if (!ckr__lane_read(w, side, p, at, block, n)) return NULL;
     w->block_file[side] = p->file;
     w->block_at[side] = at;
     w->block_n[side] = n;
-    return w->block[side];
+    return block;
 }
 
 /* The same in this machine's byte order: a foreign one goes through `temp`. */
@@ -50151,15 +50165,23 @@ static bool ckr__run_direct(const ckr__op *op, const uint8_t *dst, uint64_t byte
            op->logical == p->dtype && !p->big_endian && !ckr__host_big_endian();
 }
 
-/* Without a digest in one call; with one in parts that are still in cache when they are summed. */
+/* In one call, or in parts: with a digest, each summed while it is in cache; misplaced, each read
+   to a better place and moved while it is in cache. That place is a little further on in the run,
+   where nothing has been read yet; for the end of the run it is the block. A caller's own I/O is
+   spared the second, since it may pay by the call. */
 static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
                           uint64_t n)
 {
-    const bool sum = w->sums && !op->no_sum;
+    const bool sum = w->sums && !op->no_sum, own = w->src->env.io.read_fn == ckr__os_read;
+    const size_t off = own ? ckr__misplaced(dst, a) : 0;
     w->bytes_read += n;
     while (n > 0) {
-        uint64_t part = sum && n > CKR__SUMMED ? CKR__SUMMED : n;
-        if (!ckr__lane_read(w, 0, op->pa, a, dst, part)) return false;
+        const uint64_t part = (sum || off) && n > CKR__BLOCK ? CKR__BLOCK : n;
+        const uint8_t *s = dst + off;
+        if (off && n - part < off) s = ckr__fetch(w, 0, op->pa, a, part, part);
+        else if (!ckr__lane_read(w, 0, op->pa, a, dst + off, part)) return false;
+        if (!s) return false;
+        if (s != dst) memmove(dst, s, (size_t)part);
         if (sum) ckr__lane_digest(w, op->tensor, op->pa->dtype, l, dst, part);
         dst += part;
         a += part;
@@ -50388,8 +50410,8 @@ static void ckr__crew_free(ckr__crew *w)
     uint32_t i;
     for (i = 0; w->lanes && i < w->n; i++) {
         ckr__lane *l = &w->lanes[i];
-        ckr__heap_free(w->c, l->block[0], CKR__BLOCK);
-        ckr__heap_free(w->c, l->block[1], CKR__BLOCK);
+        ckr__heap_free(w->c, l->block[0], CKR__STAGE);
+        ckr__heap_free(w->c, l->block[1], CKR__STAGE);
         ckr__heap_free(w->c, l->temp, 2 * (size_t)CKR__RUN_PART);
         ckr__heap_free(w->c, l->sums, (size_t)w->n_tensors * sizeof *l->sums);
     }
@@ -50423,8 +50445,8 @@ static ckr_result ckr__crew_make(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
         l->tables = w->tables;
         l->block_file[0] = l->block_file[1] = CKR_NO_FILE;
         l->temp = (uint8_t *)ckr__heap_alloc(c, 2 * (size_t)CKR__RUN_PART);
-        l->block[0] = (uint8_t *)ckr__heap_alloc(c, CKR__BLOCK);
-        l->block[1] = other ? (uint8_t *)ckr__heap_alloc(c, CKR__BLOCK) : NULL;
+        l->block[0] = (uint8_t *)ckr__heap_alloc(c, CKR__STAGE);
+        l->block[1] = other ? (uint8_t *)ckr__heap_alloc(c, CKR__STAGE) : NULL;
         if (!l->temp || !l->block[0] || (other && !l->block[1])) goto nomem;
         if (!n_tensors) continue;
         l->sums = (uint64_t (*)[2])ckr__heap_alloc(c, (size_t)n_tensors * sizeof *l->sums);
@@ -53989,7 +54011,7 @@ static bool ckr__plan_count(ckr_plan *p)
     facts->n_files = p->out.n_files;
     facts->peak_bytes =
         p->src->ctx.arena_bytes + c->arena_bytes +
-        c->env.parallel.n_threads * (p->facts.window_bytes + CKR__BLOCK + 2 * CKR__RUN_PART);
+        c->env.parallel.n_threads * (p->facts.window_bytes + CKR__BESIDE);
     return true;
 }
 
@@ -54048,7 +54070,7 @@ static void ckr__plan_target(ckr_plan *p, const ckr_state *s)
    than one. */
 static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
 {
-    const uint64_t fixed = CKR__BLOCK + 2 * CKR__RUN_PART, least = 65536;
+    const uint64_t fixed = CKR__BESIDE, least = 65536;
     uint32_t *lanes = &p->ctx.env.parallel.n_threads;
     uint64_t w = CKR__WINDOW;
     if (max_bytes) {
@@ -54639,7 +54661,7 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
     ckr__lane *l = &w->crew.lanes[lane];
     const ckr__out_file *f = w->plan->out.files[win->file];
     const ckr__image *img = (const ckr__image *)f->image;
-    uint8_t *buf = w->buffers[lane];
+    uint8_t *buf = w->buffers[lane] + ckr__misplaced(w->buffers[lane], win->begin);
     uint64_t i = ckr__seg_find(img, win->begin);
     int32_t sys;
     for (; i < img->n_segs && img->segs[i].offset < win->end; i++) {
@@ -55034,12 +55056,18 @@ static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *
     return r;
 }
 
+/* Bytes of one: a window, at the best place of a line. */
+static size_t ckr__write_buffer(const ckr__write *w)
+{
+    return (size_t)w->plan->facts.window_bytes + CKR__LINE;
+}
+
 static void ckr__write_free(ckr__write *w)
 {
     uint32_t i;
     const uint64_t n = 2 * w->crew.n_tensors;
     for (i = 0; i < w->crew.n; i++) {
-        if (w->buffers) ckr__heap_free(w->c, w->buffers[i], (size_t)w->plan->facts.window_bytes);
+        if (w->buffers) ckr__heap_free(w->c, w->buffers[i], ckr__write_buffer(w));
         if (w->seen) ckr__heap_free(w->c, w->seen[i], (size_t)n * sizeof **w->seen);
     }
     ckr__crew_free(&w->crew);
@@ -55057,7 +55085,7 @@ static ckr_result ckr__write_alloc(ckr__write *w)
     w->handles = CKR__NEW_N(w->c, void *, CKR__BATCH);
     if (!w->buffers || !w->seen || !w->handles) return w->c->err->code;
     for (i = 0; i < w->crew.n; i++) {
-        w->buffers[i] = (uint8_t *)ckr__heap_alloc(w->c, (size_t)w->plan->facts.window_bytes);
+        w->buffers[i] = (uint8_t *)ckr__heap_alloc(w->c, ckr__write_buffer(w));
         w->seen[i] = (uint64_t (*)[2])ckr__heap_alloc(w->c, (size_t)n * sizeof **w->seen);
         if (!w->buffers[i] || !w->seen[i]) return w->c->err->code;
         memset(w->seen[i], 0, (size_t)n * sizeof **w->seen);
@@ -55865,9 +55893,10 @@ static bool ckr__crc_file(const ckr__crc_jobs *j, ckr__lane *w, const ckr__crc_j
     *crc = 0;
     while (left) {
         size_t n = left < CKR__BLOCK ? (size_t)left : CKR__BLOCK;
-        int32_t sys = j->c->env.io.read_fn(j->c->env.io.user, x->file->handle, at, w->block[0], n);
+        uint8_t *p = w->block[0] + ckr__misplaced(w->block[0], at);
+        int32_t sys = j->c->env.io.read_fn(j->c->env.io.user, x->file->handle, at, p, n);
         if (sys) return ckr__fail_io(&w->err, CKR_ITEM_IO_READ, x->file->path, sys) == CKR_OK;
-        *crc = ckr__crc32(*crc, w->block[0], n);
+        *crc = ckr__crc32(*crc, p, n);
         w->bytes_read += n;
         at += n;
         left -= n;

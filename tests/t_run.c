@@ -387,6 +387,83 @@ static void jobs_any_threads(void)
     free(dst);
 }
 
+static uint64_t t_reads;
+
+static int32_t counted_read(void *user, void *file, uint64_t offset, void *dst, size_t n)
+{
+    t_reads++;
+    return ckr__os_read(user, file, offset, dst, n);
+}
+
+/* Runs that are read to where they go: from any byte of a file to any of memory, ending on either
+   side of what is read at a time, with a digest and without, nothing touched around them; through
+   the caller's own I/O in as few calls as can be. */
+static void long_runs(void)
+{
+    static const int64_t add[] = { -65, -64, -1, 0, 1, 63, 64, 65 };
+    enum { ROOM = 3 * CKR__BLOCK + 1024 };
+    char path[600];
+    const char *dir = t_tmpdir();
+    FILE *f;
+    uint8_t *src = (uint8_t *)malloc(ROOM), *dst = (uint8_t *)malloc(ROOM);
+    ckr__digest_tables *tables = (ckr__digest_tables *)malloc(sizeof *tables);
+    t_rng r = { 11 };
+    uint32_t i, file;
+    if (!src || !dst || !tables) exit(2);
+    ckr__digest_tables_init(tables);
+    for (i = 0; i < ROOM; i++) src[i] = (uint8_t)t_next(&r);
+    snprintf(path, sizeof path, "%s/run", dir);
+    f = fopen(path, "wb");
+    if (!f || fwrite(src, 1, ROOM, f) != ROOM || fclose(f) != 0) exit(2);
+    for (i = 0; i < 1200; i++) {
+        const int64_t n = (int64_t)CKR__BLOCK * t_range(&r, 1, 3) + add[i % 8], from = i / 8 % 71;
+        const int64_t to = t_range(&r, 0, 200), zero = 0, one = 1;
+        const bool own = t_range(&r, 0, 3) == 0, sum = t_range(&r, 0, 1) == 0;
+        uint64_t sums[1][2] = { { 0, 0 } }, want[2] = { 0, 0 }, at;
+        ckr__crew crew;
+        ckr_tensor t;
+        ckr_piece a;
+        ckr__op op;
+        bool clean = true;
+        ckr__ctx_init(&t_ctx, NULL, NULL, &t_err);
+        if (own) t_ctx.env.io.read_fn = counted_read;
+        memset(&t, 0, sizeof t);
+        memset(&a, 0, sizeof a);
+        t.name = "t";
+        t.slot = "param";
+        t.dtype = a.dtype = CKR_DTYPE_U8;
+        t.n_dims = a.n_dims = 1;
+        t.shape = a.count = &n;
+        a.start = &zero;
+        a.stride = &one;
+        a.offset = (uint64_t)from;
+        CHECK_OK(ckr__file_open(&t_ctx, path, &file), &t_err);
+        a.file = file;
+        CHECK_OK(ckr__crew_make(&crew, &t_ctx, &t_ctx, NULL, 0), &t_err);
+        crew.lanes[0].sums = sum ? sums : NULL;
+        crew.lanes[0].tables = tables;
+        memset(dst, 0xcc, ROOM);
+        t_reads = 0;
+        CHECK(ckr__op_make(&t_ctx, &op, &t, &zero, &n, &a, NULL, NULL));
+        CHECK(ckr__op_run(&crew.lanes[0], &op, 0, (uint64_t)n, dst + to));
+        for (at = 0; at < ROOM; at++)
+            if ((int64_t)at < to || (int64_t)at >= to + n) clean = clean && dst[at] == 0xcc;
+        t_check(clean && !memcmp(dst + to, src + from, (size_t)n), __FILE__, __LINE__,
+                "%lld bytes from %lld to %lld", (long long)n, (long long)from, (long long)to);
+        if (own && !sum) CHECK_INT(t_reads, 1);
+        CHECK_INT(crew.lanes[0].bytes_read, n);
+        ckr__digest_add(tables, want, 0, src + from, (uint64_t)n);
+        if (sum) CHECK(sums[0][0] == want[0] && sums[0][1] == want[1]);
+        crew.lanes[0].sums = NULL;
+        ckr__crew_free(&crew);
+        ckr__ctx_free(&t_ctx);
+    }
+    t_remove_tree(dir);
+    free(tables);
+    free(src);
+    free(dst);
+}
+
 static void boxes_meet(void)
 {
     int64_t s1, c1, s2, c2, start, count, k;
@@ -414,5 +491,6 @@ int main(int argc, char **argv)
     RUN(comparisons);
     RUN(ulps);
     RUN(jobs_any_threads);
+    RUN(long_runs);
     return t_end();
 }
