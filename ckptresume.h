@@ -548,6 +548,9 @@ typedef struct ckr_io {        /* positional, 64-bit; 0 on success, else an errn
     int32_t (*lock_fn)(void *user, const char *path, void **lock); /* optional, with unlock_fn:   */
     void    (*unlock_fn)(void *user, void *lock);   /* EBUSY when another process holds it; a
                                                        process that dies lets go               */
+    int32_t (*room_fn)(void *user, const char *dir, uint64_t *bytes); /* optional: what a file in
+                                  dir could still take, so that too large an output is refused
+                                  before it is begun; not 0: not known                         */
     void *user;
 } ckr_io;
 
@@ -1287,6 +1290,7 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 #  include <sys/file.h>
 #  include <sys/mman.h>
 #  include <sys/stat.h>
+#  include <sys/statvfs.h>
 #  include <sys/types.h>
 #  include <unistd.h>
 #  if defined(__linux__)
@@ -2302,6 +2306,29 @@ static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const 
 }
 #endif
 
+/* What the superuser may fill up, others may not. A file system without blocks counts none. */
+static int32_t ckr__os_room(void *user, const char *dir, uint64_t *bytes)
+{
+#if defined(_WIN32)
+    WCHAR wide[1024];
+    ULARGE_INTEGER room;
+    (void)user;
+    if (!ckr__os_wide(dir, wide, 1024)) return ENAMETOOLONG;
+    if (!GetDiskFreeSpaceExW(wide, &room, NULL, NULL)) return ckr__os_errno();
+    *bytes = room.QuadPart;
+    return 0;
+#else
+    struct statvfs st;
+    (void)user;
+    if (statvfs(dir, &st) != 0) return errno;
+    if (!st.f_blocks) return ENOSYS;
+    return ckr__mul_u64((uint64_t)st.f_frsize,
+                        (uint64_t)(geteuid() == 0 ? st.f_bfree : st.f_bavail), bytes)
+               ? 0
+               : ENOSYS;
+#endif
+}
+
 static ckr_io ckr__default_io(void)
 {
     ckr_io io;
@@ -2321,6 +2348,7 @@ static ckr_io ckr__default_io(void)
     io.lock_fn = ckr__os_lock;
     io.unlock_fn = ckr__os_unlock;
 #endif
+    io.room_fn = ckr__os_room;
     io.user = NULL;
     return io;
 }
@@ -55032,6 +55060,22 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     return CKR_OK;
 }
 
+/* Room for all of it, an old one beside it; what others write meanwhile is told when it happens. */
+static ckr_result ckr__output_room(ckr__ctx *c, const char *path, uint64_t bytes)
+{
+    const char *dir = ckr__parent(c, path);
+    uint64_t room;
+    ckr_result r;
+    if (!dir) return c->err->code;
+    if (!c->env.io.room_fn || c->env.io.room_fn(c->env.io.user, dir, &room) || bytes <= room)
+        return CKR_OK;
+    r = ckr__fail(c->err, CKR_ITEM_IO_NO_SPACE, path, CKR_NO_OFFSET, NULL,
+                  "the output takes %llu bytes, and its file system has room for %llu",
+                  (unsigned long long)bytes, (unsigned long long)room);
+    c->err->sys_error = ENOSPC;
+    return ckr__remedy(c->err, r, "make room there, or write elsewhere; nothing was written");
+}
+
 /* The new output takes its name. Over an old directory in one step where the system can swap names:
    then the temporary name holds the old one. Else in two: the old one stands aside in between. */
 static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *path,
@@ -55153,6 +55197,7 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
     if (r == CKR_OK) r = ckr__plan_trust(p, &c);
     if (r == CKR_OK) {
         r = ckr__temp_clear(&w);
+        if (r == CKR_OK) r = ckr__output_room(&c, path, w.total);
         if (r == CKR_OK) r = ckr__write_alloc(&w);
         if (r == CKR_OK) r = ckr__temp_plan(&w);
         if (r == CKR_OK) r = ckr__write_all(&w, path, old, receipt);

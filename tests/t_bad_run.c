@@ -280,12 +280,49 @@ static void output_errors(void)
     CHECK(fault.blocks == 0 && fault.handles == 0);
 }
 
+static uint64_t mem_room;
+
 static bool never(void *user, uint64_t done, uint64_t total)
 {
     (void)user;
     (void)done;
     (void)total;
     return false;
+}
+
+static int32_t room_of(void *user, const char *dir, uint64_t *bytes)
+{
+    (void)user;
+    CHECK_STR(dir, "/w");
+    *bytes = mem_room;
+    return 0;
+}
+
+/* What does not fit is refused before the first byte: one byte short, and what fits exactly goes. */
+static void no_room(void)
+{
+    const int64_t shape[1] = { 2 };
+    ckr_open_desc d = failing(-1, 0, 0);
+    ckr_target t = target();
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    env.io.room_fn = room_of;
+    CHECK_OK(ckr_ckpt_create(&d, &c, &err), &err);
+    CHECK_OK(ckr_ckpt_put(c, "a", "param", CKR_DTYPE_F32, 1, shape, two, &err), &err);
+    CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err);
+    if (p) {
+        mem_room = ckr_plan_info(p)->bytes_written - 1;
+        bad_is(ckr_plan_write(p, OUT, NULL, &err), &err, "one byte short",
+               bad(CKR_ITEM_IO_NO_SPACE, OUT, NOWHERE, ""));
+        CHECK(err.sys_error == ENOSPC && err.remedy[0]);
+        CHECK(!memio_find(&mem, OUT) && !memio_find(&mem, TEMP));
+        mem_room++;
+        CHECK_OK(ckr_plan_write(p, OUT, NULL, &err), &err);
+        memio_remove(&mem, OUT);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    CHECK(fault.blocks == 0 && fault.handles == 0);
 }
 
 static void cancelled(void)
@@ -612,6 +649,7 @@ int main(int argc, char **argv)
     RUN(input_errors);
     RUN(output_errors);
     RUN(cancelled);
+    RUN(no_room);
     RUN(outputs);
     RUN(unwritable_names);
     RUN(unwritable_values);
