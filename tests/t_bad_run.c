@@ -298,7 +298,7 @@ static int32_t room_of(void *user, const char *dir, uint64_t *bytes)
     return 0;
 }
 
-/* What does not fit is refused before the first byte: one byte short, and what fits exactly goes. */
+/* What does not fit is refused before the first byte: by one byte; what just fits goes there. */
 static void no_room(void)
 {
     const int64_t shape[1] = { 2 };
