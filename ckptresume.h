@@ -4382,6 +4382,60 @@ static void ckr__put_line(ckr__buf *b, size_t spaces)
         ckr__buf_put(b, blank, spaces < 32 ? spaces : 32);
 }
 
+#define CKR__PUT_ANY (-1)      /* for an indent: one line of text, of any value         */
+
+static void ckr__put_any_bytes(ckr__buf *b, const uint8_t *p, uint64_t n)
+{
+    uint64_t i;
+    for (i = 0; i < n && n <= 32; i++) ckr__buf_printf(b, "%02x", p[i]);
+    if (n > 32)
+        ckr__buf_printf(b, "%llu bytes, hash %016llx", (unsigned long long)n,
+                        (unsigned long long)ckr__hash_bytes(p, (size_t)n));
+}
+
+/* What JSON has no value for, so that others read as others: for comparison and report. */
+static void ckr__put_any(ckr__buf *b, const ckr_node *n)
+{
+    const ckr_view *v = n->u.view;
+    uint32_t i;
+    switch ((int)n->kind) {
+    case CKR_NODE_COMPLEX:
+        ckr__buf_printf(b, "(%.17g%+.17gj)", n->u.complex_[0], n->u.complex_[1]);
+        break;
+    case CKR_NODE_BYTES: case CKR_NODE_BYTEARRAY:
+        ckr__buf_str(b, "bytes(");
+        ckr__put_any_bytes(b, (const uint8_t *)(const void *)n->u.str, n->count);
+        ckr__buf_u8(b, ')');
+        break;
+    case CKR_NODE_DEVICE: case CKR_NODE_DTYPE: case CKR_NODE_LAYOUT: case CKR_NODE_GLOBAL:
+        ckr__buf_str(b, n->u.str);
+        break;
+    case CKR_NODE_TENSOR: case CKR_NODE_STORAGE: case CKR_NODE_NDARRAY: case CKR_NODE_NPSCALAR:
+        ckr__buf_printf(b, "%s[", ckr_dtype_name(v->dtype));
+        for (i = 0; i < v->n_dims; i++)
+            ckr__buf_printf(b, "%s%lld", i ? ", " : "", (long long)v->shape[i]);
+        ckr__buf_str(b, "](");
+        if (v->bytes) ckr__put_any_bytes(b, v->bytes, v->data_bytes);
+        else
+            ckr__buf_printf(b, "storage %s at %llu, offset %lld", v->storage ? v->storage : "",
+                            (unsigned long long)v->data_offset, (long long)v->offset);
+        ckr__buf_u8(b, ')');
+        break;
+    case CKR_NODE_OBJECT:
+        ckr__buf_printf(b, "%s object %u", n->u.object->name ? n->u.object->name : "",
+                        (unsigned)n->id);
+        break;
+    default: ckr__buf_printf(b, "value %u of kind %u", (unsigned)n->id, (unsigned)n->kind); break;
+    }
+}
+
+static bool ckr__json_put_leaf(ckr__buf *b, const ckr_node *n, bool key, bool any)
+{
+    const bool json = ckr__json_put_scalar(b, n, key);
+    if (!json && any) ckr__put_any(b, n);
+    return json || any;
+}
+
 /* A container being written, for JSON and YAML: `slots` are its pairs in key order, or NULL. */
 typedef struct ckr__put_frame {
     const ckr_node *node;
@@ -4442,11 +4496,11 @@ static const ckr_node *ckr__json_put_next(ckr__buf *b, ckr__put_frame *f, int in
 {
     uint64_t i = f->next++;
     ckr_node *const *slot;
-    if (i) ckr__buf_str(b, indent ? "," : ", ");
-    if (indent) ckr__put_line(b, depth * (size_t)indent);
-    if (ckr__put_is_list(f->node)) return f->node->u.items[i];
+    if (i) ckr__buf_str(b, indent > 0 ? "," : ", ");
+    if (indent > 0) ckr__put_line(b, depth * (size_t)indent);
+    if (!ckr_node_is_dict(f->node)) return f->node->u.items[i];
     slot = f->slots ? (ckr_node *const *)f->slots[i] : &f->node->u.items[2 * i];
-    if (!ckr__json_put_scalar(b, slot[0], true)) {
+    if (!ckr__json_put_leaf(b, slot[0], true, indent == CKR__PUT_ANY)) {
         ckr__put_refuse(b->c, "a JSON key", slot[0]);
         return NULL;
     }
@@ -4461,13 +4515,16 @@ static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool
     memset(&stack, 0, sizeof stack);
     stack.c = b->c;
     while (n && r == CKR_OK) {
-        bool list = ckr__put_is_list(n), dict = ckr_node_is_dict(n);
+        const bool any = indent == CKR__PUT_ANY, dict = ckr_node_is_dict(n);
+        const bool set = n->kind == CKR_NODE_SET || n->kind == CKR_NODE_FROZENSET;
+        const bool list = ckr__put_is_list(n) || (any && set);
+        if (any && set) ckr__buf_str(b, "set");
         if ((list || dict) && n->count) {
             ckr__buf_u8(b, list ? '[' : '{');
             r = ckr__put_push(&stack, n, sort_keys, 0);
         } else if (list || dict) {
             ckr__buf_str(b, list ? "[]" : "{}");
-        } else if (!ckr__json_put_scalar(b, n, false)) {
+        } else if (!ckr__json_put_leaf(b, n, false, any)) {
             r = ckr__put_refuse(b->c, "JSON", n);
         }
         for (n = NULL; r == CKR_OK && !n && stack.size;) {
@@ -4478,8 +4535,8 @@ static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool
                 if (!n) r = CKR_E_UNSUPPORTED;
                 continue;
             }
-            if (indent) ckr__put_line(b, (depth - 1) * (size_t)indent);
-            ckr__buf_u8(b, ckr__put_is_list(f->node) ? ']' : '}');
+            if (indent > 0) ckr__put_line(b, (depth - 1) * (size_t)indent);
+            ckr__buf_u8(b, ckr_node_is_dict(f->node) ? '}' : ']');
             ckr__put_pop(&stack);
         }
     }
@@ -23661,15 +23718,10 @@ static const char *ckr__node_text_of(ckr__ctx *c, const ckr_node *n)
     if (!n) return "absent";
     memset(&b, 0, sizeof b);
     b.c = c;
-    s = ckr__json_put(&b, n, 0, true) == CKR_OK ? ckr__strndup(c, (const char *)b.data, b.size)
-                                                : NULL;
+    s = ckr__json_put(&b, n, CKR__PUT_ANY, true) == CKR_OK
+            ? ckr__strndup(c, (const char *)b.data, b.size)
+            : NULL;
     ckr__buf_free(&b);
-    if (!s && c->err->item == CKR_ITEM_JSON_PUT) {     /* no value of JSON: by its place    */
-        ckr__error_reset(c);
-        s = n->kind == CKR_NODE_TENSOR
-                ? ckr__printf(c, "tensor in %s", n->u.view->storage ? n->u.view->storage : "memory")
-                : ckr__printf(c, "value of kind %u", (unsigned)n->kind);
-    }
     return s;
 }
 

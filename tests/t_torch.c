@@ -558,6 +558,46 @@ static void python2_names(void)
     }
 }
 
+/* Groups are told apart, and values compared, by their text: JSON's where it has one, and for what
+   JSON has no value for, another text for another value, alone and within a dict. */
+static void texts(void)
+{
+    static const struct {
+        ckr_node_kind kind;
+        const char *bytes;
+        double im;
+        const char *text;
+    } is[] = {
+        { CKR_NODE_COMPLEX, "", 1, "{\"k\": (0.5+1j)}" },
+        { CKR_NODE_COMPLEX, "", -2, "{\"k\": (0.5-2j)}" },
+        { CKR_NODE_BYTES, "ab", 0, "{\"k\": bytes(6162)}" },
+        { CKR_NODE_BYTEARRAY, "ac", 0, "{\"k\": bytes(6163)}" },
+        { CKR_NODE_DTYPE, "torch.float32", 0, "{\"k\": torch.float32}" },
+        { CKR_NODE_GLOBAL, "torch.cos", 0, "{\"k\": torch.cos}" },
+        { CKR_NODE_FROZENSET, "", 7, "{\"k\": set[7]}" },
+        { CKR_NODE_SET, "", 8, "{\"k\": set[8]}" }
+    };
+    double parts[2] = { 0.5, 0 };
+    ckr__ctx c;
+    ckr_error err;
+    size_t i;
+    ckr__ctx_init(&c, NULL, NULL, &err);
+    for (i = 0; i < sizeof is / sizeof *is; i++) {
+        ckr_node *n = ckr__node_text(&c, is[i].kind, is[i].bytes, strlen(is[i].bytes));
+        ckr_node *d = ckr__node(&c, CKR_NODE_DICT), *one = ckr__node_int(&c, (int64_t)is[i].im);
+        if (!n || !d || !one) exit(2);
+        parts[1] = is[i].im;
+        if (n->kind == CKR_NODE_COMPLEX) n->u.complex_ = parts;
+        if (n->kind == CKR_NODE_SET || n->kind == CKR_NODE_FROZENSET) {
+            n->count = 1;
+            n->u.items = &one;
+        }
+        CHECK(ckr__node_pair(&c, d, ckr__node_str(&c, "k"), n));
+        CHECK_STR(ckr__node_text_of(&c, d), is[i].text);
+    }
+    ckr__ctx_free(&c);
+}
+
 /* What a whole torch file cannot be written with is told by its file and key. */
 static void unwritable(void)
 {
@@ -600,6 +640,7 @@ int main(int argc, char **argv)
     RUN(numpy_keep_order);
     RUN(numpy_scalars);
     RUN(python2_names);
+    RUN(texts);
     RUN(unwritable);
     return t_end();
 }
