@@ -54064,6 +54064,23 @@ static ckr_verdict ckr__verdict(int severity)
          : severity == CKR_CHANGED ? CKR_VERDICT_CHANGED : CKR_VERDICT_EXACT;
 }
 
+/* The first reason, for who asks for no report. */
+static ckr_result ckr__plan_refused(ckr__ctx *c, const ckr_plan *p)
+{
+    const ckr_note *first = NULL;
+    uint64_t i, n = 0;
+    ckr_result r;
+    for (i = 0; i < p->facts.n_notes; i++) {
+        if (p->facts.notes[i].severity != CKR_ERROR) continue;
+        if (!n++) first = &p->facts.notes[i];
+    }
+    if (!first) return ckr__fail(c->err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL, NULL);
+    r = ckr__fail(c->err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, first->subject,
+                  "the plan was refused for %llu reason%s, first %s: %s", (unsigned long long)n,
+                  n > 1 ? "s" : "", first->code, first->reason ? first->reason : "");
+    return ckr__remedy(c->err, r, first->remedy ? first->remedy : "");
+}
+
 /* Sums for the report: bytes and copies of every file, and the peak of a run with these lanes. */
 static bool ckr__plan_count(ckr_plan *p)
 {
@@ -54648,8 +54665,7 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
     p->facts.n_notes = p->n_notes;
     p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
     if (r == CKR_OK && x.refused)
-        r = ckr__fail(c->err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL,
-                      "copies of the same elements differ, or masters and parameters");
+        r = ckr__plan_refused(c, p);
     return r;
 }
 
@@ -55244,7 +55260,7 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
     old = ckr__sibling(&c, path, "ckptresume-old");
     if (!w.temp || !old) r = c.err->code;
     else if (p->facts.verdict == CKR_VERDICT_REFUSED)
-        r = ckr__fail(c.err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL, NULL);
+        r = ckr__plan_refused(&c, p);
     else r = ckr__output_check(&c, p, path, old);
     if (r == CKR_OK) r = ckr__plan_trust(p, &c);
     if (r == CKR_OK) {

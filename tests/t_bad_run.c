@@ -603,6 +603,7 @@ static void no_plan(const ckr_ckpt *c, const ckr_target *t, ckr_item item, const
     CHECK(ckr_plan_write(p, "/w/out", NULL, &err) == CKR_E_REFUSED);
     bad_seen[CKR_ITEM_PLAN_REFUSED] = true;
     CHECK(err.item == CKR_ITEM_PLAN_REFUSED && !memio_find(&mem, "/w/out"));
+    CHECK(strstr(err.text, "CKR_") && err.where[0]);       /* the error names a first reason */
     ckr_plan_free(p);
 }
 
