@@ -969,7 +969,7 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     uint32_t     without;      /* bits of CKR_PARAMS..CKR_DATA to leave out              */
     int64_t      vocab;        /* logical vocabulary rows; 0: as recorded                */
     ckr_dtype    dtype;        /* of parameters; NONE: each its own                      */
-    const char *slots; /* safetensors/torch export: "params", "all" or a comma list; NULL: all */
+    const char *slots; /* plain files, dcp, torchtitan: "params", "all" or a comma list; NULL: all */
     bool         strict, force, repair;
     const char  *source;       /* path of the source, for the side file                  */
     const ckr_setting *sets;   /* in this order                                          */
@@ -23527,6 +23527,9 @@ typedef struct ckr__dialect {
     /* Names of files that hold a part, one rank's or one stage's: blanks between, a * for anything.
        Who opens one by itself is told the directory. NULL: none. */
     const char *parts;
+    /* Of ckr_target's fields that most dialects have no use for, those that emit_fn looks at: blanks
+       between; NULL: none. The others are refused, so that nobody asks in vain. */
+    const char *takes;
 } ckr__dialect;
 
 /* Bytes of a stored state, for the listing. */
@@ -28181,7 +28184,7 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 static const ckr__dialect ckr__nanotron = {
     "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__nt_holds, ckr__nt_emit, NULL, NULL, NULL,
     "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
-    "tp-*-of-*_pp-*-of-*.pt"
+    "tp-*-of-*_pp-*-of-*.pt", NULL
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
@@ -29341,11 +29344,11 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
 
 static const ckr__dialect ckr__plain_safetensors = {
     "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
-    NULL, NULL
+    NULL, NULL, "slots max_shard_bytes"
 };
 static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL, NULL,
-    NULL
+    NULL, "slots"
 };
 
 #ifndef CKPTRESUME_NO_ACCELERATE
@@ -32034,15 +32037,15 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__dialect ckr__accelerate = {
     "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL, NULL, NULL,
-    NULL
+    NULL, NULL
 };
 static const ckr__dialect ckr__hf_trainer = {
     "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__ac_holds, ckr__ac_emit,
-    NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, NULL
 };
 static const ckr__dialect ckr__sana = {
     "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL, NULL,
-    NULL
+    NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_ACCELERATE */
@@ -34262,7 +34265,7 @@ static bool ckr__lm_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
 static const ckr__dialect ckr__llmc = {
     "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__lm_holds, ckr__lm_emit, &ckr__lm_as_file,
-    ckr__lm_tree, NULL, "state_*_*.bin DONE_*"
+    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data"
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -39402,7 +39405,7 @@ static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 
 static const ckr__dialect ckr__deepspeed = {
     "deepspeed", "native universal", ckr__ds_probe, ckr__ds_read, ckr__ds_holds, ckr__ds_emit,
-    NULL, NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt"
+    NULL, NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", NULL
 };
 
 #endif /* CKPTRESUME_NO_DEEPSPEED */
@@ -41773,11 +41776,11 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
 static const ckr__dialect ckr__torchtitan = {
     "torchtitan", "fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
-    &ckr__dt_as_file, NULL, NULL, NULL
+    &ckr__dt_as_file, NULL, NULL, NULL, "slots kv_heads"
 };
 static const ckr__dialect ckr__dcp_dialect = {
     "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL,
-    "*.distcp *.metadata shard-*-model-*.safetensors"
+    "*.distcp *.metadata shard-*-model-*.safetensors", "slots"
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -48017,7 +48020,8 @@ static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_targ
 
 static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__mg_holds, ckr__mg_emit,
-    NULL, NULL, ckr__mg_faults, "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata"
+    NULL, NULL, ckr__mg_faults, "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
+    "vpp"
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -48074,6 +48078,25 @@ static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const
                   d->variants ? "%s has these: %s" : "%s has only one layout", d->name,
                   d->variants);
     return ckr__remedy(c->err, r, "leave --variant out");
+}
+
+/* What a target asks for that its dialect has no use for, with those that do. */
+static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const ckr_target *t)
+{
+    static const char *const names[] = { "vpp", "slots", "data", "kv_heads", "max_shard_bytes" };
+    const bool asked[] = { t->vpp > 1, t->slots != NULL, t->data || t->micro_batch || t->seq_len,
+                           t->kv_heads != 0, t->max_shard_bytes != 0 };
+    size_t i, k, n = 0;
+    char takers[160] = "";
+    for (i = 0; i < sizeof names / sizeof *names; i++)
+        if (asked[i] && !ckr__word_in(d->takes, names[i])) break;
+    if (i == sizeof names / sizeof *names) return CKR_OK;
+    for (k = 0; k < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof takers; k++)
+        if (ckr__word_in(ckr__dialects[k]->takes, names[i]))
+            n += (size_t)snprintf(takers + n, sizeof takers - n, "%s%s", n ? ", " : "",
+                                  ckr__dialects[k]->name);
+    return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, names[i],
+                     "%s has no use for it; these have: %s", d->name, n ? takers : "none");
 }
 
 /* >>write.pickle -------------------------------------------------------------- */
@@ -54250,9 +54273,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     r = ckr__plan_window(p, max_bytes);
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
     if (r == CKR_OK) r = ckr__dialect_variant(&p->ctx, d, p->target.variant);
-    if (r == CKR_OK && p->target.max_shard_bytes && strcmp(d->name, "safetensors") != 0)
-        r = ckr__fail(p->ctx.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "max_shard_bytes",
-                      "%s has no files of a bounded size; safetensors has", d->name);
+    if (r == CKR_OK) r = ckr__dialect_takes(&p->ctx, d, &p->target);
     if (r == CKR_OK) r = ckr__plan_components(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_decisions(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_rng(p, d);

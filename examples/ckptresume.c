@@ -2911,15 +2911,20 @@ static int like_open(job *j, like *l)
 /* The library's sentence stays; what it names is a parameter there and a flag here. */
 static int plan_fail(job *j)
 {
+    static const char *const flags[][2] = {
+        { "to_version", "--to-version" }, { "max_shard_bytes", "--max-shard-size" },
+        { "vpp", "--vpp" }, { "slots", "--slots" }, { "kv_heads", "--kv-heads" },
+        { "data", "--data, --micro-batch, --seq-len" }
+    };
+    size_t i;
     if (j->err.item == CKR_ITEM_LIMIT && !strcmp(j->err.where, "max_bytes"))
         snprintf(j->err.where, sizeof j->err.where, "--memory");
     if (!j->err.file[0] && (j->err.item == CKR_ITEM_WRITE_DUPLICATE ||
                             j->err.item == CKR_ITEM_WRITE_NAME))
         snprintf(j->err.file, sizeof j->err.file, "%.250s", j->args[0]);
-    if (!strcmp(j->err.where, "to_version"))
-        snprintf(j->err.where, sizeof j->err.where, "--to-version");
-    if (!strcmp(j->err.where, "max_shard_bytes"))
-        snprintf(j->err.where, sizeof j->err.where, "--max-shard-size");
+    for (i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (!strcmp(j->err.where, flags[i][0]))
+            snprintf(j->err.where, sizeof j->err.where, "%s", flags[i][1]);
     return fail(j);
 }
 
