@@ -969,7 +969,7 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     uint32_t     without;      /* bits of CKR_PARAMS..CKR_DATA to leave out              */
     int64_t      vocab;        /* logical vocabulary rows; 0: as recorded                */
     ckr_dtype    dtype;        /* of parameters; NONE: each its own                      */
-    const char *slots; /* plain files, dcp, torchtitan: "params", "all" or a comma list; NULL: all */
+    const char *slots; /* plain, dcp, torchtitan: "params", "all" or a comma list; NULL: all  */
     bool         strict, force, repair;
     const char  *source;       /* path of the source, for the side file                  */
     const ckr_setting *sets;   /* in this order                                          */
@@ -23527,8 +23527,8 @@ typedef struct ckr__dialect {
     /* Names of files that hold a part, one rank's or one stage's: blanks between, a * for anything.
        Who opens one by itself is told the directory. NULL: none. */
     const char *parts;
-    /* Of ckr_target's fields that most dialects have no use for, those that emit_fn looks at: blanks
-       between; NULL: none. The others are refused, so that nobody asks in vain. */
+    /* Of ckr_target's fields that most dialects have no use for, those that emit_fn looks at:
+       blanks between; NULL: none. The others are refused, so that nobody asks in vain. */
     const char *takes;
 } ckr__dialect;
 
