@@ -836,6 +836,11 @@ static void ckr__cu_event_free(ckr_cuda_event e)
     (void)e;
 }
 
+static void ckr__cu_drain(ckr_cuda_stream stream)
+{
+    (void)stream;
+}
+
 static void ckr__cu_uniform(uint64_t seed, uint64_t offset, uint64_t n, uint64_t threads,
                             float *out, ckr_cuda_stream stream)
 {
@@ -940,6 +945,11 @@ static int ckr__cu_event_wait(ckr_cuda_event e)
 static void ckr__cu_event_free(ckr_cuda_event e)
 {
     cudaEventDestroy(e);
+}
+
+static void ckr__cu_drain(ckr_cuda_stream stream)
+{
+    cudaStreamSynchronize(stream);
 }
 
 static __global__ void __launch_bounds__(CKR__K_LANES)
@@ -1311,7 +1321,8 @@ static ckr_result ckr__cu_flush(ckr_cuda_ring *ring, ckr__cu_window *w, const ck
     if (r == CKR_OK) r = ckr__cu_start(w->pinned, w->device, how, stream, err);
     if (r == CKR_OK)
         r = ckr__cu_check(err, ckr__cu_event_record(ring->event[slot], stream), "event");
-    ring->busy[slot] = true;
+    if (r != CKR_OK) ckr__cu_drain(stream);    /* no event tells when the window is free    */
+    ring->busy[slot] = r == CKR_OK;
     ring->next = (slot + 1) % ring->n;
     w->n = 0;
     return r;
