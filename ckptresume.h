@@ -2321,7 +2321,7 @@ static int32_t ckr__os_room(void *user, const char *dir, uint64_t *bytes)
     struct statvfs st;
     (void)user;
     if (statvfs(dir, &st) != 0) return errno;
-    if (!st.f_blocks) return ENOSYS;
+    if (!st.f_blocks || !st.f_frsize) return ENOSYS;
     return ckr__mul_u64((uint64_t)st.f_frsize,
                         (uint64_t)(geteuid() == 0 ? st.f_bfree : st.f_bavail), bytes)
                ? 0
@@ -48084,7 +48084,8 @@ static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const
 static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const ckr_target *t)
 {
     static const char *const names[] = { "vpp", "slots", "data", "kv_heads", "max_shard_bytes" };
-    const bool asked[] = { t->vpp > 1, t->slots != NULL, t->data || t->micro_batch || t->seq_len,
+    const bool some = t->slots && strcmp(t->slots, "all") != 0;
+    const bool asked[] = { t->vpp > 1, some, t->data || t->micro_batch || t->seq_len,
                            t->kv_heads != 0, t->max_shard_bytes != 0 };
     size_t i, k, n = 0;
     char takers[160] = "";
