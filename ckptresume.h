@@ -52815,6 +52815,13 @@ static ckr_result ckr__setting_bad(ckr__decide *d, const ckr_setting *x, const c
                                      "total_steps decay_style batch_size; GROUP.KEY for one group");
 }
 
+static ckr_result ckr__setting_no_group(ckr__decide *d, const ckr_setting *x)
+{
+    char text[160];
+    snprintf(text, sizeof text, "no group is called %.100s", x->group ? x->group : "");
+    return ckr__setting_bad(d, x, x->group ? text : "there are no groups");
+}
+
 static bool ckr__setting_number(const ckr_setting *x, double *out)
 {
     char *end = NULL;
@@ -52863,7 +52870,7 @@ static ckr_result ckr__decide_hyper(ckr__decide *d, const ckr_setting *x, double
         if (!ckr__node_set(d->c, hyper, x->key, ckr__node_float(d->c, v))) return d->c->err->code;
         if (!n++) first = was;
     }
-    if (!n && !zero) return ckr__setting_bad(d, x, "no group is called so");
+    if (!n && !zero) return ckr__setting_no_group(d, x);
     snprintf(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)n);
     r = ckr__decide_numbers(d, "CKR_SET", CKR_CHANGED, subject, first, v, "asked for", NULL);
     if (r != CKR_OK || !zero) return r;
@@ -52913,7 +52920,7 @@ static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
         }
         d->wanted = s;
     }
-    if (!n) return ckr__setting_bad(d, x, "no group is called so");
+    if (!n) return ckr__setting_no_group(d, x);
     snprintf(subject, sizeof subject, "%s of group %.100s", x->key, x->group);
     return ckr__decide_numbers(d, "CKR_SET", CKR_CHANGED, subject, was, now, "asked for", NULL);
 }
@@ -52938,7 +52945,7 @@ static ckr_result ckr__decide_scaled(ckr__decide *d, const ckr_setting *x, doubl
         if (!ckr__node_set(d->c, hyper, "lr", ckr__node_float(d->c, lr * by)))
             return d->c->err->code;
     }
-    if (!n) return ckr__setting_bad(d, x, "no group is called so");
+    if (!n) return ckr__setting_no_group(d, x);
     d->wanted = s;
     snprintf(subject, sizeof subject, "base lr of %llu groups", (unsigned long long)n);
     return ckr__decide_numbers(d, "CKR_SET", CKR_CHANGED, subject, first, v, "asked for", NULL);

@@ -565,6 +565,13 @@ static void tool_outputs(void)
           access(full, F_OK) != 0);
 }
 
+/* What a flag names and nothing has. */
+static void tool_flags(void)
+{
+    const char *group[] = { tool, "plan", TP2, "--set=nobody.lr=1", NULL };
+    tool_ends(group, 2, "nobody");
+}
+
 /* A rank's file by itself: read for what it is, or not, and the directory is named. */
 static void one_file(void)
 {
@@ -669,6 +676,7 @@ int main(int argc, char **argv)
     RUN(one_file);
     RUN(one_file_where);
     RUN(tool_outputs);
+    RUN(tool_flags);
     if (!t_now.only) bad_all_seen(BAD_FILES, never);
     memio_free(&mem);
     t_remove_tree(tmp);
