@@ -1460,6 +1460,10 @@ static int option_take(job *j, int argc, char **argv, int *i, bool *used)
 /* >>output -------------------------------------------------------------------- */
 /* Parts that several verbs print, once as JSON and once for the eye. */
 
+static const char *const format_names[] = { "auto",   "safetensors", "torch_zip", "torch_legacy",
+                                            "pickle", "npy",         "npz",       "json",
+                                            "yaml",   "dcp",         "llmc",      "text" };
+
 static const char *format_name(ckr_format f)
 {
     static const char *const names[] = { "auto",   "safetensors", "torch_zip", "torch_legacy",
@@ -4085,12 +4089,25 @@ static int check_seed(job *j, const bool *used)
     return CODE_DONE;
 }
 
+/* Flags that say something only beside another one: alone they would be passed over. */
+static int check_alone(job *j, const bool *used)
+{
+    const ckr_target *t = &j->o.target;
+    if (was_used(used, "rewarm-steps") && t->lr_policy != CKR_LR_REWARM)
+        return usage(j, "--rewarm-steps", "it goes with --lr-policy rewarm, not asked for");
+    if (!t->data && (t->micro_batch || t->seq_len))
+        return usage(j, t->micro_batch ? "--micro-batch" : "--seq-len",
+                     "it goes with --data GLOB, the files in which a place is counted anew");
+    return CODE_DONE;
+}
+
 static int run_verb(job *j, const bool *used)
 {
     int code;
     if (j->o.help || !j->verb) return help_about(j, j->verb);
     code = check_flags(j, used);
     if (code == CODE_DONE) code = check_seed(j, used);
+    if (code == CODE_DONE) code = check_alone(j, used);
     if (code != CODE_DONE) return code;
     if (j->n_args < j->verb->n_args && j->verb->bit != VERB_HELP)
         return usage(j, NULL, "an argument is missing, expected: ckptresume %s", j->verb->usage);

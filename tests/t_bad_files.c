@@ -565,10 +565,16 @@ static void tool_outputs(void)
           access(full, F_OK) != 0);
 }
 
-/* What a flag names and nothing has. */
+/* Flags that would be passed over: usage, before anything is read. */
 static void tool_flags(void)
 {
-    const char *group[] = { tool, "plan", TP2, "--set=nobody.lr=1", NULL };
+    const char *rewarm[] = { tool, "plan", TP2, "--rewarm-steps=5", NULL },
+               *batch[] = { tool, "plan", TP2, "--micro-batch=5", NULL },
+               *length[] = { tool, "plan", TP2, "--seq-len=5", NULL },
+               *group[] = { tool, "plan", TP2, "--set=nobody.lr=1", NULL };
+    tool_ends(rewarm, 2, "--lr-policy rewarm");
+    tool_ends(batch, 2, "--data");
+    tool_ends(length, 2, "--data");
     tool_ends(group, 2, "nobody");
 }
 
