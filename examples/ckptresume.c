@@ -1175,7 +1175,7 @@ static bool parse_u64(const char *s, uint64_t max, uint64_t *out)
     return *s == '\0' && v <= max;
 }
 
-/* 4096, 64K, 256M, 2G, 1T; also KiB, MB and so on, always powers of 1024 */
+/* 4096, 64K, 256M, 2G, 1T; also 256MiB; 5GB counts in thousands */
 static bool parse_bytes(const char *s, uint64_t *out)
 {
     static const char units[] = "KMGT";
@@ -1466,10 +1466,7 @@ static const char *const format_names[] = { "auto",   "safetensors", "torch_zip"
 
 static const char *format_name(ckr_format f)
 {
-    static const char *const names[] = { "auto",   "safetensors", "torch_zip", "torch_legacy",
-                                         "pickle", "npy",         "npz",       "json",
-                                         "yaml",   "dcp",         "llmc",      "text" };
-    return (size_t)f < COUNT_OF(names) && f != CKR_FORMAT_AUTO ? names[f] : NULL;
+    return (size_t)f < COUNT_OF(format_names) && f != CKR_FORMAT_AUTO ? format_names[f] : NULL;
 }
 
 static void version_put(text *t)
@@ -4101,6 +4098,18 @@ static int check_alone(job *j, const bool *used)
     return CODE_DONE;
 }
 
+/* One document has one form, and a format that nothing is called would fit no file. */
+static int check_forms(job *j)
+{
+    const char *f = j->o.format;
+    if (j->o.json && j->o.csv)
+        return usage(j, "--csv", "--json asks for another form of the same values");
+    if (f && word_index(format_names, COUNT_OF(format_names), f, strlen(f)) < 0)
+        return usage(j, "--format", "there is no format \"%.100s\", expected one that inspect "
+                     "shows: safetensors, torch_zip, torch_legacy, pickle, npy, npz, dcp, llmc", f);
+    return CODE_DONE;
+}
+
 static int run_verb(job *j, const bool *used)
 {
     int code;
@@ -4108,6 +4117,7 @@ static int run_verb(job *j, const bool *used)
     code = check_flags(j, used);
     if (code == CODE_DONE) code = check_seed(j, used);
     if (code == CODE_DONE) code = check_alone(j, used);
+    if (code == CODE_DONE) code = check_forms(j);
     if (code != CODE_DONE) return code;
     if (j->n_args < j->verb->n_args && j->verb->bit != VERB_HELP)
         return usage(j, NULL, "an argument is missing, expected: ckptresume %s", j->verb->usage);

@@ -565,17 +565,30 @@ static void tool_outputs(void)
           access(full, F_OK) != 0);
 }
 
-/* Flags that would be passed over: usage, before anything is read. */
+/* Flags that would be passed over, or whose words nothing knows: usage, before anything is read. */
 static void tool_flags(void)
 {
-    const char *rewarm[] = { tool, "plan", TP2, "--rewarm-steps=5", NULL },
+    const char *format[] = { tool, "inspect", TP2, "--format=zip", NULL },
+               *other[] = { tool, "inspect", TP2, "--format=torch_zip", NULL },
+               *rewarm[] = { tool, "plan", TP2, "--rewarm-steps=5", NULL },
                *batch[] = { tool, "plan", TP2, "--micro-batch=5", NULL },
                *length[] = { tool, "plan", TP2, "--seq-len=5", NULL },
-               *group[] = { tool, "plan", TP2, "--set=nobody.lr=1", NULL };
+               *group[] = { tool, "plan", TP2, "--set=nobody.lr=1", NULL },
+               *both[] = { tool, "lr", TP2, "--csv", "--json", NULL };
+    char path[600], text[4096];
+    size_t n_out = 0;
+    int got;
+    tool_ends(format, 2, "--format");
+    tool_ends(other, 3, "expected torch_zip");
     tool_ends(rewarm, 2, "--lr-policy rewarm");
     tool_ends(batch, 2, "--data");
     tool_ends(length, 2, "--data");
     tool_ends(group, 2, "nobody");
+    got = bad_tool(tmp, both, text, sizeof text, &n_out);
+    snprintf(path, sizeof path, "%s/stdout", tmp);
+    bad_text(path, text, sizeof text);
+    t_check(got == 2 && !strncmp(text, "{\"error\":{", 10) && strstr(text, "--csv"), __FILE__,
+            __LINE__, "lr --csv --json: exit %d, %.60s", got, text);
 }
 
 /* A rank's file by itself: read for what it is, or not, and the directory is named. */
