@@ -1524,6 +1524,7 @@ static ckr_result ckr__fail_io(ckr_error *e, ckr_item item, const char *file, in
                   strerror(sys));
     if (e && e->sys_error == 0) e->sys_error = sys;
     if (item == CKR_ITEM_IO_NO_SPACE) ckr__remedy(e, r, "make room there, or write elsewhere");
+    if (sys == EISDIR) ckr__remedy(e, r, "name one of the files in it");
     if (sys == EACCES || sys == EPERM)
         ckr__remedy(e, r, "give this user the permission, or run as one who has it");
     return r;
@@ -2048,7 +2049,11 @@ static int32_t ckr__os_stat(void *user, const char *path, ckr_stat *out)
     struct stat st;
     (void)user;
     memset(out, 0, sizeof *out);
-    if (stat(path, &st) != 0) return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
+    if (stat(path, &st) != 0) {
+        const int e = errno;
+        if (e == ENOENT && lstat(path, &st) == 0) out->kind = CKR_FILE_OTHER; /* leads nowhere */
+        return e == ENOENT || e == ENOTDIR ? 0 : e;
+    }
     out->kind = S_ISREG(st.st_mode)   ? CKR_FILE_REGULAR
                 : S_ISDIR(st.st_mode) ? CKR_FILE_DIR
                                       : CKR_FILE_OTHER;
@@ -40535,6 +40540,7 @@ static ckr_result ckr__tq_groups(ckr__de *e, ckr_state *own)
     uint64_t i;
     bool any = false;
     ckr_result r = CKR_OK;
+    /* "fsdp" is what TorchTitan writes by itself: the same as none */
     e->qkv = v && !strcmp(v, "split_qkv") ? 1 : v && !strcmp(v, "fused_qkv") ? -1 : 0;
     for (i = 0; e->qkv && i < own->n_groups && r == CKR_OK; i++)
         r = ckr__tq_group(e, &own->groups[i], &any);
@@ -41775,7 +41781,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
 static const ckr__dialect ckr__torchtitan = {
-    "torchtitan", "fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
+    "torchtitan", "fsdp fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
     &ckr__dt_as_file, NULL, NULL, NULL, "slots kv_heads"
 };
 static const ckr__dialect ckr__dcp_dialect = {
@@ -54203,9 +54209,13 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
     uint64_t w = CKR__WINDOW;
     if (max_bytes) {
         if (max_bytes < fixed + least)
-            return ckr__fail(p->ctx.err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, "max_bytes",
-                             "a cap of %llu bytes on buffers; one worker needs %llu",
-                             (unsigned long long)max_bytes, (unsigned long long)(fixed + least));
+            return ckr__remedy(p->ctx.err,
+                               ckr__fail(p->ctx.err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET,
+                                         "max_bytes",
+                                         "a cap of %llu bytes on buffers; one worker needs %llu",
+                                         (unsigned long long)max_bytes,
+                                         (unsigned long long)(fixed + least)),
+                               "allow 1 MiB or more");
         while (*lanes > 1 && max_bytes / *lanes < fixed + least) --*lanes;
         w = (max_bytes / *lanes - fixed) & ~(uint64_t)4095;
     }
@@ -55123,14 +55133,16 @@ static ckr_result ckr__output_name(ckr__ctx *c, const char *path)
 static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *path,
                                     const char *old)
 {
-    ckr_file_kind kind = ckr__path_kind(c, path);
+    ckr_file_kind kind = ckr__path_kind(c, path), parent;
     const char *source = p->src->dir;
     ckr_result named = ckr__output_name(c, path);
     if (named == CKR_OK) named = ckr__output_name(c, old);
     if (named != CKR_OK) return named;
-    if (ckr__path_kind(c, ckr__parent(c, path)) == CKR_FILE_ABSENT) {
+    parent = ckr__path_kind(c, ckr__parent(c, path));
+    if (parent == CKR_FILE_ABSENT || parent == CKR_FILE_REGULAR) {
         ckr_result r = ckr__fail(c->err, CKR_ITEM_PATH_NOT_FOUND, path, CKR_NO_OFFSET, NULL,
-                                 "its parent directory does not exist");
+                                 parent == CKR_FILE_ABSENT ? "its parent directory does not exist"
+                                                           : "its parent is a file");
         return ckr__remedy(c->err, r, "create the parent directory first");
     }
     if (kind == CKR_FILE_ABSENT && ckr__path_kind(c, old) != CKR_FILE_ABSENT) {
@@ -55147,7 +55159,8 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
                          "directory was expected");
     if (kind == CKR_FILE_OTHER) {              /* --force is for what a conversion leaves */
         ckr_result r = ckr__fail(c->err, CKR_ITEM_OUTPUT_EXISTS, path, CKR_NO_OFFSET, NULL,
-                                 "a device or a pipe, which is not replaced");
+                                 "a device or a pipe, or a link that leads nowhere, which is "
+                                 "not replaced");
         return ckr__remedy(c->err, r, "name an output of its own");
     }
     if (kind != CKR_FILE_ABSENT && !p->target.force) {
@@ -56442,6 +56455,10 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
     ckr_result r;
     ckr_node_i64(ckr_node_find(k->side, "/vocab/logical"), &told);
     ckr_node_i64(ckr_node_find(k->side, "/vocab/padded"), &padded);
+    if (desc && desc->optimizer && d->read_fn != ckr__plain_read)
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "optimizer",
+                         "this is a checkpoint of %s, which has its own; the file is for a bare "
+                         "scheduler's state", d->name);
     ckr__state_init(&k->state);
     k->state.vocab = vocab ? vocab : told;
     k->state.carried = ckr_node_get(k->side, "carried");

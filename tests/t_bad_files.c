@@ -574,6 +574,11 @@ static void tool_flags(void)
                *batch[] = { tool, "plan", TP2, "--micro-batch=5", NULL },
                *length[] = { tool, "plan", TP2, "--seq-len=5", NULL },
                *group[] = { tool, "plan", TP2, "--set=nobody.lr=1", NULL },
+               *vpp[] = { tool, "plan", TP2, "--vpp=2", NULL },
+               *slots[] = { tool, "plan", TP2, "--slots=params", NULL },
+               *beside[] = { tool, "lr", TP2, "--optimizer=/nowhere", NULL },
+               *cap[] = { tool, "plan", TP2, "--memory=64K", NULL },
+               *dir[] = { tool, "tree", TP2, NULL },
                *both[] = { tool, "lr", TP2, "--csv", "--json", NULL };
     char path[600], text[4096];
     size_t n_out = 0;
@@ -584,11 +589,34 @@ static void tool_flags(void)
     tool_ends(batch, 2, "--data");
     tool_ends(length, 2, "--data");
     tool_ends(group, 2, "nobody");
+    tool_ends(vpp, 2, "megatron");
+    tool_ends(slots, 2, "--slots");
+    tool_ends(beside, 2, "optimizer");
+    tool_ends(cap, 3, "allow 1 MiB");
+    tool_ends(dir, 4, "name one of the files");
     got = bad_tool(tmp, both, text, sizeof text, &n_out);
     snprintf(path, sizeof path, "%s/stdout", tmp);
     bad_text(path, text, sizeof text);
     t_check(got == 2 && !strncmp(text, "{\"error\":{", 10) && strstr(text, "--csv"), __FILE__,
             __LINE__, "lr --csv --json: exit %d, %.60s", got, text);
+}
+
+/* Where nothing can be made: told before anything is written, not when the output is to take its
+   name. */
+static void tool_nowhere(void)
+{
+    char link[600], under[600];
+    const char *nowhere[] = { tool, "convert", TP2, link, "--tp=1", "--force", "--json",
+                             NULL },
+               *file[] = { tool, "convert", TP2, under, "--tp=1", NULL };
+    snprintf(link, sizeof link, "%s/link", tmp);
+    snprintf(under, sizeof under, "%s/file/out", tmp);
+    CHECK(symlink("nowhere", link) == 0);
+    tool_ends(nowhere, 1, "leads nowhere");
+    CHECK(unlink(link) == 0);
+    snprintf(link, sizeof link, "%s/file", tmp);
+    fclose(fopen(link, "w"));
+    tool_ends(file, 4, "its parent is a file");
 }
 
 /* A rank's file by itself: read for what it is, or not, and the directory is named. */
@@ -696,6 +724,7 @@ int main(int argc, char **argv)
     RUN(one_file_where);
     RUN(tool_outputs);
     RUN(tool_flags);
+    RUN(tool_nowhere);
     if (!t_now.only) bad_all_seen(BAD_FILES, never);
     memio_free(&mem);
     t_remove_tree(tmp);
