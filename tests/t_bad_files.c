@@ -606,7 +606,7 @@ static void tool_flags(void)
 static void tool_nowhere(void)
 {
     char link[600], under[600];
-    const char *nowhere[] = { tool, "convert", TP2, link, "--tp=1", "--force", "--json",
+    const char *nowhere[] = { tool, "convert", TP2, link, "--force", "--json",
                              NULL },
                *file[] = { tool, "convert", TP2, under, "--tp=1", NULL };
     snprintf(link, sizeof link, "%s/link", tmp);
