@@ -548,10 +548,10 @@ typedef struct ckr_io {        /* positional, 64-bit; 0 on success, else an errn
     int32_t (*lock_fn)(void *user, const char *path, void **lock); /* optional, with unlock_fn:   */
     void    (*unlock_fn)(void *user, void *lock);   /* EBUSY when another process holds it; a
                                                        process that dies lets go               */
+    void *user;
     int32_t (*room_fn)(void *user, const char *dir, uint64_t *bytes); /* optional: what a file in
                                   dir could still take, so that too large an output is refused
-                                  before it is begun; not 0: not known                         */
-    void *user;
+                                  before it is begun; not 0, or 0 bytes: not known             */
 } ckr_io;
 
 typedef struct ckr_parallel {
@@ -2049,11 +2049,7 @@ static int32_t ckr__os_stat(void *user, const char *path, ckr_stat *out)
     struct stat st;
     (void)user;
     memset(out, 0, sizeof *out);
-    if (stat(path, &st) != 0) {
-        const int e = errno;
-        if (e == ENOENT && lstat(path, &st) == 0) out->kind = CKR_FILE_OTHER; /* leads nowhere */
-        return e == ENOENT || e == ENOTDIR ? 0 : e;
-    }
+    if (stat(path, &st) != 0) return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
     out->kind = S_ISREG(st.st_mode)   ? CKR_FILE_REGULAR
                 : S_ISDIR(st.st_mode) ? CKR_FILE_DIR
                                       : CKR_FILE_OTHER;
@@ -2311,10 +2307,16 @@ static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const 
 }
 #endif
 
-/* What the superuser may fill up, others may not. A file system without blocks counts none. */
+/* What the superuser may fill up, others may not. A file system without blocks counts none, and
+   macOS counts them in 32 bits, which wrap. */
 static int32_t ckr__os_room(void *user, const char *dir, uint64_t *bytes)
 {
-#if defined(_WIN32)
+#if defined(__APPLE__)
+    (void)user;
+    (void)dir;
+    (void)bytes;
+    return ENOSYS;
+#elif defined(_WIN32)
     WCHAR wide[1024];
     ULARGE_INTEGER room;
     (void)user;
@@ -4398,7 +4400,29 @@ static void ckr__put_any_bytes(ckr__buf *b, const uint8_t *p, uint64_t n)
                         (unsigned long long)ckr__hash_bytes(p, (size_t)n));
 }
 
-/* What JSON has no value for, so that others read as others: for comparison and report. */
+/* In their order, which is not the one of the file: that is the writing process's alone. */
+static void ckr__put_any_set(ckr__buf *b, const ckr_node *n)
+{
+    const size_t bytes = (size_t)n->count * sizeof(void *);
+    void **slots = (void **)ckr__heap_alloc(b->c, bytes + 1);
+    size_t i;
+    bool ok = slots != NULL;
+    for (i = 0; ok && i < (size_t)n->count; i++) slots[i] = (void *)&n->u.items[i];
+    ok = ok && ckr__sort(b->c, slots, (size_t)n->count, ckr__slot_cmp);
+    if (!ok) b->failed = true;
+    ckr__buf_str(b, "set[");
+    for (i = 0; ok && i < (size_t)n->count; i++) {
+        const ckr_node *x = *(ckr_node *const *)slots[i];
+        if (i) ckr__buf_str(b, ", ");
+        if (!ckr__json_put_scalar(b, x, false)) ckr__buf_printf(b, "kind %u", (unsigned)x->kind);
+    }
+    ckr__buf_u8(b, ']');
+    ckr__heap_free(b->c, slots, bytes + 1);
+}
+
+/* What JSON has no value for: for comparison and report. Equal values read alike wherever they lie;
+   others read as others, but for tensors in a file, which are told by their place in its archive,
+   and objects, by their class. */
 static void ckr__put_any(ckr__buf *b, const ckr_node *n)
 {
     const ckr_view *v = n->u.view;
@@ -4421,16 +4445,14 @@ static void ckr__put_any(ckr__buf *b, const ckr_node *n)
             ckr__buf_printf(b, "%s%lld", i ? ", " : "", (long long)v->shape[i]);
         ckr__buf_str(b, "](");
         if (v->bytes) ckr__put_any_bytes(b, v->bytes, v->data_bytes);
-        else
-            ckr__buf_printf(b, "storage %s at %llu, offset %lld", v->storage ? v->storage : "",
-                            (unsigned long long)v->data_offset, (long long)v->offset);
+        else ckr__buf_printf(b, "storage %s", v->storage ? v->storage : "");
         ckr__buf_u8(b, ')');
         break;
     case CKR_NODE_OBJECT:
-        ckr__buf_printf(b, "%s object %u", n->u.object->name ? n->u.object->name : "",
-                        (unsigned)n->id);
+        ckr__buf_printf(b, "%s object", n->u.object->name ? n->u.object->name : "");
         break;
-    default: ckr__buf_printf(b, "value %u of kind %u", (unsigned)n->id, (unsigned)n->kind); break;
+    case CKR_NODE_SET: case CKR_NODE_FROZENSET: ckr__put_any_set(b, n); break;
+    default: ckr__buf_printf(b, "value of kind %u", (unsigned)n->kind); break;
     }
 }
 
@@ -4521,9 +4543,7 @@ static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool
     stack.c = b->c;
     while (n && r == CKR_OK) {
         const bool any = indent == CKR__PUT_ANY, dict = ckr_node_is_dict(n);
-        const bool set = n->kind == CKR_NODE_SET || n->kind == CKR_NODE_FROZENSET;
-        const bool list = ckr__put_is_list(n) || (any && set);
-        if (any && set) ckr__buf_str(b, "set");
+        const bool list = ckr__put_is_list(n);
         if ((list || dict) && n->count) {
             ckr__buf_u8(b, list ? '[' : '{');
             r = ckr__put_push(&stack, n, sort_keys, 0);
@@ -48091,8 +48111,8 @@ static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const c
 {
     static const char *const names[] = { "vpp", "slots", "data", "kv_heads", "max_shard_bytes" };
     const bool some = t->slots && strcmp(t->slots, "all") != 0;
-    const bool asked[] = { t->vpp > 1, some, t->data || t->micro_batch || t->seq_len,
-                           t->kv_heads != 0, t->max_shard_bytes != 0 };
+    const bool asked[] = { t->vpp > 1, some, t->data != NULL, t->kv_heads != 0,
+                           t->max_shard_bytes != 0 };
     size_t i, k, n = 0;
     char takers[160] = "";
     for (i = 0; i < sizeof names / sizeof *names; i++)
@@ -50277,8 +50297,8 @@ static bool ckr__run_direct(const ckr__op *op, const uint8_t *dst, uint64_t byte
 
 /* In one call, or in parts: with a digest, each summed while it is in cache; misplaced, each read
    to a better place and moved while it is in cache. That place is a little further on in the run,
-   where nothing has been read yet; for the end of the run it is the block. A caller's own I/O is
-   spared the second, since it may pay by the call. */
+   where nothing has been read yet; only its last bytes, fewer than a line, are read to where they
+   go. A caller's own I/O is spared the second, since it may pay by the call. */
 static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
                           uint64_t n)
 {
@@ -50286,12 +50306,11 @@ static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
     const size_t off = own ? ckr__misplaced(dst, a) : 0;
     w->bytes_read += n;
     while (n > 0) {
-        const uint64_t part = (sum || off) && n > CKR__BLOCK ? CKR__BLOCK : n;
-        const uint8_t *s = dst + off;
-        if (off && n - part < off) s = ckr__fetch(w, 0, op->pa, a, part, part);
-        else if (!ckr__lane_read(w, 0, op->pa, a, dst + off, part)) return false;
-        if (!s) return false;
-        if (s != dst) memmove(dst, s, (size_t)part);
+        const size_t by = n > off ? off : 0;
+        uint64_t part = (sum || off) && n > CKR__BLOCK ? CKR__BLOCK : n;
+        if (n - part < by) part = n - by;
+        if (!ckr__lane_read(w, 0, op->pa, a, dst + by, part)) return false;
+        if (by) memmove(dst, dst + by, (size_t)part);
         if (sum) ckr__lane_digest(w, op->tensor, op->pa->dtype, l, dst, part);
         dst += part;
         a += part;
@@ -54200,11 +54219,11 @@ static void ckr__plan_target(ckr_plan *p, const ckr_state *s)
         t->without |= CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE | CKR_RNG | CKR_PROGRESS | CKR_DATA;
 }
 
-/* Window and lanes under a cap on buffers: fewer lanes before windows under 64 KiB, and no less
+/* Window and lanes under a cap on buffers: fewer lanes before windows under 60 KiB, and no less
    than one. */
 static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
 {
-    const uint64_t fixed = CKR__BESIDE, least = 65536;
+    const uint64_t fixed = CKR__BESIDE, least = 61440;
     uint32_t *lanes = &p->ctx.env.parallel.n_threads;
     uint64_t w = CKR__WINDOW;
     if (max_bytes) {
@@ -54215,7 +54234,7 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
                                          "a cap of %llu bytes on buffers; one worker needs %llu",
                                          (unsigned long long)max_bytes,
                                          (unsigned long long)(fixed + least)),
-                               "allow 1 MiB or more");
+                               "allow 256 KiB or more");
         while (*lanes > 1 && max_bytes / *lanes < fixed + least) --*lanes;
         w = (max_bytes / *lanes - fixed) & ~(uint64_t)4095;
     }
@@ -54291,7 +54310,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     r = ckr__plan_window(p, max_bytes);
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
     if (r == CKR_OK) r = ckr__dialect_variant(&p->ctx, d, p->target.variant);
-    if (r == CKR_OK) r = ckr__dialect_takes(&p->ctx, d, &p->target);
+    if (r == CKR_OK && !decisions_only) r = ckr__dialect_takes(&p->ctx, d, &p->target);
     if (r == CKR_OK) r = ckr__plan_components(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_decisions(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_rng(p, d);
@@ -55128,6 +55147,31 @@ static ckr_result ckr__output_name(ckr__ctx *c, const char *path)
     return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys) : CKR_OK;
 }
 
+typedef struct ckr__name_seen { const char *name; size_t len; bool seen; } ckr__name_seen;
+
+static void ckr__name_see(void *arg, const char *name, bool is_dir)
+{
+    ckr__name_seen *x = (ckr__name_seen *)arg;
+    (void)is_dir;
+    if (strlen(name) == x->len && !memcmp(name, x->name, x->len)) x->seen = true;
+}
+
+/* Is there a directory entry for what stat does not find: a link that leads nowhere? */
+static bool ckr__entry_is(ckr__ctx *c, const char *path)
+{
+    const char *dir = ckr__parent(c, path);
+    ckr__name_seen x;
+    size_t k;
+    memset(&x, 0, sizeof x);
+    x.len = strlen(path);
+    while (x.len > 1 && path[x.len - 1] == '/') x.len--;
+    for (k = x.len; k > 0 && path[k - 1] != '/'; k--) {}
+    x.name = path + k;
+    x.len -= k;
+    if (dir) c->env.io.list_fn(c->env.io.user, dir, ckr__name_see, &x);
+    return x.seen;
+}
+
 /* What stands in the way of writing `path`; puts an old output back that a killed run left aside.
    */
 static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *path,
@@ -55139,11 +55183,13 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     if (named == CKR_OK) named = ckr__output_name(c, old);
     if (named != CKR_OK) return named;
     parent = ckr__path_kind(c, ckr__parent(c, path));
-    if (parent == CKR_FILE_ABSENT || parent == CKR_FILE_REGULAR) {
+    if (parent != CKR_FILE_DIR) {
         ckr_result r = ckr__fail(c->err, CKR_ITEM_PATH_NOT_FOUND, path, CKR_NO_OFFSET, NULL,
                                  parent == CKR_FILE_ABSENT ? "its parent directory does not exist"
-                                                           : "its parent is a file");
-        return ckr__remedy(c->err, r, "create the parent directory first");
+                                                           : "its parent is no directory");
+        return ckr__remedy(c->err, r,
+                           parent == CKR_FILE_ABSENT ? "create the parent directory first"
+                                                     : "name an output elsewhere");
     }
     if (kind == CKR_FILE_ABSENT && ckr__path_kind(c, old) != CKR_FILE_ABSENT) {
         ckr_result r = ckr__path_do(c, CKR_PATH_RENAME, old, path, CKR_ITEM_IO_RENAME);
@@ -55157,6 +55203,7 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
         return ckr__fail(c->err, CKR_ITEM_OUTPUT_INSIDE, path, CKR_NO_OFFSET, NULL,
                          "the output lies inside the input (or the input inside it); a separate "
                          "directory was expected");
+    if (kind == CKR_FILE_ABSENT && ckr__entry_is(c, path)) kind = CKR_FILE_OTHER;
     if (kind == CKR_FILE_OTHER) {              /* --force is for what a conversion leaves */
         ckr_result r = ckr__fail(c->err, CKR_ITEM_OUTPUT_EXISTS, path, CKR_NO_OFFSET, NULL,
                                  "a device or a pipe, or a link that leads nowhere, which is "
@@ -55177,8 +55224,8 @@ static ckr_result ckr__output_room(ckr__ctx *c, const char *path, uint64_t bytes
     uint64_t room;
     ckr_result r;
     if (!dir) return c->err->code;
-    if (!c->env.io.room_fn || c->env.io.room_fn(c->env.io.user, dir, &room) || bytes <= room)
-        return CKR_OK;
+    if (!c->env.io.room_fn || c->env.io.room_fn(c->env.io.user, dir, &room)) return CKR_OK;
+    if (!room || bytes <= room) return CKR_OK; /* some file systems always say 0             */
     r = ckr__fail(c->err, CKR_ITEM_IO_NO_SPACE, path, CKR_NO_OFFSET, NULL,
                   "the output takes %llu bytes, and its file system has room for %llu",
                   (unsigned long long)bytes, (unsigned long long)room);
@@ -55304,10 +55351,10 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
     else if (p->facts.verdict == CKR_VERDICT_REFUSED)
         r = ckr__plan_refused(&c, p);
     else r = ckr__output_check(&c, p, path, old);
-    if (r == CKR_OK) r = ckr__plan_trust(p, &c);
     if (r == CKR_OK) {
         r = ckr__temp_clear(&w);
         if (r == CKR_OK) r = ckr__output_room(&c, path, w.total);
+        if (r == CKR_OK) r = ckr__plan_trust(p, &c);
         if (r == CKR_OK) r = ckr__write_alloc(&w);
         if (r == CKR_OK) r = ckr__temp_plan(&w);
         if (r == CKR_OK) r = ckr__write_all(&w, path, old, receipt);

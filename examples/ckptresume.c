@@ -1141,7 +1141,7 @@ static const option all_options[] = {
     { "names", "FILE", KIND_TEXT, AT(names), VERB_OPENING,
       "parameter names in the optimizer's order" },
     { "threads", "N", KIND_COUNT, AT(threads), VERB_ANY, "default: one per CPU" },
-    { "memory", "SIZE", KIND_BYTES, AT(memory), VERB_ANY, "cap on buffers: 256M, 64K, 2G" },
+    { "memory", "SIZE", KIND_BYTES, AT(memory), VERB_ANY, "cap on buffers: 256M, 1M, 2G" },
     { "quiet", NULL, KIND_SWITCH, AT(quiet), VERB_ANY,
       "only the result, no progress and no notes" },
     { "progress", NULL, KIND_SWITCH, AT(progress), VERB_ANY,
@@ -2915,7 +2915,7 @@ static int plan_fail(job *j)
     static const char *const flags[][2] = {
         { "to_version", "--to-version" }, { "max_shard_bytes", "--max-shard-size" },
         { "vpp", "--vpp" }, { "slots", "--slots" }, { "kv_heads", "--kv-heads" },
-        { "data", "--data, --micro-batch, --seq-len" }
+        { "data", "--data" }
     };
     size_t i;
     if (j->err.item == CKR_ITEM_LIMIT && !strcmp(j->err.where, "max_bytes"))
@@ -2923,7 +2923,7 @@ static int plan_fail(job *j)
     if (!j->err.file[0] && (j->err.item == CKR_ITEM_WRITE_DUPLICATE ||
                             j->err.item == CKR_ITEM_WRITE_NAME))
         snprintf(j->err.file, sizeof j->err.file, "%.250s", j->args[0]);
-    for (i = 0; i < sizeof flags / sizeof *flags; i++)
+    for (i = 0; j->err.item == CKR_ITEM_ARG && i < sizeof flags / sizeof *flags; i++)
         if (!strcmp(j->err.where, flags[i][0]))
             snprintf(j->err.where, sizeof j->err.where, "%s", flags[i][1]);
     return fail(j);

@@ -592,7 +592,7 @@ static void tool_flags(void)
     tool_ends(vpp, 2, "megatron");
     tool_ends(slots, 2, "--slots");
     tool_ends(beside, 2, "optimizer");
-    tool_ends(cap, 3, "allow 1 MiB");
+    tool_ends(cap, 3, "allow 256 KiB");
     tool_ends(dir, 4, "name one of the files");
     got = bad_tool(tmp, both, text, sizeof text, &n_out);
     snprintf(path, sizeof path, "%s/stdout", tmp);
@@ -616,7 +616,7 @@ static void tool_nowhere(void)
     CHECK(unlink(link) == 0);
     snprintf(link, sizeof link, "%s/file", tmp);
     fclose(fopen(link, "w"));
-    tool_ends(file, 4, "its parent is a file");
+    tool_ends(file, 4, "its parent is no directory");
 }
 
 /* A rank's file by itself: read for what it is, or not, and the directory is named. */

@@ -610,8 +610,7 @@ static void no_plan(const ckr_ckpt *c, const ckr_target *t, ckr_item item, const
 /* What the target's dialect has no use for is told, not passed over. */
 static void in_vain(const ckr_ckpt *c)
 {
-    static const char *const name[] = { "vpp", "slots", "data", "data", "kv_heads",
-                                        "max_shard_bytes" };
+    static const char *const name[] = { "vpp", "slots", "data", "kv_heads", "max_shard_bytes" };
     size_t i;
     for (i = 0; i < sizeof name / sizeof *name; i++) {
         ckr_target t = target();
@@ -620,9 +619,8 @@ static void in_vain(const ckr_ckpt *c)
         t.vpp = i == 0 ? 2 : 1;
         if (i == 1) t.slots = "params";
         if (i == 2) t.data = "train_*.bin";
-        if (i == 3) t.seq_len = 64;
-        if (i == 4) t.kv_heads = 2;
-        if (i == 5) t.max_shard_bytes = 1;
+        if (i == 3) t.kv_heads = 2;
+        if (i == 4) t.max_shard_bytes = 1;
         bad_is(ckr_plan_create(c, &t, 0, &p, &err), &err, name[i],
                bad(CKR_ITEM_ARG, "", NOWHERE, name[i]));
         CHECK(!p && strstr(err.text, "these have: "));

@@ -578,6 +578,7 @@ static void texts(void)
         { CKR_NODE_SET, "", 8, "{\"k\": set[8]}" }
     };
     double parts[2] = { 0.5, 0 };
+    ckr_node *two[4];
     ckr__ctx c;
     ckr_error err;
     size_t i;
@@ -594,6 +595,15 @@ static void texts(void)
         }
         CHECK(ckr__node_pair(&c, d, ckr__node_str(&c, "k"), n));
         CHECK_STR(ckr__node_text_of(&c, d), is[i].text);
+    }
+    two[0] = two[3] = ckr__node_str(&c, "a");          /* sets have the order of a process */
+    two[1] = two[2] = ckr__node_str(&c, "b");
+    for (i = 0; i < 2; i++) {
+        ckr_node *n = ckr__node(&c, CKR_NODE_SET);
+        if (!n) exit(2);
+        n->count = 2;
+        n->u.items = two + 2 * i;
+        CHECK_STR(ckr__node_text_of(&c, n), "set[\"a\", \"b\"]");
     }
     ckr__ctx_free(&c);
 }
