@@ -55157,19 +55157,23 @@ static void ckr__name_see(void *arg, const char *name, bool is_dir)
 }
 
 /* Is there a directory entry for what stat does not find: a link that leads nowhere? */
-static bool ckr__entry_is(ckr__ctx *c, const char *path)
+static ckr_result ckr__entry_is(ckr__ctx *c, const char *path, bool *is)
 {
     const char *dir = ckr__parent(c, path);
     ckr__name_seen x;
+    int32_t sys;
     size_t k;
+    *is = false;
+    if (!dir) return c->err->code;
     memset(&x, 0, sizeof x);
     x.len = strlen(path);
     while (x.len > 1 && path[x.len - 1] == '/') x.len--;
     for (k = x.len; k > 0 && path[k - 1] != '/'; k--) {}
     x.name = path + k;
     x.len -= k;
-    if (dir) c->env.io.list_fn(c->env.io.user, dir, ckr__name_see, &x);
-    return x.seen;
+    sys = c->env.io.list_fn(c->env.io.user, dir, ckr__name_see, &x);
+    *is = x.seen;
+    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_LIST, dir, sys) : CKR_OK;
 }
 
 /* What stands in the way of writing `path`; puts an old output back that a killed run left aside.
@@ -55180,6 +55184,7 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     ckr_file_kind kind = ckr__path_kind(c, path), parent;
     const char *source = p->src->dir;
     ckr_result named = ckr__output_name(c, path);
+    bool hidden = false;
     if (named == CKR_OK) named = ckr__output_name(c, old);
     if (named != CKR_OK) return named;
     parent = ckr__path_kind(c, ckr__parent(c, path));
@@ -55203,7 +55208,9 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
         return ckr__fail(c->err, CKR_ITEM_OUTPUT_INSIDE, path, CKR_NO_OFFSET, NULL,
                          "the output lies inside the input (or the input inside it); a separate "
                          "directory was expected");
-    if (kind == CKR_FILE_ABSENT && ckr__entry_is(c, path)) kind = CKR_FILE_OTHER;
+    if (kind == CKR_FILE_ABSENT) named = ckr__entry_is(c, path, &hidden);
+    if (named != CKR_OK) return named;
+    if (hidden) kind = CKR_FILE_OTHER;
     if (kind == CKR_FILE_OTHER) {              /* --force is for what a conversion leaves */
         ckr_result r = ckr__fail(c->err, CKR_ITEM_OUTPUT_EXISTS, path, CKR_NO_OFFSET, NULL,
                                  "a device or a pipe, or a link that leads nowhere, which is "

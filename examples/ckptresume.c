@@ -2923,8 +2923,9 @@ static int plan_fail(job *j)
     if (!j->err.file[0] && (j->err.item == CKR_ITEM_WRITE_DUPLICATE ||
                             j->err.item == CKR_ITEM_WRITE_NAME))
         snprintf(j->err.file, sizeof j->err.file, "%.250s", j->args[0]);
-    for (i = 0; j->err.item == CKR_ITEM_ARG && i < sizeof flags / sizeof *flags; i++)
-        if (!strcmp(j->err.where, flags[i][0]))
+    for (i = 0; i < sizeof flags / sizeof *flags; i++)
+        if ((j->err.item == CKR_ITEM_ARG || j->err.item == CKR_ITEM_MEGATRON_NO_VERSION) &&
+            !strcmp(j->err.where, flags[i][0]))
             snprintf(j->err.where, sizeof j->err.where, "%s", flags[i][1]);
     return fail(j);
 }
