@@ -26589,7 +26589,7 @@ typedef struct ckr__nt_item {  /* a parameter at the target                     
     const ckr_tensor  *param, **slots;
     uint64_t           n_slots, cap_slots;
     const ckr_group   *group;
-    uint32_t           owner, n_blocks;
+    uint32_t           owner, copy, n_blocks;    /* copy: a tied embedding's second stage */
     int64_t           *shape;  /* whole, with padding rows                               */
     ckr__block       **blocks;
 } ckr__nt_item;
@@ -26805,7 +26805,9 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
         ckr__nt_item *p = &x->items[i];
         p->owner = keep ? (uint32_t)p->src->pp : p->src->block >= 0 ? owner[p->src->block] : 0;
         if (p->owner >= x->pp) p->owner = x->pp - 1;
+        p->copy = !nt->tied || p->src->block != 0 ? p->owner : keep ? nt->pp - 1 : owner[head];
         x->n_stage[p->owner]++;
+        x->n_stage[p->copy] += p->copy != p->owner;
     }
     for (q = 0; q < x->pp; q++) {
         if (!x->n_stage[q]) {
@@ -26824,10 +26826,9 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
         q = x->items[i].owner;
         x->stage[q][x->n_stage[q]++] = &x->items[i];
     }
-    for (i = 0; nt->tied && i < x->n_items; i++) {
-        q = keep ? nt->pp - 1 : owner[head];
-        if (x->items[i].src->block == 0 && q != x->items[i].owner)
-            x->stage[q][x->n_stage[q]++] = &x->items[i];
+    for (i = 0; i < x->n_items; i++) {
+        q = x->items[i].copy;
+        if (q != x->items[i].owner) x->stage[q][x->n_stage[q]++] = &x->items[i];
     }
     return CKR_OK;
 }
@@ -28039,7 +28040,8 @@ static bool ckr__nt_say_sanity(ckr__nt_job *x)
 }
 
 /* HEAD looks for patterns in the name of the last tied or replicated parameter, too: a stage that
-   has none before its first other one ends in a NameError (helpers.py). */
+   has none before its first other one ends in a NameError (helpers.py). The copy of a tied
+   embedding is one. */
 static bool ckr__nt_say_exclude(ckr__nt_job *x)
 {
     static const char key[] = "/optimizer/weight_decay_exclude_named_params";
@@ -28049,7 +28051,7 @@ static bool ckr__nt_say_exclude(ckr__nt_job *x)
     if (!patterns || patterns->kind != CKR_NODE_LIST || !patterns->count) return true;
     for (q = 1; q < x->pp; q++) {
         snprintf(subject, sizeof subject, "stage %u", (unsigned)q);
-        if (x->n_stage[q] == 1 && x->stage[q][0]->param &&
+        if (x->n_stage[q] == 1 && x->stage[q][0]->owner == q && x->stage[q][0]->param &&
             x->stage[q][0]->param->split.axis >= 0 &&
             !ckr__nt_say(x, "CKR_W_NANOTRON_EXCLUDE", CKR_CHANGED, subject, NULL, NULL,
                          "the output layer lies alone on it, and there HEAD's "

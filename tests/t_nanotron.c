@@ -321,6 +321,29 @@ static void output_layer_alone(void)
     CHECK_INT(notes(N_CASES - 1, 2, "CKR_W_NANOTRON_EXCLUDE", "stage"), 0);
 }
 
+/* Tied, the output layer's stage can hold nothing but its copy of the embedding: HEAD trains so
+   and loads it again. */
+static void tied_copy_alone(void)
+{
+    const int k = 1;                             /* tp1_pp2_dp1_tied */
+    ckr_target t = CKR_ZERO, own = CKR_ZERO;
+    uint8_t first[16], d[16];
+    t.mode = own.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = own.topology.zero = -1;
+    t.topology.pp = 4;
+    own.topology.pp = 2;
+    digest_of(case_file(k, "ckpt"), first);
+    if (!convert(case_file(k, "ckpt"), path_of(tmp, "alone"), &t, NULL, 0, d)) return;
+    CHECK(!memcmp(first, d, 16));
+    equals_truth(path_of(tmp, "alone"), k, "tied copy alone");
+    if (convert(path_of(tmp, "alone"), path_of(tmp, "alone-same"), &t, NULL, 0, d))
+        CHECK(!memcmp(first, d, 16));
+    if (convert(path_of(tmp, "alone"), path_of(tmp, "alone-back"), &own, NULL, 0, d))
+        CHECK(!memcmp(first, d, 16));
+    CHECK_INT(notes(k, 5, "CKR_E_PP_EMPTY_STAGE", "stage"), 1);
+    CHECK_INT(notes(k, 2, "CKR_E_PP_EMPTY_STAGE", "stage"), 0);
+}
+
 /* The configuration of tp2_pp1_dp1 has HEAD's checks on; with ZeRO-1 over replicas they stop it. */
 static void sanity_checks(void)
 {
@@ -800,6 +823,7 @@ int main(int argc, char **argv)
     RUN(there_and_back);
     RUN(old_version);
     RUN(output_layer_alone);
+    RUN(tied_copy_alone);
     RUN(sanity_checks);
     RUN(refused_writes_nothing);
     RUN(same_bytes_any_way);
