@@ -26780,6 +26780,17 @@ static ckr_result ckr__nt_cut_items(ckr__nt_job *x)
     return CKR_OK;
 }
 
+/* Why HEAD cannot go on with stage q, or NULL. With ZeRO it looks for the stage's first parameter
+   under the name it has in the optimizer, where a tied copy is called as on its first stage. */
+static const char *ckr__nt_stage_unfit(const ckr__nt_job *x, uint32_t q, uint32_t copied)
+{
+    if (!x->n_stage[q]) return "by HEAD's rule no layer would lie on this stage";
+    if (x->zero && q == copied && x->n_stage[q] == 1)
+        return "only the tied copy of the embedding would lie on this stage, on which HEAD cannot "
+               "build ZeRO-1";
+    return NULL;
+}
+
 /* The stage of every parameter, and each stage's list. */
 static ckr_result ckr__nt_stages(ckr__nt_job *x)
 {
@@ -26787,7 +26798,7 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
     const bool keep = !nt->plain_partition && x->pp == nt->pp;
     const uint32_t *owner = ckr__nt_partition(x->c, nt, x->pp, x->padded);
     uint64_t i, head = (uint64_t)nt->layers + 2;
-    uint32_t q;
+    uint32_t q, copied = x->pp;
     x->stage = CKR__NEW_N(x->c, ckr__nt_item **, x->pp);
     x->n_stage = CKR__NEW_N(x->c, uint64_t, x->pp);
     if (!owner || !x->stage || !x->n_stage) return ckr__nt_emit_oom(x);
@@ -26807,17 +26818,16 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
         if (p->owner >= x->pp) p->owner = x->pp - 1;
         p->copy = !nt->tied || p->src->block != 0 ? p->owner : keep ? nt->pp - 1 : owner[head];
         x->n_stage[p->owner]++;
-        x->n_stage[p->copy] += p->copy != p->owner;
+        if (p->copy != p->owner) x->n_stage[copied = p->copy]++;
     }
     for (q = 0; q < x->pp; q++) {
-        if (!x->n_stage[q]) {
-            char stages[24];
-            snprintf(stages, sizeof stages, "stage %u", (unsigned)q);
-            if (!ckr__nt_refuse(x, CKR_ITEM_PP_EMPTY_STAGE, stages, nt->pp, x->pp,
-                                "by HEAD's rule no layer would lie on this stage",
-                                "take a smaller --pp"))
-                return ckr__nt_emit_oom(x);
-        }
+        const char *why = ckr__nt_stage_unfit(x, q, copied);
+        char subject[24];
+        snprintf(subject, sizeof subject, "stage %u", (unsigned)q);
+        if (why && !ckr__nt_refuse(x, CKR_ITEM_PP_EMPTY_STAGE, subject, nt->pp, x->pp, why,
+                                   x->n_stage[q] ? "take a smaller --pp, or --zero 0"
+                                                 : "take a smaller --pp"))
+            return ckr__nt_emit_oom(x);
         x->stage[q] = CKR__NEW_N(x->c, ckr__nt_item *, x->n_stage[q] + 1);
         if (!x->stage[q]) return ckr__nt_emit_oom(x);
         x->n_stage[q] = 0;
@@ -27144,11 +27154,12 @@ static bool ckr__nt_optimizer_file(ckr__nt_job *x, uint32_t pp, uint32_t dp, uin
             continue;
         }
         st = ckr__nt_state_node(x, f, p, &part, masters);
-        ok = st && ckr__node_push(x->c, groups, ckr__nt_group_node(x, p, index));
-        if (ok && st->count)
-            ok = ckr__node_pair(x->c, state, ckr__node_int(x->c, index), st) &&
-                 ckr__node_pair(x->c, names, ckr__node_int(x->c, index),
-                                ckr__node_str(x->c, p->name));
+        /* Without state, too (SGD, step 0): HEAD refuses a file that does not name its parameters,
+           which is what it writes then, and takes empty states. */
+        ok = st && ckr__node_push(x->c, groups, ckr__nt_group_node(x, p, index)) &&
+             ckr__node_pair(x->c, state, ckr__node_int(x->c, index), st) &&
+             ckr__node_pair(x->c, names, ckr__node_int(x->c, index),
+                            ckr__node_str(x->c, p->name));
         index++;
     }
     if (ok) f->root = ckr__node(x->c, CKR_NODE_DICT);

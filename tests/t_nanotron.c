@@ -11,8 +11,8 @@
 
 static const char *const cases[] = { "tp2_pp1_dp1", "tp1_pp2_dp1_tied",
                                      "tp2_pp1_dp2_zero1_bf16_master", "v04_pp2_dp2_zero1",
-                                     "qwen2_tp2" };
-enum { N_CASES = 5 };
+                                     "sgd_tp2", "qwen2_tp2" };
+enum { N_CASES = 6 };
 
 static const char *tmp;
 
@@ -342,6 +342,50 @@ static void tied_copy_alone(void)
         CHECK(!memcmp(first, d, 16));
     CHECK_INT(notes(k, 5, "CKR_E_PP_EMPTY_STAGE", "stage"), 1);
     CHECK_INT(notes(k, 2, "CKR_E_PP_EMPTY_STAGE", "stage"), 0);
+    t.topology.zero = 1;                         /* which HEAD cannot build there */
+    CHECK_INT(notes_at(k, t.topology, "CKR_E_PP_EMPTY_STAGE", "stage 3"), 1);
+    t.topology.pp = 2;
+    CHECK_INT(notes_at(k, t.topology, "CKR_E_PP_EMPTY_STAGE", "stage"), 0);
+}
+
+/* SGD has no state, and HEAD then writes no names either, which it refuses to load. What is written
+   names each parameter and has an empty state for it, which HEAD loads. */
+static void named_without_state(void)
+{
+    static const struct { uint32_t tp, pp, dp; int zero; const char *file;
+    } at[] = { { 1, 1, 1, 0, "optimizer_pp-0-of-1_tp-0-of-1_exp-0-of-1.pt" },
+               { 2, 2, 1, 0, "optimizer_pp-1-of-2_tp-1-of-2_exp-0-of-1.pt" },
+               { 1, 1, 2, 1, "optimizer_pp-0-of-1_dp-1-of-2_tp-0-of-1_exp-0-of-1.pt" } };
+    size_t i;
+    uint64_t n, k;
+    for (i = 0; i < sizeof at / sizeof *at; i++) {
+        ckr_target t = CKR_ZERO;
+        ckr_ckpt *c = NULL;
+        ckr_error e;
+        const ckr_node *root, *state;
+        uint8_t d[16];
+        char dir[64];
+        snprintf(dir, sizeof dir, "%s/sgd-%u", tmp, (unsigned)i);
+        t.mode = CKR_MODE_CONTINUE;
+        t.topology.tp = at[i].tp;
+        t.topology.pp = at[i].pp;
+        t.topology.dp = at[i].dp;
+        t.topology.zero = at[i].zero;
+        if (!convert(DATA "/sgd_tp2/ckpt", dir, &t, NULL, 0, d) ||
+            !CHECK_OK(ckr_tree_open(path_of(path_of(dir, "13/optimizer"), at[i].file), NULL, &c,
+                                    &e), &e))
+            continue;
+        root = ckr_ckpt_root(c);
+        state = ckr_node_get(root, "state");
+        n = ckr_node_get(root, "param_groups")->count;
+        CHECK(n > 0);
+        CHECK_INT(ckr_node_get(root, "names")->count, n);
+        CHECK_INT(state->count, n);
+        for (k = 0; k < state->count; k++)
+            CHECK(ckr_node_is_dict(state->u.items[2 * k + 1]) &&
+                  !state->u.items[2 * k + 1]->count);
+        ckr_ckpt_close(c);
+    }
 }
 
 /* The configuration of tp2_pp1_dp1 has HEAD's checks on; with ZeRO-1 over replicas they stop it. */
@@ -477,7 +521,7 @@ static void checks_and_differences(void)
         if (!a || !b) continue;
         if (CHECK_OK(ckr_ckpt_check(a, &report, &e), &e)) {
             CHECK(report.sound);
-            CHECK(report.bytes_read > 60000);
+            CHECK(report.bytes_read > 30000);
             ckr_report_free(&report);
         }
         if (CHECK_OK(ckr_ckpt_diff(a, a, &diff, &e), &e)) {
@@ -824,6 +868,7 @@ int main(int argc, char **argv)
     RUN(old_version);
     RUN(output_layer_alone);
     RUN(tied_copy_alone);
+    RUN(named_without_state);
     RUN(sanity_checks);
     RUN(refused_writes_nothing);
     RUN(same_bytes_any_way);
