@@ -4535,6 +4535,16 @@ static const ckr_node *ckr__json_put_next(ckr__buf *b, ckr__put_frame *f, int in
     return slot[1];
 }
 
+/* A shared node is written out wherever it stands: 26 lists of twice the one before are 600 MiB. */
+static ckr_result ckr__put_bounded(const ckr__buf *b, int indent)
+{
+    const uint64_t any = (uint64_t)16 << 20, json = b->c->limits.max_json_bytes;
+    const uint64_t most = indent == CKR__PUT_ANY && any < json ? any : json;
+    if (b->size <= most) return CKR_OK;
+    return ckr__fail(b->c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, NULL,
+                     "a value is longer than %llu bytes as text", (unsigned long long)most);
+}
+
 static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool sort_keys)
 {
     ckr__buf stack;
@@ -4552,6 +4562,7 @@ static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool
         } else if (!ckr__json_put_leaf(b, n, false, any)) {
             r = ckr__put_refuse(b->c, "JSON", n);
         }
+        if (r == CKR_OK) r = ckr__put_bounded(b, indent);
         for (n = NULL; r == CKR_OK && !n && stack.size;) {
             ckr__put_frame *f = ckr__put_top(&stack);
             size_t depth = stack.size / sizeof *f;

@@ -605,6 +605,13 @@ static void texts(void)
         n->u.items = two + 2 * i;
         CHECK_STR(ckr__node_text_of(&c, n), "set[\"a\", \"b\"]");
     }
+    for (i = 0; i < 40; i++) {                         /* 2^40 times "a", in 41 nodes */
+        ckr_node *n = ckr__node(&c, CKR_NODE_LIST);
+        if (!n || !ckr__node_push(&c, n, two[0]) || !ckr__node_push(&c, n, two[0])) exit(2);
+        two[0] = n;
+    }
+    CHECK(!ckr__node_text_of(&c, two[0]));
+    CHECK_INT(err.item, CKR_ITEM_LIMIT);
     ckr__ctx_free(&c);
 }
 
