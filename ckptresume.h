@@ -436,7 +436,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(DEEPSPEED_RANK,       E_MISMATCH,    "a file lies in another rank's place")                 \
     X(DEEPSPEED_OPTIMIZER,  E_REFUSED,     "the optimizer's state cannot become DeepSpeed's") \
     X(NANOTRON_RANK,        E_MISMATCH,    "a file lies in another rank's place")                 \
-    X(REPEATED,             E_LIMIT,       "tensors repeat more bytes than max_repeated_bytes")
+    X(REPEATED,             E_LIMIT,       "tensors repeat more bytes than max_repeated_bytes")    \
+    X(IS_DIRECTORY,         E_FORMAT,      "a directory, where a file was expected")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -1516,6 +1517,7 @@ static ckr_result ckr__fail_io(ckr_error *e, ckr_item item, const char *file, in
     ckr_result r;
     if (item == CKR_ITEM_IO_OPEN && (sys == ENOENT || sys == ENOTDIR))
         item = CKR_ITEM_PATH_NOT_FOUND;
+    if (item == CKR_ITEM_IO_OPEN && sys == EISDIR) item = CKR_ITEM_IS_DIRECTORY;
     if (sys == ENOSPC) item = CKR_ITEM_IO_NO_SPACE;
 #ifdef EDQUOT
     if (sys == EDQUOT) item = CKR_ITEM_IO_NO_SPACE;
@@ -48071,7 +48073,7 @@ static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_targ
 static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__mg_holds, ckr__mg_emit,
     NULL, NULL, ckr__mg_faults, "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
-    "vpp"
+    "vpp to_version"
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -48133,10 +48135,12 @@ static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const
 /* What a target asks for that its dialect has no use for, with those that do. */
 static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const ckr_target *t)
 {
-    static const char *const names[] = { "vpp", "slots", "data", "kv_heads", "max_shard_bytes" };
+    static const char *const names[] = { "vpp", "slots", "data", "kv_heads", "max_shard_bytes",
+                                         "to_version" };
     const bool some = t->slots && strcmp(t->slots, "all") != 0;
+    const bool version = t->to_version && t->to_version[0];
     const bool asked[] = { t->vpp > 1, some, t->data != NULL, t->kv_heads != 0,
-                           t->max_shard_bytes != 0 };
+                           t->max_shard_bytes != 0, version };
     size_t i, k, n = 0;
     char takers[160] = "";
     for (i = 0; i < sizeof names / sizeof *names; i++)

@@ -576,6 +576,7 @@ static void tool_flags(void)
                *group[] = { tool, "plan", TP2, "--set=nobody.lr=1", NULL },
                *vpp[] = { tool, "plan", TP2, "--vpp=2", NULL },
                *slots[] = { tool, "plan", TP2, "--slots=params", NULL },
+               *version[] = { tool, "plan", TP2, "--to-version=0.4", NULL },
                *beside[] = { tool, "lr", TP2, "--optimizer=/nowhere", NULL },
                *cap[] = { tool, "plan", TP2, "--memory=64K", NULL },
                *dir[] = { tool, "tree", TP2, NULL },
@@ -591,9 +592,10 @@ static void tool_flags(void)
     tool_ends(group, 2, "nobody");
     tool_ends(vpp, 2, "megatron");
     tool_ends(slots, 2, "--slots");
+    tool_ends(version, 2, "--to-version");
     tool_ends(beside, 2, "optimizer");
     tool_ends(cap, 3, "allow 256 KiB");
-    tool_ends(dir, 4, "name one of the files");
+    tool_ends(dir, 3, "name one of the files");
     got = bad_tool(tmp, both, text, sizeof text, &n_out);
     snprintf(path, sizeof path, "%s/stdout", tmp);
     bad_text(path, text, sizeof text);

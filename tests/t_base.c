@@ -146,6 +146,10 @@ static void error_io(void)
     CHECK(ckr__fail_io(&e, CKR_ITEM_IO_OPEN, "f", EACCES) == CKR_E_IO &&
           e.item == CKR_ITEM_IO_OPEN);
     CHECK(strstr(e.text, strerror(EACCES)) != NULL);
+    memset(&e, 0, sizeof e);
+    CHECK(ckr__fail_io(&e, CKR_ITEM_IO_OPEN, "f", EISDIR) == CKR_E_FORMAT &&
+          e.item == CKR_ITEM_IS_DIRECTORY);
+    CHECK(e.remedy[0]);
 }
 
 /* >>mem */
