@@ -225,6 +225,7 @@ static void input_errors(void)
     reads("/d/a.pkl", FAULT_OPEN, EACCES, bad(CKR_ITEM_IO_OPEN, "/d/a.pkl", NOWHERE, ""));
     CHECK(strstr(err.text, strerror(EACCES)) && err.remedy[0]);
     reads("/d/a.pkl", FAULT_OPEN, ENOENT, bad(CKR_ITEM_PATH_NOT_FOUND, "/d/a.pkl", NOWHERE, ""));
+    reads("/d/a.pkl", FAULT_OPEN, EISDIR, bad(CKR_ITEM_IS_DIRECTORY, "/d/a.pkl", NOWHERE, ""));
     reads("/d/a.pkl", FAULT_STAT, EACCES, bad(CKR_ITEM_IO_OPEN, "/d/a.pkl", NOWHERE, ""));
     reads("/d/a.pkl", FAULT_READ, EIO, bad(CKR_ITEM_IO_READ, "/d/a.pkl", NOWHERE, ""));
     memio_load(&mem, TP2, IN);
