@@ -97,6 +97,14 @@ cuda: ckptresume.h ckptresume_cuda.cuh
 	$(NVCC) $(NVFLAGS) -O2 $(NVCODE) -c build/cuda/alone.cu -o build/cuda/alone.o
 	$(NVCC) $(NVFLAGS) -O1 examples/gpu_load.cu -o build/examples/gpu_load -Xcompiler -pthread
 
+# for sm_70, too, which CUDA 13 has no more: CUDA 11.8, which tests/nvcc11.sh gets (Debian, network)
+cuda11: ckptresume.h ckptresume_cuda.cuh
+	@mkdir -p build/cuda; printf '%s\n' '#define CKPTRESUME_CUDA_IMPLEMENTATION' \
+	    '#include "ckptresume_cuda.cuh"' > build/cuda/alone11.cu
+	nvcc=$$(sh tests/nvcc11.sh build/nvcc11) && "$$nvcc" -allow-unsupported-compiler $(NVFLAGS) -O2 \
+	    $$(for a in 70 80 90; do echo "-gencode arch=compute_$$a,code=sm_$$a"; done) \
+	    -c build/cuda/alone11.cu -o build/cuda/alone11.o
+
 # the tests of t_cuda.c on the device; without one they say so and count nothing
 test-cuda: ckptresume.h ckptresume_cuda.cuh
 	@mkdir -p build/cuda
@@ -150,8 +158,8 @@ help:
 	@echo "make valgrind     readers under valgrind; VALGRIND_MORE='t_run t_resume t_nanotron' the slow ones"
 	@echo "make fuzz         clang libFuzzer, FUZZ_SECONDS=60 for each target"
 	@echo "make fuzz-replay  the fuzz corpora once, under ASan and UBSan"
-	@echo "make cuda         ckptresume_cuda.cuh for every architecture (needs nvcc); make test-cuda, bench-cuda:"
-	@echo "                  its tests and its speed on a device"
+	@echo "make cuda         ckptresume_cuda.cuh for every architecture (needs nvcc); make cuda11: sm_70, with CUDA 11.8"
+	@echo "make test-cuda    its tests on a device; make bench-cuda: its speed there"
 	@echo "make hygiene      text rules, function lengths, compile matrix, names, compile times (needs python3)"
 	@echo "make matrix       only the compile matrix; make names: only the names check"
 	@echo "make bench        speed and memory, as ratios in the same run"
@@ -159,5 +167,5 @@ help:
 	@echo "make clean        removes build/ and ./ckptresume"
 	@echo "variables: CC CFLAGS WARN CLANG PYTHON JOBS"
 
-.PHONY: all examples demo test cuda test-cuda bench-cuda interop sanitize valgrind fuzz fuzz-replay bench hygiene matrix names install \
+.PHONY: all examples demo test cuda cuda11 test-cuda bench-cuda interop sanitize valgrind fuzz fuzz-replay bench hygiene matrix names install \
         uninstall clean help
