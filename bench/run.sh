@@ -37,7 +37,7 @@ name=${BENCH_MACHINE:-$(echo "$model" | tr 'A-Z' 'a-z' | tr -cs 'a-z0-9' '-' | s
 inputs() { python3 bench/gen.py "$BENCH_DATA" "$@"; }
 done_with() {
     [ -n "${BENCH_KEEP:-}" ] && return
-    for name in "$@"; do rm -rf "${BENCH_DATA:?}/$name" "$BENCH_DATA/$name.pt" "$BENCH_DATA/$name.safetensors"; done
+    for each in "$@"; do rm -rf "${BENCH_DATA:?}/$each" "$BENCH_DATA/$each.pt" "$BENCH_DATA/$each.safetensors"; done
 }
 reshard() { # input, name, flags
     input=$1
@@ -52,7 +52,7 @@ reshard() { # input, name, flags
     "$build/reshard" "$BENCH_DATA" "$tool" "$what" "$BENCH_DATA/$input" "$@"
 }
 
-mkdir -p "$build" bench/results
+mkdir -p "$build" bench/results "$BENCH_DATA"
 [ -n "${BENCH_KEEP:-}" ] || trap 'rm -rf "$BENCH_DATA"' EXIT
 for b in hash parse read open reshard groups schedule rng remap dcp part; do
     case $b in reshard | part) wants dcp || wants $b || continue ;; *) wants $b || continue ;; esac
@@ -90,7 +90,7 @@ report() {
         reshard zero4 "ZeRO-1 DP 4 -> 3" --dp 3
         done_with zero4
         reshard cut8 "ZeRO-3 DP 8 -> 3" --dp 3
-        "$python" bench/ds_peers.py "$BENCH_DATA"
+        DS_ACCELERATOR=cpu "$python" bench/ds_peers.py "$BENCH_DATA"
         done_with cut8
         reshard mega "TP 8 PP 4 -> TP 4 PP 2 (Megatron)" --tp 4 --pp 2
         "$python" bench/mega_peers.py "$BENCH_DATA"
