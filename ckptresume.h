@@ -567,7 +567,10 @@ typedef struct ckr_env {       /* copied by whoever is given one; all-zero is fi
     ckr_io        io;          /* default: the operating system                      */
     ckr_parallel  parallel;    /* default: pthreads or Win32 threads                 */
     void        (*log_fn)(void *user, const ckr_error *what);   /* default: silent   */
-    bool        (*progress_fn)(void *user, uint64_t done, uint64_t total); /* false: cancel */
+    /* How many bytes of the call are done, while it writes, digests, compares or checks: never
+       fewer than before, `total` at the end; by one thread at a time, not always the caller's.
+       false: cancel. */
+    bool        (*progress_fn)(void *user, uint64_t done, uint64_t total);
     void         *user;        /* of log_fn and progress_fn                          */
 } ckr_env;
 
@@ -1574,6 +1577,8 @@ typedef struct ckr__ctx {
     uint64_t    held_at, held_size;
     uint32_t    held_file;
     uint64_t    seed;          /* of hashes, so that colliding keys cannot be prepared  */
+    uint64_t    done, total;   /* bytes of a long call; total 0: nobody is told          */
+    uint32_t    stop;          /* set by the thread that tells, seen by all              */
 } ckr__ctx;
 
 /* Page faults cost more than parsing: large blocks ask for huge pages where the system has them. */
@@ -2632,6 +2637,43 @@ static uint32_t ckr__os_cpus(void)
     return 1;
 }
 #endif
+
+/* A word that one thread sets while others look at it. */
+static void ckr__flag_set(uint32_t *flag)
+{
+#if defined(__GNUC__)
+    __atomic_store_n(flag, 1, __ATOMIC_RELAXED);
+#else
+    *(volatile uint32_t *)flag = 1;
+#endif
+}
+
+static bool ckr__flag_get(uint32_t *flag)
+{
+#if defined(__GNUC__)
+    return __atomic_load_n(flag, __ATOMIC_RELAXED) != 0;
+#else
+    return *(volatile uint32_t *)flag != 0;
+#endif
+}
+
+/* Lanes go alike, so the first one's share stands for all: it alone tells how far the call is, and
+   hears whether to go on. `bytes` is what all lanes do together, of it the part at / n is done.
+   False: this lane stops, and *err says why where it is the first. */
+static bool ckr__tell(ckr__ctx *c, uint32_t lane, uint64_t bytes, uint64_t at, uint64_t n,
+                      ckr_error *err)
+{
+    if (lane == 0 && c->total && c->env.progress_fn) {
+        const uint64_t part =
+            at == n ? bytes : (uint64_t)((double)bytes * ((double)at / (double)n));
+        const uint64_t done = c->done + part < c->total ? c->done + part : c->total;
+        if (!c->env.progress_fn(c->env.user, done, c->total)) {
+            ckr__fail(err, CKR_ITEM_CANCELLED, NULL, CKR_NO_OFFSET, NULL, NULL);
+            ckr__flag_set(&c->stop);
+        }
+    }
+    return !ckr__flag_get(&c->stop);
+}
 
 /* >>context ------------------------------------------------------------------- */
 /* Making and releasing a ckr__ctx: the one place where hooks and limits get their defaults. */
@@ -50560,6 +50602,7 @@ typedef struct ckr__crew {
     uint32_t   n;
     uint64_t   n_tensors;      /* of the digest sums                                    */
     ckr__digest_tables *tables;
+    bool       aside;          /* what it compares counts for nothing in the progress    */
 } ckr__crew;
 
 static void ckr__crew_free(ckr__crew *w)
@@ -50631,7 +50674,12 @@ static ckr_result ckr__crew_error(ckr__crew *w)
 /* A part of an op: the piece of its destination in [begin, end) goes to `dst` (NULL: digest or
    compare). */
 typedef struct ckr__job { const ckr__op *op; uint64_t begin, end; uint8_t *dst; } ckr__job;
-typedef struct ckr__jobs { ckr__crew *crew; ckr__job *list; uint64_t n, cap; } ckr__jobs;
+typedef struct ckr__jobs {
+    ckr__crew *crew;
+    ckr__job  *list;
+    uint64_t   n, cap;
+    uint64_t   bytes;          /* what they count for in the progress of the call             */
+} ckr__jobs;
 
 /* A stored byte can be shown again without end by an axis of stride 0: what goes into no memory of
    the caller's, which would bound it, is bounded here. */
@@ -50679,9 +50727,13 @@ static void ckr__jobs_lane(void *arg, uint32_t lane)
 {
     ckr__jobs *j = (ckr__jobs *)arg;
     ckr__lane *w = &j->crew->lanes[lane];
+    const uint32_t n = j->crew->n;
     uint64_t i;
-    for (i = lane; i < j->n && w->err.code == CKR_OK; i += j->crew->n)
+    for (i = lane; i < j->n && w->err.code == CKR_OK; i += n) {
         ckr__op_run(w, j->list[i].op, j->list[i].begin, j->list[i].end, j->list[i].dst);
+        if (!ckr__tell(j->crew->c, lane, j->bytes, j->n - i < n ? j->n : i + n, j->n, &w->err))
+            return;
+    }
 }
 
 static ckr_result ckr__jobs_run(ckr__jobs *j, ckr__crew *crew)
@@ -50690,6 +50742,7 @@ static ckr_result ckr__jobs_run(ckr__jobs *j, ckr__crew *crew)
     const uint32_t n = j->n < crew->n ? (uint32_t)j->n : crew->n;      /* no thread without a job */
     j->crew = crew;
     if (n) c->env.parallel.for_fn(c->env.parallel.user, n, n, ckr__jobs_lane, j);
+    c->done += j->bytes;
     return ckr__crew_error(crew);
 }
 
@@ -53935,6 +53988,26 @@ static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
     return v;
 }
 
+/* Bytes of a tensor's pieces, and of all tensors, each element once. */
+static uint64_t ckr__pieces_bytes(const ckr_tensor *t, const ckr_piece *pieces, uint32_t n)
+{
+    uint64_t sum = 0;
+    uint32_t i;
+    for (i = 0; i < n; i++)
+        sum += (uint64_t)ckr__box_volume(t->n_dims, pieces[i].count) *
+               ckr_dtype_size(pieces[i].dtype);
+    return sum;
+}
+
+static uint64_t ckr__state_bytes(const ckr_state *s)
+{
+    uint64_t sum = 0, i;
+    for (i = 0; i < s->n_tensors; i++)
+        sum += (uint64_t)ckr__box_volume(s->tensors[i]->n_dims, s->tensors[i]->shape) *
+               ckr_dtype_size(s->tensors[i]->dtype);
+    return sum;
+}
+
 /* The digest of what is written is of these elements as `dtype`. */
 static void ckr__op_logical(ckr__op *op, ckr_dtype dtype)
 {
@@ -54423,6 +54496,7 @@ static ckr_result ckr__compare(ckr__ctx *c, const ckr__ctx *a, const ckr__ctx *b
                 !ckr__jobs_add(c, &jobs, op, NULL))
                 return c->err->code;
         }
+    if (!crew->aside) jobs.bytes = ckr__pieces_bytes(x, py, ny);
     return ckr__jobs_run(&jobs, crew);
 }
 
@@ -54740,6 +54814,7 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
     if (!use) return c->err->code;
     ckr__plan_uses(c, p, use, NULL);
     r = ckr__crew_make(&x.crew, c, &p->src->ctx, &p->src->ctx, 0);
+    x.crew.aside = true;
     if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
     for (i = 0; differ && i < s->n_tensors && r == CKR_OK; i++)
         if (use[i]) r = ckr__trust_each(&x, s->tensors[i]);
@@ -54787,8 +54862,7 @@ typedef struct ckr__write {
     void           **handles;  /* of the files of the current batch                     */
     uint64_t         first_file, n_batch;
     ckr__win        *wins;
-    uint64_t         n_wins, cap_wins;
-    uint64_t         done, total;
+    uint64_t         n_wins, cap_wins, bytes;    /* of that batch                       */
 } ckr__write;
 
 /* Index of the segment that holds byte `at`. */
@@ -54870,11 +54944,10 @@ static void ckr__win_lane(void *arg, uint32_t lane)
     ckr__write *w = (ckr__write *)arg;
     uint64_t i;
     const uint64_t first = w->n_wins * lane / w->crew.n, last = w->n_wins * (lane + 1) / w->crew.n;
-    for (i = first; i < last && w->crew.lanes[lane].err.code == CKR_OK; i++) {
+    ckr_error *err = &w->crew.lanes[lane].err;
+    for (i = first; i < last && err->code == CKR_OK; i++) {
         ckr__win_run(w, lane, &w->wins[i]);
-        if (lane == 0 && w->c->env.progress_fn &&
-            !w->c->env.progress_fn(w->c->env.user, w->done + w->wins[i].begin, w->total))
-            ckr__fail(&w->crew.lanes[0].err, CKR_ITEM_CANCELLED, NULL, CKR_NO_OFFSET, NULL, NULL);
+        if (!ckr__tell(w->c, lane, w->bytes, i + 1 - first, last - first, err)) return;
     }
 }
 
@@ -54920,6 +54993,7 @@ static bool ckr__wins_add(ckr__write *w, uint64_t file)
     const ckr__image *img = (const ckr__image *)w->plan->out.files[file]->image;
     const uint64_t size = w->plan->facts.window_bytes;
     uint64_t at, end;
+    w->bytes += img->size;
     for (at = 0; at < img->size; at = end) {
         void *array = w->wins;
         ckr__win *x;
@@ -54971,7 +55045,7 @@ static ckr_result ckr__write_batch(ckr__write *w)
     ckr_io *io = &w->c->env.io;
     uint64_t i, opened;
     ckr_result r = CKR_OK;
-    w->n_wins = 0;
+    w->n_wins = w->bytes = 0;
     for (opened = 0; opened < w->n_batch && r == CKR_OK; opened++) {
         uint64_t size;
         const char *path = w->files.list[w->first_file + opened];
@@ -54990,14 +55064,10 @@ static ckr_result ckr__write_batch(ckr__write *w)
         r = ckr__crew_error(&w->crew);
     }
     if (r == CKR_OK) ckr__win_join(w);
-    if (r == CKR_OK && w->c->env.progress_fn &&
-        !w->c->env.progress_fn(w->c->env.user, w->done, w->total))
-        r = ckr__fail(w->c->err, CKR_ITEM_CANCELLED, NULL, CKR_NO_OFFSET, NULL, NULL);
+    if (r == CKR_OK && !ckr__tell(w->c, 0, w->bytes, 1, 1, w->c->err)) r = w->c->err->code;
     for (i = 0; i < w->n_batch && r == CKR_OK; i++) r = ckr__win_late(w, w->first_file + i);
-    for (i = 0; i < opened; i++) {
-        w->done += ((const ckr__image *)w->plan->out.files[w->first_file + i]->image)->size;
-        io->close_fn(io->user, w->handles[i]);
-    }
+    for (i = 0; i < opened; i++) io->close_fn(io->user, w->handles[i]);
+    w->c->done += w->bytes;
     return r;
 }
 
@@ -55378,7 +55448,6 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
                          "write_fn, sync_fn and path_fn are needed to write");
     w.c = &c;
     w.plan = p;
-    w.total = p->facts.bytes_written;
     w.single = p->out.n_files == 1 && !p->out.files[0]->path[0];
     w.temp = ckr__sibling(&c, path, "ckptresume-tmp");
     old = ckr__sibling(&c, path, "ckptresume-old");
@@ -55388,7 +55457,8 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
     else r = ckr__output_check(&c, p, path, old);
     if (r == CKR_OK) {
         r = ckr__temp_clear(&w);
-        if (r == CKR_OK) r = ckr__output_room(&c, path, w.total);
+        if (r == CKR_OK) r = ckr__output_room(&c, path, p->facts.bytes_written);
+        c.total = p->facts.bytes_written;
         if (r == CKR_OK) r = ckr__plan_trust(p, &c);
         if (r == CKR_OK) r = ckr__write_alloc(&w);
         if (r == CKR_OK) r = ckr__temp_plan(&w);
@@ -55792,6 +55862,7 @@ static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool 
         if ((!only || only[i]) &&
             !ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL))
             r = c->err->code;
+    jobs.bytes = ckr__state_bytes(s);
     if (r == CKR_OK)
         r = ckr__crew_make(&crew, c, &ckpt->ctx, NULL, s->n_tensors ? s->n_tensors : 1);
     if (r == CKR_OK) r = ckr__jobs_run(&jobs, &crew);
@@ -55819,6 +55890,7 @@ CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], ui
         own = (uint8_t (*)[16])ckr__arena_n(&c, ckpt->state.n_tensors, 16);
         if (!own) r = c.err->code;
     }
+    c.total = ckr__state_bytes(&ckpt->state);
     if (r == CKR_OK) r = ckr__digest_all(&c, ckpt, NULL, own, NULL);
     if (r == CKR_OK) r = ckr__step_bytes(&c, ckpt, &steps);
     if (r == CKR_OK)
@@ -55904,37 +55976,68 @@ static ckr_result ckr__check_rng(ckr__checker *k)
     return r;
 }
 
-static ckr_result ckr__check_all(ckr__checker *k)
+/* The parameter that a master is of, NULL when `t` is none. */
+static const ckr_tensor *ckr__check_param(const ckr__checker *k, const ckr__map *params,
+                                          const ckr_tensor *t)
+{
+    uint64_t at;
+    if (strcmp(t->slot, "master") != 0 || !ckr__map_find(params, t->name, strlen(t->name), &at))
+        return NULL;
+    return k->ckpt->state.tensors[at];
+}
+
+/* Bytes that a tensor is compared with: its copies and its parameter. */
+static uint64_t ckr__check_bytes(const ckr_tensor *t, const ckr_tensor *param)
+{
+    uint64_t sum = param ? ckr__pieces_bytes(param, param->pieces, param->n_pieces) : 0;
+    uint32_t i;
+    for (i = 0; i < t->n_pieces; i++)
+        if (t->pieces[i].replica) sum += ckr__pieces_bytes(t, &t->pieces[i], 1);
+    return sum;
+}
+
+static ckr_result ckr__check_copies(ckr__checker *k, const ckr__map *params)
 {
     const ckr_state *s = &k->ckpt->state;
     ckr__crew crew;
-    ckr__map params;
-    uint64_t i, at;
+    uint64_t i, done = k->c.done;
     uint32_t n;
-    uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
-    ckr_result r = each ? ckr__check_members(k) : k->c.err->code;
-    if (r == CKR_OK) r = ckr__check_rng(k);
+    ckr_result r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, &k->ckpt->ctx, 0);
+    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+        const ckr_tensor *t = s->tensors[i], *param = ckr__check_param(k, params, t);
+        r = ckr__check_replicas(k, &crew, t);
+        if (r == CKR_OK && param) r = ckr__check_master(k, &crew, t, param);
+        done += ckr__check_bytes(t, param);
+        k->c.done = done;
+    }
+    for (n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
+    ckr__crew_free(&crew);
+    return r;
+}
 
+static ckr_result ckr__check_all(ckr__checker *k)
+{
+    const ckr_state *s = &k->ckpt->state;
+    ckr__map params;
+    uint64_t i;
+    uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
+    ckr_result r = each ? CKR_OK : k->c.err->code;
     memset(&params, 0, sizeof params);
-    memset(&crew, 0, sizeof crew);
     params.c = &k->c;
-    if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, NULL, each, &k->bytes_read);
-    if (r == CKR_OK) r = ckr__check_side(k, (const uint8_t (*)[16])each);
-    if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, &k->ckpt->ctx, 0);
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
         if (!strcmp(s->tensors[i]->slot, "param") &&
             !ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL))
             r = k->c.err->code;
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
-        const ckr_tensor *t = s->tensors[i];
-        r = ckr__check_replicas(k, &crew, t);
-        if (r == CKR_OK && !strcmp(t->slot, "master") &&
-            ckr__map_find(&params, t->name, strlen(t->name), &at))
-            r = ckr__check_master(k, &crew, t, s->tensors[at]);
-    }
-    for (n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
+    k->c.total = ckr__state_bytes(s);
+    for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
+        k->c.total +=
+            ckr__check_bytes(s->tensors[i], ckr__check_param(k, &params, s->tensors[i]));
+    if (r == CKR_OK) r = ckr__check_members(k);
+    if (r == CKR_OK) r = ckr__check_rng(k);
+    if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, NULL, each, &k->bytes_read);
+    if (r == CKR_OK) r = ckr__check_side(k, (const uint8_t (*)[16])each);
+    if (r == CKR_OK) r = ckr__check_copies(k, &params);
     ckr__map_free(&params);
-    ckr__crew_free(&crew);
     return r;
 }
 
@@ -56038,6 +56141,7 @@ static ckr_result ckr__diff_spare(ckr__differ *d, const ckr_ckpt *of, void *cons
         memcmp(u->shape, t->shape, t->n_dims * sizeof *t->shape) != 0)
         return CKR_OK;
     r = ckr__crew_make(&crew, &d->c, &of->ctx, &of->ctx, 0);
+    crew.aside = true;
     if (r == CKR_OK)
         r = ckr__compare(&d->c, &of->ctx, &of->ctx, &crew, t, t->pieces, t->n_pieces, u->pieces,
                          u->n_pieces, true);
@@ -56053,10 +56157,13 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
     const ckr_state *s = &d->a->state, *t = &d->b->state;
     void **x = (void **)ckr__arena_n(&d->c, s->n_tensors, sizeof *x),
          **y = (void **)ckr__arena_n(&d->c, t->n_tensors, sizeof *y);
-    uint64_t i, k;
+    uint64_t i, k, done = 0;
     ckr__crew crew;
     ckr_result r;
     if (!x || !y) return d->c.err->code;
+    for (i = 0; i < t->n_tensors; i++)
+        d->c.total += ckr__pieces_bytes(t->tensors[i], t->tensors[i]->pieces,
+                                        t->tensors[i]->n_pieces);
     for (i = 0; i < s->n_tensors; i++) x[i] = s->tensors[i];
     for (i = 0; i < t->n_tensors; i++) y[i] = t->tensors[i];
     if (!ckr__sort(&d->c, x, (size_t)s->n_tensors, ckr__tensor_cmp) ||
@@ -56073,6 +56180,10 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
         if (r == CKR_OK && order && !spare &&
             !ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order))
             r = d->c.err->code;
+        if (order >= 0)
+            done += ckr__pieces_bytes((const ckr_tensor *)y[k], ((const ckr_tensor *)y[k])->pieces,
+                                      ((const ckr_tensor *)y[k])->n_pieces);
+        d->c.done = done;
         if (order <= 0) i++;
         if (order >= 0) k++;
     }
@@ -56121,6 +56232,7 @@ typedef struct ckr__crc_jobs {
     ckr__crew *crew;
     ckr__crc_job *list;
     uint64_t n, cap, n_packed;
+    uint64_t bytes, first;     /* of all, and of what the first lane reads                 */
 } ckr__crc_jobs;
 
 static bool ckr__crc_file(const ckr__crc_jobs *j, ckr__lane *w, const ckr__crc_job *x,
@@ -56137,6 +56249,9 @@ static bool ckr__crc_file(const ckr__crc_jobs *j, ckr__lane *w, const ckr__crc_j
         w->bytes_read += n;
         at += n;
         left -= n;
+        if (!ckr__tell(j->c, (uint32_t)(w - j->crew->lanes), j->bytes, w->bytes_read, j->first,
+                       &w->err))
+            return false;
     }
     return true;
 }
@@ -56220,7 +56335,13 @@ static ckr_result ckr__check_members(ckr__checker *k)
     if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, NULL, 0);
     if (r == CKR_OK) {
         j.crew = &crew;
+        for (i = 0; i < j.n; i++) {
+            j.bytes += j.list[i].member->size;
+            if (i % crew.n == 0) j.first += j.list[i].member->size;
+        }
+        k->c.total += j.bytes;
         k->c.env.parallel.for_fn(k->c.env.parallel.user, crew.n, crew.n, ckr__crc_lane, &j);
+        k->c.done += j.bytes;
         r = ckr__crew_error(&crew);
     }
     for (n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
@@ -57163,7 +57284,7 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
     if (!receipt) return CKR_OK;
     memset(receipt, 0, sizeof *receipt);
     receipt->n_files = w->plan->out.n_files;
-    receipt->bytes_written = w->total;
+    receipt->bytes_written = w->plan->facts.bytes_written;
     for (n = 0; n < w->crew.n; n++) receipt->bytes_read += w->crew.lanes[n].bytes_read;
     memcpy(receipt->digest, total[0], 16);
     memcpy(receipt->digest_written, total[1], 16);
@@ -57178,8 +57299,10 @@ static void ckr__receipt_reread(ckr__ctx *c, const char *path, ckr_receipt *rece
     ckr_open_desc desc;
     ckr_ckpt *k = NULL;
     ckr_error err;
+    ckr_env env = c->env;
+    env.progress_fn = NULL;    /* all is written: that was told                          */
     memset(&desc, 0, sizeof desc);
-    desc.env = &c->env;
+    desc.env = &env;
     desc.limits = c->limits;
     memset(receipt->digest_written, 0, 16);
     if (ckr_ckpt_open(path, &desc, &k, &err) == CKR_OK &&

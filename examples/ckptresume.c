@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -982,6 +983,39 @@ static int out_of_memory(job *j)
     return fail(j);
 }
 
+/* >>signals ------------------------------------------------------------------- */
+/* What asks the program to end makes a write remove what it began, and ends the program after that.
+   Asked twice it ends at once. What was ignored (nohup) stays ignored. */
+
+#if defined(SIGHUP)
+static const int ending[] = { SIGINT, SIGTERM, SIGHUP };
+#else
+static const int ending[] = { SIGINT, SIGTERM };
+#endif
+
+static volatile sig_atomic_t asked_to_end;
+
+static void ask_to_end(int sig)
+{
+    signal(sig, SIG_DFL);
+    asked_to_end = sig;
+}
+
+static void signals_catch(void)
+{
+    size_t i;
+    for (i = 0; i < COUNT_OF(ending); i++)
+        if (signal(ending[i], ask_to_end) == SIG_IGN) signal(ending[i], SIG_IGN);
+}
+
+/* Ends as the signal would have: a shell's loop ends with the program. */
+static void signals_heed(void)
+{
+    if (!asked_to_end) return;
+    signal(asked_to_end, SIG_DFL);
+    raise(asked_to_end);
+}
+
 /* >>progress ------------------------------------------------------------------ */
 /* A line on stderr when work takes over a second: in place on a terminal, one a second elsewhere.
    */
@@ -1012,6 +1046,7 @@ static bool progress_hook(void *user, uint64_t done, uint64_t total)
     job *j = (job *)user;
     progress *p = &j->progress;
     const double now = now_seconds();
+    if (asked_to_end) return false;
     if (!p->wanted || now - p->start < 1.0 || now - p->last < (p->terminal ? 0.1 : 1.0))
         return true;
     p->last = now;
@@ -2942,9 +2977,14 @@ static int plan_run(job *j, ckr_plan **plan, outcome *o)
     o->facts = ckr_plan_info(*plan);
     o->refused = o->facts->verdict == CKR_VERDICT_REFUSED;
     if (o->refused || !o->path) return CODE_DONE;
+    signals_catch();
     progress_begin(j);
     r = ckr_plan_write(*plan, o->path, &o->receipt, &j->err);
     o->seconds = progress_end(j);
+    if (r == CKR_E_CANCELLED) {
+        snprintf(j->err.file, sizeof j->err.file, "%.250s", o->path);
+        snprintf(j->err.text, sizeof j->err.text, "interrupted; nothing of it was left behind");
+    }
     o->written = r == CKR_OK;
     if (r == CKR_E_REFUSED) outcome_refuse(j, o);
     else if (r != CKR_OK) return fail(j);
@@ -4160,5 +4200,6 @@ int main(int argc, char **argv)
     }
     text_free(&j.out);
     text_free(&j.note);
+    signals_heed();
     return code;
 }

@@ -1,6 +1,7 @@
 /* SIGKILL in the middle of a conversion: at every call that changes the disk, and at 200 random
    moments of the tool (TOOL, default ./ckptresume). Then the output is absent or whole, at most
-   one sibling is left over, `.out.ckptresume-tmp`, and the next run removes it and succeeds. */
+   one sibling is left over, `.out.ckptresume-tmp`, and the next run removes it and succeeds.
+   SIGTERM leaves no sibling either, and the tool ends by it. */
 #define CORE_NANOTRON
 #include "core.h"
 #include "t.h"
@@ -205,13 +206,14 @@ static pid_t start_tool(const char *tool, const char *to)
     return pid;
 }
 
-static void tool_at_random(void)
+static void at_random(int sig)
 {
     const char *tool = getenv("TOOL");
     t_rng r = { 12 };
     int i, status = 0, killed = 0;
     double begin, span = 0;
     uint64_t sum_ref;
+    bool known;
     if (!tool) tool = "./ckptresume";
     remove_tree(out);
     for (i = 0; i < 3; i++) {
@@ -231,9 +233,11 @@ static void tool_at_random(void)
         pause.tv_sec = (time_t)(ns / 1000000000u);
         pause.tv_nsec = (long)(ns % 1000000000u);
         nanosleep(&pause, NULL);
-        kill(pid, SIGKILL);
+        kill(pid, sig);
         waitpid(pid, &status, 0);
         killed += WIFSIGNALED(status);
+        CHECK(WIFSIGNALED(status) ? WTERMSIG(status) == sig : WEXITSTATUS(status) == 0);
+        if (sig != SIGKILL) CHECK_INT(siblings(&known), 0);
         after_kill("moment", (unsigned long)i, false, sum_ref, 0);
         if (tree_sum(out) == sum_ref) continue;
         waitpid(start_tool(tool, out), &status, 0);
@@ -241,6 +245,16 @@ static void tool_at_random(void)
         after_next_run("moment", (unsigned long)i, sum_ref);
     }
     CHECK(killed > 20);
+}
+
+static void tool_killed(void)
+{
+    at_random(SIGKILL);
+}
+
+static void tool_asked_to_end(void)
+{
+    at_random(SIGTERM);
 }
 
 int main(int argc, char **argv)
@@ -254,7 +268,8 @@ int main(int argc, char **argv)
     snprintf(old, sizeof old, "%s/old", tmp);
     RUN(at_every_call);
     RUN(at_every_call_forced);
-    RUN(tool_at_random);
+    RUN(tool_killed);
+    RUN(tool_asked_to_end);
     t_remove_tree(tmp);
     return t_end();
 }

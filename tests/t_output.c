@@ -424,6 +424,80 @@ static void remove_output(void)
     ckr__ctx_free(&c);
 }
 
+/* Progress: how far each long call is, never backwards, all of it at the end; and each time that it
+   is told the call can be cancelled, which leaves nothing behind. */
+static struct { uint64_t calls, stop_at, done, total; bool back, other; } told;
+
+static bool tell(void *user, uint64_t done, uint64_t total)
+{
+    (void)user;
+    if (told.calls && done < told.done) told.back = true;
+    if ((told.calls && total != told.total) || done > total) told.other = true;
+    told.done = done;
+    told.total = total;
+    return ++told.calls != told.stop_at;
+}
+
+static ckr_result long_call(int which, const ckr_ckpt *k, ckr_plan *p)
+{
+    uint8_t total[16];
+    ckr_report report;
+    ckr_diff diff;
+    ckr_result r = CKR_E_ARG;
+    const uint64_t stop_at = told.stop_at;
+    memset(&told, 0, sizeof told);
+    told.stop_at = stop_at;
+    if (which == 0) r = ckr_ckpt_digest(k, NULL, total, &err);
+    if (which == 1 && (r = ckr_ckpt_check(k, &report, &err)) == CKR_OK) ckr_report_free(&report);
+    if (which == 2 && (r = ckr_ckpt_diff(k, ckpt, &diff, &err)) == CKR_OK) ckr_diff_free(&diff);
+    if (which == 3) r = ckr_plan_write(p, "build/busy", NULL, &err);
+    return r;
+}
+
+static void progress_with(uint32_t n_threads)
+{
+    ckr_env env = CKR_ZERO;
+    ckr_open_desc d = CKR_ZERO;
+    ckr_target t = target();
+    ckr_ckpt *k = NULL;
+    ckr_plan *p = NULL;
+    int which;
+    uint64_t i;
+    env.progress_fn = tell;
+    env.parallel.n_threads = n_threads;
+    d.env = &env;
+    if (!CHECK_OK(ckr_ckpt_open(SOURCE, &d, &k, &err), &err)) return;
+    t.topology.tp = 1;
+    t.force = true;
+    if (!CHECK_OK(ckr_plan_create(k, &t, 0, &p, &err), &err)) return;
+    for (which = 0; which < 4; which++) {
+        uint64_t calls;
+        told.stop_at = 0;
+        remove_output();
+        CHECK_OK(long_call(which, k, p), &err);
+        CHECK(!told.back && !told.other);
+        CHECK(told.total > 0 && told.done == told.total);
+        calls = told.calls;
+        CHECK(calls > 1);
+        remove_output();
+        for (i = 1; i <= calls; i++) {
+            told.stop_at = i;
+            CHECK(long_call(which, k, p) == CKR_E_CANCELLED && err.item == CKR_ITEM_CANCELLED);
+            CHECK(told.calls == i);
+            CHECK(access("build/busy", F_OK) != 0);
+            CHECK(access("build/.busy.ckptresume-tmp", F_OK) != 0);
+        }
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(k);
+}
+
+static void progress(void)
+{
+    progress_with(1);
+    progress_with(3);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -441,6 +515,7 @@ int main(int argc, char **argv)
         RUN(parts_of_rows);
         RUN(links_and_neighbours);
         RUN(long_names);
+        RUN(progress);
         remove_output();
         ckr_ckpt_close(ckpt);
     }
