@@ -77,6 +77,13 @@ sanitize: ckptresume
 	@echo "thread:"
 	@CFLAGS="$(CSTD) $(TSAN)" $(RUN) build/tsan t_run t_nanotron
 
+# compiled as trainers are: with fast math, and products fused with sums where the machine can
+flags: ckptresume
+	@fma=; if grep -qw fma /proc/cpuinfo 2> /dev/null; then fma=-mfma; fi; \
+	CFLAGS="-std=gnu11 -O1 -ffast-math $$fma" $(RUN) build/flags t_resume t_schedule && \
+	CFLAGS="-std=gnu11 -O1 -ffp-contract=fast $$fma" CC="$(CLANG)" JOBS="$(JOBS)" LDLIBS="$(LDLIBS)" \
+	    sh tests/run.sh build/flags t_resume t_schedule
+
 valgrind: ckptresume
 	@CFLAGS="$(CSTD) -O0 -g" RUNNER="valgrind -q --leak-check=full --error-exitcode=99" \
 	    $(RUN) build/tests t_base t_layout t_bad t_bad_files $(VALGRIND_MORE)
@@ -155,6 +162,7 @@ help:
 	@echo "make interop      what was written, read by torch and safetensors (makes build/venv; needs python3)"
 	@echo "                  NANOTRON_SRC=DIR: also loaded by Nanotron itself"
 	@echo "make sanitize     the tests under ASan and UBSan; run and write under TSan"
+	@echo "make flags        some under fast math, and with products fused with sums"
 	@echo "make valgrind     readers under valgrind; VALGRIND_MORE='t_run t_resume t_nanotron' the slow ones"
 	@echo "make fuzz         clang libFuzzer, FUZZ_SECONDS=60 for each target"
 	@echo "make fuzz-replay  the fuzz corpora once, under ASan and UBSan"
@@ -167,5 +175,5 @@ help:
 	@echo "make clean        removes build/ and ./ckptresume"
 	@echo "variables: CC CFLAGS WARN CLANG PYTHON JOBS"
 
-.PHONY: all examples demo test cuda cuda11 test-cuda bench-cuda interop sanitize valgrind fuzz fuzz-replay bench hygiene matrix names install \
-        uninstall clean help
+.PHONY: all examples demo test cuda cuda11 test-cuda bench-cuda interop sanitize flags valgrind fuzz fuzz-replay bench hygiene matrix names \
+        install uninstall clean help

@@ -115,6 +115,7 @@
        CKPTRESUME_CUDA               brings ckptresume_cuda.cuh along: its declarations, and the
                                      bodies with CKPTRESUME_CUDA_IMPLEMENTATION
        CKPTRESUME_ASSERT(x)          invariants of this file, never of its input; default assert
+   Fast math of the file around it is put off for the bodies; clang cannot, and says so.
 
    Sections, each calling only what stands above it; grep for the mark
    -------------------------------------------------------------------
@@ -1308,6 +1309,23 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 #  endif
 #endif
 
+/* Trainers are compiled with fast math (llm.c: -Ofast, /fp:fast). These bodies are not: a schedule
+   is its exact roundings, and what is not given is a NaN. clang's pragma leaves calls as they were:
+   a NaN that a function returns is still taken for none. */
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || \
+    defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(_M_FP_FAST)
+#  if defined(__GNUC__) && !defined(__clang__)
+#    define CKR__FAST_MATH
+#    pragma GCC push_options
+#    pragma GCC optimize("no-fast-math")
+#  elif defined(_MSC_VER) && !defined(__clang__)
+#    define CKR__FAST_MATH
+#    pragma float_control(precise, on, push)
+#  else
+#    error "ckptresume.h: compile the implementation in a file of its own, with -fno-fast-math"
+#  endif
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -2411,15 +2429,23 @@ static const char *ckr__file_path(const ckr__ctx *c, uint32_t file)
     return file < c->n_files ? c->files[file].path : "";
 }
 
+/* Has an open file n bytes at `offset`? */
+static ckr_result ckr__file_has(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t n)
+{
+    const ckr__file *f = &c->files[file];
+    if (ckr__range_ok(offset, n, f->size)) return CKR_OK;
+    return ckr__fail(c->err, CKR_ITEM_IO_READ, f->path, offset, NULL,
+                     "%llu bytes were expected here, the file ends at %llu", (unsigned long long)n,
+                     (unsigned long long)f->size);
+}
+
 /* n bytes at `offset` of an open file, with every bound checked. */
 static ckr_result ckr__file_read(ckr__ctx *c, uint32_t file, uint64_t offset, void *dst, size_t n)
 {
     const ckr__file *f = &c->files[file];
     int32_t sys;
-    if (!ckr__range_ok(offset, n, f->size))
-        return ckr__fail(c->err, CKR_ITEM_IO_READ, f->path, offset, NULL,
-                         "%llu bytes were expected here, the file ends at %llu",
-                         (unsigned long long)n, (unsigned long long)f->size);
+    ckr_result r = ckr__file_has(c, file, offset, n);
+    if (r != CKR_OK) return r;
     if (c->held && c->held_file == file && offset >= c->held_at &&
         ckr__range_ok(offset - c->held_at, n, c->held_size)) {
         if (n) memcpy(dst, c->held + (offset - c->held_at), n);
@@ -2439,8 +2465,8 @@ static ckr_result ckr__file_load(ckr__ctx *c, uint32_t file, uint64_t offset, ui
         return ckr__fail(c->err, CKR_ITEM_LIMIT, ckr__file_path(c, file), offset, NULL,
                          "%llu bytes of metadata, the limit is %llu", (unsigned long long)n,
                          (unsigned long long)max);
-    if (!ckr__range_ok(offset, n, c->files[file].size))
-        return ckr__file_read(c, file, offset, NULL, (size_t)n);
+    r = ckr__file_has(c, file, offset, n);
+    if (r != CKR_OK) return r;
     p = (uint8_t *)ckr__arena_raw(c, (size_t)n + 1);
     if (!p) return c->err->code;
     p[n] = 0;
@@ -14637,7 +14663,7 @@ static bool ckr__whole(double v)
 
 static bool ckr__srun_can_simulate(const ckr_schedule *s, int64_t first, int column)
 {
-    const double t = s->rate * ((double)first - 1) + s->offset, shift = s->b - s->t0;
+    const double t = ckr__rn(s->rate * ((double)first - 1)) + s->offset, shift = s->b - s->t0;
     const int64_t from = s->anchored && t >= (double)s->position ? s->position : 0;
     return s->recurrent && s->hold >= 0 && column == CKR__COL_LR &&
            ckr__is_recurrent(s->curve->kind) && ckr__whole(s->rate) && s->rate > 0 &&
@@ -14691,7 +14717,8 @@ static void ckr__srun_rows(ckr__srun *r, int column, int64_t first, uint64_t n, 
     uint64_t i, j;
     r->simulate = ckr__srun_can_simulate(r->s, first, column);
     for (i = 0; i < n; i++, out += lanes) {
-        const double done = (double)first - 1 + (double)i, t = r->s->rate * done + r->s->offset;
+        const double done = (double)first - 1 + (double)i,
+                     t = ckr__rn(r->s->rate * done) + r->s->offset;
         double *l = r->map ? r->row : out;
         ckr__srun_at(r, t, column, l);
         if (r->map) for (j = 0; j < lanes; j++) out[j] = l[r->map[j]];
@@ -17406,7 +17433,7 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
         for (i = 0; i < r->n; i++) top[i] = was[i] = -ckr__inf();
         for (i = 0; i < n;) {
             const int64_t update = first + (int64_t)i, off = out->end ? update - out->end : 65;
-            ckr__srun_at(r, s->rate * (double)(update - 1) + s->offset, CKR__COL_LR, row);
+            ckr__srun_at(r, ckr__rn(s->rate * (double)(update - 1)) + s->offset, CKR__COL_LR, row);
             ckr__scan_row(out, update, row, r->n, top, was);
             if (out->undefined && !out->why) out->why = r->why;
             if (i + 1 == n) break;
@@ -17779,8 +17806,8 @@ static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
                                       double *now, ckr_schedule *s)
 {
     const double end = ckr__sched_end(old),
-                 to = (ckr__sched_end(target) - target->offset) / target->rate * old->rate +
-                      old->offset;
+                 length = ckr__sched_end(target) - target->offset,
+                 to = ckr__rn(length / target->rate * old->rate) + old->offset;
     const double r = (end - t) / (to - t);
     uint64_t i;
     ckr_result e;
@@ -17793,7 +17820,7 @@ static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
     if (to <= t)
         return ckr__rebase_fail(c, "stretch", "give a larger total_steps",
                                 "the new schedule ends before this step");
-    s->b = s->a * (t - s->t0) + s->b;
+    s->b = ckr__rn(s->a * (t - s->t0)) + s->b;
     s->t0 = t;
     s->a = s->a * r;
     s->hold = to;
@@ -17999,8 +18026,8 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
 {
     const bool keeps = mode == CKR__REBASE_KEEP || mode == CKR__REBASE_STRETCH;
     const ckr_schedule *base = keeps || !target ? old : target;
-    const double t_old = old->rate * (double)updates + old->offset,
-                 t = base->rate * (double)updates + base->offset;
+    const double t_old = ckr__rn(old->rate * (double)updates) + old->offset,
+                 t = ckr__rn(base->rate * (double)updates) + base->offset;
     double *was = CKR__NEW_N(c, double, old->n_lanes), *now = CKR__NEW_N(c, double, old->n_lanes);
     ckr_schedule *s = ckr__sched_copy(c, base);
     ckr_result e;
@@ -29092,7 +29119,7 @@ static ckr_result ckr__whole_proof(ckr__whole_job *w, const ckr_schedule *want, 
     if (r != CKR_OK) return r;
     if (x->opaque || x->n_lanes != n) *worst = HUGE_VAL;
     if (x->opaque || x->n_lanes != n) return CKR_OK;
-    x->offset = (double)x->position - x->rate * (double)done;
+    x->offset = (double)x->position - ckr__rn(x->rate * (double)done);
     a = (double *)ckr__heap_alloc(w->c, (size_t)(2 * rows * n) * sizeof *a);
     if (!a) return CKR_E_NOMEM;
     b = a + rows * n;
@@ -31442,7 +31469,7 @@ static ckr_result ckr__ac_proof(ckr__ac_job *x, const ckr_schedule *want, uint64
     r = ckr__sched_torch(c, x->w.scheduler, hyper, n, NULL, &y);
     if (r != CKR_OK || y->opaque || y->n_lanes != n) return r;
     y->rate = x->rate;
-    y->offset = (double)y->position - y->rate * (double)done;
+    y->offset = (double)y->position - ckr__rn(y->rate * (double)done);
     a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
     if (!a) return CKR_E_NOMEM;
     b = a + rows * n;
@@ -36721,7 +36748,8 @@ static ckr_result ckr__ds_native(ckr__ds *r, const ckr_node *state, ckr_schedule
     }
     if (e != CKR_OK) return e;
     x->position = at;
-    x->offset = (double)at - x->rate * (double)(r->s->progress.step > 0 ? r->s->progress.step : 0);
+    x->offset = (double)at -
+                ckr__rn(x->rate * (double)(r->s->progress.step > 0 ? r->s->progress.step : 0));
     x->state = state;
     for (i = 0; i < n; i++)
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
@@ -38881,7 +38909,7 @@ static bool ckr__dsf_begin(ckr__ds_job *x, const ckr_schedule *w, ckr__dsf *f)
    from where the old one stands. */
 static void ckr__dsf_guess(const ckr_schedule *w, ckr__dsf *f)
 {
-    const double t = (double)w->position, u = w->a * (t - w->t0) + w->b;
+    const double t = (double)w->position, u = ckr__rn(w->a * (t - w->t0)) + w->b;
     const bool cosine = w->curve->kind == CKR__CV_DS_COSINE;
     double now, left;
     uint64_t i;
@@ -40750,8 +40778,8 @@ static bool ckr__tf_near(double *v)
 static void ckr__tf_guess(const ckr_schedule *w, int64_t done, bool affine, ckr__tf *f)
 {
     const ckr__curve_nums *k = &w->curve->k;
-    const double t = w->offset + w->rate * (double)done, left = ckr__sched_end(w);
-    double u = w->a * (t - w->t0) + w->b, rate = w->a;
+    const double t = w->offset + ckr__rn(w->rate * (double)done), left = ckr__sched_end(w);
+    double u = ckr__rn(w->a * (t - w->t0)) + w->b, rate = w->a;
     uint64_t i;
     if (w->ramp_len > 0) {                             /* p steps behind the ramp            */
         f->warm = w->ramp_len;
@@ -53312,7 +53340,7 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
         return ckr__decide_say(d, "CKR_SCHEDULE", CKR_CHANGED, "schedule", d->before->kind,
                                d->t->schedule, "asked for", NULL);
     }
-    s->position = (int64_t)(s->rate * (double)d->done + s->offset);
+    s->position = (int64_t)(ckr__rn(s->rate * (double)d->done) + s->offset);
     if (d->before && !strcmp(d->before->clock, s->clock)) {
         s->position = d->before->position;
         s->rate = d->before->rate;
@@ -53320,7 +53348,7 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     }
     if (again) {
         s->position = (int64_t)start;
-        s->offset = start - s->rate * (double)d->done;
+        s->offset = start - ckr__rn(s->rate * (double)d->done);
     }
     for (i = 0; i < s->n_lanes; i++) {         /* Nanotron's LR is its groups'            */
         if (!strcmp(s->kind, "nanotron") && !ckr_node_get(s->params, "lr"))
@@ -56573,7 +56601,7 @@ static ckr_result ckr__side_agrees(ckr__ctx *c, const ckr_state *s, const ckr_sc
     if (ckr__same(x->rate, old->rate) || x->n_lanes != n || done < 0 || x->opaque ||
         !ckr__same((double)x->position * old->rate, (double)old->position * x->rate))
         return CKR_OK;
-    file.offset = (double)old->position - old->rate * (double)done;
+    file.offset = (double)old->position - ckr__rn(old->rate * (double)done);
     a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
     if (!a) return CKR_E_NOMEM;
     r = ckr__sched_eval(c, &file, CKR__COL_LR, done + 2 - (int64_t)rows, rows, a);
@@ -56624,7 +56652,7 @@ static void ckr__clock_align(ckr_state *s)
     uint64_t i;
     for (i = 0; i < s->n_schedules && s->progress.step >= 0; i++) {
         ckr_schedule *x = &s->schedules[i];
-        x->offset = (double)x->position - x->rate * (double)s->progress.step;
+        x->offset = (double)x->position - ckr__rn(x->rate * (double)s->progress.step);
     }
 }
 
@@ -57896,6 +57924,14 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
 /* >>epilogue ------------------------------------------------------------------ */
 #ifdef __cplusplus
 } /* extern "C" */
+#endif
+
+#ifdef CKR__FAST_MATH
+#  if defined(_MSC_VER)
+#    pragma float_control(pop)
+#  else
+#    pragma GCC pop_options
+#  endif
 #endif
 #endif /* CKPTRESUME_IMPLEMENTATION */
 

@@ -250,8 +250,9 @@ static void weight_decays(void)
 
 static double lambda(void *user, double base, double t)
 {
+    volatile double x = 0.1 * t;           /* (rounded, not fused with the sum)            */
     (void)user;
-    return base * (1 / (1 + 0.1 * t));
+    return base * (1 / (1 + x));
 }
 
 /* A function of the trainer's own: unknown, or told by a callback; then every policy joins it. */
