@@ -1441,6 +1441,8 @@ static bool ckr__range_ok(uint64_t begin, uint64_t n, uint64_t total)
 }
 
 /* Elements of a shape; false when a dimension is negative or the product passes 63 bits. */
+/* Of a tensor without elements the other edges still make strides, in bytes, too: what torch
+   refuses for them ("Stride calculation overflowed") is no shape here either. */
 static bool ckr__numel(uint32_t n_dims, const int64_t *shape, int64_t *out)
 {
     uint64_t n = 1;
@@ -1449,9 +1451,9 @@ static bool ckr__numel(uint32_t n_dims, const int64_t *shape, int64_t *out)
     for (d = 0; d < n_dims; d++) {
         if (shape[d] < 0) return false;
         if (shape[d] == 0) zero = true;
+        else if (!ckr__mul_u64(n, (uint64_t)shape[d], &n) || n > INT64_MAX) return false;
     }
-    for (d = 0; d < n_dims && !zero; d++)
-        if (!ckr__mul_u64(n, (uint64_t)shape[d], &n) || n > INT64_MAX) return false;
+    if (zero && n > INT64_MAX / 16) return false;
     *out = zero ? 0 : (int64_t)n;
     return true;
 }
@@ -6083,7 +6085,7 @@ static ckr_result ckr__st_check(ckr__st *s, const char *name, uint64_t at, const
     int64_t numel;
     if (!ckr__numel(n_dims, shape, &numel) || !ckr__mul_u64((uint64_t)numel, s->bits, &want))
         return ckr__fail(err, CKR_ITEM_SIZE_OVERFLOW, s->j.path, at, name,
-                         "the shape has more than 2^63 bits");
+                         "the shape, or its strides, are more than 2^63 bits");
     if (s->begin > s->end || s->end > s->n_data)
         return ckr__fail(err, CKR_ITEM_ST_LAYOUT, s->j.path, at, name,
                          "data_offsets [%llu, %llu] are not inside the %llu bytes of data",
