@@ -1102,7 +1102,9 @@ CKR_API uint32_t    ckr_ckpt_files(const ckr_ckpt *c, uint64_t *bytes); /* opene
    memory (row-major, not copied, valid until the close); then plan and write as for any checkpoint.
    `slot` is "param" for weights. Files without slots (safetensors, torch, dcp) hold what has
    another slot as a tensor of its own, and give it back so: "optimizer.state.NAME.SLOT", slot
-   "param". Not thread-safe. */
+   "param". A put that fails changes nothing, and E_ARG says: no name, no slot, or the same ones
+   twice; elements without data; a checkpoint from ckr_ckpt_open. First all puts, then plans: one
+   that is older than the last put writes no more. Not thread-safe. */
 CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err);
 CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *c, const char *name, const char *slot, ckr_dtype dtype,
                                 uint32_t n_dims, const int64_t *shape, const void *data,
@@ -1130,7 +1132,7 @@ ckr_view_read(const ckr_ckpt *c, const ckr_view *v, int64_t first, int64_t n, vo
 
 /* Reads the box [start, start + count) of a tensor (start NULL: all of it) into row-major memory at
    dst, cast to `as` (NONE: as stored). Uses the env's threads. dst_size: its size in bytes,
-   checked. */
+   checked. A tensor that ckr_ckpt_tensor did not find is E_ARG. */
 typedef struct ckr_read {
     const ckr_tensor *tensor;
     const int64_t    *start, *count;
@@ -28967,6 +28969,31 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
     return ckr__bind_flat(c, n->u.entry, t, false, b, 0, numel, 0);
 }
 
+/* Names come together from slots and keys: of a run state that was filled by hand two may meet. */
+static ckr_result ckr__name_once(ckr__map *names, const char *name)
+{
+    bool had;
+    if (!ckr__map_put(names, name, strlen(name), 0, &had)) return CKR_E_NOMEM;
+    return !had ? CKR_OK
+                : ckr__remedy(names->c->err,
+                              ckr__fail(names->c->err, CKR_ITEM_WRITE_DUPLICATE, NULL,
+                                        CKR_NO_OFFSET, name, NULL),
+                              "rename one of the two in the source");
+}
+
+static ckr_result ckr__plain_once(ckr__ctx *c, const ckr_node *root)
+{
+    ckr__map names;
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    memset(&names, 0, sizeof names);
+    names.c = c;
+    for (i = 0; i < root->count && r == CKR_OK; i++)
+        r = ckr__name_once(&names, ckr_node_str(root->u.items[2 * i]));
+    ckr__map_free(&names);
+    return r;
+}
+
 /* One file of tensors has no place for the rest; who chose slots does not want it. */
 static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s, ckr_note **notes,
                                     uint64_t *n_notes)
@@ -29416,6 +29443,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
                whole = torch && !t->slots && !t->without && t->dtype == CKR_DTYPE_NONE &&
                        !strcmp(s->dialect, "torch") && s->dialect_data;
     ckr__out_file *f;
+    ckr_result r;
     uint64_t i;
     if (whole) return ckr__plain_whole(c, s, t, out, notes, n_notes);
     out->renamed = way && (own || (torch && way->whole_fn));
@@ -29457,10 +29485,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     }
     if (s->n_tensors && !f->n_entries)
         return ckr__fail(c->err, CKR_ITEM_SLOT_UNKNOWN, NULL, CKR_NO_OFFSET, t->slots, NULL);
-    if (t->max_shard_bytes && !torch) {
-        const ckr_result r = ckr__plain_shards(c, t, out);
-        if (r != CKR_OK) return r;
-    }
+    r = torch ? ckr__plain_once(c, f->root) : CKR_OK;
+    if (r == CKR_OK && t->max_shard_bytes && !torch) r = ckr__plain_shards(c, t, out);
+    if (r != CKR_OK) return r;
     return t->slots ? CKR_OK : ckr__plain_losses(c, s, notes, n_notes);
 }
 
@@ -40355,9 +40382,17 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
 {
     const char *path = ckr__printf(w->c, "%s.metadata", w->dir);
     ckr__out_file *f = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
+    ckr__map names;
+    uint64_t i;
+    ckr_result r = CKR_OK;
     if (!f) return ckr__dcp_out_oom(w);
     f->index = w->index;
-    return CKR_OK;
+    memset(&names, 0, sizeof names);
+    names.c = w->c;
+    for (i = 0; i < w->index->n_items && r == CKR_OK; i++)
+        r = ckr__name_once(&names, w->index->items[i]->fqn);
+    ckr__map_free(&names);
+    return r;
 }
 
 /* >>torch_dcp.emit ------------------------------------------------------------ */
@@ -53714,11 +53749,15 @@ struct ckr_ckpt {
     const char *path, *dir;    /* as given; the checkpoint that was chosen             */
     ckr_node   *side;          /* the side file, or NULL                               */
     ckr_node   *root;          /* of ckr_tree_open                                     */
+    bool        by_hand;       /* of ckr_ckpt_create                                   */
+    ckr__map    put;           /* "NAME\0SLOT" of what was put                         */
+    uint64_t    n_puts;        /* of all kinds                                         */
 };
 
 struct ckr_plan {
     ckr__ctx        ctx;
     const ckr_ckpt *src;
+    uint64_t        n_puts;    /* of src, then                                         */
     ckr_target      target;
     ckr__out        out;
     ckr_plan_facts  facts;
@@ -54430,6 +54469,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     *out = NULL;
     if (!p) return r;
     p->src = src;
+    p->n_puts = src->n_puts;
     p->out.c = &p->ctx;
     p->out.n_tensors = src->state.n_tensors;
     if (target) p->target = *target;
@@ -55482,6 +55522,9 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
     w.temp = ckr__sibling(&c, path, "ckptresume-tmp");
     old = ckr__sibling(&c, path, "ckptresume-old");
     if (!w.temp || !old) r = c.err->code;
+    else if (p->src->n_puts != p->n_puts)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "plan",
+                      "something was put into the checkpoint after the plan was made");
     else if (p->facts.verdict == CKR_VERDICT_REFUSED)
         r = ckr__plan_refused(&c, p);
     else r = ckr__output_check(&c, p, path, old);
@@ -55637,11 +55680,16 @@ static bool ckr__read_ops(ckr__ctx *c, ckr__jobs *jobs, const ckr_tensor *t, con
 static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
 {
     const ckr_tensor *t = r->tensor;
-    int64_t *v = CKR__NEW_N(c, int64_t, 3 * (uint64_t)t->n_dims), numel;
+    const uint64_t n_dims = t ? t->n_dims : 0;
+    int64_t *v = CKR__NEW_N(c, int64_t, 3 * n_dims), numel;
     ckr_piece *dst = CKR__NEW(c, ckr_piece);
-    ckr_dtype as = r->as == CKR_DTYPE_NONE ? t->dtype : r->as;
+    ckr_dtype as;
     uint32_t d;
     if (!v || !dst) return c->err->code;
+    if (!t || (r->start && !r->count))
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, t ? t->name : "tensor",
+                         t ? "a start and no count" : "no tensor: is its name in the state?");
+    as = r->as == CKR_DTYPE_NONE ? t->dtype : r->as;
     for (d = 0; d < t->n_dims; d++) {
         v[d] = r->start ? r->start[d] : 0;
         v[t->n_dims + d] = r->start ? r->count[d] : t->shape[d];
@@ -55683,7 +55731,12 @@ CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, si
     ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
     memset(&jobs, 0, sizeof jobs);
     memset(&crew, 0, sizeof crew);
-    for (i = 0; i < n && r == CKR_OK; i++) r = ckr__read_add(&c, &jobs, &reads[i]);
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        r = ckr__read_add(&c, &jobs, &reads[i]);
+        if (r == CKR_OK && reads[i].dst_size && !reads[i].dst)
+            r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, reads[i].tensor->name,
+                          "no dst");
+    }
     if (r == CKR_OK) r = ckr__crew_make(&crew, &c, &ckpt->ctx, NULL, 0);
     if (r == CKR_OK) r = ckr__jobs_run(&jobs, &crew);
     ckr__crew_free(&crew);
@@ -56478,11 +56531,14 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
     return r;
 }
 
-static bool ckr__told_drift(ckr__ctx *c, const ckr_schedule *x, double *drift, uint64_t *lane)
+static ckr_result ckr__told_drift(ckr__ctx *c, const ckr_schedule *x, bool *off, uint64_t *lane)
 {
-    *drift = 0;
-    return x->lanes && x->lanes[0].anchor == x->lanes[0].anchor &&
-           ckr__sched_drift(c, x, drift, lane) == CKR_OK && *drift > 1e-9;
+    double drift = 0;
+    ckr_result r = CKR_OK;
+    if (x->lanes && x->lanes[0].anchor == x->lanes[0].anchor)
+        r = ckr__sched_drift(c, x, &drift, lane);
+    *off = drift > 1e-9;
+    return r;
 }
 
 /* The one parameter of inverse_sqrt that its own default hides: with f the saved LR's ratio to the
@@ -56492,10 +56548,11 @@ static ckr_result ckr__told_timescale(ckr__ctx *c, const ckr_schedule *x, ckr_sc
 {
     const ckr_lane *l = &x->lanes[0];
     const double f = l->anchor / l->base * (l->anchor / l->base);
-    double warm = 0, drift, scale, *bases;
+    double warm = 0, scale, *bases;
     ckr_node *params;
     ckr_schedule *y;
     uint64_t i, lane;
+    bool off;
     ckr_result r;
     *out = NULL;
     if (strcmp(x->kind, "transformers:inverse_sqrt") != 0 || ckr_node_get(x->params, "timescale"))
@@ -56516,8 +56573,9 @@ static ckr_result ckr__told_timescale(ckr__ctx *c, const ckr_schedule *x, ckr_sc
     if (r != CKR_OK) return r;
     y->position = x->position;
     for (i = 0; i < x->n_lanes; i++) y->lanes[i].anchor = x->lanes[i].anchor;
-    if (!ckr__told_drift(c, y, &drift, &lane)) *out = y;
-    return CKR_OK;
+    r = ckr__told_drift(c, y, &off, &lane);
+    if (r == CKR_OK && !off) *out = y;
+    return r;
 }
 
 /* A schedule that was told must be the one that the saved LR came from. */
@@ -56525,11 +56583,10 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
                                  ckr_schedule *x)
 {
     ckr_schedule *better = NULL;
-    double drift;
     uint64_t i, lane;
     char subject[48], was[40];
-    ckr_result r = CKR_OK;
-    bool ok = true;
+    ckr_result r;
+    bool ok = true, off;
     x->position = old ? old->position : s->progress.step > 0 ? s->progress.step : 0;
     if (old && !strcmp(old->clock, "tick")) {
         x->rate = old->rate;
@@ -56539,7 +56596,8 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
         if (old) x->lanes[i].anchor = old->lanes[i].anchor;
         else if (i < s->n_groups)
             ckr_node_f64(ckr_node_get(s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
-    if (ckr__told_drift(c, x, &drift, &lane)) {
+    r = ckr__told_drift(c, x, &off, &lane);
+    if (r == CKR_OK && off) {
         r = ckr__told_timescale(c, x, &better);
         snprintf(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
         snprintf(was, sizeof was, "%.17g", x->lanes[lane].anchor);
@@ -56823,44 +56881,26 @@ CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ck
     ckr_result r = ckr__ckpt_new(desc, out, err);
     if (r != CKR_OK) return r;
     (*out)->ctx.err = &(*out)->ctx.own_err;
+    (*out)->by_hand = true;
     (*out)->path = "";
     (*out)->dir = "";
     (*out)->state.dialect = "safetensors";
     return CKR_OK;
 }
 
-CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *k, const char *name, const char *slot, ckr_dtype dtype,
-                                uint32_t n_dims, const int64_t *shape, const void *data,
-                                ckr_error *err)
+static ckr_result ckr__put_enter(ckr_ckpt *k, ckr_error *err)
 {
-    ckr__ctx *c = &k->ctx;
-    ckr__reader r;
-    ckr__block *b;
-    int64_t numel;
-    ckr_result result = CKR_OK;
-    ckr__ctx_enter(c, err);
-    memset(&r, 0, sizeof r);
-    name = ckr__strdup(c, name);
-    slot = ckr__strdup(c, slot);
-    if (n_dims > CKR_MAX_DIMS || !ckr_dtype_size(dtype) || !ckr__numel(n_dims, shape, &numel) ||
-        numel > INT64_MAX / (int64_t)ckr_dtype_size(dtype)) {
-        result = ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, name,
-                           "no dtype, over 8 axes, or a size that does not fit");
-    } else if (name && slot) {
-        r.c = c;
-        r.dtype = dtype;
-        r.rank = -1;
-        r.file = CKR_NO_FILE;
-        r.mem = data;
-        r.big_endian = ckr__host_big_endian();
-        r.tensor = ckr__tensor_add(c, &k->state, name, slot, dtype, n_dims, shape);
-        b = ckr__block_whole(c, n_dims, shape);
-        if (!r.tensor || !b || !ckr__read_flat(&r, b, 0, numel, 0)) result = c->err->code;
-    } else {
-        result = c->err->code;
-    }
-    c->err = &c->own_err;
-    return result;
+    ckr__ctx_enter(&k->ctx, err);
+    if (k->by_hand) return CKR_OK;
+    return ckr__fail(k->ctx.err, CKR_ITEM_ARG, k->path, CKR_NO_OFFSET, NULL,
+                     "an opened checkpoint does not change");
+}
+
+static ckr_result ckr__put_leave(ckr_ckpt *k, ckr_result r)
+{
+    if (r == CKR_OK) k->n_puts++;
+    k->ctx.err = &k->ctx.own_err;
+    return r;
 }
 
 /* Out of memory has been said already. */
@@ -56868,6 +56908,60 @@ static ckr_result ckr__put_bad(ckr__ctx *c, const char *where, const char *text)
 {
     if (c->err->code != CKR_OK) return c->err->code;
     return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, where, "%s", text);
+}
+
+/* A copy of "name\0slot" that the checkpoint owns, once for each tensor; else NULL and the error. */
+static const char *ckr__put_key(ckr_ckpt *k, const char *name, const char *slot)
+{
+    const size_t n = strlen(name) + 1, size = n + strlen(slot) + 1;
+    char *p = (char *)ckr__arena(&k->ctx, size);
+    bool had;
+    if (!p) return NULL;
+    memcpy(p, name, n);
+    memcpy(p + n, slot, size - n);
+    k->put.c = &k->ctx;
+    if (!ckr__map_put(&k->put, p, size, 0, &had)) return NULL;
+    if (had) ckr__put_bad(&k->ctx, name, "a tensor with this name and slot was put before");
+    return had ? NULL : p;
+}
+
+static ckr_result ckr__put_tensor(ckr_ckpt *k, const char *name, const char *slot, ckr_dtype dtype,
+                                  uint32_t n_dims, const int64_t *shape, const void *data)
+{
+    ckr__ctx *c = &k->ctx;
+    ckr__reader r;
+    ckr__block *b;
+    int64_t numel;
+    const char *key;
+    memset(&r, 0, sizeof r);
+    if (!name || !slot)
+        return ckr__put_bad(c, name ? name : "name", name ? "no slot: \"param\" is a weight's"
+                                                          : "a tensor without a name");
+    if (n_dims > CKR_MAX_DIMS || (n_dims && !shape) || !ckr_dtype_size(dtype) ||
+        !ckr__numel(n_dims, shape, &numel) || numel > INT64_MAX / (int64_t)ckr_dtype_size(dtype))
+        return ckr__put_bad(c, name,
+                            "no dtype, no shape, over 8 axes, or a size that does not fit");
+    if (numel && !data) return ckr__put_bad(c, name, "elements, and no data");
+    key = ckr__put_key(k, name, slot);
+    if (!key) return c->err->code;
+    r.c = c;
+    r.dtype = dtype;
+    r.rank = -1;
+    r.file = CKR_NO_FILE;
+    r.mem = data;
+    r.big_endian = ckr__host_big_endian();
+    r.tensor = ckr__tensor_add(c, &k->state, key, key + strlen(key) + 1, dtype, n_dims, shape);
+    b = ckr__block_whole(c, n_dims, shape);
+    return r.tensor && b && ckr__read_flat(&r, b, 0, numel, 0) ? CKR_OK : c->err->code;
+}
+
+CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *k, const char *name, const char *slot, ckr_dtype dtype,
+                                uint32_t n_dims, const int64_t *shape, const void *data,
+                                ckr_error *err)
+{
+    ckr_result r = ckr__put_enter(k, err);
+    if (r == CKR_OK) r = ckr__put_tensor(k, name, slot, dtype, n_dims, shape, data);
+    return ckr__put_leave(k, r);
 }
 
 /* Without the entries to the context that every public call has. */
@@ -56905,32 +56999,39 @@ CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *k, const char *name, const char 
                                       uint64_t n_params, const ckr_hyper *hyper, size_t n_hyper,
                                       ckr_error *err)
 {
+    ckr_result r = ckr__put_enter(k, err);
+    if (r == CKR_OK) r = ckr__put_group(k, name, params, n_params, hyper, n_hyper);
+    return ckr__put_leave(k, r);
+}
+
+static ckr_result ckr__put_schedule(ckr_ckpt *k, const char *schedule, int64_t updates)
+{
+    const ckr_state was = k->state;
+    ckr_open_desc d;
     ckr_result r;
-    ckr__ctx_enter(&k->ctx, err);
-    r = ckr__put_group(k, name, params, n_params, hyper, n_hyper);
-    k->ctx.err = &k->ctx.own_err;
+    if (!schedule || updates < 0)
+        return ckr__put_bad(&k->ctx, "schedule", "no schedule, or no step");
+    memset(&d, 0, sizeof d);
+    d.schedule = schedule;
+    k->state.n_schedules = 0;
+    k->state.progress.step = updates;
+    r = ckr__told_schedule(&k->ctx, &k->state, &d);
+    if (r == CKR_OK) ckr__clock_align(&k->state);
+    else k->state = was;
     return r;
 }
 
 CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *k, const char *schedule, int64_t updates,
                                          ckr_error *err)
 {
-    ckr_open_desc d;
-    ckr_result r;
-    memset(&d, 0, sizeof d);
-    d.schedule = schedule;
-    ckr__ctx_enter(&k->ctx, err);
-    k->state.n_schedules = 0;
-    k->state.progress.step = updates;
-    if (!schedule || updates < 0) r = ckr__put_bad(&k->ctx, "schedule", "no schedule, or no step");
-    else r = ckr__told_schedule(&k->ctx, &k->state, &d);
-    if (r == CKR_OK) ckr__clock_align(&k->state);
-    k->ctx.err = &k->ctx.own_err;
-    return r;
+    ckr_result r = ckr__put_enter(k, err);
+    if (r == CKR_OK) r = ckr__put_schedule(k, schedule, updates);
+    return ckr__put_leave(k, r);
 }
 
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)
 {
+    if (k && k->put.slots) ckr__map_free(&k->put);
     ckr__owner_free(k, sizeof *k);
 }
 
