@@ -102,7 +102,8 @@
    Configuration, before the include
    ---------------------------------
        CKPTRESUME_IMPLEMENTATION     emit the bodies, in one translation unit
-       CKPTRESUME_STATIC             all functions static: two vendored copies in one program
+       CKPTRESUME_STATIC             all functions static, for the one file that has the bodies: two
+                                     vendored copies in one program
        CKR_API                       linkage, for example a dllexport
        CKPTRESUME_NO_THREADS         no pthreads: env.parallel.for_fn, or one thread
        CKPTRESUME_NO_SIMD            scalar checksums and digests: same values, slower
@@ -185,7 +186,9 @@
 #define CKR_VERSION (CKR_VERSION_MAJOR * 10000 + CKR_VERSION_MINOR * 100 + CKR_VERSION_PATCH)
 
 #ifndef CKR_API
-#  ifdef CKPTRESUME_STATIC
+#  if defined(CKPTRESUME_STATIC) && defined(__GNUC__)
+#    define CKR_API static __attribute__((unused))
+#  elif defined(CKPTRESUME_STATIC)
 #    define CKR_API static
 #  else
 #    define CKR_API extern
@@ -1131,8 +1134,9 @@ ckr_view_read(const ckr_ckpt *c, const ckr_view *v, int64_t first, int64_t n, vo
 /* >>api.run ------------------------------------------------------------------- */
 
 /* Reads the box [start, start + count) of a tensor (start NULL: all of it) into row-major memory at
-   dst, cast to `as` (NONE: as stored). Uses the env's threads. dst_size: its size in bytes,
-   checked. A tensor that ckr_ckpt_tensor did not find is E_ARG. */
+   dst, cast to `as` (NONE: as stored; among floats, e4m3fn and e5m2 of 8 bits too, which round as
+   in torch 2.15). Uses the env's threads. dst_size: its size in bytes, checked. A tensor that
+   ckr_ckpt_tensor did not find is E_ARG. */
 typedef struct ckr_read {
     const ckr_tensor *tensor;
     const int64_t    *start, *count;
@@ -1276,6 +1280,8 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 /* what only a dialect that was left out calls is no mistake */
 #if defined(__GNUC__) && (defined(CKPTRESUME_NO_NANOTRON) || defined(CKPTRESUME_NO_MEGATRON) || \
                           defined(CKPTRESUME_NO_DEEPSPEED) || defined(CKPTRESUME_NO_LLMC))
+#  define CKR__LEFT_OUT
+#  pragma GCC diagnostic push
 #  pragma GCC diagnostic ignored "-Wunused-function"
 #endif
 
@@ -6657,11 +6663,29 @@ static double ckr__f64_of_f8(ckr_dtype t, unsigned v)
     const unsigned m = v & ((1u << man) - 1);
     double x;
     if (t == CKR_DTYPE_F8_E8M0) return v == 255 ? ckr__nan() : ldexp(1.0, (int)v - 127);
-    if (uz ? v == 0x80 : t == CKR_DTYPE_F8_E4M3FN ? (v & 0x7f) == 0x7f : e == 31 && m)
-        return ckr__nan();
+    if (uz && v == 0x80) return ckr__nan();
+    if (!uz && (man == 3 ? (v & 0x7f) == 0x7f : e == 31 && m))
+        return (double)ckr__f32_of_bits((v & 0x80) << 24 | 0x7fc00000u | m << (23 - man));
     if (!uz && man == 2 && e == 31) x = HUGE_VAL;
     else x = ldexp(e ? (double)(m + (1u << man)) : (double)m, (e ? e : 1) - bias - man);
     return v & 0x80 ? -x : x;
+}
+
+/* Into e4m3fn and e5m2 as torch 2.15 casts: over 448 the first stays at 448 (older torch made a NaN
+   of it), the second becomes infinite. */
+static uint8_t ckr__f8_of_f32(ckr_dtype t, float f)
+{
+    const bool fn = t == CKR_DTYPE_F8_E4M3FN;
+    const uint32_t man = fn ? 3 : 2, low = fn ? 121 : 113, most = fn ? 0x7e : 0x7b,
+                   over = fn ? 0x7e : 0x7c, u = ckr__bits_of_f32(f), sign = u >> 24 & 0x80,
+                   a = u & 0x7fffffffu, e = a >> 23, m = (a & 0x7fffff) | 0x800000,
+                   shift = 23 - man + (e < low ? low - e : 0);
+    uint32_t v;
+    if (a > 0x7f800000u) return (uint8_t)(sign | 0x7f);
+    if (shift > 24) return (uint8_t)sign;                        /* below half of the smallest   */
+    v = (m + (1u << (shift - 1)) - 1 + (m >> shift & 1)) >> shift;
+    if (e > low) v += (e - low) << man;
+    return (uint8_t)(sign | (v > most ? over : v));
 }
 
 /* One element as a double; exact for every floating dtype and for integers up to 2^53. */
@@ -6695,12 +6719,23 @@ static double ckr__load_f64(ckr_dtype t, const uint8_t *p)
     }
 }
 
+/* What parameters are trained in. */
 static bool ckr__is_float(ckr_dtype t)
 {
     return t == CKR_DTYPE_F32 || t == CKR_DTYPE_F64 || t == CKR_DTYPE_BF16 || t == CKR_DTYPE_F16;
 }
 
-/* Between floating dtypes only; the caller asked ckr__is_float of both. */
+static bool ckr__is_f8(ckr_dtype t)
+{
+    return t == CKR_DTYPE_F8_E4M3FN || t == CKR_DTYPE_F8_E5M2;
+}
+
+static bool ckr__casts(ckr_dtype from, ckr_dtype to)
+{
+    return (ckr__is_float(from) || (from >= CKR_DTYPE_F8_E4M3FN && from <= CKR_DTYPE_F8_E8M0)) &&
+           (ckr__is_float(to) || ckr__is_f8(to));
+}
+
 /* The cast that whole checkpoints need, eight at a time without a branch. */
 static uint64_t ckr__convert_bf16(uint8_t *dst, const uint8_t *src, uint64_t n)
 {
@@ -6722,6 +6757,7 @@ static uint64_t ckr__convert_bf16(uint8_t *dst, const uint8_t *src, uint64_t n)
     return at;
 }
 
+/* Of dtypes that ckr__casts allows. */
 static void ckr__convert(ckr_dtype to, uint8_t *dst, ckr_dtype from, const uint8_t *src, uint64_t n)
 {
     const size_t a = ckr_dtype_size(from), b = ckr_dtype_size(to);
@@ -6737,6 +6773,8 @@ static void ckr__convert(ckr_dtype to, uint8_t *dst, ckr_dtype from, const uint8
             memcpy(dst, &d, 8);
         } else if (to == CKR_DTYPE_F32) {
             memcpy(dst, &f, 4);
+        } else if (b == 1) {
+            *dst = ckr__f8_of_f32(to, f);
         } else {
             h = to == CKR_DTYPE_BF16 ? ckr__bf16_of_f32(f) : ckr__f16_of_f32(f);
             memcpy(dst, &h, 2);
@@ -29493,11 +29531,11 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
 
 static const ckr__dialect ckr__plain_safetensors = {
     "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
-    NULL, NULL, "slots max_shard_bytes"
+    NULL, NULL, "slots max_shard_bytes float8"
 };
 static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL, NULL,
-    NULL, "slots"
+    NULL, "slots float8"
 };
 
 #ifndef CKPTRESUME_NO_ACCELERATE
@@ -41939,7 +41977,7 @@ static const ckr__dialect ckr__torchtitan = {
 };
 static const ckr__dialect ckr__dcp_dialect = {
     "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL,
-    "*.distcp *.metadata shard-*-model-*.safetensors", "slots"
+    "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8"
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -48243,13 +48281,18 @@ static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const
 static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const ckr_target *t)
 {
     static const char *const names[] = { "vpp", "slots", "data", "kv_heads", "max_shard_bytes",
-                                         "to_version" };
+                                         "to_version", "float8" };
     const bool some = t->slots && strcmp(t->slots, "all") != 0;
     const bool version = t->to_version && t->to_version[0];
     const bool asked[] = { t->vpp > 1, some, t->data != NULL, t->kv_heads != 0,
-                           t->max_shard_bytes != 0, version };
+                           t->max_shard_bytes != 0, version, ckr__is_f8(t->dtype) };
     size_t i, k, n = 0;
     char takers[160] = "";
+    if (t->dtype != CKR_DTYPE_NONE && !ckr__casts(CKR_DTYPE_F32, t->dtype))
+        return ckr__remedy(c->err,
+                           ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "dtype",
+                                     "parameters cannot be cast to %s", ckr_dtype_name(t->dtype)),
+                           "float32, bfloat16, float16, float64, float8_e4m3fn or float8_e5m2");
     for (i = 0; i < sizeof names / sizeof *names; i++)
         if (asked[i] && !ckr__word_in(d->takes, names[i])) break;
     if (i == sizeof names / sizeof *names) return CKR_OK;
@@ -48710,8 +48753,9 @@ static void ckr__pickler_hooks(ckr__pickler *p)
 }
 
 /* torch._utils._rebuild_tensor_v2(storage, 0, size, stride, requires_grad, {}), or _v3 with the
-   dtype at the end for dtypes that have no storage class. Contiguous strides are torch's: an axis
-   of length 0 counts as 1. */
+   dtype at the end for dtypes that have no storage class. torch cannot load a tensor of _v3 that
+   requires a gradient ("a leaf Variable that requires grad"), so none does. Contiguous strides are
+   torch's: an axis of length 0 counts as 1. */
 static void ckr__pickler_tensor(ckr__pickler *p, ckr_entry *e, bool requires_grad)
 {
     const ckr__dtype_row *t = &ckr__dtypes[e->dtype];
@@ -48734,7 +48778,7 @@ static void ckr__pickler_tensor(ckr__pickler *p, ckr_entry *e, bool requires_gra
     ckr__pickler_int(p, 0);
     ckr__pickler_dims(p, e->n_dims, e->shape);
     ckr__pickler_dims(p, e->n_dims, stride);
-    ckr__pickler_bool(p, requires_grad);
+    ckr__pickler_bool(p, requires_grad && !v3);
     ckr__pickler_hooks(p);
     if (v3) ckr__pickler_class(p, "torch", t->name);
     ckr__pickler_op(p, "t");
@@ -54109,7 +54153,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
         if (p->replica ||
             !ckr__box_meet(t->n_dims, in_start, in_count, p->start, p->count, start, count))
             continue;
-        if (p->dtype != e->dtype && !(ckr__is_float(p->dtype) && ckr__is_float(e->dtype)))
+        if (p->dtype != e->dtype && !ckr__casts(p->dtype, e->dtype))
             return ckr__fail(c->err, CKR_ITEM_CAST, ckr__file_path(c, p->file), CKR_NO_OFFSET,
                              t->name, "%s cannot be cast to %s", ckr_dtype_name(p->dtype),
                              ckr_dtype_name(e->dtype));
@@ -55713,7 +55757,7 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
         return ckr__fail(c->err, CKR_ITEM_DST_SIZE, NULL, CKR_NO_OFFSET, t->name,
                          "dst_size is %llu, the box needs %llu", (unsigned long long)r->dst_size,
                          (unsigned long long)((uint64_t)numel * ckr_dtype_size(as)));
-    if (as != t->dtype && !(ckr__is_float(as) && ckr__is_float(t->dtype)))
+    if (as != t->dtype && !ckr__casts(t->dtype, as))
         return ckr__fail(c->err, CKR_ITEM_CAST, NULL, CKR_NO_OFFSET, t->name,
                          "%s cannot be cast to %s", ckr_dtype_name(t->dtype), ckr_dtype_name(as));
     if (numel == 0) return CKR_OK;
@@ -56910,7 +56954,7 @@ static ckr_result ckr__put_bad(ckr__ctx *c, const char *where, const char *text)
     return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, where, "%s", text);
 }
 
-/* A copy of "name\0slot" that the checkpoint owns, once for each tensor; else NULL and the error. */
+/* A copy of "name\0slot" that the checkpoint owns, once for each tensor; NULL sets the error. */
 static const char *ckr__put_key(ckr_ckpt *k, const char *name, const char *slot)
 {
     const size_t n = strlen(name) + 1, size = n + strlen(slot) + 1;
@@ -58035,6 +58079,10 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
 #  else
 #    pragma GCC pop_options
 #  endif
+#endif
+#ifdef CKR__LEFT_OUT
+#  undef CKR__LEFT_OUT
+#  pragma GCC diagnostic pop
 #endif
 #endif /* CKPTRESUME_IMPLEMENTATION */
 

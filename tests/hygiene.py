@@ -434,7 +434,6 @@ def defines(shop):
                         tool,
                         f"-std={std}",
                         *flags(tool, ext),
-                        "-Wno-unused-function",
                         "-Wno-unused-const-variable",
                         "-fsyntax-only",
                         impl,
@@ -521,7 +520,7 @@ def copies(shop):
     )
     exe = str(shop.dir / "two")
     rc, text = shop.run(
-        ["gcc", "-std=c99", "-w", "-O1", f"-I{ROOT}", one, two, main, "-o", exe, "-pthread", "-lm"]
+        ["gcc", "-std=c99", *flags("gcc", ".c"), "-O1", one, two, main, "-o", exe, "-pthread", "-lm"]
     )
     expect(
         rc == 0 and shop.run([exe])[0] == 0,

@@ -260,6 +260,13 @@ static void targets_of_one_file(void)
     no_plan_at_all(plain_two("a", "b"), &t, 0, "variant",
                    bad(CKR_ITEM_VARIANT_UNKNOWN, "", NOWHERE, "bogus"));
     CHECK(err.remedy[0]);
+    t = target(), t.dtype = CKR_DTYPE_I8;
+    no_plan_at_all(plain_two("a", "b"), &t, 0, "int8", bad(CKR_ITEM_ARG, "", NOWHERE, "dtype"));
+    CHECK(strstr(err.remedy, "float8_e5m2"));
+    t = target(), t.dtype = CKR_DTYPE_F8_E5M2, t.dialect = "nanotron";
+    no_plan_at_all(nanotron(), &t, 0, "fp8 parameters that are trained",
+                   bad(CKR_ITEM_ARG, "", NOWHERE, "float8"));
+    CHECK(strstr(err.text, "safetensors"));
     t = target(), t.slots = "bogus";
     no_plan_at_all(plain_two("a", "b"), &t, 0, "slots",
                    bad(CKR_ITEM_SLOT_UNKNOWN, "", NOWHERE, "bogus"));

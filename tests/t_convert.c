@@ -137,6 +137,46 @@ static void arrays(void)
         }
 }
 
+static uint64_t fnv(const uint8_t *p, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    while (n--) h = (h ^ *p++) * 0x100000001b3u;
+    return h;
+}
+
+/* Each fp8 is what is made of its value, and a half, a float and a double become the same; the
+   hashes are those of torch 2.15's own casts of all halfs. */
+static void eight_bits(void)
+{
+    static const struct { ckr_dtype t; uint64_t hash; } rows[] = {
+        { CKR_DTYPE_F8_E4M3FN, 0x2d724a8149ff1225u }, { CKR_DTYPE_F8_E5M2, 0x087ccdde80d93f25u }
+    };
+    static uint16_t half[65536];
+    static float single[65536];
+    static double twice[65536];
+    static uint8_t out[3][65536];
+    unsigned i, k;
+    for (i = 0; i < 65536; i++) half[i] = (uint16_t)i;
+    ckr__convert(CKR_DTYPE_F32, (uint8_t *)single, CKR_DTYPE_F16, (const uint8_t *)half, 65536);
+    ckr__convert(CKR_DTYPE_F64, (uint8_t *)twice, CKR_DTYPE_F16, (const uint8_t *)half, 65536);
+    for (k = 0; k < 2; k++) {
+        const ckr_dtype t = rows[k].t;
+        ckr__convert(t, out[0], CKR_DTYPE_F16, (const uint8_t *)half, 65536);
+        ckr__convert(t, out[1], CKR_DTYPE_F32, (const uint8_t *)single, 65536);
+        ckr__convert(t, out[2], CKR_DTYPE_F64, (const uint8_t *)twice, 65536);
+        CHECK(fnv(out[0], 65536) == rows[k].hash);
+        CHECK(!memcmp(out[0], out[1], 65536) && !memcmp(out[0], out[2], 65536));
+        for (i = 0; i < 256; i++) {
+            const uint8_t v = (uint8_t)i;
+            const double x = ckr__load_f64(t, &v);
+            const uint8_t back = ckr__f8_of_f32(t, (float)x);
+            if (x != x) CHECK(back == (0x7f | (v & 0x80)));
+            else if (isinf(x)) CHECK(t == CKR_DTYPE_F8_E5M2 && back == v);
+            else CHECK(back == v);
+        }
+    }
+}
+
 static void swapping(void)
 {
     uint8_t p[10], q[10];
@@ -158,6 +198,7 @@ int main(int argc, char **argv)
     RUN(random_bits);
     RUN(loads);
     RUN(arrays);
+    RUN(eight_bits);
     RUN(swapping);
     return t_end();
 }

@@ -110,6 +110,39 @@ static void cast(void)
     ckr_ckpt_close(out);
 }
 
+/* Into 8 bits, as torch rounds them: ties to even, 448 and infinity above the largest; and back. */
+static void read_as_fp8(void)
+{
+    static const float in[6] = { 1, -2, 17, 19, 1000, 61440 };
+    static const uint8_t fn[6] = { 0x38, 0xc0, 0x58, 0x5a, 0x7e, 0x7e },
+                         e5[6] = { 0x3c, 0xc0, 0x4c, 0x4d, 0x64, 0x7c };
+    const int64_t n = 6;
+    uint8_t out[6];
+    float back[6];
+    ckr_read r = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    CHECK_OK(ckr_ckpt_create(NULL, &c, &err), &err);
+    CHECK_OK(ckr_ckpt_put(c, "a", "param", CKR_DTYPE_F32, 1, &n, in, &err), &err);
+    CHECK_OK(ckr_ckpt_put(c, "b", "param", CKR_DTYPE_F8_E5M2, 1, &n, e5, &err), &err);
+    r.tensor = ckr_ckpt_tensor(c, "a", "param");
+    r.dst = out;
+    r.dst_size = sizeof out;
+    r.as = CKR_DTYPE_F8_E4M3FN;
+    CHECK_OK(ckr_ckpt_read(c, &r, 1, &err), &err);
+    CHECK(!memcmp(out, fn, sizeof fn));
+    r.as = CKR_DTYPE_F8_E5M2;
+    CHECK_OK(ckr_ckpt_read(c, &r, 1, &err), &err);
+    CHECK(!memcmp(out, e5, sizeof e5));
+    r.tensor = ckr_ckpt_tensor(c, "b", "param");
+    r.as = CKR_DTYPE_F32;
+    r.dst = back;
+    r.dst_size = sizeof back;
+    CHECK_OK(ckr_ckpt_read(c, &r, 1, &err), &err);
+    CHECK(back[0] == 1 && back[1] == -2 && back[2] == 16 && back[3] == 20 && back[4] == 1024);
+    CHECK(isinf(back[5]));
+    ckr_ckpt_close(c);
+}
+
 /* complex128 has no safetensors dtype: bytes, behind a tensor of odd size, over many windows;
    said, and complex128 again when it is read. */
 static void element_over_windows(void)
@@ -508,6 +541,7 @@ int main(int argc, char **argv)
         RUN(tensors_only);
         RUN(busy_output);
         RUN(cast);
+        RUN(read_as_fp8);
         RUN(element_over_windows);
         RUN(told_type);
         RUN(shards);
