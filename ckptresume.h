@@ -1607,6 +1607,8 @@ typedef struct ckr__ctx {
     uint64_t    seed;          /* of hashes, so that colliding keys cannot be prepared  */
     uint64_t    done, total;   /* bytes of a long call; total 0: nobody is told          */
     uint32_t    stop;          /* set by the thread that tells, seen by all              */
+    int32_t     stat_sys;      /* why the system could not tell what lies at stat_path       */
+    const char *stat_path;
 } ckr__ctx;
 
 /* Page faults cost more than parsing: large blocks ask for huge pages where the system has them. */
@@ -2497,12 +2499,36 @@ static ckr_result ckr__path_load(ckr__ctx *c, const char *path, uint64_t max, co
     return ckr__file_load(c, i, 0, *size, max, out);
 }
 
-/* What lies at a path; OTHER when that cannot be told, so that nothing is taken for absent by
-   mistake. */
+/* What lies at a path. False: that cannot be told; the call in progress ends with that error
+   (ckr__stat_told), so that nothing is taken for absent by mistake. */
+static bool ckr__path_stat(ckr__ctx *c, const char *path, ckr_stat *st)
+{
+    const int32_t sys = c->env.io.stat_fn(c->env.io.user, path, st);
+    if (!sys) return true;
+    memset(st, 0, sizeof *st);
+    st->kind = sys == ENAMETOOLONG ? CKR_FILE_ABSENT : CKR_FILE_OTHER;
+    if (sys == ENAMETOOLONG || sys == ELOOP) return true;
+    if (!c->stat_sys) c->stat_path = ckr__strdup(c, path);
+    if (!c->stat_sys) c->stat_sys = sys;
+    return false;
+}
+
 static ckr_file_kind ckr__path_kind(ckr__ctx *c, const char *path)
 {
     ckr_stat st;
-    return c->env.io.stat_fn(c->env.io.user, path, &st) == 0 ? st.kind : CKR_FILE_OTHER;
+    (void)ckr__path_stat(c, path, &st);
+    return st.kind;
+}
+
+/* `r`, or what ckr__path_stat could not tell, which explains more than what followed from it. */
+static ckr_result ckr__stat_told(ckr__ctx *c, ckr_result r)
+{
+    const int32_t sys = c->stat_sys;
+    c->stat_sys = 0;
+    if (!sys || r == CKR_E_NOMEM || r == CKR_E_IO) return r;
+    memset(c->err, 0, sizeof *c->err);
+    c->err->offset = CKR_NO_OFFSET;
+    return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, c->stat_path, sys);
 }
 
 static const char *ckr__path_join(ckr__ctx *c, const char *dir, const char *name)
@@ -13028,14 +13054,19 @@ static bool ckr__dcp_form_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__d
 
 /* >>dcp.view ------------------------------------------------------------------ */
 
-static bool ckr__dcp_is_block(ckr__dcp *d, const ckr__dcp_chunk *k)
+static ckr_result ckr__dcp_is_block(ckr__dcp *d, const ckr__dcp_chunk *k, bool *is)
 {
     uint8_t h[9];
     uint32_t file;
-    return !d->files[k->file].transform && ckr__dcp_file_of(d, k->file, &file) == CKR_OK &&
-           ckr__range_ok(k->offset, 10, d->c->files[file].size) &&
-           ckr__file_read(d->c, file, k->offset, h, sizeof h) == CKR_OK && h[8] == '{' &&
-           ckr__load_u64(h) <= d->c->files[file].size - k->offset - 8;
+    ckr_result r;
+    *is = false;
+    if (d->files[k->file].transform) return CKR_OK;
+    r = ckr__dcp_file_of(d, k->file, &file);
+    if (r != CKR_OK || !ckr__range_ok(k->offset, 10, d->c->files[file].size)) return r;
+    r = ckr__file_read(d->c, file, k->offset, h, sizeof h);
+    *is = r == CKR_OK && h[8] == '{' &&
+          ckr__load_u64(h) <= d->c->files[file].size - k->offset - 8;
+    return r;
 }
 
 /* Where the elements of a chunk lie; `dims` takes its shape and strides. The slice must be what the
@@ -13046,6 +13077,7 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     ckr__ctx scratch;
     ckr_node *root = NULL;
     uint32_t i;
+    bool block = false;
     ckr_result r = CKR_OK;
     if (ckr__dcp_form_view(d, x, k, out, dims)) {
         out->shape = dims;
@@ -13054,11 +13086,12 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     }
     if (d->c->err->code != CKR_OK) return d->c->err->code;
     ckr__dcp_scratch(&scratch, d->c);
+    if (!k->view) r = ckr__dcp_is_block(d, k, &block);
     if (k->view) {
         *out = *k->view;
-    } else if (ckr__dcp_is_block(d, k)) {
+    } else if (block) {
         r = ckr__dcp_block(d, x, k, out);
-    } else {
+    } else if (r == CKR_OK) {
         r = ckr__dcp_slice(d, x, k, &scratch, &root);
         if (r == CKR_OK && (root->kind != CKR_NODE_TENSOR || root->u.view->layout))
             r = ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE, "the slice holds no plain tensor");
@@ -29914,16 +29947,15 @@ static ckr_result ckr__sana_newest(ckr__ctx *c, const char *dir, const char **be
     uint64_t i;
     int64_t epoch, step, top = -1;
     ckr_result r = ckr__dir_list(c, dir, &l);
-    bool linked = link && c->env.io.stat_fn(c->env.io.user, link, &to) == 0 &&
-                  to.kind == CKR_FILE_REGULAR;
+    bool linked = link && ckr__path_stat(c, link, &to) && to.kind == CKR_FILE_REGULAR;
     if (!link) return c->err->code;
     for (i = 0; r == CKR_OK && i < l.n; i++) {
         const char *path;
         if (l.items[i]->is_dir || !ckr__sana_name(l.items[i]->name, &epoch, &step)) continue;
         path = ckr__path_join(c, dir, l.items[i]->name);
         if (!path) return c->err->code;
-        if (linked && c->env.io.stat_fn(c->env.io.user, path, &st) == 0 &&
-            st.id[0] == to.id[0] && st.id[1] == to.id[1]) {
+        if (linked && ckr__path_stat(c, path, &st) && st.id[0] == to.id[0] &&
+            st.id[1] == to.id[1]) {
             *best = path;
             return CKR_OK;
         }
@@ -42190,7 +42222,7 @@ static ckr_result ckr__mg_is(ckr__ctx *c, const char *dir, bool *yes)
     if (*yes || ckr__path_kind(c, path) != CKR_FILE_REGULAR) return CKR_OK;
     r = ckr__json_load(c, path, &root);
     if (r == CKR_OK) *yes = ckr_node_get(root, "sharded_backend") != NULL;
-    else if (r != CKR_E_NOMEM) ckr__error_reset(c), r = CKR_OK;
+    else if (r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(c), r = CKR_OK;
     return r;
 }
 
@@ -54544,6 +54576,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
         r = ckr__plan_fill(p);
         if (r == CKR_OK && !ckr__plan_count(p)) r = p->ctx.err->code;
     }
+    r = ckr__stat_told(&p->ctx, r);
     p->decisions_only = decisions_only;
     p->facts.notes = p->notes;
     p->facts.n_notes = p->n_notes;
@@ -55337,12 +55370,11 @@ static bool ckr__path_within(ckr__ctx *c, const char *inner, const char *outer)
     const char *p = inner;
     int depth;
     memset(&last, 0, sizeof last);
-    if (c->env.io.stat_fn(c->env.io.user, outer, &o) != 0 || o.kind == CKR_FILE_ABSENT)
-        return false;
+    if (!ckr__path_stat(c, outer, &o) || o.kind == CKR_FILE_ABSENT) return false;
     while (p && ckr__path_kind(c, p) == CKR_FILE_ABSENT && strcmp(p, ".") && strcmp(p, "/"))
         p = ckr__parent(c, p);
     for (depth = 0; p && depth < 256; depth++) {
-        if (c->env.io.stat_fn(c->env.io.user, p, &at) != 0 || at.kind == CKR_FILE_ABSENT) break;
+        if (!ckr__path_stat(c, p, &at) || at.kind == CKR_FILE_ABSENT) break;
         if (at.kind == o.kind && at.id[0] == o.id[0] && at.id[1] == o.id[1]) return true;
         if (at.id[0] == last.id[0] && at.id[1] == last.id[1]) break;      /* the root */
         last = at;
@@ -55398,6 +55430,7 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     ckr_result named = ckr__output_name(c, path);
     bool hidden = false;
     if (named == CKR_OK) named = ckr__output_name(c, old);
+    if (named == CKR_OK) named = ckr__stat_told(c, CKR_OK);
     if (named != CKR_OK) return named;
     parent = ckr__path_kind(c, ckr__parent(c, path));
     if (parent != CKR_FILE_DIR) {
@@ -55571,9 +55604,9 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
                       "something was put into the checkpoint after the plan was made");
     else if (p->facts.verdict == CKR_VERDICT_REFUSED)
         r = ckr__plan_refused(&c, p);
-    else r = ckr__output_check(&c, p, path, old);
+    else r = ckr__stat_told(&c, ckr__output_check(&c, p, path, old));
     if (r == CKR_OK) {
-        r = ckr__temp_clear(&w);
+        r = ckr__stat_told(&c, ckr__temp_clear(&w));
         if (r == CKR_OK) r = ckr__output_room(&c, path, p->facts.bytes_written);
         c.total = p->facts.bytes_written;
         if (r == CKR_OK) r = ckr__plan_trust(p, &c);
@@ -56866,10 +56899,12 @@ static ckr_result ckr__say_part(ckr_ckpt *k, const char *path, ckr_result r)
     ckr__ctx *c = &k->ctx;
     const ckr__dialect *d = NULL;
     const ckr_error keep = *c->err;
+    const int32_t told = c->stat_sys;
     const char *dir, *remedy;
     if ((r != CKR_OK && r != CKR_E_FORMAT && r != CKR_E_UNSUPPORTED) ||
         ckr__path_kind(c, path) != CKR_FILE_REGULAR) return r;
     dir = ckr__part_of(c, path, &d);
+    c->stat_sys = told;                 /* what stands around a file need not be open to all   */
     *c->err = keep;
     if (!dir) return r;
     remedy = ckr__printf(c, "open %s", dir);
@@ -56911,7 +56946,7 @@ CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ck
 {
     ckr_result r = ckr__ckpt_new(desc, out, err);
     if (r != CKR_OK) return r;
-    r = ckr__open(*out, path, desc);
+    r = ckr__stat_told(&(*out)->ctx, ckr__open(*out, path, desc));
     (*out)->ctx.err = &(*out)->ctx.own_err;         /* the caller's error ends with the call   */
     if (r != CKR_OK) {
         ckr_ckpt_close(*out);

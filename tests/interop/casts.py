@@ -1,7 +1,7 @@
 """casts.py TOOL TMP: `--dtype` against torch's own casts.
 
-All bit patterns of 16 bits, a grid over those of 32 and 64, as leaves that require a gradient; into each dtype and each
-kind of file, loaded again by the framework. NaNs count as one value. Casts of the tool to fp8 are those of torch 2.15."""
+All bit patterns of 16 bits, a grid over those of 32 and 64, as leaves that require a gradient; into each dtype and
+each kind of file, loaded again by the framework. NaNs count as one value. Casts to fp8 are those of torch 2.15."""
 import os, shutil, subprocess, sys
 
 import torch
