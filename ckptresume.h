@@ -33385,26 +33385,6 @@ static const uint8_t *ckr__lm_unhex(ckr__ctx *c, const ckr_node *text, uint64_t 
     return p;
 }
 
-static ckr_node *ckr__lm_carry(ckr__ctx *c, int64_t step, const ckr__lm_rank *ranks, uint32_t P)
-{
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *list = ckr__node(c, CKR_NODE_LIST);
-    uint32_t i;
-    for (i = 0; list && i < P; i++) {
-        ckr_node *x = ckr__node(c, CKR_NODE_DICT);
-        if (!ckr__node_set(c, x, "head", ckr__lm_hex(c, ranks[i].head + 80, 56)) ||
-            (ranks[i].section &&
-             !ckr__node_set(c, x, "shuffle",
-                            ckr__lm_hex(c, ranks[i].section, ranks[i].n_section))) ||
-            !ckr__node_push(c, list, x))
-            return NULL;
-    }
-    return ckr__node_set(c, d, "dialect", ckr__node_str(c, "llmc")) &&
-                   ckr__node_set(c, d, "step", ckr__node_int(c, step)) &&
-                   ckr__node_set(c, d, "ranks", list)
-               ? d
-               : NULL;
-}
-
 static bool ckr__lm_carried_rank(ckr__ctx *c, const ckr__lm *m, const ckr_node *x,
                                  ckr__lm_rank *r)
 {
@@ -33429,33 +33409,6 @@ static bool ckr__lm_carried_rank(ckr__ctx *c, const ckr__lm *m, const ckr_node *
     return !ckr__lm_section_check(c, r, p, n, &at);
 }
 
-/* The ranks that the side file remembers, when they belong to these files: the same step, and what
-   both know of the generators is equal. Else the files' own. */
-static ckr_result ckr__lm_origin(ckr__ctx *c, const ckr__lm *m, ckr__lm_rank **ranks, uint32_t *P)
-{
-    const ckr_node *d = m->s->carried, *list = ckr_node_get(d, "ranks");
-    const char *dialect = ckr_node_str(ckr_node_get(d, "dialect"));
-    int64_t step;
-    uint32_t i, n;
-    ckr__lm_rank *out;
-    *ranks = m->ranks;
-    *P = m->P;
-    if (!dialect || strcmp(dialect, "llmc") != 0 || !ckr_node_is_list(list) || !list->count ||
-        list->count > 1u << 20 || !ckr_node_i64(ckr_node_get(d, "step"), &step) || step != m->step)
-        return CKR_OK;
-    n = (uint32_t)list->count;
-    out = CKR__NEW_N(c, ckr__lm_rank, n);
-    if (!out) return c->err->code;
-    for (i = 0; i < n; i++) {
-        if (!ckr__lm_carried_rank(c, m, list->u.items[i], &out[i])) return c->err->code;
-        if (i < m->P && (out[i].rng != m->ranks[i].rng || out[i].rng_last != m->ranks[i].rng_last))
-            return CKR_OK;
-    }
-    *ranks = out;
-    *P = n;
-    return CKR_OK;
-}
-
 /* >>llmc.data ----------------------------------------------------------------- */
 /* Where each rank of the coming run stands in the data. Position and permutation count samples of
    P * B * T tokens. As long as P * B * T stays what it was, they stay; with the token files at hand
@@ -33477,7 +33430,8 @@ typedef struct ckr__lm_job {
     uint32_t          Q;
     bool              zero1, master, shuffle, state, refused;
     ckr__lm_rank     *from;    /* the ranks that are known, P of them                    */
-    uint32_t          P;
+    uint32_t          P, processes;                  /* those of the run that was saved   */
+    ckr__lm_rank     *wrote;   /* what each rank gets                                    */
     uint64_t         *tokens;  /* of each token file; NULL: not known                    */
     uint64_t          n_files, unit, old_unit;       /* tokens of a sample; 0: not known  */
     ckr_tensor     ***by;      /* GPT-2's tensors [slot 0..3][tensor * L + layer], or NULL */
@@ -33508,6 +33462,115 @@ static ckr_result ckr__lm_counts(ckr__lm_job *x, const char *code, ckr_severity 
     snprintf(a, sizeof a, "%llu", (unsigned long long)was);
     snprintf(b, sizeof b, "%llu", (unsigned long long)now);
     return ckr__lm_say(x, code, severity, subject, a, b, reason, remedy);
+}
+
+/* A rank's place as text: words 20 to 33 of its header, and its section or the section's sum. */
+static ckr_node *ckr__lm_carry_rank(ckr__ctx *c, const ckr__lm_rank *r, bool sum)
+{
+    ckr_node *x = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *section = !r->section ? NULL
+                        : sum ? ckr__node_int(c, ckr__crc32(0, r->section, (size_t)r->n_section))
+                              : ckr__lm_hex(c, r->section, r->n_section);
+    return ckr__node_set(c, x, "head", ckr__lm_hex(c, r->head + 80, 56)) &&
+                   (!r->section || ckr__node_set(c, x, "shuffle", section))
+               ? x
+               : NULL;
+}
+
+static bool ckr__lm_carry_ranks(ckr__lm_job *x, ckr_node *d, const char *key,
+                                const ckr__lm_rank *ranks, uint32_t n, bool sum)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    uint32_t i;
+    for (i = 0; list && i < n; i++)
+        if (!ckr__node_push(x->c, list, ckr__lm_carry_rank(x->c, &ranks[i], sum))) return false;
+    return ckr__node_set(x->c, d, key, list);
+}
+
+/* The ranks that were known, of how many processes; where they were counted anew, in samples of how
+   many tokens, and what was written instead. */
+static ckr_node *ckr__lm_carry(ckr__lm_job *x)
+{
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    return ckr__node_set(x->c, d, "dialect", ckr__node_str(x->c, "llmc")) &&
+                   ckr__node_set(x->c, d, "step", ckr__node_int(x->c, x->step)) &&
+                   ckr__node_set(x->c, d, "processes", ckr__node_int(x->c, x->processes)) &&
+                   ckr__lm_carry_ranks(x, d, "ranks", x->from, x->P, false) &&
+                   (!x->tokens ||
+                    (ckr__node_set(x->c, d, "unit", ckr__node_int(x->c, (int64_t)x->old_unit)) &&
+                     ckr__lm_carry_ranks(x, d, "written", x->wrote, x->Q, true)))
+               ? d
+               : NULL;
+}
+
+static bool ckr__lm_same_place(const ckr__lm_rank *a, const ckr__lm_rank *b)
+{
+    return a->shard == b->shard && a->sample == b->sample && a->n_section == b->n_section &&
+           !a->section == !b->section &&
+           (!a->section || !memcmp(a->section, b->section, (size_t)a->n_section));
+}
+
+/* Are the files as they were written when places were counted anew, and does this conversion count
+   as it was before? Then what was known before that is known again. */
+static bool ckr__lm_undoes(ckr__lm_job *x, const ckr_node *d, uint32_t processes)
+{
+    const ckr_node *list = ckr_node_get(d, "written");
+    const int64_t B = x->t->micro_batch, T = x->t->seq_len;
+    int64_t unit;
+    uint32_t i;
+    if (!x->t->data || B <= 0 || T <= 0 || B > 1 << 24 || T > 1 << 24 || x->Q != processes ||
+        !ckr_node_i64(ckr_node_get(d, "unit"), &unit) || unit / x->Q != B * T || unit % x->Q ||
+        !ckr_node_is_list(list) || list->count != x->m->P)
+        return false;
+    for (i = 0; i < x->m->P; i++) {
+        const ckr__lm_rank *r = &x->m->ranks[i];
+        const ckr_node *w = list->u.items[i];
+        uint64_t n;
+        const uint8_t *head = ckr__lm_unhex(x->c, ckr_node_get(w, "head"), &n);
+        int64_t sum = -1;
+        ckr_node_i64(ckr_node_get(w, "shuffle"), &sum);
+        if (!head || n != 56 || memcmp(head, r->head + 80, 56) ||
+            sum != (r->section ? (int64_t)ckr__crc32(0, r->section, (size_t)r->n_section) : -1))
+            return false;
+    }
+    return true;
+}
+
+/* The ranks that are known: those of the files, which win, and others that the side file remembers
+   when it belongs to them - the same step, the same generators, the same places. */
+static ckr_result ckr__lm_origin(ckr__lm_job *x)
+{
+    const ckr__lm *m = x->m;
+    const ckr_node *d = m->s->carried, *list = ckr_node_get(d, "ranks");
+    const char *dialect = ckr_node_str(ckr_node_get(d, "dialect"));
+    int64_t step, processes;
+    uint32_t i, n;
+    bool same = true;
+    ckr__lm_rank *out;
+    x->from = m->ranks;
+    x->P = x->processes = m->P;
+    if (!dialect || strcmp(dialect, "llmc") != 0 || !ckr_node_is_list(list) || !list->count ||
+        list->count > 1u << 20 || !ckr_node_i64(ckr_node_get(d, "step"), &step) || step != m->step)
+        return CKR_OK;
+    n = (uint32_t)list->count;
+    if (!ckr_node_i64(ckr_node_get(d, "processes"), &processes) || processes < 1 ||
+        processes > 1 << 20)
+        processes = n;
+    out = CKR__NEW_N(x->c, ckr__lm_rank, n > m->P ? n : m->P);
+    if (!out) return x->c->err->code;
+    for (i = 0; i < n; i++) {
+        if (!ckr__lm_carried_rank(x->c, m, list->u.items[i], &out[i])) return x->c->err->code;
+        if (i >= m->P) continue;
+        if (out[i].rng != m->ranks[i].rng || out[i].rng_last != m->ranks[i].rng_last)
+            return CKR_OK;
+        same = same && ckr__lm_same_place(&out[i], &m->ranks[i]);
+    }
+    if (!same && !ckr__lm_undoes(x, d, (uint32_t)processes)) return x->c->err->code;
+    for (i = 0; same && i < m->P; i++) out[i] = m->ranks[i];
+    x->from = out;
+    x->P = same && m->P > n ? m->P : n;
+    x->processes = (uint32_t)processes;
+    return CKR_OK;
 }
 
 /* '*' any run, '?' one character, as glob matches a name; a leading dot only by a dot. */
@@ -33623,7 +33686,7 @@ static ckr_result ckr__lm_old_batch(ckr__lm_job *x, uint64_t T, uint64_t *lo, ui
                 if (!ckr__lm_first_file(x->c, r, x->n_files, &first)) return x->c->err->code;
                 f = first;
             }
-            ckr__lm_batch_range(x->tokens[f], (uint64_t)x->P * T, k->n_samples, lo, hi);
+            ckr__lm_batch_range(x->tokens[f], (uint64_t)x->processes * T, k->n_samples, lo, hi);
         }
         if (*lo <= *hi) return CKR_OK;
     }
@@ -33639,7 +33702,7 @@ static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
     ckr_result r;
     tries[0] = T;
     tries[1] = (uint64_t)x->dims.T;
-    x->old_unit = x->P * B * T;
+    x->old_unit = x->processes * B * T;
     if (!x->shuffle)
         return ckr__lm_say(x, "CKR_W_DATA_POSITION", CKR_APPROX, "data", NULL, NULL,
                            "a loader that does not shuffle keeps no count of samples: the saved "
@@ -33654,9 +33717,9 @@ static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
                               "no micro-batch gives the saved numbers of samples with these files",
                               "give the files of the saved run, or --without data");
     if (r != CKR_OK) return r;
-    keep = x->unit % (x->P * tries[i]) ? 0 : x->unit / (x->P * tries[i]);
+    keep = x->unit % (x->processes * tries[i]) ? 0 : x->unit / (x->processes * tries[i]);
     if (keep < lo || keep > hi) keep = B >= lo && B <= hi ? B : hi;
-    x->old_unit = x->P * keep * tries[i];
+    x->old_unit = x->processes * keep * tries[i];
     if (lo == hi || x->old_unit == x->unit || keep == B) return CKR_OK;
     return ckr__lm_counts(x, "CKR_W_DATA_POSITION", CKR_APPROX, "data: -b of the saved run", lo, hi,
                           "the files do not tell which of these; the largest is taken", NULL);
@@ -33885,8 +33948,8 @@ static ckr_result ckr__lm_say_places(ckr__lm_job *x)
                               "the position was counted anew, rounded down to whole samples; the "
                               "order of the current file is another",
                               NULL);
-    if (x->Q == x->P) return CKR_OK;
-    snprintf(what, sizeof what, "the old -b times %lu/%lu", (unsigned long)x->P,
+    if (x->Q == x->processes) return CKR_OK;
+    snprintf(what, sizeof what, "the old -b times %lu/%lu", (unsigned long)x->processes,
              (unsigned long)x->Q);
     return ckr__lm_say(x, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run", what,
                        x->tokens ? "ranks read other slices of the same samples"
@@ -34053,6 +34116,8 @@ static ckr_result ckr__lm_emit_state(ckr__lm_job *x, uint32_t r)
     ckr__store_u64(head + 88, place.rng_last);
     ckr__store_u64(head + 120, place.shard);
     ckr__store_u64(head + 128, place.sample);
+    place.head = head;
+    x->wrote[r] = place;
     if (!ckr__lm_put(x, f, head, CKR__LM_HEAD)) return x->c->err->code;
     for (slot = 1; slot <= (x->master ? 3u : 2u) && e == CKR_OK; slot++)
         e = ckr__lm_emit_slot(x, f, slot, r);
@@ -34177,15 +34242,16 @@ static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
     if (e == CKR_OK && !x->refused) e = ckr__lm_say_changes(x);
     if (e != CKR_OK || x->refused) return e;
     if (!x->state) return ckr__lm_emit_bare(x);
-    e = ckr__lm_data_files(x);
+    x->wrote = CKR__NEW_N(x->c, ckr__lm_rank, x->Q);
+    e = x->wrote ? ckr__lm_data_files(x) : x->c->err->code;
     if (e == CKR_OK && !x->refused) e = ckr__lm_emit_model(x);
     for (r = 0; r < x->Q && e == CKR_OK && !x->refused; r++) e = ckr__lm_emit_state(x, r);
     if (e == CKR_OK && !x->refused) e = ckr__lm_say_places(x);
     if (e == CKR_OK)
         e = ckr__lm_emit_text(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), NULL);
     if (e == CKR_OK) e = ckr__lm_emit_loose(x);
-    if (e != CKR_OK || !x->P) return e;
-    x->out->carried = ckr__lm_carry(x->c, x->step, x->from, x->P);
+    if (e != CKR_OK || x->refused || !x->P) return e;
+    x->out->carried = ckr__lm_carry(x);
     return x->out->carried ? CKR_OK : x->c->err->code;
 }
 
@@ -34447,7 +34513,7 @@ static ckr_result ckr__lm_from_llmc(ckr__lm_job *x)
         if (!x->by[slot]) return x->c->err->code;
         x->by[slot][i * (uint64_t)m->dims.L] = m->s->tensors[k];
     }
-    return x->state ? ckr__lm_origin(x->c, m, &x->from, &x->P) : CKR_OK;
+    return x->state ? ckr__lm_origin(x) : CKR_OK;
 }
 
 static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,

@@ -259,6 +259,58 @@ static void loaders(void)
     CHECK_INT(ckr__load_u64(memio_find(&disk, "w/none/state_" STEP "_00000.bin")->data + 128), 0);
 }
 
+static void same_states(const char *a, const char *b, unsigned n)
+{
+    char x[80], y[80];
+    unsigned r;
+    for (r = 0; r < n; r++) {
+        snprintf(x, sizeof x, "%s/state_" STEP "_%05u.bin", a, r);
+        snprintf(y, sizeof y, "%s/state_" STEP "_%05u.bin", b, r);
+        t_check(same_file(x, y), __FILE__, __LINE__, "%s of %s is another in %s", x + strlen(a) + 1,
+                a, b);
+    }
+}
+
+/* The next conversion goes on from what the files say of places in the data; the side file knows
+   only of ranks that they lack, or what was there before the same was counted anew. */
+static void files_win(void)
+{
+    static const struct { uint32_t dp; int64_t B; uint32_t without; const char *label; } rows[] = {
+        { 2, 0, CKR_DATA, "the place was given up" }, { 2, 1, 0, "counted in samples of 128" },
+        { 4, 0, 0, "new ranks" },                     { 4, 2, 0, "in samples of 512" },
+        { 1, 2, 0, "on one" },                        { 8, 0, CKR_DATA, "given up on eight" },
+    };
+    size_t i;
+    ask a;
+    const memio_file *f, *g;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        a = to_dp(rows[i].dp, 0);
+        a.B = rows[i].B;
+        a.without = rows[i].without;
+        if (!convert("in", "w/first", a, "") ||
+            !convert("w/first", "w/second", to_dp(rows[i].dp, 0), ""))
+            continue;
+        same_states("w/first", "w/second", rows[i].dp);
+    }
+    a = to_dp(1, 0);
+    a.B = 2;
+    convert("in", "w/half", a, "CKR_W_DATA_POSITION");
+    convert("w/half", "w/plain", to_dp(2, 1), "CKR_W_DATA_BATCH");
+    f = memio_find(&disk, "w/half/state_" STEP "_00000.bin");
+    g = memio_find(&disk, "w/plain/state_" STEP "_00000.bin");
+    if (CHECK(f && g)) CHECK(!memcmp(f->data + 120, g->data + 120, 16));
+    a = to_dp(2, 1);
+    a.B = 2;
+    convert("in", "w/same", a, "");
+    convert("w/half", "w/undone", a, "");
+    same_states("w/same", "w/undone", 2);
+    memio_find(&disk, "w/half/state_" STEP "_00000.bin")->data[128] ^= 1;      /* it went on */
+    convert("w/half", "w/other", a, "CKR_W_DATA_POSITION");
+    f = memio_find(&disk, "w/same/state_" STEP "_00000.bin");
+    g = memio_find(&disk, "w/other/state_" STEP "_00000.bin");
+    if (CHECK(f && g)) CHECK(f->size != g->size || memcmp(f->data, g->data, f->size));
+}
+
 /* A loader made anew is the one that llm.c made: same order, permutation and generator. */
 static void fresh_loader(void)
 {
@@ -643,6 +695,7 @@ int main(int argc, char **argv)
     RUN(there_and_back);
     RUN(stage);
     RUN(loaders);
+    RUN(files_win);
     RUN(fresh_loader);
     RUN(precisions);
     RUN(masters_are_made);
