@@ -795,6 +795,7 @@ typedef struct ckr_state {
     void         *dialect_data;           /* what a dialect keeps for its own writer   */
     const struct ckr__as_file *as_file;   /* how one plain file is made of it; or NULL   */
     const ckr_node *carried;   /* what the side file keeps of another topology, or NULL  */
+    const ckr_node *data;      /* where each rank is in the data, as told, to compare; or NULL */
     bool          unproven;    /* its framework compares no copies: done before they are written */
 } ckr_state;
 
@@ -33081,6 +33082,27 @@ static ckr_result ckr__lm_read_dir(ckr__lm *m, const char **model, ckr__dirlist 
     return r == CKR_OK ? ckr__lm_choose(m, l, model) : r;
 }
 
+/* Each rank's place as text: the order of its samples as a sum. */
+static ckr_result ckr__lm_places(ckr__lm *m)
+{
+    ckr_node *d = ckr__node(m->c, CKR_NODE_DICT);
+    uint32_t i;
+    for (i = 0; i < m->P; i++) {
+        const ckr__lm_rank *r = &m->ranks[i];
+        const uint32_t sum = r->section ? ckr__crc32(0, r->section, (size_t)r->n_section) : 0;
+        const char *order = r->section ? ckr__printf(m->c, "order %08lx", (unsigned long)sum)
+                                       : "not shuffled";
+        const char *text = ckr__printf(m->c, "file %llu, sample %llu, %s",
+                                       (unsigned long long)r->shard, (unsigned long long)r->sample,
+                                       order ? order : "");
+        const char *key = ckr__printf(m->c, "data of rank %lu", (unsigned long)i);
+        if (!order || !ckr__node_set(m->c, d, key, ckr__node_str(m->c, text)))
+            return ckr__lm_oom(m);
+    }
+    m->s->data = d;
+    return CKR_OK;
+}
+
 static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
                                ckr_state *s)
 {
@@ -33103,6 +33125,7 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     for (i = 0; i < (m->master ? 3u : 2u) && r == CKR_OK && !m->model_only; i++)
         r = ckr__lm_read_slot(m, i);
     if (r == CKR_OK) r = ckr__lm_streams(m);
+    if (r == CKR_OK && !m->model_only) r = ckr__lm_places(m);
     if (r == CKR_OK) r = ckr__lm_groups(m);
     if (r == CKR_OK) r = ckr__lm_leftovers(m, &l);
     if (r == CKR_OK) r = ckr__lm_read_notes(m);
@@ -40052,12 +40075,14 @@ static bool ckr__tt_number(const ckr_node *n, int64_t *out)
 static ckr_result ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
 {
     const ckr__dcp *d = r->d;
+    ckr_node *data = ckr__node(d->c, CKR_NODE_DICT);
     uint64_t i;
     int64_t v;
-    ckr_result e = CKR_OK;
+    ckr_result e = data ? CKR_OK : ckr__dcp_oom(d);
+    r->s->data = data;
     for (i = 0; i < d->n_items && e == CKR_OK; i++) {
         const ckr__dcp_item *x = &d->items[i];
-        const ckr_node *o = r->t->objects[i];
+        ckr_node *o = r->t->objects[i];
         const char *key = ckr__tt_under(d, x, "optimizer");
         if (!x->bytes) continue;
         if (key && !strncmp(key, "param_groups.", 13)) {
@@ -40071,7 +40096,9 @@ static ckr_result ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
         key = ckr__tt_under(d, x, "train_state");
         if (key && !strcmp(key, "step") && ckr__tt_number(o, &v)) r->s->progress.step = v;
         else if (key && !strcmp(key, "ntokens_seen") && ckr__tt_number(o, &v)) *tokens = v;
-        else if (!key) key = ckr__tt_under(d, x, "dataloader");
+        else if (!key && (key = ckr__tt_under(d, x, "dataloader")) != NULL &&
+                 !ckr__node_set(d->c, data, x->fqn, (ckr_node *)o))
+            return ckr__dcp_oom(d);
         if (key && !strcmp(key, "world_size") && ckr__tt_number(o, &v) && v > 0 && v < 1 << 24)
             r->s->topology.dp = (uint32_t)v;
         if (!key && !ckr__leftover(d->c, r->s, x->fqn, o)) e = ckr__dcp_oom(d);
@@ -58041,6 +58068,46 @@ static ckr_result ckr__diff_opaque(ckr__differ *d, const ckr_state *s)
     return CKR_OK;
 }
 
+static ckr_result ckr__diff_place(ckr__differ *d, const ckr_node *key, const ckr_node *x,
+                                  const ckr_node *y)
+{
+    bool known = true;
+    const bool same = x && y && x->kind == y->kind && ckr__rest_values(x, y, &known);
+    const bool bytes = (x ? x : y)->kind == CKR_NODE_BYTES;
+    if (same && known) return CKR_OK;
+    return (!known ? ckr__diff_unseen(d, key->u.str, "values of this kind are not compared")
+                   : ckr__diff_note(d, "CKR_DIFF_DATA", key->u.str,
+                                    !x ? "none" : bytes ? NULL : ckr__node_text_of(&d->c, x),
+                                    !y ? "none" : bytes ? NULL : ckr__node_text_of(&d->c, y)))
+               ? CKR_OK
+               : d->c.err->code;
+}
+
+/* Where ranks are in the data: of as many ranks each, else of those that both sides have. Each
+   framework counts in a way of its own. */
+static ckr_result ckr__diff_data(ckr__differ *d)
+{
+    const ckr_state *s = &d->a->state, *t = &d->b->state;
+    const bool all = s->topology.ranks == t->topology.ranks;
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    if (!s->data || !t->data) return CKR_OK;
+    if (strcmp(s->dialect, t->dialect) != 0)
+        return ckr__diff_unseen(d, "data", "the two frameworks tell places in other ways")
+                   ? CKR_OK
+                   : d->c.err->code;
+    for (i = 0; i < s->data->count && r == CKR_OK; i++) {
+        const ckr_node *key = s->data->u.items[2 * i], *y = ckr_node_get(t->data, key->u.str);
+        if (all || y) r = ckr__diff_place(d, key, s->data->u.items[2 * i + 1], y);
+    }
+    for (i = 0; all && i < t->data->count && r == CKR_OK; i++) {
+        const ckr_node *key = t->data->u.items[2 * i];
+        if (!ckr_node_get(s->data, key->u.str))
+            r = ckr__diff_place(d, key, NULL, t->data->u.items[2 * i + 1]);
+    }
+    return r;
+}
+
 /* Values beside the tensors have places of their own in each format: they are compared between two
    torch files only. */
 static ckr_result ckr__diff_rest(ckr__differ *d)
@@ -58094,6 +58161,7 @@ static ckr_result ckr__diff_others(ckr__differ *d)
                                  t->schedules[i].position);
     }
     if (r == CKR_OK) r = ckr__diff_rng(d);
+    if (r == CKR_OK) r = ckr__diff_data(d);
     return r == CKR_OK ? ckr__diff_rest(d) : r;
 }
 

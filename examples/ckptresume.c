@@ -3264,8 +3264,8 @@ static void diff_text(job *j, const ckr_diff *d, const ckr_ckpt *a, const ckr_ck
         text_str(t, ": ");
         text_plural(t, ckr_ckpt_state(a)->n_tensors, "tensor", "tensors");
         text_str(t, d->n_others ? " equal bit for bit, but not all else could be compared"
-                                : " equal bit for bit, groups, schedules, random streams and "
-                                  "progress too");
+                                : " equal bit for bit, groups, schedules, random streams, places "
+                                  "in the data and progress too");
     } else if (d->n_tensors) {
         text_str(t, ": ");
         text_plural(t, d->n_tensors, "tensor", "tensors");

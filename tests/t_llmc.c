@@ -200,6 +200,21 @@ static void stage(void)
     ckr_ckpt_close(o);
 }
 
+/* How many differences of this kind, and nothing in the tensors. */
+static uint64_t differences(const char *x, const char *y, const char *code)
+{
+    ckr_ckpt *a = open_ok(x), *b = open_ok(y);
+    ckr_diff d;
+    uint64_t i, n = 0;
+    memset(&d, 0, sizeof d);
+    if (a && b && CHECK_OK(ckr_ckpt_diff(a, b, &d, &err), &err)) CHECK(!d.n_tensors);
+    for (i = 0; i < d.n_others; i++) n += !strcmp(d.others[i].code, code);
+    ckr_diff_free(&d);
+    ckr_ckpt_close(a);
+    ckr_ckpt_close(b);
+    return n;
+}
+
 /* llm.c's load_state and dataloader_resume on a state file of `ranks`: does it stop, and where
    would it go on? *at: in tokens from the start of the file that it reads. */
 static bool llmc_takes(const char *path, uint32_t rank, uint64_t unit, uint64_t ntok[3],
@@ -256,6 +271,10 @@ static void loaders(void)
     CHECK_INT(file, 1);
     CHECK_INT(at, 0);          /* one old sample read is two new ones: the next is old sample 0 */
     { ask a = to_dp(2, 1); a.without = CKR_DATA; convert("in", "w/none", a, "CKR_WITHOUT"); }
+    CHECK_INT(differences("in", "w/none", "CKR_DIFF_DATA"), 2);
+    convert("in", "w/two", to_dp(2, 0), "");
+    CHECK_INT(differences("in", "w/two", "CKR_DIFF_DATA"), 0);
+    CHECK_INT(differences("in", "w/half", "CKR_DIFF_DATA"), 1);        /* the one rank of both */
     CHECK_INT(ckr__load_u64(memio_find(&disk, "w/none/state_" STEP "_00000.bin")->data + 128), 0);
 }
 
