@@ -872,12 +872,13 @@ typedef struct ckr_rng {
 CKR_API const char  *ckr_rng_kind_name(ckr_rng_kind k);        /* "torch_cpu", "numpy", ... */
 CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name);      /* NONE: unknown             */
 
-/* Of the bytes that torch and llm.c store (a ByteTensor's, a struct's). `kind` NONE: by size.
-   Stricter than the frameworks: what they would draw nonsense from is refused.           */
+/* Of the bytes that torch and llm.c store (a ByteTensor's, a struct's, llm.c's word). `kind` NONE:
+   by size, 8 bytes are CUDA's. Stricter than the frameworks: what they would draw nonsense from is
+   refused.                                                                               */
 CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n, ckr_rng *out,
                                   ckr_error *err);
-/* Exactly as decoded. The size of it; `out` is written when it fits in `cap`. 0: this kind is
-   stored as a tuple or dict (ckr_ckpt_* writes those), or has no such form.              */
+/* Exactly as decoded. The size of it; `out` is written when it fits in `cap`. 0: its framework has
+   no bytes for this kind, but a tuple, a dict or an integer, which files of a checkpoint hold. */
 CKR_API size_t     ckr_rng_encode(const ckr_rng *r, void *out, size_t cap);
 
 /* As the framework seeds: torch.manual_seed, random.seed(int), numpy.random.seed (32 bits),
@@ -19034,11 +19035,16 @@ static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t 
         return ckr__rng_size(e, n, "16 or 8, or 816 or 808 of torch before 2.1");
     if (kind == CKR_RNG_TORCH_MPS && fits != kind) return ckr__rng_size(e, n, "44 or 36");
     if (kind == CKR_RNG_LLMC_MT && fits != kind) return ckr__rng_size(e, n, "2520");
+    if (kind == CKR_RNG_LLMC && n != 8) return ckr__rng_size(e, n, "8");
     if (kind == CKR_RNG_OPAQUE && n > sizeof out->u.bytes)
         return ckr__rng_size(e, n, "at most 2496 of a device that is not known");
     out->kind = (uint16_t)kind;
-    out->layout = (uint32_t)n;
+    out->layout = kind == CKR_RNG_LLMC ? 0 : (uint32_t)n;
     switch ((int)kind) {
+    case CKR_RNG_LLMC:
+        out->u.w[0] = ckr__load_u64(p);
+        return out->u.w[0] ? CKR_OK
+                           : ckr__fail(e, CKR_ITEM_RNG_DEGENERATE, NULL, CKR_NO_OFFSET, "", NULL);
     case CKR_RNG_TORCH_CPU:  return ckr__rng_parse_cpu(e, p, n, out);
     case CKR_RNG_LLMC_MT:    return ckr__rng_parse_llmc(e, p, out);
     case CKR_RNG_TORCH_CUDA: return ckr__rng_parse_cuda(e, p, n, out);
@@ -19103,6 +19109,7 @@ static size_t ckr__rng_bytes_size(const ckr_rng *r)
     const bool known = r->kind == CKR_RNG_OPAQUE
                            ? r->layout <= sizeof r->u.bytes
                            : r->kind && (int)ckr__rng_kind_of_size(r->layout) == r->kind;
+    if (r->kind == CKR_RNG_LLMC) return 8;
     if (!known || (ckr__rng_is_mt((ckr_rng_kind)r->kind) && r->pos == 0)) return 0;
     return r->layout;
 }
@@ -19115,6 +19122,7 @@ static size_t ckr__rng_to_bytes(const ckr_rng *r, uint8_t *out)
     switch ((int)r->kind) {
     case CKR_RNG_TORCH_CPU: ckr__rng_put_cpu(r, out); break;
     case CKR_RNG_LLMC_MT:   ckr__rng_put_llmc(r, out); break;
+    case CKR_RNG_LLMC:      ckr__store_u64(out, r->u.w[0]); break;
     case CKR_RNG_TORCH_CUDA:
         memset(out, 0xff, head);
         ckr__store_u64(out + head, r->seed);

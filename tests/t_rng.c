@@ -378,7 +378,7 @@ static void rng_odd_states(void)
 static void rng_unused_bytes(void)
 {
     uint8_t raw[5056], out[5056], cuda[816];
-    ckr_rng r;
+    ckr_rng r, back;
     t_rng g = { 5 };
     size_t i;
     double v;
@@ -414,6 +414,12 @@ static void rng_unused_bytes(void)
     CHECK(ckr_rng_decode(CKR_RNG_NONE, raw, 2520, &r, &err) == CKR_OK && r.kind == CKR_RNG_LLMC_MT);
     raw[2519] = 0;
     refuse(raw, 2520, CKR_RNG_NONE, CKR_ITEM_RNG_VALUE, "constants");
+    CHECK(ckr_rng_seed(&r, CKR_RNG_LLMC, 13371337) == CKR_OK &&
+          ckr_rng_encode(&r, raw, sizeof raw) == 8 && ckr__load_u64(raw) == 13371337);
+    CHECK(ckr_rng_decode(CKR_RNG_LLMC, raw, 8, &back, &err) == CKR_OK && ckr_rng_equal(&r, &back));
+    refuse(raw, 16, CKR_RNG_LLMC, CKR_ITEM_RNG_SIZE, "two words");
+    memset(raw, 0, 8);
+    refuse(raw, 8, CKR_RNG_LLMC, CKR_ITEM_RNG_DEGENERATE, "no word");
 }
 
 static ckr_node *python_tuple(ckr_node_kind kind, uint64_t words, int64_t index, ckr_node *gauss)
