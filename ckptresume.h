@@ -33604,20 +33604,55 @@ static ckr_result ckr__lm_origin(ckr__lm_job *x)
     return CKR_OK;
 }
 
-/* '*' any run, '?' one character, as glob matches a name; a leading dot only by a dot. */
+#ifdef _WIN32
+#  define CKR__GLOB "*?["
+#else
+#  define CKR__GLOB "*?[\\"      /* a backslash takes its meaning from the next character  */
+#endif
+
+/* A set of glob's, "[a-c]" or "[!a-c]", at p: behind it; NULL: it has no end, and the bracket stands
+   for itself. */
+static const char *ckr__lm_set(const char *p, char ch, bool *in)
+{
+    const bool not_ = p[1] == '!' || p[1] == '^';
+    const char *q = p + 1 + not_, *first = q;
+    bool found = false;
+    for (; *q && (*q != ']' || q == first); q++) {
+        const bool range = q[1] == '-' && q[2] && q[2] != ']';
+        found = found || (range ? (uint8_t)*q <= (uint8_t)ch && (uint8_t)ch <= (uint8_t)q[2]
+                                : *q == ch);
+        if (range) q += 2;
+    }
+    *in = found != not_;
+    return *q ? q + 1 : NULL;
+}
+
+/* What stands for one character at p: behind it, or NULL when it is not `ch`. */
+static const char *ckr__lm_one(const char *p, char ch)
+{
+    const char *end;
+    bool in = false;
+    if (*p == '?') return p + 1;
+    end = *p == '[' ? ckr__lm_set(p, ch, &in) : NULL;
+    if (end) return in ? end : NULL;
+    if (strchr(CKR__GLOB, '\\') && *p == '\\' && p[1]) p++;
+    return *p == ch ? p + 1 : NULL;
+}
+
+/* As glob matches a name: '*' any run, '?' one character, sets; a leading dot only by a dot. */
 static bool ckr__lm_match(const char *pattern, const char *s)
 {
-    const char *star = NULL, *back = NULL;
+    const char *star = NULL, *back = NULL, *next;
     if (*s == '.' && *pattern != '.') return false;
     while (*s) {
         if (*pattern == '*') {
-            star = pattern++;
+            star = ++pattern;
             back = s;
-        } else if (*pattern == '?' || *pattern == *s) {
-            pattern++;
+        } else if (*pattern && (next = ckr__lm_one(pattern, *s)) != NULL) {
+            pattern = next;
             s++;
         } else if (star) {
-            pattern = star + 1;
+            pattern = star;
             s = ++back;
         } else {
             return false;
@@ -33645,26 +33680,88 @@ static ckr_result ckr__lm_token_file(ckr__ctx *c, const char *path, uint64_t *n)
                      "its end were expected");
 }
 
-/* The files of --data, in the order in which glob returns them. */
+typedef struct ckr__lm_paths { const char **list; uint64_t n; } ckr__lm_paths;
+
+static bool ckr__lm_paths_add(ckr__ctx *c, ckr__lm_paths *x, const char *path)
+{
+    void *array = (void *)x->list;
+    const char **p = path ? (const char **)ckr__append(c, &array, &x->n, sizeof *p) : NULL;
+    x->list = (const char **)array;
+    if (p) *p = path;
+    return p != NULL;
+}
+
+/* The paths of one more part of the pattern; `last`: files are wanted, else directories. Only the
+   directory in front of the first wildcard has to be there. */
+static ckr_result ckr__lm_glob_part(ckr__ctx *c, const ckr__lm_paths *in, const char *part,
+                                    bool last, bool first, ckr__lm_paths *out)
+{
+    const bool wild = strpbrk(part, CKR__GLOB) != NULL;
+    uint64_t i, k;
+    for (i = 0; i < in->n; i++) {
+        const char *dir = in->list[i];
+        ckr__dirlist l;
+        ckr_result r;
+        if (!wild) {
+            const char *path = *dir ? ckr__path_join(c, dir, part) : ckr__strdup(c, part);
+            if (!path) return c->err->code;
+            if (last && ckr__path_kind(c, path) != CKR_FILE_REGULAR) continue;
+            if (!ckr__lm_paths_add(c, out, path)) return c->err->code;
+            continue;
+        }
+        if (!first && ckr__path_kind(c, *dir ? dir : ".") != CKR_FILE_DIR) continue;
+        r = ckr__dir_list(c, *dir ? dir : ".", &l);
+        if (r != CKR_OK) return r;
+        for (k = 0; k < l.n; k++) {
+            const char *name = l.items[k]->name;
+            if (l.items[k]->is_dir != !last || !ckr__lm_match(part, name)) continue;
+            if (!ckr__lm_paths_add(c, out, *dir ? ckr__path_join(c, dir, name)
+                                                : ckr__strdup(c, name)))
+                return c->err->code;
+        }
+    }
+    return CKR_OK;
+}
+
+static int ckr__lm_path_cmp(const void *a, const void *b)
+{
+    return strcmp((const char *)a, (const char *)b);
+}
+
+/* The paths that match, in the order in which glob returns them. */
+static ckr_result ckr__lm_glob(ckr__ctx *c, const char *pattern, ckr__lm_paths *out)
+{
+    const char *p = pattern;
+    bool wild = false, last = false;
+    ckr_result r = CKR_OK;
+    while (*p == '/') p++;
+    memset(out, 0, sizeof *out);
+    if (!ckr__lm_paths_add(c, out, p > pattern ? "/" : "")) return c->err->code;
+    while (r == CKR_OK && !last && *p) {
+        const size_t n = strcspn(p, "/");
+        const char *part = ckr__strndup(c, p, n);
+        const ckr__lm_paths in = *out;
+        if (!part) return c->err->code;
+        for (p += n; *p == '/'; p++) {}
+        last = !*p;
+        memset(out, 0, sizeof *out);
+        r = ckr__lm_glob_part(c, &in, part, last, !wild, out);
+        wild = wild || strpbrk(part, CKR__GLOB) != NULL;
+    }
+    if (r == CKR_OK && !ckr__sort(c, (void **)(void *)out->list, (size_t)out->n, ckr__lm_path_cmp))
+        r = c->err->code;
+    return r;
+}
+
+/* The files of --data. */
 static ckr_result ckr__lm_token_files(ckr__lm_job *x)
 {
-    const char *slash = strrchr(x->t->data, '/'), *pattern = slash ? slash + 1 : x->t->data;
-    const char *dir = slash ? ckr__strndup(x->c, x->t->data,
-                                           slash == x->t->data ? 1 : (size_t)(slash - x->t->data))
-                            : ".";
-    ckr__dirlist l;
-    uint64_t i;
-    ckr_result r;
-    if (!dir) return x->c->err->code;
-    r = ckr__dir_list(x->c, dir, &l);
+    ckr__lm_paths l;
+    ckr_result r = ckr__lm_glob(x->c, x->t->data, &l);
     x->tokens = r == CKR_OK ? CKR__NEW_N(x->c, uint64_t, l.n) : NULL;
     if (!x->tokens) return x->c->err->code;
-    for (i = 0; i < l.n && r == CKR_OK; i++) {
-        const char *path;
-        if (l.items[i]->is_dir || !ckr__lm_match(pattern, l.items[i]->name)) continue;
-        path = slash ? ckr__path_join(x->c, dir, l.items[i]->name) : l.items[i]->name;
-        r = path ? ckr__lm_token_file(x->c, path, &x->tokens[x->n_files++]) : x->c->err->code;
-    }
+    for (; x->n_files < l.n && r == CKR_OK; x->n_files++)
+        r = ckr__lm_token_file(x->c, l.list[x->n_files], &x->tokens[x->n_files]);
     if (r == CKR_OK && !x->n_files)
         return ckr__fail(x->c->err, CKR_ITEM_PATH_NOT_FOUND, x->t->data, CKR_NO_OFFSET, "--data",
                          "no file matches");

@@ -330,6 +330,58 @@ static void files_win(void)
     if (CHECK(f && g)) CHECK(f->size != g->size || memcmp(f->data, g->data, f->size));
 }
 
+/* Names and paths as glob of POSIX takes them. */
+static void token_globs(void)
+{
+    static const struct { const char *pattern, *name; bool yes; } rows[] = {
+        { "*", "a", true },             { "*", ".a", false },        { ".*", ".a", true },
+        { "a*c", "abbc", true },        { "a*c", "ab", false },      { "?b", "ab", true },
+        { "[ab]c", "bc", true },        { "[!ab]c", "bc", false },   { "[^ab]c", "xc", true },
+        { "t_[0-9][0-9]", "t_07", true }, { "t_[0-9]", "t_a", false }, { "[]]", "]", true },
+        { "[a-]", "-", true },          { "a[", "a[", true },        { "\\*", "*", true },
+        { "\\*", "a", false },          { "*[!x]", "abx", false },   { "x*y*z", "x1yy2z", true },
+        { "", "a", false },             { "a", "", false },
+    };
+    static const struct { const char *pattern, *paths; } globs[] = {
+        { "g/*/t_*.bin", "g/a/t_0.bin g/a/t_1.bin g/b/t_0.bin" },
+        { "g/[b-z]/t_[0-9].bin", "g/b/t_0.bin" },
+        { "g/?/t_1.bin", "g/a/t_1.bin" },
+        { "g/a/t_1.bin", "g/a/t_1.bin" },
+        { "g//a/*1*", "g/a/t_1.bin" },
+        { "g/*/none", "" },
+        { "g/a", "" },
+    };
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c;
+    ckr__lm_paths l;
+    char text[200];
+    uint64_t k;
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++)
+        t_check(ckr__lm_match(rows[i].pattern, rows[i].name) == rows[i].yes, __FILE__, __LINE__,
+                "%s and %s", rows[i].pattern, rows[i].name);
+    memio_add(&disk, "g", true);
+    memio_add(&disk, "g/a", true);
+    memio_add(&disk, "g/b", true);
+    memio_put(&disk, "g/t_9.bin", "x", 1);
+    memio_put(&disk, "g/a/t_1.bin", "x", 1);
+    memio_put(&disk, "g/a/t_0.bin", "x", 1);
+    memio_put(&disk, "g/b/t_0.bin", "x", 1);
+    d.env = &env;
+    if (!CHECK_OK(ckr_ckpt_create(&d, &c, &err), &err)) return;
+    for (i = 0; i < sizeof globs / sizeof *globs; i++) {
+        CHECK(ckr__lm_glob(&c->ctx, globs[i].pattern, &l) == CKR_OK);
+        for (k = 0, *text = 0; k < l.n; k++) {
+            if (k) strcat(text, " ");
+            strcat(text, l.list[k]);
+        }
+        t_check(!strcmp(text, globs[i].paths), __FILE__, __LINE__, "%s: %s", globs[i].pattern,
+                text);
+    }
+    CHECK(ckr__lm_glob(&c->ctx, "missing/*.bin", &l) == CKR_E_IO);
+    ckr_ckpt_close(c);
+}
+
 /* A loader made anew is the one that llm.c made: same order, permutation and generator. */
 static void fresh_loader(void)
 {
@@ -715,6 +767,7 @@ int main(int argc, char **argv)
     RUN(stage);
     RUN(loaders);
     RUN(files_win);
+    RUN(token_globs);
     RUN(fresh_loader);
     RUN(precisions);
     RUN(masters_are_made);
