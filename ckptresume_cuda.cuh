@@ -1201,6 +1201,26 @@ static uint64_t ckr__cu_span(const ckr_copy *c, uint32_t level, uint64_t *dense)
     return span;
 }
 
+/* The copy with its axes as they lie in the source, the widest steps first: of a transposed tensor,
+   too, neighbours are read together. The order of elements is nobody's business. */
+static void ckr__cu_order(const ckr_copy *c, ckr_copy *out)
+{
+    uint32_t i, k;
+    *out = *c;
+    for (i = 1; i < c->n_dims; i++) {
+        for (k = i; k > 0 && out->from_stride[k - 1] < c->from_stride[i]; k--) {
+            out->count[k] = out->count[k - 1];
+            out->from_stride[k] = out->from_stride[k - 1];
+            out->to_stride[k] = out->to_stride[k - 1];
+            out->at_stride[k] = out->at_stride[k - 1];
+        }
+        out->count[k] = c->count[i];
+        out->from_stride[k] = c->from_stride[i];
+        out->to_stride[k] = c->to_stride[i];
+        out->at_stride[k] = c->at_stride[i];
+    }
+}
+
 /* The part of a copy from element `done` on that fits into `room`: slices of one axis, where they
    lie close enough to be read together, else elements of a run. Returns its elements; 0: no room.
    */
@@ -1378,6 +1398,7 @@ CKR_API ckr_result ckr_cuda_read(ckr_cuda_ring *ring, const ckr_ckpt *c, const c
 {
     ckr__cu_window w;          /* 450 KiB                                                */
     const bool stats = how && how->stats;
+    ckr_copy one;
     size_t i;
     uint64_t done, n, all, at;
     uint32_t k;
@@ -1390,9 +1411,10 @@ CKR_API ckr_result ckr_cuda_read(ckr_cuda_ring *ring, const ckr_ckpt *c, const c
     for (i = 0; i < n_copies && r == CKR_OK; i++) {
         for (k = 0, all = (uint64_t)copies[i].run; k < copies[i].n_dims; k++)
             all *= (uint64_t)copies[i].count[k];
+        ckr__cu_order(&copies[i], &one);
         for (done = 0; done < all && r == CKR_OK; done += n) {
             if (!w.n) r = ckr__cu_begin(ring, &w, err);
-            n = r == CKR_OK ? ckr__cu_fill(&w, &copies[i], reads, done, stats) : 0;
+            n = r == CKR_OK ? ckr__cu_fill(&w, &one, reads, done, stats) : 0;
             if (!n && r == CKR_OK) r = ckr__cu_flush(ring, &w, how, stream, err);
         }
     }

@@ -679,6 +679,42 @@ static void small_windows(void)
     ckr_ckpt_close(k);
 }
 
+/* Ops that a window's worth of a copy takes at a time: neighbours in the source go together, however
+   the tensor is turned. */
+static void few_ops(void)
+{
+    static const struct { int64_t count[3], from[3]; uint64_t most; } rows[] = {
+        { { 900, 700, 1 }, { 4, 3600, 2520000 }, 3 },          /* out[col][row] */
+        { { 700, 900, 1 }, { 3600, 4, 2520000 }, 3 },          /* as it lies */
+        { { 30, 70, 300 }, { 4, 36000, 120 }, 3 },             /* (1, 2, 0) of [70, 300, 30] */
+        { { 70, 30, 300 }, { 36000, 4, 120 }, 3 },
+        { { 500, 64, 1 }, { 0, 4, 256 }, 1 },                  /* expanded rows */
+    };
+    ckr_copy c, o, part;
+    uint64_t done, n, all, ops, span;
+    size_t i;
+    int k;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        memset(&c, 0, sizeof c);
+        c.dtype = c.as = CKR_DTYPE_F32;
+        c.n_dims = 3;
+        c.run = 1;
+        for (k = 2, all = 1; k >= 0; k--) {
+            c.count[k] = rows[i].count[k];
+            c.from_stride[k] = rows[i].from[k];
+            c.to_stride[k] = c.at_stride[k] = (int64_t)(4 * all);
+            all *= (uint64_t)c.count[k];
+        }
+        ckr__cu_order(&c, &o);
+        for (done = ops = 0; done < all; done += n, ops++) {
+            n = ckr__cu_take(&o, done, (uint64_t)1 << 20, &part, &span);
+            if (!CHECK(n > 0 && span <= (uint64_t)1 << 20)) return;
+        }
+        t_check(ops <= rows[i].most, __FILE__, __LINE__, "row %u: %u ops", (unsigned)i,
+                (unsigned)ops);
+    }
+}
+
 /* The files that a conversion writes, entry by entry, by both. */
 static void conversion(const char *path, const char *to, uint32_t tp, uint32_t dp, int32_t zero)
 {
@@ -793,6 +829,7 @@ int main(int argc, char **argv)
     RUN(philox);
     RUN(checkpoints);
     RUN(small_windows);
+    RUN(few_ops);
     RUN(conversions);
     RUN(refused);
     if (argc < 2) bad_all_seen(BAD_CUDA, never);
