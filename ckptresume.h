@@ -33610,8 +33610,8 @@ static ckr_result ckr__lm_origin(ckr__lm_job *x)
 #  define CKR__GLOB "*?[\\"      /* a backslash takes its meaning from the next character  */
 #endif
 
-/* A set of glob's, "[a-c]" or "[!a-c]", at p: behind it; NULL: it has no end, and the bracket stands
-   for itself. */
+/* A set of glob's, "[a-c]" or "[!a-c]", at p: what is behind it; NULL: it has no end, and the
+   bracket stands for itself. */
 static const char *ckr__lm_set(const char *p, char ch, bool *in)
 {
     const bool not_ = p[1] == '!' || p[1] == '^';
@@ -50435,9 +50435,8 @@ static ckr_result ckr__pack_index(ckr__packer *p)
     ((uint64_t)1 << 15)                 /* bytes per inner step: digest and cast find it in cache */
 #define CKR__BLOCK ((size_t)1 << 17)    /* staged at a time, at most                             */
 #define CKR__LINE  ((size_t)64)         /* of cache: more room, to begin anywhere in one         */
-#define CKR__STAGE (CKR__BLOCK + CKR__LINE)
 #define CKR__BESIDE                                                                                \
-    (CKR__STAGE + CKR__LINE + 2 * CKR__RUN_PART) /* a worker's memory but its window */
+    (CKR__BLOCK + 2 * CKR__LINE + 2 * CKR__RUN_PART) /* a worker's memory but its window */
 #define CKR__NEAR  ((uint64_t)1 << 11)  /* bytes that cost no more to read than a call does      */
 #define CKR__DIRECT ((uint64_t)1 << 16) /* bytes from which a run is read to where it goes       */
 #define CKR__WINDOW ((uint64_t)7 << 19) /* bytes of destination per task; 4 MiB with the rest    */
@@ -50586,7 +50585,8 @@ static bool ckr__box_meet(uint32_t n, const int64_t *s1, const int64_t *c1, cons
 typedef struct ckr__lane {
     const ckr__ctx *src, *other;   /* of pa and pb                                      */
     ckr_error  err;
-    uint8_t   *block[2];       /* read-ahead, per side                                  */
+    uint8_t   *block[2];       /* read-ahead, per side: `most` bytes and a line of cache  */
+    size_t     most;
     uint32_t   block_file[2];
     uint64_t   block_at[2], block_n[2];
     uint8_t   *temp;           /* CKR__RUN_PART bytes twice, for casts and comparison     */
@@ -50634,11 +50634,11 @@ static uint64_t ckr__ahead(const ckr__lane *w, int side, uint32_t file, uint64_t
     if (w->block_file[side] == file && at >= end && at - end < CKR__NEAR &&
         far < 2 * w->block_n[side])
         far = 2 * w->block_n[side];
-    return far < CKR__BLOCK ? far : CKR__BLOCK;
+    return far < w->most ? far : w->most;
 }
 
-/* n bytes (at most CKR__BLOCK) of a piece's source, the first of `want`; NULL after an error. Files
-   are read, never mapped: a page fault costs more than the copy that it saves, and pages of a
+/* n bytes (at most CKR__RUN_PART) of a piece's source, the first of `want`; NULL after an error.
+   Files are read, never mapped: a page fault costs more than the copy that it saves, and pages of a
    mapping count as the process's memory. */
 static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uint64_t at,
                                  uint64_t n, uint64_t want)
@@ -50949,8 +50949,8 @@ static void ckr__crew_free(ckr__crew *w)
     uint32_t i;
     for (i = 0; w->lanes && i < w->n; i++) {
         ckr__lane *l = &w->lanes[i];
-        ckr__heap_free(w->c, l->block[0], CKR__STAGE);
-        ckr__heap_free(w->c, l->block[1], CKR__STAGE);
+        ckr__heap_free(w->c, l->block[0], l->most + CKR__LINE);
+        ckr__heap_free(w->c, l->block[1], l->most + CKR__LINE);
         ckr__heap_free(w->c, l->temp, 2 * (size_t)CKR__RUN_PART);
         ckr__heap_free(w->c, l->sums, (size_t)w->n_tensors * sizeof *l->sums);
     }
@@ -50960,8 +50960,9 @@ static void ckr__crew_free(ckr__crew *w)
 }
 
 /* n_tensors > 0: with digest sums. `other` may be NULL. */
-static ckr_result ckr__crew_make(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
-                                 const ckr__ctx *other, uint64_t n_tensors)
+/* Workers that stage at most `block` bytes of a source at a time. */
+static ckr_result ckr__crew_small(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
+                                  const ckr__ctx *other, uint64_t n_tensors, size_t block)
 {
     uint32_t i;
     memset(w, 0, sizeof *w);
@@ -50984,8 +50985,9 @@ static ckr_result ckr__crew_make(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
         l->tables = w->tables;
         l->block_file[0] = l->block_file[1] = CKR_NO_FILE;
         l->temp = (uint8_t *)ckr__heap_alloc(c, 2 * (size_t)CKR__RUN_PART);
-        l->block[0] = (uint8_t *)ckr__heap_alloc(c, CKR__STAGE);
-        l->block[1] = other ? (uint8_t *)ckr__heap_alloc(c, CKR__STAGE) : NULL;
+        l->most = block;
+        l->block[0] = (uint8_t *)ckr__heap_alloc(c, block + CKR__LINE);
+        l->block[1] = other ? (uint8_t *)ckr__heap_alloc(c, block + CKR__LINE) : NULL;
         if (!l->temp || !l->block[0] || (other && !l->block[1])) goto nomem;
         if (!n_tensors) continue;
         l->sums = (uint64_t (*)[2])ckr__heap_alloc(c, (size_t)n_tensors * sizeof *l->sums);
@@ -50996,6 +50998,12 @@ static ckr_result ckr__crew_make(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
 nomem:
     ckr__crew_free(w);
     return CKR_E_NOMEM;
+}
+
+static ckr_result ckr__crew_make(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
+                                 const ckr__ctx *other, uint64_t n_tensors)
+{
+    return ckr__crew_small(w, c, src, other, n_tensors, CKR__BLOCK);
 }
 
 /* The error of the lowest lane, moved to the context. */
@@ -54581,6 +54589,47 @@ static ckr_result ckr__plan_refused(ckr__ctx *c, const ckr_plan *p)
     return ckr__remedy(c->err, r, first->remedy ? first->remedy : "");
 }
 
+/* What a run will take. */
+
+#define CKR__BATCH 128         /* files open at a time                                    */
+
+typedef struct ckr__win {      /* one task: bytes [begin, end) of an output file        */
+    uint32_t file;
+    uint64_t begin, end;
+    uint32_t crc[2]; /* of the entry that comes in over the left edge, of the one that goes
+                                  out over the right (an entry over both is the first)    */
+    uint64_t len[2];
+} ckr__win;
+
+/* The most windows of any batch of files; each may be shorter by less than an element. */
+static uint64_t ckr__wins_most(const ckr__out *out, uint64_t window)
+{
+    uint64_t i, n = 0, most = 0;
+    for (i = 0; i < out->n_files; i++) {
+        if (i % CKR__BATCH == 0) n = 0;
+        n += ((const ckr__image *)out->files[i]->image)->size / (window - 15) + 1;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+/* Of a worker of a run that writes: its window and what is beside it, three lists of sums. */
+static uint64_t ckr__lane_bytes(const ckr_plan *p)
+{
+    return p->facts.window_bytes + CKR__BESIDE + sizeof(ckr__lane) +
+           48 * (p->src->state.n_tensors + 1);
+}
+
+/* A list of windows, names of files, and the side file with a digest of every tensor. */
+static uint64_t ckr__write_bytes(const ckr_plan *p)
+{
+    uint64_t i, n = sizeof(ckr__win) * ckr__wins_most(&p->out, p->facts.window_bytes);
+    for (i = 0; i < p->out.n_files; i++) n += 2 * strlen(p->out.files[i]->path) + 256;
+    for (i = 0; i < p->src->state.n_tensors; i++)
+        n += 2 * strlen(p->src->state.tensors[i]->name) + 512;
+    return 2 * n + 3 * CKR__ARENA_CHUNK + sizeof(ckr__digest_tables);   /* chunks double */
+}
+
 /* Sums for the report: bytes and copies of every file, and the peak of a run with these lanes. */
 static bool ckr__plan_count(ckr_plan *p)
 {
@@ -54607,8 +54656,8 @@ static bool ckr__plan_count(ckr_plan *p)
     facts->files = files;
     facts->n_files = p->out.n_files;
     facts->peak_bytes =
-        p->src->ctx.arena_bytes + c->arena_bytes +
-        c->env.parallel.n_threads * (p->facts.window_bytes + CKR__BESIDE);
+        p->src->ctx.arena_bytes + c->arena_bytes + ckr__write_bytes(p) +
+        c->env.parallel.n_threads * ckr__lane_bytes(p);
     return true;
 }
 
@@ -55152,13 +55201,17 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
     bool *use = CKR__NEW_N(c, bool, s->n_tensors), differ = false;
     ckr__trust x;
     uint64_t i;
+    size_t block;
     ckr_result r;
     memset(&x, 0, sizeof x);
     x.c = c;
     x.plan = p;
     if (!use) return c->err->code;
     ckr__plan_uses(c, p, use, NULL);
-    r = ckr__crew_make(&x.crew, c, &p->src->ctx, &p->src->ctx, 0);
+    /* two blocks, where a worker that writes has a window and a block */
+    block = (size_t)(p->facts.window_bytes + CKR__BLOCK) / 2 & ~(size_t)4095;
+    r = ckr__crew_small(&x.crew, c, &p->src->ctx, &p->src->ctx, 0,
+                        block < CKR__BLOCK ? block : CKR__BLOCK);
     x.crew.aside = true;
     if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
     for (i = 0; differ && i < s->n_tensors && r == CKR_OK; i++)
@@ -55182,14 +55235,6 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
    the two swap names; where the system cannot, the old output steps aside between two renames as
    `.NAME.ckptresume-old`, and a run that finds it alone puts it back. */
 
-typedef struct ckr__win {      /* one task: bytes [begin, end) of an output file        */
-    uint32_t file;
-    uint64_t begin, end;
-    uint32_t crc[2]; /* of the entry that comes in over the left edge, of the one that goes
-                                  out over the right (an entry over both is the first)    */
-    uint64_t len[2];
-} ckr__win;
-
 /* Paths that were made, or are about to be: kept so that cleaning up needs no memory. */
 typedef struct ckr__paths { const char **list; uint64_t n; } ckr__paths;
 
@@ -55207,7 +55252,7 @@ typedef struct ckr__write {
     void           **handles;  /* of the files of the current batch                     */
     uint64_t         first_file, n_batch;
     ckr__win        *wins;
-    uint64_t         n_wins, cap_wins, bytes;    /* of that batch                       */
+    uint64_t         n_wins, bytes;              /* of that batch                       */
 } ckr__write;
 
 /* Index of the segment that holds byte `at`. */
@@ -55333,19 +55378,14 @@ static ckr_result ckr__win_late(ckr__write *w, uint64_t file)
     return CKR_OK;
 }
 
-static bool ckr__wins_add(ckr__write *w, uint64_t file)
+static void ckr__wins_add(ckr__write *w, uint64_t file)
 {
     const ckr__image *img = (const ckr__image *)w->plan->out.files[file]->image;
     const uint64_t size = w->plan->facts.window_bytes;
     uint64_t at, end;
     w->bytes += img->size;
     for (at = 0; at < img->size; at = end) {
-        void *array = w->wins;
-        ckr__win *x;
-        if (!ckr__arena_grow(w->c, &array, &w->cap_wins, w->n_wins + 1, sizeof *w->wins))
-            return false;
-        w->wins = (ckr__win *)array;
-        x = &w->wins[w->n_wins++];
+        ckr__win *x = &w->wins[w->n_wins++];
         memset(x, 0, sizeof *x);
         x->file = (uint32_t)file;
         end = img->size - at > size ? at + size : img->size;
@@ -55357,7 +55397,6 @@ static bool ckr__wins_add(ckr__write *w, uint64_t file)
         x->begin = at;
         x->end = end;
     }
-    return true;
 }
 
 /* Somebody else holds the temporary name, or it cannot be had. */
@@ -55383,8 +55422,6 @@ static void ckr__temp_unlock(ckr__write *w)
     w->lock = NULL;
 }
 
-#define CKR__BATCH 128         /* files open at a time                                    */
-
 static ckr_result ckr__write_batch(ckr__write *w)
 {
     ckr_io *io = &w->c->env.io;
@@ -55402,7 +55439,7 @@ static ckr_result ckr__write_batch(ckr__write *w)
         }
         w->owned = true;
         if (w->single) r = ckr__temp_lock(w);
-        if (r == CKR_OK && !ckr__wins_add(w, w->first_file + opened)) r = w->c->err->code;
+        if (r == CKR_OK) ckr__wins_add(w, w->first_file + opened);
     }
     if (r == CKR_OK) {
         w->c->env.parallel.for_fn(w->c->env.parallel.user, w->crew.n, w->crew.n, ckr__win_lane, w);
@@ -55734,7 +55771,9 @@ static ckr_result ckr__write_alloc(ckr__write *w)
     w->buffers = CKR__NEW_N(w->c, uint8_t *, w->crew.n);
     w->seen = (uint64_t (**)[2])ckr__arena_n(w->c, w->crew.n, sizeof *w->seen);
     w->handles = CKR__NEW_N(w->c, void *, CKR__BATCH);
-    if (!w->buffers || !w->seen || !w->handles) return w->c->err->code;
+    w->wins = CKR__NEW_N(w->c, ckr__win,
+                         ckr__wins_most(&w->plan->out, w->plan->facts.window_bytes));
+    if (!w->buffers || !w->seen || !w->handles || !w->wins) return w->c->err->code;
     for (i = 0; i < w->crew.n; i++) {
         w->buffers[i] = (uint8_t *)ckr__heap_alloc(w->c, ckr__write_buffer(w));
         w->seen[i] = (uint64_t (*)[2])ckr__heap_alloc(w->c, (size_t)n * sizeof **w->seen);

@@ -679,8 +679,8 @@ static void small_windows(void)
     ckr_ckpt_close(k);
 }
 
-/* Ops that a window's worth of a copy takes at a time: neighbours in the source go together, however
-   the tensor is turned. */
+/* Ops that a window's worth of a copy takes: neighbours in the source go together, however the
+   tensor is turned. */
 static void few_ops(void)
 {
     static const struct { int64_t count[3], from[3]; uint64_t most; } rows[] = {

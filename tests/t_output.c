@@ -110,6 +110,81 @@ static void cast(void)
     ckr_ckpt_close(out);
 }
 
+static void remove_output(void)
+{
+    ckr__ctx c;
+    ckr__ctx_init(&c, NULL, NULL, NULL);
+    ckr__remove_tree(&c, "build/busy");
+    ckr__ctx_free(&c);
+}
+
+static struct { size_t live, peak; } heap;
+
+static void *counted_alloc(void *user, size_t n, size_t align)
+{
+    (void)user;
+    (void)align;
+    heap.live += n;
+    if (heap.live > heap.peak) heap.peak = heap.live;
+    return malloc(n);
+}
+
+static void counted_free(void *user, void *p, size_t n, size_t align)
+{
+    (void)user;
+    (void)align;
+    heap.live -= n;
+    free(p);
+}
+
+/* What the report says of memory is what is taken, at most; and not twice that. Many windows and
+   many tensors take more than the windows themselves. */
+static void peak(void)
+{
+    static const struct { int n; uint64_t rows, cap; uint32_t threads; } rows[] = {
+        { 1, 4096, 1 << 18, 1 }, { 1, 4096, 1 << 20, 4 }, { 1, 64, 0, 2 }, { 2000, 1, 1 << 18, 1 }
+    };
+    static const char *const dialects[] = { "safetensors", "torch", "dcp" };
+    float *x = (float *)calloc(4096 * 1024, 4);
+    size_t i, k;
+    int m;
+    for (i = 0; x && i < 3 * sizeof rows / sizeof *rows; i++) {
+        ckr_env e = CKR_ZERO;
+        ckr_open_desc d = CKR_ZERO;
+        ckr_target t = target();
+        ckr_ckpt *c = NULL;
+        ckr_plan *p = NULL;
+        char name[32];
+        int64_t shape[2] = { 0, 1024 };
+        k = i / 3;
+        shape[0] = (int64_t)rows[k].rows;
+        e.alloc.alloc_fn = counted_alloc;
+        e.alloc.free_fn = counted_free;
+        e.parallel.n_threads = rows[k].threads;
+        d.env = &e;
+        CHECK_OK(ckr_ckpt_create(&d, &c, &err), &err);
+        for (m = 0; m < rows[k].n; m++) {
+            snprintf(name, sizeof name, "layers.%d.weight", m);
+            CHECK_OK(ckr_ckpt_put(c, name, "param", CKR_DTYPE_F32, 2, shape, x, &err), &err);
+        }
+        t.dialect = dialects[i % 3];
+        t.force = true;
+        if (!CHECK_OK(ckr_plan_create(c, &t, rows[k].cap, &p, &err), &err)) return;
+        heap.peak = heap.live;
+        CHECK_OK(ckr_plan_write(p, "build/busy", NULL, &err), &err);
+        t_check(heap.peak <= ckr_plan_info(p)->peak_bytes &&
+                    2 * heap.peak > ckr_plan_info(p)->peak_bytes,
+                __FILE__, __LINE__, "%s, row %u: said %llu, %llu were taken", t.dialect,
+                (unsigned)k, (unsigned long long)ckr_plan_info(p)->peak_bytes,
+                (unsigned long long)heap.peak);
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+        CHECK(heap.live == 0);
+        remove_output();
+    }
+    free(x);
+}
+
 /* Into 8 bits, as torch rounds them: ties to even, 448 and infinity above the largest; and back. */
 static void read_as_fp8(void)
 {
@@ -449,14 +524,6 @@ static void long_names(void)
     }
 }
 
-static void remove_output(void)
-{
-    ckr__ctx c;
-    ckr__ctx_init(&c, NULL, NULL, NULL);
-    ckr__remove_tree(&c, "build/busy");
-    ckr__ctx_free(&c);
-}
-
 /* Progress: how far each long call is, never backwards, all of it at the end; and each time that it
    is told the call can be cancelled, which leaves nothing behind. */
 static struct { uint64_t calls, stop_at, done, total; bool back, other; } told;
@@ -542,6 +609,7 @@ int main(int argc, char **argv)
         RUN(busy_output);
         RUN(cast);
         RUN(read_as_fp8);
+        RUN(peak);
         RUN(element_over_windows);
         RUN(told_type);
         RUN(shards);
