@@ -20992,6 +20992,19 @@ static void *ckr__append(ckr__ctx *c, void **array, uint64_t *count, size_t size
     return (char *)*array + size * (size_t)(*count)++;
 }
 
+/* The same for one of very many lists that mostly have one item: room for one, two, four... */
+static void *ckr__append_few(ckr__ctx *c, void **array, uint64_t *count, size_t size)
+{
+    const uint64_t n = *count;
+    if (!(n & (n - 1))) {
+        void *p = ckr__arena_n(c, n ? 2 * n : 1, size);
+        if (!p) return NULL;
+        if (n) memcpy(p, *array, (size_t)n * size);
+        *array = p;
+    }
+    return (char *)*array + size * (size_t)(*count)++;
+}
+
 /* A zeroed tensor gets its description and the next place of the state. */
 static bool ckr__tensor_place(ckr__ctx *c, ckr_state *s, ckr_tensor *t, const char *name,
                               const char *slot, ckr_dtype dtype, uint32_t n_dims,
@@ -23478,7 +23491,7 @@ static bool ckr__binder_piece(void *arg, uint32_t n_dims, const int64_t *start,
     ckr__binder *w = (ckr__binder *)arg;
     void *array = w->entry->binds;
     ckr__bind *b =
-        (ckr__bind *)ckr__append(w->c, &array, &w->entry->n_binds, sizeof *w->entry->binds);
+        (ckr__bind *)ckr__append_few(w->c, &array, &w->entry->n_binds, sizeof *w->entry->binds);
     int64_t *v = CKR__NEW_N(w->c, int64_t, 3 * (uint64_t)n_dims);
     w->entry->binds = (ckr__bind *)array;
     if (!b || !v) return false;
@@ -54326,7 +54339,7 @@ static const ckr_piece *ckr__swapped(const ckr__swaps *swaps, const ckr_piece *p
 static bool ckr__fill_push(ckr__ctx *c, ckr__op **ops, uint64_t *n, const ckr__op *op)
 {
     void *array = *ops;
-    ckr__op *p = (ckr__op *)ckr__append(c, &array, n, sizeof *p);
+    ckr__op *p = (ckr__op *)ckr__append_few(c, &array, n, sizeof *p);
     *ops = (ckr__op *)array;
     if (p) *p = *op;
     return p != NULL;
