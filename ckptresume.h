@@ -1451,8 +1451,6 @@ static bool ckr__range_ok(uint64_t begin, uint64_t n, uint64_t total)
 }
 
 /* Elements of a shape; false when a dimension is negative or the product passes 63 bits. */
-/* Of a tensor without elements the other edges still make strides, in bytes, too: what torch
-   refuses for them ("Stride calculation overflowed") is no shape here either. */
 static bool ckr__numel(uint32_t n_dims, const int64_t *shape, int64_t *out)
 {
     uint64_t n = 1;
@@ -1461,11 +1459,18 @@ static bool ckr__numel(uint32_t n_dims, const int64_t *shape, int64_t *out)
     for (d = 0; d < n_dims; d++) {
         if (shape[d] < 0) return false;
         if (shape[d] == 0) zero = true;
-        else if (!ckr__mul_u64(n, (uint64_t)shape[d], &n) || n > INT64_MAX) return false;
     }
-    if (zero && n > INT64_MAX / 16) return false;
+    for (d = 0; d < n_dims && !zero; d++)
+        if (!ckr__mul_u64(n, (uint64_t)shape[d], &n) || n > INT64_MAX) return false;
     *out = zero ? 0 : (int64_t)n;
     return true;
+}
+
+/* For strides and volumes of boxes that may be empty: [0, 2^32, 2^32] is a shape, and what its
+   other edges make together, which need not fit, counts for nothing. */
+static int64_t ckr__times(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a * (uint64_t)b);
 }
 
 static int64_t ckr__min_i64(int64_t a, int64_t b)
@@ -6121,7 +6126,7 @@ static ckr_result ckr__st_check(ckr__st *s, const char *name, uint64_t at, const
     int64_t numel;
     if (!ckr__numel(n_dims, shape, &numel) || !ckr__mul_u64((uint64_t)numel, s->bits, &want))
         return ckr__fail(err, CKR_ITEM_SIZE_OVERFLOW, s->j.path, at, name,
-                         "the shape, or its strides, are more than 2^63 bits");
+                         "the shape has more than 2^63 bits");
     if (s->begin > s->end || s->end > s->n_data)
         return ckr__fail(err, CKR_ITEM_ST_LAYOUT, s->j.path, at, name,
                          "data_offsets [%llu, %llu] are not inside the %llu bytes of data",
@@ -23184,7 +23189,7 @@ static bool ckr__box_pieces(const ckr__block *b, const int64_t *lo, const int64_
     for (i = 0; i < b->n_pairs; i++) {
         const ckr__pair *p = &b->pairs[i];
         bool empty = false;
-        for (d = b->n_dims, s = 1, at = 0; d-- > 0; s *= b->shape[d]) {
+        for (d = b->n_dims, s = 1, at = 0; d-- > 0; s = ckr__times(s, b->shape[d])) {
             int64_t a = ckr__max_i64(lo[d], p->local[d]);
             int64_t e = ckr__min_i64(lo[d] + n[d], p->local[d] + p->count[d]);
             if (e <= a) { empty = true; break; }
@@ -23208,7 +23213,8 @@ static bool ckr__flat_pieces(const ckr__block *b, int64_t begin, int64_t end, ui
 {
     int64_t lo[CKR_MAX_DIMS], n[CKR_MAX_DIMS], size[CKR_MAX_DIMS + 1], at = begin;
     uint32_t d, k;
-    for (d = b->n_dims, size[b->n_dims] = 1; d-- > 0;) size[d] = size[d + 1] * b->shape[d];
+    for (d = b->n_dims, size[b->n_dims] = 1; d-- > 0;)
+        size[d] = ckr__times(size[d + 1], b->shape[d]);
     while (at < end) {
         int64_t rest = at, take = 1;
         /* the outermost axis along which whole sub-blocks start here and fit */
@@ -23576,7 +23582,7 @@ static ckr_node *ckr__entry_copy(ckr__ctx *c, ckr__out_file *f, const char *name
     r.c = c;
     r.tensor = t;
     r.rank = -1;
-    for (d = 0; d < v->n_dims; d++) numel *= v->shape[d];
+    for (d = 0; d < v->n_dims; d++) numel = ckr__times(numel, v->shape[d]);
     if (!ckr__read_view(&r, b, v)) return NULL;
     n->u.entry->requires_grad = v->requires_grad;
     n->u.entry->parameter = v->parameter;
@@ -23880,7 +23886,7 @@ static int64_t ckr__block_numel(const ckr__block *b)
 {
     int64_t n = 1;
     uint32_t d;
-    for (d = 0; d < b->n_dims; d++) n *= b->shape[d];
+    for (d = 0; d < b->n_dims; d++) n = ckr__times(n, b->shape[d]);
     return n;
 }
 
@@ -23889,7 +23895,7 @@ static bool ckr__contiguous(const ckr_view *v, int64_t *numel)
     uint32_t d;
     int64_t s = 1;
     if (!ckr__numel(v->n_dims, v->shape, numel)) return false;
-    for (d = v->n_dims; d-- > 0; s *= v->shape[d])
+    for (d = v->n_dims; d-- > 0; s = ckr__times(s, v->shape[d]))
         if (v->shape[d] > 1 && v->stride[d] != s) return false;
     return true;
 }
@@ -24148,7 +24154,7 @@ static ckr_node *ckr__carry_view(ckr__ctx *c, ckr_node_kind kind, const ckr_node
         out = ckr__rng_array(c, kind, NULL, t, numpy, raw, (uint64_t)numel);
     ckr__heap_free(c, raw, CKR__CARRY_BYTES);
     if (!out) return NULL;
-    for (numel = 1, d = (uint32_t)shape->count; d-- > 0; numel *= dims[d]) {
+    for (numel = 1, d = (uint32_t)shape->count; d-- > 0; numel = ckr__times(numel, dims[d])) {
         v[d] = dims[d];
         v[shape->count + d] = numel;
     }
@@ -26107,7 +26113,7 @@ static ckr_result ckr__nt_finish_tensors(ckr__nt *r)
         const ckr__nt_param *p = r->params[i];
         int64_t want = 1;
         uint32_t d;
-        for (d = 0; d < p->n_dims; d++) want *= p->shape[d];
+        for (d = 0; d < p->n_dims; d++) want = ckr__times(want, p->shape[d]);
         all[n++] = p->tensor;
         for (k = 0; k < p->n_slots; k++) {
             const ckr__nt_slot *s = &p->slots[k];
@@ -28898,7 +28904,7 @@ static ckr_result ckr__plain_retype_one(ckr__ctx *c, ckr_tensor *t, ckr_dtype dt
     if (!*fits) return CKR_OK;
     dims = CKR__NEW_N(c, int64_t, 2 * (uint64_t)n_dims);
     if (!dims) return c->err->code;
-    for (d = n_dims; d-- > 0; step *= shape[d]) {
+    for (d = n_dims; d-- > 0; step = ckr__times(step, shape[d])) {
         dims[d] = shape[d];
         dims[n_dims + d] = step;
     }
@@ -33223,7 +33229,7 @@ static bool ckr__lm_view(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype d
     uint32_t i;
     if (!d || !n || !v || !dims) return false;
     memcpy(dims, shape, n_dims * sizeof *dims);
-    for (i = n_dims; i-- > 0; numel *= shape[i]) dims[n_dims + i] = numel;
+    for (i = n_dims; i-- > 0; numel = ckr__times(numel, shape[i])) dims[n_dims + i] = numel;
     v->dtype = dtype;
     v->file = file;
     v->data_offset = at;
@@ -42358,7 +42364,7 @@ static bool ckr__mg_flag(const ckr_node *args, const char *key)
 static int64_t ckr__mg_volume(uint32_t n, const int64_t *count)
 {
     int64_t v = 1;
-    while (n-- > 0) v *= count[n];
+    while (n-- > 0) v = ckr__times(v, count[n]);
     return v;
 }
 
@@ -43418,7 +43424,7 @@ static ckr_result ckr__mg_covered(ckr__mg *r)
         const ckr__mg_item *t = r->items[i];
         int64_t want = 1;
         uint32_t d;
-        for (d = 0; d < t->n_dims; d++) want *= t->shape[d];
+        for (d = 0; d < t->n_dims; d++) want = ckr__times(want, t->shape[d]);
         for (k = 0; k < t->n_slots; k++) {
             const ckr_tensor *x = t->slots[k].wide ? t->slots[k].wide : t->slots[k].tensor;
             int64_t have = 0;
@@ -45573,7 +45579,7 @@ static bool ckr__mg_is_row_major(const ckr_piece *p)
 {
     int64_t s = (int64_t)ckr_dtype_size(p->dtype);
     uint32_t d;
-    for (d = p->n_dims; d-- > 0; s *= p->count[d])
+    for (d = p->n_dims; d-- > 0; s = ckr__times(s, p->count[d]))
         if (p->count[d] > 1 && p->stride[d] != s) return false;
     return true;
 }
@@ -45583,7 +45589,7 @@ static uint32_t ckr__mg_runs(const ckr_tensor *t, const ckr__block *b, ckr__mg_r
 {
     uint32_t i, k, d, n = 0;
     int64_t row = 1;
-    for (d = 1; d < b->n_dims; d++) row *= b->shape[d];
+    for (d = 1; d < b->n_dims; d++) row = ckr__times(row, b->shape[d]);
     for (i = 0; i < b->n_pairs && i < 2; i++) {
         const ckr__pair *p = &b->pairs[i];
         for (k = 0; k < t->n_pieces; k++) {
@@ -49006,7 +49012,8 @@ static void ckr__pickler_tensor(ckr__pickler *p, ckr_entry *e, bool requires_gra
     int64_t *stride = CKR__NEW_N(p->c, int64_t, e->n_dims), s = 1;
     uint32_t d;
     if (!stride) { ckr__pickler_nomem(p); return; }
-    for (d = e->n_dims; d-- > 0; s *= e->shape[d] ? e->shape[d] : 1) stride[d] = s;
+    for (d = e->n_dims; d-- > 0; s = ckr__times(s, e->shape[d] ? e->shape[d] : 1))
+        stride[d] = s;
     ckr__pickler_class(p, "torch._utils", v3 ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
     ckr__pickler_op(p, "((");
     ckr__pickler_word(p, "storage");
@@ -49141,7 +49148,7 @@ static bool ckr__pickler_packed(const ckr_view *v)
     for (i = 0; i < v->n_dims; i++) {
         uint32_t d = v->fortran ? i : v->n_dims - 1 - i;
         if (v->shape[d] != 1 && v->stride && v->stride[d] != s) return false;
-        s *= v->shape[d];
+        s = ckr__times(s, v->shape[d]);
     }
     return true;
 }
@@ -50472,7 +50479,7 @@ typedef struct ckr__op {
 static int64_t ckr__row_major(uint32_t n_dims, const int64_t *shape, uint32_t axis)
 {
     int64_t s = 1;
-    while (n_dims-- > axis + 1) s *= shape[n_dims];
+    while (n_dims-- > axis + 1) s = ckr__times(s, shape[n_dims]);
     return s;
 }
 
@@ -54348,7 +54355,7 @@ static bool ckr__fill_push(ckr__ctx *c, ckr__op **ops, uint64_t *n, const ckr__o
 static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
 {
     int64_t v = 1;
-    while (n-- > 0) v *= count[n];
+    while (n-- > 0) v = ckr__times(v, count[n]);
     return v;
 }
 
@@ -56027,8 +56034,8 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
                              (long long)v[t->n_dims + d], (long long)t->shape[d]);
     }
     for (d = 0; d < t->n_dims; d++)
-        v[2 * t->n_dims + d] =
-            ckr__row_major(t->n_dims, v + t->n_dims, d) * (int64_t)ckr_dtype_size(as);
+        v[2 * t->n_dims + d] = ckr__times(ckr__row_major(t->n_dims, v + t->n_dims, d),
+                                          (int64_t)ckr_dtype_size(as));
     dst->n_dims = t->n_dims;
     dst->start = v;
     dst->count = v + t->n_dims;

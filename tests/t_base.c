@@ -64,14 +64,12 @@ static void arith_ranges(void)
 static void arith_numel(void)
 {
     static const int64_t wrap[] = { (int64_t)1 << 62, 4 },
-                         zero[] = { (int64_t)1 << 29, (int64_t)1 << 29, 0 },
-                         far[] = { (int64_t)1 << 40, (int64_t)1 << 40, 0 };
+                         zero[] = { (int64_t)1 << 40, (int64_t)1 << 40, 0 };
     static const int64_t neg[] = { 0, -1 }, top[] = { 0x7fffffff, 0x7fffffff },
                          plain[] = { 2, 3, 4 };
     int64_t n = -1;
     CHECK(!ckr__numel(2, wrap, &n));
     CHECK(ckr__numel(3, zero, &n) && n == 0);
-    CHECK(!ckr__numel(3, far, &n));
     CHECK(!ckr__numel(2, neg, &n));
     CHECK(ckr__numel(2, top, &n) && n == (int64_t)0x7fffffff * 0x7fffffff);
     CHECK(ckr__numel(3, plain, &n) && n == 24);
