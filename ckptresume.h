@@ -33993,6 +33993,7 @@ static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n,
             ckr__store_u32(to + 4 * at++, (uint32_t)(v * split + j));
     }
     ckr__lm_mt_store(&mt, to + 4 * room);
+    memcpy(to + 4 * room, k->section + k->n_section - CKR__LM_MT, 8);  /* its seed: a label   */
     return p;
 }
 

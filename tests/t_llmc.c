@@ -252,6 +252,12 @@ static void loaders(void)
     CHECK(!llmc_takes("in/state_" STEP "_00000.bin", 0, 256, ntok, k, &at, &file)); /* its own */
     { ask a = to_dp(2, 1); a.B = 2; convert("in", "w/same", a, ""); }
     CHECK(llmc_takes("w/same/state_" STEP "_00000.bin", 0, 256, ntok, k, &at, &file));
+    {
+        const memio_file *x = memio_find(&disk, "in/state_" STEP "_00000.bin"),
+                         *y = memio_find(&disk, "w/same/state_" STEP "_00000.bin");
+        CHECK(!memcmp(x->data + x->size - CKR__LM_MT, y->data + y->size - CKR__LM_MT,
+                      CKR__LM_MT));                    /* the generator, its label too */
+    }
     CHECK_INT(file, 1);                                /* order 2 1 0, samples 5 0 1 2 3 4 */
     CHECK_INT(at, 0);
     CHECK(llmc_takes("w/same/state_" STEP "_00001.bin", 1, 256, ntok, k, &at, &file));
