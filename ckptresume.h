@@ -48551,7 +48551,9 @@ static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const c
             n += (size_t)snprintf(takers + n, sizeof takers - n, "%s%s", n ? ", " : "",
                                   ckr__dialects[k]->name);
     return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, names[i],
-                     "%s has no use for it; these have: %s", d->name, n ? takers : "none");
+                     strcmp(names[i], "float8") ? "%s has no use for it; these have: %s"
+                                                : "%s trains in no float8; these hold it: %s",
+                     d->name, n ? takers : "none");
 }
 
 /* >>write.pickle -------------------------------------------------------------- */

@@ -2950,7 +2950,7 @@ static int plan_fail(job *j)
     static const char *const flags[][2] = {
         { "to_version", "--to-version" }, { "max_shard_bytes", "--max-shard-size" },
         { "vpp", "--vpp" }, { "slots", "--slots" }, { "kv_heads", "--kv-heads" },
-        { "data", "--data" }
+        { "data", "--data" }, { "dtype", "--dtype" }, { "float8", "--dtype" }
     };
     size_t i;
     if (j->err.item == CKR_ITEM_LIMIT && !strcmp(j->err.where, "max_bytes"))
