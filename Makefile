@@ -37,7 +37,7 @@ build/ckptresume.o: ckptresume.h
 	$(BUILD) -c build/ckptresume.c -o $@
 
 # CKPTRESUME_IMPLEMENTED: as after a first include, only declarations are left
-ckptresume: build/ckptresume.o examples/ckptresume.c examples/tree_json.h examples/lr_plot.h
+ckptresume: build/ckptresume.o examples/ckptresume.c examples/tree_json.h examples/lr_plot.h examples/settings.h
 	$(BUILD) -DCKPTRESUME_IMPLEMENTED $(LDFLAGS) examples/ckptresume.c build/ckptresume.o -o $@ $(LDLIBS)
 
 # every other examples/*.c, into build/examples; mpi.c only where there is an mpicc

@@ -130,12 +130,14 @@
        >>dcp.classes >>dcp.build >>dcp.run >>dcp.record >>dcp.step >>dcp.index >>dcp.slices
        >>dcp.forms >>dcp.view >>dcp.open >>schedule >>schedule.curves >>schedule.ticks
        >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch >>schedule.torch_write
-       >>schedule.node >>schedule.end >>schedule.change >>schedule.rebase >>schedule.retick >>rng
+       >>schedule.node >>schedule.end >>schedule.change >>schedule.proof >>schedule.rebase
+       >>schedule.retick >>rng
        >>rng.mt19937 >>rng.counter >>rng.words >>rng.seed >>rng.bytes >>rng.node >>rng.put
        >>rng.same >>rng.jump >>rng.uniform >>rng.normal >>rng.integers >>state >>rng.remap
        >>rng.remap.derive >>rng.remap.pack >>rng.remap.work >>rng.remap.read >>rng.remap.scope
        >>rng.remap.assign >>rng.remap.proof >>rng.remap.report >>rng.remap.write >>rng.remap.all
-       >>layout >>out >>dialects >>dialects.names >>dialects.dicts >>dialects.carry >>nanotron
+       >>layout >>out >>dialects >>dialects.names >>dialects.dicts >>dialects.follows
+       >>dialects.carry >>nanotron
        >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights
        >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit
        >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
@@ -158,7 +160,7 @@
        >>megatron.emit >>megatron.dist.emit >>dialect.table >>write.pickle >>write.image >>write.dcp
        >>run >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
        >>groups.params >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan
-       >>plan.rng >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff
+       >>plan.rng >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff
        >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
@@ -1008,6 +1010,19 @@ typedef enum ckr_verdict {
 
 typedef struct ckr_plan_file { const char *path; uint64_t bytes; } ckr_plan_file;
 
+/* What the coming run must be started with: its framework takes it from its own configuration or
+   from the trainer's code, never from the checkpoint. What stays as it was is not among them, but
+   for the arguments of a call of which one is another. */
+typedef struct ckr_run_setting {
+    const char     *place;     /* "TrainingArguments", "transformers.get_scheduler", "ds_config",
+                                  "torchtitan", "command line", "config.yaml", "optimizer"... */
+    const char     *key;       /* in the framework's own words; dots between levels        */
+    const ckr_node *value;     /* true: an option without a value; None: it must be absent  */
+    const ckr_node *was;       /* of the saved run; NULL: not recorded                     */
+    bool            needed;    /* the resume is wrong without it                           */
+    const char     *otherwise; /* in which way                                             */
+} ckr_run_setting;
+
 typedef struct ckr_plan_facts {        /* every pointer lives with the plan              */
     ckr_verdict          verdict;
     const ckr_note      *notes;
@@ -1019,8 +1034,11 @@ typedef struct ckr_plan_facts {        /* every pointer lives with the plan     
     const ckr_group     *groups;       /* as the coming run is to have them; lr is that of its
                                           first update                                   */
     uint64_t             n_groups;
-    const ckr_schedule  *before, *after;       /* NULL: not known. A lane is a group     */
+    const ckr_schedule  *before, *after;       /* NULL: not known. A lane is a group. Of a plan that
+                                  writes, `after` is what the framework will follow      */
     int64_t              resume_at;    /* number of the first update, from 1             */
+    const ckr_run_setting *settings;
+    uint64_t             n_settings;
 } ckr_plan_facts;
 
 
@@ -15153,14 +15171,14 @@ static void ckr__build_hf(ckr__sbuild *b)
     ckr__curve_nums *k = &b->curve->k;
     const bool rate = ckr__sp_get(b, "min_lr_rate") != NULL, min = ckr__sp_get(b, "min_lr") != NULL,
                floors = strstr(b->row->name, "min_lr") != NULL;
-    k->warm = ckr__sp_i(b, "num_warmup_steps", 0);
-    k->total = ckr__sp_i(b, "num_training_steps", k->warm);
+    k->warm = ckr__sp_f(b, "num_warmup_steps", 0);
+    k->total = ckr__sp_f(b, "num_training_steps", k->warm);
     k->cycles = ckr__sp_f(b, "num_cycles", b->row->shape == CKR__SH_HARD ? 1 : 0.5);
     k->power = ckr__sp_f(b, "power", 1);
     k->from = ckr__sp_f(b, "warmup_lr_rate", ckr__nan());
     k->floor = ckr__nan();
     if (b->row->shape == CKR__SH_INVSQRT) {
-        k->decay = ckr__sp_i(b, "timescale", k->warm > 0 ? k->warm : 10000);
+        k->decay = ckr__sp_f(b, "timescale", k->warm > 0 ? k->warm : 10000);
         ckr__sp_positive(b, "timescale", k->decay);
     } else if (b->row->shape == CKR__SH_POLY) {
         k->top = ckr__sp_top(b);
@@ -15181,11 +15199,11 @@ static void ckr__build_hf_wsd(ckr__sbuild *b)
     b->curve->flags |= CKR__CF_WARMUP;
     b->curve->warm_shape = ckr__sp_choice(b, "warmup_type", "linear", "linear=1 cosine=2 1-sqrt=4");
     b->curve->shape = ckr__sp_choice(b, "decay_type", "cosine", "linear=1 cosine=2 1-sqrt=4");
-    k->decay = ckr__sp_i(b, "num_decay_steps", 0);
+    k->decay = ckr__sp_f(b, "num_decay_steps", 0);
     k->floor = ckr__sp_f(b, "min_lr_ratio", 0);
     if (!ckr__sp_get(b, "num_stable_steps") && !ckr__sp_get(b, "num_training_steps"))
         ckr__sp_fail(b, "num_stable_steps", "give num_stable_steps or num_training_steps");
-    k->start = k->warm + ckr__sp_i(b, "num_stable_steps", ckr__nan());
+    k->start = k->warm + ckr__sp_f(b, "num_stable_steps", ckr__nan());
     if (k->start != k->start) k->start = k->total - k->decay;
     k->total = k->start + k->decay;
 }
@@ -15602,6 +15620,14 @@ static const ckr__skind *ckr__skind_find(const char *family, size_t n_family, co
     return NULL;
 }
 
+/* The row of a kind, FAMILY or FAMILY:NAME; NULL: there is none. */
+static const ckr__skind *ckr__skind_of(const char *kind)
+{
+    const size_t at = strcspn(kind, ":");
+    const char *name = kind[at] ? kind + at + 1 : "";
+    return ckr__skind_find(kind, at, name, strlen(name));
+}
+
 /* Every key must be known; each one that must be there is. */
 static void ckr__build_check_keys(ckr__sbuild *b)
 {
@@ -15835,8 +15861,6 @@ static void ckr__build_finish(ckr__sbuild *b)
 static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *params,
                                    const double *bases, uint64_t n, ckr_schedule **out)
 {
-    const size_t at = strcspn(kind, ":");
-    const char *name = kind[at] ? kind + at + 1 : "";
     const double base = ckr__build_base(params);
     uint32_t n_nodes = 0;
     ckr__sbuild b;
@@ -15845,7 +15869,7 @@ static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *para
     b.c = c;
     b.params = params;
     b.n_nodes = &n_nodes;
-    b.row = ckr__skind_find(kind, at, name, strlen(name));
+    b.row = ckr__skind_of(kind);
     if (!b.row)
         return ckr__remedy(c->err, ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, kind,
                                              "there is no schedule %.80s", kind),
@@ -17734,9 +17758,8 @@ static ckr_result ckr__set_unknown(ckr__ctx *c, const ckr_schedule *s, const ckr
 static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char *key,
                                  const char *value, int64_t lane, ckr_schedule **out)
 {
-    const size_t at = strcspn(s->kind, ":");
-    const char *name = s->kind[at] ? s->kind + at + 1 : "", *to = NULL, *p = value, *kind = s->kind;
-    const ckr__skind *row = ckr__skind_find(s->kind, at, name, strlen(name));
+    const char *to = NULL, *p = value, *kind = s->kind;
+    const ckr__skind *row = ckr__skind_of(s->kind);
     ckr_node *params;
     double *bases;
     ckr__set t;
@@ -17757,8 +17780,8 @@ static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char 
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key,
                          "%s must be a number of at least 0, it is %.60s", key, value);
     if (*to == '@') {
-        kind = ckr__printf(c, "%.*s:%s", (int)at, s->kind, value);
-        row = ckr__skind_find(s->kind, at, value, strlen(value));
+        kind = ckr__printf(c, "%.*s:%s", (int)strcspn(s->kind, ":"), s->kind, value);
+        row = kind ? ckr__skind_of(kind) : NULL;
         params = row ? ckr__set_params(c, s->params, row) : NULL;
         if (!row)
             return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key,
@@ -17772,6 +17795,189 @@ static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char 
     e = ckr__sched_build(c, kind, params, bases, s->n_lanes, out);
     if (e == CKR_OK) ckr__set_keep(s, *out, key);
     return e;
+}
+
+/* >>schedule.proof ------------------------------------------------------------ */
+/* The one comparison of every writer: the schedule that was decided with the one that the framework
+   will follow, read back from what is written and from the settings that the report names. */
+
+/* Two formulas of one curve differ by a few roundings of its highest value, which is more of the LR
+   where that is near 0: so the same is what differs by 1e-9 of the LR, or of a millionth of the
+   highest. Lengths that a framework takes whole only may move the curve by 5 % of the highest. */
+#define CKR__LR_SAME    1e-9
+#define CKR__LR_LEAST   1e-6
+#define CKR__LR_ROUNDED 0.05
+
+typedef struct ckr__lr_proof {
+    double   worst;            /* of the LR; HUGE_VAL: one of the two says nothing there   */
+    double   moved;            /* of the highest LR                                        */
+    int64_t  update;           /* the one with `worst`                                     */
+    double   want, made;       /* their LRs there                                          */
+} ckr__lr_proof;
+
+enum { CKR__PROOF_PLACES = 128, CKR__PROOF_NEAR = 64 };
+
+typedef struct ckr__prove {
+    ckr__srun   want, made;
+    uint32_t   *pairs;         /* distinct lanes of both that meet in a group, n_pairs of each */
+    uint64_t    n_pairs;
+    double     *a, *b, *top;   /* a row of each; the highest LR of each pair               */
+    int64_t     places[CKR__PROOF_PLACES];     /* updates at which a curve turns           */
+    uint32_t    n_places;
+    int64_t     first, last, step;     /* updates; how far apart where nothing turns       */
+} ckr__prove;
+
+static void ckr__prove_place(ckr__prove *x, const ckr_schedule *s, double v)
+{
+    const double t = s->t0 + (v - s->b) / s->a, update = (t - s->offset) / s->rate + 1;
+    if (update > (double)x->first && update < (double)x->last && x->n_places < CKR__PROOF_PLACES)
+        x->places[x->n_places++] = (int64_t)update;
+}
+
+/* Where the curve of `s`, or one in it, changes its form. */
+static void ckr__prove_places(ckr__prove *x, const ckr_schedule *s)
+{
+    uint32_t i, j;
+    for (i = 0; i < ckr__curve_nodes(s->curve); i++) {
+        const ckr__curve *c = ckr__curve_by_index(s->curve, i);
+        ckr__prove_place(x, s, c->k.warm);
+        ckr__prove_place(x, s, c->k.start);
+        ckr__prove_place(x, s, c->k.start + c->k.decay);
+        ckr__prove_place(x, s, c->k.total - c->k.decay);
+        ckr__prove_place(x, s, c->k.total);
+        for (j = 0; j < c->n_list; j++) ckr__prove_place(x, s, c->at[j]);
+    }
+    if (s->ramp_len > 0) {
+        ckr__prove_place(x, s, s->b + s->a * (s->ramp_at - s->t0));
+        ckr__prove_place(x, s, s->b + s->a * (s->ramp_at + s->ramp_len - s->t0));
+    }
+}
+
+/* The update to look at behind u: the next one, or one further on where nothing turns. */
+static int64_t ckr__prove_next(const ckr__prove *x, int64_t u)
+{
+    int64_t next = u + x->step;
+    uint32_t i;
+    if (x->step == 1 || u - x->first < CKR__PROOF_NEAR) return u + 1;
+    for (i = 0; i < x->n_places; i++) {
+        const int64_t from = x->places[i] - CKR__PROOF_NEAR, to = x->places[i] + CKR__PROOF_NEAR;
+        if (u >= from && u <= to) return u + 1;
+        if (u < from && next > from) next = from;
+    }
+    return next > x->last && u < x->last ? x->last : next;
+}
+
+/* Groups whose lanes are the same in both are looked at once. */
+static bool ckr__prove_pairs(ckr__ctx *c, ckr__prove *x, uint64_t n)
+{
+    uint64_t i, k;
+    x->pairs = CKR__NEW_N(c, uint32_t, 2 * n);
+    for (i = 0; x->pairs && i < n; i++) {
+        const uint32_t a = x->want.map ? x->want.map[i] : (uint32_t)i,
+                       b = x->made.map ? x->made.map[i] : (uint32_t)i;
+        for (k = x->n_pairs; k-- > 0;)
+            if (x->pairs[2 * k] == a && x->pairs[2 * k + 1] == b) break;
+        if (k + 1) continue;
+        x->pairs[2 * x->n_pairs] = a;
+        x->pairs[2 * x->n_pairs++ + 1] = b;
+    }
+    x->a = CKR__NEW_N(c, double, x->want.n);
+    x->b = CKR__NEW_N(c, double, x->made.n);
+    x->top = CKR__NEW_N(c, double, x->n_pairs);
+    return x->pairs && x->a && x->b && x->top;
+}
+
+static void ckr__prove_row(ckr__prove *x, int64_t u)
+{
+    const ckr_schedule *s = x->want.s, *y = x->made.s;
+    ckr__srun_at(&x->want, ckr__rn(s->rate * (double)(u - 1)) + s->offset, CKR__COL_LR, x->a);
+    ckr__srun_at(&x->made, ckr__rn(y->rate * (double)(u - 1)) + y->offset, CKR__COL_LR, x->b);
+}
+
+static void ckr__prove_all(ckr__prove *x, ckr__lr_proof *out)
+{
+    uint64_t k;
+    int64_t u;
+    int pass;
+    for (pass = 0; pass < 2; pass++)                   /* the highest LRs, then differences */
+        for (u = x->first; u <= x->last; u = ckr__prove_next(x, u)) {
+            ckr__prove_row(x, u);
+            for (k = 0; k < x->n_pairs; k++) {
+                const double a = x->a[x->pairs[2 * k]], b = x->b[x->pairs[2 * k + 1]];
+                const double off = fabs(a - b);
+                double least = CKR__LR_LEAST * x->top[k], by;
+                if (!pass) {
+                    if (fabs(a) > x->top[k]) x->top[k] = fabs(a);
+                    continue;
+                }
+                if (ckr__same(a, b) || a != a) continue;       /* what is not decided is free */
+                if (!(least > 0)) least = DBL_MIN;
+                by = b != b ? HUGE_VAL : off / ckr__at_least(fabs(a), least);
+                if (off / ckr__at_least(x->top[k], DBL_MIN) > out->moved)
+                    out->moved = off / ckr__at_least(x->top[k], DBL_MIN);
+                if (by <= out->worst) continue;
+                out->worst = by;
+                out->update = u;
+                out->want = a;
+                out->made = b;
+            }
+        }
+    if (out->worst > 1e300) out->moved = HUGE_VAL;
+}
+
+/* The last update for which something was decided: where the run ends, as far as its schedule
+   tells; keep holds the end's LR behind it, which is what it says of a run that ends there. */
+static int64_t ckr__proof_last(const ckr_schedule *want, int64_t done)
+{
+    const double end = (ckr__sched_end(want) - want->offset) / want->rate;
+    const bool moved = want->ramp_len > 0 || !ckr__same(want->a, 1) || want->hold < HUGE_VAL;
+    const int64_t run = ckr__run_end(want, done);
+    if (end >= 0 && end < 9e15) return moved ? (int64_t)end : run;
+    return run > done + 1 ? run : done < 65536 ? done + 65536 : 2 * done;
+}
+
+/* Compares every update from done + 1 to the end of what was decided; of more than two million
+   those at which a curve turns, with their neighbours, and some between. */
+static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const ckr_schedule *made,
+                                   int64_t done, ckr__lr_proof *out)
+{
+    ckr_schedule own = *want;
+    ckr__prove *x;
+    ckr_result r;
+    unsigned fp;
+    memset(out, 0, sizeof *out);
+    if (made->opaque || !made->curve || made->n_lanes != want->n_lanes) {
+        out->worst = out->moved = HUGE_VAL;
+        return CKR_OK;
+    }
+    x = (ckr__prove *)ckr__heap_alloc(c, sizeof *x);
+    if (!x) return CKR_E_NOMEM;
+    memset(x, 0, sizeof *x);
+    x->first = done + 1;
+    x->last = ckr__proof_last(want, done);
+    if (x->last < x->first) {                  /* behind the end it goes on as it does      */
+        own.hold = HUGE_VAL;
+        own.clamp = false;
+        x->last = done + CKR__PROOF_NEAR;
+    }
+    x->step = (x->last - x->first) >> 21;
+    if (!x->step++) x->step = 1;
+    ckr__prove_places(x, &own);
+    ckr__prove_places(x, made);
+    fp = ckr__fp_enter();
+    r = ckr__srun_begin(c, &own, &x->want);
+    if (r == CKR_OK) r = ckr__srun_begin(c, made, &x->made);
+    if (r == CKR_OK && !ckr__prove_pairs(c, x, want->n_lanes)) r = c->err->code;
+    if (r == CKR_OK) {
+        x->want.simulate = ckr__srun_can_simulate(&own, x->first, CKR__COL_LR);
+        x->made.simulate = ckr__srun_can_simulate(made, x->first, CKR__COL_LR);
+        ckr__prove_all(x, out);
+    }
+    if (x->want.mem) ckr__srun_end(&x->want);
+    if (x->made.mem) ckr__srun_end(&x->made);
+    ckr__fp_leave(fp);
+    ckr__heap_free(c, x, sizeof *x);
+    return r;
 }
 
 /* >>schedule.rebase ----------------------------------------------------------- */
@@ -18099,6 +18305,122 @@ static ckr_result ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
     return CKR_OK;
 }
 
+/* A schedule that the trainer's own code builds from a function of transformers or diffusers: which
+   arguments, base LRs and clock make it the one that was decided. A state dict keeps the last two
+   (torch's LambdaLR: base_lrs, last_epoch), the arguments are the coming run's. */
+
+static bool ckr__is_function(const ckr_schedule *s)
+{
+    return s && s->kind && (!strncmp(s->kind, "transformers:", 13) ||
+                            !strncmp(s->kind, "diffusers:", 10));
+}
+
+/* The arguments on a clock that has `at` less: places of the curve, and lengths. `warm`: of a new
+   warmup, or NaN. */
+static bool ckr__fold_lengths(ckr__ctx *c, const ckr_schedule *s, double at, double warm,
+                              ckr_node *params)
+{
+    static const char *const keys[] = { "num_warmup_steps", "num_training_steps",
+                                        "num_stable_steps", "num_decay_steps", "timescale" };
+    const ckr__curve_nums *k = &s->curve->k;
+    const double moved = s->t0 - s->b / s->a - at,
+                 from = warm == warm ? warm : k->warm / s->a + moved;
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+        double v;
+        if (!ckr_node_f64(ckr_node_get(params, keys[i]), &v)) {
+            v = k->decay;                      /* the timescale that was the default        */
+            if (i != 4 || s->curve->shape != CKR__SH_INVSQRT ||
+                ckr__same(v / s->a, from > 0 ? from : 10000))
+                continue;
+        }
+        v = i == 0   ? from
+            : i == 1 ? v / s->a + moved
+            : i == 2 ? k->start / s->a + moved - from
+                     : v / s->a;
+        if (fabs(v - rint(v)) <= 1e-9 * (1 + fabs(v))) v = rint(v);
+        if (!ckr__node_set(c, params, keys[i], ckr__sw_number(c, v))) return false;
+    }
+    return true;
+}
+
+/* The floor as a part of base LRs that have changed. */
+static bool ckr__fold_floor(ckr__ctx *c, const ckr_schedule *s, double base, ckr_node *params)
+{
+    const ckr_lane *l = &s->lanes[0];
+    const double low = l->q + l->p * ckr__sched_floor(s->curve, l), ratio = low / base;
+    const char *key = s->curve->shape == CKR__SH_POLY        ? "lr_end"
+                      : s->curve->flags & CKR__CF_WARMUP     ? "min_lr_ratio"
+                      : s->curve->k.floor == s->curve->k.floor ? "min_lr_rate"
+                                                             : NULL;
+    double v = s->curve->shape == CKR__SH_POLY ? ratio * s->curve->k.top : ratio;
+    if (!key || !ckr__finite(v) ||
+        fabs(ratio - ckr__sched_floor(s->curve, l) / l->base) <= 1e-15 * ratio)
+        return true;
+    if (!strcmp(key, "min_lr_rate") && ckr__has(params, "min_lr") &&
+        !ckr__node_set(c, params, "min_lr", ckr__node(c, CKR_NODE_NONE)))
+        return false;
+    return ckr__node_set(c, params, key, ckr__node_float(c, v));
+}
+
+/* One candidate: the schedule with arguments, base LRs and a clock that has `at` less. NULL: none,
+   or out of memory. */
+static ckr_schedule *ckr__fold_try(ckr__ctx *c, const ckr_schedule *s, double at, double warm)
+{
+    ckr_node *params = ckr__set_params(c, s->params, ckr__skind_of(s->kind));
+    double *bases = CKR__NEW_N(c, double, s->n_lanes);
+    const double position = (double)s->position - at;
+    ckr_schedule *x;
+    uint64_t i;
+    ckr_result r;
+    if (!params || !bases || !ckr__whole(position)) return NULL;
+    for (i = 0; i < s->n_lanes; i++)
+        bases[i] = s->ramp_len > 0 ? s->lanes[i].ramp_to
+                                   : s->lanes[i].q + s->lanes[i].p * s->lanes[i].base;
+    if (!ckr__fold_lengths(c, s, at, warm, params) || !ckr__fold_floor(c, s, bases[0], params))
+        return NULL;
+    r = ckr__sched_build(c, s->kind, params, bases, s->n_lanes, &x);
+    if (r == CKR_E_ARG) ckr__sched_forgive(c);
+    if (r != CKR_OK) return NULL;
+    ckr__set_keep(s, x, "");
+    x->position = (int64_t)position;
+    x->offset = s->offset - at;
+    return x;
+}
+
+/* Is the curve read as it is: on its own clock, every lane unscaled? */
+static bool ckr__plain_map(const ckr_schedule *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_lanes; i++)
+        if (!ckr__same(s->lanes[i].p, 1) || !ckr__same(s->lanes[i].q, 0)) return false;
+    return ckr__same(s->a, 1) && ckr__same(s->b, s->t0) && !(s->ramp_len > 0);
+}
+
+/* *s becomes a schedule of its function's own arguments, where there is one that is the same. On a
+   clock of its own every length scales; on the run's own the places move; a second warmup is the
+   first one of a clock that starts again. */
+static ckr_result ckr__rebase_fold_function(ckr__ctx *c, int64_t done, ckr_schedule **s)
+{
+    const ckr_schedule *w = *s;
+    const double none = ckr__nan();
+    const bool ramp = w->ramp_len > 0;
+    const double at[2] = { ramp ? w->ramp_at : 0, w->t0 - w->b / w->a };
+    ckr__lr_proof proof;
+    int i;
+    for (i = 0; i < (ramp ? 1 : 2); i++) {
+        ckr_schedule *x = ckr__fold_try(c, w, at[i], ramp ? w->ramp_len : none);
+        ckr_result r = c->err->code;
+        if (r == CKR_OK && x) r = ckr__sched_proof(c, w, x, done, &proof);
+        if (r != CKR_OK) return r;
+        if (x && proof.worst <= CKR__LR_SAME) {
+            *s = x;
+            return CKR_OK;
+        }
+    }
+    return CKR_OK;
+}
+
 /* How the coming run goes on after `updates` updates: a schedule for it. `target` (the new one, or
    NULL where the mode needs none) has the lanes of `old`. Splice and stretch are continuous to
    1e-12 of the LR; keep holds the end's LR and is never below 0. */
@@ -18149,6 +18471,8 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
     }
     if (e == CKR_OK && (mode == CKR__REBASE_SPLICE || mode == CKR__REBASE_STRETCH))
         e = ckr__rebase_fold(c, s);
+    if (e == CKR_OK && mode != CKR__REBASE_KEEP && ckr__is_function(s) && !ckr__plain_map(s))
+        e = ckr__rebase_fold_function(c, updates, &s);
     if (e == CKR_OK) *out = s;
     return e;
 }
@@ -18239,7 +18563,7 @@ static ckr_node *ckr__retick_params(ckr__retick *k, const ckr_node *params)
         double x;
         for (j = 0; s && j < sizeof keys / sizeof *keys && strcmp(s, keys[j]) != 0; j++) {}
         if (s && j < sizeof keys / sizeof *keys && ckr_node_f64(v, &x))
-            v = ckr__sw_number(k->c, ckr__retick_whole(k, x, true));
+            v = ckr__sw_number(k->c, ckr__retick_len(k, x));       /* a function takes any */
         if (!ckr__node_pair(k->c, d, key, v)) return NULL;
     }
     return d;
@@ -23392,7 +23716,59 @@ typedef struct ckr__out {
     const char **keys;         /* "NAME/SLOT" by which a reader of the output knows each tensor of
                                   the source; NULL, or NULL of one: its own               */
     uint64_t  n_tensors;       /* of the source                                          */
+    /* The schedule that the framework will follow, as it is read back from what is written and from
+       the settings: the planner compares it with the one that was decided. NULL: the files have no
+       place for one (`unscheduled`), or its curve is not known. */
+    const ckr_schedule *follows;
+    const char *step_dir;      /* the directory in OUT that every file lies in, with its slash; not
+                                  made where OUT has that name itself; or NULL           */
+    bool      unscheduled;
+    bool      recomputes;      /* its loader computes the first LR anew; else it is the groups'  */
+    bool      rounded;         /* lengths that the framework takes whole only were not     */
+    ckr_run_setting *settings; /* what the coming run must be started with               */
+    uint64_t  n_settings;
 } ckr__out;
+
+/* A setting; the last value of a key counts. False: out of memory. */
+static bool ckr__setting(ckr__out *o, const char *place, const char *key, const ckr_node *value,
+                         const ckr_node *was, bool needed, const char *otherwise)
+{
+    ckr_run_setting *p = NULL;
+    uint64_t i;
+    if (!key || !value) return false;
+    for (i = 0; i < o->n_settings && !p; i++)
+        if (!strcmp(o->settings[i].place, place) && !strcmp(o->settings[i].key, key))
+            p = &o->settings[i];
+    if (!p) {
+        void *array = o->settings;
+        p = (ckr_run_setting *)ckr__append(o->c, &array, &o->n_settings, sizeof *p);
+        o->settings = (ckr_run_setting *)array;
+        if (!p) return false;
+    }
+    p->place = place;
+    p->key = ckr__strdup(o->c, key);
+    p->value = value;
+    p->was = was && was->kind != CKR_NODE_NONE ? was : NULL;
+    p->needed = needed;
+    p->otherwise = otherwise;
+    return p->key != NULL;
+}
+
+/* The key with one character for another. */
+static const char *ckr__key_with(ckr__ctx *c, const char *key, char from, char to)
+{
+    char *s = (char *)ckr__arena_raw(c, strlen(key) + 1), *p;
+    for (p = s; p && (*p = *key == from ? to : *key) != 0; key++) p++;
+    return s;
+}
+
+/* The same where it is another value than it was; what was not recorded counts as another. */
+static bool ckr__setting_changed(ckr__out *o, const char *place, const char *key,
+                                 const ckr_node *value, const ckr_node *was, const char *otherwise)
+{
+    return value && (ckr__sw_equal(value, was, 0) ||
+                     ckr__setting(o, place, key, value, was, true, otherwise));
+}
 
 /* A tensor that the output has and the source has not, made of the source's `t`; or NULL. */
 static const ckr_tensor *ckr__out_made(const ckr__out *o, const ckr_tensor *t, const char *slot,
@@ -24047,6 +24423,108 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
                      "the group's LR is not what its scheduler says at this step", NULL)
                ? CKR_OK
                : c->err->code;
+}
+
+/* >>dialects.follows ---------------------------------------------------------- */
+/* What a framework goes on with from what is written for it, and what it must be given. */
+
+static bool ckr__is_lambda(const ckr_node *state)
+{
+    return ckr_node_get(state, "lr_lambdas") || (ckr_node_is_dict(state) && state->count == 1);
+}
+
+/* The same curve with the base LRs of `bases`, to which it is proportional. */
+static ckr_schedule *ckr__follows_scaled(ckr__ctx *c, const ckr_schedule *was, const double *bases)
+{
+    ckr_schedule *x = ckr__sched_copy(c, was);
+    uint64_t i;
+    for (i = 0; x && i < x->n_lanes; i++) x->lanes[i].base = bases[i];
+    return x;
+}
+
+/* The schedule that torch follows from a scheduler's state (NULL: the file has none) and its
+   groups, `rate` ticks an update: a class of torch's reads all of it there; a function's arguments
+   are the coming run's, those of `want`; of a function that nobody can rebuild only the base LRs may
+   change. */
+static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const ckr_group *groups,
+                                     const ckr_schedule *want, const ckr_schedule *was, double rate,
+                                     int64_t done, const ckr_schedule **out)
+{
+    const uint64_t n = want->n_lanes;
+    const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, n);
+    ckr_node *none = ckr__node(c, CKR_NODE_DICT);
+    double *bases = CKR__NEW_N(c, double, n);
+    ckr_schedule *y, *x = NULL;
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    if (!hyper || !bases || !none) return c->err->code;
+    for (i = 0; groups && i < n; i++) hyper[i] = groups[i].hyper;
+    if (!state && !ckr__node_set(c, none, "last_epoch", ckr__node_int(c, want->position)))
+        return c->err->code;
+    r = ckr__sched_torch(c, state ? state : none, groups ? hyper : NULL, n, NULL, &y);
+    if (r != CKR_OK || y->n_lanes != n) return r;
+    for (i = 0; i < n; i++) bases[i] = y->lanes[i].base;
+    if (y->opaque && (!state || (ckr__is_function(want) && ckr__is_lambda(state))))
+        r = ckr__sched_build(c, want->kind, want->params, bases, n, &x);
+    else if (y->opaque && was && !was->opaque && (ckr__is_lambda(state) || state == was->state))
+        x = ckr__follows_scaled(c, was, bases);
+    if (r == CKR_E_ARG) ckr__sched_forgive(c);
+    if (c->err->code != CKR_OK) return c->err->code;
+    if (x && !x->opaque) {
+        ckr__set_keep(y, x, "");
+        x->anchored = y->anchored;
+    } else {
+        x = y;
+    }
+    x->clock = want->clock;
+    x->rate = rate;
+    x->offset = (double)x->position - ckr__rn(rate * (double)done);
+    *out = x;
+    return CKR_OK;
+}
+
+/* The arguments of a scheduler that the coming run builds by itself, all of them where one is
+   another than it was: a state dict holds none of a function's, and is no other class's. */
+static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const ckr_schedule *was,
+                                   bool stated)
+{
+    const char *name = strchr(now->kind, ':');
+    const bool function = ckr__is_function(now),
+               same = was && was->kind && !strcmp(was->kind, now->kind);
+    const char *place = !function                         ? "torch.optim.lr_scheduler"
+                        : !strncmp(now->kind, "diff", 4) ? "diffusers.optimization.get_scheduler"
+                                                          : "transformers.get_scheduler";
+    static const char why[] = "the LR follows another curve: the files hold the scheduler's clock "
+                              "and base LRs, not these";
+    uint64_t i;
+    if (now->opaque || !name || (!function && strncmp(now->kind, "torch:", 6) != 0)) return true;
+    if (same && ((stated && !function) || ckr__sw_equal(now->params, was->params, 0))) return true;
+    if (!function) place = ckr__printf(o->c, "%s.%s", place, name + 1);
+    if (!place) return false;
+    if (function && !ckr__setting(o, place, "name", ckr__node_str(o->c, name + 1),
+                                  same ? ckr__node_str(o->c, name + 1) : NULL, true, why))
+        return false;
+    for (i = 0; now->params && i < now->params->count; i++) {
+        const char *key = ckr_node_str(now->params->u.items[2 * i]);
+        const ckr_node *v = now->params->u.items[2 * i + 1];
+        if (!key || !strcmp(key, "lr") || !strcmp(key, "lr_init") || v->kind == CKR_NODE_NONE)
+            continue;
+        if (!ckr__setting(o, place, key, v, same ? ckr_node_get(was->params, key) : NULL, true, why))
+            return false;
+    }
+    return true;
+}
+
+/* The micro batch and accumulation with which `ranks` ranks take `all` samples an update: the
+   accumulation stays where it can, else the micro batch. False: no such whole numbers. */
+static bool ckr__batch_kept(int64_t all, uint32_t ranks, int64_t *micro, int64_t *steps)
+{
+    const int64_t n = all / (int64_t)ranks;
+    if (all <= 0 || all % (int64_t)ranks) return false;
+    if (n % *steps == 0) *micro = n / *steps;
+    else if (!*micro || n % *micro) *micro = n;
+    *steps = n / *micro;
+    return true;
 }
 
 /* >>dialects.carry ------------------------------------------------------------ */
@@ -27577,25 +28055,6 @@ static bool ckr__nt_fold_time(ckr__nt_job *x, const ckr_schedule *s, ckr_node *p
            ckr__node_set(x->c, params, "lr_decay_steps", ckr__node_int(x->c, (int64_t)(to - from)));
 }
 
-/* How far apart the two are at most over the rest of the run, relative to the wanted values. */
-static bool ckr__nt_deviation(ckr__nt_job *x, const ckr_schedule *want, const ckr_schedule *made,
-                              double *worst)
-{
-    const uint64_t n = want->n_lanes;
-    double *a = CKR__NEW_N(x->c, double, n), *b = CKR__NEW_N(x->c, double, n);
-    const double last = ckr__sched_end(made);
-    uint64_t i, k;
-    *worst = 0;
-    for (k = 0; a && b && k <= 64; k++) {
-        const double t = floor((double)x->step + (last - (double)x->step) * (double)k / 64);
-        if (ckr__sched_at(x->c, want, CKR__COL_LR, t, a) != CKR_OK ||
-            ckr__sched_at(x->c, made, CKR__COL_LR, t, b) != CKR_OK) return false;
-        for (i = 0; i < n; i++)
-            if (a[i] > 0 && fabs(a[i] - b[i]) / a[i] > *worst) *worst = fabs(a[i] - b[i]) / a[i];
-    }
-    return a && b;
-}
-
 /* Each base is moved so that the first value is the wanted one exactly as far as doubles go. */
 static bool ckr__nt_meet_here(ckr__nt_job *x, const ckr_schedule *want, ckr_schedule *made)
 {
@@ -27616,22 +28075,16 @@ static bool ckr__nt_schedule_made(ckr__nt_job *x, const ckr_schedule *want, ckr_
                                   const double *bases, bool exact)
 {
     ckr_schedule *made;
-    char text[48];
-    double worst;
     if (ckr__sched_build(x->c, "nanotron", params, bases, want->n_lanes, &made) != CKR_OK)
         return false;
     if (!ckr__node_set(x->c, params, "lr_decay_steps",
                        ckr__node_int(x->c, (int64_t)made->curve->k.decay)))
         return false;
     if (!exact && !ckr__nt_meet_here(x, want, made)) return false;
-    if (!ckr__nt_deviation(x, want, made, &worst)) return false;
     x->schedule = made;
-    if (worst <= 1e-12) return true;
-    snprintf(text, sizeof text, "%.3g of the LR", worst);
-    return ckr__nt_say(x, "CKR_W_NANOTRON_ROUNDED", CKR_APPROX, "schedule", NULL, text,
-                       "Nanotron counts the decay in whole steps: this is the largest difference "
-                       "from the schedule that was decided",
-                       "a total_steps for which the steps come out whole");
+    x->out->follows = made;
+    x->out->rounded = !exact;
+    return true;
 }
 
 static bool ckr__nt_schedule_plan(ckr__nt_job *x)
@@ -27643,6 +28096,8 @@ static bool ckr__nt_schedule_plan(ckr__nt_job *x)
     uint64_t i;
     bool mapped, timed, exact = true;
     if (source->n_schedules) old = source->schedules;
+    x->out->follows = old;
+    x->out->recomputes = true;
     if (s && s->opaque && !ckr__sched_same(s, old))
         return ckr__nt_cannot_hold(x, "the curve of the schedule asked for is not known",
                                    "--to-schedule nanotron:learning_rate=...,lr_warmup_steps=...");
@@ -27979,11 +28434,26 @@ static bool ckr__nt_yaml_set(ckr__nt_job *x, ckr__buf *b, const char *pointer, c
     return true;
 }
 
+/* A key of the configuration that the coming run is started with: "/a/b" is a.b. */
+static bool ckr__nt_setting(ckr__nt_job *x, const char *pointer, const ckr_node *value,
+                            const char *otherwise)
+{
+    const char *key = ckr__key_with(x->c, pointer + 1, '/', '.');
+    return key && ckr__setting_changed(x->out, "config.yaml", key, value,
+                                       ckr_node_find(x->nt->config.root, pointer), otherwise);
+}
+
 static bool ckr__nt_yaml_int(ckr__nt_job *x, ckr__buf *b, const char *pointer, int64_t v)
 {
     char s[24];
     int64_t was;
-    if (ckr_node_i64(ckr_node_find(x->nt->config.root, pointer), &was) && was == v) return true;
+    const ckr_node *old = ckr_node_find(x->nt->config.root, pointer);
+    if (ckr_node_i64(old, &was) && was == v) return true;
+    if (old && strncmp(pointer, "/general/", 9) != 0 &&
+        !ckr__nt_setting(x, pointer, ckr__node_int(x->c, v),
+                         "Nanotron builds the run from its configuration, and does not find the "
+                         "files or the shapes of another"))
+        return false;
     snprintf(s, sizeof s, "%lld", (long long)v);
     return ckr__nt_yaml_set(x, b, pointer, s);
 }
@@ -28009,17 +28479,13 @@ static void ckr__nt_yaml_number(char *out, size_t cap, double v)
 
 /* One value of the schedule in config.yaml. HEAD takes it from the configuration that the coming
    run is started with, so the entry says what must stand there. */
-static bool ckr__nt_emit_setting(ckr__nt_job *x, ckr__buf *b, const char *pointer, const char *text)
+static bool ckr__nt_emit_setting(ckr__nt_job *x, ckr__buf *b, const char *pointer,
+                                 const ckr_node *value, const char *text)
 {
     const ckr_node *old = ckr_node_find(x->nt->config.root, pointer);
-    char was[64] = "";
-    double v;
-    const char *word = ckr_node_str(old);
-    if (word) snprintf(was, sizeof was, "%.60s", word);
-    else if (old && ckr_node_f64(old, &v)) snprintf(was, sizeof was, "%.17g", v);
-    if (!ckr__nt_say(x, "CKR_NANOTRON_SETTING", CKR_CHANGED, pointer + 1, *was ? was : NULL, text,
-                     "Nanotron takes this from the configuration that the run is started with",
-                     "set it there; config.yaml of the checkpoint has it, too"))
+    if (!ckr__nt_setting(x, pointer, value,
+                         "Nanotron takes its curve from the configuration that the run is started "
+                         "with: the LR follows another one"))
         return false;
     if (!old)
         return ckr__nt_say(x, "CKR_W_NANOTRON_CONFIG", CKR_LOST, pointer, NULL, text,
@@ -28049,7 +28515,7 @@ static bool ckr__nt_emit_schedule(ckr__nt_job *x, ckr__buf *b)
             if (i < 2) ckr__nt_yaml_number(text, sizeof text, now);
             else snprintf(text, sizeof text, "%.0f", now);
         }
-        if (!ckr__nt_emit_setting(x, b, pointer, text)) return false;
+        if (!ckr__nt_emit_setting(x, b, pointer, v, text)) return false;
     }
     return true;
 }
@@ -28159,6 +28625,23 @@ static bool ckr__nt_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 
 /* emit: report ------------------------------------------------------------------ */
 
+/* Samples of an update = micro batch x accumulation x dp, which nothing checks on a resume. */
+static bool ckr__nt_say_batch(ckr__nt_job *x, int64_t micro, int64_t steps)
+{
+    static const char why[] = "an update takes other samples, without a word: steps, samples and "
+                              "tokens no longer count the same";
+    const int64_t all = micro * steps * x->nt->dp;
+    if (!ckr__batch_kept(all, x->dp, &micro, &steps))
+        return ckr__nt_say_int(x, "CKR_W_NANOTRON_BATCH", CKR_APPROX, "samples per update", all,
+                               all / x->dp * x->dp,
+                               "they are no multiple of the replicas: steps, samples and tokens no "
+                               "longer count the same",
+                               "take a --dp that divides them");
+    return ckr__nt_setting(x, "/tokens/micro_batch_size", ckr__node_int(x->c, micro), why) &&
+           ckr__nt_setting(x, "/tokens/batch_accumulation_per_replica", ckr__node_int(x->c, steps),
+                           why);
+}
+
 static bool ckr__nt_say_topology(ckr__nt_job *x)
 {
     const ckr__nt *nt = x->nt;
@@ -28183,21 +28666,15 @@ static bool ckr__nt_say_topology(ckr__nt_job *x)
                              NULL);
     if (ok && x->pp > nt->pp && accumulate > 0 && accumulate < (int64_t)x->pp - 1 &&
         (!engine || !strcmp(engine, "1f1b")))
-        ok = ckr__nt_say_int(x, "CKR_W_NANOTRON_MICRO_BATCHES", CKR_CHANGED,
-                             "batch_accumulation_per_replica", accumulate, (int64_t)x->pp - 1,
-                             "the 1F1B engine asserts as many micro batches as stages less one",
-                             "raise it in the coming run's configuration");
+        ok = ckr__nt_setting(x, "/tokens/batch_accumulation_per_replica",
+                             ckr__node_int(x->c, (int64_t)x->pp - 1),
+                             "the 1F1B engine stops at fewer micro batches than stages less one");
     if (ok && x->tp == 1 && nt->tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"))
-        ok = ckr__nt_say(x, "CKR_W_NANOTRON_TP_MODE", CKR_CHANGED, "tp_mode", mode, "ALL_REDUCE",
-                         "HEAD loads this, but its reduce-scatter mode cannot train with tp 1",
-                         "set it in the coming run's configuration");
+        ok = ckr__nt_setting(x, "/parallelism/tp_mode", ckr__node_str(x->c, "ALL_REDUCE"),
+                             "HEAD loads this, but its reduce-scatter mode cannot train with tp 1");
     if (ok && x->dp != nt->dp && accumulate > 0 && batch > 0 && accumulate < (1 << 30) &&
         batch < (1 << 30))
-        ok = ckr__nt_say_int(
-            x, "CKR_W_NANOTRON_BATCH", CKR_CHANGED, "samples per update",
-            accumulate * batch * nt->dp, accumulate * batch * x->dp,
-            "micro_batch_size * batch_accumulation_per_replica * dp",
-            "change one of them in the coming run's configuration to keep the batch");
+        ok = ckr__nt_say_batch(x, batch, accumulate);
     if (ok && x->zero && x->masters && x->dp > 1 && !(nt->zero && nt->dp > 1) &&
         !(x->t->without & CKR_OPTIMIZER))
         ok = ckr__nt_say(x, "CKR_W_NANOTRON_ZERO_MASTERS", CKR_CHANGED, "zero", NULL, NULL,
@@ -28214,11 +28691,9 @@ static bool ckr__nt_say_rotary(ckr__nt_job *x)
     const ckr_node *model = x->nt->model.root;
     if (!ckr__nt_true(model, "is_llama_config") || ckr_node_get(model, "rope_interleaved"))
         return true;
-    return ckr__nt_say(x, "CKR_NANOTRON_SETTING", CKR_CHANGED,
-                       "model/model_config/rope_interleaved", NULL, "true",
-                       "the code that wrote this had no such key and rotated interleaved pairs; "
-                       "HEAD's default is false",
-                       "set it in the coming run's configuration");
+    return ckr__nt_setting(x, "/model/model_config/rope_interleaved", ckr__node_bool(x->c, true),
+                           "the code that wrote this had no such key and rotated interleaved pairs; "
+                           "HEAD rotates halves by default: another model");
 }
 
 /* Before each update HEAD compares the moments of all replicas, of ZeRO-1 too (sanity_checks.py);
@@ -28229,10 +28704,9 @@ static bool ckr__nt_say_sanity(ckr__nt_job *x)
     const ckr_node *ignore = ckr_node_find(x->nt->config.root, key);
     if (!x->zero || x->dp * x->cp < 2 || (x->t->without & CKR_OPTIMIZER) || !ignore ||
         ignore->kind != CKR_NODE_BOOL || ignore->u.b) return true;
-    return ckr__nt_say(x, "CKR_NANOTRON_SETTING", CKR_CHANGED, key + 1, "false", "true",
-                       "HEAD's own check stops a run with ZeRO-1 over several replicas: it takes "
-                       "their parts of the moments for copies",
-                       "set it in the coming run's configuration");
+    return ckr__nt_setting(x, key, ckr__node_bool(x->c, true),
+                           "HEAD's own check stops a run with ZeRO-1 over several replicas: it takes "
+                           "their parts of the moments for copies");
 }
 
 /* HEAD looks for patterns in the name of the last tied or replicated parameter, too: a stage that
@@ -29114,6 +29588,7 @@ typedef struct ckr__whole_job {
     ckr__ctx         *c;
     const ckr_state  *s;
     const ckr__plain *p;
+    ckr__out         *out;
     ckr_note        **notes;
     uint64_t         *n_notes;
     ckr__map          views;   /* address of a view -> index of its tensor               */
@@ -29224,43 +29699,6 @@ static bool ckr__whole_groups(ckr__whole_job *w, bool others)
     return ok && w->groups;
 }
 
-/* The proof: what was written, read again as torch would go on from it, gives the LR that was
-   decided at every update of the rest (a thousand of them, where there are more). */
-static ckr_result ckr__whole_proof(ckr__whole_job *w, const ckr_schedule *want, double *worst)
-{
-    const ckr_state *s = w->s;
-    const uint64_t n = want->n_lanes;
-    const int64_t done = s->progress.step > 0 ? s->progress.step : 0;
-    const double end = (ckr__sched_end(want) - want->offset) / want->rate;
-    const uint64_t rows = end > (double)done && end < (double)done + 1000
-                              ? (uint64_t)(end - (double)done) + 1
-                              : 1000;
-    const ckr_node **hyper = CKR__NEW_N(w->c, const ckr_node *, n);
-    double *a, *b;
-    ckr_schedule *x;
-    uint64_t i;
-    ckr_result r;
-    *worst = 0;
-    if (!hyper) return w->c->err->code;
-    for (i = 0; i < n && i < s->n_groups; i++) hyper[i] = s->groups[i].hyper;
-    r = ckr__sched_torch(w->c, w->scheduler, n == s->n_groups ? hyper : NULL, n, NULL, &x);
-    if (r != CKR_OK) return r;
-    if (x->opaque || x->n_lanes != n) *worst = HUGE_VAL;
-    if (x->opaque || x->n_lanes != n) return CKR_OK;
-    x->offset = (double)x->position - ckr__rn(x->rate * (double)done);
-    a = (double *)ckr__heap_alloc(w->c, (size_t)(2 * rows * n) * sizeof *a);
-    if (!a) return CKR_E_NOMEM;
-    b = a + rows * n;
-    r = ckr__sched_eval(w->c, want, CKR__COL_LR, done + 1, rows, a);
-    if (r == CKR_OK) r = ckr__sched_eval(w->c, x, CKR__COL_LR, done + 1, rows, b);
-    for (i = 0; i < rows * n && r == CKR_OK; i++) {
-        const double by = fabs(a[i] - b[i]) / (fabs(a[i]) > 1e-300 ? fabs(a[i]) : 1);
-        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
-    }
-    ckr__heap_free(w->c, a, (size_t)(2 * rows * n) * sizeof *a);
-    return r;
-}
-
 static ckr_result ckr__whole_say(ckr__whole_job *w, const char *code, ckr_severity severity,
                                  const char *subject, const char *now, const char *why,
                                  const char *remedy)
@@ -29270,63 +29708,26 @@ static ckr_result ckr__whole_say(ckr__whole_job *w, const char *code, ckr_severi
                : w->c->err->code;
 }
 
-/* A scheduler that is a function of the trainer's source keeps no curve in its file. */
-static ckr_result ckr__whole_in_code(ckr__whole_job *w, const ckr_schedule *s)
-{
-    const char *params = ckr__node_text_of(w->c, s->params);
-    if (!params) return w->c->err->code;
-    return ckr__whole_say(w, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED, s->kind, params,
-                          "this scheduler is built by the trainer, the file keeps its clock only",
-                          "build it with these arguments in the coming run");
-}
-
-/* The base LRs of a curve that is not known, which scale it. */
-static bool ckr__whole_bases(ckr__whole_job *w, const ckr_schedule *s)
-{
-    const ckr_node *old = w->scheduler;
-    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT), *base = ckr__node(w->c, CKR_NODE_LIST),
-             *last = ckr__node(w->c, CKR_NODE_LIST);
-    uint64_t i;
-    if (!ckr_node_is_list(ckr_node_get(old, "base_lrs"))) return true;
-    for (i = 0; i < s->n_lanes; i++)
-        if (!ckr__node_push(w->c, base, ckr__node_float(w->c, s->lanes[i].base)) ||
-            !ckr__node_push(w->c, last, ckr__node_float(w->c, s->lanes[i].anchor)))
-            return false;
-    for (i = 0; d && i < old->count; i++) {
-        ckr_node *key = old->u.items[2 * i], *v = old->u.items[2 * i + 1];
-        if (ckr__is_str(key, "base_lrs")) v = base;
-        if (ckr__is_str(key, "_last_lr")) v = last;
-        if (!ckr__node_pair(w->c, d, key, v)) return false;
-    }
-    w->scheduler = d;
-    return d != NULL;
-}
-
-static ckr_result ckr__whole_schedule(ckr__whole_job *w)
+/* The scheduler's state, where it is another than it was, and what torch goes on with from it. */
+static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was)
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
-    double worst;
-    char text[40];
-    ckr_result r;
-    if (!s || !w->p->scheduler) return CKR_OK;
-    r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
-    if (r == CKR_OK && s->opaque && !ckr__whole_bases(w, s)) return w->c->err->code;
-    if (r != CKR_OK || s->opaque) return r;
-    if (!w->p->optimizer) {
+    const int64_t done = w->s->progress.step > 0 ? w->s->progress.step : 0;
+    ckr_result r = CKR_OK;
+    if (!s) return CKR_OK;
+    if (w->p->scheduler && !ckr__sched_same(s, was) && !s->opaque)
+        r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
+    if (r == CKR_OK && w->scheduler && !w->p->optimizer)
         r = ckr__whole_say(w, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL,
                            "the optimizer's groups are in another file, which has the LR of the "
                            "first update and, for torch's recurrent schedulers, of all",
                            "set lr and initial_lr of that file's groups to what `lr` says");
-        if (r != CKR_OK) return r;
-    }
-    if (ckr_node_get(w->scheduler, "lr_lambdas") || w->scheduler->count == 1)
-        return ckr__whole_in_code(w, s);
-    r = ckr__whole_proof(w, s, &worst);
-    if (r != CKR_OK || !(worst > 1e-9)) return r;
-    snprintf(text, sizeof text, "%.3g of the LR", worst);
-    return ckr__whole_say(w, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, s->kind, text,
-                          "the state of this scheduler cannot hold the schedule that was decided",
-                          "--lr-policy target, or another schedule with --to-schedule");
+    if (r == CKR_OK && !ckr__setting_scheduler(w->out, s, was, w->p->scheduler != NULL))
+        r = w->c->err->code;
+    if (r != CKR_OK || !s->n_lanes) return r;
+    return ckr__torch_follows(w->c, w->scheduler ? w->scheduler : w->p->scheduler,
+                              s->n_lanes == w->s->n_groups ? w->s->groups : NULL, s, was, s->rate,
+                              done, &w->out->follows);
 }
 
 static ckr_result ckr__whole_emit(ckr__whole_job *w, const ckr_state *source, const ckr_target *t,
@@ -29335,15 +29736,13 @@ static ckr_result ckr__whole_emit(ckr__whole_job *w, const ckr_state *source, co
     ckr__copy hooks;
     uint64_t i;
     ckr_result r = CKR_OK;
-    const ckr_schedule *now = w->s->n_schedules ? w->s->schedules : NULL;
-    const ckr_schedule *was = source->n_schedules ? source->schedules : NULL;
     w->views.c = w->c;
     for (i = 0; i < w->p->n_views; i++)
         if (!ckr__map_put(&w->views, (const char *)&w->p->views[i], sizeof w->p->views[i], i, NULL))
             return w->c->err->code;
     if ((t->groups || !ckr__same_hyper(w->s, source)) && !ckr__whole_groups(w, t->groups != NULL))
         return w->c->err->code;
-    if (now && !ckr__sched_same(now, was)) r = ckr__whole_schedule(w);
+    r = ckr__whole_schedule(w, source->n_schedules ? source->schedules : NULL);
     if (r != CKR_OK) return r;
     memset(&hooks, 0, sizeof hooks);
     hooks.swap_fn = ckr__whole_swap;
@@ -29378,6 +29777,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     w.c = c;
     w.s = s;
     w.p = (const ckr__plain *)s->dialect_data;
+    w.out = out;
     w.notes = notes;
     w.n_notes = n_notes;
     f->source = w.p->path;
@@ -29546,6 +29946,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     uint64_t i;
     if (whole) return ckr__plain_whole(c, s, t, out, notes, n_notes);
     out->renamed = way && (own || (torch && way->whole_fn));
+    out->unscheduled = true;
     if (torch && way && way->whole_fn && !t->slots && !t->without)
         return way->whole_fn(c, s, t, out);
     f = ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
@@ -31572,46 +31973,6 @@ static ckr_result ckr__ac_emit_groups(ckr__ac_job *x, const ckr__ac_file *f)
 
 /* >>accelerate.emit.schedule -------------------------------------------------- */
 
-/* The largest relative difference of the LR that was decided from the one with which the framework
-   goes on from the written state, over the rest of the schedule (a thousand updates at most). */
-static ckr_result ckr__ac_proof(ckr__ac_job *x, const ckr_schedule *want, uint64_t first,
-                                double *worst)
-{
-    const ckr_state *s = x->w.s;
-    ckr__ctx *c = x->w.c;
-    const uint64_t n = want->n_lanes;
-    const int64_t done = s->progress.step > 0 ? s->progress.step : 0;
-    const double end = (ckr__sched_end(want) - want->offset) / want->rate;
-    const uint64_t rows = end > (double)done && end < (double)done + 1000
-                              ? (uint64_t)(end - (double)done) + 1
-                              : 1000;
-    const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, n);
-    ckr_schedule *y;
-    double *a, *b;
-    uint64_t i;
-    ckr_result r;
-    *worst = HUGE_VAL;
-    if (!hyper || first + n > s->n_groups) return hyper ? CKR_OK : c->err->code;
-    for (i = 0; i < n; i++) hyper[i] = s->groups[first + i].hyper;
-    r = ckr__sched_torch(c, x->w.scheduler, hyper, n, NULL, &y);
-    if (r != CKR_OK || y->opaque || y->n_lanes != n) return r;
-    y->rate = x->rate;
-    y->offset = (double)y->position - ckr__rn(y->rate * (double)done);
-    a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
-    if (!a) return CKR_E_NOMEM;
-    b = a + rows * n;
-    r = ckr__sched_eval(c, want, CKR__COL_LR, done + 1, rows, a);
-    if (r == CKR_OK) r = ckr__sched_eval(c, y, CKR__COL_LR, done + 1, rows, b);
-    *worst = 0;
-    for (i = 0; i < rows * n && r == CKR_OK; i++) {
-        const double by = fabs(a[i] - b[i]) / (fabs(a[i]) > 1e-300 ? fabs(a[i]) : 1);
-        if (a[i] != a[i]) continue;                    /* the schedule says nothing there     */
-        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
-    }
-    ckr__heap_free(c, a, (size_t)(2 * rows * n) * sizeof *a);
-    return r;
-}
-
 static ckr_result ckr__ac_say_clock(ckr__ac_job *x, const ckr_schedule *was,
                                     const ckr_schedule *now, ckr_severity severity,
                                     const char *reason, const char *remedy)
@@ -31623,47 +31984,100 @@ static ckr_result ckr__ac_say_clock(ckr__ac_job *x, const ckr_schedule *was,
                        remedy);
 }
 
-/* What the written state does: exactly what was decided, or how far from it. */
-static ckr_result ckr__ac_judge(ckr__ac_job *x, const ckr_schedule *was, const ckr_schedule *want,
-                                const ckr_schedule *now, uint64_t first, bool rounded)
+/* What TrainingArguments make of a schedule's arguments: whole lengths only. */
+static ckr_node *ckr__ac_trainer_params(ckr__ac_job *x, const ckr_schedule *want)
 {
-    double worst;
-    char text[48], reason[160];
-    const char *params;
-    ckr_result r;
-    if (now->opaque)
-        return ckr__ac_say_clock(x, was, now, CKR_APPROX,
-                                 "the scheduler's curve is in the trainer's code: it goes on at "
-                                 "this LR if its lengths count the ticks of the coming run",
-                                 "build it with lengths of updates times processes");
-    if (ckr_node_get(was->state, "lr_lambdas")) {
-        params = ckr__node_text_of(x->w.c, now->params);
-        return !params ? x->w.c->err->code
-                       : ckr__ac_say(x, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED, now->kind, NULL,
-                                     params, "this scheduler is built by the trainer, the file "
-                                     "keeps its clock only",
-                                     "build it with these arguments in the coming run");
+    ckr_node *d = ckr__dict_copy(x->w.c, want->params);
+    double warm = 0, n = 0;
+    bool ok = d != NULL;
+    ckr_node_f64(ckr_node_get(d, "num_warmup_steps"), &warm);
+    if (ok && ckr_node_f64(ckr_node_get(d, "num_training_steps"), &n))
+        ok = ckr__node_set(x->w.c, d, "num_training_steps", ckr__sw_number(x->w.c, rint(n)));
+    return ok && ckr__node_set(x->w.c, d, "num_warmup_steps",
+                               ckr__sw_number(x->w.c, floor(ckr__at_least(warm, 0))))
+               ? d
+               : NULL;
+}
+
+static const ckr_node *ckr__ac_arg(const ckr__ac_job *x, const char *key)
+{
+    return ckr_node_get(ckr__ac_args_node(x->ac), key);
+}
+
+static bool ckr__ac_setting(ckr__ac_job *x, const char *key, const ckr_node *value,
+                            const char *otherwise)
+{
+    return ckr__setting_changed(x->out, "TrainingArguments", key, value, ckr__ac_arg(x, key),
+                                otherwise);
+}
+
+/* The arguments of get_scheduler beside the two lengths. */
+static ckr_node *ckr__ac_kwargs(ckr__ac_job *x, const ckr_node *params)
+{
+    ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; d && i < params->count; i++) {
+        const char *key = ckr_node_str(params->u.items[2 * i]);
+        if (!key || !strcmp(key, "num_warmup_steps") || !strcmp(key, "num_training_steps") ||
+            !strcmp(key, "lr") || !strcmp(key, "lr_init") ||
+            params->u.items[2 * i + 1]->kind == CKR_NODE_NONE)
+            continue;
+        if (!ckr__node_set(x->w.c, d, key, params->u.items[2 * i + 1])) return NULL;
     }
-    r = ckr__ac_proof(x, want, first, &worst);
-    if (r != CKR_OK) return r;
-    if (!(worst > 1e-9))
-        return was->position == now->position && ckr__same(was->rate, now->rate)
-                   ? CKR_OK
-                   : ckr__ac_say_clock(x, was, now, CKR_CHANGED,
-                                       "accelerate ticks once per process and update: clock and "
-                                       "lengths are in ticks of the coming run, every LR is the "
-                                       "uninterrupted run's",
-                                       NULL);
-    snprintf(text, sizeof text, "%.3g of the LR", worst);
-    if (!rounded || worst > 0.05)
-        return ckr__ac_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, now->kind, NULL, text,
-                           "the state of this scheduler cannot hold the schedule at this number "
-                           "of ticks per update",
-                           "another number of processes, or another schedule with --to-schedule");
-    snprintf(reason, sizeof reason,
-             "lengths that are no whole number of the coming run's ticks were rounded: the LR is "
-             "off by up to %.3g of it", worst);
-    return ckr__ac_say_clock(x, was, now, CKR_APPROX, reason, NULL);
+    return d;
+}
+
+/* The Trainer builds its scheduler from its arguments, and ends at max_steps. */
+static bool ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
+                                     const ckr_schedule *want, const ckr_node *params)
+{
+    static const char why[] = "the Trainer builds its scheduler from it: the LR follows another "
+                              "curve";
+    const bool same = was && !strcmp(was->kind, want->kind);
+    const ckr_node *kwargs = ckr__ac_kwargs(x, params), *had = ckr__ac_arg(x, "lr_scheduler_kwargs");
+    double share = 0, warm = 0, was_warm = 0;
+    bool ok = kwargs != NULL;
+    ckr_node_f64(ckr__ac_arg(x, "warmup_steps"), &share);
+    ckr_node_f64(ckr_node_get(params, "num_warmup_steps"), &warm);
+    if (same) ckr_node_f64(ckr_node_get(was->params, "num_warmup_steps"), &was_warm);
+    if (!same)
+        ok = ok && ckr__ac_setting(x, "lr_scheduler_type", ckr__node_str(x->w.c, want->kind + 13),
+                                   why);
+    if (ok && !ckr__sw_equal(kwargs, had, 0) && (kwargs->count || (had && had->count)))
+        ok = ckr__ac_setting(x, "lr_scheduler_kwargs", kwargs, why);
+    if (ok && (!same || !ckr__same(warm, was_warm) ||
+               (share > 0 && share < 1 &&
+                !ckr__sw_equal(ckr_node_get(params, "num_training_steps"),
+                               ckr_node_get(was->params, "num_training_steps"), 0))))
+        ok = ckr__ac_setting(x, "warmup_steps", ckr_node_get(params, "num_warmup_steps"), why);
+    return ok && (!same || ckr__sw_equal(ckr_node_get(params, "num_training_steps"),
+                                         ckr_node_get(was->params, "num_training_steps"), 0)
+                      ? true
+                      : ckr__ac_setting(x, "max_steps", ckr_node_get(params, "num_training_steps"),
+                                        "the run ends at another update, and the LR with it"));
+}
+
+/* What the scheduler goes on with from the written state. */
+static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const ckr_schedule *was,
+                                  const ckr_schedule *want, const ckr_schedule *now,
+                                  uint64_t first)
+{
+    const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : 0;
+    const ckr_group *groups = first + want->n_lanes <= x->w.s->n_groups
+                                  ? x->w.s->groups + first
+                                  : NULL;
+    ckr_schedule as = *now;
+    bool ok;
+    if (!x->ac->trainer || !ckr__is_function(now)) {
+        ok = ckr__setting_scheduler(x->out, now, was, true);
+    } else {
+        as.params = ckr__ac_trainer_params(x, now);
+        x->out->rounded = !ckr__sw_equal(as.params, now->params, 0);
+        ok = as.params && ckr__ac_trainer_settings(x, was, now, as.params);
+    }
+    if (!ok) return x->w.c->err->code;
+    return ckr__torch_follows(x->w.c, x->w.scheduler ? x->w.scheduler : f->part, groups, &as, was,
+                              now->rate, done, &x->out->follows);
 }
 
 /* What stands for the scheduler's state; NULL in w.scheduler: it is as it was. */
@@ -31674,19 +32088,78 @@ static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f, u
     const ckr_schedule *want = index == 0 && x->w.s->n_schedules ? x->w.s->schedules : was;
     const double to = x->ac->trainer ? 1 : x->rate;
     const double file = f->schedule ? f->schedule->rate : to;
-    ckr_schedule *now;
+    const ckr_schedule *now;
     bool rounded = false, same;
-    ckr_result r;
+    ckr_result r = CKR_OK;
     x->w.scheduler = NULL;
     if (!f->part || !was || !want) return CKR_OK;
     same = want->opaque ? was->opaque : ckr__sched_same(want, was);
-    if (same && ckr__same(file, to)) return CKR_OK;
     if (same) want = was;
-    now = ckr__sched_retick(x->w.c, want, to, &rounded);
-    if (!now) return x->w.c->err->code;
-    if (!now->state) now->state = was->state;
-    r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &x->w.scheduler);
-    return r == CKR_OK ? ckr__ac_judge(x, was, want, now, first, rounded) : r;
+    now = want;
+    if (!same || !ckr__same(file, to)) {
+        ckr_schedule *y = ckr__sched_retick(x->w.c, want, to, &rounded);
+        if (!y) return x->w.c->err->code;
+        if (!y->state) y->state = was->state;
+        now = y;
+        r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &x->w.scheduler);
+    }
+    x->out->rounded = rounded;
+    if (r == CKR_OK && now->opaque && now != want)
+        r = ckr__ac_say_clock(x, was, now, CKR_APPROX,
+                              "the scheduler's curve is in the trainer's code: it goes on at "
+                              "this LR if its lengths count the ticks of the coming run",
+                              "build it with lengths of updates times processes");
+    if (r == CKR_OK && !now->opaque &&
+        (was->position != now->position || !ckr__same(was->rate, now->rate)))
+        r = ckr__ac_say_clock(x, was, now, CKR_CHANGED,
+                              "accelerate ticks once per process and update: clock and lengths are "
+                              "in ticks of the coming run",
+                              NULL);
+    return r == CKR_OK && index == 0 ? ckr__ac_follows(x, f, was, want, now, first) : r;
+}
+
+/* Samples of an update = a process's batch x accumulation x processes. */
+static ckr_result ckr__ac_batch(ckr__ac_job *x)
+{
+    static const char why[] = "with so many processes an update takes other samples, and where "
+                              "epochs are counted max_steps and the LR move";
+    int64_t micro = 0, steps = 1, max = 0, all;
+    ckr_node *m, *k;
+    ckr_node_i64(ckr__ac_arg(x, "per_device_train_batch_size"), &micro);
+    ckr_node_i64(ckr__ac_arg(x, "gradient_accumulation_steps"), &steps);
+    ckr_node_i64(ckr__ac_arg(x, "max_steps"), &max);
+    if (!x->ac->trainer || x->ranks == x->ac->ranks || (x->t->without & CKR_PROGRESS) || micro < 1 ||
+        steps < 1 || micro > 1 << 30 || steps > 1 << 20)
+        return CKR_OK;
+    all = micro * steps * (int64_t)x->ac->ranks;
+    if (!ckr__batch_kept(all, x->ranks, &micro, &steps))
+        return ckr__ac_say(x, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update",
+                           ckr__printf(x->w.c, "%lld", (long long)all), NULL,
+                           "they are no multiple of the processes: samples per update change, and "
+                           "epochs no longer count the same",
+                           "take a --dp that divides them");
+    m = ckr__node_int(x->w.c, micro);
+    k = ckr__node_int(x->w.c, steps);
+    if (!ckr__ac_setting(x, "per_device_train_batch_size", m, why) ||
+        !ckr__ac_setting(x, "gradient_accumulation_steps", k, why))
+        return x->w.c->err->code;
+    return CKR_OK;
+}
+
+/* Without max_steps the Trainer counts the updates anew from the data, the batch and the processes. */
+static ckr_result ckr__ac_steps(ckr__ac_job *x)
+{
+    const ckr_schedule *want = x->w.s->n_schedules ? x->w.s->schedules : NULL;
+    int64_t max = -1, n = 0;
+    ckr_node_i64(ckr__ac_arg(x, "max_steps"), &max);
+    if (!x->ac->trainer || x->ranks == x->ac->ranks || max > 0 || !ckr__is_function(want) ||
+        !ckr_node_i64(ckr_node_get(want->params, "num_training_steps"), &n))
+        return CKR_OK;
+    return ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, n),
+                           "the Trainer counts the updates of its epochs anew, by processes: the "
+                           "LR's length would be another")
+               ? CKR_OK
+               : x->w.c->err->code;
 }
 
 /* >>accelerate.emit.random ---------------------------------------------------- */
@@ -32250,6 +32723,8 @@ static ckr_result ckr__ac_emit_all(ckr__ac_job *x)
     if (e == CKR_OK && x->ac->sana) return ckr__sana_emit(x);
     for (i = 0; i < x->ac->n_files && e == CKR_OK; i++) e = ckr__ac_emit_file(x, x->ac->files[i]);
     if (e == CKR_OK && !x->refused && !(x->t->without & CKR_RNG)) e = ckr__ac_emit_random(x);
+    if (e == CKR_OK && !x->refused) e = ckr__ac_batch(x);
+    if (e == CKR_OK && !x->refused) e = ckr__ac_steps(x);
     if (e == CKR_OK && x->n_lost)
         e = ckr__ac_say_counts(x, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", x->n_lost, 0,
                                "directories inside the checkpoint are not written");
@@ -34664,6 +35139,44 @@ static ckr_result ckr__lm_from_llmc(ckr__lm_job *x)
     return x->state ? ckr__lm_origin(x) : CKR_OK;
 }
 
+/* llm.c's files hold no LR: it is the command line's, a function of the step. */
+static ckr_result ckr__lm_schedule(ckr__lm_job *x)
+{
+    static const char *const options[][2] = {
+        { "learning_rate", "-l" }, { "warmup_iterations", "-u" }, { "train_num_batches", "-x" },
+        { "final_learning_rate_frac", "-q" }
+    };
+    static const char why[] = "llm.c takes its LR from the command line: it follows another curve";
+    const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL,
+                       *was = x->m && x->m->s->n_schedules ? x->m->s->schedules : NULL;
+    const bool ours = now && !strncmp(now->kind, "llmc:", 5), told = was && !was->opaque;
+    double *bases;
+    ckr_schedule *y;
+    uint64_t i;
+    ckr_result r;
+    x->out->unscheduled = !ours || now->opaque || !now->n_lanes;
+    if (x->out->unscheduled) return CKR_OK;
+    bases = CKR__NEW_N(x->c, double, now->n_lanes);
+    for (i = 0; bases && i < now->n_lanes; i++) bases[i] = now->lanes[i].base;
+    if (!bases) return x->c->err->code;
+    r = ckr__sched_build(x->c, now->kind, now->params, bases, now->n_lanes, &y);
+    if (r != CKR_OK) return r;
+    x->out->follows = y;
+    x->out->recomputes = true;
+    for (i = 0; i < sizeof options / sizeof *options; i++) {
+        const ckr_node *v = ckr_node_get(now->params, options[i][0]);
+        if (!i && !v) v = ckr__node_float(x->c, bases[0]);
+        if (v && v->kind != CKR_NODE_NONE &&
+            !ckr__setting_changed(x->out, "command line", options[i][1], v,
+                                  told ? ckr_node_get(was->params, options[i][0]) : NULL, why))
+            return x->c->err->code;
+    }
+    return ckr__setting_changed(x->out, "command line", "-k", ckr__node_str(x->c, now->kind + 5),
+                                told ? ckr__node_str(x->c, was->kind + 5) : NULL, why)
+               ? CKR_OK
+               : x->c->err->code;
+}
+
 static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
                                ckr_note **notes, uint64_t *n_notes)
 {
@@ -34686,7 +35199,8 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (r != CKR_OK || x.refused) return r;
     if (x.state && !x.by[3] && x.dtype == CKR_DTYPE_BF16 && x.by[0][0]->dtype == CKR_DTYPE_F32)
         x.master = true;
-    return ckr__lm_emit_all(&x);
+    r = ckr__lm_schedule(&x);
+    return r == CKR_OK ? ckr__lm_emit_all(&x) : r;
 }
 
 static bool ckr__lm_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
@@ -39303,81 +39817,86 @@ static ckr_node *ckr__dsf_params(ckr__ds_job *x, const ckr_schedule *w, const ck
     return ok ? d : NULL;
 }
 
-/* The largest difference, relative to the LR; HUGE_VAL: no schedule of DeepSpeed's. */
-static ckr_result ckr__dsf_error(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f,
-                                const ckr_node *params, double *worst)
+/* The schedule that DeepSpeed builds from these parameters, at the candidate's clock; NULL in *out:
+   it builds none. */
+static ckr_result ckr__dsf_follows(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f,
+                                   const ckr_node *params, const ckr_schedule **out)
 {
-    ckr__ctx *c = x->c;
-    const uint64_t n = w->n_lanes;
     const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
-    const int64_t last = ckr__run_end(w, done) + 1;
-    const uint64_t rows = last > done && last < done + 4096 ? (uint64_t)(last - done) : 1000;
-    ckr_node *d = ckr__dict_copy(c, params);
+    ckr_node *d = ckr__dict_copy(x->c, params);
     ckr_schedule *y;
-    double *a, top = 0;
-    uint64_t i;
     ckr_result r;
-    *worst = HUGE_VAL;
+    *out = NULL;
     if (!d || ((w->curve->flags & CKR__CF_CLAMP) &&
-               !ckr__node_set(c, d, "clamped", ckr__node_bool(c, true))))
+               !ckr__node_set(x->c, d, "clamped", ckr__node_bool(x->c, true))))
         return ckr__ds_emit_oom(x);
-    r = ckr__sched_build(c, w->kind, d, f->base, n, &y);
-    if (r == CKR_E_ARG) ckr__sched_forgive(c);
+    r = ckr__sched_build(x->c, w->kind, d, f->base, w->n_lanes, &y);
+    if (r == CKR_E_ARG) ckr__sched_forgive(x->c);
     if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
+    y->position = (int64_t)f->clock;
     y->offset = f->clock - (double)done;
-    a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
-    if (!a) return CKR_E_NOMEM;
-    r = ckr__sched_eval(c, w, CKR__COL_LR, done + 1, rows, a);
-    if (r == CKR_OK) r = ckr__sched_eval(c, y, CKR__COL_LR, done + 1, rows, a + rows * n);
-    for (i = 0; i < rows * n; i++) if (a[i] > top) top = a[i];
-    for (i = 0, *worst = 0; i < rows * n && r == CKR_OK; i++) {
-        const double least = 1e-6 * top,       /* at its end an LR is rounding            */
-            by = fabs(a[i] - a[rows * n + i]) / (fabs(a[i]) > least ? fabs(a[i]) : least);
-        if (a[i] != a[i] || !(top > 0)) continue;
-        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
+    *out = y;
+    return CKR_OK;
+}
+
+static const ckr_node *ckr__ds_was(const ckr__ds_job *x, const char *pointer)
+{
+    return ckr_node_find(ckr_node_get(x->meta, "ds_config"), pointer);
+}
+
+static bool ckr__ds_setting(ckr__ds_job *x, const char *key, const ckr_node *value,
+                            const ckr_node *was, const char *why)
+{
+    return ckr__setting_changed(x->out, "ds_config", key, value, was, why);
+}
+
+/* WarmupCosineLR scales the LR with which the groups are built, by ds_config or by the trainer. */
+static bool ckr__dsf_say_bases(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f,
+                               const ckr_node *lr)
+{
+    static const char why[] = "WarmupCosineLR scales the LR with which the groups are built, not "
+                              "the checkpoint's";
+    const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
+    const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
+    uint64_t i;
+    if (!ckr_node_is_list(lr))
+        return ckr__ds_setting(x, "optimizer.params.lr", lr, ckr__ds_was(x, "/optimizer/params/lr"),
+                               why);
+    for (i = 0; i < w->n_lanes; i++) {
+        const char *key = ckr__printf(x->c, "param_groups[%llu].lr", (unsigned long long)i);
+        if (!key || !ckr__setting_changed(x->out, "optimizer", key,
+                                          ckr__node_float(x->c, f->base[i]),
+                                          known ? ckr__node_float(x->c, was->lanes[i].base) : NULL,
+                                          why))
+            return false;
     }
-    ckr__heap_free(c, a, (size_t)(2 * rows * n) * sizeof *a);
-    return r;
-}
-
-static ckr_result ckr__dsf_hold(ckr__ds_job *x, const ckr_schedule *w, double worst)
-{
-    char text[64];
-    snprintf(text, sizeof text, "off by %.3g of the LR", worst);
-    return ckr__ds_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL,
-                       worst < HUGE_VAL ? text : NULL,
-                       "DeepSpeed's scheduler takes its curve from ds_config, and no parameters of "
-                       "this one give the curve that was decided",
-                       "--lr-policy target or splice, or another schedule with --to-schedule")
-               ? CKR_OK
-               : ckr__ds_emit_oom(x);
-}
-
-static bool ckr__ds_setting(ckr__ds_job *x, const char *subject, const ckr_node *value,
-                            const char *why)
-{
-    const char *text = ckr__node_text_of(x->c, value);
-    return text && ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_CHANGED, subject, NULL, text, why,
-                               "set it in the ds_config of the coming run");
+    return true;
 }
 
 /* What a run needs that is to go on with the candidate; it is in the written configuration too. */
 static bool ckr__dsf_say(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f, ckr_node *params)
 {
+    static const char why[] = "the files hold this scheduler's clock and the LR of the first "
+                              "update; the curve is the coming run's configuration";
     ckr_node *conf = ckr__node(x->c, CKR_NODE_DICT), *lr, *o, *op;
+    const ckr_node *was = ckr__ds_was(x, "/scheduler/params");
+    uint64_t i;
     if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, w->kind + 10)) ||
         !ckr__node_set(x->c, conf, "params", params) ||
         !ckr__node_set(x->c, x->config, "scheduler", conf) ||
-        !ckr__ds_setting(x, "scheduler", conf,
-                         "the files hold this scheduler's clock and the LR of the first update; "
-                         "the curve is the coming run's configuration"))
+        !ckr__ds_setting(x, "scheduler.type", ckr_node_get(conf, "type"),
+                         ckr__ds_was(x, "/scheduler/type"), why))
         return false;
+    for (i = 0; i < params->count; i++) {
+        const char *key = ckr_node_str(params->u.items[2 * i]);
+        const char *full = key ? ckr__printf(x->c, "scheduler.params.%s", key) : NULL;
+        if (!full || !ckr__ds_setting(x, full, params->u.items[2 * i + 1], ckr_node_get(was, key),
+                                      why))
+            return false;
+    }
     if (w->curve->kind != CKR__CV_DS_COSINE) return true;
     lr = ckr__dsf_lanes(x->c, f->base, w->n_lanes);
-    if (!ckr__ds_setting(x, "optimizer.params.lr", lr,
-                         "WarmupCosineLR scales the LR with which the groups are built, in the "
-                         "trainer's code too: of all, or of each in their order"))
-        return false;
+    if (!lr || !ckr__dsf_say_bases(x, w, f, lr)) return false;
     if (ckr_node_is_list(lr)) return true;             /* the groups' own, in the trainer's code */
     op = ckr__ds_with(x, ckr_node_find(x->config, "/optimizer/params"), "lr", lr);
     o = op ? ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params", op) : NULL;
@@ -39387,18 +39906,16 @@ static bool ckr__dsf_say(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *
 /* One of DeepSpeed's own schedulers. */
 static ckr_result ckr__ds_emit_native(ckr__ds_job *x, const ckr_schedule *w)
 {
-    const bool moved = w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0);
     ckr_node *params, *clock;
     ckr__dsf f;
-    double worst = HUGE_VAL;
     ckr_result e = CKR_OK;
     if (!ckr__dsf_begin(x, w, &f)) return ckr__ds_emit_oom(x);
-    if (moved) ckr__dsf_guess(w, &f);
+    if (w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0)) ckr__dsf_guess(w, &f);
     clock = ckr__dsf_whole(x->c, f.clock);
     params = clock ? ckr__dsf_params(x, w, &f) : NULL;
-    if (params) e = ckr__dsf_error(x, w, &f, params, &worst);
+    if (params) e = ckr__dsf_follows(x, w, &f, params, &x->out->follows);
     if (e != CKR_OK || x->c->err->code != CKR_OK) return ckr__ds_emit_oom(x);
-    if (!(worst <= 1e-9)) return ckr__dsf_hold(x, w, worst);
+    if (!x->out->follows) return CKR_OK;
     x->scheduler = ckr__node(x->c, CKR_NODE_DICT);
     return ckr__node_set(x->c, x->scheduler, "last_batch_iteration", clock) &&
                    ckr__dsf_say(x, w, &f, params)
@@ -39406,36 +39923,25 @@ static ckr_result ckr__ds_emit_native(ckr__ds_job *x, const ckr_schedule *w)
                : ckr__ds_emit_oom(x);
 }
 
-/* A schedule that was decided anew. */
+/* The scheduler's state, where it is another than it was, and what DeepSpeed goes on with. */
 static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
 {
     const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL;
     const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
-    ckr__whole_job w;
-    const char *text;
-    double worst;
-    ckr_result e;
-    if (!now || (x->t->without & CKR_SCHEDULE) || ckr__sched_same(now, was)) return CKR_OK;
-    if (now->opaque && was) return CKR_OK;
-    if (!strncmp(now->kind, "deepspeed:", 10) && now->curve) return ckr__ds_emit_native(x, now);
-    e = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
-    text = ckr__node_text_of(x->c, now->params);
-    if (e != CKR_OK || !text) return ckr__ds_emit_oom(x);
-    if (!was || strcmp(was->kind, now->kind) != 0 || x->scheduler->count == 1 || now->opaque ||
-        ckr_node_get(x->scheduler, "lr_lambdas")) {
-        if (!ckr__ds_say(x, "CKR_SCHEDULE_IN_CODE", CKR_CHANGED, now->kind, NULL, text,
-                         "this scheduler is built by the trainer, not from ds_config",
-                         "give deepspeed.initialize one with these arguments"))
-            return ckr__ds_emit_oom(x);
-        if (x->scheduler->count == 1 || now->opaque || ckr_node_get(x->scheduler, "lr_lambdas"))
-            return CKR_OK;
-    }
-    memset(&w, 0, sizeof w);
-    w.c = x->c;
-    w.s = x->s;
-    w.scheduler = x->scheduler;
-    e = ckr__whole_proof(&w, now, &worst);
-    return e == CKR_OK && worst > 1e-9 ? ckr__dsf_hold(x, now, worst) : e;
+    const bool same = now && (ckr__sched_same(now, was) || (now->opaque && was));
+    const bool native = now && !strncmp(now->kind, "deepspeed:", 10) && now->curve;
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    ckr_result e = CKR_OK;
+    if (!now || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
+    if (same && native) x->out->follows = was;
+    if (native) return same ? CKR_OK : ckr__ds_emit_native(x, now);
+    if (!same)
+        e = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
+    if (e != CKR_OK || !ckr__setting_scheduler(x->out, now, was, was != NULL))
+        return ckr__ds_emit_oom(x);
+    return ckr__torch_follows(x->c, x->scheduler ? x->scheduler : now->state,
+                              now->n_lanes == x->s->n_groups ? x->s->groups : NULL, now, was,
+                              now->rate, done, &x->out->follows);
 }
 
 /* >>deepspeed.emit.all -------------------------------------------------------- */
@@ -39684,47 +40190,42 @@ static ckr_result ckr__ds_settings(ckr__ds_job *x)
     return ckr__ds_config(x);
 }
 
-static bool ckr__ds_set_int(ckr__ds_job *x, const char *subject, int64_t was, int64_t now,
-                            ckr_severity severity, const char *why)
+static bool ckr__ds_set_int(ckr__ds_job *x, const char *key, const ckr_node *was, int64_t now,
+                            const char *why)
 {
-    char a[24], b[24];
-    snprintf(a, sizeof a, "%lld", (long long)was);
-    snprintf(b, sizeof b, "%lld", (long long)now);
-    return ckr__ds_say(x, "CKR_DS_SETTINGS", severity, subject, was >= 0 ? a : NULL, b, why,
-                       "set it in the ds_config of the coming run");
+    return ckr__ds_setting(x, key, ckr__node_int(x->c, now), was, why);
 }
 
 /* Samples of an update are kept: micro batch x accumulation x ranks. */
 static bool ckr__ds_say_batch(ckr__ds_job *x)
 {
-    static const char why[] = "with so many ranks it gives the samples of an update as they were";
+    static const char why[] = "an update takes other samples: steps, epochs and the LR no longer "
+                              "count the same, or DeepSpeed stops at its batch assertion";
     const ckr_node *old = ckr_node_get(x->meta, "ds_config");
     const int64_t dp = x->ds->dp, to = x->dp;
-    int64_t micro = 0, steps = 1, all = 0, n, k;
+    int64_t micro = 0, steps = 1, all = 0, k, n;
     ckr_node_i64(ckr_node_get(old, "train_micro_batch_size_per_gpu"), &micro);
     ckr_node_i64(ckr_node_get(old, "gradient_accumulation_steps"), &steps);
     ckr_node_i64(ckr_node_get(old, "train_batch_size"), &all);
     if (micro < 0 || steps < 1 || micro > 1 << 30 || steps > 1 << 30) return true;
     if (all <= 0) all = micro * steps * dp;
     if (all <= 0 || dp == to) return true;
-    if (all % to)
+    if (!micro) micro = all / dp / steps;
+    k = micro;
+    n = steps;
+    if (!ckr__batch_kept(all, x->dp, &k, &n))
         return ckr__ds_say_int(x, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all,
                                all / to * to,
                                "the samples of an update are no multiple of the ranks: steps, "
                                "samples and LR no longer count the same",
                                "take a --dp that divides it");
-    n = all / to;
-    if (!micro) micro = all / dp / steps;
-    k = n % steps == 0 ? n / steps : micro > 0 && n % micro == 0 ? micro : n;
-    return ckr__ds_set_int(x, "train_micro_batch_size_per_gpu", micro, k,
-                           k == micro ? CKR_EXACT : CKR_CHANGED, why) &&
-           ckr__ds_set_int(x, "gradient_accumulation_steps", steps, n / k,
-                           n / k == steps ? CKR_EXACT : CKR_CHANGED, why) &&
+    return ckr__ds_set_int(x, "train_micro_batch_size_per_gpu", ckr__node_int(x->c, micro), k,
+                           why) &&
+           ckr__ds_set_int(x, "gradient_accumulation_steps", ckr__node_int(x->c, steps), n, why) &&
            ckr__node_set(x->c, x->config, "train_batch_size", ckr__node_int(x->c, all)) &&
            ckr__node_set(x->c, x->config, "train_micro_batch_size_per_gpu",
                          ckr__node_int(x->c, k)) &&
-           ckr__node_set(x->c, x->config, "gradient_accumulation_steps",
-                         ckr__node_int(x->c, n / k));
+           ckr__node_set(x->c, x->config, "gradient_accumulation_steps", ckr__node_int(x->c, n));
 }
 
 /* What the coming run's configuration must say for these files to be loaded as they are meant. */
@@ -39733,14 +40234,16 @@ static bool ckr__ds_say_settings(ckr__ds_job *x)
     const int was = x->ds ? x->ds->zero : -1;
     bool ok = true;
     if (x->optimizer && was != x->zero)
-        ok = ckr__ds_set_int(x, "zero_optimization.stage", was, x->zero, CKR_CHANGED,
-                             "the files are those of this stage");
-    if (ok && x->universal)
-        ok = ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_EXACT, "checkpoint.load_universal", NULL, "true",
-                         "a universal checkpoint is loaded with it only",
-                         "set it in the ds_config of the coming run");
-    if (ok && x->optimizer && x->zero == 3 && !x->universal)
-        ok = ckr__ds_set_int(x, "zero_optimization.sub_group_size", -1, x->sub_group, CKR_EXACT,
+        ok = ckr__ds_set_int(x, "zero_optimization.stage",
+                             was < 0 ? NULL : ckr__node_int(x->c, was), x->zero,
+                             "DeepSpeed does not load the files of another stage");
+    if (ok && x->universal && !(x->ds && x->ds->universal))
+        ok = ckr__ds_setting(x, "checkpoint.load_universal", ckr__node_bool(x->c, true),
+                             ckr__ds_was(x, "/checkpoint/load_universal"),
+                             "a universal checkpoint is loaded with it only");
+    if (ok && x->optimizer && x->zero == 3 && !x->universal && was != 3)
+        ok = ckr__ds_set_int(x, "zero_optimization.sub_group_size",
+                             ckr__ds_was(x, "/zero_optimization/sub_group_size"), x->sub_group,
                              "the masters and moments are cut into groups of this size");
     return ok && (!x->ds || ckr__ds_say_batch(x));
 }
@@ -39753,10 +40256,10 @@ static bool ckr__ds_say_no_scheduler(ckr__ds_job *x)
     if (!x->optimizer || x->scheduler || (had && !(x->t->without & CKR_SCHEDULE)) ||
         (x->ds && !had))
         return true;
-    return ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_CHANGED, "scheduler", NULL, "none",
-                       "the files have no scheduler's state: load_checkpoint of a run that has one "
-                       "ends with a TypeError",
-                       "load_lr_scheduler_states=False, or --to-schedule deepspeed:KIND,key=value");
+    return ckr__setting(x->out, "engine.load_checkpoint", "load_lr_scheduler_states",
+                        ckr__node_bool(x->c, false), NULL, true,
+                        "the files have no scheduler's state: load_checkpoint of a run that has "
+                        "one ends with a TypeError");
 }
 
 /* Another framework's dtype, which the coming run has to ask for. */
@@ -39764,10 +40267,9 @@ static bool ckr__ds_say_half(ckr__ds_job *x)
 {
     if (x->ds || !x->optimizer || (x->dtype != CKR_DTYPE_BF16 && x->dtype != CKR_DTYPE_F16))
         return true;
-    return ckr__ds_say(x, "CKR_DS_SETTINGS", CKR_CHANGED,
-                       x->dtype == CKR_DTYPE_BF16 ? "bf16.enabled" : "fp16.enabled", NULL, "true",
-                       "the parameters have this dtype; masters and moments are fp32",
-                       "set it in the ds_config of the coming run");
+    return ckr__ds_setting(x, x->dtype == CKR_DTYPE_BF16 ? "bf16.enabled" : "fp16.enabled",
+                           ckr__node_bool(x->c, true), NULL,
+                           "the parameters have this dtype; masters and moments are fp32");
 }
 
 static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
@@ -40695,7 +41197,6 @@ typedef struct ckr__de {       /* writing                                       
     ckr_note        **notes;
     uint64_t         *n_notes;
     uint32_t          ranks, stages, dp, old_dp;
-    ckr__buf          settings;        /* that torchtitan's configuration has to have      */
     int64_t           clock;   /* of torchtitan's scheduler                              */
     const char       *lost;    /* of its data                                            */
     bool              data;    /* its streams are written                                */
@@ -41051,26 +41552,13 @@ static ckr_result ckr__de_objects(ckr__de *x)
 
 /* >>torchtitan.emit ----------------------------------------------------------- */
 /* The same items with what was decided: hyper-parameters of each parameter, the scheduler's clock,
-   counters. What torchtitan takes from its configuration and not from the checkpoint is an entry of
-   the report: CKR_TITAN_SETTINGS. */
+   counters. What torchtitan takes from its configuration and not from the checkpoint is a setting.
+   */
 
-static void ckr__te_setting(ckr__de *x, const char *key, const char *value)
+static bool ckr__te_setting(ckr__de *x, const char *key, const ckr_node *value, const ckr_node *was,
+                            const char *otherwise)
 {
-    if (x->settings.size) ckr__buf_u8(&x->settings, ' ');
-    ckr__buf_printf(&x->settings, "--%s=%s", key, value ? value : "?");
-}
-
-/* All in one line, as they would be given to torchtitan. */
-static ckr_result ckr__te_settings(ckr__de *x)
-{
-    ckr_result r;
-    ckr__buf_u8(&x->settings, 0);
-    if (x->settings.failed) return ckr__dcp_out_oom(&x->w);
-    r = ckr__de_say(x, "CKR_TITAN_SETTINGS", CKR_EXACT, "configuration", NULL,
-                    (const char *)x->settings.data,
-                    "torchtitan takes these from its configuration, never from the checkpoint",
-                    NULL);
-    return r;
+    return ckr__setting_changed(x->out, "torchtitan", key, value, was, otherwise);
 }
 
 static ckr_result ckr__te_object(ckr__de *x, const ckr__dcp_item *it, const ckr_node *value)
@@ -41139,7 +41627,8 @@ static void ckr__tf_guess(const ckr_schedule *w, int64_t done, bool affine, ckr_
     }
 }
 
-static ckr_node *ckr__tf_params(ckr__de *x, const ckr_schedule *w, const ckr__tf *f)
+/* `ratio`: tell the decay's, which the saved run's configuration has. */
+static ckr_node *ckr__tf_params(ckr__de *x, const ckr_schedule *w, const ckr__tf *f, bool ratio)
 {
     static const char *const shapes[] = { "linear", "cosine", "sqrt" };
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
@@ -41149,7 +41638,7 @@ static ckr_node *ckr__tf_params(ckr__de *x, const ckr_schedule *w, const ckr__tf
                                                                  : 0];
     ckr__node_set(x->c, d, "total_steps", ckr__node_int(x->c, (int64_t)total));
     ckr__node_set(x->c, d, "warmup_steps", ckr__node_int(x->c, (int64_t)f->warm));
-    if (!ckr__same(f->decay, total - f->warm))
+    if (ratio || !ckr__same(f->decay, total - f->warm))
         ckr__node_set(x->c, d, "decay_ratio", ckr__node_float(x->c, f->decay / total));
     ckr__node_set(x->c, d, "decay_type", ckr__node_str(x->c, shape));
     return ckr__node_set(x->c, d, "min_lr_factor", ckr__node_float(x->c, f->floor)) ? d : NULL;
@@ -41164,37 +41653,18 @@ static int64_t ckr__tf_last(const ckr_schedule *w, int64_t done)
     return ckr__run_end(w, done);
 }
 
-/* The largest difference, relative to the LR, from the second update on; HUGE_VAL: no schedule. */
-static ckr_result ckr__tf_error(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
-                                ckr_node *params, double *worst)
+/* The schedule that torchtitan builds from these settings, at the candidate's clock; NULL in *out:
+   it builds none. */
+static ckr_result ckr__tf_follows(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
+                                  ckr_node *params, ckr_schedule **out)
 {
-    ckr__ctx *c = x->c;
-    const uint64_t n = w->n_lanes;
     const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
-    const int64_t last = ckr__tf_last(w, done);
-    const uint64_t rows = last > done && last < done + 4096 ? (uint64_t)(last - done) : 1000;
-    ckr_schedule *y;
-    double *a;
-    uint64_t i;
-    ckr_result r = ckr__sched_build(c, "torchtitan", params, f->base, n, &y);
-    *worst = HUGE_VAL;
-    if (r == CKR_E_ARG) ckr__sched_forgive(c);
+    ckr_result r = ckr__sched_build(x->c, "torchtitan", params, f->base, w->n_lanes, out);
+    if (r == CKR_E_ARG) ckr__sched_forgive(x->c);
     if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
-    y->rate = 1;
-    y->position = (int64_t)f->clock;
-    y->offset = f->clock - (double)done;
-    a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
-    if (!a) return CKR_E_NOMEM;
-    r = ckr__sched_eval(c, w, CKR__COL_LR, done + 2, rows, a);
-    if (r == CKR_OK) r = ckr__sched_eval(c, y, CKR__COL_LR, done + 2, rows, a + rows * n);
-    for (i = 0, *worst = 0; i < rows * n && r == CKR_OK; i++) {
-        const double least = 1e-6 * fabs(f->base[i % n]),      /* at its end an LR is rounding */
-            by = fabs(a[i] - a[rows * n + i]) / (fabs(a[i]) > least ? fabs(a[i]) : least);
-        if (a[i] != a[i] || i / n + 2 > (uint64_t)(last - done)) continue;
-        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
-    }
-    ckr__heap_free(c, a, (size_t)(2 * rows * n) * sizeof *a);
-    return r;
+    (*out)->position = (int64_t)f->clock;
+    (*out)->offset = f->clock - (double)done;
+    return CKR_OK;
 }
 
 /* Splice: lr = q + p * base * f is base' * f' with another floor. */
@@ -41217,24 +41687,26 @@ static bool ckr__tf_begin(ckr__de *x, const ckr_schedule *w, ckr__tf *f)
     return true;
 }
 
-/* *worst: of the candidate that is taken. */
-static ckr_result ckr__tf_search(ckr__de *x, const ckr_schedule *w, ckr__tf *f, ckr_node **params,
-                                 double *worst)
+/* The candidate that is nearest from the second update on: the first takes the groups' LR. */
+static ckr_result ckr__tf_search(ckr__de *x, const ckr_schedule *w, bool ratio, ckr__tf *f,
+                                 ckr_node **params)
 {
     const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
     const bool moved = w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0);
+    double worst = HUGE_VAL;
     int way;
     ckr_result r = CKR_OK;
-    *worst = HUGE_VAL;
-    for (way = 0; way < (moved ? 2 : 1) && r == CKR_OK && *worst > 1e-9; way++) {
+    for (way = 0; way < (moved ? 2 : 1) && r == CKR_OK && worst > CKR__LR_SAME; way++) {
+        ckr_schedule *y = NULL;
+        ckr__lr_proof proof;
         ckr__tf g;
         ckr_node *p;
-        double by;
         if (!ckr__tf_begin(x, w, &g)) return x->c->err->code;
         if (moved) ckr__tf_guess(w, done, way == 1, &g);
         if (way == 1 && (w->ramp_len > 0 || w->curve->shape != CKR__SH_LINEAR)) break;
         if (!ckr__tf_near(&g.clock) || !ckr__tf_near(&g.start) || !ckr__tf_near(&g.decay) ||
             !ckr__tf_near(&g.warm)) {
+            x->out->rounded = true;
             g.clock = floor(g.clock + 0.5);
             g.start = floor(g.start + 0.5);
             g.decay = floor(g.decay + 0.5);
@@ -41242,37 +41714,64 @@ static ckr_result ckr__tf_search(ckr__de *x, const ckr_schedule *w, ckr__tf *f, 
         }
         if (!(g.decay >= 0 && g.start > g.warm && g.warm >= 0 && g.start + g.decay < 9e15))
             continue;
-        p = ckr__tf_params(x, w, &g);
+        p = ckr__tf_params(x, w, &g, ratio);
         if (!p) return x->c->err->code;
-        r = ckr__tf_error(x, w, &g, p, &by);
-        if (!(by < *worst)) continue;
-        *worst = by;
+        r = ckr__tf_follows(x, w, &g, p, &y);
+        if (r == CKR_OK && y) r = ckr__sched_proof(x->c, w, y, done + 1, &proof);
+        if (r != CKR_OK || !y || !(proof.worst < worst)) continue;
+        worst = proof.worst;
         *f = g;
         *params = p;
+        x->out->follows = y;
     }
     return r;
 }
 
-static void ckr__tf_say(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
-                        const ckr_node *params)
+/* Whose LR it is: configurations find groups by a pattern, which no checkpoint has. */
+static const char *ckr__tf_group(ckr__de *x, uint64_t i)
 {
+    const ckr_group *g = i < x->s->n_groups ? &x->s->groups[i] : NULL;
+    if (!g || !g->n_params)
+        return "from the second update on the LR is the configuration's, not the checkpoint's";
+    return ckr__printf(x->c, "from the second update on the LR of this group (%s and %llu others) "
+                       "is the configuration's, not the checkpoint's", g->params[0],
+                       (unsigned long long)g->n_params - 1);
+}
+
+/* What is other than in the saved run's configuration, as far as that was told. */
+static ckr_result ckr__tf_say(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
+                              const ckr_node *params)
+{
+    static const char why[] = "torchtitan takes its schedule from the configuration: from the "
+                              "second update on the LR is another one";
+    const ckr_schedule *was = x->dt->source->n_schedules ? x->dt->source->schedules : NULL;
+    const bool told = was && was->curve && was->curve->kind == CKR__CV_TITAN;
     const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
-    char key[80], value[48];
+    const ckr_node *old = NULL;
+    ckr__tf g;
     uint64_t i;
-    snprintf(value, sizeof value, "%lld", (long long)ckr__tf_last(w, done));
-    ckr__te_setting(x, "training.steps", value);
-    for (i = 0; i < params->count; i++) {
+    bool ok = true;
+    if (told && !ckr__tf_begin(x, was, &g)) return x->c->err->code;
+    if (told) old = ckr__tf_params(x, was, &g, ckr__has(params, "decay_ratio"));
+    ok = (!told || old) &&
+         ckr__te_setting(x, "training.steps", ckr__node_int(x->c, ckr__tf_last(w, done)),
+                         told ? ckr__node_int(x->c, ckr__tf_last(was, done)) : NULL,
+                         "the run ends at another update");
+    for (i = 0; i < params->count && ok; i++) {
         const char *name = ckr_node_str(params->u.items[2 * i]);
-        const ckr_node *v = params->u.items[2 * i + 1];
-        snprintf(key, sizeof key, "lr_scheduler.%s", name);
-        ckr__te_setting(x, key, ckr_node_str(v) ? ckr_node_str(v) : ckr__node_text_of(x->c, v));
+        const char *key = name ? ckr__printf(x->c, "lr_scheduler.%s", name) : NULL;
+        ok = key && ckr__te_setting(x, key, params->u.items[2 * i + 1], ckr_node_get(old, name),
+                                    why);
     }
-    for (i = 0; i < w->n_lanes; i++) {
-        if (w->n_lanes > 1) snprintf(key, sizeof key, "optimizer.lr[%llu]", (unsigned long long)i);
-        else snprintf(key, sizeof key, "optimizer.lr");
-        snprintf(value, sizeof value, "%.17g", f->base[i]);
-        ckr__te_setting(x, key, value);
+    for (i = 0; i < w->n_lanes && ok; i++) {
+        const char *key = ckr__printf(x->c, "optimizer.param_groups.%llu.optimizer_kwargs.lr",
+                                      (unsigned long long)i);
+        const bool known = told && was->n_lanes == w->n_lanes;
+        ok = key && ckr__te_setting(x, key, ckr__node_float(x->c, f->base[i]),
+                                    known ? ckr__node_float(x->c, was->lanes[i].base) : NULL,
+                                    ckr__tf_group(x, i));
     }
+    return ok ? CKR_OK : x->c->err->code;
 }
 
 static bool ckr__te_set(ckr__de *x, uint64_t group, const char *key, double v)
@@ -41285,36 +41784,18 @@ static bool ckr__te_set(ckr__de *x, uint64_t group, const char *key, double v)
 
 static ckr_result ckr__te_fit(ckr__de *x, const ckr_schedule *w)
 {
+    const ckr_schedule *was = x->dt->source->n_schedules ? x->dt->source->schedules : NULL;
     ckr__tf f;
     ckr_node *params = NULL;
-    double worst;
-    char text[64];
     uint64_t i;
     ckr_result r;
     memset(&f, 0, sizeof f);
-    r = ckr__tf_search(x, w, &f, &params, &worst);
-    if (r != CKR_OK) return r;
-    snprintf(text, sizeof text, "%.3g of the LR", worst);
-    if (!(worst < HUGE_VAL)) snprintf(text, sizeof text, "no curve at all");
-    if (worst > 0.3 && w->ramp_len > 0)
-        return ckr__de_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL, text,
-                           "torchtitan holds its highest LR for a step before it decays, and its "
-                           "steps are whole: the rest is too short for this warmup",
-                           "another --rewarm-steps, a longer schedule, or --lr-policy splice");
-    if (worst > 0.3)
-        return ckr__de_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL, text,
-                           "torchtitan's schedule has no such curve",
-                           "--lr-policy target, or another schedule with --to-schedule");
-    if (worst > 1e-9)
-        r = ckr__de_say(x, "CKR_W_SCHEDULE_FIT", CKR_APPROX, w->kind, NULL, text,
-                        "the nearest curve that torchtitan's whole numbers of steps can give is so "
-                        "far from the one that was decided",
-                        NULL);
+    r = ckr__tf_search(x, w, was && ckr__has(was->params, "decay_ratio"), &f, &params);
+    if (r != CKR_OK || !params) return r;
     x->clock = (int64_t)f.clock;
     for (i = 0; i < x->s->n_groups && i < w->n_lanes && r == CKR_OK; i++)
         if (!ckr__te_set(x, i, "initial_lr", f.base[i])) r = x->c->err->code;
-    if (r == CKR_OK) ckr__tf_say(x, w, &f, params);
-    return r;
+    return r == CKR_OK ? ckr__tf_say(x, w, &f, params) : r;
 }
 
 static ckr_result ckr__te_curve(ckr__de *x)
@@ -41323,7 +41804,7 @@ static ckr_result ckr__te_curve(ckr__de *x)
     x->clock = w ? w->position : x->s->progress.step > 0 ? x->s->progress.step : 0;
     if (!x->s->n_groups || (x->t->without & CKR_SCHEDULE) || !w) return CKR_OK;
     if (w->opaque)
-        return ckr__de_say(x, "CKR_TITAN_CURVE", CKR_EXACT, "lr_scheduler", NULL, NULL,
+        return ckr__de_say(x, "CKR_TITAN_CURVE", CKR_CHANGED, "lr_scheduler", NULL, NULL,
                            "the curve is in the configuration, not in the checkpoint: with other "
                            "settings than before the LR jumps at the second update",
                            "--schedule torchtitan:steps=N,warmup_steps=W,... says what it was");
@@ -41756,31 +42237,36 @@ static ckr_result ckr__te_data(ckr__de *x)
                        : r;
 }
 
-static void ckr__te_exclude(ckr__de *x)
+/* Where the coming run finds the checkpoint, and what it must not load. */
+static ckr_result ckr__te_exclude(ckr__de *x)
 {
+    static const char key[] = "checkpoint.exclude_from_loading";
     const ckr__dcp *d = x->dt->d;
     const uint32_t w = x->t->without;
-    const bool model = !x->s->n_groups || (w & CKR_GROUPS);
-    bool loader = false;
+    const bool model = !x->s->n_groups || (w & CKR_GROUPS), clock = (w & CKR_SCHEDULE) != 0;
+    const int64_t step = x->s->progress.step;
+    bool loader = false, ok;
     uint64_t i;
-    char step[24];
     for (i = 0; i < d->n_items && !loader; i++)
         loader = ckr__tt_under(d, &d->items[i], "dataloader") != NULL;
     loader = loader && !x->data;
-    if (model || (w & CKR_PROGRESS)) {
-        ckr__te_setting(x, "checkpoint.initial_load_path", "OUT");
-        ckr__te_setting(x, "checkpoint.initial_load_model_only", model ? "true" : "false");
-    } else {
-        snprintf(step, sizeof step, "%lld", (long long)x->s->progress.step);
-        ckr__te_setting(x, "checkpoint.load_step", step);
-    }
-    if (model) return;
-    if ((w & CKR_SCHEDULE) && loader)
-        ckr__te_setting(x, "checkpoint.exclude_from_loading", "lr_scheduler,dataloader");
-    else if (w & CKR_SCHEDULE)
-        ckr__te_setting(x, "checkpoint.exclude_from_loading", "lr_scheduler");
-    else if (loader)
-        ckr__te_setting(x, "checkpoint.exclude_from_loading", "dataloader");
+    if (model || (w & CKR_PROGRESS))
+        ok = ckr__te_setting(x, "checkpoint.initial_load_path", ckr__node_str(x->c, "OUT"), NULL,
+                             "torchtitan finds no step-N there, and starts fresh without a word: "
+                             "the absolute path of OUT") &&
+             ckr__te_setting(x, "checkpoint.initial_load_model_only", ckr__node_bool(x->c, model),
+                             NULL, "more or less is loaded than was written");
+    else
+        ok = ckr__te_setting(x, "checkpoint.load_step", ckr__node_int(x->c, step), NULL,
+                             "torchtitan takes the highest step of checkpoint.folder, which is OUT; "
+                             "without a step-N there it starts fresh without a word");
+    if (ok && !model && (clock || loader))
+        ok = ckr__te_setting(x, key,
+                             ckr__node_str(x->c, clock && loader ? "lr_scheduler,dataloader"
+                                                 : clock         ? "lr_scheduler"
+                                                                 : "dataloader"),
+                             NULL, "torchtitan stops: the checkpoint has no such states");
+    return ok ? CKR_OK : x->c->err->code;
 }
 
 /* Without its schedule the run starts it again, but for the first update, which takes the LR that
@@ -41892,6 +42378,16 @@ static ckr_result ckr__te_as_it_is(ckr__de *x)
     return r;
 }
 
+/* torchtitan's resume looks for step-N in its folder. What is no step of a run is loaded by path. */
+static const char *ckr__te_dir(ckr__de *x)
+{
+    const bool whole = x->s->n_groups && !(x->t->without & (CKR_GROUPS | CKR_PROGRESS)) &&
+                       x->s->progress.step >= 0;
+    if (!whole) return "";
+    x->out->step_dir = ckr__printf(x->c, "step-%lld/", (long long)x->s->progress.step);
+    return x->out->step_dir ? x->out->step_dir : "";
+}
+
 static ckr_result ckr__te_run(ckr__de *x)
 {
     ckr_result r = ckr__te_allowed(x);
@@ -41904,11 +42400,10 @@ static ckr_result ckr__te_run(ckr__de *x)
     if (r == CKR_OK) r = ckr__te_data(x);
     if (r == CKR_OK) r = ckr__te_curve(x);
     if (r == CKR_OK && !x->refused) {
-        ckr__te_exclude(x);
-        r = ckr__te_as_it_is(x);
-        if (r == CKR_OK) r = ckr__te_settings(x);
+        r = ckr__te_exclude(x);
+        if (r == CKR_OK) r = ckr__te_as_it_is(x);
     }
-    if (r == CKR_OK) r = ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "");
+    if (r == CKR_OK) r = ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, ckr__te_dir(x));
     if (r == CKR_OK) r = ckr__te_objects(x);
     if (r == CKR_OK) r = ckr__te_fill(x);
     if (r == CKR_OK) r = ckr__de_tensors(x);
@@ -42207,7 +42702,6 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (!strcmp(t->dialect, "torchtitan") && strcmp(s->dialect, t->dialect) != 0)
         return ckr__te_refuse(&x, CKR_ITEM_TRAINER_SOURCE, "dialect",
                               "only a checkpoint of torchtitan can be written for it", "--to dcp");
-    x.settings.c = c;
     whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
             ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
     if (!ckr__te_own(c, &own)) return c->err->code;
@@ -42215,7 +42709,13 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (r != CKR_OK) return r;
     if (whole) r = ckr__de_file(&x);
     else r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
-    ckr__buf_free(&x.settings);
+    if (whole) {                               /* the scheduler's state goes as it is       */
+        const ckr_state *was = ((const ckr__plain *)s->dialect_data)->source;
+        out->follows = was->n_schedules ? was->schedules : NULL;
+    } else if (strcmp(t->dialect, "torchtitan") != 0) {
+        out->unscheduled = !x.dt;
+        if (x.dt && x.dt->source->n_schedules) out->follows = x.dt->source->schedules;
+    }
     if (r == CKR_OK && !x.dt && !whole && !t->slots) r = ckr__plain_losses(c, s, notes, n_notes);
     return r;
 }
@@ -47215,29 +47715,6 @@ static uint64_t ckr__mg_lane(const ckr__mg_job *x, const ckr_schedule *h, bool d
     return decoupled ? h->n_lanes : 0;
 }
 
-/* The largest relative difference over the rest of the run. */
-static ckr_result ckr__mg_differs(ckr__mg_job *x, const ckr_schedule *a, const ckr_schedule *b,
-                                  double *worst)
-{
-    const uint64_t n = a->n_lanes;
-    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
-    const int64_t last = ckr_schedule_end(a);
-    const uint64_t rows = last > done && last < done + 4000 ? (uint64_t)(last - done) + 1 : 4000;
-    double *v = (double *)ckr__heap_alloc(x->c, (size_t)(2 * rows * n + 1) * sizeof *v);
-    uint64_t i;
-    ckr_result e;
-    *worst = 0;
-    if (!v) return CKR_E_NOMEM;
-    e = ckr__sched_eval(x->c, a, CKR__COL_LR, done + 1, rows, v);
-    if (e == CKR_OK) e = ckr__sched_eval(x->c, b, CKR__COL_LR, done + 1, rows, v + rows * n);
-    for (i = 0; i < rows * n && e == CKR_OK; i++) {
-        const double by = fabs(v[i] - v[rows * n + i]) / (fabs(v[i]) > 1e-300 ? fabs(v[i]) : 1);
-        if (by > *worst || by != by) *worst = by == by ? by : HUGE_VAL;
-    }
-    ckr__heap_free(x->c, v, (size_t)(2 * rows * n + 1) * sizeof *v);
-    return e;
-}
-
 /* The state dict of the scheduler. Its own bounds are those of the first group without a decoupled
    LR; the groups' count. */
 static bool ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
@@ -47326,23 +47803,12 @@ static ckr_result ckr__mg_hold(ckr__mg_job *x, const ckr_schedule *now, const ch
                                const char *remedy)
 {
     ckr_schedule *h = why ? NULL : ckr__mg_fold(x, now, &why);
-    double worst = 0;
-    char text[40] = "";
-    ckr_result e;
     if (!h && !why) return ckr__mg_job_oom(x);
-    if (h) {
-        e = ckr__mg_differs(x, now, h, &worst);
-        if (e != CKR_OK) return e;
-        if (worst > 0) {
-            snprintf(text, sizeof text, "%.3g of the LR", worst);
-            why = "no curve of Megatron's scheduler is the one that was decided";
-        }
-    }
     if (h && !why) ckr__mg_lengths(x, h, &why, &remedy);
     if (why)
-        return ckr__mg_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, "schedule", NULL,
-                           *text ? text : NULL, why, remedy);
-    x->held = h;
+        return ckr__mg_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, "schedule", NULL, NULL, why,
+                           remedy);
+    x->out->follows = x->held = h;
     x->moved = true;
     return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__mg_job_oom(x);
 }
@@ -47354,7 +47820,9 @@ static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
                        *was = src->n_schedules ? src->schedules : NULL;
     const char *apart;
     ckr_result e;
+    x->out->recomputes = true;
     if (!now || now->opaque || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return CKR_OK;
+    x->out->follows = was;
     if (strcmp(now->kind, "megatron") != 0)
         return ckr__mg_hold(x, now, "this schedule is not of Megatron's scheduler",
                             "--to-schedule megatron:...");
@@ -48153,54 +48621,77 @@ static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
     return e;
 }
 
-/* The shortest decimal that is the same double. */
-static void ckr__mg_shortest(double v, char *out, size_t n)
+/* An option of the coming run that is another than the saved run's: --a-b is args.a_b. */
+static bool ckr__mg_opt(ckr__mg_job *x, const char *name, const ckr_node *value,
+                        const char *otherwise)
 {
-    int digits;
-    for (digits = 15; digits <= 17; digits++) {
-        snprintf(out, n, "%.*g", digits, v);
-        if (ckr__same(strtod(out, NULL), v)) return;
+    const char *key = ckr__key_with(x->c, name, '-', '_');
+    const ckr_node *was = key ? ckr_node_get(x->mg->args, key) : NULL;
+    if (value && value->kind == CKR_NODE_BOOL && !was && !value->u.b) return true;
+    if (value && value->kind == CKR_NODE_NONE && (!was || was->kind == CKR_NODE_NONE)) return true;
+    if (value && value->kind == CKR_NODE_BOOL && !value->u.b) {        /* the option goes   */
+        if (was->kind == CKR_NODE_BOOL && !was->u.b) return true;
+        value = ckr__node(x->c, CKR_NODE_NONE);
     }
+    name = ckr__printf(x->c, "--%s", name);
+    return key && name &&
+           ckr__setting_changed(x->out, "command line", name, value, was, otherwise);
 }
 
-static void ckr__mg_flag_number(ckr__buf *b, const char *name, double v)
+static const char ckr__mg_curve_why[] =
+    "Megatron-LM stops where its options and the checkpoint's scheduler differ, or takes another "
+    "curve";
+
+static bool ckr__mg_num_opt(ckr__mg_job *x, const char *name, double v)
 {
-    char text[40];
-    ckr__mg_shortest(v, text, sizeof text);
-    ckr__buf_printf(b, " --%s %s", name, text);
+    return ckr__mg_opt(x, name, ckr__node_float(x->c, v), ckr__mg_curve_why);
 }
 
-/* Learning rate, weight decay, and the lengths that Megatron compares: all of them, since each that
-   is not said has a default. */
-static void ckr__mg_flags_schedule(ckr__mg_job *x, ckr__buf *b)
+/* A length in the unit that the run counts by, "lr-decay" and "iters" or "samples". */
+static bool ckr__mg_length_opt(ckr__mg_job *x, const char *name, double v)
+{
+    name = ckr__printf(x->c, "%s-%s", name, x->samples ? "samples" : "iters");
+    return name && ckr__mg_opt(x, name, ckr__node_int(x->c, (int64_t)v), ckr__mg_curve_why);
+}
+
+static bool ckr__mg_word_opt(ckr__mg_job *x, const char *name, const char *word)
+{
+    return ckr__mg_opt(x, name, ckr__node_str(x->c, word), ckr__mg_curve_why);
+}
+
+/* Learning rate, weight decay, and the lengths that Megatron compares. */
+static bool ckr__mg_say_schedule(ckr__mg_job *x)
 {
     const ckr_schedule *h = x->held;
     const ckr__curve *c = h->curve;
-    const char *unit = x->samples ? "samples" : "iters";
+    const bool share = x->fraction == x->fraction, wsd = (c->flags & CKR__CF_WSD) != 0;
     const uint64_t i = ckr__mg_lane(x, h, true);
-    ckr__mg_flag_number(b, "lr", x->top);
-    ckr__mg_flag_number(b, "min-lr", x->low);
-    if (c->k.from < 0 || c->k.from > 0) ckr__mg_flag_number(b, "lr-warmup-init", c->k.from);
-    ckr__buf_printf(b, " --lr-warmup-%s %.0f", unit, x->fraction == x->fraction ? 0 : x->warm);
-    if (x->fraction == x->fraction) ckr__mg_flag_number(b, "lr-warmup-fraction", x->fraction);
-    ckr__buf_printf(b, " --lr-decay-%s %.0f --lr-decay-style %s", unit, x->decay,
-                    ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
-    if (c->flags & CKR__CF_WSD)
-        ckr__buf_printf(b, " --lr-wsd-decay-style %s --lr-wsd-decay-%s %.0f",
-                        ckr__mg_wsd_style(h), unit, x->wsd);
-    if (i < h->n_lanes) {
-        ckr__mg_flag_number(b, "decoupled-lr", h->lanes[i].max);
-        ckr__mg_flag_number(b, "decoupled-min-lr", h->lanes[i].min);
-    }
-    if ((c->flags & CKR__CF_WD) && c->wd_shape == CKR__SH_CONST)
-        ckr__mg_flag_number(b, "weight-decay", h->lanes[0].end_wd);
-    else if (c->flags & CKR__CF_WD) {
-        ckr__mg_flag_number(b, "start-weight-decay", h->lanes[0].start_wd);
-        ckr__mg_flag_number(b, "end-weight-decay", h->lanes[0].end_wd);
-        ckr__buf_printf(b, " --weight-decay-incr-style %s",
-                        ckr__shape_name(c->wd_shape, "constant"));
-    }
-    ckr__buf_printf(b, " --global-batch-size %.0f --train-%s %.0f", h->rate, unit, x->train);
+    bool ok = ckr__mg_num_opt(x, "lr", x->top) && ckr__mg_num_opt(x, "min-lr", x->low) &&
+              ckr__mg_num_opt(x, "lr-warmup-init", c->k.from) &&
+              ckr__mg_length_opt(x, "lr-warmup", share ? 0 : x->warm) &&
+              ckr__mg_opt(x, "lr-warmup-fraction",
+                          share ? ckr__node_float(x->c, x->fraction)
+                                : ckr__node(x->c, CKR_NODE_NONE),
+                          ckr__mg_curve_why) &&
+              ckr__mg_length_opt(x, "lr-decay", x->decay) &&
+              ckr__mg_word_opt(x, "lr-decay-style",
+                               ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
+    if (ok && wsd)
+        ok = ckr__mg_word_opt(x, "lr-wsd-decay-style", ckr__mg_wsd_style(h)) &&
+             ckr__mg_length_opt(x, "lr-wsd-decay", x->wsd);
+    if (ok && i < h->n_lanes)
+        ok = ckr__mg_num_opt(x, "decoupled-lr", h->lanes[i].max) &&
+             ckr__mg_num_opt(x, "decoupled-min-lr", h->lanes[i].min);
+    if (ok && (c->flags & CKR__CF_WD) && c->wd_shape == CKR__SH_CONST)
+        ok = ckr__mg_num_opt(x, "weight-decay", h->lanes[0].end_wd);
+    else if (ok && (c->flags & CKR__CF_WD))
+        ok = ckr__mg_num_opt(x, "start-weight-decay", h->lanes[0].start_wd) &&
+             ckr__mg_num_opt(x, "end-weight-decay", h->lanes[0].end_wd) &&
+             ckr__mg_word_opt(x, "weight-decay-incr-style",
+                              ckr__shape_name(c->wd_shape, "constant"));
+    return ok && ckr__mg_opt(x, "global-batch-size", ckr__node_int(x->c, (int64_t)h->rate),
+                             ckr__mg_curve_why) &&
+           ckr__mg_length_opt(x, "train", x->train);
 }
 
 /* Of the options only the bucket size decides about what lies where in a file. */
@@ -48218,37 +48709,47 @@ static ckr_result ckr__mg_say_buckets(ckr__mg_job *x)
                        "--variant torch_dist loads with any");
 }
 
-/* The options with which unpatched Megatron uses what was written. */
-static ckr_result ckr__mg_say_flags(ckr__mg_job *x)
+/* The options with which unpatched Megatron uses what was written, where they are others. */
+static bool ckr__mg_options(ckr__mg_job *x)
 {
-    ckr__buf b;
-    const char *text = NULL;
-    ckr_result e;
-    memset(&b, 0, sizeof b);
-    b.c = x->c;
-    ckr__buf_printf(&b, "--tensor-model-parallel-size %u --pipeline-model-parallel-size %u",
-                    (unsigned)x->tp, (unsigned)x->pp);
-    if (x->vp > 1)
-        ckr__buf_printf(&b, " --num-layers-per-virtual-pipeline-stage %lld",
-                        (long long)(x->mg->layers / ((int64_t)x->pp * x->vp)));
-    if (x->ep > 1) ckr__buf_printf(&b, " --expert-model-parallel-size %u", (unsigned)x->ep);
-    ckr__buf_printf(&b, " --ckpt-format %s%s", x->dist ? "torch_dist" : "torch",
-                    x->zero ? " --use-distributed-optimizer" : "");
-    if (x->dist && x->zero) ckr__buf_str(&b, " --dist-ckpt-optim-fully-reshardable");
-    if (!x->dist && x->zero && ckr__mg_flag(x->args, "overlap_grad_reduce"))
-        ckr__buf_printf(&b, " --overlap-grad-reduce --ddp-bucket-size %lld",
-                        (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1));
-    if (!x->optimizer && !x->release) ckr__buf_str(&b, " --no-load-optim");
-    if ((x->t->without & CKR_RNG) && !x->release) ckr__buf_str(&b, " --no-load-rng");
-    if (x->moved) ckr__mg_flags_schedule(x, &b);
-    if (!b.failed) text = ckr__strndup(x->c, (const char *)b.data, b.size);
-    ckr__buf_free(&b);
-    if (!text) return ckr__mg_job_oom(x);
-    e = ckr__mg_say(x, "CKR_MEGATRON_FLAGS", CKR_EXACT, "options of the coming run", NULL, text,
-                    "arguments, parameter groups and scheduler in the files say the same, so that "
-                    "no version overrides one by another",
-                    NULL);
-    return e;
+    static const char shape[] = "Megatron-LM stops: the files are those of another topology",
+                      files[] = "Megatron-LM does not find, or does not load, the optimizer's files";
+    static const char batch[] = "without it the batch is the micro batch times the data-parallel "
+                                "size: another one, and the LR's clock with it";
+    ckr_node *yes = ckr__node_bool(x->c, true);
+    const bool layers = x->vp > 1 || ckr__has(x->mg->args, "num_layers_per_virtual_pipeline_stage");
+    const double gbs = ckr__mg_num(x->mg->args, "global_batch_size", 0);
+    const uint32_t was = x->mg->dp;
+    bool ok = ckr__mg_opt(x, "tensor-model-parallel-size", ckr__node_int(x->c, x->tp), shape) &&
+              ckr__mg_opt(x, "pipeline-model-parallel-size", ckr__node_int(x->c, x->pp), shape);
+    if (ok && layers && x->vp != x->mg->vp)
+        ok = ckr__mg_opt(x, "num-layers-per-virtual-pipeline-stage",
+                         x->vp > 1 ? ckr__node_int(x->c, x->mg->layers / ((int64_t)x->pp * x->vp))
+                                   : ckr__node(x->c, CKR_NODE_NONE),
+                         shape);
+    if (ok && x->ep != x->mg->ep)
+        ok = ckr__mg_opt(x, "expert-model-parallel-size", ckr__node_int(x->c, x->ep), shape);
+    if (ok && x->dist != x->mg->dist)
+        ok = ckr__mg_opt(x, "ckpt-format", ckr__node_str(x->c, x->dist ? "torch_dist" : "torch"),
+                         files);
+    if (ok && x->zero != x->mg->zero)
+        ok = ckr__mg_opt(x, "use-distributed-optimizer", ckr__node_bool(x->c, x->zero), files);
+    if (ok && x->dist && x->zero && !(x->mg->dist && x->mg->zero))
+        ok = ckr__mg_opt(x, "dist-ckpt-optim-fully-reshardable", yes, files);
+    if (ok && !x->dist && x->zero && ckr__mg_flag(x->args, "overlap_grad_reduce"))
+        ok = ckr__mg_opt(x, "ddp-bucket-size",
+                         ckr__node_int(x->c, ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1)),
+                         files);
+    if (ok && !x->optimizer && !x->release)
+        ok = ckr__setting(x->out, "command line", "--no-load-optim", yes, NULL, true, files);
+    if (ok && (x->t->without & CKR_RNG) && !x->release)
+        ok = ckr__setting(x->out, "command line", "--no-load-rng", yes, NULL, true,
+                          "Megatron-LM stops: the files hold no random states");
+    if (ok && x->dp != was && gbs > 0 && !x->release)
+        ok = ckr__setting(x->out, "command line", "--global-batch-size",
+                          ckr__node_int(x->c, (int64_t)gbs), ckr__node_int(x->c, (int64_t)gbs), true,
+                          batch);
+    return ok && (!x->moved || ckr__mg_say_schedule(x));
 }
 
 static ckr_result ckr__mg_say_leftovers(ckr__mg_job *x)
@@ -48398,7 +48899,7 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
     if (e == CKR_OK) e = ckr__mg_tracker_file(x);
     if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
     if (e == CKR_OK) e = ckr__mg_say_buckets(x);
-    if (e == CKR_OK) e = ckr__mg_say_flags(x);
+    if (e == CKR_OK && !ckr__mg_options(x)) e = ckr__mg_job_oom(x);
     if (x->s->vocab > 0 || x->t->vocab > 0) {
         x->out->vocab = x->vocab;
         x->out->padded_vocab = x->padded;
@@ -53401,38 +53902,20 @@ static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
     return ckr__decide_numbers(d, "CKR_SET", CKR_CHANGED, subject, was, now, "asked for", NULL);
 }
 
-/* The curve is not known, but a LambdaLR is proportional to its base: both scale together. */
-static ckr_result ckr__decide_scaled(ckr__decide *d, const ckr_setting *x, double v)
-{
-    ckr_schedule *s = ckr__sched_copy(d->c, d->wanted);
-    uint64_t i, n = 0;
-    double lr, first = 0;
-    char subject[48];
-    if (!s) return d->c->err->code;
-    for (i = 0; i < s->n_lanes && i < d->out->n_groups; i++) {
-        ckr_node *hyper = d->out->groups[i].hyper;
-        const double by = v / s->lanes[i].base;
-        if (!ckr__setting_is_for(x, d->out, i)) continue;
-        if (!ckr__finite(by) || !ckr_node_f64(ckr_node_get(hyper, "lr"), &lr))
-            return ckr__setting_bad(d, x, "the group's base LR is not known, or 0");
-        if (!n++) first = s->lanes[i].base;
-        s->lanes[i].base = s->lanes[i].max = v;
-        s->lanes[i].anchor *= by;
-        if (!ckr__node_set(d->c, hyper, "lr", ckr__node_float(d->c, lr * by)))
-            return d->c->err->code;
-    }
-    if (!n) return ckr__setting_no_group(d, x);
-    d->wanted = s;
-    snprintf(subject, sizeof subject, "base lr of %llu groups", (unsigned long long)n);
-    return ckr__decide_numbers(d, "CKR_SET", CKR_CHANGED, subject, first, v, "asked for", NULL);
-}
-
 /* Without a schedule an LR is the groups' own, and stays. */
 static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
 {
     uint64_t i;
     double v;
     ckr_result r;
+    if (d->wanted)                             /* nobody knows what would become of it       */
+        return ckr__remedy(d->c->err,
+                           ckr__fail(d->c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET,
+                                     x->key, "%s", d->wanted->reason
+                                                       ? d->wanted->reason
+                                                       : "the schedule's curve is not known"),
+                           "tell it with --schedule KIND:key=value,..., or the coming run's with "
+                           "--to-schedule KIND:key=value,...");
     if (strcmp(x->key, "lr") != 0 || !d->out->n_groups) {
         r = ckr__setting_bad(d, x, d->before && d->before->reason ? d->before->reason
                                    : "the checkpoint does not tell its schedule");
@@ -53440,7 +53923,7 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
                                          "the new one with --to-schedule KIND:...");
     }
     if (!ckr__setting_number(x, &v)) return ckr__setting_bad(d, x, "not a number from 0 on");
-    r = d->wanted ? ckr__decide_scaled(d, x, v) : ckr__decide_hyper(d, x, v);
+    r = ckr__decide_hyper(d, x, v);
     for (i = 0; i < d->out->n_groups && r == CKR_OK; i++)
         if (ckr__setting_is_for(x, d->out, i) &&
             ckr_node_get(d->out->groups[i].hyper, "initial_lr") &&
@@ -53840,7 +54323,7 @@ static bool ckr__curve_flat(const ckr__curve *c)
 
 /* What the framework's own curve does behind its end, where keep holds the last value: rises, or
    goes below 0. The run has to end before. */
-static ckr_result ckr__decide_behind(ckr__decide *d, const ckr_severity mild)
+static ckr_result ckr__decide_behind(ckr__decide *d)
 {
     ckr_schedule own = *d->after;
     const uint64_t n = own.n_lanes;
@@ -53864,7 +54347,7 @@ static ckr_result ckr__decide_behind(ckr__decide *d, const ckr_severity mild)
     }
     if (r != CKR_OK || !worse) return r;
     snprintf(at, sizeof at, "update %.0f", (end - own.offset) / own.rate + 2);
-    return ckr__decide_say(d, "CKR_W_LR_REBOUND", mild, d->after->kind, NULL, at,
+    return ckr__decide_say(d, "CKR_W_LR_REBOUND", CKR_CHANGED, d->after->kind, NULL, at,
                            "behind its end this scheduler goes on by itself: it rises again, or "
                            "goes below 0",
                            "end the run there, or give a schedule that reaches further");
@@ -53897,7 +54380,7 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
                             f.why ? f.why : "the schedule is not defined there", NULL);
     snprintf(at, sizeof at, "update %lld", (long long)f.rise);
     if (r == CKR_OK && f.rise)
-        r = ckr__decide_say(d, "CKR_W_LR_REBOUND", mild, "lr", NULL, at,
+        r = ckr__decide_say(d, "CKR_W_LR_REBOUND", CKR_CHANGED, "lr", NULL, at,
                             "the schedule rises again after its end", NULL);
     if (r == CKR_OK && f.never_decays && !f.end && ckr__curve_flat(d->after->curve))
         r = ckr__decide_say(d, "CKR_W_LR_NEVER_DECAYS", mild, "lr", NULL, NULL,
@@ -53914,7 +54397,7 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
     else if (r == CKR_OK && f.ends_early && !f.negative)
         r = ckr__decide_say(d, "CKR_W_LR_ENDS_EARLY", mild, "lr", NULL, at,
                             "the schedule ends before the run does", NULL);
-    return r == CKR_OK && !f.rise && !f.negative ? ckr__decide_behind(d, mild) : r;
+    return r == CKR_OK && !f.rise && !f.negative ? ckr__decide_behind(d) : r;
 }
 
 /* The groups get what the schedule says for the next update. */
@@ -53979,7 +54462,7 @@ static ckr_result ckr__decide_opaque(ckr__decide *d)
                                "tell it with --schedule KIND:key=value,...");
     if (!d->before || !d->before->opaque) return CKR_OK;
     return ckr__decide_say(d, "CKR_W_SCHEDULE_UNKNOWN",
-                           d->t->n_sets || d->t->schedule ? CKR_APPROX : CKR_EXACT,
+                           d->t->n_sets || d->t->schedule ? CKR_APPROX : CKR_CHANGED,
                            d->before->kind, NULL, NULL,
                            d->before->reason ? d->before->reason
                                              : "the file does not hold the schedule's curve",
@@ -54059,6 +54542,11 @@ struct ckr_ckpt {
     uint64_t    n_puts;        /* of all kinds                                         */
 };
 
+/* What a plan is made of: groups and schedule; also what the writer says; also every copy. */
+typedef enum ckr__plan_depth {
+    CKR__PLAN_DECIDED = 0, CKR__PLAN_TRIED, CKR__PLAN_WHOLE
+} ckr__plan_depth;
+
 struct ckr_plan {
     ckr__ctx        ctx;
     const ckr_ckpt *src;
@@ -54070,7 +54558,8 @@ struct ckr_plan {
     uint64_t        n_notes;
     ckr_state       state;     /* the source's, with groups and schedule of the coming run */
     ckr__rng_result rng;       /* streams of the coming run; lineage goes into the side file */
-    bool            decisions_only;
+    ckr_target      asked;     /* as given                                               */
+    ckr__plan_depth depth;
 };
 
 /* >>plan.rng ------------------------------------------------------------------ */
@@ -54526,9 +55015,19 @@ static int ckr__severity_max(const ckr_note *notes, uint64_t n)
     return worst;
 }
 
-/* `strict` takes approx and lost for errors; so does RECOVER, and changes too - except those that
-   make the framework go on exactly where it was (CKR_FIX_). One entry then says what would allow
-   the rest. */
+/* Changes that RECOVER allows: what makes the framework go on exactly where it was, and what is told
+   of the saved run's own future, which nothing here has changed. */
+static bool ckr__recovers(const ckr_note *n)
+{
+    static const char *const own[] = { "CKR_W_LR_REBOUND", "CKR_W_SCHEDULE_UNKNOWN",
+                                       "CKR_TITAN_CURVE" };
+    size_t i;
+    for (i = 0; i < sizeof own / sizeof *own; i++) if (!strcmp(n->code, own[i])) return true;
+    return !strncmp(n->code, "CKR_FIX_", 8);
+}
+
+/* `strict` takes approx and lost for errors; so does RECOVER, and changes too. One entry then says
+   what would allow the rest. */
 static ckr_result ckr__plan_policy(ckr_plan *p)
 {
     const bool recover = p->target.mode == CKR_MODE_RECOVER;
@@ -54537,7 +55036,7 @@ static ckr_result ckr__plan_policy(ckr_plan *p)
     for (i = 0; i < p->n_notes; i++) {
         const ckr_note *e = &p->notes[i];
         if (e->severity == CKR_APPROX || e->severity == CKR_LOST) n += p->target.strict || recover;
-        else if (e->severity == CKR_CHANGED) n += recover && strncmp(e->code, "CKR_FIX_", 8) != 0;
+        else if (e->severity == CKR_CHANGED) n += recover && !ckr__recovers(e);
     }
     if (!n) return CKR_OK;
     snprintf(what, sizeof what, "%llu entries are not %s", (unsigned long long)n,
@@ -54593,6 +55092,16 @@ static ckr_verdict ckr__verdict(int severity)
 {
     return severity >= CKR_ERROR ? CKR_VERDICT_REFUSED : severity >= CKR_APPROX ? CKR_VERDICT_APPROX
          : severity == CKR_CHANGED ? CKR_VERDICT_CHANGED : CKR_VERDICT_EXACT;
+}
+
+/* What needs the user is not exact. */
+static void ckr__plan_verdict(ckr_plan *p)
+{
+    uint64_t i;
+    p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
+    for (i = 0; i < p->out.n_settings; i++)
+        if (p->out.settings[i].needed && p->facts.verdict == CKR_VERDICT_EXACT)
+            p->facts.verdict = CKR_VERDICT_CHANGED;
 }
 
 /* The first reason, for who asks for no report. */
@@ -54806,9 +55315,117 @@ static bool ckr__plan_dtype(ckr_plan *p)
                                     ckr_dtype_name(p->target.dtype), "--dtype", NULL));
 }
 
-static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
-                                 bool decisions_only, ckr_plan **out, ckr_error *err)
+/* >>plan.proof ---------------------------------------------------------------- */
+/* No writer's word counts for the LR: what it says that the framework will follow is compared with
+   what was decided. */
+
+/* The schedule with the first update's LR where its loader takes that from the groups. */
+static ckr_result ckr__plan_first(ckr_plan *p, const ckr_schedule *s, const ckr_schedule **out)
 {
+    ckr_schedule *x = ckr__sched_copy(&p->ctx, s);
+    double *row = CKR__NEW_N(&p->ctx, double, s->n_lanes), lr;
+    const double t = ckr__rn(s->rate * (double)(p->facts.resume_at - 1)) + s->offset;
+    bool other = false;
+    uint64_t i;
+    ckr_result r;
+    *out = s;
+    if (!x || !row) return p->ctx.err->code;
+    if (s->opaque || s->n_lanes != p->state.n_groups) return CKR_OK;
+    r = ckr__sched_eval(&p->ctx, s, CKR__COL_LR, p->facts.resume_at, 1, row);
+    for (i = 0; i < s->n_lanes; i++) {
+        if (!ckr_node_f64(ckr_node_get(p->state.groups[i].hyper, "lr"), &lr)) lr = row[i];
+        x->lanes[i].ramp_from = x->lanes[i].ramp_to = lr;
+        other = other || !ckr__same(lr, row[i]);
+    }
+    x->ramp_at = t;                            /* for one update                            */
+    x->ramp_len = s->rate;
+    if (other && !s->recurrent) *out = x;
+    return r;
+}
+
+static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
+                                 ckr__plan_depth depth, ckr_plan **out, ckr_error *err);
+
+/* The policies with which this target can be had: each is tried. */
+static const char *ckr__plan_ways(ckr_plan *p)
+{
+    static const struct { ckr_lr_policy policy; const char *flag; } ways[] = {
+        { CKR_LR_TARGET, "target" }, { CKR_LR_SPLICE, "splice" }, { CKR_LR_STRETCH, "stretch" },
+        { CKR_LR_REWARM, "rewarm" }, { CKR_LR_KEEP, "keep" }
+    };
+    const char *text = NULL;
+    size_t i;
+    for (i = 0; i < sizeof ways / sizeof *ways && p->depth == CKR__PLAN_WHOLE; i++) {
+        ckr_target t = p->asked;
+        ckr_plan *other;
+        if (ways[i].policy == t.lr_policy ||
+            (ways[i].policy == CKR_LR_REWARM && t.rewarm_steps <= 0))
+            continue;
+        t.lr_policy = ways[i].policy;
+        if (ckr__plan_make(p->src, &t, 0, CKR__PLAN_TRIED, &other, NULL) != CKR_OK) continue;
+        if (other->facts.verdict != CKR_VERDICT_REFUSED)
+            text = ckr__printf(&p->ctx, "%s %s", text ? text : "this works: --lr-policy",
+                               text ? ckr__printf(&p->ctx, "or %s", ways[i].flag) : ways[i].flag);
+        ckr_plan_free(other);
+    }
+    return text ? text : "another schedule with --to-schedule, or another topology";
+}
+
+static ckr_result ckr__plan_hold(ckr_plan *p, ckr_severity severity, const char *now,
+                                 const char *why)
+{
+    const bool refused = severity == CKR_ERROR;
+    return ckr__note(&p->ctx, &p->notes, &p->n_notes,
+                     refused ? "CKR_E_SCHEDULE_HOLD" : "CKR_W_SCHEDULE_FIT", severity,
+                     p->facts.after->kind, NULL, now ? ckr__strdup(&p->ctx, now) : NULL, why,
+                     NULL)
+               ? CKR_OK
+               : p->ctx.err->code;
+}
+
+/* A schedule that cannot be had gets the ways that can as its remedy. */
+static void ckr__plan_hold_remedy(ckr_plan *p)
+{
+    uint64_t i;
+    for (i = 0; i < p->n_notes; i++)
+        if (!strcmp(p->notes[i].code, "CKR_E_SCHEDULE_HOLD") && !p->notes[i].remedy)
+            p->notes[i].remedy = ckr__plan_ways(p);
+}
+
+static ckr_result ckr__plan_proof(ckr_plan *p)
+{
+    const ckr_schedule *want = p->facts.after, *follows = p->out.follows;
+    ckr__lr_proof proof;
+    char text[160];
+    ckr_result r = CKR_OK;
+    if (!want || !want->n_lanes || p->out.unscheduled || (p->target.without & CKR_SCHEDULE))
+        return CKR_OK;
+    if (follows && !p->out.recomputes) r = ckr__plan_first(p, follows, &follows);
+    if (r != CKR_OK || (want->opaque && (!follows || follows->opaque))) return r;
+    if (!follows)
+        return ckr__plan_hold(p, CKR_ERROR, NULL, "nothing that is written, and no setting, tells "
+                                                  "the framework this schedule");
+    r = ckr__sched_proof(&p->ctx, want, follows, p->facts.resume_at - 1, &proof);
+    if (r != CKR_OK) return r;
+    snprintf(text, sizeof text, "%.3g of the LR, at update %lld: %.9g, decided %.9g", proof.worst,
+             (long long)proof.update, proof.made, proof.want);
+    if (proof.worst > CKR__LR_SAME && (!p->out.rounded || proof.moved > CKR__LR_ROUNDED))
+        return ckr__plan_hold(p, CKR_ERROR, proof.worst < HUGE_VAL ? text : NULL,
+                              "no state and no settings of this framework give the schedule that "
+                              "was decided");
+    p->facts.after = follows;
+    return proof.worst <= CKR__LR_SAME
+               ? CKR_OK
+               : ckr__plan_hold(p, CKR_APPROX, text,
+                                "the framework takes whole lengths only: this is the largest "
+                                "difference from the schedule that was decided, `lr` shows what it "
+                                "will follow");
+}
+
+static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
+                                 ckr__plan_depth depth, ckr_plan **out, ckr_error *err)
+{
+    const bool decisions_only = depth == CKR__PLAN_DECIDED;
     const ckr__dialect *d, *from;
     ckr_result r;
     ckr_plan *p = (ckr_plan *)ckr__owner_make(&src->ctx.env, &src->ctx.limits, sizeof *p, err, &r);
@@ -54820,6 +55437,8 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     p->out.n_tensors = src->state.n_tensors;
     if (target) p->target = *target;
     else p->target.topology.zero = -1;
+    p->asked = p->target;
+    p->depth = depth;
     p->out.zero_told = p->target.topology.zero >= 0;
     ckr__plan_target(p, &src->state);
     p->out.zero = p->target.topology.zero;
@@ -54836,18 +55455,23 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
         r = from->faults_fn(&p->ctx, &p->state, &p->target, &p->notes, &p->n_notes);
     if (r == CKR_OK && !decisions_only)
         r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out, &p->notes, &p->n_notes);
+    if (r == CKR_OK && !decisions_only && ckr__severity_max(p->notes, p->n_notes) < CKR_ERROR)
+        r = ckr__plan_proof(p);
+    ckr__plan_hold_remedy(p);
+    p->facts.settings = p->out.settings;
+    p->facts.n_settings = p->out.n_settings;
     p->target.topology.zero = p->out.zero;
     if (r == CKR_OK && p->target.dtype != CKR_DTYPE_NONE && !ckr__plan_dtype(p))
         r = p->ctx.err->code;
     if (r == CKR_OK) r = ckr__plan_inherit(p, &src->state);
     if (r == CKR_OK) r = ckr__plan_policy(p);
-    p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
-    if (r == CKR_OK && p->facts.verdict != CKR_VERDICT_REFUSED && !decisions_only) {
+    ckr__plan_verdict(p);
+    if (r == CKR_OK && p->facts.verdict != CKR_VERDICT_REFUSED &&
+        depth == CKR__PLAN_WHOLE) {
         r = ckr__plan_fill(p);
         if (r == CKR_OK && !ckr__plan_count(p)) r = p->ctx.err->code;
     }
     r = ckr__stat_told(&p->ctx, r);
-    p->decisions_only = decisions_only;
     p->facts.notes = p->notes;
     p->facts.n_notes = p->n_notes;
     p->facts.to = p->target.topology;
@@ -54861,13 +55485,13 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
 CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
                                    uint64_t max_bytes, ckr_plan **out, ckr_error *err)
 {
-    return ckr__plan_make(src, target, max_bytes, false, out, err);
+    return ckr__plan_make(src, target, max_bytes, CKR__PLAN_WHOLE, out, err);
 }
 
 CKR_API ckr_result ckr_plan_decide(const ckr_ckpt *src, const ckr_target *target, ckr_plan **out,
                                    ckr_error *err)
 {
-    return ckr__plan_make(src, target, 0, true, out, err);
+    return ckr__plan_make(src, target, 0, CKR__PLAN_DECIDED, out, err);
 }
 
 CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p)
@@ -55245,7 +55869,7 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
     if (r != CKR_OK && c->err->code == CKR_OK) *c->err = *p->ctx.err;
     p->facts.notes = p->notes;
     p->facts.n_notes = p->n_notes;
-    p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
+    ckr__plan_verdict(p);
     if (r == CKR_OK && x.refused)
         r = ckr__plan_refused(c, p);
     return r;
@@ -55840,12 +56464,31 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
     return r;
 }
 
+/* Is the output the step's directory itself, and not a run's? */
+static bool ckr__is_step_dir(const char *path, const char *step_dir)
+{
+    const size_t n = step_dir ? strlen(step_dir) - 1 : 0;
+    size_t end = strlen(path);
+    while (end && path[end - 1] == '/') end--;
+    return n && end >= n && !memcmp(path + end - n, step_dir, n) &&
+           (end == n || path[end - n - 1] == '/');
+}
+
+/* The files' paths without, or with, the first n bytes. */
+static void ckr__paths_shift(ckr_plan *p, size_t n, bool away)
+{
+    uint64_t i;
+    for (i = 0; i < p->out.n_files; i++)
+        p->out.files[i]->path = away ? p->out.files[i]->path + n : p->out.files[i]->path - n;
+}
+
 CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
                                   ckr_error *err)
 {
     ckr__ctx c;
     ckr__write w;
     const char *old;
+    const size_t shift = ckr__is_step_dir(path, p->out.step_dir) ? strlen(p->out.step_dir) : 0;
     ckr_result r = ckr__ctx_init(&c, &p->ctx.env, &p->ctx.limits, err);
 
     memset(&w, 0, sizeof w);
@@ -55855,6 +56498,7 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
                          "write_fn, sync_fn and path_fn are needed to write");
     w.c = &c;
     w.plan = p;
+    if (shift) ckr__paths_shift(p, shift, true);
     w.single = p->out.n_files == 1 && !p->out.files[0]->path[0];
     w.temp = ckr__sibling(&c, path, "ckptresume-tmp");
     old = ckr__sibling(&c, path, "ckptresume-old");
@@ -55877,6 +56521,7 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
         if (r != CKR_OK && w.owned) ckr__temp_remove(&w);
         ckr__temp_unlock(&w);
     }
+    if (shift) ckr__paths_shift(p, shift, false);
     ckr__write_free(&w);
     ckr__ctx_free(&c);
     return r;

@@ -786,7 +786,7 @@ typedef enum color_mode { COLOR_AUTO = 0, COLOR_ALWAYS, COLOR_NEVER } color_mode
 
 typedef struct options {
     const char *dialect, *format, *names, *select;
-    const char *schedule, *optimizer, *svg, *like;
+    const char *schedule, *optimizer, *svg, *like, *settings;
     ckr_target  target;
     ckr_setting sets[SETTINGS_MAX];
     int64_t     from, to;      /* updates                                             */
@@ -1148,6 +1148,8 @@ static const option all_options[] = {
       "how long --lr-policy rewarm warms up" },
     { "max-lr-jump", "R", KIND_RATIO, AT(target.max_lr_jump), VERB_POLICY,
       "largest ratio between the last LR used and the first one after (default 1.05)" },
+    { "settings", "FILE", KIND_TEXT, AT(settings), VERB_TARGET,
+      "what the coming run must be started with, into FILE" },
     { "optimizer", "FILE", KIND_TEXT, AT(optimizer), VERB_LR | VERB_INSPECT,
       "the optimizer's file beside a bare scheduler's" },
     { "from", "STEP", KIND_ROWS, AT(from), VERB_LR, "first update shown (default 1)" },
@@ -2696,6 +2698,8 @@ static const char *mode_name(ckr_mode m)
     return m == CKR_MODE_RECOVER ? "recover" : m == CKR_MODE_CONTINUE ? "continue" : "transfer";
 }
 
+#include "settings.h"
+
 static void plan_json(job *j, const outcome *o)
 {
     const ckr_plan_facts *f = o->facts;
@@ -2727,6 +2731,7 @@ static void plan_json(job *j, const outcome *o)
         json_close(&w, "}");
     }
     json_close(&w, "]");
+    settings_json(&w, f, o->path);
     if (j->verb->bit != VERB_PLAN) plan_json_done(&w, o);
     json_close(&w, "}");
     text_str(&j->out, "\n");
@@ -2844,6 +2849,9 @@ static void plan_text(job *j, const outcome *o)
     if (o->refused || !o->facts) return;
     if (j->verb->bit == VERB_PLAN) plan_files(t, o->facts, j->o.files);
     plan_sums(t, o);
+    if (!o->facts->n_settings) return;
+    text_str(t, "\nStart the coming run with:\n");
+    if (!settings_text(t, o->facts, o->path, true)) t->failed = true;
 }
 
 /* --ranks counts all processes: what the other sizes leave of it is data-parallel. */
@@ -2965,6 +2973,44 @@ static int plan_fail(job *j)
     return fail(j);
 }
 
+/* Told before anything is written, where it is known then. */
+static bool settings_refused(job *j, outcome *o)
+{
+    error_set(&j->err, CKR_E_IO, CKR_ITEM_IO_WRITE, NULL);
+    snprintf(j->err.file, sizeof j->err.file, "%.250s", j->o.settings);
+    snprintf(j->err.text, sizeof j->err.text, "--settings cannot be written: %s", strerror(errno));
+    snprintf(j->err.remedy, sizeof j->err.remedy, "give a file in a directory that is writable");
+    outcome_refuse(j, o);
+    return false;
+}
+
+static bool settings_writable(job *j, outcome *o)
+{
+    FILE *f;
+    const bool there = !j->o.settings || (f = fopen(j->o.settings, "rb")) != NULL;
+    if (!j->o.settings) return true;
+    if (there) fclose(f);
+    f = fopen(j->o.settings, "ab");
+    if (!f || fclose(f) != 0) return settings_refused(j, o);
+    if (!there) remove(j->o.settings);
+    return true;
+}
+
+static bool settings_write(job *j, outcome *o)
+{
+    text t;
+    FILE *f;
+    bool ok;
+    if (!j->o.settings || o->refused) return true;
+    memset(&t, 0, sizeof t);
+    ok = settings_text(&t, o->facts, o->path, false) && !t.failed;
+    f = ok ? fopen(j->o.settings, "wb") : NULL;
+    ok = f && fwrite(t.data ? t.data : "", 1, t.n, f) == t.n;
+    if (f && fclose(f) != 0) ok = false;
+    text_free(&t);
+    return ok || settings_refused(j, o);
+}
+
 /* Makes the plan and, with a path, carries it out. CODE_DONE: there is an outcome to show. */
 static int plan_run(job *j, ckr_plan **plan, outcome *o)
 {
@@ -2976,6 +3022,8 @@ static int plan_run(job *j, ckr_plan **plan, outcome *o)
     if (r != CKR_OK) return plan_fail(j);
     o->facts = ckr_plan_info(*plan);
     o->refused = o->facts->verdict == CKR_VERDICT_REFUSED;
+    if (!o->refused && !settings_writable(j, o)) return CODE_DONE;
+    if (!o->refused && !o->path) settings_write(j, o);
     if (o->refused || !o->path) return CODE_DONE;
     signals_catch();
     progress_begin(j);
@@ -2988,6 +3036,7 @@ static int plan_run(job *j, ckr_plan **plan, outcome *o)
     o->written = r == CKR_OK;
     if (r == CKR_E_REFUSED) outcome_refuse(j, o);
     else if (r != CKR_OK) return fail(j);
+    settings_write(j, o);
     return CODE_DONE;
 }
 

@@ -1,0 +1,198 @@
+/* settings.h - what the coming run must be started with, in the form that is pasted there: a command
+   line, a Python call, ds_config's JSON, YAML. Part of the command-line tool. */
+
+/* OUT stands for where the conversion goes. */
+static void setting_value(text *t, const ckr_run_setting *x, const char *out, bool python)
+{
+    const char *s = ckr_node_str(x->value);
+    json w;
+    w.t = t;
+    w.comma = false;
+    if (s && out && !strcmp(s, "OUT")) json_string(&w, out);
+    else if (python && x->value->kind == CKR_NODE_BOOL) text_str(t, x->value->u.b ? "True" : "False");
+    else if (python && x->value->kind == CKR_NODE_NONE) text_str(t, "None");
+    else json_node(&w, NULL, x->value);
+}
+
+/* A word of a command line: no quotes, which only names with blanks would need. */
+static void setting_word(text *t, const ckr_run_setting *x, const char *out)
+{
+    const char *s = ckr_node_str(x->value);
+    if (s) text_str(t, out && !strcmp(s, "OUT") ? out : s);
+    else setting_value(t, x, out, true);
+}
+
+static int setting_order(const void *a, const void *b)
+{
+    const ckr_run_setting *const *x = (const ckr_run_setting *const *)a,
+                          *const *y = (const ckr_run_setting *const *)b;
+    return strcmp((*x)->key, (*y)->key);
+}
+
+/* How many whole levels of dots two keys have in common. */
+static size_t setting_common(const char *a, const char *b)
+{
+    size_t i, n = 0;
+    for (i = 0; a && b && a[i] && a[i] == b[i]; i++) if (a[i] == '.') n = i + 1;
+    return n;
+}
+
+/* Dotted keys as nested JSON (`yaml` false) or YAML; sorted, so that levels come together. */
+static void settings_nested(text *t, const ckr_run_setting *const *list, size_t n, const char *out,
+                            bool yaml)
+{
+    const char *last = NULL;
+    size_t i, depth = 0;
+    if (!yaml) text_str(t, "{");
+    for (i = 0; i < n; i++) {
+        const size_t same = setting_common(last, list[i]->key);
+        const char *p = list[i]->key + same, *dot;
+        size_t keep = 0, k;
+        for (k = 0; k < same; k++) keep += list[i]->key[k] == '.';
+        for (; depth > keep; depth--) if (!yaml) text_str(t, "}");
+        if (last && !yaml) text_str(t, ", ");
+        for (;; p = dot + 1) {
+            dot = strchr(p, '.');
+            for (k = 0; yaml && k < 2 * depth; k++) text_str(t, " ");
+            text_fmt(t, yaml ? "%.*s:" : "\"%.*s\": ", dot ? (int)(dot - p) : (int)strlen(p), p);
+            if (!dot) break;
+            text_str(t, yaml ? "\n" : "{");
+            depth++;
+        }
+        if (yaml) text_str(t, " ");
+        setting_value(t, list[i], out, false);
+        if (yaml) text_str(t, "\n");
+        last = list[i]->key;
+    }
+    for (; depth > 0 && !yaml; depth--) text_str(t, "}");
+    if (!yaml) text_str(t, "}\n");
+}
+
+/* --lr 0.001 --no-load-rng; torchtitan's are --key=value. What must be absent is said behind. */
+static void settings_line(text *t, const ckr_run_setting *const *list, size_t n, const char *out,
+                          bool equals)
+{
+    bool first = true;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const ckr_node *v = list[i]->value;
+        if (v->kind == CKR_NODE_NONE && !equals) continue;
+        text_fmt(t, "%s%s%s", first ? "" : " ", equals ? "--" : "", list[i]->key);
+        first = false;
+        if (v->kind == CKR_NODE_BOOL && v->u.b && !equals) continue;
+        text_str(t, equals ? "=" : " ");
+        setting_word(t, list[i], out);
+    }
+    for (i = 0; i < n; i++)
+        if (list[i]->value->kind == CKR_NODE_NONE && !equals)
+            text_fmt(t, "%s(without %s)", first ? "" : " ", list[i]->key);
+    text_str(t, "\n");
+}
+
+/* get_scheduler("cosine", optimizer, num_warmup_steps=5, ...) and the like. */
+static void settings_call(text *t, const char *place, const ckr_run_setting *const *list, size_t n,
+                          const char *out)
+{
+    const bool builds = strstr(place, "scheduler") != NULL;
+    bool first = true;
+    size_t i;
+    text_fmt(t, "%s(", place);
+    for (i = 0; builds && i < n; i++)
+        if (!strcmp(list[i]->key, "name")) setting_value(t, list[i], out, true);
+    for (i = 0; builds && i < n; i++)
+        if (!strcmp(list[i]->key, "name")) text_str(t, ", ");
+    if (builds) text_str(t, "optimizer");
+    first = !builds;
+    for (i = 0; i < n; i++) {
+        if (builds && !strcmp(list[i]->key, "name")) continue;
+        text_fmt(t, "%s%s=", first ? "" : ", ", list[i]->key);
+        setting_value(t, list[i], out, true);
+        first = false;
+    }
+    text_str(t, ")\n");
+}
+
+static void settings_place(text *t, const char *place, const ckr_run_setting **list, size_t n,
+                           const char *out)
+{
+    const bool yaml = strstr(place, ".yaml") != NULL;
+    if (yaml || !strcmp(place, "ds_config")) {
+        qsort((void *)list, n, sizeof *list, setting_order);
+        settings_nested(t, list, n, out, yaml);
+    } else if (!strcmp(place, "command line") || !strcmp(place, "torchtitan")) {
+        settings_line(t, list, n, out, *place == 't');
+    } else if (!strcmp(place, "optimizer")) {
+        size_t i;
+        for (i = 0; i < n; i++) {
+            text_fmt(t, "optimizer %s = ", list[i]->key);
+            setting_value(t, list[i], out, true);
+            text_str(t, "\n");
+        }
+    } else {
+        settings_call(t, place, list, n, out);
+    }
+}
+
+/* One form after the other, one for each place; `why`: what goes wrong without, behind each. */
+static bool settings_text(text *t, const ckr_plan_facts *f, const char *out, bool why)
+{
+    const ckr_run_setting **list =
+        (const ckr_run_setting **)calloc((size_t)f->n_settings + 1, sizeof *list);
+    uint64_t i, k;
+    size_t n, places = 0;
+    if (!list) return false;
+    for (i = 0; i < f->n_settings; i++) {
+        const char *place = f->settings[i].place, *said = NULL;
+        for (k = 0; k < i && strcmp(f->settings[k].place, place) != 0; k++) {}
+        if (k < i) continue;
+        for (k = i, n = 0; k < f->n_settings; k++)
+            if (!strcmp(f->settings[k].place, place)) list[n++] = &f->settings[k];
+        if (why) text_fmt(t, "  %s\n    ", place);
+        else if (places++ || n < f->n_settings) text_fmt(t, "# %s\n", place);
+        if (why) {
+            text body;
+            size_t at;
+            memset(&body, 0, sizeof body);
+            settings_place(&body, place, list, n, out);
+            for (at = 0; at < body.n; at++) {
+                text_put(t, body.data + at, 1);
+                if (body.data[at] == '\n' && at + 1 < body.n) text_str(t, "    ");
+            }
+            text_free(&body);
+        } else {
+            settings_place(t, place, list, n, out);
+        }
+        for (k = i; why && k < f->n_settings; k++) {
+            const ckr_run_setting *x = &f->settings[k];
+            if (strcmp(x->place, place) != 0 || (said && !strcmp(said, x->otherwise))) continue;
+            text_fmt(t, "      %s %s: %s\n", x->needed ? "without" : "about", x->key,
+                     x->otherwise);
+            said = x->otherwise;
+        }
+    }
+    free((void *)list);
+    return true;
+}
+
+static void settings_json(json *w, const ckr_plan_facts *f, const char *out)
+{
+    uint64_t i;
+    json_key(w, "settings");
+    json_open(w, "[");
+    for (i = 0; f && i < f->n_settings; i++) {
+        const ckr_run_setting *x = &f->settings[i];
+        json_open(w, "{");
+        json_pair(w, "place", x->place);
+        json_pair(w, "key", x->key);
+        json_key(w, "value");
+        setting_value(w->t, x, out, false);
+        w->comma = true;
+        json_key(w, "was");
+        json_node(w, NULL, x->was);
+        json_key(w, "needed");
+        json_bool(w, x->needed);
+        json_pair(w, "else", x->otherwise);
+        json_close(w, "}");
+    }
+    json_close(w, "]");
+}
