@@ -7,6 +7,7 @@
 #include "bad.h"
 #include "ckpt.h"
 #include "tree.h"
+#include "settings.h"
 #include <time.h>
 
 #define DATA "tests/data/dcp"
@@ -217,17 +218,18 @@ static void settings(void)
     ckr_plan_free(p);
     p = decided("torchtitan:steps=40,warmup_steps=4", CKR_LR_TARGET, 0);
     CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_CHANGED);
-    has(p, "CKR_TITAN_SETTINGS", "--lr_scheduler.total_steps=40");
-    has(p, "CKR_TITAN_SETTINGS", "--checkpoint.load_step=10");
+    CHECK_STR(setting_value(ckr_plan_info(p), "lr_scheduler.total_steps"), "40");
+    CHECK_STR(setting_value(ckr_plan_info(p), "checkpoint.load_step"), "10");
+    settings_told(ckr_plan_info(p));
     ckr_plan_free(p);
     p = decided("torchtitan:steps=30,warmup_steps=4,decay_ratio=0.5,decay_type=sqrt",
                 CKR_LR_STRETCH, 0);
-    has(p, "CKR_TITAN_SETTINGS", "--training.steps=30");
+    CHECK_STR(setting_value(ckr_plan_info(p), "training.steps"), "30");
     ckr_plan_free(p);
     p = decided("torchtitan:steps=12,warmup_steps=4,decay_ratio=0.5,decay_type=sqrt",
                 CKR_LR_STRETCH, 0);
     CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_CHANGED);
-    has(p, "CKR_TITAN_SETTINGS", "--training.steps=12");
+    CHECK_STR(setting_value(ckr_plan_info(p), "training.steps"), "12");
     ckr_plan_free(p);
     p = decided("torchtitan:steps=20,total_steps=8,warmup_steps=4", CKR_LR_TARGET, 0);
     has(p, "CKR_E_LR_NEGATIVE", NULL);
