@@ -741,6 +741,7 @@ typedef struct ckr_schedule {
     ckr_node   *params;        /* dict in the framework's own keys                     */
     const char *reason;        /* why an opaque one's curve is not known               */
     bool        opaque;        /* only the saved LR is known                           */
+    bool        told;          /* by the caller (ckr_open_desc), not by a file           */
     bool        recurrent;     /* simulated from update 1 as torch does, else closed form */
     bool        anchored;      /* the simulation goes on from each lane's `anchor`     */
     bool        clamp;         /* never below 0                                        */
@@ -32727,6 +32728,12 @@ static ckr_result ckr__ac_emit_all(ckr__ac_job *x)
     if (e == CKR_OK && x->ac->sana) return ckr__sana_emit(x);
     for (i = 0; i < x->ac->n_files && e == CKR_OK; i++) e = ckr__ac_emit_file(x, x->ac->files[i]);
     if (e == CKR_OK && !x->refused && !(x->t->without & CKR_RNG)) e = ckr__ac_emit_random(x);
+    if (e == CKR_OK && !x->refused && !x->ac->sana &&
+        !ckr__setting(x->out, x->ac->trainer ? "Trainer.train" : "Accelerator.load_state",
+                      x->ac->trainer ? "resume_from_checkpoint" : "input_dir",
+                      ckr__node_str(x->w.c, "OUT"), NULL, false,
+                      "the checkpoint is this directory itself, not one in it"))
+        e = x->w.c->err->code;
     if (e == CKR_OK && !x->refused) e = ckr__ac_batch(x);
     if (e == CKR_OK && !x->refused) e = ckr__ac_steps(x);
     if (e == CKR_OK && x->n_lost)
@@ -42261,9 +42268,12 @@ static ckr_result ckr__te_exclude(ckr__de *x)
              ckr__te_setting(x, "checkpoint.initial_load_model_only", ckr__node_bool(x->c, model),
                              NULL, "more or less is loaded than was written");
     else
-        ok = ckr__te_setting(x, "checkpoint.load_step", ckr__node_int(x->c, step), NULL,
-                             "torchtitan takes the highest step of checkpoint.folder, which is OUT; "
-                             "without a step-N there it starts fresh without a word");
+        ok = ckr__setting(x->out, "torchtitan", "checkpoint.folder", ckr__node_str(x->c, "OUT"),
+                          NULL, false,
+                          "torchtitan looks for step-N in it, and where there is none it starts "
+                          "fresh without a word") &&
+             ckr__setting(x->out, "torchtitan", "checkpoint.load_step", ckr__node_int(x->c, step),
+                          NULL, false, "the highest step in checkpoint.folder is taken");
     if (ok && !model && (clock || loader))
         ok = ckr__te_setting(x, key,
                              ckr__node_str(x->c, clock && loader ? "lr_scheduler,dataloader"
@@ -54457,6 +54467,36 @@ static ckr_result ckr__decide_write(ckr__decide *d)
     return r;
 }
 
+/* A curve that was told wrongly would be taken for the run's own in all that follows. */
+static ckr_result ckr__decide_told(ckr__decide *d)
+{
+    const ckr_schedule *s = d->src->n_schedules ? d->src->schedules : NULL;
+    double drift = 0;
+    uint64_t lane = 0;
+    char subject[48], now[40];
+    ckr_schedule plain;
+    double *row;
+    ckr_result r;
+    if (!s || !s->told || s->opaque || !s->n_lanes || !(s->lanes[0].anchor == s->lanes[0].anchor))
+        return CKR_OK;
+    r = ckr__sched_drift(d->c, s, &drift, &lane);
+    if (r != CKR_OK || !(drift > CKR__LR_SAME)) return r;
+    plain = *s;
+    plain.anchored = false;
+    row = CKR__NEW_N(d->c, double, s->n_lanes);
+    r = row ? ckr__sched_at(d->c, &plain, CKR__COL_LR, (double)s->position, row) : d->c->err->code;
+    if (r != CKR_OK) return r;
+    snprintf(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
+    snprintf(now, sizeof now, "%.17g", row[lane]);
+    return ckr__decide_say(d, "CKR_E_SCHEDULE_TOLD", CKR_ERROR, subject,
+                           ckr__node_text_of(d->c, ckr__node_float(d->c, s->lanes[lane].anchor)),
+                           now,
+                           "the saved LR is not what --schedule says for the next update: it is "
+                           "another run's, or one of its numbers is wrong",
+                           "give --schedule as the saved run had it, or leave it out and keep the "
+                           "curve");
+}
+
 /* An unknown curve is said once, where somebody asks for it. */
 static ckr_result ckr__decide_opaque(ckr__decide *d)
 {
@@ -54501,7 +54541,8 @@ static ckr_result ckr__decide_all(ckr__decide *d)
         d->done = d->before->position;
     d->wanted = d->before;
     if (left && !d->t->schedule && !d->t->n_sets) return CKR_OK;
-    r = ckr__decide_regroup(d);
+    r = ckr__decide_told(d);
+    if (r == CKR_OK) r = ckr__decide_regroup(d);
     if (r == CKR_OK) r = ckr__decide_copy_groups(d);
     if (r == CKR_OK) r = ckr__decide_new_schedule(d);
     if (r == CKR_OK) r = ckr__decide_settings(d);
@@ -57597,6 +57638,7 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
                        NULL);
     }
     if (better) x = better;
+    x->told = true;
     x->state = old ? old->state : NULL;
     s->schedules = x;
     s->n_schedules = 1;

@@ -3612,12 +3612,30 @@ static int lr_show(job *j, const curves *c, const report *notes)
     return code;
 }
 
-static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan)
+/* Of a plan that writes: what its framework cannot follow, or only nearly. */
+static bool lr_held(const ckr_note *n)
 {
-    const ckr_plan_facts *f = ckr_plan_info(plan);
-    const report notes = report_of(f->notes, f->n_notes, NULL, 0);
+    return !strcmp(n->code, "CKR_E_SCHEDULE_HOLD") || !strcmp(n->code, "CKR_W_SCHEDULE_FIT") ||
+           !strcmp(n->code, "CKR_E_NANOTRON_SCHEDULE");
+}
+
+/* `whole`: the plan of a conversion, whose framework follows what it can; NULL: there is none. */
+static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan, const ckr_plan *whole)
+{
+    const ckr_plan_facts *f = ckr_plan_info(plan), *w = whole ? ckr_plan_info(whole) : NULL;
+    ckr_plan_facts shown = *f;
+    ckr_note held[4];
+    uint64_t i, n = 0;
+    report notes;
     curves c;
-    int code = curves_make(j, saved, f, &c);
+    int code;
+    for (i = 0; w && i < w->n_notes && n < sizeof held / sizeof *held; i++)
+        if (lr_held(&w->notes[i])) held[n++] = w->notes[i];
+    if (w && w->verdict != CKR_VERDICT_REFUSED) shown.after = w->after;
+    for (i = 0; i < n; i++) if (held[i].severity == CKR_ERROR) shown.verdict = CKR_VERDICT_REFUSED;
+    notes = report_of(f->notes, f->n_notes, held, n);
+    f = &shown;
+    code = curves_make(j, saved, f, &c);
     if (code == CODE_DONE) code = lr_show(j, &c, &notes);
     if (code == CODE_DONE && j->o.json) lr_json(j, &c, &notes);
     if (code == CODE_DONE && f->verdict == CKR_VERDICT_REFUSED) code = CODE_REFUSED;
@@ -3629,14 +3647,18 @@ static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan)
 static int verb_lr(job *j)
 {
     ckr_ckpt *c;
-    ckr_plan *plan = NULL;
+    ckr_plan *plan = NULL, *whole = NULL;
     like l;
     int code = open_checkpoint(j, j->args[0], &c);
     if (code != CODE_DONE) return code;
     code = like_open(j, &l);
     if (code == CODE_DONE && ckr_plan_decide(c, &j->o.target, &plan, &j->err) != CKR_OK)
         code = fail(j);
-    if (code == CODE_DONE) code = lr_verb(j, ckr_ckpt_state(c), plan);
+    /* what cannot be written for another reason has its decided curve still */
+    if (code == CODE_DONE && ckr_plan_create(c, &j->o.target, 0, &whole, NULL) != CKR_OK)
+        whole = NULL;
+    if (code == CODE_DONE) code = lr_verb(j, ckr_ckpt_state(c), plan, whole);
+    ckr_plan_free(whole);
     ckr_plan_free(plan);
     like_free(&l);
     ckr_ckpt_close(c);
