@@ -21450,6 +21450,26 @@ static bool ckr__note(ckr__ctx *c, ckr_note **notes, uint64_t *n, const char *co
     return true;
 }
 
+/* What several groups have, for an entry: the value, or from the smallest to the largest. */
+typedef struct ckr__span { double lo, hi; bool any; } ckr__span;
+
+static void ckr__span_add(ckr__span *s, double v)
+{
+    if (v != v) return;
+    if (!s->any || v < s->lo) s->lo = v;
+    if (!s->any || v > s->hi) s->hi = v;
+    s->any = true;
+}
+
+/* NULL where no group's value is known. */
+static const char *ckr__span_text(char out[64], const ckr__span *s)
+{
+    if (!s->any) return NULL;
+    if (s->lo < s->hi) snprintf(out, 64, "%.17g to %.17g", s->lo, s->hi);
+    else snprintf(out, 64, "%.17g", s->lo);
+    return out;
+}
+
 static bool ckr__leftover(ckr__ctx *c, ckr_state *s, const char *path, const ckr_node *node)
 {
     void *array = s->leftovers;
@@ -28144,18 +28164,22 @@ static bool ckr__nt_say_head(ckr__nt_job *x)
                               "uses the exact LR in every following update";
     const ckr_node *old = x->nt->scheduler;
     const int64_t step = x->s->progress.step;
-    char a[40], b[40], subject[64];
+    char old_lr[64], new_lr[64], subject[64];
+    const char *a, *b;
+    ckr__span was = CKR_ZERO, now = CKR_ZERO;
     int64_t v;
-    double lr, was = 0, now = 0;
+    double lr;
     uint64_t i, n = 0;
     for (i = 0; i < x->n_items; i++) {
         const ckr__nt_item *p = &x->items[i];
         if (!p->group || !ckr__nt_num(p->group->raw, "lr", &lr) || lr == ckr__nt_head_lr(x, p))
             continue;
-        if (!n++) { was = lr; now = ckr__nt_head_lr(x, p); }
+        ckr__span_add(&was, lr);
+        ckr__span_add(&now, ckr__nt_head_lr(x, p));
+        n++;
     }
-    snprintf(a, sizeof a, "%.17g", was);
-    snprintf(b, sizeof b, "%.17g", now);
+    a = ckr__span_text(old_lr, &was);
+    b = ckr__span_text(new_lr, &now);
     snprintf(subject, sizeof subject, "lr of %llu groups", (unsigned long long)n);
     if (n && !ckr__nt_say(x, "CKR_FIX_NANOTRON_LR", CKR_CHANGED, subject, a, b, why, NULL))
         return false;
@@ -53779,6 +53803,15 @@ static ckr_result ckr__decide_numbers(ckr__decide *d, const char *code, ckr_seve
                            now == now ? b : NULL, reason, remedy);
 }
 
+/* The same of several groups. */
+static ckr_result ckr__decide_spans(ckr__decide *d, const char *code, const char *subject,
+                                    const ckr__span *was, const ckr__span *now, const char *reason)
+{
+    char a[64], b[64];
+    return ckr__decide_say(d, code, CKR_CHANGED, subject, ckr__span_text(a, was),
+                           ckr__span_text(b, now), reason, NULL);
+}
+
 static bool ckr__is_schedule_key(const char *key)
 {
     static const char *const keys[] = { "lr", "min_lr", "warmup_steps", "decay_steps",
@@ -53846,7 +53879,8 @@ static ckr_result ckr__decide_copy_groups(ckr__decide *d)
 static ckr_result ckr__decide_hyper(ckr__decide *d, const ckr_setting *x, double v)
 {
     uint64_t i, n = 0, zero = 0, any = 0;
-    double was = 0, first = 0;
+    double was = 0;
+    ckr__span old = CKR_ZERO, now = CKR_ZERO;
     const bool decay = !strcmp(x->key, "weight_decay") && !x->group;
     char subject[96];
     ckr_result r = CKR_OK;
@@ -53859,11 +53893,13 @@ static ckr_result ckr__decide_hyper(ckr__decide *d, const ckr_setting *x, double
         ckr_node_f64(ckr_node_get(hyper, x->key), &was);
         if (any && !(was != 0)) { zero++; continue; }
         if (!ckr__node_set(d->c, hyper, x->key, ckr__node_float(d->c, v))) return d->c->err->code;
-        if (!n++) first = was;
+        ckr__span_add(&old, was);
+        n++;
     }
     if (!n && !zero) return ckr__setting_no_group(d, x);
+    ckr__span_add(&now, v);
     snprintf(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)n);
-    r = ckr__decide_numbers(d, "CKR_SET", CKR_CHANGED, subject, first, v, "asked for", NULL);
+    r = ckr__decide_spans(d, "CKR_SET", subject, &old, &now, "asked for");
     if (r != CKR_OK || !zero) return r;
     snprintf(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)zero);
     return ckr__decide_say(d, "CKR_SET_KEPT", CKR_EXACT, subject, "0", "0",
@@ -53897,7 +53933,7 @@ static double ckr__lane_shown(const ckr_schedule *s, const char *key, uint64_t l
 static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
 {
     uint64_t i, n = 0;
-    double was = 0, now = 0;
+    ckr__span was = CKR_ZERO, now = CKR_ZERO;
     char subject[160];
     for (i = 0; i < d->wanted->n_lanes && i < d->out->n_groups; i++) {
         ckr_schedule *s;
@@ -53905,15 +53941,14 @@ static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
         if (!ckr__setting_is_for(x, d->out, i)) continue;
         r = ckr__sched_set(d->c, d->wanted, x->key, x->value, (int64_t)i, &s);
         if (r != CKR_OK) return r;
-        if (!n++) {
-            was = ckr__lane_shown(d->wanted, x->key, i);
-            now = ckr__lane_shown(s, x->key, i);
-        }
+        ckr__span_add(&was, ckr__lane_shown(d->wanted, x->key, i));
+        ckr__span_add(&now, ckr__lane_shown(s, x->key, i));
         d->wanted = s;
+        n++;
     }
     if (!n) return ckr__setting_no_group(d, x);
     snprintf(subject, sizeof subject, "%s of group %.100s", x->key, x->group);
-    return ckr__decide_numbers(d, "CKR_SET", CKR_CHANGED, subject, was, now, "asked for", NULL);
+    return ckr__decide_spans(d, "CKR_SET", subject, &was, &now, "asked for");
 }
 
 /* Without a schedule an LR is the groups' own, and stays. */
@@ -53949,8 +53984,10 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
 static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
 {
     const ckr_schedule *old = d->wanted;
-    const bool lr = !strcmp(x->key, "lr"), shown = lr || !strcmp(x->key, "min_lr");
+    const bool lr = !strcmp(x->key, "lr");
     char was[64], subject[64];
+    ckr__span shown = CKR_ZERO;
+    uint64_t i;
     ckr_schedule *s;
     ckr_result r;
     d->asked_schedule = true;
@@ -53960,10 +53997,10 @@ static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
     r = ckr__sched_set(d->c, old, x->key, x->value, -1, &s);
     if (r != CKR_OK) return r;
     d->wanted = s;
-    if (shown && old->n_lanes)
-        snprintf(was, sizeof was, "%.17g", ckr__lane_shown(old, x->key, 0));
+    for (i = 0; i < old->n_lanes && (lr || !strcmp(x->key, "min_lr")); i++)
+        ckr__span_add(&shown, ckr__lane_shown(old, x->key, i));
     snprintf(subject, sizeof subject, "%s of the schedule", x->key);
-    return ckr__decide_say(d, "CKR_SET", CKR_CHANGED, subject, shown && old->n_lanes ? was : NULL,
+    return ckr__decide_say(d, "CKR_SET", CKR_CHANGED, subject, ckr__span_text(was, &shown),
                            x->value, "asked for", NULL);
 }
 
@@ -54219,13 +54256,17 @@ static ckr_result ckr__decide_join(ckr__decide *d)
 
 /* Values around the resume: the last that was used, the next one that would have been, the first
    that will be. NaN where not known. */
-typedef struct ckr__around { double *last, *next, *first; } ckr__around;
+typedef struct ckr__around {
+    double  *last, *next, *first;
+    uint64_t n;                /* groups                                                 */
+} ckr__around;
 
 static ckr_result ckr__decide_values(ckr__decide *d, ckr__column column, ckr__around *v)
 {
     const uint64_t n = d->after ? d->after->n_lanes : 0;
     uint64_t i;
     ckr_result r = CKR_OK;
+    v->n = n;
     v->last = CKR__NEW_N(d->c, double, n);
     v->next = CKR__NEW_N(d->c, double, n);
     v->first = CKR__NEW_N(d->c, double, n);
@@ -54261,60 +54302,96 @@ static double ckr__jump(const ckr__around *v, uint64_t lane)
     return a < b ? a : b;
 }
 
-/* Groups whose two values are others than those of the group that was told: one entry for each pair
-   of values, for a few. */
-static ckr_result ckr__decide_others(ckr__decide *d, ckr__column column, const char *what,
-                                     const ckr__around *v, uint64_t told)
+/* The groups that an entry tells of: all that change, or those that change as group `like` does. */
+static bool ckr__told(const ckr__around *v, uint64_t i, uint64_t like)
 {
-    enum { CKR__OTHERS = 8 };
-    uint64_t seen[CKR__OTHERS], i;
-    uint32_t n = 1, k;
-    ckr_result r = CKR_OK;
-    seen[0] = told;
-    for (i = 0; i < d->after->n_lanes && n < CKR__OTHERS && r == CKR_OK; i++) {
-        char subject[64];
-        if (!(fabs(v->first[i] - v->next[i]) > 1e-12 * fabs(v->next[i]))) continue;
-        for (k = 0; k < n; k++)
-            if (ckr__same(v->first[i], v->first[seen[k]]) &&
-                ckr__same(v->next[i], v->next[seen[k]]))
-                break;
-        if (k < n) continue;
-        seen[n++] = i;
-        snprintf(subject, sizeof subject, "%s of group %llu", what, (unsigned long long)i);
-        r = ckr__decide_numbers(d, column == CKR__COL_LR ? "CKR_LR_CHANGED" : "CKR_HYPER_CHANGED",
-                                CKR_CHANGED, subject, v->next[i], v->first[i], NULL, NULL);
-    }
-    return r;
+    if (!(fabs(v->first[i] - v->next[i]) > 1e-12 * fabs(v->next[i]))) return false;
+    return like == CKR__GROUPS_NONE || (ckr__same(v->first[i], v->first[like]) &&
+                                        ckr__same(v->next[i], v->next[like]));
 }
 
+/* "lr of groups 0, 2-5", as far as there is room; "lr of 21 groups" where it is all that change. */
+static void ckr__told_subject(char out[96], const char *what, const ckr__around *v, uint64_t like)
+{
+    uint64_t i, from = 0, n = 0, told = 0;
+    size_t at;
+    char range[48];
+    for (i = 0; i < v->n; i++) n += ckr__told(v, i, like);
+    if (n > 1 && like == CKR__GROUPS_NONE) {
+        snprintf(out, 96, "%s of %llu groups", what, (unsigned long long)n);
+        return;
+    }
+    at = (size_t)snprintf(out, 96, "%s of group%s", what, n > 1 ? "s" : "");
+    for (i = 0; i <= v->n && told < n; i++) {
+        if (i < v->n && ckr__told(v, i, like)) continue;
+        if (i > from) {
+            snprintf(range, sizeof range, i - from > 1 ? "%s %llu-%llu" : "%s %llu",
+                     told ? "," : "", (unsigned long long)from, (unsigned long long)(i - 1));
+            told += i - from;
+            if (at + strlen(range) + sizeof ", ..." > 96) {
+                snprintf(out + at, 96 - at, ", ...");
+                return;
+            }
+            at += (size_t)snprintf(out + at, 96 - at, "%s", range);
+        }
+        from = i + 1;
+    }
+}
+
+static ckr_result ckr__decide_tell(ckr__decide *d, ckr__column column, const char *what,
+                                   const ckr__around *v, uint64_t like)
+{
+    ckr__span was = CKR_ZERO, now = CKR_ZERO;
+    uint64_t i, worst = CKR__GROUPS_NONE;
+    char subject[96], reason[240];
+    size_t at;
+    for (i = 0; i < v->n; i++) {
+        if (!ckr__told(v, i, like)) continue;
+        ckr__span_add(&was, v->next[i]);
+        ckr__span_add(&now, v->first[i]);
+        if (worst == CKR__GROUPS_NONE || ckr__jump(v, i) > ckr__jump(v, worst)) worst = i;
+    }
+    ckr__told_subject(subject, what, v, like);
+    at = (size_t)snprintf(reason, sizeof reason, "at update %lld", (long long)d->done + 1);
+    if (was.lo < was.hi || now.lo < now.hi)
+        at += (size_t)snprintf(reason + at, sizeof reason - at, ", most in group %llu",
+                               (unsigned long long)worst);
+    if (v->last[worst] > 0)
+        snprintf(reason + at, sizeof reason - at,
+                 "; the last one used %.9g, so it changes by a factor of %.4g", v->last[worst],
+                 v->first[worst] / v->last[worst]);
+    return ckr__decide_spans(d, column == CKR__COL_LR ? "CKR_LR_CHANGED" : "CKR_HYPER_CHANGED",
+                             subject, &was, &now, reason);
+}
+
+/* One entry for each pair of values; where these are many, one for all with the range. */
 static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, const char *what)
 {
+    enum { CKR__PAIRS = 8 };
     const ckr_target *t = d->t;
     const double limit = t->max_lr_jump > 0 ? t->max_lr_jump : 1.05;
     const bool limited = (t->lr_policy == CKR_LR_DEFAULT || t->max_lr_jump > 0) && !d->asked_lr &&
                          column == CKR__COL_LR;
     ckr__around v;
-    uint64_t i, n = 0, worst = 0;
-    char subject[64], reason[200];
+    uint64_t pairs[CKR__PAIRS], i, k, n = 0, worst = 0;
+    char subject[96], reason[200];
     ckr_result r;
     if (!d->after || d->after->opaque) return CKR_OK;
     r = ckr__decide_values(d, column, &v);
     if (r != CKR_OK) return r;
-    for (i = 0; i < d->after->n_lanes; i++) {
-        if (!(fabs(v.first[i] - v.next[i]) > 1e-12 * fabs(v.next[i]))) continue;
-        if (!n++ || ckr__jump(&v, i) > ckr__jump(&v, worst)) worst = i;
+    for (i = 0; i < v.n; i++) {
+        if (!ckr__told(&v, i, CKR__GROUPS_NONE)) continue;
+        if (!n || ckr__jump(&v, i) > ckr__jump(&v, worst)) worst = i;
+        for (k = 0; k < n && k < CKR__PAIRS && !ckr__told(&v, i, pairs[k]);) k++;
+        if (k == n && n < CKR__PAIRS) pairs[n++] = i;
+        else if (k == CKR__PAIRS) n = CKR__PAIRS + 1;
     }
     if (!n) return CKR_OK;
-    snprintf(subject, sizeof subject, "%s of %llu groups", what, (unsigned long long)n);
-    if (v.last[worst] > 0)
-        snprintf(reason, sizeof reason,
-                 "at update %lld; the last one used %.9g, so it changes by a factor of %.4g",
-                 (long long)d->done + 1, v.last[worst], v.first[worst] / v.last[worst]);
-    else snprintf(reason, sizeof reason, "at update %lld", (long long)d->done + 1);
-    r = ckr__decide_numbers(d, column == CKR__COL_LR ? "CKR_LR_CHANGED" : "CKR_HYPER_CHANGED",
-                            CKR_CHANGED, subject, v.next[worst], v.first[worst], reason, NULL);
-    if (r == CKR_OK) r = ckr__decide_others(d, column, what, &v, worst);
+    if (n == 1 || n > CKR__PAIRS) r = ckr__decide_tell(d, column, what, &v, CKR__GROUPS_NONE);
+    for (i = 0; n > 1 && i < n && n <= CKR__PAIRS && r == CKR_OK; i++)
+        r = ckr__decide_tell(d, column, what, &v, pairs[i]);
     if (r != CKR_OK || !limited || !(ckr__jump(&v, worst) > limit)) return r;
+    ckr__told_subject(subject, what, &v, n == 1 ? CKR__GROUPS_NONE : worst);
     snprintf(reason, sizeof reason, "a jump by a factor of %.4g; more than %.4g was not asked for",
              ckr__jump(&v, worst), limit);
     return ckr__decide_numbers(d, "CKR_E_LR_JUMP", CKR_ERROR, subject, v.last[worst],

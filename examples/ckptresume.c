@@ -246,13 +246,15 @@ static size_t shorten_number(const char *s, size_t n, char *out)
     return p < 17 ? k : 0;
 }
 
-/* A value of a report; only its number, if it is one, is rewritten. */
+/* A value of a report, "0.02 to 0.1"; only its numbers are rewritten. */
 static void text_value(text *t, const char *s)
 {
     char number[40];
-    const size_t n = strlen(s), k = shorten_number(s, n, number);
-    if (k) text_str(t, number);
-    text_clean_n(t, s + k, n - k);
+    for (; *s; s += strcspn(s, " "), s += *s == ' ') {
+        const size_t n = strcspn(s, " "), k = shorten_number(s, n, number);
+        if (k) text_str(t, number);
+        text_clean_n(t, s + k, n - k + (s[n] == ' '));
+    }
 }
 
 static void text_shape(text *t, uint32_t n_dims, const int64_t *shape)

@@ -226,6 +226,72 @@ static void torch_policies(void)
     }
 }
 
+static void told(const job *j, const char *code, const char *subject, const char *was,
+                 const char *now)
+{
+    uint64_t i;
+    for (i = 0; j->f && i < j->f->n_notes; i++) {
+        const ckr_note *n = &j->f->notes[i];
+        if (!strcmp(n->code, code) && !strcmp(n->subject, subject) && n->old_value &&
+            n->new_value && !strcmp(n->old_value, was) && !strcmp(n->new_value, now))
+            return;
+    }
+    t_check(false, __FILE__, __LINE__, "no %s %s %s -> %s", code, subject, was, now);
+}
+
+/* Groups with values of their own: an entry for each pair, a range where there are many. */
+static void values_of_groups(void)
+{
+    ckr_ckpt *c = open_path("/w/torch/cosine.pt");
+    char text[9][4], index[9][4];
+    ckr_setting sets[9];
+    int i;
+    job j;
+    ask(&j, "lr=0.01");
+    if (c && decide(&j, c, false)) {
+        told(&j, "CKR_SET", "lr of the schedule", "0.02 to 0.10000000000000001", "0.01");
+        told(&j, "CKR_LR_CHANGED", "lr of group 0", "0.079595369988477424",
+             "0.0081450336353161255");
+        told(&j, "CKR_LR_CHANGED", "lr of group 1", "0.01608395989677849",
+             "0.0081450336353161255");
+    }
+    done(&j);
+    ckr_ckpt_close(c);
+    c = made("transformers:linear,num_warmup_steps=0,num_training_steps=20", 20, 10);
+    ask(&j, "lr=0.25 3.lr=0.5 4.lr=0.5 19.lr=0.5");
+    if (c && decide(&j, c, false)) {
+        told(&j, "CKR_LR_CHANGED", "lr of groups 0-2, 5-18", "0.050000000000000003", "0.125");
+        told(&j, "CKR_LR_CHANGED", "lr of groups 3-4, 19", "0.050000000000000003", "0.25");
+    }
+    done(&j);
+    ckr_ckpt_close(c);
+    c = made("transformers:linear,num_warmup_steps=0,num_training_steps=20", 9, 10);
+    ask(&j, "");
+    for (i = 0; i < 9; i++) {
+        snprintf(text[i], sizeof text[i], "%d", i + 1);
+        snprintf(index[i], sizeof index[i], "%d", i);
+        sets[i].group = index[i];
+        sets[i].key = "lr";
+        sets[i].value = text[i];
+    }
+    j.t.sets = sets;
+    j.t.n_sets = 9;
+    if (c && decide(&j, c, false)) {
+        told(&j, "CKR_LR_CHANGED", "lr of 9 groups", "0.050000000000000003", "0.5 to 4.5");
+        CHECK(strstr(note(&j, "CKR_LR_CHANGED")->reason, "most in group 8") != NULL);
+    }
+    done(&j);
+    ckr_ckpt_close(c);
+    c = open_path("/w/pp2");
+    ask(&j, "0.lr=0.001");
+    if (c && decide(&j, c, true)) {
+        const ckr_note *n = note(&j, "CKR_FIX_NANOTRON_LR");
+        CHECK_STR(n ? n->new_value : "", "0.001 to 0.0030000000000000001");
+    }
+    done(&j);
+    ckr_ckpt_close(c);
+}
+
 /* Groups without weight decay stay so; one of them by name or number does not. */
 static void weight_decays(void)
 {
@@ -694,6 +760,7 @@ int main(int argc, char **argv)
     RUN(nanotron_override);
     RUN(nanotron_refused);
     RUN(torch_policies);
+    RUN(values_of_groups);
     RUN(weight_decays);
     RUN(own_curve);
     RUN(groups_follow_parameters);
