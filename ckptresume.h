@@ -53921,6 +53921,28 @@ static ckr_result ckr__decide_unused(ckr__decide *d, const char *key, const char
                            "another --lr-policy");
 }
 
+/* Splice scales the new curve to the LR that was used last, stretch takes of the new one a length
+   only: what is asked for here would be said, and not be used. */
+static bool ckr__decide_scales(const ckr__decide *d, const char *key)
+{
+    const ckr_lr_policy policy = d->before ? d->t->lr_policy : CKR_LR_DEFAULT;
+    if (policy == CKR_LR_SPLICE) return !strcmp(key, "lr");
+    return policy == CKR_LR_STRETCH &&
+           (!strcmp(key, "lr") || !strcmp(key, "min_lr") || !strcmp(key, "decay_style"));
+}
+
+static ckr_result ckr__decide_scaled_away(ckr__decide *d, const char *key)
+{
+    const bool splice = d->t->lr_policy == CKR_LR_SPLICE;
+    return ckr__rebase_fail(d->c, key,
+                            "--lr-policy target uses it from the next update on, --lr-policy "
+                            "rewarm --rewarm-steps N warms up to it; or leave it out",
+                            splice ? "--lr-policy splice scales the new schedule to go on from the "
+                                     "LR that was used last: the LR asked for would not be used"
+                                   : "--lr-policy stretch goes on with the old curve over another "
+                                     "length: what is asked for would not be used");
+}
+
 static double ckr__lane_shown(const ckr_schedule *s, const char *key, uint64_t lane)
 {
     const ckr_lane *l = &s->lanes[lane];
@@ -54042,6 +54064,8 @@ static ckr_result ckr__decide_settings(ckr__decide *d)
         if (!x->key || !x->value) r = ckr__setting_bad(d, x, "a setting without key or value");
         else if (ckr__decide_keeps(d) && ckr__is_schedule_key(x->key))
             r = ckr__decide_unused(d, x->key, x->value);
+        else if (ckr__decide_scales(d, x->key))
+            r = ckr__decide_scaled_away(d, x->key);
         else if (ckr__is_schedule_key(x->key) ||
                  (!strcmp(x->key, "weight_decay") && ckr__schedules_decay(d->wanted)))
             r = ckr__decide_schedule_key(d, x);

@@ -30,7 +30,7 @@ static const policy_case policies[] = {
     { "decay_style=cosine @splice", 1e-12, 1, "" },
     { "decay_style=1-sqrt @target", 0, 0, "CKR_LR_CHANGED" },
     { "0.lr=0.001", 0, 0, "CKR_SET" },
-    { "0.lr=0.01 total_steps=50 @splice", 1e-12, 1, "CKR_SET" },
+    { "0.lr=0.01 total_steps=50 @target", 0, 0, "CKR_SET" },
     { "total_steps=50 ^1.5", 0, 0, "CKR_LR_CHANGED" },
     { "weight_decay=0.3", 0, 1, "CKR_SET" },
     { "batch_size=64", 0, 1, "CKR_BATCH_STEPS" },
@@ -136,6 +136,11 @@ static void nanotron_refused(void)
         { "total_steps=50", "CKR_E_LR_JUMP" }, { "min_lr=0.001", "CKR_E_LR_JUMP" },
         { "total_steps=50 @target ^1.2", "CKR_E_LR_JUMP" }, { "@rewarm", NULL },
         { "nanotron:learning_rate=0.003,lr_warmup_steps=4,lr_decay_steps=200", "CKR_E_LR_JUMP" },
+        { "lr=0.01 @splice", "CKR_E_SCHEDULE_REBASE" },
+        { "0.lr=0.01 total_steps=50 @splice", "CKR_E_SCHEDULE_REBASE" },
+        { "lr=0.01 total_steps=50 @stretch", "CKR_E_SCHEDULE_REBASE" },
+        { "min_lr=0.0001 total_steps=50 @stretch", "CKR_E_SCHEDULE_REBASE" },
+        { "decay_style=cosine total_steps=50 @stretch", "CKR_E_SCHEDULE_REBASE" },
         { "total_steps=50 @rewarm #5", "CKR_E_NANOTRON_SCHEDULE" },
         { "torchtitan:steps=100,warmup_steps=4 @target", "CKR_E_NANOTRON_SCHEDULE" },
         { "torchtitan:steps=10,warmup_steps=4 @target", "CKR_E_LR_NEGATIVE" },
@@ -150,6 +155,8 @@ static void nanotron_refused(void)
         t_check(refused(&j), __FILE__, __LINE__, "%s: not refused", x[i].ask);
         if (x[i].code && j.f) HAS(&j, x[i].code);
         if (!j.f) CHECK(err.remedy[0] != 0);
+        if (note(&j, "CKR_E_SCHEDULE_REBASE"))
+            CHECK(note(&j, "CKR_E_SCHEDULE_REBASE")->remedy != NULL);
         if (j.f && refused(&j)) CHECK(ckr_plan_write(j.p, "/w/out2", NULL, &err) == CKR_E_REFUSED);
         CHECK(memio_find(&mem, "/w/out2") == NULL);
         done(&j);
