@@ -15874,8 +15874,9 @@ static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *para
     if (!b.row)
         return ckr__remedy(c->err, ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, kind,
                                              "there is no schedule %.80s", kind),
-                           "nanotron, torchtitan, megatron, or transformers, diffusers, deepspeed, "
-                           "llmc, fairseq, torch with a name: transformers:cosine,...");
+                           "KIND:key=value,... with nanotron, torchtitan, megatron; "
+                           "KIND:NAME,key=value,... with transformers, diffusers, deepspeed, "
+                           "llmc, fairseq, torch: transformers:cosine,...");
     b.s = bases ? ckr__sched_new(c, bases, n) : ckr__sched_new(c, &base, 1);
     b.curve = CKR__NEW(c, ckr__curve);
     if (!b.s || !b.curve) return ckr__sched_oom(c);
@@ -16004,12 +16005,44 @@ static ckr_node *ckr__spec_dict(ckr__ctx *c, const char *p, size_t n, int depth)
     return dict;
 }
 
+/* The names of a family's schedules, with a space before each; "": there is none, or it needs no
+   name. */
+static const char *ckr__spec_names(ckr__ctx *c, const char *family, size_t n)
+{
+    const char *names = "";
+    size_t i;
+    for (i = 0; i < CKR__SKINDS && names; i++)
+        if (strlen(ckr__skinds[i].family) == n && !memcmp(ckr__skinds[i].family, family, n) &&
+            *ckr__skinds[i].name)
+            names = ckr__printf(c, "%s %s", names, ckr__skinds[i].name);
+    return names;
+}
+
+/* A family that needs a name, without one: maybe the name is there, and a colon where a comma
+   belongs. */
+static ckr_result ckr__spec_no_name(ckr__ctx *c, const char *text, size_t at, const char *names)
+{
+    const char *rest = text[at] ? text + at + 1 : "key=value,...", *kind, *form;
+    const size_t n = strcspn(rest, ":,=");
+    const bool colon = rest[n] == ':' && ckr__skind_find(text, at, rest, n);
+    ckr_result r;
+    kind = ckr__printf(c, "%.*s", (int)(colon ? at + 1 + n : at), text);
+    form = colon ? ckr__printf(c, "KIND:NAME,key=value,...: %s,%s", kind, rest + n + 1)
+                 : ckr__printf(c, "KIND:NAME,key=value,...: %s:NAME,%s", kind, rest);
+    if (!kind || !form) return ckr__sched_oom(c);
+    r = colon ? ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, kind,
+                          "this schedule is known, but a colon follows where a comma belongs")
+              : ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, kind,
+                          "which of its schedules is meant? There are%s", names);
+    return ckr__remedy(c->err, r, form);
+}
+
 /* KIND:key=value,... or FAMILY:NAME,key=value,... ; otherwise as ckr__sched_build. */
 static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *bases, uint64_t n,
                                    ckr_schedule **out)
 {
     const size_t at = strcspn(text, ":"), len = strlen(text);
-    const char *rest = text[at] ? text + at + 1 : text + at, *name, *kind;
+    const char *rest = text[at] ? text + at + 1 : text + at, *name, *kind, *names;
     ckr_node *dict, *params;
     uint64_t i;
     *out = NULL;
@@ -16027,6 +16060,9 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
         if (strcmp(pair[0]->u.str, "kind") && !ckr__node_pair(c, params, pair[0], pair[1]))
             return ckr__sched_oom(c);
     }
+    names = ckr__spec_names(c, text, at);
+    if (!names) return ckr__sched_oom(c);
+    if (!name && *names) return ckr__spec_no_name(c, text, at, names);
     return ckr__sched_build(c, kind, params, bases, n, out);
 }
 

@@ -224,6 +224,13 @@ static void text_errors(void)
     text_refused("torch:StepLR,step_size=1e400", "step_size", "finite number");
     text_refused("torch:StepLR,step_size=3,step_size=4", "step_size", "given twice");
     text_refused("torch:Nope,a=1", "torch:Nope", "no schedule");
+    text_refused("transformers:linear:num_warmup_steps=5,num_training_steps=9",
+                 "transformers:linear", "a colon follows where a comma belongs");
+    CHECK(strstr(t_err.remedy, "KIND:NAME,key=value,...: transformers:linear,num_warmup_steps=5,"
+                               "num_training_steps=9") != NULL);
+    text_refused("transformers:num_warmup_steps=5", "transformers", "linear cosine");
+    CHECK(strstr(t_err.remedy, "transformers:NAME,num_warmup_steps=5") != NULL);
+    text_refused("torch", "torch", "StepLR");
     text_refused("", "", "no schedule");
     text_refused("cosine:", "cosine", "no schedule");
     text_refused("torchtitan:warmup_steps=4", "steps", "needed");
