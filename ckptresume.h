@@ -53868,18 +53868,50 @@ static bool ckr__setting_is_for(const ckr_setting *x, const ckr_state *s, uint64
            (g->n_params == 1 && g->params && !strcmp(x->group, g->params[0]));
 }
 
+/* What tells a curve that the files do not hold; capitals are what only the saved run's own
+   configuration knows. The groups tell the base LRs where their framework keeps them. */
+static const char *ckr__decide_form(const ckr__decide *d)
+{
+    static const char *const forms[][2] = {
+        { "torchtitan", "torchtitan:steps=N,warmup_steps=W,decay_type=linear,min_lr_factor=F" },
+        { "torch:LambdaLR", "transformers:cosine,num_warmup_steps=W,num_training_steps=N" },
+        { "megatron", "megatron:max_lr=LR,lr_warmup_iters=W,lr_decay_iters=N,lr_decay_style=S,"
+                      "global_batch_size=B" },
+        { "deepspeed", "deepspeed:WarmupDecayLR,warmup_max_lr=LR,warmup_num_steps=W,"
+                       "total_num_steps=N" },
+        { "nanotron", "nanotron:learning_rate=LR,lr_warmup_steps=W,lr_decay_steps=D,"
+                      "min_decay_lr=M" },
+        { "llmc", "llmc:cosine,learning_rate=LR,warmup_iterations=W,train_num_batches=N" },
+    };
+    const char *kind = d->before ? d->before->kind : d->src->dialect;
+    size_t i;
+    for (i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (!strcmp(kind, forms[i][0])) return forms[i][1];
+    return "KIND:key=value,...";
+}
+
 static ckr_result ckr__setting_bad(ckr__decide *d, const ckr_setting *x, const char *text)
 {
-    ckr_result r = ckr__fail(d->c->err, CKR_ITEM_SETTING, NULL, CKR_NO_OFFSET, x->key, "%s", text);
-    return ckr__remedy(d->c->err, r, "keys: lr min_lr weight_decay warmup_steps decay_steps "
-                                     "total_steps decay_style batch_size; GROUP.KEY for one group");
+    return ckr__fail(d->c->err, CKR_ITEM_SETTING, NULL, CKR_NO_OFFSET, x->key, "%s", text);
+}
+
+static ckr_result ckr__setting_unknown(ckr__decide *d, const ckr_setting *x)
+{
+    const bool whole = x->key && x->value;
+    return ckr__remedy(d->c->err,
+                       ckr__setting_bad(d, x, whole ? "an unknown key"
+                                                    : "a setting without key or value"),
+                       "keys: lr min_lr weight_decay warmup_steps decay_steps total_steps "
+                       "decay_style batch_size; GROUP.KEY for one group");
 }
 
 static ckr_result ckr__setting_no_group(ckr__decide *d, const ckr_setting *x)
 {
     char text[160];
     snprintf(text, sizeof text, "no group is called %.100s", x->group ? x->group : "");
-    return ckr__setting_bad(d, x, x->group ? text : "there are no groups");
+    return ckr__remedy(d->c->err,
+                       ckr__setting_bad(d, x, x->group ? text : "there are no groups"),
+                       "a group is called by its number, its name or its only parameter");
 }
 
 static bool ckr__setting_number(const ckr_setting *x, double *out)
@@ -54012,6 +54044,7 @@ static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
 /* Without a schedule an LR is the groups' own, and stays. */
 static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
 {
+    char remedy[192];
     uint64_t i;
     double v;
     ckr_result r;
@@ -54026,8 +54059,10 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
     if (strcmp(x->key, "lr") != 0 || !d->out->n_groups) {
         r = ckr__setting_bad(d, x, d->before && d->before->reason ? d->before->reason
                                    : "the checkpoint does not tell its schedule");
-        return ckr__remedy(d->c->err, r, "tell it with --schedule KIND:... or --optimizer FILE, or "
-                                         "the new one with --to-schedule KIND:...");
+        snprintf(remedy, sizeof remedy, "tell it with --schedule %s, or the coming run's with "
+                 "--to-schedule", d->out->n_groups ? ckr__decide_form(d)
+                                                   : "KIND:key=value,... or --optimizer FILE");
+        return ckr__remedy(d->c->err, r, remedy);
     }
     if (!ckr__setting_number(x, &v)) return ckr__setting_bad(d, x, "not a number from 0 on");
     r = ckr__decide_hyper(d, x, v);
@@ -54097,7 +54132,7 @@ static ckr_result ckr__decide_settings(ckr__decide *d)
     ckr_result r = CKR_OK;
     for (i = 0; i < d->t->n_sets && r == CKR_OK; i++) {
         const ckr_setting *x = &d->t->sets[i];
-        if (!x->key || !x->value) r = ckr__setting_bad(d, x, "a setting without key or value");
+        if (!x->key || !x->value) r = ckr__setting_unknown(d, x);
         else if (ckr__decide_keeps(d) && ckr__is_schedule_key(x->key))
             r = ckr__decide_unused(d, x->key, x->value);
         else if (ckr__decide_scales(d, x->key))
@@ -54106,7 +54141,7 @@ static ckr_result ckr__decide_settings(ckr__decide *d)
                  (!strcmp(x->key, "weight_decay") && ckr__schedules_decay(d->wanted)))
             r = ckr__decide_schedule_key(d, x);
         else if (!strcmp(x->key, "batch_size")) r = ckr__decide_batch(d, x);
-        else if (strcmp(x->key, "weight_decay") != 0) r = ckr__setting_bad(d, x, "an unknown key");
+        else if (strcmp(x->key, "weight_decay") != 0) r = ckr__setting_unknown(d, x);
         else if (!ckr__setting_number(x, &v)) r = ckr__setting_bad(d, x, "not a number from 0 on");
         else r = ckr__decide_hyper(d, x, v);
     }
@@ -54637,17 +54672,19 @@ static ckr_result ckr__decide_told(ckr__decide *d)
 /* An unknown curve is said once, where somebody asks for it. */
 static ckr_result ckr__decide_opaque(ckr__decide *d)
 {
+    char remedy[192];
+    snprintf(remedy, sizeof remedy, "tell it with --schedule %s", ckr__decide_form(d));
     if (!d->before && !d->wanted && d->out->n_groups)
         return ckr__decide_say(d, "CKR_N_NO_SCHEDULE", CKR_EXACT, "schedule", NULL, NULL,
                                "there is no scheduler beside the groups: their LR stays",
-                               "tell it with --schedule KIND:key=value,...");
+                               remedy);
     if (!d->before || !d->before->opaque) return CKR_OK;
     return ckr__decide_say(d, "CKR_W_SCHEDULE_UNKNOWN",
                            d->t->n_sets || d->t->schedule ? CKR_APPROX : CKR_CHANGED,
                            d->before->kind, NULL, NULL,
                            d->before->reason ? d->before->reason
                                              : "the file does not hold the schedule's curve",
-                           "tell it with --schedule KIND:key=value,...");
+                           remedy);
 }
 
 /* A policy that cannot be had is an entry; what would be is not known. */

@@ -371,6 +371,38 @@ static void own_curve(void)
     ckr_ckpt_close(c);
 }
 
+/* Settings of a curve that is not known: the remedy is the form in which its framework tells it. */
+static void unknown_curves(void)
+{
+    static const struct { const char *path, *ask, *remedy; } x[] = {
+        { "/w/torch/lambda.pt", "total_steps=100 @splice",
+          "--schedule transformers:cosine,num_warmup_steps=W,num_training_steps=N" },
+        { "/w/titan", "total_steps=100 @splice",
+          "--schedule torchtitan:steps=N,warmup_steps=W,decay_type=linear,min_lr_factor=F" },
+        { "/w/torch/bare.pt", "total_steps=100", "--schedule KIND:key=value" },
+        { "/w/torch/cosine.pt", "foo=1", "keys: lr min_lr" },
+        { "/w/torch/cosine.pt", "9.weight_decay=1", "by its number" },
+    };
+    size_t i;
+    job j;
+    memio_load(&mem, "tests/data/dcp/tt_single/step-10", "/w/titan");
+    for (i = 0; i < sizeof x / sizeof *x; i++) {
+        ckr_ckpt *c = open_path(x[i].path);
+        ask(&j, x[i].ask);
+        if (c && CHECK(!decide(&j, c, false)))
+            t_check(strstr(err.remedy, x[i].remedy) != NULL, __FILE__, __LINE__, "%s: remedy %s",
+                    x[i].ask, err.remedy);
+        done(&j);
+        ask(&j, "");
+        if (c && i < 3 && decide(&j, c, false)) {
+            const ckr_note *n = note(&j, i < 2 ? "CKR_W_SCHEDULE_UNKNOWN" : "CKR_N_NO_SCHEDULE");
+            CHECK(n && strstr(n->remedy, x[i].remedy) != NULL);
+        }
+        done(&j);
+        ckr_ckpt_close(c);
+    }
+}
+
 /* ---- the coming run's own groups ---- */
 
 static void groups_follow_parameters(void)
@@ -770,6 +802,7 @@ int main(int argc, char **argv)
     RUN(values_of_groups);
     RUN(weight_decays);
     RUN(own_curve);
+    RUN(unknown_curves);
     RUN(groups_follow_parameters);
     RUN(groups_added);
     RUN(groups_merged);
