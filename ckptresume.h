@@ -1216,6 +1216,8 @@ CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column,
                                        ckr_error *err);
 /* The update after which the schedule changes no more; -1: none, or not known. */
 CKR_API int64_t ckr_schedule_end(const ckr_schedule *s);
+/* The run's last update, where the schedule's parameters tell it; else as ckr_schedule_end. */
+CKR_API int64_t ckr_schedule_run_end(const ckr_schedule *s);
 CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p);
 
 typedef struct ckr_receipt {           /* what was done and what was proved              */
@@ -17606,8 +17608,8 @@ static int64_t ckr__run_end(const ckr_schedule *s, int64_t done)
     for (i = 0; i < sizeof keys / sizeof *keys; i++)
         if (ckr_node_i64(ckr_node_get(s->params, keys[i]), &v) && v > 0) break;
     if (i == sizeof keys / sizeof *keys)
-        v = end > 0 && end < 9e15 ? (int64_t)ceil(end) : done + 1;
-    return v;
+        return end > 0 && end < 9e15 ? (int64_t)ceil(end) : done + 1;
+    return !strcmp(s->clock, "tick") ? (int64_t)ceil((double)v / s->rate) : v;
 }
 
 /* >>schedule.change ----------------------------------------------------------- */
@@ -54501,6 +54503,11 @@ CKR_API int64_t ckr_schedule_end(const ckr_schedule *s)
     return end >= 0 && end < 9e15 ? (int64_t)ceil(end) : -1;
 }
 
+CKR_API int64_t ckr_schedule_run_end(const ckr_schedule *s)
+{
+    return s ? ckr__run_end(s, -2) : -1;
+}
+
 /* A curve without end may decay later than anybody looks: only these never do. */
 static bool ckr__curve_flat(const ckr__curve *c)
 {
@@ -54537,6 +54544,22 @@ static ckr_result ckr__decide_behind(ckr__decide *d)
                            "behind its end this scheduler goes on by itself: it rises again, or "
                            "goes below 0",
                            "end the run there, or give a schedule that reaches further");
+}
+
+/* Nanotron's decay has a length of its own, which a longer run does not change. */
+static ckr_result ckr__decide_early(ckr__decide *d, ckr_severity mild, int64_t last,
+                                    const char *at)
+{
+    const ckr_schedule *s = d->after;
+    const double length = (double)last - s->curve->k.start;
+    const bool nanotron = s->curve->kind == CKR__CV_NANOTRON && ckr__same(s->a, 1) &&
+                          ckr__same(s->b, s->t0) && ckr__whole(length) && length > 0;
+    char reason[120], remedy[80];
+    snprintf(reason, sizeof reason, "the schedule ends before the run does, at update %lld: from "
+             "there on the LR is its last one", (long long)last);
+    snprintf(remedy, sizeof remedy, "--set decay_steps=%.0f lets it end with the run", length);
+    return ckr__decide_say(d, "CKR_W_LR_ENDS_EARLY", mild, "lr", NULL, at, reason,
+                           nanotron && d->asked_schedule ? remedy : NULL);
 }
 
 /* Does the schedule fit the run: its end, values below 0, a curve that is undefined somewhere. */
@@ -54581,8 +54604,7 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
                             "the run ends at the step that is done: no update is left",
                             "give it more updates: --set total_steps=N");
     else if (r == CKR_OK && f.ends_early && !f.negative)
-        r = ckr__decide_say(d, "CKR_W_LR_ENDS_EARLY", mild, "lr", NULL, at,
-                            "the schedule ends before the run does", NULL);
+        r = ckr__decide_early(d, mild, last, at);
     return r == CKR_OK && !f.rise && !f.negative ? ckr__decide_behind(d) : r;
 }
 

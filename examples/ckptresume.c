@@ -1156,7 +1156,7 @@ static const option all_options[] = {
       "the optimizer's file beside a bare scheduler's" },
     { "from", "STEP", KIND_ROWS, AT(from), VERB_LR, "first update shown (default 1)" },
     { "to", "STEP", KIND_ROWS, AT(to), VERB_LR,
-      "last update shown (default: the schedule's end, or twice the step)" },
+      "last update shown (default: the run's or the schedule's end, or twice the step)" },
     { "column", "NAME", KIND_COLUMN, AT(column), VERB_LR, "lr (default), weight_decay, momentum" },
     { "csv", NULL, KIND_SWITCH, AT(csv), VERB_LR, "comma-separated values instead of a table" },
     { "svg", "FILE", KIND_TEXT, AT(svg), VERB_LR, "a plot of both curves, into FILE" },
@@ -3442,9 +3442,15 @@ static uint64_t curve_groups(const ckr_plan_facts *f)
 
 static int64_t curve_last(const job *j, const ckr_plan_facts *f)
 {
-    const int64_t a = f->before ? ckr_schedule_end(f->before) : -1;
-    const int64_t b = f->after ? ckr_schedule_end(f->after) : -1;
-    int64_t last = a > b ? a : b;
+    const ckr_schedule *s[2];
+    int64_t last = -1, end;
+    int i;
+    s[0] = f->before;
+    s[1] = f->after;
+    for (i = 0; i < 4; i++) {              /* of the curves and of the runs               */
+        end = i < 2 ? ckr_schedule_end(s[i]) : ckr_schedule_run_end(s[i - 2]);
+        if (end > last) last = end;
+    }
     if (j->o.to) return j->o.to;
     if (last < f->resume_at)
         last = f->resume_at < INT64_MAX / 2 ? 2 * (f->resume_at - 1) : INT64_MAX;

@@ -569,6 +569,44 @@ static void completeness(void)
     }
 }
 
+/* A run that is longer than its schedule: where Nanotron's decay has a length of its own, the
+   remedy makes it end with the run. A clock of ticks does not make the run longer. */
+static void ends_early(void)
+{
+    ckr_ckpt *c = made("nanotron:learning_rate=0.1,lr_warmup_steps=4,lr_decay_steps=18,"
+                       "min_decay_lr=0.01,train_steps=25", 2, 13);
+    const ckr_note *n;
+    job j;
+    ask(&j, "total_steps=60");
+    if (c && decide(&j, c, false)) {
+        n = note(&j, "CKR_W_LR_ENDS_EARLY");
+        CHECK(n && n->remedy && strstr(n->remedy, "--set decay_steps=56 ") != NULL);
+        CHECK_INT(ckr_schedule_end(j.f->after), 22);
+        CHECK_INT(ckr_schedule_run_end(j.f->after), 60);
+        CHECK_INT(ckr_schedule_run_end(j.f->before), 25);
+    }
+    done(&j);
+    ask(&j, "total_steps=60 decay_steps=56 @target");
+    if (c && decide(&j, c, false)) {
+        HAS_NOT(&j, "CKR_W_LR_ENDS_EARLY");
+        CHECK_INT(ckr_schedule_end(j.f->after), 60);
+    }
+    done(&j);
+    ckr_ckpt_close(c);
+    c = made("transformers:linear,num_warmup_steps=0,num_training_steps=80", 1, 10);
+    if (c) {
+        c->state.schedules->clock = "tick";
+        c->state.schedules->rate = 2;
+        c->state.schedules->position = 20;
+        CHECK_INT(ckr_schedule_run_end(c->state.schedules), 40);
+    }
+    ask(&j, "");
+    if (c && decide(&j, c, false)) HAS_NOT(&j, "CKR_W_LR_ENDS_EARLY");
+    done(&j);
+    ckr_ckpt_close(c);
+    CHECK_INT(ckr_schedule_run_end(NULL), -1);
+}
+
 /* A clock of samples turns with the batch and stands where it stood; the weight decay goes on. */
 static void sample_clock(void)
 {
@@ -808,6 +846,7 @@ int main(int argc, char **argv)
     RUN(groups_merged);
     RUN(schedule_again);
     RUN(completeness);
+    RUN(ends_early);
     RUN(sample_clock);
     RUN(hostile_settings);
     RUN(many_groups);

@@ -51,6 +51,16 @@ def put(tree, key, value):
         tree[last] = value
 
 
+def run(groups, step, updates):
+    """The LR of each group in each update; `step` says when no other can follow."""
+    rows = []
+    for _ in range(updates):
+        rows.append([g["lr"] for g in groups()])
+        if step():
+            break
+    return rows
+
+
 # ------------------------------------------------------------------------------------------------- DeepSpeed
 
 
@@ -111,18 +121,17 @@ class DeepSpeed(Framework):
         return deepspeed.initialize(model=model, model_parameters=groups, config=config, lr_scheduler=make)[0]
 
     def train(self, engine, updates):
-        rows = []
-        while len(rows) < updates:
-            rows.append([g["lr"] for g in engine.optimizer.param_groups])
-            for _ in range(engine.gradient_accumulation_steps()):
-                engine.backward(engine(torch.ones(2, 3)).sum() * 0)
-                try:
+        def step():
+            try:
+                for _ in range(engine.gradient_accumulation_steps()):
+                    engine.backward(engine(torch.ones(2, 3)).sum() * 0)
                     engine.step()
-                except ValueError as e:
-                    if "Tried to step" not in str(e):
-                        raise
-                    return rows  # torch's OneCycleLR, behind its end
-        return rows
+            except ValueError as e:  # torch's OneCycleLR, behind its end
+                if "Tried to step" not in str(e):
+                    raise
+                return True
+
+        return run(lambda: engine.optimizer.param_groups, step, updates)
 
     def save(self, case, dir):
         for rank in (1, 0):  # each writes its part
@@ -194,9 +203,9 @@ class TorchTitan(Framework):
             "checkpoint": CheckpointManager.Config(enable=True, interval=1, keep_latest_k=0),
             "optimizer": OptimizersContainer.Config(param_groups=groups, implementation="for-loop"),
         }
-        run = dataclasses.make_dataclass("Run", [(k, type(v)) for k, v in sections.items()], kw_only=True)
+        config = dataclasses.make_dataclass("Config", [(k, type(v)) for k, v in sections.items()], kw_only=True)
         ConfigManager()  # fills the registry
-        return tyro.cli(run, args=options, default=run(**sections), registry=custom_registry)
+        return tyro.cli(config, args=options, default=config(**sections), registry=custom_registry)
 
     def build(self, case, options, world):
         from torchtitan.components.dataloader import ParallelAwareDataloader
@@ -206,9 +215,8 @@ class TorchTitan(Framework):
         model.norm, model.output = torch.nn.LayerNorm(4, bias=False), torch.nn.Linear(4, 3, bias=False)
         optimizers = config.optimizer.build(model_parts=[model])
         lr_schedulers = config.lr_scheduler.build(optimizers=optimizers, training_steps=config.training.steps)
-        lines = torch.utils.data.IterableDataset()
         checkpointer = config.checkpoint.build(
-            dataloader=ParallelAwareDataloader(lines, dp_rank=0, dp_world_size=world, batch_size=8),
+            dataloader=ParallelAwareDataloader(range(64), dp_rank=0, dp_world_size=world, batch_size=8),
             model_parts=[model],
             optimizers=optimizers,
             lr_schedulers=lr_schedulers,
@@ -217,22 +225,22 @@ class TorchTitan(Framework):
         )
         return config, optimizers, lr_schedulers, checkpointer
 
-    def train(self, run, updates):
-        config, optimizers, lr_schedulers, checkpointer = run
-        progress, rows = checkpointer.states["train_state"], []
-        for p in checkpointer.states["model"].model[0].parameters():
-            p.grad = torch.zeros_like(p)
-        while len(rows) < updates and progress.step < config.training.steps:
+    def train(self, updates, config, optimizers, lr_schedulers, checkpointer):
+        def step():
             progress.step += 1
-            rows.append([g["lr"] for o in optimizers for g in o.param_groups])
             optimizers.step()
             lr_schedulers.step()
-        return rows
+
+        progress = checkpointer.states["train_state"]
+        for p in checkpointer.states["model"].model[0].parameters():
+            p.grad = torch.zeros_like(p)
+        left = min(updates, config.training.steps - progress.step)
+        return run(lambda: [g for o in optimizers for g in o.param_groups], step, left)
 
     def save(self, case, dir):
-        run = self.build(case, [f"--checkpoint.folder={dir}"], 1)
-        self.train(run, DONE)
-        run[-1].save(DONE)
+        made = self.build(case, [f"--checkpoint.folder={dir}"], 1)
+        self.train(DONE, *made)
+        made[-1].save(DONE)
         keys = {"steps": END, "warmup_steps": 4, "decay_type": "linear", "min_lr_factor": 0, **self.variants[case]}
         keys.pop("total_steps", None)  # as many as steps
         told = ["--schedule", "torchtitan:" + ",".join(f"{k}={v}" for k, v in keys.items())]
@@ -247,9 +255,9 @@ class TorchTitan(Framework):
                 options.append(f"--{section}.{'' if value else 'no-'}{name}")
             else:
                 options.append(f"--{key}={','.join(value) if isinstance(value, list) else value}")
-        run = self.build(saved.extra["case"], options, world)
-        assert run[-1].load(step=run[0].checkpoint.load_step), "TorchTitan found no checkpoint"
-        return self.train(run, steps)
+        config, *made, checkpointer = self.build(saved.extra["case"], options, world)
+        assert checkpointer.load(step=config.checkpoint.load_step), "TorchTitan found no checkpoint"
+        return self.train(steps, config, *made, checkpointer)
 
 
 # ----------------------------------------------------------------------------------------------- Megatron-LM
@@ -326,11 +334,8 @@ class Megatron(Framework):
 
         together = args.micro_batch_size * args.data_parallel_size
         count = Calculator(args.global_batch_size, args.micro_batch_size, args.data_parallel_size, False, rank=1)
-        rows = []
-        while len(rows) < updates and done + len(rows) < self.length(args):
-            rows.append([g["lr"] for g in scheduler.optimizer.param_groups])
-            scheduler.step(increment=count.get() * together)
-        return rows
+        step = lambda: scheduler.step(increment=count.get() * together)
+        return run(lambda: scheduler.optimizer.param_groups, step, min(updates, self.length(args) - done))
 
     def save(self, case, dir):
         path, done = dir / "ckpt", 6
@@ -440,13 +445,8 @@ class Nanotron(Framework):
             loaders.load_lr_scheduler(schedule, False, context, here)
         return config.tokens.train_steps, optimizer.get_base_optimizer(), schedule
 
-    def train(self, train_steps, optimizer, schedule, done, updates):
-        rows = []
-        while len(rows) < updates and done + len(rows) < train_steps:
-            rows.append([g["lr"] for g in optimizer.param_groups])
-            optimizer.step()
-            schedule.step()
-        return rows
+    def train(self, optimizer, schedule, updates):
+        return run(lambda: optimizer.param_groups, lambda: optimizer.step() or schedule.step(), updates)
 
     def save(self, case, dir):
         import yaml
@@ -459,7 +459,7 @@ class Nanotron(Framework):
         values.update(self.variants[case])
         (here / "config.yaml").write_text(yaml.dump(tree))
         length, optimizer, schedule = self.build(tree)
-        self.train(length, optimizer, schedule, 0, self.done)
+        self.train(optimizer, schedule, self.done)
         for file in (here / "lr_scheduler").glob("*.pt"):
             torch.save(schedule.state_dict(), file)
         for file in (here / "optimizer").glob("*.pt"):
@@ -476,9 +476,8 @@ class Nanotron(Framework):
         tree["parallelism"]["dp"] = world
         for key, value in of(settings, "config.yaml").items():
             put(tree, key, value)
-        length, *run = self.build(tree, out)
-        assert length > saved.done, "you need to specify a higher `config.tokens.train_steps`"
-        return self.train(length, *run, saved.done, steps)
+        length, *made = self.build(tree, out)
+        return self.train(*made, min(steps, length - self.done))
 
 
 FRAMEWORKS = [DeepSpeed, TorchTitan, Megatron, Nanotron]
