@@ -548,6 +548,27 @@ static size_t lr_sum(const lr_view *v, int which, char what, size_t *at)
     return n;
 }
 
+/* Is no value of before, or of after, known? */
+static bool lr_blank(const lr_view *v, int which)
+{
+    size_t i, n = v->n_rows - (which == LR_AFTER ? v->resume : 0);
+    for (i = 0; i < v->n_classes; i++) if (v->classes[i].unknown[which] < n) return false;
+    return true;
+}
+
+/* Nor of the other: one sentence stands for table and curves. */
+static bool lr_unknown(const lr_view *v)
+{
+    return v->n_rows && lr_blank(v, LR_BEFORE) && lr_blank(v, LR_AFTER);
+}
+
+static void lr_unknown_words(const lr_view *v, char *out, size_t cap)
+{
+    snprintf(out, cap, "the checkpoint does not tell the %.40s of any %.40s from %lld to %lld",
+             lr_word(v->s, true), lr_unit(v->s), (long long)v->s->first,
+             (long long)lr_step(v, v->n_rows - 1));
+}
+
 /* The i-th sentence, or false after the last; an empty one doesn't apply. */
 static bool lr_fact(const lr_view *v, size_t i, char *out, size_t cap)
 {
@@ -555,6 +576,7 @@ static bool lr_fact(const lr_view *v, size_t i, char *out, size_t cap)
     const char *curve = i % 2 ? "after" : "before";
     size_t at = 0, n, k, groups = 0, all;
     *out = 0;
+    if (lr_unknown(v)) return false;
     if (i < 6) {
         n = lr_sum(v, (int)(i % 2), kind[i], &at);
         all = v->n_classes * (i % 2 ? v->n_rows - v->resume : v->n_rows);
@@ -639,11 +661,12 @@ static bool lr_rows_fill(const lr_view *v, lr_rows *r)
 static void lr_rows_choose(const lr_view *v, lr_rows *r)
 {
     size_t i, n = v->n_rows;
+    const bool blank = v->resume < n && lr_blank(v, LR_BEFORE);
     r->n = 0;
     if (!n) return;
-    lr_rows_add(r, 0);
+    lr_rows_add(r, blank ? v->resume : 0);
     lr_rows_add(r, n - 1);
-    if (v->resume && v->resume <= n) lr_rows_add(r, v->resume - 1);
+    if (v->resume && v->resume <= n && !blank) lr_rows_add(r, v->resume - 1);
     for (i = 0; i < 2; i++)
         if (v->resume_inside && v->resume + i < n) lr_rows_add(r, v->resume + i);
     for (i = 0; i < v->n_shown && n > LR_TABLE_ROWS; i++) {
@@ -762,6 +785,14 @@ static void lr_table_words(lr_out *o, const lr_view *v)
         if (*words) lr_table_text(o, "note: ", words);
 }
 
+static void lr_table_unknown(lr_out *o, const lr_view *v)
+{
+    char words[200];
+    lr_unknown_words(v, words, sizeof words);
+    lr_puts(o, "\n");
+    lr_table_text(o, "", words);
+}
+
 /* Of the column with the update numbers. */
 static size_t lr_table_width(const lr_view *v)
 {
@@ -782,7 +813,7 @@ static bool lr_table(FILE *file, const lr_series *s)
     lr_rows r;
     lr_out o;
     size_t i, width, per_block;
-    bool ok = lr_open(&v, s) && lr_choose(&v, LR_CURVES);
+    bool ok = lr_open(&v, s) && lr_choose(&v, LR_CURVES), known;
     o.file = file;
     o.failed = !ok;
     if (ok) {
@@ -790,11 +821,13 @@ static bool lr_table(FILE *file, const lr_series *s)
         lr_rows_choose(&v, &r);
         width = lr_table_width(&v);
         per_block = (LR_TABLE_COLUMNS - width) / 34;
+        known = v.n_rows && !lr_unknown(&v);
         if (!v.n_rows) lr_puts(&o, "\nno values\n");
-        for (i = 0; v.n_rows && i < v.n_shown; i += per_block)
+        else if (!known) lr_table_unknown(&o, &v);
+        for (i = 0; known && i < v.n_shown; i += per_block)
             lr_table_block(&o, &v, &r, i, v.n_shown - i > per_block ? i + per_block : v.n_shown,
                            width);
-        if (v.n_rows) lr_table_words(&o, &v);
+        if (known) lr_table_words(&o, &v);
         for (i = 0; s->notes && s->notes[i]; i++) lr_table_text(&o, "note: ", s->notes[i]);
         lr_end(&o);
     }
@@ -1474,7 +1507,7 @@ static void lr_svg_words(lr_plot *p, const char *title)
     char words[500], label[LR_LABEL_BYTES];
     size_t n = 0, best = lr_largest_shown(v);
     lr_text(p, LR_LEFT, 30, " font-size=\"17\" font-weight=\"bold\"", title, 78);
-    if (!v->n_shown || !v->n_rows) return;
+    if (!v->n_shown || !v->n_rows || lr_unknown(v)) return;
     if (v->resume_inside && !lr_one_jump(v, true)) {
         lr_label(v, v->shown[best], label);
         n = (size_t)snprintf(words, sizeof words, "%s: ", label);
@@ -1515,6 +1548,8 @@ static void lr_svg_back(lr_plot *p)
 
 static void lr_svg_frame(lr_plot *p)
 {
+    char words[200] = "no known values";
+    if (lr_unknown(p->v)) lr_unknown_words(p->v, words, sizeof words);
     if (!p->empty && p->lo <= 0 && p->hi >= 0)
         lr_printf(&p->o, "<path stroke=\"#222\" stroke-width=\"%s\" d=\"M%d %.1fh%d\"/>\n",
                   p->below ? "1.6" : "0.6", LR_LEFT, lr_y(p, 0) / 10.0, LR_PW);
@@ -1522,7 +1557,7 @@ static void lr_svg_frame(lr_plot *p)
               LR_PH, LR_PW);
     if (p->empty)
         lr_text(p, LR_LEFT + LR_PW / 2, LR_TOP + LR_PH / 2,
-                " text-anchor=\"middle\" font-size=\"15\"", "no known values", 60);
+                " text-anchor=\"middle\" font-size=\"15\"", words, 100);
 }
 
 static void lr_svg_draw(lr_plot *p)

@@ -1,6 +1,6 @@
 /* The examples as a user runs them, from build/examples: the trainer killed and resumed on other
-   numbers of processes, the checkpoint behind callbacks, the MPI job, the GPU loader. What this
-   machine cannot run is said, and counts nothing. */
+   numbers of processes, the checkpoint behind callbacks, what the tool prints of an LR, the MPI
+   job, the GPU loader. What this machine cannot run is said, and counts nothing. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
@@ -84,6 +84,25 @@ static void callbacks(void)
     CHECK_INT(shell(BUILT "custom_io tests/data/none 2> /dev/null"), 1);
 }
 
+/* lr goes on to the run's end; what no file tells is a sentence, and null in JSON. */
+static void tool_lr(void)
+{
+    static const char unknown[] = "the checkpoint does not tell the learning rate of any step";
+    const char *tool = getenv("TOOL") ? getenv("TOOL") : "./ckptresume";
+    CHECK_INT(shell("%s lr tests/data/resume/lambda.pt --svg %s/lr.svg", tool, tmp), 0);
+    CHECK(strstr(said, unknown) != NULL && strchr(said, '?') == NULL);
+    CHECK_INT(shell("grep -c '%s' %s/lr.svg", unknown, tmp), 0);
+    CHECK_INT(shell("grep -c 'x?\\|missing' %s/lr.svg", tmp), 1);
+    CHECK_INT(shell("%s lr tests/data/resume/lambda.pt --json", tool), 0);
+    CHECK(strstr(said, "{\"step\":1,\"lr\":[null,null]}") != NULL);
+    CHECK_INT(shell("%s lr tests/data/resume/lambda.pt --to-schedule torch:StepLR,step_size=9 "
+                    "--lr-policy target", tool), 0);
+    CHECK(strstr(said, "\n    13 ") != NULL && strstr(said, "\n    12 ") == NULL);
+    CHECK_INT(shell("%s lr tests/data/nanotron/tp2_pp1_dp1/ckpt --set decay_steps=18 "
+                    "--set total_steps=60 --lr-policy target", tool), 0);
+    CHECK(strstr(said, "\n    60 ") != NULL);
+}
+
 static void mpi(void)
 {
     const char *run = "mpirun --allow-run-as-root --oversubscribe -n %d " BUILT "mpi " CASE;
@@ -119,6 +138,7 @@ int main(int argc, char **argv)
     tmp = t_tmpdir();
     RUN(trainer);
     RUN(callbacks);
+    RUN(tool_lr);
     RUN(mpi);
     RUN(gpu);
     t_remove_tree(tmp);
