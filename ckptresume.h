@@ -17785,7 +17785,7 @@ static ckr_result ckr__set_unknown(ckr__ctx *c, const ckr_schedule *s, const ckr
         p += strcspn(p, " ");
         p += *p == ' ';
     }
-    return ckr__remedy(c->err, ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key,
+    return ckr__remedy(c->err, ckr__fail(c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET, key,
                                          "%s has nothing that %s sets for %s; known are %s",
                                          s->kind, key, one ? "one group" : "all groups",
                                          *known ? known : "none"),
@@ -24570,10 +24570,11 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
     for (i = 0; now->params && i < now->params->count; i++) {
         const char *key = ckr_node_str(now->params->u.items[2 * i]);
         const ckr_node *v = now->params->u.items[2 * i + 1];
-        if (!key || !strcmp(key, "lr") || !strcmp(key, "lr_init") || v->kind == CKR_NODE_NONE)
+        const ckr_node *old = same && key ? ckr_node_get(was->params, key) : NULL;
+        if (!key || !strcmp(key, "lr") || !strcmp(key, "lr_init") ||
+            (v->kind == CKR_NODE_NONE && (!old || old->kind == CKR_NODE_NONE)))
             continue;
-        if (!ckr__setting(o, place, key, v, same ? ckr_node_get(was->params, key) : NULL, true, why))
-            return false;
+        if (!ckr__setting(o, place, key, v, old, true, why)) return false;
     }
     return true;
 }
@@ -54050,20 +54051,19 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
     uint64_t i;
     double v;
     ckr_result r;
+    snprintf(remedy, sizeof remedy, "tell it with --schedule %s, or the coming run's with "
+             "--to-schedule", d->out->n_groups ? ckr__decide_form(d)
+                                               : "KIND:key=value,... or --optimizer FILE");
     if (d->wanted)                             /* nobody knows what would become of it       */
         return ckr__remedy(d->c->err,
                            ckr__fail(d->c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET,
                                      x->key, "%s", d->wanted->reason
                                                        ? d->wanted->reason
                                                        : "the schedule's curve is not known"),
-                           "tell it with --schedule KIND:key=value,..., or the coming run's with "
-                           "--to-schedule KIND:key=value,...");
+                           remedy);
     if (strcmp(x->key, "lr") != 0 || !d->out->n_groups) {
         r = ckr__setting_bad(d, x, d->before && d->before->reason ? d->before->reason
                                    : "the checkpoint does not tell its schedule");
-        snprintf(remedy, sizeof remedy, "tell it with --schedule %s, or the coming run's with "
-                 "--to-schedule", d->out->n_groups ? ckr__decide_form(d)
-                                                   : "KIND:key=value,... or --optimizer FILE");
         return ckr__remedy(d->c->err, r, remedy);
     }
     if (!ckr__setting_number(x, &v)) return ckr__setting_bad(d, x, "not a number from 0 on");
@@ -57841,6 +57841,15 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
     return r == CKR_OK && !ok ? c->err->code : r;
 }
 
+/* Some functions divide by the LR that the optimizer was built with, which stays when the groups'
+   base LRs change. */
+static bool ckr__told_top(ckr__ctx *c, const ckr_schedule *x, double base)
+{
+    return !ckr__is_function(x) || !strstr(ckr__skind_of(x->kind)->keys, "lr_init") ||
+           ckr__has(x->params, "lr_init") ||
+           ckr__node_set(c, x->params, "lr_init", ckr__node_float(c, base));
+}
+
 /* The caller knows the saved run's schedule where no file holds its curve. */
 static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const ckr_open_desc *desc)
 {
@@ -57865,8 +57874,10 @@ static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const ckr_open_d
         if (!old && !ckr_node_f64(ckr_node_get(s->groups[i].hyper, "initial_lr"), &bases[i]))
             ckr_node_f64(ckr_node_get(s->groups[i].hyper, "lr"), &bases[i]);
     }
-    if (spec) r = ckr__sched_parse(c, spec, n ? bases : NULL, n, &x);
-    else x = ckr__sched_user(c, desc->curve_fn, desc->curve_user, bases, n);
+    if (spec) {
+        r = ckr__sched_parse(c, spec, n ? bases : NULL, n, &x);
+        if (r == CKR_OK && n && !ckr__told_top(c, x, bases[0])) return c->err->code;
+    } else x = ckr__sched_user(c, desc->curve_fn, desc->curve_user, bases, n);
     if (r != CKR_OK || !x) return c->err->code;
     return ckr__told_fits(c, s, old, x);
 }

@@ -29,10 +29,14 @@ def missing(*modules):
         return f"cannot be imported: {e}"
 
 
-def alone(rank=0, world=1):
-    """This process is one of `world`, to torch."""
+def leave():
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+def enter(world, rank=0):
+    """This process is one of `world`, to torch."""
+    leave()
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
 
 
@@ -95,7 +99,7 @@ class DeepSpeed(Framework):
         if deepspeed.comm.comm.cdb:
             deepspeed.comm.destroy_process_group()
             deepspeed.comm.comm.cdb = None
-        alone(rank, world)
+        enter(world, rank)
         os.environ.update(RANK=f"{rank}", LOCAL_RANK=f"{rank}", WORLD_SIZE=f"{world}", LOCAL_SIZE=f"{world}")
         sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # would be compiled
         config = {
@@ -210,6 +214,7 @@ class TorchTitan(Framework):
     def build(self, case, options, world):
         from torchtitan.components.dataloader import ParallelAwareDataloader
 
+        leave()
         config = self.configured(case, options)
         model = torch.nn.Sequential()
         model.norm, model.output = torch.nn.LayerNorm(4, bias=False), torch.nn.Linear(4, 3, bias=False)
@@ -425,7 +430,7 @@ class Nanotron(Framework):
         from nanotron.serialize import optimizer as loaders
         from nanotron.serialize.main import parse_ckpt_path
 
-        alone()
+        enter(1)
         config = get_config_from_dict(tree)
         values = config.optimizer.learning_rate_scheduler
         names = torch.load(self.part("optimizer", self.saved / f"{self.done}"), weights_only=True)["names"].values()
