@@ -34888,7 +34888,7 @@ static ckr_result ckr__lm_stage(ckr__lm_job *x)
         return ckr__lm_refuse(x, CKR_ITEM_LLMC_ZERO_UNEVEN, "zero", what, "--zero 0");
     x->zero1 = false;
     return ckr__lm_say(x, "CKR_W_LLMC_ZERO", CKR_CHANGED, "zero", "1", "0", what,
-                       "run llm.c with -z 0");
+                       NULL);
 }
 
 /* Changes of precision and topology, for the report. */
@@ -34911,8 +34911,7 @@ static ckr_result ckr__lm_say_changes(ckr__lm_job *x)
                         NULL);
     if (r == CKR_OK && x->master && !x->by[3])
         r = ckr__lm_say(x, "CKR_LLMC_MASTERS_MADE", CKR_CHANGED, "master", NULL, NULL,
-                        "the fp32 parameters are kept as masters of the bf16 ones",
-                        "run llm.c with -w 1");
+                        "the fp32 parameters are kept as masters of the bf16 ones", NULL);
     if (r == CKR_OK && m && x->state && x->dtype == CKR_DTYPE_BF16 && x->master &&
         (x->Q != m->P || x->zero1 != m->zero1))
         r = ckr__lm_say(x, "CKR_W_LLMC_ROUNDING", CKR_APPROX, "params", NULL, NULL,
@@ -34922,12 +34921,40 @@ static ckr_result ckr__lm_say_changes(ckr__lm_job *x)
     return r;
 }
 
+static bool ckr__lm_option(ckr__lm_job *x, const char *option, ckr_node *value, ckr_node *was,
+                           const char *otherwise)
+{
+    return ckr__setting_changed(x->out, "command line", option, value, was, otherwise);
+}
+
+/* What llm.c must be started with, beside its schedule. */
+static ckr_result ckr__lm_options(ckr__lm_job *x)
+{
+    const ckr__lm *m = x->m;
+    bool ok = true;
+    if (!x->state)
+        ok = ckr__lm_option(x, "-e", ckr__node_str(x->c, ckr__printf(x->c, "model_%08lld.bin",
+                                                                     (long long)x->step)), NULL,
+                            "llm.c resumes from a state, of which there is none: it starts afresh");
+    if (ok && x->state)
+        ok = ckr__lm_option(x, "-z", ckr__node_int(x->c, x->zero1),
+                            m && !m->model_only ? ckr__node_int(x->c, m->zero1) : NULL,
+                            "llm.c reads the files of the other ZeRO stage past their end");
+    if (ok && x->state && x->master && !x->by[3])
+        ok = ckr__lm_option(x, "-w", ckr__node_int(x->c, 1), NULL,
+                            "llm.c stops: the files have masters");
+    if (ok && x->state && x->t->micro_batch > 0 && x->Q != x->processes)
+        ok = ckr__lm_option(x, "-b", ckr__node_int(x->c, x->t->micro_batch), NULL,
+                            "the place in the data counts samples of this size");
+    return ok ? CKR_OK : x->c->err->code;
+}
+
 static ckr_result ckr__lm_emit_bare(ckr__lm_job *x)
 {
     ckr_result r = ckr__lm_say(x, "CKR_W_LLMC_MODEL_ONLY", CKR_CHANGED, "state", NULL, NULL,
                                "without m and v there is no state file, with random streams and "
                                "the place in the data: only the model is written",
-                               "start llm.c with -e model_NNNNNNNN.bin");
+                               NULL);
     return r == CKR_OK ? ckr__lm_emit_model(x) : r;
 }
 
@@ -35273,8 +35300,9 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (r != CKR_OK || x.refused) return r;
     if (x.state && !x.by[3] && x.dtype == CKR_DTYPE_BF16 && x.by[0][0]->dtype == CKR_DTYPE_F32)
         x.master = true;
-    r = ckr__lm_schedule(&x);
-    return r == CKR_OK ? ckr__lm_emit_all(&x) : r;
+    r = ckr__lm_emit_all(&x);
+    if (r == CKR_OK && !x.refused) r = ckr__lm_options(&x);
+    return r == CKR_OK && !x.refused ? ckr__lm_schedule(&x) : r;
 }
 
 static bool ckr__lm_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)

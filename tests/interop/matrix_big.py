@@ -243,17 +243,20 @@ class TorchTitan(Framework):
         return run(lambda: [g for o in optimizers for g in o.param_groups], step, left)
 
     def save(self, case, dir):
-        made = self.build(case, [f"--checkpoint.folder={dir}"], 1)
+        folder = dir / "checkpoint"
+        made = self.build(case, [f"--checkpoint.folder={folder}"], 1)
         self.train(DONE, *made)
         made[-1].save(DONE)
         keys = {"steps": END, "warmup_steps": 4, "decay_type": "linear", "min_lr_factor": 0, **self.variants[case]}
         keys.pop("total_steps", None)  # as many as steps
         told = ["--schedule", "torchtitan:" + ",".join(f"{k}={v}" for k, v in keys.items())]
-        return Saved(dir / f"step-{DONE}", told, 1, DONE, END, 2, LR[0], {"case": case, "worlds": [2]})
+        # OUT may be the folder or the step itself
+        path = folder / f"step-{DONE}" if "floor" in case else folder
+        return Saved(path, told, 1, DONE, END, 2, LR[0], {"case": case, "worlds": [2]})
 
     def resume(self, saved, out, settings, world, steps):
         known(settings, "torchtitan")
-        options = [f"--checkpoint.folder={out.parent}"]
+        options = []
         for key, value in of(settings, "torchtitan").items():
             section, name = key.rsplit(".", 1)
             if isinstance(value, bool):

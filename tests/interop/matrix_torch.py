@@ -14,10 +14,12 @@ from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from torch.optim import lr_scheduler as S
 from transformers import Trainer, TrainerCallback, TrainingArguments, get_scheduler
+from transformers.utils import logging as transformers_logging
 
 from matrix import Framework, Saved
 
 warnings.filterwarnings("ignore")
+transformers_logging.set_verbosity_error()
 torch.set_num_threads(1)
 gc.freeze()  # the Trainer collects garbage at each start: not what was imported
 atexit.register(gc.unfreeze)
@@ -190,7 +192,7 @@ def pretend(world, rank=0):
 
 class Accelerate(Framework):
     name = "accelerate"
-    # {case: (processes, arguments of schedulers(), options of Accelerator)}; the scheduler is what stands before the comma
+    # {scheduler, what is special: (processes, arguments of schedulers(), options of Accelerator)}
     special = {
         "cosine, 3 processes": (3, (3,), {}),
         "cosine, no whole updates": (2, (2, 1), {}),
@@ -209,7 +211,7 @@ class Accelerate(Framework):
         return world, schedulers(*lengths)[case.split(",", 1)[0] if case in self.special else case], options
 
     def build(self, case, settings, world):
-        known(settings, "optimizer", TRANSFORMERS, TORCH)
+        known(settings, "optimizer", TRANSFORMERS, TORCH, "Accelerator.load_state")
         for state in (AcceleratorState, GradientState, PartialState):
             state._reset_state()
         _, scheduler, options = self.of(case)
@@ -233,7 +235,7 @@ class Accelerate(Framework):
 
     def resume(self, saved, out, settings, world, steps):
         accelerator, *run = self.build(saved.extra["case"], settings, world)
-        accelerator.load_state(str(out))
+        accelerator.load_state(**with_settings({"input_dir": str(out)}, settings, "Accelerator.load_state"))
         return loop(*run, steps, accelerator.backward)
 
 
@@ -266,7 +268,7 @@ class HfTrainer(Framework):
         return [k for k, (place, _) in schedulers().items() if place == TRANSFORMERS] + list(self.special)
 
     def train(self, case, dir, settings, world, updates, **more):
-        known(settings, "TrainingArguments", "optimizer", TRANSFORMERS, TORCH)
+        known(settings, "TrainingArguments", "Trainer.train", "optimizer", TRANSFORMERS, TORCH)
         kind = case.split(",", 1)[0]
         place, values = schedulers().get(kind, (TRANSFORMERS, {}))
         fields = {"lr_scheduler_type": kind, "lr_scheduler_kwargs": split(values)[1] or None, "learning_rate": LR[0]}
@@ -279,7 +281,8 @@ class HfTrainer(Framework):
         optimizer = optimizer_of(model, settings) if "own" in case else None
         scheduler = scheduler_of(optimizer, place, values, settings) if place != TRANSFORMERS else None
         trainer = Trainer(model, args, train_dataset=samples, callbacks=[seen], optimizers=(optimizer, scheduler))
-        trainer.train(resume_from_checkpoint=args.save_strategy == "no")
+        resume = {"resume_from_checkpoint": args.save_strategy == "no"}
+        trainer.train(**with_settings(resume, settings, "Trainer.train"))
         return seen.rows
 
     def save(self, case, dir):

@@ -47,12 +47,13 @@ MORE = {"split": ["--set", "margs.fuse_qkv=false"], "dp3": ["--set", "global_bat
         "tp2": ["--set", "spmd_backend=partial_dtensor"]}
 
 
-def settings(report):
-    """The settings of the report as loadback's --set; the groups' base LRs are this case's norm_lr and lr."""
-    text = next(e["new"] for e in report if e["code"] == "CKR_TITAN_SETTINGS")
+def settings(block):
+    """The plan's settings as loadback's --set; the groups' base LRs are this case's norm_lr and lr."""
     out = []
-    for key, value in re.findall(r"--([\w.\[\]]+)=(\S+)", text):
-        key = {"training.steps": "steps", "optimizer.lr[0]": "opt.norm_lr", "optimizer.lr[1]": "opt.lr"}.get(key, key)
+    names = {"training.steps": "steps", "optimizer.param_groups.0.optimizer_kwargs.lr": "opt.norm_lr",
+             "optimizer.param_groups.1.optimizer_kwargs.lr": "opt.lr"}
+    for x in block:
+        key, value = names.get(x["key"], x["key"]), x["value"]
         if key.startswith("lr_scheduler."):
             key = "sched." + key[13:]
         if key == "checkpoint.exclude_from_loading":
@@ -100,7 +101,7 @@ def row(tool, corpus, name):
         if p.returncode:
             return f"convert: {p.stdout[-300:]}"
         curve = [] if "--variant" in args else [a for a in args if a not in ("--dp", "--tp", "--pp")]
-        given = settings(json.loads(p.stdout)["report"])
+        given = settings(json.loads(p.stdout)["settings"])
         p = subprocess.run([tool, "lr", f"{case}/ckpt/step-10", *curve,
                             *told, "--from", "11", "--to", "14", "--json"], capture_output=True)
         want = {} if p.returncode else {r["step"]: r["lr"] for r in json.loads(p.stdout)["after"]}

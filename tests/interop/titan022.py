@@ -3,7 +3,7 @@
 WHEEL_DIR holds the torchtitan/ of that version's wheel, unpacked. As titan.py does with the newest: the corpus's case
 is converted, loaded by the whole Trainer of that version with the settings of the report, every tensor compared bit
 for bit, and the LR of the updates after the resume with what `lr` printed."""
-import json, os, re, shutil, subprocess, sys, tempfile
+import json, os, shutil, subprocess, sys, tempfile
 
 OLD = "torchtitan:steps=20,warmup_steps=4,decay_type=linear,min_lr_factor=0"
 LONG = ["--to-schedule", "torchtitan:steps=40,warmup_steps=4", "--lr-policy"]
@@ -23,17 +23,16 @@ ROWS = {  # name: (arguments of the tool, topology)
 }
 
 
-def settings(report, case):
-    """The settings of the report in the words of the corpus's program."""
+def settings(block, case):
+    """The plan's settings in the words of the corpus's program."""
     out = {**case, "sched": {}, "ckpt": {"load_step": 10}}
-    text = next(e["new"] for e in report if e["code"] == "CKR_TITAN_SETTINGS")
-    for key, value in re.findall(r"--([\w.\[\]]+)=(\S+)", text):
+    for key, value in ((x["key"], x["value"]) for x in block):
         if key == "training.steps":
-            out["steps"] = int(value)
-        elif key == "optimizer.lr":
-            out["lr"] = float(value)
+            out["steps"] = value
+        elif key == "optimizer.param_groups.0.optimizer_kwargs.lr":
+            out["lr"] = value
         elif key.startswith("lr_scheduler."):
-            out["sched"][key[13:]] = json.loads(value) if re.match(r"[-\d.]+$", value) else value
+            out["sched"][key[13:]] = value
         elif key == "checkpoint.exclude_from_loading":
             out["ckpt"]["exclude_from_loading"] = value.split(",")
     return out
@@ -64,7 +63,7 @@ def row(tool, corpus, name, T, case):
     p = subprocess.run([tool, "convert", start, out, *args, "--schedule", OLD, "--json"], capture_output=True)
     if p.returncode:
         return f"convert: {p.stdout[-300:]}"
-    c = settings(json.loads(p.stdout)["report"], {**case, "topology": topology})
+    c = settings(json.loads(p.stdout)["settings"], {**case, "topology": topology})
     curve = [a for a in args if not a.startswith("--dp") and a not in "124"] if "--dp" in args else args
     p = subprocess.run([tool, "lr", start, *curve, "--schedule", OLD, "--from", "11", "--to", "40", "--json"],
                        capture_output=True)
