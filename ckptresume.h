@@ -27431,10 +27431,14 @@ static ckr_result ckr__nt_vocabulary(ckr__nt_job *x)
     return ckr__nt_say_int(
                x, "CKR_W_VOCAB_ROWS", CKR_CHANGED, "vocabulary rows", stored, x->padded,
                x->vocab > stored    ? "the vocabulary grows: the new rows are zero in parameters, "
-                                      "moments and masters"
+                                      "moments and masters, and in HEAD's softmax tokens with "
+                                      "logit 0: the loss rises until they are trained"
                : x->padded > stored ? "padded to a multiple of make_vocab_size_divisible_by * tp: "
-                                      "the new rows are zero"
-                                    : "rows above the vocabulary are padding and were dropped",
+                                      "the new rows are zero, and in HEAD's softmax tokens with "
+                                      "logit 0: the loss rises a little, until the model has "
+                                      "learned that they never come"
+                                    : "rows above the vocabulary are padding and were dropped: "
+                                      "HEAD's softmax counts them no more",
                told > 0 ? NULL : "give the logical size with --vocab if the stored rows are padded")
                ? CKR_OK
                : ckr__nt_emit_oom(x);

@@ -91,6 +91,21 @@ static void nanotron_stages(void)
     ckr_ckpt_close(c);
 }
 
+/* Padding that is new has a part in HEAD's loss: said with the rows. */
+static void nanotron_padding(void)
+{
+    ckr_ckpt *c = open_path("/w/pp2");
+    const ckr_note *n;
+    job j;
+    ask(&j, "tp=2");
+    if (c && decide(&j, c, true)) {
+        n = note(&j, "CKR_W_VOCAB_ROWS");
+        CHECK(n && n->severity == CKR_CHANGED && strstr(n->reason, "the loss rises") != NULL);
+    }
+    done(&j);
+    ckr_ckpt_close(c);
+}
+
 /* An LR that is asked for is used in the first update, in every group, said with both values; where
    it has no effect, nothing says that it has. */
 static void nanotron_override(void)
@@ -834,6 +849,7 @@ int main(int argc, char **argv)
     load();
     RUN(nanotron_policies);
     RUN(nanotron_stages);
+    RUN(nanotron_padding);
     RUN(nanotron_override);
     RUN(nanotron_refused);
     RUN(torch_policies);
