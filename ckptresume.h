@@ -960,8 +960,10 @@ typedef enum ckr_lr_policy {   /* how a new schedule takes over at the resume   
     CKR_LR_KEEP,               /* as the checkpoint would have gone on; past its end the
                                   last value, never below 0                              */
     CKR_LR_TARGET,             /* the new schedule's value at this step                  */
-    CKR_LR_SPLICE,             /* the new schedule, scaled to be continuous here         */
-    CKR_LR_STRETCH,            /* the rest of the old curve over the new length          */
+    CKR_LR_SPLICE,             /* the new schedule, scaled to be continuous here: not with
+                                  an LR that is asked for                                */
+    CKR_LR_STRETCH,            /* the rest of the old curve over the new length, the only
+                                  thing of the new schedule that counts                  */
     CKR_LR_REWARM              /* from 0 over rewarm_steps to the new schedule's value   */
 } ckr_lr_policy;
 
