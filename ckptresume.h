@@ -32747,6 +32747,16 @@ static ckr_result ckr__ac_refuse(ckr__ac_job *x, ckr_item item, const char *subj
     return ckr__ac_say(x, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
 }
 
+/* DeepSpeed's directory of the same step, where the optimizer is; or NULL. */
+static const char *ckr__ac_engine(const ckr__ac *ac)
+{
+    uint64_t i;
+    for (i = 0; i < ac->n_files; i++)
+        if (ac->files[i]->dir && ckr__starts(ac->files[i]->rel, "global_step"))
+            return ac->files[i]->rel;
+    return NULL;
+}
+
 /* What the target cannot be. */
 static ckr_result ckr__ac_allowed(ckr__ac_job *x)
 {
@@ -32767,6 +32777,13 @@ static ckr_result ckr__ac_allowed(ckr__ac_job *x)
         e = ckr__ac_refuse(x, CKR_ITEM_CLOCK_WITHOUT, "progress",
                            "the schedule would stand at another step than the run",
                            "leave out the schedule too");
+    if (e == CKR_OK && !(w & CKR_OPTIMIZER) && !ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 0) &&
+        ckr__ac_engine(x->ac))
+        e = ckr__ac_refuse(x, CKR_ITEM_TRAINER_SHARDED, ckr__ac_engine(x->ac),
+                           "the optimizer, with its masters and moments, is DeepSpeed's and lies in "
+                           "this directory: it would be lost",
+                           "--dialect deepspeed converts it, the trainer's files are copied beside; "
+                           "--without optimizer,groups leaves it out");
     if (e == CKR_OK && x->ranks != x->ac->ranks)
         e = ckr__ac_say_counts(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", x->ac->ranks, x->ranks,
                                "asked for");
