@@ -1125,7 +1125,7 @@ static void same_lr(const ckr_setting *sets, uint64_t n_sets, ckr_lr_policy poli
 static void whole_iterations(void)
 {
     static const ckr_setting longer[] = { { NULL, "total_steps", "20" } },
-                             other[] = { { NULL, "lr", "1e-3" }, { NULL, "total_steps", "32" } },
+                             other[] = { { NULL, "total_steps", "32" } },
                              batch[] = { { NULL, "batch_size", "8" } },
                              uneven[] = { { NULL, "batch_size", "6" } },
                              even[] = { { NULL, "batch_size", "6" },
@@ -1136,7 +1136,7 @@ static void whole_iterations(void)
     ckr_plan *p;
     same_lr(longer, 1, CKR_LR_STRETCH,
             "--lr-warmup-iters 0 --lr-warmup-fraction 0.09 --lr-decay-iters 20");
-    same_lr(other, 2, CKR_LR_SPLICE, "--lr-warmup-iters 3 --lr-decay-iters 32");
+    same_lr(other, 1, CKR_LR_SPLICE, "--lr-warmup-iters 3 --lr-decay-iters 32");
     same_lr(batch, 1, CKR_LR_DEFAULT,
             "--lr-warmup-fraction 0.1875 --lr-decay-iters 8 --lr-decay-style cosine --weight-decay "
             "0.1 --global-batch-size 8 --train-iters 16");

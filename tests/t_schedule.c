@@ -313,7 +313,7 @@ static void set_keys(void)
     n = set(s, "min_lr", "0.01", -1);
     NEAR(lr_at(n, 11), 0.01, 1e-12);
     err_clear();
-    CHECK_INT(ckr__sched_set(&t_ctx, s, "warmup_steps", "3", -1, &n), CKR_E_ARG);
+    CHECK_INT(ckr__sched_set(&t_ctx, s, "warmup_steps", "3", -1, &n), CKR_E_REFUSED);
     CHECK(strstr(t_err.text, "lr min_lr decay_steps total_steps") && t_err.remedy[0]);
     err_clear();
     CHECK_INT(ckr__sched_set(&t_ctx, s, "lr", "x", -1, &n), CKR_E_ARG);
