@@ -32058,15 +32058,18 @@ static ckr_result ckr__ac_say_clock(ckr__ac_job *x, const ckr_schedule *was,
                        remedy);
 }
 
-/* What TrainingArguments make of a schedule's arguments: whole lengths only. */
+/* What TrainingArguments make of a schedule's arguments: whole lengths only, and max_steps is the
+   curve's length as well as the run's last update, whatever the clock is. */
 static ckr_node *ckr__ac_trainer_params(ckr__ac_job *x, const ckr_schedule *want)
 {
     ckr_node *d = ckr__dict_copy(x->w.c, want->params);
+    const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : want->position;
     double warm = 0, n = 0;
     bool ok = d != NULL;
     ckr_node_f64(ckr_node_get(d, "num_warmup_steps"), &warm);
     if (ok && ckr_node_f64(ckr_node_get(d, "num_training_steps"), &n))
-        ok = ckr__node_set(x->w.c, d, "num_training_steps", ckr__sw_number(x->w.c, rint(n)));
+        ok = ckr__node_set(x->w.c, d, "num_training_steps",
+                           ckr__sw_number(x->w.c, rint(n) + (double)(done - want->position)));
     return ok && ckr__node_set(x->w.c, d, "num_warmup_steps",
                                ckr__sw_number(x->w.c, floor(ckr__at_least(warm, 0))))
                ? d
@@ -32131,6 +32134,16 @@ static bool ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
                                         "the run ends at another update, and the LR with it"));
 }
 
+/* A scheduler that the script gave the Trainer has its own length; the run ends at max_steps. */
+static bool ckr__ac_trainer_end(ckr__ac_job *x, const ckr_schedule *was, const ckr_schedule *now,
+                                int64_t done)
+{
+    const double old = was->opaque ? ckr__nan() : ckr__sched_end(was), end = ckr__sched_end(now);
+    if (now->opaque || !(end > (double)done) || ckr__same(old, end)) return true;
+    return ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, (int64_t)end),
+                           "the run ends before its schedule does");
+}
+
 /* What the scheduler goes on with from the written state. */
 static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const ckr_schedule *was,
                                   const ckr_schedule *want, const ckr_schedule *now,
@@ -32143,7 +32156,8 @@ static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const c
     ckr_schedule as = *now;
     bool ok;
     if (!x->ac->trainer || !ckr__is_function(now)) {
-        ok = ckr__setting_scheduler(x->out, now, was, true);
+        ok = ckr__setting_scheduler(x->out, now, was, true) &&
+             (!x->ac->trainer || ckr__ac_trainer_end(x, was, now, done));
     } else {
         as.params = ckr__ac_trainer_params(x, now);
         x->out->rounded = !ckr__sw_equal(as.params, now->params, 0);
@@ -39983,8 +39997,11 @@ static bool ckr__dsf_say_bases(ckr__ds_job *x, const ckr_schedule *w, const ckr_
                               "the checkpoint's";
     const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
     const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
+    bool apart = false;                        /* groups that the trainer gave LRs of their own */
     uint64_t i;
-    if (!ckr_node_is_list(lr))
+    for (i = 1; known && i < w->n_lanes; i++)
+        apart = apart || !ckr__same(was->lanes[i].base, was->lanes[0].base);
+    if (!ckr_node_is_list(lr) && !apart)
         return ckr__ds_setting(x, "optimizer.params.lr", lr, ckr__ds_was(x, "/optimizer/params/lr"),
                                why);
     for (i = 0; i < w->n_lanes; i++) {
@@ -46856,6 +46873,7 @@ typedef struct ckr__mg_job {
     bool              moved;   /* the schedule: what follows says it                      */
     double            top, low;            /* its bounds                                  */
     bool              samples; /* the run counts them, not iterations                     */
+    bool              by_file; /* its weight decay grows over another length than the run's  */
     double            unit, warm, decay, wsd, train;       /* in samples; the others in units */
     double            fraction;            /* of the decay, instead of warm; or NaN       */
     int64_t           vocab, padded, experts, iteration;
@@ -47790,15 +47808,20 @@ static const char *ckr__mg_other_total(ckr__mg_job *x, const ckr_schedule *h)
     return "--lr-policy target keeps it as long as it was";
 }
 
-/* A run that was to end with its schedule goes on until the end of a longer one. */
+/* A run that was to end with its schedule goes on until the end of a longer one; so does one whose
+   total_steps were asked for. */
 static void ckr__mg_longer(ckr__mg_job *x, const ckr_schedule *h)
 {
     const ckr_schedule *was = x->mg->s->n_schedules ? x->mg->s->schedules : NULL;
     const double end = (h->curve->k.total - h->offset) / x->unit;
+    bool asked = false;
+    size_t i;
+    for (i = 0; i < x->t->n_sets; i++) asked = asked || !strcmp(x->t->sets[i].key, "total_steps");
     if (!was || !was->curve || was->curve->kind != CKR__CV_MEGATRON ||
         !ckr__same(was->rate, h->rate) || !ckr__whole(end))
         return;
-    if (ckr__same((was->curve->k.total - was->offset) / x->unit, x->train) && end > x->train)
+    if (asked || (ckr__same((was->curve->k.total - was->offset) / x->unit, x->train) &&
+                  end > x->train))
         x->train = end;
 }
 
@@ -47831,7 +47854,7 @@ static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h, const char **why, c
     ckr__mg_longer(x, h);
     if (!(h->curve->flags & CKR__CF_WD) || h->curve->wd_shape == CKR__SH_CONST)
         k->end_at = x->train * x->unit;
-    else x->train = ckr__mg_length(x, "the weight decay's increase", NULL, k->end_at, why, remedy);
+    x->by_file = !ckr__same(k->end_at, x->train * x->unit);
 }
 
 /* The first group with the run's own bounds, or (`decoupled`) that with others; n: none. */
@@ -48817,6 +48840,12 @@ static bool ckr__mg_say_schedule(ckr__mg_job *x)
              ckr__mg_num_opt(x, "end-weight-decay", h->lanes[0].end_wd) &&
              ckr__mg_word_opt(x, "weight-decay-incr-style",
                               ckr__shape_name(c->wd_shape, "constant"));
+    if (ok && x->by_file)
+        ok = ckr__mg_opt(x, "use-checkpoint-opt_param-scheduler", ckr__node_bool(x->c, true),
+                         "Megatron-LM takes the run's length for that of the weight decay's "
+                         "increase, which is another, and stops") &&
+             ckr__mg_opt(x, "override-opt_param-scheduler", ckr__node_bool(x->c, false),
+                         "the two options exclude each other");
     return ok && ckr__mg_opt(x, "global-batch-size", ckr__node_int(x->c, (int64_t)h->rate),
                              ckr__mg_curve_why) &&
            ckr__mg_length_opt(x, "train", x->train);
@@ -54105,18 +54134,18 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
     snprintf(remedy, sizeof remedy, "tell it with --schedule %s, or the coming run's with "
              "--to-schedule", d->out->n_groups ? ckr__decide_form(d)
                                                : "KIND:key=value,... or --optimizer FILE");
-    if (d->wanted)                             /* nobody knows what would become of it       */
+    if (d->wanted || (strcmp(x->key, "lr") != 0 && d->out->n_groups))     /* nobody knows       */
         return ckr__remedy(d->c->err,
                            ckr__fail(d->c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET,
-                                     x->key, "%s", d->wanted->reason
+                                     x->key, "%s", d->wanted && d->wanted->reason
                                                        ? d->wanted->reason
-                                                       : "the schedule's curve is not known"),
+                                                       : "the checkpoint does not tell its "
+                                                         "schedule"),
                            remedy);
-    if (strcmp(x->key, "lr") != 0 || !d->out->n_groups) {
-        r = ckr__setting_bad(d, x, d->before && d->before->reason ? d->before->reason
-                                   : "the checkpoint does not tell its schedule");
-        return ckr__remedy(d->c->err, r, remedy);
-    }
+    if (!d->out->n_groups)
+        return ckr__remedy(d->c->err,
+                           ckr__setting_bad(d, x, "the checkpoint does not tell its schedule"),
+                           remedy);
     if (!ckr__setting_number(x, &v)) return ckr__setting_bad(d, x, "not a number from 0 on");
     r = ckr__decide_hyper(d, x, v);
     for (i = 0; i < d->out->n_groups && r == CKR_OK; i++)

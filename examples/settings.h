@@ -1,14 +1,24 @@
 /* settings.h - what the coming run must be started with, in the form that is pasted there: a command
    line, a Python call, ds_config's JSON, YAML. Part of the command-line tool. */
 
-/* OUT stands for where the conversion goes. */
+/* OUT stands for where the conversion goes; a folder of steps is above an OUT that is one. */
+static void setting_path(json *w, const ckr_run_setting *x, const char *out)
+{
+    size_t n = strlen(out), base;
+    while (n > 1 && out[n - 1] == '/') n--;
+    for (base = n; base && out[base - 1] != '/'; base--) {}
+    if (!strcmp(x->key, "checkpoint.folder") && !strncmp(out + base, "step-", 5))
+        json_string_n(w, base ? out : ".", base > 1 ? base - 1 : 1);
+    else json_string_n(w, out, n);
+}
+
 static void setting_value(text *t, const ckr_run_setting *x, const char *out, bool python)
 {
     const char *s = ckr_node_str(x->value);
     json w;
     w.t = t;
     w.comma = false;
-    if (s && out && !strcmp(s, "OUT")) json_string(&w, out);
+    if (s && out && !strcmp(s, "OUT")) setting_path(&w, x, out);
     else if (python && x->value->kind == CKR_NODE_BOOL) text_str(t, x->value->u.b ? "True" : "False");
     else if (python && x->value->kind == CKR_NODE_NONE) text_str(t, "None");
     else json_node(&w, NULL, x->value);
@@ -18,7 +28,7 @@ static void setting_value(text *t, const ckr_run_setting *x, const char *out, bo
 static void setting_word(text *t, const ckr_run_setting *x, const char *out)
 {
     const char *s = ckr_node_str(x->value);
-    if (s) text_str(t, out && !strcmp(s, "OUT") ? out : s);
+    if (s && (!out || strcmp(s, "OUT") != 0)) text_str(t, s);
     else setting_value(t, x, out, true);
 }
 

@@ -72,11 +72,11 @@ class DeepSpeed(Framework):
     name = "deepspeed"
     own = {  # case: scheduler.params of ds_config; the scheduler.type is the word before the comma
         "WarmupLR": {"warmup_min_lr": 1e-5, "warmup_max_lr": LR, "warmup_num_steps": 12},
-        "WarmupDecayLR": {"total_num_steps": END, "warmup_max_lr": 1e-3, "warmup_num_steps": 4, "warmup_type": "linear"},
+        "WarmupDecayLR": {"total_num_steps": END, "warmup_num_steps": 4, "warmup_type": "linear"},
         "WarmupDecayLR, log": {"total_num_steps": END, "warmup_max_lr": LR, "warmup_num_steps": 4},
         "WarmupCosineLR": {"total_num_steps": END, "warmup_num_steps": 4, "cos_min_ratio": 0.05},
-        "OneCycle": {"cycle_min_lr": 1e-4, "cycle_max_lr": 1e-3, "cycle_first_step_size": 9, "cycle_second_step_size": 7,
-                     "decay_lr_rate": 0.1, "decay_step_size": 2},
+        "OneCycle": {"cycle_min_lr": 1e-4, "cycle_max_lr": 1e-3, "cycle_first_step_size": 9,
+                     "cycle_second_step_size": 7, "decay_lr_rate": 0.1, "decay_step_size": 2},
         "LRRangeTest": {"lr_range_test_min_lr": 1e-4, "lr_range_test_step_size": 3, "lr_range_test_step_rate": 0.5},
         "CosineAnnealingLR": {"T_max": END, "eta_min": 1e-5},  # torch's, which does without ZeRO only
     }  # fmt: skip
@@ -181,7 +181,8 @@ class TorchTitan(Framework):
     }
 
     def available(self):
-        return missing("torchtitan.components.checkpoint", "torchtitan.components.dataloader", "torchtitan.config.manager")
+        names = ("config.manager", "components.checkpoint", "components.dataloader")
+        return missing(*(f"torchtitan.{name}" for name in names))
 
     def cases(self):
         return list(self.variants)
@@ -276,7 +277,7 @@ class Megatron(Framework):
     classes of megatron-core is here in our words: get_optimizer_param_scheduler, load_checkpoint and train_step."""
 
     name = "megatron"
-    variants = {  # arguments, beside lr 3e-3, min_lr 3e-4, train_iters and lr_decay_iters 16, lr_warmup_iters 3, batch 4
+    variants = {  # arguments, beside lr 3e-3, min_lr 3e-4, 3 iterations of warmup, 16 in all, batch 4
         "cosine": {},
         "cosine, legacy": {},
         "cosine, warmup as a fraction": {"lr_warmup_fraction": 0.2, "lr_warmup_iters": 0},
@@ -312,12 +313,12 @@ class Megatron(Framework):
         """Counts samples: iterations, times the batch."""
         from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 
-        unit, other, batch = ("iters", "samples", args.global_batch_size) if args.train_iters else ("samples", "iters", 1)
-        decay, wsd, warmup = (getattr(args, f"lr_{part}_{unit}") for part in ("decay", "wsd_decay", "warmup"))
-        train, fraction = getattr(args, f"train_{unit}"), args.lr_warmup_fraction
-        mixed = getattr(args, f"train_{other}") or getattr(args, f"lr_decay_{other}") or getattr(args, f"lr_warmup_{other}")
-        assert not mixed, f"expected {unit} alone"
-        assert fraction is None or warmup == 0, f"can only specify one of lr-warmup-fraction and lr-warmup-{unit}"
+        names, fraction = ("train", "lr_decay", "lr_warmup", "lr_wsd_decay"), args.lr_warmup_fraction
+        iters, samples = ([getattr(args, f"{name}_{unit}") for name in names] for unit in ("iters", "samples"))
+        batch = args.global_batch_size if args.train_iters else 1
+        train, decay, warmup, wsd = iters if args.train_iters else samples
+        assert not any((samples if args.train_iters else iters)[:3]), "expected iterations or samples, not both"
+        assert fraction is None or warmup == 0, "can only specify one of lr-warmup-fraction and lr-warmup-iters"
         decay = (train if decay is None else decay) * batch
         return OptimizerParamScheduler(
             types.SimpleNamespace(param_groups=groups),
@@ -347,7 +348,8 @@ class Megatron(Framework):
 
     def save(self, case, dir):
         path, done = dir / "ckpt", 6
-        shutil.copytree(DATA / "megatron" / ("legacy_tp2_dp2_distopt" if "legacy" in case else "torch_adam_dp2") / "ckpt", path)
+        base = "legacy_tp2_dp2_distopt" if "legacy" in case else "torch_adam_dp2"
+        shutil.copytree(DATA / "megatron" / base / "ckpt", path)
         for file in self.files(path):
             state = torch.load(file, weights_only=False)
             args, groups = state["args"], state["optimizer"]["optimizer"]["param_groups"]
@@ -408,8 +410,8 @@ class Nanotron(Framework):
         "linear, level before": {"lr_decay_starting_step": 10, "lr_decay_steps": 15},
         "linear, still warming up": {"lr_warmup_steps": 15, "lr_decay_steps": 10},
         "cosine": {"lr_decay_style": "cosine"},
-        "cosine, no warmup, no floor": {"lr_decay_style": "cosine", "lr_warmup_steps": 0, "lr_decay_steps": 25, "min_decay_lr": 0.0},
-        "1-sqrt": {"lr_decay_style": "1-sqrt"},
+        "cosine, no warmup": {"lr_decay_style": "cosine", "lr_warmup_steps": 0, "lr_decay_steps": 25},
+        "1-sqrt, no floor": {"lr_decay_style": "1-sqrt", "min_decay_lr": 0.0},
     }
 
     def available(self):
@@ -437,11 +439,13 @@ class Nanotron(Framework):
         config = get_config_from_dict(tree)
         values = config.optimizer.learning_rate_scheduler
         names = torch.load(self.part("optimizer", self.saved / f"{self.done}"), weights_only=True)["names"].values()
-        groups = [{"named_params": [(name, torch.nn.Parameter(torch.zeros(1)))], "lr": values.learning_rate} for name in names]
+        named = [[(name, torch.nn.Parameter(torch.zeros(1)))] for name in names]
+        groups = [{"named_params": one, "lr": values.learning_rate} for one in named]
         optimizer = NamedOptimizer(groups, torch.optim.AdamW)
         if path:
-            group = {k: types.SimpleNamespace(size=lambda k=k: getattr(config.parallelism, k)) for k in ("tp", "pp", "dp")}
-            context = types.SimpleNamespace(**{f"{k}_pg": v for k, v in group.items()})
+            sizes = {k: getattr(config.parallelism, k) for k in ("tp", "pp", "dp")}
+            context = {f"{k}_pg": types.SimpleNamespace(size=lambda n=n: n) for k, n in sizes.items()}
+            context = types.SimpleNamespace(**context)
             config.checkpoints.resume_checkpoint_path = path
             here = parse_ckpt_path(config, context)
             assert here, "Nanotron found no checkpoint"
