@@ -18128,6 +18128,20 @@ static ckr_result ckr__rebase_splice(ckr__ctx *c, double t, const double *was, d
     return e;
 }
 
+/* Where the new schedule ends: of a decay whose length Nanotron was given, with the run that was
+   asked for. */
+static double ckr__stretch_end(const ckr_schedule *old, const ckr_schedule *target)
+{
+    const ckr_node *was = ckr_node_get(old->params, "train_steps"),
+                   *now = ckr_node_get(target->params, "train_steps");
+    const double end = ckr__sched_end(target);
+    double run;
+    return old->curve->kind == CKR__CV_NANOTRON && ckr__same(end, ckr__sched_end(old)) &&
+                   ckr_node_f64(now, &run) && !ckr__sw_equal(now, was, 0) && run > 0
+               ? run
+               : end;
+}
+
 /* r: how many old clock units one new unit of the rest is worth. The map's origin is here, so that
    this very t keeps its curve value exactly, at a kink of the curve too. */
 static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
@@ -18135,7 +18149,7 @@ static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
                                       double *now, ckr_schedule *s)
 {
     const double end = ckr__sched_end(old),
-                 length = ckr__sched_end(target) - target->offset,
+                 length = ckr__stretch_end(old, target) - target->offset,
                  to = ckr__rn(length / target->rate * old->rate) + old->offset;
     const double r = (end - t) / (to - t);
     uint64_t i;
@@ -18152,6 +18166,14 @@ static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
     s->b = ckr__rn(s->a * (t - s->t0)) + s->b;
     s->t0 = t;
     s->a = s->a * r;
+    if (target != old && old->curve->kind == CKR__CV_NANOTRON) {       /* the run's length     */
+        s->params = ckr__set_params(c, old->params, ckr__skind_of(old->kind));
+        if (!s->params || (ckr__has(target->params, "train_steps") &&
+                           !ckr__node_set(c, s->params, "train_steps",
+                                          (ckr_node *)(uintptr_t)ckr_node_get(target->params,
+                                                                              "train_steps"))))
+            return ckr__sched_oom(c);
+    }
     s->hold = to;
     s->clamp = true;
     s->anchored = false;
@@ -24505,8 +24527,8 @@ static ckr_schedule *ckr__follows_scaled(ckr__ctx *c, const ckr_schedule *was, c
 
 /* The schedule that torch follows from a scheduler's state (NULL: the file has none) and its
    groups, `rate` ticks an update: a class of torch's reads all of it there; a function's arguments
-   are the coming run's, those of `want`; of a function that nobody can rebuild only the base LRs may
-   change. */
+   are the coming run's, those of `want`; of a function that nobody can rebuild only the base LRs
+   may change. */
 static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const ckr_group *groups,
                                      const ckr_schedule *want, const ckr_schedule *was, double rate,
                                      int64_t done, const ckr_schedule **out)
@@ -28766,8 +28788,8 @@ static bool ckr__nt_say_rotary(ckr__nt_job *x)
     if (!ckr__nt_true(model, "is_llama_config") || ckr_node_get(model, "rope_interleaved"))
         return true;
     return ckr__nt_setting(x, "/model/model_config/rope_interleaved", ckr__node_bool(x->c, true),
-                           "the code that wrote this had no such key and rotated interleaved pairs; "
-                           "HEAD rotates halves by default: another model");
+                           "the code that wrote this had no such key and rotated interleaved "
+                           "pairs; HEAD rotates halves by default: another model");
 }
 
 /* Before each update HEAD compares the moments of all replicas, of ZeRO-1 too (sanity_checks.py);
@@ -28779,8 +28801,8 @@ static bool ckr__nt_say_sanity(ckr__nt_job *x)
     if (!x->zero || x->dp * x->cp < 2 || (x->t->without & CKR_OPTIMIZER) || !ignore ||
         ignore->kind != CKR_NODE_BOOL || ignore->u.b) return true;
     return ckr__nt_setting(x, key, ckr__node_bool(x->c, true),
-                           "HEAD's own check stops a run with ZeRO-1 over several replicas: it takes "
-                           "their parts of the moments for copies");
+                           "HEAD's own check stops a run with ZeRO-1 over several replicas: it "
+                           "takes their parts of the moments for copies");
 }
 
 /* HEAD looks for patterns in the name of the last tied or replicated parameter, too: a stage that
@@ -32111,7 +32133,8 @@ static bool ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
     static const char why[] = "the Trainer builds its scheduler from it: the LR follows another "
                               "curve";
     const bool same = was && !strcmp(was->kind, want->kind);
-    const ckr_node *kwargs = ckr__ac_kwargs(x, params), *had = ckr__ac_arg(x, "lr_scheduler_kwargs");
+    const ckr_node *kwargs = ckr__ac_kwargs(x, params),
+                   *had = ckr__ac_arg(x, "lr_scheduler_kwargs");
     double share = 0, warm = 0, was_warm = 0;
     bool ok = kwargs != NULL;
     ckr_node_f64(ckr__ac_arg(x, "warmup_steps"), &share);
@@ -32216,8 +32239,8 @@ static ckr_result ckr__ac_batch(ckr__ac_job *x)
     ckr_node_i64(ckr__ac_arg(x, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr__ac_arg(x, "gradient_accumulation_steps"), &steps);
     ckr_node_i64(ckr__ac_arg(x, "max_steps"), &max);
-    if (!x->ac->trainer || x->ranks == x->ac->ranks || (x->t->without & CKR_PROGRESS) || micro < 1 ||
-        steps < 1 || micro > 1 << 30 || steps > 1 << 20)
+    if (!x->ac->trainer || x->ranks == x->ac->ranks || (x->t->without & CKR_PROGRESS) ||
+        micro < 1 || steps < 1 || micro > 1 << 30 || steps > 1 << 20)
         return CKR_OK;
     all = micro * steps * (int64_t)x->ac->ranks;
     if (!ckr__batch_kept(all, x->ranks, &micro, &steps))
@@ -32234,7 +32257,7 @@ static ckr_result ckr__ac_batch(ckr__ac_job *x)
     return CKR_OK;
 }
 
-/* Without max_steps the Trainer counts the updates anew from the data, the batch and the processes. */
+/* Without max_steps the Trainer counts the updates anew, by data, batch and processes. */
 static ckr_result ckr__ac_steps(ckr__ac_job *x)
 {
     const ckr_schedule *want = x->w.s->n_schedules ? x->w.s->schedules : NULL;
@@ -32794,10 +32817,10 @@ static ckr_result ckr__ac_allowed(ckr__ac_job *x)
     if (e == CKR_OK && !(w & CKR_OPTIMIZER) && !ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 0) &&
         ckr__ac_engine(x->ac))
         e = ckr__ac_refuse(x, CKR_ITEM_TRAINER_SHARDED, ckr__ac_engine(x->ac),
-                           "the optimizer, with its masters and moments, is DeepSpeed's and lies in "
-                           "this directory: it would be lost",
-                           "--dialect deepspeed converts it, the trainer's files are copied beside; "
-                           "--without optimizer,groups leaves it out");
+                           "the optimizer, with its masters and moments, is DeepSpeed's and lies "
+                           "in this directory: it would be lost",
+                           "--dialect deepspeed converts it, the trainer's files are copied "
+                           "beside; --without optimizer,groups leaves it out");
     if (e == CKR_OK && x->ranks != x->ac->ranks)
         e = ckr__ac_say_counts(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", x->ac->ranks, x->ranks,
                                "asked for");
@@ -42523,7 +42546,7 @@ static ckr_result ckr__te_as_it_is(ckr__de *x)
     return r;
 }
 
-/* torchtitan's resume looks for step-N in its folder. What is no step of a run is loaded by path. */
+/* torchtitan looks for step-N in its folder; what is no step of a run is loaded by path */
 static const char *ckr__te_dir(ckr__de *x)
 {
     const bool whole = x->s->n_groups && !(x->t->without & (CKR_GROUPS | CKR_PROGRESS)) &&
@@ -48869,8 +48892,8 @@ static ckr_result ckr__mg_say_buckets(ckr__mg_job *x)
 /* The options with which unpatched Megatron uses what was written, where they are others. */
 static bool ckr__mg_options(ckr__mg_job *x)
 {
-    static const char shape[] = "Megatron-LM stops: the files are those of another topology",
-                      files[] = "Megatron-LM does not find, or does not load, the optimizer's files";
+    static const char shape[] = "Megatron-LM stops: the files are those of another topology";
+    static const char files[] = "Megatron-LM does not find or load the optimizer's files";
     static const char batch[] = "without it the batch is the micro batch times the data-parallel "
                                 "size: another one, and the LR's clock with it";
     ckr_node *yes = ckr__node_bool(x->c, true);
@@ -48904,8 +48927,8 @@ static bool ckr__mg_options(ckr__mg_job *x)
                           "Megatron-LM stops: the files hold no random states");
     if (ok && x->dp != was && gbs > 0 && !x->release)
         ok = ckr__setting(x->out, "command line", "--global-batch-size",
-                          ckr__node_int(x->c, (int64_t)gbs), ckr__node_int(x->c, (int64_t)gbs), true,
-                          batch);
+                          ckr__node_int(x->c, (int64_t)gbs), ckr__node_int(x->c, (int64_t)gbs),
+                          true, batch);
     return ok && (!x->moved || ckr__mg_say_schedule(x));
 }
 
@@ -55336,8 +55359,8 @@ static int ckr__severity_max(const ckr_note *notes, uint64_t n)
     return worst;
 }
 
-/* Changes that RECOVER allows: what makes the framework go on exactly where it was, and what is told
-   of the saved run's own future, which nothing here has changed. */
+/* Changes that RECOVER allows: what makes the framework go on exactly where it was, and what is
+   told of the saved run's own future, which nothing here has changed. */
 static bool ckr__recovers(const ckr_note *n)
 {
     static const char *const own[] = { "CKR_W_LR_REBOUND", "CKR_W_SCHEDULE_UNKNOWN",

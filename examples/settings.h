@@ -1,5 +1,5 @@
-/* settings.h - what the coming run must be started with, in the form that is pasted there: a command
-   line, a Python call, ds_config's JSON, YAML. Part of the command-line tool. */
+/* settings.h - what the coming run must be started with, in the form that is pasted there: a
+   command line, a Python call, ds_config's JSON, YAML. Part of the command-line tool. */
 
 /* OUT stands for where the conversion goes; a folder of steps is above an OUT that is one. */
 static void setting_path(json *w, const ckr_run_setting *x, const char *out)
@@ -19,7 +19,8 @@ static void setting_value(text *t, const ckr_run_setting *x, const char *out, bo
     w.t = t;
     w.comma = false;
     if (s && out && !strcmp(s, "OUT")) setting_path(&w, x, out);
-    else if (python && x->value->kind == CKR_NODE_BOOL) text_str(t, x->value->u.b ? "True" : "False");
+    else if (python && x->value->kind == CKR_NODE_BOOL)
+        text_str(t, x->value->u.b ? "True" : "False");
     else if (python && x->value->kind == CKR_NODE_NONE) text_str(t, "None");
     else json_node(&w, NULL, x->value);
 }
@@ -78,6 +79,14 @@ static void settings_nested(text *t, const ckr_run_setting *const *list, size_t 
     if (!yaml) text_str(t, "}\n");
 }
 
+/* torchtitan's --a.b_c=False is --a.no-b-c. */
+static void setting_negated(text *t, const char *key, bool first)
+{
+    const char *dot = strrchr(key, '.'), *p;
+    text_fmt(t, "%s--%.*sno-", first ? "" : " ", dot ? (int)(dot - key) + 1 : 0, key);
+    for (p = dot ? dot + 1 : key; *p; p++) text_put(t, *p == '_' ? "-" : p, 1);
+}
+
 /* --lr 0.001 --no-load-rng; torchtitan's are --key=value. What must be absent is said behind. */
 static void settings_line(text *t, const ckr_run_setting *const *list, size_t n, const char *out,
                           bool equals)
@@ -87,9 +96,14 @@ static void settings_line(text *t, const ckr_run_setting *const *list, size_t n,
     for (i = 0; i < n; i++) {
         const ckr_node *v = list[i]->value;
         if (v->kind == CKR_NODE_NONE && !equals) continue;
+        if (v->kind == CKR_NODE_BOOL && !v->u.b && equals) {
+            setting_negated(t, list[i]->key, first);
+            first = false;
+            continue;
+        }
         text_fmt(t, "%s%s%s", first ? "" : " ", equals ? "--" : "", list[i]->key);
         first = false;
-        if (v->kind == CKR_NODE_BOOL && v->u.b && !equals) continue;
+        if (v->kind == CKR_NODE_BOOL && v->u.b) continue;
         text_str(t, equals ? "=" : " ");
         setting_word(t, list[i], out);
     }
