@@ -3,9 +3,8 @@
 # requirements once and uses it again; VENV_PYTHON=PYTHON takes one that has them.
 # NANOTRON_SRC=DIR: Nanotron too. LLMC_SRC=DIR: llm.c's program, on a CUDA runtime without a device.
 # TITAN022=DIR: an unpacked wheel of torchtitan 0.2.2. CORPUS=DIR has the cases for
-# torch.distributed.checkpoint and, where it is installed, torchtitan. DeepSpeed has to find torch when it
-# is installed, so it comes after the rest, without its compiled parts; where that
-# fails its checks are left out with a line.
+# torch.distributed.checkpoint and, where torchtitan's trainer can be imported, that. DeepSpeed has to find
+# torch when it is installed, so it comes after the rest, without its compiled parts.
 set -u
 py=${VENV_PYTHON:-}
 wanted=tests/interop/requirements.txt
@@ -24,7 +23,9 @@ if [ -z "$py" ]; then
     mkdir -p build
     # shellcheck disable=SC2086
     cat $wanted > build/venv.wanted
-    if ! cmp -s build/venv.wanted build/venv/made-from; then
+    cat build/venv.wanted tests/interop/requirements-deepspeed.txt \
+        tests/interop/requirements-frameworks.txt > build/venv.all
+    if ! cmp -s build/venv.all build/venv/made-from; then
         [ -x "$py" ] || python3 -m venv build/venv || {
             echo "python3 cannot make a virtual environment (Debian: apt-get install python3-venv)"
             echo "0 passed, 1 failed"
@@ -41,8 +42,15 @@ if [ -z "$py" ]; then
             setuptools==80.9.0 wheel==0.45.1 >> build/venv.log 2>&1 &&
             DS_BUILD_OPS=0 "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
                 --progress-bar off --no-build-isolation -r tests/interop/requirements-deepspeed.txt \
-                >> build/venv.log 2>&1
-        cp build/venv.wanted build/venv/made-from
+                >> build/venv.log 2>&1 &&
+            "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
+                --progress-bar off --no-deps -r tests/interop/requirements-frameworks.txt \
+                >> build/venv.log 2>&1 || {
+            tail -n 20 build/venv.log
+            echo "0 passed, 1 failed"
+            exit 1
+        }
+        cp build/venv.all build/venv/made-from
     fi
 fi
 
@@ -50,6 +58,7 @@ fi
 rc=0
 "$py" tests/interop/check.py "$@" || rc=1
 [ $# -ne 0 ] || "$py" tests/interop/shards.py ./ckptresume || rc=1
+[ $# -ne 0 ] || "$py" tests/interop/matrix.py ./ckptresume || rc=1
 corpus=${CORPUS:-../shared/corpus}
 if [ $# -eq 0 ] && [ -d "$corpus/dcp/make" ]; then
     "$py" tests/interop/dcp.py ./ckptresume "$corpus/dcp" || rc=1
