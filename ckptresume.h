@@ -18077,6 +18077,8 @@ static bool ckr__sched_same(const ckr_schedule *a, const ckr_schedule *b)
         if (!ckr__same(a->lanes[i].base, b->lanes[i].base) ||
             (!ckr__same(a->lanes[i].min, b->lanes[i].min) &&
              a->lanes[i].min == a->lanes[i].min) ||
+            (!ckr__same(a->lanes[i].end_wd, b->lanes[i].end_wd) &&
+             a->lanes[i].end_wd == a->lanes[i].end_wd) ||
             !ckr__same(a->lanes[i].p, b->lanes[i].p) || !ckr__same(a->lanes[i].q, b->lanes[i].q))
             return false;
     return true;
@@ -18497,6 +18499,7 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
                  t = ckr__rn(base->rate * (double)updates) + base->offset;
     double *was = CKR__NEW_N(c, double, old->n_lanes), *now = CKR__NEW_N(c, double, old->n_lanes);
     ckr_schedule *s = ckr__sched_copy(c, base);
+    uint64_t i;
     ckr_result e;
     *out = NULL;
     if (!was || !now || !s) return ckr__sched_oom(c);
@@ -18511,9 +18514,14 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
         *out = s;
         return CKR_OK;
     }
+    for (i = 0; base == old && target && i < old->n_lanes && i < target->n_lanes; i++) {
+        const ckr_lane *l = &target->lanes[i];
+        if (l->end_wd != l->end_wd) continue;
+        s->lanes[i].start_wd = l->start_wd;    /* the policy is the LR's alone              */
+        s->lanes[i].end_wd = l->end_wd;
+    }
     e = old->opaque ? CKR_OK : ckr__sched_at(c, old, CKR__COL_LR, t_old, was);
     if (old->opaque) {
-        uint64_t i;
         for (i = 0; i < old->n_lanes; i++) was[i] = old->lanes[i].anchor;
     }
     if (e != CKR_OK) return e;

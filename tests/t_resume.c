@@ -653,6 +653,15 @@ static void sample_clock(void)
     ask(&j, "weight_decay=0.5");
     if (c && decide(&j, c, false)) HAS(&j, "CKR_HYPER_CHANGED");
     done(&j);
+    ask(&j, "weight_decay=0.5 @keep");         /* the policy is the LR's alone              */
+    if (c && decide(&j, c, false)) {
+        HAS(&j, "CKR_HYPER_CHANGED");
+        HAS_NOT(&j, "CKR_LR_CHANGED");
+    }
+    done(&j);
+    ask(&j, "weight_decay=0.5 total_steps=2000 @stretch");
+    if (c && decide(&j, c, false)) HAS(&j, "CKR_HYPER_CHANGED");
+    done(&j);
     ckr_ckpt_close(c);
 }
 
