@@ -24463,6 +24463,34 @@ static ckr_result ckr__step_number(ckr__ctx *c, const ckr_node *n, double *out)
     return CKR_OK;
 }
 
+static bool ckr__is_number(const ckr_node *n)
+{
+    return n->kind == CKR_NODE_INT || n->kind == CKR_NODE_FLOAT;
+}
+
+/* Python's number as a tensor without axes that lies in memory: int64 or float64, by which a writer
+   knows what it was. NULL: out of memory. */
+static const ckr_view *ckr__number_view(ckr__ctx *c, const ckr_node *n)
+{
+    struct both { ckr_view view; int64_t shape[1]; uint8_t bytes[8]; } *b;
+    b = (struct both *)ckr__arena(c, sizeof *b);
+    if (!b) return NULL;
+    b->view.dtype = n->kind == CKR_NODE_INT ? CKR_DTYPE_I64 : CKR_DTYPE_F64;
+    b->view.big_endian = ckr__host_big_endian();
+    b->view.file = CKR_NO_FILE;
+    b->view.shape = b->view.stride = b->shape;
+    b->view.bytes = b->bytes;
+    b->view.data_bytes = sizeof b->bytes;
+    memcpy(b->bytes, &n->u, sizeof b->bytes);
+    return &b->view;
+}
+
+static bool ckr__is_python(const ckr_tensor *t)
+{
+    return t->n_dims == 0 && t->n_pieces == 1 && t->pieces[0].mem &&
+           (t->dtype == CKR_DTYPE_I64 || t->dtype == CKR_DTYPE_F64);
+}
+
 static bool ckr__same_hyper(const ckr_state *a, const ckr_state *b)
 {
     uint64_t i, k;
@@ -30939,7 +30967,10 @@ static ckr_result ckr__ac_slot(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_
     ckr_tensor *t;
     const char *name;
     ckr_result e = CKR_OK;
-    if (v->kind == CKR_NODE_TENSOR) return ckr__ac_tensor(r, p->name, slot, v->u.view, &t);
+    if (v->kind == CKR_NODE_TENSOR || ckr__is_number(v)) {
+        const ckr_view *view = v->kind == CKR_NODE_TENSOR ? v->u.view : ckr__number_view(r->c, v);
+        return view ? ckr__ac_tensor(r, p->name, slot, view, &t) : ckr__ac_oom(r);
+    }
     for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
         if (v->u.items[i]->kind != CKR_NODE_TENSOR) break;
     if (ckr_node_is_list(v) && v->count && i == v->count) {
@@ -35465,7 +35496,7 @@ typedef struct ckr__ds {
     ckr__ds_wrapper  wrapper;
     bool             pipe, universal, elastic, robin, aligned;
     bool             bare;     /* universal, of a pipeline: without layer files            */
-    bool             number, uneven;   /* `step` is Python's, no tensor; differs         */
+    bool             uneven;   /* `step` differs                                         */
     bool             rest;     /* keys of the optimizers' files that are not known here  */
     double           updates;  /* of the first parameter, with ZeRO-0                    */
     ckr__ds_stage   *stages;   /* [mp]                                                    */
@@ -36350,14 +36381,16 @@ static ckr_result ckr__ds_partition(ckr__ds *r, const ckr__ds_file *f, const cha
                        "bring back this rank's file, or the model's file that belongs to it");
 }
 
-/* A counter that all parameters of a group share: rank 0's is kept, the others must agree. */
+/* A counter, or another number, that all parameters of a group share: rank 0's is kept, the others
+   must agree. */
 static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *slot,
                                  const ckr_node *n, double want)
 {
+    const bool tensor = n->kind == CKR_NODE_TENSOR;
+    const ckr_view *view = tensor ? n->u.view : NULL;
     ckr_tensor *t;
     ckr__reader rd;
     ckr__block *b;
-    int64_t *mem = CKR__NEW(r->c, int64_t);
     double v;
     uint64_t i;
     ckr_result e = ckr__step_number(r->c, n, &v);
@@ -36367,35 +36400,24 @@ static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *s
         return ckr__remedy(r->c->err, e, "bring back this rank's file of that step");
     }
     if (e != CKR_OK || want == want) return e;
-    if (v == v && r->updates != r->updates) r->updates = v;
-    if (v != v || !mem)
-        return mem ? ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot), n)
-                   : ckr__ds_oom(r);
-    *mem = (int64_t)v;
+    if (v == v && r->updates != r->updates && !strcmp(slot, "step")) r->updates = v;
+    if (ckr__is_number(n)) view = ckr__number_view(r->c, n);
+    if (!view || (tensor && v != v))
+        return r->c->err->code != CKR_OK
+                   ? r->c->err->code
+                   : ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot), n);
     memset(&rd, 0, sizeof rd);
     rd.c = r->c;
     for (i = 0; i < x->n; i++) {
-        const bool tensor = n->kind == CKR_NODE_TENSOR;
         if (x->params[i]->stated) continue;
-        e = ckr__ds_slot(r, x->params[i], slot, tensor ? n->u.view->dtype : CKR_DTYPE_I64, true,
-                         &t);
-        b = ckr__block_whole(r->c, tensor ? n->u.view->n_dims : 0,
-                             tensor ? n->u.view->shape : NULL);
+        e = ckr__ds_slot(r, x->params[i], slot, view->dtype, true, &t);
+        b = ckr__block_whole(r->c, view->n_dims, view->shape);
         if (e != CKR_OK || !b) return ckr__ds_oom(r);
         rd.tensor = t;
         rd.rank = (int32_t)x->rank;
-        if (!tensor) {
-            r->number = true;
-            rd.dtype = CKR_DTYPE_I64;
-            rd.file = CKR_NO_FILE;
-            rd.mem = mem;
-            rd.big_endian = ckr__host_big_endian();
-            if (!ckr__read_flat(&rd, b, 0, 1, 0)) return ckr__ds_oom(r);
-            continue;
-        }
-        t->n_dims = n->u.view->n_dims;
-        t->shape = n->u.view->shape;
-        if (t->n_pieces == 0 && !ckr__read_view(&rd, b, n->u.view)) return ckr__ds_oom(r);
+        t->n_dims = view->n_dims;
+        t->shape = view->shape;
+        if (t->n_pieces == 0 && !ckr__read_view(&rd, b, view)) return ckr__ds_oom(r);
     }
     return CKR_OK;
 }
@@ -36420,6 +36442,8 @@ static ckr_result ckr__ds_state(ckr__ds *r, ckr__ds_run *x, const ckr_node *stat
         } else if (slot && !strcmp(slot, "step")) {
             e = ckr__ds_scalar(r, x, slot, n, *steps);
             if (e == CKR_OK && x->rank == 0) e = ckr__step_number(r->c, n, steps);
+        } else if (x->rank == 0 && slot && ckr__is_number(n)) {
+            e = ckr__ds_scalar(r, x, slot, n, ckr__nan());
         } else if (x->rank == 0 && n->kind != CKR_NODE_NONE) {
             e = ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
         }
@@ -36578,8 +36602,12 @@ static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, doubl
         }
         at += c;
     }
-    if (e == CKR_OK && ckr_node_get(state, "step"))
-        e = ckr__ds_scalar(r, x, "step", ckr_node_get(state, "step"), *steps);
+    for (j = 0; ckr_node_is_dict(state) && j < state->count && e == CKR_OK; j++) {
+        const char *slot = ckr_node_str(state->u.items[2 * j]);
+        const bool step = slot && !strcmp(slot, "step");
+        if (step || (slot && x->rank == 0 && ckr__is_number(state->u.items[2 * j + 1])))
+            e = ckr__ds_scalar(r, x, slot, state->u.items[2 * j + 1], step ? *steps : ckr__nan());
+    }
     if (e == CKR_OK && x->rank == 0) e = ckr__step_number(r->c, ckr_node_get(state, "step"), steps);
     return e;
 }
@@ -36925,7 +36953,7 @@ static ckr_result ckr__ds_whole_state(ckr__ds *r, uint32_t m, ckr__ds_param *p,
         if (r->c->err->code != CKR_OK) return r->c->err->code;
         if (n->kind == CKR_NODE_TENSOR) {
             e = ckr__ds_whole_tensor(r, p, slot, n, m);
-        } else if (!strcmp(slot, "step") && ckr_node_f64(n, &v)) {
+        } else if (ckr__is_number(n)) {
             memset(&x, 0, sizeof x);
             x.params = &p;
             x.n = 1;
@@ -38381,7 +38409,7 @@ static ckr_result ckr__ds_adopt_from(ckr__ds_job *x)
 static ckr_result ckr__ds_items(ckr__ds_job *x)
 {
     const ckr_state *s = x->s;
-    uint64_t i, k, at;
+    uint64_t i, k, at, averages = 0;
     x->items = CKR__NEW_N(x->c, ckr__ds_item, s->n_tensors);
     if (!x->items) return ckr__ds_emit_oom(x);
     for (i = 0; i < s->n_tensors; i++) {
@@ -38407,6 +38435,8 @@ static ckr_result ckr__ds_items(ckr__ds_job *x)
         if (!strcmp(t->slot, "param") ||
             !ckr__map_find(&x->by_name, t->name, strlen(t->name), &at))
             continue;
+        averages += !strcmp(t->slot, "ema");
+        if (!strcmp(t->slot, "ema")) continue;
         if (!strcmp(t->slot, "master")) {
             x->items[at].master = t;
             x->masters = true;
@@ -38427,6 +38457,11 @@ static ckr_result ckr__ds_items(ckr__ds_job *x)
                 if (x->dtype == CKR_DTYPE_NONE) x->dtype = x->items[at].param->dtype;
             }
         }
+    if (averages && !ckr__ds_say(x, "CKR_W_DS_OUTSIDE", CKR_LOST, "ema",
+                                 ckr__printf(x->c, "%llu tensors", (unsigned long long)averages),
+                                 NULL, "averages of the parameters have no place in these files",
+                                 "export --slots ema"))
+        return ckr__ds_emit_oom(x);
     for (i = 0; i < x->n_items; i++) x->items[i].frozen = !x->items[i].grouped;
     if (x->dtype == CKR_DTYPE_NONE && x->n_items) x->dtype = x->items[0].param->dtype;
     if (x->t->dtype != CKR_DTYPE_NONE) x->dtype = x->t->dtype;
@@ -38756,22 +38791,35 @@ static const ckr_tensor *ckr__ds_slot_of(const ckr__ds_item *p, const char *slot
 static bool ckr__ds_single(const ckr__ds_item *p, const ckr_tensor *t)
 {
     int64_t numel;
-    return !strcmp(t->slot, "step") ||
+    return !strcmp(t->slot, "step") || ckr__is_python(t) ||
            (t->n_dims == 0 && p->param->n_dims > 0) ||
            !ckr__numel(t->n_dims, t->shape, &numel) || numel != p->numel;
 }
 
-/* `step` as it was: a tensor, or Python's number. */
+/* The float32 tensor in which torch's optimizers count. */
+static ckr_node *ckr__ds_step_tensor(ckr__ds_job *x, ckr__out_file *f, int64_t step)
+{
+    uint8_t raw[4];
+    ckr_node *n;
+    ckr__store_u32(raw, ckr__bits_of_f32((float)step));
+    n = ckr__rng_array(x->c, CKR_NODE_TENSOR, NULL, CKR_DTYPE_F32, NULL, raw, 1);
+    if (!n) return NULL;
+    ckr__view(n)->n_dims = 0;
+    return ckr__entry_copy(x->c, f, "step", n->u.view);
+}
+
+/* A number as it was: a tensor, or Python's, which of another framework's file becomes a tensor. */
 static ckr_node *ckr__ds_step_node(ckr__ds_job *x, ckr__out_file *f, const ckr_tensor *t,
                                    bool replica)
 {
-    const ckr_piece *p = t->n_pieces ? &t->pieces[0] : NULL;
-    int64_t v;
-    if (x->ds && x->ds->number && p && p->mem && p->dtype == CKR_DTYPE_I64) {
-        memcpy(&v, p->mem, sizeof v);
-        return ckr__node_int(x->c, v);
-    }
-    return ckr__ds_entry(x, f, t, t->dtype, replica);
+    const bool number = ckr__is_python(t), integer = number && t->dtype == CKR_DTYPE_I64;
+    int64_t v = 0;
+    double d = 0;
+    if (number) memcpy(&v, t->pieces[0].mem, sizeof v);
+    if (number) memcpy(&d, t->pieces[0].mem, sizeof d);
+    if (number && x->ds) return integer ? ckr__node_int(x->c, v) : ckr__node_float(x->c, d);
+    return integer && !strcmp(t->slot, "step") ? ckr__ds_step_tensor(x, f, v)
+                                               : ckr__ds_entry(x, f, t, t->dtype, replica);
 }
 
 /* A number, or a list of them: what is safe to be written as it was read. */
@@ -39340,9 +39388,7 @@ static ckr_node *ckr__ds_whole_base(ckr__ds_job *x, ckr__out_file *f, uint32_t m
             ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
             for (j = 0; st && j < p->n_slots; j++) {
                 const ckr_tensor *t = p->slots[j];
-                ckr_node *e = !strcmp(t->slot, "step")
-                                  ? ckr__ds_step_node(x, f, t, p->first != m)
-                                  : ckr__ds_entry(x, f, t, t->dtype, p->first != m);
+                ckr_node *e = ckr__ds_step_node(x, f, t, p->first != m);
                 if (!e || !ckr__node_pair(x->c, st, ckr__node_str(x->c, t->slot), e)) return NULL;
             }
             if (!st ||
@@ -40262,6 +40308,25 @@ static bool ckr__ds_say_sizes(ckr__ds_job *x)
     return ok;
 }
 
+/* What a flat group cannot hold: state of another shape than its parameter's (Adafactor's rows and
+   columns), and numbers that each parameter has of its own. */
+static bool ckr__ds_flat_allowed(ckr__ds_job *x)
+{
+    const bool was = x->ds && x->ds->wrapper >= CKR__DS_FUSED;
+    uint64_t i, k;
+    if (!x->optimizer || x->wrapper < CKR__DS_FUSED || was) return true;
+    for (i = 0; i < x->n_items; i++)
+        for (k = 0; k < x->items[i].n_slots && x->items[i].grouped; k++) {
+            const ckr_tensor *t = x->items[i].slots[k];
+            if (strcmp(t->slot, "step") != 0 && ckr__ds_single(&x->items[i], t))
+                return ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_OPTIMIZER,
+                                      ckr__printf(x->c, "%s of %s", t->slot, t->name),
+                                      "it has not the parameter's shape: a flat group of ZeRO "
+                                      "cannot hold it", "take --zero 0, or leave out the optimizer");
+        }
+    return true;
+}
+
 /* Client states and random streams of ranks that the target does not have, or repeats. */
 static bool ckr__ds_say_clients(ckr__ds_job *x)
 {
@@ -40464,7 +40529,8 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
     x->out->zero = x->zero;
     ckr__ds_target_wrapper(x);
     e = ckr__ds_settings(x);
-    if (e == CKR_OK && (!ckr__ds_uni_allowed(x) || !ckr__ds_say_sizes(x) ||
+    if (e == CKR_OK && (!ckr__ds_flat_allowed(x) || !ckr__ds_uni_allowed(x) ||
+                        !ckr__ds_say_sizes(x) ||
                         !ckr__ds_say_clients(x) || !ckr__ds_say_settings(x)))
         e = ckr__ds_emit_oom(x);
     if (e == CKR_OK && !x->refused) e = ckr__ds_owners(x);
@@ -58596,12 +58662,13 @@ static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t di
 }
 
 /* Steps that no entry binds: a format may have the count in a group, or once for all of its
-   parameters, where it went with the moments. */
+   parameters, where it went with the moments. Other numbers stay in the files that they are of. */
 static ckr_result ckr__write_steps(ckr__write *w, bool *use, ckr__puts *x)
 {
     ckr__ctx *c = w->c;
     const ckr__out *out = &w->plan->out;
     const ckr_state *s = &w->plan->src->state;
+    const bool own = !strcmp(s->dialect, w->plan->target.dialect);
     ckr__map moved;
     uint64_t i;
     bool ok = true;
@@ -58609,19 +58676,23 @@ static ckr_result ckr__write_steps(ckr__write *w, bool *use, ckr__puts *x)
     moved.c = c;
     for (i = 0; i < s->n_tensors && ok; i++) {
         const ckr_tensor *t = s->tensors[i];
-        if (use[i] && strcmp(t->slot, "param") != 0 && strcmp(t->slot, "master") != 0)
+        if (use[i] && !ckr__word_in("param master ema", t->slot))
             ok = ckr__map_put(&moved, t->name, strlen(t->name), 1, NULL);
     }
     for (i = 0; i < s->n_tensors && ok; i++) {
         const ckr_tensor *t = s->tensors[i];
         const size_t size = ckr_dtype_size(t->dtype);
-        if (use[i] || !ckr__is_step(t) || (out->keys && !out->keys[i]) ||
+        const uint8_t *raw = x->steps[i];
+        if (use[i] || !(ckr__is_step(t) || (own && ckr__is_python(t))) ||
+            (out->keys && !out->keys[i]) ||
             !ckr__map_find(&moved, t->name, strlen(t->name), NULL))
             continue;
-        ckr__digest_add(w->crew.tables, w->crew.lanes[0].sums[i], 0, x->steps[i], size);
-        ckr__digest_add(w->crew.tables, w->seen[0][i], 0, x->steps[i], size);
+        if (!ckr__is_step(t)) raw = (const uint8_t *)t->pieces[0].mem;
+        ckr__digest_add(w->crew.tables, w->crew.lanes[0].sums[i], 0, raw, size);
+        ckr__digest_add(w->crew.tables, w->seen[0][i], 0, raw, size);
         use[i] = true;
-        x->quiet[i] = t->n_pieces != 1 || !t->pieces[0].mem || t->pieces[0].dtype != t->dtype;
+        x->quiet[i] =
+            !own || t->n_pieces != 1 || !t->pieces[0].mem || t->pieces[0].dtype != t->dtype;
         x->list[i] = ckr__put_as(c, out, t, t->dtype);
         ok = x->list[i] != NULL;
     }

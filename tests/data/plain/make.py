@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""The torch files in this directory: make.py, with torch 2.15. Every state is what three real updates left, but for the
+numbers of numbers.pth, which stand for an optimizer that counts in Python (CAME, torch before 1.12)."""
+import torch
+from torch import nn
+
+STEPS = 3
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tok = nn.Embedding(5, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.up = nn.Linear(4, 6)
+        self.down = nn.Linear(6, 4)
+        self.head = nn.Linear(4, 5, bias=False)
+        self.head.weight = self.tok.weight
+
+    def forward(self, x):
+        return self.head(self.norm(self.down(torch.tanh(self.up(self.tok(x))))))
+
+
+def train(make, schedule=True):
+    torch.manual_seed(7)
+    model = Net()
+    optimizers = make(model)
+    schedulers = [torch.optim.lr_scheduler.CosineAnnealingLR(o, 20) for o in optimizers] if schedule else []
+    for _ in range(STEPS):
+        loss = nn.functional.cross_entropy(model(torch.arange(5)), torch.arange(5).roll(1))
+        loss.backward()
+        for o in optimizers:
+            o.step()
+            o.zero_grad()
+        for s in schedulers:
+            s.step()
+    return model, [o.state_dict() for o in optimizers], [s.state_dict() for s in schedulers]
+
+
+def averages(model):
+    return {k: v * 0.5 if v.is_floating_point() else v for k, v in model.state_dict().items()}
+
+
+def plain():
+    """Model with buffers and a tie, its averages, one group, and what trainers keep beside them."""
+    model, (o,), (s,) = train(lambda m: [torch.optim.AdamW(m.parameters(), lr=0.01)])
+    torch.save({"epoch": 2, "model": model.state_dict(), "model_ema": averages(model), "optimizer": o, "lr_scheduler": s,
+                "best": torch.tensor(0.5), "args": {"lr": 0.01, "seed": 7}}, "plain.pt")
+
+
+def groups():
+    """Two groups whose shapes do not tell which parameter is in which."""
+    def make(m):
+        p = list(m.parameters())
+        return [torch.optim.AdamW([{"params": p[0::2]}, {"params": p[1::2], "weight_decay": 0.0}], lr=0.01)]
+    model, (o,), (s,) = train(make)
+    torch.save({"model_state_dict": model.state_dict(), "optimizer_state_dict": o, "scheduler": s, "global_step": 7}, "groups.pt")
+
+
+def several():
+    """Two optimizers of one model, each with a scheduler; the first has no counter."""
+    def make(m):
+        p = list(m.parameters())
+        return [torch.optim.SGD([x for x in p if x.ndim > 1], lr=0.1, momentum=0.9),
+                torch.optim.Adam([x for x in p if x.ndim < 2], lr=0.01)]
+    model, o, s = train(make)
+    torch.save({"state_dict": model.state_dict(), "optimizers": o, "lr_schedulers": s, "step": STEPS}, "several.pt")
+
+
+def numbers():
+    """Python's numbers in the state; under Sana's keys, so that two readers see the same."""
+    model, (o,), _ = train(lambda m: [torch.optim.AdamW(m.parameters(), lr=0.01)], False)
+    for state in o["state"].values():
+        state["step"] = int(state["step"])
+        state["ratio"] = 0.25
+    scheduler = {"base_lrs": [0.01], "last_epoch": STEPS, "_step_count": STEPS + 1, "_last_lr": [0.01], "lr_lambdas": [None]}
+    torch.save({"state_dict": model.state_dict(), "state_dict_ema": averages(model), "optimizer": o, "scheduler": scheduler,
+                "epoch": 1, "step": STEPS}, "numbers.pth")
+
+
+if __name__ == "__main__":
+    for f in (plain, groups, several, numbers):
+        f()
