@@ -142,7 +142,7 @@
        >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit
        >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
        >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
-       >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.optimizer
+       >>accelerate.read >>sana >>accelerate.plain >>accelerate.emit >>accelerate.emit.optimizer
        >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
        >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit
        >>llmc.gpt2 >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params
@@ -29161,13 +29161,28 @@ static const char *ckr__flat_key(const ckr__flat *w)
 }
 
 /* What the writer needs of a torch file besides its tensors, to write it whole. */
+enum { CKR__PLAIN_PARTS = 16 };
+
 typedef struct ckr__plain {
     const ckr_node  *root, *optimizer, *scheduler;     /* NULL: not in this file         */
+    const ckr_node  *optimizers[CKR__PLAIN_PARTS], *schedulers[CKR__PLAIN_PARTS];
+    uint64_t         n_optimizers, n_schedulers;       /* the first ones are those above */
+    uint8_t         *taken;    /* of a run's file: a bit for each node's id that the state has */
     const ckr_view **views;    /* of the state's tensors, by index                       */
     uint64_t         n_views, cap_views;
     const ckr_state *source;   /* as it was read                                         */
     const char      *path;
 } ckr__plain;
+
+static bool ckr__plain_taken(const ckr__plain *p, const ckr_node *n)
+{
+    return p && p->taken && (p->taken[n->id / 8] >> (n->id & 7) & 1);
+}
+
+static void ckr__plain_take_node(ckr__plain *p, const ckr_node *n)
+{
+    if (p->taken && n) p->taken[n->id / 8] |= (uint8_t)(1u << (n->id & 7));
+}
 
 static bool ckr__plain_view(ckr__ctx *c, ckr_state *s, const ckr_tensor *t, const ckr_view *v)
 {
@@ -29313,6 +29328,7 @@ static ckr_result ckr__plain_object(ckr__ctx *c, ckr_state *s, ckr__flat *in, co
 
 static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *root)
 {
+    const ckr__plain *p = (const ckr__plain *)s->dialect_data;
     ckr__flat w, in;
     const ckr_node *x;
     ckr_result r = CKR_OK;
@@ -29320,13 +29336,15 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
     if (!ckr__flat_begin(&w, c, c->n_nodes)) return c->err->code;
     for (x = root; x && r == CKR_OK; x = ckr__flat_next(&w)) {
         const char *key;
+        if (ckr__plain_taken(p, x)) continue;
         if (ckr__flat_new(&w, x)) {
             r = ckr__flat_enter(&w, x);
             continue;
         }
         key = ckr__flat_key(&w);
         if (!key) r = c->err->code;
-        else if (x->kind == CKR_NODE_TENSOR) r = ckr__plain_tensor(c, s, key, x->u.view);
+        else if (x->kind == CKR_NODE_TENSOR && !(p && p->taken))
+            r = ckr__plain_tensor(c, s, key, x->u.view);
         else if (!ckr__leftover(c, s, key, x)) r = c->err->code;
         else if (x->kind == CKR_NODE_OBJECT) r = ckr__plain_object(c, s, &in, key, x);
     }
@@ -29428,18 +29446,24 @@ static bool ckr__plain_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
                      "if that is wrong, tell the curve over updates with --schedule");
 }
 
-static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *scheduler)
+/* Of the n groups from `first` on. */
+static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *scheduler,
+                                      uint64_t first, uint64_t n)
 {
-    const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, s->n_groups);
-    ckr_schedule *x;
+    const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, n);
+    void *array = s->schedules;
+    ckr_schedule *x, *place;
     uint64_t i;
     ckr_result r;
     if (!hyper) return c->err->code;
-    for (i = 0; i < s->n_groups; i++) hyper[i] = s->groups[i].hyper;
-    r = ckr__sched_torch(c, scheduler, s->n_groups ? hyper : NULL, s->n_groups, NULL, &x);
+    for (i = 0; i < n; i++) hyper[i] = s->groups[first + i].hyper;
+    r = ckr__sched_torch(c, scheduler, n ? hyper : NULL, n, NULL, &x);
     if (r != CKR_OK) return r;
-    s->schedules = x;
-    s->n_schedules = 1;
+    place = (ckr_schedule *)ckr__append(c, &array, &s->n_schedules, sizeof *place);
+    s->schedules = (ckr_schedule *)array;
+    if (!place) return c->err->code;
+    *place = *x;
+    x = place;
     if (!strcmp(x->clock, "update") && x->position > 0 && !ckr__plain_clock(c, s, x))
         return c->err->code;
     return ckr__lr_drift(c, s, x);
@@ -29462,22 +29486,25 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
     ckr__plain_parts(root, &optim, &sched);
     if (other) ckr__plain_parts(other, &optim, &none);
     if (s->dialect_data) {
-        ((ckr__plain *)s->dialect_data)->optimizer = other ? NULL : optim;
-        ((ckr__plain *)s->dialect_data)->scheduler = sched;
+        ckr__plain *p = (ckr__plain *)s->dialect_data;
+        p->optimizer = p->optimizers[0] = other ? NULL : optim;
+        p->n_optimizers = p->optimizer != NULL;
+        p->scheduler = p->schedulers[0] = sched;
+        p->n_schedulers = sched != NULL;
     }
     if (other && !optim)
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE_STATE, optimizer, CKR_NO_OFFSET, "param_groups",
                          "no state dict of an optimizer is in this file");
     if (optim) r = ckr__plain_groups(c, s, optim);
     if (r == CKR_OK && optim) ckr__plain_step(c, s, optim);
-    if (r == CKR_OK && sched) r = ckr__plain_schedule(c, s, sched);
+    if (r == CKR_OK && sched) r = ckr__plain_schedule(c, s, sched, 0, s->n_groups);
     return r;
 }
 
 #ifndef CKPTRESUME_NO_ACCELERATE
-/* With the parameters named, an optimizer's file is slots of them. */
-static ckr_result ckr__bare_optimizer(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
-                                      ckr_state *s, ckr_node *root, ckr__plain *keep);
+/* A training run's file: keep->taken says whether it is one. */
+static ckr_result ckr__rf_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                               ckr_state *s, ckr_node *root, ckr__plain *keep);
 #endif
 
 /* "complex128 [7, 5]", as ckr__plain_entry writes it for a type that safetensors has no tag for. */
@@ -29590,7 +29617,8 @@ static ckr_result ckr__plain_header(ckr__ctx *c, uint32_t file, ckr_state *s)
 static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                   ckr_state *s, ckr_node *root)
 {
-    ckr_result r;
+    bool run = false;
+    ckr_result r = CKR_OK;
     if (root->attrs && !ckr__leftover(c, s, "__metadata__", root->attrs)) return c->err->code;
     s->dialect = "torch";
     if (s->format == CKR_FORMAT_TORCH_ZIP || s->format == CKR_FORMAT_TORCH_LEGACY) {
@@ -29605,11 +29633,11 @@ static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_
         if (!keep->views) return c->err->code;
         s->dialect_data = keep;
 #ifndef CKPTRESUME_NO_ACCELERATE
-        if (desc && desc->names && ckr__is_optimizer(root))
-            return ckr__bare_optimizer(c, path, desc, s, root, keep);
+        if (!desc || !desc->optimizer) r = ckr__rf_read(c, path, desc, s, root, keep);
+        run = keep->taken != NULL;
 #endif
     }
-    r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
+    if (r == CKR_OK && !run) r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
     return r == CKR_OK ? ckr__plain_flatten(c, s, root) : r;
 }
 
@@ -29725,14 +29753,19 @@ typedef struct ckr__whole_job {
     uint64_t         *n_notes;
     ckr__map          views;   /* address of a view -> index of its tensor               */
     ckr_node         *scheduler, *groups;      /* what stands for them; NULL: as they are */
+    ckr_node         *more[CKR__PLAIN_PARTS];  /* for the groups of the other optimizers  */
     ckr_dtype         dtype;
 } ckr__whole_job;
 
 static ckr_node *ckr__whole_swap(void *user, ckr_node *n)
 {
     const ckr__whole_job *w = (const ckr__whole_job *)user;
+    uint64_t i;
     if (w->scheduler && n == w->p->scheduler) return w->scheduler;
-    if (w->groups && n == ckr_node_get(w->p->optimizer, "param_groups")) return w->groups;
+    if (!w->groups || !ckr_node_is_list(n)) return n;
+    if (n == ckr_node_get(w->p->optimizer, "param_groups")) return w->groups;
+    for (i = 1; i < w->p->n_optimizers; i++)
+        if (n == ckr_node_get(w->p->optimizers[i], "param_groups")) return w->more[i];
     return n;
 }
 
@@ -29760,19 +29793,20 @@ static ckr_node *ckr__whole_tensor(void *user, ckr__out_file *f, const ckr_view 
 static bool ckr__whole_numbers(ckr__whole_job *w, ckr__map *numbers, ckr_node ***list)
 {
     const ckr_node *old = ckr_node_get(w->p->optimizer, "param_groups");
-    uint64_t k, m, n, at = 0, total = 0;
+    const ckr_state *was = w->p->source;
+    uint64_t k, m, at = 0, total = 0;
     for (k = 0; k < old->count; k++) {
         const ckr_node *params = ckr_node_get(old->u.items[k], "params");
         total += ckr_node_is_list(params) ? params->count : 0;
     }
     *list = CKR__NEW_N(w->c, ckr_node *, total);
-    for (k = 0; *list && k < old->count; k++) {
+    for (k = 0; *list && k < old->count && k < was->n_groups; k++) {
         const ckr_node *params = ckr_node_get(old->u.items[k], "params");
-        const char **names = ckr__plain_param_names(w->c, old->u.items[k], &n);
-        if (!names) return false;
-        for (m = 0; m < n; m++) {
+        const ckr_group *g = &was->groups[k];
+        for (m = 0; m < g->n_params && m < params->count; m++) {
             (*list)[at] = params->u.items[m];
-            if (!ckr__map_put(numbers, names[m], strlen(names[m]), at++, NULL)) return false;
+            if (!ckr__map_put(numbers, g->params[m], strlen(g->params[m]), at++, NULL))
+                return false;
         }
     }
     return *list != NULL;
@@ -29810,25 +29844,42 @@ static bool ckr__whole_names(const ckr__whole_job *w, ckr_node *group, const ckr
     return names && ckr__node_set(w->c, group, "param_names", names);
 }
 
-static bool ckr__whole_groups(ckr__whole_job *w, bool others)
+/* The n groups from `first` on, of one optimizer; `others` by name. */
+static ckr_node *ckr__whole_list(ckr__whole_job *w, uint64_t first, uint64_t n, bool others)
 {
+    ckr_node *out = ckr__node(w->c, CKR_NODE_LIST), **list = NULL;
     ckr__map numbers;
-    ckr_node **list = NULL;
     uint64_t i;
-    bool ok = true;
-    if (!w->p->optimizer) return true;
+    bool ok = out != NULL;
     memset(&numbers, 0, sizeof numbers);
     numbers.c = w->c;
-    w->groups = ckr__node(w->c, CKR_NODE_LIST);
-    if (others) ok = ckr__whole_numbers(w, &numbers, &list);
-    for (i = 0; w->groups && i < w->s->n_groups && ok; i++) {
+    if (ok && others) ok = ckr__whole_numbers(w, &numbers, &list);
+    for (i = first; i < first + n && i < w->s->n_groups && ok; i++) {
         const ckr_group *g = &w->s->groups[i];
         ckr_node *index = others ? ckr__whole_index(w, &numbers, list, g) : NULL;
         ckr_node *d = !others || index ? ckr__group_dict(w->c, g, index) : NULL;
-        ok = d && (!others || ckr__whole_names(w, d, g)) && ckr__node_push(w->c, w->groups, d);
+        ok = d && (!others || ckr__whole_names(w, d, g)) && ckr__node_push(w->c, out, d);
     }
     ckr__map_free(&numbers);
-    return ok && w->groups;
+    return ok ? out : NULL;
+}
+
+static bool ckr__whole_groups(ckr__whole_job *w, bool others)
+{
+    uint64_t k, n, first;
+    if (!w->p->optimizer) return true;
+    if (others && w->p->n_optimizers > 1)
+        return ckr__note(w->c, w->notes, w->n_notes, ckr_item_name(CKR_ITEM_TRAINER_NAMES),
+                         CKR_ERROR, "groups", NULL, NULL,
+                         "groups of several optimizers cannot be told apart", NULL);
+    first = ckr_node_get(w->p->optimizer, "param_groups")->count;
+    w->groups = ckr__whole_list(w, 0, others ? w->s->n_groups : first, others);
+    for (k = 1; w->groups && k < w->p->n_optimizers; k++, first += n) {
+        n = ckr_node_get(w->p->optimizers[k], "param_groups")->count;
+        w->more[k] = ckr__whole_list(w, first, n, false);
+        if (!w->more[k]) return false;
+    }
+    return w->groups != NULL;
 }
 
 static ckr_result ckr__whole_say(ckr__whole_job *w, const char *code, ckr_severity severity,
@@ -29845,9 +29896,14 @@ static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
     const int64_t done = w->s->progress.step > 0 ? w->s->progress.step : 0;
+    const bool same = ckr__sched_same(s, was);
     ckr_result r = CKR_OK;
     if (!s) return CKR_OK;
-    if (w->p->scheduler && !ckr__sched_same(s, was) && !s->opaque)
+    if (w->p->n_schedulers > 1 && !same)
+        return ckr__whole_say(w, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, s->kind, NULL,
+                              "the file has several schedulers, which are written as they were "
+                              "only", "--lr-policy keep");
+    if (w->p->scheduler && !same && !s->opaque)
         r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
     if (r == CKR_OK && w->scheduler && !w->p->optimizer)
         r = ckr__whole_say(w, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL,
@@ -29884,16 +29940,24 @@ static ckr_result ckr__whole_emit(ckr__whole_job *w, const ckr_state *source, co
     return f->root ? CKR_OK : w->c->err->code;
 }
 
-/* Objects are copied with the tensors in them. */
-static ckr_result ckr__whole_objects(ckr__whole_job *w)
+/* What reading found and the file as a whole does not mind: objects are copied with the tensors in
+   them, and the optimizer's numbers stay numbers unless the groups are others. */
+static ckr_result ckr__whole_minds(ckr__whole_job *w, const ckr_target *t)
 {
-    static const char code[] = "CKR_W_TENSORS_IN_OBJECT";
+    static const struct { const char *code, *why; } what[] = {
+        { "CKR_W_TENSORS_IN_OBJECT", "tensors inside an object go with it as they are" },
+        { "CKR_W_PARAM_NAMES", "the optimizer's numbers stay as they are" },
+        { "CKR_W_PARAM_NAMES_GUESSED", "the optimizer's numbers stay as they are" }
+    };
+    const size_t n = t->groups ? 1 : sizeof what / sizeof *what;
     uint64_t i;
+    size_t k;
     for (i = 0; i < w->s->n_notes; i++)
-        if (!strcmp(w->s->notes[i].code, code) &&
-            ckr__whole_say(w, code, CKR_EXACT, w->s->notes[i].subject, NULL,
-                           "tensors inside an object go with it as they are", NULL) != CKR_OK)
-            return w->c->err->code;
+        for (k = 0; k < n; k++)
+            if (!strcmp(w->s->notes[i].code, what[k].code) &&
+                ckr__whole_say(w, what[k].code, CKR_EXACT, w->s->notes[i].subject, NULL,
+                               what[k].why, NULL) != CKR_OK)
+                return w->c->err->code;
     return CKR_OK;
 }
 
@@ -29913,7 +29977,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     w.notes = notes;
     w.n_notes = n_notes;
     f->source = w.p->path;
-    r = ckr__whole_objects(&w);
+    r = ckr__whole_minds(&w, t);
     if (r == CKR_OK) r = ckr__whole_emit(&w, w.p->source, t, f);
     ckr__map_free(&w.views);
     return r;
@@ -30198,7 +30262,7 @@ typedef struct ckr__ac {
     ckr_state       *s;
     const char      *dir;
     const ckr_open_desc *desc;
-    bool             trainer, sana;        /* of HF; neither: accelerate                 */
+    bool             trainer, sana, plain; /* of HF; a file of no framework; none: accelerate */
     bool             several;              /* files of random states: more than one      */
     bool             converted;            /* there is a side file                       */
     ckr__ac_file   **files;    /* in byte order of their names                           */
@@ -30618,9 +30682,11 @@ static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node
         ckr_tensor *t = NULL;
         bool had = false;
         if (!name || value->kind != CKR_NODE_TENSOR) {
-            e = ckr__ac_leave(r, ckr__printf(r->c, "%s#/%s", f->rel, name ? name : "?"), value);
+            if (!r->plain)
+                e = ckr__ac_leave(r, ckr__printf(r->c, "%s#/%s", f->rel, name ? name : "?"), value);
             continue;
         }
+        ckr__plain_take_node(&r->keep, value);
         if (*prefix) name = ckr__printf(r->c, "%s%s", prefix, name);
         if (!name) return ckr__ac_oom(r);
         x->keys[i][0] = v->file;
@@ -30633,6 +30699,7 @@ static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node
         }
         e = ckr__ac_tensor(r, name, slot, v, &t);
         if (e != CKR_OK || !t) continue;
+        t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
         if (!ckr__map_put(&x->map, (const char *)x->keys[i], sizeof x->keys[i],
                           (uint64_t)t->index | i << 32, NULL) ||
             (!strcmp(slot, "param") &&
@@ -30644,11 +30711,10 @@ static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node
     return e;
 }
 
-static ckr_result ckr__ac_model_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node *dict,
-                                     const char *slot)
+static ckr_result ckr__ac_prefixed(ckr__ac *r, const ckr__ac_file *f, const ckr_node *dict,
+                                   const char *prefix, const char *slot)
 {
     ckr__ac_storages x;
-    const char *prefix = f->index ? ckr__printf(r->c, "model_%u.", (unsigned)f->index) : "";
     ckr_result e;
     if (!ckr_node_is_dict(dict)) return ckr__ac_bad(r, f, NULL, "a dict of tensors");
     memset(&x, 0, sizeof x);
@@ -30658,6 +30724,13 @@ static ckr_result ckr__ac_model_dict(ckr__ac *r, const ckr__ac_file *f, const ck
     e = ckr__ac_dict(r, f, dict, prefix, slot, &x);
     ckr__map_free(&x.map);
     return e;
+}
+
+static ckr_result ckr__ac_model_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node *dict,
+                                     const char *slot)
+{
+    const char *prefix = f->index ? ckr__printf(r->c, "model_%u.", (unsigned)f->index) : "";
+    return ckr__ac_prefixed(r, f, dict, prefix, slot);
 }
 
 /* Every tensor that an index names must be in the shard that it names. */
@@ -30726,13 +30799,24 @@ static const ckr_view *ckr__ac_like(const ckr_node *state)
     return NULL;
 }
 
-/* The optimizer's numbers in the order of its groups, each once. */
+/* Parameters are numbers, or names (FSDP's whole state dicts): all alike. NULL: neither. */
+static const char *ckr__ac_id(const ckr_node *id, uint8_t kind, size_t *n)
+{
+    *n = id->kind == CKR_NODE_STR ? (size_t)id->count : sizeof id->u.i;
+    if (id->kind != kind || (kind != CKR_NODE_INT && kind != CKR_NODE_STR)) return NULL;
+    return kind == CKR_NODE_STR ? id->u.str : (const char *)&id->u.i;
+}
+
+/* The optimizer's parameters in the order of its groups, each once. */
 static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param **out,
                                  uint64_t *n)
 {
     const ckr_node *groups = ckr_node_get(f->part, "param_groups"),
                    *state = ckr_node_get(f->part, "state");
     uint64_t i, k, most = 0;
+    uint8_t kind = CKR_NODE_INT;
+    const char *id;
+    size_t len;
     ckr__map seen;
     ckr_result e = CKR_OK;
     memset(&seen, 0, sizeof seen);
@@ -30741,6 +30825,7 @@ static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_para
     for (i = 0; i < groups->count; i++) {
         const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
         if (!ckr_node_is_list(list)) return ckr__ac_bad(r, f, "param_groups", "a list params");
+        if (!most && list->count) kind = list->u.items[0]->kind;
         most += list->count;
     }
     *out = CKR__NEW_N(r->c, ckr__ac_param, most);
@@ -30752,17 +30837,18 @@ static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_para
             bool had;
             p->id = list->u.items[k];
             p->name = ckr_node_str(ckr_node_at(ckr_node_get(g, "param_names"), k));
+            if (!p->name) p->name = ckr_node_str(p->id);
             p->group = i;
-            if (p->id->kind != CKR_NODE_INT) e = ckr__ac_bad(r, f, "params", "numbers");
-            else if (!ckr__map_put(&seen, (const char *)&p->id->u.i, sizeof p->id->u.i, *n, &had))
-                e = ckr__ac_oom(r);
+            id = ckr__ac_id(p->id, kind, &len);
+            if (!id) e = ckr__ac_bad(r, f, "params", "numbers");
+            else if (!ckr__map_put(&seen, id, len, *n, &had)) e = ckr__ac_oom(r);
             else if (!had) ++*n;
         }
     }
     for (i = 0; i < state->count && e == CKR_OK; i++) {
-        const ckr_node *key = state->u.items[2 * i];
-        if (key->kind != CKR_NODE_INT) continue;
-        if (!ckr__map_find(&seen, (const char *)&key->u.i, sizeof key->u.i, &k))
+        id = ckr__ac_id(state->u.items[2 * i], kind, &len);
+        if (!id) continue;
+        if (!ckr__map_find(&seen, id, len, &k))
             e = ckr__ac_bad(r, f, "state", "a number that some group has");
         else (*out)[k].state = state->u.items[2 * i + 1];
     }
@@ -30885,7 +30971,7 @@ static bool ckr__ac_match_shape(ckr__ac_param *p, uint64_t n, uint64_t first, ck
     const char *last = NULL;
     for (i = 0; i < n_models; i++) {
         const ckr_tensor *t = models[i];
-        if (!ckr__is_float(t->dtype) || !ckr__ac_fits(&p[first], t)) continue;
+        if (!ckr__ac_fits(&p[first], t)) continue;
         for (; k < n && !ckr__ac_fits(&p[k], t); k++) {}
         if (k == n || p[k].group != p[first].group) return false;
         if (last && !ordered && !ckr__ac_same_pattern(last, t->name)) return false;
@@ -30896,16 +30982,68 @@ static bool ckr__ac_match_shape(ckr__ac_param *p, uint64_t n, uint64_t first, ck
     return last != NULL;
 }
 
+/* One group in the model's order, which fits the model's tensors in one way only: the leftmost is
+   the rightmost, too. */
+static bool ckr__ac_match_order(ckr__ac_param *p, uint64_t n, ckr_tensor **models,
+                                uint64_t n_models)
+{
+    uint64_t i, k;
+    if (!n || p[n - 1].group != 0) return false;
+    for (i = k = 0; i < n && k < n_models; k++)
+        if (ckr__ac_fits(&p[i], models[k])) p[i++].name = models[k]->name;
+    if (i < n) return false;
+    for (k = n_models; i > 0 && k > 0 && k >= i; k--)
+        if (ckr__ac_fits(&p[i - 1], models[k - 1]) && p[--i].name != models[k - 1]->name)
+            return false;
+    return i == 0;
+}
+
+/* All parameters of the model in one group: the order is proven by every shape. */
+static bool ckr__ac_proven(const ckr__ac_param *p, uint64_t n, uint64_t n_models)
+{
+    uint64_t i;
+    for (i = 0; i < n && (p[i].like || !p[i].state); i++) continue;
+    return n == n_models && i == n;
+}
+
+/* The model's parameters that no optimizer before this one has; no buffers. */
+static bool ckr__ac_free_params(ckr__ac *r, ckr_tensor **out, uint64_t *n)
+{
+    ckr__map had;
+    uint64_t i, k;
+    bool ok = true;
+    memset(&had, 0, sizeof had);
+    had.c = r->c;
+    for (i = 0; i < r->s->n_groups && ok; i++)
+        for (k = 0; k < r->s->groups[i].n_params && ok; k++) {
+            const char *name = r->s->groups[i].params[k];
+            ok = ckr__map_put(&had, name, strlen(name), 0, NULL);
+        }
+    for (i = 0; i < r->s->n_tensors && ok; i++) {
+        ckr_tensor *t = r->s->tensors[i];
+        if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
+            !ckr__map_find(&had, t->name, strlen(t->name), NULL))
+            out[(*n)++] = t;
+    }
+    ckr__map_free(&had);
+    return ok;
+}
+
 #define CKR__AC_GUESS 20000    /* parameters, above which nothing is guessed              */
 
-/* Names by shape, where only one assignment is possible. False: it is not certain. */
-static bool ckr__ac_match(ckr__ac *r, ckr__ac_param *p, uint64_t n, bool ordered)
+/* Names by order and shape, where only one assignment is possible. False: it is not certain. */
+static bool ckr__ac_match(ckr__ac *r, ckr__ac_param *p, uint64_t n, bool ordered, bool *proven)
 {
     ckr_tensor **models = CKR__NEW_N(r->c, ckr_tensor *, r->s->n_tensors);
     uint64_t i, k = 0;
-    bool ok = models != NULL && n <= CKR__AC_GUESS && r->s->n_tensors <= CKR__AC_GUESS;
-    for (i = 0; ok && i < r->s->n_tensors; i++)
-        if (!strcmp(r->s->tensors[i]->slot, "param")) models[k++] = r->s->tensors[i];
+    bool ok = models && ckr__ac_free_params(r, models, &k);
+    if (proven) *proven = false;
+    if (ok && ordered && ckr__ac_match_order(p, n, models, k)) {
+        if (proven) *proven = ckr__ac_proven(p, n, k);
+        return true;
+    }
+    for (i = 0; i < n; i++) p[i].name = NULL;
+    ok = ok && n <= CKR__AC_GUESS && r->s->n_tensors <= CKR__AC_GUESS;
     if (ok && !ordered) ok = ckr__sort(r->c, (void **)(void *)models, (size_t)k,
                                        ckr__ac_natural_cmp);
     for (i = 0; i < n && ok; i++) ok = p[i].like != NULL;
@@ -30920,7 +31058,8 @@ static ckr_result ckr__ac_numbers(ckr__ac *r, const ckr__ac_file *f, ckr__ac_par
 {
     uint64_t i;
     for (i = 0; i < n; i++) {
-        p[i].name = f->index ? ckr__printf(r->c, "%u/%lld", (unsigned)f->index,
+        if (p[i].id->kind == CKR_NODE_STR) p[i].name = p[i].id->u.str;
+        else p[i].name = f->index ? ckr__printf(r->c, "%u/%lld", (unsigned)f->index,
                                            (long long)p[i].id->u.i)
                              : ckr__printf(r->c, "%lld", (long long)p[i].id->u.i);
         if (!p[i].name) return ckr__ac_oom(r);
@@ -30937,8 +31076,13 @@ static ckr_result ckr__ac_name(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param 
 {
     const ckr_open_desc *d = r->desc;
     uint64_t i, named = 0;
+    bool proven;
     for (i = 0; i < n; i++) named += p[i].name != NULL;
-    if (n && named == n) return ckr__ac_check_names(r, f, p, n);
+    if (n && named == n) {
+        ckr_result e = ckr__ac_check_names(r, f, p, n);
+        if (e == CKR_OK || !r->plain || r->c->err->item != CKR_ITEM_TRAINER_NAMES) return e;
+        ckr__error_reset(r->c);            /* another model's names, or with a prefix         */
+    }
     if (d && d->names) {
         if (d->n_names - r->n_named < n)
             return ckr__ac_names_fail(r, f, "param_groups",
@@ -30949,8 +31093,9 @@ static ckr_result ckr__ac_name(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param 
         return ckr__ac_check_names(r, f, p, n);
     }
     for (i = 0; i < n; i++) p[i].name = NULL;
-    if (!ckr__ac_match(r, p, n, ordered))
+    if (!ckr__ac_match(r, p, n, ordered, &proven))
         return r->c->err->code != CKR_OK ? r->c->err->code : ckr__ac_numbers(r, f, p, n);
+    if (proven && r->plain) return CKR_OK;
     return ckr__ac_note(r, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, f->rel,
                         "the optimizer's file has numbers only: they were matched to the model's "
                         "parameters by shape and order",
@@ -30969,34 +31114,54 @@ static ckr_result ckr__ac_slot(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_
     ckr_result e = CKR_OK;
     if (v->kind == CKR_NODE_TENSOR || ckr__is_number(v)) {
         const ckr_view *view = v->kind == CKR_NODE_TENSOR ? v->u.view : ckr__number_view(r->c, v);
+        ckr__plain_take_node(&r->keep, v);
         return view ? ckr__ac_tensor(r, p->name, slot, view, &t) : ckr__ac_oom(r);
     }
     for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
         if (v->u.items[i]->kind != CKR_NODE_TENSOR) break;
     if (ckr_node_is_list(v) && v->count && i == v->count) {
         for (i = 0; i < v->count && e == CKR_OK; i++) {
+            ckr__plain_take_node(&r->keep, v->u.items[i]);
             name = ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)i);
             e = name ? ckr__ac_tensor(r, p->name, name, v->u.items[i]->u.view, &t) : ckr__ac_oom(r);
         }
         return e;
     }
+    if (r->plain) return CKR_OK;
     name = ckr__printf(r->c, "%s#/state/%lld/%s", f->rel, (long long)p->id->u.i, slot);
     return ckr__ac_leave(r, name, v);
+}
+
+/* What bitsandbytes keeps in a dict of its own beside `step`. */
+static const char ckr__ac_quant[] = "__bnb_optimizer_quant_state__";
+
+static ckr_result ckr__ac_state(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
+                                const ckr_node *st)
+{
+    uint64_t k;
+    ckr_result e = CKR_OK;
+    for (k = 0; k < st->count && e == CKR_OK; k++) {
+        const char *slot = ckr_node_str(st->u.items[2 * k]);
+        const ckr_node *v = st->u.items[2 * k + 1];
+        if (!slot || (!strcmp(slot, ckr__ac_quant) && ckr_node_is_dict(v))) continue;
+        e = ckr__ac_slot(r, f, p, slot, v);
+    }
+    return e;
 }
 
 static ckr_result ckr__ac_states(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
                                  uint64_t n)
 {
-    uint64_t i, k;
+    uint64_t i;
     ckr_result e = CKR_OK;
     for (i = 0; i < n && e == CKR_OK; i++) {
         const ckr_node *st = p[i].state;
         if (!st) continue;
+        if (!ckr_node_is_dict(st) && r->plain) continue;
         if (!ckr_node_is_dict(st)) return ckr__ac_bad(r, f, "state", "a dict for each parameter");
-        for (k = 0; k < st->count && e == CKR_OK; k++) {
-            const char *slot = ckr_node_str(st->u.items[2 * k]);
-            if (slot) e = ckr__ac_slot(r, f, &p[i], slot, st->u.items[2 * k + 1]);
-        }
+        e = ckr__ac_state(r, f, &p[i], st);
+        st = ckr_node_get(st, ckr__ac_quant);
+        if (e == CKR_OK && ckr_node_is_dict(st)) e = ckr__ac_state(r, f, &p[i], st);
     }
     return e;
 }
@@ -31844,30 +32009,308 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     return e;
 }
 
-/* A bare optimizer's file, whose parameters the caller has named: slots of these names, as for any
-   trainer's. */
-static ckr_result ckr__bare_optimizer(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
-                                      ckr_state *s, ckr_node *root, ckr__plain *keep)
+/* >>accelerate.plain ---------------------------------------------------------- */
+/* A training run's file of no framework: a dict, under whose keys are the model's tensors in a dict,
+   averages of them, state dicts of optimizers and schedulers, each or a list of them, and counters.
+   They are known by what they hold. Several models keep their keys in the names; an optimizer alone
+   is one where the caller names its parameters. All else is a leftover. */
+
+typedef struct ckr__rf {
+    ckr__ac        *r;
+    ckr__ac_file   *files;     /* one an optimizer                                       */
+    const ckr_node *root, *model;      /* the one model; NULL: several, or none          */
+    uint8_t        *kinds;     /* of the root's values                                   */
+    uint64_t        n_models, n_averages;
+    ckr__flat       met, had;  /* containers that were looked at; that were read         */
+} ckr__rf;
+
+enum { CKR__RF_OTHER = 0, CKR__RF_MODEL, CKR__RF_AVERAGE };
+
+static bool ckr__rf_is_param(const ckr_node *n)
+{
+    return n->kind == CKR_NODE_TENSOR && n->u.view->n_dims > 0 && ckr__is_float(n->u.view->dtype);
+}
+
+static bool ckr__rf_is_part(ckr__rf *x, const ckr_node *n)
+{
+    uint64_t i;
+    if (!ckr_node_is_dict(n) || !n->count || !ckr__flat_new(&x->met, n)) return false;
+    for (i = 0; i < n->count; i++)
+        if (!ckr_node_str(n->u.items[2 * i]) || n->u.items[2 * i + 1]->kind != CKR_NODE_TENSOR)
+            return false;
+    return true;
+}
+
+/* Mostly tensors by name, some in dicts of their own. */
+static bool ckr__rf_is_model(ckr__rf *x, const ckr_node *n)
+{
+    uint64_t i, params = 0, others = 0;
+    if (!ckr_node_is_dict(n) || !ckr__flat_new(&x->met, n) || ckr__is_optimizer(n) ||
+        ckr__is_scheduler(n))
+        return false;
+    for (i = 0; i < n->count; i++) {
+        const ckr_node *v = n->u.items[2 * i + 1];
+        const char *key = ckr_node_str(n->u.items[2 * i]);
+        if (!key) return false;
+        if (ckr__rf_is_param(v) || ckr__rf_is_part(x, v)) params++;
+        else others += v->kind != CKR_NODE_TENSOR && !ckr__path_ends(key, "_extra_state");
+    }
+    return params > others;
+}
+
+/* One of a kind, or a list of them, behind those that were found. */
+static bool ckr__rf_parts(const ckr_node *v, bool (*is)(const ckr_node *), const ckr_node **out,
+                          uint64_t *n)
+{
+    const bool list = ckr_node_is_list(v);
+    const uint64_t count = list ? v->count : 1;
+    uint64_t i;
+    if (count > CKR__PLAIN_PARTS - *n) return false;
+    for (i = 0; i < count; i++) if (!is(list ? v->u.items[i] : v)) return false;
+    for (i = 0; i < count; i++) out[(*n)++] = list ? v->u.items[i] : v;
+    return count > 0;
+}
+
+static void ckr__rf_sort(ckr__rf *x, ckr__plain *keep)
+{
+    uint64_t i;
+    for (i = 0; i < x->root->count; i++) {
+        const char *key = ckr_node_str(x->root->u.items[2 * i]);
+        const ckr_node *v = x->root->u.items[2 * i + 1];
+        if (ckr__rf_parts(v, ckr__is_optimizer, keep->optimizers, &keep->n_optimizers) ||
+            ckr__rf_parts(v, ckr__is_scheduler, keep->schedulers, &keep->n_schedulers) || !key ||
+            !ckr__rf_is_model(x, v))
+            continue;
+        x->kinds[i] = strstr(key, "ema") || strstr(key, "EMA") ? CKR__RF_AVERAGE : CKR__RF_MODEL;
+        if (x->kinds[i] == CKR__RF_MODEL) x->n_models++;
+        else x->n_averages++;
+    }
+}
+
+/* The one model, if there is one: of several the one with a usual name; averages alone are it. */
+static void ckr__rf_choose(ckr__rf *x, bool optimizers)
+{
+    static const char usual[] =
+        "model state_dict model_state_dict model_state module net network params weights";
+    const uint8_t kind = x->n_models ? CKR__RF_MODEL : CKR__RF_AVERAGE;
+    const uint64_t n = x->n_models ? x->n_models : x->n_averages;
+    uint64_t i, named = 0;
+    for (i = 0; i < x->root->count; i++) {
+        const char *key = ckr_node_str(x->root->u.items[2 * i]);
+        const ckr_node *v = x->root->u.items[2 * i + 1];
+        if (!n && optimizers && ckr__rf_is_param(v)) x->model = x->root;
+        if (x->kinds[i] != kind || (n > 1 && !ckr__word_in(usual, key))) continue;
+        x->model = v;
+        named++;
+    }
+    if (named > 1) x->model = NULL;
+    if (x->model) x->n_models = 1;
+}
+
+/* Without an optimizer there must be one model, and no tensor beside it. */
+static bool ckr__rf_is(ckr__rf *x, const ckr__plain *keep, const ckr_open_desc *desc)
+{
+    uint64_t i;
+    if (ckr__is_optimizer(x->root)) return desc && desc->names;
+    if (keep->n_optimizers) return x->n_models > 0;
+    for (i = 0; i < x->root->count; i++)
+        if (x->root->u.items[2 * i + 1]->kind == CKR_NODE_TENSOR) return false;
+    return x->model != NULL;
+}
+
+/* Optimizers that cannot be read as such are none: *ok. */
+static ckr_result ckr__rf_files(ckr__rf *x, const char *path, const ckr__plain *keep, bool *ok)
+{
+    ckr__ac_param *p;
+    uint64_t i, n;
+    ckr_result e = CKR_OK;
+    x->files = CKR__NEW_N(x->r->c, ckr__ac_file, keep->n_optimizers + 1);
+    *ok = x->files != NULL;
+    for (i = 0; *ok && i < keep->n_optimizers; i++) {
+        x->files[i].path = path;
+        x->files[i].rel = ckr__base(path);
+        x->files[i].part = keep->optimizers[i];
+        x->files[i].index = (uint32_t)i;
+        e = ckr__ac_params(x->r, &x->files[i], &p, &n);
+        *ok = e == CKR_OK;
+    }
+    if (*ok || !x->files || e == CKR_E_NOMEM) return *ok ? CKR_OK : ckr__ac_oom(x->r);
+    ckr__error_reset(x->r->c);
+    return CKR_OK;
+}
+
+static ckr_result ckr__rf_dict(ckr__rf *x, const ckr_node *d, const char *prefix, const char *slot)
+{
+    uint64_t i;
+    ckr_result e = ckr__ac_prefixed(x->r, x->files, d, prefix, slot);
+    for (i = 0; e == CKR_OK && d != x->root && i < d->count; i++) {
+        const ckr_node *v = d->u.items[2 * i + 1];
+        const char *head;
+        if (!ckr_node_is_dict(v) || !ckr__flat_new(&x->had, v)) continue;
+        head = ckr__printf(x->r->c, "%s%s.", prefix, ckr_node_str(d->u.items[2 * i]));
+        e = head ? ckr__ac_prefixed(x->r, x->files, v, head, slot) : ckr__ac_oom(x->r);
+    }
+    return e;
+}
+
+static ckr_result ckr__rf_models(ckr__rf *x)
+{
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    if (x->model) return ckr__rf_dict(x, x->model, "", "param");
+    for (i = 0; i < x->root->count && e == CKR_OK; i++) {
+        const char *prefix;
+        if (x->kinds[i] != CKR__RF_MODEL) continue;
+        prefix = ckr__printf(x->r->c, "%s.", ckr_node_str(x->root->u.items[2 * i]));
+        e = prefix ? ckr__rf_dict(x, x->root->u.items[2 * i + 1], prefix, "param")
+                   : ckr__ac_oom(x->r);
+    }
+    return e;
+}
+
+/* Are all its tensors named and shaped as the model's? */
+static bool ckr__rf_is_average(const ckr__rf *x, const ckr_node *d)
+{
+    uint64_t i, at;
+    for (i = 0; i < d->count; i++) {
+        const char *name = ckr_node_str(d->u.items[2 * i]);
+        const ckr_node *v = d->u.items[2 * i + 1];
+        if (v->kind != CKR_NODE_TENSOR ||
+            !ckr__map_find(&x->r->names, name, strlen(name), &at) ||
+            !ckr__ac_same_shape(v->u.view, x->r->keep.views[at]))
+            return false;
+    }
+    return true;
+}
+
+static ckr_result ckr__rf_averages(ckr__rf *x)
+{
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < x->root->count && e == CKR_OK; i++) {
+        const ckr_node *d = x->root->u.items[2 * i + 1];
+        if (x->kinds[i] != CKR__RF_AVERAGE || d == x->model || !ckr__rf_is_average(x, d)) continue;
+        return ckr__rf_dict(x, d, "", "ema");
+    }
+    return e;
+}
+
+/* What the optimizer does not count. */
+static void ckr__rf_progress(ckr__rf *x, ckr__plain *keep)
+{
+    static const char steps[] = "step global_step iteration it iter iter_num";
+    uint64_t i;
+    for (i = 0; i < x->root->count; i++) {
+        const char *key = ckr_node_str(x->root->u.items[2 * i]);
+        const ckr_node *v = x->root->u.items[2 * i + 1];
+        int64_t *to = NULL;
+        if (!key || v->kind != CKR_NODE_INT || v->u.i < 0) continue;
+        if (!strcmp(key, "epoch")) to = &x->r->s->progress.epoch;
+        else if (ckr__word_in(steps, key)) to = &x->r->s->progress.step;
+        if (!to) continue;
+        if (*to < 0) *to = v->u.i;
+        if (*to == v->u.i) ckr__plain_take_node(keep, v);
+    }
+}
+
+/* Do two schedulers differ in their groups only? */
+static bool ckr__rf_alike(ckr__ctx *c, const ckr_schedule *a, const ckr_schedule *b)
+{
+    const ckr__curve *v = a->curve, *w = b->curve;
+    const char *x = ckr__node_text_of(c, a->params), *y = ckr__node_text_of(c, b->params);
+    if (!x || !y || strcmp(x, y) != 0 || strcmp(a->kind, b->kind) != 0 ||
+        a->position != b->position || !ckr__same(a->rate, b->rate) || a->opaque != b->opaque)
+        return false;
+    return !v || !w ? v == w
+                    : !v->n_children && !w->n_children && v->n_list == w->n_list &&
+                          !memcmp(&v->k, &w->k, sizeof v->k);
+}
+
+/* Such are one, over the groups of all optimizers. */
+static ckr_result ckr__rf_unite(ckr__rf *x)
+{
+    ckr_state *s = x->r->s;
+    ckr_schedule *all = s->schedules;
+    ckr_lane *lanes = CKR__NEW_N(x->r->c, ckr_lane, s->n_groups);
+    uint64_t i, n = 0;
+    if (!lanes) return ckr__ac_oom(x->r);
+    for (i = 0; i < s->n_schedules; i++) {
+        n += all[i].n_lanes;
+        if (!ckr__rf_alike(x->r->c, &all[0], &all[i])) return x->r->c->err->code;
+    }
+    if (s->n_schedules < 2 || n != s->n_groups) return CKR_OK;
+    for (i = n = 0; i < s->n_schedules; n += all[i++].n_lanes)
+        memcpy(lanes + n, all[i].lanes, (size_t)all[i].n_lanes * sizeof *lanes);
+    all->lanes = lanes;
+    all->n_lanes = n;
+    s->n_schedules = 1;
+    return CKR_OK;
+}
+
+static ckr_result ckr__rf_schedules(ckr__rf *x, ckr__plain *keep)
+{
+    const bool each = keep->n_schedulers == keep->n_optimizers;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < keep->n_schedulers && e == CKR_OK; i++) {
+        const ckr__ac_file *o = &x->files[each ? i : 0];
+        ckr__plain_take_node(keep, keep->schedulers[i]);
+        e = ckr__plain_schedule(x->r->c, x->r->s, keep->schedulers[i], o->first_group, o->n_groups);
+    }
+    return e == CKR_OK ? ckr__rf_unite(x) : e;
+}
+
+static ckr_result ckr__rf_all(ckr__rf *x, ckr__plain *keep)
+{
+    ckr__ac *r = x->r;
+    uint64_t i;
+    ckr_result e = ckr__rf_models(x);
+    for (i = 0; i < keep->n_optimizers && e == CKR_OK; i++) {
+        e = ckr__ac_optimizer(r, &x->files[i], true);
+        ckr__plain_take_node(keep, ckr_node_get(keep->optimizers[i], "param_groups"));
+    }
+    if (e == CKR_OK && r->n_named && r->n_named != r->desc->n_names)
+        return ckr__ac_names_fail(r, x->files, "param_groups",
+                                  "the optimizer has fewer parameters than there are names");
+    if (e == CKR_OK) e = ckr__rf_averages(x);
+    if (e == CKR_OK) ckr__rf_progress(x, keep);
+    return e == CKR_OK ? ckr__rf_schedules(x, keep) : e;
+}
+
+static ckr_result ckr__rf_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                               ckr_state *s, ckr_node *root, ckr__plain *keep)
 {
     ckr__ac *r = ckr__ac_new(c, path, desc, s);
-    ckr__ac_file *f = CKR__NEW(c, ckr__ac_file);
-    ckr_result e;
-    if (!r || !f) return c->err->code;
-    f->path = path;
-    f->rel = ckr__base(path);
-    f->root = root;
-    f->part = root;
-    e = ckr__ac_optimizer(r, f, false);
+    ckr__rf x;
+    bool ok = ckr_node_is_dict(root);
+    ckr_result e = CKR_OK;
+    memset(&x, 0, sizeof x);
+    x.r = r;
+    x.root = root;
+    if (!r) return c->err->code;
+    if (!ok) return CKR_OK;
+    r->plain = true;
+    x.kinds = CKR__NEW_N(c, uint8_t, root->count + 1);
+    if (!x.kinds || !ckr__flat_begin(&x.met, c, c->n_nodes) ||
+        !ckr__flat_begin(&x.had, c, c->n_nodes))
+        return c->err->code;
+    if (ckr__is_optimizer(root)) keep->optimizers[keep->n_optimizers++] = root;
+    else ckr__rf_sort(&x, keep);
+    ckr__rf_choose(&x, keep->n_optimizers > 0);
+    ok = ckr__rf_is(&x, keep, desc);
+    if (ok) e = ckr__rf_files(&x, path, keep, &ok);
+    if (!ok) keep->n_optimizers = keep->n_schedulers = 0;
+    if (!ok) return e;
+    r->keep.taken = keep->taken = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
+    if (!keep->taken) return c->err->code;
+    e = ckr__rf_all(&x, keep);
     ckr__map_free(&r->names);
-    if (e != CKR_OK) return e;
-    if (r->n_named && r->n_named != desc->n_names)
-        return ckr__ac_names_fail(r, f, "param_groups",
-                                  "the optimizer has fewer parameters than there are names");
     keep->views = r->keep.views;
     keep->n_views = r->keep.n_views;
     keep->cap_views = r->keep.cap_views;
-    keep->optimizer = root;
-    return CKR_OK;
+    keep->optimizer = keep->optimizers[0];
+    keep->scheduler = keep->schedulers[0];
+    return e;
 }
 
 /* >>accelerate.emit ----------------------------------------------------------- */
@@ -36871,7 +37314,7 @@ static ckr_result ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac
 {
     ckr_state s;
     ckr__ac ac = r->ac;
-    uint64_t i, k;
+    uint64_t i;
     ckr_result e;
     ckr__state_init(&s);
     s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
@@ -36896,16 +37339,7 @@ static ckr_result ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac
         }
         return CKR_OK;
     }
-    for (k = 0; k < *n && (*out)[k].group == 0; k++) {}
-    if (k == *n && *n == s.n_tensors) {                /* one group: the model's own order  */
-        for (i = 0; i < *n; i++) {
-            if (!ckr__ac_fits(&(*out)[i], s.tensors[i])) break;
-            (*out)[i].name = s.tensors[i]->name;
-        }
-        if (i == *n) return CKR_OK;
-        for (i = 0; i < *n; i++) (*out)[i].name = NULL;
-    }
-    if (ckr__ac_match(&ac, *out, *n, true)) return CKR_OK;
+    if (ckr__ac_match(&ac, *out, *n, true, NULL)) return CKR_OK;
     if (r->c->err->code != CKR_OK) return r->c->err->code;
     return ckr__ac_names_fail(&ac, f, "param_groups",
                               "numbers only, and shapes do not tell which parameter each is");
@@ -38124,18 +38558,14 @@ static bool ckr__ds_true(const ckr_node *n)
 }
 
 /* >>deepspeed.emit.foreign ---------------------------------------------------- */
-/* A file of no framework has an optimizer's tensors among the others: as torch's state dict, by
-   numbers, or under the names of an export, optimizer.state.NAME.SLOT. Here they become slots of
-   their parameters, whose names lose the key under which the file keeps the model. */
+/* A file of no framework may have an optimizer's tensors among the others, under the names of an
+   export, optimizer.state.NAME.SLOT. Here they become slots of their parameters. */
 
 typedef struct ckr__ds_adopt {
     ckr__ds_job     *x;
     ckr_state       *own;      /* the state that is written                              */
-    const ckr_node  *model;    /* dict of tensors, of a torch file                       */
-    ckr_tensor     **of;       /* [n_tensors] by index: its copy, or NULL                */
-    ckr__map         views, params;    /* address of a view -> index; name -> index      */
-    ckr__map         places;   /* file and offset -> place in `model`                    */
-    uint64_t         n_slots, n_loose, n_ties;
+    ckr__map         params;   /* name -> index                                          */
+    uint64_t         n_slots;
 } ckr__ds_adopt;
 
 static ckr_tensor *ckr__ds_adopt_as(ckr__ds_adopt *a, uint64_t i, const char *name,
@@ -38147,159 +38577,11 @@ static ckr_tensor *ckr__ds_adopt_as(ckr__ds_adopt *a, uint64_t i, const char *na
     t->name = name;
     t->slot = slot;
     t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
-    a->of[i] = t;
     a->own->tensors[a->own->n_tensors++] = t;
     return ckr__out_key(a->x->out, t, name, slot) ? t : NULL;
 }
 
-/* Of the file's dict and those in it the one with the most tensors. */
-static const ckr_node *ckr__ds_adopt_model(const ckr__plain *p)
-{
-    const ckr_node *best = NULL;
-    uint64_t i, k, n, most = 0;
-    for (i = 0; ckr_node_is_dict(p->root) && i <= p->root->count; i++) {
-        const ckr_node *d = i ? p->root->u.items[2 * i - 1] : p->root;
-        if (d == p->optimizer) continue;
-        for (k = n = 0; ckr_node_is_dict(d) && k < d->count; k++)
-            n += d->u.items[2 * k + 1]->kind == CKR_NODE_TENSOR;
-        if (n > most) best = d;
-        if (n > most) most = n;
-    }
-    return best;
-}
-
-/* A second name of the same elements. */
-static bool ckr__ds_adopt_tie(ckr__ds_adopt *a, const char *first, const char *name)
-{
-    ckr_state *s = a->own;
-    ckr_tie *ties = CKR__NEW_N(a->x->c, ckr_tie, s->n_ties + 1);
-    if (!ties) return false;
-    if (s->n_ties) memcpy(ties, s->ties, (size_t)s->n_ties * sizeof *ties);
-    ties[s->n_ties].name = first;
-    ties[s->n_ties++].other = name;
-    s->ties = ties;
-    return true;
-}
-
-/* The parameter that was taken from the place of this view; NULL: none. */
-static const char *ckr__ds_adopt_twin(ckr__ds_adopt *a, const ckr_view *v, uint64_t i)
-{
-    uint64_t key[2], at;
-    const ckr_view *w;
-    key[0] = v->file;
-    key[1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
-    if (!v->bytes && ckr__map_find(&a->places, (const char *)key, sizeof key, &at)) {
-        w = a->model->u.items[2 * at + 1]->u.view;
-        if (ckr__same_view(w, v)) return ckr_node_str(a->model->u.items[2 * at]);
-    } else if (!v->bytes) {
-        uint64_t *kept = CKR__NEW_N(a->x->c, uint64_t, 2);
-        if (kept) memcpy(kept, key, sizeof key);
-        if (kept) ckr__map_put(&a->places, (const char *)kept, sizeof key, i, NULL);
-    }
-    return NULL;
-}
-
-static bool ckr__ds_adopt_params(ckr__ds_adopt *a, const ckr__plain *p)
-{
-    uint64_t i, at;
-    const char *twin;
-    a->model = ckr__ds_adopt_model(p);
-    for (i = 0; i < p->n_views; i++)
-        if (p->views[i] && !ckr__map_put(&a->views, (const char *)&p->views[i],
-                                         sizeof p->views[i], i, NULL))
-            return false;
-    for (i = 0; a->model && i < a->model->count; i++) {
-        const ckr_node *v = a->model->u.items[2 * i + 1];
-        const char *name = ckr_node_str(a->model->u.items[2 * i]);
-        if (!name || v->kind != CKR_NODE_TENSOR ||
-            !ckr__map_find(&a->views, (const char *)&v->u.view, sizeof v->u.view, &at) || a->of[at])
-            continue;
-        twin = ckr__ds_adopt_twin(a, v->u.view, i);
-        a->n_ties += twin != NULL;
-        if (twin ? !ckr__ds_adopt_tie(a, twin, name) : !ckr__ds_adopt_as(a, at, name, "param"))
-            return false;
-    }
-    return a->x->c->err->code == CKR_OK;
-}
-
-/* The numbers' names: told by the file, of one group in the model's order, or by shape. */
-static ckr_result ckr__ds_adopt_names(ckr__ds_adopt *a, const ckr_node *optimizer,
-                                      ckr__ac_param **p, uint64_t *n)
-{
-    ckr__ac ac;
-    ckr__ac_file f;
-    uint64_t i, named = 0;
-    ckr_result e;
-    memset(&ac, 0, sizeof ac);
-    memset(&f, 0, sizeof f);
-    ac.c = a->x->c;
-    ac.s = a->own;
-    f.part = optimizer;
-    f.path = f.rel = "";
-    e = ckr__ac_params(&ac, &f, p, n);
-    for (i = 0; e == CKR_OK && i < *n; i++) named += (*p)[i].name != NULL;
-    if (e != CKR_OK || (*n && named == *n)) return e;
-    for (i = 0; i < *n; i++) (*p)[i].name = NULL;
-    if (ckr__ac_match(&ac, *p, *n, true))
-        return ckr__ds_say(a->x, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, "optimizer", NULL, NULL,
-                           "the optimizer's file has numbers only: they were matched to the "
-                           "model's parameters by shape and order",
-                           "save param_names in the groups")
-                   ? CKR_OK
-                   : ckr__ds_emit_oom(a->x);
-    if (a->x->c->err->code != CKR_OK) return a->x->c->err->code;
-    return ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, "optimizer",
-                          "numbers only, and shapes do not tell which parameter each is",
-                          "save param_names in the groups, or leave out the optimizer")
-               ? CKR_OK
-               : ckr__ds_emit_oom(a->x);
-}
-
-static ckr_result ckr__ds_adopt_state(ckr__ds_adopt *a, const ckr__ac_param *p)
-{
-    uint64_t i, at;
-    for (i = 0; ckr_node_is_dict(p->state) && i < p->state->count; i++) {
-        const ckr_node *v = p->state->u.items[2 * i + 1];
-        const char *slot = ckr_node_str(p->state->u.items[2 * i]);
-        if (!slot || v->kind == CKR_NODE_NONE) continue;
-        if (v->kind != CKR_NODE_TENSOR ||
-            !ckr__map_find(&a->views, (const char *)&v->u.view, sizeof v->u.view, &at))
-            return ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, p->name,
-                                  "its state is no tensor, which a flat group cannot hold",
-                                  "leave out the optimizer")
-                       ? CKR_OK
-                       : ckr__ds_emit_oom(a->x);
-        if (!a->of[at] && !ckr__ds_adopt_as(a, at, p->name, slot)) return ckr__ds_emit_oom(a->x);
-        a->n_slots++;
-    }
-    return CKR_OK;
-}
-
-/* torch's state dict; its groups get the parameters' names. */
-static ckr_result ckr__ds_adopt_torch(ckr__ds_adopt *a, const ckr_node *optimizer)
-{
-    ckr__ac_param *p = NULL;
-    uint64_t i, n = 0;
-    ckr_result e = ckr__ds_adopt_names(a, optimizer, &p, &n);
-    if (e != CKR_OK || a->x->refused) return e;
-    for (i = 0; i < n && e == CKR_OK; i++) e = ckr__ds_adopt_state(a, &p[i]);
-    if (e != CKR_OK || a->own->n_groups != ckr_node_get(optimizer, "param_groups")->count) return e;
-    a->own->groups = CKR__NEW_N(a->x->c, ckr_group, a->own->n_groups);
-    if (!a->own->groups) return ckr__ds_emit_oom(a->x);
-    for (i = 0; i < a->own->n_groups; i++) {
-        a->own->groups[i] = a->x->s->groups[i];
-        a->own->groups[i].params = CKR__NEW_N(a->x->c, const char *, n);
-        a->own->groups[i].n_params = 0;
-        if (!a->own->groups[i].params) return ckr__ds_emit_oom(a->x);
-    }
-    for (i = 0; i < n; i++) {
-        ckr_group *g = &a->own->groups[p[i].group];
-        g->params[g->n_params++] = p[i].name;
-    }
-    return CKR_OK;
-}
-
-/* The names of an export; what is no slot is a parameter. */
+/* The names of an export; what is no slot by its name is what it was. */
 static bool ckr__ds_adopt_live(ckr__ds_adopt *a)
 {
     static const char head[] = "optimizer.state.";
@@ -38313,10 +38595,11 @@ static bool ckr__ds_adopt_live(ckr__ds_adopt *a)
         const size_t n = sizeof head - 1;
         const bool slot = ckr__starts(name, head) && dot > name + n &&
                           ckr__map_find(&a->params, name + n, (size_t)(dot - name) - n, &at);
-        if (slot && (a->x->t->without & CKR_OPTIMIZER)) continue;
-        if (!ckr__ds_adopt_as(a, i, slot ? s->tensors[at]->name : name, slot ? dot + 1 : "param"))
-            return false;
-        a->n_slots += slot;
+        const bool own = !slot && strcmp(s->tensors[i]->slot, "param") != 0;
+        const char *of = own ? s->tensors[i]->slot : slot ? dot + 1 : "param";
+        if ((slot || own) && (a->x->t->without & CKR_OPTIMIZER)) continue;
+        if (!ckr__ds_adopt_as(a, i, slot ? s->tensors[at]->name : name, of)) return false;
+        a->n_slots += slot || own;
     }
     return true;
 }
@@ -38355,23 +38638,21 @@ static ckr_result ckr__ds_adopt_buffers(ckr__ds_adopt *a)
     return ok ? CKR_OK : ckr__ds_emit_oom(a->x);
 }
 
-static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
+/* Tensors that the file has beside the model's and the optimizer's. */
+static bool ckr__ds_adopt_loose(ckr__ds_adopt *a)
 {
     const ckr_state *s = a->x->s;
-    const ckr__plain *p = !strcmp(s->dialect, "torch") ? (const ckr__plain *)s->dialect_data : NULL;
-    const bool drop = (a->x->t->without & CKR_OPTIMIZER) != 0;
+    uint64_t i, n = 0;
     char text[40];
-    ckr_result e = CKR_OK;
-    if (p && p->optimizer && !ckr__ds_adopt_params(a, p)) return ckr__ds_emit_oom(a->x);
-    if (p && p->optimizer && !drop) e = ckr__ds_adopt_torch(a, p->optimizer);
-    if (!(p && p->optimizer) && !ckr__ds_adopt_live(a)) return ckr__ds_emit_oom(a->x);
-    if (e != CKR_OK || a->x->refused) return e;
-    a->n_loose = s->n_tensors - a->own->n_tensors - a->n_ties;
-    snprintf(text, sizeof text, "%llu tensors", (unsigned long long)a->n_loose);
-    if (a->n_loose && !drop &&
-        !ckr__ds_say(a->x, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
-                     "they are neither in the model's dict nor in the optimizer's", NULL))
-        return ckr__ds_emit_oom(a->x);
+    for (i = 0; i < s->n_leftovers; i++) n += s->leftovers[i].node->kind == CKR_NODE_TENSOR;
+    snprintf(text, sizeof text, "%llu tensors", (unsigned long long)n);
+    return !n || ckr__ds_say(a->x, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
+                             "they are neither in the model's dict nor in the optimizer's", NULL);
+}
+
+static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
+{
+    if (!ckr__ds_adopt_live(a) || !ckr__ds_adopt_loose(a)) return ckr__ds_emit_oom(a->x);
     if (a->n_slots && !a->own->n_groups &&
         !ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, "groups",
                         "the file has an optimizer's state and no groups: lr, weight decay and "
@@ -38379,7 +38660,7 @@ static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
                         "convert the checkpoint itself, or leave out the optimizer"))
         return ckr__ds_emit_oom(a->x);
     a->x->s = a->own;
-    return ckr__ds_adopt_buffers(a);
+    return a->x->refused ? CKR_OK : ckr__ds_adopt_buffers(a);
 }
 
 static ckr_result ckr__ds_adopt_from(ckr__ds_job *x)
@@ -38390,17 +38671,14 @@ static ckr_result ckr__ds_adopt_from(ckr__ds_job *x)
     if (strcmp(s->dialect, "torch") != 0 && strcmp(s->dialect, "safetensors") != 0) return CKR_OK;
     memset(&a, 0, sizeof a);
     a.x = x;
-    a.views.c = a.params.c = a.places.c = x->c;
+    a.params.c = x->c;
     a.own = CKR__NEW(x->c, ckr_state);
-    a.of = CKR__NEW_N(x->c, ckr_tensor *, s->n_tensors);
-    if (!a.own || !a.of) return ckr__ds_emit_oom(x);
+    if (!a.own) return ckr__ds_emit_oom(x);
     *a.own = *s;
     a.own->tensors = CKR__NEW_N(x->c, ckr_tensor *, s->n_tensors);
     a.own->n_tensors = 0;
     e = a.own->tensors ? ckr__ds_adopt_all(&a) : ckr__ds_emit_oom(x);
-    ckr__map_free(&a.views);
     ckr__map_free(&a.params);
-    ckr__map_free(&a.places);
     return e;
 }
 
@@ -38640,7 +38918,8 @@ static ckr_result ckr__ds_lists_of(ckr__ds_job *x, uint32_t m)
                     if (pass == 0 && m == 0 &&
                         !ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_NAMES, name,
                                         "a group names a parameter that the state does not have",
-                                        "leave out the optimizer"))
+                                        "--names FILE where the optimizer has numbers, or leave "
+                                        "out the optimizer"))
                         return ckr__ds_emit_oom(x);
                     continue;
                 }
