@@ -65,7 +65,9 @@
    ckr_target says what the coming run wants: `sets` single values, `schedule` another curve,
    `groups` other groups, which are matched by parameter, `lr_policy` how the new takes over from
    the old. The plan's facts have the answer: both curves, and for every group what to set before
-   the first update; its notes have the reason, and the last LR used against the first one after.
+   the first update; its notes have the reason, and the last LR used against the first one after;
+   its settings what the coming run must be started with. What is written is read back as the
+   framework will use it and compared with what was decided; what it cannot follow is refused.
    ckr_plan_decide stops there, for trainers that write their own files (ckr_ckpt_put_group,
    ckr_ckpt_put_schedule); ckr_plan_create goes on to files in which the framework finds it.
 
@@ -18530,6 +18532,10 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
     if (mode == CKR__REBASE_KEEP) {
         s->position = old->position;
         s->anchored = old->anchored;
+        if (target && !strcmp(old->clock, "sample")) {         /* it turns with the batch      */
+            s->rate = target->rate;
+            s->offset = target->offset;
+        }
         e = ckr__rebase_keep(old, t_old, s);
     } else if (mode == CKR__REBASE_SPLICE) {
         e = ckr__rebase_splice(c, t, was, now, s);
@@ -40758,6 +40764,10 @@ static bool ckr__ds_say_settings(ckr__ds_job *x)
         ok = ckr__ds_setting(x, "checkpoint.load_universal", ckr__node_bool(x->c, true),
                              ckr__ds_was(x, "/checkpoint/load_universal"),
                              "a universal checkpoint is loaded with it only");
+    if (ok && !x->universal && x->ds && x->ds->universal)
+        ok = ckr__ds_setting(x, "checkpoint.load_universal", ckr__node_bool(x->c, false),
+                             ckr__node_bool(x->c, true),
+                             "DeepSpeed looks for a universal checkpoint, which this is not");
     if (ok && x->optimizer && x->zero == 3 && !x->universal && was != 3)
         ok = ckr__ds_set_int(x, "zero_optimization.sub_group_size",
                              ckr__ds_was(x, "/zero_optimization/sub_group_size"), x->sub_group,

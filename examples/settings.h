@@ -157,6 +157,23 @@ static void settings_place(text *t, const char *place, const ckr_run_setting **l
     }
 }
 
+/* What goes wrong without setting k and those of its place that have the same reason; said at the
+   first of them. */
+static void settings_why(text *t, const ckr_plan_facts *f, uint64_t k)
+{
+    const ckr_run_setting *x = &f->settings[k], *y;
+    bool first = true;
+    uint64_t i;
+    for (i = 0; i < f->n_settings; i++) {
+        y = &f->settings[i];
+        if (strcmp(y->place, x->place) != 0 || strcmp(y->otherwise, x->otherwise) != 0) continue;
+        if (i < k) return;
+        text_fmt(t, "%s%s", first ? x->needed ? "      without " : "      " : ", ", y->key);
+        first = false;
+    }
+    text_fmt(t, ": %s\n", x->otherwise);
+}
+
 /* One form after the other, one for each place; `why`: what goes wrong without, behind each. */
 static bool settings_text(text *t, const ckr_plan_facts *f, const char *out, bool why)
 {
@@ -166,7 +183,7 @@ static bool settings_text(text *t, const ckr_plan_facts *f, const char *out, boo
     size_t n, places = 0;
     if (!list) return false;
     for (i = 0; i < f->n_settings; i++) {
-        const char *place = f->settings[i].place, *said = NULL;
+        const char *place = f->settings[i].place;
         for (k = 0; k < i && strcmp(f->settings[k].place, place) != 0; k++) {}
         if (k < i) continue;
         for (k = i, n = 0; k < f->n_settings; k++)
@@ -186,13 +203,8 @@ static bool settings_text(text *t, const ckr_plan_facts *f, const char *out, boo
         } else {
             settings_place(t, place, list, n, out);
         }
-        for (k = i; why && k < f->n_settings; k++) {
-            const ckr_run_setting *x = &f->settings[k];
-            if (strcmp(x->place, place) != 0 || (said && !strcmp(said, x->otherwise))) continue;
-            text_fmt(t, "      %s %s: %s\n", x->needed ? "without" : "about", x->key,
-                     x->otherwise);
-            said = x->otherwise;
-        }
+        for (k = i; why && k < f->n_settings; k++)
+            if (!strcmp(f->settings[k].place, place)) settings_why(t, f, k);
     }
     free((void *)list);
     return true;
