@@ -29185,11 +29185,6 @@ static bool ckr__plain_taken(const ckr__plain *p, const ckr_node *n)
     return p && p->taken && (p->taken[n->id / 8] >> (n->id & 7) & 1);
 }
 
-static void ckr__plain_take_node(ckr__plain *p, const ckr_node *n)
-{
-    if (p->taken && n) p->taken[n->id / 8] |= (uint8_t)(1u << (n->id & 7));
-}
-
 static bool ckr__plain_view(ckr__ctx *c, ckr_state *s, const ckr_tensor *t, const ckr_view *v)
 {
     ckr__plain *p = (ckr__plain *)s->dialect_data;
@@ -29202,6 +29197,13 @@ static bool ckr__plain_view(ckr__ctx *c, ckr_state *s, const ckr_tensor *t, cons
     p->views[t->index] = v;
     p->n_views = (uint64_t)t->index + 1;
     return true;
+}
+
+/* What no state can hold stays a leftover. */
+static void ckr__plain_take_node(ckr__plain *p, const ckr_node *n)
+{
+    if (!p->taken || !n || (n->kind == CKR_NODE_TENSOR && ckr__view_odd(n->u.view))) return;
+    p->taken[n->id / 8] |= (uint8_t)(1u << (n->id & 7));
 }
 
 /* *out: the tensor, or NULL for one that is only noted. */
@@ -43066,14 +43068,19 @@ static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_t
     return ok ? CKR_OK : c->err->code != CKR_OK ? c->err->code : CKR_E_NOMEM;
 }
 
-typedef struct ckr__df_item { const ckr_node *node; const ckr__dcp_part *path; uint32_t n; }
-    ckr__df_item;
+typedef struct ckr__df_item {
+    const ckr_node *node;
+    const ckr__dcp_part *path;
+    uint32_t n;
+    bool     number;           /* a key on the way was no text                           */
+} ckr__df_item;
 
 typedef struct ckr__df {       /* from a tree to flat names                              */
     ckr__de   *e;
     ckr__df_item *stack;
     uint64_t   n, cap, pushed;
     ckr__map   views, names;
+    ckr__whole_job w;          /* of a run's file: what stands for its scheduler         */
     bool       numbers;        /* keys that were no text                                 */
 } ckr__df;
 
@@ -43097,7 +43104,6 @@ static const char *ckr__df_key(ckr__df *x, const ckr_node *k)
 {
     const char *s = ckr_node_str(k);
     if (s) return s;
-    x->numbers = true;
     if (k->kind == CKR_NODE_INT) return ckr__printf(x->e->c, "%lld", (long long)k->u.i);
     return ckr__printf(x->e->c, "?%u", (unsigned)k->id);
 }
@@ -43125,6 +43131,8 @@ static bool ckr__df_push(ckr__df *x, const ckr__df_item *from)
         if (dict && !path[from->n].key) return false;
         x->stack[x->n].node = dict ? from->node->u.items[2 * i + 1] : from->node->u.items[i];
         x->stack[x->n].path = path;
+        x->stack[x->n].number =
+            from->number || (dict && from->node->u.items[2 * i]->kind != CKR_NODE_STR);
         x->stack[x->n++].n = from->n + 1;
     }
     return true;
@@ -43160,6 +43168,7 @@ static ckr_result ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
     ckr_dtype dtype;
     ckr_result r;
     if (!name) return ckr__dcp_out_oom(&e->w);
+    x->numbers = x->numbers || it->number;
     if (it->node->kind == CKR_NODE_TENSOR &&
         ckr__map_find(&x->views, (const char *)&it->node->u.view, sizeof it->node->u.view, &at)) {
         const ckr_tensor *t = e->s->tensors[at];
@@ -43173,6 +43182,76 @@ static ckr_result ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
 
 static ckr_result ckr__df_walk(ckr__df *x, const ckr__plain *p)
 {
+    while (x->n) {
+        const ckr__df_item it = x->stack[--x->n];
+        const bool counter = it.n == 1 && it.node->kind == CKR_NODE_INT;
+        if (ckr__plain_taken(p, it.node) && !counter) continue;
+        if (ckr__df_open(it.node) ? !ckr__df_push(x, &it) : ckr__df_leaf(x, &it) != CKR_OK)
+            return ckr__dcp_out_oom(&x->e->w);
+    }
+    return CKR_OK;
+}
+
+/* Everything under one key. */
+static ckr_result ckr__df_part(ckr__df *x, const char *key, ckr_node *node)
+{
+    ckr_node *d = ckr__node(x->e->c, CKR_NODE_DICT);
+    ckr__df_item top;
+    memset(&top, 0, sizeof top);
+    top.node = d;
+    return node && ckr__node_set(x->e->c, d, key, node) && ckr__df_push(x, &top)
+               ? ckr__df_walk(x, NULL)
+               : ckr__dcp_out_oom(&x->e->w);
+}
+
+/* The groups of all optimizers, with names for numbers: {"param_groups": [..]}. */
+static ckr_node *ckr__df_groups(ckr__df *x)
+{
+    ckr__ctx *c = x->e->c;
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *d = ckr__node(c, CKR_NODE_DICT);
+    uint64_t i, k;
+    for (i = 0; list && i < x->e->s->n_groups; i++) {
+        const ckr_group *g = &x->e->s->groups[i];
+        ckr_node *names = ckr__node(c, CKR_NODE_LIST);
+        for (k = 0; names && k < g->n_params; k++)
+            if (!ckr__node_push(c, names, ckr__node_str(c, g->params[k]))) return NULL;
+        if (!names || !ckr__node_push(c, list, ckr__group_dict(c, g, names))) return NULL;
+    }
+    return ckr__node_set(c, d, "param_groups", list) ? d : NULL;
+}
+
+/* The scheduler, or a list of them. */
+static ckr_node *ckr__df_schedulers(ckr__df *x, const ckr__plain *p)
+{
+    ckr_node *list = ckr__node(x->e->c, CKR_NODE_LIST);
+    uint64_t i;
+    if (x->w.scheduler) return x->w.scheduler;
+    for (i = 0; list && i < p->n_schedulers; i++)
+        if (!ckr__node_push(x->e->c, list, (ckr_node *)(uintptr_t)p->schedulers[i])) return NULL;
+    return list && list->count == 1 ? list->u.items[0] : list;
+}
+
+/* A training run's file: its tensors as any other state's, under the names that torch's own
+   get_state_dict gives them, and what it has beside them. */
+static ckr_result ckr__df_run(ckr__df *x, const ckr__plain *p)
+{
+    const ckr_state *s = x->e->s;
+    const ckr_schedule *now = s->n_schedules ? s->schedules : NULL;
+    ckr__df_item top;
+    ckr_result r = ckr__de_tensors(x->e);
+    if (r == CKR_OK && now && !ckr__sched_same(now, p->source->schedules))
+        r = ckr__whole_schedule(&x->w);
+    if (r == CKR_OK && s->n_groups) r = ckr__df_part(x, "optimizer", ckr__df_groups(x));
+    if (r == CKR_OK && p->n_schedulers) r = ckr__df_part(x, "lr_scheduler",
+                                                         ckr__df_schedulers(x, p));
+    memset(&top, 0, sizeof top);
+    top.node = p->root;
+    if (r == CKR_OK && !ckr__df_push(x, &top)) r = ckr__dcp_out_oom(&x->e->w);
+    return r == CKR_OK ? ckr__df_walk(x, p) : r;
+}
+
+static ckr_result ckr__df_file(ckr__df *x, const ckr__plain *p)
+{
     ckr__df_item top;
     uint64_t i;
     for (i = 0; i < p->n_views; i++)
@@ -43181,25 +43260,24 @@ static ckr_result ckr__df_walk(ckr__df *x, const ckr__plain *p)
             return x->e->c->err->code;
     memset(&top, 0, sizeof top);
     top.node = p->root;
-    if (!ckr__df_push(x, &top)) return x->e->c->err->code;
-    while (x->n) {
-        const ckr__df_item it = x->stack[--x->n];
-        if (ckr__df_open(it.node) ? !ckr__df_push(x, &it) : ckr__df_leaf(x, &it) != CKR_OK)
-            return ckr__dcp_out_oom(&x->e->w);
-    }
-    return CKR_OK;
+    return ckr__df_push(x, &top) ? ckr__df_walk(x, p) : x->e->c->err->code;
 }
 
 /* A torch file whose root is a dict: its nested names become flat ones. */
 static ckr_result ckr__de_file(ckr__de *e)
 {
+    const ckr__plain *p = (const ckr__plain *)e->s->dialect_data;
     ckr__df x;
     ckr_result r = ckr__dcp_out_init(&e->w, e->c, e->out, e->ranks, "");
     if (r != CKR_OK) return r;
     memset(&x, 0, sizeof x);
     x.e = e;
-    x.views.c = x.names.c = e->c;
-    r = ckr__df_walk(&x, (const ckr__plain *)e->s->dialect_data);
+    x.views.c = x.names.c = x.w.c = e->c;
+    x.w.s = e->s;
+    x.w.p = p;
+    x.w.notes = e->notes;
+    x.w.n_notes = e->n_notes;
+    r = p->taken ? ckr__df_run(&x, p) : ckr__df_file(&x, p);
     ckr__map_free(&x.views);
     ckr__map_free(&x.names);
     if (r == CKR_OK && x.numbers)
@@ -59402,11 +59480,13 @@ static ckr__rest *ckr__rest_add(ckr__differ *d, ckr__rests *x, const char *path,
 /* A container stands in the list too: an empty one, and the class of an object, are seen there. */
 static ckr_result ckr__rest_node(ckr__differ *d, ckr__rests *x, ckr__flat *w, const ckr_node *n)
 {
+    const ckr__plain *p = (const ckr__plain *)x->of->state.dialect_data;
     const bool fresh = ckr__flat_new(w, n), again = !fresh && ckr__flat_marked(w, n);
     ckr__rest *e;
     uint64_t at;
-    if (n->kind == CKR_NODE_TENSOR && !(w->inside && w->n >= w->inside) &&
-        !ckr__view_odd(n->u.view))
+    if (p->taken ? ckr__plain_taken(p, n)
+                 : n->kind == CKR_NODE_TENSOR && !(w->inside && w->n >= w->inside) &&
+                       !ckr__view_odd(n->u.view))
         return CKR_OK;         /* one of the state's                                     */
     e = ckr__rest_add(d, x, ckr__flat_key(w), n);
     if (!e || (fresh && !ckr__map_put(&x->paths, (const char *)&n->id, sizeof n->id, x->n - 1,
