@@ -43236,11 +43236,10 @@ static ckr_node *ckr__df_schedulers(ckr__df *x, const ckr__plain *p)
 static ckr_result ckr__df_run(ckr__df *x, const ckr__plain *p)
 {
     const ckr_state *s = x->e->s;
-    const ckr_schedule *now = s->n_schedules ? s->schedules : NULL;
     ckr__df_item top;
     ckr_result r = ckr__de_tensors(x->e);
-    if (r == CKR_OK && now && !ckr__sched_same(now, p->source->schedules))
-        r = ckr__whole_schedule(&x->w);
+    if (r == CKR_OK)
+        r = ckr__whole_schedule(&x->w, p->source->n_schedules ? p->source->schedules : NULL);
     if (r == CKR_OK && s->n_groups) r = ckr__df_part(x, "optimizer", ckr__df_groups(x));
     if (r == CKR_OK && p->n_schedulers) r = ckr__df_part(x, "lr_scheduler",
                                                          ckr__df_schedulers(x, p));
@@ -43275,6 +43274,7 @@ static ckr_result ckr__de_file(ckr__de *e)
     x.views.c = x.names.c = x.w.c = e->c;
     x.w.s = e->s;
     x.w.p = p;
+    x.w.out = e->out;
     x.w.notes = e->notes;
     x.w.n_notes = e->n_notes;
     r = p->taken ? ckr__df_run(&x, p) : ckr__df_file(&x, p);
@@ -43318,9 +43318,9 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (r != CKR_OK) return r;
     if (whole) r = ckr__de_file(&x);
     else r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
-    if (whole) {                               /* the scheduler's state goes as it is       */
-        const ckr_state *was = ((const ckr__plain *)s->dialect_data)->source;
-        out->follows = was->n_schedules ? was->schedules : NULL;
+    if (whole) {
+        const ckr__plain *p = (const ckr__plain *)s->dialect_data;
+        if (!p->taken && p->source->n_schedules) out->follows = p->source->schedules;
     } else if (strcmp(t->dialect, "torchtitan") != 0) {
         out->unscheduled = !x.dt;
         if (x.dt && x.dt->source->n_schedules) out->follows = x.dt->source->schedules;
