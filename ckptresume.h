@@ -32018,10 +32018,10 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
 }
 
 /* >>accelerate.plain ---------------------------------------------------------- */
-/* A training run's file of no framework: a dict, under whose keys are the model's tensors in a dict,
-   averages of them, state dicts of optimizers and schedulers, each or a list of them, and counters.
-   They are known by what they hold. Several models keep their keys in the names; an optimizer alone
-   is one where the caller names its parameters. All else is a leftover. */
+/* A training run's file of no framework: a dict, under whose keys are the model's tensors in a
+   dict, averages of them, state dicts of optimizers and schedulers, each or a list of them, and
+   counters. They are known by what they hold. Several models keep their keys in the names; an
+   optimizer alone is one where the caller names its parameters. All else is a leftover. */
 
 typedef struct ckr__rf {
     ckr__ac        *r;
@@ -40609,7 +40609,8 @@ static bool ckr__ds_flat_allowed(ckr__ds_job *x)
                 return ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_OPTIMIZER,
                                       ckr__printf(x->c, "%s of %s", t->slot, t->name),
                                       "it has not the parameter's shape: a flat group of ZeRO "
-                                      "cannot hold it", "take --zero 0, or leave out the optimizer");
+                                      "cannot hold it",
+                                      "take --zero 0, or leave out the optimizer");
         }
     return true;
 }

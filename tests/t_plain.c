@@ -27,7 +27,7 @@ static void load_cases(void)
         snprintf(to, sizeof to, "in/%s", cases[i]);
         memio_load_file(&disk, from, to);
     }
-    memio_load_file(&disk, DATA "/numbers.pth", "in/epoch_1_step_3.pth");      /* Sana's name      */
+    memio_load_file(&disk, DATA "/numbers.pth", "in/epoch_1_step_3.pth");      /* Sana's name  */
     memio_load_file(&disk, DATA "/numbers.pth", "in/numbers.pt");
 }
 
