@@ -17918,7 +17918,7 @@ static bool ckr__prove_pairs(ckr__ctx *c, ckr__prove *x, uint64_t n)
     for (i = 0; x->pairs && i < n; i++) {
         const uint32_t a = x->want.map ? x->want.map[i] : (uint32_t)i,
                        b = x->made.map ? x->made.map[i] : (uint32_t)i;
-        for (k = x->n_pairs; k-- > 0;)
+        for (k = x->n_pairs < 4096 ? x->n_pairs : 0; k-- > 0;)     /* linear in the groups      */
             if (x->pairs[2 * k] == a && x->pairs[2 * k + 1] == b) break;
         if (k + 1) continue;
         x->pairs[2 * x->n_pairs] = a;
@@ -17979,12 +17979,12 @@ static int64_t ckr__proof_last(const ckr_schedule *want, int64_t done)
     return run > done + 1 ? run : done < 65536 ? done + 65536 : 2 * done;
 }
 
-/* Compares every update from done + 1 to the end of what was decided; of more than two million
-   those at which a curve turns, with their neighbours, and some between. */
+/* Compares every update from done + 1 to the end of what was decided; of more than a million those
+   at which a curve turns, with their neighbours, and a quarter of a million between. */
 static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const ckr_schedule *made,
                                    int64_t done, ckr__lr_proof *out)
 {
-    ckr_schedule own = *want;
+    ckr_schedule own = *want, read = *made;
     ckr__prove *x;
     ckr_result r;
     unsigned fp;
@@ -18003,17 +18003,17 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
         own.clamp = false;
         x->last = done + CKR__PROOF_NEAR;
     }
-    x->step = (x->last - x->first) >> 21;
-    if (!x->step++) x->step = 1;
+    x->step = (x->last - x->first) >> 20 ? (x->last - x->first) >> 18 : 1;
+    if (x->step > 1) own.recurrent = read.recurrent = false;   /* not by their million ticks  */
     ckr__prove_places(x, &own);
-    ckr__prove_places(x, made);
+    ckr__prove_places(x, &read);
     fp = ckr__fp_enter();
     r = ckr__srun_begin(c, &own, &x->want);
-    if (r == CKR_OK) r = ckr__srun_begin(c, made, &x->made);
+    if (r == CKR_OK) r = ckr__srun_begin(c, &read, &x->made);
     if (r == CKR_OK && !ckr__prove_pairs(c, x, want->n_lanes)) r = c->err->code;
     if (r == CKR_OK) {
         x->want.simulate = ckr__srun_can_simulate(&own, x->first, CKR__COL_LR);
-        x->made.simulate = ckr__srun_can_simulate(made, x->first, CKR__COL_LR);
+        x->made.simulate = ckr__srun_can_simulate(&read, x->first, CKR__COL_LR);
         ckr__prove_all(x, out);
     }
     if (x->want.mem) ckr__srun_end(&x->want);
@@ -32625,6 +32625,8 @@ static bool ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
     const bool same = was && !strcmp(was->kind, want->kind);
     const ckr_node *kwargs = ckr__ac_kwargs(x, params),
                    *had = ckr__ac_arg(x, "lr_scheduler_kwargs");
+    const ckr_node *steps = ckr_node_get(params, "num_training_steps"),
+                   *was_steps = same ? ckr_node_get(was->params, "num_training_steps") : NULL;
     double share = 0, warm = 0, was_warm = 0;
     bool ok = kwargs != NULL;
     ckr_node_f64(ckr__ac_arg(x, "warmup_steps"), &share);
@@ -32636,15 +32638,11 @@ static bool ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
     if (ok && !ckr__sw_equal(kwargs, had, 0) && (kwargs->count || (had && had->count)))
         ok = ckr__ac_setting(x, "lr_scheduler_kwargs", kwargs, why);
     if (ok && (!same || !ckr__same(warm, was_warm) ||
-               (share > 0 && share < 1 &&
-                !ckr__sw_equal(ckr_node_get(params, "num_training_steps"),
-                               ckr_node_get(was->params, "num_training_steps"), 0))))
+               (share > 0 && share < 1 && !ckr__sw_equal(steps, was_steps, 0))))
         ok = ckr__ac_setting(x, "warmup_steps", ckr_node_get(params, "num_warmup_steps"), why);
-    return ok && (!same || ckr__sw_equal(ckr_node_get(params, "num_training_steps"),
-                                         ckr_node_get(was->params, "num_training_steps"), 0)
-                      ? true
-                      : ckr__ac_setting(x, "max_steps", ckr_node_get(params, "num_training_steps"),
-                                        "the run ends at another update, and the LR with it"));
+    if (!ok || !steps || (same && ckr__sw_equal(steps, was_steps, 0))) return ok;
+    return ckr__ac_setting(x, "max_steps", steps,
+                           "the run ends at another update, and the LR with it");
 }
 
 /* A scheduler that the script gave the Trainer has its own length; the run ends at max_steps. */
@@ -32668,7 +32666,7 @@ static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const c
                                   : NULL;
     ckr_schedule as = *now;
     bool ok;
-    if (!x->ac->trainer || !ckr__is_function(now)) {
+    if (!x->ac->trainer || strncmp(now->kind, "transformers:", 13) != 0) {
         ok = ckr__setting_scheduler(x->out, now, was, true) &&
              (!x->ac->trainer || ckr__ac_trainer_end(x, was, now, done));
     } else {
