@@ -58307,52 +58307,17 @@ static ckr_result ckr__told_drift(ckr__ctx *c, const ckr_schedule *x, bool *off,
     return r;
 }
 
-/* The one parameter of inverse_sqrt that its own default hides: with f the saved LR's ratio to the
-   base at clock t, timescale = f^2 (t - warmup) / (1 - f^2). Taken only when the whole number gives
-   the saved LR. */
-static ckr_result ckr__told_timescale(ckr__ctx *c, const ckr_schedule *x, ckr_schedule **out)
-{
-    const ckr_lane *l = &x->lanes[0];
-    const double f = l->anchor / l->base * (l->anchor / l->base);
-    double warm = 0, scale, *bases;
-    ckr_node *params;
-    ckr_schedule *y;
-    uint64_t i, lane;
-    bool off;
-    ckr_result r;
-    *out = NULL;
-    if (strcmp(x->kind, "transformers:inverse_sqrt") != 0 || ckr_node_get(x->params, "timescale"))
-        return CKR_OK;
-    ckr_node_f64(ckr_node_get(x->params, "num_warmup_steps"), &warm);
-    scale = floor(f * ((double)x->position - warm) / (1 - f) + 0.5);
-    if (!(scale >= 1 && scale <= 1e9)) return CKR_OK;
-    bases = CKR__NEW_N(c, double, x->n_lanes);
-    params = ckr__node(c, CKR_NODE_DICT);
-    if (!bases || !params) return c->err->code;
-    for (i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
-    for (i = 0; i < x->params->count; i++)
-        if (!ckr__node_pair(c, params, x->params->u.items[2 * i], x->params->u.items[2 * i + 1]))
-            return c->err->code;
-    if (!ckr__node_set(c, params, "timescale", ckr__node_int(c, (int64_t)scale)))
-        return c->err->code;
-    r = ckr__sched_build(c, x->kind, params, bases, x->n_lanes, &y);
-    if (r != CKR_OK) return r;
-    y->position = x->position;
-    for (i = 0; i < x->n_lanes; i++) y->lanes[i].anchor = x->lanes[i].anchor;
-    r = ckr__told_drift(c, y, &off, &lane);
-    if (r == CKR_OK && !off) *out = y;
-    return r;
-}
-
 /* A schedule that was told must be the one that the saved LR came from. */
 static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *old,
                                  ckr_schedule *x)
 {
-    ckr_schedule *better = NULL;
     uint64_t i, lane;
     char subject[48], was[40];
+    ckr__sread reading;
     ckr_result r;
-    bool ok = true, off;
+    bool ok = true, off, better;
+    memset(&reading, 0, sizeof reading);
+    reading.c = c;
     x->position = old ? old->position : s->progress.step > 0 ? s->progress.step : 0;
     if (old && !strcmp(old->clock, "tick")) {
         x->rate = old->rate;
@@ -58364,19 +58329,19 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
             ckr_node_f64(ckr_node_get(s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
     r = ckr__told_drift(c, x, &off, &lane);
     if (r == CKR_OK && off) {
-        r = ckr__told_timescale(c, x, &better);
+        r = ckr__sread_timescale(&reading, &x);
+        better = ckr__has(x->params, "timescale") && ckr__is_function(x) &&
+                 ckr__told_drift(c, x, &off, &lane) == CKR_OK && !off;
         snprintf(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
         snprintf(was, sizeof was, "%.17g", x->lanes[lane].anchor);
         ok = r != CKR_OK ||
              ckr__note(c, &s->notes, &s->n_notes, better ? "CKR_SCHEDULE_FITTED" : "CKR_W_LR_DRIFT",
                        CKR_CHANGED, better ? "timescale" : subject, better ? NULL : was,
-                       better ? ckr__node_text_of(c, ckr_node_get(better->params, "timescale"))
-                              : NULL,
+                       better ? ckr__node_text_of(c, ckr_node_get(x->params, "timescale")) : NULL,
                        better ? "not told; this one gives the saved LR"
                               : "the saved LR is not what --schedule says at this step",
                        NULL);
     }
-    if (better) x = better;
     x->told = true;
     x->state = old ? old->state : NULL;
     s->schedules = x;
