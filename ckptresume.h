@@ -32650,7 +32650,7 @@ static bool ckr__ac_trainer_end(ckr__ac_job *x, const ckr_schedule *was, const c
                                 int64_t done)
 {
     const double old = was->opaque ? ckr__nan() : ckr__sched_end(was), end = ckr__sched_end(now);
-    if (now->opaque || !(end > (double)done) || ckr__same(old, end)) return true;
+    if (now->opaque || !(end > (double)done) || !(end < 9e15) || ckr__same(old, end)) return true;
     return ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, (int64_t)end),
                            "the run ends before its schedule does");
 }
