@@ -110,7 +110,8 @@
        CKPTRESUME_NO_THREADS         no pthreads: env.parallel.for_fn, or one thread
        CKPTRESUME_NO_SIMD            scalar checksums and digests: same values, slower
        CKPTRESUME_NO_TEXT            items keep their ids, lose their texts
-       CKPTRESUME_NO_NANOTRON, _NO_MEGATRON, _NO_ACCELERATE (Sana and HF Trainer too), _NO_LLMC,
+       CKPTRESUME_NO_NANOTRON, _NO_MEGATRON, _NO_ACCELERATE (Sana, HF Trainer, the state of a torch
+       file's optimizer too), _NO_LLMC,
        _NO_DEEPSPEED, _NO_DCP (TorchTitan too)
                                      leaves the dialect out, which compiles faster; Megatron-LM goes
                                      with DCP, DeepSpeed with accelerate, of which it has parts
@@ -24469,28 +24470,7 @@ static ckr_result ckr__step_number(ckr__ctx *c, const ckr_node *n, double *out)
     return CKR_OK;
 }
 
-static bool ckr__is_number(const ckr_node *n)
-{
-    return n->kind == CKR_NODE_INT || n->kind == CKR_NODE_FLOAT;
-}
-
-/* Python's number as a tensor without axes that lies in memory: int64 or float64, by which a writer
-   knows what it was. NULL: out of memory. */
-static const ckr_view *ckr__number_view(ckr__ctx *c, const ckr_node *n)
-{
-    struct both { ckr_view view; int64_t shape[1]; uint8_t bytes[8]; } *b;
-    b = (struct both *)ckr__arena(c, sizeof *b);
-    if (!b) return NULL;
-    b->view.dtype = n->kind == CKR_NODE_INT ? CKR_DTYPE_I64 : CKR_DTYPE_F64;
-    b->view.big_endian = ckr__host_big_endian();
-    b->view.file = CKR_NO_FILE;
-    b->view.shape = b->view.stride = b->shape;
-    b->view.bytes = b->bytes;
-    b->view.data_bytes = sizeof b->bytes;
-    memcpy(b->bytes, &n->u, sizeof b->bytes);
-    return &b->view;
-}
-
+/* Is it Python's number, int64 or float64 in memory? */
 static bool ckr__is_python(const ckr_tensor *t)
 {
     return t->n_dims == 0 && t->n_pieces == 1 && t->pieces[0].mem &&
@@ -29026,8 +29006,10 @@ static const ckr__dialect ckr__nanotron = {
 
 /* >>plain --------------------------------------------------------------------- */
 /* One file with no framework, or a directory of safetensors files with Hugging Face's names: every
-   tensor under its flattened key, everything else a leftover. Written: one safetensors or torch
-   file, or such a directory, with the live module's names (see ckr_target.slots). */
+   tensor under its flattened key, everything else a leftover; of a training run's torch file the
+   parameters and their state, whatever the containers (>>accelerate.plain). Written: one
+   safetensors or torch file, or such a directory, with the live module's names (see
+   ckr_target.slots). */
 
 #define CKR__HF_FILE  "model.safetensors"
 #define CKR__HF_INDEX "model.safetensors.index.json"
@@ -29176,6 +29158,8 @@ typedef struct ckr__plain {
     uint8_t         *taken;    /* of a run's file: a bit for each node's id that the state has */
     const ckr_view **views;    /* of the state's tensors, by index                       */
     uint64_t         n_views, cap_views;
+    ckr_node      *(*tied)[2]; /* a tensor that is another's storage; that other         */
+    uint64_t         n_tied;
     const ckr_state *source;   /* as it was read                                         */
     const char      *path;
 } ckr__plain;
@@ -29197,13 +29181,6 @@ static bool ckr__plain_view(ckr__ctx *c, ckr_state *s, const ckr_tensor *t, cons
     p->views[t->index] = v;
     p->n_views = (uint64_t)t->index + 1;
     return true;
-}
-
-/* What no state can hold stays a leftover. */
-static void ckr__plain_take_node(ckr__plain *p, const ckr_node *n)
-{
-    if (!p->taken || !n || (n->kind == CKR_NODE_TENSOR && ckr__view_odd(n->u.view))) return;
-    p->taken[n->id / 8] |= (uint8_t)(1u << (n->id & 7));
 }
 
 /* *out: the tensor, or NULL for one that is only noted. */
@@ -29760,8 +29737,10 @@ typedef struct ckr__whole_job {
     ckr_note        **notes;
     uint64_t         *n_notes;
     ckr__map          views;   /* address of a view -> index of its tensor               */
+    ckr__map          tied;    /* address of a node -> its place in `pairs`              */
     ckr_node         *scheduler, *groups;      /* what stands for them; NULL: as they are */
     ckr_node         *more[CKR__PLAIN_PARTS];  /* for the groups of the other optimizers  */
+    ckr_node *const (*pairs)[2];               /* by `tied`                               */
     ckr_dtype         dtype;
 } ckr__whole_job;
 
@@ -29769,6 +29748,8 @@ static ckr_node *ckr__whole_swap(void *user, ckr_node *n)
 {
     const ckr__whole_job *w = (const ckr__whole_job *)user;
     uint64_t i;
+    if (n->kind == CKR_NODE_TENSOR && ckr__map_find(&w->tied, (const char *)&n, sizeof n, &i))
+        return w->pairs[i][1];
     if (w->scheduler && n == w->p->scheduler) return w->scheduler;
     if (!w->groups || !ckr_node_is_list(n)) return n;
     if (n == ckr_node_get(w->p->optimizer, "param_groups")) return w->groups;
@@ -29926,16 +29907,27 @@ static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was
                               done, &w->out->follows);
 }
 
+static bool ckr__whole_maps(ckr__whole_job *w, const ckr__plain *p)
+{
+    uint64_t i;
+    w->views.c = w->tied.c = w->c;
+    w->pairs = (ckr_node *const (*)[2])p->tied;
+    for (i = 0; i < p->n_views; i++)
+        if (p->views[i] && !ckr__map_put(&w->views, (const char *)&p->views[i],
+                                         sizeof p->views[i], i, NULL))
+            return false;
+    for (i = 0; i < p->n_tied; i++)
+        if (!ckr__map_put(&w->tied, (const char *)&p->tied[i][0], sizeof p->tied[i][0], i, NULL))
+            return false;
+    return true;
+}
+
 static ckr_result ckr__whole_emit(ckr__whole_job *w, const ckr_state *source, const ckr_target *t,
                                   ckr__out_file *f)
 {
     ckr__copy hooks;
-    uint64_t i;
     ckr_result r = CKR_OK;
-    w->views.c = w->c;
-    for (i = 0; i < w->p->n_views; i++)
-        if (!ckr__map_put(&w->views, (const char *)&w->p->views[i], sizeof w->p->views[i], i, NULL))
-            return w->c->err->code;
+    if (!ckr__whole_maps(w, w->p)) return w->c->err->code;
     if ((t->groups || !ckr__same_hyper(w->s, source)) && !ckr__whole_groups(w, t->groups != NULL))
         return w->c->err->code;
     r = ckr__whole_schedule(w, source->n_schedules ? source->schedules : NULL);
@@ -29988,6 +29980,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     r = ckr__whole_minds(&w, t);
     if (r == CKR_OK) r = ckr__whole_emit(&w, w.p->source, t, f);
     ckr__map_free(&w.views);
+    ckr__map_free(&w.tied);
     return r;
 }
 
@@ -30276,8 +30269,6 @@ typedef struct ckr__ac {
     ckr__ac_file   **files;    /* in byte order of their names                           */
     uint64_t         n_files;
     ckr__plain       keep;     /* views: of the state's tensors, by index                */
-    ckr_node      *(*tied)[2]; /* a tensor that is another's storage; that other         */
-    uint64_t         n_tied;
     ckr__map         names;    /* of parameters -> tensor's index, while reading         */
     uint64_t         n_named;  /* names of the caller that are used up                   */
     ckr__ac_file   **random;   /* by rank; NULL: it has none                             */
@@ -30312,6 +30303,28 @@ static ckr_result ckr__ac_note(ckr__ac *r, const char *code, ckr_severity severi
 static ckr_result ckr__ac_leave(ckr__ac *r, const char *path, const ckr_node *node)
 {
     return path && ckr__leftover(r->c, r->s, path, node) ? CKR_OK : ckr__ac_oom(r);
+}
+
+static bool ckr__is_number(const ckr_node *n)
+{
+    return n->kind == CKR_NODE_INT || n->kind == CKR_NODE_FLOAT;
+}
+
+/* Python's number as a tensor without axes that lies in memory: int64 or float64, by which a writer
+   knows what it was. NULL: out of memory. */
+static const ckr_view *ckr__number_view(ckr__ctx *c, const ckr_node *n)
+{
+    struct both { ckr_view view; int64_t shape[1]; uint8_t bytes[8]; } *b;
+    b = (struct both *)ckr__arena(c, sizeof *b);
+    if (!b) return NULL;
+    b->view.dtype = n->kind == CKR_NODE_INT ? CKR_DTYPE_I64 : CKR_DTYPE_F64;
+    b->view.big_endian = ckr__host_big_endian();
+    b->view.file = CKR_NO_FILE;
+    b->view.shape = b->view.stride = b->shape;
+    b->view.bytes = b->bytes;
+    b->view.data_bytes = sizeof b->bytes;
+    memcpy(b->bytes, &n->u, sizeof b->bytes);
+    return &b->view;
 }
 
 /* >>accelerate.files ---------------------------------------------------------- */
@@ -30637,6 +30650,13 @@ static ckr_result ckr__ac_load(ckr__ac *r, ckr__ac_file *f)
     return e == CKR_OK ? ckr__doc_load(r->c, file, &f->format, &f->root) : e;
 }
 
+/* What no state can hold stays a leftover. */
+static void ckr__plain_take_node(ckr__plain *p, const ckr_node *n)
+{
+    if (!p->taken || !n || (n->kind == CKR_NODE_TENSOR && ckr__view_odd(n->u.view))) return;
+    p->taken[n->id / 8] |= (uint8_t)(1u << (n->id & 7));
+}
+
 /* A stored tensor becomes one of the state. */
 static ckr_result ckr__ac_tensor(ckr__ac *r, const char *name, const char *slot, const ckr_view *v,
                                  ckr_tensor **out)
@@ -30664,9 +30684,10 @@ static ckr_result ckr__ac_tie(ckr__ac *r, const char *name, const char *other)
 static ckr_result ckr__ac_tied(ckr__ac *r, const char *name, ckr_node *node, ckr_node *first,
                                uint64_t tensor)
 {
-    void *array = r->tied;
-    ckr_node **pair = (ckr_node **)ckr__append(r->c, &array, &r->n_tied, sizeof *r->tied);
-    r->tied = (ckr_node * (*)[2])array;
+    void *array = r->keep.tied;
+    ckr_node **pair =
+        (ckr_node **)ckr__append(r->c, &array, &r->keep.n_tied, sizeof *r->keep.tied);
+    r->keep.tied = (ckr_node * (*)[2])array;
     if (!pair || !ckr__map_put(&r->names, name, strlen(name), tensor, NULL)) return ckr__ac_oom(r);
     pair[0] = node;
     pair[1] = first;
@@ -32053,9 +32074,7 @@ static bool ckr__rf_is_part(ckr__rf *x, const ckr_node *n)
 static bool ckr__rf_is_model(ckr__rf *x, const ckr_node *n)
 {
     uint64_t i, params = 0, others = 0;
-    if (!ckr_node_is_dict(n) || !ckr__flat_new(&x->met, n) || ckr__is_optimizer(n) ||
-        ckr__is_scheduler(n))
-        return false;
+    if (!ckr_node_is_dict(n)) return false;
     for (i = 0; i < n->count; i++) {
         const ckr_node *v = n->u.items[2 * i + 1];
         const char *key = ckr_node_str(n->u.items[2 * i]);
@@ -32079,13 +32098,24 @@ static bool ckr__rf_parts(const ckr_node *v, bool (*is)(const ckr_node *), const
     return count > 0;
 }
 
+/* A container that was not met before, as are those in a short list: each is looked into once. */
+static bool ckr__rf_fresh(ckr__rf *x, const ckr_node *v)
+{
+    uint64_t i;
+    if (!ckr__flat_new(&x->met, v)) return false;
+    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
+        if (v->count > CKR__PLAIN_PARTS || !ckr__flat_new(&x->met, v->u.items[i])) return false;
+    return true;
+}
+
 static void ckr__rf_sort(ckr__rf *x, ckr__plain *keep)
 {
     uint64_t i;
     for (i = 0; i < x->root->count; i++) {
         const char *key = ckr_node_str(x->root->u.items[2 * i]);
         const ckr_node *v = x->root->u.items[2 * i + 1];
-        if (ckr__rf_parts(v, ckr__is_optimizer, keep->optimizers, &keep->n_optimizers) ||
+        if (!ckr__rf_fresh(x, v) ||
+            ckr__rf_parts(v, ckr__is_optimizer, keep->optimizers, &keep->n_optimizers) ||
             ckr__rf_parts(v, ckr__is_scheduler, keep->schedulers, &keep->n_schedulers) || !key ||
             !ckr__rf_is_model(x, v))
             continue;
@@ -32316,6 +32346,8 @@ static ckr_result ckr__rf_read(ckr__ctx *c, const char *path, const ckr_open_des
     keep->views = r->keep.views;
     keep->n_views = r->keep.n_views;
     keep->cap_views = r->keep.cap_views;
+    keep->tied = r->keep.tied;
+    keep->n_tied = r->keep.n_tied;
     keep->optimizer = keep->optimizers[0];
     keep->scheduler = keep->schedulers[0];
     return e;
@@ -32330,7 +32362,6 @@ typedef struct ckr__ac_job {
     const ckr_state  *source;
     const ckr_target *t;
     ckr__out         *out;
-    ckr__map          tied;    /* address of a node -> index of the pair                  */
     uint64_t          devices; /* entries of Sana's list                     */
     uint32_t          ranks;
     double            rate;    /* ticks per update of the coming run                      */
@@ -32429,11 +32460,7 @@ static ckr_node *ckr__ac_plain_array(ckr__ac_job *x, ckr_node *n)
 static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
 {
     ckr__ac_job *x = (ckr__ac_job *)user;
-    uint64_t at;
     if (n->kind == CKR_NODE_NDARRAY && x->random) return ckr__ac_plain_array(x, n);
-    if (n->kind == CKR_NODE_TENSOR &&
-        ckr__map_find(&x->tied, (const char *)&n, sizeof n, &at))
-        return x->ac->tied[at][1];
     return ckr__whole_swap(&x->w, n);
 }
 
@@ -33315,28 +33342,13 @@ static ckr_result ckr__ac_allowed(ckr__ac_job *x)
     return e;
 }
 
-static ckr_result ckr__ac_maps(ckr__ac_job *x)
-{
-    uint64_t i;
-    for (i = 0; i < x->ac->keep.n_views; i++)
-        if (x->ac->keep.views[i] &&
-            !ckr__map_put(&x->w.views, (const char *)&x->ac->keep.views[i],
-                          sizeof x->ac->keep.views[i], i, NULL))
-            return x->w.c->err->code;
-    for (i = 0; i < x->ac->n_tied; i++)
-        if (!ckr__map_put(&x->tied, (const char *)&x->ac->tied[i][0], sizeof x->ac->tied[i][0], i,
-                          NULL))
-            return x->w.c->err->code;
-    return CKR_OK;
-}
-
 static ckr_result ckr__ac_emit_all(ckr__ac_job *x)
 {
     uint64_t i;
     ckr_result e = ckr__ac_allowed(x);
     if (e != CKR_OK || x->refused) return e;
-    e = ckr__ac_maps(x);
-    if (e == CKR_OK && x->ac->sana) return ckr__sana_emit(x);
+    if (!ckr__whole_maps(&x->w, &x->ac->keep)) return x->w.c->err->code;
+    if (x->ac->sana) return ckr__sana_emit(x);
     for (i = 0; i < x->ac->n_files && e == CKR_OK; i++) e = ckr__ac_emit_file(x, x->ac->files[i]);
     if (e == CKR_OK && !x->refused && !(x->t->without & CKR_RNG)) e = ckr__ac_emit_random(x);
     if (e == CKR_OK && !x->refused && !x->ac->sana &&
@@ -33359,7 +33371,7 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     ckr__ac_job x;
     ckr_result e;
     memset(&x, 0, sizeof x);
-    x.w.c = x.w.views.c = x.tied.c = c;
+    x.w.c = c;
     x.w.s = s;
     x.w.notes = notes;
     x.w.n_notes = n_notes;
@@ -33375,7 +33387,7 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.rate = ckr__same(x.ac->rate, 1) && x.ac->ranks > 1 ? 1 : (double)x.ranks;
     e = ckr__ac_emit_all(&x);
     ckr__map_free(&x.w.views);
-    ckr__map_free(&x.tied);
+    ckr__map_free(&x.w.tied);
     return e;
 }
 
@@ -38715,12 +38727,12 @@ static ckr_result ckr__ds_items(ckr__ds_job *x)
     }
     for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i], **place;
+        const bool average = !strcmp(t->slot, "ema");
         void *array;
-        if (!strcmp(t->slot, "param") ||
+        averages += average;
+        if (average || !strcmp(t->slot, "param") ||
             !ckr__map_find(&x->by_name, t->name, strlen(t->name), &at))
             continue;
-        averages += !strcmp(t->slot, "ema");
-        if (!strcmp(t->slot, "ema")) continue;
         if (!strcmp(t->slot, "master")) {
             x->items[at].master = t;
             x->masters = true;
@@ -38921,7 +38933,7 @@ static ckr_result ckr__ds_lists_of(ckr__ds_job *x, uint32_t m)
                 const char *name = s->groups[i].params[k];
                 ckr__ds_item *p;
                 if (!ckr__map_find(&x->by_name, name, strlen(name), &at)) {
-                    if (pass == 0 && m == 0 &&
+                    if (pass == 0 && m == 0 && !x->refused &&
                         !ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_NAMES, name,
                                         "a group names a parameter that the state does not have",
                                         "--names FILE where the optimizer has numbers, or leave "

@@ -15,7 +15,7 @@ enum { N_NAMES = sizeof names / sizeof *names };
 
 static void load_cases(void)
 {
-    static const char *const cases[] = { "plain.pt", "groups.pt", "several.pt" };
+    static const char *const cases[] = { "plain.pt", "groups.pt", "several.pt", "named.pt" };
     char from[80], to[80];
     size_t i;
     memset(&env, 0, sizeof env);
@@ -27,7 +27,7 @@ static void load_cases(void)
         snprintf(to, sizeof to, "in/%s", cases[i]);
         memio_load_file(&disk, from, to);
     }
-    memio_load_file(&disk, DATA "/numbers.pth", "in/epoch_1_step_3.pth");      /* Sana's name  */
+    memio_load_file(&disk, DATA "/numbers.pth", "in/epoch_1_step_3.pth");      /* Sana's */
     memio_load_file(&disk, DATA "/numbers.pth", "in/numbers.pt");
 }
 
@@ -133,10 +133,291 @@ static void numbers_to_deepspeed(void)
     ckr_ckpt_close(c);
 }
 
+/* Number `at` of the optimizer's file at `path` has the state of the parameter `name`. */
+static void same_state(const ckr_ckpt *c, ckr_ckpt *file, const char *path, int at,
+                       const char *name, const char *slot)
+{
+    const ckr_tensor *t = ckr_ckpt_tensor(c, name, slot);
+    const ckr_node *n;
+    char pointer[120];
+    uint8_t *a, *b;
+    size_t size;
+    ckr_error e;
+    snprintf(pointer, sizeof pointer, "%s/state/%d/%s", path, at, slot);
+    n = ckr_node_find(ckr_ckpt_root(file), pointer);
+    if (!t_check(t && n && n->kind == CKR_NODE_TENSOR, __FILE__, __LINE__, "%s of %s", slot, name))
+        return;
+    a = tensor_bytes(c, t, &size);
+    b = (uint8_t *)malloc(size + 1);
+    if (!b) exit(2);
+    CHECK_OK(ckr_view_read(file, n->u.view, 0, (int64_t)(size / ckr_dtype_size(t->dtype)), b, &e),
+             &e);
+    t_check(!memcmp(a, b, size), __FILE__, __LINE__, "%s is not %s of %s", pointer, slot, name);
+    free(a);
+    free(b);
+}
+
+static ckr_ckpt *tree_of(const char *path)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    d.env = &env;
+    if (!CHECK_OK(ckr_tree_open(path, &d, &c, &e), &e)) exit(2);
+    return c;
+}
+
+static bool has_leftover(const ckr_state *s, const char *path)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_leftovers && strcmp(s->leftovers[i].path, path) != 0; i++) {}
+    return i < s->n_leftovers;
+}
+
+/* Everything of a run's file: parameters, moments, averages, groups, tie, progress; what is none of
+   them is a leftover. One group with all parameters needs no guess. */
+static void by_parameter(void)
+{
+    ckr_ckpt *c = open_ok("in/plain.pt"), *file = tree_of("in/plain.pt");
+    const ckr_state *s;
+    size_t i;
+    if (!c) return;
+    s = ckr_ckpt_state(c);
+    CHECK_STR(s->dialect, "torch");
+    CHECK_INT(s->n_tensors, 10 + 11 + 3 * N_NAMES);
+    CHECK_INT(s->n_groups, 1);
+    CHECK_INT(s->groups[0].n_params, N_NAMES);
+    for (i = 0; i < N_NAMES; i++) {
+        CHECK_STR(s->groups[0].params[i], names[i]);
+        same_state(c, file, "/optimizer", (int)i, names[i], "exp_avg");
+        same_state(c, file, "/optimizer", (int)i, names[i], "exp_avg_sq");
+        same_state(c, file, "/optimizer", (int)i, names[i], "step");
+        CHECK(ckr_ckpt_tensor(c, names[i], "param") && ckr_ckpt_tensor(c, names[i], "ema"));
+    }
+    CHECK(ckr_ckpt_tensor(c, "norm.running_var", "param") != NULL);
+    CHECK_INT(s->n_ties, 1);
+    CHECK_STR(s->ties[0].other, "head.weight");
+    CHECK_INT(s->progress.step, 3);
+    CHECK_INT(s->progress.epoch, 2);
+    CHECK_STR(s->schedules[0].kind, "torch:CosineAnnealingLR");
+    CHECK_INT(s->n_leftovers, 3);
+    CHECK(has_leftover(s, "best") && has_leftover(s, "args.lr") && has_leftover(s, "args.seed"));
+    CHECK_INT(s->n_notes, 0);
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(file);
+}
+
+/* Two groups that shapes do not tell apart: said, and settled by names. */
+static void ambiguous(void)
+{
+    static const char *const order[] = { "tok.weight", "norm.bias", "up.bias", "down.bias",
+                                         "norm.weight", "up.weight", "down.weight" };
+    ckr_ckpt *c = open_ok("in/groups.pt"), *file = tree_of("in/groups.pt");
+    ckr_open_desc d = CKR_ZERO;
+    ckr_error e;
+    const ckr_state *s;
+    size_t i;
+    if (c) {
+        s = ckr_ckpt_state(c);
+        CHECK(note_of(s->notes, s->n_notes, "CKR_W_PARAM_NAMES") != NULL);
+        CHECK(ckr_ckpt_tensor(c, "4", "exp_avg") && ckr_ckpt_tensor(c, "up.weight", "param"));
+        CHECK_INT(s->progress.step, 3);    /* the optimizer's, not 7                          */
+        CHECK(has_leftover(s, "global_step"));
+    }
+    ckr_ckpt_close(c);
+    d.env = &env;
+    d.names = order;
+    d.n_names = N_NAMES;
+    c = NULL;
+    expect_open(ckr_ckpt_open("in/groups.pt", &d, &c, &e), "groups", &e);
+    for (i = 0; c && i < N_NAMES; i++)
+        same_state(c, file, "/optimizer_state_dict", (int)i, order[i], "exp_avg");
+    if (c) CHECK_STR(ckr_ckpt_state(c)->groups[1].params[0], "norm.weight");
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(file);
+    d.n_names = N_NAMES - 1;
+    CHECK(ckr_ckpt_open("in/groups.pt", &d, &c, &e) != CKR_OK);
+    CHECK_INT(e.item, CKR_ITEM_TRAINER_NAMES);
+}
+
+/* Optimizers in a list share the model; schedulers that differ in their groups only are one. */
+static void several(void)
+{
+    ckr_ckpt *c = open_ok("in/several.pt");
+    const ckr_state *s;
+    if (!c) return;
+    s = ckr_ckpt_state(c);
+    CHECK_INT(s->n_groups, 2);
+    CHECK_STR(s->groups[0].params[2], "down.weight");
+    CHECK_STR(s->groups[1].params[0], "norm.weight");
+    CHECK(ckr_ckpt_tensor(c, "up.weight", "momentum_buffer") != NULL);
+    CHECK(ckr_ckpt_tensor(c, "up.bias", "exp_avg") != NULL);
+    CHECK_INT(s->n_schedules, 1);
+    CHECK_INT(s->schedules[0].n_lanes, 2);
+    CHECK_INT(s->progress.step, 3);
+    CHECK(note_of(s->notes, s->n_notes, "CKR_W_PARAM_NAMES_GUESSED") != NULL);
+    ckr_ckpt_close(c);
+}
+
+/* Optimizers that name their parameters, of two models whose keys stay in the names. */
+static void named(void)
+{
+    ckr_ckpt *c = open_ok("in/named.pt");
+    const ckr_state *s;
+    if (!c) return;
+    s = ckr_ckpt_state(c);
+    CHECK_INT(s->n_tensors, 2 * (10 + 3 * N_NAMES));
+    CHECK_STR(s->groups[1].params[1], "second.norm.weight");
+    CHECK(ckr_ckpt_tensor(c, "second.up.bias", "exp_avg") != NULL);
+    CHECK_INT(s->n_notes, 0);
+    ckr_ckpt_close(c);
+}
+
+/* Two readers of one file. */
+static void as_sana(void)
+{
+    uint8_t a[16], b[16];
+    digest_of("in/epoch_1_step_3.pth", a);
+    digest_of("in/numbers.pt", b);
+    CHECK(!memcmp(a, b, 16));
+}
+
+/* The file again: the same containers, the same state, and nothing to say, guess or not. */
+static void again(void)
+{
+    static const char *const cases[] = { "plain", "groups", "several", "numbers", "named" };
+    char path[40];
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ckr_target t = target_of(0, 0, 0, -1, NULL);
+        ckr_ckpt *a, *b;
+        ckr_diff d;
+        ckr_error e;
+        snprintf(path, sizeof path, "in/%s.pt", cases[i]);
+        t.strict = true;
+        if (!written(open_ok(path), path, "w/out.pt", &t)) continue;
+        a = open_ok(path);
+        b = open_ok("w/out.pt");
+        if (a && b && CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e)) {
+            CHECK_INT(d.n_tensors + d.n_others, 0);
+            ckr_diff_free(&d);
+        }
+        ckr_ckpt_close(a);
+        ckr_ckpt_close(b);
+        memio_remove(&disk, "w/out.pt");
+    }
+}
+
+/* Values of the groups go to each optimizer; a schedule of several is not written anew. */
+static void changed(void)
+{
+    ckr_target t = target_of(0, 0, 0, -1, NULL);
+    ckr_setting set = CKR_ZERO;
+    ckr_plan *p = NULL;
+    ckr_error e;
+    ckr_ckpt *c;
+    double v = 0;
+    set.key = "weight_decay";
+    set.value = "0.25";
+    t.sets = &set;
+    t.n_sets = 1;
+    if (written(open_ok("in/several.pt"), "several", "w/out.pt", &t)) {
+        c = tree_of("w/out.pt");
+        CHECK(ckr_node_f64(ckr_node_find(ckr_ckpt_root(c),
+                                         "/optimizers/1/param_groups/0/weight_decay"), &v));
+        CHECK(ckr__same(v, 0.25));
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/out.pt");
+    set.key = "lr";
+    c = open_ok("in/several.pt");
+    if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e))
+        CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* To torch's distributed format as any other state goes there, with what the file has beside. */
+static void to_dcp(void)
+{
+    static const char *const beside[] = { "epoch", "args.seed", "lr_scheduler.T_max",
+                                          "optimizer.param_groups.0.params",
+                                          "optimizer.param_groups.0.lr", "best" };
+    ckr_ckpt *c;
+    size_t i;
+    if (!to(open_ok("in/plain.pt"), "dcp", NULL, "w/out")) return;
+    c = open_ok("w/out");
+    if (c) {
+        const ckr_state *s = ckr_ckpt_state(c);
+        CHECK_STR(s->dialect, "dcp");
+        CHECK(ckr_ckpt_tensor(c, "up.bias", "param") != NULL);
+        CHECK(ckr_ckpt_tensor(c, "ema.up.bias", "param") != NULL);
+        CHECK(ckr_ckpt_tensor(c, "optimizer.state.up.bias.exp_avg", "param") != NULL);
+        for (i = 0; i < sizeof beside / sizeof *beside; i++)
+            t_check(has_leftover(s, beside[i]), __FILE__, __LINE__, "%s is not there", beside[i]);
+    }
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/out");
+}
+
+/* To DeepSpeed by parameter, at any stage; numbers without names are refused. */
+static void to_deepspeed(void)
+{
+    ckr_target t = target_of(0, 0, 2, 0, NULL);
+    ckr_plan *p = NULL;
+    ckr_error e;
+    ckr_ckpt *c;
+    t.dialect = "deepspeed";
+    for (t.topology.zero = 0; t.topology.zero < 4; t.topology.zero++) {
+        if (!written(open_ok("in/plain.pt"), "plain", "w/out", &t)) continue;
+        c = open_ok("w/out");
+        if (c) CHECK(ckr_ckpt_tensor(c, "up.bias", "exp_avg") != NULL);
+        if (c) CHECK_STR(ckr_ckpt_state(c)->groups[0].params[4], "up.bias");
+        ckr_ckpt_close(c);
+        CHECK(is_sound("w/out"));
+        memio_remove(&disk, "w/out");
+    }
+    t.topology.zero = 1;
+    c = open_ok("in/groups.pt");
+    if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        const ckr_plan_facts *f = ckr_plan_info(p);
+        CHECK_INT(f->verdict, CKR_VERDICT_REFUSED);
+        CHECK(note_of(f->notes, f->n_notes, "CKR_E_DEEPSPEED_NAMES") != NULL);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+static void faults_on_the_way(void)
+{
+    static const char *const cases[] = { "in/plain.pt", "in/several.pt", "in/groups.pt" };
+    whole w;
+    size_t i;
+    memset(&w, 0, sizeof w);
+    w.target = target_of(0, 0, 0, -1, NULL);
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        w.path = cases[i];
+        w.target.dialect = NULL;
+        whole_way_fails(&w, 60);
+        w.target.dialect = "dcp";
+        whole_way_fails(&w, 60);
+    }
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
     load_cases();
+    RUN(by_parameter);
+    RUN(ambiguous);
+    RUN(several);
+    RUN(named);
+    RUN(as_sana);
+    RUN(again);
+    RUN(changed);
+    RUN(to_dcp);
+    RUN(to_deepspeed);
+    RUN(faults_on_the_way);
     RUN(numbers);
     RUN(numbers_to_deepspeed);
     memio_free(&disk);

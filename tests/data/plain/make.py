@@ -78,6 +78,18 @@ def numbers():
                 "epoch": 1, "step": STEPS}, "numbers.pth")
 
 
+def named():
+    """Two models, whose optimizers have names for numbers, as FSDP's whole state dicts do."""
+    out = {}
+    for key in ("first", "second"):
+        model, (o,), _ = train(lambda m: [torch.optim.Adam(m.parameters(), lr=0.01)], False)
+        names = [f"{key}.{k}" for k, _ in model.named_parameters()]
+        o["state"] = {names[i]: v for i, v in o["state"].items()}
+        o["param_groups"][0]["params"] = names
+        out[key], out[f"{key}_optimizer"] = model.state_dict(), o
+    torch.save(out, "named.pt")
+
+
 if __name__ == "__main__":
-    for f in (plain, groups, several, numbers):
+    for f in (plain, groups, several, numbers, named):
         f()
