@@ -58773,6 +58773,7 @@ static ckr_result ckr__put_schedule(ckr_ckpt *k, const char *schedule, int64_t u
     k->state.n_schedules = 0;
     k->state.progress.step = updates;
     r = ckr__told_schedule(&k->ctx, &k->state, &d);
+    if (r == CKR_OK) k->state.schedules->told = false; /* "lr" of a put group may be its base LR */
     if (r == CKR_OK) ckr__clock_align(&k->state);
     else k->state = was;
     return r;
