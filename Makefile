@@ -53,9 +53,9 @@ examples: build/ckptresume.o
 	        build/ckptresume.o -o "$$o" $(LDLIBS) || exit 1; done
 
 # known answers of generators: build/tests/rng_kat FILE...
-build/tests/rng_kat: tests/rng_kat.c ckptresume.h
-	@mkdir -p build/tests
-	$(CC) $(CSTD) -O0 -I. tests/rng_kat.c -o $@ $(LDLIBS)
+build/tests/rng_kat: tests/rng_kat.c ckptresume.h tests/open.awk
+	@CC="$(CC)" CFLAGS="$(CSTD) -O0 -g" sh tests/run.sh --object build/tests
+	$(CC) $(CSTD) -O0 -g -Ibuild/tests/include tests/rng_kat.c build/tests/ckptresume.o -o $@ $(LDLIBS)
 
 demo: ckptresume
 	@sh examples/demo.sh
@@ -71,7 +71,9 @@ interop: ckptresume
 sanitize: ckptresume
 	@mkdir -p build/asan build/tsan
 	@echo "address, undefined:"
-	@$(CC) $(CSTD) $(ASAN) -I. examples/ckptresume.c -o build/asan/ckptresume $(LDLIBS)
+	@CC="$(CC)" CFLAGS="$(CSTD) $(ASAN)" sh tests/run.sh --object build/asan
+	@$(CC) $(CSTD) $(ASAN) -DCKPTRESUME_IMPLEMENTED -I. examples/ckptresume.c build/asan/ckptresume.o \
+	    -o build/asan/ckptresume $(LDLIBS)
 	@CFLAGS="$(CSTD) $(ASAN)" TOOL=build/asan/ckptresume $(RUN) build/asan \
 	    $$(cd tests && ls t_*.c | sed 's/\.c$$//') faults
 	@echo "thread:"

@@ -1,8 +1,8 @@
 /* Every n-th allocation and every n-th I/O call fails, once and for good, over open + plan + write
    of a real checkpoint held in memory: the error has the right class, nothing leaks, the output is
    absent or whole, nothing else is left over, the input is untouched, and a second run succeeds. */
-#define CORE_NANOTRON
-#include "core.h"
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
 #include "t.h"
 #include "memio.h"
 #include "tree.h"

@@ -2,8 +2,8 @@
    moments of the tool (TOOL, default ./ckptresume). Then the output is absent or whole, at most
    one sibling is left over, `.out.ckptresume-tmp`, and the next run removes it and succeeds.
    SIGTERM leaves no sibling either, and the tool ends by it. */
-#define CORE_NANOTRON
-#include "core.h"
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
 #include "t.h"
 #include "memio.h"
 

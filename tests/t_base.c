@@ -1,5 +1,6 @@
 /* Arithmetic, errors, memory, maps, sorting, nodes, pointers: the floor of everything else. */
-#include "core.h"
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
 #include "t.h"
 
 static ckr__ctx t_ctx;

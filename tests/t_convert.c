@@ -1,5 +1,6 @@
 /* Casts against arithmetic in double: every 16-bit value, every halfway point, and random bits. */
-#include "core.h"
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
 #include "t.h"
 
 /* The value of a finite 16-bit float by its definition; the code of infinity gives the next power

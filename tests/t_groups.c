@@ -1,6 +1,7 @@
 /* Parameter groups, old to new: every outcome of the table, the recorded scenarios, hostile input,
    permutations, failing allocations. */
-#include "core.h"
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
 #include "t.h"
 
 static ckr__ctx ctx;

@@ -1,5 +1,6 @@
 /* Layout against a naive element map: splits, flat ranges, views, clipping. */
-#include "core.h"
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
 #include "t.h"
 
 #define MAX_ELEMS 4096

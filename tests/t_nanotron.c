@@ -1,8 +1,8 @@
 /* Real Nanotron checkpoints of tests/data against what the live processes held: every tensor bit
    for bit, there and after conversion to other topologies and back; the same bytes from any number
    of threads, any window and either way of reading; refusals; exports; checks; differences. */
-#define CORE_NANOTRON
-#include "core.h"
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
 #include "t.h"
 #include "memio.h"
 #include "tree.h"

@@ -1,7 +1,7 @@
 /* Random streams from N ranks to M: known answers of the derivation, N -> M -> N, scopes,
    duplicates, the record as a hostile file, each allocation failing. */
-#define CORE_NANOTRON
-#include "core.h"
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
 #include "t.h"
 #include "bad.h"
 

@@ -1,7 +1,8 @@
 /* Generators: draws of torch 2.15, Python and numpy from seeds (tests/data/rng, made by make.py
    there), states as torch.save and pickle store them, hostile states, jumps against steps, and the
    published vectors. */
-#include "core.h"
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
 #include "t.h"
 #include "bad.h"
 

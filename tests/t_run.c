@@ -1,6 +1,7 @@
 /* The engine against a loop over elements: ops over random boxes, strides, casts and windows; the
    digest of any cutting; the jobs and lanes; windows that no task may leave. */
-#include "core.h"
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
 #include "t.h"
 
 #define MAX_DIM 4

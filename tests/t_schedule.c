@@ -1,6 +1,7 @@
 /* Learning-rate schedules against real torch (tests/data/schedules.json, which schedules.py made),
    against themselves over 10,000 random ones, and against states that no scheduler wrote. */
-#include "core.h"
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
 #include "t.h"
 
 /* Bound of |closed form - recurrence| at t (children included in `scale`): every tick rounds a few

@@ -1,7 +1,8 @@
 /* Files of torch.save against the tree as the writing process had it (tests/data/torch, *.pt and
    *.pt.json): kinds, numbers, text, order of keys, and every tensor's dtype, shape, strides and
    contents. */
-#include "core.h"
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
 #include "t.h"
 #include "archive.h"
 

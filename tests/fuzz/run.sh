@@ -8,21 +8,25 @@ targets='json yaml safetensors torch pickle open dcp'
 mkdir -p build/fuzz
 opt=-O1
 [ "$mode" = replay ] && opt=-O0    # half the time to compile, and the corpora are small
-flags="-g $opt -fno-omit-frame-pointer -I. -Itests -Itests/fuzz"
+dir=build/fuzz/$mode
+flags="-g $opt -fno-omit-frame-pointer -I$dir/include -I. -Itests -Itests/fuzz"
+if [ "$mode" = fuzz ]; then
+    san='-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined'
+    # the object has no main of its own, and wants none
+    object='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined'
+else
+    san='-fsanitize=address,undefined -fno-sanitize-recover=all'
+    object=$san
+fi
 passed=0
 failed=0
 
 # build TARGET
 build() {
     exe=build/fuzz/$mode-$1
-    if [ "$mode" = fuzz ]; then
-        san='-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined'
-        src=tests/fuzz/fuzz_$1.c
-    else
-        san='-fsanitize=address,undefined -fno-sanitize-recover=all'
-        src="tests/fuzz/fuzz_$1.c tests/fuzz/replay.c"
-    fi
-    sources="ckptresume.h tests/*.h tests/fuzz/*.[ch]"
+    src="tests/fuzz/fuzz_$1.c $dir/ckptresume.o"
+    [ "$mode" = fuzz ] || src="$src tests/fuzz/replay.c"
+    sources="$dir/ckptresume.o tests/*.h tests/fuzz/*.[ch]"
     # shellcheck disable=SC2086
     if [ ! -f "$exe" ] || [ -n "$(find $sources -newer "$exe")" ]; then
         rm -f "$exe"
@@ -35,6 +39,10 @@ if [ "${2:-}" = --build ]; then
     build "$3"
     exit
 fi
+CC="${CC:-cc}" CFLAGS="$flags $object" sh tests/run.sh --object "$dir" || {
+    echo "0 passed, 1 failed"
+    exit 1
+}
 printf '%s\n' $targets | xargs -P "${JOBS:-2}" -I TARGET sh "$0" "$mode" --build TARGET
 
 for t in $targets; do
