@@ -124,35 +124,34 @@
    Sections, each calling only what stands above it; grep for the mark
    -------------------------------------------------------------------
        >>api.types >>api.hooks >>api.tree >>api.state >>api.rng >>api.plan >>api.run >>prologue
-       >>platform >>arith >>error >>mem >>io >>threads >>context >>dtype >>node >>tree >>hash
-       >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar >>yaml.read
-       >>yaml.put >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text >>pickle.numbers
-       >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo >>pickle.machine >>torch
-       >>torch.storage >>torch.tensor >>torch.quick >>torch.calls >>torch.build >>torch.legacy
-       >>torch.script >>torch.archive >>numpy >>numpy.file >>tree_load >>doc >>dcp >>dcp.machine
-       >>dcp.classes >>dcp.build >>dcp.run >>dcp.record >>dcp.step >>dcp.index >>dcp.slices
-       >>dcp.forms >>dcp.view >>dcp.open >>schedule >>schedule.curves >>schedule.ticks
-       >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch >>schedule.torch_write
-       >>schedule.node >>schedule.end >>schedule.change >>schedule.proof >>schedule.rebase
-       >>schedule.retick >>rng
-       >>rng.mt19937 >>rng.counter >>rng.words >>rng.seed >>rng.bytes >>rng.node >>rng.put
-       >>rng.same >>rng.jump >>rng.uniform >>rng.normal >>rng.integers >>state >>rng.remap
-       >>rng.remap.derive >>rng.remap.pack >>rng.remap.work >>rng.remap.read >>rng.remap.scope
-       >>rng.remap.assign >>rng.remap.proof >>rng.remap.report >>rng.remap.write >>rng.remap.all
-       >>layout >>out >>dialects >>dialects.names >>dialects.dicts >>dialects.follows
-       >>dialects.carry >>nanotron
-       >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights
-       >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit
-       >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
-       >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
-       >>accelerate.read >>sana >>accelerate.plain >>accelerate.emit >>accelerate.emit.optimizer
-       >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
-       >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit
-       >>llmc.gpt2 >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params
-       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
-       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
-       >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim
-       >>deepspeed.emit.scaler >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
+       >>platform >>arith >>decimal >>format >>error >>mem >>io >>threads >>context >>dtype >>node
+       >>tree >>hash >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar
+       >>yaml.read >>yaml.put >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text
+       >>pickle.numbers >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo
+       >>pickle.machine >>torch >>torch.storage >>torch.tensor >>torch.quick >>torch.calls
+       >>torch.build >>torch.legacy >>torch.script >>torch.archive >>numpy >>numpy.file >>tree_load
+       >>doc >>dcp >>dcp.machine >>dcp.classes >>dcp.build >>dcp.run >>dcp.record >>dcp.step
+       >>dcp.index >>dcp.slices >>dcp.forms >>dcp.view >>dcp.open >>schedule >>schedule.curves
+       >>schedule.ticks >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch
+       >>schedule.torch_write >>schedule.node >>schedule.end >>schedule.change >>schedule.proof
+       >>schedule.rebase >>schedule.retick >>rng >>rng.mt19937 >>rng.counter >>rng.words >>rng.seed
+       >>rng.bytes >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform >>rng.normal
+       >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work
+       >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report
+       >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts
+       >>dialects.follows >>dialects.carry >>nanotron >>nanotron.files >>nanotron.probe
+       >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
+       >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
+       >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
+       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
+       >>accelerate.plain >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
+       >>accelerate.emit.random >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
+       >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
+       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
+       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
+       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.foreign
+       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
+       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
        >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp
        >>torchtitan >>torchtitan.runs >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.qkv
        >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
@@ -1509,6 +1508,458 @@ static int64_t ckr__max_i64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* >>decimal ------------------------------------------------------------------- */
+/* Doubles to decimal and back by whole numbers alone: no locale, rounding mode or flush to zero of
+   the process shows in them. A double is a fraction of two large integers; long division gives its
+   digits (Steele and White, "How to print floating-point numbers accurately", 1990), and of a
+   decimal its bits, with a remainder that says how to round: to nearest, ties to even.         */
+
+enum { CKR__BIG_LIMBS = 160, CKR__DIGITS = 320, CKR__SIGNIFICANT = 770 };
+
+typedef struct ckr__big { uint32_t n, limb[CKR__BIG_LIMBS]; } ckr__big;
+
+static void ckr__big_set(ckr__big *b, uint64_t v)
+{
+    b->limb[0] = (uint32_t)v;
+    b->limb[1] = (uint32_t)(v >> 32);
+    b->n = v >> 32 ? 2 : v != 0;
+}
+
+static void ckr__big_mul(ckr__big *b, uint32_t by, uint32_t more)
+{
+    uint64_t carry = more;
+    uint32_t i;
+    for (i = 0; i < b->n; i++) {
+        carry += (uint64_t)b->limb[i] * by;
+        b->limb[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+    if (carry && b->n < CKR__BIG_LIMBS) b->limb[b->n++] = (uint32_t)carry;
+}
+
+static void ckr__big_pow10(ckr__big *b, uint32_t k)
+{
+    for (; k >= 9; k -= 9) ckr__big_mul(b, 1000000000u, 0);
+    for (; k > 0; k--) ckr__big_mul(b, 10, 0);
+}
+
+static void ckr__big_shift(ckr__big *b, uint32_t bits)
+{
+    const uint32_t words = bits / 32, part = bits % 32;
+    uint32_t i;
+    if (!b->n || !bits || b->n + words >= CKR__BIG_LIMBS) return;
+    b->limb[b->n] = 0;
+    for (i = b->n + 1; i-- > 0;)
+        b->limb[i + words] = (uint32_t)(((uint64_t)b->limb[i] << 32 | (i ? b->limb[i - 1] : 0u)) >>
+                                        (32 - part));
+    memset(b->limb, 0, words * sizeof *b->limb);
+    b->n += words + 1;
+    if (!b->limb[b->n - 1]) b->n--;
+}
+
+static int ckr__big_cmp(const ckr__big *a, const ckr__big *b)
+{
+    uint32_t i = a->n;
+    if (a->n != b->n) return a->n < b->n ? -1 : 1;
+    while (i > 0 && a->limb[i - 1] == b->limb[i - 1]) i--;
+    return i == 0 ? 0 : a->limb[i - 1] < b->limb[i - 1] ? -1 : 1;
+}
+
+/* a + b against c. */
+static int ckr__big_cmp_sum(const ckr__big *a, const ckr__big *b, const ckr__big *c)
+{
+    ckr__big sum;
+    uint64_t carry = 0;
+    uint32_t i;
+    sum.n = a->n;
+    memcpy(sum.limb, a->limb, a->n * sizeof *a->limb);
+    for (i = 0; i < b->n || carry; i++) {
+        if (i == sum.n) sum.limb[sum.n++] = 0;
+        carry += (uint64_t)sum.limb[i] + (i < b->n ? b->limb[i] : 0u);
+        sum.limb[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+    return ckr__big_cmp(&sum, c);
+}
+
+/* a - b, which is not below 0. */
+static void ckr__big_sub(ckr__big *a, const ckr__big *b)
+{
+    uint64_t borrow = 0;
+    uint32_t i;
+    for (i = 0; i < a->n; i++) {
+        const uint64_t d = (uint64_t)a->limb[i] - (i < b->n ? b->limb[i] : 0u) - borrow;
+        a->limb[i] = (uint32_t)d;
+        borrow = d >> 63;
+    }
+    while (a->n && !a->limb[a->n - 1]) a->n--;
+}
+
+static uint32_t ckr__big_bits(const ckr__big *b)
+{
+    uint32_t n = b->n * 32, top = b->n ? b->limb[b->n - 1] : 0x80000000u;
+    for (; !(top >> 31); top <<= 1) n--;
+    return n;
+}
+
+/* v > 0 as r / s, with the half gaps to the doubles below and above it; even: a decimal in the
+   middle of a gap reads as v. r / s is less than 1 after the call, and v = r / s x 10^result. */
+typedef struct ckr__fraction { ckr__big r, s, low, high; bool even; } ckr__fraction;
+
+static int ckr__fraction_of(ckr__fraction *f, double v, bool shortest)
+{
+    uint64_t bits, m;
+    int e, k, top = 63;
+    uint32_t up, down, wide;
+    memcpy(&bits, &v, 8);
+    m = bits & (((uint64_t)1 << 52) - 1);
+    e = (int)(bits >> 52 & 2047);
+    wide = m == 0 && e > 1;                    /* below a power of two the gap is half as wide */
+    if (e) m |= (uint64_t)1 << 52;
+    else e = 1;
+    e -= 1075;
+    f->even = (m & 1) == 0;
+    up = e > 0 ? (uint32_t)e : 0;
+    down = e < 0 ? (uint32_t)-e : 0;
+    while (!(m >> top)) top--;
+    ckr__big_set(&f->r, m);
+    ckr__big_shift(&f->r, up + 1 + wide);
+    ckr__big_set(&f->s, 1);
+    ckr__big_shift(&f->s, down + 1 + wide);
+    ckr__big_set(&f->low, 1);
+    ckr__big_shift(&f->low, up);
+    ckr__big_set(&f->high, 1);
+    ckr__big_shift(&f->high, up + wide);
+    k = (top + e) * 30103;                     /* log10 of 2, and never more than log10 of v */
+    k = k < 0 ? -((-k + 99999) / 100000) - 1 : k / 100000 - 1;
+    if (k > 0) ckr__big_pow10(&f->s, (uint32_t)k);
+    if (k < 0) ckr__big_pow10(&f->r, (uint32_t)-k);
+    if (k < 0) ckr__big_pow10(&f->low, (uint32_t)-k);
+    if (k < 0) ckr__big_pow10(&f->high, (uint32_t)-k);
+    for (;; k++) {
+        const int c = shortest ? ckr__big_cmp_sum(&f->r, &f->high, &f->s)
+                               : ckr__big_cmp(&f->r, &f->s);
+        if (c < 0 || (c == 0 && shortest && !f->even)) return k;
+        ckr__big_mul(&f->s, 10, 0);
+    }
+}
+
+static int ckr__fraction_digit(ckr__fraction *f)
+{
+    int d = 0;
+    ckr__big_mul(&f->r, 10, 0);
+    for (; ckr__big_cmp(&f->r, &f->s) >= 0; d++) ckr__big_sub(&f->r, &f->s);
+    return d;
+}
+
+/* The shortest digits that read back as v (finite, above 0), and of those the nearest, as Python's
+   repr chooses them: the value is 0.ddd x 10^result. */
+static int ckr__shortest(double v, char digits[CKR__DIGITS])
+{
+    ckr__fraction f;
+    const int k = ckr__fraction_of(&f, v, true);
+    int n = 0, low, high, half;
+    do {
+        digits[n++] = (char)('0' + ckr__fraction_digit(&f));
+        ckr__big_mul(&f.low, 10, 0);
+        ckr__big_mul(&f.high, 10, 0);
+        low = ckr__big_cmp(&f.r, &f.low) < f.even;
+        high = ckr__big_cmp_sum(&f.r, &f.high, &f.s) > -(int)f.even;
+    } while (!low && !high);
+    half = ckr__big_cmp_sum(&f.r, &f.r, &f.s);
+    if (high && (!low || half > 0 || (half == 0 && digits[n - 1] % 2))) digits[n - 1]++;
+    digits[n] = 0;
+    return k;
+}
+
+/* `n` digits of v (finite, above 0), rounded; with `places` those down to the n-th after the point,
+   none when the first is below half of that. The value is 0.ddd x 10^result. */
+static int ckr__digits_of(double v, int n, bool places, char digits[CKR__DIGITS])
+{
+    ckr__fraction f;
+    int k = ckr__fraction_of(&f, v, false), i, half;
+    digits[0] = 0;
+    if (places) n += k;
+    if (n < 0) return k;
+    if (n > CKR__DIGITS - 2) n = CKR__DIGITS - 2;
+    for (i = 0; i < n; i++) digits[i] = (char)('0' + ckr__fraction_digit(&f));
+    digits[n] = 0;
+    half = ckr__big_cmp_sum(&f.r, &f.r, &f.s);
+    if (half < 0 || (half == 0 && (n == 0 || digits[n - 1] % 2 == 0))) return k;
+    for (i = n; i > 0 && digits[i - 1] == '9'; i--) digits[i - 1] = '0';
+    if (i > 0) {
+        digits[i - 1]++;
+        return k;
+    }
+    digits[0] = '1';                           /* 99.9 became 100 */
+    if (n == 0 || places) {
+        if (n > 0) digits[n] = '0';
+        digits[n + 1] = 0;
+    }
+    return k + 1;
+}
+
+/* num / den as a double; both are above 0 and are used up. */
+static double ckr__big_ratio(ckr__big *num, ckr__big *den)
+{
+    int e = (int)ckr__big_bits(num) - (int)ckr__big_bits(den), n, i, half;
+    uint64_t q = 0;
+    double v;
+    if (e > 0) ckr__big_shift(den, (uint32_t)e);
+    else ckr__big_shift(num, (uint32_t)-e);
+    if (ckr__big_cmp(num, den) < 0) {          /* now 1 <= num / den < 2, times 2^e */
+        ckr__big_shift(num, 1);
+        e--;
+    }
+    n = e >= -1022 ? 53 : e + 1075;            /* bits that a double has for it */
+    for (i = 0; i < n; i++) {
+        q <<= 1;
+        if (ckr__big_cmp(num, den) >= 0) {
+            ckr__big_sub(num, den);
+            q |= 1;
+        }
+        ckr__big_shift(num, 1);
+    }
+    half = n < 0 ? -1 : ckr__big_cmp(num, den);
+    if (half > 0 || (half == 0 && (q & 1))) q++;
+    if (e >= -1022) q += (uint64_t)(e + 1022) << 52;      /* a carry goes on into the exponent */
+    if (e > 1023 || q >> 52 >= 2047) q = (uint64_t)2047 << 52;
+    memcpy(&v, &q, 8);
+    return v;
+}
+
+/* Digits as a double: 0.ddd x 10^k. */
+static double ckr__from_digits(const uint8_t *digits, int n, int64_t k)
+{
+    ckr__big num, den;
+    int i;
+    if (n == 0 || k < -330) return 0;
+    ckr__big_set(&num, k > 310);
+    ckr__big_set(&den, k <= 310);              /* above: 1 / 0, which is infinite */
+    if (k > 310) return HUGE_VAL;
+    for (i = 0; i < n;) {
+        uint32_t part = 0, by = 1;
+        for (; i < n && by < 1000000000u; i++, by *= 10) part = part * 10 + digits[i];
+        if (num.n || part) ckr__big_mul(&num, by, part);
+        if (!num.n && part) ckr__big_set(&num, part);
+    }
+    if (k > n) ckr__big_pow10(&num, (uint32_t)(k - n));
+    else ckr__big_pow10(&den, (uint32_t)(n - k));
+    return ckr__big_ratio(&num, &den);
+}
+
+/* "inf", "infinity" or "nan" in any case; how long it is, 0: neither. */
+static size_t ckr__read_word(const char *s, size_t n, double *out)
+{
+    static const char *const words[] = { "infinity", "inf", "nan" };
+    const uint64_t nan_bits = (uint64_t)0x7ff8 << 48;
+    size_t i, k, len;
+    for (i = 0; i < 3; i++) {
+        len = strlen(words[i]);
+        for (k = 0; k < len && k < n && (s[k] | 32) == words[i][k]; k++) {}
+        if (k < len) continue;
+        *out = HUGE_VAL;
+        if (i == 2) memcpy(out, &nan_bits, sizeof *out);
+        return len;
+    }
+    return 0;
+}
+
+/* [+-] digits [. digits] [e [+-] digits] at the start of n bytes, correctly rounded, or a word for
+   what is infinite or no number. Returns its length, 0 when no number stands there. */
+static size_t ckr__read_double(const char *s, size_t n, double *out)
+{
+    uint8_t digits[CKR__SIGNIFICANT + 1];
+    int count = 0;
+    int64_t k = 0, e = 0;
+    size_t i = 0, after, any = 0;
+    const bool minus = n && s[0] == '-';
+    bool point = false, more = false, below;
+    double v;
+    if (n && (s[0] == '-' || s[0] == '+')) i++;
+    if ((after = ckr__read_word(s + i, n - i, &v)) != 0) {
+        *out = minus ? -v : v;
+        return i + after;
+    }
+    for (; i < n; i++) {
+        if (s[i] == '.' && !point) { point = true; continue; }
+        if (s[i] < '0' || s[i] > '9') break;
+        any = 1;
+        if (point ? !count && s[i] == '0' : count || s[i] != '0') k += point ? -1 : 1;
+        if (!count && s[i] == '0') continue;
+        if (count < CKR__SIGNIFICANT) digits[count++] = (uint8_t)(s[i] - '0');
+        else more = more || s[i] != '0';
+    }
+    if (!any) return 0;
+    after = i;
+    if (i < n && (s[i] | 32) == 'e') {
+        below = i + 1 < n && s[i + 1] == '-';
+        i += below || (i + 1 < n && s[i + 1] == '+') ? 2 : 1;
+        for (; i < n && s[i] >= '0' && s[i] <= '9'; after = ++i)
+            if (e < 100000000) e = e * 10 + (s[i] - '0');
+        k += after == i ? below ? -e : e : 0;
+    }
+    if (more) digits[count++] = 1;             /* a middle of two doubles is not met */
+    v = ckr__from_digits(digits, count, k);
+    *out = minus ? -v : v;
+    return after;
+}
+
+/* >>format -------------------------------------------------------------------- */
+/* snprintf for the conversions that are used here (s d u x c g f, widths, precisions, 0 and +),
+   since the C library's writes numbers as the program's locale has them. */
+
+typedef struct ckr__sink { char *p; size_t cap, n; } ckr__sink;
+
+typedef struct ckr__spec { bool zero, plus; int width, precision, longs; char type; } ckr__spec;
+
+static void ckr__sink_put(ckr__sink *o, const char *s, size_t n)
+{
+    if (o->n < o->cap && n) memcpy(o->p + o->n, s, n < o->cap - o->n ? n : o->cap - o->n);
+    o->n += n;
+}
+
+static void ckr__sink_fill(ckr__sink *o, char c, int n)
+{
+    for (; n > 0; n--) ckr__sink_put(o, &c, 1);
+}
+
+static const char *ckr__spec_read(const char *f, ckr__spec *x, int star)
+{
+    memset(x, 0, sizeof *x);
+    x->precision = -1;
+    for (; *f == '0' || *f == '+'; f++) *(*f == '0' ? &x->zero : &x->plus) = true;
+    for (; *f >= '0' && *f <= '9'; f++) x->width = x->width * 10 + (*f - '0');
+    if (*f == '.') {
+        x->precision = 0;
+        if (f[1] == '*') x->precision = star;
+        for (f += 1 + (f[1] == '*'); *f >= '0' && *f <= '9'; f++)
+            x->precision = x->precision * 10 + (*f - '0');
+    }
+    for (; *f == 'l'; f++) x->longs++;
+    x->type = *f;
+    return *f ? f + 1 : f;
+}
+
+static void ckr__put_whole(ckr__sink *o, const ckr__spec *x, uint64_t v, bool minus)
+{
+    const uint32_t base = x->type == 'x' ? 16 : 10;
+    char text[24];
+    size_t at = sizeof text;
+    int blank;
+    do {
+        text[--at] = "0123456789abcdef"[v % base];
+        v /= base;
+    } while (v);
+    blank = x->width - (int)(sizeof text - at) - (minus || x->plus);
+    if (!x->zero) ckr__sink_fill(o, ' ', blank);
+    if (minus || x->plus) ckr__sink_put(o, minus ? "-" : "+", 1);
+    if (x->zero) ckr__sink_fill(o, '0', blank);
+    ckr__sink_put(o, text + at, sizeof text - at);
+}
+
+/* 0.ddd x 10^k without an exponent; zeros stand for digits that are not there. */
+static void ckr__put_fixed(ckr__sink *o, const char *digits, int k, int places)
+{
+    const int n = (int)strlen(digits);
+    int i;
+    if (k <= 0) ckr__sink_put(o, "0", 1);
+    for (i = k < 0 ? k : 0; i < k + places || i < k; i++) {
+        if (i == (k < 0 ? k : 0) && k <= 0 && places > 0) ckr__sink_put(o, ".", 1);
+        else if (i == k && k > 0) ckr__sink_put(o, ".", 1);
+        ckr__sink_put(o, i >= 0 && i < n ? digits + i : "0", 1);
+    }
+}
+
+static void ckr__put_real(ckr__sink *o, const ckr__spec *x, double v)
+{
+    char d[CKR__DIGITS];
+    int n = x->precision < 0 ? 6 : x->precision, k, e;
+    if (v != v) { ckr__sink_put(o, "nan", 3); return; }
+    if (signbit(v) || x->plus) ckr__sink_put(o, signbit(v) ? "-" : "+", 1);
+    v = fabs(v);
+    if (v > DBL_MAX) { ckr__sink_put(o, "inf", 3); return; }
+    d[0] = 0;
+    if (x->type == 'f') {
+        k = v > 0 ? ckr__digits_of(v, n, true, d) : 0;
+        ckr__put_fixed(o, d, k, n);
+        return;
+    }
+    if (n == 0) n = 1;
+    k = v > 0 ? ckr__digits_of(v, n, false, d) : 1;
+    for (e = (int)strlen(d); e > 0 && d[e - 1] == '0'; e--) d[e - 1] = 0;
+    if (k - 1 >= -4 && k - 1 < n) {
+        ckr__put_fixed(o, d, k, e > k ? e - k : 0);
+        return;
+    }
+    ckr__sink_put(o, d, 1);
+    if (d[1]) ckr__sink_put(o, ".", 1);
+    ckr__sink_put(o, d + 1, strlen(d + 1));
+    e = k - 1 < 0 ? 1 - k : k - 1;
+    ckr__sink_put(o, k - 1 < 0 ? "e-" : "e+", 2);
+    if (e < 10) ckr__sink_put(o, "0", 1);
+    if (e >= 100) ckr__sink_put(o, &"0123456789"[e / 100], 1);
+    if (e >= 10) ckr__sink_put(o, &"0123456789"[e / 10 % 10], 1);
+    ckr__sink_put(o, &"0123456789"[e % 10], 1);
+}
+
+static void ckr__put_text(ckr__sink *o, const ckr__spec *x, const char *s)
+{
+    const char *end = NULL;
+    if (!s) s = "(null)";
+    if (x->precision >= 0) end = (const char *)memchr(s, 0, (size_t)x->precision);
+    ckr__sink_put(o, s, end ? (size_t)(end - s)
+                        : x->precision >= 0 ? (size_t)x->precision : strlen(s));
+}
+
+/* As vsnprintf: at most `cap` bytes with the NUL, and how many it would have been without it. */
+static size_t ckr__vformat(char *out, size_t cap, const char *fmt, va_list ap)
+{
+    ckr__sink o;
+    ckr__spec x;
+    o.p = out;
+    o.cap = cap;
+    o.n = 0;
+    while (*fmt) {
+        const size_t plain = strcspn(fmt, "%");
+        const char *star = fmt + plain;
+        ckr__sink_put(&o, fmt, plain);
+        if (!*star) break;
+        star += 1 + strspn(star + 1, "0+123456789");
+        fmt = ckr__spec_read(fmt + plain + 1, &x,
+                             star[0] == '.' && star[1] == '*' ? va_arg(ap, int) : 0);
+        if (x.type == 's') {
+            ckr__put_text(&o, &x, va_arg(ap, const char *));
+        } else if (x.type == 'g' || x.type == 'f') {
+            ckr__put_real(&o, &x, va_arg(ap, double));
+        } else if (x.type == 'd') {
+            const int64_t v = x.longs > 1 ? va_arg(ap, long long)
+                              : x.longs   ? va_arg(ap, long) : va_arg(ap, int);
+            ckr__put_whole(&o, &x, v < 0 ? 0 - (uint64_t)v : (uint64_t)v, v < 0);
+        } else if (x.type == 'u' || x.type == 'x') {
+            ckr__put_whole(&o, &x, x.longs > 1 ? va_arg(ap, unsigned long long)
+                                   : x.longs   ? va_arg(ap, unsigned long)
+                                               : va_arg(ap, unsigned), false);
+        } else {
+            const char c = x.type == 'c' ? (char)va_arg(ap, int) : x.type;
+            ckr__sink_put(&o, &c, 1);
+        }
+    }
+    if (cap) out[o.n < cap ? o.n : cap - 1] = 0;
+    return o.n;
+}
+
+CKR__PRINTF(3, 4)
+static size_t ckr__format(char *out, size_t cap, const char *fmt, ...)
+{
+    va_list ap;
+    size_t n;
+    va_start(ap, fmt);
+    n = ckr__vformat(out, cap, fmt, ap);
+    va_end(ap);
+    return n;
+}
+
 /* >>error --------------------------------------------------------------------- */
 /* The only writer of ckr_error. The first failure wins: later ones never overwrite it. */
 
@@ -1561,10 +2012,10 @@ static ckr_result ckr__fail(ckr_error *e, ckr_item item, const char *file, uint6
         ckr__copy_tail(e->where, sizeof e->where, where);
         if (fmt) {
             va_start(ap, fmt);
-            vsnprintf(e->text, sizeof e->text, fmt, ap);
+            ckr__vformat(e->text, sizeof e->text, fmt, ap);
             va_end(ap);
         } else {
-            snprintf(e->text, sizeof e->text, "%s", ckr__item_text[item]);
+            ckr__format(e->text, sizeof e->text, "%s", ckr__item_text[item]);
         }
     }
     return e && e->code != CKR_OK ? e->code : ckr__item_class[item];
@@ -1795,16 +2246,15 @@ CKR__PRINTF(2, 3)
 static const char *ckr__printf(ckr__ctx *c, const char *fmt, ...)
 {
     va_list ap;
-    int n;
+    size_t n;
     char *p;
     va_start(ap, fmt);
-    n = vsnprintf(NULL, 0, fmt, ap);
+    n = ckr__vformat(NULL, 0, fmt, ap);
     va_end(ap);
-    if (n < 0) return NULL;
-    p = (char *)ckr__arena(c, (size_t)n + 1);
+    p = (char *)ckr__arena(c, n + 1);
     if (!p) return NULL;
     va_start(ap, fmt);
-    vsnprintf(p, (size_t)n + 1, fmt, ap);
+    ckr__vformat(p, n + 1, fmt, ap);
     va_end(ap);
     return p;
 }
@@ -1853,15 +2303,15 @@ CKR__PRINTF(2, 3)
 static void ckr__buf_printf(ckr__buf *b, const char *fmt, ...)
 {
     va_list ap;
-    int n;
+    size_t n;
     va_start(ap, fmt);
-    n = vsnprintf(NULL, 0, fmt, ap);
+    n = ckr__vformat(NULL, 0, fmt, ap);
     va_end(ap);
-    if (n < 0 || !ckr__buf_reserve(b, (size_t)n + 1)) return;
+    if (!ckr__buf_reserve(b, n + 1)) return;
     va_start(ap, fmt);
-    vsnprintf((char *)b->data + b->size, (size_t)n + 1, fmt, ap);
+    ckr__vformat((char *)b->data + b->size, n + 1, fmt, ap);
     va_end(ap);
-    b->size += (size_t)n;
+    b->size += n;
 }
 
 static void ckr__buf_free(ckr__buf *b)
@@ -2341,7 +2791,7 @@ static int32_t ckr__os_list(void *user, const char *dir,
     HANDLE h;
     char pattern[1024], name[1024];
     (void)user;
-    if (snprintf(pattern, sizeof pattern, "%s/*", dir) >= (int)sizeof pattern) return ENOENT;
+    if (ckr__format(pattern, sizeof pattern, "%s/*", dir) >= sizeof pattern) return ENOENT;
     if (!ckr__os_wide(pattern, wide, 1024)) return ckr__os_errno();
     h = FindFirstFileW(wide, &e);
     if (h == INVALID_HANDLE_VALUE) return ckr__os_errno();
@@ -3068,7 +3518,7 @@ static bool ckr__key_matches(const ckr_node *k, const char *s, size_t n)
     char num[24];
     if (k->kind == CKR_NODE_STR) return k->count == n && !memcmp(k->u.str, s, n);
     if (k->kind != CKR_NODE_INT) return false;
-    snprintf(num, sizeof num, "%lld", (long long)k->u.i);
+    ckr__format(num, sizeof num, "%lld", (long long)k->u.i);
     return strlen(num) == n && !memcmp(num, s, n);
 }
 
@@ -3881,74 +4331,10 @@ static bool ckr__put_bigint(ckr__buf *b, const ckr_node *n)
     return true;
 }
 
-/* strtod on n bytes [-+0-9.eE], whatever decimal point the program's locale has. */
-static bool ckr__text_double(ckr__ctx *c, const uint8_t *p, size_t n, double *out)
-{
-    char small[128], point[16], *s = small;
-    size_t i, k = 0, n_point, cap;
-    snprintf(point, sizeof point, "%.1f", 0.5);              /* "0.5", "0,5" ... */
-    n_point = strlen(point) - 2;
-    if (n > SIZE_MAX / 32) return false;
-    cap = n + n_point + 1;
-    if (cap > sizeof small) {
-        s = (char *)ckr__heap_alloc(c, cap);
-        if (!s) return false;
-    }
-    for (i = 0; i < n; i++) {
-        if (p[i] == '.') {
-            memcpy(s + k, point + 1, n_point);
-            k += n_point;
-        } else {
-            s[k++] = (char)p[i];
-        }
-    }
-    s[k] = 0;
-    *out = strtod(s, NULL);
-    if (s != small) ckr__heap_free(c, s, cap);
-    return true;
-}
-
-/* Adds one to the last digit of d.ddde+xx; false when that would carry out of the first. */
-static bool ckr__digits_up(char *t)
-{
-    size_t i = strcspn(t, "e");
-    for (; i > 0; i--) {
-        if (t[i - 1] < '0' || t[i - 1] > '9') continue;
-        if (t[i - 1] != '9') {
-            t[i - 1]++;
-            return true;
-        }
-        t[i - 1] = '0';
-    }
-    return false;
-}
-
-/* The shortest digits that read back as v (finite), as Python's repr chooses them: `digits` gets
-   d[ddd...], the value is 0.ddd x 10^result.                                                    */
-static int ckr__shortest(double v, char digits[20])
-{
-    char t[40];
-    int prec, at = 0, exponent = 0;
-    /* a normal double keeps any 15 digits, so that those without their zeros are the shortest */
-    for (prec = v < 1e-290 ? 1 : 15; prec <= 17; prec++) {
-        snprintf(t, sizeof t, "%.*e", prec - 1, v);
-        if (strtod(t, NULL) == v) break;
-        /* above a power of two the gap is twice as wide: the next decimal up may be inside it */
-        if (prec == 16 && frexp(v, &exponent) <= 0.5 && ckr__digits_up(t) && strtod(t, NULL) == v)
-            break;
-    }
-    for (prec = 0; t[prec] && t[prec] != 'e'; prec++)
-        if (t[prec] >= '0' && t[prec] <= '9') digits[at++] = t[prec];
-    exponent = (int)strtol(t + prec + 1, NULL, 10);
-    while (at > 1 && digits[at - 1] == '0') at--;
-    digits[at] = 0;
-    return exponent + 1;
-}
-
 /* Python's repr of a float; `yaml` as PyYAML spells it (1.0e-05, .inf, .nan). */
 static void ckr__put_double(ckr__buf *b, double v, bool yaml)
 {
-    char d[20];
+    char d[CKR__DIGITS];
     int n, e, i;
     if (v != v) {
         ckr__buf_str(b, yaml ? ".nan" : "NaN");
@@ -3985,6 +4371,18 @@ static void ckr__put_double(ckr__buf *b, double v, bool yaml)
         ckr__buf_u8(b, i < n ? (unsigned char)d[i] : '0');
     }
     if (n <= e) ckr__buf_str(b, ".0");
+}
+
+static const char *ckr__double_text(ckr__ctx *c, double v, bool yaml)
+{
+    ckr__buf b;
+    const char *text;
+    memset(&b, 0, sizeof b);
+    b.c = c;
+    ckr__put_double(&b, v, yaml);
+    text = b.failed ? NULL : ckr__strndup(c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    return text;
 }
 
 /* An order of keys of any scalar kind: kind, then numbers by value, text by bytes (UTF-8: by code
@@ -4297,7 +4695,7 @@ static ckr_node *ckr__json_number(ckr__json *j)
         }
         return ckr__node_digits(j->c, digits, (size_t)(p - digits), 10, *first == '-');
     }
-    if (!ckr__text_double(j->c, first, (size_t)(p - first), &v)) return NULL;
+    ckr__read_double((const char *)first, (size_t)(p - first), &v);
     if (fabs(v) > 1.7976931348623157e308 && !(j->flags & CKR__JSON_PYTHON)) {
         ckr__json_fail(j, CKR_ITEM_JSON_NUMBER, first, "a number that a double can hold");
         return NULL;
@@ -4764,7 +5162,7 @@ static ckr_result ckr__yaml_fail(ckr__yaml *y, ckr_item item, const uint8_t *at,
     uint64_t line = 1;
     char where[32];
     for (q = y->begin; q < at; q++) line += *q == '\n';
-    snprintf(where, sizeof where, "line %llu", (unsigned long long)line);
+    ckr__format(where, sizeof where, "line %llu", (unsigned long long)line);
     return ckr__fail(y->c->err, item, y->path, (uint64_t)(at - y->begin), where, "%s: %s", where,
                      what);
 }
@@ -5003,7 +5401,7 @@ static ckr_node *ckr__yaml_float(ckr__yaml *y)
 {
     char *s = (char *)y->text.data;
     size_t n = y->text.size, i, k = 0, end;
-    double sign = *s == '-' ? -1 : 1, v = 0, base = 1, part;
+    double sign = *s == '-' ? -1 : 1, v = 0, base = 1, part = 0;
     if (*s == '-' || *s == '+') s++, n--;
     if (*s == '.' && (s[1] == 'i' || s[1] == 'I'))
         return ckr__node_float(y->c, sign * (double)INFINITY);
@@ -5012,7 +5410,7 @@ static ckr_node *ckr__yaml_float(ckr__yaml *y)
         if (s[i] != '_') s[k++] = s[i];
     for (end = k; ; end = i - 1) {         /* base 60 from the right, as PyYAML adds it up */
         for (i = end; i > 0 && s[i - 1] != ':'; i--) {}
-        if (!ckr__text_double(y->c, (const uint8_t *)s + i, end - i, &part)) return NULL;
+        ckr__read_double(s + i, end - i, &part);
         v = base > 1 ? v + part * base : part;
         base *= 60;
         if (i == 0) break;
@@ -6055,7 +6453,7 @@ static ckr_result ckr__st_dtype(ckr__st *s, const char *name)
     if (!s->bits)
         return ckr__fail(s->c->err, CKR_ITEM_ST_DTYPE, s->j.path, at, name,
                          "\"%.40s\" is no dtype of safetensors", tag);
-    snprintf(s->tag, sizeof s->tag, "%s", tag);
+    ckr__format(s->tag, sizeof s->tag, "%s", tag);
     s->tag_len = n;
     return CKR_OK;
 }
@@ -7778,19 +8176,11 @@ static bool ckr__pk_float_value(ckr__pickle *p, double v)
 
 static bool ckr__pk_float_line(ckr__pickle *p)
 {
-    static const char ok[] = "0123456789+-.eEinfatyINFATY";
-    char text[512], *end;
     uint8_t *s;
-    size_t n, i;
-    double v;
+    size_t n;
+    double v = 0;
     if (!ckr__pk_line(p, &s, &n)) return false;
-    for (i = 0; i < n && i < sizeof text - 1; i++) {
-        if (!s[i] || !strchr(ok, s[i])) break;
-        text[i] = (char)s[i];
-    }
-    text[i] = 0;
-    v = strtod(text, &end);
-    if (i != n || n == 0 || *end)
+    if (n == 0 || ckr__read_double((const char *)s, n, &v) != n)
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_TEXT, "a FLOAT line that is no number");
     return ckr__pk_float_value(p, v);
 }
@@ -10307,8 +10697,8 @@ static bool ckr__np_unit(const ckr_node *meta, ckr__np_type *t)
     if ((name->kind != CKR_NODE_BYTES && name->kind != CKR_NODE_STR) || name->count > 8 ||
         count->kind != CKR_NODE_INT || count->u.i < 1 || count->u.i > 1000000000) return false;
     if (!strcmp(name->u.str, "generic")) return true;
-    if (count->u.i == 1) snprintf(t->text + at, sizeof t->text - at, "[%s]", name->u.str);
-    else snprintf(t->text + at, sizeof t->text - at, "[%ld%s]", (long)count->u.i, name->u.str);
+    if (count->u.i == 1) ckr__format(t->text + at, sizeof t->text - at, "[%s]", name->u.str);
+    else ckr__format(t->text + at, sizeof t->text - at, "[%ld%s]", (long)count->u.i, name->u.str);
     return true;
 }
 
@@ -12294,7 +12684,7 @@ static bool ckr__dv_pairs(ckr__dcp_vm *m, uint64_t v, const char *what, const ui
     *n = 0;
     if (ckr__dv_kind(v) == CKR__DV_ABSENT || ckr__dv_kind(v) == CKR__DV_NONE) return true;
     b = ckr__dv_kind(v) == CKR__DV_BOX ? ckr__dv_box_of(m, v) : NULL;
-    snprintf(text, sizeof text, "%s is no dict", what);
+    ckr__format(text, sizeof text, "%s is no dict", what);
     if (!b || !b->dict || b->generation != v >> 36) return ckr__dv_bad(m, text);
     *out = ckr__dv_words(m, b);
     *n = b->n / 2;
@@ -15054,7 +15444,7 @@ static void ckr__sp_fail(ckr__sbuild *b, const char *key, const char *fmt, ...)
     va_list ap;
     if (b->r != CKR_OK) return;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    ckr__vformat(text, sizeof text, fmt, ap);
     va_end(ap);
     b->r = ckr__fail(b->c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key, "%s%s%s: %s",
                      b->row->family, *b->row->name ? ":" : "", b->row->name, text);
@@ -15149,29 +15539,12 @@ static double ckr__sp_top(ckr__sbuild *b)
 }
 
 /* A decimal number at *p, which moves behind it. */
-static bool ckr__number_at(ckr__ctx *c, const char **p, double *out)
+static bool ckr__number_at(const char **p, double *out)
 {
-    const char *q = *p, *from = q;
-    size_t n;
-    q += *q == '-' || *q == '+';
-    n = strspn(q, "0123456789");
-    q += n;
-    if (*q == '.') {
-        const size_t m = strspn(q + 1, "0123456789");
-        q += 1 + m;
-        n += m;
-    }
-    if (!n) return false;
-    if (*q == 'e' || *q == 'E') {
-        const char *x = q + 1;
-        x += *x == '-' || *x == '+';
-        n = strspn(x, "0123456789");
-        if (!n) return false;
-        q = x + n;
-    }
-    if (!ckr__text_double(c, (const uint8_t *)from, (size_t)(q - from), out)) return false;
-    *p = q;
-    return ckr__finite(*out);
+    const size_t n = ckr__read_double(*p, strlen(*p), out);
+    if (!n || !ckr__finite(*out)) return false;
+    *p += n;
+    return true;
 }
 
 static void ckr__build_hf(ckr__sbuild *b)
@@ -15231,9 +15604,9 @@ static void ckr__build_table(ckr__sbuild *b)
     b->curve->val = b->curve->at + n;
     for (i = 0; p && *p; i++) {
         double v, t = 0;
-        if (!ckr__number_at(b->c, &p, &v) || (i == n && *p)) break;
+        if (!ckr__number_at(&p, &v) || (i == n && *p)) break;
         if (i < n && *p++ != ':') break;
-        if (i < n && (!ckr__number_at(b->c, &p, &t) || *p++ != ',')) break;
+        if (i < n && (!ckr__number_at(&p, &t) || *p++ != ',')) break;
         if (!ckr__whole(t)) break;
         if (i == n) {
             b->curve->k.power = v;
@@ -15927,7 +16300,7 @@ static ckr_node *ckr__spec_scalar(ckr__ctx *c, const char *p, size_t n)
     if (n == 4 && (!memcmp(p, "true", 4) || !memcmp(p, "True", 4))) return ckr__node_bool(c, true);
     if (n == 5 && (!memcmp(p, "false", 5) || !memcmp(p, "False", 5)))
         return ckr__node_bool(c, false);
-    if (!ckr__number_at(c, &q, &v) || q != p + n) return ckr__node_text(c, CKR_NODE_STR, p, n);
+    if (!ckr__number_at(&q, &v) || q != p + n) return ckr__node_text(c, CKR_NODE_STR, p, n);
     if (strcspn(p, ".eE") >= n && ckr__whole(v)) return ckr__node_int(c, (int64_t)v);
     return ckr__node_float(c, v);
 }
@@ -17755,7 +18128,7 @@ static ckr_node *ckr__set_apply(const ckr__set *t, const ckr__skind *row, const 
     if (!d || !key) return NULL;
     v = ckr__set_value(t, unit, d);
     if (!v) return NULL;
-    snprintf(typed, sizeof typed, "%s:v", key);
+    ckr__format(typed, sizeof typed, "%s:v", key);
     if (t->lane >= 0 && !(lr && !strcmp(key, "lr"))) {
         if (!strstr(row->keys, typed)) {
             *ok = lr;                                     /* the base LRs say it             */
@@ -17786,7 +18159,7 @@ static ckr_result ckr__set_unknown(ckr__ctx *c, const ckr_schedule *s, const ckr
     while (*p) {
         len = strcspn(p, "=");
         if (n + len + 2 < sizeof known)
-            n += (size_t)snprintf(known + n, sizeof known - n, "%s%.*s", n ? " " : "", (int)len, p);
+            n += ckr__format(known + n, sizeof known - n, "%s%.*s", n ? " " : "", (int)len, p);
         p += strcspn(p, " ");
         p += *p == ' ';
     }
@@ -17820,7 +18193,7 @@ static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char 
     if (row && row->kind) to = ckr__set_target(row, key, &n);
     if (!to || lane >= (int64_t)s->n_lanes || !s->n_lanes)
         return ckr__set_unknown(c, s, row ? row : &ckr__skinds[CKR__SKINDS - 1], key, lane >= 0);
-    if (strcmp(key, "decay_style") && (!ckr__number_at(c, &p, &t.value) || *p || t.value < 0))
+    if (strcmp(key, "decay_style") && (!ckr__number_at(&p, &t.value) || *p || t.value < 0))
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key,
                          "%s must be a number of at least 0, it is %.60s", key, value);
     if (*to == '@') {
@@ -21542,8 +21915,8 @@ static void ckr__span_add(ckr__span *s, double v)
 static const char *ckr__span_text(char out[64], const ckr__span *s)
 {
     if (!s->any) return NULL;
-    if (s->lo < s->hi) snprintf(out, 64, "%.17g to %.17g", s->lo, s->hi);
-    else snprintf(out, 64, "%.17g", s->lo);
+    if (s->lo < s->hi) ckr__format(out, 64, "%.17g to %.17g", s->lo, s->hi);
+    else ckr__format(out, 64, "%.17g", s->lo);
     return out;
 }
 
@@ -21927,8 +22300,8 @@ static bool ckr__hex64_get(const ckr_node *n, uint64_t *out)
 static ckr_node *ckr__hex64_node(ckr__ctx *c, uint64_t v)
 {
     char text[17];
-    snprintf(text, sizeof text, "%08lx%08lx", (unsigned long)(v >> 32),
-             (unsigned long)(v & 0xffffffffu));
+    ckr__format(text, sizeof text, "%08lx%08lx", (unsigned long)(v >> 32),
+                (unsigned long)(v & 0xffffffffu));
     return ckr__node_str(c, text);
 }
 
@@ -23003,8 +23376,8 @@ static const char *ckr__cell_text(ckr__ctx *c, const ckr__cell *x, uint32_t axes
     uint32_t i;
     for (i = 0; i < CKR__AXES; i++)
         if (axes >> i & 1)
-            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s=%lu", n ? "," : "",
-                                  ckr__axis_name[i], (unsigned long)x->id.at[i]);
+            n += (size_t)ckr__format(text + n, sizeof text - n, "%s%s=%lu", n ? "," : "",
+                                     ckr__axis_name[i], (unsigned long)x->id.at[i]);
     return ckr__strdup(c, text);
 }
 
@@ -23168,8 +23541,8 @@ static ckr_result ckr__remap_say(ckr__remap *m, const ckr__fam *f, const char *c
     const char *unit = !strcmp(code, "CKR_RNG_SHARED") ? "rank" : "stream";
     char subject[160], value[64];
     if (!n) return CKR_OK;
-    if (f) snprintf(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
-    snprintf(value, sizeof value, "%llu %s%s", (unsigned long long)n, unit, n == 1 ? "" : "s");
+    if (f) ckr__format(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
+    ckr__format(value, sizeof value, "%llu %s%s", (unsigned long long)n, unit, n == 1 ? "" : "s");
     return ckr__note(m->c, &m->notes, &m->out->n_notes, code, severity, f ? subject : "rng", NULL,
                      f ? value : NULL, reason, remedy)
                ? CKR_OK
@@ -23238,7 +23611,7 @@ static ckr_result ckr__remap_say_scope(ckr__remap *m, const ckr__fam *f)
                       : f->recorded ? "so it was when the run was first converted"
                                     : "the framework leaves it to the script: so the states show";
     if (!f->n_saved && !f->recorded) return CKR_OK;
-    snprintf(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
+    ckr__format(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
     return ckr__note(m->c, &m->notes, &m->out->n_notes, "CKR_RNG_SCOPE", CKR_EXACT, subject, NULL,
                      f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks",
                      why, NULL)
@@ -23291,9 +23664,9 @@ static ckr_result ckr__remap_report(ckr__remap *m, bool foreign, bool begun)
         r = ckr__remap_say(m, NULL, "CKR_W_RNG_LINEAGE", CKR_CHANGED, 1,
                            "the side file's record is of another topology and was not used", NULL);
     if (r == CKR_OK && begun) {
-        snprintf(text, sizeof text, "a record begins: key %08lx%08lx, generation %lu",
-                 (unsigned long)m->key[0], (unsigned long)m->key[1],
-                 (unsigned long)m->generation);
+        ckr__format(text, sizeof text, "a record begins: key %08lx%08lx, generation %lu",
+                    (unsigned long)m->key[0], (unsigned long)m->key[1],
+                    (unsigned long)m->generation);
         r = ckr__remap_say(m, NULL, "CKR_RNG_LINEAGE", CKR_EXACT, 1, text, NULL);
     }
     return r;
@@ -23371,7 +23744,7 @@ static ckr_node *ckr__record_put_tags(ckr__remap *m)
         const ckr__fam *f = &m->fams[i];
         ckr_node *n = ckr__node(c, CKR_NODE_DICT);
         char tag[16];
-        snprintf(tag, sizeof tag, "%lu", (unsigned long)f->tag);
+        ckr__format(tag, sizeof tag, "%lu", (unsigned long)f->tag);
         if (!ckr__node_set(c, n, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind))) ||
             !ckr__node_set(c, n, "name", ckr__node_str(c, f->name)) ||
             !ckr__node_set(c, n, "scope", ckr__node_str(c, f->scope)) ||
@@ -23404,7 +23777,7 @@ static ckr_result ckr__remap_write(ckr__remap *m, bool moved)
     bool ok = root && list;
     if (!m->history) m->history = ckr__node(c, CKR_NODE_LIST);
     if (ok && moved) ok = m->history && ckr__record_put_history(m);
-    for (i = 0; i < 32; i++) snprintf(hex + 2 * i, 3, "%02x", m->root[i]);
+    for (i = 0; i < 32; i++) ckr__format(hex + 2 * i, 3, "%02x", m->root[i]);
     for (i = 0; i < m->n_records && ok; i++) {
         const ckr__cell *x = m->records[i];
         if (x && (x->born || x->status != CKR__CELL_LIVE))
@@ -24522,8 +24895,8 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
     if (x->opaque || !s->n_groups) return CKR_OK;
     r = ckr__sched_drift(c, x, &drift, &lane);
     if (r != CKR_OK || !(drift > 1e-9)) return r;
-    snprintf(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
-    snprintf(text, sizeof text, "%.17g", x->lanes[lane].anchor);
+    ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
+    ckr__format(text, sizeof text, "%.17g", x->lanes[lane].anchor);
     return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, text, NULL,
                      "the group's LR is not what its scheduler says at this step", NULL)
                ? CKR_OK
@@ -25208,16 +25581,17 @@ static ckr_result ckr__nt_incomplete(ckr__ctx *c, const char *dir, const char *b
                   : meta                                      ? "model_config.json"
                                                               : "checkpoint_metadata.json");
     if (best)
-        snprintf(text, sizeof text, "wait for it, or name the newest complete one: %.140s", best);
-    else snprintf(text, sizeof text, "wait for it, or name another checkpoint");
+        ckr__format(text, sizeof text, "wait for it, or name the newest complete one: %.140s",
+                    best);
+    else ckr__format(text, sizeof text, "wait for it, or name another checkpoint");
     return ckr__remedy(c->err, r, text);
 }
 
 static ckr_result ckr__nt_name_step(ckr__ctx *c, ckr_result r, const char *best)
 {
     char text[192];
-    snprintf(text, sizeof text, "name the directory of a complete step%s%.140s",
-             best ? ": " : "", best ? best : "");
+    ckr__format(text, sizeof text, "name the directory of a complete step%s%.140s",
+                best ? ": " : "", best ? best : "");
     return ckr__remedy(c->err, r, text);
 }
 
@@ -25234,7 +25608,7 @@ static ckr_result ckr__nt_latest(ckr__ctx *c, const char *run, const char **dir,
     if (r != CKR_OK) return r;
     while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
     while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
-    snprintf(digits, sizeof digits, "%.*s", (int)(n < 31 ? n : 31), (const char *)p);
+    ckr__format(digits, sizeof digits, "%.*s", (int)(n < 31 ? n : 31), (const char *)p);
     r = ckr__nt_newest(c, run, INT64_MAX, &best, &other);
     if (r != CKR_OK) return r;
     if (!ckr__step_of(digits, &step)) {
@@ -25371,10 +25745,10 @@ static ckr_result ckr__nt_foreign(ckr__nt *r, const ckr__nt_file *f, uint64_t ou
                     : theirs > 1 ? CKR_ITEM_NANOTRON_MIXED
                                  : CKR_ITEM_NANOTRON_FOREIGN;
     ckr_result e;
-    snprintf(said, sizeof said, "tp %u pp %u dp %u ep %u", (unsigned)r->tp, (unsigned)r->pp,
-             (unsigned)r->dp, (unsigned)r->ep);
-    snprintf(found, sizeof found, "%u of tp %u, %u of pp %u", (unsigned)f->tp, (unsigned)f->n_tp,
-             (unsigned)f->pp, (unsigned)f->n_pp);
+    ckr__format(said, sizeof said, "tp %u pp %u dp %u ep %u", (unsigned)r->tp, (unsigned)r->pp,
+                (unsigned)r->dp, (unsigned)r->ep);
+    ckr__format(found, sizeof found, "%u of tp %u, %u of pp %u", (unsigned)f->tp, (unsigned)f->n_tp,
+                (unsigned)f->pp, (unsigned)f->n_pp);
     if (item == CKR_ITEM_NANOTRON_TOPOLOGY)
         e = ckr__fail(
             r->c->err, item, f->path, CKR_NO_OFFSET, f->name,
@@ -25385,15 +25759,15 @@ static ckr_result ckr__nt_foreign(ckr__nt *r, const ckr__nt_file *f, uint64_t ou
                       "the checkpoint has %s, but this is rank %s: %llu such files lie among %llu",
                       said, found, (unsigned long long)theirs, (unsigned long long)(ours + theirs));
     if (item == CKR_ITEM_NANOTRON_TOPOLOGY)
-        snprintf(
+        ckr__format(
             text, sizeof text,
             "put back the checkpoint_metadata.json and optimizer_config.json of this checkpoint");
     else if (item == CKR_ITEM_NANOTRON_MIXED)
-        snprintf(text, sizeof text,
-                 "two runs saved into one directory: move the files that are not %s elsewhere",
-                 said);
+        ckr__format(text, sizeof text,
+                    "two runs saved into one directory: move the files that are not %s elsewhere",
+                    said);
     else
-        snprintf(text, sizeof text, "remove that file: another run left it");
+        ckr__format(text, sizeof text, "remove that file: another run left it");
     return ckr__remedy(r->c->err, e, text);
 }
 
@@ -25459,10 +25833,10 @@ static const char *ckr__nt_rank_path(ckr__ctx *c, const ckr__nt *r, const ckr__n
         return ckr__printf(c, "random/tp-%u-of-%u_dp-%u-of-%u_pp-%u-of-%u.pt", (unsigned)tp,
                            (unsigned)r->tp, (unsigned)dp, (unsigned)r->dp, (unsigned)pp,
                            (unsigned)r->pp);
-    if (like->n_pp) snprintf(a, sizeof a, "_pp-%u-of-%u", (unsigned)pp, (unsigned)r->pp);
-    if (like->n_dp) snprintf(b, sizeof b, "_dp-%u-of-%u", (unsigned)dp, (unsigned)r->dp);
-    if (like->n_tp) snprintf(d, sizeof d, "_tp-%u-of-%u", (unsigned)tp, (unsigned)r->tp);
-    if (like->n_ep) snprintf(x, sizeof x, "_exp-%u-of-%u", (unsigned)ep, (unsigned)r->ep);
+    if (like->n_pp) ckr__format(a, sizeof a, "_pp-%u-of-%u", (unsigned)pp, (unsigned)r->pp);
+    if (like->n_dp) ckr__format(b, sizeof b, "_dp-%u-of-%u", (unsigned)dp, (unsigned)r->dp);
+    if (like->n_tp) ckr__format(d, sizeof d, "_tp-%u-of-%u", (unsigned)tp, (unsigned)r->tp);
+    if (like->n_ep) ckr__format(x, sizeof x, "_exp-%u-of-%u", (unsigned)ep, (unsigned)r->ep);
     return ckr__printf(c, "%s%s%s%s%s.pt",
                        like->kind == CKR__NT_OPTIMIZER ? "optimizer/optimizer"
                                                        : "lr_scheduler/lr_scheduler",
@@ -26756,8 +27130,8 @@ static ckr_result ckr__nt_step_note(ckr__nt *r, const char *subject, double foun
                                     const char *reason)
 {
     char old[40], now[40];
-    snprintf(old, sizeof old, "%.17g", found);
-    snprintf(now, sizeof now, "%lld", (long long)r->step);
+    ckr__format(old, sizeof old, "%.17g", found);
+    ckr__format(now, sizeof now, "%lld", (long long)r->step);
     return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_STEP", CKR_EXACT, subject,
                      old, now, reason, NULL)
                ? CKR_OK
@@ -27109,8 +27483,8 @@ static ckr_result ckr__nt_stands(ckr__nt *r, uint64_t moved, double was, double 
         if (e != CKR_OK) return e;
     }
     if (!moved) return CKR_OK;
-    snprintf(old_value, sizeof old_value, "%.17g", was);
-    snprintf(new_value, sizeof new_value, "%.17g", now);
+    ckr__format(old_value, sizeof old_value, "%.17g", was);
+    ckr__format(new_value, sizeof new_value, "%.17g", now);
     return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_LR", CKR_CHANGED, "lr",
                      old_value, new_value,
                      "the groups' LR is not the schedule's at this step; the schedule's is used",
@@ -27402,8 +27776,8 @@ static bool ckr__nt_say_int(ckr__nt_job *x, const char *code, ckr_severity sever
                             const char *reason, const char *remedy)
 {
     char a[24], b[24];
-    snprintf(a, sizeof a, "%lld", (long long)old_value);
-    snprintf(b, sizeof b, "%lld", (long long)new_value);
+    ckr__format(a, sizeof a, "%lld", (long long)old_value);
+    ckr__format(b, sizeof b, "%lld", (long long)new_value);
     return ckr__nt_say(x, code, severity, subject, a, b, reason, remedy);
 }
 
@@ -27600,7 +27974,7 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
     for (q = 0; q < x->pp; q++) {
         const char *why = ckr__nt_stage_unfit(x, q, copied);
         char subject[24];
-        snprintf(subject, sizeof subject, "stage %u", (unsigned)q);
+        ckr__format(subject, sizeof subject, "stage %u", (unsigned)q);
         if (why && !ckr__nt_refuse(x, CKR_ITEM_PP_EMPTY_STAGE, subject, nt->pp, x->pp, why,
                                    x->n_stage[q] ? "take a smaller --pp, or --zero 0"
                                                  : "take a smaller --pp"))
@@ -27908,7 +28282,7 @@ static bool ckr__nt_optimizer_file(ckr__nt_job *x, uint32_t pp, uint32_t dp, uin
     int64_t index = 0;
     uint64_t i;
     bool ok;
-    if (x->zero) snprintf(d, sizeof d, "_dp-%u-of-%u", (unsigned)dp, (unsigned)x->dp);
+    if (x->zero) ckr__format(d, sizeof d, "_dp-%u-of-%u", (unsigned)dp, (unsigned)x->dp);
     path = ckr__printf(x->c, "%lld/optimizer/optimizer_pp-%u-of-%u%s_tp-%u-of-%u_exp-0-of-1.pt",
                        (long long)x->step, (unsigned)pp, (unsigned)x->pp, d, (unsigned)tp,
                        (unsigned)x->tp);
@@ -27950,7 +28324,7 @@ static bool ckr__nt_optimizer_file(ckr__nt_job *x, uint32_t pp, uint32_t dp, uin
 static ckr_node *ckr__nt_size_node(ckr__ctx *c, int64_t v)
 {
     char s[24];
-    snprintf(s, sizeof s, "%lld", (long long)v);
+    ckr__format(s, sizeof s, "%lld", (long long)v);
     return ckr__node_str(c, s);
 }
 
@@ -28269,7 +28643,7 @@ static bool ckr__nt_say_head(ckr__nt_job *x)
     }
     a = ckr__span_text(old_lr, &was);
     b = ckr__span_text(new_lr, &now);
-    snprintf(subject, sizeof subject, "lr of %llu groups", (unsigned long long)n);
+    ckr__format(subject, sizeof subject, "lr of %llu groups", (unsigned long long)n);
     if (n && !ckr__nt_say(x, "CKR_FIX_NANOTRON_LR", CKR_CHANGED, subject, a, b, why, NULL))
         return false;
     if (x->t->without & CKR_SCHEDULE) return true;
@@ -28285,7 +28659,7 @@ static bool ckr__nt_say_head(ckr__nt_job *x)
         !ckr__nt_say_int(x, "CKR_FIX_NANOTRON_COUNT", CKR_CHANGED, "_step_count", v, step, why,
                          NULL))
         return false;
-    snprintf(subject, sizeof subject, "_last_lr of %llu groups", (unsigned long long)n);
+    ckr__format(subject, sizeof subject, "_last_lr of %llu groups", (unsigned long long)n);
     return !n ||
            ckr__nt_say(x, "CKR_FIX_NANOTRON_LAST_LR", CKR_CHANGED, subject, a, b, why, NULL);
 }
@@ -28527,7 +28901,7 @@ static bool ckr__nt_yaml_set(ckr__nt_job *x, ckr__buf *b, const char *pointer, c
     bool says;
     const ckr_node *old = ckr_node_find(x->nt->config.root, pointer);
     if (!old) return true;
-    snprintf(part, sizeof part, "%s", pointer + 1);
+    ckr__format(part, sizeof part, "%s", pointer + 1);
     path[n++] = part;
     for (k = 0; part[k]; k++)
         if (part[k] == '/') {
@@ -28572,27 +28946,8 @@ static bool ckr__nt_yaml_int(ckr__nt_job *x, ckr__buf *b, const char *pointer, i
                          "Nanotron builds the run from its configuration, and does not find the "
                          "files or the shapes of another"))
         return false;
-    snprintf(s, sizeof s, "%lld", (long long)v);
+    ckr__format(s, sizeof s, "%lld", (long long)v);
     return ckr__nt_yaml_set(x, b, pointer, s);
-}
-
-/* A number as YAML 1.1 reads it back: with a point, or it is a string. */
-static void ckr__nt_yaml_number(char *out, size_t cap, double v)
-{
-    size_t n, e;
-    snprintf(out, cap, "%.17g", v);
-    for (n = 15; n < 17; n++) {
-        char shorter[40];
-        snprintf(shorter, sizeof shorter, "%.*g", (int)n, v);
-        if (strtod(shorter, NULL) == v) { snprintf(out, cap, "%s", shorter); break; }
-    }
-    if (strchr(out, '.') || strchr(out, 'n') || strchr(out, 'i')) return;
-    n = strlen(out);
-    e = strcspn(out, "e");
-    if (n + 3 > cap) return;
-    memmove(out + e + 2, out + e, n - e + 1);
-    out[e] = '.';
-    out[e + 1] = '0';
 }
 
 /* One value of the schedule in config.yaml. HEAD takes it from the configuration that the coming
@@ -28620,20 +28975,20 @@ static bool ckr__nt_emit_schedule(ckr__nt_job *x, ckr__buf *b)
     size_t i;
     for (i = 0; x->schedule && i < sizeof keys / sizeof *keys; i++) {
         const ckr_node *v = ckr_node_get(x->schedule->params, keys[i]), *old;
-        char pointer[80], text[64];
+        char pointer[80];
+        const char *text;
         double was, now;
-        snprintf(pointer, sizeof pointer, "%s%s", i == 7 ? "/tokens/" : at, keys[i]);
+        ckr__format(pointer, sizeof pointer, "%s%s", i == 7 ? "/tokens/" : at, keys[i]);
         old = ckr_node_find(x->nt->config.root, pointer);
         if (!v) continue;
         if (ckr_node_str(v)) {
             if (ckr_node_str(old) && !strcmp(ckr_node_str(old), ckr_node_str(v))) continue;
-            snprintf(text, sizeof text, "%.60s", ckr_node_str(v));
+            text = ckr_node_str(v);
         } else {
             if (!ckr_node_f64(v, &now) || (ckr_node_f64(old, &was) && was == now)) continue;
-            if (i < 2) ckr__nt_yaml_number(text, sizeof text, now);
-            else snprintf(text, sizeof text, "%.0f", now);
+            text = i < 2 ? ckr__double_text(x->c, now, true) : ckr__printf(x->c, "%.0f", now);
         }
-        if (!ckr__nt_emit_setting(x, b, pointer, v, text)) return false;
+        if (!text || !ckr__nt_emit_setting(x, b, pointer, v, text)) return false;
     }
     return true;
 }
@@ -28838,7 +29193,7 @@ static bool ckr__nt_say_exclude(ckr__nt_job *x)
     uint32_t q;
     if (!patterns || patterns->kind != CKR_NODE_LIST || !patterns->count) return true;
     for (q = 1; q < x->pp; q++) {
-        snprintf(subject, sizeof subject, "stage %u", (unsigned)q);
+        ckr__format(subject, sizeof subject, "stage %u", (unsigned)q);
         if (x->n_stage[q] == 1 && x->stage[q][0]->owner == q && x->stage[q][0]->param &&
             x->stage[q][0]->param->split.axis >= 0 &&
             !ckr__nt_say(x, "CKR_W_NANOTRON_EXCLUDE", CKR_CHANGED, subject, NULL, NULL,
@@ -30382,7 +30737,7 @@ static uint8_t ckr__ac_kind(const char *s, ckr__ac_file *f, bool trainer)
             if (ckr__ac_numbered(s, stems[i], exts[k], &f->index)) return CKR__AC_MODEL;
             f->shard = ckr__ac_shard(s, stems[i], exts[k], &f->index);
             if (f->shard) return CKR__AC_MODEL;
-            snprintf(index, sizeof index, "%s.index.json", exts[k]);
+            ckr__format(index, sizeof index, "%s.index.json", exts[k]);
             if (ckr__ac_numbered(s, stems[i], index, &f->index)) return CKR__AC_INDEX;
         }
     f->index = 0;
@@ -31601,8 +31956,8 @@ static ckr_result ckr__ac_say_devices(ckr__ac *r)
 {
     ckr_result e = CKR_OK;
     char text[40];
-    snprintf(text, sizeof text, "%u rank%s", (unsigned)r->n_elsewhere,
-             r->n_elsewhere == 1 ? "" : "s");
+    ckr__format(text, sizeof text, "%u rank%s", (unsigned)r->n_elsewhere,
+                r->n_elsewhere == 1 ? "" : "s");
     if (r->n_elsewhere &&
         !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_RNG_OWN_DEVICE", CKR_EXACT,
                    "torch_cuda", NULL, text,
@@ -31610,7 +31965,7 @@ static ckr_result ckr__ac_say_devices(ckr__ac *r)
                    "the process's own",
                    NULL))
         e = ckr__ac_oom(r);
-    snprintf(text, sizeof text, "%u rank%s", (unsigned)r->n_active, r->n_active == 1 ? "" : "s");
+    ckr__format(text, sizeof text, "%u rank%s", (unsigned)r->n_active, r->n_active == 1 ? "" : "s");
     if (e == CKR_OK && r->n_active &&
         !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_RNG_SIBLING_ACTIVE", CKR_APPROX,
                    "torch_cuda", NULL, text,
@@ -31710,15 +32065,15 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
         return ckr__ac_note(r, "CKR_W_NO_RANDOM", CKR_LOST, "random states",
                             "there is no file of them: the coming run seeds its own streams", NULL);
     if (!n) return CKR_OK;
-    snprintf(subject, sizeof subject, r->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
-             (unsigned)first);
-    snprintf(have, sizeof have, "files of %u of %u ranks", (unsigned)(r->ranks - n),
-             (unsigned)r->ranks);
-    snprintf(why, sizeof why, "%s: the random streams of %u rank%s are in no file",
-             r->ranks == r->n_random ? "there are files of later ranks"
-             : r->trainer            ? "the run had more processes"
+    ckr__format(subject, sizeof subject, r->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
+                (unsigned)first);
+    ckr__format(have, sizeof have, "files of %u of %u ranks", (unsigned)(r->ranks - n),
+                (unsigned)r->ranks);
+    ckr__format(why, sizeof why, "%s: the random streams of %u rank%s are in no file",
+                r->ranks == r->n_random ? "there are files of later ranks"
+                : r->trainer            ? "the run had more processes"
                                      : "the scheduler has ticked for more processes",
-             (unsigned)n, n == 1 ? "" : "s");
+                (unsigned)n, n == 1 ? "" : "s");
     return ckr__note(r->c, &r->s->notes, &r->s->n_notes, ckr_item_name(CKR_ITEM_TRAINER_RANDOM),
                      CKR_ERROR, subject, have, NULL, why,
                      "bring back the file; a conversion gives such a rank a stream of its own")
@@ -32388,8 +32743,8 @@ static ckr_result ckr__ac_say_counts(ckr__ac_job *x, const char *code, ckr_sever
                                      const char *reason)
 {
     char a[24], b[24];
-    snprintf(a, sizeof a, "%llu", (unsigned long long)was);
-    snprintf(b, sizeof b, "%llu", (unsigned long long)now);
+    ckr__format(a, sizeof a, "%llu", (unsigned long long)was);
+    ckr__format(b, sizeof b, "%llu", (unsigned long long)now);
     return ckr__ac_say(x, code, severity, subject, a, b, reason, NULL);
 }
 
@@ -32591,8 +32946,8 @@ static ckr_result ckr__ac_say_clock(ckr__ac_job *x, const ckr_schedule *was,
                                     const char *reason, const char *remedy)
 {
     char a[64], b[64];
-    snprintf(a, sizeof a, "%lld, %g an update", (long long)was->position, was->rate);
-    snprintf(b, sizeof b, "%lld, %g an update", (long long)now->position, now->rate);
+    ckr__format(a, sizeof a, "%lld, %g an update", (long long)was->position, was->rate);
+    ckr__format(b, sizeof b, "%lld, %g an update", (long long)now->position, now->rate);
     return ckr__ac_say(x, "CKR_LR_CLOCK", severity, "last_epoch of the scheduler", a, b, reason,
                        remedy);
 }
@@ -32887,7 +33242,7 @@ static ckr_node *ckr__ac_kept(ckr__ac_job *x, uint32_t rank, const char *key)
 {
     char text[16];
     ckr_node *v;
-    snprintf(text, sizeof text, "%u", (unsigned)rank);
+    ckr__format(text, sizeof text, "%u", (unsigned)rank);
     v = ckr__dict_value(ckr_node_get(ckr_node_get(x->kept, "random"), text), key);
     return v ? ckr__carry_get(x->w.c, v, 0) : NULL;
 }
@@ -32973,7 +33328,7 @@ static bool ckr__acc_back(ckr__ac_job *x, uint32_t rank, ckr_node *d)
     const ckr_node *of;
     char text[16];
     uint64_t i;
-    snprintf(text, sizeof text, "%u", (unsigned)rank);
+    ckr__format(text, sizeof text, "%u", (unsigned)rank);
     of = ckr_node_get(ckr_node_get(x->kept, "random"), text);
     for (i = 0; ckr_node_is_dict(of) && i < of->count; i++) {
         const char *key = ckr_node_str(of->u.items[2 * i]);
@@ -33076,7 +33431,7 @@ static ckr_result ckr__ac_carry(ckr__ac_job *x)
         const ckr__ac_extra *e = &x->ac->extras[i];
         const bool made = e->devices && e->devices == x->ac->ranks && x->ranks != x->ac->ranks;
         if (e->rank < x->ranks && !made) continue;
-        snprintf(rank, sizeof rank, "%u", (unsigned)e->rank);
+        ckr__format(rank, sizeof rank, "%u", (unsigned)e->rank);
         if (!e->kept) x->n_unkept++;
         else ok = ckr__ac_carry_add(x, random, rank, e->key, e->kept);
     }
@@ -33110,7 +33465,7 @@ static ckr_result ckr__ac_say_extras(ckr__ac_job *x)
     ckr_result e = CKR_OK;
     for (i = 0; i < 4 && e == CKR_OK; i++) {
         if (!n[i]) continue;
-        snprintf(text, sizeof text, "%llu", (unsigned long long)n[i]);
+        ckr__format(text, sizeof text, "%llu", (unsigned long long)n[i]);
         e = ckr__ac_say(x, rows[i].code, rows[i].severity, "random states", NULL, text,
                         rows[i].reason, NULL);
     }
@@ -34050,7 +34405,7 @@ static ckr_result ckr__lm_states(ckr__lm *m, const ckr__dirlist *l)
     char name[40];
     for (i = 0; i < l->n; i++)
         n += ckr__lm_state_name(l->items[i]->name, &step, &rank) && step == m->step;
-    snprintf(name, sizeof name, "state_%08lld_00000.bin", (long long)m->step);
+    ckr__format(name, sizeof name, "state_%08lld_00000.bin", (long long)m->step);
     paths = CKR__NEW_N(m->c, const char *, n);
     if (!paths) return ckr__lm_oom(m);
     m->P = (uint32_t)n;
@@ -34170,8 +34525,8 @@ static ckr_result ckr__lm_vocab(ckr__ctx *c, ckr_note **notes, uint64_t *n_notes
 {
     char a[24], b[24];
     if (told <= 0 || told == rows) return CKR_OK;
-    snprintf(a, sizeof a, "%lld", (long long)told);
-    snprintf(b, sizeof b, "%lld", (long long)rows);
+    ckr__format(a, sizeof a, "%lld", (long long)told);
+    ckr__format(b, sizeof b, "%lld", (long long)rows);
     return ckr__note(c, notes, n_notes, "CKR_W_LLMC_VOCAB", CKR_CHANGED, "vocabulary rows", a, b,
                      reason, "leave --vocab out")
                ? CKR_OK
@@ -34618,8 +34973,8 @@ static ckr_result ckr__lm_counts(ckr__lm_job *x, const char *code, ckr_severity 
                                  const char *reason, const char *remedy)
 {
     char a[24], b[24];
-    snprintf(a, sizeof a, "%llu", (unsigned long long)was);
-    snprintf(b, sizeof b, "%llu", (unsigned long long)now);
+    ckr__format(a, sizeof a, "%llu", (unsigned long long)was);
+    ckr__format(b, sizeof b, "%llu", (unsigned long long)now);
     return ckr__lm_say(x, code, severity, subject, a, b, reason, remedy);
 }
 
@@ -35206,8 +35561,8 @@ static ckr_result ckr__lm_say_places(ckr__lm_job *x)
                               "order of the current file is another",
                               NULL);
     if (x->Q == x->processes) return CKR_OK;
-    snprintf(what, sizeof what, "the old -b times %lu/%lu", (unsigned long)x->processes,
-             (unsigned long)x->Q);
+    ckr__format(what, sizeof what, "the old -b times %lu/%lu", (unsigned long)x->processes,
+                (unsigned long)x->Q);
     return ckr__lm_say(x, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run", what,
                        x->tokens ? "ranks read other slices of the same samples"
                                  : "the position counts samples of processes x B x T tokens, and "
@@ -35442,8 +35797,8 @@ static ckr_result ckr__lm_stage(ckr__lm_job *x)
     int bad = 0;
     x->zero1 = x->t->topology.zero == 1 && x->Q > 1;
     if (!x->zero1 || !x->state || ckr__lm_divides(&x->dims, x->Q, &bad)) return CKR_OK;
-    snprintf(what, sizeof what, "%lu processes do not divide a layer of %s",
-             (unsigned long)x->Q, ckr__lm_shapes[bad].name);
+    ckr__format(what, sizeof what, "%lu processes do not divide a layer of %s",
+                (unsigned long)x->Q, ckr__lm_shapes[bad].name);
     if (x->out->zero_told)
         return ckr__lm_refuse(x, CKR_ITEM_LLMC_ZERO_UNEVEN, "zero", what, "--zero 0");
     x->zero1 = false;
@@ -35732,7 +36087,7 @@ static ckr_result ckr__lm_gpt2_say(ckr__lm_job *x, const ckr__lm_names *k)
     ckr_result r = ckr__lm_vocab(x->c, x->notes, x->n_notes, x->t->vocab, x->dims.V,
                                  "every row of wte.weight is taken: what --vocab says is not used");
     if (r != CKR_OK) return r;
-    snprintf(n, sizeof n, "%llu", (unsigned long long)(x->s->n_tensors - k->used - tied));
+    ckr__format(n, sizeof n, "%llu", (unsigned long long)(x->s->n_tensors - k->used - tied));
     if (tied && ckr__lm_say(x, "CKR_W_LLMC_TIED", CKR_APPROX, "lm_head.weight", NULL, NULL,
                             "llm.c's head is its wte: it is taken to be the same", NULL) != CKR_OK)
         return x->c->err->code;
@@ -38141,8 +38496,7 @@ static double ckr__ds_base_of(double lr, double ratio)
     char text[40];
     for (digits = 1; digits <= 15; digits++) { /* as someone writes it                     */
         const double by = digits <= 8 ? 2 * DBL_EPSILON * lr : 0;
-        snprintf(text, sizeof text, "%.*g", digits, near);
-        trial = strtod(text, NULL);
+        ckr__read_double(text, ckr__format(text, sizeof text, "%.*g", digits, near), &trial);
         if (fabs(trial * ratio - lr) <= by) return trial;
     }
     for (digits = 0; digits < 4; digits++) {   /* as it was computed                       */
@@ -38412,8 +38766,8 @@ static ckr_result ckr__ds_counters(ckr__ds *r)
     if (!(r->updates == r->updates) || skipped < 0 || skipped > done ||
         ckr__same(r->updates, (double)(done - skipped)))
         return CKR_OK;
-    snprintf(was, sizeof was, "%lld", (long long)(done - skipped));
-    snprintf(now, sizeof now, "%.0f", r->updates);
+    ckr__format(was, sizeof was, "%lld", (long long)(done - skipped));
+    ckr__format(now, sizeof now, "%.0f", r->updates);
     return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_DS_UPDATES", CKR_APPROX, "step",
                      was, now, "the optimizer has not done as many updates as global_steps less "
                      "skipped_steps: it was begun anew, or its files are of another step",
@@ -38554,8 +38908,8 @@ static bool ckr__ds_say_int(ckr__ds_job *x, const char *code, ckr_severity sever
                             const char *remedy)
 {
     char old_value[24], new_value[24];
-    snprintf(old_value, sizeof old_value, "%lld", (long long)a);
-    snprintf(new_value, sizeof new_value, "%lld", (long long)b);
+    ckr__format(old_value, sizeof old_value, "%lld", (long long)a);
+    ckr__format(new_value, sizeof new_value, "%lld", (long long)b);
     return ckr__ds_say(x, code, severity, subject, old_value, new_value, reason, remedy);
 }
 
@@ -38647,7 +39001,7 @@ static ckr_result ckr__ds_adopt_buffers(ckr__ds_adopt *a)
         if (!n++) first = t->name;
     }
     ckr__map_free(&grouped);
-    snprintf(text, sizeof text, "%llu", (unsigned long long)n);
+    ckr__format(text, sizeof text, "%llu", (unsigned long long)n);
     if (ok && n && a->x->zero == 3)
         ok = ckr__ds_say(a->x, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL, text,
                          "in no group, and no weight or bias: taken for buffers, not for frozen "
@@ -38663,7 +39017,7 @@ static bool ckr__ds_adopt_loose(ckr__ds_adopt *a)
     uint64_t i, n = 0;
     char text[40];
     for (i = 0; i < s->n_leftovers; i++) n += s->leftovers[i].node->kind == CKR_NODE_TENSOR;
-    snprintf(text, sizeof text, "%llu tensors", (unsigned long long)n);
+    ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
     return !n || ckr__ds_say(a->x, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
                              "they are neither in the model's dict nor in the optimizer's", NULL);
 }
@@ -40681,7 +41035,7 @@ static bool ckr__ds_rescale(ckr__ds_job *x)
     ckr_node_f64(ckr_node_find(conf, "/fp16/loss_scale_window"), &window);
     if (!(power >= 0 && power < 64)) power = 16;
     d = ckr__node(x->c, CKR_NODE_DICT);
-    snprintf(text, sizeof text, "%.0f", ckr__pow(2, power));
+    ckr__format(text, sizeof text, "%.0f", ckr__pow(2, power));
     if (!ckr__node_set(x->c, d, "cur_scale", ckr__node_float(x->c, ckr__pow(2, power))) ||
         !ckr__node_set(x->c, d, "cur_iter", ckr__node_int(x->c, 0)) ||
         !ckr__node_set(x->c, d, "last_overflow_iter", ckr__node_int(x->c, -1)) ||
@@ -40706,7 +41060,7 @@ static bool ckr__ds_say_dtype(ckr__ds_job *x)
         if (!first) first = x->items[i].param;
         n++;
     }
-    snprintf(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
     return !n || ckr__ds_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
                              ckr_dtype_name(x->t->dtype), "--dtype",
                              "bf16 and fp16 in the ds_config of the coming run to match");
@@ -41287,8 +41641,8 @@ static ckr_result ckr__tt_say(ckr__tt *r, int64_t last, int64_t tokens)
     if (tokens >= 0 && s->topology.dp && tokens <= INT64_MAX / (int64_t)s->topology.dp)
         s->progress.tokens = tokens * (int64_t)s->topology.dp;
     if (e == CKR_OK && last >= 0 && s->progress.step >= 0 && last != s->progress.step) {
-        snprintf(a, sizeof a, "%lld", (long long)s->progress.step);
-        snprintf(b, sizeof b, "%lld", (long long)last);
+        ckr__format(a, sizeof a, "%lld", (long long)s->progress.step);
+        ckr__format(b, sizeof b, "%lld", (long long)last);
         e = ckr__note(r->d->c, &s->notes, &s->n_notes, "CKR_W_CLOCKS", CKR_EXACT, "last_epoch", a,
                       b, "the schedule's clock is not the run's step", NULL)
                 ? CKR_OK
@@ -42769,8 +43123,8 @@ static ckr_result ckr__te_data(ckr__de *x)
         any = ckr__tt_under(d, &d->items[i], "dataloader") != NULL;
     x->data = any && !(x->t->without & CKR_DATA) && (!x->old_dp || x->dp == x->old_dp);
     if (!any || x->data || (x->t->without & CKR_DATA)) return CKR_OK;
-    snprintf(a, sizeof a, "%u", (unsigned)x->old_dp);
-    snprintf(b, sizeof b, "%u", (unsigned)x->dp);
+    ckr__format(a, sizeof a, "%u", (unsigned)x->old_dp);
+    ckr__format(b, sizeof b, "%u", (unsigned)x->dp);
     r = ckr__te_lost(x);
     return r == CKR_OK ? ckr__de_say(x, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", a, b,
                                      x->lost, "keep the data-parallel size, or skip as many "
@@ -43607,7 +43961,7 @@ static ckr_result ckr__mg_tracked(ckr__ctx *c, const char *path, char text[48])
     if (r != CKR_OK) return r;
     while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
     while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
-    snprintf(text, 48, "%.*s", (int)(n < 47 ? n : 47), (const char *)p);
+    ckr__format(text, 48, "%.*s", (int)(n < 47 ? n : 47), (const char *)p);
     return CKR_OK;
 }
 
@@ -43742,7 +44096,7 @@ static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
     f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
     if (!f->chunks || !f->entries) return ckr__mg_oom(r);
     for (k = 0; k < r->vp; k++) {
-        snprintf(key, sizeof key, "model%u", (unsigned)k);
+        ckr__format(key, sizeof key, "model%u", (unsigned)k);
         f->chunks[k] = one && k == 0 ? one : ckr_node_get(f->root, key);
         if (f->chunks[k] && !ckr_node_is_dict(f->chunks[k]))
             return ckr__mg_bad(r, f->path, key, "a state dict");
@@ -43824,8 +44178,8 @@ static const char *ckr__mg_rank_dir(ckr__ctx *c, uint32_t tp, uint32_t pp, uint3
                                     bool with_pp, bool with_ep)
 {
     char p[16] = "", x[16] = "";
-    if (with_pp) snprintf(p, sizeof p, "_%03u", (unsigned)pp);
-    if (with_ep) snprintf(x, sizeof x, "_%03u", (unsigned)ep);
+    if (with_pp) ckr__format(p, sizeof p, "_%03u", (unsigned)pp);
+    if (with_ep) ckr__format(x, sizeof x, "_%03u", (unsigned)ep);
     return ckr__printf(c, "mp_rank_%02u%s%s", (unsigned)tp, p, x);
 }
 
@@ -45536,8 +45890,8 @@ static ckr_result ckr__mg_vocabulary(ckr__mg *r)
     char was[24], now[24];
     r->vocab = r->s->vocab > 0 ? r->s->vocab : logical;
     if (r->vocab >= logical) return CKR_OK;
-    snprintf(was, sizeof was, "%lld", (long long)logical);
-    snprintf(now, sizeof now, "%lld", (long long)r->vocab);
+    ckr__format(was, sizeof was, "%lld", (long long)logical);
+    ckr__format(now, sizeof now, "%lld", (long long)r->vocab);
     return ckr__mg_note(r, "CKR_VOCAB_ROWS_LOST", CKR_LOST, "vocabulary rows", was, now,
                         "the arguments tell more real rows than --vocab: those above it are left "
                         "out",
@@ -45638,8 +45992,8 @@ static ckr_result ckr__mg_fits_vocabulary(ckr__mg *r, const ckr__mg_item *t)
         return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_VOCAB, t->name, "vocab_size", logical,
                                    t->shape[0]);
     if (padded == t->shape[0]) return CKR_OK;
-    snprintf(was, sizeof was, "%lld", (long long)padded);
-    snprintf(now, sizeof now, "%lld", (long long)t->shape[0]);
+    ckr__format(was, sizeof was, "%lld", (long long)padded);
+    ckr__format(now, sizeof now, "%lld", (long long)t->shape[0]);
     return ckr__mg_note(r, "CKR_W_MEGATRON_VOCAB", CKR_CHANGED, "padded_vocab_size", was, now,
                         "the argument is not what the embedding's rows are: the rows count",
                         NULL);
@@ -46991,7 +47345,7 @@ static ckr_result ckr__mg_defects(ckr__mg_dist *x)
             if (k || r->files[i]->ep == 0)
                 z = ckr__mg_each_buffer(r, r->files[i], k, ckr__mg_mend_buffer, NULL);
     for (i = 0; i < r->n_items; i++) n += r->items[i]->shifted;
-    snprintf(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
     if (z == CKR_OK)
         z = ckr__mg_note(r, "CKR_W_MEGATRON_DEFECT", CKR_LOST, "optimizer", text, NULL,
                          "Megatron core 0.15 to 0.19 cut the optimizer's buckets at wrong offsets "
@@ -47382,8 +47736,8 @@ static ckr_result ckr__mg_say_int(ckr__mg_job *x, const char *code, ckr_severity
                                   const char *reason, const char *remedy)
 {
     char a[24], b[24];
-    snprintf(a, sizeof a, "%lld", (long long)was);
-    snprintf(b, sizeof b, "%lld", (long long)now);
+    ckr__format(a, sizeof a, "%lld", (long long)was);
+    ckr__format(b, sizeof b, "%lld", (long long)now);
     return ckr__mg_say(x, code, severity, subject, a, b, reason, remedy);
 }
 
@@ -47582,7 +47936,7 @@ static ckr_result ckr__mg_defective(ckr__mg_job *x)
         const ckr__mg_item *t = mg->items[i];
         const int64_t n = ckr__mg_volume(t->n_dims, t->shape);
         char lost[64];
-        snprintf(lost, sizeof lost, "%llu of %lld", (unsigned long long)t->n_lost, (long long)n);
+        ckr__format(lost, sizeof lost, "%llu of %lld", (unsigned long long)t->n_lost, (long long)n);
         if (t->n_lost == UINT64_MAX)
             e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_MEGATRON_DEFECT), CKR_ERROR, t->name, NULL,
                             NULL, "written wrong, and in boxes that cannot be put back",
@@ -49333,8 +49687,8 @@ static ckr_result ckr__mg_say_buckets(ckr__mg_job *x)
     char now[24] = "one bucket";
     if (x->dist || !x->zero || !x->optimizer) return CKR_OK;
     if (cut)
-        snprintf(now, sizeof now, "%lld",
-                 (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1));
+        ckr__format(now, sizeof now, "%lld",
+                    (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1));
     return ckr__mg_say(x, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
                        "a run with another bucket size (with or without --overlap-grad-reduce) "
                        "ends with \"Number of unpadded elements must be same\"",
@@ -49644,8 +49998,8 @@ static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)
     size_t i, n = 0;
     char known[160];
     for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof known; i++)
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "take one of ",
-                              ckr__dialects[i]->name);
+        n += (size_t)ckr__format(known + n, sizeof known - n, "%s%s", i ? ", " : "take one of ",
+                                 ckr__dialects[i]->name);
     return ckr__remedy(c->err, r, known);
 }
 
@@ -49681,8 +50035,8 @@ static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const c
     if (i == sizeof names / sizeof *names) return CKR_OK;
     for (k = 0; k < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof takers; k++)
         if (ckr__word_in(ckr__dialects[k]->takes, names[i]))
-            n += (size_t)snprintf(takers + n, sizeof takers - n, "%s%s", n ? ", " : "",
-                                  ckr__dialects[k]->name);
+            n += (size_t)ckr__format(takers + n, sizeof takers - n, "%s%s", n ? ", " : "",
+                                     ckr__dialects[k]->name);
     return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, names[i],
                      strcmp(names[i], "float8") ? "%s has no use for it; these have: %s"
                                                 : "%s trains in no float8; these hold it: %s",
@@ -49744,18 +50098,16 @@ static void ckr__pickler_where(const ckr__pickler *p, char *out, size_t cap)
     out[0] = 0;
     for (i = 0; i < n && used + 1 < cap; i++) {
         const ckr_node *k;
-        int put;
         if (f[i].what < CKR__PK_TUPLE || f[i].at == 0) continue;
         k = f[i].pairs ? f[i].node->u.items[(f[i].at - 1) & ~(uint64_t)1] : NULL;
         if (k && k->kind == CKR_NODE_STR)
-            put = snprintf(out + used, cap - used, "/%.*s", (int)(k->count < 100 ? k->count : 100),
-                           k->u.str);
+            used += ckr__format(out + used, cap - used, "/%.*s",
+                                (int)(k->count < 100 ? k->count : 100), k->u.str);
         else if (k && k->kind == CKR_NODE_INT)
-            put = snprintf(out + used, cap - used, "/%lld", (long long)k->u.i);
+            used += ckr__format(out + used, cap - used, "/%lld", (long long)k->u.i);
         else
-            put = snprintf(out + used, cap - used, "/[%llu]",
-                           (unsigned long long)((f[i].at - 1) / (f[i].pairs ? 2 : 1)));
-        if (put > 0) used += (size_t)put;
+            used += ckr__format(out + used, cap - used, "/[%llu]",
+                                (unsigned long long)((f[i].at - 1) / (f[i].pairs ? 2 : 1)));
     }
 }
 
@@ -49766,7 +50118,7 @@ static void ckr__pickler_fail(ckr__pickler *p, ckr_item item, const char *fmt, .
     va_list ap;
     if (p->r != CKR_OK) return;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    ckr__vformat(text, sizeof text, fmt, ap);
     va_end(ap);
     ckr__pickler_where(p, where, sizeof where);
     p->r = ckr__fail(p->c->err, item, p->f->source ? p->f->source : p->f->path, CKR_NO_OFFSET,
@@ -50125,7 +50477,7 @@ static void ckr__pickler_storage_key(ckr__pickler *p, ckr_entry *e)
         ckr__pickler_get(p, memo);
         return;
     }
-    snprintf(text, sizeof text, "%llu", (unsigned long long)i);
+    ckr__format(text, sizeof text, "%llu", (unsigned long long)i);
     ckr__pickler_text(p, text, strlen(text));
     ckr__pickler_id_set(p, &e->crc, ckr__pickler_put(p));
 }
@@ -50262,7 +50614,7 @@ static void ckr__pickler_np_dtype(ckr__pickler *p, const ckr_view *v)
                *code = v->type_name + 1;
     const size_t n_code = strcspn(code, "[");
     char key[64];
-    const size_t n = (size_t)snprintf(key, sizeof key, "\xff" "d%c%.50s", *order, code);
+    const size_t n = (size_t)ckr__format(key, sizeof key, "\xff" "d%c%.50s", *order, code);
     p->key.size = 0;
     ckr__buf_put(&p->key, key, n);
     if (ckr__pickler_known_key(p)) return;
@@ -54391,8 +54743,8 @@ static ckr_result ckr__decide_numbers(ckr__decide *d, const char *code, ckr_seve
                                       const char *reason, const char *remedy)
 {
     char a[40], b[40];
-    snprintf(a, sizeof a, "%.17g", was);
-    snprintf(b, sizeof b, "%.17g", now);
+    ckr__format(a, sizeof a, "%.17g", was);
+    ckr__format(b, sizeof b, "%.17g", now);
     return ckr__decide_say(d, code, severity, subject, was == was ? a : NULL,
                            now == now ? b : NULL, reason, remedy);
 }
@@ -54421,7 +54773,7 @@ static bool ckr__setting_is_for(const ckr_setting *x, const ckr_state *s, uint64
     const ckr_group *g = &s->groups[group];
     char index[24];
     if (!x->group) return true;
-    snprintf(index, sizeof index, "%llu", (unsigned long long)group);
+    ckr__format(index, sizeof index, "%llu", (unsigned long long)group);
     return !strcmp(x->group, index) || (g->name && !strcmp(x->group, g->name)) ||
            (g->n_params == 1 && g->params && !strcmp(x->group, g->params[0]));
 }
@@ -54466,7 +54818,7 @@ static ckr_result ckr__setting_unknown(ckr__decide *d, const ckr_setting *x)
 static ckr_result ckr__setting_no_group(ckr__decide *d, const ckr_setting *x)
 {
     char text[160];
-    snprintf(text, sizeof text, "no group is called %.100s", x->group ? x->group : "");
+    ckr__format(text, sizeof text, "no group is called %.100s", x->group ? x->group : "");
     return ckr__remedy(d->c->err,
                        ckr__setting_bad(d, x, x->group ? text : "there are no groups"),
                        "a group is called by its number, its name or its only parameter");
@@ -54474,9 +54826,9 @@ static ckr_result ckr__setting_no_group(ckr__decide *d, const ckr_setting *x)
 
 static bool ckr__setting_number(const ckr_setting *x, double *out)
 {
-    char *end = NULL;
-    const double v = strtod(x->value, &end);
-    if (!x->value[0] || !end || *end || !(v >= 0 && v <= 1e300)) return false;
+    const size_t n = strlen(x->value);
+    double v;
+    if (!n || ckr__read_double(x->value, n, &v) != n || !(v >= 0 && v <= 1e300)) return false;
     *out = v;
     return true;
 }
@@ -54524,10 +54876,10 @@ static ckr_result ckr__decide_hyper(ckr__decide *d, const ckr_setting *x, double
     }
     if (!n && !zero) return ckr__setting_no_group(d, x);
     ckr__span_add(&now, v);
-    snprintf(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)n);
+    ckr__format(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)n);
     r = ckr__decide_spans(d, "CKR_SET", subject, &old, &now, "asked for");
     if (r != CKR_OK || !zero) return r;
-    snprintf(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)zero);
+    ckr__format(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)zero);
     return ckr__decide_say(d, "CKR_SET_KEPT", CKR_EXACT, subject, "0", "0",
                            "groups without weight decay are so on purpose",
                            "--set GROUP.weight_decay=V for one of them");
@@ -54595,7 +54947,7 @@ static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
         n++;
     }
     if (!n) return ckr__setting_no_group(d, x);
-    snprintf(subject, sizeof subject, "%s of group %.100s", x->key, x->group);
+    ckr__format(subject, sizeof subject, "%s of group %.100s", x->key, x->group);
     return ckr__decide_spans(d, "CKR_SET", subject, &was, &now, "asked for");
 }
 
@@ -54606,8 +54958,8 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
     uint64_t i;
     double v;
     ckr_result r;
-    snprintf(remedy, sizeof remedy, "tell it with --schedule %s, or the coming run's with "
-             "--to-schedule", d->out->n_groups ? ckr__decide_form(d)
+    ckr__format(remedy, sizeof remedy, "tell it with --schedule %s, or the coming run's with "
+                "--to-schedule", d->out->n_groups ? ckr__decide_form(d)
                                                : "KIND:key=value,... or --optimizer FILE");
     if (d->wanted || (strcmp(x->key, "lr") != 0 && d->out->n_groups))     /* nobody knows       */
         return ckr__remedy(d->c->err,
@@ -54649,7 +55001,7 @@ static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
     d->wanted = s;
     for (i = 0; i < old->n_lanes && (lr || !strcmp(x->key, "min_lr")); i++)
         ckr__span_add(&shown, ckr__lane_shown(old, x->key, i));
-    snprintf(subject, sizeof subject, "%s of the schedule", x->key);
+    ckr__format(subject, sizeof subject, "%s of the schedule", x->key);
     return ckr__decide_say(d, "CKR_SET", CKR_CHANGED, subject, ckr__span_text(was, &shown),
                            x->value, "asked for", NULL);
 }
@@ -54665,7 +55017,7 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
                                "the schedule's clock counts updates: it does not turn with the "
                                "batch, and an update now covers more or fewer samples",
                                "--set warmup_steps, decay_steps, total_steps scale the schedule");
-    snprintf(old_value, sizeof old_value, "%.17g", d->wanted->rate);
+    ckr__format(old_value, sizeof old_value, "%.17g", d->wanted->rate);
     s = ckr__sched_copy(d->c, d->wanted);              /* the checkpoint's own stays     */
     if (!s) return d->c->err->code;
     s->offset = (double)s->position - v * (double)d->done;
@@ -54970,21 +55322,21 @@ static void ckr__told_subject(char out[96], const char *what, const ckr__around 
     char range[48];
     for (i = 0; i < v->n; i++) n += ckr__told(v, i, like);
     if (n > 1 && like == CKR__GROUPS_NONE) {
-        snprintf(out, 96, "%s of %llu groups", what, (unsigned long long)n);
+        ckr__format(out, 96, "%s of %llu groups", what, (unsigned long long)n);
         return;
     }
-    at = (size_t)snprintf(out, 96, "%s of group%s", what, n > 1 ? "s" : "");
+    at = (size_t)ckr__format(out, 96, "%s of group%s", what, n > 1 ? "s" : "");
     for (i = 0; i <= v->n && told < n; i++) {
         if (i < v->n && ckr__told(v, i, like)) continue;
         if (i > from) {
-            snprintf(range, sizeof range, i - from > 1 ? "%s %llu-%llu" : "%s %llu",
-                     told ? "," : "", (unsigned long long)from, (unsigned long long)(i - 1));
+            ckr__format(range, sizeof range, i - from > 1 ? "%s %llu-%llu" : "%s %llu",
+                        told ? "," : "", (unsigned long long)from, (unsigned long long)(i - 1));
             told += i - from;
             if (at + strlen(range) + sizeof ", ..." > 96) {
-                snprintf(out + at, 96 - at, ", ...");
+                ckr__format(out + at, 96 - at, ", ...");
                 return;
             }
-            at += (size_t)snprintf(out + at, 96 - at, "%s", range);
+            at += (size_t)ckr__format(out + at, 96 - at, "%s", range);
         }
         from = i + 1;
     }
@@ -55004,14 +55356,14 @@ static ckr_result ckr__decide_tell(ckr__decide *d, ckr__column column, const cha
         if (worst == CKR__GROUPS_NONE || ckr__jump(v, i) > ckr__jump(v, worst)) worst = i;
     }
     ckr__told_subject(subject, what, v, like);
-    at = (size_t)snprintf(reason, sizeof reason, "at update %lld", (long long)d->done + 1);
+    at = (size_t)ckr__format(reason, sizeof reason, "at update %lld", (long long)d->done + 1);
     if (was.lo < was.hi || now.lo < now.hi)
-        at += (size_t)snprintf(reason + at, sizeof reason - at, ", most in group %llu",
-                               (unsigned long long)worst);
+        at += (size_t)ckr__format(reason + at, sizeof reason - at, ", most in group %llu",
+                                  (unsigned long long)worst);
     if (v->last[worst] > 0)
-        snprintf(reason + at, sizeof reason - at,
-                 "; the last one used %.9g, so it changes by a factor of %.4g", v->last[worst],
-                 v->first[worst] / v->last[worst]);
+        ckr__format(reason + at, sizeof reason - at,
+                    "; the last one used %.9g, so it changes by a factor of %.4g", v->last[worst],
+                    v->first[worst] / v->last[worst]);
     return ckr__decide_spans(d, column == CKR__COL_LR ? "CKR_LR_CHANGED" : "CKR_HYPER_CHANGED",
                              subject, &was, &now, reason);
 }
@@ -55044,8 +55396,9 @@ static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, con
         r = ckr__decide_tell(d, column, what, &v, pairs[i]);
     if (r != CKR_OK || !limited || !(ckr__jump(&v, worst) > limit)) return r;
     ckr__told_subject(subject, what, &v, n == 1 ? CKR__GROUPS_NONE : worst);
-    snprintf(reason, sizeof reason, "a jump by a factor of %.4g; more than %.4g was not asked for",
-             ckr__jump(&v, worst), limit);
+    ckr__format(reason, sizeof reason,
+                "a jump by a factor of %.4g; more than %.4g was not asked for",
+                ckr__jump(&v, worst), limit);
     return ckr__decide_numbers(d, "CKR_E_LR_JUMP", CKR_ERROR, subject, v.last[worst],
                                v.first[worst], reason,
                                "--lr-policy splice or stretch goes on without a jump; --lr-policy "
@@ -55094,7 +55447,7 @@ static ckr_result ckr__decide_behind(ckr__decide *d)
             worse = worse || b[i] < 0 || b[i] > a[i] * (1 + 1e-9) + 1e-300;
     }
     if (r != CKR_OK || !worse) return r;
-    snprintf(at, sizeof at, "update %.0f", (end - own.offset) / own.rate + 2);
+    ckr__format(at, sizeof at, "update %.0f", (end - own.offset) / own.rate + 2);
     return ckr__decide_say(d, "CKR_W_LR_REBOUND", CKR_CHANGED, d->after->kind, NULL, at,
                            "behind its end this scheduler goes on by itself: it rises again, or "
                            "goes below 0",
@@ -55110,9 +55463,10 @@ static ckr_result ckr__decide_early(ckr__decide *d, ckr_severity mild, int64_t l
     const bool nanotron = s->curve->kind == CKR__CV_NANOTRON && ckr__same(s->a, 1) &&
                           ckr__same(s->b, s->t0) && ckr__whole(length) && length > 0;
     char reason[120], remedy[80];
-    snprintf(reason, sizeof reason, "the schedule ends before the run does, at update %lld: from "
-             "there on the LR is its last one", (long long)last);
-    snprintf(remedy, sizeof remedy, "--set decay_steps=%.0f lets it end with the run", length);
+    ckr__format(reason, sizeof reason,
+                "the schedule ends before the run does, at update %lld: from there on the LR is "
+                "its last one", (long long)last);
+    ckr__format(remedy, sizeof remedy, "--set decay_steps=%.0f lets it end with the run", length);
     return ckr__decide_say(d, "CKR_W_LR_ENDS_EARLY", mild, "lr", NULL, at, reason,
                            nanotron && d->asked_schedule ? remedy : NULL);
 }
@@ -55132,24 +55486,24 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
     over = last < first;
     if (over) last = first;
     r = ckr__sched_scan(d->c, d->after, first, (uint64_t)(last - first) + 1, &f);
-    snprintf(at, sizeof at, "update %lld", (long long)f.negative);
+    ckr__format(at, sizeof at, "update %lld", (long long)f.negative);
     if (r == CKR_OK && f.negative)
         r = ckr__decide_say(d, "CKR_E_LR_NEGATIVE", CKR_ERROR, "lr", NULL, at,
                             "the schedule goes below 0 from there on: gradient ascent",
                             "end the run before, or let the schedule reach so far: "
                             "--set total_steps=N, --lr-policy stretch");
-    snprintf(at, sizeof at, "update %lld", (long long)f.undefined);
+    ckr__format(at, sizeof at, "update %lld", (long long)f.undefined);
     if (r == CKR_OK && f.undefined)
         r = ckr__decide_say(d, "CKR_E_LR_UNDEFINED", CKR_ERROR, "lr", NULL, at,
                             f.why ? f.why : "the schedule is not defined there", NULL);
-    snprintf(at, sizeof at, "update %lld", (long long)f.rise);
+    ckr__format(at, sizeof at, "update %lld", (long long)f.rise);
     if (r == CKR_OK && f.rise)
         r = ckr__decide_say(d, "CKR_W_LR_REBOUND", CKR_CHANGED, "lr", NULL, at,
                             "the schedule rises again after its end", NULL);
     if (r == CKR_OK && f.never_decays && !f.end && ckr__curve_flat(d->after->curve))
         r = ckr__decide_say(d, "CKR_W_LR_NEVER_DECAYS", mild, "lr", NULL, NULL,
                             "the schedule never decays", NULL);
-    snprintf(at, sizeof at, "update %lld", (long long)f.end);
+    ckr__format(at, sizeof at, "update %lld", (long long)f.end);
     if (r == CKR_OK && f.end && f.end <= d->done)
         r = ckr__decide_say(d, "CKR_W_LR_PAST_END", mild, "lr", NULL, at,
                             "the schedule has ended: it holds its last value",
@@ -55235,8 +55589,8 @@ static ckr_result ckr__decide_told(ckr__decide *d)
     row = CKR__NEW_N(d->c, double, s->n_lanes);
     r = row ? ckr__sched_at(d->c, &plain, CKR__COL_LR, (double)s->position, row) : d->c->err->code;
     if (r != CKR_OK) return r;
-    snprintf(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
-    snprintf(now, sizeof now, "%.17g", row[lane]);
+    ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
+    ckr__format(now, sizeof now, "%.17g", row[lane]);
     return ckr__decide_say(d, "CKR_E_SCHEDULE_TOLD", CKR_ERROR, subject,
                            ckr__node_text_of(d->c, ckr__node_float(d->c, s->lanes[lane].anchor)),
                            now,
@@ -55250,7 +55604,7 @@ static ckr_result ckr__decide_told(ckr__decide *d)
 static ckr_result ckr__decide_opaque(ckr__decide *d)
 {
     char remedy[192];
-    snprintf(remedy, sizeof remedy, "tell it with --schedule %s", ckr__decide_form(d));
+    ckr__format(remedy, sizeof remedy, "tell it with --schedule %s", ckr__decide_form(d));
     if (!d->before && !d->wanted && d->out->n_groups)
         return ckr__decide_say(d, "CKR_N_NO_SCHEDULE", CKR_EXACT, "schedule", NULL, NULL,
                                "there is no scheduler beside the groups: their LR stays",
@@ -55380,9 +55734,9 @@ static ckr_result ckr__rng_refuse(ckr__ctx *c, const ckr_stream *x)
     char text[sizeof e->text];
     if (!e->file[0]) ckr__copy_tail(e->file, sizeof e->file, x->file);
     if (x->path) ckr__copy_tail(e->where, sizeof e->where, x->path);
-    snprintf(text, sizeof text, "rank %lu, %s %s: %.250s", (unsigned long)x->rank,
-             x->kind ? x->kind : "", x->name ? x->name : "", e->text);
-    if (!x->path) snprintf(e->where, sizeof e->where, "%.100s %.80s", x->kind, x->name);
+    ckr__format(text, sizeof text, "rank %lu, %s %s: %.250s", (unsigned long)x->rank,
+                x->kind ? x->kind : "", x->name ? x->name : "", e->text);
+    if (!x->path) ckr__format(e->where, sizeof e->where, "%.100s %.80s", x->kind, x->name);
     memcpy(e->text, text, sizeof text);
     return ckr__remedy(e, e->code, "--without rng, and the coming run seeds its own streams; "
                                    "or bring back the file");
@@ -55835,8 +56189,8 @@ static ckr_result ckr__plan_policy(ckr_plan *p)
         else if (e->severity == CKR_CHANGED) n += recover && !ckr__recovers(e);
     }
     if (!n) return CKR_OK;
-    snprintf(what, sizeof what, "%llu entries are not %s", (unsigned long long)n,
-             recover ? "exact, and RECOVER allows nothing else"
+    ckr__format(what, sizeof what, "%llu entries are not %s", (unsigned long long)n,
+                recover ? "exact, and RECOVER allows nothing else"
                      : "exact or changed as asked, and strict allows nothing else");
     return ckr__note(&p->ctx, &p->notes, &p->n_notes, recover ? "CKR_E_RECOVER" : "CKR_E_STRICT",
                      CKR_ERROR, NULL, NULL, NULL, what,
@@ -55872,7 +56226,7 @@ static ckr_result ckr__plan_components(ckr_plan *p, const ckr_state *s)
         char step[40] = "left out";
         if (!(p->target.without & (1u << i))) continue;
         if ((1u << i) == CKR_PROGRESS)
-            snprintf(step, sizeof step, "step %lld -> 0", (long long)s->progress.step);
+            ckr__format(step, sizeof step, "step %lld -> 0", (long long)s->progress.step);
         if (!ckr__note(&p->ctx, &p->notes, &p->n_notes, "CKR_WITHOUT", CKR_CHANGED, name[i],
                        "in the checkpoint", step,
                        p->target.mode == CKR_MODE_TRANSFER
@@ -56105,7 +56459,7 @@ static bool ckr__plan_dtype(ckr_plan *p)
                 if (!first) first = t;
                 n++;
             }
-    snprintf(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
     return seen && (!n || ckr__note(&p->ctx, &p->notes, &p->n_notes, "CKR_DTYPE_CAST", CKR_CHANGED,
                                     text, ckr_dtype_name(first->dtype),
                                     ckr_dtype_name(p->target.dtype), "--dtype", NULL));
@@ -56203,8 +56557,8 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
                                                   "the framework this schedule");
     r = ckr__sched_proof(&p->ctx, want, follows, p->facts.resume_at - 1, &proof);
     if (r != CKR_OK) return r;
-    snprintf(text, sizeof text, "%.3g of the LR, at update %lld: %.9g, decided %.9g", proof.worst,
-             (long long)proof.update, proof.made, proof.want);
+    ckr__format(text, sizeof text, "%.3g of the LR, at update %lld: %.9g, decided %.9g",
+                proof.worst, (long long)proof.update, proof.made, proof.want);
     if (proof.worst > CKR__LR_SAME && (!p->out.rounded || proof.moved > CKR__LR_ROUNDED))
         return ckr__plan_hold(p, CKR_ERROR, proof.worst < HUGE_VAL ? text : NULL,
                               "no state and no settings of this framework give the schedule that "
@@ -56501,10 +56855,11 @@ static ckr_result ckr__trust_say(ckr__trust *x, const ckr_tensor *t, const ckr_p
     const ckr_plan *p = x->plan;
     const bool could = ckr__trust_partner(&p->src->state, t) && !p->target.repair;
     char what[560];
-    snprintf(what, sizeof what, "%llu elements of the copy in %.300s differ from the first one%s",
-             (unsigned long long)n, ckr__file_path(&p->src->ctx, copy->file),
-             taken               ? ""
-             : p->target.repair ? ", and nothing proves which is right"
+    ckr__format(what, sizeof what,
+                "%llu elements of the copy in %.300s differ from the first one%s",
+                (unsigned long long)n, ckr__file_path(&p->src->ctx, copy->file),
+                taken               ? ""
+                : p->target.repair ? ", and nothing proves which is right"
                                   : "");
     if (!taken) x->refused = true;
     return ckr__note(&x->plan->ctx, &x->plan->notes, &x->plan->n_notes,
@@ -57783,9 +58138,9 @@ static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ck
         n = ckr__crew_differ(crew);
         if (r == CKR_OK && n) {
             char what[512];
-            snprintf(what, sizeof what,
-                     "%llu elements of the copy in %.300s differ from the first one",
-                     (unsigned long long)n, ckr__file_path(&k->ckpt->ctx, t->pieces[i].file));
+            ckr__format(what, sizeof what,
+                        "%llu elements of the copy in %.300s differ from the first one",
+                        (unsigned long long)n, ckr__file_path(&k->ckpt->ctx, t->pieces[i].file));
             if (!ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_REPLICA_DIFFERS", CKR_ERROR,
                            ckr__printf(&k->c, "%s (%s)", t->name, t->slot), NULL, NULL, what, NULL))
                 r = k->c.err->code;
@@ -58344,8 +58699,8 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
         r = ckr__sread_timescale(&reading, &x);
         better = ckr__has(x->params, "timescale") && ckr__is_function(x) &&
                  ckr__told_drift(c, x, &off, &lane) == CKR_OK && !off;
-        snprintf(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
-        snprintf(was, sizeof was, "%.17g", x->lanes[lane].anchor);
+        ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
+        ckr__format(was, sizeof was, "%.17g", x->lanes[lane].anchor);
         ok = r != CKR_OK ||
              ckr__note(c, &s->notes, &s->n_notes, better ? "CKR_SCHEDULE_FITTED" : "CKR_W_LR_DRIFT",
                        CKR_CHANGED, better ? "timescale" : subject, better ? NULL : was,
@@ -58873,7 +59228,7 @@ static ckr_node *ckr__side_hex(ckr__ctx *c, const uint8_t digest[16])
 {
     char hex[33];
     int i;
-    for (i = 0; i < 16; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    for (i = 0; i < 16; i++) ckr__format(hex + 2 * i, 3, "%02x", digest[i]);
     return ckr__node_str(c, hex);
 }
 

@@ -69,7 +69,6 @@ HOME = {
     "getenv": set(),
     "system": set(),
     "popen": set(),
-    "setlocale": set(),
     "strcpy": set(),
     "strcat": set(),
     "strtok": set(),
@@ -82,7 +81,15 @@ HOME = {
     "pthread_create": {"threads"},
     "rand": set(),
     "time": set(),
+    # what depends on the program's locale: >>decimal and >>format have their own
+    **{name: set() for name in (
+        "strtod strtof strtold atof strtoimax sscanf fscanf vsscanf snprintf vsnprintf vasprintf asprintf "
+        "swprintf localeconv strcoll strxfrm strcasecmp strncasecmp stricmp strftime setlocale "
+        "isalpha isdigit isalnum isspace isupper islower isxdigit ispunct isprint isgraph iscntrl isblank "
+        "tolower toupper mbstowcs wcstombs mbrtowc wcrtomb").split()},
 }
+# the conversions that ckr__vformat has
+CONVERSION = re.compile(r"%(?:[0+]*\d*(?:\.(?:\*|\d+))?(?:ll?)?(?:s|d|u|x|c|g|f))")
 
 passed, failures = 0, []
 
@@ -224,6 +231,14 @@ def check_sections():
             what = m.group(1) or m.group(2)
             if section not in HOME[what] and section.split(".")[0] not in HOME[what]:
                 wrong.append(f"ckptresume.h:{i + 1}: {what}() in section {section}")
+    begin = text.index("/* >>prologue")
+    for m in re.finditer(r'"((?:\\.|[^"\\\n])*)"', text[begin:]):
+        text_of = m.group(1).replace("%%", "")
+        for f in re.findall(r"%[-+ #0-9.*lhzjtL]*[a-zA-Z]", text_of):
+            if CONVERSION.fullmatch(f):
+                continue
+            line = text.count("\n", 0, begin + m.start()) + 1
+            wrong.append(f"ckptresume.h:{line}: a conversion that ckr__vformat does not have: {f}")
     for w in wrong[:20]:
         print(w)
     expect(not wrong, f"{len(wrong)} calls outside their sections")

@@ -201,11 +201,11 @@ static void mem_buf(void)
     ctx_open();
     memset(&b, 0, sizeof b);
     b.c = &t_ctx;
-    for (i = 0; i < 5000; i++) ckr__buf_printf(&b, "%zu,", i);
+    for (i = 0; i < 5000; i++) ckr__buf_printf(&b, "%llu,", (unsigned long long)i);
     ckr__buf_u8(&b, 'e');
     ckr__buf_str(&b, "nd");
     for (i = 0; i < 5000; i++) {
-        size_t n = (size_t)snprintf(want, sizeof want, "%zu,", i);
+        size_t n = (size_t)snprintf(want, sizeof want, "%llu,", (unsigned long long)i);
         ok = ok && !memcmp(b.data + at, want, n);
         at += n;
     }
