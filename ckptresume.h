@@ -124,8 +124,8 @@
    Sections, each calling only what stands above it; grep for the mark
    -------------------------------------------------------------------
        >>api.types >>api.hooks >>api.tree >>api.state >>api.rng >>api.plan >>api.run >>prologue
-       >>platform >>arith >>decimal >>format >>error >>mem >>io >>threads >>context >>dtype >>node
-       >>tree >>hash >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar
+       >>platform >>fenv >>arith >>decimal >>format >>error >>mem >>io >>threads >>context >>dtype
+       >>node >>tree >>hash >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar
        >>yaml.read >>yaml.put >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text
        >>pickle.numbers >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo
        >>pickle.machine >>torch >>torch.storage >>torch.tensor >>torch.quick >>torch.calls
@@ -1313,6 +1313,7 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 #endif
 
 #include <errno.h>
+#include <fenv.h>
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
@@ -1327,12 +1328,15 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 #else
 #  include <dirent.h>
 #  include <fcntl.h>
+#  include <signal.h>
 #  include <sys/file.h>
 #  include <sys/mman.h>
+#  include <sys/resource.h>
 #  include <sys/stat.h>
 #  include <sys/statvfs.h>
 #  include <sys/types.h>
 #  include <unistd.h>
+#  include <time.h>
 #  if defined(__linux__)
 #    include <sys/syscall.h>
 #  endif
@@ -1444,6 +1448,23 @@ static void ckr__store_u64(uint8_t *p, uint64_t v)
     ckr__store_u32(p + 4, (uint32_t)(v >> 32));
 }
 
+/* >>fenv ---------------------------------------------------------------------- */
+/* A program may round upwards, trap on inexact results or flush denormals to zero: one that is
+   linked with -ffast-math does, in all its threads. What computes with doubles is called in the
+   default environment, and the program's own comes back, errno with it. The compiler cannot move
+   arithmetic out of a call that it cannot see into: `call` is one of a CKR__NOINLINE function. */
+
+#define CKR__IN_FENV(type, call)                                                                   \
+    fenv_t was_;                                                                                   \
+    type value_;                                                                                   \
+    const int errno_ = errno;                                                                      \
+    fegetenv(&was_);                                                                               \
+    fesetenv(FE_DFL_ENV);                                                                          \
+    value_ = (call);                                                                               \
+    fesetenv(&was_);                                                                               \
+    errno = errno_;                                                                                \
+    return value_
+
 /* >>arith --------------------------------------------------------------------- */
 /* Every size, count or offset that came from a file goes through these.            */
 
@@ -1515,6 +1536,8 @@ static int64_t ckr__max_i64(int64_t a, int64_t b)
    decimal its bits, with a remainder that says how to round: to nearest, ties to even.         */
 
 enum { CKR__BIG_LIMBS = 160, CKR__DIGITS = 320, CKR__SIGNIFICANT = 770 };
+
+#define CKR__INF_BITS ((uint64_t)2047 << 52)
 
 typedef struct ckr__big { uint32_t n, limb[CKR__BIG_LIMBS]; } ckr__big;
 
@@ -1723,7 +1746,7 @@ static double ckr__big_ratio(ckr__big *num, ckr__big *den)
     half = n < 0 ? -1 : ckr__big_cmp(num, den);
     if (half > 0 || (half == 0 && (q & 1))) q++;
     if (e >= -1022) q += (uint64_t)(e + 1022) << 52;      /* a carry goes on into the exponent */
-    if (e > 1023 || q >> 52 >= 2047) q = (uint64_t)2047 << 52;
+    if (e > 1023 || q > CKR__INF_BITS) q = CKR__INF_BITS;
     memcpy(&v, &q, 8);
     return v;
 }
@@ -1875,18 +1898,23 @@ static void ckr__put_real(ckr__sink *o, const ckr__spec *x, double v)
 {
     char d[CKR__DIGITS];
     int n = x->precision < 0 ? 6 : x->precision, k, e;
-    if (v != v) { ckr__sink_put(o, "nan", 3); return; }
-    if (signbit(v) || x->plus) ckr__sink_put(o, signbit(v) ? "-" : "+", 1);
-    v = fabs(v);
-    if (v > DBL_MAX) { ckr__sink_put(o, "inf", 3); return; }
+    uint64_t bits;
+    bool minus;
+    memcpy(&bits, &v, sizeof bits);            /* a comparison may take a denormal for 0 */
+    minus = bits >> 63;
+    bits &= UINT64_MAX >> 1;
+    memcpy(&v, &bits, sizeof v);
+    if (bits > CKR__INF_BITS) { ckr__sink_put(o, "nan", 3); return; }
+    if (minus || x->plus) ckr__sink_put(o, minus ? "-" : "+", 1);
+    if (bits == CKR__INF_BITS) { ckr__sink_put(o, "inf", 3); return; }
     d[0] = 0;
     if (x->type == 'f') {
-        k = v > 0 ? ckr__digits_of(v, n, true, d) : 0;
+        k = bits ? ckr__digits_of(v, n, true, d) : 0;
         ckr__put_fixed(o, d, k, n);
         return;
     }
     if (n == 0) n = 1;
-    k = v > 0 ? ckr__digits_of(v, n, false, d) : 1;
+    k = bits ? ckr__digits_of(v, n, false, d) : 1;
     for (e = (int)strlen(d); e > 0 && d[e - 1] == '0'; e--) d[e - 1] = 0;
     if (k - 1 >= -4 && k - 1 < n) {
         ckr__put_fixed(o, d, k, e > k ? e - k : 0);
@@ -2068,6 +2096,7 @@ typedef struct ckr__file {
     void       *handle;        /* NULL when not open                                   */
     uint64_t    size;
     const char *root;          /* a torch archive's: the name under which it was saved; or NULL */
+    bool        borrowed;      /* another context's handle: it closes it                */
 } ckr__file;
 
 /* An archive inside a file that is no archive itself. */
@@ -2446,46 +2475,92 @@ static bool ckr__sort(ckr__ctx *c, void **items, size_t n, int (*cmp)(const void
 #if !defined(_WIN32)
 typedef struct ckr__os_file {
     int      fd;               /* -1 when parked                                        */
+    bool     write;
     uint64_t size;
     dev_t    dev;              /* a parked file is reopened only as the one that it was */
     ino_t    ino;
-    char    *path;
+    char    *path;             /* from the root, whatever directory the program goes to */
 } ckr__os_file;
+
+/* open(2). No waiting for the other end of a pipe; no descriptor in programs that are started. */
+static int ckr__os_fd(const char *path, int flags)
+{
+    int fd;
+#ifdef O_CLOEXEC
+    flags |= O_CLOEXEC;
+#endif
+#ifdef O_NONBLOCK
+    flags |= O_NONBLOCK;
+#endif
+    do fd = open(path, flags, 0666); while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+/* Descriptors are the program's, too: a file that is opened when few are left is parked at once.
+   The system gives the lowest free number, which tells how many there are below it. */
+static bool ckr__os_few(int fd)
+{
+    const uint64_t spare = 80;                 /* our threads' and the program's own            */
+    struct rlimit most;
+    uint64_t limit;
+    if (getrlimit(RLIMIT_NOFILE, &most) != 0 || most.rlim_cur == RLIM_INFINITY) return false;
+    limit = (uint64_t)most.rlim_cur;
+    return (uint64_t)fd + (limit > 4 * spare ? spare : limit / 2) >= limit;
+}
+
+static void ckr__os_park(void *user, void *file)
+{
+    ckr__os_file *f = (ckr__os_file *)file;
+    (void)user;
+    if (f->fd >= 0) close(f->fd);
+    f->fd = -1;
+}
+
+/* The calling thread's signals; where there are no threads, the process's. */
+static void ckr__os_mask(int how, const sigset_t *set, sigset_t *was)
+{
+#ifdef CKPTRESUME_NO_THREADS
+    sigprocmask(how, set, was);
+#else
+    pthread_sigmask(how, set, was);
+#endif
+}
+
+static ckr__os_file *ckr__os_file_new(const char *path)
+{
+    char here[4096];
+    const char *dir = path[0] != '/' ? getcwd(here, sizeof here) : NULL;
+    const size_t n = strlen(path) + 1, k = dir && dir[0] == '/' ? strlen(dir) + 1 : 0;
+    ckr__os_file *f = (ckr__os_file *)malloc(sizeof *f + k + n);
+    if (!f) return NULL;
+    f->path = (char *)(f + 1);
+    if (k) memcpy(f->path, dir, k - 1);
+    if (k) f->path[k - 1] = '/';
+    memcpy(f->path + k, path, n);
+    return f;
+}
 
 static int32_t ckr__os_open(void *user, const char *path, bool create, void **file, uint64_t *size)
 {
     ckr__os_file *f;
     struct stat st;
-    int fd, flags = create ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY;
+    int32_t e = 0;
+    const int fd = ckr__os_fd(path, create ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY);
     (void)user;
-#ifdef O_CLOEXEC
-    flags |= O_CLOEXEC;
-#endif
-#ifdef O_NONBLOCK
-    flags |= O_NONBLOCK;       /* no waiting for the other end of a pipe that lies there */
-#endif
-    do fd = open(path, flags, 0666); while (fd < 0 && errno == EINTR);
     if (fd < 0) return errno;
-    if (fstat(fd, &st) != 0) {
-        int32_t e = errno;
-        close(fd);
-        return e;
-    }
-    if (!S_ISREG(st.st_mode)) {
-        close(fd);
-        return S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-    }
-    f = (ckr__os_file *)malloc(sizeof *f + strlen(path) + 1);
+    if (fstat(fd, &st) != 0) e = errno;
+    else if (!S_ISREG(st.st_mode)) e = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    f = e ? NULL : ckr__os_file_new(path);
     if (!f) {
         close(fd);
-        return ENOMEM;
+        return e ? e : ENOMEM;
     }
     f->fd = fd;
+    f->write = create;
     f->size = (uint64_t)st.st_size;
     f->dev = st.st_dev;
     f->ino = st.st_ino;
-    f->path = (char *)(f + 1);
-    memcpy(f->path, path, strlen(path) + 1);
+    if (ckr__os_few(fd)) ckr__os_park(NULL, f);
     *file = f;
     *size = f->size;
     return 0;
@@ -2506,40 +2581,43 @@ static int32_t ckr__os_pread(int fd, uint64_t offset, char *p, size_t n)
     return 0;
 }
 
-/* A parked file is opened for this one read, so that threads need no lock. */
+/* A file's descriptor; a parked one's is opened for this one call, so that threads need no lock.
+   Where all are taken, those of our other threads come back soon; the program's own may not. */
+static int32_t ckr__os_take(const ckr__os_file *f, int *fd)
+{
+    const struct timespec nap = { 0, 1000000 };
+    struct stat st;
+    int tries = 0;
+    *fd = f->fd;
+    if (f->fd >= 0) return 0;
+    while ((*fd = ckr__os_fd(f->path, f->write ? O_RDWR : O_RDONLY)) < 0) {
+        if ((errno != EMFILE && errno != ENFILE) || ++tries > 2000) return errno;
+        nanosleep(&nap, NULL);
+    }
+    if (fstat(*fd, &st) == 0 && st.st_dev == f->dev && st.st_ino == f->ino &&
+        (f->write || (uint64_t)st.st_size == f->size))
+        return 0;
+    close(*fd);
+    return ESTALE;
+}
+
 static int32_t ckr__os_read(void *user, void *file, uint64_t offset, void *dst, size_t n)
 {
     const ckr__os_file *f = (const ckr__os_file *)file;
-    struct stat st;
-    int32_t r;
-    int fd = f->fd;
+    int fd;
+    int32_t r = ckr__os_take(f, &fd);
     (void)user;
-    if (fd >= 0) return ckr__os_pread(fd, offset, (char *)dst, n);
-    fd = open(f->path, O_RDONLY);
-    if (fd < 0) return errno;
-    if (fstat(fd, &st) != 0 || st.st_dev != f->dev || st.st_ino != f->ino ||
-        (uint64_t)st.st_size != f->size)
-        r = ESTALE;
-    else r = ckr__os_pread(fd, offset, (char *)dst, n);
-    close(fd);
+    if (r) return r;
+    r = ckr__os_pread(fd, offset, (char *)dst, n);
+    if (fd != f->fd) close(fd);
     return r;
 }
 
-static void ckr__os_park(void *user, void *file)
+static int32_t ckr__os_pwrite(int fd, uint64_t offset, const char *p, size_t n)
 {
-    ckr__os_file *f = (ckr__os_file *)file;
-    (void)user;
-    if (f->fd >= 0) close(f->fd);
-    f->fd = -1;
-}
-
-static int32_t ckr__os_write(void *user, void *file, uint64_t offset, const void *src, size_t n)
-{
-    const char *p = (const char *)src;
-    (void)user;
     while (n) {
         size_t part = n < ((size_t)1 << 30) ? n : (size_t)1 << 30;
-        ssize_t put = pwrite(((ckr__os_file *)file)->fd, p, part, (off_t)offset);
+        ssize_t put = pwrite(fd, p, part, (off_t)offset);
         if (put < 0 && errno == EINTR) continue;
         if (put < 0) return errno;
         if (put == 0) return EIO;
@@ -2550,10 +2628,40 @@ static int32_t ckr__os_write(void *user, void *file, uint64_t offset, const void
     return 0;
 }
 
+/* Past RLIMIT_FSIZE a write raises a signal that ends the program: it is held back from this
+   thread, and taken where it is ours, so that EFBIG is told instead. */
+static int32_t ckr__os_write(void *user, void *file, uint64_t offset, const void *src, size_t n)
+{
+    const ckr__os_file *f = (const ckr__os_file *)file;
+    sigset_t large, was, before, after;
+    int fd, number;
+    int32_t r = ckr__os_take(f, &fd);
+    (void)user;
+    if (r) return r;
+    sigemptyset(&large);
+    sigaddset(&large, SIGXFSZ);
+    sigemptyset(&before);
+    ckr__os_mask(SIG_BLOCK, &large, &was);
+    if (sigismember(&was, SIGXFSZ) == 1) sigpending(&before);
+    r = ckr__os_pwrite(fd, offset, (const char *)src, n);
+    if (r == EFBIG && sigpending(&after) == 0 && sigismember(&after, SIGXFSZ) == 1 &&
+        sigismember(&before, SIGXFSZ) != 1)
+        sigwait(&large, &number);
+    ckr__os_mask(SIG_SETMASK, &was, NULL);
+    if (fd != f->fd) close(fd);
+    return r;
+}
+
 static int32_t ckr__os_sync(void *user, void *file)
 {
+    const ckr__os_file *f = (const ckr__os_file *)file;
+    int fd;
+    int32_t r = ckr__os_take(f, &fd);
     (void)user;
-    return fsync(((ckr__os_file *)file)->fd) == 0 ? 0 : errno;
+    if (r) return r;
+    r = fsync(fd) == 0 ? 0 : errno;
+    if (fd != f->fd) close(fd);
+    return r;
 }
 
 static void ckr__os_close(void *user, void *file)
@@ -2603,7 +2711,7 @@ static int32_t ckr__os_lock(void *user, const char *path, void **lock)
 {
     struct stat a, b;
     int32_t r = 0;
-    int *held = (int *)malloc(sizeof *held), fd = held ? open(path, O_RDONLY) : -1;
+    int *held = (int *)malloc(sizeof *held), fd = held ? ckr__os_fd(path, O_RDONLY) : -1;
     (void)user;
     if (fd < 0) r = held ? errno : ENOMEM;
     else if (flock(fd, LOCK_EX | LOCK_NB) != 0) r = errno == EWOULDBLOCK ? EBUSY : errno;
@@ -2637,7 +2745,7 @@ static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const 
     case CKR_PATH_REMOVE: r = unlink(path); break;
     case CKR_PATH_RMDIR:  r = rmdir(path); break;
     case CKR_PATH_SYNC_DIR:
-        fd = open(path, O_RDONLY);
+        fd = ckr__os_fd(path, O_RDONLY);
         if (fd < 0) return errno;
         r = fsync(fd);
         if (r != 0 && errno == EINVAL) r = 0;      /* a file system that has no such thing */
@@ -2896,13 +3004,44 @@ static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
     c->cap_files = (uint32_t)cap;
     f.path = ckr__strdup(c, path);
     if (!f.path) return CKR_E_NOMEM;
-    sys = c->env.io.open_fn(c->env.io.user, path, false, &f.handle, &f.size);
+    for (;;) {
+        sys = c->env.io.open_fn(c->env.io.user, path, false, &f.handle, &f.size);
+        if ((sys != EMFILE && sys != ENFILE) || !c->env.io.park_fn || c->n_parked == c->n_files)
+            break;
+        c->env.io.park_fn(c->env.io.user, c->files[c->n_parked++].handle);
+    }
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
     *index = c->n_files;
     c->files[c->n_files++] = f;
     if (c->env.io.park_fn && c->n_files - c->n_parked > CKR__OPEN_FILES)
         c->env.io.park_fn(c->env.io.user, c->files[c->n_parked++].handle);
     return CKR_OK;
+}
+
+/* The files of an opened checkpoint under their indices, for a context that has none yet and lives
+   no longer than it. */
+static bool ckr__files_borrow(ckr__ctx *c, const ckr__ctx *from)
+{
+    uint32_t i;
+    c->files = (ckr__file *)ckr__arena_n(c, from->n_files, sizeof *c->files);
+    if (!c->files) return false;
+    for (i = 0; i < from->n_files; i++) {
+        c->files[i] = from->files[i];
+        c->files[i].borrowed = true;
+    }
+    c->n_files = c->cap_files = c->n_parked = from->n_files;
+    return true;
+}
+
+/* `path` from the root: the program may change its directory while the checkpoint is open. */
+static const char *ckr__path_full(ckr__ctx *c, const char *path)
+{
+#if !defined(_WIN32)
+    char here[4096];
+    if (c->env.io.open_fn == ckr__os_open && path[0] != '/' && getcwd(here, sizeof here))
+        return ckr__printf(c, "%s/%s", here, path);
+#endif
+    return ckr__strdup(c, path);
 }
 
 /* `check` reads the archives in a file by this list, not the file as one archive. */
@@ -3071,6 +3210,12 @@ static ckr_result ckr__dir_list(ckr__ctx *c, const char *dir, ckr__dirlist *out)
    which thread runs which task never shows in the result.                                      */
 
 #if !defined(CKPTRESUME_NO_THREADS) && !defined(_WIN32)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__)
+enum { CKR__STACK = 1 << 20 }; /* sanitizers want more; clang does not say that they are on */
+#else
+enum { CKR__STACK = 1 << 16 };
+#endif
+
 typedef struct ckr__pool {
     pthread_mutex_t lock;
     uint32_t next, n_tasks;
@@ -3092,11 +3237,26 @@ static void *ckr__pool_worker(void *arg)
     }
 }
 
+/* A small stack is enough, and 63 of the usual size are much where memory is counted. A program
+   with much thread-local data needs more: then the system's own size. */
+static bool ckr__pool_start(pthread_t *id, ckr__pool *p)
+{
+    pthread_attr_t small;
+    bool ok = pthread_attr_init(&small) == 0;
+    if (ok) {
+        ok = pthread_attr_setstacksize(&small, CKR__STACK) == 0 &&
+             pthread_create(id, &small, ckr__pool_worker, p) == 0;
+        pthread_attr_destroy(&small);
+    }
+    return ok || pthread_create(id, NULL, ckr__pool_worker, p) == 0;
+}
+
 static void ckr__os_for(void *user, uint32_t n_threads, uint32_t n_tasks,
                         void (*task_fn)(void *arg, uint32_t i), void *arg)
 {
     ckr__pool p;
     pthread_t id[64];
+    sigset_t all, was;
     uint32_t i, n = 0;
     (void)user;
     memset(&p, 0, sizeof p);
@@ -3108,8 +3268,11 @@ static void ckr__os_for(void *user, uint32_t n_threads, uint32_t n_tasks,
         for (i = 0; i < n_tasks; i++) task_fn(arg, i);
         return;
     }
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &was);    /* handlers are for the program's own threads */
     for (i = 1; i < n_threads && i < n_tasks; i++)
-        if (pthread_create(&id[n], NULL, ckr__pool_worker, &p) == 0) n++;
+        if (ckr__pool_start(&id[n], &p)) n++;
+    pthread_sigmask(SIG_SETMASK, &was, NULL);
     ckr__pool_worker(&p);      /* the caller works too, so a refused thread costs only time */
     for (i = 0; i < n; i++) pthread_join(id[i], NULL);
     pthread_mutex_destroy(&p.lock);
@@ -3182,6 +3345,28 @@ static uint32_t ckr__os_cpus(void)
     return 1;
 }
 #endif
+
+/* A task in the default floating-point environment, whatever thread of whose pool runs it. */
+typedef struct ckr__task { void (*fn)(void *arg, uint32_t i); void *arg; } ckr__task;
+
+static void ckr__task_run(void *arg, uint32_t i)
+{
+    const ckr__task *t = (const ckr__task *)arg;
+    fenv_t was;
+    fegetenv(&was);
+    fesetenv(FE_DFL_ENV);
+    t->fn(t->arg, i);
+    fesetenv(&was);
+}
+
+/* n tasks, on n threads where there are as many. */
+static void ckr__for(ckr__ctx *c, uint32_t n, void (*fn)(void *arg, uint32_t i), void *arg)
+{
+    ckr__task t;
+    t.fn = fn;
+    t.arg = arg;
+    c->env.parallel.for_fn(c->env.parallel.user, n, n, ckr__task_run, &t);
+}
 
 /* A word that one thread sets while others look at it. */
 static void ckr__flag_set(uint32_t *flag)
@@ -3259,7 +3444,8 @@ static void ckr__ctx_free(ckr__ctx *c)
     uint32_t i;
     ckr__chunk *k;
     for (i = 0; i < c->n_files; i++)
-        if (c->files[i].handle) c->env.io.close_fn(c->env.io.user, c->files[i].handle);
+        if (c->files[i].handle && !c->files[i].borrowed)
+            c->env.io.close_fn(c->env.io.user, c->files[i].handle);
     while ((k = c->chunks) != NULL) {
         c->chunks = k->next;
         ckr__heap_free(c, k, k->size);
@@ -3496,6 +3682,18 @@ CKR_API bool ckr_node_i64(const ckr_node *n, int64_t *out)
     return true;
 }
 
+static CKR__NOINLINE double ckr__from_i64(int64_t i)
+{
+    return (double)i;
+}
+
+/* What a double holds exactly is rounded in no environment. */
+static double ckr__round_i64(int64_t i)
+{
+    if (i >= -((int64_t)1 << 53) && i <= (int64_t)1 << 53) return (double)i;
+    CKR__IN_FENV(double, ckr__from_i64(i));
+}
+
 CKR_API bool ckr_node_f64(const ckr_node *n, double *out)
 {
     int64_t i;
@@ -3504,7 +3702,7 @@ CKR_API bool ckr_node_f64(const ckr_node *n, double *out)
         return true;
     }
     if (!ckr_node_i64(n, &i)) return false;
-    *out = (double)i;
+    *out = ckr__round_i64(i);
     return true;
 }
 
@@ -21125,8 +21323,8 @@ static void ckr__cuda_real(ckr_rng *r, bool normal, float a, float b, uint64_t n
     ckr__cuda_end(r, &k);
 }
 
-CKR_API ckr_result ckr_rng_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
-                                   void *out)
+static CKR__NOINLINE ckr_result ckr__rng_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi,
+                                                 uint64_t n, void *out)
 {
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     const bool unit = lo == 0 && hi == 1;
@@ -21157,6 +21355,12 @@ CKR_API ckr_result ckr_rng_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi
         return CKR_OK;
     }
     return CKR_E_UNSUPPORTED;
+}
+
+CKR_API ckr_result ckr_rng_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
+                                   void *out)
+{
+    CKR__IN_FENV(ckr_result, ckr__rng_uniform(r, t, lo, hi, n, out));
 }
 
 /* >>rng.normal ---------------------------------------------------------------- */
@@ -21475,8 +21679,8 @@ static ckr_result ckr__torch_normal(ckr_rng *r, ckr_dtype t, double mean, double
     return CKR_OK;
 }
 
-CKR_API ckr_result ckr_rng_normal(ckr_rng *r, ckr_dtype t, double mean, double std, uint64_t n,
-                                  void *out)
+static CKR__NOINLINE ckr_result ckr__rng_normal(ckr_rng *r, ckr_dtype t, double mean, double std,
+                                                uint64_t n, void *out)
 {
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     double *d = (double *)out;
@@ -21492,6 +21696,12 @@ CKR_API ckr_result ckr_rng_normal(ckr_rng *r, ckr_dtype t, double mean, double s
         d[i] = mean + ckr__product(k == CKR_RNG_PYTHON ? ckr__python_gauss(r)
                                                        : ckr__numpy_gauss(r), std);
     return CKR_OK;
+}
+
+CKR_API ckr_result ckr_rng_normal(ckr_rng *r, ckr_dtype t, double mean, double std, uint64_t n,
+                                  void *out)
+{
+    CKR__IN_FENV(ckr_result, ckr__rng_normal(r, t, mean, std, n, out));
 }
 
 /* >>rng.integers -------------------------------------------------------------- */
@@ -21654,8 +21864,8 @@ static void ckr__cuda_integers(ckr_rng *r, bool wide, int64_t lo, uint64_t range
     ckr__cuda_end(r, &k);
 }
 
-CKR_API ckr_result ckr_rng_integers(ckr_rng *r, ckr_dtype t, int64_t lo, int64_t hi, uint64_t n,
-                                    int64_t *out)
+static CKR__NOINLINE ckr_result ckr__rng_integers(ckr_rng *r, ckr_dtype t, int64_t lo, int64_t hi,
+                                                  uint64_t n, int64_t *out)
 {
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     const uint64_t range = (uint64_t)hi - (uint64_t)lo;
@@ -21676,6 +21886,12 @@ CKR_API ckr_result ckr_rng_integers(ckr_rng *r, ckr_dtype t, int64_t lo, int64_t
     }
     for (i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__python_below(r, range));
     return CKR_OK;
+}
+
+CKR_API ckr_result ckr_rng_integers(ckr_rng *r, ckr_dtype t, int64_t lo, int64_t hi, uint64_t n,
+                                    int64_t *out)
+{
+    CKR__IN_FENV(ckr_result, ckr__rng_integers(r, t, lo, hi, n, out));
 }
 
 /* One more than the largest value of torch's random_() for a dtype; 0: it has none. */
@@ -52596,7 +52812,7 @@ static ckr_result ckr__jobs_run(ckr__jobs *j, ckr__crew *crew)
     ckr__ctx *c = crew->c;
     const uint32_t n = j->n < crew->n ? (uint32_t)j->n : crew->n;      /* no thread without a job */
     j->crew = crew;
-    if (n) c->env.parallel.for_fn(c->env.parallel.user, n, n, ckr__jobs_lane, j);
+    if (n) ckr__for(c, n, ckr__jobs_lane, j);
     c->done += j->bytes;
     return ckr__crew_error(crew);
 }
@@ -55405,15 +55621,25 @@ static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, con
                                "target or --max-lr-jump R takes it");
 }
 
-CKR_API int64_t ckr_schedule_end(const ckr_schedule *s)
+static CKR__NOINLINE int64_t ckr__schedule_end(const ckr_schedule *s)
 {
     const double end = s ? (ckr__sched_end(s) - s->offset) / s->rate : -1;
     return end >= 0 && end < 9e15 ? (int64_t)ceil(end) : -1;
 }
 
-CKR_API int64_t ckr_schedule_run_end(const ckr_schedule *s)
+CKR_API int64_t ckr_schedule_end(const ckr_schedule *s)
+{
+    CKR__IN_FENV(int64_t, ckr__schedule_end(s));
+}
+
+static CKR__NOINLINE int64_t ckr__schedule_run_end(const ckr_schedule *s)
 {
     return s ? ckr__run_end(s, -2) : -1;
+}
+
+CKR_API int64_t ckr_schedule_run_end(const ckr_schedule *s)
+{
+    CKR__IN_FENV(int64_t, ckr__schedule_run_end(s));
 }
 
 /* A curve without end may decay later than anybody looks: only these never do. */
@@ -55661,9 +55887,9 @@ static ckr_result ckr__decide_all(ckr__decide *d)
     return r == CKR_OK ? ckr__decide_write(d) : r;
 }
 
-CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column, int64_t first,
-                                       uint64_t n, double *out, const ckr_env *env,
-                                       ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__schedule_values(const ckr_schedule *s, ckr_column column,
+                                                     int64_t first, uint64_t n, double *out,
+                                                     const ckr_env *env, ckr_error *err)
 {
     ckr__ctx c;
     ckr_result r = ckr__ctx_init(&c, env, NULL, err);
@@ -55672,6 +55898,13 @@ CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column,
     if (r == CKR_OK) r = ckr__sched_eval(&c, s, (ckr__column)column, first, n, out);
     ckr__ctx_free(&c);
     return r;
+}
+
+CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column, int64_t first,
+                                       uint64_t n, double *out, const ckr_env *env,
+                                       ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__schedule_values(s, column, first, n, out, env, err));
 }
 
 /* >>plan ---------------------------------------------------------------------- */
@@ -55685,6 +55918,7 @@ struct ckr_ckpt {
     ckr__ctx    ctx;
     ckr_state   state;
     const char *path, *dir;    /* as given; the checkpoint that was chosen             */
+    const char *full, *full_dir;       /* the same from the root; NULL: by hand        */
     ckr_node   *side;          /* the side file, or NULL                               */
     ckr_node   *root;          /* of ckr_tree_open                                     */
     bool        by_hand;       /* of ckr_ckpt_create                                   */
@@ -55931,8 +56165,8 @@ static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng
     return r == CKR_OK ? ckr__rng_remap(c, &job, out) : r;
 }
 
-CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr_rng_streams *out,
-                                ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want,
+                                              ckr_rng_streams *out, ckr_error *err)
 {
     ckr_rng_want as_saved;
     ckr_result r;
@@ -55946,6 +56180,12 @@ CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr
     out->_owner = own;
     if (r != CKR_OK) ckr_rng_streams_free(out);
     return r;
+}
+
+CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr_rng_streams *out,
+                                ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_rng(k, want, out, err));
 }
 
 CKR_API void ckr_rng_streams_free(ckr_rng_streams *s)
@@ -56493,8 +56733,9 @@ static ckr_result ckr__plan_first(ckr_plan *p, const ckr_schedule *s, const ckr_
     return r;
 }
 
-static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
-                                 ckr__plan_depth depth, ckr_plan **out, ckr_error *err);
+static CKR__NOINLINE ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target,
+                                               uint64_t max_bytes, ckr__plan_depth depth,
+                                               ckr_plan **out, ckr_error *err);
 
 /* The policies with which this target can be had: each is tried. */
 static const char *ckr__plan_ways(ckr_plan *p)
@@ -56635,13 +56876,13 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
 CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
                                    uint64_t max_bytes, ckr_plan **out, ckr_error *err)
 {
-    return ckr__plan_make(src, target, max_bytes, CKR__PLAN_WHOLE, out, err);
+    CKR__IN_FENV(ckr_result, ckr__plan_make(src, target, max_bytes, CKR__PLAN_WHOLE, out, err));
 }
 
 CKR_API ckr_result ckr_plan_decide(const ckr_ckpt *src, const ckr_target *target, ckr_plan **out,
                                    ckr_error *err)
 {
-    return ckr__plan_make(src, target, 0, CKR__PLAN_DECIDED, out, err);
+    CKR__IN_FENV(ckr_result, ckr__plan_make(src, target, 0, CKR__PLAN_DECIDED, out, err));
 }
 
 CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p)
@@ -57240,7 +57481,7 @@ static ckr_result ckr__write_batch(ckr__write *w)
         if (r == CKR_OK) ckr__wins_add(w, w->first_file + opened);
     }
     if (r == CKR_OK) {
-        w->c->env.parallel.for_fn(w->c->env.parallel.user, w->crew.n, w->crew.n, ckr__win_lane, w);
+        ckr__for(w->c, w->crew.n, ckr__win_lane, w);
         r = ckr__crew_error(&w->crew);
     }
     if (r == CKR_OK) ckr__win_join(w);
@@ -57459,7 +57700,8 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
                                     const char *old)
 {
     ckr_file_kind kind = ckr__path_kind(c, path), parent;
-    const char *source = p->src->dir;
+    const char *from = p->src->full ? p->src->full : p->src->path;
+    const char *source = p->src->full_dir ? p->src->full_dir : p->src->dir;
     ckr_result named = ckr__output_name(c, path);
     bool hidden = false;
     if (named == CKR_OK) named = ckr__output_name(c, old);
@@ -57481,8 +57723,8 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     } else if (kind != CKR_FILE_ABSENT) {
         ckr__remove_tree(c, old);
     }
-    if (ckr__path_within(c, path, source) || ckr__path_within(c, path, p->src->path) ||
-        ckr__path_within(c, p->src->path, path))
+    if (ckr__path_within(c, path, source) || ckr__path_within(c, path, from) ||
+        ckr__path_within(c, from, path))
         return ckr__fail(c->err, CKR_ITEM_OUTPUT_INSIDE, path, CKR_NO_OFFSET, NULL,
                          "the output lies inside the input (or the input inside it); a separate "
                          "directory was expected");
@@ -57633,8 +57875,8 @@ static void ckr__paths_shift(ckr_plan *p, size_t n, bool away)
         p->out.files[i]->path = away ? p->out.files[i]->path + n : p->out.files[i]->path - n;
 }
 
-CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
-                                  ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
+                                                ckr_error *err)
 {
     ckr__ctx c;
     ckr__write w;
@@ -57676,6 +57918,12 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
     ckr__write_free(&w);
     ckr__ctx_free(&c);
     return r;
+}
+
+CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
+                                  ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__plan_write(p, path, receipt, err));
 }
 
 /* >>verify -------------------------------------------------------------------- */
@@ -57854,8 +58102,8 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
                                                                                      : c->err->code;
 }
 
-CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
-                                 ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads,
+                                               size_t n, ckr_error *err)
 {
     ckr__ctx c;
     ckr__crew crew;
@@ -57875,6 +58123,12 @@ CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, si
     ckr__crew_free(&crew);
     ckr__ctx_free(&c);
     return r;
+}
+
+CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
+                                 ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_read(ckpt, reads, n, err));
 }
 
 static void ckr__copy_of(ckr_copy *x, const ckr__op *op, uint32_t read)
@@ -58257,7 +58511,8 @@ static ckr_result ckr__check_all(ckr__checker *k)
     return r;
 }
 
-CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report *out, ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report *out,
+                                                ckr_error *err)
 {
     ckr_result r;
     uint64_t i;
@@ -58278,6 +58533,11 @@ CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report *out, ckr_err
         if (ckpt->state.notes[i].severity == CKR_ERROR) out->sound = false;
     if (r != CKR_OK) ckr_report_free(out);
     return r;
+}
+
+CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report *out, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_check(ckpt, out, err));
 }
 
 CKR_API void ckr_report_free(ckr_report *r)
@@ -58409,8 +58669,8 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
 
 static ckr_result ckr__diff_others(ckr__differ *d);
 
-CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
-                                 ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
+                                               ckr_error *err)
 {
     ckr_result r;
     ckr__differ *d = (ckr__differ *)ckr__owner_make(&a->ctx.env, &a->ctx.limits, sizeof *d, err,
@@ -58428,6 +58688,12 @@ CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff 
     out->_owner = d;
     if (r != CKR_OK) ckr_diff_free(out);
     return r;
+}
+
+CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
+                                 ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_diff(a, b, out, err));
 }
 
 CKR_API void ckr_diff_free(ckr_diff *out)
@@ -58522,17 +58788,14 @@ static ckr_result ckr__crc_files(ckr__checker *k, ckr__crc_jobs *j)
 {
     const ckr__ctx *from = &k->ckpt->ctx;
     bool *sliced = CKR__NEW_N(&k->c, bool, from->n_files);
-    uint32_t *file = CKR__NEW_N(&k->c, uint32_t, from->n_files), n;
+    uint32_t n;
     uint64_t i;
-    ckr_result r = sliced && file ? CKR_OK : k->c.err->code;
+    ckr_result r = sliced && ckr__files_borrow(&k->c, from) ? CKR_OK : k->c.err->code;
     for (i = 0; i < from->n_slices && r == CKR_OK; i++) sliced[from->slices[i].file] = true;
-    for (n = 0; n < from->n_files && r == CKR_OK; n++) {
-        r = ckr__file_open(&k->c, from->files[n].path, &file[n]);
-        if (r == CKR_OK && !sliced[n])
-            r = ckr__crc_collect(k, j, file[n], 0, k->c.files[file[n]].size);
-    }
+    for (n = 0; n < from->n_files && r == CKR_OK; n++)
+        if (!sliced[n]) r = ckr__crc_collect(k, j, n, 0, k->c.files[n].size);
     for (i = 0; i < from->n_slices && r == CKR_OK; i++)
-        r = ckr__crc_collect(k, j, file[from->slices[i].file], from->slices[i].offset,
+        r = ckr__crc_collect(k, j, from->slices[i].file, from->slices[i].offset,
                              from->slices[i].size);
     return r;
 }
@@ -58556,7 +58819,7 @@ static ckr_result ckr__check_members(ckr__checker *k)
             if (i % crew.n == 0) j.first += j.list[i].member->size;
         }
         k->c.total += j.bytes;
-        k->c.env.parallel.for_fn(k->c.env.parallel.user, crew.n, crew.n, ckr__crc_lane, &j);
+        ckr__for(&k->c, crew.n, ckr__crc_lane, &j);
         k->c.done += j.bytes;
         r = ckr__crew_error(&crew);
     }
@@ -58956,8 +59219,11 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     uint64_t i;
     ckr_result r;
     k->path = ckr__strdup(c, path);
-    if (!k->path) return c->err->code;
+    k->full = ckr__path_full(c, path);
+    if (!k->path || !k->full) return c->err->code;
     r = ckr__recognise(c, path, desc ? desc->dialect : NULL, &d, &k->dir);
+    k->full_dir = r == CKR_OK ? ckr__path_full(c, k->dir) : NULL;
+    if (r == CKR_OK && !k->full_dir) r = c->err->code;
     if (r == CKR_OK) r = ckr__side_load(c, k->dir, &k->side);
     if (r == CKR_OK) r = ckr__state_read(k, d, desc);
     for (i = 0; i < k->state.n_tensors && r == CKR_OK; i++)
@@ -58974,8 +59240,8 @@ static ckr_result ckr__ckpt_new(const ckr_open_desc *desc, ckr_ckpt **out, ckr_e
     return r;
 }
 
-CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
-                                 ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_open(const char *path, const ckr_open_desc *desc,
+                                               ckr_ckpt **out, ckr_error *err)
 {
     ckr_result r = ckr__ckpt_new(desc, out, err);
     if (r != CKR_OK) return r;
@@ -58986,6 +59252,12 @@ CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ck
         *out = NULL;
     }
     return r;
+}
+
+CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
+                                 ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_open(path, desc, out, err));
 }
 
 CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err)
@@ -59107,13 +59379,21 @@ static ckr_result ckr__put_group(ckr_ckpt *k, const char *name, const char *cons
     return name && !g->name ? c->err->code : CKR_OK;
 }
 
-CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *k, const char *name, const char *const *params,
-                                      uint64_t n_params, const ckr_hyper *hyper, size_t n_hyper,
-                                      ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_put_group(ckr_ckpt *k, const char *name,
+                                                    const char *const *params, uint64_t n_params,
+                                                    const ckr_hyper *hyper, size_t n_hyper,
+                                                    ckr_error *err)
 {
     ckr_result r = ckr__put_enter(k, err);
     if (r == CKR_OK) r = ckr__put_group(k, name, params, n_params, hyper, n_hyper);
     return ckr__put_leave(k, r);
+}
+
+CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *k, const char *name, const char *const *params,
+                                      uint64_t n_params, const ckr_hyper *hyper, size_t n_hyper,
+                                      ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_put_group(k, name, params, n_params, hyper, n_hyper, err));
 }
 
 static ckr_result ckr__put_schedule(ckr_ckpt *k, const char *schedule, int64_t updates)
@@ -59134,12 +59414,18 @@ static ckr_result ckr__put_schedule(ckr_ckpt *k, const char *schedule, int64_t u
     return r;
 }
 
-CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *k, const char *schedule, int64_t updates,
-                                         ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_put_schedule(ckr_ckpt *k, const char *schedule,
+                                                       int64_t updates, ckr_error *err)
 {
     ckr_result r = ckr__put_enter(k, err);
     if (r == CKR_OK) r = ckr__put_schedule(k, schedule, updates);
     return ckr__put_leave(k, r);
+}
+
+CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *k, const char *schedule, int64_t updates,
+                                         ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_put_schedule(k, schedule, updates, err));
 }
 
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)
@@ -59185,8 +59471,8 @@ static ckr_result ckr__tree_of(ckr_ckpt *k, uint32_t file)
     return r == CKR_OK ? ckr__doc_load(&k->ctx, file, &k->state.format, &k->root) : r;
 }
 
-CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
-                                 ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__tree_open(const char *path, const ckr_open_desc *desc,
+                                               ckr_ckpt **out, ckr_error *err)
 {
     ckr_ckpt *k;
     uint32_t file;
@@ -59202,6 +59488,12 @@ CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ck
         *out = NULL;
     }
     return r;
+}
+
+CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
+                                 ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__tree_open(path, desc, out, err));
 }
 
 CKR_API const ckr_node *ckr_ckpt_root(const ckr_ckpt *c)

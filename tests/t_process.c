@@ -1,0 +1,576 @@
+/* The program around the library: its locale, rounding mode, flush to zero, traps, stack, signals,
+   umask, errno, descriptors, working directory and forks. Whatever it set, the same bytes, LRs and
+   draws come out, and it finds what it set as it was. */
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+#include "t.h"
+
+#include <fcntl.h>
+#include <fenv.h>
+#include <locale.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#define NANOTRON "tests/data/nanotron/tp2_pp1_dp1/ckpt"
+#define DEEPSPEED "tests/data/deepspeed/robin/ckpt"
+
+static char g_top[400]; /* the repository, and a folder to write in       */
+static const char *g_tmp;
+
+/* FNV-1a of what came out. */
+static void add(uint64_t *sum, const void *p, size_t n)
+{
+    const uint8_t *b = (const uint8_t *)p;
+    size_t i;
+    for (i = 0; i < n; i++) *sum = (*sum ^ b[i]) * 0x100000001b3u;
+}
+
+static void add_text(uint64_t *sum, const char *s)
+{
+    add(sum, s ? s : "-", s ? strlen(s) + 1 : 1);
+}
+
+static void add_file(uint64_t *sum, const char *path)
+{
+    size_t n;
+    uint8_t *p = t_slurp(path, &n);
+    CHECK(p != NULL);
+    if (p) add(sum, p, n);
+    free(p);
+}
+
+static void add_notes(uint64_t *sum, const ckr_note *n, uint64_t count)
+{
+    uint64_t i;
+    for (i = 0; i < count; i++) {
+        add_text(sum, n[i].code);
+        add_text(sum, n[i].subject);
+        add_text(sum, n[i].old_value);
+        add_text(sum, n[i].new_value);
+        add_text(sum, n[i].reason);
+    }
+}
+
+static void add_lrs(uint64_t *sum, const ckr_schedule *s)
+{
+    double *v = s ? (double *)calloc(200 * s->n_lanes, sizeof *v) : NULL;
+    if (v && ckr_schedule_values(s, CKR_COLUMN_LR, 1, 200, v, NULL, NULL) == CKR_OK)
+        add(sum, v, (size_t)(200 * s->n_lanes) * sizeof *v);
+    free(v);
+}
+
+typedef struct came {
+    uint64_t files, notes, lrs, read, draws;
+} came;
+
+/* A conversion with an LR and a decay that a locale would spell otherwise: files, report, LRs. */
+static void convert(came *x, const char *from, const char *to)
+{
+    const ckr_setting sets[] = { { NULL, "lr", "0.00125" }, { NULL, "weight_decay", "0.05" } };
+    ckr_target t = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_error e = CKR_ZERO;
+    const ckr_plan_facts *f;
+    uint64_t i;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    t.sets = sets;
+    t.n_sets = 2;
+    t.source = "here";
+    if (ckr_ckpt_open(from, NULL, &c, &e) != CKR_OK ||
+        ckr_plan_create(c, &t, 0, &p, &e) != CKR_OK || ckr_plan_write(p, to, NULL, &e) != CKR_OK) {
+        t_check(false, __FILE__, __LINE__, "%s: %s %s: %s", from, e.file, e.where, e.text);
+    } else {
+        char path[1200];
+        f = ckr_plan_info(p);
+        add_notes(&x->notes, f->notes, f->n_notes);
+        for (i = 0; i < f->n_settings; i++) {
+            double v = 0;
+            ckr_node_f64(f->settings[i].value, &v);
+            add_text(&x->notes, f->settings[i].key);
+            add(&x->notes, &v, sizeof v);
+        }
+        add_lrs(&x->lrs, f->before);
+        add_lrs(&x->lrs, f->after);
+        for (i = 0; i < f->n_files; i++) {
+            snprintf(path, sizeof path, "%s/%s", to, f->files[i].path);
+            add_file(&x->files, path);
+        }
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* Every tensor cast to three narrower types and to the widest. */
+static void read_casts(came *x, const char *from)
+{
+    static const ckr_dtype as[] = { CKR_DTYPE_BF16, CKR_DTYPE_F16, CKR_DTYPE_F8_E4M3FN,
+                                    CKR_DTYPE_F64 };
+    ckr_ckpt *c = NULL;
+    uint64_t i, k;
+    if (ckr_ckpt_open(from, NULL, &c, NULL) != CKR_OK) {
+        CHECK(c != NULL);
+        return;
+    }
+    for (i = 0; i < ckr_ckpt_state(c)->n_tensors; i++)
+        for (k = 0; k < 4; k++) {
+            ckr_read r = CKR_ZERO;
+            int64_t numel = 0;
+            r.tensor = ckr_ckpt_state(c)->tensors[i];
+            r.as = as[k];
+            if (!ckr__numel(r.tensor->n_dims, r.tensor->shape, &numel)) continue;
+            r.dst_size = (size_t)numel * ckr_dtype_size(as[k]);
+            r.dst = malloc(r.dst_size + 1);
+            if (r.dst && ckr_ckpt_read(c, &r, 1, NULL) == CKR_OK) add(&x->read, r.dst, r.dst_size);
+            free(r.dst);
+        }
+    ckr_ckpt_close(c);
+}
+
+static void draws(came *x)
+{
+    static const ckr_rng_kind kinds[] = { CKR_RNG_TORCH_CPU, CKR_RNG_TORCH_CUDA, CKR_RNG_PYTHON,
+                                          CKR_RNG_NUMPY,     CKR_RNG_PCG64,      CKR_RNG_LLMC_MT };
+    static ckr_rng r;
+    double d[64];
+    float f[64];
+    size_t k;
+    for (k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        memset(d, 0, sizeof d);
+        memset(f, 0, sizeof f);
+        if (ckr_rng_seed(&r, kinds[k], 1234) != CKR_OK) continue;
+        ckr_rng_uniform(&r, CKR_DTYPE_F64, 0.1, 0.7, 64, d);
+        add(&x->draws, d, sizeof d);
+        ckr_rng_normal(&r, CKR_DTYPE_F64, 0.3, 1.7, 64, d);
+        add(&x->draws, d, sizeof d);
+        ckr_rng_uniform(&r, CKR_DTYPE_F32, 0, 1, 64, f);
+        ckr_rng_normal(&r, CKR_DTYPE_F32, 1e-42, 1e-41, 64, f);
+        add(&x->draws, f, sizeof f);
+    }
+}
+
+/* Denormals as a file has them: parsed, printed, read. */
+static void numbers(came *x)
+{
+    static const char *const s[] = { "4.9e-324", "2.2250738585072009e-308", "0.1", "1e23",
+                                     "9007199254740993" };
+    ckr_ckpt *c = NULL;
+    char path[600], text[64];
+    size_t i;
+    FILE *f;
+    snprintf(path, sizeof path, "%s/n.json", g_tmp);
+    f = fopen(path, "wb");
+    if (!f) return;
+    fprintf(f, "[%s, %s, %s, %s, %s]", s[0], s[1], s[2], s[3], s[4]);
+    fclose(f);
+    if (ckr_tree_open(path, NULL, &c, NULL) == CKR_OK)
+        for (i = 0; i < 5; i++) {
+            double v = 0;
+            ckr_node_f64(ckr_node_at(ckr_ckpt_root(c), i), &v);
+            add(&x->notes, &v, sizeof v);
+            add(&x->notes, text, ckr__format(text, sizeof text, "%.17g", v));
+        }
+    CHECK(c != NULL);
+    ckr_ckpt_close(c);
+}
+
+static came all_of_it(void)
+{
+    static int number;
+    came x;
+    char to[600];
+    memset(&x, 0, sizeof x);
+    snprintf(to, sizeof to, "%s/out%d-%ld", g_tmp, number++, (long)getpid());
+    convert(&x, NANOTRON, to);
+    snprintf(to, sizeof to, "%s/out%d-%ld", g_tmp, number++, (long)getpid());
+    convert(&x, DEEPSPEED, to);
+    read_casts(&x, NANOTRON);
+    draws(&x);
+    numbers(&x);
+    return x;
+}
+
+static came g_plain;
+
+static void same_as_plain(const char *how)
+{
+    const came x = all_of_it();
+    t_check(x.files == g_plain.files, __FILE__, __LINE__, "%s: other files", how);
+    t_check(x.notes == g_plain.notes, __FILE__, __LINE__, "%s: another report", how);
+    t_check(x.lrs == g_plain.lrs, __FILE__, __LINE__, "%s: other LRs", how);
+    t_check(x.read == g_plain.read, __FILE__, __LINE__, "%s: other casts", how);
+    t_check(x.draws == g_plain.draws, __FILE__, __LINE__, "%s: other draws", how);
+}
+
+/* A locale with a decimal comma, made where the system has none. */
+static bool comma(void)
+{
+    static const char *const names[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE" };
+    char text[16], cmd[1200];
+    int tries;
+    size_t i;
+    for (tries = 0; tries < 2; tries++) {
+        for (i = 0; i < sizeof names / sizeof *names; i++)
+            if (setlocale(LC_ALL, names[i])) {
+                snprintf(text, sizeof text, "%.1f", 0.5);
+                if (!strcmp(text, "0,5")) return true;
+            }
+        snprintf(cmd, sizeof cmd,
+                 "localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' > '%s/locale.log' 2>&1", g_tmp,
+                 g_tmp);
+        if (tries == 0 && system(cmd) == 0) setenv("LOCPATH", g_tmp, 1);
+    }
+    return false;
+}
+
+static void locale_comma(void)
+{
+    const bool got = comma();
+#ifdef __GLIBC__
+    t_check(got || !getenv("CI"), __FILE__, __LINE__,
+            "no locale with a decimal comma, and localedef made none (Debian: apt-get install "
+            "locales)");
+#endif
+    if (got)
+        same_as_plain("decimal comma");
+    else
+        printf("skipped: no locale with a decimal comma\n");
+    setlocale(LC_ALL, "C");
+}
+
+static void rounding(void)
+{
+    static const struct {
+        int mode;
+        const char *name;
+    } modes[] = {
+#ifdef FE_UPWARD
+        { FE_UPWARD, "upward" },
+#endif
+#ifdef FE_DOWNWARD
+        { FE_DOWNWARD, "downward" },
+#endif
+#ifdef FE_TOWARDZERO
+        { FE_TOWARDZERO, "toward zero" },
+#endif
+        { FE_TONEAREST, "to nearest" }
+    };
+    size_t i;
+    for (i = 0; i < sizeof modes / sizeof *modes; i++) {
+        if (fesetround(modes[i].mode) != 0) continue;
+        same_as_plain(modes[i].name);
+        t_check(fegetround() == modes[i].mode, __FILE__, __LINE__, "%s: not given back",
+                modes[i].name);
+    }
+    fesetround(FE_TONEAREST);
+}
+
+#if defined(__SSE2__)
+#    include <immintrin.h>
+static unsigned long flush_get(void)
+{
+    return _mm_getcsr();
+}
+static void flush_set(unsigned long v)
+{
+    _mm_setcsr((unsigned)v);
+}
+#    define FLUSH (_mm_getcsr() | 0x8040u)
+#elif defined(__aarch64__)
+static unsigned long flush_get(void)
+{
+    unsigned long v;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(v));
+    return v;
+}
+static void flush_set(unsigned long v)
+{
+    __asm__ volatile("msr fpcr, %0" : : "r"(v));
+}
+#    define FLUSH (flush_get() | 1ul << 24)
+#endif
+
+/* What a program that is linked with -ffast-math sets before main. */
+static void flush_to_zero(void)
+{
+#ifdef FLUSH
+    const unsigned long was = flush_get();
+    volatile double tiny = 4.9406564584124654e-324, twice;
+    unsigned long set;
+    flush_set(FLUSH);
+    set = flush_get();
+    twice = tiny * 3;
+    same_as_plain("flush to zero");
+    CHECK((flush_get() & ~0x3ful) == (set & ~0x3ful)); /* the flags below are sticky */
+    flush_set(was);
+#    ifdef __SSE2__
+    CHECK(!(twice > 0)); /* it was in force */
+#    endif
+    (void)twice;
+#endif
+}
+
+static void division_traps(void)
+{
+#if defined(__GLIBC__) && defined(__x86_64__)
+    feclearexcept(FE_ALL_EXCEPT);
+    _mm_setcsr(_mm_getcsr() & ~0x1f80u); /* every exception is a SIGFPE */
+    same_as_plain("traps");
+    CHECK((_mm_getcsr() & 0x1f80u) == 0);
+    _mm_setcsr(_mm_getcsr() | 0x1f80u);
+#endif
+}
+
+static void errno_and_umask(void)
+{
+    const mode_t was = umask(027);
+    char path[600];
+    struct stat st;
+    came x;
+    memset(&x, 0, sizeof x);
+    errno = 4711;
+    snprintf(path, sizeof path, "%s/masked", g_tmp);
+    convert(&x, NANOTRON, path);
+    CHECK_INT(errno, 4711);
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 07777) == 0750);
+    snprintf(path, sizeof path, "%s/masked/latest.txt", g_tmp);
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 07777) == 0640);
+    umask(was);
+}
+
+/* In a child, so that limits end with it. 0: all was well. */
+static int in_child(int (*fn)(void))
+{
+    int status = 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(120);
+        _exit(fn());
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+static int with_files(rlim_t most)
+{
+    struct rlimit r;
+    r.rlim_cur = r.rlim_max = most;
+    if (setrlimit(RLIMIT_NOFILE, &r) != 0) return 70;
+    t_now.failed = 0;
+    same_as_plain("few descriptors");
+    return t_now.failed ? 71 : 0;
+}
+
+static int with_16(void)
+{
+    return with_files(16);
+}
+static int with_10(void)
+{
+    return with_files(10);
+}
+
+static int none_left(void)
+{
+    ckr_ckpt *c = NULL;
+    ckr_error e = CKR_ZERO;
+    struct rlimit r;
+    r.rlim_cur = r.rlim_max = 16;
+    if (setrlimit(RLIMIT_NOFILE, &r) != 0) return 70;
+    while (dup(0) >= 0) {
+    }
+    if (ckr_ckpt_open(NANOTRON, NULL, &c, &e) != CKR_E_IO || e.sys_error != EMFILE) return 72;
+    return 0;
+}
+
+static void descriptors(void)
+{
+    CHECK_INT(in_child(with_16), 0);
+    CHECK_INT(in_child(with_10), 0);
+    CHECK_INT(in_child(none_left), 0);
+}
+
+static int past_file_size(void)
+{
+    ckr_target t = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_error e = CKR_ZERO;
+    ckr_result r;
+    struct rlimit most;
+    char to[600];
+    sigset_t pending;
+    most.rlim_cur = most.rlim_max = 8192;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    snprintf(to, sizeof to, "%s/large", g_tmp);
+    if (ckr_ckpt_open(NANOTRON, NULL, &c, &e) != CKR_OK ||
+        ckr_plan_create(c, &t, 0, &p, &e) != CKR_OK)
+        return 70;
+    if (setrlimit(RLIMIT_FSIZE, &most) != 0) return 71;
+    r = ckr_plan_write(p, to, NULL, &e);
+    if (r != CKR_E_IO || e.sys_error != EFBIG) return 72;
+    if (access(to, F_OK) == 0) return 73;
+    if (sigpending(&pending) != 0 || sigismember(&pending, SIGXFSZ)) return 74;
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return 0;
+}
+
+static void file_size_limit(void)
+{
+    CHECK_INT(in_child(past_file_size), 0);
+}
+
+static volatile sig_atomic_t g_strange;
+static pthread_t g_main;
+
+static void on_alarm(int number)
+{
+    (void)number;
+    if (!pthread_equal(pthread_self(), g_main)) g_strange = 1;
+}
+
+/* The program's handlers never run in our threads, and calls that they interrupt go on. */
+static void handlers(void)
+{
+    struct sigaction act, was;
+    struct itimerval often, never;
+    memset(&act, 0, sizeof act);
+    memset(&often, 0, sizeof often);
+    memset(&never, 0, sizeof never);
+    act.sa_handler = on_alarm;
+    g_main = pthread_self();
+    sigaction(SIGALRM, &act, &was);
+    often.it_interval.tv_usec = often.it_value.tv_usec = 300;
+    setitimer(ITIMER_REAL, &often, NULL);
+    same_as_plain("a timer's signals");
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &was, NULL);
+    CHECK(!g_strange);
+}
+
+static void first_tensor(const ckr_ckpt *c, uint8_t digest[16])
+{
+    ckr_error e;
+    CHECK_OK(ckr_ckpt_digest(c, NULL, digest, &e), &e);
+}
+
+/* Parent and child read one opened checkpoint at the same time. */
+static void forks(void)
+{
+    uint8_t want[16], got[16];
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    int status = 1, i;
+    pid_t pid;
+    CHECK_OK(ckr_ckpt_open(NANOTRON, NULL, &c, &e), &e);
+    if (!c) return;
+    first_tensor(c, want);
+    pid = fork();
+    if (pid == 0) {
+        t_now.failed = 0;
+        for (i = 0; i < 20; i++) first_tensor(c, got);
+        i = t_now.failed || memcmp(want, got, 16);
+        ckr_ckpt_close(c);
+        _exit(i);
+    }
+    for (i = 0; i < 20; i++) first_tensor(c, got);
+    CHECK(!memcmp(want, got, 16));
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+    ckr_ckpt_close(c);
+}
+
+/* Opened by a relative path, used from elsewhere, as daemons and launchers do. 0: all was well. */
+static int elsewhere_of(const char *path, const char *to)
+{
+    ckr_target t = CKR_ZERO;
+    ckr_ckpt *c = NULL, *other = NULL;
+    ckr_plan *p = NULL;
+    ckr_diff d;
+    ckr_report report;
+    ckr_rng_streams streams;
+    ckr_error e = CKR_ZERO;
+    uint8_t want[16], got[16];
+    bool sound;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    if (chdir(g_top) != 0) return 70;
+    if (ckr_ckpt_open(path, NULL, &c, &e) != CKR_OK) return 71;
+    if (ckr_ckpt_check(c, &report, &e) != CKR_OK) return 72;
+    sound = report.sound;
+    ckr_report_free(&report);
+    if (ckr_ckpt_digest(c, NULL, want, &e) != CKR_OK) return 73;
+    if (chdir(g_tmp) != 0) return 74;
+    if (ckr_ckpt_digest(c, NULL, got, &e) != CKR_OK || memcmp(want, got, 16)) return 75;
+    if (ckr_plan_create(c, &t, 0, &p, &e) != CKR_OK) return 76;
+    if (ckr_plan_info(p)->verdict == CKR_VERDICT_REFUSED) return 77;
+    if (ckr_plan_write(p, to, NULL, &e) != CKR_OK) return 78;
+    if (ckr_ckpt_check(c, &report, &e) != CKR_OK || report.sound != sound) return 79;
+    ckr_report_free(&report);
+    if (ckr_ckpt_rng(c, NULL, &streams, &e) != CKR_OK) return 80;
+    ckr_rng_streams_free(&streams);
+    if (ckr_ckpt_open(to, NULL, &other, &e) != CKR_OK) return 81;
+    if (chdir("/") != 0) return 82;
+    if (ckr_ckpt_diff(c, other, &d, &e) != CKR_OK) return 83;
+    if (d.n_tensors) return 84;
+    ckr_diff_free(&d);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(other);
+    return 0;
+}
+
+static int elsewhere(void)
+{
+    static const char *const paths[] = { NANOTRON,
+                                         DEEPSPEED,
+                                         "tests/data/dcp/tt_single/step-10",
+                                         "tests/data/megatron/legacy_tp2_dp2_distopt/ckpt",
+                                         "tests/data/accelerate/acc024_w2/ckpt",
+                                         "tests/data/llmc/uneven/ckpt",
+                                         "tests/data/plain/plain.pt" };
+    struct rlimit few;
+    size_t i;
+    int r = 0;
+    few.rlim_cur = few.rlim_max = 12; /* so that files are parked and opened again */
+    if (setrlimit(RLIMIT_NOFILE, &few) != 0) return 69;
+    for (i = 0; i < sizeof paths / sizeof *paths && r == 0; i++) {
+        char to[32];
+        snprintf(to, sizeof to, "moved%d%s", (int)i, strstr(paths[i], ".pt") ? ".pt" : "");
+        r = elsewhere_of(paths[i], to);
+        if (r) printf("%s: step %d\n", paths[i], r);
+    }
+    fflush(stdout);
+    return r;
+}
+
+static void directory_changed(void)
+{
+    CHECK_INT(in_child(elsewhere), 0);
+}
+
+int main(int argc, char **argv)
+{
+    t_begin(argc, argv);
+    g_tmp = t_tmpdir();
+    if (!getcwd(g_top, sizeof g_top)) return 2;
+    g_plain = all_of_it();
+    CHECK(g_plain.files && g_plain.notes && g_plain.lrs && g_plain.read && g_plain.draws);
+    RUN(locale_comma);
+    RUN(rounding);
+    RUN(flush_to_zero);
+    RUN(division_traps);
+    RUN(errno_and_umask);
+    RUN(descriptors);
+    RUN(file_size_limit);
+    RUN(handlers);
+    RUN(forks);
+    RUN(directory_changed);
+    t_remove_tree(g_tmp);
+    return t_end();
+}
