@@ -2112,6 +2112,7 @@ typedef struct ckr__ctx {
     uint32_t    n_nodes;
     ckr__file  *files;
     uint32_t    n_files, cap_files, n_parked;
+    const char *home;          /* relative paths are from here; NULL: from where the program is */
     ckr__slice *slices;        /* those that were opened                               */
     uint64_t    n_slices, cap_slices;
     const uint8_t *held;       /* bytes of a file that are in memory, while it is parsed     */
@@ -2990,10 +2991,32 @@ static ckr_io ckr__default_io(void)
 
 #define CKR__OPEN_FILES 256    /* not parked at a time: below the usual limits on descriptors  */
 
+/* Where the program is: it may go elsewhere while a checkpoint is open, whose paths are from here.
+   NULL: the hooks are the caller's, or it cannot be told. */
+static ckr_result ckr__home(ckr__ctx *c, const char **home)
+{
+    *home = NULL;
+#if !defined(_WIN32)
+    if (c->env.io.open_fn == ckr__os_open) {
+        char here[4096];
+        if (!getcwd(here, sizeof here) || here[0] != '/') return CKR_OK;
+        *home = ckr__strdup(c, here);
+        if (!*home) return c->err->code;
+    }
+#endif
+    return CKR_OK;
+}
+
+static const char *ckr__path_from(ckr__ctx *c, const char *home, const char *path)
+{
+    return home && path[0] && path[0] != '/' ? ckr__printf(c, "%s/%s", home, path) : path;
+}
+
 /* Opens `path` for reading and gives it an index. */
 static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
 {
     ckr__file f;
+    const char *from;
     int32_t sys;
     uint64_t cap = c->cap_files;
     void *array = c->files;
@@ -3003,9 +3026,10 @@ static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
     c->files = (ckr__file *)array;
     c->cap_files = (uint32_t)cap;
     f.path = ckr__strdup(c, path);
-    if (!f.path) return CKR_E_NOMEM;
+    from = ckr__path_from(c, c->home, path);
+    if (!f.path || !from) return CKR_E_NOMEM;
     for (;;) {
-        sys = c->env.io.open_fn(c->env.io.user, path, false, &f.handle, &f.size);
+        sys = c->env.io.open_fn(c->env.io.user, from, false, &f.handle, &f.size);
         if ((sys != EMFILE && sys != ENFILE) || !c->env.io.park_fn || c->n_parked == c->n_files)
             break;
         c->env.io.park_fn(c->env.io.user, c->files[c->n_parked++].handle);
@@ -3031,17 +3055,6 @@ static bool ckr__files_borrow(ckr__ctx *c, const ckr__ctx *from)
     }
     c->n_files = c->cap_files = c->n_parked = from->n_files;
     return true;
-}
-
-/* `path` from the root: the program may change its directory while the checkpoint is open. */
-static const char *ckr__path_full(ckr__ctx *c, const char *path)
-{
-#if !defined(_WIN32)
-    char here[4096];
-    if (c->env.io.open_fn == ckr__os_open && path[0] != '/' && getcwd(here, sizeof here))
-        return ckr__printf(c, "%s/%s", here, path);
-#endif
-    return ckr__strdup(c, path);
 }
 
 /* `check` reads the archives in a file by this list, not the file as one archive. */
@@ -3125,7 +3138,8 @@ static ckr_result ckr__path_load(ckr__ctx *c, const char *path, uint64_t max, co
    (ckr__stat_told), so that nothing is taken for absent by mistake. */
 static bool ckr__path_stat(ckr__ctx *c, const char *path, ckr_stat *st)
 {
-    const int32_t sys = c->env.io.stat_fn(c->env.io.user, path, st);
+    const char *from = ckr__path_from(c, c->home, path);
+    const int32_t sys = from ? c->env.io.stat_fn(c->env.io.user, from, st) : ENOMEM;
     if (!sys) return true;
     memset(st, 0, sizeof *st);
     st->kind = sys == ENAMETOOLONG ? CKR_FILE_ABSENT : CKR_FILE_OTHER;
@@ -3194,11 +3208,13 @@ static int ckr__dirent_cmp(const void *a, const void *b)
    */
 static ckr_result ckr__dir_list(ckr__ctx *c, const char *dir, ckr__dirlist *out)
 {
+    const char *from = ckr__path_from(c, c->home, dir);
     int32_t sys;
     void **items;
     memset(out, 0, sizeof *out);
     out->c = c;
-    sys = c->env.io.list_fn(c->env.io.user, dir, ckr__dirlist_add, out);
+    if (!from) return c->err->code;
+    sys = c->env.io.list_fn(c->env.io.user, from, ckr__dirlist_add, out);
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_LIST, dir, sys);
     if (out->failed) return c->err->code;
     items = (void **)(void *)out->items;
@@ -55918,7 +55934,6 @@ struct ckr_ckpt {
     ckr__ctx    ctx;
     ckr_state   state;
     const char *path, *dir;    /* as given; the checkpoint that was chosen             */
-    const char *full, *full_dir;       /* the same from the root; NULL: by hand        */
     ckr_node   *side;          /* the side file, or NULL                               */
     ckr_node   *root;          /* of ckr_tree_open                                     */
     bool        by_hand;       /* of ckr_ckpt_create                                   */
@@ -56813,6 +56828,16 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
                                 "will follow");
 }
 
+/* The glob of the coming run's data is from where the program is now, not from where it opened. */
+static ckr_result ckr__plan_data(ckr_plan *p)
+{
+    const char *home;
+    ckr_result r = ckr__home(&p->ctx, &home);
+    if (r != CKR_OK || !home || !p->ctx.home || !strcmp(home, p->ctx.home)) return r;
+    p->target.data = ckr__path_from(&p->ctx, home, p->target.data);
+    return p->target.data ? CKR_OK : p->ctx.err->code;
+}
+
 static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
                                  ckr__plan_depth depth, ckr_plan **out, ckr_error *err)
 {
@@ -56823,6 +56848,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     *out = NULL;
     if (!p) return r;
     p->src = src;
+    p->ctx.home = src->ctx.home;
     p->n_puts = src->n_puts;
     p->out.c = &p->ctx;
     p->out.n_tensors = src->state.n_tensors;
@@ -56835,6 +56861,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     p->out.zero = p->target.topology.zero;
     d = ckr__dialect_find(p->target.dialect);
     r = ckr__plan_window(p, max_bytes);
+    if (r == CKR_OK && p->target.data) r = ckr__plan_data(p);
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
     if (r == CKR_OK) r = ckr__dialect_variant(&p->ctx, d, p->target.variant);
     if (r == CKR_OK && !decisions_only) r = ckr__dialect_takes(&p->ctx, d, &p->target);
@@ -57700,8 +57727,8 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
                                     const char *old)
 {
     ckr_file_kind kind = ckr__path_kind(c, path), parent;
-    const char *from = p->src->full ? p->src->full : p->src->path;
-    const char *source = p->src->full_dir ? p->src->full_dir : p->src->dir;
+    const char *from = ckr__path_from(c, p->src->ctx.home, p->src->path);
+    const char *source = ckr__path_from(c, p->src->ctx.home, p->src->dir);
     ckr_result named = ckr__output_name(c, path);
     bool hidden = false;
     if (named == CKR_OK) named = ckr__output_name(c, old);
@@ -59219,11 +59246,8 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     uint64_t i;
     ckr_result r;
     k->path = ckr__strdup(c, path);
-    k->full = ckr__path_full(c, path);
-    if (!k->path || !k->full) return c->err->code;
+    if (!k->path) return c->err->code;
     r = ckr__recognise(c, path, desc ? desc->dialect : NULL, &d, &k->dir);
-    k->full_dir = r == CKR_OK ? ckr__path_full(c, k->dir) : NULL;
-    if (r == CKR_OK && !k->full_dir) r = c->err->code;
     if (r == CKR_OK) r = ckr__side_load(c, k->dir, &k->side);
     if (r == CKR_OK) r = ckr__state_read(k, d, desc);
     for (i = 0; i < k->state.n_tensors && r == CKR_OK; i++)
@@ -59246,6 +59270,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_open(const char *path, const ckr_open_
     ckr_result r = ckr__ckpt_new(desc, out, err);
     if (r != CKR_OK) return r;
     r = ckr__stat_told(&(*out)->ctx, ckr__open(*out, path, desc));
+    if (r == CKR_OK) r = ckr__home(&(*out)->ctx, &(*out)->ctx.home);
     (*out)->ctx.err = &(*out)->ctx.own_err;         /* the caller's error ends with the call   */
     if (r != CKR_OK) {
         ckr_ckpt_close(*out);
@@ -59482,6 +59507,7 @@ static CKR__NOINLINE ckr_result ckr__tree_open(const char *path, const ckr_open_
     k->path = ckr__strdup(&k->ctx, path);
     r = k->path ? ckr__file_open(&k->ctx, path, &file) : k->ctx.err->code;
     if (r == CKR_OK) r = ckr__tree_of(k, file);
+    if (r == CKR_OK) r = ckr__home(&k->ctx, &k->ctx.home);
     k->ctx.err = &k->ctx.own_err;
     if (r != CKR_OK) {
         ckr_ckpt_close(k);

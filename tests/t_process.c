@@ -507,7 +507,10 @@ static int elsewhere_of(const char *path, const char *to)
     if (ckr_ckpt_digest(c, NULL, want, &e) != CKR_OK) return 73;
     if (chdir(g_tmp) != 0) return 74;
     if (ckr_ckpt_digest(c, NULL, got, &e) != CKR_OK || memcmp(want, got, 16)) return 75;
-    if (ckr_plan_create(c, &t, 0, &p, &e) != CKR_OK) return 76;
+    if (ckr_plan_create(c, &t, 0, &p, &e) != CKR_OK) {
+        printf("%s %s: %s\n", e.file, e.where, e.text);
+        return 76;
+    }
     if (ckr_plan_info(p)->verdict == CKR_VERDICT_REFUSED) return 77;
     if (ckr_plan_write(p, to, NULL, &e) != CKR_OK) return 78;
     if (ckr_ckpt_check(c, &report, &e) != CKR_OK || report.sound != sound) return 79;
