@@ -60521,7 +60521,7 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
 #endif
 #endif /* CKPTRESUME_IMPLEMENTATION */
 
-#ifdef CKPTRESUME_CUDA
+#if defined(CKPTRESUME_CUDA) && !defined(CKR__IN_CUH)
 #  include "ckptresume_cuda.cuh"
 #endif
 

@@ -37,7 +37,9 @@
 #ifndef CKPTRESUME_CUDA_CUH
 #define CKPTRESUME_CUDA_CUH
 
+#define CKR__IN_CUH            /* with CKPTRESUME_CUDA it includes this file, which is not done */
 #include "ckptresume.h"
+#undef CKR__IN_CUH
 
 #ifdef CKPTRESUME_CUDA_HOST
 typedef void *ckr_cuda_stream;

@@ -425,6 +425,7 @@ def check_matrix():
         print("skipped: mingw-w64 (not here)")
     defines(shop)
     inclusion(shop)
+    cuda(shop)
     shop.finish()
     copies(shop)
     shop.close()
@@ -521,6 +522,66 @@ def inclusion(shop):
         base + [shop.file("#include <stdio.h>\n" + IMPL, ".c")],
         must_fail="before any system header",
     )
+
+
+# What stands in a file that uses both headers. The dialects are left out: what is at stake is which header has
+# brought which, and the rest compiles several times as fast.
+CUDA_ONE = (
+    ("by CKPTRESUME_CUDA", "CUDA IMPLEMENTATION CUDA_IMPLEMENTATION <ckptresume.h"),
+    ("by CKPTRESUME_CUDA, bodies later", "CUDA <ckptresume.h IMPLEMENTATION CUDA_IMPLEMENTATION <ckptresume.h"),
+    ("one after the other", "IMPLEMENTATION <ckptresume.h CUDA_IMPLEMENTATION <ckptresume_cuda.cuh"),
+    ("the other first", "CUDA_IMPLEMENTATION <ckptresume_cuda.cuh IMPLEMENTATION <ckptresume.h"),
+    ("all defines, then the .cuh", "IMPLEMENTATION CUDA_IMPLEMENTATION <ckptresume_cuda.cuh"),
+    ("all defines, then the .cuh, by CKPTRESUME_CUDA", "CUDA IMPLEMENTATION CUDA_IMPLEMENTATION <ckptresume_cuda.cuh"),
+    ("each twice", "IMPLEMENTATION CUDA_IMPLEMENTATION <ckptresume_cuda.cuh <ckptresume.h <ckptresume_cuda.cuh"),
+)
+CUDA_USE = (
+    "extern ckr_result use(void);\nckr_result use(void)\n{\n    ckr_cuda_how how = CKR_ZERO;\n    ckr_error e = "
+    "CKR_ZERO;\n    size_t n = 0;\n    return ckr_cuda_pack(NULL, 0, NULL, &n, &e) == CKR_OK && ckr_version() && "
+    "!how.stochastic ? CKR_OK : CKR_E_ARG;\n}\n"
+)
+CUDA_MAIN = CUDA_USE + "int main(void)\n{\n    return use() == CKR_OK ? 0 : 1;\n}\n"
+
+
+def cuda_text(way, more=""):
+    out = more
+    for word in way.split():
+        out += f'#include "{word[1:]}"\n' if word[0] == "<" else f"#define CKPTRESUME_{word}\n"
+    return out
+
+
+def cuda(shop):
+    """The two headers together in every documented way: host C by gcc, and by nvcc, linked and run."""
+    bare = "".join(f"#define CKPTRESUME_NO_{d}\n" for d in ("NANOTRON", "MEGATRON", "ACCELERATE", "LLMC", "DCP"))
+    host = "#define CKPTRESUME_CUDA_HOST\n" + bare
+    for label, way in CUDA_ONE:
+        first_late = way.startswith("CUDA_IMPL")   # a strict C99 file may not include the bodies so late
+        std = "gnu99" if first_late or "bodies later" in label else "c99"
+        shop.want(f"gcc {std} host CUDA, {label}", ["gcc", f"-std={std}", *flags("gcc", ".c"), "-fsyntax-only",
+                                                    shop.file(cuda_text(way, host) + CUDA_USE, ".c")])
+    if not have("nvcc"):
+        print("skipped: nvcc, with CKPTRESUME_CUDA in every way (not here)")
+        return
+    top = str(Path(os.path.realpath(shutil.which("nvcc"))).parent.parent)
+    nvcc = ["nvcc", "-std=c++17", f"-I{ROOT}", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror", "-O0"]
+    for label, way in CUDA_ONE:
+        path = shop.file(cuda_text(way, bare) + CUDA_MAIN, ".cu")
+        shop.want(f"nvcc, {label}", [*nvcc, path, "-o", path + ".x", "-Xcompiler", "-pthread"])
+    shop.finish()
+    gcc = ["gcc", "-std=c99", *flags("gcc", ".c"), f"-isystem{top}/include", "-O0", "-c"]
+    parts = {
+        "bodies in C": (gcc, shop.file(bare + IMPL, ".c")),
+        "kernels": ([*nvcc, "-c"], shop.file(cuda_text("CUDA_IMPLEMENTATION <ckptresume_cuda.cuh"), ".cu")),
+        "caller in C": (gcc, shop.file(cuda_text("CUDA <ckptresume.h") + CUDA_MAIN, ".c")),
+        "caller in C, by the .cuh": (gcc, shop.file(cuda_text("<ckptresume_cuda.cuh") + CUDA_USE, ".c")),
+    }
+    for label, (tool, path) in parts.items():
+        shop.want(f"CUDA in several files: {label}", [*tool, path, "-o", path + ".o"])
+    shop.finish()
+    three = [path + ".o" for _, path in list(parts.values())[:3]]
+    exe = str(shop.dir / "cuda3")
+    rc, text = shop.run(["nvcc", *three, "-o", exe, "-Xcompiler", "-pthread"])
+    expect(rc == 0 and shop.run([exe])[0] == 0, f"CUDA in several files: link and run: {text[:300]}")
 
 
 def copies(shop):
