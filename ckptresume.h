@@ -1159,9 +1159,9 @@ ckr_view_read(const ckr_ckpt *c, const ckr_view *v, int64_t first, int64_t n, vo
 /* >>api.run ------------------------------------------------------------------- */
 
 /* Reads the box [start, start + count) of a tensor (start NULL: all of it) into row-major memory at
-   dst, cast to `as` (NONE: as stored; among floats, e4m3fn and e5m2 of 8 bits too, which round as
-   in torch 2.15). Uses the env's threads. dst_size: its size in bytes, checked. A tensor that
-   ckr_ckpt_tensor did not find is E_ARG. */
+   dst, in this machine's byte order, cast to `as` (NONE: as stored; among floats, e4m3fn and e5m2
+   of 8 bits too, which round as in torch 2.15). Uses the env's threads. dst_size: its size in
+   bytes, checked. A tensor that ckr_ckpt_tensor did not find is E_ARG. */
 typedef struct ckr_read {
     const ckr_tensor *tensor;
     const int64_t    *start, *count;
@@ -52194,6 +52194,7 @@ typedef struct ckr__op {
         *span; /* destination bytes from the first to past the last, axes >= i; n_dims + 1 */
     uint64_t          at_a, at_b, at_d, at_l;
     bool              no_sum;  /* another op adds these elements to the digest           */
+    bool              swap;    /* the destination has the other byte order than this machine */
 } ckr__op;
 
 static int64_t ckr__row_major(uint32_t n_dims, const int64_t *shape, uint32_t axis)
@@ -52267,6 +52268,7 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     op->pb = pb;
     op->logical = logical;
     op->dtype = pd ? pd->dtype : logical;
+    op->swap = pd && pd->big_endian != ckr__host_big_endian();
     for (i = 0; i < t->n_dims; i++) {
         int64_t l = ckr__row_major(t->n_dims, t->shape, i) * el;
         x.count[i] = count[i];
@@ -52441,7 +52443,9 @@ static bool ckr__run_direct(const ckr__op *op, const uint8_t *dst, uint64_t byte
 {
     const ckr_piece *p = op->pa;
     return dst && p->file != CKR_NO_FILE && bytes >= CKR__DIRECT && op->dtype == p->dtype &&
-           op->logical == p->dtype && !p->big_endian && !ckr__host_big_endian();
+           op->logical == p->dtype &&
+           (ckr__dtypes[p->dtype].swap < 2 ||
+            (p->big_endian == ckr__host_big_endian() && !op->swap));
 }
 
 /* In one call, or in parts: with a digest, each summed while it is in cache; misplaced, each read
@@ -52480,8 +52484,7 @@ static const uint8_t *ckr__run_logical(ckr__lane *w, const ckr__op *op, const ui
     return t;
 }
 
-/* A run of n elements: copy (dst not NULL), cast and digest in one pass. Files are little-endian,
-   so the destination is too. */
+/* A run of n elements: copy (dst not NULL), cast and digest in one pass. */
 static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
                           int64_t n)
 {
@@ -52499,7 +52502,7 @@ static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
         if (dst) {
             if (op->dtype == op->logical) memcpy(dst, s, (size_t)part * (size_t)el);
             else ckr__convert(op->dtype, dst, op->logical, s, (uint64_t)part);
-            if (ckr__host_big_endian())
+            if (op->swap)
                 ckr__swap_bytes(dst, (size_t)part * (size_t)ed, ckr__dtypes[op->dtype].swap);
             dst += (uint64_t)part * ed;
         }
@@ -58116,6 +58119,7 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
     dst->stride = v + 2 * (size_t)t->n_dims;
     dst->file = CKR_NO_FILE;
     dst->dtype = as;
+    dst->big_endian = ckr__host_big_endian();
     numel = ckr__box_volume(t->n_dims, dst->count);
     if ((uint64_t)numel * ckr_dtype_size(as) != r->dst_size)
         return ckr__fail(c->err, CKR_ITEM_DST_SIZE, NULL, CKR_NO_OFFSET, t->name,
@@ -58263,12 +58267,7 @@ static ckr_result ckr__step_bytes(ckr__ctx *c, const ckr_ckpt *ckpt, uint8_t (**
 /* A step scalar as an integer; false when it is none. */
 static bool ckr__step_value(const ckr_tensor *t, const uint8_t bytes[8], int64_t *out)
 {
-    const size_t size = ckr_dtype_size(t->dtype);
-    uint8_t native[8];
-    double v;
-    memcpy(native, bytes, 8);
-    if (ckr__host_big_endian()) ckr__swap_bytes(native, size, size);
-    v = ckr__load_f64(t->dtype, native);
+    const double v = ckr__load_f64(t->dtype, bytes);
     if (!(v > -9e15 && v < 9e15)) return false;
     *out = (int64_t)v;
     return !((double)*out < v) && !((double)*out > v);
@@ -59699,12 +59698,13 @@ static ckr_result ckr__write_steps(ckr__write *w, bool *use, ckr__puts *x)
     for (i = 0; i < s->n_tensors && ok; i++) {
         const ckr_tensor *t = s->tensors[i];
         const size_t size = ckr_dtype_size(t->dtype);
-        const uint8_t *raw = x->steps[i];
+        uint8_t raw[8];
         if (use[i] || !(ckr__is_step(t) || (own && ckr__is_python(t))) ||
             (out->keys && !out->keys[i]) ||
             !ckr__map_find(&moved, t->name, strlen(t->name), NULL))
             continue;
-        if (!ckr__is_step(t)) raw = (const uint8_t *)t->pieces[0].mem;
+        memcpy(raw, ckr__is_step(t) ? (const void *)x->steps[i] : t->pieces[0].mem, size);
+        if (ckr__host_big_endian()) ckr__swap_bytes(raw, size, size);
         ckr__digest_add(w->crew.tables, w->crew.lanes[0].sums[i], 0, raw, size);
         ckr__digest_add(w->crew.tables, w->seen[0][i], 0, raw, size);
         use[i] = true;
@@ -60508,6 +60508,9 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
 } /* extern "C" */
 #endif
 
+#ifdef CKR__EXCESS
+#  pragma GCC pop_options
+#endif
 #ifdef CKR__FAST_MATH
 #  if defined(_MSC_VER)
 #    pragma float_control(pop)

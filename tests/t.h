@@ -114,6 +114,22 @@ T_UNUSED static int64_t t_range(t_rng *r, int64_t lo, int64_t hi)      /* both i
     return lo + (int64_t)(t_next(r) % (uint64_t)(hi - lo + 1));
 }
 
+/* Files, digests and devices have little-endian bytes: elements of `size` bytes from this machine's
+   order into that, or back, in place. */
+T_UNUSED static void t_little(void *p, size_t n, size_t size)
+{
+    const uint16_t one = 1;
+    uint8_t first, *b = (uint8_t *)p;
+    size_t i;
+    memcpy(&first, &one, 1);
+    for (; !first && size > 1 && n >= size; n -= size, b += size)
+        for (i = 0; i < size / 2; i++) {
+            const uint8_t t = b[i];
+            b[i] = b[size - 1 - i];
+            b[size - 1 - i] = t;
+        }
+}
+
 /* A whole file in malloc'ed memory with a NUL behind it; NULL when it cannot be read. */
 T_UNUSED static uint8_t *t_slurp(const char *path, size_t *n)
 {

@@ -152,6 +152,7 @@ static void same_state(const ckr_ckpt *c, ckr_ckpt *file, const char *path, int 
     if (!b) exit(2);
     CHECK_OK(ckr_view_read(file, n->u.view, 0, (int64_t)(size / ckr_dtype_size(t->dtype)), b, &e),
              &e);
+    t_little(a, size, ckr__dtypes[t->dtype].swap);     /* as ckr_view_read gives them */
     t_check(!memcmp(a, b, size), __FILE__, __LINE__, "%s is not %s of %s", pointer, slot, name);
     free(a);
     free(b);

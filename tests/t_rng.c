@@ -86,6 +86,7 @@ static void rng_calls(void)
             size_t n = 0;
             const char *want = ckr_node_str(at(at(calls, k), 5));
             const bool ok = draw(&r, at(calls, k), out, &n);
+            if (n) t_little(out, n, n / (size_t)whole(at(at(calls, k), 4)));
             digest(out, n, hex);
             t_check(ok && !strncmp(hex, want, 16), __FILE__, __LINE__, "%s seed %s call %u: %s %s",
                     kind, seed, (unsigned)k, ckr_node_str(at(at(calls, k), 0)),

@@ -102,6 +102,7 @@ static void case_make(run_case *x, t_rng *r, ckr_dtype from, ckr_dtype to)
     x->d.count = x->d_count;
     x->d.stride = x->d_stride;
     x->d.dtype = to;
+    x->a.big_endian = x->d.big_endian = ckr__host_big_endian();
     x->a.offset = 16 * (uint64_t)t_range(r, 0, 2);
     x->d.offset = 16 * (uint64_t)t_range(r, 0, 2);
     x->n_src += (size_t)x->a.offset;
@@ -265,6 +266,7 @@ static void digests(void)
         x.a.mem = x.src;
         do memcpy(flat + e * (size_t)n++, case_src(&x, at), e);
         while (odometer(x.t.n_dims, x.shape, at));
+        t_little(flat, e * (size_t)n, ckr__dtypes[from].swap);
         ckr__digest_add(tables, want, 0, flat, e * (size_t)n);
         lane_open(&w, tables, sums);
         memcpy(lo, x.start, sizeof lo);
@@ -371,6 +373,7 @@ static void jobs_any_threads(void)
         a.stride = stride;     /* a transposed source */
         a.file = CKR_NO_FILE;
         a.mem = src;
+        a.big_endian = ckr__host_big_endian();
         memset(dst, 0, bytes);
         CHECK(ckr__op_make(&t_ctx, &op, &t, zero, shape, &a, NULL, NULL));
         CHECK(ckr__jobs_add(&t_ctx, &jobs, &op, dst));

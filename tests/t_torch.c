@@ -516,8 +516,9 @@ static void numpy_keep_order(void)
     if (CHECK(a && a->kind == CKR_NODE_NDARRAY && a->u.view->n_dims == 3)) {
         const int64_t *shape = a->u.view->shape;
         CHECK(shape[0] == 4 && shape[1] == 2 && shape[2] == 3 && !a->u.view->fortran);
-        if (CHECK_OK(ckr_view_read(c, a->u.view, 0, 24, v, &err), &err))
-            for (i = 0; i < 24; i++) CHECK(v[i] == i / 3 % 2 * 12 + i % 3 * 4 + i / 6);
+        if (!CHECK_OK(ckr_view_read(c, a->u.view, 0, 24, v, &err), &err)) memset(v, 0, sizeof v);
+        t_little(v, sizeof v, 8);
+        for (i = 0; i < 24; i++) CHECK(v[i] == i / 3 % 2 * 12 + i % 3 * 4 + i / 6);
     }
     ckr_ckpt_close(c);
 }
