@@ -151,9 +151,27 @@ CKR_API uint64_t ckr_cuda_uniform(uint64_t seed, uint64_t offset, uint64_t n, ui
 
 /* >>cuda.bits ----------------------------------------------------------------- */
 /* Loads and stores of 1 to 16 bytes at addresses that are multiples of their size. Devices are
-   little-endian; so are the hosts that run this. */
+   little-endian, and so is what they are given and give. A big-endian host in the place of one
+   turns round what it loads and stores; its table is its own. */
 
 typedef struct ckr__k_16 { uint64_t lo, hi; } ckr__k_16;
+
+#if defined(CKPTRESUME_CUDA_HOST) && defined(__BYTE_ORDER__) &&                                    \
+    __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+static void ckr__k_turn(void *p, size_t n)
+{
+    uint8_t *b = (uint8_t *)p, t;
+    size_t i;
+    for (i = 0; i < n / 2; i++) {
+        t = b[i];
+        b[i] = b[n - 1 - i];
+        b[n - 1 - i] = t;
+    }
+}
+#  define CKR__K_TURN(v) ckr__k_turn(&(v), sizeof(v))
+#else
+#  define CKR__K_TURN(v) (void)0
+#endif
 
 #ifdef CKPTRESUME_CUDA_HOST
 /* A device faults at an address that is no multiple of the access, the host in its place doesn't:
@@ -173,9 +191,11 @@ static uint64_t ckr__cu_misaligned;
       type v;                                                                                      \
       CKR__K_AT(p, sizeof v);                                                                      \
       memcpy(&v, (const void *)(uintptr_t)p, sizeof v);                                            \
+      CKR__K_TURN(v);                                                                              \
       return v
 #  define CKR__K_STORE(native, type)                                                               \
       CKR__K_AT(p, sizeof v);                                                                      \
+      CKR__K_TURN(v);                                                                              \
       memcpy((void *)(uintptr_t)p, &v, sizeof v)
 #endif
 #define CKR__K_ACCESS(name, native, type)                                                          \
@@ -199,6 +219,8 @@ CKR__HD ckr__k_16 ckr__k_load16(uint64_t p)
 #else
     CKR__K_AT(p, sizeof v);
     memcpy(&v, (const void *)(uintptr_t)p, sizeof v);
+    CKR__K_TURN(v.lo);
+    CKR__K_TURN(v.hi);
 #endif
     return v;
 }
@@ -212,6 +234,8 @@ CKR__HD void ckr__k_store16(uint64_t p, ckr__k_16 v)
     __stcs((ulonglong2 *)p, w);
 #else
     CKR__K_AT(p, sizeof v);
+    CKR__K_TURN(v.lo);
+    CKR__K_TURN(v.hi);
     memcpy((void *)(uintptr_t)p, &v, sizeof v);
 #endif
 }
@@ -1118,11 +1142,11 @@ CKR_API ckr_result ckr_cuda_pack(const ckr_cuda_op *ops, size_t n, void *table, 
             ckr__k_op *o = (ckr__k_op *)(uintptr_t)v.ops + n_ops;
             ckr__cu_op(o, &ops[i], p, elements);
             if (o->from != o->to || o->swap > 1 || o->stat != CKR_CUDA_NO_STAT) head.plain = 0;
-            ckr__k_store8(v.first + 8 * n_ops, tiles);
+            ((uint64_t *)(uintptr_t)v.first)[n_ops] = tiles;
             tiles += (elements + o->tile - 1) / o->tile;
         }
     }
-    ckr__k_store8(v.first + 8 * n_ops, tiles);
+    ((uint64_t *)(uintptr_t)v.first)[n_ops] = tiles;
     head.n_ops = n_ops;
     head.n_tiles = tiles;
     memcpy(table, &head, sizeof head);

@@ -290,10 +290,11 @@ static void fragments(void)
     dev_free(b);
 }
 
-/* n elements from one dtype to another by a launch. */
-static void cast(const void *src, ckr_dtype from, void *dst, ckr_dtype to, uint64_t n,
+/* n elements from one dtype to another by a launch, between the device's byte order and ours. */
+static void cast(void *src, ckr_dtype from, void *dst, ckr_dtype to, uint64_t n,
                  const ckr_cuda_how *how)
 {
+    const size_t a = ckr_dtype_size(from), b = ckr_dtype_size(to);
     ckr_cuda_op op;
     memset(&op, 0, sizeof op);
     op.copy.dtype = from;
@@ -302,7 +303,10 @@ static void cast(const void *src, ckr_dtype from, void *dst, ckr_dtype to, uint6
     op.src = src;
     op.dst = dst;
     op.stat = how && how->stats ? 0 : CKR_CUDA_NO_STAT;
+    t_little(src, (size_t)n * a, a);
     run(&op, 1, how);
+    t_little(src, (size_t)n * a, a);
+    t_little(dst, (size_t)n * b, b);
 }
 
 static uint64_t fnv(const uint8_t *p, size_t n)
@@ -343,9 +347,11 @@ static void casts(void)
     CHECK(fnv(out, N) == 0x3f00b4c8aa86f010u);
     cast(bytes, CKR_DTYPE_F8_E4M3FN, wide, CKR_DTYPE_F32, 256, NULL);
     for (i = 0; i < 256; i++) if (wide[i] != wide[i]) wide[i] = 0;
+    t_little(wide, 1024, 4);
     CHECK(fnv((const uint8_t *)wide, 1024) == 0x854cabd1defe4645u);
     cast(bytes, CKR_DTYPE_F8_E5M2, wide, CKR_DTYPE_F32, 256, NULL);
     for (i = 0; i < 256; i++) if (wide[i] != wide[i]) wide[i] = 0;
+    t_little(wide, 1024, 4);
     CHECK(fnv((const uint8_t *)wide, 1024) == 0xa5377db4cd98b445u);
     for (a = 0; a < 6; a++)
         for (b = 0; b < 6; b++) {
@@ -593,6 +599,7 @@ static void through_the_ring(const char *path, size_t window, ckr_dtype as)
     for (i = 0; i < n; i++) {
         const ckr_tensor *t = s->tensors[i];
         ckr_digest_finish(stats[i].sums, t->dtype, t->n_dims, t->shape, d);
+        t_little(y[i].dst, x[i].dst_size, ckr__dtypes[x[i].as].swap);
         bad_count += memcmp(x[i].dst, y[i].dst, x[i].dst_size) || memcmp(d, digests[i], 16);
         free(x[i].dst);
         dev_free(y[i].dst);
