@@ -119,7 +119,8 @@
        CKPTRESUME_CUDA               brings ckptresume_cuda.cuh along: its declarations, and the
                                      bodies with CKPTRESUME_CUDA_IMPLEMENTATION
        CKPTRESUME_ASSERT(x)          invariants of this file, never of its input; default assert
-   Fast math of the file around it is put off for the bodies; clang cannot, and says so.
+   Fast math of the file around it is put off for the bodies; clang cannot, and says so. x87
+   arithmetic is refused: -msse2 -mfpmath=sse.
 
    Sections, each calling only what stands above it; grep for the mark
    -------------------------------------------------------------------
@@ -1363,6 +1364,19 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 #  else
 #    error "ckptresume.h: compile the implementation in a file of its own, with -fno-fast-math"
 #  endif
+#endif
+
+/* Sums and products are of the type that they are written in: x87 has 80 bits for all of them, and
+   rounds when it pleases. gcc for s390x takes float for double in strict C, and need not. 16: only
+   of _Float16. */
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 1 && defined(__GNUC__) &&               \
+    !defined(__clang__)
+#  define CKR__EXCESS
+#  pragma GCC push_options
+#  pragma GCC optimize("excess-precision=fast")
+#elif (defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16) ||   \
+    (defined(_M_IX86_FP) && _M_IX86_FP < 2)
+#  error "ckptresume.h: x87 arithmetic is not exact: pass -msse2 -mfpmath=sse (MSVC: /arch:SSE2)"
 #endif
 
 #ifdef __cplusplus

@@ -16,6 +16,9 @@
 #if defined(CKR__FAST_MATH) && defined(__GNUC__)
 #  pragma GCC optimize("no-fast-math")
 #endif
+#ifdef CKR__EXCESS
+#  pragma GCC optimize("excess-precision=fast")
+#endif
 
 typedef struct t_counts { unsigned long passed, failed; const char *test, *only; } t_counts;
 static t_counts t_now;
