@@ -143,7 +143,7 @@ static void not_compared(void)
     desc.env = &env;
     CHECK_OK(ckr_ckpt_create(&desc, &b, &e), &e);
     memcpy(mine, one, sizeof mine);
-    t_little(mine, sizeof mine, 4);    /* `one` stands for a file's bytes elsewhere, here for ours */
+    t_little(mine, sizeof mine, 4);    /* elsewhere `one` stands for a file's bytes     */
     CHECK_OK(ckr_ckpt_put(b, "w", "param", CKR_DTYPE_F32, 1, shape, mine, &e), &e);
     if (a && CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e) && CHECK(d.n_others == 1)) {
         CHECK_INT(d.n_tensors, 0);
