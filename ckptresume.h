@@ -1379,6 +1379,12 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 #  error "ckptresume.h: x87 arithmetic is not exact: pass -msse2 -mfpmath=sse (MSVC: /arch:SSE2)"
 #endif
 
+/* The bodies are C in either language, casts too: g++ tells by extern "C", clang has to be told. */
+#if defined(__cplusplus) && defined(__clang__)
+#  pragma clang diagnostic push
+#  pragma clang diagnostic ignored "-Wold-style-cast"
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -60522,6 +60528,9 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
 } /* extern "C" */
 #endif
 
+#if defined(__cplusplus) && defined(__clang__)
+#  pragma clang diagnostic pop
+#endif
 #ifdef CKR__EXCESS
 #  pragma GCC pop_options
 #endif

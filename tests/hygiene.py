@@ -4,9 +4,9 @@
 text       ASCII, no tabs, 100 columns, no paths of a machine; section marks once each, and the
            table of sections in the manual equal to them; calls that belong to one section only
 functions  lengths: median <= 20, 9 of 10 <= 60, none over 100 but those in hygiene_long.txt
-matrix     strict flags and -Werror: gcc and clang, g++ and clang++, each standard; -O0, -O3, -m32;
-           nvcc; the declarations alone, before and after others; every CKPTRESUME_NO_ define; two
-           vendored copies
+matrix     strict flags and -Werror: gcc and clang, g++ and clang++, each standard; -O0, -O3; i686,
+           s390x; x87, which is refused; nvcc; the declarations alone, before and after others; every
+           CKPTRESUME_NO_ define; two vendored copies
 names      only ckr_ symbols, no writable data, only CKR_ and CKPTRESUME_ macros
 cost       seconds to include the declarations and to compile the implementation
 
@@ -302,6 +302,13 @@ def have(tool):
     return shutil.which(tool) is not None
 
 
+def here(tool):
+    """A compiler that a check needs; that there is none is a failure, once."""
+    if not have(tool) and f"{tool} is not here" not in failures:
+        expect(False, f"{tool} is not here")
+    return have(tool)
+
+
 class Shop:
     """Compiles small files beside each other; two at a time."""
 
@@ -356,7 +363,7 @@ LANGUAGES = [(t, s, ".c") for t in ("gcc", "clang") for s in ("c99", "c11", "c17
 
 def flags(tool, ext):
     more = STRICT_C if ext == ".c" else []
-    if tool == "g++":
+    if ext == ".cc":
         more = more + ["-Wold-style-cast"]
     return STRICT + more + [f"-I{ROOT}"]
 
@@ -364,8 +371,7 @@ def flags(tool, ext):
 def check_matrix():
     shop = Shop()
     for tool, std, ext in LANGUAGES:
-        if not have(tool):
-            expect(tool not in ("gcc", "g++"), f"{tool} is not here")
+        if not here(tool):
             continue
         base = [tool, f"-std={std}", *flags(tool, ext)]
         impl, use = shop.file(IMPL, ext), shop.file(USE, ext)
@@ -380,11 +386,7 @@ def check_matrix():
         for opt in ("-O0", "-O3") if tool == "gcc" else ("-O0",):
             shop.want(f"{tool} c99 {opt}", base + [opt, "-c", impl, "-o", impl + opt + ".o"])
         shop.want(f"{tool} c99 NDEBUG", base + ["-DNDEBUG", "-fsyntax-only", impl])
-        probe = shop.file("#include <stdio.h>\nint main(void)\n{\n    return 0;\n}\n", ".c")
-        if shop.run([tool, "-m32", probe, "-o", probe + ".x"])[0] == 0:
-            shop.want(f"{tool} c99 -m32", base + ["-m32", "-O1", "-c", impl, "-o", impl + "32.o"])
-        else:
-            print(f"skipped: {tool} -m32 (no 32-bit C library here)")
+    machines(shop)
     if have("nvcc"):
         impl = shop.file(IMPL, ".cu")
         shop.want(
@@ -405,7 +407,7 @@ def check_matrix():
         )
     else:
         print("skipped: nvcc (not here)")
-    if have("x86_64-w64-mingw32-gcc"):
+    if here("x86_64-w64-mingw32-gcc"):
         impl = shop.file(IMPL, ".c")
         shop.want(
             "mingw c99",
@@ -421,14 +423,30 @@ def check_matrix():
                 impl + ".o",
             ],
         )
-    else:
-        print("skipped: mingw-w64 (not here)")
     defines(shop)
     inclusion(shop)
     cuda(shop)
     shop.finish()
     copies(shop)
     shop.close()
+
+
+def machines(shop):
+    """32 bits and the other byte order, with Debian's cross compilers; and x87, whose results are others."""
+    clang = ["clang", "--target=i686-linux-gnu", "-isystem", "/usr/i686-linux-gnu/include"]
+    sse, strict = ["-msse2", "-mfpmath=sse"], ["-std=c99", *flags("gcc", ".c")]
+    impl = shop.file(IMPL, ".c")
+    rows = [
+        ("i686", ["i686-linux-gnu-gcc", *sse, "-O1", "-c", "-o", impl + "32.o"], None),
+        ("i686 clang", [*clang, *sse, "-fsyntax-only"], None),
+        ("s390x", ["s390x-linux-gnu-gcc", "-O1", "-c", "-o", impl + "be.o"], None),
+        ("x87: i686", ["i686-linux-gnu-gcc", "-fsyntax-only"], "pass -msse2 -mfpmath=sse"),
+        ("x87: i686 clang", [*clang, "-fsyntax-only"], "pass -msse2 -mfpmath=sse"),
+        ("x87: x86-64", ["gcc", "-mfpmath=387", "-fsyntax-only"], "pass -msse2 -mfpmath=sse"),
+    ]
+    for label, cmd, must_fail in rows:
+        if here(cmd[0]) and (cmd[0] != "clang" or here("i686-linux-gnu-gcc")):
+            shop.want(f"{label} c99", cmd[:1] + strict + cmd[1:] + [impl], must_fail)
 
 
 def defines(shop):
@@ -439,7 +457,7 @@ def defines(shop):
     more = ["CKPTRESUME_STATIC", "CKPTRESUME_DEBUG"]
     for group in [[n] for n in names + more] + [names]:
         for tool, std, ext in (("gcc", "c99", ".c"), ("clang++", "c++17", ".cc")):
-            if have(tool) and group:
+            if here(tool) and group:
                 if tool == "clang++" and len(group) == 1 and group[0] in dialects:
                     continue
                 impl = shop.file("".join(f"#define {d}\n" for d in group) + IMPL, ext)
@@ -630,7 +648,7 @@ def macros(shop, text):
 def check_names():
     shop = Shop()
     for tool, ext in (("gcc", ".c"), ("clang", ".c"), ("g++", ".cc")):
-        if not have(tool):
+        if not here(tool):
             continue
         impl = shop.file(IMPL, ext)
         rc, out = shop.run(
