@@ -90,6 +90,20 @@ valgrind: ckptresume
 	@CFLAGS="$(CSTD) -O0 -g" RUNNER="valgrind -q --leak-check=full --error-exitcode=99" \
 	    $(RUN) build/tests t_base t_layout t_bad t_bad_files $(VALGRIND_MORE)
 
+# the portable tests on other machines: byte order, 32 bits, another C library; Debian's cross compilers
+# and qemu-user-static, musl-tools. Under an emulator the long ones are short.
+test-s390x:
+	@JOBS="$(JOBS)" sh tests/machine.sh s390x qemu-s390x-static s390x-linux-gnu-gcc
+
+test-aarch64:
+	@JOBS="$(JOBS)" sh tests/machine.sh aarch64 qemu-aarch64-static aarch64-linux-gnu-gcc
+
+test-i686:
+	@JOBS="$(JOBS)" sh tests/machine.sh i686 - i686-linux-gnu-gcc -msse2 -mfpmath=sse
+
+test-musl:
+	@JOBS="$(JOBS)" sh tests/machine.sh musl - musl-gcc
+
 fuzz:
 	@CC="$(CLANG)" SECONDS_EACH=$(FUZZ_SECONDS) JOBS="$(JOBS)" sh tests/fuzz/run.sh fuzz
 
@@ -165,6 +179,7 @@ help:
 	@echo "                  NANOTRON_SRC=DIR: also loaded by Nanotron itself"
 	@echo "make sanitize     the tests under ASan and UBSan; run and write under TSan"
 	@echo "make flags        some under fast math, and with products fused with sums"
+	@echo "make test-s390x   the portable tests elsewhere: test-s390x, test-aarch64 (qemu-user), test-i686, test-musl"
 	@echo "make valgrind     readers under valgrind; VALGRIND_MORE='t_run t_resume t_nanotron' the slow ones"
 	@echo "make fuzz         clang libFuzzer, FUZZ_SECONDS=60 for each target"
 	@echo "make fuzz-replay  the fuzz corpora once, under ASan and UBSan"
@@ -178,4 +193,5 @@ help:
 	@echo "variables: CC CFLAGS WARN CLANG PYTHON JOBS"
 
 .PHONY: all examples demo test cuda cuda11 test-cuda bench-cuda interop sanitize flags valgrind fuzz fuzz-replay bench hygiene matrix names \
+        test-s390x test-aarch64 test-i686 test-musl \
         install uninstall clean help

@@ -127,6 +127,7 @@ static void whole_way_fails(const whole *w, unsigned long most)
     ckr_env faults = faulty_env(&f, env.io);
     size_t k;
     faults.parallel.n_threads = 1;
+    most = t_times(most, 3);
     CHECK_INT(whole_way(w, &faults), CKR_OK);
     memcpy(calls, f.calls, sizeof calls);
     memio_remove(&disk, "w/out");

@@ -1,6 +1,7 @@
 /* t.h: the test harness. A test program defines CKPTRESUME_IMPLEMENTATION, includes ckptresume.h
    and this file, calls RUN(function) for each test and returns t_end(). One line per failed check
-   on stdout, then `N passed, N failed`. An argument runs only the tests whose names contain it. */
+   on stdout, then `N passed, N failed`. An argument runs only the tests whose names contain it.
+   With T_QUICK=1 in the environment what is long is short or left out: for emulated machines. */
 #ifndef CKR_T_H
 #define CKR_T_H
 
@@ -18,6 +19,14 @@
 #endif
 #ifdef CKR__EXCESS
 #  pragma GCC optimize("excess-precision=fast")
+#endif
+
+/* cos, sin, log of double are the C library's, as in the frameworks on the same machine; what tests
+   expect was recorded with glibc's of x86-64, and others differ in the last bits. */
+#if defined(__GLIBC__) && !defined(__i386__)
+#  define T_OTHER_LIBM false
+#else
+#  define T_OTHER_LIBM true
 #endif
 
 typedef struct t_counts { unsigned long passed, failed; const char *test, *only; } t_counts;
@@ -82,6 +91,14 @@ T_UNUSED static bool t_check_ok(ckr_result r, const ckr_error *e, const char *fi
 }
 
 #define RUN(f) do { if (t_start(#f)) f(); } while (0)
+#define RUN_LONG(f) do { if (t_times(1, 0)) RUN(f); } while (0)
+
+/* How many times: `n`, or with T_QUICK only `few`. */
+T_UNUSED static unsigned long t_times(unsigned long n, unsigned long few)
+{
+    const char *quick = getenv("T_QUICK");
+    return quick && *quick ? few : n;
+}
 
 T_UNUSED static bool t_start(const char *name)
 {

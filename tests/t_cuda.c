@@ -209,7 +209,7 @@ static void random_plans(void)
     lane.temp = temp;
     for (i = 0; i < ROOM; i++) src[i] = (uint8_t)t_next(&r);
     CHECK(ckr__arena(&t_ctx, 65536) != NULL);
-    for (i = 0; i < 10000; i++) plan(i, src, x, y, &lane);
+    for (i = 0; i < t_times(10000, 500); i++) plan(i, src, x, y, &lane);
     dev_free(src);
     dev_free(x);
     dev_free(y);
@@ -826,7 +826,7 @@ int main(int argc, char **argv)
     t_begin(argc, argv);
     ckr__ctx_init(&t_ctx, NULL, NULL, &err);
     RUN(random_plans);
-    RUN(over_four_gib);
+    if (sizeof(size_t) > 4) RUN(over_four_gib);        /* there is no such memory elsewhere   */
     RUN(fragments);
     RUN(casts);
     RUN(misaligned_casts);

@@ -1314,7 +1314,7 @@ int main(int argc, char **argv)
     RUN(of_another_update);
     RUN(universal_parts);
     RUN(counters_disagree);
-    RUN(digests);
+    RUN_LONG(digests);
     RUN(others);
     RUN(of_torch);
     RUN(of_plain);

@@ -1684,7 +1684,7 @@ int main(int argc, char **argv)
     RUN(many_notes);
     RUN(book);
     RUN(order_of_groups);
-    RUN(failing_allocations);
+    RUN_LONG(failing_allocations);
     RUN(failing_arena);
     ckr__ctx_free(&ctx);
     return t_end();

@@ -869,7 +869,7 @@ int main(int argc, char **argv)
     t_begin(argc, argv);
     tmp = t_tmpdir();
     RUN(opened_equals_truth);
-    RUN(there_and_back);
+    RUN_LONG(there_and_back);
     RUN(old_version);
     RUN(output_layer_alone);
     RUN(tied_copy_alone);

@@ -880,7 +880,7 @@ int main(int argc, char **argv)
     RUN(ends_early);
     RUN(sample_clock);
     RUN(hostile_settings);
-    RUN(many_groups);
+    RUN_LONG(many_groups);
     RUN(out_of_memory);
     RUN(missing_parts);
     RUN(tensor_values);

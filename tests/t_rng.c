@@ -66,6 +66,13 @@ static bool draw(ckr_rng *r, const ckr_node *call, void *out, size_t *bytes)
     return ckr_rng_normal(r, t, number(at(call, 2)), number(at(call, 3)), n, out) == CKR_OK;
 }
 
+/* A draw that is what the C library's log, sin and cos make of it, and not that of the record. */
+static bool of_libm(const ckr_node *call)
+{
+    return T_OTHER_LIBM && !strcmp(ckr_node_str(at(call, 0)), "normal") &&
+           !strcmp(ckr_node_str(at(call, 1)), "float64");
+}
+
 static void rng_calls(void)
 {
     static double out[100000];
@@ -88,7 +95,7 @@ static void rng_calls(void)
             const bool ok = draw(&r, at(calls, k), out, &n);
             if (n) t_little(out, n, n / (size_t)whole(at(at(calls, k), 4)));
             digest(out, n, hex);
-            t_check(ok && !strncmp(hex, want, 16), __FILE__, __LINE__, "%s seed %s call %u: %s %s",
+            t_check(ok && (of_libm(at(calls, k)) || !strncmp(hex, want, 16)), __FILE__, __LINE__, "%s seed %s call %u: %s %s",
                     kind, seed, (unsigned)k, ckr_node_str(at(at(calls, k), 0)),
                     ckr_node_str(at(at(calls, k), 1)));
         }
@@ -666,10 +673,11 @@ static void rng_noise(void)
     float f[40];
     t_rng g = { 77 };
     ckr_rng r;
+    const int all = (int)t_times(4000, 200);
     int i, k, taken = 0;
     CHECK(ckr_rng_seed(&r, CKR_RNG_TORCH_CPU, 1) == CKR_OK && ckr_rng_u32(&r) == 1791095845u);
     CHECK(ckr_rng_encode(&r, good, sizeof good) == 5056);
-    for (i = 0; i < 4000; i++) {
+    for (i = 0; i < all; i++) {
         const size_t n = sizes[t_range(&g, 0, 8)];
         memcpy(raw, good, sizeof raw);
         for (k = (int)t_range(&g, 0, 3); k > 0; k--) {
@@ -683,7 +691,7 @@ static void rng_noise(void)
         (void)ckr_rng_integers(&r, CKR_DTYPE_I64, -5, 5, 40, v);
         (void)ckr_rng_jump(&r, t_next(&g) >> 43, 0);
     }
-    CHECK(taken > 1000 && taken < 4000);
+    CHECK(taken > all / 4 && taken < all);
 }
 
 static void rng_items(void)
@@ -705,7 +713,7 @@ int main(int argc, char **argv)
     RUN(rng_odd_states);
     RUN(rng_unused_bytes);
     RUN(rng_hostile_nodes);
-    RUN(rng_jumps);
+    RUN_LONG(rng_jumps);
     RUN(rng_jumps_add_up);
     RUN(rng_equality);
     RUN(rng_refused_draws);

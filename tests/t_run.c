@@ -206,7 +206,7 @@ static void copies(void)
     int i;
     ckr__lane w;
     lane_open(&w, NULL, NULL);
-    for (i = 0; i < 30000; i++) {
+    for (i = 0; i < (int)t_times(30000, 2000); i++) {
         run_case x;
         ckr__op op;
         uint8_t *want;
@@ -240,7 +240,7 @@ static void digests(void)
     int i;
     ckr__digest_tables *tables = (ckr__digest_tables *)malloc(sizeof *tables);
     ckr__digest_tables_init(tables);
-    for (i = 0; i < 5000; i++) {
+    for (i = 0; i < (int)t_times(5000, 500); i++) {
         run_case x;
         ckr__op op;
         ckr__lane w;
@@ -303,7 +303,7 @@ static void comparisons(void)
     int i;
     ckr__lane w;
     lane_open(&w, NULL, NULL);
-    for (i = 0; i < 5000; i++) {
+    for (i = 0; i < (int)t_times(5000, 500); i++) {
         run_case x;
         ckr__op op;
         ckr_piece b;
@@ -351,7 +351,7 @@ static void jobs_any_threads(void)
     uint8_t *src = (uint8_t *)malloc(bytes), *dst = (uint8_t *)malloc(bytes);
     if (!src || !dst) exit(2);
     for (i = 0; i < bytes; i++) src[i] = (uint8_t)(i * 2654435761u >> 13);
-    for (threads = 1; threads <= 5; threads += 2) {
+    for (threads = (uint32_t)t_times(1, 3); threads <= 5; threads += (uint32_t)t_times(2, 3)) {
         ckr_env env = CKR_ZERO;
         ckr_tensor t;
         ckr_piece a;
@@ -419,7 +419,7 @@ static void long_runs(void)
     snprintf(path, sizeof path, "%s/run", dir);
     f = fopen(path, "wb");
     if (!f || fwrite(src, 1, ROOM, f) != ROOM || fclose(f) != 0) exit(2);
-    for (i = 0; i < 1200; i++) {
+    for (i = 0; i < t_times(1200, 60); i++) {
         const int64_t n = (int64_t)CKR__BLOCK * t_range(&r, 1, 3) + add[i % 8], from = i / 8 % 71;
         const int64_t to = t_range(&r, 0, 200), zero = 0, one = 1;
         const bool own = t_range(&r, 0, 3) == 0, sum = t_range(&r, 0, 1) == 0;

@@ -119,7 +119,9 @@ static void case_rows(const ckr_schedule *s, ckr__column column, const ckr_node 
         for (j = 0; j < s->n_lanes; j++) {
             const double want = number(ckr_node_at(rows->u.items[first - 1 + i], j)),
                          have = out[i * s->n_lanes + j];
-            t_check(same_bits(want, have), __FILE__, __LINE__,
+            t_check(same_bits(want, have) ||
+                        (T_OTHER_LIBM && fabs(have - want) <= 1e-14 * fabs(want)),
+                    __FILE__, __LINE__,
                     "case %llu (%s, %s) update %llu group %llu: %.17g, torch has %.17g",
                     (unsigned long long)index, s->kind, how, (unsigned long long)(first + i),
                     (unsigned long long)j, have, want);
@@ -603,9 +605,10 @@ static void random_rebase(t_rng *r, const ckr_schedule *s, const double *want, c
 static void random_schedules(void)
 {
     t_rng r = { 4 };
+    const int n = (int)t_times(10000, 500);
     int i, lanes;
     char text[400];
-    for (i = 0; i < 10000; i++) {
+    for (i = 0; i < n; i++) {
         double bases[T_LANES], want[T_UPDATES * T_LANES];
         ckr_schedule *s = NULL;
         if (i % 100 == 0) ctx_open();
@@ -895,7 +898,7 @@ int main(int argc, char **argv)
     RUN(set_keys);
     RUN(rebase_titan);
     RUN(rebase_torch);
-    RUN(scans);
+    RUN_LONG(scans);
     RUN(random_schedules);
     RUN(other_states);
     RUN(timescale);
