@@ -95,7 +95,8 @@ static void rng_calls(void)
             const bool ok = draw(&r, at(calls, k), out, &n);
             if (n) t_little(out, n, n / (size_t)whole(at(at(calls, k), 4)));
             digest(out, n, hex);
-            t_check(ok && (of_libm(at(calls, k)) || !strncmp(hex, want, 16)), __FILE__, __LINE__, "%s seed %s call %u: %s %s",
+            t_check(ok && (of_libm(at(calls, k)) || !strncmp(hex, want, 16)), __FILE__, __LINE__,
+                    "%s seed %s call %u: %s %s",
                     kind, seed, (unsigned)k, ckr_node_str(at(at(calls, k), 0)),
                     ckr_node_str(at(at(calls, k), 1)));
         }
