@@ -15,6 +15,9 @@ CLANG    = clang
 PYTHON   = python3
 JOBS     = 2
 FUZZ_SECONDS = 60
+MINGW    = x86_64-w64-mingw32-gcc
+WINE     = /usr/lib/wine/wine64
+WINDOWS_TESTS =
 NVCC     = nvcc
 MPICC    = mpicc
 CUDA_ARCHS = 75 80 86 89 90 100 120
@@ -63,6 +66,12 @@ demo: ckptresume
 # compiling is most of it: without the optimiser, which the tool is built with
 test: all
 	@CFLAGS="$(CSTD) -O0 -g" $(RUN) build/tests
+
+# by mingw-w64, run under wine (Debian: gcc-mingw-w64-x86-64, wine64), which needs no display; with
+# nothing linked but what every Windows has. kill.c is of POSIX: processes, signals
+test-windows: all
+	@mkdir -p build/windows/examples
+	@MINGW="$(MINGW)" WINE="$(WINE)" JOBS="$(JOBS)" sh tests/windows.sh build/windows $(WINDOWS_TESTS)
 
 # what needs the real frameworks: torch and the safetensors package; NANOTRON_SRC=DIR for Nanotron too
 interop: ckptresume
@@ -175,6 +184,7 @@ help:
 	@echo "make              the tool ./ckptresume, and the examples in build/examples"
 	@echo "make demo         inspect, plan, convert and verify a real checkpoint of tests/data"
 	@echo "make test         every test that needs only a C compiler; under 3 minutes"
+	@echo "make test-windows what runs on Windows of it, by mingw-w64 and wine64; WINDOWS_TESTS='t_run ...' some"
 	@echo "make interop      what was written, read by torch and safetensors (makes build/venv; needs python3)"
 	@echo "                  NANOTRON_SRC=DIR: also loaded by Nanotron itself"
 	@echo "make sanitize     the tests under ASan and UBSan; run and write under TSan"
@@ -192,6 +202,6 @@ help:
 	@echo "make clean        removes build/ and ./ckptresume"
 	@echo "variables: CC CFLAGS WARN CLANG PYTHON JOBS"
 
-.PHONY: all examples demo test cuda cuda11 test-cuda bench-cuda interop sanitize flags valgrind fuzz fuzz-replay bench hygiene matrix names \
+.PHONY: all examples demo test test-windows cuda cuda11 test-cuda bench-cuda interop sanitize flags valgrind fuzz fuzz-replay bench hygiene matrix names \
         test-s390x test-aarch64 test-i686 test-musl \
         install uninstall clean help

@@ -38742,22 +38742,22 @@ static ckr_result ckr__ds_groups(ckr__ds *r)
    text, since somebody has written it. */
 static double ckr__ds_base_of(double lr, double ratio)
 {
-    const double near = lr / ratio;
-    double trial, up = near, down = near;
+    const double around = lr / ratio;
+    double trial, up = around, down = around;
     int digits;
     char text[40];
     for (digits = 1; digits <= 15; digits++) { /* as someone writes it                     */
         const double by = digits <= 8 ? 2 * DBL_EPSILON * lr : 0;
-        ckr__read_double(text, ckr__format(text, sizeof text, "%.*g", digits, near), &trial);
+        ckr__read_double(text, ckr__format(text, sizeof text, "%.*g", digits, around), &trial);
         if (fabs(trial * ratio - lr) <= by) return trial;
     }
     for (digits = 0; digits < 4; digits++) {   /* as it was computed                       */
         if (ckr__same(up * ratio, lr)) return up;
         if (ckr__same(down * ratio, lr)) return down;
-        up += near * DBL_EPSILON / 2;
-        down -= near * DBL_EPSILON / 2;
+        up += around * DBL_EPSILON / 2;
+        down -= around * DBL_EPSILON / 2;
     }
-    return near;
+    return around;
 }
 
 static ckr_result ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, double *bases)
@@ -52392,11 +52392,11 @@ static bool ckr__lane_read(ckr__lane *w, int side, const ckr_piece *p, uint64_t 
 static uint64_t ckr__ahead(const ckr__lane *w, int side, uint32_t file, uint64_t at, uint64_t want)
 {
     const uint64_t end = w->block_at[side] + w->block_n[side];
-    uint64_t far = want;
+    uint64_t reach = want;
     if (w->block_file[side] == file && at >= end && at - end < CKR__NEAR &&
-        far < 2 * w->block_n[side])
-        far = 2 * w->block_n[side];
-    return far < w->most ? far : w->most;
+        reach < 2 * w->block_n[side])
+        reach = 2 * w->block_n[side];
+    return reach < w->most ? reach : w->most;
 }
 
 /* n bytes (at most CKR__RUN_PART) of a piece's source, the first of `want`; NULL after an error.

@@ -1180,15 +1180,15 @@ static int lr_ink_in(const lr_plot *p, int x, int y, int w, int h)
 /* Puts a box of w by h pixels near (ax, ay) where it hides least; all relative to the plot. */
 static void lr_place(lr_plot *p, int w, int h, int ax, int ay, int *x, int *y)
 {
-    int side, far, ty, tx, cost, best = INT_MAX;
+    int side, gap, ty, tx, cost, best = INT_MAX;
     *x = lr_clamp(ax + 12, LR_PW - w);
     *y = lr_clamp(ay, LR_PH - h);
     for (side = 0; side < 2; side++)
-        for (far = 12; far < 260; far += 20)
+        for (gap = 12; gap < 260; gap += 20)
             for (ty = 4; ty + h < LR_PH - 4; ty += 4) {
-                tx = side ? ax - far - w : ax + far;
+                tx = side ? ax - gap - w : ax + gap;
                 if (tx < 4 || tx + w > LR_PW - 4) continue;
-                cost = lr_ink_in(p, tx - 4, ty - 2, w + 8, h + 4) * 400 + far +
+                cost = lr_ink_in(p, tx - 4, ty - 2, w + 8, h + 4) * 400 + gap +
                        (ty + h / 2 > ay ? ty + h / 2 - ay : ay - ty - h / 2);
                 if (cost < best) { best = cost; *x = tx; *y = ty; }
             }

@@ -4,8 +4,7 @@
 #ifndef CKR_BAD_H
 #define CKR_BAD_H
 
-#include <fcntl.h>
-#include <sys/wait.h>
+#include "os.h"
 
 /* t_bad.c, t_bad_files.c, t_bad_run.c; the others have a program of their own */
 enum {
@@ -196,22 +195,13 @@ T_UNUSED static int bad_tool(const char *tmp, const char *const *args, char *sai
                              size_t *n_out)
 {
     char out[600], note[600], text[4096];
-    int status = 0;
-    pid_t pid;
+    int code;
     snprintf(out, sizeof out, "%s/stdout", tmp);
     snprintf(note, sizeof note, "%s/stderr", tmp);
-    fflush(stdout);
-    pid = fork();
-    if (pid == 0) {
-        dup2(open(out, O_WRONLY | O_CREAT | O_TRUNC, 0666), 1);
-        dup2(open(note, O_WRONLY | O_CREAT | O_TRUNC, 0666), 2);
-        execv(args[0], (char *const *)(uintptr_t)args);
-        _exit(127);
-    }
-    waitpid(pid, &status, 0);
+    code = os_run(args, out, note);
     bad_text(note, said, cap);
     *n_out = bad_text(out, text, sizeof text);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return code;
 }
 
 #endif

@@ -8,10 +8,9 @@
 #define CKR_MEMIO_H
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include "os.h"
 
 typedef struct memio_file {
     char    *path;
@@ -349,7 +348,7 @@ static bool faulty_now(faulty *f, int kind)
     unsigned long n = ++f->calls[kind];
     if (faulty_changes(kind) && ++f->changes == f->kill_at) {
         if (kind == FAULT_WRITE) return true;
-        kill(getpid(), SIGKILL);
+        os_die();
     }
     bool hit = kind == f->kind && f->at && (n == f->at || (f->for_good && n > f->at));
     if (hit) f->failed++;
@@ -405,7 +404,7 @@ static int32_t faulty_write(void *user, void *file, uint64_t offset, const void 
     faulty *f = (faulty *)user;
     if (faulty_now(f, FAULT_WRITE)) {      /* half of it arrives, as when a disk fills up */
         f->io.write_fn(f->io.user, file, offset, src, n / 2);
-        if (f->kill_at) kill(getpid(), SIGKILL);
+        if (f->kill_at) os_die();
         return f->sys;
     }
     return f->io.write_fn(f->io.user, file, offset, src, n);

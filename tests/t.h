@@ -10,8 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "os.h"
 
 /* The header keeps itself out of fast math; what is expected of it is computed here. */
 #if defined(CKR__FAST_MATH) && defined(__GNUC__)
@@ -110,6 +109,9 @@ T_UNUSED static bool t_start(const char *name)
 T_UNUSED static void t_begin(int argc, char **argv)
 {
     t_now.only = argc > 1 ? argv[1] : NULL;
+#if defined(_WIN32)
+    _fmode = _O_BINARY;        /* a file has the bytes that were written                */
+#endif
 }
 
 T_UNUSED static int t_end(void)
@@ -188,13 +190,12 @@ T_UNUSED static const char *t_tmpdir(void)
     return path;
 }
 
-/* Removes a tree of files by the shell: tests only, paths made by t_tmpdir. */
+/* Removes a tree of files: tests only, paths made by t_tmpdir. */
 T_UNUSED static void t_remove_tree(const char *path)
 {
-    char cmd[1100];
     if (strstr(path, "ckr-test-") == NULL) return;
-    snprintf(cmd, sizeof cmd, "rm -rf '%s'", path);
-    if (system(cmd) != 0) printf("cannot remove %s\n", path);
+    os_remove_tree(path);
+    if (access(path, F_OK) == 0) printf("cannot remove %s\n", path);
 }
 
 #endif

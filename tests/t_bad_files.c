@@ -144,8 +144,8 @@ static void tool_says(const char *label, int code)
     for (n_out = 0; said[n_out]; n_out++) got += said[n_out] == '\n';
     t_check(got == 1 + (err.remedy[0] != 0), __FILE__, __LINE__, "%s: %d lines: %s", label, got,
             said);
-    snprintf(path, sizeof path, "rm -rf '%s/case'", tmp);
-    if (system(path) != 0) exit(2);
+    snprintf(path, sizeof path, "%s/case", tmp);
+    t_remove_tree(path);
 }
 
 static ckr_result open_it(ckr_ckpt **c)
@@ -550,16 +550,20 @@ static void tool_outputs(void)
     snprintf(queue, sizeof queue, "%s/queue", tmp);
     snprintf(loop, sizeof loop, "%s/loop.safetensors", tmp);
     snprintf(full, sizeof full, "%s/full", tmp);
-    if (mkdir(there, 0777) != 0 || symlink("loop.safetensors", loop) != 0 ||
-        mkfifo(queue, 0666) != 0)
-        exit(2);
+    if (mkdir(there, 0777) != 0) exit(2);
     tool_ends(exists, 1, "CKR_E_OUTPUT_EXISTS");
+#if !defined(_WIN32)           /* no pipes among files, no limit on a file's size, and links only
+                                  for administrators */
+    if (symlink("loop.safetensors", loop) != 0 || mkfifo(queue, 0666) != 0) exit(2);
     tool_ends(pipe_out, 1, "a device or a pipe");
+    tool_ends(read, 4, loop);
+    tool_ends(space, 4, "/.full.ckptresume-tmp/");
+#else
+    (void)pipe_out, (void)read, (void)space;
+#endif
     tool_ends(inside, 2, TP2 "/13/out");
     tool_ends(parent, 4, none);
     tool_ends(uneven, 1, "CKR_E_TP_UNEVEN");
-    tool_ends(read, 4, loop);
-    tool_ends(space, 4, "/.full.ckptresume-tmp/");
     tool_ends(usage, 2, "--tp");
     CHECK(access(TP2 "/13/out", F_OK) != 0 && access(none, F_OK) != 0 &&
           access(full, F_OK) != 0);
@@ -613,9 +617,13 @@ static void tool_nowhere(void)
                *file[] = { tool, "convert", TP2, under, "--tp=1", NULL };
     snprintf(link, sizeof link, "%s/link", tmp);
     snprintf(under, sizeof under, "%s/file/out", tmp);
+#if !defined(_WIN32)           /* links are for administrators there */
     CHECK(symlink("nowhere", link) == 0);
     tool_ends(nowhere, 1, "leads nowhere");
     CHECK(unlink(link) == 0);
+#else
+    (void)nowhere;
+#endif
     snprintf(link, sizeof link, "%s/file", tmp);
     fclose(fopen(link, "w"));
     tool_ends(file, 4, "its parent is no directory");

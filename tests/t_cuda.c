@@ -4,7 +4,6 @@
    Philox. On a device the same runs as tests/cuda.cu. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
-#include <sys/mman.h>
 #ifdef __SSE2__
 #  include <xmmintrin.h>
 #endif
@@ -218,23 +217,20 @@ static void random_plans(void)
 /* Copies whose places are far apart, in memory that is never touched in between. */
 static void over_four_gib(void)
 {
-    const uint64_t size = (uint64_t)9 << 30, far = ((uint64_t)5 << 30) + 3;
+    const uint64_t size = (uint64_t)9 << 30, there = ((uint64_t)5 << 30) + 3;
 #ifdef CKPTRESUME_CUDA_HOST
-    uint8_t *a = (uint8_t *)mmap(NULL, size, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    uint8_t *b = (uint8_t *)mmap(NULL, size, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *a = (uint8_t *)os_map(size), *b = (uint8_t *)os_map(size);
 #else
     uint8_t *a = (uint8_t *)dev(size), *b = (uint8_t *)dev(size);
 #endif
     ckr_cuda_op op;
     size_t i;
-    if (!CHECK((void *)a != MAP_FAILED && (void *)b != MAP_FAILED)) return;
+    if (!CHECK(a && b)) return;
     memset(&op, 0, sizeof op);
-    for (i = 0; i < 3000; i++) a[far + i] = a[far + 700000001 + i] = (uint8_t)(i * 7 + 1);
+    for (i = 0; i < 3000; i++) a[there + i] = a[there + 700000001 + i] = (uint8_t)(i * 7 + 1);
     op.copy.dtype = op.copy.as = CKR_DTYPE_U8;
-    op.copy.from = far;
-    op.copy.to = far + 5;
+    op.copy.from = there;
+    op.copy.to = there + 5;
     op.copy.run = 3000;
     op.copy.n_dims = 2;
     op.copy.count[0] = 1;
@@ -245,13 +241,13 @@ static void over_four_gib(void)
     op.dst = b;
     op.stat = CKR_CUDA_NO_STAT;
     run(&op, 1, NULL);
-    CHECK(!memcmp(b + far + 5, a + far, 3000));
-    CHECK(!memcmp(b + far + 5 + 1500000007, a + far, 3000));
-    CHECK_INT(b[far + 4], 0);
-    CHECK_INT(b[far + 3005], 0);
+    CHECK(!memcmp(b + there + 5, a + there, 3000));
+    CHECK(!memcmp(b + there + 5 + 1500000007, a + there, 3000));
+    CHECK_INT(b[there + 4], 0);
+    CHECK_INT(b[there + 3005], 0);
 #ifdef CKPTRESUME_CUDA_HOST
-    munmap(a, size);
-    munmap(b, size);
+    os_unmap(a, size);
+    os_unmap(b, size);
 #else
     dev_free(a);
     dev_free(b);

@@ -228,7 +228,7 @@ static void distances(void)
     static const float z[2][4] = { { 1, 0, 0, 2 }, { 1, 0, 3, 6 } };
     static const double w[2][4] = { { 1, 0, 0, 2 }, { 1, 0, 3, 6 } };
     static const int64_t i[2] = { (int64_t)1 << 62, ((int64_t)1 << 62) + 1 };
-    static const int64_t far[2] = { INT64_MIN, INT64_MAX };
+    static const int64_t apart[2] = { INT64_MIN, INT64_MAX };
     static const uint64_t most[2] = { UINT64_MAX, 0 };
     size_t k;
     for (k = 0; k < sizeof f8 / sizeof *f8; k++)
@@ -239,7 +239,7 @@ static void distances(void)
     distance(CKR_DTYPE_C64, 2, z[0], z[1], 1, 5, CKR_NO_ULP);
     distance(CKR_DTYPE_C128, 2, w[0], w[1], 1, 5, CKR_NO_ULP);
     distance(CKR_DTYPE_I64, 1, &i[0], &i[1], 1, 1, CKR_NO_ULP);
-    distance(CKR_DTYPE_I64, 1, &far[0], &far[1], 1, 18446744073709551615.0, CKR_NO_ULP);
+    distance(CKR_DTYPE_I64, 1, &apart[0], &apart[1], 1, 18446744073709551615.0, CKR_NO_ULP);
     distance(CKR_DTYPE_U64, 1, &most[0], &most[1], 1, 18446744073709551615.0, CKR_NO_ULP);
 }
 

@@ -531,11 +531,13 @@ static void links_and_neighbours(void)
     ckr_plan *p = NULL;
     ckr_ckpt *next = NULL;
     if (!CHECK_OK(ckr_plan_create(ckpt, &t, 0, &p, &err), &err)) return;
+#if !defined(_WIN32)           /* links are for administrators there */
     remove("build/link");
     CHECK(symlink("../" SOURCE "/13/random", "build/link") == 0);
     CHECK(ckr_plan_write(p, "build/link/out", NULL, &err) == CKR_E_ARG);
     CHECK(err.item == CKR_ITEM_OUTPUT_INSIDE);
     remove("build/link");
+#endif
     t.force = true;
     ckr_plan_free(p);
     if (!CHECK_OK(ckr_plan_create(ckpt, &t, 0, &p, &err), &err)) return;
@@ -571,7 +573,7 @@ static void long_names(void)
    is told the call can be cancelled, which leaves nothing behind. */
 static struct { uint64_t calls, stop_at, done, total; bool back, other; } told;
 
-static bool tell(void *user, uint64_t done, uint64_t total)
+static bool tell_it(void *user, uint64_t done, uint64_t total)
 {
     (void)user;
     if (told.calls && done < told.done) told.back = true;
@@ -606,7 +608,7 @@ static void progress_with(uint32_t n_threads)
     ckr_plan *p = NULL;
     int which;
     uint64_t i;
-    env.progress_fn = tell;
+    env.progress_fn = tell_it;
     env.parallel.n_threads = n_threads;
     d.env = &env;
     if (!CHECK_OK(ckr_ckpt_open(SOURCE, &d, &k, &err), &err)) return;

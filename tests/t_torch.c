@@ -6,7 +6,6 @@
 #include "t.h"
 #include "archive.h"
 
-#include <dirent.h>
 
 #define DATA "tests/data/torch"
 

@@ -2,9 +2,8 @@
 #ifndef CKR_TREE_H
 #define CKR_TREE_H
 
-#include <dirent.h>
 #include <stdio.h>
-#include <sys/stat.h>
+#include "os.h"
 
 static void memio_load_file(memio *m, const char *disk, const char *path)
 {
