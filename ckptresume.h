@@ -1549,6 +1549,53 @@ static int64_t ckr__max_i64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* One rounding. mingw-w64's own round twice; there the product is exact as two doubles, and the
+   rest keeps in its last bit that something was cut off (Boldo, Melquiond). Not near overflow. */
+#if defined(__MINGW32__) && !defined(__FMA__)
+static double ckr__sum(double a, double b, double *low)
+{
+    const double s = a + b, t = s - a;
+    *low = (a - (s - t)) + (b - t);
+    return s;
+}
+
+static double ckr__sum_odd(double a, double b)
+{
+    double low, s = ckr__sum(a, b, &low);
+    uint64_t bits;
+    memcpy(&bits, &s, sizeof s);
+    if ((low > 0 || low < 0) && !(bits & 1)) bits = (low > 0) == (s > 0) ? bits + 1 : bits - 1;
+    memcpy(&s, &bits, sizeof s);
+    return s;
+}
+
+static double ckr__fma(double a, double b, double c)
+{
+    const double split = 134217729;                /* 2^27 + 1 */
+    const double a1 = split * a - (split * a - a), b1 = split * b - (split * b - b);
+    const double a0 = a - a1, b0 = b - b1, high = a * b;
+    const double low = ((a1 * b1 - high) + a1 * b0 + a0 * b1) + a0 * b0;
+    double rest, top, sum = ckr__sum(c, low, &rest);
+    top = ckr__sum(high, sum, &sum);
+    return top + ckr__sum_odd(rest, sum);
+}
+
+static float ckr__fmaf(float a, float b, float c)
+{
+    return (float)ckr__sum_odd((double)a * b, c);
+}
+#else
+static double ckr__fma(double a, double b, double c)
+{
+    return fma(a, b, c);
+}
+
+static float ckr__fmaf(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+#endif
+
 /* >>decimal ------------------------------------------------------------------- */
 /* Doubles to decimal and back by whole numbers alone: no locale, rounding mode or flush to zero of
    the process shows in them. A double is a fraction of two large integers; long division gives its
@@ -21234,7 +21281,7 @@ static void ckr__torch_uniform32(ckr_rng *r, float lo, float hi, uint64_t n, flo
         for (i = 0; i < m; i++)
             out[i] = (float)(int32_t)(w[i] & 0xffffffu) * 5.9604644775390625e-8f;    /* 2^-24 */
         if (lo != 0 || hi != 1)
-            for (i = 0; i < m; i++) out[i] = fmaf(out[i], range, lo);
+            for (i = 0; i < m; i++) out[i] = ckr__fmaf(out[i], range, lo);
     }
 }
 
@@ -21251,7 +21298,7 @@ static void ckr__torch_uniform64(ckr_rng *r, double lo, double hi, uint64_t n, d
             out[i] = (double)(int64_t)v * (1.0 / 9007199254740992.0);
         }
         if (lo != 0 || hi != 1)
-            for (i = 0; i < m; i++) out[i] = fma(out[i], range, lo);
+            for (i = 0; i < m; i++) out[i] = ckr__fma(out[i], range, lo);
     }
 }
 
@@ -21265,7 +21312,7 @@ static void ckr__torch_uniform16_old(ckr_rng *r, ckr_dtype t, double lo, double 
     const float range = ckr__half_round(t, b - a);
     uint64_t i;
     for (i = 0; i < n; i++)
-        out[i] = ckr__half_of(t, fmaf((float)(ckr__mt_u32(r) & mask) * scale, range, a));
+        out[i] = ckr__half_of(t, ckr__fmaf((float)(ckr__mt_u32(r) & mask) * scale, range, a));
 }
 
 static void ckr__torch_uniform16(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
@@ -21343,15 +21390,15 @@ static void ckr__cuda_real(ckr_rng *r, bool normal, float a, float b, uint64_t n
             uint32_t w[4];
             float v[4];
             ckr__cuda_words(&k, j, t, w);
-            for (i = 0; i < 4; i++) v[i] = fmaf((float)w[i], unit, unit / 2);
+            for (i = 0; i < 4; i++) v[i] = ckr__fmaf((float)w[i], unit, unit / 2);
             for (i = 0; normal && i < 4; i += 2) {
                 const float s = sqrtf(-2.0f * logf(v[i]));
-                const float angle = fmaf((float)w[i + 1], two_pi, two_pi / 2);
+                const float angle = ckr__fmaf((float)w[i + 1], two_pi, two_pi / 2);
                 v[i] = s * sinf(angle);
                 v[i + 1] = s * cosf(angle);
             }
             for (i = 0; i < 4 && (4 * j + i) * k.threads + t < n; i++) {
-                float x = normal ? fmaf(v[i], b, a) : fmaf(v[i], b - a, a);
+                float x = normal ? ckr__fmaf(v[i], b, a) : ckr__fmaf(v[i], b - a, a);
                 if (!normal && x == b) x = a;              /* curand's (0, 1] to [0, 1)   */
                 out[(4 * j + i) * k.threads + t] = x;
             }
@@ -21428,10 +21475,10 @@ static float ckr__torch_log(float v)
     }
     z = x * x;
     y = ckr__log_c[0];
-    for (i = 1; i < 9; i++) y = fmaf(y, x, ckr__log_c[i]);
-    y = fmaf(y * x, z, e * -2.12194440e-4f);
-    y = fmaf(-z, 0.5f, y);
-    return fmaf(e, 0.693359375f, x + y);
+    for (i = 1; i < 9; i++) y = ckr__fmaf(y, x, ckr__log_c[i]);
+    y = ckr__fmaf(y * x, z, e * -2.12194440e-4f);
+    y = ckr__fmaf(-z, 0.5f, y);
+    return ckr__fmaf(e, 0.693359375f, x + y);
 }
 
 static void ckr__torch_sincos(float x, float *s, float *c)           /* x >= 0             */
@@ -21440,12 +21487,12 @@ static void ckr__torch_sincos(float x, float *s, float *c)           /* x >= 0  
     const float y = (float)q;
     float z, sine, cosine;
     int i;
-    for (i = 0; i < 3; i++) x = fmaf(y, ckr__turn_c[i], x);
+    for (i = 0; i < 3; i++) x = ckr__fmaf(y, ckr__turn_c[i], x);
     z = x * x;
-    cosine = fmaf(fmaf(ckr__cos_c[0], z, ckr__cos_c[1]), z, ckr__cos_c[2]) * z;
-    cosine = fmaf(cosine, z, -(z * 0.5f)) + 1.0f;
-    sine = fmaf(fmaf(ckr__sin_c[0], z, ckr__sin_c[1]), z, ckr__sin_c[2]) * z;
-    sine = fmaf(sine, x, x);
+    cosine = ckr__fmaf(ckr__fmaf(ckr__cos_c[0], z, ckr__cos_c[1]), z, ckr__cos_c[2]) * z;
+    cosine = ckr__fmaf(cosine, z, -(z * 0.5f)) + 1.0f;
+    sine = ckr__fmaf(ckr__fmaf(ckr__sin_c[0], z, ckr__sin_c[1]), z, ckr__sin_c[2]) * z;
+    sine = ckr__fmaf(sine, x, x);
     *s = q & 2 ? cosine : sine;
     *c = q & 2 ? sine : cosine;
     if (q & 4) *s = -*s;
@@ -21460,8 +21507,8 @@ static void ckr__torch_normal16(float *d, float mean, float std)
         const float radius = sqrtf(-2.0f * ckr__torch_log(1.0f - d[i]));
         float s, c;
         ckr__torch_sincos(6.2831853071795864769f * d[i + 8], &s, &c);
-        d[i] = fmaf(radius * c, std, mean);
-        d[i + 8] = fmaf(radius * s, std, mean);
+        d[i] = ckr__fmaf(radius * c, std, mean);
+        d[i + 8] = ckr__fmaf(radius * s, std, mean);
     }
 }
 
@@ -21576,8 +21623,8 @@ static void ckr__torch_normal16_f64(double *d, double mean, double std)
     for (i = 0; i < 8; i++) {
         const double radius = sqrt(-2 * log(1 - d[i])), a = 6.2831853071795864769 * d[i + 8];
         const double x = radius * cos(a), y = radius * sin(a);
-        d[i] = unit ? x : fma(x, std, mean);
-        d[i + 8] = unit ? y : fma(y, std, mean);
+        d[i] = unit ? x : ckr__fma(x, std, mean);
+        d[i + 8] = unit ? y : ckr__fma(y, std, mean);
     }
 }
 
@@ -21609,8 +21656,8 @@ static void ckr__torch_normal16_half(ckr_dtype t, bool each, uint16_t *d, float 
         s = sinf(a);
         c = each ? ckr__half_round(t, l * ckr__half_round(t, c)) : l * c;
         s = each ? ckr__half_round(t, l * ckr__half_round(t, s)) : l * s;
-        c = each ? ckr__half_round(t, c * std) + mean : fmaf(c, std, mean);
-        s = each ? ckr__half_round(t, s * std) + mean : fmaf(s, std, mean);
+        c = each ? ckr__half_round(t, c * std) + mean : ckr__fmaf(c, std, mean);
+        s = each ? ckr__half_round(t, s * std) + mean : ckr__fmaf(s, std, mean);
         d[i] = ckr__half_of(t, c);
         d[i + 8] = ckr__half_of(t, s);
     }
@@ -21707,7 +21754,7 @@ static ckr_result ckr__torch_normal(ckr_rng *r, ckr_dtype t, double mean, double
     else if (n >= 16)
         ckr__torch_normal_half(r, t, (float)mean, (float)std, n, (uint16_t *)out);
     for (i = 0; i < n && n < 16; i++) {
-        const double v = fma(ckr__torch_gauss(r), std, mean);
+        const double v = ckr__fma(ckr__torch_gauss(r), std, mean);
         if (t == CKR_DTYPE_F64) ((double *)out)[i] = v;
         else if (t == CKR_DTYPE_F32) ((float *)out)[i] = (float)v;
         else ((uint16_t *)out)[i] = ckr__half_of(t, (float)v);
