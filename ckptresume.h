@@ -1411,7 +1411,9 @@ extern "C" {
 #  define CKR__NOINLINE
 #endif
 
-#if !defined(CKPTRESUME_NO_SIMD) && (defined(__x86_64__) || defined(_M_X64))
+/* clang in Microsoft's dialect hides intrinsics that the command line does not ask for */
+#if !defined(CKPTRESUME_NO_SIMD) && (defined(__x86_64__) || defined(_M_X64)) && \
+    !(defined(_MSC_VER) && defined(__clang__))
 #  define CKR__X64 1
 #  include <immintrin.h>
 #  if defined(_MSC_VER) && !defined(__clang__)

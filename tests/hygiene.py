@@ -5,8 +5,9 @@ text       ASCII, no tabs, 100 columns, no paths of a machine; section marks onc
            table of sections in the manual equal to them; calls that belong to one section only
 functions  lengths: median <= 20, 9 of 10 <= 60, none over 100 but those in hygiene_long.txt
 matrix     strict flags and -Werror: gcc and clang, g++ and clang++, each standard; -O0, -O3; i686,
-           s390x; x87, which is refused; nvcc; the declarations alone, before and after others; every
-           CKPTRESUME_NO_ define; two vendored copies
+           s390x; x87, which is refused; mingw-w64, Microsoft's dialect; nvcc, and the CUDA header in
+           every way; the declarations alone, before and after others; every CKPTRESUME_NO_ define;
+           two vendored copies
 names      only ckr_ symbols, no writable data, only CKR_ and CKPTRESUME_ macros
 cost       seconds to include the declarations and to compile the implementation
 
@@ -155,6 +156,7 @@ def sources():
         ".ci/*",
         "examples/**/*",
         "tests/*.*",
+        "tests/msvc/*.*",
         "tests/fuzz/*.*",
         "tests/interop/*",
         "bench/*.*",
@@ -417,12 +419,23 @@ def check_matrix():
                 "-O2",
                 f"-I{ROOT}",
                 "-Wall",
+                "-Wextra",
+                "-Werror",
                 "-c",
                 impl,
                 "-o",
                 impl + ".o",
             ],
         )
+        base = ["x86_64-w64-mingw32-gcc", "-std=c99", f"-I{ROOT}", "-fsyntax-only"]
+        lean = "#define WIN32_LEAN_AND_MEAN\n#include <windows.h>\n"
+        shop.want("mingw: lean windows.h before", base + [shop.file(lean + IMPL, ".c")])
+        shop.want(
+            "mingw: all of windows.h before",
+            base + [shop.file("#include <windows.h>\n" + IMPL, ".c")],
+            must_fail="WIN32_LEAN_AND_MEAN",
+        )
+    msvc(shop)
     defines(shop)
     inclusion(shop)
     cuda(shop)
@@ -447,6 +460,23 @@ def machines(shop):
     for label, cmd, must_fail in rows:
         if here(cmd[0]) and (cmd[0] != "clang" or here("i686-linux-gnu-gcc")):
             shop.want(f"{label} c99", cmd[:1] + strict + cmd[1:] + [impl], must_fail)
+
+
+def msvc(shop):
+    """Microsoft's dialect as clang has it, with tests/msvc for their headers; as clang-cl and, without
+    the name of clang, by the branches that cl takes. Not shown: cl's own parser, warnings and limits
+    (literals, nesting), its preprocessor, what its real headers define, any code that it makes."""
+    if not here("clang"):
+        return
+    base = "clang -fms-compatibility -fms-extensions --target=x86_64-pc-windows-msvc -fsyntax-only"
+    base = base.split() + ["-Wall", "-Wextra", "-Werror", f"-I{ROOT}", "-isystem", f"{ROOT}/tests/msvc"]
+    cl = "-U__clang__ -mavx512f -mvpclmulqdq -mpclmul -msha -mavx2 -mfma -msse4.1".split()
+    for std, ext in (("c11", ".c"), ("c++14", ".cc")):
+        for text in (IMPL, USE):
+            unit = shop.file(text, ext)
+            what = "" if text is IMPL else " declarations"
+            shop.want(f"clang as clang-cl {std}{what}", base + [f"-std={std}", unit])
+            shop.want(f"clang as cl {std}{what}", base + [f"-std={std}", *cl, unit])
 
 
 def defines(shop):

@@ -1,0 +1,2 @@
+#pragma once
+typedef struct { long long part[16]; } jmp_buf[1];
