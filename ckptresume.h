@@ -181,6 +181,10 @@
 #ifndef CKPTRESUME_H
 #define CKPTRESUME_H
 
+#if defined(_WIN32) && defined(hyper)
+#  error "ckptresume.h: WIN32_LEAN_AND_MEAN before windows.h, whose RPC takes the word hyper"
+#endif
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -1325,6 +1329,9 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 #  ifndef WIN32_LEAN_AND_MEAN
 #    define WIN32_LEAN_AND_MEAN
 #  endif
+#  ifndef NOMINMAX
+#    define NOMINMAX
+#  endif
 #  include <windows.h>
 #else
 #  include <dirent.h>
@@ -2124,6 +2131,23 @@ static ckr_result ckr__remedy(ckr_error *e, ckr_result r, const char *remedy)
     return r;
 }
 
+/* strerror; on Windows, where it has other words for what the hooks mean, ours. */
+static const char *ckr__sys_text(int32_t sys)
+{
+#if defined(_WIN32)
+    switch (sys) {
+    case EACCES: return "permission denied, or another program has it open";
+    case EBUSY:  return "another program has it open";
+    case EILSEQ: return "no file can be called so";
+    case ELOOP:  return "too many links, or one that leads nowhere";
+    case EISDIR: return "it is a directory";
+    case ENOSYS: return "the file system cannot do that";
+    default:     break;
+    }
+#endif
+    return strerror(sys);
+}
+
 static ckr_result ckr__fail_io(ckr_error *e, ckr_item item, const char *file, int32_t sys)
 {
     ckr_result r;
@@ -2135,7 +2159,7 @@ static ckr_result ckr__fail_io(ckr_error *e, ckr_item item, const char *file, in
     if (sys == EDQUOT) item = CKR_ITEM_IO_NO_SPACE;
 #endif
     r = ckr__fail(e, item, file, CKR_NO_OFFSET, NULL, "%s: %s", ckr__item_text[item],
-                  strerror(sys));
+                  ckr__sys_text(sys));
     if (e && e->sys_error == 0) e->sys_error = sys;
     if (item == CKR_ITEM_IO_NO_SPACE) ckr__remedy(e, r, "make room there, or write elsewhere");
     if (sys == EISDIR) ckr__remedy(e, r, "name one of the files in it");
@@ -2832,51 +2856,140 @@ static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const 
     return r == 0 ? 0 : errno;
 }
 #else
-/* Win32: paths are UTF-8; errors are mapped to errno values, which is all that callers see. */
+/* Win32: paths are UTF-8 with '/', as ckr__path_in makes them; errors are mapped to errno values,
+   which is all that callers see. */
 typedef struct ckr__os_file { HANDLE h; uint64_t size; } ckr__os_file;
 
-static int32_t ckr__os_errno(void)
+static int32_t ckr__os_errno(DWORD e)
 {
-    switch (GetLastError()) {
-    case ERROR_FILE_NOT_FOUND:
-    case ERROR_PATH_NOT_FOUND:   return ENOENT;
-    case ERROR_ACCESS_DENIED:
-    case ERROR_SHARING_VIOLATION: return EACCES;
-    case ERROR_FILE_EXISTS:
-    case ERROR_ALREADY_EXISTS:   return EEXIST;
-    case ERROR_DISK_FULL:        return ENOSPC;
-    case ERROR_NOT_ENOUGH_MEMORY:
-    case ERROR_OUTOFMEMORY:      return ENOMEM;
-    default:                     return EIO;
+    static const struct { DWORD win; int32_t sys; } table[] = {
+        { ERROR_FILE_NOT_FOUND, ENOENT },        { ERROR_PATH_NOT_FOUND, ENOENT },
+        { ERROR_INVALID_DRIVE, ENOENT },         { ERROR_BAD_NETPATH, ENOENT },
+        { ERROR_BAD_NET_NAME, ENOENT },          { ERROR_NOT_READY, ENOENT },
+        { ERROR_INVALID_NAME, EILSEQ },          { ERROR_BAD_PATHNAME, EILSEQ },
+        { ERROR_NO_UNICODE_TRANSLATION, EILSEQ }, { ERROR_FILENAME_EXCED_RANGE, ENAMETOOLONG },
+        { ERROR_BUFFER_OVERFLOW, ENAMETOOLONG }, { ERROR_DIRECTORY, ENOTDIR },
+        { ERROR_DIR_NOT_EMPTY, ENOTEMPTY },      { ERROR_FILE_EXISTS, EEXIST },
+        { ERROR_ALREADY_EXISTS, EEXIST },        { ERROR_ACCESS_DENIED, EACCES },
+        { ERROR_SHARING_VIOLATION, EBUSY },      { ERROR_LOCK_VIOLATION, EBUSY },
+        { ERROR_USER_MAPPED_FILE, EBUSY },       { ERROR_WRITE_PROTECT, EROFS },
+        { ERROR_DISK_FULL, ENOSPC },             { ERROR_HANDLE_DISK_FULL, ENOSPC },
+        { 1295 /* _DISK_QUOTA_EXCEEDED */, ENOSPC },       { ERROR_FILE_TOO_LARGE, EFBIG },
+        { ERROR_TOO_MANY_OPEN_FILES, EMFILE },   { ERROR_NO_SYSTEM_RESOURCES, ENOMEM },
+        { ERROR_NOT_ENOUGH_MEMORY, ENOMEM },     { ERROR_OUTOFMEMORY, ENOMEM },
+        { ERROR_NOT_SAME_DEVICE, EXDEV },        { ERROR_NOT_SUPPORTED, ENOSYS },
+        { ERROR_CANT_RESOLVE_FILENAME, ELOOP }
+    };
+    size_t i;
+    for (i = 0; i < sizeof table / sizeof *table; i++) if (table[i].win == e) return table[i].sys;
+    return EIO;
+}
+
+/* Could a file be called so? Names come out of files, too: there a backslash would lead elsewhere,
+   a colon to a drive or into a stream, a dot or a blank at the end to a file of another name. */
+static bool ckr__os_name_ok(const char *path)
+{
+    const char *p = path[0] && path[1] == ':' ? path + 2 : path, *first = p;
+    for (;; p++) {
+        const size_t n = (size_t)(p - first);
+        if (*p && *p != '/') {
+            if ((unsigned char)*p < 32 || strchr("\\:*?\"<>|", *p)) return false;
+            continue;
+        }
+        if (n && (p[-1] == '.' || p[-1] == ' ') && !(n == 1 && *first == '.') &&
+            !(n == 2 && !memcmp(first, "..", 2)))
+            return false;
+        if (!*p) return true;
+        first = p + 1;
     }
 }
 
-static bool ckr__os_wide(const char *path, WCHAR *out, int cap)
+/* Is a part of it longer than any file's name can be? */
+static bool ckr__os_part_long(const WCHAR *p)
 {
-    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, cap) > 0) return true;
-    SetLastError(ERROR_PATH_NOT_FOUND);
-    return false;
+    size_t n = 0;
+    for (; *p && n <= 255; p++) n = *p == '/' ? 0 : n + 1;
+    return n > 255;
+}
+
+/* The absolute path, with "\\?\" in front where it is too long to go without; to be freed. NULL: no
+   path, and GetLastError says why. A device that has a file's name (NUL) is none. */
+static WCHAR *ckr__os_wide(const char *path)
+{
+    static const WCHAR head[] = { '\\', '\\', '?', '\\', 'U', 'N', 'C', '\\' };
+    const int n = ckr__os_name_ok(path) ? MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path,
+                                                              -1, NULL, 0) : 0;
+    WCHAR *in = n > 0 ? (WCHAR *)malloc(((size_t)n + 1) * sizeof *in) : NULL, *out = NULL;
+    DWORD size = 0, got = 0;
+    if (n <= 1) SetLastError(n == 1 ? ERROR_PATH_NOT_FOUND : ERROR_INVALID_NAME);
+    else if (!in) SetLastError(ERROR_NOT_ENOUGH_MEMORY);
+    else if (MultiByteToWideChar(CP_UTF8, 0, path, -1, in, n) > 0 && ckr__os_part_long(in))
+        SetLastError(ERROR_FILENAME_EXCED_RANGE);
+    else {
+        if (n == 3 && in[1] == ':') memcpy(in + 2, L"\\", 2 * sizeof *in);   /* C: is its root */
+        size = GetFullPathNameW(in, 0, NULL, NULL);
+        out = size ? (WCHAR *)malloc(((size_t)size + 8) * sizeof *out) : NULL;
+        if (size && !out) SetLastError(ERROR_NOT_ENOUGH_MEMORY);
+    }
+    if (out) got = GetFullPathNameW(in, size, out + 8, NULL);
+    free(in);
+    if (got && got < size && out[8] == '\\' && out[9] == '\\' &&
+        (out[10] == '.' || out[10] == '?')) {
+        SetLastError(ERROR_INVALID_NAME);
+        got = 0;
+    }
+    if (!got || got >= size) {
+        free(out);
+        return NULL;
+    }
+    if (got < 240) memmove(out, out + 8, ((size_t)got + 1) * sizeof *out);
+    else if (out[8] == '\\' && out[9] == '\\') {
+        memmove(out + 8, out + 10, ((size_t)got - 1) * sizeof *out);
+        memcpy(out, head, sizeof head);
+    } else {
+        memmove(out + 4, out + 8, ((size_t)got + 1) * sizeof *out);
+        memcpy(out, head, 4 * sizeof *head);
+    }
+    return out;
+}
+
+/* CreateFileW: files that are read lie open to everybody, since a trainer must not fail by us. */
+static HANDLE ckr__os_handle(const char *path, DWORD access, DWORD share, DWORD how, DWORD flags,
+                             int32_t *sys)
+{
+    WCHAR *wide = ckr__os_wide(path);
+    HANDLE h = INVALID_HANDLE_VALUE;
+    *sys = 0;
+    if (wide) h = CreateFileW(wide, access, share, NULL, how, flags, NULL);
+    if (h == INVALID_HANDLE_VALUE) *sys = ckr__os_errno(GetLastError());
+    if (*sys == EACCES && wide) {
+        const DWORD a = GetFileAttributesW(wide);
+        if (a != INVALID_FILE_ATTRIBUTES && (a & FILE_ATTRIBUTE_DIRECTORY)) *sys = EISDIR;
+    }
+    free(wide);
+    return h;
 }
 
 static int32_t ckr__os_open(void *user, const char *path, bool create, void **file, uint64_t *size)
 {
-    WCHAR wide[1024];
     LARGE_INTEGER n;
     ckr__os_file *f;
-    HANDLE h;
+    int32_t sys;
+    HANDLE h = ckr__os_handle(path, create ? GENERIC_READ | GENERIC_WRITE : GENERIC_READ,
+                              FILE_SHARE_READ | FILE_SHARE_DELETE | (create ? 0 : FILE_SHARE_WRITE),
+                              create ? CREATE_NEW : OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, &sys);
     (void)user;
-    if (!ckr__os_wide(path, wide, 1024)) return ckr__os_errno();
-    h = CreateFileW(wide, create ? GENERIC_READ | GENERIC_WRITE : GENERIC_READ,
-                    FILE_SHARE_READ | FILE_SHARE_DELETE, NULL, create ? CREATE_NEW : OPEN_EXISTING,
-                    FILE_ATTRIBUTE_NORMAL, NULL);
-    if (h == INVALID_HANDLE_VALUE) return ckr__os_errno();
+    if (sys) return sys;
+    if (GetFileType(h) != FILE_TYPE_DISK) {
+        CloseHandle(h);
+        return EINVAL;
+    }
     f = (ckr__os_file *)malloc(sizeof *f);
     if (!f || !GetFileSizeEx(h, &n)) {
         free(f);
         CloseHandle(h);
         return f ? EIO : ENOMEM;
     }
-    memset(f, 0, sizeof *f);
     f->h = h;
     f->size = (uint64_t)n.QuadPart;
     *file = f;
@@ -2891,11 +3004,11 @@ static int32_t ckr__os_transfer(void *file, uint64_t offset, void *dst, const vo
         DWORD part = n < ((size_t)1 << 30) ? (DWORD)n : (DWORD)1 << 30, done = 0;
         BOOL ok;
         memset(&at, 0, sizeof at);
-        at.Offset = (DWORD)offset;
+        at.Offset = (DWORD)(offset & 0xffffffffu);
         at.OffsetHigh = (DWORD)(offset >> 32);
         ok = dst ? ReadFile(((ckr__os_file *)file)->h, dst, part, &done, &at)
                  : WriteFile(((ckr__os_file *)file)->h, src, part, &done, &at);
-        if (!ok) return ckr__os_errno();
+        if (!ok) return ckr__os_errno(GetLastError());       /* the end of a file is EIO, too */
         if (!done) return EIO;
         if (dst) dst = (char *)dst + done;
         else src = (const char *)src + done;
@@ -2923,12 +3036,20 @@ static void ckr__os_park(void *user, void *file)
     (void)file;
 }
 
+/* Only a handle that may write can flush, and what is synced was opened again to be read. */
 static int32_t ckr__os_sync(void *user, void *file)
 {
+    const HANDLE mine = ((ckr__os_file *)file)->h;
+    HANDLE h;
+    int32_t sys = 0;
     (void)user;
-    return FlushFileBuffers(((ckr__os_file *)file)->h) || GetLastError() == ERROR_ACCESS_DENIED
-               ? 0
-               : ckr__os_errno();
+    if (FlushFileBuffers(mine)) return 0;
+    if (GetLastError() != ERROR_ACCESS_DENIED) return ckr__os_errno(GetLastError());
+    h = ReOpenFile(mine, GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, 0);
+    if (h == INVALID_HANDLE_VALUE) return ckr__os_errno(GetLastError());
+    if (!FlushFileBuffers(h)) sys = ckr__os_errno(GetLastError());
+    CloseHandle(h);
+    return sys;
 }
 
 static void ckr__os_close(void *user, void *file)
@@ -2941,16 +3062,18 @@ static void ckr__os_close(void *user, void *file)
 
 static int32_t ckr__os_stat(void *user, const char *path, ckr_stat *out)
 {
-    WCHAR wide[1024];
     BY_HANDLE_FILE_INFORMATION info;
-    HANDLE h;
+    int32_t sys;
+    HANDLE h = ckr__os_handle(path, 0, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE,
+                              OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, &sys);
     (void)user;
     memset(out, 0, sizeof *out);
-    if (!ckr__os_wide(path, wide, 1024)) return 0;
-    h = CreateFileW(wide, 0, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
-                    OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
-    if (h == INVALID_HANDLE_VALUE) return ckr__os_errno() == ENOENT ? 0 : ckr__os_errno();
-    if (GetFileInformationByHandle(h, &info)) {
+    if (sys) return sys == ENOENT || sys == ENOTDIR ? 0 : sys;
+    if (GetFileType(h) != FILE_TYPE_DISK) {
+        out->kind = CKR_FILE_OTHER;
+    } else if (!GetFileInformationByHandle(h, &info)) {
+        sys = ckr__os_errno(GetLastError());
+    } else {
         out->kind =
             info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY ? CKR_FILE_DIR : CKR_FILE_REGULAR;
         out->size = (uint64_t)info.nFileSizeHigh << 32 | info.nFileSizeLow;
@@ -2958,50 +3081,124 @@ static int32_t ckr__os_stat(void *user, const char *path, ckr_stat *out)
         out->id[1] = (uint64_t)info.nFileIndexHigh << 32 | info.nFileIndexLow;
     }
     CloseHandle(h);
-    return 0;
+    return sys;
 }
 
 static int32_t ckr__os_list(void *user, const char *dir,
                             void (*each_fn)(void *arg, const char *name, bool is_dir), void *arg)
 {
-    WCHAR wide[1024];
     WIN32_FIND_DATAW e;
-    HANDLE h;
-    char pattern[1024], name[1024];
+    HANDLE h = INVALID_HANDLE_VALUE;
+    char name[4 * MAX_PATH];
+    WCHAR *wide = ckr__os_wide(dir), *pattern;
+    DWORD last = ERROR_NOT_ENOUGH_MEMORY;
+    size_t n;
     (void)user;
-    if (ckr__format(pattern, sizeof pattern, "%s/*", dir) >= sizeof pattern) return ENOENT;
-    if (!ckr__os_wide(pattern, wide, 1024)) return ckr__os_errno();
-    h = FindFirstFileW(wide, &e);
-    if (h == INVALID_HANDLE_VALUE) return ckr__os_errno();
+    if (!wide) return ckr__os_errno(GetLastError());
+    for (n = 0; wide[n]; n++) {}
+    pattern = (WCHAR *)malloc((n + 3) * sizeof *pattern);
+    if (pattern) {
+        memcpy(pattern, wide, n * sizeof *pattern);
+        if (pattern[n - 1] != '\\') pattern[n++] = '\\';
+        pattern[n] = '*';
+        pattern[n + 1] = 0;
+        h = FindFirstFileW(pattern, &e);
+        last = GetLastError();
+        if (h == INVALID_HANDLE_VALUE && last == ERROR_FILE_NOT_FOUND &&
+            GetFileAttributesW(wide) != INVALID_FILE_ATTRIBUTES)
+            last = ERROR_NO_MORE_FILES;            /* an empty root has not even a "."    */
+    }
+    free(wide);
+    free(pattern);
+    if (h == INVALID_HANDLE_VALUE) return last == ERROR_NO_MORE_FILES ? 0 : ckr__os_errno(last);
     do {
-        if (WideCharToMultiByte(CP_UTF8, 0, e.cFileName, -1, name, (int)sizeof name, NULL, NULL) <=
-            0)
-            continue;
-        if (strcmp(name, ".") && strcmp(name, ".."))
+        if (WideCharToMultiByte(CP_UTF8, 0, e.cFileName, -1, name, (int)sizeof name, NULL, NULL) > 0
+            && strcmp(name, ".") && strcmp(name, ".."))
             each_fn(arg, name, (e.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY) != 0);
     } while (FindNextFileW(h, &e));
+    last = GetLastError();
     FindClose(h);
-    return 0;
+    return last == ERROR_NO_MORE_FILES ? 0 : ckr__os_errno(last);
+}
+
+/* What looks into new files (indexers, scanners) keeps a name from being moved for a moment. */
+static BOOL ckr__os_rename(const WCHAR *from, const WCHAR *to)
+{
+    DWORD wait = 10, e;
+    for (;; wait *= 2) {
+        if (MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)) return TRUE;
+        e = GetLastError();
+        if ((e != ERROR_SHARING_VIOLATION && e != ERROR_ACCESS_DENIED) || wait > 320 ||
+            (GetFileAttributesW(to) != INVALID_FILE_ATTRIBUTES &&
+             (GetFileAttributesW(to) & FILE_ATTRIBUTE_DIRECTORY)))
+            break;
+        Sleep(wait);
+    }
+    SetLastError(e);
+    return FALSE;
+}
+
+/* A file, read-only or not, or a link to a directory, which is not to be entered. */
+static BOOL ckr__os_remove(const WCHAR *path)
+{
+    const DWORD a = GetFileAttributesW(path), link = FILE_ATTRIBUTE_REPARSE_POINT;
+    if (a == INVALID_FILE_ATTRIBUTES) return FALSE;
+    if (a & FILE_ATTRIBUTE_DIRECTORY) {
+        if (a & link) return RemoveDirectoryW(path);
+        SetLastError(ERROR_ACCESS_DENIED);
+        return FALSE;
+    }
+    if (a & FILE_ATTRIBUTE_READONLY) SetFileAttributesW(path, FILE_ATTRIBUTE_NORMAL);
+    return DeleteFileW(path);
 }
 
 static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const char *to)
 {
-    WCHAR a[1024], b[1024];
-    BOOL ok = TRUE;
+    WCHAR *a = NULL, *b = NULL;
+    BOOL ok = FALSE;
+    int32_t sys;
     (void)user;
-    if (!ckr__os_wide(path, a, 1024)) return ckr__os_errno();
-    switch (op) {
-    case CKR_PATH_MKDIR:  ok = CreateDirectoryW(a, NULL); break;
-    case CKR_PATH_RENAME:
-        ok = ckr__os_wide(to, b, 1024) &&
-             MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH);
-        break;
-    case CKR_PATH_REMOVE: ok = DeleteFileW(a); break;
-    case CKR_PATH_RMDIR:  ok = RemoveDirectoryW(a); break;
-    case CKR_PATH_SYNC_DIR: break;                 /* NTFS journals directory entries      */
-    case CKR_PATH_EXCHANGE: return ENOSYS;
+    if (op == CKR_PATH_SYNC_DIR) return 0;         /* NTFS journals directory entries      */
+    if (op == CKR_PATH_EXCHANGE) return ENOSYS;
+    a = ckr__os_wide(path);
+    if (a && op == CKR_PATH_MKDIR) ok = CreateDirectoryW(a, NULL);
+    if (a && op == CKR_PATH_REMOVE) ok = ckr__os_remove(a);
+    if (a && op == CKR_PATH_RMDIR) ok = RemoveDirectoryW(a);
+    if (a && op == CKR_PATH_RENAME) {
+        b = ckr__os_wide(to);
+        ok = b && ckr__os_rename(a, b);
     }
-    return ok ? 0 : ckr__os_errno();
+    sys = ok ? 0 : ckr__os_errno(GetLastError());
+    free(a);
+    free(b);
+    return sys;
+}
+
+/* A directory cannot be locked: a file beside it, which nobody else can open and which goes with
+   its handle, however the process ends. */
+static int32_t ckr__os_lock(void *user, const char *path, void **lock)
+{
+    char *name = (char *)malloc(strlen(path) + 6);
+    ckr_stat st;
+    int32_t sys = name ? ckr__os_stat(user, path, &st) : ENOMEM;
+    HANDLE h;
+    if (!sys && st.kind == CKR_FILE_ABSENT) sys = ENOENT;
+    if (!sys) {
+        memcpy(name, path, strlen(path));
+        memcpy(name + strlen(path), ".lock", 6);
+        h = ckr__os_handle(name, GENERIC_WRITE | DELETE, 0, OPEN_ALWAYS,
+                           FILE_ATTRIBUTE_HIDDEN | FILE_FLAG_DELETE_ON_CLOSE, &sys);
+        if (sys == EACCES) sys = EBUSY;            /* it is about to go                    */
+        if (!sys) *lock = h;
+    }
+    free(name);
+    return sys;
+}
+
+static void ckr__os_unlock(void *user, void *lock)
+{
+    (void)user;
+    CloseHandle((HANDLE)lock);
 }
 #endif
 
@@ -3015,13 +3212,14 @@ static int32_t ckr__os_room(void *user, const char *dir, uint64_t *bytes)
     (void)bytes;
     return ENOSYS;
 #elif defined(_WIN32)
-    WCHAR wide[1024];
+    WCHAR *wide = ckr__os_wide(dir);
     ULARGE_INTEGER room;
+    const BOOL ok = wide && GetDiskFreeSpaceExW(wide, &room, NULL, NULL);
+    const int32_t sys = ok ? 0 : ckr__os_errno(GetLastError());
     (void)user;
-    if (!ckr__os_wide(dir, wide, 1024)) return ENAMETOOLONG;
-    if (!GetDiskFreeSpaceExW(wide, &room, NULL, NULL)) return ckr__os_errno();
-    *bytes = room.QuadPart;
-    return 0;
+    free(wide);
+    if (ok) *bytes = room.QuadPart;
+    return sys;
 #else
     struct statvfs st;
     (void)user;
@@ -3046,13 +3244,8 @@ static ckr_io ckr__default_io(void)
     io.stat_fn = ckr__os_stat;
     io.list_fn = ckr__os_list;
     io.path_fn = ckr__os_path;
-#if defined(_WIN32)
-    io.lock_fn = NULL;
-    io.unlock_fn = NULL;
-#else
     io.lock_fn = ckr__os_lock;
     io.unlock_fn = ckr__os_unlock;
-#endif
     io.room_fn = ckr__os_room;
     io.user = NULL;
     return io;
@@ -3211,8 +3404,9 @@ static bool ckr__path_stat(ckr__ctx *c, const char *path, ckr_stat *st)
     const int32_t sys = from ? c->env.io.stat_fn(c->env.io.user, from, st) : ENOMEM;
     if (!sys) return true;
     memset(st, 0, sizeof *st);
-    st->kind = sys == ENAMETOOLONG ? CKR_FILE_ABSENT : CKR_FILE_OTHER;
-    if (sys == ENAMETOOLONG || sys == ELOOP) return true;
+    st->kind = sys == ELOOP ? CKR_FILE_OTHER : CKR_FILE_ABSENT;
+    if (sys == ENAMETOOLONG || sys == EILSEQ || sys == ELOOP) return true;
+    st->kind = CKR_FILE_OTHER;
     if (!c->stat_sys) c->stat_path = ckr__strdup(c, path);
     if (!c->stat_sys) c->stat_sys = sys;
     return false;
@@ -3234,6 +3428,32 @@ static ckr_result ckr__stat_told(ckr__ctx *c, ckr_result r)
     memset(c->err, 0, sizeof *c->err);
     c->err->offset = CKR_NO_OFFSET;
     return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, c->stat_path, sys);
+}
+
+/* A path as the caller writes it, in the one form that is taken apart here. Windows knows others:
+   '\\' for '/', "C:x" for "C:./x", and "\\?\" in front, which the hooks put there themselves. */
+static const char *ckr__path_in(ckr__ctx *c, const char *path)
+{
+#if defined(_WIN32)
+    const size_t n = strlen(path);
+    char *out, *p;
+    bool drive;
+    if (c->env.io.open_fn != ckr__os_open) return path;
+    p = out = (char *)ckr__arena_raw(c, n + 1);
+    if (!p) return NULL;
+    memcpy(p, path, n + 1);
+    for (; *p; p++) if (*p == '\\') *p = '/';
+    if (!strncmp(out, "//?/UNC/", 8)) {
+        out += 6;
+        *out = '/';
+    } else if (!strncmp(out, "//?/", 4)) out += 4;
+    drive = ((out[0] | 32) >= 'a' && (out[0] | 32) <= 'z') && out[1] == ':';
+    if (!drive || out[2] == '/') return out;
+    return ckr__printf(c, "%.2s.%s%s", out, out[2] ? "/" : "", out + 2);
+#else
+    (void)c;
+    return path;
+#endif
 }
 
 static const char *ckr__path_join(ckr__ctx *c, const char *dir, const char *name)
@@ -30120,7 +30340,8 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
     uint32_t file;
     ckr_result r = CKR_OK;
     if (optimizer) {
-        r = ckr__file_open(c, optimizer, &file);
+        optimizer = ckr__path_in(c, optimizer);
+        r = optimizer ? ckr__file_open(c, optimizer, &file) : c->err->code;
         if (r == CKR_OK) r = ckr__doc_load(c, file, &format, &other);
         if (r != CKR_OK) return r;
     }
@@ -35515,12 +35736,16 @@ static int ckr__lm_path_cmp(const void *a, const void *b)
 /* The paths that match, in the order in which glob returns them. */
 static ckr_result ckr__lm_glob(ckr__ctx *c, const char *pattern, ckr__lm_paths *out)
 {
-    const char *p = pattern;
+    const char *p = pattern, *root;
     bool wild = false, last = false;
     ckr_result r = CKR_OK;
     while (*p == '/') p++;
+    root = p == pattern ? "" : "/";
+#ifdef _WIN32
+    if (p == pattern + 2) root = "//";             /* a server's share                     */
+#endif
     memset(out, 0, sizeof *out);
-    if (!ckr__lm_paths_add(c, out, p > pattern ? "/" : "")) return c->err->code;
+    if (!ckr__lm_paths_add(c, out, root)) return c->err->code;
     while (r == CKR_OK && !last && *p) {
         const size_t n = strcspn(p, "/");
         const char *part = ckr__strndup(c, p, n);
@@ -35541,7 +35766,8 @@ static ckr_result ckr__lm_glob(ckr__ctx *c, const char *pattern, ckr__lm_paths *
 static ckr_result ckr__lm_token_files(ckr__lm_job *x)
 {
     ckr__lm_paths l;
-    ckr_result r = ckr__lm_glob(x->c, x->t->data, &l);
+    const char *pattern = ckr__path_in(x->c, x->t->data);
+    ckr_result r = pattern ? ckr__lm_glob(x->c, pattern, &l) : x->c->err->code;
     x->tokens = r == CKR_OK ? CKR__NEW_N(x->c, uint64_t, l.n) : NULL;
     if (!x->tokens) return x->c->err->code;
     for (; x->n_files < l.n && r == CKR_OK; x->n_files++)
@@ -57730,6 +57956,9 @@ static const char *ckr__parent(ckr__ctx *c, const char *path)
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
     while (n > 0 && path[n - 1] != '/') n--;
+#if defined(_WIN32)            /* C: is what a drive's root is split into: nothing is above it */
+    if (n == 0 && path[0] && path[1] == ':') return path;
+#endif
     if (n == 0) return ".";
     while (n > 1 && path[n - 1] == '/') n--;
     return ckr__strndup(c, path, n);
@@ -57980,7 +58209,7 @@ static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, c
     ckr__ctx c;
     ckr__write w;
     const char *old;
-    const size_t shift = ckr__is_step_dir(path, p->out.step_dir) ? strlen(p->out.step_dir) : 0;
+    size_t shift;
     ckr_result r = ckr__ctx_init(&c, &p->ctx.env, &p->ctx.limits, err);
 
     memset(&w, 0, sizeof w);
@@ -57988,8 +58217,11 @@ static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, c
     if (!c.env.io.write_fn || !c.env.io.sync_fn || !c.env.io.path_fn)
         return ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
                          "write_fn, sync_fn and path_fn are needed to write");
+    path = ckr__path_in(&c, path);
+    if (!path) return CKR_E_NOMEM;
     w.c = &c;
     w.plan = p;
+    shift = ckr__is_step_dir(path, p->out.step_dir) ? strlen(p->out.step_dir) : 0;
     if (shift) ckr__paths_shift(p, shift, true);
     w.single = p->out.n_files == 1 && !p->out.files[0]->path[0];
     w.temp = ckr__sibling(&c, path, "ckptresume-tmp");
@@ -59313,7 +59545,8 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     const ckr__dialect *d = NULL;
     uint64_t i;
     ckr_result r;
-    k->path = ckr__strdup(c, path);
+    path = ckr__path_in(c, path);
+    k->path = path ? ckr__strdup(c, path) : NULL;
     if (!k->path) return c->err->code;
     r = ckr__recognise(c, path, desc ? desc->dialect : NULL, &d, &k->dir);
     if (r == CKR_OK) r = ckr__side_load(c, k->dir, &k->side);
@@ -59572,7 +59805,8 @@ static CKR__NOINLINE ckr_result ckr__tree_open(const char *path, const ckr_open_
     ckr_result r = ckr__ckpt_new(desc, out, err);
     if (r != CKR_OK) return r;
     k = *out;
-    k->path = ckr__strdup(&k->ctx, path);
+    path = ckr__path_in(&k->ctx, path);
+    k->path = path ? ckr__strdup(&k->ctx, path) : NULL;
     r = k->path ? ckr__file_open(&k->ctx, path, &file) : k->ctx.err->code;
     if (r == CKR_OK) r = ckr__tree_of(k, file);
     if (r == CKR_OK) r = ckr__home(&k->ctx, &k->ctx.home);

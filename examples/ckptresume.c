@@ -15,7 +15,16 @@
 #include <string.h>
 #include <time.h>
 #if defined(_WIN32)
+#  include <fcntl.h>
 #  include <io.h>
+#  ifndef WIN32_LEAN_AND_MEAN
+#    define WIN32_LEAN_AND_MEAN
+#  endif
+#  include <windows.h>
+#  include <shellapi.h>
+#  if defined(_MSC_VER)
+#    pragma comment(lib, "shell32")
+#  endif
 #else
 #  include <unistd.h>
 #endif
@@ -29,6 +38,77 @@
 #define COUNT_OF(a) (sizeof(a) / sizeof *(a))
 
 enum { CODE_DONE = 0, CODE_REFUSED = 1, CODE_USAGE = 2, CODE_INPUT = 3, CODE_SYSTEM = 4 };
+
+/* >>system -------------------------------------------------------------------- */
+/* What C's library has no right words for on Windows: there names are UTF-16, and this program has
+   them in UTF-8 throughout. Elsewhere nothing but the library's own. */
+
+#if defined(_WIN32)
+static char *utf8_of(const WCHAR *s)
+{
+    const int n = WideCharToMultiByte(CP_UTF8, 0, s, -1, NULL, 0, NULL, NULL);
+    char *out = n > 0 ? (char *)malloc((size_t)n) : NULL;
+    if (out) WideCharToMultiByte(CP_UTF8, 0, s, -1, out, n, NULL, NULL);
+    return out;
+}
+
+static WCHAR *wide_of(const char *s)
+{
+    const int n = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, s, -1, NULL, 0);
+    WCHAR *out = n > 0 ? (WCHAR *)malloc((size_t)n * sizeof *out) : NULL;
+    if (out) MultiByteToWideChar(CP_UTF8, 0, s, -1, out, n);
+    return out;
+}
+
+static FILE *file_open(const char *path, const char *mode)
+{
+    WCHAR *p = wide_of(path), *m = wide_of(mode);
+    FILE *f = p && m ? _wfopen(p, m) : NULL;
+    if (!p || !m) errno = ENOENT;
+    free(p);
+    free(m);
+    return f;
+}
+
+static void file_remove(const char *path)
+{
+    WCHAR *p = wide_of(path);
+    if (p) _wremove(p);
+    free(p);
+}
+
+/* tmpfile() makes its file in the drive's root, where only administrators may. */
+static FILE *file_temporary(void)
+{
+    WCHAR dir[MAX_PATH + 1], path[MAX_PATH + 1];
+    const DWORD n = GetTempPathW(MAX_PATH + 1, dir);
+    if (n && n <= MAX_PATH && GetTempFileNameW(dir, L"ckr", 0, path))
+        return _wfopen(path, L"w+bTD");            /* kept in memory if it can; goes when closed */
+    errno = EACCES;
+    return NULL;
+}
+
+/* The words of the command line as they were typed: C's are in an old code page, with wildcards
+   filled in. And lines end here as everywhere else. */
+static char **words_of(int *argc, char **argv)
+{
+    WCHAR **wide = CommandLineToArgvW(GetCommandLineW(), argc);
+    char **out = wide ? (char **)calloc((size_t)*argc + 1, sizeof *out) : NULL;
+    int i;
+    _setmode(_fileno(stdout), _O_BINARY);
+    _setmode(_fileno(stderr), _O_BINARY);
+    if (_isatty(_fileno(stdout)) || _isatty(_fileno(stderr))) SetConsoleOutputCP(CP_UTF8);
+    for (i = 0; out && i < *argc; i++)
+        if ((out[i] = utf8_of(wide[i])) == NULL) *argc = i;
+    LocalFree((HLOCAL)wide);
+    return out ? out : argv;
+}
+#else
+#  define file_open fopen
+#  define file_remove remove
+#  define file_temporary tmpfile
+#  define words_of(argc, argv) (argv)
+#endif
 
 /* >>text ---------------------------------------------------------------------- */
 /* All output goes through a buffer that either grows (cells, comparisons) or drains to a stream.
@@ -1840,7 +1920,7 @@ static int names_json(job *j, name_list *l)
 
 static int names_lines(job *j, name_list *l)
 {
-    FILE *f = fopen(j->o.names, "rb");
+    FILE *f = file_open(j->o.names, "rb");
     size_t n = 0, cap = 0, got;
     char *p;
     if (!f) return usage(j, "--names", "cannot read %.200s", j->o.names);
@@ -2566,7 +2646,7 @@ static bool tree_copy(job *j, FILE *from)
 static int tree_json(job *j, const ckr_ckpt *c, const ckr_node *n)
 {
     const char *format = format_name(ckr_ckpt_state(c)->format);
-    FILE *f = tmpfile();
+    FILE *f = file_temporary();
     tree_source source;
     tree_io io;
     int code = CODE_DONE;
@@ -2989,12 +3069,12 @@ static bool settings_refused(job *j, outcome *o)
 static bool settings_writable(job *j, outcome *o)
 {
     FILE *f;
-    const bool there = !j->o.settings || (f = fopen(j->o.settings, "rb")) != NULL;
+    const bool there = !j->o.settings || (f = file_open(j->o.settings, "rb")) != NULL;
     if (!j->o.settings) return true;
     if (there) fclose(f);
-    f = fopen(j->o.settings, "ab");
+    f = file_open(j->o.settings, "ab");
     if (!f || fclose(f) != 0) return settings_refused(j, o);
-    if (!there) remove(j->o.settings);
+    if (!there) file_remove(j->o.settings);
     return true;
 }
 
@@ -3006,7 +3086,7 @@ static bool settings_write(job *j, outcome *o)
     if (!j->o.settings || o->refused) return true;
     memset(&t, 0, sizeof t);
     ok = settings_text(&t, o->facts, o->path, false) && !t.failed;
-    f = ok ? fopen(j->o.settings, "wb") : NULL;
+    f = ok ? file_open(j->o.settings, "wb") : NULL;
     ok = f && fwrite(t.data ? t.data : "", 1, t.n, f) == t.n;
     if (f && fclose(f) != 0) ok = false;
     text_free(&t);
@@ -3576,7 +3656,7 @@ static const char *group_label(const ckr_group *g)
 
 static int lr_svg_file(job *j, const lr_series *s)
 {
-    FILE *f = fopen(j->o.svg, "wb");
+    FILE *f = file_open(j->o.svg, "wb");
     bool ok = f != NULL && lr_svg(f, s);
     const int why = errno;
     if (f && fclose(f) != 0) ok = false;
@@ -4270,6 +4350,7 @@ int main(int argc, char **argv)
     job j;
     int code;
     memset(&j, 0, sizeof j);
+    argv = words_of(&argc, argv);
     code = run(&j, argc, argv);
     text_drain(&j.out);
     if (fflush(stdout) != 0 || ferror(stdout) || j.out.failed || j.note.failed) {

@@ -1,12 +1,20 @@
 /* settings.h - what the coming run must be started with, in the form that is pasted there: a
    command line, a Python call, ds_config's JSON, YAML. Part of the command-line tool. */
 
+static bool setting_slash(char ch)
+{
+#if defined(_WIN32)
+    if (ch == '\\') return true;
+#endif
+    return ch == '/';
+}
+
 /* OUT stands for where the conversion goes; a folder of steps is above an OUT that is one. */
 static void setting_path(json *w, const ckr_run_setting *x, const char *out)
 {
     size_t n = strlen(out), base;
-    while (n > 1 && out[n - 1] == '/') n--;
-    for (base = n; base && out[base - 1] != '/'; base--) {}
+    while (n > 1 && setting_slash(out[n - 1])) n--;
+    for (base = n; base && !setting_slash(out[base - 1]); base--) {}
     if (!strcmp(x->key, "checkpoint.folder") && !strncmp(out + base, "step-", 5))
         json_string_n(w, base ? out : ".", base > 1 ? base - 1 : 1);
     else json_string_n(w, out, n);

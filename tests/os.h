@@ -89,35 +89,52 @@ OS_UNUSED static void os_unmap(void *p, uint64_t n)
 #endif
 }
 
-/* Is it a directory, and no link to one? */
-OS_UNUSED static bool os_own_dir(const char *path)
-{
+/* Removes a file, or a tree whose links are not followed. */
 #if defined(_WIN32)
-    const DWORD a = GetFileAttributesA(path), link = FILE_ATTRIBUTE_REPARSE_POINT;
-    return a != INVALID_FILE_ATTRIBUTES && (a & FILE_ATTRIBUTE_DIRECTORY) && !(a & link);
-#else
-    struct stat st;
-    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
-#endif
+static void os_remove_wide(const WCHAR *path)
+{
+    const DWORD a = GetFileAttributesW(path), link = FILE_ATTRIBUTE_REPARSE_POINT;
+    WCHAR sub[1200];
+    WIN32_FIND_DATAW e;
+    HANDLE h;
+    if (a == INVALID_FILE_ATTRIBUTES) return;
+    SetFileAttributesW(path, FILE_ATTRIBUTE_NORMAL);
+    if (!(a & FILE_ATTRIBUTE_DIRECTORY)) DeleteFileW(path);
+    if (!(a & FILE_ATTRIBUTE_DIRECTORY) || wcslen(path) + MAX_PATH + 2 > 1200) return;
+    wcscat(wcscpy(sub, path), L"/*");
+    h = a & link ? INVALID_HANDLE_VALUE : FindFirstFileW(sub, &e);
+    if (h != INVALID_HANDLE_VALUE) {
+        do {
+            if (!wcscmp(e.cFileName, L".") || !wcscmp(e.cFileName, L"..")) continue;
+            wcscat(wcscat(wcscpy(sub, path), L"/"), e.cFileName);
+            os_remove_wide(sub);
+        } while (FindNextFileW(h, &e));
+        FindClose(h);
+    }
+    RemoveDirectoryW(path);
 }
 
 OS_UNUSED static void os_remove_tree(const char *path)
 {
-    DIR *d = os_own_dir(path) ? opendir(path) : NULL;
+    WCHAR wide[1200];
+    if (MultiByteToWideChar(CP_UTF8, 0, path, -1, wide, 1200) > 0) os_remove_wide(wide);
+}
+#else
+OS_UNUSED static void os_remove_tree(const char *path)
+{
+    struct stat st;
+    DIR *d = lstat(path, &st) == 0 && S_ISDIR(st.st_mode) ? opendir(path) : NULL;
     struct dirent *e;
     char sub[1200];
-    if (!d) {
-        if (remove(path) != 0) rmdir(path);
-        return;
-    }
-    while ((e = readdir(d)) != NULL) {
+    while (d && (e = readdir(d)) != NULL) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
         snprintf(sub, sizeof sub, "%s/%s", path, e->d_name);
         os_remove_tree(sub);
     }
-    closedir(d);
-    rmdir(path);
+    if (d) closedir(d);
+    remove(path);
 }
+#endif
 
 OS_UNUSED static bool os_same_file(const char *a, const char *b)
 {

@@ -146,7 +146,7 @@ static void error_io(void)
     memset(&e, 0, sizeof e);
     CHECK(ckr__fail_io(&e, CKR_ITEM_IO_OPEN, "f", EACCES) == CKR_E_IO &&
           e.item == CKR_ITEM_IO_OPEN);
-    CHECK(strstr(e.text, strerror(EACCES)) != NULL);
+    CHECK(strstr(e.text, ckr__sys_text(EACCES)) != NULL);
     memset(&e, 0, sizeof e);
     CHECK(ckr__fail_io(&e, CKR_ITEM_IO_OPEN, "f", EISDIR) == CKR_E_FORMAT &&
           e.item == CKR_ITEM_IS_DIRECTORY);

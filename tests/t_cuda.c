@@ -4,6 +4,8 @@
    Philox. On a device the same runs as tests/cuda.cu. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
+#include "t.h"
+#include "bad.h"
 #ifdef __SSE2__
 #  include <xmmintrin.h>
 #endif
@@ -12,8 +14,6 @@
 #endif
 #define CKPTRESUME_CUDA_IMPLEMENTATION
 #include "ckptresume_cuda.cuh"
-#include "t.h"
-#include "bad.h"
 
 #define MAX_DIM 5
 #define ROOM 16384

@@ -469,8 +469,8 @@ static void same_bytes_any_way(void)
             snprintf(first, sizeof first, "%s/way-%d-0", tmp, k);
             snprintf(out, sizeof out, "%s/way-%d-%u", tmp, k, (unsigned)i);
             if (!convert(case_file(k, "ckpt"), out, &t, &desc, ways[i].max_bytes, d)) continue;
-            t_check(os_same_tree(first, out), __FILE__, __LINE__, "%s: way %u gives other bytes", cases[k],
-                    (unsigned)i);
+            t_check(os_same_tree(first, out), __FILE__, __LINE__, "%s: way %u gives other bytes",
+                    cases[k], (unsigned)i);
         }
 }
 

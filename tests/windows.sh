@@ -9,6 +9,8 @@ MINGW=${MINGW:-x86_64-w64-mingw32-gcc}
 WINE=${WINE:-/usr/lib/wine/wine64}
 export WINEPREFIX="$PWD/$dir/wine" WINEDEBUG=-all WINEDLLOVERRIDES="mscoree=d;mshtml=d"
 export CC="$MINGW" CFLAGS="-std=gnu99 -O1" EXE=.exe RUNNER="$WINE" LDLIBS=" " JOBS="${JOBS:-2}"
+# thousands of small files, each of them synced
+if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi
 export TOOL="$dir/ckptresume.exe"
 
 die() {
@@ -35,8 +37,40 @@ build examples/ckptresume.c "$TOOL"
 for name in convert custom_io resume_lr save_load; do
     build "examples/$name.c" "$dir/examples/$name.exe"
 done
+
+# what windows.c compares with: the native programs' files and words
+rm -rf "$dir/native" "$dir/here"
+mkdir -p "$dir/native"
+data=tests/data
+cat > "$dir/native/cases" << EOF
+convert $data/nanotron/tp2_pp1_dp1/ckpt @ 1 2 2
+convert $data/nanotron/tp1_pp2_dp1_tied/ckpt @ 2 1 1
+ckptresume convert $data/nanotron/tp2_pp1_dp1/ckpt @ --to=dcp
+ckptresume convert $data/nanotron/tp2_pp1_dp1/ckpt @ --to=safetensors
+ckptresume convert $data/nanotron/tp2_pp1_dp1/ckpt @ --to=torch
+ckptresume convert $data/llmc/uneven/ckpt @ --dp=2
+ckptresume digest $data/nanotron/tp2_pp1_dp1/ckpt
+ckptresume digest $data/llmc/uneven/ckpt
+ckptresume digest $data/deepspeed/cut/ckpt
+ckptresume digest $data/megatron/v019_fr_tp2/ckpt
+ckptresume digest $data/dcp/tt_single
+ckptresume inspect --json $data/dcp/tt_single
+ckptresume lr --csv $data/nanotron/tp2_pp1_dp1/ckpt
+ckptresume tree --json --hash $data/resume/lambda.pt
+EOF
+n=0
+while read -r program words; do
+    path=./$program
+    [ "$program" = ckptresume ] || path=build/examples/$program
+    to=$dir/native/$n
+    # shellcheck disable=SC2086
+    "$path" $(echo "$words" | sed "s|@|$to|") > "$to.out" 2> "$to.err" ||
+        die "$program $words: $(cat "$to.err")"
+    n=$((n + 1))
+done < "$dir/native/cases"
 wait
 if [ $# -eq 0 ]; then
+    set -- windows
     for f in tests/t_*.c tests/faults.c; do set -- "$@" "$(basename "$f" .c)"; done
 fi
 sh tests/run.sh "$dir" "$@"
