@@ -43976,7 +43976,14 @@ typedef struct ckr__df {       /* from a tree to flat names                     
     bool       numbers;        /* keys that were no text                                 */
 } ckr__df;
 
-/* Lists that hold tensors or dicts are taken apart, as torch's planner does. */
+/* What torch's planner looks for in a list. */
+static bool ckr__df_part_of(const ckr_node *v)
+{
+    return ckr_node_is_dict(v) || (v->kind == CKR_NODE_TENSOR && !ckr__view_odd(v->u.view));
+}
+
+/* Lists that hold tensors or dicts are taken apart, as torch's planner does. It does so once more
+   when it loads, where an object is no tensor: a list of none but objects is one value to it. */
 static bool ckr__df_open(const ckr_node *n)
 {
     uint64_t i, k;
@@ -43984,10 +43991,9 @@ static bool ckr__df_open(const ckr_node *n)
     if (n->kind != CKR_NODE_LIST) return false;
     for (i = 0; i < n->count; i++) {
         const ckr_node *v = n->u.items[i];
-        if (v->kind == CKR_NODE_TENSOR || ckr_node_is_dict(v)) return true;
+        if (ckr__df_part_of(v)) return true;
         for (k = 0; v->kind == CKR_NODE_LIST && k < v->count; k++)
-            if (v->u.items[k]->kind == CKR_NODE_TENSOR || ckr_node_is_dict(v->u.items[k]))
-                return true;
+            if (ckr__df_part_of(v->u.items[k])) return true;
     }
     return false;
 }
@@ -44052,6 +44058,22 @@ static const char *ckr__df_name(ckr__df *x, const ckr__df_item *it)
     return NULL;
 }
 
+/* A tensor that the state does not have is one here all the same; its digest is told by reading. */
+static ckr_result ckr__df_loose(ckr__df *x, const ckr__df_item *it, const char *name)
+{
+    ckr__dcp_out *w = &x->e->w;
+    ckr_state none;
+    const ckr_tensor *t;
+    ckr_result r;
+    memset(&none, 0, sizeof none);
+    t = ckr__tensor_of_view(w->c, &none, name, "", it->node->u.view);
+    if (!t) return ckr__dcp_out_oom(w);
+    w->replica = w->out->renamed = true;
+    r = ckr__dcp_out_tensor(w, name, it->path, it->n, t, t->dtype, 0, x->e->ranks, false);
+    w->replica = false;
+    return r;
+}
+
 static ckr_result ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
 {
     ckr__de *e = x->e;
@@ -44069,6 +44091,8 @@ static ckr_result ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
                                                  e->ranks, false)
                            : r;
     }
+    if (it->node->kind == CKR_NODE_TENSOR && ckr__df_part_of(it->node))
+        return ckr__df_loose(x, it, name);
     return ckr__dcp_out_object(&e->w, name, it->path, it->n, it->node);
 }
 

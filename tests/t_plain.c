@@ -15,7 +15,8 @@ enum { N_NAMES = sizeof names / sizeof *names };
 
 static void load_cases(void)
 {
-    static const char *const cases[] = { "plain.pt", "groups.pt", "several.pt", "named.pt" };
+    static const char *const cases[] = { "plain.pt", "groups.pt", "several.pt", "named.pt",
+                                         "beside.pt" };
     char from[80], to[80];
     size_t i;
     memset(&env, 0, sizeof env);
@@ -286,7 +287,8 @@ static void as_sana(void)
 /* The file again: the same containers, the same state, and nothing to say, guess or not. */
 static void again(void)
 {
-    static const char *const cases[] = { "plain", "groups", "several", "numbers", "named" };
+    static const char *const cases[] = { "plain", "groups", "several", "numbers", "named",
+                                         "beside" };
     char path[40];
     size_t i;
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -343,7 +345,7 @@ static void to_dcp(void)
 {
     static const char *const beside[] = { "epoch", "args.seed", "lr_scheduler.T_max",
                                           "optimizer.param_groups.0.params",
-                                          "optimizer.param_groups.0.lr", "best" };
+                                          "optimizer.param_groups.0.lr" };
     ckr_ckpt *c;
     size_t i;
     if (!to(open_ok("in/plain.pt"), "dcp", NULL, "w/out")) return;
@@ -353,12 +355,42 @@ static void to_dcp(void)
         CHECK_STR(s->dialect, "dcp");
         CHECK(ckr_ckpt_tensor(c, "up.bias", "param") != NULL);
         CHECK(ckr_ckpt_tensor(c, "ema.up.bias", "param") != NULL);
+        CHECK(ckr_ckpt_tensor(c, "best", "param") != NULL);
         CHECK(ckr_ckpt_tensor(c, "optimizer.state.up.bias.exp_avg", "param") != NULL);
         for (i = 0; i < sizeof beside / sizeof *beside; i++)
             t_check(has_leftover(s, beside[i]), __FILE__, __LINE__, "%s is not there", beside[i]);
     }
     ckr_ckpt_close(c);
     memio_remove(&disk, "w/out");
+}
+
+/* Tensors in lists are tensors of DCP, as torch writes them: it takes a list without one for one
+   value, and looks for its key. */
+static void lists_to_dcp(void)
+{
+    static const char *const tensors[] = { "ema.shadow_params.0", "ema.shadow_params.1", "rng.1",
+                                           "mixed.0" };
+    ckr_ckpt *c;
+    const ckr_node *n;
+    size_t i;
+    if (!to(open_ok("in/beside.pt"), "dcp", NULL, "w/out")) return;
+    c = open_ok("w/out");
+    for (i = 0; c && i < sizeof tensors / sizeof *tensors; i++)
+        t_check(ckr_ckpt_tensor(c, tensors[i], "param") != NULL, __FILE__, __LINE__, "no tensor %s",
+                tensors[i]);
+    if (c) CHECK(has_leftover(ckr_ckpt_state(c), "mixed.1"));
+    ckr_ckpt_close(c);
+    CHECK(is_sound("w/out"));
+    if (to(open_ok("w/out"), "torch", NULL, "w/back.pt")) {
+        c = tree_of("w/back.pt");
+        n = ckr_node_find(ckr_ckpt_root(c), "/ema/shadow_params/1");
+        CHECK(n && n->kind == CKR_NODE_TENSOR);
+        n = ckr_node_find(ckr_ckpt_root(c), "/mixed/1");
+        CHECK(n && n->kind == CKR_NODE_INT);
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/out");
+    memio_remove(&disk, "w/back.pt");
 }
 
 /* To DeepSpeed by parameter, at any stage; numbers without names are refused. */
@@ -391,7 +423,8 @@ static void to_deepspeed(void)
 
 static void faults_on_the_way(void)
 {
-    static const char *const cases[] = { "in/plain.pt", "in/several.pt", "in/groups.pt" };
+    static const char *const cases[] = { "in/plain.pt", "in/several.pt", "in/groups.pt",
+                                         "in/beside.pt" };
     whole w;
     size_t i;
     memset(&w, 0, sizeof w);
@@ -417,6 +450,7 @@ int main(int argc, char **argv)
     RUN(again);
     RUN(changed);
     RUN(to_dcp);
+    RUN(lists_to_dcp);
     RUN(to_deepspeed);
     RUN(faults_on_the_way);
     RUN(numbers);

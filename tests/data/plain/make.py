@@ -90,6 +90,22 @@ def named():
     torch.save(out, "named.pt")
 
 
+def beside():
+    """Lists of tensors, texts and numbers that are neither the model's nor the optimizer's; a flag and a text in its state."""
+    torch.manual_seed(7)
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    model(torch.ones(4, 3)).pow(2).mean().backward()
+    optimizer.step()
+    o = optimizer.state_dict()
+    for i, state in o["state"].items():
+        state["flag"], state["tag"] = i == 0, "x"
+    torch.save({"model": model.state_dict(), "optimizer": o, "epoch": 1, "arch": "linear", "best": 0.5,
+                "ema": {"decay": 0.9, "shadow_params": [p.detach() * 0.5 for p in model.parameters()]},
+                "rng": [torch.arange(16, dtype=torch.uint8), torch.arange(16, 32, dtype=torch.uint8)],
+                "mixed": [torch.ones(1), 2]}, "beside.pt")
+
+
 if __name__ == "__main__":
-    for f in (plain, groups, several, numbers, named):
+    for f in (plain, groups, several, numbers, named, beside):
         f()
