@@ -30604,6 +30604,26 @@ static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s, ckr_note **
     return CKR_OK;
 }
 
+/* Who wants every slot wants every tensor: those that are no parameter's have none. */
+static ckr_result ckr__plain_loose(ckr__ctx *c, const ckr_state *s, ckr_note **notes,
+                                   uint64_t *n_notes)
+{
+    const char *first = NULL;
+    char text[40];
+    uint64_t i, n = 0;
+    for (i = 0; i < s->n_leftovers; i++) {
+        const ckr_node *v = s->leftovers[i].node;
+        if (v && v->kind == CKR_NODE_TENSOR && !n++) first = s->leftovers[i].path;
+    }
+    ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
+    return !n || ckr__note(c, notes, n_notes, "CKR_W_TENSORS_ONLY", CKR_LOST, first, text, NULL,
+                           "tensors beside the model's and the optimizer's belong to no parameter "
+                           "and are left out: what needs them must take them from the source",
+                           "`tree` shows them; `convert` to the framework's own form keeps them")
+               ? CKR_OK
+               : c->err->code;
+}
+
 /* plain: a torch file as a whole -------------------------------------------------- */
 
 typedef struct ckr__whole_job {
@@ -31062,7 +31082,8 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     r = torch ? ckr__plain_once(c, f->root) : CKR_OK;
     if (r == CKR_OK && t->max_shard_bytes && !torch) r = ckr__plain_shards(c, t, out);
     if (r != CKR_OK) return r;
-    return t->slots ? CKR_OK : ckr__plain_losses(c, s, notes, n_notes);
+    if (!t->slots) return ckr__plain_losses(c, s, notes, n_notes);
+    return strcmp(t->slots, "all") != 0 ? CKR_OK : ckr__plain_loose(c, s, notes, n_notes);
 }
 
 static const ckr__dialect ckr__plain_safetensors = {

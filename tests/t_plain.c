@@ -393,6 +393,31 @@ static void lists_to_dcp(void)
     memio_remove(&disk, "w/back.pt");
 }
 
+/* An export of all slots has no place for tensors of no parameter, and says so; one of parameters
+   was never meant to have them. */
+static void export_says(void)
+{
+    static const char *const slots[] = { "all", "params" };
+    ckr_target t = target_of(0, 0, 0, -1, NULL);
+    int i;
+    t.dialect = "safetensors";
+    for (i = 0; i < 2; i++) {
+        ckr_ckpt *c = open_ok("in/beside.pt");
+        ckr_plan *p = NULL;
+        ckr_error e;
+        t.slots = slots[i];
+        if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+            const ckr_plan_facts *f = ckr_plan_info(p);
+            const ckr_note *n = note_of(f->notes, f->n_notes, "CKR_W_TENSORS_ONLY");
+            CHECK_INT(f->verdict, i ? CKR_VERDICT_EXACT : CKR_VERDICT_APPROX);
+            CHECK((n != NULL) == !i);
+            if (n) CHECK_STR(n->old_value, "5 tensors");
+        }
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+    }
+}
+
 /* To DeepSpeed by parameter, at any stage; numbers without names are refused. */
 static void to_deepspeed(void)
 {
@@ -451,6 +476,7 @@ int main(int argc, char **argv)
     RUN(changed);
     RUN(to_dcp);
     RUN(lists_to_dcp);
+    RUN(export_says);
     RUN(to_deepspeed);
     RUN(faults_on_the_way);
     RUN(numbers);
