@@ -32032,6 +32032,36 @@ static ckr_result ckr__ac_name(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param 
 /* >>accelerate.optimizer ------------------------------------------------------ */
 
 /* A list of tensors in a state (LBFGS's history) is slots KEY.0, KEY.1, ... */
+static bool ckr__is_tensors(const ckr_node *v)
+{
+    uint64_t i;
+    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
+        if (v->u.items[i]->kind != CKR_NODE_TENSOR) return false;
+    return ckr_node_is_list(v) && v->count > 0;
+}
+
+/* And back: a slot's value in its parameter's dict. */
+static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_node *value)
+{
+    size_t len = strlen(slot);
+    uint32_t at;
+    const char *key;
+    ckr_node *list;
+    if (!value) return false;
+    if (!ckr__cut_num(slot, &len, &at) || len < 2 || slot[len - 1] != '.')
+        return ckr__node_pair(c, state, ckr__node_str(c, slot), value);
+    key = ckr__strndup(c, slot, len - 1);
+    list = key ? ckr__dict_value(state, key) : NULL;
+    if (key && !list && at == 0) {
+        list = ckr__node(c, CKR_NODE_LIST);
+        if (!ckr__node_set(c, state, key, list)) return false;
+    }
+    if (!key) return false;
+    return list && list->kind == CKR_NODE_LIST && list->count == at
+               ? ckr__node_push(c, list, value)
+               : ckr__node_pair(c, state, ckr__node_str(c, slot), value);
+}
+
 static ckr_result ckr__ac_slot(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
                                const char *slot, const ckr_node *v)
 {
@@ -32044,9 +32074,7 @@ static ckr_result ckr__ac_slot(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_
         ckr__plain_take_node(&r->keep, v);
         return view ? ckr__ac_tensor(r, p->name, slot, view, &t) : ckr__ac_oom(r);
     }
-    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
-        if (v->u.items[i]->kind != CKR_NODE_TENSOR) break;
-    if (ckr_node_is_list(v) && v->count && i == v->count) {
+    if (ckr__is_tensors(v)) {
         for (i = 0; i < v->count && e == CKR_OK; i++) {
             ckr__plain_take_node(&r->keep, v->u.items[i]);
             name = ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)i);
@@ -38293,7 +38321,7 @@ static ckr_result ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char 
 static ckr_result ckr__ds_whole_state(ckr__ds *r, uint32_t m, ckr__ds_param *p,
                                       const ckr_node *state)
 {
-    uint64_t i;
+    uint64_t i, k;
     double v;
     ckr_result e = CKR_OK;
     for (i = 0; ckr_node_is_dict(state) && i < state->count && e == CKR_OK; i++) {
@@ -38308,6 +38336,11 @@ static ckr_result ckr__ds_whole_state(ckr__ds *r, uint32_t m, ckr__ds_param *p,
         if (r->c->err->code != CKR_OK) return r->c->err->code;
         if (n->kind == CKR_NODE_TENSOR) {
             e = ckr__ds_whole_tensor(r, p, slot, n, m);
+        } else if (ckr__is_tensors(n)) {
+            for (k = 0; k < n->count && e == CKR_OK; k++) {
+                const char *one = ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)k);
+                e = one ? ckr__ds_whole_tensor(r, p, one, n->u.items[k], m) : ckr__ds_oom(r);
+            }
         } else if (ckr__is_number(n)) {
             memset(&x, 0, sizeof x);
             x.params = &p;
@@ -39558,16 +39591,29 @@ static ckr_result ckr__ds_adopt_buffers(ckr__ds_adopt *a)
     return ok ? CKR_OK : ckr__ds_emit_oom(a->x);
 }
 
-/* Tensors that the file has beside the model's and the optimizer's. */
+/* What the file has beside the model's and the optimizer's tensors; safetensors' texts describe its
+   own tensors. The epoch is progress, which DeepSpeed does not count. */
 static bool ckr__ds_adopt_loose(ckr__ds_adopt *a)
 {
     const ckr_state *s = a->x->s;
-    uint64_t i, n = 0;
-    char text[40];
-    for (i = 0; i < s->n_leftovers; i++) n += s->leftovers[i].node->kind == CKR_NODE_TENSOR;
+    const char *first = s->progress.epoch >= 0 ? "epoch" : NULL;
+    uint64_t i, n = 0, values = first != NULL;
+    char text[48];
+    for (i = 0; i < s->n_leftovers; i++) {
+        const ckr_leftover *l = &s->leftovers[i];
+        if (l->node->kind == CKR_NODE_TENSOR) n++;
+        else if (strcmp(l->path, "__metadata__") != 0 && !values++) first = l->path;
+    }
     ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
-    return !n || ckr__ds_say(a->x, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
-                             "they are neither in the model's dict nor in the optimizer's", NULL);
+    if (n && !ckr__ds_say(a->x, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
+                          "they are neither in the model's dict nor in the optimizer's", NULL))
+        return false;
+    ckr__format(text, sizeof text, "%llu values", (unsigned long long)values);
+    return !values ||
+           ckr__ds_say(a->x, "CKR_W_DS_OUTSIDE", CKR_LOST, first, text, NULL,
+                       "what the file has beside the tensors has no place in DeepSpeed's files: "
+                       "load_checkpoint gives the script none of it back",
+                       "`tree` shows the values; the script takes them from the source");
 }
 
 static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
@@ -40587,8 +40633,9 @@ static ckr_node *ckr__ds_whole_base(ckr__ds_job *x, ckr__out_file *f, uint32_t m
             ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
             for (j = 0; st && j < p->n_slots; j++) {
                 const ckr_tensor *t = p->slots[j];
-                ckr_node *e = ckr__ds_step_node(x, f, t, p->first != m);
-                if (!e || !ckr__node_pair(x->c, st, ckr__node_str(x->c, t->slot), e)) return NULL;
+                if (!ckr__state_put(x->c, st, t->slot,
+                                    ckr__ds_step_node(x, f, t, p->first != m)))
+                    return NULL;
             }
             if (!st ||
                 (st->count && !ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st)))

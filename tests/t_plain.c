@@ -16,7 +16,7 @@ enum { N_NAMES = sizeof names / sizeof *names };
 static void load_cases(void)
 {
     static const char *const cases[] = { "plain.pt", "groups.pt", "several.pt", "named.pt",
-                                         "beside.pt" };
+                                         "beside.pt", "history.pt" };
     char from[80], to[80];
     size_t i;
     memset(&env, 0, sizeof env);
@@ -288,7 +288,7 @@ static void as_sana(void)
 static void again(void)
 {
     static const char *const cases[] = { "plain", "groups", "several", "numbers", "named",
-                                         "beside" };
+                                         "beside",  "history" };
     char path[40];
     size_t i;
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -446,6 +446,50 @@ static void to_deepspeed(void)
     ckr_ckpt_close(c);
 }
 
+/* What DeepSpeed's files have no place for is said: values of the script, flags in the state. */
+static void values_to_deepspeed(void)
+{
+    ckr_target t = target_of(0, 0, 1, 0, NULL);
+    ckr_ckpt *c = open_ok("in/beside.pt");
+    ckr_plan *p = NULL;
+    ckr_error e;
+    uint64_t i, found = 0;
+    t.dialect = "deepspeed";
+    if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        const ckr_plan_facts *f = ckr_plan_info(p);
+        CHECK_INT(f->verdict, CKR_VERDICT_APPROX);
+        for (i = 0; i < f->n_notes; i++) {
+            if (strcmp(f->notes[i].code, "CKR_W_DS_OUTSIDE") != 0) continue;
+            found++;
+            CHECK_INT(f->notes[i].severity, CKR_LOST);
+            CHECK_STR(f->notes[i].old_value,
+                      strcmp(f->notes[i].subject, "epoch") != 0 ? "5 tensors" : "9 values");
+        }
+        CHECK_INT(found, 2);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* Lists of a state are lists again where a parameter's state is a dict. */
+static void history_to_deepspeed(void)
+{
+    ckr_target t = target_of(0, 0, 1, 0, NULL);
+    ckr_ckpt *c;
+    const ckr_node *n;
+    t.dialect = "deepspeed";
+    if (!written(open_ok("in/history.pt"), "history", "w/out", &t)) return;
+    c = tree_of("w/out/global_step0/mp_rank_00_model_states.pt");
+    n = ckr_node_find(ckr_ckpt_root(c), "/optimizer/state/0/al");
+    CHECK(ckr_node_is_list(n) && n->count == 3 && n->u.items[2]->kind == CKR_NODE_TENSOR);
+    ckr_ckpt_close(c);
+    c = open_ok("w/out");
+    if (c) CHECK(ckr_ckpt_tensor(c, "weight", "old_dirs.2") != NULL);
+    ckr_ckpt_close(c);
+    CHECK(is_sound("w/out"));
+    memio_remove(&disk, "w/out");
+}
+
 static void faults_on_the_way(void)
 {
     static const char *const cases[] = { "in/plain.pt", "in/several.pt", "in/groups.pt",
@@ -478,6 +522,8 @@ int main(int argc, char **argv)
     RUN(lists_to_dcp);
     RUN(export_says);
     RUN(to_deepspeed);
+    RUN(values_to_deepspeed);
+    RUN(history_to_deepspeed);
     RUN(faults_on_the_way);
     RUN(numbers);
     RUN(numbers_to_deepspeed);

@@ -106,6 +106,22 @@ def beside():
                 "mixed": [torch.ones(1), 2]}, "beside.pt")
 
 
+def history():
+    """LBFGS, whose state has lists of tensors."""
+    torch.manual_seed(7)
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=8, history_size=3)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (model(torch.linspace(-1, 2, 12).reshape(4, 3)).tanh() - 0.3).pow(2).mean()
+        loss.backward()
+        return loss
+    optimizer.step(closure)
+    assert all(isinstance(a, torch.Tensor) for a in optimizer.state_dict()["state"][0]["al"])
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "history.pt")
+
+
 if __name__ == "__main__":
-    for f in (plain, groups, several, numbers, named, beside):
+    for f in (plain, groups, several, numbers, named, beside, history):
         f()
