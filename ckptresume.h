@@ -25198,6 +25198,23 @@ static bool ckr__word_in(const char *words, const char *word)
     return false;
 }
 
+/* Bytes of the names that wrappers of a model (DDP, torch.compile) put in front of both names, at
+   most `most`. */
+static size_t ckr__wrapped(const char *a, const char *b, size_t most)
+{
+    static const char *const wrappers[] = { "module.", "_orig_mod." };
+    const size_t count = sizeof wrappers / sizeof *wrappers;
+    size_t n = 0, i = 0;
+    while (i < count) {
+        const size_t len = strlen(wrappers[i]);
+        const bool both = n + len <= most && ckr__starts(a + n, wrappers[i]) &&
+                          ckr__starts(b + n, wrappers[i]) && a[n + len] && b[n + len];
+        if (both) n += len;
+        i = both ? 0 : i + 1;
+    }
+    return n;
+}
+
 static bool ckr__cut_tail(const char *s, size_t *len, const char *tail)
 {
     size_t k = strlen(tail);
@@ -30036,6 +30053,7 @@ typedef struct ckr__plain {
     uint64_t         n_views, cap_views;
     ckr_node      *(*tied)[2]; /* a tensor that is another's storage; that other         */
     uint64_t         n_tied;
+    const char      *wrapper;  /* before the names that the optimizer has; NULL: nothing  */
     const ckr_state *source;   /* as it was read                                         */
     const char      *path;
 } ckr__plain;
@@ -30725,8 +30743,12 @@ static bool ckr__whole_names(const ckr__whole_job *w, ckr_node *group, const ckr
     uint64_t i;
     if (!ckr_node_get(ckr_node_at(old, 0), "param_names")) return true;
     names = ckr__node(w->c, CKR_NODE_LIST);
-    for (i = 0; i < g->n_params; i++)
-        if (!ckr__node_push(w->c, names, ckr__node_str(w->c, g->params[i]))) return false;
+    for (i = 0; i < g->n_params; i++) {
+        const char *name = w->p->wrapper
+                               ? ckr__printf(w->c, "%s%s", w->p->wrapper, g->params[i])
+                               : g->params[i];
+        if (!name || !ckr__node_push(w->c, names, ckr__node_str(w->c, name))) return false;
+    }
     return names && ckr__node_set(w->c, group, "param_names", names);
 }
 
@@ -31169,6 +31191,8 @@ typedef struct ckr__ac {
     ckr__plain       keep;     /* views: of the state's tensors, by index                */
     ckr__map         names;    /* of parameters -> tensor's index, while reading         */
     uint64_t         n_named;  /* names of the caller that are used up                   */
+    size_t           wrapped;  /* bytes before each key of the dict in hand              */
+    const char      *only;     /* the head of names that an optimizer may have; NULL: all */
     ckr__ac_file   **random;   /* by rank; NULL: it has none                             */
     uint32_t         n_random, ranks;
     ckr__ac_extra   *extras;
@@ -31614,6 +31638,7 @@ static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node
             continue;
         }
         ckr__plain_take_node(&r->keep, value);
+        name += r->wrapped;
         if (*prefix) name = ckr__printf(r->c, "%s%s", prefix, name);
         if (!name) return ckr__ac_oom(r);
         x->keys[i][0] = v->file;
@@ -31734,6 +31759,18 @@ static const char *ckr__ac_id(const ckr_node *id, uint8_t kind, size_t *n)
     return kind == CKR_NODE_STR ? id->u.str : (const char *)&id->u.i;
 }
 
+/* Names that a wrapper is before, all of them, as the model has them. */
+static void ckr__ac_unwrap(ckr__ac *r, ckr__ac_param *p, uint64_t n)
+{
+    size_t wrapped = SIZE_MAX;
+    uint64_t i;
+    for (i = 0; i < n; i++)
+        wrapped = p[i].name ? ckr__wrapped(p[0].name, p[i].name, wrapped) : 0;
+    if (!r->plain || !n || !wrapped) return;
+    if (!r->keep.wrapper) r->keep.wrapper = ckr__strndup(r->c, p[0].name, wrapped);
+    for (i = 0; i < n; i++) p[i].name += wrapped;
+}
+
 /* The optimizer's parameters in the order of its groups, each once. */
 static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param **out,
                                  uint64_t *n)
@@ -31780,6 +31817,7 @@ static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_para
         else (*out)[k].state = state->u.items[2 * i + 1];
     }
     for (i = 0; i < *n; i++) (*out)[i].like = ckr__ac_like((*out)[i].state);
+    ckr__ac_unwrap(r, *out, *n);
     ckr__map_free(&seen);
     return e;
 }
@@ -31949,6 +31987,7 @@ static bool ckr__ac_free_params(ckr__ac *r, ckr_tensor **out, uint64_t *n)
     for (i = 0; i < r->s->n_tensors && ok; i++) {
         ckr_tensor *t = r->s->tensors[i];
         if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
+            (!r->only || ckr__starts(t->name, r->only)) &&
             !ckr__map_find(&had, t->name, strlen(t->name), NULL))
             out[(*n)++] = t;
     }
@@ -32003,7 +32042,7 @@ static ckr_result ckr__ac_name(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param 
 {
     const ckr_open_desc *d = r->desc;
     uint64_t i, named = 0;
-    bool proven;
+    bool proven, matched;
     for (i = 0; i < n; i++) named += p[i].name != NULL;
     if (n && named == n) {
         ckr_result e = ckr__ac_check_names(r, f, p, n);
@@ -32016,13 +32055,19 @@ static ckr_result ckr__ac_name(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param 
                                       "the optimizer has more parameters than there are names");
         for (i = 0; i < n; i++) p[i].name = ckr__strdup(r->c, d->names[r->n_named + i]);
         for (i = 0; i < n; i++) if (!p[i].name) return ckr__ac_oom(r);
+        ckr__ac_unwrap(r, p, n);
         r->n_named += n;
         return ckr__ac_check_names(r, f, p, n);
     }
     for (i = 0; i < n; i++) p[i].name = NULL;
-    if (!ckr__ac_match(r, p, n, ordered, &proven))
+    matched = ckr__ac_match(r, p, n, ordered, &proven);
+    if (!matched && r->only && r->c->err->code == CKR_OK) {    /* its place says nothing  */
+        r->only = NULL;
+        matched = ckr__ac_match(r, p, n, ordered, &proven);
+    }
+    if (!matched)
         return r->c->err->code != CKR_OK ? r->c->err->code : ckr__ac_numbers(r, f, p, n);
-    if (proven && r->plain) return CKR_OK;
+    if (proven && r->plain && !r->only) return CKR_OK;
     return ckr__ac_note(r, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, f->rel,
                         "the optimizer's file has numbers only: they were matched to the model's "
                         "parameters by shape and order",
@@ -32967,29 +33012,43 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
 /* >>accelerate.plain ---------------------------------------------------------- */
 /* A training run's file of no framework: a dict, under whose keys are the model's tensors in a
    dict, averages of them, state dicts of optimizers and schedulers, each or a list of them, and
-   counters. They are known by what they hold. Several models keep their keys in the names; an
-   optimizer alone is one where the caller names its parameters. All else is a leftover. */
+   counters; or these in dicts of their own, one level deep: {"trainer": {..}}, {"optimizers":
+   {"G": .., "D": ..}}. They are known by what they hold. Several models keep their keys in the
+   names; an optimizer without a model has its numbers, or the caller's names. All else is a
+   leftover. */
+
+typedef struct ckr__rf_place { /* of a model or an average                               */
+    const char     *key, *above;       /* above: its container's; NULL: in the root       */
+    const ckr_node *in, *node; /* its container: the root, or a dict in it                */
+    uint8_t         kind;
+    bool            twice;     /* another has its key, too                               */
+} ckr__rf_place;
+
+enum { CKR__RF_MODEL = 0, CKR__RF_AVERAGE };
 
 typedef struct ckr__rf {
     ckr__ac        *r;
     ckr__ac_file   *files;     /* one an optimizer                                       */
     const ckr_node *root, *model;      /* the one model; NULL: several, or none          */
-    uint8_t        *kinds;     /* of the root's values                                   */
-    uint64_t        n_models, n_averages;
-    ckr__flat       met, had;  /* containers that were looked at; that were read         */
+    ckr__rf_place  *places;
+    uint64_t        n_places;
+    bool            below;     /* the models are in dicts of the root                    */
+    ckr__map        keys;      /* of models -> the first place with the key              */
+    ckr__rf_place   optimizers[CKR__PLAIN_PARTS];      /* key and container of each       */
+    ckr__flat       met;       /* what was looked at: for optimizers and schedulers      */
+    ckr__flat       parts, deep;       /* for models of the root; for those below         */
+    ckr__flat       had;       /* containers that were read                              */
 } ckr__rf;
-
-enum { CKR__RF_OTHER = 0, CKR__RF_MODEL, CKR__RF_AVERAGE };
 
 static bool ckr__rf_is_param(const ckr_node *n)
 {
     return n->kind == CKR_NODE_TENSOR && n->u.view->n_dims > 0 && ckr__is_float(n->u.view->dtype);
 }
 
-static bool ckr__rf_is_part(ckr__rf *x, const ckr_node *n)
+static bool ckr__rf_is_part(ckr__flat *met, const ckr_node *n)
 {
     uint64_t i;
-    if (!ckr_node_is_dict(n) || !n->count || !ckr__flat_new(&x->met, n)) return false;
+    if (!ckr_node_is_dict(n) || !n->count || !ckr__flat_new(met, n)) return false;
     for (i = 0; i < n->count; i++)
         if (!ckr_node_str(n->u.items[2 * i]) || n->u.items[2 * i + 1]->kind != CKR_NODE_TENSOR)
             return false;
@@ -32997,7 +33056,7 @@ static bool ckr__rf_is_part(ckr__rf *x, const ckr_node *n)
 }
 
 /* Mostly tensors by name, some in dicts of their own. */
-static bool ckr__rf_is_model(ckr__rf *x, const ckr_node *n)
+static bool ckr__rf_is_model(ckr__flat *met, const ckr_node *n)
 {
     uint64_t i, params = 0, others = 0;
     if (!ckr_node_is_dict(n)) return false;
@@ -33005,7 +33064,7 @@ static bool ckr__rf_is_model(ckr__rf *x, const ckr_node *n)
         const ckr_node *v = n->u.items[2 * i + 1];
         const char *key = ckr_node_str(n->u.items[2 * i]);
         if (!key) return false;
-        if (ckr__rf_is_param(v) || ckr__rf_is_part(x, v)) params++;
+        if (ckr__rf_is_param(v) || ckr__rf_is_part(met, v)) params++;
         else others += v->kind != CKR_NODE_TENSOR && !ckr__path_ends(key, "_extra_state");
     }
     return params > others;
@@ -33025,58 +33084,118 @@ static bool ckr__rf_parts(const ckr_node *v, bool (*is)(const ckr_node *), const
 }
 
 /* A container that was not met before, as are those in a short list: each is looked into once. */
-static bool ckr__rf_fresh(ckr__rf *x, const ckr_node *v)
+static bool ckr__rf_fresh(ckr__flat *met, const ckr_node *v)
 {
     uint64_t i;
-    if (!ckr__flat_new(&x->met, v)) return false;
+    if (!ckr__flat_new(met, v)) return false;
     for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
-        if (v->count > CKR__PLAIN_PARTS || !ckr__flat_new(&x->met, v->u.items[i])) return false;
+        if (v->count > CKR__PLAIN_PARTS || !ckr__flat_new(met, v->u.items[i])) return false;
     return true;
 }
 
-static void ckr__rf_sort(ckr__rf *x, ckr__plain *keep)
+static bool ckr__rf_take_parts(ckr__rf *x, ckr__plain *keep, const ckr_node *in, uint64_t i)
 {
-    uint64_t i;
-    for (i = 0; i < x->root->count; i++) {
-        const char *key = ckr_node_str(x->root->u.items[2 * i]);
-        const ckr_node *v = x->root->u.items[2 * i + 1];
-        if (!ckr__rf_fresh(x, v) ||
-            ckr__rf_parts(v, ckr__is_optimizer, keep->optimizers, &keep->n_optimizers) ||
-            ckr__rf_parts(v, ckr__is_scheduler, keep->schedulers, &keep->n_schedulers) || !key ||
-            !ckr__rf_is_model(x, v))
-            continue;
-        x->kinds[i] = strstr(key, "ema") || strstr(key, "EMA") ? CKR__RF_AVERAGE : CKR__RF_MODEL;
-        if (x->kinds[i] == CKR__RF_MODEL) x->n_models++;
-        else x->n_averages++;
+    const ckr_node *v = in->u.items[2 * i + 1];
+    uint64_t k = keep->n_optimizers;
+    if (!ckr__rf_parts(v, ckr__is_optimizer, keep->optimizers, &keep->n_optimizers))
+        return ckr__rf_parts(v, ckr__is_scheduler, keep->schedulers, &keep->n_schedulers);
+    for (; k < keep->n_optimizers; k++) {
+        x->optimizers[k].key = ckr_node_str(in->u.items[2 * i]);
+        x->optimizers[k].in = in;
     }
+    return true;
 }
 
-/* The one model, if there is one: of several the one with a usual name; averages alone are it. */
+static bool ckr__rf_is_ema(const char *key)
+{
+    return key && (strstr(key, "ema") || strstr(key, "EMA"));
+}
+
+static bool ckr__rf_place_add(ckr__rf *x, const char *key, const char *above, const ckr_node *in,
+                              const ckr_node *node)
+{
+    void *array = x->places;
+    ckr__rf_place *p = (ckr__rf_place *)ckr__append(x->r->c, &array, &x->n_places, sizeof *p);
+    uint64_t at;
+    x->places = (ckr__rf_place *)array;
+    if (!p) return false;
+    p->key = key;
+    p->above = above;
+    p->in = in;
+    p->node = node;
+    p->kind = ckr__rf_is_ema(key) || ckr__rf_is_ema(above) ? CKR__RF_AVERAGE : CKR__RF_MODEL;
+    p->twice = false;
+    if (p->kind != CKR__RF_MODEL) return true;
+    if (ckr__map_find(&x->keys, key, strlen(key), &at)) p->twice = x->places[at].twice = true;
+    return p->twice || ckr__map_put(&x->keys, key, strlen(key), x->n_places - 1, NULL);
+}
+
+/* The models in a dict of the root. */
+static bool ckr__rf_sort_models(ckr__rf *x, const char *above, const ckr_node *in)
+{
+    uint64_t i;
+    for (i = 0; ckr_node_is_dict(in) && i < in->count; i++) {
+        const char *key = ckr_node_str(in->u.items[2 * i]);
+        const ckr_node *v = in->u.items[2 * i + 1];
+        if (key && ckr__rf_fresh(&x->deep, v) && !ckr__is_optimizer(v) &&
+            ckr__rf_is_model(&x->deep, v) && !ckr__rf_place_add(x, key, above, in, v))
+            return false;
+    }
+    return true;
+}
+
+/* A dict with an optimizer in it is no model. */
+static bool ckr__rf_sort(ckr__rf *x, ckr__plain *keep)
+{
+    const ckr_node *root = x->root;
+    uint64_t i, k, found;
+    for (i = 0; i < root->count; i++) {
+        const char *key = ckr_node_str(root->u.items[2 * i]);
+        const ckr_node *v = root->u.items[2 * i + 1];
+        if (!ckr__rf_fresh(&x->met, v) || ckr__rf_take_parts(x, keep, root, i) || !key) continue;
+        for (k = found = 0; ckr_node_is_dict(v) && k < v->count; k++)
+            found += ckr__rf_fresh(&x->met, v->u.items[2 * k + 1]) &&
+                     ckr__rf_take_parts(x, keep, v, k);
+        if (!found && ckr__rf_is_model(&x->parts, v)) {
+            if (!ckr__rf_place_add(x, key, NULL, root, v)) return false;
+        } else if (!ckr__rf_sort_models(x, key, v)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The one model, if there is one: those of the root come before those below; of several the one
+   with a usual name; averages alone are it. */
 static void ckr__rf_choose(ckr__rf *x, bool optimizers)
 {
     static const char usual[] =
         "model state_dict model_state_dict model_state module net network params weights";
-    const uint8_t kind = x->n_models ? CKR__RF_MODEL : CKR__RF_AVERAGE;
-    const uint64_t n = x->n_models ? x->n_models : x->n_averages;
-    uint64_t i, named = 0;
-    for (i = 0; i < x->root->count; i++) {
-        const char *key = ckr_node_str(x->root->u.items[2 * i]);
-        const ckr_node *v = x->root->u.items[2 * i + 1];
-        if (!n && optimizers && ckr__rf_is_param(v)) x->model = x->root;
-        if (x->kinds[i] != kind || (n > 1 && !ckr__word_in(usual, key))) continue;
-        x->model = v;
+    const ckr__rf_place *p;
+    uint64_t i, n[2][2] = { { 0, 0 }, { 0, 0 } }, named = 0;
+    uint8_t kind;
+    for (i = 0; i < x->n_places; i++) n[x->places[i].kind][x->places[i].in != x->root]++;
+    kind = n[CKR__RF_MODEL][0] + n[CKR__RF_MODEL][1] ? CKR__RF_MODEL : CKR__RF_AVERAGE;
+    x->below = !n[kind][0];
+    for (i = 0; i < x->root->count; i++)
+        if (!x->n_places && optimizers && ckr__rf_is_param(x->root->u.items[2 * i + 1]))
+            x->model = x->root;
+    for (i = 0; i < x->n_places; i++) {
+        p = &x->places[i];
+        if (p->kind != kind || x->below != (p->in != x->root) ||
+            (n[kind][x->below] > 1 && !ckr__word_in(usual, p->key)))
+            continue;
+        x->model = p->node;
         named++;
     }
     if (named > 1) x->model = NULL;
-    if (x->model) x->n_models = 1;
 }
 
 /* Without an optimizer there must be one model, and no tensor beside it. */
-static bool ckr__rf_is(ckr__rf *x, const ckr__plain *keep, const ckr_open_desc *desc)
+static bool ckr__rf_is(ckr__rf *x, const ckr__plain *keep)
 {
     uint64_t i;
-    if (ckr__is_optimizer(x->root)) return desc && desc->names;
-    if (keep->n_optimizers) return x->n_models > 0;
+    if (keep->n_optimizers) return true;
     for (i = 0; i < x->root->count; i++)
         if (x->root->u.items[2 * i + 1]->kind == CKR_NODE_TENSOR) return false;
     return x->model != NULL;
@@ -33103,18 +33222,56 @@ static ckr_result ckr__rf_files(ckr__rf *x, const char *path, const ckr__plain *
     return CKR_OK;
 }
 
+/* Bytes of the wrappers' names that are before all names of the dict's tensors. */
+static size_t ckr__rf_wrapped(const ckr_node *d)
+{
+    const char *first = NULL, *name;
+    size_t n = SIZE_MAX;
+    uint64_t i;
+    for (i = 0; i < d->count && n; i++) {
+        name = ckr_node_str(d->u.items[2 * i]);
+        if (!name || d->u.items[2 * i + 1]->kind != CKR_NODE_TENSOR) continue;
+        if (!first) first = name;
+        n = ckr__wrapped(first, name, n);
+    }
+    return first ? n : 0;
+}
+
+static ckr_result ckr__rf_tensors(ckr__rf *x, const ckr_node *d, const char *prefix,
+                                  const char *slot)
+{
+    ckr_result e;
+    x->r->wrapped = ckr__rf_wrapped(d);
+    e = ckr__ac_prefixed(x->r, x->files, d, prefix, slot);
+    x->r->wrapped = 0;
+    return e;
+}
+
 static ckr_result ckr__rf_dict(ckr__rf *x, const ckr_node *d, const char *prefix, const char *slot)
 {
     uint64_t i;
-    ckr_result e = ckr__ac_prefixed(x->r, x->files, d, prefix, slot);
+    ckr_result e = ckr__rf_tensors(x, d, prefix, slot);
     for (i = 0; e == CKR_OK && d != x->root && i < d->count; i++) {
         const ckr_node *v = d->u.items[2 * i + 1];
         const char *head;
         if (!ckr_node_is_dict(v) || !ckr__flat_new(&x->had, v)) continue;
         head = ckr__printf(x->r->c, "%s%s.", prefix, ckr_node_str(d->u.items[2 * i]));
-        e = head ? ckr__ac_prefixed(x->r, x->files, v, head, slot) : ckr__ac_oom(x->r);
+        e = head ? ckr__rf_tensors(x, v, head, slot) : ckr__ac_oom(x->r);
     }
     return e;
+}
+
+/* Of several models: is this one of them, and what is before its names? Keys that two have are told
+   apart by their containers'. */
+static bool ckr__rf_is_one(const ckr__rf *x, const ckr__rf_place *p)
+{
+    return p->kind == CKR__RF_MODEL && x->below == (p->above != NULL);
+}
+
+static const char *ckr__rf_head(ckr__rf *x, const ckr__rf_place *p)
+{
+    return p->twice && p->above ? ckr__printf(x->r->c, "%s.%s.", p->above, p->key)
+                                : ckr__printf(x->r->c, "%s.", p->key);
 }
 
 static ckr_result ckr__rf_models(ckr__rf *x)
@@ -33122,25 +33279,62 @@ static ckr_result ckr__rf_models(ckr__rf *x)
     uint64_t i;
     ckr_result e = CKR_OK;
     if (x->model) return ckr__rf_dict(x, x->model, "", "param");
-    for (i = 0; i < x->root->count && e == CKR_OK; i++) {
+    for (i = 0; i < x->n_places && e == CKR_OK; i++) {
         const char *prefix;
-        if (x->kinds[i] != CKR__RF_MODEL) continue;
-        prefix = ckr__printf(x->r->c, "%s.", ckr_node_str(x->root->u.items[2 * i]));
-        e = prefix ? ckr__rf_dict(x, x->root->u.items[2 * i + 1], prefix, "param")
-                   : ckr__ac_oom(x->r);
+        if (!ckr__rf_is_one(x, &x->places[i])) continue;
+        prefix = ckr__rf_head(x, &x->places[i]);
+        e = prefix ? ckr__rf_dict(x, x->places[i].node, prefix, "param") : ckr__ac_oom(x->r);
     }
     return e;
+}
+
+/* Is the key the model's, or has it that as a word: "G", "optimizer_G", "G.optimizer"? */
+static bool ckr__rf_about(const char *key, const char *model)
+{
+    const size_t n = strlen(model);
+    const char *p = key;
+    while (key && n && (p = strstr(p, model)) != NULL) {
+        if ((p == key || strchr("_.-", p[-1])) && (!p[n] || strchr("_.-", p[n]))) return true;
+        p++;
+    }
+    return false;
+}
+
+/* The head of the names of the one model that an optimizer belongs to by its place: the only one in
+   its container, or the one whose key its own has. NULL: any, or out of memory. */
+static const char *ckr__rf_only(ckr__rf *x, const ckr__rf_place *optimizer)
+{
+    const ckr__rf_place *beside = NULL, *about = NULL;
+    const char *part = NULL;
+    uint64_t i, n[2] = { 0, 0 }, parts = 0;
+    for (i = 0; !x->model && i < x->n_places; i++) {
+        const ckr__rf_place *p = &x->places[i];
+        if (!ckr__rf_is_one(x, p)) continue;
+        if (p->in == optimizer->in && !n[0]++) beside = p;
+        if (ckr__rf_about(optimizer->key, p->key) && !n[1]++) about = p;
+    }
+    if (n[1] == 1) return ckr__rf_head(x, about);
+    if (n[0] == 1) return ckr__rf_head(x, beside);
+    for (i = 0; x->model && i < x->model->count; i++) {
+        const char *key = ckr_node_str(x->model->u.items[2 * i]);
+        if (key && ckr_node_is_dict(x->model->u.items[2 * i + 1]) &&
+            ckr__rf_about(optimizer->key, key) && !parts++)
+            part = key;
+    }
+    return parts == 1 ? ckr__printf(x->r->c, "%s.", part) : NULL;
 }
 
 /* Are all its tensors named and shaped as the model's? */
 static bool ckr__rf_is_average(const ckr__rf *x, const ckr_node *d)
 {
+    const size_t wrapped = ckr__rf_wrapped(d);
     uint64_t i, at;
     for (i = 0; i < d->count; i++) {
         const char *name = ckr_node_str(d->u.items[2 * i]);
         const ckr_node *v = d->u.items[2 * i + 1];
-        if (v->kind != CKR_NODE_TENSOR ||
-            !ckr__map_find(&x->r->names, name, strlen(name), &at) ||
+        if (!name || v->kind != CKR_NODE_TENSOR) return false;
+        name += wrapped;
+        if (!ckr__map_find(&x->r->names, name, strlen(name), &at) ||
             !ckr__ac_same_shape(v->u.view, x->r->keep.views[at]))
             return false;
     }
@@ -33150,23 +33344,22 @@ static bool ckr__rf_is_average(const ckr__rf *x, const ckr_node *d)
 static ckr_result ckr__rf_averages(ckr__rf *x)
 {
     uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < x->root->count && e == CKR_OK; i++) {
-        const ckr_node *d = x->root->u.items[2 * i + 1];
-        if (x->kinds[i] != CKR__RF_AVERAGE || d == x->model || !ckr__rf_is_average(x, d)) continue;
-        return ckr__rf_dict(x, d, "", "ema");
+    for (i = 0; i < x->n_places; i++) {
+        const ckr_node *d = x->places[i].node;
+        if (x->places[i].kind == CKR__RF_AVERAGE && d != x->model && ckr__rf_is_average(x, d))
+            return ckr__rf_dict(x, d, "", "ema");
     }
-    return e;
+    return CKR_OK;
 }
 
 /* What the optimizer does not count. */
-static void ckr__rf_progress(ckr__rf *x, ckr__plain *keep)
+static void ckr__rf_progress_in(ckr__rf *x, ckr__plain *keep, const ckr_node *in)
 {
     static const char steps[] = "step global_step iteration it iter iter_num";
     uint64_t i;
-    for (i = 0; i < x->root->count; i++) {
-        const char *key = ckr_node_str(x->root->u.items[2 * i]);
-        const ckr_node *v = x->root->u.items[2 * i + 1];
+    for (i = 0; i < in->count; i++) {
+        const char *key = ckr_node_str(in->u.items[2 * i]);
+        const ckr_node *v = in->u.items[2 * i + 1];
         int64_t *to = NULL;
         if (!key || v->kind != CKR_NODE_INT || v->u.i < 0) continue;
         if (!strcmp(key, "epoch")) to = &x->r->s->progress.epoch;
@@ -33175,6 +33368,20 @@ static void ckr__rf_progress(ckr__rf *x, ckr__plain *keep)
         if (*to < 0) *to = v->u.i;
         if (*to == v->u.i) ckr__plain_take_node(keep, v);
     }
+}
+
+/* Counters stand in the root, or beside what is below it. */
+static void ckr__rf_progress(ckr__rf *x, ckr__plain *keep)
+{
+    const ckr_node *last = x->root;
+    uint64_t i;
+    ckr__rf_progress_in(x, keep, x->root);
+    for (i = 0; i < keep->n_optimizers; i++)
+        if (x->optimizers[i].in && x->optimizers[i].in != last)
+            ckr__rf_progress_in(x, keep, last = x->optimizers[i].in);
+    for (i = 0; i < x->n_places; i++)
+        if (x->places[i].kind == CKR__RF_MODEL && x->places[i].in != last)
+            ckr__rf_progress_in(x, keep, last = x->places[i].in);
 }
 
 /* Do two schedulers differ in their groups only? */
@@ -33230,6 +33437,8 @@ static ckr_result ckr__rf_all(ckr__rf *x, ckr__plain *keep)
     uint64_t i;
     ckr_result e = ckr__rf_models(x);
     for (i = 0; i < keep->n_optimizers && e == CKR_OK; i++) {
+        r->only = ckr__rf_only(x, &x->optimizers[i]);
+        if (r->c->err->code != CKR_OK) return r->c->err->code;
         e = ckr__ac_optimizer(r, &x->files[i], true);
         ckr__plain_take_node(keep, ckr_node_get(keep->optimizers[i], "param_groups"));
     }
@@ -33241,32 +33450,42 @@ static ckr_result ckr__rf_all(ckr__rf *x, ckr__plain *keep)
     return e == CKR_OK ? ckr__rf_schedules(x, keep) : e;
 }
 
+/* What the file has, where it is a run's at all: then keep->taken is there. */
+static ckr_result ckr__rf_find(ckr__rf *x, const char *path, ckr__plain *keep)
+{
+    ckr__ctx *c = x->r->c;
+    bool ok;
+    ckr_result e = CKR_OK;
+    if (!ckr__flat_begin(&x->met, c, c->n_nodes) || !ckr__flat_begin(&x->parts, c, c->n_nodes) ||
+        !ckr__flat_begin(&x->deep, c, c->n_nodes) || !ckr__flat_begin(&x->had, c, c->n_nodes))
+        return c->err->code;
+    if (ckr__is_optimizer(x->root)) keep->optimizers[keep->n_optimizers++] = x->root;
+    else if (!ckr__rf_sort(x, keep)) return c->err->code;
+    ckr__rf_choose(x, keep->n_optimizers > 0);
+    ok = ckr__rf_is(x, keep);
+    if (ok) e = ckr__rf_files(x, path, keep, &ok);
+    if (!ok) keep->n_optimizers = keep->n_schedulers = 0;
+    if (!ok) return e;
+    x->r->keep.taken = keep->taken = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
+    return keep->taken ? CKR_OK : c->err->code;
+}
+
 static ckr_result ckr__rf_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                ckr_state *s, ckr_node *root, ckr__plain *keep)
 {
     ckr__ac *r = ckr__ac_new(c, path, desc, s);
     ckr__rf x;
-    bool ok = ckr_node_is_dict(root);
-    ckr_result e = CKR_OK;
+    ckr_result e;
     memset(&x, 0, sizeof x);
     x.r = r;
     x.root = root;
+    x.keys.c = c;
     if (!r) return c->err->code;
-    if (!ok) return CKR_OK;
+    if (!ckr_node_is_dict(root)) return CKR_OK;
     r->plain = true;
-    x.kinds = CKR__NEW_N(c, uint8_t, root->count + 1);
-    if (!x.kinds || !ckr__flat_begin(&x.met, c, c->n_nodes) ||
-        !ckr__flat_begin(&x.had, c, c->n_nodes))
-        return c->err->code;
-    if (ckr__is_optimizer(root)) keep->optimizers[keep->n_optimizers++] = root;
-    else ckr__rf_sort(&x, keep);
-    ckr__rf_choose(&x, keep->n_optimizers > 0);
-    ok = ckr__rf_is(&x, keep, desc);
-    if (ok) e = ckr__rf_files(&x, path, keep, &ok);
-    if (!ok) keep->n_optimizers = keep->n_schedulers = 0;
-    if (!ok) return e;
-    r->keep.taken = keep->taken = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
-    if (!keep->taken) return c->err->code;
+    e = ckr__rf_find(&x, path, keep);
+    ckr__map_free(&x.keys);
+    if (e != CKR_OK || !keep->taken) return e;
     e = ckr__rf_all(&x, keep);
     ckr__map_free(&r->names);
     keep->views = r->keep.views;
@@ -33274,6 +33493,7 @@ static ckr_result ckr__rf_read(ckr__ctx *c, const char *path, const ckr_open_des
     keep->cap_views = r->keep.cap_views;
     keep->tied = r->keep.tied;
     keep->n_tied = r->keep.n_tied;
+    keep->wrapper = r->keep.wrapper;
     keep->optimizer = keep->optimizers[0];
     keep->scheduler = keep->schedulers[0];
     return e;
@@ -44168,7 +44388,7 @@ static ckr_result ckr__df_walk(ckr__df *x, const ckr__plain *p)
 {
     while (x->n) {
         const ckr__df_item it = x->stack[--x->n];
-        const bool counter = it.n == 1 && it.node->kind == CKR_NODE_INT;
+        const bool counter = it.n < 3 && it.node->kind == CKR_NODE_INT;
         if (ckr__plain_taken(p, it.node) && !counter) continue;
         if (ckr__df_open(it.node) ? !ckr__df_push(x, &it) : ckr__df_leaf(x, &it) != CKR_OK)
             return ckr__dcp_out_oom(&x->e->w);

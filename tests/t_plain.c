@@ -16,7 +16,8 @@ enum { N_NAMES = sizeof names / sizeof *names };
 static void load_cases(void)
 {
     static const char *const cases[] = { "plain.pt", "groups.pt", "several.pt", "named.pt",
-                                         "beside.pt", "history.pt" };
+                                         "beside.pt", "history.pt", "nested.pt", "keyed.pt",
+                                         "bare.pt" };
     char from[80], to[80];
     size_t i;
     memset(&env, 0, sizeof env);
@@ -275,6 +276,83 @@ static void named(void)
     ckr_ckpt_close(c);
 }
 
+/* One level down, behind DDP's and torch.compile's names, which stay in the file. */
+static void nested(void)
+{
+    ckr_ckpt *c = open_ok("in/nested.pt"), *file;
+    const ckr_state *s;
+    ckr_target t = target_of(0, 0, 0, -1, NULL);
+    ckr_group group = CKR_ZERO;
+    static const char *const order[] = { "weight", "bias" };
+    if (!c) return;
+    s = ckr_ckpt_state(c);
+    CHECK_INT(s->n_tensors, 2 * (2 + 3));
+    CHECK(ckr_ckpt_tensor(c, "weight", "param") && ckr_ckpt_tensor(c, "bias", "exp_avg_sq"));
+    CHECK(ckr_ckpt_tensor(c, "bias", "ema") != NULL);
+    CHECK_STR(s->groups[0].params[0], "weight");
+    CHECK_INT(s->progress.step, 1);
+    CHECK_INT(s->progress.epoch, 4);
+    CHECK_INT(s->n_leftovers, 1);          /* cfg                                             */
+    CHECK_INT(s->n_notes, 0);
+    ckr_ckpt_close(c);
+    if (to(open_ok("in/nested.pt"), "dcp", NULL, "w/out")) {
+        c = open_ok("w/out");
+        if (c) CHECK(ckr_ckpt_tensor(c, "optimizer.state.weight.exp_avg", "param") != NULL);
+        if (c) CHECK(has_leftover(ckr_ckpt_state(c), "trainer.epoch"));
+        ckr_ckpt_close(c);
+        memio_remove(&disk, "w/out");
+    }
+    group.params = (const char **)order;
+    group.n_params = 2;
+    t.groups = &group;
+    t.n_groups = 1;
+    if (!written(open_ok("in/nested.pt"), "nested", "w/out.pt", &t)) return;
+    file = tree_of("w/out.pt");
+    CHECK_STR(ckr_node_str(ckr_node_find(ckr_ckpt_root(file),
+                                         "/trainer/optimizer/param_groups/0/param_names/1")),
+              "module._orig_mod.bias");
+    ckr_ckpt_close(file);
+    memio_remove(&disk, "w/out.pt");
+}
+
+/* Optimizers by the keys that the models have: said, since nothing but the key tells. */
+static void keyed(void)
+{
+    ckr_ckpt *c = open_ok("in/keyed.pt"), *file = tree_of("in/keyed.pt");
+    const ckr_state *s;
+    if (c) {
+        s = ckr_ckpt_state(c);
+        CHECK_INT(s->n_tensors, 2 * (2 + 2 * 3));
+        CHECK_INT(s->n_leftovers, 0);
+        CHECK_STR(s->groups[0].params[0], "D.weight");
+        CHECK_STR(s->groups[1].params[1], "G.bias");
+        same_state(c, file, "/optimizers/G", 0, "G.weight", "exp_avg");
+        same_state(c, file, "/optimizers/D", 1, "D.bias", "exp_avg_sq");
+        CHECK(note_of(s->notes, s->n_notes, "CKR_W_PARAM_NAMES_GUESSED") != NULL);
+        CHECK(note_of(s->notes, s->n_notes, "CKR_W_PARAM_NAMES") == NULL);
+    }
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(file);
+}
+
+/* An optimizer without a model: slots of numbers. */
+static void bare(void)
+{
+    ckr_ckpt *c = open_ok("in/bare.pt"), *file = tree_of("in/bare.pt");
+    const ckr_state *s;
+    if (c) {
+        s = ckr_ckpt_state(c);
+        CHECK_INT(s->n_tensors, 2 * 3);
+        CHECK_INT(s->n_leftovers, 0);
+        CHECK_INT(s->progress.step, 1);
+        CHECK_STR(s->groups[0].params[1], "1");
+        same_state(c, file, "", 1, "1", "exp_avg");
+        CHECK(note_of(s->notes, s->n_notes, "CKR_W_PARAM_NAMES") != NULL);
+    }
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(file);
+}
+
 /* Two readers of one file. */
 static void as_sana(void)
 {
@@ -288,7 +366,7 @@ static void as_sana(void)
 static void again(void)
 {
     static const char *const cases[] = { "plain", "groups", "several", "numbers", "named",
-                                         "beside",  "history" };
+                                         "beside",  "history", "nested", "keyed", "bare" };
     char path[40];
     size_t i;
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -493,7 +571,7 @@ static void history_to_deepspeed(void)
 static void faults_on_the_way(void)
 {
     static const char *const cases[] = { "in/plain.pt", "in/several.pt", "in/groups.pt",
-                                         "in/beside.pt" };
+                                         "in/beside.pt", "in/nested.pt", "in/keyed.pt" };
     whole w;
     size_t i;
     memset(&w, 0, sizeof w);
@@ -515,6 +593,9 @@ int main(int argc, char **argv)
     RUN(ambiguous);
     RUN(several);
     RUN(named);
+    RUN(nested);
+    RUN(keyed);
+    RUN(bare);
     RUN(as_sana);
     RUN(again);
     RUN(changed);

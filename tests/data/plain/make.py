@@ -122,6 +122,26 @@ def history():
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "history.pt")
 
 
+def small(wrap=""):
+    """A linear layer and its AdamW after one update; names behind what wrappers put in front."""
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW([(wrap + k, p) for k, p in model.named_parameters()] if wrap else model.parameters(), lr=0.01)
+    model(torch.ones(4, 3)).pow(2).mean().backward()
+    optimizer.step()
+    return {wrap + k: v for k, v in model.state_dict().items()}, optimizer.state_dict()
+
+
+def containers():
+    """One level down, behind wrappers; models and optimizers by key; an optimizer alone."""
+    torch.manual_seed(7)
+    model, optimizer = small("module._orig_mod.")
+    torch.save({"cfg": None, "trainer": {"model": model, "optimizer": optimizer, "epoch": 4,
+                                         "ema_model": {k: v * 0.5 for k, v in model.items()}}}, "nested.pt")
+    (g, og), (d, od) = small(), small()
+    torch.save({"models": {"G": g, "D": d}, "optimizers": {"D": od, "G": og}, "step": 1}, "keyed.pt")
+    torch.save(og, "bare.pt")
+
+
 if __name__ == "__main__":
-    for f in (plain, groups, several, numbers, named, beside, history):
+    for f in (plain, groups, several, numbers, named, beside, history, containers):
         f()
