@@ -31192,6 +31192,7 @@ typedef struct ckr__ac {
     ckr__map         names;    /* of parameters -> tensor's index, while reading         */
     uint64_t         n_named;  /* names of the caller that are used up                   */
     size_t           wrapped;  /* bytes before each key of the dict in hand              */
+    uint64_t         n_loose;  /* numbers of the optimizer in hand that no group has     */
     const char      *only;     /* the head of names that an optimizer may have; NULL: all */
     ckr__ac_file   **random;   /* by rank; NULL: it has none                             */
     uint32_t         n_random, ranks;
@@ -31771,7 +31772,8 @@ static void ckr__ac_unwrap(ckr__ac *r, ckr__ac_param *p, uint64_t n)
     for (i = 0; i < n; i++) p[i].name += wrapped;
 }
 
-/* The optimizer's parameters in the order of its groups, each once. */
+/* The optimizer's parameters in the order of its groups, each once. Behind them, of a file of no
+   framework, those that no group has any more: torch keeps their state. */
 static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param **out,
                                  uint64_t *n)
 {
@@ -31785,14 +31787,14 @@ static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_para
     ckr_result e = CKR_OK;
     memset(&seen, 0, sizeof seen);
     seen.c = r->c;
-    *n = 0;
+    *n = r->n_loose = 0;
     for (i = 0; i < groups->count; i++) {
         const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
         if (!ckr_node_is_list(list)) return ckr__ac_bad(r, f, "param_groups", "a list params");
         if (!most && list->count) kind = list->u.items[0]->kind;
         most += list->count;
     }
-    *out = CKR__NEW_N(r->c, ckr__ac_param, most);
+    *out = CKR__NEW_N(r->c, ckr__ac_param, most + (r->plain ? state->count : 0));
     if (!*out) return ckr__ac_oom(r);
     for (i = 0; i < groups->count && e == CKR_OK; i++) {
         const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
@@ -31812,9 +31814,12 @@ static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_para
     for (i = 0; i < state->count && e == CKR_OK; i++) {
         id = ckr__ac_id(state->u.items[2 * i], kind, &len);
         if (!id) continue;
-        if (!ckr__map_find(&seen, id, len, &k))
-            e = ckr__ac_bad(r, f, "state", "a number that some group has");
-        else (*out)[k].state = state->u.items[2 * i + 1];
+        if (!ckr__map_find(&seen, id, len, &k)) {
+            if (!r->plain) e = ckr__ac_bad(r, f, "state", "a number that some group has");
+            k = *n + r->n_loose++;
+            if (r->plain) (*out)[k].id = state->u.items[2 * i];
+        }
+        if (e == CKR_OK) (*out)[k].state = state->u.items[2 * i + 1];
     }
     for (i = 0; i < *n; i++) (*out)[i].like = ckr__ac_like((*out)[i].state);
     ckr__ac_unwrap(r, *out, *n);
@@ -32020,7 +32025,8 @@ static bool ckr__ac_match(ckr__ac *r, ckr__ac_param *p, uint64_t n, bool ordered
     return ok;
 }
 
-static ckr_result ckr__ac_numbers(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p, uint64_t n)
+static ckr_result ckr__ac_by_number(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p,
+                                    uint64_t n)
 {
     uint64_t i;
     for (i = 0; i < n; i++) {
@@ -32030,6 +32036,12 @@ static ckr_result ckr__ac_numbers(ckr__ac *r, const ckr__ac_file *f, ckr__ac_par
                              : ckr__printf(r->c, "%lld", (long long)p[i].id->u.i);
         if (!p[i].name) return ckr__ac_oom(r);
     }
+    return CKR_OK;
+}
+
+static ckr_result ckr__ac_numbers(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p, uint64_t n)
+{
+    if (ckr__ac_by_number(r, f, p, n) != CKR_OK) return ckr__ac_oom(r);
     return ckr__ac_note(r, "CKR_W_PARAM_NAMES", CKR_APPROX, f->rel,
                         "the optimizer's file has numbers only, and shapes do not tell which "
                         "parameter each is: they are called by their numbers",
@@ -32223,6 +32235,8 @@ static ckr_result ckr__ac_optimizer(ckr__ac *r, ckr__ac_file *f, bool ordered)
     if (e == CKR_OK) e = ckr__ac_name(r, f, p, n, ordered);
     if (e == CKR_OK) e = ckr__ac_groups(r, f, p, n);
     if (e == CKR_OK) e = ckr__ac_states(r, f, p, n);
+    if (e == CKR_OK) e = ckr__ac_by_number(r, f, p + n, r->n_loose);
+    if (e == CKR_OK) e = ckr__ac_states(r, f, p + n, r->n_loose);
     return e == CKR_OK && f->index == 0 ? ckr__ac_count(r, p, n) : e;
 }
 
