@@ -372,6 +372,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(SCHEDULE_STATE,       E_FORMAT,      "not the state of a scheduler")                         \
     X(SCHEDULE_REBASE,      E_REFUSED,     "the new schedule cannot go on from here so")           \
     X(SETTING,              E_ARG,         "no such setting, or not a value for it")               \
+    X(BATCH,                E_REFUSED,     "the ranks cannot take such a batch in equal shares")   \
     X(TRAINER_STATE,        E_FORMAT,      "a file is not what the trainer writes")                \
     X(TRAINER_MISSING,      E_MISMATCH,    "a file of the checkpoint is missing")                  \
     X(TRAINER_NAMES,        E_MISMATCH,    "parameter names do not fit the optimizer's state")     \
@@ -795,6 +796,8 @@ typedef struct ckr_state {
     ckr_topology  topology;
     struct { int64_t step, samples, tokens, epoch; } progress;     /* -1: not recorded */
     int64_t       vocab, padded_vocab;    /* rows; 0: not known                        */
+    int64_t       batch;       /* samples of an update, of all ranks; 0: not told; of a plan's
+                                  state those that the coming run is to take                */
     ckr_tensor  **tensors;   uint64_t n_tensors;
     ckr_group    *groups;    uint64_t n_groups;
     ckr_schedule *schedules; uint64_t n_schedules;
@@ -25537,15 +25540,34 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
 }
 
 /* The micro batch and accumulation with which `ranks` ranks take `all` samples an update: the
-   accumulation stays where it can, else the micro batch. False: no such whole numbers. */
-static bool ckr__batch_kept(int64_t all, uint32_t ranks, int64_t *micro, int64_t *steps)
+   accumulation stays where it can, else the micro batch. Where the ranks cannot share them, the
+   nearest that they can, from below; the samples that are taken. *micro 0: not known. */
+static int64_t ckr__batch_split(int64_t all, uint32_t ranks, int64_t *micro, int64_t *steps)
 {
-    const int64_t n = all / (int64_t)ranks;
-    if (all <= 0 || all % (int64_t)ranks) return false;
+    const int64_t n = all / (int64_t)ranks > 0 ? all / (int64_t)ranks : 1;
+    if (*steps < 1) *steps = 1;
     if (n % *steps == 0) *micro = n / *steps;
-    else if (!*micro || n % *micro) *micro = n;
+    else if (*micro < 1 || n % *micro) *micro = n;
     *steps = n / *micro;
-    return true;
+    return n * (int64_t)ranks;
+}
+
+/* Must the coming run be told its batch: another one than `saved`, or other ranks that share it? 0:
+   it is as it was, or nobody knows it; else the samples of an update (--set batch_size, else the
+   saved run's). Emitters give what ckr__batch_split makes of them. */
+static int64_t ckr__batch_told(const ckr_state *coming, int64_t saved, uint32_t was,
+                               uint32_t ranks)
+{
+    return coming->batch != saved || was != ranks ? coming->batch : 0;
+}
+
+/* Where micro batch and accumulation are what a run is given: the saved run's samples of an update,
+   of its configuration; 0: it does not tell. */
+static int64_t ckr__batch_of(int64_t micro, int64_t steps, uint32_t ranks)
+{
+    const int64_t most = 1 << 30;
+    if (micro < 1 || steps < 1 || !ranks || micro > most || steps > most / micro) return 0;
+    return micro * steps <= most / (int64_t)ranks ? micro * steps * (int64_t)ranks : 0;
 }
 
 /* >>dialects.carry ------------------------------------------------------------ */
@@ -29642,7 +29664,7 @@ static bool ckr__nt_say_batch(ckr__nt_job *x, int64_t micro, int64_t steps)
     static const char why[] = "an update takes other samples, without a word: steps, samples and "
                               "tokens no longer count the same";
     const int64_t all = micro * steps * x->nt->dp;
-    if (!ckr__batch_kept(all, x->dp, &micro, &steps))
+    if (ckr__batch_split(all, x->dp, &micro, &steps) != all)
         return ckr__nt_say_int(x, "CKR_W_NANOTRON_BATCH", CKR_APPROX, "samples per update", all,
                                all / x->dp * x->dp,
                                "they are no multiple of the replicas: steps, samples and tokens no "
@@ -32681,6 +32703,16 @@ static void ckr__ac_args_ranks(ckr__ac *r)
     if (r->ranks == 1 && !ckr__ac_single(r)) r->ranks = 2;      /* a number means several */
 }
 
+/* Samples of an update = a process's batch x accumulation x processes. */
+static void ckr__ac_args_batch(ckr__ac *r)
+{
+    const ckr_node *args = ckr__ac_args_node(r);
+    int64_t micro = 0, steps = 1;
+    ckr_node_i64(ckr_node_get(args, "per_device_train_batch_size"), &micro);
+    ckr_node_i64(ckr_node_get(args, "gradient_accumulation_steps"), &steps);
+    if (r->trainer) r->s->batch = ckr__batch_of(micro, steps, r->ranks);
+}
+
 /* Ranks that the run had and that have no file: what is resumed from the others is not whole. */
 static ckr_result ckr__ac_missing(ckr__ac *r)
 {
@@ -32886,6 +32918,7 @@ static ckr_result ckr__ac_read_all(ckr__ac *r)
     if (e == CKR_OK) e = ckr__ac_loose(r);
     if (e == CKR_OK) ckr__ac_args_ranks(r);
     if (e == CKR_OK) e = ckr__ac_missing(r);
+    if (e == CKR_OK) ckr__ac_args_batch(r);
     return e == CKR_OK ? ckr__ac_args(r) : e;
 }
 
@@ -33904,32 +33937,28 @@ static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f, u
     return r == CKR_OK && index == 0 ? ckr__ac_follows(x, f, was, want, now, first) : r;
 }
 
-/* Samples of an update = a process's batch x accumulation x processes. */
+/* The arguments that make a process's batch x accumulation x processes the samples of an update. */
 static ckr_result ckr__ac_batch(ckr__ac_job *x)
 {
-    static const char why[] = "with so many processes an update takes other samples, and where "
-                              "epochs are counted max_steps and the LR move";
-    int64_t micro = 0, steps = 1, max = 0, all;
-    ckr_node *m, *k;
+    static const char why[] = "an update takes other samples, and where epochs are counted "
+                              "max_steps and the LR move";
+    const int64_t all = ckr__batch_told(x->w.s, x->source->batch, x->ac->ranks, x->ranks);
+    int64_t micro = 0, steps = 1, taken;
+    if (!x->ac->trainer || !all || (all == x->source->batch && (x->t->without & CKR_PROGRESS)))
+        return CKR_OK;
     ckr_node_i64(ckr__ac_arg(x, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr__ac_arg(x, "gradient_accumulation_steps"), &steps);
-    ckr_node_i64(ckr__ac_arg(x, "max_steps"), &max);
-    if (!x->ac->trainer || x->ranks == x->ac->ranks || (x->t->without & CKR_PROGRESS) ||
-        micro < 1 || steps < 1 || micro > 1 << 30 || steps > 1 << 20)
-        return CKR_OK;
-    all = micro * steps * (int64_t)x->ac->ranks;
-    if (!ckr__batch_kept(all, x->ranks, &micro, &steps))
-        return ckr__ac_say(x, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update",
-                           ckr__printf(x->w.c, "%lld", (long long)all), NULL,
-                           "they are no multiple of the processes: samples per update change, and "
-                           "epochs no longer count the same",
-                           "take a --dp that divides them");
-    m = ckr__node_int(x->w.c, micro);
-    k = ckr__node_int(x->w.c, steps);
-    if (!ckr__ac_setting(x, "per_device_train_batch_size", m, why) ||
-        !ckr__ac_setting(x, "gradient_accumulation_steps", k, why))
+    taken = ckr__batch_split(all, x->ranks, &micro, &steps);
+    if (!ckr__ac_setting(x, "per_device_train_batch_size", ckr__node_int(x->w.c, micro), why) ||
+        !ckr__ac_setting(x, "gradient_accumulation_steps", ckr__node_int(x->w.c, steps), why))
         return x->w.c->err->code;
-    return CKR_OK;
+    if (taken == all) return CKR_OK;
+    return ckr__ac_say(x, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update",
+                       ckr__printf(x->w.c, "%lld", (long long)all),
+                       ckr__printf(x->w.c, "%lld", (long long)taken),
+                       "they are no multiple of the processes: samples per update change, and "
+                       "epochs no longer count the same",
+                       "take a --dp that divides them");
 }
 
 /* Without max_steps the Trainer counts the updates anew, by data, batch and processes. */
@@ -33938,12 +33967,13 @@ static ckr_result ckr__ac_steps(ckr__ac_job *x)
     const ckr_schedule *want = x->w.s->n_schedules ? x->w.s->schedules : NULL;
     int64_t max = -1, n = 0;
     ckr_node_i64(ckr__ac_arg(x, "max_steps"), &max);
-    if (!x->ac->trainer || x->ranks == x->ac->ranks || max > 0 || !ckr__is_function(want) ||
+    if (!x->ac->trainer || max > 0 || !ckr__is_function(want) ||
+        (x->ranks == x->ac->ranks && x->w.s->batch == x->source->batch) ||
         !ckr_node_i64(ckr_node_get(want->params, "num_training_steps"), &n))
         return CKR_OK;
     return ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, n),
-                           "the Trainer counts the updates of its epochs anew, by processes: the "
-                           "LR's length would be another")
+                           "the Trainer counts the updates of its epochs anew, by its batch and "
+                           "processes: the LR's length would be another")
                ? CKR_OK
                : x->w.c->err->code;
 }
@@ -37324,6 +37354,16 @@ static ckr_result ckr__ds_places(ckr__ds *r)
     return CKR_OK;
 }
 
+/* train_batch_size counts, else what it is computed of; one of the three can be missing. */
+static void ckr__ds_batch(ckr__ds *r)
+{
+    int64_t micro = 0, steps = 1, all = 0;
+    ckr_node_i64(ckr_node_get(r->config, "train_micro_batch_size_per_gpu"), &micro);
+    ckr_node_i64(ckr_node_get(r->config, "gradient_accumulation_steps"), &steps);
+    ckr_node_i64(ckr_node_get(r->config, "train_batch_size"), &all);
+    r->s->batch = all > 0 && all <= 1 << 30 ? all : ckr__batch_of(micro, steps, r->dp);
+}
+
 /* Which model's file comes first, and what it says of the sizes. */
 static ckr_result ckr__ds_sizes(ckr__ds *r)
 {
@@ -37348,6 +37388,7 @@ static ckr_result ckr__ds_sizes(ckr__ds *r)
     r->config = ckr_node_get(r->meta, "ds_config");
     r->dp = ckr__ds_u32(r->meta, "dp_world_size");
     r->mp = ckr__ds_u32(r->meta, "mp_world_size");
+    ckr__ds_batch(r);
     if (!r->dp) return ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
     if (!r->mp) return ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
     module = ckr_node_get(r->meta, "module");
@@ -41915,36 +41956,38 @@ static bool ckr__ds_set_int(ckr__ds_job *x, const char *key, const ckr_node *was
     return ckr__ds_setting(x, key, ckr__node_int(x->c, now), was, why);
 }
 
-/* Samples of an update are kept: micro batch x accumulation x ranks. */
+/* Micro batch x accumulation x ranks are the samples of an update. */
 static bool ckr__ds_say_batch(ckr__ds_job *x)
 {
     static const char why[] = "an update takes other samples: steps, epochs and the LR no longer "
                               "count the same, or DeepSpeed stops at its batch assertion";
+    static const char *const keys[] = { "train_micro_batch_size_per_gpu",
+                                        "gradient_accumulation_steps", "train_batch_size" };
     const ckr_node *old = ckr_node_get(x->meta, "ds_config");
-    const int64_t dp = x->ds->dp, to = x->dp;
-    int64_t micro = 0, steps = 1, all = 0, k, n;
-    ckr_node_i64(ckr_node_get(old, "train_micro_batch_size_per_gpu"), &micro);
-    ckr_node_i64(ckr_node_get(old, "gradient_accumulation_steps"), &steps);
-    ckr_node_i64(ckr_node_get(old, "train_batch_size"), &all);
-    if (micro < 0 || steps < 1 || micro > 1 << 30 || steps > 1 << 30) return true;
-    if (all <= 0) all = micro * steps * dp;
-    if (all <= 0 || dp == to) return true;
-    if (!micro) micro = all / dp / steps;
-    k = micro;
-    n = steps;
-    if (!ckr__batch_kept(all, x->dp, &k, &n))
-        return ckr__ds_say_int(x, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all,
-                               all / to * to,
-                               "the samples of an update are no multiple of the ranks: steps, "
-                               "samples and LR no longer count the same",
-                               "take a --dp that divides it");
-    return ckr__ds_set_int(x, "train_micro_batch_size_per_gpu", ckr__node_int(x->c, micro), k,
-                           why) &&
-           ckr__ds_set_int(x, "gradient_accumulation_steps", ckr__node_int(x->c, steps), n, why) &&
-           ckr__node_set(x->c, x->config, "train_batch_size", ckr__node_int(x->c, all)) &&
-           ckr__node_set(x->c, x->config, "train_micro_batch_size_per_gpu",
-                         ckr__node_int(x->c, k)) &&
-           ckr__node_set(x->c, x->config, "gradient_accumulation_steps", ckr__node_int(x->c, n));
+    const int64_t saved = x->ds ? x->ds->s->batch : 0;
+    const int64_t all = ckr__batch_told(x->s, saved, x->ds ? x->ds->dp : x->dp, x->dp);
+    int64_t is[3] = { 0, 1, 0 };
+    int64_t was[3];
+    int i;
+    if (!all) return true;
+    ckr_node_i64(ckr_node_get(old, keys[0]), &is[0]);
+    ckr_node_i64(ckr_node_get(old, keys[1]), &is[1]);
+    if (is[0] < 1 && is[1] > 0 && saved) is[0] = saved / x->ds->dp / is[1];
+    memcpy(was, is, sizeof was);
+    was[2] = saved;
+    is[2] = ckr__batch_split(all, x->dp, &is[0], &is[1]);
+    for (i = 0; i < 3; i++) {
+        const ckr_node *now = ckr__node_int(x->c, is[i]);
+        if (!ckr__node_set(x->c, x->config, keys[i], ckr__node_int(x->c, is[i])) ||
+            ((i < 2 || ckr__has(old, keys[i])) &&
+             !ckr__ds_setting(x, keys[i], now, saved ? ckr__node_int(x->c, was[i]) : NULL, why)))
+            return false;
+    }
+    return is[2] == all ||
+           ckr__ds_say_int(x, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all, is[2],
+                           "the samples of an update are no multiple of the ranks: steps, samples "
+                           "and LR no longer count the same",
+                           "take a --dp that divides it");
 }
 
 /* What the coming run's configuration must say for these files to be loaded as they are meant. */
@@ -41968,7 +42011,7 @@ static bool ckr__ds_say_settings(ckr__ds_job *x)
         ok = ckr__ds_set_int(x, "zero_optimization.sub_group_size",
                              ckr__ds_was(x, "/zero_optimization/sub_group_size"), x->sub_group,
                              "the masters and moments are cut into groups of this size");
-    return ok && (!x->ds || ckr__ds_say_batch(x));
+    return ok && ckr__ds_say_batch(x);
 }
 
 /* A run whose ds_config has a scheduler ends when the files have no state of one. */
@@ -55865,14 +55908,32 @@ static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
 static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
 {
     double v;
+    const int64_t ranks = d->t->topology.dp ? (int64_t)d->t->topology.dp : 1;
     char old_value[40];
     ckr_schedule *s;
-    if (!ckr__setting_number(x, &v) || v < 1) return ckr__setting_bad(d, x, "not a batch size");
+    if (!ckr__setting_number(x, &v) || v < 1 || v > 1 << 30 || !ckr__whole(v))
+        return ckr__setting_bad(d, x, "not a batch size");
+    if ((int64_t)v % ranks) {
+        ckr__format(old_value, sizeof old_value, "--set batch_size=%lld",
+                    (long long)(((int64_t)v + ranks - 1) / ranks * ranks));
+        return ckr__remedy(d->c->err,
+                           ckr__fail(d->c->err, CKR_ITEM_BATCH, NULL, CKR_NO_OFFSET, x->key,
+                                     "%s samples an update are no multiple of the %lld "
+                                     "data-parallel ranks",
+                                     x->value, (long long)ranks),
+                           old_value);
+    }
+    d->out->batch = (int64_t)v;
+    ckr__format(old_value, sizeof old_value, "%lld", (long long)d->src->batch);
     if (!d->wanted || strcmp(d->wanted->clock, "sample") != 0)
-        return ckr__decide_say(d, "CKR_BATCH_STEPS", CKR_CHANGED, "batch_size", NULL, x->value,
-                               "the schedule's clock counts updates: it does not turn with the "
-                               "batch, and an update now covers more or fewer samples",
-                               "--set warmup_steps, decay_steps, total_steps scale the schedule");
+        return d->src->batch == d->out->batch
+                   ? CKR_OK
+                   : ckr__decide_say(d, "CKR_BATCH_STEPS", CKR_CHANGED, "batch_size",
+                                     d->src->batch ? old_value : NULL, x->value,
+                                     "the schedule's clock counts updates: it does not turn with "
+                                     "the batch, and an update now covers more or fewer samples",
+                                     "--set warmup_steps, decay_steps, total_steps scale the "
+                                     "schedule");
     ckr__format(old_value, sizeof old_value, "%.17g", d->wanted->rate);
     s = ckr__sched_copy(d->c, d->wanted);              /* the checkpoint's own stays     */
     if (!s) return d->c->err->code;

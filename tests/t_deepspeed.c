@@ -50,11 +50,13 @@ typedef struct job {
     const ckr_plan_facts *f;
 } job;
 
-static bool ask(job *j, const char *from, uint32_t dp, uint32_t pp, int32_t zero,
-                const char *variant)
+static bool ask_batch(job *j, const char *from, uint32_t dp, uint32_t pp, int32_t zero,
+                      const char *variant, const ckr_setting *batch)
 {
     ckr_error e;
     memset(j, 0, sizeof *j);
+    j->t.sets = batch;
+    j->t.n_sets = batch != NULL;
     j->t.mode = CKR_MODE_CONTINUE;
     j->t.topology.zero = zero;
     j->t.topology.dp = dp;
@@ -63,6 +65,12 @@ static bool ask(job *j, const char *from, uint32_t dp, uint32_t pp, int32_t zero
     j->c = open_ok(from);
     return j->c && CHECK_OK(ckr_plan_create(j->c, &j->t, 0, &j->p, &e), &e) &&
            (j->f = ckr_plan_info(j->p)) != NULL;
+}
+
+static bool ask(job *j, const char *from, uint32_t dp, uint32_t pp, int32_t zero,
+                const char *variant)
+{
+    return ask_batch(j, from, dp, pp, zero, variant, NULL);
 }
 
 static void end(job *j)
@@ -389,7 +397,38 @@ static void settings(void)
         CHECK(!setting_find(j.f, "train_micro_batch_size_per_gpu"));
     }
     end(&j);
-    if (ask(&j, in(ROBIN), 5, 0, -1, NULL)) says(&j, "CKR_W_DS_BATCH", CKR_APPROX);
+    if (ask(&j, in(ROBIN), 5, 0, -1, NULL)) {
+        says(&j, "CKR_W_DS_BATCH", CKR_APPROX);
+        is_set(&j, "train_micro_batch_size_per_gpu", "4");     /* what 20 samples are of    */
+        is_set(&j, "train_batch_size", "20");
+    }
+    end(&j);
+}
+
+/* --set batch_size counts, with as many ranks or others; what they cannot share is refused. */
+static void batch_size(void)
+{
+    static const ckr_setting batch = { NULL, "batch_size", "16" };
+    const ckr_note *n;
+    job j;
+    if (ask_batch(&j, in(ROBIN), 4, 0, -1, NULL, &batch)) {
+        is_set(&j, "train_micro_batch_size_per_gpu", "4");
+        is_set(&j, "train_batch_size", "16");
+        CHECK(!setting_find(j.f, "gradient_accumulation_steps"));
+        n = note_of(j.f->notes, j.f->n_notes, "CKR_BATCH_STEPS");
+        if (CHECK(n && n->old_value && n->new_value)) {
+            CHECK_STR(n->old_value, "24");
+            CHECK_STR(n->new_value, "16");
+        }
+    }
+    end(&j);
+    if (ask_batch(&j, in(ROBIN), 1, 0, -1, NULL, &batch))
+        is_set(&j, "train_micro_batch_size_per_gpu", "16");
+    end(&j);
+    if (ask_batch(&j, in(ROBIN), 5, 0, -1, NULL, &batch)) {
+        says(&j, "CKR_E_BATCH", CKR_ERROR);
+        CHECK(j.f->verdict == CKR_VERDICT_REFUSED);
+    }
     end(&j);
 }
 
@@ -1303,6 +1342,7 @@ int main(int argc, char **argv)
     RUN(streams_without_file);
     RUN(told_again);
     RUN(settings);
+    RUN(batch_size);
     RUN(unknown_keys);
     RUN(to_half);
     RUN(silent_failures);
