@@ -302,6 +302,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(GROUPS_WITHOUT,       E_REFUSED,     "optimizer files need parameter groups")                \
     X(PARAMS_WITHOUT,       E_REFUSED,     "a checkpoint of this framework needs its weights")     \
     X(CLOCK_WITHOUT,        E_REFUSED,     "a schedule needs the progress that is its clock")      \
+    X(LR_WITHOUT,           E_REFUSED,     "a schedule goes on from the LRs of the optimizer")     \
     X(COPY_TENSOR,          E_UNSUPPORTED, "a tensor that is no plain strided array of 8 axes")    \
     X(OUTPUT_BUSY,          E_REFUSED,     "another run is writing this output")                   \
     X(SLOT_UNKNOWN,         E_ARG,         "no tensor has such a slot")                            \
@@ -25570,6 +25571,19 @@ static int64_t ckr__batch_of(int64_t micro, int64_t steps, uint32_t ranks)
     return micro * steps <= most / (int64_t)ranks ? micro * steps * (int64_t)ranks : 0;
 }
 
+/* Torch's schedulers, and those made like them, take the first LR from the optimizer's groups.
+   Where these are left out and the schedule is kept, it would be that of a new optimizer. */
+static bool ckr__lr_left_out(const ckr_state *s, const ckr_target *t)
+{
+    return (t->without & CKR_OPTIMIZER) && !(t->without & CKR_SCHEDULE) && s->n_schedules;
+}
+
+static const char ckr__lr_left_out_why[] =
+    "the scheduler goes on from the LRs of the optimizer's groups, which are left out: the first "
+    "update would use a new optimizer's";
+static const char ckr__lr_left_out_remedy[] = "leave out the schedule too: "
+                                              "--without optimizer,groups,schedule";
+
 /* >>dialects.carry ------------------------------------------------------------ */
 /* Small values of other files in the side file: JSON, and what it has no form for as a dict of one
    key, its kind: {"f64": bits}, {"tuple": [..]}, {"dict": [k, v, ..]}, {"bytes": base64},
@@ -34519,6 +34533,16 @@ static ckr_result ckr__ac_allowed(ckr__ac_job *x)
         e = ckr__ac_refuse(x, CKR_ITEM_CLOCK_WITHOUT, "progress",
                            "the schedule would stand at another step than the run",
                            "leave out the schedule too");
+    if (e == CKR_OK && !x->refused && ckr__lr_left_out(x->source, x->t))
+        e = ckr__ac_refuse(x, CKR_ITEM_LR_WITHOUT, "schedule", ckr__lr_left_out_why,
+                           ckr__lr_left_out_remedy);
+    if (e == CKR_OK && x->ac->trainer && (w & CKR_SCHEDULE) && !(w & CKR_OPTIMIZER) &&
+        ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 0))
+        e = ckr__ac_refuse(x, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
+                           "the Trainer loads optimizer.pt and scheduler.pt together or neither: "
+                           "the moments would be lost without a word",
+                           "keep the schedule, or leave out the optimizer too: --without "
+                           "optimizer,groups,schedule");
     if (e == CKR_OK && !(w & CKR_OPTIMIZER) && !ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 0) &&
         ckr__ac_engine(x->ac))
         e = ckr__ac_refuse(x, CKR_ITEM_TRAINER_SHARDED, ckr__ac_engine(x->ac),
@@ -34532,6 +34556,58 @@ static ckr_result ckr__ac_allowed(ckr__ac_job *x)
     return e;
 }
 
+/* Weights alone are no checkpoint that the Trainer resumes: its script loads them as a model. */
+static bool ckr__ac_say_model(ckr__ac_job *x, const ckr_node *dir)
+{
+    static const char why[] = "these are weights alone, which the Trainer does not resume from: "
+                              "train() without resume_from_checkpoint starts at step 0";
+    const char *name, *place = "from_pretrained";
+    ckr_node *config = NULL;
+    uint64_t i;
+    for (i = 0; i < x->ac->n_files; i++) {
+        const ckr__ac_file *f = x->ac->files[i];
+        if (ckr__starts(f->rel, "adapter_model"))
+            return ckr__setting(x->out, "PeftModel.from_pretrained", "model_id", dir, NULL, true,
+                                why);
+        if (!strcmp(f->rel, "config.json") && !f->dir &&
+            ckr__json_load(x->w.c, f->path, &config) != CKR_OK)
+            return false;
+    }
+    name = ckr_node_str(ckr_node_at(ckr_node_get(config, "architectures"), 0));
+    if (name && strlen(name) < 100) place = ckr__printf(x->w.c, "%s.from_pretrained", name);
+    return place && ckr__setting(x->out, place, "pretrained_model_name_or_path", dir, NULL, true,
+                                 why);
+}
+
+/* How the coming run finds what is written. load_state asks for a file of each optimizer and
+   scheduler that is prepared when it is called. */
+static bool ckr__ac_say_resume(ckr__ac_job *x)
+{
+    static const char here[] = "the checkpoint is this directory itself, not one in it";
+    const uint32_t left = x->t->without & (CKR_OPTIMIZER | CKR_SCHEDULE);
+    const ckr_node *dir = ckr__node_str(x->w.c, "OUT");
+    if (x->ac->sana) return true;
+    if (x->ac->trainer && (x->t->without & CKR_PROGRESS)) return ckr__ac_say_model(x, dir);
+    if (x->ac->trainer)
+        return ckr__setting(x->out, "Trainer.train", "resume_from_checkpoint", dir, NULL, false,
+                            here);
+    if (!left)
+        return ckr__setting(x->out, "Accelerator.load_state", "input_dir", dir, NULL, false, here);
+    if ((left & CKR_OPTIMIZER) && (x->t->without & CKR_RNG) &&
+        !ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 1))
+        return ckr__setting(x->out, "accelerate.load_checkpoint_in_model", "checkpoint", dir, NULL,
+                            true, "these are weights alone: load_state ends with a "
+                                  "FileNotFoundError at the optimizer");
+    return ckr__setting(x->out, "Accelerator.load_state", "input_dir", dir, NULL, true,
+                        left & CKR_OPTIMIZER
+                            ? "prepare optimizer and scheduler behind this call: the files have "
+                              "none, and load_state ends with a FileNotFoundError at what is "
+                              "prepared already"
+                            : "make and prepare the scheduler behind this call: the files have "
+                              "none, and load_state ends with a FileNotFoundError at one that is "
+                              "prepared already");
+}
+
 static ckr_result ckr__ac_emit_all(ckr__ac_job *x)
 {
     uint64_t i;
@@ -34541,12 +34617,7 @@ static ckr_result ckr__ac_emit_all(ckr__ac_job *x)
     if (x->ac->sana) return ckr__sana_emit(x);
     for (i = 0; i < x->ac->n_files && e == CKR_OK; i++) e = ckr__ac_emit_file(x, x->ac->files[i]);
     if (e == CKR_OK && !x->refused && !(x->t->without & CKR_RNG)) e = ckr__ac_emit_random(x);
-    if (e == CKR_OK && !x->refused && !x->ac->sana &&
-        !ckr__setting(x->out, x->ac->trainer ? "Trainer.train" : "Accelerator.load_state",
-                      x->ac->trainer ? "resume_from_checkpoint" : "input_dir",
-                      ckr__node_str(x->w.c, "OUT"), NULL, false,
-                      "the checkpoint is this directory itself, not one in it"))
-        e = x->w.c->err->code;
+    if (e == CKR_OK && !x->refused && !ckr__ac_say_resume(x)) e = x->w.c->err->code;
     if (e == CKR_OK && !x->refused) e = ckr__ac_batch(x);
     if (e == CKR_OK && !x->refused) e = ckr__ac_steps(x);
     if (e == CKR_OK && x->n_lost)
@@ -41719,7 +41790,7 @@ static bool ckr__ds_nearest(ckr__ds_job *x)
     if (!x->optimizer && x->zero > 0) {
         if (!ckr__ds_say_int(x, "CKR_DS_NEAREST", CKR_CHANGED, "zero", x->zero, 0,
                              "without the optimizer's state only a model's file is written",
-                             "load it with load_optimizer_states=False, load_module_only=True"))
+                             NULL))
             return false;
         x->zero = 0;
     }
@@ -41756,6 +41827,9 @@ static bool ckr__ds_allowed(ckr__ds_job *x)
     if (ok && (w & CKR_PARAMS))
         ok = ckr__ds_refuse(x, CKR_ITEM_PARAMS_WITHOUT, "params",
                             "a checkpoint without weights cannot be loaded", "keep the params");
+    if (ok && !x->refused && ckr__lr_left_out(x->s, x->t))
+        ok = ckr__ds_refuse(x, CKR_ITEM_LR_WITHOUT, "schedule", ckr__lr_left_out_why,
+                            ckr__lr_left_out_remedy);
     if (ok && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE) && x->s->n_schedules)
         ok = ckr__ds_refuse(x, CKR_ITEM_CLOCK_WITHOUT, "progress",
                             "the schedule would stand at another step than the run",
@@ -42014,16 +42088,26 @@ static bool ckr__ds_say_settings(ckr__ds_job *x)
     return ok && ckr__ds_say_batch(x);
 }
 
-/* A run whose ds_config has a scheduler ends when the files have no state of one. */
-static bool ckr__ds_say_no_scheduler(ckr__ds_job *x)
+/* load_checkpoint looks for all that the coming run has, and ends where the files have it not. */
+static bool ckr__ds_say_load(ckr__ds_job *x)
 {
-    const ckr_node *was = ckr_node_get(x->meta, "lr_scheduler");
-    const bool had = was && was->kind != CKR_NODE_NONE;
-    if (!x->optimizer || x->scheduler || (had && !(x->t->without & CKR_SCHEDULE)) ||
-        (x->ds && !had))
+    static const char place[] = "engine.load_checkpoint";
+    const ckr_node *was = ckr_node_get(x->meta, "lr_scheduler"),
+                   *no = ckr__node_bool(x->c, false);
+    const bool had = was && was->kind != CKR_NODE_NONE,
+               fresh = (x->t->without & CKR_PROGRESS) || x->s->progress.step < 0;
+    if (x->optimizer &&
+        (x->scheduler || (had && !(x->t->without & CKR_SCHEDULE)) || (x->ds && !had)))
         return true;
-    return ckr__setting(x->out, "engine.load_checkpoint", "load_lr_scheduler_states",
-                        ckr__node_bool(x->c, false), NULL, true,
+    return (x->optimizer || !fresh ||
+            ckr__setting(x->out, place, "load_module_only", ckr__node_bool(x->c, true), NULL, true,
+                         "the files have weights alone: load_checkpoint looks for the saved run's "
+                         "progress and ends with an error")) &&
+           (x->optimizer ||
+            ckr__setting(x->out, place, "load_optimizer_states", no, NULL, true,
+                         "the files have no optimizer's state: load_checkpoint ends with a "
+                         "FileNotFoundError")) &&
+           ckr__setting(x->out, place, "load_lr_scheduler_states", no, NULL, true,
                         "the files have no scheduler's state: load_checkpoint of a run that has "
                         "one ends with a TypeError");
 }
@@ -42064,7 +42148,7 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
     if (e == CKR_OK && !x->refused) e = ckr__ds_owners(x);
     if (e == CKR_OK && !x->refused && x->optimizer) e = ckr__ds_lists(x);
     if (e == CKR_OK && !x->refused) e = ckr__ds_emit_schedule(x);
-    if (e == CKR_OK && !x->refused && (!ckr__ds_say_no_scheduler(x) || !ckr__ds_say_half(x)))
+    if (e == CKR_OK && !x->refused && (!ckr__ds_say_load(x) || !ckr__ds_say_half(x)))
         e = ckr__ds_emit_oom(x);
     return e == CKR_OK && !x->refused ? ckr__ds_emit_files(x) : e;
 }

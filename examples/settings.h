@@ -125,7 +125,9 @@ static void settings_line(text *t, const ckr_run_setting *const *list, size_t n,
 static void settings_call(text *t, const char *place, const ckr_run_setting *const *list, size_t n,
                           const char *out)
 {
-    const bool builds = strstr(place, "scheduler") != NULL;
+    const bool builds = strstr(place, "scheduler") != NULL,
+               model = !strcmp(place, "accelerate.load_checkpoint_in_model") ||
+                       !strcmp(place, "PeftModel.from_pretrained");
     bool first = true;
     size_t i;
     text_fmt(t, "%s(", place);
@@ -134,7 +136,8 @@ static void settings_call(text *t, const char *place, const ckr_run_setting *con
     for (i = 0; builds && i < n; i++)
         if (!strcmp(list[i]->key, "name")) text_str(t, ", ");
     if (builds) text_str(t, "optimizer");
-    first = !builds;
+    if (model) text_str(t, "model");
+    first = !builds && !model;
     for (i = 0; i < n; i++) {
         if (builds && !strcmp(list[i]->key, "name")) continue;
         text_fmt(t, "%s%s=", first ? "" : ", ", list[i]->key);

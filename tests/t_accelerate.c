@@ -8,6 +8,7 @@
 #define CKPT_OWN_OPEN
 #include "ckpt.h"
 #include "tree.h"
+#include "settings.h"
 
 #define DATA "tests/data/accelerate"
 
@@ -713,6 +714,16 @@ static void trainer_layout(void)
               "{\"global_step\": 14, \"epoch\": 2.5, \"max_steps\": 40}");
 }
 
+/* Refused, by an entry of this item. */
+static void refused_as(const ckr_plan *p, ckr_item item)
+{
+    const ckr_plan_facts *f = ckr_plan_info(p);
+    uint64_t i = 0;
+    while (i < f->n_notes && strcmp(f->notes[i].code, ckr_item_name(item)) != 0) i++;
+    CHECK(i < f->n_notes && f->notes[i].severity == CKR_ERROR);
+    CHECK_INT(f->verdict, CKR_VERDICT_REFUSED);
+}
+
 /* What was written without some component is still known for what it is, in a run directory too;
    and when nothing but the weights was, by the side file. */
 static void parts_left_out(void)
@@ -720,6 +731,11 @@ static void parts_left_out(void)
     static const uint32_t without[] = { CKR_RNG, CKR_RNG | CKR_SCHEDULE,
                                         CKR_RNG | CKR_OPTIMIZER | CKR_GROUPS,
                                         CKR_RNG | CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE };
+    static const char *const keys[2][5] = {
+        { "input_dir", "input_dir", NULL, "checkpoint", "checkpoint" },
+        { "resume_from_checkpoint", NULL, NULL, "resume_from_checkpoint",
+          "pretrained_model_name_or_path" }
+    };
     size_t i;
     int k;
     trainer_layout();
@@ -736,7 +752,17 @@ static void parts_left_out(void)
             t.topology.dp = 3;
             t.without = i < 4 ? without[i] : 0;
             r = ckr_plan_create(c, &t, 0, &p, &e);
-            if (r == CKR_OK) r = ckr_plan_write(p, "w/checkpoint_7", NULL, &e);
+            if (r == CKR_OK && !keys[k][i]) {  /* its loader would use another LR            */
+                refused_as(p, i == 1 ? CKR_ITEM_GROUPS_WITHOUT : CKR_ITEM_LR_WITHOUT);
+                ckr_plan_free(p);
+                ckr_ckpt_close(c);
+                continue;
+            }
+            if (r == CKR_OK) {
+                const ckr_run_setting *x = setting_find(ckr_plan_info(p), keys[k][i]);
+                if (CHECK(x != NULL)) CHECK_STR(ckr_node_str(x->value), "OUT");
+                r = ckr_plan_write(p, "w/checkpoint_7", NULL, &e);
+            }
             CHECK_OK(r, &e);
             ckr_plan_free(p);
             ckr_ckpt_close(c);
@@ -778,16 +804,6 @@ static void leftovers_come_back(void)
         snprintf(a, sizeof a, "in/0/%s", rel[i]);
         memio_remove(&disk, a);
     }
-}
-
-/* Refused, by an entry of this item. */
-static void refused_as(const ckr_plan *p, ckr_item item)
-{
-    const ckr_plan_facts *f = ckr_plan_info(p);
-    uint64_t i = 0;
-    while (i < f->n_notes && strcmp(f->notes[i].code, ckr_item_name(item)) != 0) i++;
-    CHECK(i < f->n_notes && f->notes[i].severity == CKR_ERROR);
-    CHECK_INT(f->verdict, CKR_VERDICT_REFUSED);
 }
 
 static void refused(void)

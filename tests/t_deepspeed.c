@@ -432,6 +432,33 @@ static void batch_size(void)
     end(&j);
 }
 
+/* What load_checkpoint must not look for; a schedule without the optimizer's LRs is refused. */
+static void parts_left_out(void)
+{
+    static const char *const keys[] = { "load_module_only", "load_optimizer_states",
+                                        "load_lr_scheduler_states" };
+    static const uint32_t without[] = { CKR_SCHEDULE, CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE,
+                                        0, CKR_OPTIMIZER };
+    static const char *const values[4][3] = { { "", "", "false" }, { "", "false", "false" },
+                                              { "true", "false", "false" }, { "", "", "" } };
+    ckr_error e;
+    int i, k;
+    for (i = 0; i < 4; i++) {
+        job j;
+        memset(&j, 0, sizeof j);
+        j.t.mode = i == 2 ? CKR_MODE_TRANSFER : CKR_MODE_CONTINUE;
+        j.t.topology.zero = -1;
+        j.t.without = without[i];
+        j.c = open_ok(in(ALIGNED));
+        if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {
+            j.f = ckr_plan_info(j.p);
+            for (k = 0; k < 3; k++) is_set(&j, keys[k], values[i][k]);
+            if (i == 3) says(&j, "CKR_E_LR_WITHOUT", CKR_ERROR);
+        }
+        end(&j);
+    }
+}
+
 /* --dtype: said, and fp16 begins with a dynamic loss scaler. */
 static void to_half(void)
 {
@@ -1001,7 +1028,7 @@ static void contradicts(int32_t zero)
     memset(&j, 0, sizeof j);
     j.t.mode = CKR_MODE_CONTINUE;
     j.t.topology.zero = -1;
-    j.t.without = CKR_OPTIMIZER | CKR_GROUPS;
+    j.t.without = CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE;
     j.c = open_ok("bad");
     if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e))
         CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
@@ -1343,6 +1370,7 @@ int main(int argc, char **argv)
     RUN(told_again);
     RUN(settings);
     RUN(batch_size);
+    RUN(parts_left_out);
     RUN(unknown_keys);
     RUN(to_half);
     RUN(silent_failures);
