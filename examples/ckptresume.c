@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #if defined(_WIN32)
 #  include <fcntl.h>
@@ -77,6 +78,16 @@ static void file_remove(const char *path)
     free(p);
 }
 
+static bool file_rename(const char *from, const char *to)
+{
+    WCHAR *a = wide_of(from), *b = wide_of(to);
+    const bool ok = a && b && MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING);
+    if (!ok) errno = EACCES;
+    free(a);
+    free(b);
+    return ok;
+}
+
 /* tmpfile() makes its file in the drive's root, where only administrators may. */
 static FILE *file_temporary(void)
 {
@@ -106,6 +117,7 @@ static char **words_of(int *argc, char **argv)
 #else
 #  define file_open fopen
 #  define file_remove remove
+#  define file_rename(from, to) (rename(from, to) == 0)
 #  define file_temporary tmpfile
 #  define words_of(argc, argv) (argv)
 #endif
@@ -3055,9 +3067,101 @@ static int plan_fail(job *j)
     return fail(j);
 }
 
-/* Told before anything is written, where it is known then. */
-static bool settings_refused(job *j, outcome *o)
+/* Where --settings goes: beside its file, which it replaces when the checkpoint is there; into what
+   is no regular file (/dev/stdout) at once. */
+typedef struct settings_file { char *path, *temp; bool made; } settings_file;
+
+/* The path as the system knows it: links followed as far as it exists, the rest as it is spelled.
+   NULL: out of memory. */
+static char *path_real(const char *path)
 {
+#if defined(_WIN32)
+    return _fullpath(NULL, path, 0);
+#else
+    size_t n = strlen(path), k = n;
+    char *head = (char *)malloc(n + 2), *real = NULL, *whole = NULL;
+    if (!head) return NULL;
+    for (;;) {
+        memcpy(head, path, k);
+        strcpy(head + k, k ? "" : path[0] == '/' ? "/" : ".");
+        real = realpath(head, NULL);
+        if (real || !k) break;
+        while (k && path[k - 1] == '/') k--;
+        while (k && path[k - 1] != '/') k--;
+    }
+    free(head);
+    while (path[k] == '/') k++;
+    n = real ? strlen(real) + n - k + 2 : 0;
+    if (n) whole = (char *)malloc(n);
+    if (whole) snprintf(whole, n, path[k] ? "%s/%s" : "%s%s", real, path + k);
+    free(real);
+    return whole;
+#endif
+}
+
+/* Is the file this path, or below it? */
+static bool path_within(const char *file, const char *path)
+{
+    char *outer = path ? path_real(path) : NULL;
+    const size_t n = outer ? strlen(outer) : 0;
+    const bool in = n && !strncmp(file, outer, n) &&
+                    (!file[n] || file[n] == '/' || file[n] == '\\' || outer[n - 1] == '/');
+    free(outer);
+    return in;
+}
+
+static bool path_regular(const char *path)
+{
+    struct stat at;
+    return stat(path, &at) != 0 || (at.st_mode & S_IFMT) == S_IFREG;
+}
+
+/* Neither an input nor the output is overwritten. */
+static int settings_begin(job *j, const outcome *o, settings_file *f)
+{
+    const char *not[5];
+    size_t i, n;
+    memset(f, 0, sizeof *f);
+    if (!j->o.settings) return CODE_DONE;
+    f->path = path_real(j->o.settings);
+    n = f->path ? strlen(f->path) + sizeof ".partial" : 0;
+    f->temp = n ? (char *)malloc(n) : NULL;
+    if (!f->temp) return out_of_memory(j);
+    snprintf(f->temp, n, "%s.partial", f->path);
+    not[0] = j->args[0];
+    not[1] = ckr_ckpt_path(o->ckpt);
+    not[2] = o->path;
+    not[3] = j->o.like;
+    not[4] = j->o.names;
+    for (i = 0; i < COUNT_OF(not); i++)
+        if (not[i] && path_within(f->path, not[i]))
+            return usage(j, "--settings", "%.200s lies in %.200s, which is %s: give another file",
+                         j->o.settings, not[i], i == 2 ? "the output" : "read here");
+    return CODE_DONE;
+}
+
+static void settings_end(settings_file *f)
+{
+    if (f->made) file_remove(f->temp);
+    free(f->path);
+    free(f->temp);
+}
+
+/* Before anything else is written, so that nothing is where this fails. */
+static bool settings_write(job *j, outcome *o, settings_file *to)
+{
+    text t;
+    FILE *f;
+    bool ok;
+    if (!to->path || o->refused) return true;
+    memset(&t, 0, sizeof t);
+    ok = settings_text(&t, o->facts, o->path, false) && !t.failed;
+    to->made = path_regular(to->path);
+    f = ok ? file_open(to->made ? to->temp : to->path, "wb") : NULL;
+    ok = f && fwrite(t.data ? t.data : "", 1, t.n, f) == t.n;
+    if (f && fclose(f) != 0) ok = false;
+    text_free(&t);
+    if (ok) return true;
     error_set(&j->err, CKR_E_IO, CKR_ITEM_IO_WRITE, NULL);
     snprintf(j->err.file, sizeof j->err.file, "%.250s", j->o.settings);
     snprintf(j->err.text, sizeof j->err.text, "--settings cannot be written: %s", strerror(errno));
@@ -3066,50 +3170,25 @@ static bool settings_refused(job *j, outcome *o)
     return false;
 }
 
-static bool settings_writable(job *j, outcome *o)
+static int settings_place_file(job *j, const outcome *o, settings_file *f)
 {
-    FILE *f;
-    const bool there = !j->o.settings || (f = file_open(j->o.settings, "rb")) != NULL;
-    if (!j->o.settings) return true;
-    if (there) fclose(f);
-    f = file_open(j->o.settings, "ab");
-    if (!f || fclose(f) != 0) return settings_refused(j, o);
-    if (!there) file_remove(j->o.settings);
-    return true;
+    if (!f->made || o->refused) return CODE_DONE;
+    f->made = !file_rename(f->temp, f->path);
+    if (!f->made) return CODE_DONE;
+    error_set(&j->err, CKR_E_IO, CKR_ITEM_IO_WRITE, NULL);
+    snprintf(j->err.file, sizeof j->err.file, "%.250s", j->o.settings);
+    snprintf(j->err.text, sizeof j->err.text, "--settings cannot be written: %s%s",
+             strerror(errno), o->path ? "; the checkpoint is written" : "");
+    return fail(j);
 }
 
-static bool settings_write(job *j, outcome *o)
+/* Carries the plan out. */
+static int plan_write(job *j, ckr_plan *plan, outcome *o)
 {
-    text t;
-    FILE *f;
-    bool ok;
-    if (!j->o.settings || o->refused) return true;
-    memset(&t, 0, sizeof t);
-    ok = settings_text(&t, o->facts, o->path, false) && !t.failed;
-    f = ok ? file_open(j->o.settings, "wb") : NULL;
-    ok = f && fwrite(t.data ? t.data : "", 1, t.n, f) == t.n;
-    if (f && fclose(f) != 0) ok = false;
-    text_free(&t);
-    return ok || settings_refused(j, o);
-}
-
-/* Makes the plan and, with a path, carries it out. CODE_DONE: there is an outcome to show. */
-static int plan_run(job *j, ckr_plan **plan, outcome *o)
-{
-    ckr_result r = ckr_plan_create(o->ckpt, &j->o.target, j->o.memory, plan, &j->err);
-    if (r == CKR_E_REFUSED) {
-        outcome_refuse(j, o);
-        return CODE_DONE;
-    }
-    if (r != CKR_OK) return plan_fail(j);
-    o->facts = ckr_plan_info(*plan);
-    o->refused = o->facts->verdict == CKR_VERDICT_REFUSED;
-    if (!o->refused && !settings_writable(j, o)) return CODE_DONE;
-    if (!o->refused && !o->path) settings_write(j, o);
-    if (o->refused || !o->path) return CODE_DONE;
+    ckr_result r;
     signals_catch();
     progress_begin(j);
-    r = ckr_plan_write(*plan, o->path, &o->receipt, &j->err);
+    r = ckr_plan_write(plan, o->path, &o->receipt, &j->err);
     o->seconds = progress_end(j);
     if (r == CKR_E_CANCELLED) {
         snprintf(j->err.file, sizeof j->err.file, "%.250s", o->path);
@@ -3118,8 +3197,30 @@ static int plan_run(job *j, ckr_plan **plan, outcome *o)
     o->written = r == CKR_OK;
     if (r == CKR_E_REFUSED) outcome_refuse(j, o);
     else if (r != CKR_OK) return fail(j);
-    settings_write(j, o);
     return CODE_DONE;
+}
+
+/* Makes the plan and, with a path, carries it out. CODE_DONE: there is an outcome to show. */
+static int plan_run(job *j, ckr_plan **plan, outcome *o)
+{
+    settings_file f;
+    ckr_result r;
+    int code = settings_begin(j, o, &f);
+    if (code == CODE_DONE) {
+        r = ckr_plan_create(o->ckpt, &j->o.target, j->o.memory, plan, &j->err);
+        if (r == CKR_E_REFUSED) outcome_refuse(j, o);
+        else if (r != CKR_OK) code = plan_fail(j);
+        if (r == CKR_OK) {
+            o->facts = ckr_plan_info(*plan);
+            o->refused = o->facts->verdict == CKR_VERDICT_REFUSED;
+        }
+    }
+    if (code == CODE_DONE && !o->refused && settings_write(j, o, &f)) {
+        if (o->path) code = plan_write(j, *plan, o);
+        if (code == CODE_DONE) code = settings_place_file(j, o, &f);
+    }
+    settings_end(&f);
+    return code;
 }
 
 static int plan_verb(job *j, const char *path)

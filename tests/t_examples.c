@@ -144,6 +144,29 @@ static void tool_lr(void)
 }
 
 #if !defined(_WIN32)
+/* --settings replaces no file that is read or written, and where it cannot be had, nothing is. */
+static void tool_settings(void)
+{
+    static const char *const inside[] = { "in/13/config.yaml", "in/new", "out", "out/new", "link" };
+    const char *tool = getenv("TOOL") ? getenv("TOOL") : "./ckptresume";
+    char call[400];
+    size_t i;
+    snprintf(call, sizeof call, "%s convert %s/in %s/out --dp 2 --quiet --settings", tool, tmp,
+             tmp);
+    CHECK_INT(shell("cp -r tests/data/nanotron/tp2_pp1_dp1/ckpt %s/in && cd %s && "
+                    "ln -s in/latest.txt link", tmp, tmp), 0);
+    for (i = 0; i < sizeof inside / sizeof *inside; i++)
+        CHECK_INT(shell("%s %s/%s 2> /dev/null", call, tmp, inside[i]), 2);
+    CHECK_INT(shell("%s %s/none/x", call, tmp), 1);
+    if (access("/dev/full", W_OK) == 0) CHECK_INT(shell("%s /dev/full", call), 1);
+    CHECK_INT(shell("ls %s/out 2> /dev/null", tmp), 2);
+    CHECK_INT(shell("diff -r tests/data/nanotron/tp2_pp1_dp1/ckpt %s/in", tmp), 0);
+    CHECK_INT(shell("%s %s/told > /dev/null && cat %s/told && ! ls %s/*.partial 2> /dev/null",
+                    call, tmp, tmp, tmp), 0);
+    CHECK(strstr(said, "micro_batch_size") != NULL);
+    CHECK_INT(shell("cd %s && rm -r in out link told", tmp), 0);
+}
+
 static void mpi(void)
 {
     const char *run = "/usr/bin/env mpirun --allow-run-as-root --oversubscribe -n %d " BUILT
@@ -185,6 +208,7 @@ int main(int argc, char **argv)
     RUN(callbacks);
     RUN(small);
     RUN(tool_lr);
+    RUN(tool_settings);
 #if !defined(_WIN32)
     RUN(mpi);
     RUN(gpu);
