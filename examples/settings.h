@@ -33,12 +33,37 @@ static void setting_value(text *t, const ckr_run_setting *x, const char *out, bo
     else json_node(&w, NULL, x->value);
 }
 
-/* A word of a command line: no quotes, which only names with blanks would need. */
-static void setting_word(text *t, const ckr_run_setting *x, const char *out)
+/* One word of a shell's command line: in single quotes, in which nothing is special, where a shell
+   would read more into it than it says. */
+static void shell_word(text *t, const char *s)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_@%+=:,./-";
+    if (*s && !s[strspn(s, plain)]) {
+        text_str(t, s);
+        return;
+    }
+    text_str(t, "'");
+    for (; *s; s++) {
+        if (*s == '\'') text_str(t, "'\\''");
+        else text_put(t, s, 1);
+    }
+    text_str(t, "'");
+}
+
+/* The value, behind the key and a = where `equals`. */
+static void setting_word(text *t, const ckr_run_setting *x, const char *out, bool equals)
 {
     const char *s = ckr_node_str(x->value);
-    if (s && (!out || strcmp(s, "OUT") != 0)) text_str(t, s);
-    else setting_value(t, x, out, true);
+    text word;
+    memset(&word, 0, sizeof word);
+    if (equals) text_fmt(&word, "--%s=", x->key);
+    if (s) text_str(&word, out && !strcmp(s, "OUT") ? out : s);
+    else setting_value(&word, x, out, true);
+    text_put(&word, "", 1);
+    if (word.failed) t->failed = true;
+    else shell_word(t, word.data);
+    text_free(&word);
 }
 
 static int setting_order(const void *a, const void *b)
@@ -56,9 +81,9 @@ static size_t setting_common(const char *a, const char *b)
     return n;
 }
 
-/* Dotted keys as nested JSON (`yaml` false) or YAML; sorted, so that levels come together. */
+/* Dotted keys as nested YAML, JSON or a Python dict; sorted, so that levels come together. */
 static void settings_nested(text *t, const ckr_run_setting *const *list, size_t n, const char *out,
-                            bool yaml)
+                            bool yaml, bool python)
 {
     const char *last = NULL;
     size_t i, depth = 0;
@@ -79,7 +104,7 @@ static void settings_nested(text *t, const ckr_run_setting *const *list, size_t 
             depth++;
         }
         if (yaml) text_str(t, " ");
-        setting_value(t, list[i], out, false);
+        setting_value(t, list[i], out, python);
         if (yaml) text_str(t, "\n");
         last = list[i]->key;
     }
@@ -109,11 +134,13 @@ static void settings_line(text *t, const ckr_run_setting *const *list, size_t n,
             first = false;
             continue;
         }
-        text_fmt(t, "%s%s%s", first ? "" : " ", equals ? "--" : "", list[i]->key);
+        text_str(t, first ? "" : " ");
         first = false;
+        if (!equals || (v->kind == CKR_NODE_BOOL && v->u.b))
+            text_fmt(t, "%s%s", equals ? "--" : "", list[i]->key);
         if (v->kind == CKR_NODE_BOOL && v->u.b) continue;
-        text_str(t, equals ? "=" : " ");
-        setting_word(t, list[i], out);
+        if (!equals) text_str(t, " ");
+        setting_word(t, list[i], out, equals);
     }
     for (i = 0; i < n; i++)
         if (list[i]->value->kind == CKR_NODE_NONE && !equals)
@@ -147,22 +174,34 @@ static void settings_call(text *t, const char *place, const ckr_run_setting *con
     text_str(t, ")\n");
 }
 
+/* optimizer.param_groups[0]["lr"] = 0.001: what is behind the last dot is a key of a dict. */
+static void settings_groups(text *t, const ckr_run_setting *const *list, size_t n, const char *out)
+{
+    size_t i;
+    text_str(t, "# before the scheduler is made\n");
+    for (i = 0; i < n; i++) {
+        const char *key = list[i]->key, *dot = strrchr(key, '.');
+        text_fmt(t, "optimizer.%.*s", (int)(dot ? (size_t)(dot - key) : strlen(key)), key);
+        if (dot) text_fmt(t, "[\"%s\"]", dot + 1);
+        text_str(t, " = ");
+        setting_value(t, list[i], out, true);
+        text_str(t, "\n");
+    }
+}
+
+/* `python`: as a part of a script. */
 static void settings_place(text *t, const char *place, const ckr_run_setting **list, size_t n,
-                           const char *out)
+                           const char *out, bool python)
 {
     const bool yaml = strstr(place, ".yaml") != NULL;
     if (yaml || !strcmp(place, "ds_config")) {
         qsort((void *)list, n, sizeof *list, setting_order);
-        settings_nested(t, list, n, out, yaml);
+        if (!yaml && python) text_str(t, "ds_config = ");
+        settings_nested(t, list, n, out, yaml, !yaml && python);
     } else if (!strcmp(place, "command line") || !strcmp(place, "torchtitan")) {
         settings_line(t, list, n, out, *place == 't');
     } else if (!strcmp(place, "optimizer")) {
-        size_t i;
-        for (i = 0; i < n; i++) {
-            text_fmt(t, "optimizer %s = ", list[i]->key);
-            setting_value(t, list[i], out, true);
-            text_str(t, "\n");
-        }
+        settings_groups(t, list, n, out);
     } else {
         settings_call(t, place, list, n, out);
     }
@@ -185,7 +224,8 @@ static void settings_why(text *t, const ckr_plan_facts *f, uint64_t k)
     text_fmt(t, ": %s\n", x->otherwise);
 }
 
-/* One form after the other, one for each place; `why`: what goes wrong without, behind each. */
+/* One form after the other, one for each place; `why`: what goes wrong without, behind each. Else
+   what goes to several places is one script, since JSON has no comments to tell them apart. */
 static bool settings_text(text *t, const ckr_plan_facts *f, const char *out, bool why)
 {
     const ckr_run_setting **list =
@@ -205,14 +245,14 @@ static bool settings_text(text *t, const ckr_plan_facts *f, const char *out, boo
             text body;
             size_t at;
             memset(&body, 0, sizeof body);
-            settings_place(&body, place, list, n, out);
+            settings_place(&body, place, list, n, out, false);
             for (at = 0; at < body.n; at++) {
                 text_put(t, body.data + at, 1);
                 if (body.data[at] == '\n' && at + 1 < body.n) text_str(t, "    ");
             }
             text_free(&body);
         } else {
-            settings_place(t, place, list, n, out);
+            settings_place(t, place, list, n, out, n < f->n_settings);
         }
         for (k = i; why && k < f->n_settings; k++)
             if (!strcmp(f->settings[k].place, place)) settings_why(t, f, k);

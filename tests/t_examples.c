@@ -167,6 +167,21 @@ static void tool_settings(void)
     CHECK_INT(shell("cd %s && rm -r in out link told", tmp), 0);
 }
 
+/* A shell and Python read what is told as it is meant. */
+static void tool_settings_pasted(void)
+{
+    const char *tool = getenv("TOOL") ? getenv("TOOL") : "./ckptresume";
+    CHECK_INT(shell("%s convert tests/data/dcp/tt_single %s/'a$HOME `b'\\''s' --settings %s/told "
+                    "> /dev/null && eval printf '%%s\\\\n' $(cat %s/told)",
+                    tool, tmp, tmp, tmp), 0);
+    CHECK(strstr(said, "/a$HOME `b's\n--checkpoint.load_step=10\n") != NULL);
+    CHECK_INT(shell("%s plan tests/data/deepspeed/robin/ckpt --dp 1 --without schedule,rng "
+                    "--settings %s/told > /dev/null && cat %s/told", tool, tmp, tmp), 0);
+    CHECK(strstr(said, "ds_config = {\"train_micro_batch_size_per_gpu\": 24}\n") != NULL);
+    CHECK(strstr(said, "load_checkpoint(load_lr_scheduler_states=False)\n") != NULL);
+    CHECK_INT(shell("cd %s && rm -r a* told", tmp), 0);
+}
+
 static void mpi(void)
 {
     const char *run = "/usr/bin/env mpirun --allow-run-as-root --oversubscribe -n %d " BUILT
@@ -208,8 +223,9 @@ int main(int argc, char **argv)
     RUN(callbacks);
     RUN(small);
     RUN(tool_lr);
-    RUN(tool_settings);
 #if !defined(_WIN32)
+    RUN(tool_settings);
+    RUN(tool_settings_pasted);
     RUN(mpi);
     RUN(gpu);
 #endif
