@@ -25571,6 +25571,32 @@ static int64_t ckr__batch_of(int64_t micro, int64_t steps, uint32_t ranks)
     return micro * steps <= most / (int64_t)ranks ? micro * steps * (int64_t)ranks : 0;
 }
 
+/* The same where the batch is the script's own, which no file tells: its loader's, on each rank. */
+static bool ckr__batch_scripted(ckr__out *o, int64_t all, uint32_t ranks)
+{
+    int64_t micro = 0, steps = 1;
+    if (!all) return true;
+    ckr__batch_split(all, ranks, &micro, &steps);
+    return ckr__setting(o, "torch.utils.data.DataLoader", "batch_size",
+                        ckr__node_int(o->c, micro), NULL, true,
+                        "an update takes other samples; this is a rank's share of them where no "
+                        "gradients are accumulated, else batch_size times the steps of that is");
+}
+
+/* Other ranks, and no file tells the batch that they are to share. */
+static bool ckr__batch_unknown(ckr__ctx *c, ckr_note **notes, uint64_t *n_notes, uint32_t was,
+                               uint32_t ranks)
+{
+    const char *old = ckr__printf(c, "on %u ranks", (unsigned)was),
+               *now = ckr__printf(c, "on %u ranks", (unsigned)ranks);
+    return old && now &&
+           ckr__note(c, notes, n_notes, "CKR_W_BATCH_UNKNOWN", CKR_CHANGED, "samples per update",
+                     old, now,
+                     "no file tells the saved run's batch: with the same one on each rank an "
+                     "update takes other samples, and epochs other updates",
+                     "--set batch_size=N, the samples of an update, tells what a rank's is");
+}
+
 /* Torch's schedulers, and those made like them, take the first LR from the optimizer's groups.
    Where these are left out and the schedule is kept, it would be that of a new optimizer. */
 static bool ckr__lr_left_out(const ckr_state *s, const ckr_target *t)
@@ -31096,6 +31122,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     ckr__out_file *f;
     ckr_result r;
     uint64_t i;
+    if (torch && !strcmp(s->dialect, "torch") &&
+        !ckr__batch_scripted(out, s->batch, t->topology.dp))
+        return c->err->code;
     if (whole) return ckr__plain_whole(c, s, t, out, notes, n_notes);
     out->renamed = way && (own || (torch && way->whole_fn));
     out->unscheduled = true;
@@ -33958,7 +33987,13 @@ static ckr_result ckr__ac_batch(ckr__ac_job *x)
                               "max_steps and the LR move";
     const int64_t all = ckr__batch_told(x->w.s, x->source->batch, x->ac->ranks, x->ranks);
     int64_t micro = 0, steps = 1, taken;
-    if (!x->ac->trainer || !all || (all == x->source->batch && (x->t->without & CKR_PROGRESS)))
+    if (!x->w.s->batch && x->ranks != x->ac->ranks && !(x->t->without & CKR_PROGRESS))
+        return ckr__batch_unknown(x->w.c, x->w.notes, x->w.n_notes, x->ac->ranks, x->ranks)
+                   ? CKR_OK
+                   : x->w.c->err->code;
+    if (!x->ac->trainer)
+        return ckr__batch_scripted(x->out, all, x->ranks) ? CKR_OK : x->w.c->err->code;
+    if (!all || (all == x->source->batch && (x->t->without & CKR_PROGRESS)))
         return CKR_OK;
     ckr_node_i64(ckr__ac_arg(x, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr__ac_arg(x, "gradient_accumulation_steps"), &steps);
@@ -42039,11 +42074,14 @@ static bool ckr__ds_say_batch(ckr__ds_job *x)
                                         "gradient_accumulation_steps", "train_batch_size" };
     const ckr_node *old = ckr_node_get(x->meta, "ds_config");
     const int64_t saved = x->ds ? x->ds->s->batch : 0;
-    const int64_t all = ckr__batch_told(x->s, saved, x->ds ? x->ds->dp : x->dp, x->dp);
+    const uint32_t ranks = x->ds ? x->ds->dp : x->dp;
+    const int64_t all = ckr__batch_told(x->s, saved, ranks, x->dp);
     int64_t is[3] = { 0, 1, 0 };
     int64_t was[3];
     int i;
-    if (!all) return true;
+    if (!all)
+        return x->s->batch || ranks == x->dp || (x->t->without & CKR_PROGRESS) ||
+               ckr__batch_unknown(x->c, x->notes, x->n_notes, ranks, x->dp);
     ckr_node_i64(ckr_node_get(old, keys[0]), &is[0]);
     ckr_node_i64(ckr_node_get(old, keys[1]), &is[1]);
     if (is[0] < 1 && is[1] > 0 && saved) is[0] = saved / x->ds->dp / is[1];
@@ -44659,6 +44697,9 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
             ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
     if (!ckr__te_own(c, &own)) return c->err->code;
+    if ((!strcmp(s->dialect, "torch") || !strcmp(s->dialect, "dcp")) &&
+        !ckr__batch_scripted(out, s->batch, x.dp))
+        return c->err->code;
     r = !strcmp(s->dialect, "torchtitan") ? ckr__tq_groups(&x, &own) : CKR_OK;
     if (r != CKR_OK) return r;
     if (whole) r = ckr__de_file(&x);
@@ -55997,6 +56038,7 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
     ckr_schedule *s;
     if (!ckr__setting_number(x, &v) || v < 1 || v > 1 << 30 || !ckr__whole(v))
         return ckr__setting_bad(d, x, "not a batch size");
+    d->out->batch = (int64_t)v;
     if ((int64_t)v % ranks) {
         ckr__format(old_value, sizeof old_value, "--set batch_size=%lld",
                     (long long)(((int64_t)v + ranks - 1) / ranks * ranks));
@@ -56007,7 +56049,6 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
                                      x->value, (long long)ranks),
                            old_value);
     }
-    d->out->batch = (int64_t)v;
     ckr__format(old_value, sizeof old_value, "%lld", (long long)d->src->batch);
     if (!d->wanted || strcmp(d->wanted->clock, "sample") != 0)
         return d->src->batch == d->out->batch

@@ -259,9 +259,11 @@ static void clock_of_other_ticks(void)
     }
 }
 
-/* A function of the trainer's: its clock follows, and the report says so. */
+/* A function of the trainer's: its clock follows, and the report says so; and that no file tells
+   the batch that other processes share. */
 static void opaque_clock(void)
 {
+    static const ckr_setting batch = { NULL, "batch_size", "12" };
     ckr_ckpt *c = open_ok("in/1", TIED);
     ckr_target t = CKR_ZERO;
     ckr_plan *p = NULL;
@@ -280,6 +282,17 @@ static void opaque_clock(void)
         if (n) CHECK_STR(n->new_value, "42, 6 an update");
         CHECK(note_of(f->notes, f->n_notes, "CKR_W_RNG_DERIVED") != NULL);
         CHECK(note_of(f->notes, f->n_notes, "CKR_W_TOPOLOGY") != NULL);
+        n = note_of(f->notes, f->n_notes, "CKR_W_BATCH_UNKNOWN");
+        CHECK(n && n->severity == CKR_CHANGED);
+    }
+    ckr_plan_free(p);
+    p = NULL;
+    t.sets = &batch;
+    t.n_sets = 1;
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        f = ckr_plan_info(p);
+        CHECK_STR(setting_value(f, "batch_size"), "2");
+        CHECK(!note_of(f->notes, f->n_notes, "CKR_W_BATCH_UNKNOWN"));
     }
     ckr_plan_free(p);
     ckr_ckpt_close(c);
