@@ -40170,6 +40170,22 @@ static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method
     return w;
 }
 
+/* What PipelineModule is built with for the stages that are written. */
+static bool ckr__ds_say_stages(ckr__ds_job *x, const char *method)
+{
+    static const char place[] = "PipelineModule";
+    return ckr__setting(x->out, place, "num_stages", ckr__node_int(x->c, x->pp),
+                        ckr__node_int(x->c, x->ds->mp), true,
+                        "DeepSpeed does not find the files of so many stages, or finds other "
+                        "layers in them") &&
+           (x->pp == 1 ||
+            ckr__setting(x->out, place, "partition_method", ckr__node_str(x->c, method), NULL, true,
+                         *method == 't' ? "the stages are cut elsewhere: CLASS is the class of the "
+                                          "layers that are shared out evenly"
+                                        : "the stages are cut elsewhere, and find other layers "
+                                          "in their files"));
+}
+
 #define CKR__DS_LAYERS 1024    /* above which a cut by weights is not computed            */
 
 /* The stages of the layers at the target. The method and the number of layers are in no file: the
@@ -40196,7 +40212,8 @@ static ckr_result ckr__ds_stages_of(ckr__ds_job *x, const uint64_t **out)
         return ckr__ds_say(x, "CKR_DS_PARTITION", CKR_CHANGED, "partition_method", NULL,
                            names[method],
                            "the stages are cut as PipelineModule does it by this method, with "
-                           "which the saved stages go", "build the coming run with it")
+                           "which the saved stages go", NULL) &&
+                       ckr__ds_say_stages(x, method == 2 ? "type:CLASS" : names[method])
                    ? CKR_OK
                    : ckr__ds_emit_oom(x);
     }
@@ -40288,7 +40305,7 @@ static ckr_result ckr__ds_lists(ckr__ds_job *x)
     if (!x->lists || !x->n_lists) return ckr__ds_emit_oom(x);
     for (m = 0; m < x->pp && e == CKR_OK; m++) {
         e = ckr__ds_lists_of(x, m);
-        if (e == CKR_OK && x->optimizer && !x->n_lists[m] &&
+        if (e == CKR_OK && x->optimizer && !x->n_lists[m] && !x->refused &&
             !ckr__ds_refuse(x, CKR_ITEM_PP_EMPTY_STAGE, "pp",
                             "a stage would have no parameter of the optimizer",
                             "take a smaller --pp"))
@@ -42041,8 +42058,7 @@ static bool ckr__ds_say_dtype(ckr__ds_job *x)
     }
     ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
     return !n || ckr__ds_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
-                             ckr_dtype_name(x->t->dtype), "--dtype",
-                             "bf16 and fp16 in the ds_config of the coming run to match");
+                             ckr_dtype_name(x->t->dtype), "--dtype", NULL);
 }
 
 static ckr_result ckr__ds_settings(ckr__ds_job *x)
@@ -42150,14 +42166,26 @@ static bool ckr__ds_say_load(ckr__ds_job *x)
                         "one ends with a TypeError");
 }
 
-/* Another framework's dtype, which the coming run has to ask for. */
+/* Another framework's dtype, or --dtype, which the coming run has to ask for. */
 static bool ckr__ds_say_half(ckr__ds_job *x)
 {
-    if (x->ds || !x->optimizer || (x->dtype != CKR_DTYPE_BF16 && x->dtype != CKR_DTYPE_F16))
-        return true;
-    return ckr__ds_setting(x, x->dtype == CKR_DTYPE_BF16 ? "bf16.enabled" : "fp16.enabled",
-                           ckr__node_bool(x->c, true), NULL,
-                           "the parameters have this dtype; masters and moments are fp32");
+    static const struct { const char *key, *at; ckr_dtype dtype; } kinds[] = {
+        { "bf16.enabled", "/bf16/enabled", CKR_DTYPE_BF16 },
+        { "fp16.enabled", "/fp16/enabled", CKR_DTYPE_F16 }
+    };
+    size_t i;
+    if (!x->optimizer || (x->ds && x->t->dtype == CKR_DTYPE_NONE)) return true;
+    for (i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const ckr_node *was = ckr__ds_was(x, kinds[i].at);
+        const bool on = x->dtype == kinds[i].dtype;
+        if ((on || ckr__ds_true(was)) &&
+            !ckr__ds_setting(x, kinds[i].key, ckr__node_bool(x->c, on), was,
+                             on ? "the parameters have this dtype; masters and moments are fp32"
+                                : "the parameters have another dtype, and the optimizer's files "
+                                  "are those of that"))
+            return false;
+    }
+    return true;
 }
 
 static ckr_result ckr__ds_emit_all(ckr__ds_job *x)

@@ -405,6 +405,23 @@ static void settings(void)
     end(&j);
 }
 
+/* What PipelineModule is built with; the method where there is more than one stage. */
+static void stages(void)
+{
+    job j;
+    if (ask(&j, in(PIPE), 0, 1, -1, NULL)) {
+        is_set(&j, "num_stages", "1");
+        CHECK(!setting_find(j.f, "partition_method"));
+    }
+    end(&j);
+    if (ask(&j, in(PIPE), 0, 3, -1, NULL)) {
+        is_set(&j, "num_stages", "3");
+        CHECK(setting_find(j.f, "partition_method") != NULL);
+        settings_told(j.f);
+    }
+    end(&j);
+}
+
 /* --set batch_size counts, with as many ranks or others; what they cannot share is refused. */
 static void batch_size(void)
 {
@@ -480,6 +497,7 @@ static void to_half(void)
         j.f = ckr_plan_info(j.p);
         says(&j, "CKR_DTYPE_CAST", CKR_CHANGED);
         says(&j, "CKR_DS_SCALER", CKR_CHANGED);
+        is_set(&j, "fp16.enabled", "true");
         CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
     }
     end(&j);
@@ -1369,6 +1387,7 @@ int main(int argc, char **argv)
     RUN(streams_without_file);
     RUN(told_again);
     RUN(settings);
+    RUN(stages);
     RUN(batch_size);
     RUN(parts_left_out);
     RUN(unknown_keys);
