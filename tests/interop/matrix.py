@@ -25,7 +25,7 @@ class Saved:
     groups: int
     lr: float  # a base LR to play with
     # the framework's own, and: in_code (nothing can tell the curve), ticks (of the schedule's clock in an update),
-    # worlds (the other numbers of processes)
+    # worlds (the other numbers of processes), batch (another number of samples an update)
     extra: dict = field(default_factory=dict)
 
 
@@ -65,6 +65,7 @@ def cells(saved):
         "0.lr": (["--set", f"0.lr={saved.lr * 0.7!r}"], end, False),
         "longer": length(end * 7 // 5),
         "shorter": length(max(end * 4 // 5, saved.done + 2)),
+        **({"batch": (["--set", f"batch_size={saved.extra['batch']}"], end, False)} if "batch" in saved.extra else {}),
         **{f"dp {world}": (["--dp", world], end, False) for world in sorted(worlds)},
     }
 

@@ -27,6 +27,7 @@ atexit.register(gc.unfreeze)
 LR = [1e-3, 4e-4]
 DONE, END = 8, 20
 TRANSFORMERS, TORCH = "transformers.get_scheduler", "torch.optim.lr_scheduler."
+LOADER = "torch.utils.data.DataLoader"
 
 
 class Tiny(torch.nn.Module):
@@ -134,7 +135,7 @@ def saved_of(path, case, world, place, own, **extra):
     """Saved, with what a user tells of a curve that the files do not hold."""
     keys = [f"{k}={v}" for k, v in own.items() if k != "name"]
     told = ["--schedule", ",".join([f"transformers:{own['name']}", *keys])] if place == TRANSFORMERS else []
-    extra.update(case=case, in_code="LambdaLR" in case or "Multiplicative" in case)
+    extra.update(case=case, batch=24, in_code="LambdaLR" in case or "Multiplicative" in case)
     return Saved(path, told, world, DONE, END, len(LR), LR[0], extra)
 
 
@@ -165,7 +166,7 @@ class Plain(Framework):
         return list(schedulers())
 
     def build(self, case, settings):
-        known(settings, "optimizer", TRANSFORMERS, TORCH)
+        known(settings, "optimizer", TRANSFORMERS, TORCH, LOADER)
         model = Tiny()
         optimizer = optimizer_of(model, settings)
         scheduler = scheduler_of(optimizer, *schedulers()[case], settings)
@@ -211,7 +212,7 @@ class Accelerate(Framework):
         return world, schedulers(*lengths)[case.split(",", 1)[0] if case in self.special else case], options
 
     def build(self, case, settings, world):
-        known(settings, "optimizer", TRANSFORMERS, TORCH, "Accelerator.load_state")
+        known(settings, "optimizer", TRANSFORMERS, TORCH, LOADER, "Accelerator.load_state")
         for state in (AcceleratorState, GradientState, PartialState):
             state._reset_state()
         _, scheduler, options = self.of(case)
