@@ -25,6 +25,7 @@ static int bad_home(ckr_item i)
         i == CKR_ITEM_TRAINER_RANDOM)
         return BAD_TRAINER;
     if (i == CKR_ITEM_BACKEND) return BAD_CUDA;
+    if (i == CKR_ITEM_LR_WITHOUT) return BAD_DEEPSPEED;
     if (i >= CKR_ITEM_DEEPSPEED_METADATA && i <= CKR_ITEM_DEEPSPEED_UNIVERSAL)
         return BAD_DEEPSPEED;
     if (i >= CKR_ITEM_DEEPSPEED_RANK && i <= CKR_ITEM_DEEPSPEED_OPTIMIZER) return BAD_DEEPSPEED;

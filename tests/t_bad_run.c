@@ -753,6 +753,7 @@ static void in_vain(const ckr_ckpt *c)
 
 static void targets(void)
 {
+    const ckr_setting batch = { NULL, "batch_size", "5" };
     ckr_target t;
     ckr_ckpt *c, *plain;
     c = nanotron();
@@ -774,6 +775,8 @@ static void targets(void)
     no_plan(c, &t, CKR_ITEM_SCHEDULE_REBASE, "rewarm", true);
     t = target(), t.without = CKR_PROGRESS;
     no_plan(c, &t, CKR_ITEM_CLOCK_WITHOUT, "progress", true);
+    t = target(), t.topology.dp = 2, t.sets = &batch, t.n_sets = 1;
+    no_plan(c, &t, CKR_ITEM_BATCH, "batch_size", true);
     ckr_ckpt_close(c);
     plain = plain_two("a", "b");
     if (!plain) return;

@@ -472,6 +472,7 @@ static void parts_left_out(void)
             for (k = 0; k < 3; k++) is_set(&j, keys[k], values[i][k]);
             if (i == 3) says(&j, "CKR_E_LR_WITHOUT", CKR_ERROR);
         }
+        if (i == 3) bad_seen[CKR_ITEM_LR_WITHOUT] = true;
         end(&j);
     }
 }
