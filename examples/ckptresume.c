@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #if defined(_WIN32)
+#  include <direct.h>
 #  include <fcntl.h>
 #  include <io.h>
 #  ifndef WIN32_LEAN_AND_MEAN
@@ -944,6 +945,23 @@ static bool is_terminal(FILE *f)
     return _isatty(_fileno(f)) != 0;
 #else
     return isatty(fileno(f)) != 0;
+#endif
+}
+
+static bool is_absolute(const char *path)
+{
+#if defined(_WIN32)
+    if (path[0] == '\\' || (path[0] && path[1] == ':')) return true;
+#endif
+    return path[0] == '/';
+}
+
+static bool working_directory(char *path, size_t cap)
+{
+#if defined(_WIN32)
+    return _getcwd(path, (int)cap) != NULL;
+#else
+    return getcwd(path, cap) != NULL;
 #endif
 }
 

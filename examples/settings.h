@@ -9,15 +9,37 @@ static bool setting_slash(char ch)
     return ch == '/';
 }
 
-/* OUT stands for where the conversion goes; a folder of steps is above an OUT that is one. */
-static void setting_path(json *w, const ckr_run_setting *x, const char *out)
+/* What OUT stands for: an absolute path, as frameworks join a relative one to a folder of their
+   own. Where they are told a step, it is the folder of steps, which is above an OUT that is the
+   step itself. NULL: there is no OUT, or (`failed`) no memory. */
+static char *setting_dir(const ckr_plan_facts *f, const char *out, bool *failed)
 {
-    size_t n = strlen(out), base;
-    while (n > 1 && setting_slash(out[n - 1])) n--;
-    for (base = n; base && !setting_slash(out[base - 1]); base--) {}
-    if (!strcmp(x->key, "checkpoint.folder") && !strncmp(out + base, "step-", 5))
-        json_string_n(w, base ? out : ".", base > 1 ? base - 1 : 1);
-    else json_string_n(w, out, n);
+    char here[4096], step[40];
+    size_t n = out ? strlen(out) : 0, k, base;
+    uint64_t i;
+    char *path;
+    *failed = false;
+    if (!out) return NULL;
+    if (is_absolute(out) || !working_directory(here, sizeof here)) here[0] = 0;
+    while (!is_absolute(out) && out[0] == '.' && out[1] == '/') for (out++; *out == '/'; out++) {}
+    k = strlen(here);
+    path = (char *)malloc(k + n + 2);
+    *failed = !path;
+    if (!path) return NULL;
+    snprintf(path, k + n + 2, "%s%s%s", here, k && here[k - 1] != '/' ? "/" : "", out);
+    n = strlen(path);
+    while (n > 1 && setting_slash(path[n - 1])) n--;
+    for (base = n; base && !setting_slash(path[base - 1]); base--) {}
+    for (i = 0; i < f->n_settings; i++) {
+        const ckr_run_setting *x = &f->settings[i];
+        if (strcmp(x->key, "checkpoint.load_step") != 0 || x->value->kind != CKR_NODE_INT) continue;
+        snprintf(step, sizeof step, "step-%lld", (long long)x->value->u.i);
+        if (n - base != strlen(step) || memcmp(path + base, step, n - base) != 0) continue;
+        if (!base) path[0] = '.';
+        n = base > 1 ? base - 1 : 1;
+    }
+    path[n] = 0;
+    return path;
 }
 
 static void setting_value(text *t, const ckr_run_setting *x, const char *out, bool python)
@@ -26,7 +48,7 @@ static void setting_value(text *t, const ckr_run_setting *x, const char *out, bo
     json w;
     w.t = t;
     w.comma = false;
-    if (s && out && !strcmp(s, "OUT")) setting_path(&w, x, out);
+    if (s && out && !strcmp(s, "OUT")) json_string(&w, out);
     else if (python && x->value->kind == CKR_NODE_BOOL)
         text_str(t, x->value->u.b ? "True" : "False");
     else if (python && x->value->kind == CKR_NODE_NONE) text_str(t, "None");
@@ -232,8 +254,9 @@ static bool settings_text(text *t, const ckr_plan_facts *f, const char *out, boo
         (const ckr_run_setting **)calloc((size_t)f->n_settings + 1, sizeof *list);
     uint64_t i, k;
     size_t n, places = 0;
-    if (!list) return false;
-    for (i = 0; i < f->n_settings; i++) {
+    bool failed;
+    char *dir = setting_dir(f, out, &failed);
+    for (i = 0; list && !failed && i < f->n_settings; i++) {
         const char *place = f->settings[i].place;
         for (k = 0; k < i && strcmp(f->settings[k].place, place) != 0; k++) {}
         if (k < i) continue;
@@ -245,25 +268,30 @@ static bool settings_text(text *t, const ckr_plan_facts *f, const char *out, boo
             text body;
             size_t at;
             memset(&body, 0, sizeof body);
-            settings_place(&body, place, list, n, out, false);
+            settings_place(&body, place, list, n, dir, false);
             for (at = 0; at < body.n; at++) {
                 text_put(t, body.data + at, 1);
                 if (body.data[at] == '\n' && at + 1 < body.n) text_str(t, "    ");
             }
             text_free(&body);
         } else {
-            settings_place(t, place, list, n, out, n < f->n_settings);
+            settings_place(t, place, list, n, dir, n < f->n_settings);
         }
         for (k = i; why && k < f->n_settings; k++)
             if (!strcmp(f->settings[k].place, place)) settings_why(t, f, k);
     }
+    failed = failed || !list;
     free((void *)list);
-    return true;
+    free(dir);
+    return !failed;
 }
 
 static void settings_json(json *w, const ckr_plan_facts *f, const char *out)
 {
     uint64_t i;
+    bool failed = false;
+    char *dir = f ? setting_dir(f, out, &failed) : NULL;
+    if (failed) w->t->failed = true;
     json_key(w, "settings");
     json_open(w, "[");
     for (i = 0; f && i < f->n_settings; i++) {
@@ -272,7 +300,7 @@ static void settings_json(json *w, const ckr_plan_facts *f, const char *out)
         json_pair(w, "place", x->place);
         json_pair(w, "key", x->key);
         json_key(w, "value");
-        setting_value(w->t, x, out, false);
+        setting_value(w->t, x, dir, false);
         w->comma = true;
         json_key(w, "was");
         json_node(w, NULL, x->was);
@@ -282,4 +310,5 @@ static void settings_json(json *w, const ckr_plan_facts *f, const char *out)
         json_close(w, "}");
     }
     json_close(w, "]");
+    free(dir);
 }

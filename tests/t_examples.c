@@ -182,6 +182,34 @@ static void tool_settings_pasted(void)
     CHECK_INT(shell("cd %s && rm -r a* told", tmp), 0);
 }
 
+/* torchtitan joins a relative folder to its own, and looks there for step-N: the settings name the
+   folder that it finds, whatever OUT is called. */
+static void tool_settings_folder(void)
+{
+    static const struct { const char *out, *options, *key, *dir; } x[] = {
+        { "tt", "", "folder", "/tt" },
+        { "./tt2/", "", "folder", "/tt2" },
+        { "step-7", "", "folder", "/step-7" },              /* the step is 10: in it         */
+        { "one/step-10", "", "folder", "/one" },            /* it is the step itself         */
+        { "w", "--mode transfer", "initial_load_path", "/w" }
+    };
+    const char *tool = getenv("TOOL") ? getenv("TOOL") : "./ckptresume";
+    char here[1024], exe[1100], want[400];
+    size_t i;
+    if (!getcwd(here, sizeof here)) exit(2);
+    if (tool[0] == '/') snprintf(exe, sizeof exe, "%s", tool);
+    else snprintf(exe, sizeof exe, "%s/%s", here, tool);
+    CHECK_INT(shell("mkdir -p %s/one", tmp), 0);
+    for (i = 0; i < sizeof x / sizeof *x; i++) {
+        CHECK_INT(shell("cd %s && %s convert %s/tests/data/dcp/tt_single %s %s --settings told "
+                        "> log && cat told", tmp, exe, here, x[i].out, x[i].options), 0);
+        snprintf(want, sizeof want, "--checkpoint.%s=", x[i].key);
+        CHECK(strstr(said, want) != NULL);
+        snprintf(want, sizeof want, "%s%s", strrchr(tmp, '/'), x[i].dir);
+        CHECK(strstr(said, want) != NULL && strstr(said, want)[strlen(want)] != '/');
+    }
+}
+
 static void mpi(void)
 {
     const char *run = "/usr/bin/env mpirun --allow-run-as-root --oversubscribe -n %d " BUILT
@@ -226,6 +254,7 @@ int main(int argc, char **argv)
 #if !defined(_WIN32)
     RUN(tool_settings);
     RUN(tool_settings_pasted);
+    RUN(tool_settings_folder);
     RUN(mpi);
     RUN(gpu);
 #endif
