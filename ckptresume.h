@@ -43115,7 +43115,8 @@ typedef struct ckr__de {       /* writing                                       
     uint64_t         *n_notes;
     uint32_t          ranks, stages, dp, old_dp;
     int64_t           clock;   /* of torchtitan's scheduler                              */
-    const char       *lost;    /* of its data                                            */
+    int64_t           seen;    /* samples that its streams have given; -1: not known      */
+    int64_t           samples, batches;    /* of each stream; 0: not known, or not the same  */
     bool              data;    /* its streams are written                                */
     bool              fresh;   /* optimizer state that is left out starts with zeros     */
     bool              refused;
@@ -43732,8 +43733,9 @@ static ckr_result ckr__te_curve(ckr__de *x)
     return ckr__te_fit(x, w);
 }
 
-/* What every stream has given so far, as far as torchdata's loader says it. */
-static bool ckr__te_stream(ckr__de *x, const ckr_node *blob, int64_t *samples)
+/* What a stream has given so far, as far as torchdata's loader says it; `batches` where it counts
+   both alike. */
+static bool ckr__te_stream(ckr__de *x, const ckr_node *blob, int64_t *samples, int64_t *batches)
 {
     static const char *const at[] = { "/_sampler_iter_state/samples_yielded",
                                       "/dataset_state/pos", "/dataset_state/_sample_idx" };
@@ -43755,31 +43757,34 @@ static bool ckr__te_stream(ckr__de *x, const ckr_node *blob, int64_t *samples)
     p.keep = true;
     root = ckr__pk_run(&p);
     if (!root && x->c->err->code != CKR_E_NOMEM) ckr__error_reset(x->c);
+    *batches = 0;
     for (i = 0; root && i < sizeof at / sizeof *at; i++)
-        if (ckr_node_i64(ckr_node_find(root, at[i]), samples) && *samples >= 0) return true;
+        if (ckr_node_i64(ckr_node_find(root, at[i]), samples) && *samples >= 0) {
+            if (i == 0) ckr_node_i64(ckr_node_find(root, "/_num_yielded"), batches);
+            return true;
+        }
     return false;
 }
 
-static ckr_result ckr__te_lost(ckr__de *x)
+static ckr_result ckr__te_streams(ckr__de *x)
 {
     const ckr__dcp *d = x->dt->d;
-    int64_t sum = 0, v;
+    int64_t sum = 0, v, batches;
     uint64_t i, n = 0, known = 0;
+    bool same = true;
     for (i = 0; i < d->n_items; i++) {
         const char *key = ckr__tt_under(d, &d->items[i], "dataloader");
         if (!key || strncmp(key, "dp_rank_", 8) != 0 || !x->dt->objects[i]) continue;
         n++;
-        if (!ckr__te_stream(x, x->dt->objects[i], &v) || v > INT64_MAX - sum) continue;
+        if (!ckr__te_stream(x, x->dt->objects[i], &v, &batches) || v > INT64_MAX - sum) continue;
+        if (known++) same = same && v == x->samples && batches == x->batches;
+        x->samples = v;
+        x->batches = batches;
         sum += v;
-        known++;
     }
-    if (x->c->err->code != CKR_OK) return x->c->err->code;
-    x->lost = n && known == n
-                  ? ckr__printf(x->c, "torchtitan's streams belong to one data-parallel size: the "
-                                "data starts again, and the %lld samples that were seen come once "
-                                "more", (long long)sum)
-                  : "torchtitan's streams belong to one data-parallel size: the data starts again";
-    return x->lost ? CKR_OK : x->c->err->code;
+    x->seen = n && known == n ? sum : -1;
+    if (x->seen < 0 || !same || n != x->old_dp) x->samples = x->batches = 0;
+    return x->c->err->code;
 }
 
 /* >>torchtitan.write ---------------------------------------------------------- */
@@ -43892,10 +43897,18 @@ static ckr_result ckr__te_counter(ckr__de *x, const ckr__dcp_item *it, const cha
     if (zero && (!strcmp(key, "step") || !strcmp(key, "ntokens_seen")))
         return ckr__te_object(x, it, ckr__node_int(x->c, 0));
     if (!strcmp(key, "ntokens_seen") && x->dp != x->old_dp && x->dp && x->old_dp) {
-        int64_t v;
-        if (ckr_node_i64(old, &v) && v >= 0 && v <= INT64_MAX / (int64_t)x->old_dp)
-            return ckr__te_object(x, it, ckr__node_int(x->c, v * (int64_t)x->old_dp /
-                                                                 (int64_t)x->dp));
+        int64_t v, now;
+        char a[24], b[24];
+        ckr_result r;
+        if (!ckr_node_i64(old, &v) || v < 0 || v > INT64_MAX / (int64_t)x->old_dp)
+            return ckr__te_object(x, it, old);
+        now = v * (int64_t)x->old_dp / (int64_t)x->dp;
+        ckr__format(a, sizeof a, "%lld", (long long)v);
+        ckr__format(b, sizeof b, "%lld", (long long)now);
+        r = ckr__de_say(x, "CKR_TITAN_TOKENS", CKR_CHANGED, it->fqn, a, b,
+                        "torchtitan counts the tokens of one rank, and adds up as many as there "
+                        "are: rescaled, so that the sum is what it was", NULL);
+        return r == CKR_OK ? ckr__te_object(x, it, ckr__node_int(x->c, now)) : r;
     }
     return ckr__te_object(x, it, old);
 }
@@ -44140,18 +44153,59 @@ static ckr_result ckr__te_data(ckr__de *x)
     uint64_t i;
     bool any = false;
     char a[24], b[24];
+    const char *lost = "torchtitan's streams belong to one data-parallel size: the data starts "
+                       "again";
     ckr_result r;
     for (i = 0; i < d->n_items && !any; i++)
         any = ckr__tt_under(d, &d->items[i], "dataloader") != NULL;
     x->data = any && !(x->t->without & CKR_DATA) && (!x->old_dp || x->dp == x->old_dp);
-    if (!any || x->data || (x->t->without & CKR_DATA)) return CKR_OK;
+    r = any ? ckr__te_streams(x) : CKR_OK;
+    if (r != CKR_OK || !any || x->data || (x->t->without & CKR_DATA)) return r;
     ckr__format(a, sizeof a, "%u", (unsigned)x->old_dp);
     ckr__format(b, sizeof b, "%u", (unsigned)x->dp);
-    r = ckr__te_lost(x);
-    return r == CKR_OK ? ckr__de_say(x, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", a, b,
-                                     x->lost, "keep the data-parallel size, or skip as many "
-                                     "samples in the data set")
-                       : r;
+    if (x->seen >= 0)
+        lost = ckr__printf(x->c, "torchtitan's streams belong to one data-parallel size: the data "
+                           "starts again, and the %lld samples that were seen come once more",
+                           (long long)x->seen);
+    return lost ? ckr__de_say(x, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", a, b, lost,
+                              "keep the data-parallel size, or skip as many samples in the data "
+                              "set")
+                : x->c->err->code;
+}
+
+/* An update takes the local batch times the data-parallel size, where no setting says how many. */
+static ckr_result ckr__te_batch(ckr__de *x)
+{
+    static const char why[] = "an update takes other samples, or torchtitan stops: the global "
+                              "batch, by default the local one times the data-parallel size, is a "
+                              "multiple of both";
+    const int64_t done = x->s->progress.step;
+    const bool known = done > 0 && x->batches > 0 && x->batches % done == 0 && x->samples > 0 &&
+                       x->samples % x->batches == 0 && x->samples / done < INT32_MAX;
+    int64_t micro = known ? x->samples / x->batches : 0, steps = known ? x->batches / done : 1;
+    const ckr_node *was = known ? ckr__node_int(x->c, micro) : NULL;
+    const int64_t all = micro * steps * (int64_t)x->old_dp;
+    char text[24];
+    if (!x->s->n_groups || !x->dp || !x->old_dp || x->dp == x->old_dp ||
+        (x->t->without & CKR_PROGRESS))
+        return CKR_OK;
+    if (!known)
+        return ckr__de_say(x, "CKR_W_TITAN_BATCH", CKR_CHANGED, "samples per update", NULL, NULL,
+                           "unless training.global_batch_size says how many, they are the local "
+                           "batch times the data-parallel size: others than before, and steps and "
+                           "tokens no longer count the same",
+                           "set training.global_batch_size to what the saved run had");
+    ckr__format(text, sizeof text, "%lld", (long long)all);
+    if (!ckr__batch_kept(all, x->dp, &micro, &steps))
+        return ckr__de_say(x, "CKR_W_TITAN_BATCH", CKR_APPROX, "samples per update", text, NULL,
+                           "they are no multiple of the data-parallel size: samples per update "
+                           "change, and steps and tokens no longer count the same",
+                           "take a --dp that divides them");
+    return ckr__te_setting(x, "training.local_batch_size", ckr__node_int(x->c, micro), was, why) &&
+                   ckr__te_setting(x, "training.global_batch_size", ckr__node_int(x->c, all), NULL,
+                                   why)
+               ? CKR_OK
+               : x->c->err->code;
 }
 
 /* Where the coming run finds the checkpoint, and what it must not load. */
@@ -44318,6 +44372,7 @@ static ckr_result ckr__te_run(ckr__de *x)
     r = ckr__te_group_keys(x);
     if (r == CKR_OK && (x->t->without & CKR_SCHEDULE)) r = ckr__te_restart(x);
     if (r == CKR_OK) r = ckr__te_data(x);
+    if (r == CKR_OK) r = ckr__te_batch(x);
     if (r == CKR_OK) r = ckr__te_curve(x);
     if (r == CKR_OK && !x->refused) {
         r = ckr__te_exclude(x);

@@ -245,6 +245,39 @@ static void settings(void)
     ckr_plan_free(p);
 }
 
+/* The samples of an update stay what they were, where the streams tell them; the tokens of one rank
+   that torchtitan counts are others. */
+static void batch(void)
+{
+    static const struct { uint32_t dp; const char *local, *tokens; } x[] = {
+        { 1, "", NULL }, { 2, "4", "640" }, { 8, "1", "160" }, { 3, NULL, "426" }
+    };
+    size_t i;
+    for (i = 0; i < sizeof x / sizeof *x; i++) {
+        ckr_target t = CKR_ZERO;
+        ckr_ckpt *c = NULL;
+        ckr_plan *p = NULL;
+        ckr_error e;
+        const ckr_note *n;
+        if (!CHECK_OK(open_with("run", CURVE, &c, &e), &e)) continue;
+        t.mode = CKR_MODE_CONTINUE;
+        t.topology.zero = -1;
+        t.topology.dp = x[i].dp;
+        if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+            const ckr_plan_facts *f = ckr_plan_info(p);
+            CHECK_STR(setting_value(f, "training.local_batch_size"), x[i].local ? x[i].local : "");
+            CHECK_STR(setting_value(f, "training.global_batch_size"),
+                      x[i].local && x[i].local[0] ? "8" : "");
+            CHECK((note_of(f->notes, f->n_notes, "CKR_W_TITAN_BATCH") != NULL) == !x[i].local);
+            n = note_of(f->notes, f->n_notes, "CKR_TITAN_TOKENS");
+            CHECK((n != NULL) == (x[i].tokens != NULL));
+            if (n && x[i].tokens) CHECK_STR(n->new_value, x[i].tokens);
+        }
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+    }
+}
+
 /* A warm-up that the rest of the run has room for, or why it has not. */
 static void warm_again(void)
 {
@@ -1075,6 +1108,7 @@ int main(int argc, char **argv)
     RUN(consolidated);
     RUN(titan);
     RUN(settings);
+    RUN(batch);
     RUN(warm_again);
     RUN(fresh);
     RUN(projections);
