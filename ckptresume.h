@@ -44229,7 +44229,7 @@ static ckr_result ckr__te_exclude(ckr__de *x)
                              NULL, "more or less is loaded than was written");
     else
         ok = ckr__setting(x->out, "torchtitan", "checkpoint.folder", ckr__node_str(x->c, "OUT"),
-                          NULL, false,
+                          NULL, true,
                           "torchtitan looks for step-N in it, and where there is none it starts "
                           "fresh without a word") &&
              ckr__setting(x->out, "torchtitan", "checkpoint.load_step", ckr__node_int(x->c, step),
@@ -57392,13 +57392,14 @@ static ckr_verdict ckr__verdict(int severity)
          : severity == CKR_CHANGED ? CKR_VERDICT_CHANGED : CKR_VERDICT_EXACT;
 }
 
-/* What needs the user is not exact. */
+/* What needs the user is not exact, but for where it was put, which every resume has to be told. */
 static void ckr__plan_verdict(ckr_plan *p)
 {
     uint64_t i;
     p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
     for (i = 0; i < p->out.n_settings; i++)
-        if (p->out.settings[i].needed && p->facts.verdict == CKR_VERDICT_EXACT)
+        if (p->out.settings[i].needed && p->facts.verdict == CKR_VERDICT_EXACT &&
+            !ckr__is_str(p->out.settings[i].value, "OUT"))
             p->facts.verdict = CKR_VERDICT_CHANGED;
 }
 

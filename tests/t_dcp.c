@@ -245,6 +245,27 @@ static void settings(void)
     ckr_plan_free(p);
 }
 
+/* Where it lies has to be told to every run: what comes back bit for bit is exact all the same. */
+static void where(void)
+{
+    ckr_plan *p = decided(NULL, CKR_LR_DEFAULT, 0);
+    ckr_plan one;
+    const ckr_run_setting *x = p ? setting_find(ckr_plan_info(p), "checkpoint.folder") : NULL;
+    if (CHECK(x && x->needed)) {
+        memset(&one, 0, sizeof one);
+        one.out.n_settings = 1;
+        one.out.settings = CKR__NEW(&p->ctx, ckr_run_setting);
+        *one.out.settings = *x;
+        ckr__plan_verdict(&one);
+        CHECK_INT(one.facts.verdict, CKR_VERDICT_EXACT);
+        one.out.settings->value = ckr__node_int(&p->ctx, 10);
+        ckr__plan_verdict(&one);
+        CHECK_INT(one.facts.verdict, CKR_VERDICT_CHANGED);
+    }
+    if (p) CHECK(!setting_find(ckr_plan_info(p), "checkpoint.load_step")->needed);
+    ckr_plan_free(p);
+}
+
 /* The samples of an update stay what they were, where the streams tell them; the tokens of one rank
    that torchtitan counts are others. */
 static void batch(void)
@@ -1108,6 +1129,7 @@ int main(int argc, char **argv)
     RUN(consolidated);
     RUN(titan);
     RUN(settings);
+    RUN(where);
     RUN(batch);
     RUN(warm_again);
     RUN(fresh);
