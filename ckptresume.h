@@ -42340,6 +42340,7 @@ typedef struct ckr__dt {
     uint64_t   *item;          /* of each tensor of the state                            */
     ckr_node  **objects;       /* of each item that is none, as they were read           */
     uint64_t    n_items;
+    int64_t     micro, steps;  /* of torchtitan's batch; 0: not known                    */
     const ckr_state *source;
 } ckr__dt;
 
@@ -42616,6 +42617,53 @@ static bool ckr__tt_number(const ckr_node *n, int64_t *out)
     return ckr_node_i64(n, out) && *out >= 0;
 }
 
+/* What a stream has given so far, as far as torchdata's loader says it; `batches` where it counts
+   both alike. */
+static bool ckr__tt_stream(ckr__ctx *c, const ckr_node *blob, int64_t *samples, int64_t *batches)
+{
+    static const char *const at[] = { "/_sampler_iter_state/samples_yielded",
+                                      "/dataset_state/pos", "/dataset_state/_sample_idx" };
+    ckr__doc doc;
+    ckr__torch t;
+    ckr__pickle p;
+    uint8_t *copy;
+    const ckr_node *root;
+    size_t i;
+    if (blob->kind != CKR_NODE_BYTES) return false;
+    copy = (uint8_t *)ckr__arena_raw(c, (size_t)blob->count + 1);
+    if (!copy) return false;
+    if (blob->count) memcpy(copy, blob->u.str, (size_t)blob->count);
+    memset(&doc, 0, sizeof doc);
+    memset(&t, 0, sizeof t);
+    t.doc = &doc;
+    t.source.file = CKR_NO_FILE;
+    ckr__pk_begin(&p, c, &t, copy, (size_t)blob->count, 0);
+    p.keep = true;
+    root = ckr__pk_run(&p);
+    if (!root && c->err->code != CKR_E_NOMEM) ckr__error_reset(c);
+    *batches = 0;
+    for (i = 0; root && i < sizeof at / sizeof *at; i++)
+        if (ckr_node_i64(ckr_node_find(root, at[i]), samples) && *samples >= 0) {
+            if (i == 0) ckr_node_i64(ckr_node_find(root, "/_num_yielded"), batches);
+            return true;
+        }
+    return false;
+}
+
+/* Of the first stream, which the others are like: its batches are those of an update. */
+static void ckr__tt_batch(ckr__tt *r)
+{
+    const ckr_node *first = ckr_node_get(r->s->data, "dataloader.dp_rank_0");
+    const int64_t done = r->s->progress.step;
+    int64_t samples, batches = 0;
+    if (!first || done < 1 || !ckr__tt_stream(r->d->c, first, &samples, &batches)) return;
+    if (batches < 1 || batches % done || samples % batches) return;
+    r->s->batch = ckr__batch_of(samples / batches, batches / done, r->s->topology.dp);
+    if (!r->s->batch) return;
+    r->t->micro = samples / batches;
+    r->t->steps = batches / done;
+}
+
 static ckr_result ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
 {
     const ckr__dcp *d = r->d;
@@ -42682,6 +42730,8 @@ static ckr_result ckr__tt_parts(ckr__tt *r)
     for (i = 0; i < r->d->n_items && e == CKR_OK; i++)
         if (!r->d->items[i].bytes) e = ckr__tt_tensor(r, i);
     if (e == CKR_OK && last >= 0) e = ckr__tt_schedule(r, last);
+    if (e == CKR_OK) ckr__tt_batch(r);
+    if (e == CKR_OK) e = r->d->c->err->code;
     if (r->s->progress.step < 0 && !r->s->n_groups)
         ckr__tt_step_dir(ckr__tt_base(r->d->dir), &r->s->progress.step);
     return e == CKR_OK ? ckr__tt_say(r, last, tokens) : e;
@@ -43115,8 +43165,6 @@ typedef struct ckr__de {       /* writing                                       
     uint64_t         *n_notes;
     uint32_t          ranks, stages, dp, old_dp;
     int64_t           clock;   /* of torchtitan's scheduler                              */
-    int64_t           seen;    /* samples that its streams have given; -1: not known      */
-    int64_t           samples, batches;    /* of each stream; 0: not known, or not the same  */
     bool              data;    /* its streams are written                                */
     bool              fresh;   /* optimizer state that is left out starts with zeros     */
     bool              refused;
@@ -43733,57 +43781,23 @@ static ckr_result ckr__te_curve(ckr__de *x)
     return ckr__te_fit(x, w);
 }
 
-/* What a stream has given so far, as far as torchdata's loader says it; `batches` where it counts
-   both alike. */
-static bool ckr__te_stream(ckr__de *x, const ckr_node *blob, int64_t *samples, int64_t *batches)
-{
-    static const char *const at[] = { "/_sampler_iter_state/samples_yielded",
-                                      "/dataset_state/pos", "/dataset_state/_sample_idx" };
-    ckr__doc doc;
-    ckr__torch t;
-    ckr__pickle p;
-    uint8_t *copy;
-    const ckr_node *root;
-    size_t i;
-    if (blob->kind != CKR_NODE_BYTES) return false;
-    copy = (uint8_t *)ckr__arena_raw(x->c, (size_t)blob->count + 1);
-    if (!copy) return false;
-    if (blob->count) memcpy(copy, blob->u.str, (size_t)blob->count);
-    memset(&doc, 0, sizeof doc);
-    memset(&t, 0, sizeof t);
-    t.doc = &doc;
-    t.source.file = CKR_NO_FILE;
-    ckr__pk_begin(&p, x->c, &t, copy, (size_t)blob->count, 0);
-    p.keep = true;
-    root = ckr__pk_run(&p);
-    if (!root && x->c->err->code != CKR_E_NOMEM) ckr__error_reset(x->c);
-    *batches = 0;
-    for (i = 0; root && i < sizeof at / sizeof *at; i++)
-        if (ckr_node_i64(ckr_node_find(root, at[i]), samples) && *samples >= 0) {
-            if (i == 0) ckr_node_i64(ckr_node_find(root, "/_num_yielded"), batches);
-            return true;
-        }
-    return false;
-}
-
-static ckr_result ckr__te_streams(ckr__de *x)
+/* The samples that all streams have given; -1: not known. */
+static ckr_result ckr__te_seen_samples(ckr__de *x, int64_t *sum)
 {
     const ckr__dcp *d = x->dt->d;
-    int64_t sum = 0, v, batches;
+    int64_t v, batches;
     uint64_t i, n = 0, known = 0;
-    bool same = true;
+    *sum = 0;
     for (i = 0; i < d->n_items; i++) {
         const char *key = ckr__tt_under(d, &d->items[i], "dataloader");
         if (!key || strncmp(key, "dp_rank_", 8) != 0 || !x->dt->objects[i]) continue;
         n++;
-        if (!ckr__te_stream(x, x->dt->objects[i], &v, &batches) || v > INT64_MAX - sum) continue;
-        if (known++) same = same && v == x->samples && batches == x->batches;
-        x->samples = v;
-        x->batches = batches;
-        sum += v;
+        if (!ckr__tt_stream(x->c, x->dt->objects[i], &v, &batches) || v > INT64_MAX - *sum)
+            continue;
+        *sum += v;
+        known++;
     }
-    x->seen = n && known == n ? sum : -1;
-    if (x->seen < 0 || !same || n != x->old_dp) x->samples = x->batches = 0;
+    if (!n || known != n) *sum = -1;
     return x->c->err->code;
 }
 
@@ -44152,6 +44166,7 @@ static ckr_result ckr__te_data(ckr__de *x)
     const ckr__dcp *d = x->dt->d;
     uint64_t i;
     bool any = false;
+    int64_t seen;
     char a[24], b[24];
     const char *lost = "torchtitan's streams belong to one data-parallel size: the data starts "
                        "again";
@@ -44159,14 +44174,15 @@ static ckr_result ckr__te_data(ckr__de *x)
     for (i = 0; i < d->n_items && !any; i++)
         any = ckr__tt_under(d, &d->items[i], "dataloader") != NULL;
     x->data = any && !(x->t->without & CKR_DATA) && (!x->old_dp || x->dp == x->old_dp);
-    r = any ? ckr__te_streams(x) : CKR_OK;
-    if (r != CKR_OK || !any || x->data || (x->t->without & CKR_DATA)) return r;
+    if (!any || x->data || (x->t->without & CKR_DATA)) return CKR_OK;
+    r = ckr__te_seen_samples(x, &seen);
+    if (r != CKR_OK) return r;
     ckr__format(a, sizeof a, "%u", (unsigned)x->old_dp);
     ckr__format(b, sizeof b, "%u", (unsigned)x->dp);
-    if (x->seen >= 0)
+    if (seen >= 0)
         lost = ckr__printf(x->c, "torchtitan's streams belong to one data-parallel size: the data "
                            "starts again, and the %lld samples that were seen come once more",
-                           (long long)x->seen);
+                           (long long)seen);
     return lost ? ckr__de_say(x, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", a, b, lost,
                               "keep the data-parallel size, or skip as many samples in the data "
                               "set")
@@ -44179,33 +44195,31 @@ static ckr_result ckr__te_batch(ckr__de *x)
     static const char why[] = "an update takes other samples, or torchtitan stops: the global "
                               "batch, by default the local one times the data-parallel size, is a "
                               "multiple of both";
-    const int64_t done = x->s->progress.step;
-    const bool known = done > 0 && x->batches > 0 && x->batches % done == 0 && x->samples > 0 &&
-                       x->samples % x->batches == 0 && x->samples / done < INT32_MAX;
-    int64_t micro = known ? x->samples / x->batches : 0, steps = known ? x->batches / done : 1;
-    const ckr_node *was = known ? ckr__node_int(x->c, micro) : NULL;
-    const int64_t all = micro * steps * (int64_t)x->old_dp;
-    char text[24];
-    if (!x->s->n_groups || !x->dp || !x->old_dp || x->dp == x->old_dp ||
-        (x->t->without & CKR_PROGRESS))
+    const int64_t saved = x->dt->source->batch;
+    const int64_t all = ckr__batch_told(x->s, saved, x->old_dp, x->dp);
+    int64_t micro = x->dt->micro, steps = x->dt->steps, taken;
+    const ckr_node *was = micro ? ckr__node_int(x->c, micro) : NULL;
+    if (x->s->batch == saved && (x->dp == x->old_dp || !x->dp || !x->old_dp || !x->s->n_groups ||
+                                 (x->t->without & CKR_PROGRESS)))
         return CKR_OK;
-    if (!known)
+    if (!all)
         return ckr__de_say(x, "CKR_W_TITAN_BATCH", CKR_CHANGED, "samples per update", NULL, NULL,
                            "unless training.global_batch_size says how many, they are the local "
                            "batch times the data-parallel size: others than before, and steps and "
                            "tokens no longer count the same",
-                           "set training.global_batch_size to what the saved run had");
-    ckr__format(text, sizeof text, "%lld", (long long)all);
-    if (!ckr__batch_kept(all, x->dp, &micro, &steps))
-        return ckr__de_say(x, "CKR_W_TITAN_BATCH", CKR_APPROX, "samples per update", text, NULL,
-                           "they are no multiple of the data-parallel size: samples per update "
-                           "change, and steps and tokens no longer count the same",
-                           "take a --dp that divides them");
-    return ckr__te_setting(x, "training.local_batch_size", ckr__node_int(x->c, micro), was, why) &&
-                   ckr__te_setting(x, "training.global_batch_size", ckr__node_int(x->c, all), NULL,
-                                   why)
+                           "--set batch_size=N says how many the coming run is to take");
+    taken = ckr__batch_split(all, x->dp ? x->dp : 1, &micro, &steps);
+    if (!ckr__te_setting(x, "training.local_batch_size", ckr__node_int(x->c, micro), was, why) ||
+        !ckr__te_setting(x, "training.global_batch_size", ckr__node_int(x->c, taken), NULL, why))
+        return x->c->err->code;
+    return taken == all
                ? CKR_OK
-               : x->c->err->code;
+               : ckr__de_say(x, "CKR_W_TITAN_BATCH", CKR_APPROX, "samples per update",
+                             ckr__printf(x->c, "%lld", (long long)all),
+                             ckr__printf(x->c, "%lld", (long long)taken),
+                             "they are no multiple of the data-parallel size: samples per update "
+                             "change, and steps and tokens no longer count the same",
+                             "take a --dp that divides them");
 }
 
 /* Where the coming run finds the checkpoint, and what it must not load. */

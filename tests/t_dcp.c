@@ -266,30 +266,42 @@ static void where(void)
     ckr_plan_free(p);
 }
 
-/* The samples of an update stay what they were, where the streams tell them; the tokens of one rank
-   that torchtitan counts are others. */
+/* The samples of an update stay what they were, where the streams tell them, or become what is
+   asked for; the tokens of one rank that torchtitan counts are others. */
 static void batch(void)
 {
-    static const struct { uint32_t dp; const char *local, *tokens; } x[] = {
-        { 1, "", NULL }, { 2, "4", "640" }, { 8, "1", "160" }, { 3, NULL, "426" }
+    static const struct {
+        uint32_t dp;
+        const char *set, *local, *global, *taken, *tokens;
+    } x[] = {
+        { 1, NULL, "", "", NULL, NULL },        { 2, NULL, "4", "8", NULL, "640" },
+        { 8, NULL, "1", "8", NULL, "160" },     { 3, NULL, "2", "6", "6", "426" },
+        { 1, "16", "16", "16", NULL, NULL },    { 2, "16", "", "16", NULL, "640" },
+        { 1, "8", "", "", NULL, NULL }
     };
     size_t i;
     for (i = 0; i < sizeof x / sizeof *x; i++) {
+        ckr_setting set = { NULL, "batch_size", NULL };
         ckr_target t = CKR_ZERO;
         ckr_ckpt *c = NULL;
         ckr_plan *p = NULL;
         ckr_error e;
         const ckr_note *n;
         if (!CHECK_OK(open_with("run", CURVE, &c, &e), &e)) continue;
+        CHECK_INT(ckr_ckpt_state(c)->batch, 8);
         t.mode = CKR_MODE_CONTINUE;
         t.topology.zero = -1;
         t.topology.dp = x[i].dp;
+        set.value = x[i].set;
+        t.sets = &set;
+        t.n_sets = x[i].set != NULL;
         if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
             const ckr_plan_facts *f = ckr_plan_info(p);
-            CHECK_STR(setting_value(f, "training.local_batch_size"), x[i].local ? x[i].local : "");
-            CHECK_STR(setting_value(f, "training.global_batch_size"),
-                      x[i].local && x[i].local[0] ? "8" : "");
-            CHECK((note_of(f->notes, f->n_notes, "CKR_W_TITAN_BATCH") != NULL) == !x[i].local);
+            CHECK_STR(setting_value(f, "training.local_batch_size"), x[i].local);
+            CHECK_STR(setting_value(f, "training.global_batch_size"), x[i].global);
+            n = note_of(f->notes, f->n_notes, "CKR_W_TITAN_BATCH");
+            CHECK((n != NULL) == (x[i].taken != NULL));
+            if (n && x[i].taken) CHECK_STR(n->new_value, x[i].taken);
             n = note_of(f->notes, f->n_notes, "CKR_TITAN_TOKENS");
             CHECK((n != NULL) == (x[i].tokens != NULL));
             if (n && x[i].tokens) CHECK_STR(n->new_value, x[i].tokens);
