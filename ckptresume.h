@@ -45278,6 +45278,10 @@ static ckr_result ckr__mg_topology(ckr__mg *r)
                                    ckr__mg_size(a, "world_size", (int64_t)world) /
                                        (int64_t)(world * r->cp));
     if (r->dp < 1 || r->dp > (1u << 24)) r->dp = 1;
+    r->s->batch = ckr__mg_size(a, "global_batch_size", 0);
+    if (r->s->batch > 1 << 30) r->s->batch = 0;
+    if (!r->s->batch)
+        r->s->batch = ckr__batch_of(ckr__mg_size(a, "micro_batch_size", 0), 1, r->dp);
     if (r->ep > 1 && ckr__mg_size(a, "expert_tensor_parallel_size", r->tp) != (int64_t)r->tp)
         return ckr__mg_cannot(r, r->files[0]->path, "args/expert_tensor_parallel_size",
                               "experts cut over another number of ranks than the other layers");
@@ -48817,6 +48821,7 @@ typedef struct ckr__mg_job {
     bool              dist, zero, refused, optimizer, fused, half, same, release, cast_said;
     bool              counts;  /* torch's Adam: a count for each parameter beside its group's */
     double            counted; /* updates, where no file tells them; else NaN             */
+    int64_t           batch, micro;        /* that the coming run is given; 0: as before  */
     bool              moved;   /* the schedule: what follows says it                      */
     double            top, low;            /* its bounds                                  */
     bool              samples; /* the run counts them, not iterations                     */
@@ -48881,6 +48886,15 @@ static ckr_result ckr__mg_allowed_parts(ckr__mg_job *x)
         e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_CLOCK_WITHOUT), CKR_ERROR, "progress", NULL, NULL,
                         "the schedule would stand at another step than the run",
                         "leave out the schedule too");
+    if (e == CKR_OK && x->mg->s->n_groups && !(w & CKR_OPTIMIZER) != !(w & CKR_SCHEDULE))
+        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR,
+                        w & CKR_SCHEDULE ? "optimizer" : "schedule", NULL, NULL,
+                        w & CKR_SCHEDULE
+                            ? "Megatron-LM loads the scheduler's state with the optimizer's: it "
+                              "stops where the file has the optimizer's alone"
+                            : "Megatron-LM loads the scheduler's state with the optimizer's only: "
+                              "with --no-load-optim the schedule starts again",
+                        "leave out all of them: --without optimizer,groups,schedule");
     return e;
 }
 
@@ -49936,6 +49950,34 @@ static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
                        NULL);
 }
 
+/* Micro batches that are as large as before, or a part of that, make up the batch, by which the
+   LR's clock counts: the number of them is no option. */
+static ckr_result ckr__mg_batch(ckr__mg_job *x)
+{
+    const int64_t saved = x->mg->s->batch,
+                  all = x->moved && x->held->rate < 1 << 30 ? (int64_t)x->held->rate : x->s->batch;
+    int64_t n, steps, rest;
+    x->micro = ckr__mg_size(x->mg->args, "micro_batch_size", 0);
+    if (all < 1 || (all == saved && (x->dp == x->mg->dp || x->release))) return CKR_OK;
+    n = all / x->dp;
+    if (all % x->dp)
+        return ckr__mg_refuse(x, CKR_ITEM_BATCH, "global-batch-size", saved, all,
+                              ckr__printf(x->c, "Megatron-LM stops: a batch of %lld samples cannot "
+                                          "be shared by %lld data-parallel ranks", (long long)all,
+                                          (long long)x->dp),
+                              ckr__printf(x->c, "take a --dp that divides it, or --set "
+                                          "batch_size=%lld", (long long)((n + 1) * x->dp)));
+    x->batch = all;
+    for (rest = n, steps = x->micro; steps; ) {
+        const int64_t next = rest % steps;
+        rest = steps;
+        steps = next;
+    }
+    steps = n / rest;
+    if (x->micro) ckr__batch_split(all, x->dp, &x->micro, &steps);
+    return CKR_OK;
+}
+
 /* emit: arguments ------------------------------------------------------------------ */
 
 /* Sets an argument where the namespace has it, or where it must be there. */
@@ -50061,6 +50103,9 @@ static ckr_result ckr__mg_args(ckr__mg_job *x)
              ckr__mg_arg_int(x, d, "consumed_train_samples", 0, true) &&
              ckr__mg_arg_int(x, d, "consumed_valid_samples", 0, false) &&
              ckr__mg_arg_int(x, d, "skipped_train_samples", 0, false);
+    if (ok && x->batch)
+        ok = ckr__mg_arg_int(x, d, "global_batch_size", x->batch, false) &&
+             (!x->micro || ckr__mg_arg_int(x, d, "micro_batch_size", x->micro, false));
     if (ok && as != CKR_DTYPE_NONE)
         ok = ckr__mg_arg(x, d, "bf16", ckr__node_bool(x->c, as == CKR_DTYPE_BF16), true) &&
              ckr__mg_arg(x, d, "fp16", ckr__node_bool(x->c, as == CKR_DTYPE_F16), true) &&
@@ -50793,9 +50838,26 @@ static bool ckr__mg_say_schedule(ckr__mg_job *x)
                          "increase, which is another, and stops") &&
              ckr__mg_opt(x, "override-opt_param-scheduler", ckr__node_bool(x->c, false),
                          "the two options exclude each other");
-    return ok && ckr__mg_opt(x, "global-batch-size", ckr__node_int(x->c, (int64_t)h->rate),
-                             ckr__mg_curve_why) &&
-           ckr__mg_length_opt(x, "train", x->train);
+    return ok && ckr__mg_length_opt(x, "train", x->train);
+}
+
+/* What was not given follows the data-parallel size: nobody knows whether it was. */
+static bool ckr__mg_say_batch(ckr__mg_job *x)
+{
+    static const char micro[] = "Megatron-LM stops: the global batch is no multiple of the micro "
+                                "batch times the data-parallel size";
+    static const char batch[] = "without it the batch is the micro batch times the data-parallel "
+                                "size: another one, and the LR's clock with it";
+    const ckr_node *now = ckr__node_int(x->c, x->batch);
+    if (!x->batch) return true;
+    if (x->micro && !ckr__mg_opt(x, "micro-batch-size", ckr__node_int(x->c, x->micro), micro))
+        return false;
+    if (x->batch != x->mg->s->batch)
+        return ckr__setting(x->out, "command line", "--global-batch-size", now,
+                            ckr_node_get(x->mg->args, "global_batch_size"), true,
+                            ckr__mg_curve_why);
+    return x->micro * x->dp == x->batch ||
+           ckr__setting(x->out, "command line", "--global-batch-size", now, NULL, true, batch);
 }
 
 /* Of the options only the bucket size decides about what lies where in a file. */
@@ -50813,17 +50875,32 @@ static ckr_result ckr__mg_say_buckets(ckr__mg_job *x)
                        "--variant torch_dist loads with any");
 }
 
+/* The model's own: its rows, and what its parameters were cast to. */
+static bool ckr__mg_say_model(ckr__mg_job *x)
+{
+    static const char cast[] = "Megatron-LM trains in the precision of its options, whatever the "
+                               "parameters' is in the files";
+    const ckr_dtype as = x->t->dtype;
+    const int64_t known = ckr__mg_logical(x->mg),
+                  more = known - ckr__mg_size(x->mg->args, "vocab_size", 0);
+    bool ok = true;
+    if (x->t->vocab > 0 && x->vocab != known && (known || x->padded > x->s->padded_vocab))
+        ok = ckr__mg_opt(x, "vocab-size", ckr__node_int(x->c, x->vocab - more),
+                         "Megatron-LM stops: the embedding has rows for so many tokens (of a "
+                         "tokenizer with files of its own these say it, not this option)");
+    if (ok && as != CKR_DTYPE_NONE)
+        ok = ckr__mg_opt(x, "bf16", ckr__node_bool(x->c, as == CKR_DTYPE_BF16), cast) &&
+             ckr__mg_opt(x, "fp16", ckr__node_bool(x->c, as == CKR_DTYPE_F16), cast);
+    return ok;
+}
+
 /* The options with which unpatched Megatron uses what was written, where they are others. */
 static bool ckr__mg_options(ckr__mg_job *x)
 {
     static const char shape[] = "Megatron-LM stops: the files are those of another topology";
     static const char files[] = "Megatron-LM does not find or load the optimizer's files";
-    static const char batch[] = "without it the batch is the micro batch times the data-parallel "
-                                "size: another one, and the LR's clock with it";
     ckr_node *yes = ckr__node_bool(x->c, true);
     const bool layers = x->vp > 1 || ckr__has(x->mg->args, "num_layers_per_virtual_pipeline_stage");
-    const double gbs = ckr__mg_num(x->mg->args, "global_batch_size", 0);
-    const uint32_t was = x->mg->dp;
     bool ok = ckr__mg_opt(x, "tensor-model-parallel-size", ckr__node_int(x->c, x->tp), shape) &&
               ckr__mg_opt(x, "pipeline-model-parallel-size", ckr__node_int(x->c, x->pp), shape);
     if (ok && layers && x->vp != x->mg->vp)
@@ -50831,6 +50908,10 @@ static bool ckr__mg_options(ckr__mg_job *x)
                          x->vp > 1 ? ckr__node_int(x->c, x->mg->layers / ((int64_t)x->pp * x->vp))
                                    : ckr__node(x->c, CKR_NODE_NONE),
                          shape);
+    if (ok && x->cp != x->mg->cp)
+        ok = ckr__mg_opt(x, "context-parallel-size", ckr__node_int(x->c, x->cp),
+                         "the ranks share the batch otherwise: random states and the optimizer's "
+                         "parts are other ranks'");
     if (ok && x->ep != x->mg->ep)
         ok = ckr__mg_opt(x, "expert-model-parallel-size", ckr__node_int(x->c, x->ep), shape);
     if (ok && x->dist != x->mg->dist)
@@ -50849,10 +50930,7 @@ static bool ckr__mg_options(ckr__mg_job *x)
     if (ok && (x->t->without & CKR_RNG) && !x->release)
         ok = ckr__setting(x->out, "command line", "--no-load-rng", yes, NULL, true,
                           "Megatron-LM stops: the files hold no random states");
-    if (ok && x->dp != was && gbs > 0 && !x->release)
-        ok = ckr__setting(x->out, "command line", "--global-batch-size",
-                          ckr__node_int(x->c, (int64_t)gbs), ckr__node_int(x->c, (int64_t)gbs),
-                          true, batch);
+    ok = ok && ckr__mg_say_batch(x) && ckr__mg_say_model(x);
     return ok && (!x->moved || ckr__mg_say_schedule(x));
 }
 
@@ -50996,6 +51074,7 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
                         ckr_dtype_name(x->mg->embedding_dtype), ckr_dtype_name(x->t->dtype),
                         "another dtype is another optimizer class, which loads no other's state",
                         "--mode transfer, or leave --dtype out");
+    if (e == CKR_OK && !x->refused) e = ckr__mg_batch(x);
     if (e == CKR_OK && !x->refused) e = ckr__mg_args(x);
     if (e != CKR_OK || x->refused) return e;
     e = ckr__mg_say_topology(x);

@@ -155,6 +155,10 @@ static void what_is_read(void)
     CHECK_INT(tensors, 0);
 }
 
+/* Four samples an update are no three ranks': six are, over as many samples in all. */
+static const ckr_setting of_three[] = { { NULL, "batch_size", "6" },
+                                        { NULL, "total_steps", "11" } };
+
 /* Every tensor of the live run, whatever the ranks, the format and the kind of optimizer. */
 static void there_and_back(void)
 {
@@ -171,6 +175,8 @@ static void there_and_back(void)
         ckr_target t = target_of(to[i].tp, to[i].pp, to[i].dp, to[i].zero, to[i].variant);
         ckr_target back = target_of(2, 1, 2, 1, "torch");
         ckr_ckpt *c;
+        t.sets = of_three;
+        t.n_sets = to[i].dp == 3 ? 2 : 0;
         if (!convert("legacy", "w/a", &t)) continue;
         against_truth("w/a", DATA "/legacy_tp2_dp2_distopt/truth.safetensors", &tensors, &elements);
         CHECK_INT(tensors, 0);
@@ -259,6 +265,8 @@ static void load_back_rows(void)
         t.topology.ep = rows[i].ep;
         t.vpp = rows[i].vpp;
         t.to_version = rows[i].version;
+        t.sets = of_three;
+        t.n_sets = rows[i].dp == 3 ? 2 : 0;
         digest_of(rows[i].from, first);
         if (!t_check(convert(rows[i].from, "w/row", &t), __FILE__, __LINE__, "%s", rows[i].label))
             continue;
@@ -369,7 +377,8 @@ static void expert_streams(void)
         ckr_error e;
         t.topology.ep = 2;
         t.to_version = rows[i].version;
-        if (i == 1) t.without = CKR_OPTIMIZER | CKR_GROUPS;    /* decoupled LR: not for 0.16      */
+        if (i == 1)            /* decoupled LR: not for 0.16                              */
+            t.without = CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE;
         if (!convert("moe", "w/e", &t)) continue;
         c = open_ok("w/e");
         if (c) {
@@ -676,6 +685,78 @@ static void refuse(const char *from, const ckr_target *t, ckr_item item)
     ckr_ckpt_close(c);
 }
 
+/* A batch of 4: what the run is given to go on with it, or with what is asked for, on other ranks;
+   "": nothing. */
+static void batches(void)
+{
+    static const struct {
+        uint32_t dp;
+        const char *set;
+        int64_t micro;
+        const char *all, *small;
+    } x[] = {
+        { 2, NULL, 2, "", "" },  { 1, NULL, 1, "4", "" }, { 4, NULL, 1, "", "" },
+        { 4, NULL, 2, "", "1" }, { 1, NULL, 2, "4", "" }, { 2, "8", 2, "8", "" },
+        { 4, "8", 2, "8", "" },  { 8, "8", 2, "8", "1" }, { 4, "16", 3, "16", "1" },
+        { 3, NULL, 1, NULL, "6" }, { 8, NULL, 1, NULL, "8" }
+    };
+    size_t i;
+    for (i = 0; i < sizeof x / sizeof *x; i++) {
+        ckr_setting set = { NULL, "batch_size", NULL };
+        ckr_target t = target_of(2, 1, x[i].dp, 1, NULL);
+        ckr_ckpt *c = open_ok("legacy");
+        ckr_plan *p;
+        if (!c) continue;
+        CHECK_INT(ckr_ckpt_state(c)->batch, 4);
+        {
+            const ckr_node *micro = ckr_node_get(((const ckr__mg *)ckr_ckpt_state(c)->dialect_data)
+                                                     ->args, "micro_batch_size");
+            ((ckr_node *)(uintptr_t)micro)->u.i = x[i].micro;
+        }
+        set.value = x[i].set;
+        t.sets = &set;
+        t.n_sets = x[i].set != NULL;
+        p = plan_of(c, &t);
+        if (p && x[i].all) {
+            const ckr_plan_facts *f = ckr_plan_info(p);
+            CHECK(f->verdict != CKR_VERDICT_REFUSED);
+            CHECK_STR(setting_value(f, "--global-batch-size"), x[i].all);
+            CHECK_STR(setting_value(f, "--micro-batch-size"), x[i].small);
+            settings_told(f);
+        } else if (p) {
+            const ckr_note *n = note_on(ckr_plan_info(p), "CKR_E_BATCH", NULL);
+            if (CHECK(n && n->severity == CKR_ERROR && n->remedy))
+                CHECK(strstr(n->remedy, x[i].small) != NULL);
+        }
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+    }
+}
+
+/* The model's options, which no file sets. */
+static void options(void)
+{
+    ckr_target t = target_of(2, 1, 2, 1, NULL);
+    ckr_ckpt *c = open_ok("legacy");
+    ckr_plan *p;
+    if (!c) return;
+    t.topology.cp = 2;
+    t.vocab = 200;
+    p = plan_of(c, &t);
+    if (p) {
+        CHECK_STR(setting_value(ckr_plan_info(p), "--context-parallel-size"), "2");
+        CHECK_STR(setting_value(ckr_plan_info(p), "--vocab-size"), "199");   /* NullTokenizer */
+    }
+    ckr_plan_free(p);
+    t = target_of(2, 1, 2, 1, NULL);
+    t.mode = CKR_MODE_TRANSFER;
+    t.dtype = CKR_DTYPE_F32;
+    p = plan_of(c, &t);
+    if (p) CHECK_STR(setting_value(ckr_plan_info(p), "--bf16"), "absent");
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
 static void refused(void)
 {
     static const ckr_setting sets[] = { { NULL, "lr", "1e-3" } };
@@ -697,6 +778,11 @@ static void refused(void)
     t = target_of(2, 1, 2, 1, NULL);
     t.without = CKR_PARAMS;
     refuse("legacy", &t, CKR_ITEM_PARAMS_WITHOUT);
+    t.without = CKR_SCHEDULE;                          /* both are loaded, or none       */
+    refuse("legacy", &t, CKR_ITEM_GROUPS_WITHOUT);
+    t.without = CKR_OPTIMIZER | CKR_GROUPS;
+    refuse("legacy", &t, CKR_ITEM_GROUPS_WITHOUT);
+    t.without = 0;
     t = target_of(2, 1, 2, 1, NULL);
     t.sets = sets;
     t.n_sets = 1;
@@ -1275,6 +1361,8 @@ int main(int argc, char **argv)
     RUN(streams);
     RUN(defect);
     RUN(trust);
+    RUN(batches);
+    RUN(options);
     RUN(refused);
     RUN(versions);
     RUN(no_version);
