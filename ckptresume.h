@@ -36788,15 +36788,70 @@ static bool ckr__lm_option(ckr__lm_job *x, const char *option, ckr_node *value, 
     return ckr__setting_changed(x->out, "command line", option, value, was, otherwise);
 }
 
+static ckr_node *ckr__lm_precision(ckr__lm_job *x, ckr_dtype as)
+{
+    return ckr__node_str(x->c, as == CKR_DTYPE_BF16 ? "BF16" : "FP32");
+}
+
+/* The value of a key that was asked for, or that another framework's groups have; the largest,
+   where they are not the same (`apart`; what is not decayed needs no decay). NULL: none. */
+static const ckr_node *ckr__lm_value(ckr__lm_job *x, const char *key, bool decay, bool *apart)
+{
+    const ckr_node *top = NULL;
+    double most = -1, v;
+    uint64_t i;
+    *apart = false;
+    for (i = 0; i < x->s->n_groups; i++) {
+        const ckr_group *g = &x->s->groups[i];
+        const ckr_node *n = ckr_node_get(g->hyper, key);
+        if (!ckr_node_f64(n, &v) || !(v >= 0)) v = -1;
+        if (decay && v <= 0 && g->name && !strcmp(g->name, "no_decay")) continue;
+        *apart = *apart || (i && !ckr__same(v, most));
+        if (v > most) top = n, most = v;
+    }
+    return top;
+}
+
+/* llm.c has one LR for all, one weight decay for matrices and embeddings; no file holds them. */
+static ckr_result ckr__lm_hyper(ckr__lm_job *x)
+{
+    bool apart;
+    const ckr_node *lr = ckr__lm_value(x, "lr", false, &apart), *decay;
+    if (!x->m || x->s->n_schedules) lr = NULL;         /* a schedule's are options of their own */
+    if (lr && apart)
+        return ckr__lm_refuse(x, CKR_ITEM_SETTING, "lr", "llm.c has one LR for all parameters",
+                              "--set lr=V, without a group");
+    decay = ckr__lm_value(x, "weight_decay", true, &apart);
+    if (decay && apart && x->m)
+        return ckr__lm_refuse(x, CKR_ITEM_SETTING, "weight_decay",
+                              "llm.c decays matrices and embeddings alone, all alike",
+                              "--set weight_decay=V, without a group");
+    if ((lr && !ckr__setting_changed(x->out, "command line", "-l", lr, NULL,
+                                     "the LR is the command line's, no file holds it: -k, -u, -x "
+                                     "and -q make a curve of it")) ||
+        (decay && !ckr__setting_changed(x->out, "command line", "-c", decay, NULL,
+                                        "the weight decay is the command line's, no file holds "
+                                        "it")))
+        return x->c->err->code;
+    return CKR_OK;
+}
+
 /* What llm.c must be started with, beside its schedule. */
 static ckr_result ckr__lm_options(ckr__lm_job *x)
 {
     const ckr__lm *m = x->m;
+    const int64_t T = x->t->seq_len > 0 && x->t->seq_len < 1 << 24 ? x->t->seq_len : x->dims.T;
     bool ok = true;
     if (!x->state)
-        ok = ckr__lm_option(x, "-e", ckr__node_str(x->c, ckr__printf(x->c, "model_%08lld.bin",
+        ok = ckr__lm_option(x, "-e", ckr__node_str(x->c, ckr__printf(x->c, "OUT/model_%08lld.bin",
                                                                      (long long)x->step)), NULL,
                             "llm.c resumes from a state, of which there is none: it starts afresh");
+    if (ok && (!m || m->dtype != x->dtype))
+        ok = ckr__setting_changed(x->out, "make train_gpt2cu", "PRECISION",
+                                  ckr__lm_precision(x, x->dtype),
+                                  m ? ckr__lm_precision(x, m->dtype) : NULL,
+                                  "llm.c is built for one precision, and stops at a model of "
+                                  "another");
     if (ok && x->state)
         ok = ckr__lm_option(x, "-z", ckr__node_int(x->c, x->zero1),
                             m && !m->model_only ? ckr__node_int(x->c, m->zero1) : NULL,
@@ -36807,7 +36862,11 @@ static ckr_result ckr__lm_options(ckr__lm_job *x)
     if (ok && x->state && x->t->micro_batch > 0 && x->Q != x->processes)
         ok = ckr__lm_option(x, "-b", ckr__node_int(x->c, x->t->micro_batch), NULL,
                             "the place in the data counts samples of this size");
-    return ok ? CKR_OK : x->c->err->code;
+    if (ok && x->m && x->s->batch != x->m->s->batch)
+        ok = ckr__lm_option(x, "-d", ckr__node_int(x->c, x->s->batch * T), NULL,
+                            "an update takes other samples: -d counts their tokens, -t of each "
+                            "(where --seq-len does not tell it, as many as the model has places)");
+    return ok ? ckr__lm_hyper(x) : x->c->err->code;
 }
 
 static ckr_result ckr__lm_emit_bare(ckr__lm_job *x)
@@ -56832,10 +56891,20 @@ static ckr_result ckr__decide_told(ckr__decide *d)
 static ckr_result ckr__decide_opaque(ckr__decide *d)
 {
     char remedy[192];
+    bool told = false;
+    uint64_t i;
     ckr__format(remedy, sizeof remedy, "tell it with --schedule %s", ckr__decide_form(d));
+    for (i = 0; i < d->src->n_groups && !told; i++)
+        told = ckr_node_get(d->src->groups[i].hyper, "lr") != NULL;
     if (!d->before && !d->wanted && d->out->n_groups)
-        return ckr__decide_say(d, "CKR_N_NO_SCHEDULE", CKR_EXACT, "schedule", NULL, NULL,
-                               "there is no scheduler beside the groups: their LR stays",
+        return ckr__decide_say(d, "CKR_N_NO_SCHEDULE", told ? CKR_EXACT : CKR_CHANGED, "schedule",
+                               NULL, NULL,
+                               told ? "there is no scheduler beside the groups: their LR stays"
+                               : !strcmp(d->t->dialect ? d->t->dialect : d->src->dialect, "llmc")
+                                   ? "no file of llm.c tells the LR: -l, -k, -u, -x and -q of the "
+                                     "coming run do, and have to be the saved run's"
+                                   : "no file tells the LR: it is what the coming run is started "
+                                     "with, and has to be the saved run's",
                                remedy);
     if (!d->before || !d->before->opaque) return CKR_OK;
     return ckr__decide_say(d, "CKR_W_SCHEDULE_UNKNOWN",
@@ -57411,7 +57480,7 @@ static int ckr__severity_max(const ckr_note *notes, uint64_t n)
 static bool ckr__recovers(const ckr_note *n)
 {
     static const char *const own[] = { "CKR_W_LR_REBOUND", "CKR_W_SCHEDULE_UNKNOWN",
-                                       "CKR_TITAN_CURVE" };
+                                       "CKR_TITAN_CURVE", "CKR_N_NO_SCHEDULE" };
     size_t i;
     for (i = 0; i < sizeof own / sizeof *own; i++) if (!strcmp(n->code, own[i])) return true;
     return !strncmp(n->code, "CKR_FIX_", 8);

@@ -42,14 +42,26 @@ static char *setting_dir(const ckr_plan_facts *f, const char *out, bool *failed)
     return path;
 }
 
+/* OUT, or a file in it */
+static bool setting_in_out(const char *s)
+{
+    return !strncmp(s, "OUT", 3) && (!s[3] || s[3] == '/');
+}
+
 static void setting_value(text *t, const ckr_run_setting *x, const char *out, bool python)
 {
     const char *s = ckr_node_str(x->value);
     json w;
     w.t = t;
     w.comma = false;
-    if (s && out && !strcmp(s, "OUT")) json_string(&w, out);
-    else if (python && x->value->kind == CKR_NODE_BOOL)
+    if (s && out && setting_in_out(s)) {
+        text path;
+        memset(&path, 0, sizeof path);
+        text_fmt(&path, "%s%s", out, s + 3);
+        if (path.failed) t->failed = true;
+        else json_string_n(&w, path.data, path.n);
+        text_free(&path);
+    } else if (python && x->value->kind == CKR_NODE_BOOL)
         text_str(t, x->value->u.b ? "True" : "False");
     else if (python && x->value->kind == CKR_NODE_NONE) text_str(t, "None");
     else json_node(&w, NULL, x->value);
@@ -80,7 +92,8 @@ static void setting_word(text *t, const ckr_run_setting *x, const char *out, boo
     text word;
     memset(&word, 0, sizeof word);
     if (equals) text_fmt(&word, "--%s=", x->key);
-    if (s) text_str(&word, out && !strcmp(s, "OUT") ? out : s);
+    if (s && out && setting_in_out(s)) text_fmt(&word, "%s%s", out, s + 3);
+    else if (s) text_str(&word, s);
     else setting_value(&word, x, out, true);
     text_put(&word, "", 1);
     if (word.failed) t->failed = true;
@@ -220,6 +233,14 @@ static void settings_place(text *t, const char *place, const ckr_run_setting **l
         qsort((void *)list, n, sizeof *list, setting_order);
         if (!yaml && python) text_str(t, "ds_config = ");
         settings_nested(t, list, n, out, yaml, !yaml && python);
+    } else if (!strncmp(place, "make ", 5)) {
+        size_t i;
+        text_str(t, place);
+        for (i = 0; i < n; i++) {
+            text_fmt(t, " %s=", list[i]->key);
+            setting_word(t, list[i], out, false);
+        }
+        text_str(t, "\n");
     } else if (!strcmp(place, "command line") || !strcmp(place, "torchtitan")) {
         settings_line(t, list, n, out, *place == 't');
     } else if (!strcmp(place, "optimizer")) {

@@ -6,6 +6,7 @@
 #include "t.h"
 #include "bad.h"
 #include "ckpt.h"
+#include "settings.h"
 #include "tree.h"
 
 #define CASE "tests/data/llmc/uneven"
@@ -640,6 +641,57 @@ static void refuses(const char *from, ask a, ckr_item item)
     ckr_ckpt_close(c);
 }
 
+/* What no file holds is told: LR, weight decay, batch, precision, the model that is begun with. */
+static void options(void)
+{
+    static const struct {
+        const char *group, *set, *value, *option, *now;
+        uint32_t without;
+        ckr_dtype dtype;
+    } x[] = {
+        { NULL, "weight_decay", "0.1", "-c", "0.1", 0, CKR_DTYPE_NONE },
+        { "decay", "weight_decay", "0.1", "-c", "0.1", 0, CKR_DTYPE_NONE },
+        { "no_decay", "weight_decay", "0.1", NULL, NULL, 0, CKR_DTYPE_NONE },
+        { NULL, "lr", "0.001", "-l", "0.001", 0, CKR_DTYPE_NONE },
+        { "decay", "lr", "0.001", NULL, NULL, 0, CKR_DTYPE_NONE },
+        { NULL, "batch_size", "12", "-d", "768", 0, CKR_DTYPE_NONE },
+        { NULL, NULL, NULL, "PRECISION", "BF16", 0, CKR_DTYPE_BF16 },
+        { NULL, NULL, NULL, "-e", "OUT/model_" STEP ".bin", CKR_OPTIMIZER, CKR_DTYPE_NONE }
+    };
+    ckr_ckpt *c = open_ok("in");
+    ckr_target t = CKR_ZERO;
+    ckr_plan *p = NULL;
+    size_t i;
+    for (i = 0; c && i < sizeof x / sizeof *x; i++) {
+        ckr_setting set;
+        memset(&t, 0, sizeof t);
+        t.mode = CKR_MODE_CONTINUE;
+        t.topology.zero = -1;
+        t.dtype = x[i].dtype;
+        t.without = x[i].without;
+        set.group = x[i].group;
+        set.key = x[i].set;
+        set.value = x[i].value;
+        t.sets = &set;
+        t.n_sets = x[i].set != NULL;
+        if (!CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err)) continue;
+        if (x[i].option) CHECK_STR(setting_value(ckr_plan_info(p), x[i].option), x[i].now);
+        else CHECK(note_in(p, "CKR_E_SETTING") != NULL);
+        settings_told(ckr_plan_info(p));
+        ckr_plan_free(p);
+    }
+    memset(&t, 0, sizeof t);   /* nobody knows the LR: not exact, and no reason to refuse     */
+    t.topology.zero = -1;
+    p = NULL;
+    if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err)) {
+        const ckr_note *n = note_in(p, "CKR_N_NO_SCHEDULE");
+        if (CHECK(n && n->severity == CKR_CHANGED && ckr__recovers(n)))
+            CHECK(strstr(n->reason, "-l") != NULL);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
 static void refused(void)
 {
     static const float one[64] = { 0 };
@@ -784,6 +836,7 @@ int main(int argc, char **argv)
     RUN(told_vocabulary);
     RUN(model_only);
     RUN(trees);
+    RUN(options);
     RUN(refused);
     RUN(broken);
     RUN(faults_on_the_way);
