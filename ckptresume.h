@@ -28277,6 +28277,14 @@ static void ckr__nt_fill_topology(ckr__nt *r)
     t->ranks = r->tp * r->pp * r->dp * r->cp;
 }
 
+static void ckr__nt_batch(ckr__nt *r)
+{
+    int64_t micro = 0, steps = 0;
+    ckr_node_i64(ckr_node_find(r->config.root, "/tokens/micro_batch_size"), &micro);
+    ckr_node_i64(ckr_node_find(r->config.root, "/tokens/batch_accumulation_per_replica"), &steps);
+    r->s->batch = ckr__batch_of(micro, steps, r->dp);
+}
+
 static ckr_result ckr__nt_read_all(ckr__nt *r)
 {
     ckr_result e = ckr__nt_complete_dir(r);
@@ -28290,6 +28298,7 @@ static ckr_result ckr__nt_read_all(ckr__nt *r)
     if (e == CKR_OK) e = ckr__nt_topology(r);
     if (e != CKR_OK) return e;
     ckr__nt_fill_topology(r);
+    ckr__nt_batch(r);
     ckr__nt_model(r);
     e = ckr__nt_check_config(r);
     if (e == CKR_OK) e = ckr__nt_weights(r);
@@ -28358,6 +28367,7 @@ typedef struct ckr__nt_job {
     bool               zero, masters, same, refused;
     bool               config_anew;    /* config.yaml is no longer the old one's lines   */
     int64_t            step, vocab, padded;
+    int64_t            micro, accumulate;      /* of the coming run; 0: as they were     */
     uint64_t           n_lost;
     const ckr_schedule *schedule;      /* as config.yaml will have it; NULL: as it was    */
 } ckr__nt_job;
@@ -29617,6 +29627,11 @@ static bool ckr__nt_emit_config(ckr__nt_job *x)
         ok = ckr__nt_yaml_int(x, &b, "/model/model_config/vocab_size", x->padded);
     if (ok && x->t->dtype != CKR_DTYPE_NONE)
         ok = ckr__nt_yaml_set(x, &b, "/model/dtype", ckr_dtype_name(x->t->dtype));
+    if (ok && x->micro)
+        ok = ckr__nt_yaml_set(x, &b, "/tokens/micro_batch_size",
+                              ckr__printf(x->c, "%lld", (long long)x->micro)) &&
+             ckr__nt_yaml_set(x, &b, "/tokens/batch_accumulation_per_replica",
+                              ckr__printf(x->c, "%lld", (long long)x->accumulate));
     if (ok) ok = ckr__nt_emit_schedule(x, &b);
     if (ok && x->t->without & CKR_PROGRESS)
         ok = ckr__nt_yaml_int(x, &b, "/general/step", 0) &&
@@ -29703,16 +29718,22 @@ static bool ckr__nt_say_batch(ckr__nt_job *x, int64_t micro, int64_t steps)
 {
     static const char why[] = "an update takes other samples, without a word: steps, samples and "
                               "tokens no longer count the same";
-    const int64_t all = micro * steps * x->nt->dp;
-    if (ckr__batch_split(all, x->dp, &micro, &steps) != all)
-        return ckr__nt_say_int(x, "CKR_W_NANOTRON_BATCH", CKR_APPROX, "samples per update", all,
-                               all / x->dp * x->dp,
-                               "they are no multiple of the replicas: steps, samples and tokens no "
-                               "longer count the same",
-                               "take a --dp that divides them");
-    return ckr__nt_setting(x, "/tokens/micro_batch_size", ckr__node_int(x->c, micro), why) &&
-           ckr__nt_setting(x, "/tokens/batch_accumulation_per_replica", ckr__node_int(x->c, steps),
-                           why);
+    const int64_t saved = x->nt->s->batch,
+                  all = ckr__batch_told(x->s, saved, x->nt->dp, x->dp);
+    int64_t taken;
+    if (!all) return true;
+    taken = ckr__batch_split(all, x->dp, &micro, &steps);
+    x->micro = micro;
+    x->accumulate = steps;
+    if (!ckr__nt_setting(x, "/tokens/micro_batch_size", ckr__node_int(x->c, micro), why) ||
+        !ckr__nt_setting(x, "/tokens/batch_accumulation_per_replica", ckr__node_int(x->c, steps),
+                         why))
+        return false;
+    return taken == all ||
+           ckr__nt_say_int(x, "CKR_W_NANOTRON_BATCH", CKR_APPROX, "samples per update", all, taken,
+                           "they are no multiple of the replicas: steps, samples and tokens no "
+                           "longer count the same",
+                           "take a --dp that divides them");
 }
 
 static bool ckr__nt_say_topology(ckr__nt_job *x)
@@ -29745,9 +29766,7 @@ static bool ckr__nt_say_topology(ckr__nt_job *x)
     if (ok && x->tp == 1 && nt->tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"))
         ok = ckr__nt_setting(x, "/parallelism/tp_mode", ckr__node_str(x->c, "ALL_REDUCE"),
                              "HEAD loads this, but its reduce-scatter mode cannot train with tp 1");
-    if (ok && x->dp != nt->dp && accumulate > 0 && batch > 0 && accumulate < (1 << 30) &&
-        batch < (1 << 30))
-        ok = ckr__nt_say_batch(x, batch, accumulate);
+    ok = ok && ckr__nt_say_batch(x, batch, accumulate);
     if (ok && x->zero && x->masters && x->dp > 1 && !(nt->zero && nt->dp > 1) &&
         !(x->t->without & CKR_OPTIMIZER))
         ok = ckr__nt_say(x, "CKR_W_NANOTRON_ZERO_MASTERS", CKR_CHANGED, "zero", NULL, NULL,
@@ -29855,6 +29874,13 @@ static bool ckr__nt_allowed(ckr__nt_job *x)
         ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR, "groups", NULL, NULL,
                          "Nanotron's optimizer files hold state and groups together",
                          "leave out the optimizer too");
+    if (ok && (x->t->without & CKR_OPTIMIZER) && !(x->t->without & CKR_SCHEDULE) &&
+        x->nt->scheduler)
+        ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR, "schedule", NULL,
+                         NULL,
+                         "the scheduler's files are of the optimizer's groups: without these none "
+                         "is loaded, and the schedule starts again",
+                         "leave out all of them: --without optimizer,groups,schedule");
     if (ok && x->t->without & CKR_PARAMS)
         ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_PARAMS_WITHOUT), CKR_ERROR, "params", NULL, NULL,
                          "Nanotron cannot load a checkpoint without weights", "keep the params");
@@ -29877,8 +29903,27 @@ static bool ckr__nt_say_bare(ckr__nt_job *x)
             ckr__nt_say(x, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
                         "the scheduler's files are of the optimizer's groups: without these none "
                         "is written",
-                        "start the run with checkpoints.load_optimizer and load_lr_scheduler "
-                        "false"));
+                        NULL));
+}
+
+/* What is not written must not be looked for. The counters come with the scheduler's file. */
+static bool ckr__nt_say_parts(ckr__nt_job *x, bool optimizer)
+{
+    static const char why[] = "Nanotron stops at files that are not written";
+    const ckr_node *no = ckr__node_bool(x->c, false);
+    if (!optimizer && !ckr__nt_setting(x, "/checkpoints/load_optimizer", no, why)) return false;
+    if (x->t->dtype != CKR_DTYPE_NONE &&
+        !ckr__nt_setting(x, "/model/dtype", ckr__node_str(x->c, ckr_dtype_name(x->t->dtype)),
+                         "the run's parameters are of its configuration's dtype: what was cast is "
+                         "cast back"))
+        return false;
+    if (optimizer && !(x->t->without & CKR_SCHEDULE)) return true;
+    if (!ckr__nt_setting(x, "/checkpoints/load_lr_scheduler", no, why)) return false;
+    return !x->nt->scheduler || (x->t->without & CKR_PROGRESS) ||
+           ckr__nt_say_int(x, "CKR_W_NANOTRON_COUNTERS", CKR_LOST, "step", x->step, 0,
+                           "Nanotron reads its counters with the scheduler only: step, samples and "
+                           "tokens start again at 0",
+                           "keep optimizer and schedule, or --mode transfer");
 }
 
 static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
@@ -29902,7 +29947,8 @@ static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
         return ckr__nt_emit_oom(x);
     if (!(without & CKR_PARAMS)) e = ckr__nt_emit_weights(x);
     if (e == CKR_OK && optimizer) e = ckr__nt_emit_optimizer(x);
-    if (e == CKR_OK && !(optimizer ? ckr__nt_say_head(x) : ckr__nt_say_bare(x)))
+    if (e == CKR_OK && (!(optimizer ? ckr__nt_say_head(x) : ckr__nt_say_bare(x)) ||
+                        !ckr__nt_say_parts(x, optimizer)))
         e = ckr__nt_emit_oom(x);
     for (p = 0; e == CKR_OK && optimizer && !(without & CKR_SCHEDULE) && p < x->pp; p++)
         for (t = 0; e == CKR_OK && t < x->tp; t++)

@@ -824,12 +824,80 @@ static void scheduler_own(void)
     CHECK_INT(edited(2, 0, "CKR_W_BASE_LR_SPLIT", CKR_APPROX), 1);
 }
 
+/* What the run is started with: its batch, what it does not find, what the parameters are. */
+static void configured(void)
+{
+    static const struct {
+        uint32_t dp, without;
+        ckr_mode mode;
+        const char *set, *micro, *steps, *optimizer, *scheduler;
+    } x[] = {
+        { 1, 0, CKR_MODE_CONTINUE, NULL, "", "", "", "" },
+        { 2, 0, CKR_MODE_CONTINUE, NULL, "1", "", "", "" },
+        { 4, 0, CKR_MODE_CONTINUE, NULL, "1", "1", "", "" },
+        { 3, 0, CKR_MODE_CONTINUE, NULL, "1", "1", "", "" },
+        { 1, 0, CKR_MODE_CONTINUE, "16", "8", "", "", "" },
+        { 2, 0, CKR_MODE_CONTINUE, "16", "4", "", "", "" },
+        { 1, CKR_SCHEDULE, CKR_MODE_CONTINUE, NULL, "", "", "", "false" },
+        { 1, CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE, CKR_MODE_CONTINUE, NULL, "", "", "false",
+          "false" },
+        { 1, 0, CKR_MODE_TRANSFER, NULL, "", "", "false", "false" }
+    };
+    ckr_env env;
+    ckr_open_desc d = in_memory(&env);
+    ckr_ckpt *c = NULL;
+    ckr_plan *p;
+    ckr_target t = CKR_ZERO;
+    ckr_error e;
+    size_t i;
+    load_edited("tp2_pp1_dp1");
+    if (!CHECK_OK(ckr_ckpt_open(EDITED, &d, &c, &e), &e)) return;
+    CHECK_INT(ckr_ckpt_state(c)->batch, 4);
+    for (i = 0; i < sizeof x / sizeof *x; i++) {
+        ckr_setting set = { NULL, "batch_size", NULL };
+        set.value = x[i].set;
+        memset(&t, 0, sizeof t);
+        t.mode = x[i].mode;
+        t.topology.zero = -1;
+        t.topology.dp = x[i].dp;
+        t.without = x[i].without;
+        t.sets = &set;
+        t.n_sets = x[i].set != NULL;
+        if (!CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) continue;
+        CHECK_STR(setting_value(ckr_plan_info(p), "tokens.micro_batch_size"), x[i].micro);
+        CHECK_STR(setting_value(ckr_plan_info(p), "tokens.batch_accumulation_per_replica"),
+                  x[i].steps);
+        CHECK_STR(setting_value(ckr_plan_info(p), "checkpoints.load_optimizer"), x[i].optimizer);
+        CHECK_STR(setting_value(ckr_plan_info(p), "checkpoints.load_lr_scheduler"),
+                  x[i].scheduler);
+        settings_told(ckr_plan_info(p));
+        ckr_plan_free(p);
+    }
+    memset(&t, 0, sizeof t);
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.zero = -1;
+    t.without = CKR_OPTIMIZER | CKR_GROUPS;            /* the LR would start again        */
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);
+        ckr_plan_free(p);
+    }
+    t.without = 0;
+    t.dtype = CKR_DTYPE_BF16;
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        CHECK_STR(setting_value(ckr_plan_info(p), "model.dtype"), "bfloat16");
+        ckr_plan_free(p);
+    }
+    ckr_ckpt_close(c);
+}
+
 /* What is not written, or not there, is in the report. */
 static void left_out(void)
 {
     load_edited("tp2_pp1_dp1");
-    CHECK_INT(edited(1, CKR_OPTIMIZER, "CKR_W_NANOTRON_NO_GROUPS", CKR_LOST), 1);
-    CHECK_INT(edited(1, CKR_OPTIMIZER, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST), 1);
+    CHECK_INT(edited(1, CKR_OPTIMIZER | CKR_SCHEDULE, "CKR_W_NANOTRON_NO_GROUPS", CKR_LOST), 1);
+    CHECK_INT(edited(1, CKR_OPTIMIZER | CKR_SCHEDULE, "CKR_W_NANOTRON_COUNTERS", CKR_LOST), 1);
+    CHECK_INT(edited(1, CKR_SCHEDULE, "CKR_W_NANOTRON_COUNTERS", CKR_LOST), 1);
+    CHECK_INT(edited(1, 0, "CKR_W_NANOTRON_COUNTERS", CKR_LOST), 0);
     CHECK_INT(edited(1, CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE, "CKR_W_NANOTRON_NO_SCHEDULER",
                      CKR_LOST), 0);
     memio_remove(&mem, EDITED "/13/optimizer");
@@ -885,6 +953,7 @@ int main(int argc, char **argv)
     RUN(router);
     RUN(vocab_before_padding);
     RUN(scheduler_own);
+    RUN(configured);
     RUN(left_out);
 #ifndef _WIN32
     RUN(link_loop);
