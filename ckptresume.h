@@ -24162,12 +24162,13 @@ static ckr_result ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
                                      : "belong to ranks that are new: derived from the run's key",
                            NULL);
     if (r == CKR_OK && !m->reseed)
-        r = ckr__remap_say(m, f, "CKR_W_RNG_DUPLICATES", CKR_EXACT, f->n_duplicate,
+        r = ckr__remap_say(m, f, "CKR_W_RNG_DUPLICATES", kept ? CKR_CHANGED : CKR_EXACT,
+                           f->n_duplicate,
                            kept ? "were saved equal to another rank's that should differ; kept so"
                                 : "were saved equal to another rank's that should differ",
                            kept ? "--rng remap" : NULL);
     if (r == CKR_OK && !m->reseed)
-        r = ckr__remap_say(m, f, "CKR_W_RNG_OVERLAP", CKR_EXACT, f->n_overlap,
+        r = ckr__remap_say(m, f, "CKR_W_RNG_OVERLAP", kept ? CKR_CHANGED : CKR_EXACT, f->n_overlap,
                            kept ? "have the seed of another rank that is further on, and will "
                                   "repeat it; kept so"
                                 : "have the seed of another rank that is further on",
@@ -42939,7 +42940,7 @@ static ckr_result ckr__tt_passed(ckr__dcp *d, ckr_state *s)
         if (!l.items[i]->is_dir || !ckr__tt_step_dir(l.items[i]->name, &v) || v <= own) continue;
         r = ckr__tt_rate(d->c, dir, &rate);
         if (r == CKR_OK && rate < 2)
-            r = ckr__dt_note(d, s, "CKR_NEWER_STEP", CKR_EXACT, l.items[i]->name, NULL,
+            r = ckr__dt_note(d, s, "CKR_NEWER_STEP", CKR_CHANGED, l.items[i]->name, NULL,
                              rate ? "this later step has the model alone, and torchtitan would "
                                     "choose it and fail"
                                   : "this later step is no whole checkpoint",
@@ -50975,9 +50976,9 @@ static ckr_result ckr__mg_say_buckets(ckr__mg_job *x)
         ckr__format(now, sizeof now, "%lld",
                     (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1));
     return ckr__mg_say(x, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
-                       "a run with another bucket size (with or without --overlap-grad-reduce) "
-                       "ends with \"Number of unpadded elements must be same\"",
-                       "--variant torch_dist loads with any");
+                       "laid out for the buckets of the options that the run has, as Megatron-LM "
+                       "itself does; files of --variant torch_dist are for any",
+                       NULL);
 }
 
 /* The model's own: its rows, and what its parameters were cast to. */
@@ -57526,7 +57527,8 @@ static int ckr__severity_max(const ckr_note *notes, uint64_t n)
 static bool ckr__recovers(const ckr_note *n)
 {
     static const char *const own[] = { "CKR_W_LR_REBOUND", "CKR_W_SCHEDULE_UNKNOWN",
-                                       "CKR_TITAN_CURVE", "CKR_N_NO_SCHEDULE" };
+                                       "CKR_TITAN_CURVE", "CKR_N_NO_SCHEDULE",
+                                       "CKR_W_RNG_DUPLICATES", "CKR_W_RNG_OVERLAP" };
     size_t i;
     for (i = 0; i < sizeof own / sizeof *own; i++) if (!strcmp(n->code, own[i])) return true;
     return !strncmp(n->code, "CKR_FIX_", 8);
@@ -57563,10 +57565,17 @@ static ckr_result ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
     uint64_t i, k;
     for (i = 0; i < s->n_notes; i++) {
         const ckr_note *n = &s->notes[i];
-        const ckr_severity severity = n->severity == CKR_ERROR ? CKR_LOST : n->severity;
+        const bool beside = !strcmp(n->code, "CKR_NEWER_STEP");        /* and not in the output */
+        const ckr_severity severity = beside                     ? CKR_EXACT
+                                      : n->severity == CKR_ERROR ? CKR_LOST
+                                                                 : n->severity;
         for (k = 0; k < own && strcmp(p->notes[k].code, n->code) != 0; k++) {}
         if (k == own && !ckr__note(&p->ctx, &p->notes, &p->n_notes, n->code, severity,
-                                   n->subject, n->old_value, n->new_value, n->reason, n->remedy))
+                                   n->subject, n->old_value, n->new_value,
+                                   beside ? "this later step is not whole: the one before it is "
+                                            "taken"
+                                          : n->reason,
+                                   beside ? NULL : n->remedy))
             return p->ctx.err->code;
     }
     return CKR_OK;

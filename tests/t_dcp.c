@@ -245,6 +245,30 @@ static void settings(void)
     ckr_plan_free(p);
 }
 
+/* A later step beside the one that is taken is in torchtitan's way there, and not in the output. */
+static void newer(void)
+{
+    ckr_target t = CKR_ZERO;
+    ckr_ckpt *c;
+    ckr_plan *p = NULL;
+    ckr_error e;
+    const ckr_note *n;
+    memio_add(&disk, "run/step-20", true);
+    c = open_ok("run");
+    if (!c) return;
+    t.topology.zero = -1;
+    t.mode = CKR_MODE_CONTINUE;
+    n = note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, "CKR_NEWER_STEP");
+    CHECK(n && n->severity == CKR_CHANGED && n->remedy);
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        n = note_of(ckr_plan_info(p)->notes, ckr_plan_info(p)->n_notes, "CKR_NEWER_STEP");
+        CHECK(n && n->severity == CKR_EXACT && !n->remedy);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "run/step-20");
+}
+
 /* Where it lies has to be told to every run: what comes back bit for bit is exact all the same. */
 static void where(void)
 {
@@ -1141,6 +1165,7 @@ int main(int argc, char **argv)
     RUN(consolidated);
     RUN(titan);
     RUN(settings);
+    RUN(newer);
     RUN(where);
     RUN(batch);
     RUN(warm_again);

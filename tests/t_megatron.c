@@ -353,7 +353,9 @@ static void buckets(void)
     ckr_ckpt *c = open_ok("dp3");
     ckr_plan *p = c ? plan_of(c, &t) : NULL;
     const ckr_note *n = p ? note_on(ckr_plan_info(p), "CKR_MEGATRON_BUCKETS", NULL) : NULL;
-    if (CHECK(n && n->remedy && n->new_value)) CHECK_STR(n->new_value, "300");
+    if (CHECK(n && n->new_value)) CHECK_STR(n->new_value, "300");
+    CHECK(n && n->severity == CKR_EXACT && !n->remedy);        /* an option says it, if any    */
+    if (p) CHECK_STR(setting_value(ckr_plan_info(p), "--ddp-bucket-size"), "");
     ckr_plan_free(p);
     t.variant = "torch_dist";
     p = c ? plan_of(c, &t) : NULL;
