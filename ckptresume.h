@@ -29875,13 +29875,11 @@ static bool ckr__nt_allowed(ckr__nt_job *x)
         ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR, "groups", NULL, NULL,
                          "Nanotron's optimizer files hold state and groups together",
                          "leave out the optimizer too");
-    if (ok && (x->t->without & CKR_OPTIMIZER) && !(x->t->without & CKR_SCHEDULE) &&
-        x->nt->scheduler)
-        ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR, "schedule", NULL,
-                         NULL,
+    if (ok && ckr__lr_left_out(x->nt->s, x->t))
+        ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_LR_WITHOUT), CKR_ERROR, "schedule", NULL, NULL,
                          "the scheduler's files are of the optimizer's groups: without these none "
                          "is loaded, and the schedule starts again",
-                         "leave out all of them: --without optimizer,groups,schedule");
+                         ckr__lr_left_out_remedy);
     if (ok && x->t->without & CKR_PARAMS)
         ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_PARAMS_WITHOUT), CKR_ERROR, "params", NULL, NULL,
                          "Nanotron cannot load a checkpoint without weights", "keep the params");
@@ -44309,11 +44307,8 @@ static ckr_result ckr__te_batch(ckr__de *x)
                                  (x->t->without & CKR_PROGRESS)))
         return CKR_OK;
     if (!all)
-        return ckr__de_say(x, "CKR_W_TITAN_BATCH", CKR_CHANGED, "samples per update", NULL, NULL,
-                           "unless training.global_batch_size says how many, they are the local "
-                           "batch times the data-parallel size: others than before, and steps and "
-                           "tokens no longer count the same",
-                           "--set batch_size=N says how many the coming run is to take");
+        return ckr__batch_unknown(x->c, x->notes, x->n_notes, x->old_dp, x->dp) ? CKR_OK
+                                                                                : x->c->err->code;
     taken = ckr__batch_split(all, x->dp ? x->dp : 1, &micro, &steps);
     if (!ckr__te_setting(x, "training.local_batch_size", ckr__node_int(x->c, micro), was, why) ||
         !ckr__te_setting(x, "training.global_batch_size", ckr__node_int(x->c, taken), NULL, why))
@@ -48992,15 +48987,18 @@ static ckr_result ckr__mg_allowed_parts(ckr__mg_job *x)
         e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_CLOCK_WITHOUT), CKR_ERROR, "progress", NULL, NULL,
                         "the schedule would stand at another step than the run",
                         "leave out the schedule too");
-    if (e == CKR_OK && x->mg->s->n_groups && !(w & CKR_OPTIMIZER) != !(w & CKR_SCHEDULE))
-        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR,
-                        w & CKR_SCHEDULE ? "optimizer" : "schedule", NULL, NULL,
-                        w & CKR_SCHEDULE
-                            ? "Megatron-LM loads the scheduler's state with the optimizer's: it "
-                              "stops where the file has the optimizer's alone"
-                            : "Megatron-LM loads the scheduler's state with the optimizer's only: "
-                              "with --no-load-optim the schedule starts again",
-                        "leave out all of them: --without optimizer,groups,schedule");
+    if (e == CKR_OK && ckr__lr_left_out(x->mg->s, x->t))
+        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_LR_WITHOUT), CKR_ERROR, "schedule", NULL, NULL,
+                        "Megatron-LM loads the scheduler's state with the optimizer's only: with "
+                        "--no-load-optim the schedule starts again",
+                        ckr__lr_left_out_remedy);
+    if (e == CKR_OK && x->mg->s->n_groups && !(w & CKR_OPTIMIZER) && (w & CKR_SCHEDULE))
+        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR, "optimizer", NULL,
+                        NULL,
+                        "Megatron-LM loads the scheduler's state with the optimizer's: it stops "
+                        "where the file has the optimizer's alone",
+                        "keep the schedule, or leave out the optimizer too: --without "
+                        "optimizer,groups,schedule");
     return e;
 }
 

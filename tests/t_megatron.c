@@ -783,7 +783,7 @@ static void refused(void)
     t.without = CKR_SCHEDULE;                          /* both are loaded, or none       */
     refuse("legacy", &t, CKR_ITEM_GROUPS_WITHOUT);
     t.without = CKR_OPTIMIZER | CKR_GROUPS;
-    refuse("legacy", &t, CKR_ITEM_GROUPS_WITHOUT);
+    refuse("legacy", &t, CKR_ITEM_LR_WITHOUT);
     t.without = 0;
     t = target_of(2, 1, 2, 1, NULL);
     t.sets = sets;
