@@ -1390,6 +1390,16 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 #  error "ckptresume.h: x87 arithmetic is not exact: pass -msse2 -mfpmath=sse (MSVC: /arch:SSE2)"
 #endif
 
+/* The optimizer takes 19 of 20 seconds of compiling this file, and most of it runs once for each
+   checkpoint. What runs once per byte, record or copy gets what was asked for; the rest, marked
+   "cold" below, less, by either compiler's own means. No result depends on it. */
+#if defined(__clang__) && defined(__OPTIMIZE__)
+#  define CKR__COLD_CLANG
+#elif defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
+    !defined(__OPTIMIZE_SIZE__) && !defined(__CUDACC__)
+#  define CKR__COLD_GCC
+#endif
+
 /* The bodies are C in either language, casts too: g++ tells by extern "C", clang has to be told. */
 #if defined(__cplusplus) && defined(__clang__)
 #  pragma clang diagnostic push
@@ -5372,6 +5382,15 @@ static ckr_result ckr__json_load(ckr__ctx *c, const char *path, ckr_node **root)
     return r == CKR_OK ? ckr__json_parse(c, path, 0, p, (size_t)n, CKR__JSON_PYTHON, root) : r;
 }
 
+/* cold */
+#if defined(CKR__COLD_GCC)
+#  pragma GCC push_options
+#  pragma GCC optimize("O1", "no-tree-pta", "no-tree-dominator-opts")
+#elif defined(CKR__COLD_CLANG)
+#  pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+#  pragma clang attribute push(__attribute__((noinline)), apply_to = function)
+#endif
+
 /* >>json.put ------------------------------------------------------------------ */
 /* Writes as Python's json.dump does: indent 0 gives {"a": 1, "b": [2]}, a larger one a line for
    each item; text in ASCII with \u escapes, floats as repr writes them. */
@@ -6818,6 +6837,14 @@ static ckr_result ckr__yaml_put(ckr__buf *b, const ckr_node *root)
     ckr__buf_u8(b, '\n');
     return r == CKR_OK && b->failed ? CKR_E_NOMEM : r;
 }
+
+/* no more cold */
+#if defined(CKR__COLD_GCC)
+#  pragma GCC pop_options
+#elif defined(CKR__COLD_CLANG)
+#  pragma clang attribute pop
+#  pragma clang attribute pop
+#endif
 
 /* >>safetensors --------------------------------------------------------------- */
 /* u64 N; N bytes of JSON; the rest is data. {"name": {"dtype": "F32", "shape": [2, 3],
@@ -10399,6 +10426,15 @@ static bool ckr__torch_quick(ckr__pickle *p, bool *done)
     return true;
 }
 
+/* cold */
+#if defined(CKR__COLD_GCC)
+#  pragma GCC push_options
+#  pragma GCC optimize("O1", "no-tree-pta", "no-tree-dominator-opts")
+#elif defined(CKR__COLD_CLANG)
+#  pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+#  pragma clang attribute push(__attribute__((noinline)), apply_to = function)
+#endif
+
 /* >>torch.calls --------------------------------------------------------------- */
 
 static ckr_node *ckr__pk_pairs_of(ckr__pickle *p, ckr_node_kind kind, const ckr_node *from)
@@ -11672,8 +11708,6 @@ static ckr_result ckr__torch_load(ckr__ctx *c, uint32_t file, uint64_t offset, u
     *root = doc.root;
     return CKR_OK;
 }
-
-static ckr_result ckr__safetensors_load(ckr__ctx *c, uint32_t file, ckr_node **root);
 
 /* A whole file of any of these formats, safetensors included: u64 length, then '{'. */
 static ckr_result ckr__tree_doc(ckr__ctx *c, uint32_t file, ckr__doc *doc)
@@ -14382,71 +14416,6 @@ static float ckr__rnf(float v)
 #endif
 }
 
-/* Sets the x87 unit to 53 bits, so that one operation rounds once as SSE and Python do. */
-static unsigned ckr__fp_enter(void)
-{
-#if defined(__GNUC__) && defined(__i386__) && !defined(__SSE2_MATH__)
-    uint16_t was, now;
-    __asm__ volatile("fnstcw %0" : "=m"(was));
-    now = (uint16_t)((was & ~0x300u) | 0x200u);
-    __asm__ volatile("fldcw %0" : : "m"(now));
-    return was;
-#else
-    return 0;
-#endif
-}
-
-static void ckr__fp_leave(unsigned was)
-{
-#if defined(__GNUC__) && defined(__i386__) && !defined(__SSE2_MATH__)
-    uint16_t w = (uint16_t)was;
-    __asm__ volatile("fldcw %0" : : "m"(w));
-#else
-    (void)was;
-#endif
-}
-
-/* libm's i386 code counts on 64 bits. */
-static unsigned ckr__fp_wide(void)
-{
-#if defined(__GNUC__) && defined(__i386__) && !defined(__SSE2_MATH__)
-    uint16_t was, now;
-    __asm__ volatile("fnstcw %0" : "=m"(was));
-    now = (uint16_t)(was | 0x300u);
-    __asm__ volatile("fldcw %0" : : "m"(now));
-    return was;
-#else
-    return 0;
-#endif
-}
-
-static double ckr__cos(double x)
-{
-    volatile double r = x;               /* rounded before the unit is switched           */
-    const unsigned was = ckr__fp_wide();
-    r = cos(r);
-    ckr__fp_leave(was);
-    return r;
-}
-
-static double ckr__pow(double x, double y)
-{
-    volatile double r = x, e = y;
-    const unsigned was = ckr__fp_wide();
-    r = pow(r, e);
-    ckr__fp_leave(was);
-    return r;
-}
-
-static double ckr__log(double x)
-{
-    volatile double r = x;               /* rounded before the unit is switched           */
-    const unsigned was = ckr__fp_wide();
-    r = log(r);
-    ckr__fp_leave(was);
-    return r;
-}
-
 static double ckr__inf(void)
 {
     return HUGE_VAL;
@@ -14707,7 +14676,7 @@ static double ckr__hf_warm(const ckr__curve *c, double t)
         return k->from + ckr__rn((1 - k->from) * t) / ckr__at_least(k->warm - 1, 1);
     }
     if (!(c->flags & CKR__CF_WARMUP)) return g;                     /* warmup_stable_decay */
-    if (c->warm_shape == CKR__SH_COSINE) g = 0.5 * (1 - ckr__cos(CKR__PI * g));
+    if (c->warm_shape == CKR__SH_COSINE) g = 0.5 * (1 - cos(CKR__PI * g));
     else if (c->warm_shape == CKR__SH_SQRT) g = 1 - sqrt(1 - g);
     return ckr__at_least(ckr__rn(g * (1 - k->floor)) + k->floor, 0);
 }
@@ -14720,7 +14689,7 @@ static double ckr__hf_wsd(const ckr__curve *c, double t)
     if (!(t < k->start + k->decay)) return k->floor;
     if (c->shape == CKR__SH_LINEAR) g = 1 - p;
     else if (c->shape == CKR__SH_SQRT) g = 1 - sqrt(p);
-    else g = 0.5 * (1 + ckr__cos(CKR__PI * k->cycles * 2 * p));
+    else g = 0.5 * (1 + cos(CKR__PI * k->cycles * 2 * p));
     return ckr__at_least(ckr__rn(g * (1 - k->floor)) + k->floor, 0);
 }
 
@@ -14733,7 +14702,7 @@ static double ckr__hf_poly(const ckr__curve_nums *k, double t, const char **why)
         return 0;
     }
     left = 1 - (t - k->warm) / (k->total - k->warm);
-    return (ckr__rn((k->top - k->floor) * ckr__pow(left, k->power)) + k->floor) / k->top;
+    return (ckr__rn((k->top - k->floor) * pow(left, k->power)) + k->floor) / k->top;
 }
 
 static double ckr__hf_factor(const ckr__curve *c, double t, const char **why)
@@ -14748,7 +14717,7 @@ static double ckr__hf_factor(const ckr__curve *c, double t, const char **why)
     case CKR__SH_POLY:   return ckr__hf_poly(k, t, why);
     case CKR__SH_HARD:
         if (q >= 1) return 0;
-        return ckr__at_least(0.5 * (1 + ckr__cos(CKR__PI * fmod(k->cycles * q, 1))), 0);
+        return ckr__at_least(0.5 * (1 + cos(CKR__PI * fmod(k->cycles * q, 1))), 0);
     case CKR__SH_INVSQRT:
         g = (t + (k->decay - k->warm)) / k->decay;
         if (!(g > 0)) *why = ckr__why_zero;
@@ -14756,7 +14725,7 @@ static double ckr__hf_factor(const ckr__curve *c, double t, const char **why)
     case CKR__SH_COSINE:
     case CKR__SH_WARM_FLOOR:
         g = c->shape == CKR__SH_COSINE ? q : (t - k->warm + 1) / span;
-        g = 0.5 * (1 + ckr__cos(CKR__PI * k->cycles * 2 * g));
+        g = 0.5 * (1 + cos(CKR__PI * k->cycles * 2 * g));
         if (k->floor == k->floor) g = ckr__rn(g * (1 - k->floor)) + k->floor;
         return ckr__at_least(g, 0);
     default: return 1;
@@ -14792,7 +14761,7 @@ static void ckr__nanotron_op(const ckr__curve *c, double t, ckr__lr_op *o)
         o->code = CKR__OP_NT_HALF;
         o->y = c->shape == CKR__SH_SQRT ? 1 : 0.5;
         o->x = c->shape == CKR__SH_SQRT ? 1 - sqrt(x / k->decay)
-                                        : 1 + ckr__cos(CKR__PI * x / k->decay);
+                                        : 1 + cos(CKR__PI * x / k->decay);
     } else {
         ckr__lr_set(o, CKR__OP_NT_HALF, CKR__V_MIN, CKR__V_OVER, 0, 1);
     }
@@ -14814,7 +14783,7 @@ static double ckr__titan_factor(const ckr__curve *c, double t, const char **why)
     }
     p = (t + 1 - k->start) / (old ? k->decay + 1 : k->decay);
     if (c->shape == CKR__SH_SQRT) p = 1 - sqrt(p);
-    else if (c->shape == CKR__SH_COSINE) p = 0.5 * (1 + ckr__cos(CKR__PI * p));
+    else if (c->shape == CKR__SH_COSINE) p = 0.5 * (1 + cos(CKR__PI * p));
     else p = 1 - p;
     return k->floor + ckr__rn((1 - k->floor) * p);
 }
@@ -14841,15 +14810,15 @@ static void ckr__megatron_op(const ckr__curve *c, double t, ckr__lr_op *o)
     ckr__lr_set(o, CKR__OP_MIX, CKR__V_MIN, CKR__V_SPAN, 1, 0);
     if (c->shape == CKR__SH_INVSQRT) {
         ckr__lr_set(o, CKR__OP_FLOORED, CKR__V_MAX, CKR__V_MIN,
-                    ckr__pow(ckr__at_least(k->warm, 1), 0.5), ckr__pow(ckr__at_least(t, 1), 0.5));
+                    pow(ckr__at_least(k->warm, 1), 0.5), pow(ckr__at_least(t, 1), 0.5));
         return;
     }
     if (c->flags & CKR__CF_WSD) {
         if (t <= k->total - k->decay) return;
         r = (t - (k->total - k->decay)) / k->decay;
     }
-    o->x = c->shape == CKR__SH_COSINE  ? 0.5 * (ckr__cos(CKR__PI * r) + 1)
-           : c->shape == CKR__SH_EXP2  ? 2 * ckr__pow(0.5, r) - 1
+    o->x = c->shape == CKR__SH_COSINE  ? 0.5 * (cos(CKR__PI * r) + 1)
+           : c->shape == CKR__SH_EXP2  ? 2 * pow(0.5, r) - 1
            : c->shape == CKR__SH_SQRT  ? 1 - sqrt(r)
                                        : 1 - r;
 }
@@ -14867,7 +14836,7 @@ static void ckr__megatron_wd(const ckr__curve *c, double t, ckr__lr_op *o)
         return;
     }
     ckr__lr_set(o, CKR__OP_WD, CKR__V_WD, CKR__V_WD_SPAN, r, 0);
-    if (c->wd_shape == CKR__SH_COSINE) o->x = 0.5 * (ckr__cos(CKR__PI * (1 - r)) + 1);
+    if (c->wd_shape == CKR__SH_COSINE) o->x = 0.5 * (cos(CKR__PI * (1 - r)) + 1);
 }
 
 /* DeepSpeed lr_schedules.py WarmupLR, WarmupDecayLR, WarmupCosineLR at last_batch_iteration t; -1
@@ -14875,7 +14844,7 @@ static void ckr__megatron_wd(const ckr__curve *c, double t, ckr__lr_op *o)
    cos_min_ratio. Since 0.19.8 the cosine stays at its end (`clamped`), before it rose again. */
 static double ckr__ds_gamma(const ckr__curve *c, double t)
 {
-    return c->warm_shape == CKR__SH_LOG ? 1 / ckr__log(c->k.warm) * ckr__log(t + 1) : t / c->k.warm;
+    return c->warm_shape == CKR__SH_LOG ? 1 / log(c->k.warm) * log(t + 1) : t / c->k.warm;
 }
 
 static void ckr__ds_warmup_op(const ckr__curve *c, double t, ckr__lr_op *o)
@@ -14899,13 +14868,13 @@ static void ckr__ds_cosine_op(const ckr__curve *c, double t, ckr__lr_op *o)
         g = k->from + ckr__rn(ckr__ds_gamma(c, t) * (1 - k->from));
     } else if (c->flags & CKR__CF_CLAMP) {
         g = (t - k->warm + 1) / ckr__at_least(k->total - k->warm, 1);
-        g = (1 + ckr__cos(CKR__PI * (g < 1 ? g : 1))) / 2;
+        g = (1 + cos(CKR__PI * (g < 1 ? g : 1))) / 2;
         g = ckr__at_least(k->floor + ckr__rn((1 - k->floor) * g), 0);
     } else if (!(k->total - k->warm > 0 || k->total - k->warm < 0)) {
         ckr__lr_undef(o, ckr__why_zero);
         return;
     } else {
-        g = (1 + ckr__cos(CKR__PI * (t - k->warm + 1) / (k->total - k->warm))) / 2;
+        g = (1 + cos(CKR__PI * (t - k->warm + 1) / (k->total - k->warm))) / 2;
         g = ckr__at_least(k->floor + ckr__rn((1 - k->floor) * g), 0);
     }
     ckr__lr_mul(o, g);
@@ -14983,11 +14952,11 @@ static double ckr__shape_at(const ckr__curve *c, double p)
 {
     switch (c->shape) {
     case CKR__SH_LINEAR: return 1 - p;
-    case CKR__SH_COSINE: return (1 + ckr__cos(2 * CKR__PI * c->k.cycles * p)) / 2;
-    case CKR__SH_HARD:   return (1 + ckr__cos(CKR__PI * fmod(c->k.cycles * p, 1))) / 2;
+    case CKR__SH_COSINE: return (1 + cos(2 * CKR__PI * c->k.cycles * p)) / 2;
+    case CKR__SH_HARD:   return (1 + cos(CKR__PI * fmod(c->k.cycles * p, 1))) / 2;
     case CKR__SH_SQRT:   return 1 - sqrt(p > 0 ? p : 0);
-    case CKR__SH_POLY:   return ckr__pow(1 - p > 0 ? 1 - p : 0, c->k.power);
-    case CKR__SH_EXP2:   return 2 * ckr__pow(0.5, p) - 1;
+    case CKR__SH_POLY:   return pow(1 - p > 0 ? 1 - p : 0, c->k.power);
+    case CKR__SH_EXP2:   return 2 * pow(0.5, p) - 1;
     default:             return 1;
     }
 }
@@ -15009,9 +14978,9 @@ static void ckr__pieces_op(const ckr__curve *c, double t, ckr__lr_op *o)
         o->w[0] = k->from;
         o->w[1] = k->from_ratio;
         if (k->total == k->total) o->w[2] = k->total, o->w[3] = 0;
-        o->x = c->warm_shape == CKR__SH_COSINE ? (1 - ckr__cos(CKR__PI * x)) / 2
+        o->x = c->warm_shape == CKR__SH_COSINE ? (1 - cos(CKR__PI * x)) / 2
                : c->warm_shape == CKR__SH_SQRT ? 1 - sqrt(1 - x)
-               : c->warm_shape == CKR__SH_LOG  ? ckr__log(t + 1) / ckr__log(k->warm)
+               : c->warm_shape == CKR__SH_LOG  ? log(t + 1) / log(k->warm)
                : c->warm_shape == CKR__SH_CONST ? 1
                : c->warm_shape == CKR__SH_HOLD  ? 0
                                                 : x;
@@ -15041,7 +15010,7 @@ static double ckr__swa_alpha(const ckr__curve *c, double step)
     double u = step / ckr__at_least(c->k.decay, 1);
     if (!(u < 1)) u = 1;
     if (!(u > 0)) u = 0;
-    return c->shape == CKR__SH_LINEAR ? u : (1 - ckr__cos(CKR__PI * u)) / 2;
+    return c->shape == CKR__SH_LINEAR ? u : (1 - cos(CKR__PI * u)) / 2;
 }
 
 static double ckr__milestones(const ckr__curve *c, double t)
@@ -15090,7 +15059,7 @@ static void ckr__onecycle_op(const ckr__curve *c, double t, bool momentum, ckr__
     o->a = momentum ? mom[code / 9 % 2] : lr[code % 3];
     o->b = momentum ? mom[code / 18 % 2] : lr[code / 3 % 3];
     if (c->shape == CKR__SH_LINEAR) ckr__lr_set(o, CKR__OP_ARC_LINE, o->a, o->b, p, 0);
-    else ckr__lr_set(o, CKR__OP_ARC_COS, o->a, o->b, ckr__cos(CKR__PI * p) + 1, 0);
+    else ckr__lr_set(o, CKR__OP_ARC_COS, o->a, o->b, cos(CKR__PI * p) + 1, 0);
 }
 
 /* total: the cycle's size, start: the rising part of it, as torch keeps them. */
@@ -15102,8 +15071,8 @@ static void ckr__cyclic_op(const ckr__curve *c, double t, bool momentum, ckr__lr
         return;
     }
     f = ckr__saw(t, c->k.total, c->k.start, &cycle);
-    if (c->shape == CKR__SH_EXP2) scale = 1 / ckr__pow(2, cycle - 1);
-    if (c->shape == CKR__SH_POLY) scale = ckr__pow(c->k.power, t);
+    if (c->shape == CKR__SH_EXP2) scale = 1 / pow(2, cycle - 1);
+    if (c->shape == CKR__SH_POLY) scale = pow(c->k.power, t);
     if (momentum) ckr__lr_set(o, CKR__OP_WAVE_DOWN, CKR__V_XMOM, CKR__V_MSPAN, f, scale);
     else ckr__lr_set(o, CKR__OP_WAVE, CKR__V_BASE, CKR__V_RISE, f, scale);
 }
@@ -15126,20 +15095,20 @@ static void ckr__torch_closed(const ckr__curve *c, double t, ckr__lr_op *o)
         return;
     }
     switch (c->kind) {
-    case CKR__CV_STEP:      ckr__lr_mul(o, ckr__pow(k->power, floor(t / k->decay))); break;
-    case CKR__CV_MULTISTEP: ckr__lr_mul(o, ckr__pow(k->power, ckr__milestones(c, t))); break;
-    case CKR__CV_EXP:       ckr__lr_mul(o, ckr__pow(k->power, t)); break;
+    case CKR__CV_STEP:      ckr__lr_mul(o, pow(k->power, floor(t / k->decay))); break;
+    case CKR__CV_MULTISTEP: ckr__lr_mul(o, pow(k->power, ckr__milestones(c, t))); break;
+    case CKR__CV_EXP:       ckr__lr_mul(o, pow(k->power, t)); break;
     case CKR__CV_LINEAR:    ckr__lr_mul(o, ckr__linear_factor(k, t)); break;
     case CKR__CV_CONSTANT:
         ckr__lr_mul(o, k->from + (t >= k->decay ? 1 - k->from : 0));
         break;
     case CKR__CV_POLY:
-        ckr__lr_mul(o, ckr__pow(1 - (t < k->decay ? t : k->decay) / k->decay, k->power));
+        ckr__lr_mul(o, pow(1 - (t < k->decay ? t : k->decay) / k->decay, k->power));
         break;
     case CKR__CV_RESTARTS:
     case CKR__CV_COSINE:
         if (c->kind == CKR__CV_RESTARTS) ckr__restart(c, t, &cur, &len);
-        ckr__lr_set(o, CKR__OP_PART, CKR__V_MIN, CKR__V_OVER, 1 + ckr__cos(CKR__PI * cur / len),
+        ckr__lr_set(o, CKR__OP_PART, CKR__V_MIN, CKR__V_OVER, 1 + cos(CKR__PI * cur / len),
                     0.5);
         break;
     default: {                                                              /* CV_SWA   */
@@ -15290,16 +15259,16 @@ static void ckr__tick_ratio(const ckr__curve *c, double t, ckr__lr_op *o)
     } else if (c->kind == CKR__CV_POLY) {
         if (t > k->decay) return;
         x = (1 - t / k->decay) / (1 - (t - 1) / k->decay);
-        ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, ckr__pow(x, k->power), 0);
+        ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, pow(x, k->power), 0);
     } else if (!(k->decay > 0)) {
         ckr__lr_undef(o, ckr__why_zero);
     } else if (ckr__same(fmod(t - 1 - k->decay, 2 * k->decay), 0)) {
-        ckr__lr_set(o, CKR__OP_L_TURN, 0, CKR__V_OVER, 1 - ckr__cos(CKR__PI / k->decay), 0);
+        ckr__lr_set(o, CKR__OP_L_TURN, 0, CKR__V_OVER, 1 - cos(CKR__PI / k->decay), 0);
     } else {
-        x = 1 + ckr__cos(CKR__PI * (t - 1) / k->decay);
+        x = 1 + cos(CKR__PI * (t - 1) / k->decay);
         if (ckr__same(x, 0)) ckr__lr_undef(o, ckr__why_zero);
         else ckr__lr_set(o, CKR__OP_L_COS, CKR__V_MIN, 0,
-                         (1 + ckr__cos(CKR__PI * t / k->decay)) / x, 0);
+                         (1 + cos(CKR__PI * t / k->decay)) / x, 0);
     }
 }
 
@@ -15321,7 +15290,7 @@ static void ckr__tick_op(const ckr__curve *c, ckr__node_now *now, bool initial, 
     case CKR__CV_MULTISTEP:
         for (i = 0; i < c->n_list; i++)
             if (ckr__same(c->at[i], t))
-                ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, ckr__pow(k->power, c->val[i]), 0);
+                ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, pow(k->power, c->val[i]), 0);
         break;
     case CKR__CV_CONSTANT:
         if (!now->epoch) ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, k->from, 0);
@@ -15347,7 +15316,7 @@ static void ckr__tick_op(const ckr__curve *c, ckr__node_now *now, bool initial, 
     case CKR__CV_RESTARTS:
         if (now->t_i <= 0) ckr__lr_undef(o, ckr__why_zero);
         else ckr__lr_set(o, CKR__OP_PART, CKR__V_MIN, CKR__V_OVER,
-                         1 + ckr__cos(CKR__PI * (double)now->t_cur / (double)now->t_i), 0.5);
+                         1 + cos(CKR__PI * (double)now->t_cur / (double)now->t_i), 0.5);
         break;
     default: ckr__curve_op(c, t, CKR__COL_LR, o); break;
     }
@@ -15739,7 +15708,6 @@ static ckr_result ckr__sched_eval(ckr__ctx *c, const ckr_schedule *s, ckr__colum
     ckr__srun *r;
     ckr_result e;
     uint64_t i, total;
-    unsigned fp;
     if (!ckr__mul_u64(n, s->n_lanes, &total))
         return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "updates", NULL);
     if (!total) return CKR_OK;
@@ -15749,13 +15717,11 @@ static ckr_result ckr__sched_eval(ckr__ctx *c, const ckr_schedule *s, ckr__colum
     }
     r = (ckr__srun *)ckr__heap_alloc(c, sizeof *r);
     if (!r) return CKR_E_NOMEM;
-    fp = ckr__fp_enter();
     e = ckr__srun_begin(c, s, r);
     if (e == CKR_OK) {
         ckr__srun_rows(r, (int)column, first, n, out);
         ckr__srun_end(r);
     }
-    ckr__fp_leave(fp);
     ckr__heap_free(c, r, sizeof *r);
     return e;
 }
@@ -18437,7 +18403,6 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
     ckr__srun *r;
     ckr_result e;
     uint64_t i, step;
-    unsigned fp;
     memset(out, 0, sizeof *out);
     if (s->opaque || !s->curve || !n || !s->n_lanes) {
         out->unknown = true;
@@ -18453,7 +18418,6 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
     step = n / (((uint64_t)1 << 26) / (s->n_lanes < (1 << 16) ? s->n_lanes : 1 << 16)) + 1;
     out->sampled = step > 1;
     if (step > 1) plain.recurrent = false;
-    fp = ckr__fp_enter();
     e = ckr__srun_begin(c, &plain, r);
     memory = e == CKR_OK ? (double *)ckr__heap_alloc(c, (size_t)r->n * 3 * sizeof *memory) : NULL;
     if (e == CKR_OK && !memory) e = CKR_E_NOMEM;
@@ -18476,7 +18440,6 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
     }
     if (r->mem) ckr__heap_free(c, memory, (size_t)r->n * 3 * sizeof *memory);
     if (r->mem) ckr__srun_end(r);
-    ckr__fp_leave(fp);
     ckr__heap_free(c, r, sizeof *r);
     return e;
 }
@@ -18868,7 +18831,6 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
     ckr_schedule own = *want, read = *made;
     ckr__prove *x;
     ckr_result r;
-    unsigned fp;
     memset(out, 0, sizeof *out);
     if (made->opaque || !made->curve || made->n_lanes != want->n_lanes) {
         out->worst = out->moved = HUGE_VAL;
@@ -18888,7 +18850,6 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
     if (x->step > 1) own.recurrent = read.recurrent = false;   /* not by their million ticks  */
     ckr__prove_places(x, &own);
     ckr__prove_places(x, &read);
-    fp = ckr__fp_enter();
     r = ckr__srun_begin(c, &own, &x->want);
     if (r == CKR_OK) r = ckr__srun_begin(c, &read, &x->made);
     if (r == CKR_OK && !ckr__prove_pairs(c, x, want->n_lanes)) r = c->err->code;
@@ -18899,7 +18860,6 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
     }
     if (x->want.mem) ckr__srun_end(&x->want);
     if (x->made.mem) ckr__srun_end(&x->made);
-    ckr__fp_leave(fp);
     ckr__heap_free(c, x, sizeof *x);
     return r;
 }
@@ -19468,10 +19428,10 @@ static void ckr__retick_nums(ckr__retick *k, ckr__curve *v)
     case CKR__CV_SWA:      n->decay = ckr__retick_whole(k, n->decay, false); break;
     case CKR__CV_CONSTANT: n->decay = ckr__retick_whole(k, n->decay, true); break;
     case CKR__CV_COSINE:   n->decay = ckr__retick_len(k, n->decay); break;
-    case CKR__CV_EXP:      n->power = ckr__pow(n->power, k->den / k->num); break;
+    case CKR__CV_EXP:      n->power = pow(n->power, k->den / k->num); break;
     case CKR__CV_CYCLIC:
         n->total = ckr__retick_len(k, n->total);
-        if (v->shape == CKR__SH_POLY) n->power = ckr__pow(n->power, k->den / k->num);
+        if (v->shape == CKR__SH_POLY) n->power = pow(n->power, k->den / k->num);
         break;
     case CKR__CV_ONECYCLE: n->total = ckr__retick_whole(k, n->total, true); break;
     case CKR__CV_MULTISTEP:
@@ -29344,7 +29304,7 @@ static bool ckr__nt_emit_metadata(ckr__nt_job *x)
 {
     const bool zero = (x->t->without & CKR_PROGRESS) != 0;
     ckr_node *root = ckr__dict_copy(x->c, x->nt->meta.root), *m, *stages;
-    int64_t samples, tokens, v;
+    int64_t samples = 0, tokens = 0, v;
     const ckr_node *total;
     bool changed = false, ok = root != NULL;
     if (!ok) return false;
@@ -42135,8 +42095,8 @@ static bool ckr__ds_rescale(ckr__ds_job *x)
     ckr_node_f64(ckr_node_find(conf, "/fp16/loss_scale_window"), &window);
     if (!(power >= 0 && power < 64)) power = 16;
     d = ckr__node(x->c, CKR_NODE_DICT);
-    ckr__format(text, sizeof text, "%.0f", ckr__pow(2, power));
-    if (!ckr__node_set(x->c, d, "cur_scale", ckr__node_float(x->c, ckr__pow(2, power))) ||
+    ckr__format(text, sizeof text, "%.0f", pow(2, power));
+    if (!ckr__node_set(x->c, d, "cur_scale", ckr__node_float(x->c, pow(2, power))) ||
         !ckr__node_set(x->c, d, "cur_iter", ckr__node_int(x->c, 0)) ||
         !ckr__node_set(x->c, d, "last_overflow_iter", ckr__node_int(x->c, -1)) ||
         !ckr__node_set(x->c, d, "scale_factor", ckr__node_float(x->c, 2)) ||
@@ -53233,6 +53193,14 @@ static ckr_result ckr__pack_index(ckr__packer *p)
     return w.r;
 }
 
+/* no more cold */
+#if defined(CKR__COLD_GCC)
+#  pragma GCC pop_options
+#elif defined(CKR__COLD_CLANG)
+#  pragma clang attribute pop
+#  pragma clang attribute pop
+#endif
+
 /* >>run ----------------------------------------------------------------------- */
 /* The engine. An *op* walks one box of one logical tensor: element by element it knows where the
    source has it (a), where a second source has it (b), where the destination wants it (d), and its
@@ -53904,6 +53872,15 @@ static ckr_result ckr__jobs_run(ckr__jobs *j, ckr__crew *crew)
     c->done += j->bytes;
     return ckr__crew_error(crew);
 }
+
+/* cold */
+#if defined(CKR__COLD_GCC)
+#  pragma GCC push_options
+#  pragma GCC optimize("O1", "no-tree-pta", "no-tree-dominator-opts")
+#elif defined(CKR__COLD_CLANG)
+#  pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+#  pragma clang attribute push(__attribute__((noinline)), apply_to = function)
+#endif
 
 /* >>groups -------------------------------------------------------------------- */
 /* Parameter groups, old to new. Moments belong to parameters, hyper-parameters to groups: each new
@@ -61616,6 +61593,14 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
     }
     return r;
 }
+
+/* no more cold */
+#if defined(CKR__COLD_GCC)
+#  pragma GCC pop_options
+#elif defined(CKR__COLD_CLANG)
+#  pragma clang attribute pop
+#  pragma clang attribute pop
+#endif
 
 /* >>epilogue ------------------------------------------------------------------ */
 #ifdef __cplusplus
