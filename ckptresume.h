@@ -747,10 +747,12 @@ typedef struct ckr_schedule {
     const char *clock;         /* unit of t: "update", "sample", "tick", "epoch"       */
     int64_t     position;      /* of the clock: t of the next update                   */
     double      rate, offset;  /* t = rate * (updates done) + offset                   */
+    int64_t     every;         /* > 1: t stays until as many more updates are done     */
     ckr_node   *params;        /* dict in the framework's own keys                     */
     const char *reason;        /* why an opaque one's curve is not known               */
     bool        opaque;        /* only the saved LR is known                           */
     bool        told;          /* by the caller (ckr_open_desc), not by a file           */
+    bool        unclocked;     /* opaque: its clock does not tell which update is next    */
     bool        recurrent;     /* simulated from update 1 as torch does, else closed form */
     bool        anchored;      /* the simulation goes on from each lane's `anchor`     */
     bool        clamp;         /* never below 0                                        */
@@ -15635,9 +15637,21 @@ static bool ckr__whole(double v)
     return v >= -9007199254740992.0 && v <= 9007199254740992.0 && ckr__same(floor(v), v);
 }
 
+/* The clock after `done` updates. */
+static double ckr__sched_clock(const ckr_schedule *s, double done)
+{
+    return ckr__rn(s->rate * (s->every > 1 ? floor(done / (double)s->every) : done)) + s->offset;
+}
+
+/* The updates after which it is t. */
+static double ckr__sched_done(const ckr_schedule *s, double t)
+{
+    return (t - s->offset) / s->rate * (s->every > 1 ? (double)s->every : 1);
+}
+
 static bool ckr__srun_can_simulate(const ckr_schedule *s, int64_t first, int column)
 {
-    const double t = ckr__rn(s->rate * ((double)first - 1)) + s->offset, shift = s->b - s->t0;
+    const double t = ckr__sched_clock(s, (double)first - 1), shift = s->b - s->t0;
     const int64_t from = s->anchored && t >= (double)s->position ? s->position : 0;
     return s->recurrent && s->hold >= 0 && column == CKR__COL_LR &&
            ckr__is_recurrent(s->curve->kind) && ckr__whole(s->rate) && s->rate > 0 &&
@@ -15691,8 +15705,7 @@ static void ckr__srun_rows(ckr__srun *r, int column, int64_t first, uint64_t n, 
     uint64_t i, j;
     r->simulate = ckr__srun_can_simulate(r->s, first, column);
     for (i = 0; i < n; i++, out += lanes) {
-        const double done = (double)first - 1 + (double)i,
-                     t = ckr__rn(r->s->rate * done) + r->s->offset;
+        const double t = ckr__sched_clock(r->s, (double)first - 1 + (double)i);
         double *l = r->map ? r->row : out;
         ckr__srun_at(r, t, column, l);
         if (r->map) for (j = 0; j < lanes; j++) out[j] = l[r->map[j]];
@@ -16890,6 +16903,9 @@ static ckr_result ckr__spec_no_name(ckr__ctx *c, const char *text, size_t at, co
     return ckr__remedy(c->err, r, form);
 }
 
+/* A scheduler that the script steps once in so many updates, as in an epoch. */
+#define CKR__SPEC_EVERY "updates_per_step"
+
 /* KIND:key=value,... or FAMILY:NAME,key=value,... ; otherwise as ckr__sched_build. */
 static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *bases, uint64_t n,
                                    ckr_schedule **out)
@@ -16897,7 +16913,9 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
     const size_t at = strcspn(text, ":"), len = strlen(text);
     const char *rest = text[at] ? text + at + 1 : text + at, *name, *kind, *names;
     ckr_node *dict, *params;
+    int64_t every = 0;
     uint64_t i;
+    ckr_result r;
     *out = NULL;
     if (len > 32768)
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, NULL,
@@ -16910,13 +16928,21 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
     if (!kind) return ckr__sched_oom(c);
     for (i = 0; i < dict->count; i++) {
         ckr_node **pair = &dict->u.items[2 * i];
-        if (strcmp(pair[0]->u.str, "kind") && !ckr__node_pair(c, params, pair[0], pair[1]))
-            return ckr__sched_oom(c);
+        if (!strcmp(pair[0]->u.str, "kind")) continue;
+        if (!strcmp(pair[0]->u.str, CKR__SPEC_EVERY)) {
+            if (!ckr_node_i64(pair[1], &every) || every < 1 || every > INT32_MAX)
+                return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, CKR__SPEC_EVERY,
+                                 "not a number of updates from 1 on");
+            continue;
+        }
+        if (!ckr__node_pair(c, params, pair[0], pair[1])) return ckr__sched_oom(c);
     }
     names = ckr__spec_names(c, text, at);
     if (!names) return ckr__sched_oom(c);
     if (!name && *names) return ckr__spec_no_name(c, text, at, names);
-    return ckr__sched_build(c, kind, params, bases, n, out);
+    r = ckr__sched_build(c, kind, params, bases, n, out);
+    if (r == CKR_OK) (*out)->every = every;
+    return r;
 }
 
 /* >>schedule.torch ------------------------------------------------------------ */
@@ -18138,6 +18164,7 @@ static ckr_node *ckr__sched_node(ckr__ctx *c, const ckr_schedule *s)
         !ckr__sn_put(c, d, "kind", ckr__node_str(c, s->kind)) ||
         !ckr__sn_put(c, d, "clock", ckr__node_str(c, s->clock)) ||
         !ckr__sn_put(c, d, "position", ckr__node_int(c, s->position)) ||
+        (s->every && !ckr__sn_put(c, d, "every", ckr__node_int(c, s->every))) ||
         !ckr__sn_put(c, d, "lanes_count", ckr__node_int(c, (int64_t)s->n_lanes)) ||
         (s->reason && !ckr__sn_put(c, d, "reason", ckr__node_str(c, s->reason))) ||
         (s->params && !ckr__sn_put(c, d, "params", s->params)))
@@ -18307,6 +18334,7 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
     s->anchored = ckr__sn_flag(d, "anchored");
     s->clamp = ckr__sn_flag(d, "clamp");
     s->beta1 = ckr__sn_flag(d, "beta1");
+    if (ckr_node_i64(ckr_node_get(d, "every"), &n) && n > 0 && n <= INT32_MAX) s->every = n;
     if (!s->kind || !s->clock) return ckr__sched_oom(c);
     *out = s;
     return CKR_OK;
@@ -18396,7 +18424,7 @@ static void ckr__scan_row(ckr__scan *r, int64_t update, const double *l, uint64_
 static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t first, uint64_t n,
                                   ckr__scan *out)
 {
-    const double end = (ckr__sched_end(s) - s->offset) / s->rate;     /* updates done there     */
+    const double end = ckr__sched_done(s, ckr__sched_end(s));
     const int64_t last = first + (int64_t)n - 1;
     ckr_schedule plain = *s;
     double *memory;
@@ -18427,7 +18455,7 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
         for (i = 0; i < r->n; i++) top[i] = was[i] = -ckr__inf();
         for (i = 0; i < n;) {
             const int64_t update = first + (int64_t)i, off = out->end ? update - out->end : 65;
-            ckr__srun_at(r, ckr__rn(s->rate * (double)(update - 1)) + s->offset, CKR__COL_LR, row);
+            ckr__srun_at(r, ckr__sched_clock(s, (double)(update - 1)), CKR__COL_LR, row);
             ckr__scan_row(out, update, row, r->n, top, was);
             if (out->undefined && !out->why) out->why = r->why;
             if (i + 1 == n) break;
@@ -18450,13 +18478,14 @@ static int64_t ckr__run_end(const ckr_schedule *s, int64_t done)
 {
     static const char *const keys[] = { "train_steps", "steps", "num_training_steps",
                                         "train_iters", "total_num_steps", "train_num_batches" };
-    double end = (ckr__sched_end(s) - s->offset) / s->rate;
+    double end = ckr__sched_done(s, ckr__sched_end(s));
     int64_t v = 0;
     size_t i;
     for (i = 0; i < sizeof keys / sizeof *keys; i++)
         if (ckr_node_i64(ckr_node_get(s->params, keys[i]), &v) && v > 0) break;
     if (i == sizeof keys / sizeof *keys)
         return end > 0 && end < 9e15 ? (int64_t)ceil(end) : done + 1;
+    if (s->every > 1 && v < INT64_MAX / s->every) v *= s->every;
     return !strcmp(s->clock, "tick") ? (int64_t)ceil((double)v / s->rate) : v;
 }
 
@@ -18529,6 +18558,7 @@ static void ckr__set_keep(const ckr_schedule *old, ckr_schedule *s, const char *
     uint64_t i;
     s->position = old->position;
     s->rate = old->rate;
+    s->every = old->every;
     s->offset = old->offset;
     s->clock = old->clock;
     s->state = old->state;
@@ -18562,7 +18592,9 @@ static ckr_node *ckr__set_value(const ckr__set *t, char unit, const ckr_node *pa
 {
     const double base = t->s->n_lanes ? t->s->lanes[0].base : ckr__nan();
     double total = ckr__nan();
-    if (unit == '*' && t->s->rate > 0) return ckr__sw_number(t->c, t->value * t->s->rate);
+    if (unit == '*' && t->s->rate > 0)
+        return ckr__sw_number(t->c, t->value * t->s->rate /
+                                        (t->s->every > 1 ? (double)t->s->every : 1));
     if (unit == '/') return ckr__node_float(t->c, t->value / base);
     if (unit == '%') {
         if (!ckr_node_f64(ckr_node_get(params, "total_steps"), &total))
@@ -18716,7 +18748,7 @@ typedef struct ckr__prove {
 
 static void ckr__prove_place(ckr__prove *x, const ckr_schedule *s, double v)
 {
-    const double t = s->t0 + (v - s->b) / s->a, update = (t - s->offset) / s->rate + 1;
+    const double update = ckr__sched_done(s, s->t0 + (v - s->b) / s->a) + 1;
     if (update > (double)x->first && update < (double)x->last && x->n_places < CKR__PROOF_PLACES)
         x->places[x->n_places++] = (int64_t)update;
 }
@@ -18776,9 +18808,9 @@ static bool ckr__prove_pairs(ckr__ctx *c, ckr__prove *x, uint64_t n)
 
 static void ckr__prove_row(ckr__prove *x, int64_t u)
 {
-    const ckr_schedule *s = x->want.s, *y = x->made.s;
-    ckr__srun_at(&x->want, ckr__rn(s->rate * (double)(u - 1)) + s->offset, CKR__COL_LR, x->a);
-    ckr__srun_at(&x->made, ckr__rn(y->rate * (double)(u - 1)) + y->offset, CKR__COL_LR, x->b);
+    const double done = (double)(u - 1);
+    ckr__srun_at(&x->want, ckr__sched_clock(x->want.s, done), CKR__COL_LR, x->a);
+    ckr__srun_at(&x->made, ckr__sched_clock(x->made.s, done), CKR__COL_LR, x->b);
 }
 
 static void ckr__prove_all(ckr__prove *x, ckr__lr_proof *out)
@@ -18816,7 +18848,7 @@ static void ckr__prove_all(ckr__prove *x, ckr__lr_proof *out)
    tells; keep holds the end's LR behind it, which is what it says of a run that ends there. */
 static int64_t ckr__proof_last(const ckr_schedule *want, int64_t done)
 {
-    const double end = (ckr__sched_end(want) - want->offset) / want->rate;
+    const double end = ckr__sched_done(want, ckr__sched_end(want));
     const bool moved = want->ramp_len > 0 || !ckr__same(want->a, 1) || want->hold < HUGE_VAL;
     const int64_t run = ckr__run_end(want, done);
     if (end >= 0 && end < 9e15) return moved ? (int64_t)end : run;
@@ -18914,7 +18946,8 @@ static bool ckr__sched_same(const ckr_schedule *a, const ckr_schedule *b)
 {
     uint64_t i;
     if (!a || !b || a->curve != b->curve || a->n_lanes != b->n_lanes ||
-        a->position != b->position || !ckr__same(a->rate, b->rate) || !ckr__same(a->a, b->a) ||
+        a->position != b->position || !ckr__same(a->rate, b->rate) || a->every != b->every ||
+        !ckr__same(a->a, b->a) ||
         !ckr__same(a->b, b->b) || !ckr__same(a->t0, b->t0) || a->ramp_len > 0) return false;
     for (i = 0; i < a->n_lanes; i++)
         if (!ckr__same(a->lanes[i].base, b->lanes[i].base) ||
@@ -18995,7 +19028,7 @@ static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
 {
     const double end = ckr__sched_end(old),
                  length = ckr__stretch_end(old, target) - target->offset,
-                 to = ckr__rn(length / target->rate * old->rate) + old->offset;
+                 to = ckr__sched_clock(old, ckr__sched_done(target, length + target->offset));
     const double r = (end - t) / (to - t);
     uint64_t i;
     ckr_result e;
@@ -19047,10 +19080,10 @@ static ckr_result ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, doubl
     if (steps <= 0)
         return ckr__rebase_fail(c, "rewarm", "give --rewarm-steps N",
                                 "warming up again needs a number of steps");
-    e = ckr__sched_at(c, s, CKR__COL_LR, t + (double)steps * s->rate, now);
+    s->ramp_len = ckr__rn((double)steps * s->rate) / (s->every > 1 ? (double)s->every : 1);
+    e = ckr__sched_at(c, s, CKR__COL_LR, t + s->ramp_len, now);
     if (e != CKR_OK) return e;
     s->ramp_at = t;
-    s->ramp_len = (double)steps * s->rate;
     s->anchored = false;
     for (i = 0; i < s->n_lanes; i++) {
         if (now[i] != now[i])
@@ -19338,8 +19371,8 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
 {
     const bool keeps = mode == CKR__REBASE_KEEP || mode == CKR__REBASE_STRETCH;
     const ckr_schedule *base = keeps || !target ? old : target;
-    const double t_old = ckr__rn(old->rate * (double)updates) + old->offset,
-                 t = ckr__rn(base->rate * (double)updates) + base->offset;
+    const double t_old = ckr__sched_clock(old, (double)updates),
+                 t = ckr__sched_clock(base, (double)updates);
     double *was = CKR__NEW_N(c, double, old->n_lanes), *now = CKR__NEW_N(c, double, old->n_lanes);
     ckr_schedule *s = ckr__sched_copy(c, base);
     uint64_t i;
@@ -25406,6 +25439,40 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
                : c->err->code;
 }
 
+/* Its clock stands where it does after `done` updates. */
+static void ckr__sched_stand(ckr_schedule *x, int64_t done)
+{
+    x->offset = 0;
+    x->offset = (double)x->position - ckr__sched_clock(x, (double)done);
+}
+
+/* A schedule that the file has, and that does not tell the LR of the coming updates. */
+static void ckr__sched_conceal(ckr_schedule *x, const char *reason)
+{
+    x->opaque = true;
+    x->curve = NULL;
+    x->reason = reason;
+    x->recurrent = x->anchored = false;
+}
+
+/* Its clock is none of updates (`updates` < 0: it may be one of epochs): when it is stepped next is
+   not known. False: out of memory. */
+static bool ckr__sched_unclocked(ckr__ctx *c, ckr_schedule *x, int64_t ticks, int64_t updates)
+{
+    const char *reason =
+        updates < 0 ? ckr__printf(c, "the scheduler has counted %lld steps, as many as there were "
+                                     "epochs, and nothing counts the updates: whether it is stepped "
+                                     "with each is not known",
+                                  (long long)ticks)
+                    : ckr__printf(c, "the scheduler has counted %lld steps in %lld updates: when it "
+                                     "is stepped next, as once per epoch, is not known",
+                                  (long long)ticks, (long long)updates);
+    if (!reason) return false;
+    ckr__sched_conceal(x, reason);
+    x->unclocked = true;
+    return true;
+}
+
 /* >>dialects.follows ---------------------------------------------------------- */
 /* What a framework goes on with from what is written for it, and what it must be given. */
 
@@ -25463,7 +25530,8 @@ static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const c
     }
     x->clock = want->clock;
     x->rate = rate;
-    x->offset = (double)x->position - ckr__rn(rate * (double)done);
+    x->every = want->every;
+    ckr__sched_stand(x, done);
     *out = x;
     return CKR_OK;
 }
@@ -30367,29 +30435,24 @@ static void ckr__plain_step(ckr__ctx *c, ckr_state *s, const ckr_node *optimizer
         s->progress.step = (int64_t)v;
 }
 
-/* A scheduler that is stepped once per epoch has counted a whole part of the updates, one that each
-   process steps a multiple; within an epoch nearly so. Where the two are close, updates were
-   skipped, and it moves with each that is not. */
+/* What only counts its own steps tells the LR of an update where it is stepped with each. One that
+   is stepped every n-th, n > 1, has counted at most half of the updates, rounded up; a new one of
+   an optimizer that went on may have, too. Between half and twice the updates it is stepped with
+   each, and updates were skipped, or were before it. An optimizer that counts none may have made
+   any number in as many epochs. */
 static bool ckr__plain_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
 {
-    const int64_t ticks = x->position, step = s->progress.step;
-    bool whole, apart;
+    const int64_t ticks = x->position, step = s->progress.step, epoch = s->progress.epoch;
+    const bool epochs = step < 0 && epoch >= 0 && ticks > 0 && ticks >= epoch - 1 &&
+                        ticks <= epoch + 1;
     if (step < 0) s->progress.step = ticks;
-    if (step <= 0 || step == ticks) return true;
-    whole = step % ticks == 0 || ticks % step == 0;
-    apart = step / ticks > 1 || ticks / step > 1;
-    if (apart) x->rate = (double)ticks / (double)step;
-    return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_SCHEDULER_CLOCK",
-                     CKR_APPROX, "scheduler", NULL,
-                     ckr__printf(c, "%lld steps in %lld updates", (long long)ticks,
-                                 (long long)step),
-                     !apart ? "the optimizer counts the updates: some seem to have been skipped"
-                     : whole
-                         ? "the scheduler is stepped in this ratio, as once per epoch: its LR is "
-                           "exact where one begins, and goes evenly to the next"
-                         : "the scheduler is stepped about so, as in the middle of an epoch: where "
-                           "the next begins is not known",
-                     "if that is wrong, tell the curve over updates with --schedule");
+    if (epochs || (step > 0 && (ticks <= step - step / 2 || ticks / 2 >= step) && ticks != step))
+        return ckr__sched_unclocked(c, x, ticks, epochs ? -1 : step);
+    return step <= 0 || step == ticks ||
+           ckr__note(c, &s->notes, &s->n_notes, "CKR_W_SCHEDULER_CLOCK", CKR_APPROX, "scheduler",
+                     NULL, ckr__printf(c, "%lld steps in %lld updates", (long long)ticks,
+                                       (long long)step),
+                     "the optimizer counts the updates: some seem to have been skipped", NULL);
 }
 
 /* Of the n groups from `first` on. */
@@ -30410,7 +30473,7 @@ static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node 
     if (!place) return c->err->code;
     *place = *x;
     x = place;
-    if (!strcmp(x->clock, "update") && x->position > 0 && !ckr__plain_clock(c, s, x))
+    if (!strcmp(x->clock, "update") && !ckr__plain_clock(c, s, x))
         return c->err->code;
     return ckr__lr_drift(c, s, x);
 }
@@ -32386,9 +32449,11 @@ static ckr_result ckr__ac_rate(ckr__ac *r)
         if (t / step <= CKR__AC_MAX_RANKS) r->ranks = (uint32_t)(t / step);
     } else if (!r->trainer && step > 0 && t >= 0 && (double)t != r->rate * (double)step) {
         e = ckr__ac_note(r, "CKR_W_TICKS", CKR_APPROX, "scheduler",
-                         "the scheduler has not ticked once per process and update: updates were "
-                         "skipped, or the number of processes has changed",
+                         "the scheduler has not ticked once per process and update: it is stepped "
+                         "otherwise, as once per epoch, or the number of processes has changed",
                          NULL);
+        for (i = 0; i < r->s->n_schedules && e == CKR_OK; i++)
+            if (!ckr__sched_unclocked(r->c, &r->s->schedules[i], t, step)) e = ckr__ac_oom(r);
     }
     if (step < 0 && t >= 0 && ckr__whole((double)t / r->rate))
         r->s->progress.step = (int64_t)((double)t / r->rate);
@@ -56059,9 +56124,44 @@ static bool ckr__setting_is_for(const ckr_setting *x, const ckr_state *s, uint64
            (g->n_params == 1 && g->params && !strcmp(x->group, g->params[0]));
 }
 
+/* A parameter as --schedule takes it; NULL: it has no form there, or none is needed. */
+static const char *ckr__spec_text(ckr__ctx *c, const ckr_node *v)
+{
+    const char *text = NULL, *one;
+    uint64_t i;
+    double number;
+    if (ckr_node_str(v)) return v->u.str;
+    if (ckr_node_f64(v, &number) || v->kind == CKR_NODE_BOOL) return ckr__node_text_of(c, v);
+    for (i = 0; ckr_node_is_list(v) && i < v->count; i++) {
+        if (!ckr_node_f64(v->u.items[i], &number)) return NULL;
+        one = ckr__node_text_of(c, v->u.items[i]);
+        text = one ? ckr__printf(c, text ? "%s,%s" : "%s%s", text ? text : "", one) : NULL;
+        if (!text) return NULL;
+    }
+    return text;
+}
+
+/* The schedule as --schedule takes it; NULL: it is made of others. */
+static const char *ckr__sched_spec(ckr__ctx *c, const ckr_schedule *s)
+{
+    const char *out = s->kind;
+    bool first = !strchr(s->kind, ':');
+    uint64_t i;
+    for (i = 0; out && i < s->params->count; i++) {
+        const char *key = ckr_node_str(s->params->u.items[2 * i]);
+        const ckr_node *v = s->params->u.items[2 * i + 1];
+        const char *text = key ? ckr__spec_text(c, v) : NULL;
+        if (v->kind == CKR_NODE_NONE) continue;
+        if (!text) return NULL;
+        out = ckr__printf(c, "%s%c%s=%s", out, first ? ':' : ',', key, text);
+        first = false;
+    }
+    return out;
+}
+
 /* What tells a curve that the files do not hold; capitals are what only the saved run's own
    configuration knows. The groups tell the base LRs where their framework keeps them. */
-static const char *ckr__decide_form(const ckr__decide *d)
+static const char *ckr__decide_kind(const char *kind)
 {
     static const char *const forms[][2] = {
         { "torchtitan", "torchtitan:steps=N,warmup_steps=W,decay_type=linear,min_lr_factor=F" },
@@ -56074,11 +56174,21 @@ static const char *ckr__decide_form(const ckr__decide *d)
                       "min_decay_lr=M" },
         { "llmc", "llmc:cosine,learning_rate=LR,warmup_iterations=W,train_num_batches=N" },
     };
-    const char *kind = d->before ? d->before->kind : d->src->dialect;
     size_t i;
     for (i = 0; i < sizeof forms / sizeof *forms; i++)
         if (!strcmp(kind, forms[i][0])) return forms[i][1];
-    return "KIND:key=value,...";
+    return NULL;
+}
+
+/* What to tell with --schedule. */
+static const char *ckr__decide_form(const ckr__decide *d)
+{
+    const ckr_schedule *s = d->before;
+    const char *form = ckr__decide_kind(s ? s->kind : d->src->dialect);
+    if (!form && s && s->params && s->unclocked) form = ckr__sched_spec(d->c, s);
+    if (!form) form = "KIND:key=value,...";
+    if (s && s->unclocked) form = ckr__printf(d->c, "%s," CKR__SPEC_EVERY "=N", form);
+    return form ? form : "";
 }
 
 static ckr_result ckr__setting_bad(ckr__decide *d, const ckr_setting *x, const char *text)
@@ -56235,13 +56345,14 @@ static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
 /* Without a schedule an LR is the groups' own, and stays. */
 static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
 {
-    char remedy[192];
+    const char *remedy =
+        ckr__printf(d->c, "tell it with --schedule %s, or the coming run's with --to-schedule",
+                    d->out->n_groups ? ckr__decide_form(d)
+                                     : "KIND:key=value,... or --optimizer FILE");
     uint64_t i;
     double v;
     ckr_result r;
-    ckr__format(remedy, sizeof remedy, "tell it with --schedule %s, or the coming run's with "
-                "--to-schedule", d->out->n_groups ? ckr__decide_form(d)
-                                               : "KIND:key=value,... or --optimizer FILE");
+    if (!remedy) return d->c->err->code;
     if (d->wanted || (strcmp(x->key, "lr") != 0 && d->out->n_groups))     /* nobody knows       */
         return ckr__remedy(d->c->err,
                            ckr__fail(d->c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET,
@@ -56519,15 +56630,17 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
         return ckr__decide_say(d, "CKR_SCHEDULE", CKR_CHANGED, "schedule", d->before->kind,
                                d->t->schedule, "asked for", NULL);
     }
-    s->position = (int64_t)(ckr__rn(s->rate * (double)d->done) + s->offset);
+    s->position = (int64_t)ckr__sched_clock(s, (double)d->done);
     if (d->before && !strcmp(d->before->clock, s->clock)) {
         s->position = d->before->position;
         s->rate = d->before->rate;
         s->offset = d->before->offset;
+        if (s->every && s->every != d->before->every) ckr__sched_stand(s, d->done);
+        else s->every = d->before->every;
     }
     if (again) {
         s->position = (int64_t)start;
-        s->offset = start - ckr__rn(s->rate * (double)d->done);
+        ckr__sched_stand(s, d->done);
     }
     for (i = 0; i < s->n_lanes; i++) {         /* Nanotron's LR is its groups'            */
         if (!strcmp(s->kind, "nanotron") && !ckr_node_get(s->params, "lr"))
@@ -56706,7 +56819,7 @@ static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, con
 
 static CKR__NOINLINE int64_t ckr__schedule_end(const ckr_schedule *s)
 {
-    const double end = s ? (ckr__sched_end(s) - s->offset) / s->rate : -1;
+    const double end = s ? ckr__sched_done(s, ckr__sched_end(s)) : -1;
     return end >= 0 && end < 9e15 ? (int64_t)ceil(end) : -1;
 }
 
@@ -56756,7 +56869,7 @@ static ckr_result ckr__decide_behind(ckr__decide *d)
             worse = worse || b[i] < 0 || b[i] > a[i] * (1 + 1e-9) + 1e-300;
     }
     if (r != CKR_OK || !worse) return r;
-    ckr__format(at, sizeof at, "update %.0f", (end - own.offset) / own.rate + 2);
+    ckr__format(at, sizeof at, "update %.0f", ckr__sched_done(&own, end) + 2);
     return ckr__decide_say(d, "CKR_W_LR_REBOUND", CKR_CHANGED, d->after->kind, NULL, at,
                            "behind its end this scheduler goes on by itself: it rises again, or "
                            "goes below 0",
@@ -56912,10 +57025,10 @@ static ckr_result ckr__decide_told(ckr__decide *d)
 /* An unknown curve is said once, where somebody asks for it. */
 static ckr_result ckr__decide_opaque(ckr__decide *d)
 {
-    char remedy[192];
+    const char *remedy = ckr__printf(d->c, "tell it with --schedule %s", ckr__decide_form(d));
     bool told = false;
     uint64_t i;
-    ckr__format(remedy, sizeof remedy, "tell it with --schedule %s", ckr__decide_form(d));
+    if (!remedy) return d->c->err->code;
     for (i = 0; i < d->src->n_groups && !told; i++)
         told = ckr_node_get(d->src->groups[i].hyper, "lr") != NULL;
     if (!d->before && !d->wanted && d->out->n_groups)
@@ -57815,7 +57928,7 @@ static ckr_result ckr__plan_first(ckr_plan *p, const ckr_schedule *s, const ckr_
 {
     ckr_schedule *x = ckr__sched_copy(&p->ctx, s);
     double *row = CKR__NEW_N(&p->ctx, double, s->n_lanes), lr;
-    const double t = ckr__rn(s->rate * (double)(p->facts.resume_at - 1)) + s->offset;
+    const double t = ckr__sched_clock(s, (double)(p->facts.resume_at - 1));
     bool other = false;
     uint64_t i;
     ckr_result r;
@@ -57893,7 +58006,7 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
     if (!want || !want->n_lanes || p->out.unscheduled || (p->target.without & CKR_SCHEDULE))
         return CKR_OK;
     if (follows && !p->out.recomputes) r = ckr__plan_first(p, follows, &follows);
-    if (r != CKR_OK || (want->opaque && (!follows || follows->opaque))) return r;
+    if (r != CKR_OK || want->opaque) return r;
     if (!follows)
         return ckr__plan_hold(p, CKR_ERROR, NULL, "nothing that is written, and no setting, tells "
                                                   "the framework this schedule");
@@ -60087,6 +60200,10 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
                               : "the saved LR is not what --schedule says at this step",
                        NULL);
     }
+    if (old && old->unclocked && !x->every) {
+        ckr__sched_conceal(x, old->reason);
+        x->unclocked = true;
+    }
     x->told = true;
     x->state = old ? old->state : NULL;
     s->schedules = x;
@@ -60149,7 +60266,7 @@ static ckr_result ckr__side_agrees(ckr__ctx *c, const ckr_state *s, const ckr_sc
     if (ckr__same(x->rate, old->rate) || x->n_lanes != n || done < 0 || x->opaque ||
         !ckr__same((double)x->position * old->rate, (double)old->position * x->rate))
         return CKR_OK;
-    file.offset = (double)old->position - ckr__rn(old->rate * (double)done);
+    ckr__sched_stand(&file, done);
     a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
     if (!a) return CKR_E_NOMEM;
     r = ckr__sched_eval(c, &file, CKR__COL_LR, done + 2 - (int64_t)rows, rows, a);
@@ -60173,6 +60290,7 @@ static ckr_result ckr__side_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *
     ckr_result r;
     if (!curve || (old && !old->opaque && strcmp(old->clock, "tick") != 0)) return CKR_OK;
     r = ckr__sched_from_node(c, curve, &x);
+    if (r == CKR_OK && old && old->unclocked && !x->every) return CKR_OK;
     if (r == CKR_OK && old && !old->opaque) r = ckr__side_agrees(c, s, old, x, &history);
     if (r != CKR_OK || (old && !old->opaque && !history)) return r;
     if (history) {
@@ -60200,7 +60318,7 @@ static void ckr__clock_align(ckr_state *s)
     uint64_t i;
     for (i = 0; i < s->n_schedules && s->progress.step >= 0; i++) {
         ckr_schedule *x = &s->schedules[i];
-        x->offset = (double)x->position - ckr__rn(x->rate * (double)s->progress.step);
+        ckr__sched_stand(x, s->progress.step);
     }
 }
 
