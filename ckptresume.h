@@ -25336,16 +25336,16 @@ static bool ckr__is_optimizer(const ckr_node *n)
 /* A state dict of torch.optim.lr_scheduler, DeepSpeed or Megatron-LM. */
 static bool ckr__is_scheduler(const ckr_node *n)
 {
-    enum { CHILDREN, EPOCH, STEPS, LAST, BAD, BATCH, UPDATES, MAX, START, KEYS };
+    enum { CHILDREN, EPOCH, STEPS, LAST, BAD, BATCH, UPDATES, MAX, START, BASES, KEYS };
     static const char *const keys[KEYS] = {
         "_schedulers", "last_epoch", "_step_count", "_last_lr", "num_bad_epochs",
-        "last_batch_iteration", "num_steps", "max_lr", "start_lr"
+        "last_batch_iteration", "num_steps", "max_lr", "start_lr", "base_lrs"
     };
     const ckr_node *v[KEYS];
     if (!ckr_node_is_dict(n) || n->count == 0) return false;
     ckr__node_values(n, keys, KEYS, v);
     if (ckr_node_is_list(v[CHILDREN])) return true;
-    if (v[EPOCH]) return n->count == 1 || v[STEPS] || v[LAST] || v[BAD];
+    if (v[EPOCH]) return n->count == 1 || v[STEPS] || v[LAST] || v[BAD] || v[BASES];
     if (v[BATCH]) return n->count == 1;
     return v[UPDATES] && (v[MAX] || v[START]);
 }
@@ -25455,6 +25455,16 @@ static void ckr__sched_conceal(ckr_schedule *x, const char *reason)
     x->recurrent = x->anchored = false;
 }
 
+/* Of several schedulers some step the same optimizer. */
+static void ckr__scheds_share(ckr_state *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_schedules && s->n_schedules > 1; i++)
+        ckr__sched_conceal(&s->schedules[i],
+                           "several schedulers step one optimizer: the LR is what they make of it "
+                           "together, in an order that the file does not tell");
+}
+
 /* Its clock is none of updates (`updates` < 0: it may be one of epochs): when it is stepped next is
    not known. False: out of memory. */
 static bool ckr__sched_unclocked(ckr__ctx *c, ckr_schedule *x, int64_t ticks, int64_t updates)
@@ -25490,33 +25500,38 @@ static ckr_schedule *ckr__follows_scaled(ckr__ctx *c, const ckr_schedule *was, c
     return x;
 }
 
-/* The schedule that torch follows from a scheduler's state (NULL: the file has none) and its
-   groups, `rate` ticks an update: a class of torch's reads all of it there; a function's arguments
-   are the coming run's, those of `want`; of a function that nobody can rebuild only the base LRs
-   may change. */
+/* The schedule that torch follows from a scheduler's state and its groups, `rate` ticks an update: a
+   class of torch's reads all of it there; a function's arguments are the coming run's, those of
+   `want`; of a function that nobody can rebuild only the base LRs may change. Without a state (NULL)
+   the coming run's scheduler begins where the script lets it. */
 static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const ckr_group *groups,
                                      const ckr_schedule *want, const ckr_schedule *was, double rate,
                                      int64_t done, const ckr_schedule **out)
 {
     const uint64_t n = want->n_lanes;
     const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, n);
-    ckr_node *none = ckr__node(c, CKR_NODE_DICT);
     double *bases = CKR__NEW_N(c, double, n);
     ckr_schedule *y, *x = NULL;
     uint64_t i;
     ckr_result r = CKR_OK;
-    if (!hyper || !bases || !none) return c->err->code;
-    if (was && state && state == was->state && ckr__sched_same(want, was)) {
+    if (!hyper || !bases) return c->err->code;
+    if (!state) {
+        y = ckr__sched_copy(c, want);
+        if (!y) return c->err->code;
+        ckr__sched_conceal(y, "the file has no state of a scheduler: the coming run's begins where "
+                              "its script lets it, as at 0");
+        *out = y;
+        return CKR_OK;
+    }
+    if (was && state == was->state && ckr__sched_same(want, was)) {
         *out = was;                            /* the same bytes are read as they were      */
         return CKR_OK;
     }
     for (i = 0; groups && i < n; i++) hyper[i] = groups[i].hyper;
-    if (!state && !ckr__node_set(c, none, "last_epoch", ckr__node_int(c, want->position)))
-        return c->err->code;
-    r = ckr__sched_torch(c, state ? state : none, groups ? hyper : NULL, n, NULL, &y);
+    r = ckr__sched_torch(c, state, groups ? hyper : NULL, n, NULL, &y);
     if (r != CKR_OK || y->n_lanes != n) return r;
     for (i = 0; i < n; i++) bases[i] = y->lanes[i].base;
-    if (y->opaque && (!state || (ckr__is_function(want) && ckr__is_lambda(state))))
+    if (y->opaque && ckr__is_function(want) && ckr__is_lambda(state))
         r = ckr__sched_build(c, want->kind, want->params, bases, n, &x);
     else if (y->opaque && was && !was->opaque && (ckr__is_lambda(state) || state == was->state))
         x = ckr__follows_scaled(c, was, bases);
@@ -32477,6 +32492,8 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
         if (e == CKR_OK) e = ckr__ac_schedule(r, f);
     }
     if (e == CKR_OK) e = ckr__ac_rate(r);
+    if (k && ckr__ac_nth(r, CKR__AC_OPTIMIZER, 0) && !ckr__ac_nth(r, CKR__AC_OPTIMIZER, k - 1))
+        ckr__scheds_share(r->s);
     for (i = 0, k = 0; i < r->n_files && e == CKR_OK; i++)
         if (r->files[i]->schedule)
             *r->files[i]->schedule = r->s->schedules[r->files[i]->index < r->s->n_schedules
@@ -33588,6 +33605,7 @@ static ckr_result ckr__rf_schedules(ckr__rf *x, ckr__plain *keep)
         ckr__plain_take_node(keep, keep->schedulers[i]);
         e = ckr__plain_schedule(x->r->c, x->r->s, keep->schedulers[i], o->first_group, o->n_groups);
     }
+    if (e == CKR_OK && !each) ckr__scheds_share(x->r->s);
     return e == CKR_OK ? ckr__rf_unite(x) : e;
 }
 
@@ -56342,6 +56360,25 @@ static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
     return ckr__decide_spans(d, "CKR_SET", subject, &was, &now, "asked for");
 }
 
+/* Why the LR of groups without a schedule that could be read may not stay; NULL: nothing says so. */
+static const char *ckr__decide_hidden(const ckr__decide *d)
+{
+    uint64_t i;
+    if (d->before && d->before->opaque) return d->before->reason;
+    if (d->before && d->before->n_lanes != d->src->n_groups && d->src->n_groups)
+        return "the file's schedulers are of some groups each: their LRs are not put together";
+    for (i = 0; !d->before && i < d->src->n_groups; i++)
+        if (ckr_node_get(d->src->groups[i].hyper, "initial_lr"))
+            return "the groups have had a scheduler, whose state is not found in the file: it moves "
+                   "their LR in the coming run";
+    for (i = 0; !d->before && i < d->src->n_leftovers; i++)
+        if (strstr(d->src->leftovers[i].path, "sched") ||
+            strstr(d->src->leftovers[i].path, "Sched"))
+            return "the file seems to have a scheduler of the script's own, which moves the LR in "
+                   "the coming run";
+    return NULL;
+}
+
 /* Without a schedule an LR is the groups' own, and stays. */
 static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
 {
@@ -56349,17 +56386,16 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
         ckr__printf(d->c, "tell it with --schedule %s, or the coming run's with --to-schedule",
                     d->out->n_groups ? ckr__decide_form(d)
                                      : "KIND:key=value,... or --optimizer FILE");
+    const char *hidden = ckr__decide_hidden(d);
     uint64_t i;
     double v;
     ckr_result r;
     if (!remedy) return d->c->err->code;
-    if (d->wanted || (strcmp(x->key, "lr") != 0 && d->out->n_groups))     /* nobody knows       */
+    if (d->wanted || hidden || (strcmp(x->key, "lr") != 0 && d->out->n_groups))
         return ckr__remedy(d->c->err,
                            ckr__fail(d->c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET,
-                                     x->key, "%s", d->wanted && d->wanted->reason
-                                                       ? d->wanted->reason
-                                                       : "the checkpoint does not tell its "
-                                                         "schedule"),
+                                     x->key, "%s",
+                                     hidden ? hidden : "the checkpoint does not tell its schedule"),
                            remedy);
     if (!d->out->n_groups)
         return ckr__remedy(d->c->err,
@@ -56386,7 +56422,7 @@ static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
     ckr_result r;
     d->asked_schedule = true;
     if (lr) d->asked_lr = true;
-    if (!old || old->opaque) return ckr__decide_bare_lr(d, x);
+    if (!old || old->opaque || ckr__decide_hidden(d)) return ckr__decide_bare_lr(d, x);
     if (x->group) return ckr__decide_lanes(d, x);
     r = ckr__sched_set(d->c, old, x->key, x->value, -1, &s);
     if (r != CKR_OK) return r;
@@ -57026,12 +57062,13 @@ static ckr_result ckr__decide_told(ckr__decide *d)
 static ckr_result ckr__decide_opaque(ckr__decide *d)
 {
     const char *remedy = ckr__printf(d->c, "tell it with --schedule %s", ckr__decide_form(d));
+    const char *hidden = ckr__decide_hidden(d);
     bool told = false;
     uint64_t i;
     if (!remedy) return d->c->err->code;
     for (i = 0; i < d->src->n_groups && !told; i++)
         told = ckr_node_get(d->src->groups[i].hyper, "lr") != NULL;
-    if (!d->before && !d->wanted && d->out->n_groups)
+    if (!d->before && !d->wanted && d->out->n_groups && !hidden)
         return ckr__decide_say(d, "CKR_N_NO_SCHEDULE", told ? CKR_EXACT : CKR_CHANGED, "schedule",
                                NULL, NULL,
                                told ? "there is no scheduler beside the groups: their LR stays"
@@ -57041,13 +57078,11 @@ static ckr_result ckr__decide_opaque(ckr__decide *d)
                                    : "no file tells the LR: it is what the coming run is started "
                                      "with, and has to be the saved run's",
                                remedy);
-    if (!d->before || !d->before->opaque) return CKR_OK;
+    if (!hidden && (!d->before || !d->before->opaque)) return CKR_OK;
     return ckr__decide_say(d, "CKR_W_SCHEDULE_UNKNOWN",
                            d->t->n_sets || d->t->schedule ? CKR_APPROX : CKR_CHANGED,
-                           d->before->kind, NULL, NULL,
-                           d->before->reason ? d->before->reason
-                                             : "the file does not hold the schedule's curve",
-                           remedy);
+                           d->before ? d->before->kind : "schedule", NULL, NULL,
+                           hidden ? hidden : "the file does not hold the schedule's curve", remedy);
 }
 
 /* A policy that cannot be had is an entry; what would be is not known. */
@@ -57997,6 +58032,17 @@ static void ckr__plan_hold_remedy(ckr_plan *p)
             p->notes[i].remedy = ckr__plan_ways(p);
 }
 
+/* It goes on as it was, and nobody knows how. */
+static ckr_result ckr__plan_unknown(ckr_plan *p, const ckr_schedule *s)
+{
+    return ckr__note(&p->ctx, &p->notes, &p->n_notes, "CKR_W_SCHEDULE_UNKNOWN", CKR_CHANGED,
+                     s->kind, NULL, NULL, s->reason,
+                     "let the script set the clock and the base LRs (last_epoch of torch's "
+                     "schedulers), and save the scheduler's state_dict() from then on")
+               ? CKR_OK
+               : p->ctx.err->code;
+}
+
 static ckr_result ckr__plan_proof(ckr_plan *p)
 {
     const ckr_schedule *want = p->facts.after, *follows = p->out.follows;
@@ -58007,6 +58053,12 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
         return CKR_OK;
     if (follows && !p->out.recomputes) r = ckr__plan_first(p, follows, &follows);
     if (r != CKR_OK || want->opaque) return r;
+    if (follows && follows->opaque && ckr__sched_same(want, p->facts.before)) {
+        p->facts.after = follows;
+        return ckr__plan_unknown(p, follows);
+    }
+    if (follows && follows->opaque)
+        return ckr__plan_hold(p, CKR_ERROR, NULL, follows->reason);
     if (!follows)
         return ckr__plan_hold(p, CKR_ERROR, NULL, "nothing that is written, and no setting, tells "
                                                   "the framework this schedule");

@@ -3823,7 +3823,15 @@ static int lr_show(job *j, const curves *c, const report *notes)
 static bool lr_held(const ckr_note *n)
 {
     return !strcmp(n->code, "CKR_E_SCHEDULE_HOLD") || !strcmp(n->code, "CKR_W_SCHEDULE_FIT") ||
-           !strcmp(n->code, "CKR_E_NANOTRON_SCHEDULE");
+           !strcmp(n->code, "CKR_E_NANOTRON_SCHEDULE") ||
+           !strcmp(n->code, "CKR_W_SCHEDULE_UNKNOWN");
+}
+
+static bool lr_said(const ckr_plan_facts *f, const char *code)
+{
+    uint64_t i;
+    for (i = 0; i < f->n_notes; i++) if (!strcmp(f->notes[i].code, code)) return true;
+    return false;
 }
 
 /* `whole`: the plan of a conversion, whose framework follows what it can; NULL: there is none. */
@@ -3837,7 +3845,7 @@ static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan, const c
     curves c;
     int code;
     for (i = 0; w && i < w->n_notes && n < sizeof held / sizeof *held; i++)
-        if (lr_held(&w->notes[i])) held[n++] = w->notes[i];
+        if (lr_held(&w->notes[i]) && !lr_said(f, w->notes[i].code)) held[n++] = w->notes[i];
     if (w && w->verdict != CKR_VERDICT_REFUSED) shown.after = w->after;
     for (i = 0; i < n; i++) if (held[i].severity == CKR_ERROR) shown.verdict = CKR_VERDICT_REFUSED;
     notes = report_of(f->notes, f->n_notes, held, n);
