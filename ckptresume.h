@@ -16052,7 +16052,11 @@ static void ckr__build_hf(ckr__sbuild *b)
         k->floor = ckr__sp_f(b, "lr_end", 1e-7);
         if (!(k->top > k->floor))
             ckr__sp_fail(b, "lr_end", "lr_end (%.17g) must be smaller than the optimizer's lr "
-                         "(%.17g)", k->floor, k->top);
+                         "(%.17g)%s", k->floor, k->top,
+                         ckr__sp_get(b, "lr_init")
+                             ? ""
+                             : "; lr_init=LR tells the one that it was built with, where that is "
+                               "not the first group's");
     } else if (floors) {
         if (rate == min) ckr__sp_fail(b, "min_lr", "give one of min_lr and min_lr_rate");
         k->floor = rate ? ckr__sp_f(b, "min_lr_rate", 0)
@@ -25446,6 +25450,20 @@ static void ckr__sched_stand(ckr_schedule *x, int64_t done)
     x->offset = (double)x->position - ckr__sched_clock(x, (double)done);
 }
 
+/* The LR from which a function takes a part of its curve: the one that the optimizer is built with,
+   which is the first group's where nothing says another. */
+static bool ckr__function_top(const ckr_schedule *s, double *top)
+{
+    if (!ckr__is_function(s) || !s->n_lanes || s->opaque ||
+        !(s->curve->shape == CKR__SH_POLY || ckr_node_get(s->params, "min_lr")) ||
+        (ckr_node_get(s->params, "min_lr") &&
+         ckr_node_get(s->params, "min_lr")->kind == CKR_NODE_NONE))
+        return false;
+    *top = s->lanes[0].base;
+    ckr_node_f64(ckr_node_get(s->params, "lr_init"), top);
+    return true;
+}
+
 /* A schedule that the file has, and that does not tell the LR of the coming updates. */
 static void ckr__sched_conceal(ckr_schedule *x, const char *reason)
 {
@@ -25551,6 +25569,35 @@ static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const c
     return CKR_OK;
 }
 
+/* Arguments that stand for those of a function which takes a part of its curve from the LR that the
+   optimizer is built with, where that is not what the saved run had (NaN: not known): the part
+   itself, or *top, the LR that it needs. NULL: out of memory. */
+static ckr_node *ckr__function_args(ckr__ctx *c, const ckr_schedule *now, double had, double *top)
+{
+    ckr_node *d = ckr__dict_copy(c, now->params);
+    double need, min;
+    *top = ckr__nan();
+    if (!d || !ckr__function_top(now, &need) || ckr__same(need, had)) return d;
+    if (!ckr_node_f64(ckr_node_get(d, "min_lr"), &min)) *top = need;
+    else if (!ckr__node_set(c, d, "min_lr", ckr__node(c, CKR_NODE_NONE)) ||
+             !ckr__node_set(c, d, "min_lr_rate", ckr__node_float(c, min / need)))
+        return NULL;
+    return d;
+}
+
+/* What an argument is that is left out. */
+static ckr_node *ckr__function_default(ckr__ctx *c, const ckr_schedule *s, const char *key)
+{
+    const ckr__curve_nums *k = &s->curve->k;
+    if (!ckr__is_function(s) || s->curve->kind != CKR__CV_HF) return ckr__node(c, CKR_NODE_NONE);
+    if (!strcmp(key, "num_cycles")) return ckr__sw_number(c, k->cycles);
+    if (!strcmp(key, "power")) return ckr__sw_number(c, k->power);
+    if (!strcmp(key, "lr_end") || !strcmp(key, "min_lr_ratio")) return ckr__node_float(c, k->floor);
+    return !strcmp(key, "warmup_type")  ? ckr__node_str(c, "linear")
+           : !strcmp(key, "decay_type") ? ckr__node_str(c, "cosine")
+                                        : ckr__node(c, CKR_NODE_NONE);
+}
+
 /* The arguments of a scheduler that the coming run builds by itself, all of them where one is
    another than it was: a state dict holds none of a function's, and is no other class's. */
 static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const ckr_schedule *was,
@@ -25564,24 +25611,37 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
                                                           : "transformers.get_scheduler";
     static const char why[] = "the LR follows another curve: the files hold the scheduler's clock "
                               "and base LRs, not these";
+    ckr_node *args;
+    double top, had = ckr__nan();
     uint64_t i;
     if (now->opaque || !name || (!function && strncmp(now->kind, "torch:", 6) != 0)) return true;
     if (same && ((stated && !function) || ckr__sw_equal(now->params, was->params, 0))) return true;
     if (!function) place = ckr__printf(o->c, "%s.%s", place, name + 1);
-    if (!place) return false;
+    if (was) ckr__function_top(was, &had);
+    args = ckr__function_args(o->c, now, had, &top);
+    if (!place || !args) return false;
     if (function && !ckr__setting(o, place, "name", ckr__node_str(o->c, name + 1),
                                   same ? ckr__node_str(o->c, name + 1) : NULL, true, why))
         return false;
-    for (i = 0; now->params && i < now->params->count; i++) {
-        const char *key = ckr_node_str(now->params->u.items[2 * i]);
-        const ckr_node *v = now->params->u.items[2 * i + 1];
+    for (i = 0; same && was->params && i < was->params->count; i++) {
+        const char *key = ckr_node_str(was->params->u.items[2 * i]);
+        if (key && !ckr_node_get(args, key) &&
+            !ckr__node_set(o->c, args, key, ckr__function_default(o->c, now, key)))
+            return false;
+    }
+    for (i = 0; i < args->count; i++) {
+        const char *key = ckr_node_str(args->u.items[2 * i]);
+        const ckr_node *v = args->u.items[2 * i + 1];
         const ckr_node *old = same && key ? ckr_node_get(was->params, key) : NULL;
         if (!key || !strcmp(key, "lr") || !strcmp(key, "lr_init") ||
             (v->kind == CKR_NODE_NONE && (!old || old->kind == CKR_NODE_NONE)))
             continue;
         if (!ckr__setting(o, place, key, v, old, true, why)) return false;
     }
-    return true;
+    return top != top || ckr__setting(o, "optimizer", "lr", ckr__node_float(o->c, top), NULL, true,
+                                      "the schedule takes a part of its curve from the LR that the "
+                                      "optimizer is built with; the groups' come from the "
+                                      "checkpoint");
 }
 
 /* The micro batch and accumulation with which `ranks` ranks take `all` samples an update: the
@@ -33921,14 +33981,23 @@ static ckr_result ckr__ac_say_clock(ckr__ac_job *x, const ckr_schedule *was,
                        remedy);
 }
 
+static const ckr_node *ckr__ac_arg(const ckr__ac_job *x, const char *key)
+{
+    return ckr_node_get(ckr__ac_args_node(x->ac), key);
+}
+
 /* What TrainingArguments make of a schedule's arguments: whole lengths only, and max_steps is the
    curve's length as well as the run's last update, whatever the clock is. */
-static ckr_node *ckr__ac_trainer_params(ckr__ac_job *x, const ckr_schedule *want)
+static ckr_node *ckr__ac_trainer_params(ckr__ac_job *x, const ckr_schedule *want, double *top)
 {
-    ckr_node *d = ckr__dict_copy(x->w.c, want->params);
+    double had = ckr__nan();
+    ckr_node *d;
     const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : want->position;
     double warm = 0, n = 0;
-    bool ok = d != NULL;
+    bool ok;
+    ckr_node_f64(ckr__ac_arg(x, "learning_rate"), &had);
+    d = ckr__function_args(x->w.c, want, had, top);
+    ok = d != NULL;
     ckr_node_f64(ckr_node_get(d, "num_warmup_steps"), &warm);
     if (ok && ckr_node_f64(ckr_node_get(d, "num_training_steps"), &n))
         ok = ckr__node_set(x->w.c, d, "num_training_steps",
@@ -33937,11 +34006,6 @@ static ckr_node *ckr__ac_trainer_params(ckr__ac_job *x, const ckr_schedule *want
                                ckr__sw_number(x->w.c, floor(ckr__at_least(warm, 0))))
                ? d
                : NULL;
-}
-
-static const ckr_node *ckr__ac_arg(const ckr__ac_job *x, const char *key)
-{
-    return ckr_node_get(ckr__ac_args_node(x->ac), key);
 }
 
 static bool ckr__ac_setting(ckr__ac_job *x, const char *key, const ckr_node *value,
@@ -34006,6 +34070,17 @@ static bool ckr__ac_trainer_end(ckr__ac_job *x, const ckr_schedule *was, const c
                            "the run ends before its schedule does");
 }
 
+/* Are the lengths others than those that were decided? */
+static bool ckr__ac_rounds(const ckr_node *made, const ckr_node *want)
+{
+    static const char *const keys[] = { "num_warmup_steps", "num_training_steps" };
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!ckr__sw_equal(ckr_node_get(made, keys[i]), ckr_node_get(want, keys[i]), 0))
+            return true;
+    return false;
+}
+
 /* What the scheduler goes on with from the written state. */
 static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const ckr_schedule *was,
                                   const ckr_schedule *want, const ckr_schedule *now,
@@ -34016,14 +34091,18 @@ static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const c
                                   ? x->w.s->groups + first
                                   : NULL;
     ckr_schedule as = *now;
+    double top;
     bool ok;
     if (!x->ac->trainer || strncmp(now->kind, "transformers:", 13) != 0) {
         ok = ckr__setting_scheduler(x->out, now, was, true) &&
              (!x->ac->trainer || ckr__ac_trainer_end(x, was, now, done));
     } else {
-        as.params = ckr__ac_trainer_params(x, now);
-        x->out->rounded = !ckr__sw_equal(as.params, now->params, 0);
-        ok = as.params && ckr__ac_trainer_settings(x, was, now, as.params);
+        as.params = ckr__ac_trainer_params(x, now, &top);
+        x->out->rounded = ckr__ac_rounds(as.params, now->params);
+        ok = as.params && ckr__ac_trainer_settings(x, was, now, as.params) &&
+             (top != top || ckr__ac_setting(x, "learning_rate", ckr__node_float(x->w.c, top),
+                                            "the schedule takes a part of its curve from it; the "
+                                            "groups' LR comes from the checkpoint"));
     }
     if (!ok) return x->w.c->err->code;
     return ckr__torch_follows(x->w.c, x->w.scheduler ? x->w.scheduler : f->part, groups, &as, was,
@@ -57036,7 +57115,7 @@ static ckr_result ckr__decide_told(ckr__decide *d)
     uint64_t lane = 0;
     char subject[48], now[40];
     ckr_schedule plain;
-    double *row;
+    double *row, top;
     ckr_result r;
     if (!s || !s->told || s->opaque || !s->n_lanes || !(s->lanes[0].anchor == s->lanes[0].anchor))
         return CKR_OK;
@@ -57054,8 +57133,12 @@ static ckr_result ckr__decide_told(ckr__decide *d)
                            now,
                            "the saved LR is not what --schedule says for the next update: it is "
                            "another run's, or one of its numbers is wrong",
-                           "give --schedule as the saved run had it, or leave it out and keep the "
-                           "curve");
+                           ckr__function_top(s, &top) && !ckr__has(s->params, "lr_init")
+                               ? "add lr_init=LR, the LR that the optimizer was built with, where "
+                                 "that is not the first group's; or leave --schedule out and keep "
+                                 "the curve"
+                               : "give --schedule as the saved run had it, or leave it out and keep "
+                                 "the curve");
 }
 
 /* An unknown curve is said once, where somebody asks for it. */
@@ -60217,6 +60300,35 @@ static ckr_result ckr__told_drift(ckr__ctx *c, const ckr_schedule *x, bool *off,
     return r;
 }
 
+/* Some functions divide by the LR that the optimizer was built with, which no file holds, and which
+   stays when the groups' base LRs change. Where nobody told it, it is that of the first group if
+   the saved LR says so: not within a warmup that is the same with another. */
+static ckr_result ckr__told_top(ckr__ctx *c, ckr_schedule *x, bool off)
+{
+    ckr_node *params = ckr__dict_copy(c, x->params);
+    double *bases = CKR__NEW_N(c, double, x->n_lanes), drift = 0;
+    ckr_schedule *other = NULL;
+    uint64_t i, lane;
+    ckr_result r;
+    if (!params || !bases) return c->err->code;
+    if (off || !x->n_lanes || !ckr__function_top(x, bases) || ckr__has(x->params, "lr_init"))
+        return CKR_OK;
+    if (!ckr__node_set(c, x->params, "lr_init", ckr__node_float(c, bases[0])) ||
+        !ckr__node_set(c, params, "lr_init", ckr__node_float(c, 1.5 * bases[0])))
+        return c->err->code;
+    for (i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
+    r = ckr__sched_build(c, x->kind, params, bases, x->n_lanes, &other);
+    if (r != CKR_OK) return r;
+    for (i = 0; i < x->n_lanes; i++) other->lanes[i].anchor = x->lanes[i].anchor;
+    other->position = x->position;
+    r = ckr__sched_drift(c, other, &drift, &lane);
+    if (r == CKR_OK && !(drift > 1e-9))
+        ckr__sched_conceal(x, "a part of this curve is the LR that the optimizer was built with "
+                              "(its defaults, not its groups), which no file holds, and the saved "
+                              "LR does not show it yet: add lr_init=LR to --schedule");
+    return r;
+}
+
 /* A schedule that was told must be the one that the saved LR came from. */
 static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *old,
                                  ckr_schedule *x)
@@ -60252,6 +60364,7 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
                               : "the saved LR is not what --schedule says at this step",
                        NULL);
     }
+    if (r == CKR_OK && ok) r = ckr__told_top(c, x, off);
     if (old && old->unclocked && !x->every) {
         ckr__sched_conceal(x, old->reason);
         x->unclocked = true;
@@ -60261,15 +60374,6 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
     s->schedules = x;
     s->n_schedules = 1;
     return r == CKR_OK && !ok ? c->err->code : r;
-}
-
-/* Some functions divide by the LR that the optimizer was built with, which stays when the groups'
-   base LRs change. */
-static bool ckr__told_top(ckr__ctx *c, const ckr_schedule *x, double base)
-{
-    return !ckr__is_function(x) || !strstr(ckr__skind_of(x->kind)->keys, "lr_init") ||
-           ckr__has(x->params, "lr_init") ||
-           ckr__node_set(c, x->params, "lr_init", ckr__node_float(c, base));
 }
 
 /* The caller knows the saved run's schedule where no file holds its curve. */
@@ -60298,7 +60402,6 @@ static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const ckr_open_d
     }
     if (spec) {
         r = ckr__sched_parse(c, spec, n ? bases : NULL, n, &x);
-        if (r == CKR_OK && n && !ckr__told_top(c, x, bases[0])) return c->err->code;
     } else x = ckr__sched_user(c, desc->curve_fn, desc->curve_user, bases, n);
     if (r != CKR_OK || !x) return c->err->code;
     return ckr__told_fits(c, s, old, x);
