@@ -18736,6 +18736,7 @@ typedef struct ckr__lr_proof {
     double   moved;            /* of the highest LR                                        */
     int64_t  update;           /* the one with `worst`                                     */
     double   want, made;       /* their LRs there                                          */
+    int      column;           /* or weight decays or momenta, where those are worst       */
 } ckr__lr_proof;
 
 enum { CKR__PROOF_PLACES = 128, CKR__PROOF_NEAR = 64 };
@@ -18810,21 +18811,21 @@ static bool ckr__prove_pairs(ckr__ctx *c, ckr__prove *x, uint64_t n)
     return x->pairs && x->a && x->b && x->top;
 }
 
-static void ckr__prove_row(ckr__prove *x, int64_t u)
+static void ckr__prove_row(ckr__prove *x, int64_t u, int column)
 {
     const double done = (double)(u - 1);
-    ckr__srun_at(&x->want, ckr__sched_clock(x->want.s, done), CKR__COL_LR, x->a);
-    ckr__srun_at(&x->made, ckr__sched_clock(x->made.s, done), CKR__COL_LR, x->b);
+    ckr__srun_at(&x->want, ckr__sched_clock(x->want.s, done), column, x->a);
+    ckr__srun_at(&x->made, ckr__sched_clock(x->made.s, done), column, x->b);
 }
 
-static void ckr__prove_all(ckr__prove *x, ckr__lr_proof *out)
+static void ckr__prove_all(ckr__prove *x, int column, ckr__lr_proof *out)
 {
     uint64_t k;
     int64_t u;
     int pass;
     for (pass = 0; pass < 2; pass++)                   /* the highest LRs, then differences */
         for (u = x->first; u <= x->last; u = ckr__prove_next(x, u)) {
-            ckr__prove_row(x, u);
+            ckr__prove_row(x, u, column);
             for (k = 0; k < x->n_pairs; k++) {
                 const double a = x->a[x->pairs[2 * k]], b = x->b[x->pairs[2 * k + 1]];
                 const double off = fabs(a - b);
@@ -18840,6 +18841,7 @@ static void ckr__prove_all(ckr__prove *x, ckr__lr_proof *out)
                     out->moved = off / ckr__at_least(x->top[k], DBL_MIN);
                 if (by <= out->worst) continue;
                 out->worst = by;
+                out->column = column;
                 out->update = u;
                 out->want = a;
                 out->made = b;
@@ -18865,7 +18867,10 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
                                    int64_t done, ckr__lr_proof *out)
 {
     ckr_schedule own = *want, read = *made;
+    const unsigned more = want->curve->flags;
     ckr__prove *x;
+    uint64_t i;
+    int column;
     ckr_result r;
     memset(out, 0, sizeof *out);
     if (made->opaque || !made->curve || made->n_lanes != want->n_lanes) {
@@ -18889,10 +18894,14 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
     r = ckr__srun_begin(c, &own, &x->want);
     if (r == CKR_OK) r = ckr__srun_begin(c, &read, &x->made);
     if (r == CKR_OK && !ckr__prove_pairs(c, x, want->n_lanes)) r = c->err->code;
-    if (r == CKR_OK) {
-        x->want.simulate = ckr__srun_can_simulate(&own, x->first, CKR__COL_LR);
-        x->made.simulate = ckr__srun_can_simulate(&read, x->first, CKR__COL_LR);
-        ckr__prove_all(x, out);
+    for (column = CKR__COL_LR; r == CKR_OK && column <= CKR__COL_MOMENTUM; column++) {
+        if ((column == CKR__COL_WD && !(more & CKR__CF_WD)) ||
+            (column == CKR__COL_MOMENTUM && !(more & CKR__CF_MOMENTUM)))
+            continue;
+        x->want.simulate = ckr__srun_can_simulate(&own, x->first, column);
+        x->made.simulate = ckr__srun_can_simulate(&read, x->first, column);
+        for (i = 0; i < x->n_pairs; i++) x->top[i] = 0;
+        ckr__prove_all(x, column, out);
     }
     if (x->want.mem) ckr__srun_end(&x->want);
     if (x->made.mem) ckr__srun_end(&x->made);
@@ -56735,6 +56744,8 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     r = ckr__sched_parse(d->c, spec, n ? bases : NULL, n, &s);
     if (r != CKR_OK) return r;
     start = s->offset;                         /* of a run's first update                 */
+    s->beta1 = !n || !ckr__has(d->out->groups[0].hyper, "momentum") ||
+               ckr__has(d->out->groups[0].hyper, "betas");
     if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
         s->clock = d->before->clock;   /* its lengths are in ticks of the coming run      */
         s->rate = d->before->rate > 1 ? (double)d->t->topology.dp : d->before->rate;
@@ -57054,11 +57065,58 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
     return r == CKR_OK && !f.rise && !f.negative ? ckr__decide_behind(d) : r;
 }
 
+/* Has the schedule, or one in it, a momentum of its own? */
+static bool ckr__cycles_momentum(const ckr_schedule *s)
+{
+    return s->curve && (s->curve->flags & CKR__CF_MOMENTUM) != 0;
+}
+
+/* A momentum that the schedule moves is a field of the group, as are the bounds of torch's
+   OneCycleLR, which torch looks for there. */
+static ckr_result ckr__decide_momentum(ckr__decide *d, uint64_t group, double v)
+{
+    ckr_node *h = d->out->groups[group].hyper, *betas, *list;
+    const ckr_lane *l = &d->after->lanes[group];
+    double was;
+    uint64_t i;
+    if (!strcmp(d->after->kind, "torch:OneCycleLR") &&
+        (!ckr__node_set(d->c, h, "max_momentum", ckr__node_float(d->c, l->max_momentum)) ||
+         !ckr__node_set(d->c, h, "base_momentum", ckr__node_float(d->c, l->base_momentum))))
+        return d->c->err->code;
+    betas = ckr__dict_value(h, "betas");
+    if (!d->after->beta1 || !ckr_node_is_list(betas) || !betas->count)
+        return !ckr_node_f64(ckr_node_get(h, "momentum"), &was) || ckr__same(v, was) ||
+                       ckr__node_set(d->c, h, "momentum", ckr__node_float(d->c, v))
+                   ? CKR_OK
+                   : d->c->err->code;
+    if (ckr_node_f64(betas->u.items[0], &was) && ckr__same(v, was)) return CKR_OK;
+    list = ckr__node(d->c, (ckr_node_kind)betas->kind);
+    for (i = 0; list && i < betas->count; i++)
+        if (!ckr__node_push(d->c, list, i ? betas->u.items[i] : ckr__node_float(d->c, v)))
+            return d->c->err->code;
+    return list && ckr__node_set(d->c, h, "betas", list) ? CKR_OK : d->c->err->code;
+}
+
+/* torch refuses to cycle the momentum of an optimizer without. */
+static ckr_result ckr__decide_no_momentum(ckr__decide *d)
+{
+    uint64_t i;
+    double v;
+    for (i = 0; i < d->out->n_groups && ckr__cycles_momentum(d->after); i++) {
+        const ckr_node *h = d->out->groups[i].hyper;
+        if (ckr_node_get(h, "betas") || ckr_node_f64(ckr_node_get(h, "momentum"), &v)) continue;
+        return ckr__decide_say(d, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, d->after->kind, NULL, NULL,
+                               "it moves the momentum, and the optimizer has none",
+                               "cycle_momentum=False in --to-schedule");
+    }
+    return CKR_OK;
+}
+
 /* The groups get what the schedule says for the next update. */
 static ckr_result ckr__decide_write(ckr__decide *d)
 {
     ckr_schedule *list;
-    ckr__around lr, wd;
+    ckr__around lr, wd, momentum;
     uint64_t i;
     ckr_result r;
     if (!d->after) return CKR_OK;
@@ -57071,6 +57129,8 @@ static ckr_result ckr__decide_write(ckr__decide *d)
     if (d->after->opaque || d->after->n_lanes != d->out->n_groups) return CKR_OK;
     r = ckr__decide_values(d, CKR__COL_LR, &lr);
     if (r == CKR_OK) r = ckr__decide_values(d, CKR__COL_WD, &wd);
+    if (r == CKR_OK) r = ckr__decide_values(d, CKR__COL_MOMENTUM, &momentum);
+    if (r == CKR_OK && !ckr__sched_same(d->after, d->before)) r = ckr__decide_no_momentum(d);
     for (i = 0; i < d->out->n_groups && r == CKR_OK; i++) {
         ckr_node *h = d->out->groups[i].hyper;
         const double base = d->after->lanes[i].base;
@@ -57103,6 +57163,8 @@ static ckr_result ckr__decide_write(ckr__decide *d)
              !ckr__node_set(d->c, h, "min_lr", ckr__node_float(d->c, d->after->lanes[i].min)) ||
              !ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base))))
             r = d->c->err->code;
+        if (r == CKR_OK && changed && momentum.first[i] == momentum.first[i])
+            r = ckr__decide_momentum(d, i, momentum.first[i]);
     }
     return r;
 }
@@ -58129,6 +58191,7 @@ static ckr_result ckr__plan_unknown(ckr_plan *p, const ckr_schedule *s)
 static ckr_result ckr__plan_proof(ckr_plan *p)
 {
     const ckr_schedule *want = p->facts.after, *follows = p->out.follows;
+    static const char *const columns[] = { "LR", "weight decay", "momentum" };
     ckr__lr_proof proof;
     char text[160];
     ckr_result r = CKR_OK;
@@ -58147,8 +58210,9 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
                                                   "the framework this schedule");
     r = ckr__sched_proof(&p->ctx, want, follows, p->facts.resume_at - 1, &proof);
     if (r != CKR_OK) return r;
-    ckr__format(text, sizeof text, "%.3g of the LR, at update %lld: %.9g, decided %.9g",
-                proof.worst, (long long)proof.update, proof.made, proof.want);
+    ckr__format(text, sizeof text, "%.3g of the %s, at update %lld: %.9g, decided %.9g",
+                proof.worst, columns[(unsigned)proof.column % 3], (long long)proof.update,
+                proof.made, proof.want);
     if (proof.worst > CKR__LR_SAME && (!p->out.rounded || proof.moved > CKR__LR_ROUNDED))
         return ckr__plan_hold(p, CKR_ERROR, proof.worst < HUGE_VAL ? text : NULL,
                               "no state and no settings of this framework give the schedule that "
