@@ -19513,11 +19513,14 @@ static bool ckr__retick_curve(ckr__retick *k, ckr__curve *v, int depth)
     return true;
 }
 
-/* transformers' and diffusers' own keys, for who builds the scheduler in the coming run. */
+/* The keys of who builds the scheduler in the coming run; torch's own are in its state, too. */
 static ckr_node *ckr__retick_params(ckr__retick *k, const ckr_node *params)
 {
     static const char *const keys[] = { "num_warmup_steps", "num_training_steps",
-                                        "num_decay_steps", "num_stable_steps", "timescale" };
+                                        "num_decay_steps", "num_stable_steps", "timescale",
+                                        "T_max", "T_0", "step_size", "step_size_up",
+                                        "step_size_down", "total_iters", "total_steps",
+                                        "anneal_epochs" };
     ckr_node *d = ckr__node(k->c, CKR_NODE_DICT);
     uint64_t i;
     size_t j;
@@ -42021,6 +42024,34 @@ static ckr_result ckr__ds_emit_native(ckr__ds_job *x, const ckr_schedule *w)
                : ckr__ds_emit_oom(x);
 }
 
+/* DeepSpeed steps a scheduler of torch's once with each update, as its lengths must count then;
+   accelerate's has ticked once per process. *now: the schedule on such a clock. */
+static ckr_result ckr__ds_retick(ckr__ds_job *x, const ckr_schedule **now)
+{
+    const ckr_schedule *s = *now;
+    const bool torch = s && s->kind && (ckr__is_function(s) || !strncmp(s->kind, "torch:", 6));
+    const bool ticks = s && !strcmp(s->clock, "tick");
+    ckr_schedule *y;
+    char a[64], b[64];
+    if (!torch || !ticks || ckr__same(s->rate, 1)) return CKR_OK;
+    y = ckr__sched_retick(x->c, s, 1, &x->out->rounded);
+    if (!y) return x->c->err->code;
+    y->clock = "update";
+    ckr__format(a, sizeof a, "%lld, %g an update", (long long)s->position, s->rate);
+    ckr__format(b, sizeof b, "%lld, 1 an update", (long long)y->position);
+    *now = y;
+    return ckr__ds_say(x, "CKR_LR_CLOCK", s->opaque ? CKR_APPROX : CKR_CHANGED,
+                       "last_epoch of the scheduler", a, b,
+                       s->opaque ? "DeepSpeed ticks once an update, and the scheduler's curve is in "
+                                   "the trainer's code: it goes on at this LR if its lengths count "
+                                   "updates"
+                                 : "DeepSpeed ticks once an update: clock and lengths are in "
+                                   "updates",
+                       s->opaque ? "build it with lengths of updates" : NULL)
+               ? CKR_OK
+               : x->c->err->code;
+}
+
 /* The scheduler's state, where it is another than it was, and what DeepSpeed goes on with. */
 static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
 {
@@ -42031,6 +42062,8 @@ static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
     const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
     ckr_result e = CKR_OK;
     if (!now || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
+    e = ckr__ds_retick(x, &now);
+    if (e != CKR_OK) return e;
     if (same && native) x->out->follows = was;
     if (native) return same ? CKR_OK : ckr__ds_emit_native(x, now);
     if (!same)
