@@ -25500,13 +25500,13 @@ static void ckr__scheds_share(ckr_state *s)
 static bool ckr__sched_unclocked(ckr__ctx *c, ckr_schedule *x, int64_t ticks, int64_t updates)
 {
     const char *reason =
-        updates < 0 ? ckr__printf(c, "the scheduler has counted %lld steps, as many as there were "
-                                     "epochs, and nothing counts the updates: whether it is stepped "
-                                     "with each is not known",
-                                  (long long)ticks)
-                    : ckr__printf(c, "the scheduler has counted %lld steps in %lld updates: when it "
-                                     "is stepped next, as once per epoch, is not known",
-                                  (long long)ticks, (long long)updates);
+        updates < 0
+            ? ckr__printf(c, "the scheduler has counted %lld steps, as many as there were epochs, "
+                             "and nothing counts the updates: whether it is stepped with each is "
+                             "not known", (long long)ticks)
+            : ckr__printf(c, "the scheduler has counted %lld steps in %lld updates: when it is "
+                             "stepped next, as once per epoch, is not known",
+                          (long long)ticks, (long long)updates);
     if (!reason) return false;
     ckr__sched_conceal(x, reason);
     x->unclocked = true;
@@ -25530,10 +25530,10 @@ static ckr_schedule *ckr__follows_scaled(ckr__ctx *c, const ckr_schedule *was, c
     return x;
 }
 
-/* The schedule that torch follows from a scheduler's state and its groups, `rate` ticks an update: a
-   class of torch's reads all of it there; a function's arguments are the coming run's, those of
-   `want`; of a function that nobody can rebuild only the base LRs may change. Without a state (NULL)
-   the coming run's scheduler begins where the script lets it. */
+/* The schedule that torch follows from a scheduler's state and its groups, `rate` ticks an update:
+   a class of torch's reads all of it there; a function's arguments are the coming run's, those of
+   `want`; of a function that nobody can rebuild only the base LRs may change. Without a state
+   (NULL) the coming run's scheduler begins where the script lets it. */
 static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const ckr_group *groups,
                                      const ckr_schedule *want, const ckr_schedule *was, double rate,
                                      int64_t done, const ckr_schedule **out)
@@ -42042,9 +42042,9 @@ static ckr_result ckr__ds_retick(ckr__ds_job *x, const ckr_schedule **now)
     *now = y;
     return ckr__ds_say(x, "CKR_LR_CLOCK", s->opaque ? CKR_APPROX : CKR_CHANGED,
                        "last_epoch of the scheduler", a, b,
-                       s->opaque ? "DeepSpeed ticks once an update, and the scheduler's curve is in "
-                                   "the trainer's code: it goes on at this LR if its lengths count "
-                                   "updates"
+                       s->opaque ? "DeepSpeed ticks once an update, and the scheduler's curve is "
+                                   "in the trainer's code: it goes on at this LR if its lengths "
+                                   "count updates"
                                  : "DeepSpeed ticks once an update: clock and lengths are in "
                                    "updates",
                        s->opaque ? "build it with lengths of updates" : NULL)
@@ -56481,7 +56481,8 @@ static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
     return ckr__decide_spans(d, "CKR_SET", subject, &was, &now, "asked for");
 }
 
-/* Why the LR of groups without a schedule that could be read may not stay; NULL: nothing says so. */
+/* Why the LR of groups without a schedule that could be read may not stay; NULL: nothing says
+   so. */
 static const char *ckr__decide_hidden(const ckr__decide *d)
 {
     uint64_t i;
@@ -56490,8 +56491,8 @@ static const char *ckr__decide_hidden(const ckr__decide *d)
         return "the file's schedulers are of some groups each: their LRs are not put together";
     for (i = 0; !d->before && i < d->src->n_groups; i++)
         if (ckr_node_get(d->src->groups[i].hyper, "initial_lr"))
-            return "the groups have had a scheduler, whose state is not found in the file: it moves "
-                   "their LR in the coming run";
+            return "the groups have had a scheduler, whose state is not found in the file: it "
+                   "moves their LR in the coming run";
     for (i = 0; !d->before && i < d->src->n_leftovers; i++)
         if (strstr(d->src->leftovers[i].path, "sched") ||
             strstr(d->src->leftovers[i].path, "Sched"))
@@ -57232,8 +57233,8 @@ static ckr_result ckr__decide_told(ckr__decide *d)
                                ? "add lr_init=LR, the LR that the optimizer was built with, where "
                                  "that is not the first group's; or leave --schedule out and keep "
                                  "the curve"
-                               : "give --schedule as the saved run had it, or leave it out and keep "
-                                 "the curve");
+                               : "give --schedule as the saved run had it, or leave it out and "
+                                 "keep the curve");
 }
 
 /* An unknown curve is said once, where somebody asks for it. */

@@ -393,7 +393,7 @@ static void unknown_curves(void)
           "--schedule transformers:cosine,num_warmup_steps=W,num_training_steps=N" },
         { "/w/titan", "total_steps=100 @splice",
           "--schedule torchtitan:steps=N,warmup_steps=W,decay_type=linear,min_lr_factor=F" },
-        { "/w/torch/bare.pt", "total_steps=100", "--schedule KIND:key=value" },
+        { "/w/torch/plain.pt", "total_steps=100", "--schedule KIND:key=value" },
         { "/w/torch/cosine.pt", "foo=1", "keys: lr min_lr" },
         { "/w/torch/cosine.pt", "9.weight_decay=1", "by its number" },
     };
@@ -764,7 +764,7 @@ static void missing_parts(void)
               near_to(value(j.f->after, j.f->resume_at, 0), 0.07959536998847742, 1e-12));
     done(&j);
     ckr_ckpt_close(c);
-    c = open_path("/w/torch/bare.pt");                 /* groups, and no schedule        */
+    c = open_path("/w/torch/plain.pt");                /* groups, and no schedule        */
     ask(&j, "");
     if (c && decide(&j, c, false)) HAS(&j, "CKR_N_NO_SCHEDULE");
     done(&j);
@@ -807,53 +807,195 @@ static void tensor_values(void)
     ckr_ckpt_close(c);
 }
 
-/* A scheduler that was stepped behind each of 3 epochs of 10 updates: the clock counts updates, and
-   the LR halves behind every second epoch. */
+/* What is not known is null, and cannot be changed; told, it is used. */
+static void never_guessed(const char *path, const char *told, const char *remedy)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = open_path(path);
+    const ckr_note *n;
+    job j;
+    if (!c) return;
+    ask(&j, "");
+    if (CHECK(decide(&j, c, true))) {
+        n = note(&j, "CKR_W_SCHEDULE_UNKNOWN");
+        CHECK(n && n->severity == CKR_CHANGED && strstr(n->remedy, remedy) != NULL);
+        CHECK(!refused(&j) && (!j.f->after || j.f->after->opaque));
+    }
+    done(&j);
+    ask(&j, "lr=0.05");
+    CHECK(!decide(&j, c, true) || refused(&j));
+    done(&j);
+    ckr_ckpt_close(c);
+    if (!told) return;
+    d.schedule = told;
+    c = open_as(path, d);
+    ask(&j, "lr=0.05");
+    if (c && CHECK(decide(&j, c, true)) && CHECK(!refused(&j) && !j.f->after->opaque))
+        NEAR(value(j.f->after, j.f->resume_at, 0), value(j.f->before, j.f->resume_at, 0) * 5,
+             1e-12);
+    done(&j);
+    ckr_ckpt_close(c);
+}
+
+static void unknown_clocks(void)
+{
+    never_guessed("/w/torch/pair.pt", NULL, "--schedule");
+    never_guessed("/w/torch/own.pt", NULL, "--schedule");
+    never_guessed("/w/torch/bare.pt", NULL, "--schedule");
+    never_guessed("/w/torch/per_epoch.pt",
+                  "torch:StepLR,step_size=2,gamma=0.5,updates_per_step=10",
+                  "--schedule torch:StepLR,step_size=2,gamma=0.5,updates_per_step=N");
+}
+
+/* Told for a file without a scheduler's state: where the coming run's begins is not known. */
+static void no_state(void)
+{
+    static const char *const asks[] = { "", "lr=0.05", "total_steps=80 @splice" };
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c;
+    size_t i;
+    job j;
+    d.schedule = "torch:CosineAnnealingLR,T_max=40,eta_min=0.001";
+    c = open_as("/w/torch/bare.pt", d);
+    for (i = 0; c && i < sizeof asks / sizeof *asks; i++) {
+        ask(&j, asks[i]);
+        if (CHECK(decide(&j, c, true))) {
+            CHECK(refused(&j) == (i > 0));
+            if (i == 0) CHECK(j.f->after && j.f->after->opaque);
+            HAS(&j, i ? "CKR_E_SCHEDULE_HOLD" : "CKR_W_SCHEDULE_UNKNOWN");
+        }
+        done(&j);
+    }
+    ckr_ckpt_close(c);
+}
+
+/* A function of the LR that the optimizer was built with, within a warmup that is the same with any:
+   nobody knows the rest, unless it is told. */
+static void optimizers_lr(void)
+{
+    static const char *const told[] = {
+        "transformers:polynomial,num_warmup_steps=20,num_training_steps=40,lr_end=0.001",
+        "transformers:polynomial,num_warmup_steps=20,num_training_steps=40,lr_end=0.001,"
+        "lr_init=0.1",
+        "transformers:cosine_with_min_lr,num_warmup_steps=20,num_training_steps=40,min_lr=0.001",
+        "transformers:cosine_with_min_lr,num_warmup_steps=20,num_training_steps=40,"
+        "min_lr_rate=0.01"
+    };
+    size_t i;
+    job j;
+    for (i = 0; i < sizeof told / sizeof *told; i++) {
+        ckr_open_desc d = CKR_ZERO;
+        ckr_ckpt *c;
+        d.schedule = told[i];
+        c = open_as("/w/torch/warm.pt", d);
+        ask(&j, "");
+        if (c && CHECK(decide(&j, c, true))) {
+            const ckr_note *n = note(&j, "CKR_W_SCHEDULE_UNKNOWN");
+            CHECK(!refused(&j) && (n != NULL) == (i % 2 == 0));
+            CHECK(n == NULL || strstr(n->reason, "lr_init=LR") != NULL);
+            CHECK_INT(j.f->after->opaque, i % 2 == 0);
+        }
+        done(&j);
+        ckr_ckpt_close(c);
+    }
+}
+
+/* Another schedule whose curve takes a part from the LR that the optimizer is built with: that LR,
+   or the part itself, is a setting; what the new one lacks is set back. */
+static void new_functions(void)
+{
+    static const struct { const char *told, *ask, *key, *value; } x[] = {
+        { "transformers:linear,num_warmup_steps=20,num_training_steps=60",
+          "transformers:polynomial,num_warmup_steps=20,num_training_steps=80,lr_end=0.001 lr=0.2",
+          "lr", "0.2" },
+        { "transformers:linear,num_warmup_steps=20,num_training_steps=60",
+          "transformers:cosine_with_min_lr,num_warmup_steps=20,num_training_steps=80,"
+          "min_lr=0.002 lr=0.2", "min_lr_rate", "0.01" },
+        { "transformers:cosine,num_warmup_steps=20,num_training_steps=60,num_cycles=1.5",
+          "transformers:cosine,num_warmup_steps=20,num_training_steps=80", "num_cycles", "0.5" },
+    };
+    size_t i;
+    job j;
+    for (i = 0; i < sizeof x / sizeof *x; i++) {
+        ckr_open_desc d = CKR_ZERO;
+        ckr_ckpt *c;
+        d.schedule = x[i].told;
+        c = open_as("/w/torch/warm.pt", d);
+        ask(&j, x[i].ask);
+        if (c && CHECK(decide(&j, c, true)) && CHECK(!refused(&j)))
+            CHECK_STR(setting_value(j.f, x[i].key), x[i].value);
+        done(&j);
+        ckr_ckpt_close(c);
+    }
+}
+
+/* torch finds its OneCycleLR's bounds in the groups, and the first update's momentum, too. */
+static void momenta(void)
+{
+    static const struct { const char *path, *ask; } x[] = {
+        { "/w/torch/onecycle.pt", "total_steps=90 @target ^10" },
+        { "/w/torch/step.pt", "torch:OneCycleLR,max_lr=0.1,total_steps=60 ^1000" },
+        { "/w/torch/step.pt", "torch:CyclicLR,base_lr=0.001,max_lr=0.1,step_size_up=20 ^1000" },
+    };
+    size_t i;
+    job j;
+    for (i = 0; i < sizeof x / sizeof *x; i++) {
+        ckr_ckpt *c = open_path(x[i].path);
+        const ckr_node *h, *m;
+        double v, want[2] = { 0, 0 };
+        ask(&j, x[i].ask);
+        if (c && CHECK(decide(&j, c, true)) && CHECK(!refused(&j))) {
+            h = j.f->groups[1].hyper;
+            m = ckr_node_get(h, "betas") ? ckr_node_at(ckr_node_get(h, "betas"), 0)
+                                         : ckr_node_get(h, "momentum");
+            CHECK_OK(ckr_schedule_values(j.f->after, CKR_COLUMN_MOMENTUM, 13, 1, want, NULL, &err),
+                     &err);
+            if (CHECK(ckr_node_f64(m, &v))) NEAR(v, want[1], 1e-15);
+            CHECK(i == 2 || ckr_node_get(h, "max_momentum") != NULL);
+        }
+        done(&j);
+        ckr_ckpt_close(c);
+    }
+}
+
+/* A scheduler that is stepped behind each epoch of 10 updates, of which 3 are done: nobody knows how
+   long an epoch is; told, the LR halves behind every second one. */
 static void per_epoch(void)
 {
     static const int at[] = { 1, 20, 21, 30, 31, 40, 41, 60, 61 };
     static const double lr[] = { 0.01,  0.01,   0.005,  0.005,  0.005,
                                  0.005, 0.0025, 0.0025, 0.00125 };
-    ckr_error e;
-    ckr_ckpt *c = NULL;
-    const ckr_state *s;
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = open_path("/w/torch/per_epoch.pt");
+    const ckr_schedule *s = c ? ckr_ckpt_state(c)->schedules : NULL;
     size_t i;
-    uint64_t n = 0;
-    if (!CHECK_OK(ckr_ckpt_open("tests/data/resume/per_epoch.pt", NULL, &c, &e), &e)) return;
-    s = ckr_ckpt_state(c);
-    CHECK_INT(s->progress.step, 30);
-    for (i = 0; i < s->n_notes; i++) n += !strcmp(s->notes[i].code, "CKR_W_SCHEDULER_CLOCK");
-    CHECK_INT(n, 1);
-    for (i = 0; s->n_schedules && i < sizeof at / sizeof *at; i++) {
-        double v = 0;
-        CHECK_OK(ckr_schedule_values(s->schedules, CKR_COLUMN_LR, at[i], 1, &v, NULL, &e), &e);
-        NEAR(v, lr[i], 1e-15);
-    }
+    if (s) CHECK(s->opaque && s->unclocked);
+    if (s) CHECK(value(s, 31, 0) != value(s, 31, 0));
+    ckr_ckpt_close(c);
+    d.schedule = "torch:StepLR,step_size=2,gamma=0.5,updates_per_step=10";
+    c = open_as("/w/torch/per_epoch.pt", d);
+    s = c ? ckr_ckpt_state(c)->schedules : NULL;
+    for (i = 0; s && i < sizeof at / sizeof *at; i++) NEAR(value(s, at[i], 0), lr[i], 1e-15);
     ckr_ckpt_close(c);
 }
 
-/* The same after 34 updates: an epoch has begun, and its length is not known. */
+/* The same after 34 updates: within an epoch. */
 static void within_epoch(void)
 {
-    static const unsigned char was[] = { 0, 0, 0xf0, 0x41 }, is[] = { 0, 0, 8, 0x42 };
-    ckr_env env = CKR_ZERO;
+    static const unsigned char steps[][4] = { { 0, 0, 0xf0, 0x41 }, { 0, 0, 8, 0x42 } };
     ckr_open_desc d = CKR_ZERO;
-    ckr_ckpt *c = NULL;
-    ckr_error e;
-    memio_file *f;
-    double v[6];
+    ckr_ckpt *c;
+    memio_file *f = memio_find(&mem, "/w/torch/per_epoch.pt");
     size_t i;
-    memio_load(&mem, "tests/data/resume", "/epochs");
-    f = memio_find(&mem, "/epochs/per_epoch.pt");
     for (i = 0; CHECK(f) && i + 4 <= f->size; i++)
-        if (!memcmp(f->data + i, was, 4)) memcpy(f->data + i, is, 4);
-    env.io = memio_io(&mem);
-    d.env = &env;
-    if (!CHECK_OK(ckr_ckpt_open("/epochs/per_epoch.pt", &d, &c, &e), &e)) return;
-    CHECK_INT(ckr_ckpt_state(c)->progress.step, 34);
-    CHECK_OK(ckr_schedule_values(ckr_ckpt_state(c)->schedules, CKR_COLUMN_LR, 35, 6, v, NULL, &e),
-             &e);
-    for (i = 0; i < 6; i++) NEAR(v[i], 0.005, 1e-15);
+        if (!memcmp(f->data + i, steps[0], 4)) memcpy(f->data + i, steps[1], 4);
+    never_guessed("/w/torch/per_epoch.pt", NULL, "updates_per_step=N");
+    d.schedule = "torch:StepLR,step_size=2,gamma=0.5,updates_per_step=10";
+    c = open_as("/w/torch/per_epoch.pt", d);
+    for (i = 35; c && i < 41; i++)
+        NEAR(value(ckr_ckpt_state(c)->schedules, (int64_t)i, 0), 0.005, 1e-15);
+    if (c) NEAR(value(ckr_ckpt_state(c)->schedules, 41, 0), 0.0025, 1e-15);
+    if (c) CHECK_INT(ckr_ckpt_state(c)->progress.step, 34);
     ckr_ckpt_close(c);
 }
 
@@ -883,6 +1025,11 @@ int main(int argc, char **argv)
     RUN(out_of_memory);
     RUN(missing_parts);
     RUN(tensor_values);
+    RUN(unknown_clocks);
+    RUN(no_state);
+    RUN(optimizers_lr);
+    RUN(new_functions);
+    RUN(momenta);
     RUN(per_epoch);
     RUN(within_epoch);
     memio_free(&mem);

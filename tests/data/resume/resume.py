@@ -3,7 +3,8 @@
 
 NAME.pt: model, optimizer and scheduler after 12 updates, two groups (weight decay 0.1 and 0). lr.json: the LR that
 the live run used in every update. `named`: the optimizer knows its parameters' names. `tensor`: the LRs are tensors.
-`bare`: no scheduler. `noinit`: groups without initial_lr. check: resume.py --check FILE NAME prints the LRs that torch goes on with from a converted file.
+`bare`: no scheduler. `noinit`: groups without initial_lr. `pair`: two schedulers of one optimizer. `plain`: groups
+that never had one; `own`: the script's own. `warm`: within a warm-up. check: resume.py --check FILE NAME prints the LRs that torch goes on with from a converted file.
 """
 
 import json
@@ -45,6 +46,10 @@ CASES = {
     "onecycle": lambda o: S.OneCycleLR(o, max_lr=[0.1, 0.02], total_steps=60),
     "seq": lambda o: S.SequentialLR(o, [S.LinearLR(o, 0.1, 1.0, 5), S.CosineAnnealingLR(o, 45)], [5]),
     "lambda": lambda o: S.LambdaLR(o, lambda t: 1 / (1 + 0.1 * t)),
+    "pair": lambda o: S.ExponentialLR(o, 0.9),
+    "plain": cosine,
+    "own": cosine,
+    "warm": lambda o: S.LambdaLR(o, lambda t: min(1, t / 20)),
 }
 
 
@@ -68,13 +73,17 @@ def write(out):
         for k in range(N):
             if k == AT:
                 d = {"optimizer": o.state_dict()}
-                if name == "noinit":
+                if name in ("noinit", "plain", "own"):
                     for g in d["optimizer"]["param_groups"]:
                         del g["initial_lr"]
-                if name != "bare":
+                if name not in ("bare", "plain", "own"):
                     d["scheduler"] = s.state_dict()
+                if name == "pair":
+                    d["scheduler"] = [s.state_dict(), S.MultiStepLR(o, [15], 0.1).state_dict()]
+                if name == "own":
+                    d["lr_scheduler"] = {"num_updates": k, "peak": 0.1}
                 torch.save(d, f"{out}/{name}.pt")
-            if name not in ("named", "tensor", "bare", "noinit"):
+            if name not in ("named", "tensor", "bare", "noinit", "pair", "plain", "own", "warm"):
                 truth.setdefault(name, []).append(lrs(o))
             train(m, o, s)
     with open(f"{out}/lr.json", "w") as f:
