@@ -25437,16 +25437,32 @@ static ckr_node *ckr__group_dict(ckr__ctx *c, const ckr_group *g, ckr_node *inde
     return d && (!index || ckr__node_set(c, d, "params", index)) ? d : NULL;
 }
 
+/* Is a group's LR a tensor that is no float64? torch computes with it in its own precision. */
+static bool ckr__lr_short(const ckr_state *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_groups; i++) {
+        const ckr_node *lr = ckr_node_get(s->groups[i].hyper, "lr");
+        if (lr && lr->kind == CKR_NODE_TENSOR && lr->u.view->dtype != CKR_DTYPE_F64) return true;
+    }
+    return false;
+}
+
 /* Its LR must be the groups': else somebody has set it, or the files are of different runs. */
 static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x)
 {
+    const bool few = ckr__lr_short(s);
     double drift = 0;
     uint64_t lane = 0;
     char subject[48], text[64];
     ckr_result r;
     if (x->opaque || !s->n_groups) return CKR_OK;
+    if (few && !ckr__note(c, &s->notes, &s->n_notes, "CKR_W_LR_FLOAT32", CKR_CHANGED, "lr", NULL,
+                          NULL, "the LR is a tensor of float32, in which torch computes it: what "
+                                "is said here is as near as that", NULL))
+        return c->err->code;
     r = ckr__sched_drift(c, x, &drift, &lane);
-    if (r != CKR_OK || !(drift > 1e-9)) return r;
+    if (r != CKR_OK || !(drift > (few ? 1e-5 : 1e-9))) return r;
     ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
     ckr__format(text, sizeof text, "%.17g", x->lanes[lane].anchor);
     return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, text, NULL,
@@ -33995,7 +34011,10 @@ static ckr_result ckr__ac_say_clock(ckr__ac_job *x, const ckr_schedule *was,
 
 static const ckr_node *ckr__ac_arg(const ckr__ac_job *x, const char *key)
 {
-    return ckr_node_get(ckr__ac_args_node(x->ac), key);
+    const ckr_node *v = ckr_node_get(ckr__ac_args_node(x->ac), key);
+    return v && v->kind == CKR_NODE_OBJECT && ckr_node_str(ckr_node_at(v->u.object->args, 0))
+               ? ckr_node_at(v->u.object->args, 0)     /* an Enum's value                       */
+               : v;
 }
 
 /* What TrainingArguments make of a schedule's arguments: whole lengths only, and max_steps is the
@@ -57029,6 +57048,9 @@ static ckr_result ckr__decide_behind(ckr__decide *d)
             worse = worse || b[i] < 0 || b[i] > a[i] * (1 + 1e-9) + 1e-300;
     }
     if (r != CKR_OK || !worse) return r;
+    if (!strcmp(d->src->dialect, "hf_trainer") && ckr__is_function(d->after) &&
+        (double)ckr__run_end(d->after, d->done) < ckr__sched_done(&own, end) + 2)
+        return CKR_OK;                         /* the Trainer ends with its schedule          */
     ckr__format(at, sizeof at, "update %.0f", ckr__sched_done(&own, end) + 2);
     return ckr__decide_say(d, "CKR_W_LR_REBOUND", CKR_CHANGED, d->after->kind, NULL, at,
                            "behind its end this scheduler goes on by itself: it rises again, or "
@@ -57829,7 +57851,7 @@ static int ckr__severity_max(const ckr_note *notes, uint64_t n)
 static bool ckr__recovers(const ckr_note *n)
 {
     static const char *const own[] = { "CKR_W_LR_REBOUND", "CKR_W_SCHEDULE_UNKNOWN",
-                                       "CKR_TITAN_CURVE", "CKR_N_NO_SCHEDULE",
+                                       "CKR_TITAN_CURVE", "CKR_N_NO_SCHEDULE", "CKR_W_LR_FLOAT32",
                                        "CKR_W_RNG_DUPLICATES", "CKR_W_RNG_OVERLAP" };
     size_t i;
     for (i = 0; i < sizeof own / sizeof *own; i++) if (!strcmp(n->code, own[i])) return true;

@@ -1197,7 +1197,7 @@ static void log_hook(void *user, const ckr_error *what)
 typedef enum option_kind {
     KIND_SWITCH = 0, KIND_TEXT, KIND_COUNT, KIND_ROWS, KIND_STAGE, KIND_BYTES, KIND_MODE,
     KIND_DTYPE, KIND_COLOR, KIND_ONLY, KIND_WITHOUT, KIND_SET, KIND_LR_POLICY, KIND_COLUMN,
-    KIND_RATIO, KIND_RNG, KIND_SEED, KIND_LATER
+    KIND_RATIO, KIND_RNG, KIND_SEED, KIND_UNTIL, KIND_LATER
 } option_kind;
 
 typedef struct option {
@@ -1265,8 +1265,9 @@ static const option all_options[] = {
     { "optimizer", "FILE", KIND_TEXT, AT(optimizer), VERB_LR | VERB_INSPECT,
       "the optimizer's file beside a bare scheduler's" },
     { "from", "STEP", KIND_ROWS, AT(from), VERB_LR, "first update shown (default 1)" },
-    { "to", "STEP", KIND_ROWS, AT(to), VERB_LR,
-      "last update shown (default: the run's or the schedule's end, or twice the step)" },
+    { "to", "STEP|DIALECT", KIND_UNTIL, AT(to), VERB_LR,
+      "last update shown (default: the run's or the schedule's end, or twice the step); or the "
+      "coming run's framework" },
     { "column", "NAME", KIND_COLUMN, AT(column), VERB_LR, "lr (default), weight_decay, momentum" },
     { "csv", NULL, KIND_SWITCH, AT(csv), VERB_LR, "comma-separated values instead of a table" },
     { "svg", "FILE", KIND_TEXT, AT(svg), VERB_LR, "a plot of both curves, into FILE" },
@@ -1489,6 +1490,10 @@ static bool option_store(const option *o, options *into, const char *s)
     case KIND_RATIO: return store_ratio(field, s);
     case KIND_RNG: return store_word(field, rng_policies, COUNT_OF(rng_policies), s);
     case KIND_SEED: return parse_u64(s, UINT64_MAX, (uint64_t *)field);
+    case KIND_UNTIL:
+        if (parse_u64(s, INT64_MAX, (uint64_t *)field)) return into->to > 0;
+        into->target.dialect = s;
+        return *s != '\0' && !strchr("-+.0123456789", *s);
     case KIND_LATER: return o->help && (o->help[0] == '*' || !strcmp(o->help, s));
     case KIND_COUNT:
     case KIND_ROWS:
@@ -1503,6 +1508,7 @@ static const char *option_wants(const option *o)
     switch (o->kind) {
     case KIND_COUNT:
     case KIND_ROWS: return "a whole number from 1";
+    case KIND_UNTIL: return "a whole number from 1, or a framework";
     case KIND_STAGE: return "0, 1, 2 or 3";
     case KIND_BYTES: return "a size like 256M, 64K or 2G";
     case KIND_MODE: return "recover, continue or transfer";
@@ -3834,22 +3840,42 @@ static bool lr_said(const ckr_plan_facts *f, const char *code)
     return false;
 }
 
-/* `whole`: the plan of a conversion, whose framework follows what it can; NULL: there is none. */
+/* Neither groups nor a schedule: there is no LR to tell of. */
+static int lr_nothing(job *j)
+{
+    error_set(&j->err, CKR_E_NOT_FOUND, CKR_ITEM_SCHEDULE_STATE, NULL);
+    snprintf(j->err.file, sizeof j->err.file, "%.250s", j->args[0]);
+    snprintf(j->err.text, sizeof j->err.text,
+             "neither an optimizer's groups nor a schedule are found in it");
+    snprintf(j->err.remedy, sizeof j->err.remedy, "--optimizer FILE for a bare scheduler's file");
+    return fail(j);
+}
+
+/* `whole`: the plan of a conversion, whose framework follows what it can; NULL: there is none. What
+   it allows is not refused to who only asks; what another framework cannot have is. */
 static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan, const ckr_plan *whole)
 {
     const ckr_plan_facts *f = ckr_plan_info(plan), *w = whole ? ckr_plan_info(whole) : NULL;
+    const bool to = j->o.target.dialect != NULL, can = w && w->verdict != CKR_VERDICT_REFUSED;
     ckr_plan_facts shown = *f;
     ckr_note held[4];
     uint64_t i, n = 0;
     report notes;
     curves c;
     int code;
+    if (!curve_groups(f)) return lr_nothing(j);
     for (i = 0; w && i < w->n_notes && n < sizeof held / sizeof *held; i++)
-        if (lr_held(&w->notes[i]) && !lr_said(f, w->notes[i].code)) held[n++] = w->notes[i];
-    if (w && w->verdict != CKR_VERDICT_REFUSED) shown.after = w->after;
+        if ((lr_held(&w->notes[i]) || (to && w->notes[i].severity == CKR_ERROR)) &&
+            !lr_said(f, w->notes[i].code))
+            held[n++] = w->notes[i];
+    if (can) {
+        shown.after = w->after;
+        shown.verdict = w->verdict;
+        if (f->verdict == CKR_VERDICT_REFUSED && shown.n_notes) shown.n_notes--;   /* the policy */
+    }
     for (i = 0; i < n; i++) if (held[i].severity == CKR_ERROR) shown.verdict = CKR_VERDICT_REFUSED;
-    notes = report_of(f->notes, f->n_notes, held, n);
     f = &shown;
+    notes = report_of(f->notes, f->n_notes, held, n);
     code = curves_make(j, saved, f, &c);
     if (code == CODE_DONE) code = lr_show(j, &c, &notes);
     if (code == CODE_DONE && j->o.json) lr_json(j, &c, &notes);
@@ -3870,8 +3896,10 @@ static int verb_lr(job *j)
     if (code == CODE_DONE && ckr_plan_decide(c, &j->o.target, &plan, &j->err) != CKR_OK)
         code = fail(j);
     /* what cannot be written for another reason has its decided curve still */
-    if (code == CODE_DONE && ckr_plan_create(c, &j->o.target, 0, &whole, NULL) != CKR_OK)
+    if (code == CODE_DONE && ckr_plan_create(c, &j->o.target, 0, &whole, &j->err) != CKR_OK) {
         whole = NULL;
+        if (j->o.target.dialect) code = fail(j);
+    }
     if (code == CODE_DONE) code = lr_verb(j, ckr_ckpt_state(c), plan, whole);
     ckr_plan_free(whole);
     ckr_plan_free(plan);

@@ -869,8 +869,8 @@ static void no_state(void)
     ckr_ckpt_close(c);
 }
 
-/* A function of the LR that the optimizer was built with, within a warmup that is the same with any:
-   nobody knows the rest, unless it is told. */
+/* A function of the LR that the optimizer was built with, within a warmup that is the same with
+   any: nobody knows the rest, unless it is told. */
 static void optimizers_lr(void)
 {
     static const char *const told[] = {
@@ -958,8 +958,8 @@ static void momenta(void)
     }
 }
 
-/* A scheduler that is stepped behind each epoch of 10 updates, of which 3 are done: nobody knows how
-   long an epoch is; told, the LR halves behind every second one. */
+/* A scheduler that is stepped behind each epoch of 10 updates, of which 3 are done: nobody knows
+   how long an epoch is; told, the LR halves behind every second one. */
 static void per_epoch(void)
 {
     static const int at[] = { 1, 20, 21, 30, 31, 40, 41, 60, 61 };
