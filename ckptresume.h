@@ -25501,14 +25501,12 @@ static void ckr__sched_conceal(ckr_schedule *x, const char *reason)
     x->recurrent = x->anchored = false;
 }
 
-/* Of several schedulers some step the same optimizer. */
-static void ckr__scheds_share(ckr_state *s)
+/* One of several that step the same optimizer. */
+static void ckr__sched_share(ckr_schedule *x)
 {
-    uint64_t i;
-    for (i = 0; i < s->n_schedules && s->n_schedules > 1; i++)
-        ckr__sched_conceal(&s->schedules[i],
-                           "several schedulers step one optimizer: the LR is what they make of it "
-                           "together, in an order that the file does not tell");
+    ckr__sched_conceal(x, "several schedulers step one optimizer: the LR is what they make of it "
+                          "together, in an order that the file does not tell");
+    x->unclocked = false;
 }
 
 /* Its clock is none of updates (`updates` < 0: it may be one of epochs): when it is stepped next is
@@ -25613,11 +25611,14 @@ static ckr_node *ckr__function_args(ckr__ctx *c, const ckr_schedule *now, double
     return d;
 }
 
-/* What an argument is that is left out. */
-static ckr_node *ckr__function_default(ckr__ctx *c, const ckr_schedule *s, const char *key)
+/* What an argument is that is left out; None: nothing, or the function has none such. */
+static ckr_node *ckr__function_default(ckr__ctx *c, const ckr_schedule *s, const ckr_node *name)
 {
     const ckr__curve_nums *k = &s->curve->k;
-    if (!ckr__is_function(s) || s->curve->kind != CKR__CV_HF) return ckr__node(c, CKR_NODE_NONE);
+    const char *key = ckr_node_str(name);
+    if (!ckr__is_function(s) || s->curve->kind != CKR__CV_HF ||
+        !ckr__key_known(ckr__skind_of(s->kind), name))
+        return ckr__node(c, CKR_NODE_NONE);
     if (!strcmp(key, "num_cycles")) return ckr__sw_number(c, k->cycles);
     if (!strcmp(key, "power")) return ckr__sw_number(c, k->power);
     if (!strcmp(key, "lr_end") || !strcmp(key, "min_lr_ratio")) return ckr__node_float(c, k->floor);
@@ -25633,7 +25634,8 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
 {
     const char *name = strchr(now->kind, ':');
     const bool function = ckr__is_function(now),
-               same = was && was->kind && !strcmp(was->kind, now->kind);
+               same = was && was->kind && !strcmp(was->kind, now->kind),
+               call = was && function && ckr__is_function(was) && *was->kind == *now->kind;
     const char *place = !function                         ? "torch.optim.lr_scheduler"
                         : !strncmp(now->kind, "diff", 4) ? "diffusers.optimization.get_scheduler"
                                                           : "transformers.get_scheduler";
@@ -25649,18 +25651,20 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
     args = ckr__function_args(o->c, now, had, &top);
     if (!place || !args) return false;
     if (function && !ckr__setting(o, place, "name", ckr__node_str(o->c, name + 1),
-                                  same ? ckr__node_str(o->c, name + 1) : NULL, true, why))
+                                  call ? ckr__node_str(o->c, strchr(was->kind, ':') + 1) : NULL,
+                                  true, why))
         return false;
-    for (i = 0; same && was->params && i < was->params->count; i++) {
+    for (i = 0; (same || call) && was->params && i < was->params->count; i++) {
         const char *key = ckr_node_str(was->params->u.items[2 * i]);
         if (key && !ckr_node_get(args, key) &&
-            !ckr__node_set(o->c, args, key, ckr__function_default(o->c, now, key)))
+            !ckr__node_set(o->c, args, key,
+                           ckr__function_default(o->c, now, was->params->u.items[2 * i])))
             return false;
     }
     for (i = 0; i < args->count; i++) {
         const char *key = ckr_node_str(args->u.items[2 * i]);
         const ckr_node *v = args->u.items[2 * i + 1];
-        const ckr_node *old = same && key ? ckr_node_get(was->params, key) : NULL;
+        const ckr_node *old = (same || call) && key ? ckr_node_get(was->params, key) : NULL;
         if (!key || !strcmp(key, "lr") || !strcmp(key, "lr_init") ||
             (v->kind == CKR_NODE_NONE && (!old || old->kind == CKR_NODE_NONE)))
             continue;
@@ -30558,9 +30562,9 @@ static bool ckr__plain_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
                      "the optimizer counts the updates: some seem to have been skipped", NULL);
 }
 
-/* Of the n groups from `first` on. */
+/* Of the n groups from `first` on; `shared`: another one steps their optimizer, too. */
 static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *scheduler,
-                                      uint64_t first, uint64_t n)
+                                      uint64_t first, uint64_t n, bool shared)
 {
     const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, n);
     void *array = s->schedules;
@@ -30576,8 +30580,8 @@ static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node 
     if (!place) return c->err->code;
     *place = *x;
     x = place;
-    if (!strcmp(x->clock, "update") && !ckr__plain_clock(c, s, x))
-        return c->err->code;
+    if (!strcmp(x->clock, "update") && !ckr__plain_clock(c, s, x)) return c->err->code;
+    if (shared) ckr__sched_share(x);
     return ckr__lr_drift(c, s, x);
 }
 
@@ -30610,7 +30614,7 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
                          "no state dict of an optimizer is in this file");
     if (optim) r = ckr__plain_groups(c, s, optim);
     if (r == CKR_OK && optim) ckr__plain_step(c, s, optim);
-    if (r == CKR_OK && sched) r = ckr__plain_schedule(c, s, sched, 0, s->n_groups);
+    if (r == CKR_OK && sched) r = ckr__plain_schedule(c, s, sched, 0, s->n_groups, false);
     return r;
 }
 
@@ -32580,8 +32584,8 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
         if (e == CKR_OK) e = ckr__ac_schedule(r, f);
     }
     if (e == CKR_OK) e = ckr__ac_rate(r);
-    if (k && ckr__ac_nth(r, CKR__AC_OPTIMIZER, 0) && !ckr__ac_nth(r, CKR__AC_OPTIMIZER, k - 1))
-        ckr__scheds_share(r->s);
+    if (k > 1 && ckr__ac_nth(r, CKR__AC_OPTIMIZER, 0) && !ckr__ac_nth(r, CKR__AC_OPTIMIZER, k - 1))
+        for (i = 0; i < r->s->n_schedules; i++) ckr__sched_share(&r->s->schedules[i]);
     for (i = 0, k = 0; i < r->n_files && e == CKR_OK; i++)
         if (r->files[i]->schedule)
             *r->files[i]->schedule = r->s->schedules[r->files[i]->index < r->s->n_schedules
@@ -33691,9 +33695,9 @@ static ckr_result ckr__rf_schedules(ckr__rf *x, ckr__plain *keep)
     for (i = 0; i < keep->n_schedulers && e == CKR_OK; i++) {
         const ckr__ac_file *o = &x->files[each ? i : 0];
         ckr__plain_take_node(keep, keep->schedulers[i]);
-        e = ckr__plain_schedule(x->r->c, x->r->s, keep->schedulers[i], o->first_group, o->n_groups);
+        e = ckr__plain_schedule(x->r->c, x->r->s, keep->schedulers[i], o->first_group, o->n_groups,
+                                !each && keep->n_schedulers > 1);
     }
-    if (e == CKR_OK && !each) ckr__scheds_share(x->r->s);
     return e == CKR_OK ? ckr__rf_unite(x) : e;
 }
 

@@ -913,6 +913,9 @@ static void new_functions(void)
           "min_lr=0.002 lr=0.2", "min_lr_rate", "0.01" },
         { "transformers:cosine,num_warmup_steps=20,num_training_steps=60,num_cycles=1.5",
           "transformers:cosine,num_warmup_steps=20,num_training_steps=80", "num_cycles", "0.5" },
+        { "transformers:polynomial,num_warmup_steps=20,num_training_steps=60,lr_end=0.001,"
+          "lr_init=0.1",
+          "transformers:linear,num_warmup_steps=20,num_training_steps=80", "lr_end", "absent" },
     };
     size_t i;
     job j;

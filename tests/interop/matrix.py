@@ -25,7 +25,7 @@ class Saved:
     groups: int
     lr: float  # a base LR to play with
     # the framework's own, and: in_code (nothing can tell the curve), ticks (of the schedule's clock in an update),
-    # worlds (the other numbers of processes), batch (another number of samples an update)
+    # worlds (the other numbers of processes), batch (another number of samples an update), always (flags of each call)
     extra: dict = field(default_factory=dict)
 
 
@@ -50,7 +50,7 @@ class Framework:
 def cells(saved):
     """{name: (flags, last update of the coming schedule, whether they change the schedule)}"""
     end, far = saved.horizon, 2 * saved.horizon
-    total = lambda updates: ["--set", f"total_steps={updates * saved.extra.get('ticks', 1)}"]
+    total = lambda updates: ["--set", f"total_steps={round(updates * saved.extra.get('ticks', 1))}"]
     policy = lambda name, *more: ([*total(far), "--lr-policy", name, *more], far, True)
     length = lambda updates: ([*total(updates), "--max-lr-jump", 10], updates, True)
     worlds = saved.extra.get("worlds") or [2 * saved.world, *[saved.world // 2][: saved.world // 2]]
@@ -128,6 +128,7 @@ def compare(said, used, may_round, done):
 def run_cell(framework, saved, told, flags, end, out):
     """(what the table shows, why)"""
     first, last = saved.done + 1, end * 3 // 2
+    told = [*saved.extra.get("always", []), *told]
     processes = flags[0] == "--dp"
     try:
         doc = ask("convert", saved.path, out, *told, *flags)

@@ -6,7 +6,7 @@ zero, so that no process has to hear of another's. Megatron and Nanotron cannot 
 checkpoints of tests/data, on which the framework's own scheduler has taken other steps.
 """
 
-import copy, dataclasses, importlib, importlib.abc, importlib.machinery, logging, os, shutil, sys, types
+import copy, dataclasses, importlib, importlib.abc, importlib.machinery, logging, os, shutil, subprocess, sys, types
 from pathlib import Path
 
 import torch
@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from matrix import Framework, Saved
-from matrix_torch import DONE, END, LR, TORCH, TRANSFORMERS, known, saved_of, scheduler_of, schedulers
+from matrix_torch import DONE, END, LR, TORCH, TRANSFORMERS, Tiny, known, saved_of, scheduler_of, schedulers
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 
@@ -80,6 +80,7 @@ class DeepSpeed(Framework):
         "LRRangeTest": {"lr_range_test_min_lr": 1e-4, "lr_range_test_step_size": 3, "lr_range_test_step_rate": 0.5},
         "CosineAnnealingLR": {"T_max": END, "eta_min": 1e-5},  # torch's, which does without ZeRO only
     }  # fmt: skip
+    batch = 12  # what settings are about
     client = ("linear", "cosine", "cosine_with_min_lr", "StepLR", "CosineAnnealingLR", "OneCycleLR", "LambdaLR")
 
     def available(self):
@@ -103,7 +104,7 @@ class DeepSpeed(Framework):
         os.environ.update(RANK=f"{rank}", LOCAL_RANK=f"{rank}", WORLD_SIZE=f"{world}", LOCAL_SIZE=f"{world}")
         sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # would be compiled
         config = {
-            "train_batch_size": 12,
+            "train_batch_size": self.batch or 6 * world,
             "train_micro_batch_size_per_gpu": 6,
             "gradient_accumulation_steps": 1,
             "steps_per_print": 10**9,
@@ -118,17 +119,26 @@ class DeepSpeed(Framework):
         if place or any(s["place"].startswith((TRANSFORMERS, TORCH)) for s in settings):
             make = lambda optimizer: scheduler_of(optimizer, place, own, settings)
         torch.manual_seed(0)
-        model = torch.nn.Linear(3, 4)
+        model = self.model()
         groups = [{"params": [model.weight]}, {"params": [model.bias], "lr": LR[1]}]
         for key, value in of(settings, "optimizer").items():
-            groups[int(key.removeprefix("param_groups[").removesuffix("].lr"))]["lr"] = value
+            if key == "lr":
+                config["optimizer"]["params"]["lr"] = value
+            else:
+                groups[int(key.removeprefix("param_groups[").removesuffix("].lr"))]["lr"] = value
         return deepspeed.initialize(model=model, model_parameters=groups, config=config, lr_scheduler=make)[0]
+
+    def model(self):
+        return torch.nn.Linear(3, 4)
+
+    def loss(self, engine):
+        return engine(torch.ones(2, 3)).sum()
 
     def train(self, engine, updates):
         def step():
             try:
                 for _ in range(engine.gradient_accumulation_steps()):
-                    engine.backward(engine(torch.ones(2, 3)).sum() * 0)
+                    engine.backward(self.loss(engine) * 0)
                     engine.step()
             except ValueError as e:  # torch's OneCycleLR, behind its end
                 if "Tried to step" not in str(e):
@@ -150,6 +160,40 @@ class DeepSpeed(Framework):
         engine = self.engine(saved.extra["case"], settings, world)
         assert engine.load_checkpoint(out)[0], "DeepSpeed found no checkpoint"
         return self.train(engine, steps)
+
+
+class FromAccelerate(DeepSpeed):
+    """Accelerate's checkpoints, whose scheduler has ticked once per process, for DeepSpeed."""
+
+    name = "accelerate to deepspeed"
+    batch = None
+    client = ("cosine", "polynomial", "StepLR", "CosineAnnealingLR", "OneCycleLR", "LambdaLR")
+
+    def cases(self):
+        return list(self.client)
+
+    def model(self):
+        return Tiny()
+
+    def loss(self, engine):
+        return engine(torch.ones(2, 3))["loss"]
+
+    def save(self, case, dir):
+        """By another process: this one is DeepSpeed's."""
+        code = "import sys, pathlib, matrix_torch as m; m.Accelerate().save(sys.argv[1], pathlib.Path(sys.argv[2]))"
+        ranks = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_SIZE")
+        env = {k: v for k, v in os.environ.items() if k not in ranks}
+        here = Path(__file__).parent
+        subprocess.run([sys.executable, "-c", code, case, dir], cwd=here, env=env, check=True, capture_output=True)
+        extra = {"worlds": [1, 3], "ticks": 2, "always": ["--to", "deepspeed"]}
+        return saved_of(dir / "checkpoint_0", case, 2, *schedulers(2)[case], **extra)
+
+    def resume(self, saved, out, settings, world, steps):
+        settings = [s for s in settings if s["place"] != "Accelerator.load_state"]
+        return super().resume(saved, out, settings, world, steps)
+
+    def clients(self, case):
+        return schedulers(2)[case]  # its lengths are those of the saved run, unless a setting says others
 
 
 # ------------------------------------------------------------------------------------------------ TorchTitan
@@ -492,4 +536,4 @@ class Nanotron(Framework):
         return self.train(*made, min(steps, length - self.done))
 
 
-FRAMEWORKS = [DeepSpeed, TorchTitan, Megatron, Nanotron]
+FRAMEWORKS = [DeepSpeed, FromAccelerate, TorchTitan, Megatron, Nanotron]

@@ -139,14 +139,17 @@ def saved_of(path, case, world, place, own, **extra):
     return Saved(path, told, world, DONE, END, len(LR), LR[0], extra)
 
 
-def loop(model, optimizer, scheduler, updates, backward=torch.Tensor.backward):
-    """The LRs of each update. A run ends where torch's OneCycleLR raises, behind its end."""
+def loop(model, optimizer, scheduler, updates, backward=torch.Tensor.backward, every=1, done=0):
+    """The LRs of each update; the scheduler is stepped behind each `every`-th of the run, `done` before. A run ends
+    where torch's OneCycleLR raises, behind its end."""
     rows = []
-    for _ in range(updates):
+    for update in range(done + 1, done + 1 + updates):
         rows.append([g["lr"] for g in optimizer.param_groups])
         backward(model(torch.ones(1, 3))["loss"])
         optimizer.step()
         optimizer.zero_grad()
+        if update % every:
+            continue
         try:
             scheduler.step()
         except ValueError as e:
@@ -185,6 +188,89 @@ class Plain(Framework):
         return loop(*run.values(), steps)
 
 
+class Several:
+    """Schedulers of one optimizer, each stepped with it."""
+
+    def __init__(self, *schedulers):
+        self.all = schedulers
+
+    def step(self):
+        for one in self.all:
+            one.step()
+
+    def state_dict(self):
+        return [one.state_dict() for one in self.all]
+
+    def load_state_dict(self, states):
+        for one, state in zip(self.all, states):
+            one.load_state_dict(state)
+
+
+class Loops(Plain):
+    """Loops that a file does not tell all of: how often the scheduler is stepped, its state, a second scheduler, or
+    the LR that the optimizer was built with."""
+
+    name = "loops"
+    warm = {"num_warmup_steps": 12, "num_training_steps": END}
+    poly = (TRANSFORMERS, {"name": "polynomial", **warm, "lr_end": 1e-5, "power": 2.0})
+    # {case: (scheduler, what is told besides; None: nothing tells the curve)}
+    special = {
+        "StepLR, once in 3 updates": ((TORCH + "StepLR", {"step_size": 2, "gamma": 0.5}), "updates_per_step=3"),
+        "cosine, once in 3 updates": (schedulers()["cosine"], "updates_per_step=3"),
+        "cosine, once in 3 updates, not told": (schedulers()["cosine"], None),
+        "cosine, once in 10 updates, not told": (schedulers()["cosine"], None),
+        "ExponentialLR and MultiStepLR": (None, None),
+        "cosine, no state": (schedulers()["cosine"], None),
+        "polynomial, optimizer's lr": (poly, "lr_init=0.001"),
+        "polynomial, optimizer's lr, not told": (poly, None),
+        "cosine_with_min_lr, optimizer's lr, not told": (
+            (TRANSFORMERS, {"name": "cosine_with_min_lr", **warm, "min_lr": 5e-5}),
+            None,
+        ),
+    }
+
+    def cases(self):
+        return list(self.special)
+
+    def every(self, case):
+        return int(case.split("once in ")[1].split()[0]) if "once in" in case else 1
+
+    def build(self, case, settings):
+        known(settings, "optimizer", TRANSFORMERS, TORCH)
+        model, (scheduler, _) = Tiny(), self.special[case]
+        if "optimizer's lr" in case:  # not the first group's
+            lr = with_settings({"lr": LR[0]}, settings, "optimizer")["lr"]
+            optimizer = torch.optim.AdamW([{"params": [model.weight], "lr": 1e-4}, {"params": [model.bias]}], lr=lr)
+        else:
+            optimizer = optimizer_of(model, settings)
+        if scheduler is None:
+            made = Several(S.ExponentialLR(optimizer, 0.9), S.MultiStepLR(optimizer, [10, 15], 0.1))
+        else:
+            made = scheduler_of(optimizer, *scheduler, settings)
+        return {"model": model, "optimizer": optimizer, "lr_scheduler": made}
+
+    def save(self, case, dir):
+        run, every, (scheduler, more) = self.build(case, []), self.every(case), self.special[case]
+        loop(*run.values(), DONE, every=every)
+        state = {k: v.state_dict() for k, v in run.items() if k != "lr_scheduler" or "no state" not in case}
+        torch.save({**state, "epoch": 1}, dir / "run.pt")
+        place, own = scheduler or (None, {})
+        keys = [f"{k}={v}" for k, v in own.items() if k != "name"] + [more] * bool(more)
+        kind = f"transformers:{own['name']}" if place == TRANSFORMERS else f"torch:{str(place).removeprefix(TORCH)}"
+        saved = saved_of(dir / "run.pt", case, 1, None, {}, ticks=1 / every)
+        saved.extra["in_code"] = more is None
+        saved.told = ["--schedule", ",".join([kind, *keys])] if scheduler else []
+        saved.horizon = END * every
+        return saved
+
+    def resume(self, saved, out, settings, world, steps):
+        case, state = saved.extra["case"], torch.load(out, weights_only=True)
+        run = self.build(case, settings)
+        for k in [k for k in run if k in state]:
+            run[k].load_state_dict(state[k])
+        return loop(*run.values(), steps, every=self.every(case), done=DONE)
+
+
 def pretend(world, rank=0):
     for state in (PartialState, AcceleratorState):
         if state._shared_state:  # else it is not made yet, and takes the other's
@@ -200,6 +286,7 @@ class Accelerate(Framework):
         "StepLR, no whole updates": (2, (2, 1), {}),
         "cosine, split_batches": (2, (), {"dataloader_config": DataLoaderConfiguration(split_batches=True)}),
         "cosine, not stepped with the optimizer": (2, (), {"step_scheduler_with_optimizer": False}),
+        "cosine, once in 3 updates": (2, (2,), {}),
     }
     plain = ["cosine", "linear", "polynomial", "inverse_sqrt", "cosine_with_min_lr", "warmup_stable_decay", "StepLR"]
     plain += ["LinearLR", "CosineAnnealingLR", "OneCycleLR", "Sequential(Linear,CosineAnnealing)", "LambdaLR"]
@@ -210,6 +297,9 @@ class Accelerate(Framework):
     def of(self, case):
         world, lengths, options = self.special.get(case, (2, (2,), {}))
         return world, schedulers(*lengths)[case.split(",", 1)[0] if case in self.special else case], options
+
+    def every(self, case):
+        return 3 if "once in 3" in case else 1
 
     def build(self, case, settings, world):
         known(settings, "optimizer", TRANSFORMERS, TORCH, LOADER, "Accelerator.load_state")
@@ -225,19 +315,24 @@ class Accelerate(Framework):
     def save(self, case, dir):
         world, scheduler, _ = self.of(case)
         accelerator, *run = self.build(case, [], world)
-        loop(*run, DONE, accelerator.backward)
+        loop(*run, DONE, accelerator.backward, self.every(case))
         for rank in reversed(range(world)):  # each writes its random states, the first one also the rest
             pretend(world, rank)
             for seed in (random.seed, np.random.seed, torch.manual_seed):
                 seed(rank)
             accelerator.save_state(str(dir / "checkpoint_0"))
-        ticks = run[-1].scheduler.last_epoch // DONE
-        return saved_of(dir / "checkpoint_0", case, world, *scheduler, worlds=[1, world + 1], ticks=ticks)
+        every = self.every(case)
+        ticks = run[-1].scheduler.last_epoch / (DONE // every * every)
+        saved = saved_of(dir / "checkpoint_0", case, world, *scheduler, worlds=[1, world + 1], ticks=ticks)
+        if every > 1:
+            saved.told[1] += f",updates_per_step={every}"
+            saved.horizon = END * every
+        return saved
 
     def resume(self, saved, out, settings, world, steps):
         accelerator, *run = self.build(saved.extra["case"], settings, world)
         accelerator.load_state(**with_settings({"input_dir": str(out)}, settings, "Accelerator.load_state"))
-        return loop(*run, steps, accelerator.backward)
+        return loop(*run, steps, accelerator.backward, self.every(saved.extra["case"]), saved.done)
 
 
 class Recorder(TrainerCallback):
@@ -298,4 +393,4 @@ class HfTrainer(Framework):
         return self.train(saved.extra["case"], out.parent, settings, world, steps, save_strategy="no")
 
 
-FRAMEWORKS = [Plain, Accelerate, HfTrainer]
+FRAMEWORKS = [Plain, Loops, Accelerate, HfTrainer]
