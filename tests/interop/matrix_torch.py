@@ -236,7 +236,7 @@ class Loops(Plain):
         return int(case.split("once in ")[1].split()[0]) if "once in" in case else 1
 
     def build(self, case, settings):
-        known(settings, "optimizer", TRANSFORMERS, TORCH)
+        known(settings, "optimizer", TRANSFORMERS, TORCH, "torch.utils.data.DataLoader")
         model, (scheduler, _) = Tiny(), self.special[case]
         if "optimizer's lr" in case:  # not the first group's
             lr = with_settings({"lr": LR[0]}, settings, "optimizer")["lr"]
