@@ -21439,7 +21439,7 @@ CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 {
     const ckr__u128 by = ckr__shift128(n, shift);
     const bool small = shift < 64 && by.hi == 0;
-    uint64_t i, offset;
+    uint64_t i, offset = 0;
     if (shift > 256) return CKR_E_ARG;
     if (n == 0) return CKR_OK;
     if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) {

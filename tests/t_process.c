@@ -231,7 +231,8 @@ static void locale_comma(void)
 {
     const bool got = comma();
 #ifdef __GLIBC__
-    t_check(got || !getenv("CI"), __FILE__, __LINE__,
+    /* a locale's files are of one machine's make: not where another one is emulated */
+    t_check(got || !getenv("CI") || t_times(1, 0) == 0, __FILE__, __LINE__,
             "no locale with a decimal comma, and localedef made none (Debian: apt-get install "
             "locales)");
 #endif
