@@ -3,8 +3,8 @@
 # requirements once and uses it again; VENV_PYTHON=PYTHON takes one that has them.
 # NANOTRON_SRC=DIR: Nanotron too. LLMC_SRC=DIR: llm.c's program, on a CUDA runtime without a device.
 # TITAN022=DIR: an unpacked wheel of torchtitan 0.2.2. CORPUS=DIR has the cases for
-# torch.distributed.checkpoint and, where torchtitan's trainer can be imported, that. DeepSpeed has to find
-# torch when it is installed, so it comes after the rest, without its compiled parts.
+# torch.distributed.checkpoint and torchtitan's trainer. DeepSpeed has to find torch when it is installed, so
+# it comes after the rest, without its compiled parts.
 set -u
 py=${VENV_PYTHON:-}
 wanted=tests/interop/requirements.txt
@@ -23,7 +23,7 @@ if [ -z "$py" ]; then
     mkdir -p build
     # shellcheck disable=SC2086
     cat $wanted > build/venv.wanted
-    cat build/venv.wanted tests/interop/requirements-deepspeed.txt \
+    cat build/venv.wanted tests/interop/requirements-deepspeed.txt tests/interop/requirements-titan.txt \
         tests/interop/requirements-frameworks.txt > build/venv.all
     if ! cmp -s build/venv.all build/venv/made-from; then
         [ -x "$py" ] || python3 -m venv build/venv || {
@@ -44,6 +44,8 @@ if [ -z "$py" ]; then
                 --progress-bar off --no-build-isolation -r tests/interop/requirements-deepspeed.txt \
                 >> build/venv.log 2>&1 &&
             "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
+                --progress-bar off -r tests/interop/requirements-titan.txt >> build/venv.log 2>&1 &&
+            "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
                 --progress-bar off --no-deps -r tests/interop/requirements-frameworks.txt \
                 >> build/venv.log 2>&1 || {
             tail -n 20 build/venv.log
@@ -62,12 +64,8 @@ rc=0
 corpus=${CORPUS:-../shared/corpus}
 if [ $# -eq 0 ] && [ -d "$corpus/dcp/make" ]; then
     "$py" tests/interop/dcp.py ./ckptresume "$corpus/dcp" || rc=1
-    if "$py" -c 'import torchtitan.trainer' 2>/dev/null; then
-        "$py" tests/interop/titan.py ./ckptresume "$corpus/dcp" || rc=1
-        [ -z "${TITAN022:-}" ] || "$py" tests/interop/titan022.py ./ckptresume "$corpus/dcp" "$TITAN022" || rc=1
-    else
-        echo "torchtitan: not installed for $py, passed over"
-    fi
+    "$py" tests/interop/titan.py ./ckptresume "$corpus/dcp" || rc=1
+    [ -z "${TITAN022:-}" ] || "$py" tests/interop/titan022.py ./ckptresume "$corpus/dcp" "$TITAN022" || rc=1
 fi
 if [ $# -eq 0 ] && [ -n "${LLMC_SRC:-}" ] && [ -d "$corpus/llmc" ]; then
     if command -v "${NVCC:-nvcc}" > /dev/null; then
