@@ -94,6 +94,14 @@
    memory are linear in the file. Files are read, never mapped: one that is truncated while it is
    open is an error, not a signal, and a page fault costs more than the copy that it saves.
 
+   The program around it
+   ---------------------
+   Nothing that comes out depends on its locale, rounding mode, flush to zero or floating-point
+   traps; they, errno and its signals' handlers are as they were. Our threads have small stacks and
+   no signals. Where few descriptors are left, files are opened for each read; past RLIMIT_FSIZE a
+   write is an error, no signal. A checkpoint that was opened by a relative path stays readable
+   where the program goes, and after a fork in both. Hooks are called with the default environment.
+
    Output
    ------
    Written into one sibling `.NAME.ckptresume-tmp`, synced, renamed: absent or whole, whatever
@@ -104,17 +112,17 @@
    Configuration, before the include
    ---------------------------------
        CKPTRESUME_IMPLEMENTATION     emit the bodies, in one translation unit
+       CKPTRESUME_NO_NANOTRON, _NO_MEGATRON, _NO_ACCELERATE (Sana, HF Trainer, the state of a torch
+       file's optimizer too), _NO_LLMC, _NO_DEEPSPEED, _NO_DCP (TorchTitan too)
+                                     leaves the dialect out: all of them two fifths of the time to
+                                     compile. Megatron-LM goes with DCP, DeepSpeed with accelerate,
+                                     of which it has parts
        CKPTRESUME_STATIC             all functions static, for the one file that has the bodies: two
                                      vendored copies in one program
        CKR_API                       linkage, for example a dllexport
        CKPTRESUME_NO_THREADS         no pthreads: env.parallel.for_fn, or one thread
        CKPTRESUME_NO_SIMD            scalar checksums and digests: same values, slower
        CKPTRESUME_NO_TEXT            items keep their ids, lose their texts
-       CKPTRESUME_NO_NANOTRON, _NO_MEGATRON, _NO_ACCELERATE (Sana, HF Trainer, the state of a torch
-       file's optimizer too), _NO_LLMC,
-       _NO_DEEPSPEED, _NO_DCP (TorchTitan too)
-                                     leaves the dialect out, which compiles faster; Megatron-LM goes
-                                     with DCP, DeepSpeed with accelerate, of which it has parts
        CKPTRESUME_MALLOC, _FREE      the default allocator; both or neither
        CKPTRESUME_CUDA               brings ckptresume_cuda.cuh along: its declarations, and the
                                      bodies with CKPTRESUME_CUDA_IMPLEMENTATION

@@ -7,7 +7,8 @@
 
 static t_rng g_rng = { 1 };
 
-/* The C library's reading, rounded as it should be: Microsoft's is not, for one in some thousand. */
+/* The C library's reading, rounded as it should be: Microsoft's is not, for one in some thousand.
+ */
 static double libc_read(const char *s, char **end)
 {
     double v = strtod(s, end);
@@ -54,7 +55,8 @@ static void shortest(double v)
     p = (int)strlen(d) - 1;
     if (p < 1) return;
     snprintf(text, sizeof text, "%.*e", p - 1, v);
-    t_check(libc_read(text, NULL) != v, __FILE__, __LINE__, "%s is shorter than 0.%se%d", text, d, k);
+    t_check(libc_read(text, NULL) != v, __FILE__, __LINE__, "%s is shorter than 0.%se%d", text, d,
+            k);
 }
 
 static void each(double v)
