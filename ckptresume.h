@@ -25132,6 +25132,8 @@ typedef struct ckr__dialect {
     /* Of ckr_target's fields that most dialects have no use for, those that emit_fn looks at:
        blanks between; NULL: none. The others are refused, so that nobody asks in vain. */
     const char *takes;
+    /* What tells the LR, where no file of this dialect does; NULL: its files tell it. */
+    const char *lr_told_by;
 } ckr__dialect;
 
 /* Bytes of a stored state, for the listing. */
@@ -30144,7 +30146,7 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 static const ckr__dialect ckr__nanotron = {
     "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__nt_holds, ckr__nt_emit, NULL, NULL, NULL,
     "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
-    "tp-*-of-*_pp-*-of-*.pt", NULL
+    "tp-*-of-*_pp-*-of-*.pt", NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
@@ -31360,11 +31362,11 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
 
 static const ckr__dialect ckr__plain_safetensors = {
     "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
-    NULL, NULL, "slots max_shard_bytes float8"
+    NULL, NULL, "slots max_shard_bytes float8", NULL
 };
 static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL, NULL,
-    NULL, "slots float8"
+    NULL, "slots float8", NULL
 };
 
 #ifndef CKPTRESUME_NO_ACCELERATE
@@ -34901,15 +34903,15 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__dialect ckr__accelerate = {
     "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL, NULL, NULL,
-    NULL, NULL
+    NULL, NULL, NULL
 };
 static const ckr__dialect ckr__hf_trainer = {
     "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__ac_holds, ckr__ac_emit,
-    NULL, NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, NULL, NULL
 };
 static const ckr__dialect ckr__sana = {
     "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL, NULL,
-    NULL, NULL
+    NULL, NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_ACCELERATE */
@@ -37446,7 +37448,9 @@ static bool ckr__lm_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
 static const ckr__dialect ckr__llmc = {
     "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__lm_holds, ckr__lm_emit, &ckr__lm_as_file,
-    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data"
+    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data",
+    "no file of llm.c tells the LR: -l, -k, -u, -x and -q of the coming run do, and have to be the "
+    "saved run's"
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -42559,7 +42563,7 @@ static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 
 static const ckr__dialect ckr__deepspeed = {
     "deepspeed", "native universal", ckr__ds_probe, ckr__ds_read, ckr__ds_holds, ckr__ds_emit,
-    NULL, NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", NULL
+    NULL, NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_DEEPSPEED */
@@ -45113,11 +45117,11 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
 static const ckr__dialect ckr__torchtitan = {
     "torchtitan", "fsdp fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
-    &ckr__dt_as_file, NULL, NULL, NULL, "slots kv_heads"
+    &ckr__dt_as_file, NULL, NULL, NULL, "slots kv_heads", NULL
 };
 static const ckr__dialect ckr__dcp_dialect = {
     "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL,
-    "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8"
+    "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -51453,7 +51457,7 @@ static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_targ
 static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__mg_holds, ckr__mg_emit,
     NULL, NULL, ckr__mg_faults, "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
-    "vpp to_version"
+    "vpp to_version", NULL
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -57278,6 +57282,8 @@ static ckr_result ckr__decide_opaque(ckr__decide *d)
 {
     const char *remedy = ckr__printf(d->c, "tell it with --schedule %s", ckr__decide_form(d));
     const char *hidden = ckr__decide_hidden(d);
+    const char *name = d->t->dialect ? d->t->dialect : d->src->dialect;
+    const ckr__dialect *to = name ? ckr__dialect_find(name) : NULL;
     bool told = false;
     uint64_t i;
     if (!remedy) return d->c->err->code;
@@ -57287,9 +57293,8 @@ static ckr_result ckr__decide_opaque(ckr__decide *d)
         return ckr__decide_say(d, "CKR_N_NO_SCHEDULE", told ? CKR_EXACT : CKR_CHANGED, "schedule",
                                NULL, NULL,
                                told ? "there is no scheduler beside the groups: their LR stays"
-                               : !strcmp(d->t->dialect ? d->t->dialect : d->src->dialect, "llmc")
-                                   ? "no file of llm.c tells the LR: -l, -k, -u, -x and -q of the "
-                                     "coming run do, and have to be the saved run's"
+                               : to && to->lr_told_by
+                                   ? to->lr_told_by
                                    : "no file tells the LR: it is what the coming run is started "
                                      "with, and has to be the saved run's",
                                remedy);
