@@ -30151,6 +30151,14 @@ static const ckr__dialect ckr__nanotron = {
 
 #endif /* CKPTRESUME_NO_NANOTRON */
 
+/* no more cold */
+#if defined(CKR__COLD_GCC)
+#  pragma GCC pop_options
+#elif defined(CKR__COLD_CLANG)
+#  pragma clang attribute pop
+#  pragma clang attribute pop
+#endif
+
 /* >>plain --------------------------------------------------------------------- */
 /* One file with no framework, or a directory of safetensors files with Hugging Face's names: every
    tensor under its flattened key, everything else a leftover; of a training run's torch file the
@@ -31368,6 +31376,15 @@ static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL, NULL,
     NULL, "slots float8", NULL
 };
+
+/* cold */
+#if defined(CKR__COLD_GCC)
+#  pragma GCC push_options
+#  pragma GCC optimize("O1", "no-tree-pta", "no-tree-dominator-opts")
+#elif defined(CKR__COLD_CLANG)
+#  pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+#  pragma clang attribute push(__attribute__((noinline)), apply_to = function)
+#endif
 
 #ifndef CKPTRESUME_NO_ACCELERATE
 
