@@ -91,9 +91,9 @@ sanitize: ckptresume
 # compiled as trainers are: with fast math, and products fused with sums where the machine can
 flags: ckptresume
 	@fma=; if grep -qw fma /proc/cpuinfo 2> /dev/null; then fma=-mfma; fi; \
-	CFLAGS="-std=gnu11 -O1 -ffast-math $$fma" $(RUN) build/flags t_resume t_schedule && \
+	CFLAGS="-std=gnu11 -O1 -ffast-math $$fma" $(RUN) build/flags/fast t_resume t_schedule && \
 	CFLAGS="-std=gnu11 -O1 -ffp-contract=fast $$fma" CC="$(CLANG)" JOBS="$(JOBS)" LDLIBS="$(LDLIBS)" \
-	    sh tests/run.sh build/flags t_resume t_schedule
+	    sh tests/run.sh build/flags/fused t_resume t_schedule
 
 valgrind: ckptresume
 	@CFLAGS="$(CSTD) -O0 -g" RUNNER="valgrind -q --leak-check=full --error-exitcode=99" \

@@ -3772,6 +3772,7 @@ static ckr_result ckr__ctx_init(ckr__ctx *c, const ckr_env *env, const ckr_limit
 
 static void ckr__ctx_free(ckr__ctx *c)
 {
+    const int was = errno;     /* to close and to free leaves the program's as it was */
     uint32_t i;
     ckr__chunk *k;
     for (i = 0; i < c->n_files; i++)
@@ -3782,6 +3783,7 @@ static void ckr__ctx_free(ckr__ctx *c)
         ckr__heap_free(c, k, k->size);
     }
     c->n_files = 0;
+    errno = was;
 }
 
 /* A zeroed object of `size` bytes that begins with its own context; NULL with *r set. */
@@ -59678,8 +59680,9 @@ static void ckr__copy_of(ckr_copy *x, const ckr__op *op, uint32_t read)
     }
 }
 
-CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
-                                   ckr_copy *copies, size_t *n_copies, ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads,
+                                                 size_t n, ckr_copy *copies, size_t *n_copies,
+                                                 ckr_error *err)
 {
     ckr__ctx c;
     const size_t room = copies ? *n_copies : 0;
@@ -59705,8 +59708,15 @@ CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads, 
     return r;
 }
 
-CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file, uint64_t offset, void *dst,
-                                  size_t n, ckr_error *err)
+CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
+                                   ckr_copy *copies, size_t *n_copies, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_copies(ckpt, reads, n, copies, n_copies, err));
+}
+
+static CKR__NOINLINE ckr_result ckr__ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file,
+                                                uint64_t offset, void *dst, size_t n,
+                                                ckr_error *err)
 {
     ckr__ctx c;
     ckr__lane w;
@@ -59723,6 +59733,12 @@ CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file, uint64_t 
     if (w.err.code != CKR_OK) *c.err = w.err;
     ckr__ctx_free(&c);
     return r;
+}
+
+CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file, uint64_t offset, void *dst,
+                                  size_t n, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_bytes(ckpt, file, offset, dst, n, err));
 }
 
 CKR_API void ckr_digest_finish(const uint64_t sums[2], ckr_dtype dtype, uint32_t n_dims,
@@ -59869,8 +59885,8 @@ static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool 
     return r;
 }
 
-CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], uint8_t total[16],
-                                   ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16],
+                                                 uint8_t total[16], ckr_error *err)
 {
     ckr__ctx c;
     ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
@@ -59888,6 +59904,12 @@ CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], ui
                               (const uint8_t (*)[8])steps, NULL, total);
     ckr__ctx_free(&c);
     return r;
+}
+
+CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], uint8_t total[16],
+                                   ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_digest(ckpt, each, total, err));
 }
 
 /* >>verify.check: copies, masters, checksums */
@@ -60803,7 +60825,8 @@ CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ck
     CKR__IN_FENV(ckr_result, ckr__ckpt_open(path, desc, out, err));
 }
 
-CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out,
+                                                 ckr_error *err)
 {
     ckr_result r = ckr__ckpt_new(desc, out, err);
     if (r != CKR_OK) return r;
@@ -60813,6 +60836,11 @@ CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ck
     (*out)->dir = "";
     (*out)->state.dialect = "safetensors";
     return CKR_OK;
+}
+
+CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_create(desc, out, err));
 }
 
 static ckr_result ckr__put_enter(ckr_ckpt *k, ckr_error *err)
@@ -60882,13 +60910,21 @@ static ckr_result ckr__put_tensor(ckr_ckpt *k, const char *name, const char *slo
     return r.tensor && b && ckr__read_flat(&r, b, 0, numel, 0) ? CKR_OK : c->err->code;
 }
 
-CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *k, const char *name, const char *slot, ckr_dtype dtype,
-                                uint32_t n_dims, const int64_t *shape, const void *data,
-                                ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_put(ckr_ckpt *k, const char *name, const char *slot,
+                                              ckr_dtype dtype, uint32_t n_dims,
+                                              const int64_t *shape, const void *data,
+                                              ckr_error *err)
 {
     ckr_result r = ckr__put_enter(k, err);
     if (r == CKR_OK) r = ckr__put_tensor(k, name, slot, dtype, n_dims, shape, data);
     return ckr__put_leave(k, r);
+}
+
+CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *k, const char *name, const char *slot, ckr_dtype dtype,
+                                uint32_t n_dims, const int64_t *shape, const void *data,
+                                ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_put(k, name, slot, dtype, n_dims, shape, data, err));
 }
 
 /* Without the entries to the context that every public call has. */
@@ -61995,8 +62031,8 @@ static void ckr__view_at(const ckr_view *v, uint64_t index, uint64_t *at, uint64
     *at = o;
 }
 
-CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_t first, int64_t n,
-                                 void *dst, ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__view_read(const ckr_ckpt *ckpt, const ckr_view *v,
+                                               int64_t first, int64_t n, void *dst, ckr_error *err)
 {
     ckr__ctx c = ckpt->ctx;
     uint8_t *p = (uint8_t *)dst;
@@ -62021,6 +62057,12 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
         p += run * size;
     }
     return r;
+}
+
+CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_t first, int64_t n,
+                                 void *dst, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__view_read(ckpt, v, first, n, dst, err));
 }
 
 /* no more cold */

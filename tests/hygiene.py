@@ -90,7 +90,7 @@ HOME = {
         "tolower toupper mbstowcs wcstombs mbrtowc wcrtomb").split()},
 }
 # the conversions that ckr__vformat has
-CONVERSION = re.compile(r"%(?:[0+]*\d*(?:\.(?:\*|\d+))?(?:ll?)?(?:s|d|u|x|c|g|f))")
+CONVERSION = re.compile(r"%(?:[0+]*\d*(?:ll?)?[dux]|\+?(?:\.(?:\*|\d+))?[gf]|(?:\.(?:\*|\d+))?s|c)")
 
 passed, failures = 0, []
 

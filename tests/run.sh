@@ -16,8 +16,10 @@ newer() {
 
 # object DIR
 object() {
-    newer "$1/ckptresume.o" ckptresume.h tests/open.awk && [ -f "$1/include/ckptresume.h" ] && return
-    mkdir -p "$1/include" &&
+    made="${CC:-cc} ${CFLAGS:--O1}"
+    newer "$1/ckptresume.o" ckptresume.h tests/open.awk && [ -f "$1/include/ckptresume.h" ] &&
+        [ "$(cat "$1/made-with" 2> /dev/null)" = "$made" ] && return
+    mkdir -p "$1/include" && echo "$made" > "$1/made-with" &&
         awk -v want=names -f tests/open.awk ckptresume.h > "$1/include/ckptresume.h" &&
         { echo '#define CKPTRESUME_IMPLEMENTATION'; awk -v want=bodies -f tests/open.awk ckptresume.h; } \
             > "$1/ckptresume.c" &&

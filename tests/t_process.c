@@ -153,6 +153,31 @@ static void draws(came *x)
     }
 }
 
+/* Counts of updates that are no whole numbers, or denormal, in a checkpoint made by hand: its
+   digest takes them as numbers. And plain bytes. */
+static void digests(came *x)
+{
+    static const float steps[] = { 0.5f, 1e-45f, 3 };
+    const int64_t one = 1;
+    uint8_t total[16], bytes[8];
+    ckr_ckpt *c = NULL;
+    size_t i;
+    CHECK(ckr_ckpt_create(NULL, &c, NULL) == CKR_OK);
+    for (i = 0; c && i < 3; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "w%u", (unsigned)i);
+        CHECK(!ckr_ckpt_put(c, name, "param", CKR_DTYPE_F32, 1, &one, &steps[i], NULL));
+        CHECK(!ckr_ckpt_put(c, name, "step", CKR_DTYPE_F32, 0, NULL, &steps[i], NULL));
+    }
+    CHECK(c && ckr_ckpt_digest(c, NULL, total, NULL) == CKR_OK);
+    add(&x->read, total, sizeof total);
+    ckr_ckpt_close(c);
+    CHECK(ckr_ckpt_open(NANOTRON, NULL, &c, NULL) == CKR_OK);
+    CHECK(c && ckr_ckpt_bytes(c, 0, 0, bytes, 1, NULL) == CKR_OK);
+    add(&x->read, bytes, 1);
+    ckr_ckpt_close(c);
+}
+
 /* Denormals as a file has them: parsed, printed, read. */
 static void numbers(came *x)
 {
@@ -191,6 +216,7 @@ static came all_of_it(void)
     read_casts(&x, NANOTRON);
     draws(&x);
     numbers(&x);
+    digests(&x);
     return x;
 }
 

@@ -62,6 +62,10 @@ rc=0
 [ $# -ne 0 ] || "$py" tests/interop/shards.py ./ckptresume || rc=1
 [ $# -ne 0 ] || "$py" tests/interop/matrix.py ./ckptresume || rc=1
 corpus=${CORPUS:-../shared/corpus}
+if [ $# -eq 0 ] && [ -n "${CI:-}" ] && [ ! -d "$corpus/dcp/make" ]; then
+    echo "$corpus/dcp is not there"
+    rc=1
+fi
 if [ $# -eq 0 ] && [ -d "$corpus/dcp/make" ]; then
     "$py" tests/interop/dcp.py ./ckptresume "$corpus/dcp" || rc=1
     "$py" tests/interop/titan.py ./ckptresume "$corpus/dcp" || rc=1
