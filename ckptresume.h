@@ -3541,8 +3541,14 @@ static ckr_result ckr__dir_list(ckr__ctx *c, const char *dir, ckr__dirlist *out)
    which thread runs which task never shows in the result.                                      */
 
 #if !defined(CKPTRESUME_NO_THREADS) && !defined(_WIN32)
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__)
-enum { CKR__STACK = 1 << 20 }; /* sanitizers want more; clang does not say that they are on */
+#if defined(__has_feature)
+#  if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+      __has_feature(memory_sanitizer)
+#    define CKR__SANITIZED
+#  endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(CKR__SANITIZED)
+enum { CKR__STACK = 1 << 20 }; /* sanitizers' frames are larger */
 #else
 enum { CKR__STACK = 1 << 16 };
 #endif
