@@ -2240,6 +2240,7 @@ typedef struct ckr__ctx {
     uint32_t    stop;          /* set by the thread that tells, seen by all              */
     int32_t     stat_sys;      /* why the system could not tell what lies at stat_path       */
     const char *stat_path;
+    uint64_t    spill[40];     /* an element of no list: see CKR__PUSH                     */
 } ckr__ctx;
 
 /* Page faults cost more than parsing: large blocks ask for huge pages where the system has them. */
@@ -22324,6 +22325,26 @@ static void *ckr__append(ckr__ctx *c, void **array, uint64_t *count, size_t size
     return (char *)*array + size * (size_t)(*count)++;
 }
 
+/* The same, and never NULL: where memory ends the error is set, the list stays as it is, and the
+   element is one that nobody reads. So who fills a list goes on, and asks ckr__failed once. */
+#define CKR__PUSH(T, c, list, n) \
+    ((T *)ckr__push((c), (void *)&(list), &(n), sizeof *(1 ? (list) : (T *)0)))
+
+static void *ckr__push(ckr__ctx *c, void *list, uint64_t *n, size_t size)
+{
+    void *array, *place;
+    memcpy(&array, list, sizeof array);        /* T **: of whatever type                  */
+    place = size <= sizeof c->spill ? ckr__append(c, &array, n, size) : ckr__nomem(c);
+    memcpy(list, &array, sizeof array);
+    if (!place) place = memset(c->spill, 0, sizeof c->spill);
+    return place;
+}
+
+static bool ckr__failed(const ckr__ctx *c)
+{
+    return c->err->code != CKR_OK;
+}
+
 /* The same for one of very many lists that mostly have one item: room for one, two, four... */
 static void *ckr__append_few(ckr__ctx *c, void **array, uint64_t *count, size_t size)
 {
@@ -22342,11 +22363,7 @@ static bool ckr__tensor_place(ckr__ctx *c, ckr_state *s, ckr_tensor *t, const ch
                               const char *slot, ckr_dtype dtype, uint32_t n_dims,
                               const int64_t *shape)
 {
-    void *array = s->tensors;
-    ckr_tensor **place =
-        (ckr_tensor **)ckr__append(c, &array, &s->n_tensors, sizeof *s->tensors);
-    s->tensors = (ckr_tensor **)array;
-    if (!place) return false;
+    *CKR__PUSH(ckr_tensor *, c, s->tensors, s->n_tensors) = t;
     t->name = name;
     t->slot = slot;
     t->dtype = dtype;
@@ -22354,8 +22371,7 @@ static bool ckr__tensor_place(ckr__ctx *c, ckr_state *s, ckr_tensor *t, const ch
     t->shape = shape;
     t->split.axis = -1;
     t->index = (uint32_t)(s->n_tensors - 1);
-    *place = t;
-    return true;
+    return !ckr__failed(c);
 }
 
 /* `shape` is copied; name and slot must live as long as the state. */
