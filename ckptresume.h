@@ -626,6 +626,7 @@ typedef struct ckr_node ckr_node;
 typedef struct ckr_view ckr_view;
 typedef struct ckr_object ckr_object;
 typedef struct ckr_entry ckr_entry;
+typedef struct ckr_dist ckr_dist;
 
 struct ckr_node {
     uint8_t  kind;             /* ckr_node_kind                                       */
@@ -669,6 +670,7 @@ struct ckr_view {
     const int64_t *shape, *stride;   /* elements                                       */
     ckr_node
         *parts; /* dict of component nodes for other layouts (indices, values, scales...) or NULL */
+    const ckr_dist *dist;      /* which part of a global tensor is here; NULL: all of it   */
 };
 
 struct ckr_object {            /* something Python would have built by calling code    */
@@ -676,6 +678,46 @@ struct ckr_object {            /* something Python would have built by calling c
     const char *name;          /* canonical "module.qualname" of class or callable     */
     ckr_node   *callable;      /* when it is no plain global, else NULL                */
     ckr_node   *args, *kwargs, *state, *items, *dictitems;   /* NULL when absent       */
+};
+
+/* A tensor whose elements are spread over ranks: torch's DTensor (any of torch 2.2 to 2.15) and
+   ShardedTensor. The view that has a `dist` has the global shape and no bytes of its own; the bytes
+   are in the views of the shards. All of it is in elements and lives as long as the file's tree.
+   What a file says is checked before it is here, or `fault` tells what is wrong with it.        */
+
+typedef enum ckr_place { CKR_PLACE_REPLICATE = 0, CKR_PLACE_SHARD, CKR_PLACE_STRIDED,
+                         CKR_PLACE_PARTIAL } ckr_place;
+
+typedef struct ckr_placement { /* what one axis of the mesh does                       */
+    uint8_t kind;              /* ckr_place                                            */
+    int32_t dim;               /* SHARD, STRIDED: of the tensor; else -1               */
+    int64_t split_factor;      /* STRIDED: into how many the dim is cut first; else 1  */
+} ckr_placement;
+
+typedef struct ckr_mesh {      /* one for each mesh object of a file                   */
+    const char *device_type;   /* "cuda"                                               */
+    uint32_t    n_dims;
+    const int64_t *shape;      /* n_dims sizes, none of them 0                         */
+    const char *const *names;  /* n_dims names of its axes, or NULL                    */
+    const int64_t *ranks;      /* the rank at each place, row-major                    */
+} ckr_mesh;
+
+typedef struct ckr_shard {     /* a box of the global tensor                           */
+    const int64_t *start, *count;      /* n_dims of the view each                      */
+    int64_t rank;              /* who holds it, or -1: the file does not tell          */
+    const ckr_view *local;     /* its elements, of shape `count`; NULL: not in this file */
+} ckr_shard;
+
+struct ckr_dist {
+    const char *class_name;    /* "torch.distributed.tensor.DTensor"                   */
+    const ckr_mesh *mesh;      /* NULL: ShardedTensor                                  */
+    const ckr_placement *placements;   /* one for each axis of the mesh                */
+    uint32_t n_placements;
+    int64_t rank, world;       /* whose file this is, of how many; -1: it does not tell */
+    const ckr_shard *shards;   /* DTensor: the one of this rank; ShardedTensor: those of all */
+    uint64_t n_shards;
+    const char *fault;         /* why it cannot be taken as parts, a sentence (then the shards may
+                                  be missing or without boxes), or NULL: nothing       */
 };
 
 CKR_API const ckr_node *ckr_node_get(const ckr_node *dict, const char *key);   /* NULL: absent */
