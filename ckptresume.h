@@ -14418,7 +14418,7 @@ typedef enum ckr__curve_kind {
 typedef enum ckr__shape {
     CKR__SH_NONE = 0, CKR__SH_LINEAR, CKR__SH_COSINE, CKR__SH_HARD, CKR__SH_SQRT, CKR__SH_POLY,
     CKR__SH_EXP2, CKR__SH_INVSQRT, CKR__SH_LOG, CKR__SH_CONST, CKR__SH_HOLD, CKR__SH_WARM_FLOOR,
-    CKR__SH_COUNT_
+    CKR__SH_VERL, CKR__SH_COUNT_
 } ckr__shape;
 
 enum { CKR__CF_WARM_INCL = 1, CKR__CF_DECAY_INCL = 2, CKR__CF_CLAMP = 4, CKR__CF_EXTRAP = 8,
@@ -14768,11 +14768,23 @@ static double ckr__hf_poly(const ckr__curve_nums *k, double t, const char **why)
     return (ckr__rn((k->top - k->floor) * pow(left, k->power)) + k->floor) / k->top;
 }
 
+/* verl torch_functional.py get_cosine_schedule_with_warmup; decay_off: 1 where steps count from 1
+   (zero_indexed_step false), from: init_lr_ratio. */
+static double ckr__verl_cosine(const ckr__curve_nums *k, double t)
+{
+    const double g = (t + k->decay_off - k->warm) / ckr__at_least(k->total - k->warm, 1);
+    if (g < 0)
+        return k->from + ckr__rn((1 - k->from) * ((t + k->decay_off) / ckr__at_least(k->warm, 1)));
+    return ckr__at_least(ckr__rn(cos(CKR__PI * k->cycles * 2 * g) * ((1 - k->floor) * 0.5)) +
+                             (1 + k->floor) * 0.5, k->floor);
+}
+
 static double ckr__hf_factor(const ckr__curve *c, double t, const char **why)
 {
     const ckr__curve_nums *k = &c->k;
     const double span = ckr__at_least(k->total - k->warm, 1), q = (t - k->warm) / span;
     double g;
+    if (c->shape == CKR__SH_VERL) return ckr__verl_cosine(k, t);
     if (t < k->warm) return ckr__hf_warm(c, t);
     if (c->flags & CKR__CF_WARMUP) return ckr__hf_wsd(c, t);
     switch (c->shape) {
@@ -15825,6 +15837,7 @@ typedef struct ckr__skind {
 #define CKR__SK_HF "num_warmup_steps:i! num_training_steps:i! lr:v"
 #define CKR__SK_HF_SET \
     "lr=lr warmup_steps=num_warmup_steps total_steps=num_training_steps decay_style=@"
+#define CKR__SK_VERL "lr_warmup_steps:i lr_warmup_steps_ratio:f total_training_steps:i lr:v"
 #define CKR__SK_DS "warmup_min_lr:v warmup_max_lr:v warmup_num_steps:i warmup_type:s lr:v"
 
 static const ckr__skind ckr__skinds[] = {
@@ -15889,6 +15902,12 @@ static const ckr__skind ckr__skinds[] = {
       CKR__SK_HF " lr_end:f power:f lr_init:f", CKR__SK_HF_SET " min_lr=lr_end" },
     { "diffusers", "piecewise_constant", CKR__CV_TABLE, 0,
       "step_rules:s! num_warmup_steps:i num_training_steps:i lr:v", "lr=lr decay_style=@" },
+    { "verl", "constant", CKR__CV_HF, CKR__SH_CONST, CKR__SK_VERL,
+      "lr=lr warmup_steps=lr_warmup_steps decay_style=@" },
+    { "verl", "cosine", CKR__CV_HF, CKR__SH_VERL,
+      CKR__SK_VERL " min_lr_ratio:f num_cycles:f init_lr_ratio:f zero_indexed_step:b",
+      "lr=lr min_lr=/min_lr_ratio warmup_steps=lr_warmup_steps "
+      "total_steps=total_training_steps decay_style=@" },
     { "deepspeed", "WarmupLR", CKR__CV_DS_WARMUP, 0, CKR__SK_DS,
       "lr=warmup_max_lr min_lr=warmup_min_lr warmup_steps=warmup_num_steps decay_style=@" },
     { "deepspeed", "WarmupDecayLR", CKR__CV_DS_WARMUP, CKR__SH_LINEAR,
@@ -16138,6 +16157,25 @@ static void ckr__build_hf_wsd(ckr__sbuild *b)
     k->start = k->warm + ckr__sp_f(b, "num_stable_steps", ckr__nan());
     if (k->start != k->start) k->start = k->total - k->decay;
     k->total = k->start + k->decay;
+}
+
+/* verl: where no warmup steps are given, a share of all steps, rounded down. */
+static void ckr__build_verl(ckr__sbuild *b)
+{
+    ckr__curve_nums *k = &b->curve->k;
+    const bool cosine = b->curve->shape == CKR__SH_VERL;
+    const double ratio = ckr__sp_f(b, "lr_warmup_steps_ratio", 0);
+    k->warm = ckr__sp_f(b, "lr_warmup_steps", 0);
+    k->total = ckr__sp_i(b, "total_training_steps", 0);
+    if (!(k->warm > 0)) k->warm = floor(ratio * k->total);
+    k->cycles = ckr__sp_f(b, "num_cycles", 0.5);
+    k->from = ckr__sp_f(b, "init_lr_ratio", 0);
+    k->floor = cosine ? ckr__sp_f(b, "min_lr_ratio", 0) : ckr__nan();
+    k->decay_off = ckr__sp_b(b, "zero_indexed_step", true) ? 0 : 1;
+    if (!(k->total > 0) && (cosine || ratio > 0))
+        ckr__sp_fail(b, "total_training_steps", "give total_training_steps");
+    if (cosine && !(k->floor >= 0 && k->floor <= 1 && k->from >= 0 && k->from <= 1))
+        ckr__sp_fail(b, "min_lr_ratio", "min_lr_ratio and init_lr_ratio must be between 0 and 1");
 }
 
 /* "1:10,0.1:20,0.005": the factor before each step, then the last one. */
@@ -16691,7 +16729,8 @@ static void ckr__build_curve(ckr__sbuild *b)
     case CKR__CV_CONST:     break;
     case CKR__CV_TABLE:     ckr__build_table(b); break;
     case CKR__CV_HF:
-        ckr__build_hf(b);
+        if (!strcmp(b->row->family, "verl")) ckr__build_verl(b);
+        else ckr__build_hf(b);
         if (!strcmp(b->row->name, "warmup_stable_decay")) ckr__build_hf_wsd(b);
         break;
     case CKR__CV_NANOTRON:  ckr__build_nanotron(b); break;
@@ -16807,7 +16846,7 @@ static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *para
                                              "there is no schedule %.80s", kind),
                            "KIND:key=value,... with nanotron, torchtitan, megatron; "
                            "KIND:NAME,key=value,... with transformers, diffusers, deepspeed, "
-                           "llmc, fairseq, torch: transformers:cosine,...");
+                           "verl, llmc, fairseq, torch: transformers:cosine,...");
     b.s = bases ? ckr__sched_new(c, bases, n) : ckr__sched_new(c, &base, 1);
     b.curve = CKR__NEW(c, ckr__curve);
     if (!b.s || !b.curve) return ckr__sched_oom(c);
@@ -18416,6 +18455,7 @@ static double ckr__curve_end(const ckr__curve *c)
     switch (c->kind) {
     case CKR__CV_HF:
         if (c->shape == CKR__SH_CONST || c->shape == CKR__SH_INVSQRT) return end;
+        if (c->shape == CKR__SH_VERL) return k->total - k->decay_off;
         return c->shape == CKR__SH_WARM_FLOOR ? k->total - 1 : k->total;
     case CKR__CV_TABLE:     return c->n_list ? c->at[c->n_list - 1] : end;
     case CKR__CV_NANOTRON:  return k->start + k->decay;
@@ -19327,6 +19367,7 @@ static ckr_result ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
 static bool ckr__is_function(const ckr_schedule *s)
 {
     return s && s->kind && (!strncmp(s->kind, "transformers:", 13) ||
+                            !strncmp(s->kind, "verl:", 5) ||
                             !strncmp(s->kind, "diffusers:", 10));
 }
 
