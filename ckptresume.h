@@ -4093,6 +4093,29 @@ CKR_API const char *ckr_node_str(const ckr_node *n)
     return n && n->kind == CKR_NODE_STR ? n->u.str : NULL;
 }
 
+/* Of a dict's pair i: the key where it is a text, else NULL; the value, which may be changed; both,
+   at the end of another dict. */
+static const char *ckr__dict_key(const ckr_node *dict, uint64_t i)
+{
+    return ckr_node_str(dict->u.items[2 * i]);
+}
+
+static ckr_node *ckr__dict_at(const ckr_node *dict, uint64_t i)
+{
+    return dict->u.items[2 * i + 1];
+}
+
+static bool ckr__node_take(ckr__ctx *c, ckr_node *to, const ckr_node *dict, uint64_t i)
+{
+    return ckr__node_pair(c, to, dict->u.items[2 * i], dict->u.items[2 * i + 1]);
+}
+
+/* Pairs of a dict; 0 for anything else, and for nothing. */
+static uint64_t ckr__dict_n(const ckr_node *n)
+{
+    return ckr_node_is_dict(n) ? n->count : 0;
+}
+
 static bool ckr__key_matches(const ckr_node *k, const char *s, size_t n)
 {
     char num[24];
@@ -7514,7 +7537,7 @@ static ckr_result ckr__hf_index(ckr__ctx *c, const char *path, ckr_node **weight
         return ckr__fail(c->err, CKR_ITEM_HF_INDEX, path, CKR_NO_OFFSET, NULL,
                          "there is no object \"weight_map\"");
     for (i = 0; i < map->count; i++) {
-        const ckr_node *shard = map->u.items[2 * i + 1];
+        const ckr_node *shard = ckr__dict_at(map, i);
         if (shard->kind != CKR_NODE_STR)
             return ckr__fail(c->err, CKR_ITEM_HF_INDEX, path, CKR_NO_OFFSET,
                              map->u.items[2 * i]->u.str,
@@ -7525,7 +7548,7 @@ static ckr_result ckr__hf_index(ckr__ctx *c, const char *path, ckr_node **weight
                              "\"%.100s\" is not a plain file name", shard->u.str);
     }
     for (i = 0; i < root->count; i++)                   /* the same node, not const */
-        if (root->u.items[2 * i + 1] == map) *weight_map = root->u.items[2 * i + 1];
+        if (ckr__dict_at(root, i) == map) *weight_map = ckr__dict_at(root, i);
     *metadata = ckr_node_get(root, "metadata");
     return CKR_OK;
 }
@@ -7558,7 +7581,7 @@ static bool ckr__hf_told(ckr__hf_join *h, const ckr_node *told)
         ckr_node *key = told->u.items[2 * i];
         bool had;
         if (!ckr__map_put(&h->keys, key->u.str, (size_t)key->count, 0, &had)) return false;
-        if (!had && !ckr__node_pair(h->c, h->told, key, told->u.items[2 * i + 1])) return false;
+        if (!had && !ckr__node_pair(h->c, h->told, key, ckr__dict_at(told, i))) return false;
     }
     return true;
 }
@@ -7574,11 +7597,11 @@ static ckr_result ckr__hf_shard(ckr__hf_join *h, const char *shard, const ckr_no
             ckr__hf_extra(h, shard, name);
             continue;
         }
-        if (h->found[at] || strcmp(h->map->u.items[2 * at + 1]->u.str, shard) != 0)
+        if (h->found[at] || strcmp(ckr__dict_at(h->map, at)->u.str, shard) != 0)
             return ckr__fail(h->c->err, CKR_ITEM_HF_DUPLICATE, h->path, CKR_NO_OFFSET, name->u.str,
                              "%.100s holds the tensor, the index says %.100s", shard,
-                             h->map->u.items[2 * at + 1]->u.str);
-        h->found[at] = tensors->u.items[2 * i + 1];
+                             ckr__dict_at(h->map, at)->u.str);
+        h->found[at] = ckr__dict_at(tensors, i);
     }
     return CKR_OK;
 }
@@ -7597,7 +7620,7 @@ static ckr_result ckr__hf_load_shards(ckr__hf_join *h)
         if (!ckr__map_put(&h->names, key->u.str, (size_t)key->count, i, NULL)) r = CKR_E_NOMEM;
     }
     for (i = 0; i < h->map->count && r == CKR_OK; i++) {
-        const ckr_node *shard = h->map->u.items[2 * i + 1];
+        const ckr_node *shard = ckr__dict_at(h->map, i);
         ckr_node *tensors = NULL;
         const char *path;
         uint32_t file;
@@ -7634,7 +7657,7 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
         if (!h.found[i])
             r = ckr__fail(c->err, CKR_ITEM_HF_MISSING, path, CKR_NO_OFFSET,
                           map->u.items[2 * i]->u.str,
-                          "%.100s does not hold the tensor", map->u.items[2 * i + 1]->u.str);
+                          "%.100s does not hold the tensor", ckr__dict_at(map, i)->u.str);
         else if (!ckr__node_pair(c, out, map->u.items[2 * i], h.found[i]))
             r = CKR_E_NOMEM;
     }
@@ -11026,11 +11049,11 @@ static bool ckr__script_tensors(ckr__pickle *p, ckr_node *dict, const ckr__modul
         ckr_node *pair[2];
         const ckr_node *k = s->u.items[2 * i];
         const char *name;
-        if (k->kind != CKR_NODE_STR || s->u.items[2 * i + 1]->kind != CKR_NODE_TENSOR) continue;
+        if (k->kind != CKR_NODE_STR || ckr__dict_at(s, i)->kind != CKR_NODE_TENSOR) continue;
         if (!ckr__pk_charge(p, strlen(m->prefix) + k->count)) return false;
         name = ckr__printf(p->c, "%s%s", m->prefix, k->u.str);
         pair[0] = name ? ckr__pk_text(p, CKR_NODE_STR, name, strlen(name)) : NULL;
-        pair[1] = ckr__torch_clone(p, s->u.items[2 * i + 1]);
+        pair[1] = ckr__torch_clone(p, ckr__dict_at(s, i));
         if (!pair[0] || !pair[1]) return false;
         ckr__view(pair[1])->requires_grad = false;       /* a state_dict's tensors are detached */
         if (!ckr__pk_put_pairs(p, dict, pair, 1)) return false;
@@ -13862,7 +13885,7 @@ static bool ckr__dcp_places(ckr__ctx *c, const ckr_node *dict, ckr__map *out)
     uint64_t i;
     memset(out, 0, sizeof *out);
     out->c = c;
-    for (i = 0; ckr_node_is_dict(dict) && i < dict->count; i++) {
+    for (i = 0; i < ckr__dict_n(dict); i++) {
         const ckr_node *k = dict->u.items[2 * i];
         if (k->kind == CKR_NODE_STR && !ckr__map_put(out, k->u.str, (size_t)k->count, i, NULL))
             return false;
@@ -13889,7 +13912,7 @@ static ckr_result ckr__dcp_block(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
         if (r != CKR_OK) f->tensors = NULL;
         if (r != CKR_OK) return r;
     }
-    n = ckr__map_find(&f->places, x->fqn, strlen(x->fqn), &at) ? f->tensors->u.items[2 * at + 1]
+    n = ckr__map_find(&f->places, x->fqn, strlen(x->fqn), &at) ? ckr__dict_at(f->tensors, at)
                                                                : NULL;
     if (!n || n->kind != CKR_NODE_TENSOR)
         return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE,
@@ -14294,8 +14317,8 @@ static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *path)
     for (i = 0; i < root->count && r == CKR_OK; i++) {
         const ckr_node *key = root->u.items[2 * i];
         const bool known = ckr__map_find(&told, key->u.str, (size_t)key->count, &at);
-        r = ckr__dcp_shard_tensor(d, key, root->u.items[2 * i + 1],
-                                  known ? info->u.items[2 * at + 1] : NULL);
+        r = ckr__dcp_shard_tensor(d, key, ckr__dict_at(root, i),
+                                  known ? ckr__dict_at(info, at) : NULL);
     }
     ckr__map_free(&told);
     return r;
@@ -14329,13 +14352,13 @@ static ckr_result ckr__dcp_consolidated(ckr__dcp *d)
     ckr_result r = path ? ckr__safetensors_load_index(d->c, path, &root) : ckr__dcp_oom(d);
     for (i = 0; r == CKR_OK && i < root->count; i++) {
         const ckr_node *key = root->u.items[2 * i];
-        const ckr_view *v = root->u.items[2 * i + 1]->u.view;
+        const ckr_view *v = ckr__dict_at(root, i)->u.view;
         ckr__dcp_item *x = ckr__dcp_find(d, key->u.str);
         bool same = x && x->dtype == v->dtype && x->n_dims == v->n_dims;
         if (same && x->n_dims)
             same = !memcmp(x->shape, v->shape, x->n_dims * sizeof *v->shape);
         if (!x)
-            r = ckr__dcp_shard_tensor(d, key, root->u.items[2 * i + 1], NULL);
+            r = ckr__dcp_shard_tensor(d, key, ckr__dict_at(root, i), NULL);
         else if (!same)
             r = ckr__dcp_fail(d, CKR_ITEM_DCP_RANKS, NULL, x->fqn,
                               "its consolidated file has another dtype or shape than the shards");
@@ -17328,7 +17351,7 @@ static ckr_node *ckr__sread_milestones(ckr__sread *r, const ckr_node *n, ckr_nod
     for (i = 0; n && i < n->count && !r->why; i++) {
         times = 1;
         if (!ckr__sread_key(n->u.items[pairs ? 2 * i : i], &at) ||
-            (pairs && !ckr_node_i64(n->u.items[2 * i + 1], &times)) || times < 0 ||
+            (pairs && !ckr_node_i64(ckr__dict_at(n, i), &times)) || times < 0 ||
             times > CKR__SCHED_LIST || (total += times) > CKR__SCHED_LIST)
             r->why = "the milestones cannot be understood";
         for (; times > 0 && !r->why; times--)
@@ -17552,9 +17575,9 @@ static ckr_node *ckr__without_kind(ckr__ctx *c, const ckr_node *d)
     ckr_node *out = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
     for (i = 0; out && i < d->count; i++) {
-        const char *key = ckr_node_str(d->u.items[2 * i]);
+        const char *key = ckr__dict_key(d, i);
         if (key && !strcmp(key, "kind")) continue;
-        if (!ckr__node_pair(c, out, d->u.items[2 * i], d->u.items[2 * i + 1])) return NULL;
+        if (!ckr__node_take(c, out, d, i)) return NULL;
     }
     return out;
 }
@@ -17931,7 +17954,7 @@ static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const 
     int64_t count;
     if (!d) return NULL;
     for (i = 0; old && i < old->count; i++) {
-        ckr_node *key = old->u.items[2 * i], *v = old->u.items[2 * i + 1];
+        ckr_node *key = old->u.items[2 * i], *v = ckr__dict_at(old, i);
         const char *s = ckr_node_str(key);
         if (s) v = ckr__sw_value(w, s, v, (ckr_node *)(uintptr_t)ckr_node_get(fresh, s), current);
         if (s && !strcmp(s, "_step_count") && w->moved &&
@@ -17940,7 +17963,7 @@ static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const 
         if (!ckr__node_pair(w->c, d, key, v)) return NULL;
     }
     for (i = 0; !old && i < fresh->count; i++)
-        if (!ckr__node_pair(w->c, d, fresh->u.items[2 * i], fresh->u.items[2 * i + 1])) return NULL;
+        if (!ckr__node_take(w->c, d, fresh, i)) return NULL;
     return d;
 }
 
@@ -18011,7 +18034,7 @@ static ckr_node *ckr__sw_counter(const ckr__swrite *w, const char *key, int64_t 
     if (!d) return NULL;
     if (!w->s->state) return fresh;
     for (i = 0; i < w->s->state->count; i++) {
-        ckr_node *k = w->s->state->u.items[2 * i], *v = w->s->state->u.items[2 * i + 1];
+        ckr_node *k = w->s->state->u.items[2 * i], *v = ckr__dict_at(w->s->state, i);
         const char *s = ckr_node_str(k);
         if (s && !strcmp(s, key)) v = ckr__sw_number(w->c, (double)position);
         if (s && ckr__sw_per_group(s) && ckr_node_is_list(v)) v = ckr__sw_resized(w, v);
@@ -18063,7 +18086,7 @@ static ckr_node *ckr__sw_megatron(const ckr__swrite *w, int64_t position)
         const char *s = ckr_node_str(k);
         for (j = 0; s && j < sizeof alias / sizeof *alias; j++) if (!strcmp(s, alias[j])) break;
         if (s && (j < sizeof alias / sizeof *alias || ckr__has(d, s))) continue;
-        if (!ckr__node_pair(w->c, d, k, w->s->state->u.items[2 * i + 1])) return NULL;
+        if (!ckr__node_pair(w->c, d, k, ckr__dict_at(w->s->state, i))) return NULL;
     }
     return d;
 }
@@ -18632,8 +18655,7 @@ static ckr_node *ckr__set_params(ckr__ctx *c, const ckr_node *params, const ckr_
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
     for (i = 0; params && d && i < params->count; i++)
-        if (ckr__key_known(row, params->u.items[2 * i]) &&
-            !ckr__node_pair(c, d, params->u.items[2 * i], params->u.items[2 * i + 1]))
+        if (ckr__key_known(row, params->u.items[2 * i]) && !ckr__node_take(c, d, params, i))
             return NULL;
     return d;
 }
@@ -19627,7 +19649,7 @@ static ckr_node *ckr__retick_params(ckr__retick *k, const ckr_node *params)
     uint64_t i;
     size_t j;
     for (i = 0; d && params && i < params->count; i++) {
-        ckr_node *key = params->u.items[2 * i], *v = params->u.items[2 * i + 1];
+        ckr_node *key = params->u.items[2 * i], *v = ckr__dict_at(params, i);
         const char *s = ckr_node_str(key);
         double x;
         for (j = 0; s && j < sizeof keys / sizeof *keys && strcmp(s, keys[j]) != 0; j++) {}
@@ -21018,7 +21040,7 @@ static ckr_node *ckr__rng_dict_copy(ckr__ctx *c, const ckr_node *like)
     ckr_node *n = ckr__node(c, same ? (ckr_node_kind)like->kind : CKR_NODE_DICT);
     uint64_t i;
     for (i = 0; same && i < like->count; i++)
-        if (!ckr__node_pair(c, n, like->u.items[2 * i], like->u.items[2 * i + 1])) return NULL;
+        if (!ckr__node_take(c, n, like, i)) return NULL;
     return n;
 }
 
@@ -23240,7 +23262,7 @@ static bool ckr__record_axes(const ckr_node *n, int64_t low, uint32_t value[CKR_
     for (k = 0; k < CKR__AXES; k++) value[k] = (uint32_t)low;
     if (!ckr_node_is_dict(n)) return false;
     for (i = 0; i < n->count; i++) {
-        const char *name = ckr_node_str(n->u.items[2 * i]);
+        const char *name = ckr__dict_key(n, i);
         int64_t v;
         for (k = 0; k < CKR__AXES; k++) if (name && !strcmp(name, ckr__axis_name[k])) break;
         if (k == CKR__AXES || *axes >> k & 1) return false;
@@ -23310,8 +23332,8 @@ static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
     uint64_t i;
     if (!ckr_node_is_dict(dict)) return ckr__record_bad(m, "tags", "there are none");
     for (i = 0; i < dict->count; i++) {
-        const char *key = ckr_node_str(dict->u.items[2 * i]);
-        const ckr_node *v = dict->u.items[2 * i + 1];
+        const char *key = ckr__dict_key(dict, i);
+        const ckr_node *v = ckr__dict_at(dict, i);
         const char *kind_name = ckr_node_str(ckr_node_get(v, "kind"));
         const char *name = ckr_node_str(ckr_node_get(v, "name"));
         const ckr_rng_kind kind = kind_name ? ckr_rng_kind_find(kind_name) : CKR_RNG_NONE;
@@ -25436,8 +25458,8 @@ static ckr_node *ckr__dict_copy(ckr__ctx *c, const ckr_node *d)
 {
     ckr_node *out = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
-    for (i = 0; out && ckr_node_is_dict(d) && i < d->count; i++)
-        if (!ckr__node_pair(c, out, d->u.items[2 * i], d->u.items[2 * i + 1])) return NULL;
+    for (i = 0; out && i < ckr__dict_n(d); i++)
+        if (!ckr__node_take(c, out, d, i)) return NULL;
     return out;
 }
 
@@ -25540,17 +25562,16 @@ static ckr_node *ckr__group_dict(ckr__ctx *c, const ckr_group *g, ckr_node *inde
     const ckr_node *raw = g->raw ? g->raw : g->hyper;
     uint64_t i, k;
     for (i = 0; d && i < raw->count; i++) {
-        ckr_node *key = raw->u.items[2 * i], *value = raw->u.items[2 * i + 1];
+        ckr_node *key = raw->u.items[2 * i], *value = ckr__dict_at(raw, i);
         for (k = 0; k < g->hyper->count; k++)
             if (ckr_node_str(key) && ckr__is_str(g->hyper->u.items[2 * k], key->u.str))
-                value = g->hyper->u.items[2 * k + 1];
+                value = ckr__dict_at(g->hyper, k);
         if (index && ckr__is_str(key, "params")) continue;
         if (!ckr__node_pair(c, d, key, value)) return NULL;
     }
     for (k = 0; d && k < g->hyper->count; k++) {
-        const char *key = ckr_node_str(g->hyper->u.items[2 * k]);
-        if (key && !ckr_node_get(d, key) &&
-            !ckr__node_pair(c, d, g->hyper->u.items[2 * k], g->hyper->u.items[2 * k + 1]))
+        const char *key = ckr__dict_key(g->hyper, k);
+        if (key && !ckr_node_get(d, key) && !ckr__node_take(c, d, g->hyper, k))
             return NULL;
     }
     return d && (!index || ckr__node_set(c, d, "params", index)) ? d : NULL;
@@ -25774,15 +25795,15 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
                                   true, why))
         return false;
     for (i = 0; (same || call) && was->params && i < was->params->count; i++) {
-        const char *key = ckr_node_str(was->params->u.items[2 * i]);
+        const char *key = ckr__dict_key(was->params, i);
         if (key && !ckr_node_get(args, key) &&
             !ckr__node_set(o->c, args, key,
                            ckr__function_default(o->c, now, was->params->u.items[2 * i])))
             return false;
     }
     for (i = 0; i < args->count; i++) {
-        const char *key = ckr_node_str(args->u.items[2 * i]);
-        const ckr_node *v = args->u.items[2 * i + 1];
+        const char *key = ckr__dict_key(args, i);
+        const ckr_node *v = ckr__dict_at(args, i);
         const ckr_node *old = (same || call) && key ? ckr_node_get(was->params, key) : NULL;
         if (!key || !strcmp(key, "lr") || !strcmp(key, "lr_init") ||
             (v->kind == CKR_NODE_NONE && (!old || old->kind == CKR_NODE_NONE)))
@@ -25883,8 +25904,8 @@ static const struct { const char *name; uint8_t kind; } ckr__carry_kinds[] = {
 static ckr_node *ckr__dict_value(const ckr_node *d, const char *key)
 {
     uint64_t i;
-    for (i = 0; ckr_node_is_dict(d) && i < d->count; i++)
-        if (ckr__is_str(d->u.items[2 * i], key)) return d->u.items[2 * i + 1];
+    for (i = 0; i < ckr__dict_n(d); i++)
+        if (ckr__is_str(d->u.items[2 * i], key)) return ckr__dict_at(d, i);
     return NULL;
 }
 
@@ -27333,20 +27354,20 @@ static ckr_result ckr__nt_weight_view(ckr__nt *r, ckr__nt_param *p, ckr__nt_file
         return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, f->path, 8, p->name,
                          "a tensor \"data\" was expected");
     for (i = 0; i < root->count; i++) {
-        const char *key = ckr_node_str(root->u.items[2 * i]);
-        if (root->u.items[2 * i + 1] == data) continue;
+        const char *key = ckr__dict_key(root, i);
+        if (ckr__dict_at(root, i) == data) continue;
         if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/%s", f->rel, key ? key : ""),
-                           root->u.items[2 * i + 1]))
+                           ckr__dict_at(root, i)))
             return ckr__nt_oom(r);
     }
     for (i = 0; root->attrs && i < root->attrs->count; i++) {
-        const char *key = ckr_node_str(root->attrs->u.items[2 * i]);
+        const char *key = ckr__dict_key(root->attrs, i);
         if (key && f->n_tp && (!strcmp(key, "version") || !strcmp(key, "unsharded_shape") ||
                                !strcmp(key, "local_global_slices_pairs"))) continue;
         p->extra = root->attrs;
         if (!ckr__leftover(r->c, r->s,
                            ckr__printf(r->c, "%s#/__metadata__/%s", f->rel, key ? key : ""),
-                           root->attrs->u.items[2 * i + 1]))
+                           ckr__dict_at(root->attrs, i)))
             return ckr__nt_oom(r);
     }
     *view = data->u.view;
@@ -27649,7 +27670,7 @@ static ckr_result ckr__nt_index_file(ckr__nt *r, const ckr__nt_file *f, ckr__nt_
     x->state = CKR__NEW_N(r->c, const ckr_node *, x->n);
     if (!x->param || !x->state) return ckr__nt_oom(r);
     for (k = 0; k < x->n; k++) {
-        const ckr_node *key = names->u.items[2 * k], *name = names->u.items[2 * k + 1];
+        const ckr_node *key = names->u.items[2 * k], *name = ckr__dict_at(names, k);
         if (key->kind != CKR_NODE_INT || key->u.i < 0 || (uint64_t)key->u.i >= x->n ||
             x->param[key->u.i] || !ckr_node_str(name))
             return ckr__nt_bad_file(r, f, "names", "each index from 0 on once, with a name");
@@ -27657,7 +27678,7 @@ static ckr_result ckr__nt_index_file(ckr__nt *r, const ckr__nt_file *f, ckr__nt_
         if (!x->param[key->u.i]) return ckr__nt_unknown_name(r, f, name);
     }
     for (k = 0; k < state->count; k++) {
-        const ckr_node *key = state->u.items[2 * k], *value = state->u.items[2 * k + 1];
+        const ckr_node *key = state->u.items[2 * k], *value = ckr__dict_at(state, k);
         if (key->kind != CKR_NODE_INT || key->u.i < 0 || (uint64_t)key->u.i >= x->n ||
             x->state[key->u.i] || !ckr_node_is_dict(value))
             return ckr__nt_bad_file(r, f, "state", "a dict for each index of names");
@@ -27765,7 +27786,7 @@ static ckr_result ckr__nt_states(ckr__nt *r, const ckr__nt_file *f, const ckr__n
             return ckr__nt_bad_file(r, f, x->param[i]->name, "a state for each index of names");
         if (!x->param[i]->state) x->param[i]->state = st;
         for (k = 0; k < st->count && e == CKR_OK; k++) {
-            const ckr_node *key = st->u.items[2 * k], *value = st->u.items[2 * k + 1];
+            const ckr_node *key = st->u.items[2 * k], *value = ckr__dict_at(st, k);
             if (ckr_node_str(key) && value->kind == CKR_NODE_TENSOR)
                 e = ckr__nt_state_piece(r, f, x->param[i], key->u.str, value->u.view);
             else
@@ -27774,7 +27795,7 @@ static ckr_result ckr__nt_states(ckr__nt *r, const ckr__nt_file *f, const ckr__n
         }
     }
     for (k = 0; masters && k < masters->count && e == CKR_OK; k++) {
-        const ckr_node *name = masters->u.items[2 * k], *value = masters->u.items[2 * k + 1];
+        const ckr_node *name = masters->u.items[2 * k], *value = ckr__dict_at(masters, k);
         ckr__nt_param *p = ckr__nt_find(r, name);
         if (!p) return ckr__nt_unknown_name(r, f, name);
         if (value->kind != CKR_NODE_TENSOR) return ckr__nt_bad_file(r, f, p->name, "a tensor");
@@ -27802,9 +27823,9 @@ static ckr_result ckr__nt_load_optimizer(ckr__nt *r, ckr__nt_file *f)
         return ckr__nt_bad_file(r, f, "gradient_accumulator", "a dict");
     if (ga) r->masters = true;
     for (i = 0; i < root->count && e == CKR_OK; i++) {
-        const char *key = ckr_node_str(root->u.items[2 * i]);
+        const char *key = ckr__dict_key(root, i);
         for (k = 0; k < 4; k++) if (key && !strcmp(key, known[k])) break;
-        if (k == 4) e = ckr__nt_leave(r, f, "", root->u.items[2 * i], root->u.items[2 * i + 1]);
+        if (k == 4) e = ckr__nt_leave(r, f, "", root->u.items[2 * i], ckr__dict_at(root, i));
     }
     return e;
 }
@@ -27849,14 +27870,14 @@ static ckr_result ckr__nt_same_group(ckr__nt *r, const ckr__nt_file *f, const ck
     uint64_t i;
     ckr_result e;
     for (i = 0; i < g->count; i++) {
-        const char *key = ckr_node_str(g->u.items[2 * i]);
+        const char *key = ckr__dict_key(g, i);
         const ckr_node *other;
         if (!key || !strcmp(key, "params")) continue;
-        other = i < p->group->count && ckr_node_str(p->group->u.items[2 * i]) &&
-                        !strcmp(key, ckr_node_str(p->group->u.items[2 * i]))
-                    ? p->group->u.items[2 * i + 1]
+        other = i < p->group->count && ckr__dict_key(p->group, i) &&
+                        !strcmp(key, ckr__dict_key(p->group, i))
+                    ? ckr__dict_at(p->group, i)
                     : ckr_node_get(p->group, key);
-        if (other && ckr__nt_equal(g->u.items[2 * i + 1], other)) continue;
+        if (other && ckr__nt_equal(ckr__dict_at(g, i), other)) continue;
         e = ckr__fail(r->c->err,
                       !strcmp(key, "lr") ? CKR_ITEM_NANOTRON_STEP : CKR_ITEM_NANOTRON_GROUPS,
                       f->path, CKR_NO_OFFSET, p->name,
@@ -28123,8 +28144,8 @@ static ckr_result ckr__nt_scheduler_others(ckr__nt *r, const ckr__nt_file *f)
     uint64_t i;
     ckr_result e = CKR_OK;
     for (i = 0; i < f->root->count && e == CKR_OK; i++)
-        if (!ckr__nt_scheduler_knows(ckr_node_str(f->root->u.items[2 * i])))
-            e = ckr__nt_leave(r, f, "", f->root->u.items[2 * i], f->root->u.items[2 * i + 1]);
+        if (!ckr__nt_scheduler_knows(ckr__dict_key(f->root, i)))
+            e = ckr__nt_leave(r, f, "", f->root->u.items[2 * i], ckr__dict_at(f->root, i));
     for (i = 0; ckr_node_is_list(lambdas) && i < lambdas->count && e == CKR_OK; i++) {
         const char *path = ckr__printf(r->c, "%s#/lr_lambdas/%llu", f->rel, (unsigned long long)i);
         if (!lambdas->u.items[i]->count) continue;      /* a partial's, without attributes */
@@ -28277,7 +28298,7 @@ static ckr_result ckr__nt_group_out(ckr__nt *r, const ckr__nt_param *p, ckr_grou
     for (k = 0; k < p->group->count; k++) {
         ckr_node *key = p->group->u.items[2 * k];
         if (ckr__nt_key_is(key, "params")) continue;
-        if (!ckr__node_pair(r->c, g->hyper, key, p->group->u.items[2 * k + 1]))
+        if (!ckr__node_pair(r->c, g->hyper, key, ckr__dict_at(p->group, k)))
             return ckr__nt_oom(r);
     }
     *init = 0;
@@ -28419,12 +28440,12 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
         if (!ckr_node_is_dict(dict))
             return ckr__nt_bad_file(r, f, "", "an object RandomStates with a dict");
         for (k = 0; k < dict->count && e == CKR_OK; k++) {
-            const ckr_node *key = dict->u.items[2 * k], *value = dict->u.items[2 * k + 1];
+            const ckr_node *key = dict->u.items[2 * k], *value = ckr__dict_at(dict, k);
             const ckr_node *st = value->kind == CKR_NODE_OBJECT ? value->u.object->state : NULL;
             if (!ckr_node_str(key) || !ckr_node_is_dict(st))
                 return ckr__nt_bad_file(r, f, "_dict", "objects RandomState by name");
             for (m = 0; m < st->count && e == CKR_OK; m++)
-                e = ckr__nt_stream(r, f, key->u.str, st->u.items[2 * m], st->u.items[2 * m + 1]);
+                e = ckr__nt_stream(r, f, key->u.str, st->u.items[2 * m], ckr__dict_at(st, m));
         }
     }
     return e;
@@ -28922,9 +28943,9 @@ static ckr_node *ckr__nt_weight_meta(ckr__nt_job *x, const ckr__nt_item *p, uint
              ckr__node_set(x->c, m, "version", ckr__node_str(x->c, version));
     }
     for (i = 0; ok && p->src->extra && i < p->src->extra->count; i++) {
-        const char *key = ckr_node_str(p->src->extra->u.items[2 * i]);
+        const char *key = ckr__dict_key(p->src->extra, i);
         if (key && !ckr_node_get(m, key))
-            ok = ckr__node_set(x->c, m, key, p->src->extra->u.items[2 * i + 1]);
+            ok = ckr__node_set(x->c, m, key, ckr__dict_at(p->src->extra, i));
     }
     return ok ? m : NULL;
 }
@@ -28956,8 +28977,8 @@ static bool ckr__nt_weight_others(ckr__nt_job *x, const ckr__nt_item *p, uint32_
     const ckr_node *root = p->src->shards[whole || x->tp != x->nt->tp ? 0 : rank]->root;
     uint64_t i;
     for (i = 0; i < root->count; i++) {
-        const char *key = ckr_node_str(root->u.items[2 * i]);
-        const ckr_node *v = root->u.items[2 * i + 1];
+        const char *key = ckr__dict_key(root, i);
+        const ckr_node *v = ckr__dict_at(root, i);
         if (!key || !strcmp(key, "data") || v->kind != CKR_NODE_TENSOR) continue;
         if (!whole && x->tp != x->nt->tp) {
             if (rank == 0) x->n_lost++;
@@ -29034,7 +29055,7 @@ static ckr_node *ckr__nt_group_node(ckr__nt_job *x, const ckr__nt_item *p, int64
     bool had_params = false, had_initial = false,
          ok = g && list && (index < 0 || ckr__node_push(x->c, list, ckr__node_int(x->c, index)));
     for (i = 0; ok && i < raw->count; i++) {
-        ckr_node *key = raw->u.items[2 * i], *value = raw->u.items[2 * i + 1];
+        ckr_node *key = raw->u.items[2 * i], *value = ckr__dict_at(raw, i);
         uint64_t k;
         if (ckr__nt_key_is(key, "params")) {
             had_params = true;
@@ -29051,7 +29072,7 @@ static ckr_node *ckr__nt_group_node(ckr__nt_job *x, const ckr__nt_item *p, int64
                 if (hyper->u.items[2 * k] == key ||
                     (key->kind == CKR_NODE_STR &&
                      ckr__nt_key_is(hyper->u.items[2 * k], key->u.str)))
-                    value = hyper->u.items[2 * k + 1];
+                    value = ckr__dict_at(hyper, k);
         }
         ok = ckr__node_pair(x->c, g, key, value);
     }
@@ -29109,7 +29130,7 @@ static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr_
                        : ckr__node_pair(x->c, masters, ckr__node_str(x->c, p->name), e));
     }
     for (i = 0; ok && p->src->state && i < p->src->state->count; i++) {
-        ckr_node *key = p->src->state->u.items[2 * i], *value = p->src->state->u.items[2 * i + 1];
+        ckr_node *key = p->src->state->u.items[2 * i], *value = ckr__dict_at(p->src->state, i);
         if (value->kind != CKR_NODE_TENSOR)
             ok = ckr__node_pair(x->c, st, key, ckr__copy_tree(x->c, f, value, NULL));
     }
@@ -29131,7 +29152,7 @@ static bool ckr__nt_root_others(ckr__nt_job *x, ckr__out_file *f, uint32_t pp, u
             ckr__nt_key_is(key, "names") || ckr__nt_key_is(key, "gradient_accumulator"))
             continue;
         if (!ckr__node_pair(x->c, f->root, key,
-                            ckr__copy_tree(x->c, f, root->u.items[2 * i + 1], NULL)))
+                            ckr__copy_tree(x->c, f, ckr__dict_at(root, i), NULL)))
             return false;
     }
     return true;
@@ -29294,9 +29315,9 @@ static uint64_t ckr__nt_scheduler_own(const ckr_node *first, const ckr_node *roo
     const ckr_node *lambdas = ckr_node_get(root, "lr_lambdas");
     uint64_t i, n = 0;
     for (i = 0; i < root->count; i++) {
-        const char *key = ckr_node_str(root->u.items[2 * i]);
+        const char *key = ckr__dict_key(root, i);
         const ckr_node *v = key ? ckr_node_get(first, key) : NULL;
-        n += !ckr__nt_scheduler_knows(key) && (!v || !ckr__nt_equal(v, root->u.items[2 * i + 1]));
+        n += !ckr__nt_scheduler_knows(key) && (!v || !ckr__nt_equal(v, ckr__dict_at(root, i)));
     }
     for (i = 0; ckr_node_is_list(lambdas) && i < lambdas->count; i++)
         n += lambdas->u.items[i]->count != 0;
@@ -29357,7 +29378,7 @@ static bool ckr__nt_scheduler_file(ckr__nt_job *x, uint32_t pp, uint32_t tp)
             : ckr__nt_key_is(key, "lr_lambdas")  ? lambdas
             : ckr__nt_key_is(key, "last_epoch")  ? ckr__node_int(x->c, n - 1)
             : ckr__nt_key_is(key, "_step_count") ? ckr__node_int(x->c, n)
-            : old ? ckr__copy_tree(x->c, f, old->u.items[2 * i + 1], NULL)
+            : old ? ckr__copy_tree(x->c, f, ckr__dict_at(old, i), NULL)
                   : ckr__node_bool(x->c, false);
         if (!ckr__node_pair(x->c, f->root, key, v)) return false;
     }
@@ -29581,8 +29602,8 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
             continue;
         }
         if (ckr_node_i64(ckr_node_get(stage, "consumed_train_samples"), &v)) *samples += v;
-        for (k = 0; ckr_node_is_dict(folders) && k < folders->count; k++)
-            if (ckr_node_i64(folders->u.items[2 * k + 1], &v)) *tokens += v;
+        for (k = 0; k < ckr__dict_n(folders); k++)
+            if (ckr_node_i64(ckr__dict_at(folders, k), &v)) *tokens += v;
         if (!ckr_node_get(stage, "sequence_length"))
             ok = ckr__nt_put_int(x->c, stage, "sequence_length", length, changed);
         if (ok && !folders) {
@@ -30606,8 +30627,8 @@ static void ckr__plain_parts(const ckr_node *root, const ckr_node **optim, const
     uint64_t i;
     *optim = ckr__is_optimizer(root) ? root : NULL;
     *sched = ckr__is_scheduler(root) ? root : NULL;
-    for (i = 0; ckr_node_is_dict(root) && i < root->count && !(*optim && *sched); i++) {
-        const ckr_node *v = root->u.items[2 * i + 1];
+    for (i = 0; i < ckr__dict_n(root) && !(*optim && *sched); i++) {
+        const ckr_node *v = ckr__dict_at(root, i);
         if (ckr_node_is_list(v) && v->count == 1) v = v->u.items[0];
         if (!ckr_node_is_dict(v)) continue;
         if (!*optim && ckr__is_optimizer(v)) *optim = v;
@@ -30651,7 +30672,7 @@ static ckr_result ckr__plain_groups(ckr__ctx *c, ckr_state *s, const ckr_node *o
         for (k = 0; k < g->raw->count; k++) {
             ckr_node *key = g->raw->u.items[2 * k];
             if (ckr__is_str(key, "params") || ckr__is_str(key, "param_names")) continue;
-            if (!ckr__node_pair(c, g->hyper, key, g->raw->u.items[2 * k + 1])) return c->err->code;
+            if (!ckr__node_pair(c, g->hyper, key, ckr__dict_at(g->raw, k))) return c->err->code;
         }
     }
     return s->groups ? CKR_OK : c->err->code;
@@ -30664,7 +30685,7 @@ static void ckr__plain_step(ckr__ctx *c, ckr_state *s, const ckr_node *optimizer
     double v;
     uint64_t i;
     for (i = 0; i < state->count && !step; i++)
-        step = ckr_node_get(state->u.items[2 * i + 1], "step");
+        step = ckr_node_get(ckr__dict_at(state, i), "step");
     if (s->progress.step < 0 && step && ckr__sched_number(c, step, &v) && v >= 0 && v < 9e15)
         s->progress.step = (int64_t)v;
 }
@@ -30820,7 +30841,7 @@ static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *t
         const char *name = told->u.items[2 * i]->u.str;
         ckr_dtype dtype;
         uint32_t n_dims;
-        const char *type = ckr_node_str(told->u.items[2 * i + 1]);
+        const char *type = ckr_node_str(ckr__dict_at(told, i));
         const bool framework = !strcmp(name, "format");    /* "pt", which says nothing more */
         bool fits = false;
         done += framework;
@@ -30966,7 +30987,7 @@ static ckr_result ckr__plain_once(ckr__ctx *c, const ckr_node *root)
     memset(&names, 0, sizeof names);
     names.c = c;
     for (i = 0; i < root->count && r == CKR_OK; i++)
-        r = ckr__name_once(&names, ckr_node_str(root->u.items[2 * i]));
+        r = ckr__name_once(&names, ckr__dict_key(root, i));
     ckr__map_free(&names);
     return r;
 }
@@ -31300,7 +31321,7 @@ static bool ckr__shards_split(ckr__shards *x, uint64_t most)
     if (!x->number) return false;
     for (i = 0; i < root->count; i++) {
         const ckr_node *key = root->u.items[2 * i];
-        const uint64_t n = root->u.items[2 * i + 1]->u.entry->n_bytes;
+        const uint64_t n = ckr__dict_at(root, i)->u.entry->n_bytes;
         if (!ckr__map_put(&x->names, key->u.str, (size_t)key->count, i, NULL)) return false;
         x->total += n;
         if (n > most) x->number[i] = ++x->n;
@@ -31337,13 +31358,12 @@ static bool ckr__shards_fill(ckr__shards *x)
         void *array = f->entries;
         ckr_entry **place = (ckr_entry **)ckr__append(x->c, &array, &f->n_entries, sizeof *place);
         f->entries = (ckr_entry **)array;
-        if (!place ||
-            !ckr__node_pair(x->c, f->root, root->u.items[2 * i], root->u.items[2 * i + 1]))
+        if (!place || !ckr__node_take(x->c, f->root, root, i))
             return false;
-        *place = root->u.items[2 * i + 1]->u.entry;
+        *place = ckr__dict_at(root, i)->u.entry;
     }
     for (i = 0; i < told->count; i++) {
-        ckr_node *key = told->u.items[2 * i], *value = told->u.items[2 * i + 1];
+        ckr_node *key = told->u.items[2 * i], *value = ckr__dict_at(told, i);
         of = ckr__shards_told(x, key, value);
         for (k = of ? of - 1 : 0; k < (of ? of : x->n); k++)
             if (!ckr__node_pair(x->c, x->files[k]->metadata, key, value)) return false;
@@ -32004,7 +32024,7 @@ static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node
     ckr_result e = CKR_OK;
     for (i = 0; i < dict->count && e == CKR_OK; i++) {
         const ckr_node *key = dict->u.items[2 * i];
-        ckr_node *value = dict->u.items[2 * i + 1];
+        ckr_node *value = ckr__dict_at(dict, i);
         const char *name = ckr_node_str(key);
         const ckr_view *v = value->u.view;
         ckr_tensor *t = NULL;
@@ -32070,8 +32090,8 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
     uint64_t i, k, at;
     ckr_result e = ckr__hf_index(r->c, f->path, &map, &meta);
     for (i = 0; e == CKR_OK && i < map->count; i++) {
-        const char *name = ckr_node_str(map->u.items[2 * i]);
-        const char *shard = ckr_node_str(map->u.items[2 * i + 1]);
+        const char *name = ckr__dict_key(map, i);
+        const char *shard = ckr_node_str(ckr__dict_at(map, i));
         for (k = 0; k < r->n_files && strcmp(r->files[k]->rel, shard) != 0; k++) {}
         if (k == r->n_files || r->files[k]->kind != CKR__AC_MODEL)
             return ckr__fail(r->c->err, CKR_ITEM_TRAINER_MISSING, f->path, CKR_NO_OFFSET, name,
@@ -32120,9 +32140,9 @@ static bool ckr__ac_own_shape(const char *slot)
 static const ckr_view *ckr__ac_like(const ckr_node *state)
 {
     uint64_t i;
-    for (i = 0; ckr_node_is_dict(state) && i < state->count; i++) {
-        const char *slot = ckr_node_str(state->u.items[2 * i]);
-        const ckr_node *v = state->u.items[2 * i + 1];
+    for (i = 0; i < ckr__dict_n(state); i++) {
+        const char *slot = ckr__dict_key(state, i);
+        const ckr_node *v = ckr__dict_at(state, i);
         if (slot && v->kind == CKR_NODE_TENSOR && ckr__ac_own_shape(slot)) return v->u.view;
     }
     return NULL;
@@ -32195,7 +32215,7 @@ static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_para
             k = *n + r->n_loose++;
             if (r->plain) (*out)[k].id = state->u.items[2 * i];
         }
-        if (e == CKR_OK) (*out)[k].state = state->u.items[2 * i + 1];
+        if (e == CKR_OK) (*out)[k].state = ckr__dict_at(state, i);
     }
     for (i = 0; i < *n; i++) (*out)[i].like = ckr__ac_like((*out)[i].state);
     ckr__ac_unwrap(r, *out, *n);
@@ -32529,8 +32549,8 @@ static ckr_result ckr__ac_state(ckr__ac *r, const ckr__ac_file *f, const ckr__ac
     uint64_t k;
     ckr_result e = CKR_OK;
     for (k = 0; k < st->count && e == CKR_OK; k++) {
-        const char *slot = ckr_node_str(st->u.items[2 * k]);
-        const ckr_node *v = st->u.items[2 * k + 1];
+        const char *slot = ckr__dict_key(st, k);
+        const ckr_node *v = ckr__dict_at(st, k);
         if (!slot || (!strcmp(slot, ckr__ac_quant) && ckr_node_is_dict(v))) continue;
         e = ckr__ac_slot(r, f, p, slot, v);
     }
@@ -32576,7 +32596,7 @@ static ckr_result ckr__ac_groups(ckr__ac *r, ckr__ac_file *f, const ckr__ac_para
         for (k = 0; k < g->raw->count; k++) {
             ckr_node *key = g->raw->u.items[2 * k];
             if (ckr__is_str(key, "params") || ckr__is_str(key, "param_names")) continue;
-            if (!ckr__node_pair(r->c, g->hyper, key, g->raw->u.items[2 * k + 1]))
+            if (!ckr__node_pair(r->c, g->hyper, key, ckr__dict_at(g->raw, k)))
                 return ckr__ac_oom(r);
         }
     }
@@ -32886,8 +32906,8 @@ static ckr_result ckr__ac_streams_read(ckr__ac *r, const ckr__ac_from *x, const 
     ckr__ac_as as;
     ckr_result e = CKR_OK;
     for (i = 0; i < dict->count && e == CKR_OK; i++) {
-        const char *key = ckr_node_str(dict->u.items[2 * i]);
-        const ckr_node *v = dict->u.items[2 * i + 1];
+        const char *key = ckr__dict_key(dict, i);
+        const ckr_node *v = ckr__dict_at(dict, i);
         const char *path = ckr__printf(r->c, "%s/%s", x->at, key ? key : "?");
         if (key && !strcmp(key, "step")) continue;     /* accelerate's own count of backwards  */
         if (!path) return ckr__ac_oom(r);
@@ -32942,8 +32962,8 @@ static ckr_result ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict
     ckr__ac_as as;
     ckr_result e = CKR_OK;
     for (i = 0; i < dict->count && e == CKR_OK; i++) {
-        const char *key = ckr_node_str(dict->u.items[2 * i]);
-        ckr_node *v = dict->u.items[2 * i + 1];
+        const char *key = ckr__dict_key(dict, i);
+        ckr_node *v = ckr__dict_at(dict, i);
         bool rare = false, alone;
         if (!key || !strcmp(key, "step")) continue;
         e = ckr__ac_key(r->c, key, v, &as);
@@ -33202,8 +33222,8 @@ static ckr_node *ckr__ac_args_params(ckr__ac *r, const ckr_node *args, const cha
         ckr_node_f64(ckr_node_get(args, "learning_rate"), &lr) &&
         !ckr__node_set(r->c, d, "lr_init", ckr__node_float(r->c, lr)))
         return NULL;
-    for (i = 0; ckr_node_is_dict(extra) && i < extra->count; i++)
-        if (!ckr__node_pair(r->c, d, extra->u.items[2 * i], extra->u.items[2 * i + 1])) return NULL;
+    for (i = 0; i < ckr__dict_n(extra); i++)
+        if (!ckr__node_take(r->c, d, extra, i)) return NULL;
     return d;
 }
 
@@ -33332,11 +33352,11 @@ static ckr_result ckr__sana_others(ckr__ac *r, const ckr__ac_file *f)
     size_t k;
     ckr_result e = CKR_OK;
     for (i = 0; i < f->root->count && e == CKR_OK; i++) {
-        const char *key = ckr_node_str(f->root->u.items[2 * i]);
+        const char *key = ckr__dict_key(f->root, i);
         for (k = 0; k < sizeof known / sizeof *known; k++) if (key && !strcmp(key, known[k])) break;
         if (k < sizeof known / sizeof *known) continue;
         e = ckr__ac_leave(r, ckr__printf(r->c, "%s#/%s", f->rel, key ? key : "?"),
-                          f->root->u.items[2 * i + 1]);
+                          ckr__dict_at(f->root, i));
     }
     return e;
 }
@@ -33455,7 +33475,7 @@ static bool ckr__rf_is_part(ckr__flat *met, const ckr_node *n)
     uint64_t i;
     if (!ckr_node_is_dict(n) || !n->count || !ckr__flat_new(met, n)) return false;
     for (i = 0; i < n->count; i++)
-        if (!ckr_node_str(n->u.items[2 * i]) || n->u.items[2 * i + 1]->kind != CKR_NODE_TENSOR)
+        if (!ckr__dict_key(n, i) || ckr__dict_at(n, i)->kind != CKR_NODE_TENSOR)
             return false;
     return true;
 }
@@ -33466,8 +33486,8 @@ static bool ckr__rf_is_model(ckr__flat *met, const ckr_node *n)
     uint64_t i, params = 0, others = 0;
     if (!ckr_node_is_dict(n)) return false;
     for (i = 0; i < n->count; i++) {
-        const ckr_node *v = n->u.items[2 * i + 1];
-        const char *key = ckr_node_str(n->u.items[2 * i]);
+        const ckr_node *v = ckr__dict_at(n, i);
+        const char *key = ckr__dict_key(n, i);
         if (!key) return false;
         if (ckr__rf_is_param(v) || ckr__rf_is_part(met, v)) params++;
         else others += v->kind != CKR_NODE_TENSOR && !ckr__path_ends(key, "_extra_state");
@@ -33500,12 +33520,12 @@ static bool ckr__rf_fresh(ckr__flat *met, const ckr_node *v)
 
 static bool ckr__rf_take_parts(ckr__rf *x, ckr__plain *keep, const ckr_node *in, uint64_t i)
 {
-    const ckr_node *v = in->u.items[2 * i + 1];
+    const ckr_node *v = ckr__dict_at(in, i);
     uint64_t k = keep->n_optimizers;
     if (!ckr__rf_parts(v, ckr__is_optimizer, keep->optimizers, &keep->n_optimizers))
         return ckr__rf_parts(v, ckr__is_scheduler, keep->schedulers, &keep->n_schedulers);
     for (; k < keep->n_optimizers; k++) {
-        x->optimizers[k].key = ckr_node_str(in->u.items[2 * i]);
+        x->optimizers[k].key = ckr__dict_key(in, i);
         x->optimizers[k].in = in;
     }
     return true;
@@ -33539,9 +33559,9 @@ static bool ckr__rf_place_add(ckr__rf *x, const char *key, const char *above, co
 static bool ckr__rf_sort_models(ckr__rf *x, const char *above, const ckr_node *in)
 {
     uint64_t i;
-    for (i = 0; ckr_node_is_dict(in) && i < in->count; i++) {
-        const char *key = ckr_node_str(in->u.items[2 * i]);
-        const ckr_node *v = in->u.items[2 * i + 1];
+    for (i = 0; i < ckr__dict_n(in); i++) {
+        const char *key = ckr__dict_key(in, i);
+        const ckr_node *v = ckr__dict_at(in, i);
         if (key && ckr__rf_fresh(&x->deep, v) && !ckr__is_optimizer(v) &&
             ckr__rf_is_model(&x->deep, v) && !ckr__rf_place_add(x, key, above, in, v))
             return false;
@@ -33555,11 +33575,11 @@ static bool ckr__rf_sort(ckr__rf *x, ckr__plain *keep)
     const ckr_node *root = x->root;
     uint64_t i, k, found;
     for (i = 0; i < root->count; i++) {
-        const char *key = ckr_node_str(root->u.items[2 * i]);
-        const ckr_node *v = root->u.items[2 * i + 1];
+        const char *key = ckr__dict_key(root, i);
+        const ckr_node *v = ckr__dict_at(root, i);
         if (!ckr__rf_fresh(&x->met, v) || ckr__rf_take_parts(x, keep, root, i) || !key) continue;
-        for (k = found = 0; ckr_node_is_dict(v) && k < v->count; k++)
-            found += ckr__rf_fresh(&x->met, v->u.items[2 * k + 1]) &&
+        for (k = found = 0; k < ckr__dict_n(v); k++)
+            found += ckr__rf_fresh(&x->met, ckr__dict_at(v, k)) &&
                      ckr__rf_take_parts(x, keep, v, k);
         if (!found && ckr__rf_is_model(&x->parts, v)) {
             if (!ckr__rf_place_add(x, key, NULL, root, v)) return false;
@@ -33583,7 +33603,7 @@ static void ckr__rf_choose(ckr__rf *x, bool optimizers)
     kind = n[CKR__RF_MODEL][0] + n[CKR__RF_MODEL][1] ? CKR__RF_MODEL : CKR__RF_AVERAGE;
     x->below = !n[kind][0];
     for (i = 0; i < x->root->count; i++)
-        if (!x->n_places && optimizers && ckr__rf_is_param(x->root->u.items[2 * i + 1]))
+        if (!x->n_places && optimizers && ckr__rf_is_param(ckr__dict_at(x->root, i)))
             x->model = x->root;
     for (i = 0; i < x->n_places; i++) {
         p = &x->places[i];
@@ -33602,7 +33622,7 @@ static bool ckr__rf_is(ckr__rf *x, const ckr__plain *keep)
     uint64_t i;
     if (keep->n_optimizers) return true;
     for (i = 0; i < x->root->count; i++)
-        if (x->root->u.items[2 * i + 1]->kind == CKR_NODE_TENSOR) return false;
+        if (ckr__dict_at(x->root, i)->kind == CKR_NODE_TENSOR) return false;
     return x->model != NULL;
 }
 
@@ -33634,8 +33654,8 @@ static size_t ckr__rf_wrapped(const ckr_node *d)
     size_t n = SIZE_MAX;
     uint64_t i;
     for (i = 0; i < d->count && n; i++) {
-        name = ckr_node_str(d->u.items[2 * i]);
-        if (!name || d->u.items[2 * i + 1]->kind != CKR_NODE_TENSOR) continue;
+        name = ckr__dict_key(d, i);
+        if (!name || ckr__dict_at(d, i)->kind != CKR_NODE_TENSOR) continue;
         if (!first) first = name;
         n = ckr__wrapped(first, name, n);
     }
@@ -33657,10 +33677,10 @@ static ckr_result ckr__rf_dict(ckr__rf *x, const ckr_node *d, const char *prefix
     uint64_t i;
     ckr_result e = ckr__rf_tensors(x, d, prefix, slot);
     for (i = 0; e == CKR_OK && d != x->root && i < d->count; i++) {
-        const ckr_node *v = d->u.items[2 * i + 1];
+        const ckr_node *v = ckr__dict_at(d, i);
         const char *head;
         if (!ckr_node_is_dict(v) || !ckr__flat_new(&x->had, v)) continue;
-        head = ckr__printf(x->r->c, "%s%s.", prefix, ckr_node_str(d->u.items[2 * i]));
+        head = ckr__printf(x->r->c, "%s%s.", prefix, ckr__dict_key(d, i));
         e = head ? ckr__rf_tensors(x, v, head, slot) : ckr__ac_oom(x->r);
     }
     return e;
@@ -33721,8 +33741,8 @@ static const char *ckr__rf_only(ckr__rf *x, const ckr__rf_place *optimizer)
     if (n[1] == 1) return ckr__rf_head(x, about);
     if (n[0] == 1) return ckr__rf_head(x, beside);
     for (i = 0; x->model && i < x->model->count; i++) {
-        const char *key = ckr_node_str(x->model->u.items[2 * i]);
-        if (key && ckr_node_is_dict(x->model->u.items[2 * i + 1]) &&
+        const char *key = ckr__dict_key(x->model, i);
+        if (key && ckr_node_is_dict(ckr__dict_at(x->model, i)) &&
             ckr__rf_about(optimizer->key, key) && !parts++)
             part = key;
     }
@@ -33735,8 +33755,8 @@ static bool ckr__rf_is_average(const ckr__rf *x, const ckr_node *d)
     const size_t wrapped = ckr__rf_wrapped(d);
     uint64_t i, at;
     for (i = 0; i < d->count; i++) {
-        const char *name = ckr_node_str(d->u.items[2 * i]);
-        const ckr_node *v = d->u.items[2 * i + 1];
+        const char *name = ckr__dict_key(d, i);
+        const ckr_node *v = ckr__dict_at(d, i);
         if (!name || v->kind != CKR_NODE_TENSOR) return false;
         name += wrapped;
         if (!ckr__map_find(&x->r->names, name, strlen(name), &at) ||
@@ -33763,8 +33783,8 @@ static void ckr__rf_progress_in(ckr__rf *x, ckr__plain *keep, const ckr_node *in
     static const char steps[] = "step global_step iteration it iter iter_num";
     uint64_t i;
     for (i = 0; i < in->count; i++) {
-        const char *key = ckr_node_str(in->u.items[2 * i]);
-        const ckr_node *v = in->u.items[2 * i + 1];
+        const char *key = ckr__dict_key(in, i);
+        const ckr_node *v = ckr__dict_at(in, i);
         int64_t *to = NULL;
         if (!key || v->kind != CKR_NODE_INT || v->u.i < 0) continue;
         if (!strcmp(key, "epoch")) to = &x->r->s->progress.epoch;
@@ -34043,7 +34063,7 @@ static ckr_result ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *fi
         if (!ckr__node_set(c, f->metadata, "format", ckr__node_str(c, "pt"))) return c->err->code;
     }
     for (i = 0; f->root && i < file->root->count; i++) {
-        const ckr_tensor *t = ckr__ac_of_view(x, file->root->u.items[2 * i + 1]->u.view);
+        const ckr_tensor *t = ckr__ac_of_view(x, ckr__dict_at(file->root, i)->u.view);
         if (t && !ckr__node_pair(c, f->root, file->root->u.items[2 * i], ckr__ac_entry(x, f, t)))
             return c->err->code;
     }
@@ -34192,12 +34212,12 @@ static ckr_node *ckr__ac_kwargs(ckr__ac_job *x, const ckr_node *params)
     ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
     uint64_t i;
     for (i = 0; d && i < params->count; i++) {
-        const char *key = ckr_node_str(params->u.items[2 * i]);
+        const char *key = ckr__dict_key(params, i);
         if (!key || !strcmp(key, "num_warmup_steps") || !strcmp(key, "num_training_steps") ||
             !strcmp(key, "lr") || !strcmp(key, "lr_init") ||
-            params->u.items[2 * i + 1]->kind == CKR_NODE_NONE)
+            ckr__dict_at(params, i)->kind == CKR_NODE_NONE)
             continue;
-        if (!ckr__node_set(x->w.c, d, key, params->u.items[2 * i + 1])) return NULL;
+        if (!ckr__node_set(x->w.c, d, key, ckr__dict_at(params, i))) return NULL;
     }
     return d;
 }
@@ -34552,8 +34572,8 @@ static bool ckr__acc_back(ckr__ac_job *x, uint32_t rank, ckr_node *d)
     uint64_t i;
     ckr__format(text, sizeof text, "%u", (unsigned)rank);
     of = ckr_node_get(ckr_node_get(x->kept, "random"), text);
-    for (i = 0; ckr_node_is_dict(of) && i < of->count; i++) {
-        const char *key = ckr_node_str(of->u.items[2 * i]);
+    for (i = 0; i < ckr__dict_n(of); i++) {
+        const char *key = ckr__dict_key(of, i);
         ckr_node *v = key ? ckr__ac_kept(x, rank, key) : NULL;
         ckr__ac_as as;
         if (!v) continue;
@@ -34574,9 +34594,9 @@ static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node 
     uint64_t i;
     ckr__restream_set(&swap, x->source, from, x->w.s, rank);
     for (i = 0; d && old && i < old->count; i++) {
-        const char *key = ckr_node_str(old->u.items[2 * i]);
+        const char *key = ckr__dict_key(old, i);
         ckr_node *v = ckr__acc_value(x, &swap, rank, from == rank, key ? key : "",
-                                     old->u.items[2 * i + 1]);
+                                     ckr__dict_at(old, i));
         if (!v && x->w.c->err->code != CKR_OK) return NULL;
         if (v && !ckr__node_pair(x->w.c, d, old->u.items[2 * i], v)) return NULL;
     }
@@ -34602,12 +34622,12 @@ static bool ckr__ac_carry_on(ckr__ac_job *x, ckr_node *random)
 {
     const ckr_node *all = ckr_node_get(x->kept, "random");
     uint64_t i, k;
-    for (i = 0; ckr_node_is_dict(all) && i < all->count; i++) {
-        const char *rank = ckr_node_str(all->u.items[2 * i]);
-        const ckr_node *of = all->u.items[2 * i + 1];
-        for (k = 0; rank && ckr_node_is_dict(of) && k < of->count; k++) {
-            const char *key = ckr_node_str(of->u.items[2 * k]);
-            ckr_node *v = of->u.items[2 * k + 1];
+    for (i = 0; i < ckr__dict_n(all); i++) {
+        const char *rank = ckr__dict_key(all, i);
+        const ckr_node *of = ckr__dict_at(all, i);
+        for (k = 0; rank && k < ckr__dict_n(of); k++) {
+            const char *key = ckr__dict_key(of, k);
+            ckr_node *v = ckr__dict_at(of, k);
             const bool fits = !ckr_node_is_list(v) || v->count == x->ranks;
             if (!key || (strtoul(rank, NULL, 10) < x->ranks && fits)) continue;
             if (!ckr__ac_carry_add(x, random, rank, key, v)) return false;
@@ -34623,14 +34643,14 @@ static bool ckr__ac_carry_counts(ckr__ac_job *x, ckr_node *counts)
     uint64_t i;
     uint32_t k;
     ckr__ac_as as;
-    for (i = 0; ckr_node_is_dict(of) && i < of->count; i++)
-        if (!ckr__node_pair(x->w.c, counts, of->u.items[2 * i], of->u.items[2 * i + 1]))
+    for (i = 0; i < ckr__dict_n(of); i++)
+        if (!ckr__node_take(x->w.c, counts, of, i))
             return false;
     for (k = 0; k < x->ac->n_random && !dict; k++)
         if (x->ac->random[k]) dict = x->ac->random[k]->root;
     for (i = 0; dict && x->ranks != x->ac->ranks && i < dict->count; i++) {
-        const char *key = ckr_node_str(dict->u.items[2 * i]);
-        ckr_node *v = dict->u.items[2 * i + 1];
+        const char *key = ckr__dict_key(dict, i);
+        ckr_node *v = ckr__dict_at(dict, i);
         if (!key || !ckr_node_is_list(v) || !v->count || v->count == x->ac->ranks ||
             ckr_node_get(counts, key))
             continue;
@@ -34855,8 +34875,8 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
     if (e == CKR_OK && !(x->t->without & CKR_SCHEDULE)) e = ckr__ac_emit_schedule(x, &f, 0, 0);
     if (e != CKR_OK || x->refused) return e;
     for (i = 0; i < f.root->count; i++) {
-        const char *key = ckr_node_str(f.root->u.items[2 * i]);
-        ckr_node *v = f.root->u.items[2 * i + 1];
+        const char *key = ckr__dict_key(f.root, i);
+        ckr_node *v = ckr__dict_at(f.root, i);
         for (k = 0; key && k < sizeof parts / sizeof *parts; k++)
             if (!strcmp(key, parts[k].key) && (x->t->without & parts[k].bit)) break;
         if (key && k < sizeof parts / sizeof *parts) continue;
@@ -37991,10 +38011,10 @@ static ckr_result ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
             if (k == list->count && !ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT)))
                 return ckr__ds_oom(r);
             dict = list->u.items[k];
-            for (i = 0; ckr_node_is_dict(m) && i < m->count; i++) {
+            for (i = 0; i < ckr__dict_n(m); i++) {
                 const ckr_node *last =
                     dict->count ? dict->u.items[2 * (dict->count - 1)] : NULL;
-                const char *name = ckr_node_str(m->u.items[2 * i]);
+                const char *name = ckr__dict_key(m, i);
                 if (!name || (last && !strcmp(last->u.str, name))) continue;   /* its second part */
                 if (!ckr__node_pair(r->c, dict, m->u.items[2 * i], none)) return ckr__ds_oom(r);
             }
@@ -38249,14 +38269,14 @@ static ckr_result ckr__ds_buffers(ckr__ds *r, ckr__ds_module *m)
 static ckr_result ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_node *dict)
 {
     uint64_t i;
-    for (i = 0; ckr_node_is_dict(dict) && i < dict->count; i++) {
-        const char *name = ckr_node_str(dict->u.items[2 * i]);
+    for (i = 0; i < ckr__dict_n(dict); i++) {
+        const char *name = ckr__dict_key(dict, i);
         void *array = (void *)m->found;
         const ckr_node **place =
             (const ckr_node **)ckr__append(r->c, &array, &m->n_found, sizeof *m->found);
         m->found = (const ckr_node **)array;
         if (!place) return ckr__ds_oom(r);
-        *place = dict->u.items[2 * i + 1];
+        *place = ckr__dict_at(dict, i);
         if (name && !ckr__map_put(&m->shapes, name, strlen(name), m->n_found - 1, NULL))
             return ckr__ds_oom(r);
     }
@@ -38289,7 +38309,7 @@ static ckr_result ckr__ds_alias(ckr__ds *r, ckr__ds_module *m, uint64_t i, const
     m->keys[i][0] = v->file;
     m->keys[i][1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
     if (ckr__map_find(&m->views, (const char *)m->keys[i], sizeof m->keys[i], &at) &&
-        ckr__same_view(m->dict->u.items[2 * at + 1]->u.view, v)) {
+        ckr__same_view(ckr__dict_at(m->dict, at)->u.view, v)) {
         const char *other = m->dict->u.items[2 * at]->u.str;
         *first = *m->prefix ? ckr__printf(r->c, "%s%s", m->prefix, other) : other;
         return *first ? CKR_OK : ckr__ds_oom(r);
@@ -38321,8 +38341,8 @@ static ckr_result ckr__ds_absent(ckr__ds *r, const ckr__ds_module *m, const char
 
 static ckr_result ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
 {
-    const char *name = ckr_node_str(m->dict->u.items[2 * i]), *first = NULL;
-    const ckr_node *value = m->dict->u.items[2 * i + 1];
+    const char *name = ckr__dict_key(m->dict, i), *first = NULL;
+    const ckr_node *value = ckr__dict_at(m->dict, i);
     const ckr_view *v = value->u.view;
     const bool buffer = name && ckr__map_find(&m->buffers, name, strlen(name), NULL);
     ckr_tensor *t;
@@ -38419,9 +38439,9 @@ static ckr_result ckr__ds_frozen(ckr__ds *r, const ckr__ds_file *f, uint32_t d)
     const ckr_node *dict = ckr_node_get(f->root, "frozen_param_fragments");
     uint64_t i;
     ckr_result e = CKR_OK;
-    for (i = 0; ckr_node_is_dict(dict) && i < dict->count && e == CKR_OK; i++) {
-        const char *name = ckr_node_str(dict->u.items[2 * i]);
-        const ckr_node *n = dict->u.items[2 * i + 1];
+    for (i = 0; i < ckr__dict_n(dict) && e == CKR_OK; i++) {
+        const char *name = ckr__dict_key(dict, i);
+        const ckr_node *n = ckr__dict_at(dict, i);
         ckr__ds_param *p = ckr__ds_find(r, name);
         ckr__reader rd;
         ckr__block *b;
@@ -38600,9 +38620,9 @@ static ckr_result ckr__ds_state(ckr__ds *r, ckr__ds_run *x, const ckr_node *stat
 {
     uint64_t i;
     ckr_result e = CKR_OK;
-    for (i = 0; ckr_node_is_dict(state) && i < state->count && e == CKR_OK; i++) {
-        const char *slot = ckr_node_str(state->u.items[2 * i]);
-        const ckr_node *n = state->u.items[2 * i + 1];
+    for (i = 0; i < ckr__dict_n(state) && e == CKR_OK; i++) {
+        const char *slot = ckr__dict_key(state, i);
+        const ckr_node *n = ckr__dict_at(state, i);
         int64_t numel = -1;
         const ckr_view *v = ckr__ds_flat(n, &numel);
         x->slot = slot;
@@ -38652,7 +38672,7 @@ static const ckr_node *ckr__ds_numbered(const ckr_node *d, int64_t number, uint6
     for (i = 0; i < d->count; i++) {
         const uint64_t at = (k + i) % d->count;
         if (d->u.items[2 * at]->kind == CKR_NODE_INT && d->u.items[2 * at]->u.i == number)
-            return d->u.items[2 * at + 1];
+            return ckr__dict_at(d, at);
     }
     return NULL;
 }
@@ -38747,8 +38767,8 @@ static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, doubl
     for (i = 0; i < x->n; i++)
         at += x->params[i]->numel / r->dp + (x->params[i]->numel % r->dp != 0);
     if (numel != at) return ckr__ds_partition(r, x->f, "fp32_flat_groups", numel, at);
-    for (j = 0; ckr_node_is_dict(state) && j < state->count; j++) {
-        if (!ckr__ds_flat(state->u.items[2 * j + 1], &moment)) continue;
+    for (j = 0; j < ckr__dict_n(state); j++) {
+        if (!ckr__ds_flat(ckr__dict_at(state, j), &moment)) continue;
         if (moment != at && !ckr__is_str(state->u.items[2 * j], "step"))
             return ckr__ds_partition(r, x->f, x->where, moment, at);
     }
@@ -38763,9 +38783,9 @@ static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, doubl
         one.slot = "master";
         part.offset = v->offset + at;
         e = ckr__ds_run_read(r, &one, &part);
-        for (j = 0; ckr_node_is_dict(state) && j < state->count && e == CKR_OK; j++) {
-            const char *slot = ckr_node_str(state->u.items[2 * j]);
-            const ckr_view *m = ckr__ds_flat(state->u.items[2 * j + 1], &moment);
+        for (j = 0; j < ckr__dict_n(state) && e == CKR_OK; j++) {
+            const char *slot = ckr__dict_key(state, j);
+            const ckr_view *m = ckr__ds_flat(ckr__dict_at(state, j), &moment);
             if (!slot || !m || !strcmp(slot, "step")) continue;
             part = *m;
             part.offset = m->offset + at;
@@ -38774,11 +38794,11 @@ static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, doubl
         }
         at += c;
     }
-    for (j = 0; ckr_node_is_dict(state) && j < state->count && e == CKR_OK; j++) {
-        const char *slot = ckr_node_str(state->u.items[2 * j]);
+    for (j = 0; j < ckr__dict_n(state) && e == CKR_OK; j++) {
+        const char *slot = ckr__dict_key(state, j);
         const bool step = slot && !strcmp(slot, "step");
-        if (step || (slot && x->rank == 0 && ckr__is_number(state->u.items[2 * j + 1])))
-            e = ckr__ds_scalar(r, x, slot, state->u.items[2 * j + 1], step ? *steps : ckr__nan());
+        if (step || (slot && x->rank == 0 && ckr__is_number(ckr__dict_at(state, j))))
+            e = ckr__ds_scalar(r, x, slot, ckr__dict_at(state, j), step ? *steps : ckr__nan());
     }
     if (e == CKR_OK && x->rank == 0) e = ckr__step_number(r->c, ckr_node_get(state, "step"), steps);
     return e;
@@ -38832,8 +38852,8 @@ static ckr_result ckr__ds_pad_of(ckr__ds_pad *x, uint32_t in, uint64_t k)
     ckr_result e = CKR_OK;
     flat[0] = ckr__ds_flat(ckr_node_at(ckr_node_get(o, "fp32_flat_groups"), k), &size);
     if (!flat[0]) return CKR_OK;
-    for (i = 0; ckr_node_is_dict(state) && i < state->count && n < 5; i++) {
-        flat[n] = ckr__ds_flat(state->u.items[2 * i + 1], &numel);
+    for (i = 0; i < ckr__dict_n(state) && n < 5; i++) {
+        flat[n] = ckr__ds_flat(ckr__dict_at(state, i), &numel);
         if (flat[n] && numel == size && !ckr__is_str(state->u.items[2 * i], "step")) n++;
     }
     for (i = 0; i < x->g->n_params[k] && i < CKR__DS_PROBE; i++) {
@@ -38911,14 +38931,14 @@ static ckr_result ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
         g->params[k] = CKR__NEW_N(r->c, ckr__ds_param *, d->count);
         if (!g->params[k]) return ckr__ds_oom(r);
         for (i = 0; i < d->count; i++) {
-            const char *name = ckr_node_str(d->u.items[2 * i]);
+            const char *name = ckr__dict_key(d, i);
             ckr__ds_param *p = ckr__ds_find(r, name);
             const int64_t *shape;
             int64_t numel;
             uint32_t n_dims;
-            const bool told = d->u.items[2 * i + 1]->kind != CKR_NODE_NONE;
+            const bool told = ckr__dict_at(d, i)->kind != CKR_NODE_NONE;
             ckr_result e = !told ? CKR_OK
-                                 : ckr__ds_shape(r, g->model, name, d->u.items[2 * i + 1], &n_dims,
+                                 : ckr__ds_shape(r, g->model, name, ckr__dict_at(d, i), &n_dims,
                                                  &shape, &numel);
             if (e != CKR_OK) return e;
             if (!p || (told && !ckr__ds_same_shape(p, n_dims, shape)))
@@ -39104,9 +39124,9 @@ static ckr_result ckr__ds_whole_state(ckr__ds *r, uint32_t m, ckr__ds_param *p,
     uint64_t i, k;
     double v;
     ckr_result e = CKR_OK;
-    for (i = 0; ckr_node_is_dict(state) && i < state->count && e == CKR_OK; i++) {
-        const char *slot = ckr_node_str(state->u.items[2 * i]);
-        const ckr_node *n = state->u.items[2 * i + 1];
+    for (i = 0; i < ckr__dict_n(state) && e == CKR_OK; i++) {
+        const char *slot = ckr__dict_key(state, i);
+        const ckr_node *n = ckr__dict_at(state, i);
         ckr__ds_run x;
         if (!slot) continue;
         if (!strcmp(slot, "step") && ckr__step_number(r->c, n, &v) == CKR_OK && v == v) {
@@ -39319,8 +39339,8 @@ static ckr_result ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
         const ckr_node *buffers = ckr_node_get(r->stages[m].model->root, "buffer_names");
         for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
             const ckr_node *d = list->u.items[k];
-            for (i = 0; ckr_node_is_dict(d) && i < d->count && e == CKR_OK; i++)
-                e = ckr__ds_name_add(r, x, d->u.items[2 * i], d->u.items[2 * i + 1], m);
+            for (i = 0; i < ckr__dict_n(d) && e == CKR_OK; i++)
+                e = ckr__ds_name_add(r, x, d->u.items[2 * i], ckr__dict_at(d, i), m);
         }
         for (k = 0; ckr_node_is_list(buffers) && k < buffers->count && e == CKR_OK; k++) {
             const ckr_node *n = buffers->u.items[k];
@@ -39514,9 +39534,8 @@ static ckr_result ckr__ds_bare(ckr__ds *r)
         const ckr_node *list = r->stages[m].shapes;
         for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
             const ckr_node *d = list->u.items[k];
-            for (i = 0; ckr_node_is_dict(d) && i < d->count && e == CKR_OK; i++)
-                e = ckr__ds_bare_param(r, m, ckr_node_str(d->u.items[2 * i]),
-                                       d->u.items[2 * i + 1]);
+            for (i = 0; i < ckr__dict_n(d) && e == CKR_OK; i++)
+                e = ckr__ds_bare_param(r, m, ckr__dict_key(d, i), ckr__dict_at(d, i));
         }
     }
     r->layers = CKR__NEW_N(r->c, ckr__ds_file *, r->n_layers);
@@ -39537,8 +39556,7 @@ static ckr_result ckr__ds_pipe(ckr__ds *r)
     for (i = 0; i < r->n_layers && e == CKR_OK; i++) {
         const ckr__ds_file *f = r->layers[i];
         for (k = 0; f && k < f->root->count && e == CKR_OK; k++)
-            e = ckr__ds_layer_tensor(r, &x, f, ckr_node_str(f->root->u.items[2 * k]),
-                                     f->root->u.items[2 * k + 1]);
+            e = ckr__ds_layer_tensor(r, &x, f, ckr__dict_key(f->root, k), ckr__dict_at(f->root, k));
     }
     if (e == CKR_OK && r->bare) e = ckr__ds_bare(r);
     else if (e == CKR_OK && (x.told || !x.all.count)) e = ckr__ds_deal_layers(r);
@@ -39715,7 +39733,7 @@ static ckr_node *ckr__ds_hyper(ckr__ds *r, const ckr_node *raw)
     for (i = 0; h && raw && i < raw->count; i++) {
         ckr_node *key = raw->u.items[2 * i];
         if (ckr__is_str(key, "params") || ckr__is_str(key, "param_names")) continue;
-        if (!ckr__node_pair(r->c, h, key, raw->u.items[2 * i + 1])) return NULL;
+        if (!ckr__node_pair(r->c, h, key, ckr__dict_at(raw, i))) return NULL;
     }
     for (i = 0; h && !raw && i < 4; i++)
         if (!ckr__node_set(r->c, h, none[i], ckr__node(r->c, CKR_NODE_NONE))) return NULL;
@@ -40021,8 +40039,8 @@ static ckr_result ckr__ds_optim_rest(ckr__ds *r, const ckr__ds_file *f)
     ckr_result e = CKR_OK;
     for (level = 0; level < 3; level++) {
         const ckr_node *d = ckr__ds_level(r, f, level);
-        for (i = 0; ckr_node_is_dict(d) && i < d->count && e == CKR_OK; i++) {
-            const char *key = ckr_node_str(d->u.items[2 * i]);
+        for (i = 0; i < ckr__dict_n(d) && e == CKR_OK; i++) {
+            const char *key = ckr__dict_key(d, i);
             if (key && ckr__ds_optim_key(key, level)) continue;
             r->rest = true;
             e = ckr__ds_leave(r, f,
@@ -40030,7 +40048,7 @@ static ckr_result ckr__ds_optim_rest(ckr__ds *r, const ckr__ds_file *f)
                                                             ? "optimizer_state_dict/"
                                                               "optimizer_state_dict/"
                                                             : where[level], key ? key : "?"),
-                              d->u.items[2 * i + 1]);
+                              ckr__dict_at(d, i));
         }
     }
     return e;
@@ -40049,8 +40067,8 @@ static ckr_result ckr__ds_client(ckr__ds *r, const ckr__ds_file *f, uint32_t ran
     uint64_t i, k;
     ckr_result e = CKR_OK;
     for (i = 0; i < f->root->count && e == CKR_OK; i++) {
-        const char *key = ckr_node_str(f->root->u.items[2 * i]);
-        const ckr_node *v = f->root->u.items[2 * i + 1];
+        const char *key = ckr__dict_key(f->root, i);
+        const ckr_node *v = ckr__dict_at(f->root, i);
         if (key && ckr__ds_own_key(key)) continue;
         if (key && (!strcmp(key, "data_sampler") || !strcmp(key, "random_ltd")) &&
             v->kind == CKR_NODE_NONE)
@@ -41380,11 +41398,11 @@ static bool ckr__ds_optim_back(ckr__ds_job *x, ckr__out_file *f, ckr_node *to, u
     uint64_t i;
     if (!ckr__ds_same_ranks(x) || !x->ds->rest) return true;
     from = ckr__ds_level(x->ds, x->ds->stages[m].optim[d], level);
-    for (i = 0; ckr_node_is_dict(from) && i < from->count; i++) {
-        const char *key = ckr_node_str(from->u.items[2 * i]);
+    for (i = 0; i < ckr__dict_n(from); i++) {
+        const char *key = ckr__dict_key(from, i);
         if (key && ckr__ds_optim_key(key, level)) continue;
         if (!ckr__node_pair(x->c, to, from->u.items[2 * i],
-                            ckr__copy_tree(x->c, f, from->u.items[2 * i + 1], NULL)))
+                            ckr__copy_tree(x->c, f, ckr__dict_at(from, i), NULL)))
             return false;
     }
     return true;
@@ -41563,8 +41581,8 @@ static bool ckr__ds_module_fill(ckr__ds_job *x, ckr__out_file *f, ckr_node *out,
     ckr_node *v;
     uint64_t i;
     for (i = 0; i < n; i++) {
-        const ckr_node *value = ckr_node_is_dict(dict) ? dict->u.items[2 * i + 1] : NULL;
-        name = value ? ckr_node_str(dict->u.items[2 * i]) : x->s->tensors[i]->name;
+        const ckr_node *value = ckr_node_is_dict(dict) ? ckr__dict_at(dict, i) : NULL;
+        name = value ? ckr__dict_key(dict, i) : x->s->tensors[i]->name;
         if (!value && strcmp(x->s->tensors[i]->slot, "param") != 0) continue;
         if (!name || (value && value->kind != CKR_NODE_TENSOR)) {
             if (!ckr__node_pair(x->c, out, dict->u.items[2 * i],
@@ -41729,12 +41747,12 @@ static bool ckr__ds_client_put(ckr__ds_job *x, ckr__out_file *f, const ckr_node 
     if (x->t->without & CKR_PROGRESS) return true;     /* counters and data positions are in it */
     if (x->ds) ckr__restream_set(&swap, x->ds->s, was, x->s, rank);
     for (i = 0; from && i < from->count; i++) {
-        const char *key = ckr_node_str(from->u.items[2 * i]);
+        const char *key = ckr__dict_key(from, i);
         if (key && ckr__ds_own_key(key)) continue;
         if (key && (x->t->without & CKR_RNG) && ckr__ds_random_key(key)) continue;
         if (key && ckr_node_get(f->root, key)) continue;
         if (!ckr__node_pair(x->c, f->root, from->u.items[2 * i],
-                            ckr__copy_tree(x->c, f, from->u.items[2 * i + 1],
+                            ckr__copy_tree(x->c, f, ckr__dict_at(from, i),
                                            key && ckr__ds_random_key(key) ? &hooks : NULL)))
             return false;
     }
@@ -42052,7 +42070,7 @@ static ckr_node *ckr__dsf_params(ckr__ds_job *x, const ckr_schedule *w, const ck
     for (i = 0; i < n && ok; i++) {
         ckr_node *key = w->params->u.items[2 * i];
         if (!ckr__is_str(key, "lr") && !ckr__is_str(key, "clamped"))
-            ok = ckr__node_pair(x->c, d, key, w->params->u.items[2 * i + 1]);
+            ok = ckr__node_pair(x->c, d, key, ckr__dict_at(w->params, i));
     }
     if (w->curve->kind == CKR__CV_DS_WARMUP)
         ok = ok && ckr__node_set(x->c, d, "warmup_min_lr",
@@ -42150,9 +42168,9 @@ static bool ckr__dsf_say(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *
                          ckr__ds_was(x, "/scheduler/type"), why))
         return false;
     for (i = 0; i < params->count; i++) {
-        const char *key = ckr_node_str(params->u.items[2 * i]);
+        const char *key = ckr__dict_key(params, i);
         const char *full = key ? ckr__printf(x->c, "scheduler.params.%s", key) : NULL;
-        if (!full || !ckr__ds_setting(x, full, params->u.items[2 * i + 1], ckr_node_get(was, key),
+        if (!full || !ckr__ds_setting(x, full, ckr__dict_at(params, i), ckr_node_get(was, key),
                                       why))
             return false;
     }
@@ -44153,10 +44171,9 @@ static ckr_result ckr__tf_say(ckr__de *x, const ckr_schedule *w, const ckr__tf *
                          told ? ckr__node_int(x->c, ckr__tf_last(was, done)) : NULL,
                          "the run ends at another update");
     for (i = 0; i < params->count && ok; i++) {
-        const char *name = ckr_node_str(params->u.items[2 * i]);
+        const char *name = ckr__dict_key(params, i);
         const char *key = name ? ckr__printf(x->c, "lr_scheduler.%s", name) : NULL;
-        ok = key && ckr__te_setting(x, key, params->u.items[2 * i + 1], ckr_node_get(old, name),
-                                    why);
+        ok = key && ckr__te_setting(x, key, ckr__dict_at(params, i), ckr_node_get(old, name), why);
     }
     for (i = 0; i < w->n_lanes && ok; i++) {
         const char *key = ckr__printf(x->c, "optimizer.param_groups.%llu.optimizer_kwargs.lr",
@@ -44250,14 +44267,13 @@ static ckr_result ckr__te_group_fill(ckr__de *x, const ckr_group *g, const ckr_g
     uint64_t m;
     ckr_result r = CKR_OK;
     for (m = 0; m < full->hyper->count && r == CKR_OK; m++) {
-        const char *key = ckr_node_str(full->hyper->u.items[2 * m]);
+        const char *key = ckr__dict_key(full->hyper, m);
         if (!key || ckr_node_get(g->hyper, key)) continue;
-        if (!ckr__node_pair(x->c, g->hyper, full->hyper->u.items[2 * m],
-                            full->hyper->u.items[2 * m + 1]))
+        if (!ckr__node_take(x->c, g->hyper, full->hyper, m))
             return x->c->err->code;
         r = ckr__de_say(x, "CKR_FIX_KEY", CKR_CHANGED,
                         ckr__printf(x->c, "%s of %s", key, g->n_params ? g->params[0] : "a group"),
-                        NULL, ckr__node_text_of(x->c, full->hyper->u.items[2 * m + 1]),
+                        NULL, ckr__node_text_of(x->c, ckr__dict_at(full->hyper, m)),
                         "the key was missing: it is another group's", NULL);
     }
     return r;
@@ -44287,11 +44303,11 @@ static ckr_result ckr__te_groups(ckr__de *x)
         const ckr_group *g = &x->s->groups[i];
         for (k = 0; k < g->n_params && r == CKR_OK; k++)
             for (m = 0; m < g->hyper->count && r == CKR_OK; m++) {
-                const char *key = ckr_node_str(g->hyper->u.items[2 * m]);
+                const char *key = ckr__dict_key(g->hyper, m);
                 const char *rest = key ? ckr__printf(x->c, "param_groups.%s.%s", g->params[k], key)
                                        : NULL;
                 if (key && !rest) return x->c->err->code;
-                if (key) r = ckr__te_new(x, "optimizer", rest, g->hyper->u.items[2 * m + 1]);
+                if (key) r = ckr__te_new(x, "optimizer", rest, ckr__dict_at(g->hyper, m));
             }
     }
     return r;
@@ -44715,7 +44731,7 @@ static bool ckr__te_own(ckr__ctx *c, ckr_state *s)
         g[i] = s->groups[i];
         g[i].hyper = ckr__node(c, CKR_NODE_DICT);
         for (k = 0; g[i].hyper && k < old->count; k++)
-            if (!ckr__node_pair(c, g[i].hyper, old->u.items[2 * k], old->u.items[2 * k + 1]))
+            if (!ckr__node_take(c, g[i].hyper, old, k))
                 return false;
         if (!g[i].hyper) return false;
     }
@@ -45017,7 +45033,7 @@ static bool ckr__df_push(ckr__df *x, const ckr__df_item *from)
         if (dict) path[from->n].key = ckr__df_key(x, from->node->u.items[2 * i]);
         else path[from->n].index = (int64_t)i;
         if (dict && !path[from->n].key) return false;
-        x->stack[x->n].node = dict ? from->node->u.items[2 * i + 1] : from->node->u.items[i];
+        x->stack[x->n].node = dict ? ckr__dict_at(from->node, i) : from->node->u.items[i];
         x->stack[x->n].path = path;
         x->stack[x->n].number =
             from->number || (dict && from->node->u.items[2 * i]->kind != CKR_NODE_STR);
@@ -45993,7 +46009,7 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
             const ckr_node *chunk = r->files[(uint64_t)p * r->ep * r->tp]->chunks[v];
             int64_t n = 0;
             for (k = 0; chunk && k < chunk->count; k++) {
-                const char *name = ckr_node_str(chunk->u.items[2 * k]);
+                const char *name = ckr__dict_key(chunk, k);
                 if (name && ckr__mg_layer(name, &layer) && layer >= n) n = layer + 1;
             }
             r->first[(uint64_t)v * r->pp + p] = r->layers;
@@ -46064,7 +46080,7 @@ static int64_t ckr__mg_local_experts(const ckr_node *chunk)
     size_t digits;
     uint64_t k;
     for (k = 0; k < chunk->count; k++) {
-        const char *name = ckr_node_str(chunk->u.items[2 * k]);
+        const char *name = ckr__dict_key(chunk, k);
         if (name && ckr__mg_expert(name, &expert, &digits) && expert >= n) n = expert + 1;
     }
     return n;
@@ -46089,8 +46105,8 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
     uint64_t k, at, run = 0;
     const char *last = "";
     for (k = 0; k < chunk->count; k++) {
-        const char *local = ckr_node_str(chunk->u.items[2 * k]), *name;
-        const ckr_node *value = chunk->u.items[2 * k + 1];
+        const char *local = ckr__dict_key(chunk, k), *name;
+        const ckr_node *value = ckr__dict_at(chunk, k);
         int64_t expert = -1;
         size_t digits;
         ckr__mg_item *t;
@@ -46422,7 +46438,7 @@ static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
         if (x->item->kind == CKR__MG_EXTRA) {
             if (!x->item->extra) x->item->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
             if (!x->item->extra) return ckr__mg_oom(r);
-            x->item->extra[f->tp] = chunk->u.items[2 * k + 1];
+            x->item->extra[f->tp] = ckr__dict_at(chunk, k);
             continue;
         }
         e = ckr__mg_first_entry(r, f, x->item, x->view);
@@ -46728,8 +46744,7 @@ static ckr_result ckr__mg_group_new(ckr__mg *r, const ckr_node *raw, const char 
     g->hyper = ckr__node(r->c, CKR_NODE_DICT);
     if (!g->hyper) return ckr__mg_oom(r);
     for (i = 0; i < raw->count; i++)
-        if (!ckr__is_str(raw->u.items[2 * i], "params") &&
-            !ckr__node_pair(r->c, g->hyper, raw->u.items[2 * i], raw->u.items[2 * i + 1]))
+        if (!ckr__is_str(raw->u.items[2 * i], "params") && !ckr__node_take(r->c, g->hyper, raw, i))
             return ckr__mg_oom(r);
     return CKR_OK;
 }
@@ -46882,7 +46897,7 @@ static const ckr_node **ckr__mg_states(ckr__mg *r, const ckr__mg_file *f, const 
     const ckr_node **at = CKR__NEW_N(r->c, const ckr_node *, n);
     uint64_t i;
     for (i = 0; at && o->state && i < o->state->count; i++) {
-        const ckr_node *key = o->state->u.items[2 * i], *v = o->state->u.items[2 * i + 1];
+        const ckr_node *key = o->state->u.items[2 * i], *v = ckr__dict_at(o->state, i);
         if (key->kind != CKR_NODE_INT || key->u.i < 0 || (uint64_t)key->u.i >= n ||
             !ckr_node_is_dict(v)) {
             ckr__mg_bad(r, f->path, "optimizer/state", "a dict for each parameter's number");
@@ -46966,8 +46981,8 @@ static ckr_result ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const 
     p.view = master;
     if (master) e = ckr__mg_piece(r, t, "master", &p);
     for (k = 0; state && k < state->count && e == CKR_OK; k++) {
-        const char *slot = ckr_node_str(state->u.items[2 * k]);
-        const ckr_node *v = state->u.items[2 * k + 1];
+        const char *slot = ckr__dict_key(state, k);
+        const ckr_node *v = ckr__dict_at(state, k);
         if (!slot) return ckr__mg_bad(r, f->path, "optimizer/state", "names of a state's tensors");
         if (v->kind == CKR_NODE_NONE) continue;
         if (v->kind != CKR_NODE_TENSOR) {
@@ -47134,8 +47149,8 @@ static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, const c
                            "versions before 0.7 have lists of buckets)");
     e = ckr__mg_find_layout(r, f, b, first->u.view->shape[0], &l);
     for (k = 0; k < b->dict->count && e == CKR_OK; k++) {
-        const char *slot = ckr_node_str(b->dict->u.items[2 * k]);
-        const ckr_node *v = b->dict->u.items[2 * k + 1];
+        const char *slot = ckr__dict_key(b->dict, k);
+        const ckr_node *v = ckr__dict_at(b->dict, k);
         if (!slot || v->kind != CKR_NODE_TENSOR) continue;
         if (!ckr__mg_flat_view(v) || v->u.view->shape[0] != l.total)
             return ckr__mg_bad(r, f->path, slot, "a flat tensor as long as param");
@@ -47164,7 +47179,7 @@ static const ckr_node *ckr__mg_gbuf(const ckr_node *flat, uint64_t g)
 {
     uint64_t i;
     for (i = 0; i < flat->count; i++) {
-        const ckr_node *key = flat->u.items[2 * i], *v = flat->u.items[2 * i + 1];
+        const ckr_node *key = flat->u.items[2 * i], *v = ckr__dict_at(flat, i);
         if (key->kind == CKR_NODE_INT && key->u.i == (int64_t)g && ckr_node_is_dict(v) && v->count)
             return v->u.items[1];
     }
@@ -47381,20 +47396,20 @@ static ckr_result ckr__mg_streams(ckr__mg *r, uint32_t rank, const char *rel, co
     size_t k;
     ckr_result e = CKR_OK;
     for (i = 0; i < d->count && e == CKR_OK; i++) {
-        const char *key = ckr_node_str(d->u.items[2 * i]);
-        const ckr_node *v = d->u.items[2 * i + 1];
+        const char *key = ckr__dict_key(d, i);
+        const ckr_node *v = ckr__dict_at(d, i);
         for (k = 0; key && k < 4; k++) if (!strcmp(key, keys[k][0])) break;
         if (key && k < 4) {
             e = ckr__mg_stream(r, rank, keys[k][1], "default", own ? "dp,pp" : "pp", v);
         } else if (key && !strcmp(key, "rng_tracker_states") && ckr_node_is_dict(v)) {
             for (m = 0; m < v->count && e == CKR_OK; m++) {
-                const char *name = ckr_node_str(v->u.items[2 * m]);
+                const char *name = ckr__dict_key(v, m);
                 const char *scope = !name                                   ? ""
                                     : strstr(name, "expert")              ? "tp,pp,ep"
                                     : !strcmp(name, "data-parallel-rng") ? "pp"
                                                                             : "tp,pp";
                 if (name)
-                    e = ckr__mg_stream(r, rank, "torch_cuda", name, scope, v->u.items[2 * m + 1]);
+                    e = ckr__mg_stream(r, rank, "torch_cuda", name, scope, ckr__dict_at(v, m));
             }
         } else if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/rng_state/%s", rel,
                                                           key ? key : "?"), v)) {
@@ -47627,14 +47642,14 @@ static ckr_result ckr__mg_others(ckr__mg *r)
     for (i = 0; i < r->n_files; i++) {
         const ckr__mg_file *f = r->files[i];
         for (k = 0; k < f->root->count; k++) {
-            const char *key = ckr_node_str(f->root->u.items[2 * k]);
+            const char *key = ckr__dict_key(f->root, k);
             for (m = 0; key && m < sizeof known / sizeof *known; m++)
                 if (!strcmp(key, known[m])) break;
             if (key && (m < sizeof known / sizeof *known ||
                         (!strncmp(key, "model", 5) && strspn(key + 5, "0123456789"))))
                 continue;
             if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/%s", f->rel, key ? key : "?"),
-                               f->root->u.items[2 * k + 1]))
+                               ckr__dict_at(f->root, k)))
                 return ckr__mg_oom(r);
         }
     }
@@ -48206,11 +48221,10 @@ static ckr_result ckr__mg_dist_roots(ckr__mg_dist *x)
         ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *none = ckr__node(r->c, CKR_NODE_NONE);
         ckr__mg_file *f = r->files[i];
         for (k = 0; k < x->common->count; k++) {
-            const char *key = ckr_node_str(x->common->u.items[2 * k]);
+            const char *key = ckr__dict_key(x->common, k);
             for (m = 0; key && m < 3 && strcmp(key, own[m]) != 0; m++) {}
             if (!key || m < 3 || !strcmp(key, "opt_param_scheduler")) continue;
-            if (!ckr__node_pair(r->c, root, x->common->u.items[2 * k],
-                                x->common->u.items[2 * k + 1]))
+            if (!ckr__node_take(r->c, root, x->common, k))
                 return ckr__mg_oom(r);
         }
         if (!ckr__node_set(r->c, root, "model", none) ||
@@ -48268,7 +48282,7 @@ static ckr_result ckr__mg_dist_optims(ckr__mg_dist *x, ckr__mg_file *f)
     f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
     if (!f->optims) return ckr__mg_oom(r);
     for (i = 0; i < f->n_optims && z == CKR_OK; i++)
-        z = ckr__mg_optim_of(r, f, list ? o->u.items[2 * i + 1] : o, &f->optims[i]);
+        z = ckr__mg_optim_of(r, f, list ? ckr__dict_at(o, i) : o, &f->optims[i]);
     return z;
 }
 
@@ -48371,9 +48385,9 @@ static ckr_result ckr__mg_dist_buckets(ckr__mg_dist *x, ckr__mg_file *f, ckr__mg
     (void)f;
     if (z != CKR_OK) return z;
     dict = ckr_node_is_list(all) ? ckr_node_at(all, g) : NULL;
-    for (i = 0; ckr_node_is_dict(all) && i < all->count; i++)
+    for (i = 0; i < ckr__dict_n(all); i++)
         if (all->u.items[2 * i]->kind == CKR_NODE_INT &&
-            all->u.items[2 * i]->u.i == (int64_t)g) dict = all->u.items[2 * i + 1];
+            all->u.items[2 * i]->u.i == (int64_t)g) dict = ckr__dict_at(all, i);
     if (!ckr_node_is_dict(dict) || !dict->count || !ckr_node_is_list(dict->u.items[1]) ||
         !ckr_node_is_list(dict->u.items[0]) || dict->u.items[0]->count != 2 ||
         dict->u.items[0]->u.items[0]->kind != CKR_NODE_DTYPE ||
@@ -49909,7 +49923,7 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
     uint64_t i;
     for (i = 0; d && i < g->hyper->count; i++) {
-        ckr_node *key = g->hyper->u.items[2 * i], *v = g->hyper->u.items[2 * i + 1];
+        ckr_node *key = g->hyper->u.items[2 * i], *v = ckr__dict_at(g->hyper, i);
         if (ckr__is_str(key, "is_expert_parallel")) v = ckr__node_bool(x->c, expert);
         if (x->version && ckr__is_str(key, "is_decoupled_lr"))
             v = ckr__node_bool(x->c, x->version < 16 && ckr__mg_is_decoupled(x, g));
@@ -49970,11 +49984,11 @@ static bool ckr__mg_outer_others(ckr__mg_job *x, const ckr__mg_rank *k, uint64_t
     uint64_t i;
     size_t m;
     for (i = 0; from && i < from->count; i++) {
-        const char *key = ckr_node_str(from->u.items[2 * i]);
+        const char *key = ckr__dict_key(from, i);
         for (m = 0; key && m < 6 && strcmp(key, own[m]) != 0; m++) {}
         if (!key || m < 6) continue;
         if (!ckr__node_pair(x->c, outer, from->u.items[2 * i],
-                            ckr__copy_tree(x->c, k->f, from->u.items[2 * i + 1], NULL)))
+                            ckr__copy_tree(x->c, k->f, ckr__dict_at(from, i), NULL)))
             return false;
     }
     return true;
@@ -50283,10 +50297,10 @@ static bool ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
          !ckr__node_set(x->c, d, "wd_incr_steps", ckr__sw_number(x->c, c->k.end_at))))
         return false;
     for (i = 0; was && i < was->count; i++) {
-        const char *key = ckr_node_str(was->u.items[2 * i]);
+        const char *key = ckr__dict_key(was, i);
         if (key && !ckr_node_get(d, key) &&
             (!strcmp(key, "start_wd") || !strcmp(key, "end_wd") || !strncmp(key, "wd_", 3)) &&
-            !ckr__node_pair(x->c, d, was->u.items[2 * i], was->u.items[2 * i + 1]))
+            !ckr__node_take(x->c, d, was, i))
             return false;
     }
     x->scheduler = d;
@@ -50557,7 +50571,7 @@ static bool ckr__mg_plain_args(ckr__mg_job *x, ckr_node *d)
 {
     uint64_t i;
     for (i = 0; i < d->count; i++) {
-        const ckr_node *v = d->u.items[2 * i + 1], *n = NULL;
+        const ckr_node *v = ckr__dict_at(d, i), *n = NULL;
         if (v->kind != CKR_NODE_OBJECT && v->kind != CKR_NODE_GLOBAL) continue;
         if (v->kind == CKR_NODE_OBJECT && v->u.object->args && v->u.object->args->count == 1)
             n = ckr_node_at(v->u.object->args, 0);
@@ -50612,19 +50626,19 @@ static ckr_node *ckr__mg_restream(ckr__mg_job *x, const ckr_node *old, uint32_t 
     const ckr_stream *all = ckr__streams_of(x->s, rank, &n);
     size_t k;
     for (i = 0; d && i < old->count; i++) {
-        const char *key = ckr_node_str(old->u.items[2 * i]);
-        ckr_node *v = old->u.items[2 * i + 1];
+        const char *key = ckr__dict_key(old, i);
+        ckr_node *v = ckr__dict_at(old, i);
         for (k = 0; key && k < 4 && strcmp(key, keys[k][0]) != 0; k++) {}
         if (key && k < 4) {
             v = ckr__mg_state_of(ckr__mg_stream_named(all, n, keys[k][1], "default"), v);
         } else if (key && !strcmp(key, "rng_tracker_states") && ckr_node_is_dict(v)) {
             ckr_node *t = ckr__node(x->c, CKR_NODE_DICT);
             for (m = 0; t && m < v->count; m++) {
-                const char *name = ckr_node_str(v->u.items[2 * m]);
+                const char *name = ckr__dict_key(v, m);
                 const ckr_stream *s =
                     name ? ckr__mg_stream_named(all, n, "torch_cuda", name) : NULL;
                 if (!ckr__node_pair(x->c, t, v->u.items[2 * m],
-                                    ckr__mg_state_of(s, v->u.items[2 * m + 1])))
+                                    ckr__mg_state_of(s, ckr__dict_at(v, m))))
                     return NULL;
             }
             v = t;
@@ -50705,7 +50719,7 @@ static bool ckr__mg_rank_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
     k->f->root = ckr__node(x->c, CKR_NODE_DICT);
     ok = k->f->root != NULL;
     for (i = 0; ok && i < root->count; i++) {
-        const char *key = ckr_node_str(root->u.items[2 * i]);
+        const char *key = ckr__dict_key(root, i);
         ckr_node *n;
         if (key && !strncmp(key, "model", 5) && !key[5 + strspn(key + 5, "0123456789")]) {
             if (!model) ok = ckr__mg_model_nodes(x, k);
@@ -50716,7 +50730,7 @@ static bool ckr__mg_rank_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
         n = key ? ckr__mg_value(x, k, key, &mine) : NULL;
         if (!n && mine && x->c->err->code != CKR_OK) ok = false;
         if (!n && mine) continue;
-        if (!n) n = ckr__copy_tree(x->c, k->f, root->u.items[2 * i + 1], NULL);
+        if (!n) n = ckr__copy_tree(x->c, k->f, ckr__dict_at(root, i), NULL);
         ok = ckr__node_pair(x->c, k->f->root, root->u.items[2 * i], n);
     }
     return ok;
@@ -51101,7 +51115,7 @@ static bool ckr__mg_dist_common_file(ckr__mg_dist_job *j, const char *top)
     k.f->root = ckr__node(x->c, CKR_NODE_DICT);
     ok = k.f->root != NULL;
     for (i = 0; ok && i < root->count; i++) {
-        const char *key = ckr_node_str(root->u.items[2 * i]);
+        const char *key = ckr__dict_key(root, i);
         bool mine = false;
         ckr_node *n = NULL;
         if (!key || ckr__mg_starts(key, "model") || !strcmp(key, "rng_state") ||
@@ -51112,7 +51126,7 @@ static bool ckr__mg_dist_common_file(ckr__mg_dist_job *j, const char *top)
         else n = ckr__mg_value(x, &k, key, &mine);
         if (!n && mine && x->c->err->code != CKR_OK) return false;
         if (!n && mine) continue;
-        if (!n) n = ckr__copy_tree(x->c, k.f, root->u.items[2 * i + 1], NULL);
+        if (!n) n = ckr__copy_tree(x->c, k.f, ckr__dict_at(root, i), NULL);
         ok = ckr__node_pair(x->c, k.f->root, root->u.items[2 * i], n);
     }
     return ok && ckr__node_set(x->c, k.f->root, "content_metadata", ckr__mg_dist_content(x));
@@ -53157,7 +53171,7 @@ static ckr_result ckr__pack_st_items(ckr__packer *p, ckr__pack_st_item **out)
     memset(&names, 0, sizeof names);
     names.c = p->c;
     for (i = 0; i < n && ok && !had; i++) {
-        const ckr_node *k = root->u.items[2 * i], *v = root->u.items[2 * i + 1];
+        const ckr_node *k = root->u.items[2 * i], *v = ckr__dict_at(root, i);
         sorted[i] = &item[i];
         item[i].key = k;
         item[i].entry = v->u.entry;
@@ -53199,7 +53213,7 @@ static bool ckr__pack_st_metadata(ckr__packer *p)
     if (!m) return true;
     ckr__buf_str(&p->lit, "\"__metadata__\":{");
     for (i = 0; i < m->count && ok; i++) {
-        const ckr_node *k = m->u.items[2 * i], *v = m->u.items[2 * i + 1];
+        const ckr_node *k = m->u.items[2 * i], *v = ckr__dict_at(m, i);
         if (i) ckr__buf_u8(&p->lit, ',');
         ok = k->kind == CKR_NODE_STR && v->kind == CKR_NODE_STR &&
              ckr__pack_json_str(&p->lit, k->u.str, k->count);
@@ -54890,10 +54904,10 @@ static bool ckr__gm_same_dict(ckr__gm *m, const ckr_node *a, const ckr_node *b)
     if (a == b) return true;
     if (!a || !b || a->count != b->count) return false;
     for (i = 0; i < a->count; i++) {
-        const ckr_node *k = a->u.items[2 * i], *x = a->u.items[2 * i + 1];
+        const ckr_node *k = a->u.items[2 * i], *x = ckr__dict_at(a, i);
         if (!ckr__gm_same_key(m, k, b->u.items[2 * i])) return false;
         if (k->kind == CKR_NODE_STR && ckr__gm_is_member(k)) continue;
-        if (ckr__gm_cmp(m, x, b->u.items[2 * i + 1], CKR__GM_DEPTH) != 0) return false;
+        if (ckr__gm_cmp(m, x, ckr__dict_at(b, i), CKR__GM_DEPTH) != 0) return false;
     }
     return true;
 }
@@ -54905,7 +54919,7 @@ static uint64_t ckr__gm_hash_dict(ckr__gm *m, const ckr_node *d)
         const ckr_node *k = d->u.items[2 * i];
         h = ckr__gm_mix(h, ckr__gm_hash(m, k, 1));
         if (k->kind == CKR_NODE_STR && ckr__gm_is_member(k)) continue;
-        h = ckr__gm_mix(h, ckr__gm_hash(m, d->u.items[2 * i + 1], CKR__GM_DEPTH));
+        h = ckr__gm_mix(h, ckr__gm_hash(m, ckr__dict_at(d, i), CKR__GM_DEPTH));
     }
     return h;
 }
@@ -54970,7 +54984,7 @@ static bool ckr__gm_class_fill(ckr__gm *m, ckr__gm_class *k, const ckr__gm_class
         m->key[id].stamp = stamp;
         k->fields[at].key = (uint32_t)id;
         k->fields[at].name = key;
-        k->fields[at].value = k->hyper->u.items[2 * i + 1];
+        k->fields[at].value = ckr__dict_at(k->hyper, i);
         k->n_fields++;
     }
     return k->fields && ckr__gm_class_base(m, k);
@@ -56448,8 +56462,8 @@ static const char *ckr__sched_spec(ckr__ctx *c, const ckr_schedule *s)
     bool first = !strchr(s->kind, ':');
     uint64_t i;
     for (i = 0; out && i < s->params->count; i++) {
-        const char *key = ckr_node_str(s->params->u.items[2 * i]);
-        const ckr_node *v = s->params->u.items[2 * i + 1];
+        const char *key = ckr__dict_key(s->params, i);
+        const ckr_node *v = ckr__dict_at(s->params, i);
         const char *text = key ? ckr__spec_text(c, v) : NULL;
         if (v->kind == CKR_NODE_NONE) continue;
         if (!text) return NULL;
@@ -56535,7 +56549,7 @@ static ckr_result ckr__decide_copy_groups(ckr__decide *d)
         g[i] = d->out->groups[i];
         g[i].hyper = ckr__node(d->c, CKR_NODE_DICT);
         for (k = 0; g[i].hyper && old && k < old->count; k++)
-            if (!ckr__node_pair(d->c, g[i].hyper, old->u.items[2 * k], old->u.items[2 * k + 1]))
+            if (!ckr__node_take(d->c, g[i].hyper, old, k))
                 return d->c->err->code;
         if (!g[i].hyper) return d->c->err->code;
     }
@@ -61570,9 +61584,9 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
         const char *key = ckr__printf(&k->c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot);
         if (!key || !ckr__map_put(&at, key, strlen(key), i, NULL)) r = k->c.err->code;
     }
-    for (i = 0; ckr_node_is_dict(want) && i < want->count && r == CKR_OK; i++) {
+    for (i = 0; i < ckr__dict_n(want) && r == CKR_OK; i++) {
         const ckr_node *key = want->u.items[2 * i], *have;
-        const char *hex = ckr_node_str(want->u.items[2 * i + 1]);
+        const char *hex = ckr_node_str(ckr__dict_at(want, i));
         bool found = ckr__map_find(&at, key->u.str, (size_t)key->count, &index);
         have = found ? ckr__side_hex(&k->c, each[index]) : NULL;
         if (found && !have) r = k->c.err->code;
@@ -61620,8 +61634,8 @@ static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_no
     for (side = 0; side < 2; side++) {
         const ckr_node *from = side ? y : x, *other = side ? x : y;
         for (i = 0; from && i < from->count; i++) {
-            const char *key = ckr_node_str(from->u.items[2 * i]), *tx, *ty;
-            const ckr_node *v = from->u.items[2 * i + 1], *w;
+            const char *key = ckr__dict_key(from, i), *tx, *ty;
+            const ckr_node *v = ckr__dict_at(from, i), *w;
             if (!key) continue;
             w = ckr_node_get(other, key);
             if (side && w) continue;
@@ -62025,12 +62039,12 @@ static ckr_result ckr__diff_data(ckr__differ *d)
                    : d->c.err->code;
     for (i = 0; i < s->data->count && r == CKR_OK; i++) {
         const ckr_node *key = s->data->u.items[2 * i], *y = ckr_node_get(t->data, key->u.str);
-        if (all || y) r = ckr__diff_place(d, key, s->data->u.items[2 * i + 1], y);
+        if (all || y) r = ckr__diff_place(d, key, ckr__dict_at(s->data, i), y);
     }
     for (i = 0; all && i < t->data->count && r == CKR_OK; i++) {
         const ckr_node *key = t->data->u.items[2 * i];
         if (!ckr_node_get(s->data, key->u.str))
-            r = ckr__diff_place(d, key, NULL, t->data->u.items[2 * i + 1]);
+            r = ckr__diff_place(d, key, NULL, ckr__dict_at(t->data, i));
     }
     return r;
 }
