@@ -22430,26 +22430,6 @@ static void *ckr__append(ckr__ctx *c, void **array, uint64_t *count, size_t size
     return (char *)*array + size * (size_t)(*count)++;
 }
 
-/* The same, and never NULL: where memory ends the error is set, the list stays as it is, and the
-   element is one that nobody reads. So who fills a list goes on, and asks ckr__failed once. */
-#define CKR__PUSH(T, c, list, n) \
-    ((T *)ckr__push((c), (void *)&(list), &(n), sizeof *(1 ? (list) : (T *)0)))
-
-static void *ckr__push(ckr__ctx *c, void *list, uint64_t *n, size_t size)
-{
-    void *array, *place;
-    memcpy(&array, list, sizeof array);        /* T **: of whatever type                  */
-    place = size <= sizeof c->spill ? ckr__append(c, &array, n, size) : ckr__nomem(c);
-    memcpy(list, &array, sizeof array);
-    if (!place) place = memset(c->spill, 0, sizeof c->spill);
-    return place;
-}
-
-static bool ckr__failed(const ckr__ctx *c)
-{
-    return c->err->code != CKR_OK;
-}
-
 /* The same for one of very many lists that mostly have one item: room for one, two, four... */
 static void *ckr__append_few(ckr__ctx *c, void **array, uint64_t *count, size_t size)
 {
@@ -22461,6 +22441,28 @@ static void *ckr__append_few(ckr__ctx *c, void **array, uint64_t *count, size_t 
         *array = p;
     }
     return (char *)*array + size * (size_t)(*count)++;
+}
+
+/* The same, zeroed and never NULL: where memory ends the error is set, the list stays as it is, and
+   the element is one that nobody reads. So who fills a list goes on, and asks ckr__failed once. */
+#define CKR__PUSH(T, c, list, n) CKR__PUSH_BY(T, c, list, n, ckr__append)
+#define CKR__PUSH_FEW(T, c, list, n) CKR__PUSH_BY(T, c, list, n, ckr__append_few)
+#define CKR__PUSH_BY(T, c, list, n, append_fn) \
+    ((T *)ckr__push((c), (void *)&(list), &(n), sizeof *(1 ? (list) : (T *)0), append_fn))
+
+static void *ckr__push(ckr__ctx *c, void *list, uint64_t *n, size_t size,
+                       void *(*append_fn)(ckr__ctx *, void **, uint64_t *, size_t))
+{
+    void *array, *place;
+    memcpy(&array, list, sizeof array);        /* T **: of whatever type                  */
+    place = size <= sizeof c->spill ? append_fn(c, &array, n, size) : ckr__nomem(c);
+    memcpy(list, &array, sizeof array);
+    return memset(place ? place : c->spill, 0, size);
+}
+
+static bool ckr__failed(const ckr__ctx *c)
+{
+    return c->err->code != CKR_OK;
 }
 
 /* A zeroed tensor gets its description and the next place of the state. */
@@ -22558,11 +22560,7 @@ static bool ckr__note(ckr__ctx *c, ckr_note **notes, uint64_t *n, const char *co
                       ckr_severity severity, const char *subject, const char *old_value,
                       const char *new_value, const char *reason, const char *remedy)
 {
-    void *array = *notes;
-    ckr_note *e = (ckr_note *)ckr__append(c, &array, n, sizeof **notes);
-    *notes = (ckr_note *)array;
-    if (!e) return false;
-    memset(e, 0, sizeof *e);
+    ckr_note *e = CKR__PUSH(ckr_note, c, *notes, *n);
     e->code = code;
     e->severity = severity;
     if (subject) e->subject = ckr__strdup(c, subject);
@@ -22570,7 +22568,7 @@ static bool ckr__note(ckr__ctx *c, ckr_note **notes, uint64_t *n, const char *co
     if (new_value) e->new_value = ckr__strdup(c, new_value);
     if (reason) e->reason = ckr__strdup(c, reason);
     if (remedy) e->remedy = ckr__strdup(c, remedy);
-    return true;
+    return !ckr__failed(c);
 }
 
 /* What several groups have, for an entry: the value, or from the smallest to the largest. */
@@ -22595,13 +22593,10 @@ static const char *ckr__span_text(char out[64], const ckr__span *s)
 
 static bool ckr__leftover(ckr__ctx *c, ckr_state *s, const char *path, const ckr_node *node)
 {
-    void *array = s->leftovers;
-    ckr_leftover *l = (ckr_leftover *)ckr__append(c, &array, &s->n_leftovers, sizeof *s->leftovers);
-    s->leftovers = (ckr_leftover *)array;
-    if (!l) return false;
+    ckr_leftover *l = CKR__PUSH(ckr_leftover, c, s->leftovers, s->n_leftovers);
     l->path = path;
     l->node = node;
-    return true;
+    return !ckr__failed(c);
 }
 
 /* The tensor of a name and slot, or NULL. Linear: for lookups in bulk build a ckr__map. */
@@ -23120,8 +23115,7 @@ static ckr_result ckr__cell_find(ckr__remap *m, const ckr__fam *f, const uint32_
                                  bool make, ckr__cell **cell)
 {
     ckr__cell_id id;
-    ckr__cell **place;
-    void *array = m->all;
+    ckr__cell *made;
     uint64_t i;
     *cell = NULL;
     id.tag = f->tag;
@@ -23131,30 +23125,23 @@ static ckr_result ckr__cell_find(ckr__remap *m, const ckr__fam *f, const uint32_
         return CKR_OK;
     }
     if (!make) return CKR_OK;
-    place = (ckr__cell **)ckr__append(m->c, &array, &m->n_all, sizeof *place);
-    m->all = (ckr__cell **)array;
-    if (!place) return ckr__remap_oom(m);
-    *place = CKR__NEW(m->c, ckr__cell);
-    if (!*place) { m->n_all--; return ckr__remap_oom(m); }
-    (*place)->id = id;
-    (*place)->step = -1;
-    (*place)->axes = f->axes;
-    if (!ckr__map_put(&m->cells, (const char *)&(*place)->id, sizeof id, m->n_all - 1, NULL))
+    made = CKR__NEW(m->c, ckr__cell);
+    if (!made) return ckr__remap_oom(m);
+    made->id = id;
+    made->step = -1;
+    made->axes = f->axes;
+    if (!ckr__map_put(&m->cells, (const char *)&made->id, sizeof id, m->n_all, NULL))
         return ckr__remap_oom(m);
-    *cell = *place;
-    return CKR_OK;
+    *CKR__PUSH(ckr__cell *, m->c, m->all, m->n_all) = *cell = made;
+    return m->c->err->code;
 }
 
 static ckr_result ckr__remap_record(ckr__remap *m, ckr__cell *cell)
 {
-    void *array = m->records;
-    ckr__cell **place = (ckr__cell **)ckr__append(m->c, &array, &m->n_records, sizeof *place);
-    m->records = (ckr__cell **)array;
-    if (!place) return ckr__remap_oom(m);
-    *place = cell;
+    *CKR__PUSH(ckr__cell *, m->c, m->records, m->n_records) = cell;
     cell->recorded = true;
     cell->slot = m->n_records - 1;
-    return CKR_OK;
+    return m->c->err->code;
 }
 
 /* A seed that no derived stream may have. */
@@ -24884,19 +24871,14 @@ static bool ckr__setting(ckr__out *o, const char *place, const char *key, const 
     for (i = 0; i < o->n_settings && !p; i++)
         if (!strcmp(o->settings[i].place, place) && !strcmp(o->settings[i].key, key))
             p = &o->settings[i];
-    if (!p) {
-        void *array = o->settings;
-        p = (ckr_run_setting *)ckr__append(o->c, &array, &o->n_settings, sizeof *p);
-        o->settings = (ckr_run_setting *)array;
-        if (!p) return false;
-    }
+    if (!p) p = CKR__PUSH(ckr_run_setting, o->c, o->settings, o->n_settings);
     p->place = place;
     p->key = ckr__strdup(o->c, key);
     p->value = value;
     p->was = was && was->kind != CKR_NODE_NONE ? was : NULL;
     p->needed = needed;
     p->otherwise = otherwise;
-    return p->key != NULL;
+    return !ckr__failed(o->c);
 }
 
 /* The key with one character for another. */
@@ -24938,54 +24920,40 @@ static bool ckr__out_key(ckr__out *o, const ckr_tensor *t, const char *name, con
 
 static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_format format)
 {
-    ckr__out_file *f = CKR__NEW(o->c, ckr__out_file), **place;
-    void *array = o->files;
+    ckr__out_file *f = CKR__NEW(o->c, ckr__out_file);
     if (!f) return NULL;
-    place = (ckr__out_file **)ckr__append(o->c, &array, &o->n_files, sizeof *o->files);
-    o->files = (ckr__out_file **)array;
-    if (!place) return NULL;
+    *CKR__PUSH(ckr__out_file *, o->c, o->files, o->n_files) = f;
     f->path = path;
     f->format = format;
-    *place = f;
-    return f;
+    return ckr__failed(o->c) ? NULL : f;
 }
 
 /* One more archive in a file of several. Its entries become the file's when it is complete. */
 static ckr__out_file *ckr__out_part_add(ckr__ctx *c, ckr__out_file *f)
 {
-    ckr__out_file *p = CKR__NEW(c, ckr__out_file), **place;
-    void *array = f->parts;
+    ckr__out_file *p = CKR__NEW(c, ckr__out_file);
     if (!p) return NULL;
-    place = (ckr__out_file **)ckr__append(c, &array, &f->n_parts, sizeof *f->parts);
-    f->parts = (ckr__out_file **)array;
-    if (!place) return NULL;
+    *CKR__PUSH(ckr__out_file *, c, f->parts, f->n_parts) = p;
     p->path = "archive";
     p->format = CKR_FORMAT_TORCH_ZIP;
-    *place = p;
-    return p;
+    return ckr__failed(c) ? NULL : p;
 }
 
 static bool ckr__out_part_done(ckr__ctx *c, ckr__out_file *f, const ckr__out_file *part)
 {
     uint64_t i;
-    for (i = 0; i < part->n_entries; i++) {
-        void *array = f->entries;
-        ckr_entry **place = (ckr_entry **)ckr__append(c, &array, &f->n_entries, sizeof *place);
-        f->entries = (ckr_entry **)array;
-        if (!place) return false;
-        *place = part->entries[i];
-    }
-    return true;
+    for (i = 0; i < part->n_entries; i++)
+        *CKR__PUSH(ckr_entry *, c, f->entries, f->n_entries) = part->entries[i];
+    return !ckr__failed(c);
 }
 
 /* An ENTRY node for the file's tree. NULL sets the error (also when the size overflows). */
 static ckr_node *ckr__entry_new(ckr__ctx *c, ckr__out_file *f, const char *name, ckr_dtype dtype,
                                 uint32_t n_dims, const int64_t *shape)
 {
-    ckr_entry *e = CKR__NEW(c, ckr_entry), **place;
+    ckr_entry *e = CKR__NEW(c, ckr_entry);
     int64_t *dims = CKR__NEW_N(c, int64_t, n_dims), n;
     ckr_node *node = ckr__node(c, CKR_NODE_ENTRY);
-    void *array = f->entries;
     if (!e || !dims || !node) return NULL;
     if (!ckr__numel(n_dims, shape, &n) ||
         !ckr__mul_u64((uint64_t)n, ckr_dtype_size(dtype), &e->n_bytes) || e->n_bytes > INT64_MAX) {
@@ -24997,12 +24965,9 @@ static ckr_node *ckr__entry_new(ckr__ctx *c, ckr__out_file *f, const char *name,
     e->n_dims = n_dims;
     e->shape = dims;
     e->name = name;
-    place = (ckr_entry **)ckr__append(c, &array, &f->n_entries, sizeof *f->entries);
-    f->entries = (ckr_entry **)array;
-    if (!place) return NULL;
-    *place = e;
+    *CKR__PUSH(ckr_entry *, c, f->entries, f->n_entries) = e;
     node->u.entry = e;
-    return node;
+    return ckr__failed(c) ? NULL : node;
 }
 
 typedef struct ckr__binder {
@@ -25016,13 +24981,9 @@ static bool ckr__binder_piece(void *arg, uint32_t n_dims, const int64_t *start,
                               const int64_t *count, const int64_t *stride, uint64_t offset)
 {
     ckr__binder *w = (ckr__binder *)arg;
-    void *array = w->entry->binds;
-    ckr__bind *b =
-        (ckr__bind *)ckr__append_few(w->c, &array, &w->entry->n_binds, sizeof *w->entry->binds);
+    ckr__bind *b = CKR__PUSH_FEW(ckr__bind, w->c, w->entry->binds, w->entry->n_binds);
     int64_t *v = CKR__NEW_N(w->c, int64_t, 3 * (uint64_t)n_dims);
-    w->entry->binds = (ckr__bind *)array;
-    if (!b || !v) return false;
-    memset(b, 0, sizeof *b);
+    if (!v) return false;
     if (n_dims) {
         memcpy(v, start, n_dims * sizeof *v);
         memcpy(v + n_dims, count, n_dims * sizeof *v);
@@ -25037,7 +24998,7 @@ static bool ckr__binder_piece(void *arg, uint32_t n_dims, const int64_t *start,
     b->piece.dtype = w->entry->dtype;
     b->piece.file = CKR_NO_FILE;
     b->piece.replica = w->replica;
-    return true;
+    return !ckr__failed(w->c);
 }
 
 /* Writing: elements [begin, end) of the tensor's block go into the entry from byte `at` on.
@@ -25170,7 +25131,6 @@ static ckr_node *ckr__copy_node(ckr__copy *k, const ckr_node *n)
 static ckr_node *ckr__copy_one(ckr__copy *k, ckr_node *n)
 {
     uint64_t at;
-    void *array = k->copies;
     ckr__copied *place;
     const bool tensor = n->kind == CKR_NODE_TENSOR && !ckr__view_odd(n->u.view);
     if (k->swap_fn) n = k->swap_fn(k->user, n);
@@ -25179,9 +25139,8 @@ static ckr_node *ckr__copy_one(ckr__copy *k, ckr_node *n)
         !(n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_DEFAULTDICT))
         return n;
     if (ckr__map_find(&k->done, (const char *)&n, sizeof n, &at)) return k->copies[at].to;
-    place = (ckr__copied *)ckr__append(k->c, &array, &k->n_copies, sizeof *place);
-    k->copies = (ckr__copied *)array;
-    if (!place) return NULL;
+    place = CKR__PUSH(ckr__copied, k->c, k->copies, k->n_copies);
+    if (ckr__failed(k->c)) return NULL;
     place->from = n;
     if (!tensor) place->to = ckr__copy_node(k, n);
     else if (k->tensor_fn) place->to = k->tensor_fn(k->user, k->f, n->u.view);
@@ -26219,11 +26178,7 @@ static const char *ckr__nt_path(const ckr__nt *r, const char *rel)
 
 static ckr_result ckr__nt_loose(ckr__nt *r, const char *rel)
 {
-    void *array = (void *)r->loose;
-    const char **place = (const char **)ckr__append(r->c, &array, &r->n_loose, sizeof *r->loose);
-    r->loose = (const char **)array;
-    if (!place) return ckr__nt_oom(r);
-    *place = rel;
+    *CKR__PUSH(const char *, r->c, r->loose, r->n_loose) = rel;
     return ckr__leftover(r->c, r->s, rel, NULL) ? CKR_OK : ckr__nt_oom(r);
 }
 
@@ -26250,7 +26205,6 @@ static ckr_result ckr__nt_add_file(ckr__nt *r, const char *dir, const char *name
     const char *leaf = NULL;
     size_t n_leaf = 0, top = strcspn(dir, "/");
     uint32_t kind;
-    void *array;
     bool known;
 
     if (!*dir && (!strcmp(name, "config.yaml") || !strcmp(name, "model_config.json") ||
@@ -26266,17 +26220,15 @@ static ckr_result ckr__nt_add_file(ckr__nt *r, const char *dir, const char *name
     if (!known) return ckr__nt_loose(r, rel);
 
     f = CKR__NEW(r->c, ckr__nt_file);
-    array = r->files[kind];
-    place = (ckr__nt_file **)ckr__append(r->c, &array, &r->n_files[kind], sizeof *place);
-    r->files[kind] = (ckr__nt_file **)array;
-    if (!f || !place) return ckr__nt_oom(r);
+    place = CKR__PUSH(ckr__nt_file *, r->c, r->files[kind], r->n_files[kind]);
+    if (!f) return ckr__nt_oom(r);
     *f = found;
     f->kind = kind;
     f->rel = rel;
     f->path = ckr__path_join(r->c, r->dir, rel);
     if (kind == CKR__NT_WEIGHT) f->name = ckr__nt_param_name(r->c, dir, leaf, n_leaf);
     *place = f;
-    return f->path && (f->name || kind != CKR__NT_WEIGHT) ? CKR_OK : ckr__nt_oom(r);
+    return r->c->err->code;
 }
 
 /* A directory that a link leads to once more would be gone through without end. */
@@ -26302,7 +26254,7 @@ static ckr_result ckr__nt_once(ckr__nt *r, ckr__map *seen, const char *rel)
 /* Every file below the directory, level by level. */
 static ckr_result ckr__nt_walk_all(ckr__nt *r, ckr__map *seen)
 {
-    const char **queue = NULL, **place;
+    const char **queue = NULL;
     uint64_t n = 0, at, i;
     ckr_result e = CKR_OK;
     const char *dir = "";
@@ -26314,7 +26266,6 @@ static ckr_result ckr__nt_walk_all(ckr__nt *r, ckr__map *seen)
         for (i = 0; e == CKR_OK && i < l.n; i++) {
             const char *name = l.items[i]->name;
             const char *rel = *dir ? ckr__path_join(r->c, dir, name) : name;
-            void *array = (void *)queue;
             if (!rel) return ckr__nt_oom(r);
             if (!l.items[i]->is_dir) {
                 e = ckr__nt_add_file(r, dir, name, rel);
@@ -26325,13 +26276,10 @@ static ckr_result ckr__nt_walk_all(ckr__nt *r, ckr__map *seen)
                                  "directories are nested without end: is a link among them?");
             if (!strcmp(rel, "lr_scheduler")) r->has_dir[CKR__NT_SCHEDULER] = true;
             e = ckr__nt_once(r, seen, rel);
-            place = (const char **)ckr__append(r->c, &array, &n, sizeof *queue);
-            queue = (const char **)array;
-            if (!place) return ckr__nt_oom(r);
-            *place = rel;
+            *CKR__PUSH(const char *, r->c, queue, n) = rel;
         }
     }
-    return e;
+    return r->c->err->code;
 }
 
 static ckr_result ckr__nt_walk(ckr__nt *r)
@@ -27527,17 +27475,12 @@ static ckr_result ckr__nt_group_files(ckr__nt *r)
 {
     uint64_t i, at;
     for (i = 0; i < r->n_files[CKR__NT_WEIGHT]; i++) {
-        ckr__nt_file *f = r->files[CKR__NT_WEIGHT][i], **place;
+        ckr__nt_file *f = r->files[CKR__NT_WEIGHT][i];
         ckr__nt_param *p;
-        void *array;
         if (!ckr__map_find(&r->by_name, f->name, strlen(f->name), &at)) {
-            ckr__nt_param **slot;
-            array = r->params;
             p = CKR__NEW(r->c, ckr__nt_param);
-            slot = (ckr__nt_param **)ckr__append(r->c, &array, &r->n_params, sizeof *r->params);
-            r->params = (ckr__nt_param **)array;
-            if (!p || !slot) return ckr__nt_oom(r);
-            *slot = p;
+            *CKR__PUSH(ckr__nt_param *, r->c, r->params, r->n_params) = p;
+            if (ckr__failed(r->c)) return ckr__nt_oom(r);
             p->name = f->name;
             p->order = CKR__NT_ORDERLESS;
             p->pp = -1;
@@ -27546,13 +27489,9 @@ static ckr_result ckr__nt_group_files(ckr__nt *r)
                 return ckr__nt_oom(r);
         }
         p = r->params[at];
-        array = p->shards;
-        place = (ckr__nt_file **)ckr__append(r->c, &array, &p->n_shards, sizeof *p->shards);
-        p->shards = (ckr__nt_file **)array;
-        if (!place) return ckr__nt_oom(r);
-        *place = f;
+        *CKR__PUSH(ckr__nt_file *, r->c, p->shards, p->n_shards) = f;
     }
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 static ckr_result ckr__nt_weights(ckr__nt *r)
@@ -27692,19 +27631,15 @@ static ckr__nt_slot *ckr__nt_slot_of(ckr__nt *r, ckr__nt_param *p, const char *k
 {
     ckr__nt_slot *s;
     uint64_t i;
-    void *array = p->slots;
     for (i = 0; i < p->n_slots; i++)
         if (!strcmp(p->slots[i].tensor->slot, key)) return &p->slots[i];
-    s = (ckr__nt_slot *)ckr__append(r->c, &array, &p->n_slots, sizeof *s);
-    p->slots = (ckr__nt_slot *)array;
-    if (!s) return NULL;
-    memset(s, 0, sizeof *s);
+    s = CKR__PUSH(ckr__nt_slot, r->c, p->slots, p->n_slots);
     s->scalar = scalar;
     s->tensor = scalar ? ckr__tensor_add(r->c, r->s, p->name, key, v->dtype, v->n_dims, v->shape)
                        : ckr__nt_tensor(r, p, key, v->dtype);
     if (!s->tensor) return NULL;
     s->tensor->requires_grad = v->requires_grad;
-    return s;
+    return ckr__failed(r->c) ? NULL : s;
 }
 
 /* One tensor of a parameter's state in one file: where its elements lie in the whole. */
@@ -28400,16 +28335,12 @@ static ckr_result ckr__nt_stream(ckr__nt *r, const ckr__nt_file *f, const char *
                                             { "numpy", "numpy" },
                                             { "torch_cpu", "torch_cpu" },
                                             { "torch_cuda", "torch_cuda" } };
-    void *array = r->s->rng;
     ckr_stream *s;
     size_t i;
     if (state->kind == CKR_NODE_NONE) return CKR_OK;
     for (i = 0; i < 4; i++) if (ckr_node_str(key) && !strcmp(key->u.str, kinds[i][0])) break;
     if (i == 4) return ckr__nt_leave(r, f, name, key, state);
-    s = (ckr_stream *)ckr__append(r->c, &array, &r->s->n_rng, sizeof *s);
-    r->s->rng = (ckr_stream *)array;
-    if (!s) return ckr__nt_oom(r);
-    memset(s, 0, sizeof *s);
+    s = CKR__PUSH(ckr_stream, r->c, r->s->rng, r->s->n_rng);
     s->kind = kinds[i][1];
     s->name = name;
     s->scope = "dp,pp";        /* all are seeded alike, and may have drawn differently since */
@@ -28417,7 +28348,7 @@ static ckr_result ckr__nt_stream(ckr__nt *r, const ckr__nt_file *f, const char *
     s->rank = ckr__nt_rank(r, f->pp, f->dp, f->tp);
     s->state = state;
     s->n_bytes = ckr__stream_bytes(state);
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 static ckr_result ckr__nt_read_random(ckr__nt *r)
@@ -28696,9 +28627,8 @@ static ckr_result ckr__nt_items(ckr__nt_job *x)
             return ckr__nt_emit_oom(x);
     }
     for (i = 0; i < s->n_tensors; i++) {
-        const ckr_tensor *t = s->tensors[i], **place;
+        const ckr_tensor *t = s->tensors[i];
         ckr__nt_item *p;
-        void *array;
         if (!ckr__map_find(&x->by_name, t->name, strlen(t->name), &at)) continue;
         p = &x->items[at];
         if (!strcmp(t->slot, "param")) {
@@ -28706,11 +28636,7 @@ static ckr_result ckr__nt_items(ckr__nt_job *x)
             continue;
         }
         if (!strcmp(t->slot, "master")) x->masters = true;
-        array = (void *)p->slots;
-        place = (const ckr_tensor **)ckr__append(x->c, &array, &p->n_slots, sizeof *p->slots);
-        p->slots = (const ckr_tensor **)array;
-        if (!place) return ckr__nt_emit_oom(x);
-        *place = t;
+        *CKR__PUSH(const ckr_tensor *, x->c, p->slots, p->n_slots) = t;
     }
     for (i = 0; i < s->n_groups; i++)
         for (k = 0; k < s->groups[i].n_params; k++) {
@@ -28718,7 +28644,7 @@ static ckr_result ckr__nt_items(ckr__nt_job *x)
             if (ckr__map_find(&x->by_name, name, strlen(name), &at))
                 x->items[at].group = &s->groups[i];
         }
-    return CKR_OK;
+    return x->c->err->code;
 }
 
 /* padded = ceil(v / (m * tp)) * (m * tp), as HEAD pads; where the logical size is not known, the
@@ -30715,7 +30641,6 @@ static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node 
                                       uint64_t first, uint64_t n, bool shared)
 {
     const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, n);
-    void *array = s->schedules;
     ckr_schedule *x, *place;
     uint64_t i;
     ckr_result r;
@@ -30723,10 +30648,9 @@ static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node 
     for (i = 0; i < n; i++) hyper[i] = s->groups[first + i].hyper;
     r = ckr__sched_torch(c, scheduler, n ? hyper : NULL, n, NULL, &x);
     if (r != CKR_OK) return r;
-    place = (ckr_schedule *)ckr__append(c, &array, &s->n_schedules, sizeof *place);
-    s->schedules = (ckr_schedule *)array;
-    if (!place) return c->err->code;
+    place = CKR__PUSH(ckr_schedule, c, s->schedules, s->n_schedules);
     *place = *x;
+    if (ckr__failed(c)) return c->err->code;
     x = place;
     if (!strcmp(x->clock, "update") && !ckr__plain_clock(c, s, x)) return c->err->code;
     if (shared) ckr__sched_share(x);
@@ -31355,12 +31279,8 @@ static bool ckr__shards_fill(ckr__shards *x)
     uint64_t i, k, of;
     for (i = 0; i < root->count; i++) {
         ckr__out_file *f = x->files[x->number[i] - 1];
-        void *array = f->entries;
-        ckr_entry **place = (ckr_entry **)ckr__append(x->c, &array, &f->n_entries, sizeof *place);
-        f->entries = (ckr_entry **)array;
-        if (!place || !ckr__node_take(x->c, f->root, root, i))
-            return false;
-        *place = ckr__dict_at(root, i)->u.entry;
+        *CKR__PUSH(ckr_entry *, x->c, f->entries, f->n_entries) = ckr__dict_at(root, i)->u.entry;
+        if (!ckr__node_take(x->c, f->root, root, i)) return false;
     }
     for (i = 0; i < told->count; i++) {
         ckr_node *key = told->u.items[2 * i], *value = ckr__dict_at(told, i);
@@ -31368,7 +31288,7 @@ static bool ckr__shards_fill(ckr__shards *x)
         for (k = of ? of - 1 : 0; k < (of ? of : x->n); k++)
             if (!ckr__node_pair(x->c, x->files[k]->metadata, key, value)) return false;
     }
-    return true;
+    return !ckr__failed(x->c);
 }
 
 static bool ckr__shards_files(ckr__shards *x)
@@ -31714,16 +31634,13 @@ static ckr_result ckr__ac_list(ckr__ac *r)
     uint64_t i;
     ckr_result e = ckr__dir_list(r->c, r->dir, &l);
     for (i = 0; i < l.n && e == CKR_OK; i++) {
-        void *array = r->files;
-        ckr__ac_file *f = CKR__NEW(r->c, ckr__ac_file), **place;
+        ckr__ac_file *f = CKR__NEW(r->c, ckr__ac_file);
         if (!strcmp(l.items[i]->name, "ckptresume.json")) {
             r->converted = true;
             continue;
         }
-        place = (ckr__ac_file **)ckr__append(r->c, &array, &r->n_files, sizeof *r->files);
-        r->files = (ckr__ac_file **)array;
-        if (!f || !place) return ckr__ac_oom(r);
-        *place = f;
+        *CKR__PUSH(ckr__ac_file *, r->c, r->files, r->n_files) = f;
+        if (ckr__failed(r->c)) return ckr__ac_oom(r);
         f->rel = l.items[i]->name;
         f->path = ckr__path_join(r->c, r->dir, f->rel);
         if (!f->path) return ckr__ac_oom(r);
@@ -31990,13 +31907,10 @@ static ckr_result ckr__ac_tensor(ckr__ac *r, const char *name, const char *slot,
 
 static ckr_result ckr__ac_tie(ckr__ac *r, const char *name, const char *other)
 {
-    void *array = r->s->ties;
-    ckr_tie *t = (ckr_tie *)ckr__append(r->c, &array, &r->s->n_ties, sizeof *t);
-    r->s->ties = (ckr_tie *)array;
-    if (!t) return ckr__ac_oom(r);
+    ckr_tie *t = CKR__PUSH(ckr_tie, r->c, r->s->ties, r->s->n_ties);
     t->name = name;
     t->other = other;
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* The second name of one storage: no tensor of its own, but a tie. */
@@ -32678,8 +32592,7 @@ static ckr_result ckr__ac_schedule(ckr__ac *r, ckr__ac_file *f)
     const uint64_t n = r->sana ? r->s->n_groups : o ? o->n_groups : 0,
                    first = o ? o->first_group : 0;
     const ckr_node **hyper = CKR__NEW_N(r->c, const ckr_node *, n);
-    void *array = r->s->schedules;
-    ckr_schedule *s, *place;
+    ckr_schedule *s;
     uint64_t i;
     ckr_result e;
     if (!hyper) return ckr__ac_oom(r);
@@ -32689,11 +32602,8 @@ static ckr_result ckr__ac_schedule(ckr__ac *r, ckr__ac_file *f)
     e = ckr__sched_torch(r->c, f->part, n ? hyper : NULL, n, NULL, &s);
     if (e != CKR_OK) return e;
     f->schedule = s;
-    place = (ckr_schedule *)ckr__append(r->c, &array, &r->s->n_schedules, sizeof *place);
-    r->s->schedules = (ckr_schedule *)array;
-    if (!place) return ckr__ac_oom(r);
-    *place = *s;
-    return CKR_OK;
+    *CKR__PUSH(ckr_schedule, r->c, r->s->schedules, r->s->n_schedules) = *s;
+    return r->c->err->code;
 }
 
 /* The clock's ticks per update. A whole quotient of the two counters is it: the number of
@@ -32766,13 +32676,10 @@ typedef struct ckr__ac_as { const char *key, *kind, *name; bool device; } ckr__a
 static ckr_result ckr__ac_stream(ckr__ac *r, const ckr__ac_from *x, const ckr__ac_as *as,
                                  bool sibling, const char *path, const ckr_node *state)
 {
-    void *array = r->s->rng;
     ckr_stream *s;
     if (state->kind == CKR_NODE_NONE) return CKR_OK;
-    s = (ckr_stream *)ckr__append(r->c, &array, &r->s->n_rng, sizeof *s);
-    r->s->rng = (ckr_stream *)array;
-    if (!s || !path) return ckr__ac_oom(r);
-    memset(s, 0, sizeof *s);
+    s = CKR__PUSH(ckr_stream, r->c, r->s->rng, r->s->n_rng);
+    if (ckr__failed(r->c)) return ckr__ac_oom(r);
     s->kind = as->kind;
     s->name = as->name;
     s->scope = r->sana && !strcmp(as->name, "generator") ? "" : "dp";
@@ -32784,7 +32691,7 @@ static ckr_result ckr__ac_stream(ckr__ac *r, const ckr__ac_from *x, const ckr__a
     s->file = x->file;
     s->path = path;
     s->n_bytes = ckr__stream_bytes(state);
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* Which of the devices that a process sees is its own: the only one that has drawn, else the one of
@@ -32941,11 +32848,8 @@ static bool ckr__ac_common(const ckr__ac *r, const char *key, const ckr_node *v)
 static ckr_result ckr__ac_extra_add(ckr__ac *r, uint32_t rank, const char *key, ckr_node *v,
                                     bool device)
 {
-    void *array = r->extras;
-    ckr__ac_extra *x = (ckr__ac_extra *)ckr__append(r->c, &array, &r->n_extras, sizeof *x);
+    ckr__ac_extra *x = CKR__PUSH(ckr__ac_extra, r->c, r->extras, r->n_extras);
     uint32_t left = CKR__CARRY_NODES;
-    r->extras = (ckr__ac_extra *)array;
-    if (!x) return ckr__ac_oom(r);
     x->rank = rank;
     x->key = key;
     x->devices = device ? v->count : 0;
@@ -33539,17 +33443,14 @@ static bool ckr__rf_is_ema(const char *key)
 static bool ckr__rf_place_add(ckr__rf *x, const char *key, const char *above, const ckr_node *in,
                               const ckr_node *node)
 {
-    void *array = x->places;
-    ckr__rf_place *p = (ckr__rf_place *)ckr__append(x->r->c, &array, &x->n_places, sizeof *p);
+    ckr__rf_place *p = CKR__PUSH(ckr__rf_place, x->r->c, x->places, x->n_places);
     uint64_t at;
-    x->places = (ckr__rf_place *)array;
-    if (!p) return false;
+    if (ckr__failed(x->r->c)) return false;
     p->key = key;
     p->above = above;
     p->in = in;
     p->node = node;
     p->kind = ckr__rf_is_ema(key) || ckr__rf_is_ema(above) ? CKR__RF_AVERAGE : CKR__RF_MODEL;
-    p->twice = false;
     if (p->kind != CKR__RF_MODEL) return true;
     if (ckr__map_find(&x->keys, key, strlen(key), &at)) p->twice = x->places[at].twice = true;
     return p->twice || ckr__map_put(&x->keys, key, strlen(key), x->n_places - 1, NULL);
@@ -35758,19 +35659,16 @@ static ckr_result ckr__lm_leftovers(ckr__lm *m, const ckr__dirlist *l)
 static ckr_result ckr__lm_stream(ckr__lm *m, uint32_t rank, const char *kind, const char *name,
                                  const uint8_t *p, size_t n)
 {
-    void *array = m->s->rng;
     ckr_node *state = ckr__node_text(m->c, CKR_NODE_BYTES, (const char *)p, n);
-    ckr_stream *x = (ckr_stream *)ckr__append(m->c, &array, &m->s->n_rng, sizeof *x);
-    m->s->rng = (ckr_stream *)array;
-    if (!state || !x) return ckr__lm_oom(m);
-    memset(x, 0, sizeof *x);
+    ckr_stream *x = CKR__PUSH(ckr_stream, m->c, m->s->rng, m->s->n_rng);
+    if (!state) return ckr__lm_oom(m);
     x->kind = kind;
     x->name = name;
     x->scope = "dp";
     x->rank = rank;
     x->n_bytes = n;
     x->state = state;
-    return CKR_OK;
+    return m->c->err->code;
 }
 
 static ckr_result ckr__lm_streams(ckr__lm *m)
@@ -37761,13 +37659,10 @@ static ckr_result ckr__ds_list(ckr__ds *r)
     uint64_t i;
     ckr_result e = ckr__dir_list(r->c, r->dir, &l);
     for (i = 0; i < l.n && e == CKR_OK; i++) {
-        void *array = r->files;
-        ckr__ds_file *f = CKR__NEW(r->c, ckr__ds_file), **place;
+        ckr__ds_file *f = CKR__NEW(r->c, ckr__ds_file);
         if (!strcmp(l.items[i]->name, "ckptresume.json")) continue;
-        place = (ckr__ds_file **)ckr__append(r->c, &array, &r->n_files, sizeof *r->files);
-        r->files = (ckr__ds_file **)array;
-        if (!f || !place) return ckr__ds_oom(r);
-        *place = f;
+        *CKR__PUSH(ckr__ds_file *, r->c, r->files, r->n_files) = f;
+        if (ckr__failed(r->c)) return ckr__ds_oom(r);
         f->rel = l.items[i]->name;
         f->path = ckr__path_join(r->c, r->dir, f->rel);
         if (!f->path) return ckr__ds_oom(r);
@@ -38182,15 +38077,11 @@ static bool ckr__ds_same_shape(const ckr__ds_param *p, uint32_t n_dims, const in
 static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, uint32_t n_dims,
                                         const int64_t *shape)
 {
-    void *array = (void *)r->params;
     ckr__ds_param *p = CKR__NEW(r->c, ckr__ds_param);
-    ckr__ds_param **place =
-        (ckr__ds_param **)ckr__append(r->c, &array, &r->n_params, sizeof *r->params);
-    r->params = (ckr__ds_param **)array;
-    if (!p || !place ||
+    *CKR__PUSH(ckr__ds_param *, r->c, r->params, r->n_params) = p;
+    if (ckr__failed(r->c) ||
         !ckr__map_put(&r->by_name, name, strlen(name), r->n_params - 1, NULL))
         return NULL;
-    *place = p;
     p->name = name;
     p->n_dims = n_dims;
     p->shape = shape;
@@ -38202,7 +38093,6 @@ static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, uint32_t n
 static ckr_result ckr__ds_slot(ckr__ds *r, ckr__ds_param *p, const char *slot, ckr_dtype dtype,
                                bool scalar, ckr_tensor **out)
 {
-    void *array = (void *)p->slots;
     ckr_tensor **place;
     uint64_t i;
     for (i = 0; i < p->n_slots; i++)
@@ -38210,14 +38100,12 @@ static ckr_result ckr__ds_slot(ckr__ds *r, ckr__ds_param *p, const char *slot, c
             *out = p->slots[i];
             return CKR_OK;
         }
-    place = (ckr_tensor **)ckr__append(r->c, &array, &p->n_slots, sizeof *p->slots);
-    p->slots = (ckr_tensor **)array;
-    if (!place) return ckr__ds_oom(r);
+    place = CKR__PUSH(ckr_tensor *, r->c, p->slots, p->n_slots);
     *place = *out = ckr__tensor_add(r->c, r->s, p->name, slot, dtype, scalar ? 0 : p->n_dims,
                                     p->shape);
     if (!strcmp(slot, "master")) p->master = *out;
     if (*out) (*out)->requires_grad = p->master == *out;
-    return *out ? CKR_OK : ckr__ds_oom(r);
+    return r->c->err->code;
 }
 
 static ckr_result ckr__ds_leave(ckr__ds *r, const ckr__ds_file *f, const char *where,
@@ -38229,13 +38117,10 @@ static ckr_result ckr__ds_leave(ckr__ds *r, const ckr__ds_file *f, const char *w
 
 static ckr_result ckr__ds_tie(ckr__ds *r, const char *name, const char *other)
 {
-    void *array = r->s->ties;
-    ckr_tie *t = (ckr_tie *)ckr__append(r->c, &array, &r->s->n_ties, sizeof *t);
-    r->s->ties = (ckr_tie *)array;
-    if (!t) return ckr__ds_oom(r);
+    ckr_tie *t = CKR__PUSH(ckr_tie, r->c, r->s->ties, r->s->n_ties);
     t->name = name;
     t->other = other;
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* >>deepspeed.model ----------------------------------------------------------- */
@@ -38271,16 +38156,11 @@ static ckr_result ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_nod
     uint64_t i;
     for (i = 0; i < ckr__dict_n(dict); i++) {
         const char *name = ckr__dict_key(dict, i);
-        void *array = (void *)m->found;
-        const ckr_node **place =
-            (const ckr_node **)ckr__append(r->c, &array, &m->n_found, sizeof *m->found);
-        m->found = (const ckr_node **)array;
-        if (!place) return ckr__ds_oom(r);
-        *place = ckr__dict_at(dict, i);
+        *CKR__PUSH(const ckr_node *, r->c, m->found, m->n_found) = ckr__dict_at(dict, i);
         if (name && !ckr__map_put(&m->shapes, name, strlen(name), m->n_found - 1, NULL))
             return ckr__ds_oom(r);
     }
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 static ckr_result ckr__ds_shapes_all(ckr__ds *r, ckr__ds_module *m)
@@ -39313,20 +39193,13 @@ static ckr_result ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const ckr_node 
                                    const ckr_node *shape, uint32_t m)
 {
     const char *name = ckr_node_str(key);
-    void *keys = (void *)x->keys, *shapes = (void *)x->shapes;
-    const ckr_node **a, **b;
     uint64_t n = x->n;
     if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return CKR_OK;
     if (!ckr__map_put(&x->all, name, strlen(name), m, NULL)) return ckr__ds_oom(r);
     if (!ckr__starts(name, "tied_modules.")) return CKR_OK;
-    a = (const ckr_node **)ckr__append(r->c, &keys, &x->n, sizeof *x->keys);
-    b = (const ckr_node **)ckr__append(r->c, &shapes, &n, sizeof *x->shapes);
-    x->keys = (const ckr_node **)keys;
-    x->shapes = (const ckr_node **)shapes;
-    if (!a || !b) return ckr__ds_oom(r);
-    *a = key;
-    *b = shape;
-    return CKR_OK;
+    *CKR__PUSH(const ckr_node *, r->c, x->keys, x->n) = key;
+    *CKR__PUSH(const ckr_node *, r->c, x->shapes, n) = shape;
+    return r->c->err->code;
 }
 
 static ckr_result ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
@@ -39811,15 +39684,10 @@ static ckr_result ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *fr
     *from = at + 1;
     for (i = 0; i < n; i++) {                          /* a tied one is in its first stage's   */
         const ckr__ds_param *p = ckr__ds_find(r, names[i]);
-        void *list = (void *)s->groups[at].params;
-        const char **place;
         if (p && p->mp != m) continue;
-        place = (const char **)ckr__append(r->c, &list, &s->groups[at].n_params, sizeof *place);
-        s->groups[at].params = (const char **)list;
-        if (!place) return ckr__ds_oom(r);
-        *place = names[i];
+        *CKR__PUSH(const char *, r->c, s->groups[at].params, s->groups[at].n_params) = names[i];
     }
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* Elastic files that were written rigid, of a configuration that did not tell a value either. */
@@ -40474,7 +40342,6 @@ static ckr_result ckr__ds_items(ckr__ds_job *x)
     for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i], **place;
         const bool average = !strcmp(t->slot, "ema");
-        void *array;
         averages += average;
         if (average || !strcmp(t->slot, "param") ||
             !ckr__map_find(&x->by_name, t->name, strlen(t->name), &at))
@@ -40484,11 +40351,7 @@ static ckr_result ckr__ds_items(ckr__ds_job *x)
             x->masters = true;
             continue;
         }
-        array = (void *)x->items[at].slots;
-        place = (const ckr_tensor **)ckr__append(x->c, &array, &x->items[at].n_slots,
-                                                 sizeof *place);
-        x->items[at].slots = (const ckr_tensor **)array;
-        if (!place) return ckr__ds_emit_oom(x);
+        place = CKR__PUSH(const ckr_tensor *, x->c, x->items[at].slots, x->items[at].n_slots);
         *place = t;
     }
     for (i = 0; i < s->n_groups; i++)
@@ -40507,7 +40370,7 @@ static ckr_result ckr__ds_items(ckr__ds_job *x)
     for (i = 0; i < x->n_items; i++) x->items[i].frozen = !x->items[i].grouped;
     if (x->dtype == CKR_DTYPE_NONE && x->n_items) x->dtype = x->items[0].param->dtype;
     if (x->t->dtype != CKR_DTYPE_NONE) x->dtype = x->t->dtype;
-    return CKR_OK;
+    return x->c->err->code;
 }
 
 /* Where PipelineModule cuts n layers into `pp` stages: as many layers each; or, with weights, the
@@ -42948,7 +42811,6 @@ static bool ckr__tt_is(const ckr__dcp *d)
 static ckr_result ckr__tt_hyper(ckr__tt *r, const char *rest, ckr_node *value)
 {
     const char *dot = strrchr(rest, '.');
-    void *array = r->params;
     ckr__tt_param *p;
     uint64_t at;
     size_t n;
@@ -42957,10 +42819,9 @@ static ckr_result ckr__tt_hyper(ckr__tt *r, const char *rest, ckr_node *value)
     if (!ckr__map_find(&r->names, rest, n, &at)) {
         const char *name = ckr__strndup(r->d->c, rest, n);
         at = r->n_params;
-        p = (ckr__tt_param *)ckr__append(r->d->c, &array, &r->n_params, sizeof *p);
-        r->params = (ckr__tt_param *)array;
-        if (!p || !name || !ckr__map_put(&r->names, name, n, at, NULL)) return ckr__dcp_oom(r->d);
-        memset(p, 0, sizeof *p);
+        p = CKR__PUSH(ckr__tt_param, r->d->c, r->params, r->n_params);
+        if (ckr__failed(r->d->c) || !ckr__map_put(&r->names, name, n, at, NULL))
+            return ckr__dcp_oom(r->d);
         p->name = name;
         p->hyper = ckr__node(r->d->c, CKR_NODE_DICT);
     }
@@ -42978,17 +42839,14 @@ static ckr_result ckr__tt_groups(ckr__tt *r)
     uint64_t i, at;
     for (i = 0; i < r->n_params; i++) {
         ckr__tt_param *p = &r->params[i];
-        void *array = s->groups;
         ckr_group *g;
         p->text = ckr__node_text_of(c, p->hyper);
         if (!p->text) return ckr__dcp_oom(r->d);
         if (!ckr__map_find(&r->classes, p->text, strlen(p->text), &at)) {
             at = s->n_groups;
-            g = (ckr_group *)ckr__append(c, &array, &s->n_groups, sizeof *g);
-            s->groups = (ckr_group *)array;
-            if (!g || !ckr__map_put(&r->classes, p->text, strlen(p->text), at, NULL))
+            g = CKR__PUSH(ckr_group, c, s->groups, s->n_groups);
+            if (ckr__failed(c) || !ckr__map_put(&r->classes, p->text, strlen(p->text), at, NULL))
                 return ckr__dcp_oom(r->d);
-            memset(g, 0, sizeof *g);
             g->hyper = p->hyper;
             g->raw = p->hyper;
         }
@@ -43004,7 +42862,7 @@ static ckr_result ckr__tt_groups(ckr__tt *r)
         ckr_group *g = &s->groups[r->params[i].group];
         g->params[g->n_params++] = r->params[i].name;
     }
-    return CKR_OK;
+    return c->err->code;
 }
 
 /* FQN.SLOT: the longest FQN that has hyper-parameters, since slots may have dots, too. */
@@ -43439,32 +43297,24 @@ static ckr__out_item *ckr__dcp_out_item(ckr__dcp_out *w, const char *fqn, const 
                                         uint32_t n_path, ckr_dtype dtype, uint32_t n_dims,
                                         const int64_t *shape)
 {
-    ckr__out_item *x = CKR__NEW(w->c, ckr__out_item), **place;
-    void *array = w->index->items;
+    ckr__out_item *x = CKR__NEW(w->c, ckr__out_item);
     if (!x || !fqn) return NULL;
-    place = (ckr__out_item **)ckr__append(w->c, &array, &w->index->n_items, sizeof *place);
-    w->index->items = (ckr__out_item **)array;
-    if (!place) return NULL;
-    *place = x;
+    *CKR__PUSH(ckr__out_item *, w->c, w->index->items, w->index->n_items) = x;
     x->fqn = fqn;
     x->path = path;
     x->n_path = n_path;
     x->dtype = dtype;
     x->n_dims = n_dims;
     x->shape = shape;
-    return x;
+    return ckr__failed(w->c) ? NULL : x;
 }
 
 static ckr__out_chunk *ckr__dcp_out_chunk(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank)
 {
-    void *array = x->chunks;
-    ckr__out_chunk *k = (ckr__out_chunk *)ckr__append(w->c, &array, &x->n_chunks, sizeof *k);
-    x->chunks = (ckr__out_chunk *)array;
-    if (!k) return NULL;
-    memset(k, 0, sizeof *k);
+    ckr__out_chunk *k = CKR__PUSH(ckr__out_chunk, w->c, x->chunks, x->n_chunks);
     k->part = ckr__dcp_out_part(w, rank);
     k->file = w->files[rank];
-    return k->part ? k : NULL;
+    return k->part && !ckr__failed(w->c) ? k : NULL;
 }
 
 /* The entry of one chunk; `start` and `count` are copied. NULL sets the error. */
@@ -44876,7 +44726,6 @@ static ckr_node *ckr__dn_child(ckr__dn *x, ckr_node *at, const ckr__dcp_item *it
     const ckr__dcp_part *p = &it->path[part];
     const size_t n = p->key ? strlen(p->key) : 0;
     uint8_t *key = (uint8_t *)ckr__arena_raw(x->c, 16 + n);
-    void *array = x->nodes;
     ckr_node **place, *made = value;
     uint64_t i, index = (uint64_t)p->index;
     if (!key) return NULL;
@@ -44889,9 +44738,8 @@ static ckr_node *ckr__dn_child(ckr__dn *x, ckr_node *at, const ckr__dcp_item *it
                    ? (ckr__dn_bad(x, it), (ckr_node *)NULL)
                    : x->nodes[i];
     if (!made) made = ckr__node(x->c, it->path[part + 1].key ? CKR_NODE_DICT : CKR_NODE_LIST);
-    place = (ckr_node **)ckr__append(x->c, &array, &x->n_nodes, sizeof *place);
-    x->nodes = (ckr_node **)array;
-    if (!made || !place ||
+    place = CKR__PUSH(ckr_node *, x->c, x->nodes, x->n_nodes);
+    if (ckr__failed(x->c) ||
         !ckr__map_put(&x->places, (const char *)key, 16 + n, x->n_nodes - 1, NULL))
         return NULL;
     *place = made;
@@ -45616,8 +45464,7 @@ static ckr_result ckr__mg_list(ckr__mg *r)
     uint64_t i;
     ckr_result e = ckr__dir_list(r->c, r->dir, &l);
     for (i = 0; i < l.n && e == CKR_OK; i++) {
-        void *array = r->files;
-        ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file), **place;
+        ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
         const char *name = l.items[i]->name;
         if (!f) return ckr__mg_oom(r);
         if (!l.items[i]->is_dir || !ckr__mg_rank_name(name, f)) {
@@ -45625,15 +45472,12 @@ static ckr_result ckr__mg_list(ckr__mg *r)
                 return ckr__mg_oom(r);
             continue;
         }
-        place = (ckr__mg_file **)ckr__append(r->c, &array, &r->n_files, sizeof *r->files);
-        r->files = (ckr__mg_file **)array;
-        if (!place) return ckr__mg_oom(r);
-        *place = f;
+        *CKR__PUSH(ckr__mg_file *, r->c, r->files, r->n_files) = f;
         f->rel = name;
         f->path = ckr__path_join(r->c, r->dir, ckr__printf(r->c, "%s/model_optim_rng.pt", name));
         if (!f->path) return ckr__mg_oom(r);
     }
-    return e;
+    return r->c->err->code;
 }
 
 static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text)
@@ -46058,13 +45902,10 @@ static int ckr__mg_item_cmp(const void *a, const void *b)
 
 static ckr__mg_item *ckr__mg_item_new(ckr__mg *r, const char *name)
 {
-    void *array = r->items;
-    ckr__mg_item *t = CKR__NEW(r->c, ckr__mg_item), **place;
-    place = (ckr__mg_item **)ckr__append(r->c, &array, &r->n_items, sizeof *r->items);
-    r->items = (ckr__mg_item **)array;
-    if (!t || !place || !ckr__map_put(&r->by_name, name, strlen(name), r->n_items - 1, NULL))
+    ckr__mg_item *t = CKR__NEW(r->c, ckr__mg_item);
+    *CKR__PUSH(ckr__mg_item *, r->c, r->items, r->n_items) = t;
+    if (ckr__failed(r->c) || !ckr__map_put(&r->by_name, name, strlen(name), r->n_items - 1, NULL))
         return NULL;
-    *place = t;
     t->name = name;
     t->expert = -1;
     t->group = UINT64_MAX;
@@ -46298,14 +46139,10 @@ static ckr__mg_slot *ckr__mg_slot_of(ckr__mg *r, ckr__mg_item *t, const char *sl
 {
     int64_t shape[CKR_MAX_DIMS];
     ckr__mg_slot *x;
-    void *array = t->slots;
     uint64_t i;
     for (i = 0; i < t->n_slots; i++)
         if (!strcmp(t->slots[i].tensor->slot, slot)) return &t->slots[i];
-    x = (ckr__mg_slot *)ckr__append(r->c, &array, &t->n_slots, sizeof *x);
-    t->slots = (ckr__mg_slot *)array;
-    if (!x) return NULL;
-    memset(x, 0, sizeof *x);
+    x = CKR__PUSH(ckr__mg_slot, r->c, t->slots, t->n_slots);
     x->scalar = scalar;
     if (t->n_dims) memcpy(shape, t->shape, t->n_dims * sizeof *shape);
     if (t->split.vocab && !scalar) {
@@ -46317,7 +46154,7 @@ static ckr__mg_slot *ckr__mg_slot_of(ckr__mg *r, ckr__mg_item *t, const char *sl
     if (!scalar) x->tensor->split = t->split;
     x->tensor->buffer = t->kind == CKR__MG_BUFFER;
     x->tensor->requires_grad = !strcmp(slot, "param") && t->kind == CKR__MG_PARAM;
-    if (scalar || !t->split.vocab || shape[0] == t->shape[0]) return x;
+    if (scalar || !t->split.vocab || shape[0] == t->shape[0]) return ckr__failed(r->c) ? NULL : x;
     x->wide = CKR__NEW(r->c, ckr_tensor);
     if (!x->wide) return NULL;
     *x->wide = *x->tensor;
@@ -46733,20 +46570,18 @@ static const char *ckr__mg_identity(ckr__ctx *c, const ckr_node *g, uint64_t opt
 
 static ckr_result ckr__mg_group_new(ckr__mg *r, const ckr_node *raw, const char *key)
 {
-    void *array = r->s->groups;
-    ckr_group *g = (ckr_group *)ckr__append(r->c, &array, &r->s->n_groups, sizeof *g);
+    ckr_group *g = CKR__PUSH(ckr_group, r->c, r->s->groups, r->s->n_groups);
     uint64_t i;
-    r->s->groups = (ckr_group *)array;
-    if (!g || !ckr__map_put(&r->group_at, key, strlen(key), r->s->n_groups - 1, NULL))
+    if (ckr__failed(r->c) ||
+        !ckr__map_put(&r->group_at, key, strlen(key), r->s->n_groups - 1, NULL))
         return ckr__mg_oom(r);
-    memset(g, 0, sizeof *g);
     g->raw = raw;
     g->hyper = ckr__node(r->c, CKR_NODE_DICT);
     if (!g->hyper) return ckr__mg_oom(r);
     for (i = 0; i < raw->count; i++)
         if (!ckr__is_str(raw->u.items[2 * i], "params") && !ckr__node_take(r->c, g->hyper, raw, i))
             return ckr__mg_oom(r);
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* Megatron's own key of a group, without what it may hold. */
@@ -47367,20 +47202,16 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
 static ckr_result ckr__mg_stream(ckr__mg *r, uint32_t rank, const char *kind, const char *name,
                                  const char *scope, const ckr_node *state)
 {
-    void *array = r->s->rng;
     ckr_stream *s;
     if (!state || state->kind == CKR_NODE_NONE) return CKR_OK;
-    s = (ckr_stream *)ckr__append(r->c, &array, &r->s->n_rng, sizeof *s);
-    r->s->rng = (ckr_stream *)array;
-    if (!s) return ckr__mg_oom(r);
-    memset(s, 0, sizeof *s);
+    s = CKR__PUSH(ckr_stream, r->c, r->s->rng, r->s->n_rng);
     s->kind = kind;
     s->name = name;
     s->scope = scope;
     s->rank = rank;
     s->state = state;
     s->n_bytes = ckr__stream_bytes(state);
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* One rank's dict: random_rng_state, np_rng_state, torch_rng_state, cuda_rng_state and the tracker
@@ -47920,15 +47751,13 @@ static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
                          !(q->fqn[15] >= '0' && q->fqn[15] <= '9'),
                experts = strstr(q->fqn, ".experts.experts.") != NULL;
     const uint32_t lead = (uint32_t)stacked + (uint32_t)experts;
-    void *array = x->grids;
     ckr__mg_grid_of *g;
     uint64_t l, e, n;
     ckr_result z;
     if (q->n_dims < lead || q->n_dims > CKR_MAX_DIMS)
         return ckr__mg_dist_bad(x, q->fqn, "axes for layers and experts");
-    g = (ckr__mg_grid_of *)ckr__append(r->c, &array, &x->n_grids, sizeof *g);
-    x->grids = (ckr__mg_grid_of *)array;
-    if (!g || !ckr__map_put(&x->keys, q->fqn, strlen(q->fqn), x->n_grids - 1, NULL))
+    g = CKR__PUSH(ckr__mg_grid_of, r->c, x->grids, x->n_grids);
+    if (ckr__failed(r->c) || !ckr__map_put(&x->keys, q->fqn, strlen(q->fqn), x->n_grids - 1, NULL))
         return ckr__mg_oom(r);
     g->key = q->fqn;
     g->layers = stacked ? (uint64_t)q->shape[0] : 0;
@@ -47956,7 +47785,7 @@ static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
             if (z != CKR_OK) return z;
             g->items[l * (experts ? g->experts : 1) + e] = t;
         }
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* One item's part of a chunk that is a box: `index` along the leading axes. */
@@ -50849,16 +50678,14 @@ static ckr__mg_stack *ckr__mg_stack_of(ckr__mg_dist_job *j, const char *fqn, con
 {
     ckr__mg_job *x = j->x;
     const uint32_t lead = (uint32_t)(at->layer >= 0) + (uint32_t)(at->expert >= 0);
-    void *array = j->stacks;
     ckr__mg_stack *s;
     int64_t *shape;
     uint64_t k;
     if (ckr__map_find(&j->keys, fqn, strlen(fqn), &k)) return &j->stacks[k];
     if (p->item->n_dims + lead > CKR_MAX_DIMS) return NULL;
     shape = CKR__NEW_N(x->c, int64_t, p->item->n_dims + lead);
-    s = (ckr__mg_stack *)ckr__append(x->c, &array, &j->n_stacks, sizeof *s);
-    j->stacks = (ckr__mg_stack *)array;
-    if (!shape || !s || !ckr__map_put(&j->keys, fqn, strlen(fqn), j->n_stacks - 1, NULL))
+    s = CKR__PUSH(ckr__mg_stack, x->c, j->stacks, j->n_stacks);
+    if (ckr__failed(x->c) || !ckr__map_put(&j->keys, fqn, strlen(fqn), j->n_stacks - 1, NULL))
         return NULL;
     if (at->layer >= 0) shape[0] = x->mg->layers;
     if (at->expert >= 0) shape[lead - 1] = x->experts;
@@ -57825,11 +57652,8 @@ static const ckr_piece *ckr__swapped(const ckr__swaps *swaps, const ckr_piece *p
 
 static bool ckr__fill_push(ckr__ctx *c, ckr__op **ops, uint64_t *n, const ckr__op *op)
 {
-    void *array = *ops;
-    ckr__op *p = (ckr__op *)ckr__append_few(c, &array, n, sizeof *p);
-    *ops = (ckr__op *)array;
-    if (p) *p = *op;
-    return p != NULL;
+    *CKR__PUSH_FEW(ckr__op, c, *ops, *n) = *op;
+    return !ckr__failed(c);
 }
 
 static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
@@ -58719,13 +58543,10 @@ static const ckr_tensor *ckr__trust_partner(const ckr_state *s, const ckr_tensor
 
 static bool ckr__trust_swap(ckr__trust *x, const ckr_piece *from, const ckr_piece *to)
 {
-    void *array = x->swaps.list;
-    ckr__swap *w = (ckr__swap *)ckr__append(&x->plan->ctx, &array, &x->swaps.n, sizeof *w);
-    x->swaps.list = (ckr__swap *)array;
-    if (!w) return false;
+    ckr__swap *w = CKR__PUSH(ckr__swap, &x->plan->ctx, x->swaps.list, x->swaps.n);
     w->from = from;
     w->to = to;
-    return true;
+    return !ckr__failed(&x->plan->ctx);
 }
 
 static ckr_result ckr__trust_say(ckr__trust *x, const ckr_tensor *t, const ckr_piece *copy,
@@ -60219,17 +60040,13 @@ typedef struct ckr__differ {
 
 static ckr_tensor_diff *ckr__diff_add(ckr__differ *d, const ckr_tensor *t, int where)
 {
-    void *array = d->tensors;
-    ckr_tensor_diff *x = (ckr_tensor_diff *)ckr__append(&d->c, &array, &d->n_tensors, sizeof *x);
-    d->tensors = (ckr_tensor_diff *)array;
-    if (!x) return NULL;
-    memset(x, 0, sizeof *x);
+    ckr_tensor_diff *x = CKR__PUSH(ckr_tensor_diff, &d->c, d->tensors, d->n_tensors);
     x->name = t->name;
     x->slot = t->slot;
     x->where = (where > 0) - (where < 0);
     x->n_elements = (uint64_t)ckr__box_volume(t->n_dims, t->shape);
     x->max_ulp = ckr__is_float(t->dtype) ? 0 : CKR_NO_ULP;
-    return x;
+    return ckr__failed(&d->c) ? NULL : x;
 }
 
 static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_tensor *x,
@@ -61052,7 +60869,6 @@ static ckr_result ckr__put_group(ckr_ckpt *k, const char *name, const char *cons
 {
     ckr__ctx *c = &k->ctx;
     const char **names = CKR__NEW_N(c, const char *, n_params);
-    void *array = k->state.groups;
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     ckr_group *g;
     uint64_t i;
@@ -61066,15 +60882,12 @@ static ckr_result ckr__put_group(ckr_ckpt *k, const char *name, const char *cons
         if (!hyper[h].key ||
             !ckr__node_set(c, d, hyper[h].key, ckr__node_float(c, hyper[h].value)))
             return ckr__put_bad(c, name, "a hyper-parameter without a key");
-    g = (ckr_group *)ckr__append(c, &array, &k->state.n_groups, sizeof *g);
-    k->state.groups = (ckr_group *)array;
-    if (!g) return c->err->code;
-    memset(g, 0, sizeof *g);
+    g = CKR__PUSH(ckr_group, c, k->state.groups, k->state.n_groups);
     g->name = name ? ckr__strdup(c, name) : NULL;
     g->params = names;
     g->n_params = n_params;
     g->hyper = d;
-    return name && !g->name ? c->err->code : CKR_OK;
+    return c->err->code;
 }
 
 static CKR__NOINLINE ckr_result ckr__ckpt_put_group(ckr_ckpt *k, const char *name,
@@ -61790,10 +61603,8 @@ static int ckr__rest_cmp(const void *a, const void *b)
 static ckr__rest *ckr__rest_add(ckr__differ *d, ckr__rests *x, const char *path,
                                 const ckr_node *node)
 {
-    void *array = (void *)x->list;
-    ckr__rest **at = (ckr__rest **)ckr__append(&d->c, &array, &x->n, sizeof *at);
-    x->list = (ckr__rest **)array;
-    if (!path || !at) return NULL;
+    ckr__rest **at = CKR__PUSH(ckr__rest *, &d->c, x->list, x->n);
+    if (!path || ckr__failed(&d->c)) return NULL;
     *at = CKR__NEW(&d->c, ckr__rest);
     if (!*at) return NULL;
     (*at)->path = path;
