@@ -137,7 +137,8 @@
        >>node >>tree >>hash >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar
        >>yaml.read >>yaml.put >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text
        >>pickle.numbers >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo
-       >>pickle.machine >>torch >>torch.storage >>torch.tensor >>torch.quick >>torch.calls
+       >>pickle.machine >>torch >>torch.storage >>torch.tensor >>torch.quick
+       >>torch.dist >>torch.calls
        >>torch.build >>torch.legacy >>torch.script >>torch.archive >>numpy >>numpy.file >>tree_load
        >>doc >>dcp >>dcp.machine >>dcp.classes >>dcp.build >>dcp.run >>dcp.record >>dcp.step
        >>dcp.index >>dcp.slices >>dcp.forms >>dcp.view >>dcp.open >>schedule >>schedule.curves
@@ -8319,6 +8320,7 @@ typedef struct ckr__pickle {
     size_t      size, pos, op; /* op: where the opcode in work stands                  */
     uint8_t    *nul;           /* where a NUL goes once the byte has been used         */
     ckr__nodes  stack, memo, keyed;
+    ckr__nodes  dists;         /* tensors whose ckr_dist is still empty                */
     uint32_t   *memo_ids;      /* of the nodes in memo, or none; its capacity is memo's */
     size_t      memo_count;
     ckr_node   *free_nodes[CKR__PK_CLASSES + 1];    /* the last: STORAGE nodes         */
@@ -8339,6 +8341,7 @@ static bool ckr__torch_build(ckr__pickle *p, ckr_node *target, ckr_node *state);
 static bool ckr__torch_persistent(ckr__pickle *p, ckr_node *pid, ckr_node **out);
 static bool ckr__torch_quick(ckr__pickle *p, bool *done);
 static void ckr__torch_global(ckr__pickle *p, ckr_node *global);
+static bool ckr__dist_fill(ckr__pickle *p);
 
 static bool ckr__pk_fail(ckr__pickle *p, ckr_item item, const char *text)
 {
@@ -9593,10 +9596,12 @@ static void ckr__pk_free(ckr__pickle *p)
     ckr__heap_free(p->c, p->memo.items, p->memo.cap * sizeof(ckr_node *));
     ckr__heap_free(p->c, p->memo_ids, p->memo.cap * sizeof *p->memo_ids);
     ckr__heap_free(p->c, p->keyed.items, p->keyed.cap * sizeof(ckr_node *));
+    ckr__heap_free(p->c, p->dists.items, p->dists.cap * sizeof(ckr_node *));
     ckr__heap_free(p->c, p->marks, p->cap_marks * sizeof *p->marks);
     memset(&p->stack, 0, sizeof p->stack);
     memset(&p->memo, 0, sizeof p->memo);
     memset(&p->keyed, 0, sizeof p->keyed);
+    memset(&p->dists, 0, sizeof p->dists);
     memset(p->free_nodes, 0, sizeof p->free_nodes);
     p->memo_ids = NULL;
     p->marks = NULL;
@@ -9624,7 +9629,7 @@ static ckr_node *ckr__pk_run(ckr__pickle *p)
         }
         ok = ckr__pk_step(p, op);
     }
-    if (ok) ok = ckr__pk_finish_keys(p);
+    if (ok) ok = ckr__pk_finish_keys(p) && ckr__dist_fill(p);
     if (ok) root = *ckr__pk_top(p, 1);
     ckr__pk_free(p);
     return root;
@@ -10521,6 +10526,603 @@ static bool ckr__torch_quick(ckr__pickle *p, bool *done)
 #  pragma clang attribute push(__attribute__((noinline)), apply_to = function)
 #endif
 
+/* >>torch.dist ---------------------------------------------------------------- */
+/* DTensor and ShardedTensor: what ckr_dist says of them, from the objects that torch pickles.
+
+   A DTensor's state is its `_local_tensor` and a `_spec` (mesh, placements, tensor_meta). A mesh
+   lists its ranks in `_flatten_mesh_list` (older torch, in the shape of the tensor `mesh` or of
+   `_layout`), or `_flatten_rank_map` has those of its root, of which `_layout` takes some: its axes
+   are sizes and strides into that list, and a slice begins where this rank's does.
+   A ShardedTensor's state is (local shards, metadata of all shards, group state, spec, rrefs).
+
+   The objects are looked at when the whole pickle has been read: until then they have no state. A
+   file may refer to one large list many times, so what is copied is charged.                    */
+
+#define CKR__MESH_DIMS 16u
+#define CKR__MESH_AXES 32      /* of the layout: a flattened axis of the mesh is several */
+#define CKR__DIST_FEW  64      /* attributes of an object; runs of indices in a cut    */
+#define CKR__DIST_MOST ((int64_t)1 << 24)      /* ranks, split factors                  */
+
+typedef struct ckr__dist_mesh {
+    const ckr_node *node;
+    ckr_mesh    mesh;
+    int64_t     rank, world;
+    uint64_t    place;         /* of the rank among the mesh's, or CKR__NO_PLACE       */
+    const char *fault;
+} ckr__dist_mesh;
+
+#define CKR__NO_PLACE UINT64_MAX
+
+/* The class "torch.distributed....NAME": it has moved between modules. */
+static bool ckr__dist_is(const char *name, const char *last)
+{
+    const char *dot = name ? strrchr(name, '.') : NULL;
+    return dot && !strncmp(name, "torch.distributed.", 18) && !strcmp(dot + 1, last);
+}
+
+static bool ckr__dist_object(const ckr_node *n, const char *last)
+{
+    return n && n->kind == CKR_NODE_OBJECT && ckr__dist_is(n->u.object->name, last);
+}
+
+/* The attribute of an object or a tensor; NULL: it has none of that name. */
+static const ckr_node *ckr__dist_attr(const ckr_node *n, const char *name)
+{
+    const ckr_node *state = !n ? NULL : n->kind == CKR_NODE_OBJECT ? n->u.object->state
+                          : n->kind == CKR_NODE_TENSOR ? n->attrs : NULL, *found = NULL;
+    uint64_t i;
+    for (i = 0; i < 2 && !found && state; i++) {       /* (dict, slots), or a dict alone */
+        const ckr_node *d = ckr_node_is_dict(state) ? state : ckr_node_at(state, i);
+        if (d && d->count <= CKR__DIST_FEW) found = ckr_node_get(d, name);
+    }
+    return found;
+}
+
+/* Either of two names; torch has made many attributes private. */
+static const ckr_node *ckr__dist_attr2(const ckr_node *n, const char *name, const char *other)
+{
+    const ckr_node *v = ckr__dist_attr(n, name);
+    return v ? v : ckr__dist_attr(n, other);
+}
+
+/* The integers of a list, tuple or torch.Size, or an integer alone, `most` at most; false: it is
+   none of these, or one is negative.                                                           */
+static bool ckr__dist_ints(const ckr_node *n, uint64_t most, int64_t *out, uint64_t *count)
+{
+    const bool one = n && n->kind == CKR_NODE_INT;
+    uint64_t i;
+    if (!n || (!one && !ckr_node_is_list(n) && n->kind != CKR_NODE_SIZE)) return false;
+    *count = one ? 1 : n->count;
+    if (*count > most) return false;
+    for (i = 0; i < *count; i++) {
+        const ckr_node *k = one ? n : n->u.items[i];
+        if (k->kind != CKR_NODE_INT || k->u.i < 0) return false;
+        out[i] = k->u.i;
+    }
+    return true;
+}
+
+static bool ckr__dist_dims(const ckr_node *n, uint32_t n_dims, int64_t *out)
+{
+    uint64_t count;
+    return ckr__dist_ints(n, n_dims, out, &count) && count == n_dims;
+}
+
+/* "[3, 4]" */
+static const char *ckr__dims_text(ckr__ctx *c, uint32_t n_dims, const int64_t *v)
+{
+    const char *s = "[";
+    uint32_t d;
+    for (d = 0; d < n_dims && s; d++)
+        s = ckr__printf(c, d ? "%s, %lld" : "%s%lld", s, (long long)v[d]);
+    return s ? ckr__printf(c, "%s]", s) : "";
+}
+
+/* The layout of a mesh: axes of it in `axis` (count, first of them), sizes and strides. */
+typedef struct ckr__mesh_layout {
+    uint32_t n_dims, n;
+    int64_t  shape[CKR__MESH_DIMS], size[CKR__MESH_AXES], stride[CKR__MESH_AXES];
+} ckr__mesh_layout;
+
+/* One axis of the mesh: its size is the product of the layout's. */
+static bool ckr__layout_axis(ckr__mesh_layout *l, const ckr_node *shape, const ckr_node *stride)
+{
+    uint64_t n, k, i;
+    int64_t all = 1;
+    if (l->n_dims == CKR__MESH_DIMS ||
+        !ckr__dist_ints(shape, CKR__MESH_AXES - l->n, l->size + l->n, &n) ||
+        !ckr__dist_ints(stride, CKR__MESH_AXES - l->n, l->stride + l->n, &k) || n != k)
+        return false;
+    for (i = l->n; i < l->n + n; i++) {
+        if (l->size[i] < 1 || l->stride[i] > CKR__DIST_MOST || all > CKR__DIST_MOST / l->size[i])
+            return false;
+        all *= l->size[i];
+    }
+    l->shape[l->n_dims++] = all;
+    l->n += (uint32_t)n;
+    return true;
+}
+
+/* _MeshLayout: `axes`, each of shape and stride, or (to torch 2.10) its own shape and stride. */
+static bool ckr__layout_read(const ckr_node *o, ckr__mesh_layout *l)
+{
+    const ckr_node *axes = ckr__dist_attr(o, "axes"), *shape = ckr__dist_attr(o, "shape"),
+                   *stride = ckr__dist_attr(o, "stride");
+    uint64_t i;
+    memset(l, 0, sizeof *l);
+    if (shape && shape->kind == CKR_NODE_INT) return ckr__layout_axis(l, shape, stride);
+    if (!axes && (!ckr_node_is_list(shape) || !ckr_node_is_list(stride) ||
+                  shape->count != stride->count)) return false;
+    if (axes && !ckr_node_is_list(axes)) return false;
+    for (i = 0; i < (axes ? axes : shape)->count; i++) {
+        const ckr_node *a = axes ? axes->u.items[i] : NULL;
+        if (!ckr__layout_axis(l, a ? ckr__dist_attr(a, "shape") : shape->u.items[i],
+                              a ? ckr__dist_attr(a, "stride") : stride->u.items[i])) return false;
+    }
+    return true;
+}
+
+/* Without a layout the mesh has the shape of its tensor. */
+static bool ckr__layout_of(const ckr_node *mesh, ckr__mesh_layout *l)
+{
+    const ckr_node *o = ckr__dist_attr(mesh, "_layout"), *t;
+    uint32_t d;
+    if (o) return ckr__layout_read(o, l);
+    t = ckr__dist_attr2(mesh, "mesh", "_mesh");
+    memset(l, 0, sizeof *l);
+    if (!t || t->kind != CKR_NODE_TENSOR || t->u.view->n_dims > CKR__MESH_DIMS) return false;
+    for (d = 0; d < t->u.view->n_dims; d++) {
+        l->shape[d] = t->u.view->shape[d];
+        if (l->shape[d] < 1 || l->shape[d] > CKR__DIST_MOST) return false;
+    }
+    l->n_dims = t->u.view->n_dims;
+    return true;
+}
+
+/* The ranks of the mesh out of its root's list, from the place of this rank. */
+static bool ckr__layout_ranks(const ckr__mesh_layout *l, const int64_t *list, int64_t n_list,
+                              int64_t own, int64_t total, int64_t *out)
+{
+    int64_t base = 0, at, i, k, rest;
+    uint32_t d;
+    if (total != n_list) {                     /* a slice: which one tells only this rank   */
+        for (base = 0; base < n_list && list[base] != own; base++) { }
+        for (d = 0, at = base; d < l->n; d++)
+            if (l->stride[d]) base -= at / l->stride[d] % l->size[d] * l->stride[d];
+        if (own < 0 || at == n_list || base < 0) return false;
+    }
+    for (i = 0; i < total; i++) {
+        for (d = l->n, rest = i, k = base; d-- > 0; rest /= l->size[d])
+            k += rest % l->size[d] * l->stride[d];
+        if (k >= n_list) return false;
+        out[i] = list[k];
+    }
+    return true;
+}
+
+/* The coordinates of a place of the mesh. */
+static void ckr__mesh_at(const ckr_mesh *m, uint64_t place, int64_t *at)
+{
+    uint32_t d;
+    for (d = m->n_dims; d-- > 0; place /= (uint64_t)m->shape[d])
+        at[d] = (int64_t)(place % (uint64_t)m->shape[d]);
+}
+
+static uint64_t ckr__mesh_size(const ckr_mesh *m)
+{
+    uint64_t n = 1;
+    uint32_t d;
+    for (d = 0; d < m->n_dims; d++) n *= (uint64_t)m->shape[d];
+    return n;
+}
+
+/* Where the rank is in the mesh, or CKR__NO_PLACE. */
+static uint64_t ckr__mesh_find(const ckr_mesh *m, int64_t rank)
+{
+    const uint64_t n = ckr__mesh_size(m);
+    uint64_t i;
+    for (i = 0; i < n; i++) if (m->ranks[i] == rank) return i;
+    return CKR__NO_PLACE;
+}
+
+/* Names, ranks and shape of a mesh; the result is what is wrong with it, or NULL. */
+static const char *ckr__mesh_read(ckr__pickle *p, const ckr_node *n, ckr__dist_mesh *m)
+{
+    const ckr_node *map = ckr__dist_attr(n, "_flatten_rank_map"),
+                   *list = map ? map : ckr__dist_attr(n, "_flatten_mesh_list"),
+                   *names = ckr__dist_attr2(n, "_mesh_dim_names", "mesh_dim_names");
+    const char *device = ckr_node_str(ckr__dist_attr2(n, "_device_type", "device_type")), **name;
+    ckr__mesh_layout l;
+    int64_t *ranks, *out, *shape, total = 1;
+    uint64_t count, i;
+    if (!device || !list) return "its mesh has no device type or lists no ranks";
+    m->mesh.device_type = device;
+    if (!ckr__layout_of(n, &l) || !ckr__numel(l.n_dims, l.shape, &total) ||
+        total > CKR__DIST_MOST || (uint64_t)total > list->count)
+        return "the layout of its mesh is not understood";
+    if (!ckr__pk_charge(p, 8 * (list->count + (uint64_t)total + l.n_dims))) return "";
+    out = ranks = CKR__NEW_N(p->c, int64_t, list->count);
+    shape = CKR__NEW_N(p->c, int64_t, l.n_dims);
+    if (map) out = CKR__NEW_N(p->c, int64_t, (uint64_t)total);
+    if (!ranks || !out || !shape) return "";
+    if (!ckr__dist_ints(list, CKR__DIST_MOST, ranks, &count) ||
+        (map ? !ckr__layout_ranks(&l, ranks, (int64_t)count, m->rank, total, out)
+             : (uint64_t)total != count))
+        return "the ranks of its mesh do not fit the mesh's layout";
+    memcpy(shape, l.shape, l.n_dims * sizeof *shape);
+    m->world = (int64_t)count;
+    m->mesh.shape = shape;
+    m->mesh.ranks = out;
+    m->mesh.n_dims = l.n_dims;
+    if (!names || names->kind == CKR_NODE_NONE) return NULL;
+    name = CKR__NEW_N(p->c, const char *, l.n_dims);
+    if (!name) return "";
+    if (!ckr_node_is_list(names) || names->count != l.n_dims)
+        return "its mesh has not one name for each axis";
+    for (i = 0; i < l.n_dims; i++) {
+        name[i] = ckr_node_str(names->u.items[i]);
+        if (!name[i]) return "a name of an axis of its mesh is no text";
+    }
+    m->mesh.names = name;
+    return NULL;
+}
+
+/* Where in the mesh this rank is: by its number, by its coordinates, or both alike. */
+static const char *ckr__mesh_place(const ckr_node *n, ckr__dist_mesh *m)
+{
+    const ckr_node *at = ckr__dist_attr(n, "_coordinate_on_dim");
+    int64_t v[CKR__MESH_DIMS];
+    uint32_t d;
+    if (m->rank >= 0) m->place = ckr__mesh_find(&m->mesh, m->rank);
+    if (!at || at->kind == CKR_NODE_NONE) return NULL;
+    if (!ckr__dist_dims(at, m->mesh.n_dims, v)) return "its coordinates do not fit its mesh";
+    for (d = 0; d < m->mesh.n_dims; d++)
+        if (v[d] >= m->mesh.shape[d]) return "its coordinates lie outside its mesh";
+    if (m->rank < 0) {
+        for (m->place = 0, d = 0; d < m->mesh.n_dims; d++)
+            m->place = m->place * (uint64_t)m->mesh.shape[d] + (uint64_t)v[d];
+        m->rank = m->mesh.ranks[m->place];
+    } else if (m->place != CKR__NO_PLACE) {
+        int64_t own[CKR__MESH_DIMS];
+        ckr__mesh_at(&m->mesh, m->place, own);
+        for (d = 0; d < m->mesh.n_dims; d++)
+            if (v[d] != own[d]) return "its coordinates are not those of its rank in the mesh";
+    }
+    return NULL;
+}
+
+/* The mesh of a node, read once; NULL: out of memory, or more than may be copied. */
+static const ckr__dist_mesh *ckr__mesh_of(ckr__pickle *p, ckr__map *known, const ckr_node *n)
+{
+    ckr__dist_mesh *m;
+    const ckr_node *rank;
+    uint64_t at;
+    if (ckr__map_find(known, (const char *)&n, sizeof n, &at))
+        return (const ckr__dist_mesh *)(uintptr_t)at;
+    m = CKR__NEW(p->c, ckr__dist_mesh);
+    if (!m) return NULL;
+    m->node = n;
+    m->world = m->rank = -1;
+    m->place = CKR__NO_PLACE;
+    rank = ckr__dist_attr(n, "_rank");
+    if (rank && rank->kind == CKR_NODE_INT && rank->u.i >= 0) m->rank = rank->u.i;
+    m->fault = ckr__dist_object(n, "DeviceMesh") ? ckr__mesh_read(p, n, m) : "it has no mesh";
+    if (!m->fault) m->fault = ckr__mesh_place(n, m);
+    if (p->c->err->code != CKR_OK) return NULL;
+    return ckr__map_put(known, (const char *)&m->node, sizeof m->node, (uintptr_t)m, NULL) ? m
+                                                                                         : NULL;
+}
+
+/* Cuts ------------------------------------------------------------------------ */
+
+/* Indices of one dim that a rank has, as runs: a strided cut takes several. */
+typedef struct ckr__cuts {
+    uint32_t n;
+    int64_t  start[CKR__DIST_FEW], count[CKR__DIST_FEW];
+} ckr__cuts;
+
+/* The indices [begin, end) of all runs go behind those of `to`; false: too many runs. */
+static bool ckr__cuts_take(const ckr__cuts *from, int64_t begin, int64_t end, ckr__cuts *to)
+{
+    uint32_t i;
+    for (i = 0; i < from->n && end > 0; i++) {
+        const int64_t lo = begin > 0 ? begin : 0, hi = ckr__min_i64(end, from->count[i]);
+        begin -= from->count[i];
+        end -= from->count[i];
+        if (lo >= hi) continue;
+        if (to->n && to->start[to->n - 1] + to->count[to->n - 1] == from->start[i] + lo) {
+            to->count[to->n - 1] += hi - lo;
+            continue;
+        }
+        if (to->n == CKR__DIST_FEW) return false;
+        to->start[to->n] = from->start[i] + lo;
+        to->count[to->n++] = hi - lo;
+    }
+    return true;
+}
+
+/* Part `at` of `parts` by torch.chunk: each has ceil(n / parts), the last ones less or none. */
+static void ckr__chunk_of(int64_t n, int64_t parts, int64_t at, int64_t *begin, int64_t *end)
+{
+    const int64_t part = n / parts + (n % parts != 0);
+    *begin = part && at > n / part ? n : part * at;
+    *end = *begin + ckr__min_i64(part, n - *begin);
+}
+
+/* What a placement leaves of the runs to place `at` of `parts`: of each of split_factor chunks the
+   at-th part. False: too many runs. */
+static bool ckr__cuts_place(ckr__cuts *runs, const ckr_placement *p, int64_t parts, int64_t at)
+{
+    const int64_t split = p->kind == CKR_PLACE_STRIDED ? p->split_factor : 1;
+    ckr__cuts to;
+    int64_t n = 0, i, lo, hi, b, e;
+    uint32_t k;
+    to.n = 0;
+    for (k = 0; k < runs->n; k++) n += runs->count[k];
+    for (i = 0; i < split; i++) {
+        ckr__chunk_of(n, split, i, &lo, &hi);
+        if (lo == hi) break;
+        ckr__chunk_of(hi - lo, parts, at, &b, &e);
+        if (!ckr__cuts_take(runs, lo + b, lo + e, &to)) return false;
+    }
+    *runs = to;
+    return true;
+}
+
+/* The box of the global tensor that lies at a place of the mesh; an empty one starts at the end.
+   The result is why there is none, or NULL. */
+static const char *ckr__dist_box(const ckr_mesh *m, uint64_t place, const ckr_placement *p,
+                                 uint32_t n_dims, const int64_t *shape, int64_t *start,
+                                 int64_t *count)
+{
+    int64_t at[CKR__MESH_DIMS];
+    ckr__cuts runs;
+    uint32_t d, k;
+    ckr__mesh_at(m, place, at);
+    for (k = 0; k < m->n_dims; k++) {
+        if (p[k].kind == CKR_PLACE_PARTIAL)
+            return "it is Partial: each rank has a summand of it, not a part";
+        if (p[k].kind != CKR_PLACE_REPLICATE && (p[k].dim < 0 || (uint32_t)p[k].dim >= n_dims))
+            return "it is cut along a dimension that it does not have";
+    }
+    for (d = 0; d < n_dims; d++) {
+        bool fits = true;
+        runs.n = shape[d] > 0;
+        runs.start[0] = 0;
+        runs.count[0] = shape[d];
+        for (k = 0; k < m->n_dims && fits; k++)
+            if (p[k].kind != CKR_PLACE_REPLICATE && (uint32_t)p[k].dim == d)
+                fits = ckr__cuts_place(&runs, &p[k], m->shape[k], at[k]);
+        if (!fits || runs.n > 1) return "its strided cut leaves a rank rows that are not adjacent";
+        start[d] = runs.n ? runs.start[0] : shape[d];
+        count[d] = runs.n ? runs.count[0] : 0;
+    }
+    return NULL;
+}
+
+/* DTensor --------------------------------------------------------------------- */
+
+/* False: it is none of torch's placements. */
+static bool ckr__place_read(const ckr_node *n, uint32_t n_dims, ckr_placement *out)
+{
+    static const struct { const char *name; uint8_t kind; } kinds[] = {
+        { "Replicate", CKR_PLACE_REPLICATE }, { "Shard", CKR_PLACE_SHARD },
+        { "_StridedShard", CKR_PLACE_STRIDED }, { "Partial", CKR_PLACE_PARTIAL },
+        { "_Partial", CKR_PLACE_PARTIAL }, { "_MaskPartial", CKR_PLACE_PARTIAL },
+        { "_NormPartial", CKR_PLACE_PARTIAL }
+    };
+    const size_t n_kinds = sizeof kinds / sizeof *kinds;
+    int64_t dim, split;
+    size_t i;
+    for (i = 0; i < n_kinds && !ckr__dist_object(n, kinds[i].name); i++) { }
+    if (i == n_kinds) return false;
+    out->kind = kinds[i].kind;
+    out->dim = -1;
+    out->split_factor = 1;
+    if (out->kind == CKR_PLACE_REPLICATE || out->kind == CKR_PLACE_PARTIAL) return true;
+    if (!ckr_node_i64(ckr__dist_attr(n, "dim"), &dim)) return false;
+    if (dim < 0) dim += n_dims;
+    if (dim < 0 || dim >= n_dims) return false;
+    out->dim = (int32_t)dim;
+    if (out->kind == CKR_PLACE_SHARD) return true;
+    if (!ckr_node_i64(ckr__dist_attr2(n, "split_factor", "_split_factor"), &split) || split < 1 ||
+        split > CKR__DIST_MOST) return false;
+    out->split_factor = split;
+    return true;
+}
+
+static const char *ckr__dist_placements(ckr__pickle *p, ckr_dist *d, uint32_t n_dims,
+                                        const ckr_node *list)
+{
+    ckr_placement *v;
+    uint64_t i, cost = 0;
+    if (!ckr_node_is_list(list) || list->count != d->mesh->n_dims)
+        return "it has not one placement for each axis of its mesh";
+    v = CKR__NEW_N(p->c, ckr_placement, list->count);
+    if (!v) return "";
+    for (i = 0; i < list->count; i++) {
+        if (!ckr__place_read(list->u.items[i], n_dims, &v[i]))
+            return "it has a placement that is none of torch's, or along no dimension of it";
+        cost += (uint64_t)v[i].split_factor;
+    }
+    d->placements = v;
+    d->n_placements = (uint32_t)list->count;
+    ckr__pk_charge(p, cost * 64);                      /* what ckr__dist_box does at most       */
+    return NULL;
+}
+
+/* What holds the elements; a wrapper of a collective that had not ended when it was saved goes. */
+static const ckr_node *ckr__dist_local(const ckr_node *n)
+{
+    int i;
+    for (i = 0; i < 8 && n && n->kind == CKR_NODE_TENSOR &&
+                ckr__dist_is(n->u.view->type_name, "AsyncCollectiveTensor"); i++)
+        n = ckr__dist_attr(n, "elem");
+    return n && n->kind == CKR_NODE_TENSOR && !n->u.view->meta && !n->u.view->dist ? n : NULL;
+}
+
+/* The view's elements are those of the box. A rank without any may have them in another shape. */
+static const char *ckr__dist_fits(ckr__ctx *c, const ckr_view *v, const ckr_shard *s)
+{
+    const ckr_view *l = s->local;
+    int64_t want = 0, have = 0;
+    if (l->dtype != v->dtype) return "its local tensor has another dtype";
+    if (l->layout) return "its local tensor has a layout that has no parts";
+    if (l->n_dims == v->n_dims && !memcmp(l->shape, s->count, v->n_dims * sizeof *l->shape))
+        return NULL;
+    if (ckr__numel(v->n_dims, s->count, &want) && ckr__numel(l->n_dims, l->shape, &have) &&
+        want == 0 && have == 0) return NULL;
+    return ckr__printf(c, "its local tensor has shape %s, its part of the whole is %s",
+                       ckr__dims_text(c, l->n_dims, l->shape),
+                       ckr__dims_text(c, v->n_dims, s->count));
+}
+
+static const char *ckr__dtensor_read(ckr__pickle *p, ckr__map *known, const ckr_node *n,
+                                     const ckr_view *v, ckr_dist *d)
+{
+    const ckr_node *spec = ckr__dist_attr(n, "_spec"), *meta = ckr__dist_attr(spec, "tensor_meta"),
+                   *mesh = ckr__dist_attr(spec, "mesh"),
+                   *local = ckr__dist_local(ckr__dist_attr(n, "_local_tensor"));
+    const ckr__dist_mesh *m = mesh ? ckr__mesh_of(p, known, mesh) : NULL;
+    ckr_shard *s = CKR__NEW(p->c, ckr_shard);
+    int64_t *dims = CKR__NEW_N(p->c, int64_t, 2 * (uint64_t)v->n_dims);
+    const char *fault;
+    if (!mesh) return "it has no mesh";
+    if (!m || !s || !dims) return "";
+    d->rank = m->rank;
+    d->world = m->world;
+    if (m->mesh.ranks) d->mesh = &m->mesh;
+    if (m->fault) return m->fault;
+    fault = ckr__dist_placements(p, d, v->n_dims, ckr__dist_attr(spec, "placements"));
+    if (fault) return fault;
+    if (ckr__dist_object(meta, "TensorMeta") &&
+        (!ckr__dist_dims(ckr_node_at(meta->u.object->args, 0), v->n_dims, dims) ||
+         memcmp(dims, v->shape, v->n_dims * sizeof *dims) != 0))
+        return "its tensor_meta has another shape than the tensor";
+    if (m->place == CKR__NO_PLACE)
+        return m->rank < 0 ? "the file does not tell which rank's it is"
+                           : "its rank is none of its mesh";
+    fault = ckr__dist_box(d->mesh, m->place, d->placements, v->n_dims, v->shape, dims,
+                          dims + v->n_dims);
+    if (fault) return fault;
+    s->start = dims;
+    s->count = dims + v->n_dims;
+    s->rank = m->rank;
+    s->local = local ? local->u.view : NULL;
+    d->shards = s;
+    d->n_shards = 1;
+    return local ? ckr__dist_fits(p->c, v, s) : "its local tensor has no data in the file";
+}
+
+/* ShardedTensor --------------------------------------------------------------- */
+
+/* The box that a ShardMetadata tells, inside the tensor. */
+static bool ckr__shard_box(const ckr_node *meta, const ckr_view *v, int64_t *start, int64_t *count)
+{
+    uint32_t i;
+    if (!ckr__dist_object(meta, "ShardMetadata") ||
+        !ckr__dist_dims(ckr__dist_attr(meta, "shard_offsets"), v->n_dims, start) ||
+        !ckr__dist_dims(ckr__dist_attr(meta, "shard_sizes"), v->n_dims, count)) return false;
+    for (i = 0; i < v->n_dims; i++)
+        if (start[i] > v->shape[i] || count[i] > v->shape[i] - start[i]) return false;
+    return true;
+}
+
+/* A local shard gets its place among all, by its box. */
+static const char *ckr__shard_local(ckr__pickle *p, const ckr_view *v, const ckr_dist *d,
+                                    ckr_shard *all, const ckr_node *shard)
+{
+    const size_t bytes = v->n_dims * sizeof(int64_t);
+    const ckr_node *local = ckr__dist_local(ckr__dist_attr(shard, "tensor"));
+    int64_t dims[2 * CKR__MAX_RANK];
+    uint64_t i;
+    if (!ckr__dist_object(shard, "Shard") || !local ||
+        !ckr__shard_box(ckr__dist_attr(shard, "metadata"), v, dims, dims + v->n_dims))
+        return "a local shard of it has no data or no box";
+    if (!ckr__pk_charge(p, d->n_shards * 16)) return "";
+    for (i = 0; i < d->n_shards; i++)
+        if (!all[i].local && (all[i].rank < 0 || d->rank < 0 || all[i].rank == d->rank) &&
+            !memcmp(all[i].start, dims, bytes) && !memcmp(all[i].count, dims + v->n_dims, bytes))
+            break;
+    if (i == d->n_shards) return "a local shard of it is none of those that the metadata lists";
+    all[i].local = local->u.view;
+    return ckr__dist_fits(p->c, v, &all[i]);
+}
+
+static const char *ckr__sharded_read(ckr__pickle *p, const ckr_node *n, const ckr_view *v,
+                                     ckr_dist *d)
+{
+    const ckr_node *meta = ckr_node_at(n->attrs, 1), *group = ckr_node_at(n->attrs, 2),
+                   *local = ckr_node_at(n->attrs, 0),
+                   *list = ckr__dist_attr(meta, "shards_metadata");
+    const char *fault = NULL;
+    ckr_shard *s;
+    int64_t *dims;
+    uint64_t i;
+    if (!ckr__dist_object(meta, "ShardedTensorMetadata") || !ckr_node_is_list(list) ||
+        !ckr_node_is_list(local)) return "its state has no shards";
+    if (!ckr__pk_charge(p, list->count * (16 * (uint64_t)v->n_dims + sizeof *s) + 1)) return "";
+    s = CKR__NEW_N(p->c, ckr_shard, list->count);
+    dims = CKR__NEW_N(p->c, int64_t, 2 * list->count * v->n_dims + v->n_dims);
+    if (!s || !dims) return "";
+    if (!ckr_node_i64(ckr__dist_attr(group, "global_rank"), &d->rank) || d->rank < 0 ||
+        !ckr_node_i64(ckr__dist_attr(group, "global_world_size"), &d->world) ||
+        d->rank >= d->world) d->rank = d->world = -1;
+    if (!ckr__dist_dims(ckr__dist_attr(meta, "size"), v->n_dims, dims) ||
+        memcmp(dims, v->shape, v->n_dims * sizeof *dims) != 0)
+        return "its metadata has another shape than the tensor";
+    for (i = 0; i < list->count; i++, dims += 2 * (size_t)v->n_dims) {
+        const ckr_node *one = list->u.items[i];
+        if (!ckr__shard_box(one, v, dims, dims + v->n_dims))
+            return "a shard of it has no box, or one outside the tensor";
+        s[i].start = dims;
+        s[i].count = dims + v->n_dims;
+        if (!ckr_node_i64(ckr__dist_attr(ckr__dist_attr(one, "placement"), "_rank"), &s[i].rank) ||
+            s[i].rank < 0) s[i].rank = -1;
+    }
+    d->shards = s;
+    d->n_shards = list->count;
+    for (i = 0; i < local->count && !fault; i++)
+        fault = ckr__shard_local(p, v, d, s, local->u.items[i]);
+    return fault;
+}
+
+/* When the pickle is complete. False: out of memory, or more than may be copied. */
+static bool ckr__dist_fill(ckr__pickle *p)
+{
+    ckr__map known;
+    size_t i;
+    bool ok = true;
+    memset(&known, 0, sizeof known);
+    known.c = p->c;
+    for (i = 0; i < p->dists.n && ok; i++) {
+        const ckr_node *n = p->dists.items[i];
+        const ckr_view *v = n->u.view;
+        ckr_dist *d = (ckr_dist *)(uintptr_t)v->dist;
+        d->fault = ckr__dist_is(d->class_name, "DTensor") ? ckr__dtensor_read(p, &known, n, v, d)
+                                                          : ckr__sharded_read(p, n, v, d);
+        ok = p->c->err->code == CKR_OK;
+    }
+    ckr__map_free(&known);
+    return ok;
+}
+
+/* A tensor of a class whose state tells where its elements are: noted until that is complete. */
+static bool ckr__dist_note(ckr__pickle *p, ckr_node *n)
+{
+    ckr_view *v = ckr__view(n);
+    ckr_dist *d;
+    if (!ckr__dist_is(v->type_name, "DTensor") && !ckr__dist_is(v->type_name, "ShardedTensor"))
+        return true;
+    d = CKR__NEW(p->c, ckr_dist);
+    if (!d || !ckr__nodes_room(p->c, &p->dists, p->dists.n + 1)) return false;
+    d->class_name = v->type_name;
+    d->rank = d->world = -1;
+    v->dist = d;
+    p->dists.items[p->dists.n++] = n;
+    return true;
+}
+
 /* >>torch.calls --------------------------------------------------------------- */
 
 static ckr_node *ckr__pk_pairs_of(ckr__pickle *p, ckr_node_kind kind, const ckr_node *from)
@@ -10708,6 +11310,19 @@ static bool ckr__torch_known(ckr__pickle *p, uint16_t code, ckr_node *args, ckr_
     }
 }
 
+/* Attributes of a tensor of its own class: a dict, slots, both, or whatever its class makes. */
+static bool ckr__torch_state(ckr__pickle *p, ckr_node *n, ckr_node *state)
+{
+    const ckr_node *slots = NULL;
+    n->attrs = ckr__torch_attrs(state);
+    if (state->kind == CKR_NODE_TUPLE && state->count == 2) slots = state->u.items[1];
+    else if (state->kind == CKR_NODE_TUPLE && state->count) n->attrs = state;
+    if (!n->attrs || n->attrs == slots || !ckr_node_is_dict(slots) || !slots->count) return true;
+    n->attrs = ckr__pk_pairs_of(p, CKR_NODE_DICT, n->attrs);
+    return n->attrs && ckr__pk_charge(p, slots->count * 16) &&
+           ckr__pk_put_pairs(p, n->attrs, slots->u.items, (size_t)slots->count);
+}
+
 /* (function, class, arguments, state): the function's tensor, with class and attributes. */
 static bool ckr__torch_from_type(ckr__pickle *p, const ckr_node *args, ckr_node **out)
 {
@@ -10730,8 +11345,7 @@ static bool ckr__torch_from_type(ckr__pickle *p, const ckr_node *args, ckr_node 
     if (a[1]->aux == CKR__G_PARAMETER_CLASS) v->parameter = true;
     else if (!ckr__text_is(a[1]->u.str, (size_t)a[1]->count, "torch.Tensor")) v->type_name =
         a[1]->u.str;
-    (*out)->attrs = ckr__torch_attrs(a[3]);
-    return true;
+    return ckr__torch_state(p, *out, a[3]) && ckr__dist_note(p, *out);
 }
 
 /* getattr(getattr(global, "A"), "B"), as protocols below 4 write a nested class: "module.A.B". */

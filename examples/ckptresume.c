@@ -2527,6 +2527,49 @@ static bool outline_mark(outline_walk *w, const ckr_node *n)
     return false;
 }
 
+/* ", this file: [31:61, 0:24] of mesh (fsdp=2) on cpu, Shard(0), rank 1" */
+static void outline_dist(text *t, const ckr_view *v)
+{
+    const ckr_dist *d = v->dist;
+    uint64_t i, n = 0;
+    uint32_t k;
+    text_str(t, ", this file:");
+    for (i = 0; i < d->n_shards; i++) {
+        const ckr_shard *s = &d->shards[i];
+        if (!s->local) continue;
+        text_str(t, n++ ? " and [" : " [");
+        for (k = 0; k < v->n_dims; k++)
+            text_fmt(t, k ? ", %lld:%lld" : "%lld:%lld", (long long)s->start[k],
+                     (long long)(s->start[k] + s->count[k]));
+        text_str(t, "]");
+    }
+    if (!n) text_str(t, " nothing");
+    if (d->mesh) {
+        text_str(t, " of mesh (");
+        for (k = 0; k < d->mesh->n_dims; k++) {
+            if (k) text_str(t, ", ");
+            if (d->mesh->names) text_clean(t, d->mesh->names[k]);
+            text_fmt(t, d->mesh->names ? "=%lld" : "%lld", (long long)d->mesh->shape[k]);
+        }
+        text_str(t, ") on ");
+        text_clean(t, d->mesh->device_type);
+    } else if (d->n_shards) {
+        text_fmt(t, " of %llu shards", (unsigned long long)d->n_shards);
+    }
+    for (k = 0; k < d->n_placements; k++) {
+        const ckr_placement *p = &d->placements[k];
+        if (p->kind == CKR_PLACE_SHARD) text_fmt(t, ", Shard(%d)", (int)p->dim);
+        else if (p->kind == CKR_PLACE_STRIDED)
+            text_fmt(t, ", _StridedShard(%d, %lld)", (int)p->dim, (long long)p->split_factor);
+        else text_str(t, p->kind == CKR_PLACE_PARTIAL ? ", Partial" : ", Replicate");
+    }
+    if (d->rank >= 0) text_fmt(t, ", rank %lld", (long long)d->rank);
+    if (d->fault) {
+        text_str(t, ": ");
+        text_clean(t, d->fault);
+    }
+}
+
 static void outline_tensor(text *t, const ckr_view *v)
 {
     text_fmt(t, " %s [", view_dtype(v));
@@ -2540,6 +2583,7 @@ static void outline_tensor(text *t, const ckr_view *v)
         text_clean(t, v->storage);
         if (v->offset) text_fmt(t, " from %lld", (long long)v->offset);
     }
+    if (v->dist) outline_dist(t, v);
 }
 
 /* What stands after "name: ". */

@@ -1056,6 +1056,87 @@ static void tree_parts(tree *t, const ckr_node *n, uint32_t path, bool again)
         }
 }
 
+/* Numbers, if there are not too many of them again: meshes and shards have several owners. */
+static bool tree_may_repeat(tree *t, const void *owner, uint64_t n)
+{
+    tree_seen *s = tree_slot(t, &t->data, owner);
+    if (!s) return false;
+    if (s->key) {
+        t->repeated += n;
+        return t->repeated <= TREE_REPEAT_BUDGET;
+    }
+    s->key = owner;
+    t->data.count++;
+    return true;
+}
+
+static void tree_mesh(tree *t, const ckr_mesh *m)
+{
+    uint64_t n = 1;
+    uint32_t d;
+    for (d = 0; d < m->n_dims; d++) n *= (uint64_t)m->shape[d];
+    tree_puts(t, ",\"mesh\":{\"device_type\":");
+    tree_string(t, m->device_type, strlen(m->device_type));
+    tree_numbers(t, "shape", m->shape, m->n_dims);
+    tree_puts(t, ",\"names\":");
+    tree_puts(t, m->names ? "[" : "null");
+    for (d = 0; m->names && d < m->n_dims; d++) {
+        if (d) tree_puts(t, ",");
+        tree_string(t, m->names[d], strlen(m->names[d]));
+    }
+    if (m->names) tree_puts(t, "]");
+    if (tree_may_repeat(t, m, n)) tree_numbers(t, "ranks", m->ranks, (uint32_t)n);
+    tree_puts(t, "}");
+}
+
+/* Which part of a global tensor the file has. */
+static void tree_dist(tree *t, const ckr_view *v)
+{
+    static const char *const kinds[] = { "Replicate", "Shard", "_StridedShard", "Partial" };
+    const ckr_dist *d = v->dist;
+    uint64_t i;
+    tree_printf(t, ",\"dist\":{\"rank\":%lld,\"world\":%lld", (long long)d->rank,
+                (long long)d->world);
+    if (d->fault) {
+        tree_puts(t, ",\"fault\":");
+        tree_string(t, d->fault, strlen(d->fault));
+    }
+    if (d->mesh) tree_mesh(t, d->mesh);
+    for (i = 0; i < d->n_placements; i++) {
+        const ckr_placement *p = &d->placements[i];
+        tree_printf(t, "%s{\"kind\":\"%s\"", i ? "," : ",\"placements\":[", kinds[p->kind]);
+        if (p->dim >= 0) tree_printf(t, ",\"dim\":%d", (int)p->dim);
+        if (p->kind == CKR_PLACE_STRIDED)
+            tree_printf(t, ",\"split_factor\":%lld", (long long)p->split_factor);
+        tree_puts(t, "}");
+    }
+    if (d->n_placements) tree_puts(t, "]");
+    if (d->n_shards && !tree_may_repeat(t, d, d->n_shards)) {
+        tree_puts(t, "}");
+        return;
+    }
+    tree_puts(t, ",\"shards\":[");
+    for (i = 0; i < d->n_shards; i++) {
+        const ckr_shard *s = &d->shards[i];
+        tree_printf(t, "%s{\"rank\":%lld", i ? "," : "", (long long)s->rank);
+        tree_numbers(t, "start", s->start, v->n_dims);
+        tree_numbers(t, "count", s->count, v->n_dims);
+        if (s->local) {                /* its contents stand where the attributes have it */
+            tree_printf(t, ",\"local\":{\"dtype\":\"%s\"", ckr_dtype_name(s->local->dtype));
+            tree_numbers(t, "shape", s->local->shape, s->local->n_dims);
+            tree_numbers(t, "stride", s->local->stride, s->local->n_dims);
+            tree_printf(t, ",\"offset\":%lld", (long long)s->local->offset);
+            if (s->local->storage) {
+                tree_puts(t, ",\"storage\":");
+                tree_string(t, s->local->storage, strlen(s->local->storage));
+            }
+            tree_puts(t, "}");
+        }
+        tree_puts(t, "}");
+    }
+    tree_puts(t, "]}");
+}
+
 static void tree_tensor(tree *t, const ckr_node *n, uint32_t path, bool again)
 {
     const ckr_view *v = n->u.view;
@@ -1072,11 +1153,15 @@ static void tree_tensor(tree *t, const ckr_node *n, uint32_t path, bool again)
         tree_puts(t, ",\"class\":");
         tree_string(t, v->type_name, strlen(v->type_name));
     }
+    if (v->dist) tree_dist(t, v);
     tree_later_text(t, "}");
     if (ckr_node_is_dict(n->attrs) && n->attrs->count) {
         tree_later_text(t, "]");
         tree_later_list(t, TASK_PAIRS, n->attrs, HOW_VALUE, path, again);
         tree_later_text(t, ",\"attrs\":[");
+    } else if (n->attrs && n->attrs->count) {
+        tree_later_node(t, n->attrs, HOW_STATE, path, NULL, 0, again);
+        tree_later_text(t, ",\"state\":");
     }
     if (v->parts) tree_parts(t, n, path, again);
 }
