@@ -2326,6 +2326,12 @@ static void *ckr__nomem(ckr__ctx *c)
     return NULL;
 }
 
+/* What stopped the call, where something did not come. */
+static ckr_result ckr__oom(const ckr__ctx *c)
+{
+    return c->err->code != CKR_OK ? c->err->code : CKR_E_NOMEM;
+}
+
 /* Scratch: size 0 gives a valid pointer. NULL sets the error. */
 static void *ckr__heap_alloc(ckr__ctx *c, size_t size)
 {
@@ -12588,11 +12594,6 @@ static ckr_result ckr__dcp_fail(const ckr__dcp *d, ckr_item item, const char *fi
                      text ? text : ckr__item_text[item]);
 }
 
-static ckr_result ckr__dcp_oom(const ckr__dcp *d)
-{
-    return d->c->err->code != CKR_OK ? d->c->err->code : CKR_E_NOMEM;
-}
-
 static void ckr__dcp_close(ckr__dcp *d)
 {
     uint64_t i;
@@ -14378,7 +14379,7 @@ static ckr_result ckr__dcp_metadata(ckr__dcp *d, const char *path)
     ckr__dv_free(&m);
     if (ok) ok = ckr__dv_gather_run(&m, d);
     ckr__dv_free_records(&m);
-    return ok ? CKR_OK : ckr__dcp_oom(d);
+    return ok ? CKR_OK : ckr__oom(d->c);
 }
 
 /* >>dcp.slices ---------------------------------------------------------------- */
@@ -14392,7 +14393,7 @@ static ckr_result ckr__dcp_file_of(ckr__dcp *d, uint32_t index, uint32_t *file)
     *file = f->file;
     if (f->file != CKR_NO_FILE) return CKR_OK;
     path = ckr__path_join(d->c, d->dir, f->name);
-    if (!path) return ckr__dcp_oom(d);
+    if (!path) return ckr__oom(d->c);
     if (ckr__path_kind(d->c, path) == CKR_FILE_ABSENT)
         return ckr__remedy(d->c->err, ckr__dcp_fail(d, CKR_ITEM_DCP_MISSING, f->name, NULL, NULL),
                            "bring the file back, or take an older checkpoint");
@@ -14454,7 +14455,7 @@ static ckr_result ckr__dcp_slice(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
     uint8_t *bytes = ckr__dcp_window(d);
     ckr__doc doc;
     uint32_t file;
-    ckr_result r = bytes ? ckr__dcp_file_of(d, k->file, &file) : ckr__dcp_oom(d);
+    ckr_result r = bytes ? ckr__dcp_file_of(d, k->file, &file) : ckr__oom(d->c);
     if (r != CKR_OK) return r;
     if (d->files[k->file].transform)
         return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_TRANSFORM,
@@ -14464,7 +14465,7 @@ static ckr_result ckr__dcp_slice(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
         memcmp(bytes, "PK\3\4", 4) != 0)
         return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE,
                                   "no torch archive where the metadata says");
-    if (!ckr__slice_note(d->c, file, k->offset, k->length)) return ckr__dcp_oom(d);
+    if (!ckr__slice_note(d->c, file, k->offset, k->length)) return ckr__oom(d->c);
     scratch->files = d->c->files;
     scratch->n_files = d->c->n_files;
     scratch->held = whole ? bytes : NULL;
@@ -14522,7 +14523,7 @@ static ckr_result ckr__dcp_block(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
         r = ckr__safetensors_slice(d->c, file, k->offset, d->c->files[file].size - k->offset,
                                    &f->tensors);
         if (f->places.c) ckr__map_free(&f->places);
-        if (r == CKR_OK && !ckr__dcp_places(d->c, f->tensors, &f->places)) r = ckr__dcp_oom(d);
+        if (r == CKR_OK && !ckr__dcp_places(d->c, f->tensors, &f->places)) r = ckr__oom(d->c);
         if (r != CKR_OK) f->tensors = NULL;
         if (r != CKR_OK) return r;
     }
@@ -14853,7 +14854,7 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
     uint32_t a;
     if (!ckr__map_find(&d->names, key->u.str, (size_t)key->count, &i)) {
         i = d->n_items;
-        if (!ckr__arena_grow(d->c, &array, &d->cap_items, i + 1, sizeof *x)) return ckr__dcp_oom(d);
+        if (!ckr__arena_grow(d->c, &array, &d->cap_items, i + 1, sizeof *x)) return ckr__oom(d->c);
         d->items = (ckr__dcp_item *)array;
         memset(&d->items[d->n_items++], 0, sizeof *x);
         d->items[i].fqn = key->u.str;
@@ -14862,7 +14863,7 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
         d->items[i].shape = CKR__NEW_N(d->c, int64_t, view->n_dims);
         if (!d->items[i].shape ||
             !ckr__map_put(&d->names, key->u.str, (size_t)key->count, i, NULL))
-            return ckr__dcp_oom(d);
+            return ckr__oom(d->c);
     }
     x = &d->items[i];
     if (x->dtype != view->dtype || x->n_dims != view->n_dims)
@@ -14871,7 +14872,7 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
     dims = CKR__NEW_N(d->c, int64_t, 2 * (uint64_t)x->n_dims);
     array = x->chunks;
     if (!dims || !ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + 1, sizeof *k))
-        return ckr__dcp_oom(d);
+        return ckr__oom(d->c);
     x->chunks = (ckr__dcp_chunk *)array;
     k = &x->chunks[x->n_chunks++];
     memset(k, 0, sizeof *k);
@@ -14890,7 +14891,7 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
         if (o + view->shape[a] > shape[a]) shape[a] = o + view->shape[a];
     }
     if (ckr__dcp_empty(x, k)) x->n_chunks--;
-    return ckr__dcp_copy(d, i, k) ? CKR_OK : ckr__dcp_oom(d);
+    return ckr__dcp_copy(d, i, k) ? CKR_OK : ckr__oom(d->c);
 }
 
 /* A whole tensor beside its shards. */
@@ -14900,7 +14901,7 @@ static ckr_result ckr__dcp_shard_copy(ckr__dcp *d, ckr__dcp_item *x, const ckr_v
     int64_t *zero = CKR__NEW_N(d->c, int64_t, x->n_dims);
     ckr__dcp_chunk *k;
     if (!zero || !ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + 1, sizeof *k))
-        return ckr__dcp_oom(d);
+        return ckr__oom(d->c);
     x->chunks = (ckr__dcp_chunk *)array;
     k = &x->chunks[x->n_chunks];
     memset(k, 0, sizeof *k);
@@ -14927,7 +14928,7 @@ static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *path)
         r = ckr__json_parse(d->c, path, 0, (const uint8_t *)text, strlen(text), CKR__JSON_PYTHON,
                             &info);
     if (r != CKR_OK) return r;
-    if (!ckr__dcp_places(d->c, info, &told)) r = ckr__dcp_oom(d);
+    if (!ckr__dcp_places(d->c, info, &told)) r = ckr__oom(d->c);
     for (i = 0; i < root->count && r == CKR_OK; i++) {
         const ckr_node *key = root->u.items[2 * i];
         const bool known = ckr__map_find(&told, key->u.str, (size_t)key->count, &at);
@@ -14943,7 +14944,7 @@ static ckr_result ckr__dcp_shards(ckr__dcp *d, const char *sub)
     const char *dir = *sub ? ckr__path_join(d->c, d->dir, sub) : d->dir;
     ckr__dirlist list;
     uint64_t i;
-    ckr_result r = dir ? ckr__dir_list(d->c, dir, &list) : ckr__dcp_oom(d);
+    ckr_result r = dir ? ckr__dir_list(d->c, dir, &list) : ckr__oom(d->c);
     d->safetensors = true;
     d->n_ranks = 1;
     for (i = 0; r == CKR_OK && i < list.n; i++) {
@@ -14952,7 +14953,7 @@ static ckr_result ckr__dcp_shards(ckr__dcp *d, const char *sub)
             !ckr__path_ends(name, ".safetensors"))
             continue;
         name = ckr__path_join(d->c, dir, name);
-        r = name ? ckr__dcp_shard(d, name) : ckr__dcp_oom(d);
+        r = name ? ckr__dcp_shard(d, name) : ckr__oom(d->c);
     }
     return r;
 }
@@ -14963,7 +14964,7 @@ static ckr_result ckr__dcp_consolidated(ckr__dcp *d)
     const char *path = ckr__path_join(d->c, d->dir, "model.safetensors.index.json");
     ckr_node *root = NULL;
     uint64_t i;
-    ckr_result r = path ? ckr__safetensors_load_index(d->c, path, &root) : ckr__dcp_oom(d);
+    ckr_result r = path ? ckr__safetensors_load_index(d->c, path, &root) : ckr__oom(d->c);
     for (i = 0; r == CKR_OK && i < root->count; i++) {
         const ckr_node *key = root->u.items[2 * i];
         const ckr_view *v = ckr__dict_at(root, i)->u.view;
@@ -15002,7 +15003,7 @@ static ckr_result ckr__dcp_load(ckr__dcp *d)
     if (r != CKR_OK) return r;
     if (l.metadata) {
         path = ckr__path_join(d->c, d->dir, ".metadata");
-        return path ? ckr__dcp_metadata(d, path) : ckr__dcp_oom(d);
+        return path ? ckr__dcp_metadata(d, path) : ckr__oom(d->c);
     }
     if (!l.n_ranks && !l.n_data && l.shards) return ckr__dcp_shards(d, "");
     if (!l.n_ranks && !l.n_data && l.sharded) {
@@ -15013,7 +15014,7 @@ static ckr_result ckr__dcp_load(ckr__dcp *d)
     d->n_ranks = l.n_ranks;
     for (i = 0; i < l.n_ranks && r == CKR_OK; i++) {
         path = ckr__printf(d->c, "%s/__%u.metadata", d->dir, (unsigned)i);
-        r = path ? ckr__dcp_metadata(d, path) : ckr__dcp_oom(d);
+        r = path ? ckr__dcp_metadata(d, path) : ckr__oom(d->c);
     }
     return r;
 }
@@ -16635,11 +16636,6 @@ typedef struct ckr__sbuild {
     ckr_result        r;
 } ckr__sbuild;
 
-static ckr_result ckr__sched_oom(ckr__ctx *c)
-{
-    return c->err->code != CKR_OK ? c->err->code : CKR_E_NOMEM;
-}
-
 CKR__PRINTF(3, 4)
 static void ckr__sp_fail(ckr__sbuild *b, const char *key, const char *fmt, ...)
 {
@@ -16824,7 +16820,7 @@ static void ckr__build_table(ckr__sbuild *b)
     for (q = p; q && *q; q++) n += *q == ',';
     b->curve->at = CKR__NEW_N(b->c, double, 2 * (uint64_t)n + 1);
     if (!b->curve->at) {
-        b->r = ckr__sched_oom(b->c);
+        b->r = ckr__oom(b->c);
         return;
     }
     b->curve->val = b->curve->at + n;
@@ -17148,7 +17144,7 @@ static void ckr__build_onecycle(ckr__sbuild *b)
     if (!(pct >= 0 && pct <= 1)) ckr__sp_fail(b, "pct_start", "pct_start must lie in 0..1");
     c->at = CKR__NEW_N(b->c, double, 6);
     if (!c->at) {
-        b->r = ckr__sched_oom(b->c);
+        b->r = ckr__oom(b->c);
         return;
     }
     c->val = c->at + 3;
@@ -17187,7 +17183,7 @@ static void ckr__build_milestones(ckr__sbuild *b, bool count)
     if (b->r != CKR_OK) return;
     c->at = CKR__NEW_N(b->c, double, 2 * total + 1);
     if (!c->at) {
-        b->r = ckr__sched_oom(b->c);
+        b->r = ckr__oom(b->c);
         return;
     }
     c->val = c->at + total;
@@ -17276,7 +17272,7 @@ static void ckr__build_child_lanes(ckr__sbuild *b, const ckr_lane *from)
     double *mem = CKR__NEW_N(b->c, double, 3 * n);
     uint64_t i;
     if (!mem) {
-        b->r = ckr__sched_oom(b->c);
+        b->r = ckr__oom(b->c);
         return;
     }
     b->curve->base = mem;
@@ -17305,7 +17301,7 @@ static void ckr__build_child(ckr__sbuild *b, ckr__curve *curve, const ckr_node *
     }
     sub.lanes = CKR__NEW_N(b->c, ckr_lane, b->s->n_lanes);
     if (!sub.lanes) {
-        b->r = ckr__sched_oom(b->c);
+        b->r = ckr__oom(b->c);
         return;
     }
     memcpy(sub.lanes, b->lanes, (size_t)b->s->n_lanes * sizeof *sub.lanes);
@@ -17343,7 +17339,7 @@ static void ckr__build_children(ckr__sbuild *b)
                          (unsigned long long)list->count, (unsigned long long)list->count - 1);
     }
     c->children = CKR__NEW_N(b->c, ckr__curve, list->count);
-    if (!c->children) b->r = ckr__sched_oom(b->c);
+    if (!c->children) b->r = ckr__oom(b->c);
     for (i = 0; i < list->count && b->r == CKR_OK; i++) {
         c->n_children = i + 1;
         ckr__build_child(b, &c->children[i], list->u.items[i]);
@@ -17486,11 +17482,11 @@ static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *para
                            "verl, llmc, fairseq, torch: transformers:cosine,...");
     b.s = bases ? ckr__sched_new(c, bases, n) : ckr__sched_new(c, &base, 1);
     b.curve = CKR__NEW(c, ckr__curve);
-    if (!b.s || !b.curve) return ckr__sched_oom(c);
+    if (!b.s || !b.curve) return ckr__oom(c);
     b.s->kind = ckr__strdup(c, kind);
     b.s->params = params;
     b.lanes = b.s->lanes;
-    if (!b.s->kind) return ckr__sched_oom(c);
+    if (!b.s->kind) return ckr__oom(c);
     if (!b.row->kind) {
         b.s->opaque = true;
         b.s->reason = "this scheduler's curve is a function or a metric, which no file holds";
@@ -17636,7 +17632,7 @@ static ckr_result ckr__spec_no_name(ckr__ctx *c, const char *text, size_t at, co
     kind = ckr__printf(c, "%.*s", (int)(colon ? at + 1 + n : at), text);
     form = colon ? ckr__printf(c, "KIND:NAME,key=value,...: %s,%s", kind, rest + n + 1)
                  : ckr__printf(c, "KIND:NAME,key=value,...: %s:NAME,%s", kind, rest);
-    if (!kind || !form) return ckr__sched_oom(c);
+    if (!kind || !form) return ckr__oom(c);
     r = colon ? ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, kind,
                           "this schedule is known, but a colon follows where a comma belongs")
               : ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, kind,
@@ -17663,10 +17659,10 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
                          "the text is longer than any schedule");
     dict = ckr__spec_dict(c, rest, strlen(rest), 0);
     params = ckr__node(c, CKR_NODE_DICT);
-    if (!dict || !params) return ckr__sched_oom(c);
+    if (!dict || !params) return ckr__oom(c);
     name = ckr_node_str(ckr_node_get(dict, "kind"));
     kind = name ? ckr__printf(c, "%.*s:%s", (int)at, text, name) : ckr__strndup(c, text, at);
-    if (!kind) return ckr__sched_oom(c);
+    if (!kind) return ckr__oom(c);
     for (i = 0; i < dict->count; i++) {
         ckr_node **pair = &dict->u.items[2 * i];
         if (!strcmp(pair[0]->u.str, "kind")) continue;
@@ -17676,10 +17672,10 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
                                  "not a number of updates from 1 on");
             continue;
         }
-        if (!ckr__node_pair(c, params, pair[0], pair[1])) return ckr__sched_oom(c);
+        if (!ckr__node_pair(c, params, pair[0], pair[1])) return ckr__oom(c);
     }
     names = ckr__spec_names(c, text, at);
-    if (!names) return ckr__sched_oom(c);
+    if (!names) return ckr__oom(c);
     if (!name && *names) return ckr__spec_no_name(c, text, at, names);
     r = ckr__sched_build(c, kind, params, bases, n, out);
     if (r == CKR_OK) (*out)->every = every;
@@ -18142,13 +18138,13 @@ static ckr_result ckr__sread_opaque(ckr__sread *r, const char *kind, ckr_node *p
                                     const double *bases, ckr_schedule **out)
 {
     ckr_schedule *s = ckr__sched_new(r->c, bases, r->n);
-    if (!s) return ckr__sched_oom(r->c);
+    if (!s) return ckr__oom(r->c);
     s->kind = *kind ? ckr__strdup(r->c, kind) : "unknown";
     s->params = params;
     s->opaque = true;
     s->reason = r->why;
     *out = s;
-    return s->kind ? CKR_OK : ckr__sched_oom(r->c);
+    return s->kind ? CKR_OK : ckr__oom(r->c);
 }
 
 static ckr_node *ckr__sread_megatron(ckr__sread *r, const ckr_node *d)
@@ -18181,7 +18177,7 @@ static ckr_result ckr__sread_build(ckr__sread *r, const char *kind, ckr_node *pa
     if (e != CKR_E_ARG) return e;
     r->why = ckr__printf(r->c, "%s", r->c->err->text);
     ckr__sched_forgive(r->c);
-    return r->why ? CKR_OK : ckr__sched_oom(r->c);
+    return r->why ? CKR_OK : ckr__oom(r->c);
 }
 
 static ckr_node *ckr__without_kind(ckr__ctx *c, const ckr_node *d)
@@ -18247,7 +18243,7 @@ static ckr_result ckr__sread_timescale(ckr__sread *r, ckr_schedule **s)
     e = ckr__sched_drift(r->c, &with, &drift, &lane);
     if (e != CKR_OK || !(drift <= 4.5e-16)) return e;
     if (!ckr__node_set(r->c, (*s)->params, "timescale", ckr__node_int(r->c, (int64_t)f)))
-        return ckr__sched_oom(r->c);
+        return ckr__oom(r->c);
     ((ckr__curve *)(uintptr_t)c)->k.decay = f;
     return CKR_OK;
 }
@@ -18276,7 +18272,7 @@ static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
     kind = ckr__torch_class(state);
     list = ckr__sread_bases(&r, state);
     bases = list ? ckr__sread_doubles(&r, list) : NULL;
-    if (!bases) return ckr__sched_oom(c);
+    if (!bases) return ckr__oom(c);
     if (!ckr__sread_position(state, 0, &position)) {
         r.why = "the state has no clock (last_epoch)";
         position = 0;
@@ -18284,7 +18280,7 @@ static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
     params = !strcmp(kind, "megatron") ? ckr__sread_megatron(&r, state)
                                        : ckr__sread_params(&r, state, 0);
     params = params ? ckr__without_kind(c, params) : NULL;
-    if (!params) return ckr__sched_oom(c);
+    if (!params) return ckr__oom(c);
     e = r.why ? CKR_OK : ckr__sread_build(&r, kind, params, bases, out);
     if (e == CKR_OK && !*out && spec) e = ckr__sched_parse(c, spec, bases, r.n, out);
     else if (e == CKR_OK && *out && ckr__is_torch((*out)->curve->kind))
@@ -18764,7 +18760,7 @@ static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, con
     ckr__swrite w;
     ckr_result e;
     *out = NULL;
-    if (!row || !lr || !same) return ckr__sched_oom(c);
+    if (!row || !lr || !same) return ckr__oom(c);
     for (i = 0; i < n; i++) same[i] = from ? from[i] : i;
     for (i = 0; i < n; i++)
         if (same[i] >= s->n_lanes)
@@ -18784,7 +18780,7 @@ static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, con
     e = w.moved ? ckr__sw_count(&w, position) : CKR_OK;
     if (e != CKR_OK) return e;
     *out = ckr__sw_root(&w, position);
-    return *out ? CKR_OK : ckr__sched_oom(c);
+    return *out ? CKR_OK : ckr__oom(c);
 }
 
 /* >>schedule.node ------------------------------------------------------------- */
@@ -19052,7 +19048,7 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
     ok = format && !strcmp(format, CKR__SCHED_FORMAT) && kind && clock &&
          ckr_node_i64(ckr_node_get(d, "lanes_count"), &n) && n >= 0 && n <= (int64_t)1 << 22;
     s = ok ? ckr__sched_new(c, NULL, (uint64_t)n) : NULL;
-    if (ok && !s) return ckr__sched_oom(c);
+    if (ok && !s) return ckr__oom(c);
     ok = ok && ckr_node_i64(ckr_node_get(d, "position"), &s->position) && ckr__sn_maps(d, s);
     for (i = 0; ok && i < CKR__LANE_FIELDS; i++)
         ok = ckr__sn_read(ckr_node_get(lanes, ckr__lane_names[i]),
@@ -19076,7 +19072,7 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
     s->clamp = ckr__sn_flag(d, "clamp");
     s->beta1 = ckr__sn_flag(d, "beta1");
     if (ckr_node_i64(ckr_node_get(d, "every"), &n) && n > 0 && n <= INT32_MAX) s->every = n;
-    if (!s->kind || !s->clock) return ckr__sched_oom(c);
+    if (!s->kind || !s->clock) return ckr__oom(c);
     *out = s;
     return CKR_OK;
 }
@@ -19451,7 +19447,7 @@ static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char 
         if (!ok) return ckr__set_unknown(c, s, row, key, lane >= 0);
     }
     bases = ckr__set_bases(&t);
-    if (!params || !bases || !kind) return ckr__sched_oom(c);
+    if (!params || !bases || !kind) return ckr__oom(c);
     e = ckr__sched_build(c, kind, params, bases, s->n_lanes, out);
     if (e == CKR_OK) ckr__set_keep(s, *out, key);
     return e;
@@ -19800,7 +19796,7 @@ static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
                            !ckr__node_set(c, s->params, "train_steps",
                                           (ckr_node *)(uintptr_t)ckr_node_get(target->params,
                                                                               "train_steps"))))
-            return ckr__sched_oom(c);
+            return ckr__oom(c);
     }
     s->hold = to;
     s->clamp = true;
@@ -19909,7 +19905,7 @@ static ckr_result ckr__rebase_fold(ckr__ctx *c, ckr_schedule *s)
         if (timed) return CKR_OK;
     }
     curve = CKR__NEW(c, ckr__curve);
-    if (!curve) return ckr__sched_oom(c);
+    if (!curve) return ckr__oom(c);
     *curve = *s->curve;
     s->curve = curve;
     if (warming) curve->k.from = s->lanes[0].q + s->lanes[0].p * curve->k.from;
@@ -19949,7 +19945,7 @@ static ckr_result ckr__rebase_fold_ramp(ckr__ctx *c, ckr_schedule *s)
                 ckr__same(s->lanes[i].ramp_from, 0);
     if (!plain || !ckr__fold_level(s)) return CKR_OK;
     curve = CKR__NEW(c, ckr__curve);
-    if (!curve) return ckr__sched_oom(c);
+    if (!curve) return ckr__oom(c);
     *curve = *s->curve;
     s->curve = curve;
     for (i = 0; i < s->n_lanes; i++) s->lanes[i].max = s->lanes[i].base = s->lanes[i].ramp_to;
@@ -19978,7 +19974,7 @@ static ckr_result ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
                 s->lanes[i].ramp_to > 0 && s->lanes[i].base > 0;
     if (!plain || !s->n_lanes) return CKR_OK;
     curve = CKR__NEW(c, ckr__curve);
-    if (!curve) return ckr__sched_oom(c);
+    if (!curve) return ckr__oom(c);
     *curve = *s->curve;
     s->curve = curve;
     curve->k.warm = up;
@@ -20129,7 +20125,7 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
     uint64_t i;
     ckr_result e;
     *out = NULL;
-    if (!was || !now || !s) return ckr__sched_oom(c);
+    if (!was || !now || !s) return ckr__oom(c);
     if (base->n_lanes != old->n_lanes)
         return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "target",
                          "%llu lanes, the old schedule has %llu",
@@ -23672,11 +23668,6 @@ static const struct ckr__tag_row {
     { 21, CKR_RNG_TORCH_CUDA, "tp_synced", "tp_synced" }
 };
 
-static ckr_result ckr__remap_oom(const ckr__remap *m)
-{
-    return m->c->err->code != CKR_OK ? m->c->err->code : CKR_E_NOMEM;
-}
-
 static const struct ckr__tag_row *ckr__tag_find(ckr_rng_kind kind, const char *name)
 {
     size_t i;
@@ -23740,12 +23731,12 @@ static ckr_result ckr__cell_find(ckr__remap *m, const ckr__fam *f, const uint32_
     }
     if (!make) return CKR_OK;
     made = CKR__NEW(m->c, ckr__cell);
-    if (!made) return ckr__remap_oom(m);
+    if (!made) return ckr__oom(m->c);
     made->id = id;
     made->step = -1;
     made->axes = f->axes;
     if (!ckr__map_put(&m->cells, (const char *)&made->id, sizeof id, m->n_all, NULL))
-        return ckr__remap_oom(m);
+        return ckr__oom(m->c);
     *CKR__PUSH(ckr__cell *, m->c, m->all, m->n_all) = *cell = made;
     return m->c->err->code;
 }
@@ -23762,10 +23753,10 @@ static ckr_result ckr__remap_record(ckr__remap *m, ckr__cell *cell)
 static ckr_result ckr__remap_used(ckr__remap *m, uint64_t seed)
 {
     uint64_t *key = CKR__NEW(m->c, uint64_t);          /* the map borrows its keys */
-    if (!key) return ckr__remap_oom(m);
+    if (!key) return ckr__oom(m->c);
     *key = seed;
     return ckr__map_put(&m->seeds, (const char *)key, sizeof *key, 0, NULL) ? CKR_OK
-                                                                           : ckr__remap_oom(m);
+                                                                           : ckr__oom(m->c);
 }
 
 /* Kinds that are a seed and a counter: their seeds can be told apart. */
@@ -23785,14 +23776,14 @@ static ckr_result ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
     ckr__cell *old;
     if (cell->born || (cell->state && ckr__has_seed(cell->state))) {
         old = CKR__NEW(m->c, ckr__cell);
-        if (!old) return ckr__remap_oom(m);
+        if (!old) return ckr__oom(m->c);
         *old = *cell;
         old->status = CKR__CELL_RETIRED;
         if (!old->born) old->seed = cell->state->seed;
         old->state = NULL;
-        if (ckr__remap_used(m, old->seed) != CKR_OK) return ckr__remap_oom(m);
+        if (ckr__remap_used(m, old->seed) != CKR_OK) return ckr__oom(m->c);
         if (cell->recorded) m->records[cell->slot] = old;
-        else if (ckr__remap_record(m, old) != CKR_OK) return ckr__remap_oom(m);
+        else if (ckr__remap_record(m, old) != CKR_OK) return ckr__oom(m->c);
     } else if (cell->recorded) {
         m->records[cell->slot] = NULL;
     }
@@ -23907,7 +23898,7 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
     m->generation = (uint32_t)g;
     m->sizes = (uint32_t(*)[CKR__AXES])ckr__arena_n(m->c, (uint64_t)g + 1, sizeof *m->sizes);
     m->history = ckr__node(m->c, CKR_NODE_LIST);
-    if (!m->sizes || !m->history) return ckr__remap_oom(m);
+    if (!m->sizes || !m->history) return ckr__oom(m->c);
     for (i = 0; i < list->count; i++) {
         ckr_node *e = list->u.items[i];
         uint32_t old[CKR__AXES];
@@ -23919,7 +23910,7 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
             if (m->sizes[i + 1][k] > m->most[k]) m->most[k] = m->sizes[i + 1][k];
             if (ckr_node_get(e, "old") && old[k] > m->most[k]) m->most[k] = old[k];
         }
-        if (!ckr__node_push(m->c, m->history, e)) return ckr__remap_oom(m);
+        if (!ckr__node_push(m->c, m->history, e)) return ckr__oom(m->c);
     }
     for (k = 0; k < CKR__AXES && g; k++) *ours = *ours && m->sizes[g][k] == m->from.size[k];
     for (m->most_ranks = 1, k = 0; k < CKR__AXES; k++)
@@ -23949,7 +23940,7 @@ static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
             !ckr__axes_parse(ckr_node_str(ckr_node_get(v, "scope")), &axes))
             return ckr__record_bad(m, "tags", "a tag that is none, or stands for something else");
         f = ckr__fam_add(m, kind, name, (uint32_t)tag);
-        if (!f) return ckr__remap_oom(m);
+        if (!f) return ckr__oom(m->c);
         f->axes = axes;
         f->declared = f->recorded = true;
         f->alone = ckr_node_get(v, "alone") != NULL;
@@ -23969,7 +23960,7 @@ static ckr_result ckr__record_state(ckr__remap *m, const ckr__fam *f, const ckr_
         !ckr__base64_get(text->u.str, (size_t)text->count, bytes, sizeof bytes, &size))
         return ckr__record_bad(m, "streams", "a parked stream without its state");
     r = CKR__NEW(m->c, ckr_rng);
-    if (!r) return ckr__remap_oom(m);
+    if (!r) return ckr__oom(m->c);
     if (!ckr__unpack(bytes, size, r) || r->kind != f->kind)
         return ckr__record_bad(m, "streams", "the state of a parked stream is none of its kind");
     *out = r;
@@ -24024,7 +24015,7 @@ static ckr_result ckr__record_entry(ckr__remap *m, const ckr_node *n, ckr__cell 
 static ckr_result ckr__record_retired(ckr__remap *m, const ckr__cell *entry)
 {
     ckr__cell *cell = CKR__NEW(m->c, ckr__cell);
-    if (!cell) return ckr__remap_oom(m);
+    if (!cell) return ckr__oom(m->c);
     *cell = *entry;
     cell->status = CKR__CELL_RETIRED;
     cell->state = NULL;
@@ -24137,7 +24128,7 @@ static ckr_result ckr__remap_names(ckr__remap *m)
         const char *name = s->name && s->name[0] ? s->name : "default";
         ckr__fam *f = ckr__fam_find(m, (ckr_rng_kind)s->state->kind, name);
         if (!f) f = ckr__fam_add(m, (ckr_rng_kind)s->state->kind, name, 0);
-        if (!f) return ckr__remap_oom(m);
+        if (!f) return ckr__oom(m->c);
         m->fam_of[i] = CKR__TAGS;
         if (s->rank >= m->from.ranks) {
             f->n_extra++;
@@ -24181,7 +24172,7 @@ static ckr_result ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *id
             ids[i].at[CKR__AXIS_EP] = 0;
         if (!ckr__map_find(&first, (const char *)&ids[i], sizeof ids[i], &k)) {
             if (!ckr__map_put(&first, (const char *)&ids[i], sizeof ids[i], i, NULL))
-                r = ckr__remap_oom(m);
+                r = ckr__oom(m->c);
             continue;
         }
         compared[f] = 1;
@@ -24199,7 +24190,7 @@ static ckr_result ckr__remap_partial(ckr__remap *m)
     bool *has = (bool *)ckr__heap_alloc(m->c, m->from.ranks);
     uint64_t i, n = 0;
     uint32_t f;
-    if (!has) return ckr__remap_oom(m);
+    if (!has) return ckr__oom(m->c);
     memset(has, 0, m->from.ranks);
     for (i = 0; i < m->job->n_saved; i++)
         if (m->fam_of[i] != CKR__TAGS && !has[m->job->saved[i].rank]) {
@@ -24238,7 +24229,7 @@ static ckr_result ckr__remap_scopes(ckr__remap *m)
     uint8_t differ[CKR__TAGS], compared[CKR__TAGS];
     uint32_t axis, f;
     ckr_result r = CKR_OK;
-    if (!ids) return ckr__remap_oom(m);
+    if (!ids) return ckr__oom(m->c);
     for (axis = 0; axis < CKR__AXES && r == CKR_OK; axis++) {
         memset(differ, 0, sizeof differ);
         memset(compared, 0, sizeof compared);
@@ -24259,7 +24250,7 @@ static ckr_result ckr__remap_scopes(ckr__remap *m)
     for (f = 0; f < m->n_fams && r == CKR_OK; f++) {
         ckr__scope_alike(m, &m->fams[f]);
         m->fams[f].scope = ckr__axes_text(m->c, m->fams[f].axes);
-        if (!m->fams[f].scope) r = ckr__remap_oom(m);
+        if (!m->fams[f].scope) r = ckr__oom(m->c);
     }
     return r;
 }
@@ -24269,7 +24260,7 @@ static ckr_result ckr__remap_saved(ckr__remap *m)
 {
     ckr__cell_id *ids = CKR__NEW_N(m->c, ckr__cell_id, m->job->n_saved);
     uint64_t i;
-    if (!ids) return ckr__remap_oom(m);
+    if (!ids) return ckr__oom(m->c);
     for (i = 0; i < m->job->n_saved; i++) {
         const ckr__rng_saved *s = &m->job->saved[i];
         ckr__fam *f = &m->fams[m->fam_of[i] % CKR__TAGS];
@@ -24279,7 +24270,7 @@ static ckr_result ckr__remap_saved(ckr__remap *m)
         ckr__grid_at(&m->from, s->rank, ids[i].at);
         if (ckr__cell_find(m, f, ids[i].at, true, &cell) != CKR_OK ||
             !ckr__map_put(&m->own, (const char *)&ids[i], sizeof ids[i], s->rank, NULL))
-            return ckr__remap_oom(m);
+            return ckr__oom(m->c);
         if (!f->like) f->like = s->state;
         if (cell->saved) {
             if (cell->sum != m->sum[i]) f->n_moved++;      /* first wins, and is said to */
@@ -24290,7 +24281,7 @@ static ckr_result ckr__remap_saved(ckr__remap *m)
         cell->state = s->state;
         cell->sum = m->sum[i];
         if (ckr__has_seed(s->state) && ckr__remap_used(m, s->state->seed) != CKR_OK)
-            return ckr__remap_oom(m);
+            return ckr__oom(m->c);
     }
     return CKR_OK;
 }
@@ -24303,14 +24294,14 @@ static ckr_result ckr__remap_assign(ckr__remap *m, ckr__cell ***table)
     uint32_t rank, f, at[CKR__AXES];
     uint64_t i = 0;
     *table = CKR__NEW_N(m->c, ckr__cell *, (uint64_t)m->to.ranks * m->n_fams);
-    if (!*table) return ckr__remap_oom(m);
+    if (!*table) return ckr__oom(m->c);
     for (rank = 0; rank < m->to.ranks; rank++) {
         ckr__grid_at(&m->to, rank, at);
         for (f = 0; f < m->n_fams; f++) {
             const ckr__fam *fam = &m->fams[f];
             ckr__cell *cell;
             if (ckr__cell_find(m, fam, at, !fam->partial, &cell) != CKR_OK)
-                return ckr__remap_oom(m);
+                return ckr__oom(m->c);
             if (fam->partial && (!cell || !cell->state)) {
                 i++;
                 continue;
@@ -24366,7 +24357,7 @@ static ckr_result ckr__remap_sorted(ckr__remap *m, bool needed, ckr__cell ***out
     uint64_t i;
     *n = 0;
     *out = (ckr__cell **)ckr__heap_alloc(m->c, bytes);
-    if (!*out) return ckr__remap_oom(m);
+    if (!*out) return ckr__oom(m->c);
     for (i = 0; i < m->n_all; i++) {
         ckr__cell *x = m->all[i];
         const bool counter = x->state && ckr__has_counter(x->state);
@@ -24378,7 +24369,7 @@ static ckr_result ckr__remap_sorted(ckr__remap *m, bool needed, ckr__cell ***out
     if (ckr__sort(m->c, (void **)(void *)*out, *n, ckr__cell_cmp_state)) return CKR_OK;
     ckr__heap_free(m->c, *out, bytes);
     *out = NULL;
-    return ckr__remap_oom(m);
+    return ckr__oom(m->c);
 }
 
 enum { CKR__APART = 0, CKR__SAME, CKR__MEET };
@@ -24463,7 +24454,7 @@ static ckr_result ckr__remap_root(ckr__remap *m)
     ckr__sha256 h;
     size_t i, n = 0;
     bool ok;
-    if (!v) return ckr__remap_oom(m);
+    if (!v) return ckr__oom(m->c);
     for (i = 0; i < m->n_all; i++)
         if (m->all[i]->saved && m->all[i]->state) v[n++] = m->all[i];
     ok = ckr__sort(m->c, (void **)(void *)v, n, ckr__cell_cmp);
@@ -24476,7 +24467,7 @@ static ckr_result ckr__remap_root(ckr__remap *m)
         ckr__remap_take_key(m, &h);
     }
     ckr__heap_free(m->c, v, bytes);
-    return ok ? CKR_OK : ckr__remap_oom(m);
+    return ok ? CKR_OK : ckr__oom(m->c);
 }
 
 /* The user's seed: another key, and nothing of what was is used again. */
@@ -24522,9 +24513,9 @@ static ckr_result ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
     ckr_rng *r;
     uint32_t index;
     uint64_t s = 0;
-    if (cell->recorded && ckr__cell_retire(m, cell) != CKR_OK) return ckr__remap_oom(m);
+    if (cell->recorded && ckr__cell_retire(m, cell) != CKR_OK) return ckr__oom(m->c);
     r = f->like && f->like->kind != CKR_RNG_OPAQUE ? CKR__NEW(m->c, ckr_rng) : NULL;
-    if (!r) return f->like && f->like->kind != CKR_RNG_OPAQUE ? ckr__remap_oom(m) : CKR_OK;
+    if (!r) return f->like && f->like->kind != CKR_RNG_OPAQUE ? ckr__oom(m->c) : CKR_OK;
     if (!ckr__derive_index(m->to.size, cell->id.at, f->axes, &index)) index = UINT32_MAX;
     for (cell->attempt = 0; cell->attempt < 256; cell->attempt++) {
         s = ckr__derive_seed(m->key, f->tag, m->generation, cell->attempt, index);
@@ -24545,7 +24536,7 @@ static ckr_result ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
     cell->axes = f->axes;
     cell->seed = s;
     cell->sum = ckr__rng_sum(m->c, r);
-    if (ckr__remap_used(m, s) != CKR_OK) return ckr__remap_oom(m);
+    if (ckr__remap_used(m, s) != CKR_OK) return ckr__oom(m->c);
     return ckr__has_seed(r) && r->seed != s ? ckr__remap_used(m, r->seed) : CKR_OK;
 }
 
@@ -24609,7 +24600,7 @@ static ckr_result ckr__remap_given(ckr__remap *m, ckr__cell *const *table)
     ckr_rng_given *given = CKR__NEW_N(m->c, ckr_rng_given, n);
     ckr__cell_id id;
     uint64_t i, rank;
-    if (!given) return ckr__remap_oom(m);
+    if (!given) return ckr__oom(m->c);
     for (i = 0; i < n; i++) {
         const ckr__cell *x = table[i];
         ckr__fam *f = &m->fams[i % m->n_fams];
@@ -24662,7 +24653,7 @@ static ckr_result ckr__remap_carried(ckr__remap *m)
     for (i = 0; i < m->n_all; i++)
         n += m->all[i]->state && m->all[i]->status == CKR__CELL_PARKED;
     v = CKR__NEW_N(m->c, ckr_rng_carried, n);
-    if (!v) return ckr__remap_oom(m);
+    if (!v) return ckr__oom(m->c);
     m->out->carried = v;
     for (i = 0; i < m->n_all; i++) {
         const ckr__cell *x = m->all[i];
@@ -24674,7 +24665,7 @@ static ckr_result ckr__remap_carried(ckr__remap *m)
         v->rank = x->rank;
         v->step = x->step;
         v->state = x->state;
-        if (!v->at) return ckr__remap_oom(m);
+        if (!v->at) return ckr__oom(m->c);
         v++;
     }
     m->out->n_carried = n;
@@ -24733,7 +24724,7 @@ static ckr_result ckr__proof_count(ckr__remap *m, ckr__cell *const *v, size_t n,
         tag = v[i]->id.tag;
         if (ckr__map_find(&tags, (const char *)&s->seed, sizeof s->seed, &tag)) p->n_shared++;
         else if (!ckr__map_put(&tags, (const char *)&s->seed, sizeof s->seed, tag, NULL))
-            r = ckr__remap_oom(m);
+            r = ckr__oom(m->c);
     }
     ckr__map_free(&tags);
     return r;
@@ -24803,7 +24794,7 @@ static ckr_result ckr__remap_proof(ckr__remap *m)
                         (unsigned long long)p.n_meet);
     if (!b.failed) m->out->proof = ckr__strndup(m->c, (const char *)b.data, b.size - 1);
     ckr__buf_free(&b);
-    return m->out->proof ? CKR_OK : ckr__remap_oom(m);
+    return m->out->proof ? CKR_OK : ckr__oom(m->c);
 }
 
 /* >>rng.remap.report */
@@ -24820,7 +24811,7 @@ static ckr_result ckr__remap_say(ckr__remap *m, const ckr__fam *f, const char *c
     return ckr__note(m->c, &m->notes, &m->out->n_notes, code, severity, f ? subject : "rng", NULL,
                      f ? value : NULL, reason, remedy)
                ? CKR_OK
-               : ckr__remap_oom(m);
+               : ckr__oom(m->c);
 }
 
 typedef struct ckr__rng_saying {
@@ -24890,7 +24881,7 @@ static ckr_result ckr__remap_say_scope(ckr__remap *m, const ckr__fam *f)
                      f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks",
                      why, NULL)
                ? CKR_OK
-               : ckr__remap_oom(m);
+               : ckr__oom(m->c);
 }
 
 static ckr_result ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
@@ -25066,7 +25057,7 @@ static ckr_result ckr__remap_write(ckr__remap *m, bool moved)
          ckr__node_set(c, root, "tags", ckr__record_put_tags(m)) &&
          ckr__node_set(c, root, "history", m->history) && ckr__node_set(c, root, "streams", list);
     m->out->lineage = root;
-    return ok ? CKR_OK : ckr__remap_oom(m);
+    return ok ? CKR_OK : ckr__oom(m->c);
 }
 
 /* >>rng.remap.all */
@@ -25087,7 +25078,7 @@ static ckr_result ckr__remap_begin(ckr__remap *m, bool *foreign)
     m->fams = CKR__NEW_N(c, ckr__fam, CKR__TAGS);
     m->fam_of = CKR__NEW_N(c, uint8_t, job->n_saved);
     m->sum = CKR__NEW_N(c, uint64_t, job->n_saved);
-    if (!m->fams || !m->fam_of || !m->sum) return ckr__remap_oom(m);
+    if (!m->fams || !m->fam_of || !m->sum) return ckr__oom(m->c);
     m->cells.c = m->own.c = m->seeds.c = c;
     r = ckr__record_head(m, &use);
     *foreign = r == CKR_OK && !use && job->lineage && job->lineage->kind != CKR_NODE_NONE;
@@ -26779,11 +26770,6 @@ static bool ckr__nt_rank_name(const char *s, uint32_t kind, ckr__nt_file *f)
 
 /* >>nanotron.files ------------------------------------------------------------ */
 
-static ckr_result ckr__nt_oom(const ckr__nt *r)
-{
-    return r->c->err->code != CKR_OK ? r->c->err->code : CKR_E_NOMEM;
-}
-
 static const char *ckr__nt_path(const ckr__nt *r, const char *rel)
 {
     const char *p = ckr__path_join(r->c, r->dir, rel);
@@ -26793,7 +26779,7 @@ static const char *ckr__nt_path(const ckr__nt *r, const char *rel)
 static ckr_result ckr__nt_loose(ckr__nt *r, const char *rel)
 {
     *CKR__PUSH(const char *, r->c, r->loose, r->n_loose) = rel;
-    return ckr__leftover(r->c, r->s, rel, NULL) ? CKR_OK : ckr__nt_oom(r);
+    return ckr__leftover(r->c, r->s, rel, NULL) ? CKR_OK : ckr__oom(r->c);
 }
 
 /* "model/a/b" and leaf "weight" give the parameter "a.b.weight". */
@@ -26835,7 +26821,7 @@ static ckr_result ckr__nt_add_file(ckr__nt *r, const char *dir, const char *name
 
     f = CKR__NEW(r->c, ckr__nt_file);
     place = CKR__PUSH(ckr__nt_file *, r->c, r->files[kind], r->n_files[kind]);
-    if (!f) return ckr__nt_oom(r);
+    if (!f) return ckr__oom(r->c);
     *f = found;
     f->kind = kind;
     f->rel = rel;
@@ -26880,7 +26866,7 @@ static ckr_result ckr__nt_walk_all(ckr__nt *r, ckr__map *seen)
         for (i = 0; e == CKR_OK && i < l.n; i++) {
             const char *name = l.items[i]->name;
             const char *rel = *dir ? ckr__path_join(r->c, dir, name) : name;
-            if (!rel) return ckr__nt_oom(r);
+            if (!rel) return ckr__oom(r->c);
             if (!l.items[i]->is_dir) {
                 e = ckr__nt_add_file(r, dir, name, rel);
                 continue;
@@ -26933,7 +26919,7 @@ static ckr_result ckr__nt_own_place(ckr__nt *r, const ckr__nt_file *f, const cha
     const char *name = ckr__printf(r->c, "%s.pt", root ? root : "");
     ckr_result e;
     memset(&was, 0, sizeof was);
-    if (!name) return ckr__nt_oom(r);
+    if (!name) return ckr__oom(r->c);
     if (!ckr__nt_rank_name(name, f->kind, &was) || was.n_pp != f->n_pp || was.n_dp != f->n_dp ||
         was.n_tp != f->n_tp || was.n_ep != f->n_ep)
         return CKR_OK;
@@ -27240,7 +27226,7 @@ static int ckr__nt_rank_cmp(const void *a, const void *b)
 static ckr_result ckr__nt_sort(ckr__nt *r, ckr__nt_file **items, uint64_t n)
 {
     return ckr__sort(r->c, (void **)(void *)items, (size_t)n, ckr__nt_rank_cmp) ? CKR_OK
-                                                                                : ckr__nt_oom(r);
+                                                                                : ckr__oom(r->c);
 }
 
 static ckr_result ckr__nt_missing(ckr__nt *r, const char *where, uint64_t have, uint64_t want,
@@ -27288,7 +27274,7 @@ static ckr_result ckr__nt_every_rank(ckr__nt *r, uint32_t kind)
     uint64_t n = r->n_files[kind], k = 0, want, i;
     uint32_t n_pp, n_dp, n_ep, n_tp, at[4];
     if (!n) return CKR_OK;
-    if (ckr__nt_sort(r, f, n) != CKR_OK) return ckr__nt_oom(r);
+    if (ckr__nt_sort(r, f, n) != CKR_OK) return ckr__oom(r->c);
     like = f[0];
     for (i = 1; i < n; i++)
         if (!f[i]->n_pp != !like->n_pp || !f[i]->n_dp != !like->n_dp || !f[i]->n_tp != !like->n_tp)
@@ -27676,12 +27662,12 @@ static ckr_result ckr__nt_missing_in_layer(ckr__nt *r, const char *leaf, uint64_
     size_t i;
     for (k = 0; k < r->layers; k++) {
         name = ckr__printf(r->c, "model.decoder.%lld%s", (long long)k, leaf);
-        if (!name) return ckr__nt_oom(r);
+        if (!name) return ckr__oom(r->c);
         if (!ckr__map_find(&r->by_name, name, strlen(name), NULL)) break;
     }
     rel = ckr__printf(r->c, "model/%.*s", (int)(strrchr(name, '.') - name), name);
     slashes = rel ? (char *)ckr__arena(r->c, strlen(rel) + 1) : NULL;
-    if (!slashes) return ckr__nt_oom(r);
+    if (!slashes) return ckr__oom(r->c);
     for (i = 0; rel[i]; i++) slashes[i] = rel[i] == '.' ? '/' : rel[i];
     return ckr__nt_missing(r, name, have, (uint64_t)r->layers, slashes);
 }
@@ -27703,7 +27689,7 @@ static ckr_result ckr__nt_layers_alike(ckr__nt *r)
         leaf = strchr(leaf + 14, '.');
         n = 0;
         ckr__map_find(&m, leaf, strlen(leaf), &n);
-        if (!ckr__map_put(&m, leaf, strlen(leaf), n + 1, NULL)) e = ckr__nt_oom(r);
+        if (!ckr__map_put(&m, leaf, strlen(leaf), n + 1, NULL)) e = ckr__oom(r->c);
     }
     for (i = 0; i < m.cap && e == CKR_OK; i++)
         if (m.slots[i].key && m.slots[i].value != (uint64_t)r->layers)
@@ -27834,7 +27820,7 @@ static ckr_result ckr__nt_split(ckr__nt *r, ckr__nt_param *p, uint32_t given,
             return ckr__nt_bad_slices(r, p, p->shards[i], "another number of pairs than on rank 0");
     chunks = CKR__NEW_N(r->c, int64_t, n);
     units = CKR__NEW_N(r->c, int64_t, n);
-    if (!chunks || !units) return ckr__nt_oom(r);
+    if (!chunks || !units) return ckr__oom(r->c);
     unit = ckr__nt_unit(r, p);
     for (k = 0; k < n; k++) {
         for (i = 0; i < p->n_shards; i++) {
@@ -27883,7 +27869,7 @@ static ckr_result ckr__nt_coverage(ckr__nt *r, ckr__nt_param *p, ckr__block *con
     for (i = 0; k == plain.n_chunks && i < p->n_shards; i++) {
         ckr__block *b = ckr__block_split(r->c, &plain, p->n_dims, p->shape, (uint32_t)p->n_shards,
                                          (uint32_t)i, &uneven);
-        if (!b && !uneven) return ckr__nt_oom(r);
+        if (!b && !uneven) return ckr__oom(r->c);
         if (!b || !ckr__nt_same_block(b, claim[i])) break;
         p->blocks[i] = b;
     }
@@ -27920,7 +27906,7 @@ static ckr_result ckr__nt_weight_view(ckr__nt *r, ckr__nt_param *p, ckr__nt_file
         if (ckr__dict_at(root, i) == data) continue;
         if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/%s", f->rel, key ? key : ""),
                            ckr__dict_at(root, i)))
-            return ckr__nt_oom(r);
+            return ckr__oom(r->c);
     }
     for (i = 0; root->attrs && i < root->attrs->count; i++) {
         const char *key = ckr__dict_key(root->attrs, i);
@@ -27930,7 +27916,7 @@ static ckr_result ckr__nt_weight_view(ckr__nt *r, ckr__nt_param *p, ckr__nt_file
         if (!ckr__leftover(r->c, r->s,
                            ckr__printf(r->c, "%s#/__metadata__/%s", f->rel, key ? key : ""),
                            ckr__dict_at(root->attrs, i)))
-            return ckr__nt_oom(r);
+            return ckr__oom(r->c);
     }
     *view = data->u.view;
     if ((*view)->n_dims > CKR_MAX_DIMS)
@@ -28033,7 +28019,7 @@ static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p, const ckr_vie
     if (e != CKR_OK) return e;
     shape = CKR__NEW_N(r->c, int64_t, p->n_dims);
     p->blocks = CKR__NEW_N(r->c, ckr__block *, p->n_shards);
-    if (!shape || !p->blocks) return ckr__nt_oom(r);
+    if (!shape || !p->blocks) return ckr__oom(r->c);
     for (d = 0; d < p->n_dims; d++) shape[d] = whole[d];
     p->shape = shape;
     p->n_blocks = (uint32_t)p->n_shards;
@@ -28044,7 +28030,7 @@ static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p, const ckr_vie
         if (e == CKR_OK) e = ckr__nt_coverage(r, p, claim);
     } else {
         p->blocks[0] = ckr__block_whole(r->c, p->n_dims, p->shape);
-        if (!p->blocks[0]) e = ckr__nt_oom(r);
+        if (!p->blocks[0]) e = ckr__oom(r->c);
     }
     if (e == CKR_OK) e = ckr__nt_check_shape(r, p);
     return e == CKR_OK ? ckr__nt_check_dtype(r, p) : e;
@@ -28073,14 +28059,14 @@ static ckr_result ckr__nt_weight_pieces(ckr__nt *r, ckr__nt_param *p, const ckr_
     ckr__reader rd;
     uint64_t i;
     p->tensor = ckr__nt_tensor(r, p, "param", p->dtype);
-    if (!p->tensor) return ckr__nt_oom(r);
+    if (!p->tensor) return ckr__oom(r->c);
     p->tensor->requires_grad = true;
     memset(&rd, 0, sizeof rd);
     rd.c = r->c;
     rd.tensor = p->tensor;
     for (i = 0; i < p->n_shards; i++) {
         rd.rank = (int32_t)ckr__nt_rank(r, p->pp, 0, p->shards[i]->tp);
-        if (!ckr__read_view(&rd, p->blocks[i], views[i])) return ckr__nt_oom(r);
+        if (!ckr__read_view(&rd, p->blocks[i], views[i])) return ckr__oom(r->c);
     }
     return CKR_OK;
 }
@@ -28094,13 +28080,13 @@ static ckr_result ckr__nt_group_files(ckr__nt *r)
         if (!ckr__map_find(&r->by_name, f->name, strlen(f->name), &at)) {
             p = CKR__NEW(r->c, ckr__nt_param);
             *CKR__PUSH(ckr__nt_param *, r->c, r->params, r->n_params) = p;
-            if (ckr__failed(r->c)) return ckr__nt_oom(r);
+            if (ckr__failed(r->c)) return ckr__oom(r->c);
             p->name = f->name;
             p->order = CKR__NT_ORDERLESS;
             p->pp = -1;
             at = r->n_params - 1;
             if (!ckr__map_put(&r->by_name, f->name, strlen(f->name), at, NULL))
-                return ckr__nt_oom(r);
+                return ckr__oom(r->c);
         }
         p = r->params[at];
         *CKR__PUSH(ckr__nt_file *, r->c, p->shards, p->n_shards) = f;
@@ -28121,7 +28107,7 @@ static ckr_result ckr__nt_weights(ckr__nt *r)
         if (r->params[i]->n_shards > most) most = r->params[i]->n_shards;
     views = CKR__NEW_N(r->c, const ckr_view *, most);
     claim = CKR__NEW_N(r->c, ckr__block *, most);
-    if (e == CKR_OK && (!views || !claim)) e = ckr__nt_oom(r);
+    if (e == CKR_OK && (!views || !claim)) e = ckr__oom(r->c);
     for (i = 0; i < r->n_params && e == CKR_OK; i++) {
         e = ckr__nt_load_param(r, r->params[i], views, claim);
         if (e == CKR_OK) e = ckr__nt_weight_pieces(r, r->params[i], views);
@@ -28186,7 +28172,7 @@ static ckr_result ckr__nt_nameless(ckr__nt *r, const ckr__nt_file *f, ckr__nt_in
     uint64_t k;
     x->param = CKR__NEW_N(r->c, ckr__nt_param *, most);
     x->state = CKR__NEW_N(r->c, const ckr_node *, most);
-    if (!x->param || !x->state) return ckr__nt_oom(r);
+    if (!x->param || !x->state) return ckr__oom(r->c);
     for (k = 0; k < most; k++) {
         /* the second copy of a tied embedding comes last on its stage */
         const bool copy = !masters && k == r->n_params;
@@ -28221,7 +28207,7 @@ static ckr_result ckr__nt_index_file(ckr__nt *r, const ckr__nt_file *f, ckr__nt_
     x->n = names->count;
     x->param = CKR__NEW_N(r->c, ckr__nt_param *, x->n);
     x->state = CKR__NEW_N(r->c, const ckr_node *, x->n);
-    if (!x->param || !x->state) return ckr__nt_oom(r);
+    if (!x->param || !x->state) return ckr__oom(r->c);
     for (k = 0; k < x->n; k++) {
         const ckr_node *key = names->u.items[2 * k], *name = ckr__dict_at(names, k);
         if (key->kind != CKR_NODE_INT || key->u.i < 0 || (uint64_t)key->u.i >= x->n ||
@@ -28269,7 +28255,7 @@ static ckr_result ckr__nt_state_piece(ckr__nt *r, const ckr__nt_file *f, ckr__nt
     bool fits = v->layout == NULL && v->n_dims <= CKR_MAX_DIMS;
     s = fits ? ckr__nt_slot_of(r, p, key, scalar, v) : NULL;
     if (!fits) return ckr__nt_bad_file(r, f, p->name, "a plain tensor");
-    if (!s) return ckr__nt_oom(r);
+    if (!s) return ckr__oom(r->c);
     memset(&rd, 0, sizeof rd);
     rd.c = r->c;
     rd.tensor = s->tensor;
@@ -28280,13 +28266,13 @@ static ckr_result ckr__nt_state_piece(ckr__nt *r, const ckr__nt_file *f, ckr__nt
                          ckr_dtype_name(s->tensor->dtype));
     if (s->scalar) {
         ckr__block *one = ckr__block_whole(r->c, s->tensor->n_dims, s->tensor->shape);
-        if (!one) return ckr__nt_oom(r);
+        if (!one) return ckr__oom(r->c);
         for (d = 0; d < v->n_dims && v->n_dims == s->tensor->n_dims; d++)
             if (v->shape[d] != s->tensor->shape[d]) break;
         if (d < v->n_dims || v->n_dims != s->tensor->n_dims)
             return ckr__nt_bad_shape(r, p, f, key, v->n_dims, s->tensor->n_dims);
         rd.replica = s->tensor->n_pieces > 0;
-        return ckr__read_view(&rd, one, v) ? CKR_OK : ckr__nt_oom(r);
+        return ckr__read_view(&rd, one, v) ? CKR_OK : ckr__oom(r->c);
     }
     rd.replica = (!p->sharded && f->tp != p->first_tp) ||
                  (p->pp >= 0 && f->pp != (uint32_t)p->pp) || (f->ep > 0 && p->n_blocks <= r->tp);
@@ -28297,7 +28283,7 @@ static ckr_result ckr__nt_state_piece(ckr__nt *r, const ckr__nt_file *f, ckr__nt
         if (v->n_dims != b->n_dims) return ckr__nt_bad_shape(r, p, f, key, v->n_dims, b->n_dims);
         if (d < b->n_dims) return ckr__nt_bad_shape(r, p, f, key, v->shape[d], b->shape[d]);
         if (!rd.replica) s->covered += end;
-        return ckr__read_view(&rd, b, v) ? CKR_OK : ckr__nt_oom(r);
+        return ckr__read_view(&rd, b, v) ? CKR_OK : ckr__oom(r->c);
     }
     ckr__nt_zero_range(end, r->dp, f->dp, &begin, &end);
     if (!ckr__contiguous(v, &n) || n != end - begin)
@@ -28311,7 +28297,7 @@ static ckr_result ckr__nt_state_piece(ckr__nt *r, const ckr__nt_file *f, ckr__nt
                           (v->bytes ? 0 : v->data_offset) +
                               (uint64_t)v->offset * ckr_dtype_size(v->dtype))
                ? CKR_OK
-               : ckr__nt_oom(r);
+               : ckr__oom(r->c);
 }
 
 static ckr_result ckr__nt_leave(ckr__nt *r, const ckr__nt_file *f, const char *where,
@@ -28320,7 +28306,7 @@ static ckr_result ckr__nt_leave(ckr__nt *r, const ckr__nt_file *f, const char *w
     const char *path = ckr_node_str(key)
                            ? ckr__printf(r->c, "%s#/%s%s", f->rel, where, ckr_node_str(key))
                            : ckr__printf(r->c, "%s#/%s?", f->rel, where);
-    return path && ckr__leftover(r->c, r->s, path, value) ? CKR_OK : ckr__nt_oom(r);
+    return path && ckr__leftover(r->c, r->s, path, value) ? CKR_OK : ckr__oom(r->c);
 }
 
 /* State and master of every parameter in a file. */
@@ -28469,10 +28455,10 @@ static ckr_result ckr__nt_order_modules(ckr__nt *r)
     r->plain_partition = true;
     r->modules = CKR__NEW_N(r->c, ckr__nt_param *, r->n_params);
     r->owner = ckr__nt_partition(r->c, r, r->pp, r->vocab ? r->vocab : r->s->padded_vocab);
-    if (!r->modules || !r->owner) return ckr__nt_oom(r);
+    if (!r->modules || !r->owner) return ckr__oom(r->c);
     memcpy(r->modules, r->params, (size_t)r->n_params * sizeof *r->modules);
     if (!ckr__sort(r->c, (void **)(void *)r->modules, (size_t)r->n_params, ckr__nt_module_cmp))
-        return ckr__nt_oom(r);
+        return ckr__oom(r->c);
     for (i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->modules[i];
         const size_t n = strlen(p->name);
@@ -28482,7 +28468,7 @@ static ckr_result ckr__nt_order_modules(ckr__nt *r)
         if (!p->sharded && n > 5 && !strcmp(p->name + n - 5, ".bias")) {
             const char *w = ckr__printf(r->c, "%.*s.weight", (int)(n - 5), p->name);
             uint64_t at;
-            if (!w) return ckr__nt_oom(r);
+            if (!w) return ckr__oom(r->c);
             p->tp0_only =
                 ckr__map_find(&r->by_name, w, strlen(w), &at) && r->params[at]->split.axis == 1;
         }
@@ -28495,7 +28481,7 @@ static ckr_result ckr__nt_finish_tensors(ckr__nt *r)
 {
     uint64_t i, k, n = 0;
     ckr_tensor **all = CKR__NEW_N(r->c, ckr_tensor *, r->s->n_tensors);
-    if (!all) return ckr__nt_oom(r);
+    if (!all) return ckr__oom(r->c);
     for (i = 0; i < r->n_params; i++) {
         const ckr__nt_param *p = r->params[i];
         int64_t want = 1;
@@ -28560,7 +28546,7 @@ static ckr_result ckr__nt_step_note(ckr__nt *r, const char *subject, double foun
     return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_STEP", CKR_EXACT, subject,
                      old, now, reason, NULL)
                ? CKR_OK
-               : ckr__nt_oom(r);
+               : ckr__oom(r->c);
 }
 
 static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
@@ -28571,11 +28557,11 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     double step, first = 0;
     ckr_result e = CKR_OK;
     bool any = false;
-    if (!x) return ckr__nt_oom(r);
+    if (!x) return ckr__oom(r->c);
     if (!n &&
         !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST,
                    "optimizer", NULL, NULL, "there are no optimizer files: weights only", NULL))
-        return ckr__nt_oom(r);
+        return ckr__oom(r->c);
     for (i = 0; i < n && e == CKR_OK; i++) {
         ckr__nt_file *f = r->files[CKR__NT_OPTIMIZER][i];
         e = ckr__nt_load_optimizer(r, f);
@@ -28614,7 +28600,7 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
                               CKR_EXACT, p->name, NULL, NULL,
                               "no optimizer file names this parameter", NULL)
                         ? CKR_OK
-                        : ckr__nt_oom(r);
+                        : ckr__oom(r->c);
         } else if (!p->sharded && r->tp > 1 && p->in_tp0 && !p->in_tp1) {
             p->tp0_only = true;
         }
@@ -28622,7 +28608,7 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     }
     if (e == CKR_OK &&
         !ckr__sort(r->c, (void **)(void *)r->params, (size_t)r->n_params, ckr__nt_param_cmp))
-        e = ckr__nt_oom(r);
+        e = ckr__oom(r->c);
     return e == CKR_OK ? ckr__nt_finish_tensors(r) : e;
 }
 
@@ -28660,18 +28646,18 @@ static ckr_result ckr__nt_schedule(ckr__nt *r)
     ckr__nt_num(ckr_node_get(r->config.root, "tokens"), "train_steps", &train);
     derived = !ckr__nt_num(cfg, "lr_decay_steps", &decay) || decay == train - warm;
     r->sched_params = ckr__node(r->c, CKR_NODE_DICT);
-    if (!r->sched_params) return ckr__nt_oom(r);
+    if (!r->sched_params) return ckr__oom(r->c);
     for (i = 0; i < cfg->count; i++) {
         ckr_node **pair = &cfg->u.items[2 * i];
         if (pair[1]->kind == CKR_NODE_NONE ||
             (derived && ckr__nt_key_is(pair[0], "lr_decay_steps"))) continue;
-        if (!ckr__node_pair(r->c, r->sched_params, pair[0], pair[1])) return ckr__nt_oom(r);
+        if (!ckr__node_pair(r->c, r->sched_params, pair[0], pair[1])) return ckr__oom(r->c);
     }
     if ((derived && has_start &&
          !ckr__node_set(r->c, r->sched_params, "lr_decay_steps",
                         ckr__node_int(r->c, (int64_t)(train - warm)))) ||
         !ckr__node_set(r->c, r->sched_params, "train_steps", ckr__node_int(r->c, (int64_t)train)))
-        return ckr__nt_oom(r);
+        return ckr__oom(r->c);
     return CKR_OK;
 }
 
@@ -28698,7 +28684,7 @@ static ckr_result ckr__nt_scheduler_others(ckr__nt *r, const ckr__nt_file *f)
     for (i = 0; ckr_node_is_list(lambdas) && i < lambdas->count && e == CKR_OK; i++) {
         const char *path = ckr__printf(r->c, "%s#/lr_lambdas/%llu", f->rel, (unsigned long long)i);
         if (!lambdas->u.items[i]->count) continue;      /* a partial's, without attributes */
-        if (!path || !ckr__leftover(r->c, r->s, path, lambdas->u.items[i])) e = ckr__nt_oom(r);
+        if (!path || !ckr__leftover(r->c, r->s, path, lambdas->u.items[i])) e = ckr__oom(r->c);
     }
     return e;
 }
@@ -28720,7 +28706,7 @@ static ckr_result ckr__nt_base_split(ckr__nt *r, const ckr__nt_file *f, const ck
                          "the scheduler and the optimizer's initial_lr disagree; initial_lr wins",
                          NULL)
                    ? CKR_OK
-                   : ckr__nt_oom(r);
+                   : ckr__oom(r->c);
     }
     return CKR_OK;
 }
@@ -28772,14 +28758,14 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
     if (!n &&
         !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST,
                    "lr_scheduler", NULL, NULL, "there are no scheduler files", NULL))
-        return ckr__nt_oom(r);
+        return ckr__oom(r->c);
     if (!r->config.root &&
         !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_CONFIG", CKR_LOST,
                    "config.yaml", NULL, NULL,
                    "it is not there: the schedule, the batch and the training's settings are only "
                    "in it",
                    "put it back, or tell the schedule with --schedule"))
-        return ckr__nt_oom(r);
+        return ckr__oom(r->c);
     for (i = 0; i < n && e == CKR_OK; i++) {
         ckr__nt_file *f = r->files[CKR__NT_SCHEDULER][i];
         ckr_node *root = NULL;
@@ -28824,7 +28810,7 @@ static ckr_result ckr__nt_schedule_out(ckr__nt *r, const double *bases, uint64_t
                                 CKR_APPROX, "learning_rate_scheduler", NULL, NULL, why,
                                 "tell the schedule with --schedule")
                    ? CKR_OK
-                   : ckr__nt_oom(r);
+                   : ckr__oom(r->c);
     }
     if (e != CKR_OK) return e;
     s->position = r->step;
@@ -28839,7 +28825,7 @@ static ckr_result ckr__nt_group_out(ckr__nt *r, const ckr__nt_param *p, ckr_grou
     const char **names = CKR__NEW_N(r->c, const char *, 1);
     uint64_t k;
     g->hyper = ckr__node(r->c, CKR_NODE_DICT);
-    if (!names || !g->hyper) return ckr__nt_oom(r);
+    if (!names || !g->hyper) return ckr__oom(r->c);
     names[0] = p->name;
     g->params = names;
     g->n_params = 1;
@@ -28848,13 +28834,13 @@ static ckr_result ckr__nt_group_out(ckr__nt *r, const ckr__nt_param *p, ckr_grou
         ckr_node *key = p->group->u.items[2 * k];
         if (ckr__nt_key_is(key, "params")) continue;
         if (!ckr__node_pair(r->c, g->hyper, key, ckr__dict_at(p->group, k)))
-            return ckr__nt_oom(r);
+            return ckr__oom(r->c);
     }
     *init = 0;
     ckr__nt_base_lr(r, p, init);
     if (!ckr_node_get(g->hyper, "initial_lr") && *init != 0 &&
         !ckr__node_set(r->c, g->hyper, "initial_lr", ckr__node_float(r->c, *init)))
-        return ckr__nt_oom(r);
+        return ckr__oom(r->c);
     return CKR_OK;
 }
 
@@ -28874,7 +28860,7 @@ static ckr_result ckr__nt_group_lrs(ckr__nt *r, double *want, uint64_t *moved, d
         if (!ckr__nt_num(hyper, "lr", &lr) || want[i] != want[i] ||
             fabs(want[i] - lr) <= 4 * DBL_EPSILON * fabs(lr)) continue;
         if (!ckr__node_set(r->c, hyper, "lr", ckr__node_float(r->c, want[i])))
-            return ckr__nt_oom(r);
+            return ckr__oom(r->c);
         if (!(*moved)++) { *was = lr; *now = want[i]; }
     }
     return e;
@@ -28915,7 +28901,7 @@ static ckr_result ckr__nt_stands(ckr__nt *r, uint64_t moved, double was, double 
                      "the groups' LR is not the schedule's at this step; the schedule's is used",
                      NULL)
                ? CKR_OK
-               : ckr__nt_oom(r);
+               : ckr__oom(r->c);
 }
 
 static ckr_result ckr__nt_groups_out(ckr__nt *r)
@@ -28923,7 +28909,7 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
     ckr_group *groups = CKR__NEW_N(r->c, ckr_group, r->n_params);
     double *bases = CKR__NEW_N(r->c, double, r->n_params), was = 0, now = 0;
     uint64_t i, n = 0, moved = 0;
-    ckr_result e = groups && bases ? CKR_OK : ckr__nt_oom(r);
+    ckr_result e = groups && bases ? CKR_OK : ckr__oom(r->c);
     for (i = 0; i < r->n_params && e == CKR_OK; i++) {
         if (!r->params[i]->group) continue;
         e = ckr__nt_group_out(r, r->params[i], &groups[n], &bases[n]);
@@ -28972,7 +28958,7 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
     if (!r->n_files[CKR__NT_RANDOM] &&
         !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_RANDOM", CKR_LOST,
                    "random", NULL, NULL, "there are no files of random states", NULL))
-        return ckr__nt_oom(r);
+        return ckr__oom(r->c);
     for (i = 0; i < r->n_files[CKR__NT_RANDOM] && e == CKR_OK; i++) {
         ckr__nt_file *f = r->files[CKR__NT_RANDOM][i];
         ckr_node *root = NULL;
@@ -29061,7 +29047,7 @@ static ckr_result ckr__nt_ties(ckr__nt *r)
     ckr_tie *t;
     if (!r->tied || !r->modules[0] || r->modules[0]->block != 0) return CKR_OK;
     t = CKR__NEW(r->c, ckr_tie);
-    if (!t) return ckr__nt_oom(r);
+    if (!t) return ckr__oom(r->c);
     t->name = r->modules[0]->name;
     t->other = CKR__NT_HEAD;
     r->s->ties = t;
@@ -29083,7 +29069,7 @@ static ckr_result ckr__nt_complete_dir(ckr__nt *r)
         ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_INCOMPLETE", CKR_EXACT, newer,
                   NULL, NULL, "a later step lies beside this one and is not complete", NULL))
         return CKR_OK;
-    return ckr__nt_oom(r);
+    return ckr__oom(r->c);
 }
 
 static void ckr__nt_fill_topology(ckr__nt *r)
@@ -29219,11 +29205,6 @@ static bool ckr__nt_refuse(ckr__nt_job *x, ckr_item item, const char *subject, i
                            remedy);
 }
 
-static ckr_result ckr__nt_emit_oom(const ckr__nt_job *x)
-{
-    return x->c->err->code != CKR_OK ? x->c->err->code : CKR_E_NOMEM;
-}
-
 /* emit: layout, who holds what at the target ------------------------------------ */
 
 static ckr_result ckr__nt_items(ckr__nt_job *x)
@@ -29232,13 +29213,13 @@ static ckr_result ckr__nt_items(ckr__nt_job *x)
     const ckr__nt *nt = x->nt;
     uint64_t i, k, at;
     x->items = CKR__NEW_N(x->c, ckr__nt_item, nt->n_params);
-    if (!x->items) return ckr__nt_emit_oom(x);
+    if (!x->items) return ckr__oom(x->c);
     x->n_items = nt->n_params;
     for (i = 0; i < nt->n_params; i++) {
         x->items[i].name = nt->params[i]->name;
         x->items[i].src = nt->params[i];
         if (!ckr__map_put(&x->by_name, x->items[i].name, strlen(x->items[i].name), i, NULL))
-            return ckr__nt_emit_oom(x);
+            return ckr__oom(x->c);
     }
     for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
@@ -29287,7 +29268,7 @@ static ckr_result ckr__nt_vocabulary(ckr__nt_job *x)
                                       "HEAD's softmax counts them no more",
                told > 0 ? NULL : "give the logical size with --vocab if the stored rows are padded")
                ? CKR_OK
-               : ckr__nt_emit_oom(x);
+               : ckr__oom(x->c);
 }
 
 /* Binding must not take rows above the vocabulary, which a tensor of unknown logical size still
@@ -29314,10 +29295,10 @@ static ckr_result ckr__nt_uneven(ckr__nt_job *x, const ckr__nt_item *p, int64_t 
         ckr__printf(x->c, "%lld %s of axis %d cannot be cut in %u equal parts", (long long)uneven,
                     units ? "heads" : "elements", (int)p->param->split.axis, (unsigned)x->tp);
     remedy = ckr__printf(x->c, "take a --tp that divides %lld", (long long)uneven);
-    if (!reason || !remedy) return ckr__nt_emit_oom(x);
+    if (!reason || !remedy) return ckr__oom(x->c);
     return ckr__nt_refuse(x, CKR_ITEM_TP_UNEVEN, p->name, x->nt->tp, x->tp, reason, remedy)
                ? CKR_OK
-               : ckr__nt_emit_oom(x);
+               : ckr__oom(x->c);
 }
 
 static ckr_result ckr__nt_cut_items(ckr__nt_job *x)
@@ -29333,19 +29314,19 @@ static ckr_result ckr__nt_cut_items(ckr__nt_job *x)
         if (!t) {
             if (!ckr__nt_say(x, ckr_item_name(CKR_ITEM_NANOTRON_SOURCE), CKR_ERROR, p->name, NULL,
                              NULL, "the state has lost this parameter", NULL))
-                return ckr__nt_emit_oom(x);
+                return ckr__oom(x->c);
             continue;
         }
         p->n_blocks = t->split.axis < 0 ? 1 : x->tp;
         p->shape = CKR__NEW_N(x->c, int64_t, t->n_dims);
         p->blocks = CKR__NEW_N(x->c, ckr__block *, p->n_blocks);
-        if (!p->shape || !p->blocks) return ckr__nt_emit_oom(x);
+        if (!p->shape || !p->blocks) return ckr__oom(x->c);
         if (t->n_dims) memcpy(p->shape, t->shape, t->n_dims * sizeof *p->shape);
         if (t->split.vocab) p->shape[0] = x->padded;
         for (r = 0; r < p->n_blocks; r++) {
             p->blocks[r] =
                 ckr__block_split(x->c, &t->split, t->n_dims, p->shape, x->tp, r, &uneven);
-            if (!p->blocks[r] && !uneven) return ckr__nt_emit_oom(x);
+            if (!p->blocks[r] && !uneven) return ckr__oom(x->c);
             if (!p->blocks[r]) {
                 e = ckr__nt_uneven(x, p, uneven, seen, &n_seen);
                 if (e != CKR_OK) return e;
@@ -29378,7 +29359,7 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
     uint32_t q, copied = x->pp;
     x->stage = CKR__NEW_N(x->c, ckr__nt_item **, x->pp);
     x->n_stage = CKR__NEW_N(x->c, uint64_t, x->pp);
-    if (!owner || !x->stage || !x->n_stage) return ckr__nt_emit_oom(x);
+    if (!owner || !x->stage || !x->n_stage) return ckr__oom(x->c);
     if (!nt->plain_partition && x->pp > 1 &&
         !ckr__nt_say(
             x, "CKR_W_NANOTRON_PARTITION", keep ? CKR_EXACT : CKR_APPROX, "pipeline stages", NULL,
@@ -29388,7 +29369,7 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
                 : "the layers lay on other stages than HEAD would put them on; the new ones follow "
                   "HEAD's rule",
             NULL))
-        return ckr__nt_emit_oom(x);
+        return ckr__oom(x->c);
     for (i = 0; i < x->n_items; i++) {
         ckr__nt_item *p = &x->items[i];
         p->owner = keep ? (uint32_t)p->src->pp : p->src->block >= 0 ? owner[p->src->block] : 0;
@@ -29404,9 +29385,9 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
         if (why && !ckr__nt_refuse(x, CKR_ITEM_PP_EMPTY_STAGE, subject, nt->pp, x->pp, why,
                                    x->n_stage[q] ? "take a smaller --pp, or --zero 0"
                                                  : "take a smaller --pp"))
-            return ckr__nt_emit_oom(x);
+            return ckr__oom(x->c);
         x->stage[q] = CKR__NEW_N(x->c, ckr__nt_item *, x->n_stage[q] + 1);
-        if (!x->stage[q]) return ckr__nt_emit_oom(x);
+        if (!x->stage[q]) return ckr__oom(x->c);
         x->n_stage[q] = 0;
     }
     for (i = 0; i < x->n_items; i++) {
@@ -29570,7 +29551,7 @@ static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
         }
     }
     ckr__buf_free(&b);
-    return ok ? CKR_OK : ckr__nt_emit_oom(x);
+    return ok ? CKR_OK : ckr__oom(x->c);
 }
 
 /* emit: optimizer --------------------------------------------------------------- */
@@ -29839,11 +29820,11 @@ static bool ckr__nt_emit_optimizer_config(ckr__nt_job *x)
 static ckr_result ckr__nt_emit_optimizer(ckr__nt_job *x)
 {
     uint32_t p, d, t;
-    if (!ckr__nt_emit_optimizer_config(x)) return ckr__nt_emit_oom(x);
+    if (!ckr__nt_emit_optimizer_config(x)) return ckr__oom(x->c);
     for (p = 0; p < x->pp; p++)
         for (d = 0; d < (x->zero ? x->dp : 1); d++)
             for (t = 0; t < x->tp; t++)
-                if (!ckr__nt_optimizer_file(x, p, d, t)) return ckr__nt_emit_oom(x);
+                if (!ckr__nt_optimizer_file(x, p, d, t)) return ckr__oom(x->c);
     return CKR_OK;
 }
 
@@ -30501,13 +30482,13 @@ static ckr_result ckr__nt_random_file(ckr__nt_job *x, uint32_t p, uint32_t d, ui
     ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
     ckr__restream swap;
     ckr__copy hooks;
-    if (!f || from >= nt->n_files[CKR__NT_RANDOM]) return ckr__nt_emit_oom(x);
+    if (!f || from >= nt->n_files[CKR__NT_RANDOM]) return ckr__oom(x->c);
     memset(&hooks, 0, sizeof hooks);
     ckr__restream_set(&swap, nt->s, (uint32_t)from, x->s, (p * x->dp + d) * x->tp + t);
     hooks.swap_fn = ckr__nt_restream;
     hooks.user = &swap;
     f->root = ckr__copy_tree(x->c, f, nt->files[CKR__NT_RANDOM][from]->root, &hooks);
-    return f->root ? CKR_OK : ckr__nt_emit_oom(x);
+    return f->root ? CKR_OK : ckr__oom(x->c);
 }
 
 static ckr_result ckr__nt_emit_random(ckr__nt_job *x)
@@ -30652,7 +30633,7 @@ static ckr_result ckr__nt_emit_loose(ckr__nt_job *x)
             path ? ckr__path_load(x->c, path, x->c->limits.max_metadata_bytes, &p, &n, NULL)
                  : x->c->err->code;
         if (e != CKR_OK) return e;
-        if (!ckr__nt_text_file(x, x->nt->loose[i], p, n)) return ckr__nt_emit_oom(x);
+        if (!ckr__nt_text_file(x, x->nt->loose[i], p, n)) return ckr__oom(x->c);
     }
     for (i = 0, k = 0; i < x->nt->n_files[CKR__NT_OPTIMIZER]; i++) {
         const ckr_node *root = x->nt->files[CKR__NT_OPTIMIZER][i]->root;
@@ -30664,7 +30645,7 @@ static ckr_result ckr__nt_emit_loose(ckr__nt_job *x)
                x, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "leftovers", (int64_t)x->n_lost, 0,
                "keys that are not understood belong to a rank that the target does not have", NULL)
                ? CKR_OK
-               : ckr__nt_emit_oom(x);
+               : ckr__oom(x->c);
 }
 
 /* What the target cannot be. False: nothing sensible can follow. */
@@ -30758,24 +30739,24 @@ static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
               x->zero == x->nt->zero && x->nt->ep == 1;
     if (!ckr__nt_say_topology(x) || !ckr__nt_say_rotary(x) || !ckr__nt_say_exclude(x) ||
         !ckr__nt_say_sanity(x))
-        return ckr__nt_emit_oom(x);
+        return ckr__oom(x->c);
     if (!(without & CKR_PARAMS)) e = ckr__nt_emit_weights(x);
     if (e == CKR_OK && optimizer) e = ckr__nt_emit_optimizer(x);
     if (e == CKR_OK && (!(optimizer ? ckr__nt_say_head(x) : ckr__nt_say_bare(x)) ||
                         !ckr__nt_say_parts(x, optimizer)))
-        e = ckr__nt_emit_oom(x);
+        e = ckr__oom(x->c);
     for (p = 0; e == CKR_OK && optimizer && !(without & CKR_SCHEDULE) && p < x->pp; p++)
         for (t = 0; e == CKR_OK && t < x->tp; t++)
-            if (!ckr__nt_scheduler_file(x, p, t)) e = ckr__nt_emit_oom(x);
+            if (!ckr__nt_scheduler_file(x, p, t)) e = ckr__oom(x->c);
     if (e == CKR_OK && !(without & CKR_RNG)) e = ckr__nt_emit_random(x);
     if (e == CKR_OK && (!ckr__nt_emit_metadata(x) || !ckr__nt_emit_config(x)))
-        e = ckr__nt_emit_oom(x);
+        e = ckr__oom(x->c);
     if (e == CKR_OK) e = ckr__nt_emit_loose(x);
-    if (e == CKR_OK && !ckr__nt_emit_model_config(x)) e = ckr__nt_emit_oom(x);
+    if (e == CKR_OK && !ckr__nt_emit_model_config(x)) e = ckr__oom(x->c);
     if (e != CKR_OK) return e;
     latest = ckr__printf(x->c, "%lld", (long long)x->step);
     f = ckr__out_file_add(x->out, "latest.txt", CKR_FORMAT_TEXT);
-    if (!latest || !f) return ckr__nt_emit_oom(x);
+    if (!latest || !f) return ckr__oom(x->c);
     f->text = latest;
     f->n_text = strlen(latest);
     return CKR_OK;
@@ -30798,7 +30779,7 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
                            s->dialect, "nanotron",
                            "only a checkpoint of Nanotron can be written for Nanotron", NULL)
                    ? CKR_OK
-                   : ckr__nt_emit_oom(&x);
+                   : ckr__oom(x.c);
     x.nt = (const ckr__nt *)s->dialect_data;
     x.tp = t->topology.tp ? t->topology.tp : x.nt->tp;
     x.pp = t->topology.pp ? t->topology.pp : x.nt->pp;
@@ -32132,11 +32113,6 @@ typedef struct ckr__ac {
     double           rate;     /* ticks of the schedule's clock per update               */
 } ckr__ac;
 
-static ckr_result ckr__ac_oom(const ckr__ac *r)
-{
-    return r->c->err->code != CKR_OK ? r->c->err->code : CKR_E_NOMEM;
-}
-
 static ckr_result ckr__ac_bad(ckr__ac *r, const ckr__ac_file *f, const char *where,
                               const char *expected)
 {
@@ -32150,12 +32126,12 @@ static ckr_result ckr__ac_note(ckr__ac *r, const char *code, ckr_severity severi
     return ckr__note(r->c, &r->s->notes, &r->s->n_notes, code, severity, subject, NULL, NULL,
                      reason, remedy)
                ? CKR_OK
-               : ckr__ac_oom(r);
+               : ckr__oom(r->c);
 }
 
 static ckr_result ckr__ac_leave(ckr__ac *r, const char *path, const ckr_node *node)
 {
-    return path && ckr__leftover(r->c, r->s, path, node) ? CKR_OK : ckr__ac_oom(r);
+    return path && ckr__leftover(r->c, r->s, path, node) ? CKR_OK : ckr__oom(r->c);
 }
 
 static bool ckr__is_number(const ckr_node *n)
@@ -32254,10 +32230,10 @@ static ckr_result ckr__ac_list(ckr__ac *r)
             continue;
         }
         *CKR__PUSH(ckr__ac_file *, r->c, r->files, r->n_files) = f;
-        if (ckr__failed(r->c)) return ckr__ac_oom(r);
+        if (ckr__failed(r->c)) return ckr__oom(r->c);
         f->rel = l.items[i]->name;
         f->path = ckr__path_join(r->c, r->dir, f->rel);
-        if (!f->path) return ckr__ac_oom(r);
+        if (!f->path) return ckr__oom(r->c);
         f->dir = l.items[i]->is_dir;
         f->kind = CKR__AC_LOOSE;
         if (!f->dir) f->kind = ckr__ac_kind(f->rel, f, r->trainer);
@@ -32535,7 +32511,7 @@ static ckr_result ckr__ac_tied(ckr__ac *r, const char *name, ckr_node *node, ckr
     ckr_node **pair =
         (ckr_node **)ckr__append(r->c, &array, &r->keep.n_tied, sizeof *r->keep.tied);
     r->keep.tied = (ckr_node * (*)[2])array;
-    if (!pair || !ckr__map_put(&r->names, name, strlen(name), tensor, NULL)) return ckr__ac_oom(r);
+    if (!pair || !ckr__map_put(&r->names, name, strlen(name), tensor, NULL)) return ckr__oom(r->c);
     pair[0] = node;
     pair[1] = first;
     return ckr__ac_tie(r, r->s->tensors[tensor]->name, name);
@@ -32565,7 +32541,7 @@ static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node
         ckr__plain_take_node(&r->keep, value);
         name += r->wrapped;
         if (*prefix) name = ckr__printf(r->c, "%s%s", prefix, name);
-        if (!name) return ckr__ac_oom(r);
+        if (!name) return ckr__oom(r->c);
         x->keys[i][0] = v->file;
         x->keys[i][1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
         if (!v->bytes && v->data_bytes &&
@@ -32581,7 +32557,7 @@ static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node
                           (uint64_t)t->index | i << 32, NULL) ||
             (!strcmp(slot, "param") &&
              !ckr__map_put(&r->names, name, strlen(name), t->index, &had)))
-            e = ckr__ac_oom(r);
+            e = ckr__oom(r->c);
         if (had)
             e = ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, f->path, CKR_NO_OFFSET, name, NULL);
     }
@@ -32597,7 +32573,7 @@ static ckr_result ckr__ac_prefixed(ckr__ac *r, const ckr__ac_file *f, const ckr_
     memset(&x, 0, sizeof x);
     x.map.c = r->c;
     x.keys = (uint64_t(*)[2])ckr__arena(r->c, (size_t)dict->count * sizeof *x.keys + 1);
-    if (!x.keys || !prefix || dict->count > UINT32_MAX) return ckr__ac_oom(r);
+    if (!x.keys || !prefix || dict->count > UINT32_MAX) return ckr__oom(r->c);
     e = ckr__ac_dict(r, f, dict, prefix, slot, &x);
     ckr__map_free(&x.map);
     return e;
@@ -32625,7 +32601,7 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
             return ckr__fail(r->c->err, CKR_ITEM_TRAINER_MISSING, f->path, CKR_NO_OFFSET, name,
                              "it names the shard %.100s, which is not there", shard);
         if (f->index) name = ckr__printf(r->c, "model_%u.%s", (unsigned)f->index, name);
-        if (!name) return ckr__ac_oom(r);
+        if (!name) return ckr__oom(r->c);
         if (!ckr__map_find(&r->names, name, strlen(name), &at) ||
             strcmp(ckr__file_path(r->c, r->keep.views[at]->file), r->files[k]->path) != 0)
             return ckr__fail(r->c->err, CKR_ITEM_HF_MISSING, f->path, CKR_NO_OFFSET, name,
@@ -32719,7 +32695,7 @@ static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_para
         most += list->count;
     }
     *out = CKR__NEW_N(r->c, ckr__ac_param, most + (r->plain ? state->count : 0));
-    if (!*out) return ckr__ac_oom(r);
+    if (!*out) return ckr__oom(r->c);
     for (i = 0; i < groups->count && e == CKR_OK; i++) {
         const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
         for (k = 0; k < list->count && e == CKR_OK; k++) {
@@ -32731,7 +32707,7 @@ static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_para
             p->group = i;
             id = ckr__ac_id(p->id, kind, &len);
             if (!id) e = ckr__ac_bad(r, f, "params", "numbers");
-            else if (!ckr__map_put(&seen, id, len, *n, &had)) e = ckr__ac_oom(r);
+            else if (!ckr__map_put(&seen, id, len, *n, &had)) e = ckr__oom(r->c);
             else if (!had) ++*n;
         }
     }
@@ -32793,7 +32769,7 @@ static ckr_result ckr__ac_unstored(ckr__ac *r, const ckr__ac_file *f, const ckr_
     }
     if (found != 1)
         return ckr__ac_names_fail(r, f, p->name, "the model's file has no such parameter");
-    if (!ckr__map_put(&r->names, p->name, strlen(p->name), *at, NULL)) return ckr__ac_oom(r);
+    if (!ckr__map_put(&r->names, p->name, strlen(p->name), *at, NULL)) return ckr__oom(r->c);
     return ckr__ac_tie(r, r->s->tensors[*at]->name, p->name);
 }
 
@@ -32958,14 +32934,14 @@ static ckr_result ckr__ac_by_number(ckr__ac *r, const ckr__ac_file *f, ckr__ac_p
         else p[i].name = f->index ? ckr__printf(r->c, "%u/%lld", (unsigned)f->index,
                                            (long long)p[i].id->u.i)
                              : ckr__printf(r->c, "%lld", (long long)p[i].id->u.i);
-        if (!p[i].name) return ckr__ac_oom(r);
+        if (!p[i].name) return ckr__oom(r->c);
     }
     return CKR_OK;
 }
 
 static ckr_result ckr__ac_numbers(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p, uint64_t n)
 {
-    if (ckr__ac_by_number(r, f, p, n) != CKR_OK) return ckr__ac_oom(r);
+    if (ckr__ac_by_number(r, f, p, n) != CKR_OK) return ckr__oom(r->c);
     return ckr__ac_note(r, "CKR_W_PARAM_NAMES", CKR_APPROX, f->rel,
                         "the optimizer's file has numbers only, and shapes do not tell which "
                         "parameter each is: they are called by their numbers",
@@ -32990,7 +32966,7 @@ static ckr_result ckr__ac_name(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param 
             return ckr__ac_names_fail(r, f, "param_groups",
                                       "the optimizer has more parameters than there are names");
         for (i = 0; i < n; i++) p[i].name = ckr__strdup(r->c, d->names[r->n_named + i]);
-        for (i = 0; i < n; i++) if (!p[i].name) return ckr__ac_oom(r);
+        for (i = 0; i < n; i++) if (!p[i].name) return ckr__oom(r->c);
         ckr__ac_unwrap(r, p, n);
         r->n_named += n;
         return ckr__ac_check_names(r, f, p, n);
@@ -33053,13 +33029,13 @@ static ckr_result ckr__ac_slot(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_
     if (v->kind == CKR_NODE_TENSOR || ckr__is_number(v)) {
         const ckr_view *view = v->kind == CKR_NODE_TENSOR ? v->u.view : ckr__number_view(r->c, v);
         ckr__plain_take_node(&r->keep, v);
-        return view ? ckr__ac_tensor(r, p->name, slot, view, &t) : ckr__ac_oom(r);
+        return view ? ckr__ac_tensor(r, p->name, slot, view, &t) : ckr__oom(r->c);
     }
     if (ckr__is_tensors(v)) {
         for (i = 0; i < v->count && e == CKR_OK; i++) {
             ckr__plain_take_node(&r->keep, v->u.items[i]);
             name = ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)i);
-            e = name ? ckr__ac_tensor(r, p->name, name, v->u.items[i]->u.view, &t) : ckr__ac_oom(r);
+            e = name ? ckr__ac_tensor(r, p->name, name, v->u.items[i]->u.view, &t) : ckr__oom(r->c);
         }
         return e;
     }
@@ -33108,7 +33084,7 @@ static ckr_result ckr__ac_groups(ckr__ac *r, ckr__ac_file *f, const ckr__ac_para
     const ckr_node *list = ckr_node_get(f->part, "param_groups");
     ckr_group *all = CKR__NEW_N(r->c, ckr_group, r->s->n_groups + list->count);
     uint64_t i, k, at = 0;
-    if (!all) return ckr__ac_oom(r);
+    if (!all) return ckr__oom(r->c);
     if (r->s->n_groups) memcpy(all, r->s->groups, (size_t)r->s->n_groups * sizeof *all);
     f->first_group = r->s->n_groups;
     f->n_groups = list->count;
@@ -33119,13 +33095,13 @@ static ckr_result ckr__ac_groups(ckr__ac *r, ckr__ac_file *f, const ckr__ac_para
         g->hyper = ckr__node(r->c, CKR_NODE_DICT);
         for (k = at; k < n && p[k].group == i; k++) {}         /* they lie group by group    */
         g->params = CKR__NEW_N(r->c, const char *, k - at);
-        if (!g->hyper || !g->params) return ckr__ac_oom(r);
+        if (!g->hyper || !g->params) return ckr__oom(r->c);
         for (; at < k; at++) g->params[g->n_params++] = p[at].name;
         for (k = 0; k < g->raw->count; k++) {
             ckr_node *key = g->raw->u.items[2 * k];
             if (ckr__is_str(key, "params") || ckr__is_str(key, "param_names")) continue;
             if (!ckr__node_pair(r->c, g->hyper, key, ckr__dict_at(g->raw, k)))
-                return ckr__ac_oom(r);
+                return ckr__oom(r->c);
         }
     }
     r->s->groups = all;
@@ -33209,7 +33185,7 @@ static ckr_result ckr__ac_schedule(ckr__ac *r, ckr__ac_file *f)
     ckr_schedule *s;
     uint64_t i;
     ckr_result e;
-    if (!hyper) return ckr__ac_oom(r);
+    if (!hyper) return ckr__oom(r->c);
     if (!ckr__is_scheduler(f->part))
         return ckr__ac_bad(r, f, NULL, "the state dict of a scheduler");
     for (i = 0; i < n; i++) hyper[i] = r->s->groups[first + i].hyper;
@@ -33240,7 +33216,7 @@ static ckr_result ckr__ac_rate(ckr__ac *r)
                          "otherwise, as once per epoch, or the number of processes has changed",
                          NULL);
         for (i = 0; i < r->s->n_schedules && e == CKR_OK; i++)
-            if (!ckr__sched_unclocked(r->c, &r->s->schedules[i], t, step)) e = ckr__ac_oom(r);
+            if (!ckr__sched_unclocked(r->c, &r->s->schedules[i], t, step)) e = ckr__oom(r->c);
     }
     if (step < 0 && t >= 0 && ckr__whole((double)t / r->rate))
         r->s->progress.step = (int64_t)((double)t / r->rate);
@@ -33293,7 +33269,7 @@ static ckr_result ckr__ac_stream(ckr__ac *r, const ckr__ac_from *x, const ckr__a
     ckr_stream *s;
     if (state->kind == CKR_NODE_NONE) return CKR_OK;
     s = CKR__PUSH(ckr_stream, r->c, r->s->rng, r->s->n_rng);
-    if (ckr__failed(r->c)) return ckr__ac_oom(r);
+    if (ckr__failed(r->c)) return ckr__oom(r->c);
     s->kind = as->kind;
     s->name = as->name;
     s->scope = r->sana && !strcmp(as->name, "generator") ? "" : "dp";
@@ -33317,7 +33293,7 @@ static ckr_result ckr__ac_own_device(ckr__ac *r, uint32_t rank, const ckr_node *
     uint64_t i, drawn = 0, last = 0;
     bool foreign = false;
     *own = rank % list->count;
-    if (!v) return ckr__ac_oom(r);
+    if (!v) return ckr__oom(r->c);
     for (i = 0; i < list->count && list->count > 1; i++) {
         const ckr_result e = ckr__rng_from_node(r->c, list->u.items[i], CKR_RNG_TORCH_CUDA, &v[i]);
         if (e == CKR_E_NOMEM || e == CKR_E_IO) return e;
@@ -33341,7 +33317,7 @@ static ckr_result ckr__ac_device(ckr__ac *r, const ckr__ac_from *x, const ckr__a
     ckr__ac_as other = *as;
     uint64_t i, own = 0;
     ckr_result e = CKR_OK;
-    if (!path) return ckr__ac_oom(r);
+    if (!path) return ckr__oom(r->c);
     if (!ckr_node_is_list(n)) return ckr__ac_stream(r, x, as, false, path, n);
     if (n->count) own = x->rank % n->count;
     if (n->count && !strcmp(as->kind, "torch_cuda")) e = ckr__ac_own_device(r, x->rank, n, &own);
@@ -33351,7 +33327,7 @@ static ckr_result ckr__ac_device(ckr__ac *r, const ckr__ac_from *x, const ckr__a
                      : strcmp(as->name, "default") != 0
                          ? ckr__printf(r->c, "%s device %llu", as->name, (unsigned long long)i)
                          : ckr__printf(r->c, "device %llu", (unsigned long long)i);
-        if (!other.name) return ckr__ac_oom(r);
+        if (!other.name) return ckr__oom(r->c);
         e = ckr__ac_stream(r, x, &other, i != own, at, n->u.items[i]);
     }
     return e;
@@ -33431,7 +33407,7 @@ static ckr_result ckr__ac_streams_read(ckr__ac *r, const ckr__ac_from *x, const 
         const ckr_node *v = ckr__dict_at(dict, i);
         const char *path = ckr__printf(r->c, "%s/%s", x->at, key ? key : "?");
         if (key && !strcmp(key, "step")) continue;     /* accelerate's own count of backwards  */
-        if (!path) return ckr__ac_oom(r);
+        if (!path) return ckr__oom(r->c);
         as.kind = NULL;
         if (key) e = ckr__ac_key(r->c, key, v, &as);
         if (e != CKR_OK) break;
@@ -33512,7 +33488,7 @@ static ckr_result ckr__ac_say_devices(ckr__ac *r)
                    "the one device that has drawn is not the one of the local rank: it is taken as "
                    "the process's own",
                    NULL))
-        e = ckr__ac_oom(r);
+        e = ckr__oom(r->c);
     ckr__format(text, sizeof text, "%u rank%s", (unsigned)r->n_active, r->n_active == 1 ? "" : "s");
     if (e == CKR_OK && r->n_active &&
         !ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_RNG_SIBLING_ACTIVE", CKR_APPROX,
@@ -33520,7 +33496,7 @@ static ckr_result ckr__ac_say_devices(ckr__ac *r)
                    "other devices of the process have drawn, or have another seed: one stream is "
                    "the rank's own, the others stay beside it as long as it sees as many devices",
                    NULL))
-        e = ckr__ac_oom(r);
+        e = ckr__oom(r->c);
     return e;
 }
 
@@ -33543,7 +33519,7 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
         e = ckr__fail(r->c->err, CKR_ITEM_LIMIT, r->dir, CKR_NO_OFFSET, NULL,
                       "a file of random states of rank %u", (unsigned)(top - 1));
     r->random = e == CKR_OK ? CKR__NEW_N(r->c, ckr__ac_file *, top) : NULL;
-    if (e == CKR_OK && !r->random) e = ckr__ac_oom(r);
+    if (e == CKR_OK && !r->random) e = ckr__oom(r->c);
     for (i = 0; i < r->n_files && e == CKR_OK; i++)
         if (r->files[i]->kind == CKR__AC_RANDOM) r->random[r->files[i]->index] = r->files[i];
     r->n_random = e == CKR_OK ? top : 0;
@@ -33636,7 +33612,7 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
                      CKR_ERROR, subject, have, NULL, why,
                      "bring back the file; a conversion gives such a rank a stream of its own")
                ? CKR_OK
-               : ckr__ac_oom(r);
+               : ckr__oom(r->c);
 }
 
 /* >>accelerate.read ----------------------------------------------------------- */
@@ -33695,7 +33671,7 @@ static ckr_result ckr__ac_config_tie(ckr__ac *r)
     const ckr_node *tie;
     uint64_t i, k;
     ckr_result e;
-    if (!path) return ckr__ac_oom(r);
+    if (!path) return ckr__oom(r->c);
     if (!r->trainer || r->s->n_ties || ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
         return CKR_OK;
     e = ckr__json_load(r->c, path, &root);
@@ -33709,7 +33685,7 @@ static ckr_result ckr__ac_config_tie(ckr__ac *r)
             if (ckr__path_ends(r->s->tensors[i]->name, ends[k]) && !found)
                 found = r->s->tensors[i];
     if (!found) return CKR_OK;
-    if (!ckr__map_put(&r->names, "lm_head.weight", 14, found->index, NULL)) return ckr__ac_oom(r);
+    if (!ckr__map_put(&r->names, "lm_head.weight", 14, found->index, NULL)) return ckr__oom(r->c);
     return ckr__ac_tie(r, found->name, "lm_head.weight");
 }
 
@@ -33752,7 +33728,7 @@ static ckr_result ckr__ac_args_take(ckr__ac *r, const char *kind, ckr_node *para
     double *bases = CKR__NEW_N(r->c, double, old->n_lanes), drift;
     uint64_t i, lane;
     ckr_result e;
-    if (!bases) return ckr__ac_oom(r);
+    if (!bases) return ckr__oom(r->c);
     for (i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
     e = ckr__sched_build(r->c, kind, params, bases, old->n_lanes, &x);
     if (e == CKR_E_ARG) {
@@ -33790,7 +33766,7 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     if (!name || n <= 0 || strlen(name) > 60) return CKR_OK;
     kind = ckr__printf(r->c, "transformers:%s", name);
     params = ckr__ac_args_params(r, args, name, n);
-    return kind && params ? ckr__ac_args_take(r, kind, params) : ckr__ac_oom(r);
+    return kind && params ? ckr__ac_args_take(r, kind, params) : ckr__oom(r->c);
 }
 
 static ckr_result ckr__ac_read_all(ckr__ac *r)
@@ -34157,7 +34133,7 @@ static ckr_result ckr__rf_files(ckr__rf *x, const char *path, const ckr__plain *
         e = ckr__ac_params(x->r, &x->files[i], &p, &n);
         *ok = e == CKR_OK;
     }
-    if (*ok || !x->files || e == CKR_E_NOMEM) return *ok ? CKR_OK : ckr__ac_oom(x->r);
+    if (*ok || !x->files || e == CKR_E_NOMEM) return *ok ? CKR_OK : ckr__oom(x->r->c);
     ckr__error_reset(x->r->c);
     return CKR_OK;
 }
@@ -34196,7 +34172,7 @@ static ckr_result ckr__rf_dict(ckr__rf *x, const ckr_node *d, const char *prefix
         const char *head;
         if (!ckr_node_is_dict(v) || !ckr__flat_new(&x->had, v)) continue;
         head = ckr__printf(x->r->c, "%s%s.", prefix, ckr__dict_key(d, i));
-        e = head ? ckr__rf_tensors(x, v, head, slot) : ckr__ac_oom(x->r);
+        e = head ? ckr__rf_tensors(x, v, head, slot) : ckr__oom(x->r->c);
     }
     return e;
 }
@@ -34223,7 +34199,7 @@ static ckr_result ckr__rf_models(ckr__rf *x)
         const char *prefix;
         if (!ckr__rf_is_one(x, &x->places[i])) continue;
         prefix = ckr__rf_head(x, &x->places[i]);
-        e = prefix ? ckr__rf_dict(x, x->places[i].node, prefix, "param") : ckr__ac_oom(x->r);
+        e = prefix ? ckr__rf_dict(x, x->places[i].node, prefix, "param") : ckr__oom(x->r->c);
     }
     return e;
 }
@@ -34344,7 +34320,7 @@ static ckr_result ckr__rf_unite(ckr__rf *x)
     ckr_schedule *all = s->schedules;
     ckr_lane *lanes = CKR__NEW_N(x->r->c, ckr_lane, s->n_groups);
     uint64_t i, n = 0;
-    if (!lanes) return ckr__ac_oom(x->r);
+    if (!lanes) return ckr__oom(x->r->c);
     for (i = 0; i < s->n_schedules; i++) {
         n += all[i].n_lanes;
         if (!ckr__rf_alike(x->r->c, &all[0], &all[i])) return x->r->c->err->code;
@@ -35656,11 +35632,6 @@ typedef struct ckr__lm {
     uint64_t       n_loose;
 } ckr__lm;
 
-static ckr_result ckr__lm_oom(const ckr__lm *m)
-{
-    return m->c->err->code != CKR_OK ? m->c->err->code : CKR_E_NOMEM;
-}
-
 /* Elements of a tensor's one layer: rows * cols. */
 static void ckr__lm_layer(const ckr__lm_dims *d, int i, int64_t *rows, int64_t *cols)
 {
@@ -36037,7 +36008,7 @@ static ckr_result ckr__lm_read_params(ckr__lm *m)
         r.tensor = ckr__lm_tensor(m, i, "param", m->dtype, &b);
         r.dtype = m->dtype;
         r.file = m->model;
-        if (!r.tensor || !ckr__read_flat(&r, b, 0, (int64_t)n, at)) return ckr__lm_oom(m);
+        if (!r.tensor || !ckr__read_flat(&r, b, 0, (int64_t)n, at)) return ckr__oom(m->c);
         r.tensor->requires_grad = true;
         r.tensor->stochastic = m->dtype == CKR_DTYPE_BF16;
         at += n * ckr_dtype_size(m->dtype);
@@ -36076,7 +36047,7 @@ static ckr_result ckr__lm_read_slot(ckr__lm *m, uint32_t slot)
             x.file = m->ranks[r].file;
             x.rank = (int32_t)r;
             x.replica = !m->zero1 && r > 0;
-            if (!x.tensor || !ckr__lm_read_part(m, &x, b, i, r, at)) return ckr__lm_oom(m);
+            if (!x.tensor || !ckr__lm_read_part(m, &x, b, i, r, at)) return ckr__oom(m->c);
         }
         at += 4 * (ckr__lm_numel(&m->dims, i, &layer) / share);
     }
@@ -36198,7 +36169,7 @@ static ckr_result ckr__lm_choose(ckr__lm *m, const ckr__dirlist *l, const char *
     }
     name = ckr__printf(m->c, "model_%08lld.bin", (long long)m->step);
     *model = name ? ckr__path_join(m->c, m->dir, name) : NULL;
-    if (!*model) return ckr__lm_oom(m);
+    if (!*model) return ckr__oom(m->c);
     for (i = 0; i < l->n; i++)
         if (!strcmp(l->items[i]->name, name)) return CKR_OK;
     r = ckr__fail(m->c->err, CKR_ITEM_LLMC_MISSING, m->dir, CKR_NO_OFFSET, name,
@@ -36221,13 +36192,13 @@ static ckr_result ckr__lm_states(ckr__lm *m, const ckr__dirlist *l)
         n += ckr__lm_state_name(l->items[i]->name, &step, &rank) && step == m->step;
     ckr__format(name, sizeof name, "state_%08lld_00000.bin", (long long)m->step);
     paths = CKR__NEW_N(m->c, const char *, n);
-    if (!paths) return ckr__lm_oom(m);
+    if (!paths) return ckr__oom(m->c);
     m->P = (uint32_t)n;
     for (i = 0; i < l->n && r == CKR_OK; i++) {
         const char *path;
         if (!ckr__lm_state_name(l->items[i]->name, &step, &rank) || step != m->step) continue;
         path = ckr__path_join(m->c, m->dir, l->items[i]->name);
-        if (!path) return ckr__lm_oom(m);
+        if (!path) return ckr__oom(m->c);
         if (rank < n) paths[rank] = path;
     }
     if (!n || !paths[0])
@@ -36248,7 +36219,7 @@ static ckr_result ckr__lm_states(ckr__lm *m, const ckr__dirlist *l)
                          (unsigned long long)n, (long long)m->step,
                          (unsigned long)ckr__load_u32(head + 8));
     m->ranks = CKR__NEW_N(m->c, ckr__lm_rank, n);
-    if (!m->ranks) return ckr__lm_oom(m);
+    if (!m->ranks) return ckr__oom(m->c);
     for (i = 0; i < n && r == CKR_OK; i++) r = ckr__lm_read_rank(m, (uint32_t)i, paths[i]);
     return r;
 }
@@ -36258,14 +36229,14 @@ static ckr_result ckr__lm_leftovers(ckr__lm *m, const ckr__dirlist *l)
     uint64_t i;
     int64_t step;
     m->loose = CKR__NEW_N(m->c, const char *, l->n);
-    if (!m->loose) return ckr__lm_oom(m);
+    if (!m->loose) return ckr__oom(m->c);
     for (i = 0; i < l->n; i++) {
         const char *s = l->items[i]->name;
         if (!strcmp(s, "ckptresume.json") || (!l->items[i]->is_dir && ckr__lm_is_ours(s, &step)))
             continue;
         if (l->items[i]->is_dir) s = ckr__printf(m->c, "%s/", s);
         else m->loose[m->n_loose++] = s;
-        if (!s || !ckr__leftover(m->c, m->s, s, NULL)) return ckr__lm_oom(m);
+        if (!s || !ckr__leftover(m->c, m->s, s, NULL)) return ckr__oom(m->c);
     }
     return CKR_OK;
 }
@@ -36275,7 +36246,7 @@ static ckr_result ckr__lm_stream(ckr__lm *m, uint32_t rank, const char *kind, co
 {
     ckr_node *state = ckr__node_text(m->c, CKR_NODE_BYTES, (const char *)p, n);
     ckr_stream *x = CKR__PUSH(ckr_stream, m->c, m->s->rng, m->s->n_rng);
-    if (!state) return ckr__lm_oom(m);
+    if (!state) return ckr__oom(m->c);
     x->kind = kind;
     x->name = name;
     x->scope = "dp";
@@ -36306,14 +36277,14 @@ static ckr_result ckr__lm_groups(ckr__lm *m)
 {
     int i, g;
     m->s->groups = CKR__NEW_N(m->c, ckr_group, 2);
-    if (!m->s->groups) return ckr__lm_oom(m);
+    if (!m->s->groups) return ckr__oom(m->c);
     m->s->n_groups = 2;
     for (g = 0; g < 2; g++) {
         ckr_group *x = &m->s->groups[g];
         x->name = g ? "no_decay" : "decay";
         x->params = CKR__NEW_N(m->c, const char *, CKR__LM_TENSORS);
         x->hyper = ckr__node(m->c, CKR_NODE_DICT);
-        if (!x->params || !x->hyper) return ckr__lm_oom(m);
+        if (!x->params || !x->hyper) return ckr__oom(m->c);
         for (i = 0; i < CKR__LM_TENSORS; i++)
             if ((ckr__lm_shapes[i].cols == 0) == (g == 1))
                 x->params[x->n_params++] = ckr__lm_shapes[i].name;
@@ -36327,7 +36298,7 @@ static ckr_result ckr__lm_note(ckr__lm *m, const char *code, ckr_severity severi
     return ckr__note(m->c, &m->s->notes, &m->s->n_notes, code, severity, subject, NULL, NULL,
                      reason, remedy)
                ? CKR_OK
-               : ckr__lm_oom(m);
+               : ckr__oom(m->c);
 }
 
 /* Rows that the caller tells, where the files tell them too. */
@@ -36399,7 +36370,7 @@ static ckr_result ckr__lm_places(ckr__lm *m)
                                        order ? order : "");
         const char *key = ckr__printf(m->c, "data of rank %lu", (unsigned long)i);
         if (!order || !ckr__node_set(m->c, d, key, ckr__node_str(m->c, text)))
-            return ckr__lm_oom(m);
+            return ckr__oom(m->c);
     }
     m->s->data = d;
     return CKR_OK;
@@ -38201,11 +38172,6 @@ typedef struct ckr__ds {
     ckr__ac          ac;       /* of torch's own state dicts: context and state only       */
 } ckr__ds;
 
-static ckr_result ckr__ds_oom(const ckr__ds *r)
-{
-    return r->c->err->code != CKR_OK ? r->c->err->code : CKR_E_NOMEM;
-}
-
 static ckr_result ckr__ds_bad(ckr__ds *r, const ckr__ds_file *f, const char *where,
                               const char *expected)
 {
@@ -38219,7 +38185,7 @@ static ckr_result ckr__ds_note(ckr__ds *r, const char *code, ckr_severity severi
     return ckr__note(r->c, &r->s->notes, &r->s->n_notes, code, severity, subject, NULL, NULL,
                      reason, remedy)
                ? CKR_OK
-               : ckr__ds_oom(r);
+               : ckr__oom(r->c);
 }
 
 /* What cannot be understood without an optimizer's own file. */
@@ -38276,10 +38242,10 @@ static ckr_result ckr__ds_list(ckr__ds *r)
         ckr__ds_file *f = CKR__NEW(r->c, ckr__ds_file);
         if (!strcmp(l.items[i]->name, "ckptresume.json")) continue;
         *CKR__PUSH(ckr__ds_file *, r->c, r->files, r->n_files) = f;
-        if (ckr__failed(r->c)) return ckr__ds_oom(r);
+        if (ckr__failed(r->c)) return ckr__oom(r->c);
         f->rel = l.items[i]->name;
         f->path = ckr__path_join(r->c, r->dir, f->rel);
-        if (!f->path) return ckr__ds_oom(r);
+        if (!f->path) return ckr__oom(r->c);
         f->dir = l.items[i]->is_dir;
         f->kind = f->dir ? (uint8_t)CKR__DS_LOOSE : ckr__ds_kind(f->rel, f);
         if (f->dir && !strcmp(f->rel, "zero")) r->universal = true;
@@ -38309,7 +38275,7 @@ static ckr_result ckr__ds_own_place(ckr__ds *r, const ckr__ds_file *f, const cha
     const char *name = root ? ckr__printf(r->c, "%s.pt", root) : "";
     uint8_t kind;
     memset(&was, 0, sizeof was);
-    if (!name) return ckr__ds_oom(r);
+    if (!name) return ckr__oom(r->c);
     kind = ckr__ds_kind(name, &was);
     if (kind > CKR__DS_LAYER || (kind == f->kind && was.ranked == f->ranked && was.mp == f->mp &&
                                  was.dp == f->dp && was.layer == f->layer))
@@ -38372,9 +38338,9 @@ static ckr_result ckr__ds_places(ckr__ds *r)
     for (m = 0; m < r->mp && r->stages; m++) {
         r->stages[m].models = CKR__NEW_N(r->c, ckr__ds_file *, r->dp);
         r->stages[m].optim = CKR__NEW_N(r->c, ckr__ds_file *, r->dp);
-        if (!r->stages[m].models || !r->stages[m].optim) return ckr__ds_oom(r);
+        if (!r->stages[m].models || !r->stages[m].optim) return ckr__oom(r->c);
     }
-    if (!r->stages || !r->layers) return ckr__ds_oom(r);
+    if (!r->stages || !r->layers) return ckr__oom(r->c);
     for (i = 0; i < r->n_files; i++) {
         ckr__ds_file *f = r->files[i], **place;
         if (f->kind == CKR__DS_LOOSE) continue;
@@ -38510,7 +38476,7 @@ static ckr_result ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
     uint64_t k, i;
     uint32_t d;
     g->shapes = ckr_node_get(g->model->root, "param_shapes");
-    if (!list || !none) return ckr__ds_oom(r);
+    if (!list || !none) return ckr__oom(r->c);
     if (ckr_node_is_list(g->shapes) || r->wrapper != CKR__DS_BF16) return CKR_OK;
     for (d = 0; d < r->dp; d++) {
         const ckr_node *maps = ckr_node_get(ckr__ds_optim(g->optim[d]), "param_slice_mappings");
@@ -38518,14 +38484,14 @@ static ckr_result ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
             const ckr_node *m = maps->u.items[k];
             ckr_node *dict;
             if (k == list->count && !ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT)))
-                return ckr__ds_oom(r);
+                return ckr__oom(r->c);
             dict = list->u.items[k];
             for (i = 0; i < ckr__dict_n(m); i++) {
                 const ckr_node *last =
                     dict->count ? dict->u.items[2 * (dict->count - 1)] : NULL;
                 const char *name = ckr__dict_key(m, i);
                 if (!name || (last && !strcmp(last->u.str, name))) continue;   /* its second part */
-                if (!ckr__node_pair(r->c, dict, m->u.items[2 * i], none)) return ckr__ds_oom(r);
+                if (!ckr__node_pair(r->c, dict, m->u.items[2 * i], none)) return ckr__oom(r->c);
             }
         }
     }
@@ -38667,7 +38633,7 @@ static ckr_result ckr__ds_shape(ckr__ds *r, const ckr__ds_file *f, const char *n
     bool ok = n && (n->kind == CKR_NODE_SIZE || ckr_node_is_list(n)) && n->count <= CKR_MAX_DIMS;
     *n_dims = ok ? (uint32_t)n->count : 0;
     v = CKR__NEW_N(r->c, int64_t, *n_dims);
-    if (!v) return ckr__ds_oom(r);
+    if (!v) return ckr__oom(r->c);
     for (i = 0; i < *n_dims && ok; i++) ok = ckr_node_i64(n->u.items[i], &v[i]) && v[i] >= 0;
     *shape = v;
     if (ok && ckr__numel(*n_dims, v, numel) && *numel <= INT64_MAX / 8) return CKR_OK;
@@ -38726,7 +38692,7 @@ static ckr_result ckr__ds_leave(ckr__ds *r, const ckr__ds_file *f, const char *w
                                 const ckr_node *node)
 {
     const char *path = ckr__printf(r->c, "%s#/%s", f->rel, where);
-    return path && ckr__leftover(r->c, r->s, path, node) ? CKR_OK : ckr__ds_oom(r);
+    return path && ckr__leftover(r->c, r->s, path, node) ? CKR_OK : ckr__oom(r->c);
 }
 
 static ckr_result ckr__ds_tie(ckr__ds *r, const char *name, const char *other)
@@ -38759,7 +38725,7 @@ static ckr_result ckr__ds_buffers(ckr__ds *r, ckr__ds_module *m)
         const ckr_node *n = list->u.items[i];
         if (n->kind == CKR_NODE_STR &&
             !ckr__map_put(&m->buffers, n->u.str, (size_t)n->count, i, NULL))
-            return ckr__ds_oom(r);
+            return ckr__oom(r->c);
     }
     return CKR_OK;
 }
@@ -38772,7 +38738,7 @@ static ckr_result ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_nod
         const char *name = ckr__dict_key(dict, i);
         *CKR__PUSH(const ckr_node *, r->c, m->found, m->n_found) = ckr__dict_at(dict, i);
         if (name && !ckr__map_put(&m->shapes, name, strlen(name), m->n_found - 1, NULL))
-            return ckr__ds_oom(r);
+            return ckr__oom(r->c);
     }
     return r->c->err->code;
 }
@@ -38806,11 +38772,11 @@ static ckr_result ckr__ds_alias(ckr__ds *r, ckr__ds_module *m, uint64_t i, const
         ckr__same_view(ckr__dict_at(m->dict, at)->u.view, v)) {
         const char *other = m->dict->u.items[2 * at]->u.str;
         *first = *m->prefix ? ckr__printf(r->c, "%s%s", m->prefix, other) : other;
-        return *first ? CKR_OK : ckr__ds_oom(r);
+        return *first ? CKR_OK : ckr__oom(r->c);
     }
     return ckr__map_put(&m->views, (const char *)m->keys[i], sizeof m->keys[i], i, NULL)
                ? CKR_OK
-               : ckr__ds_oom(r);
+               : ckr__oom(r->c);
 }
 
 /* A parameter whose elements are elsewhere: its shape from param_shapes or frozen_param_shapes. */
@@ -38828,9 +38794,9 @@ static ckr_result ckr__ds_absent(ckr__ds *r, const ckr__ds_module *m, const char
     e = ckr__ds_shape(r, m->f, name, m->found[at], &n_dims, &shape, &numel);
     if (e != CKR_OK) return e;
     p = ckr__ds_param_add(r, name, n_dims, shape);
-    if (!p) return ckr__ds_oom(r);
+    if (!p) return ckr__oom(r->c);
     p->param = ckr__tensor_add(r->c, r->s, name, "param", v->dtype, n_dims, shape);
-    return p->param ? CKR_OK : ckr__ds_oom(r);
+    return p->param ? CKR_OK : ckr__oom(r->c);
 }
 
 static ckr_result ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
@@ -38847,7 +38813,7 @@ static ckr_result ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
     e = ckr__ds_alias(r, m, i, name, v, &first);
     if (e != CKR_OK) return e;
     if (*m->prefix) name = ckr__printf(r->c, "%s%s", m->prefix, name);
-    if (!name) return ckr__ds_oom(r);
+    if (!name) return ckr__oom(r->c);
     if (first) return ckr__ds_tie(r, first, name);
     if (ckr__ds_find(r, name))
         return ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, m->f->path, CKR_NO_OFFSET, name, NULL);
@@ -38858,7 +38824,7 @@ static ckr_result ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
     t->buffer = buffer;
     if (buffer) return CKR_OK;
     p = ckr__ds_param_add(r, name, v->n_dims, v->shape);
-    if (!p) return ckr__ds_oom(r);
+    if (!p) return ckr__oom(r->c);
     p->param = t;
     return CKR_OK;
 }
@@ -38891,7 +38857,7 @@ static ckr_result ckr__ds_module_read(ckr__ds *r, const ckr__ds_file *f, const c
     m.shared = *prefix ? NULL : ckr__ds_shared(r);
     m.buffers.c = m.views.c = m.shapes.c = r->c;
     m.keys = (uint64_t(*)[2])ckr__arena_n(r->c, dict->count, sizeof *m.keys);
-    e = m.keys ? ckr__ds_buffers(r, &m) : ckr__ds_oom(r);
+    e = m.keys ? ckr__ds_buffers(r, &m) : ckr__oom(r->c);
     if (e == CKR_OK) e = ckr__ds_shapes_all(r, &m);
     for (i = 0; i < dict->count && e == CKR_OK; i++) e = ckr__ds_weight(r, &m, i);
     ckr__map_free(&m.buffers);
@@ -38910,7 +38876,7 @@ static ckr_result ckr__ds_fragment(ckr__ds *r, const ckr__ds_file *f, ckr__ds_pa
     const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
     ckr__block *b = ckr__block_whole(r->c, p->n_dims, p->shape);
     ckr__reader rd;
-    if (!b) return ckr__ds_oom(r);
+    if (!b) return ckr__oom(r->c);
     if (!v || v->layout || v->bytes || v->n_dims != 1 || v->shape[0] < end - begin ||
         (v->shape[0] > 1 && v->stride[0] != 1))
         return ckr__ds_bad(r, f, p->name, "this rank's piece of the frozen parameter");
@@ -38924,7 +38890,7 @@ static ckr_result ckr__ds_fragment(ckr__ds *r, const ckr__ds_file *f, ckr__ds_pa
     return ckr__read_flat(&rd, b, begin, end,
                           v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype))
                ? CKR_OK
-               : ckr__ds_oom(r);
+               : ckr__oom(r->c);
 }
 
 /* Frozen parameters: pieces with ZeRO-3; a second copy with ZeRO-2, which must be equal. */
@@ -38958,7 +38924,7 @@ static ckr_result ckr__ds_frozen(ckr__ds *r, const ckr__ds_file *f, uint32_t d)
         rd.rank = -1;
         rd.replica = true;
         b = ckr__block_whole(r->c, p->n_dims, p->shape);
-        if (!b || !ckr__read_view(&rd, b, n->u.view)) return ckr__ds_oom(r);
+        if (!b || !ckr__read_view(&rd, b, n->u.view)) return ckr__oom(r->c);
     }
     return e;
 }
@@ -39033,14 +38999,14 @@ static ckr_result ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_v
         if (!b || !ckr__read_flat(&rd, b, lo - x->start[i], hi - x->start[i],
                                   v->data_offset + ((uint64_t)v->offset +
                                                     (uint64_t)(lo - x->first)) * elem))
-            return ckr__ds_oom(r);
+            return ckr__oom(r->c);
         /* rounded as it is read: with ZeRO-3 the parameter is its master in the model's dtype */
         if ((r->zero == 3 || r->bare) && !strcmp(x->slot, "master")) {
             rd.tensor = p->param;
             if (!ckr__read_flat(&rd, b, lo - x->start[i], hi - x->start[i],
                                 v->data_offset + ((uint64_t)v->offset +
                                                   (uint64_t)(lo - x->first)) * elem))
-                return ckr__ds_oom(r);
+                return ckr__oom(r->c);
         }
     }
     return CKR_OK;
@@ -39098,12 +39064,12 @@ static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *s
         if (x->params[i]->stated) continue;
         e = ckr__ds_slot(r, x->params[i], slot, view->dtype, true, &t);
         b = ckr__block_whole(r->c, view->n_dims, view->shape);
-        if (e != CKR_OK || !b) return ckr__ds_oom(r);
+        if (e != CKR_OK || !b) return ckr__oom(r->c);
         rd.tensor = t;
         rd.rank = (int32_t)x->rank;
         t->n_dims = view->n_dims;
         t->shape = view->shape;
-        if (t->n_pieces == 0 && !ckr__read_view(&rd, b, view)) return ckr__ds_oom(r);
+        if (t->n_pieces == 0 && !ckr__read_view(&rd, b, view)) return ckr__oom(r->c);
     }
     return CKR_OK;
 }
@@ -39416,14 +39382,14 @@ static ckr_result ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
     g->n_groups = g->shapes->count;
     g->params = CKR__NEW_N(r->c, ckr__ds_param **, g->n_groups);
     g->n_params = CKR__NEW_N(r->c, uint64_t, g->n_groups);
-    if (!g->params || !g->n_params) return ckr__ds_oom(r);
+    if (!g->params || !g->n_params) return ckr__oom(r->c);
     for (k = 0; k < g->n_groups; k++) {
         const ckr_node *d = g->shapes->u.items[k];
         if (!ckr_node_is_dict(d))
             return ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
         g->n_params[k] = d->count;
         g->params[k] = CKR__NEW_N(r->c, ckr__ds_param *, d->count);
-        if (!g->params[k]) return ckr__ds_oom(r);
+        if (!g->params[k]) return ckr__oom(r->c);
         for (i = 0; i < d->count; i++) {
             const char *name = ckr__dict_key(d, i);
             ckr__ds_param *p = ckr__ds_find(r, name);
@@ -39456,13 +39422,13 @@ static ckr_result ckr__ds_parts(ckr__ds *r, ckr__ds_stage *g, uint64_t k)
     uint32_t d;
     ckr_result e;
     memset(&x, 0, sizeof x);
-    if (!start) return ckr__ds_oom(r);
+    if (!start) return ckr__oom(r->c);
     e = ckr__ds_layout(r, g, k, start, &total);
     x.params = g->params[k];
     x.n = g->n_params[k];
     x.start = start;
     x.where = ckr__printf(r->c, "optimizer_state_dict/state/%llu", (unsigned long long)k);
-    if (!x.where) return ckr__ds_oom(r);
+    if (!x.where) return ckr__oom(r->c);
     for (d = 0; d < r->dp && e == CKR_OK; d++) {
         x.f = g->optim[d];
         x.rank = d;
@@ -39561,7 +39527,7 @@ static ckr_result ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac
     ckr_result e;
     ckr__state_init(&s);
     s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
-    if (!s.tensors) return ckr__ds_oom(r);
+    if (!s.tensors) return ckr__oom(r->c);
     for (i = 0; i < r->n_params; i++)
         if (r->params[i]->param && (r->params[i]->mp == m || r->params[i]->tied))
             s.tensors[s.n_tensors++] = r->params[i]->param;
@@ -39609,7 +39575,7 @@ static ckr_result ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char 
     rd.rank = (int32_t)m;
     rd.replica = t->n_pieces > 0;
     b = ckr__block_whole(r->c, t->n_dims, t->shape);
-    return b && ckr__read_view(&rd, b, v) ? CKR_OK : ckr__ds_oom(r);
+    return b && ckr__read_view(&rd, b, v) ? CKR_OK : ckr__oom(r->c);
 }
 
 static ckr_result ckr__ds_whole_state(ckr__ds *r, uint32_t m, ckr__ds_param *p,
@@ -39633,7 +39599,7 @@ static ckr_result ckr__ds_whole_state(ckr__ds *r, uint32_t m, ckr__ds_param *p,
         } else if (ckr__is_tensors(n)) {
             for (k = 0; k < n->count && e == CKR_OK; k++) {
                 const char *one = ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)k);
-                e = one ? ckr__ds_whole_tensor(r, p, one, n->u.items[k], m) : ckr__ds_oom(r);
+                e = one ? ckr__ds_whole_tensor(r, p, one, n->u.items[k], m) : ckr__oom(r->c);
             }
         } else if (ckr__is_number(n)) {
             memset(&x, 0, sizeof x);
@@ -39683,7 +39649,7 @@ static ckr_result ckr__ds_fused(ckr__ds *r, ckr__ds_stage *g, const ckr_node *ow
             ckr__ds_flat(ckr_node_at(ckr_node_get(own, "fp32_groups_flat"), k), &numel);
         double steps = ckr__nan();
         ckr__ds_run x;
-        if (!start) return ckr__ds_oom(r);
+        if (!start) return ckr__oom(r->c);
         for (i = 0; i < g->n_params[k]; i++) {
             start[i] = at;
             at += g->params[k][i]->numel;
@@ -39720,9 +39686,9 @@ static ckr_result ckr__ds_fused_names(ckr__ds *r, uint32_t m)
     g->n_groups = 1;
     g->params = CKR__NEW_N(r->c, ckr__ds_param **, 1);
     g->n_params = CKR__NEW_N(r->c, uint64_t, 1);
-    if (!g->params || !g->n_params) return ckr__ds_oom(r);
+    if (!g->params || !g->n_params) return ckr__oom(r->c);
     g->params[0] = CKR__NEW_N(r->c, ckr__ds_param *, r->n_params);
-    if (!g->params[0]) return ckr__ds_oom(r);
+    if (!g->params[0]) return ckr__oom(r->c);
     for (i = 0; i < r->n_params; i++)
         if (r->params[i]->mp == m || r->params[i]->tied)
             g->params[0][g->n_params[0]++] = r->params[i];
@@ -39736,12 +39702,12 @@ static ckr_result ckr__ds_whole_names(ckr__ds *r, uint32_t m, const ckr__ac_para
     g->n_groups = g->groups->count;
     g->params = CKR__NEW_N(r->c, ckr__ds_param **, g->n_groups);
     g->n_params = CKR__NEW_N(r->c, uint64_t, g->n_groups);
-    if (!g->params || !g->n_params) return ckr__ds_oom(r);
+    if (!g->params || !g->n_params) return ckr__oom(r->c);
     for (i = 0; i < n; i++) g->n_params[p[i].group]++;
     for (k = 0; k < g->n_groups; k++) {
         g->params[k] = CKR__NEW_N(r->c, ckr__ds_param *, g->n_params[k]);
         g->n_params[k] = 0;
-        if (!g->params[k]) return ckr__ds_oom(r);
+        if (!g->params[k]) return ckr__oom(r->c);
     }
     for (i = 0; i < n; i++) {
         ckr__ds_param *x = ckr__ds_find(r, p[i].name);
@@ -39809,7 +39775,7 @@ static ckr_result ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const ckr_node 
     const char *name = ckr_node_str(key);
     uint64_t n = x->n;
     if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return CKR_OK;
-    if (!ckr__map_put(&x->all, name, strlen(name), m, NULL)) return ckr__ds_oom(r);
+    if (!ckr__map_put(&x->all, name, strlen(name), m, NULL)) return ckr__oom(r->c);
     if (!ckr__starts(name, "tied_modules.")) return CKR_OK;
     *CKR__PUSH(const ckr_node *, r->c, x->keys, x->n) = key;
     *CKR__PUSH(const ckr_node *, r->c, x->shapes, n) = shape;
@@ -39833,13 +39799,13 @@ static ckr_result ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
             const ckr_node *n = buffers->u.items[k];
             if (n->kind == CKR_NODE_STR &&
                 !ckr__map_put(&x->buffers, n->u.str, (size_t)n->count, m, NULL))
-                e = ckr__ds_oom(r);
+                e = ckr__oom(r->c);
         }
     }
     x->told = !x->all.count && r->desc && r->desc->names;
     for (k = 0; x->told && k < r->desc->n_names && e == CKR_OK; k++) {
         ckr_node *key = ckr__node_str(r->c, r->desc->names[k]), *none = ckr__ds_none_node(r);
-        e = key && none ? ckr__ds_name_add(r, x, key, none, 0) : ckr__ds_oom(r);
+        e = key && none ? ckr__ds_name_add(r, x, key, none, 0) : ckr__oom(r->c);
     }
     return e;
 }
@@ -39881,7 +39847,7 @@ static ckr_result ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const
     if (!local || n->kind != CKR_NODE_TENSOR)
         return ckr__ds_leave(r, f, local ? local : "?", n);
     name = ckr__ds_layer_name(r, x, f->layer, local, n->u.view);
-    if (!name) return ckr__ds_oom(r);
+    if (!name) return ckr__oom(r->c);
     p = ckr__ds_find(r, name);
     if (p) {                                           /* the second use of a tied layer    */
         memset(&rd, 0, sizeof rd);
@@ -39890,14 +39856,14 @@ static ckr_result ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const
         rd.rank = -1;
         rd.replica = true;
         b = ckr__block_whole(r->c, p->n_dims, p->shape);
-        return b && ckr__read_view(&rd, b, n->u.view) ? CKR_OK : ckr__ds_oom(r);
+        return b && ckr__read_view(&rd, b, n->u.view) ? CKR_OK : ckr__oom(r->c);
     }
     e = ckr__plain_tensor_as(r->c, r->s, name, "param", n->u.view, &t);
     if (e != CKR_OK || !t) return e;
     t->buffer = ckr__map_find(&x->buffers, name, strlen(name), NULL);
     if (t->buffer) return CKR_OK;
     p = ckr__ds_param_add(r, name, n->u.view->n_dims, n->u.view->shape);
-    if (!p) return ckr__ds_oom(r);
+    if (!p) return ckr__oom(r->c);
     p->param = t;
     p->layer = f->layer;
     p->tied = ckr__starts(name, "tied_modules.");
@@ -39971,7 +39937,7 @@ static ckr_result ckr__ds_deal_layers(ckr__ds *r)
         const char *dot = strchr(p->name, '.');
         p->name = ckr__printf(r->c, "tied_modules.embed%s", dot ? dot : "");
         if (!p->name || !ckr__map_put(&r->by_name, p->name, strlen(p->name), i, NULL))
-            return ckr__ds_oom(r);
+            return ckr__oom(r->c);
         p->param->name = p->name;
         p->tied = true;
     }
@@ -40001,7 +39967,7 @@ static ckr_result ckr__ds_bare_param(ckr__ds *r, uint32_t m, const char *name, c
     e = ckr__ds_shape(r, r->stages[m].model, name, size, &n_dims, &shape, &numel);
     if (e != CKR_OK) return e;
     p = ckr__ds_param_add(r, name, n_dims, shape);
-    if (!p) return ckr__ds_oom(r);
+    if (!p) return ckr__oom(r->c);
     p->mp = m;
     p->tied = ckr__starts(name, "tied_modules.");
     p->layer = p->tied ? 0 : strtol(name, NULL, 10);
@@ -40009,7 +39975,7 @@ static ckr_result ckr__ds_bare_param(ckr__ds *r, uint32_t m, const char *name, c
         return ckr__ds_bad(r, r->stages[m].model, name, "a layer's number");
     if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
     p->param = ckr__tensor_add(r->c, r->s, name, "param", ckr__ds_model_dtype(r), n_dims, shape);
-    return p->param ? CKR_OK : ckr__ds_oom(r);
+    return p->param ? CKR_OK : ckr__oom(r->c);
 }
 
 static ckr_result ckr__ds_bare(ckr__ds *r)
@@ -40026,7 +39992,7 @@ static ckr_result ckr__ds_bare(ckr__ds *r)
         }
     }
     r->layers = CKR__NEW_N(r->c, ckr__ds_file *, r->n_layers);
-    return e == CKR_OK && !r->layers ? ckr__ds_oom(r) : e;
+    return e == CKR_OK && !r->layers ? ckr__oom(r->c) : e;
 }
 
 static ckr_result ckr__ds_pipe(ckr__ds *r)
@@ -40069,10 +40035,10 @@ static ckr_result ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *dir
     ckr_result e;
     if (!ckr__cut_tail(name, &n, ".pt")) return CKR_OK;
     slot = ckr__strndup(r->c, name, n);
-    if (!f || !slot) return ckr__ds_oom(r);
+    if (!f || !slot) return ckr__oom(r->c);
     f->path = ckr__path_join(r->c, dir, name);
     f->rel = f->path ? f->path + strlen(r->dir) : NULL;
-    if (!f->rel) return ckr__ds_oom(r);
+    if (!f->rel) return ckr__oom(r->c);
     while (*f->rel == '/') f->rel++;
     e = ckr__file_open(r->c, f->path, &file);
     if (e == CKR_OK) e = ckr__doc_load(r->c, file, &format, &f->root);
@@ -40108,7 +40074,7 @@ static ckr_result ckr__ds_uni_param(ckr__ds *r, ckr__ds_param *p)
     ckr__dirlist l;
     uint64_t i;
     ckr_result e;
-    if (!dir) return ckr__ds_oom(r);
+    if (!dir) return ckr__oom(r->c);
     if (p->stated) return CKR_OK;
     p->stated = false;
     if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR) {
@@ -40146,7 +40112,7 @@ static ckr_result ckr__ds_uni_open(ckr__ds *r)
     uint32_t file;
     ckr_format format;
     ckr_result e;
-    if (!path) return ckr__ds_oom(r);
+    if (!path) return ckr__oom(r->c);
     if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
         return ckr__ds_missing(r, "zero/optimizer_state.pt");
     e = ckr__file_open(r->c, path, &file);
@@ -40248,7 +40214,7 @@ static ckr_result ckr__ds_group_names(ckr__ds *r, const ckr__ds_stage *g, uint64
     *names = NULL;
     if (r->zero != 3) {
         *names = CKR__NEW_N(r->c, const char *, g->n_params[k]);
-        if (!*names) return ckr__ds_oom(r);
+        if (!*names) return ckr__oom(r->c);
         *n = g->n_params[k];
         if (r->robin) ckr__ds_natural(r, g->params[k], *n, *names);
         for (i = 0; i < *n && !r->robin; i++) (*names)[i] = g->params[k][i]->name;
@@ -40264,7 +40230,7 @@ static ckr_result ckr__ds_group_names(ckr__ds *r, const ckr__ds_stage *g, uint64
         ckr_node_i64(list->u.items[at], &id);
         for (j = 0; j < g->n_params[id]; j++) (*names)[i++] = g->params[id][j]->name;
     }
-    return *names ? CKR_OK : ckr__ds_oom(r);
+    return *names ? CKR_OK : ckr__oom(r->c);
 }
 
 /* A stage's group becomes the state's group of the same values, of which this stage has taken none
@@ -40279,21 +40245,21 @@ static ckr_result ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *fr
     uint64_t i, n = 0, at;
     void *array = s->groups;
     ckr_result e = ckr__ds_group_names(r, g, k, &names, &n);
-    if (e != CKR_OK || !text) return e != CKR_OK ? e : ckr__ds_oom(r);
+    if (e != CKR_OK || !text) return e != CKR_OK ? e : ckr__oom(r->c);
     for (at = m ? *from : s->n_groups; at < s->n_groups; at++) {
         other = s->groups[at].raw ? ckr__node_text_of(r->c, s->groups[at].hyper) : "";
-        if (!other) return ckr__ds_oom(r);
+        if (!other) return ckr__oom(r->c);
         if (!strcmp(other, text)) break;
     }
     if (at == s->n_groups) {
-        if (!ckr__append(r->c, &array, &s->n_groups, sizeof *s->groups)) return ckr__ds_oom(r);
+        if (!ckr__append(r->c, &array, &s->n_groups, sizeof *s->groups)) return ckr__oom(r->c);
         s->groups = (ckr_group *)array;
         for (at = s->n_groups - 1; at > *from; at--) s->groups[at] = s->groups[at - 1];
         memset(&s->groups[at], 0, sizeof s->groups[at]);
         s->groups[at].raw = raw;
         s->groups[at].name = ckr_node_str(ckr_node_get(raw, "name"));
         s->groups[at].hyper = ckr__ds_hyper(r, raw);
-        if (!s->groups[at].hyper) return ckr__ds_oom(r);
+        if (!s->groups[at].hyper) return ckr__oom(r->c);
     }
     *from = at + 1;
     for (i = 0; i < n; i++) {                          /* a tied one is in its first stage's   */
@@ -40374,7 +40340,7 @@ static ckr_result ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, double *bases)
     double *row = CKR__NEW_N(r->c, double, x->n_lanes), told;
     uint64_t i;
     ckr_result e;
-    if (!row) return ckr__ds_oom(r);
+    if (!row) return ckr__oom(r->c);
     for (i = 0; i < x->n_lanes; i++) x->lanes[i].base = 1;
     e = ckr__sched_at(r->c, x, CKR__COL_LR, (double)x->position, row);
     for (i = 0; i < x->n_lanes && e == CKR_OK; i++) {
@@ -40418,16 +40384,16 @@ static ckr_result ckr__ds_native(ckr__ds *r, const ckr_node *state, ckr_schedule
     ckr_schedule *x;
     ckr_result e;
     *out = NULL;
-    if (!params || !bases) return ckr__ds_oom(r);
+    if (!params || !bases) return ckr__oom(r->c);
     if (!type || strlen(type) > 60 || !n ||
         !ckr_node_i64(ckr_node_get(state, "last_batch_iteration"), &at))
         return CKR_OK;
     kind = ckr__printf(r->c, "deepspeed:%s", type);
-    if (!kind) return ckr__ds_oom(r);
+    if (!kind) return ckr__oom(r->c);
     if (!strcmp(type, "WarmupCosineLR") &&
         ckr__ds_version(ckr_node_str(ckr_node_get(r->meta, "ds_version"))) >= 19008 &&
         !ckr__node_set(r->c, params, "clamped", ckr__node_bool(r->c, true)))
-        return ckr__ds_oom(r);
+        return ckr__oom(r->c);
     ckr_node_f64(ckr_node_find(r->config, "/optimizer/params/lr"), &lr);
     for (i = 0; i < n; i++) {
         bases[i] = lr == lr ? lr : 1;
@@ -40457,7 +40423,7 @@ static ckr_result ckr__ds_schedule(ckr__ds *r)
     ckr_schedule *x = NULL;
     uint64_t i;
     ckr_result e;
-    if (!hyper) return ckr__ds_oom(r);
+    if (!hyper) return ckr__oom(r->c);
     if (!ckr_node_is_dict(state) || !state->count) return CKR_OK;
     e = ckr__ds_native(r, state, &x);
     for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
@@ -40559,7 +40525,7 @@ static ckr_result ckr__ds_client(ckr__ds *r, const ckr__ds_file *f, uint32_t ran
             of.file = of.rel = f->rel;
             of.at = ckr__printf(r->c, "/%s", key);
             of.rank = rank;
-            if (!of.at) return ckr__ds_oom(r);
+            if (!of.at) return ckr__oom(r->c);
             k = r->s->n_rng;
             r->ac.several = true;              /* the scripts' own: the states show it       */
             e = ckr__ac_streams_read(&r->ac, &of, v);
@@ -40590,7 +40556,7 @@ static ckr_result ckr__ds_clients(ckr__ds *r)
     for (i = 0; i < r->n_files && e == CKR_OK; i++)
         if (r->files[i]->kind == CKR__DS_LOOSE && !(r->files[i]->dir && r->universal) &&
             !ckr__leftover(r->c, r->s, r->files[i]->rel, NULL))
-            e = ckr__ds_oom(r);
+            e = ckr__oom(r->c);
     return e;
 }
 
@@ -40634,7 +40600,7 @@ static ckr_result ckr__ds_counters(ckr__ds *r)
                      "skipped_steps: it was begun anew, or its files are of another step",
                      "see that the optimizer's files belong to this step")
                ? CKR_OK
-               : ckr__ds_oom(r);
+               : ckr__oom(r->c);
 }
 
 static ckr_result ckr__ds_optimizers(ckr__ds *r)
@@ -40780,11 +40746,6 @@ static bool ckr__ds_refuse(ckr__ds_job *x, ckr_item item, const char *subject, c
     return ckr__ds_say(x, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
 }
 
-static ckr_result ckr__ds_emit_oom(const ckr__ds_job *x)
-{
-    return x->c->err->code != CKR_OK ? x->c->err->code : CKR_E_NOMEM;
-}
-
 static bool ckr__ds_true(const ckr_node *n)
 {
     return n && ((n->kind == CKR_NODE_BOOL && n->u.b) || (n->kind == CKR_NODE_INT && n->u.i));
@@ -40868,7 +40829,7 @@ static ckr_result ckr__ds_adopt_buffers(ckr__ds_adopt *a)
                          "in no group, and no weight or bias: taken for buffers, not for frozen "
                          "parameters", "with ZeRO-3 the two are stored apart; others hold both "
                          "alike");
-    return ok ? CKR_OK : ckr__ds_emit_oom(a->x);
+    return ok ? CKR_OK : ckr__oom(a->x->c);
 }
 
 /* What the file has beside the model's and the optimizer's tensors; safetensors' texts describe its
@@ -40898,13 +40859,13 @@ static bool ckr__ds_adopt_loose(ckr__ds_adopt *a)
 
 static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
 {
-    if (!ckr__ds_adopt_live(a) || !ckr__ds_adopt_loose(a)) return ckr__ds_emit_oom(a->x);
+    if (!ckr__ds_adopt_live(a) || !ckr__ds_adopt_loose(a)) return ckr__oom(a->x->c);
     if (a->n_slots && !a->own->n_groups &&
         !ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, "groups",
                         "the file has an optimizer's state and no groups: lr, weight decay and "
                         "what else goes with it are not known",
                         "convert the checkpoint itself, or leave out the optimizer"))
-        return ckr__ds_emit_oom(a->x);
+        return ckr__oom(a->x->c);
     a->x->s = a->own;
     return a->x->refused ? CKR_OK : ckr__ds_adopt_buffers(a);
 }
@@ -40919,11 +40880,11 @@ static ckr_result ckr__ds_adopt_from(ckr__ds_job *x)
     a.x = x;
     a.params.c = x->c;
     a.own = CKR__NEW(x->c, ckr_state);
-    if (!a.own) return ckr__ds_emit_oom(x);
+    if (!a.own) return ckr__oom(x->c);
     *a.own = *s;
     a.own->tensors = CKR__NEW_N(x->c, ckr_tensor *, s->n_tensors);
     a.own->n_tensors = 0;
-    e = a.own->tensors ? ckr__ds_adopt_all(&a) : ckr__ds_emit_oom(x);
+    e = a.own->tensors ? ckr__ds_adopt_all(&a) : ckr__oom(x->c);
     ckr__map_free(&a.params);
     return e;
 }
@@ -40935,14 +40896,14 @@ static ckr_result ckr__ds_items(ckr__ds_job *x)
     const ckr_state *s = x->s;
     uint64_t i, k, at, averages = 0;
     x->items = CKR__NEW_N(x->c, ckr__ds_item, s->n_tensors);
-    if (!x->items) return ckr__ds_emit_oom(x);
+    if (!x->items) return ckr__oom(x->c);
     for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         ckr__ds_item *p;
         if (strcmp(t->slot, "param") != 0) continue;
         if (t->buffer || !ckr__is_float(t->dtype)) {
             if (!ckr__map_put(&x->others, t->name, strlen(t->name), i, NULL))
-                return ckr__ds_emit_oom(x);
+                return ckr__oom(x->c);
             continue;
         }
         p = &x->items[x->n_items];
@@ -40951,7 +40912,7 @@ static ckr_result ckr__ds_items(ckr__ds_job *x)
         p->layer = -1;
         if (!ckr__numel(t->n_dims, t->shape, &p->numel) ||
             !ckr__map_put(&x->by_name, p->name, strlen(p->name), x->n_items++, NULL))
-            return ckr__ds_emit_oom(x);
+            return ckr__oom(x->c);
     }
     for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i], **place;
@@ -40980,7 +40941,7 @@ static ckr_result ckr__ds_items(ckr__ds_job *x)
                                  ckr__printf(x->c, "%llu tensors", (unsigned long long)averages),
                                  NULL, "averages of the parameters have no place in these files",
                                  "export --slots ema"))
-        return ckr__ds_emit_oom(x);
+        return ckr__oom(x->c);
     for (i = 0; i < x->n_items; i++) x->items[i].frozen = !x->items[i].grouped;
     if (x->dtype == CKR_DTYPE_NONE && x->n_items) x->dtype = x->items[0].param->dtype;
     if (x->t->dtype != CKR_DTYPE_NONE) x->dtype = x->t->dtype;
@@ -41094,28 +41055,28 @@ static ckr_result ckr__ds_stages_of(ckr__ds_job *x, const uint64_t **out)
     double *w;
     int method;
     *out = to;
-    if (!cut || !to) return ckr__ds_emit_oom(x);
+    if (!cut || !to) return ckr__oom(x->c);
     for (i = 0; i < r->n_params; i++) if (r->params[i]->tied) tied = r->params[i];
     if (tied && tied->param->n_pieces < 2) n++;        /* its second use has no file        */
     for (method = 0; method < 3; method++) {
         w = method ? ckr__ds_weights(x, n, tied != NULL, method) : NULL;
         if (method && (!w || n > CKR__DS_LAYERS)) break;
-        if (!ckr__ds_cuts(x->c, w, n, r->mp, cut)) return ckr__ds_emit_oom(x);
+        if (!ckr__ds_cuts(x->c, w, n, r->mp, cut)) return ckr__oom(x->c);
         if (!ckr__ds_cut_fits(r, cut, tied, n)) continue;
-        if (!ckr__ds_cuts(x->c, w, n, x->pp, to)) return ckr__ds_emit_oom(x);
+        if (!ckr__ds_cuts(x->c, w, n, x->pp, to)) return ckr__oom(x->c);
         return ckr__ds_say(x, "CKR_DS_PARTITION", CKR_CHANGED, "partition_method", NULL,
                            names[method],
                            "the stages are cut as PipelineModule does it by this method, with "
                            "which the saved stages go", NULL) &&
                        ckr__ds_say_stages(x, method == 2 ? "type:CLASS" : names[method])
                    ? CKR_OK
-                   : ckr__ds_emit_oom(x);
+                   : ckr__oom(x->c);
     }
     return ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_STAGES, "pp",
                           "by no method of PipelineModule that is known the layers lie as they do: "
                           "other stages cannot be told", "keep --pp")
                ? CKR_OK
-               : ckr__ds_emit_oom(x);
+               : ckr__oom(x->c);
 }
 
 static ckr_result ckr__ds_owners(ckr__ds_job *x)
@@ -41131,12 +41092,12 @@ static ckr_result ckr__ds_owners(ckr__ds_job *x)
                         "native one consists",
                         "copy the layer_*-model_states.pt of the original into its directory, or "
                         "--variant universal"))
-        return ckr__ds_emit_oom(x);
+        return ckr__oom(x->c);
     if (x->refused) return CKR_OK;
     for (i = 0; i < x->ds->n_params; i++)
         if (!ckr__map_put(&x->sources, x->ds->params[i]->name, strlen(x->ds->params[i]->name), i,
                           NULL))
-            return ckr__ds_emit_oom(x);
+            return ckr__oom(x->c);
     if (x->pp != x->ds->mp) e = ckr__ds_stages_of(x, &cut);
     if (e != CKR_OK || x->refused) return e;
     for (i = 0; i < x->n_items; i++) {
@@ -41162,12 +41123,12 @@ static ckr_result ckr__ds_lists_of(ckr__ds_job *x, uint32_t m)
     uint64_t i, k, at;
     int pass;
     x->lists[m] = CKR__NEW_N(x->c, ckr__ds_set, s->n_groups);
-    if (!x->lists[m]) return ckr__ds_emit_oom(x);
+    if (!x->lists[m]) return ckr__oom(x->c);
     for (i = 0; i < s->n_groups; i++) {
         ckr__ds_set *l = &x->lists[m][x->n_lists[m]];
         l->group = &s->groups[i];
         l->items = CKR__NEW_N(x->c, ckr__ds_item *, s->groups[i].n_params);
-        if (!l->items) return ckr__ds_emit_oom(x);
+        if (!l->items) return ckr__oom(x->c);
         for (pass = 0; pass < 2; pass++)
             for (k = 0; k < s->groups[i].n_params; k++) {
                 const char *name = s->groups[i].params[k];
@@ -41178,7 +41139,7 @@ static ckr_result ckr__ds_lists_of(ckr__ds_job *x, uint32_t m)
                                         "a group names a parameter that the state does not have",
                                         "--names FILE where the optimizer has numbers, or leave "
                                         "out the optimizer"))
-                        return ckr__ds_emit_oom(x);
+                        return ckr__oom(x->c);
                     continue;
                 }
                 p = &x->items[at];
@@ -41196,14 +41157,14 @@ static ckr_result ckr__ds_lists(ckr__ds_job *x)
     ckr_result e = CKR_OK;
     x->lists = CKR__NEW_N(x->c, ckr__ds_set *, x->pp);
     x->n_lists = CKR__NEW_N(x->c, uint64_t, x->pp);
-    if (!x->lists || !x->n_lists) return ckr__ds_emit_oom(x);
+    if (!x->lists || !x->n_lists) return ckr__oom(x->c);
     for (m = 0; m < x->pp && e == CKR_OK; m++) {
         e = ckr__ds_lists_of(x, m);
         if (e == CKR_OK && x->optimizer && !x->n_lists[m] && !x->refused &&
             !ckr__ds_refuse(x, CKR_ITEM_PP_EMPTY_STAGE, "pp",
                             "a stage would have no parameter of the optimizer",
                             "take a smaller --pp"))
-            e = ckr__ds_emit_oom(x);
+            e = ckr__oom(x->c);
     }
     return e;
 }
@@ -41454,18 +41415,18 @@ static ckr_result ckr__ds_config(ckr__ds_job *x)
     ckr_node_i64(ckr_node_get(zero, "stage"), &stage);
     x->config = ckr_node_is_dict(old) ? ckr__dict_copy(x->c, old)
                                       : ckr__node(x->c, CKR_NODE_DICT);
-    if (!x->config) return ckr__ds_emit_oom(x);
-    if (!ckr__ds_config_dtype(x)) return ckr__ds_emit_oom(x);
+    if (!x->config) return ckr__oom(x->c);
+    if (!ckr__ds_config_dtype(x)) return ckr__oom(x->c);
     if (stage != x->zero) {
         z = ckr__ds_with(x, zero, "stage", ckr__node_int(x->c, x->zero));
         if (!z || !ckr__node_set(x->c, x->config, "zero_optimization", z))
-            return ckr__ds_emit_oom(x);
+            return ckr__oom(x->c);
         zero = z;
     }
     if (ckr__ds_true(ckr_node_get(zero, "elastic_checkpoint"))) {
         z = ckr__ds_with(x, zero, "elastic_checkpoint", ckr__node_bool(x->c, false));
         if (!z || !ckr__node_set(x->c, x->config, "zero_optimization", z))
-            return ckr__ds_emit_oom(x);
+            return ckr__oom(x->c);
     }
     return CKR_OK;
 }
@@ -41907,7 +41868,7 @@ static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
                    ckr__ds_optim_back(x, f, o, m, d, 1) &&
                    ckr__ds_optim_back(x, f, f->root, m, d, 2)
                ? CKR_OK
-               : ckr__ds_emit_oom(x);
+               : ckr__oom(x->c);
 }
 
 /* >>deepspeed.emit.whole ------------------------------------------------------ */
@@ -42271,7 +42232,7 @@ static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
     const ckr_node *from = ckr__ds_source_root(x, m, d, &was), *buffers;
     ckr__ctx *c = x->c;
     ckr_node *r, *info;
-    if (!f) return ckr__ds_emit_oom(x);
+    if (!f) return ckr__oom(x->c);
     r = f->root = ckr__node(c, CKR_NODE_DICT);
     buffers = ckr_node_get(from, "buffer_names");
     if (!ckr__node_set(c, r, "module", ckr__ds_module_node(x, f, d)) ||
@@ -42297,7 +42258,7 @@ static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
         !ckr__node_set(c, r, "checkpoint_parallel_dimensions", ckr__ds_dims(x)) ||
         !ckr__node_set(c, r, "ds_config", ckr__copy_tree(c, f, x->config, NULL)) ||
         !ckr__node_set(c, r, "ds_version", ckr__ds_version_node(x)))
-        return ckr__ds_emit_oom(x);
+        return ckr__oom(x->c);
     info = ckr_node_is_dict(ckr_node_get(from, "universal_checkpoint_info"))
                ? ckr__copy_tree(c, f, ckr_node_get(from, "universal_checkpoint_info"), NULL)
                : ckr__node(c, CKR_NODE_DICT);
@@ -42306,10 +42267,10 @@ static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
          (!ckr_node_get(info, "universal_checkpoint_version") &&
           !ckr__node_set(c, info, "universal_checkpoint_version", ckr__node_float(c, 0.2))) ||
          !ckr__node_set(c, r, "universal_checkpoint_info", info)))
-        return ckr__ds_emit_oom(x);
+        return ckr__oom(x->c);
     return ckr__ds_client_put(x, f, from, was, x->zero == 3 ? d : m * x->dp)
                ? CKR_OK
-               : ckr__ds_emit_oom(x);
+               : ckr__oom(x->c);
 }
 
 /* Layer files are the same for any number of stages: each tensor from where it lies. */
@@ -42370,7 +42331,7 @@ static ckr_result ckr__ds_layer_out(ckr__ds_job *x)
         ok = ok && f->root;
     }
     ckr__map_free(&k.views);
-    return ok ? CKR_OK : ckr__ds_emit_oom(x);
+    return ok ? CKR_OK : ckr__oom(x->c);
 }
 
 /* >>deepspeed.emit.universal -------------------------------------------------- */
@@ -42383,7 +42344,7 @@ static ckr_result ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_item *p, const char
     const ckr_dtype dtype = !strcmp(name, "fp32") ? CKR_DTYPE_F32 : t->dtype;
     ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
     ckr_node *n;
-    if (!f || !b) return ckr__ds_emit_oom(x);
+    if (!f || !b) return ckr__oom(x->c);
     if (ckr__ds_single(p, t) && !param) {
         f->root = ckr__ds_step_node(x, f, t, false);
     } else if (x->zero == 3) {
@@ -42398,9 +42359,9 @@ static ckr_result ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_item *p, const char
         if (!n || !ckr__ds_taken_for(x, p, param ? "master" : name, n->u.entry, 0) ||
             !ckr__node_set(x->c, f->root, "cat_dim", ckr__node_int(x->c, 0)) ||
             !ckr__node_set(x->c, f->root, "param", n))
-            return ckr__ds_emit_oom(x);
+            return ckr__oom(x->c);
     }
-    return f->root ? CKR_OK : ckr__ds_emit_oom(x);
+    return f->root ? CKR_OK : ckr__oom(x->c);
 }
 
 static ckr_result ckr__ds_uni_out(ckr__ds_job *x)
@@ -42424,27 +42385,27 @@ static ckr_result ckr__ds_uni_out(ckr__ds_job *x)
     if (e != CKR_OK) return e;
     f = ckr__out_file_add(x->out, ckr__printf(x->c, "%s/zero/optimizer_state.pt", x->tag),
                           CKR_FORMAT_TORCH_ZIP);
-    if (!f || !f->path || !o || !all || !ckr__ds_wrapper_head(x, f, o)) return ckr__ds_emit_oom(x);
+    if (!f || !f->path || !o || !all || !ckr__ds_wrapper_head(x, f, o)) return ckr__oom(x->c);
     f->root = o;
     for (i = 0; i < x->s->n_groups; i++) {
         ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
         if (!ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i)) ||
             !ckr__node_push(x->c, all, ckr__ds_group_node(x, &x->s->groups[i], index)))
-            return ckr__ds_emit_oom(x);
+            return ckr__oom(x->c);
     }
     if (x->wrapper == CKR__DS_FLAT && !ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x)))
-        return ckr__ds_emit_oom(x);
+        return ckr__oom(x->c);
     if (x->zero == 3) {
         base = ckr__ds_cut_base(x, f, 0, NULL);
         if (!base || !ckr__node_set(x->c, o, "partition_count", ckr__node_int(x->c, x->dp)) ||
             !ckr__node_set(x->c, o, "optimizer_state_dict", base))
-            return ckr__ds_emit_oom(x);
+            return ckr__oom(x->c);
         all = (ckr_node *)(uintptr_t)ckr_node_get(base, "param_groups");
     }
     return ckr__node_set(x->c, o, "ds_version", ckr__ds_version_node(x)) &&
                    ckr__node_set(x->c, o, "param_groups", ckr__copy_tree(x->c, f, all, NULL))
                ? CKR_OK
-               : ckr__ds_emit_oom(x);
+               : ckr__oom(x->c);
 }
 
 /* >>deepspeed.emit.schedule --------------------------------------------------- */
@@ -42583,7 +42544,7 @@ static ckr_result ckr__dsf_follows(ckr__ds_job *x, const ckr_schedule *w, const 
     *out = NULL;
     if (!d || ((w->curve->flags & CKR__CF_CLAMP) &&
                !ckr__node_set(x->c, d, "clamped", ckr__node_bool(x->c, true))))
-        return ckr__ds_emit_oom(x);
+        return ckr__oom(x->c);
     r = ckr__sched_build(x->c, w->kind, d, f->base, w->n_lanes, &y);
     if (r == CKR_E_ARG) ckr__sched_forgive(x->c);
     if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
@@ -42666,18 +42627,18 @@ static ckr_result ckr__ds_emit_native(ckr__ds_job *x, const ckr_schedule *w)
     ckr_node *params, *clock;
     ckr__dsf f;
     ckr_result e = CKR_OK;
-    if (!ckr__dsf_begin(x, w, &f)) return ckr__ds_emit_oom(x);
+    if (!ckr__dsf_begin(x, w, &f)) return ckr__oom(x->c);
     if (w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0)) ckr__dsf_guess(w, &f);
     clock = ckr__dsf_whole(x->c, f.clock);
     params = clock ? ckr__dsf_params(x, w, &f) : NULL;
     if (params) e = ckr__dsf_follows(x, w, &f, params, &x->out->follows);
-    if (e != CKR_OK || x->c->err->code != CKR_OK) return ckr__ds_emit_oom(x);
+    if (e != CKR_OK || x->c->err->code != CKR_OK) return ckr__oom(x->c);
     if (!x->out->follows) return CKR_OK;
     x->scheduler = ckr__node(x->c, CKR_NODE_DICT);
     return ckr__node_set(x->c, x->scheduler, "last_batch_iteration", clock) &&
                    ckr__dsf_say(x, w, &f, params)
                ? CKR_OK
-               : ckr__ds_emit_oom(x);
+               : ckr__oom(x->c);
 }
 
 /* DeepSpeed steps a scheduler of torch's once with each update, as its lengths must count then;
@@ -42725,7 +42686,7 @@ static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
     if (!same)
         e = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
     if (e != CKR_OK || !ckr__setting_scheduler(x->out, now, was, was != NULL))
-        return ckr__ds_emit_oom(x);
+        return ckr__oom(x->c);
     return ckr__torch_follows(x->c, x->scheduler ? x->scheduler : now->state,
                               now->n_lanes == x->s->n_groups ? x->s->groups : NULL, now, was,
                               now->rate, done, &x->out->follows);
@@ -42931,7 +42892,7 @@ static ckr_result ckr__ds_emit_files(ckr__ds_job *x)
             e = ckr__ds_optim_file(x, m, d);
     if (e != CKR_OK) return e;
     f = ckr__out_file_add(x->out, latest, CKR_FORMAT_TEXT);
-    if (!f) return ckr__ds_emit_oom(x);
+    if (!f) return ckr__oom(x->c);
     f->text = x->tag;
     f->n_text = strlen(x->tag);
     return CKR_OK;
@@ -42995,7 +42956,7 @@ static ckr_result ckr__ds_settings(ckr__ds_job *x)
     if (ckr_node_f64(ckr_node_get(zero, "sub_group_size"), &size) && size >= 1 && size < 9e15)
         x->sub_group = (int64_t)size;
     if (x->wrapper != CKR__DS_FLAT) x->robin = x->aligned = false;
-    if (!ckr__ds_rescale(x) || !ckr__ds_say_dtype(x)) return ckr__ds_emit_oom(x);
+    if (!ckr__ds_rescale(x) || !ckr__ds_say_dtype(x)) return ckr__oom(x->c);
     return ckr__ds_config(x);
 }
 
@@ -43118,7 +43079,7 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
     ckr_result e;
     x->pipe = x->ds && x->ds->pipe;
     x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
-    if (!ckr__ds_allowed(x)) return ckr__ds_emit_oom(x);
+    if (!ckr__ds_allowed(x)) return ckr__oom(x->c);
     e = x->refused ? CKR_OK : ckr__ds_adopt_from(x);
     if (e == CKR_OK && !x->refused) e = ckr__ds_items(x);
     if (e != CKR_OK || x->refused) return e;
@@ -43127,19 +43088,19 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
                                          (long long)(x->s->progress.step > 0
                                                          ? x->s->progress.step
                                                          : 0));
-    if (!x->tag || !ckr__ds_nearest(x)) return ckr__ds_emit_oom(x);
+    if (!x->tag || !ckr__ds_nearest(x)) return ckr__oom(x->c);
     x->out->zero = x->zero;
     ckr__ds_target_wrapper(x);
     e = ckr__ds_settings(x);
     if (e == CKR_OK && (!ckr__ds_flat_allowed(x) || !ckr__ds_uni_allowed(x) ||
                         !ckr__ds_say_sizes(x) ||
                         !ckr__ds_say_clients(x) || !ckr__ds_say_settings(x)))
-        e = ckr__ds_emit_oom(x);
+        e = ckr__oom(x->c);
     if (e == CKR_OK && !x->refused) e = ckr__ds_owners(x);
     if (e == CKR_OK && !x->refused && x->optimizer) e = ckr__ds_lists(x);
     if (e == CKR_OK && !x->refused) e = ckr__ds_emit_schedule(x);
     if (e == CKR_OK && !x->refused && (!ckr__ds_say_load(x) || !ckr__ds_say_half(x)))
-        e = ckr__ds_emit_oom(x);
+        e = ckr__oom(x->c);
     return e == CKR_OK && !x->refused ? ckr__ds_emit_files(x) : e;
 }
 
@@ -43216,12 +43177,12 @@ static ckr_result ckr__dcp_piece(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
     uint32_t i;
     ckr_result r;
     if (!q->view && d->files[q->file].transform)
-        return ckr__dcp_sealed(d->c, t, q) ? CKR_OK : ckr__dcp_oom(d);
+        return ckr__dcp_sealed(d->c, t, q) ? CKR_OK : ckr__oom(d->c);
     memset(&v, 0, sizeof v);
     r = ckr__dcp_view(d, x, q, &v, dims);
     if (r != CKR_OK) return r;
     p = ckr__piece_add(d->c, t, x->n_dims, &start, &count, &stride);
-    if (!p) return ckr__dcp_oom(d);
+    if (!p) return ckr__oom(d->c);
     for (i = 0; i < x->n_dims; i++) {
         start[i] = q->start[i];
         count[i] = q->count[i];
@@ -43250,9 +43211,9 @@ static ckr_result ckr__dcp_tensor(ckr__dcp *d, const ckr__dcp_item *x, ckr_state
                          NULL, NULL,
                          "a tensor that is no plain strided array cannot be cut or joined", NULL)
                    ? CKR_OK
-                   : ckr__dcp_oom(d);
+                   : ckr__oom(d->c);
     *out = ckr__tensor_add(d->c, s, name, slot, x->dtype, x->n_dims, x->shape);
-    if (!*out) return ckr__dcp_oom(d);
+    if (!*out) return ckr__oom(d->c);
     for (k = 0; k < x->n_chunks && r == CKR_OK; k++)
         r = ckr__dcp_piece(d, x, &x->chunks[k], *out);
     return r;
@@ -43275,7 +43236,7 @@ static ckr_result ckr__dt_note(ckr__dcp *d, ckr_state *s, const char *code, ckr_
     return ckr__note(d->c, &s->notes, &s->n_notes, code, severity, subject, value, NULL, reason,
                      remedy)
                ? CKR_OK
-               : ckr__dcp_oom(d);
+               : ckr__oom(d->c);
 }
 
 /* Files under a transform can be listed, not read. */
@@ -43305,7 +43266,7 @@ static ckr_result ckr__dt_objects(ckr__dcp *d, ckr__dt *t)
     ckr_result r = CKR_OK;
     t->n_items = d->n_items;
     t->objects = CKR__NEW_N(d->c, ckr_node *, d->n_items);
-    if (!t->objects) return ckr__dcp_oom(d);
+    if (!t->objects) return ckr__oom(d->c);
     for (i = 0; i < d->n_items && r == CKR_OK; i++)
         if (d->items[i].bytes && !ckr__dt_sealed(d, &d->items[i]))
             r = ckr__dcp_object(d, &d->items[i], &t->objects[i]);
@@ -43321,7 +43282,7 @@ static ckr_result ckr__dt_plain(ckr__dcp *d, ckr__dt *t, ckr_state *s)
         const ckr__dcp_item *x = &d->items[i];
         ckr_tensor *made;
         if (x->bytes) {
-            if (!ckr__leftover(d->c, s, x->fqn, t->objects[i])) return ckr__dcp_oom(d);
+            if (!ckr__leftover(d->c, s, x->fqn, t->objects[i])) return ckr__oom(d->c);
             continue;
         }
         r = ckr__dcp_tensor(d, x, s, x->fqn, "param", &made);
@@ -43435,14 +43396,14 @@ static ckr_result ckr__tt_hyper(ckr__tt *r, const char *rest, ckr_node *value)
         at = r->n_params;
         p = CKR__PUSH(ckr__tt_param, r->d->c, r->params, r->n_params);
         if (ckr__failed(r->d->c) || !ckr__map_put(&r->names, name, n, at, NULL))
-            return ckr__dcp_oom(r->d);
+            return ckr__oom(r->d->c);
         p->name = name;
         p->hyper = ckr__node(r->d->c, CKR_NODE_DICT);
     }
     p = &r->params[at];
     return ckr__node_pair(r->d->c, p->hyper, ckr__node_str(r->d->c, dot + 1), value)
                ? CKR_OK
-               : ckr__dcp_oom(r->d);
+               : ckr__oom(r->d->c);
 }
 
 /* Equal hyper-parameters, one group; in the order in which they come. */
@@ -43455,12 +43416,12 @@ static ckr_result ckr__tt_groups(ckr__tt *r)
         ckr__tt_param *p = &r->params[i];
         ckr_group *g;
         p->text = ckr__node_text_of(c, p->hyper);
-        if (!p->text) return ckr__dcp_oom(r->d);
+        if (!p->text) return ckr__oom(r->d->c);
         if (!ckr__map_find(&r->classes, p->text, strlen(p->text), &at)) {
             at = s->n_groups;
             g = CKR__PUSH(ckr_group, c, s->groups, s->n_groups);
             if (ckr__failed(c) || !ckr__map_put(&r->classes, p->text, strlen(p->text), at, NULL))
-                return ckr__dcp_oom(r->d);
+                return ckr__oom(r->d->c);
             g->hyper = p->hyper;
             g->raw = p->hyper;
         }
@@ -43469,7 +43430,7 @@ static ckr_result ckr__tt_groups(ckr__tt *r)
     }
     for (i = 0; i < s->n_groups; i++) {
         s->groups[i].params = CKR__NEW_N(c, const char *, s->groups[i].n_params);
-        if (!s->groups[i].params) return ckr__dcp_oom(r->d);
+        if (!s->groups[i].params) return ckr__oom(r->d->c);
         s->groups[i].n_params = 0;
     }
     for (i = 0; i < r->n_params; i++) {
@@ -43492,7 +43453,7 @@ static ckr_result ckr__tt_state(ckr__tt *r, const ckr__dcp_item *x, const char *
     if (at) dot = at;
     name = dot ? ckr__strndup(r->d->c, rest, (size_t)(dot - rest)) : rest;
     slot = dot ? ckr__strdup(r->d->c, dot + 1) : "state";
-    if (!name || !slot) return ckr__dcp_oom(r->d);
+    if (!name || !slot) return ckr__oom(r->d->c);
     return ckr__dcp_tensor(r->d, x, r->s, name, slot, out);
 }
 
@@ -43520,7 +43481,7 @@ static ckr_result ckr__tt_schedule(ckr__tt *r, int64_t last)
     uint64_t i;
     ckr_result e;
     if (!hyper || !ckr__node_set(c, d, "last_epoch", ckr__node_int(c, last)))
-        return ckr__dcp_oom(r->d);
+        return ckr__oom(r->d->c);
     for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
     e = ckr__sched_torch(c, d, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL,
                          &r->s->schedules);
@@ -43589,7 +43550,7 @@ static ckr_result ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
     ckr_node *data = ckr__node(d->c, CKR_NODE_DICT);
     uint64_t i;
     int64_t v;
-    ckr_result e = data ? CKR_OK : ckr__dcp_oom(d);
+    ckr_result e = data ? CKR_OK : ckr__oom(d->c);
     r->s->data = data;
     for (i = 0; i < d->n_items && e == CKR_OK; i++) {
         const ckr__dcp_item *x = &d->items[i];
@@ -43609,10 +43570,10 @@ static ckr_result ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
         else if (key && !strcmp(key, "ntokens_seen") && ckr__tt_number(o, &v)) *tokens = v;
         else if (!key && (key = ckr__tt_under(d, x, "dataloader")) != NULL &&
                  !ckr__node_set(d->c, data, x->fqn, (ckr_node *)o))
-            return ckr__dcp_oom(d);
+            return ckr__oom(d->c);
         if (key && !strcmp(key, "world_size") && ckr__tt_number(o, &v) && v > 0 && v < 1 << 24)
             r->s->topology.dp = (uint32_t)v;
-        if (!key && !ckr__leftover(d->c, r->s, x->fqn, o)) e = ckr__dcp_oom(d);
+        if (!key && !ckr__leftover(d->c, r->s, x->fqn, o)) e = ckr__oom(d->c);
     }
     return e;
 }
@@ -43635,7 +43596,7 @@ static ckr_result ckr__tt_say(ckr__tt *r, int64_t last, int64_t tokens)
         e = ckr__note(r->d->c, &s->notes, &s->n_notes, "CKR_W_CLOCKS", CKR_EXACT, "last_epoch", a,
                       b, "the schedule's clock is not the run's step", NULL)
                 ? CKR_OK
-                : ckr__dcp_oom(r->d);
+                : ckr__oom(r->d->c);
     }
     return e;
 }
@@ -43745,11 +43706,11 @@ static ckr_result ckr__tt_passed(ckr__dcp *d, ckr_state *s)
     ckr_result r;
     if (!ckr__tt_step_dir(base, &own) || base == d->dir) return CKR_OK;
     up = ckr__strndup(d->c, d->dir, (size_t)(base - d->dir));
-    if (!up) return ckr__dcp_oom(d);
+    if (!up) return ckr__oom(d->c);
     r = ckr__dir_list(d->c, up, &l);
     for (i = 0; r == CKR_OK && i < l.n; i++) {
         const char *dir = ckr__path_join(d->c, up, l.items[i]->name);
-        if (!dir) return ckr__dcp_oom(d);
+        if (!dir) return ckr__oom(d->c);
         if (!l.items[i]->is_dir || !ckr__tt_step_dir(l.items[i]->name, &v) || v <= own) continue;
         r = ckr__tt_rate(d->c, dir, &rate);
         if (r == CKR_OK && rate < 2)
@@ -43769,11 +43730,11 @@ static ckr_result ckr__dt_read_all(ckr__dcp *d, ckr_state *s, bool plain)
 {
     ckr__dt *t = CKR__NEW(d->c, ckr__dt);
     ckr_result r;
-    if (!t) return ckr__dcp_oom(d);
+    if (!t) return ckr__oom(d->c);
     t->d = d;
     t->source = s;
     t->item = CKR__NEW_N(d->c, uint64_t, d->n_items);
-    if (!t->item) return ckr__dcp_oom(d);
+    if (!t->item) return ckr__oom(d->c);
     s->dialect = "dcp";
     s->dialect_data = t;
     r = ckr__dt_transforms(d, s);
@@ -43849,11 +43810,6 @@ typedef struct ckr__dcp_out {
     bool            replica;   /* it was written under another name, too                     */
 } ckr__dcp_out;
 
-static ckr_result ckr__dcp_out_oom(const ckr__dcp_out *w)
-{
-    return w->c->err->code != CKR_OK ? w->c->err->code : CKR_E_NOMEM;
-}
-
 static ckr_result ckr__dcp_out_init(ckr__dcp_out *w, ckr__ctx *c, ckr__out *out, uint32_t ranks,
                                     const char *dir)
 {
@@ -43867,7 +43823,7 @@ static ckr_result ckr__dcp_out_init(ckr__dcp_out *w, ckr__ctx *c, ckr__out *out,
     w->load = CKR__NEW_N(c, uint64_t, w->ranks);
     w->heap = CKR__NEW_N(c, uint32_t, w->ranks);
     w->index = CKR__NEW(c, ckr__out_index);
-    if (!w->files || !w->load || !w->heap || !w->index) return ckr__dcp_out_oom(w);
+    if (!w->files || !w->load || !w->heap || !w->index) return ckr__oom(w->c);
     for (i = 0; i < w->ranks; i++) w->heap[i] = i;
     return CKR_OK;
 }
@@ -44010,7 +43966,7 @@ static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ck
     ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, dtype, t->n_dims, t->shape);
     int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], rows, step, numel, bytes;
     uint32_t i;
-    if (!x || !ckr__numel(t->n_dims, t->shape, &numel)) return ckr__dcp_out_oom(w);
+    if (!x || !ckr__numel(t->n_dims, t->shape, &numel)) return ckr__oom(w->c);
     memset(start, 0, sizeof start);
     if (t->n_dims) memcpy(count, t->shape, t->n_dims * sizeof *count);
     rows = t->n_dims ? t->shape[0] : 1;
@@ -44018,14 +43974,14 @@ static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ck
     if (rows < 2 || n < 2 || numel == 0) {
         i = n == w->ranks ? ckr__dcp_lightest(w, (uint64_t)bytes) : first;
         return ckr__dcp_out_bound(w, x, zero ? NULL : t, i, start, count) ? CKR_OK
-                                                                         : ckr__dcp_out_oom(w);
+                                                                         : ckr__oom(w->c);
     }
     step = (rows + (int64_t)n - 1) / (int64_t)n;
     for (i = 0; start[0] < rows; i++, start[0] += step) {
         count[0] = ckr__min_i64(step, rows - start[0]);
         w->load[first + i] += (uint64_t)(bytes / rows * count[0]);
         if (!ckr__dcp_out_bound(w, x, zero ? NULL : t, first + i, start, count))
-            return ckr__dcp_out_oom(w);
+            return ckr__oom(w->c);
     }
     return CKR_OK;
 }
@@ -44038,12 +43994,12 @@ static ckr_result ckr__dcp_out_object(ckr__dcp_out *w, const char *fqn, const ck
     ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, CKR_DTYPE_NONE, 0, NULL);
     ckr__out_chunk *k = x ? ckr__dcp_out_chunk(w, x, rank) : NULL;
     ckr__out_file *part;
-    if (!k) return ckr__dcp_out_oom(w);
+    if (!k) return ckr__oom(w->c);
     x->bytes = true;
     part = w->files[rank]->parts[w->files[rank]->n_parts - 1];
     part->root = ckr__copy_tree(w->c, part, node, NULL);
     return part->root && ckr__out_part_done(w->c, w->files[rank], part) ? CKR_OK
-                                                                        : ckr__dcp_out_oom(w);
+                                                                        : ckr__oom(w->c);
 }
 
 static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
@@ -44053,7 +44009,7 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
     ckr__map names;
     uint64_t i;
     ckr_result r = CKR_OK;
-    if (!f) return ckr__dcp_out_oom(w);
+    if (!f) return ckr__oom(w->c);
     f->index = w->index;
     memset(&names, 0, sizeof names);
     names.c = w->c;
@@ -44719,7 +44675,7 @@ static ckr_result ckr__te_new(ckr__de *x, const char *head, const char *rest,
 {
     const char *fqn = ckr__printf(x->c, "%s.%s", head, rest);
     ckr__dcp_part *path = CKR__NEW_N(x->c, ckr__dcp_part, 2);
-    if (!fqn || !path || !value) return ckr__dcp_out_oom(&x->w);
+    if (!fqn || !path || !value) return ckr__oom(x->w.c);
     path[0].key = head;
     path[1].key = ckr__strdup(x->c, rest);
     return path[1].key ? ckr__dcp_out_object(&x->w, fqn, path, 2, value) : x->c->err->code;
@@ -45535,7 +45491,7 @@ static ckr_result ckr__df_loose(ckr__df *x, const ckr__df_item *it, const char *
     ckr_result r;
     memset(&none, 0, sizeof none);
     t = ckr__tensor_of_view(w->c, &none, name, "", it->node->u.view);
-    if (!t) return ckr__dcp_out_oom(w);
+    if (!t) return ckr__oom(w->c);
     w->replica = w->out->renamed = true;
     r = ckr__dcp_out_tensor(w, name, it->path, it->n, t, t->dtype, 0, x->e->ranks, false);
     w->replica = false;
@@ -45549,7 +45505,7 @@ static ckr_result ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
     uint64_t at;
     ckr_dtype dtype;
     ckr_result r;
-    if (!name) return ckr__dcp_out_oom(&e->w);
+    if (!name) return ckr__oom(e->w.c);
     x->numbers = x->numbers || it->number;
     if (it->node->kind == CKR_NODE_TENSOR &&
         ckr__map_find(&x->views, (const char *)&it->node->u.view, sizeof it->node->u.view, &at)) {
@@ -45571,7 +45527,7 @@ static ckr_result ckr__df_walk(ckr__df *x, const ckr__plain *p)
         const bool counter = it.n < 3 && it.node->kind == CKR_NODE_INT;
         if (ckr__plain_taken(p, it.node) && !counter) continue;
         if (ckr__df_open(it.node) ? !ckr__df_push(x, &it) : ckr__df_leaf(x, &it) != CKR_OK)
-            return ckr__dcp_out_oom(&x->e->w);
+            return ckr__oom(x->e->w.c);
     }
     return CKR_OK;
 }
@@ -45585,7 +45541,7 @@ static ckr_result ckr__df_part(ckr__df *x, const char *key, ckr_node *node)
     top.node = d;
     return node && ckr__node_set(x->e->c, d, key, node) && ckr__df_push(x, &top)
                ? ckr__df_walk(x, NULL)
-               : ckr__dcp_out_oom(&x->e->w);
+               : ckr__oom(x->e->w.c);
 }
 
 /* The groups of all optimizers, with names for numbers: {"param_groups": [..]}. */
@@ -45629,7 +45585,7 @@ static ckr_result ckr__df_run(ckr__df *x, const ckr__plain *p)
                                                          ckr__df_schedulers(x, p));
     memset(&top, 0, sizeof top);
     top.node = p->root;
-    if (r == CKR_OK && !ckr__df_push(x, &top)) r = ckr__dcp_out_oom(&x->e->w);
+    if (r == CKR_OK && !ckr__df_push(x, &top)) r = ckr__oom(x->e->w.c);
     return r == CKR_OK ? ckr__df_walk(x, p) : r;
 }
 
@@ -45816,11 +45772,6 @@ typedef struct ckr__mg {
     uint64_t         n_padding_lost;
 } ckr__mg;
 
-static ckr_result ckr__mg_oom(const ckr__mg *r)
-{
-    return r->c->err->code != CKR_OK ? r->c->err->code : CKR_E_NOMEM;
-}
-
 static ckr_result ckr__mg_bad(const ckr__mg *r, const char *path, const char *where,
                               const char *expected)
 {
@@ -45842,7 +45793,7 @@ static ckr_result ckr__mg_note(ckr__mg *r, const char *code, ckr_severity severi
     return ckr__note(r->c, &r->s->notes, &r->s->n_notes, code, severity, subject, was, now, reason,
                      remedy)
                ? CKR_OK
-               : ckr__mg_oom(r);
+               : ckr__oom(r->c);
 }
 
 /* A positive size among the arguments; `none` when it is absent, None or no size. */
@@ -46020,7 +45971,7 @@ static ckr_result ckr__mg_beside(ckr__mg *r)
     ckr_result e;
     run = name - r->dir > 1 ? ckr__strndup(r->c, r->dir, (size_t)(name - r->dir) - 1) : ".";
     path = run ? ckr__path_join(r->c, run, CKR__MG_TRACKER) : NULL;
-    if (!path) return ckr__mg_oom(r);
+    if (!path) return ckr__oom(r->c);
     if (!ckr__mg_iteration(name, &mine) || ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
         return CKR_OK;
     e = ckr__mg_tracked(r->c, path, text);
@@ -46080,16 +46031,16 @@ static ckr_result ckr__mg_list(ckr__mg *r)
     for (i = 0; i < l.n && e == CKR_OK; i++) {
         ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
         const char *name = l.items[i]->name;
-        if (!f) return ckr__mg_oom(r);
+        if (!f) return ckr__oom(r->c);
         if (!l.items[i]->is_dir || !ckr__mg_rank_name(name, f)) {
             if (strcmp(name, "ckptresume.json") != 0 && !ckr__leftover(r->c, r->s, name, NULL))
-                return ckr__mg_oom(r);
+                return ckr__oom(r->c);
             continue;
         }
         *CKR__PUSH(ckr__mg_file *, r->c, r->files, r->n_files) = f;
         f->rel = name;
         f->path = ckr__path_join(r->c, r->dir, ckr__printf(r->c, "%s/model_optim_rng.pt", name));
-        if (!f->path) return ckr__mg_oom(r);
+        if (!f->path) return ckr__oom(r->c);
     }
     return r->c->err->code;
 }
@@ -46112,7 +46063,7 @@ static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
     char key[16];
     f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
     f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
-    if (!f->chunks || !f->entries) return ckr__mg_oom(r);
+    if (!f->chunks || !f->entries) return ckr__oom(r->c);
     for (k = 0; k < r->vp; k++) {
         ckr__format(key, sizeof key, "model%u", (unsigned)k);
         f->chunks[k] = one && k == 0 ? one : ckr_node_get(f->root, key);
@@ -46120,7 +46071,7 @@ static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
             return ckr__mg_bad(r, f->path, key, "a state dict");
         if (!f->chunks[k]) continue;
         f->entries[k] = CKR__NEW_N(r->c, ckr__mg_entry, f->chunks[k]->count);
-        if (!f->entries[k]) return ckr__mg_oom(r);
+        if (!f->entries[k]) return ckr__oom(r->c);
     }
     if (ckr_node_get(one, "language_model"))
         return ckr__mg_cannot(r, f->path, "model",
@@ -46228,7 +46179,7 @@ static ckr_result ckr__mg_grid(ckr__mg *r)
             return ckr__mg_foreign(r, f);
     }
     if (!ckr__sort(r->c, (void **)(void *)r->files, (size_t)r->n_files, ckr__mg_file_cmp))
-        return ckr__mg_oom(r);
+        return ckr__oom(r->c);
     for (i = 0; i < want; i++) {
         const uint32_t tp = (uint32_t)(i % r->tp), ep = (uint32_t)(i / r->tp % r->ep),
                        pp = (uint32_t)(i / r->tp / r->ep);
@@ -46237,7 +46188,7 @@ static ckr_result ckr__mg_grid(ckr__mg *r)
         if (!f || f->tp != tp || f->ep != ep || f->pp != pp) {
             const char *rel = ckr__mg_rank_dir(r->c, tp, pp, ep, r->pp > 1, r->ep > 1);
             const char *path = rel ? ckr__path_join(r->c, r->dir, rel) : NULL;
-            if (!path) return ckr__mg_oom(r);
+            if (!path) return ckr__oom(r->c);
             return ckr__mg_missing(r, path, "a directory of every rank was expected");
         }
         k++;
@@ -46461,7 +46412,7 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
                                        ckr__mg_size(r->args, "encoder_num_layers", 0));
     uint64_t k;
     r->first = CKR__NEW_N(r->c, int64_t, (uint64_t)r->vp * r->pp);
-    if (!r->first) return ckr__mg_oom(r);
+    if (!r->first) return ckr__oom(r->c);
     for (v = 0; v < r->vp; v++)
         for (p = 0; p < r->pp; p++) {
             const ckr_node *chunk = r->files[(uint64_t)p * r->ep * r->tp]->chunks[v];
@@ -46573,12 +46524,12 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
             continue;
         }
         name = ckr__mg_shift(r->c, local, first, experts);
-        if (!name) return ckr__mg_oom(r);
+        if (!name) return ckr__oom(r->c);
         if (ckr__map_find(&r->by_name, name, strlen(name), &at)) {
             t = r->items[at];
         } else {
             t = ckr__mg_item_new(r, name);
-            if (!t) return ckr__mg_oom(r);
+            if (!t) return ckr__oom(r->c);
             t->kind = extra                                             ? CKR__MG_EXTRA
                       : ckr__mg_is_buffer(name, value->u.view->dtype) ? CKR__MG_BUFFER
                                                                         : CKR__MG_PARAM;
@@ -46677,7 +46628,7 @@ static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, co
     const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
     int64_t *shape = CKR__NEW_N(r->c, int64_t, n_dims), *chunks;
     int32_t axis = rule ? rule->axis : -1;
-    if (!shape) return ckr__mg_oom(r);
+    if (!shape) return ckr__oom(r->c);
     if (n_dims) memcpy(shape, part, n_dims * sizeof *shape);
     if (rule && rule->what == CKR__MG_SOLVE)
         axis = axis_of >= -1 ? (int32_t)axis_of
@@ -46699,7 +46650,7 @@ static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, co
     t->split.vocab = rule && rule->what == CKR__MG_VOCAB;
     if (rule && rule->what == CKR__MG_GATED && shape[0] % 2 == 0 && ckr__mg_gated(r, shape[0])) {
         chunks = CKR__NEW_N(r->c, int64_t, 2);
-        if (!chunks) return ckr__mg_oom(r);
+        if (!chunks) return ckr__oom(r->c);
         chunks[0] = chunks[1] = shape[0] / 2;
         t->split.n_chunks = 2;
         t->split.chunks = chunks;
@@ -46815,7 +46766,7 @@ static ckr_result ckr__mg_piece(ckr__mg *r, ckr__mg_item *t, const char *slot,
     ckr__block *b = ckr__mg_block(r->c, t, r->tp, p->tp);
     ckr__mg_slot *x;
     uint32_t d;
-    if (!b) return ckr__mg_oom(r);
+    if (!b) return ckr__oom(r->c);
     if (v->layout || v->meta || v->conj || v->neg || !ckr_dtype_size(v->dtype))
         return ckr__mg_bad(r, p->path, t->name, "a plain tensor");
     if (p->at < 0 && v->n_dims != b->n_dims)
@@ -46824,14 +46775,14 @@ static ckr_result ckr__mg_piece(ckr__mg *r, ckr__mg_item *t, const char *slot,
         if (v->shape[d] != b->shape[d])
             return ckr__mg_shape(r, p->path, t, slot, "a dimension", v->shape[d], b->shape[d]);
     x = ckr__mg_slot_of(r, t, slot, v->dtype, false);
-    if (!x) return ckr__mg_oom(r);
+    if (!x) return ckr__oom(r->c);
     if (x->tensor->dtype != v->dtype)
         return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SHAPE, p->path, CKR_NO_OFFSET, t->name,
                          "%s: dtype %s, another rank has %s", slot, ckr_dtype_name(v->dtype),
                          ckr_dtype_name(x->tensor->dtype));
     return ckr__mg_read(r, x->tensor, b, p) && (!x->wide || ckr__mg_read(r, x->wide, b, p))
                ? CKR_OK
-               : ckr__mg_oom(r);
+               : ckr__oom(r->c);
 }
 
 static int32_t ckr__mg_rank_of(const ckr__mg *r, const ckr__mg_file *f)
@@ -46888,7 +46839,7 @@ static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
         if (!x->item) return ckr__mg_bad(r, f->path, "output_layer.weight", "an embedding");
         if (x->item->kind == CKR__MG_EXTRA) {
             if (!x->item->extra) x->item->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
-            if (!x->item->extra) return ckr__mg_oom(r);
+            if (!x->item->extra) return ckr__oom(r->c);
             x->item->extra[f->tp] = ckr__dict_at(chunk, k);
             continue;
         }
@@ -47095,7 +47046,7 @@ static ckr_result ckr__mg_optims(ckr__mg *r, ckr__mg_file *f)
     if (f->n_optims > 2)
         return ckr__mg_cannot(r, f->path, "optimizer", "more than two optimizers in a chain");
     f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
-    if (!f->optims) return ckr__mg_oom(r);
+    if (!f->optims) return ckr__oom(r->c);
     for (i = 0; i < f->n_optims && e == CKR_OK; i++)
         e = ckr__mg_optim_of(r, f, ckr_node_is_list(n) ? n->u.items[i] : n, &f->optims[i]);
     return e;
@@ -47188,13 +47139,13 @@ static ckr_result ckr__mg_group_new(ckr__mg *r, const ckr_node *raw, const char 
     uint64_t i;
     if (ckr__failed(r->c) ||
         !ckr__map_put(&r->group_at, key, strlen(key), r->s->n_groups - 1, NULL))
-        return ckr__mg_oom(r);
+        return ckr__oom(r->c);
     g->raw = raw;
     g->hyper = ckr__node(r->c, CKR_NODE_DICT);
-    if (!g->hyper) return ckr__mg_oom(r);
+    if (!g->hyper) return ckr__oom(r->c);
     for (i = 0; i < raw->count; i++)
         if (!ckr__is_str(raw->u.items[2 * i], "params") && !ckr__node_take(r->c, g->hyper, raw, i))
-            return ckr__mg_oom(r);
+            return ckr__oom(r->c);
     return r->c->err->code;
 }
 
@@ -47256,7 +47207,7 @@ static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer
     ckr__mg_optim *o = &f->optims[optimizer];
     uint64_t *global = CKR__NEW_N(r->c, uint64_t, o->groups->count), i;
     const uint64_t n_known = r->s->n_groups;
-    if (!global) return ckr__mg_oom(r);
+    if (!global) return ckr__oom(r->c);
     o->global = global;
     for (i = 0; i < o->groups->count; i++) {
         const ckr_node *g = o->groups->u.items[i];
@@ -47266,7 +47217,7 @@ static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer
         e = ckr__mg_group_mixed(r, f, o, g, n_known);
         if (e != CKR_OK) return e;
         key = ckr__mg_identity(r->c, g, optimizer);
-        if (!key) return ckr__mg_oom(r);
+        if (!key) return ckr__oom(r->c);
         if (ckr__map_find(&r->group_at, key, strlen(key), &global[i])) continue;
         e = ckr__mg_group_new(r, g, key);
         if (e != CKR_OK) return e;
@@ -47293,7 +47244,7 @@ static ckr_result ckr__mg_members(ckr__mg *r, const ckr__mg_file *f, uint64_t wh
     *n = 0;
     for (v = 0; v < r->vp; v++) most += f->chunks[v] ? f->chunks[v]->count : 0;
     *out = CKR__NEW_N(r->c, ckr__mg_member, most);
-    if (!*out) return ckr__mg_oom(r);
+    if (!*out) return ckr__oom(r->c);
     for (v = 0; v < r->vp; v++)
         for (k = 0; f->chunks[v] && k < f->chunks[v]->count; k++) {
             const ckr__mg_entry *x = &f->entries[v][k];
@@ -47368,11 +47319,11 @@ static ckr_result ckr__mg_group_step(ckr__mg *r, ckr__mg_item *t, const ckr_node
     if (!n || n->kind == CKR_NODE_NONE || !ckr__sched_number(r->c, n, &v) || !(v >= 0 && v < 9e15))
         return r->c->err->code;
     x = ckr__mg_slot_of(r, t, "step", CKR_DTYPE_I64, true);
-    if (!x) return ckr__mg_oom(r);
+    if (!x) return ckr__oom(r->c);
     if (x->tensor->n_pieces) return CKR_OK;
     bytes = CKR__NEW_N(r->c, int64_t, 1);
     p = bytes ? ckr__piece_add(r->c, x->tensor, 0, &start, &count, &stride) : NULL;
-    if (!p) return ckr__mg_oom(r);
+    if (!p) return ckr__oom(r->c);
     *bytes = (int64_t)v;
     t->step = v;
     p->mem = bytes;
@@ -47406,10 +47357,10 @@ static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const char *slot,
     one.view = &v;
     one.at = -1;
     b = x ? ckr__block_whole(r->c, 0, NULL) : NULL;
-    if (!b) return ckr__mg_oom(r);
+    if (!b) return ckr__oom(r->c);
     one.replica = x->tensor->n_pieces > 0;
     if (!one.replica && !ckr__mg_step_of(r, t, &v)) return r->c->err->code;
-    return ckr__mg_read(r, x->tensor, b, &one) ? CKR_OK : ckr__mg_oom(r);
+    return ckr__mg_read(r, x->tensor, b, &one) ? CKR_OK : ckr__oom(r->c);
 }
 
 /* One parameter's state and master on one rank. */
@@ -47437,7 +47388,7 @@ static ckr_result ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const 
         if (v->kind != CKR_NODE_TENSOR) {
             if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/optimizer/state/%s/%s", f->rel,
                                                        t->name, slot), v))
-                return ckr__mg_oom(r);
+                return ckr__oom(r->c);
             continue;
         }
         p.view = v->u.view;
@@ -47468,7 +47419,7 @@ static ckr_result ckr__mg_read_numbered(ckr__mg *r, ckr__mg_file *f, ckr__mg_opt
     const ckr_node **states = ckr__mg_states(r, f, o, n), *node;
     ckr_result e = CKR_OK;
     next = CKR__NEW_N(r->c, uint64_t, o->groups->count);
-    if (!used || !states || !next) return ckr__mg_oom(r);
+    if (!used || !states || !next) return ckr__oom(r->c);
     for (i = 0; i < o->groups->count; i++) {
         const ckr_node *list = ckr_node_get(o->groups->u.items[i], "params");
         next[i] = sum;
@@ -47507,7 +47458,7 @@ static ckr_result ckr__mg_buffers(ckr__mg *r, const ckr__mg_member *m, uint64_t 
     uint64_t i, k;
     *n_out = 0;
     *out = CKR__NEW_N(r->c, ckr__mg_buffer, n);
-    if (!*out) return ckr__mg_oom(r);
+    if (!*out) return ckr__oom(r->c);
     for (i = 0; i < n; i++) {
         ckr__mg_buffer *b = NULL;
         for (k = *n_out; k-- > 0 && (*out)[k].chunk == m[i].chunk;)
@@ -47517,7 +47468,7 @@ static ckr_result ckr__mg_buffers(ckr__mg *r, const ckr__mg_member *m, uint64_t 
             b->chunk = m[i].chunk;
             b->dtype = m[i].entry->view->dtype;
             b->m = CKR__NEW_N(r->c, const ckr__mg_member *, n - i);
-            if (!b->m) return ckr__mg_oom(r);
+            if (!b->m) return ckr__oom(r->c);
         }
         b->m[b->n++] = &m[i];
     }
@@ -47529,7 +47480,7 @@ static ckr_result ckr__mg_numels(ckr__mg *r, const ckr__mg_buffer *b, ckr__mg_la
     int64_t *numel, sum = 0;
     bool *shared;
     uint64_t i;
-    if (!ckr__mg_layout_new(r->c, l, b->n)) return ckr__mg_oom(r);
+    if (!ckr__mg_layout_new(r->c, l, b->n)) return ckr__oom(r->c);
     numel = (int64_t *)(uintptr_t)l->numel;
     shared = (bool *)(uintptr_t)l->shared;
     for (i = 0; i < b->n; i++) {
@@ -47657,7 +47608,7 @@ static ckr_result ckr__mg_load_flat(ckr__mg *r, ckr__mg_file *f)
                                       ckr__printf(r->c, "%s/distrib_optim.pt", f->rel));
     uint64_t i;
     ckr_result e;
-    if (!path) return ckr__mg_oom(r);
+    if (!path) return ckr__oom(r->c);
     if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
         return ckr__mg_missing(r, path, "the distributed optimizer's state was expected");
     e = ckr__mg_tree(r, path, &f->distrib);
@@ -47694,7 +47645,7 @@ static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f, bool pieces)
 static ckr_result ckr__mg_group_params(ckr__mg *r)
 {
     uint64_t i, n = 0, *to = CKR__NEW_N(r->c, uint64_t, r->s->n_groups);
-    if (!to) return ckr__mg_oom(r);
+    if (!to) return ckr__oom(r->c);
     for (i = 0; i < r->n_items; i++)
         if (r->items[i]->group != UINT64_MAX) r->s->groups[r->items[i]->group].n_params++;
     for (i = 0; i < r->s->n_groups; i++) {
@@ -47702,7 +47653,7 @@ static ckr_result ckr__mg_group_params(ckr__mg *r)
         to[i] = n;
         if (!g.n_params) continue;
         g.params = CKR__NEW_N(r->c, const char *, g.n_params);
-        if (!g.params) return ckr__mg_oom(r);
+        if (!g.params) return ckr__oom(r->c);
         g.n_params = 0;
         r->s->groups[n++] = g;
     }
@@ -47784,7 +47735,7 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
         return ckr__mg_bad(r, r->files[0]->path, "opt_param_scheduler/num_steps", "an integer");
     hyper = CKR__NEW_N(r->c, const ckr_node *, n);
     params = ckr__mg_schedule_params(r, d);
-    if (!bases || !hyper || !params) return ckr__mg_oom(r);
+    if (!bases || !hyper || !params) return ckr__oom(r->c);
     for (i = 0; i < n; i++) {
         hyper[i] = r->s->groups[i].hyper;
         bases[i] = ckr__mg_num(hyper[i], "max_lr", ckr__mg_num(params, "max_lr", 0));
@@ -47794,7 +47745,7 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
         const char *why = ckr__strdup(r->c, r->c->err->text);
         ckr__sched_forgive(r->c);
         x = ckr__sched_new(r->c, bases, n);
-        if (!x || !why) return ckr__mg_oom(r);
+        if (!x || !why) return ckr__oom(r->c);
         x->kind = "megatron";
         x->params = params;
         x->opaque = true;
@@ -47858,7 +47809,7 @@ static ckr_result ckr__mg_streams(ckr__mg *r, uint32_t rank, const char *rel, co
             }
         } else if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/rng_state/%s", rel,
                                                           key ? key : "?"), v)) {
-            e = ckr__mg_oom(r);
+            e = ckr__oom(r->c);
         }
     }
     return e;
@@ -47924,7 +47875,7 @@ static ckr_result ckr__mg_tie(ckr__mg *r)
     ckr_tie *t;
     if (!r->tied || !r->embedding) return CKR_OK;
     t = CKR__NEW(r->c, ckr_tie);
-    if (!t) return ckr__mg_oom(r);
+    if (!t) return ckr__oom(r->c);
     t->name = r->embedding->name;
     t->other = "output_layer.weight";
     r->s->ties = t;
@@ -48095,7 +48046,7 @@ static ckr_result ckr__mg_others(ckr__mg *r)
                 continue;
             if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/%s", f->rel, key ? key : "?"),
                                ckr__dict_at(f->root, k)))
-                return ckr__mg_oom(r);
+                return ckr__oom(r->c);
         }
     }
     return CKR_OK;
@@ -48137,7 +48088,7 @@ static ckr_result ckr__mg_order(ckr__mg *r)
 {
     ckr_tensor **all = CKR__NEW_N(r->c, ckr_tensor *, r->s->n_tensors);
     uint64_t i, k, n = 0;
-    if (!all) return ckr__mg_oom(r);
+    if (!all) return ckr__oom(r->c);
     for (i = 0; i < r->n_items; i++)
         for (k = 0; k < r->items[i]->n_slots; k++) {
             const ckr__mg_slot *x = &r->items[i]->slots[k];
@@ -48372,7 +48323,7 @@ static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
         return ckr__mg_dist_bad(x, q->fqn, "axes for layers and experts");
     g = CKR__PUSH(ckr__mg_grid_of, r->c, x->grids, x->n_grids);
     if (ckr__failed(r->c) || !ckr__map_put(&x->keys, q->fqn, strlen(q->fqn), x->n_grids - 1, NULL))
-        return ckr__mg_oom(r);
+        return ckr__oom(r->c);
     g->key = q->fqn;
     g->layers = stacked ? (uint64_t)q->shape[0] : 0;
     g->experts = experts ? (uint64_t)q->shape[lead - 1] : 0;
@@ -48382,13 +48333,13 @@ static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
         return ckr__mg_dist_bad(x, q->fqn, "fewer layers and experts");
     n = (stacked ? g->layers : 1) * (experts ? g->experts : 1);
     g->items = CKR__NEW_N(r->c, ckr__mg_item *, n);
-    if (!g->items) return ckr__mg_oom(r);
+    if (!g->items) return ckr__oom(r->c);
     for (l = 0; l < (stacked ? g->layers : 1); l++)
         for (e = 0; e < (experts ? g->experts : 1); e++) {
             const char *name = ckr__mg_live(x, q->fqn, stacked ? (int64_t)l : -1,
                                             experts ? (int64_t)e : -1);
             ckr__mg_item *t = ckr__mg_dist_item(x, name, CKR__MG_PARAM);
-            if (!t) return ckr__mg_oom(r);
+            if (!t) return ckr__oom(r->c);
             if (ckr__mg_is_buffer(name, q->dtype)) t->kind = CKR__MG_BUFFER;
             t->dtype = q->dtype;
             z = ckr__mg_split(r, t, q->n_dims - lead, q->shape + lead, 1, -2);
@@ -48413,7 +48364,7 @@ static ckr_result ckr__mg_dist_box(ckr__mg_dist *x, ckr__mg_item *t, const char 
     ckr_view part = *v;
     ckr__mg_part p;
     uint32_t k;
-    if (!b || !s) return ckr__mg_oom(r);
+    if (!b || !s) return ckr__oom(r->c);
     for (k = 0; k < t->n_dims; k++) {
         b->shape[k] = b->pairs[0].count[k] = q->count[lead + k];
         b->pairs[0].global[k] = q->start[lead + k];
@@ -48433,7 +48384,7 @@ static ckr_result ckr__mg_dist_box(ckr__mg_dist *x, ckr__mg_item *t, const char 
         return ckr__mg_dist_bad(x, t->name, "one dtype in all chunks");
     return ckr__mg_read(r, s->tensor, b, &p) && (!s->wide || ckr__mg_read(r, s->wide, b, &p))
                ? CKR_OK
-               : ckr__mg_oom(r);
+               : ckr__oom(r->c);
 }
 
 static ckr_result ckr__mg_dist_chunk(ckr__mg_dist *x, const ckr__mg_grid_of *g, const char *slot,
@@ -48473,7 +48424,7 @@ static ckr_result ckr__mg_dist_flat(ckr__mg_dist *x, const ckr__mg_grid_of *g, c
     ckr_result z = ckr__dcp_view(x->d, q, k, &v, dims);
     if (z != CKR_OK) return z;
     s = b ? ckr__mg_slot_of(x->r, t, slot, v.dtype, false) : NULL;
-    if (!s) return ckr__mg_oom(x->r);
+    if (!s) return ckr__oom(x->r->c);
     for (i = 0; i < n; i++) if (k->count[i] != 1) break;
     if (i < n || v.dtype != s->tensor->dtype || (k->count[n] > 1 && v.stride[n] != 1))
         return ckr__mg_dist_bad(x, q->fqn, "flat chunks of one block each");
@@ -48500,7 +48451,7 @@ static ckr_result ckr__mg_dist_flat(ckr__mg_dist *x, const ckr__mg_grid_of *g, c
             !ckr__read_flat(&rd, b, k->start[n], k->start[n] + k->count[n],
                             (v.bytes ? 0 : v.data_offset) +
                                 (uint64_t)v.offset * ckr_dtype_size(v.dtype)))
-            return ckr__mg_oom(x->r);
+            return ckr__oom(x->r->c);
     }
     return CKR_OK;
 }
@@ -48514,7 +48465,7 @@ static ckr_result ckr__mg_dist_tensor(ckr__mg_dist *x, const char *key, const ch
     uint32_t lead, n;
     ckr_result z = CKR_OK;
     if (!ckr__map_find(&x->keys, key, strlen(key), &at))
-        return ckr__leftover(x->r->c, x->r->s, q->fqn, NULL) ? CKR_OK : ckr__mg_oom(x->r);
+        return ckr__leftover(x->r->c, x->r->s, q->fqn, NULL) ? CKR_OK : ckr__oom(x->r->c);
     g = &x->grids[at];
     lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0);
     n = g->items[0]->n_dims + lead;
@@ -48547,7 +48498,7 @@ static ckr_result ckr__mg_dist_stages(ckr__mg *r)
     int64_t at = 0, middle, count;
     uint64_t i;
     r->first = CKR__NEW_N(r->c, int64_t, n);
-    if (!r->first) return ckr__mg_oom(r);
+    if (!r->first) return ckr__oom(r->c);
     if (r->pp == 1) return CKR_OK;
     if (layout && layout->kind != CKR_NODE_NONE)
         return ckr__mg_cannot(r, r->dir, "args/pipeline_model_parallel_layout",
@@ -48586,7 +48537,7 @@ static ckr_result ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
     ckr__mg_entry *e = CKR__NEW_N(r->c, ckr__mg_entry, r->n_items + 1);
     const uint64_t home = (uint64_t)v * r->pp + f->pp, last = (uint64_t)r->pp * r->vp - 1;
     uint64_t i, n = 0;
-    if (!dict || !e) return ckr__mg_oom(r);
+    if (!dict || !e) return ckr__oom(r->c);
     for (i = 0; i <= r->n_items; i++) {
         ckr__mg_item *t = i < r->n_items ? r->items[i] : NULL;
         ckr_view *view;
@@ -48640,13 +48591,13 @@ static ckr_result ckr__mg_dist_files(ckr__mg_dist *x)
     const uint64_t n = (uint64_t)r->pp * r->ep * r->tp;
     if (n > 1 << 20) return ckr__mg_bad(r, r->dir, "args", "fewer model parallel ranks");
     r->files = CKR__NEW_N(r->c, ckr__mg_file *, n);
-    if (!r->files) return ckr__mg_oom(r);
+    if (!r->files) return ckr__oom(r->c);
     for (p = 0; p < r->pp; p++)
         for (e = 0; e < r->ep; e++)
             for (t = 0; t < r->tp; t++) {
                 ckr__mg_file *f = ckr__mg_dist_file(r, t, p, e);
                 r->files[r->n_files++] = f;
-                if (!f) return ckr__mg_oom(r);
+                if (!f) return ckr__oom(r->c);
                 for (v = 0; v < r->vp && z == CKR_OK; v++) z = ckr__mg_dist_entries(r, f, v);
                 if (z != CKR_OK) return z;
             }
@@ -48668,7 +48619,7 @@ static ckr_result ckr__mg_dist_roots(ckr__mg_dist *x)
             for (m = 0; key && m < 3 && strcmp(key, own[m]) != 0; m++) {}
             if (!key || m < 3 || !strcmp(key, "opt_param_scheduler")) continue;
             if (!ckr__node_take(r->c, root, x->common, k))
-                return ckr__mg_oom(r);
+                return ckr__oom(r->c);
         }
         if (!ckr__node_set(r->c, root, "model", none) ||
             (f->n_optims && !ckr__node_set(r->c, root, "optimizer", none)) ||
@@ -48676,8 +48627,8 @@ static ckr_result ckr__mg_dist_roots(ckr__mg_dist *x)
              !ckr__node_set(r->c, root, "opt_param_scheduler",
                             (ckr_node *)(uintptr_t)ckr_node_get(x->common,
                                                                 "opt_param_scheduler"))))
-            return ckr__mg_oom(r);
-        if (f->random && !ckr__node_set(r->c, root, "rng_state", f->random)) return ckr__mg_oom(r);
+            return ckr__oom(r->c);
+        if (f->random && !ckr__node_set(r->c, root, "rng_state", f->random)) return ckr__oom(r->c);
         f->root = root;
     }
     r->root = r->files[0]->root;
@@ -48723,7 +48674,7 @@ static ckr_result ckr__mg_dist_optims(ckr__mg_dist *x, ckr__mg_file *f)
     if (f->n_optims > 2)
         return ckr__mg_cannot(r, r->dir, "optimizer", "more than two optimizers in a chain");
     f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
-    if (!f->optims) return ckr__mg_oom(r);
+    if (!f->optims) return ckr__oom(r->c);
     for (i = 0; i < f->n_optims && z == CKR_OK; i++)
         z = ckr__mg_optim_of(r, f, list ? ckr__dict_at(o, i) : o, &f->optims[i]);
     return z;
@@ -48743,7 +48694,7 @@ static ckr_result ckr__mg_dist_group(ckr__mg_dist *x, ckr__mg_file *f, uint32_t 
     ckr_result z;
     o->prefix = head;
     fqn = head ? ckr__printf(r->c, "%soptimizer/shard_0_1", head) : NULL;
-    if (!fqn) return ckr__mg_oom(r);
+    if (!fqn) return ckr__oom(r->c);
     z = ckr__mg_dist_object(x, fqn, &n);
     if (z == CKR_OK && !n)
         return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
@@ -48753,7 +48704,7 @@ static ckr_result ckr__mg_dist_group(ckr__mg_dist *x, ckr__mg_file *f, uint32_t 
     outer = ckr__node(r->c, CKR_NODE_DICT);
     if (!ckr__node_set(r->c, outer, "optimizer", (ckr_node *)(uintptr_t)n) ||
         (scaler && !ckr__node_set(r->c, outer, "grad_scaler", (ckr_node *)(uintptr_t)scaler)))
-        return ckr__mg_oom(r);
+        return ckr__oom(r->c);
     z = ckr__mg_optim_of(r, f, outer, o);
     if (z == CKR_OK)
         z = ckr__mg_dist_object(x, ckr__printf(r->c, "%sparam_state/shard_0_1", head), &o->flat);
@@ -48769,7 +48720,7 @@ static ckr_result ckr__mg_bucket_range(ckr__mg_dist *x, const ckr__dcp_item *q, 
     const ckr__block *b = ckr__mg_block(r->c, t, r->tp, p->tp);
     ckr__mg_slot *s = ckr__mg_slot_of(r, t, slot, q->dtype, false);
     uint64_t lo = 0, hi = q->n_chunks, k;
-    if (!b || !s) return ckr__mg_oom(r);
+    if (!b || !s) return ckr__oom(r->c);
     while (hi - lo > 1) {      /* chunks are sorted: the last one that begins at or before   */
         const uint64_t mid = lo + (hi - lo) / 2;
         if (q->chunks[mid].start[0] <= begin) lo = mid;
@@ -48803,7 +48754,7 @@ static ckr_result ckr__mg_bucket_range(ckr__mg_dist *x, const ckr__dcp_item *q, 
                                 (v.bytes ? 0 : v.data_offset) +
                                     (uint64_t)(v.offset + from - c->start[0]) *
                                         ckr_dtype_size(v.dtype)))
-                return ckr__mg_oom(r);
+                return ckr__oom(r->c);
         }
     }
     return CKR_OK;
@@ -48839,7 +48790,7 @@ static ckr_result ckr__mg_dist_buckets(ckr__mg_dist *x, ckr__mg_file *f, ckr__mg
     key = dict->u.items[0];
     list = dict->u.items[1];
     sizes = CKR__NEW_N(r->c, int64_t, list->count);
-    if (!sizes) return ckr__mg_oom(r);
+    if (!sizes) return ckr__oom(r->c);
     for (i = 0; i < list->count; i++)
         if (!ckr_node_i64(list->u.items[i], &sizes[i]) || sizes[i] < 0 ||
             sizes[i] > (int64_t)1 << 59)
@@ -48849,7 +48800,7 @@ static ckr_result ckr__mg_dist_buckets(ckr__mg_dist *x, ckr__mg_file *f, ckr__mg
     out->head = ckr__printf(r->c, "%sgbuf_idx_%llu.dtype_(torch.%s, torch.%s).bucket_idx_",
                             o->prefix, (unsigned long long)g, key->u.items[0]->u.str,
                             key->u.items[1]->u.str);
-    return out->head ? CKR_OK : ckr__mg_oom(r);
+    return out->head ? CKR_OK : ckr__oom(r->c);
 }
 
 /* Each parameter's bucket and place: backwards, a bucket is full when its size is reached. */
@@ -48883,9 +48834,9 @@ static ckr_result ckr__mg_sort_chunks(ckr__mg *r, ckr__dcp_item *q)
     ckr__dcp_chunk *sorted = CKR__NEW_N(r->c, ckr__dcp_chunk, q->n_chunks);
     void **p = (void **)ckr__arena_n(r->c, q->n_chunks, sizeof *p);
     uint64_t i;
-    if (!sorted || !p) return ckr__mg_oom(r);
+    if (!sorted || !p) return ckr__oom(r->c);
     for (i = 0; i < q->n_chunks; i++) p[i] = &q->chunks[i];
-    if (!ckr__sort(r->c, p, (size_t)q->n_chunks, ckr__mg_chunk_cmp)) return ckr__mg_oom(r);
+    if (!ckr__sort(r->c, p, (size_t)q->n_chunks, ckr__mg_chunk_cmp)) return ckr__oom(r->c);
     for (i = 0; i < q->n_chunks; i++) sorted[i] = *(const ckr__dcp_chunk *)p[i];
     q->chunks = sorted;
     return CKR_OK;
@@ -48900,11 +48851,11 @@ static ckr_result ckr__mg_dist_slot(ckr__mg_dist *x, const ckr__mg_file *f,
     ckr__dcp_item **of = CKR__NEW_N(r->c, ckr__dcp_item *, k->n);
     uint64_t i;
     ckr_result z = CKR_OK;
-    if (!of) return ckr__mg_oom(r);
+    if (!of) return ckr__oom(r->c);
     for (i = 0; i < k->n && z == CKR_OK; i++) {
         const char *fqn = ckr__printf(r->c, "%s%llu.%s", k->head, (unsigned long long)i, slot);
         of[i] = fqn ? ckr__dcp_find(x->d, fqn) : NULL;
-        if (!fqn) return ckr__mg_oom(r);
+        if (!fqn) return ckr__oom(r->c);
         if (!of[i] || of[i]->bytes || of[i]->n_dims != 1 || of[i]->shape[0] < k->sizes[i])
             return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
         z = ckr__mg_sort_chunks(r, of[i]);
@@ -48941,7 +48892,7 @@ static ckr_result ckr__mg_dist_rank(ckr__mg_dist *x, ckr__mg_file *f, uint32_t w
         ckr__mg_layout l;
         uint64_t *bucket = CKR__NEW_N(r->c, uint64_t, b[i].n);
         const bool wide = b[i].dtype == CKR_DTYPE_F32 || b[i].dtype == CKR_DTYPE_F64;
-        if (!bucket) return ckr__mg_oom(r);
+        if (!bucket) return ckr__oom(r->c);
         z = ckr__mg_dist_buckets(x, f, o, i, &k);
         if (z == CKR_OK) z = ckr__mg_numels(r, &b[i], &l);
         if (z != CKR_OK) return z;
@@ -48983,7 +48934,7 @@ static ckr_result ckr__mg_dist_ranks(ckr__mg_dist *x, bool chained)
         ckr__mg_file *f = r->files[i];
         f->n_optims = chained ? 2 : 1;
         f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
-        if (!f->optims) return ckr__mg_oom(r);
+        if (!f->optims) return ckr__oom(r->c);
         for (k = 0; k < f->n_optims && z == CKR_OK; k++) {
             z = ckr__mg_dist_group(x, f, k, chained);
             if (z == CKR_OK) z = ckr__mg_groups(r, f, k);
@@ -49003,10 +48954,10 @@ static ckr_result ckr__mg_dist_common(ckr__mg_dist *x)
     ckr__mg_member *m;
     uint64_t i, k, n = 0;
     ckr_result z;
-    if (!f || !dict || !e) return ckr__mg_oom(r);
+    if (!f || !dict || !e) return ckr__oom(r->c);
     for (i = 0; i < r->n_items; i++) {
         ckr_view *v = CKR__NEW(r->c, ckr_view);
-        if (!v) return ckr__mg_oom(r);
+        if (!v) return ckr__oom(r->c);
         if (r->items[i]->kind != CKR__MG_PARAM) continue;
         v->n_dims = r->items[i]->n_dims;
         v->shape = r->items[i]->shape;
@@ -49306,7 +49257,7 @@ static ckr_result ckr__mg_probe_buffer(void *arg, ckr__mg_mend *m)
         for (s = 1; s < t->n_slots; s++)
             if (!strcmp(t->slots[s].tensor->slot, "master")) master = &t->slots[s];
         block = ckr__mg_block(r->c, t, r->tp, m->f->tp);
-        if (!block) return ckr__mg_oom(r);
+        if (!block) return ckr__oom(r->c);
         if (!master || !t->n_slots) continue;
         n = ckr__mg_values(r, ckr__mg_widest(&t->slots[0]), block, CKR__MG_PROBE, a);
         n = ckr__min_i64(n, ckr__mg_values(r, ckr__mg_widest(master), block, n, b));
@@ -49367,7 +49318,7 @@ static ckr_result ckr__mg_dist_load_common(ckr__mg_dist *x)
     const char *path = ckr__path_join(r->c, r->dir, "common.pt");
     const ckr_node *args;
     ckr_result z;
-    if (!path) return ckr__mg_oom(r);
+    if (!path) return ckr__oom(r->c);
     if (ckr__path_kind(r->c, path) == CKR_FILE_REGULAR) z = ckr__mg_tree(r, path, &x->common);
     else z = ckr__mg_dist_object(x, CKR__MG_COMMON, &x->common);
     if (z != CKR_OK) return z;
@@ -49435,15 +49386,15 @@ static ckr_result ckr__mg_dist_extra(ckr__mg_dist *x, const ckr__dcp_item *q)
     ckr__mg_item *t;
     const ckr_node *n;
     ckr_result z;
-    if (!key) return ckr__mg_oom(r);
+    if (!key) return ckr__oom(r->c);
     if (parts < (uint32_t)stacked + (uint32_t)experts || (stacked && at[0] >= r->layers))
         return ckr__mg_dist_bad(x, q->fqn, "the numbers of a layer and expert");
     name = ckr__mg_live(x, key, stacked ? (int64_t)at[0] : -1,
                         experts ? (int64_t)at[stacked] : -1);
     t = name ? ckr__mg_dist_item(x, name, CKR__MG_EXTRA) : NULL;
-    if (!t) return ckr__mg_oom(r);
+    if (!t) return ckr__oom(r->c);
     t->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
-    z = t->extra ? ckr__mg_dist_object(x, q->fqn, &n) : ckr__mg_oom(r);
+    z = t->extra ? ckr__mg_dist_object(x, q->fqn, &n) : ckr__oom(r->c);
     for (k = 0; z == CKR_OK && k < r->tp; k++) t->extra[k] = n;
     return z;
 }
@@ -49488,7 +49439,7 @@ static ckr_result ckr__mg_dist_names(ckr__mg_dist *x)
         z = ckr__mg_dist_bad(x, "args/expert_model_parallel_size", "a divisor of the experts");
     if (z == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
                                   ckr__mg_item_cmp))
-        z = ckr__mg_oom(r);
+        z = ckr__oom(r->c);
     for (i = 0; i < r->n_items && z == CKR_OK; i++)
         r->items[i]->pp = (uint32_t)(ckr__mg_dist_home(r, r->items[i]) % r->pp);
     return z;
@@ -49511,9 +49462,9 @@ static ckr_result ckr__mg_dist_pieces(ckr__mg_dist *x)
         if (ckr__mg_starts(fqn, "optimizer.state.")) {
             const size_t n = strcspn(fqn + 16, ".");
             const char *slot = ckr__strndup(r->c, fqn + 16, n);
-            if (!slot) return ckr__mg_oom(r);
+            if (!slot) return ckr__oom(r->c);
             if (!fqn[16 + n] || q->bytes) {
-                if (!ckr__leftover(r->c, r->s, q->fqn, NULL)) return ckr__mg_oom(r);
+                if (!ckr__leftover(r->c, r->s, q->fqn, NULL)) return ckr__oom(r->c);
                 continue;
             }
             if (!strcmp(slot, "param") || !strcmp(slot, "fp32_param")) slot = "master";
@@ -49526,7 +49477,7 @@ static ckr_result ckr__mg_dist_pieces(ckr__mg_dist *x)
             z = ckr__mg_dist_random(x, q);
         } else if (!strstr(fqn, "_extra_state/") && strcmp(fqn, CKR__MG_COMMON) != 0 &&
                    !ckr__leftover(r->c, r->s, q->fqn, NULL)) {
-            z = ckr__mg_oom(r);
+            z = ckr__oom(r->c);
         }
     }
     return z;
@@ -49569,7 +49520,7 @@ static ckr_result ckr__mg_dist_backend(ckr__mg *r)
     const char *path = ckr__path_join(r->c, r->dir, "metadata.json"), *s;
     ckr_node *root = NULL;
     ckr_result z;
-    if (!path) return ckr__mg_oom(r);
+    if (!path) return ckr__oom(r->c);
     if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
         return ckr__mg_missing(r, path, "it is written last, so the save has not ended");
     z = ckr__json_load(r->c, path, &root);
@@ -49613,9 +49564,9 @@ static ckr_result ckr__mg_sort_streams(ckr__mg *r)
     void **p = (void **)ckr__arena_n(r->c, r->s->n_rng, sizeof *p);
     ckr_stream *sorted = CKR__NEW_N(r->c, ckr_stream, r->s->n_rng);
     uint64_t i;
-    if (!p || !sorted) return ckr__mg_oom(r);
+    if (!p || !sorted) return ckr__oom(r->c);
     for (i = 0; i < r->s->n_rng; i++) p[i] = &r->s->rng[i];
-    if (!ckr__sort(r->c, p, (size_t)r->s->n_rng, ckr__mg_stream_cmp)) return ckr__mg_oom(r);
+    if (!ckr__sort(r->c, p, (size_t)r->s->n_rng, ckr__mg_stream_cmp)) return ckr__oom(r->c);
     for (i = 0; i < r->s->n_rng; i++) sorted[i] = *(const ckr_stream *)p[i];
     r->s->rng = sorted;
     return CKR_OK;
@@ -49627,7 +49578,7 @@ static ckr_result ckr__mg_finish(ckr__mg *r)
     ckr_result e = ckr__mg_covered(r);
     if (e == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
                                   ckr__mg_item_cmp))
-        e = ckr__mg_oom(r);
+        e = ckr__oom(r->c);
     if (e == CKR_OK) e = ckr__mg_group_params(r);
     if (e == CKR_OK) e = ckr__mg_order(r);
     if (e == CKR_OK) e = ckr__mg_progress(r);
@@ -49722,11 +49673,6 @@ typedef struct ckr__mg_job {
     uint64_t          n_klass;
 } ckr__mg_job;
 
-static ckr_result ckr__mg_job_oom(const ckr__mg_job *x)
-{
-    return x->c->err->code != CKR_OK ? x->c->err->code : CKR_E_NOMEM;
-}
-
 static ckr_result ckr__mg_say(ckr__mg_job *x, const char *code, ckr_severity severity,
                               const char *subject, const char *was, const char *now,
                               const char *reason, const char *remedy)
@@ -49734,7 +49680,7 @@ static ckr_result ckr__mg_say(ckr__mg_job *x, const char *code, ckr_severity sev
     if (severity == CKR_ERROR) x->refused = true;
     return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, was, now, reason, remedy)
                ? CKR_OK
-               : ckr__mg_job_oom(x);
+               : ckr__oom(x->c);
 }
 
 static ckr_result ckr__mg_say_int(ckr__mg_job *x, const char *code, ckr_severity severity,
@@ -49858,7 +49804,7 @@ static ckr_result ckr__mg_stages(ckr__mg_job *x)
     int64_t at = 0;
     uint64_t i;
     x->first = CKR__NEW_N(x->c, int64_t, n + 1);
-    if (!x->first) return ckr__mg_job_oom(x);
+    if (!x->first) return ckr__oom(x->c);
     x->first[n] = mg->layers;
     if (keep) {
         memcpy(x->first, mg->first, (size_t)n * sizeof *x->first);
@@ -49981,20 +49927,20 @@ static ckr_result ckr__mg_puts(ckr__mg_job *x)
     uint64_t i;
     int64_t uneven, seen = 0;
     x->puts = CKR__NEW_N(x->c, ckr__mg_put, x->mg->n_items);
-    if (!x->puts) return ckr__mg_job_oom(x);
+    if (!x->puts) return ckr__oom(x->c);
     x->n_puts = x->mg->n_items;
     for (i = 0; i < x->n_puts; i++) {
         ckr__mg_put *p = &x->puts[i];
         const ckr__mg_item *t = p->item = x->mg->items[i];
         if (x->mg->defect && x->t->repair && t->n_slots > 1) {
             t = p->item = ckr__mg_repaired(x, t);
-            if (!t) return ckr__mg_job_oom(x);
+            if (!t) return ckr__oom(x->c);
         }
         p->chunk = ckr__mg_chunk_of(x, t);
         p->klass = UINT64_MAX;
         if (t->kind == CKR__MG_EXTRA) continue;
         p->shape = CKR__NEW_N(x->c, int64_t, t->n_dims);
-        if (!p->shape) return ckr__mg_job_oom(x);
+        if (!p->shape) return ckr__oom(x->c);
         if (t->n_dims) memcpy(p->shape, t->shape, t->n_dims * sizeof *p->shape);
         if (t->split.vocab) p->shape[0] = x->padded;
         if (t->unknown && x->tp > 1)
@@ -50002,7 +49948,7 @@ static ckr_result ckr__mg_puts(ckr__mg_job *x)
                                   "no rule tells how this tensor is cut over tensor parallel ranks",
                                   "take --tp 1");
         if (!ckr__block_split(x->c, &t->split, t->n_dims, p->shape, x->tp, 0, &uneven)) {
-            if (!uneven) return ckr__mg_job_oom(x);
+            if (!uneven) return ckr__oom(x->c);
             if (uneven == seen) continue;
             seen = uneven;
             if (ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->tp,
@@ -50010,7 +49956,7 @@ static ckr_result ckr__mg_puts(ckr__mg_job *x)
                                            "parts", (long long)uneven, (int)t->split.axis),
                                ckr__printf(x->c, "take a --tp that divides %lld",
                                            (long long)uneven)) != CKR_OK)
-                return ckr__mg_job_oom(x);
+                return ckr__oom(x->c);
         }
     }
     return CKR_OK;
@@ -50236,7 +50182,7 @@ static ckr_result ckr__mg_classes(ckr__mg_job *x)
     at.c = x->c;
     x->klass_of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
     x->klass = CKR__NEW_N(x->c, const ckr_group *, x->s->n_groups);
-    if (!x->klass_of || !x->klass) return ckr__mg_job_oom(x);
+    if (!x->klass_of || !x->klass) return ckr__oom(x->c);
     for (i = 0; i < x->s->n_groups && ok; i++) {
         const char *text = ckr__mg_class_text(x->c, &x->s->groups[i]);
         ok = text != NULL;
@@ -50251,7 +50197,7 @@ static ckr_result ckr__mg_classes(ckr__mg_job *x)
     for (i = 0; i < x->n_puts && ok; i++)
         if (x->puts[i].item->group < x->s->n_groups)
             x->puts[i].klass = x->klass_of[x->puts[i].item->group];
-    return ok ? CKR_OK : ckr__mg_job_oom(x);
+    return ok ? CKR_OK : ckr__oom(x->c);
 }
 
 /* A parameter of a rank's optimizer. */
@@ -50801,14 +50747,14 @@ static ckr_result ckr__mg_hold(ckr__mg_job *x, const ckr_schedule *now, const ch
                                const char *remedy)
 {
     ckr_schedule *h = why ? NULL : ckr__mg_fold(x, now, &why);
-    if (!h && !why) return ckr__mg_job_oom(x);
+    if (!h && !why) return ckr__oom(x->c);
     if (h && !why) ckr__mg_lengths(x, h, &why, &remedy);
     if (why)
         return ckr__mg_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, "schedule", NULL, NULL, why,
                            remedy);
     x->out->follows = x->held = h;
     x->moved = true;
-    return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__mg_job_oom(x);
+    return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__oom(x->c);
 }
 
 static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
@@ -51005,7 +50951,7 @@ static ckr_result ckr__mg_args(ckr__mg_job *x)
         ok = ckr__mg_arg(x, d, "dist_ckpt_optim_fully_reshardable", ckr__node_bool(x->c, true),
                          false);
     x->args = d;
-    return ok ? CKR_OK : ckr__mg_job_oom(x);
+    return ok ? CKR_OK : ckr__oom(x->c);
 }
 
 /* Versions load with weights_only and know their own classes only: an enum or signal among the
@@ -51199,7 +51145,7 @@ static ckr_result ckr__mg_rank_files(ckr__mg_job *x)
     const char *top = x->release ? "release"
                                  : ckr__printf(x->c, "iter_%07lld", (long long)x->iteration);
     uint32_t p, e, t;
-    if (!top) return ckr__mg_job_oom(x);
+    if (!top) return ckr__oom(x->c);
     for (p = 0; p < x->pp; p++)
         for (e = 0; e < x->ep; e++)
             for (t = 0; t < x->tp; t++) {
@@ -51213,7 +51159,7 @@ static ckr_result ckr__mg_rank_files(ckr__mg_job *x)
                 k.from = ckr__mg_from(x, t, p, e);
                 if (!dir || !ckr__mg_rank_file(x, &k, dir) ||
                     (x->zero && x->optimizer && !ckr__mg_flat_file(x, &k, dir)))
-                    return ckr__mg_job_oom(x);
+                    return ckr__oom(x->c);
             }
     return CKR_OK;
 }
@@ -51223,7 +51169,7 @@ static ckr_result ckr__mg_tracker_file(ckr__mg_job *x)
     const char *text = x->release ? "release"
                                   : ckr__printf(x->c, "%lld", (long long)x->iteration);
     ckr__out_file *f = ckr__out_file_add(x->out, CKR__MG_TRACKER, CKR_FORMAT_TEXT);
-    if (!f || !text) return ckr__mg_job_oom(x);
+    if (!f || !text) return ckr__oom(x->c);
     f->text = text;
     f->n_text = strlen(text);
     return CKR_OK;
@@ -51604,7 +51550,7 @@ static ckr_result ckr__mg_dist_emit(ckr__mg_job *x)
     ckr__mg_dist_numbered(&j);
     if (!dir || !path ||
         ckr__dcp_out_init(&j.w, x->c, x->out, x->tp * x->pp * x->dp * x->cp, dir) != CKR_OK)
-        return ckr__mg_job_oom(x);
+        return ckr__oom(x->c);
     ok = ckr__mg_dist_common_file(&j, top);
     for (i = 0; ok && i < x->n_puts; i++) {
         const ckr__mg_put *p = &x->puts[i];
@@ -51616,7 +51562,7 @@ static ckr_result ckr__mg_dist_emit(ckr__mg_job *x)
     ckr__map_free(&j.keys);
     f = ok && ckr__dcp_out_end(&j.w) == CKR_OK ? ckr__out_file_add(x->out, path, CKR_FORMAT_TEXT)
                                                : NULL;
-    if (!f) return ckr__mg_job_oom(x);
+    if (!f) return ckr__oom(x->c);
     f->text = meta;
     f->n_text = sizeof meta - 1;
     return CKR_OK;
@@ -51966,7 +51912,7 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
     if (e == CKR_OK) e = ckr__mg_tracker_file(x);
     if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
     if (e == CKR_OK) e = ckr__mg_say_buckets(x);
-    if (e == CKR_OK && !ckr__mg_options(x)) e = ckr__mg_job_oom(x);
+    if (e == CKR_OK && !ckr__mg_options(x)) e = ckr__oom(x->c);
     if (x->s->vocab > 0 || x->t->vocab > 0) {
         x->out->vocab = x->vocab;
         x->out->padded_vocab = x->padded;
