@@ -3074,10 +3074,9 @@ static int32_t ckr__os_open(void *user, const char *path, bool create, void **fi
 static int32_t ckr__os_transfer(void *file, uint64_t offset, void *dst, const void *src, size_t n)
 {
     while (n) {
-        OVERLAPPED at;
+        OVERLAPPED at = CKR_ZERO;
         DWORD part = n < ((size_t)1 << 30) ? (DWORD)n : (DWORD)1 << 30, done = 0;
         BOOL ok;
-        memset(&at, 0, sizeof at);
         at.Offset = (DWORD)(offset & 0xffffffffu);
         at.OffsetHigh = (DWORD)(offset >> 32);
         ok = dst ? ReadFile(((ckr__os_file *)file)->h, dst, part, &done, &at)
@@ -3353,13 +3352,12 @@ static const char *ckr__path_from(ckr__ctx *c, const char *home, const char *pat
 /* Opens `path` for reading and gives it an index. */
 static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
 {
-    ckr__file f;
+    ckr__file f = CKR_ZERO;
     const char *from;
     int32_t sys;
     uint64_t cap = c->cap_files;
     void *array = c->files;
 
-    memset(&f, 0, sizeof f);
     if (!ckr__arena_grow(c, &array, &cap, (uint64_t)c->n_files + 1, sizeof f)) return CKR_E_NOMEM;
     c->files = (ckr__file *)array;
     c->cap_files = (uint32_t)cap;
@@ -3641,12 +3639,11 @@ static bool ckr__pool_start(pthread_t *id, ckr__pool *p)
 static void ckr__os_for(void *user, uint32_t n_threads, uint32_t n_tasks,
                         void (*task_fn)(void *arg, uint32_t i), void *arg)
 {
-    ckr__pool p;
+    ckr__pool p = CKR_ZERO;
     pthread_t id[64];
     sigset_t all, was;
     uint32_t i, n = 0;
     (void)user;
-    memset(&p, 0, sizeof p);
     p.n_tasks = n_tasks;
     p.task_fn = task_fn;
     p.arg = arg;
@@ -3691,11 +3688,10 @@ static DWORD WINAPI ckr__pool_worker(LPVOID arg)
 static void ckr__os_for(void *user, uint32_t n_threads, uint32_t n_tasks,
                         void (*task_fn)(void *arg, uint32_t i), void *arg)
 {
-    ckr__pool p;
+    ckr__pool p = CKR_ZERO;
     HANDLE id[63];
     uint32_t i, n = 0;
     (void)user;
-    memset(&p, 0, sizeof p);
     p.n_tasks = n_tasks;
     p.task_fn = task_fn;
     p.arg = arg;
@@ -4770,9 +4766,8 @@ static void ckr__sha256_update(ckr__sha256 *s, const void *bytes, size_t n)
 static void ckr__sha256_final(ckr__sha256 *s, uint8_t out[32])
 {
     uint64_t bits = s->n * 8;
-    uint8_t pad[72];
+    uint8_t pad[72] = CKR_ZERO;
     size_t i, n = 64 - (size_t)((s->n + 8) & 63);
-    memset(pad, 0, sizeof pad);
     pad[0] = 0x80;
     for (i = 0; i < 8; i++) pad[n + i] = (uint8_t)(bits >> (56 - 8 * i));
     ckr__sha256_update(s, pad, n + 8);
@@ -4985,10 +4980,8 @@ static void ckr__put_double(ckr__buf *b, double v, bool yaml)
 
 static const char *ckr__double_text(ckr__ctx *c, double v, bool yaml)
 {
-    ckr__buf b;
+    ckr__buf b = { c, NULL, 0, 0, false };
     const char *text;
-    memset(&b, 0, sizeof b);
-    b.c = c;
     ckr__put_double(&b, v, yaml);
     text = b.failed ? NULL : ckr__strndup(c, (const char *)b.data, b.size);
     ckr__buf_free(&b);
@@ -5643,8 +5636,7 @@ static bool ckr__put_is_list(const ckr_node *n)
 static ckr_result ckr__put_push(ckr__buf *stack, const ckr_node *n, bool sort_keys, size_t indent)
 {
     ckr__ctx *c = stack->c;
-    ckr__put_frame f;
-    memset(&f, 0, sizeof f);
+    ckr__put_frame f = CKR_ZERO;
     f.node = n;
     f.indent = indent;
     if (stack->size / sizeof f >= c->limits.max_depth)
@@ -5703,10 +5695,8 @@ static ckr_result ckr__put_bounded(const ckr__buf *b, int indent)
 
 static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool sort_keys)
 {
-    ckr__buf stack;
+    ckr__buf stack = { b->c, NULL, 0, 0, false };
     ckr_result r = CKR_OK;
-    memset(&stack, 0, sizeof stack);
-    stack.c = b->c;
     while (n && r == CKR_OK) {
         const bool any = indent == CKR__PUT_ANY, dict = ckr_node_is_dict(n);
         const bool list = ckr__put_is_list(n);
@@ -6576,11 +6566,10 @@ static ckr_result ckr__yaml_block_inline(ckr__yaml *y, bool block, bool outer, s
                                          const ckr__yaml_props *props, ckr_node **out)
 {
     const uint8_t *p = y->p, *line = y->line;
-    ckr__yaml_props none;
+    ckr__yaml_props none = CKR_ZERO;
     ckr_node *scalar = NULL;
     bool simple = false;
     ckr_result r;
-    memset(&none, 0, sizeof none);
     r = ckr__yaml_inline(y, false, false, min, outer ? &none : props, &scalar, &simple);
     if (r != CKR_OK) return r;
     if (block && simple && ckr__yaml_colon(y)) {
@@ -6609,10 +6598,9 @@ static ckr_result ckr__yaml_block_node(ckr__yaml *y, ckr_node **out)
     const size_t min = f ? f->indent + 1 : 0;
     const bool under_key = f && f->kind == CKR__YAML_MAP;
     bool block, outer = false, entry;
-    ckr__yaml_props props;
+    ckr__yaml_props props = CKR_ZERO;
     size_t column;
     ckr_result r;
-    memset(&props, 0, sizeof props);
     ckr__yaml_next(y);
     block = y->fresh || y->compact;
     column = ckr__yaml_column(y);
@@ -6780,9 +6768,8 @@ static ckr_result ckr__yaml_document(ckr__yaml *y, ckr_node **root)
 static ckr_result ckr__yaml_parse(ckr__ctx *c, const char *path, const void *bytes, size_t n,
                                   ckr_node **root)
 {
-    ckr__yaml y;
+    ckr__yaml y = CKR_ZERO;
     ckr_result r;
-    memset(&y, 0, sizeof y);
     y.c = y.stack.c = y.text.c = y.anchors.c = c;
     y.path = path;
     y.begin = y.p = y.line = (const uint8_t *)bytes;
@@ -6837,9 +6824,7 @@ static bool ckr__yaml_is_nested(const ckr_node *n)
 /* Counts how often each container is there, up to two. */
 static bool ckr__yaml_put_count(ckr__yaml_out *y, const ckr_node *root)
 {
-    ckr__buf todo;
-    memset(&todo, 0, sizeof todo);
-    todo.c = y->b->c;
+    ckr__buf todo = { y->b->c, NULL, 0, 0, false };
     ckr__buf_put(&todo, &root, sizeof root);
     while (todo.size && !todo.failed) {
         const ckr_node *n;
@@ -6898,9 +6883,8 @@ static ckr_node *const *ckr__yaml_put_next(ckr__buf *b, ckr__put_frame *f)
 /* A mapping or a list. */
 static ckr_result ckr__yaml_put(ckr__buf *b, const ckr_node *root)
 {
-    ckr__yaml_out y;
+    ckr__yaml_out y = CKR_ZERO;
     ckr_result r;
-    memset(&y, 0, sizeof y);
     y.b = b;
     y.stack.c = y.seen.c = b->c;
     r = ckr__yaml_put_count(&y, root) ? ckr__put_push(&y.stack, root, false, 0) : CKR_E_NOMEM;
@@ -7281,14 +7265,13 @@ static ckr_result ckr__st_tensor(ckr__st *s, const char *name, size_t len)
 {
     uint64_t at = s->j.base + (uint64_t)(s->j.p - s->j.begin);
     const uint32_t hash = (uint32_t)(ckr__hash_keyed(s->c->seed, name, len, 0) >> 32);
-    ckr_view v;
+    ckr_view v = CKR_ZERO;
     ckr_result r;
     if (!ckr__st_names_room(s)) return CKR_E_NOMEM;
     CKR__PREFETCH(&s->names[hash & (s->cap_names - 1)]);       /* there once the entry is read */
     r = ckr__st_fields(s, name);
     if (r == CKR_OK) r = ckr__st_unique(s, name, len, hash);
     if (r != CKR_OK) return r;
-    memset(&v, 0, sizeof v);
     v.n_dims = (uint32_t)(s->dims.size / sizeof *v.shape);       /* the header is below 4 GiB */
     v.shape = ckr__st_keep_dims(s, v.n_dims);
     if (!v.shape) return s->c->err->code;
@@ -7419,7 +7402,7 @@ static ckr_result ckr__safetensors_each(ckr__ctx *c, uint32_t file, uint64_t bas
     const char *path = ckr__file_path(c, file);
     uint64_t n;
     uint8_t head[8];
-    ckr__st s, again;
+    ckr__st s = CKR_ZERO, again;
     ckr_result r;
     if (size < 8)
         return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, base, NULL,
@@ -7436,7 +7419,6 @@ static ckr_result ckr__safetensors_each(ckr__ctx *c, uint32_t file, uint64_t bas
         return ckr__fail(c->err, CKR_ITEM_LIMIT, path, base, NULL,
                          "the header length is %llu, max_json_bytes is %llu",
                          (unsigned long long)n, (unsigned long long)c->limits.max_json_bytes);
-    memset(&s, 0, sizeof s);
     s.c = c;
     s.file = file;
     s.data = base + 8 + n;
@@ -7488,9 +7470,8 @@ static ckr_result ckr__safetensors_slice(ckr__ctx *c, uint32_t file, uint64_t ba
 {
     ckr_node *n = ckr__node(c, CKR_NODE_DICT), **items;
     ckr__st_cell *cell, *next;
-    ckr__st_tree t;
+    ckr__st_tree t = CKR_ZERO;
     ckr_result r;
-    memset(&t, 0, sizeof t);
     t.c = c;
     if (!n) return c->err->code;
     r = ckr__safetensors_each(c, file, base, size, ckr__st_cell_add, &t, &n->attrs);
@@ -7571,9 +7552,8 @@ typedef struct ckr__hf_join {
 
 static void ckr__hf_extra(ckr__hf_join *h, const char *shard, const ckr_node *name)
 {
-    ckr_error note;
+    ckr_error note = CKR_ZERO;
     if (!h->c->env.log_fn) return;
-    memset(&note, 0, sizeof note);
     ckr__fail(&note, CKR_ITEM_HF_EXTRA, shard, CKR_NO_OFFSET, name->u.str, NULL);
     h->c->env.log_fn(h->c->env.user, &note);
 }
@@ -7616,12 +7596,10 @@ static ckr_result ckr__hf_shard(ckr__hf_join *h, const char *shard, const ckr_no
 static ckr_result ckr__hf_load_shards(ckr__hf_join *h)
 {
     ckr__ctx *c = h->c;
-    ckr__map seen;
+    ckr__map seen = { c, NULL, 0, 0 };
     uint64_t i;
     const char *slash = strrchr(h->path, '/');
     ckr_result r = CKR_OK;
-    memset(&seen, 0, sizeof seen);
-    seen.c = c;
     for (i = 0; i < h->map->count && r == CKR_OK; i++) {
         const ckr_node *key = h->map->u.items[2 * i];
         if (!ckr__map_put(&h->names, key->u.str, (size_t)key->count, i, NULL)) r = CKR_E_NOMEM;
@@ -7647,13 +7625,12 @@ static ckr_result ckr__hf_load_shards(ckr__hf_join *h)
 /* All tensors of the index's map, in its order, as one DICT; its attrs: the shards' metadata. */
 static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr_node **root)
 {
-    ckr__hf_join h;
+    ckr__hf_join h = CKR_ZERO;
     ckr_node *map = NULL, *out;
     const ckr_node *metadata = NULL;
     uint64_t i;
     ckr_result r = ckr__hf_index(c, path, &map, &metadata);
     if (r != CKR_OK) return r;
-    memset(&h, 0, sizeof h);
     h.c = h.names.c = h.keys.c = c;
     h.path = path;
     h.map = map;
@@ -9135,10 +9112,9 @@ static bool ckr__pk_unique(ckr__pickle *p, ckr__pk_keyset *k, ckr_node *n, size_
 
 static bool ckr__pk_finish_keys(ckr__pickle *p)
 {
-    ckr__pk_keyset k;
+    ckr__pk_keyset k = CKR_ZERO;
     size_t i;
     bool ok = true;
-    memset(&k, 0, sizeof k);
     for (i = 0; i < p->keyed.n && ok; i++) {
         ckr_node *n = p->keyed.items[i];
         ok = ckr__pk_unique(p, &k, n, ckr_node_is_dict(n) ? 2 : 1);
@@ -9948,11 +9924,10 @@ static bool ckr__torch_window(ckr__pickle *p, const ckr_node *meta, const char *
 static bool ckr__torch_storage(ckr__pickle *p, ckr_node *pid, ckr_node **out)
 {
     ckr_node **i = pid->u.items;
-    ckr__storage s;
+    ckr__storage s = CKR_ZERO;
     size_t key_len = 0;
     int64_t offset = 0, numel;
     uint64_t size;
-    memset(&s, 0, sizeof s);
     if (pid->count < 5 || pid->count > 6 || i[1]->kind != CKR_NODE_GLOBAL ||
         i[1]->aux < CKR__G_STORAGE ||
         i[4]->kind != CKR_NODE_INT || i[4]->u.i < 0)
@@ -10473,10 +10448,9 @@ static bool ckr__quick_match(ckr__pickle *p, ckr__quick *q)
 static ckr_node *ckr__quick_tensor(ckr__pickle *p, const ckr__quick *q)
 {
     const size_t bytes = (size_t)q->n_dims * 2 * sizeof *q->dims;
-    ckr__storage s;
+    ckr__storage s = CKR_ZERO;
     ckr_node *n;
     ckr_view *v;
-    memset(&s, 0, sizeof s);
     p->op = q->persid;
     s.key = (const char *)q->key;
     q->key[q->key_len] = 0;            /* what stood there is done                     */
@@ -11589,14 +11563,13 @@ static ckr_result ckr__legacy_load(ckr__ctx *c, const ckr__source *src, ckr__doc
     bool keep = false;
     ckr_result r;
     for (;;) {
-        ckr__torch t;
+        ckr__torch t = CKR_ZERO;
         const uint64_t n = window < src->size ? window : src->size;
         ckr_node *keys = NULL;
         bool short_ = false;
         const bool kept = keep;
         size_t end = 0;
         uint8_t *data;
-        memset(&t, 0, sizeof t);
         t.doc = doc;
         t.source = *src;
         t.legacy = true;
@@ -11844,13 +11817,12 @@ static ckr_result ckr__torch_no_object(const ckr__zip *z, size_t root)
 
 static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
 {
-    ckr__torch t;
+    ckr__torch t = CKR_ZERO;
     const ckr__member *m;
     size_t root = 0;
     bool stale = false;
     ckr_result r = ckr__torch_root(z, &root);
     if (r != CKR_OK) return r;
-    memset(&t, 0, sizeof t);
     t.doc = doc;
     t.zip = z;
     t.prefix = root + 5;
@@ -12229,14 +12201,12 @@ static ckr_result ckr__npy_load(ckr__ctx *c, uint32_t file, uint64_t offset, uin
                                 const char *where, ckr_node **out)
 {
     const char *path = ckr__file_path(c, file);
-    uint8_t head[12];
+    uint8_t head[12] = CKR_ZERO;
     const uint8_t *text;
-    ckr__npy h;
-    ckr__np_type t;
+    ckr__npy h = CKR_ZERO;
+    ckr__np_type t = CKR_ZERO;
     uint64_t n, skip;
     ckr_result r;
-    memset(head, 0, sizeof head);
-    memset(&t, 0, sizeof t);
     r = ckr__file_read(c, file, offset, head, size < 12 ? (size_t)size : 12);
     if (r != CKR_OK) return r;
     if (size < 12 || memcmp(head, "\x93NUMPY", 6) != 0 || head[6] < 1 || head[6] > 3)
@@ -12249,7 +12219,6 @@ static ckr_result ckr__npy_load(ckr__ctx *c, uint32_t file, uint64_t offset, uin
                          (unsigned long long)n);
     r = ckr__file_load(c, file, offset + skip, n, 65536, &text);
     if (r != CKR_OK) return r;
-    memset(&h, 0, sizeof h);
     h.s = (const char *)text;
     h.end = h.s + n;
     if (!ckr__npy_header(&h))
@@ -12297,12 +12266,11 @@ static ckr_result ckr__pickle_once(ckr__ctx *c, const ckr__source *src, bool kee
                                    ckr__doc *doc)
 {
     const uint8_t *data = NULL;
-    ckr__torch t;
+    ckr__torch t = CKR_ZERO;
     ckr__pickle p;
     ckr_result r = ckr__file_load(c, src->file, src->offset, src->size,
                                   c->limits.max_metadata_bytes, &data);
     if (r != CKR_OK) return r;
-    memset(&t, 0, sizeof t);
     t.doc = doc;
     t.source = *src;
     doc->n_storages = 0;
@@ -12418,10 +12386,9 @@ static ckr_result ckr__torch_load(ckr__ctx *c, uint32_t file, uint64_t offset, u
 /* A whole file of any of these formats, safetensors included: u64 length, then '{'. */
 static ckr_result ckr__tree_doc(ckr__ctx *c, uint32_t file, ckr__doc *doc)
 {
-    uint8_t h[9];
+    uint8_t h[9] = CKR_ZERO;
     const uint64_t size = c->files[file].size;
     ckr_result r;
-    memset(h, 0, sizeof h);
     r = ckr__file_read(c, file, 0, h, size < sizeof h ? (size_t)size : sizeof h);
     if (r != CKR_OK) return r;
     if (size >= 9 && memcmp(h, "PK\3\4", 4) != 0 && h[0] != 0x80 && h[0] != 0x93 &&
@@ -14320,11 +14287,10 @@ static bool ckr__dv_gather_all(ckr__dv_gather *g, const uint64_t *state, size_t 
 
 static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
 {
-    ckr__dv_gather g;
+    ckr__dv_gather g = CKR_ZERO;
     const uint64_t *state = NULL;
     size_t n, cap = 64;
     bool ok;
-    memset(&g, 0, sizeof g);
     g.m = m;
     g.d = d;
     g.boxes.c = m->c;
@@ -14361,10 +14327,9 @@ static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
 static ckr_result ckr__dcp_metadata(ckr__dcp *d, const char *path)
 {
     ckr__ctx *c = d->c;
-    ckr__dcp_vm m;
+    ckr__dcp_vm m = CKR_ZERO;
     bool ok;
     ckr_result r;
-    memset(&m, 0, sizeof m);
     m.c = c;
     m.d = d;
     m.path = path;
@@ -16057,9 +16022,8 @@ static void ckr__tick_leaf(ckr__ticks *k, const ckr__curve *c, bool initial)
 static void ckr__tick_restart(ckr__ticks *k, const ckr__curve *c)
 {
     ckr__node_now *now = &k->now[c->index];
-    ckr__lr_op o;
+    ckr__lr_op o = CKR_ZERO;
     now->epoch = 0;
-    memset(&o, 0, sizeof o);
     o.node = c->index;
     if (c->kind == CKR__CV_SEQ || c->kind == CKR__CV_CHAIN)
         ckr__lr_undef(&o, "torch raises when a nested scheduler starts at a milestone");
@@ -17467,9 +17431,8 @@ static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *para
 {
     const double base = ckr__build_base(params);
     uint32_t n_nodes = 0;
-    ckr__sbuild b;
+    ckr__sbuild b = CKR_ZERO;
     *out = NULL;
-    memset(&b, 0, sizeof b);
     b.c = c;
     b.params = params;
     b.n_nodes = &n_nodes;
@@ -18258,11 +18221,10 @@ static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
     ckr_node *params, *list;
     const char *kind;
     double *bases;
-    ckr__sread r;
+    ckr__sread r = CKR_ZERO;
     ckr_result e;
     int64_t position = 0;
     *out = NULL;
-    memset(&r, 0, sizeof r);
     r.c = c;
     r.groups = groups;
     r.n = groups ? n_groups : 0;
@@ -18757,7 +18719,7 @@ static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, con
     double *row = CKR__NEW_N(c, double, s->n_lanes), *lr = CKR__NEW_N(c, double, n);
     uint64_t *same = CKR__NEW_N(c, uint64_t, n), i;
     int64_t was = 0;
-    ckr__swrite w;
+    ckr__swrite w = CKR_ZERO;
     ckr_result e;
     *out = NULL;
     if (!row || !lr || !same) return ckr__oom(c);
@@ -18770,7 +18732,6 @@ static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, con
     e = ckr__sched_at(c, s, CKR__COL_LR, (double)position, row);
     if (e != CKR_OK) return e;
     for (i = 0; i < n; i++) lr[i] = row[same[i]];
-    memset(&w, 0, sizeof w);
     w.c = c;
     w.s = s;
     w.from = same;
@@ -19418,12 +19379,11 @@ static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char 
     const ckr__skind *row = ckr__skind_of(s->kind);
     ckr_node *params;
     double *bases;
-    ckr__set t;
+    ckr__set t = CKR_ZERO;
     size_t n = 0;
     ckr_result e;
     bool ok = true;
     *out = NULL;
-    memset(&t, 0, sizeof t);
     t.c = c;
     t.s = s;
     t.what = key;
@@ -20277,8 +20237,7 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
 {
     ckr_schedule *x = ckr__sched_copy(c, s);
     ckr__curve *curve = s->curve ? CKR__NEW(c, ckr__curve) : NULL;
-    ckr__retick k;
-    memset(&k, 0, sizeof k);
+    ckr__retick k = CKR_ZERO;
     k.c = c;
     k.num = rate;
     k.den = s->rate;
@@ -21240,10 +21199,9 @@ static uint64_t ckr__rng_load_int(ckr_dtype t, const uint8_t *p)
 /* An integer of 0 to 2^128 - 1. */
 static bool ckr__rng_big(ckr__ctx *c, const ckr_node *n, ckr__u128 *out)
 {
-    uint8_t b[17];
+    uint8_t b[17] = CKR_ZERO;
     size_t got;
     if (!n) return false;
-    memset(b, 0, sizeof b);
     if (n->kind == CKR_NODE_INT || n->kind == CKR_NODE_BOOL) {
         int64_t i = 0;
         ckr_node_i64(n, &i);
@@ -22050,9 +22008,8 @@ static void ckr__poly_power(uint64_t *p, uint64_t n, uint32_t shift, int32_t d)
 /* The polynomial of the step, by Horner, on the window `key` whose oldest word is the first. */
 static void ckr__poly_apply(const uint64_t *p, uint32_t *key)
 {
-    uint32_t sum[CKR__MT_N], at = 0, i;
+    uint32_t sum[CKR__MT_N] = CKR_ZERO, at = 0, i;
     int bit;
-    memset(sum, 0, sizeof sum);
     for (bit = CKR__MT_DEGREE - 1; bit >= 0; bit--) {
         const uint32_t next = at + 1 < CKR__MT_N ? at + 1 : 0;
         const uint32_t ahead = at + CKR__MT_M < CKR__MT_N ? at + CKR__MT_M
@@ -22149,9 +22106,8 @@ static uint64_t ckr__matrix_times(const uint64_t *m, uint64_t v)
 static void ckr__xorshift_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 {
     uint64_t m[64], square[64], s = r->u.w[0];
-    ckr_rng unit;
+    ckr_rng unit = CKR_ZERO;
     int i;
-    memset(&unit, 0, sizeof unit);
     for (i = 0; i < 64; i++) {
         unit.u.w[0] = (uint64_t)1 << i;
         (void)ckr__xorshift_next(&unit);
@@ -22847,8 +22803,7 @@ static uint64_t ckr__np_next(ckr__np_draw *d)
 /* A range that fits 32 bits is drawn from 32 bits whatever the dtype. */
 static ckr__np_draw ckr__np_begin(ckr_rng *r, bool masked, uint32_t width, uint64_t most)
 {
-    ckr__np_draw d;
-    memset(&d, 0, sizeof d);
+    ckr__np_draw d = CKR_ZERO;
     d.r = r;
     d.most = most;
     d.masked = masked;
@@ -24064,10 +24019,9 @@ static ckr_result ckr__record_place(ckr__remap *m, ckr__fam *f, ckr__cell *entry
 
 static ckr_result ckr__record_stream(ckr__remap *m, const ckr_node *n)
 {
-    ckr__cell entry;
+    ckr__cell entry = CKR_ZERO;
     ckr__fam *f;
     ckr_result r;
-    memset(&entry, 0, sizeof entry);
     entry.step = -1;
     r = ckr__record_entry(m, n, &entry);
     if (r != CKR_OK) return r;
@@ -24156,11 +24110,9 @@ static ckr_result ckr__remap_names(ckr__remap *m)
 static ckr_result ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *ids, uint8_t *differ,
                                   uint8_t *compared)
 {
-    ckr__map first;
+    ckr__map first = { m->c, NULL, 0, 0 };
     uint64_t i, k;
     ckr_result r = CKR_OK;
-    memset(&first, 0, sizeof first);
-    first.c = m->c;
     for (i = 0; i < m->job->n_saved && r == CKR_OK; i++) {
         const ckr__rng_saved *s = &m->job->saved[i];
         const uint8_t f = m->fam_of[i];
@@ -24697,12 +24649,10 @@ static int ckr__log2_up(uint64_t n)
 
 static ckr_result ckr__proof_count(ckr__remap *m, ckr__cell *const *v, size_t n, ckr__proof *p)
 {
-    ckr__map tags;
+    ckr__map tags = { m->c, NULL, 0, 0 };
     uint64_t gap = 0, tag;
     size_t i;
     ckr_result r = CKR_OK;
-    memset(&tags, 0, sizeof tags);
-    tags.c = m->c;
     memset(p, 0, sizeof *p);
     for (i = 0; i < n && r == CKR_OK; i++) {
         const ckr_rng *s = v[i]->state;
@@ -24769,12 +24719,10 @@ static ckr_result ckr__remap_proof(ckr__remap *m)
 {
     ckr__cell **v;
     ckr__proof p;
-    ckr__buf b;
+    ckr__buf b = { m->c, NULL, 0, 0, false };
     size_t n;
     ckr_result r = ckr__remap_sorted(m, true, &v, &n);
     if (r != CKR_OK) return r;
-    memset(&b, 0, sizeof b);
-    b.c = m->c;
     r = ckr__proof_count(m, v, n, &p);
     ckr__heap_free(m->c, v, (size_t)m->n_all * sizeof *v);
     if (r != CKR_OK) return r;
@@ -25138,9 +25086,8 @@ static ckr_result ckr__remap_transfer(ckr__remap *m)
    result points to lies in c's arena and in the job's states. */
 static ckr_result ckr__rng_remap(ckr__ctx *c, const ckr__rng_job *job, ckr__rng_result *out)
 {
-    ckr__remap m;
+    ckr__remap m = CKR_ZERO;
     ckr_result r;
-    memset(&m, 0, sizeof m);
     memset(out, 0, sizeof *out);
     m.c = c;
     m.job = job;
@@ -52163,8 +52110,7 @@ static void ckr__pickler_nomem(ckr__pickler *p)
 static void ckr__pickler_push(ckr__pickler *p, unsigned what, const ckr_node *node, unsigned op,
                               bool pairs)
 {
-    ckr__pickler_frame f;
-    memset(&f, 0, sizeof f);
+    ckr__pickler_frame f = CKR_ZERO;
     f.what = (uint8_t)what;
     f.op = (uint8_t)op;
     f.pairs = pairs;
@@ -53009,9 +52955,8 @@ static void ckr__pickler_step(ckr__pickler *p)
 static ckr_result ckr__pickle_write(ckr__ctx *c, ckr__out_file *f, ckr__buf *out,
                                     ckr_entry ***entries, uint64_t *n)
 {
-    ckr__pickler p;
+    ckr__pickler p = CKR_ZERO;
     uint64_t i;
-    memset(&p, 0, sizeof p);
     p.c = p.out.c = p.stack.c = p.key.c = p.text.c = p.ids.c = c;
     p.f = f;
     ckr__pickler_op(&p, "\x80\x02");                   /* PROTO 2 */
@@ -53181,7 +53126,7 @@ static uint32_t ckr__pack_zip_flags(const ckr__image_record *r)
 static ckr__image_record *ckr__pack_header(ckr__packer *p, const char *name, uint64_t size)
 {
     ckr__image_record *r = &p->img->records[p->img->n_records++];
-    uint8_t h[30], extra[28], fb[4 + CKR__TORCH_ALIGN];
+    uint8_t h[30] = CKR_ZERO, extra[28], fb[4 + CKR__TORCH_ALIGN];
     const size_t n_root = strlen(p->img->root), n_name = n_root + 1 + strlen(name);
     uint32_t n_extra, pad;
     r->name = name;
@@ -53190,7 +53135,6 @@ static ckr__image_record *ckr__pack_header(ckr__packer *p, const char *name, uin
     n_extra = ckr__pack_zip64(r, true, extra);
     pad = (uint32_t)((r->header + 30 + n_name + n_extra + 4) % CKR__TORCH_ALIGN);
     pad = (CKR__TORCH_ALIGN - pad) % CKR__TORCH_ALIGN;
-    memset(h, 0, sizeof h);
     ckr__store_u32(h, 0x04034b50u);
     ckr__store_u16(h + 6, ckr__pack_zip_flags(r));
     ckr__store_u16(h + 26, (uint32_t)n_name);
@@ -53309,9 +53253,8 @@ static ckr_result ckr__pack_name_hash(ckr__packer *p)
     const uint64_t n = p->img->n_records;
     const ckr__image_record *r = p->img->records;
     uint64_t i, k = 0, most = 13;
-    ckr__name_set s;
+    ckr__name_set s = CKR_ZERO;
     size_t bytes = 0;
-    memset(&s, 0, sizeof s);
     for (i = 0; i < sizeof primes / sizeof primes[0] && most < n; i++) most = primes[i];
     if (!ckr__mul_size((size_t)(2 * n + 1 + most), sizeof *s.hash, &bytes)) ckr__nomem(p->c);
     else s.hash = (uint64_t *)ckr__heap_alloc(p->c, bytes);
@@ -53552,11 +53495,9 @@ static ckr_result ckr__pack_st_items(ckr__packer *p, ckr__pack_st_item **out)
     ckr__pack_st_item *item = CKR__NEW_N(p->c, ckr__pack_st_item, n),
                       *result = CKR__NEW_N(p->c, ckr__pack_st_item, n);
     ckr_error *err = p->c->err;
-    ckr__map names;
+    ckr__map names = { p->c, NULL, 0, 0 };
     bool had = false, ok = sorted && item && result;
     uint64_t i;
-    memset(&names, 0, sizeof names);
-    names.c = p->c;
     for (i = 0; i < n && ok && !had; i++) {
         const ckr_node *k = root->u.items[2 * i], *v = ckr__dict_at(root, i);
         sorted[i] = &item[i];
@@ -53743,10 +53684,9 @@ static ckr_result ckr__pack_text(ckr__packer *p)
 /* Lays the file out: *out (also f->image) in c's arena, and the offset of every entry of f. */
 static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **out)
 {
-    ckr__packer p;
+    ckr__packer p = CKR_ZERO;
     ckr_result r;
     uint64_t i, at = 0;
-    memset(&p, 0, sizeof p);
     *out = NULL;
     p.c = p.lit.c = c;
     p.f = f;
@@ -53940,8 +53880,7 @@ static void ckr__index_write(ckr__pickler *p, const ckr__out_index *x)
 
 static ckr_result ckr__pack_index(ckr__packer *p)
 {
-    ckr__pickler w;
-    memset(&w, 0, sizeof w);
+    ckr__pickler w = CKR_ZERO;
     w.c = w.out.c = w.stack.c = w.key.c = w.text.c = w.ids.c = p->c;
     w.f = p->f;
     ckr__index_write(&w, p->f->index);
@@ -57262,13 +57201,12 @@ static ckr_schedule *ckr__sched_regroup(ckr__ctx *c, const ckr_schedule *s, cons
 /* The coming run's own groups: fields and schedule lanes follow the parameters. */
 static ckr_result ckr__decide_regroup(ckr__decide *d)
 {
-    ckr__groups_want w;
+    ckr__groups_want w = CKR_ZERO;
     ckr__groups_result g;
     ckr_group *made;
     uint64_t i, *from;
     ckr_result r;
     if (!d->t->groups || !d->t->n_groups) return CKR_OK;
-    memset(&w, 0, sizeof w);
     w.olds = d->src->groups;
     w.n_olds = d->src->n_groups;
     w.news = d->t->groups;
@@ -58125,9 +58063,8 @@ static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng
                                    const ckr__rng_job *held, ckr__rng_result *out)
 {
     ckr__rng_saved *saved = NULL;
-    ckr__rng_job job;
+    ckr__rng_job job = CKR_ZERO;
     ckr_result r = CKR_OK;
-    memset(&job, 0, sizeof job);
     memset(out, 0, sizeof *out);
     if (held) job = *held;
     if (want->mode != CKR_MODE_TRANSFER) r = ckr__rng_states(c, k, &saved);
@@ -58153,11 +58090,10 @@ static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng
 static CKR__NOINLINE ckr_result ckr__ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want,
                                               ckr_rng_streams *out, ckr_error *err)
 {
-    ckr_rng_want as_saved;
+    ckr_rng_want as_saved = CKR_ZERO;
     ckr_result r;
     ckr__streams *own = (ckr__streams *)ckr__owner_make(&k->ctx.env, &k->ctx.limits, sizeof *own,
                                                         err, &r);
-    memset(&as_saved, 0, sizeof as_saved);
     memset(out, 0, sizeof *out);
     if (!own) return r;
     r = ckr__rng_of_ckpt(&own->c, k, want ? want : &as_saved, NULL, out);
@@ -58260,12 +58196,11 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
                                  const ckr__swaps *swaps, int64_t *volume)
 {
     const ckr_tensor *t = b->tensor;
-    int64_t zero[CKR_MAX_DIMS], start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], want, got = 0;
+    int64_t zero[CKR_MAX_DIMS] = CKR_ZERO, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], want, got = 0;
     int64_t in_start[CKR_MAX_DIMS], in_count[CKR_MAX_DIMS];
     uint32_t i;
     ckr__op op;
 
-    memset(zero, 0, sizeof zero);
     if (!ckr__box_meet(t->n_dims, b->piece.start, b->piece.count, zero, t->shape, in_start,
                        in_count))
         return CKR_OK;
@@ -58353,15 +58288,13 @@ static ckr_result ckr__plan_streams(ckr_plan *p, const ckr_state *source)
    and the streams themselves into the state that the dialect writes. */
 static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
 {
-    ckr__rng_job held;
-    ckr_rng_want want;
+    ckr__rng_job held = CKR_ZERO;
+    ckr_rng_want want = CKR_ZERO;
     uint64_t i;
     ckr_result r;
     if (!d->holds_fn || strcmp(p->src->state.dialect, d->name) != 0 ||
         (p->target.without & CKR_RNG) || !p->src->state.n_rng)
         return CKR_OK;
-    memset(&want, 0, sizeof want);
-    memset(&held, 0, sizeof held);
     want.topology = p->target.topology;
     want.mode = p->target.mode;
     want.policy = p->target.rng;
@@ -58592,9 +58525,8 @@ static bool *ckr__plan_whole(ckr_plan *p)
 static ckr_result ckr__plan_fill(ckr_plan *p)
 {
     uint64_t i, k;
-    ckr__swaps none;
+    ckr__swaps none = CKR_ZERO;
     ckr_result r = CKR_OK;
-    memset(&none, 0, sizeof none);
     none.whole = ckr__plan_whole(p);
     if (!none.whole) return p->ctx.err->code;
     for (i = 0; i < p->out.n_files && r == CKR_OK; i++) {
@@ -58651,9 +58583,8 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
 /* What the coming run's groups and schedule will be; the dialect writes this state. */
 static ckr_result ckr__plan_decisions(ckr_plan *p, const ckr_state *s)
 {
-    ckr__decide d;
+    ckr__decide d = CKR_ZERO;
     ckr_result r;
-    memset(&d, 0, sizeof d);
     d.c = &p->ctx;
     d.src = s;
     d.t = &p->target;
@@ -58930,11 +58861,10 @@ static ckr_result ckr__compare(ckr__ctx *c, const ckr__ctx *a, const ckr__ctx *b
                                const ckr_piece *py, uint32_t ny, bool skip_x_replicas)
 {
     int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
-    ckr__jobs jobs;
+    ckr__jobs jobs = CKR_ZERO;
     uint32_t i, k;
     (void)a;
     (void)b;
-    memset(&jobs, 0, sizeof jobs);
     for (i = 0; i < crew->n; i++) {
         crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
         crew->lanes[i].max_abs = 0;
@@ -59162,11 +59092,10 @@ static ckr_result ckr__trust_judge(ckr__trust *x, const ckr_tensor *t, const ckr
 static ckr_result ckr__trust_all(ckr__trust *x, const bool *use, bool *differ)
 {
     const ckr_state *s = &x->plan->src->state;
-    ckr__jobs jobs;
+    ckr__jobs jobs = CKR_ZERO;
     uint64_t i;
     uint32_t k, m;
     ckr_result r;
-    memset(&jobs, 0, sizeof jobs);
     for (i = 0; i < s->n_tensors; i++)
         for (k = 0; use[i] && k < s->tensors[i]->n_pieces; k++)
             for (m = 0; s->tensors[i]->pieces[k].replica && m < s->tensors[i]->n_pieces; m++) {
@@ -59257,11 +59186,10 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
 {
     const ckr_state *s = &p->src->state;
     bool *use = CKR__NEW_N(c, bool, s->n_tensors), differ = false;
-    ckr__trust x;
+    ckr__trust x = CKR_ZERO;
     uint64_t i;
     size_t block;
     ckr_result r;
-    memset(&x, 0, sizeof x);
     x.c = c;
     x.plan = p;
     if (!use) return c->err->code;
@@ -59540,8 +59468,7 @@ static void ckr__remove_tree(ckr__ctx *c, const char *path)
     uint64_t i, k;
     if (io->path_fn(io->user, CKR_PATH_REMOVE, path, NULL) != 0) ckr__paths_add(c, &dirs, path);
     for (i = 0; i < dirs.n; i++) {
-        ckr__dirlist list;
-        memset(&list, 0, sizeof list);
+        ckr__dirlist list = CKR_ZERO;
         list.c = c;
         if (io->list_fn(io->user, dirs.list[i], ckr__dirlist_add, &list) != 0) continue;
         for (k = 0; k < list.n; k++) {
@@ -59558,11 +59485,9 @@ static void ckr__remove_tree(ckr__ctx *c, const char *path)
 static ckr_result ckr__temp_plan(ckr__write *w)
 {
     ckr__ctx *c = w->c;
-    ckr__map seen;
+    ckr__map seen = { c, NULL, 0, 0 };
     uint64_t i;
     bool ok = w->single || ckr__paths_add(c, &w->dirs, w->temp);
-    memset(&seen, 0, sizeof seen);
-    seen.c = c;
     for (i = 0; i < w->plan->out.n_files && ok; i++) {
         const char *path = w->plan->out.files[i]->path, *slash;
         for (slash = strchr(path, '/'); slash && ok; slash = strchr(slash + 1, '/')) {
@@ -59662,10 +59587,9 @@ static const char *ckr__parent(ckr__ctx *c, const char *path)
    the deepest part that exists upwards through "..", which follows links as the system does. */
 static bool ckr__path_within(ckr__ctx *c, const char *inner, const char *outer)
 {
-    ckr_stat o, at, last;
+    ckr_stat o, at, last = CKR_ZERO;
     const char *p = inner;
     int depth;
-    memset(&last, 0, sizeof last);
     if (!ckr__path_stat(c, outer, &o) || o.kind == CKR_FILE_ABSENT) return false;
     while (p && ckr__path_kind(c, p) == CKR_FILE_ABSENT && strcmp(p, ".") && strcmp(p, "/"))
         p = ckr__parent(c, p);
@@ -59700,12 +59624,11 @@ static void ckr__name_see(void *arg, const char *name, bool is_dir)
 static ckr_result ckr__entry_is(ckr__ctx *c, const char *path, bool *is)
 {
     const char *dir = ckr__parent(c, path);
-    ckr__name_seen x;
+    ckr__name_seen x = CKR_ZERO;
     int32_t sys;
     size_t k;
     *is = false;
     if (!dir) return c->err->code;
-    memset(&x, 0, sizeof x);
     x.len = strlen(path);
     while (x.len > 1 && path[x.len - 1] == '/') x.len--;
     for (k = x.len; k > 0 && path[k - 1] != '/'; k--) {}
@@ -59855,11 +59778,9 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
     ckr__ctx *c = w->c;
     const ckr_plan *p = w->plan;
     uint64_t i;
-    ckr__buf side;
+    ckr__buf side = { c, NULL, 0, 0, false };
     ckr_result r = CKR_OK;
 
-    memset(&side, 0, sizeof side);
-    side.c = c;
     if (!w->single) r = ckr__temp_make(w);
     for (i = 1; i < w->dirs.n && r == CKR_OK; i++)
         r = ckr__path_do(c, CKR_PATH_MKDIR, w->dirs.list[i], NULL, CKR_ITEM_IO_MKDIR);
@@ -59901,12 +59822,11 @@ static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, c
                                                 ckr_error *err)
 {
     ckr__ctx c;
-    ckr__write w;
+    ckr__write w = CKR_ZERO;
     const char *old;
     size_t shift;
     ckr_result r = ckr__ctx_init(&c, &p->ctx.env, &p->ctx.limits, err);
 
-    memset(&w, 0, sizeof w);
     if (r != CKR_OK) return r;
     if (!c.env.io.write_fn || !c.env.io.sync_fn || !c.env.io.path_fn)
         return ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
@@ -60132,12 +60052,10 @@ static CKR__NOINLINE ckr_result ckr__ckpt_read(const ckr_ckpt *ckpt, const ckr_r
                                                size_t n, ckr_error *err)
 {
     ckr__ctx c;
-    ckr__crew crew;
-    ckr__jobs jobs;
+    ckr__crew crew = CKR_ZERO;
+    ckr__jobs jobs = CKR_ZERO;
     size_t i;
     ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
-    memset(&jobs, 0, sizeof jobs);
-    memset(&crew, 0, sizeof crew);
     for (i = 0; i < n && r == CKR_OK; i++) {
         r = ckr__read_add(&c, &jobs, &reads[i]);
         if (r == CKR_OK && reads[i].dst_size && !reads[i].dst)
@@ -60191,8 +60109,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_copies(const ckr_ckpt *ckpt, const ckr
     ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
     *n_copies = 0;
     for (i = 0; i < n && r == CKR_OK; i++) {
-        ckr__jobs jobs;
-        memset(&jobs, 0, sizeof jobs);
+        ckr__jobs jobs = CKR_ZERO;
         r = ckr__read_add(&c, &jobs, &reads[i]);
         for (k = 0; k < jobs.n && r == CKR_OK; k++) {
             if (k && jobs.list[k].op == jobs.list[k - 1].op) continue;     /* its windows */
@@ -60219,11 +60136,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_bytes(const ckr_ckpt *ckpt, uint32_t f
                                                 ckr_error *err)
 {
     ckr__ctx c;
-    ckr__lane w;
-    ckr_piece p;
+    ckr__lane w = CKR_ZERO;
+    ckr_piece p = CKR_ZERO;
     ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
-    memset(&w, 0, sizeof w);
-    memset(&p, 0, sizeof p);
     w.src = &ckpt->ctx;
     p.file = file;
     if (r == CKR_OK && file >= ckpt->ctx.n_files)
@@ -60354,15 +60269,12 @@ static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool 
                                   uint8_t (*each)[16], uint64_t *bytes)
 {
     const ckr_state *s = &ckpt->state;
-    int64_t zero[CKR_MAX_DIMS];
-    ckr__crew crew;
-    ckr__jobs jobs;
+    int64_t zero[CKR_MAX_DIMS] = CKR_ZERO;
+    ckr__crew crew = CKR_ZERO;
+    ckr__jobs jobs = CKR_ZERO;
     uint64_t i;
     uint32_t k;
     ckr_result r = CKR_OK;
-    memset(zero, 0, sizeof zero);
-    memset(&jobs, 0, sizeof jobs);
-    memset(&crew, 0, sizeof crew);
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
         if ((!only || only[i]) &&
             !ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL))
@@ -60467,13 +60379,12 @@ static ckr_result ckr__check_rng(ckr__checker *k)
                                          "CKR_W_RNG_ODD",        "CKR_W_RNG_OFFSET",
                                          "CKR_W_RNG_SCOPE",      "CKR_W_RNG_EXTRA",
                                          "CKR_W_RNG_STALE" };
-    ckr_rng_want want;
+    ckr_rng_want want = CKR_ZERO;
     ckr__rng_result out;
     uint64_t i;
     size_t m;
     ckr_result r;
     if (!k->ckpt->state.n_rng) return CKR_OK;
-    memset(&want, 0, sizeof want);
     want.mode = CKR_MODE_CONTINUE;
     r = ckr__rng_of_ckpt(&k->c, k->ckpt, &want, NULL, &out);
     for (i = 0; i < out.n_notes && r == CKR_OK; i++) {
@@ -60529,12 +60440,10 @@ static ckr_result ckr__check_copies(ckr__checker *k, const ckr__map *params)
 static ckr_result ckr__check_all(ckr__checker *k)
 {
     const ckr_state *s = &k->ckpt->state;
-    ckr__map params;
+    ckr__map params = { &k->c, NULL, 0, 0 };
     uint64_t i;
     uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
     ckr_result r = each ? CKR_OK : k->c.err->code;
-    memset(&params, 0, sizeof params);
-    params.c = &k->c;
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
         if (!strcmp(s->tensors[i]->slot, "param") &&
             !ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL))
@@ -60839,13 +60748,11 @@ static ckr_result ckr__crc_files(ckr__checker *k, ckr__crc_jobs *j)
 
 static ckr_result ckr__check_members(ckr__checker *k)
 {
-    ckr__crc_jobs j;
-    ckr__crew crew;
+    ckr__crc_jobs j = CKR_ZERO;
+    ckr__crew crew = CKR_ZERO;
     uint64_t i;
     uint32_t n;
     ckr_result r;
-    memset(&j, 0, sizeof j);
-    memset(&crew, 0, sizeof crew);
     j.c = &k->c;
     r = ckr__crc_files(k, &j);
     if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, NULL, 0);
@@ -61009,10 +60916,9 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
 {
     uint64_t i, lane;
     char subject[48], was[40];
-    ckr__sread reading;
+    ckr__sread reading = CKR_ZERO;
     ckr_result r;
     bool ok = true, off, better;
-    memset(&reading, 0, sizeof reading);
     reading.c = c;
     x->position = old ? old->position : s->progress.step > 0 ? s->progress.step : 0;
     if (old && !strcmp(old->clock, "tick")) {
@@ -61380,11 +61286,10 @@ static ckr_result ckr__put_tensor(ckr_ckpt *k, const char *name, const char *slo
                                   uint32_t n_dims, const int64_t *shape, const void *data)
 {
     ckr__ctx *c = &k->ctx;
-    ckr__reader r;
+    ckr__reader r = CKR_ZERO;
     ckr__block *b;
     int64_t numel;
     const char *key;
-    memset(&r, 0, sizeof r);
     if (!name || !slot)
         return ckr__put_bad(c, name ? name : "name", name ? "no slot: \"param\" is a weight's"
                                                           : "a tensor without a name");
@@ -61470,11 +61375,10 @@ CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *k, const char *name, const char 
 static ckr_result ckr__put_schedule(ckr_ckpt *k, const char *schedule, int64_t updates)
 {
     const ckr_state was = k->state;
-    ckr_open_desc d;
+    ckr_open_desc d = CKR_ZERO;
     ckr_result r;
     if (!schedule || updates < 0)
         return ckr__put_bad(&k->ctx, "schedule", "no schedule, or no step");
-    memset(&d, 0, sizeof d);
     d.schedule = schedule;
     k->state.n_schedules = 0;
     k->state.progress.step = updates;
@@ -61733,11 +61637,9 @@ static ckr_result ckr__write_steps(ckr__write *w, bool *use, ckr__puts *x)
     const ckr__out *out = &w->plan->out;
     const ckr_state *s = &w->plan->src->state;
     const bool own = !strcmp(s->dialect, w->plan->target.dialect);
-    ckr__map moved;
+    ckr__map moved = { c, NULL, 0, 0 };
     uint64_t i;
     bool ok = true;
-    memset(&moved, 0, sizeof moved);
-    moved.c = c;
     for (i = 0; i < s->n_tensors && ok; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (use[i] && !ckr__word_in("param master ema", t->slot))
@@ -61801,7 +61703,7 @@ static ckr_result ckr__write_unbound(ckr__write *w, bool *use, ckr__puts *x)
 {
     const ckr__out *out = &w->plan->out;
     const ckr_state *s = &w->plan->src->state;
-    ckr__map at, slots;
+    ckr__map at = { w->c, NULL, 0, 0 }, slots;
     const char *key;
     uint64_t i, k = 0, sum[2];
     int64_t numel;
@@ -61810,8 +61712,6 @@ static ckr_result ckr__write_unbound(ckr__write *w, bool *use, ckr__puts *x)
     bool ok = true;
     for (i = 0; i < s->n_tensors && use[i]; i++) continue;
     if (i == s->n_tensors) return CKR_OK;
-    memset(&at, 0, sizeof at);
-    at.c = w->c;
     slots = at;
     for (i = 0; i < s->n_tensors && ok; i++) {
         const ckr_tensor *t = s->tensors[i];
@@ -61887,11 +61787,10 @@ static ckr_result ckr__write_totals(ckr__write *w, ckr__puts *x, uint8_t total[2
 
 static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__buf *side)
 {
-    ckr__puts puts;
+    ckr__puts puts = CKR_ZERO;
     uint8_t total[2][16];
     uint32_t n;
     ckr_result r;
-    memset(&puts, 0, sizeof puts);
     r = ckr__write_totals(w, &puts, total);
     if (r != CKR_OK) return r;
     if (!w->single && !ckr__side_put(w, &puts, total[0], side))
@@ -61911,12 +61810,11 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
    caller knows) has no digest: all bytes are 0. */
 static void ckr__receipt_reread(ckr__ctx *c, const char *path, ckr_receipt *receipt)
 {
-    ckr_open_desc desc;
+    ckr_open_desc desc = CKR_ZERO;
     ckr_ckpt *k = NULL;
     ckr_error err;
     ckr_env env = c->env;
     env.progress_fn = NULL;    /* all is written: that was told                          */
-    memset(&desc, 0, sizeof desc);
     desc.env = &env;
     desc.limits = c->limits;
     memset(receipt->digest_written, 0, 16);
@@ -61944,15 +61842,13 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
 {
     const ckr_node *want = ckr_node_get(k->ckpt->side, "tensors");
     const ckr_state *s = &k->ckpt->state;
-    ckr__map at;
+    ckr__map at = { &k->c, NULL, 0, 0 };
     uint64_t i, index;
     uint8_t (*steps)[8] = NULL;
     ckr__digest_tables *tables = CKR__NEW(&k->c, ckr__digest_tables);
     ckr_result r = tables ? CKR_OK : k->c.err->code;
     if (r == CKR_OK && ckr_node_is_dict(want)) r = ckr__step_bytes(&k->c, k->ckpt, &steps);
     if (tables) ckr__digest_tables_init(tables);
-    memset(&at, 0, sizeof at);
-    at.c = &k->c;
     for (i = 0; i < s->n_tensors && ckr_node_is_dict(want) && r == CKR_OK; i++) {
         const char *key = ckr__printf(&k->c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot);
         if (!key || !ckr__map_put(&at, key, strlen(key), i, NULL)) r = k->c.err->code;
@@ -62028,11 +61924,9 @@ static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_no
 static ckr_result ckr__diff_groups(ckr__differ *d)
 {
     const ckr_state *s = &d->a->state, *t = &d->b->state;
-    ckr__map at;
+    ckr__map at = { &d->c, NULL, 0, 0 };
     uint64_t i, k, g;
     ckr_result r = CKR_OK;
-    memset(&at, 0, sizeof at);
-    at.c = &d->c;
     for (i = 0; i < t->n_groups && r == CKR_OK; i++)
         for (k = 0; k < t->groups[i].n_params && r == CKR_OK; k++)
             if (!ckr__map_put(&at, t->groups[i].params[k], strlen(t->groups[i].params[k]), i, NULL))
@@ -62425,11 +62319,10 @@ static ckr_result ckr__diff_data(ckr__differ *d)
 static ckr_result ckr__diff_rest(ckr__differ *d)
 {
     const ckr_ckpt *const side[2] = { d->a, d->b };
-    ckr__rests x[2];
+    ckr__rests x[2] = CKR_ZERO;
     bool files = true;
     int i;
     ckr_result r = CKR_OK;
-    memset(x, 0, sizeof x);
     for (i = 0; i < 2; i++) {
         const ckr_state *s = &side[i]->state;
         x[i].of = side[i];
