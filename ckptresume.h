@@ -4119,6 +4119,34 @@ static uint64_t ckr__dict_n(const ckr_node *n)
     return ckr_node_is_dict(n) ? n->count : 0;
 }
 
+/* false for NaN: equality that -Wfloat-equal and readers of diffs do not stumble over */
+static bool ckr__same(double a, double b)
+{
+    return a <= b && a >= b;
+}
+
+/* Equal as numbers, texts, lists and dicts of them, 1 and 1.0 included, to a depth of ten. */
+static bool ckr__equal_below(const ckr_node *a, const ckr_node *b, int depth)
+{
+    const uint64_t per = ckr_node_is_dict(a) ? 2 : 1;
+    uint64_t i;
+    double x, y;
+    if (ckr_node_f64(a, &x) && ckr_node_f64(b, &y)) return ckr__same(x, y);
+    if (ckr_node_str(a) && ckr_node_str(b)) return !strcmp(a->u.str, b->u.str);
+    if (!a || !b || !depth || a->count != b->count) return false;
+    if (a->kind == CKR_NODE_NONE) return b->kind == CKR_NODE_NONE;
+    if (ckr_node_is_list(a) ? !ckr_node_is_list(b) : !ckr_node_is_dict(a) || !ckr_node_is_dict(b))
+        return false;
+    for (i = 0; i < a->count * per; i++)
+        if (!ckr__equal_below(a->u.items[i], b->u.items[i], depth - 1)) return false;
+    return true;
+}
+
+static bool ckr__node_equal(const ckr_node *a, const ckr_node *b)
+{
+    return ckr__equal_below(a, b, 11);
+}
+
 static bool ckr__key_matches(const ckr_node *k, const char *s, size_t n)
 {
     char num[24];
@@ -4858,6 +4886,29 @@ static bool ckr__hex_get(const uint8_t *p, const uint8_t *end, size_t n, uint32_
     return true;
 }
 
+/* Is the text 2 * n hexadecimal digits? Then `out` has their n bytes. */
+static bool ckr__hex_bytes(const ckr_node *text, size_t n, uint8_t *out)
+{
+    const uint8_t *p = (const uint8_t *)ckr_node_str(text);
+    uint32_t v;
+    size_t i;
+    if (!p || text->count != 2 * n) return false;
+    for (i = 0; i < n; i++) {
+        if (!ckr__hex_get(p + 2 * i, p + 2 * n, 2, &v)) return false;
+        out[i] = (uint8_t)v;
+    }
+    return true;
+}
+
+static ckr_node *ckr__node_hex(ckr__ctx *c, const uint8_t *p, uint64_t n)
+{
+    char *s = (char *)ckr__arena_n(c, 2 * n + 1, 1);
+    uint64_t i;
+    if (!s) return NULL;
+    for (i = 0; i < n; i++) ckr__format(s + 2 * i, 3, "%02x", p[i]);
+    return ckr__node_text(c, CKR_NODE_STR, s, (size_t)(2 * n));
+}
+
 /* The digits 0-9a-f of an integer in `base` (2..16), '_' skipped, as an INT or BIGINT node.
    The caller has checked the digits and that there are at most CKR__MAX_DIGITS.               */
 static ckr_node *ckr__node_digits(ckr__ctx *c, const uint8_t *p, size_t n, uint32_t base, bool neg)
@@ -5090,29 +5141,86 @@ static ckr_result ckr__dict_duplicate(ckr__ctx *c, const ckr_node *dict, const c
     return budget || *dup ? CKR_OK : ckr__dict_duplicate_sorted(c, dict, dup);
 }
 
+/* "0.19.8" as 19008, "1.10" as 1010000; NULL as 0. */
+static int64_t ckr__version(const char *s)
+{
+    int64_t v[3] = { 0, 0, 0 };
+    int i;
+    for (i = 0; s && i < 3; i++) {
+        for (; *s >= '0' && *s <= '9' && v[i] < 1000; s++) v[i] = v[i] * 10 + (*s - '0');
+        if (*s != '.') break;
+        s++;
+    }
+    return (v[0] * 1000 + v[1]) * 1000 + v[2];
+}
+
+#ifdef _WIN32
+#  define CKR__GLOB "*?["
+#else
+#  define CKR__GLOB "*?[\\"      /* a backslash takes its meaning from the next character  */
+#endif
+
+/* A set of glob's, "[a-c]" or "[!a-c]", at p: what is behind it; NULL: it has no end, and the
+   bracket stands for itself. */
+static const char *ckr__glob_set(const char *p, char ch, bool *in)
+{
+    const bool not_ = p[1] == '!' || p[1] == '^';
+    const char *q = p + 1 + not_, *first = q;
+    bool found = false;
+    for (; *q && (*q != ']' || q == first); q++) {
+        const bool range = q[1] == '-' && q[2] && q[2] != ']';
+        found = found || (range ? (uint8_t)*q <= (uint8_t)ch && (uint8_t)ch <= (uint8_t)q[2]
+                                : *q == ch);
+        if (range) q += 2;
+    }
+    *in = found != not_;
+    return *q ? q + 1 : NULL;
+}
+
+/* What stands for one character at p: behind it, or NULL when it is not `ch`. */
+static const char *ckr__glob_one(const char *p, char ch)
+{
+    const char *end;
+    bool in = false;
+    if (*p == '?') return p + 1;
+    end = *p == '[' ? ckr__glob_set(p, ch, &in) : NULL;
+    if (end) return in ? end : NULL;
+    if (strchr(CKR__GLOB, '\\') && *p == '\\' && p[1]) p++;
+    return *p == ch ? p + 1 : NULL;
+}
+
+/* As glob matches a name: '*' any run, '?' one character, sets; a leading dot only by a dot. */
+static bool ckr__glob(const char *pattern, const char *s)
+{
+    const char *star = NULL, *back = NULL, *next;
+    if (*s == '.' && *pattern != '.') return false;
+    while (*s) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            back = s;
+        } else if (*pattern && (next = ckr__glob_one(pattern, *s)) != NULL) {
+            pattern = next;
+            s++;
+        } else if (star) {
+            pattern = star;
+            s = ++back;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return *pattern == 0;
+}
+
 /* Does `name` have one of these forms? A * stands for anything, blanks part the forms. */
 static bool ckr__name_in(const char *forms, const char *name)
 {
-    while (forms && *forms) {
-        const char *f = forms, *n = name, *star = NULL, *from = name;
-        for (;;) {
-            if (*f == '*') {
-                star = ++f;
-                from = n;
-            } else if (!*n && (!*f || *f == ' ')) {
-                return true;
-            } else if (*n && *f == *n) {
-                f++;
-                n++;
-            } else if (star && *from) {        /* the star takes one more                 */
-                f = star;
-                n = ++from;
-            } else {
-                break;
-            }
-        }
-        forms = strchr(forms, ' ');
-        if (forms) forms++;
+    char form[80];
+    size_t n;
+    for (; forms && *forms; forms += n + (forms[n] == ' ')) {
+        n = strcspn(forms, " ");
+        ckr__format(form, sizeof form, "%.*s", (int)n, forms);
+        if (ckr__glob(form, name)) return true;
     }
     return false;
 }
@@ -15092,12 +15200,6 @@ static bool ckr__finite(double v)
     return v >= -1.7976931348623157e308 && v <= 1.7976931348623157e308;
 }
 
-/* false for NaN: equality that -Wfloat-equal and readers of diffs do not stumble over */
-static bool ckr__same(double a, double b)
-{
-    return a <= b && a >= b;
-}
-
 /* What the lanes of one curve hold, as arrays. */
 enum { CKR__V_BASE = 0, CKR__V_MIN, CKR__V_MAX,
        CKR__V_SPAN,            /* max - min                                              */
@@ -18446,23 +18548,6 @@ static bool ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_t epo
             ckr__sw_put(w, d, "_scale_fn_custom", ckr__node(w->c, CKR_NODE_NONE)));
 }
 
-/* Equal as numbers, texts, lists and dicts of them, 1 and 1.0 included; depth bounded. */
-static bool ckr__sw_equal(const ckr_node *a, const ckr_node *b, int depth)
-{
-    const uint64_t per = ckr_node_is_dict(a) ? 2 : 1;
-    uint64_t i;
-    double x, y;
-    if (ckr_node_f64(a, &x) && ckr_node_f64(b, &y)) return ckr__same(x, y);
-    if (ckr_node_str(a) && ckr_node_str(b)) return !strcmp(a->u.str, b->u.str);
-    if (!a || !b || depth > CKR__SCHED_DEPTH + 2 || a->count != b->count) return false;
-    if (a->kind == CKR_NODE_NONE) return b->kind == CKR_NODE_NONE;
-    if (ckr_node_is_list(a) ? !ckr_node_is_list(b) : !ckr_node_is_dict(a) || !ckr_node_is_dict(b))
-        return false;
-    for (i = 0; i < a->count * per; i++)
-        if (!ckr__sw_equal(a->u.items[i], b->u.items[i], depth + 1)) return false;
-    return true;
-}
-
 /* Keys that hold one entry per group, whatever they mean. */
 static bool ckr__sw_per_group(const char *key)
 {
@@ -18502,7 +18587,7 @@ static ckr_node *ckr__sw_value(const ckr__swrite *w, const char *key, ckr_node *
     if (!fresh || kept) return old;
     for (i = 0; i < sizeof counters / sizeof *counters && !w->moved; i++)
         if (!strcmp(key, counters[i])) return old;
-    return ckr__sw_equal(old, fresh, 0) ? old : fresh;
+    return ckr__node_equal(old, fresh) ? old : fresh;
 }
 
 /* How many calls the saved state has counted beyond its clock (older torch counted the first one of
@@ -19721,7 +19806,7 @@ static double ckr__stretch_end(const ckr_schedule *old, const ckr_schedule *targ
     const double end = ckr__sched_end(target);
     double run;
     return old->curve->kind == CKR__CV_NANOTRON && ckr__same(end, ckr__sched_end(old)) &&
-                   ckr_node_f64(now, &run) && !ckr__sw_equal(now, was, 0) && run > 0
+                   ckr_node_f64(now, &run) && !ckr__node_equal(now, was) && run > 0
                ? run
                : end;
 }
@@ -23521,12 +23606,10 @@ static bool ckr__base64_get(const char *s, size_t n, uint8_t *out, size_t cap, s
 /* 16 hexadecimal digits, the highest first. */
 static bool ckr__hex64_get(const ckr_node *n, uint64_t *out)
 {
-    const uint8_t *p = n && n->kind == CKR_NODE_STR ? (const uint8_t *)n->u.str : NULL;
-    uint32_t hi, lo;
-    if (!p || n->count != 16 || !ckr__hex_get(p, p + 16, 8, &hi) ||
-        !ckr__hex_get(p + 8, p + 16, 8, &lo))
-        return false;
-    *out = (uint64_t)hi << 32 | lo;
+    uint8_t b[8];
+    size_t i;
+    if (!ckr__hex_bytes(n, 8, b)) return false;
+    for (*out = 0, i = 0; i < 8; i++) *out = *out << 8 | b[i];
     return true;
 }
 
@@ -23823,15 +23906,10 @@ static bool ckr__record_axes(const ckr_node *n, int64_t low, uint32_t value[CKR_
 /* K is the beginning of the root digest. */
 static bool ckr__record_key(ckr__remap *m, const ckr_node *n)
 {
-    const ckr_node *text = ckr_node_get(n, "root_sha256");
-    const uint8_t *p = text && text->kind == CKR_NODE_STR ? (const uint8_t *)text->u.str : NULL;
     uint64_t k;
-    uint32_t i, v;
-    if (!p || text->count != 64 || !ckr__hex64_get(ckr_node_get(n, "K"), &k)) return false;
-    for (i = 0; i < 32; i++) {
-        if (!ckr__hex_get(p + 2 * i, p + 64, 2, &v)) return false;
-        m->root[i] = (uint8_t)v;
-    }
+    if (!ckr__hex64_get(ckr_node_get(n, "K"), &k) ||
+        !ckr__hex_bytes(ckr_node_get(n, "root_sha256"), 32, m->root))
+        return false;
     m->key[0] = (uint32_t)(k >> 32);
     m->key[1] = (uint32_t)k;
     m->have_key = true;
@@ -24986,12 +25064,10 @@ static ckr_result ckr__remap_write(ckr__remap *m, bool moved)
 {
     ckr__ctx *c = m->c;
     ckr_node *root = ckr__node(c, CKR_NODE_DICT), *list = ckr__node(c, CKR_NODE_LIST);
-    char hex[65];
     uint64_t i;
     bool ok = root && list;
     if (!m->history) m->history = ckr__node(c, CKR_NODE_LIST);
     if (ok && moved) ok = m->history && ckr__record_put_history(m);
-    for (i = 0; i < 32; i++) ckr__format(hex + 2 * i, 3, "%02x", m->root[i]);
     for (i = 0; i < m->n_records && ok; i++) {
         const ckr__cell *x = m->records[i];
         if (x && (x->born || x->status != CKR__CELL_LIVE))
@@ -25000,7 +25076,7 @@ static ckr_result ckr__remap_write(ckr__remap *m, bool moved)
     ok = ok && ckr__node_set(c, root, "format", ckr__node_str(c, "ckptresume-rng-lineage")) &&
          ckr__node_set(c, root, "version", ckr__node_int(c, 1)) &&
          ckr__node_set(c, root, "K", ckr__hex64_node(c, (uint64_t)m->key[0] << 32 | m->key[1])) &&
-         ckr__node_set(c, root, "root_sha256", ckr__node_str(c, hex)) &&
+         ckr__node_set(c, root, "root_sha256", ckr__node_hex(c, m->root, 32)) &&
          ckr__node_set(c, root, "generation", ckr__node_int(c, (int64_t)m->generation)) &&
          ckr__node_set(c, root, "tags", ckr__record_put_tags(m)) &&
          ckr__node_set(c, root, "history", m->history) && ckr__node_set(c, root, "streams", list);
@@ -25445,7 +25521,7 @@ static const char *ckr__key_with(ckr__ctx *c, const char *key, char from, char t
 static bool ckr__setting_changed(ckr__out *o, const char *place, const char *key,
                                  const ckr_node *value, const ckr_node *was, const char *otherwise)
 {
-    return value && (ckr__sw_equal(value, was, 0) ||
+    return value && (ckr__node_equal(value, was) ||
                      ckr__setting(o, place, key, value, was, true, otherwise));
 }
 
@@ -26296,7 +26372,7 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
     double top, had = ckr__nan();
     uint64_t i;
     if (now->opaque || !name || (!function && strncmp(now->kind, "torch:", 6) != 0)) return true;
-    if (same && ((stated && !function) || ckr__sw_equal(now->params, was->params, 0))) return true;
+    if (same && ((stated && !function) || ckr__node_equal(now->params, was->params))) return true;
     if (!function) place = ckr__printf(o->c, "%s.%s", place, name + 1);
     if (was) ckr__function_top(was, &had);
     args = ckr__function_args(o->c, now, had, &top);
@@ -28324,27 +28400,6 @@ static void ckr__nt_note_param(const ckr__nt_file *f, ckr__nt_param *p, uint64_t
     else p->in_tp1 = true;
 }
 
-static bool ckr__nt_equal(const ckr_node *a, const ckr_node *b)
-{
-    uint64_t i;
-    if (a->kind != b->kind || a->count != b->count) return false;
-    switch ((int)a->kind) {
-    case CKR_NODE_NONE:  return true;
-    case CKR_NODE_BOOL:  return a->u.b == b->u.b;
-    case CKR_NODE_INT:   return a->u.i == b->u.i;
-    case CKR_NODE_FLOAT: return !memcmp(&a->u.f, &b->u.f, sizeof a->u.f);
-    case CKR_NODE_STR:   return !memcmp(a->u.str, b->u.str, (size_t)a->count);
-    case CKR_NODE_LIST:
-    case CKR_NODE_TUPLE:
-        for (i = 0; i < a->count; i++) {
-            const ckr_node *x = a->u.items[i], *y = b->u.items[i];
-            if (x->kind != y->kind || x->kind > CKR_NODE_STR || !ckr__nt_equal(x, y)) return false;
-        }
-        return true;
-    default: return true;      /* what has no plain value is not compared                  */
-    }
-}
-
 /* Another copy of a group says the same as the first, but for the indices. */
 static ckr_result ckr__nt_same_group(ckr__nt *r, const ckr__nt_file *f, const ckr__nt_param *p,
                                      const ckr_node *g)
@@ -28359,7 +28414,8 @@ static ckr_result ckr__nt_same_group(ckr__nt *r, const ckr__nt_file *f, const ck
                         !strcmp(key, ckr__dict_key(p->group, i))
                     ? ckr__dict_at(p->group, i)
                     : ckr_node_get(p->group, key);
-        if (other && ckr__nt_equal(ckr__dict_at(g, i), other)) continue;
+        if (other && (other->kind >= CKR_NODE_TENSOR || ckr__node_equal(ckr__dict_at(g, i), other)))
+            continue;
         e = ckr__fail(r->c->err,
                       !strcmp(key, "lr") ? CKR_ITEM_NANOTRON_STEP : CKR_ITEM_NANOTRON_GROUPS,
                       f->path, CKR_NO_OFFSET, p->name,
@@ -28931,16 +28987,6 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
 
 /* >>nanotron.read ------------------------------------------------------------- */
 
-/* "1.10" is above "1.9". */
-static int64_t ckr__nt_version(const char *s)
-{
-    int64_t major = 0, minor = 0;
-    for (; s && *s >= '0' && *s <= '9' && major < 100000; s++) major = major * 10 + (*s - '0');
-    if (s && *s == '.')
-        for (s++; *s >= '0' && *s <= '9' && minor < 100000; s++) minor = minor * 10 + (*s - '0');
-    return major * 1000000 + minor;
-}
-
 static ckr_result ckr__nt_progress(ckr__nt *r)
 {
     const ckr_node *m = ckr_node_get(r->meta.root, "metas"),
@@ -28950,7 +28996,7 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
     uint64_t i;
     ckr_result e;
     r->version = ckr_node_str(ckr_node_get(r->meta.root, "version"));
-    if (ckr__nt_version(r->version) > 1000005)
+    if (ckr__version(r->version) / 1000 > 1005)
         return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_VERSION, r->meta.path, CKR_NO_OFFSET,
                          "version", "found %.20s, up to 1.5 is known", r->version);
     if (!ckr_node_i64(ckr_node_get(m, "last_train_step"), &r->step) || r->step < 0)
@@ -29785,7 +29831,7 @@ static uint64_t ckr__nt_scheduler_own(const ckr_node *first, const ckr_node *roo
     for (i = 0; i < root->count; i++) {
         const char *key = ckr__dict_key(root, i);
         const ckr_node *v = key ? ckr_node_get(first, key) : NULL;
-        n += !ckr__nt_scheduler_knows(key) && (!v || !ckr__nt_equal(v, ckr__dict_at(root, i)));
+        n += !ckr__nt_scheduler_knows(key) && (!v || !ckr__node_equal(v, ckr__dict_at(root, i)));
     }
     for (i = 0; ckr_node_is_list(lambdas) && i < lambdas->count; i++)
         n += lambdas->u.items[i]->count != 0;
@@ -30095,7 +30141,7 @@ static bool ckr__nt_emit_metadata(ckr__nt_job *x)
     ok = m && ckr__nt_put_int(x->c, root, "tp", x->tp, &changed) &&
          ckr__nt_put_int(x->c, root, "dp", x->dp, &changed) &&
          ckr__nt_put_int(x->c, root, "cp", x->cp, &changed);
-    if (ok && ckr__nt_version(x->nt->version) < 1000005) {
+    if (ok && ckr__version(x->nt->version) < 1005000) {
         changed = true;
         ok = ckr__nt_say(x, "CKR_W_NANOTRON_VERSION", CKR_CHANGED, "version", x->nt->version, "1.5",
                          "checkpoint_metadata.json is written as HEAD reads it", NULL) &&
@@ -30240,7 +30286,7 @@ static ckr_result ckr__nt_yaml_says(ckr__ctx *c, const ckr__buf *b, const char *
         return CKR_OK;
     }
     have = ckr_node_find(root, pointer);
-    *says = have && ckr__nt_equal(have, want);
+    *says = have && ckr__node_equal(have, want);
     return CKR_OK;
 }
 
@@ -34679,12 +34725,12 @@ static bool ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
     if (!same)
         ok = ok && ckr__ac_setting(x, "lr_scheduler_type", ckr__node_str(x->w.c, want->kind + 13),
                                    why);
-    if (ok && !ckr__sw_equal(kwargs, had, 0) && (kwargs->count || (had && had->count)))
+    if (ok && !ckr__node_equal(kwargs, had) && (kwargs->count || (had && had->count)))
         ok = ckr__ac_setting(x, "lr_scheduler_kwargs", kwargs, why);
     if (ok && (!same || !ckr__same(warm, was_warm) ||
-               (share > 0 && share < 1 && !ckr__sw_equal(steps, was_steps, 0))))
+               (share > 0 && share < 1 && !ckr__node_equal(steps, was_steps))))
         ok = ckr__ac_setting(x, "warmup_steps", ckr_node_get(params, "num_warmup_steps"), why);
-    if (!ok || !steps || (same && ckr__sw_equal(steps, was_steps, 0))) return ok;
+    if (!ok || !steps || (same && ckr__node_equal(steps, was_steps))) return ok;
     return ckr__ac_setting(x, "max_steps", steps,
                            "the run ends at another update, and the LR with it");
 }
@@ -34705,7 +34751,7 @@ static bool ckr__ac_rounds(const ckr_node *made, const ckr_node *want)
     static const char *const keys[] = { "num_warmup_steps", "num_training_steps" };
     size_t i;
     for (i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!ckr__sw_equal(ckr_node_get(made, keys[i]), ckr_node_get(want, keys[i]), 0))
+        if (!ckr__node_equal(ckr_node_get(made, keys[i]), ckr_node_get(want, keys[i])))
             return true;
     return false;
 }
@@ -35629,60 +35675,6 @@ static bool ckr__lm_total(ckr__lm_dims *d)
 /* The shuffling loader of a rank: MT19937 seeded 42 + rank orders the files once, then the samples
    of each file as it is opened. Shuffling n: for i = n-1..1 swap i with draw mod (i+1). */
 
-typedef struct ckr__lm_mt { uint32_t left, next, key[624]; } ckr__lm_mt;
-
-static void ckr__lm_mt_seed(ckr__lm_mt *m, uint32_t seed)
-{
-    uint32_t j;
-    m->key[0] = seed;
-    for (j = 1; j < 624; j++)
-        m->key[j] = 1812433253u * (m->key[j - 1] ^ m->key[j - 1] >> 30) + j;
-    m->left = 1;
-    m->next = 0;
-}
-
-static uint32_t ckr__lm_mt_draw(ckr__lm_mt *m)
-{
-    uint32_t i, y;
-    if (--m->left == 0) {
-        for (i = 0; i < 624; i++) {
-            y = (m->key[i] & 0x80000000u) | (m->key[(i + 1) % 624] & 0x7fffffffu);
-            m->key[i] = m->key[(i + 397) % 624] ^ y >> 1 ^ (y & 1 ? 0x9908b0dfu : 0);
-        }
-        m->left = 624;
-        m->next = 0;
-    }
-    y = m->key[m->next++];
-    y ^= y >> 11;
-    y ^= y << 7 & 0x9d2c5680u;
-    y ^= y << 15 & 0xefc60000u;
-    return y ^ y >> 18;
-}
-
-/* The stored block holds a state that goes on; the seed in front was never set and is ignored. */
-static bool ckr__lm_mt_load(ckr__lm_mt *m, const uint8_t *p)
-{
-    uint32_t i, any;
-    m->left = ckr__load_u32(p + 8);
-    m->next = ckr__load_u32(p + 12);
-    for (i = 0; i < 624; i++) m->key[i] = ckr__load_u32(p + 16 + 4 * i);
-    for (i = 1, any = m->key[0] & 0x80000000u; i < 624; i++) any |= m->key[i];
-    return any && m->left >= 1 && m->left <= 624 && m->next <= 624 &&
-           (m->left == 1 || m->next == 625 - m->left) && !ckr__load_u32(p + 2512) &&
-           ckr__load_u32(p + 2516) == 0x9908b0dfu;
-}
-
-static void ckr__lm_mt_store(const ckr__lm_mt *m, uint8_t *p)
-{
-    uint32_t i;
-    ckr__store_u64(p, 0);
-    ckr__store_u32(p + 8, m->left);
-    ckr__store_u32(p + 12, m->next);
-    for (i = 0; i < 624; i++) ckr__store_u32(p + 16 + 4 * i, m->key[i]);
-    ckr__store_u32(p + 2512, 0);
-    ckr__store_u32(p + 2516, 0x9908b0dfu);
-}
-
 /* n int32 in place, from first on the identity. */
 static void ckr__lm_identity(uint8_t *p, uint64_t first, uint64_t n)
 {
@@ -35690,11 +35682,11 @@ static void ckr__lm_identity(uint8_t *p, uint64_t first, uint64_t n)
     for (i = first; i < n; i++) ckr__store_u32(p + 4 * i, (uint32_t)i);
 }
 
-static void ckr__lm_shuffle(ckr__lm_mt *m, uint8_t *p, uint64_t n)
+static void ckr__lm_shuffle(ckr_rng *m, uint8_t *p, uint64_t n)
 {
     uint64_t i;
     for (i = n; i-- > 1;) {
-        const uint64_t j = ckr__lm_mt_draw(m) % (i + 1);
+        const uint64_t j = ckr_rng_u32(m) % (i + 1);
         const uint32_t a = ckr__load_u32(p + 4 * i);
         ckr__store_u32(p + 4 * i, ckr__load_u32(p + 4 * j));
         ckr__store_u32(p + 4 * j, a);
@@ -35742,7 +35734,7 @@ static bool ckr__lm_permutes(const uint8_t *p, uint64_t n, uint8_t *seen)
 static const char *ckr__lm_section_check(ckr__ctx *c, ckr__lm_rank *r, const uint8_t *p, uint64_t n,
                                          uint64_t *at)
 {
-    ckr__lm_mt mt;
+    ckr_rng mt;
     uint64_t most;
     uint8_t *seen;
     bool ok;
@@ -35764,7 +35756,8 @@ static const char *ckr__lm_section_check(ckr__ctx *c, ckr__lm_rank *r, const uin
     ckr__heap_free(c, seen, 2 * (size_t)most);
     if (!ok) return "a permutation";
     *at = n - CKR__LM_MT;
-    if (!ckr__lm_mt_load(&mt, p + *at)) return "the state of an MT19937 generator";
+    if (ckr_rng_decode(CKR_RNG_LLMC_MT, p + *at, CKR__LM_MT, &mt, NULL) != CKR_OK)
+        return "the state of an MT19937 generator";
     *at = 0;
     if (r->shard >= r->n_files) return "a current file within the order";
     *at = 8 + 4 * r->n_files;
@@ -36598,53 +36591,25 @@ static ckr_result ckr__lm_tree(ckr__ctx *c, const char *path, uint32_t file, ckr
 /* The ranks' places as they were saved, in the side file: another number of processes can hold only
    some of them, and a later conversion back to this one restores them all. */
 
-static ckr_node *ckr__lm_hex(ckr__ctx *c, const uint8_t *p, uint64_t n)
-{
-    static const char digits[] = "0123456789abcdef";
-    char *s = (char *)ckr__arena_n(c, 2 * n + 1, 1);
-    uint64_t i;
-    if (!s) return NULL;
-    for (i = 0; i < n; i++) {
-        s[2 * i] = digits[p[i] >> 4];
-        s[2 * i + 1] = digits[p[i] & 15];
-    }
-    return ckr__node_text(c, CKR_NODE_STR, s, (size_t)(2 * n));
-}
-
-/* *n bytes, or NULL where there is no such text. */
-static const uint8_t *ckr__lm_unhex(ckr__ctx *c, const ckr_node *text, uint64_t *n)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *s = ckr_node_str(text);
-    uint8_t *p;
-    uint64_t i;
-    *n = s ? text->count / 2 : 0;
-    p = s && !(text->count & 1) ? (uint8_t *)ckr__arena_n(c, *n, 1) : NULL;
-    for (i = 0; p && i < text->count; i++) {
-        const char *d = s[i] ? strchr(digits, s[i]) : NULL;
-        if (!d) return NULL;
-        p[i / 2] = (uint8_t)(p[i / 2] << 4 | (d - digits));
-    }
-    return p;
-}
-
 static bool ckr__lm_carried_rank(ckr__ctx *c, const ckr__lm *m, const ckr_node *x,
                                  ckr__lm_rank *r)
 {
-    uint64_t n = 0, at;
-    const uint8_t *head = ckr__lm_unhex(c, ckr_node_get(x, "head"), &n), *p;
-    uint8_t *full = (uint8_t *)ckr__arena(c, CKR__LM_HEAD);
-    if (!head || n != 56 || !full) return false;
+    const ckr_node *shuffle = ckr_node_get(x, "shuffle");
+    const uint64_t n = ckr_node_str(shuffle) ? shuffle->count / 2 : 0;
+    uint64_t at;
+    uint8_t *full = (uint8_t *)ckr__arena(c, CKR__LM_HEAD), *p;
+    if (!full) return false;
     memcpy(full, m->ranks[0].head, CKR__LM_HEAD);
-    memcpy(full + 80, head, 56);
+    if (!ckr__hex_bytes(ckr_node_get(x, "head"), 56, full + 80)) return false;
     r->head = full;
     r->rng = ckr__load_u64(full + 80);
     r->rng_last = ckr__load_u64(full + 88);
     r->shard = ckr__load_u64(full + 120);
     r->sample = ckr__load_u64(full + 128);
-    p = ckr__lm_unhex(c, ckr_node_get(x, "shuffle"), &n);
-    if (!m->shuffle) return !p;
-    if (!p || n < 16 + CKR__LM_MT || ckr__load_u64(p) > n / 4 ||
+    if (!m->shuffle) return !n;
+    p = (uint8_t *)ckr__arena_n(c, n, 1);
+    if (!p || !ckr__hex_bytes(shuffle, (size_t)n, p) || n < 16 + CKR__LM_MT ||
+        ckr__load_u64(p) > n / 4 ||
         8 + 4 * ckr__load_u64(p) + 8 + CKR__LM_MT > n ||
         ckr__load_u64(p + 8 + 4 * ckr__load_u64(p)) > n / 4 ||
         ckr__lm_section_size(ckr__load_u64(p), ckr__load_u64(p + 8 + 4 * ckr__load_u64(p))) != n)
@@ -36713,8 +36678,8 @@ static ckr_node *ckr__lm_carry_rank(ckr__ctx *c, const ckr__lm_rank *r, bool sum
     ckr_node *x = ckr__node(c, CKR_NODE_DICT);
     ckr_node *section = !r->section ? NULL
                         : sum ? ckr__node_int(c, ckr__crc32(0, r->section, (size_t)r->n_section))
-                              : ckr__lm_hex(c, r->section, r->n_section);
-    return ckr__node_set(c, x, "head", ckr__lm_hex(c, r->head + 80, 56)) &&
+                              : ckr__node_hex(c, r->section, r->n_section);
+    return ckr__node_set(c, x, "head", ckr__node_hex(c, r->head + 80, 56)) &&
                    (!r->section || ckr__node_set(c, x, "shuffle", section))
                ? x
                : NULL;
@@ -36768,11 +36733,10 @@ static bool ckr__lm_undoes(ckr__lm_job *x, const ckr_node *d, uint32_t processes
     for (i = 0; i < x->m->P; i++) {
         const ckr__lm_rank *r = &x->m->ranks[i];
         const ckr_node *w = list->u.items[i];
-        uint64_t n;
-        const uint8_t *head = ckr__lm_unhex(x->c, ckr_node_get(w, "head"), &n);
+        uint8_t head[56];
         int64_t sum = -1;
         ckr_node_i64(ckr_node_get(w, "shuffle"), &sum);
-        if (!head || n != 56 || memcmp(head, r->head + 80, 56) ||
+        if (!ckr__hex_bytes(ckr_node_get(w, "head"), 56, head) || memcmp(head, r->head + 80, 56) ||
             sum != (r->section ? (int64_t)ckr__crc32(0, r->section, (size_t)r->n_section) : -1))
             return false;
     }
@@ -36814,64 +36778,6 @@ static ckr_result ckr__lm_origin(ckr__lm_job *x)
     x->P = same && m->P > n ? m->P : n;
     x->processes = (uint32_t)processes;
     return CKR_OK;
-}
-
-#ifdef _WIN32
-#  define CKR__GLOB "*?["
-#else
-#  define CKR__GLOB "*?[\\"      /* a backslash takes its meaning from the next character  */
-#endif
-
-/* A set of glob's, "[a-c]" or "[!a-c]", at p: what is behind it; NULL: it has no end, and the
-   bracket stands for itself. */
-static const char *ckr__lm_set(const char *p, char ch, bool *in)
-{
-    const bool not_ = p[1] == '!' || p[1] == '^';
-    const char *q = p + 1 + not_, *first = q;
-    bool found = false;
-    for (; *q && (*q != ']' || q == first); q++) {
-        const bool range = q[1] == '-' && q[2] && q[2] != ']';
-        found = found || (range ? (uint8_t)*q <= (uint8_t)ch && (uint8_t)ch <= (uint8_t)q[2]
-                                : *q == ch);
-        if (range) q += 2;
-    }
-    *in = found != not_;
-    return *q ? q + 1 : NULL;
-}
-
-/* What stands for one character at p: behind it, or NULL when it is not `ch`. */
-static const char *ckr__lm_one(const char *p, char ch)
-{
-    const char *end;
-    bool in = false;
-    if (*p == '?') return p + 1;
-    end = *p == '[' ? ckr__lm_set(p, ch, &in) : NULL;
-    if (end) return in ? end : NULL;
-    if (strchr(CKR__GLOB, '\\') && *p == '\\' && p[1]) p++;
-    return *p == ch ? p + 1 : NULL;
-}
-
-/* As glob matches a name: '*' any run, '?' one character, sets; a leading dot only by a dot. */
-static bool ckr__lm_match(const char *pattern, const char *s)
-{
-    const char *star = NULL, *back = NULL, *next;
-    if (*s == '.' && *pattern != '.') return false;
-    while (*s) {
-        if (*pattern == '*') {
-            star = ++pattern;
-            back = s;
-        } else if (*pattern && (next = ckr__lm_one(pattern, *s)) != NULL) {
-            pattern = next;
-            s++;
-        } else if (star) {
-            pattern = star;
-            s = ++back;
-        } else {
-            return false;
-        }
-    }
-    while (*pattern == '*') pattern++;
-    return *pattern == 0;
 }
 
 /* A token file's number of tokens. */
@@ -36926,7 +36832,7 @@ static ckr_result ckr__lm_glob_part(ckr__ctx *c, const ckr__lm_paths *in, const 
         if (r != CKR_OK) return r;
         for (k = 0; k < l.n; k++) {
             const char *name = l.items[k]->name;
-            if (l.items[k]->is_dir != !last || !ckr__lm_match(part, name)) continue;
+            if (l.items[k]->is_dir != !last || !ckr__glob(part, name)) continue;
             if (!ckr__lm_paths_add(c, out, *dir ? ckr__path_join(c, dir, name)
                                                 : ckr__strdup(c, name)))
                 return c->err->code;
@@ -37004,10 +36910,10 @@ static void ckr__lm_batch_range(uint64_t tokens, uint64_t pt, uint64_t samples, 
 static bool ckr__lm_first_file(ckr__ctx *c, uint32_t rank, uint64_t n_files, uint64_t *first)
 {
     uint8_t *p = (uint8_t *)ckr__heap_alloc(c, 4 * (size_t)n_files);
-    ckr__lm_mt mt;
+    ckr_rng mt;
     if (!p) return false;
     ckr__lm_identity(p, 0, n_files);
-    ckr__lm_mt_seed(&mt, 42 + rank);
+    ckr_rng_seed(&mt, CKR_RNG_LLMC_MT, 42 + rank);
     ckr__lm_shuffle(&mt, p, n_files);
     *first = ckr__load_u32(p);
     ckr__heap_free(c, p, 4 * (size_t)n_files);
@@ -37130,17 +37036,20 @@ static uint64_t ckr__lm_given_word(const ckr__lm_job *x, uint32_t rank, const ch
 }
 
 /* The generator of a loader that is made anew: what the plan derived, else as llm.c seeds it. */
-static void ckr__lm_loader_mt(const ckr__lm_job *x, uint32_t rank, ckr__lm_mt *mt)
+static void ckr__lm_loader_mt(const ckr__lm_job *x, uint32_t rank, ckr_rng *mt)
 {
     const uint8_t *p = ckr__lm_given_mt(x, rank);
-    if (!p || rank < x->P || !ckr__lm_mt_load(mt, p)) ckr__lm_mt_seed(mt, 42 + rank);
+    if (!p || rank < x->P ||
+        ckr_rng_decode(CKR_RNG_LLMC_MT, p, CKR__LM_MT, mt, NULL) != CKR_OK)
+        ckr_rng_seed(mt, CKR_RNG_LLMC_MT, 42 + rank);
+    mt->seed = 0;              /* a label that llm.c never sets                           */
 }
 
 /* The loader of a rank as a run that began afresh would have it, at this file of the order. */
 static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, uint64_t known,
                               uint64_t shard)
 {
-    ckr__lm_mt mt;
+    ckr_rng mt;
     uint64_t i, n = 0, first;
     uint8_t *order = (uint8_t *)ckr__arena_n(x->c, n_files, 4), *p = NULL;
     if (!order) return NULL;
@@ -37163,7 +37072,7 @@ static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, u
         ckr__lm_shuffle(&mt, ckr__lm_samples(p, n_files), n);
     }
     memcpy(ckr__lm_order(p), order, 4 * (size_t)n_files);
-    ckr__lm_mt_store(&mt, ckr__lm_samples(p, n_files) + 4 * (n > first ? n : first));
+    ckr_rng_encode(&mt, ckr__lm_samples(p, n_files) + 4 * (n > first ? n : first), CKR__LM_MT);
     return p;
 }
 
@@ -37177,12 +37086,12 @@ static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n,
                    f = k->n_files, split = x->old_unit % x->unit ? 0 : x->old_unit / x->unit;
     const uint8_t *was = ckr__lm_samples(k->section, f);
     uint8_t *p = ckr__lm_section_new(x->c, f, room), *to;
-    ckr__lm_mt mt;
+    ckr_rng mt;
     uint64_t i, j, at = 0;
     if (!p) return NULL;
     memcpy(ckr__lm_order(p), ckr__lm_order(k->section), 4 * (size_t)f);
     to = ckr__lm_samples(p, f);
-    ckr__lm_mt_load(&mt, k->section + k->n_section - CKR__LM_MT);
+    ckr_rng_decode(CKR_RNG_LLMC_MT, k->section + k->n_section - CKR__LM_MT, CKR__LM_MT, &mt, NULL);
     ckr__lm_identity(to, 0, room);
     if (!split) ckr__lm_shuffle(&mt, to, n);
     for (i = 0; split && i < k->n_samples; i++) {
@@ -37190,8 +37099,7 @@ static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n,
         for (j = 0; v < old && j < split && at < n; j++)
             ckr__store_u32(to + 4 * at++, (uint32_t)(v * split + j));
     }
-    ckr__lm_mt_store(&mt, to + 4 * room);
-    memcpy(to + 4 * room, k->section + k->n_section - CKR__LM_MT, 8);  /* its seed: a label   */
+    ckr_rng_encode(&mt, to + 4 * room, CKR__LM_MT);
     return p;
 }
 
@@ -40305,19 +40213,6 @@ static ckr_node *ckr__ds_dict_copy(ckr__ctx *c, const ckr_node *d)
     return ckr__dict_copy(c, d);
 }
 
-/* "0.19.8" as 19008. */
-static int64_t ckr__ds_version(const char *s)
-{
-    int64_t v[3] = { 0, 0, 0 };
-    int i;
-    for (i = 0; s && i < 3; i++) {
-        for (; *s >= '0' && *s <= '9' && v[i] < 1000; s++) v[i] = v[i] * 10 + (*s - '0');
-        if (*s != '.') break;
-        s++;
-    }
-    return (v[0] * 1000 + v[1]) * 1000 + v[2];
-}
-
 /* The configuration's scheduler, at the state's clock. *out NULL: it is not one that is known. */
 static ckr_result ckr__ds_native(ckr__ds *r, const ckr_node *state, ckr_schedule **out)
 {
@@ -40338,7 +40233,7 @@ static ckr_result ckr__ds_native(ckr__ds *r, const ckr_node *state, ckr_schedule
     kind = ckr__printf(r->c, "deepspeed:%s", type);
     if (!kind) return ckr__oom(r->c);
     if (!strcmp(type, "WarmupCosineLR") &&
-        ckr__ds_version(ckr_node_str(ckr_node_get(r->meta, "ds_version"))) >= 19008 &&
+        ckr__version(ckr_node_str(ckr_node_get(r->meta, "ds_version"))) >= 19008 &&
         !ckr__node_set(r->c, params, "clamped", ckr__node_bool(r->c, true)))
         return ckr__oom(r->c);
     ckr_node_f64(ckr_node_find(r->config, "/optimizer/params/lr"), &lr);
@@ -57992,7 +57887,6 @@ static bool ckr__streams_sum(ckr__ctx *c, uint64_t *sums, size_t n, uint64_t *ou
 
 static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool *only,
                                   uint8_t (*each)[16], uint64_t *bytes);
-static ckr_node *ckr__side_hex(ckr__ctx *c, const uint8_t digest[16]);
 
 /* Does the record carry streams that have no rank? */
 static bool ckr__rng_carries(const ckr_node *side)
@@ -58026,7 +57920,7 @@ static ckr_result ckr__rng_sample(ckr__ctx *c, const ckr_ckpt *k, bool *differ)
     if (n) r = ckr__digest_all(c, k, only, each, NULL);
     for (i = 0; i < s->n_tensors && n && r == CKR_OK; i++) {
         const char *key = ckr__printf(c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot), *hex;
-        const ckr_node *have = only[i] ? ckr__side_hex(c, each[i]) : NULL;
+        const ckr_node *have = only[i] ? ckr__node_hex(c, each[i], 16) : NULL;
         if (!key || (only[i] && !have)) return c->err->code;
         hex = ckr_node_str(ckr_node_get(want, key));
         if (have && hex && strcmp(hex, have->u.str) != 0) *differ = true;
@@ -61493,14 +61387,6 @@ static ckr_node *ckr__side_topology(ckr__ctx *c, const ckr_topology *t)
                : NULL;
 }
 
-static ckr_node *ckr__side_hex(ckr__ctx *c, const uint8_t digest[16])
-{
-    char hex[33];
-    int i;
-    for (i = 0; i < 16; i++) ckr__format(hex + 2 * i, 3, "%02x", digest[i]);
-    return ckr__node_str(c, hex);
-}
-
 static ckr_node *ckr__side_source(ckr__ctx *c, const ckr_state *s, const uint8_t digest[16])
 {
     ckr_node *n = ckr__node(c, CKR_NODE_DICT);
@@ -61509,7 +61395,7 @@ static ckr_node *ckr__side_source(ckr__ctx *c, const ckr_state *s, const uint8_t
               ckr__node_set(c, n, "step", ckr__node_int(c, s->progress.step)) &&
               ckr__node_set(c, n, "samples", ckr__node_int(c, s->progress.samples)) &&
               ckr__node_set(c, n, "tokens", ckr__node_int(c, s->progress.tokens)) &&
-              ckr__node_set(c, n, "digest", ckr__side_hex(c, digest));
+              ckr__node_set(c, n, "digest", ckr__node_hex(c, digest, 16));
     if (ok && s->framework_version)
         ok = ckr__node_set(c, n, "framework_version", ckr__node_str(c, s->framework_version));
     return ok ? n : NULL;
@@ -61552,7 +61438,7 @@ static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr__puts *x)
         if (!t || x->quiet[i]) continue;
         if (!ckr__node_pair(c, dict,
                             ckr__node_str(c, ckr__printf(c, "%s/%s", t->name, t->slot)),
-                            ckr__side_hex(c, x->digest[i])))
+                            ckr__node_hex(c, x->digest[i], 16)))
             return NULL;
     }
     return dict;
@@ -61833,7 +61719,7 @@ static bool ckr__check_step(ckr__checker *k, const ckr__digest_tables *tables, c
     int64_t step;
     if (!ckr__is_step(t) || !ckr__step_value(t, bytes, &step)) return false;
     ckr__step_digest(tables, step, d);
-    have = ckr__side_hex(&k->c, d);
+    have = ckr__node_hex(&k->c, d, 16);
     return have && !strcmp(have->u.str, hex);
 }
 
@@ -61857,7 +61743,7 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
         const ckr_node *key = want->u.items[2 * i], *have;
         const char *hex = ckr_node_str(ckr__dict_at(want, i));
         bool found = ckr__map_find(&at, key->u.str, (size_t)key->count, &index);
-        have = found ? ckr__side_hex(&k->c, each[index]) : NULL;
+        have = found ? ckr__node_hex(&k->c, each[index], 16) : NULL;
         if (found && !have) r = k->c.err->code;
         if (r != CKR_OK || (found && hex && !strcmp(have->u.str, hex))) continue;
         if (found && hex && ckr__check_step(k, tables, s->tensors[index], steps[index], hex))

@@ -225,9 +225,9 @@ static bool llmc_takes(const char *path, uint32_t rank, uint64_t unit, uint64_t 
     uint8_t order[12] = { 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0 };
     uint64_t s, shard, sample;
     const uint8_t *p;
-    ckr__lm_mt mt;
+    ckr_rng mt;
     if (!CHECK(f != NULL)) return false;
-    ckr__lm_mt_seed(&mt, 42 + rank);                   /* a fresh loader opens its first file */
+    ckr_rng_seed(&mt, CKR_RNG_LLMC_MT, 42 + rank);     /* a fresh loader opens its first file */
     ckr__lm_shuffle(&mt, order, 3);
     shard = ckr__load_u64(f->data + 120);
     sample = ckr__load_u64(f->data + 128);
@@ -368,7 +368,7 @@ static void token_globs(void)
     uint64_t k;
     size_t i;
     for (i = 0; i < sizeof rows / sizeof *rows; i++)
-        t_check(ckr__lm_match(rows[i].pattern, rows[i].name) == rows[i].yes, __FILE__, __LINE__,
+        t_check(ckr__glob(rows[i].pattern, rows[i].name) == rows[i].yes, __FILE__, __LINE__,
                 "%s and %s", rows[i].pattern, rows[i].name);
     memio_add(&disk, "g", true);
     memio_add(&disk, "g/a", true);
