@@ -2283,6 +2283,9 @@ typedef struct ckr__ctx {
     uint32_t    stop;          /* set by the thread that tells, seen by all              */
     int32_t     stat_sys;      /* why the system could not tell what lies at stat_path       */
     const char *stat_path;
+    ckr_note  **notes;         /* what ckr__say adds to: the list of this context's object   */
+    uint64_t   *n_notes;
+    bool        refused;       /* an entry was an error                                  */
     uint64_t    spill[40];     /* an element of no list: see CKR__PUSH                     */
 } ckr__ctx;
 
@@ -23219,6 +23222,39 @@ static bool ckr__note(ckr__ctx *c, ckr_note **notes, uint64_t *n, const char *co
     if (reason) e->reason = ckr__strdup(c, reason);
     if (remedy) e->remedy = ckr__strdup(c, remedy);
     return !ckr__failed(c);
+}
+
+/* An entry in the report of the context's object. Returns what has stopped the call before, or
+   stops it now, for who is done: nobody else need ask. */
+static ckr_result ckr__say(ckr__ctx *c, const char *code, ckr_severity severity,
+                           const char *subject, const char *was, const char *now,
+                           const char *reason, const char *remedy)
+{
+    if (severity == CKR_ERROR) c->refused = true;
+    ckr__note(c, c->notes, c->n_notes, code, severity, subject, was, now, reason, remedy);
+    return c->err->code;
+}
+
+static ckr_result ckr__say_int(ckr__ctx *c, const char *code, ckr_severity severity,
+                               const char *subject, int64_t was, int64_t now, const char *reason,
+                               const char *remedy)
+{
+    char a[24], b[24];
+    ckr__format(a, sizeof a, "%lld", (long long)was);
+    ckr__format(b, sizeof b, "%lld", (long long)now);
+    return ckr__say(c, code, severity, subject, a, b, reason, remedy);
+}
+
+static ckr_result ckr__refuse(ckr__ctx *c, ckr_item item, const char *subject, const char *reason,
+                              const char *remedy)
+{
+    return ckr__say(c, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
+}
+
+static ckr_result ckr__refuse_int(ckr__ctx *c, ckr_item item, const char *subject, int64_t was,
+                                  int64_t now, const char *reason, const char *remedy)
+{
+    return ckr__say_int(c, ckr_item_name(item), CKR_ERROR, subject, was, now, reason, remedy);
 }
 
 /* What several groups have, for an entry: the value, or from the smallest to the largest. */
@@ -58669,6 +58705,8 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (!p) return r;
     p->src = src;
     p->ctx.home = src->ctx.home;
+    p->ctx.notes = &p->notes;
+    p->ctx.n_notes = &p->n_notes;
     p->n_puts = src->n_puts;
     p->out.c = &p->ctx;
     p->out.n_tensors = src->state.n_tensors;
@@ -58691,6 +58729,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     from = src->state.dialect ? ckr__dialect_find(src->state.dialect) : NULL;
     if (r == CKR_OK && !decisions_only && from && from != d && from->faults_fn)
         r = from->faults_fn(&p->ctx, &p->state, &p->target, &p->notes, &p->n_notes);
+    p->ctx.refused = false;
     if (r == CKR_OK && !decisions_only)
         r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out, &p->notes, &p->n_notes);
     if (r == CKR_OK && !decisions_only && ckr__severity_max(p->notes, p->n_notes) < CKR_ERROR)
@@ -60365,6 +60404,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report
     memset(out, 0, sizeof *out);
     if (!k) return r;
     k->ckpt = ckpt;
+    k->c.notes = &k->notes;
+    k->c.n_notes = &k->n_notes;
     r = ckr__check_all(k);
     out->notes = k->notes;
     out->n_notes = k->n_notes;
@@ -60519,6 +60560,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt
     if (!d) return r;
     d->a = a;
     d->b = b;
+    d->c.notes = &d->others;
+    d->c.n_notes = &d->n_others;
     r = ckr__diff_tensors(d);
     if (r == CKR_OK) r = ckr__diff_others(d);
     out->tensors = d->tensors;
@@ -61096,7 +61139,10 @@ static ckr_result ckr__ckpt_new(const ckr_open_desc *desc, ckr_ckpt **out, ckr_e
     ckr_result r;
     *out = (ckr_ckpt *)ckr__owner_make(desc ? desc->env : NULL, desc ? &desc->limits : NULL,
                                        sizeof **out, err, &r);
-    if (*out) ckr__state_init(&(*out)->state);
+    if (!*out) return r;
+    ckr__state_init(&(*out)->state);
+    (*out)->ctx.notes = &(*out)->state.notes;
+    (*out)->ctx.n_notes = &(*out)->state.n_notes;
     return r;
 }
 
