@@ -149,7 +149,7 @@
        >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work
        >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report
        >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts
-       >>dialects.follows >>dialects.carry >>nanotron >>nanotron.files >>nanotron.probe
+       >>dialects.follows >>dialects.carry >>kit.parts >>nanotron >>nanotron.files >>nanotron.probe
        >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
        >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
        >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
@@ -25259,6 +25259,24 @@ static ckr__block *ckr__block_whole(ckr__ctx *c, uint32_t n_dims, const int64_t 
     return b;
 }
 
+/* A box of a tensor as a block without memory of its own: it lies in *x. `start` NULL: at 0. */
+typedef struct ckr__box { ckr__block block; ckr__pair pair; int64_t v[3][CKR_MAX_DIMS]; } ckr__box;
+
+static const ckr__block *ckr__box_block(ckr__box *x, uint32_t n_dims, const int64_t *start,
+                                        const int64_t *count)
+{
+    memset(x, 0, sizeof *x);
+    if (n_dims && start) memcpy(x->v[1], start, n_dims * sizeof *start);
+    if (n_dims) memcpy(x->v[2], count, n_dims * sizeof *count);
+    x->pair.local = x->v[0];
+    x->pair.global = x->v[1];
+    x->pair.count = x->block.shape = x->v[2];
+    x->block.n_dims = n_dims;
+    x->block.n_pairs = 1;
+    x->block.pairs = &x->pair;
+    return &x->block;
+}
+
 /* The block of rank r of tp ranks. `shape` is the tensor's with padding. Refused when a chunk, or a
    unit of it, does not divide: then *uneven says the size that tp does not divide and the result is
    NULL without an error set. */
@@ -25401,16 +25419,34 @@ static bool ckr__read_flat(ckr__reader *r, const ckr__block *b, int64_t begin, i
                             ckr__reader_piece, r);
 }
 
-/* The block as a strided view of a file (any strides): one piece per pair. */
-static bool ckr__read_view(ckr__reader *r, const ckr__block *b, const ckr_view *v)
+/* Of the tensor, in what a view lies in. */
+static ckr__reader ckr__reader_of(ckr__ctx *c, ckr_tensor *t, const ckr_view *v, int32_t rank,
+                                  bool replica)
 {
+    ckr__reader r;
+    memset(&r, 0, sizeof r);
+    r.c = c;
+    r.tensor = t;
+    r.dtype = v->dtype;
+    r.file = v->file;
+    r.big_endian = v->big_endian;
+    r.mem = v->bytes;
+    r.rank = rank;
+    r.replica = replica;
+    return r;
+}
+
+/* The block (NULL: the whole tensor) is the view, of any strides: one piece per pair. False: out of
+   memory, or another number of axes. */
+static bool ckr__read_view(ckr__ctx *c, ckr_tensor *t, const ckr__block *b, const ckr_view *v,
+                           int32_t rank, bool replica)
+{
+    ckr__reader r = ckr__reader_of(c, t, v, rank, replica);
     int64_t stride[CKR_MAX_DIMS], elem = (int64_t)ckr_dtype_size(v->dtype);
+    ckr__box whole;
     uint32_t i, d;
+    if (!b) b = ckr__box_block(&whole, t->n_dims, NULL, t->shape);
     if (v->n_dims != b->n_dims) return false;
-    r->dtype = v->dtype;
-    r->file = v->file;
-    r->big_endian = v->big_endian;
-    r->mem = v->bytes;
     for (i = 0; i < b->n_pairs; i++) {
         const ckr__pair *p = &b->pairs[i];
         int64_t at = v->offset;
@@ -25420,11 +25456,27 @@ static bool ckr__read_view(ckr__reader *r, const ckr__block *b, const ckr_view *
             at += p->local[d] * v->stride[d];
             if (p->count[d] == 0) empty = true;
         }
-        if (!empty && !ckr__reader_piece(r, b->n_dims, p->global, p->count, stride,
+        if (!empty && !ckr__reader_piece(&r, b->n_dims, p->global, p->count, stride,
                                          (v->bytes ? 0 : v->data_offset) + (uint64_t)(at * elem)))
             return false;
     }
     return true;
+}
+
+/* A flat range of a tensor in a flat view: elements [begin, end) of the block (NULL: of the whole
+   tensor) are the view's from number `at` on, one behind the other. */
+typedef struct ckr__extent { const ckr__block *block; int64_t begin, end, at; } ckr__extent;
+
+static bool ckr__read_run(ckr__ctx *c, ckr_tensor *t, const ckr__extent *x, const ckr_view *v,
+                          int32_t rank, bool replica)
+{
+    ckr__reader r = ckr__reader_of(c, t, v, rank, replica);
+    ckr__box whole;
+    return ckr__read_flat(&r, x->block ? x->block
+                                       : ckr__box_block(&whole, t->n_dims, NULL, t->shape),
+                          x->begin, x->end,
+                          (v->bytes ? 0 : v->data_offset) +
+                              (uint64_t)(v->offset + x->at) * ckr_dtype_size(v->dtype));
 }
 
 /* >>out ----------------------------------------------------------------------- */
@@ -25661,16 +25713,19 @@ static bool ckr__binder_piece(void *arg, uint32_t n_dims, const int64_t *start,
     return !ckr__failed(w->c);
 }
 
-/* Writing: elements [begin, end) of the tensor's block go into the entry from byte `at` on.
-   `replica`: another entry holds them too (a copy for another rank; the digest counts one). */
+/* Writing: elements [begin, end) of the tensor's block (NULL: of the whole) go into the entry from
+   byte `at` on. `replica`: another entry holds them too (a copy for another rank; the digest counts
+   one). */
 static bool ckr__bind_flat(ckr__ctx *c, ckr_entry *e, const ckr_tensor *t, bool replica,
                            const ckr__block *b, int64_t begin, int64_t end, uint64_t at)
 {
     ckr__binder w;
+    ckr__box whole;
     w.c = c;
     w.entry = e;
     w.tensor = t;
     w.replica = replica;
+    if (!b) b = ckr__box_block(&whole, t->n_dims, NULL, t->shape);
     return ckr__flat_pieces(b, begin, end, at, (int64_t)ckr_dtype_size(e->dtype), ckr__binder_piece,
                             &w);
 }
@@ -25696,39 +25751,36 @@ static const char *ckr__view_odd(const ckr_view *v)
     return v->n_dims > CKR_MAX_DIMS ? "of more than 8 dimensions" : NULL;
 }
 
+/* An entry that holds all of a tensor. NULL: the error is set. */
+static ckr_node *ckr__entry_whole(ckr__ctx *c, ckr__out_file *f, const char *name,
+                                  const ckr_tensor *t, ckr_dtype dtype, bool replica)
+{
+    ckr_node *n = ckr__entry_new(c, f, name, dtype, t->n_dims, t->shape);
+    int64_t numel;
+    return n && ckr__numel(t->n_dims, t->shape, &numel) &&
+                   ckr__bind_flat(c, n->u.entry, t, replica, NULL, 0, numel, 0)
+               ? n
+               : NULL;
+}
+
 /* An entry that holds a stored tensor as it is (a leftover, an RNG state): one anonymous tensor. */
 static ckr_node *ckr__entry_copy(ckr__ctx *c, ckr__out_file *f, const char *name, const ckr_view *v)
 {
+    ckr_state none;
     ckr_node *n;
     ckr_tensor *t;
-    ckr__block *b;
-    ckr__reader r;
-    int64_t numel = 1;
-    uint32_t d;
     if (ckr__view_odd(v)) {
         ckr__fail(c->err, CKR_ITEM_COPY_TENSOR, f->path, CKR_NO_OFFSET, name,
                   "a tensor that is %s cannot be copied as a strided array", ckr__view_odd(v));
         return NULL;
     }
-    n = ckr__entry_new(c, f, name, v->dtype, v->n_dims, v->shape);
-    t = CKR__NEW(c, ckr_tensor);
-    b = ckr__block_whole(c, v->n_dims, v->shape);
-    if (!n || !t || !b) return NULL;
-    t->name = name;
-    t->slot = "";
-    t->dtype = v->dtype;
-    t->n_dims = v->n_dims;
-    t->shape = v->shape;
-    t->split.axis = -1;
-    memset(&r, 0, sizeof r);
-    r.c = c;
-    r.tensor = t;
-    r.rank = -1;
-    for (d = 0; d < v->n_dims; d++) numel = ckr__times(numel, v->shape[d]);
-    if (!ckr__read_view(&r, b, v)) return NULL;
+    memset(&none, 0, sizeof none);
+    t = ckr__tensor_of_view(c, &none, name, "", v);
+    n = t ? ckr__entry_whole(c, f, name, t, v->dtype, true) : NULL;
+    if (!n) return NULL;
     n->u.entry->requires_grad = v->requires_grad;
     n->u.entry->parameter = v->parameter;
-    return ckr__bind_flat(c, n->u.entry, t, true, b, 0, numel, 0) ? n : NULL;
+    return n;
 }
 
 /* A tree of the source as one to be written: every stored tensor becomes an entry. Containers
@@ -26668,6 +26720,324 @@ static ckr_node *ckr__carry_get(ckr__ctx *c, ckr_node *n, int depth)
     return out;
 }
 
+/* >>kit.parts ----------------------------------------------------------------- */
+/* How a dialect fills the state with tensors that lie in parts in many files. It has one ckr__load
+   for all of them; for each tensor that it finds in a file it zeroes a ckr__part, says what this is
+   a part of, and hands it to ckr__part_add, which makes the tensor when its name and slot come
+   first:
+
+       ckr__load load;
+       ckr__load_init(&load, c, s, CKR_ITEM_MY_SHAPE);
+       ... for each file, for each tensor in it:
+           ckr__part p;
+           memset(&p, 0, sizeof p);
+           p.file = path;  p.rank = 3;  p.view = node->u.view;
+           p.name = "layers.0.weight";  p.slot = "exp_avg";
+           p.n_dims = 2;  p.shape = shape;      of the whole tensor, which all ranks have together
+           p.start = start;                     as of Shard(0): { rows of the ranks before, 0 }
+           if (!ckr__part_add(&load, &p)) ...   the error is set
+       return ckr__load_done(&load);            after an error, too
+
+   A part that does not fit what is there - another dtype or whole shape, a view of another shape
+   than its place - is an error that names both. Whether the parts together are the whole tensor,
+   none twice, and whether copies are equal, is not the dialect's to ask: the core does, of all. */
+
+typedef struct ckr__part {
+    const char       *file;    /* its path, for messages                                   */
+    const char       *name, *slot;     /* of the tensor; live as long as the state         */
+    const ckr_view   *view;
+    uint32_t          n_dims;  /* of the whole tensor as it is stored: with padding rows   */
+    const int64_t    *shape;   /* lives as long as the state                               */
+    const ckr_split  *split;   /* how the framework cuts it, for writers; NULL: not at all */
+    /* Where the view lies in the whole: it is that block of it; NULL: the box from `start` on;
+       NULL: all of it. A flat part has elements [begin, end) of that, in row-major order, and they
+       are the view's from number `at` on, one behind the other. */
+    const ckr__block *block;
+    const int64_t    *start;
+    bool              flat;
+    int64_t           begin, end, at;
+    bool              alone;   /* each rank has all of it, in the view's shape (`step`): the first
+                                  one counts, the others are copies                        */
+    bool              replica; /* another part holds these elements, too                   */
+    int32_t           rank;    /* who stored it, in the dialect's order; -1: not known     */
+} ckr__part;
+
+/* A tensor that is being filled. */
+typedef struct ckr__held {
+    ckr_tensor       *tensor;  /* of the state                                             */
+    ckr_tensor       *wide;    /* the same with padding rows, in no state; NULL: it has none */
+    uint32_t          n_dims;
+    const int64_t    *shape;   /* as stored                                                */
+    struct ckr__held *next;    /* the name's next slot, as they came; or NULL              */
+} ckr__held;
+
+typedef struct ckr__load {
+    ckr__ctx    *c;
+    ckr_state   *s;
+    ckr_item     differs;      /* what is wrong with a part that does not fit              */
+    int64_t      vocab;        /* rows of the vocabulary: those behind are padding; 0: not known */
+    bool         padding;      /* padding rows are kept, in `wide`                         */
+    ckr__map     names;        /* -> place in `held`                                       */
+    ckr__held  **held;         /* the first slot of each name                              */
+    uint64_t     n_held;
+    ckr_tensor **order;        /* the state's tensors, as ckr__load_next was told          */
+    uint64_t     n_order;
+} ckr__load;
+
+static void ckr__load_init(ckr__load *l, ckr__ctx *c, ckr_state *s, ckr_item differs)
+{
+    memset(l, 0, sizeof *l);
+    l->c = l->names.c = c;
+    l->s = s;
+    l->differs = differs;
+}
+
+/* The first slot of a name; the others follow by `next`. NULL: no part had it. */
+static ckr__held *ckr__held_of(const ckr__load *l, const char *name)
+{
+    uint64_t at;
+    return ckr__map_find(&l->names, name, strlen(name), &at) ? l->held[at] : NULL;
+}
+
+/* A tensor like t without pieces, in no state. NULL: out of memory. */
+static ckr_tensor *ckr__tensor_like(ckr__ctx *c, const ckr_tensor *t)
+{
+    ckr_tensor *like = CKR__NEW(c, ckr_tensor);
+    if (!like) return NULL;
+    *like = *t;
+    like->pieces = NULL;
+    like->n_pieces = like->cap_pieces = 0;
+    return like;
+}
+
+/* Makes the part's tensor, without padding rows where their number is known. */
+static ckr__held *ckr__held_make(ckr__load *l, const ckr__part *p)
+{
+    const bool vocab = !p->alone && p->split && p->split->vocab && p->n_dims;
+    int64_t rows[CKR_MAX_DIMS];
+    ckr__held *h = CKR__NEW(l->c, ckr__held);
+    if (!h) return NULL;
+    h->n_dims = p->alone ? p->view->n_dims : p->n_dims;
+    h->shape = p->alone ? p->view->shape : p->shape;
+    if (h->n_dims) memcpy(rows, h->shape, h->n_dims * sizeof *rows);
+    if (vocab && rows[0] > l->s->padded_vocab) l->s->padded_vocab = rows[0];
+    if (vocab && l->vocab > 0 && l->vocab < rows[0]) rows[0] = l->vocab;
+    h->tensor = ckr__tensor_add(l->c, l->s, p->name, p->slot, p->view->dtype, h->n_dims, rows);
+    if (!h->tensor) return NULL;
+    h->tensor->requires_grad = p->view->requires_grad;
+    if (!p->alone && p->split) h->tensor->split = *p->split;
+    if (!vocab || !l->padding || rows[0] == h->shape[0]) return h;
+    h->wide = ckr__tensor_like(l->c, h->tensor);
+    if (!h->wide) return NULL;
+    h->wide->slot = "";
+    h->wide->shape = h->shape;
+    return h;
+}
+
+/* What is there of the part's tensor, made where it is the first. NULL: out of memory. */
+static ckr__held *ckr__part_held(ckr__load *l, const ckr__part *p)
+{
+    ckr__held **place;
+    uint64_t at;
+    if (ckr__map_find(&l->names, p->name, strlen(p->name), &at)) place = &l->held[at];
+    else if (ckr__map_put(&l->names, p->name, strlen(p->name), l->n_held, NULL))
+        place = CKR__PUSH(ckr__held *, l->c, l->held, l->n_held);
+    else return NULL;
+    while (*place && strcmp((*place)->tensor->slot, p->slot) != 0) place = &(*place)->next;
+    if (!*place) *place = ckr__held_make(l, p);
+    return *place;
+}
+
+/* False, with the error set. */
+static bool ckr__part_differs(ckr__load *l, const ckr__part *p, const char *what, int64_t found,
+                              int64_t want)
+{
+    ckr__remedy(l->c->err,
+                ckr__fail(l->c->err, l->differs, p->file, CKR_NO_OFFSET, p->name,
+                          "%s: %s is %lld, the other files of this run ask for %lld", p->slot,
+                          what, (long long)found, (long long)want),
+                "the file is of another run or topology: put back the right one");
+    return false;
+}
+
+static bool ckr__part_same(ckr__load *l, const ckr__part *p, uint32_t n, const int64_t *found,
+                           uint32_t n_want, const int64_t *want)
+{
+    uint32_t d = 0;
+    if (n != n_want) return ckr__part_differs(l, p, "the number of dimensions", n, n_want);
+    while (d < n && found[d] == want[d]) d++;
+    return d == n || ckr__part_differs(l, p, "a dimension", found[d], want[d]);
+}
+
+/* Is the part's place in the whole tensor, and the view as large? */
+static bool ckr__part_placed(ckr__load *l, const ckr__part *p, const ckr__held *h)
+{
+    const ckr_view *v = p->view;
+    int64_t room, have, n = p->end - p->begin;
+    uint32_t d;
+    if (p->flat) {
+        if (!ckr__numel(h->n_dims, h->shape, &room) || !ckr__contiguous(v, &have)) have = -1;
+        if (p->block) room = ckr__block_numel(p->block);
+        if (have < 0 || p->at < 0 || have - p->at < n)
+            return ckr__part_differs(l, p, "its number of elements", have, n);
+        return (p->begin >= 0 && n >= 0 && p->end <= room) ||
+               ckr__part_differs(l, p, "the end of its elements", p->end, room);
+    }
+    if (p->block) return ckr__part_same(l, p, v->n_dims, v->shape, p->block->n_dims,
+                                        p->block->shape);
+    if (!p->start) return ckr__part_same(l, p, v->n_dims, v->shape, h->n_dims, h->shape);
+    if (v->n_dims != h->n_dims)
+        return ckr__part_differs(l, p, "the number of dimensions", v->n_dims, h->n_dims);
+    for (d = 0; d < v->n_dims; d++) {
+        room = p->start[d] < 0 || p->start[d] > h->shape[d] ? 0 : h->shape[d] - p->start[d];
+        if (v->shape[d] > room)
+            return ckr__part_differs(l, p, "a dimension of its box", v->shape[d], room);
+    }
+    return true;
+}
+
+/* What is held of its tensor; NULL: the error is set. */
+static ckr__held *ckr__part_add(ckr__load *l, const ckr__part *p)
+{
+    const ckr_view *v = p->view;
+    const char *odd = ckr__view_odd(v);
+    ckr__extent x = { p->block, p->begin, p->end, p->at };
+    ckr__box box;
+    ckr__held *h;
+    ckr_tensor *t;
+    int64_t numel;
+    bool replica, ok = true;
+    if (!odd && !p->alone && (p->n_dims > CKR_MAX_DIMS || !ckr__numel(p->n_dims, p->shape, &numel)))
+        odd = "of a size that no tensor has";
+    if (odd) {
+        ckr__fail(l->c->err, l->differs, p->file, CKR_NO_OFFSET, p->name,
+                  "%s: a plain tensor was expected, found one that is %s", p->slot, odd);
+        return NULL;
+    }
+    h = ckr__part_held(l, p);
+    if (!h) return NULL;
+    if (h->tensor->dtype != v->dtype) {
+        ckr__fail(l->c->err, l->differs, p->file, CKR_NO_OFFSET, p->name,
+                  "%s has dtype %s, another file %s", p->slot, ckr_dtype_name(v->dtype),
+                  ckr_dtype_name(h->tensor->dtype));
+        return NULL;
+    }
+    if (!p->alone && !ckr__part_same(l, p, p->n_dims, p->shape, h->n_dims, h->shape)) return NULL;
+    if (!ckr__part_placed(l, p, h)) return NULL;
+    if (!x.block) x.block = ckr__box_block(&box, h->n_dims, p->start,
+                                           p->flat || !p->start ? h->shape : v->shape);
+    replica = p->replica || (p->alone && h->tensor->n_pieces);
+    for (t = h->tensor; t && ok; t = t == h->wide ? NULL : h->wide)
+        ok = p->flat ? ckr__read_run(l->c, t, &x, v, p->rank, replica)
+                     : ckr__read_view(l->c, t, x.block, v, p->rank, replica);
+    return ok ? h : NULL;
+}
+
+static void ckr__load_order(ckr__load *l, ckr_tensor *t)
+{
+    if (t->index < l->n_order && l->order[t->index] == t) return;
+    t->index = (uint32_t)l->n_order;
+    *CKR__PUSH(ckr_tensor *, l->c, l->order, l->n_order) = t;
+}
+
+/* The slots of this name come next in the state's list of tensors. */
+static void ckr__load_next(ckr__load *l, const char *name)
+{
+    ckr__held *h = ckr__held_of(l, name);
+    for (; h; h = h->next) ckr__load_order(l, h->tensor);
+}
+
+/* Ends it, after an error too. Tensors that no ckr__load_next named come last, as they came. */
+static ckr_result ckr__load_done(ckr__load *l)
+{
+    uint64_t i;
+    for (i = 0; l->n_order && i < l->s->n_tensors; i++) ckr__load_order(l, l->s->tensors[i]);
+    if (l->n_order && !ckr__failed(l->c)) l->s->tensors = l->order;
+    ckr__map_free(&l->names);
+    return l->c->err->code;
+}
+
+/* `other` is one more name of the tensor called `name`. */
+static void ckr__tie_add(ckr__ctx *c, ckr_state *s, const char *name, const char *other)
+{
+    ckr_tie *t = CKR__PUSH(ckr_tie, c, s->ties, s->n_ties);
+    t->name = name;
+    t->other = other;
+}
+
+/* What no dialect has a place for: the value at `where` of the file `rel`, or all of the file
+   (where NULL). It is listed, and a writer of the same dialect puts it back or says that it is
+   lost. */
+static ckr_result ckr__leave(ckr__ctx *c, ckr_state *s, const char *rel, const char *where,
+                             const ckr_node *value)
+{
+    ckr_leftover *x = CKR__PUSH(ckr_leftover, c, s->leftovers, s->n_leftovers);
+    x->path = where ? ckr__printf(c, "%s#/%s", rel, where) : rel;
+    x->node = value;
+    return c->err->code;
+}
+
+/* The same of each value of a file's dict whose key is none of these: blanks between. */
+static ckr_result ckr__leave_others(ckr__ctx *c, ckr_state *s, const char *rel,
+                                    const ckr_node *dict, const char *known)
+{
+    uint64_t i;
+    for (i = 0; i < dict->count; i++) {
+        const char *key = ckr__dict_key(dict, i);
+        if (!key || strchr(key, ' ') || !ckr__word_in(known, key))
+            ckr__leave(c, s, rel, key ? key : "?", ckr__dict_at(dict, i));
+    }
+    return c->err->code;
+}
+
+/* Files of a checkpoint's directory that its reader has no use for: they are copied as they are. */
+typedef struct ckr__loose { const char **rel; uint64_t n; } ckr__loose;
+
+static ckr_result ckr__loose_add(ckr__ctx *c, ckr_state *s, ckr__loose *x, const char *rel)
+{
+    *CKR__PUSH(const char *, c, x->rel, x->n) = rel;
+    return ckr__leave(c, s, rel, NULL, NULL);
+}
+
+/* A file of the output with the bytes of another. */
+static ckr_result ckr__out_copy(ckr__out *o, const char *rel, const char *from)
+{
+    const uint8_t *p = NULL;
+    uint64_t n = 0;
+    ckr__out_file *f;
+    ckr_result r = ckr__path_load(o->c, from, o->c->limits.max_metadata_bytes, &p, &n, NULL);
+    if (r != CKR_OK) return r;
+    f = ckr__out_file_add(o, rel, CKR_FORMAT_TEXT);
+    if (!f) return o->c->err->code;
+    f->text = p;
+    f->n_text = n;
+    return CKR_OK;
+}
+
+/* `under`: the directory of the output that they go to, with its slash; or "". */
+static ckr_result ckr__loose_put(ckr__out *o, const ckr__loose *x, const char *dir,
+                                 const char *under)
+{
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < x->n && r == CKR_OK; i++) {
+        const char *from = ckr__path_join(o->c, dir, x->rel[i]),
+                   *to = ckr__printf(o->c, "%s%s", under, x->rel[i]);
+        r = from && to ? ckr__out_copy(o, to, from) : o->c->err->code;
+    }
+    return r;
+}
+
+/* In which dtype a parameter is written that is asked for in `as` (NONE: as it is), and what it is
+   made of: its master (or NULL) where that is more. */
+static ckr_dtype ckr__cast_of(const ckr_tensor *param, const ckr_tensor *master, ckr_dtype as,
+                              const ckr_tensor **from)
+{
+    const bool cast = as != CKR_DTYPE_NONE && as != param->dtype && ckr__is_float(param->dtype);
+    *from = cast && master ? master : param;
+    return cast ? as : param->dtype;
+}
+
 #ifndef CKPTRESUME_NO_NANOTRON
 
 /* >>nanotron ------------------------------------------------------------------ */
@@ -26697,12 +27067,6 @@ typedef struct ckr__nt_file {
     const ckr_node *root;
 } ckr__nt_file;
 
-typedef struct ckr__nt_slot {
-    ckr_tensor *tensor;
-    int64_t     covered;       /* elements, replicas not counted                         */
-    bool        scalar;        /* one value for the parameter (step)                     */
-} ckr__nt_slot;
-
 typedef struct ckr__nt_param {
     const char     *name;
     uint64_t        order;     /* in the optimizer; CKR__NT_ORDERLESS: in none           */
@@ -26722,9 +27086,6 @@ typedef struct ckr__nt_param {
     const char     *shape_text;/* unsharded_shape as stored                              */
     const char     *version;
     const ckr_node *extra;     /* metadata with more keys than the three, or NULL        */
-    ckr_tensor     *tensor;
-    ckr__nt_slot   *slots;
-    uint64_t        n_slots;
     const ckr_node *group;     /* as stored, first copy                                  */
     const ckr_node *state;     /* the same                                               */
 } ckr__nt_param;
@@ -26758,8 +27119,8 @@ typedef struct ckr__nt {
     int64_t          step;
     const ckr_node  *scheduler;        /* the first file's dict                          */
     ckr_node        *sched_params;     /* of the schedule, from config.yaml; or NULL     */
-    const char     **loose;            /* files that are not understood, below the dir   */
-    uint64_t         n_loose, n_odd;   /* keys that are not understood and belong to a rank */
+    ckr__loose       loose;            /* files that are not understood, below the dir   */
+    ckr__load        load;
 } ckr__nt;
 
 /* Cuts "<key>I-of-N" off the end of s[0, *len); false changes nothing. */
@@ -26828,12 +27189,6 @@ static const char *ckr__nt_path(const ckr__nt *r, const char *rel)
     return p ? p : rel;
 }
 
-static ckr_result ckr__nt_loose(ckr__nt *r, const char *rel)
-{
-    *CKR__PUSH(const char *, r->c, r->loose, r->n_loose) = rel;
-    return ckr__leftover(r->c, r->s, rel, NULL) ? CKR_OK : ckr__oom(r->c);
-}
-
 /* "model/a/b" and leaf "weight" give the parameter "a.b.weight". */
 static const char *ckr__nt_param_name(ckr__ctx *c, const char *dir, const char *leaf, size_t n_leaf)
 {
@@ -26869,7 +27224,7 @@ static ckr_result ckr__nt_add_file(ckr__nt *r, const char *dir, const char *name
     if (kind == CKR__NT_KINDS || (kind != CKR__NT_WEIGHT && dir[top])) known = false;
     else if (kind == CKR__NT_WEIGHT) known = ckr__nt_weight_name(name, &found, &leaf, &n_leaf);
     else known = ckr__nt_rank_name(name, kind, &found);
-    if (!known) return ckr__nt_loose(r, rel);
+    if (!known) return ckr__loose_add(r->c, r->s, &r->loose, rel);
 
     f = CKR__NEW(r->c, ckr__nt_file);
     place = CKR__PUSH(ckr__nt_file *, r->c, r->files[kind], r->n_files[kind]);
@@ -27953,23 +28308,16 @@ static ckr_result ckr__nt_weight_view(ckr__nt *r, ckr__nt_param *p, ckr__nt_file
     if (!data || data->kind != CKR_NODE_TENSOR)
         return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, f->path, 8, p->name,
                          "a tensor \"data\" was expected");
-    for (i = 0; i < root->count; i++) {
-        const char *key = ckr__dict_key(root, i);
-        if (ckr__dict_at(root, i) == data) continue;
-        if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/%s", f->rel, key ? key : ""),
-                           ckr__dict_at(root, i)))
-            return ckr__oom(r->c);
-    }
+    ckr__leave_others(r->c, r->s, f->rel, root, "data");
     for (i = 0; root->attrs && i < root->attrs->count; i++) {
         const char *key = ckr__dict_key(root->attrs, i);
         if (key && f->n_tp && (!strcmp(key, "version") || !strcmp(key, "unsharded_shape") ||
                                !strcmp(key, "local_global_slices_pairs"))) continue;
         p->extra = root->attrs;
-        if (!ckr__leftover(r->c, r->s,
-                           ckr__printf(r->c, "%s#/__metadata__/%s", f->rel, key ? key : ""),
-                           ckr__dict_at(root->attrs, i)))
-            return ckr__oom(r->c);
+        ckr__leave(r->c, r->s, f->rel, ckr__printf(r->c, "__metadata__/%s", key ? key : ""),
+                   ckr__dict_at(root->attrs, i));
     }
+    if (ckr__failed(r->c)) return r->c->err->code;
     *view = data->u.view;
     if ((*view)->n_dims > CKR_MAX_DIMS)
         return ckr__nt_bad_shape(r, p, f, "dimensions", (*view)->n_dims, CKR_MAX_DIMS);
@@ -28093,32 +28441,33 @@ static uint32_t ckr__nt_rank(const ckr__nt *r, int64_t pp, uint32_t dp, uint32_t
     return (uint32_t)(((uint64_t)(pp < 0 ? 0 : pp) * r->dp + dp) * r->tp + tp);
 }
 
-/* A tensor of the parameter's logical shape: without the padding rows, where their number is
-   known. */
-static ckr_tensor *ckr__nt_tensor(ckr__nt *r, ckr__nt_param *p, const char *slot, ckr_dtype dtype)
+/* A part of one of the parameter's slots, for ckr__part_add. */
+static ckr__part ckr__nt_part_of(ckr__nt *r, const ckr__nt_param *p, const char *slot,
+                                 const ckr__nt_file *f, const ckr_view *v)
 {
-    int64_t shape[CKR_MAX_DIMS];
-    ckr_tensor *t;
-    if (p->n_dims) memcpy(shape, p->shape, p->n_dims * sizeof *shape);
-    if (p->split.vocab && r->s->vocab > 0 && r->s->vocab < shape[0]) shape[0] = r->s->vocab;
-    t = ckr__tensor_add(r->c, r->s, p->name, slot, dtype, p->n_dims, shape);
-    if (t) t->split = p->split;
-    return t;
+    ckr__part x;
+    memset(&x, 0, sizeof x);
+    x.file = f->path;
+    x.name = p->name;
+    x.slot = slot;
+    x.view = v;
+    x.n_dims = p->n_dims;
+    x.shape = p->shape;
+    x.split = &p->split;
+    x.rank = (int32_t)ckr__nt_rank(r, p->pp, f->dp, f->tp);
+    return x;
 }
 
 static ckr_result ckr__nt_weight_pieces(ckr__nt *r, ckr__nt_param *p, const ckr_view **views)
 {
-    ckr__reader rd;
     uint64_t i;
-    p->tensor = ckr__nt_tensor(r, p, "param", p->dtype);
-    if (!p->tensor) return ckr__oom(r->c);
-    p->tensor->requires_grad = true;
-    memset(&rd, 0, sizeof rd);
-    rd.c = r->c;
-    rd.tensor = p->tensor;
     for (i = 0; i < p->n_shards; i++) {
-        rd.rank = (int32_t)ckr__nt_rank(r, p->pp, 0, p->shards[i]->tp);
-        if (!ckr__read_view(&rd, p->blocks[i], views[i])) return ckr__oom(r->c);
+        ckr__part x = ckr__nt_part_of(r, p, "param", p->shards[i], views[i]);
+        ckr__held *h;
+        x.block = p->blocks[i];
+        h = ckr__part_add(&r->load, &x);
+        if (!h) return r->c->err->code;
+        h->tensor->requires_grad = true;
     }
     return CKR_OK;
 }
@@ -28163,8 +28512,6 @@ static ckr_result ckr__nt_weights(ckr__nt *r)
     for (i = 0; i < r->n_params && e == CKR_OK; i++) {
         e = ckr__nt_load_param(r, r->params[i], views, claim);
         if (e == CKR_OK) e = ckr__nt_weight_pieces(r, r->params[i], views);
-        if (e == CKR_OK && r->params[i]->split.vocab && r->params[i]->shape[0] > r->s->padded_vocab)
-            r->s->padded_vocab = r->params[i]->shape[0];
     }
     return e;
 }
@@ -28278,87 +28625,35 @@ static ckr_result ckr__nt_index_file(ckr__nt *r, const ckr__nt_file *f, ckr__nt_
     return CKR_OK;
 }
 
-static ckr__nt_slot *ckr__nt_slot_of(ckr__nt *r, ckr__nt_param *p, const char *key, bool scalar,
-                                     const ckr_view *v)
-{
-    ckr__nt_slot *s;
-    uint64_t i;
-    for (i = 0; i < p->n_slots; i++)
-        if (!strcmp(p->slots[i].tensor->slot, key)) return &p->slots[i];
-    s = CKR__PUSH(ckr__nt_slot, r->c, p->slots, p->n_slots);
-    s->scalar = scalar;
-    s->tensor = scalar ? ckr__tensor_add(r->c, r->s, p->name, key, v->dtype, v->n_dims, v->shape)
-                       : ckr__nt_tensor(r, p, key, v->dtype);
-    if (!s->tensor) return NULL;
-    s->tensor->requires_grad = v->requires_grad;
-    return ckr__failed(r->c) ? NULL : s;
-}
-
-/* One tensor of a parameter's state in one file: where its elements lie in the whole. */
+/* One tensor of a parameter's state in one file. */
 static ckr_result ckr__nt_state_piece(ckr__nt *r, const ckr__nt_file *f, ckr__nt_param *p,
                                       const char *key, const ckr_view *v)
 {
-    const bool scalar = v->n_dims == 0 || !strcmp(key, "step");
-    uint32_t at = !p->sharded ? 0 : p->n_blocks > r->tp ? f->ep * r->tp + f->tp : f->tp, d;
-    const ckr__block *b = p->blocks[at];
-    int64_t begin = 0, end, n = 0;
-    ckr__nt_slot *s;
-    ckr__reader rd;
-    bool fits = v->layout == NULL && v->n_dims <= CKR_MAX_DIMS;
-    s = fits ? ckr__nt_slot_of(r, p, key, scalar, v) : NULL;
-    if (!fits) return ckr__nt_bad_file(r, f, p->name, "a plain tensor");
-    if (!s) return ckr__oom(r->c);
-    memset(&rd, 0, sizeof rd);
-    rd.c = r->c;
-    rd.tensor = s->tensor;
-    rd.rank = (int32_t)ckr__nt_rank(r, f->pp, f->dp, f->tp);
-    if (s->tensor->dtype != v->dtype)
-        return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SHAPE, f->path, CKR_NO_OFFSET, p->name,
-                         "%s has dtype %s, another file %s", key, ckr_dtype_name(v->dtype),
-                         ckr_dtype_name(s->tensor->dtype));
-    if (s->scalar) {
-        ckr__block *one = ckr__block_whole(r->c, s->tensor->n_dims, s->tensor->shape);
-        if (!one) return ckr__oom(r->c);
-        for (d = 0; d < v->n_dims && v->n_dims == s->tensor->n_dims; d++)
-            if (v->shape[d] != s->tensor->shape[d]) break;
-        if (d < v->n_dims || v->n_dims != s->tensor->n_dims)
-            return ckr__nt_bad_shape(r, p, f, key, v->n_dims, s->tensor->n_dims);
-        rd.replica = s->tensor->n_pieces > 0;
-        return ckr__read_view(&rd, one, v) ? CKR_OK : ckr__oom(r->c);
+    const bool experts = p->n_blocks > r->tp;
+    ckr__part x = ckr__nt_part_of(r, p, key, f, v);
+    int64_t n;
+    x.rank = (int32_t)ckr__nt_rank(r, f->pp, f->dp, f->tp);
+    x.alone = v->n_dims == 0 || !strcmp(key, "step");
+    if (!x.alone) {
+        x.block = p->blocks[!p->sharded ? 0 : experts ? f->ep * r->tp + f->tp : f->tp];
+        x.flat = r->zero;
+        x.replica = (!p->sharded && f->tp != p->first_tp) ||
+                    (p->pp >= 0 && f->pp != (uint32_t)p->pp) || (f->ep > 0 && !experts);
     }
-    rd.replica = (!p->sharded && f->tp != p->first_tp) ||
-                 (p->pp >= 0 && f->pp != (uint32_t)p->pp) || (f->ep > 0 && p->n_blocks <= r->tp);
-    end = ckr__block_numel(b);
-    if (!r->zero) {
-        for (d = 0; d < b->n_dims && v->n_dims == b->n_dims; d++)
-            if (v->shape[d] != b->shape[d]) break;
-        if (v->n_dims != b->n_dims) return ckr__nt_bad_shape(r, p, f, key, v->n_dims, b->n_dims);
-        if (d < b->n_dims) return ckr__nt_bad_shape(r, p, f, key, v->shape[d], b->shape[d]);
-        if (!rd.replica) s->covered += end;
-        return ckr__read_view(&rd, b, v) ? CKR_OK : ckr__oom(r->c);
+    if (x.flat) {
+        ckr__nt_zero_range(ckr__block_numel(x.block), r->dp, f->dp, &x.begin, &x.end);
+        if (!ckr__contiguous(v, &n) || n != x.end - x.begin)
+            return ckr__nt_bad_shape(r, p, f, key, n, x.end - x.begin);
     }
-    ckr__nt_zero_range(end, r->dp, f->dp, &begin, &end);
-    if (!ckr__contiguous(v, &n) || n != end - begin)
-        return ckr__nt_bad_shape(r, p, f, key, n, end - begin);
-    if (!rd.replica) s->covered += n;
-    rd.dtype = v->dtype;
-    rd.file = v->file;
-    rd.big_endian = v->big_endian;
-    rd.mem = v->bytes;
-    return ckr__read_flat(&rd, b, begin, end,
-                          (v->bytes ? 0 : v->data_offset) +
-                              (uint64_t)v->offset * ckr_dtype_size(v->dtype))
-               ? CKR_OK
-               : ckr__oom(r->c);
+    return ckr__part_add(&r->load, &x) ? CKR_OK : r->c->err->code;
 }
 
 static ckr_result ckr__nt_leave(ckr__nt *r, const ckr__nt_file *f, const char *where,
                                 const ckr_node *key, const ckr_node *value)
 {
-    const char *path = ckr_node_str(key)
-                           ? ckr__printf(r->c, "%s#/%s%s", f->rel, where, ckr_node_str(key))
-                           : ckr__printf(r->c, "%s#/%s?", f->rel, where);
-    return path && ckr__leftover(r->c, r->s, path, value) ? CKR_OK : ckr__oom(r->c);
+    const char *name = ckr_node_str(key);
+    return ckr__leave(r->c, r->s, f->rel, ckr__printf(r->c, "%s%s", where, name ? name : "?"),
+                      value);
 }
 
 /* State and master of every parameter in a file. */
@@ -28395,11 +28690,8 @@ static ckr_result ckr__nt_states(ckr__nt *r, const ckr__nt_file *f, const ckr__n
 
 static ckr_result ckr__nt_load_optimizer(ckr__nt *r, ckr__nt_file *f)
 {
-    static const char *const known[] = { "state", "param_groups", "names", "gradient_accumulator" };
     ckr_node *root = NULL;
     const ckr_node *ga;
-    uint64_t i;
-    size_t k;
     ckr_result e = ckr__nt_load_tree(r, f, &root);
     if (e != CKR_OK) return e;
     if (!ckr_node_is_dict(root)) return ckr__nt_bad_file(r, f, "", "a dict");
@@ -28409,12 +28701,8 @@ static ckr_result ckr__nt_load_optimizer(ckr__nt *r, ckr__nt_file *f)
     if (ga && !ckr_node_is_dict(ga))
         return ckr__nt_bad_file(r, f, "gradient_accumulator", "a dict");
     if (ga) r->masters = true;
-    for (i = 0; i < root->count && e == CKR_OK; i++) {
-        const char *key = ckr__dict_key(root, i);
-        for (k = 0; k < 4; k++) if (key && !strcmp(key, known[k])) break;
-        if (k == 4) e = ckr__nt_leave(r, f, "", root->u.items[2 * i], ckr__dict_at(root, i));
-    }
-    return e;
+    return ckr__leave_others(r->c, r->s, f->rel, root,
+                             "state param_groups names gradient_accumulator");
 }
 
 /* Order, stage and tensor parallel presence of the parameters that a file names. */
@@ -28505,36 +28793,6 @@ static ckr_result ckr__nt_order_modules(ckr__nt *r)
                 ckr__map_find(&r->by_name, w, strlen(w), &at) && r->params[at]->split.axis == 1;
         }
     }
-    return CKR_OK;
-}
-
-/* The slots in the parameters' order, once all pieces are there. */
-static ckr_result ckr__nt_finish_tensors(ckr__nt *r)
-{
-    uint64_t i, k, n = 0;
-    ckr_tensor **all = CKR__NEW_N(r->c, ckr_tensor *, r->s->n_tensors);
-    if (!all) return ckr__oom(r->c);
-    for (i = 0; i < r->n_params; i++) {
-        const ckr__nt_param *p = r->params[i];
-        int64_t want = 1;
-        uint32_t d;
-        for (d = 0; d < p->n_dims; d++) want = ckr__times(want, p->shape[d]);
-        all[n++] = p->tensor;
-        for (k = 0; k < p->n_slots; k++) {
-            const ckr__nt_slot *s = &p->slots[k];
-            if (!s->scalar && s->covered != want) {
-                ckr_result e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_MISSING,
-                                         ckr__nt_path(r, "optimizer"), CKR_NO_OFFSET, p->name,
-                                         "%s: %lld of %lld elements are in the optimizer's files",
-                                         s->tensor->slot, (long long)s->covered, (long long)want);
-                return ckr__remedy(r->c->err, e,
-                                   "an optimizer file is of another run: put back the right one");
-            }
-            all[n++] = s->tensor;
-        }
-    }
-    for (i = 0; i < n; i++) all[i]->index = (uint32_t)i;
-    r->s->tensors = all;
     return CKR_OK;
 }
 
@@ -28638,7 +28896,8 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     if (e == CKR_OK &&
         !ckr__sort(r->c, (void **)(void *)r->params, (size_t)r->n_params, ckr__nt_param_cmp))
         e = ckr__oom(r->c);
-    return e == CKR_OK ? ckr__nt_finish_tensors(r) : e;
+    for (i = 0; i < r->n_params; i++) ckr__load_next(&r->load, r->params[i]->name);
+    return e;
 }
 
 /* >>nanotron.schedule --------------------------------------------------------- */
@@ -28690,32 +28949,21 @@ static ckr_result ckr__nt_schedule(ckr__nt *r)
     return CKR_OK;
 }
 
-static bool ckr__nt_scheduler_knows(const char *key)
-{
-    static const char *const known[] = {
-        "base_lrs",    "last_epoch", "verbose",   "_step_count", "_get_lr_called_within_step",
-        "_is_initial", "_last_lr",   "lr_lambdas"
-    };
-    size_t k;
-    for (k = 0; k < sizeof known / sizeof *known; k++)
-        if (key && !strcmp(key, known[k])) return true;
-    return false;
-}
+static const char ckr__nt_scheduler_keys[] =
+    "base_lrs last_epoch verbose _step_count _get_lr_called_within_step _is_initial _last_lr "
+    "lr_lambdas";
 
 static ckr_result ckr__nt_scheduler_others(ckr__nt *r, const ckr__nt_file *f)
 {
     const ckr_node *lambdas = ckr_node_get(f->root, "lr_lambdas");
     uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < f->root->count && e == CKR_OK; i++)
-        if (!ckr__nt_scheduler_knows(ckr__dict_key(f->root, i)))
-            e = ckr__nt_leave(r, f, "", f->root->u.items[2 * i], ckr__dict_at(f->root, i));
-    for (i = 0; ckr_node_is_list(lambdas) && i < lambdas->count && e == CKR_OK; i++) {
-        const char *path = ckr__printf(r->c, "%s#/lr_lambdas/%llu", f->rel, (unsigned long long)i);
-        if (!lambdas->u.items[i]->count) continue;      /* a partial's, without attributes */
-        if (!path || !ckr__leftover(r->c, r->s, path, lambdas->u.items[i])) e = ckr__oom(r->c);
-    }
-    return e;
+    ckr__leave_others(r->c, r->s, f->rel, f->root, ckr__nt_scheduler_keys);
+    for (i = 0; ckr_node_is_list(lambdas) && i < lambdas->count; i++)
+        if (lambdas->u.items[i]->count)             /* else a partial's, without attributes */
+            ckr__leave(r->c, r->s, f->rel,
+                       ckr__printf(r->c, "lr_lambdas/%llu", (unsigned long long)i),
+                       lambdas->u.items[i]);
+    return r->c->err->code;
 }
 
 /* HEAD multiplies base_lrs with a curve that is relative to initial_lr: they are the same number.
@@ -29059,15 +29307,9 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
 
 static ckr_result ckr__nt_ties(ckr__nt *r)
 {
-    ckr_tie *t;
-    if (!r->tied || !r->modules[0] || r->modules[0]->block != 0) return CKR_OK;
-    t = CKR__NEW(r->c, ckr_tie);
-    if (!t) return ckr__oom(r->c);
-    t->name = r->modules[0]->name;
-    t->other = CKR__NT_HEAD;
-    r->s->ties = t;
-    r->s->n_ties = 1;
-    return CKR_OK;
+    if (r->tied && r->modules[0] && r->modules[0]->block == 0)
+        ckr__tie_add(r->c, r->s, r->modules[0]->name, CKR__NT_HEAD);
+    return r->c->err->code;
 }
 
 static ckr_result ckr__nt_complete_dir(ckr__nt *r)
@@ -29148,7 +29390,11 @@ static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     r->by_name.c = c;
     s->dialect = "nanotron";
     s->format = CKR_FORMAT_SAFETENSORS;
+    ckr__load_init(&r->load, c, s, CKR_ITEM_NANOTRON_SHAPE);
+    r->load.vocab = s->vocab;
     e = ckr__nt_read_all(r);
+    ckr__load_done(&r->load);
+    if (e == CKR_OK) e = c->err->code;
     ckr__map_free(&r->by_name);
     s->framework_version = r->version;
     s->dialect_data = r;
@@ -29165,8 +29411,8 @@ static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
 typedef struct ckr__nt_item {  /* a parameter at the target                              */
     const char        *name;
     const ckr__nt_param *src;
-    const ckr_tensor  *param, **slots;
-    uint64_t           n_slots, cap_slots;
+    const ckr_tensor  *param, *master, **slots;        /* the master is a slot, too      */
+    uint64_t           n_slots;
     const ckr_group   *group;
     uint32_t           owner, copy, n_blocks;    /* copy: a tied embedding's second stage */
     int64_t           *shape;  /* whole, with padding rows                               */
@@ -29246,7 +29492,10 @@ static ckr_result ckr__nt_items(ckr__nt_job *x)
             p->param = t;
             continue;
         }
-        if (!strcmp(t->slot, "master")) x->masters = true;
+        if (!strcmp(t->slot, "master")) {
+            x->masters = true;
+            p->master = t;
+        }
         *CKR__PUSH(const ckr_tensor *, x->c, p->slots, p->n_slots) = t;
     }
     for (i = 0; i < s->n_groups; i++)
@@ -29537,16 +29786,13 @@ static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
     b.c = x->c;
     for (i = 0; ok && i < x->n_items; i++) {
         const ckr__nt_item *p = &x->items[i];
-        const ckr_tensor *from = p->param;
-        ckr_dtype dtype = p->param->dtype;
-        if (x->t->dtype != CKR_DTYPE_NONE && x->t->dtype != dtype && ckr__is_float(dtype)) {
-            if (!cast)
-                ok = ckr__nt_say(x, "CKR_W_CAST", CKR_CHANGED, "params", ckr_dtype_name(dtype),
-                                 ckr_dtype_name(x->t->dtype), "asked for", NULL);
+        const ckr_tensor *from;
+        const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
+        if (dtype != p->param->dtype && !cast) {
+            ok = ckr__nt_say(x, "CKR_W_CAST", CKR_CHANGED, "params",
+                             ckr_dtype_name(p->param->dtype), ckr_dtype_name(dtype), "asked for",
+                             NULL);
             cast = true;
-            dtype = x->t->dtype;
-            if (x->masters) from = ckr__tensor_find(x->s, p->name, "master");
-            if (!from) from = p->param;            /* what rounds to it again is the master */
         }
         for (r = 0; ok && r < p->n_blocks; r++) {
             const ckr__block *block = p->blocks[r];
@@ -29634,15 +29880,7 @@ static ckr_node *ckr__nt_state_entry(ckr__nt_job *x, ckr__out_file *f, const ckr
     int64_t n = part->end - part->begin;
     ckr_node *e;
     if (!name) return NULL;
-    if (scalar) {
-        ckr__block *one = ckr__block_whole(x->c, t->n_dims, t->shape);
-        e = ckr__entry_new(x->c, f, name, t->dtype, t->n_dims, t->shape);
-        if (!one || !e ||
-            !ckr__bind_flat(x->c, e->u.entry, t, part->replica_step, one, 0,
-                            ckr__block_numel(one), 0))
-            return NULL;
-        return e;
-    }
+    if (scalar) return ckr__entry_whole(x->c, f, name, t, t->dtype, part->replica_step);
     (void)p;
     e = x->zero ? ckr__entry_new(x->c, f, name, t->dtype, 1, &n)
                 : ckr__entry_new(x->c, f, name, t->dtype, b->n_dims, b->shape);
@@ -29854,7 +30092,8 @@ static uint64_t ckr__nt_scheduler_own(const ckr_node *first, const ckr_node *roo
     for (i = 0; i < root->count; i++) {
         const char *key = ckr__dict_key(root, i);
         const ckr_node *v = key ? ckr_node_get(first, key) : NULL;
-        n += !ckr__nt_scheduler_knows(key) && (!v || !ckr__node_equal(v, ckr__dict_at(root, i)));
+        n += !(key && ckr__word_in(ckr__nt_scheduler_keys, key)) &&
+             (!v || !ckr__node_equal(v, ckr__dict_at(root, i)));
     }
     for (i = 0; ckr_node_is_list(lambdas) && i < lambdas->count; i++)
         n += lambdas->u.items[i]->count != 0;
@@ -30641,16 +30880,10 @@ static bool ckr__nt_say_exclude(ckr__nt_job *x)
 static ckr_result ckr__nt_emit_loose(ckr__nt_job *x)
 {
     uint64_t i, k;
-    for (i = 0; i < x->nt->n_loose; i++) {
-        const char *path = ckr__path_join(x->c, x->nt->dir, x->nt->loose[i]);
-        const uint8_t *p = NULL;
-        uint64_t n = 0;
-        ckr_result e =
-            path ? ckr__path_load(x->c, path, x->c->limits.max_metadata_bytes, &p, &n, NULL)
-                 : x->c->err->code;
-        if (e != CKR_OK) return e;
-        if (!ckr__nt_text_file(x, x->nt->loose[i], p, n)) return ckr__oom(x->c);
-    }
+    const char *under = ckr__printf(x->c, "%lld/", (long long)x->step);
+    const ckr_result e = under ? ckr__loose_put(x->out, &x->nt->loose, x->nt->dir, under)
+                               : x->c->err->code;
+    if (e != CKR_OK) return e;
     for (i = 0, k = 0; i < x->nt->n_files[CKR__NT_OPTIMIZER]; i++) {
         const ckr_node *root = x->nt->files[CKR__NT_OPTIMIZER][i]->root;
         k += root->count - 3 - (ckr_node_get(root, "gradient_accumulator") != NULL);
@@ -31472,11 +31705,10 @@ static const char *ckr__plain_name(ckr__ctx *c, const ckr_tensor *t)
 static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype)
 {
     const char *name = ckr__plain_name(c, t);
-    ckr__block *b = ckr__block_whole(c, t->n_dims, t->shape);
     const bool tagged = f->format != CKR_FORMAT_SAFETENSORS || *ckr__dtypes[dtype].tag;
     ckr_node *n;
     int64_t numel, bytes;
-    if (!name || !b || !ckr__numel(t->n_dims, t->shape, &numel)) return false;
+    if (!name || !ckr__numel(t->n_dims, t->shape, &numel)) return false;
     bytes = numel * (int64_t)ckr_dtype_size(dtype);
     n = tagged ? ckr__entry_new(c, f, name, dtype, t->n_dims, t->shape)
                : ckr__entry_new(c, f, name, CKR_DTYPE_U8, 1, &bytes);
@@ -31498,7 +31730,7 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
         n->u.entry->dtype = dtype; /* as the ops see it; the container sees bytes */
         n->u.entry->as_bytes = true;
     }
-    return ckr__bind_flat(c, n->u.entry, t, false, b, 0, numel, 0);
+    return ckr__bind_flat(c, n->u.entry, t, false, NULL, 0, numel, 0);
 }
 
 /* Names come together from slots and keys: of a run state that was filled by hand two may meet. */
@@ -31595,19 +31827,16 @@ static ckr_node *ckr__whole_tensor(void *user, ckr__out_file *f, const ckr_view 
 {
     const ckr__whole_job *w = (const ckr__whole_job *)user;
     const ckr_tensor *t;
-    ckr__block *b;
     ckr_node *n;
-    int64_t numel;
     uint64_t at;
     if (!ckr__map_find(&w->views, (const char *)&v, sizeof v, &at))
         return ckr__entry_copy(w->c, f, "leftover", v);
     t = w->s->tensors[at];
-    b = ckr__block_whole(w->c, t->n_dims, t->shape);
-    n = ckr__entry_new(w->c, f, t->name, t->dtype, t->n_dims, t->shape);
-    if (!b || !n || !ckr__numel(t->n_dims, t->shape, &numel)) return NULL;
+    n = ckr__entry_whole(w->c, f, t->name, t, t->dtype, false);
+    if (!n) return NULL;
     n->u.entry->requires_grad = v->requires_grad;
     n->u.entry->parameter = v->parameter;
-    return ckr__bind_flat(w->c, n->u.entry, t, false, b, 0, numel, 0) ? n : NULL;
+    return n;
 }
 
 /* The optimizer numbers parameters in the order of its groups: with other groups the numbers stay
@@ -34462,26 +34691,17 @@ static ckr_result ckr__ac_say_counts(ckr__ac_job *x, const char *code, ckr_sever
     return ckr__ac_say(x, code, severity, subject, a, b, reason, NULL);
 }
 
-static ckr_dtype ckr__ac_dtype(const ckr__ac_job *x, const ckr_tensor *t)
-{
-    return !strcmp(t->slot, "param") && x->t->dtype != CKR_DTYPE_NONE && ckr__is_float(t->dtype)
-               ? x->t->dtype
-               : t->dtype;
-}
-
-/* The entry of a tensor of the state. NULL: out of memory. */
+/* The entry of a tensor of the state. NULL: the error is set. */
 static ckr_node *ckr__ac_entry(ckr__ac_job *x, ckr__out_file *f, const ckr_tensor *t)
 {
-    const ckr_dtype dtype = ckr__ac_dtype(x, t);
-    ckr__block *b = ckr__block_whole(x->w.c, t->n_dims, t->shape);
-    ckr_node *n = ckr__entry_new(x->w.c, f, t->name, dtype, t->n_dims, t->shape);
-    int64_t numel;
-    if (!b || !n || !ckr__numel(t->n_dims, t->shape, &numel)) return NULL;
+    const ckr_tensor *from;
+    const ckr_dtype as = strcmp(t->slot, "param") ? CKR_DTYPE_NONE : x->t->dtype,
+                    dtype = ckr__cast_of(t, NULL, as, &from);
     if (dtype != t->dtype &&
         ckr__ac_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
                     ckr_dtype_name(dtype), "--dtype", NULL) != CKR_OK)
         return NULL;
-    return ckr__bind_flat(x->w.c, n->u.entry, t, false, b, 0, numel, 0) ? n : NULL;
+    return ckr__entry_whole(x->w.c, f, t->name, t, dtype, false);
 }
 
 static const ckr_tensor *ckr__ac_of_view(const ckr__ac_job *x, const ckr_view *v)
@@ -38734,23 +38954,11 @@ static ckr_result ckr__ds_fragment(ckr__ds *r, const ckr__ds_file *f, ckr__ds_pa
     const int64_t begin = ckr__min_i64((int64_t)d * c, p->numel),
                   end = ckr__min_i64(begin + c, p->numel);
     const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
-    ckr__block *b = ckr__block_whole(r->c, p->n_dims, p->shape);
-    ckr__reader rd;
-    if (!b) return ckr__oom(r->c);
+    const ckr__extent x = { NULL, begin, end, 0 };
     if (!v || v->layout || v->bytes || v->n_dims != 1 || v->shape[0] < end - begin ||
         (v->shape[0] > 1 && v->stride[0] != 1))
         return ckr__ds_bad(r, f, p->name, "this rank's piece of the frozen parameter");
-    memset(&rd, 0, sizeof rd);
-    rd.c = r->c;
-    rd.tensor = p->param;
-    rd.dtype = v->dtype;
-    rd.file = v->file;
-    rd.big_endian = v->big_endian;
-    rd.rank = (int32_t)d;
-    return ckr__read_flat(&rd, b, begin, end,
-                          v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype))
-               ? CKR_OK
-               : ckr__oom(r->c);
+    return ckr__read_run(r->c, p->param, &x, v, (int32_t)d, false) ? CKR_OK : ckr__oom(r->c);
 }
 
 /* Frozen parameters: pieces with ZeRO-3; a second copy with ZeRO-2, which must be equal. */
@@ -38763,8 +38971,6 @@ static ckr_result ckr__ds_frozen(ckr__ds *r, const ckr__ds_file *f, uint32_t d)
         const char *name = ckr__dict_key(dict, i);
         const ckr_node *n = ckr__dict_at(dict, i);
         ckr__ds_param *p = ckr__ds_find(r, name);
-        ckr__reader rd;
-        ckr__block *b;
         if (!p) return ckr__ds_bad(r, f, name, "a parameter of the module");
         p->frozen = true;
         if (r->zero == 3) {
@@ -38778,13 +38984,7 @@ static ckr_result ckr__ds_frozen(ckr__ds *r, const ckr__ds_file *f, uint32_t d)
                                          ckr_dtype_size(n->u.view->dtype) ==
                 p->param->pieces[0].offset)
             continue;
-        memset(&rd, 0, sizeof rd);
-        rd.c = r->c;
-        rd.tensor = p->param;
-        rd.rank = -1;
-        rd.replica = true;
-        b = ckr__block_whole(r->c, p->n_dims, p->shape);
-        if (!b || !ckr__read_view(&rd, b, n->u.view)) return ckr__oom(r->c);
+        if (!ckr__read_view(r->c, p->param, NULL, n->u.view, -1, true)) return ckr__oom(r->c);
     }
     return e;
 }
@@ -38836,38 +39036,23 @@ typedef struct ckr__ds_run {
 /* One stored 1-D tensor becomes pieces of the parameters whose elements it holds. */
 static ckr_result ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v)
 {
-    const uint64_t elem = ckr_dtype_size(v->dtype);
+    const int32_t rank = (int32_t)x->rank;
     uint64_t i;
-    ckr__reader rd;
-    memset(&rd, 0, sizeof rd);
-    rd.c = r->c;
-    rd.dtype = v->dtype;
-    rd.file = v->file;
-    rd.big_endian = v->big_endian;
-    rd.rank = (int32_t)x->rank;
     for (i = 0; i < x->n && x->start[i] < x->first + x->count; i++) {
         ckr__ds_param *p = x->params[i];
         const int64_t lo = ckr__max_i64(x->start[i], x->first),
                       hi = ckr__min_i64(x->start[i] + p->numel, x->first + x->count);
-        ckr__block *b;
+        const ckr__extent y = { NULL, lo - x->start[i], hi - x->start[i], lo - x->first };
+        ckr_tensor *t;
         ckr_result e;
         if (hi <= lo) continue;
-        e = ckr__ds_slot(r, p, x->slot, v->dtype, false, &rd.tensor);
+        e = ckr__ds_slot(r, p, x->slot, v->dtype, false, &t);
         if (e != CKR_OK) return e;
-        rd.replica = p->stated;
-        b = ckr__block_whole(r->c, p->n_dims, p->shape);
-        if (!b || !ckr__read_flat(&rd, b, lo - x->start[i], hi - x->start[i],
-                                  v->data_offset + ((uint64_t)v->offset +
-                                                    (uint64_t)(lo - x->first)) * elem))
-            return ckr__oom(r->c);
+        if (!ckr__read_run(r->c, t, &y, v, rank, p->stated)) return ckr__oom(r->c);
         /* rounded as it is read: with ZeRO-3 the parameter is its master in the model's dtype */
-        if ((r->zero == 3 || r->bare) && !strcmp(x->slot, "master")) {
-            rd.tensor = p->param;
-            if (!ckr__read_flat(&rd, b, lo - x->start[i], hi - x->start[i],
-                                v->data_offset + ((uint64_t)v->offset +
-                                                  (uint64_t)(lo - x->first)) * elem))
-                return ckr__oom(r->c);
-        }
+        if ((r->zero == 3 || r->bare) && !strcmp(x->slot, "master") &&
+            !ckr__read_run(r->c, p->param, &y, v, rank, p->stated))
+            return ckr__oom(r->c);
     }
     return CKR_OK;
 }
@@ -38901,8 +39086,6 @@ static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *s
     const bool tensor = n->kind == CKR_NODE_TENSOR;
     const ckr_view *view = tensor ? n->u.view : NULL;
     ckr_tensor *t;
-    ckr__reader rd;
-    ckr__block *b;
     double v;
     uint64_t i;
     ckr_result e = ckr__step_number(r->c, n, &v);
@@ -38918,18 +39101,14 @@ static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *s
         return r->c->err->code != CKR_OK
                    ? r->c->err->code
                    : ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot), n);
-    memset(&rd, 0, sizeof rd);
-    rd.c = r->c;
     for (i = 0; i < x->n; i++) {
         if (x->params[i]->stated) continue;
         e = ckr__ds_slot(r, x->params[i], slot, view->dtype, true, &t);
-        b = ckr__block_whole(r->c, view->n_dims, view->shape);
-        if (e != CKR_OK || !b) return ckr__oom(r->c);
-        rd.tensor = t;
-        rd.rank = (int32_t)x->rank;
+        if (e != CKR_OK) return e;
         t->n_dims = view->n_dims;
         t->shape = view->shape;
-        if (t->n_pieces == 0 && !ckr__read_view(&rd, b, view)) return ckr__oom(r->c);
+        if (t->n_pieces == 0 && !ckr__read_view(r->c, t, NULL, view, (int32_t)x->rank, false))
+            return ckr__oom(r->c);
     }
     return CKR_OK;
 }
@@ -39419,8 +39598,6 @@ static ckr_result ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char 
 {
     const ckr_view *v = n->u.view;
     ckr_tensor *t;
-    ckr__block *b;
-    ckr__reader rd;
     const bool scalar = !ckr__ds_same_shape(p, v->n_dims, v->shape);
     ckr_result e;
     if (v->layout || v->meta || v->n_dims > CKR_MAX_DIMS || !ckr_dtype_size(v->dtype))
@@ -39429,13 +39606,7 @@ static ckr_result ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char 
     if (e != CKR_OK) return e;
     if (scalar) t->n_dims = v->n_dims;
     if (scalar) t->shape = v->shape;
-    memset(&rd, 0, sizeof rd);
-    rd.c = r->c;
-    rd.tensor = t;
-    rd.rank = (int32_t)m;
-    rd.replica = t->n_pieces > 0;
-    b = ckr__block_whole(r->c, t->n_dims, t->shape);
-    return b && ckr__read_view(&rd, b, v) ? CKR_OK : ckr__oom(r->c);
+    return ckr__read_view(r->c, t, NULL, v, (int32_t)m, t->n_pieces > 0) ? CKR_OK : ckr__oom(r->c);
 }
 
 static ckr_result ckr__ds_whole_state(ckr__ds *r, uint32_t m, ckr__ds_param *p,
@@ -39699,8 +39870,6 @@ static ckr_result ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const
 {
     ckr_tensor *t;
     ckr__ds_param *p;
-    ckr__reader rd;
-    ckr__block *b;
     const char *name;
     uint64_t m = 0;
     ckr_result e;
@@ -39709,15 +39878,8 @@ static ckr_result ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const
     name = ckr__ds_layer_name(r, x, f->layer, local, n->u.view);
     if (!name) return ckr__oom(r->c);
     p = ckr__ds_find(r, name);
-    if (p) {                                           /* the second use of a tied layer    */
-        memset(&rd, 0, sizeof rd);
-        rd.c = r->c;
-        rd.tensor = p->param;
-        rd.rank = -1;
-        rd.replica = true;
-        b = ckr__block_whole(r->c, p->n_dims, p->shape);
-        return b && ckr__read_view(&rd, b, n->u.view) ? CKR_OK : ckr__oom(r->c);
-    }
+    if (p)                                             /* the second use of a tied layer    */
+        return ckr__read_view(r->c, p->param, NULL, n->u.view, -1, true) ? CKR_OK : ckr__oom(r->c);
     e = ckr__plain_tensor_as(r->c, r->s, name, "param", n->u.view, &t);
     if (e != CKR_OK || !t) return e;
     t->buffer = ckr__map_find(&x->buffers, name, strlen(name), NULL);
@@ -41074,26 +41236,13 @@ static ckr_node *ckr__ds_stage_enum(ckr__ds_job *x)
     return n;
 }
 
-/* A tensor of the state as an entry of the file. NULL: out of memory. */
-static ckr_node *ckr__ds_entry(ckr__ds_job *x, ckr__out_file *f, const ckr_tensor *t,
-                               ckr_dtype dtype, bool replica)
-{
-    ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
-    ckr_node *n = ckr__entry_new(x->c, f, t->name, dtype, t->n_dims, t->shape);
-    int64_t numel;
-    return b && n && ckr__numel(t->n_dims, t->shape, &numel) &&
-                   ckr__bind_flat(x->c, n->u.entry, t, replica, b, 0, numel, 0)
-               ? n
-               : NULL;
-}
-
 /* A parameter in the dtype of the coming run, from its master where that is more. */
 static ckr_node *ckr__ds_weight_entry(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_item *p,
                                       bool replica)
 {
-    const bool cast = x->t->dtype != CKR_DTYPE_NONE && x->t->dtype != p->param->dtype;
-    const ckr_tensor *from = cast && p->master ? p->master : p->param;
-    ckr_node *n = ckr__ds_entry(x, f, from, cast ? x->t->dtype : p->param->dtype, replica);
+    const ckr_tensor *from;
+    const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
+    ckr_node *n = ckr__entry_whole(x->c, f, from->name, from, dtype, replica);
     if (n && from != p->param) ckr__bind_taken_for(n->u.entry, 0, p->param, NULL);
     return n;
 }
@@ -41162,7 +41311,8 @@ static ckr_node *ckr__ds_step_node(ckr__ds_job *x, ckr__out_file *f, const ckr_t
     if (number) memcpy(&d, t->pieces[0].mem, sizeof d);
     if (number && x->ds) return integer ? ckr__node_int(x->c, v) : ckr__node_float(x->c, d);
     return integer && !strcmp(t->slot, "step") ? ckr__ds_step_tensor(x, f, v)
-                                               : ckr__ds_entry(x, f, t, t->dtype, replica);
+                                               : ckr__entry_whole(x->c, f, t->name, t, t->dtype,
+                                                                  replica);
 }
 
 /* A number, or a list of them: what is safe to be written as it was read. */
@@ -41813,7 +41963,8 @@ static ckr_node *ckr__ds_whole_optimizer(ckr__ds_job *x, ckr__out_file *f, uint3
         ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
         for (i = 0; list && i < x->lists[m][k].n; i++) {
             ckr__ds_item *p = x->lists[m][k].items[i];
-            ckr_node *e = ckr__ds_entry(x, f, ckr__ds_master(p), CKR_DTYPE_F32, p->first != m);
+            ckr_node *e = ckr__entry_whole(x->c, f, p->name, ckr__ds_master(p), CKR_DTYPE_F32,
+                                           p->first != m);
             if (!e || !ckr__ds_taken_for(x, p, "master", e->u.entry, 0)) return NULL;
             e->u.entry->requires_grad = true;
             if (!ckr__node_push(x->c, list, e)) return NULL;
@@ -41836,7 +41987,7 @@ static ckr_node *ckr__ds_module_value(ckr__ds_job *x, ckr__out_file *f, const ch
     uint64_t at;
     if (ckr__map_find(&x->others, name, strlen(name), &at)) {
         const ckr_tensor *t = x->s->tensors[at];
-        return ckr__ds_entry(x, f, t, t->dtype, d > 0);
+        return ckr__entry_whole(x->c, f, t->name, t, t->dtype, d > 0);
     }
     if (!ckr__map_find(&x->by_name, name, strlen(name), &at)) return NULL;
     if (x->zero == 3)
@@ -42125,14 +42276,15 @@ static ckr_node *ckr__ds_layer_fn(void *user, ckr__out_file *f, const ckr_view *
 {
     ckr__ds_layer_copy *k = (ckr__ds_layer_copy *)user;
     ckr__ds_job *x = k->x;
+    const ckr_tensor *t;
     uint64_t at, key = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
     uint64_t id[2];
     id[0] = v->file;
     id[1] = key;
     if (ckr__map_find(&k->views, (const char *)id, sizeof id, &at)) {
         if (at < x->n_items) return ckr__ds_weight_entry(x, f, &x->items[at], false);
-        return ckr__ds_entry(x, f, x->s->tensors[at - x->n_items],
-                             x->s->tensors[at - x->n_items]->dtype, false);
+        t = x->s->tensors[at - x->n_items];
+        return ckr__entry_whole(x->c, f, t->name, t, t->dtype, false);
     }
     return ckr__entry_copy(x->c, f, "layer", v);
 }
@@ -42200,7 +42352,7 @@ static ckr_result ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_item *p, const char
         f->root = n;
     } else {
         f->root = ckr__node(x->c, CKR_NODE_DICT);
-        n = ckr__ds_entry(x, f, t, dtype, false);
+        n = ckr__entry_whole(x->c, f, t->name, t, dtype, false);
         if (!n || !ckr__ds_taken_for(x, p, param ? "master" : name, n->u.entry, 0) ||
             !ckr__node_set(x->c, f->root, "cat_dim", ckr__node_int(x->c, 0)) ||
             !ckr__node_set(x->c, f->root, "param", n))
@@ -43778,22 +43930,18 @@ static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tens
                                uint32_t rank, const int64_t *start, const int64_t *count)
 {
     ckr_entry *e = ckr__dcp_out_box(w, x, rank, start, count);
-    ckr__block *b = t ? ckr__block_new(w->c, t->n_dims, 1) : NULL;
+    ckr__box box;
     int64_t numel;
     uint64_t i;
     if (!t) return e != NULL;
-    if (!e || !b || !ckr__numel(t->n_dims, count, &numel)) return false;
+    if (!e || !ckr__numel(t->n_dims, count, &numel)) return false;
     for (i = 0; w->rows && i < w->n_rows; i++)
         if ((!i || w->rows[i].from != w->rows[i - 1].from) &&
             !ckr__dcp_out_rows(w, e, w->rows[i].from, start, count, numel))
             return false;
     if (w->rows) return true;
-    if (t->n_dims) {
-        memcpy(b->shape, count, t->n_dims * sizeof *count);
-        memcpy(b->pairs[0].count, count, t->n_dims * sizeof *count);
-        memcpy(b->pairs[0].global, start, t->n_dims * sizeof *start);
-    }
-    return ckr__bind_flat(w->c, e, t, w->replica, b, 0, numel, 0);
+    return ckr__bind_flat(w->c, e, t, w->replica, ckr__box_block(&box, t->n_dims, start, count), 0,
+                          numel, 0);
 }
 
 /* Over `n` ranks from `first` on, along axis 0 as torch.chunk cuts; what has no axis, or fewer rows
@@ -45171,15 +45319,6 @@ static bool ckr__dn_put(ckr__dn *x, const ckr__dcp_item *it, ckr_node *value)
     return at && ckr__dn_child(x, at, it, i, value) != NULL;
 }
 
-static ckr_node *ckr__dn_entry(ckr__dn *x, const ckr_tensor *t, ckr_dtype dtype)
-{
-    ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
-    ckr_node *n = ckr__entry_new(x->c, x->f, t->name, dtype, t->n_dims, t->shape);
-    int64_t numel;
-    if (!b || !n || !ckr__numel(t->n_dims, t->shape, &numel)) return NULL;
-    return ckr__bind_flat(x->c, n->u.entry, t, false, b, 0, numel, 0) ? n : NULL;
-}
-
 static bool ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
 {
     const ckr__dt *dt = (const ckr__dt *)s->dialect_data;
@@ -45190,10 +45329,9 @@ static bool ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
         const ckr__dcp_item *it = &dt->d->items[i];
         ckr_node *v = NULL;
         if (of[i]) {
-            const ckr_tensor *p = s->tensors[of[i] - 1];
-            const bool cast = !strcmp(p->slot, "param") && t->dtype != CKR_DTYPE_NONE &&
-                              ckr__is_float(p->dtype);
-            v = ckr__dn_entry(x, p, cast ? t->dtype : p->dtype);
+            const ckr_tensor *p = s->tensors[of[i] - 1], *from;
+            const ckr_dtype as = strcmp(p->slot, "param") ? CKR_DTYPE_NONE : t->dtype;
+            v = ckr__entry_whole(x->c, x->f, p->name, p, ckr__cast_of(p, NULL, as, &from), false);
         } else if (it->bytes && dt->objects[i]) {
             v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
         } else {
@@ -46577,21 +46715,9 @@ typedef struct ckr__mg_part {
 
 static bool ckr__mg_read(ckr__mg *r, ckr_tensor *t, const ckr__block *b, const ckr__mg_part *p)
 {
-    ckr__reader rd;
-    memset(&rd, 0, sizeof rd);
-    rd.c = r->c;
-    rd.tensor = t;
-    rd.rank = p->rank;
-    rd.replica = p->replica;
-    if (p->at < 0) return ckr__read_view(&rd, b, p->view);
-    rd.dtype = p->view->dtype;
-    rd.file = p->view->file;
-    rd.big_endian = p->view->big_endian;
-    rd.mem = p->view->bytes;
-    return ckr__read_flat(&rd, b, 0, ckr__block_numel(b),
-                          (p->view->bytes ? 0 : p->view->data_offset) +
-                              (uint64_t)(p->view->offset + p->at) *
-                                  ckr_dtype_size(p->view->dtype));
+    const ckr__extent x = { b, 0, ckr__block_numel(b), p->at };
+    return p->at < 0 ? ckr__read_view(r->c, t, b, p->view, p->rank, p->replica)
+                     : ckr__read_run(r->c, t, &x, p->view, p->rank, p->replica);
 }
 
 static ckr_result ckr__mg_piece(ckr__mg *r, ckr__mg_item *t, const char *slot,
@@ -48253,7 +48379,8 @@ static ckr_result ckr__mg_dist_flat(ckr__mg_dist *x, const ckr__mg_grid_of *g, c
     ckr__block *b = ckr__block_new(x->r->c, t->n_dims, 1);
     ckr__mg_slot *s;
     int64_t dims[2 * CKR_MAX_DIMS];
-    ckr__reader rd;
+    ckr__extent part;
+    ckr_tensor *to;
     ckr_view v;
     uint32_t i;
     ckr_result z = ckr__dcp_view(x->d, q, k, &v, dims);
@@ -48272,22 +48399,13 @@ static ckr_result ckr__mg_dist_flat(ckr__mg_dist *x, const ckr__mg_grid_of *g, c
     }
     if (ckr__block_numel(b) != q->shape[n])
         return ckr__mg_dist_bad(x, q->fqn, "as many elements as a block has");
-    memset(&rd, 0, sizeof rd);
-    rd.c = x->r->c;
-    rd.dtype = v.dtype;
-    rd.file = v.file;
-    rd.big_endian = v.big_endian;
-    rd.mem = v.bytes;
-    rd.rank = x->d->files[k->file].rank;
-    rd.replica = k->replica;
-    for (i = 0; i < 2; i++) {
-        rd.tensor = i ? s->wide : s->tensor;
-        if (rd.tensor &&
-            !ckr__read_flat(&rd, b, k->start[n], k->start[n] + k->count[n],
-                            (v.bytes ? 0 : v.data_offset) +
-                                (uint64_t)v.offset * ckr_dtype_size(v.dtype)))
+    part.block = b;
+    part.begin = k->start[n];
+    part.end = k->start[n] + k->count[n];
+    part.at = 0;
+    for (to = s->tensor; to; to = to == s->wide ? NULL : s->wide)
+        if (!ckr__read_run(x->r->c, to, &part, &v, x->d->files[k->file].rank, k->replica))
             return ckr__oom(x->r->c);
-    }
     return CKR_OK;
 }
 
@@ -48565,8 +48683,9 @@ static ckr_result ckr__mg_bucket_range(ckr__mg_dist *x, const ckr__dcp_item *q, 
         const ckr__dcp_chunk *c = &q->chunks[k];
         const int64_t from = ckr__max_i64(begin, c->start[0]),
                       to = ckr__min_i64(begin + n, c->start[0] + c->count[0]);
-        int64_t dims[2 * CKR_MAX_DIMS], i;
-        ckr__reader rd;
+        const ckr__extent part = { b, from - begin, to - begin, from - c->start[0] };
+        int64_t dims[2 * CKR_MAX_DIMS];
+        ckr_tensor *into;
         ckr_view v;
         ckr_result z;
         if (from >= to) continue;
@@ -48574,23 +48693,9 @@ static ckr_result ckr__mg_bucket_range(ckr__mg_dist *x, const ckr__dcp_item *q, 
         if (z != CKR_OK) return z;
         if (v.dtype != s->tensor->dtype || (v.shape[0] > 1 && v.stride[0] != 1))
             return ckr__mg_dist_bad(x, q->fqn, "flat chunks of one dtype");
-        memset(&rd, 0, sizeof rd);
-        rd.c = r->c;
-        rd.dtype = v.dtype;
-        rd.file = v.file;
-        rd.big_endian = v.big_endian;
-        rd.mem = v.bytes;
-        rd.rank = p->rank;
-        rd.replica = p->replica || c->replica;
-        for (i = 0; i < 2; i++) {
-            rd.tensor = i ? s->wide : s->tensor;
-            if (rd.tensor &&
-                !ckr__read_flat(&rd, b, from - begin, to - begin,
-                                (v.bytes ? 0 : v.data_offset) +
-                                    (uint64_t)(v.offset + from - c->start[0]) *
-                                        ckr_dtype_size(v.dtype)))
+        for (into = s->tensor; into; into = into == s->wide ? NULL : s->wide)
+            if (!ckr__read_run(r->c, into, &part, &v, p->rank, p->replica || c->replica))
                 return ckr__oom(r->c);
-        }
     }
     return CKR_OK;
 }
@@ -49885,12 +49990,9 @@ static ckr_node *ckr__mg_scalar_node(ckr__mg_job *x, const ckr__mg_rank *k, cons
                                      const ckr__mg_slot *s)
 {
     const char *name = ckr__printf(x->c, "%s/%s", p->item->name, s->tensor->slot);
-    ckr__block *b = ckr__block_whole(x->c, 0, NULL);
-    ckr_node *n = name ? ckr__entry_new(x->c, k->f, name, s->tensor->dtype, 0, NULL) : NULL;
-    return n && b && ckr__bind_flat(x->c, n->u.entry, s->tensor,
-                                    ckr__mg_replica(x, p, k) || k->tp > 0, b, 0, 1, 0)
-               ? n
-               : NULL;
+    return name ? ckr__entry_whole(x->c, k->f, name, s->tensor, s->tensor->dtype,
+                                   ckr__mg_replica(x, p, k) || k->tp > 0)
+                : NULL;
 }
 
 /* Updates that the optimizer has made of a parameter; NaN: it keeps no count. */
@@ -49908,10 +50010,8 @@ static ckr_node *ckr__mg_count_node(ckr__mg_job *x, const ckr__mg_rank *k, const
     ckr_tensor *t = CKR__NEW(x->c, ckr_tensor);
     float *bytes = CKR__NEW_N(x->c, float, 1);
     int64_t *start, *count, *stride;
-    ckr_node *n = name ? ckr__entry_new(x->c, k->f, name, CKR_DTYPE_F32, 0, NULL) : NULL;
-    ckr__block *b = ckr__block_whole(x->c, 0, NULL);
     ckr_piece *piece;
-    if (!t || !bytes || !n || !b) return NULL;
+    if (!name || !t || !bytes) return NULL;
     t->name = name;
     t->slot = "";
     t->dtype = CKR_DTYPE_F32;
@@ -49920,7 +50020,7 @@ static ckr_node *ckr__mg_count_node(ckr__mg_job *x, const ckr__mg_rank *k, const
     *bytes = (float)(step == step ? step : 0);
     piece->mem = bytes;
     piece->big_endian = ckr__host_big_endian();
-    return ckr__bind_flat(x->c, n->u.entry, t, true, b, 0, 1, 0) ? n : NULL;
+    return ckr__entry_whole(x->c, k->f, name, t, CKR_DTYPE_F32, true);
 }
 
 /* Is the item in this rank's chunk v? */
