@@ -149,7 +149,8 @@
        >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work
        >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report
        >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts
-       >>dialects.follows >>dialects.carry >>kit.parts >>nanotron >>nanotron.files >>nanotron.probe
+       >>dialects.follows >>dialects.carry
+       >>kit.files >>kit.runs >>kit.parts >>nanotron >>nanotron.files >>nanotron.probe
        >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
        >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
        >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
@@ -461,7 +462,15 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(DEEPSPEED_OPTIMIZER,  E_REFUSED,     "the optimizer's state cannot become DeepSpeed's") \
     X(NANOTRON_RANK,        E_MISMATCH,    "a file lies in another rank's place")                 \
     X(REPEATED,             E_LIMIT,       "tensors repeat more bytes than max_repeated_bytes")    \
-    X(IS_DIRECTORY,         E_FORMAT,      "a directory, where a file was expected")
+    X(IS_DIRECTORY,         E_FORMAT,      "a directory, where a file was expected")               \
+    X(FILES_MISSING,        E_MISMATCH,    "a rank's file is missing")                             \
+    X(FILES_FOREIGN,        E_MISMATCH,    "a file of other sizes lies in the directory")          \
+    X(FILES_MIXED,          E_MISMATCH,    "two checkpoints' files lie in one directory")          \
+    X(FILES_SIZES,          E_MISMATCH,    "file names and documents disagree about the sizes")    \
+    X(FILES_DUPLICATE,      E_MISMATCH,    "two files hold one rank's part")                       \
+    X(FILES_SWAPPED,        E_MISMATCH,    "a file lies in another rank's place")                  \
+    X(FILES_STEP,           E_MISMATCH,    "a rank's file is of another step")                     \
+    X(FILES_LATEST,         E_MISMATCH,    "what names the newest step names none")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -26007,6 +26016,28 @@ static const char *ckr__base(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* Of a directory, with no '/' at the end. */
+static const char *ckr__own_name(ckr__ctx *c, const char *path)
+{
+    size_t n = strlen(path), k;
+    while (n > 1 && path[n - 1] == '/') n--;
+    for (k = n; k > 0 && path[k - 1] != '/'; k--) {}
+    return ckr__strndup(c, path + k, n - k);
+}
+
+static const char *ckr__parent(ckr__ctx *c, const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    while (n > 0 && path[n - 1] != '/') n--;
+#if defined(_WIN32)            /* C: is what a drive's root is split into: nothing is above it */
+    if (n == 0 && path[0] && path[1] == ':') return path;
+#endif
+    if (n == 0) return ".";
+    while (n > 1 && path[n - 1] == '/') n--;
+    return ckr__strndup(c, path, n);
+}
+
 static bool ckr__starts(const char *s, const char *head)
 {
     return !strncmp(s, head, strlen(head));
@@ -26718,6 +26749,737 @@ static ckr_node *ckr__carry_get(ckr__ctx *c, ckr_node *n, int depth)
             return NULL;
     }
     return out;
+}
+
+/* >>kit.files ----------------------------------------------------------------- */
+/* The files of a framework's ranks. A dialect lists their names once, as patterns:
+
+     static const ckr__form ckr__xx_forms[] = {
+         { CKR__XX_MODEL, "model_world_size_{RANK}_rank_{rank}.pt" },
+         { CKR__XX_OPTIM, "optim_world_size_{RANK}_rank_{rank}.pt" },
+         { CKR__XX_OTHER, "config.json" },
+         { 0, NULL }
+     };
+
+   The first row that a name matches is the file's; kinds count from 1 to CKR__FILE_KINDS - 1, and
+   kind 0 is a file of no row. In a pattern
+     {tp} {ep} {dp} {pp} {rank} {n}   is the number on that axis (n: of a layer, a shard ...)
+     {TP} {EP} {DP} {PP} {RANK} {N}   is the axis's size
+     {step}     is a step of the run; {step:08}, {tp:02}: with at least so many digits
+     {name}     is any text without '/', at least one byte; one in a pattern
+     [...]      may be absent; it is written where the file has a number on the axis of the first
+                variable in it, so that there must be one. No [] within []
+     {dirs}     is any number of directories with a '/' behind each
+     /          at the end: the name is a directory's
+
+   Reading, with `ckr__fileset k` zeroed and c, dir, forms, items set:
+     ckr__fileset_scan     goes through the directory: k.files[kind][0..n_files[kind]), by name
+     k.size[CKR__TP] = 2   for what a document tells; sizes left 0 are found in the names
+     ckr__fileset_every    is each rank's file of a kind there once? Sorts them by rank, or refuses
+     ckr__fileset_load     reads one; refuses one that was saved as another rank's
+     ckr__fileset_step     refuses one of another step than the first's
+   Writing: ckr__form_name of a ckr__rankfile on which ckr__at_set has put the numbers.
+   Where the newest step of a run lies is told by a ckr__runs: see there. */
+
+enum { CKR__TP, CKR__EP, CKR__DP, CKR__PP, CKR__RANK, CKR__N, CKR__PLACES };
+enum { CKR__VAR_STEP = CKR__PLACES, CKR__VAR_NAME, CKR__VAR_DIRS, CKR__VARS };
+enum { CKR__FILE_KINDS = 8 };
+
+static const char *const ckr__var_names[CKR__VARS] = { "tp", "ep",   "dp",   "pp",  "rank",
+                                                       "n",  "step", "name", "dirs" };
+
+typedef struct ckr__form { uint8_t kind; const char *pattern; } ckr__form;
+
+typedef struct ckr__rankfile {
+    const char *rel, *path;    /* below the directory; as it is opened                   */
+    const ckr__form *form;     /* its row, or NULL                                       */
+    uint8_t     kind;
+    bool        dir;
+    uint32_t    has;           /* 1 << axis: its name says a number on that axis         */
+    uint32_t    at[CKR__PLACES], of[CKR__PLACES];      /* the number; the size, 0: not said */
+    int64_t     step;          /* -1: its name says none                                 */
+    const char *name;          /* what {name} stands for, or NULL. Of a parameter, too: errors
+                                  about the file tell it                                 */
+    size_t      n_name;
+    ckr_node   *root;          /* once ckr__fileset_load has read it                     */
+} ckr__rankfile;
+
+/* Which item tells what, for dialects that had their own before there was this section. */
+typedef struct ckr__file_items {
+    ckr_item missing, foreign, mixed, other, duplicate, swapped, step;
+    const char *missing_remedy;        /* NULL: the usual one                             */
+} ckr__file_items;
+
+static const ckr__file_items ckr__files_usual = {
+    CKR_ITEM_FILES_MISSING,   CKR_ITEM_FILES_FOREIGN, CKR_ITEM_FILES_MIXED, CKR_ITEM_FILES_SIZES,
+    CKR_ITEM_FILES_DUPLICATE, CKR_ITEM_FILES_SWAPPED, CKR_ITEM_FILES_STEP,  NULL
+};
+
+typedef struct ckr__fileset {
+    ckr__ctx        *c;
+    const char      *dir;
+    const ckr__form *forms;
+    const ckr__file_items *items;              /* NULL: the usual ones                    */
+    uint32_t         size[CKR__PLACES];        /* 0: not known yet                        */
+    bool             copies;                   /* they may be saved as any rank's         */
+    ckr__rankfile  **files[CKR__FILE_KINDS];
+    uint64_t         n_files[CKR__FILE_KINDS];
+} ckr__fileset;
+
+typedef struct ckr__var { int place; bool size; uint32_t width; } ckr__var;
+
+/* The variable whose '{' is at p; what follows it is returned. */
+static const char *ckr__form_var(const char *p, ckr__var *v)
+{
+    const size_t n = strcspn(p + 1, ":}");
+    for (v->place = 0; v->place < CKR__VARS; v->place++) {
+        const char *name = ckr__var_names[v->place];
+        size_t k = 0;
+        while (k < n && name[k] == (p[1 + k] | 32)) k++;
+        if (k == n && !name[k]) break;
+    }
+    v->size = p[1] < 'a';
+    v->width = p[1 + n] == ':' ? (uint32_t)(p[3 + n] - '0') : 1;
+    return strchr(p, '}') + 1;
+}
+
+static bool ckr__form_number(const ckr__var *v, const char **s, ckr__rankfile *f)
+{
+    const size_t n = strspn(*s, "0123456789");
+    int64_t x = 0;
+    size_t i;
+    if (n < v->width || n > (v->place == CKR__VAR_STEP ? 18 : 9)) return false;
+    for (i = 0; i < n; i++) x = x * 10 + ((*s)[i] - '0');
+    *s += n;
+    if (v->place == CKR__VAR_STEP) {
+        f->step = x;
+    } else if (v->size) {
+        f->of[v->place] = (uint32_t)x;
+        return x > 0;
+    } else {
+        f->at[v->place] = (uint32_t)x;
+        f->has |= 1u << v->place;
+    }
+    return true;
+}
+
+/* Does the pattern match, with those of its optional parts whose bit is set? */
+static bool ckr__form_try(const char *p, uint32_t with, const char *s, ckr__rankfile *f)
+{
+    const char *rest = NULL, *end = NULL, *slash;      /* behind {name}, and of its text       */
+    uint32_t bit = 1, rest_bit = 1;
+    ckr__var v;
+    for (;;) {
+        if (*p == ']') {
+            p++;
+        } else if (*p == '[') {
+            p = with & bit ? p + 1 : strchr(p, ']') + 1;
+            bit <<= 1;
+        } else if (!*s && (!*p || *p == ' ')) {
+            f->n_name = rest ? (size_t)(end - f->name) : 0;
+            return true;
+        } else if (*s && *p == *s && *p != '{' && *p != ' ') {
+            p++, s++;
+        } else {
+            const char *next = *p == '{' ? ckr__form_var(p, &v) : NULL;
+            if (next && v.place == CKR__VAR_DIRS) {
+                slash = strrchr(s, '/');
+                if (slash) s = slash + 1;
+                p = next;
+            } else if (next && v.place == CKR__VAR_NAME) {
+                rest = next;
+                rest_bit = bit;
+                f->name = end = s;
+                next = NULL;
+            } else if (next && ckr__form_number(&v, &s, f)) {
+                p = next;
+            } else {
+                next = NULL;
+            }
+            if (next) continue;
+            if (!rest || !*end || *end == '/') return false;
+            s = ++end;                                 /* the name takes one more              */
+            p = rest;
+            bit = rest_bit;
+        }
+    }
+}
+
+/* Is s of this form? Then f has what the variables stand for. A pattern ends at a blank, too. */
+static bool ckr__form_match(const char *pattern, const char *s, ckr__rankfile *f)
+{
+    uint32_t with = 1;
+    const char *p;
+    for (p = pattern; *p && *p != ' '; p++) if (*p == '[') with <<= 1;
+    while (with-- > 0) {
+        memset(f, 0, sizeof *f);
+        f->step = -1;
+        if (ckr__form_try(pattern, with, s, f)) return true;
+    }
+    return false;
+}
+
+/* The first row that s matches is put into f; its kind is returned, 0: none. */
+static uint8_t ckr__form_find(const ckr__form *forms, const char *s, ckr__rankfile *f)
+{
+    const ckr__form *row = forms;
+    while (row->pattern && !ckr__form_match(row->pattern, s, f)) row++;
+    if (!row->pattern) memset(f, 0, sizeof *f);
+    f->form = row->pattern ? row : NULL;
+    f->kind = row->pattern ? row->kind : 0;
+    return f->kind;
+}
+
+/* Which kinds of files and directories lie in a directory, as bits 1 << kind. */
+static ckr_result ckr__form_kinds(ckr__ctx *c, const char *dir, const ckr__form *forms,
+                                  uint32_t *kinds)
+{
+    ckr__dirlist l;
+    ckr__rankfile f;
+    uint64_t i;
+    ckr_result r = ckr__dir_list(c, dir, &l);
+    *kinds = 0;
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *s = l.items[i]->name;
+        if (l.items[i]->is_dir) s = ckr__printf(c, "%s/", s);
+        if (!s) return c->err->code;
+        *kinds |= 1u << ckr__form_find(forms, s, &f);
+    }
+    return r;
+}
+
+/* Number `at` of `of` on an axis; of 0: no name says the size. */
+static void ckr__at_set(ckr__rankfile *f, int axis, uint32_t at, uint32_t of)
+{
+    f->at[axis] = at;
+    f->of[axis] = of;
+    f->has |= 1u << axis;
+}
+
+/* The name of this form with the numbers, the step and the name of f, and with f->rel's directories
+   for {dirs}. NULL: out of memory. */
+static const char *ckr__form_name(ckr__ctx *c, const char *pattern, const ckr__rankfile *f)
+{
+    ckr__buf b;
+    const char *p = pattern, *out = NULL, *slash;
+    ckr__var v;
+    memset(&b, 0, sizeof b);
+    b.c = c;
+    while (*p && *p != ' ') {
+        if (*p == '[') {
+            ckr__form_var(strchr(p, '{'), &v);
+            p = f->has & (1u << v.place) ? p + 1 : strchr(p, ']') + 1;
+        } else if (*p == ']') {
+            p++;
+        } else if (*p != '{') {
+            ckr__buf_u8(&b, (unsigned char)*p++);
+        } else {
+            p = ckr__form_var(p, &v);
+            slash = f->rel ? strrchr(f->rel, '/') : NULL;
+            if (v.place == CKR__VAR_NAME && f->name) {
+                ckr__buf_put(&b, f->name, f->n_name);
+            } else if (v.place == CKR__VAR_DIRS && slash && slash >= f->rel + b.size) {
+                ckr__buf_put(&b, f->rel + b.size, (size_t)(slash + 1 - f->rel) - b.size);
+            } else if (v.place <= CKR__VAR_STEP) {
+                char digits[24];
+                const uint64_t x = v.place == CKR__VAR_STEP ? (uint64_t)f->step
+                                   : v.size                 ? f->of[v.place]
+                                                            : f->at[v.place];
+                size_t n = (size_t)ckr__format(digits, sizeof digits, "%llu",
+                                               (unsigned long long)x);
+                for (; n < v.width; n++) ckr__buf_u8(&b, '0');
+                ckr__buf_str(&b, digits);
+            }
+        }
+    }
+    if (!b.failed) out = ckr__strndup(c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    return out;
+}
+
+/* "tp 0 of 2, pp 1 of 4": the axes of f's name, as it says them; with `sizes` "tp 2, pp 4". */
+static void ckr__at_text(const ckr__fileset *k, const ckr__rankfile *f, bool sizes, char *out,
+                         size_t cap)
+{
+    size_t n = 0;
+    int a;
+    out[0] = 0;
+    for (a = 0; a < CKR__PLACES && n < cap; a++) {
+        if (!(f->has & (1u << a))) continue;
+        n += (size_t)ckr__format(out + n, cap - n, "%s%s %u", n ? ", " : "", ckr__var_names[a],
+                                 (unsigned)(sizes ? k->size[a] : f->at[a]));
+        if (!sizes && f->of[a] && n < cap)
+            n += (size_t)ckr__format(out + n, cap - n, " of %u", (unsigned)f->of[a]);
+    }
+}
+
+static const ckr__file_items *ckr__fileset_items(const ckr__fileset *k)
+{
+    return k->items ? k->items : &ckr__files_usual;
+}
+
+/* rel: of what is not there; where: NULL, or what misses it; want 0: nobody has counted. */
+static ckr_result ckr__fileset_missing(const ckr__fileset *k, const char *rel, const char *where,
+                                       uint64_t have, uint64_t want)
+{
+    const ckr__file_items *x = ckr__fileset_items(k);
+    const char *path = rel ? ckr__path_join(k->c, k->dir, rel) : NULL;
+    char found[64] = "";
+    ckr_result r;
+    if (want)
+        ckr__format(found, sizeof found, ": %llu of %llu files were found",
+                    (unsigned long long)have, (unsigned long long)want);
+    r = ckr__fail(k->c->err, x->missing, path ? path : k->dir, CKR_NO_OFFSET, where,
+                  "it is not there%s", found);
+    return ckr__remedy(k->c->err, r,
+                       x->missing_remedy ? x->missing_remedy
+                                         : "bring the file back from where the checkpoint was "
+                                           "saved, or take another step");
+}
+
+static ckr_result ckr__fileset_duplicate(const ckr__fileset *k, const ckr__rankfile *a,
+                                         const ckr__rankfile *b)
+{
+    ckr_result r = ckr__fail(k->c->err, ckr__fileset_items(k)->duplicate, b->path, CKR_NO_OFFSET,
+                             b->name, "it holds the same shard as %s", a->rel);
+    return ckr__remedy(k->c->err, r, "remove the older of the two files");
+}
+
+/* f is of step `found`, the first rank's file, or what `other` names, of `step`. */
+static ckr_result ckr__fileset_step(const ckr__fileset *k, const ckr__rankfile *f,
+                                    const char *where, const char *other, int64_t found,
+                                    int64_t step)
+{
+    ckr_result r;
+    if (found == step) return CKR_OK;
+    r = ckr__fail(k->c->err, ckr__fileset_items(k)->step, f->path, CKR_NO_OFFSET, where,
+                  "it says %lld, %s %lld", (long long)found,
+                  other ? other : "the first rank's file", (long long)step);
+    return ckr__remedy(k->c->err, r,
+                       "the file is of another step or run: put back the right one");
+}
+
+static ckr_result ckr__fileset_add(ckr__fileset *k, const char *rel, bool dir)
+{
+    ckr__rankfile *f = CKR__NEW(k->c, ckr__rankfile);
+    const char *s = dir ? ckr__printf(k->c, "%s/", rel) : rel;
+    uint8_t kind;
+    if (!f || !s) return k->c->err->code;
+    kind = ckr__form_find(k->forms, s, f);
+    f->rel = rel;
+    f->path = ckr__path_join(k->c, k->dir, rel);
+    f->dir = dir;
+    if (f->name) f->name = ckr__strndup(k->c, f->name, f->n_name);
+    *CKR__PUSH(ckr__rankfile *, k->c, k->files[kind], k->n_files[kind]) = f;
+    return k->c->err->code;
+}
+
+/* A directory that a link leads to once more would be gone through without end. */
+static ckr_result ckr__fileset_once(ckr__fileset *k, ckr__map *seen, const char *path)
+{
+    const char *id;
+    ckr_stat st;
+    uint64_t v;
+    const int32_t sys = k->c->env.io.stat_fn(k->c->env.io.user, path, &st);
+    if (sys) return ckr__fail_io(k->c->err, CKR_ITEM_IO_LIST, path, sys);
+    if (!st.id[0] && !st.id[1]) return CKR_OK;         /* a source without identities    */
+    id = ckr__printf(k->c, "%llx %llx", (unsigned long long)st.id[0],
+                     (unsigned long long)st.id[1]);
+    if (!id) return k->c->err->code;
+    if (ckr__map_find(seen, id, strlen(id), &v))
+        return ckr__remedy(k->c->err,
+                           ckr__fail(k->c->err, CKR_ITEM_LIMIT, path, CKR_NO_OFFSET, NULL,
+                                     "a link leads to a directory that is there already"),
+                           "remove the link");
+    return ckr__map_put(seen, id, strlen(id), 0, NULL) ? CKR_OK : k->c->err->code;
+}
+
+/* One directory's files; its directories are of a row, or wait in `queue`, or are files of kind 0.
+   The side file is none. */
+static ckr_result ckr__fileset_list(ckr__fileset *k, const char *in, const char ***queue,
+                                    uint64_t *n)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    ckr_result r = ckr__dir_list(k->c, *in ? ckr__path_join(k->c, k->dir, in) : k->dir, &l);
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *name = l.items[i]->name, *rel = *in ? ckr__path_join(k->c, in, name) : name;
+        if (!rel) return k->c->err->code;
+        if (!*in && !strcmp(name, "ckptresume.json")) continue;
+        if (strlen(rel) > 2048)
+            return ckr__fail(k->c->err, CKR_ITEM_LIMIT, rel, CKR_NO_OFFSET, NULL,
+                             "directories are nested without end: is a link among them?");
+        if (l.items[i]->is_dir && queue) *CKR__PUSH(const char *, k->c, *queue, *n) = rel;
+        else r = ckr__fileset_add(k, rel, l.items[i]->is_dir);
+    }
+    return r == CKR_OK ? k->c->err->code : r;
+}
+
+/* The directory; with `deep` those below it, too, level by level, and none is a file then. */
+static ckr_result ckr__fileset_scan(ckr__fileset *k, bool deep)
+{
+    const char **queue = NULL;
+    uint64_t n = 0, at;
+    ckr__map seen;
+    ckr_result r;
+    memset(&seen, 0, sizeof seen);
+    seen.c = k->c;
+    r = deep ? ckr__fileset_once(k, &seen, k->dir) : CKR_OK;
+    if (r == CKR_OK) r = ckr__fileset_list(k, "", deep ? &queue : NULL, &n);
+    for (at = 0; r == CKR_OK && at < n; at++) {
+        const char *path = ckr__path_join(k->c, k->dir, queue[at]);
+        r = path ? ckr__fileset_once(k, &seen, path) : k->c->err->code;
+        if (r == CKR_OK) r = ckr__fileset_list(k, queue[at], &queue, &n);
+    }
+    ckr__map_free(&seen);
+    return r;
+}
+
+/* Sizes that nobody has told: what a name says, else one more than the highest number. */
+static void ckr__fileset_sizes(ckr__fileset *k)
+{
+    uint32_t kind, most[CKR__PLACES] = { 0 };
+    uint64_t i;
+    int a;
+    for (kind = 1; kind < CKR__FILE_KINDS; kind++)
+        for (i = 0; i < k->n_files[kind]; i++)
+            for (a = 0; a < CKR__PLACES; a++) {
+                const ckr__rankfile *f = k->files[kind][i];
+                if (!k->size[a]) k->size[a] = f->of[a];
+                if (f->at[a] >= most[a]) most[a] = f->at[a] + 1;
+            }
+    for (a = 0; a < CKR__PLACES; a++) if (!k->size[a]) k->size[a] = most[a] ? most[a] : 1;
+}
+
+/* Files of this kind whose names say other sizes, or a number beyond them: one that another run
+   left, all of them, or two runs in one directory. */
+static ckr_result ckr__fileset_ours(ckr__fileset *k, uint8_t kind)
+{
+    const ckr__file_items *x = ckr__fileset_items(k);
+    const ckr__rankfile *bad = NULL;
+    uint64_t i, ours = 0, others = 0;
+    char text[192], said[96], found[96];
+    ckr_item item;
+    int a;
+    ckr_result r;
+    ckr__fileset_sizes(k);
+    for (i = 0; i < k->n_files[kind]; i++) {
+        const ckr__rankfile *f = k->files[kind][i];
+        for (a = 0; a < CKR__PLACES; a++)
+            if (f->at[a] >= k->size[a] || (f->of[a] && f->of[a] != k->size[a])) break;
+        if (a < CKR__PLACES && !bad) bad = f;
+        if (a < CKR__PLACES) others++;
+        else if (f->has) ours++;
+    }
+    if (!bad) return CKR_OK;
+    item = !ours ? x->other : others > 1 ? x->mixed : x->foreign;
+    ckr__at_text(k, bad, true, said, sizeof said);
+    ckr__at_text(k, bad, false, found, sizeof found);
+    r = ckr__fail(k->c->err, item, bad->path, CKR_NO_OFFSET, bad->name,
+                  ours ? "the checkpoint has %s, but this is %s: %llu such files lie among %llu"
+                       : "the checkpoint has %s, but this is %s, and so are %llu of %llu files of "
+                         "its kind",
+                  said, found, (unsigned long long)others, (unsigned long long)(ours + others));
+    if (!ours) ckr__format(text, sizeof text, "put back this checkpoint's own documents");
+    else if (others > 1)
+        ckr__format(text, sizeof text,
+                    "two runs saved into one directory: move the files that are not of %s "
+                    "elsewhere", said);
+    else ckr__format(text, sizeof text, "remove that file: another run left it");
+    return ckr__remedy(k->c->err, r, text);
+}
+
+/* By pp, then dp, ep, tp; where these are equal, by the others. */
+static int ckr__rankfile_cmp(const void *a, const void *b)
+{
+    const ckr__rankfile *x = (const ckr__rankfile *)a, *y = (const ckr__rankfile *)b;
+    int i;
+    for (i = CKR__PLACES - 1; i >= 0; i--)
+        if (x->at[i] != y->at[i]) return x->at[i] < y->at[i] ? -1 : 1;
+    return 0;
+}
+
+/* The place of f among its kind's ranks: tp counts fastest, then ep, dp, pp, rank, n. */
+static uint64_t ckr__fileset_index(const ckr__fileset *k, const ckr__rankfile *f)
+{
+    uint64_t at = 0;
+    int a;
+    for (a = CKR__PLACES - 1; a >= 0; a--)
+        if (f->has & (1u << a)) at = at * k->size[a] + f->at[a];
+    return at;
+}
+
+/* The name that rank `index` would have, as `like` is spelled. */
+static const char *ckr__fileset_name(const ckr__fileset *k, const ckr__rankfile *like,
+                                     uint64_t index)
+{
+    ckr__rankfile f = *like;
+    int a;
+    for (a = 0; a < CKR__PLACES; a++) {
+        if (!(f.has & (1u << a))) continue;
+        f.at[a] = (uint32_t)(index % k->size[a]);
+        index /= k->size[a];
+    }
+    return ckr__form_name(k->c, f.form->pattern, &f);
+}
+
+/* Is each rank's file of this kind there, once? (*all)[i] is rank i's then, with tp counting
+   fastest, then ep, dp, pp, rank, n; NULL when there is no file of the kind. With `gaps` some may
+   be missing, whose place is NULL. `all` may be NULL. */
+static ckr_result ckr__fileset_every(ckr__fileset *k, uint8_t kind, bool gaps,
+                                     ckr__rankfile ***all)
+{
+    ckr__rankfile **f = k->files[kind], **places = NULL;
+    const uint64_t n = k->n_files[kind];
+    uint64_t want = 1, i, at = 0;
+    int a;
+    ckr_result r = ckr__fileset_ours(k, kind);
+    if (all) *all = NULL;
+    if (r != CKR_OK || !n) return r;
+    if (!ckr__sort(k->c, (void **)(void *)f, (size_t)n, ckr__rankfile_cmp)) return k->c->err->code;
+    for (a = 0; a < CKR__PLACES; a++)
+        if (f[0]->has & (1u << a) && !ckr__mul_u64(want, k->size[a], &want)) want = UINT64_MAX;
+    if (gaps && want > 1 << 20)
+        return ckr__fail(k->c->err, CKR_ITEM_LIMIT, f[n - 1]->path, CKR_NO_OFFSET, NULL,
+                         "%llu ranks of such files", (unsigned long long)want);
+    if (gaps) places = CKR__NEW_N(k->c, ckr__rankfile *, want);
+    if (gaps && !places) return k->c->err->code;
+    for (i = 0; i < n; i++) {
+        if (f[i]->has != f[0]->has) return ckr__fileset_duplicate(k, f[0], f[i]);
+        if (i && ckr__rankfile_cmp(f[i - 1], f[i]) == 0)
+            return ckr__fileset_duplicate(k, f[i - 1], f[i]);
+        at = ckr__fileset_index(k, f[i]);
+        if (places) places[at] = f[i];
+        else if (at != i) break;
+    }
+    if (all) *all = places ? places : f;
+    return places || i == want
+               ? CKR_OK
+               : ckr__fileset_missing(k, ckr__fileset_name(k, f[0], i), NULL, n, want);
+}
+
+/* torch names an archive's root after the file that it saves: a file in another rank's place still
+   has its own name inside. One that was renamed for other sizes says nothing. */
+static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, const char *root)
+{
+    const char *base = ckr__base(f->rel), *dot = strrchr(base, '.'), *name;
+    ckr__rankfile was;
+    ckr_result r;
+    if (!root || !dot || !f->kind || k->copies) return CKR_OK;
+    name = ckr__printf(k->c, "%.*s%s%s", (int)(base - f->rel), f->rel, root, dot);
+    if (!name) return k->c->err->code;
+    if (!ckr__form_find(k->forms, name, &was) || was.name) return CKR_OK;
+    if (was.kind == f->kind && (memcmp(was.of, f->of, sizeof was.of) != 0 ||
+                                (was.has == f->has && !memcmp(was.at, f->at, sizeof was.at))))
+        return CKR_OK;
+    r = ckr__fail(k->c->err, ckr__fileset_items(k)->swapped, f->path, CKR_NO_OFFSET, NULL,
+                  "it was saved as %s", ckr__base(name));
+    return ckr__remedy(k->c->err, r, "bring back each rank's own file: two have changed places");
+}
+
+/* f->root, read once; *format may be NULL. */
+static ckr_result ckr__fileset_load(ckr__fileset *k, ckr__rankfile *f, ckr_format *format)
+{
+    ckr_format found = CKR_FORMAT_AUTO;
+    uint32_t file;
+    ckr_result r;
+    if (f->root) return CKR_OK;
+    r = ckr__file_open(k->c, f->path, &file);
+    if (r == CKR_OK) r = ckr__doc_load(k->c, file, &found, &f->root);
+    if (r == CKR_OK && format) *format = found;
+    return r == CKR_OK ? ckr__fileset_place(k, f, k->c->files[file].root) : r;
+}
+
+/* >>kit.runs ------------------------------------------------------------------ */
+/* Which step of a run directory is meant: the one that the framework's own file of the newest step
+   names; without such a file the newest whole one. probe_fn is ckr__runs_probe with one of these:
+
+     static const ckr__runs ckr__xx_runs = {
+         "global_step_{step}", "latest_checkpointed_iteration.txt", "checkpoints",
+         CKR_ITEM_FILES_LATEST, ckr__xx_rate, NULL
+     };
+
+   rate_fn says what lies in a directory: 0 nothing of this dialect, 1 a part of a checkpoint, 2 all
+   of one. The higher one is taken, of equal ones the higher step. */
+
+typedef struct ckr__runs {
+    const char *steps;         /* forms of the steps' names, blanks between (>>kit.files). The
+                                  first with no {name} is that of a number in `pointers`  */
+    const char *pointers;      /* names of files that tell the newest, blanks between, or NULL */
+    const char *below;         /* where the steps may lie instead, or NULL               */
+    ckr_item    latest;        /* such a file tells one that is not there                */
+    ckr_result (*rate_fn)(ckr__ctx *c, const char *dir, int *rate);
+    /* Refuses a step of rate 1 that would be taken; `best`: a whole one, or NULL. NULL: it is
+       taken. */
+    ckr_result (*part_fn)(ckr__ctx *c, const char *dir, const char *best);
+} ckr__runs;
+
+typedef struct ckr__step { const char *name, *dir; int64_t step; int rate; } ckr__step;
+typedef struct ckr__steps { ckr__step *items; uint64_t n; } ckr__steps;
+
+/* The step that the name of a directory says. */
+static bool ckr__runs_step(const ckr__runs *k, const char *name, int64_t *step)
+{
+    const char *p = k->steps;
+    ckr__rankfile f;
+    while (p && !ckr__form_match(p, name, &f)) p = strchr(p, ' ') ? strchr(p, ' ') + 1 : NULL;
+    if (p) *step = f.step;
+    return p != NULL;
+}
+
+/* The steps of a run, by name. */
+static ckr_result ckr__runs_list(ckr__ctx *c, const ckr__runs *k, const char *run, ckr__steps *out)
+{
+    ckr__dirlist l;
+    uint64_t i;
+    ckr_result r = ckr__dir_list(c, run, &l);
+    memset(out, 0, sizeof *out);
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        ckr__step x = { l.items[i]->name, NULL, 0, 0 };
+        if (!l.items[i]->is_dir || !ckr__runs_step(k, x.name, &x.step)) continue;
+        x.dir = ckr__path_join(c, run, x.name);
+        r = x.dir ? k->rate_fn(c, x.dir, &x.rate) : c->err->code;
+        if (r == CKR_OK && x.rate) *CKR__PUSH(ckr__step, c, out->items, out->n) = x;
+    }
+    return r == CKR_OK ? c->err->code : r;
+}
+
+/* Which of them is taken; NULL: there is none. */
+static const ckr__step *ckr__runs_best(const ckr__steps *l)
+{
+    const ckr__step *best = NULL;
+    uint64_t i;
+    for (i = 0; i < l->n; i++) {
+        const ckr__step *x = &l->items[i];
+        if (!best || x->rate > best->rate || (x->rate == best->rate && x->step > best->step))
+            best = x;
+    }
+    return best;
+}
+
+/* The steps beside `dir`, whose own is *step; none where it is not named as a step, or where nobody
+   may list them: what is said of them is said beside the matter. */
+static ckr_result ckr__runs_beside(ckr__ctx *c, const ckr__runs *k, const char *dir,
+                                   const char **run, int64_t *step, ckr__steps *out)
+{
+    const ckr_error keep = *c->err;
+    const char *name = ckr__own_name(c, dir);
+    ckr_result r;
+    memset(out, 0, sizeof *out);
+    *step = -1;
+    *run = ckr__parent(c, dir);
+    if (!*run || !name) return c->err->code;
+    if (!ckr__runs_step(k, name, step)) return CKR_OK;
+    r = ckr__runs_list(c, k, *run, out);
+    if (r == CKR_OK || c->err->sys_error != EACCES) return r;
+    *c->err = keep;
+    return CKR_OK;
+}
+
+/* What such a file says, without blanks around it. */
+static ckr_result ckr__runs_pointer(ckr__ctx *c, const char *path, const char **text)
+{
+    static const char blank[] = " \t\r\n";
+    const uint8_t *p = NULL;
+    uint64_t n = 0;
+    ckr_result r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    if (r != CKR_OK) return r;
+    while (n && p[n - 1] && strchr(blank, p[n - 1])) n--;
+    while (n && *p && strchr(blank, *p)) p++, n--;
+    *text = ckr__strndup(c, (const char *)p, (size_t)n);
+    return *text ? CKR_OK : c->err->code;
+}
+
+/* The directory's name that the text stands for: a number's by the first form that has no {name}.
+   *sure: only this dialect's file says so. */
+static const char *ckr__runs_named(ckr__ctx *c, const ckr__runs *k, const char *text, bool *sure)
+{
+    const char *p = k->steps, *end;
+    ckr__rankfile f;
+    memset(&f, 0, sizeof f);
+    *sure = ckr__step_of(text, &f.step);
+    for (; p; p = *end ? end + 1 : NULL) {
+        const char *name = strstr(p, "{name}");
+        end = p + strcspn(p, " ");
+        if (name && name < end) continue;
+        if (*sure) return ckr__form_name(c, p, &f);
+        *sure = ckr__form_match(p, text, &f);
+        if (*sure) break;
+    }
+    return text;
+}
+
+static ckr_result ckr__runs_latest(ckr__ctx *c, const ckr__runs *k, const char *run,
+                                   const char *pointer, const char **dir, bool *mine)
+{
+    const char *path = ckr__path_join(c, run, pointer), *text, *name, *why = NULL, *whole;
+    const ckr__step *best;
+    ckr__steps l;
+    int rate = 0;
+    bool sure;
+    ckr_result r = path ? ckr__runs_pointer(c, path, &text) : c->err->code;
+    if (r == CKR_OK) r = ckr__runs_list(c, k, run, &l);
+    if (r != CKR_OK) return r;
+    name = ckr__runs_named(c, k, text, &sure);
+    *dir = name ? ckr__path_join(c, run, name) : NULL;
+    if (!*dir) return c->err->code;
+    if (!*name || strchr(name, '/') || !strcmp(name, "..") ||
+        ckr__path_kind(c, *dir) != CKR_FILE_DIR)
+        why = "but there is no such directory beside it";
+    else r = k->rate_fn(c, *dir, &rate);
+    if (r != CKR_OK) return r;
+    if (!why && !rate) why = "but that directory holds no checkpoint";
+    best = ckr__runs_best(&l);
+    whole = best && (best->rate > 1 || !k->part_fn) ? best->dir : NULL;
+    *mine = sure || best || !why;
+    if (!*mine) return CKR_OK;
+    if (!why) return rate > 1 || !k->part_fn ? CKR_OK : k->part_fn(c, *dir, whole);
+    r = ckr__fail(c->err, k->latest, path, 0, NULL, "it says \"%.100s\", %s", text, why);
+    return ckr__remedy(c->err, r,
+                       whole ? ckr__printf(c, "name the directory of a complete step: %s", whole)
+                             : "bring back the step's directory");
+}
+
+/* The newest of a run, or of what lies below it. */
+static ckr_result ckr__runs_newest(ckr__ctx *c, const ckr__runs *k, const char *run,
+                                   const char **dir, bool *mine)
+{
+    const ckr__step *best = NULL;
+    ckr__steps l;
+    ckr_result r = ckr__runs_list(c, k, run, &l);
+    if (r == CKR_OK) best = ckr__runs_best(&l);
+    if (r == CKR_OK && !best && k->below && ckr__dir_has(c, run, k->below, CKR_FILE_DIR)) {
+        run = ckr__path_join(c, run, k->below);
+        r = run ? ckr__runs_list(c, k, run, &l) : c->err->code;
+        if (r == CKR_OK) best = ckr__runs_best(&l);
+    }
+    if (r != CKR_OK || !best) return r;
+    *mine = true;
+    *dir = best->dir;
+    return best->rate > 1 || !k->part_fn ? CKR_OK : k->part_fn(c, best->dir, NULL);
+}
+
+/* ckr__dialect's probe_fn. */
+static ckr_result ckr__runs_probe(ckr__ctx *c, const ckr__runs *k, const char *path,
+                                  const char **dir, bool *mine)
+{
+    const char *p = k->pointers;
+    int rate = 0;
+    ckr_result r;
+    *mine = false;
+    *dir = path;
+    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
+    r = k->rate_fn(c, path, &rate);
+    *mine = rate > 0;
+    for (; p && *p && r == CKR_OK && !*mine; p += strcspn(p, " "), p += *p == ' ') {
+        const char *name = ckr__strndup(c, p, strcspn(p, " "));
+        if (!name) return c->err->code;
+        if (ckr__dir_has(c, path, name, CKR_FILE_REGULAR))
+            r = ckr__runs_latest(c, k, path, name, dir, mine);
+    }
+    if (r != CKR_OK || *mine) return r;
+    *dir = path;
+    return ckr__runs_newest(c, k, path, dir, mine);
 }
 
 /* >>kit.parts ----------------------------------------------------------------- */
@@ -38181,11 +38943,33 @@ static const ckr__dialect ckr__llmc = {
    when it loads; here both copies are read, and `check` compares them. */
 
 enum {
-    CKR__DS_MODEL = 0,
+    CKR__DS_MODEL = 1,
+    CKR__DS_RANKED,            /* a model's file of a data-parallel rank                 */
     CKR__DS_OPTIM,
     CKR__DS_LAYER,
-    CKR__DS_FOREIGN,           /* of experts or tensor-parallel ranks                    */
-    CKR__DS_LOOSE
+    CKR__DS_FOREIGN            /* of experts or tensor-parallel ranks                    */
+};
+
+/* pp: the number behind mp_rank. */
+static const ckr__form ckr__ds_forms[] = {
+    { CKR__DS_MODEL, "mp_rank_{pp:02}_model_states.pt" },
+    { CKR__DS_RANKED, "zero_pp_rank_{dp}_mp_rank_{pp:02}_model_states.pt" },
+    { CKR__DS_OPTIM, "zero_pp_rank_{dp}_mp_rank_{pp:02}_optim_states.pt" },
+    { CKR__DS_OPTIM, "bf16_zero_pp_rank_{dp}_mp_rank_{pp:02}_optim_states.pt" },
+    { CKR__DS_OPTIM, "zero_pp_rank_{dp}_mp_rank_{pp:02}optim_states.pt" },
+    { CKR__DS_LAYER, "layer_{n:02}-model_states.pt" },
+    { CKR__DS_FOREIGN, "layer_{name}-model_states.pt" },
+    { CKR__DS_FOREIGN, "{name}_mp_rank_{pp}_model_states.pt" },
+    { CKR__DS_FOREIGN, "{name}_mp_rank_{pp}_optim_states.pt" },
+    { 0, NULL }
+};
+/* Rows of the output. */
+enum { CKR__DS_MODEL_ROW, CKR__DS_RANKED_ROW, CKR__DS_OPTIM_ROW, CKR__DS_BF16_ROW };
+
+static const ckr__file_items ckr__ds_file_items = {
+    CKR_ITEM_DEEPSPEED_MISSING, CKR_ITEM_DEEPSPEED_FOREIGN, CKR_ITEM_DEEPSPEED_FOREIGN,
+    CKR_ITEM_DEEPSPEED_FOREIGN, CKR_ITEM_DEEPSPEED_DUPLICATE, CKR_ITEM_DEEPSPEED_RANK,
+    CKR_ITEM_DEEPSPEED_STEP, "bring back the file, or take an earlier step"
 };
 
 typedef enum ckr__ds_wrapper { /* DeepSpeed's class around the optimizer                  */
@@ -38196,14 +38980,6 @@ typedef enum ckr__ds_wrapper { /* DeepSpeed's class around the optimizer        
     CKR__DS_BF16,              /* BF16_Optimizer: stage 1, and 0 in pipelines             */
     CKR__DS_CUT                /* DeepSpeedZeroOptimizer_Stage3                           */
 } ckr__ds_wrapper;
-
-typedef struct ckr__ds_file {
-    const char *rel, *path;
-    uint8_t     kind;
-    bool        bf16, ranked, dir;     /* ranked: a model's file of a data-parallel rank  */
-    uint32_t    mp, dp, layer;
-    ckr_node   *root;
-} ckr__ds_file;
 
 typedef struct ckr__ds_param {
     const char    *name;
@@ -38219,9 +38995,9 @@ typedef struct ckr__ds_param {
 } ckr__ds_param;
 
 typedef struct ckr__ds_stage { /* of the pipeline: one model's file, one optimizer        */
-    ckr__ds_file   *model;     /* of data-parallel rank 0                                 */
-    ckr__ds_file  **models;    /* [dp], ZeRO-3 only                                       */
-    ckr__ds_file  **optim;     /* [dp], or NULL                                           */
+    ckr__rankfile   *model;     /* of data-parallel rank 0                                 */
+    ckr__rankfile  **models;    /* [dp], ZeRO-3 only                                       */
+    ckr__rankfile  **optim;     /* [dp], or NULL                                           */
     const ckr_node *shapes;    /* param_shapes, or NULL                                   */
     const ckr_node *groups;    /* param_groups; NULL: elastic                             */
     ckr__ds_param ***params;   /* [groups][n_params[group]] in the flat order             */
@@ -38234,9 +39010,8 @@ typedef struct ckr__ds {
     ckr_state       *s;
     const char      *dir, *tag;
     const ckr_open_desc *desc;
-    ckr__ds_file   **files;
-    uint64_t         n_files;
-    ckr__ds_file   **layers;   /* by number; NULL: none                                   */
+    ckr__fileset     files;
+    ckr__rankfile   **layers;   /* by number; NULL: none                                   */
     uint32_t         n_layers, mp, dp;
     int              zero;
     ckr__ds_wrapper  wrapper;
@@ -38254,7 +39029,7 @@ typedef struct ckr__ds {
     ckr__ac          ac;       /* of torch's own state dicts: context and state only       */
 } ckr__ds;
 
-static ckr_result ckr__ds_bad(ckr__ds *r, const ckr__ds_file *f, const char *where,
+static ckr_result ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *where,
                               const char *expected)
 {
     return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_METADATA, f ? f->path : r->dir, CKR_NO_OFFSET,
@@ -38269,77 +39044,41 @@ static ckr_result ckr__ds_note(ckr__ds *r, const char *code, ckr_severity severi
 }
 
 /* What cannot be understood without an optimizer's own file. */
-static const ckr_node *ckr__ds_optim(const ckr__ds_file *f)
+static const ckr_node *ckr__ds_optim(const ckr__rankfile *f)
 {
     return f ? ckr_node_get(f->root, "optimizer_state_dict") : NULL;
 }
 
 /* >>deepspeed.files ----------------------------------------------------------- */
 
-/* "mp_rank_MM": the last number before s + *len, with what stands before it cut off. */
-static bool ckr__ds_cut(const char *s, size_t *len, const char *key, uint32_t *v)
+static const char *ckr__ds_name(ckr__ctx *c, int row, uint32_t dp, uint32_t pp)
 {
-    size_t at = *len;
-    if (!ckr__cut_num(s, &at, v) || !ckr__cut_tail(s, &at, key)) return false;
-    *len = at;
-    return true;
-}
-
-static uint8_t ckr__ds_kind(const char *s, ckr__ds_file *f)
-{
-    size_t n = strlen(s), k;
-    if (ckr__cut_tail(s, &n, "_model_states.pt") && ckr__ds_cut(s, &n, "mp_rank_", &f->mp)) {
-        if (n == 0) return CKR__DS_MODEL;
-        k = n;
-        if (ckr__cut_tail(s, &k, "_") && ckr__ds_cut(s, &k, "zero_pp_rank_", &f->dp) && k == 0) {
-            f->ranked = true;
-            return CKR__DS_MODEL;
-        }
-        return CKR__DS_FOREIGN;
-    }
-    n = strlen(s);
-    if (ckr__cut_tail(s, &n, "optim_states.pt")) {
-        ckr__cut_tail(s, &n, "_");
-        if (!ckr__ds_cut(s, &n, "mp_rank_", &f->mp) || !ckr__cut_tail(s, &n, "_")) {
-            return CKR__DS_LOOSE;
-        }
-        if (!ckr__ds_cut(s, &n, "zero_pp_rank_", &f->dp)) return CKR__DS_FOREIGN;
-        f->bf16 = ckr__cut_tail(s, &n, "bf16_");
-        return n == 0 ? CKR__DS_OPTIM : CKR__DS_FOREIGN;
-    }
-    n = strlen(s);
-    if (strncmp(s, "layer_", 6) != 0 || !ckr__cut_tail(s, &n, "-model_states.pt"))
-        return CKR__DS_LOOSE;
-    return ckr__ds_cut(s, &n, "layer_", &f->layer) && n == 0 ? CKR__DS_LAYER : CKR__DS_FOREIGN;
+    ckr__rankfile f;
+    memset(&f, 0, sizeof f);
+    ckr__at_set(&f, CKR__DP, dp, 0);
+    ckr__at_set(&f, CKR__PP, pp, 0);
+    return ckr__form_name(c, ckr__ds_forms[row].pattern, &f);
 }
 
 static ckr_result ckr__ds_list(ckr__ds *r)
 {
-    ckr__dirlist l;
-    uint64_t i;
-    ckr_result e = ckr__dir_list(r->c, r->dir, &l);
-    for (i = 0; i < l.n && e == CKR_OK; i++) {
-        ckr__ds_file *f = CKR__NEW(r->c, ckr__ds_file);
-        if (!strcmp(l.items[i]->name, "ckptresume.json")) continue;
-        *CKR__PUSH(ckr__ds_file *, r->c, r->files, r->n_files) = f;
-        if (ckr__failed(r->c)) return ckr__oom(r->c);
-        f->rel = l.items[i]->name;
-        f->path = ckr__path_join(r->c, r->dir, f->rel);
-        if (!f->path) return ckr__oom(r->c);
-        f->dir = l.items[i]->is_dir;
-        f->kind = f->dir ? (uint8_t)CKR__DS_LOOSE : ckr__ds_kind(f->rel, f);
-        if (f->dir && !strcmp(f->rel, "zero")) r->universal = true;
-        if (f->kind == CKR__DS_FOREIGN) {
-            e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARALLEL, f->path, CKR_NO_OFFSET, NULL,
-                          "a file of experts or of tensor-parallel ranks: no file tells its cuts");
-            e = ckr__remedy(r->c->err, e,
-                            "convert with the Megatron-DeepSpeed that wrote it: it has the rules");
-        }
-    }
-    return e;
+    ckr__fileset *k = &r->files;
+    ckr_result e;
+    k->c = r->c;
+    k->dir = r->dir;
+    k->forms = ckr__ds_forms;
+    k->items = &ckr__ds_file_items;
+    k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
+    e = ckr__fileset_scan(k, false);
+    if (e != CKR_OK || !k->n_files[CKR__DS_FOREIGN]) return e;
+    e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path,
+                  CKR_NO_OFFSET, NULL,
+                  "a file of experts or of tensor-parallel ranks: no file tells its cuts");
+    return ckr__remedy(r->c->err, e,
+                       "convert with the Megatron-DeepSpeed that wrote it: it has the rules");
 }
 
-static ckr_result ckr__ds_elsewhere(ckr__ds *r, const ckr__ds_file *f, const char *where,
+static ckr_result ckr__ds_elsewhere(ckr__ds *r, const ckr__rankfile *f, const char *where,
                                     const char *why)
 {
     ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_RANK, f->path, CKR_NO_OFFSET, where,
@@ -38347,33 +39086,10 @@ static ckr_result ckr__ds_elsewhere(ckr__ds *r, const ckr__ds_file *f, const cha
     return ckr__remedy(r->c->err, e, "bring back each rank's own file: two have changed places");
 }
 
-/* torch names an archive's root after the file that it saves: a file that has been put in another
-   rank's place still has its own name inside. Other roots say nothing. */
-static ckr_result ckr__ds_own_place(ckr__ds *r, const ckr__ds_file *f, const char *root)
+static ckr_result ckr__ds_load(ckr__ds *r, ckr__rankfile *f)
 {
-    ckr__ds_file was;
-    const char *name = root ? ckr__printf(r->c, "%s.pt", root) : "";
-    uint8_t kind;
-    memset(&was, 0, sizeof was);
-    if (!name) return ckr__oom(r->c);
-    kind = ckr__ds_kind(name, &was);
-    if (kind > CKR__DS_LAYER || (kind == f->kind && was.ranked == f->ranked && was.mp == f->mp &&
-                                 was.dp == f->dp && was.layer == f->layer))
-        return CKR_OK;
-    return ckr__ds_elsewhere(r, f, NULL, ckr__printf(r->c, "it was saved as %s", name));
-}
-
-static ckr_result ckr__ds_load(ckr__ds *r, ckr__ds_file *f)
-{
-    uint32_t file;
-    ckr_format format;
-    ckr_result e;
-    if (f->root) return CKR_OK;
-    e = ckr__file_open(r->c, f->path, &file);
-    if (e == CKR_OK) e = ckr__doc_load(r->c, file, &format, &f->root);
-    if (e == CKR_OK && !ckr_node_is_dict(f->root)) return ckr__ds_bad(r, f, NULL, "a dict");
-    if (e == CKR_OK) r->s->format = format;
-    return e == CKR_OK && !r->universal ? ckr__ds_own_place(r, f, r->c->files[file].root) : e;
+    const ckr_result e = ckr__fileset_load(&r->files, f, &r->s->format);
+    return e == CKR_OK && !ckr_node_is_dict(f->root) ? ckr__ds_bad(r, f, NULL, "a dict") : e;
 }
 
 static uint32_t ckr__ds_u32(const ckr_node *d, const char *key)
@@ -38382,56 +39098,37 @@ static uint32_t ckr__ds_u32(const ckr_node *d, const char *key)
     return ckr_node_i64(ckr_node_get(d, key), &v) && v > 0 && v <= 1 << 20 ? (uint32_t)v : 0;
 }
 
-static ckr_result ckr__ds_missing(ckr__ds *r, const char *name)
+static ckr_result ckr__ds_missing(ckr__ds *r, const char *rel)
 {
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_MISSING, r->dir, CKR_NO_OFFSET, NULL,
-                             "%s is not there; the run has %u data-parallel ranks and %u pipeline "
-                             "stages", name ? name : "a file", (unsigned)r->dp, (unsigned)r->mp);
-    return ckr__remedy(r->c->err, e, "bring back the file, or take an earlier step");
+    return ckr__fileset_missing(&r->files, rel, NULL, 0, 0);
 }
 
-static ckr_result ckr__ds_foreign(ckr__ds *r, const ckr__ds_file *f)
-{
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_FOREIGN, f->path, CKR_NO_OFFSET, NULL,
-                             "the run has %u data-parallel ranks and %u pipeline stages: this file "
-                             "is of another", (unsigned)r->dp, (unsigned)r->mp);
-    return ckr__remedy(r->c->err, e, "move the file out of the directory");
-}
-
-/* The place of a file among those of the ranks; NULL: it has none. */
-static ckr__ds_file **ckr__ds_place(ckr__ds *r, const ckr__ds_file *f)
-{
-    ckr__ds_stage *g;
-    if (f->kind == CKR__DS_LAYER) return f->layer < r->n_layers ? &r->layers[f->layer] : NULL;
-    if (f->mp >= r->mp || ((f->kind == CKR__DS_OPTIM || f->ranked) && f->dp >= r->dp)) return NULL;
-    g = &r->stages[f->mp];
-    if (f->kind == CKR__DS_OPTIM) return &g->optim[f->dp];
-    return f->ranked ? &g->models[f->dp] : &g->model;
-}
-
+/* Every rank's files, none missing; a universal checkpoint has some of them only. */
 static ckr_result ckr__ds_places(ckr__ds *r)
 {
+    ckr__fileset *k = &r->files;
+    const bool ranked = k->n_files[CKR__DS_RANKED] > 0;
+    ckr__rankfile **none = CKR__NEW_N(r->c, ckr__rankfile *, (uint64_t)r->mp * r->dp);
+    ckr__rankfile **models, **ranks, **optim;
     uint32_t m;
-    uint64_t i;
+    ckr_result e;
+    k->size[CKR__PP] = r->mp;
+    k->size[CKR__DP] = r->dp;
+    e = ckr__fileset_every(k, CKR__DS_MODEL, ranked, &models);
+    if (e == CKR_OK) e = ckr__fileset_every(k, CKR__DS_RANKED, r->universal, &ranks);
+    if (e == CKR_OK) e = ckr__fileset_every(k, CKR__DS_OPTIM, r->universal, &optim);
+    if (e == CKR_OK) e = ckr__fileset_every(k, CKR__DS_LAYER, true, &r->layers);
+    if (e != CKR_OK) return e;
+    r->n_layers = r->layers ? k->size[CKR__N] : 0;
     r->stages = CKR__NEW_N(r->c, ckr__ds_stage, r->mp);
-    r->layers = CKR__NEW_N(r->c, ckr__ds_file *, r->n_layers);
-    for (m = 0; m < r->mp && r->stages; m++) {
-        r->stages[m].models = CKR__NEW_N(r->c, ckr__ds_file *, r->dp);
-        r->stages[m].optim = CKR__NEW_N(r->c, ckr__ds_file *, r->dp);
-        if (!r->stages[m].models || !r->stages[m].optim) return ckr__oom(r->c);
+    for (m = 0; m < r->mp && r->stages && none; m++) {
+        ckr__ds_stage *g = &r->stages[m];
+        g->models = (ranked ? ranks : none) + (uint64_t)m * r->dp;
+        g->optim = (optim ? optim : none) + (uint64_t)m * r->dp;
+        g->model = ranked ? g->models[0] : models[m];
+        if (!g->model) return ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_MODEL_ROW, 0, m));
     }
-    if (!r->stages || !r->layers) return ckr__oom(r->c);
-    for (i = 0; i < r->n_files; i++) {
-        ckr__ds_file *f = r->files[i], **place;
-        if (f->kind == CKR__DS_LOOSE) continue;
-        place = ckr__ds_place(r, f);
-        if (!place) return ckr__ds_foreign(r, f);
-        if (*place)
-            return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_DUPLICATE, f->path, CKR_NO_OFFSET, NULL,
-                             "%s holds the same rank's part", (*place)->rel);
-        *place = f;
-    }
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* train_batch_size counts, else what it is computed of; one of the three can be missing. */
@@ -38447,21 +39144,13 @@ static void ckr__ds_batch(ckr__ds *r)
 /* Which model's file comes first, and what it says of the sizes. */
 static ckr_result ckr__ds_sizes(ckr__ds *r)
 {
-    ckr__ds_file *first = NULL;
+    const int kind = r->files.n_files[CKR__DS_MODEL] ? CKR__DS_MODEL : CKR__DS_RANKED;
+    ckr__rankfile *first = r->files.n_files[kind] ? r->files.files[kind][0] : NULL;
     const ckr_node *module;
     uint32_t tp;
-    uint64_t i;
     ckr_result e;
-    for (i = 0; i < r->n_files; i++) {
-        ckr__ds_file *f = r->files[i];
-        if (f->kind == CKR__DS_MODEL && (!first || f->mp < first->mp)) first = f;
-        if (f->kind == CKR__DS_LAYER) r->pipe = true;
-        if (f->kind == CKR__DS_LAYER && f->layer >= r->n_layers) r->n_layers = f->layer + 1;
-    }
-    if (r->n_layers > 1 << 20)
-        return ckr__fail(r->c->err, CKR_ITEM_LIMIT, r->dir, CKR_NO_OFFSET, NULL,
-                         "a file of layer %u", (unsigned)(r->n_layers - 1));
-    if (!first) return ckr__ds_missing(r, "mp_rank_00_model_states.pt");
+    r->pipe = r->files.n_files[CKR__DS_LAYER] > 0;
+    if (!first) return ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_MODEL_ROW, 0, 0));
     e = ckr__ds_load(r, first);
     if (e != CKR_OK) return e;
     r->meta = first->root;
@@ -38484,36 +39173,13 @@ static ckr_result ckr__ds_sizes(ckr__ds *r)
     return CKR_OK;
 }
 
-/* Every rank's files, none missing; then each is read. */
 static ckr_result ckr__ds_ranks(ckr__ds *r)
 {
     uint32_t m, d;
-    uint64_t have = 0;
-    bool bf16 = false;
     ckr_result e;
-    for (m = 0; m < r->mp; m++) {
-        ckr__ds_stage *g = &r->stages[m];
-        const bool ranked = g->models[0] != NULL;
-        if (!g->model && !ranked)
-            return ckr__ds_missing(r, ckr__printf(r->c, "mp_rank_%02u_model_states.pt",
-                                                  (unsigned)m));
-        if (ranked) g->model = g->models[0];
-        for (d = 0; d < r->dp; d++) {
-            if (g->optim[d]) have++;
-            if (g->optim[d]) bf16 = g->optim[d]->bf16;
-            if (!ranked || g->models[d] || r->universal) continue;
-            return ckr__ds_missing(r, ckr__printf(r->c,
-                                                  "zero_pp_rank_%u_mp_rank_%02u_model_states.pt",
-                                                  (unsigned)d, (unsigned)m));
-        }
-    }
     for (m = 0; m < r->mp; m++)
         for (d = 0; d < r->dp; d++) {
             ckr__ds_stage *g = &r->stages[m];
-            if (have && !r->universal && !g->optim[d])
-                return ckr__ds_missing(
-                    r, ckr__printf(r->c, "%szero_pp_rank_%u_mp_rank_%02u_optim_states.pt",
-                                   bf16 ? "bf16_" : "", (unsigned)d, (unsigned)m));
             e = g->models[d] ? ckr__ds_load(r, g->models[d]) : CKR_OK;
             if (e == CKR_OK && g->optim[d]) e = ckr__ds_load(r, g->optim[d]);
             if (e == CKR_OK && d == 0) e = ckr__ds_load(r, g->model);
@@ -38521,7 +39187,6 @@ static ckr_result ckr__ds_ranks(ckr__ds *r)
             if (g->optim[d] && !ckr_node_is_dict(ckr__ds_optim(g->optim[d])))
                 return ckr__ds_bad(r, g->optim[d], "optimizer_state_dict", "a dict");
         }
-    if (!have) r->stages[0].optim[0] = NULL;
     return CKR_OK;
 }
 
@@ -38535,17 +39200,13 @@ static ckr_result ckr__ds_layer_files(ckr__ds *r)
 }
 
 /* Model's files of one step agree in it: a rank's file of another step is told apart by it. */
-static ckr_result ckr__ds_same_step(ckr__ds *r, const ckr__ds_file *f)
+static ckr_result ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
 {
-    int64_t want, have;
+    int64_t want, have = -1;
     if (!ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &want) || want < 0)
         return ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
-    if (ckr_node_i64(ckr_node_get(f->root, "global_steps"), &have) && have == want) return CKR_OK;
-    return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_STEP, f->path, CKR_NO_OFFSET,
-                                 "global_steps", "another step than %s, which has %lld",
-                                 r->stages[0].model->rel, (long long)want),
-                       "bring back this rank's file of that step");
+    ckr_node_i64(ckr_node_get(f->root, "global_steps"), &have);
+    return ckr__fileset_step(&r->files, f, "global_steps", NULL, have, want);
 }
 
 /* A bf16 pipeline without ZeRO has no param_shapes: the ranks' slices name the parameters of each
@@ -38582,7 +39243,7 @@ static ckr_result ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
 /* The class around the optimizer, by the keys that only it writes. */
 static ckr_result ckr__ds_wrap(ckr__ds *r)
 {
-    const ckr__ds_file *f = r->stages[0].optim[0];
+    const ckr__rankfile *f = r->stages[0].optim[0];
     const ckr_node *o = ckr__ds_optim(f), *own = ckr_node_get(r->meta, "optimizer"), *z;
     int64_t stage = 0, told = 0;
     ckr_node_i64(ckr_node_find(r->config, "/zero_optimization/stage"), &told);
@@ -38595,7 +39256,7 @@ static ckr_result ckr__ds_wrap(ckr__ds *r)
         r->wrapper = CKR__DS_BF16;
         stage = told;
     } else if (told > 0 && told <= 3 && !r->universal) {
-        return ckr__ds_missing(r, "the optimizer's file of any rank");
+        return ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_OPTIM_ROW, 0, 0));
     } else if (ckr_node_get(own, "fp32_groups")) {
         r->wrapper = CKR__DS_UNFUSED;
     } else if (ckr_node_get(own, "fp32_groups_flat")) {
@@ -38613,98 +39274,26 @@ static ckr_result ckr__ds_wrap(ckr__ds *r)
 /* >>deepspeed.probe ----------------------------------------------------------- */
 
 /* A step's directory: some model's file lies in it. */
-static ckr_result ckr__ds_is(ckr__ctx *c, const char *dir, bool *yes)
+static ckr_result ckr__ds_rate(ckr__ctx *c, const char *dir, int *rate)
 {
-    ckr__dirlist l;
-    ckr__ds_file f;
-    uint64_t i;
-    ckr_result r = ckr__dir_list(c, dir, &l);
-    *yes = false;
-    for (i = 0; r == CKR_OK && i < l.n && !*yes; i++) {
-        memset(&f, 0, sizeof f);
-        *yes = !l.items[i]->is_dir && ckr__ds_kind(l.items[i]->name, &f) <= CKR__DS_OPTIM;
-    }
+    uint32_t kinds;
+    const ckr_result r = ckr__form_kinds(c, dir, ckr__ds_forms, &kinds);
+    *rate = kinds & (1u << CKR__DS_MODEL | 1u << CKR__DS_RANKED | 1u << CKR__DS_OPTIM) ? 2 : 0;
     return r;
 }
 
-/* Without `latest` the newest is the highest number behind the directories' names. */
-static ckr_result ckr__ds_newest(ckr__ctx *c, const char *run, const char **best)
-{
-    ckr__dirlist l;
-    uint64_t i;
-    uint32_t v, top = 0;
-    bool yes;
-    ckr_result r = ckr__dir_list(c, run, &l);
-    *best = NULL;
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
-        const char *dir;
-        size_t n = strlen(l.items[i]->name);
-        if (!l.items[i]->is_dir || !ckr__cut_num(l.items[i]->name, &n, &v) || (*best && v <= top))
-            continue;
-        dir = ckr__path_join(c, run, l.items[i]->name);
-        if (!dir) return c->err->code;
-        r = ckr__ds_is(c, dir, &yes);
-        if (r != CKR_OK || !yes) continue;
-        *best = dir;
-        top = v;
-    }
-    return r;
-}
-
-/* What `latest` or `latest_universal` names. */
-static ckr_result ckr__ds_latest(ckr__ctx *c, const char *run, const char *name, const char **dir,
-                                 bool *mine)
-{
-    const char *path = ckr__path_join(c, run, name), *best, *tag;
-    const uint8_t *p = NULL;
-    uint64_t n = 0;
-    ckr_result r;
-    if (!path) return c->err->code;
-    r = ckr__path_load(c, path, 4096, &p, &n, NULL);
-    if (r != CKR_OK) return r;
-    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ')) n--;
-    tag = ckr__strndup(c, (const char *)p, (size_t)n);
-    if (!tag) return c->err->code;
-    *dir = *tag ? ckr__path_join(c, run, tag) : NULL;
-    if (*tag && !*dir) return c->err->code;
-    if (*dir && !strchr(tag, '/') && strcmp(tag, "..") != 0 &&
-        ckr__path_kind(c, *dir) == CKR_FILE_DIR)
-        return ckr__ds_is(c, *dir, mine);
-    r = ckr__ds_newest(c, run, &best);
-    if (r != CKR_OK) return r;
-    *mine = best != NULL || ckr__starts(tag, "global_step");
-    if (!*mine) return CKR_OK;
-    r = ckr__fail(c->err, CKR_ITEM_DEEPSPEED_LATEST, path, 0, NULL,
-                  "it names \"%.100s\", but there is no such directory beside it", tag);
-    return ckr__remedy(c->err, r,
-                       best ? ckr__printf(c, "name the step's directory: %s", best)
-                            : "bring back the step's directory");
-}
+static const ckr__runs ckr__ds_runs = { "global_step{step} {step} {name}{step}",
+                                        "latest latest_universal", NULL,
+                                        CKR_ITEM_DEEPSPEED_LATEST, ckr__ds_rate, NULL };
 
 static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
-    static const char *const names[] = { "latest", "latest_universal" };
-    const char *best = NULL;
-    size_t i;
-    ckr_result r;
-    *mine = false;
-    *dir = path;
-    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
-    r = ckr__ds_is(c, path, mine);
-    for (i = 0; i < 2 && r == CKR_OK && !*mine; i++)
-        if (ckr__dir_has(c, path, names[i], CKR_FILE_REGULAR))
-            r = ckr__ds_latest(c, path, names[i], dir, mine);
-    if (r != CKR_OK || *mine) return r;
-    *dir = path;
-    r = ckr__ds_newest(c, path, &best);
-    *mine = best != NULL;
-    if (best) *dir = best;
-    return r;
+    return ckr__runs_probe(c, &ckr__ds_runs, path, dir, mine);
 }
 
 /* >>deepspeed.params ---------------------------------------------------------- */
 
-static ckr_result ckr__ds_shape(ckr__ds *r, const ckr__ds_file *f, const char *name,
+static ckr_result ckr__ds_shape(ckr__ds *r, const ckr__rankfile *f, const char *name,
                                 const ckr_node *n, uint32_t *n_dims, const int64_t **shape,
                                 int64_t *numel)
 {
@@ -38768,7 +39357,7 @@ static ckr_result ckr__ds_slot(ckr__ds *r, ckr__ds_param *p, const char *slot, c
     return r->c->err->code;
 }
 
-static ckr_result ckr__ds_leave(ckr__ds *r, const ckr__ds_file *f, const char *where,
+static ckr_result ckr__ds_leave(ckr__ds *r, const ckr__rankfile *f, const char *where,
                                 const ckr_node *node)
 {
     const char *path = ckr__printf(r->c, "%s#/%s", f->rel, where);
@@ -38788,7 +39377,7 @@ static ckr_result ckr__ds_tie(ckr__ds *r, const char *name, const char *other)
    param_shapes, their elements lie in the optimizer's files. */
 
 typedef struct ckr__ds_module {
-    const ckr__ds_file *f;
+    const ckr__rankfile *f;
     const ckr_node     *dict, *shared;
     const char         *prefix;
     ckr__map            buffers, views, shapes;    /* views: file and offset -> param     */
@@ -38915,7 +39504,7 @@ static const ckr_node *ckr__ds_shared(const ckr__ds *r)
     const ckr_node *n = NULL;
     uint32_t d;
     for (d = 0; d < r->dp; d++) {
-        const ckr__ds_file *f = r->stages[0].models[d] ? r->stages[0].models[d]
+        const ckr__rankfile *f = r->stages[0].models[d] ? r->stages[0].models[d]
                                                        : r->stages[0].model;
         n = ckr_node_get(f->root, "shared_params");
         if (ckr_node_is_dict(n) && n->count) return n;
@@ -38923,7 +39512,7 @@ static const ckr_node *ckr__ds_shared(const ckr__ds *r)
     return n;
 }
 
-static ckr_result ckr__ds_module_read(ckr__ds *r, const ckr__ds_file *f, const ckr_node *dict,
+static ckr_result ckr__ds_module_read(ckr__ds *r, const ckr__rankfile *f, const ckr_node *dict,
                                       const char *prefix)
 {
     ckr__ds_module m;
@@ -38947,7 +39536,7 @@ static ckr_result ckr__ds_module_read(ckr__ds *r, const ckr__ds_file *f, const c
 }
 
 /* Elements [r * c, r * c + c) of a frozen parameter lie in rank r's file. */
-static ckr_result ckr__ds_fragment(ckr__ds *r, const ckr__ds_file *f, ckr__ds_param *p,
+static ckr_result ckr__ds_fragment(ckr__ds *r, const ckr__rankfile *f, ckr__ds_param *p,
                                    const ckr_node *n, uint32_t d)
 {
     const int64_t c = p->numel / r->dp + (p->numel % r->dp != 0);
@@ -38962,7 +39551,7 @@ static ckr_result ckr__ds_fragment(ckr__ds *r, const ckr__ds_file *f, ckr__ds_pa
 }
 
 /* Frozen parameters: pieces with ZeRO-3; a second copy with ZeRO-2, which must be equal. */
-static ckr_result ckr__ds_frozen(ckr__ds *r, const ckr__ds_file *f, uint32_t d)
+static ckr_result ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
 {
     const ckr_node *dict = ckr_node_get(f->root, "frozen_param_fragments");
     uint64_t i;
@@ -39012,7 +39601,7 @@ static ckr_result ckr__ds_model(ckr__ds *r)
     if (e == CKR_OK) e = ckr__ds_module_read(r, r->stages[0].model,
                                        ckr_node_get(r->meta, "module"), "");
     for (d = 0; d < (r->zero == 3 ? r->dp : 1) && e == CKR_OK; d++) {
-        const ckr__ds_file *f = r->zero == 3 ? r->stages[0].models[d] : r->stages[0].model;
+        const ckr__rankfile *f = r->zero == 3 ? r->stages[0].models[d] : r->stages[0].model;
         if (f) e = ckr__ds_same_step(r, f);
         if (f && e == CKR_OK) e = ckr__ds_frozen(r, f, d);
     }
@@ -39027,7 +39616,7 @@ typedef struct ckr__ds_run {
     const int64_t  *start;     /* [n] where each begins in the flat buffer               */
     uint64_t        n;
     int64_t         first, count;      /* elements of the buffer that this tensor holds   */
-    const ckr__ds_file *f;
+    const ckr__rankfile *f;
     uint32_t        rank;
     const char     *slot, *where;
     bool            copy;      /* a tied parameter of an earlier stage                    */
@@ -39068,7 +39657,7 @@ static const ckr_view *ckr__ds_flat(const ckr_node *n, int64_t *numel)
     return v;
 }
 
-static ckr_result ckr__ds_partition(ckr__ds *r, const ckr__ds_file *f, const char *where,
+static ckr_result ckr__ds_partition(ckr__ds *r, const ckr__rankfile *f, const char *where,
                                     int64_t found, int64_t expected)
 {
     ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARTITION, f->path, CKR_NO_OFFSET,
@@ -39478,7 +40067,7 @@ static ckr_result ckr__ds_parts(ckr__ds *r, ckr__ds_stage *g, uint64_t k)
 }
 
 /* partition_count, and as many groups on every rank. */
-static ckr_result ckr__ds_counts(ckr__ds *r, const ckr__ds_stage *g, const ckr__ds_file *f)
+static ckr_result ckr__ds_counts(ckr__ds *r, const ckr__ds_stage *g, const ckr__rankfile *f)
 {
     const ckr_node *o = ckr__ds_optim(f), *n = ckr_node_get(o, "partition_count");
     const ckr_node *flats = ckr_node_get(o, r->zero == 3 ? "fp32_flat_groups"
@@ -39503,7 +40092,7 @@ static ckr_result ckr__ds_counts(ckr__ds *r, const ckr__ds_stage *g, const ckr__
 }
 
 /* Groups of every rank must be rank 0's: LR and all. */
-static ckr_result ckr__ds_same_groups(ckr__ds *r, const ckr__ds_file *f, const ckr_node *a,
+static ckr_result ckr__ds_same_groups(ckr__ds *r, const ckr__rankfile *f, const ckr_node *a,
                                       const ckr_node *b)
 {
     uint64_t i;
@@ -39522,7 +40111,7 @@ static ckr_result ckr__ds_same_groups(ckr__ds *r, const ckr__ds_file *f, const c
                        "bring back this rank's file of that step");
 }
 
-static const ckr_node *ckr__ds_base(const ckr__ds *r, const ckr__ds_file *f)
+static const ckr_node *ckr__ds_base(const ckr__ds *r, const ckr__rankfile *f)
 {
     return ckr_node_get(ckr__ds_optim(f),
                         r->zero == 3 ? "optimizer_state_dict" : "base_optimizer_state");
@@ -39865,7 +40454,7 @@ static const char *ckr__ds_layer_name(ckr__ds *r, const ckr__ds_names *x, uint32
     return name;
 }
 
-static ckr_result ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__ds_file *f,
+static ckr_result ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__rankfile *f,
                                        const char *local, const ckr_node *n)
 {
     ckr_tensor *t;
@@ -39875,7 +40464,7 @@ static ckr_result ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const
     ckr_result e;
     if (!local || n->kind != CKR_NODE_TENSOR)
         return ckr__ds_leave(r, f, local ? local : "?", n);
-    name = ckr__ds_layer_name(r, x, f->layer, local, n->u.view);
+    name = ckr__ds_layer_name(r, x, f->at[CKR__N], local, n->u.view);
     if (!name) return ckr__oom(r->c);
     p = ckr__ds_find(r, name);
     if (p)                                             /* the second use of a tied layer    */
@@ -39887,7 +40476,7 @@ static ckr_result ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const
     p = ckr__ds_param_add(r, name, n->u.view->n_dims, n->u.view->shape);
     if (!p) return ckr__oom(r->c);
     p->param = t;
-    p->layer = f->layer;
+    p->layer = f->at[CKR__N];
     p->tied = ckr__starts(name, "tied_modules.");
     if (ckr__map_find(&x->all, name, strlen(name), &m)) p->mp = (uint32_t)m;
     else p->frozen = x->all.count > 0;
@@ -40013,7 +40602,7 @@ static ckr_result ckr__ds_bare(ckr__ds *r)
                 e = ckr__ds_bare_param(r, m, ckr__dict_key(d, i), ckr__dict_at(d, i));
         }
     }
-    r->layers = CKR__NEW_N(r->c, ckr__ds_file *, r->n_layers);
+    r->layers = CKR__NEW_N(r->c, ckr__rankfile *, r->n_layers);
     return e == CKR_OK && !r->layers ? ckr__oom(r->c) : e;
 }
 
@@ -40029,7 +40618,7 @@ static ckr_result ckr__ds_pipe(ckr__ds *r)
     if (e == CKR_OK) e = ckr__ds_names_read(r, &x);
     for (i = 0; i < r->mp && e == CKR_OK; i++) e = ckr__ds_same_step(r, r->stages[i].model);
     for (i = 0; i < r->n_layers && e == CKR_OK; i++) {
-        const ckr__ds_file *f = r->layers[i];
+        const ckr__rankfile *f = r->layers[i];
         for (k = 0; f && k < f->root->count && e == CKR_OK; k++)
             e = ckr__ds_layer_tensor(r, &x, f, ckr__dict_key(f->root, k), ckr__dict_at(f->root, k));
     }
@@ -40047,7 +40636,7 @@ static ckr_result ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *dir
 {
     size_t n = strlen(name);
     const char *slot;
-    ckr__ds_file *f = CKR__NEW(r->c, ckr__ds_file);
+    ckr__rankfile *f = CKR__NEW(r->c, ckr__rankfile);
     const ckr_node *t;
     ckr__ds_run x;
     int64_t zero = 0, numel = 0;
@@ -40463,7 +41052,7 @@ static bool ckr__ds_own_key(const char *key)
 
 /* An optimizer's file has three dicts, one in the other: the file's (2), its optimizer_state_dict
    (1), and in that torch's own (0). */
-static const ckr_node *ckr__ds_level(const ckr__ds *r, const ckr__ds_file *f, int level)
+static const ckr_node *ckr__ds_level(const ckr__ds *r, const ckr__rankfile *f, int level)
 {
     return level == 2 ? f->root : level ? ckr__ds_optim(f) : ckr__ds_base(r, f);
 }
@@ -40487,7 +41076,7 @@ static bool ckr__ds_optim_key(const char *key, int level)
 }
 
 /* What is left of an optimizer's file: beside its state, and in it. */
-static ckr_result ckr__ds_optim_rest(ckr__ds *r, const ckr__ds_file *f)
+static ckr_result ckr__ds_optim_rest(ckr__ds *r, const ckr__rankfile *f)
 {
     static const char *const where[] = { "optimizer_state_dict/base_optimizer_state/",
                                          "optimizer_state_dict/", "" };
@@ -40518,7 +41107,7 @@ static bool ckr__ds_random_key(const char *key)
            !strcmp(key, "random_states") || !strcmp(key, "rng");
 }
 
-static ckr_result ckr__ds_client(ckr__ds *r, const ckr__ds_file *f, uint32_t rank)
+static ckr_result ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
 {
     ckr__ac_from of;
     uint64_t i, k;
@@ -40562,9 +41151,9 @@ static ckr_result ckr__ds_clients(ckr__ds *r)
         for (d = 0; d < r->dp && e == CKR_OK && r->wrapper >= CKR__DS_FLAT && !r->universal; d++)
             e = ckr__ds_optim_rest(r, g->optim[d]);
     }
-    for (i = 0; i < r->n_files && e == CKR_OK; i++)
-        if (r->files[i]->kind == CKR__DS_LOOSE && !(r->files[i]->dir && r->universal) &&
-            !ckr__leftover(r->c, r->s, r->files[i]->rel, NULL))
+    for (i = 0; i < r->files.n_files[0] && e == CKR_OK; i++)
+        if (!(r->files.files[0][i]->dir && r->universal) &&
+            !ckr__leftover(r->c, r->s, r->files.files[0][i]->rel, NULL))
             e = ckr__oom(r->c);
     return e;
 }
@@ -41841,12 +42430,17 @@ static bool ckr__ds_optim_back(ckr__ds_job *x, ckr__out_file *f, ckr_node *to, u
     return true;
 }
 
+static ckr__out_file *ckr__ds_out(ckr__ds_job *x, int row, uint32_t m, uint32_t d)
+{
+    const char *name = ckr__ds_name(x->c, row, d, m);
+    const char *path = name ? ckr__path_join(x->c, x->tag, name) : NULL;
+    return path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+}
+
 static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
 {
-    const char *path =
-        ckr__printf(x->c, "%s/%szero_pp_rank_%u_mp_rank_%02u_optim_states.pt", x->tag,
-                    x->dtype == CKR_DTYPE_BF16 ? "bf16_" : "", (unsigned)d, (unsigned)m);
-    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    ckr__out_file *f = ckr__ds_out(
+        x, x->dtype == CKR_DTYPE_BF16 ? CKR__DS_BF16_ROW : CKR__DS_OPTIM_ROW, m, d);
     ckr_node *o = ckr__node(x->c, CKR_NODE_DICT), *base = NULL;
     bool ok = f && o && ckr__ds_wrapper_head(x, f, o);
     if (ok) f->root = ckr__node(x->c, CKR_NODE_DICT);
@@ -42219,11 +42813,8 @@ static ckr_node *ckr__ds_buffer_names(ckr__ds_job *x)
 
 static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
 {
-    const char *path =
-        x->zero == 3 ? ckr__printf(x->c, "%s/zero_pp_rank_%u_mp_rank_%02u_model_states.pt", x->tag,
-                                   (unsigned)d, (unsigned)m)
-                     : ckr__printf(x->c, "%s/mp_rank_%02u_model_states.pt", x->tag, (unsigned)m);
-    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    ckr__out_file *f =
+        ckr__ds_out(x, x->zero == 3 ? CKR__DS_RANKED_ROW : CKR__DS_MODEL_ROW, m, d);
     uint32_t was;
     const ckr_node *from = ckr__ds_source_root(x, m, d, &was), *buffers;
     ckr__ctx *c = x->c;
@@ -42318,7 +42909,7 @@ static ckr_result ckr__ds_layer_out(ckr__ds_job *x)
         if (x->s->tensors[i]->buffer)
             ok = ckr__ds_layer_key(&k, x->s->tensors[i], x->n_items + i);
     for (i = 0; i < x->ds->n_layers && ok; i++) {
-        const ckr__ds_file *from = x->ds->layers[i];
+        const ckr__rankfile *from = x->ds->layers[i];
         ckr__out_file *f;
         if (!from) continue;
         f = ckr__out_file_add(x->out, ckr__printf(x->c, "%s/%s", x->tag, from->rel),
@@ -59538,19 +60129,6 @@ static const char *ckr__sibling(ckr__ctx *c, const char *path, const char *suffi
     while (n > 1 && path[n - 1] == '/') n--;
     for (k = n; k > 0 && path[k - 1] != '/'; k--) {}
     return ckr__printf(c, "%.*s.%.*s.%s", (int)k, path, (int)(n - k), path + k, suffix);
-}
-
-static const char *ckr__parent(ckr__ctx *c, const char *path)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;
-    while (n > 0 && path[n - 1] != '/') n--;
-#if defined(_WIN32)            /* C: is what a drive's root is split into: nothing is above it */
-    if (n == 0 && path[0] && path[1] == ':') return path;
-#endif
-    if (n == 0) return ".";
-    while (n > 1 && path[n - 1] == '/') n--;
-    return ckr__strndup(c, path, n);
 }
 
 /* Is `inner` the directory `outer` or below it? By identity, so that spellings don't matter: from

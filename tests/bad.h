@@ -36,6 +36,7 @@ static int bad_home(ckr_item i)
     if (i >= CKR_ITEM_DCP_METADATA && i <= CKR_ITEM_DCP_TRANSFORM) return BAD_DCP;
     if (i >= CKR_ITEM_NANOTRON_LATEST && i <= CKR_ITEM_NANOTRON_EXPERTS) return BAD_FILES;
     if (i == CKR_ITEM_NANOTRON_RANK) return BAD_FILES;
+    if (i >= CKR_ITEM_FILES_MISSING && i <= CKR_ITEM_FILES_LATEST) return BAD_FILES;
     if (i >= CKR_ITEM_RNG_SIZE && i <= CKR_ITEM_RNG_FORM) return BAD_RNG;
     if (i == CKR_ITEM_RNG_LINEAGE || i == CKR_ITEM_RNG_EXHAUSTED) return BAD_REMAP;
     return BAD_RUN;

@@ -357,6 +357,183 @@ static void foreign(void)
                 "model.decoder.0.pp_block.attn.qkv_proj.weight"));
 }
 
+/* ---- the search of a directory, for a framework that nobody has ---- */
+
+enum { KIT_MODEL = 1, KIT_OPTIM, KIT_DIR, KIT_PART, KIT_STATE };
+
+static const ckr__form kit_forms[] = {
+    { KIT_MODEL, "model_world_size_{RANK}_rank_{rank}.pt" },
+    { KIT_OPTIM, "optim[_dp{dp:02}]_r{rank}.bin" },
+    { KIT_DIR, "rank_{tp:02}[_{pp:03}]/" },
+    { KIT_PART, "sub/{dirs}{name}[_s{pp}][_e{ep}-of-{EP}].{n}.x" },
+    { KIT_STATE, "optimizer_pp-{pp}-of-{PP}_tp-{tp}-of-{TP}_exp-{ep}-of-{EP}.pt" },
+    { 0, NULL }
+};
+
+static ckr__ctx kit;
+
+static ckr__fileset kit_scan(bool deep)
+{
+    ckr__fileset k;
+    memset(&k, 0, sizeof k);
+    memset(&err, 0, sizeof err);
+    ckr__ctx_enter(&kit, &err);
+    k.c = &kit;
+    k.dir = "/w/kit";
+    k.forms = kit_forms;
+    CHECK_OK(ckr__fileset_scan(&k, deep), &err);
+    return k;
+}
+
+static void kit_put(const char *name)
+{
+    char path[200];
+    snprintf(path, sizeof path, "/w/kit/%s", name);
+    memio_put(&mem, path, name, strlen(name));
+}
+
+/* `every` of a kind ends with this, for that file. */
+static void kit_every(uint8_t kind, uint32_t rank, ckr_item item, const char *name)
+{
+    ckr__fileset k = kit_scan(false);
+    char path[200] = "";
+    k.size[CKR__RANK] = rank;
+    if (*name) snprintf(path, sizeof path, "/w/kit/%s", name);
+    if (item == CKR_ITEM_OK) {
+        CHECK_OK(ckr__fileset_every(&k, kind, false, NULL), &err);
+        return;
+    }
+    bad_is(ckr__fileset_every(&k, kind, false, NULL), &err, name, bad(item, path, NOWHERE, ""));
+    CHECK(err.remedy[0]);
+}
+
+static void kit_name(const char *s, uint8_t kind, const char *name)
+{
+    ckr__rankfile f;
+    CHECK_INT(ckr__form_find(kit_forms, s, &f), kind);
+    if (!kind) return;
+    f.rel = s;
+    CHECK_STR(ckr__form_name(&kit, f.form->pattern, &f), s);
+    CHECK(!*name ? !f.n_name : f.n_name == strlen(name) && !memcmp(f.name, name, f.n_name));
+}
+
+static void kit_names(void)
+{
+    ckr__rankfile f;
+    kit_name("model_world_size_4_rank_3.pt", KIT_MODEL, "");
+    kit_name("model_world_size_0_rank_3.pt", 0, "");
+    kit_name("model_world_size_4_rank_1234567890.pt", 0, "");
+    kit_name("model_world_size_4_rank_.pt", 0, "");
+    kit_name("model_world_size_4_rank_3.pt2", 0, "");
+    kit_name("optim_r0.bin", KIT_OPTIM, "");
+    kit_name("optim_dp02_r0.bin", KIT_OPTIM, "");
+    kit_name("optim_dp2_r0.bin", 0, "");
+    kit_name("rank_00/", KIT_DIR, "");
+    kit_name("rank_10_123/", KIT_DIR, "");
+    kit_name("rank_10_123", 0, "");
+    kit_name("sub/a.b.0.x", KIT_PART, "a.b");
+    kit_name("sub/c/d/a_s1_e2-of-3.9.x", KIT_PART, "a");
+    kit_name("sub/c/d/a_s1_s4.9.x", KIT_PART, "a_s1");
+    kit_name("sub/.0.x", 0, "");
+    kit_name("sup/a.0.x", 0, "");
+    CHECK(ckr__form_match("a{step:08}b a{step}", "a00000012b", &f) && f.step == 12);
+    CHECK(!ckr__form_match("a{step:08}b a{step}", "a12", &f));
+    CHECK(!ckr__form_match("a{step:08}b a{step}", "a00000012b a12", &f));
+}
+
+static ckr_result kit_rate(ckr__ctx *c, const char *dir, int *rate)
+{
+    uint32_t kinds;
+    const ckr_result r = ckr__form_kinds(c, dir, kit_forms, &kinds);
+    *rate = kinds & 1u << KIT_MODEL ? 2 : kinds & 1u << KIT_OPTIM ? 1 : 0;
+    return r;
+}
+
+/* Which directory is taken; "": none. */
+static void kit_run(const char *dir)
+{
+    static const ckr__runs runs = { "step_{step} {name}-{step}", "old latest", "ckpt",
+                                    CKR_ITEM_FILES_LATEST, kit_rate, NULL };
+    const char *got = NULL;
+    bool mine = true;
+    memset(&err, 0, sizeof err);
+    ckr__ctx_enter(&kit, &err);
+    if (ckr__runs_probe(&kit, &runs, "/w/kit", &got, &mine) != CKR_OK) {
+        bad_is(err.code, &err, dir, bad(CKR_ITEM_FILES_LATEST, dir, 0, ""));
+        return;
+    }
+    CHECK_INT(mine, *dir != 0);
+    if (mine) CHECK_STR(got, dir);
+}
+
+static void kit_runs(void)
+{
+    memio_free(&mem);
+    kit_put("notes.txt");
+    kit_run("");
+    kit_put("ckpt/step_3/optim_r0.bin");
+    kit_run("/w/kit/ckpt/step_3");
+    kit_put("step_7/model_world_size_1_rank_0.pt");
+    kit_put("step_10/model_world_size_1_rank_0.pt");
+    kit_put("run-11/optim_r0.bin");                    /* a part: whole ones come first       */
+    kit_put("step_12/notes.txt");
+    kit_put("other/model_world_size_1_rank_0.pt");
+    kit_run("/w/kit/step_10");
+    memio_put(&mem, "/w/kit/latest", " 7\n", 3);
+    kit_run("/w/kit/step_7");
+    memio_put(&mem, "/w/kit/latest", "run-11", 6);
+    kit_run("/w/kit/run-11");
+    memio_put(&mem, "/w/kit/latest", "other", 5);
+    kit_run("/w/kit/other");
+    memio_put(&mem, "/w/kit/latest", "9", 1);
+    kit_run("/w/kit/latest");
+    CHECK_STR(err.remedy, "name the directory of a complete step: /w/kit/step_10");
+    memio_put(&mem, "/w/kit/latest", "12", 2);
+    kit_run("/w/kit/latest");
+    memio_put(&mem, "/w/kit/latest", "../kit/step_7", 13);
+    kit_run("/w/kit/latest");
+    memio_put(&mem, "/w/kit/model_world_size_1_rank_0.pt", "", 0);
+    kit_run("/w/kit");
+}
+
+static void kit_files(void)
+{
+    ckr__fileset k;
+    ckr__rankfile **all = NULL;
+    ckr_env env = faulty_env(&fault, memio_io(&mem));
+    if (!CHECK_OK(ckr__ctx_init(&kit, &env, NULL, &err), &err)) return;
+    kit_names();
+    kit_runs();
+    memio_free(&mem);
+    kit_put("model_world_size_2_rank_1.pt");
+    kit_every(KIT_MODEL, 0, CKR_ITEM_FILES_MISSING, "model_world_size_2_rank_0.pt");
+    kit_put("model_world_size_2_rank_0.pt");
+    kit_every(KIT_MODEL, 0, CKR_ITEM_OK, "");
+    kit_every(KIT_MODEL, 4, CKR_ITEM_FILES_SIZES, "model_world_size_2_rank_0.pt");
+    kit_put("model_world_size_3_rank_1.pt");
+    kit_every(KIT_MODEL, 2, CKR_ITEM_FILES_FOREIGN, "model_world_size_3_rank_1.pt");
+    kit_put("model_world_size_3_rank_0.pt");
+    kit_every(KIT_MODEL, 0, CKR_ITEM_FILES_MIXED, "model_world_size_3_rank_0.pt");
+    kit_put("optim_r0.bin");
+    kit_put("optim_r2.bin");
+    kit_every(KIT_OPTIM, 3, CKR_ITEM_FILES_MISSING, "optim_r1.bin");
+    k = kit_scan(true);
+    k.size[CKR__RANK] = 3;
+    CHECK_OK(ckr__fileset_every(&k, KIT_OPTIM, true, &all), &err);
+    CHECK(all && all[0] && !all[1] && all[2]);
+    CHECK_OK(ckr__fileset_step(&k, all[2], "step", NULL, 7, 7), &err);
+    bad_is(ckr__fileset_step(&k, all[2], "step", NULL, 7, 8), &err, "step",
+           bad(CKR_ITEM_FILES_STEP, "/w/kit/optim_r2.bin", NOWHERE, "step"));
+    kit_put("optim_r00.bin");
+    kit_every(KIT_OPTIM, 3, CKR_ITEM_FILES_DUPLICATE, "optim_r00.bin");
+    from_disk(TP2 "/13/optimizer/optimizer" RANK("0"), "/w/kit/optimizer" RANK("1"));
+    k = kit_scan(false);
+    CHECK_INT(k.n_files[KIT_STATE], 1);
+    bad_is(ckr__fileset_load(&k, k.files[KIT_STATE][0], NULL), &err, "another rank's",
+           bad(CKR_ITEM_FILES_SWAPPED, "/w/kit/optimizer" RANK("1"), NOWHERE, ""));
+    ckr__ctx_free(&kit);
+}
+
 static void unreadable(void)
 {
     load(TP2);
@@ -725,6 +902,7 @@ int main(int argc, char **argv)
     RUN(configuration);
     RUN(missing);
     RUN(foreign);
+    RUN(kit_files);
     RUN(unreadable);
     RUN(shapes);
     RUN(optimizers);

@@ -743,10 +743,10 @@ static void broken(void)
 {
     copy_case(ROBIN);
     memio_remove(&disk, STEP "zero_pp_rank_2_mp_rank_00_optim_states.pt");
-    broken_as(CKR_ITEM_DEEPSPEED_MISSING, "bad/global_step3");
+    broken_as(CKR_ITEM_DEEPSPEED_MISSING, STEP "zero_pp_rank_2_mp_rank_00_optim_states.pt");
     copy_case(ROBIN);
     memio_remove(&disk, STEP "mp_rank_00_model_states.pt");
-    broken_as(CKR_ITEM_DEEPSPEED_MISSING, "bad/global_step3");
+    broken_as(CKR_ITEM_DEEPSPEED_MISSING, STEP "mp_rank_00_model_states.pt");
     copy_case(ROBIN);
     memio_put(&disk, "bad/latest", "global_step9", 12);
     broken_as(CKR_ITEM_DEEPSPEED_LATEST, "bad/latest");
@@ -874,7 +874,7 @@ static void universal_parts(void)
         snprintf(path, sizeof path, STEP "zero/tok.weight/%s", gone[i]);
         CHECK(memio_find(&disk, path) != NULL);
         memio_remove(&disk, path);
-        broken_as(CKR_ITEM_DEEPSPEED_MISSING, "bad/global_step3");
+        broken_as(CKR_ITEM_DEEPSPEED_MISSING, path);
     }
     memio_remove(&disk, "bad");
 }
