@@ -27412,7 +27412,7 @@ static const char *ckr__runs_named(ckr__ctx *c, const ckr__runs *k, const char *
 static ckr_result ckr__runs_latest(ckr__ctx *c, const ckr__runs *k, const char *run,
                                    const char *pointer, const char **dir, bool *mine)
 {
-    const char *path = ckr__path_join(c, run, pointer), *text, *name, *why = NULL, *whole;
+    const char *path = ckr__path_join(c, run, pointer), *text = NULL, *name, *why = NULL, *whole;
     const ckr__step *best;
     ckr__steps l;
     int rate = 0;
