@@ -5201,11 +5201,10 @@ static const char *ckr__glob_one(const char *p, char ch)
     return *p == ch ? p + 1 : NULL;
 }
 
-/* As glob matches a name: '*' any run, '?' one character, sets; a leading dot only by a dot. */
-static bool ckr__glob(const char *pattern, const char *s)
+/* '*' is any run, '?' one character, and there are sets. */
+static bool ckr__wild(const char *pattern, const char *s)
 {
     const char *star = NULL, *back = NULL, *next;
-    if (*s == '.' && *pattern != '.') return false;
     while (*s) {
         if (*pattern == '*') {
             star = ++pattern;
@@ -5224,6 +5223,12 @@ static bool ckr__glob(const char *pattern, const char *s)
     return *pattern == 0;
 }
 
+/* As glob matches a name: a leading dot only by a dot. */
+static bool ckr__glob(const char *pattern, const char *s)
+{
+    return (*s != '.' || *pattern == '.') && ckr__wild(pattern, s);
+}
+
 /* Does `name` have one of these forms? A * stands for anything, blanks part the forms. */
 static bool ckr__name_in(const char *forms, const char *name)
 {
@@ -5232,7 +5237,7 @@ static bool ckr__name_in(const char *forms, const char *name)
     for (; forms && *forms; forms += n + (forms[n] == ' ')) {
         n = strcspn(forms, " ");
         ckr__format(form, sizeof form, "%.*s", (int)n, forms);
-        if (ckr__glob(form, name)) return true;
+        if (ckr__wild(form, name)) return true;
     }
     return false;
 }
