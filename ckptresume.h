@@ -149,8 +149,8 @@
        >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work
        >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report
        >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts
-       >>dialects.follows >>dialects.carry
-       >>kit.files >>kit.runs >>kit.parts >>nanotron >>nanotron.files >>nanotron.probe
+       >>dialects.follows >>dialects.carry >>kit.files >>kit.runs >>kit.parts >>kit.curve
+       >>nanotron >>nanotron.files >>nanotron.probe
        >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
        >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
        >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
@@ -20029,7 +20029,7 @@ static ckr_result ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
     ckr__curve *curve;
     uint64_t i;
     bool plain = s->curve->kind == CKR__CV_TITAN && ckr__same(s->a, 1) && ckr__same(s->b, s->t0) &&
-                 ckr__same(s->rate, 1) && ckr__whole(at) && ckr__whole(left) && left >= 1 &&
+                 ckr__same(s->rate, 1) && ckr__whole(at) && ckr__whole(left) && left >= 0 &&
                  at + up >= s->curve->k.warm;
     for (i = 0; i < s->n_lanes; i++)
         plain = plain && ckr__same(s->lanes[i].p, 1) && ckr__same(s->lanes[i].q, 0) &&
@@ -25583,6 +25583,7 @@ typedef struct ckr__out {
     bool      unscheduled;
     bool      recomputes;      /* its loader computes the first LR anew; else it is the groups'  */
     bool      rounded;         /* lengths that the framework takes whole only were not     */
+    const char *cannot, *remedy;       /* why it follows none, and what it would, or NULL  */
     ckr_run_setting *settings; /* what the coming run must be started with               */
     uint64_t  n_settings;
 } ckr__out;
@@ -27803,6 +27804,191 @@ static ckr_dtype ckr__cast_of(const ckr_tensor *param, const ckr_tensor *master,
     const bool cast = as != CKR_DTYPE_NONE && as != param->dtype && ckr__is_float(param->dtype);
     *from = cast && master ? master : param;
     return cast ? as : param->dtype;
+}
+
+/* >>kit.curve ----------------------------------------------------------------- */
+/* What was decided, in the numbers that a framework computes its LR from. Decisions leave maps: the
+   LR is q + p f(u) at u = a (t - t0) + b, or a second warmup before that. A framework has f alone,
+   with bounds, lengths and a clock of its own, which take the maps up:
+     bounds   f is linear in its two bounds, so those of q + p f are q + p bound; a floor that is a
+              part of the base becomes that part of the new base
+     lengths  f is at its place x when a (t - t0) + b = x, so when t = t0 + (x - b) / a, which is
+              t + (x - u) / a seen from here; what is L long becomes L / a
+     clock    f sees only how far the clock is from its places. Where the clock can be written, all
+              may move with it: in the warmup to its origin, u and every place over a; in the decay
+              so that it begins right behind the warmup; to the begin of a second warmup, which is
+              the first one then. The rest of a line is a line: from the LR here to its end
+   A place x is met by u + e: torchtitan and the decay of DeepSpeed's cosine count from 1. The guess
+   may be wrong: its parameters are built as the framework builds them, and the planner compares the
+   schedule that comes out with what was decided (>>schedule.proof). */
+
+typedef struct ckr__hold {
+    ckr__ctx           *c;
+    ckr__out           *out;
+    const ckr_schedule *want;
+    const char         *family;        /* of schedules: there are no others                  */
+    int64_t             done;          /* updates                                            */
+    bool                clocked;       /* the clock is the step: no other can be written     */
+    bool                rounds;        /* lengths that are not whole are rounded             */
+    /* The parameters of a schedule without maps; NULL without an error: it has none.        */
+    ckr_node         *(*params_fn)(ckr__ctx *c, const ckr_schedule *fit, void *user);
+    void               *user;
+    ckr_node           *params;        /* result; `fit`: what the framework builds from them, at
+                                          the clock that is to be written, or NULL           */
+    ckr_schedule       *fit;
+} ckr__hold;
+
+static void ckr__hold_bounds(const ckr__curve_nums *was, ckr_schedule *x, ckr__curve_nums *k)
+{
+    bool floors = false;
+    uint64_t i;
+    for (i = 0; i < x->n_lanes; i++) {
+        ckr_lane *l = &x->lanes[i];
+        const double base = l->base, low = l->q + l->p * l->min;
+        l->base = l->q + l->p * base;
+        l->max = l->q + l->p * l->max;
+        if (fabs(low - l->min) > 4 * DBL_EPSILON * fabs(l->min)) l->min = low;
+        if (!floors && l->base > 0 && !ckr__same(l->base, base)) {
+            k->floor = (l->q + l->p * base * was->floor) / l->base;
+            k->from = (l->q + l->p * base * was->from) / l->base;
+            floors = true;
+        }
+        l->p = 1;
+        l->q = 0;
+    }
+}
+
+/* Every lane's highest value; the floor stays what it was. */
+static void ckr__hold_top(ckr_schedule *x, ckr__curve_nums *k, const double *top)
+{
+    bool floors = false;
+    uint64_t i;
+    for (i = 0; i < x->n_lanes; i++) {
+        if (!floors && top[i] > 0) k->floor *= x->lanes[i].base / top[i];
+        floors = floors || top[i] > 0;
+        x->lanes[i].base = x->lanes[i].max = top[i];
+    }
+}
+
+static bool ckr__hold_whole(const ckr__hold *h, double *v, bool down)
+{
+    const double near = floor(*v + 0.5);
+    if (!(fabs(near) < 9e15)) return *v != *v;
+    if (!(fabs(*v - near) <= 1e-9 * (1 + fabs(near)))) {
+        if (!h->rounds) return false;
+        h->out->rounded = true;
+        *v = down ? floor(*v) : near;
+    } else {
+        *v = near;
+    }
+    return true;
+}
+
+/* A mapped clock, or a second warmup, as the places of `n` and x->position. `now`: the LRs here.
+   False: they cannot be had so. */
+static bool ckr__hold_time(const ckr__hold *h, ckr_schedule *x, ckr__curve *v, double *now)
+{
+    const ckr_schedule *w = h->want;
+    const ckr__curve_nums *k = &w->curve->k;
+    const uint8_t kind = v->kind;
+    const bool ds = kind == CKR__CV_DS_WARMUP || kind == CKR__CV_DS_COSINE,
+               titan = kind == CKR__CV_TITAN;
+    const double t = (double)w->position, u = ckr__rn(w->a * (t - w->t0)) + w->b,
+                 begin = ds ? k->warm : k->start;
+    const double e = titan || (kind == CKR__CV_DS_COSINE && u >= k->warm) ? 1 : 0;
+    ckr__curve_nums *n = &v->k;
+    double clock = t, end;
+    uint64_t i;
+    n->start = begin;
+    if ((!ds && !titan && kind != CKR__CV_NANOTRON) || (w->ramp_len > 0 && !ds)) return false;
+    if (w->ramp_len > 0) {
+        clock = t - w->ramp_at;
+        n->start = n->warm = w->ramp_len;
+        n->decay = k->total - w->ramp_at - n->warm;
+        n->from = 0;
+        v->warm_shape = CKR__SH_LINEAR;
+        for (i = 0; i < x->n_lanes; i++) now[i] = w->lanes[i].ramp_to;
+        ckr__hold_top(x, n, now);
+    } else if (u + e < k->warm) {
+        if (h->clocked) return false;
+        clock = (u + e) / w->a - e;
+        n->warm = k->warm / w->a;
+        n->start = begin / w->a;
+        n->decay = k->decay / w->a;
+    } else if (h->clocked || u + e < begin) {
+        n->start = t + e + (begin - u - e) / w->a;
+        n->decay = k->decay / w->a;
+    } else if (v->shape == CKR__SH_LINEAR) {
+        n->start = k->warm + e;
+        n->decay = ckr__sched_end(w) - t;
+        clock = k->warm;
+        if (ckr__sched_at(h->c, w, CKR__COL_LR, t, now) != CKR_OK) return false;
+        ckr__hold_top(x, n, now);
+    } else {
+        n->start = k->warm + (titan ? 1 : 0);
+        n->decay = k->decay / w->a;
+        clock = (u + e - begin) / w->a + n->start - e;
+    }
+    end = n->start + n->decay;
+    if (!ckr__hold_whole(h, &n->warm, false) || !ckr__hold_whole(h, &clock, false) ||
+        !ckr__hold_whole(h, &n->start, n->start <= clock) || !ckr__hold_whole(h, &end, false))
+        return false;
+    n->decay = end - n->start;
+    if (ds) n->total = end;
+    x->position = (int64_t)clock;
+    return true;
+}
+
+/* The parameters with which a framework follows what was decided, and that it does. */
+static ckr_result ckr__hold_schedule(ckr__hold *h)
+{
+    const ckr_schedule *w = h->want;
+    const size_t n = strlen(h->family);
+    ckr_schedule *x = ckr__sched_copy(h->c, w), *y;
+    ckr__curve *v = CKR__NEW(h->c, ckr__curve);
+    double *bases = CKR__NEW_N(h->c, double, w->n_lanes);
+    uint64_t i;
+    ckr_result r;
+    h->out->follows = NULL;
+    if (!x || !v || !bases) return h->c->err->code;
+    if (w->opaque || strncmp(w->kind, h->family, n) != 0 || (w->kind[n] && w->kind[n] != ':')) {
+        h->out->cannot = ckr__printf(h->c, "the framework has %s's schedules only", h->family);
+        h->out->remedy = ckr__printf(h->c, "--to-schedule %s:...", h->family);
+        return h->c->err->code;
+    }
+    *v = *w->curve;
+    x->curve = v;
+    ckr__hold_bounds(&w->curve->k, x, &v->k);
+    if ((w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0)) &&
+        !ckr__hold_time(h, x, v, bases))
+        return h->c->err->code;
+    for (i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
+    h->params = h->params_fn(h->c, x, h->user);
+    if (!h->params) return h->c->err->code;
+    r = ckr__sched_build(h->c, w->kind, h->params, bases, w->n_lanes, &y);
+    if (r == CKR_E_ARG) ckr__sched_forgive(h->c);
+    if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
+    v->flags &= CKR__CF_CLAMP;                 /* of the version, not of the parameters      */
+    ((ckr__curve *)(uintptr_t)y->curve)->flags |= v->flags;
+    y->position = x->position;
+    ckr__sched_stand(y, h->done);
+    h->out->follows = h->fit = y;
+    return CKR_OK;
+}
+
+/* What the coming run must be given: each parameter under `prefix`, where it is other than in
+   `was`. */
+static bool ckr__hold_tell(const ckr__hold *h, const char *place, const char *prefix,
+                           const ckr_node *was, const char *why)
+{
+    uint64_t i;
+    for (i = 0; i < h->params->count; i++) {
+        const char *key = ckr__dict_key(h->params, i);
+        if (!key || !ckr__setting_changed(h->out, place, ckr__printf(h->c, "%s%s", prefix, key),
+                                          ckr__dict_at(h->params, i), ckr_node_get(was, key), why))
+            return false;
+    }
+    return true;
 }
 
 #ifndef CKPTRESUME_NO_NANOTRON
@@ -30930,122 +31116,64 @@ static bool ckr__nt_scheduler_file(ckr__nt_job *x, uint32_t pp, uint32_t tp)
 
 /* emit: schedule ------------------------------------------------------------------ */
 /* Nanotron has one curve of five numbers and two shapes for all groups, a base LR for each, and a
-   clock that is the step. Whatever a policy decided has to become such a curve, or is refused. */
+   clock that is the step. */
 
-static bool ckr__nt_cannot_hold(ckr__nt_job *x, const char *why, const char *remedy)
+static ckr_node *ckr__nt_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
 {
-    return ckr__nt_say(x, "CKR_E_NANOTRON_SCHEDULE", CKR_ERROR, "schedule", NULL, NULL, why,
-                       remedy);
-}
-
-static bool ckr__nt_near(double a, double b)
-{
-    return fabs(a - b) <= 1e-12 * (fabs(a) + fabs(b));
-}
-
-/* lr = q + p * (m + (b - m) * g) = m + (b' - m) * g, with b' = m + p * (b - m): only the base
-   changes, as long as the floor stays. False: it does not. */
-static bool ckr__nt_fold_value(const ckr_lane *l, double *base)
-{
-    const double m = l->min == l->min ? l->min : 0;
-    *base = l->base;
-    if (ckr__nt_near(l->p, 1) && fabs(l->q) <= 1e-300) return true;
-    *base = m + l->p * (l->base - m);
-    return ckr__nt_near(l->q + l->p * m, m);
-}
-
-/* The time map into whole steps: start and length of the decay as the new clock sees them. */
-static bool ckr__nt_fold_time(ckr__nt_job *x, const ckr_schedule *s, ckr_node *params, bool *exact)
-{
-    const ckr__curve_nums *k = &s->curve->k;
-    const double start = s->t0 + (k->start - s->b) / s->a,
-                 end = s->t0 + (k->start + k->decay - s->b) / s->a;
-    const double to = floor(end + 0.5), from = floor(start + (start > (double)x->step ? 0.5 : 0));
+    const ckr_schedule *was = (const ckr_schedule *)user;
+    const ckr__curve_nums *k = &fit->curve->k, *old = &was->curve->k;
+    ckr_node *d = ckr__dict_copy(c, was->params);
     double train;
-    *exact = ckr__nt_near(start, from) && ckr__nt_near(end, to);
-    if (ckr_node_f64(ckr_node_get(params, "train_steps"), &train) &&
-        ckr__same(train, k->start + k->decay) &&
-        !ckr__node_set(x->c, params, "train_steps", ckr__node_int(x->c, (int64_t)to)))
-        return false;
-    return ckr__node_set(x->c, params, "lr_decay_starting_step",
-                         ckr__node_int(x->c, (int64_t)from)) &&
-           ckr__node_set(x->c, params, "lr_decay_steps", ckr__node_int(x->c, (int64_t)(to - from)));
+    if (!ckr__same(k->start, old->start) || !ckr__same(k->decay, old->decay)) {
+        ckr__node_set(c, d, "lr_decay_starting_step", ckr__sw_number(c, k->start));
+        if (ckr_node_f64(ckr_node_get(d, "train_steps"), &train) &&
+            ckr__same(train, old->start + old->decay))
+            ckr__node_set(c, d, "train_steps", ckr__sw_number(c, k->start + k->decay));
+    }
+    if (!ckr__same(fit->lanes[0].min, was->lanes[0].min))
+        ckr__node_set(c, d, "min_decay_lr", ckr__node_float(c, fit->lanes[0].min));
+    return ckr__node_set(c, d, "lr_decay_steps", ckr__sw_number(c, k->decay)) ? d : NULL;
 }
 
-/* Each base is moved so that the first value is the wanted one exactly as far as doubles go. */
-static bool ckr__nt_meet_here(ckr__nt_job *x, const ckr_schedule *want, ckr_schedule *made)
+/* Rounded lengths move the LR here: each base is moved so that it is the wanted one. */
+static ckr_result ckr__nt_meet_here(ckr__nt_job *x, const ckr_schedule *want)
 {
     const uint64_t n = want->n_lanes;
     double *a = CKR__NEW_N(x->c, double, n), *b = CKR__NEW_N(x->c, double, n);
+    ckr_result r = a && b ? ckr__sched_at(x->c, want, CKR__COL_LR, (double)x->step, a)
+                          : x->c->err->code;
     uint64_t i;
-    if (!a || !b || ckr__sched_at(x->c, want, CKR__COL_LR, (double)x->step, a) != CKR_OK ||
-        ckr__sched_at(x->c, made, CKR__COL_LR, (double)x->step, b) != CKR_OK) return false;
-    for (i = 0; i < n; i++) {
-        ckr_lane *l = &made->lanes[i];
+    if (r == CKR_OK) r = ckr__sched_at(x->c, x->schedule, CKR__COL_LR, (double)x->step, b);
+    for (i = 0; r == CKR_OK && i < n; i++) {
+        ckr_lane *l = &x->schedule->lanes[i];
         const double up = b[i] - l->min;
         if (up > 0) l->base = l->min + (a[i] - l->min) * (l->base - l->min) / up;
     }
-    return true;
+    return r;
 }
 
-static bool ckr__nt_schedule_made(ckr__nt_job *x, const ckr_schedule *want, ckr_node *params,
-                                  const double *bases, bool exact)
+static ckr_result ckr__nt_schedule_plan(ckr__nt_job *x)
 {
-    ckr_schedule *made;
-    if (ckr__sched_build(x->c, "nanotron", params, bases, want->n_lanes, &made) != CKR_OK)
-        return false;
-    if (!ckr__node_set(x->c, params, "lr_decay_steps",
-                       ckr__node_int(x->c, (int64_t)made->curve->k.decay)))
-        return false;
-    if (!exact && !ckr__nt_meet_here(x, want, made)) return false;
-    x->schedule = made;
-    x->out->follows = made;
-    x->out->rounded = !exact;
-    return true;
-}
-
-static bool ckr__nt_schedule_plan(ckr__nt_job *x)
-{
-    const ckr_schedule *s = x->s->n_schedules ? x->s->schedules : NULL, *old = NULL;
-    const ckr_state *source = x->nt->s;
-    ckr_node *params;
-    double *bases;
-    uint64_t i;
-    bool mapped, timed, exact = true;
-    if (source->n_schedules) old = source->schedules;
-    x->out->follows = old;
+    ckr_schedule *s = x->s->n_schedules ? x->s->schedules : NULL;
+    ckr__hold h = CKR_ZERO;
+    ckr_result r;
+    x->out->follows = x->nt->s->n_schedules ? x->nt->s->schedules : NULL;
     x->out->recomputes = true;
-    if (s && s->opaque && !ckr__sched_same(s, old))
-        return ckr__nt_cannot_hold(x, "the curve of the schedule asked for is not known",
-                                   "--to-schedule nanotron:learning_rate=...,lr_warmup_steps=...");
-    if (!s || s->opaque || !s->n_lanes || s->n_lanes != x->s->n_groups ||
-        ckr__sched_same(s, old))
-        return true;
-    if (strcmp(s->kind, "nanotron") != 0)
-        return ckr__nt_cannot_hold(x, "Nanotron has only its own schedule",
-                                   "--to-schedule nanotron:learning_rate=...,lr_warmup_steps=...");
-    timed = !ckr__nt_near(s->a, 1) || !ckr__same(s->b, s->t0);
-    mapped = s->ramp_len > 0 || timed;
-    bases = CKR__NEW_N(x->c, double, s->n_lanes);
-    params = ckr__dict_copy(x->c, s->params);
-    if (!bases || !params) return false;
-    for (i = 0; i < s->n_lanes; i++) {
-        if (!ckr__nt_fold_value(&s->lanes[i], &bases[i]))
-            return ckr__nt_cannot_hold(x, "Nanotron's floor is the same before and after",
-                                       "--lr-policy target");
-        mapped = mapped || !ckr__nt_near(bases[i], s->lanes[i].base);
-    }
-    if (s->ramp_len > 0 || (mapped && (double)x->step < s->curve->k.warm))
-        return ckr__nt_cannot_hold(
-            x, s->ramp_len > 0 ? "Nanotron's clock is the step: it cannot warm up a second time"
-                               : "the run is still warming up, which Nanotron cannot scale",
-            "--lr-policy target, or stretch or splice behind the warm-up");
-    if (timed && !ckr__nt_fold_time(x, s, params, &exact))
-        return false;
-    if (mapped && s->n_lanes &&
-        !ckr__node_set(x->c, params, "min_decay_lr", ckr__node_float(x->c, s->lanes[0].min)))
-        return false;
-    return ckr__nt_schedule_made(x, s, params, bases, exact);
+    if (!s || ckr__sched_same(s, x->out->follows) ||
+        (!s->opaque && (!s->n_lanes || s->n_lanes != x->s->n_groups)))
+        return CKR_OK;
+    h.c = x->c;
+    h.out = x->out;
+    h.want = s;
+    h.family = "nanotron";
+    h.done = x->step;
+    h.clocked = h.rounds = true;
+    h.params_fn = ckr__nt_curve;
+    h.user = s;
+    r = ckr__hold_schedule(&h);
+    x->schedule = h.fit;
+    x->refused = x->refused || !h.fit;
+    return r == CKR_OK && h.fit && x->out->rounded ? ckr__nt_meet_here(x, s) : r;
 }
 
 /* What is written otherwise than it was, one entry for each kind of value. */
@@ -31745,7 +31873,8 @@ static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
     ckr_result e = CKR_OK;
     uint32_t p, t;
     const bool optimizer = !(without & CKR_OPTIMIZER) && x->s->n_groups > 0;
-    if (!ckr__nt_allowed(x) || !ckr__nt_schedule_plan(x) || x->refused) return x->c->err->code;
+    if (!ckr__nt_allowed(x) || ckr__nt_schedule_plan(x) != CKR_OK || x->refused)
+        return x->c->err->code;
     e = ckr__nt_items(x);
     if (e == CKR_OK) e = ckr__nt_vocabulary(x);
     if (e == CKR_OK) e = ckr__nt_cut_items(x);
@@ -43005,146 +43134,45 @@ static ckr_result ckr__ds_uni_out(ckr__ds_job *x)
 
 /* DeepSpeed's own schedulers take their curve from ds_config, the base LRs of WarmupCosineLR from
    the groups as the run builds them; a checkpoint holds last_batch_iteration, and the LR of the
-   first update. So a decided schedule is handed over as a clock and settings: those are sought
-   here, built, and compared with what was decided, update by update. */
+   first update. So a decided schedule is handed over as a clock and settings. */
 
-typedef struct ckr__dsf {       /* a candidate                                            */
-    double    clock, warm, total, from, floor;
-    double   *base, *min, *max;        /* of each lane                                     */
-    bool      linear;          /* the warm-up, whatever it was                           */
-} ckr__dsf;
-
-static bool ckr__dsf_begin(ckr__ds_job *x, const ckr_schedule *w, ckr__dsf *f)
+/* The scheduler's own keys, of which `lr` and `clamped` are none. */
+static ckr_node *ckr__ds_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
 {
-    const ckr__curve_nums *k = &w->curve->k;
+    static const struct { uint8_t kind; const char *low, *high; } bounds[] = {
+        { CKR__CV_DS_WARMUP, "warmup_min_lr", "warmup_max_lr" },
+        { CKR__CV_DS_CYCLE, "cycle_min_lr", "cycle_max_lr" },
+        { CKR__CV_DS_RANGE, "lr_range_test_min_lr", NULL }
+    };
+    const ckr_schedule *was = (const ckr_schedule *)user;
+    const ckr__curve_nums *k = &fit->curve->k, *old = &was->curve->k;
+    const uint64_t n = fit->n_lanes;
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
-    memset(f, 0, sizeof *f);
-    f->base = CKR__NEW_N(x->c, double, w->n_lanes);
-    f->min = CKR__NEW_N(x->c, double, w->n_lanes);
-    f->max = CKR__NEW_N(x->c, double, w->n_lanes);
-    if (!f->base || !f->min || !f->max) return false;
-    f->clock = (double)w->position;
-    f->warm = k->warm;
-    f->total = k->total;
-    f->floor = k->floor;
-    f->from = k->from;
-    for (i = 0; i < w->n_lanes; i++) {                 /* a splice: q + p * lr              */
-        const ckr_lane *l = &w->lanes[i];
-        f->base[i] = l->q + l->p * l->base;
-        f->min[i] = l->q + l->p * l->min;
-        f->max[i] = l->q + l->p * l->max;
-        if (i || !(f->base[i] > 0) || ckr__same(f->base[i], l->base)) continue;
-        f->floor = (l->q + l->p * l->base * k->floor) / f->base[i];
-        f->from = (l->q + l->p * l->base * k->from) / f->base[i];
+    for (i = 0; i < ckr__dict_n(was->params); i++) {
+        const char *key = ckr__dict_key(was->params, i);
+        if (key && strcmp(key, "lr") && strcmp(key, "clamped"))
+            ckr__node_take(c, d, was->params, i);
     }
-    return true;
-}
-
-/* Behind new warm-up, or stretched: another curve of the same family, on a clock of its own or
-   from where the old one stands. */
-static void ckr__dsf_guess(const ckr_schedule *w, ckr__dsf *f)
-{
-    const double t = (double)w->position, u = ckr__rn(w->a * (t - w->t0)) + w->b;
-    const bool cosine = w->curve->kind == CKR__CV_DS_COSINE;
-    double now, left;
-    uint64_t i;
-    if (w->ramp_len > 0) {
-        f->clock = t - w->ramp_at;
-        f->warm = w->ramp_len;
-        f->total = w->curve->k.total - u + f->clock;
-        f->linear = true;
-        f->from = 0;
-        for (i = 0; i < w->n_lanes; i++) f->base[i] = f->max[i] = w->lanes[i].ramp_to;
-        return;
+    for (i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+        if (fit->curve->kind != bounds[i].kind) continue;
+        ckr__node_set(c, d, bounds[i].low,
+                      ckr__sn_array(c, &fit->lanes->min, n, sizeof *fit->lanes, true));
+        if (bounds[i].high)
+            ckr__node_set(c, d, bounds[i].high,
+                          ckr__sn_array(c, &fit->lanes->max, n, sizeof *fit->lanes, true));
     }
-    left = (f->total - u) / w->a;
-    if (u < f->warm || cosine) {                       /* every length, the clock with them  */
-        f->clock = u < f->warm ? u / w->a : (u + 1 - f->warm) / w->a + f->warm - 1;
-        f->warm = u < f->warm ? f->warm / w->a : f->warm;
-        f->total = cosine ? f->warm + (f->total - w->curve->k.warm) / w->a : f->clock + left;
-        return;
-    }
-    for (i = 0; i < w->n_lanes; i++) {                 /* the rest of a straight line        */
-        now = (f->max[i] - f->min[i]) * (f->total - u) / (f->total - f->warm);
-        f->max[i] = f->min[i] + now * (t + left - f->warm) / left;
-    }
-    f->total = t + left;
-}
-
-/* One number where all lanes have it, as configurations do. */
-static ckr_node *ckr__dsf_lanes(ckr__ctx *c, const double *v, uint64_t n)
-{
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
-    uint64_t i;
-    for (i = 1; i < n && ckr__same(v[i], v[0]); i++) {}
-    if (i >= n) return ckr__node_float(c, n ? v[0] : 0);
-    for (i = 0; list && i < n; i++)
-        if (!ckr__node_push(c, list, ckr__node_float(c, v[i]))) return NULL;
-    return list;
-}
-
-/* A length that must be a whole number, and is but for rounding. */
-static ckr_node *ckr__dsf_whole(ckr__ctx *c, double v)
-{
-    const double r = floor(v + 0.5);
-    if (!(fabs(v - r) <= 1e-6 * (1 + fabs(r))) || !(fabs(r) < 9e15)) return NULL;
-    return ckr__node_int(c, (int64_t)r);
-}
-
-/* The scheduler's own keys, of which `lr` and `clamped` are none. NULL: it has no such lengths. */
-static ckr_node *ckr__dsf_params(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f)
-{
-    const ckr__curve_nums *k = &w->curve->k;
-    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
-    uint64_t i, n = w->params ? w->params->count : 0;
-    bool ok = d != NULL;
-    for (i = 0; i < n && ok; i++) {
-        ckr_node *key = w->params->u.items[2 * i];
-        if (!ckr__is_str(key, "lr") && !ckr__is_str(key, "clamped"))
-            ok = ckr__node_pair(x->c, d, key, ckr__dict_at(w->params, i));
-    }
-    if (w->curve->kind == CKR__CV_DS_WARMUP)
-        ok = ok && ckr__node_set(x->c, d, "warmup_min_lr",
-                                 ckr__dsf_lanes(x->c, f->min, w->n_lanes)) &&
-             ckr__node_set(x->c, d, "warmup_max_lr", ckr__dsf_lanes(x->c, f->max, w->n_lanes));
-    if (w->curve->kind == CKR__CV_DS_CYCLE)
-        ok = ok && ckr__node_set(x->c, d, "cycle_min_lr",
-                                 ckr__dsf_lanes(x->c, f->min, w->n_lanes)) &&
-             ckr__node_set(x->c, d, "cycle_max_lr", ckr__dsf_lanes(x->c, f->max, w->n_lanes));
-    if (w->curve->kind == CKR__CV_DS_COSINE) {
-        if (ok && !ckr__same(f->floor, k->floor))
-            ok = ckr__node_set(x->c, d, "cos_min_ratio", ckr__node_float(x->c, f->floor));
-        if (ok && !ckr__same(f->from, k->from))
-            ok = ckr__node_set(x->c, d, "warmup_min_ratio", ckr__node_float(x->c, f->from));
-    }
-    if (ok && !ckr__same(f->warm, k->warm))
-        ok = ckr__node_set(x->c, d, "warmup_num_steps", ckr__dsf_whole(x->c, f->warm));
-    if (ok && !ckr__same(f->total, k->total) && f->total == f->total)
-        ok = ckr__node_set(x->c, d, "total_num_steps", ckr__dsf_whole(x->c, f->total));
-    if (ok && f->linear) ok = ckr__node_set(x->c, d, "warmup_type", ckr__node_str(x->c, "linear"));
-    return ok ? d : NULL;
-}
-
-/* The schedule that DeepSpeed builds from these parameters, at the candidate's clock; NULL in *out:
-   it builds none. */
-static ckr_result ckr__dsf_follows(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f,
-                                   const ckr_node *params, const ckr_schedule **out)
-{
-    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
-    ckr_node *d = ckr__dict_copy(x->c, params);
-    ckr_schedule *y;
-    ckr_result r;
-    *out = NULL;
-    if (!d || ((w->curve->flags & CKR__CF_CLAMP) &&
-               !ckr__node_set(x->c, d, "clamped", ckr__node_bool(x->c, true))))
-        return ckr__oom(x->c);
-    r = ckr__sched_build(x->c, w->kind, d, f->base, w->n_lanes, &y);
-    if (r == CKR_E_ARG) ckr__sched_forgive(x->c);
-    if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
-    y->position = (int64_t)f->clock;
-    y->offset = f->clock - (double)done;
-    *out = y;
-    return CKR_OK;
+    if (fit->curve->kind == CKR__CV_DS_COSINE && !ckr__same(k->floor, old->floor))
+        ckr__node_set(c, d, "cos_min_ratio", ckr__node_float(c, k->floor));
+    if (fit->curve->kind == CKR__CV_DS_COSINE && !ckr__same(k->from, old->from))
+        ckr__node_set(c, d, "warmup_min_ratio", ckr__node_float(c, k->from));
+    if (!ckr__same(k->warm, old->warm))
+        ckr__node_set(c, d, "warmup_num_steps", ckr__sw_number(c, k->warm));
+    if (k->total == k->total && !ckr__same(k->total, old->total))
+        ckr__node_set(c, d, "total_num_steps", ckr__sw_number(c, k->total));
+    if (fit->curve->warm_shape != was->curve->warm_shape)
+        ckr__node_set(c, d, "warmup_type", ckr__node_str(c, "linear"));
+    return d;
 }
 
 static const ckr_node *ckr__ds_was(const ckr__ds_job *x, const char *pointer)
@@ -43159,8 +43187,7 @@ static bool ckr__ds_setting(ckr__ds_job *x, const char *key, const ckr_node *val
 }
 
 /* WarmupCosineLR scales the LR with which the groups are built, by ds_config or by the trainer. */
-static bool ckr__dsf_say_bases(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f,
-                               const ckr_node *lr)
+static bool ckr__ds_say_bases(ckr__ds_job *x, const ckr_schedule *w, const ckr_node *lr)
 {
     static const char why[] = "WarmupCosineLR scales the LR with which the groups are built, not "
                               "the checkpoint's";
@@ -43176,7 +43203,7 @@ static bool ckr__dsf_say_bases(ckr__ds_job *x, const ckr_schedule *w, const ckr_
     for (i = 0; i < w->n_lanes; i++) {
         const char *key = ckr__printf(x->c, "param_groups[%llu].lr", (unsigned long long)i);
         if (!key || !ckr__setting_changed(x->out, "optimizer", key,
-                                          ckr__node_float(x->c, f->base[i]),
+                                          ckr__node_float(x->c, w->lanes[i].base),
                                           known ? ckr__node_float(x->c, was->lanes[i].base) : NULL,
                                           why))
             return false;
@@ -43184,30 +43211,23 @@ static bool ckr__dsf_say_bases(ckr__ds_job *x, const ckr_schedule *w, const ckr_
     return true;
 }
 
-/* What a run needs that is to go on with the candidate; it is in the written configuration too. */
-static bool ckr__dsf_say(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *f, ckr_node *params)
+/* What a run needs that is to go on with it; it is in the written configuration, too. */
+static bool ckr__ds_say_curve(ckr__ds_job *x, const ckr__hold *h)
 {
     static const char why[] = "the files hold this scheduler's clock and the LR of the first "
                               "update; the curve is the coming run's configuration";
     ckr_node *conf = ckr__node(x->c, CKR_NODE_DICT), *lr, *o, *op;
-    const ckr_node *was = ckr__ds_was(x, "/scheduler/params");
-    uint64_t i;
-    if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, w->kind + 10)) ||
-        !ckr__node_set(x->c, conf, "params", params) ||
+    if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, h->fit->kind + 10)) ||
+        !ckr__node_set(x->c, conf, "params", h->params) ||
         !ckr__node_set(x->c, x->config, "scheduler", conf) ||
         !ckr__ds_setting(x, "scheduler.type", ckr_node_get(conf, "type"),
-                         ckr__ds_was(x, "/scheduler/type"), why))
+                         ckr__ds_was(x, "/scheduler/type"), why) ||
+        !ckr__hold_tell(h, "ds_config", "scheduler.params.", ckr__ds_was(x, "/scheduler/params"),
+                        why))
         return false;
-    for (i = 0; i < params->count; i++) {
-        const char *key = ckr__dict_key(params, i);
-        const char *full = key ? ckr__printf(x->c, "scheduler.params.%s", key) : NULL;
-        if (!full || !ckr__ds_setting(x, full, ckr__dict_at(params, i), ckr_node_get(was, key),
-                                      why))
-            return false;
-    }
-    if (w->curve->kind != CKR__CV_DS_COSINE) return true;
-    lr = ckr__dsf_lanes(x->c, f->base, w->n_lanes);
-    if (!lr || !ckr__dsf_say_bases(x, w, f, lr)) return false;
+    if (h->fit->curve->kind != CKR__CV_DS_COSINE) return true;
+    lr = ckr__sn_array(x->c, &h->fit->lanes->base, h->fit->n_lanes, sizeof *h->fit->lanes, true);
+    if (!lr || !ckr__ds_say_bases(x, h->fit, lr)) return false;
     if (ckr_node_is_list(lr)) return true;             /* the groups' own, in the trainer's code */
     op = ckr__ds_with(x, ckr_node_find(x->config, "/optimizer/params"), "lr", lr);
     o = op ? ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params", op) : NULL;
@@ -43215,21 +43235,23 @@ static bool ckr__dsf_say(ckr__ds_job *x, const ckr_schedule *w, const ckr__dsf *
 }
 
 /* One of DeepSpeed's own schedulers. */
-static ckr_result ckr__ds_emit_native(ckr__ds_job *x, const ckr_schedule *w)
+static ckr_result ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
 {
-    ckr_node *params, *clock;
-    ckr__dsf f;
-    ckr_result e = CKR_OK;
-    if (!ckr__dsf_begin(x, w, &f)) return ckr__oom(x->c);
-    if (w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0)) ckr__dsf_guess(w, &f);
-    clock = ckr__dsf_whole(x->c, f.clock);
-    params = clock ? ckr__dsf_params(x, w, &f) : NULL;
-    if (params) e = ckr__dsf_follows(x, w, &f, params, &x->out->follows);
-    if (e != CKR_OK || x->c->err->code != CKR_OK) return ckr__oom(x->c);
-    if (!x->out->follows) return CKR_OK;
+    ckr__hold h = CKR_ZERO;
+    ckr_result r;
+    h.c = x->c;
+    h.out = x->out;
+    h.want = w;
+    h.family = "deepspeed";
+    h.done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    h.params_fn = ckr__ds_curve;
+    h.user = w;
+    r = ckr__hold_schedule(&h);
+    if (r != CKR_OK || !h.fit) return r;
     x->scheduler = ckr__node(x->c, CKR_NODE_DICT);
-    return ckr__node_set(x->c, x->scheduler, "last_batch_iteration", clock) &&
-                   ckr__dsf_say(x, w, &f, params)
+    return ckr__node_set(x->c, x->scheduler, "last_batch_iteration",
+                         ckr__node_int(x->c, h.fit->position)) &&
+                   ckr__ds_say_curve(x, &h)
                ? CKR_OK
                : ckr__oom(x->c);
 }
@@ -43275,7 +43297,7 @@ static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
     e = ckr__ds_retick(x, &now);
     if (e != CKR_OK) return e;
     if (same && native) x->out->follows = was;
-    if (native) return same ? CKR_OK : ckr__ds_emit_native(x, now);
+    if (native) return same ? CKR_OK : ckr__ds_emit_native(x, x->s->schedules);
     if (!same)
         e = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
     if (e != CKR_OK || !ckr__setting_scheduler(x->out, now, was, was != NULL))
@@ -44984,161 +45006,33 @@ static ckr_result ckr__te_object(ckr__de *x, const ckr__dcp_item *it, const ckr_
 /* >>torchtitan.curve ---------------------------------------------------------- */
 /* torchtitan computes its LR from the configuration and `last_epoch`: f(s) over total_steps T, with
    warm-up W, decay D and floor m, times optimizer.lr; only the first update takes the LR that the
-   checkpoint holds. So a decided schedule is handed over as settings and a clock: those are sought
-   here, built, and compared with what was decided, update by update.
+   checkpoint holds. So a decided schedule is handed over as settings and a clock.
      f(s) = (s + 1) / W below W, 1 below T + 1 - D, then m + (1 - m) g((s + 1 - (T + 1 - D)) / D) */
 
-typedef struct ckr__tf {       /* a candidate                                            */
-    double  clock, start, warm, decay, floor;
-    double *base;              /* of each lane                                           */
-} ckr__tf;
-
-static bool ckr__tf_near(double *v)
+/* *user: tell the decay's ratio, which the saved run's configuration has. */
+static ckr_node *ckr__tf_params(ckr__ctx *c, const ckr_schedule *s, void *user)
 {
-    const double r = floor(*v + 0.5);
-    if (!(fabs(*v - r) <= 1e-6 * (1 + fabs(r)))) return false;
-    *v = r;
-    return true;
-}
-
-/* A stretched curve, or one behind new warm-up, as another curve of the same family. */
-static void ckr__tf_guess(const ckr_schedule *w, int64_t done, bool affine, ckr__tf *f)
-{
-    const ckr__curve_nums *k = &w->curve->k;
-    const double t = w->offset + ckr__rn(w->rate * (double)done), left = ckr__sched_end(w);
-    double u = ckr__rn(w->a * (t - w->t0)) + w->b, rate = w->a;
-    uint64_t i;
-    if (w->ramp_len > 0) {                             /* p steps behind the ramp            */
-        f->warm = w->ramp_len;
-        f->clock = -1;
-        f->start = k->start - u - 1;
-        f->decay = k->decay;
-        if (f->start > f->warm) return;
-        u += w->ramp_len;
-        f->start = f->warm + 1;
-        f->decay = left - t - w->ramp_len - 1;
-        for (i = 0; i < w->n_lanes; i++) {
-            f->base[i] = w->lanes[i].ramp_to;
-            f->floor = w->lanes[i].q + w->lanes[i].p * w->lanes[i].base * k->floor;
-            f->floor /= f->base[i];
-        }
-        return;
-    }
-    f->clock = (u + 1) / rate - 1;
-    f->decay = k->decay / rate;
-    f->start = k->start / rate;
-    f->warm = k->warm / rate;
-    if (u + 1 < k->start) return;
-    f->start = k->warm + 1;                            /* in the decay: its begin is free    */
-    f->warm = k->warm;
-    f->clock = (u + 1 - k->start) / rate + f->start - 1;
-    if (!affine) return;
-    f->decay = left - t;
-    f->clock = f->start - 1;
-    for (i = 0; i < w->n_lanes; i++) {
-        const double top = f->base[i] * (1 - (u + 1 - k->start) / k->decay);
-        f->base[i] = top + f->base[i] * f->floor * (1 - top / f->base[i]);
-    }
-}
-
-/* `ratio`: tell the decay's, which the saved run's configuration has. */
-static ckr_node *ckr__tf_params(ckr__de *x, const ckr_schedule *w, const ckr__tf *f, bool ratio)
-{
-    static const char *const shapes[] = { "linear", "cosine", "sqrt" };
-    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
-    const double total = f->start + f->decay - 1;
-    const char *shape = shapes[w->curve->shape == CKR__SH_COSINE ? 1
-                               : w->curve->shape == CKR__SH_SQRT ? 2
-                                                                 : 0];
-    ckr__node_set(x->c, d, "total_steps", ckr__node_int(x->c, (int64_t)total));
-    ckr__node_set(x->c, d, "warmup_steps", ckr__node_int(x->c, (int64_t)f->warm));
-    if (ratio || !ckr__same(f->decay, total - f->warm))
-        ckr__node_set(x->c, d, "decay_ratio", ckr__node_float(x->c, f->decay / total));
-    ckr__node_set(x->c, d, "decay_type", ckr__node_str(x->c, shape));
-    return ckr__node_set(x->c, d, "min_lr_factor", ckr__node_float(x->c, f->floor)) ? d : NULL;
+    const ckr__curve_nums *k = &s->curve->k;
+    const double total = k->start + k->decay - 1;
+    const char *shape = s->curve->shape == CKR__SH_COSINE ? "cosine"
+                        : s->curve->shape == CKR__SH_SQRT ? "sqrt"
+                                                          : "linear";
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    if (s->curve->kind != CKR__CV_TITAN || !(k->decay >= 0) || !(k->start > k->warm)) return NULL;
+    ckr__node_set(c, d, "total_steps", ckr__sw_number(c, total));
+    ckr__node_set(c, d, "warmup_steps", ckr__sw_number(c, k->warm));
+    if (*(const bool *)user || !ckr__same(k->decay, total - k->warm))
+        ckr__node_set(c, d, "decay_ratio", ckr__node_float(c, k->decay / total));
+    ckr__node_set(c, d, "decay_type", ckr__node_str(c, shape));
+    return ckr__node_set(c, d, "min_lr_factor", ckr__node_float(c, k->floor)) ? d : NULL;
 }
 
 /* The last update of the coming run: a stretched curve's own end, whatever the saved run's was. */
 static int64_t ckr__tf_last(const ckr_schedule *w, int64_t done)
 {
-    const double end = (ckr__sched_end(w) - w->offset) / w->rate;
-    if ((w->ramp_len > 0 || !ckr__same(w->a, 1)) && end > (double)done && end < 9e15)
-        return (int64_t)end;
-    return ckr__run_end(w, done);
-}
-
-/* The schedule that torchtitan builds from these settings, at the candidate's clock; NULL in *out:
-   it builds none. */
-static ckr_result ckr__tf_follows(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
-                                  ckr_node *params, ckr_schedule **out)
-{
-    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
-    ckr_result r = ckr__sched_build(x->c, "torchtitan", params, f->base, w->n_lanes, out);
-    if (r == CKR_E_ARG) ckr__sched_forgive(x->c);
-    if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
-    (*out)->position = (int64_t)f->clock;
-    (*out)->offset = f->clock - (double)done;
-    return CKR_OK;
-}
-
-/* Splice: lr = q + p * base * f is base' * f' with another floor. */
-static bool ckr__tf_begin(ckr__de *x, const ckr_schedule *w, ckr__tf *f)
-{
-    const ckr__curve_nums *k = &w->curve->k;
-    uint64_t i;
-    f->base = CKR__NEW_N(x->c, double, w->n_lanes);
-    if (!f->base) return false;
-    f->clock = (double)w->position;
-    f->start = k->start;
-    f->warm = k->warm;
-    f->decay = k->decay;
-    f->floor = k->floor;
-    for (i = 0; i < w->n_lanes; i++) {
-        const ckr_lane *l = &w->lanes[i];
-        f->base[i] = l->q + l->p * l->base;
-        if (f->base[i] > 0) f->floor = (l->q + l->p * l->base * k->floor) / f->base[i];
-    }
-    return true;
-}
-
-/* The candidate that is nearest from the second update on: the first takes the groups' LR. */
-static ckr_result ckr__tf_search(ckr__de *x, const ckr_schedule *w, bool ratio, ckr__tf *f,
-                                 ckr_node **params)
-{
-    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
-    const bool moved = w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0);
-    double worst = HUGE_VAL;
-    int way;
-    ckr_result r = CKR_OK;
-    for (way = 0; way < (moved ? 2 : 1) && r == CKR_OK && worst > CKR__LR_SAME; way++) {
-        ckr_schedule *y = NULL;
-        ckr__lr_proof proof;
-        ckr__tf g;
-        ckr_node *p;
-        if (!ckr__tf_begin(x, w, &g)) return x->c->err->code;
-        if (moved) ckr__tf_guess(w, done, way == 1, &g);
-        if (way == 1 && (w->ramp_len > 0 || w->curve->shape != CKR__SH_LINEAR)) break;
-        if (!ckr__tf_near(&g.clock) || !ckr__tf_near(&g.start) || !ckr__tf_near(&g.decay) ||
-            !ckr__tf_near(&g.warm)) {
-            x->out->rounded = true;
-            g.clock = floor(g.clock + 0.5);
-            g.start = floor(g.start + 0.5);
-            g.decay = floor(g.decay + 0.5);
-            g.warm = floor(g.warm + 0.5);
-        }
-        if (!(g.decay >= 0 && g.start > g.warm && g.warm >= 0 && g.start + g.decay < 9e15))
-            continue;
-        p = ckr__tf_params(x, w, &g, ratio);
-        if (!p) return x->c->err->code;
-        r = ckr__tf_follows(x, w, &g, p, &y);
-        if (r == CKR_OK && y) r = ckr__sched_proof(x->c, w, y, done + 1, &proof);
-        if (r != CKR_OK || !y || !(proof.worst < worst)) continue;
-        worst = proof.worst;
-        *f = g;
-        *params = p;
-        x->out->follows = y;
-    }
-    return r;
+    const double end = ckr__sched_done(w, ckr__sched_end(w));
+    return !ckr__plain_map(w) && end > (double)done && end < 9e15 ? (int64_t)end
+                                                                  : ckr__run_end(w, done);
 }
 
 /* Whose LR it is: configurations find groups by a pattern, which no checkpoint has. */
@@ -45153,38 +45047,30 @@ static const char *ckr__tf_group(ckr__de *x, uint64_t i)
 }
 
 /* What is other than in the saved run's configuration, as far as that was told. */
-static ckr_result ckr__tf_say(ckr__de *x, const ckr_schedule *w, const ckr__tf *f,
-                              const ckr_node *params)
+static bool ckr__tf_say(ckr__de *x, const ckr__hold *h)
 {
     static const char why[] = "torchtitan takes its schedule from the configuration: from the "
                               "second update on the LR is another one";
     const ckr_schedule *was = x->dt->source->n_schedules ? x->dt->source->schedules : NULL;
-    const bool told = was && was->curve && was->curve->kind == CKR__CV_TITAN;
-    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
-    const ckr_node *old = NULL;
-    ckr__tf g;
+    const bool told = was && was->curve && was->curve->kind == CKR__CV_TITAN,
+               known = told && was->n_lanes == h->want->n_lanes;
+    bool ratio = ckr__has(h->params, "decay_ratio");
     uint64_t i;
-    bool ok = true;
-    if (told && !ckr__tf_begin(x, was, &g)) return x->c->err->code;
-    if (told) old = ckr__tf_params(x, was, &g, ckr__has(params, "decay_ratio"));
-    ok = (!told || old) &&
-         ckr__te_setting(x, "training.steps", ckr__node_int(x->c, ckr__tf_last(w, done)),
-                         told ? ckr__node_int(x->c, ckr__tf_last(was, done)) : NULL,
-                         "the run ends at another update");
-    for (i = 0; i < params->count && ok; i++) {
-        const char *name = ckr__dict_key(params, i);
-        const char *key = name ? ckr__printf(x->c, "lr_scheduler.%s", name) : NULL;
-        ok = key && ckr__te_setting(x, key, ckr__dict_at(params, i), ckr_node_get(old, name), why);
-    }
-    for (i = 0; i < w->n_lanes && ok; i++) {
-        const char *key = ckr__printf(x->c, "optimizer.param_groups.%llu.optimizer_kwargs.lr",
-                                      (unsigned long long)i);
-        const bool known = told && was->n_lanes == w->n_lanes;
-        ok = key && ckr__te_setting(x, key, ckr__node_float(x->c, f->base[i]),
-                                    known ? ckr__node_float(x->c, was->lanes[i].base) : NULL,
-                                    ckr__tf_group(x, i));
-    }
-    return ok ? CKR_OK : x->c->err->code;
+    if (!ckr__te_setting(x, "training.steps",
+                         ckr__node_int(x->c, ckr__tf_last(h->want, h->done)),
+                         told ? ckr__node_int(x->c, ckr__tf_last(was, h->done)) : NULL,
+                         "the run ends at another update") ||
+        !ckr__hold_tell(h, "torchtitan", "lr_scheduler.",
+                        told ? ckr__tf_params(x->c, was, &ratio) : NULL, why))
+        return false;
+    for (i = 0; i < h->fit->n_lanes; i++)
+        if (!ckr__te_setting(x, ckr__printf(x->c, "optimizer.param_groups.%llu.optimizer_kwargs.lr",
+                                            (unsigned long long)i),
+                             ckr__node_float(x->c, h->fit->lanes[i].base),
+                             known ? ckr__node_float(x->c, was->lanes[i].base) : NULL,
+                             ckr__tf_group(x, i)))
+            return false;
+    return true;
 }
 
 static bool ckr__te_set(ckr__de *x, uint64_t group, const char *key, double v)
@@ -45195,37 +45081,35 @@ static bool ckr__te_set(ckr__de *x, uint64_t group, const char *key, double v)
     return ckr__node_set(x->c, hyper, key, ckr__node_float(x->c, v));
 }
 
-static ckr_result ckr__te_fit(ckr__de *x, const ckr_schedule *w)
-{
-    const ckr_schedule *was = x->dt->source->n_schedules ? x->dt->source->schedules : NULL;
-    ckr__tf f;
-    ckr_node *params = NULL;
-    uint64_t i;
-    ckr_result r;
-    memset(&f, 0, sizeof f);
-    r = ckr__tf_search(x, w, was && ckr__has(was->params, "decay_ratio"), &f, &params);
-    if (r != CKR_OK || !params) return r;
-    x->clock = (int64_t)f.clock;
-    for (i = 0; i < x->s->n_groups && i < w->n_lanes && r == CKR_OK; i++)
-        if (!ckr__te_set(x, i, "initial_lr", f.base[i])) r = x->c->err->code;
-    return r == CKR_OK ? ckr__tf_say(x, w, &f, params) : r;
-}
-
 static ckr_result ckr__te_curve(ckr__de *x)
 {
-    const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
-    x->clock = w ? w->position : x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL,
+                       *was = x->dt->source->n_schedules ? x->dt->source->schedules : NULL;
+    bool ratio = was && ckr__has(was->params, "decay_ratio");
+    ckr__hold h = CKR_ZERO;
+    uint64_t i;
+    ckr_result r;
+    h.c = x->c;
+    h.out = x->out;
+    h.want = w;
+    h.family = "torchtitan";
+    h.done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    h.rounds = true;
+    h.params_fn = ckr__tf_params;
+    h.user = &ratio;
+    x->clock = w ? w->position : h.done;
     if (!x->s->n_groups || (x->t->without & CKR_SCHEDULE) || !w) return CKR_OK;
     if (w->opaque)
         return ckr__de_say(x, "CKR_TITAN_CURVE", CKR_CHANGED, "lr_scheduler", NULL, NULL,
                            "the curve is in the configuration, not in the checkpoint: with other "
                            "settings than before the LR jumps at the second update",
                            "--schedule torchtitan:steps=N,warmup_steps=W,... says what it was");
-    if (strcmp(w->kind, "torchtitan") != 0 || w->curve->kind != CKR__CV_TITAN)
-        return ckr__de_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, w->kind, NULL, NULL,
-                           "torchtitan has its own schedule only",
-                           "--to-schedule torchtitan:steps=N,warmup_steps=W,decay_type=linear");
-    return ckr__te_fit(x, w);
+    r = ckr__hold_schedule(&h);
+    if (r != CKR_OK || !h.fit) return r;
+    x->clock = h.fit->position;
+    for (i = 0; i < x->s->n_groups && i < w->n_lanes; i++)
+        if (!ckr__te_set(x, i, "initial_lr", h.fit->lanes[i].base)) return x->c->err->code;
+    return ckr__tf_say(x, &h) ? CKR_OK : x->c->err->code;
 }
 
 /* The samples that all streams have given; -1: not known. */
@@ -59262,7 +59146,7 @@ static ckr_result ckr__plan_hold(ckr_plan *p, ckr_severity severity, const char 
     return ckr__note(&p->ctx, &p->notes, &p->n_notes,
                      refused ? "CKR_E_SCHEDULE_HOLD" : "CKR_W_SCHEDULE_FIT", severity,
                      p->facts.after->kind, NULL, now ? ckr__strdup(&p->ctx, now) : NULL, why,
-                     NULL);
+                     refused ? p->out.remedy : NULL);
 }
 
 /* A schedule that cannot be had gets the ways that can as its remedy. */
@@ -59293,7 +59177,7 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
     if (!want || !want->n_lanes || p->out.unscheduled || (p->target.without & CKR_SCHEDULE))
         return CKR_OK;
     if (follows && !p->out.recomputes) r = ckr__plan_first(p, follows, &follows);
-    if (r != CKR_OK || want->opaque) return r;
+    if (r != CKR_OK || (want->opaque && !p->out.cannot)) return r;
     if (follows && follows->opaque && ckr__sched_same(want, p->facts.before)) {
         p->facts.after = follows;
         return ckr__plan_unknown(p, follows);
@@ -59301,8 +59185,10 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
     if (follows && follows->opaque)
         return ckr__plan_hold(p, CKR_ERROR, NULL, follows->reason);
     if (!follows)
-        return ckr__plan_hold(p, CKR_ERROR, NULL, "nothing that is written, and no setting, tells "
-                                                  "the framework this schedule");
+        return ckr__plan_hold(p, CKR_ERROR, NULL,
+                              p->out.cannot ? p->out.cannot
+                                            : "no state and no settings of this framework give the "
+                                              "schedule that was decided");
     r = ckr__sched_proof(&p->ctx, want, follows, p->facts.resume_at - 1, &proof);
     if (r != CKR_OK) return r;
     ckr__format(text, sizeof text, "%.3g of the %s, at update %lld: %.9g, decided %.9g",

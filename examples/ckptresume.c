@@ -3873,7 +3873,6 @@ static int lr_show(job *j, const curves *c, const report *notes)
 static bool lr_held(const ckr_note *n)
 {
     return !strcmp(n->code, "CKR_E_SCHEDULE_HOLD") || !strcmp(n->code, "CKR_W_SCHEDULE_FIT") ||
-           !strcmp(n->code, "CKR_E_NANOTRON_SCHEDULE") ||
            !strcmp(n->code, "CKR_W_SCHEDULE_UNKNOWN");
 }
 

@@ -155,10 +155,10 @@ static void nanotron_refused(void)
         { "lr=0.01 total_steps=50 @stretch", "CKR_E_SCHEDULE_REBASE" },
         { "min_lr=0.0001 total_steps=50 @stretch", "CKR_E_SCHEDULE_REBASE" },
         { "decay_style=cosine total_steps=50 @stretch", "CKR_E_SCHEDULE_REBASE" },
-        { "total_steps=50 @rewarm #5", "CKR_E_NANOTRON_SCHEDULE" },
-        { "torchtitan:steps=100,warmup_steps=4 @target", "CKR_E_NANOTRON_SCHEDULE" },
+        { "total_steps=50 @rewarm #5", "CKR_E_SCHEDULE_HOLD" },
+        { "torchtitan:steps=100,warmup_steps=4 @target", "CKR_E_SCHEDULE_HOLD" },
         { "torchtitan:steps=10,warmup_steps=4 @target", "CKR_E_LR_NEGATIVE" },
-        { "torch:LambdaLR", "CKR_E_NANOTRON_SCHEDULE" }, { "total_steps=10 @stretch", NULL }
+        { "torch:LambdaLR", "CKR_E_SCHEDULE_HOLD" }, { "total_steps=10 @stretch", NULL }
     };
     ckr_ckpt *c = open_path("/w/pp2");
     size_t i;
