@@ -23291,12 +23291,24 @@ static const char *ckr__span_text(char out[64], const ckr__span *s)
     return out;
 }
 
-static bool ckr__leftover(ckr__ctx *c, ckr_state *s, const char *path, const ckr_node *node)
+/* `other` is one more name of the tensor called `name`. */
+static void ckr__tie_add(ckr__ctx *c, ckr_state *s, const char *name, const char *other)
 {
-    ckr_leftover *l = CKR__PUSH(ckr_leftover, c, s->leftovers, s->n_leftovers);
-    l->path = path;
-    l->node = node;
-    return !ckr__failed(c);
+    ckr_tie *t = CKR__PUSH(ckr_tie, c, s->ties, s->n_ties);
+    t->name = name;
+    t->other = other;
+}
+
+/* What no dialect has a place for: the value at `where` of the file `rel`, or all of the file
+   (where NULL). It is listed, and a writer of the same dialect puts it back or says that it is
+   lost. */
+static ckr_result ckr__leave(ckr__ctx *c, ckr_state *s, const char *rel, const char *where,
+                             const ckr_node *value)
+{
+    ckr_leftover *x = CKR__PUSH(ckr_leftover, c, s->leftovers, s->n_leftovers);
+    x->path = where ? ckr__printf(c, "%s#/%s", rel, where) : rel;
+    x->node = value;
+    return c->err->code;
 }
 
 /* The tensor of a name and slot, or NULL. Linear: for lookups in bulk build a ckr__map. */
@@ -27725,27 +27737,7 @@ static ckr_result ckr__load_done(ckr__load *l)
     return l->c->err->code;
 }
 
-/* `other` is one more name of the tensor called `name`. */
-static void ckr__tie_add(ckr__ctx *c, ckr_state *s, const char *name, const char *other)
-{
-    ckr_tie *t = CKR__PUSH(ckr_tie, c, s->ties, s->n_ties);
-    t->name = name;
-    t->other = other;
-}
-
-/* What no dialect has a place for: the value at `where` of the file `rel`, or all of the file
-   (where NULL). It is listed, and a writer of the same dialect puts it back or says that it is
-   lost. */
-static ckr_result ckr__leave(ckr__ctx *c, ckr_state *s, const char *rel, const char *where,
-                             const ckr_node *value)
-{
-    ckr_leftover *x = CKR__PUSH(ckr_leftover, c, s->leftovers, s->n_leftovers);
-    x->path = where ? ckr__printf(c, "%s#/%s", rel, where) : rel;
-    x->node = value;
-    return c->err->code;
-}
-
-/* The same of each value of a file's dict whose key is none of these: blanks between. */
+/* ckr__leave of each value of a file's dict whose key is none of these: blanks between. */
 static ckr_result ckr__leave_others(ckr__ctx *c, ckr_state *s, const char *rel,
                                     const ckr_node *dict, const char *known)
 {
@@ -27794,6 +27786,38 @@ static ckr_result ckr__loose_put(ckr__out *o, const ckr__loose *x, const char *d
         r = from && to ? ckr__out_copy(o, to, from) : o->c->err->code;
     }
     return r;
+}
+
+/* Tensors that were met, each with a number, by where their elements lie. */
+typedef struct ckr__met { uint64_t key[2], value; const ckr_view *view; } ckr__met;
+typedef struct ckr__shared {
+    ckr__map  map;
+    ckr__met *met;             /* what it leaves behind when it grows stays: the map's keys */
+    uint64_t  n;
+} ckr__shared;
+
+/* Was another view of the same elements met? Then *value is its number; else v has this number from
+   now on. Elements in memory, and tensors without any, are nobody's twice. */
+static bool ckr__shared_before(ckr__shared *x, const ckr_view *v, uint64_t *value)
+{
+    int64_t numel;
+    uint64_t at;
+    ckr__met now, *m;
+    if (ckr__view_odd(v) || v->bytes || !ckr__numel(v->n_dims, v->shape, &numel) || !numel)
+        return false;
+    now.key[0] = v->file;
+    now.key[1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
+    now.value = *value;
+    now.view = v;
+    if (ckr__map_find(&x->map, (const char *)now.key, sizeof now.key, &at) &&
+        ckr__same_view(x->met[at].view, v)) {
+        *value = x->met[at].value;
+        return true;
+    }
+    m = CKR__PUSH(ckr__met, x->map.c, x->met, x->n);
+    *m = now;
+    ckr__map_put(&x->map, (const char *)m->key, sizeof m->key, x->n - 1, NULL);
+    return false;
 }
 
 /* In which dtype a parameter is written that is asked for in `as` (NONE: as it is), and what it is
@@ -32278,8 +32302,9 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
         if (!key) r = c->err->code;
         else if (x->kind == CKR_NODE_TENSOR && !(p && p->taken))
             r = ckr__plain_tensor(c, s, key, x->u.view);
-        else if (!ckr__leftover(c, s, key, x)) r = c->err->code;
-        else if (x->kind == CKR_NODE_OBJECT) r = ckr__plain_object(c, s, &in, key, x);
+        else r = ckr__leave(c, s, key, NULL, x);
+        if (r == CKR_OK && x->kind == CKR_NODE_OBJECT)
+            r = ckr__plain_object(c, s, &in, key, x);
     }
     return r;
 }
@@ -32516,7 +32541,7 @@ static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *t
     }
     ckr__map_free(&names);
     if (r != CKR_OK || done == told->count) return r;
-    return ckr__leftover(c, s, "__metadata__", told) ? CKR_OK : c->err->code;
+    return ckr__leave(c, s, "__metadata__", NULL, told);
 }
 
 typedef struct ckr__plain_into { ckr__ctx *c; ckr_state *s; } ckr__plain_into;
@@ -32547,7 +32572,8 @@ static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_
 {
     bool run = false;
     ckr_result r = CKR_OK;
-    if (root->attrs && !ckr__leftover(c, s, "__metadata__", root->attrs)) return c->err->code;
+    if (root->attrs) r = ckr__leave(c, s, "__metadata__", NULL, root->attrs);
+    if (r != CKR_OK) return r;
     s->dialect = "torch";
     if (s->format == CKR_FORMAT_TORCH_ZIP || s->format == CKR_FORMAT_TORCH_LEGACY) {
         ckr__plain *keep = CKR__NEW(c, ckr__plain);
@@ -33264,11 +33290,6 @@ static ckr_result ckr__ac_note(ckr__ac *r, const char *code, ckr_severity severi
                      reason, remedy);
 }
 
-static ckr_result ckr__ac_leave(ckr__ac *r, const char *path, const ckr_node *node)
-{
-    return path && ckr__leftover(r->c, r->s, path, node) ? CKR_OK : ckr__oom(r->c);
-}
-
 static bool ckr__is_number(const ckr_node *n)
 {
     return n->kind == CKR_NODE_INT || n->kind == CKR_NODE_FLOAT;
@@ -33630,14 +33651,6 @@ static ckr_result ckr__ac_tensor(ckr__ac *r, const char *name, const char *slot,
     return e;
 }
 
-static ckr_result ckr__ac_tie(ckr__ac *r, const char *name, const char *other)
-{
-    ckr_tie *t = CKR__PUSH(ckr_tie, r->c, r->s->ties, r->s->n_ties);
-    t->name = name;
-    t->other = other;
-    return r->c->err->code;
-}
-
 /* The second name of one storage: no tensor of its own, but a tie. */
 static ckr_result ckr__ac_tied(ckr__ac *r, const char *name, ckr_node *node, ckr_node *first,
                                uint64_t tensor)
@@ -33649,15 +33662,13 @@ static ckr_result ckr__ac_tied(ckr__ac *r, const char *name, ckr_node *node, ckr
     if (!pair || !ckr__map_put(&r->names, name, strlen(name), tensor, NULL)) return ckr__oom(r->c);
     pair[0] = node;
     pair[1] = first;
-    return ckr__ac_tie(r, r->s->tensors[tensor]->name, name);
+    ckr__tie_add(r->c, r->s, r->s->tensors[tensor]->name, name);
+    return r->c->err->code;
 }
-
-/* Numbers of storages in a dict -> the first tensor there. */
-typedef struct ckr__ac_storages { ckr__map map; uint64_t (*keys)[2]; } ckr__ac_storages;
 
 /* One dict name -> tensor: a model's, or Sana's EMA. */
 static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node *dict,
-                               const char *prefix, const char *slot, ckr__ac_storages *x)
+                               const char *prefix, const char *slot, ckr__shared *x)
 {
     uint64_t i, at;
     ckr_result e = CKR_OK;
@@ -33670,28 +33681,22 @@ static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node
         bool had = false;
         if (!name || value->kind != CKR_NODE_TENSOR) {
             if (!r->plain)
-                e = ckr__ac_leave(r, ckr__printf(r->c, "%s#/%s", f->rel, name ? name : "?"), value);
+                e = ckr__leave(r->c, r->s, f->rel, name ? name : "?", value);
             continue;
         }
         ckr__plain_take_node(&r->keep, value);
         name += r->wrapped;
         if (*prefix) name = ckr__printf(r->c, "%s%s", prefix, name);
         if (!name) return ckr__oom(r->c);
-        x->keys[i][0] = v->file;
-        x->keys[i][1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
-        if (!v->bytes && v->data_bytes &&
-            ckr__map_find(&x->map, (const char *)x->keys[i], sizeof x->keys[i], &at) &&
-            ckr__same_view(r->keep.views[at & 0xffffffffu], v)) {
-            e = ckr__ac_tied(r, name, value, dict->u.items[2 * (at >> 32) + 1], at & 0xffffffffu);
+        at = r->s->n_tensors | i << 32;
+        if (ckr__shared_before(x, v, &at)) {
+            e = ckr__ac_tied(r, name, value, ckr__dict_at(dict, at >> 32), at & 0xffffffffu);
             continue;
         }
         e = ckr__ac_tensor(r, name, slot, v, &t);
         if (e != CKR_OK || !t) continue;
         t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
-        if (!ckr__map_put(&x->map, (const char *)x->keys[i], sizeof x->keys[i],
-                          (uint64_t)t->index | i << 32, NULL) ||
-            (!strcmp(slot, "param") &&
-             !ckr__map_put(&r->names, name, strlen(name), t->index, &had)))
+        if (!strcmp(slot, "param") && !ckr__map_put(&r->names, name, strlen(name), t->index, &had))
             e = ckr__oom(r->c);
         if (had)
             e = ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, f->path, CKR_NO_OFFSET, name, NULL);
@@ -33702,13 +33707,12 @@ static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node
 static ckr_result ckr__ac_prefixed(ckr__ac *r, const ckr__ac_file *f, const ckr_node *dict,
                                    const char *prefix, const char *slot)
 {
-    ckr__ac_storages x;
+    ckr__shared x;
     ckr_result e;
     if (!ckr_node_is_dict(dict)) return ckr__ac_bad(r, f, NULL, "a dict of tensors");
     memset(&x, 0, sizeof x);
     x.map.c = r->c;
-    x.keys = (uint64_t(*)[2])ckr__arena(r->c, (size_t)dict->count * sizeof *x.keys + 1);
-    if (!x.keys || !prefix || dict->count > UINT32_MAX) return ckr__oom(r->c);
+    if (!prefix || dict->count > UINT32_MAX) return ckr__oom(r->c);
     e = ckr__ac_dict(r, f, dict, prefix, slot, &x);
     ckr__map_free(&x.map);
     return e;
@@ -33905,7 +33909,8 @@ static ckr_result ckr__ac_unstored(ckr__ac *r, const ckr__ac_file *f, const ckr_
     if (found != 1)
         return ckr__ac_names_fail(r, f, p->name, "the model's file has no such parameter");
     if (!ckr__map_put(&r->names, p->name, strlen(p->name), *at, NULL)) return ckr__oom(r->c);
-    return ckr__ac_tie(r, r->s->tensors[*at]->name, p->name);
+    ckr__tie_add(r->c, r->s, r->s->tensors[*at]->name, p->name);
+    return r->c->err->code;
 }
 
 /* Given names: each is a tensor of the model, of the state's shape. Without a model (a bare
@@ -34175,8 +34180,8 @@ static ckr_result ckr__ac_slot(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_
         return e;
     }
     if (r->plain) return CKR_OK;
-    name = ckr__printf(r->c, "%s#/state/%lld/%s", f->rel, (long long)p->id->u.i, slot);
-    return ckr__ac_leave(r, name, v);
+    name = ckr__printf(r->c, "state/%lld/%s", (long long)p->id->u.i, slot);
+    return name ? ckr__leave(r->c, r->s, f->rel, name, v) : ckr__oom(r->c);
 }
 
 /* What bitsandbytes keeps in a dict of its own beside `step`. */
@@ -34546,7 +34551,7 @@ static ckr_result ckr__ac_streams_read(ckr__ac *r, const ckr__ac_from *x, const 
         as.kind = NULL;
         if (key) e = ckr__ac_key(r->c, key, v, &as);
         if (e != CKR_OK) break;
-        if (!as.kind) e = ckr__ac_leave(r, ckr__printf(r->c, "%s#%s", x->rel, path), v);
+        if (!as.kind) e = ckr__leave(r->c, r->s, x->rel, path + 1, v);
         else if (as.device) e = ckr__ac_device(r, x, &as, path, v);
         else e = ckr__ac_stream(r, x, &as, false, path, v);
     }
@@ -34769,7 +34774,7 @@ static ckr_result ckr__ac_loose(ckr__ac *r)
             ckr__error_reset(r->c);
         }
         if (f->dir) s = ckr__printf(r->c, "%s/", s);
-        e = ckr__ac_leave(r, s, f->root);
+        e = ckr__leave(r->c, r->s, s, NULL, f->root);
     }
     return e;
 }
@@ -34819,7 +34824,8 @@ static ckr_result ckr__ac_config_tie(ckr__ac *r)
                 found = r->s->tensors[i];
     if (!found) return CKR_OK;
     if (!ckr__map_put(&r->names, "lm_head.weight", 14, found->index, NULL)) return ckr__oom(r->c);
-    return ckr__ac_tie(r, found->name, "lm_head.weight");
+    ckr__tie_add(r->c, r->s, found->name, "lm_head.weight");
+    return r->c->err->code;
 }
 
 static void ckr__ac_topology(ckr__ac *r)
@@ -34973,19 +34979,8 @@ static ckr_result ckr__ac_read_trainer(ckr__ctx *c, const char *dir, const ckr_o
 
 static ckr_result ckr__sana_others(ckr__ac *r, const ckr__ac_file *f)
 {
-    static const char *const known[] = { "state_dict", "state_dict_ema", "optimizer", "scheduler",
-                                         "epoch",      "step",           "rng_state" };
-    uint64_t i;
-    size_t k;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < f->root->count && e == CKR_OK; i++) {
-        const char *key = ckr__dict_key(f->root, i);
-        for (k = 0; k < sizeof known / sizeof *known; k++) if (key && !strcmp(key, known[k])) break;
-        if (k < sizeof known / sizeof *known) continue;
-        e = ckr__ac_leave(r, ckr__printf(r->c, "%s#/%s", f->rel, key ? key : "?"),
-                          ckr__dict_at(f->root, i));
-    }
-    return e;
+    return ckr__leave_others(r->c, r->s, f->rel, f->root,
+                             "state_dict state_dict_ema optimizer scheduler epoch step rng_state");
 }
 
 /* The number of processes: ticks per update, else the devices that rank 0 sees. */
@@ -35681,21 +35676,6 @@ static ckr_result ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *fi
             return c->err->code;
     }
     return f->root ? CKR_OK : c->err->code;
-}
-
-static ckr_result ckr__ac_put_bytes(ckr__ac_job *x, const ckr__ac_file *file)
-{
-    const uint8_t *p = NULL;
-    uint64_t n = 0;
-    ckr__out_file *f;
-    ckr_result e =
-        ckr__path_load(x->w.c, file->path, x->w.c->limits.max_metadata_bytes, &p, &n, NULL);
-    if (e != CKR_OK) return e;
-    f = ckr__out_file_add(x->out, file->rel, CKR_FORMAT_TEXT);
-    if (!f) return x->w.c->err->code;
-    f->text = p;
-    f->n_text = n;
-    return CKR_OK;
 }
 
 /* >>accelerate.emit.optimizer ------------------------------------------------- */
@@ -36437,7 +36417,7 @@ static ckr_result ckr__ac_emit_loose(ckr__ac_job *x, const ckr__ac_file *f)
                                           "is written as it was");
         if (e != CKR_OK) return e;
     }
-    return ckr__ac_put_bytes(x, f);
+    return ckr__out_copy(x->out, f->rel, f->path);
 }
 
 static ckr_result ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
@@ -36463,7 +36443,7 @@ static ckr_result ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
         break;
     case CKR__AC_RANDOM: return CKR_OK;
     case CKR__AC_LOOSE:  return ckr__ac_emit_loose(x, f);
-    default:             return ckr__ac_put_bytes(x, f);
+    default:             return ckr__out_copy(x->out, f->rel, f->path);
     }
     return e == CKR_OK && !x->refused ? ckr__ac_put_tree(x, f->rel, f->root) : e;
 }
@@ -36750,8 +36730,7 @@ typedef struct ckr__lm {
     uint32_t       model, P;   /* the model's file; processes                           */
     bool           zero1, master, shuffle, model_only;
     ckr__lm_rank  *ranks;
-    const char   **loose;      /* files that are not understood                         */
-    uint64_t       n_loose;
+    ckr__loose     loose;      /* files that are not understood                         */
 } ckr__lm;
 
 /* Elements of a tensor's one layer: rows * cols. */
@@ -37297,17 +37276,14 @@ static ckr_result ckr__lm_leftovers(ckr__lm *m, const ckr__dirlist *l)
 {
     uint64_t i;
     int64_t step;
-    m->loose = CKR__NEW_N(m->c, const char *, l->n);
-    if (!m->loose) return ckr__oom(m->c);
     for (i = 0; i < l->n; i++) {
         const char *s = l->items[i]->name;
         if (!strcmp(s, "ckptresume.json") || (!l->items[i]->is_dir && ckr__lm_is_ours(s, &step)))
             continue;
-        if (l->items[i]->is_dir) s = ckr__printf(m->c, "%s/", s);
-        else m->loose[m->n_loose++] = s;
-        if (!s || !ckr__leftover(m->c, m->s, s, NULL)) return ckr__oom(m->c);
+        if (l->items[i]->is_dir) ckr__leave(m->c, m->s, ckr__printf(m->c, "%s/", s), NULL, NULL);
+        else ckr__loose_add(m->c, m->s, &m->loose, s);
     }
-    return CKR_OK;
+    return m->c->err->code;
 }
 
 static ckr_result ckr__lm_stream(ckr__lm *m, uint32_t rank, const char *kind, const char *name,
@@ -38503,28 +38479,10 @@ static ckr_result ckr__lm_emit_state(ckr__lm_job *x, uint32_t r)
     return e;
 }
 
-static ckr_result ckr__lm_emit_text(ckr__lm_job *x, const char *rel, const char *from)
-{
-    const uint8_t *p = NULL;
-    uint64_t n = 0;
-    ckr__out_file *f = ckr__lm_file(x, rel, CKR_FORMAT_TEXT);
-    ckr_result r = f ? CKR_OK : x->c->err->code;
-    if (r == CKR_OK && from)
-        r = ckr__path_load(x->c, from, x->c->limits.max_metadata_bytes, &p, &n, NULL);
-    if (r != CKR_OK) return r;
-    f->text = p;
-    f->n_text = n;
-    return CKR_OK;
-}
-
 static ckr_result ckr__lm_emit_loose(ckr__lm_job *x)
 {
     uint64_t i;
-    ckr_result r = CKR_OK;
-    for (i = 0; x->m && i < x->m->n_loose && r == CKR_OK; i++) {
-        const char *from = ckr__path_join(x->c, x->m->dir, x->m->loose[i]);
-        r = from ? ckr__lm_emit_text(x, x->m->loose[i], from) : x->c->err->code;
-    }
+    ckr_result r = x->m ? ckr__loose_put(x->out, &x->m->loose, x->m->dir, "") : CKR_OK;
     for (i = 0; i < x->s->n_leftovers && r == CKR_OK && x->m; i++)
         if (ckr__path_ends(x->s->leftovers[i].path, "/"))
             r = ckr__lm_say(x, "CKR_W_LEFTOVERS_LOST", CKR_LOST, x->s->leftovers[i].path, NULL,
@@ -38710,8 +38668,9 @@ static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
     if (e == CKR_OK && !x->refused) e = ckr__lm_emit_model(x);
     for (r = 0; r < x->Q && e == CKR_OK && !x->refused; r++) e = ckr__lm_emit_state(x, r);
     if (e == CKR_OK && !x->refused) e = ckr__lm_say_places(x);
-    if (e == CKR_OK)
-        e = ckr__lm_emit_text(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), NULL);
+    if (e == CKR_OK &&
+        !ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT))
+        e = ckr__oom(x->c);
     if (e == CKR_OK) e = ckr__lm_emit_loose(x);
     if (e != CKR_OK || x->refused || !x->P) return e;
     x->out->carried = ckr__lm_carry(x);
@@ -39494,16 +39453,7 @@ static ckr_result ckr__ds_slot(ckr__ds *r, ckr__ds_param *p, const char *slot, c
 static ckr_result ckr__ds_leave(ckr__ds *r, const ckr__rankfile *f, const char *where,
                                 const ckr_node *node)
 {
-    const char *path = ckr__printf(r->c, "%s#/%s", f->rel, where);
-    return path && ckr__leftover(r->c, r->s, path, node) ? CKR_OK : ckr__oom(r->c);
-}
-
-static ckr_result ckr__ds_tie(ckr__ds *r, const char *name, const char *other)
-{
-    ckr_tie *t = CKR__PUSH(ckr_tie, r->c, r->s->ties, r->s->n_ties);
-    t->name = name;
-    t->other = other;
-    return r->c->err->code;
+    return where ? ckr__leave(r->c, r->s, f->rel, where, node) : ckr__oom(r->c);
 }
 
 /* >>deepspeed.model ----------------------------------------------------------- */
@@ -39514,10 +39464,10 @@ typedef struct ckr__ds_module {
     const ckr__rankfile *f;
     const ckr_node     *dict, *shared;
     const char         *prefix;
-    ckr__map            buffers, views, shapes;    /* views: file and offset -> param     */
+    ckr__map            buffers, shapes;
+    ckr__shared         views;     /* -> place in dict                                    */
     const ckr_node    **found;     /* shapes: name -> place here                         */
     uint64_t            n_found;
-    uint64_t          (*keys)[2];
 } ckr__ds_module;
 
 static ckr_result ckr__ds_buffers(ckr__ds *r, ckr__ds_module *m)
@@ -39563,23 +39513,10 @@ static ckr_result ckr__ds_shapes_all(ckr__ds *r, ckr__ds_module *m)
 static ckr_result ckr__ds_alias(ckr__ds *r, ckr__ds_module *m, uint64_t i, const char *name,
                                 const ckr_view *v, const char **first)
 {
-    const ckr_node *told = ckr_node_get(m->shared, name);
-    int64_t numel;
-    uint64_t at;
-    *first = ckr_node_str(told);
-    if (*first) return CKR_OK;
-    if (!ckr__numel(v->n_dims, v->shape, &numel) || !numel || v->bytes) return CKR_OK;
-    m->keys[i][0] = v->file;
-    m->keys[i][1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
-    if (ckr__map_find(&m->views, (const char *)m->keys[i], sizeof m->keys[i], &at) &&
-        ckr__same_view(ckr__dict_at(m->dict, at)->u.view, v)) {
-        const char *other = m->dict->u.items[2 * at]->u.str;
-        *first = *m->prefix ? ckr__printf(r->c, "%s%s", m->prefix, other) : other;
-        return *first ? CKR_OK : ckr__oom(r->c);
-    }
-    return ckr__map_put(&m->views, (const char *)m->keys[i], sizeof m->keys[i], i, NULL)
-               ? CKR_OK
-               : ckr__oom(r->c);
+    *first = ckr_node_str(ckr_node_get(m->shared, name));
+    if (!*first && ckr__shared_before(&m->views, v, &i))
+        *first = ckr__printf(r->c, "%s%s", m->prefix, ckr__dict_key(m->dict, i));
+    return r->c->err->code;
 }
 
 /* A parameter whose elements are elsewhere: its shape from param_shapes or frozen_param_shapes. */
@@ -39617,7 +39554,8 @@ static ckr_result ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
     if (e != CKR_OK) return e;
     if (*m->prefix) name = ckr__printf(r->c, "%s%s", m->prefix, name);
     if (!name) return ckr__oom(r->c);
-    if (first) return ckr__ds_tie(r, first, name);
+    if (first) ckr__tie_add(r->c, r->s, first, name);
+    if (first) return r->c->err->code;
     if (ckr__ds_find(r, name))
         return ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, m->f->path, CKR_NO_OFFSET, name, NULL);
     if (r->zero == 3 && !buffer && v->n_dims == 1 && v->shape[0] == 0)
@@ -39658,13 +39596,12 @@ static ckr_result ckr__ds_module_read(ckr__ds *r, const ckr__rankfile *f, const 
     m.dict = dict;
     m.prefix = prefix;
     m.shared = *prefix ? NULL : ckr__ds_shared(r);
-    m.buffers.c = m.views.c = m.shapes.c = r->c;
-    m.keys = (uint64_t(*)[2])ckr__arena_n(r->c, dict->count, sizeof *m.keys);
-    e = m.keys ? ckr__ds_buffers(r, &m) : ckr__oom(r->c);
+    m.buffers.c = m.views.map.c = m.shapes.c = r->c;
+    e = ckr__ds_buffers(r, &m);
     if (e == CKR_OK) e = ckr__ds_shapes_all(r, &m);
     for (i = 0; i < dict->count && e == CKR_OK; i++) e = ckr__ds_weight(r, &m, i);
     ckr__map_free(&m.buffers);
-    ckr__map_free(&m.views);
+    ckr__map_free(&m.views.map);
     ckr__map_free(&m.shapes);
     return e;
 }
@@ -41286,9 +41223,8 @@ static ckr_result ckr__ds_clients(ckr__ds *r)
             e = ckr__ds_optim_rest(r, g->optim[d]);
     }
     for (i = 0; i < r->files.n_files[0] && e == CKR_OK; i++)
-        if (!(r->files.files[0][i]->dir && r->universal) &&
-            !ckr__leftover(r->c, r->s, r->files.files[0][i]->rel, NULL))
-            e = ckr__oom(r->c);
+        if (!(r->files.files[0][i]->dir && r->universal))
+            e = ckr__leave(r->c, r->s, r->files.files[0][i]->rel, NULL, NULL);
     return e;
 }
 
@@ -43893,7 +43829,7 @@ static ckr_result ckr__dt_plain(ckr__dcp *d, ckr__dt *t, ckr_state *s)
         const ckr__dcp_item *x = &d->items[i];
         ckr_tensor *made;
         if (x->bytes) {
-            if (!ckr__leftover(d->c, s, x->fqn, t->objects[i])) return ckr__oom(d->c);
+            r = ckr__leave(d->c, s, x->fqn, NULL, t->objects[i]);
             continue;
         }
         r = ckr__dcp_tensor(d, x, s, x->fqn, "param", &made);
@@ -44184,7 +44120,7 @@ static ckr_result ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
             return ckr__oom(d->c);
         if (key && !strcmp(key, "world_size") && ckr__tt_number(o, &v) && v > 0 && v < 1 << 24)
             r->s->topology.dp = (uint32_t)v;
-        if (!key && !ckr__leftover(d->c, r->s, x->fqn, o)) e = ckr__oom(d->c);
+        if (!key) e = ckr__leave(d->c, r->s, x->fqn, NULL, o);
     }
     return e;
 }
@@ -46486,8 +46422,7 @@ static ckr_result ckr__mg_list(ckr__mg *r)
         const char *name = l.items[i]->name;
         if (!f) return ckr__oom(r->c);
         if (!l.items[i]->is_dir || !ckr__mg_rank_name(name, f)) {
-            if (strcmp(name, "ckptresume.json") != 0 && !ckr__leftover(r->c, r->s, name, NULL))
-                return ckr__oom(r->c);
+            if (strcmp(name, "ckptresume.json") != 0) e = ckr__leave(r->c, r->s, name, NULL, NULL);
             continue;
         }
         *CKR__PUSH(ckr__mg_file *, r->c, r->files, r->n_files) = f;
@@ -47827,9 +47762,8 @@ static ckr_result ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const 
         if (!slot) return ckr__mg_bad(r, f->path, "optimizer/state", "names of a state's tensors");
         if (v->kind == CKR_NODE_NONE) continue;
         if (v->kind != CKR_NODE_TENSOR) {
-            if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/optimizer/state/%s/%s", f->rel,
-                                                       t->name, slot), v))
-                return ckr__oom(r->c);
+            e = ckr__leave(r->c, r->s, f->rel,
+                           ckr__printf(r->c, "optimizer/state/%s/%s", t->name, slot), v);
             continue;
         }
         p.view = v->u.view;
@@ -48248,9 +48182,8 @@ static ckr_result ckr__mg_streams(ckr__mg *r, uint32_t rank, const char *rel, co
                 if (name)
                     e = ckr__mg_stream(r, rank, "torch_cuda", name, scope, ckr__dict_at(v, m));
             }
-        } else if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/rng_state/%s", rel,
-                                                          key ? key : "?"), v)) {
-            e = ckr__oom(r->c);
+        } else {
+            e = ckr__leave(r->c, r->s, rel, ckr__printf(r->c, "rng_state/%s", key ? key : "?"), v);
         }
     }
     return e;
@@ -48313,15 +48246,9 @@ static void ckr__mg_tied(ckr__mg *r)
 
 static ckr_result ckr__mg_tie(ckr__mg *r)
 {
-    ckr_tie *t;
-    if (!r->tied || !r->embedding) return CKR_OK;
-    t = CKR__NEW(r->c, ckr_tie);
-    if (!t) return ckr__oom(r->c);
-    t->name = r->embedding->name;
-    t->other = "output_layer.weight";
-    r->s->ties = t;
-    r->s->n_ties = 1;
-    return CKR_OK;
+    if (r->tied && r->embedding)
+        ckr__tie_add(r->c, r->s, r->embedding->name, "output_layer.weight");
+    return r->c->err->code;
 }
 
 /* The item of the same module with another last part of its name. */
@@ -48469,28 +48396,20 @@ static ckr_result ckr__mg_fits(ckr__mg *r)
 /* Keys of a file that nothing here understands. */
 static ckr_result ckr__mg_others(ckr__mg *r)
 {
-    static const char *const known[] = { "args", "checkpoint_version", "iteration", "total_iters",
-                                         "optimizer", "opt_param_scheduler", "lr_scheduler",
-                                         "rng_state", "model",
-                                         "num_floating_point_operations_so_far",
-                                         "content_metadata" };
+    static const char known[] = "args checkpoint_version iteration total_iters optimizer "
+                                "opt_param_scheduler lr_scheduler rng_state model "
+                                "num_floating_point_operations_so_far content_metadata";
     uint64_t i, k;
-    size_t m;
     for (i = 0; i < r->n_files; i++) {
         const ckr__mg_file *f = r->files[i];
         for (k = 0; k < f->root->count; k++) {
             const char *key = ckr__dict_key(f->root, k);
-            for (m = 0; key && m < sizeof known / sizeof *known; m++)
-                if (!strcmp(key, known[m])) break;
-            if (key && (m < sizeof known / sizeof *known ||
-                        (!strncmp(key, "model", 5) && strspn(key + 5, "0123456789"))))
-                continue;
-            if (!ckr__leftover(r->c, r->s, ckr__printf(r->c, "%s#/%s", f->rel, key ? key : "?"),
-                               ckr__dict_at(f->root, k)))
-                return ckr__oom(r->c);
+            if (!key || !(ckr__word_in(known, key) || (ckr__starts(key, "model") &&
+                                                       strspn(key + 5, "0123456789"))))
+                ckr__leave(r->c, r->s, f->rel, key ? key : "?", ckr__dict_at(f->root, k));
         }
     }
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 static ckr_result ckr__mg_progress(ckr__mg *r)
@@ -48898,7 +48817,7 @@ static ckr_result ckr__mg_dist_tensor(ckr__mg_dist *x, const char *key, const ch
     uint32_t lead, n;
     ckr_result z = CKR_OK;
     if (!ckr__map_find(&x->keys, key, strlen(key), &at))
-        return ckr__leftover(x->r->c, x->r->s, q->fqn, NULL) ? CKR_OK : ckr__oom(x->r->c);
+        return ckr__leave(x->r->c, x->r->s, q->fqn, NULL, NULL);
     g = &x->grids[at];
     lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0);
     n = g->items[0]->n_dims + lead;
@@ -49884,7 +49803,7 @@ static ckr_result ckr__mg_dist_pieces(ckr__mg_dist *x)
             const char *slot = ckr__strndup(r->c, fqn + 16, n);
             if (!slot) return ckr__oom(r->c);
             if (!fqn[16 + n] || q->bytes) {
-                if (!ckr__leftover(r->c, r->s, q->fqn, NULL)) return ckr__oom(r->c);
+                z = ckr__leave(r->c, r->s, q->fqn, NULL, NULL);
                 continue;
             }
             if (!strcmp(slot, "param") || !strcmp(slot, "fp32_param")) slot = "master";
@@ -49895,9 +49814,8 @@ static ckr_result ckr__mg_dist_pieces(ckr__mg_dist *x)
             z = ckr__mg_dist_tensor(x, q->fqn, "param", q);
         } else if (ckr__mg_starts(fqn, "rng_state/")) {
             z = ckr__mg_dist_random(x, q);
-        } else if (!strstr(fqn, "_extra_state/") && strcmp(fqn, CKR__MG_COMMON) != 0 &&
-                   !ckr__leftover(r->c, r->s, q->fqn, NULL)) {
-            z = ckr__oom(r->c);
+        } else if (!strstr(fqn, "_extra_state/") && strcmp(fqn, CKR__MG_COMMON) != 0) {
+            z = ckr__leave(r->c, r->s, q->fqn, NULL, NULL);
         }
     }
     return z;
