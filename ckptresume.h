@@ -150,7 +150,7 @@
        >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report
        >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts
        >>dialects.follows >>dialects.carry >>kit.files >>kit.runs >>kit.parts >>kit.curve
-       >>nanotron >>nanotron.files >>nanotron.probe
+       >>kit.dist >>nanotron >>nanotron.files >>nanotron.probe
        >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
        >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
        >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
@@ -10641,22 +10641,27 @@ static bool ckr__torch_quick(ckr__pickle *p, bool *done)
    A ShardedTensor's state is (local shards, metadata of all shards, group state, spec, rrefs).
 
    The objects are looked at when the whole pickle has been read: until then they have no state. A
-   file may refer to one large list many times, so what is copied is charged.                    */
+   file may refer to one large list many times, so what is copied is charged. Functions that return
+   a text return what is wrong, or NULL; it is "" where the error is set.                        */
 
 #define CKR__MESH_DIMS 16u
-#define CKR__MESH_AXES 32      /* of the layout: a flattened axis of the mesh is several */
-#define CKR__DIST_FEW  64      /* attributes of an object; runs of indices in a cut    */
-#define CKR__DIST_MOST ((int64_t)1 << 24)      /* ranks, split factors                  */
+#define CKR__DIST_FEW  64      /* attributes of an object                              */
+#define CKR__DIST_MOST ((int64_t)1 << 24)      /* ranks of a mesh                       */
 
 typedef struct ckr__dist_mesh {
     const ckr_node *node;
     ckr_mesh    mesh;
-    int64_t     rank, world;
-    uint64_t    place;         /* of the rank among the mesh's, or CKR__NO_PLACE       */
+    int64_t     rank, world, at[CKR__MESH_DIMS];       /* at: coordinates of the rank    */
+    bool        placed;        /* it has some                                          */
     const char *fault;
 } ckr__dist_mesh;
 
-#define CKR__NO_PLACE UINT64_MAX
+typedef struct ckr__layout {   /* a flattened axis of the mesh has several sizes and strides */
+    uint32_t n_dims, n;
+    int64_t  shape[CKR__MESH_DIMS], size[2 * CKR__MESH_DIMS], stride[2 * CKR__MESH_DIMS];
+} ckr__layout;
+
+static const char *const ckr__place_names[] = { "Replicate", "Shard", "_StridedShard", "Partial" };
 
 /* The class "torch.distributed....NAME": it has moved between modules. */
 static bool ckr__dist_is(const char *name, const char *last)
@@ -10670,24 +10675,24 @@ static bool ckr__dist_object(const ckr_node *n, const char *last)
     return n && n->kind == CKR_NODE_OBJECT && ckr__dist_is(n->u.object->name, last);
 }
 
-/* The attribute of an object or a tensor; NULL: it has none of that name. */
-static const ckr_node *ckr__dist_attr(const ckr_node *n, const char *name)
+/* The attribute of an object or a tensor under either name, for torch has renamed some; or NULL. */
+static const ckr_node *ckr__dist_attr2(const ckr_node *n, const char *name, const char *other)
 {
     const ckr_node *state = !n ? NULL : n->kind == CKR_NODE_OBJECT ? n->u.object->state
                           : n->kind == CKR_NODE_TENSOR ? n->attrs : NULL, *found = NULL;
     uint64_t i;
     for (i = 0; i < 2 && !found && state; i++) {       /* (dict, slots), or a dict alone */
         const ckr_node *d = ckr_node_is_dict(state) ? state : ckr_node_at(state, i);
-        if (d && d->count <= CKR__DIST_FEW) found = ckr_node_get(d, name);
+        if (!d || d->count > CKR__DIST_FEW) continue;
+        found = ckr_node_get(d, name);
+        if (!found) found = ckr_node_get(d, other);
     }
     return found;
 }
 
-/* Either of two names; torch has made many attributes private. */
-static const ckr_node *ckr__dist_attr2(const ckr_node *n, const char *name, const char *other)
+static const ckr_node *ckr__dist_attr(const ckr_node *n, const char *name)
 {
-    const ckr_node *v = ckr__dist_attr(n, name);
-    return v ? v : ckr__dist_attr(n, other);
+    return ckr__dist_attr2(n, name, name);
 }
 
 /* The integers of a list, tuple or torch.Size, or an integer alone, `most` at most; false: it is
@@ -10713,88 +10718,58 @@ static bool ckr__dist_dims(const ckr_node *n, uint32_t n_dims, int64_t *out)
     return ckr__dist_ints(n, n_dims, out, &count) && count == n_dims;
 }
 
-/* "[3, 4]" */
-static const char *ckr__dims_text(ckr__ctx *c, uint32_t n_dims, const int64_t *v)
-{
-    const char *s = "[";
-    uint32_t d;
-    for (d = 0; d < n_dims && s; d++)
-        s = ckr__printf(c, d ? "%s, %lld" : "%s%lld", s, (long long)v[d]);
-    return s ? ckr__printf(c, "%s]", s) : "";
-}
+/* Meshes ---------------------------------------------------------------------- */
 
-/* The layout of a mesh: axes of it in `axis` (count, first of them), sizes and strides. */
-typedef struct ckr__mesh_layout {
-    uint32_t n_dims, n;
-    int64_t  shape[CKR__MESH_DIMS], size[CKR__MESH_AXES], stride[CKR__MESH_AXES];
-} ckr__mesh_layout;
-
-/* One axis of the mesh: its size is the product of the layout's. */
-static bool ckr__layout_axis(ckr__mesh_layout *l, const ckr_node *shape, const ckr_node *stride)
+/* One axis of the mesh: as long as the product of its sizes. */
+static bool ckr__layout_axis(ckr__layout *l, const ckr_node *shape, const ckr_node *stride)
 {
-    uint64_t n, k, i;
+    const uint64_t room = 2 * CKR__MESH_DIMS - l->n;
+    uint64_t n, k;
     int64_t all = 1;
-    if (l->n_dims == CKR__MESH_DIMS ||
-        !ckr__dist_ints(shape, CKR__MESH_AXES - l->n, l->size + l->n, &n) ||
-        !ckr__dist_ints(stride, CKR__MESH_AXES - l->n, l->stride + l->n, &k) || n != k)
-        return false;
-    for (i = l->n; i < l->n + n; i++) {
-        if (l->size[i] < 1 || l->stride[i] > CKR__DIST_MOST || all > CKR__DIST_MOST / l->size[i])
+    if (l->n_dims == CKR__MESH_DIMS || !ckr__dist_ints(shape, room, l->size + l->n, &n) ||
+        !ckr__dist_ints(stride, room, l->stride + l->n, &k) || n != k) return false;
+    for (k = l->n + n; l->n < k; l->n++) {
+        const int64_t size = l->size[l->n];
+        if (size < 1 || size > CKR__DIST_MOST / all || l->stride[l->n] > CKR__DIST_MOST)
             return false;
-        all *= l->size[i];
+        all *= size;
     }
     l->shape[l->n_dims++] = all;
-    l->n += (uint32_t)n;
     return true;
 }
 
-/* _MeshLayout: `axes`, each of shape and stride, or (to torch 2.10) its own shape and stride. */
-static bool ckr__layout_read(const ckr_node *o, ckr__mesh_layout *l)
+/* _MeshLayout has `axes` of shape and stride each, or its own; without one the mesh is a tensor. */
+static bool ckr__layout_read(const ckr_node *mesh, ckr__layout *l)
 {
-    const ckr_node *axes = ckr__dist_attr(o, "axes"), *shape = ckr__dist_attr(o, "shape"),
-                   *stride = ckr__dist_attr(o, "stride");
+    const ckr_node *o = ckr__dist_attr(mesh, "_layout"), *axes = ckr__dist_attr(o, "axes"),
+                   *shape = ckr__dist_attr(o, "shape"), *stride = ckr__dist_attr(o, "stride"),
+                   *t = ckr__dist_attr2(mesh, "mesh", "_mesh"), *a;
     uint64_t i;
     memset(l, 0, sizeof *l);
+    if (!o && t && t->kind == CKR_NODE_TENSOR && t->u.view->n_dims <= CKR__MESH_DIMS) {
+        l->n_dims = t->u.view->n_dims;
+        memcpy(l->shape, t->u.view->shape, l->n_dims * sizeof *l->shape);
+        return true;
+    }
     if (shape && shape->kind == CKR_NODE_INT) return ckr__layout_axis(l, shape, stride);
-    if (!axes && (!ckr_node_is_list(shape) || !ckr_node_is_list(stride) ||
-                  shape->count != stride->count)) return false;
-    if (axes && !ckr_node_is_list(axes)) return false;
-    for (i = 0; i < (axes ? axes : shape)->count; i++) {
-        const ckr_node *a = axes ? axes->u.items[i] : NULL;
-        if (!ckr__layout_axis(l, a ? ckr__dist_attr(a, "shape") : shape->u.items[i],
-                              a ? ckr__dist_attr(a, "stride") : stride->u.items[i])) return false;
-    }
-    return true;
+    for (i = 0; (a = ckr_node_at(axes ? axes : shape, i)) != NULL; i++)
+        if (!ckr__layout_axis(l, axes ? ckr__dist_attr(a, "shape") : a,
+                              axes ? ckr__dist_attr(a, "stride") : ckr_node_at(stride, i)))
+            return false;
+    return axes || shape;
 }
 
-/* Without a layout the mesh has the shape of its tensor. */
-static bool ckr__layout_of(const ckr_node *mesh, ckr__mesh_layout *l)
-{
-    const ckr_node *o = ckr__dist_attr(mesh, "_layout"), *t;
-    uint32_t d;
-    if (o) return ckr__layout_read(o, l);
-    t = ckr__dist_attr2(mesh, "mesh", "_mesh");
-    memset(l, 0, sizeof *l);
-    if (!t || t->kind != CKR_NODE_TENSOR || t->u.view->n_dims > CKR__MESH_DIMS) return false;
-    for (d = 0; d < t->u.view->n_dims; d++) {
-        l->shape[d] = t->u.view->shape[d];
-        if (l->shape[d] < 1 || l->shape[d] > CKR__DIST_MOST) return false;
-    }
-    l->n_dims = t->u.view->n_dims;
-    return true;
-}
-
-/* The ranks of the mesh out of its root's list, from the place of this rank. */
-static bool ckr__layout_ranks(const ckr__mesh_layout *l, const int64_t *list, int64_t n_list,
+/* The ranks of the mesh out of its root's list; `own`: of this file, -1 when that is not known. */
+static bool ckr__layout_ranks(const ckr__layout *l, const int64_t *list, int64_t n_list,
                               int64_t own, int64_t total, int64_t *out)
 {
     int64_t base = 0, at, i, k, rest;
     uint32_t d;
     if (total != n_list) {                     /* a slice: which one tells only this rank   */
-        for (base = 0; base < n_list && list[base] != own; base++) { }
-        for (d = 0, at = base; d < l->n; d++)
+        for (at = 0; at < n_list && list[at] != own; at++) { }
+        for (d = 0, base = at; d < l->n; d++)
             if (l->stride[d]) base -= at / l->stride[d] % l->size[d] * l->stride[d];
-        if (own < 0 || at == n_list || base < 0) return false;
+        if (at == n_list || base < 0) return false;
     }
     for (i = 0; i < total; i++) {
         for (d = l->n, rest = i, k = base; d-- > 0; rest /= l->size[d])
@@ -10805,14 +10780,6 @@ static bool ckr__layout_ranks(const ckr__mesh_layout *l, const int64_t *list, in
     return true;
 }
 
-/* The coordinates of a place of the mesh. */
-static void ckr__mesh_at(const ckr_mesh *m, uint64_t place, int64_t *at)
-{
-    uint32_t d;
-    for (d = m->n_dims; d-- > 0; place /= (uint64_t)m->shape[d])
-        at[d] = (int64_t)(place % (uint64_t)m->shape[d]);
-}
-
 static uint64_t ckr__mesh_size(const ckr_mesh *m)
 {
     uint64_t n = 1;
@@ -10821,302 +10788,216 @@ static uint64_t ckr__mesh_size(const ckr_mesh *m)
     return n;
 }
 
-/* Where the rank is in the mesh, or CKR__NO_PLACE. */
-static uint64_t ckr__mesh_find(const ckr_mesh *m, int64_t rank)
+/* The coordinates of a rank; false: it is none of the mesh. */
+static bool ckr__mesh_at(const ckr_mesh *m, int64_t rank, int64_t *at)
 {
     const uint64_t n = ckr__mesh_size(m);
-    uint64_t i;
-    for (i = 0; i < n; i++) if (m->ranks[i] == rank) return i;
-    return CKR__NO_PLACE;
+    uint64_t place = 0;
+    uint32_t d;
+    while (place < n && m->ranks[place] != rank) place++;
+    if (place == n) return false;
+    for (d = m->n_dims; d-- > 0; place /= (uint64_t)m->shape[d])
+        at[d] = (int64_t)(place % (uint64_t)m->shape[d]);
+    return true;
 }
 
-/* Names, ranks and shape of a mesh; the result is what is wrong with it, or NULL. */
+static const char *ckr__mesh_names(ckr__pickle *p, const ckr_node *names, ckr_mesh *m)
+{
+    const char **name = CKR__NEW_N(p->c, const char *, m->n_dims);
+    uint32_t d;
+    if (!name) return "";
+    if (!ckr_node_is_list(names) || names->count != m->n_dims)
+        return "its mesh has not one name for each axis";
+    for (d = 0; d < m->n_dims; d++) {
+        name[d] = ckr_node_str(names->u.items[d]);
+        if (!name[d]) return "a name of an axis of its mesh is no text";
+    }
+    m->names = name;
+    return NULL;
+}
+
+/* Shape, ranks and names; then where this rank is, by its number or by its coordinates. */
 static const char *ckr__mesh_read(ckr__pickle *p, const ckr_node *n, ckr__dist_mesh *m)
 {
     const ckr_node *map = ckr__dist_attr(n, "_flatten_rank_map"),
                    *list = map ? map : ckr__dist_attr(n, "_flatten_mesh_list"),
-                   *names = ckr__dist_attr2(n, "_mesh_dim_names", "mesh_dim_names");
-    const char *device = ckr_node_str(ckr__dist_attr2(n, "_device_type", "device_type")), **name;
-    ckr__mesh_layout l;
-    int64_t *ranks, *out, *shape, total = 1;
-    uint64_t count, i;
-    if (!device || !list) return "its mesh has no device type or lists no ranks";
-    m->mesh.device_type = device;
-    if (!ckr__layout_of(n, &l) || !ckr__numel(l.n_dims, l.shape, &total) ||
-        total > CKR__DIST_MOST || (uint64_t)total > list->count)
-        return "the layout of its mesh is not understood";
-    if (!ckr__pk_charge(p, 8 * (list->count + (uint64_t)total + l.n_dims))) return "";
-    out = ranks = CKR__NEW_N(p->c, int64_t, list->count);
-    shape = CKR__NEW_N(p->c, int64_t, l.n_dims);
-    if (map) out = CKR__NEW_N(p->c, int64_t, (uint64_t)total);
-    if (!ranks || !out || !shape) return "";
-    if (!ckr__dist_ints(list, CKR__DIST_MOST, ranks, &count) ||
-        (map ? !ckr__layout_ranks(&l, ranks, (int64_t)count, m->rank, total, out)
-             : (uint64_t)total != count))
-        return "the ranks of its mesh do not fit the mesh's layout";
-    memcpy(shape, l.shape, l.n_dims * sizeof *shape);
-    m->world = (int64_t)count;
-    m->mesh.shape = shape;
-    m->mesh.ranks = out;
-    m->mesh.n_dims = l.n_dims;
-    if (!names || names->kind == CKR_NODE_NONE) return NULL;
-    name = CKR__NEW_N(p->c, const char *, l.n_dims);
-    if (!name) return "";
-    if (!ckr_node_is_list(names) || names->count != l.n_dims)
-        return "its mesh has not one name for each axis";
-    for (i = 0; i < l.n_dims; i++) {
-        name[i] = ckr_node_str(names->u.items[i]);
-        if (!name[i]) return "a name of an axis of its mesh is no text";
-    }
-    m->mesh.names = name;
-    return NULL;
-}
-
-/* Where in the mesh this rank is: by its number, by its coordinates, or both alike. */
-static const char *ckr__mesh_place(const ckr_node *n, ckr__dist_mesh *m)
-{
-    const ckr_node *at = ckr__dist_attr(n, "_coordinate_on_dim");
-    int64_t v[CKR__MESH_DIMS];
+                   *names = ckr__dist_attr2(n, "_mesh_dim_names", "mesh_dim_names"),
+                   *at = ckr__dist_attr(n, "_coordinate_on_dim");
+    ckr__layout l;
+    int64_t *v, total = 1;
+    uint64_t count = 0, place = 0;
     uint32_t d;
-    if (m->rank >= 0) m->place = ckr__mesh_find(&m->mesh, m->rank);
-    if (!at || at->kind == CKR_NODE_NONE) return NULL;
-    if (!ckr__dist_dims(at, m->mesh.n_dims, v)) return "its coordinates do not fit its mesh";
-    for (d = 0; d < m->mesh.n_dims; d++)
-        if (v[d] >= m->mesh.shape[d]) return "its coordinates lie outside its mesh";
-    if (m->rank < 0) {
-        for (m->place = 0, d = 0; d < m->mesh.n_dims; d++)
-            m->place = m->place * (uint64_t)m->mesh.shape[d] + (uint64_t)v[d];
-        m->rank = m->mesh.ranks[m->place];
-    } else if (m->place != CKR__NO_PLACE) {
-        int64_t own[CKR__MESH_DIMS];
-        ckr__mesh_at(&m->mesh, m->place, own);
-        for (d = 0; d < m->mesh.n_dims; d++)
-            if (v[d] != own[d]) return "its coordinates are not those of its rank in the mesh";
+    m->mesh.device_type = ckr_node_str(ckr__dist_attr2(n, "_device_type", "device_type"));
+    if (!m->mesh.device_type || !ckr_node_is_list(list) || !ckr__layout_read(n, &l))
+        return "its mesh has no device type, ranks or layout";
+    for (d = 0; d < l.n_dims && total > 0; d++)
+        total = l.shape[d] <= (int64_t)list->count / total ? total * l.shape[d] : 0;
+    if (total < 1 || list->count > (uint64_t)CKR__DIST_MOST)
+        return "the layout of its mesh does not fit its ranks";
+    if (!ckr__pk_charge(p, 16 * list->count + sizeof l)) return "";
+    v = CKR__NEW_N(p->c, int64_t, 2 * list->count + l.n_dims);
+    if (!v) return "";
+    m->mesh.ranks = map ? v + list->count : v;
+    if (!ckr__dist_ints(list, list->count, v, &count) ||
+        (map ? !ckr__layout_ranks(&l, v, (int64_t)count, m->rank, total, v + count)
+             : (uint64_t)total != count))
+        return "the layout of its mesh does not fit its ranks";
+    m->world = (int64_t)count;
+    m->mesh.shape = (int64_t *)memcpy(v + 2 * count, l.shape, l.n_dims * sizeof *v);
+    m->mesh.n_dims = l.n_dims;
+    if (names && names->kind != CKR_NODE_NONE) {
+        const char *fault = ckr__mesh_names(p, names, &m->mesh);
+        if (fault) return fault;
     }
+    if (at && at->kind != CKR_NODE_NONE && m->rank < 0) {
+        if (!ckr__dist_dims(at, l.n_dims, m->at)) return "its coordinates do not fit its mesh";
+        for (d = 0; d < l.n_dims; d++) {
+            if (m->at[d] >= l.shape[d]) return "its coordinates lie outside its mesh";
+            place = place * (uint64_t)l.shape[d] + (uint64_t)m->at[d];
+        }
+        m->rank = m->mesh.ranks[place];
+    }
+    m->placed = m->rank >= 0 && ckr__mesh_at(&m->mesh, m->rank, m->at);
     return NULL;
 }
 
-/* The mesh of a node, read once; NULL: out of memory, or more than may be copied. */
+/* The mesh of a node, read once; NULL: the error is set. */
 static const ckr__dist_mesh *ckr__mesh_of(ckr__pickle *p, ckr__map *known, const ckr_node *n)
 {
     ckr__dist_mesh *m;
-    const ckr_node *rank;
     uint64_t at;
     if (ckr__map_find(known, (const char *)&n, sizeof n, &at))
         return (const ckr__dist_mesh *)(uintptr_t)at;
     m = CKR__NEW(p->c, ckr__dist_mesh);
     if (!m) return NULL;
     m->node = n;
-    m->world = m->rank = -1;
-    m->place = CKR__NO_PLACE;
-    rank = ckr__dist_attr(n, "_rank");
-    if (rank && rank->kind == CKR_NODE_INT && rank->u.i >= 0) m->rank = rank->u.i;
+    m->world = -1;
+    if (!ckr_node_i64(ckr__dist_attr(n, "_rank"), &m->rank) || m->rank < 0) m->rank = -1;
     m->fault = ckr__dist_object(n, "DeviceMesh") ? ckr__mesh_read(p, n, m) : "it has no mesh";
-    if (!m->fault) m->fault = ckr__mesh_place(n, m);
-    if (p->c->err->code != CKR_OK) return NULL;
-    return ckr__map_put(known, (const char *)&m->node, sizeof m->node, (uintptr_t)m, NULL) ? m
-                                                                                         : NULL;
+    return p->c->err->code == CKR_OK &&
+           ckr__map_put(known, (const char *)&m->node, sizeof n, (uintptr_t)m, NULL) ? m : NULL;
 }
 
-/* Cuts ------------------------------------------------------------------------ */
-
-/* Indices of one dim that a rank has, as runs: a strided cut takes several. */
-typedef struct ckr__cuts {
-    uint32_t n;
-    int64_t  start[CKR__DIST_FEW], count[CKR__DIST_FEW];
-} ckr__cuts;
-
-/* The indices [begin, end) of all runs go behind those of `to`; false: too many runs. */
-static bool ckr__cuts_take(const ckr__cuts *from, int64_t begin, int64_t end, ckr__cuts *to)
-{
-    uint32_t i;
-    for (i = 0; i < from->n && end > 0; i++) {
-        const int64_t lo = begin > 0 ? begin : 0, hi = ckr__min_i64(end, from->count[i]);
-        begin -= from->count[i];
-        end -= from->count[i];
-        if (lo >= hi) continue;
-        if (to->n && to->start[to->n - 1] + to->count[to->n - 1] == from->start[i] + lo) {
-            to->count[to->n - 1] += hi - lo;
-            continue;
-        }
-        if (to->n == CKR__DIST_FEW) return false;
-        to->start[to->n] = from->start[i] + lo;
-        to->count[to->n++] = hi - lo;
-    }
-    return true;
-}
-
-/* Part `at` of `parts` by torch.chunk: each has ceil(n / parts), the last ones less or none. */
-static void ckr__chunk_of(int64_t n, int64_t parts, int64_t at, int64_t *begin, int64_t *end)
-{
-    const int64_t part = n / parts + (n % parts != 0);
-    *begin = part && at > n / part ? n : part * at;
-    *end = *begin + ckr__min_i64(part, n - *begin);
-}
-
-/* What a placement leaves of the runs to place `at` of `parts`: of each of split_factor chunks the
-   at-th part. False: too many runs. */
-static bool ckr__cuts_place(ckr__cuts *runs, const ckr_placement *p, int64_t parts, int64_t at)
-{
-    const int64_t split = p->kind == CKR_PLACE_STRIDED ? p->split_factor : 1;
-    ckr__cuts to;
-    int64_t n = 0, i, lo, hi, b, e;
-    uint32_t k;
-    to.n = 0;
-    for (k = 0; k < runs->n; k++) n += runs->count[k];
-    for (i = 0; i < split; i++) {
-        ckr__chunk_of(n, split, i, &lo, &hi);
-        if (lo == hi) break;
-        ckr__chunk_of(hi - lo, parts, at, &b, &e);
-        if (!ckr__cuts_take(runs, lo + b, lo + e, &to)) return false;
-    }
-    *runs = to;
-    return true;
-}
-
-/* The box of the global tensor that lies at a place of the mesh; an empty one starts at the end.
-   The result is why there is none, or NULL. */
-static const char *ckr__dist_box(const ckr_mesh *m, uint64_t place, const ckr_placement *p,
+/* The box of the global tensor at these coordinates of the mesh; an empty one starts at its end.
+   Each axis cuts a dim as torch.chunk does: parts of ceil(n / size), the last ones less or none.
+   The first axis cuts first; a strided one after those behind it whose sizes make its split factor.
+   */
+static const char *ckr__dist_box(const ckr_mesh *m, const int64_t *at, const ckr_placement *p,
                                  uint32_t n_dims, const int64_t *shape, int64_t *start,
                                  int64_t *count)
 {
-    int64_t at[CKR__MESH_DIMS];
-    ckr__cuts runs;
-    uint32_t d, k;
-    ckr__mesh_at(m, place, at);
-    for (k = 0; k < m->n_dims; k++) {
-        if (p[k].kind == CKR_PLACE_PARTIAL)
-            return "it is Partial: each rank has a summand of it, not a part";
-        if (p[k].kind != CKR_PLACE_REPLICATE && (p[k].dim < 0 || (uint32_t)p[k].dim >= n_dims))
-            return "it is cut along a dimension that it does not have";
-    }
+    uint32_t order[CKR__MESH_DIMS], n, d, k, i;
     for (d = 0; d < n_dims; d++) {
-        bool fits = true;
-        runs.n = shape[d] > 0;
-        runs.start[0] = 0;
-        runs.count[0] = shape[d];
-        for (k = 0; k < m->n_dims && fits; k++)
-            if (p[k].kind != CKR_PLACE_REPLICATE && (uint32_t)p[k].dim == d)
-                fits = ckr__cuts_place(&runs, &p[k], m->shape[k], at[k]);
-        if (!fits || runs.n > 1) return "its strided cut leaves a rank rows that are not adjacent";
-        start[d] = runs.n ? runs.start[0] : shape[d];
-        count[d] = runs.n ? runs.count[0] : 0;
+        for (k = m->n_dims, n = 0; k-- > 0;) {
+            int64_t before = 1, split = p[k].kind == CKR_PLACE_STRIDED ? p[k].split_factor : 1;
+            if (p[k].kind == CKR_PLACE_PARTIAL)
+                return "it is Partial: each rank has a summand of it, not a part";
+            if (p[k].kind == CKR_PLACE_REPLICATE || p[k].dim != (int32_t)d) continue;
+            for (i = 0; i < n && before < split; i++) before *= m->shape[order[i]];
+            if (before != split) return "its strided cut leaves rows that are not adjacent";
+            memmove(order + i + 1, order + i, (n++ - i) * sizeof *order);
+            order[i] = k;
+        }
+        start[d] = 0;
+        count[d] = shape[d];
+        for (i = 0; i < n; i++) {
+            const int64_t size = m->shape[order[i]], c = at[order[i]],
+                          part = count[d] / size + (count[d] % size != 0),
+                          begin = part && c > count[d] / part ? count[d] : c * part;
+            start[d] += begin;
+            count[d] = ckr__min_i64(part, count[d] - begin);
+        }
     }
     return NULL;
 }
 
 /* DTensor --------------------------------------------------------------------- */
 
-/* False: it is none of torch's placements. */
+/* False: it is none of torch's placements, or along a dimension that the tensor has not. */
 static bool ckr__place_read(const ckr_node *n, uint32_t n_dims, ckr_placement *out)
 {
-    static const struct { const char *name; uint8_t kind; } kinds[] = {
-        { "Replicate", CKR_PLACE_REPLICATE }, { "Shard", CKR_PLACE_SHARD },
-        { "_StridedShard", CKR_PLACE_STRIDED }, { "Partial", CKR_PLACE_PARTIAL },
-        { "_Partial", CKR_PLACE_PARTIAL }, { "_MaskPartial", CKR_PLACE_PARTIAL },
-        { "_NormPartial", CKR_PLACE_PARTIAL }
-    };
-    const size_t n_kinds = sizeof kinds / sizeof *kinds;
-    int64_t dim, split;
-    size_t i;
-    for (i = 0; i < n_kinds && !ckr__dist_object(n, kinds[i].name); i++) { }
-    if (i == n_kinds) return false;
-    out->kind = kinds[i].kind;
-    out->dim = -1;
+    int64_t dim = -1;
     out->split_factor = 1;
-    if (out->kind == CKR_PLACE_REPLICATE || out->kind == CKR_PLACE_PARTIAL) return true;
-    if (!ckr_node_i64(ckr__dist_attr(n, "dim"), &dim)) return false;
-    if (dim < 0) dim += n_dims;
-    if (dim < 0 || dim >= n_dims) return false;
-    out->dim = (int32_t)dim;
-    if (out->kind == CKR_PLACE_SHARD) return true;
-    if (!ckr_node_i64(ckr__dist_attr2(n, "split_factor", "_split_factor"), &split) || split < 1 ||
-        split > CKR__DIST_MOST) return false;
-    out->split_factor = split;
-    return true;
-}
-
-static const char *ckr__dist_placements(ckr__pickle *p, ckr_dist *d, uint32_t n_dims,
-                                        const ckr_node *list)
-{
-    ckr_placement *v;
-    uint64_t i, cost = 0;
-    if (!ckr_node_is_list(list) || list->count != d->mesh->n_dims)
-        return "it has not one placement for each axis of its mesh";
-    v = CKR__NEW_N(p->c, ckr_placement, list->count);
-    if (!v) return "";
-    for (i = 0; i < list->count; i++) {
-        if (!ckr__place_read(list->u.items[i], n_dims, &v[i]))
-            return "it has a placement that is none of torch's, or along no dimension of it";
-        cost += (uint64_t)v[i].split_factor;
+    while (out->kind < CKR_PLACE_PARTIAL && !ckr__dist_object(n, ckr__place_names[out->kind]))
+        out->kind++;
+    if (out->kind == CKR_PLACE_SHARD || out->kind == CKR_PLACE_STRIDED) {
+        if (!ckr_node_i64(ckr__dist_attr(n, "dim"), &dim)) return false;
+        if (dim < 0) dim += n_dims;
+        if (dim < 0 || dim >= n_dims) return false;
     }
-    d->placements = v;
-    d->n_placements = (uint32_t)list->count;
-    ckr__pk_charge(p, cost * 64);                      /* what ckr__dist_box does at most       */
-    return NULL;
+    out->dim = (int32_t)dim;
+    if (out->kind == CKR_PLACE_STRIDED)
+        return ckr_node_i64(ckr__dist_attr(n, "split_factor"), &out->split_factor);
+    return out->kind != CKR_PLACE_PARTIAL ||
+           (n->kind == CKR_NODE_OBJECT && strstr(n->u.object->name, "Partial") != NULL);
 }
 
 /* What holds the elements; a wrapper of a collective that had not ended when it was saved goes. */
-static const ckr_node *ckr__dist_local(const ckr_node *n)
+static const ckr_view *ckr__dist_local(const ckr_node *n)
 {
     int i;
     for (i = 0; i < 8 && n && n->kind == CKR_NODE_TENSOR &&
                 ckr__dist_is(n->u.view->type_name, "AsyncCollectiveTensor"); i++)
         n = ckr__dist_attr(n, "elem");
-    return n && n->kind == CKR_NODE_TENSOR && !n->u.view->meta && !n->u.view->dist ? n : NULL;
+    return n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
 }
 
-/* The view's elements are those of the box. A rank without any may have them in another shape. */
-static const char *ckr__dist_fits(ckr__ctx *c, const ckr_view *v, const ckr_shard *s)
+/* The local view's elements are those of the box. Where there are none its shape may be another. */
+static const char *ckr__dist_fits(const ckr_view *v, const ckr_shard *s)
 {
     const ckr_view *l = s->local;
     int64_t want = 0, have = 0;
+    if (!l || l->meta || l->layout || l->conj || l->neg)
+        return "its local tensor has no strided elements in the file";
     if (l->dtype != v->dtype) return "its local tensor has another dtype";
-    if (l->layout) return "its local tensor has a layout that has no parts";
-    if (l->n_dims == v->n_dims && !memcmp(l->shape, s->count, v->n_dims * sizeof *l->shape))
-        return NULL;
-    if (ckr__numel(v->n_dims, s->count, &want) && ckr__numel(l->n_dims, l->shape, &have) &&
-        want == 0 && have == 0) return NULL;
-    return ckr__printf(c, "its local tensor has shape %s, its part of the whole is %s",
-                       ckr__dims_text(c, l->n_dims, l->shape),
-                       ckr__dims_text(c, v->n_dims, s->count));
+    if ((l->n_dims == v->n_dims && !memcmp(l->shape, s->count, v->n_dims * sizeof *l->shape)) ||
+        (ckr__numel(v->n_dims, s->count, &want) && ckr__numel(l->n_dims, l->shape, &have) &&
+         want + have == 0)) return NULL;
+    return "its local tensor has another shape than its part of the whole";
 }
 
 static const char *ckr__dtensor_read(ckr__pickle *p, ckr__map *known, const ckr_node *n,
                                      const ckr_view *v, ckr_dist *d)
 {
     const ckr_node *spec = ckr__dist_attr(n, "_spec"), *meta = ckr__dist_attr(spec, "tensor_meta"),
-                   *mesh = ckr__dist_attr(spec, "mesh"),
-                   *local = ckr__dist_local(ckr__dist_attr(n, "_local_tensor"));
+                   *mesh = ckr__dist_attr(spec, "mesh"), *list = ckr__dist_attr(spec, "placements");
     const ckr__dist_mesh *m = mesh ? ckr__mesh_of(p, known, mesh) : NULL;
     ckr_shard *s = CKR__NEW(p->c, ckr_shard);
     int64_t *dims = CKR__NEW_N(p->c, int64_t, 2 * (uint64_t)v->n_dims);
+    ckr_placement *places;
     const char *fault;
+    uint32_t k;
     if (!mesh) return "it has no mesh";
     if (!m || !s || !dims) return "";
     d->rank = m->rank;
     d->world = m->world;
-    if (m->mesh.ranks) d->mesh = &m->mesh;
     if (m->fault) return m->fault;
-    fault = ckr__dist_placements(p, d, v->n_dims, ckr__dist_attr(spec, "placements"));
-    if (fault) return fault;
+    d->mesh = &m->mesh;
+    if (!ckr_node_is_list(list) || list->count != m->mesh.n_dims)
+        return "it has not one placement for each axis of its mesh";
+    places = CKR__NEW_N(p->c, ckr_placement, list->count);
+    if (!places) return "";
+    for (k = 0; k < m->mesh.n_dims; k++)
+        if (!ckr__place_read(list->u.items[k], v->n_dims, &places[k]))
+            return "it has a placement that is none of torch's, or along no dimension of it";
+    d->placements = places;
+    d->n_placements = k;
     if (ckr__dist_object(meta, "TensorMeta") &&
         (!ckr__dist_dims(ckr_node_at(meta->u.object->args, 0), v->n_dims, dims) ||
          memcmp(dims, v->shape, v->n_dims * sizeof *dims) != 0))
         return "its tensor_meta has another shape than the tensor";
-    if (m->place == CKR__NO_PLACE)
+    if (!m->placed)
         return m->rank < 0 ? "the file does not tell which rank's it is"
                            : "its rank is none of its mesh";
-    fault = ckr__dist_box(d->mesh, m->place, d->placements, v->n_dims, v->shape, dims,
-                          dims + v->n_dims);
+    fault = ckr__dist_box(d->mesh, m->at, places, v->n_dims, v->shape, dims, dims + v->n_dims);
     if (fault) return fault;
     s->start = dims;
     s->count = dims + v->n_dims;
     s->rank = m->rank;
-    s->local = local ? local->u.view : NULL;
+    s->local = ckr__dist_local(ckr__dist_attr(n, "_local_tensor"));
     d->shards = s;
     d->n_shards = 1;
-    return local ? ckr__dist_fits(p->c, v, s) : "its local tensor has no data in the file";
+    return ckr__dist_fits(v, s);
 }
 
 /* ShardedTensor --------------------------------------------------------------- */
@@ -11125,8 +11006,7 @@ static const char *ckr__dtensor_read(ckr__pickle *p, ckr__map *known, const ckr_
 static bool ckr__shard_box(const ckr_node *meta, const ckr_view *v, int64_t *start, int64_t *count)
 {
     uint32_t i;
-    if (!ckr__dist_object(meta, "ShardMetadata") ||
-        !ckr__dist_dims(ckr__dist_attr(meta, "shard_offsets"), v->n_dims, start) ||
+    if (!ckr__dist_dims(ckr__dist_attr(meta, "shard_offsets"), v->n_dims, start) ||
         !ckr__dist_dims(ckr__dist_attr(meta, "shard_sizes"), v->n_dims, count)) return false;
     for (i = 0; i < v->n_dims; i++)
         if (start[i] > v->shape[i] || count[i] > v->shape[i] - start[i]) return false;
@@ -11138,37 +11018,34 @@ static const char *ckr__shard_local(ckr__pickle *p, const ckr_view *v, const ckr
                                     ckr_shard *all, const ckr_node *shard)
 {
     const size_t bytes = v->n_dims * sizeof(int64_t);
-    const ckr_node *local = ckr__dist_local(ckr__dist_attr(shard, "tensor"));
     int64_t dims[2 * CKR__MAX_RANK];
     uint64_t i;
-    if (!ckr__dist_object(shard, "Shard") || !local ||
-        !ckr__shard_box(ckr__dist_attr(shard, "metadata"), v, dims, dims + v->n_dims))
-        return "a local shard of it has no data or no box";
+    if (!ckr__shard_box(ckr__dist_attr(shard, "metadata"), v, dims, dims + v->n_dims))
+        return "a local shard of it has no box, or one outside the tensor";
     if (!ckr__pk_charge(p, d->n_shards * 16)) return "";
     for (i = 0; i < d->n_shards; i++)
         if (!all[i].local && (all[i].rank < 0 || d->rank < 0 || all[i].rank == d->rank) &&
             !memcmp(all[i].start, dims, bytes) && !memcmp(all[i].count, dims + v->n_dims, bytes))
             break;
     if (i == d->n_shards) return "a local shard of it is none of those that the metadata lists";
-    all[i].local = local->u.view;
-    return ckr__dist_fits(p->c, v, &all[i]);
+    all[i].local = ckr__dist_local(ckr__dist_attr(shard, "tensor"));
+    return ckr__dist_fits(v, &all[i]);
 }
 
 static const char *ckr__sharded_read(ckr__pickle *p, const ckr_node *n, const ckr_view *v,
                                      ckr_dist *d)
 {
-    const ckr_node *meta = ckr_node_at(n->attrs, 1), *group = ckr_node_at(n->attrs, 2),
-                   *local = ckr_node_at(n->attrs, 0),
+    const ckr_node *local = ckr_node_at(n->attrs, 0), *meta = ckr_node_at(n->attrs, 1),
+                   *group = ckr_node_at(n->attrs, 2),
                    *list = ckr__dist_attr(meta, "shards_metadata");
     const char *fault = NULL;
     ckr_shard *s;
     int64_t *dims;
     uint64_t i;
-    if (!ckr__dist_object(meta, "ShardedTensorMetadata") || !ckr_node_is_list(list) ||
-        !ckr_node_is_list(local)) return "its state has no shards";
+    if (!ckr_node_is_list(list) || !ckr_node_is_list(local)) return "its state has no shards";
     if (!ckr__pk_charge(p, list->count * (16 * (uint64_t)v->n_dims + sizeof *s) + 1)) return "";
     s = CKR__NEW_N(p->c, ckr_shard, list->count);
-    dims = CKR__NEW_N(p->c, int64_t, 2 * list->count * v->n_dims + v->n_dims);
+    dims = CKR__NEW_N(p->c, int64_t, (2 * list->count + 1) * v->n_dims);
     if (!s || !dims) return "";
     if (!ckr_node_i64(ckr__dist_attr(group, "global_rank"), &d->rank) || d->rank < 0 ||
         !ckr_node_i64(ckr__dist_attr(group, "global_world_size"), &d->world) ||
@@ -11192,24 +11069,23 @@ static const char *ckr__sharded_read(ckr__pickle *p, const ckr_node *n, const ck
     return fault;
 }
 
-/* When the pickle is complete. False: out of memory, or more than may be copied. */
+/* When the pickle is complete. False: the error is set. */
 static bool ckr__dist_fill(ckr__pickle *p)
 {
     ckr__map known;
     size_t i;
-    bool ok = true;
     memset(&known, 0, sizeof known);
     known.c = p->c;
-    for (i = 0; i < p->dists.n && ok; i++) {
+    for (i = 0; i < p->dists.n && p->c->err->code == CKR_OK; i++) {
         const ckr_node *n = p->dists.items[i];
         const ckr_view *v = n->u.view;
         ckr_dist *d = (ckr_dist *)(uintptr_t)v->dist;
         d->fault = ckr__dist_is(d->class_name, "DTensor") ? ckr__dtensor_read(p, &known, n, v, d)
                                                           : ckr__sharded_read(p, n, v, d);
-        ok = p->c->err->code == CKR_OK;
+        if (!d->fault && v->n_dims > CKR_MAX_DIMS) d->fault = "it has more than 8 dimensions";
     }
     ckr__map_free(&known);
-    return ok;
+    return p->c->err->code == CKR_OK;
 }
 
 /* A tensor of a class whose state tells where its elements are: noted until that is complete. */
@@ -11217,8 +11093,8 @@ static bool ckr__dist_note(ckr__pickle *p, ckr_node *n)
 {
     ckr_view *v = ckr__view(n);
     ckr_dist *d;
-    if (!ckr__dist_is(v->type_name, "DTensor") && !ckr__dist_is(v->type_name, "ShardedTensor"))
-        return true;
+    if (!v->meta || (!ckr__dist_is(v->type_name, "DTensor") &&
+                     !ckr__dist_is(v->type_name, "ShardedTensor"))) return true;
     d = CKR__NEW(p->c, ckr_dist);
     if (!d || !ckr__nodes_room(p->c, &p->dists, p->dists.n + 1)) return false;
     d->class_name = v->type_name;
@@ -27676,6 +27552,40 @@ static bool ckr__part_placed(ckr__load *l, const ckr__part *p, const ckr__held *
     return true;
 }
 
+static ckr__held *ckr__part_add(ckr__load *l, const ckr__part *p);
+
+/* A view of a global tensor: what the file has of it, at its places. On a mesh a rank may have the
+   same as one before it. */
+static ckr__held *ckr__part_dist(ckr__load *l, const ckr__part *p)
+{
+    const ckr_view *v = p->view;
+    const ckr_dist *d = v->dist;
+    ckr__part one = *p;
+    ckr__held *h = NULL;
+    int64_t at[CKR__MESH_DIMS];
+    uint64_t i;
+    if (d->fault) {
+        ckr__fail(l->c->err, l->differs, p->file, CKR_NO_OFFSET, p->name, "%s: %s", p->slot,
+                  d->fault);
+        return NULL;
+    }
+    one.n_dims = v->n_dims;
+    one.shape = v->shape;
+    if (d->mesh && ckr__mesh_at(d->mesh, d->rank, at))
+        for (i = 0; i < d->n_placements; i++)
+            if (d->placements[i].kind == CKR_PLACE_REPLICATE && at[i]) one.replica = true;
+    for (i = 0; i < d->n_shards; i++) {
+        const ckr_shard *s = &d->shards[i];
+        if (!s->local || s->local->n_dims != v->n_dims) continue;      /* without elements      */
+        one.view = s->local;
+        one.start = s->start;
+        if (p->rank < 0) one.rank = (int32_t)s->rank;
+        h = ckr__part_add(l, &one);
+        if (!h) return NULL;
+    }
+    return h ? h : ckr__part_held(l, &one);
+}
+
 /* What is held of its tensor; NULL: the error is set. */
 static ckr__held *ckr__part_add(ckr__load *l, const ckr__part *p)
 {
@@ -27687,6 +27597,7 @@ static ckr__held *ckr__part_add(ckr__load *l, const ckr__part *p)
     ckr_tensor *t;
     int64_t numel;
     bool replica, ok = true;
+    if (v->dist) return ckr__part_dist(l, p);
     if (!odd && !p->alone && (p->n_dims > CKR_MAX_DIMS || !ckr__numel(p->n_dims, p->shape, &numel)))
         odd = "of a size that no tensor has";
     if (odd) {
@@ -28013,6 +27924,392 @@ static bool ckr__hold_tell(const ckr__hold *h, const char *place, const char *pr
             return false;
     }
     return true;
+}
+
+/* >>kit.dist ------------------------------------------------------------------ */
+/* DTensors for the dialects to write, as the source's torch made them or as torch 2.15 does. One
+   that is read has a view with a `dist`, and ckr__part_add takes it like any other view.
+
+     mesh = ckr__mesh_new(c, "cuda", 2, shape, names)   of ranks 0, 1, 2, ...
+     b = ckr__dist_block(c, mesh, rank, places, n_dims, shape)     a rank's box, for ckr__bind_flat
+     ckr__dist_begin(&w, c, file, mesh, rank, like)     once for each file: they share a mesh
+     node = ckr__dist_put(&w, places, n_dims, shape, entry)    stands for the entry in the tree  */
+
+/* A mesh of the ranks 0, 1, 2, ...; `names` may be NULL. NULL: out of memory. */
+static ckr_mesh *ckr__mesh_new(ckr__ctx *c, const char *device_type, uint32_t n_dims,
+                               const int64_t *shape, const char *const *names)
+{
+    ckr_mesh *m = CKR__NEW(c, ckr_mesh);
+    int64_t n = 0, *v, i;
+    if (!m || !ckr__numel(n_dims, shape, &n)) return NULL;
+    v = CKR__NEW_N(c, int64_t, (uint64_t)n);
+    if (!v) return NULL;
+    for (i = 0; i < n; i++) v[i] = i;
+    m->device_type = device_type;
+    m->n_dims = n_dims;
+    m->shape = shape;
+    m->ranks = v;
+    m->names = names;
+    return m;
+}
+
+/* The part of a tensor that a rank of the mesh has. NULL: out of memory; a strided placement of the
+   caller's that leaves no box is an error, too. */
+static ckr__block *ckr__dist_block(ckr__ctx *c, const ckr_mesh *m, int64_t rank,
+                                   const ckr_placement *p, uint32_t n_dims, const int64_t *shape)
+{
+    ckr__block *b = ckr__block_whole(c, n_dims, shape);
+    int64_t at[CKR__MESH_DIMS];
+    const char *fault;
+    if (!b || !ckr__mesh_at(m, rank, at)) return NULL;
+    fault = ckr__dist_box(m, at, p, n_dims, shape, b->pairs[0].global, b->pairs[0].count);
+    if (fault) ckr__fail(c->err, CKR_ITEM_WRITE_NODE, NULL, CKR_NO_OFFSET, NULL, "%s", fault);
+    if (n_dims) memcpy(b->shape, b->pairs[0].count, n_dims * sizeof *shape);
+    return fault ? NULL : b;
+}
+
+/* The DTensors of a file. Which attributes their objects have, and where the classes live, is the
+   source's torch's where there is a source, else torch 2.15's. */
+typedef struct ckr__dist_out {
+    ckr__ctx       *c;
+    ckr__out_file  *f;
+    const ckr_mesh *mesh;
+    int64_t         rank, at[CKR__MESH_DIMS], stride[CKR__MESH_DIMS];
+    const ckr_node *spec, *was;        /* of the source: a DTensorSpec, its mesh; or NULL   */
+    const char     *class_name;
+    ckr_node       *mesh_node, *none;
+    const ckr_placement *places;       /* of the tensor that is being written               */
+    const int64_t  *shape;
+    uint32_t        n_dims;
+    ckr_dtype       dtype;
+} ckr__dist_out;
+
+enum {                         /* attributes that follow from the mesh, the rank, the tensor */
+    CKR__DF_AS_WAS = 0, CKR__DF_NONE, CKR__DF_FALSE, CKR__DF_EMPTY, CKR__DF_DEVICE, CKR__DF_LAYOUT,
+    CKR__DF_MAP, CKR__DF_MESH, CKR__DF_NAMES, CKR__DF_RANKS, CKR__DF_GROUPS, CKR__DF_RANK,
+    CKR__DF_AT, CKR__DF_HASH, CKR__DF_OWN_MESH, CKR__DF_PLACES, CKR__DF_META, CKR__DF_ORDER,
+    CKR__DF_STRIDED
+};
+
+/* Of a mesh or of a spec; `now`: torch 2.15 has it, in this order. */
+static const struct { char of; bool now; uint8_t what; const char *name; } ckr__dist_fields[] = {
+    { 'm', true, CKR__DF_DEVICE, "_device_type" }, { 'm', true, CKR__DF_LAYOUT, "_layout" },
+    { 'm', true, CKR__DF_MAP, "_rank_map" }, { 'm', true, CKR__DF_NAMES, "_mesh_dim_names" },
+    { 'm', true, CKR__DF_NONE, "_root_mesh" }, { 'm', true, CKR__DF_FALSE, "_preserve_rank_order" },
+    { 'm', true, CKR__DF_RANKS, "_flatten_rank_map" }, { 'm', true, CKR__DF_NONE, "_thread_id" },
+    { 'm', true, CKR__DF_EMPTY, "_flatten_mapping" },
+    { 'm', true, CKR__DF_GROUPS, "_dim_group_names" }, { 'm', true, CKR__DF_RANK, "_rank" },
+    { 'm', true, CKR__DF_AT, "_coordinate_on_dim" }, { 'm', true, CKR__DF_HASH, "_hash" },
+    { 'm', false, CKR__DF_DEVICE, "device_type" }, { 'm', false, CKR__DF_MESH, "mesh" },
+    { 'm', false, CKR__DF_MESH, "_mesh" }, { 'm', false, CKR__DF_NAMES, "mesh_dim_names" },
+    { 'm', false, CKR__DF_RANKS, "_flatten_mesh_list" },
+    { 'm', false, CKR__DF_NONE, "_parent_mesh" },
+    { 'm', false, CKR__DF_GROUPS, "_dim_group_infos" }, { 's', true, CKR__DF_OWN_MESH, "mesh" },
+    { 's', true, CKR__DF_PLACES, "placements" }, { 's', true, CKR__DF_META, "tensor_meta" },
+    { 's', true, CKR__DF_ORDER, "shard_order" },
+    { 's', true, CKR__DF_STRIDED, "use_strided_shard_as_shard_order" },
+    { 's', true, CKR__DF_NONE, "_hash" }
+};
+
+static ckr_node *ckr__ints_node(ckr__ctx *c, ckr_node_kind kind, uint64_t n, const int64_t *v)
+{
+    ckr_node *list = ckr__node(c, kind);
+    uint64_t i;
+    for (i = 0; i < n; i++) ckr__node_push(c, list, ckr__node_int(c, v[i]));
+    return list;
+}
+
+static ckr_node *ckr__tuple_node(ckr__ctx *c, unsigned n, ...)
+{
+    ckr_node *t = ckr__node(c, CKR_NODE_TUPLE);
+    va_list ap;
+    va_start(ap, n);
+    for (; n > 0; n--) ckr__node_push(c, t, va_arg(ap, ckr_node *));
+    va_end(ap);
+    return t;
+}
+
+static ckr_node *ckr__name_node(ckr__ctx *c, ckr_node_kind kind, const char *s)
+{
+    return ckr__node_text(c, kind, s, strlen(s));
+}
+
+/* An object of the class that `like` has, or else of `name`. */
+static ckr_node *ckr__dist_new(ckr__ctx *c, const ckr_node *like, const char *name, ckr_node *args,
+                               ckr_node *state)
+{
+    ckr_node *n = ckr__node(c, CKR_NODE_OBJECT);
+    ckr_object *o = CKR__NEW(c, ckr_object);
+    if (!n || !o) return NULL;
+    o->how = "newobj";
+    o->name = like && like->kind == CKR_NODE_OBJECT ? like->u.object->name : name;
+    o->args = args ? args : ckr__node(c, CKR_NODE_TUPLE);
+    o->state = state;
+    n->u.object = o;
+    return n;
+}
+
+/* Row-major strides, where torch counts an axis of length 0 as 1. */
+static void ckr__strides(uint32_t n_dims, const int64_t *shape, int64_t *out)
+{
+    int64_t step = 1;
+    for (; n_dims-- > 0; step = ckr__times(step, shape[n_dims] ? shape[n_dims] : 1))
+        out[n_dims] = step;
+}
+
+/* A tensor of the mesh's ranks: flat, or in its shape. */
+static ckr_node *ckr__mesh_tensor(const ckr__dist_out *w, bool flat)
+{
+    const uint64_t n = ckr__mesh_size(w->mesh);
+    uint8_t *raw = CKR__NEW_N(w->c, uint8_t, 4 * n);
+    const ckr_node *t;
+    ckr_view v;
+    uint64_t i;
+    for (i = 0; raw && i < n; i++) ckr__store_u32(raw + 4 * i, (uint32_t)w->mesh->ranks[i]);
+    t = raw ? ckr__rng_array(w->c, CKR_NODE_TENSOR, NULL, CKR_DTYPE_I32, NULL, raw, n) : NULL;
+    if (!t) return NULL;
+    v = *t->u.view;
+    if (!flat) {
+        v.n_dims = w->mesh->n_dims;
+        v.shape = w->mesh->shape;
+        v.stride = w->stride;
+    }
+    return ckr__entry_copy(w->c, w->f, "mesh", &v);
+}
+
+/* Sizes and strides of some axes under those names. */
+static ckr_node *ckr__sizes_node(const ckr__dist_out *w, uint32_t first, uint64_t n)
+{
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    ckr__node_set(w->c, d, "shape",
+                  ckr__ints_node(w->c, CKR_NODE_TUPLE, n, w->mesh->shape + first));
+    ckr__node_set(w->c, d, "stride", ckr__ints_node(w->c, CKR_NODE_TUPLE, n, w->stride + first));
+    return d;
+}
+
+/* A _MeshLayout is sizes and strides, or axes that are such; there an axis of 1 has neither. */
+static ckr_node *ckr__layout_node(const ckr__dist_out *w, const ckr_node *was)
+{
+    static const char *const names[] = { "torch.distributed._mesh_layout._MeshLayout",
+                                         "torch.distributed._mesh_layout._FlatLayout" };
+    const ckr_node *axes = ckr__dist_attr(was, "axes");
+    ckr_node *state, *list = ckr__node(w->c, CKR_NODE_TUPLE);
+    uint32_t d;
+    if (was && !axes)
+        return ckr__dist_new(w->c, was, NULL, NULL, ckr__sizes_node(w, 0, w->mesh->n_dims));
+    for (d = 0; d < w->mesh->n_dims; d++)
+        ckr__node_push(w->c, list, ckr__dist_new(w->c, ckr_node_at(axes, 0), names[1], NULL,
+                                                 ckr__sizes_node(w, d, w->mesh->shape[d] > 1)));
+    state = ckr__node(w->c, CKR_NODE_DICT);
+    ckr__node_set(w->c, state, "axes", list);
+    return ckr__dist_new(w->c, was, names[0], NULL, state);
+}
+
+/* The names of the axes' process groups. torch numbers them in the order in which it makes them: an
+   axis as long as the world is group 0, any other makes one for each place of the other axes. To
+   torch 2.6 each is (tag, ranks, name); the empty tag finds a group by its ranks. */
+static ckr_node *ckr__groups_node(const ckr__dist_out *w, const ckr_node *was)
+{
+    const bool infos = ckr_node_is_list(ckr_node_at(was, 0));
+    const ckr_mesh *m = w->mesh;
+    const int64_t n = (int64_t)ckr__mesh_size(m);
+    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST), *name, *ranks;
+    int64_t made = 1, row, first, i;
+    uint32_t d, k;
+    for (d = 0; d < m->n_dims; d++) {
+        for (k = 0, row = first = 0; k < m->n_dims; k++) {
+            if (k == d) continue;
+            row = row * m->shape[k] + w->at[k];
+            first += w->at[k] * w->stride[k];
+        }
+        if (m->shape[d] == n) row = -made;
+        name = ckr__node_str(w->c, ckr__printf(w->c, "%lld", (long long)(made + row)));
+        if (m->shape[d] != n) made += n / m->shape[d];
+        ranks = ckr__node(w->c, CKR_NODE_LIST);
+        for (i = 0; i < m->shape[d] && infos; i++)
+            ckr__node_push(w->c, ranks, ckr__node_int(w->c, m->ranks[first + i * w->stride[d]]));
+        ckr__node_push(w->c, list, !infos ? name : ckr__tuple_node(w->c, 3, ckr__node_str(w->c, ""),
+                                                                   ranks, name));
+    }
+    return list;
+}
+
+static ckr_node *ckr__places_node(const ckr__dist_out *w, const ckr_node *was)
+{
+    const ckr_node *one = ckr_node_at(was, 0);
+    const char *like = one && one->kind == CKR_NODE_OBJECT
+                           ? one->u.object->name : "torch.distributed.tensor.placement_types.Shard";
+    ckr_node *list = ckr__node(w->c, CKR_NODE_TUPLE);
+    uint32_t k;
+    for (k = 0; k < w->mesh->n_dims; k++) {
+        const ckr_placement *p = &w->places[k];
+        const char *name = ckr__printf(w->c, "%.*s.%s", (int)(strrchr(like, '.') - like), like,
+                                       ckr__place_names[p->kind]);
+        ckr_node *state = ckr__node(w->c, CKR_NODE_DICT);
+        if (p->kind != CKR_PLACE_REPLICATE)
+            ckr__node_set(w->c, state, "dim", ckr__node_int(w->c, p->dim));
+        if (p->kind == CKR_PLACE_STRIDED)
+            ckr__node_set(w->c, state, "split_factor", ckr__node_int(w->c, p->split_factor));
+        ckr__node_push(w->c, list, ckr__dist_new(w->c, NULL, name, NULL, state));
+    }
+    return list;
+}
+
+static bool ckr__dist_strided(const ckr__dist_out *w)
+{
+    uint32_t k;
+    for (k = 0; k < w->mesh->n_dims; k++) if (w->places[k].kind == CKR_PLACE_STRIDED) return true;
+    return false;
+}
+
+/* ((dim of the tensor, axes of the mesh that cut it), ...); None where a strided cut says it. */
+static ckr_node *ckr__order_node(const ckr__dist_out *w, const ckr_node *was)
+{
+    static const char *const name = "torch.distributed.tensor._dtensor_spec.ShardOrderEntry";
+    ckr_node *list = ckr__node(w->c, CKR_NODE_TUPLE);
+    uint32_t d, k;
+    if (ckr__dist_strided(w)) return w->none;
+    for (d = 0; d < w->n_dims; d++) {
+        ckr_node *axes = ckr__node(w->c, CKR_NODE_TUPLE);
+        for (k = 0; k < w->mesh->n_dims; k++)
+            if (w->places[k].kind == CKR_PLACE_SHARD && w->places[k].dim == (int32_t)d)
+                ckr__node_push(w->c, axes, ckr__node_int(w->c, k));
+        if (axes && axes->count)
+            ckr__node_push(w->c, list,
+                           ckr__dist_new(w->c, ckr_node_at(was, 0), name,
+                                         ckr__tuple_node(w->c, 2, ckr__node_int(w->c, d), axes),
+                                         NULL));
+    }
+    return list;
+}
+
+static ckr_node *ckr__strides_node(const ckr__dist_out *w)
+{
+    int64_t stride[CKR_MAX_DIMS];
+    ckr__strides(w->n_dims, w->shape, stride);
+    return ckr__ints_node(w->c, CKR_NODE_TUPLE, w->n_dims, stride);
+}
+
+/* The value of an attribute; `was`: the source's, or NULL. */
+static ckr_node *ckr__dist_value(const ckr__dist_out *w, unsigned what, ckr_node *was)
+{
+    ckr__ctx *c = w->c;
+    const ckr_mesh *m = w->mesh;
+    ckr_node *names;
+    uint32_t d;
+    switch (what) {
+    case CKR__DF_NONE:     return w->none;
+    case CKR__DF_FALSE:    return was ? was : ckr__node_bool(c, false);
+    case CKR__DF_EMPTY:    return ckr__node(c, CKR_NODE_DICT);
+    case CKR__DF_DEVICE:   return ckr__node_str(c, m->device_type);
+    case CKR__DF_LAYOUT:   return ckr__layout_node(w, was);
+    case CKR__DF_MAP:      return ckr__mesh_tensor(w, true);
+    case CKR__DF_MESH:     return ckr__mesh_tensor(w, false);
+    case CKR__DF_GROUPS:   return ckr__groups_node(w, was);
+    case CKR__DF_RANK:     return ckr__node_int(c, w->rank);
+    case CKR__DF_RANKS:    return ckr__ints_node(c, CKR_NODE_TUPLE, ckr__mesh_size(m), m->ranks);
+    case CKR__DF_AT:
+        return ckr__ints_node(c, was && was->kind == CKR_NODE_LIST ? CKR_NODE_LIST : CKR_NODE_TUPLE,
+                              m->n_dims, w->at);
+    case CKR__DF_NAMES:
+        names = m->names ? ckr__node(c, CKR_NODE_TUPLE) : w->none;
+        for (d = 0; m->names && d < m->n_dims; d++)
+            ckr__node_push(c, names, ckr__node_str(c, m->names[d]));
+        return names;
+    case CKR__DF_HASH:     /* later than torch 2.2, None is computed when it is asked for */
+        return !was || ckr__dist_attr2(w->was, "_thread_id", "_rank") ? w->none : was;
+    case CKR__DF_OWN_MESH: return w->mesh_node;
+    case CKR__DF_PLACES:   return ckr__places_node(w, was);
+    case CKR__DF_ORDER:    return ckr__order_node(w, was);
+    case CKR__DF_STRIDED:  return ckr__node_bool(c, ckr__dist_strided(w));
+    case CKR__DF_META:
+        return ckr__dist_new(c, was, "torch.distributed.tensor._dtensor_spec.TensorMeta",
+                             ckr__tuple_node(c, 3, ckr__ints_node(c, CKR_NODE_SIZE, w->n_dims,
+                                                                  w->shape), ckr__strides_node(w),
+                                             ckr__name_node(c, CKR_NODE_DTYPE,
+                                                            ckr_dtype_name(w->dtype))), NULL);
+    default:               return was;
+    }
+}
+
+/* The attributes of a mesh or a spec: those that `like` has, or those of torch 2.15. */
+static ckr_node *ckr__dist_state(const ckr__dist_out *w, char of, const ckr_node *like)
+{
+    const size_t n = sizeof ckr__dist_fields / sizeof *ckr__dist_fields;
+    const ckr_node *had = like ? like->u.object->state : NULL;
+    ckr_node *state = ckr__node(w->c, CKR_NODE_DICT);
+    uint64_t i;
+    size_t k;
+    for (k = 0; k < n && !ckr__dict_n(had); k++)
+        if (ckr__dist_fields[k].of == of && ckr__dist_fields[k].now)
+            ckr__node_set(w->c, state, ckr__dist_fields[k].name,
+                          ckr__dist_value(w, ckr__dist_fields[k].what, NULL));
+    for (i = 0; i < ckr__dict_n(had); i++) {
+        const char *name = ckr__dict_key(had, i);
+        ckr_node *was = ckr__dict_at(had, i);
+        for (k = 0; k < n && name && (ckr__dist_fields[k].of != of ||
+                                      strcmp(ckr__dist_fields[k].name, name) != 0); k++) { }
+        if (name) ckr__node_set(w->c, state, name,
+                                k < n ? ckr__dist_value(w, ckr__dist_fields[k].what, was) : was);
+    }
+    return state;
+}
+
+/* For the DTensors of one file of `rank`. `like`: a DTensor of the source (a TENSOR node with a
+   `dist`, also a faulty one), or NULL. False: out of memory. */
+static bool ckr__dist_begin(ckr__dist_out *w, ckr__ctx *c, ckr__out_file *f, const ckr_mesh *mesh,
+                            int64_t rank, const ckr_node *like)
+{
+    const ckr_node *spec = ckr__dist_attr(like, "_spec"), *old = ckr__dist_attr(spec, "mesh");
+    memset(w, 0, sizeof *w);
+    w->c = c;
+    w->f = f;
+    w->mesh = mesh;
+    w->rank = rank;
+    w->none = ckr__node(c, CKR_NODE_NONE);
+    w->class_name = "torch.distributed.tensor.DTensor";
+    ckr__strides(mesh->n_dims, mesh->shape, w->stride);
+    ckr__mesh_at(mesh, rank, w->at);
+    if (ckr__dist_object(spec, "DTensorSpec") && ckr__dist_object(old, "DeviceMesh")) {
+        w->spec = spec;
+        w->was = old;
+        w->class_name = like->u.view->type_name;
+    }
+    w->mesh_node = ckr__dist_new(c, w->was, "torch.distributed.device_mesh.DeviceMesh", NULL,
+                                 ckr__dist_state(w, 'm', w->was));
+    return !ckr__failed(c);
+}
+
+/* The DTensor of a global shape whose part on this rank is `local`, an ENTRY of the file. One
+   placement for each axis of the mesh. It is on the CPU, where its local tensor is loaded to. NULL:
+   out of memory. */
+static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, uint32_t n_dims,
+                               const int64_t *shape, ckr_node *local)
+{
+    ckr__ctx *c = w->c;
+    ckr_node *cls = ckr__name_node(c, CKR_NODE_GLOBAL, w->class_name), *call, *out,
+             *slots = ckr__node(c, CKR_NODE_DICT),
+             *make = ckr__name_node(c, CKR_NODE_GLOBAL, "torch._utils._rebuild_wrapper_subclass");
+    if (!local) return NULL;
+    w->places = places;
+    w->n_dims = n_dims;
+    w->shape = shape;
+    w->dtype = local->u.entry->dtype;
+    ckr__node_set(c, slots, "_local_tensor", local);
+    ckr__node_set(c, slots, "_spec",
+                  ckr__dist_new(c, w->spec, "torch.distributed.tensor._dtensor_spec.DTensorSpec",
+                                NULL, ckr__dist_state(w, 's', w->spec)));
+    call = ckr__tuple_node(c, 8, cls, ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(w->dtype)),
+                           ckr__ints_node(c, CKR_NODE_TUPLE, n_dims, shape), ckr__strides_node(w),
+                           ckr__node_int(c, 0), ckr__name_node(c, CKR_NODE_LAYOUT, "strided"),
+                           ckr__name_node(c, CKR_NODE_DEVICE, "cpu"),
+                           ckr__node_bool(c, local->u.entry->requires_grad));
+    out = ckr__dist_new(c, NULL, "torch._tensor._rebuild_from_type_v2",
+                        ckr__tuple_node(c, 4, make, cls, call,
+                                        ckr__tuple_node(c, 2, w->none, slots)), NULL);
+    if (!out || ckr__failed(c)) return NULL;
+    ckr__object(out)->how = "reduce";
+    return out;
 }
 
 #ifndef CKPTRESUME_NO_NANOTRON
