@@ -1488,10 +1488,12 @@ extern "C" {
 #  define CKR__PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #  define CKR__PREFETCH(p) __builtin_prefetch(p)
 #  define CKR__NOINLINE __attribute__((noinline))
+#  define CKR__SENTINEL __attribute__((sentinel))
 #else
 #  define CKR__PRINTF(fmt, args)
 #  define CKR__PREFETCH(p) ((void)(p))
 #  define CKR__NOINLINE
+#  define CKR__SENTINEL
 #endif
 
 /* clang in Microsoft's dialect hides intrinsics that the command line does not ask for */
@@ -2283,7 +2285,7 @@ typedef struct ckr__ctx {
     uint32_t    n_files, cap_files, n_parked;
     const char *home;          /* relative paths are from here; NULL: from where the program is */
     ckr__slice *slices;        /* those that were opened                               */
-    uint64_t    n_slices, cap_slices;
+    uint64_t    n_slices;
     const uint8_t *held;       /* bytes of a file that are in memory, while it is parsed     */
     uint64_t    held_at, held_size;
     uint32_t    held_file;
@@ -2336,6 +2338,11 @@ static void *ckr__nomem(ckr__ctx *c)
 {
     ckr__fail(c->err, CKR_ITEM_NOMEM, NULL, CKR_NO_OFFSET, NULL, NULL);
     return NULL;
+}
+
+static bool ckr__failed(const ckr__ctx *c)
+{
+    return c->err->code != CKR_OK;
 }
 
 /* What stopped the call, where something did not come. */
@@ -2436,6 +2443,45 @@ static bool ckr__arena_grow(ckr__ctx *c, void **array, uint64_t *cap, uint64_t n
     *array = p;
     *cap = n;
     return true;
+}
+
+/* One more element of an arena array whose capacity is the next power of two >= count, from 4. */
+static void *ckr__append(ckr__ctx *c, void **array, uint64_t *count, size_t size)
+{
+    uint64_t cap = *count;
+    const bool full = cap == 0 || (cap >= 4 && !(cap & (cap - 1)));
+    if (full && !ckr__arena_grow(c, array, &cap, cap + 1, size)) return NULL;
+    return (char *)*array + size * (size_t)(*count)++;
+}
+
+/* The same for one of very many lists that mostly have one item: room for one, two, four... */
+static void *ckr__append_few(ckr__ctx *c, void **array, uint64_t *count, size_t size)
+{
+    const uint64_t n = *count;
+    if (!(n & (n - 1))) {
+        void *p = ckr__arena_n(c, n ? 2 * n : 1, size);
+        if (!p) return NULL;
+        if (n) memcpy(p, *array, (size_t)n * size);
+        *array = p;
+    }
+    return (char *)*array + size * (size_t)(*count)++;
+}
+
+/* The same, zeroed and never NULL: where memory ends the error is set, the list stays as it is, and
+   the element is one that nobody reads. So who fills a list goes on, and asks ckr__failed once. */
+#define CKR__PUSH(T, c, list, n) CKR__PUSH_BY(T, c, list, n, ckr__append)
+#define CKR__PUSH_FEW(T, c, list, n) CKR__PUSH_BY(T, c, list, n, ckr__append_few)
+#define CKR__PUSH_BY(T, c, list, n, append_fn) \
+    ((T *)ckr__push((c), (void *)&(list), &(n), sizeof *(1 ? (list) : (T *)0), append_fn))
+
+static void *ckr__push(ckr__ctx *c, void *list, uint64_t *n, size_t size,
+                       void *(*append_fn)(ckr__ctx *, void **, uint64_t *, size_t))
+{
+    void *array, *place;
+    memcpy(&array, list, sizeof array);        /* T **: of whatever type                  */
+    place = size <= sizeof c->spill ? append_fn(c, &array, n, size) : ckr__nomem(c);
+    memcpy(list, &array, sizeof array);
+    return memset(place ? place : c->spill, 0, size);
 }
 
 static const char *ckr__strndup(ckr__ctx *c, const char *s, size_t n)
@@ -3408,15 +3454,11 @@ static bool ckr__files_borrow(ckr__ctx *c, const ckr__ctx *from)
 /* `check` reads the archives in a file by this list, not the file as one archive. */
 static bool ckr__slice_note(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t size)
 {
-    void *array = c->slices;
-    ckr__slice *s;
-    if (!ckr__arena_grow(c, &array, &c->cap_slices, c->n_slices + 1, sizeof *s)) return false;
-    c->slices = (ckr__slice *)array;
-    s = &c->slices[c->n_slices++];
+    ckr__slice *s = CKR__PUSH(ckr__slice, c, c->slices, c->n_slices);
     s->file = file;
     s->offset = offset;
     s->size = size;
-    return true;
+    return !ckr__failed(c);
 }
 
 static const char *ckr__file_path(const ckr__ctx *c, uint32_t file)
@@ -3552,26 +3594,18 @@ typedef struct ckr__dirent { const char *name; bool is_dir; } ckr__dirent;
 typedef struct ckr__dirlist {
     ckr__ctx *c;
     ckr__dirent **items;
-    uint64_t n, cap;
-    bool failed;
+    uint64_t n;
 } ckr__dirlist;
 
 static void ckr__dirlist_add(void *arg, const char *name, bool is_dir)
 {
     ckr__dirlist *l = (ckr__dirlist *)arg;
-    ckr__dirent *e;
-    void *array = l->items;
-    if (l->failed) return;
-    e = CKR__NEW(l->c, ckr__dirent);
-    if (!e || !ckr__arena_grow(l->c, &array, &l->cap, l->n + 1, sizeof *l->items)) {
-        l->failed = true;
-        return;
-    }
-    l->items = (ckr__dirent **)array;
-    e->name = ckr__strdup(l->c, name);
+    ckr__dirent *e = CKR__NEW(l->c, ckr__dirent);
+    const char *own = ckr__strdup(l->c, name);
+    if (!e || !own) return;
+    e->name = own;
     e->is_dir = is_dir;
-    if (!e->name) l->failed = true;
-    l->items[l->n++] = e;
+    *CKR__PUSH(ckr__dirent *, l->c, l->items, l->n) = e;
 }
 
 static int ckr__dirent_cmp(const void *a, const void *b)
@@ -3591,7 +3625,7 @@ static ckr_result ckr__dir_list(ckr__ctx *c, const char *dir, ckr__dirlist *out)
     if (!from) return c->err->code;
     sys = c->env.io.list_fn(c->env.io.user, from, ckr__dirlist_add, out);
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_LIST, dir, sys);
-    if (out->failed) return c->err->code;
+    if (ckr__failed(c)) return c->err->code;
     items = (void **)(void *)out->items;
     return ckr__sort(c, items, (size_t)out->n, ckr__dirent_cmp) ? CKR_OK : CKR_E_NOMEM;
 }
@@ -4018,6 +4052,22 @@ static CKR__NOINLINE bool ckr__node_set(ckr__ctx *c, ckr_node *dict, const char 
         }
     }
     return ckr__node_pair(c, dict, ckr__node_str(c, key), value);
+}
+
+/* A dict of keys, each a string, and their values, to the first key that is NULL. NULL: it, or one
+   of the values, could not be made. */
+CKR__SENTINEL
+static ckr_node *ckr__node_dict(ckr__ctx *c, ...)
+{
+    ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
+    const char *key;
+    bool ok = true;
+    va_list ap;
+    va_start(ap, c);
+    while ((key = va_arg(ap, const char *)) != NULL)
+        ok = ckr__node_pair(c, dict, ckr__node_str(c, key), va_arg(ap, ckr_node *)) && ok;
+    va_end(ap);
+    return ok ? dict : NULL;
 }
 
 /* >>tree ---------------------------------------------------------------------- */
@@ -5887,7 +5937,7 @@ typedef struct ckr__yaml {
     ckr__buf       text;       /* the scalar in hand                                     */
     ckr__map       anchors;    /* name -> index in `nodes`                               */
     ckr_node     **nodes;
-    uint64_t       n_nodes, cap_nodes;
+    uint64_t       n_nodes;
 } ckr__yaml;
 
 static ckr_result ckr__yaml_fail(ckr__yaml *y, ckr_item item, const uint8_t *at, const char *what)
@@ -6435,13 +6485,10 @@ static ckr_result ckr__yaml_get_props(ckr__yaml *y, ckr__yaml_props *props)
 
 static bool ckr__yaml_anchor(ckr__yaml *y, const ckr__yaml_props *props, ckr_node *n)
 {
-    void *array = y->nodes;
     if (!props->anchor) return true;
-    if (!ckr__arena_grow(y->c, &array, &y->cap_nodes, y->n_nodes + 1, sizeof *y->nodes))
-        return false;
-    y->nodes = (ckr_node **)array;
-    y->nodes[y->n_nodes] = n;
-    return ckr__map_put(&y->anchors, props->anchor, props->anchor_len, y->n_nodes++, NULL);
+    *CKR__PUSH(ckr_node *, y->c, y->nodes, y->n_nodes) = n;
+    return ckr__map_put(&y->anchors, props->anchor, props->anchor_len, y->n_nodes - 1, NULL) &&
+           !ckr__failed(y->c);
 }
 
 static ckr_result ckr__yaml_alias(ckr__yaml *y, ckr_node **out)
@@ -7083,7 +7130,7 @@ typedef struct ckr__st {
     ckr__st_fn  fn;
     void       *user;
     ckr__st_run  *runs;
-    uint64_t      n_runs, cap_runs;
+    uint64_t      n_runs;
     bool          apart;       /* an empty tensor is not where the one before it ended   */
     bool          exact;       /* every tensor a run of its own                          */
     ckr__st_name *names;       /* a hash table                                           */
@@ -7369,21 +7416,18 @@ static ckr_result ckr__st_unique(ckr__st *s, const char *name, size_t len, uint3
    and stands between two others: where, only single runs tell. */
 static bool ckr__st_reach(ckr__st *s, const char *name)
 {
-    void *array = s->runs;
     ckr__st_run *run = s->n_runs ? &s->runs[s->n_runs - 1] : NULL;
     if (s->begin == s->end && !s->exact) {
         s->apart = s->apart || s->begin != (run ? run->end : 0);
         return true;
     }
     if (!run || run->end != s->begin || s->exact) {
-        if (!ckr__arena_grow(s->c, &array, &s->cap_runs, s->n_runs + 1, sizeof *run)) return false;
-        s->runs = (ckr__st_run *)array;
-        run = &s->runs[s->n_runs++];
+        run = CKR__PUSH(ckr__st_run, s->c, s->runs, s->n_runs);
         run->begin = s->begin;
         run->name = name;
     }
     run->end = s->end;
-    return true;
+    return !ckr__failed(s->c);
 }
 
 static ckr_result ckr__st_tensor(ckr__st *s, const char *name, size_t len)
@@ -9766,7 +9810,7 @@ typedef struct ckr__doc {      /* a file that was read                          
     ckr_format    format;
     ckr_node     *root;
     ckr__storage *storages;    /* of legacy streams, in order of first appearance      */
-    uint64_t      n_storages, cap_storages;
+    uint64_t      n_storages;
     ckr__member  *members;     /* of a zip archive                                     */
     uint64_t      n_members;
 } ckr__doc;
@@ -9789,7 +9833,7 @@ typedef struct ckr__torch {
     ckr__source source;
     ckr__map    keys;          /* legacy: key -> storage                               */
     ckr_view  **views;         /* legacy: whose data_offset is still a storage's index */
-    uint64_t    n_views, cap_views;
+    uint64_t    n_views;
 } ckr__torch;
 
 #define CKR__MAX_KEY 4096u
@@ -9956,7 +10000,6 @@ static bool ckr__torch_number(ckr__pickle *p, ckr__storage *s, size_t key_len)
 {
     ckr__torch *t = p->torch;
     ckr__doc *d = t->doc;
-    void *array = d->storages;
     uint64_t i;
     if (ckr__map_find(&t->keys, s->key, key_len, &i)) {
         const ckr__storage *old = &d->storages[i];
@@ -9966,14 +10009,11 @@ static bool ckr__torch_number(ckr__pickle *p, ckr__storage *s, size_t key_len)
         return true;
     }
     if (d->n_storages >= UINT32_MAX - 1) return ckr__nomem(p->c) != NULL;
-    if (!ckr__arena_grow(p->c, &array, &d->cap_storages, d->n_storages + 1, sizeof *s))
-        return false;
-    d->storages = (ckr__storage *)array;
     s->file = t->source.file;
     s->offset = d->n_storages;
     if (!ckr__map_put(&t->keys, s->key, key_len, d->n_storages, NULL)) return false;
-    d->storages[d->n_storages++] = *s;
-    return true;
+    *CKR__PUSH(ckr__storage, p->c, d->storages, d->n_storages) = *s;
+    return !ckr__failed(p->c);
 }
 
 static ckr_node *ckr__storage_node(ckr__pickle *p, const ckr__storage *s, int64_t offset,
@@ -10005,13 +10045,9 @@ static ckr_node *ckr__storage_node(ckr__pickle *p, const ckr__storage *s, int64_
 static bool ckr__torch_pending(ckr__pickle *p, ckr_view *v)
 {
     ckr__torch *t = p->torch;
-    void *array = t->views;
     if (!t->legacy || !v->storage) return true;     /* meta and sparse: no bytes to find */
-    if (!ckr__arena_grow(p->c, &array, &t->cap_views, t->n_views + 1, sizeof *t->views))
-        return false;
-    t->views = (ckr_view **)array;
-    t->views[t->n_views++] = v;
-    return true;
+    *CKR__PUSH(ckr_view *, p->c, t->views, t->n_views) = v;
+    return !ckr__failed(p->c);
 }
 
 static bool ckr__torch_key(ckr__pickle *p, const ckr_node *n, const char **key, size_t *len)
@@ -22962,50 +22998,6 @@ static void ckr__state_init(ckr_state *s)
 {
     memset(s, 0, sizeof *s);
     s->progress.step = s->progress.samples = s->progress.tokens = s->progress.epoch = -1;
-}
-
-/* One more element of an arena array whose capacity is the next power of two >= count, from 4. */
-static void *ckr__append(ckr__ctx *c, void **array, uint64_t *count, size_t size)
-{
-    uint64_t cap = *count;
-    const bool full = cap == 0 || (cap >= 4 && !(cap & (cap - 1)));
-    if (full && !ckr__arena_grow(c, array, &cap, cap + 1, size)) return NULL;
-    return (char *)*array + size * (size_t)(*count)++;
-}
-
-/* The same for one of very many lists that mostly have one item: room for one, two, four... */
-static void *ckr__append_few(ckr__ctx *c, void **array, uint64_t *count, size_t size)
-{
-    const uint64_t n = *count;
-    if (!(n & (n - 1))) {
-        void *p = ckr__arena_n(c, n ? 2 * n : 1, size);
-        if (!p) return NULL;
-        if (n) memcpy(p, *array, (size_t)n * size);
-        *array = p;
-    }
-    return (char *)*array + size * (size_t)(*count)++;
-}
-
-/* The same, zeroed and never NULL: where memory ends the error is set, the list stays as it is, and
-   the element is one that nobody reads. So who fills a list goes on, and asks ckr__failed once. */
-#define CKR__PUSH(T, c, list, n) CKR__PUSH_BY(T, c, list, n, ckr__append)
-#define CKR__PUSH_FEW(T, c, list, n) CKR__PUSH_BY(T, c, list, n, ckr__append_few)
-#define CKR__PUSH_BY(T, c, list, n, append_fn) \
-    ((T *)ckr__push((c), (void *)&(list), &(n), sizeof *(1 ? (list) : (T *)0), append_fn))
-
-static void *ckr__push(ckr__ctx *c, void *list, uint64_t *n, size_t size,
-                       void *(*append_fn)(ckr__ctx *, void **, uint64_t *, size_t))
-{
-    void *array, *place;
-    memcpy(&array, list, sizeof array);        /* T **: of whatever type                  */
-    place = size <= sizeof c->spill ? append_fn(c, &array, n, size) : ckr__nomem(c);
-    memcpy(list, &array, sizeof array);
-    return memset(place ? place : c->spill, 0, size);
-}
-
-static bool ckr__failed(const ckr__ctx *c)
-{
-    return c->err->code != CKR_OK;
 }
 
 /* A zeroed tensor gets its description and the next place of the state. */
@@ -52740,7 +52732,7 @@ typedef struct ckr__pickler {
     ckr__map       ids;        /* address of a node or entry -> memo index              */
     uint64_t       n_memo;
     ckr_entry    **entries;    /* in the order of appearance                            */
-    uint64_t       n_entries, cap_entries;
+    uint64_t       n_entries;
     ckr_result     r;          /* of the first failure                                  */
 } ckr__pickler;
 
@@ -53108,14 +53100,12 @@ static void ckr__pickler_bytearray(ckr__pickler *p, const ckr_node *n)
 static uint64_t ckr__pickler_entry(ckr__pickler *p, ckr_entry *e)
 {
     uint64_t i = p->n_entries;
-    void *array = p->entries;
     if (ckr__pickler_id_find(p, e, &i)) return i;
-    if (!ckr__arena_grow(p->c, &array, &p->cap_entries, i + 1, sizeof *p->entries)) {
+    *CKR__PUSH(ckr_entry *, p->c, p->entries, p->n_entries) = e;
+    if (ckr__failed(p->c)) {
         ckr__pickler_nomem(p);
         return 0;
     }
-    p->entries = (ckr_entry **)array;
-    p->entries[p->n_entries++] = e;
     ckr__pickler_id_set(p, e, i);
     return i;
 }
@@ -55189,7 +55179,7 @@ typedef struct ckr__job { const ckr__op *op; uint64_t begin, end; uint8_t *dst; 
 typedef struct ckr__jobs {
     ckr__crew *crew;
     ckr__job  *list;
-    uint64_t   n, cap;
+    uint64_t   n;
     uint64_t   bytes;          /* what they count for in the progress of the call             */
 } ckr__jobs;
 
@@ -55222,17 +55212,22 @@ static bool ckr__jobs_add(ckr__ctx *c, ckr__jobs *j, const ckr__op *op, uint8_t 
     uint64_t at, end = op->at_d + op->span[0];
     if (!dst && !ckr__jobs_bound(c, op)) return false;
     for (at = op->at_d; at < end; at += CKR__WINDOW) {
-        void *array = j->list;
-        ckr__job *x;
-        if (!ckr__arena_grow(c, &array, &j->cap, j->n + 1, sizeof *j->list)) return false;
-        j->list = (ckr__job *)array;
-        x = &j->list[j->n++];
+        ckr__job *x = CKR__PUSH(ckr__job, c, j->list, j->n);
         x->op = op;
         x->begin = at;
         x->end = end - at > CKR__WINDOW ? at + CKR__WINDOW : end;
         x->dst = dst ? dst + at : NULL;
     }
-    return true;
+    return !ckr__failed(c);
+}
+
+/* One op from the box [start, start + count) of two pieces, or of one piece into dst: its job. */
+static void ckr__jobs_op(ckr__ctx *c, ckr__jobs *j, const ckr_tensor *t, const int64_t *start,
+                         const int64_t *count, const ckr_piece *a, const ckr_piece *b,
+                         const ckr_piece *dst, uint8_t *base)
+{
+    ckr__op *op = CKR__NEW(c, ckr__op);
+    if (op && ckr__op_make(c, op, t, start, count, a, b, dst)) ckr__jobs_add(c, j, op, base);
 }
 
 static void ckr__jobs_lane(void *arg, uint32_t lane)
@@ -59526,30 +59521,24 @@ CKR_API void ckr_plan_free(ckr_plan *p)
 
 /* Compares where boxes of x and y meet; sums into the lane that ran it. One comparison at a time,
    so that its counts are its own; tensors large enough to matter are cut over all lanes. */
-static ckr_result ckr__compare(ckr__ctx *c, const ckr__ctx *a, const ckr__ctx *b, ckr__crew *crew,
-                               const ckr_tensor *x, const ckr_piece *px, uint32_t nx,
-                               const ckr_piece *py, uint32_t ny, bool skip_x_replicas)
+static ckr_result ckr__compare(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *x,
+                               const ckr_piece *px, uint32_t nx, const ckr_piece *py, uint32_t ny,
+                               bool skip_x_replicas)
 {
     int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
     ckr__jobs jobs = CKR_ZERO;
     uint32_t i, k;
-    (void)a;
-    (void)b;
     for (i = 0; i < crew->n; i++) {
         crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
         crew->lanes[i].max_abs = 0;
     }
     for (i = 0; i < nx; i++)
         for (k = 0; k < ny; k++) {
-            ckr__op *op;
             if (skip_x_replicas && px[i].replica) continue;
-            if (!ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
-                continue;
-            op = CKR__NEW(c, ckr__op);
-            if (!op || !ckr__op_make(c, op, x, s, n, &px[i], &py[k], NULL) ||
-                !ckr__jobs_add(c, &jobs, op, NULL))
-                return c->err->code;
+            if (ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
+                ckr__jobs_op(c, &jobs, x, s, n, &px[i], &py[k], NULL, NULL);
         }
+    if (ckr__failed(c)) return c->err->code;
     if (!crew->aside) jobs.bytes = ckr__pieces_bytes(x, py, ny);
     return ckr__jobs_run(&jobs, crew);
 }
@@ -59564,9 +59553,8 @@ static uint64_t ckr__crew_differ(const ckr__crew *crew)
 
 /* How many elements of a master do not round to its parameter; 0 where their shapes or dtypes are
    not of that kind. Where parameters are rounded by chance, either neighbour will do. */
-static ckr_result ckr__master_differs(ckr__ctx *c, const ckr__ctx *src, ckr__crew *crew,
-                                      const ckr_tensor *master, const ckr_tensor *param,
-                                      uint64_t *n)
+static ckr_result ckr__master_differs(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *master,
+                                      const ckr_tensor *param, uint64_t *n)
 {
     uint32_t i;
     ckr_result r;
@@ -59576,7 +59564,7 @@ static ckr_result ckr__master_differs(ckr__ctx *c, const ckr__ctx *src, ckr__cre
         memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape))
         return CKR_OK;
     for (i = 0; i < crew->n; i++) crew->lanes[i].either = param->stochastic;
-    r = ckr__compare(c, src, src, crew, master, master->pieces, master->n_pieces, param->pieces,
+    r = ckr__compare(c, crew, master, master->pieces, master->n_pieces, param->pieces,
                      param->n_pieces, true);
     for (i = 0; i < crew->n; i++) crew->lanes[i].either = false;
     *n = ckr__crew_differ(crew);
@@ -59674,15 +59662,13 @@ static ckr_piece *ckr__trust_first(ckr__ctx *c, const ckr_tensor *t, const ckr_p
 static ckr_result ckr__trust_fits(ckr__trust *x, const ckr_tensor *t, const ckr_tensor *with,
                                   const ckr_piece *pieces, uint32_t n_pieces, uint64_t *n)
 {
-    const ckr__ctx *src = &x->plan->src->ctx;
     const bool master = !strcmp(t->slot, "master");
     uint32_t n_other;
     ckr_piece *other = ckr__trust_first(x->c, with, NULL, &n_other, NULL);
     ckr_result r;
     if (!other) return x->c->err->code;
-    r = master ? ckr__compare(x->c, src, src, &x->crew, t, pieces, n_pieces, other, n_other, false)
-               : ckr__compare(x->c, src, src, &x->crew, with, other, n_other, pieces, n_pieces,
-                              false);
+    r = master ? ckr__compare(x->c, &x->crew, t, pieces, n_pieces, other, n_other, false)
+               : ckr__compare(x->c, &x->crew, with, other, n_other, pieces, n_pieces, false);
     *n = ckr__crew_differ(&x->crew);
     return r;
 }
@@ -59769,18 +59755,12 @@ static ckr_result ckr__trust_all(ckr__trust *x, const bool *use, bool *differ)
             for (m = 0; s->tensors[i]->pieces[k].replica && m < s->tensors[i]->n_pieces; m++) {
                 const ckr_tensor *t = s->tensors[i];
                 int64_t at[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
-                ckr__op *op;
-                if (t->pieces[m].replica ||
-                    !ckr__box_meet(t->n_dims, t->pieces[m].start, t->pieces[m].count,
-                                   t->pieces[k].start, t->pieces[k].count, at, n))
-                    continue;
-                op = CKR__NEW(x->c, ckr__op);
-                if (!op ||
-                    !ckr__op_make(x->c, op, t, at, n, &t->pieces[m], &t->pieces[k], NULL) ||
-                    !ckr__jobs_add(x->c, &jobs, op, NULL))
-                    return x->c->err->code;
+                if (!t->pieces[m].replica &&
+                    ckr__box_meet(t->n_dims, t->pieces[m].start, t->pieces[m].count,
+                                  t->pieces[k].start, t->pieces[k].count, at, n))
+                    ckr__jobs_op(x->c, &jobs, t, at, n, &t->pieces[m], &t->pieces[k], NULL, NULL);
             }
-    r = ckr__jobs_run(&jobs, &x->crew);
+    r = ckr__failed(x->c) ? x->c->err->code : ckr__jobs_run(&jobs, &x->crew);
     *differ = ckr__crew_differ(&x->crew) > 0;
     return r;
 }
@@ -59788,14 +59768,12 @@ static ckr_result ckr__trust_all(ckr__trust *x, const bool *use, bool *differ)
 /* One by one, where any differ. */
 static ckr_result ckr__trust_each(ckr__trust *x, const ckr_tensor *t)
 {
-    const ckr__ctx *src = &x->plan->src->ctx;
     uint32_t i;
     ckr_result r = CKR_OK;
     for (i = 0; i < t->n_pieces && r == CKR_OK; i++) {
         uint64_t n;
         if (!t->pieces[i].replica) continue;
-        r = ckr__compare(x->c, src, src, &x->crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1,
-                         true);
+        r = ckr__compare(x->c, &x->crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1, true);
         n = ckr__crew_differ(&x->crew);
         if (r == CKR_OK && n) r = ckr__trust_judge(x, t, &t->pieces[i], n);
     }
@@ -59823,7 +59801,7 @@ static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
         param = ckr__tensor_find(s, t->name, "param");
         if (!param || (use[param->index] && !s->unproven)) continue;
         if (!use[param->index] && ckr__one_place(t, param)) continue;
-        r = ckr__master_differs(x->c, &x->plan->src->ctx, &x->crew, t, param, &n);
+        r = ckr__master_differs(x->c, &x->crew, t, param, &n);
         if (r != CKR_OK || !n) continue;
         x->refused = true;
         r = ckr__note(c, &x->plan->notes, &x->plan->n_notes, "CKR_E_MASTER_DIFFERS", CKR_ERROR,
@@ -60640,21 +60618,18 @@ static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
 
 /* Ops that read box [start, start + count) of a tensor into memory as `dst` has it; dst NULL:
    digest. */
-static bool ckr__read_ops(ckr__ctx *c, ckr__jobs *jobs, const ckr_tensor *t, const int64_t *start,
-                          const int64_t *count, const ckr_piece *dst, uint8_t *base)
+static ckr_result ckr__read_ops(ckr__ctx *c, ckr__jobs *jobs, const ckr_tensor *t,
+                                const int64_t *start, const int64_t *count, const ckr_piece *dst,
+                                uint8_t *base)
 {
     int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
     uint32_t i;
     for (i = 0; i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
-        ckr__op *op;
-        if (p->replica || !ckr__box_meet(t->n_dims, start, count, p->start, p->count, s, n))
-            continue;
-        op = CKR__NEW(c, ckr__op);
-        if (!op || !ckr__op_make(c, op, t, s, n, p, NULL, dst) || !ckr__jobs_add(c, jobs, op, base))
-            return false;
+        if (!p->replica && ckr__box_meet(t->n_dims, start, count, p->start, p->count, s, n))
+            ckr__jobs_op(c, jobs, t, s, n, p, NULL, dst, base);
     }
-    return true;
+    return c->err->code;
 }
 
 static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
@@ -60698,8 +60673,7 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
         return ckr__fail(c->err, CKR_ITEM_CAST, NULL, CKR_NO_OFFSET, t->name,
                          "%s cannot be cast to %s", ckr_dtype_name(t->dtype), ckr_dtype_name(as));
     if (numel == 0) return CKR_OK;
-    return ckr__read_ops(c, jobs, t, dst->start, dst->count, dst, (uint8_t *)r->dst) ? CKR_OK
-                                                                                     : c->err->code;
+    return ckr__read_ops(c, jobs, t, dst->start, dst->count, dst, (uint8_t *)r->dst);
 }
 
 static CKR__NOINLINE ckr_result ckr__ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads,
@@ -60930,9 +60904,8 @@ static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool 
     uint32_t k;
     ckr_result r = CKR_OK;
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
-        if ((!only || only[i]) &&
-            !ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL))
-            r = c->err->code;
+        if (!only || only[i])
+            r = ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL);
     jobs.bytes = ckr__state_bytes(s);
     if (r == CKR_OK)
         r = ckr__crew_make(&crew, c, &ckpt->ctx, NULL, s->n_tensors ? s->n_tensors : 1);
@@ -60994,8 +60967,7 @@ static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ck
     for (i = 0; i < t->n_pieces && r == CKR_OK; i++) {
         uint64_t n;
         if (!t->pieces[i].replica) continue;
-        r = ckr__compare(&k->c, &k->ckpt->ctx, &k->ckpt->ctx, crew, t, t->pieces, t->n_pieces,
-                         &t->pieces[i], 1, true);
+        r = ckr__compare(&k->c, crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1, true);
         n = ckr__crew_differ(crew);
         if (r == CKR_OK && n) {
             char what[512];
@@ -61012,9 +60984,8 @@ static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ck
 static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_tensor *master,
                                     const ckr_tensor *param)
 {
-    uint64_t n = 0;
-    ckr_result r = param ? ckr__master_differs(&k->c, &k->ckpt->ctx, crew, master, param, &n)
-                         : CKR_OK;
+    uint64_t n;
+    ckr_result r = ckr__master_differs(&k->c, crew, master, param, &n);
     if (r != CKR_OK || !n) return r;
     return ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_MASTER_DIFFERS", CKR_ERROR, master->name,
                      NULL, NULL, ckr__master_text(&k->c, master, param, n), NULL);
@@ -61093,16 +61064,15 @@ static ckr_result ckr__check_all(ckr__checker *k)
     ckr__map params = { &k->c, NULL, 0, 0 };
     uint64_t i;
     uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
-    ckr_result r = each ? CKR_OK : k->c.err->code;
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
-        if (!strcmp(s->tensors[i]->slot, "param") &&
-            !ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL))
-            r = k->c.err->code;
+    ckr_result r;
+    for (i = 0; i < s->n_tensors; i++)
+        if (!strcmp(s->tensors[i]->slot, "param"))
+            ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
     k->c.total = ckr__state_bytes(s);
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
+    for (i = 0; i < s->n_tensors; i++)
         k->c.total +=
             ckr__check_bytes(s->tensors[i], ckr__check_param(k, &params, s->tensors[i]));
-    if (r == CKR_OK) r = ckr__check_members(k);
+    r = ckr__failed(&k->c) ? k->c.err->code : ckr__check_members(k);
     if (r == CKR_OK) r = ckr__check_rng(k);
     if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, NULL, each, &k->bytes_read);
     if (r == CKR_OK) r = ckr__check_side(k, (const uint8_t (*)[16])each);
@@ -61167,7 +61137,7 @@ static ckr_tensor_diff *ckr__diff_add(ckr__differ *d, const ckr_tensor *t, int w
     x->where = (where > 0) - (where < 0);
     x->n_elements = (uint64_t)ckr__box_volume(t->n_dims, t->shape);
     x->max_ulp = ckr__is_float(t->dtype) ? 0 : CKR_NO_ULP;
-    return ckr__failed(&d->c) ? NULL : x;
+    return x;
 }
 
 static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_tensor *x,
@@ -61178,14 +61148,14 @@ static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_te
     uint64_t n;
     ckr_result r;
     if (x->dtype != y->dtype || x->n_dims != y->n_dims ||
-        memcmp(x->shape, y->shape, x->n_dims * sizeof *x->shape))
-        return ckr__diff_add(d, x, 0) ? CKR_OK : d->c.err->code;
-    r = ckr__compare(&d->c, &d->a->ctx, &d->b->ctx, crew, x, x->pieces, x->n_pieces, y->pieces,
-                     y->n_pieces, true);
+        memcmp(x->shape, y->shape, x->n_dims * sizeof *x->shape)) {
+        ckr__diff_add(d, x, 0);
+        return d->c.err->code;
+    }
+    r = ckr__compare(&d->c, crew, x, x->pieces, x->n_pieces, y->pieces, y->n_pieces, true);
     n = ckr__crew_differ(crew);
     if (r != CKR_OK || !n) return r;
     out = ckr__diff_add(d, x, 0);
-    if (!out) return d->c.err->code;
     out->n_elements = n;
     for (i = 0; i < crew->n; i++) {
         if (out->max_ulp != CKR_NO_ULP && crew->lanes[i].max_ulp > out->max_ulp)
@@ -61193,7 +61163,7 @@ static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_te
         if (crew->lanes[i].max_abs > out->max_abs || !(crew->lanes[i].max_abs <= DBL_MAX))
             out->max_abs = crew->lanes[i].max_abs;
     }
-    return CKR_OK;
+    return d->c.err->code;
 }
 
 /* Is list[i] a master that equals its fp32 parameter? The digest passes over such a one, since not
@@ -61217,8 +61187,7 @@ static ckr_result ckr__diff_spare(ckr__differ *d, const ckr_ckpt *of, void *cons
     r = ckr__crew_make(&crew, &d->c, &of->ctx, &of->ctx, 0);
     crew.aside = true;
     if (r == CKR_OK)
-        r = ckr__compare(&d->c, &of->ctx, &of->ctx, &crew, t, t->pieces, t->n_pieces, u->pieces,
-                         u->n_pieces, true);
+        r = ckr__compare(&d->c, &crew, t, t->pieces, t->n_pieces, u->pieces, u->n_pieces, true);
     *spare = r == CKR_OK && !ckr__crew_differ(&crew);
     ckr__crew_free(&crew);
     return r;
@@ -61251,9 +61220,8 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
         else
             r = order < 0 ? ckr__diff_spare(d, d->a, x, s->n_tensors, i, &spare)
                           : ckr__diff_spare(d, d->b, y, t->n_tensors, k, &spare);
-        if (r == CKR_OK && order && !spare &&
-            !ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order))
-            r = d->c.err->code;
+        if (r == CKR_OK && order && !spare)
+            ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order);
         if (order >= 0)
             done += ckr__pieces_bytes((const ckr_tensor *)y[k], ((const ckr_tensor *)y[k])->pieces,
                                       ((const ckr_tensor *)y[k])->n_pieces);
@@ -61262,7 +61230,7 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
         if (order >= 0) k++;
     }
     ckr__crew_free(&crew);
-    return r;
+    return r == CKR_OK ? d->c.err->code : r;
 }
 
 static ckr_result ckr__diff_others(ckr__differ *d);
@@ -61313,7 +61281,7 @@ typedef struct ckr__crc_jobs {
     ckr__ctx *c;
     ckr__crew *crew;
     ckr__crc_job *list;
-    uint64_t n, cap, n_packed;
+    uint64_t n, n_packed;
     uint64_t bytes, first;     /* of all, and of what the first lane reads                 */
 } ckr__crc_jobs;
 
@@ -61365,16 +61333,12 @@ static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, uint32_t f
     r = ckr__zip_open(&k->c, file, offset, size, &z);
     for (i = 0; i < z.n && r == CKR_OK; i++) {
         ckr__crc_job *x;
-        void *array = j->list;
         if (!z.members[i].crc || !z.members[i].size) continue;
         if (z.members[i].method) {     /* the sum is of bytes that are not unpacked here */
             j->n_packed++;
             continue;
         }
-        if (!ckr__arena_grow(&k->c, &array, &j->cap, j->n + 1, sizeof *x)) return k->c.err->code;
-        j->list = (ckr__crc_job *)array;
-        x = &j->list[j->n++];
-        memset(x, 0, sizeof *x);
+        x = CKR__PUSH(ckr__crc_job, &k->c, j->list, j->n);
         x->file = CKR__NEW(&k->c, ckr__file);      /* the table of files moves when it grows */
         if (!x->file) return k->c.err->code;
         *x->file = k->c.files[file];
@@ -62134,45 +62098,36 @@ CKR_API const ckr_node *ckr_ckpt_root(const ckr_ckpt *c)
 
 static ckr_node *ckr__side_topology(ckr__ctx *c, const ckr_topology *t)
 {
-    ckr_node *n = ckr__node(c, CKR_NODE_DICT);
-    return ckr__node_set(c, n, "tp", ckr__node_int(c, t->tp)) &&
-                   ckr__node_set(c, n, "pp", ckr__node_int(c, t->pp)) &&
-                   ckr__node_set(c, n, "dp", ckr__node_int(c, t->dp)) &&
-                   ckr__node_set(c, n, "ep", ckr__node_int(c, t->ep)) &&
-                   ckr__node_set(c, n, "cp", ckr__node_int(c, t->cp)) &&
-                   ckr__node_set(c, n, "zero", ckr__node_int(c, t->zero))
-               ? n
-               : NULL;
+    return ckr__node_dict(c, "tp", ckr__node_int(c, t->tp), "pp", ckr__node_int(c, t->pp),
+                          "dp", ckr__node_int(c, t->dp), "ep", ckr__node_int(c, t->ep),
+                          "cp", ckr__node_int(c, t->cp), "zero", ckr__node_int(c, t->zero), NULL);
 }
 
 static ckr_node *ckr__side_source(ckr__ctx *c, const ckr_state *s, const uint8_t digest[16])
 {
-    ckr_node *n = ckr__node(c, CKR_NODE_DICT);
-    bool ok = ckr__node_set(c, n, "dialect", ckr__node_str(c, s->dialect)) &&
-              ckr__node_set(c, n, "topology", ckr__side_topology(c, &s->topology)) &&
-              ckr__node_set(c, n, "step", ckr__node_int(c, s->progress.step)) &&
-              ckr__node_set(c, n, "samples", ckr__node_int(c, s->progress.samples)) &&
-              ckr__node_set(c, n, "tokens", ckr__node_int(c, s->progress.tokens)) &&
-              ckr__node_set(c, n, "digest", ckr__node_hex(c, digest, 16));
-    if (ok && s->framework_version)
-        ok = ckr__node_set(c, n, "framework_version", ckr__node_str(c, s->framework_version));
-    return ok ? n : NULL;
+    ckr_node *n = ckr__node_dict(c, "dialect", ckr__node_str(c, s->dialect),
+                                 "topology", ckr__side_topology(c, &s->topology),
+                                 "step", ckr__node_int(c, s->progress.step),
+                                 "samples", ckr__node_int(c, s->progress.samples),
+                                 "tokens", ckr__node_int(c, s->progress.tokens),
+                                 "digest", ckr__node_hex(c, digest, 16), NULL);
+    if (s->framework_version)
+        ckr__node_set(c, n, "framework_version", ckr__node_str(c, s->framework_version));
+    return n;
 }
 
 static ckr_node *ckr__side_schedules(ckr__ctx *c, const ckr_state *s)
 {
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
     uint64_t i;
-    for (i = 0; list && i < s->n_schedules; i++) {
+    for (i = 0; i < s->n_schedules; i++) {
         const ckr_schedule *x = &s->schedules[i];
-        ckr_node *n = ckr__node(c, CKR_NODE_DICT);
-        if (!ckr__node_set(c, n, "kind", ckr__node_str(c, x->kind)) ||
-            !ckr__node_set(c, n, "clock", ckr__node_str(c, x->clock)) ||
-            !ckr__node_set(c, n, "position", ckr__node_int(c, x->position)) ||
-            !ckr__node_set(c, n, "params", x->params ? x->params : ckr__node(c, CKR_NODE_NONE)) ||
-            (!x->opaque && !ckr__node_set(c, n, "curve", ckr__sched_node(c, x))) ||
-            !ckr__node_push(c, list, n))
-            return NULL;
+        ckr_node *n = ckr__node_dict(c, "kind", ckr__node_str(c, x->kind),
+                                     "clock", ckr__node_str(c, x->clock),
+                                     "position", ckr__node_int(c, x->position), "params",
+                                     x->params ? x->params : ckr__node(c, CKR_NODE_NONE), NULL);
+        if (!x->opaque) ckr__node_set(c, n, "curve", ckr__sched_node(c, x));
+        ckr__node_push(c, list, n);
     }
     return list;
 }
@@ -62191,13 +62146,11 @@ static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr__puts *x)
 {
     ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
-    for (i = 0; dict && i < x->n; i++) {
+    for (i = 0; i < x->n; i++) {
         const ckr_tensor *t = x->list[i];
-        if (!t || x->quiet[i]) continue;
-        if (!ckr__node_pair(c, dict,
-                            ckr__node_str(c, ckr__printf(c, "%s/%s", t->name, t->slot)),
-                            ckr__node_hex(c, x->digest[i], 16)))
-            return NULL;
+        if (t && !x->quiet[i])
+            ckr__node_pair(c, dict, ckr__node_str(c, ckr__printf(c, "%s/%s", t->name, t->slot)),
+                           ckr__node_hex(c, x->digest[i], 16));
     }
     return dict;
 }
@@ -62207,11 +62160,11 @@ static ckr_node *ckr__side_params(ckr__ctx *c, const ckr_state *s)
 {
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
     uint64_t i, k;
-    for (i = 0; list && i < s->n_groups; i++)
+    for (i = 0; i < s->n_groups; i++)
         for (k = 0; k < s->groups[i].n_params; k++) {
             const char *name = s->groups[i].params[k];
             if (!name[strspn(name, "0123456789/")]) return ckr__node(c, CKR_NODE_NONE);
-            if (!ckr__node_push(c, list, ckr__node_str(c, name))) return NULL;
+            ckr__node_push(c, list, ckr__node_str(c, name));
         }
     return list;
 }
@@ -62246,29 +62199,27 @@ static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t di
 {
     ckr__ctx *c = w->c;
     const ckr_state *s = &w->plan->src->state;
-    ckr_node *root = ckr__node(c, CKR_NODE_DICT), *vocab = ckr__node(c, CKR_NODE_DICT);
-    const char *first = w->plan->out.files[0]->path;
+    const ckr__out *out = &w->plan->out;
+    const char *first = out->files[0]->path;
     const char *name = ckr__strndup(c, first, strchr(first, '/') ? strcspn(first, "/") : 0);
-    bool ok = ckr__node_set(c, root, "ckptresume", ckr__node_int(c, CKR_VERSION)) &&
-              ckr__node_set(c, root, "checkpoint", ckr__node_str(c, name)) &&
-              ckr__node_set(c, root, "dialect", ckr__node_str(c, w->plan->target.dialect)) &&
-              ckr__node_set(c, root, "source", ckr__side_source(c, s, digest)) &&
-              ckr__node_set(c, root, "schedules", ckr__side_schedules(c, &w->plan->state)) &&
-              (!ckr__is_trainer(w->plan->target.dialect) ||
-               ckr__node_set(c, root, "names", ckr__side_params(c, &w->plan->state)));
-    if (ok && w->plan->out.vocab)
-        ok = ckr__node_set(c, vocab, "logical", ckr__node_int(c, w->plan->out.vocab)) &&
-             ckr__node_set(c, vocab, "padded", ckr__node_int(c, w->plan->out.padded_vocab)) &&
-             ckr__node_set(c, root, "vocab", vocab);
-    if (ok && w->plan->rng.lineage)       /* read only: the JSON writer changes nothing */
-        ok = ckr__node_set(c, root, "rng", (ckr_node *)(uintptr_t)w->plan->rng.lineage);
-    if (ok && w->plan->rng.lineage)
-        ok = ckr__node_set(c, root, "streams", ckr__side_streams(c, w->plan));
-    if (ok && w->plan->out.carried) ok = ckr__node_set(c, root, "carried", w->plan->out.carried);
-    if (ok && !w->plan->out.renamed)
-        ok = ckr__node_set(c, root, "tensors", ckr__side_tensors(c, puts));
-    if (!ok) return false;
-    if (ckr__json_put(side, root, 1, false) != CKR_OK) return false;
+    ckr_node *root = ckr__node_dict(c, "ckptresume", ckr__node_int(c, CKR_VERSION),
+                                    "checkpoint", ckr__node_str(c, name),
+                                    "dialect", ckr__node_str(c, w->plan->target.dialect),
+                                    "source", ckr__side_source(c, s, digest),
+                                    "schedules", ckr__side_schedules(c, &w->plan->state), NULL);
+    if (ckr__is_trainer(w->plan->target.dialect))
+        ckr__node_set(c, root, "names", ckr__side_params(c, &w->plan->state));
+    if (out->vocab)
+        ckr__node_set(c, root, "vocab",
+                      ckr__node_dict(c, "logical", ckr__node_int(c, out->vocab), "padded",
+                                     ckr__node_int(c, out->padded_vocab), NULL));
+    if (w->plan->rng.lineage) {           /* read only: the JSON writer changes nothing */
+        ckr__node_set(c, root, "rng", (ckr_node *)(uintptr_t)w->plan->rng.lineage);
+        ckr__node_set(c, root, "streams", ckr__side_streams(c, w->plan));
+    }
+    if (out->carried) ckr__node_set(c, root, "carried", out->carried);
+    if (!out->renamed) ckr__node_set(c, root, "tensors", ckr__side_tensors(c, puts));
+    if (ckr__failed(c) || ckr__json_put(side, root, 1, false) != CKR_OK) return false;
     ckr__buf_u8(side, '\n');
     return !side->failed;
 }
@@ -62283,13 +62234,12 @@ static ckr_result ckr__write_steps(ckr__write *w, bool *use, ckr__puts *x)
     const bool own = !strcmp(s->dialect, w->plan->target.dialect);
     ckr__map moved = { c, NULL, 0, 0 };
     uint64_t i;
-    bool ok = true;
-    for (i = 0; i < s->n_tensors && ok; i++) {
+    for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (use[i] && !ckr__word_in("param master ema", t->slot))
-            ok = ckr__map_put(&moved, t->name, strlen(t->name), 1, NULL);
+            ckr__map_put(&moved, t->name, strlen(t->name), 1, NULL);
     }
-    for (i = 0; i < s->n_tensors && ok; i++) {
+    for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         const size_t size = ckr_dtype_size(t->dtype);
         uint8_t raw[8];
@@ -62305,10 +62255,9 @@ static ckr_result ckr__write_steps(ckr__write *w, bool *use, ckr__puts *x)
         x->quiet[i] =
             !own || t->n_pieces != 1 || !t->pieces[0].mem || t->pieces[0].dtype != t->dtype;
         x->list[i] = ckr__put_as(c, out, t, t->dtype);
-        ok = x->list[i] != NULL;
     }
     ckr__map_free(&moved);
-    return ok ? CKR_OK : c->err->code;
+    return c->err->code;
 }
 
 /* The sums of all lanes. */
@@ -62321,7 +62270,7 @@ static void ckr__write_sum(const ckr__write *w, uint64_t i, bool written, uint64
 }
 
 /* Where a tensor's bytes are and how they are taken, as a key: the same for those of one storage
-   that are alike. *n is 0 for one that is in pieces. NULL: out of memory. */
+   that are alike. *n is 0 for one that is in pieces, and where memory ends. */
 static const char *ckr__write_place(ckr__ctx *c, const ckr_tensor *t, size_t *n)
 {
     const ckr_piece *p = t->pieces;
@@ -62353,25 +62302,23 @@ static ckr_result ckr__write_unbound(ckr__write *w, bool *use, ckr__puts *x)
     int64_t numel;
     size_t len;
     int side;
-    bool ok = true;
     for (i = 0; i < s->n_tensors && use[i]; i++) continue;
     if (i == s->n_tensors) return CKR_OK;
     slots = at;
-    for (i = 0; i < s->n_tensors && ok; i++) {
+    for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (!use[i]) continue;
         key = ckr__write_place(w->c, t, &len);
-        ok = key && ckr__map_put(&slots, t->slot, strlen(t->slot), i, NULL) &&
-             (!len || ckr__map_put(&at, key, len, i, NULL));
+        ckr__map_put(&slots, t->slot, strlen(t->slot), i, NULL);
+        if (len) ckr__map_put(&at, key, len, i, NULL);
     }
-    for (i = 0; i < s->n_tensors && ok; i++) {
+    for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         const bool none = ckr__numel(t->n_dims, t->shape, &numel) && numel == 0;
         if (use[i] || ckr__is_step(t) || (out->keys && !out->keys[i])) continue;
         key = ckr__write_place(w->c, t, &len);
-        ok = key != NULL;
-        if (!ok || (none ? slots.count && !ckr__map_find(&slots, t->slot, strlen(t->slot), NULL)
-                         : !len || !ckr__map_find(&at, key, len, &k)))
+        if (none ? slots.count && !ckr__map_find(&slots, t->slot, strlen(t->slot), NULL)
+                 : !len || !ckr__map_find(&at, key, len, &k))
             continue;
         for (side = 0; side < 2 && !none; side++) {
             uint64_t *to = side ? w->seen[0][i] : w->crew.lanes[0].sums[i];
@@ -62381,11 +62328,10 @@ static ckr_result ckr__write_unbound(ckr__write *w, bool *use, ckr__puts *x)
         }
         use[i] = true;
         x->list[i] = ckr__put_as(w->c, out, t, none || !x->list[k] ? t->dtype : x->list[k]->dtype);
-        ok = x->list[i] != NULL;
     }
     ckr__map_free(&at);
     ckr__map_free(&slots);
-    return ok ? CKR_OK : w->c->err->code;
+    return w->c->err->code;
 }
 
 /* The digests of what was read and of what a reader of the output will find. */
@@ -62437,8 +62383,7 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
     ckr_result r;
     r = ckr__write_totals(w, &puts, total);
     if (r != CKR_OK) return r;
-    if (!w->single && !ckr__side_put(w, &puts, total[0], side))
-        return w->c->err->code ? w->c->err->code : CKR_E_NOMEM;
+    if (!w->single && !ckr__side_put(w, &puts, total[0], side)) return ckr__oom(w->c);
     if (!receipt) return CKR_OK;
     memset(receipt, 0, sizeof *receipt);
     receipt->n_files = w->plan->out.n_files;
@@ -62490,39 +62435,40 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
     uint64_t i, index;
     uint8_t (*steps)[8] = NULL;
     ckr__digest_tables *tables = CKR__NEW(&k->c, ckr__digest_tables);
-    ckr_result r = tables ? CKR_OK : k->c.err->code;
-    if (r == CKR_OK && ckr_node_is_dict(want)) r = ckr__step_bytes(&k->c, k->ckpt, &steps);
-    if (tables) ckr__digest_tables_init(tables);
-    for (i = 0; i < s->n_tensors && ckr_node_is_dict(want) && r == CKR_OK; i++) {
+    if (!tables) return k->c.err->code;
+    if (!ckr_node_is_dict(want)) return CKR_OK;
+    ckr__digest_tables_init(tables);
+    ckr__step_bytes(&k->c, k->ckpt, &steps);
+    for (i = 0; i < s->n_tensors && !ckr__failed(&k->c); i++) {
         const char *key = ckr__printf(&k->c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot);
-        if (!key || !ckr__map_put(&at, key, strlen(key), i, NULL)) r = k->c.err->code;
+        if (key) ckr__map_put(&at, key, strlen(key), i, NULL);
     }
-    for (i = 0; i < ckr__dict_n(want) && r == CKR_OK; i++) {
+    for (i = 0; i < ckr__dict_n(want) && !ckr__failed(&k->c); i++) {
         const ckr_node *key = want->u.items[2 * i], *have;
         const char *hex = ckr_node_str(ckr__dict_at(want, i));
         bool found = ckr__map_find(&at, key->u.str, (size_t)key->count, &index);
         have = found ? ckr__node_hex(&k->c, each[index], 16) : NULL;
-        if (found && !have) r = k->c.err->code;
-        if (r != CKR_OK || (found && hex && !strcmp(have->u.str, hex))) continue;
-        if (found && hex && ckr__check_step(k, tables, s->tensors[index], steps[index], hex))
+        if (found && !have) break;
+        if (found && hex && (!strcmp(have->u.str, hex) ||
+                             ckr__check_step(k, tables, s->tensors[index], steps[index], hex)))
             continue;
-        r = ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_SIDE_DIGEST", CKR_ERROR, key->u.str,
-                      hex, found ? have->u.str : NULL,
-                      found ? "the tensor is not what was written"
-                            : "the tensor was written and is missing now",
-                      NULL);
+        ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_SIDE_DIGEST", CKR_ERROR, key->u.str, hex,
+                  found ? have->u.str : NULL,
+                  found ? "the tensor is not what was written"
+                        : "the tensor was written and is missing now",
+                  NULL);
     }
     ckr__map_free(&at);
-    return r;
+    return k->c.err->code;
 }
 
 /* >>ckpt.diff: groups, schedules, progress */
 
-static bool ckr__diff_note(ckr__differ *d, const char *code, const char *subject, const char *x,
-                           const char *y)
+static ckr_result ckr__diff_note(ckr__differ *d, const char *code, const char *subject,
+                                 const char *x, const char *y)
 {
     return ckr__note(&d->c, &d->others, &d->n_others, code, CKR_CHANGED, subject, x, y,
-                     "the sides differ", NULL) == CKR_OK;
+                     "the sides differ", NULL);
 }
 
 /* Is every number within 2 units in the last place, and all else equal? A learning rate that is
@@ -62554,13 +62500,11 @@ static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_no
             tx = ckr__node_text_of(&d->c, side ? w : v);
             ty = ckr__node_text_of(&d->c, side ? v : w);
             if (!tx || !ty) return d->c.err->code;
-            if (!ckr__hyper_equal(v, w, tx, ty) &&
-                !ckr__diff_note(d, "CKR_DIFF_GROUP", ckr__printf(&d->c, "%s.%s", name, key), tx,
-                                ty))
-                return d->c.err->code;
+            if (!ckr__hyper_equal(v, w, tx, ty))
+                ckr__diff_note(d, "CKR_DIFF_GROUP", ckr__printf(&d->c, "%s.%s", name, key), tx, ty);
         }
     }
-    return CKR_OK;
+    return d->c.err->code;
 }
 
 /* Groups are compared per parameter, so that how parameters are grouped does not matter. */
@@ -62569,23 +62513,18 @@ static ckr_result ckr__diff_groups(ckr__differ *d)
     const ckr_state *s = &d->a->state, *t = &d->b->state;
     ckr__map at = { &d->c, NULL, 0, 0 };
     uint64_t i, k, g;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < t->n_groups && r == CKR_OK; i++)
-        for (k = 0; k < t->groups[i].n_params && r == CKR_OK; k++)
-            if (!ckr__map_put(&at, t->groups[i].params[k], strlen(t->groups[i].params[k]), i, NULL))
-                r = d->c.err->code;
-    for (i = 0; i < s->n_groups && r == CKR_OK; i++)
-        for (k = 0; k < s->groups[i].n_params && r == CKR_OK; k++) {
+    for (i = 0; i < t->n_groups; i++)
+        for (k = 0; k < t->groups[i].n_params; k++)
+            ckr__map_put(&at, t->groups[i].params[k], strlen(t->groups[i].params[k]), i, NULL);
+    for (i = 0; i < s->n_groups && !ckr__failed(&d->c); i++)
+        for (k = 0; k < s->groups[i].n_params; k++) {
             const char *name = s->groups[i].params[k];
-            if (!ckr__map_find(&at, name, strlen(name), &g)) {
-                if (!ckr__diff_note(d, "CKR_DIFF_GROUP", name, "in a group", "in none"))
-                    r = d->c.err->code;
-            } else {
-                r = ckr__diff_hyper(d, name, s->groups[i].hyper, t->groups[g].hyper);
-            }
+            if (ckr__map_find(&at, name, strlen(name), &g))
+                ckr__diff_hyper(d, name, s->groups[i].hyper, t->groups[g].hyper);
+            else ckr__diff_note(d, "CKR_DIFF_GROUP", name, "in a group", "in none");
         }
     ckr__map_free(&at);
-    return r;
+    return d->c.err->code;
 }
 
 static ckr_result ckr__diff_number(ckr__differ *d, const char *code, const char *subject, int64_t x,
@@ -62594,9 +62533,7 @@ static ckr_result ckr__diff_number(ckr__differ *d, const char *code, const char 
     const char *none = "not recorded";
     if (x == y) return CKR_OK;
     return ckr__diff_note(d, code, subject, x < 0 ? none : ckr__printf(&d->c, "%lld", (long long)x),
-                          y < 0 ? none : ckr__printf(&d->c, "%lld", (long long)y))
-               ? CKR_OK
-               : d->c.err->code;
+                          y < 0 ? none : ckr__printf(&d->c, "%lld", (long long)y));
 }
 
 typedef struct ckr__diff_stream { const ckr_stream *stream; uint64_t sum; } ckr__diff_stream;
@@ -62638,7 +62575,7 @@ static ckr_result ckr__diff_streams(ckr__differ *d, const ckr_ckpt *k, bool by_r
     return r;
 }
 
-static bool ckr__diff_rng_note(ckr__differ *d, const ckr_stream *x, const uint64_t only[2])
+static ckr_result ckr__diff_rng_note(ckr__differ *d, const ckr_stream *x, const uint64_t only[2])
 {
     return ckr__diff_note(d, "CKR_DIFF_RNG", ckr__printf(&d->c, "%s %s", x->kind, x->name),
                           ckr__printf(&d->c, "%llu of its own", (unsigned long long)only[0]),
@@ -62668,7 +62605,7 @@ static ckr_result ckr__diff_rng(ckr__differ *d)
                          ? y[k]->stream
                          : NULL;
         if (next) continue;
-        if ((only[0] || only[1]) && !ckr__diff_rng_note(d, at, only)) r = d->c.err->code;
+        if (only[0] || only[1]) r = ckr__diff_rng_note(d, at, only);
         only[0] = only[1] = 0;
     }
     return r;
@@ -62864,10 +62801,10 @@ static const char *ckr__rest_text(ckr__differ *d, const ckr__rest *e)
     return text && strlen(text) > 200 ? ckr__printf(&d->c, "%.200s...", text) : text;
 }
 
-static bool ckr__diff_unseen(ckr__differ *d, const char *subject, const char *why)
+static ckr_result ckr__diff_unseen(ckr__differ *d, const char *subject, const char *why)
 {
     return ckr__note(&d->c, &d->others, &d->n_others, "CKR_DIFF_NOT_COMPARED", CKR_APPROX, subject,
-                     NULL, NULL, why, NULL) == CKR_OK;
+                     NULL, NULL, why, NULL);
 }
 
 static ckr_result ckr__rest_pair(ckr__differ *d, const ckr__rest *x, const ckr__rest *y)
@@ -62879,13 +62816,10 @@ static ckr_result ckr__rest_pair(ckr__differ *d, const ckr__rest *x, const ckr__
         r = ckr__rest_views(d, m->u.view, n->u.view, &same);
     else if (same && !x->again) same = ckr__rest_values(m, n, &known);
     if (r != CKR_OK) return r;
-    if (!known)
-        return ckr__diff_unseen(d, x->path, "values of this kind are not compared") ? CKR_OK
-                                                                                   : d->c.err->code;
-    return same || ckr__diff_note(d, "CKR_DIFF_LEFTOVER", x ? x->path : y->path,
-                                  ckr__rest_text(d, x), ckr__rest_text(d, y))
-               ? CKR_OK
-               : d->c.err->code;
+    if (!known) return ckr__diff_unseen(d, x->path, "values of this kind are not compared");
+    if (same) return CKR_OK;
+    return ckr__diff_note(d, "CKR_DIFF_LEFTOVER", x ? x->path : y->path, ckr__rest_text(d, x),
+                          ckr__rest_text(d, y));
 }
 
 static ckr_result ckr__diff_files(ckr__differ *d, ckr__rests *x, ckr__rests *y)
@@ -62909,12 +62843,10 @@ static ckr_result ckr__diff_opaque(ckr__differ *d, const ckr_state *s)
     uint64_t i;
     for (i = 0; i < s->n_notes; i++) {
         const ckr_note *n = &s->notes[i];
-        if ((!strcmp(n->code, "CKR_W_TENSOR_OPAQUE") ||
-             !strcmp(n->code, "CKR_W_TENSORS_IN_OBJECT")) &&
-            !ckr__diff_unseen(d, n->subject, n->reason))
-            return d->c.err->code;
+        if (!strcmp(n->code, "CKR_W_TENSOR_OPAQUE") || !strcmp(n->code, "CKR_W_TENSORS_IN_OBJECT"))
+            ckr__diff_unseen(d, n->subject, n->reason);
     }
-    return CKR_OK;
+    return d->c.err->code;
 }
 
 static ckr_result ckr__diff_place(ckr__differ *d, const ckr_node *key, const ckr_node *x,
@@ -62924,12 +62856,10 @@ static ckr_result ckr__diff_place(ckr__differ *d, const ckr_node *key, const ckr
     const bool same = x && y && x->kind == y->kind && ckr__rest_values(x, y, &known);
     const bool bytes = (x ? x : y)->kind == CKR_NODE_BYTES;
     if (same && known) return CKR_OK;
-    return (!known ? ckr__diff_unseen(d, key->u.str, "values of this kind are not compared")
-                   : ckr__diff_note(d, "CKR_DIFF_DATA", key->u.str,
-                                    !x ? "none" : bytes ? NULL : ckr__node_text_of(&d->c, x),
-                                    !y ? "none" : bytes ? NULL : ckr__node_text_of(&d->c, y)))
-               ? CKR_OK
-               : d->c.err->code;
+    if (!known) return ckr__diff_unseen(d, key->u.str, "values of this kind are not compared");
+    return ckr__diff_note(d, "CKR_DIFF_DATA", key->u.str,
+                          !x ? "none" : bytes ? NULL : ckr__node_text_of(&d->c, x),
+                          !y ? "none" : bytes ? NULL : ckr__node_text_of(&d->c, y));
 }
 
 /* Where ranks are in the data: of as many ranks each, else of those that both sides have. Each
@@ -62942,9 +62872,7 @@ static ckr_result ckr__diff_data(ckr__differ *d)
     ckr_result r = CKR_OK;
     if (!s->data || !t->data) return CKR_OK;
     if (strcmp(s->dialect, t->dialect) != 0)
-        return ckr__diff_unseen(d, "data", "the two frameworks tell places in other ways")
-                   ? CKR_OK
-                   : d->c.err->code;
+        return ckr__diff_unseen(d, "data", "the two frameworks tell places in other ways");
     for (i = 0; i < s->data->count && r == CKR_OK; i++) {
         const ckr_node *key = s->data->u.items[2 * i], *y = ckr_node_get(t->data, key->u.str);
         if (all || y) r = ckr__diff_place(d, key, ckr__dict_at(s->data, i), y);
@@ -62984,31 +62912,24 @@ static ckr_result ckr__diff_others(ckr__differ *d)
 {
     const ckr_state *s = &d->a->state, *t = &d->b->state;
     uint64_t i;
-    ckr_result r = ckr__diff_groups(d);
-    if (r == CKR_OK)
-        r = ckr__diff_number(d, "CKR_DIFF_PROGRESS", "step", s->progress.step, t->progress.step);
-    if (r == CKR_OK)
-        r = ckr__diff_number(d, "CKR_DIFF_PROGRESS", "samples", s->progress.samples,
-                             t->progress.samples);
-    if (r == CKR_OK)
-        r = ckr__diff_number(d, "CKR_DIFF_PROGRESS", "tokens", s->progress.tokens,
-                             t->progress.tokens);
-    if (r == CKR_OK)
-        r = ckr__diff_number(d, "CKR_DIFF_PROGRESS", "epoch", s->progress.epoch, t->progress.epoch);
-    if (r == CKR_OK)
-        r = ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "count", (int64_t)s->n_schedules,
-                             (int64_t)t->n_schedules);
-    for (i = 0; i < s->n_schedules && i < t->n_schedules && r == CKR_OK; i++) {
+    ckr_result r;
+    ckr__diff_groups(d);
+    ckr__diff_number(d, "CKR_DIFF_PROGRESS", "step", s->progress.step, t->progress.step);
+    ckr__diff_number(d, "CKR_DIFF_PROGRESS", "samples", s->progress.samples,
+                     t->progress.samples);
+    ckr__diff_number(d, "CKR_DIFF_PROGRESS", "tokens", s->progress.tokens, t->progress.tokens);
+    ckr__diff_number(d, "CKR_DIFF_PROGRESS", "epoch", s->progress.epoch, t->progress.epoch);
+    ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "count", (int64_t)s->n_schedules,
+                     (int64_t)t->n_schedules);
+    for (i = 0; i < s->n_schedules && i < t->n_schedules; i++) {
         const char *x = ckr__node_text_of(&d->c, s->schedules[i].params),
                    *y = ckr__node_text_of(&d->c, t->schedules[i].params);
-        if (!x || !y ||
-            (strcmp(x, y) && !ckr__diff_note(d, "CKR_DIFF_SCHEDULE", s->schedules[i].kind, x, y)))
-            r = d->c.err->code;
-        if (r == CKR_OK)
-            r = ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "position", s->schedules[i].position,
-                                 t->schedules[i].position);
+        if (x && y && strcmp(x, y) != 0)
+            ckr__diff_note(d, "CKR_DIFF_SCHEDULE", s->schedules[i].kind, x, y);
+        ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "position", s->schedules[i].position,
+                         t->schedules[i].position);
     }
-    if (r == CKR_OK) r = ckr__diff_rng(d);
+    r = ckr__failed(&d->c) ? d->c.err->code : ckr__diff_rng(d);
     if (r == CKR_OK) r = ckr__diff_data(d);
     return r == CKR_OK ? ckr__diff_rest(d) : r;
 }
