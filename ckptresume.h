@@ -26904,9 +26904,9 @@ static const ckr__file_items *ckr__fileset_items(const ckr__fileset *k)
     return k->items ? k->items : &ckr__files_usual;
 }
 
-/* rel: of what is not there; where: NULL, or what misses it; want 0: nobody has counted. */
-static ckr_result ckr__fileset_missing(const ckr__fileset *k, const char *rel, const char *where,
-                                       uint64_t have, uint64_t want)
+/* where: NULL, or what misses it; rel: of what is not there; want 0: nobody has counted. */
+static ckr_result ckr__fileset_missing(const ckr__fileset *k, const char *where, uint64_t have,
+                                       uint64_t want, const char *rel)
 {
     const ckr__file_items *x = ckr__fileset_items(k);
     const char *path = rel ? ckr__path_join(k->c, k->dir, rel) : NULL;
@@ -27141,7 +27141,7 @@ static ckr_result ckr__fileset_every(ckr__fileset *k, uint8_t kind, bool gaps,
     if (all) *all = places ? places : f;
     return places || i == want
                ? CKR_OK
-               : ckr__fileset_missing(k, ckr__fileset_name(k, f[0], i), NULL, n, want);
+               : ckr__fileset_missing(k, NULL, n, want, ckr__fileset_name(k, f[0], i));
 }
 
 /* torch names an archive's root after the file that it saves: a file in another rank's place still
@@ -28320,18 +28320,38 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
    holds goes through its `names`: indices differ from file to file. Names, not positions, tie
    everything together. */
 
-enum { CKR__NT_WEIGHT = 0, CKR__NT_OPTIMIZER, CKR__NT_SCHEDULER, CKR__NT_RANDOM, CKR__NT_KINDS };
+enum { CKR__NT_WEIGHT = 1, CKR__NT_OPTIMIZER, CKR__NT_SCHEDULER, CKR__NT_RANDOM, CKR__NT_DOCUMENT };
 
 #define CKR__NT_HEAD "model.lm_head.pp_block.weight"
 #define CKR__NT_ORDERLESS UINT64_MAX
 
-typedef struct ckr__nt_file {
-    const char *rel, *path;    /* below the step directory; as opened                    */
-    const char *name;          /* of the parameter, of a weight                          */
-    uint32_t    kind;
-    uint32_t    pp, n_pp, dp, n_dp, tp, n_tp, ep, n_ep;   /* n 0: the name doesn't say   */
-    const ckr_node *root;
-} ckr__nt_file;
+/* The first is of March and April 2024. */
+static const ckr__form ckr__nt_forms[] = {
+    { CKR__NT_WEIGHT, "model/{dirs}model_model_{name}.safetensors_pp-rank-{pp}-of-{PP}"
+                      "_tp-rank-{tp}-of-{TP}[_exp-rank-{ep}-of-{EP}].safetensors" },
+    { CKR__NT_WEIGHT, "model/{dirs}model_{name}_pp-rank-{pp}-of-{PP}_tp-rank-{tp}-of-{TP}"
+                      "[_exp-rank-{ep}-of-{EP}].safetensors" },
+    { CKR__NT_WEIGHT, "model/{dirs}model_{name}.safetensors" },
+    { CKR__NT_OPTIMIZER, "optimizer/optimizer_pp-{pp}-of-{PP}[_dp-{dp}-of-{DP}]_tp-{tp}-of-{TP}"
+                         "[_exp-{ep}-of-{EP}].pt" },
+    { CKR__NT_SCHEDULER, "lr_scheduler/lr_scheduler[_pp-{pp}-of-{PP}][_dp-{dp}-of-{DP}]"
+                         "[_tp-{tp}-of-{TP}][_exp-{ep}-of-{EP}].pt" },
+    { CKR__NT_RANDOM, "random/tp-{tp}-of-{TP}_dp-{dp}-of-{DP}_pp-{pp}-of-{PP}.pt" },
+    { CKR__NT_DOCUMENT, "config.yaml" },
+    { CKR__NT_DOCUMENT, "model_config.json" },
+    { CKR__NT_DOCUMENT, "checkpoint_metadata.json" },
+    { CKR__NT_DOCUMENT, "optimizer/optimizer_config.json" },
+    { 0, NULL }
+};
+/* Rows of the output. */
+enum { CKR__NT_SHARD_ROW = 1, CKR__NT_WHOLE_ROW, CKR__NT_OPTIMIZER_ROW, CKR__NT_SCHEDULER_ROW,
+       CKR__NT_RANDOM_ROW };
+
+static const ckr__file_items ckr__nt_file_items = {
+    CKR_ITEM_NANOTRON_MISSING, CKR_ITEM_NANOTRON_FOREIGN, CKR_ITEM_NANOTRON_MIXED,
+    CKR_ITEM_NANOTRON_TOPOLOGY, CKR_ITEM_NANOTRON_DUPLICATE, CKR_ITEM_NANOTRON_RANK,
+    CKR_ITEM_NANOTRON_STEP, NULL
+};
 
 typedef struct ckr__nt_param {
     const char     *name;
@@ -28345,7 +28365,7 @@ typedef struct ckr__nt_param {
     uint32_t        n_dims;
     const int64_t  *shape;     /* whole, as stored: with the padding rows                */
     ckr_split       split;
-    ckr__nt_file  **shards;
+    ckr__rankfile **shards;
     uint64_t        n_shards;
     uint32_t        n_blocks;
     ckr__block    **blocks;    /* one a shard; of a replicated parameter one             */
@@ -28368,9 +28388,7 @@ typedef struct ckr__nt {
     ckr__ctx        *c;
     ckr_state       *s;
     const char      *dir;
-    ckr__nt_file   **files[CKR__NT_KINDS];
-    uint64_t         n_files[CKR__NT_KINDS];
-    bool             has_dir[CKR__NT_KINDS];
+    ckr__fileset     f;                /* a weight's `name` is the parameter's           */
     ckr__nt_text     config, model, meta, optimizer;
     ckr__nt_param  **params;           /* in the optimizer's order, once all is read     */
     ckr__nt_param  **modules;          /* in the registered order                        */
@@ -28389,64 +28407,6 @@ typedef struct ckr__nt {
     ckr__load        load;
 } ckr__nt;
 
-/* Cuts "<key>I-of-N" off the end of s[0, *len); false changes nothing. */
-static bool ckr__nt_cut(const char *s, size_t *len, const char *key, uint32_t *i, uint32_t *n)
-{
-    size_t at = *len;
-    uint32_t a, b;
-    if (!ckr__cut_num(s, &at, &b) || !ckr__cut_tail(s, &at, "-of-") ||
-        !ckr__cut_num(s, &at, &a) || !ckr__cut_tail(s, &at, key) || b == 0)
-        return false;
-    *i = a;
-    *n = b;
-    *len = at;
-    return true;
-}
-
-/* The leaf of a weight's file name. Between March and April 2024 files were called
-   model_model_<leaf>.safetensors_pp-rank-...: a leaf "model_x" is taken for that only with the
-   inner suffix. */
-static bool ckr__nt_weight_name(const char *s, ckr__nt_file *f, const char **leaf, size_t *n_leaf)
-{
-    size_t n = strlen(s), inner;
-    bool ep;
-    if (!ckr__cut_tail(s, &n, ".safetensors") || n <= 6 || memcmp(s, "model_", 6) != 0)
-        return false;
-    ep = ckr__nt_cut(s, &n, "_exp-rank-", &f->ep, &f->n_ep);
-    if (ckr__nt_cut(s, &n, "_tp-rank-", &f->tp, &f->n_tp)) {
-        if (!ckr__nt_cut(s, &n, "_pp-rank-", &f->pp, &f->n_pp)) return false;
-        inner = n;
-        if (n > 12 && !memcmp(s + 6, "model_", 6) && ckr__cut_tail(s, &inner, ".safetensors") &&
-            inner > 12) {
-            n = inner;
-            s += 6;
-            n -= 6;
-        }
-    } else if (ep) {
-        return false;
-    }
-    *leaf = s + 6;
-    *n_leaf = n - 6;
-    return n > 6;
-}
-
-static bool ckr__nt_rank_name(const char *s, uint32_t kind, ckr__nt_file *f)
-{
-    size_t n = strlen(s);
-    if (!ckr__cut_tail(s, &n, ".pt")) return false;
-    if (kind == CKR__NT_RANDOM)
-        return ckr__nt_cut(s, &n, "_pp-", &f->pp, &f->n_pp) &&
-               ckr__nt_cut(s, &n, "_dp-", &f->dp, &f->n_dp) &&
-               ckr__nt_cut(s, &n, "tp-", &f->tp, &f->n_tp) && n == 0;
-    ckr__nt_cut(s, &n, "_exp-", &f->ep, &f->n_ep);
-    ckr__nt_cut(s, &n, "_tp-", &f->tp, &f->n_tp);
-    ckr__nt_cut(s, &n, "_dp-", &f->dp, &f->n_dp);
-    ckr__nt_cut(s, &n, "_pp-", &f->pp, &f->n_pp);
-    if (kind == CKR__NT_OPTIMIZER)
-        return f->n_pp && f->n_tp && n == 9 && !memcmp(s, "optimizer", 9);
-    return n == 12 && !memcmp(s, "lr_scheduler", 12);
-}
-
 /* >>nanotron.files ------------------------------------------------------------ */
 
 static const char *ckr__nt_path(const ckr__nt *r, const char *rel)
@@ -28455,115 +28415,45 @@ static const char *ckr__nt_path(const ckr__nt *r, const char *rel)
     return p ? p : rel;
 }
 
-/* "model/a/b" and leaf "weight" give the parameter "a.b.weight". */
-static const char *ckr__nt_param_name(ckr__ctx *c, const char *dir, const char *leaf, size_t n_leaf)
+/* at, of: tp, ep, dp, pp; of 0: the name has none. */
+static const char *ckr__nt_name(ckr__ctx *c, int row, const uint32_t at[4], const uint32_t of[4])
 {
-    const char *s = ckr__printf(c, "%s%s%.*s", strlen(dir) > 6 ? dir + 6 : "",
-                                strlen(dir) > 6 ? "." : "", (int)n_leaf, leaf);
-    char *p;
-    size_t i, n = strlen(dir) > 6 ? strlen(dir) - 6 : 0;
-    if (!s) return NULL;
-    p = (char *)ckr__arena(c, strlen(s) + 1);
-    if (!p) return NULL;
-    memcpy(p, s, strlen(s));
-    for (i = 0; i < n; i++) if (p[i] == '/') p[i] = '.';
+    ckr__rankfile f;
+    int a;
+    memset(&f, 0, sizeof f);
+    for (a = 0; a < 4; a++) if (of[a]) ckr__at_set(&f, a, at[a], of[a]);
+    return ckr__form_name(c, ckr__nt_forms[row].pattern, &f);
+}
+
+/* "model/a/b/model_weight.." is the parameter "a.b.weight". */
+static const char *ckr__nt_param_name(ckr__ctx *c, const ckr__rankfile *f)
+{
+    const size_t n = (size_t)(ckr__base(f->rel) - f->rel) - 6, len = n + f->n_name;
+    char *p = (char *)ckr__arena(c, len + 1);
+    size_t i;
+    if (!p || !f->name) return NULL;
+    for (i = 0; i < n; i++) p[i] = f->rel[6 + i] == '/' ? '.' : f->rel[6 + i];
+    memcpy(p + n, f->name, f->n_name);
     return p;
 }
 
-static ckr_result ckr__nt_add_file(ckr__nt *r, const char *dir, const char *name, const char *rel)
+static ckr_result ckr__nt_scan(ckr__nt *r)
 {
-    static const char *const dirs[CKR__NT_KINDS] = { "model", "optimizer", "lr_scheduler",
-                                                     "random" };
-    ckr__nt_file *f, **place, found;
-    const char *leaf = NULL;
-    size_t n_leaf = 0, top = strcspn(dir, "/");
-    uint32_t kind;
-    bool known;
-
-    if (!*dir && (!strcmp(name, "config.yaml") || !strcmp(name, "model_config.json") ||
-                  !strcmp(name, "checkpoint_metadata.json") || !strcmp(name, "ckptresume.json")))
-        return CKR_OK;
-    if (!strcmp(rel, "optimizer/optimizer_config.json")) return CKR_OK;
-    for (kind = 0; kind < CKR__NT_KINDS; kind++)
-        if (strlen(dirs[kind]) == top && !memcmp(dirs[kind], dir, top)) break;
-    memset(&found, 0, sizeof found);
-    if (kind == CKR__NT_KINDS || (kind != CKR__NT_WEIGHT && dir[top])) known = false;
-    else if (kind == CKR__NT_WEIGHT) known = ckr__nt_weight_name(name, &found, &leaf, &n_leaf);
-    else known = ckr__nt_rank_name(name, kind, &found);
-    if (!known) return ckr__loose_add(r->c, r->s, &r->loose, rel);
-
-    f = CKR__NEW(r->c, ckr__nt_file);
-    place = CKR__PUSH(ckr__nt_file *, r->c, r->files[kind], r->n_files[kind]);
-    if (!f) return ckr__oom(r->c);
-    *f = found;
-    f->kind = kind;
-    f->rel = rel;
-    f->path = ckr__path_join(r->c, r->dir, rel);
-    if (kind == CKR__NT_WEIGHT) f->name = ckr__nt_param_name(r->c, dir, leaf, n_leaf);
-    *place = f;
-    return r->c->err->code;
-}
-
-/* A directory that a link leads to once more would be gone through without end. */
-static ckr_result ckr__nt_once(ckr__nt *r, ckr__map *seen, const char *rel)
-{
-    const char *path = ckr__nt_path(r, rel), *id;
-    ckr_stat st;
-    uint64_t v;
-    const int32_t sys = r->c->env.io.stat_fn(r->c->env.io.user, path, &st);
-    if (sys) return ckr__fail_io(r->c->err, CKR_ITEM_IO_LIST, path, sys);
-    if (!st.id[0] && !st.id[1]) return CKR_OK;         /* a source without identities    */
-    id = ckr__printf(r->c, "%llx %llx", (unsigned long long)st.id[0],
-                     (unsigned long long)st.id[1]);
-    if (!id) return r->c->err->code;
-    if (ckr__map_find(seen, id, strlen(id), &v))
-        return ckr__remedy(r->c->err,
-                           ckr__fail(r->c->err, CKR_ITEM_LIMIT, path, CKR_NO_OFFSET, NULL,
-                                     "a link leads to a directory that is there already"),
-                           "remove the link");
-    return ckr__map_put(seen, id, strlen(id), 0, NULL) ? CKR_OK : r->c->err->code;
-}
-
-/* Every file below the directory, level by level. */
-static ckr_result ckr__nt_walk_all(ckr__nt *r, ckr__map *seen)
-{
-    const char **queue = NULL;
-    uint64_t n = 0, at, i;
-    ckr_result e = CKR_OK;
-    const char *dir = "";
-    for (at = 0; e == CKR_OK; at++) {
-        ckr__dirlist l;
-        if (at > 0 && at > n) break;
-        if (at > 0) dir = queue[at - 1];
-        e = ckr__dir_list(r->c, *dir ? ckr__nt_path(r, dir) : r->dir, &l);
-        for (i = 0; e == CKR_OK && i < l.n; i++) {
-            const char *name = l.items[i]->name;
-            const char *rel = *dir ? ckr__path_join(r->c, dir, name) : name;
-            if (!rel) return ckr__oom(r->c);
-            if (!l.items[i]->is_dir) {
-                e = ckr__nt_add_file(r, dir, name, rel);
-                continue;
-            }
-            if (strlen(rel) > 2048)
-                return ckr__fail(r->c->err, CKR_ITEM_LIMIT, rel, CKR_NO_OFFSET, NULL,
-                                 "directories are nested without end: is a link among them?");
-            if (!strcmp(rel, "lr_scheduler")) r->has_dir[CKR__NT_SCHEDULER] = true;
-            e = ckr__nt_once(r, seen, rel);
-            *CKR__PUSH(const char *, r->c, queue, n) = rel;
-        }
-    }
-    return r->c->err->code;
-}
-
-static ckr_result ckr__nt_walk(ckr__nt *r)
-{
-    ckr__map seen;
+    ckr__fileset *k = &r->f;
+    uint64_t i;
     ckr_result e;
-    memset(&seen, 0, sizeof seen);
-    seen.c = r->c;
-    e = ckr__nt_once(r, &seen, "");
-    if (e == CKR_OK) e = ckr__nt_walk_all(r, &seen);
-    ckr__map_free(&seen);
+    k->c = r->c;
+    k->dir = r->dir;
+    k->forms = ckr__nt_forms;
+    k->items = &ckr__nt_file_items;
+    e = ckr__fileset_scan(k, true);
+    for (i = 0; i < k->n_files[0] && e == CKR_OK; i++)
+        e = ckr__loose_add(r->c, r->s, &r->loose, k->files[0][i]->rel);
+    for (i = 0; i < k->n_files[CKR__NT_WEIGHT] && e == CKR_OK; i++) {
+        ckr__rankfile *f = k->files[CKR__NT_WEIGHT][i];
+        f->name = ckr__nt_param_name(r->c, f);
+        e = r->c->err->code;
+    }
     return e;
 }
 
@@ -28584,84 +28474,26 @@ static ckr_result ckr__nt_load_text(ckr__nt *r, const char *rel, bool yaml, ckr_
     return e;
 }
 
-/* torch names an archive's root after the file that it saves: a file in another rank's place still
-   has its own name inside. One that was renamed for another topology says nothing. */
-static ckr_result ckr__nt_own_place(ckr__nt *r, const ckr__nt_file *f, const char *root)
+static ckr_result ckr__nt_load_tree(ckr__nt *r, ckr__rankfile *f, ckr_node **root)
 {
-    ckr__nt_file was;
-    const char *name = ckr__printf(r->c, "%s.pt", root ? root : "");
-    ckr_result e;
-    memset(&was, 0, sizeof was);
-    if (!name) return ckr__oom(r->c);
-    if (!ckr__nt_rank_name(name, f->kind, &was) || was.n_pp != f->n_pp || was.n_dp != f->n_dp ||
-        was.n_tp != f->n_tp || was.n_ep != f->n_ep)
-        return CKR_OK;
-    if (was.pp == f->pp && was.dp == f->dp && was.tp == f->tp && was.ep == f->ep) return CKR_OK;
-    e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_RANK, f->path, CKR_NO_OFFSET, NULL,
-                  "it was saved as %s", name);
-    return ckr__remedy(r->c->err, e, "bring back each rank's own file: two have changed places");
-}
-
-static ckr_result ckr__nt_load_tree(ckr__nt *r, ckr__nt_file *f, ckr_node **root)
-{
-    uint32_t file;
-    ckr_format format = CKR_FORMAT_AUTO;
-    ckr_result e = ckr__file_open(r->c, f->path, &file);
-    if (e != CKR_OK) return e;
-    if (f->kind == CKR__NT_WEIGHT) e = ckr__safetensors_load(r->c, file, root);
-    else e = ckr__torch_load(r->c, file, 0, r->c->files[file].size, &format, root);
-    if (e == CKR_OK) f->root = *root;
-    return e == CKR_OK && f->kind != CKR__NT_WEIGHT
-               ? ckr__nt_own_place(r, f, r->c->files[file].root)
-               : e;
+    const ckr_result e = ckr__fileset_load(&r->f, f, NULL);
+    *root = f->root;
+    return e;
 }
 
 /* >>nanotron.probe ------------------------------------------------------------ */
 /* Nanotron takes the step that latest.txt names. It writes model_config.json last, after
    latest.txt. */
 
-static bool ckr__nt_is_step(ckr__ctx *c, const char *dir)
+static ckr_result ckr__nt_rate(ckr__ctx *c, const char *dir, int *rate)
 {
-    bool model = ckr__dir_has(c, dir, "model", CKR_FILE_DIR);
-    return (model && ckr__dir_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR)) ||
-           (model && ckr__dir_has(c, dir, "model_config.json", CKR_FILE_REGULAR)) ||
-           (model && ckr__dir_has(c, dir, "config.yaml", CKR_FILE_REGULAR) &&
-            ckr__dir_has(c, dir, "model/model", CKR_FILE_DIR)) ||
-           (ckr__dir_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR) &&
-            ckr__dir_has(c, dir, "model_config.json", CKR_FILE_REGULAR));
-}
-
-static bool ckr__nt_is_complete(ckr__ctx *c, const char *dir)
-{
-    return ckr__dir_has(c, dir, "model", CKR_FILE_DIR) &&
-           ckr__dir_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR) &&
-           ckr__dir_has(c, dir, "model_config.json", CKR_FILE_REGULAR);
-}
-
-/* The highest complete step below `below`, or NULL; *other is the highest one that is not
-   complete. */
-static ckr_result ckr__nt_newest(ckr__ctx *c, const char *run, int64_t below, const char **best,
-                                 const char **other)
-{
-    ckr__dirlist l;
-    uint64_t i;
-    int64_t top = -1, top_other = -1, v;
-    ckr_result r = ckr__dir_list(c, run, &l);
-    *best = *other = NULL;
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
-        const char *dir;
-        if (!l.items[i]->is_dir || !ckr__step_of(l.items[i]->name, &v) || v >= below) continue;
-        dir = ckr__path_join(c, run, l.items[i]->name);
-        if (!dir) return c->err->code;
-        if (!ckr__nt_is_step(c, dir)) continue;
-        if (ckr__nt_is_complete(c, dir)) {
-            if (v > top) { top = v; *best = dir; }
-        } else if (v > top_other) {
-            top_other = v;
-            *other = dir;
-        }
-    }
-    return r;
+    const bool model = ckr__dir_has(c, dir, "model", CKR_FILE_DIR);
+    const int n = model + ckr__dir_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR) +
+                  ckr__dir_has(c, dir, "model_config.json", CKR_FILE_REGULAR);
+    const bool more = n == 1 && model && ckr__dir_has(c, dir, "config.yaml", CKR_FILE_REGULAR) &&
+                      ckr__dir_has(c, dir, "model/model", CKR_FILE_DIR);
+    *rate = n == 3 ? 2 : n == 2 || more;
+    return CKR_OK;
 }
 
 static ckr_result ckr__nt_incomplete(ckr__ctx *c, const char *dir, const char *best)
@@ -28684,94 +28516,12 @@ static ckr_result ckr__nt_incomplete(ckr__ctx *c, const char *dir, const char *b
     return ckr__remedy(c->err, r, text);
 }
 
-static ckr_result ckr__nt_name_step(ckr__ctx *c, ckr_result r, const char *best)
-{
-    char text[192];
-    ckr__format(text, sizeof text, "name the directory of a complete step%s%.140s",
-                best ? ": " : "", best ? best : "");
-    return ckr__remedy(c->err, r, text);
-}
-
-static ckr_result ckr__nt_latest(ckr__ctx *c, const char *run, const char **dir, bool *mine)
-{
-    const uint8_t *p = NULL;
-    uint64_t n = 0;
-    int64_t step;
-    char digits[32];
-    const char *path = ckr__path_join(c, run, "latest.txt"), *best, *other;
-    ckr_result r;
-    if (!path) return c->err->code;
-    r = ckr__path_load(c, path, 4096, &p, &n, NULL);
-    if (r != CKR_OK) return r;
-    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
-    while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
-    ckr__format(digits, sizeof digits, "%.*s", (int)(n < 31 ? n : 31), (const char *)p);
-    r = ckr__nt_newest(c, run, INT64_MAX, &best, &other);
-    if (r != CKR_OK) return r;
-    if (!ckr__step_of(digits, &step)) {
-        if (!best && !other) return CKR_OK;
-        *mine = true;
-        r = ckr__fail(c->err, CKR_ITEM_NANOTRON_LATEST, path, 0, NULL,
-                      "a decimal step was expected, found \"%s\"", digits);
-        return ckr__nt_name_step(c, r, best);
-    }
-    *mine = true;
-    *dir = ckr__printf(c, "%s%s%lld", run, run[strlen(run) - 1] == '/' ? "" : "/", (long long)step);
-    if (!*dir) return c->err->code;
-    if (ckr__path_kind(c, *dir) != CKR_FILE_DIR) {
-        r = ckr__fail(c->err, CKR_ITEM_NANOTRON_LATEST, path, 0, NULL,
-                      "it names step %lld, but there is no directory %lld beside it",
-                      (long long)step, (long long)step);
-        return ckr__nt_name_step(c, r, best);
-    }
-    if (ckr__nt_is_complete(c, *dir)) return CKR_OK;
-    return ckr__nt_incomplete(c, *dir, best);
-}
+static const ckr__runs ckr__nt_runs = { "{step}", "latest.txt", NULL, CKR_ITEM_NANOTRON_LATEST,
+                                        ckr__nt_rate, ckr__nt_incomplete };
 
 static ckr_result ckr__nt_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
-    const char *best, *other;
-    ckr_result r;
-    *mine = false;
-    *dir = path;
-    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
-    if (ckr__nt_is_step(c, path)) {
-        *mine = true;
-        return CKR_OK;
-    }
-    if (ckr__dir_has(c, path, "latest.txt", CKR_FILE_REGULAR))
-        return ckr__nt_latest(c, path, dir, mine);
-    r = ckr__nt_newest(c, path, INT64_MAX, &best, &other);
-    if (r != CKR_OK || (!best && !other)) return r;
-    *mine = true;
-    if (!best) return ckr__nt_incomplete(c, other, NULL);
-    *dir = best;
-    return CKR_OK;
-}
-
-/* The parent's newest complete step, and one beyond this that is not complete. Only for
-   messages: what goes wrong here is no error. */
-static ckr_result ckr__nt_siblings(ckr__ctx *c, const char *dir, const char **best,
-                                   const char **newer)
-{
-    const ckr_error keep = *c->err;
-    size_t n = strlen(dir), cut;
-    const char *run, *other = NULL;
-    int64_t step, v;
-    ckr_result r;
-    *best = *newer = NULL;
-    while (n > 1 && dir[n - 1] == '/') n--;
-    for (cut = n; cut > 0 && dir[cut - 1] != '/'; cut--) {}
-    run = ckr__strndup(c, dir + cut, n - cut);
-    if (!run) return c->err->code;
-    if (!ckr__step_of(run, &step)) return CKR_OK;
-    run = cut ? ckr__strndup(c, dir, cut > 1 ? cut - 1 : 1) : ".";
-    if (!run) return c->err->code;
-    r = ckr__nt_newest(c, run, INT64_MAX, best, &other);
-    if (r != CKR_OK && c->err->sys_error != EACCES) return r;
-    if (r != CKR_OK) *c->err = keep;           /* a parent that may not be listed         */
-    if (other && ckr__step_of(strrchr(other, '/') + 1, &v) && v > step) *newer = other;
-    return CKR_OK;
+    return ckr__runs_probe(c, &ckr__nt_runs, path, dir, mine);
 }
 
 /* >>nanotron.topology --------------------------------------------------------- */
@@ -28825,185 +28575,35 @@ static ckr_result ckr__nt_documents(ckr__nt *r)
     return CKR_OK;
 }
 
-static bool ckr__nt_fits(const ckr__nt *r, const ckr__nt_file *f)
-{
-    return (!f->n_tp || (f->n_tp == r->tp && f->tp < r->tp)) &&
-           (!f->n_pp || (f->n_pp == r->pp && f->pp < r->pp)) &&
-           (!f->n_dp || (f->n_dp == r->dp && f->dp < r->dp)) &&
-           (!f->n_ep || (f->n_ep == r->ep && f->ep < r->ep));
-}
-
-/* A rank file of another topology: one stray shard, a second whole set, or documents that are
-   wrong. */
-static ckr_result ckr__nt_foreign(ckr__nt *r, const ckr__nt_file *f, uint64_t ours, uint64_t theirs)
-{
-    char text[192], said[96], found[96];
-    ckr_item item = ours == 0    ? CKR_ITEM_NANOTRON_TOPOLOGY
-                    : theirs > 1 ? CKR_ITEM_NANOTRON_MIXED
-                                 : CKR_ITEM_NANOTRON_FOREIGN;
-    ckr_result e;
-    ckr__format(said, sizeof said, "tp %u pp %u dp %u ep %u", (unsigned)r->tp, (unsigned)r->pp,
-                (unsigned)r->dp, (unsigned)r->ep);
-    ckr__format(found, sizeof found, "%u of tp %u, %u of pp %u", (unsigned)f->tp, (unsigned)f->n_tp,
-                (unsigned)f->pp, (unsigned)f->n_pp);
-    if (item == CKR_ITEM_NANOTRON_TOPOLOGY)
-        e = ckr__fail(
-            r->c->err, item, f->path, CKR_NO_OFFSET, f->name,
-            "the metadata says %s, but this is rank %s, and so are all %llu files of its kind",
-            said, found, (unsigned long long)theirs);
-    else
-        e = ckr__fail(r->c->err, item, f->path, CKR_NO_OFFSET, f->name,
-                      "the checkpoint has %s, but this is rank %s: %llu such files lie among %llu",
-                      said, found, (unsigned long long)theirs, (unsigned long long)(ours + theirs));
-    if (item == CKR_ITEM_NANOTRON_TOPOLOGY)
-        ckr__format(
-            text, sizeof text,
-            "put back the checkpoint_metadata.json and optimizer_config.json of this checkpoint");
-    else if (item == CKR_ITEM_NANOTRON_MIXED)
-        ckr__format(text, sizeof text,
-                    "two runs saved into one directory: move the files that are not %s elsewhere",
-                    said);
-    else
-        ckr__format(text, sizeof text, "remove that file: another run left it");
-    return ckr__remedy(r->c->err, e, text);
-}
-
-static ckr_result ckr__nt_check_names(ckr__nt *r)
-{
-    uint32_t k;
-    uint64_t i;
-    for (k = 0; k < CKR__NT_KINDS; k++) {
-        const ckr__nt_file *bad = NULL;
-        uint64_t ours = 0, theirs = 0;
-        for (i = 0; i < r->n_files[k]; i++) {
-            const ckr__nt_file *f = r->files[k][i];
-            if (!f->n_tp && !f->n_pp) continue;
-            if (ckr__nt_fits(r, f)) { ours++; continue; }
-            theirs++;
-            if (!bad) bad = f;
-        }
-        if (bad) return ckr__nt_foreign(r, bad, ours, theirs);
-    }
-    return CKR_OK;
-}
-
-static int ckr__nt_rank_cmp(const void *a, const void *b)
-{
-    const ckr__nt_file *x = (const ckr__nt_file *)a, *y = (const ckr__nt_file *)b;
-    if (x->pp != y->pp) return x->pp < y->pp ? -1 : 1;
-    if (x->dp != y->dp) return x->dp < y->dp ? -1 : 1;
-    if (x->ep != y->ep) return x->ep < y->ep ? -1 : 1;
-    return x->tp < y->tp ? -1 : x->tp > y->tp;
-}
-
-static ckr_result ckr__nt_sort(ckr__nt *r, ckr__nt_file **items, uint64_t n)
-{
-    return ckr__sort(r->c, (void **)(void *)items, (size_t)n, ckr__nt_rank_cmp) ? CKR_OK
-                                                                                : ckr__oom(r->c);
-}
-
-static ckr_result ckr__nt_missing(ckr__nt *r, const char *where, uint64_t have, uint64_t want,
-                                  const char *rel)
-{
-    ckr_result e =
-        ckr__fail(r->c->err, CKR_ITEM_NANOTRON_MISSING, rel ? ckr__nt_path(r, rel) : r->dir,
-                  CKR_NO_OFFSET, where, "it is not there: %llu of %llu files were found",
-                  (unsigned long long)have, (unsigned long long)want);
-    return ckr__remedy(
-        r->c->err, e,
-        "bring the file back from where the checkpoint was saved, or take another step");
-}
-
-static ckr_result ckr__nt_duplicate(ckr__nt *r, const ckr__nt_file *a, const ckr__nt_file *b)
-{
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_DUPLICATE, b->path, CKR_NO_OFFSET,
-                             b->name, "it holds the same shard as %s", a->rel);
-    return ckr__remedy(r->c->err, e, "remove the older of the two files");
-}
-
-/* The name that a file of these ranks would have, as its neighbour `like` spells it. */
-static const char *ckr__nt_rank_path(ckr__ctx *c, const ckr__nt *r, const ckr__nt_file *like,
-                                     uint32_t pp, uint32_t dp, uint32_t tp, uint32_t ep)
-{
-    char a[64] = "", b[64] = "", d[64] = "", x[64] = "";
-    if (like->kind == CKR__NT_RANDOM)
-        return ckr__printf(c, "random/tp-%u-of-%u_dp-%u-of-%u_pp-%u-of-%u.pt", (unsigned)tp,
-                           (unsigned)r->tp, (unsigned)dp, (unsigned)r->dp, (unsigned)pp,
-                           (unsigned)r->pp);
-    if (like->n_pp) ckr__format(a, sizeof a, "_pp-%u-of-%u", (unsigned)pp, (unsigned)r->pp);
-    if (like->n_dp) ckr__format(b, sizeof b, "_dp-%u-of-%u", (unsigned)dp, (unsigned)r->dp);
-    if (like->n_tp) ckr__format(d, sizeof d, "_tp-%u-of-%u", (unsigned)tp, (unsigned)r->tp);
-    if (like->n_ep) ckr__format(x, sizeof x, "_exp-%u-of-%u", (unsigned)ep, (unsigned)r->ep);
-    return ckr__printf(c, "%s%s%s%s%s.pt",
-                       like->kind == CKR__NT_OPTIMIZER ? "optimizer/optimizer"
-                                                       : "lr_scheduler/lr_scheduler",
-                       a, b, d, x);
-}
-
-/* Every rank of a kind exactly once; the files end up ordered by (pp, dp, ep, tp). */
-static ckr_result ckr__nt_every_rank(ckr__nt *r, uint32_t kind)
-{
-    ckr__nt_file **f = r->files[kind], *like;
-    uint64_t n = r->n_files[kind], k = 0, want, i;
-    uint32_t n_pp, n_dp, n_ep, n_tp, at[4];
-    if (!n) return CKR_OK;
-    if (ckr__nt_sort(r, f, n) != CKR_OK) return ckr__oom(r->c);
-    like = f[0];
-    for (i = 1; i < n; i++)
-        if (!f[i]->n_pp != !like->n_pp || !f[i]->n_dp != !like->n_dp || !f[i]->n_tp != !like->n_tp)
-            return ckr__nt_duplicate(r, like, f[i]);
-    n_pp = like->n_pp ? r->pp : 1;
-    n_dp = like->n_dp ? r->dp : 1;
-    n_tp = like->n_tp ? r->tp : 1;
-    n_ep = like->n_ep ? r->ep : 1;
-    want = (uint64_t)n_pp * n_dp * n_tp;
-    if (!ckr__mul_u64(want, n_ep, &want)) want = UINT64_MAX;
-    for (i = 0; i < want; i++) {
-        uint64_t q = i;
-        at[0] = (uint32_t)(q % n_tp); q /= n_tp;
-        at[1] = (uint32_t)(q % n_ep); q /= n_ep;
-        at[2] = (uint32_t)(q % n_dp); q /= n_dp;
-        at[3] = (uint32_t)q;
-        if (k >= n || f[k]->tp != at[0] || f[k]->ep != at[1] || f[k]->dp != at[2] ||
-            f[k]->pp != at[3]) {
-            const char *rel = ckr__nt_rank_path(r->c, r, like, at[3], at[2], at[0], at[1]);
-            return ckr__nt_missing(r, NULL, n, want, rel);
-        }
-        k++;
-        if (k < n && ckr__nt_rank_cmp(f[k - 1], f[k]) == 0)
-            return ckr__nt_duplicate(r, f[k - 1], f[k]);
-    }
-    return CKR_OK;
-}
-
 static ckr_result ckr__nt_topology(ckr__nt *r)
 {
     const ckr_node *type = ckr_node_get(r->optimizer.root, "type");
+    static const uint32_t first[4] = { 0 };
+    uint32_t of[4];
     int64_t stage = 0;
-    uint32_t k;
-    uint64_t i;
+    uint8_t k;
     ckr_result e = ckr__nt_documents(r);
     if (e != CKR_OK) return e;
-    for (k = 0; k < CKR__NT_KINDS; k++)
-        for (i = 0; i < r->n_files[k]; i++) {
-            const ckr__nt_file *f = r->files[k][i];
-            if (!r->tp && f->n_tp) r->tp = f->n_tp;
-            if (!r->pp && f->n_pp) r->pp = f->n_pp;
-            if (!r->dp && f->n_dp) r->dp = f->n_dp;
-        }
-    if (!r->tp) r->tp = 1;
-    if (!r->pp) r->pp = 1;
-    if (!r->dp) r->dp = 1;
-    e = ckr__nt_check_names(r);
-    for (k = CKR__NT_OPTIMIZER; e == CKR_OK && k < CKR__NT_KINDS; k++) e = ckr__nt_every_rank(r, k);
+    r->f.size[CKR__TP] = r->tp;
+    r->f.size[CKR__EP] = r->ep;
+    r->f.size[CKR__DP] = r->dp;
+    r->f.size[CKR__PP] = r->pp;
+    for (k = CKR__NT_WEIGHT; e == CKR_OK && k <= CKR__NT_RANDOM; k++)
+        e = ckr__fileset_ours(&r->f, k);
+    for (k = CKR__NT_OPTIMIZER; e == CKR_OK && k <= CKR__NT_RANDOM; k++)
+        e = ckr__fileset_every(&r->f, k, false, NULL);
     if (e != CKR_OK) return e;
-    r->zero = r->n_files[CKR__NT_OPTIMIZER] > 0 && r->files[CKR__NT_OPTIMIZER][0]->n_dp > 0;
-    if (!r->n_files[CKR__NT_OPTIMIZER]) {
+    of[CKR__TP] = r->tp = r->f.size[CKR__TP];
+    of[CKR__EP] = r->ep;
+    r->dp = r->f.size[CKR__DP];
+    of[CKR__DP] = 0;
+    of[CKR__PP] = r->pp = r->f.size[CKR__PP];
+    r->zero = r->f.n_files[CKR__NT_OPTIMIZER] > 0 &&
+              r->f.files[CKR__NT_OPTIMIZER][0]->of[CKR__DP] > 0;
+    if (!r->f.n_files[CKR__NT_OPTIMIZER]) {
         if (r->optimizer.root)
-            return ckr__nt_missing(
-                r, NULL, 0, (uint64_t)r->pp * r->tp,
-                ckr__printf(r->c, "optimizer/optimizer_pp-0-of-%u_tp-0-of-%u_exp-0-of-%u.pt",
-                            (unsigned)r->pp, (unsigned)r->tp, (unsigned)r->ep));
+            return ckr__fileset_missing(&r->f, NULL, 0, (uint64_t)r->pp * r->tp,
+                                        ckr__nt_name(r->c, CKR__NT_OPTIMIZER_ROW, first, of));
         r->zero = ckr_node_i64(ckr_node_find(r->config.root, "/optimizer/zero_stage"), &stage) &&
                   stage > 0;
     } else if (ckr_node_str(type) &&
@@ -29013,11 +28613,10 @@ static ckr_result ckr__nt_topology(ckr__nt *r)
                       ckr_node_str(type), r->zero ? "are" : "are not");
         return ckr__remedy(r->c->err, e, "put back the optimizer_config.json of this checkpoint");
     }
-    if (r->has_dir[CKR__NT_SCHEDULER] && !r->n_files[CKR__NT_SCHEDULER])
-        return ckr__nt_missing(
-            r, NULL, 0, (uint64_t)r->pp * r->tp,
-            ckr__printf(r->c, "lr_scheduler/lr_scheduler_pp-0-of-%u_tp-0-of-%u_exp-0-of-%u.pt",
-                        (unsigned)r->pp, (unsigned)r->tp, (unsigned)r->ep));
+    if (!r->f.n_files[CKR__NT_SCHEDULER] &&
+        ckr__dir_has(r->c, r->dir, "lr_scheduler", CKR_FILE_DIR))
+        return ckr__fileset_missing(&r->f, NULL, 0, (uint64_t)r->pp * r->tp,
+                                    ckr__nt_name(r->c, CKR__NT_SCHEDULER_ROW, first, of));
     return CKR_OK;
 }
 
@@ -29298,7 +28897,7 @@ static ckr_result ckr__nt_blocks(ckr__nt *r)
             r->c->err, e, "files or model_config.json are of another run: put back the right ones");
     }
     if (r->layers > (int64_t)r->n_params)
-        return ckr__nt_missing(r, "model.decoder", r->n_params, (uint64_t)r->layers,
+        return ckr__fileset_missing(&r->f, "model.decoder", r->n_params, (uint64_t)r->layers,
                                "model/model/decoder");
     for (i = 0; i < r->n_params; i++) {
         p = r->params[i];
@@ -29313,9 +28912,10 @@ static ckr_result ckr__nt_blocks(ckr__nt *r)
         if (p->block == r->layers + 2) head = true;
     }
     if (!embedding)
-        return ckr__nt_missing(r, "token_embedding", 0, 1, "model/model/token_position_embeddings");
+        return ckr__fileset_missing(&r->f, "token_embedding", 0, 1,
+                                    "model/model/token_position_embeddings");
     if (!head && !r->tied)
-        return ckr__nt_missing(r, CKR__NT_HEAD, 0, 1, "model/model/lm_head/pp_block");
+        return ckr__fileset_missing(&r->f, CKR__NT_HEAD, 0, 1, "model/model/lm_head/pp_block");
     if (head && r->tied) {
         ckr_result e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_CONFIG, r->model.path, CKR_NO_OFFSET,
                                  "tie_word_embeddings",
@@ -29342,7 +28942,7 @@ static ckr_result ckr__nt_missing_in_layer(ckr__nt *r, const char *leaf, uint64_
     slashes = rel ? (char *)ckr__arena(r->c, strlen(rel) + 1) : NULL;
     if (!slashes) return ckr__oom(r->c);
     for (i = 0; rel[i]; i++) slashes[i] = rel[i] == '.' ? '/' : rel[i];
-    return ckr__nt_missing(r, name, have, (uint64_t)r->layers, slashes);
+    return ckr__fileset_missing(&r->f, name, have, (uint64_t)r->layers, slashes);
 }
 
 /* Layers of a dense model have the same parameters: one that is absent in one layer is missing. */
@@ -29458,7 +29058,7 @@ static bool ckr__nt_whole_shape(const char *s, int64_t *shape, uint32_t *n)
     }
 }
 
-static ckr_result ckr__nt_bad_slices(ckr__nt *r, const ckr__nt_param *p, const ckr__nt_file *f,
+static ckr_result ckr__nt_bad_slices(ckr__nt *r, const ckr__nt_param *p, const ckr__rankfile *f,
                                      const char *found)
 {
     return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SLICES, f->path, 8, p->name,
@@ -29468,7 +29068,7 @@ static ckr_result ckr__nt_bad_slices(ckr__nt *r, const ckr__nt_param *p, const c
                      found ? found : "neither");
 }
 
-static ckr_result ckr__nt_bad_shape(ckr__nt *r, const ckr__nt_param *p, const ckr__nt_file *f,
+static ckr_result ckr__nt_bad_shape(ckr__nt *r, const ckr__nt_param *p, const ckr__rankfile *f,
                                     const char *what, int64_t found, int64_t want)
 {
     ckr_result e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SHAPE, f->path, CKR_NO_OFFSET, p->name,
@@ -29548,7 +29148,7 @@ static ckr_result ckr__nt_coverage(ckr__nt *r, ckr__nt_param *p, ckr__block *con
     }
     if (k == plain.n_chunks && i == p->n_shards && (!plain.n_chunks || sum == p->shape[plain.axis]))
         return CKR_OK;
-    if (r->ep > 1 && p->shards[0]->n_ep)
+    if (r->ep > 1 && p->shards[0]->of[CKR__EP])
         return ckr__fail(
             r->c->err, CKR_ITEM_NANOTRON_EXPERTS, p->shards[0]->path, 8, p->name,
             "%llu shards over tp %u and expert ranks %u do not cut the tensor in equal parts",
@@ -29562,7 +29162,7 @@ static ckr_result ckr__nt_coverage(ckr__nt *r, ckr__nt_param *p, ckr__block *con
 }
 
 /* The tensor `data` of a weight's file; what else lies there is listed. */
-static ckr_result ckr__nt_weight_view(ckr__nt *r, ckr__nt_param *p, ckr__nt_file *f,
+static ckr_result ckr__nt_weight_view(ckr__nt *r, ckr__nt_param *p, ckr__rankfile *f,
                                       const ckr_view **view)
 {
     ckr_node *root = NULL;
@@ -29577,7 +29177,7 @@ static ckr_result ckr__nt_weight_view(ckr__nt *r, ckr__nt_param *p, ckr__nt_file
     ckr__leave_others(r->c, r->s, f->rel, root, "data");
     for (i = 0; root->attrs && i < root->attrs->count; i++) {
         const char *key = ckr__dict_key(root->attrs, i);
-        if (key && f->n_tp && (!strcmp(key, "version") || !strcmp(key, "unsharded_shape") ||
+        if (key && f->of[CKR__TP] && (!strcmp(key, "version") || !strcmp(key, "unsharded_shape") ||
                                !strcmp(key, "local_global_slices_pairs"))) continue;
         p->extra = root->attrs;
         ckr__leave(r->c, r->s, f->rel, ckr__printf(r->c, "__metadata__/%s", key ? key : ""),
@@ -29594,7 +29194,7 @@ static ckr_result ckr__nt_weight_view(ckr__nt *r, ckr__nt_param *p, ckr__nt_file
 static ckr_result ckr__nt_shard(ckr__nt *r, ckr__nt_param *p, uint64_t i, const ckr_view *v,
                                 int64_t *whole, uint32_t *given, ckr__block **claim)
 {
-    const ckr__nt_file *f = p->shards[i];
+    const ckr__rankfile *f = p->shards[i];
     const ckr_node *meta = f->root->attrs;
     const char *pairs = ckr_node_str(ckr_node_get(meta, "local_global_slices_pairs"));
     const char *shape = ckr_node_str(ckr_node_get(meta, "unsharded_shape"));
@@ -29626,26 +29226,28 @@ static ckr_result ckr__nt_shard(ckr__nt *r, ckr__nt_param *p, uint64_t i, const 
 /* Every rank of a sharded parameter once, in the order (expert, tensor) parallel rank. */
 static ckr_result ckr__nt_shard_ranks(ckr__nt *r, ckr__nt_param *p)
 {
-    uint64_t i, want = (uint64_t)r->tp * (p->shards[0]->n_ep ? r->ep : 1);
+    uint64_t i, want = (uint64_t)r->tp * (p->shards[0]->of[CKR__EP] ? r->ep : 1);
     for (i = 0; i < p->n_shards; i++)
-        if (p->shards[i]->pp != p->shards[0]->pp)
-            return ckr__nt_duplicate(r, p->shards[0], p->shards[i]);
+        if (p->shards[i]->at[CKR__PP] != p->shards[0]->at[CKR__PP])
+            return ckr__fileset_duplicate(&r->f, p->shards[0], p->shards[i]);
     for (i = 0; i < want; i++) {
-        const ckr__nt_file *f = i < p->n_shards ? p->shards[i] : NULL;
-        if (f && i > 0 && ckr__nt_rank_cmp(p->shards[i - 1], f) == 0)
-            return ckr__nt_duplicate(r, p->shards[i - 1], f);
-        if (!f || f->tp != i % r->tp || f->ep != i / r->tp) {
-            const char *rel = p->shards[0]->rel, *base = strrchr(rel, '/');
+        const ckr__rankfile *f = i < p->n_shards ? p->shards[i] : NULL;
+        if (f && i > 0 && ckr__rankfile_cmp(p->shards[i - 1], f) == 0)
+            return ckr__fileset_duplicate(&r->f, p->shards[i - 1], f);
+        if (!f || f->at[CKR__TP] != i % r->tp || f->at[CKR__EP] != i / r->tp) {
+            ckr__rankfile gone = *p->shards[0];
             const char *leaf = strrchr(p->name, '.');
-            return ckr__nt_missing(
-                r, p->name, p->n_shards, want,
-                ckr__printf(r->c, "%.*s/model_%s_pp-rank-%u-of-%u_tp-rank-%u-of-%u.safetensors",
-                            base ? (int)(base - rel) : 0, rel, leaf ? leaf + 1 : p->name,
-                            (unsigned)p->shards[0]->pp, (unsigned)r->pp, (unsigned)(i % r->tp),
-                            (unsigned)r->tp));
+            gone.name = leaf ? leaf + 1 : p->name;
+            gone.n_name = strlen(gone.name);
+            gone.at[CKR__TP] = (uint32_t)(i % r->tp);
+            gone.at[CKR__EP] = (uint32_t)(i / r->tp);
+            return ckr__fileset_missing(
+                &r->f, p->name, p->n_shards, want,
+                ckr__form_name(r->c, ckr__nt_forms[CKR__NT_SHARD_ROW].pattern, &gone));
         }
     }
-    if (p->n_shards > want) return ckr__nt_duplicate(r, p->shards[want - 1], p->shards[want]);
+    if (p->n_shards > want)
+        return ckr__fileset_duplicate(&r->f, p->shards[want - 1], p->shards[want]);
     return CKR_OK;
 }
 
@@ -29656,12 +29258,15 @@ static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p, const ckr_vie
     int64_t whole[CKR_MAX_DIMS], *shape;
     uint32_t given = 0, d;
     uint64_t i;
-    ckr_result e = ckr__nt_sort(r, p->shards, p->n_shards);
-    p->sharded = p->shards[0]->n_tp != 0;
+    ckr_result e = ckr__sort(r->c, (void **)(void *)p->shards, p->n_shards, ckr__rankfile_cmp)
+                       ? CKR_OK
+                       : ckr__oom(r->c);
+    p->sharded = p->shards[0]->of[CKR__TP] != 0;
     for (i = 1; i < p->n_shards; i++)
-        if (!p->shards[i]->n_tp) return ckr__nt_duplicate(r, p->shards[i - 1], p->shards[i]);
+        if (!p->shards[i]->of[CKR__TP])
+            return ckr__fileset_duplicate(&r->f, p->shards[i - 1], p->shards[i]);
     if (e == CKR_OK && !p->sharded && p->n_shards > 1)
-        e = ckr__nt_duplicate(r, p->shards[0], p->shards[1]);
+        e = ckr__fileset_duplicate(&r->f, p->shards[0], p->shards[1]);
     if (e == CKR_OK && p->sharded) e = ckr__nt_shard_ranks(r, p);
     for (i = 0; i < p->n_shards && e == CKR_OK; i++) {
         e = ckr__nt_weight_view(r, p, p->shards[i], &views[i]);
@@ -29691,7 +29296,7 @@ static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p, const ckr_vie
     p->n_blocks = (uint32_t)p->n_shards;
     p->split.axis = -1;
     if (p->sharded) {
-        p->pp = p->shards[0]->pp;
+        p->pp = p->shards[0]->at[CKR__PP];
         e = ckr__nt_split(r, p, given, claim);
         if (e == CKR_OK) e = ckr__nt_coverage(r, p, claim);
     } else {
@@ -29709,7 +29314,7 @@ static uint32_t ckr__nt_rank(const ckr__nt *r, int64_t pp, uint32_t dp, uint32_t
 
 /* A part of one of the parameter's slots, for ckr__part_add. */
 static ckr__part ckr__nt_part_of(ckr__nt *r, const ckr__nt_param *p, const char *slot,
-                                 const ckr__nt_file *f, const ckr_view *v)
+                                 const ckr__rankfile *f, const ckr_view *v)
 {
     ckr__part x;
     memset(&x, 0, sizeof x);
@@ -29720,7 +29325,7 @@ static ckr__part ckr__nt_part_of(ckr__nt *r, const ckr__nt_param *p, const char 
     x.n_dims = p->n_dims;
     x.shape = p->shape;
     x.split = &p->split;
-    x.rank = (int32_t)ckr__nt_rank(r, p->pp, f->dp, f->tp);
+    x.rank = (int32_t)ckr__nt_rank(r, p->pp, f->at[CKR__DP], f->at[CKR__TP]);
     return x;
 }
 
@@ -29741,8 +29346,8 @@ static ckr_result ckr__nt_weight_pieces(ckr__nt *r, ckr__nt_param *p, const ckr_
 static ckr_result ckr__nt_group_files(ckr__nt *r)
 {
     uint64_t i, at;
-    for (i = 0; i < r->n_files[CKR__NT_WEIGHT]; i++) {
-        ckr__nt_file *f = r->files[CKR__NT_WEIGHT][i];
+    for (i = 0; i < r->f.n_files[CKR__NT_WEIGHT]; i++) {
+        ckr__rankfile *f = r->f.files[CKR__NT_WEIGHT][i];
         ckr__nt_param *p;
         if (!ckr__map_find(&r->by_name, f->name, strlen(f->name), &at)) {
             p = CKR__NEW(r->c, ckr__nt_param);
@@ -29756,7 +29361,7 @@ static ckr_result ckr__nt_group_files(ckr__nt *r)
                 return ckr__oom(r->c);
         }
         p = r->params[at];
-        *CKR__PUSH(ckr__nt_file *, r->c, p->shards, p->n_shards) = f;
+        *CKR__PUSH(ckr__rankfile *, r->c, p->shards, p->n_shards) = f;
     }
     return r->c->err->code;
 }
@@ -29767,7 +29372,7 @@ static ckr_result ckr__nt_weights(ckr__nt *r)
     const ckr_view **views;
     ckr__block **claim;
     ckr_result e = ckr__nt_group_files(r);
-    if (e == CKR_OK && !r->n_params) e = ckr__nt_missing(r, "model", 0, 1, "model");
+    if (e == CKR_OK && !r->n_params) e = ckr__fileset_missing(&r->f, "model", 0, 1, "model");
     if (e == CKR_OK) e = ckr__nt_blocks(r);
     if (e == CKR_OK) e = ckr__nt_layers_alike(r);
     for (i = 0; i < r->n_params; i++)
@@ -29797,7 +29402,7 @@ static void ckr__nt_zero_range(int64_t n, uint32_t dp, uint32_t d, int64_t *begi
     *end = *begin + ((int64_t)d < full ? q : n > 0 ? q - 1 : 0);
 }
 
-static ckr_result ckr__nt_bad_file(ckr__nt *r, const ckr__nt_file *f, const char *where,
+static ckr_result ckr__nt_bad_file(ckr__nt *r, const ckr__rankfile *f, const char *where,
                                    const char *expected)
 {
     return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, f->path, CKR_NO_OFFSET, where,
@@ -29811,7 +29416,7 @@ static ckr__nt_param *ckr__nt_find(const ckr__nt *r, const ckr_node *name)
     return ckr__map_find(&r->by_name, name->u.str, (size_t)name->count, &at) ? r->params[at] : NULL;
 }
 
-static ckr_result ckr__nt_unknown_name(ckr__nt *r, const ckr__nt_file *f, const ckr_node *name)
+static ckr_result ckr__nt_unknown_name(ckr__nt *r, const ckr__rankfile *f, const ckr_node *name)
 {
     ckr_result e =
         ckr__fail(r->c->err, CKR_ITEM_NANOTRON_NAMES, f->path, CKR_NO_OFFSET, ckr_node_str(name),
@@ -29830,10 +29435,12 @@ typedef struct ckr__nt_index {
 
 /* Without state (step 0, SGD) there are no names: index i is the i-th master, or else the i-th
    parameter of the stage in the registered order, of which the rank has a part. */
-static ckr_result ckr__nt_nameless(ckr__nt *r, const ckr__nt_file *f, ckr__nt_index *x)
+static ckr_result ckr__nt_nameless(ckr__nt *r, const ckr__rankfile *f, ckr__nt_index *x)
 {
     const ckr_node *masters = ckr_node_get(f->root, "gradient_accumulator");
     const uint64_t most = masters ? masters->count : r->n_params + 1;
+    const int64_t pp = f->at[CKR__PP];
+    const uint32_t tp = f->at[CKR__TP];
     uint64_t k;
     x->param = CKR__NEW_N(r->c, ckr__nt_param *, most);
     x->state = CKR__NEW_N(r->c, const ckr_node *, most);
@@ -29847,20 +29454,20 @@ static ckr_result ckr__nt_nameless(ckr__nt *r, const ckr__nt_file *f, ckr__nt_in
         if (!p) return ckr__nt_unknown_name(r, f, masters->u.items[2 * k]);
         if (!masters) {
             home = p->pp >= 0 ? p->pp : p->block >= 0 ? (int64_t)r->owner[p->block] : 0;
-            if (copy ? !r->tied || home == (int64_t)f->pp || f->pp != r->owner[r->layers + 2]
-                     : home != (int64_t)f->pp)
+            if (copy ? !r->tied || home == pp || pp != (int64_t)r->owner[r->layers + 2]
+                     : home != pp)
                 continue;
-            if (p->tp0_only && f->tp > 0) continue;
+            if (p->tp0_only && tp > 0) continue;
             if (r->zero)
-                ckr__nt_zero_range(ckr__block_numel(p->blocks[p->sharded ? f->tp : 0]), r->dp,
-                                   f->dp, &begin, &end);
+                ckr__nt_zero_range(ckr__block_numel(p->blocks[p->sharded ? tp : 0]), r->dp,
+                                   f->at[CKR__DP], &begin, &end);
         }
         if (begin < end) x->param[x->n++] = p;
     }
     return CKR_OK;
 }
 
-static ckr_result ckr__nt_index_file(ckr__nt *r, const ckr__nt_file *f, ckr__nt_index *x)
+static ckr_result ckr__nt_index_file(ckr__nt *r, const ckr__rankfile *f, ckr__nt_index *x)
 {
     const ckr_node *names = ckr_node_get(f->root, "names"), *state = ckr_node_get(f->root, "state");
     uint64_t k;
@@ -29892,29 +29499,30 @@ static ckr_result ckr__nt_index_file(ckr__nt *r, const ckr__nt_file *f, ckr__nt_
 }
 
 /* One tensor of a parameter's state in one file. */
-static ckr_result ckr__nt_state_piece(ckr__nt *r, const ckr__nt_file *f, ckr__nt_param *p,
+static ckr_result ckr__nt_state_piece(ckr__nt *r, const ckr__rankfile *f, ckr__nt_param *p,
                                       const char *key, const ckr_view *v)
 {
     const bool experts = p->n_blocks > r->tp;
+    const uint32_t tp = f->at[CKR__TP], ep = f->at[CKR__EP];
     ckr__part x = ckr__nt_part_of(r, p, key, f, v);
     int64_t n;
-    x.rank = (int32_t)ckr__nt_rank(r, f->pp, f->dp, f->tp);
+    x.rank = (int32_t)ckr__nt_rank(r, f->at[CKR__PP], f->at[CKR__DP], tp);
     x.alone = v->n_dims == 0 || !strcmp(key, "step");
     if (!x.alone) {
-        x.block = p->blocks[!p->sharded ? 0 : experts ? f->ep * r->tp + f->tp : f->tp];
+        x.block = p->blocks[!p->sharded ? 0 : experts ? ep * r->tp + tp : tp];
         x.flat = r->zero;
-        x.replica = (!p->sharded && f->tp != p->first_tp) ||
-                    (p->pp >= 0 && f->pp != (uint32_t)p->pp) || (f->ep > 0 && !experts);
+        x.replica = (!p->sharded && tp != p->first_tp) ||
+                    (p->pp >= 0 && f->at[CKR__PP] != (uint32_t)p->pp) || (ep > 0 && !experts);
     }
     if (x.flat) {
-        ckr__nt_zero_range(ckr__block_numel(x.block), r->dp, f->dp, &x.begin, &x.end);
+        ckr__nt_zero_range(ckr__block_numel(x.block), r->dp, f->at[CKR__DP], &x.begin, &x.end);
         if (!ckr__contiguous(v, &n) || n != x.end - x.begin)
             return ckr__nt_bad_shape(r, p, f, key, n, x.end - x.begin);
     }
     return ckr__part_add(&r->load, &x) ? CKR_OK : r->c->err->code;
 }
 
-static ckr_result ckr__nt_leave(ckr__nt *r, const ckr__nt_file *f, const char *where,
+static ckr_result ckr__nt_leave(ckr__nt *r, const ckr__rankfile *f, const char *where,
                                 const ckr_node *key, const ckr_node *value)
 {
     const char *name = ckr_node_str(key);
@@ -29923,7 +29531,7 @@ static ckr_result ckr__nt_leave(ckr__nt *r, const ckr__nt_file *f, const char *w
 }
 
 /* State and master of every parameter in a file. */
-static ckr_result ckr__nt_states(ckr__nt *r, const ckr__nt_file *f, const ckr__nt_index *x)
+static ckr_result ckr__nt_states(ckr__nt *r, const ckr__rankfile *f, const ckr__nt_index *x)
 {
     const ckr_node *masters = ckr_node_get(f->root, "gradient_accumulator");
     uint64_t i, k;
@@ -29954,7 +29562,7 @@ static ckr_result ckr__nt_states(ckr__nt *r, const ckr__nt_file *f, const ckr__n
     return e;
 }
 
-static ckr_result ckr__nt_load_optimizer(ckr__nt *r, ckr__nt_file *f)
+static ckr_result ckr__nt_load_optimizer(ckr__nt *r, ckr__rankfile *f)
 {
     ckr_node *root = NULL;
     const ckr_node *ga;
@@ -29972,19 +29580,19 @@ static ckr_result ckr__nt_load_optimizer(ckr__nt *r, ckr__nt_file *f)
 }
 
 /* Order, stage and tensor parallel presence of the parameters that a file names. */
-static void ckr__nt_note_param(const ckr__nt_file *f, ckr__nt_param *p, uint64_t *next)
+static void ckr__nt_note_param(const ckr__rankfile *f, ckr__nt_param *p, uint64_t *next)
 {
     if (p->order == CKR__NT_ORDERLESS) {
         p->order = (*next)++;
-        p->first_tp = f->tp;
-        if (p->pp < 0) p->pp = f->pp;
+        p->first_tp = f->at[CKR__TP];
+        if (p->pp < 0) p->pp = f->at[CKR__PP];
     }
-    if (f->tp == 0) p->in_tp0 = true;
+    if (f->at[CKR__TP] == 0) p->in_tp0 = true;
     else p->in_tp1 = true;
 }
 
 /* Another copy of a group says the same as the first, but for the indices. */
-static ckr_result ckr__nt_same_group(ckr__nt *r, const ckr__nt_file *f, const ckr__nt_param *p,
+static ckr_result ckr__nt_same_group(ckr__nt *r, const ckr__rankfile *f, const ckr__nt_param *p,
                                      const ckr_node *g)
 {
     uint64_t i;
@@ -30010,7 +29618,7 @@ static ckr_result ckr__nt_same_group(ckr__nt *r, const ckr__nt_file *f, const ck
 }
 
 /* The groups of a file, each to its parameter. */
-static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__nt_file *f, const ckr__nt_index *x)
+static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__nt_index *x)
 {
     const ckr_node *groups = ckr_node_get(f->root, "param_groups");
     uint64_t i, k;
@@ -30085,7 +29693,7 @@ static bool ckr__nt_file_step(ckr__nt *r, const ckr__nt_index *x, double *out)
     return true;
 }
 
-static ckr_result ckr__nt_other_step(ckr__nt *r, const ckr__nt_file *f, const char *where,
+static ckr_result ckr__nt_other_step(ckr__nt *r, const ckr__rankfile *f, const char *where,
                                      double found, double want)
 {
     ckr_result e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_STEP, f->path, CKR_NO_OFFSET, where,
@@ -30105,7 +29713,7 @@ static ckr_result ckr__nt_step_note(ckr__nt *r, const char *subject, double foun
 
 static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
 {
-    const uint64_t n = r->n_files[CKR__NT_OPTIMIZER];
+    const uint64_t n = r->f.n_files[CKR__NT_OPTIMIZER];
     ckr__nt_index *x = CKR__NEW_N(r->c, ckr__nt_index, n);
     uint64_t i, k, next = 0, odd = n;
     double step, first = 0;
@@ -30118,7 +29726,7 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
                   NULL) != CKR_OK)
         return ckr__oom(r->c);
     for (i = 0; i < n && e == CKR_OK; i++) {
-        ckr__nt_file *f = r->files[CKR__NT_OPTIMIZER][i];
+        ckr__rankfile *f = r->f.files[CKR__NT_OPTIMIZER][i];
         e = ckr__nt_load_optimizer(r, f);
         if (e == CKR_OK) e = ckr__nt_index_file(r, f, &x[i]);
         if (e != CKR_OK) break;
@@ -30135,7 +29743,7 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     }
     if (e == CKR_OK && odd < n) {
         ckr__nt_file_step(r, &x[odd], &step);
-        e = ckr__nt_other_step(r, r->files[CKR__NT_OPTIMIZER][odd], "state", step,
+        e = ckr__nt_other_step(r, r->f.files[CKR__NT_OPTIMIZER][odd], "state", step,
                                odd ? first : (double)r->step);
     }
     if (e == CKR_OK && any && first != (double)r->step)
@@ -30143,8 +29751,8 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
             r, "optimizer step", first,
             "the optimizer counts other updates than checkpoint_metadata.json; it keeps its own");
     for (i = 0; i < n && e == CKR_OK; i++) {
-        e = ckr__nt_groups(r, r->files[CKR__NT_OPTIMIZER][i], &x[i]);
-        if (e == CKR_OK) e = ckr__nt_states(r, r->files[CKR__NT_OPTIMIZER][i], &x[i]);
+        e = ckr__nt_groups(r, r->f.files[CKR__NT_OPTIMIZER][i], &x[i]);
+        if (e == CKR_OK) e = ckr__nt_states(r, r->f.files[CKR__NT_OPTIMIZER][i], &x[i]);
     }
     for (i = 0; i < r->n_params && e == CKR_OK; i++) {
         ckr__nt_param *p = r->modules[i];
@@ -30219,7 +29827,7 @@ static const char ckr__nt_scheduler_keys[] =
     "base_lrs last_epoch verbose _step_count _get_lr_called_within_step _is_initial _last_lr "
     "lr_lambdas";
 
-static ckr_result ckr__nt_scheduler_others(ckr__nt *r, const ckr__nt_file *f)
+static ckr_result ckr__nt_scheduler_others(ckr__nt *r, const ckr__rankfile *f)
 {
     const ckr_node *lambdas = ckr_node_get(f->root, "lr_lambdas");
     uint64_t i;
@@ -30234,7 +29842,7 @@ static ckr_result ckr__nt_scheduler_others(ckr__nt *r, const ckr__nt_file *f)
 
 /* HEAD multiplies base_lrs with a curve that is relative to initial_lr: they are the same number.
    */
-static ckr_result ckr__nt_base_split(ckr__nt *r, const ckr__nt_file *f, const ckr_node *base,
+static ckr_result ckr__nt_base_split(ckr__nt *r, const ckr__rankfile *f, const ckr_node *base,
                                      const ckr_node *groups)
 {
     uint64_t i;
@@ -30254,20 +29862,21 @@ static ckr_result ckr__nt_base_split(ckr__nt *r, const ckr__nt_file *f, const ck
 
 /* Counts of groups and lambdas agree, and both sides know the same LR: else one is of another
    step. */
-static ckr_result ckr__nt_check_scheduler(ckr__nt *r, const ckr__nt_file *f)
+static ckr_result ckr__nt_check_scheduler(ckr__nt *r, const ckr__rankfile *f)
 {
     const ckr_node *last = ckr_node_get(f->root, "_last_lr"),
                    *base = ckr_node_get(f->root, "base_lrs");
     const ckr_node *lambdas = ckr_node_get(f->root, "lr_lambdas"), *groups;
     const uint64_t n = lambdas ? lambdas->count : base ? base->count : 0;
-    const uint32_t n_ep =
-        r->n_files[CKR__NT_OPTIMIZER] && r->files[CKR__NT_OPTIMIZER][0]->n_ep ? r->ep : 1;
-    uint64_t at = (uint64_t)f->pp * (r->zero ? r->dp : 1) + (r->zero ? f->dp : 0), i;
+    const uint64_t n_files = r->f.n_files[CKR__NT_OPTIMIZER];
+    ckr__rankfile **files = r->f.files[CKR__NT_OPTIMIZER];
+    const uint32_t n_ep = n_files && files[0]->of[CKR__EP] ? r->ep : 1;
+    uint64_t at = f->at[CKR__PP], i;
     ckr_result e;
-    at = (at * n_ep + f->ep) * r->tp + f->tp;
-    if (!f->n_pp || at >= r->n_files[CKR__NT_OPTIMIZER] || !lambdas)
-        return CKR_OK; /* one file of all stages */
-    groups = ckr_node_get(r->files[CKR__NT_OPTIMIZER][at]->root, "param_groups");
+    if (r->zero) at = at * r->dp + f->at[CKR__DP];
+    at = (at * n_ep + f->at[CKR__EP]) * r->tp + f->at[CKR__TP];
+    if (!f->of[CKR__PP] || at >= n_files || !lambdas) return CKR_OK;   /* one file of all stages */
+    groups = ckr_node_get(files[at]->root, "param_groups");
     if (groups->count != n) {
         e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SCHEDULER, f->path, CKR_NO_OFFSET, "lr_lambdas",
                       "%llu lambdas, the optimizer of this rank has %llu groups",
@@ -30292,7 +29901,7 @@ static ckr_result ckr__nt_check_scheduler(ckr__nt *r, const ckr__nt_file *f)
 
 static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
 {
-    const uint64_t n = r->n_files[CKR__NT_SCHEDULER];
+    const uint64_t n = r->f.n_files[CKR__NT_SCHEDULER];
     int64_t epoch = 0, first = 0;
     uint64_t i;
     ckr_result e = CKR_OK;
@@ -30308,7 +29917,7 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
                   "put it back, or tell the schedule with --schedule") != CKR_OK)
         return ckr__oom(r->c);
     for (i = 0; i < n && e == CKR_OK; i++) {
-        ckr__nt_file *f = r->files[CKR__NT_SCHEDULER][i];
+        ckr__rankfile *f = r->f.files[CKR__NT_SCHEDULER][i];
         ckr_node *root = NULL;
         e = ckr__nt_load_tree(r, f, &root);
         if (e != CKR_OK) break;
@@ -30318,8 +29927,8 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
         if (i == 0) r->scheduler = root;
         if (epoch != first) {
             const bool second = epoch != r->step;
-            return ckr__nt_other_step(r, second ? f : r->files[CKR__NT_SCHEDULER][0], "last_epoch",
-                                      (double)(second ? epoch : first),
+            return ckr__nt_other_step(r, second ? f : r->f.files[CKR__NT_SCHEDULER][0],
+                                      "last_epoch", (double)(second ? epoch : first),
                                       (double)(second ? first : epoch));
         }
         e = ckr__nt_check_scheduler(r, f);
@@ -30467,7 +30076,7 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
    empty map. The stream is the same on all tensor parallel ranks. Nanotron saves it and never
    reads it back. */
 
-static ckr_result ckr__nt_stream(ckr__nt *r, const ckr__nt_file *f, const char *name,
+static ckr_result ckr__nt_stream(ckr__nt *r, const ckr__rankfile *f, const char *name,
                                  const ckr_node *key, const ckr_node *state)
 {
     static const char *const kinds[][2] = { { "random", "python" },
@@ -30484,7 +30093,7 @@ static ckr_result ckr__nt_stream(ckr__nt *r, const ckr__nt_file *f, const char *
     s->name = name;
     s->scope = "dp,pp";        /* all are seeded alike, and may have drawn differently since */
     s->observed = true;
-    s->rank = ckr__nt_rank(r, f->pp, f->dp, f->tp);
+    s->rank = ckr__nt_rank(r, f->at[CKR__PP], f->at[CKR__DP], f->at[CKR__TP]);
     s->state = state;
     s->n_bytes = ckr__stream_bytes(state);
     return r->c->err->code;
@@ -30494,12 +30103,12 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
 {
     uint64_t i, k, m;
     ckr_result e = CKR_OK;
-    if (!r->n_files[CKR__NT_RANDOM] &&
+    if (!r->f.n_files[CKR__NT_RANDOM] &&
         ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_RANDOM", CKR_LOST,
                   "random", NULL, NULL, "there are no files of random states", NULL) != CKR_OK)
         return ckr__oom(r->c);
-    for (i = 0; i < r->n_files[CKR__NT_RANDOM] && e == CKR_OK; i++) {
-        ckr__nt_file *f = r->files[CKR__NT_RANDOM][i];
+    for (i = 0; i < r->f.n_files[CKR__NT_RANDOM] && e == CKR_OK; i++) {
+        ckr__rankfile *f = r->f.files[CKR__NT_RANDOM][i];
         ckr_node *root = NULL;
         const ckr_node *dict;
         e = ckr__nt_load_tree(r, f, &root);
@@ -30580,14 +30189,27 @@ static ckr_result ckr__nt_ties(ckr__nt *r)
 
 static ckr_result ckr__nt_complete_dir(ckr__nt *r)
 {
-    const char *best, *newer;
+    const char *newer = NULL, *run;
+    const ckr__step *best;
+    ckr__steps l;
+    int64_t step;
+    uint64_t i;
+    int rate = 0;
     ckr_result e;
     if (ckr__path_kind(r->c, r->dir) != CKR_FILE_DIR)
         return ckr__fail(r->c->err, CKR_ITEM_PATH_NOT_FOUND, r->dir, CKR_NO_OFFSET, NULL,
                          "a step directory was expected");
-    e = ckr__nt_siblings(r->c, r->dir, &best, &newer);
+    e = ckr__runs_beside(r->c, &ckr__nt_runs, r->dir, &run, &step, &l);
+    if (e == CKR_OK) e = ckr__nt_rate(r->c, r->dir, &rate);
     if (e != CKR_OK) return e;
-    if (!ckr__nt_is_complete(r->c, r->dir)) return ckr__nt_incomplete(r->c, r->dir, best);
+    best = ckr__runs_best(&l);
+    if (rate < 2)
+        return ckr__nt_incomplete(r->c, r->dir, best && best->rate > 1 ? best->dir : NULL);
+    for (i = 0; i < l.n; i++)
+        if (l.items[i].rate < 2 && l.items[i].step > step) {
+            newer = l.items[i].dir;
+            step = l.items[i].step;
+        }
     if (!newer ||
         ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_INCOMPLETE", CKR_EXACT, newer,
                   NULL, NULL, "a later step lies beside this one and is not complete",
@@ -30625,7 +30247,7 @@ static ckr_result ckr__nt_read_all(ckr__nt *r)
     if (e == CKR_OK)
         e = ckr__nt_load_text(r, "optimizer/optimizer_config.json", false, &r->optimizer);
     if (e == CKR_OK) e = ckr__nt_progress(r);
-    if (e == CKR_OK) e = ckr__nt_walk(r);
+    if (e == CKR_OK) e = ckr__nt_scan(r);
     if (e == CKR_OK) e = ckr__nt_topology(r);
     if (e != CKR_OK) return e;
     ckr__nt_fill_topology(r);
@@ -31003,22 +30625,40 @@ static ckr_node *ckr__nt_weight_meta(ckr__nt_job *x, const ckr__nt_item *p, uint
 }
 
 /* "a.b.weight" is <step>/model/a/b/model_weight...: dots become slashes. */
+/* Below the step's directory. */
+static const char *ckr__nt_out(const ckr__nt_job *x, const char *rel)
+{
+    return rel ? ckr__printf(x->c, "%lld/%s", (long long)x->step, rel) : NULL;
+}
+
+/* A rank's file of this row, new. */
+static ckr__out_file *ckr__nt_rank_file(ckr__nt_job *x, int row, uint32_t pp, uint32_t dp,
+                                        uint32_t tp)
+{
+    const bool cut = row == CKR__NT_RANDOM_ROW || (row == CKR__NT_OPTIMIZER_ROW && x->zero);
+    const uint32_t at[4] = { tp, 0, dp, pp }, of[4] = { x->tp, 1, cut ? x->dp : 0, x->pp };
+    const char *path = ckr__nt_out(x, ckr__nt_name(x->c, row, at, of));
+    return path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+}
+
 static const char *ckr__nt_weight_path(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank)
 {
     const char *leaf = strrchr(p->name, '.');
     const size_t n = leaf ? (size_t)(leaf - p->name) : 0;
     const char *dir = ckr__strndup(x->c, p->name, n), *tail = leaf ? leaf + 1 : p->name;
+    const int row = p->param->split.axis < 0 ? CKR__NT_WHOLE_ROW : CKR__NT_SHARD_ROW;
+    ckr__rankfile f;
     char *slashes = (char *)ckr__arena(x->c, n + 1);
     size_t i;
     if (!dir || !slashes) return NULL;
     for (i = 0; i < n; i++) slashes[i] = dir[i] == '.' ? '/' : dir[i];
-    if (p->param->split.axis < 0)
-        return ckr__printf(x->c, "%lld/model/%s%smodel_%s.safetensors", (long long)x->step, slashes,
-                           n ? "/" : "", tail);
-    return ckr__printf(x->c,
-                       "%lld/model/%s%smodel_%s_pp-rank-%u-of-%u_tp-rank-%u-of-%u.safetensors",
-                       (long long)x->step, slashes, n ? "/" : "", tail, (unsigned)p->owner,
-                       (unsigned)x->pp, (unsigned)rank, (unsigned)x->tp);
+    memset(&f, 0, sizeof f);
+    ckr__at_set(&f, CKR__PP, p->owner, x->pp);
+    ckr__at_set(&f, CKR__TP, rank, x->tp);
+    f.rel = ckr__printf(x->c, "model/%s%s", slashes, n ? "/" : "");
+    f.name = tail;
+    f.n_name = strlen(tail);
+    return ckr__nt_out(x, ckr__form_name(x->c, ckr__nt_forms[row].pattern, &f));
 }
 
 /* Other tensors that lay in the file; a shard's belong to its rank. */
@@ -31185,8 +30825,8 @@ static bool ckr__nt_root_others(ckr__nt_job *x, ckr__out_file *f, uint32_t pp, u
 {
     const ckr_node *root;
     uint64_t i, at = ((uint64_t)pp * (x->zero ? x->dp : 1) + (x->zero ? dp : 0)) * x->tp + tp;
-    if (!x->same || at >= x->nt->n_files[CKR__NT_OPTIMIZER]) return true;
-    root = x->nt->files[CKR__NT_OPTIMIZER][at]->root;
+    if (!x->same || at >= x->nt->f.n_files[CKR__NT_OPTIMIZER]) return true;
+    root = x->nt->f.files[CKR__NT_OPTIMIZER][at]->root;
     for (i = 0; i < root->count; i++) {
         ckr_node *key = root->u.items[2 * i];
         if (ckr__nt_key_is(key, "state") || ckr__nt_key_is(key, "param_groups") ||
@@ -31201,20 +30841,12 @@ static bool ckr__nt_root_others(ckr__nt_job *x, ckr__out_file *f, uint32_t pp, u
 
 static bool ckr__nt_optimizer_file(ckr__nt_job *x, uint32_t pp, uint32_t dp, uint32_t tp)
 {
-    char d[40] = "";
-    const char *path;
-    ckr__out_file *f;
+    ckr__out_file *f = ckr__nt_rank_file(x, CKR__NT_OPTIMIZER_ROW, pp, dp, tp);
     ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *names = ckr__node(x->c, CKR_NODE_DICT);
     ckr_node *groups = ckr__node(x->c, CKR_NODE_LIST), *masters = ckr__node(x->c, CKR_NODE_DICT);
     int64_t index = 0;
     uint64_t i;
-    bool ok;
-    if (x->zero) ckr__format(d, sizeof d, "_dp-%u-of-%u", (unsigned)dp, (unsigned)x->dp);
-    path = ckr__printf(x->c, "%lld/optimizer/optimizer_pp-%u-of-%u%s_tp-%u-of-%u_exp-0-of-1.pt",
-                       (long long)x->step, (unsigned)pp, (unsigned)x->pp, d, (unsigned)tp,
-                       (unsigned)x->tp);
-    f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
-    ok = f && state && names && groups && masters;
+    bool ok = f && state && names && groups && masters;
     for (i = 0; ok && i < x->n_stage[pp]; i++) {
         const ckr__nt_item *p = x->stage[pp][i];
         const bool whole = p->param->split.axis < 0;
@@ -31371,9 +31003,10 @@ static const ckr_node *ckr__nt_scheduler_of(ckr__nt_job *x, uint32_t pp, uint32_
 {
     const ckr__nt *nt = x->nt;
     uint64_t i;
-    for (i = 0; i < nt->n_files[CKR__NT_SCHEDULER]; i++) {
-        const ckr__nt_file *f = nt->files[CKR__NT_SCHEDULER][i];
-        if (x->same && f->n_pp && f->pp == pp && f->tp == tp) return f->root;
+    for (i = 0; i < nt->f.n_files[CKR__NT_SCHEDULER]; i++) {
+        const ckr__rankfile *f = nt->f.files[CKR__NT_SCHEDULER][i];
+        if (x->same && f->of[CKR__PP] && f->at[CKR__PP] == pp && f->at[CKR__TP] == tp)
+            return f->root;
         if (!x->same && !pp && !tp) x->n_lost += ckr__nt_scheduler_own(nt->scheduler, f->root);
     }
     return nt->scheduler;
@@ -31393,10 +31026,7 @@ static bool ckr__nt_scheduler_file(ckr__nt_job *x, uint32_t pp, uint32_t tp)
         "base_lrs", "last_epoch", "_step_count", "_is_initial", "_get_lr_called_within_step",
         "_last_lr", "lr_lambdas"
     };
-    const char *path = ckr__printf(
-        x->c, "%lld/lr_scheduler/lr_scheduler_pp-%u-of-%u_tp-%u-of-%u_exp-0-of-1.pt",
-        (long long)x->step, (unsigned)pp, (unsigned)x->pp, (unsigned)tp, (unsigned)x->tp);
-    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    ckr__out_file *f = ckr__nt_rank_file(x, CKR__NT_SCHEDULER_ROW, pp, 0, tp);
     ckr_node *base = ckr__node(x->c, CKR_NODE_LIST), *last = ckr__node(x->c, CKR_NODE_LIST),
              *lambdas = ckr__node(x->c, CKR_NODE_LIST), *v;
     const ckr_node *old = ckr__nt_scheduler_of(x, pp, tp);
@@ -31939,18 +31569,15 @@ static ckr_result ckr__nt_random_file(ckr__nt_job *x, uint32_t p, uint32_t d, ui
     const ckr__nt *nt = x->nt;
     const uint64_t stage = p < nt->pp ? p : 0, replica = d < nt->dp ? d : 0;
     const uint64_t from = (stage * nt->dp + replica) * nt->tp + (t < nt->tp ? t : 0);
-    const char *path = ckr__printf(x->c, "%lld/random/tp-%u-of-%u_dp-%u-of-%u_pp-%u-of-%u.pt",
-                                   (long long)x->step, (unsigned)t, (unsigned)x->tp, (unsigned)d,
-                                   (unsigned)x->dp, (unsigned)p, (unsigned)x->pp);
-    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    ckr__out_file *f = ckr__nt_rank_file(x, CKR__NT_RANDOM_ROW, p, d, t);
     ckr__restream swap;
     ckr__copy hooks;
-    if (!f || from >= nt->n_files[CKR__NT_RANDOM]) return ckr__oom(x->c);
+    if (!f || from >= nt->f.n_files[CKR__NT_RANDOM]) return ckr__oom(x->c);
     memset(&hooks, 0, sizeof hooks);
     ckr__restream_set(&swap, nt->s, (uint32_t)from, x->s, (p * x->dp + d) * x->tp + t);
     hooks.swap_fn = ckr__nt_restream;
     hooks.user = &swap;
-    f->root = ckr__copy_tree(x->c, f, nt->files[CKR__NT_RANDOM][from]->root, &hooks);
+    f->root = ckr__copy_tree(x->c, f, nt->f.files[CKR__NT_RANDOM][from]->root, &hooks);
     return f->root ? CKR_OK : ckr__oom(x->c);
 }
 
@@ -31958,7 +31585,7 @@ static ckr_result ckr__nt_emit_random(ckr__nt_job *x)
 {
     uint32_t p, d, t;
     ckr_result e = CKR_OK;
-    if (!x->nt->n_files[CKR__NT_RANDOM]) return CKR_OK;
+    if (!x->nt->f.n_files[CKR__NT_RANDOM]) return CKR_OK;
     for (p = 0; p < x->pp; p++)
         for (d = 0; d < x->dp; d++)
             for (t = 0; t < x->tp && e == CKR_OK; t++) e = ckr__nt_random_file(x, p, d, t);
@@ -32092,8 +31719,8 @@ static ckr_result ckr__nt_emit_loose(ckr__nt_job *x)
     const ckr_result e = under ? ckr__loose_put(x->out, &x->nt->loose, x->nt->dir, under)
                                : x->c->err->code;
     if (e != CKR_OK) return e;
-    for (i = 0, k = 0; i < x->nt->n_files[CKR__NT_OPTIMIZER]; i++) {
-        const ckr_node *root = x->nt->files[CKR__NT_OPTIMIZER][i]->root;
+    for (i = 0, k = 0; i < x->nt->f.n_files[CKR__NT_OPTIMIZER]; i++) {
+        const ckr_node *root = x->nt->f.files[CKR__NT_OPTIMIZER][i]->root;
         k += root->count - 3 - (ckr_node_get(root, "gradient_accumulator") != NULL);
     }
     if (!x->same || x->t->without & CKR_OPTIMIZER) x->n_lost += k;
@@ -39482,7 +39109,7 @@ static uint32_t ckr__ds_u32(const ckr_node *d, const char *key)
 
 static ckr_result ckr__ds_missing(ckr__ds *r, const char *rel)
 {
-    return ckr__fileset_missing(&r->files, rel, NULL, 0, 0);
+    return ckr__fileset_missing(&r->files, NULL, 0, 0, rel);
 }
 
 /* Every rank's files, none missing; a universal checkpoint has some of them only. */
