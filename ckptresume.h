@@ -18186,6 +18186,9 @@ static ckr_node *ckr__without_kind(ckr__ctx *c, const ckr_node *d)
     return out;
 }
 
+/* A saved LR is one number, of another program's libm: nearer than this to the curve's it is its. */
+#define CKR__LR_SAVED 1e-9
+
 /* The largest relative difference of the groups' LR from what the schedule says at its position;
    NaN when it does not say. *lane gets the group. An LR off by it was set by somebody else, or the
    file and the schedule are of different runs. */
@@ -19431,15 +19434,17 @@ static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char 
 /* The one comparison of every writer: the schedule that was decided with the one that the framework
    will follow, read back from what is written and from the settings that the report names. */
 
-/* Two formulas of one curve differ by a few roundings of its highest value, which is more of the LR
-   where that is near 0: so the same is what differs by 1e-9 of the LR, or of a millionth of the
-   highest. Lengths that a framework takes whole only may move the curve by 5 % of the highest. */
-#define CKR__LR_SAME    1e-9
-#define CKR__LR_LEAST   1e-6
+/* Two formulas of one curve differ by a few roundings of its highest value: 4 ulps of that are the
+   same wherever the LR is. A recurrence rounds the LR anew with every tick, so that n ticks come to
+   a few times sqrt(n) ulps of it: 4096, since at most 2^20 updates are ticked through. Lengths that
+   a framework takes whole only may move the curve by 5 % of the highest. */
+#define CKR__LR_SAME    (4096 * DBL_EPSILON)
+#define CKR__LR_LEAST   (1.0 / 1024)
 #define CKR__LR_ROUNDED 0.05
 
 typedef struct ckr__lr_proof {
-    double   worst;            /* of the LR; HUGE_VAL: one of the two says nothing there   */
+    double   worst;            /* of the LR, where that is over a 1024th of the highest; HUGE_VAL:
+                                  one of the two says nothing there                        */
     double   moved;            /* of the highest LR                                        */
     int64_t  update;           /* the one with `worst`                                     */
     double   want, made;       /* their LRs there                                          */
@@ -19635,6 +19640,30 @@ static ckr_schedule *ckr__sched_copy(ckr__ctx *c, const ckr_schedule *s)
     if (!n->lanes) return NULL;
     if (s->n_lanes) memcpy(n->lanes, s->lanes, (size_t)s->n_lanes * sizeof *n->lanes);
     return n;
+}
+
+/* The curve of `s` as its own, to be changed; NULL: out of memory. */
+static ckr__curve *ckr__curve_own(ckr__ctx *c, ckr_schedule *s)
+{
+    ckr__curve *curve = CKR__NEW(c, ckr__curve);
+    if (!curve) return NULL;
+    *curve = *s->curve;
+    s->curve = curve;
+    return curve;
+}
+
+/* Is the curve read on its own clock, every lane unscaled? */
+static bool ckr__plain_lanes(const ckr_schedule *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_lanes; i++)
+        if (!ckr__same(s->lanes[i].p, 1) || !ckr__same(s->lanes[i].q, 0)) return false;
+    return ckr__same(s->a, 1) && ckr__same(s->b, s->t0);
+}
+
+static bool ckr__plain_map(const ckr_schedule *s)
+{
+    return ckr__plain_lanes(s) && !(s->ramp_len > 0);
 }
 
 /* What the curve does not go below by itself, before the maps. */
@@ -19878,10 +19907,8 @@ static ckr_result ckr__rebase_fold(ckr__ctx *c, ckr_schedule *s)
                 return CKR_OK;
         if (timed) return CKR_OK;
     }
-    curve = CKR__NEW(c, ckr__curve);
+    curve = ckr__curve_own(c, s);
     if (!curve) return ckr__oom(c);
-    *curve = *s->curve;
-    s->curve = curve;
     if (warming) curve->k.from = s->lanes[0].q + s->lanes[0].p * curve->k.from;
     for (i = 0; i < s->n_lanes; i++) {
         ckr_lane *l = &s->lanes[i];
@@ -19905,30 +19932,32 @@ static bool ckr__fold_level(const ckr_schedule *s)
     return c->shape == CKR__SH_CONST || c->shape == CKR__SH_LINEAR;
 }
 
+/* A clock that has `less`, on which a second warmup is the first one, up to the highest LR. */
+static void ckr__fold_clock(ckr_schedule *s, double less)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_lanes; i++) s->lanes[i].max = s->lanes[i].base = s->lanes[i].ramp_to;
+    s->position -= (int64_t)less;
+    s->offset -= less;
+    s->ramp_at = s->ramp_len = 0;
+}
+
 /* A second warmup is the first one of a clock that starts again, where what follows it is a curve
    from there on. The clock of the weight decay is the same, so that it has to be constant. */
 static ckr_result ckr__rebase_fold_ramp(ckr__ctx *c, ckr_schedule *s)
 {
     ckr__curve *curve;
-    uint64_t i;
-    bool plain = s->curve->kind == CKR__CV_MEGATRON && ckr__same(s->a, 1) &&
-                 ckr__same(s->b, s->t0) && s->n_lanes && s->ramp_at > 0 && ckr__whole(s->ramp_at) &&
-                 (!(s->curve->flags & CKR__CF_WD) || s->curve->wd_shape == CKR__SH_CONST);
-    for (i = 0; i < s->n_lanes; i++)
-        plain = plain && ckr__same(s->lanes[i].p, 1) && ckr__same(s->lanes[i].q, 0) &&
-                ckr__same(s->lanes[i].ramp_from, 0);
-    if (!plain || !ckr__fold_level(s)) return CKR_OK;
-    curve = CKR__NEW(c, ckr__curve);
+    if (s->curve->kind != CKR__CV_MEGATRON || !s->n_lanes || !ckr__plain_lanes(s) ||
+        !(s->ramp_at > 0) || !ckr__whole(s->ramp_at) ||
+        ((s->curve->flags & CKR__CF_WD) && s->curve->wd_shape != CKR__SH_CONST) ||
+        !ckr__fold_level(s))
+        return CKR_OK;
+    curve = ckr__curve_own(c, s);
     if (!curve) return ckr__oom(c);
-    *curve = *s->curve;
-    s->curve = curve;
-    for (i = 0; i < s->n_lanes; i++) s->lanes[i].max = s->lanes[i].base = s->lanes[i].ramp_to;
     curve->k.from = 0;
     curve->k.warm = s->ramp_len;
     curve->k.total -= s->ramp_at;
-    s->position -= (int64_t)s->ramp_at;
-    s->offset -= s->ramp_at;
-    s->ramp_at = s->ramp_len = 0;
+    ckr__fold_clock(s, s->ramp_at);
     return CKR_OK;
 }
 
@@ -19940,17 +19969,14 @@ static ckr_result ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
     const double up = s->ramp_len, at = s->ramp_at, left = ckr__sched_end(s) - at - up - 1;
     ckr__curve *curve;
     uint64_t i;
-    bool plain = s->curve->kind == CKR__CV_TITAN && ckr__same(s->a, 1) && ckr__same(s->b, s->t0) &&
+    bool plain = s->curve->kind == CKR__CV_TITAN && s->n_lanes && ckr__plain_lanes(s) &&
                  ckr__same(s->rate, 1) && ckr__whole(at) && ckr__whole(left) && left >= 0 &&
                  at + up >= s->curve->k.warm;
     for (i = 0; i < s->n_lanes; i++)
-        plain = plain && ckr__same(s->lanes[i].p, 1) && ckr__same(s->lanes[i].q, 0) &&
-                s->lanes[i].ramp_to > 0 && s->lanes[i].base > 0;
-    if (!plain || !s->n_lanes) return CKR_OK;
-    curve = CKR__NEW(c, ckr__curve);
+        plain = plain && s->lanes[i].ramp_to > 0 && s->lanes[i].base > 0;
+    if (!plain) return CKR_OK;
+    curve = ckr__curve_own(c, s);
     if (!curve) return ckr__oom(c);
-    *curve = *s->curve;
-    s->curve = curve;
     curve->k.warm = up;
     curve->k.start -= at + 1;
     if (curve->k.start <= up) {                /* the decay has begun by then                 */
@@ -19959,10 +19985,7 @@ static ckr_result ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
         curve->k.floor *= s->lanes[0].base / s->lanes[0].ramp_to;
     }
     curve->k.total = curve->k.start + curve->k.decay - 1;
-    for (i = 0; i < s->n_lanes; i++) s->lanes[i].base = s->lanes[i].ramp_to;
-    s->position -= (int64_t)at + 1;
-    s->offset -= at + 1;
-    s->ramp_at = s->ramp_len = 0;
+    ckr__fold_clock(s, at + 1);
     return CKR_OK;
 }
 
@@ -20048,15 +20071,6 @@ static ckr_schedule *ckr__fold_try(ckr__ctx *c, const ckr_schedule *s, double at
     x->position = (int64_t)position;
     x->offset = s->offset - at;
     return x;
-}
-
-/* Is the curve read as it is: on its own clock, every lane unscaled? */
-static bool ckr__plain_map(const ckr_schedule *s)
-{
-    uint64_t i;
-    for (i = 0; i < s->n_lanes; i++)
-        if (!ckr__same(s->lanes[i].p, 1) || !ckr__same(s->lanes[i].q, 0)) return false;
-    return ckr__same(s->a, 1) && ckr__same(s->b, s->t0) && !(s->ramp_len > 0);
 }
 
 /* *s becomes a schedule of its function's own arguments, where there is one that is the same. On a
@@ -26190,7 +26204,7 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
                                "is said here is as near as that", NULL) != CKR_OK)
         return c->err->code;
     r = ckr__sched_drift(c, x, &drift, &lane);
-    if (r != CKR_OK || !(drift > (few ? 1e-5 : 1e-9))) return r;
+    if (r != CKR_OK || !(drift > (few ? 1e-5 : CKR__LR_SAVED))) return r;
     ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
     ckr__format(text, sizeof text, "%.17g", x->lanes[lane].anchor);
     return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, text, NULL,
@@ -27866,25 +27880,31 @@ static bool ckr__hold_time(const ckr__hold *h, ckr_schedule *x, ckr__curve *v, d
     return true;
 }
 
+/* Is it one of the framework's own schedules? Else it has no way to be told it. */
+static bool ckr__hold_family(ckr__ctx *c, ckr__out *o, const ckr_schedule *s, const char *family)
+{
+    const size_t n = strlen(family);
+    if (!strncmp(s->kind, family, n) && (!s->kind[n] || s->kind[n] == ':')) return true;
+    o->follows = NULL;
+    o->cannot = ckr__printf(c, "the framework has %s's schedules only", family);
+    o->remedy = ckr__printf(c, "--to-schedule %s:...", family);
+    return false;
+}
+
 /* The parameters with which a framework follows what was decided, and that it does. */
 static ckr_result ckr__hold_schedule(ckr__hold *h)
 {
     const ckr_schedule *w = h->want;
-    const size_t n = strlen(h->family);
     ckr_schedule *x = ckr__sched_copy(h->c, w), *y;
-    ckr__curve *v = CKR__NEW(h->c, ckr__curve);
+    ckr__curve *v;
     double *bases = CKR__NEW_N(h->c, double, w->n_lanes);
     uint64_t i;
     ckr_result r;
     h->out->follows = NULL;
-    if (!x || !v || !bases) return h->c->err->code;
-    if (w->opaque || strncmp(w->kind, h->family, n) != 0 || (w->kind[n] && w->kind[n] != ':')) {
-        h->out->cannot = ckr__printf(h->c, "the framework has %s's schedules only", h->family);
-        h->out->remedy = ckr__printf(h->c, "--to-schedule %s:...", h->family);
-        return h->c->err->code;
-    }
-    *v = *w->curve;
-    x->curve = v;
+    if (!x || !bases) return h->c->err->code;
+    if (!ckr__hold_family(h->c, h->out, w, h->family)) return h->c->err->code;
+    v = w->opaque ? NULL : ckr__curve_own(h->c, x);
+    if (!v) return h->c->err->code;
     ckr__hold_bounds(&w->curve->k, x, &v->k);
     if ((w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0)) &&
         !ckr__hold_time(h, x, v, bases))
@@ -34796,7 +34816,7 @@ static ckr_result ckr__ac_args_take(ckr__ac *r, const char *kind, ckr_node *para
     for (i = 0; i < x->n_lanes; i++) x->lanes[i].anchor = old->lanes[i].anchor;
     e = ckr__sched_drift(r->c, x, &drift, &lane);
     if (e != CKR_OK) return e;
-    if (!(drift <= 1e-9))
+    if (!(drift <= CKR__LR_SAVED))
         return ckr__ac_note(r, "CKR_W_TRAINER_ARGS", CKR_APPROX, kind,
                             "the saved LR is not what training_args.bin says at this step", NULL);
     *old = *x;
@@ -44951,7 +44971,7 @@ static ckr_result ckr__te_curve(ckr__de *x)
     h.user = &ratio;
     x->clock = w ? w->position : h.done;
     if (!x->s->n_groups || (x->t->without & CKR_SCHEDULE) || !w) return CKR_OK;
-    if (w->opaque)
+    if (w->opaque && ckr__hold_family(x->c, x->out, w, "torchtitan"))
         return ckr__de_say(x, "CKR_TITAN_CURVE", CKR_CHANGED, "lr_scheduler", NULL, NULL,
                            "the curve is in the configuration, not in the checkpoint: with other "
                            "settings than before the LR jumps at the second update",
@@ -50793,28 +50813,6 @@ static bool ckr__mg_flat_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
    whole iterations (or samples). What was decided has to be such a curve, or is refused: the LR
    that was shown is the one that is used. */
 
-/* The curve as files and options have it. NULL with *why: it has no such form. */
-static ckr_schedule *ckr__mg_fold(ckr__mg_job *x, const ckr_schedule *s, const char **why)
-{
-    ckr_schedule *h = ckr__sched_copy(x->c, s);
-    ckr__curve *c = CKR__NEW(x->c, ckr__curve);
-    uint64_t i;
-    bool plain = ckr__same(s->a, 1) && ckr__same(s->b, s->t0);
-    if (!h || !c) return NULL;
-    for (i = 0; i < s->n_lanes; i++)
-        plain = plain && ckr__same(s->lanes[i].p, 1) && ckr__same(s->lanes[i].q, 0);
-    if (s->ramp_len > 0)
-        *why = "Megatron's scheduler can warm up a second time only before a constant or linear "
-               "curve or the level part of WSD, and with a constant weight decay";
-    else if (!plain)
-        *why = "a warmup that changes while it runs is no curve of Megatron's scheduler";
-    *c = *s->curve;
-    h->curve = x->curve = c;
-    h->hold = ckr__inf();
-    h->clamp = false;
-    return *why ? NULL : h;
-}
-
 /* A length in the unit of the run's options; NaN with *why: it is no whole number of them. */
 static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, double steps,
                              const char **why, const char **remedy)
@@ -50990,15 +50988,29 @@ static const char *ckr__mg_apart(const ckr__mg_job *x, const ckr_schedule *now)
     return a && b && !ckr__mg_same(x->c, a, b) ? "lr_decay_style: not that of the arguments" : NULL;
 }
 
-static ckr_result ckr__mg_hold(ckr__mg_job *x, const ckr_schedule *now, const char *why,
-                               const char *remedy)
+/* Decisions are in the curve's own numbers already (>>schedule.rebase), where it can take them up:
+   what is left to do is to say them as options. */
+static ckr_result ckr__mg_hold(ckr__mg_job *x, const ckr_schedule *now)
 {
-    ckr_schedule *h = why ? NULL : ckr__mg_fold(x, now, &why);
-    if (!h && !why) return ckr__oom(x->c);
-    if (h && !why) ckr__mg_lengths(x, h, &why, &remedy);
-    if (why)
-        return ckr__mg_say(x, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, "schedule", NULL, NULL, why,
-                           remedy);
+    ckr_schedule *h = ckr__sched_copy(x->c, now);
+    const char *why = NULL, *remedy = "--lr-policy target, or --to-schedule megatron:...";
+    if (!h) return x->c->err->code;
+    x->curve = ckr__curve_own(x->c, h);
+    if (!x->curve) return x->c->err->code;
+    if (now->ramp_len > 0)
+        why = "Megatron's scheduler can warm up a second time only before a constant or linear "
+              "curve or the level part of WSD, and with a constant weight decay";
+    else if (!ckr__plain_map(now))
+        why = "a warmup that changes while it runs is no curve of Megatron's scheduler";
+    else
+        ckr__mg_lengths(x, h, &why, &remedy);
+    x->out->follows = NULL;
+    x->out->cannot = why;
+    x->out->remedy = remedy;
+    x->refused = x->refused || why;
+    if (why) return CKR_OK;
+    h->hold = ckr__inf();
+    h->clamp = false;
     x->out->follows = x->held = h;
     x->moved = true;
     return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__oom(x->c);
@@ -51012,16 +51024,14 @@ static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
     const char *apart;
     ckr_result e;
     x->out->recomputes = true;
-    if (!now || now->opaque || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return CKR_OK;
+    if (!now || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return CKR_OK;
     x->out->follows = was;
-    if (strcmp(now->kind, "megatron") != 0)
-        return ckr__mg_hold(x, now, "this schedule is not of Megatron's scheduler",
-                            "--to-schedule megatron:...");
-    if (!ckr__sched_same(now, was))
-        return ckr__mg_hold(x, now, NULL, "--lr-policy target, or --to-schedule megatron:...");
+    if (!ckr__hold_family(x->c, x->out, now, "megatron")) x->refused = true;
+    if (now->opaque || x->refused) return x->c->err->code;
+    if (!ckr__sched_same(now, was)) return ckr__mg_hold(x, now);
     apart = ckr__mg_apart(x, now);
     if (!apart) return x->c->err->code;
-    e = ckr__mg_hold(x, now, NULL, "--to-schedule megatron:... says the schedule anew");
+    e = ckr__mg_hold(x, now);
     if (e != CKR_OK || x->refused) return e;
     return ckr__mg_say(x, "CKR_FIX_MEGATRON_LR", CKR_CHANGED, "schedule", apart, "the same in all",
                        "the saved run's options were others than what it used; files and options "
@@ -58020,7 +58030,7 @@ static ckr_result ckr__decide_told(ckr__decide *d)
     if (!s || !s->told || s->opaque || !s->n_lanes || !(s->lanes[0].anchor == s->lanes[0].anchor))
         return CKR_OK;
     r = ckr__sched_drift(d->c, s, &drift, &lane);
-    if (r != CKR_OK || !(drift > CKR__LR_SAME)) return r;
+    if (r != CKR_OK || !(drift > CKR__LR_SAVED)) return r;
     plain = *s;
     plain.anchored = false;
     row = CKR__NEW_N(d->c, double, s->n_lanes);
@@ -61122,7 +61132,7 @@ static ckr_result ckr__told_drift(ckr__ctx *c, const ckr_schedule *x, bool *off,
     ckr_result r = CKR_OK;
     if (x->lanes && x->lanes[0].anchor == x->lanes[0].anchor)
         r = ckr__sched_drift(c, x, &drift, lane);
-    *off = drift > 1e-9;
+    *off = drift > CKR__LR_SAVED;
     return r;
 }
 
@@ -61148,7 +61158,7 @@ static ckr_result ckr__told_top(ckr__ctx *c, ckr_schedule *x, bool off)
     for (i = 0; i < x->n_lanes; i++) other->lanes[i].anchor = x->lanes[i].anchor;
     other->position = x->position;
     r = ckr__sched_drift(c, other, &drift, &lane);
-    if (r == CKR_OK && !(drift > 1e-9))
+    if (r == CKR_OK && !(drift > CKR__LR_SAVED))
         ckr__sched_conceal(x, "a part of this curve is the LR that the optimizer was built with "
                               "(its defaults, not its groups), which no file holds, and the saved "
                               "LR does not show it yet: add lr_init=LR to --schedule");

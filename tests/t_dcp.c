@@ -243,6 +243,9 @@ static void settings(void)
     p = decided("transformers:cosine,num_warmup_steps=4,num_training_steps=40", CKR_LR_TARGET, 0);
     has(p, "CKR_E_SCHEDULE_HOLD", NULL);
     ckr_plan_free(p);
+    p = decided("torch:LambdaLR", CKR_LR_TARGET, 0);   /* nor one that only the trainer knows   */
+    has(p, "CKR_E_SCHEDULE_HOLD", NULL);
+    ckr_plan_free(p);
 }
 
 /* A later step beside the one that is taken is in torchtitan's way there, and not in the output. */

@@ -1298,6 +1298,9 @@ static void last_part(void)
                  "global_batch_size=4";
     same_curve("legacy", &t, "--lr 0.002 --min-lr 0.0001 --lr-warmup-iters 3 --lr-decay-iters 14 "
                              "--lr-decay-style constant");
+    t.schedule = "torch:LambdaLR";
+    t.lr_policy = CKR_LR_TARGET;
+    cannot_hold("legacy", &t, "megatron's schedules only", "--to-schedule megatron:");
 }
 
 /* A run that was resumed with --override-opt_param-scheduler has saved another LR in its arguments

@@ -331,6 +331,49 @@ static void set_keys(void)
     ctx_close();
 }
 
+/* >>schedule.proof */
+
+static double proof_of(const char *want, const char *made)
+{
+    const ckr_schedule *a = parse1(want, 0.1), *b = parse1(made, 0.1);
+    ckr__lr_proof proof;
+    err_clear();
+    CHECK_OK(ckr__sched_proof(&t_ctx, a, b, 0, &proof), &t_err);
+    return proof.worst;
+}
+
+/* Roundings are the same LR; what a number of a configuration could say is not, wherever it shows:
+   in one update of a million, or far below the highest LR. */
+static void proofs(void)
+{
+    static const struct { const char *want, *made; bool same; } x[] = {
+        { "transformers:linear,num_warmup_steps=0,num_training_steps=90",
+          "transformers:polynomial,num_warmup_steps=0,num_training_steps=90,lr_end=0", true },
+        { "torch:StepLR,step_size=500,gamma=0.3",
+          "torch:MultiStepLR,milestones=[500,1000,1500],gamma=0.3", false },
+        { "torchtitan:steps=100,warmup_steps=2",
+          "torchtitan:steps=100,warmup_steps=2,min_lr_factor=1e-10", false },
+        { "torch:CosineAnnealingLR,T_max=100", "torch:CosineAnnealingLR,T_max=100,eta_min=1e-12",
+          false },
+        { "torch:CosineAnnealingLR,T_max=100,eta_min=0.05",
+          "torch:CosineAnnealingLR,T_max=100,eta_min=0.05000000000001", true },
+        { "torch:CosineAnnealingLR,T_max=100,eta_min=0.05",
+          "torch:CosineAnnealingLR,T_max=100,eta_min=0.05000000001", false },
+        { "torch:MultiStepLR,milestones=[900000,1000000],gamma=0.1",
+          "torch:MultiStepLR,milestones=[900001,1000000],gamma=0.1", false },
+        { "transformers:linear,num_warmup_steps=3,num_training_steps=4000000",
+          "transformers:linear,num_warmup_steps=4,num_training_steps=4000000", false }
+    };
+    size_t i;
+    ctx_open();
+    for (i = 0; i < sizeof x / sizeof *x; i++) {
+        const double off = proof_of(x[i].want, x[i].made);
+        t_check((off <= CKR__LR_SAME) == x[i].same, __FILE__, __LINE__, "%s, %s: off by %g",
+                x[i].want, x[i].made, off);
+    }
+    ctx_close();
+}
+
 /* >>schedule.rebase: the numbers of specs' scenarios */
 
 static ckr_schedule *rebase(const ckr_schedule *a, const ckr_schedule *b, ckr__rebase mode,
@@ -896,6 +939,7 @@ int main(int argc, char **argv)
     RUN(text_errors);
     RUN(text_values);
     RUN(set_keys);
+    RUN(proofs);
     RUN(rebase_titan);
     RUN(rebase_torch);
     RUN_LONG(scans);
