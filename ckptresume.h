@@ -149,9 +149,9 @@
        >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work
        >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report
        >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts
-       >>dialects.follows >>dialects.carry >>kit.files >>kit.runs >>kit.parts >>kit.curve
-       >>kit.dist >>nanotron >>nanotron.files >>nanotron.probe
-       >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
+       >>dialects.follows >>dialects.carry >>kit.streams >>kit.files >>kit.runs >>kit.parts
+       >>kit.curve >>kit.dist >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
+       >>nanotron.model >>nanotron.weights >>nanotron.optimizer
        >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
        >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
        >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
@@ -4068,6 +4068,18 @@ static ckr_node *ckr__node_dict(ckr__ctx *c, ...)
         ok = ckr__node_pair(c, dict, ckr__node_str(c, key), va_arg(ap, ckr_node *)) && ok;
     va_end(ap);
     return ok ? dict : NULL;
+}
+
+/* An object like another, with another state. */
+static ckr_node *ckr__node_object(ckr__ctx *c, const ckr_node *like, ckr_node *state)
+{
+    ckr_node *n = ckr__node(c, CKR_NODE_OBJECT);
+    ckr_object *o = CKR__NEW(c, ckr_object);
+    if (!n || !o || !state) return NULL;
+    *o = *like->u.object;
+    o->state = state;
+    n->u.object = o;
+    return n;
 }
 
 /* >>tree ---------------------------------------------------------------------- */
@@ -25845,69 +25857,6 @@ typedef struct ckr__dialect {
     const char *lr_told_by;
 } ckr__dialect;
 
-/* Bytes of a stored state, for the listing. */
-static uint64_t ckr__stream_bytes(const ckr_node *n)
-{
-    int64_t numel = 0;
-    uint64_t i, sum = 0;
-    if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY)
-        return ckr__numel(n->u.view->n_dims, n->u.view->shape, &numel)
-                   ? (uint64_t)numel * ckr_dtype_size(n->u.view->dtype)
-                   : 0;
-    if (n->kind == CKR_NODE_INT) return 8;
-    for (i = 0; ckr_node_is_list(n) && i < n->count; i++) {
-        const ckr_node *x = n->u.items[i];
-        if (ckr_node_is_list(x)) sum += 4 * x->count;
-        else if (x->kind == CKR_NODE_NDARRAY) sum += ckr__stream_bytes(x);
-    }
-    return sum;
-}
-
-/* The streams of one rank. */
-static const ckr_stream *ckr__streams_of(const ckr_state *s, uint32_t rank, uint64_t *n)
-{
-    uint64_t lo = 0, hi = s->n_rng, end;
-    while (lo < hi) {
-        const uint64_t mid = lo + (hi - lo) / 2;
-        if (s->rng[mid].rank < rank) lo = mid + 1;
-        else hi = mid;
-    }
-    for (end = lo; end < s->n_rng && s->rng[end].rank == rank;) end++;
-    *n = end - lo;
-    return *n ? &s->rng[lo] : NULL;
-}
-
-/* A rank's file is written as the copy of an old rank's, with other states in it. */
-typedef struct ckr__restream { const ckr_stream *was, *now; uint64_t n_was, n_now; } ckr__restream;
-
-static void ckr__restream_set(ckr__restream *k, const ckr_state *source, uint32_t from,
-                              const ckr_state *coming, uint32_t rank)
-{
-    k->was = ckr__streams_of(source, from, &k->n_was);
-    k->now = ckr__streams_of(coming, rank, &k->n_now);
-}
-
-/* What stands for the saved stream x; NULL: the coming rank has none of that name. */
-static const ckr_stream *ckr__restream_find(const ckr__restream *k, const ckr_stream *x)
-{
-    uint64_t i;
-    for (i = 0; i < k->n_now; i++)
-        if (!strcmp(k->now[i].kind, x->kind) && !strcmp(k->now[i].name, x->name))
-            return &k->now[i];
-    return NULL;
-}
-
-/* What stands for the node n of the old file: itself, when it is no stream's state. */
-static const ckr_node *ckr__restream_of(const ckr__restream *k, const ckr_node *n)
-{
-    const ckr_stream *now;
-    uint64_t i;
-    for (i = 0; i < k->n_was; i++)
-        if (k->was[i].state == n) break;
-    now = i < k->n_was ? ckr__restream_find(k, &k->was[i]) : NULL;
-    return now ? now->state : n;
-}
-
 /* >>dialects.names ------------------------------------------------------------ */
 
 static const char *ckr__base(const char *path)
@@ -26649,6 +26598,424 @@ static ckr_node *ckr__carry_get(ckr__ctx *c, ckr_node *n, int depth)
             return NULL;
     }
     return out;
+}
+
+/* >>kit.streams --------------------------------------------------------------- */
+/* The random generators of ranks: read from a rank's dict by kind and name, and written as the dict
+   of a rank of the coming run. What a dialect has to tell is a table of its keys:
+
+       static const ckr__stream_key ckr__xx_streams[] = {
+           { "cpu",     "torch_cpu",  "default", false },      torch.get_rng_state()
+           { "numpy",   "numpy",      "default", false },      numpy.random.get_state()
+           { "random",  "python",     "default", false },      random.getstate()
+           { "cuda",    "torch_cuda", "default", true },       a list: a state of each device
+           { "tracker", "torch_cuda", NULL,      false },      a dict: each key is a stream's name
+           { "step",    NULL,         NULL,      false },      no generator, and of no use
+           { NULL,      NULL,         NULL,      false }
+       };
+
+   A key that is not in the table is looked at too: torch_DEVICE and DEVICE are that device's, and a
+   value that has the form of a generator's state is a stream whose name is the key. All else that
+   the dict holds becomes a leftover.
+
+   To read: one ckr__rank_streams, all zero but for what is told below, for each rank in rising
+   order; then ckr__streams_read with the rank's dict. It may be in a larger file: `at` says where.
+
+       ckr__rank_streams k = CKR_ZERO;
+       k.c = c;
+       k.s = s;                         the state that is filled: its list `rng` gets the streams
+       k.keys = ckr__xx_streams;        or ckr__trainer_streams, which has the trainers' names
+       k.scope = "dp";
+       k.observed = world > 1;
+       k.assumed = world == 1;
+       k.file = path;
+       k.rel = "extra_state_rank_3.pt";
+       k.at = "/rng";
+       k.rank = 3;
+       r = ckr__streams_read(&k, ckr_node_get(root, "rng"));
+
+   To write: `coming` is the state that emit_fn is given, whose list `rng` has what the plan decided
+   for each rank of the coming run; `rank` is one of these. ckr__streams_write gives its dict: a
+   copy of `old`, an old rank's dict, with the rank's states in place of the old ones and under
+   their keys what it has no place for; or, when `old` is NULL, one that the table makes. A value of
+   the old dict that is no stream, or that the plan says nothing of, stays as it is. The result is
+   of the source: ckr__copy_tree makes it part of a file. The same from ranks that differ, in their
+   number or their order, is nothing else: which old rank's dict is taken as a form is free.
+
+       k.c = c;
+       k.coming = s;
+       k.keys = ckr__xx_streams;
+       k.rank = rank;
+       ckr__node_set(c, root, "rng", ckr__copy_tree(c, f, ckr__streams_write(&k, old), NULL));
+
+   The dialect's row has ckr__streams_held for holds_fn when every rank has a file of its own. */
+
+typedef struct ckr__stream_key {
+    const char *key, *kind;    /* ckr_rng_kind_name's; NULL: no generator, passed over   */
+    const char *name;          /* NULL: a dict of streams by name                        */
+    bool        list;          /* written as a list of one a device                      */
+} ckr__stream_key;
+
+typedef struct ckr__rank_streams {
+    ckr__ctx              *c;
+    ckr_state             *s;          /* that is read                                   */
+    const ckr_state       *coming;     /* that is written                                */
+    const ckr__stream_key *keys;       /* up to one whose key is NULL                    */
+    const char            *name;       /* all streams of the dict have it; NULL: the table's */
+    /* What streams of this kind may vary over: axes as in ckr_stream.scope. `observed`: whether
+       they do, the states show. `assumed`: one rank alone was saved, which shows nothing. */
+    const char            *scope;
+    bool                   observed, assumed;
+    uint32_t               rank;       /* in the dialect's order of ranks                */
+    const char            *file, *rel, *at;    /* for messages; the name that leftovers begin with;
+                                                  where the dict is in the file, "" or "/rng" */
+    uint32_t               n_elsewhere, n_active;      /* told by ckr__streams_say       */
+} ckr__rank_streams;
+
+/* Bytes of a stored state, for the listing. */
+static uint64_t ckr__stream_bytes(const ckr_node *n)
+{
+    int64_t numel = 0;
+    uint64_t i, sum = 0;
+    if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY)
+        return ckr__numel(n->u.view->n_dims, n->u.view->shape, &numel)
+                   ? (uint64_t)numel * ckr_dtype_size(n->u.view->dtype)
+                   : 0;
+    if (n->kind == CKR_NODE_INT) return 8;
+    if (n->kind == CKR_NODE_BYTES) return n->count;
+    for (i = 0; ckr_node_is_list(n) && i < n->count; i++) {
+        const ckr_node *x = n->u.items[i];
+        if (ckr_node_is_list(x)) sum += 4 * x->count;
+        else if (x->kind == CKR_NODE_NDARRAY) sum += ckr__stream_bytes(x);
+    }
+    return sum;
+}
+
+/* The streams of one rank. */
+static const ckr_stream *ckr__streams_of(const ckr_state *s, uint32_t rank, uint64_t *n)
+{
+    uint64_t lo = 0, hi = s->n_rng, end;
+    while (lo < hi) {
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (s->rng[mid].rank < rank) lo = mid + 1;
+        else hi = mid;
+    }
+    for (end = lo; end < s->n_rng && s->rng[end].rank == rank;) end++;
+    *n = end - lo;
+    return *n ? &s->rng[lo] : NULL;
+}
+
+/* A rank's stream of that kind and name; NULL: it has none. */
+static const ckr_stream *ckr__stream_of(const ckr_state *s, uint32_t rank, const char *kind,
+                                        const char *name)
+{
+    uint64_t i, n;
+    const ckr_stream *all = ckr__streams_of(s, rank, &n);
+    for (i = 0; i < n; i++)
+        if (!strcmp(all[i].kind, kind) && !strcmp(all[i].name, name)) return &all[i];
+    return NULL;
+}
+
+/* One more stream of the rank. What a process has seen of another's device is a `sibling`. */
+static void ckr__stream_add(const ckr__rank_streams *k, const char *kind, const char *name,
+                            bool sibling, const char *path, const ckr_node *state)
+{
+    ckr_stream *x;
+    if (state->kind == CKR_NODE_NONE) return;
+    x = CKR__PUSH(ckr_stream, k->c, k->s->rng, k->s->n_rng);
+    x->kind = kind;
+    x->name = k->name ? k->name : name;
+    x->scope = k->scope;
+    x->observed = k->observed;
+    x->assumed = k->assumed;
+    x->sibling = sibling;
+    x->rank = k->rank;
+    x->state = state;
+    x->file = k->file;
+    x->path = path;
+    x->n_bytes = ckr__stream_bytes(state);
+}
+
+/* The names that trainers give: accelerate's, from CKR__TRAINER_STREAMS on the others'. */
+enum { CKR__TRAINER_STREAMS = 5 };
+
+static const ckr__stream_key ckr__trainer_streams[] = {
+    { "random_state", "python", "default", false },
+    { "numpy_random_seed", "numpy", "default", false },
+    { "torch_manual_seed", "torch_cpu", "default", false },
+    { "xm_seed", "xla", "default", false },
+    { "step", NULL, NULL, false },     /* accelerate's own count of backwards            */
+    { "python", "python", "default", false },
+    { "numpy", "numpy", "default", false },
+    { "cpu", "torch_cpu", "default", false },
+    { "xla", "xla", "default", false },
+    { "torch", "torch_cpu", "default", false },
+    { "generator", "torch_cpu", "generator", false },
+    { NULL, NULL, NULL, false }
+};
+
+/* Which of the devices that a process sees is its own: the only one that has drawn, else the one of
+   its local rank on equal nodes. *elsewhere: it is not that of the local rank; *active: others have
+   drawn, or have another seed. A state that is none is refused where states are used, with its
+   place. */
+static uint64_t ckr__stream_own(ckr__ctx *c, uint32_t rank, const ckr_node *list, bool *elsewhere,
+                                bool *active)
+{
+    const uint64_t local = rank % list->count;
+    ckr_rng *v = CKR__NEW_N(c, ckr_rng, list->count);
+    uint64_t i, drawn = 0, own = local;
+    *elsewhere = *active = false;
+    for (i = 0; v && i < list->count && list->count > 1; i++) {
+        const ckr_result e = ckr__rng_from_node(c, list->u.items[i], CKR_RNG_TORCH_CUDA, &v[i]);
+        if (e == CKR_E_NOMEM || e == CKR_E_IO) return local;
+        if (e != CKR_OK) ckr__error_reset(c);
+        if (v[i].offset && !drawn++) own = i;
+    }
+    if (drawn != 1) own = local;
+    *elsewhere = own != local;
+    for (i = 0; v && i < list->count; i++)
+        *active = *active || (i != own && (v[i].offset || v[i].seed != v[own].seed));
+    return own;
+}
+
+/* Generators of devices: Philox as CUDA's where it has that form, else bytes that only the device
+   understands. */
+static const char *ckr__stream_device_kind(const char *device, const ckr_node *v)
+{
+    const ckr_node *first = ckr_node_is_list(v) ? ckr_node_at(v, 0) : v;
+    const uint64_t n = first ? ckr__stream_bytes(first) : 0;
+    if (!strcmp(device, "cuda")) return "torch_cuda";
+    if (!strcmp(device, "mps")) return "torch_mps";
+    if (strcmp(device, "xpu") != 0 && strcmp(device, "mlu") != 0) return "opaque";
+    return n < 1024 && ckr__rng_kind_of_size((size_t)n) == CKR_RNG_TORCH_CUDA ? "torch_cuda"
+                                                                                : "opaque";
+}
+
+static bool ckr__is_byte_tensor(const ckr_node *n)
+{
+    return n->kind == CKR_NODE_TENSOR && n->u.view->dtype == CKR_DTYPE_U8;
+}
+
+/* Of which kind is the state of a generator that has this form: torch's bytes, Python's or numpy's
+   tuple? NULL: it has none that is known. */
+static const char *ckr__stream_form(const ckr_node *n)
+{
+    const ckr_node *first = ckr_node_at(n, 0);
+    const uint64_t size = ckr__stream_bytes(n);
+    int64_t version;
+    if (ckr__is_byte_tensor(n))
+        return size == 5056 || size == 5048 ? "torch_cpu" : size == 16 ? "torch_cuda" : NULL;
+    if (!ckr_node_is_list(n) || n->count < 3) return NULL;
+    if (ckr_node_str(first)) return !strcmp(first->u.str, "MT19937") ? "numpy" : NULL;
+    return ckr_node_i64(first, &version) && version == 3 && size == 4 * 625 ? "python" : NULL;
+}
+
+/* What stands under this key: the table's row, one that the device's name makes, or by its form.
+   False: nothing of a generator. */
+static bool ckr__stream_find(ckr__ctx *c, const ckr__stream_key *keys, const char *key,
+                             const ckr_node *v, ckr__stream_key *out)
+{
+    static const char devices[] = "cuda mps xpu mlu npu hpu musa sdaa neuron";
+    const bool torch = ckr__starts(key, "torch_");
+    const size_t skip = torch ? 6 : 0;
+    size_t n = strlen(key);
+    const char *device;
+    uint64_t i;
+    bool bytes = ckr__is_byte_tensor(v);
+    for (; keys->key; keys++)
+        if (!strcmp(key, keys->key)) {
+            *out = *keys;
+            return true;
+        }
+    memset(out, 0, sizeof *out);
+    out->key = out->name = key;
+    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
+        bytes = ckr__is_byte_tensor(v->u.items[i]) && (bytes || !i);
+    if (torch) ckr__cut_tail(key, &n, "_manual_seed");
+    device = n > skip ? ckr__strndup(c, key + skip, n - skip) : NULL;
+    if (device && (ckr__word_in(devices, device) || (torch && bytes))) {
+        out->kind = ckr__stream_device_kind(device, v);
+        out->name = !strcmp(device, "cuda") || !strcmp(device, "mps") ? "default" : device;
+        out->list = true;
+        return true;
+    }
+    out->kind = ckr__stream_form(v);
+    return out->kind != NULL;
+}
+
+/* Is the value a list of the states of one device each? Other kinds are tuples themselves. */
+static bool ckr__stream_listed(const ckr__stream_key *row, const ckr_node *v)
+{
+    return ckr_node_is_list(v) &&
+           (row->list || !strcmp(row->kind, "torch_cuda") || !strcmp(row->kind, "torch_mps"));
+}
+
+/* States of the devices that a process sees: one is its own, the others are siblings. */
+static void ckr__streams_devices(ckr__rank_streams *k, const ckr__stream_key *row,
+                                 const char *path, const ckr_node *list)
+{
+    bool elsewhere = false, active = false;
+    uint64_t i, own = list->count ? k->rank % list->count : 0;
+    if (list->count && !strcmp(row->kind, "torch_cuda"))
+        own = ckr__stream_own(k->c, k->rank, list, &elsewhere, &active);
+    k->n_elsewhere += elsewhere;
+    k->n_active += active;
+    for (i = 0; i < list->count; i++) {
+        const unsigned long long at = i;
+        const char *name = i == own                         ? row->name
+                           : !strcmp(row->name, "default") ? ckr__printf(k->c, "device %llu", at)
+                                                           : ckr__printf(k->c, "%s device %llu",
+                                                                         row->name, at);
+        ckr__stream_add(k, row->kind, name, i != own, ckr__printf(k->c, "%s/%llu", path, at),
+                        list->u.items[i]);
+    }
+}
+
+static ckr_result ckr__streams_read(ckr__rank_streams *k, const ckr_node *dict)
+{
+    uint64_t i, m;
+    for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(k->c); i++) {
+        const char *key = ckr__dict_key(dict, i);
+        const ckr_node *v = ckr__dict_at(dict, i);
+        const char *path = k->at ? ckr__printf(k->c, "%s/%s", k->at, key ? key : "?") : NULL;
+        ckr__stream_key row;
+        if (!path) return k->c->err->code;
+        if (!key || !ckr__stream_find(k->c, k->keys, key, v, &row) ||
+            (row.kind && !row.name && !ckr_node_is_dict(v)))
+            ckr__leave(k->c, k->s, k->rel, path + 1, v);
+        else if (row.kind && !row.name)
+            for (m = 0; m < v->count; m++) {
+                const char *name = ckr__dict_key(v, m);
+                if (name)
+                    ckr__stream_add(k, row.kind, name, false,
+                                    ckr__printf(k->c, "%s/%s", path, name), ckr__dict_at(v, m));
+            }
+        else if (row.kind && ckr__stream_listed(&row, v))
+            ckr__streams_devices(k, &row, path, v);
+        else if (row.kind)
+            ckr__stream_add(k, row.kind, row.name, false, path, v);
+    }
+    return k->c->err->code;
+}
+
+/* The node that stands for a saved state of this kind and name: what the plan gives the rank, else
+   the saved one. */
+static ckr_node *ckr__stream_now(const ckr__rank_streams *k, const char *kind, const char *name,
+                                 ckr_node *was)
+{
+    const ckr_stream *now = ckr__stream_of(k->coming, k->rank, kind, k->name ? k->name : name);
+    if (now && now->state) memcpy(&was, &now->state, sizeof was);      /* what copies it reads it */
+    return was;
+}
+
+/* The same of a value of the old dict, which may hold several. */
+static ckr_node *ckr__streams_value(const ckr__rank_streams *k, const ckr__stream_key *row,
+                                    ckr_node *v)
+{
+    ckr_node *out;
+    bool elsewhere, active;
+    uint64_t i, own;
+    if (!row->kind || (!row->name && !ckr_node_is_dict(v))) return v;
+    if (row->name && !ckr__stream_listed(row, v))
+        return ckr__stream_now(k, row->kind, row->name, v);
+    out = ckr__node(k->c, (ckr_node_kind)v->kind);
+    if (!row->name)
+        for (i = 0; i < v->count; i++) {
+            const char *name = ckr__dict_key(v, i);
+            ckr_node *x = ckr__dict_at(v, i);
+            ckr__node_pair(k->c, out, v->u.items[2 * i],
+                           name ? ckr__stream_now(k, row->kind, name, x) : x);
+        }
+    if (!row->name || !v->count) return out;
+    own = ckr__stream_own(k->c, k->rank, v, &elsewhere, &active);
+    for (i = 0; i < v->count; i++)
+        ckr__node_push(k->c, out, i == own ? ckr__stream_now(k, row->kind, row->name,
+                                                             v->u.items[i])
+                                           : v->u.items[i]);
+    return out;
+}
+
+/* The table's row of a stream that the dict has no place for: the first of its kind and name. NULL:
+   it has one, under one of the table's keys, or the table has none. */
+static const ckr__stream_key *ckr__stream_unplaced(const ckr__rank_streams *k, const ckr_node *d,
+                                                   const ckr_stream *x)
+{
+    const ckr__stream_key *row, *first = NULL;
+    for (row = k->keys; row->key; row++) {
+        const ckr_node *v = ckr_node_get(d, row->key);
+        const char *name = k->name ? k->name : row->name;
+        if (!row->kind || strcmp(row->kind, x->kind) != 0) continue;
+        if (name && strcmp(name, x->name) != 0) continue;
+        if (row->name ? v != NULL : ckr_node_get(v, x->name) != NULL) return NULL;
+        if (!first) first = row;
+    }
+    return first;
+}
+
+static void ckr__streams_append(const ckr__rank_streams *k, ckr_node *d)
+{
+    uint64_t i, n;
+    const ckr_stream *x = ckr__streams_of(k->coming, k->rank, &n);
+    for (i = 0; i < n; i++, x++) {
+        const ckr__stream_key *row = x->sibling ? NULL : ckr__stream_unplaced(k, d, x);
+        ckr_node *state = ckr__stream_now(k, x->kind, x->name, NULL), *in;
+        if (!row || !state) continue;
+        if (row->name && !row->list) {
+            ckr__node_set(k->c, d, row->key, state);
+            continue;
+        }
+        in = row->list ? ckr__node(k->c, CKR_NODE_LIST) : ckr__dict_value(d, row->key);
+        if (!in) in = ckr__node(k->c, CKR_NODE_DICT);
+        if (row->list) ckr__node_push(k->c, in, state);
+        else ckr__node_set(k->c, in, x->name, state);
+        ckr__node_set(k->c, d, row->key, in);
+    }
+}
+
+/* NULL: an error is set. */
+static ckr_node *ckr__streams_write(const ckr__rank_streams *k, const ckr_node *old)
+{
+    ckr_node *d = ckr__node(k->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(old); i++) {
+        const char *key = ckr__dict_key(old, i);
+        ckr_node *v = ckr__dict_at(old, i);
+        ckr__stream_key row;
+        if (key && ckr__stream_find(k->c, k->keys, key, v, &row))
+            v = ckr__streams_value(k, &row, v);
+        ckr__node_pair(k->c, d, old->u.items[2 * i], v);
+    }
+    ckr__streams_append(k, d);
+    return ckr__failed(k->c) ? NULL : d;
+}
+
+/* For a dialect's row: every rank has a place for every stream. */
+static bool ckr__streams_held(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name, (void)rank;
+    return true;
+}
+
+/* How device states were told apart, where it is not plain. */
+static ckr_result ckr__streams_say(const ckr__rank_streams *k)
+{
+    char text[40];
+    ckr__format(text, sizeof text, "%u rank%s", (unsigned)k->n_elsewhere,
+                k->n_elsewhere == 1 ? "" : "s");
+    if (k->n_elsewhere)
+        ckr__note(k->c, &k->s->notes, &k->s->n_notes, "CKR_W_RNG_OWN_DEVICE", CKR_EXACT,
+                  "torch_cuda", NULL, text,
+                  "the one device that has drawn is not the one of the local rank: it is taken as "
+                  "the process's own",
+                  NULL);
+    ckr__format(text, sizeof text, "%u rank%s", (unsigned)k->n_active, k->n_active == 1 ? "" : "s");
+    if (k->n_active)
+        ckr__note(k->c, &k->s->notes, &k->s->n_notes, "CKR_W_RNG_SIBLING_ACTIVE", CKR_APPROX,
+                  "torch_cuda", NULL, text,
+                  "other devices of the process have drawn, or have another seed: one stream is "
+                  "the rank's own, the others stay beside it as long as it sees as many devices",
+                  NULL);
+    return k->c->err->code;
 }
 
 /* >>kit.files ----------------------------------------------------------------- */
@@ -30096,32 +30463,18 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
    empty map. The stream is the same on all tensor parallel ranks. Nanotron saves it and never
    reads it back. */
 
-static ckr_result ckr__nt_stream(ckr__nt *r, const ckr__rankfile *f, const char *name,
-                                 const ckr_node *key, const ckr_node *state)
-{
-    static const char *const kinds[][2] = { { "random", "python" },
-                                            { "numpy", "numpy" },
-                                            { "torch_cpu", "torch_cpu" },
-                                            { "torch_cuda", "torch_cuda" } };
-    ckr_stream *s;
-    size_t i;
-    if (state->kind == CKR_NODE_NONE) return CKR_OK;
-    for (i = 0; i < 4; i++) if (ckr_node_str(key) && !strcmp(key->u.str, kinds[i][0])) break;
-    if (i == 4) return ckr__nt_leave(r, f, name, key, state);
-    s = CKR__PUSH(ckr_stream, r->c, r->s->rng, r->s->n_rng);
-    s->kind = kinds[i][1];
-    s->name = name;
-    s->scope = "dp,pp";        /* all are seeded alike, and may have drawn differently since */
-    s->observed = true;
-    s->rank = ckr__nt_rank(r, f->at[CKR__PP], f->at[CKR__DP], f->at[CKR__TP]);
-    s->state = state;
-    s->n_bytes = ckr__stream_bytes(state);
-    return r->c->err->code;
-}
+static const ckr__stream_key ckr__nt_streams[] = {
+    { "random", "python", "default", false },
+    { "numpy", "numpy", "default", false },
+    { "torch_cpu", "torch_cpu", "default", false },
+    { "torch_cuda", "torch_cuda", "default", false },
+    { NULL, NULL, NULL, false }
+};
 
 static ckr_result ckr__nt_read_random(ckr__nt *r)
 {
-    uint64_t i, k, m;
+    ckr__rank_streams of = CKR_ZERO;
+    uint64_t i, k;
     ckr_result e = CKR_OK;
     if (!r->f.n_files[CKR__NT_RANDOM] &&
         ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_RANDOM", CKR_LOST,
@@ -30138,13 +30491,22 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
                    : NULL;
         if (!ckr_node_is_dict(dict))
             return ckr__nt_bad_file(r, f, "", "an object RandomStates with a dict");
+        of.c = r->c;
+        of.s = r->s;
+        of.keys = ckr__nt_streams;
+        of.scope = "dp,pp";    /* all are seeded alike, and may have drawn differently since */
+        of.observed = true;
+        of.rank = ckr__nt_rank(r, f->at[CKR__PP], f->at[CKR__DP], f->at[CKR__TP]);
+        of.file = f->path;
+        of.rel = f->rel;
         for (k = 0; k < dict->count && e == CKR_OK; k++) {
             const ckr_node *key = dict->u.items[2 * k], *value = ckr__dict_at(dict, k);
             const ckr_node *st = value->kind == CKR_NODE_OBJECT ? value->u.object->state : NULL;
             if (!ckr_node_str(key) || !ckr_node_is_dict(st))
                 return ckr__nt_bad_file(r, f, "_dict", "objects RandomState by name");
-            for (m = 0; m < st->count && e == CKR_OK; m++)
-                e = ckr__nt_stream(r, f, key->u.str, st->u.items[2 * m], ckr__dict_at(st, m));
+            of.name = key->u.str;
+            of.at = ckr__printf(r->c, "/%s", of.name);
+            e = ckr__streams_read(&of, st);
         }
     }
     return e;
@@ -31576,13 +31938,6 @@ static bool ckr__nt_emit_model_config(ckr__nt_job *x)
 
 /* emit: random ------------------------------------------------------------------ */
 
-static ckr_node *ckr__nt_restream(void *user, ckr_node *n)
-{
-    const ckr_node *now = ckr__restream_of((const ckr__restream *)user, n);
-    memcpy(&n, &now, sizeof n);                /* a copy is made of what is read-only    */
-    return n;
-}
-
 /* The file of a rank of the coming run: an old one's, with the streams that were decided. */
 static ckr_result ckr__nt_random_file(ckr__nt_job *x, uint32_t p, uint32_t d, uint32_t t)
 {
@@ -31590,15 +31945,28 @@ static ckr_result ckr__nt_random_file(ckr__nt_job *x, uint32_t p, uint32_t d, ui
     const uint64_t stage = p < nt->pp ? p : 0, replica = d < nt->dp ? d : 0;
     const uint64_t from = (stage * nt->dp + replica) * nt->tp + (t < nt->tp ? t : 0);
     ckr__out_file *f = ckr__nt_rank_file(x, CKR__NT_RANDOM_ROW, p, d, t);
-    ckr__restream swap;
-    ckr__copy hooks;
+    const ckr_node *root, *old;
+    ckr_node *states = ckr__node(x->c, CKR_NODE_DICT), *map;
+    ckr__rank_streams k = CKR_ZERO;
+    uint64_t i;
     if (!f || from >= nt->f.n_files[CKR__NT_RANDOM]) return ckr__oom(x->c);
-    memset(&hooks, 0, sizeof hooks);
-    ckr__restream_set(&swap, nt->s, (uint32_t)from, x->s, (p * x->dp + d) * x->tp + t);
-    hooks.swap_fn = ckr__nt_restream;
-    hooks.user = &swap;
-    f->root = ckr__copy_tree(x->c, f, nt->f.files[CKR__NT_RANDOM][from]->root, &hooks);
-    return f->root ? CKR_OK : ckr__oom(x->c);
+    k.c = x->c;
+    k.coming = x->s;
+    k.keys = ckr__nt_streams;
+    k.rank = (p * x->dp + d) * x->tp + t;
+    root = nt->f.files[CKR__NT_RANDOM][from]->root;
+    old = ckr_node_get(root->u.object->state, "_dict");
+    for (i = 0; i < old->count; i++) {
+        const ckr_node *was = ckr__dict_at(old, i);
+        k.name = ckr__dict_key(old, i);
+        ckr__node_pair(x->c, states, old->u.items[2 * i],
+                       ckr__node_object(x->c, was, ckr__streams_write(&k, was->u.object->state)));
+    }
+    map = ckr__dict_copy(x->c, root->u.object->state);
+    if (map) ckr__node_set(x->c, map, "_dict", states);
+    root = ckr__node_object(x->c, root, map);
+    f->root = root ? ckr__copy_tree(x->c, f, root, NULL) : NULL;
+    return x->c->err->code;
 }
 
 static ckr_result ckr__nt_emit_random(ckr__nt_job *x)
@@ -31610,12 +31978,6 @@ static ckr_result ckr__nt_emit_random(ckr__nt_job *x)
         for (d = 0; d < x->dp; d++)
             for (t = 0; t < x->tp && e == CKR_OK; t++) e = ckr__nt_random_file(x, p, d, t);
     return e;
-}
-
-static bool ckr__nt_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
-{
-    (void)user, (void)kind, (void)name, (void)rank;
-    return true;
 }
 
 /* emit: report ------------------------------------------------------------------ */
@@ -31898,7 +32260,8 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__dialect ckr__nanotron = {
-    "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__nt_holds, ckr__nt_emit, NULL, NULL, NULL,
+    "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__streams_held, ckr__nt_emit, NULL, NULL,
+    NULL,
     "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
     "tp-*-of-*_pp-*-of-*.pt", NULL, NULL
 };
@@ -33194,7 +33557,6 @@ typedef struct ckr__ac {
     const char      *dir;
     const ckr_open_desc *desc;
     bool             trainer, sana, plain; /* of HF; a file of no framework; none: accelerate */
-    bool             several;              /* files of random states: more than one      */
     bool             converted;            /* there is a side file                       */
     ckr__ac_file   **files;    /* in byte order of their names                           */
     uint64_t         n_files;
@@ -33208,7 +33570,6 @@ typedef struct ckr__ac {
     uint32_t         n_random, ranks;
     ckr__ac_extra   *extras;
     uint64_t         n_extras;
-    uint32_t         n_elsewhere, n_active; /* ranks with another own device, with more  */
     double           rate;     /* ticks of the schedule's clock per update               */
 } ckr__ac;
 
@@ -34327,172 +34688,8 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
 }
 
 /* >>accelerate.random --------------------------------------------------------- */
-/* Streams as they are stored: what is in them is read where they are remapped. */
-
-typedef struct ckr__ac_from {  /* where streams are read                                 */
-    const char *file, *rel, *at;       /* at: key path of their dict                     */
-    uint32_t    rank;
-} ckr__ac_from;
-
-typedef struct ckr__ac_as { const char *key, *kind, *name; bool device; } ckr__ac_as;
-
-/* What a process has seen of other ranks' devices is a `sibling`. Which streams differ between
-   processes is up to the script (set_seed, device_specific); Sana's do by its own seeding, but the
-   one it calls `generator`. */
-static ckr_result ckr__ac_stream(ckr__ac *r, const ckr__ac_from *x, const ckr__ac_as *as,
-                                 bool sibling, const char *path, const ckr_node *state)
-{
-    ckr_stream *s;
-    if (state->kind == CKR_NODE_NONE) return CKR_OK;
-    s = CKR__PUSH(ckr_stream, r->c, r->s->rng, r->s->n_rng);
-    if (ckr__failed(r->c)) return ckr__oom(r->c);
-    s->kind = as->kind;
-    s->name = as->name;
-    s->scope = r->sana && !strcmp(as->name, "generator") ? "" : "dp";
-    s->observed = r->several && !r->sana;
-    s->assumed = !r->several && !r->sana;
-    s->sibling = sibling;
-    s->rank = x->rank;
-    s->state = state;
-    s->file = x->file;
-    s->path = path;
-    s->n_bytes = ckr__stream_bytes(state);
-    return r->c->err->code;
-}
-
-/* Which of the devices that a process sees is its own: the only one that has drawn, else the one of
-   its local rank on equal nodes. A state that is none is refused where states are used, with its
-   place. */
-static ckr_result ckr__ac_own_device(ckr__ac *r, uint32_t rank, const ckr_node *list, uint64_t *own)
-{
-    ckr_rng *v = CKR__NEW_N(r->c, ckr_rng, list->count);
-    uint64_t i, drawn = 0, last = 0;
-    bool foreign = false;
-    *own = rank % list->count;
-    if (!v) return ckr__oom(r->c);
-    for (i = 0; i < list->count && list->count > 1; i++) {
-        const ckr_result e = ckr__rng_from_node(r->c, list->u.items[i], CKR_RNG_TORCH_CUDA, &v[i]);
-        if (e == CKR_E_NOMEM || e == CKR_E_IO) return e;
-        if (e != CKR_OK) ckr__error_reset(r->c);
-        if (!v[i].offset) continue;
-        drawn++;
-        last = i;
-    }
-    if (drawn == 1 && last != *own) r->n_elsewhere++;
-    if (drawn == 1) *own = last;
-    for (i = 0; i < list->count; i++)
-        foreign = foreign || (i != *own && (v[i].offset || v[i].seed != v[*own].seed));
-    r->n_active += foreign;
-    return CKR_OK;
-}
-
-/* A device's states: a tensor, or a list of one per device that the process sees. */
-static ckr_result ckr__ac_device(ckr__ac *r, const ckr__ac_from *x, const ckr__ac_as *as,
-                                 const char *path, const ckr_node *n)
-{
-    ckr__ac_as other = *as;
-    uint64_t i, own = 0;
-    ckr_result e = CKR_OK;
-    if (!path) return ckr__oom(r->c);
-    if (!ckr_node_is_list(n)) return ckr__ac_stream(r, x, as, false, path, n);
-    if (n->count) own = x->rank % n->count;
-    if (n->count && !strcmp(as->kind, "torch_cuda")) e = ckr__ac_own_device(r, x->rank, n, &own);
-    for (i = 0; i < n->count && e == CKR_OK; i++) {
-        const char *at = ckr__printf(r->c, "%s/%llu", path, (unsigned long long)i);
-        other.name = i == own ? as->name
-                     : strcmp(as->name, "default") != 0
-                         ? ckr__printf(r->c, "%s device %llu", as->name, (unsigned long long)i)
-                         : ckr__printf(r->c, "device %llu", (unsigned long long)i);
-        if (!other.name) return ckr__oom(r->c);
-        e = ckr__ac_stream(r, x, &other, i != own, at, n->u.items[i]);
-    }
-    return e;
-}
-
-/* Tensors of bytes: what any device's generator is kept as. */
-static bool ckr__ac_bytes(const ckr_node *v)
-{
-    uint64_t i;
-    if (v->kind == CKR_NODE_TENSOR) return v->u.view->dtype == CKR_DTYPE_U8;
-    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
-        if (v->u.items[i]->kind != CKR_NODE_TENSOR || v->u.items[i]->u.view->dtype != CKR_DTYPE_U8)
-            return false;
-    return ckr_node_is_list(v) && v->count;
-}
-
-/* Generators of devices: Philox as CUDA's where it has that form, else bytes that only the device
-   understands. */
-static const char *ckr__ac_device_kind(const char *device, const ckr_node *v)
-{
-    const ckr_node *first = ckr_node_is_list(v) ? ckr_node_at(v, 0) : v;
-    const uint64_t n = first ? ckr__stream_bytes(first) : 0;
-    if (!strcmp(device, "cuda")) return "torch_cuda";
-    if (!strcmp(device, "mps")) return "torch_mps";
-    if (strcmp(device, "xpu") != 0 && strcmp(device, "mlu") != 0) return "opaque";
-    return n < 1024 && ckr__rng_kind_of_size((size_t)n) == CKR_RNG_TORCH_CUDA ? "torch_cuda"
-                                                                                : "opaque";
-}
-
-static const ckr__ac_as ckr__ac_stream_keys[] = {
-    { "random_state", "python", "default", false },
-    { "numpy_random_seed", "numpy", "default", false },
-    { "torch_manual_seed", "torch_cpu", "default", false },
-    { "xm_seed", "xla", "default", false },
-    { "python", "python", "default", false },
-    { "numpy", "numpy", "default", false },
-    { "cpu", "torch_cpu", "default", false },
-    { "xla", "xla", "default", false },
-    { "torch", "torch_cpu", "default", false },
-    { "generator", "torch_cpu", "generator", false }
-};
-
-/* The stream that a key of a trainer's dict names: torch_DEVICE_manual_seed, torch_DEVICE or DEVICE
-   beside the table's. kind NULL: none of a generator. */
-static ckr_result ckr__ac_key(ckr__ctx *c, const char *key, const ckr_node *v, ckr__ac_as *out)
-{
-    static const char devices[] = "cuda mps xpu mlu npu hpu musa sdaa neuron";
-    const bool torch = ckr__starts(key, "torch_");
-    const char *device;
-    size_t i, n = strlen(key);
-    bool known;
-    memset(out, 0, sizeof *out);
-    for (i = 0; i < sizeof ckr__ac_stream_keys / sizeof *ckr__ac_stream_keys; i++)
-        if (!strcmp(key, ckr__ac_stream_keys[i].key)) *out = ckr__ac_stream_keys[i];
-    if (out->kind) return CKR_OK;
-    if (torch) ckr__cut_tail(key, &n, "_manual_seed");
-    if (n <= (torch ? 6u : 0u)) return CKR_OK;
-    device = ckr__strndup(c, key + (torch ? 6 : 0), n - (torch ? 6 : 0));
-    if (!device) return c->err->code;
-    known = ckr__word_in(devices, device);
-    if ((!torch && !known) || (!known && !ckr__ac_bytes(v))) return CKR_OK;
-    out->key = key;
-    out->kind = ckr__ac_device_kind(device, v);
-    out->name = !strcmp(device, "cuda") || !strcmp(device, "mps") ? "default" : device;
-    out->device = true;
-    return CKR_OK;
-}
-
-/* The keys of one dict of streams, as any of the three trainers names them. */
-static ckr_result ckr__ac_streams_read(ckr__ac *r, const ckr__ac_from *x, const ckr_node *dict)
-{
-    uint64_t i;
-    ckr__ac_as as;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < dict->count && e == CKR_OK; i++) {
-        const char *key = ckr__dict_key(dict, i);
-        const ckr_node *v = ckr__dict_at(dict, i);
-        const char *path = ckr__printf(r->c, "%s/%s", x->at, key ? key : "?");
-        if (key && !strcmp(key, "step")) continue;     /* accelerate's own count of backwards  */
-        if (!path) return ckr__oom(r->c);
-        as.kind = NULL;
-        if (key) e = ckr__ac_key(r->c, key, v, &as);
-        if (e != CKR_OK) break;
-        if (!as.kind) e = ckr__leave(r->c, r->s, x->rel, path + 1, v);
-        else if (as.device) e = ckr__ac_device(r, x, &as, path, v);
-        else e = ckr__ac_stream(r, x, &as, false, path, v);
-    }
-    return e;
-}
+/* Streams as they are stored: what is in them is read where they are remapped. Which of them differ
+   between processes is up to the script (set_seed, device_specific). */
 
 /* Is the value in all files, the same everywhere? Then it is the run's, not a rank's. */
 static bool ckr__ac_common(const ckr__ac *r, const char *key, const ckr_node *v)
@@ -34527,58 +34724,32 @@ static ckr_result ckr__ac_extra_add(ckr__ac *r, uint32_t rank, const char *key, 
    lists of devices that have drawn, or that few ranks have. */
 static ckr_result ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
 {
-    uint64_t i, own;
-    uint32_t k, n = r->n_active;
-    ckr__ac_as as;
+    uint64_t i;
+    uint32_t k;
     ckr_result e = CKR_OK;
     for (i = 0; i < dict->count && e == CKR_OK; i++) {
         const char *key = ckr__dict_key(dict, i);
         ckr_node *v = ckr__dict_at(dict, i);
-        bool rare = false, alone;
+        bool alone, elsewhere, active = false;
+        ckr__stream_key as;
         if (!key || !strcmp(key, "step")) continue;
-        e = ckr__ac_key(r->c, key, v, &as);
-        if (e != CKR_OK) break;
-        alone = !as.kind && !ckr__ac_common(r, key, v);
-        if (as.device && ckr_node_is_list(v) && v->count > 1) {
+        alone = !ckr__stream_find(r->c, ckr__trainer_streams, key, v, &as) &&
+                !ckr__ac_common(r, key, v);
+        if (as.list && ckr_node_is_list(v) && v->count > 1) {
             for (k = 0; k < r->n_random; k++)
-                rare = rare || (r->random[k] && !ckr_node_get(r->random[k]->root, key));
-            if (!strcmp(as.kind, "torch_cuda")) e = ckr__ac_own_device(r, rank, v, &own);
-            alone = rare || r->n_active != n || strcmp(as.kind, "torch_cuda") != 0;
+                alone = alone || (r->random[k] && !ckr_node_get(r->random[k]->root, key));
+            if (!strcmp(as.kind, "torch_cuda"))
+                ckr__stream_own(r->c, rank, v, &elsewhere, &active);
+            alone = alone || active || strcmp(as.kind, "torch_cuda") != 0;
         }
-        r->n_active = n;
-        if (e == CKR_OK && alone) e = ckr__ac_extra_add(r, rank, key, v, as.device);
+        if (alone) e = ckr__ac_extra_add(r, rank, key, v, as.list);
     }
-    return e;
-}
-
-/* How device states were told apart, where it is not plain. */
-static ckr_result ckr__ac_say_devices(ckr__ac *r)
-{
-    ckr_result e = CKR_OK;
-    char text[40];
-    ckr__format(text, sizeof text, "%u rank%s", (unsigned)r->n_elsewhere,
-                r->n_elsewhere == 1 ? "" : "s");
-    if (r->n_elsewhere &&
-        ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_RNG_OWN_DEVICE", CKR_EXACT,
-                  "torch_cuda", NULL, text,
-                  "the one device that has drawn is not the one of the local rank: it is taken as "
-                  "the process's own",
-                  NULL) != CKR_OK)
-        e = ckr__oom(r->c);
-    ckr__format(text, sizeof text, "%u rank%s", (unsigned)r->n_active, r->n_active == 1 ? "" : "s");
-    if (e == CKR_OK && r->n_active &&
-        ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_RNG_SIBLING_ACTIVE", CKR_APPROX,
-                  "torch_cuda", NULL, text,
-                  "other devices of the process have drawn, or have another seed: one stream is "
-                  "the rank's own, the others stay beside it as long as it sees as many devices",
-                  NULL) != CKR_OK)
-        e = ckr__oom(r->c);
     return e;
 }
 
 static ckr_result ckr__ac_randoms(ckr__ac *r)
 {
-    ckr__ac_from from = { NULL, NULL, "", 0 };
+    ckr__rank_streams of = CKR_ZERO;
     uint32_t top = 0, n = 0;
     uint64_t i;
     ckr_result e = CKR_OK;
@@ -34590,7 +34761,13 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
         if (f->index >= top) top = f->index + 1;
         n++;
     }
-    r->several = n > 1;
+    of.c = r->c;
+    of.s = r->s;
+    of.keys = ckr__trainer_streams;
+    of.scope = "dp";
+    of.observed = n > 1;
+    of.assumed = n <= 1;
+    of.at = "";
     if (e == CKR_OK && top > CKR__AC_MAX_RANKS)
         e = ckr__fail(r->c->err, CKR_ITEM_LIMIT, r->dir, CKR_NO_OFFSET, NULL,
                       "a file of random states of rank %u", (unsigned)(top - 1));
@@ -34601,15 +34778,13 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     r->n_random = e == CKR_OK ? top : 0;
     for (i = 0; i < top && e == CKR_OK; i++) {
         if (!r->random[i]) continue;
-        from.file = r->random[i]->path;
-        from.rel = r->random[i]->rel;
-        from.rank = (uint32_t)i;
-        e = ckr__ac_streams_read(r, &from, r->random[i]->root);
-        n = r->n_elsewhere;
-        if (e == CKR_OK) e = ckr__ac_extras(r, from.rank, r->random[i]->root);
-        r->n_elsewhere = n;
+        of.file = r->random[i]->path;
+        of.rel = r->random[i]->rel;
+        of.rank = (uint32_t)i;
+        e = ckr__streams_read(&of, r->random[i]->root);
+        if (e == CKR_OK) e = ckr__ac_extras(r, of.rank, r->random[i]->root);
     }
-    if (e == CKR_OK) e = ckr__ac_say_devices(r);
+    if (e == CKR_OK) e = ckr__streams_say(&of);
     r->ranks = top ? top : 1;
     return e;
 }
@@ -34923,12 +35098,20 @@ static ckr_result ckr__sana_others(ckr__ac *r, const ckr__ac_file *f)
 static ckr_result ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
 {
     const ckr_node *rng = ckr_node_get(f->root, "rng_state"), *list;
-    ckr__ac_from from = { NULL, NULL, "/rng_state", 0 };
+    ckr__rank_streams of = CKR_ZERO;
+    uint64_t i;
     ckr_result e;
     if (!ckr_node_is_dict(rng)) return CKR_OK;
-    from.file = f->path;
-    from.rel = f->rel;
-    e = ckr__ac_streams_read(r, &from, rng);
+    of.c = r->c;
+    of.s = r->s;
+    of.keys = ckr__trainer_streams;
+    of.scope = "dp";           /* by Sana's own seeding, but for the one it calls generator */
+    of.file = f->path;
+    of.rel = f->rel;
+    of.at = "/rng_state";
+    e = ckr__streams_read(&of, rng);
+    for (i = 0; i < r->s->n_rng; i++)
+        if (!strcmp(r->s->rng[i].name, "generator")) r->s->rng[i].scope = "";
     list = ckr_node_get(rng, "torch_cuda");
     if (ckr_node_is_list(list) && list->count && list->count < 65536)
         r->ranks = (uint32_t)list->count;
@@ -35927,24 +36110,12 @@ static ckr_node *ckr__ac_sibling(ckr__ac_job *x, const ckr_stream *own, ckr_node
     return ckr__rng_to_node(x->w.c, fresh, state);
 }
 
-/* The stream of the old file that v is, or that is a process's own among the device states v. */
-static const ckr_stream *ckr__ac_stream_in(const ckr__restream *swap, const ckr_node *v)
-{
-    uint64_t i, k;
-    for (i = 0; i < swap->n_was; i++)
-        if (swap->was[i].state == v) return &swap->was[i];
-    for (k = 0; ckr_node_is_list(v) && k < v->count; k++)
-        for (i = 0; i < swap->n_was; i++)
-            if (swap->was[i].state == v->u.items[k] && !swap->was[i].sibling) return &swap->was[i];
-    return NULL;
-}
-
 /* Device states as rank `rank` of the coming run sees them, for the saved v of another process: as
    many as before, or as many as there are ranks where all were on one machine. HF keeps one tensor
    where there is one process. `kept`: what the rank itself once saw, or NULL; `fixed`: the number
    of devices that any process saw, or 0. */
-static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, const ckr_stream *was,
-                                 uint32_t rank, ckr_node *v, const ckr_node *kept, uint64_t fixed)
+static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, uint32_t rank, ckr_node *v,
+                                 const ckr_node *kept, uint64_t fixed)
 {
     const uint64_t old = ckr_node_is_list(v) ? v->count : 1;
     const uint64_t n = kept ? kept->count
@@ -35953,7 +36124,9 @@ static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, const ck
                                              : old;
     ckr_node *own, *other, *list;
     uint64_t i, at = rank % n;
-    if (!kept && was && now->state == was->state && n == old) return v;
+    bool same = v == now->state;
+    for (i = 0; ckr_node_is_list(v) && i < old; i++) same = same || v->u.items[i] == now->state;
+    if (!kept && same && n == old) return v;
     memcpy(&own, &now->state, sizeof own);     /* a copy is made of what is read-only    */
     if (x->ac->trainer && x->ranks == 1) return own;
     other = ckr__ac_sibling(x, now, own);
@@ -35976,14 +36149,12 @@ static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
     const uint64_t devices = ckr_node_is_list(v) ? v->count : 0;
     const uint64_t n = devices == x->ac->ranks ? x->ranks : devices;
     ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST), *state;
-    uint64_t i, k, m;
+    uint64_t i;
     x->devices = n;
     for (i = 0; list && i < n; i++) {
-        const ckr_stream *s = ckr__streams_of(x->w.s, (uint32_t)i, &m);
+        const ckr_stream *s = ckr__stream_of(x->w.s, (uint32_t)i, "torch_cuda", "default");
         state = i < devices ? v->u.items[i] : NULL;
-        for (k = 0; k < m; k++)
-            if (!strcmp(s[k].kind, "torch_cuda") && !s[k].sibling && !strcmp(s[k].name, "default"))
-                memcpy(&state, &s[k].state, sizeof state);
+        if (s) memcpy(&state, &s->state, sizeof state);
         if (!state) break;
         if (!ckr__node_push(x->w.c, list, state)) return NULL;
     }
@@ -35993,17 +36164,15 @@ static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
 /* By which key this trainer saves a stream, and whether as a list of devices. */
 static const char *ckr__ac_key_of(ckr__ac_job *x, const ckr_stream *s, bool *device)
 {
-    const size_t n = sizeof ckr__ac_stream_keys / sizeof *ckr__ac_stream_keys;
-    size_t i = x->ac->trainer || x->ac->sana ? 4 : 0;  /* accelerate's own come first    */
+    const ckr__stream_key *row =
+        ckr__trainer_streams + (x->ac->trainer || x->ac->sana ? CKR__TRAINER_STREAMS : 0);
     const char *name = s->name;
-    for (; i < n; i++)
-        if (!strcmp(s->kind, ckr__ac_stream_keys[i].kind) &&
-            !strcmp(s->name, ckr__ac_stream_keys[i].name)) {
-            *device = false;
-            return ckr__ac_stream_keys[i].key;
-        }
+    for (; row->key; row++)
+        if (row->kind && !strcmp(s->kind, row->kind) && !strcmp(name, row->name)) break;
+    *device = !row->key && (!strcmp(s->kind, "torch_cuda") || !strcmp(s->kind, "torch_mps") ||
+                            !strcmp(s->kind, "opaque"));
+    if (!*device) return row->key ? row->key : name;
     if (!strcmp(name, "default")) name = !strcmp(s->kind, "torch_mps") ? "mps" : "cuda";
-    *device = true;
     return x->ac->trainer ? name
            : ckr__printf(x->w.c, x->ac->sana ? "torch_%s" : "torch_%s_manual_seed", name);
 }
@@ -36031,32 +36200,32 @@ static uint64_t ckr__ac_fixed(ckr__ac_job *x, const char *key)
 
 /* What the key of a value that holds no stream now stands for: a stream that this rank gets, or the
    value itself where it is this rank's or all ranks'. NULL: neither. */
-static ckr_node *ckr__acc_other(ckr__ac_job *x, const ckr__restream *swap, bool same,
+static ckr_node *ckr__acc_other(ckr__ac_job *x, uint32_t rank, bool same,
                                 const char *key, ckr_node *v)
 {
-    ckr_stream as;
-    ckr__ac_as of;
-    memset(&as, 0, sizeof as);
-    if (ckr__ac_key(x->w.c, key, v, &of) != CKR_OK) return NULL;
-    as.kind = of.kind;
-    as.name = of.name;
-    if (of.kind && ckr__restream_find(swap, &as)) return NULL;
+    ckr__stream_key of;
+    if (ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &of) && of.kind &&
+        ckr__stream_of(x->w.s, rank, of.kind, of.name))
+        return NULL;
     if (same || !strcmp(key, "step") || ckr__ac_common(x->ac, key, v)) return v;
     x->n_alone++;
     return NULL;
 }
 
 /* A value of the old dict for a rank of the coming run; NULL: it gets none, or it comes later. */
-static ckr_node *ckr__acc_value(ckr__ac_job *x, const ckr__restream *swap, uint32_t rank, bool same,
-                                const char *key, ckr_node *v)
+static ckr_node *ckr__acc_value(ckr__ac_job *x, uint32_t rank, bool same, const char *key,
+                                ckr_node *v)
 {
-    const ckr_stream *was = ckr__ac_stream_in(swap, v), *now;
+    const ckr_stream *now;
+    ckr__stream_key of;
     const ckr_node *kept = NULL;
     uint64_t fixed;
-    if (!was) return ckr__acc_other(x, swap, same, key, v);
-    now = ckr__restream_find(swap, was);
+    if (!ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &of) || !of.kind ||
+        v->kind == CKR_NODE_NONE || (of.list && ckr_node_is_list(v) && !v->count))
+        return ckr__acc_other(x, rank, same, key, v);
+    now = ckr__stream_of(x->w.s, rank, of.kind, of.name);
     if (!now) return NULL;                     /* a stream that this rank does not have  */
-    if (was->state == v && (!x->ac->trainer || strcmp(was->kind, "torch_cuda") != 0)) {
+    if (!ckr__stream_listed(&of, v) && (!x->ac->trainer || strcmp(of.kind, "torch_cuda") != 0)) {
         memcpy(&v, &now->state, sizeof v);
         return v;
     }
@@ -36064,15 +36233,15 @@ static ckr_node *ckr__acc_value(ckr__ac_job *x, const ckr__restream *swap, uint3
     if (x->ranks != x->ac->ranks) kept = ckr__ac_kept(x, rank, key);
     fixed = ckr__ac_fixed(x, key);
     if (kept && (!ckr_node_is_list(kept) || kept->count != (fixed ? fixed : x->ranks))) kept = NULL;
-    return ckr__ac_devices(x, now, was, rank, v, kept, fixed);
+    return ckr__ac_devices(x, now, rank, v, kept, fixed);
 }
 
 /* Streams of the rank that the old dict had no place for. */
-static bool ckr__acc_append(ckr__ac_job *x, const ckr__restream *swap, uint32_t rank, ckr_node *d)
+static bool ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
 {
-    uint64_t i;
-    for (i = 0; i < swap->n_now; i++) {
-        const ckr_stream *now = &swap->now[i];
+    uint64_t i, n;
+    const ckr_stream *now = ckr__streams_of(x->w.s, rank, &n);
+    for (i = 0; i < n; i++, now++) {
         bool device;
         const char *key = ckr__ac_key_of(x, now, &device);
         const ckr_node *kept;
@@ -36084,7 +36253,7 @@ static bool ckr__acc_append(ckr__ac_job *x, const ckr__restream *swap, uint32_t 
         list = ckr__node(x->w.c, CKR_NODE_LIST);
         if (!list || !ckr__node_push(x->w.c, list, v)) return false;
         if (device && kept && ckr_node_is_list(kept) && kept->count)
-            v = ckr__ac_devices(x, now, NULL, rank, v, kept, 0);
+            v = ckr__ac_devices(x, now, rank, v, kept, 0);
         else if (device && strcmp(now->kind, "torch_mps") != 0 &&
                  !(x->ac->trainer && x->ranks == 1))
             v = list;
@@ -36104,10 +36273,10 @@ static bool ckr__acc_back(ckr__ac_job *x, uint32_t rank, ckr_node *d)
     for (i = 0; i < ckr__dict_n(of); i++) {
         const char *key = ckr__dict_key(of, i);
         ckr_node *v = key ? ckr__ac_kept(x, rank, key) : NULL;
-        ckr__ac_as as;
+        ckr__stream_key as;
         if (!v) continue;
-        if (ckr__ac_key(x->w.c, key, v, &as) != CKR_OK) return false;
-        if (as.kind) continue;                 /* a list of devices: it went in above    */
+        if (ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &as))
+            continue;                          /* a list of devices: it went in above    */
         x->n_back++;
         if (!ckr__node_set(x->w.c, d, key, v)) return false;
     }
@@ -36119,17 +36288,15 @@ static bool ckr__acc_back(ckr__ac_job *x, uint32_t rank, ckr_node *d)
 static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node *old, uint32_t from)
 {
     ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
-    ckr__restream swap;
     uint64_t i;
-    ckr__restream_set(&swap, x->source, from, x->w.s, rank);
     for (i = 0; d && old && i < old->count; i++) {
         const char *key = ckr__dict_key(old, i);
-        ckr_node *v = ckr__acc_value(x, &swap, rank, from == rank, key ? key : "",
+        ckr_node *v = ckr__acc_value(x, rank, from == rank, key ? key : "",
                                      ckr__dict_at(old, i));
         if (!v && x->w.c->err->code != CKR_OK) return NULL;
         if (v && !ckr__node_pair(x->w.c, d, old->u.items[2 * i], v)) return NULL;
     }
-    return d && ckr__acc_append(x, &swap, rank, d) && ckr__acc_back(x, rank, d) ? d : NULL;
+    return d && ckr__acc_append(x, rank, d) && ckr__acc_back(x, rank, d) ? d : NULL;
 }
 
 /* What has no place in the coming run's files, for the side file: {"step", "random": {RANK: {KEY:
@@ -36171,7 +36338,6 @@ static bool ckr__ac_carry_counts(ckr__ac_job *x, ckr_node *counts)
     const ckr_node *of = ckr_node_get(x->kept, "devices"), *dict = NULL;
     uint64_t i;
     uint32_t k;
-    ckr__ac_as as;
     for (i = 0; i < ckr__dict_n(of); i++)
         if (!ckr__node_take(x->w.c, counts, of, i))
             return false;
@@ -36180,11 +36346,11 @@ static bool ckr__ac_carry_counts(ckr__ac_job *x, ckr_node *counts)
     for (i = 0; dict && x->ranks != x->ac->ranks && i < dict->count; i++) {
         const char *key = ckr__dict_key(dict, i);
         ckr_node *v = ckr__dict_at(dict, i);
+        ckr__stream_key as;
         if (!key || !ckr_node_is_list(v) || !v->count || v->count == x->ac->ranks ||
             ckr_node_get(counts, key))
             continue;
-        if (ckr__ac_key(x->w.c, key, v, &as) != CKR_OK) return false;
-        if (as.device &&
+        if (ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &as) && as.list &&
             !ckr__node_set(x->w.c, counts, key, ckr__node_int(x->w.c, (int64_t)v->count)))
             return false;
     }
@@ -36287,12 +36453,6 @@ static ckr_result ckr__sana_say_random(ckr__ac_job *x)
                         "from rank 0's; their own are in ckptresume.json",
                         "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
     return e;
-}
-
-static bool ckr__ac_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
-{
-    (void)user, (void)kind, (void)name, (void)rank;
-    return true;
 }
 
 static bool ckr__sana_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
@@ -36575,11 +36735,13 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__dialect ckr__accelerate = {
-    "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__ac_holds, ckr__ac_emit, NULL, NULL, NULL,
+    "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__streams_held, ckr__ac_emit, NULL, NULL,
+    NULL,
     NULL, NULL, NULL
 };
 static const ckr__dialect ckr__hf_trainer = {
-    "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__ac_holds, ckr__ac_emit,
+    "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__streams_held,
+    ckr__ac_emit,
     NULL, NULL, NULL, NULL, NULL, NULL
 };
 static const ckr__dialect ckr__sana = {
@@ -37222,35 +37384,29 @@ static ckr_result ckr__lm_leftovers(ckr__lm *m, const ckr__dirlist *l)
     return m->c->err->code;
 }
 
-static ckr_result ckr__lm_stream(ckr__lm *m, uint32_t rank, const char *kind, const char *name,
-                                 const uint8_t *p, size_t n)
-{
-    ckr_node *state = ckr__node_text(m->c, CKR_NODE_BYTES, (const char *)p, n);
-    ckr_stream *x = CKR__PUSH(ckr_stream, m->c, m->s->rng, m->s->n_rng);
-    if (!state) return ckr__oom(m->c);
-    x->kind = kind;
-    x->name = name;
-    x->scope = "dp";
-    x->rank = rank;
-    x->n_bytes = n;
-    x->state = state;
-    return m->c->err->code;
-}
-
 static ckr_result ckr__lm_streams(ckr__lm *m)
 {
-    uint32_t i;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < m->P && r == CKR_OK; i++) {
-        const ckr__lm_rank *x = &m->ranks[i];
-        r = ckr__lm_stream(m, i, "llmc", "rng_state", x->head + 80, 8);
-        if (r == CKR_OK)
-            r = ckr__lm_stream(m, i, "llmc", "rng_state_last_update", x->head + 88, 8);
-        if (r == CKR_OK && x->section)
-            r = ckr__lm_stream(m, i, "llmc_mt", "shuffle",
-                               x->section + x->n_section - CKR__LM_MT, CKR__LM_MT);
+    static const struct { const char *kind, *name; size_t n; } rows[] = {
+        { "llmc", "rng_state", 8 }, { "llmc", "rng_state_last_update", 8 },
+        { "llmc_mt", "shuffle", CKR__LM_MT }
+    };
+    ckr__rank_streams k = CKR_ZERO;
+    size_t i;
+    k.c = m->c;
+    k.s = m->s;
+    k.scope = "dp";
+    for (; k.rank < m->P; k.rank++) {
+        const ckr__lm_rank *x = &m->ranks[k.rank];
+        for (i = 0; i < (x->section ? 3u : 2u); i++) {
+            const uint8_t *p = i == 2 ? x->section + x->n_section - CKR__LM_MT
+                                      : x->head + 80 + 8 * i;
+            const ckr_node *state =
+                ckr__node_text(m->c, CKR_NODE_BYTES, (const char *)p, rows[i].n);
+            if (!state) return ckr__oom(m->c);
+            ckr__stream_add(&k, rows[i].kind, rows[i].name, false, NULL, state);
+        }
     }
-    return r;
+    return m->c->err->code;
 }
 
 /* gpt2_update decays matrices only; the files hold no hyper-parameter. */
@@ -38045,19 +38201,19 @@ static uint64_t ckr__lm_new_samples(const ckr__lm_job *x, uint64_t file, uint64_
 }
 
 /* The stream of this name that the plan gives to a rank; NULL: it gives none. */
-static const ckr_stream *ckr__lm_given(const ckr__lm_job *x, uint32_t rank, const char *name)
+static const ckr_stream *ckr__lm_given(const ckr__lm_job *x, uint32_t rank, const char *kind,
+                                       const char *name)
 {
-    uint64_t n, i;
-    const ckr_stream *given = ckr__streams_of(x->s, rank, &n);
-    for (i = 0; i < n && x->m && !(x->t->without & CKR_RNG); i++)
-        if (!strcmp(given[i].name, name) && given[i].state && given[i].value) return &given[i];
-    return NULL;
+    const ckr_stream *s = x->m && !(x->t->without & CKR_RNG)
+                              ? ckr__stream_of(x->s, rank, kind, name)
+                              : NULL;
+    return s && s->state && s->value ? s : NULL;
 }
 
 /* The block of its loader's generator, or NULL. */
 static const uint8_t *ckr__lm_given_mt(const ckr__lm_job *x, uint32_t rank)
 {
-    const ckr_stream *s = ckr__lm_given(x, rank, "shuffle");
+    const ckr_stream *s = ckr__lm_given(x, rank, "llmc_mt", "shuffle");
     return s && s->state->kind == CKR_NODE_BYTES && s->state->count == CKR__LM_MT
                ? (const uint8_t *)s->state->u.str
                : NULL;
@@ -38065,7 +38221,7 @@ static const uint8_t *ckr__lm_given_mt(const ckr__lm_job *x, uint32_t rank)
 
 static uint64_t ckr__lm_given_word(const ckr__lm_job *x, uint32_t rank, const char *name)
 {
-    const ckr_stream *s = ckr__lm_given(x, rank, name);
+    const ckr_stream *s = ckr__lm_given(x, rank, "llmc", name);
     return s && s->value->kind == CKR_RNG_LLMC && s->value->u.w[0] ? s->value->u.w[0]
                                                                    : CKR__LM_SEED + (uint64_t)rank;
 }
@@ -38939,15 +39095,9 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return r == CKR_OK && !x.refused ? ckr__lm_schedule(&x) : r;
 }
 
-static bool ckr__lm_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
-{
-    (void)user, (void)kind, (void)name, (void)rank;
-    return true;
-}
-
 static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
 static const ckr__dialect ckr__llmc = {
-    "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__lm_holds, ckr__lm_emit, &ckr__lm_as_file,
+    "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__streams_held, ckr__lm_emit, &ckr__lm_as_file,
     ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data",
     "no file of llm.c tells the LR: -l, -k, -u, -x and -q of the coming run do, and have to be the "
     "saved run's"
@@ -39055,7 +39205,6 @@ typedef struct ckr__ds {
     uint64_t         n_params;
     ckr__map         by_name;
     const ckr_node  *optimizer;        /* universal: optimizer_state.pt                    */
-    ckr__ac          ac;       /* of torch's own state dicts: context and state only       */
 } ckr__ds;
 
 static ckr_result ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *where,
@@ -40157,9 +40306,11 @@ static ckr_result ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac
                                 uint64_t *n)
 {
     ckr_state s;
-    ckr__ac ac = r->ac;
+    ckr__ac ac;                /* of torch's own state dicts: context and state only       */
     uint64_t i;
     ckr_result e;
+    memset(&ac, 0, sizeof ac);
+    ac.c = r->c;
     ckr__state_init(&s);
     s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
     if (!s.tensors) return ckr__oom(r->c);
@@ -41116,8 +41267,8 @@ static bool ckr__ds_random_key(const char *key)
 
 static ckr_result ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
 {
-    ckr__ac_from of;
-    uint64_t i, k;
+    ckr__rank_streams of = CKR_ZERO;
+    uint64_t i;
     ckr_result e = CKR_OK;
     for (i = 0; i < f->root->count && e == CKR_OK; i++) {
         const char *key = ckr__dict_key(f->root, i);
@@ -41127,17 +41278,15 @@ static ckr_result ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t ra
             v->kind == CKR_NODE_NONE)
             continue;
         if (key && ckr__ds_random_key(key) && ckr_node_is_dict(v)) {
+            of.c = r->c;
+            of.s = r->s;
+            of.keys = ckr__trainer_streams;
+            of.scope = r->zero == 3 ? "dp" : r->pipe ? "pp" : "";
+            of.observed = r->zero == 3;        /* the scripts' own: the states show it       */
+            of.rank = rank;
             of.file = of.rel = f->rel;
             of.at = ckr__printf(r->c, "/%s", key);
-            of.rank = rank;
-            if (!of.at) return ckr__oom(r->c);
-            k = r->s->n_rng;
-            r->ac.several = true;              /* the scripts' own: the states show it       */
-            e = ckr__ac_streams_read(&r->ac, &of, v);
-            for (; k < r->s->n_rng; k++) {
-                r->s->rng[k].scope = r->zero == 3 ? "dp" : r->pipe ? "pp" : "";
-                r->s->rng[k].observed = r->zero == 3;
-            }
+            e = ckr__streams_read(&of, v);
         } else {
             e = ckr__ds_leave(r, f, key ? key : "?", v);
         }
@@ -41259,8 +41408,8 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     ckr__ds *r = CKR__NEW(c, ckr__ds);
     ckr_result e;
     if (!r) return c->err->code;
-    r->c = r->by_name.c = r->ac.c = c;
-    r->s = r->ac.s = s;
+    r->c = r->by_name.c = c;
+    r->s = s;
     r->dir = dir;
     r->desc = desc;
     r->updates = ckr__nan();
@@ -42752,57 +42901,39 @@ static ckr_node *ckr__ds_dims(ckr__ds_job *x)
                : NULL;
 }
 
-/* A state that was decided for this rank stands for the saved one. */
-static ckr_node *ckr__ds_stream_fn(void *user, ckr_node *n)
-{
-    const ckr__restream *swap = (const ckr__restream *)user;
-    const ckr_stream *now;
-    ckr_node *out = n;
-    uint64_t i;
-    for (i = 0; i < swap->n_was; i++) {
-        if (swap->was[i].state != n) continue;
-        now = ckr__restream_find(swap, &swap->was[i]);
-        if (now && now->state) memcpy(&out, &now->state, sizeof out);
-    }
-    return out;
-}
-
 /* What the trainer saved beside DeepSpeed's keys, of the source's rank that goes on here, with the
    random streams of rank `rank` of the coming run. */
 static bool ckr__ds_client_put(ckr__ds_job *x, ckr__out_file *f, const ckr_node *from,
-                               uint32_t was, uint32_t rank)
+                               uint32_t rank)
 {
-    ckr__restream swap;
-    ckr__copy hooks;
+    ckr__rank_streams k = CKR_ZERO;
     uint64_t i;
-    memset(&hooks, 0, sizeof hooks);
-    hooks.swap_fn = ckr__ds_stream_fn;
-    hooks.user = &swap;
+    k.c = x->c;
+    k.coming = x->s;
+    k.keys = ckr__trainer_streams;
+    k.rank = rank;
     if (x->t->without & CKR_PROGRESS) return true;     /* counters and data positions are in it */
-    if (x->ds) ckr__restream_set(&swap, x->ds->s, was, x->s, rank);
     for (i = 0; from && i < from->count; i++) {
         const char *key = ckr__dict_key(from, i);
+        const ckr_node *v = ckr__dict_at(from, i);
         if (key && ckr__ds_own_key(key)) continue;
         if (key && (x->t->without & CKR_RNG) && ckr__ds_random_key(key)) continue;
         if (key && ckr_node_get(f->root, key)) continue;
-        if (!ckr__node_pair(x->c, f->root, from->u.items[2 * i],
-                            ckr__copy_tree(x->c, f, ckr__dict_at(from, i),
-                                           key && ckr__ds_random_key(key) ? &hooks : NULL)))
+        if (key && ckr__ds_random_key(key) && ckr_node_is_dict(v)) v = ckr__streams_write(&k, v);
+        if (!v || !ckr__node_pair(x->c, f->root, from->u.items[2 * i],
+                                  ckr__copy_tree(x->c, f, v, NULL)))
             return false;
     }
     return true;
 }
 
-static const ckr_node *ckr__ds_source_root(const ckr__ds_job *x, uint32_t m, uint32_t d,
-                                           uint32_t *rank)
+static const ckr_node *ckr__ds_source_root(const ckr__ds_job *x, uint32_t m, uint32_t d)
 {
     const ckr__ds *r = x->ds;
     const ckr__ds_stage *g;
-    *rank = 0;
     if (!r) return NULL;
     if (x->pp != r->mp) m = (uint32_t)((uint64_t)m * r->mp / x->pp);
     g = &r->stages[m];
-    *rank = r->zero == 3 ? d % r->dp : m * r->dp;
     return r->zero == 3 && g->models[d % r->dp] ? g->models[d % r->dp]->root : g->model->root;
 }
 
@@ -42821,8 +42952,7 @@ static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
 {
     ckr__out_file *f =
         ckr__ds_out(x, x->zero == 3 ? CKR__DS_RANKED_ROW : CKR__DS_MODEL_ROW, m, d);
-    uint32_t was;
-    const ckr_node *from = ckr__ds_source_root(x, m, d, &was), *buffers;
+    const ckr_node *from = ckr__ds_source_root(x, m, d), *buffers;
     ckr__ctx *c = x->c;
     ckr_node *r, *info;
     if (!f) return ckr__oom(x->c);
@@ -42861,7 +42991,7 @@ static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
           !ckr__node_set(c, info, "universal_checkpoint_version", ckr__node_float(c, 0.2))) ||
          !ckr__node_set(c, r, "universal_checkpoint_info", info)))
         return ckr__oom(x->c);
-    return ckr__ds_client_put(x, f, from, was, x->zero == 3 ? d : m * x->dp)
+    return ckr__ds_client_put(x, f, from, x->zero == 3 ? d : m * x->dp)
                ? CKR_OK
                : ckr__oom(x->c);
 }
@@ -48075,54 +48205,38 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
 
 /* >>megatron.random ----------------------------------------------------------- */
 
-static ckr_result ckr__mg_stream(ckr__mg *r, uint32_t rank, const char *kind, const char *name,
-                                 const char *scope, const ckr_node *state)
-{
-    ckr_stream *s;
-    if (!state || state->kind == CKR_NODE_NONE) return CKR_OK;
-    s = CKR__PUSH(ckr_stream, r->c, r->s->rng, r->s->n_rng);
-    s->kind = kind;
-    s->name = name;
-    s->scope = scope;
-    s->rank = rank;
-    s->state = state;
-    s->n_bytes = ckr__stream_bytes(state);
-    return r->c->err->code;
-}
+static const ckr__stream_key ckr__mg_stream_keys[] = {
+    { "random_rng_state", "python", "default", false },
+    { "np_rng_state", "numpy", "default", false },
+    { "torch_rng_state", "torch_cpu", "default", false },
+    { "cuda_rng_state", "torch_cuda", "default", false },
+    { "rng_tracker_states", "torch_cuda", NULL, false },
+    { NULL, NULL, NULL, false }
+};
 
-/* One rank's dict: random_rng_state, np_rng_state, torch_rng_state, cuda_rng_state and the tracker
-   of named device streams. */
-static ckr_result ckr__mg_streams(ckr__mg *r, uint32_t rank, const char *rel, const ckr_node *d)
+/* One rank's dict. */
+static ckr_result ckr__mg_streams(ckr__mg *r, uint32_t rank, const char *file, const char *rel,
+                                  const ckr_node *d)
 {
-    static const char *const keys[][2] = { { "random_rng_state", "python" },
-                                           { "np_rng_state", "numpy" },
-                                           { "torch_rng_state", "torch_cpu" },
-                                           { "cuda_rng_state", "torch_cuda" } };
-    const bool own = ckr__mg_flag(r->args, "data_parallel_random_init");
-    uint64_t i, m;
-    size_t k;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < d->count && e == CKR_OK; i++) {
-        const char *key = ckr__dict_key(d, i);
-        const ckr_node *v = ckr__dict_at(d, i);
-        for (k = 0; key && k < 4; k++) if (!strcmp(key, keys[k][0])) break;
-        if (key && k < 4) {
-            e = ckr__mg_stream(r, rank, keys[k][1], "default", own ? "dp,pp" : "pp", v);
-        } else if (key && !strcmp(key, "rng_tracker_states") && ckr_node_is_dict(v)) {
-            for (m = 0; m < v->count && e == CKR_OK; m++) {
-                const char *name = ckr__dict_key(v, m);
-                const char *scope = !name                                   ? ""
-                                    : strstr(name, "expert")              ? "tp,pp,ep"
-                                    : !strcmp(name, "data-parallel-rng") ? "pp"
-                                                                            : "tp,pp";
-                if (name)
-                    e = ckr__mg_stream(r, rank, "torch_cuda", name, scope, ckr__dict_at(v, m));
-            }
-        } else {
-            e = ckr__leave(r->c, r->s, rel, ckr__printf(r->c, "rng_state/%s", key ? key : "?"), v);
-        }
+    ckr__rank_streams k = CKR_ZERO;
+    uint64_t i = r->s->n_rng;
+    k.c = r->c;
+    k.s = r->s;
+    k.keys = ckr__mg_stream_keys;
+    k.scope = ckr__mg_flag(r->args, "data_parallel_random_init") ? "dp,pp" : "pp";
+    k.rank = rank;
+    k.file = file;
+    k.rel = rel;
+    k.at = "/rng_state";
+    ckr__streams_read(&k, d);
+    for (; i < r->s->n_rng; i++) {
+        const char *name = r->s->rng[i].name;
+        if (strcmp(name, "default") != 0)
+            r->s->rng[i].scope = strstr(name, "expert")              ? "tp,pp,ep"
+                                 : !strcmp(name, "data-parallel-rng") ? "pp"
+                                                                        : "tp,pp";
     }
-    return e;
+    return r->c->err->code;
 }
 
 static ckr_result ckr__mg_randoms(ckr__mg *r)
@@ -48136,7 +48250,7 @@ static ckr_result ckr__mg_randoms(ckr__mg *r)
             if (ckr_node_is_dict(list->u.items[k]))
                 e = ckr__mg_streams(r, (uint32_t)ckr__mg_rank_of(r, f) +
                                            (uint32_t)k * r->tp * r->cp * r->ep,
-                                    f->rel, list->u.items[k]);
+                                    f->path, f->rel, list->u.items[k]);
     }
     return e;
 }
@@ -49638,7 +49752,7 @@ static ckr_result ckr__mg_dist_random(ckr__mg_dist *x, const ckr__dcp_item *q)
     for (i = 0; ckr_node_is_list(n) && i < n->count && z == CKR_OK; i++)
         if (ckr_node_is_dict(n->u.items[i]))
             z = ckr__mg_streams(r, at[1] + r->tp * r->cp * (k + (uint32_t)i + r->dp * at[0]),
-                                "rng_state", n->u.items[i]);
+                                r->dir, "rng_state", n->u.items[i]);
     if (z != CKR_OK || at[0] >= r->pp || at[1] >= r->tp) return z;
     for (i = 0; i < r->ep; i++) {
         ckr__mg_file *f = r->files[((uint64_t)at[0] * r->ep + i) * r->tp + at[1]];
@@ -51232,67 +51346,15 @@ static bool ckr__mg_plain_args(ckr__mg_job *x, ckr_node *d)
 static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
 {
     const ckr_node *old = ckr_node_get(x->mg->root, "args");
-    ckr_node *n = ckr__node(x->c, CKR_NODE_OBJECT), *d = ckr__dict_copy(x->c, x->args);
-    ckr_object *o = CKR__NEW(x->c, ckr_object);
+    ckr_node *n, *d = ckr__dict_copy(x->c, x->args);
     const int64_t rank = k->tp + (int64_t)x->tp * x->cp * (k->ep + (int64_t)x->dp * k->pp);
-    if (!n || !d || !o || !ckr__mg_arg_int(x, d, "rank", rank, false)) return NULL;
+    if (!d || !ckr__mg_arg_int(x, d, "rank", rank, false)) return NULL;
     if (x->version && !ckr__mg_plain_args(x, d)) return NULL;
-    *o = *old->u.object;
-    o->state = d;
-    n->u.object = o;
-    return ckr__copy_tree(x->c, k->f, n, NULL);
+    n = ckr__node_object(x->c, old, d);
+    return n ? ckr__copy_tree(x->c, k->f, n, NULL) : NULL;
 }
 
 /* emit: random states -------------------------------------------------------------- */
-
-static const ckr_stream *ckr__mg_stream_named(const ckr_stream *list, uint64_t n,
-                                             const char *kind, const char *name)
-{
-    uint64_t i;
-    for (i = 0; i < n; i++)
-        if (!strcmp(list[i].kind, kind) && !strcmp(list[i].name, name)) return &list[i];
-    return NULL;
-}
-
-/* A stream's state where the plan gives the rank one; else what an old rank had. */
-static ckr_node *ckr__mg_state_of(const ckr_stream *s, ckr_node *old)
-{
-    return s ? (ckr_node *)(uintptr_t)s->state : old;
-}
-
-/* One rank's dict of streams in the form of an old one. */
-static ckr_node *ckr__mg_restream(ckr__mg_job *x, const ckr_node *old, uint32_t rank)
-{
-    static const char *const keys[][2] = { { "random_rng_state", "python" },
-                                           { "np_rng_state", "numpy" },
-                                           { "torch_rng_state", "torch_cpu" },
-                                           { "cuda_rng_state", "torch_cuda" } };
-    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
-    uint64_t n, i, m;
-    const ckr_stream *all = ckr__streams_of(x->s, rank, &n);
-    size_t k;
-    for (i = 0; d && i < old->count; i++) {
-        const char *key = ckr__dict_key(old, i);
-        ckr_node *v = ckr__dict_at(old, i);
-        for (k = 0; key && k < 4 && strcmp(key, keys[k][0]) != 0; k++) {}
-        if (key && k < 4) {
-            v = ckr__mg_state_of(ckr__mg_stream_named(all, n, keys[k][1], "default"), v);
-        } else if (key && !strcmp(key, "rng_tracker_states") && ckr_node_is_dict(v)) {
-            ckr_node *t = ckr__node(x->c, CKR_NODE_DICT);
-            for (m = 0; t && m < v->count; m++) {
-                const char *name = ckr__dict_key(v, m);
-                const ckr_stream *s =
-                    name ? ckr__mg_stream_named(all, n, "torch_cuda", name) : NULL;
-                if (!ckr__node_pair(x->c, t, v->u.items[2 * m],
-                                    ckr__mg_state_of(s, ckr__dict_at(v, m))))
-                    return NULL;
-            }
-            v = t;
-        }
-        if (!ckr__node_pair(x->c, d, old->u.items[2 * i], v)) return NULL;
-    }
-    return d;
-}
 
 /* What a file has of a rank and, where every replica has its own, of its replicas. `dp` is that of
    the first. */
@@ -51300,14 +51362,18 @@ static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k, 
 {
     const ckr_node *list = ckr_node_get(k->from->root, "rng_state");
     ckr_node *out;
+    ckr__rank_streams to = CKR_ZERO;
     uint64_t i;
     const uint64_t n = ckr_node_is_list(list) && list->count > 1 ? x->dp : 1;
     if (!ckr_node_is_list(list) || !list->count) return list;
+    to.c = x->c;
+    to.coming = x->s;
+    to.keys = ckr__mg_stream_keys;
     out = ckr__node(x->c, CKR_NODE_LIST);
     for (i = 0; out && i < n; i++) {
         const ckr_node *old = list->u.items[i % list->count];
-        const uint32_t rank = k->tp + x->tp * x->cp * (dp + (uint32_t)i + x->dp * k->pp);
-        if (!ckr__node_push(x->c, out, ckr_node_is_dict(old) ? ckr__mg_restream(x, old, rank)
+        to.rank = k->tp + x->tp * x->cp * (dp + (uint32_t)i + x->dp * k->pp);
+        if (!ckr__node_push(x->c, out, ckr_node_is_dict(old) ? ckr__streams_write(&to, old)
                                                              : (ckr_node *)(uintptr_t)old))
             return NULL;
     }
@@ -52211,12 +52277,6 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return ckr__mg_emit_all(&x);
 }
 
-static bool ckr__mg_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
-{
-    (void)user, (void)kind, (void)name, (void)rank;
-    return true;
-}
-
 /* Optimizer state that was written wrong: what mends it writes Megatron's own files. */
 static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                  ckr_note **notes, uint64_t *n_notes)
@@ -52236,7 +52296,8 @@ static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_targ
 }
 
 static const ckr__dialect ckr__megatron = {
-    "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__mg_holds, ckr__mg_emit,
+    "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__streams_held,
+    ckr__mg_emit,
     NULL, NULL, ckr__mg_faults, "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
     "vpp to_version", NULL
 };
