@@ -23744,13 +23744,12 @@ static ckr_result ckr__remap_record(ckr__remap *m, ckr__cell *cell)
 }
 
 /* A seed that no derived stream may have. */
-static ckr_result ckr__remap_used(ckr__remap *m, uint64_t seed)
+static void ckr__remap_used(ckr__remap *m, uint64_t seed)
 {
     uint64_t *key = CKR__NEW(m->c, uint64_t);          /* the map borrows its keys */
-    if (!key) return ckr__oom(m->c);
+    if (!key) return;
     *key = seed;
-    return ckr__map_put(&m->seeds, (const char *)key, sizeof *key, 0, NULL) ? CKR_OK
-                                                                           : ckr__oom(m->c);
+    ckr__map_put(&m->seeds, (const char *)key, sizeof *key, 0, NULL);
 }
 
 /* Kinds that are a seed and a counter: their seeds can be told apart. */
@@ -23775,9 +23774,9 @@ static ckr_result ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
         old->status = CKR__CELL_RETIRED;
         if (!old->born) old->seed = cell->state->seed;
         old->state = NULL;
-        if (ckr__remap_used(m, old->seed) != CKR_OK) return ckr__oom(m->c);
+        ckr__remap_used(m, old->seed);
         if (cell->recorded) m->records[cell->slot] = old;
-        else if (ckr__remap_record(m, old) != CKR_OK) return ckr__oom(m->c);
+        else ckr__remap_record(m, old);
     } else if (cell->recorded) {
         m->records[cell->slot] = NULL;
     }
@@ -23787,7 +23786,7 @@ static ckr_result ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
     cell->recorded = cell->saved = false;
     cell->status = CKR__CELL_LIVE;
     m->changed = true;
-    return CKR_OK;
+    return m->c->err->code;
 }
 
 /* mt19937's words in four lanes, each multiplied by a secret, so that no file can prepare two that
@@ -23899,12 +23898,12 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
             if (m->sizes[i + 1][k] > m->most[k]) m->most[k] = m->sizes[i + 1][k];
             if (ckr_node_get(e, "old") && old[k] > m->most[k]) m->most[k] = old[k];
         }
-        if (!ckr__node_push(m->c, m->history, e)) return ckr__oom(m->c);
+        ckr__node_push(m->c, m->history, e);
     }
     for (k = 0; k < CKR__AXES && g; k++) *ours = *ours && m->sizes[g][k] == m->from.size[k];
     for (m->most_ranks = 1, k = 0; k < CKR__AXES; k++)
         if (!ckr__mul_u64(m->most_ranks, m->most[k], &m->most_ranks)) m->most_ranks = UINT64_MAX;
-    return CKR_OK;
+    return m->c->err->code;
 }
 
 static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
@@ -24064,11 +24063,9 @@ static ckr_result ckr__record_stream(ckr__remap *m, const ckr_node *n)
     if (r == CKR_OK && entry.state && entry.born && ckr__has_counter(entry.state) &&
         entry.state->seed != entry.seed)
         return ckr__record_bad(m, "streams", "a parked stream with another seed than its own");
-    if (r == CKR_OK && (entry.born || entry.status == CKR__CELL_RETIRED))
-        r = ckr__remap_used(m, entry.seed);
-    if (r == CKR_OK && entry.state && ckr__has_seed(entry.state))
-        r = ckr__remap_used(m, entry.state->seed);
     if (r != CKR_OK) return r;
+    if (entry.born || entry.status == CKR__CELL_RETIRED) ckr__remap_used(m, entry.seed);
+    if (entry.state && ckr__has_seed(entry.state)) ckr__remap_used(m, entry.state->seed);
     if (entry.status == CKR__CELL_RETIRED) return ckr__record_retired(m, &entry);
     return ckr__record_place(m, f, &entry);
 }
@@ -24103,7 +24100,7 @@ static ckr_result ckr__record_streams(ckr__remap *m)
     if (!ckr_node_is_list(list)) return ckr__record_bad(m, "streams", "there is no list of them");
     for (i = 0; i < list->count && r == CKR_OK; i++)
         r = ckr__record_stream(m, list->u.items[i]);
-    return r;
+    return m->c->err->code;
 }
 
 /* >>rng.remap.scope: what the saved streams vary over */
@@ -24146,8 +24143,7 @@ static ckr_result ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *id
 {
     ckr__map first = { m->c, NULL, 0, 0 };
     uint64_t i, k;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < m->job->n_saved && r == CKR_OK; i++) {
+    for (i = 0; i < m->job->n_saved; i++) {
         const ckr__rng_saved *s = &m->job->saved[i];
         const uint8_t f = m->fam_of[i];
         if (f == CKR__TAGS || differ[f]) continue;
@@ -24157,8 +24153,7 @@ static ckr_result ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *id
         if (axis == CKR__AXIS_DP && m->from.folded && !(m->fams[f].axes >> CKR__AXIS_EP & 1))
             ids[i].at[CKR__AXIS_EP] = 0;
         if (!ckr__map_find(&first, (const char *)&ids[i], sizeof ids[i], &k)) {
-            if (!ckr__map_put(&first, (const char *)&ids[i], sizeof ids[i], i, NULL))
-                r = ckr__oom(m->c);
+            ckr__map_put(&first, (const char *)&ids[i], sizeof ids[i], i, NULL);
             continue;
         }
         compared[f] = 1;
@@ -24166,7 +24161,7 @@ static ckr_result ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *id
             differ[f] = 1;
     }
     ckr__map_free(&first);
-    return r;
+    return m->c->err->code;
 }
 
 /* A device's stream that at most half of the ranks have saved, of those that have saved any, is
@@ -24236,9 +24231,8 @@ static ckr_result ckr__remap_scopes(ckr__remap *m)
     for (f = 0; f < m->n_fams && r == CKR_OK; f++) {
         ckr__scope_alike(m, &m->fams[f]);
         m->fams[f].scope = ckr__axes_text(m->c, m->fams[f].axes);
-        if (!m->fams[f].scope) r = ckr__oom(m->c);
     }
-    return r;
+    return m->c->err->code;
 }
 
 /* Each point's stream, from the first rank that saved it; and which rank saved which. */
@@ -24254,9 +24248,8 @@ static ckr_result ckr__remap_saved(ckr__remap *m)
         if (m->fam_of[i] == CKR__TAGS) continue;
         ids[i].tag = f->tag;
         ckr__grid_at(&m->from, s->rank, ids[i].at);
-        if (ckr__cell_find(m, f, ids[i].at, true, &cell) != CKR_OK ||
-            !ckr__map_put(&m->own, (const char *)&ids[i], sizeof ids[i], s->rank, NULL))
-            return ckr__oom(m->c);
+        ckr__map_put(&m->own, (const char *)&ids[i], sizeof ids[i], s->rank, NULL);
+        if (ckr__cell_find(m, f, ids[i].at, true, &cell) != CKR_OK) return ckr__oom(m->c);
         if (!f->like) f->like = s->state;
         if (cell->saved) {
             if (cell->sum != m->sum[i]) f->n_moved++;      /* first wins, and is said to */
@@ -24266,10 +24259,9 @@ static ckr_result ckr__remap_saved(ckr__remap *m)
         cell->rank = s->rank;
         cell->state = s->state;
         cell->sum = m->sum[i];
-        if (ckr__has_seed(s->state) && ckr__remap_used(m, s->state->seed) != CKR_OK)
-            return ckr__oom(m->c);
+        if (ckr__has_seed(s->state)) ckr__remap_used(m, s->state->seed);
     }
-    return CKR_OK;
+    return m->c->err->code;
 }
 
 /* >>rng.remap.assign: who continues what */
@@ -24522,8 +24514,9 @@ static ckr_result ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
     cell->axes = f->axes;
     cell->seed = s;
     cell->sum = ckr__rng_sum(m->c, r);
-    if (ckr__remap_used(m, s) != CKR_OK) return ckr__oom(m->c);
-    return ckr__has_seed(r) && r->seed != s ? ckr__remap_used(m, r->seed) : CKR_OK;
+    ckr__remap_used(m, s);
+    if (ckr__has_seed(r) && r->seed != s) ckr__remap_used(m, r->seed);
+    return m->c->err->code;
 }
 
 /* Does anything differ from the run that saved this? */
@@ -24651,11 +24644,10 @@ static ckr_result ckr__remap_carried(ckr__remap *m)
         v->rank = x->rank;
         v->step = x->step;
         v->state = x->state;
-        if (!v->at) return ckr__oom(m->c);
         v++;
     }
     m->out->n_carried = n;
-    return CKR_OK;
+    return m->c->err->code;
 }
 
 /* >>rng.remap.proof: that no two streams of the coming run meet */
@@ -24686,9 +24678,8 @@ static ckr_result ckr__proof_count(ckr__remap *m, ckr__cell *const *v, size_t n,
     ckr__map tags = { m->c, NULL, 0, 0 };
     uint64_t gap = 0, tag;
     size_t i;
-    ckr_result r = CKR_OK;
     memset(p, 0, sizeof *p);
-    for (i = 0; i < n && r == CKR_OK; i++) {
+    for (i = 0; i < n; i++) {
         const ckr_rng *s = v[i]->state;
         const int meet = i ? ckr__cell_meet(v[i - 1], v[i], m->job->draws, &gap) : CKR__APART;
         const bool first = i == 0 || v[i - 1]->id.tag != v[i]->id.tag ||
@@ -24707,11 +24698,10 @@ static ckr_result ckr__proof_count(ckr__remap *m, ckr__cell *const *v, size_t n,
         if (!first) continue;
         tag = v[i]->id.tag;
         if (ckr__map_find(&tags, (const char *)&s->seed, sizeof s->seed, &tag)) p->n_shared++;
-        else if (!ckr__map_put(&tags, (const char *)&s->seed, sizeof s->seed, tag, NULL))
-            r = ckr__oom(m->c);
+        else ckr__map_put(&tags, (const char *)&s->seed, sizeof s->seed, tag, NULL);
     }
     ckr__map_free(&tags);
-    return r;
+    return m->c->err->code;
 }
 
 static void ckr__proof_counter(const ckr__remap *m, const ckr__proof *p, ckr__buf *b)
@@ -24866,32 +24856,29 @@ static ckr_result ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
 {
     const bool kept = m->job->policy == CKR_RNG_KEEP;
     size_t i;
-    ckr_result r = m->reseed ? CKR_OK : ckr__remap_say_scope(m, f);
-    for (i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings && r == CKR_OK; i++) {
+    if (!m->reseed) ckr__remap_say_scope(m, f);
+    for (i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings; i++) {
         const ckr__rng_saying *s = &ckr__rng_sayings[i];
         uint64_t n;
         memcpy(&n, (const char *)f + s->at, sizeof n);
-        r = ckr__remap_say(m, f, s->code, s->severity, n, s->reason, s->remedy);
+        ckr__remap_say(m, f, s->code, s->severity, n, s->reason, s->remedy);
     }
-    if (r == CKR_OK)
-        r = ckr__remap_say(m, f, m->reseed ? "CKR_RNG_RESEEDED" : "CKR_W_RNG_DERIVED",
-                           m->reseed ? CKR_CHANGED : CKR_APPROX, f->n_new,
-                           m->reseed ? "from the seed that was given"
-                                     : "belong to ranks that are new: derived from the run's key",
-                           NULL);
-    if (r == CKR_OK && !m->reseed)
-        r = ckr__remap_say(m, f, "CKR_W_RNG_DUPLICATES", kept ? CKR_CHANGED : CKR_EXACT,
-                           f->n_duplicate,
-                           kept ? "were saved equal to another rank's that should differ; kept so"
-                                : "were saved equal to another rank's that should differ",
-                           kept ? "--rng remap" : NULL);
-    if (r == CKR_OK && !m->reseed)
-        r = ckr__remap_say(m, f, "CKR_W_RNG_OVERLAP", kept ? CKR_CHANGED : CKR_EXACT, f->n_overlap,
-                           kept ? "have the seed of another rank that is further on, and will "
-                                  "repeat it; kept so"
-                                : "have the seed of another rank that is further on",
-                           kept ? "--rng remap" : NULL);
-    return r;
+    ckr__remap_say(m, f, m->reseed ? "CKR_RNG_RESEEDED" : "CKR_W_RNG_DERIVED",
+                   m->reseed ? CKR_CHANGED : CKR_APPROX, f->n_new,
+                   m->reseed ? "from the seed that was given"
+                             : "belong to ranks that are new: derived from the run's key",
+                   NULL);
+    if (m->reseed) return m->c->err->code;
+    ckr__remap_say(m, f, "CKR_W_RNG_DUPLICATES", kept ? CKR_CHANGED : CKR_EXACT, f->n_duplicate,
+                   kept ? "were saved equal to another rank's that should differ; kept so"
+                        : "were saved equal to another rank's that should differ",
+                   kept ? "--rng remap" : NULL);
+    ckr__remap_say(m, f, "CKR_W_RNG_OVERLAP", kept ? CKR_CHANGED : CKR_EXACT, f->n_overlap,
+                   kept ? "have the seed of another rank that is further on, and will repeat it; "
+                          "kept so"
+                        : "have the seed of another rank that is further on",
+                   kept ? "--rng remap" : NULL);
+    return m->c->err->code;
 }
 
 static ckr_result ckr__remap_report(ckr__remap *m, bool foreign, bool begun)
@@ -24937,18 +24924,10 @@ static ckr_node *ckr__record_sizes(ckr__ctx *c, const uint32_t value[CKR__AXES],
 {
     ckr_node *n = ckr__node(c, CKR_NODE_DICT);
     uint32_t i;
-    for (i = 0; i < CKR__AXES && n; i++)
-        if (axes >> i & 1 &&
-            !ckr__node_pair(c, n, ckr__node_str(c, ckr__axis_name[i]),
-                            ckr__node_int(c, (int64_t)value[i])))
-            return NULL;
+    for (i = 0; i < CKR__AXES; i++)
+        if (axes >> i & 1)
+            ckr__node_set(c, n, ckr__axis_name[i], ckr__node_int(c, (int64_t)value[i]));
     return n;
-}
-
-static bool ckr__record_put_int(ckr__ctx *c, ckr_node *n, const char *key, uint64_t v)
-{
-    return ckr__node_pair(c, n, ckr__node_str(c, key),
-                          ckr__node_int(c, v > INT64_MAX ? INT64_MAX : (int64_t)v));
 }
 
 static ckr_node *ckr__record_state_node(ckr__ctx *c, const ckr_rng *r)
@@ -24961,22 +24940,22 @@ static ckr_node *ckr__record_state_node(ckr__ctx *c, const ckr_rng *r)
 static ckr_node *ckr__record_put(ckr__remap *m, const ckr__cell *x)
 {
     ckr__ctx *c = m->c;
-    ckr_node *n = ckr__node(c, CKR_NODE_DICT);
-    bool ok = ckr__record_put_int(c, n, "tag", x->id.tag) &&
-              ckr__node_pair(c, n, ckr__node_str(c, "coord"),
-                             ckr__record_sizes(c, x->id.at, x->axes)) &&
-              ckr__record_put_int(c, n, "born", x->born) &&
-              ckr__node_pair(c, n, ckr__node_str(c, "status"),
-                             ckr__node_str(c, ckr__cell_status[x->status % 3]));
-    if (ok && x->attempt) ok = ckr__record_put_int(c, n, "attempt", x->attempt);
-    if (ok && (x->born || x->status == CKR__CELL_RETIRED))
-        ok = ckr__node_pair(c, n, ckr__node_str(c, "seed"), ckr__hex64_node(c, x->seed));
-    if (ok && x->high) ok = ckr__record_put_int(c, n, "high_offset", x->high);
-    if (ok && x->status == CKR__CELL_PARKED)
-        ok = ckr__record_put_int(c, n, "rank", x->rank) &&
-             ckr__node_pair(c, n, ckr__node_str(c, "step"), ckr__node_int(c, x->step)) &&
-             ckr__node_pair(c, n, ckr__node_str(c, "state"), ckr__record_state_node(c, x->state));
-    return ok ? n : NULL;
+    ckr_node *n = ckr__node_dict(c, "tag", ckr__node_int(c, x->id.tag),
+                                 "coord", ckr__record_sizes(c, x->id.at, x->axes),
+                                 "born", ckr__node_int(c, x->born),
+                                 "status", ckr__node_str(c, ckr__cell_status[x->status % 3]), NULL);
+    if (x->attempt) ckr__node_set(c, n, "attempt", ckr__node_int(c, x->attempt));
+    if (x->born || x->status == CKR__CELL_RETIRED)
+        ckr__node_set(c, n, "seed", ckr__hex64_node(c, x->seed));
+    if (x->high)
+        ckr__node_set(c, n, "high_offset",
+                      ckr__node_int(c, x->high > INT64_MAX ? INT64_MAX : (int64_t)x->high));
+    if (x->status == CKR__CELL_PARKED) {
+        ckr__node_set(c, n, "rank", ckr__node_int(c, x->rank));
+        ckr__node_set(c, n, "step", ckr__node_int(c, x->step));
+        ckr__node_set(c, n, "state", ckr__record_state_node(c, x->state));
+    }
+    return n;
 }
 
 static ckr_node *ckr__record_put_tags(ckr__remap *m)
@@ -24984,56 +24963,47 @@ static ckr_node *ckr__record_put_tags(ckr__remap *m)
     ckr__ctx *c = m->c;
     ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
     uint32_t i;
-    for (i = 0; i < m->n_fams && dict; i++) {
+    for (i = 0; i < m->n_fams; i++) {
         const ckr__fam *f = &m->fams[i];
-        ckr_node *n = ckr__node(c, CKR_NODE_DICT);
+        ckr_node *n = ckr__node_dict(c, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind)),
+                                     "name", ckr__node_str(c, f->name),
+                                     "scope", ckr__node_str(c, f->scope), NULL);
         char tag[16];
         ckr__format(tag, sizeof tag, "%lu", (unsigned long)f->tag);
-        if (!ckr__node_set(c, n, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind))) ||
-            !ckr__node_set(c, n, "name", ckr__node_str(c, f->name)) ||
-            !ckr__node_set(c, n, "scope", ckr__node_str(c, f->scope)) ||
-            (f->partial && !ckr__node_set(c, n, "alone", ckr__node_bool(c, true))) ||
-            !ckr__node_pair(c, dict, ckr__node_str(c, tag), n))
-            return NULL;
+        if (f->partial) ckr__node_set(c, n, "alone", ckr__node_bool(c, true));
+        ckr__node_pair(c, dict, ckr__node_str(c, tag), n);
     }
     return dict;
-}
-
-static bool ckr__record_put_history(ckr__remap *m)
-{
-    ckr__ctx *c = m->c;
-    ckr_node *n = ckr__node(c, CKR_NODE_DICT);
-    const uint32_t all = (1u << CKR__AXES) - 1;
-    return ckr__node_set(c, n, "generation", ckr__node_int(c, (int64_t)m->generation)) &&
-           ckr__node_set(c, n, "step", ckr__node_int(c, m->job->step)) &&
-           ckr__node_set(c, n, "old", ckr__record_sizes(c, m->from.size, all)) &&
-           ckr__node_set(c, n, "new", ckr__record_sizes(c, m->to.size, all)) &&
-           ckr__node_push(c, m->history, n);
 }
 
 /* The record of this remap and all before. */
 static ckr_result ckr__remap_write(ckr__remap *m, bool moved)
 {
     ckr__ctx *c = m->c;
-    ckr_node *root = ckr__node(c, CKR_NODE_DICT), *list = ckr__node(c, CKR_NODE_LIST);
+    const uint32_t all = (1u << CKR__AXES) - 1;
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
     uint64_t i;
-    bool ok = root && list;
     if (!m->history) m->history = ckr__node(c, CKR_NODE_LIST);
-    if (ok && moved) ok = m->history && ckr__record_put_history(m);
-    for (i = 0; i < m->n_records && ok; i++) {
+    if (moved)
+        ckr__node_push(c, m->history,
+                       ckr__node_dict(c, "generation", ckr__node_int(c, (int64_t)m->generation),
+                                      "step", ckr__node_int(c, m->job->step),
+                                      "old", ckr__record_sizes(c, m->from.size, all),
+                                      "new", ckr__record_sizes(c, m->to.size, all), NULL));
+    for (i = 0; i < m->n_records; i++) {
         const ckr__cell *x = m->records[i];
         if (x && (x->born || x->status != CKR__CELL_LIVE))
-            ok = ckr__node_push(c, list, ckr__record_put(m, x));
+            ckr__node_push(c, list, ckr__record_put(m, x));
     }
-    ok = ok && ckr__node_set(c, root, "format", ckr__node_str(c, "ckptresume-rng-lineage")) &&
-         ckr__node_set(c, root, "version", ckr__node_int(c, 1)) &&
-         ckr__node_set(c, root, "K", ckr__hex64_node(c, (uint64_t)m->key[0] << 32 | m->key[1])) &&
-         ckr__node_set(c, root, "root_sha256", ckr__node_hex(c, m->root, 32)) &&
-         ckr__node_set(c, root, "generation", ckr__node_int(c, (int64_t)m->generation)) &&
-         ckr__node_set(c, root, "tags", ckr__record_put_tags(m)) &&
-         ckr__node_set(c, root, "history", m->history) && ckr__node_set(c, root, "streams", list);
-    m->out->lineage = root;
-    return ok ? CKR_OK : ckr__oom(m->c);
+    m->out->lineage =
+        ckr__node_dict(c, "format", ckr__node_str(c, "ckptresume-rng-lineage"),
+                       "version", ckr__node_int(c, 1),
+                       "K", ckr__hex64_node(c, (uint64_t)m->key[0] << 32 | m->key[1]),
+                       "root_sha256", ckr__node_hex(c, m->root, 32),
+                       "generation", ckr__node_int(c, (int64_t)m->generation),
+                       "tags", ckr__record_put_tags(m), "history", m->history, "streams", list,
+                       NULL);
+    return c->err->code;
 }
 
 /* >>rng.remap.all */
@@ -57239,20 +57209,15 @@ static bool ckr__setting_number(const ckr_setting *x, double *out)
 /* Groups of the output are copies, so that the checkpoint's stay what they are. */
 static ckr_result ckr__decide_copy_groups(ckr__decide *d)
 {
-    uint64_t i, k;
+    uint64_t i;
     ckr_group *g = CKR__NEW_N(d->c, ckr_group, d->out->n_groups);
     if (!g) return d->c->err->code;
     for (i = 0; i < d->out->n_groups; i++) {
-        const ckr_node *old = d->out->groups[i].hyper;
         g[i] = d->out->groups[i];
-        g[i].hyper = ckr__node(d->c, CKR_NODE_DICT);
-        for (k = 0; g[i].hyper && old && k < old->count; k++)
-            if (!ckr__node_take(d->c, g[i].hyper, old, k))
-                return d->c->err->code;
-        if (!g[i].hyper) return d->c->err->code;
+        g[i].hyper = ckr__dict_copy(d->c, g[i].hyper);
     }
     d->out->groups = g;
-    return CKR_OK;
+    return d->c->err->code;
 }
 
 /* A hyper-parameter of the groups that a setting names. Groups without weight decay are so on
@@ -57273,7 +57238,7 @@ static ckr_result ckr__decide_hyper(ckr__decide *d, const ckr_setting *x, double
         was = 0;
         ckr_node_f64(ckr_node_get(hyper, x->key), &was);
         if (any && !(was != 0)) { zero++; continue; }
-        if (!ckr__node_set(d->c, hyper, x->key, ckr__node_float(d->c, v))) return d->c->err->code;
+        ckr__node_set(d->c, hyper, x->key, ckr__node_float(d->c, v));
         ckr__span_add(&old, was);
         n++;
     }
@@ -57400,10 +57365,9 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
     r = ckr__decide_hyper(d, x, v);
     for (i = 0; i < d->out->n_groups && r == CKR_OK; i++)
         if (ckr__setting_is_for(x, d->out, i) &&
-            ckr_node_get(d->out->groups[i].hyper, "initial_lr") &&
-            !ckr__node_set(d->c, d->out->groups[i].hyper, "initial_lr", ckr__node_float(d->c, v)))
-            r = d->c->err->code;
-    return r;
+            ckr_node_get(d->out->groups[i].hyper, "initial_lr"))
+            ckr__node_set(d->c, d->out->groups[i].hyper, "initial_lr", ckr__node_float(d->c, v));
+    return d->c->err->code;
 }
 
 static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
@@ -57988,22 +57952,21 @@ static ckr_result ckr__decide_momentum(ckr__decide *d, uint64_t group, double v)
     const ckr_lane *l = &d->after->lanes[group];
     double was;
     uint64_t i;
-    if (!strcmp(d->after->kind, "torch:OneCycleLR") &&
-        (!ckr__node_set(d->c, h, "max_momentum", ckr__node_float(d->c, l->max_momentum)) ||
-         !ckr__node_set(d->c, h, "base_momentum", ckr__node_float(d->c, l->base_momentum))))
-        return d->c->err->code;
+    if (!strcmp(d->after->kind, "torch:OneCycleLR")) {
+        ckr__node_set(d->c, h, "max_momentum", ckr__node_float(d->c, l->max_momentum));
+        ckr__node_set(d->c, h, "base_momentum", ckr__node_float(d->c, l->base_momentum));
+    }
     betas = ckr__dict_value(h, "betas");
-    if (!d->after->beta1 || !ckr_node_is_list(betas) || !betas->count)
-        return !ckr_node_f64(ckr_node_get(h, "momentum"), &was) || ckr__same(v, was) ||
-                       ckr__node_set(d->c, h, "momentum", ckr__node_float(d->c, v))
-                   ? CKR_OK
-                   : d->c->err->code;
-    if (ckr_node_f64(betas->u.items[0], &was) && ckr__same(v, was)) return CKR_OK;
-    list = ckr__node(d->c, (ckr_node_kind)betas->kind);
-    for (i = 0; list && i < betas->count; i++)
-        if (!ckr__node_push(d->c, list, i ? betas->u.items[i] : ckr__node_float(d->c, v)))
-            return d->c->err->code;
-    return list && ckr__node_set(d->c, h, "betas", list) ? CKR_OK : d->c->err->code;
+    if (!d->after->beta1 || !ckr_node_is_list(betas) || !betas->count) {
+        if (ckr_node_f64(ckr_node_get(h, "momentum"), &was) && !ckr__same(v, was))
+            ckr__node_set(d->c, h, "momentum", ckr__node_float(d->c, v));
+    } else if (!ckr_node_f64(betas->u.items[0], &was) || !ckr__same(v, was)) {
+        list = ckr__node(d->c, (ckr_node_kind)betas->kind);
+        for (i = 0; i < betas->count; i++)
+            ckr__node_push(d->c, list, i ? betas->u.items[i] : ckr__node_float(d->c, v));
+        ckr__node_set(d->c, h, "betas", list);
+    }
+    return d->c->err->code;
 }
 
 /* torch refuses to cycle the momentum of an optimizer without. */
@@ -58047,33 +58010,28 @@ static ckr_result ckr__decide_write(ckr__decide *d)
         double was = ckr__nan();               /* stays so where it is a tensor          */
         ckr_node_f64(ckr_node_get(h, "lr"), &was);
         if (lr.first[i] == lr.first[i] && ckr_node_get(h, "lr") &&
-            (was != was ? changed : fabs(was - lr.first[i]) > 4 * DBL_EPSILON * fabs(was)) &&
-            !ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i])))
-            r = d->c->err->code;
+            (was != was ? changed : fabs(was - lr.first[i]) > 4 * DBL_EPSILON * fabs(was)))
+            ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i]));
         was = ckr__nan();
         if (d->after->state && base == base && !ckr_node_get(h, "initial_lr") &&
             strncmp(d->after->kind, "deepspeed", 9) != 0) {    /* its own never read it      */
-            if (!ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base)))
-                return d->c->err->code;
-            r = ckr__decide_numbers(d, "CKR_FIX_INITIAL_LR", CKR_CHANGED, "initial_lr", ckr__nan(),
-                                    base, "a scheduler cannot be built on a group without it",
-                                    NULL);
-            if (r != CKR_OK) return r;
+            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
+            ckr__decide_numbers(d, "CKR_FIX_INITIAL_LR", CKR_CHANGED, "initial_lr", ckr__nan(),
+                                base, "a scheduler cannot be built on a group without it", NULL);
         }
         ckr_node_f64(ckr_node_get(h, "initial_lr"), &was);
-        if (base == base && d->asked_schedule && ckr_node_get(h, "initial_lr") && was != base &&
-            !ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base)))
-            r = d->c->err->code;
-        if (wd.first[i] == wd.first[i] &&
-            !ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i])))
-            r = d->c->err->code;
-        if (changed && !strcmp(d->after->kind, "torch:OneCycleLR") &&
-            (!ckr__node_set(d->c, h, "max_lr", ckr__node_float(d->c, d->after->lanes[i].max)) ||
-             !ckr__node_set(d->c, h, "min_lr", ckr__node_float(d->c, d->after->lanes[i].min)) ||
-             !ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base))))
-            r = d->c->err->code;
-        if (r == CKR_OK && changed && momentum.first[i] == momentum.first[i])
-            r = ckr__decide_momentum(d, i, momentum.first[i]);
+        if (base == base && d->asked_schedule && ckr_node_get(h, "initial_lr") && was != base)
+            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
+        if (wd.first[i] == wd.first[i])
+            ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i]));
+        if (changed && !strcmp(d->after->kind, "torch:OneCycleLR")) {
+            ckr__node_set(d->c, h, "max_lr", ckr__node_float(d->c, d->after->lanes[i].max));
+            ckr__node_set(d->c, h, "min_lr", ckr__node_float(d->c, d->after->lanes[i].min));
+            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
+        }
+        if (changed && momentum.first[i] == momentum.first[i])
+            ckr__decide_momentum(d, i, momentum.first[i]);
+        r = d->c->err->code;
     }
     return r;
 }
@@ -58155,7 +58113,12 @@ static ckr_result ckr__decide_refused(ckr__decide *d)
 static ckr_result ckr__decide_all(ckr__decide *d)
 {
     const bool left = (d->t->without & CKR_SCHEDULE) != 0;
-    ckr_result r;
+    static ckr_result (*const steps[])(ckr__decide *) = {
+        ckr__decide_told, ckr__decide_regroup, ckr__decide_copy_groups, ckr__decide_new_schedule,
+        ckr__decide_settings, ckr__decide_opaque, ckr__decide_join
+    };
+    size_t i;
+    ckr_result r = CKR_OK;
     *d->out = *d->src;
     d->done = d->src->progress.step > 0 && !(d->t->without & CKR_PROGRESS)
                   ? d->src->progress.step
@@ -58166,13 +58129,7 @@ static ckr_result ckr__decide_all(ckr__decide *d)
         d->done = d->before->position;
     d->wanted = d->before;
     if (left && !d->t->schedule && !d->t->n_sets) return CKR_OK;
-    r = ckr__decide_told(d);
-    if (r == CKR_OK) r = ckr__decide_regroup(d);
-    if (r == CKR_OK) r = ckr__decide_copy_groups(d);
-    if (r == CKR_OK) r = ckr__decide_new_schedule(d);
-    if (r == CKR_OK) r = ckr__decide_settings(d);
-    if (r == CKR_OK) r = ckr__decide_opaque(d);
-    if (r == CKR_OK) r = ckr__decide_join(d);
+    for (i = 0; i < sizeof steps / sizeof *steps && r == CKR_OK; i++) r = steps[i](d);
     if (r == CKR_E_REFUSED) return ckr__decide_refused(d);
     if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_LR, "lr");
     if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_WD, "weight_decay");
@@ -58515,12 +58472,6 @@ static const ckr_piece *ckr__swapped(const ckr__swaps *swaps, const ckr_piece *p
     return p;
 }
 
-static bool ckr__fill_push(ckr__ctx *c, ckr__op **ops, uint64_t *n, const ckr__op *op)
-{
-    *CKR__PUSH_FEW(ckr__op, c, *ops, *n) = *op;
-    return !ckr__failed(c);
-}
-
 static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
 {
     int64_t v = 1;
@@ -58587,22 +58538,22 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
         if (!ckr__op_make(c, &op, t, start, count, p, NULL, &b->piece)) return c->err->code;
         op.no_sum = b->piece.replica || (b->as && swaps->whole[t->index]);
         got += ckr__box_volume(t->n_dims, count);
-        if (!ckr__fill_push(c, &f->ops, &f->n_ops, &op)) return c->err->code;
+        *CKR__PUSH_FEW(ckr__op, c, f->ops, f->n_ops) = op;
     }
     if (got != want)
         return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
                          "%s: %lld of %lld elements of a box are in no file", t->slot,
                          (long long)(want - got), (long long)want);
     *volume += got;
-    if (b->piece.replica || !t->slot[0]) return CKR_OK;
+    if (b->piece.replica || !t->slot[0]) return c->err->code;
     for (i = 0; i < (b->also ? 2 : 1); i++) {
         if (!ckr__op_make(c, &op, i ? b->also : b->as ? b->as : t, in_start, in_count, &b->piece,
                           NULL, &b->piece))
             return c->err->code;
         if (i) ckr__op_logical(&op, b->also->dtype);
-        if (!ckr__fill_push(c, &f->seen, &f->n_seen, &op)) return c->err->code;
+        *CKR__PUSH_FEW(ckr__op, c, f->seen, f->n_seen) = op;
     }
-    return CKR_OK;
+    return c->err->code;
 }
 
 static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e, const ckr__swaps *swaps)
@@ -58646,11 +58597,11 @@ static ckr_result ckr__plan_streams(ckr_plan *p, const ckr_state *source)
         out[n].rank = (uint32_t)(i / g->n_streams);
         out[n].value = v->state;
         if (!old) out[n].state = ckr__rng_to_node(&p->ctx, v->state, like ? like->state : NULL);
-        if (!out[n++].state) return p->ctx.err->code;
+        n++;
     }
     p->state.rng = out;
     p->state.n_rng = n;
-    return CKR_OK;
+    return p->ctx.err->code;
 }
 
 /* What becomes of the random streams: notes into the plan's report, the record into the side file,
@@ -59322,10 +59273,9 @@ static ckr_result ckr__plan_uses(ckr__ctx *c, const ckr_plan *p, bool *use,
                 if (!put) continue;
                 if (b->also) put[b->also->index] = b->also;
                 if (!put[t->index]) put[t->index] = ckr__put_as(c, &p->out, t, e->dtype);
-                if (!put[t->index]) return c->err->code;
             }
         }
-    return CKR_OK;
+    return c->err->code;
 }
 
 typedef struct ckr__trust {
@@ -59385,14 +59335,6 @@ static const ckr_tensor *ckr__trust_partner(const ckr_state *s, const ckr_tensor
                : NULL;
 }
 
-static bool ckr__trust_swap(ckr__trust *x, const ckr_piece *from, const ckr_piece *to)
-{
-    ckr__swap *w = CKR__PUSH(ckr__swap, &x->plan->ctx, x->swaps.list, x->swaps.n);
-    w->from = from;
-    w->to = to;
-    return !ckr__failed(&x->plan->ctx);
-}
-
 static ckr_result ckr__trust_say(ckr__trust *x, const ckr_tensor *t, const ckr_piece *copy,
                                  uint64_t n, const char *taken)
 {
@@ -59424,6 +59366,7 @@ static ckr_result ckr__trust_judge(ckr__trust *x, const ckr_tensor *t, const ckr
     uint64_t bad_first = 1, bad_copy = 1;
     uint32_t n_first;
     ckr_piece *list;
+    ckr__swap *swap;
     ckr_result r;
     if (!x->plan->target.repair || !with) return ckr__trust_say(x, t, copy, n, NULL);
     list = ckr__trust_first(x->c, t, copy, &n_first, &first);
@@ -59436,7 +59379,9 @@ static ckr_result ckr__trust_judge(ckr__trust *x, const ckr_tensor *t, const ckr
         (memcmp(first->start, copy->start, t->n_dims * sizeof *first->start) != 0 ||
          memcmp(first->count, copy->count, t->n_dims * sizeof *first->count) != 0)))
         return ckr__trust_say(x, t, copy, n, NULL);
-    if (!ckr__trust_swap(x, first, copy)) return x->plan->ctx.err->code;
+    swap = CKR__PUSH(ckr__swap, &x->plan->ctx, x->swaps.list, x->swaps.n);
+    swap->from = first;
+    swap->to = copy;
     return ckr__trust_say(x, t, copy, n, "the copy");
 }
 
@@ -59791,13 +59736,9 @@ static ckr_result ckr__path_do(ckr__ctx *c, ckr_path_op op, const char *path, co
     return sys ? ckr__fail_io(c->err, item, path, sys) : CKR_OK;
 }
 
-static bool ckr__paths_add(ckr__ctx *c, ckr__paths *p, const char *path)
+static void ckr__paths_add(ckr__ctx *c, ckr__paths *p, const char *path)
 {
-    void *array = p->list;
-    const char **place = path ? (const char **)ckr__append(c, &array, &p->n, sizeof *place) : NULL;
-    p->list = (const char **)array;
-    if (place) *place = path;
-    return place != NULL;
+    if (path) *CKR__PUSH(const char *, c, p->list, p->n) = path;
 }
 
 /* Removes a file, a link or a tree of ours, breadth first. Everything is tried as a file first, so
@@ -59830,23 +59771,20 @@ static ckr_result ckr__temp_plan(ckr__write *w)
     ckr__ctx *c = w->c;
     ckr__map seen = { c, NULL, 0, 0 };
     uint64_t i;
-    bool ok = w->single || ckr__paths_add(c, &w->dirs, w->temp);
-    for (i = 0; i < w->plan->out.n_files && ok; i++) {
+    if (!w->single) ckr__paths_add(c, &w->dirs, w->temp);
+    for (i = 0; i < w->plan->out.n_files; i++) {
         const char *path = w->plan->out.files[i]->path, *slash;
-        for (slash = strchr(path, '/'); slash && ok; slash = strchr(slash + 1, '/')) {
-            const char *dir;
-            if (ckr__map_find(&seen, path, (size_t)(slash - path), NULL)) continue;
-            dir = ckr__strndup(c, path, (size_t)(slash - path));
-            ok = dir && ckr__map_put(&seen, path, (size_t)(slash - path), 1, NULL) &&
-                 ckr__paths_add(c, &w->dirs, ckr__path_join(c, w->temp, dir));
+        for (slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+            const size_t n = (size_t)(slash - path);
+            if (ckr__map_find(&seen, path, n, NULL)) continue;
+            ckr__map_put(&seen, path, n, 1, NULL);
+            ckr__paths_add(c, &w->dirs, ckr__printf(c, "%s/%.*s", w->temp, (int)n, path));
         }
-        ok = ok && ckr__paths_add(c, &w->files,
-                                  w->single ? w->temp : ckr__path_join(c, w->temp, path));
+        ckr__paths_add(c, &w->files, w->single ? w->temp : ckr__path_join(c, w->temp, path));
     }
-    if (ok && !w->single)
-        ok = ckr__paths_add(c, &w->files, ckr__path_join(c, w->temp, CKR__SIDE_FILE));
+    if (!w->single) ckr__paths_add(c, &w->files, ckr__path_join(c, w->temp, CKR__SIDE_FILE));
     ckr__map_free(&seen);
-    return ok ? CKR_OK : c->err->code;
+    return c->err->code;
 }
 
 /* Takes the temporary name for this run: what a dead run left goes, a living one is left alone. */
@@ -61917,7 +61855,7 @@ static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t di
     }
     if (out->carried) ckr__node_set(c, root, "carried", out->carried);
     if (!out->renamed) ckr__node_set(c, root, "tensors", ckr__side_tensors(c, puts));
-    if (ckr__failed(c) || ckr__json_put(side, root, 1, false) != CKR_OK) return false;
+    if (!root || ckr__failed(c) || ckr__json_put(side, root, 1, false) != CKR_OK) return false;
     ckr__buf_u8(side, '\n');
     return !side->failed;
 }
