@@ -23139,8 +23139,7 @@ static ckr_result ckr__say(ckr__ctx *c, const char *code, ckr_severity severity,
                            const char *reason, const char *remedy)
 {
     if (severity == CKR_ERROR) c->refused = true;
-    ckr__note(c, c->notes, c->n_notes, code, severity, subject, was, now, reason, remedy);
-    return c->err->code;
+    return ckr__note(c, c->notes, c->n_notes, code, severity, subject, was, now, reason, remedy);
 }
 
 static ckr_result ckr__say_int(ckr__ctx *c, const char *code, ckr_severity severity,
@@ -23619,7 +23618,6 @@ typedef struct ckr__remap {
     ckr__ctx           *c;
     const ckr__rng_job *job;
     ckr__rng_result    *out;
-    ckr_note           *notes;
     ckr__fam           *fams;          /* of CKR__TAGS, the first n_fams                 */
     uint32_t            n_fams;
     uint8_t            *fam_of;        /* of each saved stream; CKR__TAGS: not used      */
@@ -23636,6 +23634,7 @@ typedef struct ckr__remap {
     uint32_t          (*sizes)[CKR__AXES];     /* after each generation of the record    */
     uint64_t            most_ranks;
     uint32_t            most[CKR__AXES];       /* largest of any generation, and now     */
+    ckr_note           *notes;
 } ckr__remap;
 
 /* Tags that are never renumbered. Everything else gets 64 to 126, in order of appearance. */
@@ -24780,8 +24779,8 @@ static ckr_result ckr__remap_say(ckr__remap *m, const ckr__fam *f, const char *c
     if (!n) return CKR_OK;
     if (f) ckr__format(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
     ckr__format(value, sizeof value, "%llu %s%s", (unsigned long long)n, unit, n == 1 ? "" : "s");
-    return ckr__note(m->c, &m->notes, &m->out->n_notes, code, severity, f ? subject : "rng", NULL,
-                     f ? value : NULL, reason, remedy);
+    return ckr__say(m->c, code, severity, f ? subject : "rng", NULL, f ? value : NULL, reason,
+                    remedy);
 }
 
 typedef struct ckr__rng_saying {
@@ -24847,9 +24846,9 @@ static ckr_result ckr__remap_say_scope(ckr__remap *m, const ckr__fam *f)
                                     : "the framework leaves it to the script: so the states show";
     if (!f->n_saved && !f->recorded) return CKR_OK;
     ckr__format(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
-    return ckr__note(m->c, &m->notes, &m->out->n_notes, "CKR_RNG_SCOPE", CKR_EXACT, subject, NULL,
-                     f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks",
-                     why, NULL);
+    return ckr__say(m->c, "CKR_RNG_SCOPE", CKR_EXACT, subject, NULL,
+                    f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks",
+                    why, NULL);
 }
 
 static ckr_result ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
@@ -25084,14 +25083,20 @@ static ckr_result ckr__remap_transfer(ckr__remap *m)
    result points to lies in c's arena and in the job's states. */
 static ckr_result ckr__rng_remap(ckr__ctx *c, const ckr__rng_job *job, ckr__rng_result *out)
 {
-    ckr__remap m = CKR_ZERO;
+    ckr_note **const notes = c->notes;         /* what is told goes into the result */
+    uint64_t *const n_notes = c->n_notes;
+    ckr__remap m;
     ckr_result r;
+    memset(&m, 0, sizeof m);
     memset(out, 0, sizeof *out);
     m.c = c;
     m.job = job;
     m.out = out;
-    if (job->mode == CKR_MODE_TRANSFER) return ckr__remap_transfer(&m);
-    r = ckr__remap_run(&m);
+    c->notes = &m.notes;
+    c->n_notes = &out->n_notes;
+    r = job->mode == CKR_MODE_TRANSFER ? ckr__remap_transfer(&m) : ckr__remap_run(&m);
+    c->notes = notes;
+    c->n_notes = n_notes;
     if (m.cells.c) {
         ckr__map_free(&m.cells);
         ckr__map_free(&m.own);
@@ -25807,16 +25812,14 @@ typedef struct ckr__dialect {
     /* Describes the target's files. `c` is the plan's context: its arena holds what is made here,
        its error is for failures (memory, contract). What policy or arithmetic forbids is a note of
        severity CKR_ERROR, after which the result may be incomplete; nothing is written then. */
-    ckr_result (*emit_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
-                          ckr_note **notes, uint64_t *n_notes);
+    ckr_result (*emit_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out);
     const ckr__as_file *as_file;       /* of what read_fn fills; NULL: nothing special     */
     /* A file of its own format, open as `file`, as a tree; *root NULL: another's. NULL: none. */
     ckr_result (*tree_fn)(ckr__ctx *c, const char *path, uint32_t file, ckr_format *format,
                           ckr_node **root);
     /* What read_fn filled and no other dialect may take as it is: notes of severity CKR_ERROR.
        NULL: nothing. */
-    ckr_result (*faults_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
-                            ckr_note **notes, uint64_t *n_notes);
+    ckr_result (*faults_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t);
     /* Names of files that hold a part, one rank's or one stage's: blanks between, a * for anything.
        Who opens one by itself is told the directory. NULL: none. */
     const char *parts;
@@ -26118,16 +26121,16 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
     char subject[48], text[64];
     ckr_result r;
     if (x->opaque || !s->n_groups) return CKR_OK;
-    if (few && ckr__note(c, &s->notes, &s->n_notes, "CKR_W_LR_FLOAT32", CKR_CHANGED, "lr", NULL,
-                         NULL, "the LR is a tensor of float32, in which torch computes it: what "
-                               "is said here is as near as that", NULL) != CKR_OK)
-        return c->err->code;
+    if (few)
+        ckr__say(c, "CKR_W_LR_FLOAT32", CKR_CHANGED, "lr", NULL, NULL,
+                 "the LR is a tensor of float32, in which torch computes it: what is said here is "
+                 "as near as that", NULL);
     r = ckr__sched_drift(c, x, &drift, &lane);
     if (r != CKR_OK || !(drift > (few ? 1e-5 : CKR__LR_SAVED))) return r;
     ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
     ckr__format(text, sizeof text, "%.17g", x->lanes[lane].anchor);
-    return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, text, NULL,
-                     "the group's LR is not what its scheduler says at this step", NULL);
+    return ckr__say(c, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, text, NULL,
+                    "the group's LR is not what its scheduler says at this step", NULL);
 }
 
 /* Its clock stands where it does after `done` updates. */
@@ -26379,16 +26382,14 @@ static bool ckr__batch_scripted(ckr__out *o, int64_t all, uint32_t ranks)
 }
 
 /* Other ranks, and no file tells the batch that they are to share. */
-static bool ckr__batch_unknown(ckr__ctx *c, ckr_note **notes, uint64_t *n_notes, uint32_t was,
-                               uint32_t ranks)
+static ckr_result ckr__batch_unknown(ckr__ctx *c, uint32_t was, uint32_t ranks)
 {
-    const char *old = ckr__printf(c, "on %u ranks", (unsigned)was),
-               *now = ckr__printf(c, "on %u ranks", (unsigned)ranks);
-    ckr__note(c, notes, n_notes, "CKR_W_BATCH_UNKNOWN", CKR_CHANGED, "samples per update", old, now,
-              "no file tells the saved run's batch: with the same one on each rank an update takes "
-              "other samples, and epochs other updates",
-              "--set batch_size=N, the samples of an update, tells what a rank's is");
-    return !ckr__failed(c);
+    return ckr__say(c, "CKR_W_BATCH_UNKNOWN", CKR_CHANGED, "samples per update",
+                    ckr__printf(c, "on %u ranks", (unsigned)was),
+                    ckr__printf(c, "on %u ranks", (unsigned)ranks),
+                    "no file tells the saved run's batch: with the same one on each rank an "
+                    "update takes other samples, and epochs other updates",
+                    "--set batch_size=N, the samples of an update, tells what a rank's is");
 }
 
 /* Torch's schedulers, and those made like them, take the first LR from the optimizer's groups.
@@ -26973,18 +26974,14 @@ static ckr_result ckr__streams_say(const ckr__rank_streams *k)
     ckr__format(text, sizeof text, "%u rank%s", (unsigned)k->n_elsewhere,
                 k->n_elsewhere == 1 ? "" : "s");
     if (k->n_elsewhere)
-        ckr__note(k->c, &k->s->notes, &k->s->n_notes, "CKR_W_RNG_OWN_DEVICE", CKR_EXACT,
-                  "torch_cuda", NULL, text,
-                  "the one device that has drawn is not the one of the local rank: it is taken as "
-                  "the process's own",
-                  NULL);
+        ckr__say(k->c, "CKR_W_RNG_OWN_DEVICE", CKR_EXACT, "torch_cuda", NULL, text,
+                 "the one device that has drawn is not the one of the local rank: it is taken as "
+                 "the process's own", NULL);
     ckr__format(text, sizeof text, "%u rank%s", (unsigned)k->n_active, k->n_active == 1 ? "" : "s");
     if (k->n_active)
-        ckr__note(k->c, &k->s->notes, &k->s->n_notes, "CKR_W_RNG_SIBLING_ACTIVE", CKR_APPROX,
-                  "torch_cuda", NULL, text,
-                  "other devices of the process have drawn, or have another seed: one stream is "
-                  "the rank's own, the others stay beside it as long as it sees as many devices",
-                  NULL);
+        ckr__say(k->c, "CKR_W_RNG_SIBLING_ACTIVE", CKR_APPROX, "torch_cuda", NULL, text,
+                 "other devices of the process have drawn, or have another seed: one stream is the "
+                 "rank's own, the others stay beside it as long as it sees as many devices", NULL);
     return k->c->err->code;
 }
 
@@ -30064,8 +30061,7 @@ static ckr_result ckr__nt_step_note(ckr__nt *r, const char *subject, double foun
     char old[40], now[40];
     ckr__format(old, sizeof old, "%.17g", found);
     ckr__format(now, sizeof now, "%lld", (long long)r->step);
-    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_STEP", CKR_EXACT, subject,
-                     old, now, reason, NULL);
+    return ckr__say(r->c, "CKR_W_NANOTRON_STEP", CKR_EXACT, subject, old, now, reason, NULL);
 }
 
 static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
@@ -30077,11 +30073,9 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     ckr_result e = CKR_OK;
     bool any = false;
     if (!x) return ckr__oom(r->c);
-    if (!n &&
-        ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST,
-                  "optimizer", NULL, NULL, "there are no optimizer files: weights only",
-                  NULL) != CKR_OK)
-        return ckr__oom(r->c);
+    if (!n)
+        ckr__say(r->c, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
+                 "there are no optimizer files: weights only", NULL);
     for (i = 0; i < n && e == CKR_OK; i++) {
         ckr__rankfile *f = r->f.files[CKR__NT_OPTIMIZER][i];
         e = ckr__nt_load_optimizer(r, f);
@@ -30116,9 +30110,8 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
         if (p->order == CKR__NT_ORDERLESS) {
             p->order = ((uint64_t)1 << 62) + i;
             if (n && next)
-                e = ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_STATE",
-                              CKR_EXACT, p->name, NULL, NULL,
-                              "no optimizer file names this parameter", NULL);
+                e = ckr__say(r->c, "CKR_W_NANOTRON_NO_STATE", CKR_EXACT, p->name, NULL, NULL,
+                             "no optimizer file names this parameter", NULL);
         } else if (!p->sharded && r->tp > 1 && p->in_tp0 && !p->in_tp1) {
             p->tp0_only = true;
         }
@@ -30208,11 +30201,11 @@ static ckr_result ckr__nt_base_split(ckr__nt *r, const ckr__rankfile *f, const c
         if (!ckr_node_f64(base->u.items[i], &a) ||
             !ckr_node_f64(ckr_node_get(groups->u.items[i], "initial_lr"), &b) || a == b)
             continue;
-        return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_BASE_LR_SPLIT", CKR_APPROX,
-                         ckr__printf(r->c, "%s: base_lrs[%llu]", f->rel, (unsigned long long)i),
-                         ckr__printf(r->c, "%.17g", a), ckr__printf(r->c, "%.17g", b),
-                         "the scheduler and the optimizer's initial_lr disagree; initial_lr wins",
-                         NULL);
+        return ckr__say(r->c, "CKR_W_BASE_LR_SPLIT", CKR_APPROX,
+                        ckr__printf(r->c, "%s: base_lrs[%llu]", f->rel, (unsigned long long)i),
+                        ckr__printf(r->c, "%.17g", a), ckr__printf(r->c, "%.17g", b),
+                        "the scheduler and the optimizer's initial_lr disagree; initial_lr wins",
+                        NULL);
     }
     return CKR_OK;
 }
@@ -30262,17 +30255,13 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
     int64_t epoch = 0, first = 0;
     uint64_t i;
     ckr_result e = CKR_OK;
-    if (!n &&
-        ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST,
-                  "lr_scheduler", NULL, NULL, "there are no scheduler files", NULL) != CKR_OK)
-        return ckr__oom(r->c);
-    if (!r->config.root &&
-        ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_CONFIG", CKR_LOST,
-                  "config.yaml", NULL, NULL,
-                  "it is not there: the schedule, the batch and the training's settings are only "
-                  "in it",
-                  "put it back, or tell the schedule with --schedule") != CKR_OK)
-        return ckr__oom(r->c);
+    if (!n)
+        ckr__say(r->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
+                 "there are no scheduler files", NULL);
+    if (!r->config.root)
+        ckr__say(r->c, "CKR_W_NANOTRON_NO_CONFIG", CKR_LOST, "config.yaml", NULL, NULL,
+                 "it is not there: the schedule, the batch and the training's settings are only in "
+                 "it", "put it back, or tell the schedule with --schedule");
     for (i = 0; i < n && e == CKR_OK; i++) {
         ckr__rankfile *f = r->f.files[CKR__NT_SCHEDULER][i];
         ckr_node *root = NULL;
@@ -30313,11 +30302,8 @@ static ckr_result ckr__nt_schedule_out(ckr__nt *r, const double *bases, uint64_t
     if (e == CKR_E_ARG) {
         const char *why = ckr__strdup(r->c, r->c->err->text);
         ckr__error_reset(r->c);
-        return why && ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_SCHEDULE",
-                                CKR_APPROX, "learning_rate_scheduler", NULL, NULL, why,
-                                "tell the schedule with --schedule") == CKR_OK
-                   ? CKR_OK
-                   : ckr__oom(r->c);
+        return ckr__say(r->c, "CKR_W_NANOTRON_SCHEDULE", CKR_APPROX, "learning_rate_scheduler",
+                        NULL, NULL, why, "tell the schedule with --schedule");
     }
     if (e != CKR_OK) return e;
     s->position = r->step;
@@ -30403,10 +30389,9 @@ static ckr_result ckr__nt_stands(ckr__nt *r, uint64_t moved, double was, double 
     if (!moved) return CKR_OK;
     ckr__format(old_value, sizeof old_value, "%.17g", was);
     ckr__format(new_value, sizeof new_value, "%.17g", now);
-    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_LR", CKR_CHANGED, "lr",
-                     old_value, new_value,
-                     "the groups' LR is not the schedule's at this step; the schedule's is used",
-                     NULL);
+    return ckr__say(r->c, "CKR_W_NANOTRON_LR", CKR_CHANGED, "lr", old_value, new_value,
+                    "the groups' LR is not the schedule's at this step; the schedule's is used",
+                    NULL);
 }
 
 static ckr_result ckr__nt_groups_out(ckr__nt *r)
@@ -30446,10 +30431,9 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
     ckr__rank_streams of = CKR_ZERO;
     uint64_t i, k;
     ckr_result e = CKR_OK;
-    if (!r->f.n_files[CKR__NT_RANDOM] &&
-        ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_NO_RANDOM", CKR_LOST,
-                  "random", NULL, NULL, "there are no files of random states", NULL) != CKR_OK)
-        return ckr__oom(r->c);
+    if (!r->f.n_files[CKR__NT_RANDOM])
+        ckr__say(r->c, "CKR_W_NANOTRON_NO_RANDOM", CKR_LOST, "random", NULL, NULL,
+                 "there are no files of random states", NULL);
     for (i = 0; i < r->f.n_files[CKR__NT_RANDOM] && e == CKR_OK; i++) {
         ckr__rankfile *f = r->f.files[CKR__NT_RANDOM][i];
         ckr_node *root = NULL;
@@ -30562,12 +30546,10 @@ static ckr_result ckr__nt_complete_dir(ckr__nt *r)
             newer = l.items[i].dir;
             step = l.items[i].step;
         }
-    if (!newer ||
-        ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_NANOTRON_INCOMPLETE", CKR_EXACT, newer,
-                  NULL, NULL, "a later step lies beside this one and is not complete",
-                  NULL) == CKR_OK)
-        return CKR_OK;
-    return ckr__oom(r->c);
+    if (newer)
+        ckr__say(r->c, "CKR_W_NANOTRON_INCOMPLETE", CKR_EXACT, newer, NULL, NULL,
+                 "a later step lies beside this one and is not complete", NULL);
+    return r->c->err->code;
 }
 
 static void ckr__nt_fill_topology(ckr__nt *r)
@@ -30665,47 +30647,19 @@ typedef struct ckr__nt_job {
     const ckr_target  *t;
     const ckr__nt     *nt;
     ckr__out          *out;
-    ckr_note         **notes;
-    uint64_t          *n_notes;
     ckr__map           by_name;
     ckr__nt_item      *items;
     uint64_t           n_items;
     ckr__nt_item    ***stage;  /* [pp]: its parameters, a tied copy last                 */
     uint64_t          *n_stage;
     uint32_t           tp, pp, dp, cp;
-    bool               zero, masters, same, refused;
+    bool               zero, masters, same;
     bool               config_anew;    /* config.yaml is no longer the old one's lines   */
     int64_t            step, vocab, padded;
     int64_t            micro, accumulate;      /* of the coming run; 0: as they were     */
     uint64_t           n_lost;
     const ckr_schedule *schedule;      /* as config.yaml will have it; NULL: as it was    */
 } ckr__nt_job;
-
-static bool ckr__nt_say(ckr__nt_job *x, const char *code, ckr_severity severity,
-                        const char *subject, const char *old_value, const char *new_value,
-                        const char *reason, const char *remedy)
-{
-    if (severity == CKR_ERROR) x->refused = true;
-    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, old_value, new_value,
-                     reason, remedy) == CKR_OK;
-}
-
-static bool ckr__nt_say_int(ckr__nt_job *x, const char *code, ckr_severity severity,
-                            const char *subject, int64_t old_value, int64_t new_value,
-                            const char *reason, const char *remedy)
-{
-    char a[24], b[24];
-    ckr__format(a, sizeof a, "%lld", (long long)old_value);
-    ckr__format(b, sizeof b, "%lld", (long long)new_value);
-    return ckr__nt_say(x, code, severity, subject, a, b, reason, remedy);
-}
-
-static bool ckr__nt_refuse(ckr__nt_job *x, ckr_item item, const char *subject, int64_t old_value,
-                           int64_t new_value, const char *reason, const char *remedy)
-{
-    return ckr__nt_say_int(x, ckr_item_name(item), CKR_ERROR, subject, old_value, new_value, reason,
-                           remedy);
-}
 
 /* emit: layout, who holds what at the target ------------------------------------ */
 
@@ -30760,20 +30714,20 @@ static ckr_result ckr__nt_vocabulary(ckr__nt_job *x)
     x->out->vocab = x->vocab;
     x->out->padded_vocab = x->padded;
     if (x->padded == stored && x->vocab <= stored) return CKR_OK;
-    return ckr__nt_say_int(
-               x, "CKR_W_VOCAB_ROWS", CKR_CHANGED, "vocabulary rows", stored, x->padded,
-               x->vocab > stored    ? "the vocabulary grows: the new rows are zero in parameters, "
-                                      "moments and masters, and in HEAD's softmax tokens with "
-                                      "logit 0: the loss rises until they are trained"
-               : x->padded > stored ? "padded to a multiple of make_vocab_size_divisible_by * tp: "
-                                      "the new rows are zero, and in HEAD's softmax tokens with "
-                                      "logit 0: the loss rises a little, until the model has "
-                                      "learned that they never come"
-                                    : "rows above the vocabulary are padding and were dropped: "
-                                      "HEAD's softmax counts them no more",
-               told > 0 ? NULL : "give the logical size with --vocab if the stored rows are padded")
-               ? CKR_OK
-               : ckr__oom(x->c);
+    return ckr__say_int(x->c, "CKR_W_VOCAB_ROWS", CKR_CHANGED, "vocabulary rows", stored, x->padded,
+                        x->vocab > stored
+                            ? "the vocabulary grows: the new rows are zero in parameters, moments "
+                              "and masters, and in HEAD's softmax tokens with logit 0: the loss "
+                              "rises until they are trained"
+                            : x->padded > stored
+                            ? "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
+                              "rows are zero, and in HEAD's softmax tokens with logit 0: the loss "
+                              "rises a little, until the model has learned that they never come"
+                            : "rows above the vocabulary are padding and were dropped: HEAD's "
+                              "softmax counts them no more",
+                        told > 0
+                            ? NULL
+                            : "give the logical size with --vocab if the stored rows are padded");
 }
 
 /* Binding must not take rows above the vocabulary, which a tensor of unknown logical size still
@@ -30801,9 +30755,7 @@ static ckr_result ckr__nt_uneven(ckr__nt_job *x, const ckr__nt_item *p, int64_t 
                     units ? "heads" : "elements", (int)p->param->split.axis, (unsigned)x->tp);
     remedy = ckr__printf(x->c, "take a --tp that divides %lld", (long long)uneven);
     if (!reason || !remedy) return ckr__oom(x->c);
-    return ckr__nt_refuse(x, CKR_ITEM_TP_UNEVEN, p->name, x->nt->tp, x->tp, reason, remedy)
-               ? CKR_OK
-               : ckr__oom(x->c);
+    return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, p->name, x->nt->tp, x->tp, reason, remedy);
 }
 
 static ckr_result ckr__nt_cut_items(ckr__nt_job *x)
@@ -30817,9 +30769,8 @@ static ckr_result ckr__nt_cut_items(ckr__nt_job *x)
         ckr__nt_item *p = &x->items[i];
         const ckr_tensor *t = p->param;
         if (!t) {
-            if (!ckr__nt_say(x, ckr_item_name(CKR_ITEM_NANOTRON_SOURCE), CKR_ERROR, p->name, NULL,
-                             NULL, "the state has lost this parameter", NULL))
-                return ckr__oom(x->c);
+            ckr__refuse(x->c, CKR_ITEM_NANOTRON_SOURCE, p->name,
+                        "the state has lost this parameter", NULL);
             continue;
         }
         p->n_blocks = t->split.axis < 0 ? 1 : x->tp;
@@ -30865,16 +30816,14 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
     x->stage = CKR__NEW_N(x->c, ckr__nt_item **, x->pp);
     x->n_stage = CKR__NEW_N(x->c, uint64_t, x->pp);
     if (!owner || !x->stage || !x->n_stage) return ckr__oom(x->c);
-    if (!nt->plain_partition && x->pp > 1 &&
-        !ckr__nt_say(
-            x, "CKR_W_NANOTRON_PARTITION", keep ? CKR_EXACT : CKR_APPROX, "pipeline stages", NULL,
-            NULL,
-            keep
-                ? "the layers lie on other stages than HEAD would put them on; they were kept there"
-                : "the layers lay on other stages than HEAD would put them on; the new ones follow "
-                  "HEAD's rule",
-            NULL))
-        return ckr__oom(x->c);
+    if (!nt->plain_partition && x->pp > 1)
+        ckr__say(x->c, "CKR_W_NANOTRON_PARTITION", keep ? CKR_EXACT : CKR_APPROX, "pipeline stages",
+                 NULL, NULL,
+                 keep
+                     ? "the layers lie on other stages than HEAD would put them on; they were kept "
+                       "there"
+                     : "the layers lay on other stages than HEAD would put them on; the new ones "
+                       "follow HEAD's rule", NULL);
     for (i = 0; i < x->n_items; i++) {
         ckr__nt_item *p = &x->items[i];
         p->owner = keep ? (uint32_t)p->src->pp : p->src->block >= 0 ? owner[p->src->block] : 0;
@@ -30887,10 +30836,11 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
         const char *why = ckr__nt_stage_unfit(x, q, copied);
         char subject[24];
         ckr__format(subject, sizeof subject, "stage %u", (unsigned)q);
-        if (why && !ckr__nt_refuse(x, CKR_ITEM_PP_EMPTY_STAGE, subject, nt->pp, x->pp, why,
-                                   x->n_stage[q] ? "take a smaller --pp, or --zero 0"
-                                                 : "take a smaller --pp"))
-            return ckr__oom(x->c);
+        if (why)
+            ckr__refuse_int(x->c, CKR_ITEM_PP_EMPTY_STAGE, subject, nt->pp, x->pp, why,
+                            x->n_stage[q]
+                                ? "take a smaller --pp, or --zero 0"
+                                : "take a smaller --pp");
         x->stage[q] = CKR__NEW_N(x->c, ckr__nt_item *, x->n_stage[q] + 1);
         if (!x->stage[q]) return ckr__oom(x->c);
         x->n_stage[q] = 0;
@@ -31047,9 +30997,8 @@ static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
         const ckr_tensor *from;
         const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
         if (dtype != p->param->dtype && !cast) {
-            ok = ckr__nt_say(x, "CKR_W_CAST", CKR_CHANGED, "params",
-                             ckr_dtype_name(p->param->dtype), ckr_dtype_name(dtype), "asked for",
-                             NULL);
+            ckr__say(x->c, "CKR_W_CAST", CKR_CHANGED, "params", ckr_dtype_name(p->param->dtype),
+                     ckr_dtype_name(dtype), "asked for", NULL);
             cast = true;
         }
         for (r = 0; ok && r < p->n_blocks; r++) {
@@ -31467,12 +31416,12 @@ static ckr_result ckr__nt_schedule_plan(ckr__nt_job *x)
     h.user = s;
     r = ckr__hold_schedule(&h);
     x->schedule = h.fit;
-    x->refused = x->refused || !h.fit;
+    if (!h.fit) x->c->refused = true;
     return r == CKR_OK && h.fit && x->out->rounded ? ckr__nt_meet_here(x, s) : r;
 }
 
 /* What is written otherwise than it was, one entry for each kind of value. */
-static bool ckr__nt_say_head(ckr__nt_job *x)
+static void ckr__nt_say_head(ckr__nt_job *x)
 {
     static const char why[] = "HEAD takes the current LR for the initial one and advances the "
                               "scheduler once while loading: written so, it "
@@ -31496,24 +31445,21 @@ static bool ckr__nt_say_head(ckr__nt_job *x)
     a = ckr__span_text(old_lr, &was);
     b = ckr__span_text(new_lr, &now);
     ckr__format(subject, sizeof subject, "lr of %llu groups", (unsigned long long)n);
-    if (n && !ckr__nt_say(x, "CKR_FIX_NANOTRON_LR", CKR_CHANGED, subject, a, b, why, NULL))
-        return false;
-    if (x->t->without & CKR_SCHEDULE) return true;
+    if (n) ckr__say(x->c, "CKR_FIX_NANOTRON_LR", CKR_CHANGED, subject, a, b, why, NULL);
+    if (x->t->without & CKR_SCHEDULE) return;
     if (!old)
-        return ckr__nt_say(
-            x, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_CHANGED, "lr_scheduler", NULL, NULL,
-            "the checkpoint has no scheduler; its state was made from step and initial LR", NULL);
-    if (ckr_node_i64(ckr_node_get(old, "last_epoch"), &v) && v != step - 1 &&
-        !ckr__nt_say_int(x, "CKR_FIX_NANOTRON_EPOCH", CKR_CHANGED, "last_epoch", v, step - 1,
-                         why, NULL))
-        return false;
-    if (ckr_node_i64(ckr_node_get(old, "_step_count"), &v) && v != step &&
-        !ckr__nt_say_int(x, "CKR_FIX_NANOTRON_COUNT", CKR_CHANGED, "_step_count", v, step, why,
-                         NULL))
-        return false;
+        ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_CHANGED, "lr_scheduler", NULL, NULL,
+                 "the checkpoint has no scheduler; its state was made from step and initial LR",
+                 NULL);
+    if (!old) return;
+    if (ckr_node_i64(ckr_node_get(old, "last_epoch"), &v) && v != step - 1)
+        ckr__say_int(x->c, "CKR_FIX_NANOTRON_EPOCH", CKR_CHANGED, "last_epoch", v, step - 1, why,
+                     NULL);
+    if (ckr_node_i64(ckr_node_get(old, "_step_count"), &v) && v != step)
+        ckr__say_int(x->c, "CKR_FIX_NANOTRON_COUNT", CKR_CHANGED, "_step_count", v, step, why,
+                     NULL);
     ckr__format(subject, sizeof subject, "_last_lr of %llu groups", (unsigned long long)n);
-    return !n ||
-           ckr__nt_say(x, "CKR_FIX_NANOTRON_LAST_LR", CKR_CHANGED, subject, a, b, why, NULL);
+    if (n) ckr__say(x->c, "CKR_FIX_NANOTRON_LAST_LR", CKR_CHANGED, subject, a, b, why, NULL);
 }
 
 /* emit: metadata ---------------------------------------------------------------- */
@@ -31595,9 +31541,9 @@ static bool ckr__nt_emit_metadata(ckr__nt_job *x)
          ckr__nt_put_int(x->c, root, "cp", x->cp, &changed);
     if (ok && ckr__version(x->nt->version) < 1005000) {
         changed = true;
-        ok = ckr__nt_say(x, "CKR_W_NANOTRON_VERSION", CKR_CHANGED, "version", x->nt->version, "1.5",
-                         "checkpoint_metadata.json is written as HEAD reads it", NULL) &&
-             ckr__node_set(x->c, root, "version", ckr__node_str(x->c, "1.5"));
+        ckr__say(x->c, "CKR_W_NANOTRON_VERSION", CKR_CHANGED, "version", x->nt->version, "1.5",
+                 "checkpoint_metadata.json is written as HEAD reads it", NULL);
+        ok = ckr__node_set(x->c, root, "version", ckr__node_str(x->c, "1.5"));
         if (ok && !ckr_node_get(root, "custom_metas"))
             ok = ckr__node_set(x->c, root, "custom_metas", ckr__node(x->c, CKR_NODE_NONE));
     }
@@ -31610,20 +31556,19 @@ static bool ckr__nt_emit_metadata(ckr__nt_job *x)
     if (ok && !ckr_node_get(m, "last_stage_idx"))
         ok = ckr__nt_put_int(x->c, m, "last_stage_idx", 0, &changed);
     if (ok && ckr_node_i64(ckr_node_get(m, "consumed_train_samples"), &v) && v != samples && !zero)
-        ok = ckr__nt_say_int(x, "CKR_W_NANOTRON_SAMPLES", CKR_CHANGED, "consumed_train_samples", v,
-                             samples, "HEAD asserts the sum over the data stages", NULL);
+        ckr__say_int(x->c, "CKR_W_NANOTRON_SAMPLES", CKR_CHANGED, "consumed_train_samples", v,
+                     samples, "HEAD asserts the sum over the data stages", NULL);
     if (ok) ok = ckr__nt_put_int(x->c, m, "consumed_train_samples", samples, &changed);
     total = ckr_node_get(m, "consumed_tokens_total");
     if (ok && (!total || (total->kind == CKR_NODE_INT && total->u.i != tokens))) {
         if (total && !zero)
-            ok = ckr__nt_say(x, "CKR_W_NANOTRON_TOKENS", CKR_CHANGED, "consumed_tokens_total",
-                             ckr__printf(x->c, "%lld", (long long)total->u.i), "null",
-                             "HEAD asserts the sum over the data folders, which is another: null "
-                             "is written, and HEAD counts from there",
-                             NULL);
+            ckr__say(x->c, "CKR_W_NANOTRON_TOKENS", CKR_CHANGED, "consumed_tokens_total",
+                     ckr__printf(x->c, "%lld", (long long)total->u.i), "null",
+                     "HEAD asserts the sum over the data folders, which is another: null is "
+                     "written, and HEAD counts from there", NULL);
         changed = true;
-        ok = ok && ckr__node_set(x->c, m, "consumed_tokens_total",
-                                 zero ? ckr__node_int(x->c, 0) : ckr__node(x->c, CKR_NODE_NONE));
+        ok = ckr__node_set(x->c, m, "consumed_tokens_total",
+                           zero ? ckr__node_int(x->c, 0) : ckr__node(x->c, CKR_NODE_NONE));
     }
     if (!ok) return false;
     if (!changed)
@@ -31716,9 +31661,9 @@ static bool ckr__nt_yaml_anew(ckr__nt_job *x, ckr__buf *b, const char *const *pa
     *b = out;
     if (x->config_anew) return true;
     x->config_anew = true;
-    return ckr__nt_say(x, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED, "config.yaml", NULL, NULL,
-                       "a value cannot be changed in its line: it is written anew, with the same "
-                       "contents and without its comments", NULL);
+    return ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED, "config.yaml", NULL, NULL,
+                    "a value cannot be changed in its line: it is written anew, with the same "
+                    "contents and without its comments", NULL) == CKR_OK;
 }
 
 /* Does config.yaml say so now? Lines inside a quoted text look like others, and an anchor that
@@ -31813,8 +31758,8 @@ static bool ckr__nt_emit_setting(ckr__nt_job *x, ckr__buf *b, const char *pointe
                          "with: the LR follows another one"))
         return false;
     if (!old)
-        return ckr__nt_say(x, "CKR_W_NANOTRON_CONFIG", CKR_LOST, pointer, NULL, text,
-                           "config.yaml has no such key: it was not added", NULL);
+        return ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_LOST, pointer, NULL, text,
+                        "config.yaml has no such key: it was not added", NULL) == CKR_OK;
     return ckr__nt_yaml_set(x, b, pointer, text);
 }
 
@@ -31968,11 +31913,11 @@ static bool ckr__nt_say_batch(ckr__nt_job *x, int64_t micro, int64_t steps)
         !ckr__nt_setting(x, "/tokens/batch_accumulation_per_replica", ckr__node_int(x->c, steps),
                          why))
         return false;
-    return taken == all ||
-           ckr__nt_say_int(x, "CKR_W_NANOTRON_BATCH", CKR_APPROX, "samples per update", all, taken,
-                           "they are no multiple of the replicas: steps, samples and tokens no "
-                           "longer count the same",
-                           "take a --dp that divides them");
+    if (taken != all)
+        ckr__say_int(x->c, "CKR_W_NANOTRON_BATCH", CKR_APPROX, "samples per update", all, taken,
+                     "they are no multiple of the replicas: steps, samples and tokens no longer "
+                     "count the same", "take a --dp that divides them");
+    return true;
 }
 
 static bool ckr__nt_say_topology(ckr__nt_job *x)
@@ -31987,17 +31932,16 @@ static bool ckr__nt_say_topology(ckr__nt_job *x)
     ckr_node_i64(ckr_node_find(cfg, "/tokens/batch_accumulation_per_replica"), &accumulate);
     ckr_node_i64(ckr_node_find(cfg, "/tokens/micro_batch_size"), &batch);
     if (x->tp != nt->tp)
-        ok = ckr__nt_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "tp", nt->tp, x->tp, asked, NULL);
-    if (ok && x->pp != nt->pp)
-        ok = ckr__nt_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "pp", nt->pp, x->pp, asked, NULL);
-    if (ok && x->dp != nt->dp)
-        ok = ckr__nt_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", nt->dp, x->dp, asked, NULL);
-    if (ok && x->cp != nt->cp)
-        ok = ckr__nt_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "cp", nt->cp, x->cp, asked, NULL);
-    if (ok && x->zero != nt->zero)
-        ok = ckr__nt_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "zero", nt->zero, x->zero, asked,
-                             NULL);
-    if (ok && x->pp > nt->pp && accumulate > 0 && accumulate < (int64_t)x->pp - 1 &&
+        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "tp", nt->tp, x->tp, asked, NULL);
+    if (x->pp != nt->pp)
+        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "pp", nt->pp, x->pp, asked, NULL);
+    if (x->dp != nt->dp)
+        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", nt->dp, x->dp, asked, NULL);
+    if (x->cp != nt->cp)
+        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "cp", nt->cp, x->cp, asked, NULL);
+    if (x->zero != nt->zero)
+        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "zero", nt->zero, x->zero, asked, NULL);
+    if (x->pp > nt->pp && accumulate > 0 && accumulate < (int64_t)x->pp - 1 &&
         (!engine || !strcmp(engine, "1f1b")))
         ok = ckr__nt_setting(x, "/tokens/batch_accumulation_per_replica",
                              ckr__node_int(x->c, (int64_t)x->pp - 1),
@@ -32006,12 +31950,11 @@ static bool ckr__nt_say_topology(ckr__nt_job *x)
         ok = ckr__nt_setting(x, "/parallelism/tp_mode", ckr__node_str(x->c, "ALL_REDUCE"),
                              "HEAD loads this, but its reduce-scatter mode cannot train with tp 1");
     ok = ok && ckr__nt_say_batch(x, batch, accumulate);
-    if (ok && x->zero && x->masters && x->dp > 1 && !(nt->zero && nt->dp > 1) &&
+    if (x->zero && x->masters && x->dp > 1 && !(nt->zero && nt->dp > 1) &&
         !(x->t->without & CKR_OPTIMIZER))
-        ok = ckr__nt_say(x, "CKR_W_NANOTRON_ZERO_MASTERS", CKR_CHANGED, "zero", NULL, NULL,
-                         "HEAD loads ZeRO-1 with fp32 masters and dp over 1, but cannot train with "
-                         "it: its gradient hook raises NotImplementedError",
-                         NULL);
+        ckr__say(x->c, "CKR_W_NANOTRON_ZERO_MASTERS", CKR_CHANGED, "zero", NULL, NULL,
+                 "HEAD loads ZeRO-1 with fp32 masters and dp over 1, but cannot train with it: its "
+                 "gradient hook raises NotImplementedError", NULL);
     return ok;
 }
 
@@ -32043,24 +31986,22 @@ static bool ckr__nt_say_sanity(ckr__nt_job *x)
 /* HEAD looks for patterns in the name of the last tied or replicated parameter, too: a stage that
    has none before its first other one ends in a NameError (helpers.py). The copy of a tied
    embedding is one. */
-static bool ckr__nt_say_exclude(ckr__nt_job *x)
+static void ckr__nt_say_exclude(ckr__nt_job *x)
 {
     static const char key[] = "/optimizer/weight_decay_exclude_named_params";
     const ckr_node *patterns = ckr_node_find(x->nt->config.root, key);
     char subject[24];
     uint32_t q;
-    if (!patterns || patterns->kind != CKR_NODE_LIST || !patterns->count) return true;
+    if (!patterns || patterns->kind != CKR_NODE_LIST || !patterns->count) return;
     for (q = 1; q < x->pp; q++) {
         ckr__format(subject, sizeof subject, "stage %u", (unsigned)q);
         if (x->n_stage[q] == 1 && x->stage[q][0]->owner == q && x->stage[q][0]->param &&
-            x->stage[q][0]->param->split.axis >= 0 &&
-            !ckr__nt_say(x, "CKR_W_NANOTRON_EXCLUDE", CKR_CHANGED, subject, NULL, NULL,
-                         "the output layer lies alone on it, and there HEAD's "
-                         "weight_decay_exclude_named_params ends in a NameError",
-                         "take a smaller --pp, or leave that list out of the configuration"))
-            return false;
+            x->stage[q][0]->param->split.axis >= 0)
+            ckr__say(x->c, "CKR_W_NANOTRON_EXCLUDE", CKR_CHANGED, subject, NULL, NULL,
+                     "the output layer lies alone on it, and there HEAD's "
+                     "weight_decay_exclude_named_params ends in a NameError",
+                     "take a smaller --pp, or leave that list out of the configuration");
     }
-    return true;
 }
 
 /* Files that are not understood come back as they were. */
@@ -32077,11 +32018,9 @@ static ckr_result ckr__nt_emit_loose(ckr__nt_job *x)
     }
     if (!x->same || x->t->without & CKR_OPTIMIZER) x->n_lost += k;
     if (!x->n_lost) return CKR_OK;
-    return ckr__nt_say_int(
-               x, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "leftovers", (int64_t)x->n_lost, 0,
-               "keys that are not understood belong to a rank that the target does not have", NULL)
-               ? CKR_OK
-               : ckr__oom(x->c);
+    return ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "leftovers", (int64_t)x->n_lost, 0,
+                        "keys that are not understood belong to a rank that the target does not "
+                        "have", NULL);
 }
 
 /* What the target cannot be. False: nothing sensible can follow. */
@@ -32089,52 +32028,48 @@ static bool ckr__nt_allowed(ckr__nt_job *x)
 {
     const ckr_topology *t = &x->t->topology;
     const uint64_t ranks = (uint64_t)x->tp * x->pp * x->dp * x->cp;
-    bool ok = true;
     if (t->zero > 1)
-        ok = ckr__nt_refuse(x, CKR_ITEM_ZERO_STAGE, "zero", x->nt->zero, t->zero,
-                            "Nanotron has ZeRO stages 0 and 1", "take --zero 1");
-    if (ok && t->ep > 1)
-        ok = ckr__nt_refuse(x, CKR_ITEM_EP_SIZE, "ep", x->nt->ep, t->ep,
-                            "HEAD cannot be built with expert parallelism", "take --ep 1");
-    if (ok && x->nt->ep > 1)
-        ok = ckr__nt_refuse(x, CKR_ITEM_EP_SIZE, "ep", x->nt->ep, 1,
-                            "the checkpoint's experts are spread over ranks, which HEAD cannot be",
-                            NULL);
-    if (ok && t->ranks && t->ranks != ranks)
-        ok = ckr__nt_refuse(x, CKR_ITEM_EP_SIZE, "ranks", (int64_t)ranks, t->ranks,
-                            "tp * pp * dp * cp is another number of ranks", "leave --ranks out");
-    if (ok && x->t->without & CKR_GROUPS && !(x->t->without & CKR_OPTIMIZER))
-        ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR, "groups", NULL, NULL,
-                         "Nanotron's optimizer files hold state and groups together",
-                         "leave out the optimizer too");
-    if (ok && ckr__lr_left_out(x->nt->s, x->t))
-        ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_LR_WITHOUT), CKR_ERROR, "schedule", NULL, NULL,
-                         "the scheduler's files are of the optimizer's groups: without these none "
-                         "is loaded, and the schedule starts again",
-                         ckr__lr_left_out_remedy);
-    if (ok && x->t->without & CKR_PARAMS)
-        ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_PARAMS_WITHOUT), CKR_ERROR, "params", NULL, NULL,
-                         "Nanotron cannot load a checkpoint without weights", "keep the params");
-    if (ok && x->t->without & CKR_PROGRESS && !(x->t->without & CKR_SCHEDULE))
-        ok = ckr__nt_say(x, ckr_item_name(CKR_ITEM_CLOCK_WITHOUT), CKR_ERROR, "progress", NULL,
-                         NULL, "the schedule would stand at another step than the run",
-                         "leave out the schedule too");
-    return ok && !x->refused;
+        ckr__refuse_int(x->c, CKR_ITEM_ZERO_STAGE, "zero", x->nt->zero, t->zero,
+                        "Nanotron has ZeRO stages 0 and 1", "take --zero 1");
+    if (t->ep > 1)
+        ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", x->nt->ep, t->ep,
+                        "HEAD cannot be built with expert parallelism", "take --ep 1");
+    if (x->nt->ep > 1)
+        ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", x->nt->ep, 1,
+                        "the checkpoint's experts are spread over ranks, which HEAD cannot be",
+                        NULL);
+    if (t->ranks && t->ranks != ranks)
+        ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ranks", (int64_t)ranks, t->ranks,
+                        "tp * pp * dp * cp is another number of ranks", "leave --ranks out");
+    if (x->t->without & CKR_GROUPS && !(x->t->without & CKR_OPTIMIZER))
+        ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "groups",
+                    "Nanotron's optimizer files hold state and groups together",
+                    "leave out the optimizer too");
+    if (ckr__lr_left_out(x->nt->s, x->t))
+        ckr__refuse(x->c, CKR_ITEM_LR_WITHOUT, "schedule",
+                    "the scheduler's files are of the optimizer's groups: without these none "
+                    "is loaded, and the schedule starts again", ckr__lr_left_out_remedy);
+    if (x->t->without & CKR_PARAMS)
+        ckr__refuse(x->c, CKR_ITEM_PARAMS_WITHOUT, "params",
+                    "Nanotron cannot load a checkpoint without weights", "keep the params");
+    if (x->t->without & CKR_PROGRESS && !(x->t->without & CKR_SCHEDULE))
+        ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress",
+                    "the schedule would stand at another step than the run",
+                    "leave out the schedule too");
+    return !x->c->refused;
 }
 
 /* What goes with an optimizer that is not written. */
-static bool ckr__nt_say_bare(ckr__nt_job *x)
+static void ckr__nt_say_bare(ckr__nt_job *x)
 {
     const uint32_t without = x->t->without;
-    return (x->s->n_groups == 0 || without & CKR_GROUPS ||
-            ckr__nt_say_int(x, "CKR_W_NANOTRON_NO_GROUPS", CKR_LOST, "groups",
-                            (int64_t)x->s->n_groups, 0,
-                            "Nanotron's optimizer files hold state and groups together", NULL)) &&
-           (!x->nt->scheduler || without & CKR_SCHEDULE ||
-            ckr__nt_say(x, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
-                        "the scheduler's files are of the optimizer's groups: without these none "
-                        "is written",
-                        NULL));
+    if (x->s->n_groups && !(without & CKR_GROUPS))
+        ckr__say_int(x->c, "CKR_W_NANOTRON_NO_GROUPS", CKR_LOST, "groups", (int64_t)x->s->n_groups,
+                     0, "Nanotron's optimizer files hold state and groups together", NULL);
+    if (x->nt->scheduler && !(without & CKR_SCHEDULE))
+        ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
+                 "the scheduler's files are of the optimizer's groups: without these none is "
+                 "written", NULL);
 }
 
 /* What is not written must not be looked for. The counters come with the scheduler's file. */
@@ -32150,11 +32085,12 @@ static bool ckr__nt_say_parts(ckr__nt_job *x, bool optimizer)
         return false;
     if (optimizer && !(x->t->without & CKR_SCHEDULE)) return true;
     if (!ckr__nt_setting(x, "/checkpoints/load_lr_scheduler", no, why)) return false;
-    return !x->nt->scheduler || (x->t->without & CKR_PROGRESS) ||
-           ckr__nt_say_int(x, "CKR_W_NANOTRON_COUNTERS", CKR_LOST, "step", x->step, 0,
-                           "Nanotron reads its counters with the scheduler only: step, samples and "
-                           "tokens start again at 0",
-                           "keep optimizer and schedule, or --mode transfer");
+    if (x->nt->scheduler && !(x->t->without & CKR_PROGRESS))
+        ckr__say_int(x->c, "CKR_W_NANOTRON_COUNTERS", CKR_LOST, "step", x->step, 0,
+                     "Nanotron reads its counters with the scheduler only: step, samples and "
+                     "tokens start again at 0",
+                     "keep optimizer and schedule, or --mode transfer");
+    return true;
 }
 
 static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
@@ -32165,23 +32101,23 @@ static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
     ckr_result e = CKR_OK;
     uint32_t p, t;
     const bool optimizer = !(without & CKR_OPTIMIZER) && x->s->n_groups > 0;
-    if (!ckr__nt_allowed(x) || ckr__nt_schedule_plan(x) != CKR_OK || x->refused)
+    if (!ckr__nt_allowed(x) || ckr__nt_schedule_plan(x) != CKR_OK || x->c->refused)
         return x->c->err->code;
     e = ckr__nt_items(x);
     if (e == CKR_OK) e = ckr__nt_vocabulary(x);
     if (e == CKR_OK) e = ckr__nt_cut_items(x);
     if (e == CKR_OK) e = ckr__nt_stages(x);
-    if (e != CKR_OK || x->refused) return e;
+    if (e != CKR_OK || x->c->refused) return e;
     x->same = x->tp == x->nt->tp && x->pp == x->nt->pp && x->dp == x->nt->dp &&
               x->zero == x->nt->zero && x->nt->ep == 1;
-    if (!ckr__nt_say_topology(x) || !ckr__nt_say_rotary(x) || !ckr__nt_say_exclude(x) ||
-        !ckr__nt_say_sanity(x))
-        return ckr__oom(x->c);
+    if (!ckr__nt_say_topology(x) || !ckr__nt_say_rotary(x)) return ckr__oom(x->c);
+    ckr__nt_say_exclude(x);
+    if (!ckr__nt_say_sanity(x)) return ckr__oom(x->c);
     if (!(without & CKR_PARAMS)) e = ckr__nt_emit_weights(x);
     if (e == CKR_OK && optimizer) e = ckr__nt_emit_optimizer(x);
-    if (e == CKR_OK && (!(optimizer ? ckr__nt_say_head(x) : ckr__nt_say_bare(x)) ||
-                        !ckr__nt_say_parts(x, optimizer)))
-        e = ckr__oom(x->c);
+    if (optimizer) ckr__nt_say_head(x);
+    else ckr__nt_say_bare(x);
+    if (e == CKR_OK && !ckr__nt_say_parts(x, optimizer)) e = ckr__oom(x->c);
     for (p = 0; e == CKR_OK && optimizer && !(without & CKR_SCHEDULE) && p < x->pp; p++)
         for (t = 0; e == CKR_OK && t < x->tp; t++)
             if (!ckr__nt_scheduler_file(x, p, t)) e = ckr__oom(x->c);
@@ -32199,8 +32135,7 @@ static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
     return CKR_OK;
 }
 
-static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
-                               ckr_note **notes, uint64_t *n_notes)
+static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
     ckr__nt_job x;
     ckr_result e;
@@ -32209,14 +32144,10 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.s = s;
     x.t = t;
     x.out = out;
-    x.notes = notes;
-    x.n_notes = n_notes;
     if (strcmp(s->dialect, "nanotron") != 0 || !s->dialect_data)
-        return ckr__nt_say(&x, ckr_item_name(CKR_ITEM_NANOTRON_SOURCE), CKR_ERROR, "dialect",
-                           s->dialect, "nanotron",
-                           "only a checkpoint of Nanotron can be written for Nanotron", NULL)
-                   ? CKR_OK
-                   : ckr__oom(x.c);
+        return ckr__say(x.c, ckr_item_name(CKR_ITEM_NANOTRON_SOURCE), CKR_ERROR, "dialect",
+                        s->dialect, "nanotron",
+                        "only a checkpoint of Nanotron can be written for Nanotron", NULL);
     x.nt = (const ckr__nt *)s->dialect_data;
     x.tp = t->topology.tp ? t->topology.tp : x.nt->tp;
     x.pp = t->topology.pp ? t->topology.pp : x.nt->pp;
@@ -32434,10 +32365,7 @@ static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *ke
     *out = NULL;
     if (odd) {
         const char *reason = ckr__printf(c, "a tensor that is %s cannot be cut or joined", odd);
-        return reason && ckr__note(c, &s->notes, &s->n_notes, "CKR_W_TENSOR_OPAQUE", CKR_LOST, key,
-                                   v->layout, NULL, reason, NULL) == CKR_OK
-                   ? CKR_OK
-                   : c->err->code;
+        return ckr__say(c, "CKR_W_TENSOR_OPAQUE", CKR_LOST, key, v->layout, NULL, reason, NULL);
     }
     *out = ckr__tensor_of_view(c, s, key, slot, v);
     return *out && ckr__plain_view(c, s, *out, v) ? CKR_OK : c->err->code;
@@ -32532,7 +32460,7 @@ static bool ckr__flat_begin(ckr__flat *w, ckr__ctx *c, uint32_t n_nodes)
 }
 
 /* Tensors inside an object, which is not built: nobody sees them but who copies the file whole. */
-static ckr_result ckr__plain_object(ckr__ctx *c, ckr_state *s, ckr__flat *in, const char *key,
+static ckr_result ckr__plain_object(ckr__ctx *c, ckr__flat *in, const char *key,
                                     const ckr_node *object)
 {
     const ckr_node *x;
@@ -32545,11 +32473,10 @@ static ckr_result ckr__plain_object(ckr__ctx *c, ckr_state *s, ckr__flat *in, co
         if (ckr__flat_new(in, x)) r = ckr__flat_enter(in, x);
     }
     if (r != CKR_OK || !n) return r;
-    return ckr__note(c, &s->notes, &s->n_notes, "CKR_W_TENSORS_IN_OBJECT", CKR_LOST,
-                     *key ? key : object->u.object->name, NULL, NULL,
-                     ckr__printf(c, "tensors inside an object of %s, which is not built: %llu",
-                                 object->u.object->name, (unsigned long long)n),
-                     "save its state_dict()");
+    return ckr__say(c, "CKR_W_TENSORS_IN_OBJECT", CKR_LOST, *key ? key : object->u.object->name,
+                    NULL, NULL,
+                    ckr__printf(c, "tensors inside an object of %s, which is not built: %llu",
+                    object->u.object->name, (unsigned long long)n), "save its state_dict()");
 }
 
 static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *root)
@@ -32572,8 +32499,7 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
         else if (x->kind == CKR_NODE_TENSOR && !(p && p->taken))
             r = ckr__plain_tensor(c, s, key, x->u.view);
         else r = ckr__leave(c, s, key, NULL, x);
-        if (r == CKR_OK && x->kind == CKR_NODE_OBJECT)
-            r = ckr__plain_object(c, s, &in, key, x);
+        if (r == CKR_OK && x->kind == CKR_NODE_OBJECT) r = ckr__plain_object(c, &in, key, x);
     }
     return r;
 }
@@ -32661,12 +32587,11 @@ static bool ckr__plain_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
     if (step < 0) s->progress.step = ticks;
     if (epochs || (step > 0 && (ticks <= step - step / 2 || ticks / 2 >= step) && ticks != step))
         return ckr__sched_unclocked(c, x, ticks, epochs ? -1 : step);
-    return step <= 0 || step == ticks ||
-           ckr__note(c, &s->notes, &s->n_notes, "CKR_W_SCHEDULER_CLOCK", CKR_APPROX, "scheduler",
-                     NULL, ckr__printf(c, "%lld steps in %lld updates", (long long)ticks,
-                                       (long long)step),
-                     "the optimizer counts the updates: some seem to have been skipped",
-                     NULL) == CKR_OK;
+    if (step > 0 && step != ticks)
+        ckr__say(c, "CKR_W_SCHEDULER_CLOCK", CKR_APPROX, "scheduler", NULL,
+                 ckr__printf(c, "%lld steps in %lld updates", (long long)ticks, (long long)step),
+                 "the optimizer counts the updates: some seem to have been skipped", NULL);
+    return !ckr__failed(c);
 }
 
 /* Of the n groups from `first` on; `shared`: another one steps their optimizer, too. */
@@ -32950,23 +32875,21 @@ static ckr_result ckr__plain_once(ckr__ctx *c, const ckr_node *root)
 }
 
 /* One file of tensors has no place for the rest; who chose slots does not want it. */
-static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s, ckr_note **notes,
-                                    uint64_t *n_notes)
+static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s)
 {
     const char *const what[] = { "groups", "schedule", "rng", "progress", "leftovers" };
     const uint64_t n[] = { s->n_groups, s->n_schedules, s->n_rng, s->progress.step >= 0,
                            s->n_leftovers };
     int i;
     for (i = 0; i < 5; i++)
-        if (n[i] && ckr__note(c, notes, n_notes, "CKR_W_TENSORS_ONLY", CKR_LOST, what[i], NULL,
-                              NULL, "the target is one file of tensors", NULL) != CKR_OK)
-            return c->err->code;
-    return CKR_OK;
+        if (n[i])
+            ckr__say(c, "CKR_W_TENSORS_ONLY", CKR_LOST, what[i], NULL, NULL,
+                     "the target is one file of tensors", NULL);
+    return c->err->code;
 }
 
 /* Who wants every slot wants every tensor: those that are no parameter's have none. */
-static ckr_result ckr__plain_loose(ckr__ctx *c, const ckr_state *s, ckr_note **notes,
-                                   uint64_t *n_notes)
+static ckr_result ckr__plain_loose(ckr__ctx *c, const ckr_state *s)
 {
     const char *first = NULL;
     char text[40];
@@ -32977,10 +32900,10 @@ static ckr_result ckr__plain_loose(ckr__ctx *c, const ckr_state *s, ckr_note **n
     }
     ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
     if (!n) return CKR_OK;
-    return ckr__note(c, notes, n_notes, "CKR_W_TENSORS_ONLY", CKR_LOST, first, text, NULL,
-                     "tensors beside the model's and the optimizer's belong to no parameter and "
-                     "are left out: what needs them must take them from the source",
-                     "`tree` shows them; `convert` to the framework's own form keeps them");
+    return ckr__say(c, "CKR_W_TENSORS_ONLY", CKR_LOST, first, text, NULL,
+                    "tensors beside the model's and the optimizer's belong to no parameter and are "
+                    "left out: what needs them must take them from the source",
+                    "`tree` shows them; `convert` to the framework's own form keeps them");
 }
 
 /* plain: a torch file as a whole -------------------------------------------------- */
@@ -32990,8 +32913,6 @@ typedef struct ckr__whole_job {
     const ckr_state  *s;
     const ckr__plain *p;
     ckr__out         *out;
-    ckr_note        **notes;
-    uint64_t         *n_notes;
     ckr__map          views;   /* address of a view -> index of its tensor               */
     ckr__map          tied;    /* address of a node -> its place in `pairs`              */
     ckr_node         *scheduler, *groups;      /* what stands for them; NULL: as they are */
@@ -33062,12 +32983,10 @@ static ckr_node *ckr__whole_index(ckr__whole_job *w, const ckr__map *numbers, ck
     for (i = 0; index && i < g->n_params; i++) {
         if (ckr__map_find(numbers, g->params[i], strlen(g->params[i]), &at)) {
             if (!ckr__node_push(w->c, index, list[at])) return NULL;
-        } else if (ckr__note(w->c, w->notes, w->n_notes, "CKR_E_PARAM_NOT_IN_FILE", CKR_ERROR,
-                             g->params[i], NULL, NULL,
-                             "the optimizer's file has no such parameter: torch would refuse a "
-                             "group of another size",
-                             "leave it out, and add it to the optimizer after loading") != CKR_OK) {
-            return NULL;
+        } else {
+            ckr__say(w->c, "CKR_E_PARAM_NOT_IN_FILE", CKR_ERROR, g->params[i], NULL, NULL,
+                     "the optimizer's file has no such parameter: torch would refuse a group of "
+                     "another size", "leave it out, and add it to the optimizer after loading");
         }
     }
     return index;
@@ -33115,9 +33034,8 @@ static bool ckr__whole_groups(ckr__whole_job *w, bool others)
     uint64_t k, n, first;
     if (!w->p->optimizer) return true;
     if (others && w->p->n_optimizers > 1)
-        return ckr__note(w->c, w->notes, w->n_notes, ckr_item_name(CKR_ITEM_TRAINER_NAMES),
-                         CKR_ERROR, "groups", NULL, NULL,
-                         "groups of several optimizers cannot be told apart", NULL) == CKR_OK;
+        return ckr__refuse(w->c, CKR_ITEM_TRAINER_NAMES, "groups",
+                           "groups of several optimizers cannot be told apart", NULL) == CKR_OK;
     first = ckr_node_get(w->p->optimizer, "param_groups")->count;
     w->groups = ckr__whole_list(w, 0, others ? w->s->n_groups : first, others);
     for (k = 1; w->groups && k < w->p->n_optimizers; k++, first += n) {
@@ -33126,13 +33044,6 @@ static bool ckr__whole_groups(ckr__whole_job *w, bool others)
         if (!w->more[k]) return false;
     }
     return w->groups != NULL;
-}
-
-static ckr_result ckr__whole_say(ckr__whole_job *w, const char *code, ckr_severity severity,
-                                 const char *subject, const char *now, const char *why,
-                                 const char *remedy)
-{
-    return ckr__note(w->c, w->notes, w->n_notes, code, severity, subject, NULL, now, why, remedy);
 }
 
 /* The scheduler's state, where it is another than it was, and what torch goes on with from it. */
@@ -33144,16 +33055,16 @@ static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was
     ckr_result r = CKR_OK;
     if (!s) return CKR_OK;
     if (w->p->n_schedulers > 1 && !same)
-        return ckr__whole_say(w, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, s->kind, NULL,
-                              "the file has several schedulers, which are written as they were "
-                              "only", "--lr-policy keep");
+        return ckr__say(w->c, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, s->kind, NULL, NULL,
+                        "the file has several schedulers, which are written as they were only",
+                        "--lr-policy keep");
     if (w->p->scheduler && !same && !s->opaque)
         r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
     if (r == CKR_OK && w->scheduler && !w->p->optimizer)
-        r = ckr__whole_say(w, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL,
-                           "the optimizer's groups are in another file, which has the LR of the "
-                           "first update and, for torch's recurrent schedulers, of all",
-                           "set lr and initial_lr of that file's groups to what `lr` says");
+        r = ckr__say(w->c, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL, NULL,
+                     "the optimizer's groups are in another file, which has the LR of the first "
+                     "update and, for torch's recurrent schedulers, of all",
+                     "set lr and initial_lr of that file's groups to what `lr` says");
     if (r == CKR_OK && !ckr__setting_scheduler(w->out, s, was, w->p->scheduler != NULL))
         r = w->c->err->code;
     if (r != CKR_OK || !s->n_lanes) return r;
@@ -33209,16 +33120,15 @@ static ckr_result ckr__whole_minds(ckr__whole_job *w, const ckr_target *t)
     size_t k;
     for (i = 0; i < w->s->n_notes; i++)
         for (k = 0; k < n; k++)
-            if (!strcmp(w->s->notes[i].code, what[k].code) &&
-                ckr__whole_say(w, what[k].code, CKR_EXACT, w->s->notes[i].subject, NULL,
-                               what[k].why, NULL) != CKR_OK)
-                return w->c->err->code;
+            if (!strcmp(w->s->notes[i].code, what[k].code))
+                ckr__say(w->c, what[k].code, CKR_EXACT, w->s->notes[i].subject, NULL, NULL,
+                         what[k].why, NULL);
     return CKR_OK;
 }
 
 /* The whole file, when nothing was asked for that only tensors can answer. */
 static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
-                                   ckr__out *out, ckr_note **notes, uint64_t *n_notes)
+                                   ckr__out *out)
 {
     ckr__out_file *f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
     ckr__whole_job w;
@@ -33229,8 +33139,6 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     w.s = s;
     w.p = (const ckr__plain *)s->dialect_data;
     w.out = out;
-    w.notes = notes;
-    w.n_notes = n_notes;
     f->source = w.p->path;
     r = ckr__whole_minds(&w, t);
     if (r == CKR_OK) r = ckr__whole_emit(&w, w.p->source, t, f);
@@ -33382,7 +33290,7 @@ static ckr_result ckr__plain_shards(ckr__ctx *c, const ckr_target *t, ckr__out *
 }
 
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
-                                  ckr__out *out, ckr_note **notes, uint64_t *n_notes)
+                                  ckr__out *out)
 {
     const ckr__as_file *way = s->as_file;
     const bool torch = !strcmp(t->dialect, "torch"), own = way && way->tensor_fn && !t->variant,
@@ -33394,7 +33302,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     if (torch && !strcmp(s->dialect, "torch") &&
         !ckr__batch_scripted(out, s->batch, t->topology.dp))
         return c->err->code;
-    if (whole) return ckr__plain_whole(c, s, t, out, notes, n_notes);
+    if (whole) return ckr__plain_whole(c, s, t, out);
     out->renamed = way && (own || (torch && way->whole_fn));
     out->unscheduled = true;
     if (torch && way && way->whole_fn && !t->slots && !t->without)
@@ -33417,17 +33325,13 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
         ckr_dtype dtype =
             param && t->dtype != CKR_DTYPE_NONE && ckr__is_float(x->dtype) ? t->dtype : x->dtype;
         if (!ckr__slot_wanted(t->slots, x->slot)) continue;
-        if (dtype != x->dtype &&
-            ckr__note(c, notes, n_notes, "CKR_DTYPE_CAST", CKR_CHANGED, x->name,
-                      ckr_dtype_name(x->dtype), ckr_dtype_name(dtype), "--dtype", NULL) != CKR_OK)
-            return c->err->code;
-        if (!torch && !own && !*ckr__dtypes[dtype].tag &&
-            ckr__note(c, notes, n_notes, "CKR_W_BYTES", CKR_CHANGED, x->name,
-                      ckr_dtype_name(dtype), "uint8",
-                      "safetensors has no such type: its bytes, with type and shape in "
-                      "__metadata__, which this tool reads back and others do not",
-                      "--to torch") != CKR_OK)
-            return c->err->code;
+        if (dtype != x->dtype)
+            ckr__say(c, "CKR_DTYPE_CAST", CKR_CHANGED, x->name, ckr_dtype_name(x->dtype),
+                     ckr_dtype_name(dtype), "--dtype", NULL);
+        if (!torch && !own && !*ckr__dtypes[dtype].tag)
+            ckr__say(c, "CKR_W_BYTES", CKR_CHANGED, x->name, ckr_dtype_name(dtype), "uint8",
+                     "safetensors has no such type: its bytes, with type and shape in "
+                     "__metadata__, which this tool reads back and others do not", "--to torch");
         if (!(own ? way->tensor_fn(c, f, x, dtype)
                   : ckr__plain_entry(c, f, x, dtype) &&
                         ckr__out_key(out, x, ckr__plain_name(c, x), "param")))
@@ -33438,8 +33342,8 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     r = torch ? ckr__plain_once(c, f->root) : CKR_OK;
     if (r == CKR_OK && t->max_shard_bytes && !torch) r = ckr__plain_shards(c, t, out);
     if (r != CKR_OK) return r;
-    if (!t->slots) return ckr__plain_losses(c, s, notes, n_notes);
-    return strcmp(t->slots, "all") != 0 ? CKR_OK : ckr__plain_loose(c, s, notes, n_notes);
+    if (!t->slots) return ckr__plain_losses(c, s);
+    return strcmp(t->slots, "all") != 0 ? CKR_OK : ckr__plain_loose(c, s);
 }
 
 static const ckr__dialect ckr__plain_safetensors = {
@@ -33548,13 +33452,6 @@ static ckr_result ckr__ac_bad(ckr__ac *r, const ckr__ac_file *f, const char *whe
 {
     return ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, f->path, CKR_NO_OFFSET, where,
                      "%s was expected", expected);
-}
-
-static ckr_result ckr__ac_note(ckr__ac *r, const char *code, ckr_severity severity,
-                               const char *subject, const char *reason, const char *remedy)
-{
-    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, code, severity, subject, NULL, NULL,
-                     reason, remedy);
 }
 
 static bool ckr__is_number(const ckr_node *n)
@@ -34349,10 +34246,10 @@ static ckr_result ckr__ac_by_number(ckr__ac *r, const ckr__ac_file *f, ckr__ac_p
 static ckr_result ckr__ac_numbers(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p, uint64_t n)
 {
     if (ckr__ac_by_number(r, f, p, n) != CKR_OK) return ckr__oom(r->c);
-    return ckr__ac_note(r, "CKR_W_PARAM_NAMES", CKR_APPROX, f->rel,
-                        "the optimizer's file has numbers only, and shapes do not tell which "
-                        "parameter each is: they are called by their numbers",
-                        "--names FILE: all parameters in the order of the optimizer's groups");
+    return ckr__say(r->c, "CKR_W_PARAM_NAMES", CKR_APPROX, f->rel, NULL, NULL,
+                    "the optimizer's file has numbers only, and shapes do not tell which parameter "
+                    "each is: they are called by their numbers",
+                    "--names FILE: all parameters in the order of the optimizer's groups");
 }
 
 /* `ordered`: the model's file kept the order in which the parameters were registered. */
@@ -34387,10 +34284,10 @@ static ckr_result ckr__ac_name(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param 
     if (!matched)
         return r->c->err->code != CKR_OK ? r->c->err->code : ckr__ac_numbers(r, f, p, n);
     if (proven && r->plain && !r->only) return CKR_OK;
-    return ckr__ac_note(r, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, f->rel,
-                        "the optimizer's file has numbers only: they were matched to the model's "
-                        "parameters by shape and order",
-                        "--names FILE: all parameters in the order of the optimizer's groups");
+    return ckr__say(r->c, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, f->rel, NULL, NULL,
+                    "the optimizer's file has numbers only: they were matched to the model's "
+                    "parameters by shape and order",
+                    "--names FILE: all parameters in the order of the optimizer's groups");
 }
 
 /* >>accelerate.optimizer ------------------------------------------------------ */
@@ -34570,8 +34467,8 @@ static ckr_result ckr__ac_optimizers(ckr__ac *r)
             e = ckr__ac_optimizer(r, f, model && model->format != CKR_FORMAT_SAFETENSORS);
     }
     if (e == CKR_OK && !k)
-        e = ckr__ac_note(r, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer",
-                         "there is no optimizer file: weights only", NULL);
+        e = ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
+                     "there is no optimizer file: weights only", NULL);
     if (e == CKR_OK && r->desc && r->desc->names && r->n_named && r->n_named < r->desc->n_names) {
         e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_NAMES, r->dir, CKR_NO_OFFSET, NULL,
                       "%llu names for %llu parameters", (unsigned long long)r->desc->n_names,
@@ -34618,10 +34515,9 @@ static ckr_result ckr__ac_rate(ckr__ac *r)
         r->rate = (double)(t / step);          /* files of other ranks are missing           */
         if (t / step <= CKR__AC_MAX_RANKS) r->ranks = (uint32_t)(t / step);
     } else if (!r->trainer && step > 0 && t >= 0 && (double)t != r->rate * (double)step) {
-        e = ckr__ac_note(r, "CKR_W_TICKS", CKR_APPROX, "scheduler",
-                         "the scheduler has not ticked once per process and update: it is stepped "
-                         "otherwise, as once per epoch, or the number of processes has changed",
-                         NULL);
+        e = ckr__say(r->c, "CKR_W_TICKS", CKR_APPROX, "scheduler", NULL, NULL,
+                     "the scheduler has not ticked once per process and update: it is stepped "
+                     "otherwise, as once per epoch, or the number of processes has changed", NULL);
         for (i = 0; i < r->s->n_schedules && e == CKR_OK; i++)
             if (!ckr__sched_unclocked(r->c, &r->s->schedules[i], t, step)) e = ckr__oom(r->c);
     }
@@ -34817,8 +34713,8 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
             first = i;
         }
     if (!r->n_random)
-        return ckr__ac_note(r, "CKR_W_NO_RANDOM", CKR_LOST, "random states",
-                            "there is no file of them: the coming run seeds its own streams", NULL);
+        return ckr__say(r->c, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
+                        "there is no file of them: the coming run seeds its own streams", NULL);
     if (!n) return CKR_OK;
     ckr__format(subject, sizeof subject, r->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
                 (unsigned)first);
@@ -34829,9 +34725,8 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
                 : r->trainer            ? "the run had more processes"
                                      : "the scheduler has ticked for more processes",
                 (unsigned)n, n == 1 ? "" : "s");
-    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, ckr_item_name(CKR_ITEM_TRAINER_RANDOM),
-                     CKR_ERROR, subject, have, NULL, why,
-                     "bring back the file; a conversion gives such a rank a stream of its own");
+    return ckr__say(r->c, ckr_item_name(CKR_ITEM_TRAINER_RANDOM), CKR_ERROR, subject, have, NULL,
+                    why, "bring back the file; a conversion gives such a rank a stream of its own");
 }
 
 /* >>accelerate.read ----------------------------------------------------------- */
@@ -34962,8 +34857,8 @@ static ckr_result ckr__ac_args_take(ckr__ac *r, const char *kind, ckr_node *para
     e = ckr__sched_drift(r->c, x, &drift, &lane);
     if (e != CKR_OK) return e;
     if (!(drift <= CKR__LR_SAVED))
-        return ckr__ac_note(r, "CKR_W_TRAINER_ARGS", CKR_APPROX, kind,
-                            "the saved LR is not what training_args.bin says at this step", NULL);
+        return ckr__say(r->c, "CKR_W_TRAINER_ARGS", CKR_APPROX, kind, NULL, NULL,
+                        "the saved LR is not what training_args.bin says at this step", NULL);
     *old = *x;
     return CKR_OK;
 }
@@ -35002,10 +34897,9 @@ static ckr_result ckr__ac_read_all(ckr__ac *r)
     if (e == CKR_OK) e = ckr__ac_progress(r);
     if (e == CKR_OK && r->trainer && done >= 0 && r->s->progress.step >= 0 &&
         done != r->s->progress.step)
-        e = ckr__ac_note(r, "CKR_W_TRAINER_STEP", CKR_EXACT, "optimizer step",
-                         "the optimizer counts other updates than trainer_state.json; each keeps "
-                         "its own",
-                         NULL);
+        e = ckr__say(r->c, "CKR_W_TRAINER_STEP", CKR_EXACT, "optimizer step", NULL, NULL,
+                     "the optimizer counts other updates than trainer_state.json; each keeps its "
+                     "own", NULL);
     if (e == CKR_OK) e = ckr__ac_schedules(r);
     if (e == CKR_OK) e = ckr__ac_loose(r);
     if (e == CKR_OK) ckr__ac_args_ranks(r);
@@ -35109,10 +35003,9 @@ static ckr_result ckr__sana_parts(ckr__ac *r, ckr__ac_file *f)
     if (e == CKR_OK && sched && r->rate > 1) r->ranks = (uint32_t)r->rate;
     if (e == CKR_OK && sched) *f->schedule = r->s->schedules[0];
     if (e == CKR_OK && r->ranks > 1 && r->s->n_rng)
-        e = ckr__ac_note(r, "CKR_W_RANDOM_RANK0", CKR_LOST, "rng_state",
-                         "Sana keeps the random states of rank 0 only, with its own view of the "
-                         "other devices, which it never used",
-                         NULL);
+        e = ckr__say(r->c, "CKR_W_RANDOM_RANK0", CKR_LOST, "rng_state", NULL, NULL,
+                     "Sana keeps the random states of rank 0 only, with its own view of the other "
+                     "devices, which it never used", NULL);
     return e == CKR_OK && sched ? ckr__lr_drift(r->c, r->s, r->s->schedules) : e;
 }
 
@@ -35645,21 +35538,11 @@ typedef struct ckr__ac_job {
     uint64_t          devices; /* entries of Sana's list                     */
     uint32_t          ranks;
     double            rate;    /* ticks per update of the coming run                      */
-    bool              refused;
     const ckr_node   *kept;    /* what the side file keeps of ranks that had no file, or NULL */
     uint64_t          n_back, n_alone, n_carried, n_unkept;
     bool              random, numpy;       /* writing streams; a NumPy array was made a list */
     uint64_t          n_lost;  /* directories                                             */
 } ckr__ac_job;
-
-static ckr_result ckr__ac_say(ckr__ac_job *x, const char *code, ckr_severity severity,
-                              const char *subject, const char *old_value, const char *new_value,
-                              const char *reason, const char *remedy)
-{
-    if (severity == CKR_ERROR) x->refused = true;
-    return ckr__note(x->w.c, x->w.notes, x->w.n_notes, code, severity, subject, old_value,
-                     new_value, reason, remedy);
-}
 
 static ckr_result ckr__ac_say_counts(ckr__ac_job *x, const char *code, ckr_severity severity,
                                      const char *subject, uint64_t was, uint64_t now,
@@ -35668,7 +35551,7 @@ static ckr_result ckr__ac_say_counts(ckr__ac_job *x, const char *code, ckr_sever
     char a[24], b[24];
     ckr__format(a, sizeof a, "%llu", (unsigned long long)was);
     ckr__format(b, sizeof b, "%llu", (unsigned long long)now);
-    return ckr__ac_say(x, code, severity, subject, a, b, reason, NULL);
+    return ckr__say(x->w.c, code, severity, subject, a, b, reason, NULL);
 }
 
 /* The entry of a tensor of the state. NULL: the error is set. */
@@ -35677,10 +35560,9 @@ static ckr_node *ckr__ac_entry(ckr__ac_job *x, ckr__out_file *f, const ckr_tenso
     const ckr_tensor *from;
     const ckr_dtype as = strcmp(t->slot, "param") ? CKR_DTYPE_NONE : x->t->dtype,
                     dtype = ckr__cast_of(t, NULL, as, &from);
-    if (dtype != t->dtype &&
-        ckr__ac_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
-                    ckr_dtype_name(dtype), "--dtype", NULL) != CKR_OK)
-        return NULL;
+    if (dtype != t->dtype)
+        ckr__say(x->w.c, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
+                 ckr_dtype_name(dtype), "--dtype", NULL);
     return ckr__entry_whole(x->w.c, f, t->name, t, dtype, false);
 }
 
@@ -35777,8 +35659,8 @@ static ckr_node *ckr__ac_index_list(ckr__ac_job *x, const ckr__map *ids, const c
     uint64_t i, at;
     for (i = 0; list && i < g->n_params; i++) {
         if (!ckr__map_find(ids, g->params[i], strlen(g->params[i]), &at)) {
-            ckr__ac_say(x, ckr_item_name(CKR_ITEM_TRAINER_NAMES), CKR_ERROR, g->params[i], NULL,
-                        NULL, "the optimizer's file has no number for this parameter",
+            ckr__refuse(x->w.c, CKR_ITEM_TRAINER_NAMES, g->params[i],
+                        "the optimizer's file has no number for this parameter",
                         "--names FILE, or leave the optimizer out");
             continue;
         }
@@ -35822,7 +35704,7 @@ static ckr_result ckr__ac_emit_groups(ckr__ac_job *x, const ckr__ac_file *f)
     x->w.groups = NULL;
     if (!others && ckr__same_hyper(x->w.s, x->source)) return CKR_OK;
     if (others && f->n_groups != x->source->n_groups)
-        return ckr__ac_say(x, ckr_item_name(CKR_ITEM_TRAINER_NAMES), CKR_ERROR, f->rel, NULL, NULL,
+        return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_NAMES, f->rel,
                            "groups of several optimizers cannot be told apart", NULL);
     x->w.groups = ckr__node(x->w.c, CKR_NODE_LIST);
     if (!x->w.groups) return x->w.c->err->code;
@@ -35847,8 +35729,8 @@ static ckr_result ckr__ac_say_clock(ckr__ac_job *x, const ckr_schedule *was,
     char a[64], b[64];
     ckr__format(a, sizeof a, "%lld, %g an update", (long long)was->position, was->rate);
     ckr__format(b, sizeof b, "%lld, %g an update", (long long)now->position, now->rate);
-    return ckr__ac_say(x, "CKR_LR_CLOCK", severity, "last_epoch of the scheduler", a, b, reason,
-                       remedy);
+    return ckr__say(x->w.c, "CKR_LR_CLOCK", severity, "last_epoch of the scheduler", a, b, reason,
+                    remedy);
 }
 
 static const ckr_node *ckr__ac_arg(const ckr__ac_job *x, const char *key)
@@ -36028,7 +35910,7 @@ static ckr_result ckr__ac_batch(ckr__ac_job *x)
     const int64_t all = ckr__batch_told(x->w.s, x->source->batch, x->ac->ranks, x->ranks);
     int64_t micro = 0, steps = 1, taken;
     if (!x->w.s->batch && x->ranks != x->ac->ranks && !(x->t->without & CKR_PROGRESS))
-        return ckr__batch_unknown(x->w.c, x->w.notes, x->w.n_notes, x->ac->ranks, x->ranks)
+        return ckr__batch_unknown(x->w.c, x->ac->ranks, x->ranks)
                    ? CKR_OK
                    : x->w.c->err->code;
     if (!x->ac->trainer)
@@ -36042,12 +35924,11 @@ static ckr_result ckr__ac_batch(ckr__ac_job *x)
         !ckr__ac_setting(x, "gradient_accumulation_steps", ckr__node_int(x->w.c, steps), why))
         return x->w.c->err->code;
     if (taken == all) return CKR_OK;
-    return ckr__ac_say(x, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update",
-                       ckr__printf(x->w.c, "%lld", (long long)all),
-                       ckr__printf(x->w.c, "%lld", (long long)taken),
-                       "they are no multiple of the processes: samples per update change, and "
-                       "epochs no longer count the same",
-                       "take a --dp that divides them");
+    return ckr__say(x->w.c, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update",
+                    ckr__printf(x->w.c, "%lld", (long long)all),
+                    ckr__printf(x->w.c, "%lld", (long long)taken),
+                    "they are no multiple of the processes: samples per update change, and epochs "
+                    "no longer count the same", "take a --dp that divides them");
 }
 
 /* Without max_steps the Trainer counts the updates anew, by data, batch and processes. */
@@ -36373,8 +36254,8 @@ static ckr_result ckr__ac_say_extras(ckr__ac_job *x)
     for (i = 0; i < 4 && e == CKR_OK; i++) {
         if (!n[i]) continue;
         ckr__format(text, sizeof text, "%llu", (unsigned long long)n[i]);
-        e = ckr__ac_say(x, rows[i].code, rows[i].severity, "random states", NULL, text,
-                        rows[i].reason, NULL);
+        e = ckr__say(x->w.c, rows[i].code, rows[i].severity, "random states", NULL, text,
+                     rows[i].reason, NULL);
     }
     return e;
 }
@@ -36389,16 +36270,16 @@ static ckr_result ckr__ac_kept_open(ckr__ac_job *x)
         x->kept = kept;
         return CKR_OK;
     }
-    return ckr__ac_say(x, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
-                       "the side file keeps values of other ranks, but of another step: not used",
-                       NULL);
+    return ckr__say(x->w.c, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
+                    "the side file keeps values of other ranks, but of another step: not used",
+                    NULL);
 }
 
 static ckr_result ckr__ac_say_random(ckr__ac_job *x)
 {
     if (!x->numpy) return CKR_OK;
-    return ckr__ac_say(x, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
-                       "the generator's words are written as a list: any NumPy reads it", NULL);
+    return ckr__say(x->w.c, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
+                    "the generator's words are written as a list: any NumPy reads it", NULL);
 }
 
 /* What one file for all ranks can give each of them. */
@@ -36407,21 +36288,20 @@ static ckr_result ckr__sana_say_random(ckr__ac_job *x)
     ckr_result e = CKR_OK;
     if (x->ranks == 1) return CKR_OK;
     if (x->devices)
-        e = ckr__ac_say(x, "CKR_SANA_DEVICES", CKR_EXACT, "torch_cuda", NULL, NULL,
-                        "entry r is the stream of rank r, from which Sana sets its device: no two "
-                        "ranks of a machine draw the same noise",
-                        NULL);
+        e = ckr__say(x->w.c, "CKR_SANA_DEVICES", CKR_EXACT, "torch_cuda", NULL, NULL,
+                     "entry r is the stream of rank r, from which Sana sets its device: no two "
+                     "ranks of a machine draw the same noise", NULL);
     if (e == CKR_OK && x->devices && x->devices < x->ranks)
         e = ckr__ac_say_counts(x, "CKR_W_SANA_NODES", CKR_APPROX, "torch_cuda", x->ranks,
                                (uint32_t)x->devices,
                                "Sana's list goes by the local rank: processes of that number on "
                                "several machines start from equal streams");
     if (e == CKR_OK)
-        e = ckr__ac_say(x, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL,
-                        NULL,
-                        "Sana's file has one state of each for all ranks: the others would start "
-                        "from rank 0's; their own are in ckptresume.json",
-                        "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
+        e = ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL,
+                     NULL,
+                     "Sana's file has one state of each for all ranks: the others would start from "
+                     "rank 0's; their own are in ckptresume.json",
+                     "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
     return e;
 }
 
@@ -36511,7 +36391,7 @@ static ckr_result ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
     case CKR__AC_LOOSE:  return ckr__ac_emit_loose(x, f);
     default:             return ckr__out_copy(x->out, f->rel, f->path);
     }
-    return e == CKR_OK && !x->refused ? ckr__ac_put_tree(x, f->rel, f->root) : e;
+    return e == CKR_OK && !x->w.c->refused ? ckr__ac_put_tree(x, f->rel, f->root) : e;
 }
 
 /* Sana's one file: the root with what was decided, less what is left out. */
@@ -36532,7 +36412,7 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
     if (e == CKR_OK && f.part && !(x->t->without & CKR_OPTIMIZER)) e = ckr__ac_emit_groups(x, &f);
     f.part = x->part.scheduler;
     if (e == CKR_OK && !(x->t->without & CKR_SCHEDULE)) e = ckr__ac_emit_schedule(x, &f, 0, 0);
-    if (e != CKR_OK || x->refused) return e;
+    if (e != CKR_OK || x->w.c->refused) return e;
     for (i = 0; i < f.root->count; i++) {
         const char *key = ckr__dict_key(f.root, i);
         ckr_node *v = ckr__dict_at(f.root, i);
@@ -36547,12 +36427,6 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
     e = ckr__ac_put_tree(x, f.rel, top);
     if (e == CKR_OK) e = ckr__ac_say_random(x);
     return e == CKR_OK && x->w.s->n_rng && !(x->t->without & CKR_RNG) ? ckr__sana_say_random(x) : e;
-}
-
-static ckr_result ckr__ac_refuse(ckr__ac_job *x, ckr_item item, const char *subject,
-                                 const char *reason, const char *remedy)
-{
-    return ckr__ac_say(x, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
 }
 
 /* DeepSpeed's directory of the same step, where the optimizer is; or NULL. */
@@ -36572,36 +36446,36 @@ static ckr_result ckr__ac_allowed(ckr__ac_job *x)
     const uint32_t w = x->t->without;
     ckr_result e = CKR_OK;
     if (t->tp > 1 || t->pp > 1 || t->ep > 1 || t->cp > 1 || t->zero > 0)
-        e = ckr__ac_refuse(x, CKR_ITEM_TRAINER_TOPOLOGY, "topology",
-                           "every process holds whole tensors: there is only --dp", "take --dp N");
+        e = ckr__refuse(x->w.c, CKR_ITEM_TRAINER_TOPOLOGY, "topology",
+                        "every process holds whole tensors: there is only --dp", "take --dp N");
     if (e == CKR_OK && (w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
-        e = ckr__ac_refuse(x, CKR_ITEM_GROUPS_WITHOUT, "groups",
-                           "the optimizer's file holds state and groups together",
-                           "leave out the optimizer too");
+        e = ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "groups",
+                        "the optimizer's file holds state and groups together",
+                        "leave out the optimizer too");
     if (e == CKR_OK && (w & CKR_PARAMS))
-        e = ckr__ac_refuse(x, CKR_ITEM_PARAMS_WITHOUT, "params",
-                           "a checkpoint without weights cannot be loaded", "keep the params");
+        e = ckr__refuse(x->w.c, CKR_ITEM_PARAMS_WITHOUT, "params",
+                        "a checkpoint without weights cannot be loaded", "keep the params");
     if (e == CKR_OK && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE))
-        e = ckr__ac_refuse(x, CKR_ITEM_CLOCK_WITHOUT, "progress",
-                           "the schedule would stand at another step than the run",
-                           "leave out the schedule too");
-    if (e == CKR_OK && !x->refused && ckr__lr_left_out(x->source, x->t))
-        e = ckr__ac_refuse(x, CKR_ITEM_LR_WITHOUT, "schedule", ckr__lr_left_out_why,
-                           ckr__lr_left_out_remedy);
+        e = ckr__refuse(x->w.c, CKR_ITEM_CLOCK_WITHOUT, "progress",
+                        "the schedule would stand at another step than the run",
+                        "leave out the schedule too");
+    if (e == CKR_OK && !x->w.c->refused && ckr__lr_left_out(x->source, x->t))
+        e = ckr__refuse(x->w.c, CKR_ITEM_LR_WITHOUT, "schedule", ckr__lr_left_out_why,
+                        ckr__lr_left_out_remedy);
     if (e == CKR_OK && x->ac->trainer && (w & CKR_SCHEDULE) && !(w & CKR_OPTIMIZER) &&
         ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 0))
-        e = ckr__ac_refuse(x, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
-                           "the Trainer loads optimizer.pt and scheduler.pt together or neither: "
-                           "the moments would be lost without a word",
-                           "keep the schedule, or leave out the optimizer too: --without "
-                           "optimizer,groups,schedule");
+        e = ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
+                        "the Trainer loads optimizer.pt and scheduler.pt together or neither: the "
+                        "moments would be lost without a word",
+                        "keep the schedule, or leave out the optimizer too: --without "
+                        "optimizer,groups,schedule");
     if (e == CKR_OK && !(w & CKR_OPTIMIZER) && !ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 0) &&
         ckr__ac_engine(x->ac))
-        e = ckr__ac_refuse(x, CKR_ITEM_TRAINER_SHARDED, ckr__ac_engine(x->ac),
-                           "the optimizer, with its masters and moments, is DeepSpeed's and lies "
-                           "in this directory: it would be lost",
-                           "--dialect deepspeed converts it, the trainer's files are copied "
-                           "beside; --without optimizer,groups leaves it out");
+        e = ckr__refuse(x->w.c, CKR_ITEM_TRAINER_SHARDED, ckr__ac_engine(x->ac),
+                        "the optimizer, with its masters and moments, is DeepSpeed's and lies in "
+                        "this directory: it would be lost",
+                        "--dialect deepspeed converts it, the trainer's files are copied beside; "
+                        "--without optimizer,groups leaves it out");
     if (e == CKR_OK && x->ranks != x->ac->ranks)
         e = ckr__ac_say_counts(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", x->ac->ranks, x->ranks,
                                "asked for");
@@ -36664,36 +36538,33 @@ static ckr_result ckr__ac_emit_all(ckr__ac_job *x)
 {
     uint64_t i;
     ckr_result e = ckr__ac_allowed(x);
-    if (e != CKR_OK || x->refused) return e;
+    if (e != CKR_OK || x->w.c->refused) return e;
     if (!ckr__whole_maps(&x->w, &x->ac->keep)) return x->w.c->err->code;
     if (x->ac->sana) return ckr__sana_emit(x);
     for (i = 0; i < x->ac->n_files && e == CKR_OK; i++) e = ckr__ac_emit_file(x, x->ac->files[i]);
-    if (e == CKR_OK && !x->refused && !(x->t->without & CKR_RNG)) e = ckr__ac_emit_random(x);
-    if (e == CKR_OK && !x->refused && !ckr__ac_say_resume(x)) e = x->w.c->err->code;
-    if (e == CKR_OK && !x->refused) e = ckr__ac_batch(x);
-    if (e == CKR_OK && !x->refused) e = ckr__ac_steps(x);
+    if (e == CKR_OK && !x->w.c->refused && !(x->t->without & CKR_RNG)) e = ckr__ac_emit_random(x);
+    if (e == CKR_OK && !x->w.c->refused && !ckr__ac_say_resume(x)) e = x->w.c->err->code;
+    if (e == CKR_OK && !x->w.c->refused) e = ckr__ac_batch(x);
+    if (e == CKR_OK && !x->w.c->refused) e = ckr__ac_steps(x);
     if (e == CKR_OK && x->n_lost)
         e = ckr__ac_say_counts(x, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", x->n_lost, 0,
                                "directories inside the checkpoint are not written");
     return e;
 }
 
-static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
-                               ckr_note **notes, uint64_t *n_notes)
+static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
     ckr__ac_job x;
     ckr_result e;
     memset(&x, 0, sizeof x);
     x.w.c = c;
     x.w.s = s;
-    x.w.notes = notes;
-    x.w.n_notes = n_notes;
     x.t = t;
     x.out = out;
     if (strcmp(s->dialect, t->dialect) != 0 || !s->dialect_data)
-        return ckr__ac_say(&x, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, "dialect",
-                           s->dialect, t->dialect,
-                           "only a checkpoint of the same framework can be written for it", NULL);
+        return ckr__say(x.w.c, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, "dialect",
+                        s->dialect, t->dialect,
+                        "only a checkpoint of the same framework can be written for it", NULL);
     x.ac = (const ckr__ac *)s->dialect_data;
     x.source = x.ac->s;
     x.ranks = t->topology.dp ? t->topology.dp : x.ac->ranks;
@@ -37399,23 +37270,13 @@ static ckr_result ckr__lm_groups(ckr__lm *m)
     return CKR_OK;
 }
 
-static ckr_result ckr__lm_note(ckr__lm *m, const char *code, ckr_severity severity,
-                               const char *subject, const char *reason, const char *remedy)
-{
-    return ckr__note(m->c, &m->s->notes, &m->s->n_notes, code, severity, subject, NULL, NULL,
-                     reason, remedy);
-}
-
 /* Rows that the caller tells, where the files tell them too. */
-static ckr_result ckr__lm_vocab(ckr__ctx *c, ckr_note **notes, uint64_t *n_notes, int64_t told,
+static ckr_result ckr__lm_vocab(ckr__ctx *c, int64_t told,
                                 int64_t rows, const char *reason)
 {
-    char a[24], b[24];
     if (told <= 0 || told == rows) return CKR_OK;
-    ckr__format(a, sizeof a, "%lld", (long long)told);
-    ckr__format(b, sizeof b, "%lld", (long long)rows);
-    return ckr__note(c, notes, n_notes, "CKR_W_LLMC_VOCAB", CKR_CHANGED, "vocabulary rows", a, b,
-                     reason, "leave --vocab out");
+    return ckr__say_int(c, "CKR_W_LLMC_VOCAB", CKR_CHANGED, "vocabulary rows", told, rows, reason,
+                        "leave --vocab out");
 }
 
 /* What llm.c would do with its own files. */
@@ -37426,15 +37287,14 @@ static ckr_result ckr__lm_read_notes(ckr__lm *m)
     for (i = 1; i < m->P; i++)
         n += m->shuffle && m->ranks[i].n_samples != m->ranks[0].n_samples;
     if (n)
-        r = ckr__lm_note(m, "CKR_W_LLMC_UNEVEN", CKR_APPROX, "data",
-                         "the token files give different numbers of samples: llm.c compares the "
-                         "count of the current file with that of the first one it opens, and stops",
-                         "--data GLOB --micro-batch B --seq-len T writes an order that it takes");
+        r = ckr__say(m->c, "CKR_W_LLMC_UNEVEN", CKR_APPROX, "data", NULL, NULL,
+                     "the token files give different numbers of samples: llm.c compares the count "
+                     "of the current file with that of the first one it opens, and stops",
+                     "--data GLOB --micro-batch B --seq-len T writes an order that it takes");
     if (r == CKR_OK && m->P > 1 && !m->zero1 && m->dtype == CKR_DTYPE_BF16)
-        r = ckr__lm_note(m, "CKR_LLMC_ROUNDED_APART", CKR_EXACT, "params",
-                         "llm.c rounds bf16 parameters by chance, without ZeRO with another seed "
-                         "on each rank: the ranks' copies differ, the file holds rank 0's",
-                         NULL);
+        r = ckr__say(m->c, "CKR_LLMC_ROUNDED_APART", CKR_EXACT, "params", NULL, NULL,
+                     "llm.c rounds bf16 parameters by chance, without ZeRO with another seed on "
+                     "each rank: the ranks' copies differ, the file holds rank 0's", NULL);
     return r;
 }
 
@@ -37506,7 +37366,7 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     if (r == CKR_OK) r = ckr__lm_leftovers(m, &l);
     if (r == CKR_OK) r = ckr__lm_read_notes(m);
     if (r == CKR_OK)
-        r = ckr__lm_vocab(c, &s->notes, &s->n_notes, desc ? desc->vocab : 0, m->dims.V,
+        r = ckr__lm_vocab(c, desc ? desc->vocab : 0, m->dims.V,
                           "the model's header tells them: what --vocab says is not used");
     s->vocab = m->dims.V;
     s->padded_vocab = m->dims.Vp;
@@ -37792,14 +37652,12 @@ typedef struct ckr__lm_job {
     const ckr_state  *s;
     const ckr_target *t;
     ckr__out         *out;
-    ckr_note        **notes;
-    uint64_t         *n_notes;
     const ckr__lm    *m;       /* the source, or NULL: another framework's               */
     ckr__lm_dims      dims;
     ckr_dtype         dtype;
     int64_t           step;
     uint32_t          Q;
-    bool              zero1, master, shuffle, state, refused;
+    bool              zero1, master, shuffle, state;
     ckr__lm_rank     *from;    /* the ranks that are known, P of them                    */
     uint32_t          P, processes;                  /* those of the run that was saved   */
     ckr__lm_rank     *wrote;   /* what each rank gets                                    */
@@ -37809,20 +37667,6 @@ typedef struct ckr__lm_job {
     bool              linear;  /* their matrices are (out, in), as torch's Linear has them */
 } ckr__lm_job;
 
-static ckr_result ckr__lm_say(ckr__lm_job *x, const char *code, ckr_severity severity,
-                              const char *subject, const char *was, const char *now,
-                              const char *reason, const char *remedy)
-{
-    if (severity == CKR_ERROR) x->refused = true;
-    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, was, now, reason, remedy);
-}
-
-static ckr_result ckr__lm_refuse(ckr__lm_job *x, ckr_item item, const char *subject,
-                                 const char *reason, const char *remedy)
-{
-    return ckr__lm_say(x, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
-}
-
 static ckr_result ckr__lm_counts(ckr__lm_job *x, const char *code, ckr_severity severity,
                                  const char *subject, uint64_t was, uint64_t now,
                                  const char *reason, const char *remedy)
@@ -37830,7 +37674,7 @@ static ckr_result ckr__lm_counts(ckr__lm_job *x, const char *code, ckr_severity 
     char a[24], b[24];
     ckr__format(a, sizeof a, "%llu", (unsigned long long)was);
     ckr__format(b, sizeof b, "%llu", (unsigned long long)now);
-    return ckr__lm_say(x, code, severity, subject, a, b, reason, remedy);
+    return ckr__say(x->c, code, severity, subject, a, b, reason, remedy);
 }
 
 /* A rank's place as text: words 20 to 33 of its header, and its section or the section's sum. */
@@ -38116,18 +37960,17 @@ static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
     tries[1] = (uint64_t)x->dims.T;
     x->old_unit = x->processes * B * T;
     if (!x->shuffle)
-        return ckr__lm_say(x, "CKR_W_DATA_POSITION", CKR_APPROX, "data", NULL, NULL,
-                           "a loader that does not shuffle keeps no count of samples: the saved "
-                           "run is taken to have had the same -b and -t",
-                           NULL);
+        return ckr__say(x->c, "CKR_W_DATA_POSITION", CKR_APPROX, "data", NULL, NULL,
+                        "a loader that does not shuffle keeps no count of samples: the saved run "
+                        "is taken to have had the same -b and -t", NULL);
     for (i = 0; i < 2; i++) {
         r = ckr__lm_old_batch(x, tries[i], &lo, &hi);
         if (r != CKR_OK || lo) break;
     }
     if (i == 2)
-        return ckr__lm_refuse(x, CKR_ITEM_LLMC_DATA, "data",
-                              "no micro-batch gives the saved numbers of samples with these files",
-                              "give the files of the saved run, or --without data");
+        return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
+                           "no micro-batch gives the saved numbers of samples with these files",
+                           "give the files of the saved run, or --without data");
     if (r != CKR_OK) return r;
     keep = x->unit % (x->processes * tries[i]) ? 0 : x->unit / (x->processes * tries[i]);
     if (keep < lo || keep > hi) keep = B >= lo && B <= hi ? B : hi;
@@ -38144,10 +37987,9 @@ static ckr_result ckr__lm_data_files(ckr__lm_job *x)
     ckr_result r;
     if (!x->t->data || ((x->t->without & CKR_DATA) && x->P)) return CKR_OK;
     if (B <= 0 || T <= 0 || B > 1 << 24 || T > 1 << 24)
-        return ckr__lm_refuse(x, CKR_ITEM_LLMC_DATA, "data",
-                              "the place in the files is counted in samples of processes x B x T "
-                              "tokens",
-                              "--micro-batch B and --seq-len T together with --data");
+        return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
+                           "the place in the files is counted in samples of processes x B x T "
+                           "tokens", "--micro-batch B and --seq-len T together with --data");
     r = ckr__lm_token_files(x);
     x->unit = (uint64_t)x->Q * (uint64_t)B * (uint64_t)T;
     if (!x->P) x->shuffle = true;
@@ -38158,9 +38000,9 @@ static ckr_result ckr__lm_data_files(ckr__lm_job *x)
                               "give the files of the saved run, or --without data");
     for (i = 0; r == CKR_OK && i < x->n_files; i++)
         if (!ckr__lm_samples_of(x->tokens[i], x->unit))
-            return ckr__lm_refuse(x, CKR_ITEM_LLMC_DATA, "data",
-                                  "a token file is shorter than one sample of all processes",
-                                  "a smaller --micro-batch");
+            return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
+                               "a token file is shorter than one sample of all processes",
+                               "a smaller --micro-batch");
     return r == CKR_OK && x->P ? ckr__lm_old_unit(x) : r;
 }
 
@@ -38352,10 +38194,11 @@ static ckr_result ckr__lm_say_places(ckr__lm_job *x)
 {
     char what[120];
     if (!x->P)
-        return ckr__lm_say(x, "CKR_W_DATA_NEW", CKR_APPROX, "data and random streams", NULL, NULL,
-                           x->tokens ? "they begin as in a new run of llm.c"
-                                     : "they begin as in a new run of llm.c, and are not shuffled",
-                           x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T to shuffle");
+        return ckr__say(x->c, "CKR_W_DATA_NEW", CKR_APPROX, "data and random streams", NULL, NULL,
+                        x->tokens
+                            ? "they begin as in a new run of llm.c"
+                            : "they begin as in a new run of llm.c, and are not shuffled",
+                        x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T to shuffle");
     if (x->t->without & CKR_DATA) return CKR_OK;
     if (x->tokens && x->unit != x->old_unit)
         return ckr__lm_counts(x, "CKR_W_DATA_POSITION", CKR_APPROX, "tokens of a sample",
@@ -38366,11 +38209,12 @@ static ckr_result ckr__lm_say_places(ckr__lm_job *x)
     if (x->Q == x->processes) return CKR_OK;
     ckr__format(what, sizeof what, "the old -b times %lu/%lu", (unsigned long)x->processes,
                 (unsigned long)x->Q);
-    return ckr__lm_say(x, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run", what,
-                       x->tokens ? "ranks read other slices of the same samples"
-                                 : "the position counts samples of processes x B x T tokens, and "
-                                   "was kept: it is right with this -b and the same -t",
-                       x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T");
+    return ckr__say(x->c, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run", what,
+                    x->tokens
+                        ? "ranks read other slices of the same samples"
+                        : "the position counts samples of processes x B x T tokens, and was kept: "
+                          "it is right with this -b and the same -t",
+                    x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T");
 }
 
 /* >>llmc.emit ----------------------------------------------------------------- */
@@ -38518,7 +38362,7 @@ static ckr_result ckr__lm_emit_state(ckr__lm_job *x, uint32_t r)
     uint32_t slot;
     ckr_result e = ckr__lm_place(x, r, &place);
     if (!head || !f) return x->c->err->code;
-    if (e != CKR_OK || x->refused) return e;
+    if (e != CKR_OK || x->c->refused) return e;
     if (place.head) memcpy(head, place.head, CKR__LM_HEAD);
     ckr__store_u32(head, 20240527u);
     ckr__store_u32(head + 4, 1);
@@ -38547,8 +38391,8 @@ static ckr_result ckr__lm_emit_loose(ckr__lm_job *x)
     ckr_result r = x->m ? ckr__loose_put(x->out, &x->m->loose, x->m->dir, "") : CKR_OK;
     for (i = 0; i < x->s->n_leftovers && r == CKR_OK && x->m; i++)
         if (ckr__path_ends(x->s->leftovers[i].path, "/"))
-            r = ckr__lm_say(x, "CKR_W_LEFTOVERS_LOST", CKR_LOST, x->s->leftovers[i].path, NULL,
-                            NULL, "directories inside the checkpoint are not written", NULL);
+            r = ckr__say(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, x->s->leftovers[i].path, NULL,
+                         NULL, "directories inside the checkpoint are not written", NULL);
     return r;
 }
 
@@ -38557,22 +38401,22 @@ static ckr_result ckr__lm_allowed(ckr__lm_job *x)
     const ckr_topology *t = &x->t->topology;
     const uint32_t w = x->t->without;
     if (t->tp > 1 || t->pp > 1 || t->ep > 1 || t->cp > 1)
-        return ckr__lm_refuse(x, CKR_ITEM_TRAINER_TOPOLOGY, "topology",
-                              "every process holds the whole model: there is only --dp",
-                              "take --dp N");
+        return ckr__refuse(x->c, CKR_ITEM_TRAINER_TOPOLOGY, "topology",
+                           "every process holds the whole model: there is only --dp",
+                            "take --dp N");
     if (t->zero > 1)
-        return ckr__lm_refuse(x, CKR_ITEM_ZERO_STAGE, "zero", "llm.c has ZeRO stages 0 and 1",
-                              "--zero 0 or --zero 1");
+        return ckr__refuse(x->c, CKR_ITEM_ZERO_STAGE, "zero", "llm.c has ZeRO stages 0 and 1",
+                           "--zero 0 or --zero 1");
     if (w & CKR_PARAMS)
-        return ckr__lm_refuse(x, CKR_ITEM_PARAMS_WITHOUT, "params",
-                              "a checkpoint without weights cannot be loaded", "keep the params");
+        return ckr__refuse(x->c, CKR_ITEM_PARAMS_WITHOUT, "params",
+                           "a checkpoint without weights cannot be loaded", "keep the params");
     if ((w & CKR_PROGRESS) && x->state)
-        return ckr__lm_refuse(x, CKR_ITEM_CLOCK_WITHOUT, "progress",
-                              "AdamW counts its steps from the file's number",
-                              "leave out the optimizer too");
+        return ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress",
+                           "AdamW counts its steps from the file's number",
+                           "leave out the optimizer too");
     if (x->dtype == CKR_DTYPE_F32 || x->dtype == CKR_DTYPE_BF16) return CKR_OK;
-    return ckr__lm_refuse(x, CKR_ITEM_WRITE_DTYPE, ckr_dtype_name(x->dtype),
-                          "llm.c loads fp32 and bf16 parameters", "--dtype float32 or bfloat16");
+    return ckr__refuse(x->c, CKR_ITEM_WRITE_DTYPE, ckr_dtype_name(x->dtype),
+                       "llm.c loads fp32 and bf16 parameters", "--dtype float32 or bfloat16");
 }
 
 /* The stage of the coming run: asked for, it is that or refused; kept, it may fall back to 0. */
@@ -38585,10 +38429,9 @@ static ckr_result ckr__lm_stage(ckr__lm_job *x)
     ckr__format(what, sizeof what, "%lu processes do not divide a layer of %s",
                 (unsigned long)x->Q, ckr__lm_shapes[bad].name);
     if (x->out->zero_told)
-        return ckr__lm_refuse(x, CKR_ITEM_LLMC_ZERO_UNEVEN, "zero", what, "--zero 0");
+        return ckr__refuse(x->c, CKR_ITEM_LLMC_ZERO_UNEVEN, "zero", what, "--zero 0");
     x->zero1 = false;
-    return ckr__lm_say(x, "CKR_W_LLMC_ZERO", CKR_CHANGED, "zero", "1", "0", what,
-                       NULL);
+    return ckr__say(x->c, "CKR_W_LLMC_ZERO", CKR_CHANGED, "zero", "1", "0", what, NULL);
 }
 
 /* Changes of precision and topology, for the report. */
@@ -38604,20 +38447,19 @@ static ckr_result ckr__lm_say_changes(ckr__lm_job *x)
         r = ckr__lm_counts(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "zero", m->zero1, x->zero1,
                            "asked for", NULL);
     if (r == CKR_OK && was != x->dtype)
-        r = ckr__lm_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, "params", ckr_dtype_name(was),
-                        ckr_dtype_name(x->dtype),
-                        x->master && x->dtype == CKR_DTYPE_F32 ? "asked for; the masters' values"
-                                                               : "asked for",
-                        NULL);
+        r = ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, "params", ckr_dtype_name(was),
+                     ckr_dtype_name(x->dtype),
+                     x->master && x->dtype == CKR_DTYPE_F32
+                         ? "asked for; the masters' values"
+                         : "asked for", NULL);
     if (r == CKR_OK && x->master && !x->by[3])
-        r = ckr__lm_say(x, "CKR_LLMC_MASTERS_MADE", CKR_CHANGED, "master", NULL, NULL,
-                        "the fp32 parameters are kept as masters of the bf16 ones", NULL);
+        r = ckr__say(x->c, "CKR_LLMC_MASTERS_MADE", CKR_CHANGED, "master", NULL, NULL,
+                     "the fp32 parameters are kept as masters of the bf16 ones", NULL);
     if (r == CKR_OK && m && x->state && x->dtype == CKR_DTYPE_BF16 && x->master &&
         (x->Q != m->P || x->zero1 != m->zero1))
-        r = ckr__lm_say(x, "CKR_W_LLMC_ROUNDING", CKR_APPROX, "params", NULL, NULL,
-                        "llm.c rounds bf16 parameters from the masters again when it resumes, by a "
-                        "chance that depends on rank and place: they will be other neighbours",
-                        NULL);
+        r = ckr__say(x->c, "CKR_W_LLMC_ROUNDING", CKR_APPROX, "params", NULL, NULL,
+                     "llm.c rounds bf16 parameters from the masters again when it resumes, by a "
+                     "chance that depends on rank and place: they will be other neighbours", NULL);
     return r;
 }
 
@@ -38658,13 +38500,13 @@ static ckr_result ckr__lm_hyper(ckr__lm_job *x)
     const ckr_node *lr = ckr__lm_value(x, "lr", false, &apart), *decay;
     if (!x->m || x->s->n_schedules) lr = NULL;         /* a schedule's are options of their own */
     if (lr && apart)
-        return ckr__lm_refuse(x, CKR_ITEM_SETTING, "lr", "llm.c has one LR for all parameters",
-                              "--set lr=V, without a group");
+        return ckr__refuse(x->c, CKR_ITEM_SETTING, "lr", "llm.c has one LR for all parameters",
+                           "--set lr=V, without a group");
     decay = ckr__lm_value(x, "weight_decay", true, &apart);
     if (decay && apart && x->m)
-        return ckr__lm_refuse(x, CKR_ITEM_SETTING, "weight_decay",
-                              "llm.c decays matrices and embeddings alone, all alike",
-                              "--set weight_decay=V, without a group");
+        return ckr__refuse(x->c, CKR_ITEM_SETTING, "weight_decay",
+                           "llm.c decays matrices and embeddings alone, all alike",
+                           "--set weight_decay=V, without a group");
     if ((lr && !ckr__setting_changed(x->out, "command line", "-l", lr, NULL,
                                      "the LR is the command line's, no file holds it: -k, -u, -x "
                                      "and -q make a curve of it")) ||
@@ -38710,10 +38552,9 @@ static ckr_result ckr__lm_options(ckr__lm_job *x)
 
 static ckr_result ckr__lm_emit_bare(ckr__lm_job *x)
 {
-    ckr_result r = ckr__lm_say(x, "CKR_W_LLMC_MODEL_ONLY", CKR_CHANGED, "state", NULL, NULL,
-                               "without m and v there is no state file, with random streams and "
-                               "the place in the data: only the model is written",
-                               NULL);
+    ckr_result r = ckr__say(x->c, "CKR_W_LLMC_MODEL_ONLY", CKR_CHANGED, "state", NULL, NULL,
+                            "without m and v there is no state file, with random streams and the "
+                            "place in the data: only the model is written", NULL);
     return r == CKR_OK ? ckr__lm_emit_model(x) : r;
 }
 
@@ -38721,20 +38562,20 @@ static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
 {
     uint32_t r;
     ckr_result e = ckr__lm_allowed(x);
-    if (e == CKR_OK && !x->refused) e = ckr__lm_stage(x);
-    if (e == CKR_OK && !x->refused) e = ckr__lm_say_changes(x);
-    if (e != CKR_OK || x->refused) return e;
+    if (e == CKR_OK && !x->c->refused) e = ckr__lm_stage(x);
+    if (e == CKR_OK && !x->c->refused) e = ckr__lm_say_changes(x);
+    if (e != CKR_OK || x->c->refused) return e;
     if (!x->state) return ckr__lm_emit_bare(x);
     x->wrote = CKR__NEW_N(x->c, ckr__lm_rank, x->Q);
     e = x->wrote ? ckr__lm_data_files(x) : x->c->err->code;
-    if (e == CKR_OK && !x->refused) e = ckr__lm_emit_model(x);
-    for (r = 0; r < x->Q && e == CKR_OK && !x->refused; r++) e = ckr__lm_emit_state(x, r);
-    if (e == CKR_OK && !x->refused) e = ckr__lm_say_places(x);
+    if (e == CKR_OK && !x->c->refused) e = ckr__lm_emit_model(x);
+    for (r = 0; r < x->Q && e == CKR_OK && !x->c->refused; r++) e = ckr__lm_emit_state(x, r);
+    if (e == CKR_OK && !x->c->refused) e = ckr__lm_say_places(x);
     if (e == CKR_OK &&
         !ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT))
         e = ckr__oom(x->c);
     if (e == CKR_OK) e = ckr__lm_emit_loose(x);
-    if (e != CKR_OK || x->refused || !x->P) return e;
+    if (e != CKR_OK || x->c->refused || !x->P) return e;
     x->out->carried = ckr__lm_carry(x);
     return x->out->carried ? CKR_OK : x->c->err->code;
 }
@@ -38878,11 +38719,11 @@ static ckr_result ckr__lm_gpt2_slot(ckr__lm_job *x, ckr__lm_names *k, uint32_t s
             ckr_tensor *t = ckr__lm_gpt2_find(x, k, i, l, slot);
             if (!t && slot) return x->c->err->code;
             if (!t || !ckr__is_float(t->dtype) || !ckr__lm_gpt2_shape(x, t, i))
-                return ckr__lm_refuse(x, CKR_ITEM_LLMC_SOURCE,
-                                      ckr__lm_gpt2_name(x->c, k->prefix, i, l),
-                                      t ? "another shape or dtype than GPT-2's"
-                                        : "GPT-2 has this tensor, the checkpoint has not",
-                                      NULL);
+                return ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE,
+                                   ckr__lm_gpt2_name(x->c, k->prefix, i, l),
+                                   t
+                                       ? "another shape or dtype than GPT-2's"
+                                       : "GPT-2 has this tensor, the checkpoint has not", NULL);
             list[(int64_t)i * x->dims.L + l] = t;
         }
     x->by[slot] = list;
@@ -38897,8 +38738,8 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x, ckr__lm_names *k)
     ckr__lm_dims *d = &x->dims;
     int64_t padded = ckr__lm_gpt2_told(x->s, "llmc.padded_vocab");
     if (!wte || !wpe || wte->n_dims != 2 || wpe->n_dims != 2)
-        return ckr__lm_refuse(x, CKR_ITEM_LLMC_SOURCE, "wte.weight",
-                              "the tensors are not named and shaped as GPT-2's", NULL);
+        return ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE, "wte.weight",
+                           "the tensors are not named and shaped as GPT-2's", NULL);
     d->V = wte->shape[0];
     d->C = wte->shape[1];
     d->T = wpe->shape[0];
@@ -38907,8 +38748,8 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x, ckr__lm_names *k)
     x->linear = qkv && qkv->n_dims == 2 && qkv->shape[1] == d->C;
     if (d->V <= 0 || d->V > INT32_MAX - 128 || d->C <= 0 || d->C > INT32_MAX || d->T <= 0 ||
         d->T > INT32_MAX)
-        return ckr__lm_refuse(x, CKR_ITEM_LLMC_SOURCE, "wte.weight",
-                              "a size that llm.c's header cannot hold", NULL);
+        return ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE, "wte.weight",
+                           "a size that llm.c's header cannot hold", NULL);
     d->Vp = padded >= d->V ? padded : (d->V + 127) / 128 * 128;
     d->NH = ckr__lm_gpt2_told(x->s, "llmc.n_head");
     if (d->NH <= 0 && d->C % 64 == 0) {
@@ -38919,26 +38760,26 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x, ckr__lm_names *k)
             return x->c->err->code;
     }
     if (d->NH > 0 && d->C % d->NH == 0 && d->L && ckr__lm_total(d)) return CKR_OK;
-    return ckr__lm_refuse(x, CKR_ITEM_LLMC_SOURCE, "heads",
-                          d->L ? "the number of attention heads is not known"
-                               : "there is no layer h.0",
-                          NULL);
+    return ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE, "heads",
+                       d->L
+                           ? "the number of attention heads is not known"
+                           : "there is no layer h.0", NULL);
 }
 
 static ckr_result ckr__lm_gpt2_say(ckr__lm_job *x, const ckr__lm_names *k)
 {
     char n[24];
     const bool tied = ckr__map_find(&k->map, "lm_head.weight", 14, NULL);
-    ckr_result r = ckr__lm_vocab(x->c, x->notes, x->n_notes, x->t->vocab, x->dims.V,
+    ckr_result r = ckr__lm_vocab(x->c, x->t->vocab, x->dims.V,
                                  "every row of wte.weight is taken: what --vocab says is not used");
     if (r != CKR_OK) return r;
     ckr__format(n, sizeof n, "%llu", (unsigned long long)(x->s->n_tensors - k->used - tied));
-    if (tied && ckr__lm_say(x, "CKR_W_LLMC_TIED", CKR_APPROX, "lm_head.weight", NULL, NULL,
-                            "llm.c's head is its wte: it is taken to be the same", NULL) != CKR_OK)
-        return x->c->err->code;
+    if (tied)
+        ckr__say(x->c, "CKR_W_LLMC_TIED", CKR_APPROX, "lm_head.weight", NULL, NULL,
+                 "llm.c's head is its wte: it is taken to be the same", NULL);
     if (x->s->n_tensors <= k->used + tied) return CKR_OK;
-    return ckr__lm_say(x, "CKR_W_TENSORS_LOST", CKR_LOST, "tensors", n, "0",
-                       "llm.c has no such tensors", NULL);
+    return ckr__say(x->c, "CKR_W_TENSORS_LOST", CKR_LOST, "tensors", n, "0",
+                    "llm.c has no such tensors", NULL);
 }
 
 static ckr_result ckr__lm_gpt2_tensors(ckr__lm_job *x, ckr__lm_names *k)
@@ -38952,12 +38793,12 @@ static ckr_result ckr__lm_gpt2_tensors(ckr__lm_job *x, ckr__lm_names *k)
     }
     k->prefix = ckr__map_find(&k->map, "wte.weight", 10, NULL) ? "" : "transformer.";
     r = ckr__lm_gpt2_dims(x, k);
-    for (slot = 0, dims = k->used; slot < 4 && r == CKR_OK && !x->refused; slot++) {
+    for (slot = 0, dims = k->used; slot < 4 && r == CKR_OK && !x->c->refused; slot++) {
         const uint64_t used = k->used;
         r = ckr__lm_gpt2_slot(x, k, slot);
         if (!x->by[slot]) k->used = used;
     }
-    if (r != CKR_OK || x->refused) return r;
+    if (r != CKR_OK || x->c->refused) return r;
     k->used -= dims;
     x->state = x->by[1] && x->by[2] && !(x->t->without & CKR_OPTIMIZER);
     x->master = x->by[3] != NULL;
@@ -39038,8 +38879,7 @@ static ckr_result ckr__lm_schedule(ckr__lm_job *x)
                : x->c->err->code;
 }
 
-static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
-                               ckr_note **notes, uint64_t *n_notes)
+static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
     ckr__lm_job x;
     ckr_result r;
@@ -39048,8 +38888,6 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.s = s;
     x.t = t;
     x.out = out;
-    x.notes = notes;
-    x.n_notes = n_notes;
     x.dtype = t->dtype;
     x.Q = t->topology.dp;
     x.by = CKR__NEW_N(c, ckr_tensor **, 4);
@@ -39057,12 +38895,12 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (!strcmp(s->dialect, "llmc")) x.m = (const ckr__lm *)s->dialect_data;
     out->renamed = !x.m;
     r = x.m ? ckr__lm_from_llmc(&x) : ckr__lm_from_gpt2(&x);
-    if (r != CKR_OK || x.refused) return r;
+    if (r != CKR_OK || x.c->refused) return r;
     if (x.state && !x.by[3] && x.dtype == CKR_DTYPE_BF16 && x.by[0][0]->dtype == CKR_DTYPE_F32)
         x.master = true;
     r = ckr__lm_emit_all(&x);
-    if (r == CKR_OK && !x.refused) r = ckr__lm_options(&x);
-    return r == CKR_OK && !x.refused ? ckr__lm_schedule(&x) : r;
+    if (r == CKR_OK && !x.c->refused) r = ckr__lm_options(&x);
+    return r == CKR_OK && !x.c->refused ? ckr__lm_schedule(&x) : r;
 }
 
 static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
@@ -39182,13 +39020,6 @@ static ckr_result ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *wh
 {
     return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_METADATA, f ? f->path : r->dir, CKR_NO_OFFSET,
                      where, "%s was expected", expected);
-}
-
-static ckr_result ckr__ds_note(ckr__ds *r, const char *code, ckr_severity severity,
-                               const char *subject, const char *reason, const char *remedy)
-{
-    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, code, severity, subject, NULL, NULL,
-                     reason, remedy);
 }
 
 /* What cannot be understood without an optimizer's own file. */
@@ -40680,9 +40511,9 @@ static ckr_result ckr__ds_deal_layers(ckr__ds *r)
         p->param->name = p->name;
         p->tied = true;
     }
-    return ckr__ds_note(r, "CKR_DS_TIED_KEY", CKR_EXACT, "tied_modules.embed",
-                        "the first layer is tied to a later stage; no file has its key, so it is "
-                        "called embed here", NULL);
+    return ckr__say(r->c, "CKR_DS_TIED_KEY", CKR_EXACT, "tied_modules.embed", NULL, NULL,
+                    "the first layer is tied to a later stage; no file has its key, so it is "
+                    "called embed here", NULL);
 }
 
 static ckr_dtype ckr__ds_model_dtype(const ckr__ds *r)
@@ -41020,10 +40851,10 @@ static ckr_result ckr__ds_nulls(ckr__ds *r)
         for (k = 0; k < 4 && e == CKR_OK; k++) {
             const ckr_node *v = ckr_node_get(r->s->groups[i].hyper, keys[k]);
             if (!v || v->kind != CKR_NODE_NONE) continue;
-            e = ckr__ds_note(r, "CKR_W_DS_NULL", CKR_LOST,
-                             ckr__printf(r->c, "%s of group %llu", keys[k], (unsigned long long)i),
-                             "no value: the files from which this was converted had none",
-                             "tell it with --set KEY=VALUE or --set GROUP.KEY=VALUE");
+            e = ckr__say(r->c, "CKR_W_DS_NULL", CKR_LOST,
+                         ckr__printf(r->c, "%s of group %llu", keys[k], (unsigned long long)i),
+                         NULL, NULL, "no value: the files from which this was converted had none",
+                         "tell it with --set KEY=VALUE or --set GROUP.KEY=VALUE");
         }
     return e;
 }
@@ -41043,10 +40874,10 @@ static ckr_result ckr__ds_groups(ckr__ds *r)
     }
     if (e == CKR_OK && !r->elastic) e = ckr__ds_nulls(r);
     if (e == CKR_OK && r->elastic)
-        e = ckr__ds_note(r, "CKR_W_DS_ELASTIC", CKR_LOST, "groups",
-                         "elastic_checkpoint: the files hold no hyper-parameters of the groups, "
-                         "and DeepSpeed cannot load them itself",
-                         "tell them with --set KEY=VALUE or --set GROUP.KEY=VALUE");
+        e = ckr__say(r->c, "CKR_W_DS_ELASTIC", CKR_LOST, "groups", NULL, NULL,
+                     "elastic_checkpoint: the files hold no hyper-parameters of the groups, and "
+                     "DeepSpeed cannot load them itself",
+                     "tell them with --set KEY=VALUE or --set GROUP.KEY=VALUE");
     return e;
 }
 
@@ -41302,8 +41133,8 @@ static ckr_result ckr__ds_progress(ckr__ds *r)
         if (ckr_node_i64(ckr_node_get(r->meta, tokens[i]), &v) && v >= 0)
             r->s->progress.tokens = v;
     if (ckr_node_i64(last, &v) && skipped >= 0 && skipped <= steps && v + 1 != steps - skipped)
-        e = ckr__ds_note(r, "CKR_W_DS_CLOCK", CKR_EXACT, "last_batch_iteration",
-                         "the scheduler has not ticked once an update that was not skipped", NULL);
+        e = ckr__say(r->c, "CKR_W_DS_CLOCK", CKR_EXACT, "last_batch_iteration", NULL, NULL,
+                     "the scheduler has not ticked once an update that was not skipped", NULL);
     return e;
 }
 
@@ -41318,10 +41149,10 @@ static ckr_result ckr__ds_counters(ckr__ds *r)
         return CKR_OK;
     ckr__format(was, sizeof was, "%lld", (long long)(done - skipped));
     ckr__format(now, sizeof now, "%.0f", r->updates);
-    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, "CKR_W_DS_UPDATES", CKR_APPROX, "step",
-                     was, now, "the optimizer has not done as many updates as global_steps less "
-                     "skipped_steps: it was begun anew, or its files are of another step",
-                     "see that the optimizer's files belong to this step");
+    return ckr__say(r->c, "CKR_W_DS_UPDATES", CKR_APPROX, "step", was, now,
+                    "the optimizer has not done as many updates as global_steps less "
+                    "skipped_steps: it was begun anew, or its files are of another step",
+                    "see that the optimizer's files belong to this step");
 }
 
 static ckr_result ckr__ds_optimizers(ckr__ds *r)
@@ -41421,8 +41252,6 @@ typedef struct ckr__ds_job {
     const ckr__ds     *ds;     /* of the source; NULL: of another framework              */
     const ckr_node    *meta;   /* of the source, or an empty dict                        */
     ckr__out          *out;
-    ckr_note         **notes;
-    uint64_t          *n_notes;
     ckr__map           by_name, others, sources;       /* items; tensors that are none; the
                                                   source's parameters                    */
     ckr__ds_item      *items;
@@ -41432,7 +41261,7 @@ typedef struct ckr__ds_job {
     uint32_t           dp, pp;
     int                zero;
     ckr__ds_wrapper    wrapper;
-    bool               universal, optimizer, refused, robin, aligned, pipe, masters;
+    bool               universal, optimizer, robin, aligned, pipe, masters;
     ckr_dtype          dtype;  /* of the parameters                                      */
     int64_t            sub_group;      /* elements after which a sub group of ZeRO-3 ends */
     ckr_node          *config;
@@ -41441,31 +41270,6 @@ typedef struct ckr__ds_job {
     bool               rescale;        /* fp16 begins or ends: the scaler is another        */
     const ckr_node    *scaler;         /* its fields then; NULL: none                       */
 } ckr__ds_job;
-
-static bool ckr__ds_say(ckr__ds_job *x, const char *code, ckr_severity severity,
-                        const char *subject, const char *old_value, const char *new_value,
-                        const char *reason, const char *remedy)
-{
-    if (severity == CKR_ERROR) x->refused = true;
-    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, old_value, new_value,
-                     reason, remedy) == CKR_OK;
-}
-
-static bool ckr__ds_say_int(ckr__ds_job *x, const char *code, ckr_severity severity,
-                            const char *subject, int64_t a, int64_t b, const char *reason,
-                            const char *remedy)
-{
-    char old_value[24], new_value[24];
-    ckr__format(old_value, sizeof old_value, "%lld", (long long)a);
-    ckr__format(new_value, sizeof new_value, "%lld", (long long)b);
-    return ckr__ds_say(x, code, severity, subject, old_value, new_value, reason, remedy);
-}
-
-static bool ckr__ds_refuse(ckr__ds_job *x, ckr_item item, const char *subject, const char *reason,
-                           const char *remedy)
-{
-    return ckr__ds_say(x, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
-}
 
 static bool ckr__ds_true(const ckr_node *n)
 {
@@ -41546,10 +41350,9 @@ static ckr_result ckr__ds_adopt_buffers(ckr__ds_adopt *a)
     ckr__map_free(&grouped);
     ckr__format(text, sizeof text, "%llu", (unsigned long long)n);
     if (ok && n && a->x->zero == 3)
-        ok = ckr__ds_say(a->x, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL, text,
-                         "in no group, and no weight or bias: taken for buffers, not for frozen "
-                         "parameters", "with ZeRO-3 the two are stored apart; others hold both "
-                         "alike");
+        ckr__say(a->x->c, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL, text,
+                 "in no group, and no weight or bias: taken for buffers, not for frozen "
+                 "parameters", "with ZeRO-3 the two are stored apart; others hold both alike");
     return ok ? CKR_OK : ckr__oom(a->x->c);
 }
 
@@ -41567,28 +41370,28 @@ static bool ckr__ds_adopt_loose(ckr__ds_adopt *a)
         else if (strcmp(l->path, "__metadata__") != 0 && !values++) first = l->path;
     }
     ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
-    if (n && !ckr__ds_say(a->x, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
-                          "they are neither in the model's dict nor in the optimizer's", NULL))
-        return false;
+    if (n)
+        ckr__say(a->x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
+                 "they are neither in the model's dict nor in the optimizer's", NULL);
     ckr__format(text, sizeof text, "%llu values", (unsigned long long)values);
-    return !values ||
-           ckr__ds_say(a->x, "CKR_W_DS_OUTSIDE", CKR_LOST, first, text, NULL,
-                       "what the file has beside the tensors has no place in DeepSpeed's files: "
-                       "load_checkpoint gives the script none of it back",
-                       "`tree` shows the values; the script takes them from the source");
+    if (values)
+        ckr__say(a->x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, first, text, NULL,
+                 "what the file has beside the tensors has no place in DeepSpeed's files: "
+                 "load_checkpoint gives the script none of it back",
+                 "`tree` shows the values; the script takes them from the source");
+    return !ckr__failed(a->x->c);
 }
 
 static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
 {
     if (!ckr__ds_adopt_live(a) || !ckr__ds_adopt_loose(a)) return ckr__oom(a->x->c);
-    if (a->n_slots && !a->own->n_groups &&
-        !ckr__ds_refuse(a->x, CKR_ITEM_DEEPSPEED_OPTIMIZER, "groups",
-                        "the file has an optimizer's state and no groups: lr, weight decay and "
-                        "what else goes with it are not known",
-                        "convert the checkpoint itself, or leave out the optimizer"))
-        return ckr__oom(a->x->c);
+    if (a->n_slots && !a->own->n_groups)
+        ckr__refuse(a->x->c, CKR_ITEM_DEEPSPEED_OPTIMIZER, "groups",
+                    "the file has an optimizer's state and no groups: lr, weight decay and what "
+                    "else goes with it are not known",
+                    "convert the checkpoint itself, or leave out the optimizer");
     a->x->s = a->own;
-    return a->x->refused ? CKR_OK : ckr__ds_adopt_buffers(a);
+    return a->x->c->refused ? CKR_OK : ckr__ds_adopt_buffers(a);
 }
 
 static ckr_result ckr__ds_adopt_from(ckr__ds_job *x)
@@ -41658,11 +41461,10 @@ static ckr_result ckr__ds_items(ckr__ds_job *x)
                 if (x->dtype == CKR_DTYPE_NONE) x->dtype = x->items[at].param->dtype;
             }
         }
-    if (averages && !ckr__ds_say(x, "CKR_W_DS_OUTSIDE", CKR_LOST, "ema",
-                                 ckr__printf(x->c, "%llu tensors", (unsigned long long)averages),
-                                 NULL, "averages of the parameters have no place in these files",
-                                 "export --slots ema"))
-        return ckr__oom(x->c);
+    if (averages)
+        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, "ema",
+                 ckr__printf(x->c, "%llu tensors", (unsigned long long)averages), NULL,
+                 "averages of the parameters have no place in these files", "export --slots ema");
     for (i = 0; i < x->n_items; i++) x->items[i].frozen = !x->items[i].grouped;
     if (x->dtype == CKR_DTYPE_NONE && x->n_items) x->dtype = x->items[0].param->dtype;
     if (x->t->dtype != CKR_DTYPE_NONE) x->dtype = x->t->dtype;
@@ -41785,19 +41587,15 @@ static ckr_result ckr__ds_stages_of(ckr__ds_job *x, const uint64_t **out)
         if (!ckr__ds_cuts(x->c, w, n, r->mp, cut)) return ckr__oom(x->c);
         if (!ckr__ds_cut_fits(r, cut, tied, n)) continue;
         if (!ckr__ds_cuts(x->c, w, n, x->pp, to)) return ckr__oom(x->c);
-        return ckr__ds_say(x, "CKR_DS_PARTITION", CKR_CHANGED, "partition_method", NULL,
-                           names[method],
-                           "the stages are cut as PipelineModule does it by this method, with "
-                           "which the saved stages go", NULL) &&
-                       ckr__ds_say_stages(x, method == 2 ? "type:CLASS" : names[method])
-                   ? CKR_OK
-                   : ckr__oom(x->c);
+        ckr__say(x->c, "CKR_DS_PARTITION", CKR_CHANGED, "partition_method", NULL, names[method],
+                 "the stages are cut as PipelineModule does it by this method, with which the "
+                 "saved stages go", NULL);
+        return ckr__ds_say_stages(x, method == 2 ? "type:CLASS" : names[method]) ? CKR_OK
+                                                                                 : ckr__oom(x->c);
     }
-    return ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_STAGES, "pp",
-                          "by no method of PipelineModule that is known the layers lie as they do: "
-                          "other stages cannot be told", "keep --pp")
-               ? CKR_OK
-               : ckr__oom(x->c);
+    return ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_STAGES, "pp",
+                       "by no method of PipelineModule that is known the layers lie as they do: "
+                       "other stages cannot be told", "keep --pp");
 }
 
 static ckr_result ckr__ds_owners(ckr__ds_job *x)
@@ -41807,20 +41605,19 @@ static ckr_result ckr__ds_owners(ckr__ds_job *x)
     uint32_t m;
     ckr_result e = CKR_OK;
     if (!x->pipe) return CKR_OK;
-    if (x->ds->bare && !x->universal &&
-        !ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_UNIVERSAL, "layers",
-                        "a universal checkpoint of a pipeline has no layer files, of which a "
-                        "native one consists",
-                        "copy the layer_*-model_states.pt of the original into its directory, or "
-                        "--variant universal"))
-        return ckr__oom(x->c);
-    if (x->refused) return CKR_OK;
+    if (x->ds->bare && !x->universal)
+        ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_UNIVERSAL, "layers",
+                    "a universal checkpoint of a pipeline has no layer files, of which a native "
+                    "one consists",
+                    "copy the layer_*-model_states.pt of the original into its directory, or "
+                    "--variant universal");
+    if (x->c->refused) return CKR_OK;
     for (i = 0; i < x->ds->n_params; i++)
         if (!ckr__map_put(&x->sources, x->ds->params[i]->name, strlen(x->ds->params[i]->name), i,
                           NULL))
             return ckr__oom(x->c);
     if (x->pp != x->ds->mp) e = ckr__ds_stages_of(x, &cut);
-    if (e != CKR_OK || x->refused) return e;
+    if (e != CKR_OK || x->c->refused) return e;
     for (i = 0; i < x->n_items; i++) {
         ckr__ds_item *p = &x->items[i];
         const ckr__ds_param *from;
@@ -41855,12 +41652,11 @@ static ckr_result ckr__ds_lists_of(ckr__ds_job *x, uint32_t m)
                 const char *name = s->groups[i].params[k];
                 ckr__ds_item *p;
                 if (!ckr__map_find(&x->by_name, name, strlen(name), &at)) {
-                    if (pass == 0 && m == 0 && !x->refused &&
-                        !ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_NAMES, name,
-                                        "a group names a parameter that the state does not have",
-                                        "--names FILE where the optimizer has numbers, or leave "
-                                        "out the optimizer"))
-                        return ckr__oom(x->c);
+                    if (pass == 0 && m == 0 && !x->c->refused)
+                        ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_NAMES, name,
+                                    "a group names a parameter that the state does not have",
+                                    "--names FILE where the optimizer has numbers, or leave out "
+                                    "the optimizer");
                     continue;
                 }
                 p = &x->items[at];
@@ -41881,11 +41677,10 @@ static ckr_result ckr__ds_lists(ckr__ds_job *x)
     if (!x->lists || !x->n_lists) return ckr__oom(x->c);
     for (m = 0; m < x->pp && e == CKR_OK; m++) {
         e = ckr__ds_lists_of(x, m);
-        if (e == CKR_OK && x->optimizer && !x->n_lists[m] && !x->refused &&
-            !ckr__ds_refuse(x, CKR_ITEM_PP_EMPTY_STAGE, "pp",
+        if (e == CKR_OK && x->optimizer && !x->n_lists[m] && !x->c->refused)
+            e = ckr__refuse(x->c, CKR_ITEM_PP_EMPTY_STAGE, "pp",
                             "a stage would have no parameter of the optimizer",
-                            "take a smaller --pp"))
-            e = ckr__oom(x->c);
+                            "take a smaller --pp");
     }
     return e;
 }
@@ -43244,16 +43039,13 @@ static ckr_result ckr__ds_retick(ckr__ds_job *x, const ckr_schedule **now)
     ckr__format(a, sizeof a, "%lld, %g an update", (long long)s->position, s->rate);
     ckr__format(b, sizeof b, "%lld, 1 an update", (long long)y->position);
     *now = y;
-    return ckr__ds_say(x, "CKR_LR_CLOCK", s->opaque ? CKR_APPROX : CKR_CHANGED,
-                       "last_epoch of the scheduler", a, b,
-                       s->opaque ? "DeepSpeed ticks once an update, and the scheduler's curve is "
-                                   "in the trainer's code: it goes on at this LR if its lengths "
-                                   "count updates"
-                                 : "DeepSpeed ticks once an update: clock and lengths are in "
-                                   "updates",
-                       s->opaque ? "build it with lengths of updates" : NULL)
-               ? CKR_OK
-               : x->c->err->code;
+    return ckr__say(x->c, "CKR_LR_CLOCK", s->opaque ? CKR_APPROX : CKR_CHANGED,
+                    "last_epoch of the scheduler", a, b,
+                    s->opaque
+                        ? "DeepSpeed ticks once an update, and the scheduler's curve is in the "
+                          "trainer's code: it goes on at this LR if its lengths count updates"
+                        : "DeepSpeed ticks once an update: clock and lengths are in updates",
+                    s->opaque ? "build it with lengths of updates" : NULL);
 }
 
 /* The scheduler's state, where it is another than it was, and what DeepSpeed goes on with. */
@@ -43298,7 +43090,7 @@ static void ckr__ds_target_wrapper(ckr__ds_job *x)
 }
 
 /* What DeepSpeed cannot resume is written as the nearest that it can. */
-static bool ckr__ds_nearest(ckr__ds_job *x)
+static void ckr__ds_nearest(ckr__ds_job *x)
 {
     const char *why = NULL;
     if (x->zero == 0 && x->optimizer && x->pipe && x->dtype == CKR_DTYPE_BF16)
@@ -43307,160 +43099,151 @@ static bool ckr__ds_nearest(ckr__ds_job *x)
         why = "DeepSpeed loads universal checkpoints with ZeRO only";
     if (why) {
         x->zero = 1;
-        if (!ckr__ds_say_int(x, "CKR_DS_NEAREST", CKR_CHANGED, "zero", 0, 1, why,
-                             "take zero_optimization.stage 1 in the coming run"))
-            return false;
+        ckr__say_int(x->c, "CKR_DS_NEAREST", CKR_CHANGED, "zero", 0, 1, why,
+                     "take zero_optimization.stage 1 in the coming run");
     }
     if (!x->optimizer && x->zero > 0) {
-        if (!ckr__ds_say_int(x, "CKR_DS_NEAREST", CKR_CHANGED, "zero", x->zero, 0,
-                             "without the optimizer's state only a model's file is written",
-                             NULL))
-            return false;
+        ckr__say_int(x->c, "CKR_DS_NEAREST", CKR_CHANGED, "zero", x->zero, 0,
+                     "without the optimizer's state only a model's file is written", NULL);
         x->zero = 0;
     }
-    return !x->ds || !x->ds->elastic || !x->optimizer ||
-           ckr__ds_say(x, "CKR_DS_NEAREST_ELASTIC", CKR_APPROX, "elastic_checkpoint", "true",
-                       "false",
-                       "DeepSpeed cannot load elastic files; they are written rigid, with the "
-                       "configuration's hyper-parameters for every group and the schedule's LR",
-                       "--set GROUP.weight_decay=VALUE where a group had its own");
+    if (x->ds && x->ds->elastic && x->optimizer)
+        ckr__say(x->c, "CKR_DS_NEAREST_ELASTIC", CKR_APPROX, "elastic_checkpoint", "true", "false",
+                 "DeepSpeed cannot load elastic files; they are written rigid, with the "
+                 "configuration's hyper-parameters for every group and the schedule's LR",
+                 "--set GROUP.weight_decay=VALUE where a group had its own");
 }
 
-static bool ckr__ds_allowed(ckr__ds_job *x)
+static void ckr__ds_allowed(ckr__ds_job *x)
 {
     const ckr_topology *t = &x->t->topology;
     const uint32_t w = x->t->without;
-    bool ok = true;
     if (t->tp > 1 || t->ep > 1 || t->cp > 1)
-        ok = ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_TARGET, "topology",
-                            "there are data parallelism and pipeline stages only",
-                            "leave out --tp, --ep and --cp");
-    if (ok && (t->zero > 3 || (x->zero > 1 && x->pipe)))
-        ok = ckr__ds_refuse(x, CKR_ITEM_ZERO_STAGE, "zero",
-                            x->pipe ? "pipelines go with ZeRO 0 and 1 only"
-                                    : "there are ZeRO stages 0 to 3",
-                            x->pipe ? "take --zero 1" : "take a smaller --zero");
-    if (ok && x->pp > 1 && !x->pipe)
-        ok = ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_TARGET, "pp",
-                            "the model is no PipelineModule: no file tells its layers",
-                            "take --pp 1");
-    if (ok && (w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
-        ok = ckr__ds_refuse(x, CKR_ITEM_GROUPS_WITHOUT, "groups",
-                            "the optimizer's file holds state and groups together",
-                            "leave out the optimizer too");
-    if (ok && (w & CKR_PARAMS))
-        ok = ckr__ds_refuse(x, CKR_ITEM_PARAMS_WITHOUT, "params",
-                            "a checkpoint without weights cannot be loaded", "keep the params");
-    if (ok && !x->refused && ckr__lr_left_out(x->s, x->t))
-        ok = ckr__ds_refuse(x, CKR_ITEM_LR_WITHOUT, "schedule", ckr__lr_left_out_why,
-                            ckr__lr_left_out_remedy);
-    if (ok && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE) && x->s->n_schedules)
-        ok = ckr__ds_refuse(x, CKR_ITEM_CLOCK_WITHOUT, "progress",
-                            "the schedule would stand at another step than the run",
-                            "leave out the schedule too");
-    return ok;
+        ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_TARGET, "topology",
+                    "there are data parallelism and pipeline stages only",
+                    "leave out --tp, --ep and --cp");
+    if ((t->zero > 3 || (x->zero > 1 && x->pipe)))
+        ckr__refuse(x->c, CKR_ITEM_ZERO_STAGE, "zero",
+                    x->pipe
+                        ? "pipelines go with ZeRO 0 and 1 only"
+                        : "there are ZeRO stages 0 to 3",
+                    x->pipe ? "take --zero 1" : "take a smaller --zero");
+    if (x->pp > 1 && !x->pipe)
+        ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_TARGET, "pp",
+                    "the model is no PipelineModule: no file tells its layers", "take --pp 1");
+    if ((w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
+        ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "groups",
+                    "the optimizer's file holds state and groups together",
+                    "leave out the optimizer too");
+    if ((w & CKR_PARAMS))
+        ckr__refuse(x->c, CKR_ITEM_PARAMS_WITHOUT, "params",
+                    "a checkpoint without weights cannot be loaded", "keep the params");
+    if (!x->c->refused && ckr__lr_left_out(x->s, x->t))
+        ckr__refuse(x->c, CKR_ITEM_LR_WITHOUT, "schedule", ckr__lr_left_out_why,
+                    ckr__lr_left_out_remedy);
+    if ((w & CKR_PROGRESS) && !(w & CKR_SCHEDULE) && x->s->n_schedules)
+        ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress",
+                    "the schedule would stand at another step than the run",
+                    "leave out the schedule too");
 }
 
 static const char ckr__ds_uni_why[] =
     "with ZeRO-3 DeepSpeed gives every group the LR and weight decay of the first when it loads a "
     "universal checkpoint, silently";
 
-static bool ckr__ds_uni_allowed(ckr__ds_job *x)
+static ckr_result ckr__ds_uni_allowed(ckr__ds_job *x)
 {
     const char *first = NULL, *text;
     uint64_t i;
-    if (!x->universal || x->zero != 3 || x->s->n_groups < 2) return true;
+    if (!x->universal || x->zero != 3 || x->s->n_groups < 2) return CKR_OK;
     for (i = 0; i < x->s->n_groups; i++) {
         ckr_node *h = ckr__dict_copy(x->c, x->s->groups[i].hyper);
-        if (!h || !ckr__node_set(x->c, h, "name", ckr__node(x->c, CKR_NODE_NONE))) return false;
+        if (!h || !ckr__node_set(x->c, h, "name", ckr__node(x->c, CKR_NODE_NONE)))
+            return ckr__oom(x->c);
         text = ckr__node_text_of(x->c, h);
-        if (!text) return false;
+        if (!text) return ckr__oom(x->c);
         if (first && strcmp(first, text) != 0 && !x->t->variant) {
             x->universal = false;
-            return ckr__ds_say(x, "CKR_DS_NEAREST", CKR_CHANGED, "variant", "universal", "native",
-                               ckr__ds_uni_why, "load it without load_universal");
+            return ckr__say(x->c, "CKR_DS_NEAREST", CKR_CHANGED, "variant", "universal", "native",
+                            ckr__ds_uni_why, "load it without load_universal");
         }
         if (first && strcmp(first, text) != 0)
-            return ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_UNIVERSAL, "groups", ckr__ds_uni_why,
-                                  "--variant native, which any --dp has");
+            return ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_UNIVERSAL, "groups", ckr__ds_uni_why,
+                               "--variant native, which any --dp has");
         if (!first) first = text;
     }
-    return true;
+    return CKR_OK;
 }
 
-static bool ckr__ds_say_sizes(ckr__ds_job *x)
+static void ckr__ds_say_sizes(ckr__ds_job *x)
 {
     const ckr__ds *r = x->ds;
-    bool ok = true;
-    if (!r) return true;
+    if (!r) return;
     if (r->rest && x->optimizer && !ckr__ds_same_ranks(x))
-        ok = ckr__ds_say(x, "CKR_W_DS_REST", CKR_LOST, "optimizer files", NULL, NULL,
-                         "keys that are not known here belong to a rank; with other ranks or "
-                         "layouts they are not written", NULL);
-    if (ok && x->dp != r->dp)
-        ok = ckr__ds_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", r->dp, x->dp, "asked for",
-                             NULL);
-    if (ok && x->pp != r->mp)
-        ok = ckr__ds_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "pp", r->mp, x->pp, "asked for",
-                             NULL);
-    if (ok && x->t->topology.zero != r->zero)
-        ok = ckr__ds_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "zero", r->zero,
-                             x->t->topology.zero, "asked for", NULL);
-    if (ok && x->robin && x->optimizer && x->zero > 0 && x->zero < 3 && !x->universal)
-        ok = ckr__ds_say(x, "CKR_DS_ROUND_ROBIN", CKR_EXACT, "round_robin_gradients", NULL, NULL,
-                         "the buffers are laid out as this setting deals them over the coming "
-                         "ranks: without it DeepSpeed would give masters and moments to other "
-                         "parameters, silently",
-                         "keep round_robin_gradients in the coming run, or --variant universal");
-    if (ok && x->aligned && x->optimizer && x->zero > 0 && x->zero < 3 && !x->universal)
-        ok = ckr__ds_say(x, "CKR_DS_ALIGNED", CKR_EXACT, "parameter_alignment", NULL, NULL,
-                         "the buffers are laid out with it",
-                         "keep parameter_alignment in the coming run, or --variant universal");
-    if (ok && r->uneven && x->optimizer && x->wrapper >= CKR__DS_FUSED)
-        ok = ckr__ds_say(x, "CKR_W_DS_STEPS", CKR_APPROX, "step", NULL, NULL,
-                         "parameters have done different numbers of updates; a flat group has one "
-                         "counter: its first parameter's", "take --zero 0");
-    if (ok && r->wrapper != x->wrapper && r->zero == 0 && x->zero > 0 && !x->masters &&
+        ckr__say(x->c, "CKR_W_DS_REST", CKR_LOST, "optimizer files", NULL, NULL,
+                 "keys that are not known here belong to a rank; with other ranks or layouts "
+                 "they are not written", NULL);
+    if (x->dp != r->dp)
+        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", r->dp, x->dp, "asked for",
+                     NULL);
+    if (x->pp != r->mp)
+        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "pp", r->mp, x->pp, "asked for",
+                     NULL);
+    if (x->t->topology.zero != r->zero)
+        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "zero", r->zero, x->t->topology.zero,
+                     "asked for", NULL);
+    if (x->robin && x->optimizer && x->zero > 0 && x->zero < 3 && !x->universal)
+        ckr__say(x->c, "CKR_DS_ROUND_ROBIN", CKR_EXACT, "round_robin_gradients", NULL, NULL,
+                 "the buffers are laid out as this setting deals them over the coming ranks: "
+                 "without it DeepSpeed would give masters and moments to other parameters, "
+                 "silently",
+                 "keep round_robin_gradients in the coming run, or --variant universal");
+    if (x->aligned && x->optimizer && x->zero > 0 && x->zero < 3 && !x->universal)
+        ckr__say(x->c, "CKR_DS_ALIGNED", CKR_EXACT, "parameter_alignment", NULL, NULL,
+                 "the buffers are laid out with it",
+                 "keep parameter_alignment in the coming run, or --variant universal");
+    if (r->uneven && x->optimizer && x->wrapper >= CKR__DS_FUSED)
+        ckr__say(x->c, "CKR_W_DS_STEPS", CKR_APPROX, "step", NULL, NULL,
+                 "parameters have done different numbers of updates; a flat group has one "
+                 "counter: its first parameter's", "take --zero 0");
+    if (r->wrapper != x->wrapper && r->zero == 0 && x->zero > 0 && !x->masters &&
         x->dtype != CKR_DTYPE_F32)
-        ok = ckr__ds_say(x, "CKR_W_DS_MASTERS", CKR_APPROX, "masters", NULL, NULL,
-                         "the source has no fp32 masters: they are the parameters, widened", NULL);
-    return ok;
+        ckr__say(x->c, "CKR_W_DS_MASTERS", CKR_APPROX, "masters", NULL, NULL,
+                 "the source has no fp32 masters: they are the parameters, widened", NULL);
 }
 
 /* What a flat group cannot hold: state of another shape than its parameter's (Adafactor's rows and
    columns), and numbers that each parameter has of its own. */
-static bool ckr__ds_flat_allowed(ckr__ds_job *x)
+static void ckr__ds_flat_allowed(ckr__ds_job *x)
 {
     const bool was = x->ds && x->ds->wrapper >= CKR__DS_FUSED;
     uint64_t i, k;
-    if (!x->optimizer || x->wrapper < CKR__DS_FUSED || was) return true;
+    if (!x->optimizer || x->wrapper < CKR__DS_FUSED || was) return;
     for (i = 0; i < x->n_items; i++)
         for (k = 0; k < x->items[i].n_slots && x->items[i].grouped; k++) {
             const ckr_tensor *t = x->items[i].slots[k];
-            if (strcmp(t->slot, "step") != 0 && ckr__ds_single(&x->items[i], t))
-                return ckr__ds_refuse(x, CKR_ITEM_DEEPSPEED_OPTIMIZER,
-                                      ckr__printf(x->c, "%s of %s", t->slot, t->name),
-                                      "it has not the parameter's shape: a flat group of ZeRO "
-                                      "cannot hold it",
-                                      "take --zero 0, or leave out the optimizer");
+            if (!strcmp(t->slot, "step") || !ckr__ds_single(&x->items[i], t)) continue;
+            ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_OPTIMIZER,
+                        ckr__printf(x->c, "%s of %s", t->slot, t->name),
+                        "it has not the parameter's shape: a flat group of ZeRO cannot hold it",
+                        "take --zero 0, or leave out the optimizer");
+            return;
         }
-    return true;
 }
 
 /* Client states and random streams of ranks that the target does not have, or repeats. */
-static bool ckr__ds_say_clients(ckr__ds_job *x)
+static void ckr__ds_say_clients(ckr__ds_job *x)
 {
     const ckr__ds *r = x->ds;
     const uint64_t from = !r ? 0 : r->zero == 3 ? r->dp : r->mp,
                    to = x->zero == 3 ? x->dp : x->pp;
     const bool streams = r && r->s->n_rng > 0 && !(x->t->without & CKR_RNG);
-    if (!from || (!streams && !x->s->n_leftovers)) return true;
+    if (!from || (!streams && !x->s->n_leftovers)) return;
     if (to < from)
-        return ckr__ds_say_int(x, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST, "client state",
-                               (int64_t)from, (int64_t)to,
-                               "what the trainer saved on the other ranks is not written: all of "
-                               "a stage load its first rank's, random states too", NULL);
-    return true;
+        ckr__say_int(x->c, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST, "client state", (int64_t)from,
+                     (int64_t)to,
+                     "what the trainer saved on the other ranks is not written: all of a stage "
+                     "load its first rank's, random states too", NULL);
 }
 
 static ckr_result ckr__ds_emit_files(ckr__ds_job *x)
@@ -43487,18 +43270,19 @@ static ckr_result ckr__ds_emit_files(ckr__ds_job *x)
 
 /* Where --dtype begins fp16, the files get the scaler with which DeepSpeed begins; where it ends
    it, none. */
-static bool ckr__ds_rescale(ckr__ds_job *x)
+static ckr_result ckr__ds_rescale(ckr__ds_job *x)
 {
     const ckr_node *conf = ckr_node_get(x->meta, "ds_config");
     const bool now = x->dtype == CKR_DTYPE_F16;
     double power = 16, window = 1000;
     char text[40];
     ckr_node *d;
-    if (!x->ds || x->t->dtype == CKR_DTYPE_NONE || !x->n_items || !x->optimizer) return true;
+    if (!x->ds || x->t->dtype == CKR_DTYPE_NONE || !x->n_items || !x->optimizer) return CKR_OK;
     x->rescale = now != (x->items[0].param->dtype == CKR_DTYPE_F16);
-    if (!x->rescale || !now)
-        return !x->rescale || ckr__ds_say(x, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", NULL, "1",
-                                          "the coming run is not fp16: no loss is scaled", NULL);
+    if (!x->rescale) return CKR_OK;
+    if (!now)
+        return ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", NULL, "1",
+                        "the coming run is not fp16: no loss is scaled", NULL);
     ckr_node_f64(ckr_node_find(conf, "/fp16/initial_scale_power"), &power);
     ckr_node_f64(ckr_node_find(conf, "/fp16/loss_scale_window"), &window);
     if (!(power >= 0 && power < 64)) power = 16;
@@ -43510,15 +43294,15 @@ static bool ckr__ds_rescale(ckr__ds_job *x)
         !ckr__node_set(x->c, d, "scale_factor", ckr__node_float(x->c, 2)) ||
         !ckr__node_set(x->c, d, "scale_window", ckr__node_int(x->c, (int64_t)window)) ||
         !ckr__node_set(x->c, d, "dynamic", ckr__node_bool(x->c, true)))
-        return false;
+        return ckr__oom(x->c);
     x->scaler = d;
-    return ckr__ds_say(x, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", "1", text,
-                       "the coming run is fp16, the saved one was not: a dynamic scaler as "
-                       "DeepSpeed begins with", "fp16.loss_scale for a fixed one");
+    return ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", "1", text,
+                    "the coming run is fp16, the saved one was not: a dynamic scaler as DeepSpeed "
+                    "begins with", "fp16.loss_scale for a fixed one");
 }
 
 /* --dtype, as far as it changes parameters. */
-static bool ckr__ds_say_dtype(ckr__ds_job *x)
+static void ckr__ds_say_dtype(ckr__ds_job *x)
 {
     char text[40];
     uint64_t i, n = 0;
@@ -43529,22 +43313,25 @@ static bool ckr__ds_say_dtype(ckr__ds_job *x)
         n++;
     }
     ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
-    return !n || ckr__ds_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
-                             ckr_dtype_name(x->t->dtype), "--dtype", NULL);
+    if (n)
+        ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
+                 ckr_dtype_name(x->t->dtype), "--dtype", NULL);
 }
 
 static ckr_result ckr__ds_settings(ckr__ds_job *x)
 {
     const ckr_node *zero = ckr_node_find(x->meta, "/ds_config/zero_optimization");
     double size;
+    ckr_result e;
     x->robin = x->zero < 3 && ckr__ds_true(ckr_node_get(zero, "round_robin_gradients"));
     x->aligned = x->zero < 3 && ckr__ds_true(ckr_node_get(zero, "parameter_alignment"));
     x->sub_group = 1000000000;
     if (ckr_node_f64(ckr_node_get(zero, "sub_group_size"), &size) && size >= 1 && size < 9e15)
         x->sub_group = (int64_t)size;
     if (x->wrapper != CKR__DS_FLAT) x->robin = x->aligned = false;
-    if (!ckr__ds_rescale(x) || !ckr__ds_say_dtype(x)) return ckr__oom(x->c);
-    return ckr__ds_config(x);
+    e = ckr__ds_rescale(x);
+    ckr__ds_say_dtype(x);
+    return e == CKR_OK ? ckr__ds_config(x) : e;
 }
 
 static bool ckr__ds_set_int(ckr__ds_job *x, const char *key, const ckr_node *was, int64_t now,
@@ -43569,7 +43356,7 @@ static bool ckr__ds_say_batch(ckr__ds_job *x)
     int i;
     if (!all)
         return x->s->batch || ranks == x->dp || (x->t->without & CKR_PROGRESS) ||
-               ckr__batch_unknown(x->c, x->notes, x->n_notes, ranks, x->dp);
+               ckr__batch_unknown(x->c, ranks, x->dp) == CKR_OK;
     ckr_node_i64(ckr_node_get(old, keys[0]), &is[0]);
     ckr_node_i64(ckr_node_get(old, keys[1]), &is[1]);
     if (is[0] < 1 && is[1] > 0 && saved) is[0] = saved / x->ds->dp / is[1];
@@ -43583,11 +43370,11 @@ static bool ckr__ds_say_batch(ckr__ds_job *x)
              !ckr__ds_setting(x, keys[i], now, saved ? ckr__node_int(x->c, was[i]) : NULL, why)))
             return false;
     }
-    return is[2] == all ||
-           ckr__ds_say_int(x, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all, is[2],
-                           "the samples of an update are no multiple of the ranks: steps, samples "
-                           "and LR no longer count the same",
-                           "take a --dp that divides it");
+    if (is[2] != all)
+        ckr__say_int(x->c, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all, is[2],
+                     "the samples of an update are no multiple of the ranks: steps, samples and LR "
+                     "no longer count the same", "take a --dp that divides it");
+    return true;
 }
 
 /* What the coming run's configuration must say for these files to be loaded as they are meant. */
@@ -43666,33 +43453,35 @@ static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
     ckr_result e;
     x->pipe = x->ds && x->ds->pipe;
     x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
-    if (!ckr__ds_allowed(x)) return ckr__oom(x->c);
-    e = x->refused ? CKR_OK : ckr__ds_adopt_from(x);
-    if (e == CKR_OK && !x->refused) e = ckr__ds_items(x);
-    if (e != CKR_OK || x->refused) return e;
+    ckr__ds_allowed(x);
+    e = x->c->refused ? CKR_OK : ckr__ds_adopt_from(x);
+    if (e == CKR_OK && !x->c->refused) e = ckr__ds_items(x);
+    if (e != CKR_OK || x->c->refused) return e;
     x->tag = base && *base ? base
                            : ckr__printf(x->c, "global_step%lld",
                                          (long long)(x->s->progress.step > 0
                                                          ? x->s->progress.step
                                                          : 0));
-    if (!x->tag || !ckr__ds_nearest(x)) return ckr__oom(x->c);
+    if (!x->tag) return ckr__oom(x->c);
+    ckr__ds_nearest(x);
     x->out->zero = x->zero;
     ckr__ds_target_wrapper(x);
     e = ckr__ds_settings(x);
-    if (e == CKR_OK && (!ckr__ds_flat_allowed(x) || !ckr__ds_uni_allowed(x) ||
-                        !ckr__ds_say_sizes(x) ||
-                        !ckr__ds_say_clients(x) || !ckr__ds_say_settings(x)))
+    if (e != CKR_OK) return e;
+    ckr__ds_flat_allowed(x);
+    e = ckr__ds_uni_allowed(x);
+    ckr__ds_say_sizes(x);
+    ckr__ds_say_clients(x);
+    if (e == CKR_OK && !ckr__ds_say_settings(x)) e = ckr__oom(x->c);
+    if (e == CKR_OK && !x->c->refused) e = ckr__ds_owners(x);
+    if (e == CKR_OK && !x->c->refused && x->optimizer) e = ckr__ds_lists(x);
+    if (e == CKR_OK && !x->c->refused) e = ckr__ds_emit_schedule(x);
+    if (e == CKR_OK && !x->c->refused && (!ckr__ds_say_load(x) || !ckr__ds_say_half(x)))
         e = ckr__oom(x->c);
-    if (e == CKR_OK && !x->refused) e = ckr__ds_owners(x);
-    if (e == CKR_OK && !x->refused && x->optimizer) e = ckr__ds_lists(x);
-    if (e == CKR_OK && !x->refused) e = ckr__ds_emit_schedule(x);
-    if (e == CKR_OK && !x->refused && (!ckr__ds_say_load(x) || !ckr__ds_say_half(x)))
-        e = ckr__oom(x->c);
-    return e == CKR_OK && !x->refused ? ckr__ds_emit_files(x) : e;
+    return e == CKR_OK && !x->c->refused ? ckr__ds_emit_files(x) : e;
 }
 
-static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
-                               ckr_note **notes, uint64_t *n_notes)
+static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
     ckr__ds_job x;
     ckr_result e;
@@ -43701,8 +43490,6 @@ static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.s = s;
     x.t = t;
     x.out = out;
-    x.notes = notes;
-    x.n_notes = n_notes;
     if (!strcmp(s->dialect, "deepspeed") && s->dialect_data)
         x.ds = (const ckr__ds *)s->dialect_data;
     x.meta = x.ds ? x.ds->meta : ckr__node(c, CKR_NODE_DICT);
@@ -43794,9 +43581,8 @@ static ckr_result ckr__dcp_tensor(ckr__dcp *d, const ckr__dcp_item *x, ckr_state
     ckr_result r = CKR_OK;
     *out = NULL;
     if (x->n_dims > CKR_MAX_DIMS || !ckr_dtype_size(x->dtype))
-        return ckr__note(d->c, &s->notes, &s->n_notes, "CKR_W_TENSOR_OPAQUE", CKR_LOST, x->fqn,
-                         NULL, NULL,
-                         "a tensor that is no plain strided array cannot be cut or joined", NULL);
+        return ckr__say(d->c, "CKR_W_TENSOR_OPAQUE", CKR_LOST, x->fqn, NULL, NULL,
+                        "a tensor that is no plain strided array cannot be cut or joined", NULL);
     *out = ckr__tensor_add(d->c, s, name, slot, x->dtype, x->n_dims, x->shape);
     if (!*out) return ckr__oom(d->c);
     for (k = 0; k < x->n_chunks && r == CKR_OK; k++)
@@ -43814,26 +43600,17 @@ typedef struct ckr__dt {
     const ckr_state *source;
 } ckr__dt;
 
-static ckr_result ckr__dt_note(ckr__dcp *d, ckr_state *s, const char *code, ckr_severity severity,
-                               const char *subject, const char *value, const char *reason,
-                               const char *remedy)
-{
-    return ckr__note(d->c, &s->notes, &s->n_notes, code, severity, subject, value, NULL, reason,
-                     remedy);
-}
-
 /* Files under a transform can be listed, not read. */
-static ckr_result ckr__dt_transforms(ckr__dcp *d, ckr_state *s)
+static ckr_result ckr__dt_transforms(ckr__dcp *d)
 {
     uint64_t i;
     ckr_result r = CKR_OK;
     for (i = 0; i < d->n_files && r == CKR_OK; i++)
         if (d->files[i].transform)
-            return ckr__dt_note(d, s, ckr_item_name(CKR_ITEM_DCP_TRANSFORM), CKR_LOST,
-                                d->files[i].name, d->files[i].transform,
-                                "its slices were packed by an extension of the writer, which is "
-                                "not undone here",
-                                "save it without the extension");
+            return ckr__say(d->c, ckr_item_name(CKR_ITEM_DCP_TRANSFORM), CKR_LOST, d->files[i].name,
+                            d->files[i].transform, NULL,
+                            "its slices were packed by an extension of the writer, which is not "
+                            "undone here", "save it without the extension");
     return r;
 }
 
@@ -44167,17 +43944,16 @@ static ckr_result ckr__tt_say(ckr__tt *r, int64_t last, int64_t tokens)
     char a[32], b[32];
     ckr_result e = CKR_OK;
     if (!s->n_groups)
-        e = ckr__dt_note(r->d, s, "CKR_W_MODEL_ONLY", CKR_LOST, ckr__tt_base(r->d->dir), NULL,
-                         "the last save of a run has the model alone: no optimizer, schedule, "
-                         "counters or data streams",
-                         "name an earlier step to go on training");
+        e = ckr__say(r->d->c, "CKR_W_MODEL_ONLY", CKR_LOST, ckr__tt_base(r->d->dir), NULL, NULL,
+                     "the last save of a run has the model alone: no optimizer, schedule, counters "
+                     "or data streams", "name an earlier step to go on training");
     if (tokens >= 0 && s->topology.dp && tokens <= INT64_MAX / (int64_t)s->topology.dp)
         s->progress.tokens = tokens * (int64_t)s->topology.dp;
     if (e == CKR_OK && last >= 0 && s->progress.step >= 0 && last != s->progress.step) {
         ckr__format(a, sizeof a, "%lld", (long long)s->progress.step);
         ckr__format(b, sizeof b, "%lld", (long long)last);
-        e = ckr__note(r->d->c, &s->notes, &s->n_notes, "CKR_W_CLOCKS", CKR_EXACT, "last_epoch", a,
-                      b, "the schedule's clock is not the run's step", NULL);
+        e = ckr__say(r->d->c, "CKR_W_CLOCKS", CKR_EXACT, "last_epoch", a, b,
+                     "the schedule's clock is not the run's step", NULL);
     }
     return e;
 }
@@ -44277,7 +44053,7 @@ static ckr_result ckr__tt_newest(ckr__ctx *c, const char *run, const char **best
 }
 
 /* Later steps that were passed over are named. */
-static ckr_result ckr__tt_passed(ckr__dcp *d, ckr_state *s)
+static ckr_result ckr__tt_passed(ckr__dcp *d)
 {
     const char *base = ckr__tt_base(d->dir), *up;
     ckr__dirlist l;
@@ -44295,12 +44071,13 @@ static ckr_result ckr__tt_passed(ckr__dcp *d, ckr_state *s)
         if (!l.items[i]->is_dir || !ckr__tt_step_dir(l.items[i]->name, &v) || v <= own) continue;
         r = ckr__tt_rate(d->c, dir, &rate);
         if (r == CKR_OK && rate < 2)
-            r = ckr__dt_note(d, s, "CKR_NEWER_STEP", CKR_CHANGED, l.items[i]->name, NULL,
-                             rate ? "this later step has the model alone, and torchtitan would "
-                                    "choose it and fail"
-                                  : "this later step is no whole checkpoint",
-                             "set checkpoint.load_step to the step that is meant, or move the "
-                             "other away");
+            r = ckr__say(d->c, "CKR_NEWER_STEP", CKR_CHANGED, l.items[i]->name, NULL, NULL,
+                         rate
+                             ? "this later step has the model alone, and torchtitan would choose "
+                               "it and fail"
+                             : "this later step is no whole checkpoint",
+                         "set checkpoint.load_step to the step that is meant, or move the other "
+                         "away");
     }
     return r;
 }
@@ -44318,12 +44095,12 @@ static ckr_result ckr__dt_read_all(ckr__dcp *d, ckr_state *s, bool plain)
     if (!t->item) return ckr__oom(d->c);
     s->dialect = "dcp";
     s->dialect_data = t;
-    r = ckr__dt_transforms(d, s);
+    r = ckr__dt_transforms(d);
     if (r == CKR_OK) r = ckr__dt_objects(d, t);
     if (r != CKR_OK) return r;
     if (plain) return ckr__dt_plain(d, t, s);
     r = ckr__tt_read(d, t, s);
-    return r == CKR_OK ? ckr__tt_passed(d, s) : r;
+    return r == CKR_OK ? ckr__tt_passed(d) : r;
 }
 
 static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
@@ -44605,24 +44382,12 @@ typedef struct ckr__de {       /* writing                                       
     const ckr_state  *s;
     const ckr_target *t;
     const ckr__dt    *dt;      /* the source is of this format; or NULL                  */
-    ckr_note        **notes;
-    uint64_t         *n_notes;
     uint32_t          ranks, stages, dp, old_dp;
     int64_t           clock;   /* of torchtitan's scheduler                              */
     bool              data;    /* its streams are written                                */
     bool              fresh;   /* optimizer state that is left out starts with zeros     */
-    bool              refused;
     int               qkv;     /* 1: one parameter becomes three, -1: three become one     */
 } ckr__de;
-
-static ckr_result ckr__de_say(ckr__de *x, const char *code, ckr_severity severity,
-                              const char *subject, const char *old_value, const char *new_value,
-                              const char *reason, const char *remedy)
-{
-    if (severity == CKR_ERROR) x->refused = true;
-    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, old_value, new_value,
-                     reason, remedy);
-}
 
 static bool ckr__dt_source(const ckr_state *s)
 {
@@ -44641,8 +44406,8 @@ static ckr_result ckr__de_dtype(ckr__de *x, const ckr_tensor *t, ckr_dtype *out)
         x->t->dtype == t->dtype || !ckr__is_float(t->dtype))
         return CKR_OK;
     *out = x->t->dtype;
-    return ckr__de_say(x, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
-                       ckr_dtype_name(*out), "--dtype", NULL);
+    return ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
+                    ckr_dtype_name(*out), "--dtype", NULL);
 }
 
 /* >>torchtitan.qkv ------------------------------------------------------------ */
@@ -44699,10 +44464,9 @@ static bool ckr__tq_measure(ckr__de *e, ckr__tq *x)
 
 static ckr_result ckr__tq_refuse(ckr__de *e, const char *name)
 {
-    return ckr__de_say(e, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, name, NULL, NULL,
+    return ckr__refuse(e->c, CKR_ITEM_TRAINER_SOURCE, name,
                        "how many key-value heads it has is not known, or does not fit its rows: so "
-                       "nor is which rows of the fused projection are whose",
-                       "--kv-heads N");
+                       "nor is which rows of the fused projection are whose", "--kv-heads N");
 }
 
 static ckr_result ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t, ckr_dtype dtype,
@@ -44878,10 +44642,9 @@ static ckr_result ckr__tq_group(ckr__de *e, ckr_group *g, bool *any)
     g->params = names;
     g->n_params = n;
     if (whole) return CKR_OK;
-    return ckr__de_say(e, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, "wqkv", NULL, NULL,
+    return ckr__refuse(e->c, CKR_ITEM_TRAINER_SOURCE, "wqkv",
                        "a fused projection is one parameter with one set of hyper-parameters: its "
-                       "wq, wk and wv are in different groups",
-                       "--like FILE puts them into one");
+                       "wq, wk and wv are in different groups", "--like FILE puts them into one");
 }
 
 static ckr_result ckr__tq_groups(ckr__de *e, ckr_state *own)
@@ -44897,9 +44660,9 @@ static ckr_result ckr__tq_groups(ckr__de *e, ckr_state *own)
     if (!any) e->qkv = 0;
     if (r != CKR_OK || !any) return r;
     e->out->renamed = true;
-    return ckr__de_say(e, "CKR_W_VARIANT", CKR_CHANGED, "variant",
-                       e->qkv > 0 ? "fused_qkv" : "split_qkv", v,
-                       "the optimizer's state of the attention's projections, row by row", NULL);
+    return ckr__say(e->c, "CKR_W_VARIANT", CKR_CHANGED, "variant",
+                    e->qkv > 0 ? "fused_qkv" : "split_qkv", v,
+                    "the optimizer's state of the attention's projections, row by row", NULL);
 }
 
 /* >>torch_dcp.items ----------------------------------------------------------- */
@@ -45072,10 +44835,10 @@ static ckr_result ckr__te_curve(ckr__de *x)
     x->clock = w ? w->position : h.done;
     if (!x->s->n_groups || (x->t->without & CKR_SCHEDULE) || !w) return CKR_OK;
     if (w->opaque && ckr__hold_family(x->c, x->out, w, "torchtitan"))
-        return ckr__de_say(x, "CKR_TITAN_CURVE", CKR_CHANGED, "lr_scheduler", NULL, NULL,
-                           "the curve is in the configuration, not in the checkpoint: with other "
-                           "settings than before the LR jumps at the second update",
-                           "--schedule torchtitan:steps=N,warmup_steps=W,... says what it was");
+        return ckr__say(x->c, "CKR_TITAN_CURVE", CKR_CHANGED, "lr_scheduler", NULL, NULL,
+                        "the curve is in the configuration, not in the checkpoint: with other "
+                        "settings than before the LR jumps at the second update",
+                        "--schedule torchtitan:steps=N,warmup_steps=W,... says what it was");
     r = ckr__hold_schedule(&h);
     if (r != CKR_OK || !h.fit) return r;
     x->clock = h.fit->position;
@@ -45128,10 +44891,10 @@ static ckr_result ckr__te_group_fill(ckr__de *x, const ckr_group *g, const ckr_g
         if (!key || ckr_node_get(g->hyper, key)) continue;
         if (!ckr__node_take(x->c, g->hyper, full->hyper, m))
             return x->c->err->code;
-        r = ckr__de_say(x, "CKR_FIX_KEY", CKR_CHANGED,
-                        ckr__printf(x->c, "%s of %s", key, g->n_params ? g->params[0] : "a group"),
-                        NULL, ckr__node_text_of(x->c, ckr__dict_at(full->hyper, m)),
-                        "the key was missing: it is another group's", NULL);
+        r = ckr__say(x->c, "CKR_FIX_KEY", CKR_CHANGED,
+                     ckr__printf(x->c, "%s of %s", key, g->n_params ? g->params[0] : "a group"),
+                     NULL, ckr__node_text_of(x->c, ckr__dict_at(full->hyper, m)),
+                     "the key was missing: it is another group's", NULL);
     }
     return r;
 }
@@ -45221,9 +44984,9 @@ static ckr_result ckr__te_counter(ckr__de *x, const ckr__dcp_item *it, const cha
         now = v * (int64_t)x->old_dp / (int64_t)x->dp;
         ckr__format(a, sizeof a, "%lld", (long long)v);
         ckr__format(b, sizeof b, "%lld", (long long)now);
-        r = ckr__de_say(x, "CKR_TITAN_TOKENS", CKR_CHANGED, it->fqn, a, b,
-                        "torchtitan counts the tokens of one rank, and adds up as many as there "
-                        "are: rescaled, so that the sum is what it was", NULL);
+        r = ckr__say(x->c, "CKR_TITAN_TOKENS", CKR_CHANGED, it->fqn, a, b,
+                     "torchtitan counts the tokens of one rank, and adds up as many as there are: "
+                     "rescaled, so that the sum is what it was", NULL);
         return r == CKR_OK ? ckr__te_object(x, it, ckr__node_int(x->c, now)) : r;
     }
     return ckr__te_object(x, it, old);
@@ -45255,12 +45018,6 @@ static ckr_result ckr__te_objects(ckr__de *x)
     return r == CKR_OK ? ckr__te_groups(x) : r;
 }
 
-static ckr_result ckr__te_refuse(ckr__de *x, ckr_item item, const char *subject,
-                                 const char *reason, const char *remedy)
-{
-    return ckr__de_say(x, ckr_item_name(item), CKR_ERROR, subject, NULL, NULL, reason, remedy);
-}
-
 /* Another number of rows was asked for than the embedding has. */
 static bool ckr__te_other_vocab(const ckr__de *x)
 {
@@ -45281,26 +45038,24 @@ static ckr_result ckr__te_allowed(ckr__de *x)
     const bool all = (w & CKR_GROUPS) && (w & CKR_OPTIMIZER);
     ckr_result r = CKR_OK;
     if (w & CKR_PARAMS)
-        r = ckr__te_refuse(x, CKR_ITEM_PARAMS_WITHOUT, "params",
-                           "torchtitan cannot leave out the model", "keep the params");
+        r = ckr__refuse(x->c, CKR_ITEM_PARAMS_WITHOUT, "params",
+                        "torchtitan cannot leave out the model", "keep the params");
     if (r == CKR_OK && (w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
-        r = ckr__te_refuse(x, CKR_ITEM_GROUPS_WITHOUT, "groups",
-                           "state and hyper-parameters are one component of torchtitan",
-                           "leave out the optimizer too");
+        r = ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "groups",
+                        "state and hyper-parameters are one component of torchtitan",
+                        "leave out the optimizer too");
     if (r == CKR_OK && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE))
-        r = ckr__te_refuse(x, CKR_ITEM_CLOCK_WITHOUT, "progress",
-                           "the schedule would stand at another step than the run, and go beyond "
-                           "its end",
-                           "leave out the schedule too");
+        r = ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress",
+                        "the schedule would stand at another step than the run, and go beyond its "
+                        "end", "leave out the schedule too");
     if (r == CKR_OK && all && !(w & CKR_SCHEDULE))
-        r = ckr__te_refuse(x, CKR_ITEM_GROUPS_WITHOUT, "schedule",
-                           "without the optimizer's LRs the first update would use the LR of step "
-                           "0",
-                           "leave out the schedule too, or keep the groups");
+        r = ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "schedule",
+                        "without the optimizer's LRs the first update would use the LR of step 0",
+                        "leave out the schedule too, or keep the groups");
     if (r == CKR_OK && ckr__te_other_vocab(x))
-        r = ckr__te_refuse(x, CKR_ITEM_TRAINER_SOURCE, "vocab",
-                           "torchtitan loads tensors of the saved shape only: another vocabulary "
-                           "needs another model", "keep the vocabulary");
+        r = ckr__refuse(x->c, CKR_ITEM_TRAINER_SOURCE, "vocab",
+                        "torchtitan loads tensors of the saved shape only: another vocabulary "
+                        "needs another model", "keep the vocabulary");
     return r;
 }
 
@@ -45345,16 +45100,15 @@ static ckr_result ckr__te_coming(ckr__de *x, const ckr__map *optimizer, const ck
             if (x->qkv || ckr__map_find(optimizer, name, strlen(name), NULL)) continue;
             if (ckr__map_find(model, name, strlen(name), NULL) ||
                 ckr__map_find(model, name, ckr__te_parent(name), NULL)) {
-                r = ckr__de_say(x, "CKR_E_STATE_MISSING", CKR_ERROR, name, NULL, NULL,
-                                "the coming run has this parameter, the optimizer has no state of "
-                                "it: torchtitan would fail on the missing key",
-                                "projections: --variant split_qkv or fused_qkv, with --kv-heads N");
+                r = ckr__say(x->c, "CKR_E_STATE_MISSING", CKR_ERROR, name, NULL, NULL,
+                             "the coming run has this parameter, the optimizer has no state of it: "
+                             "torchtitan would fail on the missing key",
+                             "projections: --variant split_qkv or fused_qkv, with --kv-heads N");
                 continue;
             }
-            r = ckr__de_say(x, "CKR_E_MODEL_MISSING", CKR_ERROR, name, NULL, NULL,
-                            "the coming run has this parameter, the checkpoint has not: torchtitan "
-                            "would fail on the missing key",
-                            "keep the model as it was saved");
+            r = ckr__say(x->c, "CKR_E_MODEL_MISSING", CKR_ERROR, name, NULL, NULL,
+                         "the coming run has this parameter, the checkpoint has not: torchtitan "
+                         "would fail on the missing key", "keep the model as it was saved");
         }
     return r;
 }
@@ -45383,10 +45137,9 @@ static ckr_result ckr__te_model(ckr__de *x, const ckr__map *optimizer, const ckr
         if (ckr__map_find(&model, seen[i].name, strlen(seen[i].name), NULL) ||
             (up && ckr__map_find(&model, seen[i].name, up, NULL)))
             continue;
-        r = ckr__de_say(x, "CKR_E_MODEL_MISSING", CKR_ERROR, seen[i].name, NULL, NULL,
-                        "the optimizer has a state for it, the model has no such tensor: "
-                        "torchtitan would fail on the missing key",
-                        "take another checkpoint");
+        r = ckr__say(x->c, "CKR_E_MODEL_MISSING", CKR_ERROR, seen[i].name, NULL, NULL,
+                     "the optimizer has a state for it, the model has no such tensor: torchtitan "
+                     "would fail on the missing key", "take another checkpoint");
     }
     if (r == CKR_OK) r = ckr__te_coming(x, optimizer, &model);
     ckr__map_free(&model);
@@ -45420,10 +45173,10 @@ static ckr_result ckr__te_complete(ckr__de *x)
     if (r == CKR_OK) ckr__te_most(x, &names, seen);
     for (i = 0; i < n && r == CKR_OK; i++)
         if (seen[i].most && seen[i].slots != seen[i].most)
-            r = ckr__de_say(x, "CKR_E_STATE_MISSING", CKR_ERROR, seen[i].name, NULL, NULL,
-                            "this parameter's optimizer state lacks a tensor that others have: "
-                            "torchtitan would fail on the missing key",
-                            "take another checkpoint, or leave out the optimizer");
+            r = ckr__say(x->c, "CKR_E_STATE_MISSING", CKR_ERROR, seen[i].name, NULL, NULL,
+                         "this parameter's optimizer state lacks a tensor that others have: "
+                         "torchtitan would fail on the missing key",
+                         "take another checkpoint, or leave out the optimizer");
     if (r == CKR_OK) r = ckr__te_model(x, &names, seen, n);
     ckr__map_free(&names);
     return r;
@@ -45448,16 +45201,15 @@ static ckr_result ckr__te_fill(ckr__de *x)
     if (!clock && !(x->t->without & CKR_SCHEDULE)) {
         r = ckr__te_new(x, "lr_scheduler", "last_epoch", ckr__node_int(x->c, x->clock));
         if (r == CKR_OK)
-            r = ckr__de_say(x, "CKR_FIX_KEY", CKR_CHANGED, "lr_scheduler.last_epoch", NULL, NULL,
-                            "the key was missing: the clock is the run's step", NULL);
+            r = ckr__say(x->c, "CKR_FIX_KEY", CKR_CHANGED, "lr_scheduler.last_epoch", NULL, NULL,
+                         "the key was missing: the clock is the run's step", NULL);
     }
     if (r == CKR_OK && !seen) {
         r = ckr__te_new(x, "train_state", "ntokens_seen", ckr__node_int(x->c, 0));
         if (r == CKR_OK)
-            r = ckr__de_say(x, "CKR_W_TOKENS", CKR_APPROX, "train_state.ntokens_seen", NULL, "0",
-                            "the key was missing, and torchtitan since July 2025 needs it: the "
-                            "count of tokens starts again, which only its log shows",
-                            NULL);
+            r = ckr__say(x->c, "CKR_W_TOKENS", CKR_APPROX, "train_state.ntokens_seen", NULL, "0",
+                         "the key was missing, and torchtitan since July 2025 needs it: the count "
+                         "of tokens starts again, which only its log shows", NULL);
     }
     return r;
 }
@@ -45469,7 +45221,6 @@ static ckr_result ckr__te_data(ckr__de *x)
     uint64_t i;
     bool any = false;
     int64_t seen;
-    char a[24], b[24];
     const char *lost = "torchtitan's streams belong to one data-parallel size: the data starts "
                        "again";
     ckr_result r;
@@ -45479,16 +45230,12 @@ static ckr_result ckr__te_data(ckr__de *x)
     if (!any || x->data || (x->t->without & CKR_DATA)) return CKR_OK;
     r = ckr__te_seen_samples(x, &seen);
     if (r != CKR_OK) return r;
-    ckr__format(a, sizeof a, "%u", (unsigned)x->old_dp);
-    ckr__format(b, sizeof b, "%u", (unsigned)x->dp);
     if (seen >= 0)
         lost = ckr__printf(x->c, "torchtitan's streams belong to one data-parallel size: the data "
                            "starts again, and the %lld samples that were seen come once more",
                            (long long)seen);
-    return lost ? ckr__de_say(x, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", a, b, lost,
-                              "keep the data-parallel size, or skip as many samples in the data "
-                              "set")
-                : x->c->err->code;
+    return ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", x->old_dp, x->dp, lost,
+                        "keep the data-parallel size, or skip as many samples in the data set");
 }
 
 /* An update takes the local batch times the data-parallel size, where no setting says how many. */
@@ -45505,20 +45252,16 @@ static ckr_result ckr__te_batch(ckr__de *x)
                                  (x->t->without & CKR_PROGRESS)))
         return CKR_OK;
     if (!all)
-        return ckr__batch_unknown(x->c, x->notes, x->n_notes, x->old_dp, x->dp) ? CKR_OK
-                                                                                : x->c->err->code;
+        return ckr__batch_unknown(x->c, x->old_dp, x->dp);
     taken = ckr__batch_split(all, x->dp ? x->dp : 1, &micro, &steps);
     if (!ckr__te_setting(x, "training.local_batch_size", ckr__node_int(x->c, micro), was, why) ||
         !ckr__te_setting(x, "training.global_batch_size", ckr__node_int(x->c, taken), NULL, why))
         return x->c->err->code;
-    return taken == all
-               ? CKR_OK
-               : ckr__de_say(x, "CKR_W_TITAN_BATCH", CKR_APPROX, "samples per update",
-                             ckr__printf(x->c, "%lld", (long long)all),
-                             ckr__printf(x->c, "%lld", (long long)taken),
-                             "they are no multiple of the data-parallel size: samples per update "
-                             "change, and steps and tokens no longer count the same",
-                             "take a --dp that divides them");
+    if (taken == all) return CKR_OK;
+    return ckr__say_int(x->c, "CKR_W_TITAN_BATCH", CKR_APPROX, "samples per update", all, taken,
+                        "they are no multiple of the data-parallel size: samples per update "
+                        "change, and steps and tokens no longer count the same",
+                        "take a --dp that divides them");
 }
 
 /* Where the coming run finds the checkpoint, and what it must not load. */
@@ -45566,10 +45309,10 @@ static ckr_result ckr__te_restart(ckr__de *x)
     ckr_result r;
     if (!x->s->n_groups || (x->t->without & CKR_GROUPS)) return CKR_OK;
     if (!w || w->opaque || w->n_lanes != x->s->n_groups)
-        return ckr__de_say(x, "CKR_W_FIRST_LR", CKR_APPROX, "lr", NULL, NULL,
-                           "the schedule starts again, but the first update takes the saved LR: "
-                           "the curve is not known",
-                           "--schedule torchtitan:steps=N,warmup_steps=W,... says what it is");
+        return ckr__say(x->c, "CKR_W_FIRST_LR", CKR_APPROX, "lr", NULL, NULL,
+                        "the schedule starts again, but the first update takes the saved LR: the "
+                        "curve is not known",
+                        "--schedule torchtitan:steps=N,warmup_steps=W,... says what it is");
     lr = CKR__NEW_N(x->c, double, w->n_lanes);
     if (!lr) return x->c->err->code;
     r = ckr__sched_at(x->c, w, CKR__COL_LR, 0, lr);
@@ -45614,15 +45357,13 @@ static ckr_result ckr__te_say_as_it_is(ckr__de *x, const char *key, uint64_t gro
 {
     if (!was || !now) return x->c->err->code;
     if (!strcmp(was, now)) return CKR_OK;
-    return ckr__de_say(x, "CKR_TITAN_AS_IT_IS", CKR_EXACT,
-                       ckr__printf(x->c, "%s of group %llu", key, (unsigned long long)group), was,
-                       now,
-                       strcmp(key, "lr") != 0
-                           ? "without this conversion torchtitan would go on with the first, "
-                             "whatever its configuration says"
-                           : "without this conversion torchtitan's first update would use the "
-                             "first, and the configuration's only the next",
-                       NULL);
+    return ckr__say(x->c, "CKR_TITAN_AS_IT_IS", CKR_EXACT,
+                    ckr__printf(x->c, "%s of group %llu", key, (unsigned long long)group), was, now,
+                    strcmp(key, "lr") != 0
+                        ? "without this conversion torchtitan would go on with the first, whatever "
+                          "its configuration says"
+                        : "without this conversion torchtitan's first update would use the first, "
+                          "and the configuration's only the next", NULL);
 }
 
 /* An optimizer that is not loaded starts with the LR of a schedule that does. */
@@ -45678,16 +45419,16 @@ static const char *ckr__te_dir(ckr__de *x)
 static ckr_result ckr__te_run(ckr__de *x)
 {
     ckr_result r = ckr__te_allowed(x);
-    if (r == CKR_OK && !x->refused && x->s->n_groups && !(x->t->without & CKR_OPTIMIZER))
+    if (r == CKR_OK && !x->c->refused && x->s->n_groups && !(x->t->without & CKR_OPTIMIZER))
         r = ckr__te_complete(x);
-    if (r != CKR_OK || x->refused) return r;
+    if (r != CKR_OK || x->c->refused) return r;
     x->fresh = true;
     r = ckr__te_group_keys(x);
     if (r == CKR_OK && (x->t->without & CKR_SCHEDULE)) r = ckr__te_restart(x);
     if (r == CKR_OK) r = ckr__te_data(x);
     if (r == CKR_OK) r = ckr__te_batch(x);
     if (r == CKR_OK) r = ckr__te_curve(x);
-    if (r == CKR_OK && !x->refused) {
+    if (r == CKR_OK && !x->c->refused) {
         r = ckr__te_exclude(x);
         if (r == CKR_OK) r = ckr__te_as_it_is(x);
     }
@@ -46042,19 +45783,16 @@ static ckr_result ckr__de_file(ckr__de *e)
     x.w.s = e->s;
     x.w.p = p;
     x.w.out = e->out;
-    x.w.notes = e->notes;
-    x.w.n_notes = e->n_notes;
     r = p->taken ? ckr__df_run(&x, p) : ckr__df_file(&x, p);
     ckr__map_free(&x.views);
     ckr__map_free(&x.names);
     if (r == CKR_OK && x.numbers)
-        r = ckr__de_say(e, "CKR_W_KEYS_TEXT", CKR_APPROX, "keys", NULL, NULL,
-                        "keys that are no text become text, as in torch's own checkpoints", NULL);
+        r = ckr__say(e->c, "CKR_W_KEYS_TEXT", CKR_APPROX, "keys", NULL, NULL,
+                     "keys that are no text become text, as in torch's own checkpoints", NULL);
     return r == CKR_OK ? ckr__dcp_out_end(&e->w) : r;
 }
 
-static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
-                               ckr_note **notes, uint64_t *n_notes)
+static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
     ckr_state own = *s;
     ckr__de x;
@@ -46064,20 +45802,18 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.c = c;
     x.s = &own;
     x.t = t;
-    x.notes = notes;
-    x.n_notes = n_notes;
     x.dt = ckr__dt_source(s) ? (const ckr__dt *)s->dialect_data : NULL;
     x.ranks = t->topology.ranks ? t->topology.ranks : 1;
     x.stages = t->topology.pp ? t->topology.pp : 1;
     x.out = out;
     if (x.ranks > 1 << 20)
-        return ckr__de_say(&x, "CKR_E_RANKS", CKR_ERROR, "ranks", NULL, NULL,
-                           "more than a million data files", "--ranks N");
+        return ckr__say(x.c, "CKR_E_RANKS", CKR_ERROR, "ranks", NULL, NULL,
+                        "more than a million data files", "--ranks N");
     x.dp = t->topology.dp;
     x.old_dp = s->topology.dp;
     if (!strcmp(t->dialect, "torchtitan") && strcmp(s->dialect, t->dialect) != 0)
-        return ckr__te_refuse(&x, CKR_ITEM_TRAINER_SOURCE, "dialect",
-                              "only a checkpoint of torchtitan can be written for it", "--to dcp");
+        return ckr__refuse(x.c, CKR_ITEM_TRAINER_SOURCE, "dialect",
+                           "only a checkpoint of torchtitan can be written for it", "--to dcp");
     whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
             ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
     if (!ckr__te_own(c, &own)) return c->err->code;
@@ -46095,7 +45831,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         out->unscheduled = !x.dt;
         if (x.dt && x.dt->source->n_schedules) out->follows = x.dt->source->schedules;
     }
-    if (r == CKR_OK && !x.dt && !whole && !t->slots) r = ckr__plain_losses(c, s, notes, n_notes);
+    if (r == CKR_OK && !x.dt && !whole && !t->slots) r = ckr__plain_losses(c, s);
     return r;
 }
 
@@ -46211,14 +45947,6 @@ static ckr_result ckr__mg_cannot(const ckr__mg *r, const char *path, const char 
 {
     return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_UNSUPPORTED, path, CKR_NO_OFFSET, where, "%s",
                      what);
-}
-
-static ckr_result ckr__mg_note(ckr__mg *r, const char *code, ckr_severity severity,
-                               const char *subject, const char *was, const char *now,
-                               const char *reason, const char *remedy)
-{
-    return ckr__note(r->c, &r->s->notes, &r->s->n_notes, code, severity, subject, was, now, reason,
-                     remedy);
 }
 
 /* A positive size among the arguments; `none` when it is absent, None or no size. */
@@ -46405,12 +46133,12 @@ static ckr_result ckr__mg_beside(ckr__mg *r)
     if (e != CKR_OK || !best || !ckr__mg_iteration(ckr__base(best), &top) || top <= mine) return e;
     e = ckr__mg_has_ranks(r->c, best, &ranks);
     if (e != CKR_OK) return e;
-    return ckr__mg_note(r, "CKR_W_MEGATRON_NEWER", CKR_EXACT, "iteration", ckr__base(best), name,
-                        ranks == r->dist ? "a newer one lies beside it, in the other format; the "
-                                           "tracker file names this one"
-                                         : "a newer one lies beside it; the tracker file names "
-                                           "this one",
-                        "name the directory of the iteration that is meant");
+    return ckr__say(r->c, "CKR_W_MEGATRON_NEWER", CKR_EXACT, "iteration", ckr__base(best), name,
+                    ranks == r->dist
+                        ? "a newer one lies beside it, in the other format; the tracker file names "
+                          "this one"
+                        : "a newer one lies beside it; the tracker file names this one",
+                    "name the directory of the iteration that is meant");
 }
 
 static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
@@ -48245,10 +47973,9 @@ static ckr_result ckr__mg_vocabulary(ckr__mg *r)
     if (r->vocab >= logical) return CKR_OK;
     ckr__format(was, sizeof was, "%lld", (long long)logical);
     ckr__format(now, sizeof now, "%lld", (long long)r->vocab);
-    return ckr__mg_note(r, "CKR_VOCAB_ROWS_LOST", CKR_LOST, "vocabulary rows", was, now,
-                        "the arguments tell more real rows than --vocab: those above it are left "
-                        "out",
-                        "leave --vocab out");
+    return ckr__say(r->c, "CKR_VOCAB_ROWS_LOST", CKR_LOST, "vocabulary rows", was, now,
+                    "the arguments tell more real rows than --vocab: those above it are left out",
+                    "leave --vocab out");
 }
 
 /* Tied or not is an argument; without it, a model whose last stage has no head is tied. */
@@ -48341,9 +48068,8 @@ static ckr_result ckr__mg_fits_vocabulary(ckr__mg *r, const ckr__mg_item *t)
     if (padded == t->shape[0]) return CKR_OK;
     ckr__format(was, sizeof was, "%lld", (long long)padded);
     ckr__format(now, sizeof now, "%lld", (long long)t->shape[0]);
-    return ckr__mg_note(r, "CKR_W_MEGATRON_VOCAB", CKR_CHANGED, "padded_vocab_size", was, now,
-                        "the argument is not what the embedding's rows are: the rows count",
-                        NULL);
+    return ckr__say(r->c, "CKR_W_MEGATRON_VOCAB", CKR_CHANGED, "padded_vocab_size", was, now,
+                    "the argument is not what the embedding's rows are: the rows count", NULL);
 }
 
 /* The first bytes of a tensor as a legacy file has it, at most n. */
@@ -48442,10 +48168,9 @@ static ckr_result ckr__mg_progress(ckr__mg *r)
     else v = -1;
     if (v >= 0 && length && v < INT64_MAX / length) r->s->progress.tokens = v * length;
     if (r->release)
-        return ckr__mg_note(r, "CKR_W_MEGATRON_RELEASE", CKR_EXACT, "iteration", NULL, "0",
-                            "a release checkpoint: Megatron starts a run from its weights at "
-                            "iteration 0, without optimizer and random states",
-                            NULL);
+        return ckr__say(r->c, "CKR_W_MEGATRON_RELEASE", CKR_EXACT, "iteration", NULL, "0",
+                        "a release checkpoint: Megatron starts a run from its weights at iteration "
+                        "0, without optimizer and random states", NULL);
     return CKR_OK;
 }
 
@@ -49662,10 +49387,10 @@ static ckr_result ckr__mg_defects(ckr__mg_dist *x)
     for (i = 0; i < r->n_items; i++) n += r->items[i]->shifted;
     ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
     if (z == CKR_OK)
-        z = ckr__mg_note(r, "CKR_W_MEGATRON_DEFECT", CKR_LOST, "optimizer", text, NULL,
-                         "Megatron core 0.15 to 0.19 cut the optimizer's buckets at wrong offsets "
-                         "when it wrote this: masters and moments are other parameters'",
-                         "convert --repair");
+        z = ckr__say(r->c, "CKR_W_MEGATRON_DEFECT", CKR_LOST, "optimizer", text, NULL,
+                     "Megatron core 0.15 to 0.19 cut the optimizer's buckets at wrong offsets when "
+                     "it wrote this: masters and moments are other parameters'",
+                      "convert --repair");
     return z;
 }
 
@@ -49941,9 +49666,9 @@ static ckr_result ckr__mg_finish(ckr__mg *r)
     if (e == CKR_OK) e = ckr__mg_order(r);
     if (e == CKR_OK) e = ckr__mg_progress(r);
     if (e == CKR_OK && r->s->padded_vocab && r->vocab <= 0)
-        e = ckr__mg_note(r, "CKR_N_VOCAB_UNKNOWN", CKR_EXACT, "vocabulary", NULL, NULL,
-                         "the arguments do not tell how many rows are real: all of them count",
-                         "--vocab N");
+        e = ckr__say(r->c, "CKR_N_VOCAB_UNKNOWN", CKR_EXACT, "vocabulary", NULL, NULL,
+                     "the arguments do not tell how many rows are real: all of them count",
+                     "--vocab N");
     if (e == CKR_OK) e = ckr__mg_schedule(r);
     if (e == CKR_OK) e = ckr__mg_tie(r);
     if (e == CKR_OK) e = ckr__mg_beside(r);
@@ -50004,13 +49729,11 @@ typedef struct ckr__mg_job {
     const ckr_target *t;
     const ckr__mg    *mg;
     ckr__out         *out;
-    ckr_note        **notes;
-    uint64_t         *n_notes;
     ckr__mg_put      *puts;
     uint64_t          n_puts;
     uint32_t          tp, pp, vp, ep, dp, cp;
     int64_t           version; /* minor number of the target's 0.N; 0: as the source's   */
-    bool              dist, zero, refused, optimizer, fused, half, same, release, cast_said;
+    bool              dist, zero, optimizer, fused, half, same, release, cast_said;
     bool              counts;  /* torch's Adam: a count for each parameter beside its group's */
     double            counted; /* updates, where no file tells them; else NaN             */
     int64_t           batch, micro;        /* that the coming run is given; 0: as before  */
@@ -50031,30 +49754,6 @@ typedef struct ckr__mg_job {
     uint64_t          n_klass;
 } ckr__mg_job;
 
-static ckr_result ckr__mg_say(ckr__mg_job *x, const char *code, ckr_severity severity,
-                              const char *subject, const char *was, const char *now,
-                              const char *reason, const char *remedy)
-{
-    if (severity == CKR_ERROR) x->refused = true;
-    return ckr__note(x->c, x->notes, x->n_notes, code, severity, subject, was, now, reason, remedy);
-}
-
-static ckr_result ckr__mg_say_int(ckr__mg_job *x, const char *code, ckr_severity severity,
-                                  const char *subject, int64_t was, int64_t now,
-                                  const char *reason, const char *remedy)
-{
-    char a[24], b[24];
-    ckr__format(a, sizeof a, "%lld", (long long)was);
-    ckr__format(b, sizeof b, "%lld", (long long)now);
-    return ckr__mg_say(x, code, severity, subject, a, b, reason, remedy);
-}
-
-static ckr_result ckr__mg_refuse(ckr__mg_job *x, ckr_item item, const char *subject, int64_t was,
-                                 int64_t now, const char *reason, const char *remedy)
-{
-    return ckr__mg_say_int(x, ckr_item_name(item), CKR_ERROR, subject, was, now, reason, remedy);
-}
-
 /* emit: what the target cannot be ------------------------------------------------ */
 
 static ckr_result ckr__mg_allowed_parts(ckr__mg_job *x)
@@ -50062,23 +49761,21 @@ static ckr_result ckr__mg_allowed_parts(ckr__mg_job *x)
     const uint32_t w = x->t->without;
     ckr_result e = CKR_OK;
     if ((w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
-        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR, "groups", NULL, NULL,
+        e = ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "groups",
                         "the optimizer's state and groups are one", "leave out the optimizer too");
     if (e == CKR_OK && (w & CKR_PARAMS))
-        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_PARAMS_WITHOUT), CKR_ERROR, "params", NULL, NULL,
+        e = ckr__refuse(x->c, CKR_ITEM_PARAMS_WITHOUT, "params",
                         "a checkpoint without weights cannot be loaded", "keep the params");
     if (e == CKR_OK && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE))
-        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_CLOCK_WITHOUT), CKR_ERROR, "progress", NULL, NULL,
+        e = ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress",
                         "the schedule would stand at another step than the run",
                         "leave out the schedule too");
     if (e == CKR_OK && ckr__lr_left_out(x->mg->s, x->t))
-        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_LR_WITHOUT), CKR_ERROR, "schedule", NULL, NULL,
+        e = ckr__refuse(x->c, CKR_ITEM_LR_WITHOUT, "schedule",
                         "Megatron-LM loads the scheduler's state with the optimizer's only: with "
-                        "--no-load-optim the schedule starts again",
-                        ckr__lr_left_out_remedy);
+                        "--no-load-optim the schedule starts again", ckr__lr_left_out_remedy);
     if (e == CKR_OK && x->mg->s->n_groups && !(w & CKR_OPTIMIZER) && (w & CKR_SCHEDULE))
-        e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_GROUPS_WITHOUT), CKR_ERROR, "optimizer", NULL,
-                        NULL,
+        e = ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
                         "Megatron-LM loads the scheduler's state with the optimizer's: it stops "
                         "where the file has the optimizer's alone",
                         "keep the schedule, or leave out the optimizer too: --without "
@@ -50097,24 +49794,23 @@ static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
                   tp = x->tp;
     if (x->tp == x->mg->tp && !x->version) return CKR_OK;
     if (heads && heads % tp)
-        return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
-                              ckr__printf(x->c, "it does not divide the %lld attention heads",
-                                          (long long)heads),
-                              "take a --tp that divides the heads");
+        return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
+                               ckr__printf(x->c, "it does not divide the %lld attention heads",
+                                           (long long)heads), "take a --tp that divides the heads");
     if (groups && groups % tp && tp % groups)
-        return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
-                              ckr__printf(x->c, "it neither divides the %lld query groups nor is a "
-                                          "multiple of them", (long long)groups),
-                              "take another --tp");
+        return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
+                               ckr__printf(x->c,
+                                           "it neither divides the %lld query groups nor is a "
+                                           "multiple of them", (long long)groups),
+                               "take another --tp");
     if (groups && tp > groups && x->version > 0 && x->version < 16)
-        return ckr__mg_say_int(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "tp", x->mg->tp, tp,
-                               "versions before 0.16 have no more ranks than query groups",
-                               "take a --tp that divides the groups");
+        return ckr__say_int(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "tp", x->mg->tp, tp,
+                            "versions before 0.16 have no more ranks than query groups",
+                            "take a --tp that divides the groups");
     if (groups && tp > groups)
-        return ckr__mg_say_int(x, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", x->mg->tp, tp,
-                               "more ranks than query groups: Megatron from 0.16 on runs that, "
-                               "older versions refuse it",
-                               NULL);
+        return ckr__say_int(x->c, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", x->mg->tp, tp,
+                            "more ranks than query groups: Megatron from 0.16 on runs that, older "
+                            "versions refuse it", NULL);
     return CKR_OK;
 }
 
@@ -50123,24 +49819,23 @@ static ckr_result ckr__mg_allowed(ckr__mg_job *x)
     const ckr_topology *t = &x->t->topology;
     ckr_result e = ckr__mg_allowed_parts(x);
     if (e == CKR_OK && t->zero > 1)
-        e = ckr__mg_refuse(x, CKR_ITEM_ZERO_STAGE, "zero", x->mg->zero, t->zero,
-                           "the distributed optimizer is stage 1", "take --zero 1 or 0");
+        e = ckr__refuse_int(x->c, CKR_ITEM_ZERO_STAGE, "zero", x->mg->zero, t->zero,
+                            "the distributed optimizer is stage 1", "take --zero 1 or 0");
     if (e == CKR_OK && x->ep > 1 && (!x->experts || x->experts % x->ep))
-        e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
-                           x->experts ? "it does not divide the experts" : "there are no experts",
-                           "take another --ep");
+        e = ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
+                            x->experts ? "it does not divide the experts" : "there are no experts",
+                            "take another --ep");
     if (e == CKR_OK && x->dp % x->ep)
-        e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
-                           "expert ranks are data parallel ranks: ep must divide dp",
-                           "take a --dp that is a multiple of --ep");
+        e = ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
+                            "expert ranks are data parallel ranks: ep must divide dp",
+                            "take a --dp that is a multiple of --ep");
     if (e == CKR_OK && t->ranks && t->ranks != (uint64_t)x->tp * x->pp * x->dp * x->cp)
-        e = ckr__mg_refuse(x, CKR_ITEM_EP_SIZE, "ranks",
-                           (int64_t)x->tp * x->pp * x->dp * x->cp, t->ranks,
-                           "tp * pp * dp * cp is another number", "leave --ranks out");
+        e = ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ranks", (int64_t)x->tp * x->pp * x->dp * x->cp,
+                            t->ranks, "tp * pp * dp * cp is another number", "leave --ranks out");
     if (e == CKR_OK && x->vp > 1 && x->pp == 1)
-        e = ckr__mg_refuse(x, CKR_ITEM_MEGATRON_STAGES, "vpp", x->mg->vp, x->vp,
-                           "virtual stages need a pipeline of more than one stage",
-                           "take --vpp 1, or a --pp above 1");
+        e = ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_STAGES, "vpp", x->mg->vp, x->vp,
+                            "virtual stages need a pipeline of more than one stage",
+                            "take --vpp 1, or a --pp above 1");
     return e == CKR_OK ? ckr__mg_allowed_heads(x) : e;
 }
 
@@ -50167,10 +49862,11 @@ static ckr_result ckr__mg_stages(ckr__mg_job *x)
         return CKR_OK;
     }
     if (total % (int64_t)n || total / (int64_t)n < 1 + (n > 1 && (embedding || loss)))
-        return ckr__mg_refuse(x, CKR_ITEM_MEGATRON_STAGES, "pp", mg->pp, x->pp,
-                              ckr__printf(x->c, "%lld layers cannot lie on %llu stages of equal "
-                                          "size", (long long)total, (unsigned long long)n),
-                              "take a --pp that divides the layers");
+        return ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_STAGES, "pp", mg->pp, x->pp,
+                               ckr__printf(x->c,
+                                           "%lld layers cannot lie on %llu stages of equal size",
+                               (long long)total, (unsigned long long)n),
+                               "take a --pp that divides the layers");
     for (i = 0; i < n; i++) {
         x->first[i] = at;
         at += total / (int64_t)n;
@@ -50205,25 +49901,24 @@ static ckr_result ckr__mg_padding(ckr__mg_job *x)
     x->padded = old;
     if (!old) return CKR_OK;
     if (told && told < ckr__mg_logical(x->mg))
-        return ckr__mg_refuse(x, CKR_ITEM_MEGATRON_ARGS_VOCAB, "vocabulary rows",
-                              ckr__mg_logical(x->mg), told,
-                              "the arguments tell more real rows: trained tokens would become "
-                              "padding",
-                              "leave --vocab out");
+        return ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_ARGS_VOCAB, "vocabulary rows",
+                               ckr__mg_logical(x->mg), told,
+                               "the arguments tell more real rows: trained tokens would become "
+                               "padding", "leave --vocab out");
     if (x->tp != x->mg->tp || x->vocab > old) x->padded = ckr__mg_up(x->vocab, unit);
     if (x->padded == old) return CKR_OK;
     if (x->padded > old)
-        return ckr__mg_say_int(x, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", old,
-                               x->padded,
-                               "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
-                               "rows are zero in parameters, masters and moments; their logits are "
-                               "part of the loss, which changes a little",
-                               remedy);
-    return ckr__mg_say_int(x, "CKR_PADDING_LOST", CKR_LOST, "vocabulary rows", old, x->padded,
-                           ckr__printf(x->c, "%lld padding rows, which were trained like all, are "
-                                       "dropped with their moments: the loss changes a little",
-                                       (long long)(old - x->padded)),
-                           remedy);
+        return ckr__say_int(x->c, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", old,
+                            x->padded,
+                            "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
+                            "rows are zero in parameters, masters and moments; their logits are "
+                            "part of the loss, which changes a little", remedy);
+    return ckr__say_int(x->c, "CKR_PADDING_LOST", CKR_LOST, "vocabulary rows", old, x->padded,
+                        ckr__printf(x->c,
+                                    "%lld padding rows, which were trained like all, are dropped "
+                                    "with their moments: the loss changes a little", (long long)(old
+                                                                                                 -
+                        x->padded)), remedy);
 }
 
 /* The item with what could be brought back in place of what lies in the files. */
@@ -50258,22 +49953,21 @@ static ckr_result ckr__mg_defective(ckr__mg_job *x)
         char lost[64];
         ckr__format(lost, sizeof lost, "%llu of %lld", (unsigned long long)t->n_lost, (long long)n);
         if (t->n_lost == UINT64_MAX)
-            e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_MEGATRON_DEFECT), CKR_ERROR, t->name, NULL,
-                            NULL, "written wrong, and in boxes that cannot be put back",
+            e = ckr__refuse(x->c, CKR_ITEM_MEGATRON_DEFECT, t->name,
+                            "written wrong, and in boxes that cannot be put back",
                             "--without optimizer");
         else if (!x->t->repair && t->shifted)
-            e = ckr__mg_say(x, ckr_item_name(CKR_ITEM_MEGATRON_DEFECT), CKR_ERROR, t->name, NULL,
-                            NULL, "Megatron core 0.15 to 0.19 wrote its master and moments from "
-                            "wrong offsets: the masters do not round to the parameter",
+            e = ckr__refuse(x->c, CKR_ITEM_MEGATRON_DEFECT, t->name,
+                            "Megatron core 0.15 to 0.19 wrote its master and moments from wrong "
+                            "offsets: the masters do not round to the parameter",
                             "--repair brings back what can be proven");
         else if (x->t->repair && t->shifted)
-            e = ckr__mg_say(x, "CKR_REPAIRED", CKR_CHANGED, t->name, NULL, NULL,
-                            "master and moments are taken from where the defect put them", NULL);
+            e = ckr__say(x->c, "CKR_REPAIRED", CKR_CHANGED, t->name, NULL, NULL,
+                         "master and moments are taken from where the defect put them", NULL);
         if (e == CKR_OK && x->t->repair && t->n_lost && t->n_lost != UINT64_MAX)
-            e = ckr__mg_say(x, "CKR_REPAIR_LOST", CKR_LOST, t->name, NULL, lost,
-                            "elements of its master were overwritten and are the parameter now; "
-                            "as many of each moment are 0",
-                            NULL);
+            e = ckr__say(x->c, "CKR_REPAIR_LOST", CKR_LOST, t->name, NULL, lost,
+                         "elements of its master were overwritten and are the parameter now; as "
+                         "many of each moment are 0", NULL);
     }
     return e;
 }
@@ -50300,19 +49994,18 @@ static ckr_result ckr__mg_puts(ckr__mg_job *x)
         if (t->n_dims) memcpy(p->shape, t->shape, t->n_dims * sizeof *p->shape);
         if (t->split.vocab) p->shape[0] = x->padded;
         if (t->unknown && x->tp > 1)
-            return ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->tp,
-                                  "no rule tells how this tensor is cut over tensor parallel ranks",
-                                  "take --tp 1");
+            return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->tp,
+                                   "no rule tells how this tensor is cut over tensor parallel "
+                                   "ranks", "take --tp 1");
         if (!ckr__block_split(x->c, &t->split, t->n_dims, p->shape, x->tp, 0, &uneven)) {
             if (!uneven) return ckr__oom(x->c);
             if (uneven == seen) continue;
             seen = uneven;
-            if (ckr__mg_refuse(x, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->tp,
-                               ckr__printf(x->c, "%lld elements of axis %d cannot be cut in equal "
-                                           "parts", (long long)uneven, (int)t->split.axis),
-                               ckr__printf(x->c, "take a --tp that divides %lld",
-                                           (long long)uneven)) != CKR_OK)
-                return ckr__oom(x->c);
+            ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->tp,
+                            ckr__printf(x->c,
+                                        "%lld elements of axis %d cannot be cut in equal parts",
+                            (long long)uneven, (int)t->split.axis),
+                            ckr__printf(x->c, "take a --tp that divides %lld", (long long)uneven));
         }
     }
     return CKR_OK;
@@ -51091,7 +50784,7 @@ static ckr_result ckr__mg_hold(ckr__mg_job *x, const ckr_schedule *now)
     x->out->follows = NULL;
     x->out->cannot = why;
     x->out->remedy = remedy;
-    x->refused = x->refused || why;
+    x->c->refused = x->c->refused || why;
     if (why) return CKR_OK;
     h->hold = ckr__inf();
     h->clamp = false;
@@ -51110,17 +50803,16 @@ static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
     x->out->recomputes = true;
     if (!now || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return CKR_OK;
     x->out->follows = was;
-    if (!ckr__hold_family(x->c, x->out, now, "megatron")) x->refused = true;
-    if (now->opaque || x->refused) return x->c->err->code;
+    if (!ckr__hold_family(x->c, x->out, now, "megatron")) x->c->refused = true;
+    if (now->opaque || x->c->refused) return x->c->err->code;
     if (!ckr__sched_same(now, was)) return ckr__mg_hold(x, now);
     apart = ckr__mg_apart(x, now);
     if (!apart) return x->c->err->code;
     e = ckr__mg_hold(x, now);
-    if (e != CKR_OK || x->refused) return e;
-    return ckr__mg_say(x, "CKR_FIX_MEGATRON_LR", CKR_CHANGED, "schedule", apart, "the same in all",
-                       "the saved run's options were others than what it used; files and options "
-                       "now say what was used",
-                       NULL);
+    if (e != CKR_OK || x->c->refused) return e;
+    return ckr__say(x->c, "CKR_FIX_MEGATRON_LR", CKR_CHANGED, "schedule", apart, "the same in all",
+                    "the saved run's options were others than what it used; files and options now "
+                    "say what was used", NULL);
 }
 
 /* Micro batches that are as large as before, or a part of that, make up the batch, by which the
@@ -51134,12 +50826,14 @@ static ckr_result ckr__mg_batch(ckr__mg_job *x)
     if (all < 1 || (all == saved && (x->dp == x->mg->dp || x->release))) return CKR_OK;
     n = all / x->dp;
     if (all % x->dp)
-        return ckr__mg_refuse(x, CKR_ITEM_BATCH, "global-batch-size", saved, all,
-                              ckr__printf(x->c, "Megatron-LM stops: a batch of %lld samples cannot "
-                                          "be shared by %lld data-parallel ranks", (long long)all,
-                                          (long long)x->dp),
-                              ckr__printf(x->c, "take a --dp that divides it, or --set "
-                                          "batch_size=%lld", (long long)((n + 1) * x->dp)));
+        return ckr__refuse_int(x->c, CKR_ITEM_BATCH, "global-batch-size", saved, all,
+                               ckr__printf(x->c,
+                                           "Megatron-LM stops: a batch of %lld samples cannot be "
+                                           "shared by %lld data-parallel ranks", (long long)all,
+                                                                                  (long long)x->dp),
+                               ckr__printf(x->c,
+                                           "take a --dp that divides it, or --set batch_size=%lld",
+                               (long long)((n + 1) * x->dp)));
     x->batch = all;
     for (rest = n, steps = x->micro; steps; ) {
         const int64_t next = rest % steps;
@@ -51875,15 +51569,15 @@ static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
     ckr_result e = CKR_OK;
     for (i = 0; i < sizeof rows / sizeof *rows && e == CKR_OK; i++)
         if (rows[i].was != rows[i].now)
-            e = ckr__mg_say_int(x, "CKR_W_TOPOLOGY", CKR_CHANGED, rows[i].axis, rows[i].was,
-                                rows[i].now,
-                                strcmp(rows[i].axis, "vpp") ? "asked for"
-                                                            : "pipeline stages are not interleaved",
-                                NULL);
+            e = ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, rows[i].axis, rows[i].was,
+                             rows[i].now,
+                             strcmp(rows[i].axis, "vpp")
+                                 ? "asked for"
+                                 : "pipeline stages are not interleaved", NULL);
     if (e == CKR_OK && x->dist != mg->dist)
-        e = ckr__mg_say(x, "CKR_W_VARIANT", CKR_CHANGED, "variant",
-                        mg->dist ? "torch_dist" : "torch", x->dist ? "torch_dist" : "torch",
-                        "asked for", NULL);
+        e = ckr__say(x->c, "CKR_W_VARIANT", CKR_CHANGED, "variant",
+                     mg->dist ? "torch_dist" : "torch", x->dist ? "torch_dist" : "torch",
+                     "asked for", NULL);
     return e;
 }
 
@@ -51992,10 +51686,9 @@ static ckr_result ckr__mg_say_buckets(ckr__mg_job *x)
     if (cut)
         ckr__format(now, sizeof now, "%lld",
                     (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1));
-    return ckr__mg_say(x, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
-                       "laid out for the buckets of the options that the run has, as Megatron-LM "
-                       "itself does; files of --variant torch_dist are for any",
-                       NULL);
+    return ckr__say(x->c, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
+                    "laid out for the buckets of the options that the run has, as Megatron-LM "
+                    "itself does; files of --variant torch_dist are for any", NULL);
 }
 
 /* The model's own: its rows, and what its parameters were cast to. */
@@ -52062,8 +51755,8 @@ static ckr_result ckr__mg_say_leftovers(ckr__mg_job *x)
     uint64_t i, n = 0;
     for (i = 0; i < x->mg->s->n_leftovers; i++) n += x->mg->s->leftovers[i].node == NULL;
     if (!n) return CKR_OK;
-    return ckr__mg_say_int(x, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "files", (int64_t)n, 0,
-                           "files beside the ranks' directories are not written", NULL);
+    return ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "files", (int64_t)n, 0,
+                        "files beside the ranks' directories are not written", NULL);
 }
 
 /* Moments without a count of updates, as the distributed optimizer of 0.15 and later leaves them in
@@ -52078,11 +51771,10 @@ static ckr_result ckr__mg_uncounted(ckr__mg_job *x)
     }
     if (!moments || !x->optimizer) return CKR_OK;
     x->counted = (double)n;
-    return ckr__mg_say(x, "CKR_MEGATRON_STEP", CKR_APPROX, "step", NULL,
-                       ckr__printf(x->c, "%lld", (long long)n),
-                       "no file tells how many updates the optimizer has made: it is taken to be "
-                       "the iteration, updates that were skipped among them",
-                       NULL);
+    return ckr__say(x->c, "CKR_MEGATRON_STEP", CKR_APPROX, "step", NULL,
+                    ckr__printf(x->c, "%lld", (long long)n),
+                    "no file tells how many updates the optimizer has made: it is taken to be the "
+                    "iteration, updates that were skipped among them", NULL);
 }
 
 /* What the optimizer of the target is: fused ones count their updates in the group, torch's own
@@ -52106,11 +51798,11 @@ static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
     x->counted = ckr__nan();
     e = ckr__mg_uncounted(x);
     if (e != CKR_OK || !x->optimizer || !x->zero || (!scalar && !torch)) return e;
-    return ckr__mg_say(x, "CKR_MEGATRON_ADAM", x->mg->zero ? CKR_EXACT : CKR_CHANGED, "step",
-                       scalar ? "one per parameter" : NULL, "one per group",
-                       "the distributed optimizer counts updates in the group, as Apex and "
-                       "Transformer Engine do: it cannot load torch's own",
-                       "--zero 0, where neither of them is installed");
+    return ckr__say(x->c, "CKR_MEGATRON_ADAM", x->mg->zero ? CKR_EXACT : CKR_CHANGED, "step",
+                    scalar ? "one per parameter" : NULL, "one per group",
+                    "the distributed optimizer counts updates in the group, as Apex and "
+                    "Transformer Engine do: it cannot load torch's own",
+                    "--zero 0, where neither of them is installed");
 }
 
 /* Minor numbers of the versions whose files are known, and what stands for the source's newest. */
@@ -52166,16 +51858,15 @@ static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
         how = "--zero 0";
     }
     if (what)
-        e = ckr__mg_say(x, "CKR_E_MEGATRON_VERSION", CKR_ERROR, what,
-                        x->dist ? "torch_dist" : "torch", x->t->to_version, why, how);
+        e = ckr__say(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, what,
+                     x->dist ? "torch_dist" : "torch", x->t->to_version, why, how);
     if (e == CKR_OK && decoupled && optimizer)
-        e = ckr__mg_say(x, "CKR_MEGATRON_DECOUPLED",
-                        x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED,
-                        "decoupled LR", NULL, x->t->to_version,
-                        "two groups that differ in their bounds only: 0.16 to 0.18 know groups by "
-                        "other keys and load no such state, not even their own; 0.15 and older and "
-                        "0.19 do",
-                        "--to-version names the coming run's");
+        e = ckr__say(x->c, "CKR_MEGATRON_DECOUPLED",
+                     x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED, "decoupled LR",
+                     NULL, x->t->to_version,
+                     "two groups that differ in their bounds only: 0.16 to 0.18 know groups by "
+                     "other keys and load no such state, not even their own; 0.15 and older and "
+                     "0.19 do", "--to-version names the coming run's");
     return e;
 }
 
@@ -52186,20 +51877,20 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
     if (e == CKR_OK) e = ckr__mg_defective(x);
     if (e == CKR_OK) e = ckr__mg_schedule_plan(x);
     if (e == CKR_OK) e = ckr__mg_stages(x);
-    if (e != CKR_OK || x->refused) return e;
+    if (e != CKR_OK || x->c->refused) return e;
     e = ckr__mg_padding(x);
     if (e == CKR_OK) e = ckr__mg_puts(x);
-    if (e == CKR_OK && !x->refused) e = ckr__mg_classes(x);
-    if (e == CKR_OK && !x->refused) e = ckr__mg_optimizer_kind(x);
-    if (e == CKR_OK && !x->refused && x->t->dtype != CKR_DTYPE_NONE && x->optimizer &&
+    if (e == CKR_OK && !x->c->refused) e = ckr__mg_classes(x);
+    if (e == CKR_OK && !x->c->refused) e = ckr__mg_optimizer_kind(x);
+    if (e == CKR_OK && !x->c->refused && x->t->dtype != CKR_DTYPE_NONE && x->optimizer &&
         x->t->dtype != x->mg->embedding_dtype)
-        e = ckr__mg_say(x, "CKR_E_DTYPE_OPTIMIZER", CKR_ERROR, "dtype",
-                        ckr_dtype_name(x->mg->embedding_dtype), ckr_dtype_name(x->t->dtype),
-                        "another dtype is another optimizer class, which loads no other's state",
-                        "--mode transfer, or leave --dtype out");
-    if (e == CKR_OK && !x->refused) e = ckr__mg_batch(x);
-    if (e == CKR_OK && !x->refused) e = ckr__mg_args(x);
-    if (e != CKR_OK || x->refused) return e;
+        e = ckr__say(x->c, "CKR_E_DTYPE_OPTIMIZER", CKR_ERROR, "dtype",
+                     ckr_dtype_name(x->mg->embedding_dtype), ckr_dtype_name(x->t->dtype),
+                     "another dtype is another optimizer class, which loads no other's state",
+                     "--mode transfer, or leave --dtype out");
+    if (e == CKR_OK && !x->c->refused) e = ckr__mg_batch(x);
+    if (e == CKR_OK && !x->c->refused) e = ckr__mg_args(x);
+    if (e != CKR_OK || x->c->refused) return e;
     e = ckr__mg_say_topology(x);
     if (e == CKR_OK) e = x->dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x);
     if (e == CKR_OK) e = ckr__mg_tracker_file(x);
@@ -52213,8 +51904,7 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
     return e;
 }
 
-static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out,
-                               ckr_note **notes, uint64_t *n_notes)
+static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
     ckr__mg_job x;
     const ckr__mg *mg;
@@ -52224,12 +51914,10 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.s = s;
     x.t = t;
     x.out = out;
-    x.notes = notes;
-    x.n_notes = n_notes;
     if (strcmp(s->dialect, "megatron") != 0 || !s->dialect_data)
-        return ckr__mg_say(&x, ckr_item_name(CKR_ITEM_MEGATRON_SOURCE), CKR_ERROR, "dialect",
-                           s->dialect, "megatron",
-                           "only a checkpoint of Megatron-LM can be written for Megatron-LM", NULL);
+        return ckr__say(x.c, ckr_item_name(CKR_ITEM_MEGATRON_SOURCE), CKR_ERROR, "dialect",
+                        s->dialect, "megatron",
+                        "only a checkpoint of Megatron-LM can be written for Megatron-LM", NULL);
     x.mg = mg = (const ckr__mg *)s->dialect_data;
     x.tp = t->topology.tp ? t->topology.tp : mg->tp;
     x.pp = t->topology.pp ? t->topology.pp : mg->pp;
@@ -52248,8 +51936,7 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 /* Optimizer state that was written wrong: what mends it writes Megatron's own files. */
-static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
-                                 ckr_note **notes, uint64_t *n_notes)
+static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_target *t)
 {
     const ckr__mg *mg = (const ckr__mg *)s->dialect_data;
     uint64_t i;
@@ -52258,10 +51945,10 @@ static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_targ
         return CKR_OK;
     for (i = 0; i < mg->n_items; i++)
         if (mg->items[i]->shifted || mg->items[i]->n_lost)
-            ckr__note(c, notes, n_notes, ckr_item_name(CKR_ITEM_MEGATRON_DEFECT), CKR_ERROR,
-                      mg->items[i]->name, NULL, NULL,
-                      "Megatron core 0.15 to 0.19 wrote its master and moments from wrong offsets",
-                      "convert it to Megatron with --repair first, or take --only params");
+            ckr__refuse(c, CKR_ITEM_MEGATRON_DEFECT, mg->items[i]->name,
+                        "Megatron core 0.15 to 0.19 wrote its master and moments from wrong "
+                        "offsets", "convert it to Megatron with --repair first, or take --only "
+                                   "params");
     return c->err->code;
 }
 
@@ -55511,10 +55198,10 @@ static bool ckr__gm_notes_out(ckr__gm *m)
         if (f->count > 1)
             subject = ckr__printf(&m->tmp, "%s and %llu more", subject,
                                   (unsigned long long)(f->count - 1));
-        if (!subject ||
-            ckr__note(m->c, &m->out->notes, &m->out->n_notes, f->code, f->severity, subject,
-                      f->old_value[0] ? f->old_value : NULL, f->new_value[0] ? f->new_value : NULL,
-                      f->reason, f->remedy) != CKR_OK)
+        if (!subject || ckr__note(m->c, &m->out->notes, &m->out->n_notes, f->code, f->severity,
+                                  subject, f->old_value[0] ? f->old_value : NULL,
+                                  f->new_value[0] ? f->new_value : NULL, f->reason,
+                                  f->remedy) != CKR_OK)
             return false;
     }
     return true;
@@ -57054,17 +56741,7 @@ typedef struct ckr__decide {
     ckr_schedule     *before, *wanted, *after;         /* NULL: not known              */
     int64_t           done;    /* optimizer updates                                    */
     bool              asked_lr, asked_schedule;
-    ckr_note        **notes;
-    uint64_t         *n_notes;
 } ckr__decide;
-
-static ckr_result ckr__decide_say(ckr__decide *d, const char *code, ckr_severity severity,
-                                  const char *subject, const char *old_value,
-                                  const char *new_value, const char *reason, const char *remedy)
-{
-    return ckr__note(d->c, d->notes, d->n_notes, code, severity, subject, old_value, new_value,
-                     reason, remedy);
-}
 
 static ckr_result ckr__decide_numbers(ckr__decide *d, const char *code, ckr_severity severity,
                                       const char *subject, double was, double now,
@@ -57073,8 +56750,8 @@ static ckr_result ckr__decide_numbers(ckr__decide *d, const char *code, ckr_seve
     char a[40], b[40];
     ckr__format(a, sizeof a, "%.17g", was);
     ckr__format(b, sizeof b, "%.17g", now);
-    return ckr__decide_say(d, code, severity, subject, was == was ? a : NULL,
-                           now == now ? b : NULL, reason, remedy);
+    return ckr__say(d->c, code, severity, subject, was == was ? a : NULL, now == now ? b : NULL,
+                    reason, remedy);
 }
 
 /* The same of several groups. */
@@ -57082,8 +56759,8 @@ static ckr_result ckr__decide_spans(ckr__decide *d, const char *code, const char
                                     const ckr__span *was, const ckr__span *now, const char *reason)
 {
     char a[64], b[64];
-    return ckr__decide_say(d, code, CKR_CHANGED, subject, ckr__span_text(a, was),
-                           ckr__span_text(b, now), reason, NULL);
+    return ckr__say(d->c, code, CKR_CHANGED, subject, ckr__span_text(a, was),
+                    ckr__span_text(b, now), reason, NULL);
 }
 
 static bool ckr__is_schedule_key(const char *key)
@@ -57248,9 +56925,9 @@ static ckr_result ckr__decide_hyper(ckr__decide *d, const ckr_setting *x, double
     r = ckr__decide_spans(d, "CKR_SET", subject, &old, &now, "asked for");
     if (r != CKR_OK || !zero) return r;
     ckr__format(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)zero);
-    return ckr__decide_say(d, "CKR_SET_KEPT", CKR_EXACT, subject, "0", "0",
-                           "groups without weight decay are so on purpose",
-                           "--set GROUP.weight_decay=V for one of them");
+    return ckr__say(d->c, "CKR_SET_KEPT", CKR_EXACT, subject, "0", "0",
+                    "groups without weight decay are so on purpose",
+                    "--set GROUP.weight_decay=V for one of them");
 }
 
 /* Keep goes on as the checkpoint would have: nothing of the schedule can be set. */
@@ -57261,10 +56938,9 @@ static bool ckr__decide_keeps(const ckr__decide *d)
 
 static ckr_result ckr__decide_unused(ckr__decide *d, const char *key, const char *value)
 {
-    return ckr__decide_say(d, "CKR_SET_UNUSED", CKR_EXACT, key, NULL, value,
-                           "--lr-policy keep goes on as the checkpoint would have: this has no "
-                           "effect",
-                           "another --lr-policy");
+    return ckr__say(d->c, "CKR_SET_UNUSED", CKR_EXACT, key, NULL, value,
+                    "--lr-policy keep goes on as the checkpoint would have: this has no effect",
+                    "another --lr-policy");
 }
 
 /* Splice scales the new curve to the LR that was used last, stretch takes of the new one a length
@@ -57389,8 +57065,8 @@ static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
     for (i = 0; i < old->n_lanes && (lr || !strcmp(x->key, "min_lr")); i++)
         ckr__span_add(&shown, ckr__lane_shown(old, x->key, i));
     ckr__format(subject, sizeof subject, "%s of the schedule", x->key);
-    return ckr__decide_say(d, "CKR_SET", CKR_CHANGED, subject, ckr__span_text(was, &shown),
-                           x->value, "asked for", NULL);
+    return ckr__say(d->c, "CKR_SET", CKR_CHANGED, subject, ckr__span_text(was, &shown), x->value,
+                    "asked for", NULL);
 }
 
 static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
@@ -57416,12 +57092,11 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
     if (!d->wanted || strcmp(d->wanted->clock, "sample") != 0)
         return d->src->batch == d->out->batch
                    ? CKR_OK
-                   : ckr__decide_say(d, "CKR_BATCH_STEPS", CKR_CHANGED, "batch_size",
-                                     d->src->batch ? old_value : NULL, x->value,
-                                     "the schedule's clock counts updates: it does not turn with "
-                                     "the batch, and an update now covers more or fewer samples",
-                                     "--set warmup_steps, decay_steps, total_steps scale the "
-                                     "schedule");
+                   : ckr__say(d->c, "CKR_BATCH_STEPS", CKR_CHANGED, "batch_size",
+                              d->src->batch ? old_value : NULL, x->value,
+                              "the schedule's clock counts updates: it does not turn with the "
+                              "batch, and an update now covers more or fewer samples",
+                              "--set warmup_steps, decay_steps, total_steps scale the schedule");
     ckr__format(old_value, sizeof old_value, "%.17g", d->wanted->rate);
     s = ckr__sched_copy(d->c, d->wanted);              /* the checkpoint's own stays     */
     if (!s) return d->c->err->code;
@@ -57429,8 +57104,8 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
     s->rate = v;
     d->wanted = s;
     d->asked_schedule = true;
-    return ckr__decide_say(d, "CKR_BATCH_SAMPLES", CKR_CHANGED, "batch_size", old_value, x->value,
-                           "the schedule's clock counts samples: it turns with the batch", NULL);
+    return ckr__say(d->c, "CKR_BATCH_SAMPLES", CKR_CHANGED, "batch_size", old_value, x->value,
+                    "the schedule's clock counts samples: it turns with the batch", NULL);
 }
 
 /* Does the schedule set the weight decay, too? */
@@ -57561,9 +57236,9 @@ static ckr_result ckr__decide_regroup(ckr__decide *d)
         from[i] = g.groups[i].rep;
     }
     for (i = 0; i < g.n_notes && r == CKR_OK; i++)
-        r = ckr__decide_say(d, g.notes[i].code, g.notes[i].severity, g.notes[i].subject,
-                            g.notes[i].old_value, g.notes[i].new_value, g.notes[i].reason,
-                            g.notes[i].remedy);
+        r = ckr__say(d->c, g.notes[i].code, g.notes[i].severity, g.notes[i].subject,
+                     g.notes[i].old_value, g.notes[i].new_value, g.notes[i].reason,
+                     g.notes[i].remedy);
     d->out->groups = made;
     d->out->n_groups = g.n_groups;
     if (r != CKR_OK || !d->before || d->before->n_lanes != d->src->n_groups) return r;
@@ -57623,8 +57298,8 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
         s->position = again ? 0 : (int64_t)(s->rate * (double)d->done);
         d->wanted = s;
         d->asked_schedule = true;
-        return ckr__decide_say(d, "CKR_SCHEDULE", CKR_CHANGED, "schedule", d->before->kind,
-                               d->t->schedule, "asked for", NULL);
+        return ckr__say(d->c, "CKR_SCHEDULE", CKR_CHANGED, "schedule", d->before->kind,
+                        d->t->schedule, "asked for", NULL);
     }
     s->position = (int64_t)ckr__sched_clock(s, (double)d->done);
     if (d->before && !strcmp(d->before->clock, s->clock)) {
@@ -57645,8 +57320,8 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     }
     d->wanted = s;
     d->asked_schedule = true;
-    return ckr__decide_say(d, "CKR_SCHEDULE", CKR_CHANGED, "schedule",
-                           d->before ? d->before->kind : NULL, d->t->schedule, "asked for", NULL);
+    return ckr__say(d->c, "CKR_SCHEDULE", CKR_CHANGED, "schedule",
+                    d->before ? d->before->kind : NULL, d->t->schedule, "asked for", NULL);
 }
 
 static ckr_result ckr__decide_join(ckr__decide *d)
@@ -57869,10 +57544,9 @@ static ckr_result ckr__decide_behind(ckr__decide *d)
         (double)ckr__run_end(d->after, d->done) < ckr__sched_done(&own, end) + 2)
         return CKR_OK;                         /* the Trainer ends with its schedule          */
     ckr__format(at, sizeof at, "update %.0f", ckr__sched_done(&own, end) + 2);
-    return ckr__decide_say(d, "CKR_W_LR_REBOUND", CKR_CHANGED, d->after->kind, NULL, at,
-                           "behind its end this scheduler goes on by itself: it rises again, or "
-                           "goes below 0",
-                           "end the run there, or give a schedule that reaches further");
+    return ckr__say(d->c, "CKR_W_LR_REBOUND", CKR_CHANGED, d->after->kind, NULL, at,
+                    "behind its end this scheduler goes on by itself: it rises again, or goes "
+                    "below 0", "end the run there, or give a schedule that reaches further");
 }
 
 /* Nanotron's decay has a length of its own, which a longer run does not change. */
@@ -57888,8 +57562,8 @@ static ckr_result ckr__decide_early(ckr__decide *d, ckr_severity mild, int64_t l
                 "the schedule ends before the run does, at update %lld: from there on the LR is "
                 "its last one", (long long)last);
     ckr__format(remedy, sizeof remedy, "--set decay_steps=%.0f lets it end with the run", length);
-    return ckr__decide_say(d, "CKR_W_LR_ENDS_EARLY", mild, "lr", NULL, at, reason,
-                           nanotron && d->asked_schedule ? remedy : NULL);
+    return ckr__say(d->c, "CKR_W_LR_ENDS_EARLY", mild, "lr", NULL, at, reason,
+                    nanotron && d->asked_schedule ? remedy : NULL);
 }
 
 /* Does the schedule fit the run: its end, values below 0, a curve that is undefined somewhere. */
@@ -57909,30 +57583,30 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
     r = ckr__sched_scan(d->c, d->after, first, (uint64_t)(last - first) + 1, &f);
     ckr__format(at, sizeof at, "update %lld", (long long)f.negative);
     if (r == CKR_OK && f.negative)
-        r = ckr__decide_say(d, "CKR_E_LR_NEGATIVE", CKR_ERROR, "lr", NULL, at,
-                            "the schedule goes below 0 from there on: gradient ascent",
-                            "end the run before, or let the schedule reach so far: "
-                            "--set total_steps=N, --lr-policy stretch");
+        r = ckr__say(d->c, "CKR_E_LR_NEGATIVE", CKR_ERROR, "lr", NULL, at,
+                     "the schedule goes below 0 from there on: gradient ascent",
+                     "end the run before, or let the schedule reach so far: --set total_steps=N, "
+                     "--lr-policy stretch");
     ckr__format(at, sizeof at, "update %lld", (long long)f.undefined);
     if (r == CKR_OK && f.undefined)
-        r = ckr__decide_say(d, "CKR_E_LR_UNDEFINED", CKR_ERROR, "lr", NULL, at,
-                            f.why ? f.why : "the schedule is not defined there", NULL);
+        r = ckr__say(d->c, "CKR_E_LR_UNDEFINED", CKR_ERROR, "lr", NULL, at,
+                     f.why ? f.why : "the schedule is not defined there", NULL);
     ckr__format(at, sizeof at, "update %lld", (long long)f.rise);
     if (r == CKR_OK && f.rise)
-        r = ckr__decide_say(d, "CKR_W_LR_REBOUND", CKR_CHANGED, "lr", NULL, at,
-                            "the schedule rises again after its end", NULL);
+        r = ckr__say(d->c, "CKR_W_LR_REBOUND", CKR_CHANGED, "lr", NULL, at,
+                     "the schedule rises again after its end", NULL);
     if (r == CKR_OK && f.never_decays && !f.end && ckr__curve_flat(d->after->curve))
-        r = ckr__decide_say(d, "CKR_W_LR_NEVER_DECAYS", mild, "lr", NULL, NULL,
-                            "the schedule never decays", NULL);
+        r = ckr__say(d->c, "CKR_W_LR_NEVER_DECAYS", mild, "lr", NULL, NULL,
+                     "the schedule never decays", NULL);
     ckr__format(at, sizeof at, "update %lld", (long long)f.end);
     if (r == CKR_OK && f.end && f.end <= d->done)
-        r = ckr__decide_say(d, "CKR_W_LR_PAST_END", mild, "lr", NULL, at,
-                            "the schedule has ended: it holds its last value",
-                            "--set total_steps=N with --lr-policy target or rewarm");
+        r = ckr__say(d->c, "CKR_W_LR_PAST_END", mild, "lr", NULL, at,
+                     "the schedule has ended: it holds its last value",
+                     "--set total_steps=N with --lr-policy target or rewarm");
     else if (r == CKR_OK && over)
-        r = ckr__decide_say(d, "CKR_W_RUN_OVER", mild, "updates", NULL, NULL,
-                            "the run ends at the step that is done: no update is left",
-                            "give it more updates: --set total_steps=N");
+        r = ckr__say(d->c, "CKR_W_RUN_OVER", mild, "updates", NULL, NULL,
+                     "the run ends at the step that is done: no update is left",
+                     "give it more updates: --set total_steps=N");
     else if (r == CKR_OK && f.ends_early && !f.negative)
         r = ckr__decide_early(d, mild, last, at);
     return r == CKR_OK && !f.rise && !f.negative ? ckr__decide_behind(d) : r;
@@ -57977,9 +57651,9 @@ static ckr_result ckr__decide_no_momentum(ckr__decide *d)
     for (i = 0; i < d->out->n_groups && ckr__cycles_momentum(d->after); i++) {
         const ckr_node *h = d->out->groups[i].hyper;
         if (ckr_node_get(h, "betas") || ckr_node_f64(ckr_node_get(h, "momentum"), &v)) continue;
-        return ckr__decide_say(d, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, d->after->kind, NULL, NULL,
-                               "it moves the momentum, and the optimizer has none",
-                               "cycle_momentum=False in --to-schedule");
+        return ckr__say(d->c, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, d->after->kind, NULL, NULL,
+                        "it moves the momentum, and the optimizer has none",
+                        "cycle_momentum=False in --to-schedule");
     }
     return CKR_OK;
 }
@@ -58057,17 +57731,15 @@ static ckr_result ckr__decide_told(ckr__decide *d)
     if (r != CKR_OK) return r;
     ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
     ckr__format(now, sizeof now, "%.17g", row[lane]);
-    return ckr__decide_say(d, "CKR_E_SCHEDULE_TOLD", CKR_ERROR, subject,
-                           ckr__node_text_of(d->c, ckr__node_float(d->c, s->lanes[lane].anchor)),
-                           now,
-                           "the saved LR is not what --schedule says for the next update: it is "
-                           "another run's, or one of its numbers is wrong",
-                           ckr__function_top(s, &top) && !ckr__has(s->params, "lr_init")
-                               ? "add lr_init=LR, the LR that the optimizer was built with, where "
-                                 "that is not the first group's; or leave --schedule out and keep "
-                                 "the curve"
-                               : "give --schedule as the saved run had it, or leave it out and "
-                                 "keep the curve");
+    return ckr__say(d->c, "CKR_E_SCHEDULE_TOLD", CKR_ERROR, subject,
+                    ckr__node_text_of(d->c, ckr__node_float(d->c, s->lanes[lane].anchor)), now,
+                    "the saved LR is not what --schedule says for the next update: it is another "
+                    "run's, or one of its numbers is wrong",
+                    ckr__function_top(s, &top) && !ckr__has(s->params, "lr_init")
+                        ? "add lr_init=LR, the LR that the optimizer was built with, where that is "
+                          "not the first group's; or leave --schedule out and keep the curve"
+                        : "give --schedule as the saved run had it, or leave it out and keep the "
+                          "curve");
 }
 
 /* An unknown curve is said once, where somebody asks for it. */
@@ -58083,19 +57755,19 @@ static ckr_result ckr__decide_opaque(ckr__decide *d)
     for (i = 0; i < d->src->n_groups && !told; i++)
         told = ckr_node_get(d->src->groups[i].hyper, "lr") != NULL;
     if (!d->before && !d->wanted && d->out->n_groups && !hidden)
-        return ckr__decide_say(d, "CKR_N_NO_SCHEDULE", told ? CKR_EXACT : CKR_CHANGED, "schedule",
-                               NULL, NULL,
-                               told ? "there is no scheduler beside the groups: their LR stays"
-                               : to && to->lr_told_by
-                                   ? to->lr_told_by
-                                   : "no file tells the LR: it is what the coming run is started "
-                                     "with, and has to be the saved run's",
-                               remedy);
+        return ckr__say(d->c, "CKR_N_NO_SCHEDULE", told ? CKR_EXACT : CKR_CHANGED, "schedule", NULL,
+                        NULL,
+                        told
+                            ? "there is no scheduler beside the groups: their LR stays"
+                            : to && to->lr_told_by
+                            ? to->lr_told_by
+                            : "no file tells the LR: it is what the coming run is started with, "
+                              "and has to be the saved run's", remedy);
     if (!hidden && (!d->before || !d->before->opaque)) return CKR_OK;
-    return ckr__decide_say(d, "CKR_W_SCHEDULE_UNKNOWN",
-                           d->t->n_sets || d->t->schedule ? CKR_APPROX : CKR_CHANGED,
-                           d->before ? d->before->kind : "schedule", NULL, NULL,
-                           hidden ? hidden : "the file does not hold the schedule's curve", remedy);
+    return ckr__say(d->c, "CKR_W_SCHEDULE_UNKNOWN",
+                    d->t->n_sets || d->t->schedule ? CKR_APPROX : CKR_CHANGED,
+                    d->before ? d->before->kind : "schedule", NULL, NULL,
+                    hidden ? hidden : "the file does not hold the schedule's curve", remedy);
 }
 
 /* A policy that cannot be had is an entry; what would be is not known. */
@@ -58104,9 +57776,8 @@ static ckr_result ckr__decide_refused(ckr__decide *d)
     const ckr_error e = *d->c->err;
     ckr__error_reset(d->c);
     d->after = NULL;
-    return ckr__note(d->c, d->notes, d->n_notes, ckr_item_name(e.item), CKR_ERROR,
-                     ckr__strdup(d->c, e.where), NULL, NULL, ckr__strdup(d->c, e.text),
-                     e.remedy[0] ? ckr__strdup(d->c, e.remedy) : NULL);
+    return ckr__say(d->c, ckr_item_name(e.item), CKR_ERROR, ckr__strdup(d->c, e.where), NULL, NULL,
+                    ckr__strdup(d->c, e.text), e.remedy[0] ? ckr__strdup(d->c, e.remedy) : NULL);
 }
 
 /* *out starts as the source's state. */
@@ -58624,8 +58295,8 @@ static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
     r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
     for (i = 0; i < p->rng.n_notes && r == CKR_OK; i++) {
         const ckr_note *n = &p->rng.notes[i];
-        r = ckr__note(&p->ctx, &p->notes, &p->n_notes, n->code, n->severity, n->subject,
-                      n->old_value, n->new_value, n->reason, n->remedy);
+        r = ckr__say(&p->ctx, n->code, n->severity, n->subject, n->old_value, n->new_value,
+                     n->reason, n->remedy);
     }
     return r == CKR_OK ? ckr__plan_streams(p, &p->src->state) : r;
 }
@@ -58653,7 +58324,7 @@ static bool ckr__recovers(const ckr_note *n)
 
 /* `strict` takes approx and lost for errors; so does RECOVER, and changes too. One entry then says
    what would allow the rest. */
-static ckr_result ckr__plan_policy(ckr_plan *p)
+static void ckr__plan_policy(ckr_plan *p)
 {
     const bool recover = p->target.mode == CKR_MODE_RECOVER;
     uint64_t i, n = 0;
@@ -58663,18 +58334,17 @@ static ckr_result ckr__plan_policy(ckr_plan *p)
         if (e->severity == CKR_APPROX || e->severity == CKR_LOST) n += p->target.strict || recover;
         else if (e->severity == CKR_CHANGED) n += recover && !ckr__recovers(e);
     }
-    if (!n) return CKR_OK;
+    if (!n) return;
     ckr__format(what, sizeof what, "%llu entries are not %s", (unsigned long long)n,
                 recover ? "exact, and RECOVER allows nothing else"
                      : "exact or changed as asked, and strict allows nothing else");
-    return ckr__note(&p->ctx, &p->notes, &p->n_notes, recover ? "CKR_E_RECOVER" : "CKR_E_STRICT",
-                     CKR_ERROR, NULL, NULL, NULL, what,
-                     recover ? "--mode continue" : "leave out --strict");
+    ckr__say(&p->ctx, recover ? "CKR_E_RECOVER" : "CKR_E_STRICT", CKR_ERROR, NULL, NULL,
+             NULL, what, recover ? "--mode continue" : "leave out --strict");
 }
 
 /* What reading found belongs into the report too, unless the dialect's writer has said the same.
    What it found wrong and could do without is lost. */
-static ckr_result ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
+static void ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
 {
     const uint64_t own = p->n_notes;
     uint64_t i, k;
@@ -58685,17 +58355,16 @@ static ckr_result ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
                                       : n->severity == CKR_ERROR ? CKR_LOST
                                                                  : n->severity;
         for (k = 0; k < own && strcmp(p->notes[k].code, n->code) != 0; k++) {}
-        if (k < own) continue;
-        ckr__note(&p->ctx, &p->notes, &p->n_notes, n->code, severity, n->subject, n->old_value,
-                  n->new_value,
-                  beside ? "this later step is not whole: the one before it is taken" : n->reason,
-                  beside ? NULL : n->remedy);
+        if (k == own)
+            ckr__say(&p->ctx, n->code, severity, n->subject, n->old_value, n->new_value,
+                     beside
+                         ? "this later step is not whole: the one before it is taken"
+                         : n->reason, beside ? NULL : n->remedy);
     }
-    return p->ctx.err->code;
 }
 
 /* An entry for each component that is left out, so that a report never passes over what is lost. */
-static ckr_result ckr__plan_components(ckr_plan *p, const ckr_state *s)
+static void ckr__plan_components(ckr_plan *p, const ckr_state *s)
 {
     static const char *const name[] = {"params", "optimizer", "groups", "schedule",
                                        "rng",    "progress",  "data"};
@@ -58705,13 +58374,11 @@ static ckr_result ckr__plan_components(ckr_plan *p, const ckr_state *s)
         if (!(p->target.without & (1u << i))) continue;
         if ((1u << i) == CKR_PROGRESS)
             ckr__format(step, sizeof step, "step %lld -> 0", (long long)s->progress.step);
-        ckr__note(&p->ctx, &p->notes, &p->n_notes, "CKR_WITHOUT", CKR_CHANGED, name[i],
-                  "in the checkpoint", step,
-                  p->target.mode == CKR_MODE_TRANSFER ? "asked for: transfer takes weights only"
-                                                      : "asked for",
-                  NULL);
+        ckr__say(&p->ctx, "CKR_WITHOUT", CKR_CHANGED, name[i], "in the checkpoint", step,
+                 p->target.mode == CKR_MODE_TRANSFER
+                     ? "asked for: transfer takes weights only"
+                     : "asked for", NULL);
     }
-    return p->ctx.err->code;
 }
 
 static ckr_verdict ckr__verdict(int severity)
@@ -58902,8 +58569,6 @@ static ckr_result ckr__plan_decisions(ckr_plan *p, const ckr_state *s)
     d.src = s;
     d.t = &p->target;
     d.out = &p->state;
-    d.notes = &p->notes;
-    d.n_notes = &p->n_notes;
     r = ckr__decide_all(&d);
     p->facts.groups = p->state.groups;
     p->facts.n_groups = p->state.n_groups;
@@ -58914,7 +58579,7 @@ static ckr_result ckr__plan_decisions(ckr_plan *p, const ckr_state *s)
 }
 
 /* Parameters that are written in another dtype, where the dialect has not said so. */
-static ckr_result ckr__plan_dtype(ckr_plan *p)
+static void ckr__plan_dtype(ckr_plan *p)
 {
     bool *seen = CKR__NEW_N(&p->ctx, bool, 2 * p->out.n_tensors);
     const ckr_tensor *first = NULL;
@@ -58922,7 +58587,7 @@ static ckr_result ckr__plan_dtype(ckr_plan *p)
     char text[40];
     for (i = 0; i < p->n_notes; i++)
         if (!strcmp(p->notes[i].code, "CKR_DTYPE_CAST") || !strcmp(p->notes[i].code, "CKR_W_CAST"))
-            return CKR_OK;
+            return;
     for (i = 0; seen && i < p->out.n_files; i++)
         for (k = 0; k < p->out.files[i]->n_entries; k++)
             for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
@@ -58935,10 +58600,9 @@ static ckr_result ckr__plan_dtype(ckr_plan *p)
                 n++;
             }
     ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
-    if (!n) return p->ctx.err->code;
-    return ckr__note(&p->ctx, &p->notes, &p->n_notes, "CKR_DTYPE_CAST", CKR_CHANGED, text,
-                     ckr_dtype_name(first->dtype), ckr_dtype_name(p->target.dtype), "--dtype",
-                     NULL);
+    if (n)
+        ckr__say(&p->ctx, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
+                 ckr_dtype_name(p->target.dtype), "--dtype", NULL);
 }
 
 /* >>plan.proof ---------------------------------------------------------------- */
@@ -59002,10 +58666,9 @@ static ckr_result ckr__plan_hold(ckr_plan *p, ckr_severity severity, const char 
                                  const char *why)
 {
     const bool refused = severity == CKR_ERROR;
-    return ckr__note(&p->ctx, &p->notes, &p->n_notes,
-                     refused ? "CKR_E_SCHEDULE_HOLD" : "CKR_W_SCHEDULE_FIT", severity,
-                     p->facts.after->kind, NULL, now ? ckr__strdup(&p->ctx, now) : NULL, why,
-                     refused ? p->out.remedy : NULL);
+    return ckr__say(&p->ctx, refused ? "CKR_E_SCHEDULE_HOLD" : "CKR_W_SCHEDULE_FIT", severity,
+                    p->facts.after->kind, NULL, now ? ckr__strdup(&p->ctx, now) : NULL, why,
+                    refused ? p->out.remedy : NULL);
 }
 
 /* A schedule that cannot be had gets the ways that can as its remedy. */
@@ -59020,10 +58683,9 @@ static void ckr__plan_hold_remedy(ckr_plan *p)
 /* It goes on as it was, and nobody knows how. */
 static ckr_result ckr__plan_unknown(ckr_plan *p, const ckr_schedule *s)
 {
-    return ckr__note(&p->ctx, &p->notes, &p->n_notes, "CKR_W_SCHEDULE_UNKNOWN", CKR_CHANGED,
-                     s->kind, NULL, NULL, s->reason,
-                     "let the script set the clock and the base LRs (last_epoch of torch's "
-                     "schedulers), and save the scheduler's state_dict() from then on");
+    return ckr__say(&p->ctx, "CKR_W_SCHEDULE_UNKNOWN", CKR_CHANGED, s->kind, NULL, NULL, s->reason,
+                    "let the script set the clock and the base LRs (last_epoch of torch's "
+                    "schedulers), and save the scheduler's state_dict() from then on");
 }
 
 static ckr_result ckr__plan_proof(ckr_plan *p)
@@ -59105,24 +58767,30 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
     if (r == CKR_OK) r = ckr__dialect_variant(&p->ctx, d, p->target.variant);
     if (r == CKR_OK && !decisions_only) r = ckr__dialect_takes(&p->ctx, d, &p->target);
-    if (r == CKR_OK) r = ckr__plan_components(p, &src->state);
-    if (r == CKR_OK) r = ckr__plan_decisions(p, &src->state);
+    if (r == CKR_OK) {
+        ckr__plan_components(p, &src->state);
+        r = ckr__plan_decisions(p, &src->state);
+    }
     if (r == CKR_OK) r = ckr__plan_rng(p, d);
     from = src->state.dialect ? ckr__dialect_find(src->state.dialect) : NULL;
     if (r == CKR_OK && !decisions_only && from && from != d && from->faults_fn)
-        r = from->faults_fn(&p->ctx, &p->state, &p->target, &p->notes, &p->n_notes);
+        r = from->faults_fn(&p->ctx, &p->state, &p->target);
     p->ctx.refused = false;
     if (r == CKR_OK && !decisions_only)
-        r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out, &p->notes, &p->n_notes);
+        r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out);
+    if (r == CKR_OK) r = p->ctx.err->code;
     if (r == CKR_OK && !decisions_only && ckr__severity_max(p->notes, p->n_notes) < CKR_ERROR)
         r = ckr__plan_proof(p);
     ckr__plan_hold_remedy(p);
     p->facts.settings = p->out.settings;
     p->facts.n_settings = p->out.n_settings;
     p->target.topology.zero = p->out.zero;
-    if (r == CKR_OK && p->target.dtype != CKR_DTYPE_NONE) r = ckr__plan_dtype(p);
-    if (r == CKR_OK) r = ckr__plan_inherit(p, &src->state);
-    if (r == CKR_OK) r = ckr__plan_policy(p);
+    if (r == CKR_OK && p->target.dtype != CKR_DTYPE_NONE) ckr__plan_dtype(p);
+    if (r == CKR_OK) {
+        ckr__plan_inherit(p, &src->state);
+        ckr__plan_policy(p);
+        r = p->ctx.err->code;
+    }
     ckr__plan_verdict(p);
     if (r == CKR_OK && p->facts.verdict != CKR_VERDICT_REFUSED &&
         depth == CKR__PLAN_WHOLE) {
@@ -59348,13 +59016,14 @@ static ckr_result ckr__trust_say(ckr__trust *x, const ckr_tensor *t, const ckr_p
                 : p->target.repair ? ", and nothing proves which is right"
                                   : "");
     if (!taken) x->refused = true;
-    return ckr__note(&x->plan->ctx, &x->plan->notes, &x->plan->n_notes,
-                     taken ? "CKR_REPAIRED" : "CKR_E_REPLICA_DIFFERS",
-                     taken ? CKR_CHANGED : CKR_ERROR,
-                     ckr__printf(&x->plan->ctx, "%s (%s)", t->name, t->slot), NULL, taken, what,
-                     taken   ? NULL
-                     : could ? "--repair takes the one that its master, or its parameter, proves"
-                             : "put back the right file; a component can be left out: --without");
+    return ckr__say(&x->plan->ctx, taken ? "CKR_REPAIRED" : "CKR_E_REPLICA_DIFFERS",
+                    taken ? CKR_CHANGED : CKR_ERROR,
+                    ckr__printf(&x->plan->ctx, "%s (%s)", t->name, t->slot), NULL, taken, what,
+                    taken
+                        ? NULL
+                        : could
+                        ? "--repair takes the one that its master, or its parameter, proves"
+                        : "put back the right file; a component can be left out: --without");
 }
 
 /* A copy that differs in n elements. */
@@ -59447,9 +59116,9 @@ static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
         r = ckr__master_differs(x->c, &x->crew, t, param, &n);
         if (r != CKR_OK || !n) continue;
         x->refused = true;
-        r = ckr__note(c, &x->plan->notes, &x->plan->n_notes, "CKR_E_MASTER_DIFFERS", CKR_ERROR,
-                      t->name, NULL, NULL, ckr__master_text(c, t, param, n),
-                      "put back the right files; --without optimizer leaves out the masters");
+        r = ckr__say(c, "CKR_E_MASTER_DIFFERS", CKR_ERROR, t->name, NULL, NULL,
+                     ckr__master_text(c, t, param, n),
+                     "put back the right files; --without optimizer leaves out the masters");
     }
     return r;
 }
@@ -60610,8 +60279,8 @@ static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ck
             ckr__format(what, sizeof what,
                         "%llu elements of the copy in %.300s differ from the first one",
                         (unsigned long long)n, ckr__file_path(&k->ckpt->ctx, t->pieces[i].file));
-            r = ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_REPLICA_DIFFERS", CKR_ERROR,
-                          ckr__printf(&k->c, "%s (%s)", t->name, t->slot), NULL, NULL, what, NULL);
+            r = ckr__say(&k->c, "CKR_E_REPLICA_DIFFERS", CKR_ERROR,
+                         ckr__printf(&k->c, "%s (%s)", t->name, t->slot), NULL, NULL, what, NULL);
         }
     }
     return r;
@@ -60623,8 +60292,8 @@ static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_
     uint64_t n;
     ckr_result r = ckr__master_differs(&k->c, crew, master, param, &n);
     if (r != CKR_OK || !n) return r;
-    return ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_MASTER_DIFFERS", CKR_ERROR, master->name,
-                     NULL, NULL, ckr__master_text(&k->c, master, param, n), NULL);
+    return ckr__say(&k->c, "CKR_E_MASTER_DIFFERS", CKR_ERROR, master->name, NULL, NULL,
+                    ckr__master_text(&k->c, master, param, n), NULL);
 }
 
 static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16]);
@@ -60649,8 +60318,8 @@ static ckr_result ckr__check_rng(ckr__checker *k)
         const ckr_note *n = &out.notes[i];
         for (m = 0; m < sizeof codes / sizeof *codes && strcmp(n->code, codes[m]) != 0; m++) {}
         if (m < sizeof codes / sizeof *codes)
-            r = ckr__note(&k->c, &k->notes, &k->n_notes, n->code, n->severity, n->subject,
-                          n->old_value, n->new_value, n->reason, n->remedy);
+            r = ckr__say(&k->c, n->code, n->severity, n->subject, n->old_value, n->new_value,
+                         n->reason, n->remedy);
     }
     return r;
 }
@@ -60730,6 +60399,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report
     k->c.notes = &k->notes;
     k->c.n_notes = &k->n_notes;
     r = ckr__check_all(k);
+    if (r == CKR_OK) r = k->c.err->code;
     out->notes = k->notes;
     out->n_notes = k->n_notes;
     out->bytes_read = k->bytes_read;
@@ -60885,6 +60555,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt
     d->c.n_notes = &d->n_others;
     r = ckr__diff_tensors(d);
     if (r == CKR_OK) r = ckr__diff_others(d);
+    if (r == CKR_OK) r = d->c.err->code;
     out->tensors = d->tensors;
     out->n_tensors = d->n_tensors;
     out->others = d->others;
@@ -61024,15 +60695,14 @@ static ckr_result ckr__check_members(ckr__checker *k)
     for (n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
     for (i = 0; i < j.n && r == CKR_OK; i++)
         if (j.list[i].wrong)
-            r = ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_MEMBER_CRC", CKR_ERROR,
-                          ckr__printf(&k->c, "%s: %s", j.list[i].file->path,
-                                      j.list[i].member->name),
-                          NULL, NULL, "the member's bytes do not match its CRC-32", NULL);
+            r = ckr__say(&k->c, "CKR_E_MEMBER_CRC", CKR_ERROR,
+                         ckr__printf(&k->c, "%s: %s", j.list[i].file->path,
+                                     j.list[i].member->name),
+                         NULL, NULL, "the member's bytes do not match its CRC-32", NULL);
     if (r == CKR_OK && j.n_packed)
-        r = ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_N_MEMBER_DEFLATED", CKR_EXACT, "members",
-                      NULL, ckr__printf(&k->c, "%llu not checked", (unsigned long long)j.n_packed),
-                      "they are compressed, as TorchScript's code is; no tensor lies in them",
-                      NULL);
+        r = ckr__say(&k->c, "CKR_N_MEMBER_DEFLATED", CKR_EXACT, "members", NULL,
+                     ckr__printf(&k->c, "%llu not checked", (unsigned long long)j.n_packed),
+                     "they are compressed, as TorchScript's code is; no tensor lies in them", NULL);
     ckr__crew_free(&crew);
     return r;
 }
@@ -61191,14 +60861,11 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
         ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
         ckr__format(was, sizeof was, "%.17g", x->lanes[lane].anchor);
         if (r == CKR_OK)
-            r = ckr__note(c, &s->notes, &s->n_notes,
-                          better ? "CKR_SCHEDULE_FITTED" : "CKR_W_LR_DRIFT", CKR_CHANGED,
-                          better ? "timescale" : subject, better ? NULL : was,
-                          better ? ckr__node_text_of(c, ckr_node_get(x->params, "timescale"))
-                                 : NULL,
-                          better ? "not told; this one gives the saved LR"
-                                 : "the saved LR is not what --schedule says at this step",
-                          NULL);
+            r = ckr__say(c, better ? "CKR_SCHEDULE_FITTED" : "CKR_W_LR_DRIFT", CKR_CHANGED,
+                         better ? "timescale" : subject, better ? NULL : was,
+                         better ? ckr__node_text_of(c, ckr_node_get(x->params, "timescale")) : NULL,
+                         better ? "not told; this one gives the saved LR"
+                                : "the saved LR is not what --schedule says at this step", NULL);
     }
     if (r == CKR_OK) r = ckr__told_top(c, x, off);
     if (old && old->unclocked && !x->every) {
@@ -61224,9 +60891,8 @@ static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const ckr_open_d
     ckr_result r = CKR_OK;
     if (!spec && !(desc && desc->curve_fn)) return CKR_OK;
     if (old && !old->opaque)
-        return ckr__note(c, &s->notes, &s->n_notes, "CKR_SCHEDULE_KNOWN", CKR_EXACT, old->kind,
-                         NULL, NULL,
-                         "the checkpoint tells its schedule: --schedule was not needed", NULL);
+        return ckr__say(c, "CKR_SCHEDULE_KNOWN", CKR_EXACT, old->kind, NULL, NULL,
+                        "the checkpoint tells its schedule: --schedule was not needed", NULL);
     bases = CKR__NEW_N(c, double, n);
     if (!bases) return c->err->code;
     for (i = 0; i < n; i++) {
@@ -61312,7 +60978,7 @@ static void ckr__clock_align(ckr_state *s)
 }
 
 /* The names that the side file keeps for an optimizer's numbers, where the caller gives none. */
-static void ckr__side_order(ckr__ctx *c, const ckr_node *side, const ckr_open_desc *desc,
+static bool ckr__side_order(ckr__ctx *c, const ckr_node *side, const ckr_open_desc *desc,
                             ckr_open_desc *out)
 {
     const ckr_node *list = ckr_node_get(side, "names");
@@ -61320,14 +60986,16 @@ static void ckr__side_order(ckr__ctx *c, const ckr_node *side, const ckr_open_de
     uint64_t i;
     memset(out, 0, sizeof *out);
     if (desc) *out = *desc;
-    if (out->names || !ckr_node_is_list(list) || !list->count) return;
+    if (out->names || !ckr_node_is_list(list) || !list->count) return true;
     names = CKR__NEW_N(c, const char *, list->count);
-    for (i = 0; names && i < list->count; i++) {
+    if (!names) return false;
+    for (i = 0; i < list->count; i++) {
         names[i] = ckr_node_str(list->u.items[i]);
-        if (!names[i]) return;
+        if (!names[i]) return true;
     }
     out->names = names;
     out->n_names = (size_t)list->count;
+    return true;
 }
 
 static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_open_desc *desc)
@@ -61346,8 +61014,8 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
     ckr__state_init(&k->state);
     k->state.vocab = vocab ? vocab : told;
     k->state.carried = ckr_node_get(k->side, "carried");
-    ckr__side_order(c, k->side, desc, &named);
-    r = ckr__failed(c) ? c->err->code : d->read_fn(c, k->dir, &named, &k->state);
+    if (!ckr__side_order(c, k->side, desc, &named)) return c->err->code;
+    r = d->read_fn(c, k->dir, &named, &k->state);
     if (r == CKR_E_MISMATCH && c->err->item == CKR_ITEM_TRAINER_NAMES && !(desc && desc->names)) {
         ckr__error_reset(c);        /* the files win: they are another run's            */
         ckr__state_init(&k->state);
@@ -61360,13 +61028,13 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
         k->state.carried = ckr_node_get(k->side, "carried");
         r = d->read_fn(c, k->dir, desc, &k->state);
         if (r == CKR_OK)
-            r = ckr__note(c, &k->state.notes, &k->state.n_notes, "CKR_W_SIDE_FILE", CKR_CHANGED,
-                          CKR__SIDE_FILE, NULL, NULL,
-                          "its vocabulary does not belong to these files; it was not used", NULL);
+            r = ckr__say(c, "CKR_W_SIDE_FILE", CKR_CHANGED, CKR__SIDE_FILE, NULL, NULL,
+                         "its vocabulary does not belong to these files; it was not used", NULL);
     }
     k->state.as_file = d->as_file;
     if (r == CKR_OK) r = ckr__side_schedule(c, &k->state, k->side);
     if (r == CKR_OK) r = ckr__told_schedule(c, &k->state, desc);
+    if (r == CKR_OK) r = c->err->code;
     ckr__clock_align(&k->state);
     return r;
 }
@@ -61425,8 +61093,8 @@ static ckr_result ckr__say_part(ckr_ckpt *k, const char *path, ckr_result r)
     remedy = ckr__printf(c, "open %s", dir);
     if (!remedy) return r != CKR_OK ? r : c->err->code;
     if (r != CKR_OK) return ckr__remedy(c->err, r, remedy);
-    return ckr__note(c, &k->state.notes, &k->state.n_notes, "CKR_W_ONE_FILE", CKR_EXACT, path, NULL,
-                     NULL, ckr__printf(c, "one file of a checkpoint of %s", d->name), remedy);
+    return ckr__say(c, "CKR_W_ONE_FILE", CKR_EXACT, path, NULL, NULL,
+                    ckr__printf(c, "one file of a checkpoint of %s", d->name), remedy);
 }
 
 static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *desc)
@@ -62088,11 +61756,10 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
         if (found && hex && (!strcmp(have->u.str, hex) ||
                              ckr__check_step(k, tables, s->tensors[index], steps[index], hex)))
             continue;
-        ckr__note(&k->c, &k->notes, &k->n_notes, "CKR_E_SIDE_DIGEST", CKR_ERROR, key->u.str, hex,
-                  found ? have->u.str : NULL,
-                  found ? "the tensor is not what was written"
-                        : "the tensor was written and is missing now",
-                  NULL);
+        ckr__say(&k->c, "CKR_E_SIDE_DIGEST", CKR_ERROR, key->u.str, hex,
+                 found ? have->u.str : NULL,
+                 found ? "the tensor is not what was written"
+                       : "the tensor was written and is missing now", NULL);
     }
     ckr__map_free(&at);
     return k->c.err->code;
@@ -62103,8 +61770,7 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
 static ckr_result ckr__diff_note(ckr__differ *d, const char *code, const char *subject,
                                  const char *x, const char *y)
 {
-    return ckr__note(&d->c, &d->others, &d->n_others, code, CKR_CHANGED, subject, x, y,
-                     "the sides differ", NULL);
+    return ckr__say(&d->c, code, CKR_CHANGED, subject, x, y, "the sides differ", NULL);
 }
 
 /* Is every number within 2 units in the last place, and all else equal? A learning rate that is
@@ -62163,13 +61829,13 @@ static ckr_result ckr__diff_groups(ckr__differ *d)
     return d->c.err->code;
 }
 
-static ckr_result ckr__diff_number(ckr__differ *d, const char *code, const char *subject, int64_t x,
-                                   int64_t y)
+static void ckr__diff_number(ckr__differ *d, const char *code, const char *subject, int64_t x,
+                             int64_t y)
 {
     const char *none = "not recorded";
-    if (x == y) return CKR_OK;
-    return ckr__diff_note(d, code, subject, x < 0 ? none : ckr__printf(&d->c, "%lld", (long long)x),
-                          y < 0 ? none : ckr__printf(&d->c, "%lld", (long long)y));
+    if (x == y) return;
+    ckr__diff_note(d, code, subject, x < 0 ? none : ckr__printf(&d->c, "%lld", (long long)x),
+                   y < 0 ? none : ckr__printf(&d->c, "%lld", (long long)y));
 }
 
 typedef struct ckr__diff_stream { const ckr_stream *stream; uint64_t sum; } ckr__diff_stream;
@@ -62439,8 +62105,7 @@ static const char *ckr__rest_text(ckr__differ *d, const ckr__rest *e)
 
 static ckr_result ckr__diff_unseen(ckr__differ *d, const char *subject, const char *why)
 {
-    return ckr__note(&d->c, &d->others, &d->n_others, "CKR_DIFF_NOT_COMPARED", CKR_APPROX, subject,
-                     NULL, NULL, why, NULL);
+    return ckr__say(&d->c, "CKR_DIFF_NOT_COMPARED", CKR_APPROX, subject, NULL, NULL, why, NULL);
 }
 
 static ckr_result ckr__rest_pair(ckr__differ *d, const ckr__rest *x, const ckr__rest *y)
