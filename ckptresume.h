@@ -18198,7 +18198,7 @@ static ckr_node *ckr__without_kind(ckr__ctx *c, const ckr_node *d)
     return out;
 }
 
-/* A saved LR is one number, of another program's libm: nearer than this to the curve's it is its. */
+/* A saved LR is one number, of another libm: it is the curve's where it is nearer than this. */
 #define CKR__LR_SAVED 1e-9
 
 /* The largest relative difference of the groups' LR from what the schedule says at its position;
