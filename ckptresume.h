@@ -27758,13 +27758,42 @@ typedef struct ckr__part {
     int32_t           rank;    /* who stored it, in the dialect's order; -1: not known     */
 } ckr__part;
 
+static bool ckr__is_number(const ckr_node *n)
+{
+    return n->kind == CKR_NODE_INT || n->kind == CKR_NODE_FLOAT;
+}
+
+/* One value in memory as a tensor without axes. NULL: out of memory. */
+static const ckr_view *ckr__value_view(ckr__ctx *c, ckr_dtype dtype, const void *bytes)
+{
+    struct both { ckr_view view; int64_t shape[1]; uint8_t bytes[8]; } *b;
+    b = (struct both *)ckr__arena(c, sizeof *b);
+    if (!b) return NULL;
+    b->view.dtype = dtype;
+    b->view.big_endian = ckr__host_big_endian();
+    b->view.file = CKR_NO_FILE;
+    b->view.shape = b->view.stride = b->shape;
+    b->view.bytes = b->bytes;
+    b->view.data_bytes = sizeof b->bytes;
+    memcpy(b->bytes, bytes, ckr_dtype_size(dtype));
+    return &b->view;
+}
+
+/* Python's number: int64 or float64, by which a writer knows what it was. */
+static const ckr_view *ckr__number_view(ckr__ctx *c, const ckr_node *n)
+{
+    return ckr__value_view(c, n->kind == CKR_NODE_INT ? CKR_DTYPE_I64 : CKR_DTYPE_F64, &n->u);
+}
+
 /* A tensor that is being filled. */
 typedef struct ckr__held {
     ckr_tensor       *tensor;  /* of the state                                             */
     ckr_tensor       *wide;    /* the same with padding rows, in no state; NULL: it has none */
     uint32_t          n_dims;
     const int64_t    *shape;   /* as stored                                                */
+    bool              alone;
     struct ckr__held *next;    /* the name's next slot, as they came; or NULL              */
+    struct ckr__held *mended;  /* as it would be without its writer's defect; or NULL      */
 } ckr__held;
 
 typedef struct ckr__load {
@@ -27795,6 +27824,13 @@ static ckr__held *ckr__held_of(const ckr__load *l, const char *name)
     return ckr__map_find(&l->names, name, strlen(name), &at) ? l->held[at] : NULL;
 }
 
+/* The slot among those of a name; or NULL. */
+static ckr__held *ckr__held_slot(ckr__held *h, const char *slot)
+{
+    while (h && strcmp(h->tensor->slot, slot) != 0) h = h->next;
+    return h;
+}
+
 /* A tensor like t without pieces, in no state. NULL: out of memory. */
 static ckr_tensor *ckr__tensor_like(ckr__ctx *c, const ckr_tensor *t)
 {
@@ -27813,6 +27849,7 @@ static ckr__held *ckr__held_make(ckr__load *l, const ckr__part *p)
     int64_t rows[CKR_MAX_DIMS];
     ckr__held *h = CKR__NEW(l->c, ckr__held);
     if (!h) return NULL;
+    h->alone = p->alone;
     h->n_dims = p->alone ? p->view->n_dims : p->n_dims;
     h->shape = p->alone ? p->view->shape : p->shape;
     if (h->n_dims) memcpy(rows, h->shape, h->n_dims * sizeof *rows);
@@ -27978,10 +28015,16 @@ static void ckr__load_next(ckr__load *l, const char *name)
     for (; h; h = h->next) ckr__load_order(l, h->tensor);
 }
 
-/* Ends it, after an error too. Tensors that no ckr__load_next named come last, as they came. */
+static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t);
+
+/* Ends it, after an error too. Tensors that no ckr__load_next named come last, as they came. Those
+   with padding rows are checked here: the core does not see them. */
 static ckr_result ckr__load_done(ckr__load *l)
 {
+    const ckr__held *h;
     uint64_t i;
+    for (i = 0; l->padding && i < l->n_held && !ckr__failed(l->c); i++)
+        for (h = l->held[i]; h; h = h->next) if (h->wide) ckr__tensor_check(l->c, h->wide);
     for (i = 0; l->n_order && i < l->s->n_tensors; i++) ckr__load_order(l, l->s->tensors[i]);
     if (l->n_order && !ckr__failed(l->c)) l->s->tensors = l->order;
     ckr__map_free(&l->names);
@@ -28079,6 +28122,17 @@ static ckr_dtype ckr__cast_of(const ckr_tensor *param, const ckr_tensor *master,
     const bool cast = as != CKR_DTYPE_NONE && as != param->dtype && ckr__is_float(param->dtype);
     *from = cast && master ? master : param;
     return cast ? as : param->dtype;
+}
+
+/* The same of what is held: `param` is a parameter's first slot. */
+static ckr_dtype ckr__held_cast(const ckr__held *param, ckr_dtype as, const ckr__held **from)
+{
+    const ckr__held *master = ckr__held_slot(param->next, "master");
+    const ckr_tensor *t;
+    const ckr_dtype dtype =
+        ckr__cast_of(param->tensor, master ? master->tensor : NULL, as, &t);
+    *from = t == param->tensor ? param : master;
+    return dtype;
 }
 
 /* >>kit.curve ----------------------------------------------------------------- */
@@ -33452,28 +33506,6 @@ static ckr_result ckr__ac_bad(ckr__ac *r, const ckr__ac_file *f, const char *whe
 {
     return ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, f->path, CKR_NO_OFFSET, where,
                      "%s was expected", expected);
-}
-
-static bool ckr__is_number(const ckr_node *n)
-{
-    return n->kind == CKR_NODE_INT || n->kind == CKR_NODE_FLOAT;
-}
-
-/* Python's number as a tensor without axes that lies in memory: int64 or float64, by which a writer
-   knows what it was. NULL: out of memory. */
-static const ckr_view *ckr__number_view(ckr__ctx *c, const ckr_node *n)
-{
-    struct both { ckr_view view; int64_t shape[1]; uint8_t bytes[8]; } *b;
-    b = (struct both *)ckr__arena(c, sizeof *b);
-    if (!b) return NULL;
-    b->view.dtype = n->kind == CKR_NODE_INT ? CKR_DTYPE_I64 : CKR_DTYPE_F64;
-    b->view.big_endian = ckr__host_big_endian();
-    b->view.file = CKR_NO_FILE;
-    b->view.shape = b->view.stride = b->shape;
-    b->view.bytes = b->bytes;
-    b->view.data_bytes = sizeof b->bytes;
-    memcpy(b->bytes, &n->u, sizeof b->bytes);
-    return &b->view;
 }
 
 /* >>accelerate.files ---------------------------------------------------------- */
@@ -41800,13 +41832,9 @@ static bool ckr__ds_single(const ckr__ds_item *p, const ckr_tensor *t)
 /* The float32 tensor in which torch's optimizers count. */
 static ckr_node *ckr__ds_step_tensor(ckr__ds_job *x, ckr__out_file *f, int64_t step)
 {
-    uint8_t raw[4];
-    ckr_node *n;
-    ckr__store_u32(raw, ckr__bits_of_f32((float)step));
-    n = ckr__rng_array(x->c, CKR_NODE_TENSOR, NULL, CKR_DTYPE_F32, NULL, raw, 1);
-    if (!n) return NULL;
-    ckr__view(n)->n_dims = 0;
-    return ckr__entry_copy(x->c, f, "step", n->u.view);
+    const float count = (float)step;
+    const ckr_view *v = ckr__value_view(x->c, CKR_DTYPE_F32, &count);
+    return v ? ckr__entry_copy(x->c, f, "step", v) : NULL;
 }
 
 /* A number as it was: a tensor, or Python's, which of another framework's file becomes a tensor. */
@@ -45863,13 +45891,6 @@ static const ckr__dialect ckr__dcp_dialect = {
 
 enum { CKR__MG_PARAM = 0, CKR__MG_BUFFER, CKR__MG_EXTRA };
 
-typedef struct ckr__mg_slot {
-    ckr_tensor *tensor;        /* logical                                                */
-    ckr_tensor *wide;          /* with the padding rows, which no list shows; or NULL    */
-    bool        scalar;
-    ckr_tensor *fixed, *fixed_wide;        /* as it would be without the writer's defect     */
-} ckr__mg_slot;
-
 typedef struct ckr__mg_item {
     const char     *name;      /* global                                                 */
     uint8_t         kind;
@@ -45882,8 +45903,7 @@ typedef struct ckr__mg_item {
     uint32_t        n_dims;
     const int64_t  *shape;     /* whole, with the padding rows                           */
     ckr_split       split;
-    ckr__mg_slot   *slots;
-    uint64_t        n_slots;
+    ckr__held      *slots;     /* the parameter first                                    */
     uint64_t        group;     /* of the state's; UINT64_MAX: none                       */
     uint32_t        optimizer; /* 1: that of the experts                                 */
     const ckr_node *attrs;     /* of a master, or NULL                                   */
@@ -45926,6 +45946,7 @@ typedef struct ckr__mg {
     bool             order_sorted, order_all;      /* of a rank's groups                 */
     ckr_dtype        embedding_dtype;
     int64_t          layers, experts, iteration, vocab;
+    ckr__load        load;
     int64_t         *first;    /* layer of each chunk, [vp][pp]                          */
     ckr__mg_item   **items;
     uint64_t         n_items;
@@ -46840,91 +46861,6 @@ static ckr__block *ckr__mg_block(ckr__ctx *c, const ckr__mg_item *t, uint32_t tp
                             &uneven);
 }
 
-static ckr_result ckr__mg_shape(ckr__mg *r, const char *path, const ckr__mg_item *t,
-                                const char *slot, const char *what, int64_t found, int64_t want)
-{
-    return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SHAPE, path, CKR_NO_OFFSET, t->name,
-                                 "%s: %s is %lld, %lld was expected", slot, what, (long long)found,
-                                 (long long)want),
-                       "the file is of another run: put back the right one");
-}
-
-/* A tensor of the item's logical shape; where padding rows are known, one with them beside it. */
-static ckr__mg_slot *ckr__mg_slot_of(ckr__mg *r, ckr__mg_item *t, const char *slot, ckr_dtype dtype,
-                                     bool scalar)
-{
-    int64_t shape[CKR_MAX_DIMS];
-    ckr__mg_slot *x;
-    uint64_t i;
-    for (i = 0; i < t->n_slots; i++)
-        if (!strcmp(t->slots[i].tensor->slot, slot)) return &t->slots[i];
-    x = CKR__PUSH(ckr__mg_slot, r->c, t->slots, t->n_slots);
-    x->scalar = scalar;
-    if (t->n_dims) memcpy(shape, t->shape, t->n_dims * sizeof *shape);
-    if (t->split.vocab && !scalar) {
-        if (shape[0] > r->s->padded_vocab) r->s->padded_vocab = shape[0];
-        if (r->vocab > 0 && r->vocab < shape[0]) shape[0] = r->vocab;
-    }
-    x->tensor = ckr__tensor_add(r->c, r->s, t->name, slot, dtype, scalar ? 0 : t->n_dims, shape);
-    if (!x->tensor) return NULL;
-    if (!scalar) x->tensor->split = t->split;
-    x->tensor->buffer = t->kind == CKR__MG_BUFFER;
-    x->tensor->requires_grad = !strcmp(slot, "param") && t->kind == CKR__MG_PARAM;
-    if (scalar || !t->split.vocab || shape[0] == t->shape[0]) return ckr__failed(r->c) ? NULL : x;
-    x->wide = CKR__NEW(r->c, ckr_tensor);
-    if (!x->wide) return NULL;
-    *x->wide = *x->tensor;
-    x->wide->slot = "";
-    x->wide->shape = t->shape;
-    x->wide->pieces = NULL;
-    x->wide->n_pieces = x->wide->cap_pieces = 0;
-    return x;
-}
-
-/* One rank's part of a slot: a tensor of its own, or `flat` elements of a buffer from `at` on. */
-typedef struct ckr__mg_part {
-    const char     *path;
-    const ckr_view *view;
-    int64_t         at;        /* -1: the view is the part itself                         */
-    uint32_t        tp;
-    int32_t         rank;
-    bool            replica;
-} ckr__mg_part;
-
-static bool ckr__mg_read(ckr__mg *r, ckr_tensor *t, const ckr__block *b, const ckr__mg_part *p)
-{
-    const ckr__extent x = { b, 0, ckr__block_numel(b), p->at };
-    return p->at < 0 ? ckr__read_view(r->c, t, b, p->view, p->rank, p->replica)
-                     : ckr__read_run(r->c, t, &x, p->view, p->rank, p->replica);
-}
-
-static ckr_result ckr__mg_piece(ckr__mg *r, ckr__mg_item *t, const char *slot,
-                                const ckr__mg_part *p)
-{
-    const ckr_view *v = p->view;
-    ckr__block *b = ckr__mg_block(r->c, t, r->tp, p->tp);
-    ckr__mg_slot *x;
-    uint32_t d;
-    if (!b) return ckr__oom(r->c);
-    if (v->layout || v->meta || v->conj || v->neg || !ckr_dtype_size(v->dtype))
-        return ckr__mg_bad(r, p->path, t->name, "a plain tensor");
-    if (p->at < 0 && v->n_dims != b->n_dims)
-        return ckr__mg_shape(r, p->path, t, slot, "the number of dimensions", v->n_dims, b->n_dims);
-    for (d = 0; p->at < 0 && d < b->n_dims; d++)
-        if (v->shape[d] != b->shape[d])
-            return ckr__mg_shape(r, p->path, t, slot, "a dimension", v->shape[d], b->shape[d]);
-    x = ckr__mg_slot_of(r, t, slot, v->dtype, false);
-    if (!x) return ckr__oom(r->c);
-    if (x->tensor->dtype != v->dtype)
-        return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SHAPE, p->path, CKR_NO_OFFSET, t->name,
-                         "%s: dtype %s, another rank has %s", slot, ckr_dtype_name(v->dtype),
-                         ckr_dtype_name(x->tensor->dtype));
-    return ckr__mg_read(r, x->tensor, b, p) && (!x->wide || ckr__mg_read(r, x->wide, b, p))
-               ? CKR_OK
-               : ckr__oom(r->c);
-}
-
 static int32_t ckr__mg_rank_of(const ckr__mg *r, const ckr__mg_file *f)
 {
     return (int32_t)(f->tp + r->tp * r->cp * (f->ep + r->dp * f->pp));
@@ -46935,6 +46871,41 @@ static bool ckr__mg_is_copy(const ckr__mg *r, const ckr__mg_item *t, const ckr__
 {
     (void)r;
     return (t->split.axis < 0 && f->tp > 0) || (t->expert < 0 && f->ep > 0) || f->pp != t->pp;
+}
+
+/* What a rank's file (NULL: none in particular) has of one of the item's slots: for ckr__mg_add. */
+static ckr__part ckr__mg_part(const ckr__mg *r, const ckr__mg_item *t, const ckr__mg_file *f,
+                              const char *slot, const ckr_view *v)
+{
+    ckr__part p;
+    memset(&p, 0, sizeof p);
+    p.file = f && f->path ? f->path : r->dir;
+    p.name = t->name;
+    p.slot = slot;
+    p.view = v;
+    p.n_dims = t->n_dims;
+    p.shape = t->shape;
+    p.split = &t->split;
+    p.rank = f ? ckr__mg_rank_of(r, f) : -1;
+    p.replica = f && ckr__mg_is_copy(r, t, f);
+    return p;
+}
+
+static ckr_result ckr__mg_add(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
+{
+    ckr__held *h = ckr__part_add(&r->load, p);
+    if (!h) return ckr__oom(r->c);
+    if (!t->slots) t->slots = h;
+    h->tensor->buffer = t->kind == CKR__MG_BUFFER;
+    h->tensor->requires_grad = t->kind == CKR__MG_PARAM && !strcmp(p->slot, "param");
+    return CKR_OK;
+}
+
+/* The same of a part that is the block of a tensor parallel rank, or in it. */
+static ckr_result ckr__mg_add_block(ckr__mg *r, ckr__mg_item *t, uint32_t tp, ckr__part *p)
+{
+    p->block = ckr__mg_block(r->c, t, r->tp, tp);
+    return p->block ? ckr__mg_add(r, t, p) : ckr__oom(r->c);
 }
 
 /* >>megatron.weights ---------------------------------------------------------- */
@@ -46952,10 +46923,9 @@ static ckr_result ckr__mg_first_entry(ckr__mg *r, const ckr__mg_file *f, ckr__mg
                                       const ckr_view *v)
 {
     ckr_result e;
-    if (t->n_slots) return CKR_OK;
+    if (t->slots) return CKR_OK;
     if (v->n_dims > CKR_MAX_DIMS)
-        return ckr__mg_shape(r, f->path, t, "param", "the number of dimensions", v->n_dims,
-                             CKR_MAX_DIMS);
+        return ckr__mg_bad(r, f->path, t->name, "a tensor of at most 8 dimensions");
     if (strstr(t->name, ".experts.weight"))
         return ckr__mg_cannot(r, f->path, t->name,
                               "experts in one matrix (GroupedMLP)");
@@ -46963,8 +46933,6 @@ static ckr_result ckr__mg_first_entry(ckr__mg *r, const ckr__mg_file *f, ckr__mg
     e = ckr__mg_split(r, t, v->n_dims, v->shape, r->tp, ckr__mg_axis_of(t->attrs));
     if (e == CKR_OK && t->unknown && r->tp > 1)
         e = ckr__mg_cannot(r, f->path, t->name, "no rule tells how this tensor is cut over tp");
-    if (e == CKR_OK && t->split.vocab && t->shape[0] > r->s->padded_vocab)
-        r->s->padded_vocab = t->shape[0];
     return e == CKR_OK ? ckr__mg_promised(r, t) : e;
 }
 
@@ -46975,7 +46943,7 @@ static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
     ckr_result e = CKR_OK;
     for (k = 0; k < chunk->count && e == CKR_OK; k++) {
         ckr__mg_entry *x = &f->entries[v][k];
-        ckr__mg_part p;
+        ckr__part p;
         if (!x->item) return ckr__mg_bad(r, f->path, "output_layer.weight", "an embedding");
         if (x->item->kind == CKR__MG_EXTRA) {
             if (!x->item->extra) x->item->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
@@ -46984,45 +46952,10 @@ static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
             continue;
         }
         e = ckr__mg_first_entry(r, f, x->item, x->view);
-        memset(&p, 0, sizeof p);
-        p.path = f->path;
-        p.view = x->view;
-        p.at = -1;
-        p.tp = f->tp;
-        p.rank = ckr__mg_rank_of(r, f);
-        p.replica = ckr__mg_is_copy(r, x->item, f);
-        if (e == CKR_OK) e = ckr__mg_piece(r, x->item, "param", &p);
+        p = ckr__mg_part(r, x->item, f, "param", x->view);
+        if (e == CKR_OK) e = ckr__mg_add_block(r, x->item, f->tp, &p);
     }
     return e;
-}
-
-/* Every item's pieces together are the whole tensor: files of ranks that lack it are found here. */
-static ckr_result ckr__mg_covered(ckr__mg *r)
-{
-    uint64_t i, k;
-    uint32_t n;
-    for (i = 0; i < r->n_items; i++) {
-        const ckr__mg_item *t = r->items[i];
-        int64_t want = 1;
-        uint32_t d;
-        for (d = 0; d < t->n_dims; d++) want = ckr__times(want, t->shape[d]);
-        for (k = 0; k < t->n_slots; k++) {
-            const ckr_tensor *x = t->slots[k].wide ? t->slots[k].wide : t->slots[k].tensor;
-            int64_t have = 0;
-            if (t->slots[k].scalar) continue;
-            for (n = 0; n < x->n_pieces; n++)
-                if (!x->pieces[n].replica)
-                    have += ckr__mg_volume(x->pieces[n].n_dims, x->pieces[n].count);
-            if (have != want)
-                return ckr__remedy(
-                    r->c->err,
-                    ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SHAPE, r->dir, CKR_NO_OFFSET, t->name,
-                              "%s: the ranks together have %lld of %lld elements", x->slot,
-                              (long long)have, (long long)want),
-                    "a file is of another run: put back the right one");
-        }
-    }
-    return CKR_OK;
 }
 
 static ckr_result ckr__mg_model(ckr__mg *r)
@@ -47452,23 +47385,17 @@ static const ckr_node **ckr__mg_states(ckr__mg *r, const ckr__mg_file *f, const 
 static ckr_result ckr__mg_group_step(ckr__mg *r, ckr__mg_item *t, const ckr_node *group)
 {
     const ckr_node *n = ckr_node_get(group, "step");
-    ckr__mg_slot *x;
-    int64_t *bytes, *start, *count, *stride;
-    ckr_piece *p;
+    ckr__part p;
+    int64_t count;
     double v;
     if (!n || n->kind == CKR_NODE_NONE || !ckr__sched_number(r->c, n, &v) || !(v >= 0 && v < 9e15))
         return r->c->err->code;
-    x = ckr__mg_slot_of(r, t, "step", CKR_DTYPE_I64, true);
-    if (!x) return ckr__oom(r->c);
-    if (x->tensor->n_pieces) return CKR_OK;
-    bytes = CKR__NEW_N(r->c, int64_t, 1);
-    p = bytes ? ckr__piece_add(r->c, x->tensor, 0, &start, &count, &stride) : NULL;
-    if (!p) return ckr__oom(r->c);
-    *bytes = (int64_t)v;
+    if (ckr__held_slot(t->slots, "step")) return CKR_OK;
+    count = (int64_t)v;
     t->step = v;
-    p->mem = bytes;
-    p->big_endian = ckr__host_big_endian();
-    return CKR_OK;
+    p = ckr__mg_part(r, t, NULL, "step", ckr__value_view(r->c, CKR_DTYPE_I64, &count));
+    p.alone = true;
+    return p.view ? ckr__mg_add(r, t, &p) : ckr__oom(r->c);
 }
 
 /* The count itself, which the distributed optimizer keeps in the group. */
@@ -47481,26 +47408,20 @@ static bool ckr__mg_step_of(ckr__mg *r, ckr__mg_item *t, const ckr_view *v)
     return ckr__sched_number(r->c, &n, &t->step) || r->c->err->code == CKR_OK;
 }
 
-static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const char *slot,
-                                 const ckr__mg_part *p)
+static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
 {
-    ckr__mg_slot *x;
-    ckr__block *b;
     ckr_view v = *p->view;
-    ckr__mg_part one = *p;
+    ckr__part one = *p;
     int64_t numel;
     if (v.layout || v.meta || !ckr_dtype_size(v.dtype) || !ckr__numel(v.n_dims, v.shape, &numel) ||
         numel != 1)
-        return ckr__mg_bad(r, p->path, t->name, "one number as its step");
-    x = ckr__mg_slot_of(r, t, slot, v.dtype, true);
+        return ckr__mg_bad(r, p->file, t->name, "one number as its step");
     v.n_dims = 0;
     one.view = &v;
-    one.at = -1;
-    b = x ? ckr__block_whole(r->c, 0, NULL) : NULL;
-    if (!b) return ckr__oom(r->c);
-    one.replica = x->tensor->n_pieces > 0;
-    if (!one.replica && !ckr__mg_step_of(r, t, &v)) return r->c->err->code;
-    return ckr__mg_read(r, x->tensor, b, &one) ? CKR_OK : ckr__oom(r->c);
+    one.alone = true;
+    one.replica = false;
+    if (!ckr__held_slot(t->slots, p->slot) && !ckr__mg_step_of(r, t, &v)) return r->c->err->code;
+    return ckr__mg_add(r, t, &one);
 }
 
 /* One parameter's state and master on one rank. */
@@ -47509,17 +47430,9 @@ static ckr_result ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const 
                                        const ckr_view *master)
 {
     ckr__mg_item *t = m->entry->item;
-    ckr__mg_part p;
+    ckr__part p = ckr__mg_part(r, t, f, "master", master);
     uint64_t k;
-    ckr_result e = CKR_OK;
-    memset(&p, 0, sizeof p);
-    p.path = f->path;
-    p.at = -1;
-    p.tp = f->tp;
-    p.rank = ckr__mg_rank_of(r, f);
-    p.replica = ckr__mg_is_copy(r, t, f);
-    p.view = master;
-    if (master) e = ckr__mg_piece(r, t, "master", &p);
+    ckr_result e = master ? ckr__mg_add_block(r, t, f->tp, &p) : CKR_OK;
     for (k = 0; state && k < state->count && e == CKR_OK; k++) {
         const char *slot = ckr__dict_key(state, k);
         const ckr_node *v = ckr__dict_at(state, k);
@@ -47530,8 +47443,8 @@ static ckr_result ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const 
                            ckr__printf(r->c, "optimizer/state/%s/%s", t->name, slot), v);
             continue;
         }
-        p.view = v->u.view;
-        e = !strcmp(slot, "step") ? ckr__mg_scalar(r, t, slot, &p) : ckr__mg_piece(r, t, slot, &p);
+        p = ckr__mg_part(r, t, f, slot, v->u.view);
+        e = !strcmp(slot, "step") ? ckr__mg_scalar(r, t, &p) : ckr__mg_add_block(r, t, f->tp, &p);
     }
     if (e == CKR_OK) e = ckr__mg_group_step(r, t, o->groups->u.items[m->group]);
     return e;
@@ -47695,17 +47608,13 @@ static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, const c
             return ckr__mg_bad(r, f->path, slot, "a flat tensor as long as param");
         for (i = 0; i < b->n && e == CKR_OK; i++) {
             ckr__mg_item *t = b->m[i]->entry->item;
-            ckr__mg_part p;
             const bool master = !strcmp(slot, "param");
+            ckr__part p = ckr__mg_part(r, t, f, master ? "master" : slot, v->u.view);
             if (master && (b->dtype == CKR_DTYPE_F32 || b->dtype == CKR_DTYPE_F64)) continue;
-            memset(&p, 0, sizeof p);
-            p.path = f->path;
-            p.view = v->u.view;
+            p.flat = true;
+            p.end = l.numel[i];
             p.at = l.start[i];
-            p.tp = f->tp;
-            p.rank = ckr__mg_rank_of(r, f);
-            p.replica = ckr__mg_is_copy(r, t, f);
-            e = ckr__mg_piece(r, t, master ? "master" : slot, &p);
+            e = ckr__mg_add_block(r, t, f->tp, &p);
         }
     }
     for (i = 0; i < b->n && e == CKR_OK; i++)
@@ -47969,7 +47878,7 @@ static ckr_result ckr__mg_vocabulary(ckr__mg *r)
 {
     const int64_t logical = ckr__mg_logical(r);
     char was[24], now[24];
-    r->vocab = r->s->vocab > 0 ? r->s->vocab : logical;
+    r->vocab = r->load.vocab = r->s->vocab > 0 ? r->s->vocab : logical;
     if (r->vocab >= logical) return CKR_OK;
     ckr__format(was, sizeof was, "%lld", (long long)logical);
     ckr__format(now, sizeof now, "%lld", (long long)r->vocab);
@@ -48184,28 +48093,6 @@ static void ckr__mg_fill_topology(ckr__mg *r)
     t->cp = r->cp;
     t->zero = r->zero;
     t->ranks = r->tp * r->pp * r->dp * r->cp;
-}
-
-static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t);
-
-/* The state's tensors in the model's order, each parameter with its slots. */
-static ckr_result ckr__mg_order(ckr__mg *r)
-{
-    ckr_tensor **all = CKR__NEW_N(r->c, ckr_tensor *, r->s->n_tensors);
-    uint64_t i, k, n = 0;
-    if (!all) return ckr__oom(r->c);
-    for (i = 0; i < r->n_items; i++)
-        for (k = 0; k < r->items[i]->n_slots; k++) {
-            const ckr__mg_slot *x = &r->items[i]->slots[k];
-            all[n] = x->tensor;
-            x->tensor->index = (uint32_t)n++;
-            if (x->wide) {
-                ckr_result e = ckr__tensor_check(r->c, x->wide);
-                if (e != CKR_OK) return e;
-            }
-        }
-    r->s->tensors = all;
-    return CKR_OK;
 }
 
 /* What the writer's version is known by: since 0.16 groups say whether they are the default ones
@@ -48448,8 +48335,6 @@ static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
             if (ckr__mg_is_buffer(name, q->dtype)) t->kind = CKR__MG_BUFFER;
             t->dtype = q->dtype;
             z = ckr__mg_split(r, t, q->n_dims - lead, q->shape + lead, 1, -2);
-            if (z == CKR_OK && t->split.vocab && t->shape[0] > r->s->padded_vocab)
-                r->s->padded_vocab = t->shape[0];
             if (z == CKR_OK) z = ckr__mg_promised(r, t);
             if (z == CKR_OK && l + e == 0) z = ckr__mg_dist_cut(x, q, t, lead);
             if (z != CKR_OK) return z;
@@ -48458,38 +48343,28 @@ static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
     return r->c->err->code;
 }
 
+static ckr__part ckr__mg_dist_part(const ckr__mg_dist *x, const ckr__mg_item *t, const char *slot,
+                                   const ckr__dcp_chunk *q, const ckr_view *v)
+{
+    ckr__part p = ckr__mg_part(x->r, t, NULL, slot, v);
+    p.rank = x->d->files[q->file].rank;
+    p.replica = q->replica;
+    return p;
+}
+
 /* One item's part of a chunk that is a box: `index` along the leading axes. */
 static ckr_result ckr__mg_dist_box(ckr__mg_dist *x, ckr__mg_item *t, const char *slot,
                                    const ckr__dcp_chunk *q, const ckr_view *v, uint32_t lead,
                                    int64_t offset)
 {
-    ckr__mg *r = x->r;
-    ckr__block *b = ckr__block_new(r->c, t->n_dims, 1);
-    ckr__mg_slot *s = ckr__mg_slot_of(r, t, slot, v->dtype, false);
-    ckr_view part = *v;
-    ckr__mg_part p;
-    uint32_t k;
-    if (!b || !s) return ckr__oom(r->c);
-    for (k = 0; k < t->n_dims; k++) {
-        b->shape[k] = b->pairs[0].count[k] = q->count[lead + k];
-        b->pairs[0].global[k] = q->start[lead + k];
-        if (q->start[lead + k] + q->count[lead + k] > t->shape[k])
-            return ckr__mg_dist_bad(x, t->name, "a chunk inside its tensor");
-    }
-    part.n_dims -= lead;
-    part.shape += lead;
-    part.stride += lead;
-    part.offset += offset;
-    memset(&p, 0, sizeof p);
-    p.view = &part;
-    p.at = -1;
-    p.rank = x->d->files[q->file].rank;
-    p.replica = q->replica;
-    if (s->tensor->dtype != v->dtype)
-        return ckr__mg_dist_bad(x, t->name, "one dtype in all chunks");
-    return ckr__mg_read(r, s->tensor, b, &p) && (!s->wide || ckr__mg_read(r, s->wide, b, &p))
-               ? CKR_OK
-               : ckr__oom(r->c);
+    ckr_view view = *v;
+    ckr__part p = ckr__mg_dist_part(x, t, slot, q, &view);
+    view.n_dims -= lead;
+    view.shape += lead;
+    view.stride += lead;
+    view.offset += offset;
+    p.start = q->start + lead;
+    return ckr__mg_add(x->r, t, &p);
 }
 
 static ckr_result ckr__mg_dist_chunk(ckr__mg_dist *x, const ckr__mg_grid_of *g, const char *slot,
@@ -48520,37 +48395,31 @@ static ckr_result ckr__mg_dist_flat(ckr__mg_dist *x, const ckr__mg_grid_of *g, c
     const int64_t at = (g->layers ? k->start[0] : 0) * (int64_t)(g->experts ? g->experts : 1) +
                        (g->experts ? k->start[lead - 1] : 0);
     ckr__mg_item *t = g->items[at];
-    ckr__block *b = ckr__block_new(x->r->c, t->n_dims, 1);
-    ckr__mg_slot *s;
-    int64_t dims[2 * CKR_MAX_DIMS];
-    ckr__extent part;
-    ckr_tensor *to;
+    int64_t dims[2 * CKR_MAX_DIMS], start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    ckr__box box;
+    ckr__part p;
     ckr_view v;
     uint32_t i;
     ckr_result z = ckr__dcp_view(x->d, q, k, &v, dims);
     if (z != CKR_OK) return z;
-    s = b ? ckr__mg_slot_of(x->r, t, slot, v.dtype, false) : NULL;
-    if (!s) return ckr__oom(x->r->c);
     for (i = 0; i < n; i++) if (k->count[i] != 1) break;
-    if (i < n || v.dtype != s->tensor->dtype || (k->count[n] > 1 && v.stride[n] != 1))
+    if (i < n || (k->count[n] > 1 && v.stride[n] != 1))
         return ckr__mg_dist_bad(x, q->fqn, "flat chunks of one block each");
     for (i = 0; i < t->n_dims; i++) {
         const int64_t blocks = q->shape[lead + i];
         if (blocks < 1 || t->shape[i] % blocks)
             return ckr__mg_dist_bad(x, q->fqn, "blocks that cut the tensor evenly");
-        b->shape[i] = b->pairs[0].count[i] = t->shape[i] / blocks;
-        b->pairs[0].global[i] = k->start[lead + i] * b->shape[i];
+        count[i] = t->shape[i] / blocks;
+        start[i] = k->start[lead + i] * count[i];
     }
-    if (ckr__block_numel(b) != q->shape[n])
+    if (ckr__mg_volume(t->n_dims, count) != q->shape[n])
         return ckr__mg_dist_bad(x, q->fqn, "as many elements as a block has");
-    part.block = b;
-    part.begin = k->start[n];
-    part.end = k->start[n] + k->count[n];
-    part.at = 0;
-    for (to = s->tensor; to; to = to == s->wide ? NULL : s->wide)
-        if (!ckr__read_run(x->r->c, to, &part, &v, x->d->files[k->file].rank, k->replica))
-            return ckr__oom(x->r->c);
-    return CKR_OK;
+    p = ckr__mg_dist_part(x, t, slot, k, &v);
+    p.block = ckr__box_block(&box, t->n_dims, start, count);
+    p.flat = true;
+    p.begin = k->start[n];
+    p.end = k->start[n] + k->count[n];
+    return ckr__mg_add(x->r, t, &p);
 }
 
 /* All chunks of a tensor that belongs to a model key. */
@@ -48810,38 +48679,34 @@ static ckr_result ckr__mg_dist_group(ckr__mg_dist *x, ckr__mg_file *f, uint32_t 
 
 /* A bucket's tensor: where elements [begin, begin + n) of it lie. */
 static ckr_result ckr__mg_bucket_range(ckr__mg_dist *x, const ckr__dcp_item *q, int64_t begin,
-                                       int64_t n, ckr__mg_item *t, const char *slot,
-                                       const ckr__mg_part *p)
+                                       int64_t n, ckr__mg_item *t, uint32_t tp,
+                                       const ckr__part *of)
 {
-    ckr__mg *r = x->r;
-    const ckr__block *b = ckr__mg_block(r->c, t, r->tp, p->tp);
-    ckr__mg_slot *s = ckr__mg_slot_of(r, t, slot, q->dtype, false);
     uint64_t lo = 0, hi = q->n_chunks, k;
-    if (!b || !s) return ckr__oom(r->c);
+    ckr_result z = CKR_OK;
     while (hi - lo > 1) {      /* chunks are sorted: the last one that begins at or before   */
         const uint64_t mid = lo + (hi - lo) / 2;
         if (q->chunks[mid].start[0] <= begin) lo = mid;
         else hi = mid;
     }
-    for (k = lo; k < q->n_chunks && q->chunks[k].start[0] < begin + n; k++) {
+    for (k = lo; k < q->n_chunks && q->chunks[k].start[0] < begin + n && z == CKR_OK; k++) {
         const ckr__dcp_chunk *c = &q->chunks[k];
         const int64_t from = ckr__max_i64(begin, c->start[0]),
                       to = ckr__min_i64(begin + n, c->start[0] + c->count[0]);
-        const ckr__extent part = { b, from - begin, to - begin, from - c->start[0] };
         int64_t dims[2 * CKR_MAX_DIMS];
-        ckr_tensor *into;
+        ckr__part p = *of;
         ckr_view v;
-        ckr_result z;
         if (from >= to) continue;
         z = ckr__dcp_view(x->d, q, c, &v, dims);
-        if (z != CKR_OK) return z;
-        if (v.dtype != s->tensor->dtype || (v.shape[0] > 1 && v.stride[0] != 1))
-            return ckr__mg_dist_bad(x, q->fqn, "flat chunks of one dtype");
-        for (into = s->tensor; into; into = into == s->wide ? NULL : s->wide)
-            if (!ckr__read_run(r->c, into, &part, &v, p->rank, p->replica || c->replica))
-                return ckr__oom(r->c);
+        p.view = &v;
+        p.flat = true;
+        p.begin = from - begin;
+        p.end = to - begin;
+        p.at = from - c->start[0];
+        p.replica = of->replica || c->replica;
+        if (z == CKR_OK) z = ckr__mg_add_block(x->r, t, tp, &p);
     }
-    return CKR_OK;
+    return z;
 }
 
 /* The buckets of a buffer, each a tensor for each slot, by the sizes stored beside them. */
@@ -48946,14 +48811,10 @@ static ckr_result ckr__mg_dist_slot(ckr__mg_dist *x, const ckr__mg_file *f,
     }
     for (i = 0; i < b->n && z == CKR_OK; i++) {
         ckr__mg_item *t = b->m[i]->entry->item;
-        ckr__mg_part p;
-        memset(&p, 0, sizeof p);
-        p.tp = f->tp;
-        p.rank = ckr__mg_rank_of(r, f);
+        ckr__part p = ckr__mg_part(r, t, f, strcmp(slot, "param") ? slot : "master", NULL);
         p.replica = (t->split.axis < 0 && f->tp > 0) ||
                     f->pp != ckr__mg_dist_home(r, t) % r->pp;
-        z = ckr__mg_bucket_range(x, of[bucket[i]], l->start[i], l->numel[i], t,
-                                 !strcmp(slot, "param") ? "master" : slot, &p);
+        z = ckr__mg_bucket_range(x, of[bucket[i]], l->start[i], l->numel[i], t, f->tp, &p);
     }
     return z;
 }
@@ -49059,12 +48920,9 @@ static ckr_result ckr__mg_dist_common(ckr__mg_dist *x)
         if (z == CKR_OK) z = ckr__mg_members(r, f, k, &m, &n);
         for (i = 0; i < n && z == CKR_OK; i++) {
             ckr__mg_item *t = m[i].entry->item;
-            ckr__mg_part p;
-            memset(&p, 0, sizeof p);
-            p.path = r->dir;
             if (step && step->kind == CKR_NODE_TENSOR) {
-                p.view = step->u.view;
-                z = ckr__mg_scalar(r, t, "step", &p);
+                const ckr__part p = ckr__mg_part(r, t, f, "step", step->u.view);
+                z = ckr__mg_scalar(r, t, &p);
             } else {
                 z = ckr__mg_group_step(r, t, f->optims[k].groups->u.items[m[i].group]);
             }
@@ -49199,50 +49057,38 @@ static uint64_t ckr__mg_covering(const ckr__mg_mend *m, int64_t at, int64_t *nex
     return UINT64_MAX;
 }
 
-static ckr_tensor *ckr__mg_unlisted(ckr__mg *r, const ckr_tensor *like)
-{
-    ckr_tensor *t = CKR__NEW(r->c, ckr_tensor);
-    if (!t) return NULL;
-    *t = *like;
-    t->pieces = NULL;
-    t->n_pieces = t->cap_pieces = 0;
-    return t;
-}
-
-static const ckr_tensor *ckr__mg_widest(const ckr__mg_slot *s)
+static const ckr_tensor *ckr__mg_widest(const ckr__held *s)
 {
     return s->wide ? s->wide : s->tensor;
 }
 
 /* All of one slot of one parameter, into a tensor beside the stored one. */
-static bool ckr__mg_mend_slot(const ckr__mg_mend *m, uint64_t i, uint64_t s, ckr_tensor *to,
+static bool ckr__mg_mend_slot(const ckr__mg_mend *m, uint64_t i, const char *slot, ckr_tensor *to,
                               bool count)
 {
     ckr__mg *r = m->r;
     ckr__mg_item *t = m->b->m[i]->entry->item;
-    const char *slot = t->slots[s].tensor->slot;
     const ckr__block *b = ckr__mg_block(r->c, t, r->tp, m->f->tp);
     const int64_t begin = m->l->start[i], end = begin + m->l->numel[i];
     int64_t at = begin, next;
     if (!b) return false;
     for (; at < end; at = next) {
-        uint64_t q = ckr__mg_covering(m, at, &next), k;
+        uint64_t q = ckr__mg_covering(m, at, &next);
         next = ckr__min_i64(next, end);
         if (q != UINT64_MAX && ckr__mg_stored_here(m, q)) {
             const ckr__mg_item *u = m->b->m[q]->entry->item;
             const ckr__block *ub = ckr__mg_block(r->c, u, r->tp, m->f->tp);
-            for (k = 0; k < u->n_slots && strcmp(u->slots[k].tensor->slot, slot) != 0; k++) {}
+            const ckr__held *there = ckr__held_slot(u->slots, slot);
             if (!ub) return false;
-            if (k < u->n_slots &&
-                ckr__mg_move(r, ckr__mg_widest(&u->slots[k]), ub, at - m->l->padded[q], to, b,
-                             at - begin, next - at))
+            if (there && ckr__mg_move(r, ckr__mg_widest(there), ub, at - m->l->padded[q], to, b,
+                                      at - begin, next - at))
                 continue;
             if (r->c->err->code != CKR_OK) return false;
         }
         if (count) t->n_lost += (uint64_t)(next - at);
         if (strcmp(slot, "master") != 0) {
             if (!ckr__mg_zeros(r, to, b, at - begin, next - at)) return false;
-        } else if (!ckr__mg_move(r, ckr__mg_widest(&t->slots[0]), b, at - begin, to, b, at - begin,
+        } else if (!ckr__mg_move(r, ckr__mg_widest(t->slots), b, at - begin, to, b, at - begin,
                                  next - at)) {
             return false;
         }
@@ -49252,18 +49098,24 @@ static bool ckr__mg_mend_slot(const ckr__mg_mend *m, uint64_t i, uint64_t s, ckr
 
 static bool ckr__mg_mend_item(const ckr__mg_mend *m, uint64_t i)
 {
-    ckr__mg *r = m->r;
+    ckr__ctx *c = m->r->c;
     ckr__mg_item *t = m->b->m[i]->entry->item;
-    uint64_t s;
+    ckr__held *x = t->slots ? t->slots->next : NULL;    /* behind the parameter             */
     if (!ckr__mg_stored_here(m, i)) return true;
-    for (s = 1; s < t->n_slots; s++) {         /* 0 is the parameter                      */
-        ckr__mg_slot *x = &t->slots[s];
-        if (x->scalar) continue;
-        if (!x->fixed) x->fixed = ckr__mg_unlisted(r, x->tensor);
-        if (x->wide && !x->fixed_wide) x->fixed_wide = ckr__mg_unlisted(r, x->wide);
-        if (!x->fixed || (x->wide && !x->fixed_wide) ||
-            !ckr__mg_mend_slot(m, i, s, x->fixed, !strcmp(x->tensor->slot, "master")) ||
-            (x->wide && !ckr__mg_mend_slot(m, i, s, x->fixed_wide, false)))
+    for (; x; x = x->next) {
+        const char *slot = x->tensor->slot;
+        ckr__held *y = x->mended;
+        if (x->alone) continue;
+        if (!y) {
+            y = CKR__NEW(c, ckr__held);
+            if (!y) return false;
+            y->tensor = ckr__tensor_like(c, x->tensor);
+            y->wide = x->wide ? ckr__tensor_like(c, x->wide) : NULL;
+            if (!y->tensor || !y->wide != !x->wide) return false;
+            x->mended = y;
+        }
+        if (!ckr__mg_mend_slot(m, i, slot, y->tensor, !strcmp(slot, "master")) ||
+            (y->wide && !ckr__mg_mend_slot(m, i, slot, y->wide, false)))
             return false;
     }
     return true;
@@ -49331,19 +49183,17 @@ static ckr_result ckr__mg_probe_buffer(void *arg, ckr__mg_mend *m)
     uint64_t i;
     for (i = 0; i < m->l->n; i++) {
         ckr__mg_item *t = m->b->m[i]->entry->item;
-        const ckr__mg_slot *master = NULL;
+        const ckr__held *master;
         double a[CKR__MG_PROBE], b[CKR__MG_PROBE];
         ckr__block *block;
         int64_t n, k;
-        uint64_t s;
         if (m->l->start[i] == m->l->padded[i] || !ckr__mg_stored_here(m, i)) continue;
         t->shifted = true;
-        for (s = 1; s < t->n_slots; s++)
-            if (!strcmp(t->slots[s].tensor->slot, "master")) master = &t->slots[s];
+        master = ckr__held_slot(t->slots, "master");
         block = ckr__mg_block(r->c, t, r->tp, m->f->tp);
         if (!block) return ckr__oom(r->c);
-        if (!master || !t->n_slots) continue;
-        n = ckr__mg_values(r, ckr__mg_widest(&t->slots[0]), block, CKR__MG_PROBE, a);
+        if (!master) continue;
+        n = ckr__mg_values(r, ckr__mg_widest(t->slots), block, CKR__MG_PROBE, a);
         n = ckr__min_i64(n, ckr__mg_values(r, ckr__mg_widest(master), block, n, b));
         if (r->c->err->code != CKR_OK) return r->c->err->code;
         for (k = 0; k < n; k++)
@@ -49658,12 +49508,12 @@ static ckr_result ckr__mg_sort_streams(ckr__mg *r)
 /* What both formats end with. */
 static ckr_result ckr__mg_finish(ckr__mg *r)
 {
-    ckr_result e = ckr__mg_covered(r);
-    if (e == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
-                                  ckr__mg_item_cmp))
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    if (!ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items, ckr__mg_item_cmp))
         e = ckr__oom(r->c);
     if (e == CKR_OK) e = ckr__mg_group_params(r);
-    if (e == CKR_OK) e = ckr__mg_order(r);
+    for (i = 0; i < r->n_items; i++) ckr__load_next(&r->load, r->items[i]->name);
     if (e == CKR_OK) e = ckr__mg_progress(r);
     if (e == CKR_OK && r->s->padded_vocab && r->vocab <= 0)
         e = ckr__say(r->c, "CKR_N_VOCAB_UNKNOWN", CKR_EXACT, "vocabulary", NULL, NULL,
@@ -49688,6 +49538,8 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
     r->dir = dir;
     r->desc = desc;
     r->vp = 1;
+    ckr__load_init(&r->load, c, s, CKR_ITEM_MEGATRON_SHAPE);
+    r->load.padding = true;
     s->dialect = "megatron";
     s->format = CKR_FORMAT_TORCH_ZIP;
     e = ckr__mg_has_ranks(c, dir, &legacy);
@@ -49704,6 +49556,8 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
     if (e == CKR_OK && legacy) e = ckr__mg_randoms(r);
     if (e == CKR_OK) e = ckr__mg_sort_streams(r);
     if (e == CKR_OK && legacy) e = ckr__mg_others(r);
+    ckr__load_done(&r->load);
+    if (e == CKR_OK) e = c->err->code;
     ckr__map_free(&r->by_name);
     ckr__map_free(&r->group_at);
     r->desc = NULL;
@@ -49925,17 +49779,18 @@ static ckr_result ckr__mg_padding(ckr__mg_job *x)
 static const ckr__mg_item *ckr__mg_repaired(ckr__mg_job *x, const ckr__mg_item *t)
 {
     ckr__mg_item *n = CKR__NEW(x->c, ckr__mg_item);
-    ckr__mg_slot *s = CKR__NEW_N(x->c, ckr__mg_slot, t->n_slots);
-    uint64_t i;
-    if (!n || !s) return NULL;
+    ckr__held **place, *h;
+    if (!n) return NULL;
     *n = *t;
-    n->slots = s;
-    for (i = 0; i < t->n_slots; i++) {
-        s[i] = t->slots[i];
-        if (!s[i].fixed) continue;
-        s[i].fixed->index = s[i].tensor->index;
-        s[i].tensor = s[i].fixed;
-        s[i].wide = s[i].fixed_wide;
+    for (place = &n->slots; *place; place = &h->next) {
+        h = CKR__NEW(x->c, ckr__held);
+        if (!h) return NULL;
+        *h = **place;
+        *place = h;
+        if (!h->mended) continue;
+        h->mended->tensor->index = h->tensor->index;
+        h->tensor = h->mended->tensor;
+        h->wide = h->mended->wide;
     }
     return n;
 }
@@ -49982,7 +49837,7 @@ static ckr_result ckr__mg_puts(ckr__mg_job *x)
     for (i = 0; i < x->n_puts; i++) {
         ckr__mg_put *p = &x->puts[i];
         const ckr__mg_item *t = p->item = x->mg->items[i];
-        if (x->mg->defect && x->t->repair && t->n_slots > 1) {
+        if (x->mg->defect && x->t->repair && t->slots && t->slots->next) {
             t = p->item = ckr__mg_repaired(x, t);
             if (!t) return ckr__oom(x->c);
         }
@@ -50013,13 +49868,6 @@ static ckr_result ckr__mg_puts(ckr__mg_job *x)
 
 /* emit: tensors ------------------------------------------------------------------ */
 
-static const ckr__mg_slot *ckr__mg_find_slot(const ckr__mg_item *t, const char *slot)
-{
-    uint64_t i;
-    for (i = 0; i < t->n_slots; i++)
-        if (!strcmp(t->slots[i].tensor->slot, slot)) return &t->slots[i];
-    return NULL;
-}
 
 /* Rows [from, to) of a block whose axis 0 is cut. */
 static void ckr__mg_rows(ckr__block *b, int64_t from, int64_t to)
@@ -50045,7 +49893,7 @@ static ckr__block *ckr__mg_put_block(const ckr__mg_job *x, const ckr__mg_put *p,
 /* A rank's part of a slot goes into the entry from byte `at` on: logical rows, then the padding
    rows that are kept. */
 static bool ckr__mg_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
-                         const ckr__mg_slot *slot, uint32_t tp, bool replica, uint64_t at)
+                         const ckr__held *slot, uint32_t tp, bool replica, uint64_t at)
 {
     ckr__block *b = ckr__mg_put_block(x, p, tp);
     const ckr_tensor *t = slot->tensor;
@@ -50078,19 +49926,14 @@ static bool ckr__mg_replica(const ckr__mg_job *x, const ckr__mg_put *p, const ck
 static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p,
                                     const char *slot, ckr_dtype as)
 {
-    const ckr__mg_slot *own = ckr__mg_find_slot(p->item, slot), *s = own;
-    ckr__block *b = s ? ckr__mg_put_block(x, p, k->tp) : NULL;
+    const ckr__held *own = ckr__held_slot(p->item->slots, slot), *s = own;
+    ckr__block *b = own ? ckr__mg_put_block(x, p, k->tp) : NULL;
     const char *name = ckr__printf(x->c, "%s/%s", p->item->name, slot);
-    const bool param = !strcmp(slot, "param"),
-               cast = param && as != CKR_DTYPE_NONE && ckr__is_float(s ? s->tensor->dtype : as) &&
-                      s && as != s->tensor->dtype;
+    ckr_dtype dtype;
     ckr_node *n;
     if (!b || !name) return NULL;
-    n = ckr__entry_new(x->c, k->f, name, cast ? as : s->tensor->dtype, b->n_dims, b->shape);
-    if (cast) {                /* what rounds to it again is the master                  */
-        const ckr__mg_slot *m = ckr__mg_find_slot(p->item, "master");
-        if (m) s = m;
-    }
+    dtype = own == p->item->slots ? ckr__held_cast(own, as, &s) : own->tensor->dtype;
+    n = ckr__entry_new(x->c, k->f, name, dtype, b->n_dims, b->shape);
     if (!n || !ckr__mg_bind(x, n->u.entry, p, s, k->tp, ckr__mg_replica(x, p, k), 0)) return NULL;
     if (s != own) ckr__bind_taken_for(n->u.entry, 0, own->tensor, NULL);
     return n;
@@ -50098,7 +49941,7 @@ static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_rank *k, const
 
 /* A number of the optimizer, whole on every rank. */
 static ckr_node *ckr__mg_scalar_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p,
-                                     const ckr__mg_slot *s)
+                                     const ckr__held *s)
 {
     const char *name = ckr__printf(x->c, "%s/%s", p->item->name, s->tensor->slot);
     return name ? ckr__entry_whole(x->c, k->f, name, s->tensor, s->tensor->dtype,
@@ -50109,7 +49952,7 @@ static ckr_node *ckr__mg_scalar_node(ckr__mg_job *x, const ckr__mg_rank *k, cons
 /* Updates that the optimizer has made of a parameter; NaN: it keeps no count. */
 static double ckr__mg_count_of(const ckr__mg_job *x, const ckr__mg_item *t)
 {
-    return ckr__mg_find_slot(t, "exp_avg") && t->step != t->step ? x->counted : t->step;
+    return ckr__held_slot(t->slots, "exp_avg") && t->step != t->step ? x->counted : t->step;
 }
 
 /* The same as torch's own Adam has it, where the source has it by group, or nowhere. NULL sets the
@@ -50117,21 +49960,10 @@ static double ckr__mg_count_of(const ckr__mg_job *x, const ckr__mg_item *t)
 static ckr_node *ckr__mg_count_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p)
 {
     const double step = ckr__mg_count_of(x, p->item);
+    const float count = (float)(step == step ? step : 0);
     const char *name = ckr__printf(x->c, "%s/step", p->item->name);
-    ckr_tensor *t = CKR__NEW(x->c, ckr_tensor);
-    float *bytes = CKR__NEW_N(x->c, float, 1);
-    int64_t *start, *count, *stride;
-    ckr_piece *piece;
-    if (!name || !t || !bytes) return NULL;
-    t->name = name;
-    t->slot = "";
-    t->dtype = CKR_DTYPE_F32;
-    piece = ckr__piece_add(x->c, t, 0, &start, &count, &stride);
-    if (!piece) return NULL;
-    *bytes = (float)(step == step ? step : 0);
-    piece->mem = bytes;
-    piece->big_endian = ckr__host_big_endian();
-    return ckr__entry_whole(x->c, k->f, name, t, CKR_DTYPE_F32, true);
+    const ckr_view *v = ckr__value_view(x->c, CKR_DTYPE_F32, &count);
+    return name && v ? ckr__entry_copy(x->c, k->f, name, v) : NULL;
 }
 
 /* Is the item in this rank's chunk v? */
@@ -50380,18 +50212,17 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
 static ckr_node *ckr__mg_state_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p)
 {
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; d && i < p->item->n_slots; i++) {
-        const ckr__mg_slot *s = &p->item->slots[i];
+    const ckr__held *s;
+    for (s = p->item->slots; d && s; s = s->next) {
         const char *slot = s->tensor->slot;
         ckr_node *n;
         if (!strcmp(slot, "param") || !strcmp(slot, "master")) continue;
-        if (s->scalar && s->tensor->dtype == CKR_DTYPE_I64) continue;
-        n = s->scalar ? ckr__mg_scalar_node(x, k, p, s)
+        if (s->alone && s->tensor->dtype == CKR_DTYPE_I64) continue;
+        n = s->alone ? ckr__mg_scalar_node(x, k, p, s)
                       : ckr__mg_entry_node(x, k, p, slot, CKR_DTYPE_NONE);
         if (!ckr__node_pair(x->c, d, ckr__node_str(x->c, slot), n)) return NULL;
     }
-    if (d && x->counts && ckr__mg_find_slot(p->item, "exp_avg") &&
+    if (d && x->counts && ckr__held_slot(p->item->slots, "exp_avg") &&
         !ckr__node_set(x->c, d, "step", ckr__mg_count_node(x, k, p)))
         return NULL;
     return d;
@@ -50453,7 +50284,7 @@ static bool ckr__mg_number(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_
             ok = ckr__node_push(x->c, params, ckr__node_int(x->c, (int64_t)id)) &&
                  ckr__node_pair(x->c, out->state, ckr__node_int(x->c, (int64_t)id),
                                 ckr__mg_state_node(x, k, p)) &&
-                 (!ckr__mg_find_slot(p->item, "master") ||
+                 (!ckr__held_slot(p->item->slots, "master") ||
                   ckr__node_push(x->c, masters, ckr__mg_master_node(x, k, p)));
             id++;
         }
@@ -50520,9 +50351,9 @@ static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_rank *k, cons
         ckr_node *e = ckr__entry_new(x->c, k->f, slots[s], CKR_DTYPE_F32, 1, &l.total);
         if (!e || !ckr__node_set(x->c, d, slots[s], e)) return NULL;
         for (i = 0; i < n; i++) {
-            const ckr__mg_slot *y = ckr__mg_find_slot(o[i]->p->item, s ? slots[s] : "master");
+            const ckr__held *y = ckr__held_slot(o[i]->p->item->slots, s ? slots[s] : "master");
             const bool own = y != NULL;
-            if (!y && s == 0) y = ckr__mg_find_slot(o[i]->p->item, "param");
+            if (!y && s == 0) y = ckr__held_slot(o[i]->p->item->slots, "param");
             if (!y) continue;
             if (!ckr__mg_bind(x, e->u.entry, o[i]->p, y, k->tp,
                               ckr__mg_replica(x, o[i]->p, k) || !own, (uint64_t)l.start[i] * 4))
@@ -51245,7 +51076,7 @@ static ckr__mg_stack *ckr__mg_stack_of(ckr__mg_dist_job *j, const char *fqn, con
 
 /* The box of one pair of a block, as a block of its own; vocabulary rows in two parts. */
 static bool ckr__mg_box_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
-                             const ckr__mg_slot *slot, const ckr__pair *pair, bool replica)
+                             const ckr__held *slot, const ckr__pair *pair, bool replica)
 {
     const uint32_t n = p->item->n_dims;
     ckr__block *b = ckr__block_new(x->c, n, 1), *wide = ckr__block_new(x->c, n, 1);
@@ -51269,8 +51100,8 @@ static bool ckr__mg_box_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
 
 /* All chunks of one slot of one parameter: a box for each rank, two of a gated one. */
 static bool ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const char *fqn,
-                             const ckr__mg_place_of *at, const ckr__mg_slot *slot, ckr_dtype as,
-                             const ckr__mg_slot *own, bool replica)
+                             const ckr__mg_place_of *at, const ckr__held *slot, ckr_dtype as,
+                             const ckr__held *own, bool replica)
 {
     ckr__mg_job *x = j->x;
     ckr__mg_stack *s = ckr__mg_stack_of(j, fqn, p, at, as);
@@ -51303,15 +51134,12 @@ static bool ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const ch
 static bool ckr__mg_dist_param(ckr__mg_dist_job *j, const ckr__mg_put *p)
 {
     ckr__mg_job *x = j->x;
-    const ckr_dtype as = x->t->dtype;
-    const ckr__mg_slot *s = ckr__mg_find_slot(p->item, "param"), *from = s;
+    const ckr__held *s = ckr__held_slot(p->item->slots, "param"), *from;
     ckr__mg_place_of at;
-    bool cast;
+    ckr_dtype dtype;
     if (!s || !ckr__mg_stored(j, p->item->name, &at)) return false;
-    cast = as != CKR_DTYPE_NONE && p->item->kind == CKR__MG_PARAM && as != s->tensor->dtype &&
-           ckr__is_float(s->tensor->dtype);
-    if (cast && ckr__mg_find_slot(p->item, "master")) from = ckr__mg_find_slot(p->item, "master");
-    return ckr__mg_dist_put(j, p, at.key, &at, from, cast ? as : s->tensor->dtype, s, false);
+    dtype = ckr__held_cast(s, p->item->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE, &from);
+    return ckr__mg_dist_put(j, p, at.key, &at, from, dtype, s, false);
 }
 
 /* Masters and moments, each under its parameter's key. */
@@ -51319,13 +51147,12 @@ static bool ckr__mg_dist_state(ckr__mg_dist_job *j, const ckr__mg_put *p)
 {
     ckr__mg_job *x = j->x;
     ckr__mg_place_of at;
-    uint64_t i;
+    const ckr__held *s;
     if (!ckr__mg_stored(j, p->item->name, &at)) return false;
-    for (i = 0; i < p->item->n_slots; i++) {
-        const ckr__mg_slot *s = &p->item->slots[i];
+    for (s = p->item->slots; s; s = s->next) {
         const char *slot = s->tensor->slot, *fqn;
         const bool param = !strcmp(slot, "param");
-        if (s->scalar || (param && (!x->zero || ckr__mg_find_slot(p->item, "master")))) continue;
+        if (s->alone || (param && (!x->zero || ckr__held_slot(p->item->slots, "master")))) continue;
         if (param || !strcmp(slot, "master")) slot = x->zero ? "param" : "fp32_param";
         fqn = ckr__printf(x->c, "optimizer.state.%s.%s", slot, at.key);
         if (!fqn || !ckr__mg_dist_put(j, p, fqn, &at, s, s->tensor->dtype, s, param)) return false;
@@ -51425,7 +51252,7 @@ static ckr_node *ckr__mg_dist_optimizer(ckr__mg_dist_job *j, ckr__mg_rank *k, in
                                 ckr__mg_group_node(x, g, which == 1, NULL, step));
     }
     if (ok && (!x->fused || x->counts) && first) {
-        const ckr__mg_slot *s = ckr__mg_find_slot(first->item, "step");
+        const ckr__held *s = ckr__held_slot(first->item->slots, "step");
         state = ckr__node(x->c, CKR_NODE_DICT);
         ok = state && ckr__node_set(x->c, inner, "state", state) &&
              ((!s && !x->counts) ||
@@ -51767,7 +51594,7 @@ static ckr_result ckr__mg_uncounted(ckr__mg_job *x)
     uint64_t i, moments = 0;
     for (i = 0; i < x->n_puts; i++) {
         const ckr__mg_item *t = x->puts[i].item;
-        moments += ckr__mg_find_slot(t, "exp_avg") && t->step != t->step;
+        moments += ckr__held_slot(t->slots, "exp_avg") && t->step != t->step;
     }
     if (!moments || !x->optimizer) return CKR_OK;
     x->counted = (double)n;
@@ -51786,8 +51613,8 @@ static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
     ckr_result e;
     for (i = 0; i < x->n_puts; i++) {
         const ckr__mg_item *t = x->puts[i].item;
-        const ckr__mg_slot *s = ckr__mg_find_slot(t, "step");
-        if (ckr__mg_find_slot(t, "master")) x->half = true;
+        const ckr__held *s = ckr__held_slot(t->slots, "step");
+        if (ckr__held_slot(t->slots, "master")) x->half = true;
         if (s && s->tensor->dtype != CKR_DTYPE_I64) scalar = true;
     }
     for (i = 0; i < x->s->n_groups; i++)
