@@ -4221,6 +4221,17 @@ static bool ckr__node_equal(const ckr_node *a, const ckr_node *b)
     return ckr__equal_below(a, b, 11);
 }
 
+/* A shallow copy, so that the values under some keys can be others; of what is no dict, an empty
+   one. */
+static ckr_node *ckr__dict_copy(ckr__ctx *c, const ckr_node *d)
+{
+    ckr_node *out = ckr__node(c, ckr_node_is_dict(d) ? (ckr_node_kind)d->kind : CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(d); i++)
+        if (!ckr__node_take(c, out, d, i)) return NULL;
+    return out;
+}
+
 static bool ckr__key_matches(const ckr_node *k, const char *s, size_t n)
 {
     char num[24];
@@ -21571,14 +21582,10 @@ static ckr_node *ckr__rng_int_node(ckr__ctx *c, uint64_t lo, uint64_t hi)
 static ckr_node *ckr__rng_like_int(ckr__ctx *c, const ckr_node *like, uint64_t v)
 {
     uint8_t raw[8];
-    ckr_node *n;
-    if (!like || like->kind != CKR_NODE_NPSCALAR) {
-        if (like && like->kind == CKR_NODE_BOOL) return ckr__node_bool(c, v != 0);
-        return ckr__rng_int_node(c, v, 0);
-    }
+    if (like && like->kind == CKR_NODE_BOOL) return ckr__node_bool(c, v != 0);
+    if (!like || like->kind != CKR_NODE_NPSCALAR) return ckr__rng_int_node(c, v, 0);
     ckr__store_u64(raw, v);
-    n = ckr__rng_array(c, CKR_NODE_NPSCALAR, like->u.view, like->u.view->dtype, NULL, raw, 1);
-    return n;
+    return ckr__rng_array(c, CKR_NODE_NPSCALAR, like->u.view, like->u.view->dtype, NULL, raw, 1);
 }
 
 /* n integers as an array (the default: of `dtype`), or as a list or tuple when `like` is one. */
@@ -21594,8 +21601,8 @@ static ckr_node *ckr__rng_ints_node(ckr__ctx *c, const ckr_node *like, ckr_dtype
     if ((like && !array) || (!like && tuple)) {
         out = ckr__node(c, like ? (ckr_node_kind)like->kind : CKR_NODE_TUPLE);
         for (i = 0; i < n; i++)
-            if (!ckr__node_push(c, out, ckr__rng_int_node(c, v[i], 0))) return NULL;
-        return out;
+            ckr__node_push(c, out, ckr__rng_int_node(c, v[i], 0));
+        return ckr__failed(c) ? NULL : out;
     }
     if (array) dtype = like->u.view->dtype;
     size = ckr_dtype_size(dtype);
@@ -21630,38 +21637,27 @@ static ckr_node *ckr__rng_tuple_node(ckr__ctx *c, const ckr_rng *r, const ckr_no
                                                : ckr__node_float(c, r->normal);
     ckr_node *head = python ? ckr__rng_like_int(c, old ? old[0] : NULL, r->layout)
                             : ckr__node_str(c, "MT19937");
-    if (!ckr__node_push(c, n, head) ||
-        !ckr__node_push(c, n, ckr__rng_key_node(c, r, old ? old[1] : NULL)))
-        return NULL;
-    if (python) return ckr__node_push(c, n, gauss) ? n : NULL;
-    if (!ckr__node_push(c, n, ckr__rng_like_int(c, old ? old[2] : NULL, r->pos))) return NULL;
-    if (same && like->count == 3 && !r->has_normal) return n;
-    return ckr__node_push(c, n, ckr__rng_like_int(c, same && like->count > 3 ? old[3] : NULL,
-                                                  r->has_normal)) &&
-           ckr__node_push(c, n, gauss) ? n : NULL;
+    ckr__node_push(c, n, head);
+    ckr__node_push(c, n, ckr__rng_key_node(c, r, old ? old[1] : NULL));
+    if (!python) ckr__node_push(c, n, ckr__rng_like_int(c, old ? old[2] : NULL, r->pos));
+    if (python || !same || like->count > 3 || r->has_normal) {
+        if (!python)
+            ckr__node_push(c, n, ckr__rng_like_int(c, same && like->count > 3 ? old[3] : NULL,
+                                                   r->has_normal));
+        ckr__node_push(c, n, gauss);
+    }
+    return ckr__failed(c) ? NULL : n;
 }
 
-/* A shallow copy, so that the values under some keys can be others. */
-static ckr_node *ckr__rng_dict_copy(ckr__ctx *c, const ckr_node *like)
-{
-    const bool same = ckr_node_is_dict(like);
-    ckr_node *n = ckr__node(c, same ? (ckr_node_kind)like->kind : CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; same && i < like->count; i++)
-        if (!ckr__node_take(c, n, like, i)) return NULL;
-    return n;
-}
-
-static bool ckr__rng_put_ints(ckr__ctx *c, ckr_node *d, const char *key, const uint64_t *v,
+static void ckr__rng_put_ints(ckr__ctx *c, ckr_node *d, const char *key, const uint64_t *v,
                               uint64_t n)
 {
-    return ckr__node_set(c, d, key,
-                         ckr__rng_ints_node(c, ckr_node_get(d, key), CKR_DTYPE_U64, v, n));
+    ckr__node_set(c, d, key, ckr__rng_ints_node(c, ckr_node_get(d, key), CKR_DTYPE_U64, v, n));
 }
 
-static bool ckr__rng_put_int(ckr__ctx *c, ckr_node *d, const char *key, uint64_t v)
+static void ckr__rng_put_int(ckr__ctx *c, ckr_node *d, const char *key, uint64_t v)
 {
-    return ckr__node_set(c, d, key, ckr__rng_like_int(c, ckr_node_get(d, key), v));
+    ckr__node_set(c, d, key, ckr__rng_like_int(c, ckr_node_get(d, key), v));
 }
 
 /* numpy's dict, its keys in numpy's order when there is none to follow. */
@@ -21670,32 +21666,33 @@ static ckr_node *ckr__rng_dict_node(ckr__ctx *c, const ckr_rng *r, const ckr_nod
     const char *name = r->kind == CKR_RNG_NUMPY ? "MT19937"
                                                 : ckr__rng_classes[r->kind - CKR_RNG_MT19937];
     const uint64_t *w = r->u.w;
-    ckr_node *d = ckr__rng_dict_copy(c, like);
-    ckr_node *st = ckr__rng_dict_copy(c, ckr_node_get(like, "state"));
-    bool ok = d && st && ckr__node_set(c, d, "bit_generator", ckr__node_str(c, name)) &&
-              ckr__node_set(c, d, "state", st);
-    if (ok && ckr__rng_is_mt((ckr_rng_kind)r->kind)) {
-        ok = ckr__node_set(c, st, "key", ckr__rng_key_node(c, r, ckr_node_get(st, "key"))) &&
-             ckr__rng_put_int(c, st, "pos", r->pos);
-        if (r->kind == CKR_RNG_NUMPY)
-            ok = ok && ckr__rng_put_int(c, d, "has_gauss", r->has_normal) &&
-                 ckr__node_set(c, d, "gauss", ckr__node_float(c, r->normal));
-        return ok ? d : NULL;
+    ckr_node *d = ckr__dict_copy(c, like), *st = ckr__dict_copy(c, ckr_node_get(like, "state"));
+    if (!d || !st) return NULL;
+    ckr__node_set(c, d, "bit_generator", ckr__node_str(c, name));
+    ckr__node_set(c, d, "state", st);
+    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) {
+        ckr__node_set(c, st, "key", ckr__rng_key_node(c, r, ckr_node_get(st, "key")));
+        ckr__rng_put_int(c, st, "pos", r->pos);
+        if (r->kind == CKR_RNG_NUMPY) {
+            ckr__rng_put_int(c, d, "has_gauss", r->has_normal);
+            ckr__node_set(c, d, "gauss", ckr__node_float(c, r->normal));
+        }
+        return ckr__failed(c) ? NULL : d;
     }
-    if (ok && r->kind == CKR_RNG_SFC64) {
-        ok = ckr__rng_put_ints(c, st, "state", w, 4);
-    } else if (ok && r->kind == CKR_RNG_PHILOX) {
-        ok = ckr__rng_put_ints(c, st, "counter", w, 4) &&
-             ckr__rng_put_ints(c, st, "key", w + 4, 2) &&
-             ckr__rng_put_ints(c, d, "buffer", w + 6, 4) &&
-             ckr__rng_put_int(c, d, "buffer_pos", r->pos);
-    } else if (ok) {
-        ok = ckr__node_set(c, st, "state", ckr__rng_int_node(c, w[0], w[1])) &&
-             ckr__node_set(c, st, "inc", ckr__rng_int_node(c, w[2], w[3]));
+    if (r->kind == CKR_RNG_SFC64) {
+        ckr__rng_put_ints(c, st, "state", w, 4);
+    } else if (r->kind == CKR_RNG_PHILOX) {
+        ckr__rng_put_ints(c, st, "counter", w, 4);
+        ckr__rng_put_ints(c, st, "key", w + 4, 2);
+        ckr__rng_put_ints(c, d, "buffer", w + 6, 4);
+        ckr__rng_put_int(c, d, "buffer_pos", r->pos);
+    } else {
+        ckr__node_set(c, st, "state", ckr__rng_int_node(c, w[0], w[1]));
+        ckr__node_set(c, st, "inc", ckr__rng_int_node(c, w[2], w[3]));
     }
-    ok = ok && ckr__rng_put_int(c, d, "has_uint32", r->has_uint32) &&
-         ckr__rng_put_int(c, d, "uinteger", r->uinteger);
-    return ok ? d : NULL;
+    ckr__rng_put_int(c, d, "has_uint32", r->has_uint32);
+    ckr__rng_put_int(c, d, "uinteger", r->uinteger);
+    return ckr__failed(c) ? NULL : d;
 }
 
 static ckr_node *ckr__rng_bytes_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
@@ -23375,85 +23372,48 @@ static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[
 #define CKR__PACK_HEAD 93
 #define CKR__PACK_MAX (CKR__PACK_HEAD + 2496)
 
-static size_t ckr__pack_payload(const ckr_rng *r)
+/* What stands one behind the other in it: numbers, little-endian, whatever the host has. */
+static const struct { uint16_t at; uint8_t size, n; } ckr__pack_fields[] = {
+    { offsetof(ckr_rng, kind), 2, 4 },         /* version, flags, seeded                   */
+    { offsetof(ckr_rng, layout), 4, 8 },       /* to uinteger                              */
+    { offsetof(ckr_rng, seed), 8, 5 },         /* offset, normal, old_x, old_rho           */
+    { offsetof(ckr_rng, float_normal), 4, 1 },
+    { offsetof(ckr_rng, pad), 1, 8 }
+};
+
+static void ckr__pack_move(void *host, uint8_t *p, size_t size, size_t n, bool write)
 {
-    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return 2496;
-    if (r->kind == CKR_RNG_OPAQUE) return r->layout;
-    return r->kind == CKR_RNG_TORCH_MPS ? 28 : 128;
+    memcpy(write ? (void *)p : host, write ? host : (void *)p, size * n);
+    if (ckr__host_big_endian()) ckr__swap_bytes(write ? p : (uint8_t *)host, size * n, size);
 }
 
-/* Numbers one by one, so that the host's byte order and padding stay out of it. */
-static void ckr__pack_words(ckr_rng *r, uint8_t *p, bool write)
+static void ckr__pack_head(ckr_rng *r, uint8_t *p, bool write)
 {
-    uint32_t *const words[] = { &r->layout, &r->threads,   &r->pos,        &r->next,
-                                &r->has_normal, &r->has_float, &r->has_uint32, &r->uinteger };
-    uint64_t d[3];
-    uint32_t f;
     size_t i;
-    for (i = 0; i < 8; i++, p += 4) {
-        if (write) ckr__store_u32(p, *words[i]);
-        else *words[i] = ckr__load_u32(p);
+    for (i = 0; i < sizeof ckr__pack_fields / sizeof *ckr__pack_fields; i++) {
+        const size_t size = ckr__pack_fields[i].size, n = ckr__pack_fields[i].n;
+        ckr__pack_move((uint8_t *)r + ckr__pack_fields[i].at, p, size, n, write);
+        p += size * n;
     }
-    if (write) {
-        memcpy(d, &r->normal, 8);
-        memcpy(d + 1, &r->old_x, 8);
-        memcpy(d + 2, &r->old_rho, 8);
-        memcpy(&f, &r->float_normal, 4);
-        ckr__store_u64(p, r->seed);
-        ckr__store_u64(p + 8, r->offset);
-        for (i = 0; i < 3; i++) ckr__store_u64(p + 16 + 8 * i, d[i]);
-        ckr__store_u32(p + 40, f);
-        memcpy(p + 44, r->pad, 8);
-        return;
-    }
-    r->seed = ckr__load_u64(p);
-    r->offset = ckr__load_u64(p + 8);
-    for (i = 0; i < 3; i++) d[i] = ckr__load_u64(p + 16 + 8 * i);
-    f = ckr__load_u32(p + 40);
-    memcpy(&r->normal, d, 8);
-    memcpy(&r->old_x, d + 1, 8);
-    memcpy(&r->old_rho, d + 2, 8);
-    memcpy(&r->float_normal, &f, 4);
-    memcpy(r->pad, p + 44, 8);
 }
 
-static void ckr__pack_union(ckr_rng *r, uint8_t *p, size_t n, bool write)
+/* The words or bytes behind the head; how many bytes they are. */
+static size_t ckr__pack_rest(ckr_rng *r, uint8_t *p, bool write)
 {
-    const bool words = ckr__rng_is_mt((ckr_rng_kind)r->kind);
-    size_t i;
-    if (r->kind == CKR_RNG_OPAQUE || r->kind == CKR_RNG_TORCH_MPS) {
-        if (write) memcpy(p, r->u.bytes, n);
-        else memcpy(r->u.bytes, p, n);
-        return;
-    }
-    for (i = 0; i < n / 8; i++) {
-        if (write && words) {
-            ckr__store_u32(p + 8 * i, r->u.key[2 * i]);
-            ckr__store_u32(p + 8 * i + 4, r->u.key[2 * i + 1]);
-        } else if (write) {
-            ckr__store_u64(p + 8 * i, r->u.w[i]);
-        } else if (words) {
-            r->u.key[2 * i] = ckr__load_u32(p + 8 * i);
-            r->u.key[2 * i + 1] = ckr__load_u32(p + 8 * i + 4);
-        } else {
-            r->u.w[i] = ckr__load_u64(p + 8 * i);
-        }
-    }
+    const bool mt = ckr__rng_is_mt((ckr_rng_kind)r->kind), mps = r->kind == CKR_RNG_TORCH_MPS;
+    const size_t size = mt ? 4 : mps || r->kind == CKR_RNG_OPAQUE ? 1 : 8;
+    const size_t n = mt ? 624 : mps ? 28 : size == 1 ? r->layout : 16;
+    if (p) ckr__pack_move(&r->u, p, size, n, write);
+    return size * n;
 }
 
 /* At most CKR__PACK_MAX bytes. */
 static size_t ckr__pack(const ckr_rng *state, uint8_t *out)
 {
     ckr_rng r = *state;
-    const size_t n = ckr__pack_payload(&r);
     out[0] = 1;                /* version of this form                                  */
-    ckr__store_u16(out + 1, r.kind);
-    ckr__store_u16(out + 3, r.version);
-    ckr__store_u16(out + 5, r.flags);
-    ckr__store_u16(out + 7, r.seeded);
-    ckr__pack_words(&r, out + 9, true);
-    ckr__pack_union(&r, out + CKR__PACK_HEAD, n, true);
-    return CKR__PACK_HEAD + n;
+    ckr__pack_head(&r, out + 1, true);
+    return CKR__PACK_HEAD + ckr__pack_rest(&r, out + CKR__PACK_HEAD, true);
 }
 
 static bool ckr__pack_mt_ok(const ckr_rng *r)
@@ -23504,14 +23464,10 @@ static bool ckr__unpack(uint8_t *p, size_t n, ckr_rng *r)
 {
     memset(r, 0, sizeof *r);
     if (n < CKR__PACK_HEAD || p[0] != 1) return false;
-    r->kind = ckr__load_u16(p + 1);
-    r->version = ckr__load_u16(p + 3);
-    r->flags = ckr__load_u16(p + 5);
-    r->seeded = ckr__load_u16(p + 7);
-    ckr__pack_words(r, p + 9, false);
-    if (r->kind == CKR_RNG_OPAQUE && r->layout > 2496) return false;
-    if (n != CKR__PACK_HEAD + ckr__pack_payload(r)) return false;
-    ckr__pack_union(r, p + CKR__PACK_HEAD, n - CKR__PACK_HEAD, false);
+    ckr__pack_head(r, p + 1, false);
+    if (n != CKR__PACK_HEAD + ckr__pack_rest(r, NULL, false)) return false;
+    if (n > CKR__PACK_MAX) return false;
+    ckr__pack_rest(r, p + CKR__PACK_HEAD, false);
     return ckr__pack_ok(r);
 }
 
@@ -25977,15 +25933,6 @@ static bool ckr__same_view(const ckr_view *a, const ckr_view *b)
 
 /* >>dialects.dicts ------------------------------------------------------------ */
 /* State dicts as torch writes them, and what several dialects ask of them. */
-
-static ckr_node *ckr__dict_copy(ckr__ctx *c, const ckr_node *d)
-{
-    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; out && i < ckr__dict_n(d); i++)
-        if (!ckr__node_take(c, out, d, i)) return NULL;
-    return out;
-}
 
 /* A value as text, for comparison and report. NULL: out of memory. */
 static const char *ckr__node_text_of(ckr__ctx *c, const ckr_node *n)
@@ -40955,17 +40902,12 @@ static ckr_result ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, double *bases)
     return e;
 }
 
-static ckr_node *ckr__ds_dict_copy(ckr__ctx *c, const ckr_node *d)
-{
-    return ckr__dict_copy(c, d);
-}
-
 /* The configuration's scheduler, at the state's clock. *out NULL: it is not one that is known. */
 static ckr_result ckr__ds_native(ckr__ds *r, const ckr_node *state, ckr_schedule **out)
 {
     const ckr_node *conf = ckr_node_get(r->config, "scheduler");
     const char *type = ckr_node_str(ckr_node_get(conf, "type")), *kind;
-    ckr_node *params = ckr__ds_dict_copy(r->c, ckr_node_get(conf, "params"));
+    ckr_node *params = ckr__dict_copy(r->c, ckr_node_get(conf, "params"));
     const uint64_t n = r->s->n_groups;
     double *bases = CKR__NEW_N(r->c, double, n), lr = ckr__nan();
     int64_t at;
