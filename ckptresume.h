@@ -26948,10 +26948,10 @@ static ckr_result ckr__streams_say(const ckr__rank_streams *k)
      {TP} {EP} {DP} {PP} {RANK} {N}   is the axis's size
      {step}     is a step of the run; {step:08}, {tp:02}: with at least so many digits
      {name}     is any text without '/', at least one byte; one in a pattern
-     [...]      may be absent; it is written where the file has a number on the axis of the first
-                variable in it, so that there must be one. No [] within []
+     [...]      may be absent, the later one first; it is written where the file has a number on
+                the axis of the first variable in it, so that there must be one. No [] within []
      {dirs}     is any number of directories with a '/' behind each
-     /          at the end: the name is a directory's
+     /          at the end: the name is a directory's; it is not written
 
    Reading, with `ckr__fileset k` zeroed and c, dir, forms, items set:
      ckr__fileset_scan     goes through the directory: k.files[kind][0..n_files[kind]), by name
@@ -26983,6 +26983,7 @@ typedef struct ckr__rankfile {
                                   about the file tell it                                 */
     size_t      n_name;
     ckr_node   *root;          /* once ckr__fileset_load has read it                     */
+    void       *own;           /* the dialect's                                          */
 } ckr__rankfile;
 
 /* Which item tells what, for dialects that had their own before there was this section. */
@@ -27002,6 +27003,8 @@ typedef struct ckr__fileset {
     const ckr__form *forms;
     const ckr__file_items *items;              /* NULL: the usual ones                    */
     uint32_t         size[CKR__PLACES];        /* 0: not known yet                        */
+    uint32_t         axes[CKR__FILE_KINDS];    /* those that each name of the kind says, as
+                                                  1 << axis; 0: any                        */
     bool             copies;                   /* they may be saved as any rank's         */
     ckr__rankfile  **files[CKR__FILE_KINDS];
     uint64_t         n_files[CKR__FILE_KINDS];
@@ -27044,18 +27047,20 @@ static bool ckr__form_number(const ckr__var *v, const char **s, ckr__rankfile *f
     return true;
 }
 
-/* Does the pattern match, with those of its optional parts whose bit is set? */
-static bool ckr__form_try(const char *p, uint32_t with, const char *s, ckr__rankfile *f)
+/* Does the pattern match, with those of its optional parts whose bit is set? The first one's is
+   `bit`. */
+static bool ckr__form_try(const char *p, uint32_t with, uint32_t bit, const char *s,
+                          ckr__rankfile *f)
 {
     const char *rest = NULL, *end = NULL, *slash;      /* behind {name}, and of its text       */
-    uint32_t bit = 1, rest_bit = 1;
+    uint32_t rest_bit = bit;
     ckr__var v;
     for (;;) {
         if (*p == ']') {
             p++;
         } else if (*p == '[') {
             p = with & bit ? p + 1 : strchr(p, ']') + 1;
-            bit <<= 1;
+            bit >>= 1;
         } else if (!*s && (!*p || *p == ' ')) {
             f->n_name = rest ? (size_t)(end - f->name) : 0;
             return true;
@@ -27089,13 +27094,13 @@ static bool ckr__form_try(const char *p, uint32_t with, const char *s, ckr__rank
 /* Is s of this form? Then f has what the variables stand for. A pattern ends at a blank, too. */
 static bool ckr__form_match(const char *pattern, const char *s, ckr__rankfile *f)
 {
-    uint32_t with = 1;
+    uint32_t all = 1, with;
     const char *p;
-    for (p = pattern; *p && *p != ' '; p++) if (*p == '[') with <<= 1;
-    while (with-- > 0) {
+    for (p = pattern; *p && *p != ' '; p++) if (*p == '[') all <<= 1;
+    for (with = all; with-- > 0;) {
         memset(f, 0, sizeof *f);
         f->step = -1;
-        if (ckr__form_try(pattern, with, s, f)) return true;
+        if (ckr__form_try(pattern, with, all >> 1, s, f)) return true;
     }
     return false;
 }
@@ -27173,6 +27178,7 @@ static const char *ckr__form_name(ckr__ctx *c, const char *pattern, const ckr__r
             }
         }
     }
+    if (b.size && b.data[b.size - 1] == '/') b.size--;
     if (!b.failed) out = ckr__strndup(c, (const char *)b.data, b.size);
     ckr__buf_free(&b);
     return out;
@@ -27226,14 +27232,13 @@ static ckr_result ckr__fileset_duplicate(const ckr__fileset *k, const ckr__rankf
     return ckr__remedy(k->c->err, r, "remove the older of the two files");
 }
 
-/* f is of step `found`, the first rank's file, or what `other` names, of `step`. */
-static ckr_result ckr__fileset_step(const ckr__fileset *k, const ckr__rankfile *f,
-                                    const char *where, const char *other, int64_t found,
-                                    int64_t step)
+/* A file is of step `found`, the first rank's file, or what `other` names, of `step`. */
+static ckr_result ckr__fileset_step(const ckr__fileset *k, const char *path, const char *where,
+                                    const char *other, int64_t found, int64_t step)
 {
     ckr_result r;
     if (found == step) return CKR_OK;
-    r = ckr__fail(k->c->err, ckr__fileset_items(k)->step, f->path, CKR_NO_OFFSET, where,
+    r = ckr__fail(k->c->err, ckr__fileset_items(k)->step, path, CKR_NO_OFFSET, where,
                   "it says %lld, %s %lld", (long long)found,
                   other ? other : "the first rank's file", (long long)step);
     return ckr__remedy(k->c->err, r,
@@ -27348,6 +27353,7 @@ static ckr_result ckr__fileset_ours(ckr__fileset *k, uint8_t kind)
         const ckr__rankfile *f = k->files[kind][i];
         for (a = 0; a < CKR__PLACES; a++)
             if (f->at[a] >= k->size[a] || (f->of[a] && f->of[a] != k->size[a])) break;
+        if (k->axes[kind] && f->has != k->axes[kind]) a = 0;
         if (a < CKR__PLACES && !bad) bad = f;
         if (a < CKR__PLACES) others++;
         else if (f->has) ours++;
@@ -39164,7 +39170,7 @@ static ckr_result ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
     if (!ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &want) || want < 0)
         return ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
     ckr_node_i64(ckr_node_get(f->root, "global_steps"), &have);
-    return ckr__fileset_step(&r->files, f, "global_steps", NULL, have, want);
+    return ckr__fileset_step(&r->files, f->path, "global_steps", NULL, have, want);
 }
 
 /* A bf16 pipeline without ZeRO has no param_shapes: the ranks' slices name the parameters of each
@@ -45866,7 +45872,7 @@ typedef struct ckr__mg_entry { ckr__mg_item *item; const ckr_view *view; } ckr__
 
 typedef struct ckr__mg_file {  /* a model parallel rank                                  */
     const char     *rel, *path;
-    uint32_t        tp, pp, ep, n_numbers, number[3];
+    uint32_t        tp, pp, ep;
     const ckr_node *root, *args, *distrib;
     const ckr_node **chunks;   /* the model, or one per virtual stage; NULL: empty stage */
     ckr__mg_entry **entries;   /* the same order as the chunk's pairs                    */
@@ -45877,6 +45883,7 @@ typedef struct ckr__mg_file {  /* a model parallel rank                         
 
 typedef struct ckr__mg {
     ckr__ctx        *c;
+    ckr__fileset     ranks;    /* the directories                                        */
     ckr_state       *s;
     const char      *dir;
     const ckr_open_desc *desc;
@@ -45948,155 +45955,76 @@ static bool ckr__mg_ends(const char *s, const char *tail)
 
 /* >>megatron.probe ------------------------------------------------------------ */
 
-/* iter_NNNNNNN */
-static bool ckr__mg_iteration(const char *name, int64_t *out)
-{
-    return !strncmp(name, "iter_", 5) && strlen(name) >= 12 && ckr__step_of(name + 5, out);
-}
+enum { CKR__MG_RANK = 1 };
 
-/* mp_rank_TT[_PPP][_EEE] */
-static bool ckr__mg_rank_name(const char *s, ckr__mg_file *f)
-{
-    uint32_t k;
-    if (strncmp(s, "mp_rank", 7) != 0) return false;
-    for (k = 0, s += 7; *s; k++) {
-        char digits[12];
-        int64_t v;
-        const size_t n = strspn(s + 1, "0123456789");
-        if (*s != '_' || k == 3 || n < 2 || n > 9) return false;
-        memcpy(digits, s + 1, n);
-        digits[n] = 0;
-        if (!ckr__step_of(digits, &v)) return false;
-        f->number[k] = (uint32_t)v;
-        s += n + 1;
-    }
-    f->n_numbers = k;
-    return k > 0;
-}
+/* A number that stands alone is that of the experts' rank where there is one stage. */
+static const ckr__form ckr__mg_forms[] = { { CKR__MG_RANK, "mp_rank_{tp:02}[_{pp:03}][_{ep:03}]/" },
+                                           { 0, NULL } };
+
+static const ckr__file_items ckr__mg_file_items = {
+    CKR_ITEM_MEGATRON_MISSING, CKR_ITEM_MEGATRON_FOREIGN, CKR_ITEM_MEGATRON_MIXED,
+    CKR_ITEM_MEGATRON_FOREIGN, CKR_ITEM_MEGATRON_FOREIGN, CKR_ITEM_MEGATRON_SWAPPED,
+    CKR_ITEM_MEGATRON_MIXED,
+    "bring it back from where the checkpoint was saved: Megatron would end with exit code 0 "
+    "without loading"
+};
 
 static ckr_result ckr__mg_has_ranks(ckr__ctx *c, const char *dir, bool *yes)
 {
-    ckr__dirlist l;
-    ckr__mg_file f;
-    uint64_t i;
-    ckr_result r;
-    *yes = false;
-    r = ckr__dir_list(c, dir, &l);
-    memset(&f, 0, sizeof f);
-    for (i = 0; r == CKR_OK && i < l.n && !*yes; i++)
-        *yes = l.items[i]->is_dir && ckr__mg_rank_name(l.items[i]->name, &f);
+    uint32_t kinds;
+    const ckr_result r = ckr__form_kinds(c, dir, ckr__mg_forms, &kinds);
+    *yes = (kinds & 1u << CKR__MG_RANK) != 0;
     return r;
 }
 
 /* Legacy directories have ranks; torch_dist has metadata.json, written last, or, when the save has
    not come so far, common.pt beside the data. */
-static ckr_result ckr__mg_is(ckr__ctx *c, const char *dir, bool *yes)
+static ckr_result ckr__mg_rate(ckr__ctx *c, const char *dir, int *rate)
 {
     const char *path;
     ckr_node *root = NULL;
-    ckr_result r = ckr__mg_has_ranks(c, dir, yes);
-    if (r != CKR_OK || *yes) return r;
-    *yes = ckr__dir_has(c, dir, "common.pt", CKR_FILE_REGULAR) &&
-           ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR);
+    bool yes;
+    ckr_result r = ckr__mg_has_ranks(c, dir, &yes);
+    if (r == CKR_OK && !yes)
+        yes = ckr__dir_has(c, dir, "common.pt", CKR_FILE_REGULAR) &&
+              ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR);
+    *rate = yes ? 2 : 0;
+    if (r != CKR_OK || yes) return r;
     path = ckr__path_join(c, dir, "metadata.json");
     if (!path) return c->err->code;
-    if (*yes || ckr__path_kind(c, path) != CKR_FILE_REGULAR) return CKR_OK;
+    if (ckr__path_kind(c, path) != CKR_FILE_REGULAR) return CKR_OK;
     r = ckr__json_load(c, path, &root);
-    if (r == CKR_OK) *yes = ckr_node_get(root, "sharded_backend") != NULL;
+    if (r == CKR_OK) *rate = ckr_node_get(root, "sharded_backend") ? 2 : 0;
     else if (r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(c), r = CKR_OK;
     return r;
 }
 
-/* The highest iteration of a run, or NULL. */
-static ckr_result ckr__mg_newest(ckr__ctx *c, const char *run, const char **best)
-{
-    ckr__dirlist l;
-    int64_t v, top = -1;
-    uint64_t i;
-    ckr_result r = ckr__dir_list(c, run, &l);
-    *best = NULL;
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
-        const char *dir;
-        bool yes;
-        if (!l.items[i]->is_dir || !ckr__mg_iteration(l.items[i]->name, &v) || v <= top) continue;
-        dir = ckr__path_join(c, run, l.items[i]->name);
-        if (!dir) return c->err->code;
-        r = ckr__mg_is(c, dir, &yes);
-        if (r != CKR_OK || !yes) continue;
-        *best = dir;
-        top = v;
-    }
-    return r;
-}
-
-static ckr_result ckr__mg_tracker(ckr__ctx *c, const char *path, const char *best,
-                                  const char *found, const char *text)
-{
-    ckr_result r = ckr__fail(c->err, CKR_ITEM_MEGATRON_TRACKER, path, 0, NULL,
-                             "it says \"%.40s\", %s", found, text);
-    return ckr__remedy(c->err, r,
-                       best ? ckr__printf(c, "name the iteration itself: %s", best)
-                            : "bring back the directory of that iteration");
-}
-
 #define CKR__MG_TRACKER "latest_checkpointed_iteration.txt"
 
-/* Its text, without blanks around it. */
-static ckr_result ckr__mg_tracked(ckr__ctx *c, const char *path, char text[48])
-{
-    const uint8_t *p = NULL;
-    uint64_t n = 0;
-    ckr_result r = ckr__path_load(c, path, 4096, &p, &n, NULL);
-    if (r != CKR_OK) return r;
-    while (n && (p[n - 1] == '\n' || p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
-    while (n && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) p++, n--;
-    ckr__format(text, 48, "%.*s", (int)(n < 47 ? n : 47), (const char *)p);
-    return CKR_OK;
-}
-
-/* What the tracker file names is the run's newest checkpoint, as Megatron takes it. */
-static ckr_result ckr__mg_latest(ckr__ctx *c, const char *run, const char *path, const char **dir)
-{
-    char text[48];
-    const char *best, *name = NULL;
-    int64_t v;
-    bool yes = false;
-    ckr_result r = ckr__mg_newest(c, run, &best);
-    if (r == CKR_OK) r = ckr__mg_tracked(c, path, text);
-    if (r != CKR_OK) return r;
-    if (!strcmp(text, "release")) name = "release";
-    else if (ckr__step_of(text, &v)) name = ckr__printf(c, "iter_%07lld", (long long)v);
-    else return ckr__mg_tracker(c, path, best, text, "a number or \"release\" was expected");
-    *dir = name ? ckr__path_join(c, run, name) : NULL;
-    if (!*dir) return c->err->code;
-    if (ckr__path_kind(c, *dir) != CKR_FILE_DIR)
-        return ckr__mg_tracker(c, path, best, text, "but there is no such directory beside it");
-    r = ckr__mg_is(c, *dir, &yes);
-    if (r == CKR_OK && !yes)
-        r = ckr__mg_tracker(c, path, best, text, "but that directory holds no checkpoint");
-    return r;
-}
+/* The tracker may say "release", too: the name of a directory. */
+static const ckr__runs ckr__mg_steps = { "iter_{step:07}", CKR__MG_TRACKER, NULL,
+                                        CKR_ITEM_MEGATRON_TRACKER, ckr__mg_rate, NULL };
 
 /* A newer iteration beside the one that the tracker file names is not taken, and said. */
 static ckr_result ckr__mg_beside(ckr__mg *r)
 {
-    const char *name = ckr__base(r->dir), *best = NULL, *path, *run;
-    char text[48];
-    int64_t mine, top, told;
+    const ckr__step *best;
+    const char *path, *run, *text;
+    ckr__steps l;
+    int64_t mine, told;
     bool ranks = false;
-    ckr_result e;
-    run = name - r->dir > 1 ? ckr__strndup(r->c, r->dir, (size_t)(name - r->dir) - 1) : ".";
-    path = run ? ckr__path_join(r->c, run, CKR__MG_TRACKER) : NULL;
-    if (!path) return ckr__oom(r->c);
-    if (!ckr__mg_iteration(name, &mine) || ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
-        return CKR_OK;
-    e = ckr__mg_tracked(r->c, path, text);
-    if (e != CKR_OK || !ckr__step_of(text, &told) || told != mine) return e;
-    e = ckr__mg_newest(r->c, run, &best);
-    if (e != CKR_OK || !best || !ckr__mg_iteration(ckr__base(best), &top) || top <= mine) return e;
-    e = ckr__mg_has_ranks(r->c, best, &ranks);
+    ckr_result e = ckr__runs_beside(r->c, &ckr__mg_steps, r->dir, &run, &mine, &l);
+    if (e != CKR_OK || mine < 0) return e;
+    path = ckr__path_join(r->c, run, CKR__MG_TRACKER);
+    if (!path || ckr__path_kind(r->c, path) != CKR_FILE_REGULAR) return r->c->err->code;
+    e = ckr__runs_pointer(r->c, path, &text);
+    best = ckr__runs_best(&l);
+    if (e != CKR_OK || !ckr__step_of(text, &told) || told != mine || !best || best->step <= mine)
+        return e;
+    e = ckr__mg_has_ranks(r->c, best->dir, &ranks);
     if (e != CKR_OK) return e;
-    return ckr__say(r->c, "CKR_W_MEGATRON_NEWER", CKR_EXACT, "iteration", ckr__base(best), name,
+    return ckr__say(r->c, "CKR_W_MEGATRON_NEWER", CKR_EXACT, "iteration", best->name,
+                    ckr__base(r->dir),
                     ranks == r->dist
                         ? "a newer one lies beside it, in the other format; the tracker file names "
                           "this one"
@@ -46106,23 +46034,7 @@ static ckr_result ckr__mg_beside(ckr__mg *r)
 
 static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
-    const char *tracker, *best;
-    ckr_result r;
-    *mine = false;
-    *dir = path;
-    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
-    r = ckr__mg_is(c, path, mine);
-    if (r != CKR_OK || *mine) return r;
-    tracker = ckr__path_join(c, path, CKR__MG_TRACKER);
-    if (!tracker) return c->err->code;
-    if (ckr__path_kind(c, tracker) == CKR_FILE_REGULAR) {
-        *mine = true;
-        return ckr__mg_latest(c, path, tracker, dir);
-    }
-    r = ckr__mg_newest(c, path, &best);
-    *mine = r == CKR_OK && best;
-    if (*mine) *dir = best;
-    return r;
+    return ckr__runs_probe(c, &ckr__mg_steps, path, dir, mine);
 }
 
 /* >>megatron.files ------------------------------------------------------------ */
@@ -46141,23 +46053,22 @@ static ckr_result ckr__mg_tree(ckr__mg *r, const char *path, const ckr_node **ou
 
 static ckr_result ckr__mg_list(ckr__mg *r)
 {
-    ckr__dirlist l;
+    ckr__fileset *k = &r->ranks;
     uint64_t i;
-    ckr_result e = ckr__dir_list(r->c, r->dir, &l);
-    for (i = 0; i < l.n && e == CKR_OK; i++) {
+    ckr_result e = ckr__fileset_scan(k, false);
+    for (i = 0; i < k->n_files[0] && e == CKR_OK; i++)
+        e = ckr__leave(r->c, r->s, k->files[0][i]->rel, NULL, NULL);
+    for (i = 0; i < k->n_files[CKR__MG_RANK] && e == CKR_OK; i++) {
+        ckr__rankfile *x = k->files[CKR__MG_RANK][i];
         ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
-        const char *name = l.items[i]->name;
-        if (!f) return ckr__oom(r->c);
-        if (!l.items[i]->is_dir || !ckr__mg_rank_name(name, f)) {
-            if (strcmp(name, "ckptresume.json") != 0) e = ckr__leave(r->c, r->s, name, NULL, NULL);
-            continue;
-        }
         *CKR__PUSH(ckr__mg_file *, r->c, r->files, r->n_files) = f;
-        f->rel = name;
-        f->path = ckr__path_join(r->c, r->dir, ckr__printf(r->c, "%s/model_optim_rng.pt", name));
-        if (!f->path) return ckr__oom(r->c);
+        if (!f) return ckr__oom(r->c);
+        x->own = f;
+        f->rel = x->rel;
+        f->path = ckr__path_join(r->c, x->path, "model_optim_rng.pt");
+        e = r->c->err->code;
     }
-    return r->c->err->code;
+    return e;
 }
 
 static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text)
@@ -46254,70 +46165,48 @@ static ckr_result ckr__mg_topology(ckr__mg *r)
     return CKR_OK;
 }
 
-static int ckr__mg_file_cmp(const void *a, const void *b)
-{
-    const ckr__mg_file *x = (const ckr__mg_file *)a, *y = (const ckr__mg_file *)b;
-    if (x->pp != y->pp) return x->pp < y->pp ? -1 : 1;
-    if (x->ep != y->ep) return x->ep < y->ep ? -1 : 1;
-    return x->tp < y->tp ? -1 : x->tp > y->tp;
-}
-
 static const char *ckr__mg_rank_dir(ckr__ctx *c, uint32_t tp, uint32_t pp, uint32_t ep,
                                     bool with_pp, bool with_ep)
 {
-    char p[16] = "", x[16] = "";
-    if (with_pp) ckr__format(p, sizeof p, "_%03u", (unsigned)pp);
-    if (with_ep) ckr__format(x, sizeof x, "_%03u", (unsigned)ep);
-    return ckr__printf(c, "mp_rank_%02u%s%s", (unsigned)tp, p, x);
+    ckr__rankfile f;
+    memset(&f, 0, sizeof f);
+    ckr__at_set(&f, CKR__TP, tp, 0);
+    if (with_pp) ckr__at_set(&f, CKR__PP, pp, 0);
+    if (with_ep) ckr__at_set(&f, CKR__EP, ep, 0);
+    return ckr__form_name(c, ckr__mg_forms[0].pattern, &f);
 }
 
-static ckr_result ckr__mg_foreign(ckr__mg *r, const ckr__mg_file *f)
-{
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_FOREIGN,
-                             ckr__path_join(r->c, r->dir, f->rel), CKR_NO_OFFSET, NULL,
-                             "the checkpoint has tp %u pp %u ep %u, in which there is no such rank",
-                             (unsigned)r->tp, (unsigned)r->pp, (unsigned)r->ep);
-    return ckr__remedy(r->c->err, e, "another run left it: move it elsewhere");
-}
-
-/* Every rank of the grid that the arguments tell, once. */
+/* Every rank of the grid that the arguments tell, once; their files come in the order (pp, ep, tp)
+   then. */
 static ckr_result ckr__mg_grid(ckr__mg *r)
 {
-    const uint32_t n = 1u + (r->pp > 1) + (r->ep > 1);
-    uint64_t i, k = 0, want = (uint64_t)r->tp * r->ep * r->pp;
+    ckr__fileset *k = &r->ranks;
+    ckr__rankfile **dirs = k->files[CKR__MG_RANK];
+    const uint32_t has = 1u << CKR__TP | (r->pp > 1 ? 1u << CKR__PP : 0) |
+                         (r->ep > 1 ? 1u << CKR__EP : 0);
+    uint64_t i;
+    ckr_result e;
     for (i = 0; i < r->n_files; i++) {
-        ckr__mg_file *f = r->files[i];
-        f->tp = f->number[0];
-        f->pp = r->pp > 1 ? f->number[1] : 0;
-        f->ep = r->ep > 1 ? f->number[n - 1] : 0;
-        if (f->n_numbers != n || f->tp >= r->tp || f->pp >= r->pp || f->ep >= r->ep)
-            return ckr__mg_foreign(r, f);
-    }
-    if (!ckr__sort(r->c, (void **)(void *)r->files, (size_t)r->n_files, ckr__mg_file_cmp))
-        return ckr__oom(r->c);
-    for (i = 0; i < want; i++) {
-        const uint32_t tp = (uint32_t)(i % r->tp), ep = (uint32_t)(i / r->tp % r->ep),
-                       pp = (uint32_t)(i / r->tp / r->ep);
-        const ckr__mg_file *f = k < r->n_files ? r->files[k] : NULL;
-        if (f && k && ckr__mg_file_cmp(f, r->files[k - 1]) == 0) return ckr__mg_foreign(r, f);
-        if (!f || f->tp != tp || f->ep != ep || f->pp != pp) {
-            const char *rel = ckr__mg_rank_dir(r->c, tp, pp, ep, r->pp > 1, r->ep > 1);
-            const char *path = rel ? ckr__path_join(r->c, r->dir, rel) : NULL;
-            if (!path) return ckr__oom(r->c);
-            return ckr__mg_missing(r, path, "a directory of every rank was expected");
+        ckr__rankfile *x = dirs[i];
+        if (r->pp < 2 && r->ep > 1 && x->has == (1u << CKR__TP | 1u << CKR__PP)) {
+            x->has = has;
+            x->at[CKR__EP] = x->at[CKR__PP];
+            x->at[CKR__PP] = 0;
         }
-        k++;
     }
-    return k < r->n_files ? ckr__mg_foreign(r, r->files[k]) : CKR_OK;
-}
-
-static ckr_result ckr__mg_mixed(ckr__mg *r, const char *path, const char *where, int64_t found,
-                                const char *other, int64_t want)
-{
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, path, CKR_NO_OFFSET, where,
-                             "it says %lld, %s %lld", (long long)found, other, (long long)want);
-    return ckr__remedy(r->c->err, e,
-                       "the file is of another iteration or run: put back the right one");
+    k->axes[CKR__MG_RANK] = has;
+    k->size[CKR__TP] = r->tp;
+    k->size[CKR__PP] = r->pp;
+    k->size[CKR__EP] = r->ep;
+    e = ckr__fileset_every(k, CKR__MG_RANK, false, NULL);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+        ckr__mg_file *f = (ckr__mg_file *)dirs[i]->own;
+        f->tp = dirs[i]->at[CKR__TP];
+        f->pp = dirs[i]->at[CKR__PP];
+        f->ep = dirs[i]->at[CKR__EP];
+        r->files[i] = f;
+    }
+    return e;
 }
 
 /* Every file is of one iteration, which is the directory's, and of one model. */
@@ -46335,17 +46224,17 @@ static ckr_result ckr__mg_alike(ckr__mg *r)
         !ckr_node_i64(ckr_node_get(r->root, "total_iters"), &r->iteration))
         return ckr__mg_bad(r, r->files[0]->path, "iteration", "an integer");
     r->release = !strcmp(base, "release");
-    if (ckr__mg_iteration(base, &named) && named != r->iteration)
-        return ckr__mg_mixed(r, r->files[0]->path, "iteration", r->iteration,
-                             "the directory is of iteration", named);
+    if (ckr__runs_step(&ckr__mg_steps, base, &named) && named != r->iteration)
+        return ckr__fileset_step(&r->ranks, r->files[0]->path, "iteration",
+                                 "the directory is of iteration", r->iteration, named);
     for (i = 1; i < r->n_files; i++) {
         const ckr__mg_file *f = r->files[i];
         if (ckr_node_i64(ckr_node_get(f->root, "iteration"), &v) && v != r->iteration)
-            return ckr__mg_mixed(r, f->path, "iteration", v, "the first rank's file", r->iteration);
+            return ckr__fileset_step(&r->ranks, f->path, "iteration", NULL, v, r->iteration);
         for (k = 0; k < sizeof keys / sizeof *keys; k++)
             if (ckr_node_i64(ckr_node_get(f->args, keys[k]), &v) &&
                 ckr_node_i64(ckr_node_get(r->args, keys[k]), &w) && v != w)
-                return ckr__mg_mixed(r, f->path, keys[k], v, "the first rank's file", w);
+                return ckr__fileset_step(&r->ranks, f->path, keys[k], NULL, v, w);
     }
     return CKR_OK;
 }
@@ -49368,9 +49257,9 @@ static ckr_result ckr__mg_dist_all(ckr__mg_dist *x)
     z = ckr__mg_topology(r);
     if (z == CKR_OK && !ckr_node_i64(ckr_node_get(r->root, "iteration"), &r->iteration))
         z = ckr__mg_bad(r, r->dir, "iteration", "an integer");
-    if (z == CKR_OK && ckr__mg_iteration(ckr__base(r->dir), &named) && named != r->iteration)
-        z = ckr__mg_mixed(r, r->dir, "iteration", r->iteration, "the directory is of iteration",
-                          named);
+    if (z == CKR_OK && ckr__runs_step(&ckr__mg_steps, ckr__base(r->dir), &named))
+        z = ckr__fileset_step(&r->ranks, r->dir, "iteration", "the directory is of iteration",
+                              r->iteration, named);
     r->release = !strcmp(ckr__base(r->dir), "release");
     r->tied = !ckr__mg_flag(r->args, "untie_embeddings_and_output_weights");
     r->layers = ckr__mg_size(r->args, "num_layers",
@@ -49477,7 +49366,10 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
     if (!r) return c->err->code;
     r->c = r->by_name.c = r->group_at.c = c;
     r->s = s;
-    r->dir = dir;
+    r->ranks.c = c;
+    r->ranks.dir = r->dir = dir;
+    r->ranks.forms = ckr__mg_forms;
+    r->ranks.items = &ckr__mg_file_items;
     r->desc = desc;
     r->vp = 1;
     ckr__load_init(&r->load, c, s, CKR_ITEM_MEGATRON_SHAPE);

@@ -410,10 +410,13 @@ static void kit_every(uint8_t kind, uint32_t rank, ckr_item item, const char *na
 static void kit_name(const char *s, uint8_t kind, const char *name)
 {
     ckr__rankfile f;
+    char path[200];
     CHECK_INT(ckr__form_find(kit_forms, s, &f), kind);
     if (!kind) return;
     f.rel = s;
-    CHECK_STR(ckr__form_name(&kit, f.form->pattern, &f), s);
+    snprintf(path, sizeof path, "%s%s", ckr__form_name(&kit, f.form->pattern, &f),
+             kind == KIT_DIR ? "/" : "");
+    CHECK_STR(path, s);
     CHECK(!*name ? !f.n_name : f.n_name == strlen(name) && !memcmp(f.name, name, f.n_name));
 }
 
@@ -521,8 +524,8 @@ static void kit_files(void)
     k.size[CKR__RANK] = 3;
     CHECK_OK(ckr__fileset_every(&k, KIT_OPTIM, true, &all), &err);
     CHECK(all && all[0] && !all[1] && all[2]);
-    CHECK_OK(ckr__fileset_step(&k, all[2], "step", NULL, 7, 7), &err);
-    bad_is(ckr__fileset_step(&k, all[2], "step", NULL, 7, 8), &err, "step",
+    CHECK_OK(ckr__fileset_step(&k, all[2]->path, "step", NULL, 7, 7), &err);
+    bad_is(ckr__fileset_step(&k, all[2]->path, "step", NULL, 7, 8), &err, "step",
            bad(CKR_ITEM_FILES_STEP, "/w/kit/optim_r2.bin", NOWHERE, "step"));
     kit_put("optim_r00.bin");
     kit_every(KIT_OPTIM, 3, CKR_ITEM_FILES_DUPLICATE, "optim_r00.bin");
