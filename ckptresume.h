@@ -172,9 +172,10 @@
        >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read
        >>megatron.emit >>megatron.dist.emit >>dialect.table >>write.pickle >>write.image >>write.dcp
        >>run >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
-       >>groups.params >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan
-       >>plan.rng >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff
-       >>verify.members >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
+       >>groups.gather >>groups.params >>groups.pools >>groups.decide >>groups.settle
+       >>groups.match >>resume >>plan >>plan.rng >>plan.proof >>trust >>output >>output.paths
+       >>verify >>verify.check >>verify.diff >>verify.members >>ckpt >>ckpt.side >>ckpt.diff
+       >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -54280,410 +54281,309 @@ static ckr_result ckr__jobs_run(ckr__jobs *j, ckr__crew *crew)
 
 /* >>groups -------------------------------------------------------------------- */
 /* Parameter groups, old to new. Moments belong to parameters, hyper-parameters to groups: each new
-   parameter is matched to its old one, a new group takes every field from the old groups that its
-   parameters came from, and a field is ambiguous only when those disagree on that very field. One
-   rule covers split, merge, reorder, pipeline subsets and one group per parameter.
-
-   Parameters are matched by name when both sides name all of theirs. Without names: by index when
-   sizes and shapes agree pairwise; by shape when every shape occurs once on either side; by index
-   alone only when the caller vouches for the topology (torch/optim/optimizer.py load_state_dict
-   zips indices without any check, which is how moments get to the wrong parameter).
+   parameter is matched to its old one by name, a new group takes every field from the old groups
+   that its parameters came from, and a field is ambiguous only when those disagree on that very
+   field. One rule covers split, merge, reorder, pipeline subsets and one group per parameter.
+   Without names nothing says which parameter is which (torch/optim/optimizer.py load_state_dict
+   zips indices without any check, which is how moments get to the wrong parameter): groups are then
+   told by the fields that they ask for, and so are groups without parameters.
 
    Time is linear in parameters and fields: equal dicts are one class, what is decided for a class
-   and a wish is decided once, equal notes are one note with a count. A pure function. */
+   and a wish is decided once, equal notes are one note with a count. */
 
 #define CKR__GROUPS_NONE UINT64_MAX
 
-typedef enum ckr__groups_merge {       /* when old groups of one new group disagree       */
-    CKR__MERGE_ERROR = 0, CKR__MERGE_CONFIG, CKR__MERGE_MAJORITY, CKR__MERGE_MIN, CKR__MERGE_MAX
-} ckr__groups_merge;
-
-typedef enum ckr__groups_evidence {    /* why a new group has the fields it has           */
-    CKR__BY_NEW = 0,           /* no old group: the configuration's                     */
-    CKR__BY_PARAMS, CKR__BY_SIGNATURE, CKR__BY_ALL
-} ckr__groups_evidence;
-
-typedef enum ckr__params_by {          /* how parameters were matched                     */
-    CKR__PARAMS_BY_NOTHING = 0, CKR__PARAMS_BY_NAME, CKR__PARAMS_BY_INDEX_SHAPE,
-    CKR__PARAMS_BY_SHAPE, CKR__PARAMS_BY_INDEX
-} ckr__params_by;
-
-enum {                         /* ckr__groups_want.flags                                */
-    CKR__GROUPS_SAME_TOPOLOGY = 1,     /* sizes of all axes and the rank are unchanged    */
-    CKR__GROUPS_SUBSET = 2,            /* the new groups are one rank's, not the whole run */
-    CKR__GROUPS_DROP_MOMENTS = 4, CKR__GROUPS_NO_MOMENTS = 8,   /* asked for; not in the file */
-    CKR__GROUPS_FLOAT32 = 16,          /* one side keeps its fields as float32            */
-    CKR__GROUPS_SCHEDULED = 32,        /* the coming run has a learning rate schedule     */
-    CKR__GROUPS_WD_SCHEDULED = 64,     /* weight decay follows a schedule                 */
-    CKR__GROUPS_BASE_IN_GROUP = 128    /* initial_lr beats base_lrs (OneCycleLR)          */
-};
-
-typedef enum ckr__groups_policy {      /* of one field, instead of what the mode says     */
-    CKR__FIELD_BY_MODE = 0, CKR__FIELD_CKPT, CKR__FIELD_CONFIG, CKR__FIELD_MUST_MATCH
-} ckr__groups_policy;
-typedef struct ckr__groups_rule { const char *key; ckr__groups_policy policy; } ckr__groups_rule;
-
-enum { CKR__AMSGRAD_AS_IS = 0, CKR__AMSGRAD_DROP_MAX, CKR__AMSGRAD_MAKE_MAX };
-
-typedef struct ckr__groups_want {
-    const ckr_group *olds; uint64_t n_olds;    /* of all rank files; params may be NULL    */
-    const ckr_group *news; uint64_t n_news;    /* hyper: what the run asks for, or NULL    */
-    ckr_mode          mode;
-    ckr__groups_merge merge;                   /* not in RECOVER                          */
-    uint32_t          flags;
-    const char       *old_class, *new_class;   /* of the optimizer; NULL: not known       */
-    const ckr__groups_rule *rules; uint64_t n_rules;
-    /* Callbacks may be NULL; what they return lives as long as the call.                 */
-    bool (*shape_fn)(void *user, bool is_new, uint64_t group, uint64_t param, uint32_t *n_dims,
-                     const int64_t **shape);   /* false: not known                        */
-    uint64_t (*numel_fn)(void *user, const char *old_name);
-    const char *(*rename_fn)(void *user, const char *old_name);  /* after wrappers are dropped */
-    bool (*base_fn)(void *user, uint64_t old_group, double *base_lr);    /* the scheduler's */
-    void *user;
-} ckr__groups_want;
-
-typedef struct ckr__groups_new {
-    ckr_node       *hyper;     /* may be shared by new groups, its values are the inputs' nodes */
-    const uint64_t *from;      /* old groups, in the order of the parameters             */
-    uint64_t        n_from;
-    uint64_t        rep;       /* the old group whose entries of a scheduler's lists it takes */
-    const uint64_t *old_param; /* of each parameter: index over all old groups, or none   */
-    uint64_t        n_params;
-    const char     *reason;
-    ckr__groups_evidence evidence;
-    bool            lr_open;   /* no old group's lr is this group's: the schedule decides  */
-    uint8_t         amsgrad;
-} ckr__groups_new;
-
-typedef struct ckr__groups_result {    /* in the arena of the context                     */
-    ckr__groups_new *groups;   uint64_t n_groups;
-    ckr__params_by   params_by;
-    uint64_t        *unused;   uint64_t n_unused;      /* old parameters; not BY_NOTHING  */
-    ckr_note        *notes;    uint64_t n_notes;
-} ckr__groups_result;
-
-/* >>groups.fields: what is known about a field, and classes of equal dicts */
+/* >>groups.fields: what is known about a field */
 
 enum {
-    CKR__F_UNKNOWN = 0, CKR__F_MEMBER, CKR__F_IMPL, CKR__F_LR, CKR__F_BASE, CKR__F_IDENTITY,
-    CKR__F_ALGORITHM, CKR__F_CLOCK
+    CKR__F_UNKNOWN = 0, CKR__F_KNOWN, CKR__F_IDENTITY, CKR__F_CLOCK, CKR__F_IMPL, CKR__F_MEMBER
 };
-enum {                         /* rows of the table that the code names                  */
-    CKR__K_LR = 0, CKR__K_INITIAL_LR, CKR__K_MAX_LR, CKR__K_WEIGHT_DECAY, CKR__K_BETAS,
-    CKR__K_MOMENTUM, CKR__K_MAX_MOMENTUM, CKR__K_BASE_MOMENTUM, CKR__K_AMSGRAD
+enum {                         /* the first words of the table                            */
+    CKR__K_LR = 0, CKR__K_INITIAL_LR, CKR__K_MAX_LR, CKR__K_BETAS, CKR__K_MOMENTUM,
+    CKR__K_MAX_MOMENTUM, CKR__K_BASE_MOMENTUM, CKR__K_AMSGRAD
 };
 
-typedef struct ckr__gm_known { const char *key; int kind; const char *warning; } ckr__gm_known;
-static const ckr__gm_known ckr__gm_fields[] = {
-    {"lr", CKR__F_LR, "CKR_W_FIELD_LR"},
-    {"initial_lr", CKR__F_BASE, "CKR_W_FIELD_INITIAL_LR"},
-    {"max_lr", CKR__F_BASE, "CKR_W_FIELD_MAX_LR"},
-    {"weight_decay", CKR__F_IDENTITY, "CKR_W_FIELD_WEIGHT_DECAY"},
-    {"betas", CKR__F_ALGORITHM, "CKR_W_BETAS"},
-    {"momentum", CKR__F_ALGORITHM, "CKR_W_BETAS"},
-    {"max_momentum", CKR__F_BASE, "CKR_W_FIELD"},
-    {"base_momentum", CKR__F_BASE, "CKR_W_FIELD"},
-    {"amsgrad", CKR__F_ALGORITHM, "CKR_W_FIELD"},
-    {"min_lr", CKR__F_BASE, "CKR_W_FIELD_MIN_LR"},
-    {"init_lr", CKR__F_BASE, "CKR_W_FIELD"},
-    {"swa_lr", CKR__F_BASE, "CKR_W_FIELD"},
-    {"start_wd", CKR__F_BASE, "CKR_W_FIELD_WEIGHT_DECAY"},
-    {"end_wd", CKR__F_BASE, "CKR_W_FIELD_WEIGHT_DECAY"},
-    {"wd_mult", CKR__F_IDENTITY, "CKR_W_FIELD"},
-    {"lr_mult", CKR__F_IDENTITY, "CKR_W_FIELD"},
-    {"is_expert_parallel", CKR__F_IDENTITY, "CKR_W_FIELD"},
-    {"is_decoupled_lr", CKR__F_IDENTITY, "CKR_W_FIELD"},
-    {"default_config", CKR__F_ALGORITHM, "CKR_W_FIELD"},
-    {"eps", CKR__F_ALGORITHM, "CKR_W_BETAS"},
-    {"dampening", CKR__F_ALGORITHM, "CKR_W_BETAS"},
-    {"nesterov", CKR__F_ALGORITHM, "CKR_W_FIELD"},
-    {"maximize", CKR__F_ALGORITHM, "CKR_W_FIELD"},
-    {"lr_decay", CKR__F_ALGORITHM, "CKR_W_FIELD"},
-    {"initial_accumulator_value", CKR__F_ALGORITHM, "CKR_W_FIELD"},
-    {"decoupled_weight_decay", CKR__F_ALGORITHM, "CKR_W_FIELD"},
-    {"alpha", CKR__F_ALGORITHM, "CKR_W_FIELD"},
-    {"centered", CKR__F_ALGORITHM, "CKR_W_FIELD"},
-    {"rho", CKR__F_ALGORITHM, "CKR_W_FIELD"},
-    {"bias_correction", CKR__F_ALGORITHM, "CKR_W_FIELD"},
-    {"step", CKR__F_CLOCK, "CKR_W_FIELD"},
-    {"foreach", CKR__F_IMPL, NULL},
-    {"fused", CKR__F_IMPL, NULL},
-    {"capturable", CKR__F_IMPL, NULL},
-    {"differentiable", CKR__F_IMPL, NULL},
-    {"verbose", CKR__F_IMPL, NULL},
-    {"params", CKR__F_MEMBER, NULL},
-    {"param_names", CKR__F_MEMBER, NULL}
+/* The code is that of a change that was asked for. */
+static const struct { const char *keys; int kind; const char *code; } ckr__gm_known[] = {
+    { "lr", CKR__F_KNOWN, "CKR_W_FIELD_LR" },
+    { "initial_lr", CKR__F_KNOWN, "CKR_W_FIELD_INITIAL_LR" },
+    { "max_lr", CKR__F_KNOWN, "CKR_W_FIELD_MAX_LR" },
+    { "betas momentum", CKR__F_KNOWN, "CKR_W_BETAS" },
+    { "max_momentum base_momentum amsgrad", CKR__F_KNOWN, "CKR_W_FIELD" },
+    { "eps dampening", CKR__F_KNOWN, "CKR_W_BETAS" },
+    { "min_lr", CKR__F_KNOWN, "CKR_W_FIELD_MIN_LR" },
+    { "start_wd end_wd", CKR__F_KNOWN, "CKR_W_FIELD_WEIGHT_DECAY" },
+    { "init_lr swa_lr default_config nesterov maximize lr_decay initial_accumulator_value "
+      "decoupled_weight_decay alpha centered rho bias_correction", CKR__F_KNOWN, "CKR_W_FIELD" },
+    { "weight_decay", CKR__F_IDENTITY, "CKR_W_FIELD_WEIGHT_DECAY" },
+    { "wd_mult lr_mult is_expert_parallel is_decoupled_lr", CKR__F_IDENTITY, "CKR_W_FIELD" },
+    { "step", CKR__F_CLOCK, "CKR_W_FIELD" },
+    { "foreach fused capturable differentiable verbose", CKR__F_IMPL, "CKR_W_FIELD" },
+    { "params param_names", CKR__F_MEMBER, "CKR_W_FIELD" }
 };
 
 enum { CKR__GM_DEPTH = 4, CKR__GM_SAME_CODE = 32, CKR__GM_SAME_FIELD = 4, CKR__GM_SHOWN = 4 };
-#define CKR__GM_NO UINT32_MAX
-#define CKR__GM_BUDGET ((uint64_t)1 << 24)     /* nodes looked at below a dict's own values */
+#define CKR__GM_BUDGET ((uint64_t)1 << 24)     /* nodes and bytes looked at below a value       */
+
+typedef struct ckr__gm_value {         /* node NULL: absent or None                       */
+    ckr_node      *node;
+    const uint8_t *exact;              /* see ckr__gm_exact                               */
+    uint32_t       n, key;
+} ckr__gm_value;
+
+typedef struct ckr__gm_cell { const ckr__gm_value *value; uint64_t weight; } ckr__gm_cell;
 
 typedef struct ckr__gm_key {
-    const char *text;
-    size_t      len;
-    int         kind;
-    const char *warning;
-    ckr__groups_policy policy;
-    uint64_t    stamp, count, at;      /* of the dicts being merged                       */
+    const char   *text;
+    size_t        len;
+    int           kind;
+    const char   *code;
+    ckr_node     *name;                /* NULL: nobody has it                             */
+    uint64_t      stamp;               /* the rest is of the groups being merged          */
+    ckr__gm_cell *cells;               /* the values that the old groups have             */
+    uint64_t      n, cap, weight;
+    const ckr__gm_value *want;
+    ckr__gm_value out;
 } ckr__gm_key;
 
-typedef struct ckr__gm_field { uint32_t key; ckr_node *name, *value; } ckr__gm_field;
-
+typedef struct ckr__gm_pool ckr__gm_pool;
 typedef struct ckr__gm_class {         /* groups with one and the same dict               */
-    const ckr_node *hyper;             /* NULL: none                                      */
-    ckr__gm_field  *fields;
-    uint32_t        n_fields, next;    /* next: in its bucket                             */
-    uint64_t        hash;
-    const ckr_node *base;              /* initial_lr, max_lr or lr; NULL                   */
-    const ckr_node *stored;            /* the group's initial_lr where base_lrs beats it   */
-    double          told;              /* base_lrs' entry                                 */
-    bool            has_told, made;    /* made: base_lrs' entry is the only initial_lr     */
-    bool            has_base;          /* base is not lr                                  */
+    ckr__gm_value *fields;
+    uint64_t       n_fields, n_groups; /* n_groups: old ones                              */
+    const char    *text;               /* see ckr__gm_row                                 */
+    size_t         n_text;
+    uint64_t       hash;
+    const ckr__gm_value *base;         /* initial_lr, max_lr or lr                        */
+    bool           has_base, wished;   /* has_base: it is not lr                          */
+    uint64_t       stamp, slot;
+    bool           fits;               /* has the identity that is looked for             */
+    ckr__gm_pool  *pool;               /* the old groups with its identity, once looked at */
 } ckr__gm_class;
 
+typedef struct ckr__gm_part { uint64_t group, weight; } ckr__gm_part;
+typedef struct ckr__gm_share { ckr__gm_class *k; uint64_t weight; } ckr__gm_share;
+struct ckr__gm_pool {                  /* the old groups that one new group draws from    */
+    ckr__gm_part  *parts;    uint64_t n_parts;
+    ckr__gm_share *shares;   uint64_t n_shares;        /* their classes                   */
+};
+
+typedef struct ckr__gm_old { ckr__gm_class *k; uint64_t stamp, slot; } ckr__gm_old;
+typedef struct ckr__gm_param {
+    const char *name;
+    uint64_t    group, twin;           /* twin: the first old parameter of that name      */
+    const char *taken;                 /* the new name that took it, or NULL              */
+} ckr__gm_param;
+
 typedef struct ckr__gm_fold {          /* equal notes                                     */
-    const char  *code;
+    const char  *code, *field, *subject, *old_value, *new_value, *reason, *remedy;
     ckr_severity severity;
-    const char  *field, *subject, *old_value, *new_value, *reason, *remedy;
     uint64_t     count;
 } ckr__gm_fold;
 
-typedef struct ckr__gm_pool {          /* the old groups that one new group draws from     */
-    const uint64_t *from;
-    uint64_t        n_from;
-    uint64_t       *weight;            /* elements that come from each                    */
-    uint32_t       *classes;
-    uint64_t       *class_weight;
-    uint64_t        n_classes;
-    uint64_t        id;                /* 0: of one new group only                        */
-} ckr__gm_pool;
-
 typedef struct ckr__gm_done {          /* what a pool and a wish come to                   */
-    ckr_node       *hyper;
-    const ckr_node *base;
-    const char     *conflict;          /* a field that the old groups disagree on         */
-    bool            lr_open;
-    uint8_t         amsgrad;
-    uint64_t        rep;               /* of a pool that several new groups share          */
-    uint64_t       *folds, n_folds;
+    const void   *key[3];
+    ckr_node     *hyper;
+    ckr__gm_value base;
+    uint64_t      rep, first, end;      /* rep: see ckr__gm_rep; its notes in the trace */
 } ckr__gm_done;
 
 typedef struct ckr__gm {
-    ckr__ctx               *c, tmp;    /* tmp: an arena for what ends with the call       */
-    const ckr__groups_want *w;
-    ckr__groups_result     *out;
-    double         rtol;
-    uint64_t       budget, serial;
-    ckr__map       keys, names, memo;
-    ckr__gm_key   *key;      uint64_t n_keys;
-    ckr__gm_class *classes;  uint64_t n_classes;
-    uint32_t      *buckets;  uint64_t n_buckets;
-    uint32_t      *old_class, *new_class;      /* of each group                           */
-    bool           any_initial;                /* some old group has initial_lr           */
-    bool           by_signature;               /* few enough different wishes to look     */
-    uint64_t       n_old, n_new;               /* parameters                              */
-    uint64_t      *old_first, *old_group;      /* of group: first parameter; of parameter  */
-    uint64_t      *twin;                       /* the first old parameter of that name    */
-    const char   **taken;                      /* the new name that took it, or NULL      */
-    uint64_t      *match;                      /* of each new parameter                   */
-    uint64_t      *group_stamp, *group_slot, *class_stamp, *class_slot;
-    ckr__gm_pool   all, none, some, **signature;
-    ckr__gm_done **done;     uint64_t n_done;
-    ckr__gm_fold  *folds;    uint64_t n_folds;
-    uint64_t      *trace;    uint64_t n_trace;
-    void          *desk[4];                    /* reused by each group that is settled     */
-    uint64_t       cap_desk[4];
+    ckr__ctx        *c, tmp;           /* tmp: an arena for what ends with the call       */
+    const ckr_group *olds, *news;
+    uint64_t         n_olds, n_news;
+    ckr_mode         mode;
+    uint64_t         budget, serial;
+    ckr__map         keys, seen, names, memo;  /* seen: classes by their hash             */
+    ckr__gm_key     *key;      uint64_t n_keys;
+    ckr__gm_class  **classes;  uint64_t n_classes;
+    ckr__gm_old     *old;
+    ckr__gm_class  **wish;             /* of each new group                               */
+    bool             any_initial;      /* some old group has initial_lr                   */
+    bool             by_signature;     /* few enough different wishes to look             */
+    ckr__buf         text;
+    ckr__gm_value   *row;
+    uint64_t         cap_row, odd;     /* odd: keys that are no strings                   */
+    ckr__gm_param   *param;    uint64_t n_params;      /* old                             */
+    uint64_t        *match;            /* of each new parameter; NULL: nothing names them */
+    ckr__gm_pool     all, none, some;
+    ckr__gm_done   **done;     uint64_t n_done;
+    ckr__gm_fold    *folds;    uint64_t n_folds;
+    uint64_t        *trace;    uint64_t n_trace;       /* the fold of each note           */
+    uint32_t        *order;    uint64_t n_order;       /* the fields being merged         */
+    ckr_node        *nil;
+    const ckr__gm_pool  *pool;         /* the new group that is being settled             */
+    uint64_t             group;
+    bool                 empty;
+    const ckr__gm_value *base;
 } ckr__gm;
 
-/* A field of one new group while it is decided. */
-typedef struct ckr__gm_cell { ckr__gm *m; ckr_node *value; uint64_t weight; } ckr__gm_cell;
-typedef struct ckr__gm_cells { uint32_t key; ckr__gm_cell *v; uint64_t n; } ckr__gm_cells;
-typedef struct ckr__gm_case {
-    const ckr__gm_pool  *pool;
-    const ckr__gm_class *want;
-    uint64_t             group;
-    bool                 empty, lr_is_base, cycled, has_max;
-    ckr__gm_cells       *fields;
-    ckr_node           **names, **values;
-    uint64_t             n_fields;
-    const ckr_node      *base;
-    ckr__gm_done        *done;
-} ckr__gm_case;
+static const ckr__gm_value ckr__gm_absent = { NULL, NULL, 0, 0 };
 
 /* >>groups.values: order, equality and text of values */
 
-static uint64_t ckr__gm_mix(uint64_t h, uint64_t v)
+static const ckr_view *ckr__gm_view(const ckr_node *n)
 {
-    h = (h ^ v) * 0x9e3779b97f4a7c15u;
-    return h ^ h >> 32;
+    return n->kind >= CKR_NODE_TENSOR && n->kind <= CKR_NODE_NPSCALAR ? n->u.view : NULL;
 }
 
-/* A number: a scalar of Python or of numpy. *narrow: it was stored in 32 bits or fewer. */
+/* A number: a scalar of Python or of numpy. *narrow: it was stored in 32 bits. */
 static bool ckr__gm_number(const ckr_node *n, double *out, bool *narrow)
 {
     const ckr_view *v;
     uint8_t b[8];
-    size_t i, size;
+    size_t size;
     *narrow = false;
     if (ckr_node_f64(n, out)) return true;
-    if (n->kind != CKR_NODE_NPSCALAR || !n->u.view || !n->u.view->bytes) return false;
+    if (!n || n->kind != CKR_NODE_NPSCALAR || !n->u.view || !n->u.view->bytes) return false;
     v = n->u.view;
     if (v->dtype != CKR_DTYPE_F32 && v->dtype != CKR_DTYPE_F64 && v->dtype != CKR_DTYPE_I64)
         return false;
     size = ckr_dtype_size(v->dtype);
     if (v->data_bytes < size) return false;
-    for (i = 0; i < size; i++) b[i] = v->bytes[v->big_endian ? size - 1 - i : i];
-    if (v->dtype == CKR_DTYPE_F32) {
-        const uint32_t u = ckr__load_u32(b);
-        float f;
-        memcpy(&f, &u, sizeof f);
-        *out = (double)f;
-        *narrow = true;
-    } else {
-        const uint64_t u = ckr__load_u64(b);
-        if (v->dtype == CKR_DTYPE_I64) *out = (double)(int64_t)u;
-        else memcpy(out, &u, sizeof *out);
-    }
+    memcpy(b, v->bytes, size);
+    if (v->big_endian != ckr__host_big_endian()) ckr__swap_bytes(b, size, size);
+    *out = ckr__load_f64(v->dtype, b);
+    *narrow = v->dtype == CKR_DTYPE_F32;
     return true;
 }
 
-static bool ckr__gm_is_text(const ckr_node *n)
+static bool ckr__gm_spend(ckr__gm *m, uint64_t n)
 {
-    return n->kind == CKR_NODE_STR || n->kind == CKR_NODE_BYTES || n->kind == CKR_NODE_BYTEARRAY ||
-           n->kind == CKR_NODE_BIGINT || (n->kind >= CKR_NODE_DEVICE && n->kind <= CKR_NODE_GLOBAL);
+    const bool some = m->budget > n;
+    m->budget -= some ? n : m->budget;
+    return some;
 }
 
-static bool ckr__gm_is_view(const ckr_node *n)
+enum { CKR__GM_HEAD = 9, CKR__GM_NARROW = 0xff, CKR__GM_THIS = 0x80 };
+
+/* A tag and a number; of two the larger number comes later in memcmp, too. */
+static void ckr__gm_head(ckr__gm *m, unsigned tag, uint64_t v)
 {
-    return n->kind >= CKR_NODE_TENSOR && n->kind <= CKR_NODE_NPSCALAR && n->u.view;
+    uint8_t *t;
+    int i;
+    if (!ckr__buf_reserve(&m->text, CKR__GM_HEAD)) return;
+    t = m->text.data + m->text.size;
+    m->text.size += CKR__GM_HEAD;
+    t[0] = (uint8_t)tag;
+    for (i = 1; i < CKR__GM_HEAD; i++) t[i] = (uint8_t)(v >> (64 - 8 * i));
 }
 
-/* Items below a container, 0 for anything else. */
-static uint64_t ckr__gm_n_items(const ckr_node *n)
+static uint64_t ckr__gm_count(const uint8_t *t)
 {
-    if (ckr_node_is_dict(n)) return 2 * n->count;
-    return n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_FROZENSET ? n->count : 0;
+    uint64_t v = 0;
+    int i;
+    for (i = 1; i < CKR__GM_HEAD; i++) v = v << 8 | t[i];
+    return v;
 }
 
-static bool ckr__gm_spend(ckr__gm *m)
+static bool ckr__gm_is_container(unsigned tag)
 {
-    if (m->budget) m->budget--;
-    return m->budget != 0;
+    return tag >= CKR_NODE_LIST && tag <= CKR_NODE_DEFAULTDICT;
 }
 
-/* Equal under ckr__gm_cmp gives equal here. Depth and work are bounded: trees may be cyclic. */
-static uint64_t ckr__gm_hash(ckr__gm *m, const ckr_node *n, int depth)
+/* A number's rank among all, and back; NaN is the largest, -0 is 0. */
+static uint64_t ckr__gm_rank(double x)
 {
-    uint64_t h, i, bits = 0, items;
+    uint64_t u;
+    if (x != x) return UINT64_MAX;
+    x += 0.0;
+    memcpy(&u, &x, sizeof u);
+    return u >> 63 ? ~u : u | (uint64_t)1 << 63;
+}
+
+static double ckr__gm_ranked(const uint8_t *t)
+{
+    uint64_t u = ckr__gm_count(t);
+    double x;
+    if (u == UINT64_MAX) return ckr__nan();
+    u = u >> 63 ? u & UINT64_MAX >> 1 : ~u;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* Appends a value as bytes that are equal where values are, and whose order is that of the values:
+   numbers come first, by size. Each token is a tag and 8 bytes: a number's rank, its kind behind it
+   and an integer's exact value; a container's count of what follows; of all else the length of its
+   bytes. An object is only itself, and so is what lies too deep or is too long to be looked at:
+   trees may be cyclic. A tensor in a storage is told by its place. */
+static void ckr__gm_exact(ckr__gm *m, const ckr_node *n, int depth)
+{
+    const ckr_view *v = ckr__gm_view(n);
+    const bool text = n->kind == CKR_NODE_STR || n->kind == CKR_NODE_BYTES ||
+                      n->kind == CKR_NODE_BYTEARRAY || n->kind == CKR_NODE_BIGINT ||
+                      (n->kind >= CKR_NODE_DEVICE && n->kind <= CKR_NODE_GLOBAL);
+    const uint64_t items = ckr_node_is_dict(n) ? 2 * n->count : n->count;
+    uint64_t i;
     double x;
     bool narrow;
-    if (!n) return 0;
-    h = ckr__gm_mix(m->tmp.seed, n->kind);
-    items = ckr__gm_n_items(n);
     if (ckr__gm_number(n, &x, &narrow)) {
-        x += 0.0;                                      /* -0 equals 0 */
-        if (n->kind == CKR_NODE_INT) bits = (uint64_t)n->u.i;
-        else if (x == x) memcpy(&bits, &x, sizeof bits);
-        else bits = 1;
-        return ckr__gm_mix(h, bits);
+        ckr__gm_head(m, CKR_NODE_FLOAT, ckr__gm_rank(x));
+        ckr__buf_u8(&m->text, narrow ? CKR__GM_NARROW : n->kind);
+        if (n->kind == CKR_NODE_INT) ckr__gm_head(m, 0, (uint64_t)n->u.i ^ (uint64_t)1 << 63);
+    } else if (n->kind == CKR_NODE_NONE) {
+        ckr__gm_head(m, n->kind, 0);
+    } else if (text && n->u.str && (n->count < 64 || ckr__gm_spend(m, n->count))) {
+        ckr__gm_head(m, n->kind, n->count);
+        ckr__buf_put(&m->text, n->u.str, (size_t)n->count);
+    } else if (v && (!v->bytes || v->data_bytes < 64 || ckr__gm_spend(m, v->data_bytes))) {
+        const uint64_t size = v->bytes ? v->data_bytes : 2 * CKR__GM_HEAD;
+        ckr__gm_head(m, n->kind, 2 * CKR__GM_HEAD + size);
+        ckr__gm_head(m, (unsigned)v->dtype, (uint64_t)v->offset);
+        ckr__gm_head(m, v->bytes != NULL, v->data_bytes);
+        if (v->bytes) {
+            ckr__buf_put(&m->text, v->bytes, (size_t)size);
+        } else {
+            ckr__gm_head(m, 0, v->file);
+            ckr__gm_head(m, 0, v->data_offset);
+        }
+    } else if (ckr__gm_is_container(n->kind) && depth > 0 && ckr__gm_spend(m, items)) {
+        ckr__gm_head(m, n->kind, items);
+        for (i = 0; i < items; i++) ckr__gm_exact(m, n->u.items[i], depth - 1);
+    } else {
+        ckr__gm_head(m, CKR__GM_THIS, CKR__GM_HEAD);
+        ckr__gm_head(m, n->kind, n->id);
     }
-    if (ckr__gm_is_text(n))
-        return ckr__hash_keyed(h, n->u.str, n->u.str ? (size_t)n->count : 0, 0);
-    if (ckr__gm_is_view(n)) return ckr__gm_mix(h, n->u.view->data_bytes ^ n->u.view->data_offset);
-    if (n->kind == CKR_NODE_NONE) return h;
-    if (n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_DEFAULTDICT && depth > 0) {
-        for (i = 0; i < items && ckr__gm_spend(m); i++)
-            h = ckr__gm_mix(h, ckr__gm_hash(m, n->u.items[i], depth - 1));
-        return ckr__gm_mix(h, items);
-    }
-    return ckr__gm_mix(h, n->id);
 }
 
-static int ckr__gm_cmp_u64(uint64_t a, uint64_t b)
+static int ckr__gm_cmp(const ckr__gm_value *a, const ckr__gm_value *b)
 {
-    return a < b ? -1 : a > b;
+    const uint32_t n = a->n < b->n ? a->n : b->n;
+    const int r = n ? memcmp(a->exact, b->exact, n) : 0;
+    return r ? r : a->n < b->n ? -1 : a->n > b->n;
 }
 
-static int ckr__gm_cmp_number(const ckr_node *a, const ckr_node *b, double x, double y)
+static size_t ckr__gm_token(const uint8_t *t)
 {
-    if (a->kind == CKR_NODE_INT && b->kind == CKR_NODE_INT)
-        return a->u.i < b->u.i ? -1 : a->u.i > b->u.i;
-    if (x != x || y != y) {                            /* NaN is the largest, and equals itself */
-        if (x == x || y == y) return x != x ? 1 : -1;
-    } else if (x < y || x > y) {
-        return x < y ? -1 : 1;
-    }
-    return (int)a->kind - (int)b->kind;
+    if (*t == CKR_NODE_FLOAT) return t[CKR__GM_HEAD] == CKR_NODE_INT ? 2 * CKR__GM_HEAD + 1
+                                                                     : CKR__GM_HEAD + 1;
+    return CKR__GM_HEAD + (ckr__gm_is_container(*t) ? 0 : (size_t)ckr__gm_count(t));
 }
 
-/* Bytes in the pickle are compared, those in a storage only by their place. */
-static int ckr__gm_cmp_view(const ckr_view *a, const ckr_view *b)
+/* The same setting: floats within the tolerance, integers and all else exact, a tuple as a list. */
+static bool ckr__gm_near(const ckr__gm_value *a, const ckr__gm_value *b)
 {
-    int r = (int)a->dtype - (int)b->dtype;
-    if (!r) r = ckr__gm_cmp_u64((uint64_t)a->offset, (uint64_t)b->offset);
-    if (!r) r = ckr__gm_cmp_u64(a->data_bytes, b->data_bytes);
-    if (r || a->bytes == b->bytes) {
-        if (!r) r = ckr__gm_cmp_u64(a->file, b->file);
-        return r ? r : ckr__gm_cmp_u64(a->data_offset, b->data_offset);
+    const uint8_t *p = a->exact, *q = b->exact;
+    const uint8_t *const p_end = p + a->n, *const q_end = q + b->n;
+    if (a->n == b->n && (!a->n || !memcmp(p, q, a->n))) return true;
+    while (p < p_end && q < q_end) {
+        const size_t n = ckr__gm_token(p), k = ckr__gm_token(q);
+        const uint8_t *x = p + CKR__GM_HEAD, *y = q + CKR__GM_HEAD;
+        if (*p == CKR_NODE_FLOAT && *q == CKR_NODE_FLOAT) {
+            const double v = ckr__gm_ranked(p), w = ckr__gm_ranked(q), d = fabs(v - w);
+            const double tol = *x == CKR__GM_NARROW || *y == CKR__GM_NARROW ? 1e-6 : 1e-9;
+            if (*x == CKR_NODE_INT && *y == CKR_NODE_INT ? memcmp(p, q, n) != 0
+                : memcmp(p, q, CKR__GM_HEAD) != 0 &&
+                      !(d <= tol * (fabs(v) > fabs(w) ? fabs(v) : fabs(w)) && d <= DBL_MAX))
+                return false;
+        } else if ((*p == CKR_NODE_TUPLE ? CKR_NODE_LIST : *p) !=
+                       (*q == CKR_NODE_TUPLE ? CKR_NODE_LIST : *q) ||
+                   n != k || memcmp(p + 1, q + 1, n - 1) != 0) {
+            return false;
+        }
+        p += n;
+        q += k;
     }
-    if (!a->bytes || !b->bytes) return a->bytes ? 1 : -1;
-    return memcmp(a->bytes, b->bytes, (size_t)a->data_bytes);
-}
-
-/* A total order of values that does not depend on where they stood in the file, but for objects
-   and for what lies too deep to be looked at: there two nodes are never equal. NULL is first. */
-static int ckr__gm_cmp(ckr__gm *m, const ckr_node *a, const ckr_node *b, int depth)
-{
-    double x, y;
-    bool narrow;
-    uint64_t i, n;
-    int r;
-    if (a == b) return 0;
-    if (!a || !b) return a ? 1 : -1;
-    if (ckr__gm_number(a, &x, &narrow) && ckr__gm_number(b, &y, &narrow))
-        return ckr__gm_cmp_number(a, b, x, y);
-    if (a->kind != b->kind) return (int)a->kind - (int)b->kind;
-    if (a->kind == CKR_NODE_NONE) return 0;
-    if (ckr__gm_is_text(a) && a->u.str && b->u.str) {
-        r = ckr__gm_cmp_u64(a->count, b->count);
-        return r ? r : memcmp(a->u.str, b->u.str, (size_t)a->count);
-    }
-    if (ckr__gm_is_view(a) && b->u.view)
-        return ckr__gm_cmp_view(a->u.view, b->u.view);
-    if (a->kind >= CKR_NODE_LIST && a->kind <= CKR_NODE_DEFAULTDICT && depth > 0) {
-        n = ckr__gm_n_items(a);
-        r = ckr__gm_cmp_u64(n, ckr__gm_n_items(b));
-        for (i = 0; i < n && !r && ckr__gm_spend(m); i++)
-            r = ckr__gm_cmp(m, a->u.items[i], b->u.items[i], depth - 1);
-        if (r || i == n) return r;
-    }
-    return ckr__gm_cmp_u64(a->id, b->id);
-}
-
-/* The same setting: floats within the tolerance, integers and all else exact, None as nothing, a
-   tuple as a list. */
-static bool ckr__gm_near(ckr__gm *m, const ckr_node *a, const ckr_node *b, int depth)
-{
-    double x, y, tol, d;
-    bool f, g;
-    uint64_t i;
-    if (a && a->kind == CKR_NODE_NONE) a = NULL;
-    if (b && b->kind == CKR_NODE_NONE) b = NULL;
-    if (a == b) return true;
-    if (!a || !b) return false;
-    if (ckr__gm_number(a, &x, &f) && ckr__gm_number(b, &y, &g)) {
-        if (a->kind == CKR_NODE_INT && b->kind == CKR_NODE_INT) return a->u.i == b->u.i;
-        if (x == y || (x != x && y != y)) return true;
-        d = fabs(x - y);
-        tol = (f || g) && m->rtol < 1e-6 ? 1e-6 : m->rtol;
-        return d <= tol * (fabs(x) > fabs(y) ? fabs(x) : fabs(y)) && d <= DBL_MAX;
-    }
-    if (!ckr_node_is_list(a) || !ckr_node_is_list(b) || depth <= 0)
-        return ckr__gm_cmp(m, a, b, depth) == 0;
-    for (i = 0; a->count == b->count && i < a->count && ckr__gm_spend(m); i++)
-        if (!ckr__gm_near(m, a->u.items[i], b->u.items[i], depth - 1)) return false;
-    return a->count == b->count && i == a->count;
+    return p == p_end && q == q_end;
 }
 
 /* A value for a note: as Python writes it, cut where it is long. */
@@ -54707,7 +54607,7 @@ static void ckr__gm_put(ckr__buf *b, const ckr_node *n, int depth)
     } else if (ckr__gm_number(n, &x, &narrow)) {
         ckr__put_double(b, x, false);
     } else if ((dict || ckr_node_is_list(n)) && depth > 0) {
-        items = ckr__gm_n_items(n);
+        items = dict ? 2 * n->count : n->count;
         ckr__buf_str(b, dict ? "{" : n->kind == CKR_NODE_TUPLE ? "(" : "[");
         for (i = 0; i < items && i < 2 * CKR__GM_SHOWN; i++) {
             if (i) ckr__buf_str(b, dict && i % 2 ? ": " : ", ");
@@ -54716,87 +54616,37 @@ static void ckr__gm_put(ckr__buf *b, const ckr_node *n, int depth)
         if (i < items) ckr__buf_str(b, ", ...");
         ckr__buf_str(b, dict ? "}" : n->kind == CKR_NODE_TUPLE ? ")" : "]");
     } else {
-        ckr__buf_str(b, ckr__gm_is_view(n) ? "a tensor" : "an object");
+        ckr__buf_str(b, ckr__gm_view(n) ? "a tensor" : "an object");
     }
 }
 
-/* NULL: out of memory. */
-static const char *ckr__gm_buf_text(ckr__gm *m, ckr__buf *b)
+/* "0.0001 (100 elements), 0.0002 (300 elements)"; the value alone where `weight` is none. */
+static const char *ckr__gm_text(ckr__gm *m, const ckr__gm_cell *v, uint64_t n)
 {
-    const char *s = b->failed ? NULL : ckr__strndup(&m->tmp, (const char *)b->data, b->size);
-    ckr__buf_free(b);
+    ckr__buf b = CKR_ZERO;
+    const char *s;
+    uint64_t i;
+    b.c = &m->tmp;
+    for (i = 0; i < n && i < CKR__GM_SHOWN; i++) {
+        if (i) ckr__buf_str(&b, ", ");
+        ckr__gm_put(&b, v[i].value->node, 2);
+        if (n > 1) ckr__buf_printf(&b, " (%llu elements)", (unsigned long long)v[i].weight);
+    }
+    if (i < n) ckr__buf_printf(&b, " and %llu more", (unsigned long long)(n - i));
+    s = ckr__strndup(&m->tmp, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
     return s;
 }
 
-static const char *ckr__gm_text(ckr__gm *m, const ckr_node *n)
+static const char *ckr__gm_text_of(ckr__gm *m, const ckr__gm_value *v)
 {
-    ckr__buf b;
-    memset(&b, 0, sizeof b);
-    b.c = &m->tmp;
-    ckr__gm_put(&b, n, 2);
-    return ckr__gm_buf_text(m, &b);
-}
-
-/* "0.0001 (100 elements), 0.0002 (300 elements)" */
-static const char *ckr__gm_cells_text(ckr__gm *m, const ckr__gm_cells *f)
-{
-    ckr__buf b;
-    uint64_t i;
-    memset(&b, 0, sizeof b);
-    b.c = &m->tmp;
-    for (i = 0; i < f->n && i < CKR__GM_SHOWN; i++) {
-        if (i) ckr__buf_str(&b, ", ");
-        ckr__gm_put(&b, f->v[i].value, 2);
-        ckr__buf_printf(&b, " (%llu elements)", (unsigned long long)f->v[i].weight);
-    }
-    if (i < f->n) ckr__buf_printf(&b, " and %llu more", (unsigned long long)(f->n - i));
-    return ckr__gm_buf_text(m, &b);
+    ckr__gm_cell one;
+    one.value = v;
+    one.weight = 0;
+    return ckr__gm_text(m, &one, 1);
 }
 
 /* >>groups.notes: equal ones are one */
-
-typedef struct ckr__gm_where {         /* what a note is about                            */
-    bool        old;
-    uint64_t    group, param;          /* param: within its group, or none                */
-    const char *field;                 /* or NULL                                         */
-} ckr__gm_where;
-
-static ckr__gm_where ckr__gm_at(bool old, uint64_t group, uint64_t param, const char *field)
-{
-    ckr__gm_where x;
-    x.old = old;
-    x.group = group;
-    x.param = param;
-    x.field = field;
-    return x;
-}
-
-static const char *ckr__gm_subject(ckr__gm *m, const ckr__gm_where *x)
-{
-    const ckr_group *g;
-    const char *old = x->old ? "old " : "";
-    if (x->group == CKR__GROUPS_NONE) return ckr__strdup(&m->tmp, x->field ? x->field : "groups");
-    g = x->old ? &m->w->olds[x->group] : &m->w->news[x->group];
-    if (x->param != CKR__GROUPS_NONE && g->params && g->params[x->param])
-        return ckr__strdup(&m->tmp, g->params[x->param]);
-    if (x->param != CKR__GROUPS_NONE)
-        return ckr__printf(&m->tmp, "%sgroups[%llu].params[%llu]", old,
-                           (unsigned long long)x->group, (unsigned long long)x->param);
-    if (g->name)
-        return ckr__printf(&m->tmp, "%s%s%s%s", old, g->name, x->field ? "." : "",
-                           x->field ? x->field : "");
-    return ckr__printf(&m->tmp, "%sgroups[%llu]%s%s", old, (unsigned long long)x->group,
-                       x->field ? "." : "", x->field ? x->field : "");
-}
-
-static bool ckr__gm_trace(ckr__gm *m, uint64_t fold)
-{
-    void *array = m->trace;
-    uint64_t *p = (uint64_t *)ckr__append(&m->tmp, &array, &m->n_trace, sizeof *p);
-    m->trace = (uint64_t *)array;
-    if (p) *p = fold;
-    return p != NULL;
-}
 
 /* The note that one more counts with, or none: an equal one; the last of its code and field once
    there are 4 of those, the last of its code once there are 32. */
@@ -54806,7 +54656,7 @@ static uint64_t ckr__gm_fold_find(const ckr__gm *m, const char *code, const char
     uint64_t i, n_code = 0, n_field = 0, of_code = 0, of_field = 0;
     for (i = 0; i < m->n_folds; i++) {
         const ckr__gm_fold *f = &m->folds[i];
-        if (f->code != code && strcmp(f->code, code) != 0) continue;
+        if (strcmp(f->code, code) != 0) continue;
         n_code++;
         of_code = i;
         if (strcmp(f->field, field) != 0) continue;
@@ -54819,38 +54669,59 @@ static uint64_t ckr__gm_fold_find(const ckr__gm *m, const char *code, const char
                                          : CKR__GROUPS_NONE;
 }
 
-/* One more note. `reason` and `remedy` must outlive the call. False: out of memory. */
-static bool ckr__gm_say(ckr__gm *m, const char *code, ckr_severity severity, ckr__gm_where where,
-                        const char *old_value, const char *new_value, const char *reason,
-                        const char *remedy)
+/* One more note. Texts are in m->tmp, or outlive the call; NULL of a value: there is none. */
+static void ckr__gm_say(ckr__gm *m, const char *code, ckr_severity severity, const char *subject,
+                        const char *field, const char *old_value, const char *new_value,
+                        const char *reason, const char *remedy)
 {
-    const char *field = where.field ? where.field : "", *x = old_value ? old_value : "",
-               *y = new_value ? new_value : "";
-    const uint64_t same = ckr__gm_fold_find(m, code, field, x, y);
+    const char *x = old_value ? old_value : "", *y = new_value ? new_value : "";
+    uint64_t at = ckr__gm_fold_find(m, code, field, x, y);
     ckr__gm_fold *f;
-    void *array = m->folds;
-    if (same != CKR__GROUPS_NONE) {
-        m->folds[same].count++;
-        return ckr__gm_trace(m, same);
+    if (at != CKR__GROUPS_NONE) {
+        m->folds[at].count++;
+    } else {
+        f = CKR__PUSH(ckr__gm_fold, &m->tmp, m->folds, m->n_folds);
+        f->code = code;
+        f->field = field;
+        f->subject = subject;
+        f->old_value = x;
+        f->new_value = y;
+        f->reason = reason;
+        f->remedy = remedy;
+        f->severity = severity;
+        f->count = 1;
+        at = m->n_folds - 1;
     }
-    f = (ckr__gm_fold *)ckr__append(&m->tmp, &array, &m->n_folds, sizeof *f);
-    m->folds = (ckr__gm_fold *)array;
-    if (!f) return false;
-    memset(f, 0, sizeof *f);
-    f->code = code;
-    f->severity = severity;
-    f->field = ckr__strdup(&m->tmp, field);
-    f->subject = ckr__gm_subject(m, &where);
-    f->old_value = ckr__strdup(&m->tmp, x);
-    f->new_value = ckr__strdup(&m->tmp, y);
-    f->reason = reason;
-    f->remedy = remedy;
-    f->count = 1;
-    return f->field && f->subject && f->old_value && f->new_value &&
-           ckr__gm_trace(m, m->n_folds - 1);
+    *CKR__PUSH(uint64_t, &m->tmp, m->trace, m->n_trace) = at;
 }
 
-static bool ckr__gm_notes_out(ckr__gm *m)
+/* "old groups[3].lr", "decay.eps" */
+static const char *ckr__gm_subject(ckr__gm *m, bool old, uint64_t group, const char *field)
+{
+    const char *name = (old ? m->olds : m->news)[group].name;
+    const char *who = old ? "old " : "", *dot = field[0] ? "." : "";
+    if (name) return ckr__printf(&m->tmp, "%s%s%s%s", who, name, dot, field);
+    return ckr__printf(&m->tmp, "%sgroups[%llu]%s%s", who, (unsigned long long)group, dot, field);
+}
+
+/* Of a group as a whole. */
+static void ckr__gm_say_group(ckr__gm *m, const char *code, ckr_severity severity, bool old,
+                              uint64_t group, const char *reason, const char *remedy)
+{
+    ckr__gm_say(m, code, severity, ckr__gm_subject(m, old, group, ""), "", NULL, NULL, reason,
+                remedy);
+}
+
+/* Of a field of the group that is being settled. */
+static void ckr__gm_say_field(ckr__gm *m, const char *code, ckr_severity severity,
+                              const ckr__gm_key *k, const char *old_value, const char *new_value,
+                              const char *reason, const char *remedy)
+{
+    ckr__gm_say(m, code, severity, ckr__gm_subject(m, false, m->group, k->text), k->text, old_value,
+                new_value, reason, remedy);
+}
+
+static void ckr__gm_notes_out(ckr__gm *m)
 {
     uint64_t i;
     for (i = 0; i < m->n_folds; i++) {
@@ -54859,282 +54730,283 @@ static bool ckr__gm_notes_out(ckr__gm *m)
         if (f->count > 1)
             subject = ckr__printf(&m->tmp, "%s and %llu more", subject,
                                   (unsigned long long)(f->count - 1));
-        if (!subject || ckr__note(m->c, &m->out->notes, &m->out->n_notes, f->code, f->severity,
-                                  subject, f->old_value[0] ? f->old_value : NULL,
-                                  f->new_value[0] ? f->new_value : NULL, f->reason,
-                                  f->remedy) != CKR_OK)
-            return false;
+        ckr__say(m->c, f->code, f->severity, subject, f->old_value[0] ? f->old_value : NULL,
+                 f->new_value[0] ? f->new_value : NULL, f->reason, f->remedy);
     }
-    return true;
 }
 
 /* >>groups.classes */
 
-static bool ckr__gm_key_add(ckr__gm *m, const char *text, size_t len, int kind,
-                            const char *warning)
+static ckr__gm_key *ckr__gm_key_add(ckr__gm *m, const char *text, size_t len, int kind,
+                                    const char *code)
 {
-    void *array = m->key;
-    uint64_t i;
-    ckr__gm_key *k = (ckr__gm_key *)ckr__append(&m->tmp, &array, &m->n_keys, sizeof *k);
-    m->key = (ckr__gm_key *)array;
-    if (!k) return false;
+    ckr__gm_key *k = CKR__PUSH(ckr__gm_key, &m->tmp, m->key, m->n_keys);
     memset(k, 0, sizeof *k);
     k->text = text;
     k->len = len;
     k->kind = kind;
-    k->warning = warning;
-    for (i = 0; i < m->w->n_rules; i++)
-        if (m->w->rules[i].key && strlen(m->w->rules[i].key) == len &&
-            !memcmp(m->w->rules[i].key, text, len))
-            k->policy = m->w->rules[i].policy;
-    return ckr__map_put(&m->keys, text, len, m->n_keys - 1, NULL);
+    k->code = code;
+    if (!ckr__failed(m->c)) ckr__map_put(&m->keys, text, len, m->n_keys - 1, NULL);
+    return k;
 }
 
-static bool ckr__gm_keys_init(ckr__gm *m)
+static void ckr__gm_keys_init(ckr__gm *m)
 {
-    size_t i;
-    for (i = 0; i < sizeof ckr__gm_fields / sizeof *ckr__gm_fields; i++)
-        if (!ckr__gm_key_add(m, ckr__gm_fields[i].key, strlen(ckr__gm_fields[i].key),
-                             ckr__gm_fields[i].kind, ckr__gm_fields[i].warning))
-            return false;
-    return true;
+    size_t i, n;
+    const char *s;
+    for (i = 0; i < sizeof ckr__gm_known / sizeof *ckr__gm_known; i++)
+        for (s = ckr__gm_known[i].keys; *s; s += n, s += *s == ' ') {
+            n = strcspn(s, " ");
+            ckr__gm_key_add(m, ckr__strndup(&m->tmp, s, n), n, ckr__gm_known[i].kind,
+                            ckr__gm_known[i].code);
+        }
 }
 
-static bool ckr__gm_is_member(const ckr_node *key)
-{
-    return key->u.str && key->u.str[0] == 'p' &&
-           ((key->count == 6 && !memcmp(key->u.str, "params", 6)) ||
-            (key->count == 11 && !memcmp(key->u.str, "param_names", 11)));
-}
-
-static bool ckr__gm_same_key(ckr__gm *m, const ckr_node *a, const ckr_node *b)
-{
-    if (a == b) return true;
-    if (a->kind == CKR_NODE_STR && b->kind == CKR_NODE_STR)
-        return a->count == b->count && !memcmp(a->u.str, b->u.str, (size_t)a->count);
-    return ckr__gm_cmp(m, a, b, 1) == 0;
-}
-
-/* Exactly the same fields in the same order; lists of members do not count. */
-static bool ckr__gm_same_dict(ckr__gm *m, const ckr_node *a, const ckr_node *b)
+static const ckr__gm_value *ckr__gm_get(const ckr__gm_class *k, uint32_t key)
 {
     uint64_t i;
-    if (a == b) return true;
-    if (!a || !b || a->count != b->count) return false;
-    for (i = 0; i < a->count; i++) {
-        const ckr_node *k = a->u.items[2 * i], *x = ckr__dict_at(a, i);
-        if (!ckr__gm_same_key(m, k, b->u.items[2 * i])) return false;
-        if (k->kind == CKR_NODE_STR && ckr__gm_is_member(k)) continue;
-        if (ckr__gm_cmp(m, x, ckr__dict_at(b, i), CKR__GM_DEPTH) != 0) return false;
-    }
-    return true;
+    for (i = 0; i < k->n_fields; i++)
+        if (k->fields[i].key == key) return &k->fields[i];
+    return &ckr__gm_absent;
 }
 
-static uint64_t ckr__gm_hash_dict(ckr__gm *m, const ckr_node *d)
+/* Python's own numbers are mostly equal from group to group; the same node is. */
+static bool ckr__gm_alike(const ckr_node *a, const ckr_node *b)
 {
-    uint64_t i, h = m->tmp.seed;
-    for (i = 0; d && i < d->count; i++) {
-        const ckr_node *k = d->u.items[2 * i];
-        h = ckr__gm_mix(h, ckr__gm_hash(m, k, 1));
-        if (k->kind == CKR_NODE_STR && ckr__gm_is_member(k)) continue;
-        h = ckr__gm_mix(h, ckr__gm_hash(m, ckr__dict_at(d, i), CKR__GM_DEPTH));
-    }
-    return h;
+    if (!b || a->kind != b->kind) return a == b;
+    if (a->kind == CKR_NODE_BOOL) return a->u.b == b->u.b;
+    return a == b || ((a->kind == CKR_NODE_INT || a->kind == CKR_NODE_FLOAT) && a->u.i == b->u.i);
 }
 
-static const ckr__gm_field *ckr__gm_get(const ckr__gm_class *c, uint32_t key)
+/* Puts the fields of a dict into m->row and all of it as bytes into m->text; of a key that comes
+   twice the first counts. `like`: a class that probably has the same keys. Returns the number of
+   fields. */
+static uint64_t ckr__gm_row(ckr__gm *m, const ckr_node *hyper, const ckr__gm_class *like)
 {
-    uint32_t i;
-    for (i = 0; c && i < c->n_fields; i++)
-        if (c->fields[i].key == key) return &c->fields[i];
-    return NULL;
-}
-
-static ckr_node *ckr__gm_value(const ckr__gm_class *c, uint32_t key)
-{
-    const ckr__gm_field *f = ckr__gm_get(c, key);
-    return f && f->value->kind != CKR_NODE_NONE ? f->value : NULL;
-}
-
-/* The scheduler's list of base LRs beats what the group has, or fills it in. */
-static bool ckr__gm_class_base(ckr__gm *m, ckr__gm_class *k)
-{
-    uint32_t i;
-    ckr_node *told = k->has_told ? ckr__node_float(m->c, k->told) : NULL;
-    if (k->has_told && !told) return false;
-    for (i = 0; i < k->n_fields && k->fields[i].key != CKR__K_INITIAL_LR; i++) {}
-    if (told && i == k->n_fields) {
-        k->fields[k->n_fields].key = CKR__K_INITIAL_LR;
-        k->fields[k->n_fields].name = ckr__node_str(m->c, "initial_lr");
-        k->fields[k->n_fields].value = told;
-        if (!k->fields[k->n_fields++].name) return false;
-        k->made = true;
-    } else if (told && !ckr__gm_near(m, k->fields[i].value, told, 1)) {
-        k->stored = k->fields[i].value;
-        if (!(m->w->flags & CKR__GROUPS_BASE_IN_GROUP)) k->fields[i].value = told;
-    }
-    k->base = ckr__gm_value(k, CKR__K_INITIAL_LR);
-    if (!k->base) k->base = ckr__gm_value(k, CKR__K_MAX_LR);
-    k->has_base = k->base != NULL;
-    if (!k->base) k->base = ckr__gm_value(k, CKR__K_LR);
-    return true;
-}
-
-/* The fields of a class under the numbers of their keys; of a key that comes twice the first. */
-static bool ckr__gm_class_fill(ckr__gm *m, ckr__gm_class *k, const ckr__gm_class *like)
-{
-    const uint64_t n = k->hyper ? k->hyper->count : 0, stamp = ++m->serial;
-    uint64_t i, id;
-    if (n >= UINT32_MAX) return ckr__arena_n(&m->tmp, UINT64_MAX, 2) != NULL;
-    k->fields = CKR__NEW_N(&m->tmp, ckr__gm_field, n + 1);
-    for (i = 0; k->fields && i < n; i++) {
-        ckr_node *key = k->hyper->u.items[2 * i];
-        const uint32_t at = k->n_fields;
-        if (key->kind != CKR_NODE_STR || !key->u.str) continue;
-        if (like && at < like->n_fields && ckr__gm_same_key(m, key, like->fields[at].name)) {
-            id = like->fields[at].key;
-        } else if (!ckr__map_find(&m->keys, key->u.str, (size_t)key->count, &id)) {
+    const uint64_t stamp = ++m->serial;
+    uint64_t i, id, n = 0;
+    size_t at;
+    void *row = m->row;
+    m->text.size = 0;
+    m->odd = 0;
+    if (!hyper || !ckr__arena_grow(&m->tmp, &row, &m->cap_row, hyper->count, sizeof *m->row))
+        return 0;
+    m->row = (ckr__gm_value *)row;
+    for (i = 0; i < hyper->count; i++) {
+        ckr_node *name = hyper->u.items[2 * i], *value = ckr__dict_at(hyper, i);
+        const ckr__gm_value *l = like && n < like->n_fields ? &like->fields[n] : NULL;
+        ckr__gm_value *f = &m->row[n];
+        m->odd += name->kind != CKR_NODE_STR;
+        if (name->kind != CKR_NODE_STR || !name->u.str) continue;
+        id = l ? l->key : 0;
+        if ((m->key[id].len != name->count ||
+             memcmp(m->key[id].text, name->u.str, m->key[id].len) != 0) &&
+            !ckr__map_find(&m->keys, name->u.str, (size_t)name->count, &id)) {
             id = m->n_keys;
-            if (!ckr__gm_key_add(m, key->u.str, (size_t)key->count, CKR__F_UNKNOWN, "CKR_W_FIELD"))
-                return false;
+            ckr__gm_key_add(m, name->u.str, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
+            if (ckr__failed(m->c)) return 0;
         }
         if (m->key[id].kind == CKR__F_MEMBER || m->key[id].stamp == stamp) continue;
         m->key[id].stamp = stamp;
-        k->fields[at].key = (uint32_t)id;
-        k->fields[at].name = key;
-        k->fields[at].value = ckr__dict_at(k->hyper, i);
-        k->n_fields++;
+        if (!m->key[id].name) m->key[id].name = name;
+        f->key = (uint32_t)id;
+        f->node = value->kind == CKR_NODE_NONE ? NULL : value;
+        at = m->text.size + CKR__GM_HEAD;
+        if (l && l->key == id && ckr__gm_alike(value, l->node)) {
+            ckr__buf_put(&m->text, l->exact - CKR__GM_HEAD, l->n + CKR__GM_HEAD);
+        } else {
+            ckr__gm_head(m, 0, id);
+            ckr__gm_exact(m, value, CKR__GM_DEPTH);
+        }
+        f->n = (uint32_t)(m->text.size - at);
+        n++;
     }
-    return k->fields && ckr__gm_class_base(m, k);
+    for (i = 0; m->odd && i < hyper->count; i++)
+        if (hyper->u.items[2 * i]->kind != CKR_NODE_STR) ckr__gm_exact(m, hyper->u.items[2 * i], 1);
+    return n;
 }
 
-/* The class of a dict, a new one if there is none; `last` is where to look first. */
-static bool ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, bool has_told, double told,
-                           uint32_t last, uint32_t *out)
+static bool ckr__gm_is_text(const ckr__gm_class *k, const char *text, size_t n)
 {
-    void *array = m->classes;
+    return k->n_text == n && !memcmp(k->text, text, n);
+}
+
+/* The class of a dict, a new one if there is none; `last` is where to look first. NULL: out of
+   memory. */
+static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, ckr__gm_class *last)
+{
+    const uint64_t n = ckr__gm_row(m, hyper, last);
+    const char *text = m->text.size ? (const char *)m->text.data : "";
+    const size_t size = m->text.size;
+    const uint8_t *exact;
     ckr__gm_class *k;
-    uint64_t hash;
-    uint32_t i;
-    if (last != CKR__GM_NO && m->classes[last].has_told == has_told &&
-        (!has_told || m->classes[last].told == told) &&
-        ckr__gm_same_dict(m, m->classes[last].hyper, hyper)) {
-        *out = last;
-        return true;
-    }
-    hash = ckr__gm_hash_dict(m, hyper);
-    if (has_told) hash = ckr__gm_mix(hash, ckr__hash_bytes(&told, sizeof told));
-    for (i = m->buckets[hash & (m->n_buckets - 1)]; i != CKR__GM_NO && m->budget; i = k->next) {
-        k = &m->classes[i];
-        if (k->hash == hash && k->has_told == has_told && (!has_told || k->told == told) &&
-            ckr__gm_same_dict(m, k->hyper, hyper)) {
-            *out = i;
-            return true;
-        }
-    }
-    k = (ckr__gm_class *)ckr__append(&m->tmp, &array, &m->n_classes, sizeof *k);
-    m->classes = (ckr__gm_class *)array;
-    if (!k) return false;
-    memset(k, 0, sizeof *k);
-    k->hyper = hyper;
+    uint64_t i, at, hash;
+    if (last && ckr__gm_is_text(last, text, size)) return last;
+    hash = ckr__hash_keyed(m->tmp.seed, text, size, 0);
+    if (ckr__map_find(&m->seen, (const char *)&hash, sizeof hash, &at) &&
+        ckr__gm_is_text(m->classes[at], text, size))
+        return m->classes[at];
+    k = CKR__NEW(&m->tmp, ckr__gm_class);
+    text = ckr__strndup(&m->tmp, text, size);
+    if (!k || !text) return NULL;
+    *CKR__PUSH(ckr__gm_class *, &m->tmp, m->classes, m->n_classes) = k;
     k->hash = hash;
-    k->has_told = has_told;
-    k->told = told;
-    k->next = m->buckets[hash & (m->n_buckets - 1)];
-    *out = m->buckets[hash & (m->n_buckets - 1)] = (uint32_t)(m->n_classes - 1);
-    return ckr__gm_class_fill(m, k, last == CKR__GM_NO ? NULL : &m->classes[last]);
-}
-
-static bool ckr__gm_odd(ckr__gm *m, bool old, uint64_t group, const ckr_node *hyper)
-{
-    uint64_t i;
-    if (old && m->w->mode == CKR_MODE_TRANSFER) return true;
-    if (!ckr_node_is_dict(hyper))
-        return ckr__gm_say(m, "CKR_E_GROUP_FIELDS", CKR_ERROR,
-                           ckr__gm_at(old, group, CKR__GROUPS_NONE, NULL), NULL, NULL,
-                           "the fields of the group are no dict", NULL);
-    for (i = 0; i < hyper->count; i++)
-        if (hyper->u.items[2 * i]->kind != CKR_NODE_STR)
-            return ckr__gm_say(m, "CKR_W_GROUP_KEY", CKR_LOST,
-                               ckr__gm_at(old, group, CKR__GROUPS_NONE, NULL), NULL, NULL,
-                               "a field whose name is no string is left out", NULL);
-    return true;
-}
-
-static bool ckr__gm_classes(ckr__gm *m)
-{
-    const ckr__groups_want *w = m->w;
-    uint32_t last = CKR__GM_NO;
-    uint64_t i;
-    for (m->n_buckets = 64; m->n_buckets < w->n_olds + w->n_news;) m->n_buckets *= 2;
-    m->buckets = CKR__NEW_N(&m->tmp, uint32_t, m->n_buckets);
-    m->old_class = CKR__NEW_N(&m->tmp, uint32_t, w->n_olds);
-    m->new_class = CKR__NEW_N(&m->tmp, uint32_t, w->n_news);
-    if (!m->buckets || !m->old_class || !m->new_class) return false;
-    for (i = 0; i < m->n_buckets; i++) m->buckets[i] = CKR__GM_NO;
-    for (i = 0; i < w->n_olds + w->n_news; i++) {
-        const bool old = i < w->n_olds;
-        const uint64_t g = old ? i : i - w->n_olds, before = m->n_classes;
-        const ckr_node *hyper = old ? w->olds[g].hyper : w->news[g].hyper;
-        uint32_t *place = old ? &m->old_class[g] : &m->new_class[g];
-        double told = 0;
-        const bool has = old && w->base_fn && w->base_fn(w->user, g, &told);
-        *place = CKR__GM_NO;
-        if (!old && !hyper) continue;
-        if (hyper && !ckr_node_is_dict(hyper)) {
-            if (!ckr__gm_odd(m, old, g, hyper)) return false;
-            hyper = NULL;
-        }
-        if (!ckr__gm_intern(m, hyper, has, told, last, place)) return false;
-        last = *place;
-        if (hyper && m->n_classes > before && !ckr__gm_odd(m, old, g, hyper)) return false;
-        if (old && ckr__gm_value(&m->classes[last], CKR__K_INITIAL_LR)) m->any_initial = true;
+    ckr__map_put(&m->seen, (const char *)&k->hash, sizeof hash, m->n_classes - 1, NULL);
+    k->text = text;
+    k->n_text = size;
+    k->fields = CKR__NEW_N(&m->tmp, ckr__gm_value, n);
+    if (ckr__failed(m->c)) return NULL;
+    exact = (const uint8_t *)text;
+    for (i = 0; i < n; i++) {
+        ckr__gm_value *f = &k->fields[k->n_fields++];
+        *f = m->row[i];
+        f->exact = exact += CKR__GM_HEAD;
+        exact += f->n;
+        if (!f->node) f->n = 0;
     }
-    return true;
+    k->base = ckr__gm_get(k, CKR__K_INITIAL_LR);
+    if (!k->base->node) k->base = ckr__gm_get(k, CKR__K_MAX_LR);
+    k->has_base = k->base->node != NULL;
+    if (!k->base->node) k->base = ckr__gm_get(k, CKR__K_LR);
+    return k;
+}
+
+static void ckr__gm_classes(ckr__gm *m)
+{
+    ckr__gm_class *k, *last = NULL;
+    uint64_t i, n_wishes = 0;
+    m->old = CKR__NEW_N(&m->tmp, ckr__gm_old, m->n_olds);
+    m->wish = CKR__NEW_N(&m->tmp, ckr__gm_class *, m->n_news);
+    for (i = 0; m->old && m->wish && i < m->n_olds + m->n_news; i++) {
+        const bool old = i < m->n_olds, tell = !old || m->mode != CKR_MODE_TRANSFER;
+        const uint64_t g = old ? i : i - m->n_olds, before = m->n_classes;
+        const ckr_node *hyper = (old ? m->olds : m->news)[g].hyper;
+        const bool dict = !hyper || ckr_node_is_dict(hyper);
+        if (!dict && tell)
+            ckr__gm_say_group(m, "CKR_E_GROUP_FIELDS", CKR_ERROR, old, g,
+                              "the fields of the group are no dict", NULL);
+        k = ckr__gm_intern(m, dict ? hyper : NULL, last);
+        if (!k) return;
+        if (m->n_classes > before && m->odd && tell)
+            ckr__gm_say_group(m, "CKR_W_GROUP_KEY", CKR_LOST, old, g,
+                              "a field whose name is no string is left out", NULL);
+        if (k->n_fields) last = k;
+        if (!old) {
+            n_wishes += !k->wished;
+            k->wished = true;
+            m->wish[g] = k;
+            continue;
+        }
+        k->n_groups++;
+        m->old[g].k = k;
+        m->any_initial = m->any_initial || ckr__gm_get(k, CKR__K_INITIAL_LR)->node;
+    }
+    m->by_signature = ckr__mul_u64(n_wishes, m->n_olds, &i) && i <= CKR__GM_BUDGET;
+}
+
+/* >>groups.gather: the values of every field over some classes */
+
+/* A field enters the merge; stamps are those of m->serial. */
+static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
+{
+    ckr__gm_key *k = &m->key[key];
+    if (k->stamp == m->serial) return k;
+    m->order[m->n_order++] = key;
+    k->stamp = m->serial;
+    k->n = k->weight = 0;
+    k->want = &ckr__gm_absent;
+    k->out = ckr__gm_absent;
+    return k;
+}
+
+static void ckr__gm_cell_add(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *v, uint64_t weight)
+{
+    void *cells = k->cells;
+    if (!ckr__arena_grow(&m->tmp, &cells, &k->cap, k->n + 1, sizeof *k->cells)) return;
+    k->cells = (ckr__gm_cell *)cells;
+    k->cells[k->n].value = v;
+    k->cells[k->n++].weight = weight;
+    k->weight += weight;
+}
+
+static int ckr__gm_cell_cmp(const void *x, const void *y)
+{
+    return ckr__gm_cmp(((const ckr__gm_cell *)x)->value, ((const ckr__gm_cell *)y)->value);
+}
+
+/* The different values of a field, in their order, each with the parameters that have it. */
+static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
+{
+    ckr__gm_cell *out;
+    void **items;
+    uint64_t i, n = 0;
+    for (i = 1; i < k->n && !ckr__gm_cmp(k->cells[0].value, k->cells[i].value); i++) {}
+    if (i >= k->n) {
+        k->n = k->n ? 1 : 0;
+        return;
+    }
+    items = CKR__NEW_N(&m->tmp, void *, k->n);
+    out = CKR__NEW_N(&m->tmp, ckr__gm_cell, k->n);
+    if (!items || !out) return;
+    for (i = 0; i < k->n; i++) items[i] = &k->cells[i];
+    if (!ckr__sort(&m->tmp, items, (size_t)k->n, ckr__gm_cell_cmp)) return;
+    for (i = 0; i < k->n; i++) {
+        const ckr__gm_cell *x = (const ckr__gm_cell *)items[i];
+        if (n && ckr__gm_near(out[n - 1].value, x->value)) out[n - 1].weight += x->weight;
+        else out[n++] = *x;
+    }
+    k->cells = out;
+    k->cap = k->n;
+    k->n = n;
+}
+
+/* A field that some of the classes lack is one that they disagree on. */
+static void ckr__gm_gather(ckr__gm *m, const ckr__gm_share *of, uint64_t n)
+{
+    uint64_t i, j, total = 0;
+    m->serial++;
+    m->n_order = 0;
+    for (i = 0; i < n; i++) {
+        total += of[i].weight;
+        for (j = 0; j < of[i].k->n_fields; j++) {
+            const ckr__gm_value *f = &of[i].k->fields[j];
+            ckr__gm_cell_add(m, ckr__gm_enter(m, f->key), f, of[i].weight);
+        }
+    }
+    for (i = 0; i < m->n_order; i++) {
+        ckr__gm_key *k = &m->key[m->order[i]];
+        if (k->n < n) ckr__gm_cell_add(m, k, &ckr__gm_absent, total - k->weight);
+        ckr__gm_distinct(m, k);
+    }
 }
 
 /* >>groups.params: which old parameter each new one is */
 
-/* False: the sum passes what an array can hold. */
-static bool ckr__gm_count(const ckr_group *g, uint64_t n, uint64_t *total)
+/* Counts the parameters. False: not all of them have names. */
+static bool ckr__gm_named(const ckr_group *g, uint64_t n, uint64_t *total)
 {
-    uint64_t i;
-    *total = 0;
-    for (i = 0; i < n; i++)
-        if (!ckr__add_u64(*total, g[i].n_params, total)) return false;
-    return *total <= UINT64_MAX / 64;
-}
-
-static bool ckr__gm_named(const ckr_group *g, uint64_t n)
-{
+    bool named = true;
     uint64_t i, k;
-    for (i = 0; i < n; i++) {
-        if (g[i].n_params && !g[i].params) return false;
-        for (k = 0; k < g[i].n_params; k++)
-            if (!g[i].params[k] || !g[i].params[k][0]) return false;
+    for (*total = 0, i = 0; i < n; i++) {
+        *total += g[i].n_params;
+        named = named && (g[i].params || !g[i].n_params);
+        for (k = 0; named && k < g[i].n_params; k++) named = g[i].params[k] && g[i].params[k][0];
     }
-    return true;
-}
-
-static const char *ckr__gm_old_name(const ckr__gm *m, uint64_t p)
-{
-    const uint64_t g = m->old_group[p];
-    return m->w->olds[g].params[p - m->old_first[g]];
+    return named;
 }
 
 /* Without the segments that wrappers of a module add (DistributedDataParallel, torch.compile,
-   FSDP, activation checkpointing). NULL: out of memory. */
+   FSDP, activation checkpointing). */
 static const char *ckr__gm_unwrap(ckr__gm *m, const char *name)
 {
-    static const char *const drop[] = {"module.", "_orig_mod.", "_fsdp_wrapped_module.",
-                                       "_checkpoint_wrapped_module."};
+    static const char *const drop[] = { "module.", "_orig_mod.", "_fsdp_wrapped_module.",
+                                        "_checkpoint_wrapped_module." };
     size_t k, n = 0, len;
     const char *s = name;
     char *p;
     if (!strstr(name, drop[0]) && !strstr(name, drop[1])) return name;
     p = (char *)ckr__arena(&m->tmp, strlen(name) + 1);
-    if (!p) return NULL;
-    while (*s) {
+    while (p && *s) {
         for (k = 0; k < 4 && strncmp(s, drop[k], strlen(drop[k])) != 0; k++) {}
         len = k < 4 ? strlen(drop[k]) : strcspn(s, ".");
         if (k == 4) {
@@ -55161,1232 +55033,538 @@ static bool ckr__gm_map_room(ckr__map *map, uint64_t n)
     return true;
 }
 
-/* Fills the map of old names; twin[] leads from each copy to the first of its name. */
-static bool ckr__gm_names_old(ckr__gm *m, bool plain)
+/* Finds the new names among the old ones, either as they are or without wrappers. False: one is not
+   there, or out of memory. */
+static bool ckr__gm_find(ckr__gm *m, bool plain)
 {
-    uint64_t p;
-    if (!ckr__gm_map_room(&m->names, m->n_old)) return false;
-    for (p = 0; p < m->n_old; p++) {
-        const char *name = ckr__gm_old_name(m, p), *other;
-        size_t len;
-        if (!plain) name = ckr__gm_unwrap(m, name);
-        if (!name) return false;
-        if (!plain && m->w->rename_fn) {
-            other = m->w->rename_fn(m->w->user, name);
-            if (other) name = other;
-        }
-        len = strlen(name);
-        m->twin[p] = p;
-        if (ckr__map_find(&m->names, name, len, &m->twin[p])) continue;
-        if (!ckr__map_put(&m->names, name, len, p, NULL)) return false;
+    uint64_t g, k, p, i = 0;
+    bool all = true;
+    if (!ckr__gm_map_room(&m->names, m->n_params)) return false;
+    for (p = 0; p < m->n_params; p++) {
+        const char *name = plain ? m->param[p].name : ckr__gm_unwrap(m, m->param[p].name);
+        const size_t len = strlen(name);
+        m->param[p].twin = p;
+        if (!ckr__map_find(&m->names, name, len, &m->param[p].twin))
+            ckr__map_put(&m->names, name, len, p, NULL);
     }
-    return true;
-}
-
-static bool ckr__gm_names_new(ckr__gm *m, bool plain, bool *all)
-{
-    uint64_t g, k, i = 0;
-    *all = true;
-    for (g = 0; g < m->w->n_news; g++)
-        for (k = 0; k < m->w->news[g].n_params; k++, i++) {
-            const char *name = m->w->news[g].params[k];
+    for (g = 0; g < m->n_news; g++)
+        for (k = 0; k < m->news[g].n_params; k++, i++) {
+            const char *name = m->news[g].params[k];
             if (!plain) name = ckr__gm_unwrap(m, name);
-            if (!name) return false;
             m->match[i] = CKR__GROUPS_NONE;
-            if (!ckr__map_find(&m->names, name, strlen(name), &m->match[i])) *all = false;
+            if (!ckr__map_find(&m->names, name, strlen(name), &m->match[i])) all = false;
         }
-    return true;
-}
-
-static bool ckr__gm_shape(const ckr__gm *m, bool is_new, uint64_t group, uint64_t param,
-                          uint32_t *n_dims, const int64_t **shape)
-{
-    *n_dims = 0;
-    *shape = NULL;
-    return m->w->shape_fn && m->w->shape_fn(m->w->user, is_new, group, param, n_dims, shape) &&
-           (*shape || !*n_dims);
-}
-
-/* 1: the same, 0: not, -1: one is not known. `a` is an old parameter, and so is `b` when there is
-   no new_group. */
-static int ckr__gm_same_shape(const ckr__gm *m, uint64_t a, uint64_t new_group, uint64_t b)
-{
-    const uint64_t g = m->old_group[a];
-    const bool is_new = new_group != CKR__GROUPS_NONE;
-    uint32_t n, k;
-    const int64_t *x, *y;
-    if (!m->w->shape_fn || !ckr__gm_shape(m, false, g, a - m->old_first[g], &n, &x)) return -1;
-    if (!is_new) {
-        new_group = m->old_group[b];
-        b -= m->old_first[new_group];
-    }
-    if (!ckr__gm_shape(m, is_new, new_group, b, &k, &y)) return -1;
-    return n == k && (!n || !memcmp(x, y, n * sizeof *x));
-}
-
-static const char *ckr__gm_shape_text(ckr__gm *m, bool is_new, uint64_t group, uint64_t param)
-{
-    ckr__buf b;
-    const int64_t *shape;
-    uint32_t n, i;
-    memset(&b, 0, sizeof b);
-    b.c = &m->tmp;
-    ckr__gm_shape(m, is_new, group, param, &n, &shape);
-    ckr__buf_str(&b, "[");
-    for (i = 0; i < n && i < 2 * CKR_MAX_DIMS; i++)
-        ckr__buf_printf(&b, i ? ", %lld" : "%lld", (long long)shape[i]);
-    ckr__buf_str(&b, i < n ? ", ...]" : "]");
-    return ckr__gm_buf_text(m, &b);
-}
-
-static bool ckr__gm_shape_error(ckr__gm *m, const char *code, uint64_t old, uint64_t new_group,
-                                uint64_t param, const char *reason)
-{
-    const uint64_t g = m->old_group[old];
-    const bool is_new = new_group != CKR__GROUPS_NONE;
-    const char *x = ckr__gm_shape_text(m, false, g, old - m->old_first[g]), *y;
-    if (!is_new) {
-        new_group = m->old_group[param];
-        param -= m->old_first[new_group];
-    }
-    y = ckr__gm_shape_text(m, is_new, new_group, param);
-    return x && y && ckr__gm_say(m, code, CKR_ERROR, ckr__gm_at(!is_new, new_group, param, NULL),
-                                 x, y, reason, NULL);
-}
-
-/* A field on which two classes differ, or none. */
-static uint32_t ckr__gm_class_diff(ckr__gm *m, const ckr__gm_class *a, const ckr__gm_class *b)
-{
-    uint32_t i;
-    int side;
-    for (side = 0; side < 2; side++) {
-        const ckr__gm_class *x = side ? b : a, *y = side ? a : b;
-        const uint64_t stamp = ++m->serial;
-        for (i = 0; i < y->n_fields; i++) {
-            m->key[y->fields[i].key].stamp = stamp;
-            m->key[y->fields[i].key].at = i;
-        }
-        for (i = 0; i < x->n_fields; i++) {
-            const ckr__gm_key *k = &m->key[x->fields[i].key];
-            if (k->kind == CKR__F_IMPL) continue;
-            if (!ckr__gm_near(m, x->fields[i].value,
-                              k->stamp == stamp ? y->fields[k->at].value : NULL, CKR__GM_DEPTH))
-                return x->fields[i].key;
-        }
-    }
-    return CKR__GM_NO;
+    return all;
 }
 
 static const char *ckr__gm_copy_text(ckr__gm *m, uint64_t group, uint32_t key)
 {
-    const char *v = ckr__gm_text(m, ckr__gm_value(&m->classes[m->old_class[group]], key));
-    if (!v) return NULL;
-    if (m->w->olds[group].name)
-        return ckr__printf(&m->tmp, "%s: %s", m->w->olds[group].name, v);
-    return ckr__printf(&m->tmp, "old group %llu: %s", (unsigned long long)group, v);
+    const char *v = ckr__gm_text_of(m, ckr__gm_get(m->old[group].k, key));
+    if (m->olds[group].name) return ckr__printf(&m->tmp, "%s: %s", m->olds[group].name, v ? v : "");
+    return ckr__printf(&m->tmp, "old group %llu: %s", (unsigned long long)group, v ? v : "");
 }
 
 /* Several files hold the group of one parameter (tensor-parallel ranks do): they must agree. */
-static bool ckr__gm_copies(ckr__gm *m)
+static void ckr__gm_copies(ckr__gm *m)
 {
-    uint64_t p;
-    uint32_t a = CKR__GM_NO, b = CKR__GM_NO, key = CKR__GM_NO;
-    for (p = 0; p < m->n_old; p++) {
-        const uint64_t q = m->twin[p], g = m->old_group[p], h = m->old_group[q];
-        const char *x, *y;
-        if (q == p) continue;
-        if (strcmp(ckr__gm_old_name(m, p), ckr__gm_old_name(m, q)) != 0 &&
-            !ckr__gm_say(m, "CKR_E_DUP_NAME", CKR_ERROR,
-                         ckr__gm_at(true, g, p - m->old_first[g], NULL), ckr__gm_old_name(m, q),
-                         ckr__gm_old_name(m, p), "two old parameters have one name after wrappers "
-                         "are dropped and names mapped", "rename one of them"))
-            return false;
-        if (ckr__gm_same_shape(m, q, CKR__GROUPS_NONE, p) == 0 &&
-            !ckr__gm_shape_error(m, "CKR_E_DUP_NAME", q, CKR__GROUPS_NONE, p,
-                                 "two old parameters of one name have different shapes"))
-            return false;
-        if (m->old_class[g] == m->old_class[h] || m->w->mode == CKR_MODE_TRANSFER) continue;
-        if (a != m->old_class[h] || b != m->old_class[g]) {
-            a = m->old_class[h];
-            b = m->old_class[g];
-            key = ckr__gm_class_diff(m, &m->classes[a], &m->classes[b]);
+    ckr__gm_share two[2] = { { NULL, 1 }, { NULL, 1 } };
+    uint64_t p, i = 0;
+    for (p = 0; p < m->n_params; p++) {
+        const ckr__gm_param *a = &m->param[m->param[p].twin], *b = &m->param[p];
+        const ckr__gm_key *k;
+        if (a == b) continue;
+        if (strcmp(b->name, a->name) != 0)
+            ckr__gm_say(m, "CKR_E_DUP_NAME", CKR_ERROR, b->name, "", a->name, b->name,
+                        "two old parameters have one name after wrappers are dropped and names "
+                        "mapped", "rename one of them");
+        if (m->old[a->group].k == m->old[b->group].k || m->mode == CKR_MODE_TRANSFER) continue;
+        if (two[0].k != m->old[a->group].k || two[1].k != m->old[b->group].k) {
+            two[0].k = m->old[a->group].k;
+            two[1].k = m->old[b->group].k;
+            ckr__gm_gather(m, two, 2);
+            for (i = 0; i < m->n_order; i++) {
+                k = &m->key[m->order[i]];
+                if (k->n > 1 && k->kind != CKR__F_IMPL) break;
+            }
         }
-        if (key == CKR__GM_NO) continue;
-        x = ckr__gm_copy_text(m, h, key);
-        y = ckr__gm_copy_text(m, g, key);
-        if (!x || !y || !ckr__gm_say(m, "CKR_E_GROUP_COPIES", CKR_ERROR,
-                                     ckr__gm_at(true, g, p - m->old_first[g], m->key[key].text),
-                                     x, y, "two files hold the group of this parameter and "
-                                     "disagree: they are of different steps or runs",
-                                     "put back the right file"))
-            return false;
+        if (i == m->n_order) continue;
+        ckr__gm_say(m, "CKR_E_GROUP_COPIES", CKR_ERROR, b->name, m->key[m->order[i]].text,
+                    ckr__gm_copy_text(m, a->group, m->order[i]),
+                    ckr__gm_copy_text(m, b->group, m->order[i]),
+                    "two files hold the group of this parameter and disagree: they are of "
+                    "different steps or runs", "put back the right file");
     }
-    return true;
 }
 
-static bool ckr__gm_wrapped(const ckr_group *g, uint64_t n)
+/* What is new, what is lost, and what goes by one name. */
+static void ckr__gm_check_params(ckr__gm *m)
 {
-    uint64_t i, k;
-    for (i = 0; i < n; i++)
-        for (k = 0; k < g[i].n_params; k++)
-            if (strstr(g[i].params[k], "module.") || strstr(g[i].params[k], "_orig_mod."))
-                return true;
-    return false;
-}
-
-/* Names as they are; if one is not found, names without wrappers. */
-static bool ckr__gm_by_name(ckr__gm *m)
-{
-    const ckr__groups_want *w = m->w;
-    bool all = false;
-    m->out->params_by = CKR__PARAMS_BY_NAME;
-    if (!w->rename_fn && (!ckr__gm_names_old(m, true) || !ckr__gm_names_new(m, true, &all)))
-        return false;
-    if (!all && (w->rename_fn || ckr__gm_wrapped(w->olds, w->n_olds) ||
-                 ckr__gm_wrapped(w->news, w->n_news)) &&
-        (!ckr__gm_names_old(m, false) || !ckr__gm_names_new(m, false, &all)))
-        return false;
-    return ckr__gm_copies(m);
-}
-
-static ckr__params_by ckr__gm_index_rule(const ckr__gm *m)
-{
-    const ckr__groups_want *w = m->w;
-    uint64_t g, k, p = 0, known = 0;
-    if (w->n_olds != w->n_news || m->n_old != m->n_new) return CKR__PARAMS_BY_NOTHING;
-    for (g = 0; g < w->n_olds; g++)
-        if (w->olds[g].n_params != w->news[g].n_params) return CKR__PARAMS_BY_NOTHING;
-    for (g = 0; w->shape_fn && g < w->n_news; g++)
-        for (k = 0; k < w->news[g].n_params; k++, p++) {
-            const int same = ckr__gm_same_shape(m, p, g, k);
-            if (same == 0) return CKR__PARAMS_BY_NOTHING;
-            known += same == 1;
-        }
-    if (known == m->n_new) return CKR__PARAMS_BY_INDEX_SHAPE;
-    return w->flags & CKR__GROUPS_SAME_TOPOLOGY ? CKR__PARAMS_BY_INDEX : CKR__PARAMS_BY_NOTHING;
-}
-
-/* The old parameter of each shape; *ok false: a shape is not known or not the only one. */
-static bool ckr__gm_shape_map(ckr__gm *m, bool *ok)
-{
-    uint64_t p;
-    for (p = 0; p < m->n_old; p++) {
-        const uint64_t g = m->old_group[p];
-        const int64_t *shape;
-        uint32_t n;
-        bool had;
-        *ok = ckr__gm_shape(m, false, g, p - m->old_first[g], &n, &shape);
-        if (!*ok) return true;
-        if (!ckr__map_put(&m->names, n ? (const char *)shape : "", n * sizeof *shape, p, &had))
-            return false;
-        *ok = !had;
-        if (had) return true;
-    }
-    return true;
-}
-
-static bool ckr__gm_by_shape(ckr__gm *m, bool *ok)
-{
-    uint64_t g, k, i = 0;
-    bool moved = false;
-    *ok = m->w->shape_fn && m->n_old == m->n_new;
-    if (!*ok) return true;
-    if (!ckr__gm_shape_map(m, ok)) return false;
-    for (g = 0; *ok && g < m->w->n_news; g++)
-        for (k = 0; *ok && k < m->w->news[g].n_params; k++, i++) {
-            const int64_t *shape;
-            uint32_t n;
-            uint64_t p = 0;
-            *ok = ckr__gm_shape(m, true, g, k, &n, &shape) &&
-                  ckr__map_find(&m->names, n ? (const char *)shape : "", n * sizeof *shape, &p) &&
-                  m->twin[p] == CKR__GROUPS_NONE;
-            if (!*ok) break;
-            m->twin[p] = i;
-            m->match[i] = p;
-            moved = moved || p != i;
-        }
-    if (!*ok) return true;
-    m->out->params_by = CKR__PARAMS_BY_SHAPE;
-    if (!moved)
-        return ckr__gm_say(m, "CKR_N_MATCH_BY_SHAPE", CKR_EXACT,
-                           ckr__gm_at(false, CKR__GROUPS_NONE, CKR__GROUPS_NONE, "params"), NULL,
-                           NULL, "there are no names; every shape occurs once", NULL);
-    if (m->w->mode == CKR_MODE_TRANSFER) return true;
-    return ckr__gm_say(
-        m, m->w->mode == CKR_MODE_RECOVER ? "CKR_E_PARAM_ORDER" : "CKR_W_ORDER_REPAIRED",
-        m->w->mode == CKR_MODE_RECOVER ? CKR_ERROR : CKR_CHANGED,
-        ckr__gm_at(false, CKR__GROUPS_NONE, CKR__GROUPS_NONE, "params"), NULL, NULL,
-        "there are no names and the order of the parameters differs; every shape occurs once, and "
-        "gives the order", "store param_names; --mode continue takes the order by shape");
-}
-
-static bool ckr__gm_unnamed(ckr__gm *m)
-{
-    const ckr__groups_want *w = m->w;
-    const bool recover = w->mode == CKR_MODE_RECOVER;
-    bool ok = false;
-    uint64_t i;
-    m->out->params_by = ckr__gm_index_rule(m);
-    if (m->out->params_by != CKR__PARAMS_BY_NOTHING) {
-        for (i = 0; i < m->n_new; i++) m->match[i] = i;
-        for (i = 0; i < m->n_old; i++) m->twin[i] = i;
-        return w->mode == CKR_MODE_TRANSFER ||
-               ckr__gm_say(m, "CKR_N_MATCH_BY_INDEX", CKR_EXACT,
-                           ckr__gm_at(false, CKR__GROUPS_NONE, CKR__GROUPS_NONE, "params"), NULL,
-                           NULL, m->out->params_by == CKR__PARAMS_BY_INDEX
-                                     ? "there are no names and no shapes; the topology is unchanged"
-                                     : "there are no names; all sizes and shapes agree by index",
-                           NULL);
-    }
-    for (i = 0; i < m->n_old; i++) m->twin[i] = CKR__GROUPS_NONE;
-    if (!ckr__gm_by_shape(m, &ok)) return false;
-    for (i = 0; i < m->n_old; i++) m->twin[i] = i;
-    if (ok) return true;
-    for (i = 0; i < m->n_new; i++) m->match[i] = CKR__GROUPS_NONE;
-    if (w->mode == CKR_MODE_TRANSFER || w->flags & CKR__GROUPS_NO_MOMENTS) return true;
-    ok = !recover && w->flags & CKR__GROUPS_DROP_MOMENTS;
-    return ckr__gm_say(m, ok ? "CKR_W_PARAM_UNMATCHED" : "CKR_E_PARAM_UNMATCHED",
-                       ok ? CKR_LOST : CKR_ERROR,
-                       ckr__gm_at(false, CKR__GROUPS_NONE, CKR__GROUPS_NONE, "params"), NULL, NULL,
-                       "nothing says which old parameter is which: no names, and sizes and shapes "
-                       "do not settle it; moments cannot be given out",
-                       ok ? NULL : "give the names of the parameters, or drop the moments");
-}
-
-/* One new parameter against its old one: notes for new ones, shapes, names used twice. */
-static bool ckr__gm_check_param(ckr__gm *m, uint64_t group, uint64_t param, uint64_t p)
-{
-    const bool recover = m->w->mode == CKR_MODE_RECOVER;
-    const ckr__gm_where at = ckr__gm_at(false, group, param, NULL);
-    const char *name = m->w->news[group].params ? m->w->news[group].params[param] : NULL;
-    if (p == CKR__GROUPS_NONE)
-        return m->w->mode == CKR_MODE_TRANSFER ||
-               ckr__gm_say(m, recover ? "CKR_E_PARAM_NEW" : "CKR_W_PARAM_NEW",
-                           recover ? CKR_ERROR : CKR_CHANGED, at, NULL, NULL,
-                           "no old group has this parameter: its moments and step start at 0",
-                           recover ? "--mode continue takes it as new" : NULL);
-    if (m->taken[p] && name && strcmp(m->taken[p], name) != 0 &&
-        !ckr__gm_say(m, "CKR_E_DUP_NAME", CKR_ERROR, at, m->taken[p], name,
-                     "two new parameters have one name after wrappers are dropped", NULL))
-        return false;
-    m->taken[p] = name ? name : "";
-    if (m->w->mode == CKR_MODE_TRANSFER || ckr__gm_same_shape(m, p, group, param) != 0) return true;
-    return ckr__gm_shape_error(m, "CKR_E_PARAM_SHAPE", p, group, param,
-                               "the parameter has another shape: its moments do not fit");
-}
-
-static bool ckr__gm_check_params(ckr__gm *m)
-{
-    const bool recover = m->w->mode == CKR_MODE_RECOVER;
+    const bool recover = m->mode == CKR_MODE_RECOVER, transfer = m->mode == CKR_MODE_TRANSFER;
     uint64_t g, k, p, i = 0;
-    if (m->out->params_by == CKR__PARAMS_BY_NOTHING) return true;
-    for (g = 0; g < m->w->n_news; g++)
-        for (k = 0; k < m->w->news[g].n_params; k++, i++)
-            if (!ckr__gm_check_param(m, g, k, m->match[i])) return false;
-    m->out->unused = CKR__NEW_N(m->c, uint64_t, m->n_old);
-    if (!m->out->unused) return false;
-    for (p = 0; p < m->n_old; p++) {
-        if (m->taken[m->twin[p]]) continue;
-        m->out->unused[m->out->n_unused++] = p;
-        if (m->twin[p] != p || m->w->flags & CKR__GROUPS_SUBSET ||
-            m->w->mode == CKR_MODE_TRANSFER)
-            continue;
-        g = m->old_group[p];
-        if (!ckr__gm_say(m, recover ? "CKR_E_PARAM_LOST" : "CKR_W_PARAM_LOST",
-                         recover ? CKR_ERROR : CKR_LOST,
-                         ckr__gm_at(true, g, p - m->old_first[g], NULL), NULL, NULL,
-                         "no new group has this parameter: its moments are not used",
-                         recover ? "--mode continue leaves it behind" : NULL))
-            return false;
-    }
-    return true;
+    for (g = 0; g < m->n_news; g++)
+        for (k = 0; k < m->news[g].n_params; k++, i++) {
+            const char *name = m->news[g].params[k];
+            ckr__gm_param *x = m->match[i] == CKR__GROUPS_NONE ? NULL : &m->param[m->match[i]];
+            if (x && x->taken && strcmp(x->taken, name) != 0)
+                ckr__gm_say(m, "CKR_E_DUP_NAME", CKR_ERROR, name, "", x->taken, name,
+                            "two new parameters have one name after wrappers are dropped", NULL);
+            if (x) x->taken = name;
+            else if (!transfer)
+                ckr__gm_say(m, recover ? "CKR_E_PARAM_NEW" : "CKR_W_PARAM_NEW",
+                            recover ? CKR_ERROR : CKR_CHANGED, name, "", NULL, NULL,
+                            "no old group has this parameter: its moments and step start at 0",
+                            recover ? "--mode continue takes it as new" : NULL);
+        }
+    for (p = 0; p < m->n_params && !transfer; p++)
+        if (m->param[p].twin == p && !m->param[p].taken)
+            ckr__gm_say(m, recover ? "CKR_E_PARAM_LOST" : "CKR_W_PARAM_LOST",
+                        recover ? CKR_ERROR : CKR_LOST, m->param[p].name, "", NULL, NULL,
+                        "no new group has this parameter: its moments are not used",
+                        recover ? "--mode continue leaves it behind" : NULL);
 }
 
-static bool ckr__gm_params(ckr__gm *m)
+static void ckr__gm_params(ckr__gm *m)
 {
-    const ckr__groups_want *w = m->w;
-    uint64_t g, k, p = 0;
-    m->match = CKR__NEW_N(m->c, uint64_t, m->n_new);
-    m->old_first = CKR__NEW_N(&m->tmp, uint64_t, w->n_olds);
-    m->old_group = CKR__NEW_N(&m->tmp, uint64_t, m->n_old);
-    m->twin = CKR__NEW_N(&m->tmp, uint64_t, m->n_old);
-    m->taken = CKR__NEW_N(&m->tmp, const char *, m->n_old);
-    if (!m->match || !m->old_first || !m->old_group || !m->twin || !m->taken) return false;
-    for (g = 0; g < w->n_olds; g++) {
-        m->old_first[g] = p;
-        for (k = 0; k < w->olds[g].n_params; k++) m->old_group[p++] = g;
+    uint64_t g, k, p = 0, n_new;
+    const bool old = ckr__gm_named(m->olds, m->n_olds, &m->n_params),
+               named = ckr__gm_named(m->news, m->n_news, &n_new) && old;
+    if (!m->n_params || !n_new) return;
+    if (!named) {
+        if (m->mode != CKR_MODE_TRANSFER)
+            ckr__gm_say(m, "CKR_E_PARAM_UNMATCHED", CKR_ERROR, "params", "params", NULL, NULL,
+                        "nothing says which old parameter is which: no names, and sizes and shapes "
+                        "do not settle it; moments cannot be given out",
+                        "give the names of the parameters, or drop the moments");
+        return;
     }
-    for (k = 0; k < m->n_new; k++) m->match[k] = CKR__GROUPS_NONE;
-    if (!m->n_old || !m->n_new) return true;
-    if (ckr__gm_named(w->olds, w->n_olds) && ckr__gm_named(w->news, w->n_news))
-        return ckr__gm_by_name(m) && ckr__gm_check_params(m);
-    return ckr__gm_unnamed(m) && ckr__gm_check_params(m);
+    m->param = CKR__NEW_N(&m->tmp, ckr__gm_param, m->n_params);
+    m->match = CKR__NEW_N(&m->tmp, uint64_t, n_new);
+    if (!m->param || !m->match) return;
+    for (g = 0; g < m->n_olds; g++)
+        for (k = 0; k < m->olds[g].n_params; k++, p++) {
+            m->param[p].name = m->olds[g].params[k];
+            m->param[p].group = g;
+        }
+    if (!ckr__gm_find(m, true)) ckr__gm_find(m, false);
+    if (ckr__failed(m->c)) return;
+    ckr__gm_copies(m);
+    ckr__gm_check_params(m);
 }
 
 /* >>groups.pools: the old groups of a new one */
 
-static uint64_t ckr__gm_numel(const ckr__gm *m, uint64_t p)
-{
-    const uint64_t g = m->old_group[p], k = p - m->old_first[g];
-    const ckr_group *x = &m->w->olds[g];
-    const int64_t *shape;
-    uint32_t n_dims;
-    int64_t n;
-    if (m->w->numel_fn && x->params && x->params[k])
-        return m->w->numel_fn(m->w->user, x->params[k]);
-    if (ckr__gm_shape(m, false, g, k, &n_dims, &shape) && ckr__numel(n_dims, shape, &n))
-        return (uint64_t)n;
-    return 1;
-}
-
-static void ckr__gm_add(uint64_t *sum, uint64_t n)
-{
-    if (!ckr__add_u64(*sum, n, sum)) *sum = UINT64_MAX;
-}
-
-/* The classes of the pool's groups, with the elements of each. */
-static void ckr__gm_pool_classes(ckr__gm *m, ckr__gm_pool *pool)
-{
-    const uint64_t stamp = ++m->serial;
-    uint64_t i;
-    pool->n_classes = 0;
-    for (i = 0; i < pool->n_from; i++) {
-        const uint32_t k = m->old_class[pool->from[i]];
-        if (m->class_stamp[k] != stamp) {
-            m->class_stamp[k] = stamp;
-            m->class_slot[k] = pool->n_classes;
-            pool->classes[pool->n_classes] = k;
-            pool->class_weight[pool->n_classes++] = 0;
-        }
-        ckr__gm_add(&pool->class_weight[m->class_slot[k]], pool->weight[i]);
-    }
-}
-
-/* The groups of the matched parameters of one new group; `from` has room for all of them. */
-static void ckr__gm_pool_params(ckr__gm *m, const uint64_t *match, uint64_t n, uint64_t *from,
-                                ckr__gm_pool *pool)
-{
-    const uint64_t stamp = ++m->serial;
-    uint64_t k;
-    pool->from = from;
-    pool->n_from = 0;
-    pool->id = 0;
-    for (k = 0; k < n; k++) {
-        uint64_t g;
-        if (match[k] == CKR__GROUPS_NONE) continue;
-        g = m->old_group[match[k]];
-        if (m->group_stamp[g] == stamp) continue;
-        m->group_stamp[g] = stamp;
-        m->group_slot[g] = pool->n_from;
-        pool->weight[pool->n_from] = 1;
-        from[pool->n_from++] = g;
-    }
-    if (pool->n_from > 1) {
-        memset(pool->weight, 0, (size_t)pool->n_from * sizeof *pool->weight);
-        for (k = 0; k < n; k++)
-            if (match[k] != CKR__GROUPS_NONE)
-                ckr__gm_add(&pool->weight[m->group_slot[m->old_group[match[k]]]],
-                            ckr__gm_numel(m, match[k]));
-    }
-    ckr__gm_pool_classes(m, pool);
-    if (pool->n_classes == 1) pool->id = 3 + (uint64_t)pool->classes[0];
-}
-
 static bool ckr__gm_pool_room(ckr__gm *m, ckr__gm_pool *pool, uint64_t n)
 {
-    pool->weight = CKR__NEW_N(&m->tmp, uint64_t, n);
-    pool->classes = CKR__NEW_N(&m->tmp, uint32_t, n);
-    pool->class_weight = CKR__NEW_N(&m->tmp, uint64_t, n);
-    return pool->weight && pool->classes && pool->class_weight;
+    pool->parts = CKR__NEW_N(&m->tmp, ckr__gm_part, n);
+    pool->shares = CKR__NEW_N(&m->tmp, ckr__gm_share, n);
+    return pool->parts && pool->shares;
 }
 
-static uint64_t ckr__gm_group_numel(const ckr__gm *m, uint64_t g)
+/* Parameters that come from an old group. The stamps are those of m->serial. */
+static void ckr__gm_pool_add(ckr__gm *m, ckr__gm_pool *pool, uint64_t group, uint64_t weight)
 {
-    uint64_t k, sum = 0;
-    for (k = 0; k < m->w->olds[g].n_params; k++)
-        ckr__gm_add(&sum, ckr__gm_numel(m, m->old_first[g] + k));
-    return sum;
-}
-
-static bool ckr__gm_pool_all(ckr__gm *m)
-{
-    uint64_t g, *from = CKR__NEW_N(m->c, uint64_t, m->w->n_olds);
-    if (!from || !ckr__gm_pool_room(m, &m->all, m->w->n_olds)) return false;
-    for (g = 0; g < m->w->n_olds; g++) {
-        from[g] = g;
-        m->all.weight[g] = ckr__gm_group_numel(m, g);
+    ckr__gm_old *o = &m->old[group];
+    if (o->stamp != m->serial) {
+        o->stamp = m->serial;
+        o->slot = pool->n_parts++;
+        pool->parts[o->slot].group = group;
+        pool->parts[o->slot].weight = 0;
     }
-    m->all.from = from;
-    m->all.n_from = m->w->n_olds;
-    m->all.id = 1;
-    ckr__gm_pool_classes(m, &m->all);
-    return true;
+    pool->parts[o->slot].weight += weight;
+    if (o->k->stamp != m->serial) {
+        o->k->stamp = m->serial;
+        o->k->slot = pool->n_shares++;
+        pool->shares[o->k->slot].k = o->k;
+        pool->shares[o->k->slot].weight = 0;
+    }
+    pool->shares[o->k->slot].weight += weight;
 }
 
 /* Do the identity fields that the new group asks for agree? Scheduled fields are never among them:
    a changed learning rate must not make a group unknown (Megatron-LM's matcher). */
-static bool ckr__gm_is_signature(const ckr__gm *m, const ckr__gm_field *f)
+static bool ckr__gm_matches(const ckr__gm *m, const ckr__gm_class *want, const ckr__gm_class *old)
 {
-    return m->key[f->key].kind == CKR__F_IDENTITY && f->value->kind != CKR_NODE_NONE &&
-           !(f->key == CKR__K_WEIGHT_DECAY && m->w->flags & CKR__GROUPS_WD_SCHEDULED);
-}
-
-static bool ckr__gm_matches(ckr__gm *m, const ckr__gm_class *want, const ckr__gm_class *old)
-{
-    uint32_t i;
-    for (i = 0; i < want->n_fields; i++)
-        if (ckr__gm_is_signature(m, &want->fields[i]) &&
-            !ckr__gm_near(m, want->fields[i].value, ckr__gm_value(old, want->fields[i].key),
-                          CKR__GM_DEPTH))
+    uint64_t i;
+    for (i = 0; i < want->n_fields; i++) {
+        const ckr__gm_value *f = &want->fields[i];
+        if (m->key[f->key].kind == CKR__F_IDENTITY && f->node &&
+            !ckr__gm_near(f, ckr__gm_get(old, f->key)))
             return false;
+    }
     return true;
 }
 
-/* The old groups with the signature of a wish: a proper subset, or all of them. */
-static bool ckr__gm_pool_signature(ckr__gm *m, uint32_t want, const ckr__gm_pool **out)
+/* The old groups with the identity fields of a wish: a proper subset, or all of them. */
+static ckr__gm_pool *ckr__gm_pool_signature(ckr__gm *m, ckr__gm_class *want)
 {
-    const ckr__gm_pool *all = &m->all;
-    const uint64_t stamp = ++m->serial;
     ckr__gm_pool *pool;
-    uint64_t i, n = 0, *from;
-    if (!all->id && !ckr__gm_pool_all(m)) return false;
-    *out = all;
-    if (want == CKR__GM_NO || !m->by_signature) return true;
-    if (m->signature[want]) {
-        *out = m->signature[want];
-        return true;
+    uint64_t i, n = 0;
+    if (!m->by_signature) return &m->all;
+    if (want->pool) return want->pool;
+    want->pool = &m->all;
+    for (i = 0; i < m->all.n_shares; i++) {
+        ckr__gm_class *k = m->all.shares[i].k;
+        k->fits = ckr__gm_matches(m, want, k);
+        if (k->fits) n += k->n_groups;
     }
-    for (i = 0; i < all->n_classes; i++)
-        if (ckr__gm_matches(m, &m->classes[want], &m->classes[all->classes[i]]))
-            m->class_stamp[all->classes[i]] = stamp;
-    for (i = 0; i < all->n_from; i++) n += m->class_stamp[m->old_class[i]] == stamp;
-    m->signature[want] = &m->all;
-    if (n == 0 || n == all->n_from) return true;
+    if (n == 0 || n == m->n_olds) return want->pool;
     pool = CKR__NEW(&m->tmp, ckr__gm_pool);
-    from = CKR__NEW_N(m->c, uint64_t, n);
-    if (!pool || !from || !ckr__gm_pool_room(m, pool, n)) return false;
-    for (i = 0; i < all->n_from; i++) {
-        if (m->class_stamp[m->old_class[i]] != stamp) continue;
-        pool->weight[pool->n_from] = all->weight[i];
-        from[pool->n_from++] = i;
-    }
-    pool->from = from;
-    pool->id = 3 + m->n_classes + want;
-    ckr__gm_pool_classes(m, pool);
-    *out = m->signature[want] = pool;
-    return true;
+    if (!pool || !ckr__gm_pool_room(m, pool, n)) return &m->all;
+    m->serial++;
+    for (i = 0; i < m->n_olds; i++)
+        if (m->old[i].k->fits) ckr__gm_pool_add(m, pool, i, m->olds[i].n_params);
+    return want->pool = pool;
 }
 
 /* >>groups.decide: one field of one new group */
 
-static int ckr__gm_cell_cmp(const void *x, const void *y)
+/* The first value that old groups have. */
+static const ckr__gm_value *ckr__gm_first(const ckr__gm_key *k)
 {
-    const ckr__gm_cell *a = (const ckr__gm_cell *)x, *b = (const ckr__gm_cell *)y;
-    return ckr__gm_cmp(a->m, a->value, b->value, CKR__GM_DEPTH);
+    if (!k->n) return &ckr__gm_absent;
+    return k->n > 1 && !k->cells[0].value->node ? k->cells[1].value : k->cells[0].value;
 }
 
-/* The different values of a field, in their order, each with the elements that have it. */
-static bool ckr__gm_distinct(ckr__gm *m, ckr__gm_cells *f)
+/* A field of the group that is being settled: what the old groups have, what is asked for. */
+static bool ckr__gm_has(const ckr__gm *m, uint32_t key)
 {
-    ckr__gm_cell *out;
-    void **items;
-    uint64_t i, n = 0;
-    for (i = 1; i < f->n && !ckr__gm_cmp(m, f->v[0].value, f->v[i].value, CKR__GM_DEPTH); i++) {}
-    if (i >= f->n) {
-        for (i = 1; i < f->n; i++) ckr__gm_add(&f->v[0].weight, f->v[i].weight);
-        f->n = f->n ? 1 : 0;
-        return true;
-    }
-    items = CKR__NEW_N(&m->tmp, void *, f->n);
-    out = CKR__NEW_N(&m->tmp, ckr__gm_cell, f->n);
-    if (!items || !out) return false;
-    for (i = 0; i < f->n; i++) items[i] = &f->v[i];
-    if (!ckr__sort(&m->tmp, items, (size_t)f->n, ckr__gm_cell_cmp)) return false;
-    for (i = 0; i < f->n; i++) {
-        const ckr__gm_cell *x = (const ckr__gm_cell *)items[i];
-        if (n && ckr__gm_near(m, out[n - 1].value, x->value, CKR__GM_DEPTH))
-            ckr__gm_add(&out[n - 1].weight, x->weight);
-        else out[n++] = *x;
-    }
-    f->v = out;
-    f->n = n;
-    return true;
+    return m->key[key].stamp == m->serial && ckr__gm_first(&m->key[key])->node;
 }
 
-static ckr_node *ckr__gm_first(const ckr__gm_cells *f)
+static const ckr__gm_value *ckr__gm_want(const ckr__gm *m, uint32_t key)
 {
-    uint64_t i;
-    for (i = 0; i < f->n; i++)
-        if (f->v[i].value) return f->v[i].value;
-    return NULL;
-}
-
-/* What the merge policy makes of a conflict; false: it does not settle it. */
-static bool ckr__gm_merge(const ckr__gm *m, const ckr__gm_cells *f, ckr_node *want, ckr_node **out)
-{
-    const ckr__groups_merge how = m->w->merge;
-    uint64_t i, best = 0;
-    bool tie = false, narrow;
-    double x, y = 0;
-    *out = want;
-    if (m->key[f->key].policy == CKR__FIELD_CONFIG && want) return true;
-    if (m->w->mode == CKR_MODE_RECOVER || how == CKR__MERGE_ERROR) return false;
-    if (how == CKR__MERGE_CONFIG) return want != NULL;
-    for (i = 0; i < f->n; i++) {
-        if (how == CKR__MERGE_MAJORITY) {
-            if (i && f->v[i].weight == f->v[best].weight) tie = true;
-            if (!i || f->v[i].weight <= f->v[best].weight) continue;
-            tie = false;
-            best = i;
-            continue;
-        }
-        if (!f->v[i].value || !ckr__gm_number(f->v[i].value, &x, &narrow) || x != x) return false;
-        if (i && (how == CKR__MERGE_MIN ? x >= y : x <= y)) continue;
-        y = x;
-        best = i;
-    }
-    *out = f->v[best].value;
-    return !tie;
-}
-
-static bool ckr__gm_conflict(ckr__gm *m, ckr__gm_case *x, const ckr__gm_cells *f, ckr_node *want,
-                             ckr_node **out)
-{
-    const ckr__gm_key *k = &m->key[f->key];
-    const bool by_params = x->pool->id == 0;
-    const char *old_value, *new_value;
-    bool settled;
-    if (k->kind == CKR__F_IMPL || x->empty) {
-        *out = want ? want : ckr__gm_first(f);
-        return true;
-    }
-    settled = ckr__gm_merge(m, f, want, out);
-    if (!settled) *out = ckr__gm_first(f);
-    x->done->conflict = k->text;
-    old_value = ckr__gm_cells_text(m, f);
-    new_value = settled ? ckr__gm_text(m, *out) : want ? ckr__gm_text(m, want) : "";
-    if (!old_value || !new_value) return false;
-    if (settled)
-        return ckr__gm_say(m, "CKR_W_MERGED", CKR_CHANGED,
-                           ckr__gm_at(false, x->group, CKR__GROUPS_NONE, k->text), old_value,
-                           new_value, m->w->merge == CKR__MERGE_CONFIG
-                               ? "the old groups of this group disagree; asked for"
-                               : "the old groups of this group disagree; the merge policy decides",
-                           NULL);
-    return ckr__gm_say(m, by_params ? "CKR_E_MERGE_CONFLICT" : "CKR_E_GROUP_AMBIGUOUS", CKR_ERROR,
-                       ckr__gm_at(false, x->group, CKR__GROUPS_NONE, k->text), old_value, new_value,
-                       by_params ? "the old groups of this group's parameters disagree"
-                                 : "nothing says which old group this is, and they disagree",
-                       by_params ? "keep the groups apart, or let the new group say the value"
-                                 : "give the names of the parameters of both runs");
+    return m->key[key].stamp == m->serial ? m->key[key].want : &ckr__gm_absent;
 }
 
 static bool ckr__gm_true(const ckr_node *n)
 {
     double v;
     bool narrow;
-    return n && ckr__gm_number(n, &v, &narrow) && v != 0;
+    return ckr__gm_number(n, &v, &narrow) && v != 0;
+}
+
+static void ckr__gm_conflict(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want)
+{
+    const bool by_params = m->pool == &m->some,
+               settled = m->mode == CKR_MODE_CONTINUE && want->node;
+    const char *old_value = ckr__gm_text(m, k->cells, k->n);
+    const char *new_value = want->node ? ckr__gm_text_of(m, want) : NULL;
+    k->out = settled ? *want : *ckr__gm_first(k);
+    if (settled)
+        ckr__gm_say_field(m, "CKR_W_MERGED", CKR_CHANGED, k, old_value, new_value,
+                          "the old groups of this group disagree; asked for", NULL);
+    else
+        ckr__gm_say_field(m, by_params ? "CKR_E_MERGE_CONFLICT" : "CKR_E_GROUP_AMBIGUOUS",
+                          CKR_ERROR, k, old_value, new_value,
+                          by_params ? "the old groups of this group's parameters disagree"
+                                    : "nothing says which old group this is, and they disagree",
+                          by_params ? "keep the groups apart, or let the new group say the value"
+                                    : "give the names of the parameters of both runs");
 }
 
 /* File and configuration differ: an error in RECOVER, a change that is asked for in CONTINUE. */
-static bool ckr__gm_differ(ckr__gm *m, ckr__gm_case *x, uint32_t key, ckr_node *have,
-                           ckr_node *want, ckr_node **out)
+static void ckr__gm_differ(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *have,
+                           const ckr__gm_value *want)
 {
-    const ckr__gm_key *k = &m->key[key];
-    const ckr__gm_where at = ckr__gm_at(false, x->group, CKR__GROUPS_NONE, k->text);
-    const bool recover = m->w->mode == CKR_MODE_RECOVER;
-    const char *a, *b;
-    *out = x->empty && !recover ? want : have;
-    if (x->empty) return true;
-    a = ckr__gm_text(m, have);
-    b = ckr__gm_text(m, want);
-    if (!a || !b) return false;
-    if (k->policy == CKR__FIELD_CKPT)
-        return ckr__gm_say(m, "CKR_N_FIELD_KEPT", CKR_EXACT, at, b, a,
-                           "the checkpoint's value is kept, as asked for", NULL);
-    if (k->policy == CKR__FIELD_MUST_MATCH || (recover && k->policy != CKR__FIELD_CONFIG))
-        return ckr__gm_say(m, "CKR_E_FIELD", CKR_ERROR, at, a, b,
-                           "the run asks for another value than the checkpoint has",
-                           "set it back, or --mode continue takes the new value");
-    *out = want;
-    if (key == CKR__K_AMSGRAD) {
-        const bool on = ckr__gm_true(want);
-        x->done->amsgrad = on ? CKR__AMSGRAD_MAKE_MAX : CKR__AMSGRAD_DROP_MAX;
-        return ckr__gm_say(m, on ? "CKR_W_AMSGRAD_ON" : "CKR_W_AMSGRAD_OFF",
-                           on ? CKR_APPROX : CKR_CHANGED, at, a, b,
-                           on ? "max_exp_avg_sq is not in the checkpoint and starts as exp_avg_sq"
-                              : "max_exp_avg_sq is dropped",
-                           NULL);
+    const char *a = ckr__gm_text_of(m, have), *b = ckr__gm_text_of(m, want);
+    const bool amsgrad = k == &m->key[CKR__K_AMSGRAD], on = amsgrad && ckr__gm_true(want->node);
+    k->out = *have;
+    if (m->mode == CKR_MODE_RECOVER) {
+        ckr__gm_say_field(m, "CKR_E_FIELD", CKR_ERROR, k, a, b,
+                          "the run asks for another value than the checkpoint has",
+                          "set it back, or --mode continue takes the new value");
+        return;
     }
-    return ckr__gm_say(m, k->warning ? k->warning : "CKR_W_FIELD", CKR_CHANGED, at, a, b,
-                       key == CKR__K_BETAS || key == CKR__K_MOMENTUM
-                           ? "asked for; the moments were averaged with the old value"
-                           : "asked for",
-                       NULL);
+    k->out = *want;
+    if (on)
+        ckr__gm_say_field(m, "CKR_W_AMSGRAD_ON", CKR_APPROX, k, a, b,
+                          "max_exp_avg_sq is not in the checkpoint and starts as exp_avg_sq", NULL);
+    else
+        ckr__gm_say_field(m, amsgrad ? "CKR_W_AMSGRAD_OFF" : k->code, CKR_CHANGED, k, a, b,
+                          amsgrad ? "max_exp_avg_sq is dropped"
+                          : k == &m->key[CKR__K_BETAS] || k == &m->key[CKR__K_MOMENTUM]
+                              ? "asked for; the moments were averaged with the old value"
+                              : "asked for",
+                          NULL);
 }
 
 /* betas of a schedule that moves betas[0]: the file has the first, the configuration the rest. */
-static bool ckr__gm_cycled_betas(ckr__gm *m, const ckr_node *have, ckr_node **want)
+static ckr__gm_value ckr__gm_cycled_betas(ckr__gm *m, const ckr_node *have,
+                                          const ckr__gm_value *want)
 {
-    ckr_node *list;
+    ckr__gm_value v = *want;
     uint64_t i;
-    if (!have || !*want || !ckr_node_is_list(have) || !ckr_node_is_list(*want) || !have->count ||
-        have->count != (*want)->count)
-        return true;
-    list = ckr__node(m->c, (ckr_node_kind)have->kind);
-    if (!list || !ckr__node_push(m->c, list, have->u.items[0])) return false;
-    for (i = 1; i < have->count; i++)
-        if (!ckr__node_push(m->c, list, (*want)->u.items[i])) return false;
-    *want = list;
-    return true;
+    if (!ckr_node_is_list(have) || !ckr_node_is_list(want->node) || !have->count ||
+        have->count != want->node->count)
+        return v;
+    v.node = ckr__node(m->c, (ckr_node_kind)have->kind);
+    for (i = 0; i < have->count; i++)
+        ckr__node_push(m->c, v.node, (i ? want->node : have)->u.items[i]);
+    m->text.size = 0;
+    if (v.node) ckr__gm_exact(m, v.node, CKR__GM_DEPTH);
+    v.exact = (const uint8_t *)ckr__strndup(&m->tmp, (const char *)m->text.data, m->text.size);
+    v.n = v.exact ? (uint32_t)m->text.size : 0;
+    return v;
 }
 
-/* No old group has the field: the configuration's. */
-static bool ckr__gm_unheard(ckr__gm *m, ckr__gm_case *x, const ckr__gm_cells *f, ckr_node *want,
-                            ckr_node **out)
+/* A field other than the learning rate, into k->out. An empty group has no one who minds. */
+static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want)
 {
-    const ckr__gm_key *k = &m->key[f->key];
-    const char *text;
-    *out = want;
-    if (!want || k->kind == CKR__F_IMPL || x->empty || !x->pool->n_classes) return true;
-    if (f->key == CKR__K_AMSGRAD && ckr__gm_true(want))
-        return ckr__gm_differ(m, x, f->key, NULL, want, out);
-    text = ckr__gm_text(m, want);
-    return text && ckr__gm_say(m, "CKR_N_NOT_IN_CKPT", CKR_EXACT,
-                               ckr__gm_at(false, x->group, CKR__GROUPS_NONE, k->text), NULL, text,
-                               "the checkpoint does not have this field, so it cannot be compared",
-                               NULL);
-}
-
-/* A field other than the learning rate. *out NULL: the group does not get it. */
-static bool ckr__gm_decide(ckr__gm *m, ckr__gm_case *x, const ckr__gm_cells *f, ckr_node *want,
-                           ckr_node **out)
-{
-    const ckr__gm_key *k = &m->key[f->key];
-    ckr_node *have = ckr__gm_first(f);
-    *out = have;
-    if (k->policy == CKR__FIELD_BY_MODE &&
-        ((x->cycled && f->key == CKR__K_MOMENTUM) || k->kind == CKR__F_CLOCK ||
-         (f->key == CKR__K_WEIGHT_DECAY && m->w->flags & CKR__GROUPS_WD_SCHEDULED && have)))
-        want = have ? NULL : want;
-    if (!have) return ckr__gm_unheard(m, x, f, want, out);
-    if (f->n > 1) return ckr__gm_conflict(m, x, f, want, out);
-    if (k->kind == CKR__F_IMPL) {
-        if (want) *out = want;
-        return true;
+    const ckr__gm_value *have = ckr__gm_first(k);
+    const bool cycled = ckr__gm_has(m, CKR__K_MAX_MOMENTUM) || ckr__gm_has(m, CKR__K_BASE_MOMENTUM);
+    ckr__gm_value betas;
+    if (have->node && (k->kind == CKR__F_CLOCK || (cycled && k == &m->key[CKR__K_MOMENTUM])))
+        want = &ckr__gm_absent;
+    if (cycled && k == &m->key[CKR__K_BETAS] && k->n == 1 && want->node) {
+        betas = ckr__gm_cycled_betas(m, have->node, want);
+        want = &betas;
     }
-    if (x->cycled && f->key == CKR__K_BETAS && !ckr__gm_cycled_betas(m, have, &want)) return false;
-    if (want && !ckr__gm_near(m, have, want, CKR__GM_DEPTH))
-        return ckr__gm_differ(m, x, f->key, have, want, out);
-    if (want || k->kind != CKR__F_UNKNOWN || x->empty) return true;
-    return ckr__gm_say(m, "CKR_N_GROUP_KEY", CKR_EXACT,
-                       ckr__gm_at(false, x->group, CKR__GROUPS_NONE, k->text), NULL, NULL,
-                       "a field that is not known here is kept as it is", NULL);
+    k->out = have->node ? *have : *want;
+    if (m->empty || k->kind == CKR__F_IMPL) {
+        if (want->node && (k->kind == CKR__F_IMPL || k->n > 1 ||
+                           (m->mode != CKR_MODE_RECOVER && !ckr__gm_near(have, want))))
+            k->out = *want;
+    } else if (!have->node && want->node && m->pool->n_shares) {
+        if (k == &m->key[CKR__K_AMSGRAD] && ckr__gm_true(want->node))
+            ckr__gm_differ(m, k, have, want);
+        else
+            ckr__gm_say_field(m, "CKR_N_NOT_IN_CKPT", CKR_EXACT, k, NULL, ckr__gm_text_of(m, want),
+                              "the checkpoint does not have this field, so it cannot be compared",
+                              NULL);
+    } else if (k->n > 1) {
+        ckr__gm_conflict(m, k, want);
+    } else if (have->node && want->node && !ckr__gm_near(have, want)) {
+        ckr__gm_differ(m, k, have, want);
+    } else if (have->node && !want->node && k->kind == CKR__F_UNKNOWN) {
+        ckr__gm_say_field(m, "CKR_N_GROUP_KEY", CKR_EXACT, k, NULL, NULL,
+                          "a field that is not known here is kept as it is", NULL);
+    }
 }
 
 /* >>groups.settle: all fields of one new group */
 
-/* Zeroed room that the next group uses again. */
-static void *ckr__gm_desk(ckr__gm *m, int which, uint64_t n, size_t size)
-{
-    if (!ckr__arena_grow(&m->tmp, &m->desk[which], &m->cap_desk[which], n + 1, size)) return NULL;
-    memset(m->desk[which], 0, (size_t)n * size);
-    return m->desk[which];
-}
-
-/* Gathers the values of every field over the classes of the pool: linear in their number. */
-static bool ckr__gm_gather(ckr__gm *m, ckr__gm_case *x)
-{
-    const ckr__gm_pool *pool = x->pool;
-    const uint64_t stamp = ++m->serial;
-    uint64_t i, n = 0, room, n_cells = 0;
-    uint32_t k;
-    ckr__gm_cell *cells;
-    room = (x->want ? (uint64_t)x->want->n_fields : 0) + 1;
-    for (i = 0; i < pool->n_classes; i++) n_cells += m->classes[pool->classes[i]].n_fields;
-    cells = (ckr__gm_cell *)ckr__gm_desk(m, 0, 2 * n_cells, sizeof *cells);
-    x->fields = (ckr__gm_cells *)ckr__gm_desk(m, 1, n_cells + room, sizeof *x->fields);
-    if (!cells || !x->fields) return false;
-    for (i = 0; i < pool->n_classes; i++)
-        for (k = 0; k < m->classes[pool->classes[i]].n_fields; k++) {
-            ckr__gm_key *key = &m->key[m->classes[pool->classes[i]].fields[k].key];
-            if (key->stamp != stamp) {
-                key->stamp = stamp;
-                key->count = 0;
-                key->at = n;
-                x->fields[n++].key = m->classes[pool->classes[i]].fields[k].key;
-            }
-            key->count++;
-        }
-    x->n_fields = n;
-    for (i = 0; i < n; i++) {                          /* one more cell each: absent */
-        x->fields[i].v = cells;
-        cells += m->key[x->fields[i].key].count + 1;
-    }
-    for (i = 0; i < pool->n_classes; i++) {
-        const ckr__gm_class *c = &m->classes[pool->classes[i]];
-        for (k = 0; k < c->n_fields; k++) {
-            ckr__gm_cells *f = &x->fields[m->key[c->fields[k].key].at];
-            ckr_node *value = c->fields[k].value;
-            if (value->kind == CKR_NODE_NONE) value = NULL;
-            if (!value && f->key == CKR__K_INITIAL_LR) continue;
-            f->v[f->n].m = m;
-            f->v[f->n].value = value;
-            f->v[f->n++].weight = pool->class_weight[i];
-        }
-    }
-    return true;
-}
-
-/* A field that some of the old groups lack is one that they disagree on - but for initial_lr, which
-   follows from others. */
-static bool ckr__gm_absent(ckr__gm *m, ckr__gm_case *x)
-{
-    uint64_t i, k, total = 0, sum;
-    for (i = 0; i < x->pool->n_classes; i++) ckr__gm_add(&total, x->pool->class_weight[i]);
-    for (i = 0; i < x->n_fields; i++) {
-        ckr__gm_cells *f = &x->fields[i];
-        if (m->key[f->key].count < x->pool->n_classes && f->key != CKR__K_INITIAL_LR) {
-            for (k = 0, sum = 0; k < f->n; k++) ckr__gm_add(&sum, f->v[k].weight);
-            f->v[f->n].m = m;
-            f->v[f->n].value = NULL;
-            f->v[f->n++].weight = total > sum ? total - sum : 0;
-        }
-        if (!ckr__gm_distinct(m, f)) return false;
-    }
-    return true;
-}
-
-/* Where a key is among the fields, or none. */
-static uint64_t ckr__gm_find(const ckr__gm *m, const ckr__gm_case *x, uint32_t key)
-{
-    const uint64_t at = m->key[key].at;
-    return at < x->n_fields && x->fields[at].key == key ? at : CKR__GROUPS_NONE;
-}
-
-static bool ckr__gm_has(const ckr__gm *m, const ckr__gm_case *x, uint32_t key)
-{
-    const uint64_t at = ckr__gm_find(m, x, key);
-    return at != CKR__GROUPS_NONE && ckr__gm_first(&x->fields[at]) != NULL;
-}
-
-/* Fields of the wish alone come behind, initial_lr among them when a schedule will look for it
-   (torch/optim/lr_scheduler.py: KeyError "param 'initial_lr' is not specified"). */
-static bool ckr__gm_wishes(ckr__gm *m, ckr__gm_case *x)
-{
-    const uint64_t stamp = m->serial, n = x->n_fields;
-    uint64_t i;
-    uint32_t k;
-    for (k = 0; x->want && k < x->want->n_fields; k++) {
-        ckr__gm_key *key = &m->key[x->want->fields[k].key];
-        if (key->stamp == stamp) continue;
-        key->stamp = stamp;
-        key->at = x->n_fields;
-        x->fields[x->n_fields++].key = x->want->fields[k].key;
-    }
-    if (m->key[CKR__K_INITIAL_LR].stamp != stamp && ckr__gm_value(x->want, CKR__K_LR) &&
-        m->w->mode != CKR_MODE_TRANSFER && !x->has_max &&
-        (m->w->flags & CKR__GROUPS_SCHEDULED || (!x->pool->n_classes && m->any_initial))) {
-        m->key[CKR__K_INITIAL_LR].stamp = stamp;
-        m->key[CKR__K_INITIAL_LR].at = x->n_fields;
-        x->fields[x->n_fields++].key = CKR__K_INITIAL_LR;
-    }
-    x->names = (ckr_node **)ckr__gm_desk(m, 2, x->n_fields, sizeof *x->names);
-    x->values = (ckr_node **)ckr__gm_desk(m, 3, x->n_fields, sizeof *x->values);
-    if (!x->names || !x->values) return false;
-    for (i = n; i < x->n_fields; i++) {
-        const ckr__gm_field *f = ckr__gm_get(x->want, x->fields[i].key);
-        x->names[i] = f ? f->name : ckr__node_str(m->c, "initial_lr");
-        if (!x->names[i]) return false;
-    }
-    for (i = 0; i < x->pool->n_classes; i++)
-        for (k = 0; k < m->classes[x->pool->classes[i]].n_fields; k++) {
-            const ckr__gm_field *f = &m->classes[x->pool->classes[i]].fields[k];
-            x->names[m->key[f->key].at] = f->name;
-        }
-    return true;
-}
-
-/* What the scheduler's list of base LRs did to the classes of the pool. The winner is the one that
-   the framework itself goes on with, so the run stays exact. */
-static bool ckr__gm_base_notes(ckr__gm *m, const ckr__gm_case *x)
-{
-    const bool group_wins = (m->w->flags & CKR__GROUPS_BASE_IN_GROUP) != 0;
-    const ckr__gm_where at = ckr__gm_at(false, x->group, CKR__GROUPS_NONE, "initial_lr");
-    uint64_t i;
-    for (i = 0; i < x->pool->n_classes && !x->empty; i++) {
-        const ckr__gm_class *k = &m->classes[x->pool->classes[i]];
-        const char *was, *now;
-        ckr_node told;
-        if (!k->made && !k->stored) continue;
-        memset(&told, 0, sizeof told);
-        told.kind = CKR_NODE_FLOAT;
-        told.u.f = k->told;
-        was = k->made ? "absent" : ckr__gm_text(m, group_wins ? &told : k->stored);
-        now = ckr__gm_text(m, group_wins && k->stored ? k->stored : &told);
-        if (!was || !now) return false;
-        if (!ckr__gm_say(m, k->made ? "CKR_FIX_INITIAL_LR" : "CKR_W_BASE_LR_SPLIT",
-                         k->made ? CKR_CHANGED : CKR_EXACT, at, was, now,
-                         k->made ? "the group has no initial_lr; base_lrs of the scheduler has it"
-                         : group_wins
-                             ? "the group and base_lrs of the scheduler disagree; the group wins"
-                             : "the group and base_lrs of the scheduler disagree; base_lrs wins",
-                         NULL))
-            return false;
-    }
-    return true;
-}
-
-/* initial_lr: asked for under its own name or, as an optimizer's constructor does, as lr. */
-static bool ckr__gm_decide_base(ckr__gm *m, ckr__gm_case *x, uint64_t at)
-{
-    const ckr__gm_cells *f = &x->fields[at];
-    const bool initial = f->key == CKR__K_INITIAL_LR;
-    ckr_node *own = ckr__gm_value(x->want, f->key), *want = own;
-    const char *text;
-    if (initial && !own && !x->has_max) want = ckr__gm_value(x->want, CKR__K_LR);
-    if (!initial || !want || x->empty || ckr__gm_first(f) || (own && !x->pool->n_classes))
-        return ckr__gm_decide(m, x, f, want, &x->values[at]);
-    x->values[at] = want;
-    text = ckr__gm_text(m, want);
-    return text && ckr__gm_say(m, "CKR_FIX_INITIAL_LR", CKR_CHANGED,
-                               ckr__gm_at(false, x->group, CKR__GROUPS_NONE, "initial_lr"),
-                               "absent", text,
-                               "the group has no initial_lr; the configuration gives it", NULL);
-}
-
-/* The class whose lr comes nearest: of the base that was decided, and of the most elements. */
-static const ckr__gm_class *ckr__gm_lr_source(ckr__gm *m, const ckr__gm_case *x)
-{
-    const ckr__gm_class *best = NULL;
-    uint64_t i, weight = 0;
-    bool fits = false;
-    for (i = 0; i < x->pool->n_classes; i++) {
-        const ckr__gm_class *k = &m->classes[x->pool->classes[i]];
-        bool good;
-        if (!ckr__gm_value(k, CKR__K_LR)) continue;
-        good = ckr__gm_near(m, k->base, x->base, 1);
-        if (best && (good != fits ? fits : x->pool->class_weight[i] <= weight)) continue;
-        best = k;
-        fits = good;
-        weight = x->pool->class_weight[i];
-    }
-    return best;
-}
-
-/* lr is computed by the schedule and never decided here: where the old groups agree it is theirs,
-   else it is scaled with the base, and open. Without a schedule it is a field like others. */
-static bool ckr__gm_decide_lr(ckr__gm *m, ckr__gm_case *x, uint64_t at)
-{
-    const ckr__gm_cells *f = &x->fields[at];
-    ckr_node *want = ckr__gm_value(x->want, CKR__K_LR);
-    const ckr__gm_class *from;
-    double a, b, l;
-    bool narrow;
-    if (x->lr_is_base || m->key[CKR__K_LR].policy != CKR__FIELD_BY_MODE || !ckr__gm_first(f)) {
-        x->done->lr_open = !ckr__gm_first(f) && !x->empty && m->w->mode != CKR_MODE_TRANSFER;
-        return ckr__gm_decide(m, x, f, want, &x->values[at]);
-    }
-    from = ckr__gm_lr_source(m, x);
-    x->values[at] = ckr__gm_value(from, CKR__K_LR);
-    x->done->lr_open = f->n > 1;
-    if (!x->base || !from->has_base || ckr__gm_near(m, from->base, x->base, 1)) return true;
-    x->done->lr_open = true;
-    if (!ckr__gm_number(x->values[at], &l, &narrow) || !ckr__gm_number(from->base, &a, &narrow) ||
-        !ckr__gm_number(x->base, &b, &narrow) || a == 0 || !(fabs(l * (b / a)) <= DBL_MAX))
-        return true;
-    x->values[at] = ckr__node_float(m->c, l * (b / a));
-    return x->values[at] != NULL;
-}
-
-static bool ckr__gm_decide_all(ckr__gm *m, ckr__gm_case *x)
-{
-    const uint64_t max_at = ckr__gm_find(m, x, CKR__K_MAX_LR),
-                   at = ckr__gm_find(m, x, CKR__K_INITIAL_LR);
-    uint64_t i;
-    if (max_at != CKR__GROUPS_NONE && !ckr__gm_decide_base(m, x, max_at)) return false;
-    if (at != CKR__GROUPS_NONE && !ckr__gm_decide_base(m, x, at)) return false;
-    if (max_at != CKR__GROUPS_NONE) x->base = x->values[max_at];
-    if (at != CKR__GROUPS_NONE && x->values[at]) x->base = x->values[at];
-    for (i = 0; i < x->n_fields; i++) {
-        const uint32_t key = x->fields[i].key;
-        if (i == max_at || i == at) continue;
-        if (key == CKR__K_LR ? !ckr__gm_decide_lr(m, x, i)
-                             : !ckr__gm_decide(m, x, &x->fields[i], ckr__gm_value(x->want, key),
-                                               &x->values[i]))
-            return false;
-        if (key == CKR__K_LR && !x->base) x->base = x->values[i];
-    }
-    return true;
-}
-
-/* None where the file or the wish has None, so that no key is lost. */
-static bool ckr__gm_hyper_out(ckr__gm *m, const ckr__gm_case *x)
-{
-    uint64_t i;
-    ckr_node *d = x->done->hyper = ckr__node(m->c, CKR_NODE_DICT), *none = NULL;
-    if (!d) return false;
-    for (d->aux = 3; (uint64_t)1 << (d->aux - 1) < x->n_fields; d->aux++) {}
-    d->u.items = CKR__NEW_N(m->c, ckr_node *, (uint64_t)2 << (d->aux - 1));    /* all at once */
-    if (!d->u.items) return false;
-    for (i = 0; i < x->n_fields; i++) {
-        ckr_node *v = x->values[i];
-        if (!v && x->fields[i].n > 1) continue;        /* the majority lacks it */
-        if (!v && !none) {
-            none = ckr__node(m->c, CKR_NODE_NONE);
-            if (!none) return false;
-        }
-        if (!ckr__node_pair(m->c, d, x->names[i], v ? v : none)) return false;
-    }
-    return true;
-}
-
-/* The group whose entries of a scheduler's lists the new one takes: of the base that was decided,
-   and of the most elements. */
-static uint64_t ckr__gm_rep(ckr__gm *m, const ckr__gm_pool *pool, const ckr_node *base)
+/* The old group whose entries of a scheduler's lists the new one takes: of the base that was
+   decided, and of the most parameters. */
+static uint64_t ckr__gm_rep(const ckr__gm *m, const ckr__gm_pool *pool, const ckr__gm_value *base)
 {
     uint64_t i, best = CKR__GROUPS_NONE, weight = 0;
     bool fits = false;
-    for (i = 0; i < pool->n_from; i++) {
-        const ckr__gm_class *k = &m->classes[m->old_class[pool->from[i]]];
-        const bool good = pool->n_classes < 2 || ckr__gm_near(m, k->base, base, 1);
-        if (best != CKR__GROUPS_NONE && (good != fits ? fits : pool->weight[i] <= weight)) continue;
-        best = pool->from[i];
+    for (i = 0; i < pool->n_parts; i++) {
+        const ckr__gm_part *x = &pool->parts[i];
+        const bool good = pool->n_shares < 2 || ckr__gm_near(m->old[x->group].k->base, base);
+        if (best != CKR__GROUPS_NONE && (good != fits ? fits : x->weight <= weight)) continue;
+        best = x->group;
         fits = good;
-        weight = pool->weight[i];
+        weight = x->weight;
     }
     return best;
 }
 
-static bool ckr__gm_settle_new(ckr__gm *m, ckr__gm_case *x)
+/* A base, asked for under its own name or, as an optimizer's constructor does, as lr. */
+static void ckr__gm_decide_base(ckr__gm *m, uint32_t key)
 {
-    uint64_t i;
-    if (!ckr__gm_gather(m, x) || !ckr__gm_absent(m, x)) return false;
-    x->has_max = ckr__gm_has(m, x, CKR__K_MAX_LR);
-    x->cycled = ckr__gm_has(m, x, CKR__K_MAX_MOMENTUM) || ckr__gm_has(m, x, CKR__K_BASE_MOMENTUM);
-    x->lr_is_base = !x->has_max && !ckr__gm_has(m, x, CKR__K_INITIAL_LR) &&
-                    !ckr__gm_value(x->want, CKR__K_INITIAL_LR) &&
-                    !ckr__gm_value(x->want, CKR__K_MAX_LR) &&
-                    !(m->w->flags & CKR__GROUPS_SCHEDULED);
-    m->n_trace = 0;
-    if (!ckr__gm_wishes(m, x) || !ckr__gm_base_notes(m, x) || !ckr__gm_decide_all(m, x) ||
-        !ckr__gm_hyper_out(m, x))
-        return false;
-    x->done->base = x->base;
-    if (x->pool != &m->some) x->done->rep = ckr__gm_rep(m, x->pool, x->base);
-    x->done->n_folds = m->n_trace;
-    x->done->folds = CKR__NEW_N(&m->tmp, uint64_t, m->n_trace);
-    if (!x->done->folds) return false;
-    for (i = 0; i < m->n_trace; i++) x->done->folds[i] = m->trace[i];
-    return true;
+    ckr__gm_key *k = &m->key[key];
+    const bool initial = key == CKR__K_INITIAL_LR;
+    const ckr__gm_value *own = k->want, *want = own;
+    if (k->stamp != m->serial) return;
+    if (initial && !own->node && !ckr__gm_has(m, CKR__K_MAX_LR)) want = ckr__gm_want(m, CKR__K_LR);
+    if (!initial || !want->node || m->empty || ckr__gm_first(k)->node ||
+        (own->node && !m->pool->n_shares)) {
+        ckr__gm_decide(m, k, want);
+    } else {
+        k->out = *want;
+        ckr__gm_say_field(m, "CKR_FIX_INITIAL_LR", CKR_CHANGED, k, "absent",
+                          ckr__gm_text_of(m, want),
+                          "the group has no initial_lr; the configuration gives it", NULL);
+    }
+    if (k->out.node || !initial) m->base = &k->out;
 }
 
-static bool ckr__gm_remember(ckr__gm *m, const uint64_t *key, ckr__gm_done *done)
+/* lr is computed by the schedule and never decided here: where the old groups agree it is theirs,
+   else it is scaled with the base. Without a schedule it is a field like others. */
+static void ckr__gm_decide_lr(ckr__gm *m, ckr__gm_key *k)
 {
-    void *array = m->done;
-    ckr__gm_done **p = (ckr__gm_done **)ckr__append(&m->tmp, &array, &m->n_done, sizeof *p);
-    m->done = (ckr__gm_done **)array;
-    if (p) *p = done;
-    return p && ckr__map_put(&m->memo, (const char *)key, 3 * sizeof *key, m->n_done - 1, NULL);
+    const ckr__gm_value *base;
+    double a, b, l;
+    bool narrow;
+    uint64_t rep;
+    if (!ckr__gm_first(k)->node ||
+        (!ckr__gm_has(m, CKR__K_MAX_LR) && !ckr__gm_has(m, CKR__K_INITIAL_LR) &&
+         !ckr__gm_want(m, CKR__K_MAX_LR)->node && !ckr__gm_want(m, CKR__K_INITIAL_LR)->node)) {
+        ckr__gm_decide(m, k, k->want);
+        return;
+    }
+    rep = ckr__gm_rep(m, m->pool, m->base);
+    base = m->old[rep].k->base;
+    k->out = *ckr__gm_get(m->old[rep].k, CKR__K_LR);
+    if (!k->out.node) k->out = *ckr__gm_first(k);
+    if (m->base->node && m->old[rep].k->has_base && !ckr__gm_near(base, m->base) &&
+        ckr__gm_number(k->out.node, &l, &narrow) && ckr__gm_number(base->node, &a, &narrow) &&
+        ckr__gm_number(m->base->node, &b, &narrow) && a != 0 && fabs(l * (b / a)) <= DBL_MAX)
+        k->out.node = ckr__node_float(m->c, l * (b / a));
+}
+
+/* Fields of the wish alone come behind, initial_lr among them when the schedule of the others will
+   look for it (torch/optim/lr_scheduler.py: KeyError "param 'initial_lr' is not specified"). None
+   stays where the file or the wish has None, so that no key is lost. */
+static void ckr__gm_settle_new(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *done)
+{
+    ckr__gm_key *initial = &m->key[CKR__K_INITIAL_LR];
+    ckr_node *d = done->hyper = ckr__node(m->c, CKR_NODE_DICT);
+    uint64_t i;
+    ckr__gm_gather(m, m->pool->shares, m->pool->n_shares);
+    for (i = 0; i < want->n_fields; i++)
+        ckr__gm_enter(m, want->fields[i].key)->want = &want->fields[i];
+    if (!m->pool->n_shares && m->any_initial && m->mode != CKR_MODE_TRANSFER &&
+        ckr__gm_get(want, CKR__K_LR)->node)
+        ckr__gm_enter(m, CKR__K_INITIAL_LR);
+    if (initial->stamp == m->serial && initial->n > 1 && !initial->cells[0].value->node) {
+        initial->cells++;              /* it follows from others where it is absent         */
+        initial->cap = --initial->n;
+    }
+    m->base = &ckr__gm_absent;
+    ckr__gm_decide_base(m, CKR__K_MAX_LR);
+    ckr__gm_decide_base(m, CKR__K_INITIAL_LR);
+    for (i = 0; i < m->n_order; i++) {
+        ckr__gm_key *k = &m->key[m->order[i]];
+        if (m->order[i] == CKR__K_MAX_LR || m->order[i] == CKR__K_INITIAL_LR) continue;
+        if (m->order[i] != CKR__K_LR) {
+            ckr__gm_decide(m, k, k->want);
+            continue;
+        }
+        ckr__gm_decide_lr(m, k);
+        if (!m->base->node) m->base = &k->out;
+    }
+    if (!d || ckr__failed(m->c)) return;
+    for (d->aux = 3; (uint64_t)1 << (d->aux - 1) < m->n_order; d->aux++) {}
+    d->u.items = CKR__NEW_N(m->c, ckr_node *, (uint64_t)2 << (d->aux - 1));    /* all at once */
+    for (i = 0; d->u.items && i < m->n_order; i++) {
+        const ckr__gm_key *k = &m->key[m->order[i]];
+        ckr__node_pair(m->c, d, k->name, k->out.node ? k->out.node : m->nil);
+    }
+    done->base = *m->base;
 }
 
 /* What was decided for this pool and wish, with its notes counted once more; or decides it. */
-static const ckr__gm_done *ckr__gm_settle(ckr__gm *m, const ckr__gm_pool *pool, uint64_t group,
-                                          bool empty)
+static const ckr__gm_done *ckr__gm_settle(ckr__gm *m, ckr__gm_pool *pool, uint64_t group)
 {
-    const uint32_t want = m->new_class[group];
-    uint64_t *key = CKR__NEW_N(&m->tmp, uint64_t, 4), at, i;
-    ckr__gm_case x;
-    if (!key) return NULL;
-    key[0] = pool->id;
-    key[1] = want;
-    key[2] = empty;
-    if (pool->id && ckr__map_find(&m->memo, (const char *)key, 3 * sizeof *key, &at)) {
-        const ckr__gm_done *d = m->done[at];
-        for (i = 0; i < d->n_folds; i++) m->folds[d->folds[i]].count++;
-        return d;
+    const bool some = pool == &m->some, once = some && pool->n_shares > 1;
+    const void *key[3];
+    ckr__gm_done *done;
+    uint64_t at, i;
+    m->pool = pool;
+    m->group = group;
+    m->empty = !m->news[group].n_params;
+    key[0] = some ? (const void *)pool->shares[0].k : (const void *)pool;
+    key[1] = m->wish[group];
+    key[2] = m->empty ? m : NULL;
+    if (!once && ckr__map_find(&m->memo, (const char *)key, sizeof key, &at)) {
+        done = m->done[at];
+        for (i = done->first; i < done->end; i++) m->folds[m->trace[i]].count++;
+        return done;
     }
-    memset(&x, 0, sizeof x);
-    x.pool = pool;
-    x.want = want == CKR__GM_NO ? NULL : &m->classes[want];
-    x.group = group;
-    x.empty = empty;
-    x.done = CKR__NEW(&m->tmp, ckr__gm_done);
-    if (!x.done || !ckr__gm_settle_new(m, &x)) return NULL;
-    if (pool->id && !ckr__gm_remember(m, key, x.done)) return NULL;
-    return x.done;
+    done = CKR__NEW(&m->tmp, ckr__gm_done);
+    if (!done) return NULL;
+    done->first = m->n_trace;
+    ckr__gm_settle_new(m, m->wish[group], done);
+    done->end = m->n_trace;
+    if (!some) done->rep = ckr__gm_rep(m, pool, &done->base);
+    *CKR__PUSH(ckr__gm_done *, &m->tmp, m->done, m->n_done) = done;
+    memcpy(done->key, key, sizeof key);
+    if (!once) ckr__map_put(&m->memo, (const char *)done->key, sizeof key, m->n_done - 1, NULL);
+    return done;
 }
 
 /* >>groups.match */
 
-/* NULL: out of memory. */
-static const char *ckr__gm_reason(ckr__gm *m, const ckr__groups_new *o, const char *conflict)
+static void ckr__gm_new_group(ckr__gm *m, uint64_t group)
 {
-    static const char *const plain[] = {
-        "no old group: the configuration's fields",
-        "its parameters come from one old group",
-        "it has the identity fields of this old group",
-        "there is one old group"
-    };
-    const char *what = o->evidence == CKR__BY_PARAMS      ? "its parameters come from"
-                       : o->evidence == CKR__BY_SIGNATURE ? "it has the identity fields of"
-                                                          : "nothing tells apart";
-    if (m->w->mode == CKR_MODE_TRANSFER) return "transfer takes weights only: the configuration's";
-    if (o->n_from < 2) return plain[o->evidence];
-    if (!conflict)
-        return ckr__printf(m->c, "%s %llu old groups, which agree", what,
-                           (unsigned long long)o->n_from);
-    return ckr__printf(m->c, "%s %llu old groups, which differ in %s", what,
-                       (unsigned long long)o->n_from, conflict);
+    const bool known = m->news[group].hyper != NULL,
+               error = m->mode == CKR_MODE_RECOVER || !known;
+    ckr__gm_say_group(m, error ? "CKR_E_GROUP_NEW" : "CKR_W_GROUP_NEW",
+                      error ? CKR_ERROR : CKR_CHANGED, false, group,
+                      known ? "no old group has a parameter of this group: its fields are the "
+                              "configuration's"
+                            : "no old group has a parameter of this group, and the run does not "
+                              "say what its fields are",
+                      known ? "--mode continue takes it as new" : "give the fields of the group");
 }
 
-static bool ckr__gm_new_group(ckr__gm *m, uint64_t group)
+/* `match`: of the group's parameters; NULL: nothing names them. */
+static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr_group *out,
+                          uint64_t *from)
 {
-    const bool known = m->new_class[group] != CKR__GM_NO,
-               error = m->w->mode == CKR_MODE_RECOVER || !known;
-    if (m->w->mode == CKR_MODE_TRANSFER || !m->w->news[group].n_params) return true;
-    return ckr__gm_say(m, error ? "CKR_E_GROUP_NEW" : "CKR_W_GROUP_NEW",
-                       error ? CKR_ERROR : CKR_CHANGED,
-                       ckr__gm_at(false, group, CKR__GROUPS_NONE, NULL), NULL, NULL,
-                       known ? "no old group has a parameter of this group: its fields are the "
-                               "configuration's"
-                             : "no old group has a parameter of this group, and the run does not "
-                               "say what its fields are",
-                       known ? "--mode continue takes it as new" : "give the fields of the group");
-}
-
-static bool ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, uint64_t *from)
-{
-    const ckr_group *g = &m->w->news[group];
-    ckr__groups_new *o = &m->out->groups[group];
-    const ckr__gm_pool *pool = &m->none;
+    const uint64_t n = m->news[group].n_params;
+    ckr__gm_pool *pool = &m->none;
     const ckr__gm_done *done;
     uint64_t k;
-    o->old_param = match;
-    o->n_params = g->n_params;
-    for (k = 0; k < g->n_params && match[k] == CKR__GROUPS_NONE; k++) {}
-    o->evidence = CKR__BY_NEW;
-    if (m->w->mode == CKR_MODE_TRANSFER || !m->w->n_olds) {
-        pool = &m->none;
-    } else if (k < g->n_params) {
-        o->evidence = CKR__BY_PARAMS;
-        ckr__gm_pool_params(m, match, g->n_params, from, &m->some);
-        pool = &m->some;
-    } else if (!g->n_params || m->out->params_by == CKR__PARAMS_BY_NOTHING) {
-        if (!ckr__gm_pool_signature(m, m->new_class[group], &pool)) return false;
-        o->evidence = pool == &m->all ? CKR__BY_ALL : CKR__BY_SIGNATURE;
+    m->some.n_parts = m->some.n_shares = 0;
+    m->serial++;
+    if (m->mode != CKR_MODE_TRANSFER && m->n_olds) {
+        for (k = 0; match && k < n; k++)
+            if (match[k] != CKR__GROUPS_NONE)
+                ckr__gm_pool_add(m, &m->some, m->param[match[k]].group, 1);
+        if (m->some.n_parts) pool = &m->some;
+        else if (!match || !n) pool = ckr__gm_pool_signature(m, m->wish[group]);
     }
-    if (pool == &m->none && !ckr__gm_new_group(m, group)) return false;
-    done = ckr__gm_settle(m, pool, group, !g->n_params);
-    if (!done) return false;
-    o->from = pool->from;
-    o->n_from = pool->n_from;
-    o->rep = pool == &m->some ? ckr__gm_rep(m, pool, done->base) : done->rep;
-    o->hyper = done->hyper;
-    o->lr_open = done->lr_open;
-    o->amsgrad = done->amsgrad;
-    o->reason = ckr__gm_reason(m, o, done->conflict);
-    return o->reason != NULL;
+    if (pool == &m->none && m->mode != CKR_MODE_TRANSFER && n) ckr__gm_new_group(m, group);
+    done = ckr__gm_settle(m, pool, group);
+    if (!done) return;
+    *out = m->news[group];
+    out->hyper = done->hyper;
+    out->raw = NULL;
+    *from = pool == &m->some ? ckr__gm_rep(m, pool, &done->base) : done->rep;
 }
 
-/* Signatures cost different wishes times old groups: beyond the budget all groups are alike. */
-static bool ckr__gm_few_wishes(ckr__gm *m)
+static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
 {
-    const uint64_t stamp = ++m->serial;
-    uint64_t g, n = 0;
-    for (g = 0; g < m->w->n_news; g++) {
-        const uint32_t k = m->new_class[g];
-        if (k == CKR__GM_NO || m->class_stamp[k] == stamp) continue;
-        m->class_stamp[k] = stamp;
-        n++;
+    uint64_t g, first = 0;
+    ckr__gm_keys_init(m);
+    if (!ckr__failed(m->c)) ckr__gm_classes(m);
+    m->order = CKR__NEW_N(&m->tmp, uint32_t, m->n_keys);
+    m->nil = ckr__node(m->c, CKR_NODE_NONE);
+    if (ckr__failed(m->c)) return;
+    ckr__gm_params(m);
+    if (!ckr__gm_pool_room(m, &m->all, m->n_olds) || !ckr__gm_pool_room(m, &m->some, m->n_olds))
+        return;
+    m->serial++;
+    for (g = 0; g < m->n_olds; g++) ckr__gm_pool_add(m, &m->all, g, m->olds[g].n_params);
+    for (g = 0; g < m->n_news && !ckr__failed(m->c); g++) {
+        ckr__gm_group(m, g, m->match ? m->match + first : NULL, &out[g], &from[g]);
+        first += m->news[g].n_params;
     }
-    return ckr__mul_u64(n, m->w->n_olds, &n) && n <= CKR__GM_BUDGET;
 }
 
-static bool ckr__gm_groups(ckr__gm *m)
-{
-    const ckr__groups_want *w = m->w;
-    uint64_t g, first = 0, at = 0, *from = CKR__NEW_N(m->c, uint64_t, m->n_new);
-    m->out->groups = CKR__NEW_N(m->c, ckr__groups_new, w->n_news);
-    m->group_stamp = CKR__NEW_N(&m->tmp, uint64_t, w->n_olds);
-    m->group_slot = CKR__NEW_N(&m->tmp, uint64_t, w->n_olds);
-    m->class_stamp = CKR__NEW_N(&m->tmp, uint64_t, m->n_classes);
-    m->class_slot = CKR__NEW_N(&m->tmp, uint64_t, m->n_classes);
-    m->signature = CKR__NEW_N(&m->tmp, ckr__gm_pool *, m->n_classes);
-    if (!from || !m->out->groups || !m->group_stamp || !m->group_slot || !m->class_stamp ||
-        !m->class_slot || !m->signature || !ckr__gm_pool_room(m, &m->some, w->n_olds))
-        return false;
-    m->none.id = 2;
-    m->by_signature = ckr__gm_few_wishes(m);
-    for (g = 0; g < w->n_news; g++) {
-        if (!ckr__gm_group(m, g, m->match + first, from + at)) return false;
-        if (m->out->groups[g].evidence == CKR__BY_PARAMS) at += m->out->groups[g].n_from;
-        first += w->news[g].n_params;
-    }
-    m->out->n_groups = w->n_news;
-    return true;
-}
-
-/* The optimizer's own name: moments of one algorithm mean nothing to another. */
-static bool ckr__gm_optimizer(ckr__gm *m)
-{
-    const ckr__groups_want *w = m->w;
-    const uint32_t none = CKR__GROUPS_DROP_MOMENTS | CKR__GROUPS_NO_MOMENTS;
-    const bool drop = w->mode == CKR_MODE_CONTINUE && (w->flags & none) != 0;
-    if (!w->old_class || !w->new_class || w->mode == CKR_MODE_TRANSFER ||
-        !strcmp(w->old_class, w->new_class))
-        return true;
-    return ckr__gm_say(m, drop ? "CKR_W_OPT_CLASS" : "CKR_E_OPT_CLASS",
-                       drop ? CKR_LOST : CKR_ERROR,
-                       ckr__gm_at(false, CKR__GROUPS_NONE, CKR__GROUPS_NONE, "optimizer"),
-                       w->old_class, w->new_class, "another optimizer: the moments do not fit it",
-                       drop ? NULL : "drop the moments, or keep the optimizer");
-}
-
-static ckr_result ckr__gm_run(ckr__gm *m)
-{
-    const ckr__groups_want *w = m->w;
-    if ((w->n_olds && !w->olds) || (w->n_news && !w->news) || (w->n_rules && !w->rules))
-        return ckr__fail(m->c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "groups",
-                         "a count without its array");
-    if (!ckr__gm_count(w->olds, w->n_olds, &m->n_old) ||
-        !ckr__gm_count(w->news, w->n_news, &m->n_new) || w->n_olds >= UINT32_MAX / 2 ||
-        w->n_news >= UINT32_MAX / 2)
-        return ckr__fail(m->c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, "groups",
-                         "more groups or parameters than memory could hold");
-    if (!ckr__gm_keys_init(m) || !ckr__gm_classes(m) || !ckr__gm_params(m) ||
-        !ckr__gm_optimizer(m) || !ckr__gm_groups(m) || !ckr__gm_notes_out(m))
-        return m->c->err->code;
-    return CKR_OK;
-}
-
-/* Finds for each new group the old groups it comes from, decides every field, and reports. What is
-   wrong with the groups is in out->notes; the result says only whether they could be looked at. */
-static ckr_result ckr__groups_match(ckr__ctx *c, const ckr__groups_want *w,
-                                    ckr__groups_result *out)
+/* The coming run's groups: those of `t`, each with every field decided. from[i] is the old group
+   whose lane of the schedule group i takes, or none. What is wrong with the groups is in the notes;
+   the result says only whether they could be looked at. */
+static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr_group *out, uint64_t *from)
 {
     ckr__gm m;
-    ckr_result r;
     memset(&m, 0, sizeof m);
-    memset(out, 0, sizeof *out);
     m.c = c;
     m.tmp = *c;
     m.tmp.chunks = NULL;
     m.tmp.arena_bytes = 0;
     m.tmp.files = NULL;
     m.tmp.n_files = m.tmp.cap_files = 0;
-    m.w = w;
-    m.out = out;
-    m.rtol = w->flags & CKR__GROUPS_FLOAT32 ? 1e-6 : 1e-9;
+    m.olds = s->groups;
+    m.n_olds = s->n_groups;
+    m.news = t->groups;
+    m.n_news = t->n_groups;
+    m.mode = t->mode;
     m.budget = CKR__GM_BUDGET;
-    m.keys.c = m.names.c = m.memo.c = &m.tmp;
-    r = ckr__gm_run(&m);
+    m.keys.c = m.seen.c = m.names.c = m.memo.c = m.text.c = &m.tmp;
+    ckr__gm_run(&m, out, from);
+    if (!ckr__failed(c)) ckr__gm_notes_out(&m);
     ckr__map_free(&m.keys);
+    ckr__map_free(&m.seen);
     ckr__map_free(&m.names);
     ckr__map_free(&m.memo);
+    ckr__buf_free(&m.text);
     ckr__ctx_free(&m.tmp);
-    if (r != CKR_OK) memset(out, 0, sizeof *out);
-    return r;
+    return c->err->code;
 }
 
 /* >>resume -------------------------------------------------------------------- */
@@ -56873,40 +56051,20 @@ static ckr_schedule *ckr__sched_regroup(ckr__ctx *c, const ckr_schedule *s, cons
 /* The coming run's own groups: fields and schedule lanes follow the parameters. */
 static ckr_result ckr__decide_regroup(ckr__decide *d)
 {
-    ckr__groups_want w = CKR_ZERO;
-    ckr__groups_result g;
-    ckr_group *made;
-    uint64_t i, *from;
+    const uint64_t n = d->t->groups ? d->t->n_groups : 0;
+    ckr_group *made = CKR__NEW_N(d->c, ckr_group, n);
+    uint64_t i, *from = CKR__NEW_N(d->c, uint64_t, n);
     ckr_result r;
-    if (!d->t->groups || !d->t->n_groups) return CKR_OK;
-    w.olds = d->src->groups;
-    w.n_olds = d->src->n_groups;
-    w.news = d->t->groups;
-    w.n_news = d->t->n_groups;
-    w.mode = d->t->mode;
-    w.merge = CKR__MERGE_CONFIG;       /* a value that a group asks for settles it           */
-    r = ckr__groups_match(d->c, &w, &g);
-    if (r != CKR_OK) return r;
-    made = CKR__NEW_N(d->c, ckr_group, g.n_groups);
-    from = CKR__NEW_N(d->c, uint64_t, g.n_groups);
     if (!made || !from) return d->c->err->code;
-    for (i = 0; i < g.n_groups; i++) {
-        made[i] = d->t->groups[i];
-        made[i].hyper = g.groups[i].hyper;
-        made[i].raw = NULL;
-        from[i] = g.groups[i].rep;
-    }
-    for (i = 0; i < g.n_notes && r == CKR_OK; i++)
-        r = ckr__say(d->c, g.notes[i].code, g.notes[i].severity, g.notes[i].subject,
-                     g.notes[i].old_value, g.notes[i].new_value, g.notes[i].reason,
-                     g.notes[i].remedy);
+    if (!n) return CKR_OK;
+    r = ckr__groups_match(d->c, d->src, d->t, made, from);
     d->out->groups = made;
-    d->out->n_groups = g.n_groups;
+    d->out->n_groups = n;
     if (r != CKR_OK || !d->before || d->before->n_lanes != d->src->n_groups) return r;
-    d->wanted = ckr__sched_regroup(d->c, d->before, from, made, g.n_groups);
-    d->before = ckr__sched_regroup(d->c, d->before, from, NULL, g.n_groups);
+    d->wanted = ckr__sched_regroup(d->c, d->before, from, made, n);
+    d->before = ckr__sched_regroup(d->c, d->before, from, NULL, n);
     if (!d->before || !d->wanted) return d->c->err->code;
-    for (i = 0; i < g.n_groups; i++)
+    for (i = 0; i < n; i++)
         if (d->wanted->lanes[i].base != d->before->lanes[i].base) {
             d->asked_schedule = true;
             if (ckr_node_get(d->t->groups[i].hyper, "lr")) d->asked_lr = true;

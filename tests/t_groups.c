@@ -7,10 +7,16 @@
 static ckr__ctx ctx;
 static ckr_error err;
 static ckr_group olds[64], news[64];
-static int64_t old_dim[64][16], new_dim[64][16];       /* one-dimensional shapes; 0: not known */
-static double base_lr[64];                             /* 0: not known */
-static ckr__groups_want want;
-static ckr__groups_result got;
+static struct {
+    const ckr_group *olds, *news;
+    uint64_t n_olds, n_news;
+    ckr_mode mode;
+} want;
+static struct result {
+    ckr_group *groups;
+    uint64_t  *rep, n_groups, n_notes;         /* rep: the old group of the schedule's lane    */
+    ckr_note  *notes;
+} got;
 
 static ckr_node *J(const char *json)
 {
@@ -45,47 +51,40 @@ static void new_(const char *names, const char *json)
     fill(&news[want.n_news++], names, json);
 }
 
-static bool shape(void *user, bool is_new, uint64_t group, uint64_t param, uint32_t *n_dims,
-                  const int64_t **out)
-{
-    const int64_t *d = is_new ? &new_dim[group][param] : &old_dim[group][param];
-    (void)user;
-    *n_dims = 1;
-    *out = d;
-    return *d != 0;
-}
-
-static uint64_t numel(void *user, const char *name)
-{
-    uint64_t g, k;
-    (void)user;
-    for (g = 0; g < want.n_olds; g++)
-        for (k = 0; k < olds[g].n_params; k++)
-            if (!strcmp(olds[g].params[k], name)) return (uint64_t)old_dim[g][k];
-    return 0;
-}
-
-static bool base(void *user, uint64_t group, double *out)
-{
-    (void)user;
-    *out = base_lr[group];
-    return *out != 0;
-}
-
 static void fresh(ckr_mode mode)
 {
     memset(&want, 0, sizeof want);
-    memset(old_dim, 0, sizeof old_dim);
-    memset(new_dim, 0, sizeof new_dim);
-    memset(base_lr, 0, sizeof base_lr);
     want.olds = olds;
     want.news = news;
     want.mode = mode;
 }
 
+static ckr_result ask(ckr__ctx *c)
+{
+    ckr_state s;
+    ckr_target t;
+    ckr_result r;
+    memset(&s, 0, sizeof s);
+    memset(&t, 0, sizeof t);
+    memset(&got, 0, sizeof got);
+    s.groups = (ckr_group *)(uintptr_t)want.olds;
+    s.n_groups = want.n_olds;
+    t.groups = want.news;
+    t.n_groups = want.n_news;
+    t.mode = want.mode;
+    got.groups = CKR__NEW_N(c, ckr_group, t.n_groups);
+    got.rep = CKR__NEW_N(c, uint64_t, t.n_groups);
+    if (!got.groups || !got.rep) return c->err->code;
+    c->notes = &got.notes;
+    c->n_notes = &got.n_notes;
+    r = ckr__groups_match(c, &s, &t, got.groups, got.rep);
+    got.n_groups = r == CKR_OK ? t.n_groups : 0;
+    return r;
+}
+
 static bool match(void)
 {
-    return CHECK_OK(ckr__groups_match(&ctx, &want, &got), &err);
+    return CHECK_OK(ask(&ctx), &err);
 }
 
 static const ckr_note *note(const char *code)
@@ -131,11 +130,6 @@ static void check_num(uint64_t group, const char *key, double value, int line)
             "group %llu: %s is %.17g, expected %.17g", (unsigned long long)group, key, x, value);
 }
 
-static uint64_t from(uint64_t group, uint64_t i)
-{
-    return i < got.groups[group].n_from ? got.groups[group].from[i] : 999;
-}
-
 #define ADAM(lr, wd)                                                                              \
     "{\"lr\": " lr ", \"initial_lr\": 0.0003, \"betas\": [0.9, 0.95], \"eps\": 1e-8, "           \
     "\"weight_decay\": " wd ", \"amsgrad\": false, \"foreach\": null, \"fused\": true}"
@@ -153,18 +147,12 @@ static void equal(void)
         new_("c", NULL);
         if (!match()) continue;
         SILENT();
-        CHECK(got.params_by == CKR__PARAMS_BY_NAME);
-        CHECK(got.groups[0].evidence == CKR__BY_PARAMS && got.groups[0].n_from == 1);
-        CHECK_INT(got.groups[0].rep, 0);
-        CHECK_INT(got.groups[1].rep, 1);
-        CHECK_INT(got.groups[0].old_param[1], 1);
-        CHECK_INT(got.groups[1].old_param[0], 2);
+        CHECK_INT(got.rep[0], 0);
+        CHECK_INT(got.rep[1], 1);
         NUM(0, "lr", 1e-4);
         NUM(0, "weight_decay", 0.1);
         NUM(1, "weight_decay", 0);
-        CHECK(!got.groups[0].lr_open && !got.groups[0].amsgrad && got.n_unused == 0);
         CHECK(ckr_node_get(got.groups[0].hyper, "foreach") != NULL);
-        CHECK_STR(got.groups[0].reason, "its parameters come from one old group");
         CHECK_INT(got.groups[0].hyper->count, 8);
     }
 }
@@ -181,21 +169,12 @@ static void reordered_split_merged(void)
     new_("b", NULL);
     if (!match()) return;
     SILENT();
-    CHECK_INT(from(0, 0), 2);
-    CHECK_INT(got.groups[1].n_from, 2);
-    CHECK_INT(from(1, 0), 1);
-    CHECK_INT(from(1, 1), 0);
-    CHECK_INT(from(2, 0), 1);
-    CHECK_INT(from(3, 0), 0);
-    CHECK_STR(got.groups[1].reason, "its parameters come from 2 old groups, which agree");
+    CHECK_INT(got.rep[0], 2);
+    CHECK_INT(got.rep[1], 1);
+    CHECK_INT(got.rep[2], 1);
+    CHECK_INT(got.rep[3], 0);
     NUM(0, "weight_decay", 0);
     NUM(1, "weight_decay", 0.1);
-}
-
-static const char *strip(void *user, const char *name)
-{
-    (void)user;
-    return !strncmp(name, "model.", 6) ? name + 6 : NULL;
 }
 
 static void renamed(void)
@@ -207,22 +186,17 @@ static void renamed(void)
     new_("b.w a.w", NULL);
     if (!match()) return;
     SILENT();
-    CHECK_INT(got.groups[0].old_param[0], 2);
-    CHECK_INT(got.groups[0].old_param[1], 3);
-    CHECK_INT(got.groups[1].old_param[0], 1);
-    fresh(CKR_MODE_RECOVER);
-    want.rename_fn = strip;
-    old("module.model.a b", ADAM("1e-4", "0.1"));
-    new_("module.b a", NULL);
-    if (!match()) return;
-    SILENT();
-    CHECK_INT(got.groups[0].old_param[1], 0);
+    CHECK_INT(got.rep[0], 1);
+    CHECK_INT(got.rep[1], 0);
     fresh(CKR_MODE_RECOVER);           /* both spellings exist on both sides: taken as they are */
-    old("module.a a", ADAM("1e-4", "0.1"));
-    new_("a module.a", NULL);
+    old("module.a", ADAM("1e-4", "0.1"));
+    old("a", ADAM("1e-4", "0.0"));
+    new_("a", NULL);
+    new_("module.a", NULL);
     if (!match()) return;
     SILENT();
-    CHECK_INT(got.groups[0].old_param[0], 1);
+    CHECK_INT(got.rep[0], 1);
+    CHECK_INT(got.rep[1], 0);
     fresh(CKR_MODE_CONTINUE);
     old("module.a a", ADAM("1e-4", "0.1"));
     new_("a _orig_mod.b", NULL);
@@ -252,22 +226,10 @@ static void added_removed(void)
         CHECK_INT(got.n_notes, 3);
         CHECK_STR(note(mode ? "CKR_W_PARAM_NEW" : "CKR_E_PARAM_NEW")->subject, "c and 1 more");
         CHECK_STR(note(mode ? "CKR_W_PARAM_LOST" : "CKR_E_PARAM_LOST")->subject, "b and 1 more");
-        CHECK(got.groups[0].old_param[1] == CKR__GROUPS_NONE);
-        CHECK(got.groups[1].evidence == CKR__BY_NEW && got.groups[1].n_from == 0);
-        CHECK(got.groups[1].rep == CKR__GROUPS_NONE && got.groups[1].lr_open);
+        CHECK(got.rep[0] == 0 && got.rep[1] == CKR__GROUPS_NONE);
         NUM(1, "weight_decay", 0.2);
         NUM(1, "initial_lr", 3e-4);
-        CHECK_INT(got.n_unused, 2);
-        CHECK_INT(got.unused[0], 1);
     }
-    fresh(CKR_MODE_RECOVER);           /* one rank's groups: the rest is on other ranks */
-    want.flags = CKR__GROUPS_SUBSET;
-    old("a", ADAM("1e-4", "0.1"));
-    old("b", ADAM("1e-4", "0.1"));
-    new_("b", NULL);
-    if (!match()) return;
-    SILENT();
-    CHECK_INT(got.n_unused, 1);
     fresh(CKR_MODE_CONTINUE);          /* nobody knows what a new group's fields are */
     old("a", ADAM("1e-4", "0.1"));
     new_("a", NULL);
@@ -279,8 +241,6 @@ static void added_removed(void)
 static void transfer(void)
 {
     fresh(CKR_MODE_TRANSFER);
-    want.old_class = "AdamW";
-    want.new_class = "SGD";
     old("a b", "{\"lr\": 0.1, \"odd\": 1, \"weight_decay\": 0.1}");
     new_("b", "{\"lr\": 0.5}");
     new_("n", "{\"lr\": 0.7}");
@@ -291,89 +251,28 @@ static void transfer(void)
     NUM(1, "lr", 0.7);
     CHECK_INT(got.groups[0].hyper->count, 1);
     CHECK_INT(got.groups[2].hyper->count, 0);
-    CHECK_INT(got.groups[0].old_param[0], 1);
-    CHECK(got.groups[0].evidence == CKR__BY_NEW);
+    CHECK(got.rep[0] == CKR__GROUPS_NONE);
 }
 
 /* >>matching without names */
 
-static void by_index_shape(void)
-{
-    fresh(CKR_MODE_RECOVER);
-    want.shape_fn = shape;
-    old("#2", ADAM("1e-4", "0.1"));
-    old("#1", ADAM("1e-4", "0.0"));
-    new_("#2", NULL);
-    new_("#1", NULL);
-    old_dim[0][0] = old_dim[0][1] = old_dim[1][0] = 7;
-    new_dim[0][0] = new_dim[0][1] = new_dim[1][0] = 7;
-    if (!match()) return;
-    CHECK(got.params_by == CKR__PARAMS_BY_INDEX_SHAPE);
-    CHECK_INT(got.n_notes, 1);
-    SAYS("CKR_N_MATCH_BY_INDEX", CKR_EXACT);
-    CHECK_INT(got.groups[1].old_param[0], 2);
-    CHECK_INT(got.groups[1].rep, 1);
-    new_dim[1][0] = 8;                 /* a shape of its own on one side only */
-    if (!match()) return;
-    CHECK(got.params_by == CKR__PARAMS_BY_NOTHING);
-    SAYS("CKR_E_PARAM_UNMATCHED", CKR_ERROR);
-}
-
-static void by_shape(void)
+static void nameless(void)
 {
     int mode;
     for (mode = 0; mode < 3; mode++) {
-        fresh((ckr_mode)mode);         /* S22: order swapped, shapes [3], [2] */
-        want.shape_fn = shape;
+        fresh((ckr_mode)mode);
         old("#2", ADAM("1e-4", "0.1"));
-        new_("#2", ADAM("3e-4", "0.1"));
-        old_dim[0][0] = new_dim[0][1] = 3;
-        old_dim[0][1] = new_dim[0][0] = 2;
+        old("#1", ADAM("1e-4", "0.0"));
+        new_("#2", NULL);
+        new_("#1", NULL);
         if (!match()) continue;
-        CHECK(got.params_by == CKR__PARAMS_BY_SHAPE);
-        CHECK_INT(got.groups[0].old_param[0], 1);
-        CHECK_INT(got.groups[0].old_param[1], 0);
-        if (mode == 0) SAYS("CKR_E_PARAM_ORDER", CKR_ERROR);
-        if (mode == 1) SAYS("CKR_W_ORDER_REPAIRED", CKR_CHANGED);
-        CHECK_INT(got.n_notes, mode < 2);
+        if (mode == CKR_MODE_TRANSFER) SILENT();
+        else SAYS("CKR_E_PARAM_UNMATCHED", CKR_ERROR);
     }
-    fresh(CKR_MODE_RECOVER);           /* other groups, the same order */
-    want.shape_fn = shape;
-    old("#2", ADAM("1e-4", "0.1"));
-    new_("#1", NULL);
-    new_("#1", NULL);
-    old_dim[0][0] = new_dim[0][0] = 3;
-    old_dim[0][1] = new_dim[1][0] = 2;
-    if (!match()) return;
-    CHECK_INT(got.n_notes, 1);
-    SAYS("CKR_N_MATCH_BY_SHAPE", CKR_EXACT);
-    new_dim[0][0] = 2;                 /* twice on one side */
-    if (!match()) return;
-    SAYS("CKR_E_PARAM_UNMATCHED", CKR_ERROR);
-    CHECK(got.groups[0].old_param[0] == CKR__GROUPS_NONE);
-}
-
-static void by_index(void)
-{
-    fresh(CKR_MODE_RECOVER);
-    want.flags = CKR__GROUPS_SAME_TOPOLOGY;
-    old("#2", ADAM("1e-4", "0.1"));
-    old("#1", ADAM("1e-4", "0.0"));
+    fresh(CKR_MODE_RECOVER);           /* names on one side alone */
+    old("a b", ADAM("1e-4", "0.1"));
     new_("#2", NULL);
-    new_("#1", NULL);
-    if (!match()) return;
-    CHECK(got.params_by == CKR__PARAMS_BY_INDEX);
-    SAYS("CKR_N_MATCH_BY_INDEX", CKR_EXACT);
-    want.flags = 0;                    /* after a change of topology equal counts mean nothing */
-    if (!match()) return;
-    CHECK(got.params_by == CKR__PARAMS_BY_NOTHING);
-    SAYS("CKR_E_PARAM_UNMATCHED", CKR_ERROR);
-    want.mode = CKR_MODE_CONTINUE;
-    if (!match()) return;
-    SAYS("CKR_E_PARAM_UNMATCHED", CKR_ERROR);
-    want.flags = CKR__GROUPS_DROP_MOMENTS;
-    if (!match()) return;
-    SAYS("CKR_W_PARAM_UNMATCHED", CKR_LOST);
+    if (match()) SAYS("CKR_E_PARAM_UNMATCHED", CKR_ERROR);
 }
 
 /* >>scenarios of scheduler_kat.json */
@@ -400,17 +299,15 @@ static void s01_pipeline_resize(void)
     int named;
     for (named = 0; named < 2; named++) {
         fresh(CKR_MODE_RECOVER);
-        if (!named) want.flags = CKR__GROUPS_NO_MOMENTS;
         for (i = 0; i < 33; i++) {
             snprintf(name, sizeof name, "p%d", (int)i);
-            old(named ? name : "#1", ADAM("0.00017614821163876486", "0.1"));
+            old(named ? name : "", ADAM("0.00017614821163876486", "0.1"));
             new_(named ? name : "#1", NULL);
         }
         if (!named) new_("#1", NULL);
         if (!match()) continue;
         SILENT();
-        CHECK(got.groups[7].evidence == (named ? CKR__BY_PARAMS : CKR__BY_ALL));
-        CHECK(!got.groups[7].lr_open);
+        CHECK_INT(got.rep[7], named ? 7 : 0);
         CLOSE(cosine(init_of(7), 50), 0.00017614821163876486);
         CLOSE(cosine(init_of(32), 51), 0.00017169380688088497);
         CLOSE(cosine(init_of(0), 100), 3e-05);
@@ -421,24 +318,6 @@ static void s01_pipeline_resize(void)
 static void s02_base_not_lr(void)
 {
     const char *g = "{\"lr\": 0.00017614821163876486, \"weight_decay\": 0.1}";
-    fresh(CKR_MODE_RECOVER);
-    want.base_fn = base;
-    base_lr[0] = 3e-4;
-    old("a", g);
-    new_("a", "{\"lr\": 0.0003}");
-    if (!match()) return;
-    CHECK_INT(got.n_notes, 1);
-    SAYS("CKR_FIX_INITIAL_LR", CKR_CHANGED);
-    CHECK_STR(note("CKR_FIX_INITIAL_LR")->new_value, "0.0003");
-    CLOSE(cosine(init_of(0), 50), 0.00017614821163876486);
-    CLOSE(cosine(init_of(0), 51), 0.00017169380688088497);
-    base_lr[0] = 0;
-    want.flags = CKR__GROUPS_SCHEDULED;
-    if (!match()) return;
-    CHECK_INT(got.n_notes, 1);
-    SAYS("CKR_FIX_INITIAL_LR", CKR_CHANGED);
-    NUM(0, "initial_lr", 3e-4);
-    NUM(0, "lr", 0.00017614821163876486 );
     fresh(CKR_MODE_RECOVER);           /* a new group beside scheduled ones needs it too */
     old("a", ADAM("1e-4", "0.1"));
     new_("a", NULL);
@@ -473,18 +352,17 @@ static void s03_mup(void)
     SILENT();
     for (i = 0; i < 4; i++) CLOSE(cosine(init_of(3 - i), 50), lr50[i]);
     fresh(CKR_MODE_RECOVER);           /* S04: the same without names, 4 -> 3 */
-    want.flags = CKR__GROUPS_NO_MOMENTS;
-    old("#1", "{\"lr\": 1e-4, \"initial_lr\": 0.0003}");
-    old("#1", "{\"lr\": 2e-4, \"initial_lr\": 0.0006}");
-    old("#1", "{\"lr\": 1e-4, \"initial_lr\": 0.0003}");
-    old("#1", "{\"lr\": 5e-5, \"initial_lr\": 0.00015}");
+    old("", "{\"lr\": 1e-4, \"initial_lr\": 0.0003}");
+    old("", "{\"lr\": 2e-4, \"initial_lr\": 0.0006}");
+    old("", "{\"lr\": 1e-4, \"initial_lr\": 0.0003}");
+    old("", "{\"lr\": 5e-5, \"initial_lr\": 0.00015}");
     for (i = 0; i < 3; i++) new_("#1", NULL);
     if (!match()) return;
     CHECK_INT(errors(), 1);
     SAYS("CKR_E_GROUP_AMBIGUOUS", CKR_ERROR);
     CHECK_STR(note("CKR_E_GROUP_AMBIGUOUS")->subject, "groups[0].initial_lr and 2 more");
     CHECK_STR(note("CKR_E_GROUP_AMBIGUOUS")->old_value,
-              "0.00015 (1 elements), 0.0003 (2 elements), 0.0006 (1 elements)");
+              "0.00015 (0 elements), 0.0003 (0 elements), 0.0006 (0 elements)");
 }
 
 static void s07_changed_fields(void)
@@ -506,7 +384,6 @@ static void s07_changed_fields(void)
         NUM(0, "weight_decay", 0.01);
         NUM(0, "initial_lr", 0.05);
         NUM(0, "lr", 0.03125);
-        CHECK(got.groups[0].lr_open);
     }
 }
 
@@ -521,11 +398,9 @@ static void s11_same_identity(void)
     SILENT();
     NUM(0, "max_lr", 3e-4);
     NUM(1, "max_lr", 6e-4);
-    want.flags = CKR__GROUPS_NO_MOMENTS;
-    olds[0].params = olds[1].params = news[0].params = news[1].params = NULL;
+    olds[0].n_params = olds[1].n_params = 0;
     if (!match()) return;
     SAYS("CKR_E_GROUP_AMBIGUOUS", CKR_ERROR);
-    CHECK(got.groups[0].evidence == CKR__BY_ALL);
 }
 
 /* S23: names are those of the checkpoint; the order of the live ones stays. */
@@ -536,8 +411,7 @@ static void s23_lying_names(void)
     new_("bias weight", "{\"lr\": 0.1, \"param_names\": [\"bias\", \"weight\"]}");
     if (!match()) return;
     SILENT();
-    CHECK_INT(got.groups[0].old_param[0], 1);
-    CHECK_INT(got.groups[0].old_param[1], 0);
+    CHECK_STR(got.groups[0].params[0], "bias");
     CHECK(!ckr_node_get(got.groups[0].hyper, "param_names"));
 }
 
@@ -558,72 +432,34 @@ static void s24_split(void)
         else SAYS("CKR_E_FIELD", CKR_ERROR);
         NUM(0, "weight_decay", 0.1);
         NUM(1, "weight_decay", mode ? 0.0 : 0.1);
-        CHECK_INT(got.groups[1].old_param[0], 2);
     }
 }
 
 static void s25_merge(void)
 {
-    static const struct { ckr__groups_merge how; double base; uint64_t rep; } row[] = {
-        { CKR__MERGE_ERROR, 1e-4, 0 },    { CKR__MERGE_CONFIG, 1.5e-4, 1 },
-        { CKR__MERGE_MAJORITY, 2e-4, 1 }, { CKR__MERGE_MIN, 1e-4, 0 },
-        { CKR__MERGE_MAX, 2e-4, 1 }
-    };
-    size_t i;
-    for (i = 0; i < 5; i++) {
+    int asked;
+    for (asked = 0; asked < 2; asked++) {
         fresh(CKR_MODE_CONTINUE);
-        want.merge = row[i].how;
-        want.numel_fn = numel;
         old("a", "{\"lr\": 5e-5, \"initial_lr\": 0.0001}");
-        old("b", "{\"lr\": 1e-4, \"initial_lr\": 0.0002}");
-        new_("a b", "{\"initial_lr\": 0.00015}");
-        old_dim[0][0] = 100;
-        old_dim[1][0] = 300;
+        old("b c d", "{\"lr\": 1e-4, \"initial_lr\": 0.0002}");
+        new_("a b c d", asked ? "{\"initial_lr\": 0.00015}" : NULL);
         if (!match()) continue;
         CHECK_INT(got.n_notes, 1);
-        if (i) SAYS("CKR_W_MERGED", CKR_CHANGED);
+        if (asked) SAYS("CKR_W_MERGED", CKR_CHANGED);
         else SAYS("CKR_E_MERGE_CONFLICT", CKR_ERROR);
         CHECK_STR(got.notes[0].subject, "groups[0].initial_lr");
-        CHECK_STR(got.notes[0].old_value, "0.0001 (100 elements), 0.0002 (300 elements)");
-        NUM(0, "initial_lr", row[i].base);
-        NUM(0, "lr", row[i].how == CKR__MERGE_CONFIG ? 7.5e-5 : row[i].base / 2);
-        CHECK_INT(got.groups[0].rep, row[i].rep);
-        CHECK(got.groups[0].lr_open);
-        CHECK_STR(got.groups[0].reason,
-                  "its parameters come from 2 old groups, which differ in initial_lr");
-        want.mode = CKR_MODE_RECOVER;  /* there no policy makes it good */
+        CHECK_STR(got.notes[0].old_value, "0.0001 (1 elements), 0.0002 (3 elements)");
+        NUM(0, "initial_lr", asked ? 1.5e-4 : 1e-4);
+        NUM(0, "lr", asked ? 7.5e-5 : 5e-5);
+        CHECK_INT(got.rep[0], asked);
+        want.mode = CKR_MODE_RECOVER;  /* there no wish makes it good */
         if (match()) SAYS("CKR_E_MERGE_CONFLICT", CKR_ERROR);
-        want.mode = CKR_MODE_CONTINUE;
-        old_dim[0][0] = 300;           /* a tie is no majority */
-        if (row[i].how == CKR__MERGE_MAJORITY && match()) SAYS("CKR_E_MERGE_CONFLICT", CKR_ERROR);
     }
-    fresh(CKR_MODE_CONTINUE);          /* lists have no smallest; no wish, nothing to take */
+    fresh(CKR_MODE_CONTINUE);
     old("a", "{\"betas\": [0.9, 0.95]}");
     old("b", "{\"betas\": [0.9, 0.99]}");
     new_("a b", NULL);
-    for (i = 0; i < 4; i++) {
-        want.merge = i < 1 ? CKR__MERGE_CONFIG : i < 2 ? CKR__MERGE_MIN
-                     : i < 3 ? CKR__MERGE_MAX : CKR__MERGE_MAJORITY;
-        if (match()) SAYS("CKR_E_MERGE_CONFLICT", CKR_ERROR);
-    }
-}
-
-/* S34: what is carried is the base, so that the schedule gives [0, 0] before the first update. */
-static void s34_bases(void)
-{
-    fresh(CKR_MODE_RECOVER);
-    want.base_fn = base;
-    base_lr[0] = 1e-3;
-    base_lr[1] = 1e-4;
-    old("a", "{\"lr\": 0.0}");
-    old("b", "{\"lr\": 0.0001}");
-    new_("a", NULL);
-    new_("b", NULL);
-    if (!match()) return;
-    NUM(0, "initial_lr", 1e-3);
-    NUM(1, "initial_lr", 1e-4);
-    CHECK_INT(errors(), 0);
-    SAYS("CKR_FIX_INITIAL_LR", CKR_CHANGED);
+    if (match()) SAYS("CKR_E_MERGE_CONFLICT", CKR_ERROR);
 }
 
 static void s35_empty_group(void)
@@ -639,16 +475,13 @@ static void s35_empty_group(void)
         new_("", "{\"weight_decay\": 0.7, \"lr\": 0.3}");
         want.n_news = 4;
         news[0] = news[1];             /* only empty ones */
-        want.flags = CKR__GROUPS_SUBSET;
         if (!match()) continue;
         SILENT();
         if (mode == 2) continue;
-        CHECK(got.groups[0].evidence == CKR__BY_SIGNATURE && got.groups[0].n_from == 1);
-        CHECK_STR(got.groups[0].reason, "it has the identity fields of this old group");
+        CHECK_INT(got.rep[0], 1);
         NUM(0, "weight_decay", 0);
         NUM(0, "lr", 0.2);
         NUM(0, "tag", 2);
-        CHECK(got.groups[2].evidence == CKR__BY_ALL && got.groups[2].n_from == 2);
         CHECK(ckr_node_get(got.groups[2].hyper, "lr") != NULL);
         NUM(3, "weight_decay", 0.7);
         CHECK_INT(got.groups[0].n_params, 0);
@@ -672,22 +505,18 @@ static void s37_unfrozen(void)
         if (mode) SAYS("CKR_W_PARAM_NEW", CKR_CHANGED);
         else SAYS("CKR_E_PARAM_NEW", CKR_ERROR);
         CHECK_STR(got.notes[0].subject, "c");
-        CHECK_INT(got.groups[0].old_param[1], 1);
-        CHECK(got.groups[0].old_param[2] == CKR__GROUPS_NONE);
     }
 }
 
 static void s44_changed_lr_matches(void)
 {
     fresh(CKR_MODE_CONTINUE);
-    want.flags = CKR__GROUPS_NO_MOMENTS;
-    old("#1", "{\"max_lr\": 0.0003, \"min_lr\": 3e-05, \"wd_mult\": 1.0}");
-    old("#1", "{\"max_lr\": 0.0003, \"min_lr\": 3e-05, \"wd_mult\": 0.0}");
+    old("", "{\"max_lr\": 0.0003, \"min_lr\": 3e-05, \"wd_mult\": 1.0}");
+    old("", "{\"max_lr\": 0.0003, \"min_lr\": 3e-05, \"wd_mult\": 0.0}");
     new_("#2", "{\"max_lr\": 3e-05, \"min_lr\": 2e-05, \"wd_mult\": 0.0}");
     if (!match()) return;
     CHECK_INT(errors(), 0);
-    CHECK(got.groups[0].evidence == CKR__BY_SIGNATURE);
-    CHECK_INT(got.groups[0].rep, 1);
+    CHECK_INT(got.rep[0], 1);
     NUM(0, "max_lr", 3e-5);
     NUM(0, "min_lr", 2e-5);
     SAYS("CKR_W_FIELD_MAX_LR", CKR_CHANGED);
@@ -707,8 +536,7 @@ static void s45_duplicate_identifiers(void)
     CHECK_INT(got.n_notes, 1);
     SAYS("CKR_N_GROUP_KEY", CKR_EXACT);
     CHECK_STR(got.notes[0].subject, "groups[0].custom and 1 more");
-    want.flags = CKR__GROUPS_NO_MOMENTS;
-    olds[0].params = olds[1].params = NULL;
+    olds[0].n_params = olds[1].n_params = 0;
     if (!match()) return;
     SAYS("CKR_E_GROUP_AMBIGUOUS", CKR_ERROR);
     CHECK_STR(note("CKR_E_GROUP_AMBIGUOUS")->subject, "groups[0].custom and 1 more");
@@ -719,25 +547,20 @@ static void s45_duplicate_identifiers(void)
 
 static void tolerance(void)
 {
-    static const struct { const char *a, *b; bool wide, equal; } row[] = {
-        { "0.1", "0.10000000001", false, true }, { "0.1", "0.1000000002", false, false },
-        { "0.1", "0.10000000149011612", false, false },
-        { "0.1", "0.10000000149011612", true, true },
-        { "1000000001", "1000000000", false, false }, { "1", "1.0", false, true },
-        { "0", "false", false, true }, { "null", "null", false, true },
-        { "[0.9, 0.95]", "[0.9, 0.9500000000001]", false, true },
-        { "[0.9, 0.95]", "[0.9, 0.96]", false, false }, { "[0.9]", "[0.9, 0.96]", false, false },
-        { "\"x\"", "\"y\"", false, false }, { "\"x\"", "\"x\"", false, true },
-        { "{\"k\": [1, 2]}", "{\"k\": [1, 2]}", false, true },
-        { "{\"k\": [1, 2]}", "{\"k\": [1, 3]}", false, false },
-        { "0.0", "0.0", false, true }, { "0.0", "1e-300", false, false },
-        { "1e308", "-1e308", false, false }
+    static const struct { const char *a, *b; bool equal; } row[] = {
+        { "0.1", "0.10000000001", true }, { "0.1", "0.1000000002", false },
+        { "0.1", "0.10000000149011612", false }, { "1000000001", "1000000000", false },
+        { "1", "1.0", true }, { "0", "false", true }, { "null", "null", true },
+        { "[0.9, 0.95]", "[0.9, 0.9500000000001]", true }, { "[0.9, 0.95]", "[0.9, 0.96]", false },
+        { "[0.9]", "[0.9, 0.96]", false }, { "\"x\"", "\"y\"", false }, { "\"x\"", "\"x\"", true },
+        { "{\"k\": [1, 2]}", "{\"k\": [1, 2]}", true },
+        { "{\"k\": [1, 2]}", "{\"k\": [1, 3]}", false }, { "0.0", "0.0", true },
+        { "0.0", "-0.0", true }, { "0.0", "1e-300", false }, { "1e308", "-1e308", false }
     };
     char a[80], b[80];
     size_t i;
     for (i = 0; i < sizeof row / sizeof *row; i++) {
         fresh(CKR_MODE_RECOVER);
-        want.flags = row[i].wide ? (uint32_t)CKR__GROUPS_FLOAT32 : 0;
         snprintf(a, sizeof a, "{\"eps\": %s}", row[i].a);
         snprintf(b, sizeof b, "{\"eps\": %s}", row[i].b);
         old("p", a);
@@ -746,7 +569,6 @@ static void tolerance(void)
         t_check((got.n_notes == 0) == row[i].equal, __FILE__, __LINE__, "%s against %s: %llu notes",
                 row[i].a, row[i].b, (unsigned long long)got.n_notes);
         fresh(CKR_MODE_CONTINUE);      /* the same rule for two old groups */
-        want.flags = row[i].wide ? (uint32_t)CKR__GROUPS_FLOAT32 : 0;
         old("p", a);
         old("q", b);
         new_("p q", NULL);
@@ -756,30 +578,31 @@ static void tolerance(void)
     }
 }
 
-/* Infinities and NaN equal themselves and nothing else; the order of values is total. */
+/* Infinities and NaN equal themselves and nothing else; values come in their order. */
 static void odd_numbers(void)
 {
     const double v[] = { -INFINITY, -1, 0, 1e-320, 1, DBL_MAX, INFINITY, NAN };
-    ckr_node a, b;
-    ckr__gm m;
+    ckr_node a;
     int i, k;
-    memset(&m, 0, sizeof m);
     memset(&a, 0, sizeof a);
-    m.rtol = 1e-9;
-    m.budget = 1000;
     a.kind = CKR_NODE_FLOAT;
-    b = a;
     for (i = 0; i < 8; i++)
         for (k = 0; k < 8; k++) {
-            a.u.f = v[i];
-            b.u.f = v[k];
-            CHECK(ckr__gm_near(&m, &a, &b, 1) == (i == k));
-            CHECK_INT(ckr__gm_cmp(&m, &a, &b, 1), i < k ? -1 : i > k);
-            CHECK((ckr__gm_hash(&m, &a, 1) == ckr__gm_hash(&m, &b, 1)) == (i == k));
+            double first;
+            ckr_node x = a, y = a;
+            x.u.f = v[i];
+            y.u.f = v[k];
+            fresh(CKR_MODE_CONTINUE);
+            old("p", "{\"eps\": 1}");
+            old("q", "{\"eps\": 1}");
+            olds[0].hyper->u.items[1] = &x;
+            olds[1].hyper->u.items[1] = &y;
+            new_("p q", NULL);
+            if (!match()) continue;
+            CHECK_INT(errors(), i != k);
+            CHECK(ckr_node_f64(ckr_node_get(got.groups[0].hyper, "eps"), &first));
+            CHECK(first == v[i < k ? i : k] || i + k == 14);
         }
-    a.u.f = -0.0;
-    b.u.f = 0.0;
-    CHECK(ckr__gm_hash(&m, &a, 1) == ckr__gm_hash(&m, &b, 1) && !ckr__gm_cmp(&m, &a, &b, 1));
 }
 
 /* A numpy float32 of an old file: compared as float32 without being told. */
@@ -901,7 +724,6 @@ static void texts(void)
     new_("a", "{\"lr\": 0.1}");
     if (!match()) return;
     NUM(0, "lr", 0.5);
-    CHECK(got.groups[0].lr_open);
 }
 
 static void implementation_flags(void)
@@ -955,48 +777,22 @@ static void amsgrad(void)
     if (!match()) return;
     SAYS("CKR_W_AMSGRAD_OFF", CKR_CHANGED);
     SAYS("CKR_W_AMSGRAD_ON", CKR_APPROX);
-    CHECK(got.groups[0].amsgrad == CKR__AMSGRAD_DROP_MAX);
-    CHECK(got.groups[1].amsgrad == CKR__AMSGRAD_MAKE_MAX);
-    CHECK(got.groups[2].amsgrad == CKR__AMSGRAD_MAKE_MAX);
     want.mode = CKR_MODE_RECOVER;
     if (!match()) return;
     SAYS("CKR_E_FIELD", CKR_ERROR);
     CHECK_INT(errors(), 3);
 }
 
-static void optimizer_class(void)
-{
-    fresh(CKR_MODE_CONTINUE);
-    want.old_class = "AdamW";
-    want.new_class = "SGD";
-    old("a", "{\"lr\": 1}");
-    new_("a", NULL);
-    if (match()) SAYS("CKR_E_OPT_CLASS", CKR_ERROR);
-    want.flags = CKR__GROUPS_DROP_MOMENTS;
-    if (match()) SAYS("CKR_W_OPT_CLASS", CKR_LOST);
-    want.mode = CKR_MODE_RECOVER;
-    if (match()) SAYS("CKR_E_OPT_CLASS", CKR_ERROR);
-    want.new_class = "AdamW";
-    if (match()) SILENT();
-}
-
 static void schedules_own_fields(void)
 {
     fresh(CKR_MODE_RECOVER);           /* OneCycleLR moves betas[0]; lr is no constructor's */
-    want.flags = CKR__GROUPS_BASE_IN_GROUP;
     old("a", "{\"lr\": 0.02, \"initial_lr\": 0.004, \"max_lr\": 0.1, \"max_momentum\": 0.95, "
              "\"base_momentum\": 0.85, \"betas\": [0.91, 0.99]}");
     new_("a", "{\"lr\": 0.1, \"betas\": [0.95, 0.99]}");
-    want.base_fn = base;
-    base_lr[0] = 0.1;
     if (!match()) return;
-    CHECK_INT(got.n_notes, 1);
-    SAYS("CKR_W_BASE_LR_SPLIT", CKR_EXACT);
+    SILENT();
     NUM(0, "initial_lr", 0.004);
     CHECK(ckr_node_at(ckr_node_get(got.groups[0].hyper, "betas"), 0)->u.f == 0.91);
-    want.flags = 0;
-    if (!match()) return;
-    NUM(0, "initial_lr", 0.1);
     fresh(CKR_MODE_CONTINUE);          /* the configuration's betas[1] with the schedule's [0] */
     old("a", "{\"base_momentum\": 0.85, \"betas\": [0.91, 0.99], \"momentum\": 0.9}");
     new_("a", "{\"betas\": [0.95, 0.999], \"momentum\": 0.3}");
@@ -1004,13 +800,11 @@ static void schedules_own_fields(void)
     CHECK_INT(got.n_notes, 1);
     CHECK_STR(note("CKR_W_BETAS")->new_value, "[0.91, 0.999]");
     NUM(0, "momentum", 0.9);
-    fresh(CKR_MODE_RECOVER);           /* weight decay on a schedule is not compared */
-    want.flags = CKR__GROUPS_WD_SCHEDULED;
-    old("a", "{\"weight_decay\": 0.14, \"step\": 7}");
-    new_("a", "{\"weight_decay\": 0.1, \"step\": 0}");
+    fresh(CKR_MODE_RECOVER);           /* the clock of a group is never asked for */
+    old("a", "{\"step\": 7}");
+    new_("a", "{\"step\": 0}");
     if (!match()) return;
     SILENT();
-    NUM(0, "weight_decay", 0.14);
     NUM(0, "step", 7);
 }
 
@@ -1056,28 +850,7 @@ static void constant_lr(void)
     new_("a b", NULL);
     if (!match()) return;
     SILENT();
-    CHECK(got.groups[0].lr_open);
-}
-
-static void rules(void)
-{
-    static const ckr__groups_rule rule[] = { { "weight_decay", CKR__FIELD_CONFIG },
-                                             { "eps", CKR__FIELD_CKPT },
-                                             { "maximize", CKR__FIELD_MUST_MATCH } };
-    int mode;
-    for (mode = 0; mode < 2; mode++) {
-        fresh((ckr_mode)mode);
-        want.rules = rule;
-        want.n_rules = 3;
-        old("a", "{\"weight_decay\": 0.1, \"eps\": 1, \"maximize\": false}");
-        new_("a", "{\"weight_decay\": 0.2, \"eps\": 2, \"maximize\": true}");
-        if (!match()) continue;
-        NUM(0, "weight_decay", 0.2);
-        NUM(0, "eps", 1);
-        SAYS("CKR_W_FIELD_WEIGHT_DECAY", CKR_CHANGED);
-        SAYS("CKR_N_FIELD_KEPT", CKR_EXACT);
-        SAYS("CKR_E_FIELD", CKR_ERROR);
-    }
+    NUM(0, "lr", 0.1);
 }
 
 /* A field that one old group has and the other lacks is a disagreement, too. */
@@ -1091,14 +864,6 @@ static void absent_field(void)
     if (!match()) return;
     SAYS("CKR_E_MERGE_CONFLICT", CKR_ERROR);
     CHECK_STR(note("CKR_E_MERGE_CONFLICT")->old_value, "absent (1 elements), 0.0 (1 elements)");
-    fresh(CKR_MODE_CONTINUE);
-    want.merge = CKR__MERGE_MAJORITY;
-    old("a", "{\"wd_mult\": 0.0}");
-    old("b c", "{}");
-    new_("a b c", NULL);
-    if (!match()) return;
-    SAYS("CKR_W_MERGED", CKR_CHANGED);
-    CHECK(!ckr_node_get(got.groups[0].hyper, "wd_mult"));
     fresh(CKR_MODE_RECOVER);           /* initial_lr follows from others */
     old("a", "{\"initial_lr\": 0.5}");
     old("b", "{}");
@@ -1113,7 +878,6 @@ static void absent_field(void)
 static void copies(void)
 {
     fresh(CKR_MODE_RECOVER);
-    want.shape_fn = shape;
     old("a b", ADAM("1e-4", "0.1"));
     old("a b", ADAM("1e-4", "0.1"));
     old("a", "{\"weight_decay\": 0.1, \"initial_lr\": 0.0003, \"lr\": 0.0001, \"eps\": 1e-08, "
@@ -1121,7 +885,6 @@ static void copies(void)
     new_("a b", NULL);
     if (!match()) return;
     SILENT();                          /* fused is no one's business, order neither */
-    CHECK_INT(got.n_unused, 0);
     olds[1].hyper = J(ADAM("2e-4", "0.1"));
     olds[0].name = "rank 0 group 0";
     if (!match()) return;
@@ -1129,34 +892,6 @@ static void copies(void)
     CHECK_STR(got.notes[0].subject, "a and 1 more");
     CHECK_STR(got.notes[0].old_value, "rank 0 group 0: 0.0001");
     CHECK_STR(got.notes[0].new_value, "old group 1: 0.0002");
-    olds[1].hyper = olds[0].hyper;
-    old_dim[0][0] = 5;
-    old_dim[1][0] = 6;
-    if (!match()) return;
-    SAYS("CKR_E_DUP_NAME", CKR_ERROR);
-    CHECK_STR(got.notes[0].old_value, "[5]");
-    CHECK_STR(got.notes[0].new_value, "[6]");
-}
-
-static void shapes(void)
-{
-    int mode;
-    for (mode = 0; mode < 3; mode++) {
-        fresh((ckr_mode)mode);
-        want.shape_fn = shape;
-        old("a", ADAM("1e-4", "0.1"));
-        new_("a", ADAM("3e-4", "0.1"));
-        old_dim[0][0] = 5;
-        new_dim[0][0] = 6;
-        if (!match()) continue;
-        if (mode == 2) { SILENT(); continue; }
-        SAYS("CKR_E_PARAM_SHAPE", CKR_ERROR);
-        CHECK_STR(got.notes[0].subject, "a");
-        new_dim[0][0] = 5;
-        if (match()) SILENT();
-        new_dim[0][0] = 0;             /* not known */
-        if (match()) SILENT();
-    }
 }
 
 /* What is decided together: the same fields with other bases, an empty group beside a full one. */
@@ -1164,14 +899,10 @@ static void kept_apart(void)
 {
     int mode;
     fresh(CKR_MODE_RECOVER);
-    want.base_fn = base;
-    base_lr[0] = 1e-3;
-    base_lr[1] = base_lr[3] = 1e-4;
-    base_lr[2] = 1e-3;
-    old("a", "{\"lr\": 0.5}");
-    old("b", "{\"lr\": 0.5}");
-    old("c", "{\"lr\": 0.5}");
-    old("d", "{\"lr\": 0.5}");
+    old("a", "{\"lr\": 0.5, \"initial_lr\": 1e-3}");
+    old("b", "{\"lr\": 0.5, \"initial_lr\": 1e-4}");
+    old("c", "{\"lr\": 0.5, \"initial_lr\": 1e-3}");
+    old("d", "{\"lr\": 0.5, \"initial_lr\": 1e-4}");
     new_("a", NULL);
     new_("b", NULL);
     new_("c d", NULL);
@@ -1180,9 +911,8 @@ static void kept_apart(void)
     NUM(1, "initial_lr", 1e-4);
     SAYS("CKR_E_MERGE_CONFLICT", CKR_ERROR);
     fresh(CKR_MODE_RECOVER);
-    want.flags = CKR__GROUPS_NO_MOMENTS;
-    old("#1", "{\"eps\": 1}");
-    old("#1", "{\"eps\": 2}");
+    old("", "{\"eps\": 1}");
+    old("", "{\"eps\": 2}");
     new_("#0", NULL);
     new_("#3", NULL);
     new_("#0", NULL);
@@ -1191,41 +921,25 @@ static void kept_apart(void)
     CHECK_STR(got.notes[0].subject, "groups[1].eps");
     for (mode = 0; mode < 2; mode++) { /* an empty group's wish against the one old group */
         fresh((ckr_mode)mode);
-        want.flags = CKR__GROUPS_SUBSET;
         old("a", "{\"eps\": 1}");
         new_("", "{\"eps\": 2}");
         if (!match()) continue;
         SILENT();
         NUM(0, "eps", mode ? 2 : 1);
-        CHECK_STR(got.groups[0].reason, "there is one old group");
     }
     fresh(CKR_MODE_CONTINUE);          /* lr comes from the group whose base was chosen */
-    want.merge = CKR__MERGE_MAX;
     old("a b", "{\"lr\": 5e-5, \"initial_lr\": 1e-4}");
     old("c", "{\"lr\": 9e-5, \"initial_lr\": 2e-4}");
-    new_("a b c", NULL);
+    new_("a b c", "{\"initial_lr\": 2e-4}");
     if (!match()) return;
     NUM(0, "lr", 9e-5);
-    CHECK_INT(got.groups[0].rep, 1);
-    fresh(CKR_MODE_CONTINUE);          /* a scheduled weight decay is no identity */
-    want.flags = CKR__GROUPS_WD_SCHEDULED | CKR__GROUPS_NO_MOMENTS;
-    old("#1", "{\"weight_decay\": 0.1}");
-    old("#1", "{\"weight_decay\": 0.2}");
-    new_("#1", "{\"weight_decay\": 0.2}");
-    if (match()) CHECK(got.groups[0].evidence == CKR__BY_ALL);
+    CHECK_INT(got.rep[0], 1);
     fresh(CKR_MODE_CONTINUE);          /* a lost parameter of two files is lost once */
     old("a z", "{}");
     old("a z", "{}");
     new_("a", NULL);
     if (!match()) return;
     CHECK_STR(note("CKR_W_PARAM_LOST")->subject, "z");
-    CHECK_INT(got.n_unused, 2);
-    fresh(CKR_MODE_RECOVER);           /* one known shape of two settles nothing */
-    want.shape_fn = shape;
-    old("#2", "{}");
-    new_("#2", NULL);
-    old_dim[0][0] = new_dim[0][0] = 3;
-    if (match()) SAYS("CKR_E_PARAM_UNMATCHED", CKR_ERROR);
 }
 
 /* >>hostile input */
@@ -1238,28 +952,12 @@ static void hostile(void)
     fresh(CKR_MODE_RECOVER);           /* nothing at all */
     want.olds = want.news = NULL;
     if (match()) CHECK(got.n_groups == 0 && got.n_notes == 0);
-    want.n_olds = 1;
-    CHECK(ckr__groups_match(&ctx, &want, &got) == CKR_E_ARG);
-    ckr__ctx_enter(&ctx, &err);
     fresh(CKR_MODE_RECOVER);           /* names that are not there */
     old("a", ADAM("1e-4", "0.1"));
     olds[0].params = names;
     olds[0].n_params = 3;
     new_("a", NULL);
     if (match()) SAYS("CKR_E_PARAM_UNMATCHED", CKR_ERROR);
-    fresh(CKR_MODE_RECOVER);           /* counts no file can have */
-    old("#18446744073709551615", NULL);
-    old("#18446744073709551615", NULL);
-    new_("a", NULL);
-    CHECK(ckr__groups_match(&ctx, &want, &got) == CKR_E_LIMIT && got.n_groups == 0);
-    ckr__ctx_enter(&ctx, &err);
-    want.n_olds = 1;
-    olds[0].n_params = (uint64_t)1 << 60;
-    CHECK(ckr__groups_match(&ctx, &want, &got) == CKR_E_LIMIT);
-    ckr__ctx_enter(&ctx, &err);
-    olds[0].n_params = (uint64_t)1 << 34;
-    CHECK(ckr__groups_match(&ctx, &want, &got) == CKR_E_LIMIT);
-    ckr__ctx_enter(&ctx, &err);
     fresh(CKR_MODE_RECOVER);           /* fields that are no dict, keys that are no strings */
     old("a", "[1]");
     old("b", "{\"lr\": 1}");
@@ -1346,7 +1044,6 @@ static void random_world(t_rng *r)
     const int kinds = (int)t_range(r, 1, 3);
     uint64_t i, at;
     fresh(t_range(r, 0, 1) ? CKR_MODE_CONTINUE : CKR_MODE_RECOVER);
-    want.merge = (ckr__groups_merge)t_range(r, 0, 4);
     for (i = 0; i < n; i++) {
         snprintf(rand_text[i], sizeof rand_text[i], "p%d", (int)i);
         rand_old_name[i] = rand_text[i];
@@ -1390,7 +1087,7 @@ static const char *hyper_text(const ckr_node *n)
     return s;
 }
 
-static int same_notes(const ckr__groups_result *a, const ckr__groups_result *b)
+static int same_notes(const struct result *a, const struct result *b)
 {
     uint64_t i, k, n = 0;
     for (i = 0; i < a->n_notes; i++)
@@ -1415,7 +1112,7 @@ static const ckr_group *group_of(const char *name)
 }
 
 /* weight_decay of one new group by the book: each parameter weighs one element. */
-static void by_the_book(const ckr_group *n, const ckr__groups_new *out, int *errors_due)
+static void by_the_book(const ckr_group *n, const ckr_group *out, int *errors_due)
 {
     double v[2] = { 0.0, 0.1 }, wish = NAN, x, expected;
     uint64_t count[2] = { 0, 0 }, k;
@@ -1430,12 +1127,8 @@ static void by_the_book(const ckr_group *n, const ckr__groups_new *out, int *err
     }
     if (count[0] && count[1]) {
         expected = v[0];
-        error = want.mode == CKR_MODE_RECOVER || want.merge == CKR__MERGE_ERROR ||
-                (want.merge == CKR__MERGE_CONFIG && !asked) ||
-                (want.merge == CKR__MERGE_MAJORITY && count[0] == count[1]);
-        if (!error && want.merge == CKR__MERGE_CONFIG) expected = wish;
-        if (!error && want.merge == CKR__MERGE_MAJORITY) expected = v[count[1] > count[0]];
-        if (!error && want.merge == CKR__MERGE_MAX) expected = v[1];
+        error = want.mode == CKR_MODE_RECOVER || !asked;
+        if (!error) expected = wish;
     } else {
         expected = v[count[1] > 0];
         error = want.mode == CKR_MODE_RECOVER && asked && wish != expected;
@@ -1482,7 +1175,7 @@ static void order_of_groups(void)
     for (round = 0; round < 400; round++) {
         static ckr_group mixed[MAX];
         uint64_t place[MAX], i, k, g, j;
-        ckr__groups_result first;
+        struct result first;
         ckr__ctx_free(&ctx);
         CHECK(ckr__ctx_init(&ctx, NULL, NULL, &err) == CKR_OK);
         random_world(&r);
@@ -1498,14 +1191,8 @@ static void order_of_groups(void)
         if (!match()) continue;
         CHECK(same_notes(&first, &got));
         for (g = 0; g < want.n_news; g++) {
-            const ckr__groups_new *a = &first.groups[g], *b = &got.groups[g];
-            CHECK_STR(hyper_text(b->hyper), hyper_text(a->hyper));
-            CHECK(a->evidence == b->evidence && a->n_from == b->n_from && a->lr_open == b->lr_open);
-            if (a->evidence == CKR__BY_PARAMS) {
-                CHECK_INT(place[b->rep], a->rep);
-                for (i = 0; i < a->n_from; i++) CHECK_INT(place[b->from[i]], a->from[i]);
-            }
-            for (i = 0; i < a->n_params; i++) CHECK(a->old_param[i] != CKR__GROUPS_NONE);
+            CHECK_STR(hyper_text(got.groups[g].hyper), hyper_text(first.groups[g].hyper));
+            if (got.groups[g].n_params) CHECK_INT(place[got.rep[g]], first.rep[g]);
         }
         want.olds = rand_old;                          /* new groups in another order */
         for (i = 0; i < want.n_news; i++) {
@@ -1589,7 +1276,7 @@ static unsigned long fail_each(unsigned long *at_end)
         heap.n = 0;
         heap.at = at;
         heap.blocks = 0;
-        r = ckr__groups_match(&c, &want, &got);
+        r = ask(&c);
         if (r == CKR_OK && heap.n < at) passed = at;
         else CHECK(r == CKR_E_NOMEM && e.item == CKR_ITEM_NOMEM && got.n_groups == 0);
         ckr__ctx_free(&c);
@@ -1630,7 +1317,7 @@ static void failing_arena(void)
         for (limit = 1; res != CKR_OK && limit < (1 << 22); limit += limit / 8 + 64) {
             limits.max_arena_bytes = limit;
             CHECK(ckr__ctx_init(&c, NULL, &limits, &e) == CKR_OK);
-            res = ckr__groups_match(&c, &want, &got);
+            res = ask(&c);
             CHECK(res == CKR_OK || res == CKR_E_LIMIT);
             ckr__ctx_free(&c);
         }
@@ -1647,9 +1334,7 @@ int main(int argc, char **argv)
     RUN(renamed);
     RUN(added_removed);
     RUN(transfer);
-    RUN(by_index_shape);
-    RUN(by_shape);
-    RUN(by_index);
+    RUN(nameless);
     RUN(s01_pipeline_resize);
     RUN(s02_base_not_lr);
     RUN(s03_mup);
@@ -1658,7 +1343,6 @@ int main(int argc, char **argv)
     RUN(s23_lying_names);
     RUN(s24_split);
     RUN(s25_merge);
-    RUN(s34_bases);
     RUN(s35_empty_group);
     RUN(s37_unfrozen);
     RUN(s44_changed_lr_matches);
@@ -1671,14 +1355,11 @@ int main(int argc, char **argv)
     RUN(implementation_flags);
     RUN(algorithm_fields);
     RUN(amsgrad);
-    RUN(optimizer_class);
     RUN(schedules_own_fields);
     RUN(unknown_fields);
     RUN(constant_lr);
-    RUN(rules);
     RUN(absent_field);
     RUN(copies);
-    RUN(shapes);
     RUN(kept_apart);
     RUN(hostile);
     RUN(many_notes);
