@@ -16652,7 +16652,6 @@ typedef struct ckr__sbuild {
     ckr_lane         *lanes;   /* of this curve; s->lanes at the top                     */
     uint32_t         *n_nodes;
     int               depth;
-    ckr_result        r;
 } ckr__sbuild;
 
 CKR__PRINTF(3, 4)
@@ -16660,12 +16659,11 @@ static void ckr__sp_fail(ckr__sbuild *b, const char *key, const char *fmt, ...)
 {
     char text[300];
     va_list ap;
-    if (b->r != CKR_OK) return;
     va_start(ap, fmt);
     ckr__vformat(text, sizeof text, fmt, ap);
     va_end(ap);
-    b->r = ckr__fail(b->c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key, "%s%s%s: %s",
-                     b->row->family, *b->row->name ? ":" : "", b->row->name, text);
+    ckr__fail(b->c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key, "%s%s%s: %s",
+              b->row->family, *b->row->name ? ":" : "", b->row->name, text);
 }
 
 /* The value of a key; NULL when it is absent or None. */
@@ -16838,10 +16836,7 @@ static void ckr__build_table(ckr__sbuild *b)
     const char *q;
     for (q = p; q && *q; q++) n += *q == ',';
     b->curve->at = CKR__NEW_N(b->c, double, 2 * (uint64_t)n + 1);
-    if (!b->curve->at) {
-        b->r = ckr__oom(b->c);
-        return;
-    }
+    if (!b->curve->at) return;
     b->curve->val = b->curve->at + n;
     for (i = 0; p && *p; i++) {
         double v, t = 0;
@@ -17162,10 +17157,7 @@ static void ckr__build_onecycle(ckr__sbuild *b)
     ckr__sp_positive(b, "final_div_factor", last);
     if (!(pct >= 0 && pct <= 1)) ckr__sp_fail(b, "pct_start", "pct_start must lie in 0..1");
     c->at = CKR__NEW_N(b->c, double, 6);
-    if (!c->at) {
-        b->r = ckr__oom(b->c);
-        return;
-    }
+    if (!c->at) return;
     c->val = c->at + 3;
     c->n_list = three ? 3 : 2;
     c->k.total = n;
@@ -17199,14 +17191,11 @@ static void ckr__build_milestones(ckr__sbuild *b, bool count)
     uint32_t j;
     if (total > CKR__SCHED_LIST)
         ckr__sp_fail(b, "milestones", "more than %d milestones", CKR__SCHED_LIST);
-    if (b->r != CKR_OK) return;
+    if (ckr__failed(b->c)) return;
     c->at = CKR__NEW_N(b->c, double, 2 * total + 1);
-    if (!c->at) {
-        b->r = ckr__oom(b->c);
-        return;
-    }
+    if (!c->at) return;
     c->val = c->at + total;
-    for (i = 0; i < total && b->r == CKR_OK; i++) {
+    for (i = 0; i < total && !ckr__failed(b->c); i++) {
         double v;
         if (!ckr_node_f64(ckr_node_is_list(n) ? n->u.items[i] : n, &v) || !ckr__whole(v)) {
             ckr__sp_fail(b, "milestones", "milestones must be integers");
@@ -17255,7 +17244,7 @@ static void ckr__build_check_keys(ckr__sbuild *b)
 {
     const char *p = b->row->keys;
     uint64_t i;
-    for (i = 0; i < b->params->count && b->r == CKR_OK; i++) {
+    for (i = 0; i < b->params->count && !ckr__failed(b->c); i++) {
         const ckr_node *key = b->params->u.items[2 * i];
         const char *s = ckr_node_str(key);
         for (p = b->row->keys; s && *p;) {
@@ -17267,10 +17256,11 @@ static void ckr__build_check_keys(ckr__sbuild *b)
         if (s && (*p || !strcmp(s, "kind"))) continue;
         ckr__sp_fail(b, s ? s : "", "there is no key %.60s; known are %s", s ? s : "of that type",
                      b->row->keys);
-        ckr__remedy(b->c->err, b->r, "name:type, i integer, f number, s text, b true or false, v "
-                    "number or [one per group]; ! must be given");
+        ckr__remedy(b->c->err, b->c->err->code,
+                    "name:type, i integer, f number, s text, b true or false, v number or [one "
+                    "per group]; ! must be given");
     }
-    for (p = b->row->keys; *p && b->r == CKR_OK;) {
+    for (p = b->row->keys; *p && !ckr__failed(b->c);) {
         const size_t n = strcspn(p, ":"), len = strcspn(p, " ");
         char key[40];
         if (p[len - 1] == '!' && n < sizeof key) {
@@ -17290,10 +17280,7 @@ static void ckr__build_child_lanes(ckr__sbuild *b, const ckr_lane *from)
     const uint64_t n = b->s->n_lanes;
     double *mem = CKR__NEW_N(b->c, double, 3 * n);
     uint64_t i;
-    if (!mem) {
-        b->r = ckr__oom(b->c);
-        return;
-    }
+    if (!mem) return;
     b->curve->base = mem;
     b->curve->min = mem + n;
     b->curve->max = mem + 2 * n;
@@ -17319,16 +17306,11 @@ static void ckr__build_child(ckr__sbuild *b, ckr__curve *curve, const ckr_node *
         return;
     }
     sub.lanes = CKR__NEW_N(b->c, ckr_lane, b->s->n_lanes);
-    if (!sub.lanes) {
-        b->r = ckr__oom(b->c);
-        return;
-    }
+    if (!sub.lanes) return;
     memcpy(sub.lanes, b->lanes, (size_t)b->s->n_lanes * sizeof *sub.lanes);
     ckr__build_curve(&sub);
-    b->r = sub.r;
-    if (b->r != CKR_OK) return;
+    if (ckr__failed(b->c)) return;
     ckr__build_child_lanes(&sub, sub.lanes);
-    b->r = sub.r;
     if (curve->flags & CKR__CF_MOMENTUM) {             /* the groups' own fields            */
         uint64_t i;
         for (i = 0; i < b->s->n_lanes; i++) {
@@ -17353,13 +17335,12 @@ static void ckr__build_children(ckr__sbuild *b)
     }
     if (c->kind == CKR__CV_SEQ) {
         ckr__build_milestones(b, false);
-        if (b->r == CKR_OK && c->n_list + 1 != list->count)
+        if (!ckr__failed(b->c) && c->n_list + 1 != list->count)
             ckr__sp_fail(b, "milestones", "%llu schedulers need %llu milestones",
                          (unsigned long long)list->count, (unsigned long long)list->count - 1);
     }
     c->children = CKR__NEW_N(b->c, ckr__curve, list->count);
-    if (!c->children) b->r = ckr__oom(b->c);
-    for (i = 0; i < list->count && b->r == CKR_OK; i++) {
+    for (i = 0; i < list->count && !ckr__failed(b->c); i++) {
         c->n_children = i + 1;
         ckr__build_child(b, &c->children[i], list->u.items[i]);
     }
@@ -17375,7 +17356,7 @@ static void ckr__build_curve(ckr__sbuild *b)
         ckr__sp_fail(b, "schedulers", "more than %d schedulers", CKR__SCHED_NODES);
     c->index = (uint16_t)(*b->n_nodes)++;
     ckr__build_check_keys(b);
-    if (b->r != CKR_OK) return;
+    if (ckr__failed(b->c)) return;
     if (ckr__sp_get(b, "lr")) CKR__LANE(b, "lr", 0, base);
     switch (c->kind) {
     case CKR__CV_CONST:     break;
@@ -17403,7 +17384,7 @@ static void ckr__build_curve(ckr__sbuild *b)
     case CKR__CV_CHAIN:     ckr__build_children(b); break;
     default:                ckr__build_torch(b); break;
     }
-    if (c->kind == CKR__CV_MULTISTEP && b->r == CKR_OK) ckr__build_milestones(b, true);
+    if (c->kind == CKR__CV_MULTISTEP && !ckr__failed(b->c)) ckr__build_milestones(b, true);
 }
 
 static void ckr__lane_init(ckr_lane *l, double base)
@@ -17512,9 +17493,9 @@ static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *para
         return CKR_OK;
     }
     ckr__build_curve(&b);
-    if (b.r == CKR_OK) ckr__build_finish(&b);
-    if (b.r == CKR_OK) *out = b.s;
-    return b.r;
+    if (!ckr__failed(c)) ckr__build_finish(&b);
+    if (!ckr__failed(c)) *out = b.s;
+    return c->err->code;
 }
 
 /* >>schedule.text ------------------------------------------------------------- */
@@ -17575,7 +17556,6 @@ static bool ckr__spec_more(ckr__ctx *c, ckr_node *dict, const char *p, size_t n)
 {
     ckr_node **slot = &dict->u.items[2 * dict->count - 1], *list, *more = ckr__spec_scalar(c, p, n);
     const char *s = ckr_node_str(*slot), *joined;
-    if (!more) return false;
     if (s) {
         joined = ckr__printf(c, "%s,%.*s", s, (int)n, p);
         *slot = ckr__node_str(c, joined);
@@ -17583,9 +17563,10 @@ static bool ckr__spec_more(ckr__ctx *c, ckr_node *dict, const char *p, size_t n)
     }
     if (ckr_node_is_list(*slot)) return ckr__node_push(c, *slot, more);
     list = ckr__node(c, CKR_NODE_LIST);
-    if (!list || !ckr__node_push(c, list, *slot) || !ckr__node_push(c, list, more)) return false;
-    *slot = list;
-    return true;
+    ckr__node_push(c, list, *slot);
+    ckr__node_push(c, list, more);
+    if (list) *slot = list;
+    return !ckr__failed(c);
 }
 
 /* key=value,... with an optional bare name first, which becomes the key "kind". */
@@ -17723,7 +17704,8 @@ static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
         *out = d;
         return ckr__finite(d);
     }
-    if (!n || (n->kind != CKR_NODE_TENSOR && n->kind != CKR_NODE_NPSCALAR)) return false;
+    if (!n || (n->kind != CKR_NODE_TENSOR && n->kind != CKR_NODE_NPSCALAR) || ckr__failed(c))
+        return false;
     v = n->u.view;
     size = v->dtype == CKR_DTYPE_F32 || v->dtype == CKR_DTYPE_I32   ? 4
            : v->dtype == CKR_DTYPE_F64 || v->dtype == CKR_DTYPE_I64 ? 8
@@ -17801,20 +17783,20 @@ typedef struct ckr__sread {
     const char      *why;      /* opaque: set by the first thing that cannot be understood */
 } ckr__sread;
 
-static ckr_node *ckr__sread_copy(ckr__sread *r, ckr_node *to, const ckr_node *from, const char *key,
-                                 const char *as)
+static void ckr__sread_copy(ckr__sread *r, ckr_node *to, const ckr_node *from, const char *key,
+                            const char *as)
 {
     const ckr_node *n = ckr_node_get(from, key);
     double v;
-    if (!to || !n) return to;
+    if (!n) return;
     if (n->kind != CKR_NODE_STR && n->kind != CKR_NODE_BOOL && n->kind != CKR_NODE_INT) {
         if (!ckr__sched_number(r->c, n, &v)) {
             if (n->kind != CKR_NODE_NONE) r->why = "a parameter of the scheduler is no number";
-            return to;
+            return;
         }
         n = ckr__node_float(r->c, v);
     }
-    return n && ckr__node_set(r->c, to, as, (ckr_node *)(uintptr_t)n) ? to : NULL;
+    ckr__node_set(r->c, to, as, (ckr_node *)(uintptr_t)n);
 }
 
 /* A list of one number per lane: from a list of the state, else from a key of the groups. NULL:
@@ -17832,21 +17814,17 @@ static ckr_node *ckr__sread_lanes(ckr__sread *r, const ckr_node *list, const cha
             out->count = 0;
             return out;
         }
-        if (!ckr__node_push(r->c, out, ckr__node_float(r->c, v))) return NULL;
+        ckr__node_push(r->c, out, ckr__node_float(r->c, v));
     }
     return out;
 }
 
-static ckr_node *ckr__sread_set_lanes(ckr__sread *r, ckr_node *to, const char *key,
-                                      const ckr_node *list, const char *group_key, bool needed)
+static void ckr__sread_set_lanes(ckr__sread *r, ckr_node *to, const char *key, const ckr_node *list,
+                                 const char *group_key, bool needed)
 {
-    ckr_node *lanes = to ? ckr__sread_lanes(r, list, group_key) : NULL;
-    if (!lanes) return NULL;
-    if (!lanes->count && r->n) {
-        if (needed && !r->why) r->why = "a parameter group lacks what its scheduler needs";
-        return to;
-    }
-    return ckr__node_set(r->c, to, key, lanes) ? to : NULL;
+    ckr_node *lanes = ckr__sread_lanes(r, list, group_key);
+    if (!lanes || lanes->count || !r->n) ckr__node_set(r->c, to, key, lanes);
+    else if (needed && !r->why) r->why = "a parameter group lacks what its scheduler needs";
 }
 
 /* "cos" or "linear" from any version's way of saying it: a string, a function, an attribute. */
@@ -17861,13 +17839,10 @@ static const char *ckr__sread_anneal(const ckr_node *d, const char *key, const c
     return strstr(s, "linear") ? "linear" : strstr(s, "cos") ? "cos" : NULL;
 }
 
-static ckr_node *ckr__sread_string(ckr__sread *r, ckr_node *to, const char *key, const char *s)
+static void ckr__sread_string(ckr__sread *r, ckr_node *to, const char *key, const char *s)
 {
-    if (!s) {
-        r->why = "the shape of the annealing is not in the file";
-        return to;
-    }
-    return to && ckr__node_set(r->c, to, key, ckr__node_str(r->c, s)) ? to : NULL;
+    if (s) ckr__node_set(r->c, to, key, ckr__node_str(r->c, s));
+    else r->why = "the shape of the annealing is not in the file";
 }
 
 /* The phases start and end where those of torch's own two or three do. */
@@ -17892,42 +17867,39 @@ static bool ckr__sread_phases(const ckr_node *phases)
     return true;
 }
 
-static ckr_node *ckr__sread_onecycle(ckr__sread *r, const ckr_node *d, ckr_node *p)
+static void ckr__sread_onecycle(ckr__sread *r, const ckr_node *d, ckr_node *p)
 {
     const ckr_node *phases = ckr_node_get(d, "_schedule_phases"), *last;
     double n, end = 0, max, from, min;
-    p = ckr__sread_copy(r, p, d, "total_steps", "total_steps");
-    p = ckr__sread_copy(r, p, d, "cycle_momentum", "cycle_momentum");
-    p = ckr__sread_string(r, p, "anneal_strategy",
-                          ckr__sread_anneal(d, "_anneal_func_type", "anneal_func"));
-    p = ckr__sread_set_lanes(r, p, "max_lr", NULL, "max_lr", true);
-    p = ckr__sread_set_lanes(r, p, "base_momentum", NULL, "base_momentum", false);
-    p = ckr__sread_set_lanes(r, p, "max_momentum", NULL, "max_momentum", false);
+    ckr__sread_copy(r, p, d, "total_steps", "total_steps");
+    ckr__sread_copy(r, p, d, "cycle_momentum", "cycle_momentum");
+    ckr__sread_string(r, p, "anneal_strategy",
+                      ckr__sread_anneal(d, "_anneal_func_type", "anneal_func"));
+    ckr__sread_set_lanes(r, p, "max_lr", NULL, "max_lr", true);
+    ckr__sread_set_lanes(r, p, "base_momentum", NULL, "base_momentum", false);
+    ckr__sread_set_lanes(r, p, "max_momentum", NULL, "max_momentum", false);
     last = ckr_node_at(phases, 0);
-    if (!p || !ckr__sched_number(r->c, ckr_node_get(last, "end_step"), &end) ||
+    if (!ckr__sched_number(r->c, ckr_node_get(last, "end_step"), &end) ||
         !ckr__sched_number(r->c, ckr_node_get(d, "total_steps"), &n) || !(n > 0) ||
         !ckr__sread_phases(phases)) {
         r->why = "the phases of the OneCycleLR cannot be understood";
-        return p;
+        return;
     }
     end = (end + 1) / n;
     end = end < 0 ? 0 : end > 1 ? 1 : end;
-    if (!ckr__node_set(r->c, p, "pct_start", ckr__node_float(r->c, end)) ||
-        !ckr__node_set(r->c, p, "three_phase", ckr__node_bool(r->c, phases->count == 3)))
-        return NULL;
+    ckr__node_set(r->c, p, "pct_start", ckr__node_float(r->c, end));
+    ckr__node_set(r->c, p, "three_phase", ckr__node_bool(r->c, phases->count == 3));
     if (!r->n || !r->groups ||
         !ckr__sched_number(r->c, ckr_node_get(r->groups[0], "max_lr"), &max) ||
         !ckr__sched_number(r->c, ckr_node_get(r->groups[0], "initial_lr"), &from) ||
         !ckr__sched_number(r->c, ckr_node_get(r->groups[0], "min_lr"), &min) || !(from > 0) ||
         !(min > 0) || !(max > 0))
-        return p;
-    return ckr__node_set(r->c, p, "div_factor", ckr__node_float(r->c, max / from)) &&
-                   ckr__node_set(r->c, p, "final_div_factor", ckr__node_float(r->c, from / min))
-               ? p
-               : NULL;
+        return;
+    ckr__node_set(r->c, p, "div_factor", ckr__node_float(r->c, max / from));
+    ckr__node_set(r->c, p, "final_div_factor", ckr__node_float(r->c, from / min));
 }
 
-static ckr_node *ckr__sread_cyclic(ckr__sread *r, const ckr_node *d, ckr_node *p)
+static void ckr__sread_cyclic(ckr__sread *r, const ckr_node *d, ckr_node *p)
 {
     const ckr_node *custom = ckr_node_get(d, "_scale_fn_custom");
     const char *mode = ckr_node_str(ckr_node_get(d, "mode")),
@@ -17938,23 +17910,19 @@ static ckr_node *ckr__sread_cyclic(ckr__sread *r, const ckr_node *d, ckr_node *p
         (custom && custom->kind != CKR_NODE_NONE) || !mode || !scale ||
         !strcmp(scale, "cycle") != (strcmp(mode, "exp_range") != 0)) {
         r->why = "the CyclicLR has a scale function of its own, which the file does not hold";
-        return p;
+        return;
     }
-    p = ckr__sread_copy(r, p, d, "mode", "mode");
-    p = ckr__sread_copy(r, p, d, "gamma", "gamma");
-    p = ckr__sread_copy(r, p, d, "cycle_momentum", "cycle_momentum");
-    p = ckr__sread_set_lanes(r, p, "base_lr", ckr_node_get(d, "base_lrs"), "initial_lr", true);
-    p = ckr__sread_set_lanes(r, p, "max_lr", ckr_node_get(d, "max_lrs"), NULL, true);
-    p = ckr__sread_set_lanes(r, p, "base_momentum", ckr_node_get(d, "base_momentums"),
-                             "base_momentum", false);
-    p = ckr__sread_set_lanes(r, p, "max_momentum", ckr_node_get(d, "max_momentums"),
-                             "max_momentum", false);
-    return p &&
-                   ckr__node_set(r->c, p, "step_size_up", ckr__node_float(r->c, size * ratio)) &&
-                   ckr__node_set(r->c, p, "step_size_down",
-                                 ckr__node_float(r->c, size - size * ratio))
-               ? p
-               : NULL;
+    ckr__sread_copy(r, p, d, "mode", "mode");
+    ckr__sread_copy(r, p, d, "gamma", "gamma");
+    ckr__sread_copy(r, p, d, "cycle_momentum", "cycle_momentum");
+    ckr__sread_set_lanes(r, p, "base_lr", ckr_node_get(d, "base_lrs"), "initial_lr", true);
+    ckr__sread_set_lanes(r, p, "max_lr", ckr_node_get(d, "max_lrs"), NULL, true);
+    ckr__sread_set_lanes(r, p, "base_momentum", ckr_node_get(d, "base_momentums"),
+                         "base_momentum", false);
+    ckr__sread_set_lanes(r, p, "max_momentum", ckr_node_get(d, "max_momentums"),
+                         "max_momentum", false);
+    ckr__node_set(r->c, p, "step_size_up", ckr__node_float(r->c, size * ratio));
+    ckr__node_set(r->c, p, "step_size_down", ckr__node_float(r->c, size - size * ratio));
 }
 
 /* An integer key; JSON made a text of it. */
@@ -17968,13 +17936,12 @@ static bool ckr__sread_key(const ckr_node *n, int64_t *out)
 }
 
 /* Milestones as a plain list, from a Counter (or any dict), or from a list. */
-static ckr_node *ckr__sread_milestones(ckr__sread *r, const ckr_node *n, ckr_node *p)
+static void ckr__sread_milestones(ckr__sread *r, const ckr_node *n, ckr_node *p)
 {
     ckr_node *list = ckr__node(r->c, CKR_NODE_LIST);
     const bool pairs = ckr_node_is_dict(n);
     uint64_t i;
     int64_t at, times, total = 0;
-    if (!list || !p) return NULL;
     if (!n || (!pairs && !ckr_node_is_list(n))) r->why = "the milestones cannot be understood";
     for (i = 0; n && i < n->count && !r->why; i++) {
         times = 1;
@@ -17983,9 +17950,9 @@ static ckr_node *ckr__sread_milestones(ckr__sread *r, const ckr_node *n, ckr_nod
             times > CKR__SCHED_LIST || (total += times) > CKR__SCHED_LIST)
             r->why = "the milestones cannot be understood";
         for (; times > 0 && !r->why; times--)
-            if (!ckr__node_push(r->c, list, ckr__node_int(r->c, at))) return NULL;
+            ckr__node_push(r->c, list, ckr__node_int(r->c, at));
     }
-    return ckr__node_set(r->c, p, "milestones", list) ? p : NULL;
+    ckr__node_set(r->c, p, "milestones", list);
 }
 
 /* The constructor's parameters of the scheduler with state d, "kind" first. NULL: out of memory. */
@@ -17995,41 +17962,39 @@ static ckr_node *ckr__sread_params(ckr__sread *r, const ckr_node *d, int depth)
                                          "start_factor", "end_factor", "power", "T_max", "eta_min",
                                          "T_0", "T_mult", "anneal_epochs" };
     const char *kind = ckr_node_is_dict(d) && depth <= CKR__SCHED_DEPTH ? ckr__torch_class(d) : "";
-    ckr_node *p = ckr__node(r->c, CKR_NODE_DICT), *list;
+    ckr_node *p = ckr__node_dict(r->c, "kind", ckr__node_str(r->c, kind), NULL), *list;
     const ckr_node *children;
     uint64_t i;
-    if (!p || !ckr__node_set(r->c, p, "kind", ckr__node_str(r->c, kind))) return NULL;
     if (!strcmp(kind, "torch:LambdaLR"))
         r->why = "the file does not hold the function of a LambdaLR or MultiplicativeLR";
     else if (!strcmp(kind, "torch:ReduceLROnPlateau"))
         r->why = "a metric drives ReduceLROnPlateau";
     else if (strncmp(kind, "torch:", 6) != 0) r->why = "no scheduler that is known has these keys";
     if (r->why) return p;
-    if (!strcmp(kind, "torch:OneCycleLR")) return ckr__sread_onecycle(r, d, p);
-    if (!strcmp(kind, "torch:CyclicLR")) return ckr__sread_cyclic(r, d, p);
     children = ckr_node_get(d, "_schedulers");
-    if (!children) {
+    if (!strcmp(kind, "torch:OneCycleLR")) ckr__sread_onecycle(r, d, p);
+    else if (!strcmp(kind, "torch:CyclicLR")) ckr__sread_cyclic(r, d, p);
+    else if (!children) {
         for (i = 0; i < sizeof plain / sizeof *plain; i++)
-            p = ckr__sread_copy(r, p, d, plain[i], plain[i]);
+            ckr__sread_copy(r, p, d, plain[i], plain[i]);
         if (!strcmp(kind, "torch:SWALR")) {
-            p = ckr__sread_string(r, p, "anneal_strategy",
-                                  ckr__sread_anneal(d, "_anneal_strategy", "anneal_func"));
-            p = ckr__sread_set_lanes(r, p, "swa_lr", NULL, "swa_lr", true);
+            ckr__sread_string(r, p, "anneal_strategy",
+                              ckr__sread_anneal(d, "_anneal_strategy", "anneal_func"));
+            ckr__sread_set_lanes(r, p, "swa_lr", NULL, "swa_lr", true);
         }
         if (ckr__has(d, "milestones"))
-            p = ckr__sread_milestones(r, ckr_node_get(d, "milestones"), p);
-        return p;
+            ckr__sread_milestones(r, ckr_node_get(d, "milestones"), p);
+    } else {
+        if (ckr__has(d, "_milestones"))
+            ckr__sread_milestones(r, ckr_node_get(d, "_milestones"), p);
+        if (!ckr_node_is_list(children) || children->count > CKR__SCHED_NODES)
+            r->why = "its schedulers cannot be understood";
+        list = ckr__node(r->c, CKR_NODE_LIST);
+        for (i = 0; !r->why && i < children->count; i++)
+            ckr__node_push(r->c, list, ckr__sread_params(r, children->u.items[i], depth + 1));
+        ckr__node_set(r->c, p, "schedulers", list);
     }
-    if (ckr__has(d, "_milestones"))
-        p = ckr__sread_milestones(r, ckr_node_get(d, "_milestones"), p);
-    list = ckr__node(r->c, CKR_NODE_LIST);
-    if (!list || !p) return NULL;
-    if (!ckr_node_is_list(children) || children->count > CKR__SCHED_NODES)
-        r->why = "its schedulers cannot be understood";
-    for (i = 0; !r->why && i < children->count; i++)
-        if (!ckr__node_push(r->c, list, ckr__sread_params(r, children->u.items[i], depth + 1)))
-            return NULL;
-    return ckr__node_set(r->c, p, "schedulers", list) ? p : NULL;
+    return p;
 }
 
 /* A counter, kept where adding to it cannot overflow. */
@@ -18162,7 +18127,7 @@ static ckr_result ckr__sread_opaque(ckr__sread *r, const char *kind, ckr_node *p
     s->opaque = true;
     s->reason = r->why;
     *out = s;
-    return s->kind ? CKR_OK : ckr__oom(r->c);
+    return r->c->err->code;
 }
 
 static ckr_node *ckr__sread_megatron(ckr__sread *r, const ckr_node *d)
@@ -18180,7 +18145,7 @@ static ckr_node *ckr__sread_megatron(ckr__sread *r, const ckr_node *d)
     const char *style;
     size_t i;
     for (i = 0; i < sizeof alias / sizeof *alias; i++)
-        p = ckr__sread_copy(r, p, d, alias[i][0], alias[i][1]);
+        ckr__sread_copy(r, p, d, alias[i][0], alias[i][1]);
     style = ckr_node_str(ckr_node_get(p, "lr_decay_style"));
     if (style && !strcmp(style, "WSD") && !r->why)
         r->why = "Megatron-LM does not save wsd_decay_steps and lr_wsd_decay_style";
@@ -18202,11 +18167,8 @@ static ckr_node *ckr__without_kind(ckr__ctx *c, const ckr_node *d)
 {
     ckr_node *out = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
-    for (i = 0; out && i < d->count; i++) {
-        const char *key = ckr__dict_key(d, i);
-        if (key && !strcmp(key, "kind")) continue;
-        if (!ckr__node_take(c, out, d, i)) return NULL;
-    }
+    for (i = 0; i < ckr__dict_n(d); i++)
+        if (!ckr__is_str(d->u.items[2 * i], "kind")) ckr__node_take(c, out, d, i);
     return out;
 }
 
@@ -18263,10 +18225,9 @@ static ckr_result ckr__sread_timescale(ckr__sread *r, ckr_schedule **s)
     with.curve = &trial;
     e = ckr__sched_drift(r->c, &with, &drift, &lane);
     if (e != CKR_OK || !(drift <= 4.5e-16)) return e;
-    if (!ckr__node_set(r->c, (*s)->params, "timescale", ckr__node_int(r->c, (int64_t)f)))
-        return ckr__oom(r->c);
+    ckr__node_set(r->c, (*s)->params, "timescale", ckr__node_int(r->c, (int64_t)f));
     ((ckr__curve *)(uintptr_t)c)->k.decay = f;
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* A schedule from the state dict of a scheduler and the hyper dicts of the groups it drives (NULL:
@@ -18299,8 +18260,8 @@ static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
     }
     params = !strcmp(kind, "megatron") ? ckr__sread_megatron(&r, state)
                                        : ckr__sread_params(&r, state, 0);
-    params = params ? ckr__without_kind(c, params) : NULL;
-    if (!params) return ckr__oom(c);
+    params = ckr__without_kind(c, params);
+    if (ckr__failed(c)) return ckr__oom(c);
     e = r.why ? CKR_OK : ckr__sread_build(&r, kind, params, bases, out);
     if (e == CKR_OK && !*out && spec) e = ckr__sched_parse(c, spec, bases, r.n, out);
     else if (e == CKR_OK && *out && ckr__is_torch((*out)->curve->kind))
@@ -18342,10 +18303,10 @@ static ckr_node *ckr__sw_lanes(const ckr__swrite *w, const double *values, size_
     ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
     uint64_t i;
     double v;
-    for (i = 0; i < w->n && list; i++) {
+    for (i = 0; i < w->n; i++) {
         if (values) v = values[w->from[i]];
         else memcpy(&v, (const char *)&w->s->lanes[w->from[i]] + field, sizeof v);
-        if (!ckr__node_push(w->c, list, ckr__node_float(w->c, v))) return NULL;
+        ckr__node_push(w->c, list, ckr__node_float(w->c, v));
     }
     return list;
 }
@@ -18354,8 +18315,7 @@ static ckr_node *ckr__sw_lr(const ckr__swrite *w)
 {
     ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
     uint64_t i;
-    for (i = 0; i < w->n && list; i++)
-        if (!ckr__node_push(w->c, list, ckr__node_float(w->c, w->lr[i]))) return NULL;
+    for (i = 0; i < w->n; i++) ckr__node_push(w->c, list, ckr__node_float(w->c, w->lr[i]));
     return list;
 }
 
@@ -18380,17 +18340,16 @@ static bool ckr__sw_phases(const ckr__swrite *w, const ckr__curve *c, ckr_node *
                       *const mom[] = { "base_momentum", "max_momentum" };
     ckr_node *list = ckr__node(w->c, CKR_NODE_LIST), *p;
     uint32_t i;
-    for (i = 0; i < c->n_list && list; i++) {
+    for (i = 0; i < c->n_list; i++) {
         const unsigned code = (unsigned)c->val[i];
-        p = ckr__node(w->c, CKR_NODE_DICT);
-        if (!ckr__sw_put(w, p, "end_step", i + 1 == c->n_list ? ckr__sw_number(w->c, c->at[i])
-                                                              : ckr__node_float(w->c, c->at[i])) ||
-            !ckr__sw_put(w, p, "start_lr", ckr__node_str(w->c, lr[code % 3])) ||
-            !ckr__sw_put(w, p, "end_lr", ckr__node_str(w->c, lr[code / 3 % 3])) ||
-            !ckr__sw_put(w, p, "start_momentum", ckr__node_str(w->c, mom[code / 9 % 2])) ||
-            !ckr__sw_put(w, p, "end_momentum", ckr__node_str(w->c, mom[code / 18 % 2])) ||
-            !ckr__node_push(w->c, list, p))
-            return false;
+        p = i + 1 == c->n_list ? ckr__sw_number(w->c, c->at[i]) : ckr__node_float(w->c, c->at[i]);
+        ckr__node_push(w->c, list,
+                       ckr__node_dict(w->c, "end_step", p,
+                                      "start_lr", ckr__node_str(w->c, lr[code % 3]),
+                                      "end_lr", ckr__node_str(w->c, lr[code / 3 % 3]),
+                                      "start_momentum", ckr__node_str(w->c, mom[code / 9 % 2]),
+                                      "end_momentum", ckr__node_str(w->c, mom[code / 18 % 2]),
+                                      NULL));
     }
     return ckr__sw_put(w, d, "_schedule_phases", list);
 }
@@ -18399,10 +18358,9 @@ static bool ckr__sw_milestones(const ckr__swrite *w, const ckr__curve *c, ckr_no
 {
     ckr_node *counter = ckr__node(w->c, CKR_NODE_COUNTER);
     uint32_t i;
-    for (i = 0; i < c->n_list && counter; i++)
-        if (!ckr__node_pair(w->c, counter, ckr__node_int(w->c, (int64_t)c->at[i]),
-                            ckr__node_int(w->c, (int64_t)c->val[i])))
-            return false;
+    for (i = 0; i < c->n_list; i++)
+        ckr__node_pair(w->c, counter, ckr__node_int(w->c, (int64_t)c->at[i]),
+                       ckr__node_int(w->c, (int64_t)c->val[i]));
     return ckr__sw_put(w, d, "milestones", counter);
 }
 
@@ -18482,9 +18440,8 @@ static bool ckr__sw_lambdas(const ckr__swrite *w, ckr_node *d)
                        !strcmp(w->s->kind, "transformers:constant");
     ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
     uint64_t i;
-    for (i = 0; i < w->n && list; i++)
-        if (!ckr__node_push(w->c, list, ckr__node(w->c, plain ? CKR_NODE_NONE : CKR_NODE_DICT)))
-            return false;
+    for (i = 0; i < w->n; i++)
+        ckr__node_push(w->c, list, ckr__node(w->c, plain ? CKR_NODE_NONE : CKR_NODE_DICT));
     return ckr__sw_put(w, d, "lr_lambdas", list);
 }
 
@@ -18519,9 +18476,9 @@ static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
 {
     ckr_node *out = ckr__node(w->c, (ckr_node_kind)list->kind);
     uint64_t i;
-    for (i = 0; i < w->n && out && list->count; i++) {
+    for (i = 0; i < w->n && list->count; i++) {
         const uint64_t at = w->from[i] < list->count ? w->from[i] : list->count - 1;
-        if (!ckr__node_push(w->c, out, list->u.items[at])) return NULL;
+        ckr__node_push(w->c, out, list->u.items[at]);
     }
     return out;
 }
@@ -18565,7 +18522,6 @@ static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const 
     ckr_node *d = ckr__node(w->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
     uint64_t i;
     int64_t count;
-    if (!d) return NULL;
     for (i = 0; old && i < old->count; i++) {
         ckr_node *key = old->u.items[2 * i], *v = ckr__dict_at(old, i);
         const char *s = ckr_node_str(key);
@@ -18573,10 +18529,9 @@ static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const 
         if (s && !strcmp(s, "_step_count") && w->moved &&
             ckr_node_i64(ckr_node_get(fresh, s), &count))
             v = ckr__node_int(w->c, count + ckr__sw_ahead(old, "last_epoch"));
-        if (!ckr__node_pair(w->c, d, key, v)) return NULL;
+        ckr__node_pair(w->c, d, key, v);
     }
-    for (i = 0; !old && i < fresh->count; i++)
-        if (!ckr__node_take(w->c, d, fresh, i)) return NULL;
+    for (i = 0; !old && i < fresh->count; i++) ckr__node_take(w->c, d, fresh, i);
     return d;
 }
 
@@ -18604,12 +18559,10 @@ static ckr_node *ckr__sw_children(const ckr__swrite *w, const ckr__curve *c, con
     const uint32_t active = c->kind == CKR__CV_SEQ ? ckr__seq_child(c, (double)epoch, &from)
                                                    : c->n_children - 1;
     uint32_t i;
-    for (i = 0; i < c->n_children && list; i++)
-        if (!ckr__node_push(w->c, list,
-                            ckr__sw_curve(w, &c->children[i], ckr_node_at(states, i),
-                                          ckr__sw_child_epoch(c, i, epoch),
-                                          current && i == active)))
-            return NULL;
+    for (i = 0; i < c->n_children; i++)
+        ckr__node_push(w->c, list,
+                       ckr__sw_curve(w, &c->children[i], ckr_node_at(states, i),
+                                     ckr__sw_child_epoch(c, i, epoch), current && i == active));
     return list;
 }
 
@@ -18625,11 +18578,10 @@ static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const 
                                                           : NULL;
     if (c->kind == CKR__CV_SEQ) {
         list = ckr__node(w->c, CKR_NODE_LIST);
-        for (i = 0; i < c->n_list && list; i++)
-            if (!ckr__node_push(w->c, list, ckr__sw_number(w->c, c->at[i]))) return NULL;
-        if (!ckr__sw_put(w, fresh, "_milestones", list) ||
-            !ckr__sw_num(w, fresh, "last_epoch", (double)epoch))
-            return NULL;
+        for (i = 0; i < c->n_list; i++)
+            ckr__node_push(w->c, list, ckr__sw_number(w->c, c->at[i]));
+        ckr__sw_put(w, fresh, "_milestones", list);
+        ckr__sw_num(w, fresh, "last_epoch", (double)epoch);
     }
     return ckr__sw_put(w, fresh, "_last_lr", ckr__sw_lr(w)) &&
                    ckr__sw_put(w, fresh, "_schedulers", ckr__sw_children(w, c, old, epoch, current))
@@ -18643,9 +18595,8 @@ static ckr_node *ckr__sw_counter(const ckr__swrite *w, const char *key, int64_t 
     ckr_node *fresh = ckr__node(w->c, CKR_NODE_DICT), *d;
     uint64_t i;
     if (!ckr__sw_num(w, fresh, key, (double)position)) return NULL;
-    d = ckr__node(w->c, CKR_NODE_DICT);
-    if (!d) return NULL;
     if (!w->s->state) return fresh;
+    d = ckr__node(w->c, CKR_NODE_DICT);
     for (i = 0; i < w->s->state->count; i++) {
         ckr_node *k = w->s->state->u.items[2 * i], *v = ckr__dict_at(w->s->state, i);
         const char *s = ckr_node_str(k);
@@ -18653,7 +18604,7 @@ static ckr_node *ckr__sw_counter(const ckr__swrite *w, const char *key, int64_t 
         if (s && ckr__sw_per_group(s) && ckr_node_is_list(v)) v = ckr__sw_resized(w, v);
         if (s && !strcmp(s, "_step_count") && w->moved)
             v = ckr__node_int(w->c, position + 1 + ckr__sw_ahead(w->s->state, key));
-        if (!ckr__node_pair(w->c, d, k, v)) return NULL;
+        ckr__node_pair(w->c, d, k, v);
     }
     return d;
 }
@@ -18699,7 +18650,7 @@ static ckr_node *ckr__sw_megatron(const ckr__swrite *w, int64_t position)
         const char *s = ckr_node_str(k);
         for (j = 0; s && j < sizeof alias / sizeof *alias; j++) if (!strcmp(s, alias[j])) break;
         if (s && (j < sizeof alias / sizeof *alias || ckr__has(d, s))) continue;
-        if (!ckr__node_pair(w->c, d, k, ckr__dict_at(w->s->state, i))) return NULL;
+        ckr__node_take(w->c, d, w->s->state, i);
     }
     return d;
 }
@@ -18782,7 +18733,7 @@ static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, con
     e = w.moved ? ckr__sw_count(&w, position) : CKR_OK;
     if (e != CKR_OK) return e;
     *out = ckr__sw_root(&w, position);
-    return *out ? CKR_OK : ckr__oom(c);
+    return *out ? c->err->code : ckr__oom(c);
 }
 
 /* >>schedule.node ------------------------------------------------------------- */
@@ -18825,9 +18776,9 @@ static ckr_node *ckr__sn_array(ckr__ctx *c, const void *first, uint64_t n, size_
     }
     if (fold && i == n && n) return ckr__sn_double(c, v);
     list = ckr__node(c, CKR_NODE_LIST);
-    for (i = 0; i < n && list; i++) {
+    for (i = 0; i < n; i++) {
         memcpy(&v, (const char *)first + i * step, sizeof v);
-        if (!ckr__node_push(c, list, ckr__sn_double(c, v))) return NULL;
+        ckr__node_push(c, list, ckr__sn_double(c, v));
     }
     return list;
 }
@@ -18848,8 +18799,7 @@ static ckr_node *ckr__sn_curve(ckr__ctx *c, const ckr__curve *v, uint64_t lanes)
     const uint8_t shapes[4] = { v->shape, v->warm_shape, v->wd_shape, v->flags };
     ckr_node *d = ckr__node(c, CKR_NODE_DICT), *list = ckr__node(c, CKR_NODE_LIST), *children;
     uint32_t i;
-    for (i = 0; i < 4; i++)
-        if (!ckr__node_push(c, list, ckr__node_int(c, shapes[i]))) return NULL;
+    for (i = 0; i < 4; i++) ckr__node_push(c, list, ckr__node_int(c, shapes[i]));
     if (!ckr__sn_put(c, d, "kind", ckr__node_str(c, ckr__curve_names[v->kind])) ||
         !ckr__sn_put(c, d, "shapes", list) ||
         !ckr__sn_put(c, d, "numbers",
@@ -18864,8 +18814,8 @@ static ckr_node *ckr__sn_curve(ckr__ctx *c, const ckr__curve *v, uint64_t lanes)
         return NULL;
     if (!v->n_children) return d;
     children = ckr__node(c, CKR_NODE_LIST);
-    for (i = 0; i < v->n_children && children; i++)
-        if (!ckr__node_push(c, children, ckr__sn_curve(c, &v->children[i], lanes))) return NULL;
+    for (i = 0; i < v->n_children; i++)
+        ckr__node_push(c, children, ckr__sn_curve(c, &v->children[i], lanes));
     return ckr__sn_put(c, d, "children", children) ? d : NULL;
 }
 
@@ -18874,10 +18824,9 @@ static ckr_node *ckr__sn_lanes(ckr__ctx *c, const ckr_schedule *s)
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     size_t i;
     for (i = 0; i < CKR__LANE_FIELDS; i++)
-        if (!ckr__sn_put(c, d, ckr__lane_names[i],
-                         ckr__sn_array(c, (const char *)s->lanes + i * sizeof(double), s->n_lanes,
-                                       sizeof *s->lanes, true)))
-            return NULL;
+        ckr__sn_put(c, d, ckr__lane_names[i],
+                    ckr__sn_array(c, (const char *)s->lanes + i * sizeof(double), s->n_lanes,
+                                  sizeof *s->lanes, true));
     return d;
 }
 
@@ -18908,14 +18857,11 @@ static ckr_node *ckr__sched_node(ckr__ctx *c, const ckr_schedule *s)
         (s->reason && !ckr__sn_put(c, d, "reason", ckr__node_str(c, s->reason))) ||
         (s->params && !ckr__sn_put(c, d, "params", s->params)))
         return NULL;
-    for (i = 0; i < 6; i++)
-        if (!ckr__sn_put(c, d, names[i], ckr__node_bool(c, flags[i]))) return NULL;
-    for (i = 0; i < 8; i++)
-        if (!ckr__sn_put(c, d, keys[i], ckr__sn_double(c, maps[i]))) return NULL;
-    if (!ckr__sn_put(c, d, "lanes", ckr__sn_lanes(c, s))) return NULL;
-    if (s->curve && !ckr__sn_put(c, d, "curve", ckr__sn_curve(c, s->curve, s->n_lanes)))
-        return NULL;
-    return d;
+    for (i = 0; i < 6; i++) ckr__sn_put(c, d, names[i], ckr__node_bool(c, flags[i]));
+    for (i = 0; i < 8; i++) ckr__sn_put(c, d, keys[i], ckr__sn_double(c, maps[i]));
+    ckr__sn_put(c, d, "lanes", ckr__sn_lanes(c, s));
+    if (s->curve) ckr__sn_put(c, d, "curve", ckr__sn_curve(c, s->curve, s->n_lanes));
+    return ckr__failed(c) ? NULL : d;
 }
 
 static bool ckr__sn_get(const ckr_node *n, double *out)
@@ -19266,9 +19212,8 @@ static ckr_node *ckr__set_params(ckr__ctx *c, const ckr_node *params, const ckr_
 {
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
-    for (i = 0; params && d && i < params->count; i++)
-        if (ckr__key_known(row, params->u.items[2 * i]) && !ckr__node_take(c, d, params, i))
-            return NULL;
+    for (i = 0; i < ckr__dict_n(params); i++)
+        if (ckr__key_known(row, params->u.items[2 * i])) ckr__node_take(c, d, params, i);
     return d;
 }
 
@@ -19279,11 +19224,11 @@ static ckr_node *ckr__set_one_lane(ckr__ctx *c, const ckr_schedule *s, const ckr
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
     const bool low = !strcmp(what, "min_lr"), high = s->lanes[0].max == s->lanes[0].max;
     uint64_t i;
-    for (i = 0; i < s->n_lanes && list; i++) {
+    for (i = 0; i < s->n_lanes; i++) {
         const ckr_lane *l = &s->lanes[i];
         ckr_node *one = ckr_node_is_list(old) && i < old->count ? old->u.items[i] : NULL;
         if (!one) one = ckr__node_float(c, low ? l->min : high ? l->max : l->base);
-        if (!ckr__node_push(c, list, i == lane ? value : one)) return NULL;
+        ckr__node_push(c, list, i == lane ? value : one);
     }
     return list;
 }
@@ -19368,7 +19313,6 @@ static ckr_node *ckr__set_apply(const ckr__set *t, const ckr__skind *row, const 
     key = ckr__strndup(t->c, to + (unit != 0), n - (unit != 0));
     if (!d || !key) return NULL;
     v = ckr__set_value(t, unit, d);
-    if (!v) return NULL;
     ckr__format(typed, sizeof typed, "%s:v", key);
     if (t->lane >= 0 && !(lr && !strcmp(key, "lr"))) {
         if (!strstr(row->keys, typed)) {
@@ -19378,13 +19322,11 @@ static ckr_node *ckr__set_apply(const ckr__set *t, const ckr__skind *row, const 
         v = ckr__set_one_lane(t->c, t->s, ckr_node_get(d, key), t->what, (uint64_t)t->lane, v);
     }
     if (t->lane >= 0 && lr && !strcmp(key, "lr")) v = ckr__node(t->c, CKR_NODE_NONE);
-    if (!strcmp(t->what, "weight_decay") && !ckr__node_set(t->c, d, "start_wd", v)) return NULL;
-    if (lr && !strcmp(key, "max_lr") && ckr__has(d, "lr") &&
-        !ckr__node_set(t->c, d, "lr", ckr__node(t->c, CKR_NODE_NONE)))
-        return NULL;
-    if (!strcmp(key, "min_lr") && ckr__has(d, "min_lr_rate") &&
-        !ckr__node_set(t->c, d, "min_lr_rate", ckr__node(t->c, CKR_NODE_NONE)))
-        return NULL;
+    if (!strcmp(t->what, "weight_decay")) ckr__node_set(t->c, d, "start_wd", v);
+    if (lr && !strcmp(key, "max_lr") && ckr__has(d, "lr"))
+        ckr__node_set(t->c, d, "lr", ckr__node(t->c, CKR_NODE_NONE));
+    if (!strcmp(key, "min_lr") && ckr__has(d, "min_lr_rate"))
+        ckr__node_set(t->c, d, "min_lr_rate", ckr__node(t->c, CKR_NODE_NONE));
     if (!strcmp(key, "total_steps") && ckr__has(d, "steps") && !ckr__has(d, "total_steps"))
         key = "steps";
     return ckr__node_set(t->c, d, key, v) ? d : NULL;
@@ -19819,16 +19761,14 @@ static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
     s->a = s->a * r;
     if (target != old && old->curve->kind == CKR__CV_NANOTRON) {       /* the run's length     */
         s->params = ckr__set_params(c, old->params, ckr__skind_of(old->kind));
-        if (!s->params || (ckr__has(target->params, "train_steps") &&
-                           !ckr__node_set(c, s->params, "train_steps",
-                                          (ckr_node *)(uintptr_t)ckr_node_get(target->params,
-                                                                              "train_steps"))))
-            return ckr__oom(c);
+        if (ckr__has(target->params, "train_steps"))
+            ckr__node_set(c, s->params, "train_steps",
+                          (ckr_node *)(uintptr_t)ckr_node_get(target->params, "train_steps"));
     }
     s->hold = to;
     s->clamp = true;
     s->anchored = false;
-    if (!old->recurrent) return CKR_OK;
+    if (!old->recurrent) return c->err->code;
     s->recurrent = false;                    /* its closed form, scaled to where it has come to */
     e = ckr__sched_at(c, s, CKR__COL_LR, t, now);
     for (i = 0; e == CKR_OK && i < s->n_lanes; i++) {
@@ -19841,7 +19781,7 @@ static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
         s->lanes[i].p *= x;
         s->lanes[i].q *= x;
     }
-    return e;
+    return e == CKR_OK ? c->err->code : e;
 }
 
 static ckr_result ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, double *now,
@@ -20026,7 +19966,7 @@ static bool ckr__is_function(const ckr_schedule *s)
 
 /* The arguments on a clock that has `at` less: places of the curve, and lengths. `warm`: of a new
    warmup, or NaN. */
-static bool ckr__fold_lengths(ckr__ctx *c, const ckr_schedule *s, double at, double warm,
+static void ckr__fold_lengths(ckr__ctx *c, const ckr_schedule *s, double at, double warm,
                               ckr_node *params)
 {
     static const char *const keys[] = { "num_warmup_steps", "num_training_steps",
@@ -20048,13 +19988,12 @@ static bool ckr__fold_lengths(ckr__ctx *c, const ckr_schedule *s, double at, dou
             : i == 2 ? k->start / s->a + moved - from
                      : v / s->a;
         if (fabs(v - rint(v)) <= 1e-9 * (1 + fabs(v))) v = rint(v);
-        if (!ckr__node_set(c, params, keys[i], ckr__sw_number(c, v))) return false;
+        ckr__node_set(c, params, keys[i], ckr__sw_number(c, v));
     }
-    return true;
 }
 
 /* The floor as a part of base LRs that have changed. */
-static bool ckr__fold_floor(ckr__ctx *c, const ckr_schedule *s, double base, ckr_node *params)
+static void ckr__fold_floor(ckr__ctx *c, const ckr_schedule *s, double base, ckr_node *params)
 {
     const ckr_lane *l = &s->lanes[0];
     const double low = l->q + l->p * ckr__sched_floor(s->curve, l), ratio = low / base;
@@ -20065,11 +20004,10 @@ static bool ckr__fold_floor(ckr__ctx *c, const ckr_schedule *s, double base, ckr
     double v = s->curve->shape == CKR__SH_POLY ? ratio * s->curve->k.top : ratio;
     if (!key || !ckr__finite(v) ||
         fabs(ratio - ckr__sched_floor(s->curve, l) / l->base) <= 1e-15 * ratio)
-        return true;
-    if (!strcmp(key, "min_lr_rate") && ckr__has(params, "min_lr") &&
-        !ckr__node_set(c, params, "min_lr", ckr__node(c, CKR_NODE_NONE)))
-        return false;
-    return ckr__node_set(c, params, key, ckr__node_float(c, v));
+        return;
+    if (!strcmp(key, "min_lr_rate") && ckr__has(params, "min_lr"))
+        ckr__node_set(c, params, "min_lr", ckr__node(c, CKR_NODE_NONE));
+    ckr__node_set(c, params, key, ckr__node_float(c, v));
 }
 
 /* One candidate: the schedule with arguments, base LRs and a clock that has `at` less. NULL: none,
@@ -20086,8 +20024,8 @@ static ckr_schedule *ckr__fold_try(ckr__ctx *c, const ckr_schedule *s, double at
     for (i = 0; i < s->n_lanes; i++)
         bases[i] = s->ramp_len > 0 ? s->lanes[i].ramp_to
                                    : s->lanes[i].q + s->lanes[i].p * s->lanes[i].base;
-    if (!ckr__fold_lengths(c, s, at, warm, params) || !ckr__fold_floor(c, s, bases[0], params))
-        return NULL;
+    ckr__fold_lengths(c, s, at, warm, params);
+    ckr__fold_floor(c, s, bases[0], params);
     r = ckr__sched_build(c, s->kind, params, bases, s->n_lanes, &x);
     if (r == CKR_E_ARG) ckr__sched_forgive(c);
     if (r != CKR_OK) return NULL;
@@ -20270,14 +20208,14 @@ static ckr_node *ckr__retick_params(ckr__retick *k, const ckr_node *params)
     ckr_node *d = ckr__node(k->c, CKR_NODE_DICT);
     uint64_t i;
     size_t j;
-    for (i = 0; d && params && i < params->count; i++) {
+    for (i = 0; i < ckr__dict_n(params); i++) {
         ckr_node *key = params->u.items[2 * i], *v = ckr__dict_at(params, i);
         const char *s = ckr_node_str(key);
         double x;
         for (j = 0; s && j < sizeof keys / sizeof *keys && strcmp(s, keys[j]) != 0; j++) {}
         if (s && j < sizeof keys / sizeof *keys && ckr_node_f64(v, &x))
             v = ckr__sw_number(k->c, ckr__retick_len(k, x));       /* a function takes any */
-        if (!ckr__node_pair(k->c, d, key, v)) return NULL;
+        ckr__node_pair(k->c, d, key, v);
     }
     return d;
 }
@@ -20308,7 +20246,7 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
     if (curve && !ckr__retick_curve(&k, curve, 0)) return NULL;
     x->params = ckr__retick_params(&k, s->params);
     if (rounded) *rounded = k.rounded;
-    return x->params ? x : NULL;
+    return ckr__failed(c) ? NULL : x;
 }
 
 /* >>rng ----------------------------------------------------------------------- */
