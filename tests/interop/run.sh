@@ -61,6 +61,7 @@ rc=0
 "$py" tests/interop/check.py "$@" || rc=1
 [ $# -ne 0 ] || "$py" tests/interop/shards.py ./ckptresume || rc=1
 [ $# -ne 0 ] || "$py" tests/interop/matrix.py ./ckptresume || rc=1
+[ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/dist.py ./ckptresume || rc=1
 corpus=${CORPUS:-../shared/corpus}
 if [ $# -eq 0 ] && [ -n "${CI:-}" ] && [ ! -d "$corpus/dcp/make" ]; then
     echo "$corpus/dcp is not there"
