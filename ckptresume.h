@@ -5316,6 +5316,25 @@ static bool ckr__name_in(const char *forms, const char *name)
     return false;
 }
 
+/* Behind the word at p, and the space there. */
+static const char *ckr__word_next(const char *p)
+{
+    p += strcspn(p, " ");
+    return p + (*p == ' ');
+}
+
+/* Is it one of the words, blanks between? */
+static bool ckr__word_in(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+    const char *p = words;
+    while (p && n && (p = strstr(p, word)) != NULL) {
+        if ((p == words || p[-1] == ' ') && (p[n] == ' ' || !p[n])) return true;
+        p++;
+    }
+    return false;
+}
+
 /* >>json ---------------------------------------------------------------------- */
 /* RFC 8259, strictly: UTF-8 without a byte order mark, one value, no comment, no trailing comma, no
    leading zero, no lone surrogate, no key twice. Numbers without fraction and exponent are integers
@@ -16713,8 +16732,7 @@ static uint8_t ckr__sp_choice(ckr__sbuild *b, const char *key, const char *none,
     while (v && *p) {
         const size_t len = strcspn(p, "=");
         if (strlen(v) == len && !memcmp(v, p, len)) return (uint8_t)strtol(p + len + 1, NULL, 10);
-        p += strcspn(p, " ");
-        p += *p == ' ';
+        p = ckr__word_next(p);
     }
     ckr__sp_fail(b, key, "%s must be one of those of %s, it is %s", key, names, v ? v : "no text");
     return 0;
@@ -17080,46 +17098,49 @@ static void ckr__build_pieces(ckr__sbuild *b)
     if (ckr__sp_choice(b, "end", "floor", "floor=0 extrap=1")) c->flags |= CKR__CF_EXTRAP;
 }
 
+/* Torch's parameters that are one number each, in the order of its state dicts: the class, its key,
+   where the curve has it, the default. */
+enum { CKR__TN_INT = 1,        /* a whole number                                         */
+       CKR__TN_POSITIVE = 2,
+       CKR__TN_PLAIN = 4 };    /* written as an integer where it is one                  */
+
+static const struct { uint8_t kind, how; uint16_t at; const char *key; double none; }
+    ckr__torch_numbers[] = {
+#define CKR__TN(kind, how, field, key, none)                                                      \
+    { CKR__CV_##kind, how, offsetof(ckr__curve_nums, field), key, none }
+    CKR__TN(STEP, 7, decay, "step_size", 0),       CKR__TN(STEP, 0, power, "gamma", 0.1),
+    CKR__TN(MULTISTEP, 0, power, "gamma", 0.1),    CKR__TN(EXP, 0, power, "gamma", 0.1),
+    CKR__TN(CONSTANT, 0, from, "factor", 1.0 / 3), CKR__TN(CONSTANT, 4, decay, "total_iters", 5),
+    CKR__TN(LINEAR, 0, from, "start_factor", 1.0 / 3), CKR__TN(LINEAR, 0, top, "end_factor", 1),
+    CKR__TN(LINEAR, 4, decay, "total_iters", 5),   CKR__TN(POLY, 4, decay, "total_iters", 5),
+    CKR__TN(POLY, 0, power, "power", 1),           CKR__TN(COSINE, 6, decay, "T_max", 0),
+    CKR__TN(RESTARTS, 7, decay, "T_0", 0),         CKR__TN(RESTARTS, 5, power, "T_mult", 1),
+    CKR__TN(SWA, 5, decay, "anneal_epochs", 10)
+#undef CKR__TN
+};
+#define CKR__TORCH_NUMBERS (sizeof ckr__torch_numbers / sizeof *ckr__torch_numbers)
+
 /* The parameters of torch's schedulers that hold no others. */
 static void ckr__build_torch(ckr__sbuild *b)
 {
-    ckr__curve_nums *k = &b->curve->k;
-    switch (b->row->kind) {
-    case CKR__CV_STEP:
-        k->decay = ckr__sp_i(b, "step_size", 0);
-        ckr__sp_positive(b, "step_size", k->decay);
-        k->power = ckr__sp_f(b, "gamma", 0.1);
-        break;
-    case CKR__CV_EXP:
-    case CKR__CV_MULTISTEP: k->power = ckr__sp_f(b, "gamma", 0.1); break;
-    case CKR__CV_CONSTANT:
-        k->from = ckr__sp_f(b, "factor", 1.0 / 3);
-        k->decay = ckr__sp_f(b, "total_iters", 5);
-        break;
-    case CKR__CV_LINEAR:
-        k->from = ckr__sp_f(b, "start_factor", 1.0 / 3);
-        k->top = ckr__sp_f(b, "end_factor", 1);
-        k->decay = ckr__sp_f(b, "total_iters", 5);
-        break;
-    case CKR__CV_POLY:
-        k->power = ckr__sp_f(b, "power", 1);
-        k->decay = ckr__sp_f(b, "total_iters", 5);
-        break;
-    case CKR__CV_COSINE:
-    case CKR__CV_RESTARTS:
-        k->decay = b->row->kind == CKR__CV_COSINE ? ckr__sp_f(b, "T_max", 0)
-                                                  : ckr__sp_i(b, "T_0", 0);
-        k->power = ckr__sp_i(b, "T_mult", 1);
-        ckr__sp_positive(b, b->row->kind == CKR__CV_COSINE ? "T_max" : "T_0", k->decay);
-        if (k->power < 1) ckr__sp_fail(b, "T_mult", "T_mult must be at least 1");
-        CKR__LANE(b, "eta_min", 0, min);
-        break;
-    default:                                                               /* CV_SWA    */
-        k->decay = ckr__sp_i(b, "anneal_epochs", 10);
-        b->curve->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
-        CKR__LANE(b, "swa_lr", 0, min);
-        break;
+    const uint8_t kind = b->row->kind;
+    size_t i;
+    for (i = 0; i < CKR__TORCH_NUMBERS; i++) {
+        const char *key = ckr__torch_numbers[i].key;
+        const uint8_t how = ckr__torch_numbers[i].how;
+        double v = ckr__torch_numbers[i].none;
+        if (ckr__torch_numbers[i].kind != kind) continue;
+        v = how & CKR__TN_INT ? ckr__sp_i(b, key, v) : ckr__sp_f(b, key, v);
+        if (how & CKR__TN_POSITIVE) ckr__sp_positive(b, key, v);
+        memcpy((char *)&b->curve->k + ckr__torch_numbers[i].at, &v, sizeof v);
     }
+    if (kind == CKR__CV_COSINE) b->curve->k.power = 1;
+    if (kind == CKR__CV_RESTARTS && b->curve->k.power < 1)
+        ckr__sp_fail(b, "T_mult", "T_mult must be at least 1");
+    if (kind == CKR__CV_COSINE || kind == CKR__CV_RESTARTS) CKR__LANE(b, "eta_min", 0, min);
+    if (kind != CKR__CV_SWA) return;
+    b->curve->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
+    CKR__LANE(b, "swa_lr", 0, min);
 }
 
 static void ckr__build_cyclic(ckr__sbuild *b)
@@ -17239,38 +17260,40 @@ static const ckr__skind *ckr__skind_of(const char *kind)
     return ckr__skind_find(kind, at, name, strlen(name));
 }
 
+static bool ckr__key_known(const ckr__skind *row, const ckr_node *key)
+{
+    const char *p = row->keys, *s = ckr_node_str(key);
+    while (s && *p) {
+        const size_t n = strcspn(p, ":");
+        if (key->count == n && !memcmp(p, s, n)) return true;
+        p = ckr__word_next(p);
+    }
+    return false;
+}
+
 /* Every key must be known; each one that must be there is. */
 static void ckr__build_check_keys(ckr__sbuild *b)
 {
-    const char *p = b->row->keys;
+    const char *p;
     uint64_t i;
     for (i = 0; i < b->params->count && !ckr__failed(b->c); i++) {
         const ckr_node *key = b->params->u.items[2 * i];
         const char *s = ckr_node_str(key);
-        for (p = b->row->keys; s && *p;) {
-            const size_t n = strcspn(p, ":");
-            if (key->count == n && !memcmp(s, p, n)) break;
-            p += strcspn(p, " ");
-            p += *p == ' ';
-        }
-        if (s && (*p || !strcmp(s, "kind"))) continue;
+        if (ckr__key_known(b->row, key) || (s && !strcmp(s, "kind"))) continue;
         ckr__sp_fail(b, s ? s : "", "there is no key %.60s; known are %s", s ? s : "of that type",
                      b->row->keys);
         ckr__remedy(b->c->err, b->c->err->code,
                     "name:type, i integer, f number, s text, b true or false, v number or [one "
                     "per group]; ! must be given");
     }
-    for (p = b->row->keys; *p && !ckr__failed(b->c);) {
-        const size_t n = strcspn(p, ":"), len = strcspn(p, " ");
+    for (p = b->row->keys; *p && !ckr__failed(b->c); p = ckr__word_next(p)) {
+        const size_t n = strcspn(p, ":");
         char key[40];
-        if (p[len - 1] == '!' && n < sizeof key) {
-            memcpy(key, p, n);
-            key[n] = 0;
-            if (!ckr__sp_get(b, key))
-                ckr__sp_fail(b, key, "%s is missing; known are %s", key, b->row->keys);
-        }
-        p += len;
-        p += *p == ' ';
+        if (p[strcspn(p, " ") - 1] != '!' || n >= sizeof key) continue;
+        memcpy(key, p, n);
+        key[n] = 0;
+        if (!ckr__sp_get(b, key))
+            ckr__sp_fail(b, key, "%s is missing; known are %s", key, b->row->keys);
     }
 }
 
@@ -18321,120 +18344,101 @@ static ckr_node *ckr__sw_lr(const ckr__swrite *w)
 
 static bool ckr__sw_put(const ckr__swrite *w, ckr_node *d, const char *key, ckr_node *v)
 {
-    return d && v && ckr__node_pair(w->c, d, ckr__node_str(w->c, key), v);
+    return ckr__node_pair(w->c, d, ckr__node_str(w->c, key), v);
 }
 
-static bool ckr__sw_num(const ckr__swrite *w, ckr_node *d, const char *key, double v)
-{
-    return ckr__sw_put(w, d, key, ckr__sw_number(w->c, v));
-}
-
-static bool ckr__sw_float(const ckr__swrite *w, ckr_node *d, const char *key, double v)
-{
-    return ckr__sw_put(w, d, key, ckr__node_float(w->c, v));
-}
-
-static bool ckr__sw_phases(const ckr__swrite *w, const ckr__curve *c, ckr_node *d)
+static ckr_node *ckr__sw_phases(const ckr__swrite *w, const ckr__curve *c)
 {
     static const char *const lr[] = { "initial_lr", "max_lr", "min_lr" },
                       *const mom[] = { "base_momentum", "max_momentum" };
-    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST), *p;
+    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
     uint32_t i;
     for (i = 0; i < c->n_list; i++) {
         const unsigned code = (unsigned)c->val[i];
-        p = i + 1 == c->n_list ? ckr__sw_number(w->c, c->at[i]) : ckr__node_float(w->c, c->at[i]);
+        ckr_node *end = i + 1 == c->n_list ? ckr__sw_number(w->c, c->at[i])
+                                           : ckr__node_float(w->c, c->at[i]);
         ckr__node_push(w->c, list,
-                       ckr__node_dict(w->c, "end_step", p,
+                       ckr__node_dict(w->c, "end_step", end,
                                       "start_lr", ckr__node_str(w->c, lr[code % 3]),
                                       "end_lr", ckr__node_str(w->c, lr[code / 3 % 3]),
                                       "start_momentum", ckr__node_str(w->c, mom[code / 9 % 2]),
                                       "end_momentum", ckr__node_str(w->c, mom[code / 18 % 2]),
                                       NULL));
     }
-    return ckr__sw_put(w, d, "_schedule_phases", list);
+    return list;
 }
 
-static bool ckr__sw_milestones(const ckr__swrite *w, const ckr__curve *c, ckr_node *d)
+static ckr_node *ckr__sw_milestones(const ckr__swrite *w, const ckr__curve *c)
 {
     ckr_node *counter = ckr__node(w->c, CKR_NODE_COUNTER);
     uint32_t i;
     for (i = 0; i < c->n_list; i++)
         ckr__node_pair(w->c, counter, ckr__node_int(w->c, (int64_t)c->at[i]),
                        ckr__node_int(w->c, (int64_t)c->val[i]));
-    return ckr__sw_put(w, d, "milestones", counter);
+    return counter;
 }
 
-static bool ckr__sw_cyclic(const ckr__swrite *w, const ckr__curve *c, ckr_node *d)
+static ckr_node *ckr__sw_cyclic(const ckr__swrite *w, const ckr__curve *c)
 {
-    const char *mode = c->shape == CKR__SH_EXP2   ? "triangular2"
-                       : c->shape == CKR__SH_POLY ? "exp_range"
-                                                  : "triangular";
-    const bool cycles = (c->flags & CKR__CF_MOMENTUM) != 0;
-    bool ok = ckr__sw_put(w, d, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr_lane, max))) &&
-              ckr__sw_float(w, d, "total_size", c->k.total) &&
-              ckr__sw_float(w, d, "step_ratio", c->k.start) &&
-              ckr__sw_put(w, d, "mode", ckr__node_str(w->c, mode)) &&
-              ckr__sw_float(w, d, "gamma", c->k.power) &&
-              ckr__sw_put(w, d, "scale_mode",
-                          ckr__node_str(w->c, c->shape == CKR__SH_POLY ? "iterations" : "cycle")) &&
-              ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles));
-    if (!ok || !cycles) return ok;
-    return ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1)) &&
-           ckr__sw_put(w, d, "base_momentums",
-                       ckr__sw_lanes(w, NULL, offsetof(ckr_lane, base_momentum))) &&
-           ckr__sw_put(w, d, "max_momentums",
-                       ckr__sw_lanes(w, NULL, offsetof(ckr_lane, max_momentum)));
+    const bool cycles = (c->flags & CKR__CF_MOMENTUM) != 0, poly = c->shape == CKR__SH_POLY;
+    const char *mode = c->shape == CKR__SH_EXP2 ? "triangular2" : poly ? "exp_range" : "triangular";
+    ckr_node *d = ckr__node_dict(
+        w->c, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr_lane, max)),
+        "total_size", ckr__node_float(w->c, c->k.total),
+        "step_ratio", ckr__node_float(w->c, c->k.start), "mode", ckr__node_str(w->c, mode),
+        "gamma", ckr__node_float(w->c, c->k.power),
+        "scale_mode", ckr__node_str(w->c, poly ? "iterations" : "cycle"),
+        "cycle_momentum", ckr__node_bool(w->c, cycles), NULL);
+    if (!cycles) return d;
+    ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
+    ckr__sw_put(w, d, "base_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr_lane, base_momentum)));
+    ckr__sw_put(w, d, "max_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr_lane, max_momentum)));
+    return d;
 }
 
-static bool ckr__sw_onecycle(const ckr__swrite *w, const ckr__curve *c, ckr_node *d)
+static ckr_node *ckr__sw_onecycle(const ckr__swrite *w, const ckr__curve *c, const char *anneal)
 {
     const bool cycles = (c->flags & CKR__CF_MOMENTUM) != 0;
-    return ckr__sw_num(w, d, "total_steps", c->k.total) && ckr__sw_phases(w, c, d) &&
-           ckr__sw_put(w, d, "_anneal_func_type",
-                       ckr__node_str(w->c, c->shape == CKR__SH_LINEAR ? "linear" : "cos")) &&
-           ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles)) &&
-           (!cycles || ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1)));
+    ckr_node *d = ckr__node_dict(w->c, "total_steps", ckr__sw_number(w->c, c->k.total),
+                                 "_schedule_phases", ckr__sw_phases(w, c),
+                                 "_anneal_func_type", ckr__node_str(w->c, anneal),
+                                 "cycle_momentum", ckr__node_bool(w->c, cycles), NULL);
+    if (cycles) ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
+    return d;
 }
 
-/* The keys that only this class has, in torch's order and from the curve's numbers. */
-static bool ckr__sw_own(const ckr__swrite *w, const ckr__curve *c, int64_t epoch, ckr_node *d)
+/* The keys that only this class has, from the curve's numbers; none for a LambdaLR of another
+   framework. */
+static ckr_node *ckr__sw_own(const ckr__swrite *w, const ckr__curve *c, int64_t epoch)
 {
-    const ckr__curve_nums *k = &c->k;
     const double *lo = c->min, min = w->s->n_lanes ? lo ? lo[0] : w->s->lanes[0].min : 0;
-    double cur = 0, len = k->decay;
-    switch (c->kind) {
-    case CKR__CV_STEP:
-        return ckr__sw_num(w, d, "step_size", k->decay) && ckr__sw_float(w, d, "gamma", k->power);
-    case CKR__CV_MULTISTEP:
-        return ckr__sw_milestones(w, c, d) && ckr__sw_float(w, d, "gamma", k->power);
-    case CKR__CV_CONSTANT:
-        return ckr__sw_float(w, d, "factor", k->from) && ckr__sw_num(w, d, "total_iters", k->decay);
-    case CKR__CV_LINEAR:
-        return ckr__sw_float(w, d, "start_factor", k->from) &&
-               ckr__sw_float(w, d, "end_factor", k->top) &&
-               ckr__sw_num(w, d, "total_iters", k->decay);
-    case CKR__CV_EXP: return ckr__sw_float(w, d, "gamma", k->power);
-    case CKR__CV_POLY:
-        return ckr__sw_num(w, d, "total_iters", k->decay) && ckr__sw_float(w, d, "power", k->power);
-    case CKR__CV_COSINE:
-        return ckr__sw_num(w, d, "T_max", k->decay) && ckr__sw_float(w, d, "eta_min", min);
-    case CKR__CV_RESTARTS:
-        if (epoch > 0) ckr__restart(c, (double)epoch, &cur, &len);
-        return ckr__sw_num(w, d, "T_0", k->decay) && ckr__sw_num(w, d, "T_i", len) &&
-               ckr__sw_num(w, d, "T_mult", k->power) && ckr__sw_float(w, d, "eta_min", min) &&
-               ckr__sw_num(w, d, "T_cur", cur);
-    case CKR__CV_ONECYCLE: return ckr__sw_onecycle(w, c, d);
-    case CKR__CV_CYCLIC:   return ckr__sw_cyclic(w, c, d);
-    case CKR__CV_SWA:
-        return ckr__sw_put(w, d, "_anneal_strategy",
-                           ckr__node_str(w->c, c->shape == CKR__SH_LINEAR ? "linear" : "cos")) &&
-               ckr__sw_num(w, d, "anneal_epochs", k->decay);
-    default: return true;                               /* LambdaLR of another framework     */
+    const char *anneal = c->shape == CKR__SH_LINEAR ? "linear" : "cos";
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    double cur = 0, len = c->k.decay, v;
+    size_t i;
+    if (c->kind == CKR__CV_ONECYCLE) return ckr__sw_onecycle(w, c, anneal);
+    if (c->kind == CKR__CV_CYCLIC) return ckr__sw_cyclic(w, c);
+    if (c->kind == CKR__CV_MULTISTEP) ckr__sw_put(w, d, "milestones", ckr__sw_milestones(w, c));
+    if (c->kind == CKR__CV_SWA)
+        ckr__sw_put(w, d, "_anneal_strategy", ckr__node_str(w->c, anneal));
+    for (i = 0; i < CKR__TORCH_NUMBERS; i++) {
+        if (ckr__torch_numbers[i].kind != c->kind) continue;
+        memcpy(&v, (const char *)&c->k + ckr__torch_numbers[i].at, sizeof v);
+        ckr__sw_put(w, d, ckr__torch_numbers[i].key,
+                    ckr__torch_numbers[i].how & CKR__TN_PLAIN ? ckr__sw_number(w->c, v)
+                                                              : ckr__node_float(w->c, v));
     }
+    if (c->kind == CKR__CV_COSINE || c->kind == CKR__CV_RESTARTS)
+        ckr__sw_put(w, d, "eta_min", ckr__node_float(w->c, min));
+    if (c->kind != CKR__CV_RESTARTS) return d;
+    if (epoch > 0) ckr__restart(c, (double)epoch, &cur, &len);
+    ckr__sw_put(w, d, "T_i", ckr__sw_number(w->c, len));
+    ckr__sw_put(w, d, "T_cur", ckr__sw_number(w->c, cur));
+    return d;
 }
 
 /* lr_lambdas of a schedule that torch runs as a LambdaLR: partials have a dict, functions None. */
-static bool ckr__sw_lambdas(const ckr__swrite *w, ckr_node *d)
+static ckr_node *ckr__sw_lambdas(const ckr__swrite *w)
 {
     const bool plain = !strncmp(w->s->kind, "diffusers", 9) ||
                        !strcmp(w->s->kind, "transformers:constant");
@@ -18442,23 +18446,23 @@ static bool ckr__sw_lambdas(const ckr__swrite *w, ckr_node *d)
     uint64_t i;
     for (i = 0; i < w->n; i++)
         ckr__node_push(w->c, list, ckr__node(w->c, plain ? CKR_NODE_NONE : CKR_NODE_DICT));
-    return ckr__sw_put(w, d, "lr_lambdas", list);
+    return list;
 }
 
 /* A state as if torch had made it; `epoch` is the scheduler's own clock. */
-static bool ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_t epoch, ckr_node *d)
+static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_t epoch)
 {
-    const double *base = c->base;
-    return ckr__sw_own(w, c, epoch, d) &&
-           ckr__sw_put(w, d, "base_lrs", ckr__sw_lanes(w, base, offsetof(ckr_lane, base))) &&
-           ckr__sw_num(w, d, "last_epoch", (double)epoch) &&
-           ckr__sw_num(w, d, "_step_count", epoch < 0 ? 1 : (double)epoch + 1) &&
-           ckr__sw_put(w, d, "_is_initial", ckr__node_bool(w->c, false)) &&
-           ckr__sw_put(w, d, "_get_lr_called_within_step", ckr__node_bool(w->c, false)) &&
-           ckr__sw_put(w, d, "_last_lr", ckr__sw_lr(w)) &&
-           (ckr__is_torch(c->kind) || ckr__sw_lambdas(w, d)) &&
-           (c->kind != CKR__CV_CYCLIC ||
-            ckr__sw_put(w, d, "_scale_fn_custom", ckr__node(w->c, CKR_NODE_NONE)));
+    ckr_node *d = ckr__sw_own(w, c, epoch);
+    ckr__sw_put(w, d, "base_lrs", ckr__sw_lanes(w, c->base, offsetof(ckr_lane, base)));
+    ckr__sw_put(w, d, "last_epoch", ckr__node_int(w->c, epoch));
+    ckr__sw_put(w, d, "_step_count", ckr__node_int(w->c, epoch < 0 ? 1 : epoch + 1));
+    ckr__sw_put(w, d, "_is_initial", ckr__node_bool(w->c, false));
+    ckr__sw_put(w, d, "_get_lr_called_within_step", ckr__node_bool(w->c, false));
+    ckr__sw_put(w, d, "_last_lr", ckr__sw_lr(w));
+    if (!ckr__is_torch(c->kind)) ckr__sw_put(w, d, "lr_lambdas", ckr__sw_lambdas(w));
+    if (c->kind == CKR__CV_CYCLIC)
+        ckr__sw_put(w, d, "_scale_fn_custom", ckr__node(w->c, CKR_NODE_NONE));
+    return d;
 }
 
 /* Keys that hold one entry per group, whatever they mean. */
@@ -18476,10 +18480,9 @@ static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
 {
     ckr_node *out = ckr__node(w->c, (ckr_node_kind)list->kind);
     uint64_t i;
-    for (i = 0; i < w->n && list->count; i++) {
-        const uint64_t at = w->from[i] < list->count ? w->from[i] : list->count - 1;
-        ckr__node_push(w->c, out, list->u.items[at]);
-    }
+    for (i = 0; i < w->n && list->count; i++)
+        ckr__node_push(w->c, out,
+                       list->u.items[w->from[i] < list->count ? w->from[i] : list->count - 1]);
     return out;
 }
 
@@ -18531,7 +18534,7 @@ static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const 
             v = ckr__node_int(w->c, count + ckr__sw_ahead(old, "last_epoch"));
         ckr__node_pair(w->c, d, key, v);
     }
-    for (i = 0; !old && i < fresh->count; i++) ckr__node_take(w->c, d, fresh, i);
+    for (i = 0; !old && i < ckr__dict_n(fresh); i++) ckr__node_take(w->c, d, fresh, i);
     return d;
 }
 
@@ -18560,9 +18563,9 @@ static ckr_node *ckr__sw_children(const ckr__swrite *w, const ckr__curve *c, con
                                                    : c->n_children - 1;
     uint32_t i;
     for (i = 0; i < c->n_children; i++)
-        ckr__node_push(w->c, list,
-                       ckr__sw_curve(w, &c->children[i], ckr_node_at(states, i),
-                                     ckr__sw_child_epoch(c, i, epoch), current && i == active));
+        ckr__node_push(w->c, list, ckr__sw_curve(w, &c->children[i], ckr_node_at(states, i),
+                                                 ckr__sw_child_epoch(c, i, epoch),
+                                                 current && i == active));
     return list;
 }
 
@@ -18570,37 +18573,33 @@ static ckr_node *ckr__sw_children(const ckr__swrite *w, const ckr__curve *c, con
 static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const ckr_node *old,
                                int64_t epoch, bool current)
 {
-    ckr_node *fresh = ckr__node(w->c, CKR_NODE_DICT), *list;
+    ckr_node *fresh, *list = ckr__node(w->c, CKR_NODE_LIST);
     uint32_t i;
     if (w->counted) epoch = w->epochs[c->index];
-    if (!c->n_children)
-        return fresh && ckr__sw_fresh(w, c, epoch, fresh) ? ckr__sw_merge(w, old, fresh, current)
-                                                          : NULL;
+    fresh = c->n_children ? ckr__node(w->c, CKR_NODE_DICT) : ckr__sw_fresh(w, c, epoch);
     if (c->kind == CKR__CV_SEQ) {
-        list = ckr__node(w->c, CKR_NODE_LIST);
         for (i = 0; i < c->n_list; i++)
             ckr__node_push(w->c, list, ckr__sw_number(w->c, c->at[i]));
         ckr__sw_put(w, fresh, "_milestones", list);
-        ckr__sw_num(w, fresh, "last_epoch", (double)epoch);
+        ckr__sw_put(w, fresh, "last_epoch", ckr__node_int(w->c, epoch));
     }
-    return ckr__sw_put(w, fresh, "_last_lr", ckr__sw_lr(w)) &&
-                   ckr__sw_put(w, fresh, "_schedulers", ckr__sw_children(w, c, old, epoch, current))
-               ? ckr__sw_merge(w, old, fresh, current)
-               : NULL;
+    if (c->n_children) {
+        ckr__sw_put(w, fresh, "_last_lr", ckr__sw_lr(w));
+        ckr__sw_put(w, fresh, "_schedulers", ckr__sw_children(w, c, old, epoch, current));
+    }
+    return ckr__sw_merge(w, old, fresh, current);
 }
 
 /* The other frameworks' dicts: a counter, or Megatron-LM's own keys. */
 static ckr_node *ckr__sw_counter(const ckr__swrite *w, const char *key, int64_t position)
 {
-    ckr_node *fresh = ckr__node(w->c, CKR_NODE_DICT), *d;
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
     uint64_t i;
-    if (!ckr__sw_num(w, fresh, key, (double)position)) return NULL;
-    if (!w->s->state) return fresh;
-    d = ckr__node(w->c, CKR_NODE_DICT);
-    for (i = 0; i < w->s->state->count; i++) {
+    if (!w->s->state) ckr__sw_put(w, d, key, ckr__node_int(w->c, position));
+    for (i = 0; w->s->state && i < w->s->state->count; i++) {
         ckr_node *k = w->s->state->u.items[2 * i], *v = ckr__dict_at(w->s->state, i);
         const char *s = ckr_node_str(k);
-        if (s && !strcmp(s, key)) v = ckr__sw_number(w->c, (double)position);
+        if (s && !strcmp(s, key)) v = ckr__node_int(w->c, position);
         if (s && ckr__sw_per_group(s) && ckr_node_is_list(v)) v = ckr__sw_resized(w, v);
         if (s && !strcmp(s, "_step_count") && w->moved)
             v = ckr__node_int(w->c, position + 1 + ckr__sw_ahead(w->s->state, key));
@@ -18616,41 +18615,43 @@ static const char *ckr__shape_name(uint8_t shape, const char *names)
     return shape < sizeof all / sizeof *all && *all[shape] ? all[shape] : names;
 }
 
-/* Megatron-LM's own dict; its aliases of older versions would win over these keys, so they go. */
+/* What Megatron-LM's scheduler saves of itself, with the bounds of these groups. */
+static ckr_node *ckr__megatron_state(ckr__ctx *c, const ckr__curve *v, const ckr_lane *l,
+                                     int64_t position)
+{
+    const char *style = v->flags & CKR__CF_WSD ? "WSD" : ckr__shape_name(v->shape, "linear");
+    ckr_node *d = ckr__node_dict(c, "max_lr", ckr__node_float(c, l->max),
+                                 "lr_warmup_steps", ckr__sw_number(c, v->k.warm),
+                                 "num_steps", ckr__node_int(c, position),
+                                 "lr_decay_style", ckr__node_str(c, style),
+                                 "lr_decay_steps", ckr__sw_number(c, v->k.total),
+                                 "min_lr", ckr__node_float(c, l->min), NULL);
+    if (!(v->flags & CKR__CF_WD)) return d;
+    ckr__node_set(c, d, "start_wd", ckr__node_float(c, l->start_wd));
+    ckr__node_set(c, d, "end_wd", ckr__node_float(c, l->end_wd));
+    ckr__node_set(c, d, "wd_incr_style",
+                  ckr__node_str(c, ckr__shape_name(v->wd_shape, "constant")));
+    ckr__node_set(c, d, "wd_incr_steps", ckr__sw_number(c, v->k.end_at));
+    return d;
+}
+
+/* With the other keys of the saved one; aliases of older versions would win over these, so they go.
+   */
 static ckr_node *ckr__sw_megatron(const ckr__swrite *w, int64_t position)
 {
-    static const char *const alias[] = { "start_lr", "warmup_iter", "warmup_steps", "end_iter",
-                                         "decay_steps", "decay_style", "num_iters" };
-    const ckr__curve *c = w->s->curve;
-    const ckr_lane none = w->s->lanes[0], *l = &none;
-    const bool wsd = (c->flags & CKR__CF_WSD) != 0;
-    const ckr_node *top = ckr_node_get(w->s->params, "max_lr"),
-                   *low = ckr_node_get(w->s->params, "min_lr");
-    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
-    double max = l->max, min = l->min;
+    static const char alias[] = "start_lr warmup_iter warmup_steps end_iter decay_steps "
+                                "decay_style num_iters";
+    const ckr_node *was = w->s->state;
+    ckr_lane l = w->s->lanes[0];
+    ckr_node *d;
     uint64_t i;
-    size_t j;
-    ckr_node_f64(top, &max);
-    ckr_node_f64(low, &min);
-    if (!ckr__sw_float(w, d, "max_lr", max) || !ckr__sw_num(w, d, "lr_warmup_steps", c->k.warm) ||
-        !ckr__sw_num(w, d, "num_steps", (double)position) ||
-        !ckr__sw_put(w, d, "lr_decay_style",
-                     ckr__node_str(w->c, wsd ? "WSD" : ckr__shape_name(c->shape, "linear"))) ||
-        !ckr__sw_num(w, d, "lr_decay_steps", c->k.total) || !ckr__sw_float(w, d, "min_lr", min))
-        return NULL;
-    if ((c->flags & CKR__CF_WD) &&
-        (!ckr__sw_float(w, d, "start_wd", l->start_wd) ||
-         !ckr__sw_float(w, d, "end_wd", l->end_wd) ||
-         !ckr__sw_put(w, d, "wd_incr_style",
-                      ckr__node_str(w->c, ckr__shape_name(c->wd_shape, "constant"))) ||
-         !ckr__sw_num(w, d, "wd_incr_steps", c->k.end_at)))
-        return NULL;
-    for (i = 0; w->s->state && i < w->s->state->count; i++) {
-        ckr_node *k = w->s->state->u.items[2 * i];
-        const char *s = ckr_node_str(k);
-        for (j = 0; s && j < sizeof alias / sizeof *alias; j++) if (!strcmp(s, alias[j])) break;
-        if (s && (j < sizeof alias / sizeof *alias || ckr__has(d, s))) continue;
-        ckr__node_take(w->c, d, w->s->state, i);
+    ckr_node_f64(ckr_node_get(w->s->params, "max_lr"), &l.max);
+    ckr_node_f64(ckr_node_get(w->s->params, "min_lr"), &l.min);
+    d = ckr__megatron_state(w->c, w->s->curve, &l, position);
+    for (i = 0; i < ckr__dict_n(was); i++) {
+        const char *key = ckr__dict_key(was, i);
+        if (!key || (!ckr__word_in(alias, key) && !ckr__has(d, key)))
+            ckr__node_take(w->c, d, was, i);
     }
     return d;
 }
@@ -18733,7 +18734,7 @@ static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, con
     e = w.moved ? ckr__sw_count(&w, position) : CKR_OK;
     if (e != CKR_OK) return e;
     *out = ckr__sw_root(&w, position);
-    return *out ? c->err->code : ckr__oom(c);
+    return c->err->code;
 }
 
 /* >>schedule.node ------------------------------------------------------------- */
@@ -18783,84 +18784,78 @@ static ckr_node *ckr__sn_array(ckr__ctx *c, const void *first, uint64_t n, size_
     return list;
 }
 
-static bool ckr__sn_put(ckr__ctx *c, ckr_node *d, const char *key, ckr_node *v)
-{
-    return d && v && ckr__node_pair(c, d, ckr__node_str(c, key), v);
-}
-
-static bool ckr__sn_own(ckr__ctx *c, ckr_node *d, const char *key, const double *v, uint64_t n)
-{
-    return !v || ckr__sn_put(c, d, key, ckr__sn_array(c, v, n, sizeof *v, true));
-}
-
 /* Recursion is bounded by CKR__SCHED_DEPTH. */
 static ckr_node *ckr__sn_curve(ckr__ctx *c, const ckr__curve *v, uint64_t lanes)
 {
     const uint8_t shapes[4] = { v->shape, v->warm_shape, v->wd_shape, v->flags };
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *list = ckr__node(c, CKR_NODE_LIST), *children;
+    static const char *const keys[3] = { "base", "min", "max" };
+    const double *const own[3] = { v->base, v->min, v->max };
+    const size_t one = sizeof(double);
+    ckr_node *d, *list = ckr__node(c, CKR_NODE_LIST), *children;
     uint32_t i;
     for (i = 0; i < 4; i++) ckr__node_push(c, list, ckr__node_int(c, shapes[i]));
-    if (!ckr__sn_put(c, d, "kind", ckr__node_str(c, ckr__curve_names[v->kind])) ||
-        !ckr__sn_put(c, d, "shapes", list) ||
-        !ckr__sn_put(c, d, "numbers",
-                     ckr__sn_array(c, &v->k, CKR__CURVE_NUMS, sizeof(double), false)) ||
-        !ckr__sn_put(c, d, "at", ckr__sn_array(c, v->at, v->n_list, sizeof(double), false)) ||
-        !ckr__sn_put(c, d, "val", ckr__sn_array(c, v->val, v->n_list, sizeof(double), false)) ||
-        !ckr__sn_put(c, d, "epoch", ckr__node_int(c, v->epoch)) ||
-        !ckr__sn_put(c, d, "t_cur", ckr__node_int(c, v->t_cur)) ||
-        !ckr__sn_put(c, d, "t_i", ckr__node_int(c, v->t_i)) ||
-        !ckr__sn_own(c, d, "base", v->base, lanes) || !ckr__sn_own(c, d, "min", v->min, lanes) ||
-        !ckr__sn_own(c, d, "max", v->max, lanes))
-        return NULL;
+    d = ckr__node_dict(c, "kind", ckr__node_str(c, ckr__curve_names[v->kind]), "shapes", list,
+                       "numbers", ckr__sn_array(c, &v->k, CKR__CURVE_NUMS, one, false),
+                       "at", ckr__sn_array(c, v->at, v->n_list, one, false),
+                       "val", ckr__sn_array(c, v->val, v->n_list, one, false),
+                       "epoch", ckr__node_int(c, v->epoch), "t_cur", ckr__node_int(c, v->t_cur),
+                       "t_i", ckr__node_int(c, v->t_i), NULL);
+    for (i = 0; i < 3; i++)
+        if (own[i]) ckr__node_set(c, d, keys[i], ckr__sn_array(c, own[i], lanes, one, true));
     if (!v->n_children) return d;
     children = ckr__node(c, CKR_NODE_LIST);
     for (i = 0; i < v->n_children; i++)
         ckr__node_push(c, children, ckr__sn_curve(c, &v->children[i], lanes));
-    return ckr__sn_put(c, d, "children", children) ? d : NULL;
+    return ckr__node_set(c, d, "children", children) ? d : NULL;
 }
 
-static ckr_node *ckr__sn_lanes(ckr__ctx *c, const ckr_schedule *s)
-{
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
-    size_t i;
-    for (i = 0; i < CKR__LANE_FIELDS; i++)
-        ckr__sn_put(c, d, ckr__lane_names[i],
-                    ckr__sn_array(c, (const char *)s->lanes + i * sizeof(double), s->n_lanes,
-                                  sizeof *s->lanes, true));
-    return d;
-}
+static const struct { const char *key; size_t at; } ckr__sn_maps[] = {
+    { "rate", offsetof(ckr_schedule, rate) },       { "offset", offsetof(ckr_schedule, offset) },
+    { "a", offsetof(ckr_schedule, a) },             { "b", offsetof(ckr_schedule, b) },
+    { "t0", offsetof(ckr_schedule, t0) },           { "hold", offsetof(ckr_schedule, hold) },
+    { "ramp_at", offsetof(ckr_schedule, ramp_at) }, { "ramp_len", offsetof(ckr_schedule, ramp_len) }
+}, ckr__sn_flags[] = {
+    { "opaque", offsetof(ckr_schedule, opaque) },
+    { "recurrent", offsetof(ckr_schedule, recurrent) },
+    { "anchored", offsetof(ckr_schedule, anchored) }, { "clamp", offsetof(ckr_schedule, clamp) },
+    { "beta1", offsetof(ckr_schedule, beta1) }
+};
+#define CKR__SN_MAPS (sizeof ckr__sn_maps / sizeof *ckr__sn_maps)
+#define CKR__SN_FLAGS (sizeof ckr__sn_flags / sizeof *ckr__sn_flags)
 
 /* NULL: out of memory, c->err says so. A schedule with a callback cannot be kept: NULL too. */
 static ckr_node *ckr__sched_node(ckr__ctx *c, const ckr_schedule *s)
 {
-    const bool flags[6] = { s->opaque, s->recurrent, s->anchored,
-                            s->clamp,  s->beta1,     s->curve != NULL };
-    static const char *const names[6] = { "opaque", "recurrent", "anchored",
-                                          "clamp",  "beta1",     "known" };
-    const double maps[8] = { s->rate, s->offset, s->a,       s->b,
-                             s->t0,   s->hold,   s->ramp_at, s->ramp_len };
-    static const char *const keys[8] = { "rate", "offset", "a",       "b",
-                                         "t0",   "hold",   "ramp_at", "ramp_len" };
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    const char *raw = (const char *)s;
+    ckr_node *d, *lanes = ckr__node(c, CKR_NODE_DICT);
     size_t i;
+    double v;
     if (s->curve && s->curve->kind == CKR__CV_USER) {
         ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, NULL,
                   "a schedule that is a callback cannot be written to a file");
         return NULL;
     }
-    if (!ckr__sn_put(c, d, "format", ckr__node_str(c, CKR__SCHED_FORMAT)) ||
-        !ckr__sn_put(c, d, "kind", ckr__node_str(c, s->kind)) ||
-        !ckr__sn_put(c, d, "clock", ckr__node_str(c, s->clock)) ||
-        !ckr__sn_put(c, d, "position", ckr__node_int(c, s->position)) ||
-        (s->every && !ckr__sn_put(c, d, "every", ckr__node_int(c, s->every))) ||
-        !ckr__sn_put(c, d, "lanes_count", ckr__node_int(c, (int64_t)s->n_lanes)) ||
-        (s->reason && !ckr__sn_put(c, d, "reason", ckr__node_str(c, s->reason))) ||
-        (s->params && !ckr__sn_put(c, d, "params", s->params)))
-        return NULL;
-    for (i = 0; i < 6; i++) ckr__sn_put(c, d, names[i], ckr__node_bool(c, flags[i]));
-    for (i = 0; i < 8; i++) ckr__sn_put(c, d, keys[i], ckr__sn_double(c, maps[i]));
-    ckr__sn_put(c, d, "lanes", ckr__sn_lanes(c, s));
-    if (s->curve) ckr__sn_put(c, d, "curve", ckr__sn_curve(c, s->curve, s->n_lanes));
+    d = ckr__node_dict(c, "format", ckr__node_str(c, CKR__SCHED_FORMAT),
+                       "kind", ckr__node_str(c, s->kind), "clock", ckr__node_str(c, s->clock),
+                       "position", ckr__node_int(c, s->position), NULL);
+    if (s->every) ckr__node_set(c, d, "every", ckr__node_int(c, s->every));
+    ckr__node_set(c, d, "lanes_count", ckr__node_int(c, (int64_t)s->n_lanes));
+    if (s->reason) ckr__node_set(c, d, "reason", ckr__node_str(c, s->reason));
+    if (s->params) ckr__node_set(c, d, "params", s->params);
+    for (i = 0; i < CKR__SN_FLAGS; i++)
+        ckr__node_set(c, d, ckr__sn_flags[i].key,
+                      ckr__node_bool(c, *(const bool *)(raw + ckr__sn_flags[i].at)));
+    ckr__node_set(c, d, "known", ckr__node_bool(c, s->curve != NULL));
+    for (i = 0; i < CKR__SN_MAPS; i++) {
+        memcpy(&v, raw + ckr__sn_maps[i].at, sizeof v);
+        ckr__node_set(c, d, ckr__sn_maps[i].key, ckr__sn_double(c, v));
+    }
+    for (i = 0; i < CKR__LANE_FIELDS; i++)
+        ckr__node_set(c, lanes, ckr__lane_names[i],
+                      ckr__sn_array(c, (const char *)s->lanes + i * sizeof v, s->n_lanes,
+                                    sizeof *s->lanes, true));
+    ckr__node_set(c, d, "lanes", lanes);
+    if (s->curve) ckr__node_set(c, d, "curve", ckr__sn_curve(c, s->curve, s->n_lanes));
     return ckr__failed(c) ? NULL : d;
 }
 
@@ -18967,17 +18962,6 @@ static bool ckr__sn_flag(const ckr_node *d, const char *key)
     return ckr_node_i64(ckr_node_get(d, key), &v) && v != 0;
 }
 
-static bool ckr__sn_maps(const ckr_node *d, ckr_schedule *s)
-{
-    return ckr__sn_get(ckr_node_get(d, "rate"), &s->rate) &&
-           ckr__sn_get(ckr_node_get(d, "offset"), &s->offset) &&
-           ckr__sn_get(ckr_node_get(d, "a"), &s->a) && ckr__sn_get(ckr_node_get(d, "b"), &s->b) &&
-           ckr__sn_get(ckr_node_get(d, "t0"), &s->t0) &&
-           ckr__sn_get(ckr_node_get(d, "hold"), &s->hold) &&
-           ckr__sn_get(ckr_node_get(d, "ramp_at"), &s->ramp_at) &&
-           ckr__sn_get(ckr_node_get(d, "ramp_len"), &s->ramp_len) && s->hold >= 0;
-}
-
 /* The inverse of ckr__sched_node. */
 static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_schedule **out)
 {
@@ -18997,7 +18981,13 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
          ckr_node_i64(ckr_node_get(d, "lanes_count"), &n) && n >= 0 && n <= (int64_t)1 << 22;
     s = ok ? ckr__sched_new(c, NULL, (uint64_t)n) : NULL;
     if (ok && !s) return ckr__oom(c);
-    ok = ok && ckr_node_i64(ckr_node_get(d, "position"), &s->position) && ckr__sn_maps(d, s);
+    ok = ok && ckr_node_i64(ckr_node_get(d, "position"), &s->position);
+    for (i = 0; ok && i < CKR__SN_MAPS; i++)
+        ok = ckr__sn_read(ckr_node_get(d, ckr__sn_maps[i].key), (char *)s + ckr__sn_maps[i].at, 1,
+                          sizeof(double));
+    for (i = 0; ok && i < CKR__SN_FLAGS; i++)
+        *(bool *)((char *)s + ckr__sn_flags[i].at) = ckr__sn_flag(d, ckr__sn_flags[i].key);
+    ok = ok && s->hold >= 0;
     for (i = 0; ok && i < CKR__LANE_FIELDS; i++)
         ok = ckr__sn_read(ckr_node_get(lanes, ckr__lane_names[i]),
                           (char *)s->lanes + i * sizeof(double), s->n_lanes, sizeof *s->lanes);
@@ -19014,11 +19004,6 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
     s->reason = ckr__strdup(c, reason);
     s->params = (ckr_node *)(uintptr_t)params;
     s->curve = curve;
-    s->opaque = ckr__sn_flag(d, "opaque");
-    s->recurrent = ckr__sn_flag(d, "recurrent");
-    s->anchored = ckr__sn_flag(d, "anchored");
-    s->clamp = ckr__sn_flag(d, "clamp");
-    s->beta1 = ckr__sn_flag(d, "beta1");
     if (ckr_node_i64(ckr_node_get(d, "every"), &n) && n > 0 && n <= INT32_MAX) s->every = n;
     if (!s->kind || !s->clock) return ckr__oom(c);
     *out = s;
@@ -19195,18 +19180,6 @@ static const char *ckr__set_target(const ckr__skind *row, const char *key, size_
     return NULL;
 }
 
-static bool ckr__key_known(const ckr__skind *row, const ckr_node *key)
-{
-    const char *p = row->keys, *s = ckr_node_str(key);
-    while (s && *p) {
-        const size_t n = strcspn(p, ":");
-        if (key->count == n && !memcmp(p, s, n)) return true;
-        p += strcspn(p, " ");
-        p += *p == ' ';
-    }
-    return false;
-}
-
 /* The parameters, without keys that `row` does not have. */
 static ckr_node *ckr__set_params(ckr__ctx *c, const ckr_node *params, const ckr__skind *row)
 {
@@ -19343,8 +19316,7 @@ static ckr_result ckr__set_unknown(ckr__ctx *c, const ckr_schedule *s, const ckr
         len = strcspn(p, "=");
         if (n + len + 2 < sizeof known)
             n += ckr__format(known + n, sizeof known - n, "%s%.*s", n ? " " : "", (int)len, p);
-        p += strcspn(p, " ");
-        p += *p == ' ';
+        p = ckr__word_next(p);
     }
     return ckr__remedy(c->err, ckr__fail(c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET, key,
                                          "%s has nothing that %s sets for %s; known are %s",
@@ -25758,18 +25730,6 @@ static const char *ckr__parent(ckr__ctx *c, const char *path)
 static bool ckr__starts(const char *s, const char *head)
 {
     return !strncmp(s, head, strlen(head));
-}
-
-/* Is it one of the words, blanks between? */
-static bool ckr__word_in(const char *words, const char *word)
-{
-    const size_t n = strlen(word);
-    const char *p = words;
-    while (p && n && (p = strstr(p, word)) != NULL) {
-        if ((p == words || p[-1] == ' ') && (p[n] == ' ' || !p[n])) return true;
-        p++;
-    }
-    return false;
 }
 
 /* Bytes of the names that wrappers of a model (DDP, torch.compile) put in front of both names, at
@@ -50287,39 +50247,21 @@ static uint64_t ckr__mg_lane(const ckr__mg_job *x, const ckr_schedule *h, bool d
 
 /* The state dict of the scheduler. Its own bounds are those of the first group without a decoupled
    LR; the groups' count. */
-static bool ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
+static ckr_result ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
 {
-    const ckr__curve *c = h->curve;
     const ckr_node *was = ckr_node_get(x->mg->root, "opt_param_scheduler");
-    const char *style = c->flags & CKR__CF_WSD ? "WSD" : ckr__shape_name(c->shape, "linear");
-    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
     const ckr_lane *l = &h->lanes[ckr__mg_lane(x, h, false)];
     uint64_t i;
     x->top = l->max;
     x->low = l->min;
-    if (!ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max)) ||
-        !ckr__node_set(x->c, d, "lr_warmup_steps", ckr__sw_number(x->c, c->k.warm)) ||
-        !ckr__node_set(x->c, d, "num_steps", ckr__node_int(x->c, h->position)) ||
-        !ckr__node_set(x->c, d, "lr_decay_style", ckr__node_str(x->c, style)) ||
-        !ckr__node_set(x->c, d, "lr_decay_steps", ckr__sw_number(x->c, c->k.total)) ||
-        !ckr__node_set(x->c, d, "min_lr", ckr__node_float(x->c, l->min)))
-        return false;
-    if ((c->flags & CKR__CF_WD) &&
-        (!ckr__node_set(x->c, d, "start_wd", ckr__node_float(x->c, l->start_wd)) ||
-         !ckr__node_set(x->c, d, "end_wd", ckr__node_float(x->c, l->end_wd)) ||
-         !ckr__node_set(x->c, d, "wd_incr_style",
-                        ckr__node_str(x->c, ckr__shape_name(c->wd_shape, "constant"))) ||
-         !ckr__node_set(x->c, d, "wd_incr_steps", ckr__sw_number(x->c, c->k.end_at))))
-        return false;
-    for (i = 0; was && i < was->count; i++) {
+    x->scheduler = ckr__megatron_state(x->c, h->curve, l, h->position);
+    for (i = 0; i < ckr__dict_n(was); i++) {
         const char *key = ckr__dict_key(was, i);
-        if (key && !ckr_node_get(d, key) &&
-            (!strcmp(key, "start_wd") || !strcmp(key, "end_wd") || !strncmp(key, "wd_", 3)) &&
-            !ckr__node_take(x->c, d, was, i))
-            return false;
+        if (key && !ckr_node_get(x->scheduler, key) &&
+            (!strcmp(key, "start_wd") || !strcmp(key, "end_wd") || !strncmp(key, "wd_", 3)))
+            ckr__node_take(x->c, x->scheduler, was, i);
     }
-    x->scheduler = d;
-    return true;
+    return x->c->err->code;
 }
 
 /* A number that the arguments have, in samples where it is a length of theirs. */
@@ -50394,7 +50336,7 @@ static ckr_result ckr__mg_hold(ckr__mg_job *x, const ckr_schedule *now)
     h->clamp = false;
     x->out->follows = x->held = h;
     x->moved = true;
-    return ckr__mg_scheduler(x, h) ? CKR_OK : ckr__oom(x->c);
+    return ckr__mg_scheduler(x, h);
 }
 
 static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
