@@ -112,8 +112,8 @@
    Configuration, before the include
    ---------------------------------
        CKPTRESUME_IMPLEMENTATION     emit the bodies, in one translation unit
-       CKPTRESUME_NO_NANOTRON, _NO_MEGATRON, _NO_ACCELERATE (Sana, HF Trainer, the state of a torch
-       file's optimizer too), _NO_LLMC, _NO_DEEPSPEED, _NO_DCP (TorchTitan too)
+       CKPTRESUME_NO_VERL, _NO_NANOTRON, _NO_MEGATRON, _NO_ACCELERATE (Sana, HF Trainer, the
+       state of a torch file's optimizer too), _NO_LLMC, _NO_DEEPSPEED, _NO_DCP (TorchTitan too)
                                      leaves the dialect out: all of them two fifths of the time to
                                      compile. Megatron-LM goes with DCP, DeepSpeed with accelerate,
                                      of which it has parts
@@ -137,32 +137,31 @@
        >>node >>tree >>hash >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar
        >>yaml.read >>yaml.put >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text
        >>pickle.numbers >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo
-       >>pickle.machine >>torch >>torch.storage >>torch.tensor >>torch.quick
-       >>torch.dist >>torch.calls
-       >>torch.build >>torch.legacy >>torch.script >>torch.archive >>numpy >>numpy.file >>tree_load
-       >>doc >>dcp >>dcp.machine >>dcp.classes >>dcp.build >>dcp.run >>dcp.record >>dcp.step
-       >>dcp.index >>dcp.slices >>dcp.forms >>dcp.view >>dcp.open >>schedule >>schedule.curves
-       >>schedule.ticks >>schedule.eval >>schedule.build >>schedule.text >>schedule.torch
-       >>schedule.torch_write >>schedule.node >>schedule.end >>schedule.change >>schedule.proof
-       >>schedule.rebase >>schedule.retick >>rng >>rng.mt19937 >>rng.counter >>rng.words >>rng.seed
-       >>rng.bytes >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform >>rng.normal
-       >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack >>rng.remap.work
-       >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof >>rng.remap.report
-       >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects >>dialects.names >>dialects.dicts
-       >>dialects.follows >>dialects.carry >>kit.streams >>kit.files >>kit.runs >>kit.parts
-       >>kit.curve >>kit.dist >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
-       >>nanotron.model >>nanotron.weights >>nanotron.optimizer
-       >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate
-       >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.names
-       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
-       >>accelerate.plain >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
-       >>accelerate.emit.random >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
-       >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
-       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
-       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
-       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.foreign
-       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
-       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
+       >>pickle.machine >>torch >>torch.storage >>torch.tensor >>torch.quick >>torch.dist
+       >>torch.calls >>torch.build >>torch.legacy >>torch.script >>torch.archive >>numpy
+       >>numpy.file >>tree_load >>doc >>dcp >>dcp.machine >>dcp.classes >>dcp.build >>dcp.run
+       >>dcp.record >>dcp.step >>dcp.index >>dcp.slices >>dcp.forms >>dcp.view >>dcp.open >>schedule
+       >>schedule.curves >>schedule.ticks >>schedule.eval >>schedule.build >>schedule.text
+       >>schedule.torch >>schedule.torch_write >>schedule.node >>schedule.end >>schedule.change
+       >>schedule.proof >>schedule.rebase >>schedule.retick >>rng >>rng.mt19937 >>rng.counter
+       >>rng.words >>rng.seed >>rng.bytes >>rng.node >>rng.put >>rng.same >>rng.jump >>rng.uniform
+       >>rng.normal >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack
+       >>rng.remap.work >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof
+       >>rng.remap.report >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects
+       >>dialects.names >>dialects.dicts >>dialects.follows >>dialects.carry >>kit.streams
+       >>kit.files >>kit.runs >>kit.parts >>kit.curve >>kit.dist >>fsdp >>verl >>nanotron
+       >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights
+       >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit
+       >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
+       >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
+       >>accelerate.read >>sana >>accelerate.plain >>accelerate.emit >>accelerate.emit.optimizer
+       >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
+       >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit
+       >>llmc.gpt2 >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params
+       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
+       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
+       >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim
+       >>deepspeed.emit.scaler >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
        >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp
        >>torchtitan >>torchtitan.runs >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.qkv
        >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
@@ -464,6 +463,10 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(NANOTRON_RANK,        E_MISMATCH,    "a file lies in another rank's place")                 \
     X(REPEATED,             E_LIMIT,       "tensors repeat more bytes than max_repeated_bytes")    \
     X(IS_DIRECTORY,         E_FORMAT,      "a directory, where a file was expected")               \
+    X(RANK_DIFFERS,         E_MISMATCH,    "the ranks' files do not fit each other")               \
+    X(MESH,                 E_MISMATCH,    "the ranks' files are of another device mesh")          \
+    X(DIST,                 E_UNSUPPORTED, "a distributed tensor is no part of a whole")           \
+    X(FSDP_UNITS,           E_MISMATCH,    "the flat parameters are no layers of the model")       \
     X(FILES_MISSING,        E_MISMATCH,    "a rank's file is missing")                             \
     X(FILES_FOREIGN,        E_MISMATCH,    "a file of other sizes lies in the directory")          \
     X(FILES_MIXED,          E_MISMATCH,    "two checkpoints' files lie in one directory")          \
@@ -1378,7 +1381,8 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 #endif
 /* what only a dialect that was left out calls is no mistake */
 #if defined(__GNUC__) && (defined(CKPTRESUME_NO_NANOTRON) || defined(CKPTRESUME_NO_MEGATRON) || \
-                          defined(CKPTRESUME_NO_DEEPSPEED) || defined(CKPTRESUME_NO_LLMC))
+                          defined(CKPTRESUME_NO_DEEPSPEED) || defined(CKPTRESUME_NO_LLMC) || \
+                          defined(CKPTRESUME_NO_VERL))
 #  define CKR__LEFT_OUT
 #  pragma GCC diagnostic push
 #  pragma GCC diagnostic ignored "-Wunused-function"
@@ -28564,6 +28568,1383 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
     return out;
 }
 
+/* >>fsdp ---------------------------------------------------------------------- */
+/* A model and its optimizer that FSDP has cut over ranks, each with files of its own. Parameters
+   are parts of global tensors (>>dist), and so are FSDP2's moments. FSDP1's optimizer knows units
+   instead: what no wrapped layer holds, and each wrapped layer, is one vector, cut in equal parts,
+   with zeros behind its end. With use_orig_params it stores what of each parameter lies in the
+   rank's part, and in the vector each begins at a multiple of 16 bytes. No file names the units:
+   the names tell which layers there are, and the sizes of what is stored prove it.
+   Source: torch/distributed/fsdp/_flat_param.py.                                               */
+
+enum { CKR__FSDP_PARTS = 0, CKR__FSDP_FLAT, CKR__FSDP_ORIG };
+enum { CKR__FSDP_LISTS = 10, CKR__FSDP_MAX_RANKS = 1 << 20 };
+
+typedef struct ckr__fsdp_param {       /* one name of the model's files                   */
+    const char     *key, *name;        /* there, and in the run state                     */
+    const ckr_node *node;      /* as the first rank has it; NULL: from another framework  */
+    const ckr_tensor *tensor;  /* of the first name of several                            */
+    int64_t         numel, at; /* where it begins in its unit's vector                    */
+    int64_t         number;    /* the optimizer's; -1: it is none of its                   */
+    int64_t         next;      /* of the same number of the optimizer; -1: the last        */
+    uint32_t        unit;
+    bool            tied, buffer;      /* a second name; neither is the optimizer's        */
+} ckr__fsdp_param;
+
+typedef struct ckr__fsdp_rank {
+    const char     *model_path, *optim_path;   /* NULL: no such file                       */
+    const ckr_node *model, *optim;
+    const ckr_node **state;    /* of each number of the optimizer, or NULL                */
+    uint32_t        shard, replica;    /* which part it holds, in which copy               */
+} ckr__fsdp_rank;
+
+typedef struct ckr__fsdp {
+    ckr__ctx        *c;
+    ckr_state       *s;
+    const char      *head;     /* in front of the names in the run state: "actor."; or ""  */
+    const char      *dir;
+    ckr__fsdp_rank  *ranks;
+    ckr__fsdp_param *params;   /* in the order of the files                                */
+    int64_t         *sizes;    /* of the units' vectors                                    */
+    int64_t         *first;    /* parameter of each of the optimizer's numbers             */
+    const ckr_mesh  *mesh;     /* of the first tensor; NULL: whole ones, or ShardedTensors */
+    uint64_t         n_params, n_units, n_numbers, first_group;
+    uint32_t         n_ranks, n_shards;
+    uint8_t          form;     /* of the optimizer                                         */
+    ckr__map         names;    /* key -> param                                             */
+    ckr__load        load;
+} ckr__fsdp;
+
+CKR__PRINTF(5, 6)
+static ckr_result ckr__fsdp_bad(const ckr__fsdp *f, ckr_item item, const char *path,
+                                const char *key, const char *fmt, ...)
+{
+    char text[300];
+    va_list ap;
+    va_start(ap, fmt);
+    ckr__vformat(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return ckr__fail(f->c->err, item, path ? path : f->dir, CKR_NO_OFFSET, key, "%s", text);
+}
+
+/* What a rank stores of a tensor: its shards, or all of it. NULL without an error: it has no
+   element of it. */
+static ckr_tensor *ckr__fsdp_take(ckr__fsdp *f, uint32_t rank, const char *path, const char *name,
+                                  const char *slot, const ckr_view *v)
+{
+    const ckr__held *h;
+    ckr__part p;
+    memset(&p, 0, sizeof p);
+    p.file = path;
+    p.name = name;
+    p.slot = slot;
+    p.n_dims = v->n_dims;
+    p.shape = v->shape;
+    p.view = v;
+    p.alone = !v->dist;
+    p.rank = (int32_t)rank;
+    p.replica = f->ranks[rank].replica > 0;
+    h = ckr__part_add(&f->load, &p);
+    return h ? h->tensor : NULL;
+}
+
+/* fsdp: the model -------------------------------------------------------------------- */
+
+static bool ckr__mesh_equal(const ckr_mesh *a, const ckr_mesh *b)
+{
+    uint64_t i, n = 1;
+    uint32_t d;
+    if (a == b) return true;
+    if (!a || !b || a->n_dims != b->n_dims || !a->names != !b->names ||
+        strcmp(a->device_type, b->device_type) != 0)
+        return false;
+    for (d = 0; d < a->n_dims; n *= (uint64_t)a->shape[d++])
+        if (a->shape[d] != b->shape[d] || (a->names && strcmp(a->names[d], b->names[d]) != 0))
+            return false;
+    for (i = 0; i < n; i++)
+        if (a->ranks[i] != b->ranks[i]) return false;
+    return true;
+}
+
+/* Which part of the vectors each rank holds: the mesh's last axis cuts, those before it copy. */
+static ckr_result ckr__fsdp_place(ckr__fsdp *f)
+{
+    const ckr_mesh *m = f->mesh;
+    uint64_t i, n = 1;
+    uint32_t d, seen = 0;
+    f->n_shards = f->n_ranks;
+    for (i = 0; i < f->n_ranks; i++) f->ranks[i].shard = (uint32_t)i;
+    if (!m) return CKR_OK;
+    for (d = 0; d < m->n_dims; d++) n *= (uint64_t)m->shape[d];
+    f->n_shards = (uint32_t)m->shape[m->n_dims - 1];
+    for (i = 0; i < n; i++) {
+        const int64_t r = m->ranks[i];
+        if (r < 0 || r >= (int64_t)f->n_ranks) continue;
+        f->ranks[r].shard = (uint32_t)(i % f->n_shards);
+        f->ranks[r].replica = (uint32_t)(i / f->n_shards);
+        seen++;
+    }
+    return n == f->n_ranks && seen == f->n_ranks
+               ? CKR_OK
+               : ckr__fsdp_bad(f, CKR_ITEM_MESH, f->ranks[0].model_path, NULL,
+                               "the tensors lie on a mesh of %llu ranks, there are files of %u",
+                               (unsigned long long)n, (unsigned)f->n_ranks);
+}
+
+static ckr_result ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const ckr_node *n)
+{
+    const ckr_view *v = n->u.view;
+    const char *path = f->ranks[rank].model_path;
+    const ckr_dist *d = v->dist;
+    ckr__fsdp_param *p;
+    uint64_t at;
+    if (ckr__view_odd(v) && !d)
+        return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key, "a tensor that is %s cannot be "
+                             "cut or joined", ckr__view_odd(v));
+    if (d && !f->mesh && f->n_params == 0) f->mesh = d->mesh;
+    if (d && d->fault) return ckr__fsdp_bad(f, CKR_ITEM_DIST, path, key, "%s", d->fault);
+    if (d && !ckr__mesh_equal(d->mesh, f->mesh))
+        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key,
+                             "it lies on another mesh than the first rank's first tensor");
+    if (d && d->rank >= 0 && d->rank != (int64_t)rank)
+        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key, "rank %lld has written it: the file has "
+                             "another rank's name", (long long)d->rank);
+    if (!ckr__map_find(&f->names, key, strlen(key), &at)) {
+        if (rank) return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key,
+                                       "rank 0 has no tensor of this name");
+        p = CKR__PUSH(ckr__fsdp_param, f->c, f->params, f->n_params);
+        memset(p, 0, sizeof *p);
+        p->key = key;
+        p->name = *f->head ? ckr__printf(f->c, "%s%s", f->head, key) : key;
+        p->node = n;
+        p->buffer = !d;
+        if (!p->name || !ckr__numel(v->n_dims, v->shape, &p->numel) ||
+            !ckr__map_put(&f->names, key, strlen(key), f->n_params - 1, NULL))
+            return f->c->err->code;
+        return CKR_OK;
+    }
+    return CKR_OK;
+}
+
+/* The bytes of a view, or of a rank's shard: where they are tells tied names. */
+static const ckr_view *ckr__fsdp_local(const ckr_view *v)
+{
+    uint64_t i;
+    if (!v->dist) return v;
+    for (i = 0; i < v->dist->n_shards; i++)
+        if (v->dist->shards[i].local) return v->dist->shards[i].local;
+    return NULL;
+}
+
+/* A second name of bytes that the first rank has under another. */
+static ckr_result ckr__fsdp_ties(ckr__fsdp *f)
+{
+    struct { uint64_t file, data, at; } where;
+    ckr__map seen;
+    uint64_t i, at;
+    memset(&seen, 0, sizeof seen);
+    seen.c = f->c;
+    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
+        ckr__fsdp_param *p = &f->params[i];
+        const ckr_view *v = ckr__fsdp_local(p->node->u.view);
+        int64_t n = 0;
+        if (!v || !ckr__numel(v->n_dims, v->shape, &n) || !n || v->bytes) continue;
+        where.file = v->file;
+        where.data = v->data_offset;
+        where.at = (uint64_t)v->offset;
+        if (!ckr__map_find(&seen, (const char *)&where, sizeof where, &at)) {
+            ckr__map_put(&seen, (const char *)&where, sizeof where, i, NULL);
+        } else if (ckr__same_view(v, ckr__fsdp_local(f->params[at].node->u.view))) {
+            ckr__tie_add(f->c, f->s, f->params[at].name, p->name);
+            p->tied = true;
+        }
+    }
+    ckr__map_free(&seen);
+    return f->c->err->code;
+}
+
+static ckr_result ckr__fsdp_model(ckr__fsdp *f)
+{
+    uint64_t i, n;
+    uint32_t r;
+    ckr_result e = CKR_OK;
+    for (r = 0; r < f->n_ranks && e == CKR_OK; r++) {
+        const ckr_node *root = f->ranks[r].model;
+        if (!ckr_node_is_dict(root))
+            return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, f->ranks[r].model_path, NULL,
+                                 "expected the state dict of a model");
+        for (i = n = 0; i < root->count && e == CKR_OK; i++) {
+            const char *key = ckr__dict_key(root, i);
+            const ckr_node *v = ckr__dict_at(root, i);
+            if (!key || v->kind != CKR_NODE_TENSOR) continue;
+            e = ckr__fsdp_weight(f, r, key, v);
+            n++;
+        }
+        if (e == CKR_OK && n != f->n_params)
+            e = ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, f->ranks[r].model_path, NULL,
+                              "%llu tensors, rank 0 has %llu", (unsigned long long)n,
+                              (unsigned long long)f->n_params);
+        if (e == CKR_OK && r == 0) e = ckr__fsdp_place(f);
+        if (e == CKR_OK && r == 0) e = ckr__fsdp_ties(f);
+        for (i = 0; i < f->n_params && r == 0 && !f->params[0].node->u.view->dist; i++)
+            f->params[i].buffer = false;       /* all whole: nothing tells them apart      */
+        for (i = 0; i < f->n_params && e == CKR_OK; i++) {
+            ckr__fsdp_param *p = &f->params[i];
+            const ckr_node *v = ckr_node_get(root, p->key);
+            ckr_tensor *t = p->tied ? NULL
+                                    : ckr__fsdp_take(f, r, f->ranks[r].model_path, p->name, "param",
+                                                     v->u.view);
+            if (t) p->tensor = t;
+            if (t) t->buffer = p->buffer;
+            e = f->c->err->code;
+        }
+    }
+    return e;
+}
+
+/* fsdp: units -------------------------------------------------------------------------- */
+
+/* The lists of layers that the names tell, "model.layers.*", outermost first; at most
+   CKR__FSDP_LISTS of them are looked at. */
+typedef struct ckr__fsdp_lists { ckr__map found; uint64_t n; bool inner[CKR__FSDP_LISTS]; }
+    ckr__fsdp_lists;
+
+/* The next number between dots in a name from *at on; its end goes to *at. */
+static bool ckr__name_number(const char *name, size_t *at)
+{
+    size_t i = *at, n;
+    while (name[i]) {
+        n = strcspn(name + i, ".");
+        if (n && strspn(name + i, "0123456789") == n && name[i + n]) {
+            *at = i + n;
+            return true;
+        }
+        i += n + (name[i + n] == '.');
+    }
+    return false;
+}
+
+/* The name up to `end`, a star for every number: which list of layers it is in. */
+static size_t ckr__name_list(const char *name, size_t end, char out[256])
+{
+    size_t i = 0, n = 0, k;
+    while (i < end && n < 250) {
+        k = strcspn(name + i, ".");
+        if (k && strspn(name + i, "0123456789") == k) out[n++] = '*';
+        else if (n + k < 250) memcpy(out + n, name + i, k), n += k;
+        i += k + 1;
+        if (i < end) out[n++] = '.';
+    }
+    return n;
+}
+
+static bool ckr__fsdp_is_own(const ckr__fsdp_param *p)
+{
+    return !p->tied && !p->buffer;
+}
+
+static bool ckr__fsdp_find_lists(ckr__fsdp *f, ckr__fsdp_lists *l)
+{
+    char list[256];
+    uint64_t i;
+    for (i = 0; i < f->n_params; i++) {
+        const char *key = f->params[i].key;
+        size_t at = 0, n, depth;
+        for (depth = 0; ckr__fsdp_is_own(&f->params[i]) && ckr__name_number(key, &at); depth++) {
+            n = ckr__name_list(key, at, list);
+            if (l->n >= CKR__FSDP_LISTS || ckr__map_find(&l->found, list, n, NULL)) continue;
+            l->inner[l->n] = depth > 0;
+            if (!ckr__map_put(&l->found, list, n, l->n++, NULL)) return false;
+        }
+    }
+    return true;
+}
+
+/* Gives each parameter its unit, where the layers of the lists in `mask` are wrapped: the root's
+   is the first, a layer's comes before those inside it. */
+static bool ckr__fsdp_wrap(ckr__fsdp *f, ckr__fsdp_lists *l, uint32_t mask)
+{
+    ckr__map units;
+    char list[256];
+    uint64_t i, id, root = 0, pass;
+    memset(&units, 0, sizeof units);
+    units.c = f->c;
+    for (pass = 0; pass < 2; pass++) {
+        for (i = 0, f->n_units = root; i < f->n_params; i++) {
+            ckr__fsdp_param *p = &f->params[i];
+            size_t at = 0;
+            bool in = false;
+            if (!ckr__fsdp_is_own(p)) continue;
+            p->unit = 0;
+            while (ckr__name_number(p->key, &at)) {
+                const size_t n = ckr__name_list(p->key, at, list);
+                if (!ckr__map_find(&l->found, list, n, &id) || !(mask >> id & 1)) continue;
+                in = true;
+                if (pass && !ckr__map_find(&units, p->key, at, &id)) {
+                    id = f->n_units++;
+                    if (!ckr__map_put(&units, p->key, at, id, NULL)) return false;
+                }
+                p->unit = (uint32_t)id;
+            }
+            if (!in) root = 1;
+        }
+    }
+    ckr__map_free(&units);
+    return true;
+}
+
+/* Where each parameter begins in its unit's vector, and how long the vectors are. */
+static bool ckr__fsdp_layout(ckr__fsdp *f)
+{
+    uint64_t i;
+    f->sizes = CKR__NEW_N(f->c, int64_t, f->n_units);
+    if (!f->sizes) return false;
+    for (i = 0; i < f->n_params; i++) {
+        ckr__fsdp_param *p = &f->params[i];
+        int64_t *size = &f->sizes[p->unit];
+        const int64_t elem = (int64_t)ckr_dtype_size(p->tensor->dtype);
+        const int64_t unit = f->form == CKR__FSDP_ORIG && elem < 16 ? 16 / elem : 1;
+        if (!ckr__fsdp_is_own(p)) continue;
+        *size = (*size + unit - 1) / unit * unit;
+        p->at = *size;
+        if (p->numel > INT64_MAX / 4 - *size) return false;
+        *size += p->numel;
+    }
+    return true;
+}
+
+/* The elements of its unit's vector that a shard holds. */
+static void ckr__fsdp_range(const ckr__fsdp *f, uint32_t unit, uint32_t shard, int64_t *lo,
+                            int64_t *hi)
+{
+    const int64_t part = (f->sizes[unit] + f->n_shards - 1) / f->n_shards;
+    *lo = part * shard;
+    *hi = *lo + part;
+}
+
+/* A parameter's own elements [*lo, *hi) among those; false: none. */
+static bool ckr__fsdp_overlap(const ckr__fsdp *f, const ckr__fsdp_param *p, uint32_t shard,
+                              int64_t *lo, int64_t *hi)
+{
+    ckr__fsdp_range(f, p->unit, shard, lo, hi);
+    *lo = ckr__max_i64(*lo, p->at) - p->at;
+    *hi = ckr__min_i64(*hi, p->at + p->numel) - p->at;
+    return *lo < *hi;
+}
+
+/* Elements of the first vector in a state; -1: it has none. */
+static int64_t ckr__fsdp_stored(const ckr_node *state)
+{
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(state); i++) {
+        const ckr_node *v = ckr__dict_at(state, i);
+        if (v->kind == CKR_NODE_TENSOR && v->u.view->n_dims == 1) return v->u.view->shape[0];
+    }
+    return -1;
+}
+
+/* Do the units make what is stored? */
+static bool ckr__fsdp_fits(const ckr__fsdp *f)
+{
+    uint64_t i, number;
+    uint32_t r;
+    int64_t lo, hi, n;
+    if (f->form == CKR__FSDP_FLAT && f->n_units != f->n_numbers) return false;
+    for (r = 0; r < f->n_ranks; r++) {
+        const ckr__fsdp_rank *x = &f->ranks[r];
+        for (i = 0; f->form == CKR__FSDP_FLAT && i < f->n_units; i++) {
+            n = ckr__fsdp_stored(x->state[i]);
+            ckr__fsdp_range(f, (uint32_t)i, x->shard, &lo, &hi);
+            if (n >= 0 && n != hi - lo) return false;
+        }
+        for (i = number = 0; f->form == CKR__FSDP_ORIG && i < f->n_params; i++) {
+            if (!ckr__fsdp_is_own(&f->params[i])) continue;
+            n = ckr__fsdp_stored(x->state[number++]);
+            if (n >= 0 &&
+                (!ckr__fsdp_overlap(f, &f->params[i], x->shard, &lo, &hi) || n != hi - lo))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The wrapped layers: the fewest lists, the outermost first, that the sizes allow. */
+static ckr_result ckr__fsdp_units(ckr__fsdp *f)
+{
+    ckr__fsdp_lists l;
+    uint32_t mask, bits, n, k;
+    bool done = false, ok = true;
+    memset(&l, 0, sizeof l);
+    l.found.c = f->c;
+    ok = ckr__fsdp_find_lists(f, &l);
+    for (bits = 0; bits <= l.n && ok && !done; bits++)
+        for (mask = 0; mask < 1u << l.n && ok && !done; mask++) {
+            for (k = n = 0; k < l.n; k++) n += mask >> k & 1;
+            if (n != bits) continue;
+            ok = ckr__fsdp_wrap(f, &l, mask) && ckr__fsdp_layout(f);
+            done = ok && ckr__fsdp_fits(f);
+        }
+    ckr__map_free(&l.found);
+    if (ckr__failed(f->c)) return f->c->err->code;
+    if (done) return CKR_OK;
+    return ckr__remedy(f->c->err,
+                       ckr__fsdp_bad(f, CKR_ITEM_FSDP_UNITS, f->ranks[0].optim_path, NULL,
+                                     "the optimizer has %llu flat parameters, which are no layers "
+                                     "that the parameters' names tell",
+                                     (unsigned long long)f->n_numbers),
+                       "resume at the same size and save with use_orig_params or FSDP2; or leave "
+                       "the optimizer's files out");
+}
+
+/* Which layers a wrapping policy takes where no file tells: those of every outermost list. */
+static bool ckr__fsdp_units_guess(ckr__fsdp *f)
+{
+    ckr__fsdp_lists l;
+    uint32_t mask = 0, k;
+    bool ok;
+    memset(&l, 0, sizeof l);
+    l.found.c = f->c;
+    ok = ckr__fsdp_find_lists(f, &l);
+    for (k = 0; k < l.n; k++) mask |= (uint32_t)!l.inner[k] << k;
+    ok = ok && ckr__fsdp_wrap(f, &l, mask);
+    ckr__map_free(&l.found);
+    return ok;
+}
+
+/* fsdp: the optimizer ------------------------------------------------------------------- */
+
+/* Which parameters each of the optimizer's numbers means. */
+static bool ckr__fsdp_number(ckr__fsdp *f)
+{
+    const bool flat = f->form == CKR__FSDP_FLAT;
+    uint64_t i, n = 0;
+    for (i = 0; i < f->n_params; i++) n += ckr__fsdp_is_own(&f->params[i]);
+    f->n_numbers = flat ? f->n_units : n;
+    f->first = CKR__NEW_N(f->c, int64_t, f->n_numbers);
+    if (!f->first) return false;
+    for (i = 0; i < f->n_numbers; i++) f->first[i] = -1;
+    for (i = f->n_params; i-- > 0;) {
+        ckr__fsdp_param *p = &f->params[i];
+        p->number = -1;
+        if (!ckr__fsdp_is_own(p)) continue;
+        n = flat ? p->unit : n - 1;
+        p->number = (int64_t)n;
+        p->next = f->first[n];
+        f->first[n] = (int64_t)i;
+    }
+    return true;
+}
+
+/* The state of each number. Numbers may be names: of parameters, in the order of the groups. */
+static ckr_result ckr__fsdp_states(ckr__fsdp *f, uint32_t rank, uint64_t n)
+{
+    ckr__fsdp_rank *x = &f->ranks[rank];
+    const ckr_node *state = ckr_node_get(x->optim, "state");
+    uint64_t i, at;
+    x->state = CKR__NEW_N(f->c, const ckr_node *, n);
+    for (i = 0; x->state && i < ckr__dict_n(state); i++) {
+        const ckr_node *key = state->u.items[2 * i];
+        at = key->kind == CKR_NODE_INT ? (uint64_t)key->u.i : n;
+        if (key->kind == CKR_NODE_STR && ckr__map_find(&f->names, key->u.str, (size_t)key->count,
+                                                       &at))
+            at = (uint64_t)f->params[at].number;
+        if (at >= n || !ckr_node_is_dict(ckr__dict_at(state, i)))
+            return ckr__fsdp_bad(f, CKR_ITEM_TRAINER_NAMES, x->optim_path, "state",
+                                 "the state of a parameter that no group lists");
+        x->state[at] = ckr__dict_at(state, i);
+    }
+    return f->c->err->code;
+}
+
+/* How many parameters the groups list, and whether by name. */
+static uint64_t ckr__fsdp_listed(const ckr_node *groups, bool *named)
+{
+    uint64_t i, n = 0;
+    *named = false;
+    for (i = 0; ckr_node_is_list(groups) && i < groups->count; i++) {
+        const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
+        if (!ckr_node_is_list(list)) continue;
+        n += list->count;
+        *named = *named || (list->count && list->u.items[0]->kind == CKR_NODE_STR);
+    }
+    return n;
+}
+
+/* Is a moment of the first rank a part, or whole? Else it is a piece of a flat parameter. */
+static bool ckr__fsdp_by_parts(const ckr__fsdp *f)
+{
+    uint64_t i, k;
+    for (i = 0; i < f->n_numbers; i++) {
+        const ckr_node *state = f->ranks[0].state[i];
+        for (k = 0; k < ckr__dict_n(state); k++) {
+            const ckr_node *v = ckr__dict_at(state, k);
+            if (v->kind == CKR_NODE_TENSOR && v->u.view->n_dims) return v->u.view->dist != NULL;
+        }
+    }
+    return true;
+}
+
+/* A rank's part of a flat parameter: what of each of its parameters lies in it. */
+static ckr_result ckr__fsdp_row(ckr__fsdp *f, uint32_t rank, uint64_t number, const char *slot,
+                                const ckr_view *v)
+{
+    int64_t at, lo, hi;
+    ckr__part x;
+    memset(&x, 0, sizeof x);
+    x.file = f->ranks[rank].optim_path;
+    x.slot = slot;
+    x.view = v;
+    x.rank = (int32_t)rank;
+    x.replica = f->ranks[rank].replica > 0;
+    x.flat = true;
+    for (at = f->first[number]; at >= 0 && !ckr__failed(f->c); at = f->params[at].next) {
+        const ckr__fsdp_param *p = &f->params[at];
+        if (!ckr__fsdp_overlap(f, p, f->ranks[rank].shard, &x.begin, &x.end)) continue;
+        ckr__fsdp_range(f, p->unit, f->ranks[rank].shard, &lo, &hi);
+        x.name = p->name;
+        x.n_dims = p->tensor->n_dims;
+        x.shape = p->tensor->shape;
+        x.at = f->form == CKR__FSDP_FLAT ? p->at + x.begin - lo : 0;
+        ckr__part_add(&f->load, &x);
+    }
+    return f->c->err->code;
+}
+
+static ckr_result ckr__fsdp_slot(ckr__fsdp *f, uint32_t rank, uint64_t number, const char *slot,
+                                 const ckr_view *v)
+{
+    const bool whole = !v->n_dims || v->dist || f->form == CKR__FSDP_PARTS || v->n_dims > 1;
+    int64_t at;
+    if (v->dist && v->dist->fault)
+        return ckr__fsdp_bad(f, CKR_ITEM_DIST, f->ranks[rank].optim_path, slot, "%s",
+                             v->dist->fault);
+    if (!whole) return ckr__fsdp_row(f, rank, number, slot, v);
+    for (at = f->first[number]; at >= 0 && !ckr__failed(f->c); at = f->params[at].next)
+        ckr__fsdp_take(f, rank, f->ranks[rank].optim_path, f->params[at].name, slot, v);
+    return f->c->err->code;
+}
+
+/* Groups as the first rank has them, with the parameters' names. */
+static ckr_result ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
+{
+    uint64_t i, k;
+    int64_t at, n;
+    f->first_group = f->s->n_groups;
+    for (i = 0; i < list->count && !ckr__failed(f->c); i++) {
+        const ckr_node *raw = list->u.items[i], *params = ckr_node_get(raw, "params");
+        ckr_group *g = CKR__PUSH(ckr_group, f->c, f->s->groups, f->s->n_groups);
+        memset(g, 0, sizeof *g);
+        g->raw = raw;
+        g->hyper = ckr__node(f->c, CKR_NODE_DICT);
+        g->params = CKR__NEW_N(f->c, const char *, f->n_params);
+        for (k = 0; k < ckr__dict_n(raw); k++)
+            if (!ckr__is_str(raw->u.items[2 * k], "params")) ckr__node_take(f->c, g->hyper, raw, k);
+        for (k = 0; ckr_node_is_list(params) && k < params->count && !ckr__failed(f->c); k++) {
+            uint64_t number = f->n_numbers;
+            const ckr_node *id = params->u.items[k];
+            if (ckr_node_i64(id, &n)) number = (uint64_t)n;
+            else if (ckr_node_str(id) && ckr__map_find(&f->names, id->u.str, (size_t)id->count,
+                                                       &number))
+                number = (uint64_t)f->params[number].number;
+            if (number >= f->n_numbers)
+                return ckr__fsdp_bad(f, CKR_ITEM_TRAINER_NAMES, f->ranks[0].optim_path, "params",
+                                     "a group lists a parameter that the model has not");
+            for (at = f->first[number]; at >= 0; at = f->params[at].next)
+                if (g->n_params < f->n_params) g->params[g->n_params++] = f->params[at].name;
+        }
+    }
+    return f->c->err->code;
+}
+
+/* When the model has been read. Ranks may have no file of the optimizer: none then. */
+static ckr_result ckr__fsdp_optimizer(ckr__fsdp *f)
+{
+    const ckr_node *list;
+    uint64_t n, i, k;
+    uint32_t r;
+    bool named;
+    ckr_result e = CKR_OK;
+    if (!f->ranks[0].optim) return CKR_OK;
+    for (r = 0; r < f->n_ranks; r++)
+        if (!ckr__is_optimizer(f->ranks[r].optim))
+            return ckr__fsdp_bad(f, CKR_ITEM_TRAINER_STATE, f->ranks[r].optim_path, NULL,
+                                 "expected the state dict of an optimizer: state and param_groups");
+    list = ckr_node_get(f->ranks[0].optim, "param_groups");
+    n = ckr__fsdp_listed(list, &named);
+    if (!ckr__fsdp_number(f)) return f->c->err->code;
+    f->form = !named && n != f->n_numbers ? CKR__FSDP_FLAT : CKR__FSDP_PARTS;
+    if (f->form == CKR__FSDP_FLAT) f->n_numbers = n;
+    for (r = 0; r < f->n_ranks && e == CKR_OK; r++) e = ckr__fsdp_states(f, r, f->n_numbers);
+    if (e == CKR_OK && f->form == CKR__FSDP_PARTS && !ckr__fsdp_by_parts(f))
+        f->form = CKR__FSDP_ORIG;
+    if (e == CKR_OK && f->form != CKR__FSDP_PARTS) e = ckr__fsdp_units(f);
+    if (e == CKR_OK && !ckr__fsdp_number(f)) e = f->c->err->code;
+    if (e == CKR_OK) e = ckr__fsdp_groups(f, list);
+    for (r = 0; r < f->n_ranks && e == CKR_OK; r++)
+        for (i = 0; i < f->n_numbers && e == CKR_OK; i++) {
+            const ckr_node *state = f->ranks[r].state[i];
+            for (k = 0; k < ckr__dict_n(state) && e == CKR_OK; k++) {
+                const char *slot = ckr__dict_key(state, k);
+                const ckr_node *v = ckr__dict_at(state, k);
+                if (slot && v->kind == CKR_NODE_TENSOR)
+                    e = ckr__fsdp_slot(f, r, i, slot, v->u.view);
+                else if (slot && ckr__is_number(v))
+                    e = ckr__fsdp_slot(f, r, i, slot, ckr__number_view(f->c, v));
+            }
+        }
+    return e;
+}
+
+/* The trees of `ranks` into the state. */
+static ckr_result ckr__fsdp_read(ckr__fsdp *f)
+{
+    ckr_result r;
+    f->names.c = f->c;
+    ckr__load_init(&f->load, f->c, f->s, CKR_ITEM_RANK_DIFFERS);
+    r = ckr__fsdp_model(f);
+    if (r == CKR_OK) r = ckr__fsdp_optimizer(f);
+    ckr__map_free(&f->names);
+    ckr__load_done(&f->load);
+    return r;
+}
+
+/* fsdp: writing -------------------------------------------------------------------------- */
+
+typedef struct ckr__fsdp_slots { const ckr_tensor **list; uint64_t n; } ckr__fsdp_slots;
+
+typedef struct ckr__fsdp_save {
+    ckr__ctx         *c;
+    const ckr_state  *s;       /* of the coming run                                         */
+    const ckr_target *t;
+    const ckr__fsdp  *from;    /* of the source; NULL: it is another framework's            */
+    ckr__fsdp         to;
+    ckr__fsdp_slots  *slots;   /* of each parameter beside itself, in the state's order     */
+    const ckr_mesh   *mesh;
+    ckr__dist_out     dist;    /* of the file that is being written                         */
+    bool              whole;   /* parameters are stored whole                               */
+} ckr__fsdp_save;
+
+/* Names as the source's files have them, else the state's parameters and their second names. */
+static bool ckr__fsdp_names(ckr__fsdp_save *x)
+{
+    ckr__fsdp *to = &x->to;
+    const size_t n = strlen(to->head);
+    uint64_t i;
+    if (x->from) {
+        to->n_params = x->from->n_params;
+        to->n_units = x->from->n_units;
+        to->params = CKR__NEW_N(x->c, ckr__fsdp_param, to->n_params);
+        if (to->params && to->n_params)
+            memcpy(to->params, x->from->params, (size_t)to->n_params * sizeof *to->params);
+        return to->params != NULL;
+    }
+    for (i = 0; i < x->s->n_tensors; i++) {
+        const ckr_tensor *t = x->s->tensors[i];
+        if (!strcmp(t->slot, "param") && ckr__starts(t->name, to->head)) {
+            ckr__fsdp_param *p = CKR__PUSH(ckr__fsdp_param, x->c, to->params, to->n_params);
+            memset(p, 0, sizeof *p);
+            p->name = t->name;
+            p->key = t->name + n;
+            p->buffer = t->buffer;
+            ckr__numel(t->n_dims, t->shape, &p->numel);
+        }
+    }
+    for (i = 0; i < x->s->n_ties; i++)
+        if (ckr__starts(x->s->ties[i].other, to->head)) {
+            ckr__fsdp_param *p = CKR__PUSH(ckr__fsdp_param, x->c, to->params, to->n_params);
+            memset(p, 0, sizeof *p);
+            p->name = x->s->ties[i].other;
+            p->key = p->name + n;
+            p->tied = true;
+        }
+    return !ckr__failed(x->c);
+}
+
+/* The state's tensors by name and slot; what the model is made of where there are masters. */
+static bool ckr__fsdp_tensors(ckr__fsdp_save *x)
+{
+    ckr__fsdp *to = &x->to;
+    uint64_t i, at;
+    x->slots = CKR__NEW_N(x->c, ckr__fsdp_slots, to->n_params);
+    if (!x->slots) return false;
+    for (i = 0; i < to->n_params; i++)
+        if (!ckr__map_put(&to->names, to->params[i].name, strlen(to->params[i].name), i, NULL))
+            return false;
+    for (i = 0; i < x->s->n_tensors; i++) {
+        const ckr_tensor *t = x->s->tensors[i];
+        if (!ckr__map_find(&to->names, t->name, strlen(t->name), &at)) continue;
+        if (!strcmp(t->slot, "master")) to->params[at].tensor = t;
+        else if (strcmp(t->slot, "param") != 0)
+            *CKR__PUSH(const ckr_tensor *, x->c, x->slots[at].list, x->slots[at].n) = t;
+        else if (!to->params[at].tensor || strcmp(to->params[at].tensor->slot, "master") != 0)
+            to->params[at].tensor = t;
+    }
+    for (i = 0; i < x->s->n_ties; i++) {
+        const ckr_tie *tie = &x->s->ties[i];
+        uint64_t first;
+        if (ckr__map_find(&to->names, tie->other, strlen(tie->other), &at) &&
+            ckr__map_find(&to->names, tie->name, strlen(tie->name), &first))
+            to->params[at].tensor = to->params[first].tensor;
+    }
+    return !ckr__failed(x->c);
+}
+
+/* The mesh of the coming run: as the source's, but for its sizes; torch's own for one of FSDP. */
+static bool ckr__fsdp_mesh(ckr__fsdp_save *x, const char *const names[2])
+{
+    const ckr_mesh *was = x->from ? x->from->mesh : NULL;
+    const bool copies = x->to.n_shards < x->to.n_ranks;
+    int64_t *shape = CKR__NEW_N(x->c, int64_t, 2);
+    if (!shape) return false;
+    shape[0] = x->to.n_ranks / x->to.n_shards;
+    shape[1] = x->to.n_shards;
+    x->mesh = ckr__mesh_new(x->c, was ? was->device_type : "cuda", copies ? 2 : 1,
+                            copies ? shape : shape + 1,
+                            was && !was->names ? NULL : copies ? names : names + 1);
+    return x->mesh != NULL;
+}
+
+/* A file's DTensors are like the source's; it has a mesh once it has one of them. */
+static bool ckr__fsdp_begin(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
+{
+    uint64_t i;
+    if (x->dist.f == f) return true;
+    for (i = 0; i < x->to.n_params; i++)
+        if (x->to.params[i].node && x->to.params[i].node->u.view->dist) break;
+    return ckr__dist_begin(&x->dist, x->c, f, x->mesh, rank,
+                           i < x->to.n_params ? x->to.params[i].node : NULL);
+}
+
+/* The layout of the coming run, on `ranks` ranks of which `shards` make a copy. */
+static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t ranks, uint32_t shards,
+                              uint8_t form)
+{
+    ckr__fsdp *to = &x->to;
+    uint32_t r;
+    to->c = to->names.c = x->c;
+    to->head = head;
+    to->n_ranks = ranks;
+    to->n_shards = shards;
+    to->form = form;
+    to->ranks = CKR__NEW_N(x->c, ckr__fsdp_rank, ranks);
+    if (!to->ranks || !ckr__fsdp_names(x) || !ckr__fsdp_tensors(x)) return false;
+    for (r = 0; r < ranks; r++) {
+        to->ranks[r].shard = r % shards;
+        to->ranks[r].replica = r / shards;
+    }
+    if (form != CKR__FSDP_PARTS && (!x->from || x->from->form == CKR__FSDP_PARTS) &&
+        !ckr__fsdp_units_guess(to))
+        return false;
+    return (form == CKR__FSDP_PARTS || ckr__fsdp_layout(to)) && ckr__fsdp_number(to);
+}
+
+static ckr_dtype ckr__fsdp_dtype(const ckr__fsdp_save *x, const ckr__fsdp_param *p)
+{
+    return x->t->dtype != CKR_DTYPE_NONE && ckr__is_float(p->tensor->dtype) ? x->t->dtype
+                                                                           : p->tensor->dtype;
+}
+
+/* The box of a tensor that a rank has, as a DTensor. */
+static ckr_node *ckr__fsdp_shard(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
+                                 const ckr__fsdp_param *p, const ckr_tensor *t, ckr_dtype dtype)
+{
+    const ckr_dist *was = p->node && p->node->u.view->dist ? p->node->u.view->dist : NULL;
+    const uint32_t last = x->mesh->n_dims - 1;
+    ckr_placement *places = CKR__NEW_N(x->c, ckr_placement, x->mesh->n_dims);
+    ckr__block *b;
+    ckr_node *n = NULL;
+    uint32_t k;
+    if (!places || !ckr__fsdp_begin(x, f, rank)) return NULL;
+    for (k = 0; k < last; k++) places[k].dim = -1;
+    places[last].kind = CKR_PLACE_SHARD;
+    for (k = 0; was && was->placements && k < was->n_placements; k++)
+        if (was->placements[k].kind == CKR_PLACE_SHARD) places[last].dim = was->placements[k].dim;
+    b = ckr__dist_block(x->c, x->mesh, rank, places, t->n_dims, t->shape);
+    if (b) n = ckr__entry_new(x->c, f, t->name, dtype, t->n_dims, b->shape);
+    if (!n || !ckr__bind_flat(x->c, n->u.entry, t, x->to.ranks[rank].replica > 0, b, 0,
+                              ckr__block_numel(b), 0))
+        return NULL;
+    return ckr__dist_put(&x->dist, places, t->n_dims, t->shape, n);
+}
+
+/* A rank's part of a tensor, cut as the parameter is. */
+static ckr_node *ckr__fsdp_part(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
+                                const ckr__fsdp_param *p, const ckr_tensor *t, ckr_dtype dtype)
+{
+    const bool shard = t->n_dims && !p->buffer && !x->whole;     /* `step` is whole       */
+    ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
+    ckr_node *n;
+    int64_t numel;
+    if (shard) return ckr__fsdp_shard(x, f, rank, p, t, dtype);
+    n = ckr__entry_new(x->c, f, t->name, dtype, t->n_dims, t->shape);
+    return b && n && ckr__numel(t->n_dims, t->shape, &numel) &&
+                   ckr__bind_flat(x->c, n->u.entry, t, rank > 0, b, 0, numel, 0)
+               ? n
+               : NULL;
+}
+
+/* The model's state dict of one rank. */
+static ckr_node *ckr__fsdp_put_model(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
+{
+    const ckr_node *was = x->from ? x->from->ranks[0].model : NULL;
+    ckr_node *root = ckr__node(x->c, CKR_NODE_ODICT), **made;
+    uint64_t i, at;
+    made = CKR__NEW_N(x->c, ckr_node *, x->to.n_params);
+    if (!root || !made) return NULL;
+    if (was && was->attrs) root->attrs = ckr__copy_tree(x->c, f, was->attrs, NULL);
+    for (i = 0; i < x->to.n_params; i++) {
+        const ckr__fsdp_param *p = &x->to.params[i];
+        if (!p->tensor) continue;
+        if (p->tied && ckr__map_find(&x->to.names, p->tensor->name, strlen(p->tensor->name), &at) &&
+            made[at])
+            made[i] = made[at];
+        else made[i] = ckr__fsdp_part(x, f, rank, p, p->tensor, ckr__fsdp_dtype(x, p));
+        ckr__node_set(x->c, root, p->key, made[i]);
+    }
+    return ckr__failed(x->c) ? NULL : root;
+}
+
+/* The elements of a flat parameter that a rank has; what no parameter lies on is zero. */
+static ckr_node *ckr__fsdp_row_entry(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
+                                     uint64_t number, const char *slot, ckr_dtype dtype)
+{
+    const ckr__fsdp *to = &x->to;
+    const uint32_t shard = to->ranks[rank].shard;
+    const int64_t elem = (int64_t)ckr_dtype_size(dtype);
+    int64_t at = to->first[number], lo, hi, begin, end, n;
+    uint64_t k;
+    ckr_node *node;
+    if (to->form == CKR__FSDP_FLAT) ckr__fsdp_range(to, (uint32_t)number, shard, &begin, &end);
+    else if (!ckr__fsdp_overlap(to, &to->params[at], shard, &begin, &end)) return NULL;
+    n = end - begin;
+    node = ckr__entry_new(x->c, f, to->params[at].name, dtype, 1, &n);
+    for (; at >= 0 && node; at = to->params[at].next) {
+        const ckr__fsdp_param *p = &to->params[at];
+        const int64_t from = to->form == CKR__FSDP_FLAT ? begin - p->at : begin;
+        if (!ckr__fsdp_overlap(to, p, shard, &lo, &hi)) continue;
+        for (k = 0; k < x->slots[at].n; k++) {
+            const ckr_tensor *t = x->slots[at].list[k];
+            ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
+            if (strcmp(t->slot, slot) != 0) continue;
+            if (!b || !ckr__bind_flat(x->c, node->u.entry, t, to->ranks[rank].replica > 0, b, lo,
+                                      hi, (uint64_t)((lo - from) * elem)))
+                return NULL;
+        }
+    }
+    return node;
+}
+
+/* The state of one of the optimizer's numbers, as one rank has it; NULL: it has none. */
+static ckr_node *ckr__fsdp_put_state(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
+                                     uint64_t number)
+{
+    const ckr__fsdp *to = &x->to;
+    const int64_t first = to->first[number];
+    const ckr__fsdp_param *p = &to->params[first];
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT), *v;
+    int64_t at, lo, hi;
+    uint64_t k;
+    if (to->form == CKR__FSDP_ORIG && !x->whole &&
+        !ckr__fsdp_overlap(to, p, to->ranks[rank].shard, &lo, &hi))
+        return NULL;
+    for (at = first; at >= 0 && d; at = to->params[at].next)
+        for (k = 0; k < x->slots[at].n; k++) {
+            const ckr_tensor *t = x->slots[at].list[k];
+            if (ckr_node_get(d, t->slot)) continue;
+            if (t->n_dims && to->form != CKR__FSDP_PARTS &&
+                !(x->whole && to->form == CKR__FSDP_ORIG))
+                v = ckr__fsdp_row_entry(x, f, rank, number, t->slot, t->dtype);
+            else
+                v = ckr__fsdp_part(x, f, rank, &to->params[at], t, t->dtype);
+            ckr__node_set(x->c, d, t->slot, v);
+        }
+    return d && d->count ? d : NULL;
+}
+
+/* The groups of this optimizer; a number is in that of its first parameter, in ascending order, as
+   torch pairs them with those of the coming run. NULL without an error: there are more than `most`
+   that differ. */
+static ckr_node *ckr__fsdp_put_groups(ckr__fsdp_save *x, uint64_t most)
+{
+    const ckr__fsdp *to = &x->to;
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *index;
+    uint64_t *of = CKR__NEW_N(x->c, uint64_t, to->n_numbers), i, k, at;
+    const ckr_group *last = NULL;
+    if (!list || !of) return NULL;
+    for (i = 0; i < x->s->n_groups; i++) {
+        const ckr_group *g = &x->s->groups[i];
+        bool any = false;
+        for (k = 0; k < g->n_params; k++) {
+            if (!ckr__map_find(&to->names, g->params[k], strlen(g->params[k]), &at)) continue;
+            if (!any && list->count == most && !ckr__node_equal(g->hyper, last->hyper)) return NULL;
+            if (!any && list->count < most) {
+                last = g;
+                index = ckr__node(x->c, CKR_NODE_LIST);
+                ckr__node_push(x->c, list, ckr__group_dict(x->c, g, index));
+            }
+            any = true;
+            if (to->params[at].number >= 0) of[to->params[at].number] = list->count;
+        }
+    }
+    for (i = 0; i < to->n_numbers && !ckr__failed(x->c); i++) {
+        index = of[i] ? ckr__dict_value(list->u.items[of[i] - 1], "params") : NULL;
+        if (index) ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i));
+    }
+    return ckr__failed(x->c) ? NULL : list;
+}
+
+/* The optimizer's state dict of one rank. */
+static ckr_node *ckr__fsdp_put_optimizer(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
+                                         ckr_node *groups)
+{
+    ckr_node *root = ckr__node(x->c, CKR_NODE_DICT), *state = ckr__node(x->c, CKR_NODE_DICT), *v;
+    uint64_t i;
+    ckr__node_set(x->c, root, "state", state);
+    ckr__node_set(x->c, root, "param_groups", groups);
+    for (i = 0; i < x->to.n_numbers && !ckr__failed(x->c); i++) {
+        v = ckr__fsdp_put_state(x, f, rank, i);
+        if (v) ckr__node_pair(x->c, state, ckr__node_int(x->c, (int64_t)i), v);
+    }
+    return ckr__failed(x->c) ? NULL : root;
+}
+
+
+#ifndef CKPTRESUME_NO_VERL
+
+/* >>verl ---------------------------------------------------------------------- */
+/* verl under FSDP: RUN/latest_checkpointed_iteration.txt and RUN/global_step_N with a directory for
+   each model that is trained, or (its SFT trainer) with the files themselves. A rank has a file of
+   each kind, whose name holds the world's size: its loader finds none of another size. Steps are
+   the driver's. Source: verl/utils/checkpoint/fsdp_checkpoint_manager.py, trainer/ppo.         */
+
+enum { CKR__VERL_MODEL = 1, CKR__VERL_OPTIM, CKR__VERL_EXTRA, CKR__VERL_CONFIG };
+
+static const ckr__form ckr__verl_forms[] = {
+    { CKR__VERL_MODEL, "model_world_size_{RANK}_rank_{rank}.pt" },
+    { CKR__VERL_OPTIM, "optim_world_size_{RANK}_rank_{rank}.pt" },
+    { CKR__VERL_EXTRA, "extra_state_world_size_{RANK}_rank_{rank}.pt" },
+    { CKR__VERL_CONFIG, "fsdp_config.json" },
+    { 0, NULL }
+};
+static const struct { const char *dir, *head, *key; } ckr__verl_models[] = {
+    { "actor/", "actor.", "actor_rollout_ref.actor." }, { "critic/", "critic.", "critic." },
+    { "", "", "" }
+};
+enum { CKR__VERL_MODELS = 3 };
+
+typedef struct ckr__verl_model {       /* one that is trained                             */
+    const char     *dir, *key; /* below the step's directory; its part of the configuration */
+    ckr__fileset    files;
+    ckr__fsdp       fsdp;
+    const ckr_node *scheduler; /* of the first rank; NULL: none                           */
+    ckr_schedule   *schedule;
+    int64_t         version;   /* of FSDP                                                 */
+} ckr__verl_model;
+
+typedef struct ckr__verl_run {
+    ckr__ctx       *c;
+    ckr_state      *s;
+    ckr__verl_model models[CKR__VERL_MODELS];
+    ckr__loose      loose;     /* below the step's directory                              */
+    const char     *dir;
+    uint32_t        n_models;
+    bool            bare;      /* opened at a model's files: the output is that directory */
+} ckr__verl_run;
+
+/* 2: a model's files are there. */
+static ckr_result ckr__verl_rate(ckr__ctx *c, const char *dir, int *rate)
+{
+    uint32_t i, kinds;
+    ckr_result r = CKR_OK;
+    *rate = 0;
+    for (i = 0; i < CKR__VERL_MODELS && r == CKR_OK && !*rate; i++) {
+        const char *sub = ckr__path_join(c, dir, ckr__verl_models[i].dir);
+        if (!sub) return c->err->code;
+        if (ckr__path_kind(c, sub) != CKR_FILE_DIR) continue;
+        r = ckr__form_kinds(c, sub, ckr__verl_forms, &kinds);
+        if (kinds & 1u << CKR__VERL_MODEL) *rate = 2;
+    }
+    return r;
+}
+
+static const ckr__runs ckr__verl_runs = {
+    "global_step_{step}", "latest_checkpointed_iteration.txt", "checkpoints",
+    CKR_ITEM_FILES_LATEST, ckr__verl_rate, NULL
+};
+
+static ckr_result ckr__verl_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    return ckr__runs_probe(c, &ckr__verl_runs, path, dir, mine);
+}
+
+/* verl: reading -------------------------------------------------------------------------- */
+
+/* Each rank's trees of one kind; there may be no such files. */
+static ckr_result ckr__verl_load(ckr__verl_model *m, uint8_t kind)
+{
+    ckr__fileset *k = &m->files;
+    uint64_t i;
+    ckr_result r = ckr__fileset_every(k, kind, NULL, NULL);
+    for (i = 0; i < k->n_files[kind] && r == CKR_OK; i++)
+        r = ckr__fileset_load(k, k->files[kind][i], NULL);
+    return r;
+}
+
+static const ckr__stream_key ckr__verl_streams[] = {
+    { "cpu", "torch_cpu", "default", false },
+    { "numpy", "numpy", "default", false },
+    { "random", "python", "default", false },
+    { "cuda", "torch_cuda", "default", false },
+    { NULL, NULL, NULL, false }
+};
+
+/* Scheduler and streams of each rank. */
+static ckr_result ckr__verl_extra(ckr__verl_run *v, ckr__verl_model *m)
+{
+    ckr__rank_streams k = CKR_ZERO;
+    uint64_t i;
+    ckr_result r = ckr__verl_load(m, CKR__VERL_EXTRA);
+    k.c = v->c;
+    k.s = v->s;
+    k.keys = ckr__verl_streams;
+    k.scope = "dp";
+    k.observed = m->fsdp.n_ranks > 1;
+    k.assumed = !k.observed;
+    k.at = "/rng";
+    for (i = 0; i < m->files.n_files[CKR__VERL_EXTRA] && r == CKR_OK; i++) {
+        const ckr__rankfile *f = m->files.files[CKR__VERL_EXTRA][i];
+        const ckr_node *state = ckr_node_get(f->root, "lr_scheduler");
+        k.file = f->path;
+        k.rel = f->rel;
+        k.rank = (uint32_t)i;
+        r = ckr__streams_read(&k, ckr_node_get(f->root, "rng"));
+        if (i == 0 && ckr__is_scheduler(state)) m->scheduler = state;
+    }
+    return r;
+}
+
+static ckr_result ckr__verl_schedule(ckr__verl_run *v, ckr__verl_model *m)
+{
+    const ckr__fsdp *f = &m->fsdp;
+    const uint64_t n = v->s->n_groups - f->first_group;
+    const ckr_node **hyper = CKR__NEW_N(v->c, const ckr_node *, n);
+    ckr_result r;
+    uint64_t i;
+    if (!hyper) return v->c->err->code;
+    for (i = 0; i < n; i++) hyper[i] = v->s->groups[f->first_group + i].hyper;
+    r = ckr__sched_torch(v->c, m->scheduler, n ? hyper : NULL, n, NULL, &m->schedule);
+    if (r == CKR_OK)
+        *CKR__PUSH(ckr_schedule, v->c, v->s->schedules, v->s->n_schedules) = *m->schedule;
+    return r == CKR_OK ? v->c->err->code : r;
+}
+
+static ckr_result ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, const char *dir,
+                                       const char *head)
+{
+    ckr__fsdp *f = &m->fsdp;
+    uint32_t i;
+    ckr_result r;
+    m->files.c = v->c;
+    m->files.dir = dir;
+    m->files.forms = ckr__verl_forms;
+    r = ckr__fileset_scan(&m->files, false);
+    if (r == CKR_OK) r = ckr__verl_load(m, CKR__VERL_MODEL);
+    if (r == CKR_OK) r = ckr__verl_load(m, CKR__VERL_OPTIM);
+    if (r != CKR_OK) return r;
+    f->c = v->c;
+    f->s = v->s;
+    f->dir = dir;
+    f->head = head;
+    f->n_ranks = (uint32_t)m->files.n_files[CKR__VERL_MODEL];
+    f->ranks = CKR__NEW_N(v->c, ckr__fsdp_rank, f->n_ranks);
+    if (!f->ranks) return v->c->err->code;
+    for (i = 0; i < f->n_ranks; i++) {
+        const ckr__rankfile *a = m->files.files[CKR__VERL_MODEL][i];
+        f->ranks[i].model = a->root;
+        f->ranks[i].model_path = a->path;
+        if (!m->files.n_files[CKR__VERL_OPTIM]) continue;
+        f->ranks[i].optim = m->files.files[CKR__VERL_OPTIM][i]->root;
+        f->ranks[i].optim_path = m->files.files[CKR__VERL_OPTIM][i]->path;
+    }
+    r = ckr__fsdp_read(f);
+    if (r == CKR_OK) r = ckr__verl_extra(v, m);
+    if (r == CKR_OK && m->scheduler) r = ckr__verl_schedule(v, m);
+    m->version = f->form != CKR__FSDP_PARTS || !f->mesh ? 1 : 2;
+    if (r == CKR_OK && m->files.n_files[CKR__VERL_CONFIG])
+        r = ckr__fileset_load(&m->files, m->files.files[CKR__VERL_CONFIG][0], NULL);
+    if (r == CKR_OK && m->files.n_files[CKR__VERL_CONFIG])
+        ckr_node_i64(ckr_node_get(m->files.files[CKR__VERL_CONFIG][0]->root, "FSDP_version"),
+                     &m->version);
+    return r;
+}
+
+/* What no loader of a rank reads: the data loader's place, the Hugging Face directory. */
+static ckr_result ckr__verl_loose(ckr__verl_run *v)
+{
+    static const ckr__form none[] = { { 0, NULL } };
+    ckr__fileset k;
+    ckr__rankfile f;
+    uint64_t i;
+    uint32_t m;
+    ckr_result r;
+    memset(&k, 0, sizeof k);
+    k.c = v->c;
+    k.dir = v->dir;
+    k.forms = none;
+    r = ckr__fileset_scan(&k, true);
+    for (i = 0; i < k.n_files[0] && r == CKR_OK; i++) {
+        const char *rel = k.files[0][i]->rel;
+        for (m = 0; m < v->n_models; m++)
+            if (ckr__starts(rel, v->models[m].dir) &&
+                ckr__form_find(ckr__verl_forms, rel + strlen(v->models[m].dir), &f))
+                break;
+        if (m == v->n_models) r = ckr__loose_add(v->c, v->s, &v->loose, rel);
+    }
+    return r;
+}
+
+static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                                 ckr_state *s)
+{
+    ckr__verl_run *v = CKR__NEW(c, ckr__verl_run);
+    const char *name, *run;
+    uint32_t i, kinds, both = 0;
+    ckr_result r = CKR_OK;
+    (void)desc;
+    if (!v) return c->err->code;
+    v->c = c;
+    v->s = s;
+    v->dir = dir;
+    s->dialect = "verl";
+    s->dialect_data = v;
+    for (i = 0; i < 2; i++) {
+        name = ckr__path_join(c, dir, ckr__verl_models[i].dir);
+        both += name && ckr__path_kind(c, name) == CKR_FILE_DIR;
+    }
+    for (i = 0; i < CKR__VERL_MODELS && r == CKR_OK; i++) {
+        const char *sub = ckr__path_join(c, dir, ckr__verl_models[i].dir);
+        ckr__verl_model *m = &v->models[v->n_models];
+        if (!sub || ckr__path_kind(c, sub) != CKR_FILE_DIR) continue;
+        r = ckr__form_kinds(c, sub, ckr__verl_forms, &kinds);
+        if (r != CKR_OK || !(kinds & 1u << CKR__VERL_MODEL)) continue;
+        m->dir = ckr__verl_models[i].dir;
+        m->key = ckr__verl_models[i].key;
+        v->n_models++;
+        r = ckr__verl_model_read(v, m, sub, both == 2 ? ckr__verl_models[i].head : "");
+    }
+    name = ckr__own_name(c, dir);
+    run = ckr__parent(c, dir);
+    if (r != CKR_OK || !run || !name) return c->err->code;
+    v->bare = !ckr__runs_step(&ckr__verl_runs, name, &s->progress.step);
+    name = ckr__own_name(c, run);
+    if (v->bare && name) ckr__runs_step(&ckr__verl_runs, name, &s->progress.step);
+    s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
+    s->topology.dp = s->topology.ranks = v->models[0].fsdp.n_ranks;
+    return r == CKR_OK ? ckr__verl_loose(v) : r;
+}
+
+/* verl: writing -------------------------------------------------------------------------- */
+
+typedef struct ckr__verl_save {
+    ckr__ctx         *c;
+    const ckr_state  *s;
+    const ckr_target *t;
+    ckr__out         *out;
+    const ckr__verl_run *from;    /* NULL: the source is another framework's                 */
+    const char       *dir;     /* of the step, below the output, with its slash; or ""     */
+    uint32_t          ranks, shards;
+} ckr__verl_save;
+
+/* A setting in the words of this model's part of the configuration. */
+static void ckr__verl_set(ckr__verl_save *x, const ckr__verl_model *m, const char *key,
+                          const ckr_node *value, const ckr_node *was, const char *why)
+{
+    const char *path = ckr__printf(x->c, "%s%s", m ? m->key : "", key);
+    if (path) ckr__setting_changed(x->out, "verl", path, value, was, why);
+}
+
+/* The curve is in the configuration only; the driver tells the total. */
+static void ckr__verl_curve(ckr__verl_save *x, const ckr__verl_model *m, const ckr_schedule *now,
+                            const ckr_schedule *was)
+{
+    static const char why[] = "the LR follows another curve: the files hold the scheduler's clock "
+                              "and base LRs, not these";
+    const bool same = was && was->params && !strcmp(was->kind, now->kind);
+    uint64_t i;
+    if (now->opaque || !ckr__starts(now->kind, "verl:")) return;
+    if (!same)
+        ckr__verl_set(x, m, "optim.lr_scheduler_type", ckr__node_str(x->c, now->kind + 5), NULL,
+                      why);
+    for (i = 0; i < ckr__dict_n(now->params); i++) {
+        const char *key = ckr__dict_key(now->params, i);
+        const bool total = key && !strcmp(key, "total_training_steps");
+        if (!key || !strcmp(key, "lr")) continue;
+        ckr__verl_set(x, total ? NULL : m,
+                      total ? "trainer.total_training_steps" : ckr__printf(x->c, "optim.%s", key),
+                      ckr__dict_at(now->params, i), same ? ckr_node_get(was->params, key) : NULL,
+                      why);
+    }
+}
+
+/* What stands for the scheduler's state, and the curve that verl goes on with. */
+static ckr_result ckr__verl_scheduler(ckr__verl_save *x, const ckr__verl_model *m, bool first,
+                                      ckr_node **state)
+{
+    const ckr_schedule *was = m->schedule,
+                       *now = first && x->s->n_schedules ? x->s->schedules : was;
+    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    ckr_result r = CKR_OK;
+    memcpy(state, &m->scheduler, sizeof *state);
+    if (!now || (x->t->without & CKR_SCHEDULE)) *state = NULL;
+    if (!now || !*state) return CKR_OK;
+    if (!ckr__sched_same(now, was) && !now->opaque)
+        r = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, state);
+    if (r == CKR_OK) ckr__verl_curve(x, m, now, was);
+    if (r != CKR_OK || !first) return r;
+    return ckr__torch_follows(x->c, *state, now->n_lanes == x->s->n_groups ? x->s->groups : NULL,
+                              now, was, now->rate, done, &x->out->follows);
+}
+
+/* A rank's extra state: the copy of an old rank's, with its own streams. */
+static ckr_node *ckr__verl_put_extra(ckr__verl_save *x, const ckr__verl_model *m, ckr__out_file *f,
+                                     uint32_t rank, ckr_node *scheduler)
+{
+    const uint64_t n = m->files.n_files[CKR__VERL_EXTRA];
+    const ckr_node *old = n ? m->files.files[CKR__VERL_EXTRA][rank % n]->root : NULL;
+    ckr_node *root = ckr__dict_copy(x->c, old);
+    ckr__rank_streams k = CKR_ZERO;
+    k.c = x->c;
+    k.coming = x->s;
+    k.keys = ckr__verl_streams;
+    k.rank = rank;
+    ckr__node_set(x->c, root, "lr_scheduler", scheduler ? scheduler
+                                                        : ckr__node(x->c, CKR_NODE_NONE));
+    ckr__node_set(x->c, root, "rng", ckr__streams_write(&k, ckr_node_get(old, "rng")));
+    return ckr__failed(x->c) ? NULL : ckr__copy_tree(x->c, f, root, NULL);
+}
+
+/* A rank's file of one kind. */
+static ckr__out_file *ckr__verl_out(ckr__verl_save *x, const ckr__verl_model *m, uint8_t kind,
+                                    uint32_t rank)
+{
+    ckr__rankfile at;
+    const char *name;
+    memset(&at, 0, sizeof at);
+    ckr__at_set(&at, CKR__RANK, rank, x->ranks);
+    name = ckr__form_name(x->c, ckr__verl_forms[kind - 1].pattern, &at);
+    return ckr__out_file_add(x->out, ckr__printf(x->c, "%s%s%s", x->dir, m->dir, name),
+                             CKR_FORMAT_TORCH_ZIP);
+}
+
+static ckr_result ckr__verl_put_text(ckr__verl_save *x, const char *rel, const char *text)
+{
+    ckr__out_file *f = ckr__out_file_add(x->out, rel, CKR_FORMAT_TEXT);
+    if (!f || !text) return x->c->err->code;
+    f->text = text;
+    f->n_text = strlen(text);
+    return x->c->err->code;
+}
+
+static uint8_t ckr__verl_form(const ckr__verl_model *m, int64_t version)
+{
+    if (version == 2) return CKR__FSDP_PARTS;
+    return m->fsdp.form == CKR__FSDP_ORIG ? CKR__FSDP_ORIG : CKR__FSDP_FLAT;
+}
+
+static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *m, const char *head,
+                                      bool first)
+{
+    static const char *const axes[] = { "ddp", "fsdp" };
+    const char *variant = x->t->variant;
+    const int64_t version = !variant || !*variant ? m->version : variant[4] - '0';
+    const bool optimizer = !(x->t->without & CKR_OPTIMIZER) && m->fsdp.ranks[0].optim,
+               extra = m->files.n_files[CKR__VERL_EXTRA] > 0;
+    ckr__fsdp_save w;
+    ckr__out_file *f;
+    ckr_node *scheduler = NULL, *groups = NULL;
+    uint32_t r;
+    ckr_result e;
+    memset(&w, 0, sizeof w);
+    w.c = x->c;
+    w.s = x->s;
+    w.t = x->t;
+    w.from = x->from ? &m->fsdp : NULL;
+    w.whole = version == 1 && x->ranks == 1;
+    if (!ckr__fsdp_prepare(&w, head, x->ranks, x->shards, ckr__verl_form(m, version)))
+        return x->c->err->code;
+    if (!ckr__fsdp_mesh(&w, axes)) return x->c->err->code;
+    e = ckr__verl_scheduler(x, m, first, &scheduler);
+    if (e == CKR_OK && optimizer) groups = ckr__fsdp_put_groups(&w, 1);
+    if (e == CKR_OK && optimizer && !groups)
+        ckr__refuse(x->c, CKR_ITEM_TRAINER_NAMES, "groups",
+                    "verl builds one parameter group: it would refuse several that differ",
+                    "make them equal with --set, or leave the optimizer out: --without "
+                    "optimizer,groups");
+    for (r = 0; r < x->ranks && e == CKR_OK && (groups || !optimizer) && !ckr__failed(x->c); r++) {
+        f = ckr__verl_out(x, m, CKR__VERL_MODEL, r);
+        if (f) f->root = ckr__fsdp_put_model(&w, f, r);
+        f = optimizer ? ckr__verl_out(x, m, CKR__VERL_OPTIM, r) : NULL;
+        if (f) f->root = ckr__fsdp_put_optimizer(&w, f, r, groups);
+        f = extra ? ckr__verl_out(x, m, CKR__VERL_EXTRA, r) : NULL;
+        if (f) f->root = ckr__verl_put_extra(x, m, f, r, scheduler);
+    }
+    ckr__map_free(&w.to.names);
+    if (version != m->version)
+        ckr__verl_set(x, m, "strategy", ckr__node_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
+                      "the optimizer's files are of this FSDP: the other one refuses them");
+    if (x->shards != (m->fsdp.n_shards == m->fsdp.n_ranks ? x->ranks : m->fsdp.n_shards))
+        ckr__verl_set(x, m, "fsdp_config.fsdp_size",
+                      ckr__node_int(x->c, x->shards == x->ranks ? -1 : (int64_t)x->shards), NULL,
+                      "the tensors lie on another mesh: loading ends with \"different meshes\"");
+    return e != CKR_OK ? e
+                       : ckr__verl_put_text(x, ckr__printf(x->c, "%s%sfsdp_config.json", x->dir,
+                                                           m->dir),
+                                            ckr__printf(x->c, "{\n    \"FSDP_version\": %lld,\n    "
+                                                        "\"world_size\": %u\n}",
+                                                        (long long)version, (unsigned)x->ranks));
+}
+
+static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                 ckr__out *out)
+{
+    ckr__verl_save x;
+    uint32_t i;
+    ckr_result r = CKR_OK;
+    memset(&x, 0, sizeof x);
+    x.c = c;
+    x.s = s;
+    x.t = t;
+    x.out = out;
+    x.from = !strcmp(s->dialect, "verl") ? (const ckr__verl_run *)s->dialect_data : NULL;
+    x.ranks = t->topology.dp;
+    x.dir = x.from && x.from->bare
+                ? ""
+                : ckr__printf(c, "global_step_%lld/", (long long)(s->progress.step > 0
+                                                                      ? s->progress.step : 0));
+    x.shards = x.ranks;
+    if (x.from && x.from->models[0].fsdp.n_shards < x.from->models[0].fsdp.n_ranks &&
+        x.ranks % x.from->models[0].fsdp.n_shards == 0)
+        x.shards = x.from->models[0].fsdp.n_shards;
+    for (i = 0; x.from && i < x.from->n_models && r == CKR_OK; i++)
+        r = ckr__verl_put_model(&x, &x.from->models[i], x.from->models[i].fsdp.head, i == 0);
+    if (r == CKR_OK && x.from) r = ckr__loose_put(out, &x.from->loose, x.from->dir, x.dir);
+    if (r == CKR_OK && *x.dir) {
+        r = ckr__verl_put_text(&x, "latest_checkpointed_iteration.txt",
+                               ckr__printf(c, "%lld", (long long)(s->progress.step > 0
+                                                                      ? s->progress.step : 0)));
+        ckr__setting(out, "verl", "trainer.default_local_dir", ckr__node_str(c, "OUT"), NULL, false,
+                     "the run looks for its newest step there, with trainer.resume_mode=auto");
+    }
+    return r == CKR_OK ? c->err->code : r;
+}
+
+static const ckr__dialect ckr__verl = {
+    "verl", "fsdp1 fsdp2", ckr__verl_probe, ckr__verl_read, ckr__streams_held, ckr__verl_emit, NULL,
+    NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*", NULL, NULL
+};
+
+#endif /* CKPTRESUME_NO_VERL */
+
 #ifndef CKPTRESUME_NO_NANOTRON
 
 /* >>nanotron ------------------------------------------------------------------ */
@@ -51506,6 +52887,9 @@ static const ckr__dialect ckr__megatron = {
 /* >>dialect.table ------------------------------------------------------------- */
 
 static const ckr__dialect *const ckr__dialects[] = {
+#ifndef CKPTRESUME_NO_VERL
+    &ckr__verl,
+#endif
 #ifndef CKPTRESUME_NO_NANOTRON
     &ckr__nanotron,
 #endif
