@@ -2434,6 +2434,17 @@ static void *ckr__arena_n(ckr__ctx *c, uint64_t count, size_t size)
 #define CKR__NEW(c, type) ((type *)ckr__arena((c), sizeof(type)))
 #define CKR__NEW_N(c, type, n) ((type *)ckr__arena_n((c), (n), sizeof(type)))
 
+/* A copy of n items, to be changed. NULL sets the error. */
+#define CKR__DUP(c, T, from, n) \
+    ((T *)ckr__dup((c), (from), (n), sizeof *(1 ? (from) : (const T *)0)))
+
+static void *ckr__dup(ckr__ctx *c, const void *from, uint64_t n, size_t size)
+{
+    void *p = ckr__arena_n(c, n, size);
+    if (p && n) memcpy(p, from, (size_t)n * size);
+    return p;
+}
+
 /* Room for `need` items in an arena array that doubles; the old array stays behind (at most as
    much again as the final one). False sets the error.                                         */
 static bool ckr__arena_grow(ckr__ctx *c, void **array, uint64_t *cap, uint64_t need, size_t size)
@@ -3425,8 +3436,8 @@ static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
     c->files = (ckr__file *)array;
     c->cap_files = (uint32_t)cap;
     f.path = ckr__strdup(c, path);
-    from = ckr__path_from(c, c->home, path);
-    if (!f.path || !from) return CKR_E_NOMEM;
+    from = f.path ? ckr__path_from(c, c->home, path) : NULL;
+    if (!from) return ckr__oom(c);
     for (;;) {
         sys = c->env.io.open_fn(c->env.io.user, from, false, &f.handle, &f.size);
         if ((sys != EMFILE && sys != ENFILE) || !c->env.io.park_fn || c->n_parked == c->n_files)
@@ -3622,7 +3633,7 @@ static int ckr__dirent_cmp(const void *a, const void *b)
    */
 static ckr_result ckr__dir_list(ckr__ctx *c, const char *dir, ckr__dirlist *out)
 {
-    const char *from = ckr__path_from(c, c->home, dir);
+    const char *from = dir ? ckr__path_from(c, c->home, dir) : NULL;
     int32_t sys;
     void **items;
     memset(out, 0, sizeof *out);
@@ -4079,9 +4090,8 @@ static ckr_node *ckr__node_dict(ckr__ctx *c, ...)
 static ckr_node *ckr__node_object(ckr__ctx *c, const ckr_node *like, ckr_node *state)
 {
     ckr_node *n = ckr__node(c, CKR_NODE_OBJECT);
-    ckr_object *o = CKR__NEW(c, ckr_object);
+    ckr_object *o = CKR__DUP(c, ckr_object, like->u.object, 1);
     if (!n || !o || !state) return NULL;
-    *o = *like->u.object;
     o->state = state;
     n->u.object = o;
     return n;
@@ -7775,25 +7785,23 @@ static void ckr__hf_extra(ckr__hf_join *h, const char *shard, const ckr_node *na
 }
 
 /* Each shard's metadata tells of its own tensors; what all of them say is said once. */
-static bool ckr__hf_told(ckr__hf_join *h, const ckr_node *told)
+static void ckr__hf_told(ckr__hf_join *h, const ckr_node *told)
 {
     uint64_t i;
     if (told && !h->told) h->told = ckr__node(h->c, CKR_NODE_DICT);
-    if (told && !h->told) return false;
     for (i = 0; told && i < told->count; i++) {
         ckr_node *key = told->u.items[2 * i];
-        bool had;
-        if (!ckr__map_put(&h->keys, key->u.str, (size_t)key->count, 0, &had)) return false;
-        if (!had && !ckr__node_pair(h->c, h->told, key, ckr__dict_at(told, i))) return false;
+        bool had = true;
+        ckr__map_put(&h->keys, key->u.str, (size_t)key->count, 0, &had);
+        if (!had) ckr__node_pair(h->c, h->told, key, ckr__dict_at(told, i));
     }
-    return true;
 }
 
 /* Takes the tensors of one shard. */
 static ckr_result ckr__hf_shard(ckr__hf_join *h, const char *shard, const ckr_node *tensors)
 {
     uint64_t i, at;
-    if (!ckr__hf_told(h, tensors->attrs)) return CKR_E_NOMEM;
+    ckr__hf_told(h, tensors->attrs);
     for (i = 0; i < tensors->count; i++) {
         const ckr_node *name = tensors->u.items[2 * i];
         if (!ckr__map_find(&h->names, name->u.str, (size_t)name->count, &at)) {
@@ -7806,43 +7814,40 @@ static ckr_result ckr__hf_shard(ckr__hf_join *h, const char *shard, const ckr_no
                              ckr__dict_at(h->map, at)->u.str);
         h->found[at] = ckr__dict_at(tensors, i);
     }
-    return CKR_OK;
+    return h->c->err->code;
 }
 
 static ckr_result ckr__hf_load_shards(ckr__hf_join *h)
 {
     ckr__ctx *c = h->c;
     ckr__map seen = { c, NULL, 0, 0 };
-    uint64_t i;
     const char *slash = strrchr(h->path, '/');
-    ckr_result r = CKR_OK;
-    for (i = 0; i < h->map->count && r == CKR_OK; i++) {
+    uint64_t i;
+    for (i = 0; i < h->map->count; i++) {
         const ckr_node *key = h->map->u.items[2 * i];
-        if (!ckr__map_put(&h->names, key->u.str, (size_t)key->count, i, NULL)) r = CKR_E_NOMEM;
+        ckr__map_put(&h->names, key->u.str, (size_t)key->count, i, NULL);
     }
-    for (i = 0; i < h->map->count && r == CKR_OK; i++) {
+    for (i = 0; i < h->map->count && !ckr__failed(c); i++) {
         const ckr_node *shard = ckr__dict_at(h->map, i);
         ckr_node *tensors = NULL;
-        const char *path;
         uint32_t file;
-        bool had;
-        if (!ckr__map_put(&seen, shard->u.str, (size_t)shard->count, 0, &had)) r = CKR_E_NOMEM;
-        if (r != CKR_OK || had) continue;
-        path = ckr__printf(c, "%.*s%s", slash ? (int)(slash + 1 - h->path) : 0, h->path,
-                           shard->u.str);
-        r = path ? ckr__file_open(c, path, &file) : CKR_E_NOMEM;
-        if (r == CKR_OK) r = ckr__safetensors_load(c, file, &tensors);
-        if (r == CKR_OK) r = ckr__hf_shard(h, shard->u.str, tensors);
+        bool had = true;
+        ckr__map_put(&seen, shard->u.str, (size_t)shard->count, 0, &had);
+        if (had) continue;
+        if (ckr__file_open(c, ckr__printf(c, "%.*s%s", slash ? (int)(slash + 1 - h->path) : 0,
+                                          h->path, shard->u.str), &file) == CKR_OK &&
+            ckr__safetensors_load(c, file, &tensors) == CKR_OK)
+            ckr__hf_shard(h, shard->u.str, tensors);
     }
     ckr__map_free(&seen);
-    return r;
+    return c->err->code;
 }
 
 /* All tensors of the index's map, in its order, as one DICT; its attrs: the shards' metadata. */
 static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr_node **root)
 {
     ckr__hf_join h = CKR_ZERO;
-    ckr_node *map = NULL, *out;
+    ckr_node *map = NULL, *out = ckr__node(c, CKR_NODE_DICT);
     const ckr_node *metadata = NULL;
     uint64_t i;
     ckr_result r = ckr__hf_index(c, path, &map, &metadata);
@@ -7851,19 +7856,17 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
     h.path = path;
     h.map = map;
     h.found = CKR__NEW_N(c, ckr_node *, map->count);
-    out = h.found ? ckr__node(c, CKR_NODE_DICT) : NULL;
-    r = out ? ckr__hf_load_shards(&h) : c->err->code;
+    r = h.found ? ckr__hf_load_shards(&h) : c->err->code;
     for (i = 0; i < map->count && r == CKR_OK; i++) {
         if (!h.found[i])
             r = ckr__fail(c->err, CKR_ITEM_HF_MISSING, path, CKR_NO_OFFSET,
                           map->u.items[2 * i]->u.str,
                           "%.100s does not hold the tensor", ckr__dict_at(map, i)->u.str);
-        else if (!ckr__node_pair(c, out, map->u.items[2 * i], h.found[i]))
-            r = CKR_E_NOMEM;
+        else ckr__node_pair(c, out, map->u.items[2 * i], h.found[i]);
     }
     ckr__map_free(&h.names);
     ckr__map_free(&h.keys);
-    if (r != CKR_OK) return r;
+    if (ckr__failed(c)) return c->err->code;
     out->attrs = h.told;
     *root = out;
     return CKR_OK;
@@ -14993,7 +14996,7 @@ static ckr_result ckr__dcp_shards(ckr__dcp *d, const char *sub)
     const char *dir = *sub ? ckr__path_join(d->c, d->dir, sub) : d->dir;
     ckr__dirlist list;
     uint64_t i;
-    ckr_result r = dir ? ckr__dir_list(d->c, dir, &list) : ckr__oom(d->c);
+    ckr_result r = ckr__dir_list(d->c, dir, &list);
     d->safetensors = true;
     d->n_ranks = 1;
     for (i = 0; r == CKR_OK && i < list.n; i++) {
@@ -15001,8 +15004,7 @@ static ckr_result ckr__dcp_shards(ckr__dcp *d, const char *sub)
         if (list.items[i]->is_dir || strncmp(name, "shard-", 6) != 0 ||
             !ckr__path_ends(name, ".safetensors"))
             continue;
-        name = ckr__path_join(d->c, dir, name);
-        r = name ? ckr__dcp_shard(d, name) : ckr__oom(d->c);
+        r = ckr__dcp_shard(d, ckr__path_join(d->c, dir, name));
     }
     return r;
 }
@@ -15010,10 +15012,10 @@ static ckr_result ckr__dcp_shards(ckr__dcp *d, const char *sub)
 /* The whole tensors that were made of the shards are copies of them. */
 static ckr_result ckr__dcp_consolidated(ckr__dcp *d)
 {
-    const char *path = ckr__path_join(d->c, d->dir, "model.safetensors.index.json");
     ckr_node *root = NULL;
     uint64_t i;
-    ckr_result r = path ? ckr__safetensors_load_index(d->c, path, &root) : ckr__oom(d->c);
+    ckr_result r = ckr__safetensors_load_index(
+        d->c, ckr__path_join(d->c, d->dir, "model.safetensors.index.json"), &root);
     for (i = 0; r == CKR_OK && i < root->count; i++) {
         const ckr_node *key = root->u.items[2 * i];
         const ckr_view *v = ckr__dict_at(root, i)->u.view;
@@ -15047,13 +15049,9 @@ static ckr_result ckr__dcp_load(ckr__dcp *d)
 {
     ckr__dcp_look l;
     uint32_t i;
-    const char *path;
     ckr_result r = ckr__dcp_look_in(d->c, d->dir, &l);
     if (r != CKR_OK) return r;
-    if (l.metadata) {
-        path = ckr__path_join(d->c, d->dir, ".metadata");
-        return path ? ckr__dcp_metadata(d, path) : ckr__oom(d->c);
-    }
+    if (l.metadata) return ckr__dcp_metadata(d, ckr__path_join(d->c, d->dir, ".metadata"));
     if (!l.n_ranks && !l.n_data && l.shards) return ckr__dcp_shards(d, "");
     if (!l.n_ranks && !l.n_data && l.sharded) {
         r = ckr__dcp_shards(d, "sharded");
@@ -15061,10 +15059,8 @@ static ckr_result ckr__dcp_load(ckr__dcp *d)
     }
     if (!l.n_ranks || l.n_ranks != l.top_rank + 1) return ckr__dcp_unfinished(d, &l);
     d->n_ranks = l.n_ranks;
-    for (i = 0; i < l.n_ranks && r == CKR_OK; i++) {
-        path = ckr__printf(d->c, "%s/__%u.metadata", d->dir, (unsigned)i);
-        r = path ? ckr__dcp_metadata(d, path) : ckr__oom(d->c);
-    }
+    for (i = 0; i < l.n_ranks && r == CKR_OK; i++)
+        r = ckr__dcp_metadata(d, ckr__printf(d->c, "%s/__%u.metadata", d->dir, (unsigned)i));
     return r;
 }
 
@@ -17332,9 +17328,8 @@ static void ckr__build_child(ckr__sbuild *b, ckr__curve *curve, const ckr_node *
                      "LinearLR; this one is %.40s", kind ? kind : "not given");
         return;
     }
-    sub.lanes = CKR__NEW_N(b->c, ckr_lane, b->s->n_lanes);
+    sub.lanes = CKR__DUP(b->c, ckr_lane, b->lanes, b->s->n_lanes);
     if (!sub.lanes) return;
-    memcpy(sub.lanes, b->lanes, (size_t)b->s->n_lanes * sizeof *sub.lanes);
     ckr__build_curve(&sub);
     if (ckr__failed(b->c)) return;
     ckr__build_child_lanes(&sub, sub.lanes);
@@ -19575,22 +19570,17 @@ typedef enum ckr__rebase {
 
 static ckr_schedule *ckr__sched_copy(ckr__ctx *c, const ckr_schedule *s)
 {
-    ckr_schedule *n = CKR__NEW(c, ckr_schedule);
+    ckr_schedule *n = CKR__DUP(c, ckr_schedule, s, 1);
     if (!n) return NULL;
-    *n = *s;
-    n->lanes = CKR__NEW_N(c, ckr_lane, s->n_lanes);
-    if (!n->lanes) return NULL;
-    if (s->n_lanes) memcpy(n->lanes, s->lanes, (size_t)s->n_lanes * sizeof *n->lanes);
-    return n;
+    n->lanes = CKR__DUP(c, ckr_lane, s->lanes, s->n_lanes);
+    return n->lanes ? n : NULL;
 }
 
 /* The curve of `s` as its own, to be changed; NULL: out of memory. */
 static ckr__curve *ckr__curve_own(ckr__ctx *c, ckr_schedule *s)
 {
-    ckr__curve *curve = CKR__NEW(c, ckr__curve);
-    if (!curve) return NULL;
-    *curve = *s->curve;
-    s->curve = curve;
+    ckr__curve *curve = CKR__DUP(c, ckr__curve, s->curve, 1);
+    if (curve) s->curve = curve;
     return curve;
 }
 
@@ -20158,15 +20148,13 @@ static void ckr__retick_nums(ckr__retick *k, ckr__curve *v)
 /* Recursion is bounded by CKR__SCHED_DEPTH. */
 static bool ckr__retick_curve(ckr__retick *k, ckr__curve *v, int depth)
 {
-    double *at = CKR__NEW_N(k->c, double, v->n_list);
-    ckr__curve *children = CKR__NEW_N(k->c, ckr__curve, v->n_children);
+    double *at = CKR__DUP(k->c, double, v->at, v->n_list);
+    ckr__curve *children = CKR__DUP(k->c, ckr__curve, v->children, v->n_children);
     uint32_t i;
     if (!at || !children || depth > CKR__SCHED_DEPTH) return false;
-    if (v->n_list) memcpy(at, v->at, v->n_list * sizeof *at);
     v->at = at;
     ckr__retick_nums(k, v);
     if (!v->n_children) return true;
-    memcpy(children, v->children, v->n_children * sizeof *children);
     v->children = children;
     for (i = 0; i < v->n_children; i++)
         if (!ckr__retick_curve(k, &children[i], depth + 1)) return false;
@@ -20202,7 +20190,7 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
                                        bool *rounded)
 {
     ckr_schedule *x = ckr__sched_copy(c, s);
-    ckr__curve *curve = s->curve ? CKR__NEW(c, ckr__curve) : NULL;
+    ckr__curve *curve = s->curve ? CKR__DUP(c, ckr__curve, s->curve, 1) : NULL;
     ckr__retick k = CKR_ZERO;
     k.c = c;
     k.num = rate;
@@ -20217,7 +20205,6 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
     x->ramp_at = ckr__retick_len(&k, s->ramp_at);
     x->ramp_len = ckr__retick_len(&k, s->ramp_len);
     if (!ckr__whole(ckr__retick_len(&k, (double)s->position))) k.rounded = true;
-    if (curve) *curve = *s->curve;
     x->curve = curve;
     if (curve && !ckr__retick_curve(&k, curve, 0)) return NULL;
     x->params = ckr__retick_params(&k, s->params);
@@ -21653,10 +21640,9 @@ static ckr_node *ckr__rng_plain_node(ckr__ctx *c, const ckr_rng *r, const ckr_no
 static ckr_node *ckr__rng_object_copy(ckr__ctx *c, const ckr_node *like, ckr_node ***in)
 {
     ckr_node *n = ckr__node(c, CKR_NODE_OBJECT), **at, *list = NULL;
-    ckr_object *o = CKR__NEW(c, ckr_object);
+    ckr_object *o = CKR__DUP(c, ckr_object, like->u.object, 1);
     uint64_t i, k;
     if (!n || !o) return NULL;
-    *o = *like->u.object;
     n->u.object = o;
     at = ckr__rng_inside(o);
     *in = at;
@@ -22959,9 +22945,8 @@ static ckr_tensor *ckr__tensor_add(ckr__ctx *c, ckr_state *s, const char *name, 
                                    ckr_dtype dtype, uint32_t n_dims, const int64_t *shape)
 {
     ckr_tensor *t = CKR__NEW(c, ckr_tensor);
-    int64_t *dims = CKR__NEW_N(c, int64_t, n_dims);
+    int64_t *dims = CKR__DUP(c, int64_t, shape, n_dims);
     if (!t || !dims) return NULL;
-    if (n_dims) memcpy(dims, shape, n_dims * sizeof *dims);
     return ckr__tensor_place(c, s, t, name, slot, dtype, n_dims, dims) ? t : NULL;
 }
 
@@ -23638,9 +23623,8 @@ static ckr_result ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
 {
     ckr__cell *old;
     if (cell->born || (cell->state && ckr__has_seed(cell->state))) {
-        old = CKR__NEW(m->c, ckr__cell);
+        old = CKR__DUP(m->c, ckr__cell, cell, 1);
         if (!old) return ckr__oom(m->c);
-        *old = *cell;
         old->status = CKR__CELL_RETIRED;
         if (!old->born) old->seed = cell->state->seed;
         old->state = NULL;
@@ -23872,9 +23856,8 @@ static ckr_result ckr__record_entry(ckr__remap *m, const ckr_node *n, ckr__cell 
 /* Of an entry that stays known only for its seed. */
 static ckr_result ckr__record_retired(ckr__remap *m, const ckr__cell *entry)
 {
-    ckr__cell *cell = CKR__NEW(m->c, ckr__cell);
+    ckr__cell *cell = CKR__DUP(m->c, ckr__cell, entry, 1);
     if (!cell) return ckr__oom(m->c);
-    *cell = *entry;
     cell->status = CKR__CELL_RETIRED;
     cell->state = NULL;
     return ckr__remap_record(m, cell);
@@ -54021,9 +54004,8 @@ static ckr_result ckr__pack_flush(ckr__packer *p)
     uint8_t *copy;
     ckr_result r;
     if (p->lit.failed) ckr__nomem(p->c);
-    copy = p->lit.failed ? NULL : (uint8_t *)ckr__arena(p->c, p->lit.size);
+    copy = p->lit.failed ? NULL : CKR__DUP(p->c, uint8_t, p->lit.data, p->lit.size);
     if (!copy) return p->c->err->code;
-    if (p->lit.size) memcpy(copy, p->lit.data, p->lit.size);
     r = ckr__pack_seg(p, p->lit.size, copy, NULL, false);
     p->lit.size = 0;
     return r;
@@ -57275,9 +57257,8 @@ static bool ckr__curve_regroup(ckr__ctx *c, ckr__curve *v, const uint64_t *from,
         *arrays[k] = to;
     }
     if (!v->n_children) return true;
-    children = CKR__NEW_N(c, ckr__curve, v->n_children);
+    children = CKR__DUP(c, ckr__curve, v->children, v->n_children);
     if (!children || depth >= CKR__SCHED_DEPTH) return false;
-    memcpy(children, v->children, v->n_children * sizeof *children);
     v->children = children;
     for (i = 0; i < v->n_children; i++)
         if (!ckr__curve_regroup(c, &children[i], from, n, depth + 1)) return false;
@@ -57290,7 +57271,7 @@ static ckr_schedule *ckr__sched_regroup(ckr__ctx *c, const ckr_schedule *s, cons
                                         const ckr_group *groups, uint64_t n)
 {
     ckr_schedule *x = ckr__sched_copy(c, s);
-    ckr__curve *curve = s->curve ? CKR__NEW(c, ckr__curve) : NULL;
+    ckr__curve *curve = s->curve ? CKR__DUP(c, ckr__curve, s->curve, 1) : NULL;
     uint64_t i;
     double base;
     if (!x || (s->curve && !curve)) return NULL;
@@ -57307,7 +57288,6 @@ static ckr_schedule *ckr__sched_regroup(ckr__ctx *c, const ckr_schedule *s, cons
             x->lanes[i].base = base;
     }
     if (!curve) return x;
-    *curve = *s->curve;
     x->curve = curve;
     return ckr__curve_regroup(c, curve, from, n, 0) ? x : NULL;
 }
@@ -57749,9 +57729,8 @@ static ckr_result ckr__decide_write(ckr__decide *d)
     uint64_t i;
     ckr_result r;
     if (!d->after) return CKR_OK;
-    list = CKR__NEW_N(d->c, ckr_schedule, 1);
+    list = CKR__DUP(d->c, ckr_schedule, d->after, 1);
     if (!list) return d->c->err->code;
-    *list = *d->after;
     d->after = list;
     d->out->schedules = list;
     d->out->n_schedules = 1;
@@ -58990,17 +58969,15 @@ static const ckr_tensor *ckr__put_as(ckr__ctx *c, const ckr__out *out, const ckr
     ckr_tensor *put;
     int64_t *shape;
     if (!key && dtype == t->dtype && !wide) return t;
-    put = CKR__NEW(c, ckr_tensor);
+    put = CKR__DUP(c, ckr_tensor, t, 1);
     if (!put) return NULL;
-    *put = *t;
     put->dtype = dtype;
     cut = key ? strrchr(key, '/') : NULL;
     if (cut) put->name = ckr__strndup(c, key, (size_t)(cut - key));
     if (cut && !made) put->slot = cut + 1;
     if (!wide) return put->name ? put : NULL;
-    shape = CKR__NEW_N(c, int64_t, t->n_dims);
+    shape = CKR__DUP(c, int64_t, t->shape, t->n_dims);
     if (!shape || !put->name) return NULL;
-    memcpy(shape, t->shape, t->n_dims * sizeof *shape);
     shape[t->split.axis] = out->vocab;
     put->shape = shape;
     return put;
@@ -60729,12 +60706,10 @@ static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, uint32_t f
             continue;
         }
         x = CKR__PUSH(ckr__crc_job, &k->c, j->list, j->n);
-        x->file = CKR__NEW(&k->c, ckr__file);      /* the table of files moves when it grows */
-        if (!x->file) return k->c.err->code;
-        *x->file = k->c.files[file];
+        x->file = CKR__DUP(&k->c, ckr__file, &k->c.files[file], 1);  /* their table moves */
         x->member = &z.members[i];
     }
-    return r;
+    return k->c.err->code;
 }
 
 /* Files that hold archives hold them where the reader has found them; any other file may be one. */
