@@ -40225,8 +40225,8 @@ typedef struct ckr__ds_param {
     int64_t        layer;      /* of the pipeline; -1: none                              */
     bool           tied, frozen, stated;       /* tied: on several stages; stated: its
                                                   optimizer state has been read           */
-    ckr_tensor    *param, *master, **slots;
-    uint64_t       n_slots;
+    ckr_tensor    *param;
+    ckr__held     *slots;      /* of the optimizer, "master" too                          */
 } ckr__ds_param;
 
 typedef struct ckr__ds_stage { /* of the pipeline: one model's file, one optimizer        */
@@ -40259,6 +40259,7 @@ typedef struct ckr__ds {
     const ckr_node  *meta, *config;    /* of the first model's file                        */
     ckr__ds_param  **params;
     uint64_t         n_params;
+    ckr__load        load;
     ckr__map         by_name;
     const ckr_node  *optimizer;        /* universal: optimizer_state.pt                    */
 } ckr__ds;
@@ -40566,22 +40567,28 @@ static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, uint32_t n
     return p;
 }
 
-static ckr_result ckr__ds_slot(ckr__ds *r, ckr__ds_param *p, const char *slot, ckr_dtype dtype,
-                               bool scalar, ckr_tensor **out)
+static ckr__part ckr__ds_part(const ckr__ds_param *p, const ckr__rankfile *f, const char *slot,
+                              const ckr_view *v, uint32_t rank)
 {
-    ckr_tensor **place;
-    uint64_t i;
-    for (i = 0; i < p->n_slots; i++)
-        if (!strcmp(p->slots[i]->slot, slot)) {
-            *out = p->slots[i];
-            return CKR_OK;
-        }
-    place = CKR__PUSH(ckr_tensor *, r->c, p->slots, p->n_slots);
-    *place = *out = ckr__tensor_add(r->c, r->s, p->name, slot, dtype, scalar ? 0 : p->n_dims,
-                                    p->shape);
-    if (!strcmp(slot, "master")) p->master = *out;
-    if (*out) (*out)->requires_grad = p->master == *out;
-    return r->c->err->code;
+    ckr__part x;
+    memset(&x, 0, sizeof x);
+    x.file = f->path;
+    x.name = p->name;
+    x.slot = slot;
+    x.view = v;
+    x.n_dims = p->n_dims;
+    x.shape = p->shape;
+    x.rank = (int32_t)rank;
+    return x;
+}
+
+static ckr_result ckr__ds_add(ckr__ds *r, ckr__ds_param *p, const ckr__part *x)
+{
+    ckr__held *h = ckr__part_add(&r->load, x);
+    if (!h) return ckr__oom(r->c);
+    if (!p->slots) p->slots = h;
+    h->tensor->requires_grad = !strcmp(x->slot, "master");
+    return CKR_OK;
 }
 
 static ckr_result ckr__ds_leave(ckr__ds *r, const ckr__rankfile *f, const char *where,
@@ -40830,22 +40837,25 @@ typedef struct ckr__ds_run {
 /* One stored 1-D tensor becomes pieces of the parameters whose elements it holds. */
 static ckr_result ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v)
 {
-    const int32_t rank = (int32_t)x->rank;
     uint64_t i;
     for (i = 0; i < x->n && x->start[i] < x->first + x->count; i++) {
         ckr__ds_param *p = x->params[i];
         const int64_t lo = ckr__max_i64(x->start[i], x->first),
                       hi = ckr__min_i64(x->start[i] + p->numel, x->first + x->count);
         const ckr__extent y = { NULL, lo - x->start[i], hi - x->start[i], lo - x->first };
-        ckr_tensor *t;
+        ckr__part part = ckr__ds_part(p, x->f, x->slot, v, x->rank);
         ckr_result e;
         if (hi <= lo) continue;
-        e = ckr__ds_slot(r, p, x->slot, v->dtype, false, &t);
+        part.flat = true;
+        part.begin = y.begin;
+        part.end = y.end;
+        part.at = y.at;
+        part.replica = p->stated;
+        e = ckr__ds_add(r, p, &part);
         if (e != CKR_OK) return e;
-        if (!ckr__read_run(r->c, t, &y, v, rank, p->stated)) return ckr__oom(r->c);
         /* rounded as it is read: with ZeRO-3 the parameter is its master in the model's dtype */
         if ((r->zero == 3 || r->bare) && !strcmp(x->slot, "master") &&
-            !ckr__read_run(r->c, p->param, &y, v, rank, p->stated))
+            !ckr__read_run(r->c, p->param, &y, v, part.rank, p->stated))
             return ckr__oom(r->c);
     }
     return CKR_OK;
@@ -40879,7 +40889,6 @@ static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *s
 {
     const bool tensor = n->kind == CKR_NODE_TENSOR;
     const ckr_view *view = tensor ? n->u.view : NULL;
-    ckr_tensor *t;
     double v;
     uint64_t i;
     ckr_result e = ckr__step_number(r->c, n, &v);
@@ -40895,16 +40904,13 @@ static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *s
         return r->c->err->code != CKR_OK
                    ? r->c->err->code
                    : ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot), n);
-    for (i = 0; i < x->n; i++) {
-        if (x->params[i]->stated) continue;
-        e = ckr__ds_slot(r, x->params[i], slot, view->dtype, true, &t);
-        if (e != CKR_OK) return e;
-        t->n_dims = view->n_dims;
-        t->shape = view->shape;
-        if (t->n_pieces == 0 && !ckr__read_view(r->c, t, NULL, view, (int32_t)x->rank, false))
-            return ckr__oom(r->c);
+    for (i = 0; i < x->n && e == CKR_OK; i++) {
+        ckr__ds_param *p = x->params[i];
+        ckr__part part = ckr__ds_part(p, x->f, slot, view, x->rank);
+        part.alone = true;
+        if (!p->stated && !ckr__held_slot(p->slots, slot)) e = ckr__ds_add(r, p, &part);
     }
-    return CKR_OK;
+    return e;
 }
 
 /* A group's state on one rank: tensors of `full` elements, or of `lean` without the padding. */
@@ -41393,16 +41399,11 @@ static ckr_result ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char 
                                        const ckr_node *n, uint32_t m)
 {
     const ckr_view *v = n->u.view;
-    ckr_tensor *t;
-    const bool scalar = !ckr__ds_same_shape(p, v->n_dims, v->shape);
-    ckr_result e;
-    if (v->layout || v->meta || v->n_dims > CKR_MAX_DIMS || !ckr_dtype_size(v->dtype))
-        return ckr__ds_leave(r, r->stages[m].model, slot, n);
-    e = ckr__ds_slot(r, p, slot, v->dtype, scalar, &t);
-    if (e != CKR_OK) return e;
-    if (scalar) t->n_dims = v->n_dims;
-    if (scalar) t->shape = v->shape;
-    return ckr__read_view(r->c, t, NULL, v, (int32_t)m, t->n_pieces > 0) ? CKR_OK : ckr__oom(r->c);
+    ckr__part x = ckr__ds_part(p, r->stages[m].model, slot, v, m);
+    if (ckr__view_odd(v)) return ckr__ds_leave(r, r->stages[m].model, slot, n);
+    x.alone = !ckr__ds_same_shape(p, v->n_dims, v->shape);
+    x.replica = ckr__held_slot(p->slots, slot) != NULL;
+    return ckr__ds_add(r, p, &x);
 }
 
 static ckr_result ckr__ds_whole_state(ckr__ds *r, uint32_t m, ckr__ds_param *p,
@@ -41458,7 +41459,6 @@ static ckr_result ckr__ds_unfused(ckr__ds *r, ckr__ds_stage *g, uint32_t m, cons
                                  CKR_NO_OFFSET, p->name,
                                  "fp32_groups has no master of this parameter's shape");
             e = ckr__ds_whole_tensor(r, p, "master", n, m);
-            if (e == CKR_OK && p->master) p->master->requires_grad = true;
         }
     return e;
 }
@@ -41904,7 +41904,7 @@ static ckr_result ckr__ds_uni_param(ckr__ds *r, ckr__ds_param *p)
     for (i = 0; e == CKR_OK && i < l.n; i++)
         if (!l.items[i]->is_dir) e = ckr__ds_uni_file(r, p, dir, l.items[i]->name);
     p->stated = true;
-    if (e == CKR_OK && !p->master)
+    if (e == CKR_OK && !ckr__held_slot(p->slots, "master"))
         return ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/fp32.pt", p->name));
     return e;
 }
@@ -41939,12 +41939,6 @@ static ckr_result ckr__ds_uni_open(ckr__ds *r)
     return e;
 }
 
-static bool ckr__ds_has_slot(const ckr__ds_param *p, const char *slot)
-{
-    uint64_t i;
-    for (i = 0; i < p->n_slots && strcmp(p->slots[i]->slot, slot) != 0; i++) {}
-    return i < p->n_slots;
-}
 
 /* Every parameter has the state that any of them has, and Adam both of its moments. */
 static ckr_result ckr__ds_uni_whole(ckr__ds *r)
@@ -41953,18 +41947,19 @@ static ckr_result ckr__ds_uni_whole(ckr__ds *r)
     const bool adam = type && (!strcmp(type, "Adam") || !strcmp(type, "AdamW") ||
                                !strcmp(type, "adam") || !strcmp(type, "adamw"));
     const char *want[18];
-    uint64_t i, k, n = 0, m;
+    uint64_t i, n = 0, m;
+    const ckr__held *h;
     if (adam) want[n++] = "exp_avg";
     if (adam) want[n++] = "exp_avg_sq";
     for (i = 0; i < r->n_params; i++)
-        for (k = 0; k < r->params[i]->n_slots; k++) {
-            const char *slot = r->params[i]->slots[k]->slot;
+        for (h = r->params[i]->slots; h; h = h->next) {
+            const char *slot = h->tensor->slot;
             for (m = 0; m < n && strcmp(want[m], slot) != 0; m++) {}
             if (m == n && n < 18) want[n++] = slot;
         }
     for (i = 0; i < r->n_params; i++)
         for (m = 0; m < n && r->params[i]->stated; m++)
-            if (!ckr__ds_has_slot(r->params[i], want[m]))
+            if (!ckr__held_slot(r->params[i]->slots, want[m]))
                 return ckr__ds_missing(
                     r, ckr__printf(r->c, "zero/%s/%s.pt", r->params[i]->name,
                                    strcmp(want[m], "master") ? want[m] : "fp32"));
@@ -41981,7 +41976,7 @@ static ckr_result ckr__ds_uni_steps(ckr__ds *r)
     if (ckr_node_is_dict(state) && state->count) n = ckr_node_get(state->u.items[1], "step");
     for (i = 0; n && i < r->n_params && e == CKR_OK; i++) {
         ckr__ds_param *p = r->params[i];
-        if (!p->stated || ckr__ds_has_slot(p, "step")) continue;
+        if (!p->stated || ckr__held_slot(p->slots, "step")) continue;
         memset(&x, 0, sizeof x);
         x.params = &p;
         x.n = 1;
@@ -42458,7 +42453,10 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     r->desc = desc;
     r->updates = ckr__nan();
     s->dialect = "deepspeed";
+    ckr__load_init(&r->load, c, s, CKR_ITEM_DEEPSPEED_PARTITION);
     e = ckr__ds_read_all(r);
+    ckr__load_done(&r->load);
+    if (e == CKR_OK) e = c->err->code;
     ckr__map_free(&r->by_name);
     r->desc = NULL;
     s->framework_version = ckr_node_str(ckr_node_get(r->meta, "ds_version"));
@@ -44768,48 +44766,26 @@ static const ckr__dialect ckr__deepspeed = {
    reader looks at the names and says which. A plain one has no roles: every tensor is a `param`
    under its flat name, every object a leftover. */
 
-/* Where nothing can be read: a piece of no file, which the engine refuses. */
-static bool ckr__dcp_sealed(ckr__ctx *c, ckr_tensor *t, const ckr__dcp_chunk *k)
-{
-    int64_t *start, *count, *stride;
-    if (!ckr__piece_add(c, t, t->n_dims, &start, &count, &stride)) return false;
-    if (t->n_dims) {
-        memcpy(start, k->start, t->n_dims * sizeof *start);
-        memcpy(count, k->count, t->n_dims * sizeof *count);
-    }
-    return true;
-}
-
 static ckr_result ckr__dcp_piece(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *q,
                                  ckr_tensor *t)
 {
-    int64_t dims[2 * CKR_MAX_DIMS], *start, *count, *stride;
+    const bool sealed = !q->view && d->files[q->file].transform;
+    int64_t dims[2 * CKR_MAX_DIMS] = { 0 };
+    ckr__box box;
     ckr_view v;
-    ckr_piece *p;
-    uint64_t at;
-    uint32_t i;
-    ckr_result r;
-    if (!q->view && d->files[q->file].transform)
-        return ckr__dcp_sealed(d->c, t, q) ? CKR_OK : ckr__oom(d->c);
+    ckr_result r = CKR_OK;
     memset(&v, 0, sizeof v);
-    r = ckr__dcp_view(d, x, q, &v, dims);
+    v.dtype = t->dtype;
+    v.n_dims = x->n_dims;
+    v.stride = dims;
+    v.file = CKR_NO_FILE;      /* sealed: nothing can be read, which the engine refuses     */
+    if (!sealed) r = ckr__dcp_view(d, x, q, &v, dims);
     if (r != CKR_OK) return r;
-    p = ckr__piece_add(d->c, t, x->n_dims, &start, &count, &stride);
-    if (!p) return ckr__oom(d->c);
-    for (i = 0; i < x->n_dims; i++) {
-        start[i] = q->start[i];
-        count[i] = q->count[i];
-        stride[i] = v.stride[i] * (int64_t)ckr_dtype_size(v.dtype);
-    }
-    at = (uint64_t)v.offset * ckr_dtype_size(v.dtype);
-    p->dtype = t->dtype = v.dtype;
-    p->file = v.file;
-    p->big_endian = v.big_endian;
-    p->replica = q->replica;
-    p->rank = q->view ? -1 : d->files[q->file].rank;
-    p->mem = v.bytes ? v.bytes + at : NULL;
-    p->offset = v.bytes ? 0 : v.data_offset + at;
-    return CKR_OK;
+    t->dtype = v.dtype;
+    return ckr__read_view(d->c, t, ckr__box_block(&box, x->n_dims, q->start, q->count), &v,
+                          q->view || sealed ? -1 : d->files[q->file].rank, q->replica)
+               ? CKR_OK
+               : ckr__oom(d->c);
 }
 
 /* An item as a logical tensor; *out is NULL for one that is only noted. */
@@ -59956,6 +59932,59 @@ static bool ckr__tensor_once(const ckr__ctx *c, const ckr_tensor *t)
     return prints == ckr__box_print(c, t->n_dims, NULL, t->shape);
 }
 
+/* A box of the tensor that no piece holds. False: it would take too long to find one. */
+static bool ckr__tensor_gap(const ckr_tensor *t, int64_t *start, int64_t *count)
+{
+    enum { MOST = 48 };
+    struct { int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS]; uint32_t next; } todo[MOST], g;
+    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
+    uint32_t n_todo = 1, steps = 0, i, d;
+    memset(todo, 0, sizeof *todo);
+    for (d = 0; d < t->n_dims; d++) todo[0].count[d] = t->shape[d];
+    while (n_todo && n_todo + 2 * t->n_dims <= MOST && steps < 1000000) {
+        g = todo[--n_todo];
+        for (i = g.next; i < t->n_pieces; i++, steps++)
+            if (!t->pieces[i].replica &&
+                ckr__box_meet(t->n_dims, g.start, g.count, t->pieces[i].start, t->pieces[i].count,
+                              s, n))
+                break;
+        if (i == t->n_pieces) {
+            memcpy(start, g.start, sizeof g.start);
+            memcpy(count, g.count, sizeof g.count);
+            return true;
+        }
+        g.next = i + 1;
+        for (d = 0; d < t->n_dims; d++) {          /* what is left of it around the piece   */
+            const int64_t at = g.start[d], end = at + g.count[d];
+            g.start[d] = s[d] + n[d];
+            g.count[d] = end - g.start[d];
+            if (g.count[d]) todo[n_todo++] = g;
+            g.start[d] = at;
+            g.count[d] = s[d] - at;
+            if (g.count[d]) todo[n_todo++] = g;
+            g.start[d] = s[d];
+            g.count[d] = n[d];
+        }
+    }
+    return false;
+}
+
+/* Names the box, and a file that has others of its elements. */
+static ckr_result ckr__tensor_hole(ckr__ctx *c, const ckr_tensor *t, int64_t have, int64_t numel)
+{
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    const char *file = t->n_pieces ? ckr__file_path(c, t->pieces[0].file) : NULL;
+    char box[48 * CKR_MAX_DIMS] = "";
+    uint32_t d;
+    if (t->n_pieces && ckr__tensor_gap(t, start, count))
+        for (d = 0; d < t->n_dims; d++)
+            ckr__format(box + strlen(box), sizeof box - strlen(box), "%s[%lld, +%lld)",
+                        d ? " x " : ": ", (long long)start[d], (long long)count[d]);
+    return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, file, CKR_NO_OFFSET, t->name,
+                     "%s: %lld of %lld elements are in no file%s", t->slot,
+                     (long long)(numel - have), (long long)numel, box);
+}
+
 /* Every piece inside its file, no two claim the same elements, and together they are the whole
    tensor: the proof without which nothing is read. */
 static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
@@ -59976,9 +60005,7 @@ static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
     }
     if (have == numel)
         return numel == 0 || ckr__tensor_once(c, t) ? CKR_OK : ckr__tensor_overlap(c, t);
-    return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
-                     "%s: %lld of %lld elements are in no file", t->slot,
-                     (long long)(numel - have), (long long)numel);
+    return ckr__tensor_hole(c, t, have, numel);
 }
 
 /* Ops that read box [start, start + count) of a tensor into memory as `dst` has it; dst NULL:

@@ -302,9 +302,168 @@ static void reader_clips_padding(void)
     }
 }
 
+/* parts -------------------------------------------------------------------------- */
+
+static float part_data[64];
+
+static ckr_view part_view(uint32_t n, const int64_t *shape, const int64_t *stride)
+{
+    ckr_view v = CKR_ZERO;
+    v.dtype = CKR_DTYPE_F32;
+    v.n_dims = n;
+    v.shape = shape;
+    v.stride = stride;
+    v.file = CKR_NO_FILE;
+    v.bytes = (const uint8_t *)part_data;
+    v.data_bytes = sizeof part_data;
+    v.big_endian = ckr__host_big_endian();
+    return v;
+}
+
+static ckr__part part_of(const char *slot, const ckr_view *v, const int64_t *shape)
+{
+    ckr__part p = CKR_ZERO;
+    p.file = "rank0";
+    p.name = "w";
+    p.slot = slot;
+    p.view = v;
+    p.n_dims = 2;
+    p.shape = shape;
+    return p;
+}
+
+static void load_begin(ckr__load *l, ckr_state *s)
+{
+    ckr__ctx_init(&t_ctx, NULL, NULL, &t_err);
+    memset(&t_err, 0, sizeof t_err);
+    ckr__state_init(s);
+    ckr__load_init(l, &t_ctx, s, CKR_ITEM_NANOTRON_SHAPE);
+}
+
+/* Shard(0) of 5 rows over 3 ranks; a copy of one; a flat part; a number that each rank has. */
+static void parts_of_ranks(void)
+{
+    static const int64_t whole[2] = { 5, 3 }, stride[2] = { 3, 1 }, one[1] = { 6 }, step[1] = { 1 };
+    ckr__load l;
+    ckr_state s;
+    ckr__held *h = NULL;
+    ckr_view v;
+    ckr__part p;
+    int64_t r;
+    load_begin(&l, &s);
+    for (r = 0; r < 4; r++) {
+        const int64_t rank = r % 3;
+        int64_t shape[2] = { 2, 3 }, start[2] = { 0, 0 };
+        shape[0] = rank == 2 ? 1 : 2;
+        start[0] = 2 * rank;
+        v = part_view(2, shape, stride);
+        p = part_of("param", &v, whole);
+        p.start = start;
+        p.rank = (int32_t)r;
+        p.replica = r == 3;
+        h = ckr__part_add(&l, &p);
+        CHECK(h != NULL);
+    }
+    CHECK_INT(s.n_tensors, 1);
+    CHECK(h && h->tensor->n_pieces == 4 && h->tensor->pieces[3].replica);
+    CHECK(h && ckr__tensor_check(&t_ctx, h->tensor) == CKR_OK);
+    v = part_view(1, one, step);
+    p = part_of("exp_avg", &v, whole);
+    p.flat = true;
+    p.begin = 2;
+    p.end = 7;
+    p.at = 1;
+    h = ckr__part_add(&l, &p);
+    CHECK(h && h->tensor->n_pieces == 3);      /* the end of a row, a row, one element      */
+    CHECK(h && (const char *)h->tensor->pieces[0].mem == (const char *)(part_data + 1));
+    CHECK(h && ckr__tensor_check(&t_ctx, h->tensor) != CKR_OK);
+    CHECK_INT(t_err.item, CKR_ITEM_TENSOR_HOLE);
+    CHECK(strstr(t_err.text, "10 of 15 elements are in no file: [0, +1) x [0, +2)") != NULL);
+    ckr__error_reset(&t_ctx);
+    for (r = 0; r < 3; r++) {
+        v = part_view(0, step, step);
+        p = part_of("step", &v, whole);
+        p.alone = true;
+        h = ckr__part_add(&l, &p);
+        CHECK(h && h->tensor->n_dims == 0 && h->tensor->pieces[r].replica == (r > 0));
+    }
+    CHECK(ckr__held_slot(ckr__held_of(&l, "w"), "step") == h && !ckr__held_of(&l, "x"));
+    CHECK_INT(ckr__load_done(&l), CKR_OK);
+    ckr__ctx_free(&t_ctx);
+}
+
+/* What does not fit is told with the file and both sizes. */
+static void parts_that_differ(void)
+{
+    static const int64_t whole[2] = { 5, 3 }, other[2] = { 6, 3 }, stride[2] = { 3, 1 },
+                         rows[2] = { 2, 3 }, late[2] = { 4, 0 }, before[2] = { -1, 0 },
+                         none[2] = { 0, 0 };
+    const struct { const int64_t *shape, *start; ckr_dtype dtype; bool flat; const char *says; }
+    cases[] = {
+        { whole, late, CKR_DTYPE_F32, false, "a dimension of its box is 2" },
+        { whole, before, CKR_DTYPE_F32, false, "a dimension of its box is 2" },
+        { whole, NULL, CKR_DTYPE_F32, false, "a dimension is 2" },
+        { other, none, CKR_DTYPE_F32, false, "a dimension is 6" },
+        { whole, none, CKR_DTYPE_F64, false, "has dtype float64, another file float32" },
+        { whole, NULL, CKR_DTYPE_F32, true, "its number of elements is 6" }
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ckr__load l;
+        ckr_state s;
+        ckr_view v = part_view(2, rows, stride);
+        ckr__part p = part_of("param", &v, whole);
+        load_begin(&l, &s);
+        p.start = none;
+        CHECK(ckr__part_add(&l, &p) != NULL);
+        p.shape = cases[i].shape;
+        p.start = cases[i].start;
+        p.flat = cases[i].flat;
+        p.end = 7;
+        v.dtype = cases[i].dtype;
+        CHECK(!ckr__part_add(&l, &p));
+        CHECK_INT(t_err.item, CKR_ITEM_NANOTRON_SHAPE);
+        CHECK(strstr(t_err.text, cases[i].says) != NULL);
+        CHECK(!strcmp(t_err.file, "rank0") && !strcmp(t_err.where, "w"));
+        CHECK(ckr__load_done(&l) != CKR_OK);
+        ckr__ctx_free(&t_ctx);
+    }
+}
+
+/* Padding rows are in no tensor of the state, and are kept where that is asked for. */
+static void parts_with_padding(void)
+{
+    static const int64_t padded[2] = { 8, 3 }, rows[2] = { 4, 3 }, stride[2] = { 3, 1 };
+    ckr_split split = CKR_ZERO;
+    ckr__load l;
+    ckr_state s;
+    int64_t start[2] = { 0, 0 };
+    ckr__held *h = NULL;
+    split.vocab = true;
+    load_begin(&l, &s);
+    l.vocab = 5;
+    l.padding = true;
+    for (; start[0] < 8; start[0] += 4) {
+        ckr_view v = part_view(2, rows, stride);
+        ckr__part p = part_of("param", &v, padded);
+        p.split = &split;
+        p.start = start;
+        h = ckr__part_add(&l, &p);
+        CHECK(h != NULL);
+    }
+    CHECK(h && h->tensor->shape[0] == 5 && h->wide && h->wide->shape[0] == 8);
+    CHECK(h && h->tensor->pieces[1].count[0] == 1 && h->wide->pieces[1].count[0] == 4);
+    CHECK_INT(s.padded_vocab, 8);
+    CHECK_INT(ckr__load_done(&l), CKR_OK);
+    ckr__ctx_free(&t_ctx);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
+    RUN(parts_of_ranks);
+    RUN(parts_that_differ);
+    RUN(parts_with_padding);
     RUN(flat_whole);
     RUN(splits);
     RUN(split_none);
