@@ -1079,6 +1079,8 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     int64_t      micro_batch, seq_len;     /* of the coming run, for its place in the data; 0:
                                               not known                                  */
     int64_t      kv_heads;     /* of its attention; 0: as the checkpoint tells             */
+    int64_t      fsdp_size;    /* ranks that FSDP cuts a copy over; 0: as the source where that
+                                  divides the ranks, else all                            */
     uint64_t     max_shard_bytes;      /* safetensors: a directory of files with no more tensor
                                   bytes each, but for a tensor that is larger, and an index; 0:
                                   one file                                               */
@@ -29904,8 +29906,12 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
                 ? ""
                 : ckr__printf(c, "global_step_%lld/", (long long)(s->progress.step > 0
                                                                       ? s->progress.step : 0));
-    x.shards = x.ranks;
-    if (x.from && x.from->models[0].fsdp.n_shards < x.from->models[0].fsdp.n_ranks &&
+    x.shards = t->fsdp_size && t->fsdp_size < (int64_t)x.ranks ? (uint32_t)t->fsdp_size : x.ranks;
+    if (x.ranks % x.shards)
+        return ckr__refuse_int(c, CKR_ITEM_TRAINER_TOPOLOGY, "fsdp_size", x.ranks, x.shards,
+                               "copies of the model have as many ranks each: verl would make a mesh "
+                               "of fewer ranks than there are", "take a divisor of the ranks");
+    if (!t->fsdp_size && x.from && x.from->models[0].fsdp.n_shards < x.from->models[0].fsdp.n_ranks &&
         x.ranks % x.from->models[0].fsdp.n_shards == 0)
         x.shards = x.from->models[0].fsdp.n_shards;
     for (i = 0; x.from && i < x.from->n_models && r == CKR_OK; i++)
@@ -29923,7 +29929,7 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
 
 static const ckr__dialect ckr__verl = {
     "verl", "fsdp1 fsdp2", ckr__verl_probe, ckr__verl_read, ckr__streams_held, ckr__verl_emit, NULL,
-    NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*", NULL, NULL
+    NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*", "fsdp_size", NULL
 };
 
 #endif /* CKPTRESUME_NO_VERL */
@@ -52904,11 +52910,12 @@ static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const
 static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const ckr_target *t)
 {
     static const char *const names[] = { "vpp", "slots", "data", "kv_heads", "max_shard_bytes",
-                                         "to_version", "float8" };
+                                         "to_version", "float8", "fsdp_size" };
     const bool some = t->slots && strcmp(t->slots, "all") != 0;
     const bool version = t->to_version && t->to_version[0];
     const bool asked[] = { t->vpp > 1, some, t->data != NULL, t->kv_heads != 0,
-                           t->max_shard_bytes != 0, version, ckr__is_f8(t->dtype) };
+                           t->max_shard_bytes != 0, version, ckr__is_f8(t->dtype),
+                           t->fsdp_size != 0 };
     size_t i, k, n = 0;
     char takers[160] = "";
     if (t->dtype != CKR_DTYPE_NONE && !ckr__casts(CKR_DTYPE_F32, t->dtype))

@@ -1231,6 +1231,8 @@ static const option all_options[] = {
       "logical vocabulary size, where no file tells it" },
     { "kv-heads", "N", KIND_ROWS, AT(target.kv_heads), VERB_POLICY,
       "key-value heads of the attention, where no file tells them (torchtitan)" },
+    { "fsdp-size", "N", KIND_ROWS, AT(target.fsdp_size), VERB_TARGET,
+      "ranks that FSDP cuts one copy of the model over (verl)" },
     { "mode", "MODE", KIND_MODE, AT(target.mode), VERB_POLICY | VERB_RNG,
       "recover, continue (default) or transfer" },
     { "only", "LIST", KIND_ONLY, AT(target.without), VERB_POLICY,
@@ -3120,7 +3122,8 @@ static int plan_fail(job *j)
     static const char *const flags[][2] = {
         { "to_version", "--to-version" }, { "max_shard_bytes", "--max-shard-size" },
         { "vpp", "--vpp" }, { "slots", "--slots" }, { "kv_heads", "--kv-heads" },
-        { "data", "--data" }, { "dtype", "--dtype" }, { "float8", "--dtype" }
+        { "data", "--data" }, { "dtype", "--dtype" }, { "float8", "--dtype" },
+        { "fsdp_size", "--fsdp-size" }
     };
     size_t i;
     if (j->err.item == CKR_ITEM_LIMIT && !strcmp(j->err.where, "max_bytes"))
