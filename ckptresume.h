@@ -25653,6 +25653,18 @@ typedef struct ckr__as_file {
     bool (*tensor_fn)(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype);
 } ckr__as_file;
 
+/* What its checkpoints cannot be: the planner refuses it before the dialect is asked. */
+typedef struct ckr__bounds {
+    const char *axes;          /* the parallel sizes that there are, in the report's order   */
+    ckr_item    item;          /* who asks for another one                               */
+    const char *why;
+    int32_t     zero;          /* the highest stage of ZeRO                              */
+    ckr_item    source;        /* only a checkpoint of its own can be written for it; 0: any     */
+    /* Why they cannot be left out: params at all, groups without the optimizer, the clock and the
+       optimizer (lr) without the schedule. NULL: they can. */
+    const char *params, *groups, *clock, *lr;
+} ckr__bounds;
+
 typedef struct ckr__dialect {
     const char *name;
     const char *variants;      /* its layouts, blanks between; NULL: it has one        */
@@ -25684,6 +25696,7 @@ typedef struct ckr__dialect {
     const char *takes;
     /* What tells the LR, where no file of this dialect does; NULL: its files tell it. */
     const char *lr_told_by;
+    const ckr__bounds *bounds;         /* NULL: none                                     */
 } ckr__dialect;
 
 /* >>dialects.names ------------------------------------------------------------ */
@@ -26227,18 +26240,14 @@ static ckr_result ckr__batch_unknown(ckr__ctx *c, uint32_t was, uint32_t ranks)
                     "--set batch_size=N, the samples of an update, tells what a rank's is");
 }
 
-/* Torch's schedulers, and those made like them, take the first LR from the optimizer's groups.
-   Where these are left out and the schedule is kept, it would be that of a new optimizer. */
-static bool ckr__lr_left_out(const ckr_state *s, const ckr_target *t)
-{
-    return (t->without & CKR_OPTIMIZER) && !(t->without & CKR_SCHEDULE) && s->n_schedules;
-}
+static const char ckr__params_kept[] = "a checkpoint without weights cannot be loaded";
+static const char ckr__groups_kept[] = "the optimizer's file holds state and groups together";
+static const char ckr__clock_kept[] = "the schedule would stand at another step than the run";
 
-static const char ckr__lr_left_out_why[] =
+/* Torch's schedulers, and those made like them, take the first LR from the optimizer's groups. */
+static const char ckr__lr_kept[] =
     "the scheduler goes on from the LRs of the optimizer's groups, which are left out: the first "
     "update would use a new optimizer's";
-static const char ckr__lr_left_out_remedy[] = "leave out the schedule too: "
-                                              "--without optimizer,groups,schedule";
 
 /* >>dialects.carry ------------------------------------------------------------ */
 /* Small values of other files in the side file: JSON, and what it has no form for as a dict of one
@@ -26477,6 +26486,35 @@ typedef struct ckr__rank_streams {
                                                   where the dict is in the file, "" or "/rng" */
     uint32_t               n_elsewhere, n_active;      /* told by ckr__streams_say       */
 } ckr__rank_streams;
+
+/* The parallel sizes, and what each is where nothing is cut. */
+static const struct { const char *name; size_t at; int32_t least; } ckr__sizes[] = {
+    { "tp", offsetof(ckr_topology, tp), 1 }, { "pp", offsetof(ckr_topology, pp), 1 },
+    { "ep", offsetof(ckr_topology, ep), 1 }, { "dp", offsetof(ckr_topology, dp), 1 },
+    { "cp", offsetof(ckr_topology, cp), 1 }, { "zero", offsetof(ckr_topology, zero), 0 }
+};
+#define CKR__SIZES (sizeof ckr__sizes / sizeof *ckr__sizes)
+
+static int32_t ckr__size_of(const ckr_topology *t, size_t axis)
+{
+    int32_t v;
+    memcpy(&v, (const char *)t + ckr__sizes[axis].at, sizeof v);
+    return v;
+}
+
+/* An entry for each of the axes, blanks between, whose size is another. */
+static void ckr__say_sizes(ckr__ctx *c, const char *axes, const ckr_topology *was,
+                           const ckr_topology *now)
+{
+    size_t i, n;
+    for (; *axes; axes += n + (axes[n] == ' ')) {
+        n = strcspn(axes, " ");
+        for (i = 0; strlen(ckr__sizes[i].name) != n || strncmp(ckr__sizes[i].name, axes, n);) i++;
+        if (ckr__size_of(was, i) != ckr__size_of(now, i))
+            ckr__say_int(c, "CKR_W_TOPOLOGY", CKR_CHANGED, ckr__sizes[i].name,
+                         ckr__size_of(was, i), ckr__size_of(now, i), "asked for", NULL);
+    }
+}
 
 /* Bytes of a stored state, for the listing. */
 static uint64_t ckr__stream_bytes(const ckr_node *n)
@@ -31917,6 +31955,13 @@ typedef struct ckr__nt_item {  /* a parameter at the target                     
     ckr__block       **blocks;
 } ckr__nt_item;
 
+static const ckr__bounds ckr__nt_bounds = {
+    "tp pp dp cp zero", CKR_ITEM_EP_SIZE, "HEAD cannot be built with expert parallelism", 1,
+    CKR_ITEM_NANOTRON_SOURCE, ckr__params_kept, ckr__groups_kept, ckr__clock_kept,
+    "the scheduler's files are of the optimizer's groups: without these none is loaded, and the "
+    "schedule starts again"
+};
+
 typedef struct ckr__nt_job {
     ckr__ctx          *c;
     const ckr_state   *s;
@@ -33202,21 +33247,11 @@ static bool ckr__nt_say_topology(ckr__nt_job *x)
     const ckr_node *cfg = nt->config.root;
     const char *engine = ckr_node_str(ckr_node_find(cfg, "/parallelism/pp_engine"));
     const char *mode = ckr_node_str(ckr_node_find(cfg, "/parallelism/tp_mode"));
-    const char *asked = "asked for";
     int64_t accumulate = 0, batch = 0;
     bool ok = true;
     ckr_node_i64(ckr_node_find(cfg, "/tokens/batch_accumulation_per_replica"), &accumulate);
     ckr_node_i64(ckr_node_find(cfg, "/tokens/micro_batch_size"), &batch);
-    if (x->tp != nt->tp)
-        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "tp", nt->tp, x->tp, asked, NULL);
-    if (x->pp != nt->pp)
-        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "pp", nt->pp, x->pp, asked, NULL);
-    if (x->dp != nt->dp)
-        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", nt->dp, x->dp, asked, NULL);
-    if (x->cp != nt->cp)
-        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "cp", nt->cp, x->cp, asked, NULL);
-    if (x->zero != nt->zero)
-        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "zero", nt->zero, x->zero, asked, NULL);
+    ckr__say_sizes(x->c, ckr__nt_bounds.axes, &nt->s->topology, &x->t->topology);
     if (x->pp > nt->pp && accumulate > 0 && accumulate < (int64_t)x->pp - 1 &&
         (!engine || !strcmp(engine, "1f1b")))
         ok = ckr__nt_setting(x, "/tokens/batch_accumulation_per_replica",
@@ -33302,36 +33337,10 @@ static ckr_result ckr__nt_emit_loose(ckr__nt_job *x)
 /* What the target cannot be. False: nothing sensible can follow. */
 static bool ckr__nt_allowed(ckr__nt_job *x)
 {
-    const ckr_topology *t = &x->t->topology;
-    const uint64_t ranks = (uint64_t)x->tp * x->pp * x->dp * x->cp;
-    if (t->zero > 1)
-        ckr__refuse_int(x->c, CKR_ITEM_ZERO_STAGE, "zero", x->nt->zero, t->zero,
-                        "Nanotron has ZeRO stages 0 and 1", "take --zero 1");
-    if (t->ep > 1)
-        ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", x->nt->ep, t->ep,
-                        "HEAD cannot be built with expert parallelism", "take --ep 1");
     if (x->nt->ep > 1)
         ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", x->nt->ep, 1,
                         "the checkpoint's experts are spread over ranks, which HEAD cannot be",
                         NULL);
-    if (t->ranks && t->ranks != ranks)
-        ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ranks", (int64_t)ranks, t->ranks,
-                        "tp * pp * dp * cp is another number of ranks", "leave --ranks out");
-    if (x->t->without & CKR_GROUPS && !(x->t->without & CKR_OPTIMIZER))
-        ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "groups",
-                    "Nanotron's optimizer files hold state and groups together",
-                    "leave out the optimizer too");
-    if (ckr__lr_left_out(x->nt->s, x->t))
-        ckr__refuse(x->c, CKR_ITEM_LR_WITHOUT, "schedule",
-                    "the scheduler's files are of the optimizer's groups: without these none "
-                    "is loaded, and the schedule starts again", ckr__lr_left_out_remedy);
-    if (x->t->without & CKR_PARAMS)
-        ckr__refuse(x->c, CKR_ITEM_PARAMS_WITHOUT, "params",
-                    "Nanotron cannot load a checkpoint without weights", "keep the params");
-    if (x->t->without & CKR_PROGRESS && !(x->t->without & CKR_SCHEDULE))
-        ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress",
-                    "the schedule would stand at another step than the run",
-                    "leave out the schedule too");
     return !x->c->refused;
 }
 
@@ -33420,16 +33429,12 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.s = s;
     x.t = t;
     x.out = out;
-    if (strcmp(s->dialect, "nanotron") != 0 || !s->dialect_data)
-        return ckr__say(x.c, ckr_item_name(CKR_ITEM_NANOTRON_SOURCE), CKR_ERROR, "dialect",
-                        s->dialect, "nanotron",
-                        "only a checkpoint of Nanotron can be written for Nanotron", NULL);
     x.nt = (const ckr__nt *)s->dialect_data;
-    x.tp = t->topology.tp ? t->topology.tp : x.nt->tp;
-    x.pp = t->topology.pp ? t->topology.pp : x.nt->pp;
-    x.dp = t->topology.dp ? t->topology.dp : x.nt->dp;
-    x.cp = t->topology.cp ? t->topology.cp : x.nt->cp;
-    x.zero = t->topology.zero < 0 ? x.nt->zero : t->topology.zero > 0;
+    x.tp = t->topology.tp;
+    x.pp = t->topology.pp;
+    x.dp = t->topology.dp;
+    x.cp = t->topology.cp;
+    x.zero = t->topology.zero > 0;
     x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
     e = ckr__nt_emit_all(&x);
     ckr__map_free(&x.by_name);
@@ -33440,7 +33445,7 @@ static const ckr__dialect ckr__nanotron = {
     "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__streams_held, ckr__nt_emit, NULL, NULL,
     NULL,
     "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
-    "tp-*-of-*_pp-*-of-*.pt", NULL, NULL
+    "tp-*-of-*_pp-*-of-*.pt", NULL, NULL, &ckr__nt_bounds
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
@@ -34624,11 +34629,11 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
 
 static const ckr__dialect ckr__plain_safetensors = {
     "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
-    NULL, NULL, "slots max_shard_bytes float8", NULL
+    NULL, NULL, "slots max_shard_bytes float8", NULL, NULL
 };
 static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL, NULL,
-    NULL, "slots float8", NULL
+    NULL, "slots float8", NULL, NULL
 };
 
 /* cold */
@@ -37696,27 +37701,9 @@ static const char *ckr__ac_engine(const ckr__ac *ac)
 /* What the target cannot be. */
 static ckr_result ckr__ac_allowed(ckr__ac_job *x)
 {
-    const ckr_topology *t = &x->t->topology;
     const uint32_t w = x->t->without;
     ckr_result e = CKR_OK;
-    if (t->tp > 1 || t->pp > 1 || t->ep > 1 || t->cp > 1 || t->zero > 0)
-        e = ckr__refuse(x->w.c, CKR_ITEM_TRAINER_TOPOLOGY, "topology",
-                        "every process holds whole tensors: there is only --dp", "take --dp N");
-    if (e == CKR_OK && (w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
-        e = ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "groups",
-                        "the optimizer's file holds state and groups together",
-                        "leave out the optimizer too");
-    if (e == CKR_OK && (w & CKR_PARAMS))
-        e = ckr__refuse(x->w.c, CKR_ITEM_PARAMS_WITHOUT, "params",
-                        "a checkpoint without weights cannot be loaded", "keep the params");
-    if (e == CKR_OK && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE))
-        e = ckr__refuse(x->w.c, CKR_ITEM_CLOCK_WITHOUT, "progress",
-                        "the schedule would stand at another step than the run",
-                        "leave out the schedule too");
-    if (e == CKR_OK && !x->w.c->refused && ckr__lr_left_out(x->source, x->t))
-        e = ckr__refuse(x->w.c, CKR_ITEM_LR_WITHOUT, "schedule", ckr__lr_left_out_why,
-                        ckr__lr_left_out_remedy);
-    if (e == CKR_OK && x->ac->trainer && (w & CKR_SCHEDULE) && !(w & CKR_OPTIMIZER) &&
+    if (x->ac->trainer && (w & CKR_SCHEDULE) && !(w & CKR_OPTIMIZER) &&
         ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 0))
         e = ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
                         "the Trainer loads optimizer.pt and scheduler.pt together or neither: the "
@@ -37730,9 +37717,7 @@ static ckr_result ckr__ac_allowed(ckr__ac_job *x)
                         "this directory: it would be lost",
                         "--dialect deepspeed converts it, the trainer's files are copied beside; "
                         "--without optimizer,groups leaves it out");
-    if (e == CKR_OK && x->ranks != x->ac->ranks)
-        e = ckr__ac_say_counts(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", x->ac->ranks, x->ranks,
-                               "asked for");
+    ckr__say_sizes(x->w.c, "dp", &x->source->topology, &x->t->topology);
     return e;
 }
 
@@ -37815,13 +37800,9 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.w.s = s;
     x.t = t;
     x.out = out;
-    if (strcmp(s->dialect, t->dialect) != 0 || !s->dialect_data)
-        return ckr__say(x.w.c, ckr_item_name(CKR_ITEM_TRAINER_SOURCE), CKR_ERROR, "dialect",
-                        s->dialect, t->dialect,
-                        "only a checkpoint of the same framework can be written for it", NULL);
     x.ac = (const ckr__ac *)s->dialect_data;
     x.source = x.ac->s;
-    x.ranks = t->topology.dp ? t->topology.dp : x.ac->ranks;
+    x.ranks = t->topology.dp;
     x.rate = ckr__same(x.ac->rate, 1) && x.ac->ranks > 1 ? 1 : (double)x.ranks;
     e = ckr__ac_emit_all(&x);
     ckr__map_free(&x.w.views);
@@ -37829,19 +37810,23 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
+static const ckr__bounds ckr__ac_bounds = {
+    "dp", CKR_ITEM_TRAINER_TOPOLOGY, "every process holds whole tensors: there is only --dp", 0,
+    CKR_ITEM_TRAINER_SOURCE, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
+};
 static const ckr__dialect ckr__accelerate = {
     "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__streams_held, ckr__ac_emit, NULL, NULL,
     NULL,
-    NULL, NULL, NULL
+    NULL, NULL, NULL, &ckr__ac_bounds
 };
 static const ckr__dialect ckr__hf_trainer = {
     "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__streams_held,
     ckr__ac_emit,
-    NULL, NULL, NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, NULL, NULL, &ckr__ac_bounds
 };
 static const ckr__dialect ckr__sana = {
     "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL, NULL,
-    NULL, NULL, NULL
+    NULL, NULL, NULL, &ckr__ac_bounds
 };
 
 #endif /* CKPTRESUME_NO_ACCELERATE */
@@ -39652,19 +39637,7 @@ static ckr_result ckr__lm_emit_loose(ckr__lm_job *x)
 
 static ckr_result ckr__lm_allowed(ckr__lm_job *x)
 {
-    const ckr_topology *t = &x->t->topology;
-    const uint32_t w = x->t->without;
-    if (t->tp > 1 || t->pp > 1 || t->ep > 1 || t->cp > 1)
-        return ckr__refuse(x->c, CKR_ITEM_TRAINER_TOPOLOGY, "topology",
-                           "every process holds the whole model: there is only --dp",
-                            "take --dp N");
-    if (t->zero > 1)
-        return ckr__refuse(x->c, CKR_ITEM_ZERO_STAGE, "zero", "llm.c has ZeRO stages 0 and 1",
-                           "--zero 0 or --zero 1");
-    if (w & CKR_PARAMS)
-        return ckr__refuse(x->c, CKR_ITEM_PARAMS_WITHOUT, "params",
-                           "a checkpoint without weights cannot be loaded", "keep the params");
-    if ((w & CKR_PROGRESS) && x->state)
+    if ((x->t->without & CKR_PROGRESS) && x->state)
         return ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress",
                            "AdamW counts its steps from the file's number",
                            "leave out the optimizer too");
@@ -40158,11 +40131,15 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
+static const ckr__bounds ckr__lm_bounds = {
+    "dp zero", CKR_ITEM_TRAINER_TOPOLOGY, "every process holds the whole model: there is only --dp",
+    1, CKR_ITEM_OK, ckr__params_kept, NULL, NULL, NULL
+};
 static const ckr__dialect ckr__llmc = {
     "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__streams_held, ckr__lm_emit, &ckr__lm_as_file,
     ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data",
     "no file of llm.c tells the LR: -l, -k, -u, -x and -q of the coming run do, and have to be the "
-    "saved run's"
+    "saved run's", &ckr__lm_bounds
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -44357,36 +44334,22 @@ static void ckr__ds_nearest(ckr__ds_job *x)
                  "--set GROUP.weight_decay=VALUE where a group had its own");
 }
 
+static const ckr__bounds ckr__ds_bounds = {
+    "dp pp zero", CKR_ITEM_DEEPSPEED_TARGET, "there are data parallelism and pipeline stages only",
+    3, CKR_ITEM_OK, ckr__params_kept, ckr__groups_kept, NULL, ckr__lr_kept
+};
+
 static void ckr__ds_allowed(ckr__ds_job *x)
 {
-    const ckr_topology *t = &x->t->topology;
     const uint32_t w = x->t->without;
-    if (t->tp > 1 || t->ep > 1 || t->cp > 1)
-        ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_TARGET, "topology",
-                    "there are data parallelism and pipeline stages only",
-                    "leave out --tp, --ep and --cp");
-    if ((t->zero > 3 || (x->zero > 1 && x->pipe)))
-        ckr__refuse(x->c, CKR_ITEM_ZERO_STAGE, "zero",
-                    x->pipe
-                        ? "pipelines go with ZeRO 0 and 1 only"
-                        : "there are ZeRO stages 0 to 3",
-                    x->pipe ? "take --zero 1" : "take a smaller --zero");
+    if (x->zero > 1 && x->pipe)
+        ckr__refuse(x->c, CKR_ITEM_ZERO_STAGE, "zero", "pipelines go with ZeRO 0 and 1 only",
+                    "take --zero 1");
     if (x->pp > 1 && !x->pipe)
         ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_TARGET, "pp",
                     "the model is no PipelineModule: no file tells its layers", "take --pp 1");
-    if ((w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
-        ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "groups",
-                    "the optimizer's file holds state and groups together",
-                    "leave out the optimizer too");
-    if ((w & CKR_PARAMS))
-        ckr__refuse(x->c, CKR_ITEM_PARAMS_WITHOUT, "params",
-                    "a checkpoint without weights cannot be loaded", "keep the params");
-    if (!x->c->refused && ckr__lr_left_out(x->s, x->t))
-        ckr__refuse(x->c, CKR_ITEM_LR_WITHOUT, "schedule", ckr__lr_left_out_why,
-                    ckr__lr_left_out_remedy);
     if ((w & CKR_PROGRESS) && !(w & CKR_SCHEDULE) && x->s->n_schedules)
-        ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress",
-                    "the schedule would stand at another step than the run",
+        ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress", ckr__clock_kept,
                     "leave out the schedule too");
 }
 
@@ -44426,15 +44389,7 @@ static void ckr__ds_say_sizes(ckr__ds_job *x)
         ckr__say(x->c, "CKR_W_DS_REST", CKR_LOST, "optimizer files", NULL, NULL,
                  "keys that are not known here belong to a rank; with other ranks or layouts "
                  "they are not written", NULL);
-    if (x->dp != r->dp)
-        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", r->dp, x->dp, "asked for",
-                     NULL);
-    if (x->pp != r->mp)
-        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "pp", r->mp, x->pp, "asked for",
-                     NULL);
-    if (x->t->topology.zero != r->zero)
-        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "zero", r->zero, x->t->topology.zero,
-                     "asked for", NULL);
+    ckr__say_sizes(x->c, ckr__ds_bounds.axes, &r->s->topology, &x->t->topology);
     if (x->robin && x->optimizer && x->zero > 0 && x->zero < 3 && !x->universal)
         ckr__say(x->c, "CKR_DS_ROUND_ROBIN", CKR_EXACT, "round_robin_gradients", NULL, NULL,
                  "the buffers are laid out as this setting deals them over the coming ranks: "
@@ -44760,7 +44715,8 @@ static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 
 static const ckr__dialect ckr__deepspeed = {
     "deepspeed", "native universal", ckr__ds_probe, ckr__ds_read, ckr__ds_holds, ckr__ds_emit,
-    NULL, NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", NULL, NULL
+    NULL, NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", NULL, NULL,
+    &ckr__ds_bounds
 };
 
 #endif /* CKPTRESUME_NO_DEEPSPEED */
@@ -47032,9 +46988,6 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
                         "more than a million data files", "--ranks N");
     x.dp = t->topology.dp;
     x.old_dp = s->topology.dp;
-    if (!strcmp(t->dialect, "torchtitan") && strcmp(s->dialect, t->dialect) != 0)
-        return ckr__refuse(x.c, CKR_ITEM_TRAINER_SOURCE, "dialect",
-                           "only a checkpoint of torchtitan can be written for it", "--to dcp");
     whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
             ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
     if (!ckr__te_own(c, &own)) return c->err->code;
@@ -47057,13 +47010,16 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
+static const ckr__bounds ckr__tt_bounds = {
+    NULL, CKR_ITEM_OK, NULL, 0, CKR_ITEM_TRAINER_SOURCE, NULL, NULL, NULL, NULL
+};
 static const ckr__dialect ckr__torchtitan = {
     "torchtitan", "fsdp fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
-    &ckr__dt_as_file, NULL, NULL, NULL, "slots kv_heads", NULL
+    &ckr__dt_as_file, NULL, NULL, NULL, "slots kv_heads", NULL, &ckr__tt_bounds
 };
 static const ckr__dialect ckr__dcp_dialect = {
     "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL,
-    "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL
+    "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -50692,28 +50648,12 @@ typedef struct ckr__mg_job {
 static ckr_result ckr__mg_allowed_parts(ckr__mg_job *x)
 {
     const uint32_t w = x->t->without;
-    ckr_result e = CKR_OK;
-    if ((w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
-        e = ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "groups",
-                        "the optimizer's state and groups are one", "leave out the optimizer too");
-    if (e == CKR_OK && (w & CKR_PARAMS))
-        e = ckr__refuse(x->c, CKR_ITEM_PARAMS_WITHOUT, "params",
-                        "a checkpoint without weights cannot be loaded", "keep the params");
-    if (e == CKR_OK && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE))
-        e = ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress",
-                        "the schedule would stand at another step than the run",
-                        "leave out the schedule too");
-    if (e == CKR_OK && ckr__lr_left_out(x->mg->s, x->t))
-        e = ckr__refuse(x->c, CKR_ITEM_LR_WITHOUT, "schedule",
-                        "Megatron-LM loads the scheduler's state with the optimizer's only: with "
-                        "--no-load-optim the schedule starts again", ckr__lr_left_out_remedy);
-    if (e == CKR_OK && x->mg->s->n_groups && !(w & CKR_OPTIMIZER) && (w & CKR_SCHEDULE))
-        e = ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
-                        "Megatron-LM loads the scheduler's state with the optimizer's: it stops "
-                        "where the file has the optimizer's alone",
-                        "keep the schedule, or leave out the optimizer too: --without "
-                        "optimizer,groups,schedule");
-    return e;
+    if (!x->mg->s->n_groups || (w & CKR_OPTIMIZER) || !(w & CKR_SCHEDULE)) return CKR_OK;
+    return ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
+                       "Megatron-LM loads the scheduler's state with the optimizer's: it stops "
+                       "where the file has the optimizer's alone",
+                       "keep the schedule, or leave out the optimizer too: --without "
+                       "optimizer,groups,schedule");
 }
 
 /* Heads and groups: a rank has whole query heads; more ranks than groups share each group's rows
@@ -50749,11 +50689,7 @@ static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
 
 static ckr_result ckr__mg_allowed(ckr__mg_job *x)
 {
-    const ckr_topology *t = &x->t->topology;
     ckr_result e = ckr__mg_allowed_parts(x);
-    if (e == CKR_OK && t->zero > 1)
-        e = ckr__refuse_int(x->c, CKR_ITEM_ZERO_STAGE, "zero", x->mg->zero, t->zero,
-                            "the distributed optimizer is stage 1", "take --zero 1 or 0");
     if (e == CKR_OK && x->ep > 1 && (!x->experts || x->experts % x->ep))
         e = ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
                             x->experts ? "it does not divide the experts" : "there are no experts",
@@ -50762,9 +50698,6 @@ static ckr_result ckr__mg_allowed(ckr__mg_job *x)
         e = ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
                             "expert ranks are data parallel ranks: ep must divide dp",
                             "take a --dp that is a multiple of --ep");
-    if (e == CKR_OK && t->ranks && t->ranks != (uint64_t)x->tp * x->pp * x->dp * x->cp)
-        e = ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ranks", (int64_t)x->tp * x->pp * x->dp * x->cp,
-                            t->ranks, "tp * pp * dp * cp is another number", "leave --ranks out");
     if (e == CKR_OK && x->vp > 1 && x->pp == 1)
         e = ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_STAGES, "vpp", x->mg->vp, x->vp,
                             "virtual stages need a pipeline of more than one stage",
@@ -52448,25 +52381,15 @@ static ckr_result ckr__mg_dist_emit(ckr__mg_job *x)
 static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg;
-    const struct { const char *axis; int64_t was, now; } rows[] = {
-        { "tp", mg->tp, x->tp }, { "pp", mg->pp, x->pp }, { "vpp", mg->vp, x->vp },
-        { "ep", mg->ep, x->ep }, { "dp", mg->dp, x->dp }, { "cp", mg->cp, x->cp },
-        { "zero", mg->zero, x->zero }
-    };
-    size_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < sizeof rows / sizeof *rows && e == CKR_OK; i++)
-        if (rows[i].was != rows[i].now)
-            e = ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, rows[i].axis, rows[i].was,
-                             rows[i].now,
-                             strcmp(rows[i].axis, "vpp")
-                                 ? "asked for"
-                                 : "pipeline stages are not interleaved", NULL);
-    if (e == CKR_OK && x->dist != mg->dist)
-        e = ckr__say(x->c, "CKR_W_VARIANT", CKR_CHANGED, "variant",
-                     mg->dist ? "torch_dist" : "torch", x->dist ? "torch_dist" : "torch",
-                     "asked for", NULL);
-    return e;
+    ckr__say_sizes(x->c, "tp pp", &mg->s->topology, &x->t->topology);
+    if (x->vp != mg->vp)
+        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "vpp", mg->vp, x->vp,
+                     "pipeline stages are not interleaved", NULL);
+    ckr__say_sizes(x->c, "ep dp cp zero", &mg->s->topology, &x->t->topology);
+    if (x->dist != mg->dist)
+        ckr__say(x->c, "CKR_W_VARIANT", CKR_CHANGED, "variant", mg->dist ? "torch_dist" : "torch",
+                 x->dist ? "torch_dist" : "torch", "asked for", NULL);
+    return x->c->err->code;
 }
 
 /* An option of the coming run that is another than the saved run's: --a-b is args.a_b. */
@@ -52802,18 +52725,14 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.s = s;
     x.t = t;
     x.out = out;
-    if (strcmp(s->dialect, "megatron") != 0 || !s->dialect_data)
-        return ckr__say(x.c, ckr_item_name(CKR_ITEM_MEGATRON_SOURCE), CKR_ERROR, "dialect",
-                        s->dialect, "megatron",
-                        "only a checkpoint of Megatron-LM can be written for Megatron-LM", NULL);
     x.mg = mg = (const ckr__mg *)s->dialect_data;
-    x.tp = t->topology.tp ? t->topology.tp : mg->tp;
-    x.pp = t->topology.pp ? t->topology.pp : mg->pp;
-    x.ep = t->topology.ep ? t->topology.ep : mg->ep;
-    x.dp = t->topology.dp ? t->topology.dp : mg->dp;
-    x.cp = t->topology.cp ? t->topology.cp : mg->cp;
+    x.tp = t->topology.tp;
+    x.pp = t->topology.pp;
+    x.ep = t->topology.ep;
+    x.dp = t->topology.dp;
+    x.cp = t->topology.cp;
     x.vp = t->vpp ? t->vpp : x.pp == mg->pp ? mg->vp : 1;
-    x.zero = t->topology.zero < 0 ? mg->zero : t->topology.zero > 0;
+    x.zero = t->topology.zero > 0;
     x.dist = t->variant && *t->variant ? !strcmp(t->variant, "torch_dist") : mg->dist;
     x.version = ckr__mg_version(t->to_version);
     x.iteration = t->without & CKR_PROGRESS ? 0 : mg->iteration;
@@ -52840,11 +52759,17 @@ static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_targ
     return c->err->code;
 }
 
+static const ckr__bounds ckr__mg_bounds = {
+    "tp pp ep dp cp zero", CKR_ITEM_OK, NULL, 1, CKR_ITEM_MEGATRON_SOURCE, ckr__params_kept,
+    ckr__groups_kept, ckr__clock_kept,
+    "Megatron-LM loads the scheduler's state with the optimizer's only: with --no-load-optim the "
+    "schedule starts again"
+};
 static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__streams_held,
     ckr__mg_emit,
     NULL, NULL, ckr__mg_faults, "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
-    "vpp to_version", NULL
+    "vpp to_version", NULL, &ckr__mg_bounds
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -58773,6 +58698,54 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
                                 "will follow");
 }
 
+/* What the framework's checkpoints cannot be. True: the dialect need not be asked. */
+static bool ckr__plan_bounds(ckr_plan *p, const ckr__dialect *d)
+{
+    static const struct { size_t why; uint32_t out, with; ckr_item item; const char *name, *way; }
+    rules[] = {
+        { offsetof(ckr__bounds, params), CKR_PARAMS, 0, CKR_ITEM_PARAMS_WITHOUT, "params",
+          "keep the params" },
+        { offsetof(ckr__bounds, groups), CKR_GROUPS, CKR_OPTIMIZER, CKR_ITEM_GROUPS_WITHOUT,
+          "groups", "leave out the optimizer too" },
+        { offsetof(ckr__bounds, clock), CKR_PROGRESS, CKR_SCHEDULE, CKR_ITEM_CLOCK_WITHOUT,
+          "progress", "leave out the schedule too" },
+        { offsetof(ckr__bounds, lr), CKR_OPTIMIZER, CKR_SCHEDULE, CKR_ITEM_LR_WITHOUT,
+          "schedule", "leave out the schedule too: --without optimizer,groups,schedule" }
+    };
+    const ckr__bounds *k = d->bounds;
+    const ckr_state *s = &p->src->state;
+    const ckr_topology *now = &p->target.topology;
+    ckr__ctx *c = &p->ctx;
+    const char *why;
+    size_t i;
+    if (!k) return false;
+    if (k->source && (strcmp(s->dialect, d->name) != 0 || !s->dialect_data)) {
+        ckr__say(c, ckr_item_name(k->source), CKR_ERROR, "dialect", s->dialect, d->name,
+                 "only a checkpoint of the same framework can be written for it",
+                 "--to dcp and --to safetensors take every one");
+        return true;
+    }
+    for (i = 0; i < CKR__SIZES && k->axes; i++)
+        if (!ckr__word_in(k->axes, ckr__sizes[i].name) &&
+            ckr__size_of(now, i) > ckr__sizes[i].least)
+            ckr__refuse_int(c, k->item, ckr__sizes[i].name, ckr__size_of(&s->topology, i),
+                            ckr__size_of(now, i), k->why,
+                            ckr__printf(c, "take --%s %d", ckr__sizes[i].name,
+                                        (int)ckr__sizes[i].least));
+    if (ckr__word_in(k->axes, "zero") && now->zero > k->zero)
+        ckr__refuse_int(c, CKR_ITEM_ZERO_STAGE, "zero", s->topology.zero, now->zero,
+                        ckr__printf(c, "there are ZeRO stages 0 to %d", (int)k->zero),
+                        ckr__printf(c, "take --zero %d", (int)k->zero));
+    for (i = 0; i < sizeof rules / sizeof *rules; i++) {
+        const bool lr = rules[i].item == CKR_ITEM_LR_WITHOUT;
+        memcpy(&why, (const char *)k + rules[i].why, sizeof why);
+        if (why && (p->target.without & rules[i].out) && !(p->target.without & rules[i].with) &&
+            (!lr || (p->state.n_schedules && !c->refused)))
+            ckr__refuse(c, rules[i].item, rules[i].name, why, rules[i].way);
+    }
+    return c->refused;
+}
+
 /* The glob of the coming run's data is from where the program is now, not from where it opened. */
 static ckr_result ckr__plan_data(ckr_plan *p)
 {
@@ -58821,7 +58794,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK && !decisions_only && from && from != d && from->faults_fn)
         r = from->faults_fn(&p->ctx, &p->state, &p->target);
     p->ctx.refused = false;
-    if (r == CKR_OK && !decisions_only)
+    if (r == CKR_OK && !decisions_only && !ckr__plan_bounds(p, d))
         r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out);
     if (r == CKR_OK) r = p->ctx.err->code;
     if (r == CKR_OK && !decisions_only && ckr__severity_max(p->notes, p->n_notes) < CKR_ERROR)
