@@ -7997,7 +7997,7 @@ static double ckr__load_f64(ckr_dtype t, const uint8_t *p)
     case CKR_DTYPE_F8_E4M3FN:   case CKR_DTYPE_F8_E5M2:
     case CKR_DTYPE_F8_E4M3FNUZ: case CKR_DTYPE_F8_E5M2FNUZ:
     case CKR_DTYPE_F8_E8M0: return ckr__f64_of_f8(t, *p);
-    default: return 0;
+    default: return ckr__nan();        /* no number                                      */
     }
 }
 
@@ -16518,6 +16518,12 @@ typedef struct ckr__skind {
 #define CKR__SK_VERL "lr_warmup_steps:i lr_warmup_steps_ratio:f total_training_steps:i lr:v"
 #define CKR__SK_DS "warmup_min_lr:v warmup_max_lr:v warmup_num_steps:i warmup_type:s lr:v"
 
+#define CKR__SK_LLMC                                                                              \
+    "learning_rate:f warmup_iterations:i train_num_batches:i! final_learning_rate_frac:f lr:v"
+#define CKR__SK_LLMC_SET                                                                          \
+    "lr=learning_rate min_lr=/final_learning_rate_frac warmup_steps=warmup_iterations "           \
+    "total_steps=train_num_batches decay_style=@"
+
 static const ckr__skind ckr__skinds[] = {
     { "nanotron", "", CKR__CV_NANOTRON, 0,
       "learning_rate:f! lr_warmup_steps:i lr_warmup_style:s lr_decay_style:s lr_decay_steps:i "
@@ -16605,21 +16611,12 @@ static const ckr__skind ckr__skinds[] = {
     { "deepspeed", "LRRangeTest", CKR__CV_DS_RANGE, 0,
       "lr_range_test_min_lr:v lr_range_test_step_size:i lr_range_test_step_rate:f "
       "lr_range_test_staircase:b lr:v", "min_lr=lr_range_test_min_lr" },
-    { "llmc", "cosine", CKR__CV_LLMC, CKR__SH_COSINE,
-      "learning_rate:f warmup_iterations:i train_num_batches:i! final_learning_rate_frac:f lr:v",
-      "lr=learning_rate min_lr=/final_learning_rate_frac warmup_steps=warmup_iterations "
-      "total_steps=train_num_batches decay_style=@" },
-    { "llmc", "linear", CKR__CV_LLMC, CKR__SH_LINEAR,
-      "learning_rate:f warmup_iterations:i train_num_batches:i! final_learning_rate_frac:f lr:v",
-      "lr=learning_rate min_lr=/final_learning_rate_frac warmup_steps=warmup_iterations "
-      "total_steps=train_num_batches decay_style=@" },
+    { "llmc", "cosine", CKR__CV_LLMC, CKR__SH_COSINE, CKR__SK_LLMC, CKR__SK_LLMC_SET },
+    { "llmc", "linear", CKR__CV_LLMC, CKR__SH_LINEAR, CKR__SK_LLMC, CKR__SK_LLMC_SET },
     { "llmc", "constant", CKR__CV_LLMC, CKR__SH_CONST,
       "learning_rate:f warmup_iterations:i train_num_batches:i final_learning_rate_frac:f lr:v",
       "lr=learning_rate decay_style=@" },
-    { "llmc", "wsd", CKR__CV_LLMC, CKR__SH_SQRT,
-      "learning_rate:f warmup_iterations:i train_num_batches:i! final_learning_rate_frac:f lr:v",
-      "lr=learning_rate min_lr=/final_learning_rate_frac warmup_steps=warmup_iterations "
-      "total_steps=train_num_batches decay_style=@" },
+    { "llmc", "wsd", CKR__CV_LLMC, CKR__SH_SQRT, CKR__SK_LLMC, CKR__SK_LLMC_SET },
     { "fairseq", "polynomial_decay", CKR__CV_PIECES, CKR__SH_POLY,
       "warmup_updates:i total_num_update:i! end_learning_rate:f power:f lr:v",
       "lr=lr min_lr=end_learning_rate warmup_steps=warmup_updates total_steps=total_num_update" },
@@ -16781,6 +16778,57 @@ static bool ckr__number_at(const char **p, double *out)
     if (!n || !ckr__finite(*out)) return false;
     *p += n;
     return true;
+}
+
+/* Parameters that are one number each of the curve: its kind, how the number is, where the curve has
+   it, the key, the default. Torch's are in the order of its state dicts. */
+enum { CKR__CN_INT = 1,        /* a whole number                                         */
+       CKR__CN_POSITIVE = 2,
+       CKR__CN_PLAIN = 4 };    /* written as an integer where it is one                  */
+
+static const struct { uint8_t kind, how; uint16_t at; const char *key; double none; }
+    ckr__curve_numbers[] = {
+#define CKR__CN(kind, how, field, key, none)                                                      \
+    { CKR__CV_##kind, how, offsetof(ckr__curve_nums, field), key, none }
+    CKR__CN(STEP, 7, decay, "step_size", 0),       CKR__CN(STEP, 0, power, "gamma", 0.1),
+    CKR__CN(MULTISTEP, 0, power, "gamma", 0.1),    CKR__CN(EXP, 0, power, "gamma", 0.1),
+    CKR__CN(CONSTANT, 0, from, "factor", 1.0 / 3), CKR__CN(CONSTANT, 4, decay, "total_iters", 5),
+    CKR__CN(LINEAR, 0, from, "start_factor", 1.0 / 3), CKR__CN(LINEAR, 0, top, "end_factor", 1),
+    CKR__CN(LINEAR, 4, decay, "total_iters", 5),   CKR__CN(POLY, 4, decay, "total_iters", 5),
+    CKR__CN(POLY, 0, power, "power", 1),           CKR__CN(COSINE, 6, decay, "T_max", 0),
+    CKR__CN(RESTARTS, 7, decay, "T_0", 0),         CKR__CN(RESTARTS, 5, power, "T_mult", 1),
+    CKR__CN(SWA, 5, decay, "anneal_epochs", 10),   CKR__CN(CYCLIC, 0, power, "gamma", 1),
+    CKR__CN(DS_CYCLE, 0, power, "decay_lr_rate", 0),
+    CKR__CN(DS_CYCLE, 0, cycles, "decay_mom_rate", 0),
+    CKR__CN(DS_CYCLE, 1, decay, "decay_step_size", 0),
+    CKR__CN(DS_RANGE, 3, decay, "lr_range_test_step_size", 2000),
+    CKR__CN(DS_RANGE, 0, power, "lr_range_test_step_rate", 1),
+    CKR__CN(LLMC, 1, warm, "warmup_iterations", 0),
+    CKR__CN(LLMC, 1, total, "train_num_batches", 0),
+    CKR__CN(LLMC, 0, floor, "final_learning_rate_frac", 1),
+    CKR__CN(PIECES, 0, warm, "W", 0),              CKR__CN(PIECES, 0, warm_off, "warm_off", 0),
+    CKR__CN(PIECES, 0, warm_den, "warm_den", 0),   CKR__CN(PIECES, 0, from, "warm_from_abs", 0),
+    CKR__CN(PIECES, 0, from_ratio, "warm_from_ratio", 0),
+    CKR__CN(PIECES, 0, top, "peak_ratio", 1),      CKR__CN(PIECES, 0, decay, "D", 0),
+    CKR__CN(PIECES, 0, decay_off, "dec_off", 0),   CKR__CN(PIECES, 0, cycles, "cycles", 0.5),
+    CKR__CN(PIECES, 0, power, "power", 1),         CKR__CN(PIECES, 0, floor, "floor_abs", 0),
+    CKR__CN(PIECES, 0, floor_ratio, "floor_ratio", 0)
+#undef CKR__CN
+};
+#define CKR__CURVE_NUMBERS (sizeof ckr__curve_numbers / sizeof *ckr__curve_numbers)
+
+static void ckr__build_numbers(ckr__sbuild *b)
+{
+    size_t i;
+    for (i = 0; i < CKR__CURVE_NUMBERS; i++) {
+        const char *key = ckr__curve_numbers[i].key;
+        const uint8_t how = ckr__curve_numbers[i].how;
+        double v = ckr__curve_numbers[i].none;
+        if (ckr__curve_numbers[i].kind != b->row->kind) continue;
+        v = how & CKR__CN_INT ? ckr__sp_i(b, key, v) : ckr__sp_f(b, key, v);
+        if (how & CKR__CN_POSITIVE) ckr__sp_positive(b, key, v);
+        memcpy((char *)&b->curve->k + ckr__curve_numbers[i].at, &v, sizeof v);
+    }
 }
 
 static void ckr__build_hf(ckr__sbuild *b)
@@ -17015,9 +17063,6 @@ static void ckr__build_ds_cycle(ckr__sbuild *b)
         ckr__sp_fail(b, "cycle_first_stair_count", "stairs are not supported");
     k->total = up + down;
     k->start = up / k->total;
-    k->power = ckr__sp_f(b, "decay_lr_rate", 0);
-    k->cycles = ckr__sp_f(b, "decay_mom_rate", 0);
-    k->decay = ckr__sp_i(b, "decay_step_size", 0);
     CKR__LANE(b, "cycle_min_lr", 0, min);
     CKR__LANE(b, "cycle_max_lr", 0, max);
     CKR__LANE(b, "cycle_max_lr", 0, base);
@@ -17032,19 +17077,13 @@ static void ckr__build_ds_range(ckr__sbuild *b)
     b->s->offset = -1;
     CKR__LANE(b, "lr_range_test_min_lr", 1e-3, min);
     CKR__LANE(b, "lr_range_test_min_lr", 1e-3, base);
-    b->curve->k.decay = ckr__sp_i(b, "lr_range_test_step_size", 2000);
-    ckr__sp_positive(b, "lr_range_test_step_size", b->curve->k.decay);
-    b->curve->k.power = ckr__sp_f(b, "lr_range_test_step_rate", 1);
     if (ckr__sp_b(b, "lr_range_test_staircase", false)) b->curve->flags |= CKR__CF_STAIRS;
 }
 
 static void ckr__build_llmc(ckr__sbuild *b)
 {
     ckr__curve_nums *k = &b->curve->k;
-    const float share = ckr__rnf(0.8f * (float)ckr__sp_i(b, "train_num_batches", 0));
-    k->warm = ckr__sp_i(b, "warmup_iterations", 0);
-    k->total = ckr__sp_i(b, "train_num_batches", 0);
-    k->floor = ckr__sp_f(b, "final_learning_rate_frac", 1);
+    const float share = ckr__rnf(0.8f * (float)k->total);
     k->start = b->row->shape == CKR__SH_SQRT ? floor((double)share) : k->warm;
     if (ckr__sp_get(b, "learning_rate")) CKR__LANE(b, "learning_rate", 0, base);
 }
@@ -17052,13 +17091,11 @@ static void ckr__build_llmc(ckr__sbuild *b)
 static void ckr__build_fairseq(ckr__sbuild *b)
 {
     ckr__curve_nums *k = &b->curve->k;
-    k->warm = k->warm_den = k->start = ckr__sp_i(b, "warmup_updates", 0);
-    if (!(k->warm_den > 0)) k->warm_den = 1;
-    b->curve->warm_shape = CKR__SH_LINEAR;
-    k->top = 1;
+    k->warm = k->start = ckr__sp_i(b, "warmup_updates", 0);
+    k->warm_den = k->warm > 0 ? k->warm : 1;
     k->peak = k->total = ckr__nan();
-    k->power = ckr__sp_f(b, "power", 1);
     k->end_at = ckr__inf();
+    b->curve->warm_shape = CKR__SH_LINEAR;
     if (b->row->shape == CKR__SH_INVSQRT) {
         k->from = ckr__sp_f(b, "warmup_init_lr", 0);
         k->decay = k->warm_den;
@@ -17075,22 +17112,11 @@ static void ckr__build_pieces(ckr__sbuild *b)
                                       "invsqrt=7 log=8 const=9 hold=10";
     ckr__curve_nums *k = &b->curve->k;
     ckr__curve *c = b->curve;
-    k->warm = ckr__sp_f(b, "W", 0);
-    k->warm_off = ckr__sp_f(b, "warm_off", 0);
-    k->warm_den = ckr__sp_f(b, "warm_den", ckr__at_least(k->warm, 1));
+    if (!ckr__sp_get(b, "warm_den")) k->warm_den = ckr__at_least(k->warm, 1);
     ckr__sp_positive(b, "warm_den", k->warm_den);
-    k->from = ckr__sp_f(b, "warm_from_abs", 0);
-    k->from_ratio = ckr__sp_f(b, "warm_from_ratio", 0);
     k->total = ckr__sp_f(b, "warm_top", ckr__nan());
     k->peak = ckr__sp_f(b, "peak_abs", ckr__nan());
-    k->top = ckr__sp_f(b, "peak_ratio", 1);
     k->start = ckr__sp_f(b, "D0", ckr__nan());
-    k->decay = ckr__sp_f(b, "D", 0);
-    k->decay_off = ckr__sp_f(b, "dec_off", 0);
-    k->cycles = ckr__sp_f(b, "cycles", 0.5);
-    k->power = ckr__sp_f(b, "power", 1);
-    k->floor = ckr__sp_f(b, "floor_abs", 0);
-    k->floor_ratio = ckr__sp_f(b, "floor_ratio", 0);
     k->end_at = ckr__sp_f(b, "end_t", ckr__inf());
     c->warm_shape = ckr__sp_choice(b, "warm_shape", "linear", shapes);
     c->shape = ckr__sp_choice(b, "dec_shape", "none", shapes);
@@ -17100,42 +17126,10 @@ static void ckr__build_pieces(ckr__sbuild *b)
     if (ckr__sp_choice(b, "end", "floor", "floor=0 extrap=1")) c->flags |= CKR__CF_EXTRAP;
 }
 
-/* Torch's parameters that are one number each, in the order of its state dicts: the class, its key,
-   where the curve has it, the default. */
-enum { CKR__TN_INT = 1,        /* a whole number                                         */
-       CKR__TN_POSITIVE = 2,
-       CKR__TN_PLAIN = 4 };    /* written as an integer where it is one                  */
-
-static const struct { uint8_t kind, how; uint16_t at; const char *key; double none; }
-    ckr__torch_numbers[] = {
-#define CKR__TN(kind, how, field, key, none)                                                      \
-    { CKR__CV_##kind, how, offsetof(ckr__curve_nums, field), key, none }
-    CKR__TN(STEP, 7, decay, "step_size", 0),       CKR__TN(STEP, 0, power, "gamma", 0.1),
-    CKR__TN(MULTISTEP, 0, power, "gamma", 0.1),    CKR__TN(EXP, 0, power, "gamma", 0.1),
-    CKR__TN(CONSTANT, 0, from, "factor", 1.0 / 3), CKR__TN(CONSTANT, 4, decay, "total_iters", 5),
-    CKR__TN(LINEAR, 0, from, "start_factor", 1.0 / 3), CKR__TN(LINEAR, 0, top, "end_factor", 1),
-    CKR__TN(LINEAR, 4, decay, "total_iters", 5),   CKR__TN(POLY, 4, decay, "total_iters", 5),
-    CKR__TN(POLY, 0, power, "power", 1),           CKR__TN(COSINE, 6, decay, "T_max", 0),
-    CKR__TN(RESTARTS, 7, decay, "T_0", 0),         CKR__TN(RESTARTS, 5, power, "T_mult", 1),
-    CKR__TN(SWA, 5, decay, "anneal_epochs", 10)
-#undef CKR__TN
-};
-#define CKR__TORCH_NUMBERS (sizeof ckr__torch_numbers / sizeof *ckr__torch_numbers)
-
 /* The parameters of torch's schedulers that hold no others. */
 static void ckr__build_torch(ckr__sbuild *b)
 {
     const uint8_t kind = b->row->kind;
-    size_t i;
-    for (i = 0; i < CKR__TORCH_NUMBERS; i++) {
-        const char *key = ckr__torch_numbers[i].key;
-        const uint8_t how = ckr__torch_numbers[i].how;
-        double v = ckr__torch_numbers[i].none;
-        if (ckr__torch_numbers[i].kind != kind) continue;
-        v = how & CKR__TN_INT ? ckr__sp_i(b, key, v) : ckr__sp_f(b, key, v);
-        if (how & CKR__TN_POSITIVE) ckr__sp_positive(b, key, v);
-        memcpy((char *)&b->curve->k + ckr__torch_numbers[i].at, &v, sizeof v);
-    }
     if (kind == CKR__CV_COSINE) b->curve->k.power = 1;
     if (kind == CKR__CV_RESTARTS && b->curve->k.power < 1)
         ckr__sp_fail(b, "T_mult", "T_mult must be at least 1");
@@ -17153,7 +17147,6 @@ static void ckr__build_cyclic(ckr__sbuild *b)
     ckr__sp_positive(b, "step_size_down", down);
     k->total = up + down;
     k->start = up / k->total;
-    k->power = ckr__sp_f(b, "gamma", 1);
     b->curve->shape =
         ckr__sp_choice(b, "mode", "triangular", "triangular=1 triangular2=6 exp_range=5");
     CKR__LANE(b, "base_lr", 0, base);
@@ -17382,6 +17375,7 @@ static void ckr__build_curve(ckr__sbuild *b)
     ckr__build_check_keys(b);
     if (ckr__failed(b->c)) return;
     if (ckr__sp_get(b, "lr")) CKR__LANE(b, "lr", 0, base);
+    ckr__build_numbers(b);
     switch (c->kind) {
     case CKR__CV_CONST:     break;
     case CKR__CV_TABLE:     ckr__build_table(b); break;
@@ -17716,13 +17710,31 @@ static void ckr__sched_forgive(ckr__ctx *c)
     c->err->offset = CKR_NO_OFFSET;
 }
 
-/* A finite number: Python's, or a tensor of one float. */
+/* The one element of a tensor; NaN where it is no plain one. */
+static ckr_result ckr__view_number(ckr__ctx *c, const ckr_view *v, double *out)
+{
+    const size_t size = ckr_dtype_size(v->dtype);
+    uint8_t raw[16];
+    int64_t count;
+    ckr_result r = CKR_OK;
+    *out = ckr__nan();
+    if (!size || size > sizeof raw || v->layout || v->conj || v->neg || v->meta || v->offset < 0 ||
+        !ckr__numel(v->n_dims, v->shape, &count) || count != 1 || v->data_bytes < size ||
+        (uint64_t)v->offset > v->data_bytes / size - 1)
+        return CKR_OK;
+    if (v->bytes) memcpy(raw, v->bytes + (size_t)v->offset * size, size);
+    else if (v->file >= c->n_files) return CKR_OK;     /* of another context than the plan's  */
+    else r = ckr__file_read(c, v->file, v->data_offset + (uint64_t)v->offset * size, raw, size);
+    if (r != CKR_OK) return r;
+    if (v->big_endian != ckr__host_big_endian())
+        ckr__swap_bytes(raw, size, ckr__dtypes[v->dtype].swap);
+    *out = ckr__load_f64(v->dtype, raw);
+    return CKR_OK;
+}
+
+/* A finite number: Python's, or a tensor of one. */
 static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
 {
-    uint8_t raw[8];
-    const ckr_view *v;
-    size_t size;
-    float f;
     double d;
     if (ckr_node_f64(n, &d)) {
         *out = d;
@@ -17730,34 +17742,8 @@ static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
     }
     if (!n || (n->kind != CKR_NODE_TENSOR && n->kind != CKR_NODE_NPSCALAR) || ckr__failed(c))
         return false;
-    v = n->u.view;
-    size = v->dtype == CKR_DTYPE_F32 || v->dtype == CKR_DTYPE_I32   ? 4
-           : v->dtype == CKR_DTYPE_F64 || v->dtype == CKR_DTYPE_I64 ? 8
-                                                                    : 0;
-    if (!size || v->big_endian || v->layout || v->conj || v->neg || v->meta || v->offset < 0 ||
-        v->data_bytes < size || (uint64_t)v->offset > v->data_bytes / size - 1)
-        return false;
-    if (v->bytes) {
-        memcpy(raw, v->bytes + (size_t)v->offset * size, size);
-    } else if (v->file >= c->n_files ||        /* or of another context than the plan's  */
-               ckr__file_read(c, v->file, v->data_offset + (uint64_t)v->offset * size, raw, size) !=
-                   CKR_OK) {
-        ckr__sched_forgive(c);
-        return false;
-    }
-    if (v->dtype == CKR_DTYPE_I32) {
-        d = (double)(int32_t)ckr__load_u32(raw);
-    } else if (v->dtype == CKR_DTYPE_I64) {
-        d = (double)(int64_t)ckr__load_u64(raw);
-    } else if (size == 4) {
-        uint32_t u = ckr__load_u32(raw);
-        memcpy(&f, &u, 4);
-        d = (double)f;
-    } else {
-        uint64_t u = ckr__load_u64(raw);
-        memcpy(&d, &u, 8);
-    }
-    *out = d;
+    if (ckr__view_number(c, n->u.view, &d) != CKR_OK) ckr__sched_forgive(c);
+    if (ckr__finite(d)) *out = d;
     return ckr__finite(d);
 }
 
@@ -18422,11 +18408,11 @@ static ckr_node *ckr__sw_own(const ckr__swrite *w, const ckr__curve *c, int64_t 
     if (c->kind == CKR__CV_MULTISTEP) ckr__sw_put(w, d, "milestones", ckr__sw_milestones(w, c));
     if (c->kind == CKR__CV_SWA)
         ckr__sw_put(w, d, "_anneal_strategy", ckr__node_str(w->c, anneal));
-    for (i = 0; i < CKR__TORCH_NUMBERS; i++) {
-        if (ckr__torch_numbers[i].kind != c->kind) continue;
-        memcpy(&v, (const char *)&c->k + ckr__torch_numbers[i].at, sizeof v);
-        ckr__sw_put(w, d, ckr__torch_numbers[i].key,
-                    ckr__torch_numbers[i].how & CKR__TN_PLAIN ? ckr__sw_number(w->c, v)
+    for (i = 0; i < CKR__CURVE_NUMBERS && ckr__is_torch(c->kind); i++) {
+        if (ckr__curve_numbers[i].kind != c->kind) continue;
+        memcpy(&v, (const char *)&c->k + ckr__curve_numbers[i].at, sizeof v);
+        ckr__sw_put(w, d, ckr__curve_numbers[i].key,
+                    ckr__curve_numbers[i].how & CKR__CN_PLAIN ? ckr__sw_number(w->c, v)
                                                               : ckr__node_float(w->c, v));
     }
     if (c->kind == CKR__CV_COSINE || c->kind == CKR__CV_RESTARTS)
@@ -25882,29 +25868,9 @@ static bool ckr__is_scheduler(const ckr_node *n)
 /* A `step`: Python's number, or a tensor of one element, whose bytes are read; NaN: neither. */
 static ckr_result ckr__step_number(ckr__ctx *c, const ckr_node *n, double *out)
 {
-    uint8_t raw[16];
-    const ckr_view *v;
-    size_t size;
-    int64_t count;
-    ckr_result e = CKR_OK;
     *out = ckr__nan();
-    if (!n || n->kind != CKR_NODE_TENSOR) {
-        if (n) ckr_node_f64(n, out);
-        return CKR_OK;
-    }
-    v = n->u.view;
-    size = ckr_dtype_size(v->dtype);
-    if (!size || size > sizeof raw || v->layout || v->meta || v->offset < 0 ||
-        !ckr__numel(v->n_dims, v->shape, &count) || count != 1 || v->data_bytes < size ||
-        (uint64_t)v->offset > v->data_bytes / size - 1)
-        return CKR_OK;
-    if (v->bytes) memcpy(raw, v->bytes + (size_t)v->offset * size, size);
-    else
-        e = ckr__file_read(c, v->file, v->data_offset + (uint64_t)v->offset * size, raw, size);
-    if (e != CKR_OK) return e;
-    if (v->big_endian != ckr__host_big_endian())
-        ckr__swap_bytes(raw, size, ckr__dtypes[v->dtype].swap);
-    *out = ckr__load_f64(v->dtype, raw);
+    if (n && n->kind == CKR_NODE_TENSOR) return ckr__view_number(c, n->u.view, out);
+    if (n) ckr_node_f64(n, out);
     return CKR_OK;
 }
 
