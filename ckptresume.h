@@ -28219,42 +28219,14 @@ typedef struct ckr__dist_out {
     ckr__ctx       *c;
     ckr__out_file  *f;
     const ckr_mesh *mesh;
-    int64_t         rank, at[CKR__MESH_DIMS], stride[CKR__MESH_DIMS];
-    const ckr_node *spec, *was;        /* of the source: a DTensorSpec, its mesh; or NULL   */
+    int64_t         at[CKR__MESH_DIMS];        /* coordinates of the rank               */
+    int64_t         stride[CKR__MESH_DIMS];    /* of the mesh                           */
+    const ckr_node *spec;      /* of the source, or NULL                                */
     const char     *class_name;
     ckr_node       *mesh_node, *none;
-    const ckr_placement *places;       /* of the tensor that is being written               */
-    const int64_t  *shape;
-    uint32_t        n_dims;
-    ckr_dtype       dtype;
 } ckr__dist_out;
 
-enum {                         /* attributes that follow from the mesh, the rank, the tensor */
-    CKR__DF_AS_WAS = 0, CKR__DF_NONE, CKR__DF_FALSE, CKR__DF_EMPTY, CKR__DF_DEVICE, CKR__DF_LAYOUT,
-    CKR__DF_MAP, CKR__DF_MESH, CKR__DF_NAMES, CKR__DF_RANKS, CKR__DF_GROUPS, CKR__DF_RANK,
-    CKR__DF_AT, CKR__DF_HASH, CKR__DF_OWN_MESH, CKR__DF_PLACES, CKR__DF_META, CKR__DF_ORDER,
-    CKR__DF_STRIDED
-};
-
-/* Of a mesh or of a spec; `now`: torch 2.15 has it, in this order. */
-static const struct { char of; bool now; uint8_t what; const char *name; } ckr__dist_fields[] = {
-    { 'm', true, CKR__DF_DEVICE, "_device_type" }, { 'm', true, CKR__DF_LAYOUT, "_layout" },
-    { 'm', true, CKR__DF_MAP, "_rank_map" }, { 'm', true, CKR__DF_NAMES, "_mesh_dim_names" },
-    { 'm', true, CKR__DF_NONE, "_root_mesh" }, { 'm', true, CKR__DF_FALSE, "_preserve_rank_order" },
-    { 'm', true, CKR__DF_RANKS, "_flatten_rank_map" }, { 'm', true, CKR__DF_NONE, "_thread_id" },
-    { 'm', true, CKR__DF_EMPTY, "_flatten_mapping" },
-    { 'm', true, CKR__DF_GROUPS, "_dim_group_names" }, { 'm', true, CKR__DF_RANK, "_rank" },
-    { 'm', true, CKR__DF_AT, "_coordinate_on_dim" }, { 'm', true, CKR__DF_HASH, "_hash" },
-    { 'm', false, CKR__DF_DEVICE, "device_type" }, { 'm', false, CKR__DF_MESH, "mesh" },
-    { 'm', false, CKR__DF_MESH, "_mesh" }, { 'm', false, CKR__DF_NAMES, "mesh_dim_names" },
-    { 'm', false, CKR__DF_RANKS, "_flatten_mesh_list" },
-    { 'm', false, CKR__DF_NONE, "_parent_mesh" },
-    { 'm', false, CKR__DF_GROUPS, "_dim_group_infos" }, { 's', true, CKR__DF_OWN_MESH, "mesh" },
-    { 's', true, CKR__DF_PLACES, "placements" }, { 's', true, CKR__DF_META, "tensor_meta" },
-    { 's', true, CKR__DF_ORDER, "shard_order" },
-    { 's', true, CKR__DF_STRIDED, "use_strided_shard_as_shard_order" },
-    { 's', true, CKR__DF_NONE, "_hash" }
-};
+typedef struct ckr__dist_field { const char *name; ckr_node *value; } ckr__dist_field;
 
 static ckr_node *ckr__ints_node(ckr__ctx *c, ckr_node_kind kind, uint64_t n, const int64_t *v)
 {
@@ -28294,6 +28266,24 @@ static ckr_node *ckr__dist_new(ckr__ctx *c, const ckr_node *like, const char *na
     return n;
 }
 
+/* The attributes that `like` has, or the first `now`; what is not known is as it was. */
+static ckr_node *ckr__dist_state(ckr__ctx *c, const ckr__dist_field *known, size_t n, size_t now,
+                                 const ckr_node *like)
+{
+    const ckr_node *had = like ? like->u.object->state : NULL;
+    ckr_node *state = ckr__node(c, CKR_NODE_DICT);
+    uint64_t i;
+    size_t k;
+    for (k = 0; k < now && !ckr__dict_n(had); k++)
+        ckr__node_set(c, state, known[k].name, known[k].value);
+    for (i = 0; i < ckr__dict_n(had); i++) {
+        const char *name = ckr__dict_key(had, i);
+        for (k = 0; k < n && name && strcmp(known[k].name, name) != 0;) k++;
+        if (name) ckr__node_set(c, state, name, k < n ? known[k].value : ckr__dict_at(had, i));
+    }
+    return state;
+}
+
 /* Row-major strides, where torch counts an axis of length 0 as 1. */
 static void ckr__strides(uint32_t n_dims, const int64_t *shape, int64_t *out)
 {
@@ -28302,7 +28292,7 @@ static void ckr__strides(uint32_t n_dims, const int64_t *shape, int64_t *out)
         out[n_dims] = step;
 }
 
-/* A tensor of the mesh's ranks: flat, or in its shape. */
+/* A tensor of the mesh's ranks, flat or in its shape. */
 static ckr_node *ckr__mesh_tensor(const ckr__dist_out *w, bool flat)
 {
     const uint64_t n = ckr__mesh_size(w->mesh);
@@ -28338,24 +28328,22 @@ static ckr_node *ckr__layout_node(const ckr__dist_out *w, const ckr_node *was)
     static const char *const names[] = { "torch.distributed._mesh_layout._MeshLayout",
                                          "torch.distributed._mesh_layout._FlatLayout" };
     const ckr_node *axes = ckr__dist_attr(was, "axes");
-    ckr_node *state, *list = ckr__node(w->c, CKR_NODE_TUPLE);
+    ckr__dist_field field = { "axes", ckr__node(w->c, CKR_NODE_TUPLE) };
     uint32_t d;
     if (was && !axes)
         return ckr__dist_new(w->c, was, NULL, NULL, ckr__sizes_node(w, 0, w->mesh->n_dims));
     for (d = 0; d < w->mesh->n_dims; d++)
-        ckr__node_push(w->c, list, ckr__dist_new(w->c, ckr_node_at(axes, 0), names[1], NULL,
-                                                 ckr__sizes_node(w, d, w->mesh->shape[d] > 1)));
-    state = ckr__node(w->c, CKR_NODE_DICT);
-    ckr__node_set(w->c, state, "axes", list);
-    return ckr__dist_new(w->c, was, names[0], NULL, state);
+        ckr__node_push(w->c, field.value,
+                       ckr__dist_new(w->c, ckr_node_at(axes, 0), names[1], NULL,
+                                     ckr__sizes_node(w, d, w->mesh->shape[d] > 1)));
+    return ckr__dist_new(w->c, was, names[0], NULL, ckr__dist_state(w->c, &field, 1, 1, NULL));
 }
 
 /* The names of the axes' process groups. torch numbers them in the order in which it makes them: an
    axis as long as the world is group 0, any other makes one for each place of the other axes. To
    torch 2.6 each is (tag, ranks, name); the empty tag finds a group by its ranks. */
-static ckr_node *ckr__groups_node(const ckr__dist_out *w, const ckr_node *was)
+static ckr_node *ckr__groups_node(const ckr__dist_out *w, bool infos)
 {
-    const bool infos = ckr_node_is_list(ckr_node_at(was, 0));
     const ckr_mesh *m = w->mesh;
     const int64_t n = (int64_t)ckr__mesh_size(m);
     ckr_node *list = ckr__node(w->c, CKR_NODE_LIST), *name, *ranks;
@@ -28373,131 +28361,50 @@ static ckr_node *ckr__groups_node(const ckr__dist_out *w, const ckr_node *was)
         ranks = ckr__node(w->c, CKR_NODE_LIST);
         for (i = 0; i < m->shape[d] && infos; i++)
             ckr__node_push(w->c, ranks, ckr__node_int(w->c, m->ranks[first + i * w->stride[d]]));
-        ckr__node_push(w->c, list, !infos ? name : ckr__tuple_node(w->c, 3, ckr__node_str(w->c, ""),
-                                                                   ranks, name));
+        if (infos) name = ckr__tuple_node(w->c, 3, ckr__node_str(w->c, ""), ranks, name);
+        ckr__node_push(w->c, list, name);
     }
     return list;
 }
 
-static ckr_node *ckr__places_node(const ckr__dist_out *w, const ckr_node *was)
+static ckr_node *ckr__names_node(const ckr__dist_out *w)
 {
-    const ckr_node *one = ckr_node_at(was, 0);
-    const char *like = one && one->kind == CKR_NODE_OBJECT
-                           ? one->u.object->name : "torch.distributed.tensor.placement_types.Shard";
-    ckr_node *list = ckr__node(w->c, CKR_NODE_TUPLE);
-    uint32_t k;
-    for (k = 0; k < w->mesh->n_dims; k++) {
-        const ckr_placement *p = &w->places[k];
-        const char *name = ckr__printf(w->c, "%.*s.%s", (int)(strrchr(like, '.') - like), like,
-                                       ckr__place_names[p->kind]);
-        ckr_node *state = ckr__node(w->c, CKR_NODE_DICT);
-        if (p->kind != CKR_PLACE_REPLICATE)
-            ckr__node_set(w->c, state, "dim", ckr__node_int(w->c, p->dim));
-        if (p->kind == CKR_PLACE_STRIDED)
-            ckr__node_set(w->c, state, "split_factor", ckr__node_int(w->c, p->split_factor));
-        ckr__node_push(w->c, list, ckr__dist_new(w->c, NULL, name, NULL, state));
-    }
-    return list;
+    ckr_node *names = w->mesh->names ? ckr__node(w->c, CKR_NODE_TUPLE) : w->none;
+    uint32_t d;
+    for (d = 0; w->mesh->names && d < w->mesh->n_dims; d++)
+        ckr__node_push(w->c, names, ckr__node_str(w->c, w->mesh->names[d]));
+    return names;
 }
 
-static bool ckr__dist_strided(const ckr__dist_out *w)
-{
-    uint32_t k;
-    for (k = 0; k < w->mesh->n_dims; k++) if (w->places[k].kind == CKR_PLACE_STRIDED) return true;
-    return false;
-}
-
-/* ((dim of the tensor, axes of the mesh that cut it), ...); None where a strided cut says it. */
-static ckr_node *ckr__order_node(const ckr__dist_out *w, const ckr_node *was)
-{
-    static const char *const name = "torch.distributed.tensor._dtensor_spec.ShardOrderEntry";
-    ckr_node *list = ckr__node(w->c, CKR_NODE_TUPLE);
-    uint32_t d, k;
-    if (ckr__dist_strided(w)) return w->none;
-    for (d = 0; d < w->n_dims; d++) {
-        ckr_node *axes = ckr__node(w->c, CKR_NODE_TUPLE);
-        for (k = 0; k < w->mesh->n_dims; k++)
-            if (w->places[k].kind == CKR_PLACE_SHARD && w->places[k].dim == (int32_t)d)
-                ckr__node_push(w->c, axes, ckr__node_int(w->c, k));
-        if (axes && axes->count)
-            ckr__node_push(w->c, list,
-                           ckr__dist_new(w->c, ckr_node_at(was, 0), name,
-                                         ckr__tuple_node(w->c, 2, ckr__node_int(w->c, d), axes),
-                                         NULL));
-    }
-    return list;
-}
-
-static ckr_node *ckr__strides_node(const ckr__dist_out *w)
-{
-    int64_t stride[CKR_MAX_DIMS];
-    ckr__strides(w->n_dims, w->shape, stride);
-    return ckr__ints_node(w->c, CKR_NODE_TUPLE, w->n_dims, stride);
-}
-
-/* The value of an attribute; `was`: the source's, or NULL. */
-static ckr_node *ckr__dist_value(const ckr__dist_out *w, unsigned what, ckr_node *was)
+/* The mesh; `was`: the source's, or NULL. A hash that is None is computed when it is asked for, but
+   not by torch 2.2. */
+static ckr_node *ckr__mesh_node(const ckr__dist_out *w, int64_t rank, const ckr_node *was)
 {
     ckr__ctx *c = w->c;
-    const ckr_mesh *m = w->mesh;
-    ckr_node *names;
-    uint32_t d;
-    switch (what) {
-    case CKR__DF_NONE:     return w->none;
-    case CKR__DF_FALSE:    return was ? was : ckr__node_bool(c, false);
-    case CKR__DF_EMPTY:    return ckr__node(c, CKR_NODE_DICT);
-    case CKR__DF_DEVICE:   return ckr__node_str(c, m->device_type);
-    case CKR__DF_LAYOUT:   return ckr__layout_node(w, was);
-    case CKR__DF_MAP:      return ckr__mesh_tensor(w, true);
-    case CKR__DF_MESH:     return ckr__mesh_tensor(w, false);
-    case CKR__DF_GROUPS:   return ckr__groups_node(w, was);
-    case CKR__DF_RANK:     return ckr__node_int(c, w->rank);
-    case CKR__DF_RANKS:    return ckr__ints_node(c, CKR_NODE_TUPLE, ckr__mesh_size(m), m->ranks);
-    case CKR__DF_AT:
-        return ckr__ints_node(c, was && was->kind == CKR_NODE_LIST ? CKR_NODE_LIST : CKR_NODE_TUPLE,
-                              m->n_dims, w->at);
-    case CKR__DF_NAMES:
-        names = m->names ? ckr__node(c, CKR_NODE_TUPLE) : w->none;
-        for (d = 0; m->names && d < m->n_dims; d++)
-            ckr__node_push(c, names, ckr__node_str(c, m->names[d]));
-        return names;
-    case CKR__DF_HASH:     /* later than torch 2.2, None is computed when it is asked for */
-        return !was || ckr__dist_attr2(w->was, "_thread_id", "_rank") ? w->none : was;
-    case CKR__DF_OWN_MESH: return w->mesh_node;
-    case CKR__DF_PLACES:   return ckr__places_node(w, was);
-    case CKR__DF_ORDER:    return ckr__order_node(w, was);
-    case CKR__DF_STRIDED:  return ckr__node_bool(c, ckr__dist_strided(w));
-    case CKR__DF_META:
-        return ckr__dist_new(c, was, "torch.distributed.tensor._dtensor_spec.TensorMeta",
-                             ckr__tuple_node(c, 3, ckr__ints_node(c, CKR_NODE_SIZE, w->n_dims,
-                                                                  w->shape), ckr__strides_node(w),
-                                             ckr__name_node(c, CKR_NODE_DTYPE,
-                                                            ckr_dtype_name(w->dtype))), NULL);
-    default:               return was;
-    }
-}
-
-/* The attributes of a mesh or a spec: those that `like` has, or those of torch 2.15. */
-static ckr_node *ckr__dist_state(const ckr__dist_out *w, char of, const ckr_node *like)
-{
-    const size_t n = sizeof ckr__dist_fields / sizeof *ckr__dist_fields;
-    const ckr_node *had = like ? like->u.object->state : NULL;
-    ckr_node *state = ckr__node(w->c, CKR_NODE_DICT);
-    uint64_t i;
-    size_t k;
-    for (k = 0; k < n && !ckr__dict_n(had); k++)
-        if (ckr__dist_fields[k].of == of && ckr__dist_fields[k].now)
-            ckr__node_set(w->c, state, ckr__dist_fields[k].name,
-                          ckr__dist_value(w, ckr__dist_fields[k].what, NULL));
-    for (i = 0; i < ckr__dict_n(had); i++) {
-        const char *name = ckr__dict_key(had, i);
-        ckr_node *was = ckr__dict_at(had, i);
-        for (k = 0; k < n && name && (ckr__dist_fields[k].of != of ||
-                                      strcmp(ckr__dist_fields[k].name, name) != 0); k++) { }
-        if (name) ckr__node_set(w->c, state, name,
-                                k < n ? ckr__dist_value(w, ckr__dist_fields[k].what, was) : was);
-    }
-    return state;
+    const ckr_node *at = ckr__dist_attr(was, "_coordinate_on_dim"),
+                   *hash = ckr__dist_attr(was, "_hash");
+    const bool list = at && at->kind == CKR_NODE_LIST,
+               map = !was || ckr__dist_attr(was, "_rank_map"),
+               keep = hash && !ckr__dist_attr2(was, "_thread_id", "_rank");
+    ckr_node *device = ckr__node_str(c, w->mesh->device_type), *names = ckr__names_node(w),
+             *ranks = ckr__ints_node(c, CKR_NODE_TUPLE, ckr__mesh_size(w->mesh), w->mesh->ranks),
+             *flat = map ? ckr__mesh_tensor(w, true) : NULL,
+             *whole = ckr__dist_attr2(was, "mesh", "_mesh") ? ckr__mesh_tensor(w, false) : NULL;
+    const ckr__dist_field known[] = {
+        { "_device_type", device },
+        { "_layout", ckr__layout_node(w, ckr__dist_attr(was, "_layout")) }, { "_rank_map", flat },
+        { "_mesh_dim_names", names }, { "_root_mesh", w->none },
+        { "_preserve_rank_order", ckr__node_bool(c, false) }, { "_flatten_rank_map", ranks },
+        { "_thread_id", w->none }, { "_flatten_mapping", ckr__node(c, CKR_NODE_DICT) },
+        { "_dim_group_names", ckr__groups_node(w, false) }, { "_rank", ckr__node_int(c, rank) },
+        { "_coordinate_on_dim", ckr__ints_node(c, list ? CKR_NODE_LIST : CKR_NODE_TUPLE,
+                                               w->mesh->n_dims, w->at) },
+        { "_hash", keep ? (ckr_node *)(uintptr_t)hash : w->none }, { "device_type", device },
+        { "mesh", whole }, { "_mesh", whole }, { "mesh_dim_names", names },
+        { "_flatten_mesh_list", ranks }, { "_parent_mesh", w->none },
+        { "_dim_group_infos", ckr__groups_node(w, true) } };
+    return ckr__dist_new(c, was, "torch.distributed.device_mesh.DeviceMesh", NULL,
+                         ckr__dist_state(c, known, sizeof known / sizeof *known, 13, was));
 }
 
 /* For the DTensors of one file of `rank`. `like`: a DTensor of the source (a TENSOR node with a
@@ -28505,24 +28412,57 @@ static ckr_node *ckr__dist_state(const ckr__dist_out *w, char of, const ckr_node
 static bool ckr__dist_begin(ckr__dist_out *w, ckr__ctx *c, ckr__out_file *f, const ckr_mesh *mesh,
                             int64_t rank, const ckr_node *like)
 {
-    const ckr_node *spec = ckr__dist_attr(like, "_spec"), *old = ckr__dist_attr(spec, "mesh");
+    const ckr_node *spec = ckr__dist_attr(like, "_spec"), *was = ckr__dist_attr(spec, "mesh");
+    const bool old = ckr__dist_object(spec, "DTensorSpec") && ckr__dist_object(was, "DeviceMesh");
     memset(w, 0, sizeof *w);
     w->c = c;
     w->f = f;
     w->mesh = mesh;
-    w->rank = rank;
+    w->spec = old ? spec : NULL;
+    w->class_name = old ? like->u.view->type_name : "torch.distributed.tensor.DTensor";
     w->none = ckr__node(c, CKR_NODE_NONE);
-    w->class_name = "torch.distributed.tensor.DTensor";
     ckr__strides(mesh->n_dims, mesh->shape, w->stride);
     ckr__mesh_at(mesh, rank, w->at);
-    if (ckr__dist_object(spec, "DTensorSpec") && ckr__dist_object(old, "DeviceMesh")) {
-        w->spec = spec;
-        w->was = old;
-        w->class_name = like->u.view->type_name;
-    }
-    w->mesh_node = ckr__dist_new(c, w->was, "torch.distributed.device_mesh.DeviceMesh", NULL,
-                                 ckr__dist_state(w, 'm', w->was));
+    w->mesh_node = ckr__mesh_node(w, rank, old ? was : NULL);
     return !ckr__failed(c);
+}
+
+static ckr_node *ckr__places_node(const ckr__dist_out *w, const ckr_placement *p)
+{
+    const ckr_node *one = ckr_node_at(ckr__dist_attr(w->spec, "placements"), 0);
+    const char *like = one && one->kind == CKR_NODE_OBJECT
+                           ? one->u.object->name : "torch.distributed.tensor.placement_types.Shard";
+    ckr_node *list = ckr__node(w->c, CKR_NODE_TUPLE);
+    const ckr_placement *end = p + w->mesh->n_dims;
+    for (; p < end; p++) {
+        const char *name = ckr__printf(w->c, "%.*s.%s", (int)(strrchr(like, '.') - like), like,
+                                       ckr__place_names[p->kind]);
+        const ckr__dist_field has[] = { { "dim", ckr__node_int(w->c, p->dim) },
+                                        { "split_factor", ckr__node_int(w->c, p->split_factor) } };
+        const size_t n = p->kind == CKR_PLACE_STRIDED ? 2 : p->kind == CKR_PLACE_SHARD;
+        ckr__node_push(w->c, list, ckr__dist_new(w->c, NULL, name, NULL,
+                                                 ckr__dist_state(w->c, has, 2, n, NULL)));
+    }
+    return list;
+}
+
+/* ((dim of the tensor, axes of the mesh that cut it), ...) */
+static ckr_node *ckr__order_node(const ckr__dist_out *w, const ckr_placement *p, uint32_t n_dims)
+{
+    static const char *const name = "torch.distributed.tensor._dtensor_spec.ShardOrderEntry";
+    const ckr_node *was = ckr_node_at(ckr__dist_attr(w->spec, "shard_order"), 0);
+    ckr_node *list = ckr__node(w->c, CKR_NODE_TUPLE), *axes, *args;
+    uint32_t d, k;
+    for (d = 0; d < n_dims; d++) {
+        axes = ckr__node(w->c, CKR_NODE_TUPLE);
+        for (k = 0; k < w->mesh->n_dims; k++)
+            if (p[k].kind == CKR_PLACE_SHARD && p[k].dim == (int32_t)d)
+                ckr__node_push(w->c, axes, ckr__node_int(w->c, k));
+        if (!axes || !axes->count) continue;
+        args = ckr__tuple_node(w->c, 2, ckr__node_int(w->c, d), axes);
+        ckr__node_push(w->c, list, ckr__dist_new(w->c, was, name, args, NULL));
+    }
+    return list;
 }
 
 /* The DTensor of a global shape whose part on this rank is `local`, an ENTRY of the file. One
@@ -28532,26 +28472,42 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
                                const int64_t *shape, ckr_node *local)
 {
     ckr__ctx *c = w->c;
-    ckr_node *cls = ckr__name_node(c, CKR_NODE_GLOBAL, w->class_name), *call, *out,
-             *slots = ckr__node(c, CKR_NODE_DICT),
-             *make = ckr__name_node(c, CKR_NODE_GLOBAL, "torch._utils._rebuild_wrapper_subclass");
+    ckr_node *cls = ckr__name_node(c, CKR_NODE_GLOBAL, w->class_name), *strides, *dtype, *meta,
+             *make = ckr__name_node(c, CKR_NODE_GLOBAL, "torch._utils._rebuild_wrapper_subclass"),
+             *state, *out;
+    int64_t stride[CKR_MAX_DIMS];
+    bool strided = false;
+    uint32_t k;
     if (!local) return NULL;
-    w->places = places;
-    w->n_dims = n_dims;
-    w->shape = shape;
-    w->dtype = local->u.entry->dtype;
-    ckr__node_set(c, slots, "_local_tensor", local);
-    ckr__node_set(c, slots, "_spec",
-                  ckr__dist_new(c, w->spec, "torch.distributed.tensor._dtensor_spec.DTensorSpec",
-                                NULL, ckr__dist_state(w, 's', w->spec)));
-    call = ckr__tuple_node(c, 8, cls, ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(w->dtype)),
-                           ckr__ints_node(c, CKR_NODE_TUPLE, n_dims, shape), ckr__strides_node(w),
-                           ckr__node_int(c, 0), ckr__name_node(c, CKR_NODE_LAYOUT, "strided"),
-                           ckr__name_node(c, CKR_NODE_DEVICE, "cpu"),
-                           ckr__node_bool(c, local->u.entry->requires_grad));
-    out = ckr__dist_new(c, NULL, "torch._tensor._rebuild_from_type_v2",
-                        ckr__tuple_node(c, 4, make, cls, call,
-                                        ckr__tuple_node(c, 2, w->none, slots)), NULL);
+    for (k = 0; k < w->mesh->n_dims; k++) if (places[k].kind == CKR_PLACE_STRIDED) strided = true;
+    ckr__strides(n_dims, shape, stride);
+    strides = ckr__ints_node(c, CKR_NODE_TUPLE, n_dims, stride);
+    dtype = ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(local->u.entry->dtype));
+    meta = ckr__dist_new(c, ckr__dist_attr(w->spec, "tensor_meta"),
+                         "torch.distributed.tensor._dtensor_spec.TensorMeta",
+                         ckr__tuple_node(c, 3, ckr__ints_node(c, CKR_NODE_SIZE, n_dims, shape),
+                                         strides, dtype), NULL);
+    {
+        const ckr__dist_field known[] = {
+            { "mesh", w->mesh_node }, { "placements", ckr__places_node(w, places) },
+            { "tensor_meta", meta },
+            { "shard_order", strided ? w->none : ckr__order_node(w, places, n_dims) },
+            { "use_strided_shard_as_shard_order", ckr__node_bool(c, strided) },
+            { "_hash", w->none } };
+        state = ckr__dist_state(c, known, 6, 6, w->spec);
+    }
+    out = ckr__dist_new(c, w->spec, "torch.distributed.tensor._dtensor_spec.DTensorSpec", NULL,
+                        state);
+    state = ckr__node(c, CKR_NODE_DICT);
+    ckr__node_set(c, state, "_local_tensor", local);
+    ckr__node_set(c, state, "_spec", out);
+    out = ckr__tuple_node(c, 8, cls, dtype, ckr__ints_node(c, CKR_NODE_TUPLE, n_dims, shape),
+                          strides, ckr__node_int(c, 0),
+                          ckr__name_node(c, CKR_NODE_LAYOUT, "strided"),
+                          ckr__name_node(c, CKR_NODE_DEVICE, "cpu"),
+                          ckr__node_bool(c, local->u.entry->requires_grad));
+    out = ckr__tuple_node(c, 4, make, cls, out, ckr__tuple_node(c, 2, w->none, state));
+    out = ckr__dist_new(c, NULL, "torch._tensor._rebuild_from_type_v2", out, NULL);
     if (!out || ckr__failed(c)) return NULL;
     ckr__object(out)->how = "reduce";
     return out;

@@ -1,9 +1,10 @@
 """dist.py TOOL: what `tree --json` says of DTensors and ShardedTensors, beside the live processes.
 
-Runs of 1 to 6 processes (gloo, CPU) on meshes of one to three axes: distribute_tensor with every placement, FSDP2, HSDP,
-FSDP2 over tensor parallelism (strided shards, even and uneven), FSDP1 with and without a mesh. Every element is its number in
-the whole tensor. Each rank saves its file and compares: mesh, names, ranks, placements, its own rank; the box that the tool
-tells cuts from the whole exactly what the rank holds. Prints a line per failure, then `N passed, N failed`."""
+Runs of 1 to 6 processes (gloo, CPU) on meshes of one to three axes: distribute_tensor with every placement, FSDP2,
+HSDP, FSDP2 over tensor parallelism (strided shards, even and uneven), FSDP1 with and without a mesh. Every element is
+its number in the whole tensor. Each rank saves its file and compares: mesh, names, ranks, placements, its own rank; the
+box that the tool tells cuts from the whole exactly what the rank holds. Prints a line per failure, then `N passed, N
+failed`."""
 import json, os, subprocess, sys, tempfile, warnings
 
 import torch
@@ -19,7 +20,8 @@ def whole(shape):
 
 
 def model(dim=8, hidden=12, rows=13):
-    m = nn.Sequential(nn.Embedding(rows, dim), nn.Linear(dim, hidden), nn.Linear(hidden, dim, bias=False), nn.LayerNorm(dim))
+    m = nn.Sequential(nn.Embedding(rows, dim), nn.Linear(dim, hidden), nn.Linear(hidden, dim, bias=False),
+                      nn.LayerNorm(dim))
     with torch.no_grad():
         for p in m.parameters():
             p.copy_(whole(p.shape))
@@ -33,7 +35,8 @@ def plain_cases(world):
     from torch.distributed.tensor.placement_types import _StridedShard
     out = {}
     meshes = [init_device_mesh("cpu", (world,), mesh_dim_names=("fsdp",)), DeviceMesh("cpu", torch.arange(world))]
-    meshes += [init_device_mesh("cpu", (a, world // a), mesh_dim_names=("dp", "tp")) for a in (1, 2, 3) if world % a == 0]
+    meshes += [init_device_mesh("cpu", (a, world // a), mesh_dim_names=("dp", "tp"))
+               for a in (1, 2, 3) if world % a == 0]
     if world == 4:
         meshes.append(init_device_mesh("cpu", (2, 1, 2), mesh_dim_names=("pp", "dp", "tp")))
     meshes += [meshes[-1][name] for name in meshes[-1].mesh_dim_names or ()]
@@ -136,7 +139,8 @@ def sharded(told, t, rank, world):
     if len(local) != len(t.local_shards()):
         return "other local shards"
     w = whole(t.size()) if t.dim() > 1 else None       # flat parameters hold several
-    return None if all(w is None or torch.equal(cut(a, w), b.tensor) for a, b in zip(local, t.local_shards())) else "another box"
+    ok = all(w is None or torch.equal(cut(a, w), b.tensor) for a, b in zip(local, t.local_shards()))
+    return None if ok else "another box"
 
 
 def compare(tool, path, d, rank, world):
