@@ -23001,30 +23001,23 @@ static ckr_piece *ckr__piece_add(ckr__ctx *c, ckr_tensor *t, uint32_t n_dims, in
     return p;
 }
 
-/* A report entry; the strings are copied, all but code and reason may be NULL. */
-static ckr_result ckr__note(ckr__ctx *c, ckr_note **notes, uint64_t *n, const char *code,
-                            ckr_severity severity, const char *subject, const char *old_value,
-                            const char *new_value, const char *reason, const char *remedy)
-{
-    ckr_note *e = CKR__PUSH(ckr_note, c, *notes, *n);
-    e->code = code;
-    e->severity = severity;
-    if (subject) e->subject = ckr__strdup(c, subject);
-    if (old_value) e->old_value = ckr__strdup(c, old_value);
-    if (new_value) e->new_value = ckr__strdup(c, new_value);
-    if (reason) e->reason = ckr__strdup(c, reason);
-    if (remedy) e->remedy = ckr__strdup(c, remedy);
-    return c->err->code;
-}
-
-/* An entry in the report of the context's object. Returns what has stopped the call before, or
-   stops it now, for who is done: nobody else need ask. */
+/* An entry in the report of the context's object; the strings are copied, all but code and reason
+   may be NULL. Returns what has stopped the call before, or stops it now, for who is done: nobody
+   else need ask. */
 static ckr_result ckr__say(ckr__ctx *c, const char *code, ckr_severity severity,
                            const char *subject, const char *was, const char *now,
                            const char *reason, const char *remedy)
 {
+    ckr_note *e = CKR__PUSH(ckr_note, c, *c->notes, *c->n_notes);
+    e->code = code;
+    e->severity = severity;
+    e->subject = ckr__strdup(c, subject);
+    e->old_value = ckr__strdup(c, was);
+    e->new_value = ckr__strdup(c, now);
+    e->reason = ckr__strdup(c, reason);
+    e->remedy = ckr__strdup(c, remedy);
     if (severity == CKR_ERROR) c->refused = true;
-    return ckr__note(c, c->notes, c->n_notes, code, severity, subject, was, now, reason, remedy);
+    return c->err->code;
 }
 
 static ckr_result ckr__say_int(ckr__ctx *c, const char *code, ckr_severity severity,
@@ -29889,7 +29882,8 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
 
 static const ckr__dialect ckr__verl = {
     "verl", "fsdp1 fsdp2", ckr__verl_probe, ckr__verl_read, ckr__streams_held, ckr__verl_emit, NULL,
-    NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*", "fsdp_size", NULL
+    NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*", "fsdp_size", NULL,
+    NULL
 };
 
 #endif /* CKPTRESUME_NO_VERL */
