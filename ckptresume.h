@@ -148,29 +148,31 @@
        >>rng.normal >>rng.integers >>state >>rng.remap >>rng.remap.derive >>rng.remap.pack
        >>rng.remap.work >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof
        >>rng.remap.report >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects
-       >>dialects.names >>dialects.dicts >>dialects.follows >>dialects.carry >>kit.streams
-       >>kit.files >>kit.runs >>kit.parts >>kit.curve >>kit.dist >>fsdp >>verl >>nanotron
-       >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights
-       >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit
-       >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
-       >>accelerate.names >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
-       >>accelerate.read >>sana >>accelerate.plain >>accelerate.emit >>accelerate.emit.optimizer
-       >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.emit.all >>llmc
-       >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit
-       >>llmc.gpt2 >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params
-       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
-       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
-       >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim
-       >>deepspeed.emit.scaler >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
-       >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp
-       >>torchtitan >>torchtitan.runs >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.qkv
-       >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
-       >>megatron >>megatron.probe >>megatron.files >>megatron.model >>megatron.split
-       >>megatron.weights >>megatron.layout >>megatron.optimizer >>megatron.distributed
-       >>megatron.schedule.read >>megatron.random >>megatron.read >>megatron.dist
-       >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read
-       >>megatron.emit >>megatron.dist.emit >>dialect.table >>write.pickle >>write.image >>write.dcp
-       >>run >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
+       >>dialects.names >>dialects.dicts >>dialects.follows >>dialects.carry >>kit.groups
+       >>kit.streams >>kit.files >>kit.runs >>kit.parts >>kit.curve >>kit.dist >>fsdp >>verl
+       >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
+       >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random
+       >>nanotron.read >>nanotron.emit >>plain >>accelerate >>accelerate.files
+       >>accelerate.probe >>accelerate.model >>accelerate.names >>accelerate.optimizer
+       >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.plain
+       >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
+       >>accelerate.emit.random >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files
+       >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed
+       >>deepspeed.files >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat
+       >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups
+       >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
+       >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes
+       >>deepspeed.emit.optim >>deepspeed.emit.scaler >>deepspeed.emit.rank
+       >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
+       >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp >>torchtitan >>torchtitan.runs
+       >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items
+       >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files >>megatron
+       >>megatron.probe >>megatron.files >>megatron.model >>megatron.split >>megatron.weights
+       >>megatron.layout >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read
+       >>megatron.random >>megatron.read >>megatron.dist >>megatron.dist.ranks
+       >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read >>megatron.emit
+       >>megatron.dist.emit >>dialect.table >>write.pickle >>write.image >>write.dcp >>run
+       >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
        >>groups.gather >>groups.params >>groups.pools >>groups.decide >>groups.settle
        >>groups.match >>resume >>plan >>plan.rng >>plan.proof >>trust >>output >>output.paths
        >>verify >>verify.check >>verify.diff >>verify.members >>ckpt >>ckpt.side >>ckpt.diff
@@ -25874,40 +25876,6 @@ static bool ckr__is_python(const ckr_tensor *t)
            (t->dtype == CKR_DTYPE_I64 || t->dtype == CKR_DTYPE_F64);
 }
 
-static bool ckr__same_hyper(const ckr_state *a, const ckr_state *b)
-{
-    uint64_t i, k;
-    if (a->n_groups != b->n_groups) return false;
-    for (i = 0; i < a->n_groups; i++) {
-        const ckr_node *x = a->groups[i].hyper, *y = b->groups[i].hyper;
-        if (x->count != y->count) return false;
-        for (k = 0; k < 2 * x->count; k++) if (x->u.items[k] != y->u.items[k]) return false;
-    }
-    return true;
-}
-
-/* A group as it was, with the values that were decided; `index` NULL: its own parameters. */
-static ckr_node *ckr__group_dict(ckr__ctx *c, const ckr_group *g, ckr_node *index)
-{
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
-    const ckr_node *raw = g->raw ? g->raw : g->hyper;
-    uint64_t i, k;
-    for (i = 0; d && i < raw->count; i++) {
-        ckr_node *key = raw->u.items[2 * i], *value = ckr__dict_at(raw, i);
-        for (k = 0; k < g->hyper->count; k++)
-            if (ckr_node_str(key) && ckr__is_str(g->hyper->u.items[2 * k], key->u.str))
-                value = ckr__dict_at(g->hyper, k);
-        if (index && ckr__is_str(key, "params")) continue;
-        if (!ckr__node_pair(c, d, key, value)) return NULL;
-    }
-    for (k = 0; d && k < g->hyper->count; k++) {
-        const char *key = ckr__dict_key(g->hyper, k);
-        if (key && !ckr_node_get(d, key) && !ckr__node_take(c, d, g->hyper, k))
-            return NULL;
-    }
-    return d && (!index || ckr__node_set(c, d, "params", index)) ? d : NULL;
-}
-
 /* Is a group's LR a tensor that is no float64? torch computes with it in its own precision. */
 static bool ckr__lr_short(const ckr_state *s)
 {
@@ -26372,6 +26340,137 @@ static ckr_node *ckr__carry_get(ckr__ctx *c, ckr_node *n, int depth)
             return NULL;
     }
     return out;
+}
+
+/* >>kit.groups ---------------------------------------------------------------- */
+/* Parameter groups of torch's optimizers: read from the dicts in param_groups, copied, compared,
+   and written as such dicts again. A group of the coming run's own (`raw` NULL) gets from the saved
+   optimizer only the numbers of its parameters. */
+
+/* What a group has but its parameters. */
+static ckr_node *ckr__group_hyper(ckr__ctx *c, const ckr_node *raw)
+{
+    ckr_node *h = ckr__node(c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(raw); i++)
+        if (!ckr__is_str(raw->u.items[2 * i], "params") &&
+            !ckr__is_str(raw->u.items[2 * i], "param_names"))
+            ckr__node_take(c, h, raw, i);
+    return h;
+}
+
+/* One more group, but for its parameters. Never NULL, as CKR__PUSH. */
+static ckr_group *ckr__group_add(ckr__ctx *c, ckr_state *s, const ckr_node *raw)
+{
+    ckr_group *g = CKR__PUSH(ckr_group, c, s->groups, s->n_groups);
+    g->raw = raw;
+    g->name = ckr_node_str(ckr_node_get(raw, "name"));
+    g->hyper = ckr__group_hyper(c, raw);
+    return g;
+}
+
+/* Groups that may be changed: what they were copied from stays as it is. False: out of memory. */
+static bool ckr__groups_own(ckr__ctx *c, ckr_state *s)
+{
+    ckr_group *g = CKR__NEW_N(c, ckr_group, s->n_groups);
+    uint64_t i;
+    for (i = 0; g && i < s->n_groups; i++) {
+        g[i] = s->groups[i];
+        g[i].hyper = ckr__dict_copy(c, g[i].hyper);
+    }
+    if (g) s->groups = g;
+    return !ckr__failed(c);
+}
+
+static bool ckr__same_hyper(const ckr_state *a, const ckr_state *b)
+{
+    uint64_t i, k;
+    if (a->n_groups != b->n_groups) return false;
+    for (i = 0; i < a->n_groups; i++) {
+        const ckr_node *x = a->groups[i].hyper, *y = b->groups[i].hyper;
+        if (x->count != y->count) return false;
+        for (k = 0; k < 2 * x->count; k++) if (x->u.items[k] != y->u.items[k]) return false;
+    }
+    return true;
+}
+
+/* A group as it was, with the values that were decided; `index` NULL: its own parameters. */
+static ckr_node *ckr__group_dict(ckr__ctx *c, const ckr_group *g, ckr_node *index)
+{
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    const ckr_node *raw = g->raw ? g->raw : g->hyper;
+    const char *key;
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(raw); i++) {
+        ckr_node *now = (key = ckr__dict_key(raw, i)) ? ckr__dict_value(g->hyper, key) : NULL;
+        if (index && ckr__is_str(raw->u.items[2 * i], "params")) continue;
+        ckr__node_pair(c, d, raw->u.items[2 * i], now ? now : ckr__dict_at(raw, i));
+    }
+    for (i = 0; i < ckr__dict_n(g->hyper); i++)
+        if ((key = ckr__dict_key(g->hyper, i)) && !ckr_node_get(d, key))
+            ckr__node_take(c, d, g->hyper, i);
+    if (index) ckr__node_set(c, d, "params", index);
+    return ckr__failed(c) ? NULL : d;
+}
+
+/* The numbers that parameters have in the dicts of these groups. */
+static ckr_node **ckr__groups_numbers(ckr__ctx *c, const ckr_group *g, uint64_t n, ckr__map *at)
+{
+    ckr_node **numbers = NULL;
+    uint64_t i, k, n_numbers = 0;
+    for (i = 0; i < n; i++) {
+        const ckr_node *params = ckr_node_get(g[i].raw, "params");
+        for (k = 0; k < g[i].n_params && params && k < params->count && !ckr__failed(c); k++) {
+            *CKR__PUSH(ckr_node *, c, numbers, n_numbers) = params->u.items[k];
+            ckr__map_put(at, g[i].params[k], strlen(g[i].params[k]), n_numbers - 1, NULL);
+        }
+    }
+    return numbers;
+}
+
+/* The dicts of the coming run's own groups. Parameters keep the numbers that they have in `olds`,
+   and their names, behind `wrapper`, where those have names. */
+static ckr_node *ckr__groups_renumbered(ckr__ctx *c, const ckr_state *s, const ckr_group *olds,
+                                        uint64_t n_olds, const char *wrapper)
+{
+    const bool named = n_olds && ckr_node_get(olds->raw, "param_names");
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST), **numbers, *d, *index, *names;
+    ckr__map map = CKR_ZERO;
+    uint64_t i, k, at;
+    map.c = c;
+    numbers = ckr__groups_numbers(c, olds, n_olds, &map);
+    for (i = 0; i < s->n_groups && !ckr__failed(c); i++) {
+        const ckr_group *g = &s->groups[i];
+        index = ckr__node(c, CKR_NODE_LIST);
+        names = ckr__node(c, CKR_NODE_LIST);
+        for (k = 0; k < g->n_params; k++) {
+            if (ckr__map_find(&map, g->params[k], strlen(g->params[k]), &at))
+                ckr__node_push(c, index, numbers[at]);
+            else
+                ckr__say(c, "CKR_E_PARAM_NOT_IN_FILE", CKR_ERROR, g->params[k], NULL, NULL,
+                         "the optimizer's file has no such parameter: torch would refuse a group "
+                         "of another size",
+                         "leave it out, and add it to the optimizer after loading");
+            if (named)
+                ckr__node_push(c, names, ckr__node_str(c, ckr__printf(c, "%s%s", wrapper ? wrapper
+                                                                      : "", g->params[k])));
+        }
+        d = ckr__group_dict(c, g, index);
+        if (named) ckr__node_set(c, d, "param_names", names);
+        ckr__node_push(c, list, d);
+    }
+    ckr__map_free(&map);
+    return ckr__failed(c) ? NULL : list;
+}
+
+/* The dicts of groups as they were, with the values that were decided. */
+static ckr_node *ckr__groups_list(ckr__ctx *c, const ckr_state *s, uint64_t first, uint64_t n)
+{
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    uint64_t i;
+    for (i = first; i < first + n && i < s->n_groups; i++)
+        ckr__node_push(c, list, ckr__group_dict(c, &s->groups[i], NULL));
+    return ckr__failed(c) ? NULL : list;
 }
 
 /* >>kit.streams --------------------------------------------------------------- */
@@ -33740,23 +33839,13 @@ static const char **ckr__plain_param_names(ckr__ctx *c, const ckr_node *group, u
 static ckr_result ckr__plain_groups(ckr__ctx *c, ckr_state *s, const ckr_node *optimizer)
 {
     const ckr_node *list = ckr_node_get(optimizer, "param_groups");
-    uint64_t i, k;
-    s->n_groups = list->count;
-    s->groups = CKR__NEW_N(c, ckr_group, s->n_groups);
-    for (i = 0; s->groups && i < s->n_groups; i++) {
-        ckr_group *g = &s->groups[i];
-        g->raw = list->u.items[i];
-        g->hyper = ckr__node(c, CKR_NODE_DICT);
-        g->name = ckr_node_str(ckr_node_get(g->raw, "name"));
+    uint64_t i;
+    for (i = 0; i < list->count; i++) {
+        ckr_group *g = ckr__group_add(c, s, list->u.items[i]);
         g->params = ckr__plain_param_names(c, g->raw, &g->n_params);
-        if (!g->hyper || !g->params) return c->err->code;
-        for (k = 0; k < g->raw->count; k++) {
-            ckr_node *key = g->raw->u.items[2 * k];
-            if (ckr__is_str(key, "params") || ckr__is_str(key, "param_names")) continue;
-            if (!ckr__node_pair(c, g->hyper, key, ckr__dict_at(g->raw, k))) return c->err->code;
-        }
+        if (!g->params) return c->err->code;
     }
-    return s->groups ? CKR_OK : c->err->code;
+    return c->err->code;
 }
 
 /* Updates done, as the first parameter with a state counts them. */
@@ -34148,84 +34237,6 @@ static ckr_node *ckr__whole_tensor(void *user, ckr__out_file *f, const ckr_view 
     return n;
 }
 
-/* The optimizer numbers parameters in the order of its groups: with other groups the numbers stay
-   the state's own. */
-static bool ckr__whole_numbers(ckr__whole_job *w, ckr__map *numbers, ckr_node ***list)
-{
-    const ckr_node *old = ckr_node_get(w->p->optimizer, "param_groups");
-    const ckr_state *was = w->p->source;
-    uint64_t k, m, at = 0, total = 0;
-    for (k = 0; k < old->count; k++) {
-        const ckr_node *params = ckr_node_get(old->u.items[k], "params");
-        total += ckr_node_is_list(params) ? params->count : 0;
-    }
-    *list = CKR__NEW_N(w->c, ckr_node *, total);
-    for (k = 0; *list && k < old->count && k < was->n_groups; k++) {
-        const ckr_node *params = ckr_node_get(old->u.items[k], "params");
-        const ckr_group *g = &was->groups[k];
-        for (m = 0; m < g->n_params && m < params->count; m++) {
-            (*list)[at] = params->u.items[m];
-            if (!ckr__map_put(numbers, g->params[m], strlen(g->params[m]), at++, NULL))
-                return false;
-        }
-    }
-    return *list != NULL;
-}
-
-static ckr_node *ckr__whole_index(ckr__whole_job *w, const ckr__map *numbers, ckr_node **list,
-                                  const ckr_group *g)
-{
-    ckr_node *index = ckr__node(w->c, CKR_NODE_LIST);
-    uint64_t i, at;
-    for (i = 0; index && i < g->n_params; i++) {
-        if (ckr__map_find(numbers, g->params[i], strlen(g->params[i]), &at)) {
-            if (!ckr__node_push(w->c, index, list[at])) return NULL;
-        } else {
-            ckr__say(w->c, "CKR_E_PARAM_NOT_IN_FILE", CKR_ERROR, g->params[i], NULL, NULL,
-                     "the optimizer's file has no such parameter: torch would refuse a group of "
-                     "another size", "leave it out, and add it to the optimizer after loading");
-        }
-    }
-    return index;
-}
-
-/* param_names, where the file had them. */
-static bool ckr__whole_names(const ckr__whole_job *w, ckr_node *group, const ckr_group *g)
-{
-    const ckr_node *old = ckr_node_get(w->p->optimizer, "param_groups");
-    ckr_node *names;
-    uint64_t i;
-    if (!ckr_node_get(ckr_node_at(old, 0), "param_names")) return true;
-    names = ckr__node(w->c, CKR_NODE_LIST);
-    for (i = 0; i < g->n_params; i++) {
-        const char *name = w->p->wrapper
-                               ? ckr__printf(w->c, "%s%s", w->p->wrapper, g->params[i])
-                               : g->params[i];
-        if (!name || !ckr__node_push(w->c, names, ckr__node_str(w->c, name))) return false;
-    }
-    return names && ckr__node_set(w->c, group, "param_names", names);
-}
-
-/* The n groups from `first` on, of one optimizer; `others` by name. */
-static ckr_node *ckr__whole_list(ckr__whole_job *w, uint64_t first, uint64_t n, bool others)
-{
-    ckr_node *out = ckr__node(w->c, CKR_NODE_LIST), **list = NULL;
-    ckr__map numbers;
-    uint64_t i;
-    bool ok = out != NULL;
-    memset(&numbers, 0, sizeof numbers);
-    numbers.c = w->c;
-    if (ok && others) ok = ckr__whole_numbers(w, &numbers, &list);
-    for (i = first; i < first + n && i < w->s->n_groups && ok; i++) {
-        const ckr_group *g = &w->s->groups[i];
-        ckr_node *index = others ? ckr__whole_index(w, &numbers, list, g) : NULL;
-        ckr_node *d = !others || index ? ckr__group_dict(w->c, g, index) : NULL;
-        ok = d && (!others || ckr__whole_names(w, d, g)) && ckr__node_push(w->c, out, d);
-    }
-    ckr__map_free(&numbers);
-    return ok ? out : NULL;
-}
-
 static bool ckr__whole_groups(ckr__whole_job *w, bool others)
 {
     uint64_t k, n, first;
@@ -34234,10 +34245,12 @@ static bool ckr__whole_groups(ckr__whole_job *w, bool others)
         return ckr__refuse(w->c, CKR_ITEM_TRAINER_NAMES, "groups",
                            "groups of several optimizers cannot be told apart", NULL) == CKR_OK;
     first = ckr_node_get(w->p->optimizer, "param_groups")->count;
-    w->groups = ckr__whole_list(w, 0, others ? w->s->n_groups : first, others);
+    w->groups = others ? ckr__groups_renumbered(w->c, w->s, w->p->source->groups,
+                                                w->p->source->n_groups, w->p->wrapper)
+                       : ckr__groups_list(w->c, w->s, 0, first);
     for (k = 1; w->groups && k < w->p->n_optimizers; k++, first += n) {
         n = ckr_node_get(w->p->optimizers[k], "param_groups")->count;
-        w->more[k] = ckr__whole_list(w, first, n, false);
+        w->more[k] = ckr__groups_list(w->c, w->s, first, n);
         if (!w->more[k]) return false;
     }
     return w->groups != NULL;
@@ -35561,31 +35574,17 @@ static ckr_result ckr__ac_states(ckr__ac *r, const ckr__ac_file *f, const ckr__a
 static ckr_result ckr__ac_groups(ckr__ac *r, ckr__ac_file *f, const ckr__ac_param *p, uint64_t n)
 {
     const ckr_node *list = ckr_node_get(f->part, "param_groups");
-    ckr_group *all = CKR__NEW_N(r->c, ckr_group, r->s->n_groups + list->count);
     uint64_t i, k, at = 0;
-    if (!all) return ckr__oom(r->c);
-    if (r->s->n_groups) memcpy(all, r->s->groups, (size_t)r->s->n_groups * sizeof *all);
     f->first_group = r->s->n_groups;
     f->n_groups = list->count;
     for (i = 0; i < list->count; i++) {
-        ckr_group *g = &all[f->first_group + i];
-        g->raw = list->u.items[i];
-        g->name = ckr_node_str(ckr_node_get(g->raw, "name"));
-        g->hyper = ckr__node(r->c, CKR_NODE_DICT);
+        ckr_group *g = ckr__group_add(r->c, r->s, list->u.items[i]);
         for (k = at; k < n && p[k].group == i; k++) {}         /* they lie group by group    */
         g->params = CKR__NEW_N(r->c, const char *, k - at);
-        if (!g->hyper || !g->params) return ckr__oom(r->c);
+        if (!g->params) return r->c->err->code;
         for (; at < k; at++) g->params[g->n_params++] = p[at].name;
-        for (k = 0; k < g->raw->count; k++) {
-            ckr_node *key = g->raw->u.items[2 * k];
-            if (ckr__is_str(key, "params") || ckr__is_str(key, "param_names")) continue;
-            if (!ckr__node_pair(r->c, g->hyper, key, ckr__dict_at(g->raw, k)))
-                return ckr__oom(r->c);
-        }
     }
-    r->s->groups = all;
-    r->s->n_groups = f->first_group + f->n_groups;
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* Updates done: the largest `step` that a state of the first optimizer counts; -1: none does.
@@ -36826,73 +36825,19 @@ static ckr_result ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *fi
 
 /* >>accelerate.emit.optimizer ------------------------------------------------- */
 
-/* Numbers by name, for groups that are others than the saved. */
-static ckr_node *ckr__ac_index_list(ckr__ac_job *x, const ckr__map *ids, const ckr_group *g,
-                                    ckr_node *const *by)
-{
-    ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST);
-    uint64_t i, at;
-    for (i = 0; list && i < g->n_params; i++) {
-        if (!ckr__map_find(ids, g->params[i], strlen(g->params[i]), &at)) {
-            ckr__refuse(x->w.c, CKR_ITEM_TRAINER_NAMES, g->params[i],
-                        "the optimizer's file has no number for this parameter",
-                        "--names FILE, or leave the optimizer out");
-            continue;
-        }
-        if (!ckr__node_push(x->w.c, list, by[at])) return NULL;
-    }
-    return list;
-}
-
-static bool ckr__ac_regroup(ckr__ac_job *x, const ckr__ac_file *f, ckr__map *ids)
-{
-    const ckr_node *list = ckr_node_get(f->part, "param_groups");
-    uint64_t i, k, n = 0, at = 0;
-    ckr_node **by, *index;
-    for (i = 0; i < f->n_groups; i++) n += x->source->groups[f->first_group + i].n_params;
-    by = CKR__NEW_N(x->w.c, ckr_node *, n);
-    if (!by) return false;
-    for (i = 0; i < f->n_groups; i++) {
-        const ckr_group *g = &x->source->groups[f->first_group + i];
-        const ckr_node *params = ckr_node_get(list->u.items[i], "params");
-        for (k = 0; k < g->n_params && k < params->count; k++, at++) {
-            by[at] = params->u.items[k];
-            if (!ckr__map_put(ids, g->params[k], strlen(g->params[k]), at, NULL)) return false;
-        }
-    }
-    for (i = 0; i < x->w.s->n_groups; i++) {
-        index = ckr__ac_index_list(x, ids, &x->w.s->groups[i], by);
-        if (!index || !ckr__node_push(x->w.c, x->w.groups,
-                                      ckr__group_dict(x->w.c, &x->w.s->groups[i], index)))
-            return false;
-    }
-    return true;
-}
-
 /* What stands for param_groups; NULL in w.groups: they are as they were. */
 static ckr_result ckr__ac_emit_groups(ckr__ac_job *x, const ckr__ac_file *f)
 {
     const bool others = x->t->groups != NULL;
-    ckr__map ids;
-    uint64_t i;
-    bool ok = true;
     x->w.groups = NULL;
     if (!others && ckr__same_hyper(x->w.s, x->source)) return CKR_OK;
     if (others && f->n_groups != x->source->n_groups)
         return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_NAMES, f->rel,
                            "groups of several optimizers cannot be told apart", NULL);
-    x->w.groups = ckr__node(x->w.c, CKR_NODE_LIST);
-    if (!x->w.groups) return x->w.c->err->code;
-    if (others) {
-        memset(&ids, 0, sizeof ids);
-        ids.c = x->w.c;
-        ok = ckr__ac_regroup(x, f, &ids);
-        ckr__map_free(&ids);
-    }
-    for (i = 0; !others && ok && i < f->n_groups; i++)
-        ok = ckr__node_push(x->w.c, x->w.groups,
-                            ckr__group_dict(x->w.c, &x->w.s->groups[f->first_group + i], NULL));
-    return ok ? CKR_OK : x->w.c->err->code;
+    x->w.groups = others ? ckr__groups_renumbered(x->w.c, x->w.s, x->source->groups, f->n_groups,
+                                                  NULL)
+                         : ckr__groups_list(x->w.c, x->w.s, f->first_group, f->n_groups);
+    return x->w.c->err->code;
 }
 
 /* >>accelerate.emit.schedule -------------------------------------------------- */
@@ -41893,16 +41838,11 @@ static ckr_result ckr__ds_uni_steps(ckr__ds *r)
 static ckr_node *ckr__ds_hyper(ckr__ds *r, const ckr_node *raw)
 {
     static const char *const none[] = { "lr", "weight_decay", "betas", "eps" };
-    ckr_node *h = ckr__node(r->c, CKR_NODE_DICT);
+    ckr_node *h = ckr__group_hyper(r->c, raw);
     uint64_t i;
-    for (i = 0; h && raw && i < raw->count; i++) {
-        ckr_node *key = raw->u.items[2 * i];
-        if (ckr__is_str(key, "params") || ckr__is_str(key, "param_names")) continue;
-        if (!ckr__node_pair(r->c, h, key, ckr__dict_at(raw, i))) return NULL;
-    }
-    for (i = 0; h && !raw && i < 4; i++)
-        if (!ckr__node_set(r->c, h, none[i], ckr__node(r->c, CKR_NODE_NONE))) return NULL;
-    return h;
+    for (i = 0; !raw && i < 4; i++)
+        ckr__node_set(r->c, h, none[i], ckr__node(r->c, CKR_NODE_NONE));
+    return ckr__failed(r->c) ? NULL : h;
 }
 
 /* Gradients dealt round robin over the ranks: parameter i of a group is in bucket i mod dp, and
@@ -46414,24 +46354,6 @@ static ckr_result ckr__te_restart(ckr__de *x)
     return r;
 }
 
-/* Groups that may be changed: the plan's are shared with the checkpoint, which stays as it is. */
-static bool ckr__te_own(ckr__ctx *c, ckr_state *s)
-{
-    ckr_group *g = CKR__NEW_N(c, ckr_group, s->n_groups);
-    uint64_t i, k;
-    for (i = 0; g && i < s->n_groups; i++) {
-        const ckr_node *old = s->groups[i].hyper;
-        g[i] = s->groups[i];
-        g[i].hyper = ckr__node(c, CKR_NODE_DICT);
-        for (k = 0; g[i].hyper && k < old->count; k++)
-            if (!ckr__node_take(c, g[i].hyper, old, k))
-                return false;
-        if (!g[i].hyper) return false;
-    }
-    s->groups = g;
-    return g != NULL;
-}
-
 /* The saved group whose values torchtitan gives to group i of the coming run: that of the group's
    first parameter, whatever the others had. */
 static const ckr_group *ckr__te_taken(const ckr__de *x, uint64_t i)
@@ -46906,7 +46828,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.old_dp = s->topology.dp;
     whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
             ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
-    if (!ckr__te_own(c, &own)) return c->err->code;
+    if (!ckr__groups_own(c, &own)) return c->err->code;
     if ((!strcmp(s->dialect, "torch") || !strcmp(s->dialect, "dcp")) &&
         !ckr__batch_scripted(out, s->batch, x.dp))
         return c->err->code;
@@ -48157,16 +48079,11 @@ static const char *ckr__mg_identity(ckr__ctx *c, const ckr_node *g, uint64_t opt
 static ckr_result ckr__mg_group_new(ckr__mg *r, const ckr_node *raw, const char *key)
 {
     ckr_group *g = CKR__PUSH(ckr_group, r->c, r->s->groups, r->s->n_groups);
-    uint64_t i;
     if (ckr__failed(r->c) ||
         !ckr__map_put(&r->group_at, key, strlen(key), r->s->n_groups - 1, NULL))
         return ckr__oom(r->c);
     g->raw = raw;
-    g->hyper = ckr__node(r->c, CKR_NODE_DICT);
-    if (!g->hyper) return ckr__oom(r->c);
-    for (i = 0; i < raw->count; i++)
-        if (!ckr__is_str(raw->u.items[2 * i], "params") && !ckr__node_take(r->c, g->hyper, raw, i))
-            return ckr__oom(r->c);
+    g->hyper = ckr__group_hyper(r->c, raw);
     return r->c->err->code;
 }
 
@@ -56795,14 +56712,7 @@ static bool ckr__setting_number(const ckr_setting *x, double *out)
 /* Groups of the output are copies, so that the checkpoint's stay what they are. */
 static ckr_result ckr__decide_copy_groups(ckr__decide *d)
 {
-    uint64_t i;
-    ckr_group *g = CKR__NEW_N(d->c, ckr_group, d->out->n_groups);
-    if (!g) return d->c->err->code;
-    for (i = 0; i < d->out->n_groups; i++) {
-        g[i] = d->out->groups[i];
-        g[i].hyper = ckr__dict_copy(d->c, g[i].hyper);
-    }
-    d->out->groups = g;
+    ckr__groups_own(d->c, d->out);
     return d->c->err->code;
 }
 
