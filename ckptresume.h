@@ -16782,8 +16782,8 @@ static bool ckr__number_at(const char **p, double *out)
     return true;
 }
 
-/* Parameters that are one number each of the curve: its kind, how the number is, where the curve has
-   it, the key, the default. Torch's are in the order of its state dicts. */
+/* Parameters that are one number of the curve each: its kind, how the number is, where the curve
+   has it, the key, the default. Torch's are in the order of its state dicts. */
 enum { CKR__CN_INT = 1,        /* a whole number                                         */
        CKR__CN_POSITIVE = 2,
        CKR__CN_PLAIN = 4 };    /* written as an integer where it is one                  */
@@ -25908,6 +25908,12 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
                     "the group's LR is not what its scheduler says at this step", NULL);
 }
 
+/* The updates that have been done. */
+static int64_t ckr__step_done(const ckr_state *s)
+{
+    return s->progress.step > 0 ? s->progress.step : 0;
+}
+
 /* Its clock stands where it does after `done` updates. */
 static void ckr__sched_stand(ckr_schedule *x, int64_t done)
 {
@@ -26124,6 +26130,20 @@ static int64_t ckr__batch_split(int64_t all, uint32_t ranks, int64_t *micro, int
     else if (*micro < 1 || n % *micro) *micro = n;
     *steps = n / *micro;
     return n * (int64_t)ranks;
+}
+
+/* A scheduler's clock is another than it was: why, where its lengths are known and where they are
+   in the trainer's code. */
+static ckr_result ckr__say_clock(ckr__ctx *c, const ckr_schedule *was, const ckr_schedule *now,
+                                 const char *known, const char *unknown, const char *remedy)
+{
+    char a[64], b[64];
+    ckr__format(a, sizeof a, "%lld, %g an update", (long long)was->position, was->rate);
+    ckr__format(b, sizeof b, "%lld, %g an update", (long long)now->position, now->rate);
+    return now->opaque ? ckr__say(c, "CKR_LR_CLOCK", CKR_APPROX, "last_epoch of the scheduler", a,
+                                  b, unknown, remedy)
+                       : ckr__say(c, "CKR_LR_CLOCK", CKR_CHANGED, "last_epoch of the scheduler", a,
+                                  b, known, NULL);
 }
 
 /* Must the coming run be told its batch: another one than `saved`, or other ranks that share it? 0:
@@ -28088,17 +28108,16 @@ static ckr_dtype ckr__held_cast(const ckr__held *param, ckr_dtype as, const ckr_
    may be wrong: its parameters are built as the framework builds them, and the planner compares the
    schedule that comes out with what was decided (>>schedule.proof). */
 
+/* The parameters of a schedule without maps; NULL without an error: it has none. */
+typedef ckr_node *(*ckr__curve_params)(ckr__ctx *c, const ckr_schedule *fit, void *user);
+
 typedef struct ckr__hold {
     ckr__ctx           *c;
     ckr__out           *out;
     const ckr_schedule *want;
-    const char         *family;        /* of schedules: there are no others                  */
     int64_t             done;          /* updates                                            */
     bool                clocked;       /* the clock is the step: no other can be written     */
     bool                rounds;        /* lengths that are not whole are rounded             */
-    /* The parameters of a schedule without maps; NULL without an error: it has none.        */
-    ckr_node         *(*params_fn)(ckr__ctx *c, const ckr_schedule *fit, void *user);
-    void               *user;
     ckr_node           *params;        /* result; `fit`: what the framework builds from them, at
                                           the clock that is to be written, or NULL           */
     ckr_schedule       *fit;
@@ -28216,35 +28235,41 @@ static bool ckr__hold_family(ckr__ctx *c, ckr__out *o, const ckr_schedule *s, co
     return false;
 }
 
-/* The parameters with which a framework follows what was decided, and that it does. */
-static ckr_result ckr__hold_schedule(ckr__hold *h)
+/* The parameters with which a framework follows `want` after so many updates. Zeros in *h, but for
+   its two flags. */
+static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
+                                     const ckr_schedule *want, int64_t done, const char *family,
+                                     ckr__curve_params params_fn, void *user)
 {
-    const ckr_schedule *w = h->want;
-    ckr_schedule *x = ckr__sched_copy(h->c, w), *y;
+    ckr_schedule *x = ckr__sched_copy(c, want), *y;
     ckr__curve *v;
-    double *bases = CKR__NEW_N(h->c, double, w->n_lanes);
+    double *bases = CKR__NEW_N(c, double, want->n_lanes);
     uint64_t i;
     ckr_result r;
-    h->out->follows = NULL;
-    if (!x || !bases) return h->c->err->code;
-    if (!ckr__hold_family(h->c, h->out, w, h->family)) return h->c->err->code;
-    v = w->opaque ? NULL : ckr__curve_own(h->c, x);
-    if (!v) return h->c->err->code;
-    ckr__hold_bounds(&w->curve->k, x, &v->k);
-    if ((w->ramp_len > 0 || !ckr__same(w->a, 1) || !ckr__same(w->b, w->t0)) &&
+    h->c = c;
+    h->out = out;
+    h->want = want;
+    h->done = done;
+    out->follows = NULL;
+    if (!x || !bases) return c->err->code;
+    if (!ckr__hold_family(c, out, want, family)) return c->err->code;
+    v = want->opaque ? NULL : ckr__curve_own(c, x);
+    if (!v) return c->err->code;
+    ckr__hold_bounds(&want->curve->k, x, &v->k);
+    if ((want->ramp_len > 0 || !ckr__same(want->a, 1) || !ckr__same(want->b, want->t0)) &&
         !ckr__hold_time(h, x, v, bases))
-        return h->c->err->code;
+        return c->err->code;
     for (i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
-    h->params = h->params_fn(h->c, x, h->user);
-    if (!h->params) return h->c->err->code;
-    r = ckr__sched_build(h->c, w->kind, h->params, bases, w->n_lanes, &y);
-    if (r == CKR_E_ARG) ckr__sched_forgive(h->c);
+    h->params = params_fn(c, x, user);
+    if (!h->params) return c->err->code;
+    r = ckr__sched_build(c, want->kind, h->params, bases, want->n_lanes, &y);
+    if (r == CKR_E_ARG) ckr__sched_forgive(c);
     if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
     v->flags &= CKR__CF_CLAMP;                 /* of the version, not of the parameters      */
     ((ckr__curve *)(uintptr_t)y->curve)->flags |= v->flags;
     y->position = x->position;
-    ckr__sched_stand(y, h->done);
-    h->out->follows = h->fit = y;
+    ckr__sched_stand(y, done);
+    out->follows = h->fit = y;
     return CKR_OK;
 }
 
@@ -29829,7 +29854,7 @@ static ckr_result ckr__verl_scheduler(ckr__verl_save *x, const ckr__verl_model *
 {
     const ckr_schedule *was = m->schedule,
                        *now = first && x->s->n_schedules ? x->s->schedules : was;
-    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const int64_t done = ckr__step_done(x->s);
     ckr_result r = CKR_OK;
     memcpy(state, &m->scheduler, sizeof *state);
     if (!now || (x->t->without & CKR_SCHEDULE)) *state = NULL;
@@ -31356,24 +31381,8 @@ static ckr_result ckr__nt_order_modules(ckr__nt *r)
 /* The step that the first state of a file counts; false: it has none. Four bytes are read. */
 static bool ckr__nt_file_step(ckr__nt *r, const ckr__nt_index *x, double *out)
 {
-    uint8_t raw[16];
     const ckr_node *n = x->n ? ckr_node_get(x->state[0], "step") : NULL;
-    const ckr_view *v;
-    size_t size;
-    int64_t count;
-    if (!n || n->kind != CKR_NODE_TENSOR) return n && ckr_node_f64(n, out);
-    v = n->u.view;
-    size = ckr_dtype_size(v->dtype);
-    if (!size || size > sizeof raw || !ckr__numel(v->n_dims, v->shape, &count) || count != 1)
-        return false;
-    if (v->bytes) memcpy(raw, v->bytes + (uint64_t)v->offset * size, size);
-    else if (ckr__file_read(r->c, v->file, v->data_offset + (uint64_t)v->offset * size, raw,
-                            size) != CKR_OK)
-        return false;
-    if (v->big_endian != ckr__host_big_endian())
-        ckr__swap_bytes(raw, size, ckr__dtypes[v->dtype].swap);
-    *out = ckr__load_f64(v->dtype, raw);
-    return true;
+    return n && ckr__step_number(r->c, n, out) == CKR_OK && *out == *out;
 }
 
 static ckr_result ckr__nt_other_step(ckr__nt *r, const ckr__rankfile *f, const char *where,
@@ -32742,15 +32751,8 @@ static ckr_result ckr__nt_schedule_plan(ckr__nt_job *x)
     if (!s || ckr__sched_same(s, x->out->follows) ||
         (!s->opaque && (!s->n_lanes || s->n_lanes != x->s->n_groups)))
         return CKR_OK;
-    h.c = x->c;
-    h.out = x->out;
-    h.want = s;
-    h.family = "nanotron";
-    h.done = x->step;
     h.clocked = h.rounds = true;
-    h.params_fn = ckr__nt_curve;
-    h.user = s;
-    r = ckr__hold_schedule(&h);
+    r = ckr__hold_schedule(&h, x->c, x->out, s, x->step, "nanotron", ckr__nt_curve, s);
     x->schedule = h.fit;
     if (!h.fit) x->c->refused = true;
     return r == CKR_OK && h.fit && x->out->rounded ? ckr__nt_meet_here(x, s) : r;
@@ -34260,7 +34262,7 @@ static bool ckr__whole_groups(ckr__whole_job *w, bool others)
 static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was)
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
-    const int64_t done = w->s->progress.step > 0 ? w->s->progress.step : 0;
+    const int64_t done = ckr__step_done(w->s);
     const bool same = ckr__sched_same(s, was);
     ckr_result r = CKR_OK;
     if (!s) return CKR_OK;
@@ -36842,17 +36844,6 @@ static ckr_result ckr__ac_emit_groups(ckr__ac_job *x, const ckr__ac_file *f)
 
 /* >>accelerate.emit.schedule -------------------------------------------------- */
 
-static ckr_result ckr__ac_say_clock(ckr__ac_job *x, const ckr_schedule *was,
-                                    const ckr_schedule *now, ckr_severity severity,
-                                    const char *reason, const char *remedy)
-{
-    char a[64], b[64];
-    ckr__format(a, sizeof a, "%lld, %g an update", (long long)was->position, was->rate);
-    ckr__format(b, sizeof b, "%lld, %g an update", (long long)now->position, now->rate);
-    return ckr__say(x->w.c, "CKR_LR_CLOCK", severity, "last_epoch of the scheduler", a, b, reason,
-                    remedy);
-}
-
 static const ckr_node *ckr__ac_arg(const ckr__ac_job *x, const char *key)
 {
     const ckr_node *v = ckr_node_get(ckr__ac_args_node(x->ac), key);
@@ -36961,7 +36952,7 @@ static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const c
                                   const ckr_schedule *want, const ckr_schedule *now,
                                   uint64_t first)
 {
-    const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : 0;
+    const int64_t done = ckr__step_done(x->w.s);
     const ckr_group *groups = first + want->n_lanes <= x->w.s->n_groups
                                   ? x->w.s->groups + first
                                   : NULL;
@@ -37008,17 +36999,14 @@ static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f, u
         r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &x->w.scheduler);
     }
     x->out->rounded = rounded;
-    if (r == CKR_OK && now->opaque && now != want)
-        r = ckr__ac_say_clock(x, was, now, CKR_APPROX,
-                              "the scheduler's curve is in the trainer's code: it goes on at "
-                              "this LR if its lengths count the ticks of the coming run",
-                              "build it with lengths of updates times processes");
-    if (r == CKR_OK && !now->opaque &&
-        (was->position != now->position || !ckr__same(was->rate, now->rate)))
-        r = ckr__ac_say_clock(x, was, now, CKR_CHANGED,
-                              "accelerate ticks once per process and update: clock and lengths are "
-                              "in ticks of the coming run",
-                              NULL);
+    if (r == CKR_OK && (now->opaque ? now != want : was->position != now->position ||
+                                                    !ckr__same(was->rate, now->rate)))
+        r = ckr__say_clock(x->w.c, was, now,
+                           "accelerate ticks once per process and update: clock and lengths are in "
+                           "ticks of the coming run",
+                           "the scheduler's curve is in the trainer's code: it goes on at this LR "
+                           "if its lengths count the ticks of the coming run",
+                           "build it with lengths of updates times processes");
     return r == CKR_OK && index == 0 ? ckr__ac_follows(x, f, was, want, now, first) : r;
 }
 
@@ -39929,6 +39917,14 @@ static ckr_result ckr__lm_from_llmc(ckr__lm_job *x)
     return x->state ? ckr__lm_origin(x) : CKR_OK;
 }
 
+static ckr_node *ckr__lm_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
+{
+    ckr_node *d = ckr__dict_copy(c, (const ckr_node *)user);
+    if (!ckr_node_get(d, "learning_rate"))
+        ckr__node_set(c, d, "learning_rate", ckr__node_float(c, fit->lanes[0].base));
+    return d;
+}
+
 /* llm.c's files hold no LR: it is the command line's, a function of the step. */
 static ckr_result ckr__lm_schedule(ckr__lm_job *x)
 {
@@ -39940,22 +39936,17 @@ static ckr_result ckr__lm_schedule(ckr__lm_job *x)
     const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL,
                        *was = x->m && x->m->s->n_schedules ? x->m->s->schedules : NULL;
     const bool ours = now && !strncmp(now->kind, "llmc:", 5), told = was && !was->opaque;
-    double *bases;
-    ckr_schedule *y;
+    ckr__hold h = CKR_ZERO;
     uint64_t i;
     ckr_result r;
     x->out->unscheduled = !ours || now->opaque || !now->n_lanes;
     if (x->out->unscheduled) return CKR_OK;
-    bases = CKR__NEW_N(x->c, double, now->n_lanes);
-    for (i = 0; bases && i < now->n_lanes; i++) bases[i] = now->lanes[i].base;
-    if (!bases) return x->c->err->code;
-    r = ckr__sched_build(x->c, now->kind, now->params, bases, now->n_lanes, &y);
-    if (r != CKR_OK) return r;
-    x->out->follows = y;
     x->out->recomputes = true;
+    r = ckr__hold_schedule(&h, x->c, x->out, now, ckr__step_done(x->s), "llmc", ckr__lm_curve,
+                           now->params);
+    if (r != CKR_OK || !h.fit) return r;
     for (i = 0; i < sizeof options / sizeof *options; i++) {
-        const ckr_node *v = ckr_node_get(now->params, options[i][0]);
-        if (!i && !v) v = ckr__node_float(x->c, bases[0]);
+        const ckr_node *v = ckr_node_get(h.params, options[i][0]);
         if (v && v->kind != CKR_NODE_NONE &&
             !ckr__setting_changed(x->out, "command line", options[i][1], v,
                                   told ? ckr_node_get(was->params, options[i][0]) : NULL, why))
@@ -44082,14 +44073,8 @@ static ckr_result ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
 {
     ckr__hold h = CKR_ZERO;
     ckr_result r;
-    h.c = x->c;
-    h.out = x->out;
-    h.want = w;
-    h.family = "deepspeed";
-    h.done = x->s->progress.step > 0 ? x->s->progress.step : 0;
-    h.params_fn = ckr__ds_curve;
-    h.user = w;
-    r = ckr__hold_schedule(&h);
+    r = ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "deepspeed", ckr__ds_curve,
+                           w);
     if (r != CKR_OK || !h.fit) return r;
     x->scheduler = ckr__node(x->c, CKR_NODE_DICT);
     return ckr__node_set(x->c, x->scheduler, "last_batch_iteration",
@@ -44105,23 +44090,17 @@ static ckr_result ckr__ds_retick(ckr__ds_job *x, const ckr_schedule **now)
 {
     const ckr_schedule *s = *now;
     const bool torch = s && s->kind && (ckr__is_function(s) || !strncmp(s->kind, "torch:", 6));
-    const bool ticks = s && !strcmp(s->clock, "tick");
     ckr_schedule *y;
-    char a[64], b[64];
-    if (!torch || !ticks || ckr__same(s->rate, 1)) return CKR_OK;
+    if (!torch || strcmp(s->clock, "tick") != 0 || ckr__same(s->rate, 1)) return CKR_OK;
     y = ckr__sched_retick(x->c, s, 1, &x->out->rounded);
     if (!y) return x->c->err->code;
     y->clock = "update";
-    ckr__format(a, sizeof a, "%lld, %g an update", (long long)s->position, s->rate);
-    ckr__format(b, sizeof b, "%lld, 1 an update", (long long)y->position);
     *now = y;
-    return ckr__say(x->c, "CKR_LR_CLOCK", s->opaque ? CKR_APPROX : CKR_CHANGED,
-                    "last_epoch of the scheduler", a, b,
-                    s->opaque
-                        ? "DeepSpeed ticks once an update, and the scheduler's curve is in the "
-                          "trainer's code: it goes on at this LR if its lengths count updates"
-                        : "DeepSpeed ticks once an update: clock and lengths are in updates",
-                    s->opaque ? "build it with lengths of updates" : NULL);
+    return ckr__say_clock(x->c, s, y,
+                          "DeepSpeed ticks once an update: clock and lengths are in updates",
+                          "DeepSpeed ticks once an update, and the scheduler's curve is in the "
+                          "trainer's code: it goes on at this LR if its lengths count updates",
+                          "build it with lengths of updates");
 }
 
 /* The scheduler's state, where it is another than it was, and what DeepSpeed goes on with. */
@@ -44131,7 +44110,7 @@ static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
     const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
     const bool same = now && (ckr__sched_same(now, was) || (now->opaque && was));
     const bool native = now && !strncmp(now->kind, "deepspeed:", 10) && now->curve;
-    const int64_t done = x->s->progress.step > 0 ? x->s->progress.step : 0;
+    const int64_t done = ckr__step_done(x->s);
     ckr_result e = CKR_OK;
     if (!now || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
     e = ckr__ds_retick(x, &now);
@@ -45857,22 +45836,16 @@ static ckr_result ckr__te_curve(ckr__de *x)
     ckr__hold h = CKR_ZERO;
     uint64_t i;
     ckr_result r;
-    h.c = x->c;
-    h.out = x->out;
-    h.want = w;
-    h.family = "torchtitan";
-    h.done = x->s->progress.step > 0 ? x->s->progress.step : 0;
     h.rounds = true;
-    h.params_fn = ckr__tf_params;
-    h.user = &ratio;
-    x->clock = w ? w->position : h.done;
+    x->clock = w ? w->position : ckr__step_done(x->s);
     if (!x->s->n_groups || (x->t->without & CKR_SCHEDULE) || !w) return CKR_OK;
     if (w->opaque && ckr__hold_family(x->c, x->out, w, "torchtitan"))
         return ckr__say(x->c, "CKR_TITAN_CURVE", CKR_CHANGED, "lr_scheduler", NULL, NULL,
                         "the curve is in the configuration, not in the checkpoint: with other "
                         "settings than before the LR jumps at the second update",
                         "--schedule torchtitan:steps=N,warmup_steps=W,... says what it was");
-    r = ckr__hold_schedule(&h);
+    r = ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "torchtitan", ckr__tf_params,
+                           &ratio);
     if (r != CKR_OK || !h.fit) return r;
     x->clock = h.fit->position;
     for (i = 0; i < x->s->n_groups && i < w->n_lanes; i++)
