@@ -26956,6 +26956,7 @@ static ckr_result ckr__streams_say(const ckr__rank_streams *k)
                 the axis of the first variable in it, so that there must be one. No [] within []
      {dirs}     is any number of directories with a '/' behind each
      /          at the end: the name is a directory's; it is not written
+   and blanks stand between patterns of one row, of which the first is written.
 
    Reading, with `ckr__fileset k` zeroed and c, dir, forms, items set:
      ckr__fileset_scan     goes through the directory: k.files[kind][0..n_files[kind]), by name
@@ -27095,18 +27096,20 @@ static bool ckr__form_try(const char *p, uint32_t with, uint32_t bit, const char
     }
 }
 
-/* Is s of this form? Then f has what the variables stand for. A pattern ends at a blank, too. */
+/* Is s of this form? Then f has what the variables stand for. */
 static bool ckr__form_match(const char *pattern, const char *s, ckr__rankfile *f)
 {
-    uint32_t all = 1, with;
-    const char *p;
-    for (p = pattern; *p && *p != ' '; p++) if (*p == '[') all <<= 1;
-    for (with = all; with-- > 0;) {
-        memset(f, 0, sizeof *f);
-        f->step = -1;
-        if (ckr__form_try(pattern, with, all >> 1, s, f)) return true;
+    uint32_t all, with;
+    const char *p = pattern, *end;
+    for (;; p = end + 1) {
+        for (all = 1, end = p; *end && *end != ' '; end++) if (*end == '[') all <<= 1;
+        for (with = all; with-- > 0;) {
+            memset(f, 0, sizeof *f);
+            f->step = -1;
+            if (ckr__form_try(p, with, all >> 1, s, f)) return true;
+        }
+        if (!*end) return false;
     }
-    return false;
 }
 
 /* The first row that s matches is put into f; its kind is returned, 0: none. */
@@ -27494,8 +27497,8 @@ static ckr_result ckr__fileset_load(ckr__fileset *k, ckr__rankfile *f, ckr_forma
    of one. The higher one is taken, of equal ones the higher step. */
 
 typedef struct ckr__runs {
-    const char *steps;         /* forms of the steps' names, blanks between (>>kit.files). The
-                                  first with no {name} is that of a number in `pointers`  */
+    const char *steps;         /* patterns of the steps' names, blanks between (>>kit.files);
+                                  the first is that of a number in a pointer             */
     const char *pointers;      /* names of files that tell the newest, blanks between, or NULL */
     const char *below;         /* where the steps may lie instead, or NULL               */
     ckr_item    latest;        /* such a file tells one that is not there                */
@@ -27511,11 +27514,10 @@ typedef struct ckr__steps { ckr__step *items; uint64_t n; } ckr__steps;
 /* The step that the name of a directory says. */
 static bool ckr__runs_step(const ckr__runs *k, const char *name, int64_t *step)
 {
-    const char *p = k->steps;
     ckr__rankfile f;
-    while (p && !ckr__form_match(p, name, &f)) p = strchr(p, ' ') ? strchr(p, ' ') + 1 : NULL;
-    if (p) *step = f.step;
-    return p != NULL;
+    if (!ckr__form_match(k->steps, name, &f)) return false;
+    *step = f.step;
+    return true;
 }
 
 /* The steps of a run, by name. */
@@ -27530,7 +27532,7 @@ static ckr_result ckr__runs_list(ckr__ctx *c, const ckr__runs *k, const char *ru
         if (!l.items[i]->is_dir || !ckr__runs_step(k, x.name, &x.step)) continue;
         x.dir = ckr__path_join(c, run, x.name);
         r = x.dir ? k->rate_fn(c, x.dir, &x.rate) : c->err->code;
-        if (r == CKR_OK && x.rate) *CKR__PUSH(ckr__step, c, out->items, out->n) = x;
+        if (r == CKR_OK) *CKR__PUSH(ckr__step, c, out->items, out->n) = x;
     }
     return r == CKR_OK ? c->err->code : r;
 }
@@ -27542,6 +27544,7 @@ static const ckr__step *ckr__runs_best(const ckr__steps *l)
     uint64_t i;
     for (i = 0; i < l->n; i++) {
         const ckr__step *x = &l->items[i];
+        if (!x->rate) continue;
         if (!best || x->rate > best->rate || (x->rate == best->rate && x->step > best->step))
             best = x;
     }
@@ -27581,29 +27584,29 @@ static ckr_result ckr__runs_pointer(ckr__ctx *c, const char *path, const char **
     return *text ? CKR_OK : c->err->code;
 }
 
-/* The directory's name that the text stands for: a number's by the first form that has no {name}.
-   *sure: only this dialect's file says so. */
-static const char *ckr__runs_named(ckr__ctx *c, const ckr__runs *k, const char *text, bool *sure)
+/* The directory that the text stands for: of its name, or a number's. *sure: it is a number, or of
+   the first form. NULL: out of memory. */
+static const char *ckr__runs_named(ckr__ctx *c, const ckr__runs *k, const char *run,
+                                   const char *text, bool *sure)
 {
-    const char *p = k->steps, *end;
+    const char *first = ckr__strndup(c, k->steps, strcspn(k->steps, " ")), *name = text, *dir;
     ckr__rankfile f;
-    memset(&f, 0, sizeof f);
-    *sure = ckr__step_of(text, &f.step);
-    for (; p; p = *end ? end + 1 : NULL) {
-        const char *name = strstr(p, "{name}");
-        end = p + strcspn(p, " ");
-        if (name && name < end) continue;
-        if (*sure) return ckr__form_name(c, p, &f);
-        *sure = ckr__form_match(p, text, &f);
-        if (*sure) break;
+    int64_t step;
+    if (!first) return NULL;
+    *sure = ckr__form_match(first, text, &f);
+    dir = ckr__path_join(c, run, text);
+    if (ckr__step_of(text, &step) && dir && ckr__path_kind(c, dir) != CKR_FILE_DIR) {
+        f.step = step;
+        name = ckr__form_name(c, first, &f);
+        *sure = true;
     }
-    return text;
+    return name ? ckr__path_join(c, run, name) : NULL;
 }
 
 static ckr_result ckr__runs_latest(ckr__ctx *c, const ckr__runs *k, const char *run,
                                    const char *pointer, const char **dir, bool *mine)
 {
-    const char *path = ckr__path_join(c, run, pointer), *text = NULL, *name, *why = NULL, *whole;
+    const char *path = ckr__path_join(c, run, pointer), *text = NULL, *why = NULL, *whole;
     const ckr__step *best;
     ckr__steps l;
     int rate = 0;
@@ -27611,10 +27614,9 @@ static ckr_result ckr__runs_latest(ckr__ctx *c, const ckr__runs *k, const char *
     ckr_result r = path ? ckr__runs_pointer(c, path, &text) : c->err->code;
     if (r == CKR_OK) r = ckr__runs_list(c, k, run, &l);
     if (r != CKR_OK) return r;
-    name = ckr__runs_named(c, k, text, &sure);
-    *dir = name ? ckr__path_join(c, run, name) : NULL;
+    *dir = ckr__runs_named(c, k, run, text, &sure);
     if (!*dir) return c->err->code;
-    if (!*name || strchr(name, '/') || !strcmp(name, "..") ||
+    if (!*text || strchr(text, '/') || !strcmp(text, "..") ||
         ckr__path_kind(c, *dir) != CKR_FILE_DIR)
         why = "but there is no such directory beside it";
     else r = k->rate_fn(c, *dir, &rate);
@@ -31880,7 +31882,7 @@ static ckr_result ckr__nt_complete_dir(ckr__nt *r)
     if (rate < 2)
         return ckr__nt_incomplete(r->c, r->dir, best && best->rate > 1 ? best->dir : NULL);
     for (i = 0; i < l.n; i++)
-        if (l.items[i].rate < 2 && l.items[i].step > step) {
+        if (l.items[i].rate == 1 && l.items[i].step > step) {
             newer = l.items[i].dir;
             step = l.items[i].step;
         }
@@ -34596,14 +34598,45 @@ static const ckr__dialect ckr__plain_torch = {
    stay, whatever the names are. */
 
 enum {
-    CKR__AC_MODEL = 0,         /* safetensors or torch, or one shard of it               */
+    CKR__AC_LOOSE = 0,         /* carried along as it is                                 */
+    CKR__AC_MODEL,             /* safetensors or torch, or one shard of it               */
     CKR__AC_INDEX,             /* *.index.json                                           */
     CKR__AC_OPTIMIZER,
     CKR__AC_SCHEDULER,
     CKR__AC_RANDOM,
     CKR__AC_PROGRESS,          /* trainer_state.json                                     */
-    CKR__AC_LOOSE,             /* carried along as it is                                 */
-    CKR__AC_KINDS
+    CKR__AC_ARGS               /* loose, but only the Trainer's                          */
+};
+
+static const char ckr__ac_model_names[] =
+    "model[_{n}][-{rank}-of-{RANK}].safetensors model[_{n}][-{rank}-of-{RANK}].bin "
+    "pytorch_model[_{n}][-{rank}-of-{RANK}].safetensors "
+    "pytorch_model[_{n}][-{rank}-of-{RANK}].bin "
+    "adapter_model[_{n}][-{rank}-of-{RANK}].safetensors "
+    "adapter_model[_{n}][-{rank}-of-{RANK}].bin";
+static const char ckr__ac_index_names[] =
+    "model[_{n}].safetensors.index.json model[_{n}].bin.index.json "
+    "pytorch_model[_{n}].safetensors.index.json pytorch_model[_{n}].bin.index.json "
+    "adapter_model[_{n}].safetensors.index.json adapter_model[_{n}].bin.index.json";
+
+static const ckr__form ckr__ac_forms[] = {
+    { CKR__AC_MODEL, ckr__ac_model_names },
+    { CKR__AC_INDEX, ckr__ac_index_names },
+    { CKR__AC_OPTIMIZER, "optimizer[_{n}].bin" },
+    { CKR__AC_SCHEDULER, "scheduler[_{n}].bin" },
+    { CKR__AC_RANDOM, "random_states_{rank}.pkl" },
+    { 0, NULL }
+};
+/* rng_state.pth is of a run with one process. */
+static const ckr__form ckr__hf_forms[] = {
+    { CKR__AC_MODEL, ckr__ac_model_names },
+    { CKR__AC_INDEX, ckr__ac_index_names },
+    { CKR__AC_OPTIMIZER, "optimizer[_{n}].pt" },
+    { CKR__AC_SCHEDULER, "scheduler[_{n}].pt" },
+    { CKR__AC_RANDOM, "rng_state_{rank}.pth rng_state.pth" },
+    { CKR__AC_PROGRESS, "trainer_state.json" },
+    { CKR__AC_ARGS, "training_args.bin" },
+    { 0, NULL }
 };
 
 #define CKR__AC_MAX_RANKS 65536
@@ -34668,66 +34701,6 @@ static ckr_result ckr__ac_bad(ckr__ac *r, const ckr__ac_file *f, const char *whe
 
 /* >>accelerate.files ---------------------------------------------------------- */
 
-/* "stem.ext" is number 0, "stem_K.ext" number K. */
-static bool ckr__ac_numbered(const char *name, const char *stem, const char *ext, uint32_t *k)
-{
-    const size_t n = strlen(stem);
-    size_t len = strlen(name), end;
-    *k = 0;
-    if (strncmp(name, stem, n) != 0 || !ckr__cut_tail(name, &len, ext) || len < n) return false;
-    if (len == n) return true;
-    end = len;
-    return name[n] == '_' && ckr__cut_num(name, &end, k) && end == n + 1;
-}
-
-/* "stem[_K]-00001-of-00002.ext" */
-static bool ckr__ac_shard(const char *name, const char *stem, const char *ext, uint32_t *k)
-{
-    size_t len = strlen(name), n = strlen(stem), end;
-    uint32_t i, of;
-    *k = 0;
-    if (strncmp(name, stem, n) != 0 || !ckr__cut_tail(name, &len, ext) ||
-        !ckr__cut_num(name, &len, &of) || !ckr__cut_tail(name, &len, "-of-") ||
-        !ckr__cut_num(name, &len, &i) || !ckr__cut_tail(name, &len, "-") || len < n)
-        return false;
-    if (len == n) return true;
-    end = len;
-    return name[n] == '_' && ckr__cut_num(name, &end, k) && end == n + 1;
-}
-
-/* A random file's rank; HF's rng_state.pth is of a run with one process. */
-static bool ckr__ac_random_name(const char *s, bool trainer, uint32_t *rank)
-{
-    size_t len = strlen(s);
-    *rank = 0;
-    if (trainer && !strcmp(s, "rng_state.pth")) return true;
-    return ckr__cut_tail(s, &len, trainer ? ".pth" : ".pkl") && ckr__cut_num(s, &len, rank) &&
-           ckr__cut_tail(s, &len, trainer ? "rng_state_" : "random_states_") && len == 0;
-}
-
-static uint8_t ckr__ac_kind(const char *s, ckr__ac_file *f, bool trainer)
-{
-    static const char *const stems[] = { "model", "pytorch_model", "adapter_model" };
-    static const char *const exts[] = { ".safetensors", ".bin" };
-    const char *ext = trainer ? ".pt" : ".bin";
-    size_t i, k;
-    char index[40];
-    if (ckr__ac_random_name(s, trainer, &f->index)) return CKR__AC_RANDOM;
-    if (ckr__ac_numbered(s, "optimizer", ext, &f->index)) return CKR__AC_OPTIMIZER;
-    if (ckr__ac_numbered(s, "scheduler", ext, &f->index)) return CKR__AC_SCHEDULER;
-    if (trainer && !strcmp(s, "trainer_state.json")) return CKR__AC_PROGRESS;
-    for (i = 0; i < 3; i++)
-        for (k = 0; k < 2; k++) {
-            if (ckr__ac_numbered(s, stems[i], exts[k], &f->index)) return CKR__AC_MODEL;
-            f->shard = ckr__ac_shard(s, stems[i], exts[k], &f->index);
-            if (f->shard) return CKR__AC_MODEL;
-            ckr__format(index, sizeof index, "%s.index.json", exts[k]);
-            if (ckr__ac_numbered(s, stems[i], index, &f->index)) return CKR__AC_INDEX;
-        }
-    f->index = 0;
-    return CKR__AC_LOOSE;
-}
-
 static ckr_result ckr__ac_list(ckr__ac *r)
 {
     ckr__dirlist l;
@@ -34735,6 +34708,7 @@ static ckr_result ckr__ac_list(ckr__ac *r)
     ckr_result e = ckr__dir_list(r->c, r->dir, &l);
     for (i = 0; i < l.n && e == CKR_OK; i++) {
         ckr__ac_file *f = CKR__NEW(r->c, ckr__ac_file);
+        ckr__rankfile x;
         if (!strcmp(l.items[i]->name, "ckptresume.json")) {
             r->converted = true;
             continue;
@@ -34745,8 +34719,11 @@ static ckr_result ckr__ac_list(ckr__ac *r)
         f->path = ckr__path_join(r->c, r->dir, f->rel);
         if (!f->path) return ckr__oom(r->c);
         f->dir = l.items[i]->is_dir;
-        f->kind = CKR__AC_LOOSE;
-        if (!f->dir) f->kind = ckr__ac_kind(f->rel, f, r->trainer);
+        if (f->dir) continue;
+        f->kind = ckr__form_find(r->trainer ? ckr__hf_forms : ckr__ac_forms, f->rel, &x);
+        f->index = x.at[f->kind == CKR__AC_RANDOM ? CKR__RANK : CKR__N];
+        f->shard = x.of[CKR__RANK] > 0;
+        if (f->kind == CKR__AC_ARGS) f->kind = CKR__AC_LOOSE;
     }
     return e;
 }
@@ -34785,7 +34762,7 @@ static void ckr__ac_prefer(ckr__ac *r)
     uint64_t i, k;
     for (i = 0; i < r->n_files; i++) {
         ckr__ac_file *f = r->files[i];
-        if (f->kind > CKR__AC_INDEX || strncmp(f->rel, "pytorch_model", 13) != 0) continue;
+        if (f->kind > CKR__AC_INDEX || !ckr__starts(f->rel, "pytorch_model")) continue;
         for (k = 0; k < r->n_files; k++) {
             const ckr__ac_file *g = r->files[k];
             if (g->kind == CKR__AC_MODEL && g->index == f->index && !strncmp(g->rel, "model", 5))
@@ -34799,125 +34776,56 @@ static void ckr__ac_prefer(ckr__ac *r)
    so is a model beside what only they write, when those were left out. Runs hold several: the
    highest number is the newest, as the trainers themselves choose it. */
 
-/* Which kinds of files lie there, as bits. */
-static ckr_result ckr__ac_kinds(ckr__ctx *c, const char *dir, bool trainer, uint32_t *kinds)
-{
-    ckr__dirlist l;
-    ckr__ac_file f;
-    uint64_t i;
-    ckr_result r = ckr__dir_list(c, dir, &l);
-    *kinds = 0;
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
-        const char *s = l.items[i]->name;
-        if (l.items[i]->is_dir) continue;
-        memset(&f, 0, sizeof f);
-        *kinds |= 1u << ckr__ac_kind(s, &f, trainer);
-        if (trainer && !strcmp(s, "training_args.bin")) *kinds |= 1u << CKR__AC_OPTIMIZER;
-    }
-    return r;
-}
-
-static ckr_result ckr__ac_is(ckr__ctx *c, const char *dir, bool trainer, bool *yes)
+static ckr_result ckr__ac_found_as(ckr__ctx *c, const char *dir, const ckr__form *forms, int sure,
+                                  int *rate)
 {
     const uint32_t model = 1u << CKR__AC_MODEL | 1u << CKR__AC_INDEX,
-                   sure = 1u << (trainer ? CKR__AC_PROGRESS : CKR__AC_RANDOM),
-                   beside = sure | 1u << CKR__AC_OPTIMIZER | 1u << CKR__AC_SCHEDULER |
-                            1u << CKR__AC_RANDOM;
+                   beside = 1u << CKR__AC_OPTIMIZER | 1u << CKR__AC_SCHEDULER |
+                            1u << CKR__AC_RANDOM | 1u << CKR__AC_ARGS;
     uint32_t kinds;
-    const ckr_result r = ckr__ac_kinds(c, dir, trainer, &kinds);
-    *yes = (kinds & sure) || ((kinds & model) && (kinds & beside));
-    if (!trainer && *yes && ckr__dir_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR))
-        *yes = false;
+    const ckr_result r = ckr__form_kinds(c, dir, forms, &kinds);
+    *rate = (kinds & 1u << sure) || ((kinds & model) && (kinds & beside)) ? 2 : 0;
     return r;
 }
 
-/* checkpoint-N, checkpoint_N, step_N, step-N, epoch_N */
-static bool ckr__ac_step_dir(const char *s, int64_t *n)
+static ckr_result ckr__ac_found(ckr__ctx *c, const char *dir, int *rate)
 {
-    static const char *const heads[] = { "checkpoint", "step", "epoch" };
-    size_t i;
-    for (i = 0; i < sizeof heads / sizeof *heads; i++) {
-        const size_t k = strlen(heads[i]);
-        if (!strncmp(s, heads[i], k) && (s[k] == '-' || s[k] == '_') &&
-            ckr__step_of(s + k + 1, n))
-            return true;
-    }
-    return false;
-}
-
-static ckr_result ckr__ac_newest(ckr__ctx *c, const char *run, bool trainer, const char **best)
-{
-    ckr__dirlist l;
-    uint64_t i;
-    int64_t v, top = -1;
-    ckr_result r = ckr__dir_list(c, run, &l);
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
-        const char *dir;
-        bool yes = false;
-        if (!l.items[i]->is_dir || !ckr__ac_step_dir(l.items[i]->name, &v) || v <= top) continue;
-        dir = ckr__path_join(c, run, l.items[i]->name);
-        if (!dir) return c->err->code;
-        r = ckr__ac_is(c, dir, trainer, &yes);
-        if (!yes) continue;
-        *best = dir;
-        top = v;
-    }
+    const ckr_result r = ckr__ac_found_as(c, dir, ckr__ac_forms, CKR__AC_RANDOM, rate);
+    if (*rate && ckr__dir_has(c, dir, "trainer_state.json", CKR_FILE_REGULAR)) *rate = 0;
     return r;
 }
 
-static ckr_result ckr__ac_probe_as(ckr__ctx *c, const char *path, bool trainer, const char **dir,
-                                   bool *mine)
+static ckr_result ckr__hf_found(ckr__ctx *c, const char *dir, int *rate)
 {
-    const char *best = NULL, *sub;
-    ckr_result r;
-    *mine = false;
-    *dir = path;
-    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
-    r = ckr__ac_is(c, path, trainer, mine);
-    if (r != CKR_OK || *mine) return r;
-    r = ckr__ac_newest(c, path, trainer, &best);
-    if (r == CKR_OK && !best && !trainer && ckr__dir_has(c, path, "checkpoints", CKR_FILE_DIR)) {
-        sub = ckr__path_join(c, path, "checkpoints");
-        if (!sub) return c->err->code;
-        r = ckr__ac_newest(c, sub, trainer, &best);
-    }
-    *mine = best != NULL;
-    if (best) *dir = best;
-    return r;
+    return ckr__ac_found_as(c, dir, ckr__hf_forms, CKR__AC_PROGRESS, rate);
 }
+
+#define CKR__AC_STEPS "checkpoint-{step} checkpoint_{step} step-{step} step_{step} epoch-{step} " \
+                      "epoch_{step}"
+
+static const ckr__runs ckr__ac_runs = { CKR__AC_STEPS, NULL, "checkpoints", CKR_ITEM_FILES_LATEST,
+                                        ckr__ac_found, NULL };
+static const ckr__runs ckr__hf_runs = { CKR__AC_STEPS, NULL, NULL, CKR_ITEM_FILES_LATEST,
+                                        ckr__hf_found, NULL };
 
 static ckr_result ckr__ac_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
-    return ckr__ac_probe_as(c, path, false, dir, mine);
+    return ckr__runs_probe(c, &ckr__ac_runs, path, dir, mine);
 }
 
 static ckr_result ckr__ac_probe_trainer(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
-    return ckr__ac_probe_as(c, path, true, dir, mine);
-}
-
-/* The number behind `key` in a file's name. */
-static bool ckr__ac_after(const char *s, const char *key, int64_t *out)
-{
-    const char *p = strstr(s, key);
-    char digits[20];
-    size_t n;
-    if (!p) return false;
-    p += strlen(key);
-    n = strspn(p, "0123456789");
-    if (!n || n >= sizeof digits) return false;
-    memcpy(digits, p, n);
-    digits[n] = 0;
-    return ckr__step_of(digits, out);
+    return ckr__runs_probe(c, &ckr__hf_runs, path, dir, mine);
 }
 
 /* epoch_E_step_S[_suffix].pth */
 static bool ckr__sana_name(const char *path, int64_t *epoch, int64_t *step)
 {
-    const char *s = ckr__base(path);
-    size_t n = strlen(s);
-    return !strncmp(s, "epoch_", 6) && ckr__cut_tail(s, &n, ".pth") &&
-           ckr__ac_after(s, "epoch_", epoch) && ckr__ac_after(s, "_step_", step);
+    ckr__rankfile f;
+    if (!ckr__form_match("epoch_{n}_step_{step}[_{name}].pth", ckr__base(path), &f)) return false;
+    *epoch = f.at[CKR__N];
+    *step = f.step;
+    return true;
 }
 
 /* The newest of a directory: what latest.pth links to, else the highest step. */
@@ -34957,8 +34865,7 @@ static ckr_result ckr__sana_probe(ckr__ctx *c, const char *path, const char **di
     *mine = false;
     *dir = path;
     if (kind == CKR_FILE_REGULAR && !strcmp(ckr__base(path), "latest.pth")) {
-        const size_t n = (size_t)(ckr__base(path) - path);
-        sub = n ? ckr__strndup(c, path, n > 1 ? n - 1 : 1) : ".";
+        sub = ckr__parent(c, path);
         if (!sub) return c->err->code;
         r = ckr__sana_newest(c, sub, &best);
     } else if (kind == CKR_FILE_REGULAR) {
@@ -44712,25 +44619,14 @@ static bool ckr__tt_scheduler(const ckr__dcp *d, const ckr__dcp_item *x, const c
     return true;
 }
 
-static const char *ckr__tt_base(const char *dir)
-{
-    size_t n = strlen(dir), k;
-    while (n > 1 && dir[n - 1] == '/') n--;
-    for (k = n; k > 0 && dir[k - 1] != '/'; k--) {}
-    return dir + k;
-}
-
 /* step-N, and nothing else: torchtitan itself takes any name with step-N in it. */
-static bool ckr__tt_step_dir(const char *name, int64_t *step)
+static bool ckr__tt_step(const ckr__dcp *d, int64_t *step)
 {
-    char digits[20];
-    size_t n;
-    if (strncmp(name, "step-", 5) != 0) return false;
-    n = strspn(name + 5, "0123456789");
-    if (!n || n >= sizeof digits || (name[5 + n] && name[5 + n] != '/')) return false;
-    memcpy(digits, name + 5, n);
-    digits[n] = 0;
-    return ckr__step_of(digits, step);
+    const char *name = ckr__own_name(d->c, d->dir);
+    ckr__rankfile f;
+    if (!name || !ckr__form_match("step-{step}", name, &f)) return false;
+    *step = f.step;
+    return true;
 }
 
 /* Whose state dict it is: torchtitan's has its own counters, or is a model in a step-N. */
@@ -44752,7 +44648,7 @@ static bool ckr__tt_is(const ckr__dcp *d)
         if (x->bytes) bytes = true;
     }
     if (state) return other || model;
-    return model && !bytes && !d->safetensors && ckr__tt_step_dir(ckr__tt_base(d->dir), &step);
+    return model && !bytes && !d->safetensors && ckr__tt_step(d, &step);
 }
 
 static ckr_result ckr__tt_hyper(ckr__tt *r, const char *rest, ckr_node *value)
@@ -44956,7 +44852,7 @@ static ckr_result ckr__tt_say(ckr__tt *r, int64_t last, int64_t tokens)
     char a[32], b[32];
     ckr_result e = CKR_OK;
     if (!s->n_groups)
-        e = ckr__say(r->d->c, "CKR_W_MODEL_ONLY", CKR_LOST, ckr__tt_base(r->d->dir), NULL, NULL,
+        e = ckr__say(r->d->c, "CKR_W_MODEL_ONLY", CKR_LOST, ckr__own_name(r->d->c, r->d->dir), NULL, NULL,
                      "the last save of a run has the model alone: no optimizer, schedule, counters "
                      "or data streams", "name an earlier step to go on training");
     if (tokens >= 0 && s->topology.dp && tokens <= INT64_MAX / (int64_t)s->topology.dp)
@@ -44982,7 +44878,7 @@ static ckr_result ckr__tt_parts(ckr__tt *r)
     if (e == CKR_OK) ckr__tt_batch(r);
     if (e == CKR_OK) e = r->d->c->err->code;
     if (r->s->progress.step < 0 && !r->s->n_groups)
-        ckr__tt_step_dir(ckr__tt_base(r->d->dir), &r->s->progress.step);
+        ckr__tt_step(r->d, &r->s->progress.step);
     return e == CKR_OK ? ckr__tt_say(r, last, tokens) : e;
 }
 
@@ -45043,54 +44939,26 @@ static ckr_result ckr__tt_rate(ckr__ctx *c, const char *dir, int *rate)
     return r;
 }
 
-static ckr_result ckr__tt_newest(ckr__ctx *c, const char *run, const char **best)
-{
-    ckr__dirlist l;
-    uint64_t i;
-    int64_t v, top = -1;
-    int rate, top_rate = 0;
-    ckr_result r = ckr__dir_list(c, run, &l);
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
-        const char *dir;
-        if (!l.items[i]->is_dir || !ckr__tt_step_dir(l.items[i]->name, &v)) continue;
-        dir = ckr__path_join(c, run, l.items[i]->name);
-        if (!dir) return c->err->code;
-        r = ckr__tt_rate(c, dir, &rate);
-        if (r != CKR_OK || !rate || rate < top_rate || (rate == top_rate && v <= top)) continue;
-        *best = dir;
-        top = v;
-        top_rate = rate;
-    }
-    return r;
-}
+static const ckr__runs ckr__tt_runs = { "step-{step}", NULL, "checkpoint", CKR_ITEM_FILES_LATEST,
+                                        ckr__tt_rate, NULL };
 
 /* Later steps that were passed over are named. */
 static ckr_result ckr__tt_passed(ckr__dcp *d)
 {
-    const char *base = ckr__tt_base(d->dir), *up;
-    ckr__dirlist l;
-    int64_t own, v;
+    const char *run;
+    ckr__steps l;
+    int64_t own;
     uint64_t i;
-    int rate;
-    ckr_result r;
-    if (!ckr__tt_step_dir(base, &own) || base == d->dir) return CKR_OK;
-    up = ckr__strndup(d->c, d->dir, (size_t)(base - d->dir));
-    if (!up) return ckr__oom(d->c);
-    r = ckr__dir_list(d->c, up, &l);
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
-        const char *dir = ckr__path_join(d->c, up, l.items[i]->name);
-        if (!dir) return ckr__oom(d->c);
-        if (!l.items[i]->is_dir || !ckr__tt_step_dir(l.items[i]->name, &v) || v <= own) continue;
-        r = ckr__tt_rate(d->c, dir, &rate);
-        if (r == CKR_OK && rate < 2)
-            r = ckr__say(d->c, "CKR_NEWER_STEP", CKR_CHANGED, l.items[i]->name, NULL, NULL,
-                         rate
+    ckr_result r = ckr__runs_beside(d->c, &ckr__tt_runs, d->dir, &run, &own, &l);
+    for (i = 0; r == CKR_OK && i < l.n; i++)
+        if (l.items[i].step > own && l.items[i].rate < 2)
+            r = ckr__say(d->c, "CKR_NEWER_STEP", CKR_CHANGED, l.items[i].name, NULL, NULL,
+                         l.items[i].rate
                              ? "this later step has the model alone, and torchtitan would choose "
                                "it and fail"
                              : "this later step is no whole checkpoint",
                          "set checkpoint.load_step to the step that is meant, or move the other "
                          "away");
-    }
     return r;
 }
 
@@ -45131,7 +44999,6 @@ static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
 /* A directory with metadata, or with files that wait for it; or of a run, whose steps are such. */
 static ckr_result ckr__dt_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
-    const char *best = NULL, *sub;
     ckr__dcp_look l;
     ckr_result r;
     *mine = false;
@@ -45141,15 +45008,7 @@ static ckr_result ckr__dt_probe(ckr__ctx *c, const char *path, const char **dir,
     *mine = r == CKR_OK &&
             (l.metadata || l.n_ranks || l.n_data || l.unfinished || l.shards || l.sharded);
     if (r != CKR_OK || *mine) return r;
-    r = ckr__tt_newest(c, path, &best);
-    if (r == CKR_OK && !best && ckr__dir_has(c, path, "checkpoint", CKR_FILE_DIR)) {
-        sub = ckr__path_join(c, path, "checkpoint");
-        if (!sub) return c->err->code;
-        r = ckr__tt_newest(c, sub, &best);
-    }
-    *mine = best != NULL;
-    if (best) *dir = best;
-    return r;
+    return ckr__runs_newest(c, &ckr__tt_runs, path, dir, mine);
 }
 
 /* >>dcp.emit ------------------------------------------------------------------ */
