@@ -27490,7 +27490,7 @@ static ckr_result ckr__fileset_load(ckr__fileset *k, ckr__rankfile *f, ckr_forma
 
      static const ckr__runs ckr__xx_runs = {
          "global_step_{step}", "latest_checkpointed_iteration.txt", "checkpoints",
-         CKR_ITEM_FILES_LATEST, ckr__xx_rate, NULL
+         CKR_ITEM_FILES_LATEST, ckr__xx_rate, NULL, false
      };
 
    rate_fn says what lies in a directory: 0 nothing of this dialect, 1 a part of a checkpoint, 2 all
@@ -27506,6 +27506,8 @@ typedef struct ckr__runs {
     /* Refuses a step of rate 1 that would be taken; `best`: a whole one, or NULL. NULL: it is
        taken. */
     ckr_result (*part_fn)(ckr__ctx *c, const char *dir, const char *best);
+    bool shared;               /* another framework's pointer has the same name: one beside no
+                                  step of this dialect is left to that                    */
 } ckr__runs;
 
 typedef struct ckr__step { const char *name, *dir; int64_t step; int rate; } ckr__step;
@@ -27611,8 +27613,10 @@ static ckr_result ckr__runs_latest(ckr__ctx *c, const ckr__runs *k, const char *
     ckr__steps l;
     int rate = 0;
     bool sure;
-    ckr_result r = path ? ckr__runs_pointer(c, path, &text) : c->err->code;
-    if (r == CKR_OK) r = ckr__runs_list(c, k, run, &l);
+    ckr_result r = path ? ckr__runs_list(c, k, run, &l) : c->err->code;
+    best = r == CKR_OK ? ckr__runs_best(&l) : NULL;
+    if (r != CKR_OK || (k->shared && !best)) return r;
+    r = ckr__runs_pointer(c, path, &text);
     if (r != CKR_OK) return r;
     *dir = ckr__runs_named(c, k, run, text, &sure);
     if (!*dir) return c->err->code;
@@ -27622,7 +27626,6 @@ static ckr_result ckr__runs_latest(ckr__ctx *c, const ckr__runs *k, const char *
     else r = k->rate_fn(c, *dir, &rate);
     if (r != CKR_OK) return r;
     if (!why && !rate) why = "but that directory holds no checkpoint";
-    best = ckr__runs_best(&l);
     whole = best && (best->rate > 1 || !k->part_fn) ? best->dir : NULL;
     *mine = sure || best || !why;
     if (!*mine) return CKR_OK;
@@ -29633,7 +29636,7 @@ static ckr_result ckr__verl_rate(ckr__ctx *c, const char *dir, int *rate)
 
 static const ckr__runs ckr__verl_runs = {
     "global_step_{step}", "latest_checkpointed_iteration.txt", "checkpoints",
-    CKR_ITEM_FILES_LATEST, ckr__verl_rate, NULL
+    CKR_ITEM_FILES_LATEST, ckr__verl_rate, NULL, true
 };
 
 static ckr_result ckr__verl_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
@@ -29648,7 +29651,7 @@ static ckr_result ckr__verl_load(ckr__verl_model *m, uint8_t kind)
 {
     ckr__fileset *k = &m->files;
     uint64_t i;
-    ckr_result r = ckr__fileset_every(k, kind, NULL, NULL);
+    ckr_result r = ckr__fileset_every(k, kind, false, NULL);
     for (i = 0; i < k->n_files[kind] && r == CKR_OK; i++)
         r = ckr__fileset_load(k, k->files[kind][i], NULL);
     return r;
@@ -30227,7 +30230,7 @@ static ckr_result ckr__nt_incomplete(ckr__ctx *c, const char *dir, const char *b
 }
 
 static const ckr__runs ckr__nt_runs = { "{step}", "latest.txt", NULL, CKR_ITEM_NANOTRON_LATEST,
-                                        ckr__nt_rate, ckr__nt_incomplete };
+                                        ckr__nt_rate, ckr__nt_incomplete, false };
 
 static ckr_result ckr__nt_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
@@ -34804,9 +34807,9 @@ static ckr_result ckr__hf_found(ckr__ctx *c, const char *dir, int *rate)
                       "epoch_{step}"
 
 static const ckr__runs ckr__ac_runs = { CKR__AC_STEPS, NULL, "checkpoints", CKR_ITEM_FILES_LATEST,
-                                        ckr__ac_found, NULL };
+                                        ckr__ac_found, NULL, false };
 static const ckr__runs ckr__hf_runs = { CKR__AC_STEPS, NULL, NULL, CKR_ITEM_FILES_LATEST,
-                                        ckr__hf_found, NULL };
+                                        ckr__hf_found, NULL, false };
 
 static ckr_result ckr__ac_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
@@ -40254,7 +40257,7 @@ static ckr_result ckr__ds_rate(ckr__ctx *c, const char *dir, int *rate)
 
 static const ckr__runs ckr__ds_runs = { "global_step{step} {step} {name}{step}",
                                         "latest latest_universal", NULL,
-                                        CKR_ITEM_DEEPSPEED_LATEST, ckr__ds_rate, NULL };
+                                        CKR_ITEM_DEEPSPEED_LATEST, ckr__ds_rate, NULL, false };
 
 static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
@@ -44852,7 +44855,8 @@ static ckr_result ckr__tt_say(ckr__tt *r, int64_t last, int64_t tokens)
     char a[32], b[32];
     ckr_result e = CKR_OK;
     if (!s->n_groups)
-        e = ckr__say(r->d->c, "CKR_W_MODEL_ONLY", CKR_LOST, ckr__own_name(r->d->c, r->d->dir), NULL, NULL,
+        e = ckr__say(r->d->c, "CKR_W_MODEL_ONLY", CKR_LOST,
+                     ckr__own_name(r->d->c, r->d->dir), NULL, NULL,
                      "the last save of a run has the model alone: no optimizer, schedule, counters "
                      "or data streams", "name an earlier step to go on training");
     if (tokens >= 0 && s->topology.dp && tokens <= INT64_MAX / (int64_t)s->topology.dp)
@@ -44940,7 +44944,7 @@ static ckr_result ckr__tt_rate(ckr__ctx *c, const char *dir, int *rate)
 }
 
 static const ckr__runs ckr__tt_runs = { "step-{step}", NULL, "checkpoint", CKR_ITEM_FILES_LATEST,
-                                        ckr__tt_rate, NULL };
+                                        ckr__tt_rate, NULL, false };
 
 /* Later steps that were passed over are named. */
 static ckr_result ckr__tt_passed(ckr__dcp *d)
@@ -46874,7 +46878,7 @@ static ckr_result ckr__mg_rate(ckr__ctx *c, const char *dir, int *rate)
 
 /* The tracker may say "release", too: the name of a directory. */
 static const ckr__runs ckr__mg_steps = { "iter_{step:07}", CKR__MG_TRACKER, NULL,
-                                        CKR_ITEM_MEGATRON_TRACKER, ckr__mg_rate, NULL };
+                                        CKR_ITEM_MEGATRON_TRACKER, ckr__mg_rate, NULL, false };
 
 /* A newer iteration beside the one that the tracker file names is not taken, and said. */
 static ckr_result ckr__mg_beside(ckr__mg *r)

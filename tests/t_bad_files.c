@@ -456,7 +456,7 @@ static ckr_result kit_rate(ckr__ctx *c, const char *dir, int *rate)
 static void kit_run(const char *dir)
 {
     static const ckr__runs runs = { "step_{step} {name}-{step}", "old latest", "ckpt",
-                                    CKR_ITEM_FILES_LATEST, kit_rate, NULL };
+                                    CKR_ITEM_FILES_LATEST, kit_rate, NULL, false };
     const char *got = NULL;
     bool mine = true;
     memset(&err, 0, sizeof err);
