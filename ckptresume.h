@@ -29199,13 +29199,8 @@ static ckr_result ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
     f->first_group = f->s->n_groups;
     for (i = 0; i < list->count && !ckr__failed(f->c); i++) {
         const ckr_node *raw = list->u.items[i], *params = ckr_node_get(raw, "params");
-        ckr_group *g = CKR__PUSH(ckr_group, f->c, f->s->groups, f->s->n_groups);
-        memset(g, 0, sizeof *g);
-        g->raw = raw;
-        g->hyper = ckr__node(f->c, CKR_NODE_DICT);
+        ckr_group *g = ckr__group_add(f->c, f->s, raw);
         g->params = CKR__NEW_N(f->c, const char *, f->n_params);
-        for (k = 0; k < ckr__dict_n(raw); k++)
-            if (!ckr__is_str(raw->u.items[2 * k], "params")) ckr__node_take(f->c, g->hyper, raw, k);
         for (k = 0; ckr_node_is_list(params) && k < params->count && !ckr__failed(f->c); k++) {
             uint64_t number = f->n_numbers;
             const ckr_node *id = params->u.items[k];
@@ -29601,6 +29596,7 @@ enum { CKR__VERL_MODELS = 3 };
 
 typedef struct ckr__verl_model {       /* one that is trained                             */
     const char     *dir, *key; /* below the step's directory; its part of the configuration */
+    const char     *stream;    /* the name of its streams where several models have some, or NULL */
     ckr__fileset    files;
     ckr__fsdp       fsdp;
     const ckr_node *scheduler; /* of the first rank; NULL: none                           */
@@ -29665,28 +29661,31 @@ static const ckr__stream_key ckr__verl_streams[] = {
     { NULL, NULL, NULL, false }
 };
 
-/* Scheduler and streams of each rank. */
-static ckr_result ckr__verl_extra(ckr__verl_run *v, ckr__verl_model *m)
+/* The streams of all ranks, in their order. Each model has its own process on a rank. */
+static ckr_result ckr__verl_random(ckr__verl_run *v)
 {
     ckr__rank_streams k = CKR_ZERO;
-    uint64_t i;
-    ckr_result r = ckr__verl_load(m, CKR__VERL_EXTRA);
+    uint32_t i, m;
+    ckr_result r = CKR_OK;
     k.c = v->c;
     k.s = v->s;
     k.keys = ckr__verl_streams;
     k.scope = "dp";
-    k.observed = m->fsdp.n_ranks > 1;
-    k.assumed = !k.observed;
     k.at = "/rng";
-    for (i = 0; i < m->files.n_files[CKR__VERL_EXTRA] && r == CKR_OK; i++) {
-        const ckr__rankfile *f = m->files.files[CKR__VERL_EXTRA][i];
-        const ckr_node *state = ckr_node_get(f->root, "lr_scheduler");
-        k.file = f->path;
-        k.rel = f->rel;
-        k.rank = (uint32_t)i;
-        r = ckr__streams_read(&k, ckr_node_get(f->root, "rng"));
-        if (i == 0 && ckr__is_scheduler(state)) m->scheduler = state;
-    }
+    for (i = 0; i < v->s->topology.ranks; i++)
+        for (m = 0; m < v->n_models && r == CKR_OK; m++) {
+            const ckr__fileset *of = &v->models[m].files;
+            const ckr__rankfile *f;
+            if (i >= of->n_files[CKR__VERL_EXTRA]) continue;
+            f = of->files[CKR__VERL_EXTRA][i];
+            k.observed = of->n_files[CKR__VERL_EXTRA] > 1;
+            k.assumed = !k.observed;
+            k.name = v->models[m].stream;
+            k.file = f->path;
+            k.rel = f->rel;
+            k.rank = i;
+            r = ckr__streams_read(&k, ckr_node_get(f->root, "rng"));
+        }
     return r;
 }
 
@@ -29734,7 +29733,10 @@ static ckr_result ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, con
         f->ranks[i].optim_path = m->files.files[CKR__VERL_OPTIM][i]->path;
     }
     r = ckr__fsdp_read(f);
-    if (r == CKR_OK) r = ckr__verl_extra(v, m);
+    if (r == CKR_OK) r = ckr__verl_load(m, CKR__VERL_EXTRA);
+    if (r == CKR_OK && m->files.n_files[CKR__VERL_EXTRA])
+        m->scheduler = ckr_node_get(m->files.files[CKR__VERL_EXTRA][0]->root, "lr_scheduler");
+    if (!ckr__is_scheduler(m->scheduler)) m->scheduler = NULL;
     if (r == CKR_OK && m->scheduler) r = ckr__verl_schedule(v, m);
     m->version = f->form != CKR__FSDP_PARTS || !f->mesh ? 1 : 2;
     if (r == CKR_OK && m->files.n_files[CKR__VERL_CONFIG])
@@ -29796,6 +29798,7 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
         if (r != CKR_OK || !(kinds & 1u << CKR__VERL_MODEL)) continue;
         m->dir = ckr__verl_models[i].dir;
         m->key = ckr__verl_models[i].key;
+        m->stream = both == 2 ? ckr__strndup(c, m->dir, strlen(m->dir) - 1) : NULL;
         v->n_models++;
         r = ckr__verl_model_read(v, m, sub, both == 2 ? ckr__verl_models[i].head : "");
     }
@@ -29806,7 +29809,10 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
     name = ckr__own_name(c, run);
     if (v->bare && name) ckr__runs_step(&ckr__verl_runs, name, &s->progress.step);
     s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
-    s->topology.dp = s->topology.ranks = v->models[0].fsdp.n_ranks;
+    for (i = 0; i < v->n_models; i++)
+        if (v->models[i].fsdp.n_ranks > s->topology.dp)
+            s->topology.dp = s->topology.ranks = v->models[i].fsdp.n_ranks;
+    if (r == CKR_OK) r = ckr__verl_random(v);
     return r == CKR_OK ? ckr__verl_loose(v) : r;
 }
 
@@ -29860,12 +29866,15 @@ static ckr_result ckr__verl_scheduler(ckr__verl_save *x, const ckr__verl_model *
     const ckr_schedule *was = m->schedule,
                        *now = first && x->s->n_schedules ? x->s->schedules : was;
     const int64_t done = ckr__step_done(x->s);
+    const ckr_node *old = x->from ? m->scheduler : now ? now->state : NULL;
     ckr_result r = CKR_OK;
-    memcpy(state, &m->scheduler, sizeof *state);
+    memcpy(state, &old, sizeof *state);
     if (!now || (x->t->without & CKR_SCHEDULE)) *state = NULL;
-    if (!now || !*state) return CKR_OK;
-    if (!ckr__sched_same(now, was) && !now->opaque)
+    if (!now || (x->from && !*state)) return CKR_OK;
+    if (!now->opaque && (!x->from || !ckr__sched_same(now, was))) {
+        if (!ckr__hold_family(x->c, x->out, now, "verl")) return x->c->err->code;
         r = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, state);
+    }
     if (r == CKR_OK) ckr__verl_curve(x, m, now, was);
     if (r != CKR_OK || !first) return r;
     return ckr__torch_follows(x->c, *state, now->n_lanes == x->s->n_groups ? x->s->groups : NULL,
@@ -29883,6 +29892,7 @@ static ckr_node *ckr__verl_put_extra(ckr__verl_save *x, const ckr__verl_model *m
     k.c = x->c;
     k.coming = x->s;
     k.keys = ckr__verl_streams;
+    k.name = m->stream;
     k.rank = rank;
     ckr__node_set(x->c, root, "lr_scheduler", scheduler ? scheduler
                                                         : ckr__node(x->c, CKR_NODE_NONE));
@@ -29924,8 +29934,9 @@ static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *
     static const char *const axes[] = { "ddp", "fsdp" };
     const char *variant = x->t->variant;
     const int64_t version = !variant || !*variant ? m->version : variant[4] - '0';
-    const bool optimizer = !(x->t->without & CKR_OPTIMIZER) && m->fsdp.ranks[0].optim,
-               extra = m->files.n_files[CKR__VERL_EXTRA] > 0;
+    const bool optimizer = !(x->t->without & CKR_OPTIMIZER) &&
+                           (x->from ? m->fsdp.ranks[0].optim != NULL : x->s->n_groups > 0),
+               extra = !x->from || m->files.n_files[CKR__VERL_EXTRA] > 0;
     ckr__fsdp_save w;
     ckr__out_file *f;
     ckr_node *scheduler = NULL, *groups = NULL;
@@ -29959,7 +29970,8 @@ static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *
     if (version != m->version)
         ckr__verl_set(x, m, "strategy", ckr__node_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
                       "the optimizer's files are of this FSDP: the other one refuses them");
-    if (x->shards != (m->fsdp.n_shards == m->fsdp.n_ranks ? x->ranks : m->fsdp.n_shards))
+    if (x->shards != (!x->from || m->fsdp.n_shards == m->fsdp.n_ranks ? x->ranks
+                                                                      : m->fsdp.n_shards))
         ckr__verl_set(x, m, "fsdp_config.fsdp_size",
                       ckr__node_int(x->c, x->shards == x->ranks ? -1 : (int64_t)x->shards), NULL,
                       "the tensors lie on another mesh: loading ends with \"different meshes\"");
@@ -29974,39 +29986,44 @@ static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *
 static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                  ckr__out *out)
 {
-    ckr__verl_save x;
+    const ckr__verl_run *from =
+        !strcmp(s->dialect, "verl") ? (const ckr__verl_run *)s->dialect_data : NULL;
+    const ckr__fsdp *was = from ? &from->models[0].fsdp : NULL;
+    const char *step = ckr__printf(c, "%lld", (long long)(s->progress.step > 0 ? s->progress.step
+                                                                               : 0));
+    ckr__verl_save x = CKR_ZERO;
     uint32_t i;
     ckr_result r = CKR_OK;
-    memset(&x, 0, sizeof x);
     x.c = c;
     x.s = s;
     x.t = t;
     x.out = out;
-    x.from = !strcmp(s->dialect, "verl") ? (const ckr__verl_run *)s->dialect_data : NULL;
+    x.from = from;
     x.ranks = t->topology.dp;
-    x.dir = x.from && x.from->bare
-                ? ""
-                : ckr__printf(c, "global_step_%lld/", (long long)(s->progress.step > 0
-                                                                      ? s->progress.step : 0));
-    x.shards = t->fsdp_size && t->fsdp_size < (int64_t)x.ranks ? (uint32_t)t->fsdp_size : x.ranks;
+    x.dir = from && from->bare ? "" : ckr__printf(c, "global_step_%s/", step);
+    x.shards = was && was->n_shards < was->n_ranks && x.ranks % was->n_shards == 0 ? was->n_shards
+                                                                                  : x.ranks;
+    if (t->fsdp_size)
+        x.shards = t->fsdp_size < (int64_t)x.ranks ? (uint32_t)t->fsdp_size : x.ranks;
     if (x.ranks % x.shards)
         return ckr__refuse_int(c, CKR_ITEM_TRAINER_TOPOLOGY, "fsdp_size", x.ranks, x.shards,
-                               "copies of the model have as many ranks each: verl would make a mesh "
-                               "of fewer ranks than there are", "take a divisor of the ranks");
-    if (!t->fsdp_size && x.from && x.from->models[0].fsdp.n_shards < x.from->models[0].fsdp.n_ranks &&
-        x.ranks % x.from->models[0].fsdp.n_shards == 0)
-        x.shards = x.from->models[0].fsdp.n_shards;
-    for (i = 0; x.from && i < x.from->n_models && r == CKR_OK; i++)
-        r = ckr__verl_put_model(&x, &x.from->models[i], x.from->models[i].fsdp.head, i == 0);
-    if (r == CKR_OK && x.from) r = ckr__loose_put(out, &x.from->loose, x.from->dir, x.dir);
-    if (r == CKR_OK && *x.dir) {
-        r = ckr__verl_put_text(&x, "latest_checkpointed_iteration.txt",
-                               ckr__printf(c, "%lld", (long long)(s->progress.step > 0
-                                                                      ? s->progress.step : 0)));
-        ckr__setting(out, "verl", "trainer.default_local_dir", ckr__node_str(c, "OUT"), NULL, false,
-                     "the run looks for its newest step there, with trainer.resume_mode=auto");
+                               "copies of the model have as many ranks each: verl would make a "
+                               "mesh of fewer ranks than there are", "take a divisor of the ranks");
+    if (!from) {               /* another framework's run becomes the actor's, under FSDP2  */
+        ckr__verl_model *actor = CKR__NEW(c, ckr__verl_model);
+        if (!actor) return c->err->code;
+        actor->dir = ckr__verl_models[0].dir;
+        actor->key = ckr__verl_models[0].key;
+        actor->version = 2;
+        r = ckr__verl_put_model(&x, actor, "", true);
     }
-    return r == CKR_OK ? c->err->code : r;
+    for (i = 0; from && i < from->n_models && r == CKR_OK; i++)
+        r = ckr__verl_put_model(&x, &from->models[i], from->models[i].fsdp.head, i == 0);
+    if (r == CKR_OK && from) r = ckr__loose_put(out, &from->loose, from->dir, x.dir);
+    if (r != CKR_OK || !*x.dir) return r;
+    ckr__setting(out, "verl", "trainer.default_local_dir", ckr__node_str(c, "OUT"), NULL, false,
+                 "the run looks for its newest step there, with trainer.resume_mode=auto");
+    return ckr__verl_put_text(&x, "latest_checkpointed_iteration.txt", step);
 }
 
 static const ckr__dialect ckr__verl = {
