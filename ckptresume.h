@@ -5321,6 +5321,18 @@ static bool ckr__glob(const char *pattern, const char *s)
     return (*s != '.' || *pattern == '.') && ckr__wild(pattern, s);
 }
 
+/* Is it one of the words, blanks between? */
+static bool ckr__word_in(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+    const char *p = strchr(word, ' ') ? NULL : words;
+    while (p && n && (p = strstr(p, word)) != NULL) {
+        if ((p == words || p[-1] == ' ') && (p[n] == ' ' || !p[n])) return true;
+        p++;
+    }
+    return false;
+}
+
 /* Does `name` have one of these forms? A * stands for anything, blanks part the forms. */
 static bool ckr__name_in(const char *forms, const char *name)
 {
@@ -5339,18 +5351,6 @@ static const char *ckr__word_next(const char *p)
 {
     p += strcspn(p, " ");
     return p + (*p == ' ');
-}
-
-/* Is it one of the words, blanks between? */
-static bool ckr__word_in(const char *words, const char *word)
-{
-    const size_t n = strlen(word);
-    const char *p = words;
-    while (p && n && (p = strstr(p, word)) != NULL) {
-        if ((p == words || p[-1] == ' ') && (p[n] == ' ' || !p[n])) return true;
-        p++;
-    }
-    return false;
 }
 
 /* >>json ---------------------------------------------------------------------- */
@@ -18457,11 +18457,9 @@ static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_
 /* Keys that hold one entry per group, whatever they mean. */
 static bool ckr__sw_per_group(const char *key)
 {
-    static const char *const keys[] = { "base_lrs", "_last_lr", "lr_lambdas", "max_lrs", "min_lrs",
-                                        "base_momentums", "max_momentums" };
-    size_t i;
-    for (i = 0; key && i < sizeof keys / sizeof *keys; i++) if (!strcmp(key, keys[i])) return true;
-    return false;
+    static const char keys[] = "base_lrs _last_lr lr_lambdas max_lrs min_lrs base_momentums "
+                               "max_momentums";
+    return key && ckr__word_in(keys, key);
 }
 
 /* The old list by new lane; an entry that it lacks takes its last one. */
@@ -18480,18 +18478,14 @@ static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
 static ckr_node *ckr__sw_value(const ckr__swrite *w, const char *key, ckr_node *old,
                                ckr_node *fresh, bool current)
 {
-    static const char *const counters[] = { "last_epoch", "_step_count", "T_cur", "T_i" };
-    const bool kept = !strcmp(key, "_is_initial") || !strcmp(key, "_get_lr_called_within_step") ||
-                      !strcmp(key, "use_beta1") || !strcmp(key, "_scale_fn_custom") ||
-                      !strcmp(key, "lr_lambdas");
-    size_t i;
+    const bool kept = ckr__word_in("_is_initial _get_lr_called_within_step use_beta1 "
+                                   "_scale_fn_custom lr_lambdas", key);
     if (!strcmp(key, "_last_lr") && current && fresh) return fresh;
     if (ckr__sw_per_group(key) && ckr_node_is_list(old) &&
         (!fresh || !strcmp(key, "_last_lr") || kept))
         return ckr__sw_resized(w, old);
     if (!fresh || kept) return old;
-    for (i = 0; i < sizeof counters / sizeof *counters && !w->moved; i++)
-        if (!strcmp(key, counters[i])) return old;
+    if (!w->moved && ckr__word_in("last_epoch _step_count T_cur T_i", key)) return old;
     return ckr__node_equal(old, fresh) ? old : fresh;
 }
 
@@ -20154,20 +20148,16 @@ static bool ckr__retick_curve(ckr__retick *k, ckr__curve *v, int depth)
 /* The keys of who builds the scheduler in the coming run; torch's own are in its state, too. */
 static ckr_node *ckr__retick_params(ckr__retick *k, const ckr_node *params)
 {
-    static const char *const keys[] = { "num_warmup_steps", "num_training_steps",
-                                        "num_decay_steps", "num_stable_steps", "timescale",
-                                        "T_max", "T_0", "step_size", "step_size_up",
-                                        "step_size_down", "total_iters", "total_steps",
-                                        "anneal_epochs" };
+    static const char keys[] = "num_warmup_steps num_training_steps num_decay_steps "
+                               "num_stable_steps timescale T_max T_0 step_size step_size_up "
+                               "step_size_down total_iters total_steps anneal_epochs";
     ckr_node *d = ckr__node(k->c, CKR_NODE_DICT);
     uint64_t i;
-    size_t j;
     for (i = 0; i < ckr__dict_n(params); i++) {
         ckr_node *key = params->u.items[2 * i], *v = ckr__dict_at(params, i);
         const char *s = ckr_node_str(key);
         double x;
-        for (j = 0; s && j < sizeof keys / sizeof *keys && strcmp(s, keys[j]) != 0; j++) {}
-        if (s && j < sizeof keys / sizeof *keys && ckr_node_f64(v, &x))
+        if (s && ckr__word_in(keys, s) && ckr_node_f64(v, &x))
             v = ckr__sw_number(k->c, ckr__retick_len(k, x));       /* a function takes any */
         ckr__node_pair(k->c, d, key, v);
     }
@@ -35053,12 +35043,9 @@ static ckr_result ckr__ac_models(ckr__ac *r)
 /* State tensors that have their parameter's shape, whatever the optimizer. */
 static bool ckr__ac_own_shape(const char *slot)
 {
-    static const char *const slots[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq",
-                                         "momentum_buffer", "square_avg", "sum", "exp_inf",
-                                         "acc_delta", "grad_avg", "ax", "prev" };
-    size_t i;
-    for (i = 0; i < sizeof slots / sizeof *slots; i++) if (!strcmp(slot, slots[i])) return true;
-    return false;
+    static const char slots[] = "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg "
+                                "sum exp_inf acc_delta grad_avg ax prev";
+    return ckr__word_in(slots, slot);
 }
 
 static const ckr_view *ckr__ac_like(const ckr_node *state)
@@ -41993,15 +41980,12 @@ static ckr_result ckr__ds_schedule(ckr__ds *r)
 
 static bool ckr__ds_own_key(const char *key)
 {
-    static const char *const keys[] = {
-        "module", "buffer_names", "optimizer", "param_shapes", "frozen_param_shapes",
-        "shared_params", "frozen_param_fragments", "lr_scheduler", "skipped_steps", "global_steps",
-        "global_samples", "dp_world_size", "mp_world_size", "checkpoint_parallel_dimensions",
-        "ds_config", "ds_version", "universal_checkpoint_info"
-    };
-    size_t i;
-    for (i = 0; i < sizeof keys / sizeof *keys; i++) if (!strcmp(key, keys[i])) return true;
-    return false;
+    static const char keys[] = "module buffer_names optimizer param_shapes frozen_param_shapes "
+                               "shared_params frozen_param_fragments lr_scheduler skipped_steps "
+                               "global_steps global_samples dp_world_size mp_world_size "
+                               "checkpoint_parallel_dimensions ds_config ds_version "
+                               "universal_checkpoint_info";
+    return ckr__word_in(keys, key);
 }
 
 /* An optimizer's file has three dicts, one in the other: the file's (2), its optimizer_state_dict
@@ -42014,19 +41998,14 @@ static const ckr_node *ckr__ds_level(const ckr__ds *r, const ckr__rankfile *f, i
 /* Their keys that are read, or written anew. */
 static bool ckr__ds_optim_key(const char *key, int level)
 {
-    static const char *const inner[] = {
-        "zero_stage", "loss_scaler", "dynamic_loss_scale", "overflow", "clip_grad", "ds_version",
-        "base_optimizer_state", "single_partition_of_fp32_groups", "group_paddings",
-        "param_alignment_paddings", "partition_count", "param_slice_mappings",
-        "optimizer_state_dict", "fp32_flat_groups"
-    };
-    size_t i;
+    static const char inner[] = "zero_stage loss_scaler dynamic_loss_scale overflow clip_grad "
+                                "ds_version base_optimizer_state single_partition_of_fp32_groups "
+                                "group_paddings param_alignment_paddings partition_count "
+                                "param_slice_mappings optimizer_state_dict fp32_flat_groups";
     if (!level) return !strcmp(key, "state") || !strcmp(key, "param_groups");
     if (level == 2)
-        return !strcmp(key, "optimizer_state_dict") || !strcmp(key, "ds_config") ||
-               !strcmp(key, "ds_version");
-    for (i = 0; i < sizeof inner / sizeof *inner; i++) if (!strcmp(key, inner[i])) return true;
-    return false;
+        return ckr__word_in("optimizer_state_dict ds_config ds_version", key);
+    return ckr__word_in(inner, key);
 }
 
 /* What is left of an optimizer's file: beside its state, and in it. */
@@ -42057,8 +42036,7 @@ static ckr_result ckr__ds_optim_rest(ckr__ds *r, const ckr__rankfile *f)
 /* The names by which trainers call their dict of random states. */
 static bool ckr__ds_random_key(const char *key)
 {
-    return !strcmp(key, "rng_state") || !strcmp(key, "rng_states") ||
-           !strcmp(key, "random_states") || !strcmp(key, "rng");
+    return ckr__word_in("rng_state rng_states random_states rng", key);
 }
 
 static ckr_result ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
@@ -49291,17 +49269,15 @@ static ckr_result ckr__mg_dist_files(ckr__mg_dist *x)
 /* What a legacy file of the rank would have at its top, from which others are written. */
 static ckr_result ckr__mg_dist_roots(ckr__mg_dist *x)
 {
-    static const char *const own[] = { "optimizer", "content_metadata", "model" };
     ckr__mg *r = x->r;
     uint64_t i, k;
-    size_t m;
     for (i = 0; i < r->n_files; i++) {
         ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *none = ckr__node(r->c, CKR_NODE_NONE);
         ckr__mg_file *f = r->files[i];
         for (k = 0; k < x->common->count; k++) {
             const char *key = ckr__dict_key(x->common, k);
-            for (m = 0; key && m < 3 && strcmp(key, own[m]) != 0; m++) {}
-            if (!key || m < 3 || !strcmp(key, "opt_param_scheduler")) continue;
+            if (!key || ckr__word_in("optimizer content_metadata model opt_param_scheduler", key))
+                continue;
             if (!ckr__node_take(r->c, root, x->common, k))
                 return ckr__oom(r->c);
         }
@@ -50938,17 +50914,15 @@ static ckr_node *ckr__mg_master_node(ckr__mg_job *x, const ckr__mg_rank *k, cons
 static bool ckr__mg_outer_others(ckr__mg_job *x, const ckr__mg_rank *k, uint64_t which,
                                  ckr_node *outer)
 {
-    static const char *const own[] = { "optimizer", "optimizer_state_dict", "state",
-                                       "param_groups", "fp32_from_fp16_params", "fp32_from_fp16" };
+    static const char own[] = "optimizer optimizer_state_dict state param_groups "
+                              "fp32_from_fp16_params fp32_from_fp16";
     const ckr_node *from = k->from->n_optims
                                ? k->from->optims[which < k->from->n_optims ? which : 0].outer
                                : NULL;
     uint64_t i;
-    size_t m;
     for (i = 0; from && i < from->count; i++) {
         const char *key = ckr__dict_key(from, i);
-        for (m = 0; key && m < 6 && strcmp(key, own[m]) != 0; m++) {}
-        if (!key || m < 6) continue;
+        if (!key || ckr__word_in(own, key)) continue;
         if (!ckr__node_pair(x->c, outer, from->u.items[2 * i],
                             ckr__copy_tree(x->c, k->f, ckr__dict_at(from, i), NULL)))
             return false;
@@ -57963,12 +57937,10 @@ static int ckr__severity_max(const ckr_note *notes, uint64_t n)
    told of the saved run's own future, which nothing here has changed. */
 static bool ckr__recovers(const ckr_note *n)
 {
-    static const char *const own[] = { "CKR_W_LR_REBOUND", "CKR_W_SCHEDULE_UNKNOWN",
-                                       "CKR_TITAN_CURVE", "CKR_N_NO_SCHEDULE", "CKR_W_LR_FLOAT32",
-                                       "CKR_W_RNG_DUPLICATES", "CKR_W_RNG_OVERLAP" };
-    size_t i;
-    for (i = 0; i < sizeof own / sizeof *own; i++) if (!strcmp(n->code, own[i])) return true;
-    return !strncmp(n->code, "CKR_FIX_", 8);
+    static const char own[] = "CKR_W_LR_REBOUND CKR_W_SCHEDULE_UNKNOWN CKR_TITAN_CURVE "
+                              "CKR_N_NO_SCHEDULE CKR_W_LR_FLOAT32 CKR_W_RNG_DUPLICATES "
+                              "CKR_W_RNG_OVERLAP";
+    return ckr__word_in(own, n->code) || !strncmp(n->code, "CKR_FIX_", 8);
 }
 
 /* `strict` takes approx and lost for errors; so does RECOVER, and changes too. One entry then says
@@ -60048,22 +60020,19 @@ static ckr_result ckr__check_members(ckr__checker *k);
 /* Each random stream is one that its generator could be in; what is odd about them as a whole. */
 static ckr_result ckr__check_rng(ckr__checker *k)
 {
-    static const char *const codes[] = { "CKR_W_RNG_DUPLICATES", "CKR_W_RNG_OVERLAP",
-                                         "CKR_W_RNG_ODD",        "CKR_W_RNG_OFFSET",
-                                         "CKR_W_RNG_SCOPE",      "CKR_W_RNG_EXTRA",
-                                         "CKR_W_RNG_STALE" };
+    static const char codes[] = "CKR_W_RNG_DUPLICATES CKR_W_RNG_OVERLAP CKR_W_RNG_ODD "
+                                "CKR_W_RNG_OFFSET CKR_W_RNG_SCOPE CKR_W_RNG_EXTRA "
+                                "CKR_W_RNG_STALE";
     ckr_rng_want want = CKR_ZERO;
     ckr__rng_result out;
     uint64_t i;
-    size_t m;
     ckr_result r;
     if (!k->ckpt->state.n_rng) return CKR_OK;
     want.mode = CKR_MODE_CONTINUE;
     r = ckr__rng_of_ckpt(&k->c, k->ckpt, &want, NULL, &out);
     for (i = 0; i < out.n_notes && r == CKR_OK; i++) {
         const ckr_note *n = &out.notes[i];
-        for (m = 0; m < sizeof codes / sizeof *codes && strcmp(n->code, codes[m]) != 0; m++) {}
-        if (m < sizeof codes / sizeof *codes)
+        if (ckr__word_in(codes, n->code))
             r = ckr__say(&k->c, n->code, n->severity, n->subject, n->old_value, n->new_value,
                          n->reason, n->remedy);
     }
