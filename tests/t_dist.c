@@ -245,6 +245,34 @@ static void together(void)
     ckr_ckpt_close(c);
 }
 
+/* Each allocation fails once: an error, and nothing is left. */
+static void memory_ends(void)
+{
+    static const char *const paths[] = { DATA "/live_r3.pt", DATA "/older.pt" };
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        unsigned long at = 0;
+        bool met = true;
+        while (met && at < 10000) {
+            faulty f;
+            ckr_env mem = faulty_env(&f, ckr__default_io());
+            ckr_open_desc d = CKR_ZERO;
+            ckr_ckpt *c = NULL;
+            ckr_error e;
+            ckr_result r;
+            d.env = &mem;
+            f.kind = FAULT_ALLOC;
+            f.at = ++at;
+            r = ckr_tree_open(paths[i], &d, &c, &e);
+            met = f.failed != 0;
+            CHECK_INT(r, met ? CKR_E_NOMEM : CKR_OK);
+            if (r == CKR_OK) ckr_ckpt_close(c);
+            CHECK(f.blocks == 0 && f.handles == 0 && !f.bad_size);
+        }
+        CHECK(at > 5 && !met);
+    }
+}
+
 /* Writing ----------------------------------------------------------------- */
 
 /* The bytes of an entry that is a box of a row-major tensor in memory. */
@@ -430,6 +458,7 @@ int main(int argc, char **argv)
     RUN(older);
     RUN(faults);
     RUN(together);
+    RUN(memory_ends);
     RUN(write_and_read);
     memio_free(&disk);
     return t_end();
