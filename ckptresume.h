@@ -16268,24 +16268,27 @@ static double *ckr__srun_curve(ckr__srun *r, const ckr__curve *c, const uint32_t
 /* The arrays that all curves share, behind their own. */
 static double *ckr__srun_shared(ckr__srun *r, const uint32_t *first, double *mem)
 {
+#define CKR__AT(field) offsetof(ckr_lane, field)
+    /* From CKR__V_BMOM on: a field, and what it is counted from (0: nothing).            */
+    static const uint8_t fields[CKR__V_COUNT_ - CKR__V_CURVE_][2] = {
+        { CKR__AT(base_momentum), 0 }, { CKR__AT(max_momentum), 0 },
+        { CKR__AT(max_momentum), CKR__AT(base_momentum) },
+        { CKR__AT(start_wd), 0 }, { CKR__AT(end_wd), 0 }, { CKR__AT(end_wd), CKR__AT(start_wd) },
+        { CKR__AT(wd_mult), 0 }, { CKR__AT(lr_mult), 0 }, { CKR__AT(p), 0 }, { CKR__AT(q), 0 },
+        { CKR__AT(ramp_from), 0 }, { CKR__AT(ramp_to), CKR__AT(ramp_from) },
+        { CKR__AT(anchor), 0 }
+    };
+#undef CKR__AT
     uint64_t i, n = r->n;
     uint32_t j;
     for (i = 0; i < n; i++) {
         const ckr_lane *l = &r->s->lanes[first[i]];
-        double *m = mem + i;
-        *m = l->base_momentum, m += n;
-        *m = l->max_momentum, m += n;
-        *m = l->max_momentum - l->base_momentum, m += n;
-        *m = l->start_wd, m += n;
-        *m = l->end_wd, m += n;
-        *m = l->end_wd - l->start_wd, m += n;
-        *m = l->wd_mult, m += n;
-        *m = l->lr_mult, m += n;
-        *m = l->p, m += n;
-        *m = l->q, m += n;
-        *m = l->ramp_from, m += n;
-        *m = l->ramp_to - l->ramp_from, m += n;
-        *m = l->anchor;
+        for (j = 0; j < sizeof fields / sizeof *fields; j++) {
+            double v, from = 0;
+            memcpy(&v, (const char *)l + fields[j][0], sizeof v);
+            if (fields[j][1]) memcpy(&from, (const char *)l + fields[j][1], sizeof from);
+            mem[j * n + i] = v - from;
+        }
         if (!ckr__same(l->lr_mult, 1)) r->scaled = true;
         if (!ckr__same(l->p, 1) || !ckr__same(l->q, 0)) r->moved = true;
     }
@@ -18094,25 +18097,26 @@ static double *ckr__sread_doubles(ckr__sread *r, const ckr_node *list)
 static void ckr__sched_lanes_from(ckr__ctx *c, ckr_schedule *s, const ckr_node *const *groups,
                                   uint64_t n)
 {
-    const bool megatron = s->curve && s->curve->kind == CKR__CV_MEGATRON,
-               cycle = s->curve && s->curve->kind == CKR__CV_ONECYCLE;
+    static const struct { const char *key; size_t at; uint8_t kind; } fields[] = {
+        { "max_lr", offsetof(ckr_lane, max), 0 },
+        { "min_lr", offsetof(ckr_lane, min), 0 },
+        { "initial_lr", offsetof(ckr_lane, base), CKR__CV_ONECYCLE },
+        { "max_lr", offsetof(ckr_lane, base), CKR__CV_MEGATRON },
+        { "start_wd", offsetof(ckr_lane, start_wd), CKR__CV_MEGATRON },
+        { "end_wd", offsetof(ckr_lane, end_wd), CKR__CV_MEGATRON },
+        { "wd_mult", offsetof(ckr_lane, wd_mult), CKR__CV_MEGATRON },
+        { "lr_mult", offsetof(ckr_lane, lr_mult), CKR__CV_MEGATRON }
+    };
+    const uint8_t kind = s->curve ? s->curve->kind : 0;
     uint64_t i;
-    for (i = 0; groups && i < n && i < s->n_lanes; i++) {
-        ckr_lane *l = &s->lanes[i];
-        const ckr_node *g = groups[i];
-        if (megatron || cycle) {
-            ckr__sched_number(c, ckr_node_get(g, "max_lr"), &l->max);
-            ckr__sched_number(c, ckr_node_get(g, "min_lr"), &l->min);
-        }
-        if (cycle) ckr__sched_number(c, ckr_node_get(g, "initial_lr"), &l->base);
-        if (megatron) {
-            ckr__sched_number(c, ckr_node_get(g, "start_wd"), &l->start_wd);
-            ckr__sched_number(c, ckr_node_get(g, "end_wd"), &l->end_wd);
-            ckr__sched_number(c, ckr_node_get(g, "wd_mult"), &l->wd_mult);
-            ckr__sched_number(c, ckr_node_get(g, "lr_mult"), &l->lr_mult);
-            l->base = l->max;
-        }
-    }
+    size_t k;
+    double v;
+    if (!groups || (kind != CKR__CV_MEGATRON && kind != CKR__CV_ONECYCLE)) return;
+    for (i = 0; i < n && i < s->n_lanes; i++)
+        for (k = 0; k < sizeof fields / sizeof *fields; k++)
+            if ((!fields[k].kind || fields[k].kind == kind) &&
+                ckr__sched_number(c, ckr_node_get(groups[i], fields[k].key), &v))
+                memcpy((char *)&s->lanes[i] + fields[k].at, &v, sizeof v);
 }
 
 /* The LR that the saved run would use next, where a recurrence goes on. */
@@ -26083,30 +26087,28 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
     if (was) ckr__function_top(was, &had);
     args = ckr__function_args(o->c, now, had, &top);
     if (!place || !args) return false;
-    if (function && !ckr__setting(o, place, "name", ckr__node_str(o->c, name + 1),
-                                  call ? ckr__node_str(o->c, strchr(was->kind, ':') + 1) : NULL,
-                                  true, why))
-        return false;
-    for (i = 0; (same || call) && was->params && i < was->params->count; i++) {
+    if (function)
+        ckr__setting(o, place, "name", ckr__node_str(o->c, name + 1),
+                     call ? ckr__node_str(o->c, strchr(was->kind, ':') + 1) : NULL, true, why);
+    for (i = 0; (same || call) && i < ckr__dict_n(was->params); i++) {
         const char *key = ckr__dict_key(was->params, i);
-        if (key && !ckr_node_get(args, key) &&
-            !ckr__node_set(o->c, args, key,
-                           ckr__function_default(o->c, now, was->params->u.items[2 * i])))
-            return false;
+        if (key && !ckr_node_get(args, key))
+            ckr__node_set(o->c, args, key,
+                          ckr__function_default(o->c, now, was->params->u.items[2 * i]));
     }
     for (i = 0; i < args->count; i++) {
         const char *key = ckr__dict_key(args, i);
         const ckr_node *v = ckr__dict_at(args, i);
         const ckr_node *old = (same || call) && key ? ckr_node_get(was->params, key) : NULL;
-        if (!key || !strcmp(key, "lr") || !strcmp(key, "lr_init") ||
-            (v->kind == CKR_NODE_NONE && (!old || old->kind == CKR_NODE_NONE)))
-            continue;
-        if (!ckr__setting(o, place, key, v, old, true, why)) return false;
+        if (key && !ckr__word_in("lr lr_init", key) &&
+            (v->kind != CKR_NODE_NONE || (old && old->kind != CKR_NODE_NONE)))
+            ckr__setting(o, place, key, v, old, true, why);
     }
-    return top != top || ckr__setting(o, "optimizer", "lr", ckr__node_float(o->c, top), NULL, true,
-                                      "the schedule takes a part of its curve from the LR that the "
-                                      "optimizer is built with; the groups' come from the "
-                                      "checkpoint");
+    if (top == top)
+        ckr__setting(o, "optimizer", "lr", ckr__node_float(o->c, top), NULL, true,
+                     "the schedule takes a part of its curve from the LR that the optimizer is "
+                     "built with; the groups' come from the checkpoint");
+    return !ckr__failed(o->c);
 }
 
 /* The micro batch and accumulation with which `ranks` ranks take `all` samples an update: the
@@ -28270,17 +28272,15 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
 
 /* What the coming run must be given: each parameter under `prefix`, where it is other than in
    `was`. */
-static bool ckr__hold_tell(const ckr__hold *h, const char *place, const char *prefix,
+static void ckr__hold_tell(const ckr__hold *h, const char *place, const char *prefix,
                            const ckr_node *was, const char *why)
 {
     uint64_t i;
-    for (i = 0; i < h->params->count; i++) {
+    for (i = 0; i < ckr__dict_n(h->params); i++) {
         const char *key = ckr__dict_key(h->params, i);
-        if (!key || !ckr__setting_changed(h->out, place, ckr__printf(h->c, "%s%s", prefix, key),
-                                          ckr__dict_at(h->params, i), ckr_node_get(was, key), why))
-            return false;
+        ckr__setting_changed(h->out, place, ckr__printf(h->c, "%s%s", prefix, key),
+                             ckr__dict_at(h->params, i), ckr_node_get(was, key), why);
     }
-    return true;
 }
 
 /* >>kit.dist ------------------------------------------------------------------ */
@@ -36770,22 +36770,20 @@ static const ckr_node *ckr__ac_arg(const ckr__ac_job *x, const char *key)
    curve's length as well as the run's last update, whatever the clock is. */
 static ckr_node *ckr__ac_trainer_params(ckr__ac_job *x, const ckr_schedule *want, double *top)
 {
-    double had = ckr__nan();
-    ckr_node *d;
     const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : want->position;
-    double warm = 0, n = 0;
-    bool ok;
+    double had = ckr__nan(), warm = 0, n = 0, warmed, steps;
+    ckr_node *d;
     ckr_node_f64(ckr__ac_arg(x, "learning_rate"), &had);
     d = ckr__function_args(x->w.c, want, had, top);
-    ok = d != NULL;
     ckr_node_f64(ckr_node_get(d, "num_warmup_steps"), &warm);
-    if (ok && ckr_node_f64(ckr_node_get(d, "num_training_steps"), &n))
-        ok = ckr__node_set(x->w.c, d, "num_training_steps",
-                           ckr__sw_number(x->w.c, rint(n) + (double)(done - want->position)));
-    return ok && ckr__node_set(x->w.c, d, "num_warmup_steps",
-                               ckr__sw_number(x->w.c, floor(ckr__at_least(warm, 0))))
-               ? d
-               : NULL;
+    warmed = floor(ckr__at_least(warm, 0));
+    ckr__node_set(x->w.c, d, "num_warmup_steps", ckr__sw_number(x->w.c, warmed));
+    x->out->rounded = !ckr__same(warm, warmed);
+    if (!ckr_node_f64(ckr_node_get(d, "num_training_steps"), &n)) return d;
+    steps = rint(n) + (double)(done - want->position);
+    ckr__node_set(x->w.c, d, "num_training_steps", ckr__sw_number(x->w.c, steps));
+    x->out->rounded = x->out->rounded || !ckr__same(n, steps);
+    return d;
 }
 
 static bool ckr__ac_setting(ckr__ac_job *x, const char *key, const ckr_node *value,
@@ -36800,13 +36798,11 @@ static ckr_node *ckr__ac_kwargs(ckr__ac_job *x, const ckr_node *params)
 {
     ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
     uint64_t i;
-    for (i = 0; d && i < params->count; i++) {
+    for (i = 0; i < ckr__dict_n(params); i++) {
         const char *key = ckr__dict_key(params, i);
-        if (!key || !strcmp(key, "num_warmup_steps") || !strcmp(key, "num_training_steps") ||
-            !strcmp(key, "lr") || !strcmp(key, "lr_init") ||
-            ckr__dict_at(params, i)->kind == CKR_NODE_NONE)
-            continue;
-        if (!ckr__node_set(x->w.c, d, key, ckr__dict_at(params, i))) return NULL;
+        if (key && !ckr__word_in("num_warmup_steps num_training_steps lr lr_init", key) &&
+            ckr__dict_at(params, i)->kind != CKR_NODE_NONE)
+            ckr__node_take(x->w.c, d, params, i);
     }
     return d;
 }
@@ -36823,21 +36819,21 @@ static bool ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
     const ckr_node *steps = ckr_node_get(params, "num_training_steps"),
                    *was_steps = same ? ckr_node_get(was->params, "num_training_steps") : NULL;
     double share = 0, warm = 0, was_warm = 0;
-    bool ok = kwargs != NULL;
+    if (!kwargs) return false;
     ckr_node_f64(ckr__ac_arg(x, "warmup_steps"), &share);
     ckr_node_f64(ckr_node_get(params, "num_warmup_steps"), &warm);
     if (same) ckr_node_f64(ckr_node_get(was->params, "num_warmup_steps"), &was_warm);
     if (!same)
-        ok = ok && ckr__ac_setting(x, "lr_scheduler_type", ckr__node_str(x->w.c, want->kind + 13),
-                                   why);
-    if (ok && !ckr__node_equal(kwargs, had) && (kwargs->count || (had && had->count)))
-        ok = ckr__ac_setting(x, "lr_scheduler_kwargs", kwargs, why);
-    if (ok && (!same || !ckr__same(warm, was_warm) ||
-               (share > 0 && share < 1 && !ckr__node_equal(steps, was_steps))))
-        ok = ckr__ac_setting(x, "warmup_steps", ckr_node_get(params, "num_warmup_steps"), why);
-    if (!ok || !steps || (same && ckr__node_equal(steps, was_steps))) return ok;
-    return ckr__ac_setting(x, "max_steps", steps,
-                           "the run ends at another update, and the LR with it");
+        ckr__ac_setting(x, "lr_scheduler_type", ckr__node_str(x->w.c, want->kind + 13), why);
+    if (!ckr__node_equal(kwargs, had) && (kwargs->count || (had && had->count)))
+        ckr__ac_setting(x, "lr_scheduler_kwargs", kwargs, why);
+    if (!same || !ckr__same(warm, was_warm) ||
+        (share > 0 && share < 1 && !ckr__node_equal(steps, was_steps)))
+        ckr__ac_setting(x, "warmup_steps", ckr_node_get(params, "num_warmup_steps"), why);
+    if (steps && !(same && ckr__node_equal(steps, was_steps)))
+        ckr__ac_setting(x, "max_steps", steps,
+                        "the run ends at another update, and the LR with it");
+    return !ckr__failed(x->w.c);
 }
 
 /* A scheduler that the script gave the Trainer has its own length; the run ends at max_steps. */
@@ -36848,17 +36844,6 @@ static bool ckr__ac_trainer_end(ckr__ac_job *x, const ckr_schedule *was, const c
     if (now->opaque || !(end > (double)done) || !(end < 9e15) || ckr__same(old, end)) return true;
     return ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, (int64_t)end),
                            "the run ends before its schedule does");
-}
-
-/* Are the lengths others than those that were decided? */
-static bool ckr__ac_rounds(const ckr_node *made, const ckr_node *want)
-{
-    static const char *const keys[] = { "num_warmup_steps", "num_training_steps" };
-    size_t i;
-    for (i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!ckr__node_equal(ckr_node_get(made, keys[i]), ckr_node_get(want, keys[i])))
-            return true;
-    return false;
 }
 
 /* What the scheduler goes on with from the written state. */
@@ -36878,7 +36863,6 @@ static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const c
              (!x->ac->trainer || ckr__ac_trainer_end(x, was, now, done));
     } else {
         as.params = ckr__ac_trainer_params(x, now, &top);
-        x->out->rounded = ckr__ac_rounds(as.params, now->params);
         ok = as.params && ckr__ac_trainer_settings(x, was, now, as.params) &&
              (top != top || ckr__ac_setting(x, "learning_rate", ckr__node_float(x->w.c, top),
                                             "the schedule takes a part of its curve from it; the "
@@ -43926,51 +43910,44 @@ static bool ckr__ds_setting(ckr__ds_job *x, const char *key, const ckr_node *val
 }
 
 /* WarmupCosineLR scales the LR with which the groups are built, by ds_config or by the trainer. */
-static bool ckr__ds_say_bases(ckr__ds_job *x, const ckr_schedule *w, const ckr_node *lr)
+static void ckr__ds_say_bases(ckr__ds_job *x, const ckr_schedule *w, const ckr_node *lr)
 {
     static const char why[] = "WarmupCosineLR scales the LR with which the groups are built, not "
                               "the checkpoint's";
     const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
     const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
-    bool apart = false;                        /* groups that the trainer gave LRs of their own */
+    bool apart = ckr_node_is_list(lr);         /* groups that the trainer gave LRs of their own */
     uint64_t i;
     for (i = 1; known && i < w->n_lanes; i++)
         apart = apart || !ckr__same(was->lanes[i].base, was->lanes[0].base);
-    if (!ckr_node_is_list(lr) && !apart)
-        return ckr__ds_setting(x, "optimizer.params.lr", lr, ckr__ds_was(x, "/optimizer/params/lr"),
-                               why);
-    for (i = 0; i < w->n_lanes; i++) {
-        const char *key = ckr__printf(x->c, "param_groups[%llu].lr", (unsigned long long)i);
-        if (!key || !ckr__setting_changed(x->out, "optimizer", key,
-                                          ckr__node_float(x->c, w->lanes[i].base),
-                                          known ? ckr__node_float(x->c, was->lanes[i].base) : NULL,
-                                          why))
-            return false;
-    }
-    return true;
+    if (!apart)
+        ckr__ds_setting(x, "optimizer.params.lr", lr, ckr__ds_was(x, "/optimizer/params/lr"), why);
+    for (i = 0; apart && i < w->n_lanes; i++)
+        ckr__setting_changed(x->out, "optimizer",
+                             ckr__printf(x->c, "param_groups[%llu].lr", (unsigned long long)i),
+                             ckr__node_float(x->c, w->lanes[i].base),
+                             known ? ckr__node_float(x->c, was->lanes[i].base) : NULL, why);
 }
 
 /* What a run needs that is to go on with it; it is in the written configuration, too. */
-static bool ckr__ds_say_curve(ckr__ds_job *x, const ckr__hold *h)
+static void ckr__ds_say_curve(ckr__ds_job *x, const ckr__hold *h)
 {
     static const char why[] = "the files hold this scheduler's clock and the LR of the first "
                               "update; the curve is the coming run's configuration";
-    ckr_node *conf = ckr__node(x->c, CKR_NODE_DICT), *lr, *o, *op;
-    if (!ckr__node_set(x->c, conf, "type", ckr__node_str(x->c, h->fit->kind + 10)) ||
-        !ckr__node_set(x->c, conf, "params", h->params) ||
-        !ckr__node_set(x->c, x->config, "scheduler", conf) ||
-        !ckr__ds_setting(x, "scheduler.type", ckr_node_get(conf, "type"),
-                         ckr__ds_was(x, "/scheduler/type"), why) ||
-        !ckr__hold_tell(h, "ds_config", "scheduler.params.", ckr__ds_was(x, "/scheduler/params"),
-                        why))
-        return false;
-    if (h->fit->curve->kind != CKR__CV_DS_COSINE) return true;
+    ckr_node *type = ckr__node_str(x->c, h->fit->kind + 10), *lr;
+    ckr__node_set(x->c, x->config, "scheduler",
+                  ckr__node_dict(x->c, "type", type, "params", h->params, NULL));
+    ckr__ds_setting(x, "scheduler.type", type, ckr__ds_was(x, "/scheduler/type"), why);
+    ckr__hold_tell(h, "ds_config", "scheduler.params.", ckr__ds_was(x, "/scheduler/params"), why);
+    if (h->fit->curve->kind != CKR__CV_DS_COSINE) return;
     lr = ckr__sn_array(x->c, &h->fit->lanes->base, h->fit->n_lanes, sizeof *h->fit->lanes, true);
-    if (!lr || !ckr__ds_say_bases(x, h->fit, lr)) return false;
-    if (ckr_node_is_list(lr)) return true;             /* the groups' own, in the trainer's code */
-    op = ckr__ds_with(x, ckr_node_find(x->config, "/optimizer/params"), "lr", lr);
-    o = op ? ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params", op) : NULL;
-    return o && ckr__node_set(x->c, x->config, "optimizer", o);
+    if (!lr) return;
+    ckr__ds_say_bases(x, h->fit, lr);
+    if (!ckr_node_is_list(lr))                 /* else the groups' own, in the trainer's code */
+        ckr__node_set(x->c, x->config, "optimizer",
+                      ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params",
+                                   ckr__ds_with(x, ckr_node_find(x->config, "/optimizer/params"),
+                                                "lr", lr)));
 }
 
 /* One of DeepSpeed's own schedulers. */
@@ -43982,11 +43959,10 @@ static ckr_result ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
                            w);
     if (r != CKR_OK || !h.fit) return r;
     x->scheduler = ckr__node(x->c, CKR_NODE_DICT);
-    return ckr__node_set(x->c, x->scheduler, "last_batch_iteration",
-                         ckr__node_int(x->c, h.fit->position)) &&
-                   ckr__ds_say_curve(x, &h)
-               ? CKR_OK
-               : ckr__oom(x->c);
+    ckr__node_set(x->c, x->scheduler, "last_batch_iteration",
+                  ckr__node_int(x->c, h.fit->position));
+    ckr__ds_say_curve(x, &h);
+    return x->c->err->code;
 }
 
 /* DeepSpeed steps a scheduler of torch's once with each update, as its lengths must count then;
@@ -45652,7 +45628,7 @@ static const char *ckr__tf_group(ckr__de *x, uint64_t i)
 }
 
 /* What is other than in the saved run's configuration, as far as that was told. */
-static bool ckr__tf_say(ckr__de *x, const ckr__hold *h)
+static void ckr__tf_say(ckr__de *x, const ckr__hold *h)
 {
     static const char why[] = "torchtitan takes its schedule from the configuration: from the "
                               "second update on the LR is another one";
@@ -45661,21 +45637,17 @@ static bool ckr__tf_say(ckr__de *x, const ckr__hold *h)
                known = told && was->n_lanes == h->want->n_lanes;
     bool ratio = ckr__has(h->params, "decay_ratio");
     uint64_t i;
-    if (!ckr__te_setting(x, "training.steps",
-                         ckr__node_int(x->c, ckr__tf_last(h->want, h->done)),
-                         told ? ckr__node_int(x->c, ckr__tf_last(was, h->done)) : NULL,
-                         "the run ends at another update") ||
-        !ckr__hold_tell(h, "torchtitan", "lr_scheduler.",
-                        told ? ckr__tf_params(x->c, was, &ratio) : NULL, why))
-        return false;
+    ckr__te_setting(x, "training.steps", ckr__node_int(x->c, ckr__tf_last(h->want, h->done)),
+                    told ? ckr__node_int(x->c, ckr__tf_last(was, h->done)) : NULL,
+                    "the run ends at another update");
+    ckr__hold_tell(h, "torchtitan", "lr_scheduler.",
+                   told ? ckr__tf_params(x->c, was, &ratio) : NULL, why);
     for (i = 0; i < h->fit->n_lanes; i++)
-        if (!ckr__te_setting(x, ckr__printf(x->c, "optimizer.param_groups.%llu.optimizer_kwargs.lr",
-                                            (unsigned long long)i),
-                             ckr__node_float(x->c, h->fit->lanes[i].base),
-                             known ? ckr__node_float(x->c, was->lanes[i].base) : NULL,
-                             ckr__tf_group(x, i)))
-            return false;
-    return true;
+        ckr__te_setting(x, ckr__printf(x->c, "optimizer.param_groups.%llu.optimizer_kwargs.lr",
+                                       (unsigned long long)i),
+                        ckr__node_float(x->c, h->fit->lanes[i].base),
+                        known ? ckr__node_float(x->c, was->lanes[i].base) : NULL,
+                        ckr__tf_group(x, i));
 }
 
 static bool ckr__te_set(ckr__de *x, uint64_t group, const char *key, double v)
@@ -45708,7 +45680,8 @@ static ckr_result ckr__te_curve(ckr__de *x)
     x->clock = h.fit->position;
     for (i = 0; i < x->s->n_groups && i < w->n_lanes; i++)
         if (!ckr__te_set(x, i, "initial_lr", h.fit->lanes[i].base)) return x->c->err->code;
-    return ckr__tf_say(x, &h) ? CKR_OK : x->c->err->code;
+    ckr__tf_say(x, &h);
+    return x->c->err->code;
 }
 
 /* The samples that all streams have given; -1: not known. */
