@@ -37655,6 +37655,7 @@ typedef struct ckr__lm {
     uint32_t       model, P;   /* the model's file; processes                           */
     bool           zero1, master, shuffle, model_only;
     ckr__lm_rank  *ranks;
+    ckr__fileset   files;
     ckr__loose     loose;      /* files that are not understood                         */
 } ckr__lm;
 
@@ -37799,38 +37800,17 @@ static const char *ckr__lm_section_check(ckr__ctx *c, ckr__lm_rank *r, const uin
 
 /* >>llmc.files ---------------------------------------------------------------- */
 
-/* "<head>SSSSSSSS<tail>", the step with 8 digits or more. */
-static bool ckr__lm_name(const char *s, const char *head, const char *tail, int64_t *step)
-{
-    const size_t n = strlen(head), len = strlen(s), k = strlen(tail);
-    char digits[20];
-    if (len < n + 8 + k || len > n + 18 + k || strncmp(s, head, n) != 0 ||
-        strcmp(s + len - k, tail) != 0)
-        return false;
-    memcpy(digits, s + n, len - n - k);
-    digits[len - n - k] = 0;
-    return ckr__step_of(digits, step);
-}
+enum { CKR__LM_DONE = 1, CKR__LM_MODEL, CKR__LM_STATE };
 
-/* "state_SSSSSSSS_RRRRR.bin" */
-static bool ckr__lm_state_name(const char *s, int64_t *step, uint32_t *rank)
-{
-    size_t len = strlen(s);
-    char head[40];
-    if (!ckr__cut_tail(s, &len, ".bin") || !ckr__cut_num(s, &len, rank) ||
-        !ckr__cut_tail(s, &len, "_") || len >= sizeof head)
-        return false;
-    memcpy(head, s, len);
-    head[len] = 0;
-    return ckr__lm_name(head, "state_", "", step);
-}
+static const ckr__form ckr__lm_forms[] = { { CKR__LM_DONE, "DONE_{step:08}" },
+                                           { CKR__LM_MODEL, "model_{step:08}.bin" },
+                                           { CKR__LM_STATE, "state_{step:08}_{rank:05}.bin" },
+                                           { 0, NULL } };
 
-static bool ckr__lm_is_ours(const char *s, int64_t *step)
-{
-    uint32_t rank;
-    return ckr__lm_name(s, "DONE_", "", step) || ckr__lm_name(s, "model_", ".bin", step) ||
-           ckr__lm_state_name(s, step, &rank);
-}
+static const ckr__file_items ckr__lm_file_items = {
+    CKR_ITEM_LLMC_MISSING, CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN,
+    CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN, NULL
+};
 
 /* Does the file begin with the model's magic number and a small version? It is not left open. */
 static ckr_result ckr__lm_is_model(ckr__ctx *c, const char *path, bool *yes)
@@ -37852,17 +37832,14 @@ static ckr_result ckr__lm_is_model(ckr__ctx *c, const char *path, bool *yes)
 static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     const ckr_file_kind kind = *path ? ckr__path_kind(c, path) : CKR_FILE_ABSENT;
-    ckr__dirlist l;
-    uint64_t i;
-    int64_t step;
-    ckr_result r = CKR_OK;
+    uint32_t kinds;
+    ckr_result r;
     *mine = false;
     *dir = path;
     if (kind == CKR_FILE_REGULAR) return ckr__lm_is_model(c, path, mine);
     if (kind != CKR_FILE_DIR) return CKR_OK;
-    r = ckr__dir_list(c, path, &l);
-    for (i = 0; r == CKR_OK && i < l.n && !*mine; i++)
-        *mine = !l.items[i]->is_dir && ckr__lm_is_ours(l.items[i]->name, &step);
+    r = ckr__form_kinds(c, path, ckr__lm_forms, &kinds);
+    *mine = kinds > 1;
     return r;
 }
 
@@ -38117,20 +38094,19 @@ static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
 }
 
 /* The highest DONE of the directory, else the highest model without state files beside it. */
-static ckr_result ckr__lm_choose(ckr__lm *m, const ckr__dirlist *l, const char **model)
+static ckr_result ckr__lm_choose(ckr__lm *m, const char **model)
 {
-    int64_t done = -1, bare = -1, other = -1, step;
-    uint32_t rank;
+    const ckr__fileset *k = &m->files;
+    int64_t top[CKR__LM_STATE + 1] = { -1, -1, -1, -1 }, done, bare, other;
     uint64_t i;
-    const char *name;
+    int kind;
     ckr_result r;
-    for (i = 0; i < l->n; i++) {
-        const char *s = l->items[i]->name;
-        if (l->items[i]->is_dir) continue;
-        if (ckr__lm_name(s, "DONE_", "", &step) && step > done) done = step;
-        else if (ckr__lm_name(s, "model_", ".bin", &step) && step > bare) bare = step;
-        else if (ckr__lm_state_name(s, &step, &rank) && step > other) other = step;
-    }
+    for (kind = CKR__LM_DONE; kind <= CKR__LM_STATE; kind++)
+        for (i = 0; i < k->n_files[kind]; i++)
+            if (k->files[kind][i]->step > top[kind]) top[kind] = k->files[kind][i]->step;
+    done = top[CKR__LM_DONE];
+    bare = top[CKR__LM_MODEL];
+    other = top[CKR__LM_STATE];
     m->step = done >= 0 ? done : bare;
     m->model_only = done < 0;
     if ((done < 0 && other >= 0) || m->step < 0 || m->step > INT32_MAX) {
@@ -38140,73 +38116,51 @@ static ckr_result ckr__lm_choose(ckr__lm *m, const ckr__dirlist *l, const char *
                       (long long)(other >= 0 ? other : 0));
         return ckr__remedy(m->c->err, r, "wait for the DONE file, or take an older checkpoint");
     }
-    name = ckr__printf(m->c, "model_%08lld.bin", (long long)m->step);
-    *model = name ? ckr__path_join(m->c, m->dir, name) : NULL;
-    if (!*model) return ckr__oom(m->c);
-    for (i = 0; i < l->n; i++)
-        if (!strcmp(l->items[i]->name, name)) return CKR_OK;
-    r = ckr__fail(m->c->err, CKR_ITEM_LLMC_MISSING, m->dir, CKR_NO_OFFSET, name,
+    for (i = 0; i < k->n_files[CKR__LM_MODEL]; i++) {
+        *model = k->files[CKR__LM_MODEL][i]->path;
+        if (k->files[CKR__LM_MODEL][i]->step == m->step) return CKR_OK;
+    }
+    r = ckr__fail(m->c->err, CKR_ITEM_LLMC_MISSING, m->dir, CKR_NO_OFFSET,
+                  ckr__printf(m->c, "model_%08lld.bin", (long long)m->step),
                   "DONE_%08lld is there, the model file is not", (long long)m->step);
     return ckr__remedy(m->c->err, r, "bring it back, or remove the DONE file: then an older "
                                      "checkpoint is taken");
 }
 
 /* State files of the step, by rank; all of the ranks that the first one counts, and no other. */
-static ckr_result ckr__lm_states(ckr__lm *m, const ckr__dirlist *l)
+static ckr_result ckr__lm_states(ckr__lm *m)
 {
-    const char **paths;
+    ckr__fileset *k = &m->files;
+    ckr__rankfile **f = k->files[CKR__LM_STATE];
     uint64_t i, n = 0;
-    int64_t step;
-    uint32_t rank, file;
+    uint32_t file;
     const uint8_t *head;
-    ckr_result r = CKR_OK;
-    char name[40];
-    for (i = 0; i < l->n; i++)
-        n += ckr__lm_state_name(l->items[i]->name, &step, &rank) && step == m->step;
-    ckr__format(name, sizeof name, "state_%08lld_00000.bin", (long long)m->step);
-    paths = CKR__NEW_N(m->c, const char *, n);
-    if (!paths) return ckr__oom(m->c);
+    ckr_result r;
+    for (i = 0; i < k->n_files[CKR__LM_STATE]; i++) if (f[i]->step == m->step) f[n++] = f[i];
+    k->n_files[CKR__LM_STATE] = n;
     m->P = (uint32_t)n;
-    for (i = 0; i < l->n && r == CKR_OK; i++) {
-        const char *path;
-        if (!ckr__lm_state_name(l->items[i]->name, &step, &rank) || step != m->step) continue;
-        path = ckr__path_join(m->c, m->dir, l->items[i]->name);
-        if (!path) return ckr__oom(m->c);
-        if (rank < n) paths[rank] = path;
-    }
-    if (!n || !paths[0])
-        return ckr__fail(m->c->err, CKR_ITEM_LLMC_MISSING, m->dir, CKR_NO_OFFSET, name,
-                         "the state file of rank 0 is not there");
-    r = ckr__lm_head(m, paths[0], 20240527u, &file, &head);
+    if (!n || f[0]->at[CKR__RANK])
+        return ckr__fileset_missing(
+            k, NULL, n, n + 1, ckr__printf(m->c, "state_%08lld_00000.bin", (long long)m->step));
+    r = ckr__lm_head(m, f[0]->path, 20240527u, &file, &head);
     if (r != CKR_OK) return r;
     m->master = ckr__load_u32(head + 16) == 1;
     m->shuffle = ckr__load_u32(head + 20) == 1;
-    for (i = 0; i < ckr__load_u32(head + 8) && i <= n; i++)
-        if (i >= n || !paths[i])
-            return ckr__fail(m->c->err, CKR_ITEM_LLMC_MISSING, m->dir, CKR_NO_OFFSET, NULL,
-                             "the run had %lu processes, the state file of rank %llu is not there",
-                             (unsigned long)ckr__load_u32(head + 8), (unsigned long long)i);
-    if (ckr__load_u32(head + 8) < n)
-        return ckr__fail(m->c->err, CKR_ITEM_LLMC_FOREIGN, m->dir, CKR_NO_OFFSET, NULL,
-                         "%llu state files of step %lld, the run had %lu processes",
-                         (unsigned long long)n, (long long)m->step,
-                         (unsigned long)ckr__load_u32(head + 8));
+    k->size[CKR__RANK] = ckr__load_u32(head + 8) ? ckr__load_u32(head + 8) : 1;
+    r = ckr__fileset_every(k, CKR__LM_STATE, false, NULL);
     m->ranks = CKR__NEW_N(m->c, ckr__lm_rank, n);
     if (!m->ranks) return ckr__oom(m->c);
-    for (i = 0; i < n && r == CKR_OK; i++) r = ckr__lm_read_rank(m, (uint32_t)i, paths[i]);
+    for (i = 0; i < n && r == CKR_OK; i++) r = ckr__lm_read_rank(m, (uint32_t)i, f[i]->path);
     return r;
 }
 
-static ckr_result ckr__lm_leftovers(ckr__lm *m, const ckr__dirlist *l)
+static ckr_result ckr__lm_leftovers(ckr__lm *m)
 {
     uint64_t i;
-    int64_t step;
-    for (i = 0; i < l->n; i++) {
-        const char *s = l->items[i]->name;
-        if (!strcmp(s, "ckptresume.json") || (!l->items[i]->is_dir && ckr__lm_is_ours(s, &step)))
-            continue;
-        if (l->items[i]->is_dir) ckr__leave(m->c, m->s, ckr__printf(m->c, "%s/", s), NULL, NULL);
-        else ckr__loose_add(m->c, m->s, &m->loose, s);
+    for (i = 0; i < m->files.n_files[0]; i++) {
+        const ckr__rankfile *f = m->files.files[0][i];
+        if (f->dir) ckr__leave(m->c, m->s, ckr__printf(m->c, "%s/", f->rel), NULL, NULL);
+        else ckr__loose_add(m->c, m->s, &m->loose, f->rel);
     }
     return m->c->err->code;
 }
@@ -38292,16 +38246,19 @@ static void ckr__lm_topology(const ckr__lm *m)
     t->zero = m->zero1 ? 1 : 0;
 }
 
-static ckr_result ckr__lm_read_dir(ckr__lm *m, const char **model, ckr__dirlist *l)
+static ckr_result ckr__lm_read_dir(ckr__lm *m, const char **model)
 {
     ckr_result r;
     m->model_only = ckr__path_kind(m->c, m->dir) == CKR_FILE_REGULAR;
     m->step = -1;
     *model = m->dir;
-    memset(l, 0, sizeof *l);
     if (m->model_only) return CKR_OK;
-    r = ckr__dir_list(m->c, m->dir, l);
-    return r == CKR_OK ? ckr__lm_choose(m, l, model) : r;
+    m->files.c = m->c;
+    m->files.dir = m->dir;
+    m->files.forms = ckr__lm_forms;
+    m->files.items = &ckr__lm_file_items;
+    r = ckr__fileset_scan(&m->files, false);
+    return r == CKR_OK ? ckr__lm_choose(m, model) : r;
 }
 
 /* Each rank's place as text: the order of its samples as a sum. */
@@ -38329,7 +38286,6 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     ckr__lm *m = CKR__NEW(c, ckr__lm);
-    ckr__dirlist l;
     const char *model;
     uint32_t i;
     ckr_result r;
@@ -38339,17 +38295,17 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     m->dir = dir;
     s->dialect = "llmc";
     s->format = CKR_FORMAT_LLMC;
-    r = ckr__lm_read_dir(m, &model, &l);
+    r = ckr__lm_read_dir(m, &model);
     if (r == CKR_OK) r = ckr__lm_read_model(m, model);
     if (r == CKR_OK) r = ckr__lm_padding(m, model);
-    if (r == CKR_OK && !m->model_only) r = ckr__lm_states(m, &l);
+    if (r == CKR_OK && !m->model_only) r = ckr__lm_states(m);
     if (r == CKR_OK) r = ckr__lm_read_params(m);
     for (i = 0; i < (m->master ? 3u : 2u) && r == CKR_OK && !m->model_only; i++)
         r = ckr__lm_read_slot(m, i);
     if (r == CKR_OK) r = ckr__lm_streams(m);
     if (r == CKR_OK && !m->model_only) r = ckr__lm_places(m);
     if (r == CKR_OK) r = ckr__lm_groups(m);
-    if (r == CKR_OK) r = ckr__lm_leftovers(m, &l);
+    if (r == CKR_OK) r = ckr__lm_leftovers(m);
     if (r == CKR_OK) r = ckr__lm_read_notes(m);
     if (r == CKR_OK)
         r = ckr__lm_vocab(c, desc ? desc->vocab : 0, m->dims.V,
@@ -38519,8 +38475,7 @@ static ckr_result ckr__lm_tree_share(ckr__lm *m, const char *path, const ckr__lm
     const uint32_t P = ckr__load_u32(x->head + 8);
     const char *base = ckr__base(path), *model;
     bool yes = false;
-    int64_t step;
-    uint32_t rank;
+    ckr__rankfile f;
     uint64_t k[2];
     int i;
     ckr_result r;
@@ -38529,8 +38484,8 @@ static ckr_result ckr__lm_tree_share(ckr__lm *m, const char *path, const ckr__lm
         if (body % (4 * slots) == 0) *share = body / (4 * slots);
         return CKR_OK;
     }
-    if (!ckr__lm_state_name(base, &step, &rank)) return CKR_OK;
-    model = ckr__printf(m->c, "%.*smodel_%08lld.bin", (int)(base - path), path, (long long)step);
+    if (ckr__form_find(ckr__lm_forms, base, &f) != CKR__LM_STATE) return CKR_OK;
+    model = ckr__printf(m->c, "%.*smodel_%08lld.bin", (int)(base - path), path, (long long)f.step);
     if (!model) return m->c->err->code;
     if (ckr__path_kind(m->c, model) != CKR_FILE_REGULAR) return CKR_OK;
     r = ckr__lm_read_model(m, model);

@@ -740,14 +740,14 @@ static void broken_one(const char *file, uint64_t at, uint32_t word, ckr_item it
     if (word == UINT32_MAX) f->size = (size_t)at;
     else ckr__store_u32(f->data + at, word);
     r = ckr_ckpt_open("in", &d, &c, &err);
-    if (offset == CKR_NO_OFFSET) file = "in";
+    if (offset == CKR_NO_OFFSET) file = "in/state_" STEP "_00002.bin";
     bad_is(r, &err, file, bad(item, file, offset, where));
     f->size = size;
     if (word != UINT32_MAX) ckr__store_u32(f->data + at, old);
     ckr_ckpt_close(c);
 }
 
-static void without_file(const char *file, ckr_item item, const char *where)
+static void without_file(const char *file, ckr_item item, const char *of, const char *where)
 {
     ckr_open_desc d = CKR_ZERO;
     ckr_ckpt *c = NULL;
@@ -757,7 +757,7 @@ static void without_file(const char *file, ckr_item item, const char *where)
     d.env = &env;
     kept = f->path;
     f->path = memio_dup("away", 4);
-    bad_is(ckr_ckpt_open("in", &d, &c, &err), &err, file, bad(item, "in", CKR_NO_OFFSET, where));
+    bad_is(ckr_ckpt_open("in", &d, &c, &err), &err, file, bad(item, of, CKR_NO_OFFSET, where));
     free(f->path);
     f->path = kept;
     ckr_ckpt_close(c);
@@ -786,9 +786,9 @@ static void broken(void)
     broken_one(s0, 120, 3, CKR_ITEM_LLMC_SHUFFLE, tail - 24 - 20 - 8, "");
     broken_one(s0, 132, 1, CKR_ITEM_LLMC_SHUFFLE, tail - 24 - 8, "");
     broken_one(s0, 8, 3, CKR_ITEM_LLMC_MISSING, CKR_NO_OFFSET, "");
-    without_file("in/DONE_" STEP, CKR_ITEM_LLMC_INCOMPLETE, "");
-    without_file(s0, CKR_ITEM_LLMC_MISSING, "state_" STEP "_00000.bin");
-    without_file(model, CKR_ITEM_LLMC_MISSING, "model_" STEP ".bin");
+    without_file("in/DONE_" STEP, CKR_ITEM_LLMC_INCOMPLETE, "in", "");
+    without_file(s0, CKR_ITEM_LLMC_MISSING, s0, "");
+    without_file(model, CKR_ITEM_LLMC_MISSING, "in", "model_" STEP ".bin");
     memio_put(&disk, "in/state_" STEP "_00002.bin", "", 0);
     broken_one(s0, 8, 2, CKR_ITEM_LLMC_FOREIGN, CKR_NO_OFFSET, "");
     memio_remove(&disk, "in/state_" STEP "_00002.bin");
