@@ -31095,7 +31095,7 @@ static ckr_result ckr__nt_weights(ckr__nt *r)
     if (e == CKR_OK && !r->n_params) e = ckr__fileset_missing(&r->f, "model", 0, 1, "model");
     if (e == CKR_OK) e = ckr__nt_blocks(r);
     if (e == CKR_OK) e = ckr__nt_layers_alike(r);
-    for (i = 0; i < r->n_params; i++)
+    for (i = 0; i < r->n_params && e == CKR_OK; i++)
         if (r->params[i]->n_shards > most) most = r->params[i]->n_shards;
     views = CKR__NEW_N(r->c, const ckr_view *, most);
     claim = CKR__NEW_N(r->c, ckr__block *, most);
@@ -33047,7 +33047,7 @@ static bool ckr__nt_yaml_set(ckr__nt_job *x, ckr__buf *b, const char *pointer, c
     ckr_result r;
     bool says;
     const ckr_node *old = ckr_node_find(x->nt->config.root, pointer);
-    if (!old) return true;
+    if (!old || !value) return !old;
     ckr__format(part, sizeof part, "%s", pointer + 1);
     path[n++] = part;
     for (k = 0; part[k]; k++)
