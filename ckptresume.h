@@ -25640,6 +25640,19 @@ typedef struct ckr__bounds {
     const char *params, *groups, *clock, *lr;
 } ckr__bounds;
 
+/* What its framework does with schedules. */
+typedef struct ckr__schedules {
+    const char *told_by;       /* what tells the LR, where no file does; NULL: its files tell it */
+    /* What tells --schedule a curve that the files do not hold; capitals are what only the saved
+       run's own configuration knows. NULL: nothing special. */
+    const char *form;
+    /* --to-schedule of its own family, as the version that saved (NULL: today's) follows it. NULL:
+       as it stands. */
+    const char *(*spec_fn)(ckr__ctx *c, const char *spec, const char *version);
+    bool        unread;        /* its schedulers never read the groups' initial_lr       */
+    bool        ends;          /* a run ends with its schedule                           */
+} ckr__schedules;
+
 typedef struct ckr__dialect {
     const char *name;
     const char *variants;      /* its layouts, blanks between; NULL: it has one        */
@@ -25669,9 +25682,9 @@ typedef struct ckr__dialect {
     /* Of ckr_target's fields that most dialects have no use for, those that emit_fn looks at:
        blanks between; NULL: none. The others are refused, so that nobody asks in vain. */
     const char *takes;
-    /* What tells the LR, where no file of this dialect does; NULL: its files tell it. */
-    const char *lr_told_by;
+    const ckr__schedules *schedules;   /* NULL: nothing of its own                       */
     const ckr__bounds *bounds;         /* NULL: none                                     */
+    bool numbered;             /* its optimizer files have numbers for parameters        */
 } ckr__dialect;
 
 /* >>dialects.names ------------------------------------------------------------ */
@@ -30019,7 +30032,7 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
 static const ckr__dialect ckr__verl = {
     "verl", "fsdp1 fsdp2", ckr__verl_probe, ckr__verl_read, ckr__streams_held, ckr__verl_emit, NULL,
     NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*", "fsdp_size", NULL,
-    NULL
+    NULL, false
 };
 
 #endif /* CKPTRESUME_NO_VERL */
@@ -33470,11 +33483,15 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return e;
 }
 
+static const ckr__schedules ckr__nt_schedules = {
+    NULL, "nanotron:learning_rate=LR,lr_warmup_steps=W,lr_decay_steps=D,min_decay_lr=M", NULL,
+    false, false
+};
 static const ckr__dialect ckr__nanotron = {
     "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__streams_held, ckr__nt_emit, NULL, NULL,
     NULL,
     "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
-    "tp-*-of-*_pp-*-of-*.pt", NULL, NULL, &ckr__nt_bounds
+    "tp-*-of-*_pp-*-of-*.pt", NULL, &ckr__nt_schedules, &ckr__nt_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
@@ -34572,11 +34589,11 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
 
 static const ckr__dialect ckr__plain_safetensors = {
     "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
-    NULL, NULL, "slots max_shard_bytes float8", NULL, NULL
+    NULL, NULL, "slots max_shard_bytes float8", NULL, NULL, false
 };
 static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL, NULL,
-    NULL, "slots float8", NULL, NULL
+    NULL, "slots float8", NULL, NULL, false
 };
 
 /* cold */
@@ -37563,17 +37580,16 @@ static const ckr__bounds ckr__ac_bounds = {
 };
 static const ckr__dialect ckr__accelerate = {
     "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__streams_held, ckr__ac_emit, NULL, NULL,
-    NULL,
-    NULL, NULL, NULL, &ckr__ac_bounds
+    NULL, NULL, NULL, NULL, &ckr__ac_bounds, true
 };
+static const ckr__schedules ckr__hf_schedules = { NULL, NULL, NULL, false, true };
 static const ckr__dialect ckr__hf_trainer = {
     "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__streams_held,
-    ckr__ac_emit,
-    NULL, NULL, NULL, NULL, NULL, NULL, &ckr__ac_bounds
+    ckr__ac_emit, NULL, NULL, NULL, NULL, NULL, &ckr__hf_schedules, &ckr__ac_bounds, true
 };
 static const ckr__dialect ckr__sana = {
     "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL, NULL,
-    NULL, NULL, NULL, &ckr__ac_bounds
+    NULL, NULL, NULL, &ckr__ac_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_ACCELERATE */
@@ -39840,11 +39856,14 @@ static const ckr__bounds ckr__lm_bounds = {
     "dp zero", CKR_ITEM_TRAINER_TOPOLOGY, "every process holds the whole model: there is only --dp",
     1, CKR_ITEM_OK, ckr__params_kept, NULL, NULL, NULL
 };
+static const ckr__schedules ckr__lm_schedules = {
+    "no file of llm.c tells the LR: -l, -k, -u, -x and -q of the coming run do, and have to be the "
+    "saved run's",
+    "llmc:cosine,learning_rate=LR,warmup_iterations=W,train_num_batches=N", NULL, false, false
+};
 static const ckr__dialect ckr__llmc = {
     "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__streams_held, ckr__lm_emit, &ckr__lm_as_file,
-    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data",
-    "no file of llm.c tells the LR: -l, -k, -u, -x and -q of the coming run do, and have to be the "
-    "saved run's", &ckr__lm_bounds
+    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data", &ckr__lm_schedules, &ckr__lm_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -41808,6 +41827,19 @@ static ckr_result ckr__ds_groups(ckr__ds *r)
 }
 
 /* >>deepspeed.schedule -------------------------------------------------------- */
+
+/* WarmupCosineLR holds its last value from 0.19.8 on; before it the cosine rose again. */
+static const char *ckr__ds_spec(ckr__ctx *c, const char *spec, const char *version)
+{
+    unsigned long part[3] = { 0, 0, 0 };
+    const char *v = version;
+    char *end;
+    int i;
+    if (strncmp(spec, "deepspeed:WarmupCosineLR", 24) != 0 || strstr(spec, "clamped=")) return spec;
+    for (i = 0; v && i < 3; i++, v = *end == '.' ? end + 1 : NULL) part[i] = strtoul(v, &end, 10);
+    if (i > 1 && part[0] == 0 && (part[1] < 19 || (part[1] == 19 && part[2] < 8))) return spec;
+    return ckr__printf(c, "%s,clamped=true", spec);
+}
 
 /* The base LR that gives the saved one: LR / ratio, and of its neighbours the one with the shortest
    text, since somebody has written it. */
@@ -44384,10 +44416,14 @@ static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint3
     return !t->topology.dp || rank % t->topology.dp == 0;
 }
 
+static const ckr__schedules ckr__ds_schedules = {
+    NULL, "deepspeed:WarmupDecayLR,warmup_max_lr=LR,warmup_num_steps=W,total_num_steps=N",
+    ckr__ds_spec, true, false
+};
 static const ckr__dialect ckr__deepspeed = {
-    "deepspeed", "native universal", ckr__ds_probe, ckr__ds_read, ckr__ds_holds, ckr__ds_emit,
-    NULL, NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", NULL, NULL,
-    &ckr__ds_bounds
+    "deepspeed", "native universal", ckr__ds_probe, ckr__ds_read, ckr__ds_holds, ckr__ds_emit, NULL,
+    NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", NULL, &ckr__ds_schedules,
+    &ckr__ds_bounds, true
 };
 
 #endif /* CKPTRESUME_NO_DEEPSPEED */
@@ -46610,13 +46646,16 @@ static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
 static const ckr__bounds ckr__tt_bounds = {
     NULL, CKR_ITEM_OK, NULL, 0, CKR_ITEM_TRAINER_SOURCE, NULL, NULL, NULL, NULL
 };
+static const ckr__schedules ckr__tt_schedules = {
+    NULL, "torchtitan:steps=N,warmup_steps=W,decay_type=linear,min_lr_factor=F", NULL, false, false
+};
 static const ckr__dialect ckr__torchtitan = {
     "torchtitan", "fsdp fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
-    &ckr__dt_as_file, NULL, NULL, NULL, "slots kv_heads", NULL, &ckr__tt_bounds
+    &ckr__dt_as_file, NULL, NULL, NULL, "slots kv_heads", &ckr__tt_schedules, &ckr__tt_bounds, false
 };
 static const ckr__dialect ckr__dcp_dialect = {
     "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL,
-    "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL
+    "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL, false
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -52353,11 +52392,16 @@ static const ckr__bounds ckr__mg_bounds = {
     "Megatron-LM loads the scheduler's state with the optimizer's only: with --no-load-optim the "
     "schedule starts again"
 };
+static const ckr__schedules ckr__mg_schedules = {
+    NULL,
+    "megatron:max_lr=LR,lr_warmup_iters=W,lr_decay_iters=N,lr_decay_style=S,global_batch_size=B",
+    NULL, false, false
+};
 static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__streams_held,
-    ckr__mg_emit,
-    NULL, NULL, ckr__mg_faults, "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
-    "vpp to_version", NULL, &ckr__mg_bounds
+    ckr__mg_emit, NULL, NULL, ckr__mg_faults,
+    "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata", "vpp to_version",
+    &ckr__mg_schedules, &ckr__mg_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -52394,6 +52438,18 @@ static const ckr__dialect *ckr__dialect_find(const char *name)
     size_t i;
     for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects; i++)
         if (!strcmp(ckr__dialects[i]->name, name)) return ckr__dialects[i];
+    return NULL;
+}
+
+/* Of the framework that a schedule's kind, or a text for one, is of: what stands before the colon or
+   the comma. NULL: it is none, or has nothing of its own. */
+static const ckr__schedules *ckr__schedules_of(const char *kind)
+{
+    const size_t n = strcspn(kind, ":,");
+    size_t i;
+    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects; i++)
+        if (strlen(ckr__dialects[i]->name) == n && !memcmp(ckr__dialects[i]->name, kind, n))
+            return ckr__dialects[i]->schedules;
     return NULL;
 }
 
@@ -56399,32 +56455,14 @@ static const char *ckr__sched_spec(ckr__ctx *c, const ckr_schedule *s)
     return out;
 }
 
-/* What tells a curve that the files do not hold; capitals are what only the saved run's own
-   configuration knows. The groups tell the base LRs where their framework keeps them. */
-static const char *ckr__decide_kind(const char *kind)
-{
-    static const char *const forms[][2] = {
-        { "torchtitan", "torchtitan:steps=N,warmup_steps=W,decay_type=linear,min_lr_factor=F" },
-        { "torch:LambdaLR", "transformers:cosine,num_warmup_steps=W,num_training_steps=N" },
-        { "megatron", "megatron:max_lr=LR,lr_warmup_iters=W,lr_decay_iters=N,lr_decay_style=S,"
-                      "global_batch_size=B" },
-        { "deepspeed", "deepspeed:WarmupDecayLR,warmup_max_lr=LR,warmup_num_steps=W,"
-                       "total_num_steps=N" },
-        { "nanotron", "nanotron:learning_rate=LR,lr_warmup_steps=W,lr_decay_steps=D,"
-                      "min_decay_lr=M" },
-        { "llmc", "llmc:cosine,learning_rate=LR,warmup_iterations=W,train_num_batches=N" },
-    };
-    size_t i;
-    for (i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (!strcmp(kind, forms[i][0])) return forms[i][1];
-    return NULL;
-}
-
 /* What to tell with --schedule. */
 static const char *ckr__decide_form(const ckr__decide *d)
 {
     const ckr_schedule *s = d->before;
-    const char *form = ckr__decide_kind(s ? s->kind : d->src->dialect);
+    const ckr__schedules *own = ckr__schedules_of(s ? s->kind : d->src->dialect);
+    const char *form = own && !(s && strchr(s->kind, ':')) ? own->form : NULL;
+    if (s && !strcmp(s->kind, "torch:LambdaLR"))
+        form = "transformers:cosine,num_warmup_steps=W,num_training_steps=N";
     if (!form && s && s->params && s->unclocked) form = ckr__sched_spec(d->c, s);
     if (!form) form = "KIND:key=value,...";
     if (s && s->unclocked) form = ckr__printf(d->c, "%s," CKR__SPEC_EVERY "=N", form);
@@ -56805,22 +56843,6 @@ static ckr_result ckr__decide_regroup(ckr__decide *d)
     return CKR_OK;
 }
 
-/* DeepSpeed holds WarmupCosineLR's last value from 0.19.8 on; before it the cosine rose again. The
-   coming run is of the saved one's version, else of today's. */
-static const char *ckr__decide_spec(ckr__decide *d)
-{
-    static const char kind[] = "deepspeed:WarmupCosineLR";
-    const char *spec = d->t->schedule, *v = d->src->framework_version;
-    unsigned long part[3] = { 0, 0, 0 };
-    char *end;
-    int i;
-    if (strncmp(spec, kind, sizeof kind - 1) != 0 || strstr(spec, "clamped=")) return spec;
-    if (strcmp(d->src->dialect, "deepspeed") != 0) v = NULL;
-    for (i = 0; v && i < 3; i++, v = *end == '.' ? end + 1 : NULL) part[i] = strtoul(v, &end, 10);
-    if (i > 1 && part[0] == 0 && (part[1] < 19 || (part[1] == 19 && part[2] < 8))) return spec;
-    return ckr__printf(d->c, "%s,clamped=true", spec);
-}
-
 /* --to-schedule: the whole schedule of the coming run. Its clock stands where the run stands; where
    the saved one is left out, it starts again. */
 static ckr_result ckr__decide_new_schedule(ckr__decide *d)
@@ -56829,14 +56851,17 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     const uint64_t n = d->out->n_groups;
     uint64_t i;
     double *bases, start;
-    const char *spec;
+    const char *spec = d->t->schedule;
+    const ckr__schedules *own = spec ? ckr__schedules_of(spec) : NULL;
     ckr_schedule *s;
     ckr_result r;
-    if (!d->t->schedule) return CKR_OK;
+    if (!spec) return CKR_OK;
     if (ckr__decide_keeps(d)) return ckr__decide_unused(d, "schedule", d->t->schedule);
     bases = ckr__decide_bases(d);
     if (!bases) return d->c->err->code;
-    spec = ckr__decide_spec(d);
+    if (own && own->spec_fn)
+        spec = own->spec_fn(d->c, spec, own == ckr__schedules_of(d->src->dialect)
+                                            ? d->src->framework_version : NULL);
     if (!spec) return d->c->err->code;
     r = ckr__sched_parse(d->c, spec, n ? bases : NULL, n, &s);
     if (r != CKR_OK) return r;
@@ -57071,6 +57096,7 @@ static bool ckr__curve_flat(const ckr__curve *c)
    goes below 0. The run has to end before. */
 static ckr_result ckr__decide_behind(ckr__decide *d)
 {
+    const ckr__schedules *from = ckr__schedules_of(d->src->dialect);
     ckr_schedule own = *d->after;
     const uint64_t n = own.n_lanes;
     const double end = ckr__sched_end(d->after);
@@ -57092,9 +57118,9 @@ static ckr_result ckr__decide_behind(ckr__decide *d)
             worse = worse || b[i] < 0 || b[i] > a[i] * (1 + 1e-9) + 1e-300;
     }
     if (r != CKR_OK || !worse) return r;
-    if (!strcmp(d->src->dialect, "hf_trainer") && ckr__is_function(d->after) &&
+    if (from && from->ends && ckr__is_function(d->after) &&
         (double)ckr__run_end(d->after, d->done) < ckr__sched_done(&own, end) + 2)
-        return CKR_OK;                         /* the Trainer ends with its schedule          */
+        return CKR_OK;
     ckr__format(at, sizeof at, "update %.0f", ckr__sched_done(&own, end) + 2);
     return ckr__say(d->c, "CKR_W_LR_REBOUND", CKR_CHANGED, d->after->kind, NULL, at,
                     "behind its end this scheduler goes on by itself: it rises again, or goes "
@@ -57213,6 +57239,7 @@ static ckr_result ckr__decide_no_momentum(ckr__decide *d)
 /* The groups get what the schedule says for the next update. */
 static ckr_result ckr__decide_write(ckr__decide *d)
 {
+    const ckr__schedules *own = d->after ? ckr__schedules_of(d->after->kind) : NULL;
     ckr_schedule *list;
     ckr__around lr, wd, momentum;
     uint64_t i;
@@ -57239,7 +57266,7 @@ static ckr_result ckr__decide_write(ckr__decide *d)
             ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i]));
         was = ckr__nan();
         if (d->after->state && base == base && !ckr_node_get(h, "initial_lr") &&
-            strncmp(d->after->kind, "deepspeed", 9) != 0) {    /* its own never read it      */
+            !(own && own->unread)) {
             ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
             ckr__decide_numbers(d, "CKR_FIX_INITIAL_LR", CKR_CHANGED, "initial_lr", ckr__nan(),
                                 base, "a scheduler cannot be built on a group without it", NULL);
@@ -57299,7 +57326,7 @@ static ckr_result ckr__decide_opaque(ckr__decide *d)
     const char *remedy = ckr__printf(d->c, "tell it with --schedule %s", ckr__decide_form(d));
     const char *hidden = ckr__decide_hidden(d);
     const char *name = d->t->dialect ? d->t->dialect : d->src->dialect;
-    const ckr__dialect *to = name ? ckr__dialect_find(name) : NULL;
+    const ckr__schedules *to = name ? ckr__schedules_of(name) : NULL;
     bool told = false;
     uint64_t i;
     if (!remedy) return d->c->err->code;
@@ -57310,8 +57337,8 @@ static ckr_result ckr__decide_opaque(ckr__decide *d)
                         NULL,
                         told
                             ? "there is no scheduler beside the groups: their LR stays"
-                            : to && to->lr_told_by
-                            ? to->lr_told_by
+                            : to && to->told_by
+                            ? to->told_by
                             : "no file tells the LR: it is what the coming run is started with, "
                               "and has to be the saved run's", remedy);
     if (!hidden && (!d->before || !d->before->opaque)) return CKR_OK;
@@ -61114,12 +61141,6 @@ static ckr_node *ckr__side_params(ckr__ctx *c, const ckr_state *s)
     return list;
 }
 
-static bool ckr__is_trainer(const char *dialect)
-{
-    return !strcmp(dialect, "accelerate") || !strcmp(dialect, "hf_trainer") ||
-           !strcmp(dialect, "deepspeed");
-}
-
 /* What the written files hold of the random streams, as one sum. */
 static ckr_node *ckr__side_streams(ckr__ctx *c, ckr_plan *p)
 {
@@ -61152,7 +61173,7 @@ static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t di
                                     "dialect", ckr__node_str(c, w->plan->target.dialect),
                                     "source", ckr__side_source(c, s, digest),
                                     "schedules", ckr__side_schedules(c, &w->plan->state), NULL);
-    if (ckr__is_trainer(w->plan->target.dialect))
+    if (ckr__dialect_find(w->plan->target.dialect)->numbered)
         ckr__node_set(c, root, "names", ckr__side_params(c, &w->plan->state));
     if (out->vocab)
         ckr__node_set(c, root, "vocab",
