@@ -25037,6 +25037,20 @@ static ckr__block *ckr__block_split(ckr__ctx *c, const ckr_split *split, uint32_
     return b;
 }
 
+/* Leaves rows [from, to) of a block whose axis 0 is cut. */
+static void ckr__block_rows(ckr__block *b, int64_t from, int64_t to)
+{
+    uint32_t i;
+    for (i = 0; i < b->n_pairs; i++) {
+        ckr__pair *p = &b->pairs[i];
+        const int64_t begin = ckr__max_i64(from, p->global[0]),
+                      end = ckr__min_i64(to, p->global[0] + p->count[0]);
+        p->local[0] += begin - p->global[0];
+        p->global[0] = begin;
+        p->count[0] = ckr__max_i64(0, end - begin);
+    }
+}
+
 typedef bool (*ckr__piece_fn)(void *arg, uint32_t n_dims, const int64_t *start,
                               const int64_t *count, const int64_t *stride, uint64_t offset);
 
@@ -25137,10 +25151,13 @@ static bool ckr__reader_piece(void *arg, uint32_t n_dims, const int64_t *start,
     return true;
 }
 
-/* Elements [begin, end) of the block, which the file holds contiguously from byte `base`. */
+/* Elements [begin, end) of the block (NULL: of the whole tensor), which the file holds contiguously
+   from byte `base`. */
 static bool ckr__read_flat(ckr__reader *r, const ckr__block *b, int64_t begin, int64_t end,
                            uint64_t base)
 {
+    ckr__box whole;
+    if (!b) b = ckr__box_block(&whole, r->tensor->n_dims, NULL, r->tensor->shape);
     return ckr__flat_pieces(b, begin, end, base, (int64_t)ckr_dtype_size(r->dtype),
                             ckr__reader_piece, r);
 }
@@ -25197,10 +25214,7 @@ static bool ckr__read_run(ckr__ctx *c, ckr_tensor *t, const ckr__extent *x, cons
                           int32_t rank, bool replica)
 {
     ckr__reader r = ckr__reader_of(c, t, v, rank, replica);
-    ckr__box whole;
-    return ckr__read_flat(&r, x->block ? x->block
-                                       : ckr__box_block(&whole, t->n_dims, NULL, t->shape),
-                          x->begin, x->end,
+    return ckr__read_flat(&r, x->block, x->begin, x->end,
                           (v->bytes ? 0 : v->data_offset) +
                               (uint64_t)(v->offset + x->at) * ckr_dtype_size(v->dtype));
 }
@@ -29437,15 +29451,8 @@ static ckr_node *ckr__fsdp_part(ckr__fsdp_save *x, ckr__out_file *f, uint32_t ra
                                 const ckr__fsdp_param *p, const ckr_tensor *t, ckr_dtype dtype)
 {
     const bool shard = t->n_dims && !p->buffer && !x->whole;     /* `step` is whole       */
-    ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
-    ckr_node *n;
-    int64_t numel;
-    if (shard) return ckr__fsdp_shard(x, f, rank, p, t, dtype);
-    n = ckr__entry_new(x->c, f, t->name, dtype, t->n_dims, t->shape);
-    return b && n && ckr__numel(t->n_dims, t->shape, &numel) &&
-                   ckr__bind_flat(x->c, n->u.entry, t, rank > 0, b, 0, numel, 0)
-               ? n
-               : NULL;
+    return shard ? ckr__fsdp_shard(x, f, rank, p, t, dtype)
+                 : ckr__entry_whole(x->c, f, t->name, t, dtype, rank > 0);
 }
 
 /* The model's state dict of one rank. */
@@ -29489,10 +29496,9 @@ static ckr_node *ckr__fsdp_row_entry(ckr__fsdp_save *x, ckr__out_file *f, uint32
         if (!ckr__fsdp_overlap(to, p, shard, &lo, &hi)) continue;
         for (k = 0; k < x->slots[at].n; k++) {
             const ckr_tensor *t = x->slots[at].list[k];
-            ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
-            if (strcmp(t->slot, slot) != 0) continue;
-            if (!b || !ckr__bind_flat(x->c, node->u.entry, t, to->ranks[rank].replica > 0, b, lo,
-                                      hi, (uint64_t)((lo - from) * elem)))
+            if (!strcmp(t->slot, slot) &&
+                !ckr__bind_flat(x->c, node->u.entry, t, to->ranks[rank].replica > 0, NULL, lo, hi,
+                                (uint64_t)((lo - from) * elem)))
                 return NULL;
         }
     }
@@ -31403,13 +31409,6 @@ static ckr_result ckr__nt_order_modules(ckr__nt *r)
     return CKR_OK;
 }
 
-/* The step that the first state of a file counts; false: it has none. Four bytes are read. */
-static bool ckr__nt_file_step(ckr__nt *r, const ckr__nt_index *x, double *out)
-{
-    const ckr_node *n = x->n ? ckr_node_get(x->state[0], "step") : NULL;
-    return n && ckr__step_number(r->c, n, out) == CKR_OK && *out == *out;
-}
-
 static ckr_result ckr__nt_other_step(ckr__nt *r, const ckr__rankfile *f, const char *where,
                                      double found, double want)
 {
@@ -31427,64 +31426,80 @@ static ckr_result ckr__nt_step_note(ckr__nt *r, const char *subject, double foun
     return ckr__say(r->c, "CKR_W_NANOTRON_STEP", CKR_EXACT, subject, old, now, reason, NULL);
 }
 
-static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
+/* All files count the same updates; else the one that is of another step than the checkpoint, or
+   than the first, is named. */
+static ckr_result ckr__nt_same_steps(ckr__nt *r, const ckr__nt_index *x, uint64_t n)
 {
-    const uint64_t n = r->f.n_files[CKR__NT_OPTIMIZER];
-    ckr__nt_index *x = CKR__NEW_N(r->c, ckr__nt_index, n);
-    uint64_t i, k, next = 0, odd = n;
-    double step, first = 0;
-    ckr_result e = CKR_OK;
-    bool any = false;
-    if (!x) return ckr__oom(r->c);
-    if (!n)
-        ckr__say(r->c, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
-                 "there are no optimizer files: weights only", NULL);
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        ckr__rankfile *f = r->f.files[CKR__NT_OPTIMIZER][i];
-        e = ckr__nt_load_optimizer(r, f);
-        if (e == CKR_OK) e = ckr__nt_index_file(r, f, &x[i]);
-        if (e != CKR_OK) break;
-        for (k = 0; k < x[i].n; k++) ckr__nt_note_param(f, x[i].param[k], &next);
-        if (!ckr__nt_file_step(r, &x[i], &step)) {
-            if (r->c->err->code != CKR_OK) return r->c->err->code;
-            continue;
+    ckr__rankfile **f = r->f.files[CKR__NT_OPTIMIZER];
+    const double here = (double)r->step;
+    double step, first = ckr__nan(), other = first;
+    uint64_t i, lead = 0, odd = n;
+    for (i = 0; i < n; i++) {
+        const ckr_result e = ckr__step_number(
+            r->c, x[i].n ? ckr_node_get(x[i].state[0], "step") : NULL, &step);
+        if (e != CKR_OK) return e;
+        if (step != step) continue;
+        if (first != first) {
+            first = step;
+            lead = i;
+        } else if (step != first && (odd == n || step == here)) {
+            other = step;
+            odd = i;
         }
-        if (!any) first = step;
-        if (any && step != first && odd == n) odd = i;
-        if (any && step != first && first != (double)r->step && step == (double)r->step)
-            odd = 0; /* then the first is odd */
-        any = true;
     }
-    if (e == CKR_OK && odd < n) {
-        ckr__nt_file_step(r, &x[odd], &step);
-        e = ckr__nt_other_step(r, r->f.files[CKR__NT_OPTIMIZER][odd], "state", step,
-                               odd ? first : (double)r->step);
-    }
-    if (e == CKR_OK && any && first != (double)r->step)
-        e = ckr__nt_step_note(
-            r, "optimizer step", first,
-            "the optimizer counts other updates than checkpoint_metadata.json; it keeps its own");
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        e = ckr__nt_groups(r, r->f.files[CKR__NT_OPTIMIZER][i], &x[i]);
-        if (e == CKR_OK) e = ckr__nt_states(r, r->f.files[CKR__NT_OPTIMIZER][i], &x[i]);
-    }
-    for (i = 0; i < r->n_params && e == CKR_OK; i++) {
+    if (odd < n && other == here && first != here)
+        return ckr__nt_other_step(r, f[lead], "state", first, here);
+    if (odd < n) return ckr__nt_other_step(r, f[odd], "state", other, first);
+    if (first != first || first == here) return CKR_OK;
+    return ckr__nt_step_note(
+        r, "optimizer step", first,
+        "the optimizer counts other updates than checkpoint_metadata.json; it keeps its own");
+}
+
+/* What the optimizer's files tell of each parameter's place, and what does where they do not. */
+static ckr_result ckr__nt_place_params(ckr__nt *r, bool named)
+{
+    uint64_t i;
+    for (i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->modules[i];
         if (p->order == CKR__NT_ORDERLESS) {
             p->order = ((uint64_t)1 << 62) + i;
-            if (n && next)
-                e = ckr__say(r->c, "CKR_W_NANOTRON_NO_STATE", CKR_EXACT, p->name, NULL, NULL,
-                             "no optimizer file names this parameter", NULL);
+            if (named)
+                ckr__say(r->c, "CKR_W_NANOTRON_NO_STATE", CKR_EXACT, p->name, NULL, NULL,
+                         "no optimizer file names this parameter", NULL);
         } else if (!p->sharded && r->tp > 1 && p->in_tp0 && !p->in_tp1) {
             p->tp0_only = true;
         }
         if (p->pp < 0) p->pp = p->block >= 0 ? (int64_t)r->owner[p->block] : 0;
     }
-    if (e == CKR_OK &&
-        !ckr__sort(r->c, (void **)(void *)r->params, (size_t)r->n_params, ckr__nt_param_cmp))
-        e = ckr__oom(r->c);
+    if (!ckr__sort(r->c, (void **)(void *)r->params, (size_t)r->n_params, ckr__nt_param_cmp))
+        return ckr__oom(r->c);
     for (i = 0; i < r->n_params; i++) ckr__load_next(&r->load, r->params[i]->name);
-    return e;
+    return r->c->err->code;
+}
+
+static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
+{
+    const uint64_t n = r->f.n_files[CKR__NT_OPTIMIZER];
+    ckr__rankfile **f = r->f.files[CKR__NT_OPTIMIZER];
+    ckr__nt_index *x = CKR__NEW_N(r->c, ckr__nt_index, n);
+    uint64_t i, k, next = 0;
+    ckr_result e = CKR_OK;
+    if (!x) return ckr__oom(r->c);
+    if (!n)
+        ckr__say(r->c, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
+                 "there are no optimizer files: weights only", NULL);
+    for (i = 0; i < n && e == CKR_OK; i++) {
+        e = ckr__nt_load_optimizer(r, f[i]);
+        if (e == CKR_OK) e = ckr__nt_index_file(r, f[i], &x[i]);
+        for (k = 0; e == CKR_OK && k < x[i].n; k++) ckr__nt_note_param(f[i], x[i].param[k], &next);
+    }
+    if (e == CKR_OK) e = ckr__nt_same_steps(r, x, n);
+    for (i = 0; i < n && e == CKR_OK; i++) {
+        e = ckr__nt_groups(r, f[i], &x[i]);
+        if (e == CKR_OK) e = ckr__nt_states(r, f[i], &x[i]);
+    }
+    return e == CKR_OK ? ckr__nt_place_params(r, n && next) : e;
 }
 
 /* >>nanotron.schedule --------------------------------------------------------- */
@@ -32100,17 +32115,6 @@ static ckr_result ckr__nt_vocabulary(ckr__nt_job *x)
                             : "give the logical size with --vocab if the stored rows are padded");
 }
 
-/* Binding must not take rows above the vocabulary, which a tensor of unknown logical size still
-   has. */
-static void ckr__nt_clip(ckr__block *b, int64_t rows)
-{
-    uint32_t i;
-    for (i = 0; i < b->n_pairs; i++) {
-        int64_t room = rows - b->pairs[i].global[0];
-        b->pairs[i].count[0] = ckr__max_i64(0, ckr__min_i64(b->pairs[i].count[0], room));
-    }
-}
-
 static ckr_result ckr__nt_uneven(ckr__nt_job *x, const ckr__nt_item *p, int64_t uneven,
                                  int64_t *seen, size_t *n_seen)
 {
@@ -32158,7 +32162,9 @@ static ckr_result ckr__nt_cut_items(ckr__nt_job *x)
                 if (e != CKR_OK) return e;
                 break;
             }
-            if (t->split.vocab) ckr__nt_clip(p->blocks[r], ckr__min_i64(x->vocab, t->shape[0]));
+            /* a tensor of unknown logical size still has rows above the vocabulary           */
+            if (t->split.vocab)
+                ckr__block_rows(p->blocks[r], 0, ckr__min_i64(x->vocab, t->shape[0]));
         }
     }
     return CKR_OK;
@@ -42943,12 +42949,9 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, ckr__out_file *f, const ckr_
         const ckr_tensor *t = ckr__ds_slot_of(p, slot);
         const int64_t lo = ckr__max_i64(b->start[i], first),
                       hi = ckr__min_i64(b->start[i] + p->numel, first + size);
-        ckr__block *block;
         if (hi <= lo || !t) continue;
         at = n->u.entry->n_binds;
-        block = ckr__block_whole(x->c, t->n_dims, t->shape);
-        if (!block ||
-            !ckr__bind_flat(x->c, n->u.entry, t, p->first != m, block, lo - b->start[i],
+        if (!ckr__bind_flat(x->c, n->u.entry, t, p->first != m, NULL, lo - b->start[i],
                             hi - b->start[i],
                             (uint64_t)(lo - first) * ckr_dtype_size(n->u.entry->dtype)) ||
             !ckr__ds_taken_for(x, p, slot, n->u.entry, at))
@@ -43200,11 +43203,9 @@ static ckr_node *ckr__ds_cut_entry(ckr__ds_job *x, ckr__out_file *f, ckr__ds_ite
         const int64_t c = items[i]->numel / x->dp + (items[i]->numel % x->dp != 0),
                       lo = ckr__min_i64((int64_t)d * c, items[i]->numel),
                       hi = ckr__min_i64(lo + c, items[i]->numel);
-        ckr__block *b = t ? ckr__block_whole(x->c, t->n_dims, t->shape) : NULL;
         const uint64_t from = e->u.entry->n_binds;
         if (t && hi > lo &&
-            (!b ||
-             !ckr__bind_flat(x->c, e->u.entry, t, false, b, lo, hi,
+            (!ckr__bind_flat(x->c, e->u.entry, t, false, NULL, lo, hi,
                              (uint64_t)at * ckr_dtype_size(e->u.entry->dtype)) ||
              !ckr__ds_taken_for(x, items[i], slot, e->u.entry, from)))
             return NULL;
@@ -43558,12 +43559,10 @@ static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, ckr__out_file *f, uint32_t 
             int64_t c = p->numel / x->dp + (p->numel % x->dp != 0);
             const int64_t lo = ckr__min_i64((int64_t)d * c, p->numel),
                           hi = ckr__min_i64(lo + c, p->numel);
-            ckr__block *b = ckr__block_whole(x->c, p->param->n_dims, p->param->shape);
             v = ckr__entry_new(x->c, f, p->name,
                                x->t->dtype != CKR_DTYPE_NONE ? x->t->dtype : p->param->dtype, 1,
                                &c);
-            if (!b || !v ||
-                !ckr__bind_flat(x->c, v->u.entry, p->param, false, b, lo, hi, 0))
+            if (!v || !ckr__bind_flat(x->c, v->u.entry, p->param, false, NULL, lo, hi, 0))
                 return NULL;
         }
         if (!ckr__node_pair(x->c, out, ckr__node_str(x->c, p->name), v)) return NULL;
@@ -43774,14 +43773,13 @@ static ckr_result ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_item *p, const char
     const char *path = ckr__printf(x->c, "%s/zero/%s/%s.pt", x->tag, p->name, name);
     ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
     const ckr_dtype dtype = !strcmp(name, "fp32") ? CKR_DTYPE_F32 : t->dtype;
-    ckr__block *b = ckr__block_whole(x->c, t->n_dims, t->shape);
     ckr_node *n;
-    if (!f || !b) return ckr__oom(x->c);
+    if (!f) return ckr__oom(x->c);
     if (ckr__ds_single(p, t) && !param) {
         f->root = ckr__ds_step_node(x, f, t, false);
     } else if (x->zero == 3) {
         n = ckr__entry_new(x->c, f, name, dtype, 1, &p->numel);
-        if (n && (!ckr__bind_flat(x->c, n->u.entry, t, false, b, 0, p->numel, 0) ||
+        if (n && (!ckr__bind_flat(x->c, n->u.entry, t, false, NULL, 0, p->numel, 0) ||
                   !ckr__ds_taken_for(x, p, param ? "master" : name, n->u.entry, 0)))
             n = NULL;
         f->root = n;
@@ -48064,11 +48062,7 @@ static ckr_result ckr__mg_group_step(ckr__mg *r, ckr__mg_item *t, const ckr_node
 /* The count itself, which the distributed optimizer keeps in the group. */
 static bool ckr__mg_step_of(ckr__mg *r, ckr__mg_item *t, const ckr_view *v)
 {
-    ckr_node n;
-    memset(&n, 0, sizeof n);
-    n.kind = CKR_NODE_TENSOR;
-    n.u.view = v;
-    return ckr__sched_number(r->c, &n, &t->step) || r->c->err->code == CKR_OK;
+    return ckr__view_number(r->c, v, &t->step) == CKR_OK;
 }
 
 static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
@@ -50510,20 +50504,6 @@ static ckr_result ckr__mg_puts(ckr__mg_job *x)
 /* emit: tensors ------------------------------------------------------------------ */
 
 
-/* Rows [from, to) of a block whose axis 0 is cut. */
-static void ckr__mg_rows(ckr__block *b, int64_t from, int64_t to)
-{
-    uint32_t i;
-    for (i = 0; i < b->n_pairs; i++) {
-        ckr__pair *p = &b->pairs[i];
-        const int64_t begin = ckr__max_i64(from, p->global[0]),
-                      end = ckr__min_i64(to, p->global[0] + p->count[0]);
-        p->local[0] += begin - p->global[0];
-        p->global[0] = begin;
-        p->count[0] = ckr__max_i64(0, end - begin);
-    }
-}
-
 static ckr__block *ckr__mg_put_block(const ckr__mg_job *x, const ckr__mg_put *p, uint32_t tp)
 {
     int64_t uneven;
@@ -50542,12 +50522,12 @@ static bool ckr__mg_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
     if (!b) return false;
     n = ckr__block_numel(b);
     if (!p->item->split.vocab) return ckr__bind_flat(x->c, e, t, replica, b, 0, n, at);
-    ckr__mg_rows(b, 0, ckr__min_i64(t->shape[0], x->vocab));
+    ckr__block_rows(b, 0, ckr__min_i64(t->shape[0], x->vocab));
     if (!ckr__bind_flat(x->c, e, t, replica, b, 0, n, at)) return false;
     if (!slot->wide || x->vocab > t->shape[0]) return true;
     b = ckr__mg_put_block(x, p, tp);
     if (!b) return false;
-    ckr__mg_rows(b, t->shape[0], ckr__min_i64(slot->wide->shape[0], x->padded));
+    ckr__block_rows(b, t->shape[0], ckr__min_i64(slot->wide->shape[0], x->padded));
     return ckr__bind_flat(x->c, e, slot->wide, true, b, 0, n, at);
 }
 
@@ -51712,10 +51692,10 @@ static bool ckr__mg_box_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
         memcpy(wide->pairs[0].global, pair->global, n * sizeof *b->shape);
     }
     numel = ckr__block_numel(b);
-    if (p->item->split.vocab) ckr__mg_rows(b, 0, ckr__min_i64(slot->tensor->shape[0], x->vocab));
+    if (p->item->split.vocab) ckr__block_rows(b, 0, ckr__min_i64(slot->tensor->shape[0], x->vocab));
     if (!ckr__bind_flat(x->c, e, slot->tensor, replica, b, 0, numel, 0)) return false;
     if (!p->item->split.vocab || !slot->wide || x->vocab > slot->tensor->shape[0]) return true;
-    ckr__mg_rows(wide, slot->tensor->shape[0], ckr__min_i64(slot->wide->shape[0], x->padded));
+    ckr__block_rows(wide, slot->tensor->shape[0], ckr__min_i64(slot->wide->shape[0], x->padded));
     return ckr__bind_flat(x->c, e, slot->wide, true, wide, 0, numel, 0);
 }
 
@@ -60875,7 +60855,6 @@ static ckr_result ckr__put_tensor(ckr_ckpt *k, const char *name, const char *slo
 {
     ckr__ctx *c = &k->ctx;
     ckr__reader r = CKR_ZERO;
-    ckr__block *b;
     int64_t numel;
     const char *key;
     if (!name || !slot)
@@ -60895,8 +60874,7 @@ static ckr_result ckr__put_tensor(ckr_ckpt *k, const char *name, const char *slo
     r.mem = data;
     r.big_endian = ckr__host_big_endian();
     r.tensor = ckr__tensor_add(c, &k->state, key, key + strlen(key) + 1, dtype, n_dims, shape);
-    b = ckr__block_whole(c, n_dims, shape);
-    return r.tensor && b && ckr__read_flat(&r, b, 0, numel, 0) ? CKR_OK : c->err->code;
+    return r.tensor && ckr__read_flat(&r, NULL, 0, numel, 0) ? CKR_OK : c->err->code;
 }
 
 static CKR__NOINLINE ckr_result ckr__ckpt_put(ckr_ckpt *k, const char *name, const char *slot,
