@@ -29623,7 +29623,7 @@ typedef struct ckr__verl_run {
     bool            bare;      /* opened at a model's files: the output is that directory */
 } ckr__verl_run;
 
-/* 2: a model's files are there. */
+/* 2: a model's files are there; 1: others of its ranks. */
 static ckr_result ckr__verl_rate(ckr__ctx *c, const char *dir, int *rate)
 {
     uint32_t i, kinds;
@@ -29635,6 +29635,7 @@ static ckr_result ckr__verl_rate(ckr__ctx *c, const char *dir, int *rate)
         if (ckr__path_kind(c, sub) != CKR_FILE_DIR) continue;
         r = ckr__form_kinds(c, sub, ckr__verl_forms, &kinds);
         if (kinds & 1u << CKR__VERL_MODEL) *rate = 2;
+        else if (kinds & (1u << CKR__VERL_OPTIM | 1u << CKR__VERL_EXTRA)) *rate = 1;
     }
     return r;
 }
@@ -29731,6 +29732,18 @@ static ckr_result ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, con
     f->dir = dir;
     f->head = head;
     f->n_ranks = (uint32_t)m->files.n_files[CKR__VERL_MODEL];
+    if (!f->n_ranks)
+        return ckr__remedy(v->c->err, ckr__fail(v->c->err, CKR_ITEM_FILES_MISSING, dir,
+                                                CKR_NO_OFFSET, NULL,
+                                                "there is no model_world_size_W_rank_R.pt"),
+                           "bring back the model's files");
+    if (!m->files.n_files[CKR__VERL_OPTIM])
+        ckr__say(v->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
+                 "there are no files of the optimizer: weights only", NULL);
+    if (!m->files.n_files[CKR__VERL_EXTRA])
+        ckr__say(v->c, "CKR_W_NO_RANDOM", CKR_LOST, "extra state", NULL, NULL,
+                 "there are no files of it: the coming run seeds its own streams, and its "
+                 "scheduler begins anew", NULL);
     f->ranks = CKR__NEW_N(v->c, ckr__fsdp_rank, f->n_ranks);
     if (!f->ranks) return v->c->err->code;
     for (i = 0; i < f->n_ranks; i++) {
@@ -29804,7 +29817,7 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
         ckr__verl_model *m = &v->models[v->n_models];
         if (!sub || ckr__path_kind(c, sub) != CKR_FILE_DIR) continue;
         r = ckr__form_kinds(c, sub, ckr__verl_forms, &kinds);
-        if (r != CKR_OK || !(kinds & 1u << CKR__VERL_MODEL)) continue;
+        if (r != CKR_OK || !(kinds & ((2u << CKR__VERL_EXTRA) - 2))) continue;
         m->dir = ckr__verl_models[i].dir;
         m->key = ckr__verl_models[i].key;
         m->stream = both == 2 ? ckr__strndup(c, m->dir, strlen(m->dir) - 1) : NULL;
@@ -29896,8 +29909,11 @@ static ckr_node *ckr__verl_put_extra(ckr__verl_save *x, const ckr__verl_model *m
 {
     const uint64_t n = m->files.n_files[CKR__VERL_EXTRA];
     const ckr_node *old = n ? m->files.files[CKR__VERL_EXTRA][rank % n]->root : NULL;
-    ckr_node *root = ckr__dict_copy(x->c, old);
+    ckr_node *root = ckr__node(x->c, CKR_NODE_DICT);
     ckr__rank_streams k = CKR_ZERO;
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(old); i++)
+        if (!ckr__is_str(old->u.items[2 * i], "rng")) ckr__node_take(x->c, root, old, i);
     k.c = x->c;
     k.coming = x->s;
     k.keys = ckr__verl_streams;
@@ -29905,7 +29921,8 @@ static ckr_node *ckr__verl_put_extra(ckr__verl_save *x, const ckr__verl_model *m
     k.rank = rank;
     ckr__node_set(x->c, root, "lr_scheduler", scheduler ? scheduler
                                                         : ckr__node(x->c, CKR_NODE_NONE));
-    ckr__node_set(x->c, root, "rng", ckr__streams_write(&k, ckr_node_get(old, "rng")));
+    if (!(x->t->without & CKR_RNG))
+        ckr__node_set(x->c, root, "rng", ckr__streams_write(&k, ckr_node_get(old, "rng")));
     return ckr__failed(x->c) ? NULL : ckr__copy_tree(x->c, f, root, NULL);
 }
 
@@ -29920,6 +29937,16 @@ static ckr__out_file *ckr__verl_out(ckr__verl_save *x, const ckr__verl_model *m,
     name = ckr__form_name(x->c, ckr__verl_forms[kind - 1].pattern, &at);
     return ckr__out_file_add(x->out, ckr__printf(x->c, "%s%s%s", x->dir, m->dir, name),
                              CKR_FORMAT_TORCH_ZIP);
+}
+
+/* A list of those that are not NULL. */
+static ckr_node *ckr__strs_node(ckr__ctx *c, const char *a, const char *b, const char *d)
+{
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    if (a) ckr__node_push(c, list, ckr__node_str(c, a));
+    if (b) ckr__node_push(c, list, ckr__node_str(c, b));
+    if (d) ckr__node_push(c, list, ckr__node_str(c, d));
+    return list;
 }
 
 static ckr_result ckr__verl_put_text(ckr__verl_save *x, const char *rel, const char *text)
@@ -29976,6 +30003,11 @@ static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *
         if (f) f->root = ckr__verl_put_extra(x, m, f, r, scheduler);
     }
     ckr__map_free(&w.to.names);
+    if (!optimizer || !extra)
+        ckr__verl_set(x, m, "checkpoint.load_contents",
+                      ckr__strs_node(x->c, "model", optimizer ? "optimizer" : NULL,
+                                     extra ? "extra" : NULL),
+                      NULL, "loading ends with a FileNotFoundError at the files that are not there");
     if (version != m->version)
         ckr__verl_set(x, m, "strategy", ckr__node_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
                       "the optimizer's files are of this FSDP: the other one refuses them");
