@@ -30007,7 +30007,7 @@ static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *
         ckr__verl_set(x, m, "checkpoint.load_contents",
                       ckr__strs_node(x->c, "model", optimizer ? "optimizer" : NULL,
                                      extra ? "extra" : NULL),
-                      NULL, "loading ends with a FileNotFoundError at the files that are not there");
+                      NULL, "loading ends with a FileNotFoundError at files that are not there");
     if (version != m->version)
         ckr__verl_set(x, m, "strategy", ckr__node_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
                       "the optimizer's files are of this FSDP: the other one refuses them");
