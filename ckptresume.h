@@ -37014,12 +37014,11 @@ static ckr_result ckr__ac_steps(ckr__ac_job *x)
 /* What a process finds on a device that is not its own: its own seed, nothing drawn. */
 static ckr_node *ckr__ac_sibling(ckr__ac_job *x, const ckr_stream *own, ckr_node *state)
 {
-    ckr_rng *fresh = CKR__NEW(x->w.c, ckr_rng);
-    if (!fresh || !own->value || own->value->kind != CKR_RNG_TORCH_CUDA)
-        return fresh ? state : NULL;
-    *fresh = *own->value;
-    fresh->offset = 0;
-    return ckr__rng_to_node(x->w.c, fresh, state);
+    ckr_rng fresh;
+    if (!own->value || own->value->kind != CKR_RNG_TORCH_CUDA) return state;
+    fresh = *own->value;
+    fresh.offset = 0;
+    return ckr__rng_to_node(x->w.c, &fresh, state);
 }
 
 /* Device states as rank `rank` of the coming run sees them, for the saved v of another process: as
@@ -37049,10 +37048,9 @@ static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, uint32_t
             ckr__error_reset(x->w.c);
         else if (now->value && ckr_rng_equal(&state, now->value)) at = i;
     }
-    for (i = 0; list && i < n; i++)
-        if (!ckr__node_push(x->w.c, list, i == at ? own : kept ? kept->u.items[i] : other))
-            return NULL;
-    return other ? list : NULL;
+    for (i = 0; i < n; i++)
+        ckr__node_push(x->w.c, list, i == at ? own : kept ? kept->u.items[i] : other);
+    return ckr__failed(x->w.c) ? NULL : list;
 }
 
 /* Sana's one file: the process of local rank r sets its device from entry r. */
@@ -37068,7 +37066,7 @@ static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
         state = i < devices ? v->u.items[i] : NULL;
         if (s) memcpy(&state, &s->state, sizeof state);
         if (!state) break;
-        if (!ckr__node_push(x->w.c, list, state)) return NULL;
+        ckr__node_push(x->w.c, list, state);
     }
     return devices ? list : v;
 }
@@ -37099,17 +37097,6 @@ static ckr_node *ckr__ac_kept(ckr__ac_job *x, uint32_t rank, const char *key)
     return v ? ckr__carry_get(x->w.c, v, 0) : NULL;
 }
 
-/* How many devices each process saw under this key, where that does not follow the number of ranks;
-   0: it does. */
-static uint64_t ckr__ac_fixed(ckr__ac_job *x, const char *key)
-{
-    int64_t n;
-    return ckr_node_i64(ckr_node_get(ckr_node_get(x->kept, "devices"), key), &n) && n > 0 &&
-                   n <= CKR__AC_MAX_RANKS
-               ? (uint64_t)n
-               : 0;
-}
-
 /* What the key of a value that holds no stream now stands for: a stream that this rank gets, or the
    value itself where it is this rank's or all ranks'. NULL: neither. */
 static ckr_node *ckr__acc_other(ckr__ac_job *x, uint32_t rank, bool same,
@@ -37131,7 +37118,7 @@ static ckr_node *ckr__acc_value(ckr__ac_job *x, uint32_t rank, bool same, const 
     const ckr_stream *now;
     ckr__stream_key of;
     const ckr_node *kept = NULL;
-    uint64_t fixed;
+    int64_t fixed = 0;         /* devices of each process, where they do not follow the ranks */
     if (!ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &of) || !of.kind ||
         v->kind == CKR_NODE_NONE || (of.list && ckr_node_is_list(v) && !v->count))
         return ckr__acc_other(x, rank, same, key, v);
@@ -37143,13 +37130,14 @@ static ckr_node *ckr__acc_value(ckr__ac_job *x, uint32_t rank, bool same, const 
     }
     if (x->ac->sana) return ckr__sana_devices(x, v);
     if (x->ranks != x->ac->ranks) kept = ckr__ac_kept(x, rank, key);
-    fixed = ckr__ac_fixed(x, key);
-    if (kept && (!ckr_node_is_list(kept) || kept->count != (fixed ? fixed : x->ranks))) kept = NULL;
-    return ckr__ac_devices(x, now, rank, v, kept, fixed);
+    ckr_node_i64(ckr_node_get(ckr_node_get(x->kept, "devices"), key), &fixed);
+    if (fixed < 0 || fixed > CKR__AC_MAX_RANKS) fixed = 0;
+    if (!ckr_node_is_list(kept) || kept->count != (fixed ? (uint64_t)fixed : x->ranks)) kept = NULL;
+    return ckr__ac_devices(x, now, rank, v, kept, (uint64_t)fixed);
 }
 
 /* Streams of the rank that the old dict had no place for. */
-static bool ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
+static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
 {
     uint64_t i, n;
     const ckr_stream *now = ckr__streams_of(x->w.s, rank, &n);
@@ -37158,75 +37146,66 @@ static bool ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
         const char *key = ckr__ac_key_of(x, now, &device);
         const ckr_node *kept;
         ckr_node *v, *list;
-        if (!key) return false;
-        if (now->sibling || ckr_node_get(d, key)) continue;
+        if (!key || now->sibling || ckr_node_get(d, key)) continue;
         memcpy(&v, &now->state, sizeof v);
-        kept = ckr__ac_kept(x, rank, key);
-        list = ckr__node(x->w.c, CKR_NODE_LIST);
-        if (!list || !ckr__node_push(x->w.c, list, v)) return false;
-        if (device && kept && ckr_node_is_list(kept) && kept->count)
+        kept = device ? ckr__ac_kept(x, rank, key) : NULL;
+        if (ckr_node_is_list(kept) && kept->count) {
             v = ckr__ac_devices(x, now, rank, v, kept, 0);
-        else if (device && strcmp(now->kind, "torch_mps") != 0 &&
-                 !(x->ac->trainer && x->ranks == 1))
+        } else if (device && strcmp(now->kind, "torch_mps") != 0 &&
+                   !(x->ac->trainer && x->ranks == 1)) {
+            list = ckr__node(x->w.c, CKR_NODE_LIST);
+            ckr__node_push(x->w.c, list, v);
             v = list;
-        if (!v || !ckr__node_set(x->w.c, d, key, v)) return false;
+        }
+        ckr__node_set(x->w.c, d, key, v);
     }
-    return true;
 }
 
-/* The values that the side file kept for a rank that is back. */
-static bool ckr__acc_back(ckr__ac_job *x, uint32_t rank, ckr_node *d)
+/* The streams of a rank of the coming run, as its file holds them: the dict that an old rank saved,
+   with the states that were decided, and what the side file kept for a rank that is back. */
+static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node *old, uint32_t from)
 {
+    ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT), *v;
     const ckr_node *of;
     char text[16];
     uint64_t i;
+    if (!d) return NULL;
+    for (i = 0; i < ckr__dict_n(old); i++) {
+        const char *key = ckr__dict_key(old, i);
+        v = ckr__acc_value(x, rank, from == rank, key ? key : "", ckr__dict_at(old, i));
+        ckr__node_pair(x->w.c, d, old->u.items[2 * i], v);
+    }
+    ckr__acc_append(x, rank, d);
     ckr__format(text, sizeof text, "%u", (unsigned)rank);
     of = ckr_node_get(ckr_node_get(x->kept, "random"), text);
     for (i = 0; i < ckr__dict_n(of); i++) {
         const char *key = ckr__dict_key(of, i);
-        ckr_node *v = key ? ckr__ac_kept(x, rank, key) : NULL;
         ckr__stream_key as;
-        if (!v) continue;
-        if (ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &as))
+        v = key ? ckr__ac_kept(x, rank, key) : NULL;
+        if (!v || ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &as))
             continue;                          /* a list of devices: it went in above    */
         x->n_back++;
-        if (!ckr__node_set(x->w.c, d, key, v)) return false;
+        ckr__node_set(x->w.c, d, key, v);
     }
-    return true;
-}
-
-/* The streams of a rank of the coming run, as its file holds them: the dict that an old rank saved,
-   with the states that were decided. */
-static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node *old, uint32_t from)
-{
-    ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; d && old && i < old->count; i++) {
-        const char *key = ckr__dict_key(old, i);
-        ckr_node *v = ckr__acc_value(x, rank, from == rank, key ? key : "",
-                                     ckr__dict_at(old, i));
-        if (!v && x->w.c->err->code != CKR_OK) return NULL;
-        if (v && !ckr__node_pair(x->w.c, d, old->u.items[2 * i], v)) return NULL;
-    }
-    return d && ckr__acc_append(x, rank, d) && ckr__acc_back(x, rank, d) ? d : NULL;
+    return ckr__failed(x->w.c) ? NULL : d;
 }
 
 /* What has no place in the coming run's files, for the side file: {"step", "random": {RANK: {KEY:
    value}}, "devices": {KEY: number}}. */
-static bool ckr__ac_carry_add(ckr__ac_job *x, ckr_node *random, const char *rank, const char *key,
+static void ckr__ac_carry_add(ckr__ac_job *x, ckr_node *random, const char *rank, const char *key,
                               ckr_node *v)
 {
     ckr_node *of = ckr__dict_value(random, rank);
     if (!of) {
         of = ckr__node(x->w.c, CKR_NODE_DICT);
-        if (!ckr__node_set(x->w.c, random, rank, of)) return false;
+        ckr__node_set(x->w.c, random, rank, of);
     }
     x->n_carried++;
-    return ckr_node_get(of, key) || ckr__node_set(x->w.c, of, key, v);
+    if (!ckr_node_get(of, key)) ckr__node_set(x->w.c, of, key, v);
 }
 
 /* What was kept before and has no place again. */
-static bool ckr__ac_carry_on(ckr__ac_job *x, ckr_node *random)
+static void ckr__ac_carry_on(ckr__ac_job *x, ckr_node *random)
 {
     const ckr_node *all = ckr_node_get(x->kept, "random");
     uint64_t i, k;
@@ -37237,61 +37216,53 @@ static bool ckr__ac_carry_on(ckr__ac_job *x, ckr_node *random)
             const char *key = ckr__dict_key(of, k);
             ckr_node *v = ckr__dict_at(of, k);
             const bool fits = !ckr_node_is_list(v) || v->count == x->ranks;
-            if (!key || (strtoul(rank, NULL, 10) < x->ranks && fits)) continue;
-            if (!ckr__ac_carry_add(x, random, rank, key, v)) return false;
+            if (key && (!fits || strtoul(rank, NULL, 10) >= x->ranks))
+                ckr__ac_carry_add(x, random, rank, key, v);
         }
     }
-    return true;
 }
 
-/* The numbers of devices that do not follow the number of ranks, of the first rank with a file. */
-static bool ckr__ac_carry_counts(ckr__ac_job *x, ckr_node *counts)
+/* The numbers of devices that do not follow the number of ranks: those known before, and those of
+   the first rank with a file. */
+static ckr_node *ckr__ac_carry_counts(ckr__ac_job *x)
 {
-    const ckr_node *of = ckr_node_get(x->kept, "devices"), *dict = NULL;
+    ckr_node *counts = ckr__dict_copy(x->w.c, ckr_node_get(x->kept, "devices"));
+    const ckr_node *dict = NULL;
     uint64_t i;
     uint32_t k;
-    for (i = 0; i < ckr__dict_n(of); i++)
-        if (!ckr__node_take(x->w.c, counts, of, i))
-            return false;
     for (k = 0; k < x->ac->n_random && !dict; k++)
         if (x->ac->random[k]) dict = x->ac->random[k]->root;
-    for (i = 0; dict && x->ranks != x->ac->ranks && i < dict->count; i++) {
+    for (i = 0; i < ckr__dict_n(dict) && x->ranks != x->ac->ranks; i++) {
         const char *key = ckr__dict_key(dict, i);
-        ckr_node *v = ckr__dict_at(dict, i);
+        const ckr_node *v = ckr__dict_at(dict, i);
         ckr__stream_key as;
-        if (!key || !ckr_node_is_list(v) || !v->count || v->count == x->ac->ranks ||
-            ckr_node_get(counts, key))
-            continue;
-        if (ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &as) && as.list &&
-            !ckr__node_set(x->w.c, counts, key, ckr__node_int(x->w.c, (int64_t)v->count)))
-            return false;
+        if (key && ckr_node_is_list(v) && v->count && v->count != x->ac->ranks &&
+            !ckr_node_get(counts, key) &&
+            ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &as) && as.list)
+            ckr__node_set(x->w.c, counts, key, ckr__node_int(x->w.c, (int64_t)v->count));
     }
-    return true;
+    return counts;
 }
 
 static ckr_result ckr__ac_carry(ckr__ac_job *x)
 {
-    ckr_node *counts = ckr__node(x->w.c, CKR_NODE_DICT);
-    ckr_node *random = ckr__node(x->w.c, CKR_NODE_DICT), *top = ckr__node(x->w.c, CKR_NODE_DICT);
+    ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__node(x->w.c, CKR_NODE_DICT);
     char rank[16];
     uint64_t i;
-    bool ok = random && top && counts && ckr__ac_carry_counts(x, counts);
-    for (i = 0; i < x->ac->n_extras && ok; i++) {
+    for (i = 0; i < x->ac->n_extras; i++) {
         const ckr__ac_extra *e = &x->ac->extras[i];
         const bool made = e->devices && e->devices == x->ac->ranks && x->ranks != x->ac->ranks;
         if (e->rank < x->ranks && !made) continue;
         ckr__format(rank, sizeof rank, "%u", (unsigned)e->rank);
         if (!e->kept) x->n_unkept++;
-        else ok = ckr__ac_carry_add(x, random, rank, e->key, e->kept);
+        else ckr__ac_carry_add(x, random, rank, e->key, e->kept);
     }
-    ok = ok && ckr__ac_carry_on(x, random);
-    if (ok && (random->count || counts->count)) {
-        ok = ckr__node_set(x->w.c, top, "step", ckr__node_int(x->w.c, x->w.s->progress.step)) &&
-             ckr__node_set(x->w.c, top, "random", random) &&
-             ckr__node_set(x->w.c, top, "devices", counts);
-        x->out->carried = top;
-    }
-    return ok ? CKR_OK : x->w.c->err->code;
+    ckr__ac_carry_on(x, random);
+    if (!ckr__failed(x->w.c) && (random->count || counts->count))
+        x->out->carried = ckr__node_dict(
+            x->w.c, "step", ckr__node_int(x->w.c, x->w.s->progress.step), "random", random,
+            "devices", counts, NULL);
+    return x->w.c->err->code;
 }
 
 static ckr_result ckr__ac_say_extras(ckr__ac_job *x)
