@@ -25663,6 +25663,10 @@ typedef struct ckr__schedules {
     /* --to-schedule of its own family, as the version that saved (NULL: today's) follows it. NULL:
        as it stands. */
     const char *(*spec_fn)(ckr__ctx *c, const char *spec, const char *version);
+    /* What its schedulers read in a group beside the LR, for lane i; `momentum`: it is moved, too.
+       NULL: nothing. */
+    void (*group_fn)(ckr__ctx *c, const ckr_schedule *s, uint64_t i, bool momentum,
+                     ckr_node *hyper);
     bool        unread;        /* its schedulers never read the groups' initial_lr       */
     bool        ends;          /* a run ends with its schedule                           */
 } ckr__schedules;
@@ -33522,7 +33526,7 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__schedules ckr__nt_schedules = {
-    NULL, "nanotron:learning_rate=LR,lr_warmup_steps=W,lr_decay_steps=D,min_decay_lr=M", NULL,
+    NULL, "nanotron:learning_rate=LR,lr_warmup_steps=W,lr_decay_steps=D,min_decay_lr=M", NULL, NULL,
     false, false
 };
 static const ckr__dialect ckr__nanotron = {
@@ -34629,9 +34633,27 @@ static const ckr__dialect ckr__plain_safetensors = {
     "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
     NULL, NULL, "slots max_shard_bytes float8", NULL, NULL, false
 };
+
+/* OneCycleLR keeps its bounds in the optimizer's groups. */
+static void ckr__plain_group(ckr__ctx *c, const ckr_schedule *s, uint64_t i, bool momentum,
+                             ckr_node *hyper)
+{
+    const ckr_lane *l = &s->lanes[i];
+    if (strcmp(s->kind, "torch:OneCycleLR") != 0) return;
+    ckr__node_set(c, hyper, "max_lr", ckr__node_float(c, l->max));
+    ckr__node_set(c, hyper, "min_lr", ckr__node_float(c, l->min));
+    ckr__node_set(c, hyper, "initial_lr", ckr__node_float(c, l->base));
+    if (!momentum) return;
+    ckr__node_set(c, hyper, "max_momentum", ckr__node_float(c, l->max_momentum));
+    ckr__node_set(c, hyper, "base_momentum", ckr__node_float(c, l->base_momentum));
+}
+
+static const ckr__schedules ckr__torch_schedules = {
+    NULL, NULL, NULL, ckr__plain_group, false, false
+};
 static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL, NULL,
-    NULL, "slots float8", NULL, NULL, false
+    NULL, "slots float8", &ckr__torch_schedules, NULL, false
 };
 
 /* cold */
@@ -37591,7 +37613,7 @@ static const ckr__dialect ckr__accelerate = {
     "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__streams_held, ckr__ac_emit, NULL, NULL,
     NULL, NULL, NULL, NULL, &ckr__ac_bounds, true
 };
-static const ckr__schedules ckr__hf_schedules = { NULL, NULL, NULL, false, true };
+static const ckr__schedules ckr__hf_schedules = { NULL, NULL, NULL, NULL, false, true };
 static const ckr__dialect ckr__hf_trainer = {
     "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__streams_held,
     ckr__ac_emit, NULL, NULL, NULL, NULL, NULL, &ckr__hf_schedules, &ckr__ac_bounds, true
@@ -39868,7 +39890,7 @@ static const ckr__bounds ckr__lm_bounds = {
 static const ckr__schedules ckr__lm_schedules = {
     "no file of llm.c tells the LR: -l, -k, -u, -x and -q of the coming run do, and have to be the "
     "saved run's",
-    "llmc:cosine,learning_rate=LR,warmup_iterations=W,train_num_batches=N", NULL, false, false
+    "llmc:cosine,learning_rate=LR,warmup_iterations=W,train_num_batches=N", NULL, NULL, false, false
 };
 static const ckr__dialect ckr__llmc = {
     "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__streams_held, ckr__lm_emit, &ckr__lm_as_file,
@@ -44419,7 +44441,7 @@ static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint3
 
 static const ckr__schedules ckr__ds_schedules = {
     NULL, "deepspeed:WarmupDecayLR,warmup_max_lr=LR,warmup_num_steps=W,total_num_steps=N",
-    ckr__ds_spec, true, false
+    ckr__ds_spec, NULL, true, false
 };
 static const ckr__dialect ckr__deepspeed = {
     "deepspeed", "native universal", ckr__ds_probe, ckr__ds_read, ckr__ds_holds, ckr__ds_emit, NULL,
@@ -46648,7 +46670,8 @@ static const ckr__bounds ckr__tt_bounds = {
     NULL, CKR_ITEM_OK, NULL, 0, CKR_ITEM_TRAINER_SOURCE, NULL, NULL, NULL, NULL
 };
 static const ckr__schedules ckr__tt_schedules = {
-    NULL, "torchtitan:steps=N,warmup_steps=W,decay_type=linear,min_lr_factor=F", NULL, false, false
+    NULL, "torchtitan:steps=N,warmup_steps=W,decay_type=linear,min_lr_factor=F", NULL, NULL, false,
+    false
 };
 static const ckr__dialect ckr__torchtitan = {
     "torchtitan", "fsdp fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
@@ -52378,7 +52401,7 @@ static const ckr__bounds ckr__mg_bounds = {
 static const ckr__schedules ckr__mg_schedules = {
     NULL,
     "megatron:max_lr=LR,lr_warmup_iters=W,lr_decay_iters=N,lr_decay_style=S,global_batch_size=B",
-    NULL, false, false
+    NULL, NULL, false, false
 };
 static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__streams_held,
@@ -52424,8 +52447,8 @@ static const ckr__dialect *ckr__dialect_find(const char *name)
     return NULL;
 }
 
-/* Of the framework that a schedule's kind, or a text for one, is of: what stands before the colon or
-   the comma. NULL: it is none, or has nothing of its own. */
+/* Of the framework whose schedule it is, by its kind or a text for it: what stands before the colon
+   or the comma. NULL: it is none, or has nothing of its own. */
 static const ckr__schedules *ckr__schedules_of(const char *kind)
 {
     const size_t n = strcspn(kind, ":,");
@@ -57179,18 +57202,12 @@ static bool ckr__cycles_momentum(const ckr_schedule *s)
     return s->curve && (s->curve->flags & CKR__CF_MOMENTUM) != 0;
 }
 
-/* A momentum that the schedule moves is a field of the group, as are the bounds of torch's
-   OneCycleLR, which torch looks for there. */
+/* A momentum that the schedule moves is a field of the group. */
 static ckr_result ckr__decide_momentum(ckr__decide *d, uint64_t group, double v)
 {
     ckr_node *h = d->out->groups[group].hyper, *betas, *list;
-    const ckr_lane *l = &d->after->lanes[group];
     double was;
     uint64_t i;
-    if (!strcmp(d->after->kind, "torch:OneCycleLR")) {
-        ckr__node_set(d->c, h, "max_momentum", ckr__node_float(d->c, l->max_momentum));
-        ckr__node_set(d->c, h, "base_momentum", ckr__node_float(d->c, l->base_momentum));
-    }
     betas = ckr__dict_value(h, "betas");
     if (!d->after->beta1 || !ckr_node_is_list(betas) || !betas->count) {
         if (ckr_node_f64(ckr_node_get(h, "momentum"), &was) && !ckr__same(v, was))
@@ -57259,11 +57276,8 @@ static ckr_result ckr__decide_write(ckr__decide *d)
             ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
         if (wd.first[i] == wd.first[i])
             ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i]));
-        if (changed && !strcmp(d->after->kind, "torch:OneCycleLR")) {
-            ckr__node_set(d->c, h, "max_lr", ckr__node_float(d->c, d->after->lanes[i].max));
-            ckr__node_set(d->c, h, "min_lr", ckr__node_float(d->c, d->after->lanes[i].min));
-            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
-        }
+        if (changed && own && own->group_fn)
+            own->group_fn(d->c, d->after, i, momentum.first[i] == momentum.first[i], h);
         if (changed && momentum.first[i] == momentum.first[i])
             ckr__decide_momentum(d, i, momentum.first[i]);
         r = d->c->err->code;
