@@ -28099,14 +28099,21 @@ static bool ckr__shared_before(ckr__shared *x, const ckr_view *v, uint64_t *valu
     return false;
 }
 
-/* In which dtype a parameter is written that is asked for in `as` (NONE: as it is), and what it is
-   made of: its master (or NULL) where that is more. */
+/* The dtype in which a tensor is written where parameters are asked for in `as` (NONE: as they
+   are). */
+static ckr_dtype ckr__dtype_as(const ckr_tensor *t, ckr_dtype as)
+{
+    return as != CKR_DTYPE_NONE && ckr__is_float(t->dtype) && !strcmp(t->slot, "param") ? as
+                                                                                        : t->dtype;
+}
+
+/* The same of a parameter, and what it is made of: its master (or NULL) where that is more. */
 static ckr_dtype ckr__cast_of(const ckr_tensor *param, const ckr_tensor *master, ckr_dtype as,
                               const ckr_tensor **from)
 {
-    const bool cast = as != CKR_DTYPE_NONE && as != param->dtype && ckr__is_float(param->dtype);
-    *from = cast && master ? master : param;
-    return cast ? as : param->dtype;
+    const ckr_dtype dtype = ckr__dtype_as(param, as);
+    *from = dtype != param->dtype && master ? master : param;
+    return dtype;
 }
 
 /* The same of what is held: `param` is a parameter's first slot. */
@@ -34572,58 +34579,68 @@ static ckr_result ckr__plain_shards(ckr__ctx *c, const ckr_target *t, ckr__out *
     return r;
 }
 
+/* One file of tensors, still without them. Which names are ties, safetensors' metadata says; NULL:
+   the error is set. */
+static ckr__out_file *ckr__plain_begin(ckr__ctx *c, const ckr_state *s, ckr__out *out, bool torch,
+                                       const ckr__as_file *own)
+{
+    ckr__out_file *f =
+        ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
+    uint64_t i;
+    if (!f) return NULL;
+    f->root = ckr__node(c, CKR_NODE_DICT);
+    f->metadata = torch ? NULL : ckr__node(c, CKR_NODE_DICT);
+    if (!torch) ckr__node_set(c, f->metadata, "format", ckr__node_str(c, "pt"));
+    if (ckr__failed(c) || (own && !own->metadata_fn(c, f, s))) return NULL;
+    for (i = 0; i < s->n_ties && !torch; i++)
+        ckr__node_set(c, f->metadata, ckr__printf(c, "tied:%s", s->ties[i].other),
+                      ckr__node_str(c, s->ties[i].name));
+    return ckr__failed(c) ? NULL : f;
+}
+
+/* A tensor goes into it; `own`: as the source's dialect has it in such a file. */
+static bool ckr__plain_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *x, ckr_dtype dtype,
+                           const ckr__as_file *own, ckr__out *out)
+{
+    if (dtype != x->dtype)
+        ckr__say(c, "CKR_DTYPE_CAST", CKR_CHANGED, x->name, ckr_dtype_name(x->dtype),
+                 ckr_dtype_name(dtype), "--dtype", NULL);
+    if (own) return own->tensor_fn(c, f, x, dtype);
+    if (f->format == CKR_FORMAT_SAFETENSORS && !*ckr__dtypes[dtype].tag)
+        ckr__say(c, "CKR_W_BYTES", CKR_CHANGED, x->name, ckr_dtype_name(dtype), "uint8",
+                 "safetensors has no such type: its bytes, with type and shape in __metadata__, "
+                 "which this tool reads back and others do not", "--to torch");
+    return ckr__plain_entry(c, f, x, dtype) &&
+           ckr__out_key(out, x, ckr__plain_name(c, x), "param");
+}
+
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                   ckr__out *out)
 {
-    const ckr__as_file *way = s->as_file;
-    const bool torch = !strcmp(t->dialect, "torch"), own = way && way->tensor_fn && !t->variant,
-               whole = torch && !t->slots && !t->without && t->dtype == CKR_DTYPE_NONE &&
-                       !strcmp(s->dialect, "torch") && s->dialect_data;
+    const bool torch = !strcmp(t->dialect, "torch"), all = !t->slots && !t->without,
+               same = torch && !strcmp(s->dialect, "torch");
+    const ckr__as_file *way = s->as_file, *own = way && way->tensor_fn && !t->variant ? way : NULL;
     ckr__out_file *f;
-    ckr_result r;
     uint64_t i;
-    if (torch && !strcmp(s->dialect, "torch") &&
-        !ckr__batch_scripted(out, s->batch, t->topology.dp))
-        return c->err->code;
-    if (whole) return ckr__plain_whole(c, s, t, out);
-    out->renamed = way && (own || (torch && way->whole_fn));
+    ckr_result r = CKR_OK;
+    if (same && !ckr__batch_scripted(out, s->batch, t->topology.dp)) return c->err->code;
+    if (same && all && t->dtype == CKR_DTYPE_NONE && s->dialect_data)
+        return ckr__plain_whole(c, s, t, out);
+    out->renamed = own || (torch && way && way->whole_fn);
     out->unscheduled = true;
-    if (torch && way && way->whole_fn && !t->slots && !t->without)
-        return way->whole_fn(c, s, t, out);
-    f = ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
+    if (torch && all && way && way->whole_fn) return way->whole_fn(c, s, t, out);
+    f = ckr__plain_begin(c, s, out, torch, own);
     if (!f) return c->err->code;
-    f->root = ckr__node(c, CKR_NODE_DICT);
-    f->metadata = torch ? NULL : ckr__node(c, CKR_NODE_DICT);
-    if (!f->root || (!torch && !f->metadata)) return c->err->code;
-    if (!torch && !ckr__node_set(c, f->metadata, "format", ckr__node_str(c, "pt")))
-        return c->err->code;
-    if (own && !way->metadata_fn(c, f, s)) return c->err->code;
-    for (i = 0; i < s->n_ties && !torch; i++)
-        if (!ckr__node_set(c, f->metadata, ckr__printf(c, "tied:%s", s->ties[i].other),
-                           ckr__node_str(c, s->ties[i].name)))
-            return c->err->code;
     for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *x = s->tensors[i];
-        bool param = !strcmp(x->slot, "param");
-        ckr_dtype dtype =
-            param && t->dtype != CKR_DTYPE_NONE && ckr__is_float(x->dtype) ? t->dtype : x->dtype;
-        if (!ckr__slot_wanted(t->slots, x->slot)) continue;
-        if (dtype != x->dtype)
-            ckr__say(c, "CKR_DTYPE_CAST", CKR_CHANGED, x->name, ckr_dtype_name(x->dtype),
-                     ckr_dtype_name(dtype), "--dtype", NULL);
-        if (!torch && !own && !*ckr__dtypes[dtype].tag)
-            ckr__say(c, "CKR_W_BYTES", CKR_CHANGED, x->name, ckr_dtype_name(dtype), "uint8",
-                     "safetensors has no such type: its bytes, with type and shape in "
-                     "__metadata__, which this tool reads back and others do not", "--to torch");
-        if (!(own ? way->tensor_fn(c, f, x, dtype)
-                  : ckr__plain_entry(c, f, x, dtype) &&
-                        ckr__out_key(out, x, ckr__plain_name(c, x), "param")))
+        if (ckr__slot_wanted(t->slots, x->slot) &&
+            !ckr__plain_put(c, f, x, ckr__dtype_as(x, t->dtype), own, out))
             return c->err->code;
     }
     if (s->n_tensors && !f->n_entries)
         return ckr__fail(c->err, CKR_ITEM_SLOT_UNKNOWN, NULL, CKR_NO_OFFSET, t->slots, NULL);
-    r = torch ? ckr__plain_once(c, f->root) : CKR_OK;
-    if (r == CKR_OK && t->max_shard_bytes && !torch) r = ckr__plain_shards(c, t, out);
+    if (torch) r = ckr__plain_once(c, f->root);
+    else if (t->max_shard_bytes) r = ckr__plain_shards(c, t, out);
     if (r != CKR_OK) return r;
     if (!t->slots) return ckr__plain_losses(c, s);
     return strcmp(t->slots, "all") != 0 ? CKR_OK : ckr__plain_loose(c, s);
@@ -36724,9 +36741,7 @@ static ckr_result ckr__ac_say_counts(ckr__ac_job *x, const char *code, ckr_sever
 /* The entry of a tensor of the state. NULL: the error is set. */
 static ckr_node *ckr__ac_entry(ckr__ac_job *x, ckr__out_file *f, const ckr_tensor *t)
 {
-    const ckr_tensor *from;
-    const ckr_dtype as = strcmp(t->slot, "param") ? CKR_DTYPE_NONE : x->t->dtype,
-                    dtype = ckr__cast_of(t, NULL, as, &from);
+    const ckr_dtype dtype = ckr__dtype_as(t, x->t->dtype);
     if (dtype != t->dtype)
         ckr__say(x->w.c, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
                  ckr_dtype_name(dtype), "--dtype", NULL);
@@ -45261,11 +45276,8 @@ static bool ckr__de_params(const ckr_tensor *t)
 
 static ckr_result ckr__de_dtype(ckr__de *x, const ckr_tensor *t, ckr_dtype *out)
 {
-    *out = t->dtype;
-    if (strcmp(t->slot, "param") != 0 || x->t->dtype == CKR_DTYPE_NONE ||
-        x->t->dtype == t->dtype || !ckr__is_float(t->dtype))
-        return CKR_OK;
-    *out = x->t->dtype;
+    *out = ckr__dtype_as(t, x->t->dtype);
+    if (*out == t->dtype) return CKR_OK;
     return ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
                     ckr_dtype_name(*out), "--dtype", NULL);
 }
@@ -46355,9 +46367,8 @@ static bool ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
         const ckr__dcp_item *it = &dt->d->items[i];
         ckr_node *v = NULL;
         if (of[i]) {
-            const ckr_tensor *p = s->tensors[of[i] - 1], *from;
-            const ckr_dtype as = strcmp(p->slot, "param") ? CKR_DTYPE_NONE : t->dtype;
-            v = ckr__entry_whole(x->c, x->f, p->name, p, ckr__cast_of(p, NULL, as, &from), false);
+            const ckr_tensor *p = s->tensors[of[i] - 1];
+            v = ckr__entry_whole(x->c, x->f, p->name, p, ckr__dtype_as(p, t->dtype), false);
         } else if (it->bytes && dt->objects[i]) {
             v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
         } else {
