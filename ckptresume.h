@@ -7188,7 +7188,7 @@ typedef struct ckr__st {
     uint64_t    data, n_data;  /* where the data begins in the file, its size            */
     bool        metadata;
     ckr_node   *told;          /* __metadata__, or NULL                                  */
-    ckr__st_fn  fn;
+    ckr__st_fn  fn;            /* NULL: nobody looks at them                             */
     void       *user;
     ckr__st_run  *runs;
     uint64_t      n_runs;
@@ -7302,13 +7302,6 @@ static ckr_result ckr__st_dtype(ckr__st *s, const char *name)
     return CKR_OK;
 }
 
-/* A field that the format may get one day: checked as JSON, not kept. */
-static ckr_result ckr__st_skip(ckr__st *s)
-{
-    ckr_node *ignored = NULL;
-    return ckr__json_value(&s->j, &ignored);
-}
-
 /* Digits up to the first byte that is none; the NUL behind the header stops it. */
 static const uint8_t *ckr__st_quick_number(const uint8_t *p, int64_t *out)
 {
@@ -7360,6 +7353,7 @@ static ckr_result ckr__st_fields(ckr__st *s, const char *name)
     if (!ckr__st_take(s, '}')) {
         do {
             const char *field;
+            ckr_node *unknown = NULL;
             size_t n;
             ckr_result r = ckr__st_string(s, &field, &n);
             if (r != CKR_OK) return r;
@@ -7372,7 +7366,8 @@ static ckr_result ckr__st_fields(ckr__st *s, const char *name)
             seen |= 1u << i;
             if (!ckr__st_take(s, ':')) return ckr__st_fail(s, "':'");
             r = i == 0 ? ckr__st_dtype(s, name) : i == 1 ? ckr__st_shape(s)
-              : i == 2 ? ckr__st_offsets(s) : ckr__st_skip(s);
+              : i == 2 ? ckr__st_offsets(s)
+                     : ckr__json_value(&s->j, &unknown);       /* checked, not kept */
             if (r != CKR_OK) return r;
         } while (ckr__st_take(s, ','));
         if (!ckr__st_take(s, '}')) return ckr__st_fail(s, "',' or '}'");
@@ -7513,7 +7508,8 @@ static ckr_result ckr__st_tensor(ckr__st *s, const char *name, size_t len)
     v.data_offset = s->data + s->begin;
     v.data_bytes = s->end - s->begin;
     v.layout = s->bits % 8 ? "packed" : NULL;
-    return ckr__st_reach(s, name) && s->fn(s->user, name, len, &v) ? CKR_OK : s->c->err->code;
+    if (!ckr__st_reach(s, name)) return s->c->err->code;
+    return !s->fn || s->fn(s->user, name, len, &v) ? CKR_OK : s->c->err->code;
 }
 
 static ckr_result ckr__st_metadata(ckr__st *s)
@@ -7616,15 +7612,6 @@ static ckr_result ckr__st_pass(ckr__st *s, uint64_t base, uint64_t n)
     return r;
 }
 
-static bool ckr__st_ignore(void *user, const char *name, size_t len, const ckr_view *v)
-{
-    (void)user;
-    (void)name;
-    (void)len;
-    (void)v;
-    return true;
-}
-
 /* Bytes of a file that is open in c: every tensor goes to fn, *told is __metadata__ or NULL. */
 static ckr_result ckr__safetensors_each(ckr__ctx *c, uint32_t file, uint64_t base, uint64_t size,
                                         ckr__st_fn fn, void *user, ckr_node **told)
@@ -7659,7 +7646,6 @@ static ckr_result ckr__safetensors_each(ckr__ctx *c, uint32_t file, uint64_t bas
     r = ckr__st_pass(&s, base, n);
     *told = s.told;
     if (r != CKR_OK || !s.apart) return r;
-    again.fn = ckr__st_ignore;
     again.exact = true;
     return ckr__st_pass(&again, base, n);
 }
@@ -31387,8 +31373,8 @@ static ckr_result ckr__nt_same_group(ckr__nt *r, const ckr__rankfile *f, const c
                         !strcmp(key, ckr__dict_key(p->group, i))
                     ? ckr__dict_at(p->group, i)
                     : ckr_node_get(p->group, key);
-        if (other && (other->kind >= CKR_NODE_TENSOR || ckr__node_equal(ckr__dict_at(g, i), other)))
-            continue;
+        if (other && other->kind > CKR_NODE_STR && !ckr_node_is_list(other)) continue;
+        if (other && ckr__node_equal(ckr__dict_at(g, i), other)) continue;
         e = ckr__fail(r->c->err,
                       !strcmp(key, "lr") ? CKR_ITEM_NANOTRON_STEP : CKR_ITEM_NANOTRON_GROUPS,
                       f->path, CKR_NO_OFFSET, p->name,
