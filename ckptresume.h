@@ -317,6 +317,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(LR_WITHOUT,           E_REFUSED,     "a schedule goes on from the LRs of the optimizer")     \
     X(COPY_TENSOR,          E_UNSUPPORTED, "a tensor that is no plain strided array of 8 axes")    \
     X(OUTPUT_BUSY,          E_REFUSED,     "another run is writing this output")                   \
+    X(PART,                 E_MISMATCH,    "the file has one rank's part of a checkpoint")         \
+    X(NOTHING,              E_MISMATCH,    "there is nothing to answer about")                     \
     X(SLOT_UNKNOWN,         E_ARG,         "no tensor has such a slot")                            \
     X(JSON_SYNTAX,          E_FORMAT,      "not JSON")                                             \
     X(JSON_STRING,          E_FORMAT,      "a bad JSON string")                                    \
@@ -879,6 +881,8 @@ typedef struct ckr_state {
     const ckr_node *carried;   /* what the side file keeps of another topology, or NULL  */
     const ckr_node *data;      /* where each rank is in the data, as told, to compare; or NULL */
     bool          unproven;    /* its framework compares no copies: done before they are written */
+    uint64_t      n_parts;     /* tensors of which this file has a part alone: they are left out */
+    int64_t       part_rank;   /* whose part; -1: not told                                 */
 } ckr_state;
 
 CKR_API uint32_t    ckr_version(void);                 /* of the implementation: CKR_VERSION      */
@@ -33720,11 +33724,43 @@ static bool ckr__plain_view(ckr__ctx *c, ckr_state *s, const ckr_tensor *t, cons
 }
 
 /* *out: the tensor, or NULL for one that is only noted. */
+/* What one rank's file has of a tensor; where others hold the rest, nothing can be said of it. */
+static ckr_result ckr__plain_part(ckr__ctx *c, ckr_state *s, const char *key, const char *slot,
+                                  const ckr_view *v, ckr_tensor **out)
+{
+    const ckr_dist *d = v->dist;
+    const ckr__held *h;
+    ckr__load load;
+    ckr__part p;
+    int64_t all, n, have = 0;
+    uint64_t i;
+    for (i = 0; i < d->n_shards; i++)
+        if (d->shards[i].local && ckr__numel(v->n_dims, d->shards[i].count, &n)) have += n;
+    if (ckr__numel(v->n_dims, v->shape, &all) && have < all) {
+        if (!s->n_parts++) s->part_rank = d->rank;
+        return CKR_OK;
+    }
+    memset(&p, 0, sizeof p);
+    ckr__load_init(&load, c, s, CKR_ITEM_DIST);
+    p.file = c->files[0].path;
+    p.name = key;
+    p.slot = slot;
+    p.view = v;
+    p.n_dims = v->n_dims;
+    p.shape = v->shape;
+    p.rank = (int32_t)v->dist->rank;
+    h = ckr__part_add(&load, &p);
+    if (h) *out = h->tensor;
+    return ckr__load_done(&load);
+}
+
 static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *key,
                                        const char *slot, const ckr_view *v, ckr_tensor **out)
 {
     const char *odd = ckr__view_odd(v);
     *out = NULL;
+    if (v->dist && !v->dist->fault && v->n_dims <= CKR_MAX_DIMS)
+        return ckr__plain_part(c, s, key, slot, v, out);
     if (odd) {
         const char *reason = ckr__printf(c, "a tensor that is %s cannot be cut or joined", odd);
         return ckr__say(c, "CKR_W_TENSOR_OPAQUE", CKR_LOST, key, v->layout, NULL, reason, NULL);
@@ -58356,6 +58392,8 @@ static ckr_result ckr__plan_data(ckr_plan *p)
     return p->target.data ? CKR_OK : p->ctx.err->code;
 }
 
+static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors);
+
 static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
                                  ckr__plan_depth depth, ckr_plan **out, ckr_error *err)
 {
@@ -58385,6 +58423,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
     if (r == CKR_OK) r = ckr__dialect_variant(&p->ctx, d, p->target.variant);
     if (r == CKR_OK && !decisions_only) r = ckr__dialect_takes(&p->ctx, d, &p->target);
+    if (r == CKR_OK && !decisions_only) r = ckr__askable(&p->ctx, src, false);
     if (r == CKR_OK) {
         ckr__plan_components(p, &src->state);
         r = ckr__plan_decisions(p, &src->state);
@@ -59896,6 +59935,27 @@ static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool 
     return r;
 }
 
+/* Is there anything that could be answered about (`tensors`: of them), and all of it? */
+static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors)
+{
+    const ckr_state *s = &k->state;
+    if (s->n_parts)
+        return ckr__remedy(c->err,
+                           ckr__fail(c->err, CKR_ITEM_PART, k->path, CKR_NO_OFFSET, NULL,
+                                     "%llu of its tensors are parts of larger ones, whose rest is "
+                                     "in other ranks' files", (unsigned long long)s->n_parts),
+                           "open the directory that holds all of them");
+    if (s->n_tensors || (!tensors && (s->n_groups || s->n_schedules || s->n_rng ||
+                                      s->n_leftovers || s->n_notes)))
+        return CKR_OK;             /* a note: of a tensor that is no strided array         */
+    return ckr__remedy(c->err,
+                       ckr__fail(c->err, CKR_ITEM_NOTHING, k->path, CKR_NO_OFFSET, NULL,
+                                 tensors ? "it holds no tensors of a model or an optimizer"
+                                         : "no tensors, parameter groups, schedules, random "
+                                           "streams or other values were found in it"),
+                       "`tree` shows what is there");
+}
+
 static CKR__NOINLINE ckr_result ckr__ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16],
                                                  uint8_t total[16], ckr_error *err)
 {
@@ -59907,6 +59967,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_digest(const ckr_ckpt *ckpt, uint8_t (
         if (!own) r = c.err->code;
     }
     c.total = ckr__state_bytes(&ckpt->state);
+    if (r == CKR_OK) r = ckr__askable(&c, ckpt, true);
     if (r == CKR_OK) r = ckr__digest_all(&c, ckpt, NULL, own, NULL);
     if (r == CKR_OK) r = ckr__step_bytes(&c, ckpt, &steps);
     if (r == CKR_OK)
@@ -60062,7 +60123,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report
     k->ckpt = ckpt;
     k->c.notes = &k->notes;
     k->c.n_notes = &k->n_notes;
-    r = ckr__check_all(k);
+    r = ckr__askable(&k->c, ckpt, false);
+    if (r == CKR_OK) r = ckr__check_all(k);
     if (r == CKR_OK) r = k->c.err->code;
     out->notes = k->notes;
     out->n_notes = k->n_notes;
@@ -60217,7 +60279,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt
     d->b = b;
     d->c.notes = &d->others;
     d->c.n_notes = &d->n_others;
-    r = ckr__diff_tensors(d);
+    r = ckr__askable(&d->c, a, false);
+    if (r == CKR_OK) r = ckr__askable(&d->c, b, false);
+    if (r == CKR_OK) r = ckr__diff_tensors(d);
     if (r == CKR_OK) r = ckr__diff_others(d);
     if (r == CKR_OK) r = d->c.err->code;
     out->tensors = d->tensors;
@@ -60759,6 +60823,20 @@ static ckr_result ckr__say_part(ckr_ckpt *k, const char *path, ckr_result r)
                     ckr__printf(c, "one file of a checkpoint of %s", d->name), remedy);
 }
 
+static ckr_result ckr__say_parts(ckr_ckpt *k)
+{
+    const ckr_state *s = &k->state;
+    ckr__ctx *c = &k->ctx;
+    if (!s->n_parts) return CKR_OK;
+    return ckr__say(c, "CKR_W_PART", CKR_LOST, k->path, NULL,
+                    ckr__printf(c, "%llu tensors", (unsigned long long)s->n_parts),
+                    s->part_rank < 0
+                        ? "they are parts of larger ones: other ranks' files hold the rest"
+                        : ckr__printf(c, "they are rank %lld's parts of larger ones: other ranks' "
+                                         "files hold the rest", (long long)s->part_rank),
+                    "open the directory that holds all of them");
+}
+
 static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *desc)
 {
     ckr__ctx *c = &k->ctx;
@@ -60773,6 +60851,7 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     if (r == CKR_OK) r = ckr__state_read(k, d, desc);
     for (i = 0; i < k->state.n_tensors && r == CKR_OK; i++)
         r = ckr__tensor_check(c, k->state.tensors[i]);
+    if (r == CKR_OK) r = ckr__say_parts(k);
     return desc && desc->dialect ? r : ckr__say_part(k, path, r);
 }
 
