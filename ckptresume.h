@@ -27019,7 +27019,7 @@ typedef struct ckr__fileset {
     ckr__ctx        *c;
     const char      *dir;
     const ckr__form *forms;
-    const ckr__file_items *items;              /* NULL: the usual ones                    */
+    const ckr__file_items *items;              /* NULL until the scan: the usual ones      */
     uint32_t         size[CKR__PLACES];        /* 0: not known yet                        */
     uint32_t         axes[CKR__FILE_KINDS];    /* those that each name of the kind says, as
                                                   1 << axis; 0: any                        */
@@ -27187,14 +27187,13 @@ static const char *ckr__form_name(ckr__ctx *c, const char *pattern, const ckr__r
             } else if (v.place == CKR__VAR_DIRS && slash && slash >= f->rel + b.size) {
                 ckr__buf_put(&b, f->rel + b.size, (size_t)(slash + 1 - f->rel) - b.size);
             } else if (v.place <= CKR__VAR_STEP) {
-                char digits[24];
                 const uint64_t x = v.place == CKR__VAR_STEP ? (uint64_t)f->step
                                    : v.size                 ? f->of[v.place]
                                                             : f->at[v.place];
-                size_t n = (size_t)ckr__format(digits, sizeof digits, "%llu",
-                                               (unsigned long long)x);
-                for (; n < v.width; n++) ckr__buf_u8(&b, '0');
-                ckr__buf_str(&b, digits);
+                uint64_t low = 1;
+                for (; v.width > 1; v.width--) low *= 10;
+                for (; low > 1 && x < low; low /= 10) ckr__buf_u8(&b, '0');
+                ckr__buf_printf(&b, "%llu", (unsigned long long)x);
             }
         }
     }
@@ -27220,34 +27219,24 @@ static void ckr__at_text(const ckr__fileset *k, const ckr__rankfile *f, bool siz
     }
 }
 
-static const ckr__file_items *ckr__fileset_items(const ckr__fileset *k)
-{
-    return k->items ? k->items : &ckr__files_usual;
-}
-
-/* where: NULL, or what misses it; rel: of what is not there; want 0: nobody has counted. */
+/* where: NULL, or what misses it; rel: of what is not there. */
 static ckr_result ckr__fileset_missing(const ckr__fileset *k, const char *where, uint64_t have,
                                        uint64_t want, const char *rel)
 {
-    const ckr__file_items *x = ckr__fileset_items(k);
     const char *path = rel ? ckr__path_join(k->c, k->dir, rel) : NULL;
-    char found[64] = "";
-    ckr_result r;
-    if (want)
-        ckr__format(found, sizeof found, ": %llu of %llu files were found",
-                    (unsigned long long)have, (unsigned long long)want);
-    r = ckr__fail(k->c->err, x->missing, path ? path : k->dir, CKR_NO_OFFSET, where,
-                  "it is not there%s", found);
+    ckr_result r = ckr__fail(k->c->err, k->items->missing, path ? path : k->dir, CKR_NO_OFFSET,
+                             where, "it is not there: %llu of %llu files were found",
+                             (unsigned long long)have, (unsigned long long)want);
     return ckr__remedy(k->c->err, r,
-                       x->missing_remedy ? x->missing_remedy
-                                         : "bring the file back from where the checkpoint was "
-                                           "saved, or take another step");
+                       k->items->missing_remedy ? k->items->missing_remedy
+                                                : "bring the file back from where the checkpoint "
+                                                  "was saved, or take another step");
 }
 
 static ckr_result ckr__fileset_duplicate(const ckr__fileset *k, const ckr__rankfile *a,
                                          const ckr__rankfile *b)
 {
-    ckr_result r = ckr__fail(k->c->err, ckr__fileset_items(k)->duplicate, b->path, CKR_NO_OFFSET,
+    ckr_result r = ckr__fail(k->c->err, k->items->duplicate, b->path, CKR_NO_OFFSET,
                              b->name, "it holds the same shard as %s", a->rel);
     return ckr__remedy(k->c->err, r, "remove the older of the two files");
 }
@@ -27258,26 +27247,11 @@ static ckr_result ckr__fileset_step(const ckr__fileset *k, const char *path, con
 {
     ckr_result r;
     if (found == step) return CKR_OK;
-    r = ckr__fail(k->c->err, ckr__fileset_items(k)->step, path, CKR_NO_OFFSET, where,
+    r = ckr__fail(k->c->err, k->items->step, path, CKR_NO_OFFSET, where,
                   "it says %lld, %s %lld", (long long)found,
                   other ? other : "the first rank's file", (long long)step);
     return ckr__remedy(k->c->err, r,
                        "the file is of another step or run: put back the right one");
-}
-
-static ckr_result ckr__fileset_add(ckr__fileset *k, const char *rel, bool dir)
-{
-    ckr__rankfile *f = CKR__NEW(k->c, ckr__rankfile);
-    const char *s = dir ? ckr__printf(k->c, "%s/", rel) : rel;
-    uint8_t kind;
-    if (!f || !s) return k->c->err->code;
-    kind = ckr__form_find(k->forms, s, f);
-    f->rel = rel;
-    f->path = ckr__path_join(k->c, k->dir, rel);
-    f->dir = dir;
-    if (f->name) f->name = ckr__strndup(k->c, f->name, f->n_name);
-    *CKR__PUSH(ckr__rankfile *, k->c, k->files[kind], k->n_files[kind]) = f;
-    return k->c->err->code;
 }
 
 /* A directory that a link leads to once more would be gone through without end. */
@@ -27301,22 +27275,34 @@ static ckr_result ckr__fileset_once(ckr__fileset *k, ckr__map *seen, const char 
 }
 
 /* One directory's files; its directories are of a row, or wait in `queue`, or are files of kind 0.
-   The side file is none. */
-static ckr_result ckr__fileset_list(ckr__fileset *k, const char *in, const char ***queue,
-                                    uint64_t *n)
+   The side file is none. `in`: "", or the directory below that of the set. */
+static ckr_result ckr__fileset_list(ckr__fileset *k, const char *in, const char *path,
+                                    const char ***queue, uint64_t *n)
 {
     ckr__dirlist l;
     uint64_t i;
-    ckr_result r = ckr__dir_list(k->c, *in ? ckr__path_join(k->c, k->dir, in) : k->dir, &l);
+    ckr_result r = ckr__dir_list(k->c, path, &l);
     for (i = 0; r == CKR_OK && i < l.n; i++) {
-        const char *name = l.items[i]->name, *rel = *in ? ckr__path_join(k->c, in, name) : name;
-        if (!rel) return k->c->err->code;
-        if (!*in && !strcmp(name, "ckptresume.json")) continue;
+        const bool dir = l.items[i]->is_dir;
+        const char *rel = ckr__path_join(k->c, in, l.items[i]->name);
+        const char *s = rel && dir ? ckr__printf(k->c, "%s/", rel) : rel;
+        ckr__rankfile *f = dir && queue ? NULL : CKR__NEW(k->c, ckr__rankfile);
+        uint8_t kind;
+        if (ckr__failed(k->c)) break;
+        if (!strcmp(rel, "ckptresume.json")) continue;
         if (strlen(rel) > 2048)
             return ckr__fail(k->c->err, CKR_ITEM_LIMIT, rel, CKR_NO_OFFSET, NULL,
                              "directories are nested without end: is a link among them?");
-        if (l.items[i]->is_dir && queue) *CKR__PUSH(const char *, k->c, *queue, *n) = rel;
-        else r = ckr__fileset_add(k, rel, l.items[i]->is_dir);
+        if (!f) {
+            *CKR__PUSH(const char *, k->c, *queue, *n) = rel;
+            continue;
+        }
+        kind = ckr__form_find(k->forms, s, f);
+        f->rel = rel;
+        f->path = ckr__path_join(k->c, k->dir, rel);
+        f->dir = dir;
+        if (f->name) f->name = ckr__strndup(k->c, f->name, f->n_name);
+        *CKR__PUSH(ckr__rankfile *, k->c, k->files[kind], k->n_files[kind]) = f;
     }
     return r == CKR_OK ? k->c->err->code : r;
 }
@@ -27324,21 +27310,22 @@ static ckr_result ckr__fileset_list(ckr__fileset *k, const char *in, const char 
 /* The directory; with `deep` those below it, too, level by level, and none is a file then. */
 static ckr_result ckr__fileset_scan(ckr__fileset *k, bool deep)
 {
-    const char **queue = NULL;
-    uint64_t n = 0, at;
+    const char **queue = NULL, *in = "", *path = k->dir;
+    uint64_t n = 0, at = 0;
     ckr__map seen;
-    ckr_result r;
+    ckr_result r = CKR_OK;
     memset(&seen, 0, sizeof seen);
     seen.c = k->c;
-    r = deep ? ckr__fileset_once(k, &seen, k->dir) : CKR_OK;
-    if (r == CKR_OK) r = ckr__fileset_list(k, "", deep ? &queue : NULL, &n);
-    for (at = 0; r == CKR_OK && at < n; at++) {
-        const char *path = ckr__path_join(k->c, k->dir, queue[at]);
-        r = path ? ckr__fileset_once(k, &seen, path) : k->c->err->code;
-        if (r == CKR_OK) r = ckr__fileset_list(k, queue[at], &queue, &n);
-    }
+    if (!k->items) k->items = &ckr__files_usual;
+    do {
+        if (deep) r = ckr__fileset_once(k, &seen, path);
+        if (r == CKR_OK) r = ckr__fileset_list(k, in, path, deep ? &queue : NULL, &n);
+        if (r != CKR_OK || at == n) break;
+        in = queue[at++];
+        path = ckr__path_join(k->c, k->dir, in);
+    } while (path);
     ckr__map_free(&seen);
-    return r;
+    return r == CKR_OK ? k->c->err->code : r;
 }
 
 /* Sizes that nobody has told: what a name says, else one more than the highest number. */
@@ -27361,11 +27348,9 @@ static void ckr__fileset_sizes(ckr__fileset *k)
    left, all of them, or two runs in one directory. */
 static ckr_result ckr__fileset_ours(ckr__fileset *k, uint8_t kind)
 {
-    const ckr__file_items *x = ckr__fileset_items(k);
     const ckr__rankfile *bad = NULL;
     uint64_t i, ours = 0, others = 0;
-    char text[192], said[96], found[96];
-    ckr_item item;
+    char said[96], found[96];
     int a;
     ckr_result r;
     ckr__fileset_sizes(k);
@@ -27379,21 +27364,20 @@ static ckr_result ckr__fileset_ours(ckr__fileset *k, uint8_t kind)
         else if (f->has) ours++;
     }
     if (!bad) return CKR_OK;
-    item = !ours ? x->other : others > 1 ? x->mixed : x->foreign;
     ckr__at_text(k, bad, true, said, sizeof said);
     ckr__at_text(k, bad, false, found, sizeof found);
-    r = ckr__fail(k->c->err, item, bad->path, CKR_NO_OFFSET, bad->name,
-                  ours ? "the checkpoint has %s, but this is %s: %llu such files lie among %llu"
-                       : "the checkpoint has %s, but this is %s, and so are %llu of %llu files of "
-                         "its kind",
-                  said, found, (unsigned long long)others, (unsigned long long)(ours + others));
-    if (!ours) ckr__format(text, sizeof text, "put back this checkpoint's own documents");
-    else if (others > 1)
-        ckr__format(text, sizeof text,
-                    "two runs saved into one directory: move the files that are not of %s "
-                    "elsewhere", said);
-    else ckr__format(text, sizeof text, "remove that file: another run left it");
-    return ckr__remedy(k->c->err, r, text);
+    r = ckr__fail(k->c->err,
+                  !ours        ? k->items->other
+                  : others > 1 ? k->items->mixed
+                               : k->items->foreign,
+                  bad->path, CKR_NO_OFFSET, bad->name,
+                  "the checkpoint has %s, but this is %s: %llu such files lie among %llu", said,
+                  found, (unsigned long long)others, (unsigned long long)(ours + others));
+    return ckr__remedy(k->c->err, r,
+                       !ours        ? "put back this checkpoint's own documents"
+                       : others > 1 ? "two runs saved into one directory: move the other's files "
+                                      "elsewhere"
+                                    : "remove that file: another run left it");
 }
 
 /* By pp, then dp, ep, tp; where these are equal, by the others. */
@@ -27479,7 +27463,7 @@ static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, co
     if (was.kind == f->kind && (memcmp(was.of, f->of, sizeof was.of) != 0 ||
                                 (was.has == f->has && !memcmp(was.at, f->at, sizeof was.at))))
         return CKR_OK;
-    r = ckr__fail(k->c->err, ckr__fileset_items(k)->swapped, f->path, CKR_NO_OFFSET, NULL,
+    r = ckr__fail(k->c->err, k->items->swapped, f->path, CKR_NO_OFFSET, NULL,
                   "it was saved as %s", ckr__base(name));
     return ckr__remedy(k->c->err, r, "bring back each rank's own file: two have changed places");
 }
@@ -40103,7 +40087,7 @@ static uint32_t ckr__ds_u32(const ckr_node *d, const char *key)
 
 static ckr_result ckr__ds_missing(ckr__ds *r, const char *rel)
 {
-    return ckr__fileset_missing(&r->files, NULL, 0, 0, rel);
+    return ckr__fileset_missing(&r->files, NULL, 0, 1, rel);
 }
 
 /* Every rank's files, none missing; a universal checkpoint has some of them only. */
