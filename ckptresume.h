@@ -5010,11 +5010,11 @@ static bool ckr__hex_bytes(const ckr_node *text, size_t n, uint8_t *out)
 
 static ckr_node *ckr__node_hex(ckr__ctx *c, const uint8_t *p, uint64_t n)
 {
-    char *s = (char *)ckr__arena_n(c, 2 * n + 1, 1);
+    char few[65], *s = n < sizeof few / 2 + 1 ? few : (char *)ckr__arena_n(c, 2 * n + 1, 1);
     uint64_t i;
     if (!s) return NULL;
     for (i = 0; i < n; i++) ckr__format(s + 2 * i, 3, "%02x", p[i]);
-    return ckr__node_text(c, CKR_NODE_STR, s, (size_t)(2 * n));
+    return ckr__node_text(c, CKR_NODE_STR, s, (size_t)(2 * n));       /* which is a copy       */
 }
 
 /* The digits 0-9a-f of an integer in `base` (2..16), '_' skipped, as an INT or BIGINT node.
