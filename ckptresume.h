@@ -29615,7 +29615,8 @@ static ckr_result ckr__verl_rate(ckr__ctx *c, const char *dir, int *rate)
     ckr_result r = CKR_OK;
     *rate = 0;
     for (i = 0; i < CKR__VERL_MODELS && r == CKR_OK && !*rate; i++) {
-        const char *sub = ckr__path_join(c, dir, ckr__verl_models[i].dir);
+        const char *name = ckr__verl_models[i].dir;
+        const char *sub = *name ? ckr__path_join(c, dir, name) : dir;
         if (!sub) return c->err->code;
         if (ckr__path_kind(c, sub) != CKR_FILE_DIR) continue;
         r = ckr__form_kinds(c, sub, ckr__verl_forms, &kinds);
