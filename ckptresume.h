@@ -55340,7 +55340,7 @@ static void ckr__gm_exact(ckr__gm *m, const ckr_node *n, int depth)
     bool narrow;
     if (ckr__gm_number(n, &x, &narrow)) {
         ckr__gm_head(m, CKR_NODE_FLOAT, ckr__gm_rank(x));
-        ckr__buf_u8(&m->text, narrow ? CKR__GM_NARROW : n->kind);
+        ckr__buf_u8(&m->text, narrow ? (uint8_t)CKR__GM_NARROW : n->kind);
         if (n->kind == CKR_NODE_INT) ckr__gm_head(m, 0, (uint64_t)n->u.i ^ (uint64_t)1 << 63);
     } else if (n->kind == CKR_NODE_NONE) {
         ckr__gm_head(m, n->kind, 0);
@@ -55397,8 +55397,8 @@ static bool ckr__gm_near(const ckr__gm_value *a, const ckr__gm_value *b)
                 : memcmp(p, q, CKR__GM_HEAD) != 0 &&
                       !(d <= tol * (fabs(v) > fabs(w) ? fabs(v) : fabs(w)) && d <= DBL_MAX))
                 return false;
-        } else if ((*p == CKR_NODE_TUPLE ? CKR_NODE_LIST : *p) !=
-                       (*q == CKR_NODE_TUPLE ? CKR_NODE_LIST : *q) ||
+        } else if ((*p == CKR_NODE_TUPLE ? (int)CKR_NODE_LIST : *p) !=
+                       (*q == CKR_NODE_TUPLE ? (int)CKR_NODE_LIST : *q) ||
                    n != k || memcmp(p + 1, q + 1, n - 1) != 0) {
             return false;
         }
