@@ -149,14 +149,16 @@
        >>rng.remap.work >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof
        >>rng.remap.report >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects
        >>dialects.names >>dialects.dicts >>dialects.follows >>dialects.carry >>kit.groups
-       >>kit.streams >>kit.files >>kit.runs >>kit.parts >>kit.curve >>kit.dist >>fsdp >>verl
+       >>kit.streams >>kit.files >>kit.runs >>kit.parts >>kit.curve >>kit.dist >>dcp.emit
+       >>fsdp >>verl
        >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
        >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random
        >>nanotron.read >>nanotron.emit >>plain >>accelerate >>accelerate.files
        >>accelerate.probe >>accelerate.model >>accelerate.names >>accelerate.optimizer
        >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.plain
        >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
-       >>accelerate.emit.random >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files
+       >>accelerate.emit.random >>accelerate.fsdp >>accelerate.emit.all
+       >>llmc >>llmc.loader >>llmc.files
        >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed
        >>deepspeed.files >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat
        >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups
@@ -165,7 +167,7 @@
        >>deepspeed.emit.optim >>deepspeed.emit.scaler >>deepspeed.emit.rank
        >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
        >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp >>torchtitan >>torchtitan.runs
-       >>torch_dcp.read >>dcp.emit >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items
+       >>torch_dcp.read >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items
        >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files >>megatron
        >>megatron.probe >>megatron.files >>megatron.model >>megatron.split >>megatron.weights
        >>megatron.layout >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read
@@ -12595,11 +12597,15 @@ typedef struct ckr__dcp_chunk {
     const ckr_view *view;              /* where it is known without opening a slice        */
 } ckr__dcp_chunk;
 
+/* What the metadata of a tensor says of its strides since torch 2.15: a ShardedTensor has none. */
+enum { CKR__STRIDES_UNSAID = 0, CKR__NO_STRIDES, CKR__STRIDES };
+
 typedef struct ckr__dcp_item {
     const char          *fqn;
     const ckr__dcp_part *path;         /* before it was flattened                          */
     uint32_t             n_path;
     bool                 bytes;        /* no tensor: one chunk without axes                */
+    uint8_t              strides;      /* CKR__STRIDES, ...                                */
     ckr_dtype            dtype;
     uint32_t             n_dims;
     const int64_t       *shape;
@@ -12696,7 +12702,7 @@ typedef struct ckr__dv_box {
 typedef struct ckr__dv_chunk { uint32_t offsets, sizes; } ckr__dv_chunk;       /* in dims   */
 typedef struct ckr__dv_index { uint64_t fqn; uint32_t offset, hint; } ckr__dv_index;
 typedef struct ckr__dv_info { uint64_t offset, length; uint32_t file; } ckr__dv_info;
-typedef struct ckr__dv_tensor { uint64_t chunks; uint32_t size, dtype; } ckr__dv_tensor;
+typedef struct ckr__dv_tensor { uint64_t chunks; uint32_t size, dtype, strides; } ckr__dv_tensor;
 
 /* Bytes that fetch something from the memo, as a word and its mask; forgotten when an entry of the
    memo changes. */
@@ -12722,7 +12728,7 @@ typedef struct ckr__dcp_vm {
     ckr__dv_index *indices;
     ckr__dv_info  *infos;
     ckr__dv_tensor *tensors;
-    uint8_t       *dtypes;     /* of properties                                          */
+    uint16_t      *dtypes;     /* of properties; what is said of strides in the upper byte */
     size_t n_stack, cap_stack, n_memo, cap_memo, memo_count, n_cells, cap_cells, n_marks, cap_marks;
     size_t n_wide, cap_wide, n_dims, cap_dims, n_same, cap_same, n_text, cap_text;
     size_t n_free, cap_free, n_boxes, cap_boxes, n_chunks, cap_chunks, n_indices, cap_indices;
@@ -13364,7 +13370,8 @@ static bool ckr__dv_build_tensor(ckr__dcp_vm *m, size_t record, const uint64_t *
     if (ckr__dv_kind(a[CKR__DA_CHUNKS]) != CKR__DV_BOX ||
         ckr__dv_box_of(m, a[CKR__DA_CHUNKS])->dict)
         return ckr__dv_bad(m, "a tensor without a list of chunks");
-    x->dtype = m->dtypes[a[CKR__DA_PROPERTIES] >> 8];
+    x->dtype = m->dtypes[a[CKR__DA_PROPERTIES] >> 8] & 255;
+    x->strides = m->dtypes[a[CKR__DA_PROPERTIES] >> 8] >> 8;
     x->chunks = a[CKR__DA_CHUNKS];
     return ckr__dv_dims(m, a[CKR__DA_SIZE], &x->size);
 }
@@ -13412,7 +13419,9 @@ static bool ckr__dv_properties(ckr__dcp_vm *m, size_t record, uint64_t state)
     if (n < 5 || ckr__dv_kind(items[0]) != CKR__DV_GLOBAL ||
         (items[0] >> 4 & 15) != CKR__DG_DTYPE)
         return ckr__dv_bad(m, "properties that do not begin with a dtype that is known here");
-    m->dtypes[record] = (uint8_t)(items[0] >> 16);
+    m->dtypes[record] = (uint16_t)(items[0] >> 16 & 255);
+    if (n > 5 && ckr__dv_kind(items[5]) == CKR__DV_NONE) m->dtypes[record] |= CKR__NO_STRIDES << 8;
+    else if (n > 5) m->dtypes[record] |= CKR__STRIDES << 8;
     return true;
 }
 
@@ -14057,6 +14066,7 @@ static bool ckr__dv_describe(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v, bo
     if (!shape) return false;
     for (i = 0; i < n; i++) shape[i] = (int64_t)dims[i];
     x->dtype = (ckr_dtype)t->dtype;
+    x->strides = (uint8_t)t->strides;
     x->n_dims = (uint32_t)n;
     x->shape = shape;
     return true;
@@ -25269,6 +25279,7 @@ typedef struct ckr__out_item {
     const ckr__dcp_part *path;         /* NULL: fqn alone                                */
     uint32_t             n_path, n_dims;
     bool                 bytes;        /* an object: one chunk without axes              */
+    uint8_t              strides;      /* as of ckr__dcp_item                            */
     ckr_dtype            dtype;
     const int64_t       *shape;
     ckr__out_chunk      *chunks;
@@ -27023,6 +27034,7 @@ typedef struct ckr__fileset {
     uint32_t         size[CKR__PLACES];        /* 0: not known yet                        */
     uint32_t         axes[CKR__FILE_KINDS];    /* those that each name of the kind says, as
                                                   1 << axis; 0: any                        */
+    uint32_t         first;    /* axes on which a name that says nothing says 0          */
     bool             copies;                   /* they may be saved as any rank's         */
     ckr__rankfile  **files[CKR__FILE_KINDS];
     uint64_t         n_files[CKR__FILE_KINDS];
@@ -27298,6 +27310,7 @@ static ckr_result ckr__fileset_list(ckr__fileset *k, const char *in, const char 
             continue;
         }
         kind = ckr__form_find(k->forms, s, f);
+        f->has |= k->first;
         f->rel = rel;
         f->path = ckr__path_join(k->c, k->dir, rel);
         f->dir = dir;
@@ -27460,6 +27473,7 @@ static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, co
     name = ckr__printf(k->c, "%.*s%s%s", (int)(base - f->rel), f->rel, root, dot);
     if (!name) return k->c->err->code;
     if (!ckr__form_find(k->forms, name, &was) || was.name) return CKR_OK;
+    was.has |= k->first;
     if (was.kind == f->kind && (memcmp(was.of, f->of, sizeof was.of) != 0 ||
                                 (was.has == f->has && !memcmp(was.at, f->at, sizeof was.at))))
         return CKR_OK;
@@ -28101,6 +28115,18 @@ static ckr_dtype ckr__held_cast(const ckr__held *param, ckr_dtype as, const ckr_
     return dtype;
 }
 
+/* Names come together from slots and keys: of a run state that was filled by hand two may meet. */
+static ckr_result ckr__name_once(ckr__map *names, const char *name)
+{
+    bool had;
+    if (!ckr__map_put(names, name, strlen(name), 0, &had)) return CKR_E_NOMEM;
+    return !had ? CKR_OK
+                : ckr__remedy(names->c->err,
+                              ckr__fail(names->c->err, CKR_ITEM_WRITE_DUPLICATE, NULL,
+                                        CKR_NO_OFFSET, name, NULL),
+                              "rename one of the two in the source");
+}
+
 /* >>kit.curve ----------------------------------------------------------------- */
 /* What was decided, in the numbers that a framework computes its LR from. Decisions leave maps: the
    LR is q + p f(u) at u = a (t - t0) + b, or a second warmup before that. A framework has f alone,
@@ -28635,6 +28661,241 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
     if (!out || ckr__failed(c)) return NULL;
     ckr__object(out)->how = "reduce";
     return out;
+}
+
+/* >>dcp.emit ------------------------------------------------------------------ */
+/* Describing a directory of section dcp: one data file a rank, tensors in slices, objects where
+   there is least so far, the index last.
+
+     ckr__dcp_out_init      ranks, directory
+     ckr__dcp_out_item      a tensor's name, dtype and shape; then for each chunk
+     ckr__dcp_out_box       its box and rank: an entry of the box's shape, to be bound
+     ckr__dcp_out_tensor    all of this for a tensor of the state, cut evenly along axis 0
+     ckr__dcp_out_object    an object
+     ckr__dcp_out_end       the metadata                                                       */
+
+typedef struct ckr__dcp_rows { const ckr_tensor *from; int64_t src, dst, n; } ckr__dcp_rows;
+
+typedef struct ckr__dcp_out {
+    ckr__ctx       *c;
+    ckr__out       *out;
+    const char     *dir;       /* of the files in the output, "" or with a slash at its end  */
+    uint32_t        ranks;
+    ckr__out_file **files;     /* by rank; NULL: nothing in it yet                           */
+    uint64_t       *load;      /* bytes by rank                                              */
+    ckr__out_index *index;
+    uint32_t       *heap;      /* ranks, the one with least first                            */
+    uint64_t        total;
+    const ckr__dcp_rows *rows; /* what the next tensor is made of; NULL: of itself           */
+    uint64_t        n_rows;
+    bool            replica;   /* it was written under another name, too                     */
+    uint8_t         strides;   /* what is said of those: CKR__STRIDES, ...                   */
+} ckr__dcp_out;
+
+static ckr_result ckr__dcp_out_init(ckr__dcp_out *w, ckr__ctx *c, ckr__out *out, uint32_t ranks,
+                                    const char *dir)
+{
+    uint32_t i;
+    memset(w, 0, sizeof *w);
+    w->c = c;
+    w->out = out;
+    w->dir = dir;
+    w->ranks = ranks ? ranks : 1;
+    w->files = CKR__NEW_N(c, ckr__out_file *, w->ranks);
+    w->load = CKR__NEW_N(c, uint64_t, w->ranks);
+    w->heap = CKR__NEW_N(c, uint32_t, w->ranks);
+    w->index = CKR__NEW(c, ckr__out_index);
+    if (!w->files || !w->load || !w->heap || !w->index) return ckr__oom(w->c);
+    for (i = 0; i < w->ranks; i++) w->heap[i] = i;
+    return CKR_OK;
+}
+
+static bool ckr__dcp_lighter(const ckr__dcp_out *w, uint32_t a, uint32_t b)
+{
+    return w->load[a] < w->load[b] || (w->load[a] == w->load[b] && a < b);
+}
+
+/* The rank with least; `bytes` go there. The heap is in order while only this adds to loads; chunks
+   that are placed elsewhere make it a good guess. */
+static uint32_t ckr__dcp_lightest(ckr__dcp_out *w, uint64_t bytes)
+{
+    const uint32_t rank = w->heap[0];
+    uint32_t i = 0, k;
+    w->load[rank] += bytes;
+    for (;;) {
+        k = 2 * i + 1;
+        if (k >= w->ranks) break;
+        if (k + 1 < w->ranks && ckr__dcp_lighter(w, w->heap[k + 1], w->heap[k])) k++;
+        if (!ckr__dcp_lighter(w, w->heap[k], w->heap[i])) break;
+        w->heap[i] ^= w->heap[k];
+        w->heap[k] ^= w->heap[i];
+        w->heap[i] ^= w->heap[k];
+        i = k;
+    }
+    return rank;
+}
+
+static ckr__out_file *ckr__dcp_out_part(ckr__dcp_out *w, uint32_t rank)
+{
+    if (!w->files[rank]) {
+        const char *path = ckr__printf(w->c, "%s__%u_0.distcp", w->dir, (unsigned)rank);
+        w->files[rank] = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
+    }
+    return w->files[rank] ? ckr__out_part_add(w->c, w->files[rank]) : NULL;
+}
+
+/* path NULL: the name is the key of one dict. Strings are kept, not copied. */
+static ckr__out_item *ckr__dcp_out_item(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
+                                        uint32_t n_path, ckr_dtype dtype, uint32_t n_dims,
+                                        const int64_t *shape)
+{
+    ckr__out_item *x = CKR__NEW(w->c, ckr__out_item);
+    if (!x || !fqn) return NULL;
+    *CKR__PUSH(ckr__out_item *, w->c, w->index->items, w->index->n_items) = x;
+    x->fqn = fqn;
+    x->path = path;
+    x->n_path = n_path;
+    x->dtype = dtype;
+    x->n_dims = n_dims;
+    x->shape = shape;
+    x->strides = w->strides;
+    return ckr__failed(w->c) ? NULL : x;
+}
+
+static ckr__out_chunk *ckr__dcp_out_chunk(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank)
+{
+    ckr__out_chunk *k = CKR__PUSH(ckr__out_chunk, w->c, x->chunks, x->n_chunks);
+    k->part = ckr__dcp_out_part(w, rank);
+    k->file = w->files[rank];
+    return k->part && !ckr__failed(w->c) ? k : NULL;
+}
+
+/* The entry of one chunk; `start` and `count` are copied. NULL sets the error. */
+static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank,
+                                   const int64_t *start, const int64_t *count)
+{
+    ckr__out_chunk *k = ckr__dcp_out_chunk(w, x, rank);
+    int64_t *v = CKR__NEW_N(w->c, int64_t, 2 * (uint64_t)x->n_dims);
+    ckr__out_file *part;
+    if (!k || !v) return NULL;
+    if (x->n_dims) {
+        memcpy(v, start, x->n_dims * sizeof *v);
+        memcpy(v + x->n_dims, count, x->n_dims * sizeof *v);
+    }
+    k->start = v;
+    k->count = v + x->n_dims;
+    part = w->files[rank]->parts[w->files[rank]->n_parts - 1];
+    part->root = ckr__entry_new(w->c, part, x->fqn, x->dtype, x->n_dims, k->count);
+    if (!part->root || !ckr__out_part_done(w->c, w->files[rank], part)) return NULL;
+    return part->root->u.entry;
+}
+
+/* Rows of other tensors as rows of a box: one block for each of them. */
+static bool ckr__dcp_out_rows(ckr__dcp_out *w, ckr_entry *e, const ckr_tensor *from,
+                              const int64_t *start, const int64_t *count, int64_t numel)
+{
+    ckr__block *b;
+    uint64_t i, n = 0;
+    uint32_t d;
+    for (i = 0; i < w->n_rows; i++) n += w->rows[i].from == from;
+    b = n <= UINT32_MAX ? ckr__block_new(w->c, e->n_dims, (uint32_t)n) : NULL;
+    if (!b) return false;
+    b->n_pairs = 0;
+    memcpy(b->shape, count, e->n_dims * sizeof *count);
+    for (i = 0; i < w->n_rows; i++) {
+        const ckr__dcp_rows *x = &w->rows[i];
+        const int64_t lo = x->dst > start[0] ? x->dst : start[0],
+                      hi = ckr__min_i64(x->dst + x->n, start[0] + count[0]);
+        ckr__pair *p = &b->pairs[b->n_pairs];
+        if (x->from != from || hi <= lo) continue;
+        for (d = 1; d < e->n_dims; d++) p->count[d] = count[d];
+        p->local[0] = lo - start[0];
+        p->global[0] = x->src + (lo - x->dst);
+        p->count[0] = hi - lo;
+        b->n_pairs++;
+    }
+    return ckr__bind_flat(w->c, e, from, w->replica, b, 0, numel, 0);
+}
+
+/* One box of a tensor of the state; NULL: zeros. */
+static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t,
+                               uint32_t rank, const int64_t *start, const int64_t *count)
+{
+    ckr_entry *e = ckr__dcp_out_box(w, x, rank, start, count);
+    ckr__box box;
+    int64_t numel;
+    uint64_t i;
+    if (!t) return e != NULL;
+    if (!e || !ckr__numel(t->n_dims, count, &numel)) return false;
+    for (i = 0; w->rows && i < w->n_rows; i++)
+        if ((!i || w->rows[i].from != w->rows[i - 1].from) &&
+            !ckr__dcp_out_rows(w, e, w->rows[i].from, start, count, numel))
+            return false;
+    if (w->rows) return true;
+    return ckr__bind_flat(w->c, e, t, w->replica, ckr__box_block(&box, t->n_dims, start, count), 0,
+                          numel, 0);
+}
+
+/* Over `n` ranks from `first` on, along axis 0 as torch.chunk cuts; what has no axis, or fewer rows
+   than two, lies whole where there is least. `zero`: not the tensor's values. */
+static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
+                                      uint32_t n_path, const ckr_tensor *t, ckr_dtype dtype,
+                                      uint32_t first, uint32_t n, bool zero)
+{
+    ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, dtype, t->n_dims, t->shape);
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], rows, step, numel, bytes;
+    uint32_t i;
+    if (!x || !ckr__numel(t->n_dims, t->shape, &numel)) return ckr__oom(w->c);
+    memset(start, 0, sizeof start);
+    if (t->n_dims) memcpy(count, t->shape, t->n_dims * sizeof *count);
+    rows = t->n_dims ? t->shape[0] : 1;
+    bytes = numel * (int64_t)ckr_dtype_size(dtype);
+    if (rows < 2 || n < 2 || numel == 0) {
+        i = n == w->ranks ? ckr__dcp_lightest(w, (uint64_t)bytes) : first;
+        return ckr__dcp_out_bound(w, x, zero ? NULL : t, i, start, count) ? CKR_OK
+                                                                         : ckr__oom(w->c);
+    }
+    step = (rows + (int64_t)n - 1) / (int64_t)n;
+    for (i = 0; start[0] < rows; i++, start[0] += step) {
+        count[0] = ckr__min_i64(step, rows - start[0]);
+        w->load[first + i] += (uint64_t)(bytes / rows * count[0]);
+        if (!ckr__dcp_out_bound(w, x, zero ? NULL : t, first + i, start, count))
+            return ckr__oom(w->c);
+    }
+    return CKR_OK;
+}
+
+/* An object; its tensors are copied with it. */
+static ckr_result ckr__dcp_out_object(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
+                                      uint32_t n_path, const ckr_node *node)
+{
+    const uint32_t rank = ckr__dcp_lightest(w, 1200);
+    ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, CKR_DTYPE_NONE, 0, NULL);
+    ckr__out_chunk *k = x ? ckr__dcp_out_chunk(w, x, rank) : NULL;
+    ckr__out_file *part;
+    if (!k) return ckr__oom(w->c);
+    x->bytes = true;
+    part = w->files[rank]->parts[w->files[rank]->n_parts - 1];
+    part->root = ckr__copy_tree(w->c, part, node, NULL);
+    return part->root && ckr__out_part_done(w->c, w->files[rank], part) ? CKR_OK
+                                                                        : ckr__oom(w->c);
+}
+
+static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
+{
+    const char *path = ckr__printf(w->c, "%s.metadata", w->dir);
+    ckr__out_file *f = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
+    ckr__map names;
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    if (!f) return ckr__oom(w->c);
+    f->index = w->index;
+    memset(&names, 0, sizeof names);
+    names.c = w->c;
+    for (i = 0; i < w->index->n_items && r == CKR_OK; i++)
+        r = ckr__name_once(&names, w->index->items[i]->fqn);
+    ckr__map_free(&names);
+    return r;
 }
 
 /* >>fsdp ---------------------------------------------------------------------- */
@@ -29239,7 +29500,7 @@ static ckr_result ckr__fsdp_optimizer(ckr__fsdp *f)
     f->form = !named && n != f->n_numbers ? CKR__FSDP_FLAT : CKR__FSDP_PARTS;
     if (f->form == CKR__FSDP_FLAT) f->n_numbers = n;
     for (r = 0; r < f->n_ranks && e == CKR_OK; r++) e = ckr__fsdp_states(f, r, f->n_numbers);
-    if (e == CKR_OK && f->form == CKR__FSDP_PARTS && !ckr__fsdp_by_parts(f))
+    if (e == CKR_OK && f->form == CKR__FSDP_PARTS && !named && !ckr__fsdp_by_parts(f))
         f->form = CKR__FSDP_ORIG;
     if (e == CKR_OK && f->form != CKR__FSDP_PARTS) e = ckr__fsdp_units(f);
     if (e == CKR_OK && !ckr__fsdp_number(f)) e = f->c->err->code;
@@ -29286,6 +29547,7 @@ typedef struct ckr__fsdp_save {
     const ckr_mesh   *mesh;
     ckr__dist_out     dist;    /* of the file that is being written                         */
     bool              whole;   /* parameters are stored whole                               */
+    bool              named;   /* the optimizer's numbers are the parameters' names          */
 } ckr__fsdp_save;
 
 /* Names as the source's files have them, else the state's parameters and their second names. */
@@ -29353,7 +29615,8 @@ static bool ckr__fsdp_tensors(ckr__fsdp_save *x)
     return !ckr__failed(x->c);
 }
 
-/* The mesh of the coming run: as the source's, but for its sizes; torch's own for one of FSDP. */
+/* The mesh of the coming run: as the source's, but for its sizes; torch's own for one of FSDP. Its
+   axes have these names; NULL, or none of the source's has one: no names. */
 static bool ckr__fsdp_mesh(ckr__fsdp_save *x, const char *const names[2])
 {
     const ckr_mesh *was = x->from ? x->from->mesh : NULL;
@@ -29364,7 +29627,7 @@ static bool ckr__fsdp_mesh(ckr__fsdp_save *x, const char *const names[2])
     shape[1] = x->to.n_shards;
     x->mesh = ckr__mesh_new(x->c, was ? was->device_type : "cuda", copies ? 2 : 1,
                             copies ? shape : shape + 1,
-                            was && !was->names ? NULL : copies ? names : names + 1);
+                            !names || (was && !was->names) ? NULL : copies ? names : names + 1);
     return x->mesh != NULL;
 }
 
@@ -29444,7 +29707,7 @@ static ckr_node *ckr__fsdp_part(ckr__fsdp_save *x, ckr__out_file *f, uint32_t ra
 static ckr_node *ckr__fsdp_put_model(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
 {
     const ckr_node *was = x->from ? x->from->ranks[0].model : NULL;
-    ckr_node *root = ckr__node(x->c, CKR_NODE_ODICT), **made;
+    ckr_node *root = ckr__node(x->c, was ? (ckr_node_kind)was->kind : CKR_NODE_ODICT), **made;
     uint64_t i, at;
     made = CKR__NEW_N(x->c, ckr_node *, x->to.n_params);
     if (!root || !made) return NULL;
@@ -29523,7 +29786,7 @@ static ckr_node *ckr__fsdp_put_state(ckr__fsdp_save *x, ckr__out_file *f, uint32
 static ckr_node *ckr__fsdp_put_groups(ckr__fsdp_save *x, uint64_t most)
 {
     const ckr__fsdp *to = &x->to;
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *index;
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *index = NULL;
     uint64_t *of = CKR__NEW_N(x->c, uint64_t, to->n_numbers), i, k, at;
     const ckr_group *last = NULL;
     if (!list || !of) return NULL;
@@ -29539,14 +29802,21 @@ static ckr_node *ckr__fsdp_put_groups(ckr__fsdp_save *x, uint64_t most)
                 ckr__node_push(x->c, list, ckr__group_dict(x->c, g, index));
             }
             any = true;
-            if (to->params[at].number >= 0) of[to->params[at].number] = list->count;
+            if (x->named) ckr__node_push(x->c, index, ckr__node_str(x->c, to->params[at].key));
+            else if (to->params[at].number >= 0) of[to->params[at].number] = list->count;
         }
     }
-    for (i = 0; i < to->n_numbers && !ckr__failed(x->c); i++) {
+    for (i = 0; i < to->n_numbers && !x->named && !ckr__failed(x->c); i++) {
         index = of[i] ? ckr__dict_value(list->u.items[of[i] - 1], "params") : NULL;
         if (index) ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i));
     }
     return ckr__failed(x->c) ? NULL : list;
+}
+
+/* The name of the first parameter that one of the optimizer's numbers means. */
+static const char *ckr__fsdp_key(const ckr__fsdp *f, uint64_t number)
+{
+    return f->params[f->first[number]].key;
 }
 
 /* The optimizer's state dict of one rank. */
@@ -29559,7 +29829,9 @@ static ckr_node *ckr__fsdp_put_optimizer(ckr__fsdp_save *x, ckr__out_file *f, ui
     ckr__node_set(x->c, root, "param_groups", groups);
     for (i = 0; i < x->to.n_numbers && !ckr__failed(x->c); i++) {
         v = ckr__fsdp_put_state(x, f, rank, i);
-        if (v) ckr__node_pair(x->c, state, ckr__node_int(x->c, (int64_t)i), v);
+        if (v) ckr__node_pair(x->c, state, x->named
+                                               ? ckr__node_str(x->c, ckr__fsdp_key(&x->to, i))
+                                               : ckr__node_int(x->c, (int64_t)i), v);
     }
     return ckr__failed(x->c) ? NULL : root;
 }
@@ -34222,18 +34494,6 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
     return ckr__bind_flat(c, n->u.entry, t, false, NULL, 0, numel, 0);
 }
 
-/* Names come together from slots and keys: of a run state that was filled by hand two may meet. */
-static ckr_result ckr__name_once(ckr__map *names, const char *name)
-{
-    bool had;
-    if (!ckr__map_put(names, name, strlen(name), 0, &had)) return CKR_E_NOMEM;
-    return !had ? CKR_OK
-                : ckr__remedy(names->c->err,
-                              ckr__fail(names->c->err, CKR_ITEM_WRITE_DUPLICATE, NULL,
-                                        CKR_NO_OFFSET, name, NULL),
-                              "rename one of the two in the source");
-}
-
 static ckr_result ckr__plain_once(ckr__ctx *c, const ckr_node *root)
 {
     ckr__map names;
@@ -34716,7 +34976,8 @@ enum {
     CKR__AC_SCHEDULER,
     CKR__AC_RANDOM,
     CKR__AC_PROGRESS,          /* trainer_state.json                                     */
-    CKR__AC_ARGS               /* loose, but only the Trainer's                          */
+    CKR__AC_ARGS,              /* loose, but only the Trainer's                          */
+    CKR__AC_FSDP               /* what >>accelerate.fsdp reads and writes                */
 };
 
 static const char ckr__ac_model_names[] =
@@ -34730,7 +34991,11 @@ static const char ckr__ac_index_names[] =
     "pytorch_model[_{n}].safetensors.index.json pytorch_model[_{n}].bin.index.json "
     "adapter_model[_{n}].safetensors.index.json adapter_model[_{n}].bin.index.json";
 
+static const char ckr__ac_fsdp_names[] =
+    "pytorch_model_fsdp[_{n}].bin pytorch_model_fsdp_{n}/ pytorch_model_fsdp[_{n}]_rank{rank}.bin";
+
 static const ckr__form ckr__ac_forms[] = {
+    { CKR__AC_FSDP, ckr__ac_fsdp_names },
     { CKR__AC_MODEL, ckr__ac_model_names },
     { CKR__AC_INDEX, ckr__ac_index_names },
     { CKR__AC_OPTIMIZER, "optimizer[_{n}].bin" },
@@ -34740,6 +35005,7 @@ static const ckr__form ckr__ac_forms[] = {
 };
 /* rng_state.pth is of a run with one process. */
 static const ckr__form ckr__hf_forms[] = {
+    { CKR__AC_FSDP, ckr__ac_fsdp_names },
     { CKR__AC_MODEL, ckr__ac_model_names },
     { CKR__AC_INDEX, ckr__ac_index_names },
     { CKR__AC_OPTIMIZER, "optimizer[_{n}].pt" },
@@ -34801,7 +35067,13 @@ typedef struct ckr__ac {
     ckr__ac_extra   *extras;
     uint64_t         n_extras;
     double           rate;     /* ticks of the schedule's clock per update               */
+    struct ckr__af  *fsdp;     /* the models that FSDP has cut                           */
+    uint32_t         n_fsdp;
 } ckr__ac;
+
+static ckr_result ckr__af_scan(ckr__ac *r);
+static ckr_result ckr__af_read(ckr__ac *r);
+static ckr_result ckr__af_ranks(ckr__ac *r);
 
 static ckr_result ckr__ac_bad(ckr__ac *r, const ckr__ac_file *f, const char *where,
                               const char *expected)
@@ -34852,7 +35124,7 @@ static ckr_result ckr__ac_foreign(ckr__ac *r)
 {
     uint64_t i;
     ckr_result e;
-    if (ckr__ac_has(r, CKR__AC_MODEL, 0)) return CKR_OK;
+    if (r->n_fsdp || ckr__ac_has(r, CKR__AC_MODEL, 0)) return CKR_OK;
     for (i = 0; i < r->n_files; i++) {
         const char *s = r->files[i]->rel;
         if (!r->files[i]->dir || (strncmp(s, "pytorch_model", 13) != 0 &&
@@ -34890,7 +35162,7 @@ static void ckr__ac_prefer(ckr__ac *r)
 static ckr_result ckr__ac_found_as(ckr__ctx *c, const char *dir, const ckr__form *forms, int sure,
                                   int *rate)
 {
-    const uint32_t model = 1u << CKR__AC_MODEL | 1u << CKR__AC_INDEX,
+    const uint32_t model = 1u << CKR__AC_MODEL | 1u << CKR__AC_INDEX | 1u << CKR__AC_FSDP,
                    beside = 1u << CKR__AC_OPTIMIZER | 1u << CKR__AC_SCHEDULER |
                             1u << CKR__AC_RANDOM | 1u << CKR__AC_ARGS;
     uint32_t kinds;
@@ -36079,11 +36351,14 @@ static ckr_result ckr__ac_read_all(ckr__ac *r)
 {
     int64_t done;
     ckr_result e = ckr__ac_list(r);
+    if (e == CKR_OK) e = ckr__af_scan(r);
     if (e == CKR_OK) e = ckr__ac_foreign(r);
-    if (e == CKR_OK) e = ckr__ac_models(r);
-    if (e == CKR_OK) e = ckr__ac_config_tie(r);
-    if (e == CKR_OK) e = ckr__ac_optimizers(r);
+    if (e == CKR_OK && r->n_fsdp) e = ckr__af_read(r);
+    if (e == CKR_OK && !r->n_fsdp) e = ckr__ac_models(r);
+    if (e == CKR_OK && !r->n_fsdp) e = ckr__ac_config_tie(r);
+    if (e == CKR_OK && !r->n_fsdp) e = ckr__ac_optimizers(r);
     if (e == CKR_OK) e = ckr__ac_randoms(r);
+    if (e == CKR_OK) e = ckr__af_ranks(r);
     done = r->s->progress.step;
     if (e == CKR_OK) e = ckr__ac_progress(r);
     if (e == CKR_OK && r->trainer && done >= 0 && r->s->progress.step >= 0 &&
@@ -36832,7 +37107,10 @@ static ckr_result ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *fi
     }
     for (i = 0; f->root && i < file->root->count; i++) {
         const ckr_tensor *t = ckr__ac_of_view(x, ckr__dict_at(file->root, i)->u.view);
-        if (t && !ckr__node_pair(c, f->root, file->root->u.items[2 * i], ckr__ac_entry(x, f, t)))
+        const ckr_node *v = ckr__dict_at(file->root, i);
+        ckr_node *n = t ? ckr__ac_entry(x, f, t) : NULL;
+        if (!t && x->ac->n_fsdp) n = ckr__entry_copy(c, f, "leftover", v->u.view);
+        if ((t || x->ac->n_fsdp) && !ckr__node_pair(c, f->root, file->root->u.items[2 * i], n))
             return c->err->code;
     }
     return f->root ? CKR_OK : c->err->code;
@@ -37411,6 +37689,515 @@ static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
     return e == CKR_OK ? ckr__ac_say_random(x) : e;
 }
 
+/* >>accelerate.fsdp ----------------------------------------------------------- */
+/* The model and the optimizer under FSDP, in place of those that every process has whole. K counts
+   the models; each has its own optimizer.
+     full      pytorch_model_fsdp[_K].bin  optimizer[_K].bin: rank 0 has gathered them
+     sharded   pytorch_model_fsdp_K/  optimizer_K/: DCP of model.NAME, optimizer.state.NAME.SLOT,
+               optimizer.param_groups.G.KEY
+     ranks     pytorch_model_fsdp[_K]_rankR.bin  optimizer[_K]_rankR.bin: DTensors of FSDP2,
+               ShardedTensors of FSDP1
+   State and groups have the parameters' names. All of them become state dicts of ranks as >>fsdp
+   reads them: DCP's items are global tensors whose parts are the chunks, in one dict.
+   Source: accelerate/utils/fsdp_utils.py.                                                      */
+
+enum { CKR__AF_FULL = 1, CKR__AF_SHARDED, CKR__AF_RANKS, CKR__AF_LAYOUTS = 3 };
+
+static const char ckr__af_variants[] = "full sharded ranks";
+static const char ckr__af_parts[] = "pytorch_model_fsdp*_rank*.bin optimizer*_rank*.bin";
+static const char *const ckr__af_types[] = { NULL, "FULL_STATE_DICT", "SHARDED_STATE_DICT",
+                                             "SHARDED_STATE_DICT" };
+
+/* The model's layouts, and behind them the optimizer's. */
+static const ckr__form ckr__af_forms[] = {
+    { CKR__AF_FULL, "pytorch_model_fsdp[_{n}].bin" },
+    { CKR__AF_SHARDED, "pytorch_model_fsdp_{n}/" },
+    { CKR__AF_RANKS, "pytorch_model_fsdp_{n}_rank{rank}.bin pytorch_model_fsdp_rank{rank}.bin" },
+    { CKR__AF_LAYOUTS + CKR__AF_FULL, "optimizer[_{n}].bin" },
+    { CKR__AF_LAYOUTS + CKR__AF_SHARDED, "optimizer_{n}/" },
+    { CKR__AF_LAYOUTS + CKR__AF_RANKS, "optimizer_{n}_rank{rank}.bin optimizer_rank{rank}.bin" },
+    { 0, NULL }
+};
+
+typedef struct ckr__af {       /* one model                                              */
+    ckr__fsdp f;
+    uint8_t   layout, strides; /* of the files; what DCP's metadata says of strides      */
+    int       version;         /* of FSDP; 0: nothing tells                              */
+    ckr__fileset files;        /* of all models: the first one's                         */
+} ckr__af;
+
+/* accelerate.fsdp: reading --------------------------------------------------------------- */
+
+/* Which models there are, and in which layout. */
+static ckr_result ckr__af_scan(ckr__ac *r)
+{
+    ckr__af *m = CKR__NEW(r->c, ckr__af);
+    ckr__fileset *k = m ? &m->files : NULL;
+    ckr__rankfile f;
+    uint32_t kind, layout = 0;
+    uint64_t i;
+    ckr_result e;
+    if (!k) return r->c->err->code;
+    k->c = r->c;
+    k->dir = r->dir;
+    k->forms = ckr__af_forms;
+    k->first = 1u << CKR__N;
+    e = ckr__fileset_scan(k, false);
+    for (kind = CKR__AF_LAYOUTS; kind > 0 && e == CKR_OK; kind--) {
+        if (layout && k->n_files[kind])
+            return ckr__remedy(r->c->err,
+                               ckr__fail(r->c->err, CKR_ITEM_FILES_MIXED, k->files[kind][0]->path,
+                                         CKR_NO_OFFSET, NULL, "the model is there twice: %s has it "
+                                         "in another layout", k->files[layout][0]->rel),
+                               "two runs saved into one directory: move the files of one "
+                               "elsewhere");
+        if (k->n_files[kind]) layout = kind;
+    }
+    if (e != CKR_OK || !layout) return e;
+    for (i = 0; i < k->n_files[layout]; i++)
+        if (k->files[layout][i]->at[CKR__N] >= r->n_fsdp)
+            r->n_fsdp = k->files[layout][i]->at[CKR__N] + 1;
+    m->layout = (uint8_t)layout;
+    r->fsdp = CKR__NEW_N(r->c, ckr__af, r->n_fsdp);
+    if (!r->fsdp) return r->c->err->code;
+    r->fsdp[0] = *m;
+    for (i = 0; i < r->n_files; i++) {
+        ckr__ac_file *x = r->files[i];
+        const char *rel = x->dir ? ckr__printf(r->c, "%s/", x->rel) : x->rel;
+        if (rel && ckr__form_find(ckr__af_forms, rel, &f) % CKR__AF_LAYOUTS ==
+                       layout % CKR__AF_LAYOUTS && f.kind)
+            x->kind = CKR__AC_FSDP;
+        else if (x->kind == CKR__AC_OPTIMIZER) x->kind = CKR__AC_LOOSE;
+    }
+    return r->c->err->code;
+}
+
+/* An item of DCP as a node of a state dict. NULL: the error is set. */
+static ckr_node *ckr__af_item(ckr__dcp *d, const ckr__dcp_item *x)
+{
+    ckr_node *n = ckr__node(d->c, CKR_NODE_TENSOR), *object = NULL;
+    ckr_view *v = CKR__NEW_N(d->c, ckr_view, x->n_chunks + 1);
+    ckr_dist *dist = CKR__NEW(d->c, ckr_dist);
+    ckr_shard *shards = CKR__NEW_N(d->c, ckr_shard, x->n_chunks);
+    int64_t *dims = CKR__NEW_N(d->c, int64_t, (x->n_chunks + 1) * 2 * CKR_MAX_DIMS);
+    uint64_t i;
+    if (x->bytes) return ckr__dcp_object(d, x, &object) == CKR_OK ? object : NULL;
+    if (!n || !v || !dist || !shards || !dims) return NULL;
+    for (i = 0; i < x->n_chunks; i++) {
+        const ckr__dcp_chunk *k = &x->chunks[i];
+        if (d->files[k->file].transform) {
+            ckr__dcp_fail(d, CKR_ITEM_DCP_TRANSFORM, d->files[k->file].name, x->fqn, NULL);
+            return NULL;
+        }
+        if (ckr__dcp_view(d, x, k, &v[i], dims + i * 2 * CKR_MAX_DIMS) != CKR_OK) return NULL;
+        shards[i].start = k->start;
+        shards[i].count = k->count;
+        shards[i].rank = d->files[k->file].rank;
+        shards[i].local = &v[i];
+    }
+    n->u.view = &v[i];
+    if (!x->n_dims && i) n->u.view = v;
+    dist->class_name = "";
+    dist->rank = dist->world = -1;
+    dist->shards = shards;
+    dist->n_shards = i;
+    v[i].dtype = i ? v[0].dtype : x->dtype;
+    v[i].n_dims = x->n_dims;
+    v[i].shape = x->shape;
+    v[i].stride = dims + i * 2 * CKR_MAX_DIMS;
+    v[i].file = CKR_NO_FILE;
+    v[i].dist = dist;
+    ckr__strides(x->n_dims, x->shape, dims + i * 2 * CKR_MAX_DIMS);
+    return n;
+}
+
+/* The dict under a key of a dict, made where it is not there. */
+static ckr_node *ckr__af_under(ckr__ctx *c, ckr_node *d, const char *key)
+{
+    ckr_node *of = key ? ckr__dict_value(d, key) : NULL;
+    if (of) return of;
+    of = ckr__node(c, CKR_NODE_DICT);
+    ckr__node_set(c, d, key, of);
+    return of;
+}
+
+/* Puts an item where it was in the state dicts before they were flattened. */
+static void ckr__af_place(ckr__ac *r, ckr_node *root, ckr_node *groups, const ckr__dcp_item *x,
+                          const char *rel, ckr_node *v)
+{
+    static const char state[] = "optimizer.state.", group[] = "optimizer.param_groups.";
+    const char *s = x->fqn, *slot = strrchr(s, '.');
+    if (ckr__starts(s, "model.")) {
+        ckr__node_set(r->c, root, s + 6, v);
+    } else if (ckr__starts(s, state) && slot > s + sizeof state - 2) {
+        s = ckr__strndup(r->c, s + sizeof state - 1, (size_t)(slot - s) - (sizeof state - 1));
+        root = ckr__af_under(r->c, root, "state");
+        ckr__node_set(r->c, ckr__af_under(r->c, root, s), slot + 1, v);
+    } else if (ckr__starts(s, group) && strchr(s + sizeof group - 1, '.')) {
+        slot = strchr(s + sizeof group - 1, '.');
+        s = ckr__strndup(r->c, s + sizeof group - 1, (size_t)(slot - s) - (sizeof group - 1));
+        ckr__node_set(r->c, ckr__af_under(r->c, groups, s), slot + 1, v);
+    } else {
+        ckr__leave(r->c, r->s, rel, x->fqn, v);
+    }
+}
+
+/* A directory of DCP as the state dict that was flattened into it. NULL: the error is set. */
+static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
+{
+    ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *groups = ckr__node(r->c, CKR_NODE_DICT),
+             *list = ckr__node(r->c, CKR_NODE_LIST), *v;
+    ckr__dcp *d = NULL;
+    uint64_t i;
+    ckr_result e = ckr__dcp_open(r->c, f->path, &d);
+    for (i = 0; e == CKR_OK && i < d->n_items && !ckr__failed(r->c); i++) {
+        const ckr__dcp_item *x = &d->items[i];
+        v = ckr__af_item(d, x);
+        if (!v || r->c->err->code != CKR_OK) break;
+        ckr__af_place(r, root, groups, x, f->rel, v);
+        if (x->strides && x->n_dims) m->strides = x->strides;
+        if (x->strides && x->n_chunks > 1) m->version = x->strides == CKR__NO_STRIDES ? 1 : 2;
+    }
+    ckr__dcp_close(d);
+    for (i = 0; i < ckr__dict_n(groups); i++)
+        ckr__node_push(r->c, list, ckr__dict_value(groups, ckr__printf(r->c, "%u", (unsigned)i)));
+    if (groups && groups->count) ckr__node_set(r->c, root, "param_groups", list);
+    if (groups && groups->count) ckr__af_under(r->c, root, "state");
+    if (root && m->version == 1) root->kind = CKR_NODE_ODICT;
+    return r->c->err->code == CKR_OK ? root : NULL;
+}
+
+/* The trees of one model's files of a kind; rank r's is number `at` + r of the kind. */
+static ckr_result ckr__af_load(ckr__ac *r, ckr__af *m, uint32_t kind, uint64_t at)
+{
+    ckr__fileset *k = &r->fsdp->files;
+    uint32_t i;
+    for (i = 0; i < m->f.n_ranks; i++) {
+        ckr__rankfile *f = k->files[kind][at + i];
+        ckr__fsdp_rank *x = &m->f.ranks[i];
+        if (f->dir) f->root = ckr__af_dcp(r, m, f);
+        else ckr__fileset_load(k, f, &r->s->format);
+        if (!f->root || r->c->err->code != CKR_OK) return r->c->err->code;
+        *(kind > CKR__AF_LAYOUTS ? &x->optim : &x->model) = f->root;
+        *(kind > CKR__AF_LAYOUTS ? &x->optim_path : &x->model_path) = f->path;
+        if (f->dir) r->s->format = CKR_FORMAT_DCP;
+    }
+    return CKR_OK;
+}
+
+/* Moments of one parameter that are one tensor: torch 2.15 writes them so when FSDP1 gathers with
+   use_orig_params on a CPU. */
+static ckr_result ckr__af_moments(ckr__ac *r, const ckr__af *m)
+{
+    const ckr_node *state = ckr_node_get(m->f.ranks[0].optim, "state");
+    uint64_t i, a, b;
+    for (i = 0; i < ckr__dict_n(state); i++) {
+        const ckr_node *d = ckr__dict_at(state, i);
+        for (a = 0; a < ckr__dict_n(d); a++)
+            for (b = 0; b < a; b++) {
+                const ckr_node *x = ckr__dict_at(d, a), *y = ckr__dict_at(d, b);
+                if (x->kind != CKR_NODE_TENSOR || y->kind != CKR_NODE_TENSOR ||
+                    !x->u.view->n_dims || x->u.view->dist || y->u.view->dist ||
+                    !ckr__same_view(x->u.view, y->u.view))
+                    continue;
+                ckr__say(r->c, "CKR_E_FSDP_MOMENTS", CKR_ERROR,
+                         ckr__printf(r->c, "%s%s", m->f.head, ckr__dict_key(state, i)),
+                         ckr__printf(r->c, "%s is %s", ckr__dict_key(d, a), ckr__dict_key(d, b)),
+                         NULL,
+                         "two moments are one tensor in the file: torch lost one when FSDP1 "
+                         "gathered it, and the run would go on with wrong steps",
+                         "save with SHARDED_STATE_DICT or FSDP2; or leave the optimizer out: "
+                         "--without optimizer,groups");
+            }
+    }
+    return r->c->err->code;
+}
+
+/* What FSDP1 does not read back. */
+static const char *ckr__af_unread(const ckr__af *m, uint8_t layout)
+{
+    if (m->version != 1 || !m->f.ranks[0].optim) return NULL;
+    if (layout == CKR__AF_SHARDED)
+        return "FSDP1 loads these directories without the optimizer's state, in silence: the run "
+               "would go on with moments of zero";
+    return layout == CKR__AF_RANKS ? "FSDP1 cannot load rank files, not even its own: it ends "
+                                     "with an UnpicklingError at their ShardedTensors"
+                                   : NULL;
+}
+
+static ckr_result ckr__af_say_unread(ckr__ctx *c, const ckr__af *m, uint8_t layout)
+{
+    const char *why = ckr__af_unread(m, layout);
+    if (why)
+        return ckr__say(c, "CKR_W_FSDP1_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL, why,
+                        "--variant full: FSDP1 and FSDP2 load it at any size");
+    return !ckr__af_unread(m, m->layout)
+               ? CKR_OK
+               : ckr__say(c, "CKR_W_FSDP1_OPTIMIZER", CKR_EXACT, "optimizer", NULL, NULL,
+                          "FSDP1 loads it from files of this layout", NULL);
+}
+
+/* Its optimizer stands in the list of files for what looks for one there. */
+static ckr_result ckr__af_listed(ckr__ac *r, const ckr__af *m, uint32_t at, const char *rel)
+{
+    const ckr_node *state = ckr_node_get(m->f.ranks[0].optim, "state");
+    ckr__ac_param *p = CKR__NEW_N(r->c, ckr__ac_param, ckr__dict_n(state));
+    uint64_t i;
+    for (i = 0; i < r->n_files; i++) {
+        ckr__ac_file *f = r->files[i];
+        if (strcmp(f->rel, rel) != 0) continue;
+        f->kind = CKR__AC_OPTIMIZER;
+        f->index = at;
+        f->part = m->f.ranks[0].optim;
+        f->first_group = m->f.first_group;
+        f->n_groups = r->s->n_groups - m->f.first_group;
+    }
+    for (i = 0; p && i < ckr__dict_n(state); i++) p[i].state = ckr__dict_at(state, i);
+    return p && !at ? ckr__ac_count(r, p, ckr__dict_n(state)) : r->c->err->code;
+}
+
+static ckr_result ckr__af_model(ckr__ac *r, uint32_t at)
+{
+    ckr__af *m = &r->fsdp[at];
+    ckr__fileset *k = &r->fsdp->files;
+    const uint32_t optim = CKR__AF_LAYOUTS + r->fsdp->layout;
+    const uint32_t ranks = r->fsdp->layout == CKR__AF_RANKS ? k->size[CKR__RANK] : 1;
+    const uint64_t first = (uint64_t)at * ranks;
+    const ckr_node *root;
+    ckr_result e;
+    m->layout = r->fsdp->layout;
+    m->f.c = r->c;
+    m->f.s = r->s;
+    m->f.dir = r->dir;
+    m->f.head = at ? ckr__printf(r->c, "model_%u.", (unsigned)at) : "";
+    m->f.n_ranks = ranks;
+    m->f.ranks = CKR__NEW_N(r->c, ckr__fsdp_rank, m->f.n_ranks);
+    if (!m->f.ranks || !m->f.head) return r->c->err->code;
+    e = ckr__af_load(r, m, m->layout, first);
+    if (e == CKR_OK && first < k->n_files[optim]) e = ckr__af_load(r, m, optim, first);
+    if (e == CKR_OK) e = ckr__fsdp_read(&m->f);
+    if (e != CKR_OK) return e;
+    root = m->f.ranks[0].model;
+    if (m->layout == CKR__AF_FULL) m->version = root->kind == CKR_NODE_ODICT ? 1 : 2;
+    if (m->layout == CKR__AF_RANKS && m->f.n_params && m->f.params[0].node->u.view->dist)
+        m->version = m->f.mesh ? 2 : 1;
+    if (!m->f.ranks[0].optim)
+        return ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
+                        "there is no optimizer file: weights only", NULL);
+    e = ckr__af_moments(r, m);
+    if (e == CKR_OK && ckr__af_unread(m, m->layout)) e = ckr__af_say_unread(r->c, m, m->layout);
+    return e == CKR_OK ? ckr__af_listed(r, m, at, k->files[optim][first]->rel) : e;
+}
+
+static ckr_result ckr__af_read(ckr__ac *r)
+{
+    ckr__fileset *k = &r->fsdp->files;
+    const uint8_t model = r->fsdp->layout, optim = CKR__AF_LAYOUTS + r->fsdp->layout;
+    uint32_t i, n = 0;
+    ckr_result e;
+    for (i = 0; i < k->n_files[optim]; i++)
+        if (k->files[optim][i]->at[CKR__N] >= n) n = k->files[optim][i]->at[CKR__N] + 1;
+    k->size[CKR__N] = r->n_fsdp;
+    e = ckr__fileset_every(k, model, false, NULL);
+    k->size[CKR__N] = n;
+    if (e == CKR_OK) e = ckr__fileset_every(k, optim, false, NULL);
+    for (i = 0; i < r->n_fsdp && e == CKR_OK; i++) e = ckr__af_model(r, i);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) {  /* the weights once more, for other uses */
+        ckr__ac_file *f = r->files[i];
+        if (f->kind == CKR__AC_MODEL) e = ckr__ac_load(r, f);
+        if (e == CKR_OK && (f->kind == CKR__AC_MODEL || f->kind == CKR__AC_INDEX))
+            e = ckr__leave(r->c, r->s, f->rel, NULL, NULL);
+    }
+    return e;
+}
+
+/* Files of ranks tell how many there are, and so do data files of DCP. */
+static ckr_result ckr__af_ranks(ckr__ac *r)
+{
+    const ckr__fileset *k = r->n_fsdp ? &r->fsdp->files : NULL;
+    ckr_result e;
+    if (!k || r->fsdp->layout != CKR__AF_RANKS) return CKR_OK;
+    if (r->n_random > k->size[CKR__RANK]) {
+        e = ckr__fail(r->c->err, CKR_ITEM_FILES_FOREIGN, r->random[r->n_random - 1]->path,
+                      CKR_NO_OFFSET, NULL, "the model has files of %u ranks",
+                      (unsigned)k->size[CKR__RANK]);
+        return ckr__remedy(r->c->err, e, "another run left it: remove it, or bring back the other "
+                                         "ranks' files");
+    }
+    r->ranks = k->size[CKR__RANK];
+    return CKR_OK;
+}
+
+/* accelerate.fsdp: writing --------------------------------------------------------------- */
+
+typedef struct ckr__af_save {
+    ckr__ac_job   *x;
+    const ckr__af *m;
+    uint32_t       at;         /* which model                                            */
+    uint8_t        layout;
+    ckr__fsdp_save w;
+    ckr_node      *groups;     /* NULL: no optimizer is written                          */
+} ckr__af_save;
+
+/* A file or directory of the layout. */
+static const char *ckr__af_name(ckr__af_save *v, uint8_t kind, uint32_t rank)
+{
+    ckr__rankfile f;
+    const ckr__form *row = ckr__af_forms;
+    memset(&f, 0, sizeof f);
+    ckr__at_set(&f, CKR__RANK, rank, 0);
+    if (v->at || v->layout != CKR__AF_FULL) ckr__at_set(&f, CKR__N, v->at, 0);
+    while (row->kind != kind) row++;
+    return ckr__form_name(v->x->w.c, row->pattern, &f);
+}
+
+static ckr__dcp_part *ckr__af_path(ckr__ctx *c, const char *a, const char *b, const char *d,
+                                   const char *e)
+{
+    ckr__dcp_part *p = CKR__NEW_N(c, ckr__dcp_part, 4);
+    if (!p) return NULL;
+    p[0].key = a;
+    p[1].key = b;
+    p[2].key = d;
+    p[3].key = e;
+    return p;
+}
+
+static ckr_result ckr__af_begin(ckr__af_save *v, ckr__dcp_out *o, uint8_t kind)
+{
+    ckr__ac_job *x = v->x;
+    const char *dir = ckr__printf(x->w.c, "%s/", ckr__af_name(v, kind, 0));
+    const ckr_result r = ckr__dcp_out_init(o, x->w.c, x->out, x->ranks, dir);
+    o->strides = v->m->strides;
+    return r;
+}
+
+static ckr_result ckr__af_put_model(ckr__af_save *v)
+{
+    ckr__ctx *c = v->x->w.c;
+    ckr__dcp_out o;
+    uint64_t i;
+    ckr_result r = ckr__af_begin(v, &o, CKR__AF_SHARDED);
+    for (i = 0; i < v->w.to.n_params && r == CKR_OK; i++) {
+        const ckr__fsdp_param *p = &v->w.to.params[i];
+        const char *fqn = ckr__printf(c, "model.%s", p->key);
+        const ckr__dcp_part *path = ckr__af_path(c, "model", p->key, NULL, NULL);
+        if (!p->tensor) continue;
+        o.replica = p->tied;
+        r = ckr__dcp_out_tensor(&o, fqn, path, 2, p->tensor, ckr__fsdp_dtype(&v->w, p), 0,
+                                v->x->ranks, false);
+    }
+    return r == CKR_OK ? ckr__dcp_out_end(&o) : r;
+}
+
+static ckr_result ckr__af_put_optimizer(ckr__af_save *v)
+{
+    ckr__ctx *c = v->x->w.c;
+    ckr__dcp_out o;
+    ckr__dcp_part *path;
+    const char *fqn;
+    uint64_t i, k;
+    ckr_result r = ckr__af_begin(v, &o, CKR__AF_LAYOUTS + CKR__AF_SHARDED);
+    for (i = 0; i < v->w.to.n_params && r == CKR_OK; i++)
+        for (k = 0; k < v->w.slots[i].n && r == CKR_OK; k++) {
+            const ckr_tensor *t = v->w.slots[i].list[k];
+            const char *key = v->w.to.params[i].key;
+            fqn = ckr__printf(c, "optimizer.state.%s.%s", key, t->slot);
+            path = ckr__af_path(c, "optimizer", "state", key, t->slot);
+            r = ckr__dcp_out_tensor(&o, fqn, path, 4, t, t->dtype, 0, v->x->ranks, false);
+        }
+    for (i = 0; i < v->groups->count; i++)
+        for (k = 0; k < ckr__dict_n(v->groups->u.items[i]) && r == CKR_OK; k++) {
+            const char *key = ckr__dict_key(v->groups->u.items[i], k);
+            if (!key) continue;
+            fqn = ckr__printf(c, "optimizer.param_groups.%llu.%s", (unsigned long long)i, key);
+            path = ckr__af_path(c, "optimizer", "param_groups", NULL, key);
+            if (path) path[2].index = (int64_t)i;
+            r = ckr__dcp_out_object(&o, fqn, path, 4, ckr__dict_at(v->groups->u.items[i], k));
+        }
+    return r == CKR_OK ? ckr__dcp_out_end(&o) : r;
+}
+
+/* Torch's files: one of each rank, or one. */
+static ckr_result ckr__af_put_files(ckr__af_save *v)
+{
+    ckr__ac_job *x = v->x;
+    ckr__out_file *f;
+    uint32_t r;
+    for (r = 0; r < v->w.to.n_ranks && !ckr__failed(x->w.c); r++) {
+        f = ckr__out_file_add(x->out, ckr__af_name(v, v->layout, r), CKR_FORMAT_TORCH_ZIP);
+        if (f) f->root = ckr__fsdp_put_model(&v->w, f, r);
+        if (!v->groups) continue;
+        f = ckr__out_file_add(x->out, ckr__af_name(v, CKR__AF_LAYOUTS + v->layout, r),
+                              CKR_FORMAT_TORCH_ZIP);
+        if (f) f->root = ckr__fsdp_put_optimizer(&v->w, f, r, v->groups);
+    }
+    return x->w.c->err->code;
+}
+
+static ckr_result ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout)
+{
+    const ckr__af *m = &x->ac->fsdp[at];
+    const ckr_mesh *was = m->f.mesh;
+    const char *axes[2] = { "dp_replicate", NULL };
+    const uint32_t ranks = layout == CKR__AF_RANKS ? x->ranks : 1,
+                   shards = m->f.n_shards && m->f.n_shards < m->f.n_ranks &&
+                                    ranks % m->f.n_shards == 0 ? m->f.n_shards : ranks;
+    ckr__af_save v;
+    ckr_result e;
+    memset(&v, 0, sizeof v);
+    v.x = x;
+    v.m = m;
+    v.at = at;
+    v.layout = layout;
+    v.w.c = x->w.c;
+    v.w.s = x->w.s;
+    v.w.t = x->t;
+    v.w.from = &m->f;
+    v.w.whole = layout == CKR__AF_FULL;
+    v.w.named = true;
+    if (was && was->names) axes[1] = was->names[was->n_dims - 1];
+    if (was && was->names && was->n_dims > 1) axes[0] = was->names[0];
+    if (!ckr__fsdp_prepare(&v.w, m->f.head, ranks, shards, CKR__FSDP_PARTS) ||
+        !ckr__fsdp_mesh(&v.w, was && was->names ? axes : NULL))
+        return x->w.c->err->code;
+    if (m->f.ranks[0].optim && !(x->t->without & CKR_OPTIMIZER)) {
+        v.groups = ckr__fsdp_put_groups(&v.w, UINT64_MAX);
+        if (!v.groups) return x->w.c->err->code;
+        e = ckr__af_say_unread(x->w.c, m, layout);
+        if (e != CKR_OK) return e;
+    }
+    e = layout == CKR__AF_SHARDED ? ckr__af_put_model(&v) : ckr__af_put_files(&v);
+    if (e == CKR_OK && layout == CKR__AF_SHARDED && v.groups) e = ckr__af_put_optimizer(&v);
+    ckr__map_free(&v.w.to.names);
+    return e;
+}
+
+static ckr_result ckr__af_emit(ckr__ac_job *x)
+{
+    static const char why[] = "the run looks for files of its own layout: a FileNotFoundError";
+    uint8_t layout = x->ac->n_fsdp ? x->ac->fsdp->layout : 0;
+    const uint8_t was = layout;
+    uint32_t i;
+    ckr_result e = CKR_OK;
+    if (x->t->variant && *x->t->variant && was)
+        layout = x->t->variant[0] == 'f' ? CKR__AF_FULL
+                 : x->t->variant[0] == 's' ? CKR__AF_SHARDED : CKR__AF_RANKS;
+    else if (x->t->variant && *x->t->variant)
+        return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_SOURCE, "variant",
+                           "the checkpoint has no model that FSDP has cut", "leave out --variant");
+    for (i = 0; i < x->ac->n_fsdp && e == CKR_OK; i++) e = ckr__af_emit_model(x, i, layout);
+    if (e != CKR_OK || layout == was) return e;
+    ckr__setting_changed(x->out, "FullyShardedDataParallelPlugin", "state_dict_type",
+                         ckr__node_str(x->w.c, ckr__af_types[layout]),
+                         ckr__node_str(x->w.c, ckr__af_types[was]), why);
+    if (layout == CKR__AF_RANKS || was == CKR__AF_RANKS)
+        ckr__setting_changed(x->out, "load_fsdp_model and load_fsdp_optimizer", "use_dcp",
+                             ckr__node_bool(x->w.c, layout != CKR__AF_RANKS),
+                             ckr__node_bool(x->w.c, was != CKR__AF_RANKS), why);
+    return x->w.c->err->code;
+}
+
 /* >>accelerate.emit.all ------------------------------------------------------- */
 
 /* Files that belong to a component that is left out. */
@@ -37446,7 +38233,9 @@ static ckr_result ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
 {
     const ckr__ac_file *o;
     ckr_result e = CKR_OK;
-    if (ckr__ac_left_out(x, f)) return CKR_OK;
+    if (ckr__ac_left_out(x, f) || f->kind == CKR__AC_FSDP ||
+        (x->ac->n_fsdp && f->kind == CKR__AC_OPTIMIZER))
+        return CKR_OK;
     memset(&x->part, 0, sizeof x->part);
     x->part.root = f->root;
     x->w.groups = x->w.scheduler = NULL;
@@ -37598,6 +38387,7 @@ static ckr_result ckr__ac_emit_all(ckr__ac_job *x)
     if (!ckr__whole_maps(&x->w, &x->ac->keep)) return x->w.c->err->code;
     if (x->ac->sana) return ckr__sana_emit(x);
     for (i = 0; i < x->ac->n_files && e == CKR_OK; i++) e = ckr__ac_emit_file(x, x->ac->files[i]);
+    if (e == CKR_OK && !x->w.c->refused) e = ckr__af_emit(x);
     if (e == CKR_OK && !x->w.c->refused && !(x->t->without & CKR_RNG)) e = ckr__ac_emit_random(x);
     if (e == CKR_OK && !x->w.c->refused && !ckr__ac_say_resume(x)) e = x->w.c->err->code;
     if (e == CKR_OK && !x->w.c->refused) e = ckr__ac_batch(x);
@@ -37632,13 +38422,13 @@ static const ckr__bounds ckr__ac_bounds = {
     CKR_ITEM_TRAINER_SOURCE, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
 };
 static const ckr__dialect ckr__accelerate = {
-    "accelerate", NULL, ckr__ac_probe, ckr__ac_read, ckr__streams_held, ckr__ac_emit, NULL, NULL,
-    NULL, NULL, NULL, NULL, &ckr__ac_bounds, true
+    "accelerate", ckr__af_variants, ckr__ac_probe, ckr__ac_read, ckr__streams_held, ckr__ac_emit,
+    NULL, NULL, NULL, ckr__af_parts, NULL, NULL, &ckr__ac_bounds, true
 };
 static const ckr__schedules ckr__hf_schedules = { NULL, NULL, NULL, NULL, false, true };
 static const ckr__dialect ckr__hf_trainer = {
-    "hf_trainer", NULL, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__streams_held,
-    ckr__ac_emit, NULL, NULL, NULL, NULL, NULL, &ckr__hf_schedules, &ckr__ac_bounds, true
+    "hf_trainer", ckr__af_variants, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__streams_held,
+    ckr__ac_emit, NULL, NULL, NULL, ckr__af_parts, NULL, &ckr__hf_schedules, &ckr__ac_bounds, true
 };
 static const ckr__dialect ckr__sana = {
     "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL, NULL,
@@ -45020,239 +45810,6 @@ static ckr_result ckr__dt_probe(ckr__ctx *c, const char *path, const char **dir,
             (l.metadata || l.n_ranks || l.n_data || l.unfinished || l.shards || l.sharded);
     if (r != CKR_OK || *mine) return r;
     return ckr__runs_newest(c, &ckr__tt_runs, path, dir, mine);
-}
-
-/* >>dcp.emit ------------------------------------------------------------------ */
-/* Describing a directory of section dcp: one data file a rank, tensors in slices, objects where
-   there is least so far, the index last.
-
-     ckr__dcp_out_init      ranks, directory
-     ckr__dcp_out_item      a tensor's name, dtype and shape; then for each chunk
-     ckr__dcp_out_box       its box and rank: an entry of the box's shape, to be bound
-     ckr__dcp_out_tensor    all of this for a tensor of the state, cut evenly along axis 0
-     ckr__dcp_out_object    an object
-     ckr__dcp_out_end       the metadata                                                       */
-
-typedef struct ckr__dcp_rows { const ckr_tensor *from; int64_t src, dst, n; } ckr__dcp_rows;
-
-typedef struct ckr__dcp_out {
-    ckr__ctx       *c;
-    ckr__out       *out;
-    const char     *dir;       /* of the files in the output, "" or with a slash at its end  */
-    uint32_t        ranks;
-    ckr__out_file **files;     /* by rank; NULL: nothing in it yet                           */
-    uint64_t       *load;      /* bytes by rank                                              */
-    ckr__out_index *index;
-    uint32_t       *heap;      /* ranks, the one with least first                            */
-    uint64_t        total;
-    const ckr__dcp_rows *rows; /* what the next tensor is made of; NULL: of itself           */
-    uint64_t        n_rows;
-    bool            replica;   /* it was written under another name, too                     */
-} ckr__dcp_out;
-
-static ckr_result ckr__dcp_out_init(ckr__dcp_out *w, ckr__ctx *c, ckr__out *out, uint32_t ranks,
-                                    const char *dir)
-{
-    uint32_t i;
-    memset(w, 0, sizeof *w);
-    w->c = c;
-    w->out = out;
-    w->dir = dir;
-    w->ranks = ranks ? ranks : 1;
-    w->files = CKR__NEW_N(c, ckr__out_file *, w->ranks);
-    w->load = CKR__NEW_N(c, uint64_t, w->ranks);
-    w->heap = CKR__NEW_N(c, uint32_t, w->ranks);
-    w->index = CKR__NEW(c, ckr__out_index);
-    if (!w->files || !w->load || !w->heap || !w->index) return ckr__oom(w->c);
-    for (i = 0; i < w->ranks; i++) w->heap[i] = i;
-    return CKR_OK;
-}
-
-static bool ckr__dcp_lighter(const ckr__dcp_out *w, uint32_t a, uint32_t b)
-{
-    return w->load[a] < w->load[b] || (w->load[a] == w->load[b] && a < b);
-}
-
-/* The rank with least; `bytes` go there. The heap is in order while only this adds to loads; chunks
-   that are placed elsewhere make it a good guess. */
-static uint32_t ckr__dcp_lightest(ckr__dcp_out *w, uint64_t bytes)
-{
-    const uint32_t rank = w->heap[0];
-    uint32_t i = 0, k;
-    w->load[rank] += bytes;
-    for (;;) {
-        k = 2 * i + 1;
-        if (k >= w->ranks) break;
-        if (k + 1 < w->ranks && ckr__dcp_lighter(w, w->heap[k + 1], w->heap[k])) k++;
-        if (!ckr__dcp_lighter(w, w->heap[k], w->heap[i])) break;
-        w->heap[i] ^= w->heap[k];
-        w->heap[k] ^= w->heap[i];
-        w->heap[i] ^= w->heap[k];
-        i = k;
-    }
-    return rank;
-}
-
-static ckr__out_file *ckr__dcp_out_part(ckr__dcp_out *w, uint32_t rank)
-{
-    if (!w->files[rank]) {
-        const char *path = ckr__printf(w->c, "%s__%u_0.distcp", w->dir, (unsigned)rank);
-        w->files[rank] = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
-    }
-    return w->files[rank] ? ckr__out_part_add(w->c, w->files[rank]) : NULL;
-}
-
-/* path NULL: the name is the key of one dict. Strings are kept, not copied. */
-static ckr__out_item *ckr__dcp_out_item(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
-                                        uint32_t n_path, ckr_dtype dtype, uint32_t n_dims,
-                                        const int64_t *shape)
-{
-    ckr__out_item *x = CKR__NEW(w->c, ckr__out_item);
-    if (!x || !fqn) return NULL;
-    *CKR__PUSH(ckr__out_item *, w->c, w->index->items, w->index->n_items) = x;
-    x->fqn = fqn;
-    x->path = path;
-    x->n_path = n_path;
-    x->dtype = dtype;
-    x->n_dims = n_dims;
-    x->shape = shape;
-    return ckr__failed(w->c) ? NULL : x;
-}
-
-static ckr__out_chunk *ckr__dcp_out_chunk(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank)
-{
-    ckr__out_chunk *k = CKR__PUSH(ckr__out_chunk, w->c, x->chunks, x->n_chunks);
-    k->part = ckr__dcp_out_part(w, rank);
-    k->file = w->files[rank];
-    return k->part && !ckr__failed(w->c) ? k : NULL;
-}
-
-/* The entry of one chunk; `start` and `count` are copied. NULL sets the error. */
-static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank,
-                                   const int64_t *start, const int64_t *count)
-{
-    ckr__out_chunk *k = ckr__dcp_out_chunk(w, x, rank);
-    int64_t *v = CKR__NEW_N(w->c, int64_t, 2 * (uint64_t)x->n_dims);
-    ckr__out_file *part;
-    if (!k || !v) return NULL;
-    if (x->n_dims) {
-        memcpy(v, start, x->n_dims * sizeof *v);
-        memcpy(v + x->n_dims, count, x->n_dims * sizeof *v);
-    }
-    k->start = v;
-    k->count = v + x->n_dims;
-    part = w->files[rank]->parts[w->files[rank]->n_parts - 1];
-    part->root = ckr__entry_new(w->c, part, x->fqn, x->dtype, x->n_dims, k->count);
-    if (!part->root || !ckr__out_part_done(w->c, w->files[rank], part)) return NULL;
-    return part->root->u.entry;
-}
-
-/* Rows of other tensors as rows of a box: one block for each of them. */
-static bool ckr__dcp_out_rows(ckr__dcp_out *w, ckr_entry *e, const ckr_tensor *from,
-                              const int64_t *start, const int64_t *count, int64_t numel)
-{
-    ckr__block *b;
-    uint64_t i, n = 0;
-    uint32_t d;
-    for (i = 0; i < w->n_rows; i++) n += w->rows[i].from == from;
-    b = n <= UINT32_MAX ? ckr__block_new(w->c, e->n_dims, (uint32_t)n) : NULL;
-    if (!b) return false;
-    b->n_pairs = 0;
-    memcpy(b->shape, count, e->n_dims * sizeof *count);
-    for (i = 0; i < w->n_rows; i++) {
-        const ckr__dcp_rows *x = &w->rows[i];
-        const int64_t lo = x->dst > start[0] ? x->dst : start[0],
-                      hi = ckr__min_i64(x->dst + x->n, start[0] + count[0]);
-        ckr__pair *p = &b->pairs[b->n_pairs];
-        if (x->from != from || hi <= lo) continue;
-        for (d = 1; d < e->n_dims; d++) p->count[d] = count[d];
-        p->local[0] = lo - start[0];
-        p->global[0] = x->src + (lo - x->dst);
-        p->count[0] = hi - lo;
-        b->n_pairs++;
-    }
-    return ckr__bind_flat(w->c, e, from, w->replica, b, 0, numel, 0);
-}
-
-/* One box of a tensor of the state; NULL: zeros. */
-static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t,
-                               uint32_t rank, const int64_t *start, const int64_t *count)
-{
-    ckr_entry *e = ckr__dcp_out_box(w, x, rank, start, count);
-    ckr__box box;
-    int64_t numel;
-    uint64_t i;
-    if (!t) return e != NULL;
-    if (!e || !ckr__numel(t->n_dims, count, &numel)) return false;
-    for (i = 0; w->rows && i < w->n_rows; i++)
-        if ((!i || w->rows[i].from != w->rows[i - 1].from) &&
-            !ckr__dcp_out_rows(w, e, w->rows[i].from, start, count, numel))
-            return false;
-    if (w->rows) return true;
-    return ckr__bind_flat(w->c, e, t, w->replica, ckr__box_block(&box, t->n_dims, start, count), 0,
-                          numel, 0);
-}
-
-/* Over `n` ranks from `first` on, along axis 0 as torch.chunk cuts; what has no axis, or fewer rows
-   than two, lies whole where there is least. `zero`: not the tensor's values. */
-static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
-                                      uint32_t n_path, const ckr_tensor *t, ckr_dtype dtype,
-                                      uint32_t first, uint32_t n, bool zero)
-{
-    ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, dtype, t->n_dims, t->shape);
-    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], rows, step, numel, bytes;
-    uint32_t i;
-    if (!x || !ckr__numel(t->n_dims, t->shape, &numel)) return ckr__oom(w->c);
-    memset(start, 0, sizeof start);
-    if (t->n_dims) memcpy(count, t->shape, t->n_dims * sizeof *count);
-    rows = t->n_dims ? t->shape[0] : 1;
-    bytes = numel * (int64_t)ckr_dtype_size(dtype);
-    if (rows < 2 || n < 2 || numel == 0) {
-        i = n == w->ranks ? ckr__dcp_lightest(w, (uint64_t)bytes) : first;
-        return ckr__dcp_out_bound(w, x, zero ? NULL : t, i, start, count) ? CKR_OK
-                                                                         : ckr__oom(w->c);
-    }
-    step = (rows + (int64_t)n - 1) / (int64_t)n;
-    for (i = 0; start[0] < rows; i++, start[0] += step) {
-        count[0] = ckr__min_i64(step, rows - start[0]);
-        w->load[first + i] += (uint64_t)(bytes / rows * count[0]);
-        if (!ckr__dcp_out_bound(w, x, zero ? NULL : t, first + i, start, count))
-            return ckr__oom(w->c);
-    }
-    return CKR_OK;
-}
-
-/* An object; its tensors are copied with it. */
-static ckr_result ckr__dcp_out_object(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
-                                      uint32_t n_path, const ckr_node *node)
-{
-    const uint32_t rank = ckr__dcp_lightest(w, 1200);
-    ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, CKR_DTYPE_NONE, 0, NULL);
-    ckr__out_chunk *k = x ? ckr__dcp_out_chunk(w, x, rank) : NULL;
-    ckr__out_file *part;
-    if (!k) return ckr__oom(w->c);
-    x->bytes = true;
-    part = w->files[rank]->parts[w->files[rank]->n_parts - 1];
-    part->root = ckr__copy_tree(w->c, part, node, NULL);
-    return part->root && ckr__out_part_done(w->c, w->files[rank], part) ? CKR_OK
-                                                                        : ckr__oom(w->c);
-}
-
-static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
-{
-    const char *path = ckr__printf(w->c, "%s.metadata", w->dir);
-    ckr__out_file *f = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
-    ckr__map names;
-    uint64_t i;
-    ckr_result r = CKR_OK;
-    if (!f) return ckr__oom(w->c);
-    f->index = w->index;
-    memset(&names, 0, sizeof names);
-    names.c = w->c;
-    for (i = 0; i < w->index->n_items && r == CKR_OK; i++)
-        r = ckr__name_once(&names, w->index->items[i]->fqn);
-    ckr__map_free(&names);
-    return r;
 }
 
 /* >>torch_dcp.emit ------------------------------------------------------------ */
@@ -54276,18 +54833,26 @@ static void ckr__index_size(ckr__pickler *p, uint32_t n, const int64_t *v)
     ckr__pickler_op(p, "\x85R");
 }
 
-/* (dtype, layout, requires_grad, memory format, pinned) */
-static void ckr__index_properties(ckr__pickler *p, ckr_dtype dtype)
+/* (dtype, layout, requires_grad, memory format, pinned[, strides]) */
+static void ckr__index_properties(ckr__pickler *p, const ckr__out_item *x)
 {
+    int64_t stride[CKR_MAX_DIMS];
     ckr__pickler_class(p, CKR__DCP_CLASSES, "TensorProperties");
     ckr__pickler_op(p, ")\x81(");
-    ckr__pickler_class(p, "torch", ckr_dtype_name(dtype));
+    ckr__pickler_class(p, "torch", ckr_dtype_name(x->dtype));
     ckr__pickler_class(p, "torch.serialization", "_get_layout");
     ckr__pickler_word(p, "torch.strided");
     ckr__pickler_op(p, "\x85R\x89");
     ckr__pickler_class(p, CKR__DCP_CLASSES, "_MEM_FORMAT_ENCODING");
     ckr__pickler_int(p, 0);
-    ckr__pickler_op(p, "\x85R\x89tb");
+    ckr__pickler_op(p, "\x85R\x89");
+    if (x->strides == CKR__NO_STRIDES && x->n_dims) {
+        ckr__pickler_op(p, "N");
+    } else if (x->strides) {
+        ckr__strides(x->n_dims, x->shape, stride);
+        ckr__pickler_dims(p, x->n_dims, stride);
+    }
+    ckr__pickler_op(p, "tb");
 }
 
 static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
@@ -54295,7 +54860,7 @@ static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
     uint64_t i;
     ckr__index_begin(p, CKR__DCP_CLASSES, "TensorStorageMetadata");
     ckr__pickler_word(p, "properties");
-    ckr__index_properties(p, x->dtype);
+    ckr__index_properties(p, x);
     ckr__pickler_word(p, "size");
     ckr__index_size(p, x->n_dims, x->shape);
     ckr__pickler_word(p, "chunks");

@@ -856,9 +856,13 @@ static void broken(void)
     copy_file("in/0/random_states_0.pkl", "bad/random_states_0.pkl");
     CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_MISMATCH);
     CHECK_INT(e.item, CKR_ITEM_TRAINER_MISSING);
-    memio_add(&disk, "bad/pytorch_model_fsdp_0", true);
+    memio_add(&disk, "bad/pytorch_model", true);
     CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_UNSUPPORTED);
     CHECK_INT(e.item, CKR_ITEM_TRAINER_SHARDED);
+    memio_remove(&disk, "bad/pytorch_model");
+    memio_add(&disk, "bad/pytorch_model_fsdp_0", true);
+    CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_MISMATCH);
+    CHECK_INT(e.item, CKR_ITEM_DCP_UNFINISHED);
     memio_remove(&disk, "bad/pytorch_model_fsdp_0");
     copy_file("in/0/pytorch_model.bin", "bad/pytorch_model-00001-of-00002.bin");
     copy_text("bad/pytorch_model.bin.index.json",
