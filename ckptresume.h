@@ -19911,11 +19911,15 @@ static ckr_result ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
    arguments, base LRs and clock make it the one that was decided. A state dict keeps the last two
    (torch's LambdaLR: base_lrs, last_epoch), the arguments are the coming run's. */
 
+static bool ckr__is_function_kind(const char *kind)
+{
+    return !strncmp(kind, "transformers:", 13) || !strncmp(kind, "verl:", 5) ||
+           !strncmp(kind, "diffusers:", 10);
+}
+
 static bool ckr__is_function(const ckr_schedule *s)
 {
-    return s && s->kind && (!strncmp(s->kind, "transformers:", 13) ||
-                            !strncmp(s->kind, "verl:", 5) ||
-                            !strncmp(s->kind, "diffusers:", 10));
+    return s && s->kind && ckr__is_function_kind(s->kind);
 }
 
 /* The arguments on a clock that has `at` less: places of the curve, and lengths. `warm`: of a new
@@ -28908,7 +28912,7 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
    Source: torch/distributed/fsdp/_flat_param.py.                                               */
 
 enum { CKR__FSDP_PARTS = 0, CKR__FSDP_FLAT, CKR__FSDP_ORIG };
-enum { CKR__FSDP_LISTS = 10, CKR__FSDP_MAX_RANKS = 1 << 20 };
+enum { CKR__FSDP_LISTS = 6 };
 
 typedef struct ckr__fsdp_param {       /* one name of the model's files                   */
     const char     *key, *name;        /* there, and in the run state                     */
@@ -29212,7 +29216,7 @@ static bool ckr__fsdp_wrap(ckr__fsdp *f, ckr__fsdp_lists *l, uint32_t mask)
                 in = true;
                 if (pass && !ckr__map_find(&units, p->key, at, &id)) {
                     id = f->n_units++;
-                    if (!ckr__map_put(&units, p->key, at, id, NULL)) return false;
+                    ckr__map_put(&units, p->key, at, id, NULL);
                 }
                 p->unit = (uint32_t)id;
             }
@@ -29220,7 +29224,7 @@ static bool ckr__fsdp_wrap(ckr__fsdp *f, ckr__fsdp_lists *l, uint32_t mask)
         }
     }
     ckr__map_free(&units);
-    return true;
+    return !ckr__failed(f->c);
 }
 
 /* Where each parameter begins in its unit's vector, and how long the vectors are. */
@@ -29279,7 +29283,6 @@ static bool ckr__fsdp_fits(const ckr__fsdp *f)
     uint64_t i, number;
     uint32_t r;
     int64_t lo, hi, n;
-    if (f->form == CKR__FSDP_FLAT && f->n_units != f->n_numbers) return false;
     for (r = 0; r < f->n_ranks; r++) {
         const ckr__fsdp_rank *x = &f->ranks[r];
         for (i = 0; f->form == CKR__FSDP_FLAT && i < f->n_units; i++) {
@@ -29311,7 +29314,9 @@ static ckr_result ckr__fsdp_units(ckr__fsdp *f)
         for (mask = 0; mask < 1u << l.n && ok && !done; mask++) {
             for (k = n = 0; k < l.n; k++) n += mask >> k & 1;
             if (n != bits) continue;
-            ok = ckr__fsdp_wrap(f, &l, mask) && ckr__fsdp_layout(f);
+            ok = ckr__fsdp_wrap(f, &l, mask);
+            if (!ok || (f->form == CKR__FSDP_FLAT && f->n_units != f->n_numbers)) continue;
+            ok = ckr__fsdp_layout(f);
             done = ok && ckr__fsdp_fits(f);
         }
     ckr__map_free(&l.found);
@@ -30325,10 +30330,17 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
     return ckr__verl_put_text(&x, "latest_checkpointed_iteration.txt", step);
 }
 
+static const ckr__schedules ckr__verl_schedules = {
+    NULL, "verl:cosine,lr_warmup_steps=W,total_training_steps=N", NULL, NULL, false, false
+};
+static const ckr__bounds ckr__verl_bounds = {
+    "dp", CKR_ITEM_TRAINER_TOPOLOGY, "FSDP cuts over all ranks: there is --dp, and --fsdp-size", 0,
+    (ckr_item)0, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
+};
 static const ckr__dialect ckr__verl = {
     "verl", "fsdp1 fsdp2", ckr__verl_probe, ckr__verl_read, ckr__streams_held, ckr__verl_emit, NULL,
-    NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*", "fsdp_size", NULL,
-    NULL, false
+    NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*", "fsdp_size",
+    &ckr__verl_schedules, &ckr__verl_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_VERL */
@@ -57050,8 +57062,12 @@ static const char *ckr__decide_form(const ckr__decide *d)
     const ckr_schedule *s = d->before;
     const ckr__schedules *own = ckr__schedules_of(s ? s->kind : d->src->dialect);
     const char *form = own && !(s && strchr(s->kind, ':')) ? own->form : NULL;
-    if (s && !strcmp(s->kind, "torch:LambdaLR"))
-        form = "transformers:cosine,num_warmup_steps=W,num_training_steps=N";
+    if (s && !strcmp(s->kind, "torch:LambdaLR")) {
+        own = ckr__schedules_of(d->src->dialect);
+        form = own && own->form && ckr__is_function_kind(own->form)
+                   ? own->form
+                   : "transformers:cosine,num_warmup_steps=W,num_training_steps=N";
+    }
     if (!form && s && s->params && s->unclocked) form = ckr__sched_spec(d->c, s);
     if (!form) form = "KIND:key=value,...";
     if (s && s->unclocked) form = ckr__printf(d->c, "%s," CKR__SPEC_EVERY "=N", form);
