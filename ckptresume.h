@@ -28958,7 +28958,20 @@ static ckr_result ckr__fsdp_bad(const ckr__fsdp *f, ckr_item item, const char *p
     va_start(ap, fmt);
     ckr__vformat(text, sizeof text, fmt, ap);
     va_end(ap);
-    return ckr__fail(f->c->err, item, path ? path : f->dir, CKR_NO_OFFSET, key, "%s", text);
+    ckr__fail(f->c->err, item, path ? path : f->dir, CKR_NO_OFFSET, key, "%s", text);
+    return item != CKR_ITEM_MESH && item != CKR_ITEM_RANK_DIFFERS
+               ? f->c->err->code
+               : ckr__remedy(f->c->err, f->c->err->code,
+                             "a file of another run or rank is among them, or ranks' files are "
+                             "missing: bring back this run's own, of every rank");
+}
+
+/* State tensors that have their parameter's shape, whatever the optimizer. */
+static bool ckr__own_shape(const char *slot)
+{
+    static const char slots[] = "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg "
+                                "sum exp_inf acc_delta grad_avg ax prev";
+    return ckr__word_in(slots, slot);
 }
 
 /* What a rank stores of a tensor: its shards, or all of it. NULL without an error: it has no
@@ -29025,6 +29038,23 @@ static ckr_result ckr__fsdp_place(ckr__fsdp *f)
                                (unsigned long long)n, (unsigned)f->n_ranks);
 }
 
+/* Is it this rank's part of this run's tensor? */
+static ckr_result ckr__fsdp_dist(const ckr__fsdp *f, uint32_t rank, const char *path,
+                                 const char *key, const ckr_dist *d)
+{
+    if (d->fault) return ckr__fsdp_bad(f, CKR_ITEM_DIST, path, key, "%s", d->fault);
+    if (!ckr__mesh_equal(d->mesh, f->mesh))
+        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key,
+                             "it lies on another mesh than the first rank's first tensor");
+    if (d->world >= 0 && d->world != (int64_t)f->n_ranks)
+        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key, "a run of %lld ranks has written it, there "
+                             "are files of %u", (long long)d->world, (unsigned)f->n_ranks);
+    if (d->rank >= 0 && d->rank != (int64_t)rank)
+        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key, "rank %lld has written it: the file has "
+                             "another rank's name", (long long)d->rank);
+    return CKR_OK;
+}
+
 static ckr_result ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const ckr_node *n)
 {
     const ckr_view *v = n->u.view;
@@ -29036,13 +29066,7 @@ static ckr_result ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key,
         return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key, "a tensor that is %s cannot be "
                              "cut or joined", ckr__view_odd(v));
     if (d && !f->mesh && f->n_params == 0) f->mesh = d->mesh;
-    if (d && d->fault) return ckr__fsdp_bad(f, CKR_ITEM_DIST, path, key, "%s", d->fault);
-    if (d && !ckr__mesh_equal(d->mesh, f->mesh))
-        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key,
-                             "it lies on another mesh than the first rank's first tensor");
-    if (d && d->rank >= 0 && d->rank != (int64_t)rank)
-        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key, "rank %lld has written it: the file has "
-                             "another rank's name", (long long)d->rank);
+    if (d && ckr__fsdp_dist(f, rank, path, key, d) != CKR_OK) return f->c->err->code;
     if (!ckr__map_find(&f->names, key, strlen(key), &at)) {
         if (rank) return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key,
                                        "rank 0 has no tensor of this name");
@@ -29449,13 +29473,18 @@ static ckr_result ckr__fsdp_slot(ckr__fsdp *f, uint32_t rank, uint64_t number, c
                                  const ckr_view *v)
 {
     const bool whole = !v->n_dims || v->dist || f->form == CKR__FSDP_PARTS || v->n_dims > 1;
+    const char *path = f->ranks[rank].optim_path;
     int64_t at;
-    if (v->dist && v->dist->fault)
-        return ckr__fsdp_bad(f, CKR_ITEM_DIST, f->ranks[rank].optim_path, slot, "%s",
-                             v->dist->fault);
+    if (v->dist && ckr__fsdp_dist(f, rank, path, slot, v->dist) != CKR_OK) return f->c->err->code;
+    at = f->first[number];
+    if (whole && v->n_dims && ckr__own_shape(slot) &&
+        (v->n_dims != f->params[at].tensor->n_dims ||
+         memcmp(v->shape, f->params[at].tensor->shape, v->n_dims * sizeof *v->shape)))
+        return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, f->params[at].name,
+                             "%s has another shape than the parameter", slot);
     if (!whole) return ckr__fsdp_row(f, rank, number, slot, v);
     for (at = f->first[number]; at >= 0 && !ckr__failed(f->c); at = f->params[at].next)
-        ckr__fsdp_take(f, rank, f->ranks[rank].optim_path, f->params[at].name, slot, v);
+        ckr__fsdp_take(f, rank, path, f->params[at].name, slot, v);
     return f->c->err->code;
 }
 
@@ -35425,21 +35454,13 @@ static ckr_result ckr__ac_models(ckr__ac *r)
 /* >>accelerate.names ---------------------------------------------------------- */
 /* Which parameter an optimizer's number is. */
 
-/* State tensors that have their parameter's shape, whatever the optimizer. */
-static bool ckr__ac_own_shape(const char *slot)
-{
-    static const char slots[] = "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg "
-                                "sum exp_inf acc_delta grad_avg ax prev";
-    return ckr__word_in(slots, slot);
-}
-
 static const ckr_view *ckr__ac_like(const ckr_node *state)
 {
     uint64_t i;
     for (i = 0; i < ckr__dict_n(state); i++) {
         const char *slot = ckr__dict_key(state, i);
         const ckr_node *v = ckr__dict_at(state, i);
-        if (slot && v->kind == CKR_NODE_TENSOR && ckr__ac_own_shape(slot)) return v->u.view;
+        if (slot && v->kind == CKR_NODE_TENSOR && ckr__own_shape(slot)) return v->u.view;
     }
     return NULL;
 }
