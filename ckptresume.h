@@ -34002,6 +34002,12 @@ typedef struct ckr__plain {
     const char      *path;
 } ckr__plain;
 
+/* What a state of a torch file keeps; NULL: nothing. */
+static const ckr__plain *ckr__plain_of(const ckr_state *s)
+{
+    return (const ckr__plain *)s->dialect_data;
+}
+
 static bool ckr__plain_taken(const ckr__plain *p, const ckr_node *n)
 {
     return p && p->taken && (p->taken[n->id / 8] >> (n->id & 7) & 1);
@@ -47214,7 +47220,7 @@ static ckr_result ckr__df_file(ckr__df *x, const ckr__plain *p)
 /* A torch file whose root is a dict: its nested names become flat ones. */
 static ckr_result ckr__de_file(ckr__de *e)
 {
-    const ckr__plain *p = (const ckr__plain *)e->s->dialect_data;
+    const ckr__plain *p = ckr__plain_of(e->s);
     ckr__df x;
     ckr_result r = ckr__dcp_out_init(&e->w, e->c, e->out, e->ranks, "");
     if (r != CKR_OK) return r;
@@ -47253,7 +47259,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.dp = t->topology.dp;
     x.old_dp = s->topology.dp;
     whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
-            ckr_node_is_dict(((const ckr__plain *)s->dialect_data)->root);
+            ckr_node_is_dict(ckr__plain_of(s)->root);
     if (!ckr__groups_own(c, &own)) return c->err->code;
     if ((!strcmp(s->dialect, "torch") || !strcmp(s->dialect, "dcp")) &&
         !ckr__batch_scripted(out, s->batch, x.dp))
@@ -47263,7 +47269,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (whole) r = ckr__de_file(&x);
     else r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
     if (whole) {
-        const ckr__plain *p = (const ckr__plain *)s->dialect_data;
+        const ckr__plain *p = ckr__plain_of(s);
         if (!p->taken && p->source->n_schedules) out->follows = p->source->schedules;
     } else if (strcmp(t->dialect, "torchtitan") != 0) {
         out->unscheduled = !x.dt;
@@ -57517,7 +57523,7 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
         ckr__sched_stand(s, d->done);
     }
     for (i = 0; i < s->n_lanes; i++) {         /* Nanotron's LR is its groups'            */
-        if (!strcmp(s->kind, "nanotron") && !ckr_node_get(s->params, "lr"))
+        if (s->curve && s->curve->kind == CKR__CV_NANOTRON && !ckr_node_get(s->params, "lr"))
             ckr_node_f64(ckr_node_get(s->params, "learning_rate"), &s->lanes[i].base);
         if (i < n && s->lanes[i].base != bases[i]) d->asked_lr = true;
     }
@@ -62272,7 +62278,7 @@ static ckr__rest *ckr__rest_add(ckr__differ *d, ckr__rests *x, const char *path,
 /* A container stands in the list too: an empty one, and the class of an object, are seen there. */
 static ckr_result ckr__rest_node(ckr__differ *d, ckr__rests *x, ckr__flat *w, const ckr_node *n)
 {
-    const ckr__plain *p = (const ckr__plain *)x->of->state.dialect_data;
+    const ckr__plain *p = ckr__plain_of(&x->of->state);
     const bool fresh = ckr__flat_new(w, n), again = !fresh && ckr__flat_marked(w, n);
     ckr__rest *e;
     uint64_t at;
@@ -62292,7 +62298,7 @@ static ckr_result ckr__rest_node(ckr__differ *d, ckr__rests *x, ckr__flat *w, co
 /* Groups and schedules are compared by what they mean, not here. */
 static ckr_result ckr__rest_list(ckr__differ *d, ckr__rests *x)
 {
-    const ckr__plain *p = (const ckr__plain *)x->of->state.dialect_data;
+    const ckr__plain *p = ckr__plain_of(&x->of->state);
     const ckr_node *groups = ckr_node_get(p->optimizer, "param_groups"), *n;
     ckr__flat w;
     ckr_result r = CKR_OK;

@@ -246,6 +246,36 @@ def check_sections():
     expect(not wrong, f"{len(wrong)} calls outside their sections")
 
 
+# Which sections may look into what a dialect keeps for its own writer, by the struct's name.
+KEEPS = {
+    "nt": "nanotron",
+    "ac": "accelerate",
+    "lm": "llmc",
+    "ds": "deepspeed",
+    "dt": "torch_dcp",
+    "mg": "megatron",
+    "plain": "plain",
+    "verl_run": "verl",
+}
+FRAMEWORKS = "nanotron megatron deepspeed accelerate hf_trainer sana llmc torchtitan verl".split()
+CORE = re.compile(r"(layout|out|kit|resume|plan|groups|trust|output|verify|ckpt|lanes|run)\b")
+
+
+def check_layers():
+    """The core names no framework, and a dialect looks into nobody else's private data."""
+    section, named, cast = "", [], []
+    for i, line in enumerate(HEADER.read_text().split("\n")):
+        mark = MARK.match(line)
+        section = mark.group(1) if mark else section
+        if CORE.match(section):
+            named += [i + 1 for f in FRAMEWORKS if f'"{f}"' in line]
+        for of in re.findall(r"\((?:const )?ckr__(\w+) \*\)[^;]*dialect_data", line):
+            if KEEPS.get(of) != section.split(".")[0]:
+                cast.append(i + 1)
+    expect(not named, f"ckptresume.h:{named[:3]}: the core names a framework")
+    expect(not cast, f"ckptresume.h:{cast[:3]}: a look into another dialect's private data")
+
+
 # ---------------------------------------------------------------------------- functions
 
 
@@ -767,7 +797,7 @@ def check_cost():
 
 
 STAGES = {
-    "text": [check_text, check_sections],
+    "text": [check_text, check_sections, check_layers],
     "functions": [check_functions],
     "names": [check_names],
     "matrix": [check_matrix],
