@@ -321,6 +321,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(OUTPUT_BUSY,          E_REFUSED,     "another run is writing this output")                   \
     X(PART,                 E_MISMATCH,    "the file has one rank's part of a checkpoint")         \
     X(NOTHING,              E_MISMATCH,    "there is nothing to answer about")                     \
+    X(SLOT_NAMES,           E_REFUSED,     "an optimizer's tensors are named as parameters")       \
     X(SLOT_UNKNOWN,         E_ARG,         "no tensor has such a slot")                            \
     X(JSON_SYNTAX,          E_FORMAT,      "not JSON")                                             \
     X(JSON_STRING,          E_FORMAT,      "a bad JSON string")                                    \
@@ -35821,7 +35822,7 @@ static bool ckr__is_tensors(const ckr_node *v)
 static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_node *value)
 {
     size_t len = strlen(slot);
-    uint32_t at;
+    uint32_t at = 0;
     const char *key;
     ckr_node *list;
     if (!value) return false;
@@ -37013,7 +37014,12 @@ static ckr_result ckr__rf_read(ckr__ctx *c, const char *path, const ckr_open_des
     x.root = root;
     x.keys.c = c;
     if (!r) return c->err->code;
-    if (!ckr_node_is_dict(root)) return CKR_OK;
+    if (ckr_node_is_list(root)) {
+        ckr_node *wrap = ckr__node(c, CKR_NODE_DICT);
+        if (!ckr__node_set(c, wrap, "optimizers", root)) return c->err->code;
+        x.root = wrap;
+    }
+    if (!ckr_node_is_dict(x.root)) return CKR_OK;
     r->plain = true;
     e = ckr__rf_find(&x, path, keep);
     ckr__map_free(&x.keys);
@@ -43106,48 +43112,29 @@ static bool ckr__ds_true(const ckr_node *n)
 }
 
 /* >>deepspeed.emit.foreign ---------------------------------------------------- */
-/* A file of no framework may have an optimizer's tensors among the others, under the names of an
-   export, optimizer.state.NAME.SLOT. Here they become slots of their parameters. */
+/* A file of no framework does not tell buffers from parameters, and has values beside the tensors.
+   */
 
 typedef struct ckr__ds_adopt {
     ckr__ds_job     *x;
     ckr_state       *own;      /* the state that is written                              */
-    ckr__map         params;   /* name -> index                                          */
-    uint64_t         n_slots;
 } ckr__ds_adopt;
 
-static ckr_tensor *ckr__ds_adopt_as(ckr__ds_adopt *a, uint64_t i, const char *name,
-                                    const char *slot)
-{
-    ckr_tensor *t = CKR__NEW(a->x->c, ckr_tensor);
-    if (!t || !name) return NULL;
-    *t = *a->x->s->tensors[i];
-    t->name = name;
-    t->slot = slot;
-    t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
-    a->own->tensors[a->own->n_tensors++] = t;
-    return ckr__out_key(a->x->out, t, name, slot) ? t : NULL;
-}
-
-/* The names of an export; what is no slot by its name is what it was. */
 static bool ckr__ds_adopt_live(ckr__ds_adopt *a)
 {
-    static const char head[] = "optimizer.state.";
     const ckr_state *s = a->x->s;
-    uint64_t i, at;
-    for (i = 0; i < s->n_tensors; i++)
-        if (!ckr__map_put(&a->params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL))
-            return false;
+    uint64_t i;
     for (i = 0; i < s->n_tensors; i++) {
-        const char *name = s->tensors[i]->name, *dot = strrchr(name, '.');
-        const size_t n = sizeof head - 1;
-        const bool slot = ckr__starts(name, head) && dot > name + n &&
-                          ckr__map_find(&a->params, name + n, (size_t)(dot - name) - n, &at);
-        const bool own = !slot && strcmp(s->tensors[i]->slot, "param") != 0;
-        const char *of = own ? s->tensors[i]->slot : slot ? dot + 1 : "param";
-        if ((slot || own) && (a->x->t->without & CKR_OPTIMIZER)) continue;
-        if (!ckr__ds_adopt_as(a, i, slot ? s->tensors[at]->name : name, of)) return false;
-        a->n_slots += slot || own;
+        ckr_tensor *t;
+        if (strcmp(s->tensors[i]->slot, "param") != 0 && (a->x->t->without & CKR_OPTIMIZER))
+            continue;
+        t = CKR__NEW(a->x->c, ckr_tensor);
+        if (!t) return false;
+        *t = *s->tensors[i];
+        t->buffer = ckr__path_ends(t->name, "running_mean") ||
+                    ckr__path_ends(t->name, "running_var");
+        a->own->tensors[a->own->n_tensors++] = t;
+        if (!ckr__out_key(a->x->out, t, t->name, t->slot)) return false;
     }
     return true;
 }
@@ -43195,7 +43182,7 @@ static bool ckr__ds_adopt_loose(ckr__ds_adopt *a)
     char text[48];
     for (i = 0; i < s->n_leftovers; i++) {
         const ckr_leftover *l = &s->leftovers[i];
-        if (l->node->kind == CKR_NODE_TENSOR) n++;
+        if (l->node && l->node->kind == CKR_NODE_TENSOR) n++;
         else if (strcmp(l->path, "__metadata__") != 0 && !values++) first = l->path;
     }
     ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
@@ -43214,32 +43201,25 @@ static bool ckr__ds_adopt_loose(ckr__ds_adopt *a)
 static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
 {
     if (!ckr__ds_adopt_live(a) || !ckr__ds_adopt_loose(a)) return ckr__oom(a->x->c);
-    if (a->n_slots && !a->own->n_groups)
-        ckr__refuse(a->x->c, CKR_ITEM_DEEPSPEED_OPTIMIZER, "groups",
-                    "the file has an optimizer's state and no groups: lr, weight decay and what "
-                    "else goes with it are not known",
-                    "convert the checkpoint itself, or leave out the optimizer");
     a->x->s = a->own;
-    return a->x->c->refused ? CKR_OK : ckr__ds_adopt_buffers(a);
+    return ckr__ds_adopt_buffers(a);
 }
 
 static ckr_result ckr__ds_adopt_from(ckr__ds_job *x)
 {
     const ckr_state *s = x->s;
     ckr__ds_adopt a;
-    ckr_result e;
-    if (strcmp(s->dialect, "torch") != 0 && strcmp(s->dialect, "safetensors") != 0) return CKR_OK;
+    if (strcmp(s->dialect, "torch") != 0 && strcmp(s->dialect, "safetensors") != 0 &&
+        strcmp(s->dialect, "dcp") != 0)
+        return CKR_OK;
     memset(&a, 0, sizeof a);
     a.x = x;
-    a.params.c = x->c;
     a.own = CKR__NEW(x->c, ckr_state);
     if (!a.own) return ckr__oom(x->c);
     *a.own = *s;
     a.own->tensors = CKR__NEW_N(x->c, ckr_tensor *, s->n_tensors);
     a.own->n_tensors = 0;
-    e = a.own->tensors ? ckr__ds_adopt_all(&a) : ckr__oom(x->c);
-    ckr__map_free(&a.params);
-    return e;
+    return a.own->tensors ? ckr__ds_adopt_all(&a) : ckr__oom(x->c);
 }
 
 /* >>deepspeed.emit.items ------------------------------------------------------ */
@@ -58987,6 +58967,98 @@ static ckr_result ckr__plan_data(ckr_plan *p)
 
 static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors);
 
+/* The parameter that a tensor named as in an export is of: optimizer.state.NAME.SLOT, where NAME is
+   a tensor of the file; *slot is set. NULL: it has another name. */
+static const ckr_tensor *ckr__plan_slot_of(const ckr_state *s, const ckr__map *names,
+                                           const ckr_tensor *t, const char **slot)
+{
+    static const char head[] = "optimizer.state.";
+    const size_t n = sizeof head - 1;
+    const char *dot = strrchr(t->name, '.');
+    uint64_t at;
+    if (!ckr__starts(t->name, head) || dot <= t->name + n ||
+        !ckr__map_find(names, t->name + n, (size_t)(dot - t->name) - n, &at))
+        return NULL;
+    *slot = dot + 1;
+    return s->tensors[at];
+}
+
+/* Is it an optimizer's tensor by its name, of some other form? */
+static bool ckr__plan_slot_like(const char *name)
+{
+    static const char slots[] = "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg "
+                                "exp_inf acc_delta grad_avg";
+    const char *dot = strrchr(name, '.');
+    return dot && ckr__word_in(slots, dot + 1) &&
+           (ckr__starts(name, "state.") || strstr(name, ".state.") || strstr(name, "optim"));
+}
+
+/* A framework must not load an optimizer's tensors as weights: of a file without slots, those that
+   are named as in an export become slots of their parameters in *out, which the dialect is given;
+   other ones are refused. */
+static void ckr__plan_adopt(ckr_plan *p, const ckr__map *names, ckr_state *out)
+{
+    ckr__ctx *c = &p->ctx;
+    const ckr_state *s = &p->state;
+    const char *first = NULL, *slot;
+    uint64_t i, n = 0, weights = 0;
+    char text[40];
+    out->tensors = CKR__NEW_N(c, ckr_tensor *, s->n_tensors);
+    out->n_tensors = 0;
+    for (i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
+        ckr_tensor *t = s->tensors[i];
+        const bool weight = !strcmp(t->slot, "param");
+        const ckr_tensor *of = weight ? ckr__plan_slot_of(s, names, t, &slot) : NULL;
+        weights += weight && !of;
+        if (of && (p->target.without & CKR_OPTIMIZER)) continue;
+        if (of && (t = CKR__NEW(c, ckr_tensor)) != NULL) {
+            *t = *s->tensors[i];
+            t->name = of->name;
+            t->slot = slot;
+            ckr__out_key(&p->out, t, t->name, t->slot);
+            if (!s->n_groups && !c->refused)
+                ckr__refuse(c, CKR_ITEM_GROUPS_WITHOUT, "groups",
+                            "the file has an optimizer's state and no groups: lr, weight decay and "
+                            "what else goes with it are not known",
+                            "convert the checkpoint itself, or leave out the optimizer");
+        } else if (weight && !of && ckr__plan_slot_like(t->name) && !n++) {
+            first = t->name;
+        }
+        out->tensors[out->n_tensors++] = t;
+    }
+    ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
+    if (s->n_tensors && !weights && !(p->target.without & CKR_PARAMS))
+        ckr__refuse(c, CKR_ITEM_SLOT_NAMES, "params",
+                    "it has an optimizer's tensors and no parameters: a run would begin with "
+                    "weights of its own", "convert the file or directory that has the model, too");
+    if (n)
+        ckr__refuse(c, CKR_ITEM_SLOT_NAMES, first,
+                    ckr__printf(c, "%s are an optimizer's by their names, and of no parameter that "
+                                "is known: they would be loaded as weights", text),
+                    "convert the checkpoint that this is made of, or --to dcp, torch or "
+                    "safetensors, which keep the names");
+}
+
+/* Describes the files. What takes slots writes any names; what needs no groups (llm.c) has slots of
+   its own, which it finds by these names itself. */
+static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
+{
+    ckr_state *given = CKR__NEW(&p->ctx, ckr_state);
+    ckr__map names = { &p->ctx, NULL, 0, 0 };
+    uint64_t i;
+    if (ckr__word_in(d->takes, "slots") || (d->bounds && !d->bounds->groups))
+        return d->emit_fn(&p->ctx, &p->state, &p->target, &p->out);
+    for (i = 0; i < p->state.n_tensors; i++)
+        ckr__map_put(&names, p->state.tensors[i]->name, strlen(p->state.tensors[i]->name), i, NULL);
+    if (!ckr__failed(&p->ctx)) {
+        *given = p->state;
+        ckr__plan_adopt(p, &names, given);
+    }
+    ckr__map_free(&names);
+    if (ckr__failed(&p->ctx) || p->ctx.refused) return p->ctx.err->code;
+    return d->emit_fn(&p->ctx, given, &p->target, &p->out);
+}
+
 static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
                                  ckr__plan_depth depth, ckr_plan **out, ckr_error *err)
 {
@@ -59026,8 +59098,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK && !decisions_only && from && from != d && from->faults_fn)
         r = from->faults_fn(&p->ctx, &p->state, &p->target);
     p->ctx.refused = false;
-    if (r == CKR_OK && !decisions_only && !ckr__plan_bounds(p, d))
-        r = d->emit_fn(&p->ctx, &p->state, &p->target, &p->out);
+    if (r == CKR_OK && !decisions_only && !ckr__plan_bounds(p, d)) r = ckr__plan_emit(p, d);
     if (r == CKR_OK) r = p->ctx.err->code;
     if (r == CKR_OK && !decisions_only && ckr__severity_max(p->notes, p->n_notes) < CKR_ERROR)
         r = ckr__plan_proof(p);

@@ -1225,8 +1225,30 @@ static void of_torch(void)
     j.t.dialect = "deepspeed";
     j.c = open_ok("w/all.safetensors");
     if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) j.f = ckr_plan_info(j.p);
-    refused_as(&j, CKR_ITEM_DEEPSPEED_OPTIMIZER);
+    refused_as(&j, CKR_ITEM_GROUPS_WITHOUT);
     memio_remove(&disk, "w/all.safetensors");
+}
+
+/* State of another shape than its parameter's has no place in a flat group. */
+static void no_flat_state(void)
+{
+    static const char *const names[] = { "tok.weight", "norm.weight", "norm.bias", "up.weight",
+                                         "up.bias",    "down.weight", "down.bias" };
+    ckr_open_desc d = CKR_ZERO;
+    ckr_error e;
+    job j;
+    memset(&j, 0, sizeof j);
+    memio_load_file(&disk, "tests/data/plain/numbers.pth", "w/epoch_1_step_3.pth");
+    d.env = &env;
+    d.names = names;
+    d.n_names = sizeof names / sizeof *names;
+    j.t.topology.zero = 1;
+    j.t.topology.dp = 2;
+    j.t.dialect = "deepspeed";
+    expect_open(ckr_ckpt_open("w/epoch_1_step_3.pth", &d, &j.c, &e), "numbers", &e);
+    if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) j.f = ckr_plan_info(j.p);
+    refused_as(&j, CKR_ITEM_DEEPSPEED_OPTIMIZER);
+    memio_remove(&disk, "w/epoch_1_step_3.pth");
 }
 
 /* A master that is not its parameter: `check` says so, DeepSpeed would train on from it. */
@@ -1405,6 +1427,7 @@ int main(int argc, char **argv)
     RUN_LONG(digests);
     RUN(others);
     RUN(of_torch);
+    RUN(no_flat_state);
     RUN(of_plain);
     RUN(base_lr);
     RUN(bare_pipeline);

@@ -17,7 +17,7 @@ static void load_cases(void)
 {
     static const char *const cases[] = { "plain.pt", "groups.pt", "several.pt", "named.pt",
                                          "beside.pt", "history.pt", "nested.pt", "keyed.pt",
-                                         "bare.pt" };
+                                         "bare.pt",  "list.pt" };
     char from[80], to[80];
     size_t i;
     memset(&env, 0, sizeof env);
@@ -585,6 +585,74 @@ static void faults_on_the_way(void)
     }
 }
 
+static void refused_for(ckr_ckpt *c, const char *dialect, uint32_t without, const char *code)
+{
+    ckr_target t = target_of(0, 0, 0, -1, NULL);
+    ckr_plan *p = NULL;
+    ckr_error e;
+    t.dialect = dialect;
+    t.without = without;
+    if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        const ckr_plan_facts *f = ckr_plan_info(p);
+        t_check(code ? note_of(f->notes, f->n_notes, code) != NULL
+                     : f->verdict != CKR_VERDICT_REFUSED,
+                __FILE__, __LINE__, "%s: %s", dialect, code ? code : "not refused");
+        if (code) CHECK_INT(f->verdict, CKR_VERDICT_REFUSED);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* A list of two optimizers and nothing else: their moments are no weights. */
+static void list_of_optimizers(void)
+{
+    ckr_ckpt *c = open_ok("in/list.pt");
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    uint64_t i, n;
+    if (s) {
+        CHECK_INT(s->n_groups, 2);
+        for (i = n = 0; i < s->n_tensors; i++) n += strcmp(s->tensors[i]->slot, "param") != 0;
+        CHECK_INT(n, 8);
+        CHECK_INT(n, s->n_tensors);
+    }
+    refused_for(c, "deepspeed", 0, "CKR_E_SLOT_NAMES");
+    refused_for(open_ok("in/list.pt"), "verl", 0, "CKR_E_SLOT_NAMES");
+    if (to(open_ok("in/list.pt"), "torch", NULL, "w/again.pt")) {
+        c = tree_of("w/again.pt");
+        CHECK(ckr_node_find(ckr_ckpt_root(c), "/1/state/0/exp_avg") != NULL);
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/again.pt");
+}
+
+/* Moments in files without slots, by their names, are no weights of a framework's run either. */
+static void moments_are_no_weights(void)
+{
+    static const char *const forms[] = { "safetensors", "dcp" }, *const files[] = { "w/f", "w/d" };
+    static const char *const odd[] = { "optim.state.w.exp_avg", "0.state.1.exp_avg_sq" };
+    const float data[2] = { 1, 2 };
+    const int64_t shape = 2;
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c;
+    ckr_error e;
+    size_t i;
+    d.env = &env;
+    for (i = 0; i < 2; i++) {
+        if (!to(open_ok("in/plain.pt"), forms[i], "all", files[i])) continue;
+        refused_for(open_ok(files[i]), "verl", 0, "CKR_E_GROUPS_WITHOUT");
+        refused_for(open_ok(files[i]), "deepspeed", 0, "CKR_E_GROUPS_WITHOUT");
+        refused_for(open_ok(files[i]), "verl", CKR_OPTIMIZER, NULL);
+        refused_for(open_ok(files[i]), "dcp", 0, NULL);
+        memio_remove(&disk, files[i]);
+    }
+    for (i = 0; i < 2; i++) {
+        if (!CHECK_OK(ckr_ckpt_create(&d, &c, &e), &e)) continue;
+        CHECK_OK(ckr_ckpt_put(c, "w", "param", CKR_DTYPE_F32, 1, &shape, data, &e), &e);
+        CHECK_OK(ckr_ckpt_put(c, odd[i], "param", CKR_DTYPE_F32, 1, &shape, data, &e), &e);
+        refused_for(c, "verl", 0, "CKR_E_SLOT_NAMES");
+    }
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -608,6 +676,8 @@ int main(int argc, char **argv)
     RUN(faults_on_the_way);
     RUN(numbers);
     RUN(numbers_to_deepspeed);
+    RUN(list_of_optimizers);
+    RUN(moments_are_no_weights);
     memio_free(&disk);
     return t_end();
 }

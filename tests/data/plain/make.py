@@ -142,6 +142,19 @@ def containers():
     torch.save(og, "bare.pt")
 
 
+def optimizers():
+    """A list of two optimizers, and nothing else."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 8))
+    p = list(model.parameters())
+    sgd, adam = torch.optim.SGD([p[0], p[2]], lr=0.01, momentum=0.9), torch.optim.AdamW([p[1], p[3]], lr=0.001)
+    for _ in range(3):
+        model(torch.randn(4, 8)).sum().backward()
+        sgd.step()
+        adam.step()
+    torch.save([sgd.state_dict(), adam.state_dict()], "list.pt")
+
+
 if __name__ == "__main__":
-    for f in (plain, groups, several, numbers, named, beside, history, containers):
+    for f in (plain, groups, several, numbers, named, beside, history, containers, optimizers):
         f()
